@@ -1,0 +1,107 @@
+# Kolo. `make help` lists the targets. Everything built lands in build/.
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+
+# ---- What the user may set ----------------------------------------------------------------------------------
+CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
+CFLAGS  ?= -O2 -g
+PREFIX  ?= /usr/local
+DESTDIR ?=
+LIBDIR  ?= $(PREFIX)/lib
+SAN     ?=
+HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
+
+VERSION := $(shell awk '/define KOLO_VERSION_/ { v = v d $$3; d = "." } END { print v }' include/kolo/kolo.h)
+SOVERSION := 0
+
+# One folder for each flavour, so that they don't build over each other.
+FLAVOUR := $(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(SAN))
+B       := build$(if $(FLAVOUR),/flavour$(FLAVOUR))
+
+# ---- What is built in: decided here -------------------------------------------------------------------------
+ARCH    := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
+X86     := $(filter x86_64,$(ARCH))
+DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(HWLOC)),-DKO_HAVE_HWLOC)
+LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc))
+
+WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(filter undefined,$(SAN)),-fno-sanitize-recover=all))
+# -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
+ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -MMD -MP
+
+# ---- Library ------------------------------------------------------------------------------------------------
+SOURCES := $(filter-out comm/kernels.c,$(wildcard comm/*.c))
+KERNELS := plain $(if $(X86),avx2 avx512)
+OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o)
+
+KERNELS_plain  :=
+KERNELS_avx2   := -mavx2 -mf16c
+KERNELS_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mf16c -mprefer-vector-width=512
+
+TOOLS   := ringrun
+TOOL_BINARIES := $(TOOLS:%=$B/%)
+
+.DEFAULT_GOAL := all
+.PHONY: all lib
+all: report lib $(TOOL_BINARIES)
+lib: $B/libkolo.so.$(SOVERSION) $B/libkolo.a
+
+.PHONY: report
+report:
+	@echo "Kolo $(VERSION), $(shell $(CC) --version 2>/dev/null | head -n 1)$(if $(SAN), with the $(SAN) sanitizer)"
+	@echo "  shm     yes"
+	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted without it (package libhwloc-dev; make deps))"
+	@echo "  kernels $(KERNELS)"
+	@echo "  not in this version: verbs, libfabric, CUDA, ZeRO (see README.md)"
+
+$(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DKO_KERNELS=ko_kernels_$* -c -o $@ $<
+
+$B/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+# nodelete: an id's thread must not lose its code when a plugin is unloaded.
+$B/libkolo.so.$(SOVERSION): $(OBJECTS) comm/symbols.map
+	$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo.so.$(SOVERSION) -Wl,--version-script=comm/symbols.map \
+		-Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(LDFLAGS) -o $@ $(OBJECTS) $(LIBS)
+	ln -sf libkolo.so.$(SOVERSION) $B/libkolo.so
+
+$B/libkolo.a: $(OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+# ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
+# build/ and from anywhere. -----------------------------------------------------------------------------------
+$B/ringrun: $B/tools/ringrun.o $B/libkolo.a
+$(TOOL_BINARIES):
+	$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lm
+
+# ---- Install ------------------------------------------------------------------------------------------------
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(PREFIX)/include/kolo $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin
+	install -m 644 include/kolo/kolo.h $(DESTDIR)$(PREFIX)/include/kolo
+	install -m 755 $B/libkolo.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)
+	ln -sf libkolo.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libkolo.so
+	install -m 644 $B/libkolo.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(TOOL_BINARIES) $(DESTDIR)$(PREFIX)/bin
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
+		tools/kolo.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/kolo.pc
+
+.PHONY: clean help
+clean:
+	rm -rf build
+
+help:
+	@echo "make              build libkolo.so.0, libkolo.a and the tools into build/"
+	@echo "make install      PREFIX=$(PREFIX) DESTDIR="
+	@echo "make clean"
+	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out."
+
+-include $(OBJECTS:.o=.d) $B/tools/ringrun.d

@@ -1,0 +1,392 @@
+/* The serving side of the rendezvous: one thread per id, from kolo_id_create until all ranks have the table or
+ * joining has failed. A connection that does not know the secret is dropped and logged, never fatal; ranks that
+ * know it and contradict each other end the job at once, with a text that names them. */
+#include "boot_wire.h"
+
+#include "roster.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	SILENT_MS = 10000,      /* given to a connection to say hello */
+	MAX_STRANGERS = 1024,   /* connections without a hello that are kept at a time */
+	STACK = 256 << 10,
+};
+
+/* One connection. joined: its hello was accepted. */
+struct guest {
+	int fd, joined;
+	size_t got; /* bytes of hello read */
+	int64_t since;
+	struct ko_boot_hello hello;
+};
+
+struct server {
+	int listener;
+	unsigned char secret[KO_BOOT_SECRET];
+	int nranks, joined;   /* nranks is 0 until the first has joined */
+	struct guest **guests; /* nguests of them, room for `room` */
+	struct pollfd *polls;  /* room + 1: the listener first */
+	size_t nguests, room;
+	int code; /* not 0: joining has failed, everyone is told code and text */
+	char text[KO_TEXT];
+};
+
+static int fail(struct server *s, int code, const char *text)
+{
+	s->code = code;
+	snprintf(s->text, sizeof(s->text), "%s", text);
+	ko_log(KO_LOG_WARN, "boot: %s", text);
+	return code;
+}
+
+static void answer(struct guest *g, int code, const char *text, const struct ko_entry *table, int nranks)
+{
+	struct ko_boot_reply reply = { .magic = KO_BOOT_MAGIC, .code = code };
+	struct timeval patience = { .tv_sec = 10 };
+
+	snprintf(reply.text, sizeof(reply.text), "%s", text);
+	setsockopt(g->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (send(g->fd, &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply))
+		return;
+	if (table && send(g->fd, table, (size_t)nranks * sizeof(*table), MSG_NOSIGNAL) < 0)
+		ko_log(KO_LOG_WARN, "boot: rank %d went away before it got the table", g->hello.entry.rank);
+}
+
+static void drop(struct server *s, size_t i)
+{
+	char rest[256];
+
+	/* Unread bytes would turn the close into a reset, which overtakes an answer. */
+	while (recv(s->guests[i]->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0)
+		;
+	close(s->guests[i]->fd);
+	free(s->guests[i]);
+	s->guests[i] = s->guests[--s->nguests];
+}
+
+/* ---- One hello ------------------------------------------------------------------------------------------ */
+
+static int equal_secrets(const unsigned char *a, const unsigned char *b)
+{
+	unsigned char diff = 0;
+
+	for (int i = 0; i < KO_BOOT_SECRET; i++)
+		diff |= a[i] ^ b[i];
+	return diff == 0;
+}
+
+static const struct ko_entry *find_rank(const struct server *s, int rank)
+{
+	for (size_t i = 0; i < s->nguests; i++)
+		if (s->guests[i]->joined && s->guests[i]->hello.entry.rank == rank)
+			return &s->guests[i]->hello.entry;
+	return NULL;
+}
+
+static const struct ko_entry *any_rank(const struct server *s)
+{
+	for (size_t i = 0; i < s->nguests; i++)
+		if (s->guests[i]->joined)
+			return &s->guests[i]->hello.entry;
+	return NULL;
+}
+
+/* A guest with the secret takes its place, or its contradiction ends the job. */
+static void seat(struct server *s, struct guest *g)
+{
+	const struct ko_entry *e = &g->hello.entry, *other = any_rank(s);
+	char text[KO_TEXT];
+
+	if (other && other->nranks != e->nranks) {
+		snprintf(text, sizeof(text), "rank %d (pid %d on %s) says the job has %d ranks, rank %d (pid %d on %s) %d",
+			 e->rank, e->pid, e->place.host, e->nranks, other->rank, other->pid, other->place.host,
+			 other->nranks);
+		fail(s, KOLO_EINVAL, text);
+	} else if ((other = find_rank(s, e->rank))) {
+		snprintf(text, sizeof(text), "two processes say they are rank %d: pid %d on %s and pid %d on %s", e->rank,
+			 other->pid, other->place.host, e->pid, e->place.host);
+		fail(s, KOLO_EINVAL, text);
+	} else {
+		s->nranks = e->nranks;
+		s->joined++;
+	}
+	g->joined = 1;
+	g->since = ko_now_ms();
+}
+
+/* Checks what a guest has said so far. -1: drop it. */
+static int consider(struct server *s, struct guest *g)
+{
+	const struct ko_boot_hello *h = &g->hello;
+	char text[KO_TEXT];
+
+	if (g->got < offsetof(struct ko_boot_hello, secret))
+		return 0;
+	if (h->magic != KO_BOOT_MAGIC) {
+		ko_log(KO_LOG_WARN, "boot: dropped a connection that does not speak Kolo");
+		return -1;
+	}
+	if (h->version != KO_BOOT_VERSION || h->size != sizeof(*h)) {
+		snprintf(text, sizeof(text),
+			 "a rank speaks version %u of the boot protocol, the id's maker version %d: use one Kolo for all",
+			 h->version, KO_BOOT_VERSION);
+		ko_log(KO_LOG_WARN, "boot: dropped: %s", text);
+		answer(g, KOLO_ENOTSUP, text, NULL, 0);
+		return -1;
+	}
+	if (g->got < sizeof(*h))
+		return 0;
+	if (!equal_secrets(h->secret, s->secret) || h->entry.rank < 0 || h->entry.rank >= h->entry.nranks) {
+		ko_log(KO_LOG_WARN, "boot: dropped a connection that does not know the id's secret");
+		return -1;
+	}
+	seat(s, g);
+	return 0;
+}
+
+/* The guest's socket can be read. -1: drop it. */
+static int hear(struct server *s, struct guest *g)
+{
+	char extra;
+	ssize_t got;
+
+	if (g->joined) {
+		char text[KO_TEXT];
+
+		if (recv(g->fd, &extra, 1, MSG_DONTWAIT) != 0)
+			return 0;
+		snprintf(text, sizeof(text), "rank %d (pid %d on %s) ended or gave up before all ranks had joined",
+			 g->hello.entry.rank, g->hello.entry.pid, g->hello.entry.place.host);
+		fail(s, KOLO_EPEER, text);
+		return -1;
+	}
+	got = recv(g->fd, (char *)&g->hello + g->got, sizeof(g->hello) - g->got, MSG_DONTWAIT);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (got <= 0) {
+		ko_log(KO_LOG_WARN, "boot: a connection ended without a hello");
+		return -1;
+	}
+	g->got += (size_t)got;
+	return consider(s, g);
+}
+
+/* ---- The loop ------------------------------------------------------------------------------------------- */
+
+static int make_room(struct server *s)
+{
+	size_t room = s->room ? 2 * s->room : 16;
+	struct guest **guests;
+	struct pollfd *polls;
+
+	if (s->nguests < s->room)
+		return 0;
+	guests = realloc(s->guests, room * sizeof(struct guest *));
+	if (guests)
+		s->guests = guests;
+	polls = realloc(s->polls, (room + 1) * sizeof(*polls));
+	if (polls)
+		s->polls = polls;
+	if (!guests || !polls)
+		return KOLO_ENOMEM;
+	s->room = room;
+	return 0;
+}
+
+static void welcome(struct server *s)
+{
+	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+	struct guest *g;
+
+	if (fd < 0) {
+		/* Out of descriptors, most likely: the connection stays in the queue, so don't come back at once. */
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+		return;
+	}
+	g = make_room(s) == 0 ? calloc(1, sizeof(*g)) : NULL;
+	if (!g || s->nguests - (size_t)s->joined >= MAX_STRANGERS) {
+		ko_log(KO_LOG_WARN, "boot: dropped a connection: %s", g ? "too many strangers" : "out of memory");
+		free(g);
+		close(fd);
+		return;
+	}
+	*g = (struct guest){ .fd = fd, .since = ko_now_ms() };
+	s->guests[s->nguests++] = g;
+}
+
+/* "3, 5 and 2 more" */
+static void list_missing(const struct server *s, char *out, size_t room)
+{
+	int shown = 0;
+
+	out[0] = 0;
+	for (int r = 0; r < s->nranks; r++) {
+		size_t at = strlen(out);
+
+		if (find_rank(s, r))
+			continue;
+		if (++shown <= 16)
+			snprintf(out + at, room - at, "%s%d", shown > 1 ? ", " : "", r);
+	}
+	if (shown > 16)
+		snprintf(out + strlen(out), room - strlen(out), " and %d more", shown - 16);
+}
+
+/* Strangers that say nothing are dropped; a rank that has waited too long ends the job. */
+static void check_time(struct server *s)
+{
+	int64_t now = ko_now_ms();
+
+	for (size_t i = s->nguests; i-- > 0;) {
+		const struct guest *g = s->guests[i];
+		char missing[128], text[KO_TEXT];
+
+		if (!g->joined && now - g->since > SILENT_MS) {
+			ko_log(KO_LOG_WARN, "boot: dropped a connection that said nothing for %d s", SILENT_MS / 1000);
+			drop(s, i);
+		} else if (g->joined && g->hello.timeout_ms && now - g->since > g->hello.timeout_ms) {
+			list_missing(s, missing, sizeof(missing));
+			snprintf(text, sizeof(text),
+				 "rank %d waited %d s for all %d ranks to join; missing: %s. Were they all started, with "
+				 "this id?",
+				 g->hello.entry.rank, g->hello.timeout_ms / 1000, s->nranks, missing);
+			fail(s, KOLO_ETIMEDOUT, text);
+			return;
+		}
+	}
+}
+
+/* Serves until all have joined or s->code says why not. */
+static void gather(struct server *s)
+{
+	while (s->code == 0 && (s->nranks == 0 || s->joined < s->nranks)) {
+		size_t n = s->nguests;
+
+		s->polls[0] = (struct pollfd){ .fd = s->listener, .events = POLLIN };
+		for (size_t i = 0; i < n; i++)
+			s->polls[i + 1] = (struct pollfd){ .fd = s->guests[i]->fd, .events = POLLIN };
+		/* Nobody there: nothing can time out, so sleep until somebody comes. */
+		poll(s->polls, n + 1, n ? 100 : -1);
+		/* Downwards: a dropped guest's place is taken by the last one, which has had its turn. */
+		for (size_t i = n; i-- > 0 && s->code == 0;)
+			if (s->polls[i + 1].revents && hear(s, s->guests[i]) < 0)
+				drop(s, i);
+		if (s->polls[0].revents)
+			welcome(s);
+		check_time(s);
+	}
+}
+
+static void send_tables(struct server *s)
+{
+	struct ko_entry *table = s->code ? NULL : calloc((size_t)s->nranks, sizeof(*table));
+
+	if (!s->code && !table)
+		fail(s, KOLO_ENOMEM, "the id's maker has no memory for the table of ranks");
+	for (size_t i = 0; table && i < s->nguests; i++)
+		if (s->guests[i]->joined)
+			table[s->guests[i]->hello.entry.rank] = s->guests[i]->hello.entry;
+	for (size_t i = 0; i < s->nguests; i++)
+		if (s->guests[i]->joined)
+			answer(s->guests[i], s->code, s->text, table, s->nranks);
+	free(table);
+}
+
+static void free_server(struct server *s)
+{
+	if (s->listener >= 0)
+		close(s->listener);
+	while (s->nguests)
+		drop(s, s->nguests - 1);
+	free(s->guests);
+	free(s->polls);
+	free(s);
+}
+
+static void *serve(void *arg)
+{
+	struct server *s = arg;
+
+	gather(s);
+	/* Closed first: who comes now learns at once that it is too late. */
+	close(s->listener);
+	s->listener = -1;
+	send_tables(s);
+	free_server(s);
+	return NULL;
+}
+
+/* ---- Starting it ---------------------------------------------------------------------------------------- */
+
+static int start_listening(struct server *s, struct ko_boot_id *id)
+{
+	/* Every transport built in stays on this host, so the meeting point does too. */
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(name);
+
+	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->listener < 0 || bind(s->listener, (struct sockaddr *)&name, sizeof(name)) < 0 ||
+	    listen(s->listener, SOMAXCONN) < 0 || getsockname(s->listener, (struct sockaddr *)&name, &len) < 0)
+		return ko_fail(KOLO_ESYS, "opening a TCP port on the loopback interface: %s", strerror(errno));
+	if (getrandom(s->secret, sizeof(s->secret), 0) != sizeof(s->secret))
+		return ko_fail(KOLO_ESYS, "getrandom: %s", strerror(errno));
+	*id = (struct ko_boot_id){ .magic = KO_BOOT_ID_MAGIC, .port = ntohs(name.sin_port) };
+	memcpy(id->secret, s->secret, sizeof(id->secret));
+	inet_ntop(AF_INET, &name.sin_addr, id->host, sizeof(id->host));
+	return 0;
+}
+
+/* The thread gets no signals: they are the program's. */
+static int start_thread(struct server *s)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, before;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, &attr, serve, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return err ? ko_fail(KOLO_ESYS, "starting the id's thread: %s", strerror(err)) : 0;
+}
+
+int kolo_id_create(struct kolo_id *out)
+{
+	struct ko_boot_id layout;
+	struct server *s;
+	int rc;
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_id_create: out is NULL");
+	memset(out, 0, sizeof(*out));
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory");
+	s->listener = -1;
+	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory") : start_listening(s, &layout);
+	if (rc == 0)
+		rc = start_thread(s);
+	if (rc < 0) {
+		free_server(s);
+		return rc;
+	}
+	memcpy(out, &layout, sizeof(layout));
+	return 0;
+}

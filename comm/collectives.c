@@ -1,0 +1,217 @@
+/* The collectives as their callers see them: check the arguments, post what is asked for, make a plan, run its
+ * rounds. With one rank there is nobody to talk to and the result is computed on the spot. */
+#include "rounds.h"
+#include "watch.h"
+
+#include <stdint.h>
+
+/* What a caller passed. */
+struct args {
+	struct kolo_comm *comm;
+	enum ko_coll coll;
+	const void *src;
+	void *dst;
+	size_t n;
+	int type, op; /* op is 0 where there is none */
+	int root;     /* -1 where there is none */
+	const struct kolo_queue *queue;
+};
+
+/* ---- Arguments ------------------------------------------------------------------------------------------ */
+
+static bool overlap(const char *a, size_t alen, const char *b, size_t blen)
+{
+	return a < b + blen && b < a + alen;
+}
+
+/* Buffers that this rank needs are there, and overlap only as "in place" allows. */
+static int check_buffers(const struct args *a, const char *call, size_t size)
+{
+	int rank = a->comm->rank, nranks = a->comm->nranks;
+	size_t block = a->n * size, total = block * (size_t)nranks;
+	const char *src = a->src, *dst = a->dst;
+	bool needs_src = a->coll != KO_BROADCAST || rank == a->root;
+	bool needs_dst = a->coll != KO_REDUCE || rank == a->root;
+	size_t src_len = a->coll == KO_REDUCE_SCATTER ? total : block;
+	size_t dst_len = a->coll == KO_ALL_GATHER ? total : block;
+	const char *src_in_place = dst, *own_in_src = src;
+
+	if (a->n == 0)
+		return 0;
+	if ((needs_src && !src) || (needs_dst && !dst))
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: %s is NULL", rank, call, needs_src && !src ? "src" : "dst");
+	if (!needs_src || !needs_dst)
+		return 0;
+	if (a->coll == KO_ALL_GATHER)
+		src_in_place = dst + (size_t)rank * block;
+	if (a->coll == KO_REDUCE_SCATTER)
+		own_in_src = src + (size_t)rank * block;
+	if (src_in_place == own_in_src || !overlap(src, src_len, dst, dst_len))
+		return 0;
+	return ko_fail(KOLO_EINVAL, "rank %d: %s: src and dst overlap, and not as the call allows in place", rank, call);
+}
+
+static bool reduces(enum ko_coll coll)
+{
+	return coll == KO_REDUCE || coll == KO_ALL_REDUCE || coll == KO_REDUCE_SCATTER;
+}
+
+static int check_args(const struct args *a, const char *call, size_t *size)
+{
+	size_t most;
+
+	if (!a->comm)
+		return ko_fail(KOLO_EINVAL, "%s: comm is NULL", call);
+	if (a->queue)
+		return ko_fail(KOLO_ENOTSUP, "rank %d: %s: queues are not there yet; pass NULL", a->comm->rank, call);
+	*size = kolo_type_size((enum kolo_type)a->type);
+	if (!*size)
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no type", a->comm->rank, call, a->type);
+	if (reduces(a->coll) && !kolo_op_name((enum kolo_op)a->op) &&
+	    !ko_comm_premul(a->comm, (enum kolo_op)a->op, (enum kolo_type)a->type))
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no op for %s on this communicator", a->comm->rank, call,
+			       a->op, kolo_type_name((enum kolo_type)a->type));
+	if ((a->coll == KO_BROADCAST || a->coll == KO_REDUCE) && (a->root < 0 || a->root >= a->comm->nranks))
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: root %d: want 0 to %d", a->comm->rank, call, a->root,
+			       a->comm->nranks - 1);
+	most = SIZE_MAX / 2 / *size / (size_t)a->comm->nranks;
+	if (a->n > most)
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: %zu elements are more than an address space holds",
+			       a->comm->rank, call, a->n);
+	return check_buffers(a, call, *size);
+}
+
+/* ---- Beginning and end ---------------------------------------------------------------------------------- */
+
+static void choose_reducer(struct ko_run *run, const struct args *a)
+{
+	const struct ko_reducer *premul = ko_comm_premul(a->comm, (enum kolo_op)a->op, (enum kolo_type)a->type);
+
+	run->desc.op = premul ? KO_OP_PREMUL : (uint8_t)a->op;
+	run->red = premul ? *premul : ko_reducer_make((enum kolo_type)a->type, (enum kolo_op)a->op, a->comm->nranks);
+}
+
+/* After it every rank knows what this one is about to do. */
+static int begin(struct ko_run *run, const struct args *a, const char *call)
+{
+	struct kolo_comm *c = a->comm;
+	size_t size = 0;
+	int rc = check_args(a, call, &size);
+
+	if (rc < 0)
+		return rc;
+	if (atomic_exchange_explicit(&c->busy, true, memory_order_acquire))
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: another thread is in an operation on this communicator",
+			       c->rank, call);
+	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy((enum kolo_type)a->type) };
+	run->desc = (struct ko_desc){ .seq = ++c->seq, .n = a->n, .root = a->root, .coll = (uint8_t)a->coll,
+				      .type = (uint8_t)a->type };
+	choose_reducer(run, a);
+	run->tag = ko_desc_tag(&run->desc);
+	run->plan = ko_plan_make(a->coll, a->n, size, c->nranks, c->limits.slot_len);
+	ko_roster_enter(c->roster, c->rank, &run->desc);
+	rc = ko_watch_health(c, &run->desc);
+	if (rc < 0)
+		atomic_store_explicit(&c->busy, false, memory_order_release);
+	return rc;
+}
+
+static int end(struct ko_run *run, int rc)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_model model;
+
+	if (rc == 0)
+		rc = ko_drain(run);
+	if (rc == 0) {
+		model = ko_plan_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks, run->desc.root);
+		c->model.sent += model.sent * run->size;
+		c->model.received += model.received * run->size;
+		c->ops++;
+		ko_roster_finish(c->roster, c->rank, run->desc.seq);
+	}
+	atomic_store_explicit(&c->busy, false, memory_order_release);
+	return rc;
+}
+
+/* One rank alone. */
+static void compute_alone(struct ko_run *run, const void *src, void *dst)
+{
+	size_t n = run->plan.count;
+
+	if (n == 0)
+		return;
+	if (reduces((enum ko_coll)run->desc.coll)) {
+		run->red.first(dst, src, n, &run->red.s);
+		run->red.finish(dst, dst, n, &run->red.s);
+	} else {
+		run->copy(dst, src, n, NULL);
+	}
+}
+
+/* All of a collective, whose rounds `round` makes. */
+static int perform(const struct args *a, const char *call, ko_round_fn *round)
+{
+	struct ko_run run;
+	int rc = begin(&run, a, call);
+
+	if (rc < 0)
+		return rc;
+	if (a->comm->nranks == 1)
+		compute_alone(&run, a->src, a->dst);
+	else
+		for (size_t k = 0; rc == 0 && k < run.plan.rounds; k++)
+			rc = round(&run, k, a->src, a->dst);
+	return end(&run, rc);
+}
+
+/* ---- The collectives ------------------------------------------------------------------------------------ */
+
+int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		    enum kolo_op op, struct kolo_queue *queue)
+{
+	const struct args a = { comm, KO_ALL_REDUCE, src, dst, n, (int)type, (int)op, -1, queue };
+
+	return perform(&a, "kolo_all_reduce", ko_all_reduce_round);
+}
+
+int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+			enum kolo_op op, struct kolo_queue *queue)
+{
+	const struct args a = { comm, KO_REDUCE_SCATTER, src, dst, n, (int)type, (int)op, -1, queue };
+
+	return perform(&a, "kolo_reduce_scatter", ko_reduce_scatter_round);
+}
+
+int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		    struct kolo_queue *queue)
+{
+	const struct args a = { comm, KO_ALL_GATHER, src, dst, n, (int)type, 0, -1, queue };
+
+	return perform(&a, "kolo_all_gather", ko_all_gather_round);
+}
+
+int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
+		   struct kolo_queue *queue)
+{
+	const struct args a = { comm, KO_BROADCAST, src, dst, n, (int)type, 0, root, queue };
+
+	return perform(&a, "kolo_broadcast", ko_broadcast_round);
+}
+
+int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, enum kolo_op op,
+		int root, struct kolo_queue *queue)
+{
+	const struct args a = { comm, KO_REDUCE, src, dst, n, (int)type, (int)op, root, queue };
+
+	return perform(&a, "kolo_reduce", ko_reduce_round);
+}
+
+/* A reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by way of all
+ * the others. */
+int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue)
+{
+	const struct args a = { comm, KO_BARRIER, NULL, NULL, 0, KOLO_U8, KOLO_SUM, -1, queue };
+
+	return perform(&a, "kolo_barrier", ko_reduce_scatter_round);
+}

@@ -1,0 +1,47 @@
+/* A communicator: one rank's end of a ring. */
+#ifndef KO_COMM_H
+#define KO_COMM_H
+
+#include "boot.h"
+#include "lifeline.h"
+#include "link.h"
+#include "mem.h"
+#include "roster.h"
+
+/* An op made at run time; type is -1 while the place is free. */
+struct ko_premul {
+	int type;
+	struct ko_reducer red;
+};
+
+struct kolo_comm {
+	int rank, nranks;
+	int timeout_ms;                /* without progress; 0: never */
+	_Atomic bool busy;             /* an operation is running; a second one is a user's error */
+	uint64_t seq;                  /* operations begun */
+	uint64_t ops;                  /* operations finished */
+	struct ko_model model;         /* bytes that they should have moved */
+	struct ko_limits limits;       /* agreed */
+	struct ko_entry *table;        /* who the ranks are, by rank */
+	struct ko_lifelines *lifelines;
+	struct ko_roster *roster;      /* shared by all ranks */
+	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
+	struct ko_premul *premuls;     /* npremuls of them */
+	int npremuls;
+};
+
+/* kolo_op values from here on index premuls. */
+enum { KO_OP_FIRST = 0x1000 };
+
+/* The reducer of an op made at run time for `type`, NULL when there is none. */
+const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
+
+/* "rank 2 (pid 712 on host)". Returns out. */
+enum { KO_RANK_TEXT = 112 };
+const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT]);
+
+/* Fails the communicator on all ranks; the first cause stays. Returns its code, with its text as the thread's
+ * error. From any thread. */
+int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,112 @@
+/* Conversions between float and the 16- and 8-bit types, to nearest even, without branches so that compilers
+ * can vectorise loops over them. NaN stays NaN, its payload does not. Independent of FTZ and DAZ but for bf16,
+ * whose subnormals are float's. */
+#ifndef KO_CONVERT_H
+#define KO_CONVERT_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float ko_float_of_bits(uint32_t bits)
+{
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+static inline uint32_t ko_bits_of_float(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+/* A small format: sign, exponent, `mant` bits of mantissa. The codes below are without the sign bit; those above
+ * `finite` are infinity, where the format has one, and NaNs. */
+struct ko_format {
+	int mant, bias;
+	uint32_t finite; /* the largest finite code */
+	uint32_t over;   /* what a value too large becomes: infinity or, saturating, `finite` */
+	uint32_t nan;
+};
+
+static const struct ko_format ko_f16 = { 10, 15, 0x7bff, 0x7c00, 0x7e00 };
+static const struct ko_format ko_f8e5m2 = { 2, 15, 0x7b, 0x7c, 0x7e };
+static const struct ko_format ko_f8e4m3 = { 3, 7, 0x7e, 0x7e, 0x7f };
+
+/* `code` without its sign. */
+static inline float ko_widen(uint32_t code, const struct ko_format *f)
+{
+	uint32_t normal = (code << (23 - f->mant)) + ((uint32_t)(127 - f->bias) << 23);
+	/* A subnormal is its mantissa times 2^(1 - bias - mant). */
+	float subnormal = (float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f->bias - f->mant) << 23);
+	uint32_t bits = code >> f->mant ? normal : ko_bits_of_float(subnormal);
+
+	bits = code > f->finite ? 0x7fc00000 : bits;
+	bits = code > f->finite && code == f->over ? 0x7f800000 : bits;
+	return ko_float_of_bits(bits);
+}
+
+/* The code of |x|, without a sign. */
+static inline uint32_t ko_narrow(float x, const struct ko_format *f)
+{
+	uint32_t bits = ko_bits_of_float(x) & 0x7fffffff;
+	uint32_t drop = (uint32_t)(23 - f->mant);
+	/* Adding a number whose last bit weighs as much as the format's last subnormal bit makes the processor
+	 * round to it. */
+	uint32_t magic = (uint32_t)(127 + 1 - f->bias - f->mant + 23) << 23;
+	uint32_t subnormal = ko_bits_of_float(ko_float_of_bits(bits) + ko_float_of_bits(magic)) - magic;
+	uint32_t even = bits + (1u << (drop - 1)) - 1 + ((bits >> drop) & 1);
+	uint32_t normal = (even >> drop) - ((uint32_t)(127 - f->bias) << f->mant);
+	uint32_t code = bits < (uint32_t)(127 + 1 - f->bias) << 23 ? subnormal : normal;
+
+	code = code > f->finite ? f->over : code;
+	return bits > 0x7f800000 ? f->nan : code;
+}
+
+static inline float ko_float_of_f16(uint16_t x)
+{
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7fff, &ko_f16)) | (uint32_t)(x & 0x8000) << 16);
+}
+
+static inline uint16_t ko_f16_of_float(float x)
+{
+	return (uint16_t)(ko_narrow(x, &ko_f16) | (ko_bits_of_float(x) >> 16 & 0x8000));
+}
+
+static inline float ko_float_of_bf16(uint16_t x)
+{
+	return ko_float_of_bits((uint32_t)x << 16);
+}
+
+static inline uint16_t ko_bf16_of_float(float x)
+{
+	uint32_t bits = ko_bits_of_float(x);
+	uint32_t even = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+
+	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : even);
+}
+
+static inline float ko_float_of_f8e4m3(uint8_t x)
+{
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e4m3)) | (uint32_t)(x & 0x80) << 24);
+}
+
+static inline uint8_t ko_f8e4m3_of_float(float x)
+{
+	return (uint8_t)(ko_narrow(x, &ko_f8e4m3) | (ko_bits_of_float(x) >> 24 & 0x80));
+}
+
+static inline float ko_float_of_f8e5m2(uint8_t x)
+{
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e5m2)) | (uint32_t)(x & 0x80) << 24);
+}
+
+static inline uint8_t ko_f8e5m2_of_float(float x)
+{
+	return (uint8_t)(ko_narrow(x, &ko_f8e5m2) | (ko_bits_of_float(x) >> 24 & 0x80));
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* Errors: the code travels up as the return value, the text is written once, where the cause is first seen. */
+#ifndef KO_ERROR_H
+#define KO_ERROR_H
+
+#include "kolo/kolo.h"
+
+enum {
+	KO_EAGAIN = 1,   /* internal, never reaches a user: not yet, try again */
+	KO_TEXT = 512,   /* bytes of an error text, the final 0 included; longer ones are cut */
+};
+
+/* Writes the calling thread's error text and returns `code`. Keeps errno. */
+int ko_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Logging goes where KOLO_LOG says: "error", "warn" or "info", then optionally ":FILE" (default: standard
+ * error). Without KOLO_LOG nothing is written. One line each, with host, process and time. Keeps errno. */
+enum ko_log_level { KO_LOG_ERROR = 1, KO_LOG_WARN, KO_LOG_INFO };
+void ko_log(enum ko_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

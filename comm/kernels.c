@@ -1,0 +1,259 @@
+/* The loops over elements. This file is compiled once for each instruction set, with KO_KERNELS the name of its
+ * table; the loops are plain C that compilers vectorise, and only f16 has instructions of its own (vcvtph2ps,
+ * vcvtps2ph). The table compiled for the bare architecture is the reference: the others have the same bits
+ * (-ffp-contract=off, no -ffast-math; a test compares them).
+ *
+ * kernels_int.h, kernels_float.h, kernels_narrow.h and kernels_minmax.h are included once for each type, with
+ * NAME its name and T the type in memory: C's way of writing a function for several types. */
+#include "convert.h"
+#include "mem.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+/* Buffers need no alignment, and their type is the caller's business. */
+#define ANYWHERE __attribute__((aligned(1), may_alias))
+typedef int8_t ANYWHERE any_i8;
+typedef uint8_t ANYWHERE any_u8;
+typedef uint16_t ANYWHERE any_u16;
+typedef int32_t ANYWHERE any_i32;
+typedef uint32_t ANYWHERE any_u32;
+typedef int64_t ANYWHERE any_i64;
+typedef uint64_t ANYWHERE any_u64;
+typedef float ANYWHERE any_f32;
+typedef double ANYWHERE any_f64;
+
+/* For a loop whose out[i] depends on nothing but in[i] and own[i]: out == own is no obstacle. */
+#ifdef __clang__
+#define ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ELEMENTWISE _Pragma("GCC ivdep")
+#endif
+
+#define PASTE(a, b) a##_##b
+#define PASTE_EXPANDED(a, b) PASTE(a, b)
+#define FN(verb) PASTE_EXPANDED(verb, NAME)
+
+/* Elements that the loops over narrow types widen at a time: two vectors of 16 floats. */
+enum { BLOCK = 32 };
+
+static inline void widen_f16(float *out, const any_u16 *in)
+{
+#if defined(__AVX512F__)
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(in + i))));
+#elif defined(__F16C__)
+	for (int i = 0; i < BLOCK; i += 8)
+		_mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(in + i))));
+#else
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_f16(in[i]);
+#endif
+}
+
+static inline void narrow_f16(any_u16 *out, const float *in)
+{
+#if defined(__AVX512F__)
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm256_storeu_si256((void *)(out + i),
+				    _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+	for (int i = 0; i < BLOCK; i += 8)
+		_mm_storeu_si128((void *)(out + i),
+				 _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+#else
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_f16_of_float(in[i]);
+#endif
+}
+
+static inline void widen_bf16(float *out, const any_u16 *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_bf16(in[i]);
+}
+
+static inline void narrow_bf16(any_u16 *out, const float *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_bf16_of_float(in[i]);
+}
+
+static inline void widen_f8e4m3(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_f8e4m3(in[i]);
+}
+
+static inline void narrow_f8e4m3(any_u8 *out, const float *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_f8e4m3_of_float(in[i]);
+}
+
+static inline void widen_f8e5m2(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_f8e5m2(in[i]);
+}
+
+static inline void narrow_f8e5m2(any_u8 *out, const float *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_f8e5m2_of_float(in[i]);
+}
+
+/* T in memory, U its unsigned twin, in which sums and products wrap, W the widest type of its signedness. */
+#define T any_i8
+#define U uint8_t
+#define W int64_t
+#define NAME i8
+#include "kernels_int.h"
+#define T any_u8
+#define U uint8_t
+#define W uint64_t
+#define NAME u8
+#include "kernels_int.h"
+#define T any_i32
+#define U uint32_t
+#define W int64_t
+#define NAME i32
+#include "kernels_int.h"
+#define T any_u32
+#define U uint32_t
+#define W uint64_t
+#define NAME u32
+#include "kernels_int.h"
+#define T any_i64
+#define U uint64_t
+#define W int64_t
+#define NAME i64
+#include "kernels_int.h"
+#define T any_u64
+#define U uint64_t
+#define W uint64_t
+#define NAME u64
+#include "kernels_int.h"
+
+#define T any_f32
+#define NAME f32
+#include "kernels_float.h"
+#define T any_f64
+#define NAME f64
+#include "kernels_float.h"
+
+#define T any_u16
+#define NAME f16
+#include "kernels_narrow.h"
+#define T any_u16
+#define NAME bf16
+#include "kernels_narrow.h"
+#define T any_u8
+#define NAME f8e4m3
+#include "kernels_narrow.h"
+#define T any_u8
+#define NAME f8e5m2
+#include "kernels_narrow.h"
+
+/* T the unsigned integer with the floating type's bits, S its signed twin, INF the bits of infinity, or of what
+ * all NaNs are above. */
+#define T any_u32
+#define S int32_t
+#define INF 0x7f800000
+#define NAME f32
+#include "kernels_minmax.h"
+#define T any_u64
+#define S int64_t
+#define INF 0x7ff0000000000000
+#define NAME f64
+#include "kernels_minmax.h"
+#define T any_u16
+#define S int16_t
+#define INF 0x7c00
+#define NAME f16
+#include "kernels_minmax.h"
+#define T any_u16
+#define S int16_t
+#define INF 0x7f80
+#define NAME bf16
+#include "kernels_minmax.h"
+#define T any_u8
+#define S int8_t
+#define INF 0x7e
+#define NAME f8e4m3
+#include "kernels_minmax.h"
+#define T any_u8
+#define S int8_t
+#define INF 0x7c
+#define NAME f8e5m2
+#include "kernels_minmax.h"
+
+static void copy_bytes(void *out, const void *src, size_t len)
+{
+	if (out != src)
+		memcpy(out, src, len);
+}
+
+static void copy_1(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n);
+}
+
+static void copy_2(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n * 2);
+}
+
+static void copy_4(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n * 4);
+}
+
+static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n * 8);
+}
+
+#define ALL_OF(type)                                                                                             \
+	{                                                                                                        \
+		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type, [KO_MAX] = max_##type,    \
+		[KO_SUM_SCALED] = sum_scaled_##type                                                              \
+	}
+
+#define TEXT(name) #name
+#define TEXT_EXPANDED(name) TEXT(name)
+
+extern const struct ko_kernels KO_KERNELS;
+const struct ko_kernels KO_KERNELS = {
+	.name = TEXT_EXPANDED(KO_KERNELS),
+	.combine = {
+		[KOLO_I8] = ALL_OF(i8), [KOLO_U8] = ALL_OF(u8), [KOLO_I32] = ALL_OF(i32), [KOLO_U32] = ALL_OF(u32),
+		[KOLO_I64] = ALL_OF(i64), [KOLO_U64] = ALL_OF(u64), [KOLO_F16] = ALL_OF(f16),
+		[KOLO_BF16] = ALL_OF(bf16), [KOLO_F32] = ALL_OF(f32), [KOLO_F64] = ALL_OF(f64),
+		[KOLO_F8E4M3] = ALL_OF(f8e4m3), [KOLO_F8E5M2] = ALL_OF(f8e5m2),
+	},
+	.copy = {
+		[KOLO_I8] = copy_1, [KOLO_U8] = copy_1, [KOLO_I32] = copy_4, [KOLO_U32] = copy_4,
+		[KOLO_I64] = copy_8, [KOLO_U64] = copy_8, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
+		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+	},
+	.scale = {
+		[KOLO_I8] = scale_i8, [KOLO_U8] = scale_u8, [KOLO_I32] = scale_i32, [KOLO_U32] = scale_u32,
+		[KOLO_I64] = scale_i64, [KOLO_U64] = scale_u64, [KOLO_F16] = scale_f16, [KOLO_BF16] = scale_bf16,
+		[KOLO_F32] = scale_f32, [KOLO_F64] = scale_f64, [KOLO_F8E4M3] = scale_f8e4m3,
+		[KOLO_F8E5M2] = scale_f8e5m2,
+	},
+	.divide = {
+		[KOLO_I8] = divide_i8, [KOLO_U8] = divide_u8, [KOLO_I32] = divide_i32, [KOLO_U32] = divide_u32,
+		[KOLO_I64] = divide_i64, [KOLO_U64] = divide_u64, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
+		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+	},
+};

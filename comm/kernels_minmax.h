@@ -1,0 +1,51 @@
+/* Minimum and maximum of floating types by their bits; see kernels.c. Flipping the bits below the sign of
+ * negative numbers makes them integers in the same order, with -0 < +0. No include guard. */
+
+static inline S FN(key)(T x)
+{
+	T sign = (T)((T)1 << (sizeof(T) * 8 - 1));
+
+	return (S)(x & sign ? (T)(x ^ (T)(sign - 1)) : x);
+}
+
+static inline int FN(is_nan)(T x)
+{
+	T sign = (T)((T)1 << (sizeof(T) * 8 - 1));
+
+	return (T)(x & (T)(sign - 1)) > (T)INF;
+}
+
+static void FN(min)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+{
+	const T *a = in, *b = own;
+	T *c = out;
+
+	(void)s;
+	ELEMENTWISE
+	for (size_t i = 0; i < n; i++) {
+		T less = FN(key)(a[i]) < FN(key)(b[i]) ? a[i] : b[i];
+
+		less = FN(is_nan)(b[i]) ? b[i] : less;
+		c[i] = FN(is_nan)(a[i]) ? a[i] : less;
+	}
+}
+
+static void FN(max)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+{
+	const T *a = in, *b = own;
+	T *c = out;
+
+	(void)s;
+	ELEMENTWISE
+	for (size_t i = 0; i < n; i++) {
+		T more = FN(key)(a[i]) > FN(key)(b[i]) ? a[i] : b[i];
+
+		more = FN(is_nan)(b[i]) ? b[i] : more;
+		c[i] = FN(is_nan)(a[i]) ? a[i] : more;
+	}
+}
+
+#undef T
+#undef S
+#undef INF
+#undef NAME

@@ -1,0 +1,59 @@
+/* Lifelines: a socket from each rank to its two neighbours and to rank 0. They carry what is exchanged while a
+ * communicator is made, and afterwards nothing but the end: a goodbye when a rank leaves, end of file when it
+ * dies. On one host they are Unix sockets with abstract names; that one could be reached is part of the proof
+ * that two ranks share a host. */
+#ifndef KO_LIFELINE_H
+#define KO_LIFELINE_H
+
+#include "boot.h"
+#include "error.h"
+
+#include <stdbool.h>
+
+enum ko_msg_type { KO_MSG_HELLO = 1, KO_MSG_ROSTER, KO_MSG_ADDRESS, KO_MSG_GOODBYE };
+
+struct ko_msg {
+	uint32_t type; /* enum ko_msg_type */
+	int32_t value; /* HELLO: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status */
+	unsigned char bytes[KO_TEXT]; /* HELLO: the receiver's token; ADDRESS: the address; GOODBYE: a text */
+};
+
+enum ko_life_state { KO_LIFE_NONE, KO_LIFE_UP, KO_LIFE_LEFT, KO_LIFE_DEAD };
+
+struct ko_life {
+	int rank; /* who is at the other end */
+	enum ko_life_state state;
+	int fd;            /* -1 before it is connected */
+	int pidfd;         /* the other process, -1 where it is this one or can't be had */
+	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
+};
+
+struct ko_lifelines;
+
+/* Starts to listen and writes the socket's name and a fresh token into *mine. The caller owns *out. Errors:
+ * KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lifelines_open(int rank, int nranks, struct ko_entry *mine, struct ko_lifelines **out);
+
+/* Connects to both neighbours and rank 0 (rank 0: to all); blocks until they are there or `deadline`
+ * (ko_now_ms(), INT64_MAX for never). The table stays the caller's and must outlive the lifelines. Errors:
+ * KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline);
+
+/* Sends to a rank that has a lifeline; fd goes along unless it is -1. Errors: KOLO_EPEER. */
+int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd);
+
+/* Waits for the next message of `rank`, which must be of `type` with `value`. *fd is the descriptor that came
+ * along, the caller's to close, or -1. Errors: KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ESYS. */
+int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
+		      struct ko_msg *out, int *fd);
+
+/* Looks, without blocking, which ranks have left or died. */
+void ko_lifelines_look(struct ko_lifelines *ll);
+
+/* The k-th lifeline, NULL behind the last. */
+const struct ko_life *ko_lifelines_get(const struct ko_lifelines *ll, int k);
+
+/* Says goodbye, with code and text where there is a cause (code 0: none), and frees. NULL allowed. */
+void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text);
+
+#endif

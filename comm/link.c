@@ -1,0 +1,42 @@
+/* The table of transports: what is built in is decided here. */
+#include "link.h"
+
+#include "error.h"
+#include "shm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct ko_link_ops *const ko_links[] = {
+	&ko_shm_ops,
+	NULL,
+};
+
+static int no_such_transport(const char *name)
+{
+	char known[128] = "";
+
+	for (size_t i = 0; ko_links[i]; i++) {
+		size_t at = strlen(known);
+
+		snprintf(known + at, sizeof(known) - at, " %s", ko_links[i]->name);
+	}
+	return ko_fail(KOLO_ENOTSUP, "no transport called '%s'; this build has:%s", name, known);
+}
+
+int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
+		   const struct ko_link_ops **out)
+{
+	int rc = 0, tried = 0;
+
+	for (size_t i = 0; ko_links[i]; i++) {
+		if (*name && strcmp(name, ko_links[i]->name) != 0)
+			continue;
+		tried = 1;
+		rc = ko_links[i]->probe(a, b);
+		*out = ko_links[i];
+		if (rc == 0)
+			return 0;
+	}
+	return tried ? rc : no_such_transport(name);
+}

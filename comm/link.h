@@ -1,0 +1,92 @@
+/* A link is one edge of the ring in one direction: a bounded FIFO of slots from a rank to its next. This table
+ * is all that the rest of Kolo knows of a transport; every transport passes the same conformance suite.
+ *
+ * Entries are never NULL. Those that say so return KO_EAGAIN and are tried again by the caller; none blocks
+ * except where it says. All are called by the one thread that uses the communicator. */
+#ifndef KO_LINK_H
+#define KO_LINK_H
+
+#include "topo.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ko_role { KO_SEND, KO_RECV };
+
+enum { KO_MAX_SLOTS = 64 };
+
+/* What both ends must have equal; rank 0's are taken. */
+struct ko_limits {
+	uint64_t slot_len; /* bytes, a multiple of 4096 */
+	uint32_t nslots;   /* 2..KO_MAX_SLOTS: a piece is one slot, and a ring needs one more to keep moving */
+	uint32_t reserved; /* 0 */
+};
+
+/* A slot as lent to the caller. */
+struct ko_slot {
+	void *ptr;
+	size_t len;   /* payload bytes */
+	uint32_t tag; /* travels with the slot: which operation it belongs to */
+};
+
+/* What one end tells the other before they connect. */
+struct ko_address {
+	unsigned char bytes[64];
+	int fd; /* a descriptor that goes along, or -1 */
+};
+
+struct ko_link {
+	const struct ko_link_ops *ops;
+	enum ko_role role;
+	uint64_t bytes, slots; /* payload and slots committed (KO_SEND) or released (KO_RECV) */
+	size_t memory;         /* bytes this end allocated for slots */
+};
+
+struct ko_link_ops {
+	const char *name;
+
+	/* Can this transport join the two places? Both ends ask and must get the same answer. 0, or
+	 * KOLO_ENOTSUP with the reason. */
+	int (*probe)(const struct ko_place *a, const struct ko_place *b);
+
+	/* Makes one end, not connected yet. The caller owns *out and closes it. KOLO_ENOMEM, KOLO_ESYS. */
+	int (*open)(enum ko_role role, const struct ko_limits *limits, struct ko_link **out);
+
+	/* What the other end's connect needs. out->fd stays the link's, for as long as it is open. */
+	int (*address)(struct ko_link *link, struct ko_address *out);
+
+	/* Joins this end to the one that has the address `peer`; peer->fd stays the caller's. */
+	int (*connect)(struct ko_link *link, const struct ko_address *peer);
+
+	/* Sender: the next free slot, lent until commit; out->ptr has room for slot_len bytes. Called again
+	 * before commit it gives the same slot. KO_EAGAIN while the link is full. */
+	int (*acquire)(struct ko_link *link, struct ko_slot *out);
+
+	/* Sender: hands slot->len bytes of the slot acquired to the other end, with slot->tag. Orders all stores
+	 * to the slot before it. */
+	int (*commit)(struct ko_link *link, const struct ko_slot *slot);
+
+	/* Receiver: the oldest slot, lent until release. Called again before release it gives the same slot.
+	 * KO_EAGAIN while the link is empty. */
+	int (*peek)(struct ko_link *link, struct ko_slot *out);
+
+	/* Receiver: the slot peeked may be written again by the sender. */
+	int (*release)(struct ko_link *link);
+
+	/* Sender: 0 once everything committed will arrive without another call on this link; KO_EAGAIN till
+	 * then. A collective does not return before. */
+	int (*drain)(struct ko_link *link);
+
+	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. */
+	void (*close)(struct ko_link *link);
+};
+
+/* Best first, then NULL. */
+extern const struct ko_link_ops *const ko_links[];
+
+/* The table row called `name`; the best one that joins a and b when name is "". Errors: KOLO_ENOTSUP, with all
+ * reasons. */
+int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
+		   const struct ko_link_ops **out);
+
+#endif

@@ -1,0 +1,135 @@
+/* See mem.h. */
+#include "mem.h"
+
+#include "convert.h"
+
+#include <string.h>
+
+extern const struct ko_kernels ko_kernels_plain, ko_kernels_avx2, ko_kernels_avx512;
+
+const struct ko_kernels *const *ko_kernels_list(void)
+{
+#ifdef KO_HAVE_X86_KERNELS
+	static const struct ko_kernels *const all[] = { &ko_kernels_plain, &ko_kernels_avx2, &ko_kernels_avx512,
+							NULL };
+	static const struct ko_kernels *const avx2[] = { &ko_kernels_plain, &ko_kernels_avx2, NULL };
+#endif
+	static const struct ko_kernels *const plain[] = { &ko_kernels_plain, NULL };
+
+#ifdef KO_HAVE_X86_KERNELS
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+		if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+			return all;
+		return avx2;
+	}
+#endif
+	return plain;
+}
+
+static const struct ko_kernels *best_kernels(void)
+{
+	const struct ko_kernels *const *list = ko_kernels_list();
+
+	while (list[1])
+		list++;
+	return list[0];
+}
+
+static int is_integer(enum kolo_type type)
+{
+	return type <= KOLO_U64;
+}
+
+struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks)
+{
+	static const enum ko_combine of_op[KO_NOPS] = {
+		[KOLO_SUM] = KO_SUM, [KOLO_PROD] = KO_PROD, [KOLO_MIN] = KO_MIN,
+		[KOLO_MAX] = KO_MAX, [KOLO_AVG] = KO_SUM,
+	};
+	const struct ko_kernels *k = best_kernels();
+	struct ko_reducer r = { .first = k->copy[type],
+				.combine = k->combine[type][of_op[op]],
+				.finish = k->copy[type] };
+
+	if (op == KOLO_AVG && is_integer(type)) {
+		r.finish = k->divide[type];
+		r.s.u64 = (uint64_t)nranks;
+	} else if (op == KOLO_AVG) {
+		r.first = k->scale[type];
+		r.combine = k->combine[type][KO_SUM_SCALED];
+		if (type == KOLO_F64)
+			r.s.f64 = 1.0 / nranks;
+		else
+			r.s.f32 = 1.0f / (float)nranks;
+	}
+	return r;
+}
+
+/* One element of `type` as the loops want a factor. */
+static union ko_scalar read_scalar(enum kolo_type type, const void *scalar)
+{
+	union ko_scalar s = { .u64 = 0 };
+	uint16_t half;
+	uint8_t byte;
+
+	memcpy(&half, scalar, kolo_type_size(type) > 1 ? sizeof(half) : 1);
+	memcpy(&byte, scalar, sizeof(byte));
+	switch (type) {
+	case KOLO_F16: s.f32 = ko_float_of_f16(half); break;
+	case KOLO_BF16: s.f32 = ko_float_of_bf16(half); break;
+	case KOLO_F8E4M3: s.f32 = ko_float_of_f8e4m3(byte); break;
+	case KOLO_F8E5M2: s.f32 = ko_float_of_f8e5m2(byte); break;
+	case KOLO_F32: memcpy(&s.f32, scalar, sizeof(s.f32)); break;
+	case KOLO_F64: memcpy(&s.f64, scalar, sizeof(s.f64)); break;
+	/* Wrapping products need the low bytes only. */
+	default: memcpy(&s.u64, scalar, kolo_type_size(type)); break;
+	}
+	return s;
+}
+
+struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
+{
+	const struct ko_kernels *k = best_kernels();
+
+	return (struct ko_reducer){ .first = k->scale[type],
+				    .combine = k->combine[type][KO_SUM_SCALED],
+				    .finish = k->copy[type],
+				    .s = read_scalar(type, scalar) };
+}
+
+ko_fill_fn *ko_copy(enum kolo_type type)
+{
+	return best_kernels()->copy[type];
+}
+
+/* ---- Types and ops by name ------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *name;
+	size_t size;
+} types[KO_NTYPES] = {
+	[KOLO_I8] = { "i8", 1 },         [KOLO_U8] = { "u8", 1 },         [KOLO_I32] = { "i32", 4 },
+	[KOLO_U32] = { "u32", 4 },       [KOLO_I64] = { "i64", 8 },       [KOLO_U64] = { "u64", 8 },
+	[KOLO_F16] = { "f16", 2 },       [KOLO_BF16] = { "bf16", 2 },     [KOLO_F32] = { "f32", 4 },
+	[KOLO_F64] = { "f64", 8 },       [KOLO_F8E4M3] = { "f8e4m3", 1 }, [KOLO_F8E5M2] = { "f8e5m2", 1 },
+};
+
+size_t kolo_type_size(enum kolo_type type)
+{
+	return (unsigned)type < KO_NTYPES ? types[type].size : 0;
+}
+
+const char *kolo_type_name(enum kolo_type type)
+{
+	return (unsigned)type < KO_NTYPES ? types[type].name : NULL;
+}
+
+const char *kolo_op_name(enum kolo_op op)
+{
+	static const char *const names[KO_NOPS] = {
+		[KOLO_SUM] = "sum", [KOLO_PROD] = "prod", [KOLO_MIN] = "min", [KOLO_MAX] = "max", [KOLO_AVG] = "avg",
+	};
+
+	return (unsigned)op < KO_NOPS ? names[op] : NULL;
+}

@@ -1,0 +1,58 @@
+/* Where bytes live and how they are combined: host memory. The loops are in kernels.c, compiled once for each
+ * instruction set; the best one that the processor has is chosen at run time. */
+#ifndef KO_MEM_H
+#define KO_MEM_H
+
+#include "kolo/kolo.h"
+
+enum {
+	KO_NTYPES = KOLO_F8E5M2 + 1,
+	KO_NOPS = KOLO_AVG + 1,
+};
+
+/* A factor or divisor in the type that the loop computes in. */
+union ko_scalar {
+	float f32;    /* F32 and everything narrower */
+	double f64;   /* F64 */
+	uint64_t u64; /* integers */
+};
+
+/* out[i] = in[i] combined with own[i]. out may be own; otherwise the three don't overlap. No alignment. */
+typedef void ko_combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
+
+/* out[i] = some function of src[i]. out may be src; otherwise they don't overlap. No alignment. */
+typedef void ko_fill_fn(void *out, const void *src, size_t n, const union ko_scalar *s);
+
+/* The ways of combining that have a loop; sum_scaled is in + own * s. */
+enum ko_combine { KO_SUM, KO_PROD, KO_MIN, KO_MAX, KO_SUM_SCALED, KO_NCOMBINES };
+
+struct ko_kernels {
+	const char *name;
+	ko_combine_fn *combine[KO_NTYPES][KO_NCOMBINES];
+	ko_fill_fn *copy[KO_NTYPES];
+	ko_fill_fn *scale[KO_NTYPES];  /* src * s */
+	ko_fill_fn *divide[KO_NTYPES]; /* src / s.u64, towards zero; copies what is not an integer */
+};
+
+/* All that this build and this processor have, the plain one first, the fastest last, then NULL. */
+const struct ko_kernels *const *ko_kernels_list(void);
+
+/* What a collective does to elements: the first rank of an addition sends first(src); every further one makes
+ * combine(partial, src); the last one then finish(result), in place. Never NULL. */
+struct ko_reducer {
+	ko_fill_fn *first;
+	ko_combine_fn *combine;
+	ko_fill_fn *finish; /* the plain copy, which does nothing in place, where nothing is left to do */
+	union ko_scalar s;
+};
+
+/* For one of the five ops over nranks. */
+struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks);
+
+/* For a sum of elements multiplied by *scalar, an element of `type`. */
+struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar);
+
+/* The plain copy of elements of `type`, as a fill function. */
+ko_fill_fn *ko_copy(enum kolo_type type);
+
+#endif

@@ -1,0 +1,69 @@
+/* See plan.h. */
+#include "plan.h"
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static size_t ceil_div(size_t a, size_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len)
+{
+	struct ko_plan p = { .count = n, .block = n };
+
+	if (coll == KO_ALL_REDUCE)
+		p.block = ceil_div(n, (size_t)nranks);
+	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER)
+		p.count = n * (size_t)nranks;
+	p.rounds = ceil_div(p.block, slot_len / size);
+	if (p.rounds == 0)
+		p.rounds = 1; /* an empty vector still moves empty slots: every rank makes the same moves */
+	p.slice = ceil_div(p.block, p.rounds); /* even rounds rather than full slots and a small rest */
+	return p;
+}
+
+struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round)
+{
+	struct ko_piece whole = ko_plan_block(p, block);
+	size_t skip = min_size(whole.n, round * p->slice);
+
+	return (struct ko_piece){ whole.first + skip, min_size(p->slice, whole.n - skip) };
+}
+
+struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
+{
+	size_t first = min_size(p->count, (size_t)block * p->block);
+
+	return (struct ko_piece){ first, min_size(p->block, p->count - first) };
+}
+
+int ko_ring_block(int rank, int nranks, int step)
+{
+	return (rank - step + nranks) % nranks;
+}
+
+struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root)
+{
+	size_t before = ko_plan_block(p, ko_ring_block(rank, nranks, 1)).n;
+	size_t own = ko_plan_block(p, rank).n;
+	size_t after = ko_plan_block(p, ko_ring_block(rank, nranks, -1)).n;
+	int next_of_root = ko_ring_block(root, nranks, -1), prev_of_root = ko_ring_block(root, nranks, 1);
+
+	switch (coll) {
+	case KO_REDUCE_SCATTER: /* sends every block but its own, which it finishes */
+		return (struct ko_model){ p->count - own, p->count - before };
+	case KO_ALL_GATHER: /* sends every block but next's, which next had first */
+		return (struct ko_model){ p->count - after, p->count - own };
+	case KO_ALL_REDUCE: /* both */
+		return (struct ko_model){ 2 * p->count - own - after, 2 * p->count - own - before };
+	case KO_BROADCAST: /* a chain from root to the rank before it */
+		return (struct ko_model){ rank == prev_of_root ? 0 : p->count, rank == root ? 0 : p->count };
+	case KO_REDUCE: /* a chain from the rank after root to root */
+		return (struct ko_model){ rank == root ? 0 : p->count, rank == next_of_root ? 0 : p->count };
+	default: return (struct ko_model){ 0, 0 };
+	}
+}

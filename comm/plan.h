@@ -1,0 +1,52 @@
+/* The arithmetic of the ring: which part of which block a rank handles at which step. Pure: numbers in, numbers
+ * out, no communicator in sight, so that a test can try every rank, step and count. */
+#ifndef KO_PLAN_H
+#define KO_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ko_coll {
+	KO_BARRIER,
+	KO_BROADCAST,
+	KO_REDUCE,
+	KO_ALL_REDUCE,
+	KO_REDUCE_SCATTER,
+	KO_ALL_GATHER,
+	KO_NCOLLS,
+};
+
+/* Elements [first, first + n) of the whole vector. */
+struct ko_piece {
+	size_t first, n;
+};
+
+/* A vector of `count` elements in blocks of `block`, each walked in `rounds` slices of `slice` elements. The
+ * blocks tile [0, count); the last ones may be short or empty. Block b belongs to rank b; broadcast and reduce
+ * have the one block 0.
+ *   1 <= rounds, rounds * slice >= block, slice * element size <= slot length */
+struct ko_plan {
+	size_t count, block, slice, rounds;
+};
+
+/* The plan for `n` elements of `size` bytes as the collective's caller counts them (per rank for reduce_scatter
+ * and all_gather). The caller has checked that nranks * n * size does not overflow. */
+struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len);
+
+/* All of `block`. */
+struct ko_piece ko_plan_block(const struct ko_plan *p, int block);
+
+/* The part of `block` handled in `round`; n is 0 when the block is exhausted. */
+struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round);
+
+/* The block that `rank` handles `step` steps after its own: (rank - step) mod nranks, for any step from
+ * -nranks to nranks. Data moves up the ring, so older blocks are those of lower ranks. */
+int ko_ring_block(int rank, int nranks, int step);
+
+/* Elements that `rank` sends and receives, by formula; what the links count must be equal to it. */
+struct ko_model {
+	size_t sent, received;
+};
+struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root);
+
+#endif

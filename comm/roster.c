@@ -1,0 +1,125 @@
+/* See roster.h. */
+#include "roster.h"
+
+#include "mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+_Static_assert(sizeof(struct ko_desc) == 3 * sizeof(uint64_t), "a descriptor is three words");
+
+size_t ko_roster_len(int nranks)
+{
+	return sizeof(struct ko_roster) + (size_t)nranks * sizeof(struct ko_post);
+}
+
+int64_t ko_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc)
+{
+	struct ko_post *post = &roster->post[rank];
+	uint64_t words[3];
+
+	memcpy(words, desc, sizeof(words));
+	/* Release and acquire on the words too: who sees one of them overwritten sees that `entered` moved on. */
+	for (int i = 0; i < 3; i++)
+		atomic_store_explicit(&post->history[desc->seq % KO_HISTORY][i], words[i], memory_order_release);
+	/* Pairs with the acquire in ko_roster_desc: who sees the number sees the descriptor. */
+	atomic_store_explicit(&post->entered, desc->seq, memory_order_release);
+}
+
+void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq)
+{
+	/* Pairs with the acquire where a dead rank's last operation is read: what it sent is there. */
+	atomic_store_explicit(&roster->post[rank].finished, seq, memory_order_release);
+}
+
+bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out)
+{
+	const struct ko_post *post = &roster->post[rank];
+	uint64_t words[3];
+
+	if (atomic_load_explicit(&post->entered, memory_order_acquire) < seq)
+		return false;
+	for (int i = 0; i < 3; i++)
+		words[i] = atomic_load_explicit(&post->history[seq % KO_HISTORY][i], memory_order_acquire);
+	memcpy(out, words, sizeof(*out));
+	/* The words are whole if their writer has not come round to them since. */
+	return atomic_load_explicit(&post->entered, memory_order_relaxed) < seq + KO_HISTORY - 1;
+}
+
+const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
+{
+	static const char *const colls[KO_NCOLLS] = {
+		[KO_BARRIER] = "barrier",       [KO_BROADCAST] = "broadcast",
+		[KO_REDUCE] = "reduce",         [KO_ALL_REDUCE] = "all_reduce",
+		[KO_REDUCE_SCATTER] = "reduce_scatter", [KO_ALL_GATHER] = "all_gather",
+	};
+	const char *coll = desc->coll < KO_NCOLLS ? colls[desc->coll] : "unknown";
+	const char *type = kolo_type_name((enum kolo_type)desc->type);
+	const char *op = desc->op == KO_OP_PREMUL ? "premul_sum" : kolo_op_name((enum kolo_op)desc->op);
+	bool has_op = desc->coll != KO_BROADCAST && desc->coll != KO_ALL_GATHER;
+	bool has_root = desc->coll == KO_BROADCAST || desc->coll == KO_REDUCE;
+	char root[24] = "";
+
+	if (has_root)
+		snprintf(root, sizeof(root), ", root %d", desc->root);
+	if (desc->coll == KO_BARRIER)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier", desc->seq);
+	else
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s(n=%" PRIu64 ", %s%s%s%s)", desc->seq, coll, desc->n,
+			 type ? type : "?", has_op ? ", " : "", has_op && op ? op : "", root);
+	return out;
+}
+
+uint32_t ko_desc_tag(const struct ko_desc *desc)
+{
+	uint64_t words[3], hash = 0;
+
+	memcpy(words, desc, sizeof(words));
+	for (int i = 0; i < 3; i++) {
+		/* The finalizer of splitmix64: each input bit changes half of the output bits. */
+		hash += words[i] + 0x9e3779b97f4a7c15;
+		hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9;
+		hash = (hash ^ hash >> 27) * 0x94d049bb133111eb;
+		hash ^= hash >> 31;
+	}
+	return (uint32_t)hash;
+}
+
+void ko_roster_fail(struct ko_roster *roster, int code, const char *text)
+{
+	uint32_t none = 0;
+
+	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, 1, memory_order_relaxed,
+						     memory_order_relaxed))
+		return;
+	roster->code = code;
+	snprintf(roster->text, sizeof(roster->text), "%s", text);
+	/* Pairs with the acquire in ko_roster_cause. */
+	atomic_store_explicit(&roster->failed, 2, memory_order_release);
+}
+
+int ko_roster_cause(const struct ko_roster *roster)
+{
+	enum { PATIENCE_MS = 200 }; /* the writer needs nanoseconds, unless it was killed there */
+	uint32_t failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
+
+	for (int ms = 0; failed == 1 && ms < PATIENCE_MS; ms++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
+	}
+	if (failed == 0)
+		return 0;
+	if (failed == 1)
+		return ko_fail(KOLO_EPEER, "a rank failed and ended before it could say why");
+	return ko_fail(roster->code, "%s", roster->text);
+}

@@ -1,0 +1,69 @@
+/* The roster: shared memory in which every rank of a communicator posts what it is doing, and the first that
+ * meets a failure writes why. It is how ranks find out that they disagree, whom everyone waits for, and what went
+ * wrong elsewhere. Rank 0 makes it; all ranks map it. */
+#ifndef KO_ROSTER_H
+#define KO_ROSTER_H
+
+#include "error.h"
+#include "plan.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* What a rank was asked to do. Equal on all ranks, or they disagree. Posted as three words. */
+struct ko_desc {
+	uint64_t seq; /* counts the communicator's operations from 1 */
+	uint64_t n;   /* as the caller gave it */
+	int32_t root; /* -1 where there is none */
+	uint8_t coll; /* enum ko_coll */
+	uint8_t type; /* enum kolo_type */
+	uint8_t op;   /* enum kolo_op, KO_OP_PREMUL for ops made at run time */
+	uint8_t zero;
+};
+
+enum { KO_OP_PREMUL = 0x80 };
+
+enum { KO_HISTORY = 16 }; /* operations back that a rank's descriptors can be looked up */
+
+/* One rank's lines. Written by that rank alone. */
+struct ko_post {
+	_Alignas(64) _Atomic uint64_t entered; /* seq of the operation it is in, or was in last; 0: none yet */
+	_Atomic uint64_t finished;             /* seq of the last one it has done its part of; <= entered */
+	_Atomic int64_t beat;                  /* ko_now_ms() of its last look around while waiting */
+	_Atomic int32_t waiting_for;           /* 1 + the rank it has been waiting for for a while; 0: nobody */
+	_Atomic uint64_t history[KO_HISTORY][3];
+};
+
+struct ko_roster {
+	_Atomic uint32_t failed; /* 0: no; 1: being written; 2: code and text can be read */
+	int32_t code;
+	char text[KO_TEXT];
+	struct ko_post post[]; /* by rank */
+};
+
+size_t ko_roster_len(int nranks);
+
+/* Milliseconds of the machine's monotonic clock. */
+int64_t ko_now_ms(void);
+
+/* `rank` starts the operation, and has done its part of it. */
+void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc);
+void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq);
+
+/* What `rank` posted for its operation `seq`; false when it has not come there or it is too long ago. */
+bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out);
+
+/* "#7 all_reduce(n=1024, f32, sum)". Returns out. */
+enum { KO_DESC_TEXT = 96 };
+const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
+
+/* A number that differs, in all likelihood, between operations that differ. */
+uint32_t ko_desc_tag(const struct ko_desc *desc);
+
+/* Writes the cause of the communicator's failure unless one is there already; from any thread. */
+void ko_roster_fail(struct ko_roster *roster, int code, const char *text);
+
+/* 0, or the code of the failure, with its text as the calling thread's error. From any thread. */
+int ko_roster_cause(const struct ko_roster *roster);
+
+#endif

@@ -1,0 +1,55 @@
+/* See shmem.h. */
+#include "shmem.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static int map(int fd, size_t len, void **out)
+{
+	*out = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (*out != MAP_FAILED)
+		return 0;
+	*out = NULL;
+	return ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "mapping %zu bytes of shared memory: %s", len,
+		       strerror(errno));
+}
+
+int ko_shmem_create(size_t len, int *fd, void **out)
+{
+	int rc;
+
+	*out = NULL;
+	*fd = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0)
+		return ko_fail(KOLO_ESYS, "memfd_create: %s", strerror(errno));
+	if (ftruncate(*fd, (off_t)len) < 0 || fcntl(*fd, F_ADD_SEALS, SEALS) < 0)
+		rc = ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "sizing %zu bytes of shared memory: %s", len,
+			     strerror(errno));
+	else
+		rc = map(*fd, len, out);
+	if (rc < 0) {
+		close(*fd);
+		*fd = -1;
+	}
+	return rc;
+}
+
+int ko_shmem_map(int fd, size_t len, void **out)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	*out = NULL;
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 || st.st_size < 0 || (size_t)st.st_size != len)
+		return ko_fail(KOLO_ESYS, "the shared memory that was handed over is not the %zu sealed bytes expected",
+			       len);
+	return map(fd, len, out);
+}

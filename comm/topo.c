@@ -1,0 +1,103 @@
+/* See topo.h. */
+#include "topo.h"
+
+#include "kolo/kolo.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef KO_HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+void ko_place_get(struct ko_place *out)
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t got;
+
+	memset(out, 0, sizeof(*out));
+	got = fd < 0 ? -1 : read(fd, out->machine, sizeof(out->machine) - 1);
+	if (fd >= 0)
+		close(fd);
+	gethostname(out->host, sizeof(out->host) - 1);
+	if (got > 0)
+		out->machine[strcspn(out->machine, "\n")] = 0;
+	else
+		snprintf(out->machine, sizeof(out->machine), "%.39s", out->host);
+}
+
+/* Without a topology every processor counts as a core. */
+static int allowed_cpus(int *cpus, int max)
+{
+	cpu_set_t set;
+	int n = 0;
+
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		CPU_ZERO(&set);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &set))
+			continue;
+		if (n < max)
+			cpus[n] = cpu;
+		n++;
+	}
+	return n;
+}
+
+#ifdef KO_HAVE_HWLOC
+/* The cores of `topology` that have a hardware thread this thread may run on, in the topology's order. */
+static int allowed_cores(hwloc_topology_t topology, int *cpus, int max)
+{
+	hwloc_bitmap_t allowed = hwloc_bitmap_alloc(), here = hwloc_bitmap_alloc();
+	hwloc_obj_t core = NULL;
+	int n = 0;
+
+	if (allowed && here && hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_THREAD) == 0) {
+		while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core))) {
+			hwloc_bitmap_and(here, core->cpuset, allowed);
+			if (hwloc_bitmap_iszero(here))
+				continue;
+			if (n < max)
+				cpus[n] = hwloc_bitmap_first(here);
+			n++;
+		}
+	}
+	hwloc_bitmap_free(allowed);
+	hwloc_bitmap_free(here);
+	return n;
+}
+
+static int hwloc_cores(int *cpus, int max)
+{
+	hwloc_topology_t topology;
+	int n = 0;
+
+	if (hwloc_topology_init(&topology) < 0)
+		return 0;
+	if (hwloc_topology_load(topology) == 0)
+		n = allowed_cores(topology, cpus, max);
+	hwloc_topology_destroy(topology);
+	return n;
+}
+#else
+static int hwloc_cores(int *cpus, int max)
+{
+	(void)cpus;
+	(void)max;
+	return 0;
+}
+#endif
+
+int kolo_cores(int *cpus, int max)
+{
+	int n = hwloc_cores(cpus, max);
+
+	if (n == 0)
+		n = allowed_cpus(cpus, max);
+	if (n == 0 && max > 0)
+		cpus[0] = 0; /* the kernel would not say; there is at least one */
+	return n ? n : 1;
+}

@@ -1,0 +1,213 @@
+/* See watch.h. */
+#include "watch.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	LOOK_MS = 10, /* between looks at the lifelines, a system call each */
+};
+
+/* ---- Descriptions --------------------------------------------------------------------------------------- */
+
+enum { WHERE_TEXT = 160 };
+
+/* What the rank is doing, as its post says: "in #7 ..." or "in no operation since #6". */
+static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
+{
+	const struct ko_post *post = &c->roster->post[rank];
+	uint64_t entered = atomic_load_explicit(&post->entered, memory_order_acquire);
+	uint64_t finished = atomic_load_explicit(&post->finished, memory_order_acquire);
+	char op[KO_DESC_TEXT];
+	struct ko_desc desc;
+
+	if (entered > finished && ko_roster_desc(c->roster, rank, entered, &desc))
+		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
+	else if (finished)
+		snprintf(out, WHERE_TEXT, "in no operation since it finished #%" PRIu64, finished);
+	else
+		snprintf(out, WHERE_TEXT, "in no operation yet");
+}
+
+/* The letter that the kernel has for the process's state, 0 when it can't be had. */
+static char process_state(int pid)
+{
+	char path[40], stat[256], *end;
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	got = fd < 0 ? -1 : read(fd, stat, sizeof(stat) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (got <= 0)
+		return 0;
+	stat[got] = 0;
+	end = strrchr(stat, ')'); /* the name before it may hold anything */
+	return end && end[1] == ' ' ? end[2] : 0;
+}
+
+/* ---- Disagreement --------------------------------------------------------------------------------------- */
+
+/* Compares the operation with the peer's of the same number. */
+static int compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], my_op[KO_DESC_TEXT], their_op[KO_DESC_TEXT];
+	struct ko_desc theirs;
+
+	if (!ko_roster_desc(c->roster, peer, mine->seq, &theirs) || memcmp(&theirs, mine, sizeof(theirs)) == 0)
+		return 0;
+	return ko_comm_fail(c, KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
+			    ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op), ko_comm_name(c, peer, them),
+			    ko_desc_text(&theirs, their_op));
+}
+
+int ko_watch_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, uint32_t tag)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
+	struct ko_desc desc;
+	int rc;
+
+	/* The slot was left by an operation in which both did their parts without noticing: the first one in
+	 * which they differ is the culprit. */
+	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; back-- > 0;)
+		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc) &&
+		    (rc = compare(c, &desc, peer)) < 0)
+			return rc;
+	return ko_comm_fail(c, KOLO_EMISMATCH, "%s got a slot (tag %08x) from %s that belongs to another operation",
+			    ko_comm_name(c, c->rank, me), tag, ko_comm_name(c, peer, them));
+}
+
+/* ---- Death ---------------------------------------------------------------------------------------------- */
+
+static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_life *life)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
+
+	describe_place(c, life->rank, where);
+	if (life->state == KO_LIFE_DEAD)
+		return ko_comm_fail(c, KOLO_EPEER, "%s died %s; noticed by %s in %s",
+				    ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
+				    ko_desc_text(desc, op));
+	return ko_comm_fail(c, KOLO_EPEER, "%s left (kolo_comm_destroy), %s, while %s needs it for %s%s%s",
+			    ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
+			    ko_desc_text(desc, op), life->why[0] ? "; it said: " : "", life->why);
+}
+
+/* A rank that is gone matters when it had not done its part of this operation. */
+static int check_gone(struct kolo_comm *c, const struct ko_desc *desc)
+{
+	const struct ko_life *life;
+
+	for (int k = 0; (life = ko_lifelines_get(c->lifelines, k)); k++) {
+		const struct ko_post *post = &c->roster->post[life->rank];
+
+		if (life->state != KO_LIFE_UP &&
+		    atomic_load_explicit(&post->finished, memory_order_acquire) < desc->seq)
+			return report_gone(c, desc, life);
+	}
+	return 0;
+}
+
+int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
+{
+	int rc = ko_roster_cause(c->roster);
+
+	return rc < 0 ? rc : check_gone(c, desc);
+}
+
+/* ---- Silence -------------------------------------------------------------------------------------------- */
+
+/* Follows who waits for whom, from the peer on, to the rank that does not wait: everyone's deadline ends
+ * together, and only that one is to blame. A rank that says it waits but has not looked around for half the
+ * timeout is stopped. -1: they wait for each other in a circle. */
+static int find_culprit(const struct ko_watch *w, int64_t now)
+{
+	const struct ko_post *posts = w->comm->roster->post;
+	int64_t stale = now - w->comm->timeout_ms / 2;
+	int rank = w->peer;
+
+	for (int hops = 0; hops < w->comm->nranks; hops++) {
+		int next = atomic_load_explicit(&posts[rank].waiting_for, memory_order_relaxed) - 1;
+
+		if (next < 0 || atomic_load_explicit(&posts[rank].beat, memory_order_relaxed) < stale)
+			return rank;
+		rank = next;
+	}
+	return -1;
+}
+
+static int report_silence(struct ko_watch *w, int64_t now)
+{
+	struct kolo_comm *c = w->comm;
+	int culprit = find_culprit(w, now), rank = culprit < 0 ? w->peer : culprit;
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
+	char state = process_state(c->table[rank].pid);
+
+	describe_place(c, rank, where);
+	return ko_comm_fail(c, KOLO_ETIMEDOUT,
+			    "%s has kept the others waiting for %d s: it is %s%s%s; noticed by %s, waiting for rank %d "
+			    "through %s in %s. If it is only slow, raise KOLO_TIMEOUT",
+			    ko_comm_name(c, rank, them), c->timeout_ms / 1000, where,
+			    culprit < 0 ? ", and the ranks wait for each other in a circle" : "",
+			    state == 'T' || state == 't' ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
+			    ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
+}
+
+/* ---- Waiting -------------------------------------------------------------------------------------------- */
+
+void ko_watch_begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_desc *desc, int peer,
+		    const char *transport)
+{
+	struct ko_post *post = &comm->roster->post[comm->rank];
+
+	*w = (struct ko_watch){ .comm = comm, .desc = desc, .peer = peer, .transport = transport,
+				.since = ko_now_ms() };
+	w->looked = w->since;
+	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
+	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
+}
+
+void ko_watch_end(struct ko_watch *w)
+{
+	atomic_store_explicit(&w->comm->roster->post[w->comm->rank].waiting_for, 0, memory_order_relaxed);
+}
+
+/* At first another rank may only need this core: yield. Then sleep, for about a sixteenth of what it has waited
+ * so far, so that a long wait costs nothing and is not much longer for it. */
+static void give_core_away(int64_t waited_ms)
+{
+	int64_t us = waited_ms * 1000 / 16;
+
+	if (us == 0)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){ .tv_nsec = (us < 1000 ? us : 1000) * 1000 }, NULL);
+}
+
+int ko_watch(struct ko_watch *w)
+{
+	struct kolo_comm *c = w->comm;
+	int64_t now = ko_now_ms();
+	int rc;
+
+	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
+	give_core_away(now - w->since);
+	if ((rc = ko_roster_cause(c->roster)) < 0 || (rc = compare(c, w->desc, w->peer)) < 0)
+		return rc;
+	if (now - w->looked >= LOOK_MS) {
+		w->looked = now;
+		ko_lifelines_look(c->lifelines);
+		if ((rc = check_gone(c, w->desc)) < 0)
+			return rc;
+	}
+	if (c->timeout_ms && now - w->since >= c->timeout_ms)
+		return report_silence(w, now);
+	return 0;
+}

@@ -1,0 +1,242 @@
+/* Kolo: collectives on a ring.
+ *
+ * A communicator joins `nranks` ranks into a ring. Ranks may be processes or threads. Every rank calls the
+ * same collectives in the same order; a collective blocks until its result may be read.
+ *
+ * Conventions, for every function below unless it says otherwise:
+ * - int results are 0 (KOLO_OK) or a negative enum kolo_status; the text is in kolo_last_error().
+ * - `n` counts elements, `len` counts bytes. Buffers need no alignment.
+ * - A communicator is used by one thread at a time; only kolo_comm_abort and kolo_comm_status may be called
+ *   from other threads while it is in use.
+ * - The library never prints, never ends the process and installs no signal handler.
+ *
+ * Memory: with the default slots a communicator takes at most KOLO_DEFAULT_MEMORY bytes per rank, shared
+ * memory included. */
+#ifndef KOLO_KOLO_H
+#define KOLO_KOLO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
+#define KOLO_VERSION_MAJOR 0
+#define KOLO_VERSION_MINOR 1
+#define KOLO_VERSION_PATCH 0
+#define KOLO_DEFAULT_MEMORY (4 << 20)
+
+enum kolo_status {
+	KOLO_OK = 0,
+	KOLO_EINVAL = -1,    /* an argument or an environment variable is wrong; nothing was done */
+	KOLO_ENOMEM = -2,    /* out of memory */
+	KOLO_ENOTSUP = -3,   /* this build or this machine can't do that */
+	KOLO_EUNREACH = -4,  /* a rank could not be reached while the communicator was made */
+	KOLO_ETIMEDOUT = -5, /* a rank was waited for longer than the timeout */
+	KOLO_EPEER = -6,     /* a rank died or left */
+	KOLO_EMISMATCH = -7, /* ranks called different collectives, or with different arguments */
+	KOLO_ESYS = -8,      /* the operating system refused something; the text has its reason */
+	KOLO_EABORTED = -9,  /* kolo_comm_abort was called */
+};
+
+/* Element types. Integers wrap. KOLO_F8E4M3 and KOLO_F8E5M2 are the OCP 8-bit formats; e4m3 has no infinity,
+ * and what is too large for it becomes +-448. F16, BF16 and the 8-bit types are combined in float and rounded
+ * to nearest even after each addition. */
+enum kolo_type {
+	KOLO_I8,
+	KOLO_U8,
+	KOLO_I32,
+	KOLO_U32,
+	KOLO_I64,
+	KOLO_U64,
+	KOLO_F16,
+	KOLO_BF16,
+	KOLO_F32,
+	KOLO_F64,
+	KOLO_F8E4M3,
+	KOLO_F8E5M2,
+};
+
+/* How elements are combined. KOLO_MIN and KOLO_MAX return NaN where an element is NaN, and -0 < +0.
+ * KOLO_AVG of floating types multiplies each rank's element by 1/nranks (in float; KOLO_F64 in double) before
+ * it is added; of integers it divides the wrapped sum by nranks, towards zero. kolo_op_create_premul_sum makes
+ * further values. */
+enum kolo_op {
+	KOLO_SUM,
+	KOLO_PROD,
+	KOLO_MIN,
+	KOLO_MAX,
+	KOLO_AVG,
+	KOLO_OP_LAST = 0x7fffffff, /* keeps the enum wide enough for ops made at run time */
+};
+
+struct kolo_comm;  /* a communicator */
+struct kolo_queue; /* queues are not made yet: every `queue` argument must be NULL */
+
+/* ---- Versions, names, errors ---------------------------------------------------------------------------- */
+
+/* major * 10000 + minor * 100 + patch of the library in use. Never fails. */
+int kolo_version(void);
+
+/* The text of the last error on the calling thread; "" when there was none. Valid until the next Kolo call of
+ * this thread. Names who (rank, host), where, what was tried, what came back and what to do. */
+const char *kolo_last_error(void);
+
+/* A few words for a code of enum kolo_status. Static storage, never NULL. */
+const char *kolo_strerror(int status);
+
+/* Bytes of one element; 0 when there is no such type. */
+size_t kolo_type_size(enum kolo_type type);
+
+/* "f32", "sum"; NULL when there is no such type or op. Static storage. */
+const char *kolo_type_name(enum kolo_type type);
+const char *kolo_op_name(enum kolo_op op);
+
+/* The processor numbers (as sched_setaffinity wants them) of one hardware thread on each core that the calling
+ * thread may run on, cores that share caches next to each other. Writes at most `max` of them to `cpus` and
+ * returns how many cores there are; never fails, at least 1. */
+int kolo_cores(int *cpus, int max);
+
+/* ---- Communicators -------------------------------------------------------------------------------------- */
+
+/* Names a meeting point. Plain bytes: copy, print as hex, send them to the ranks as you like. Who has them can
+ * join, so treat them as a secret. */
+struct kolo_id {
+	unsigned char bytes[128];
+};
+
+/* Makes an id and starts to serve it on a background thread of this process, which need not become a rank but
+ * must live until all ranks have joined. An id makes one communicator. An id that is never used up keeps its
+ * thread (asleep) and its socket until the process ends. May block for a few system calls.
+ * Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
+int kolo_id_create(struct kolo_id *out);
+
+/* What kolo_comm_create needs. Zero means the default, everywhere. */
+struct kolo_comm_attr {
+	const struct kolo_id *id; /* read during the call only */
+	int rank;                 /* 0 <= rank < nranks; each taken by exactly one */
+	int nranks;
+	int timeout_s;         /* seconds until a silent rank is given up; 0: KOLO_TIMEOUT (300), < 0: never */
+	int nslots;            /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
+	size_t slot_len;       /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
+	const char *transport; /* NULL: the best; "shm". Rank 0's value counts */
+	const char *algorithm; /* NULL: the best; "ring". Rank 0's value counts */
+	uint64_t reserved[8];  /* must be zero */
+};
+
+/* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout. With
+ * attr NULL, rank, nranks and id come from the environment that ringrun sets (KOLO_RANK, KOLO_NRANKS, KOLO_ID).
+ * A process may have any number of communicators. The caller owns *out and gives it to kolo_comm_destroy.
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are missing),
+ * KOLO_EPEER, KOLO_ENOTSUP, KOLO_ESYS; then *out is NULL. */
+int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
+
+/* A color for kolo_comm_split: this rank takes part but gets no communicator. */
+#define KOLO_NOCOLOR (-1)
+
+/* A collective over all ranks of `comm`: ranks with the same color (>= 0) get a communicator of their own, in
+ * order of key, ties in order of their rank in `comm`. KOLO_NOCOLOR gives *out NULL and success. Timeout, slots
+ * and algorithm are those of `comm`, which stays as it was. Errors as kolo_comm_create and the collectives. */
+int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
+
+/* Leaves. Local, does not wait for the other ranks: those that still need this one get KOLO_EPEER. NULL is
+ * allowed. No call on comm may be running or follow. */
+void kolo_comm_destroy(struct kolo_comm *comm);
+
+/* From any thread, at any time between create and destroy: every rank's running and later calls on this
+ * communicator return KOLO_EABORTED. Returns at once. comm must still be destroyed. */
+void kolo_comm_abort(struct kolo_comm *comm);
+
+/* 0 while the communicator works, else the code with which it failed, the text in kolo_last_error(). From any
+ * thread. A failed communicator stays failed. Does not look at the other ranks' health. */
+int kolo_comm_status(struct kolo_comm *comm);
+
+int kolo_comm_rank(const struct kolo_comm *comm);   /* never fails */
+int kolo_comm_nranks(const struct kolo_comm *comm); /* never fails */
+
+/* One direction of one edge of the ring, as seen by this rank. */
+struct kolo_link_stats {
+	int peer;           /* the rank at the other end; -1 when there is no link (one rank) */
+	char transport[12]; /* "shm" */
+	uint64_t bytes;     /* payload through this link, both directions counted apart */
+	uint64_t slots;     /* slots that carried it, empty ones included */
+};
+
+struct kolo_stats {
+	uint64_t ops;                                /* collectives finished */
+	uint64_t sent_bytes, received_bytes;         /* payload, counted slot by slot */
+	uint64_t model_sent_bytes;                   /* what the model says for these ops: for K bytes on N */
+	uint64_t model_received_bytes;               /* ranks an all-reduce sends 2K(N-1)/N where N divides */
+	uint64_t memory_bytes;                       /* this rank's share of the memory the communicator took */
+	uint64_t slot_len, nslots;                   /* agreed at creation */
+	char algorithm[16];                          /* "ring" */
+	struct kolo_link_stats to_next, from_prev;
+	uint64_t reserved[8];
+};
+
+/* Counts since creation. On the thread that uses comm, between operations. Never blocks.
+ * Errors: KOLO_EINVAL. */
+int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
+
+/* ---- Operations made at run time ------------------------------------------------------------------------ */
+
+/* A sum to which each rank's elements go multiplied by *scalar, one element of `type` that is read during the
+ * call; floating types multiply as KOLO_AVG does, integers wrap. Ranks may use different scalars. The op is good
+ * on this communicator and for this type only. Local. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,
+			      enum kolo_op *out);
+
+/* Frees an op made by kolo_op_create_premul_sum. Errors: KOLO_EINVAL. */
+int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
+
+/* ---- Collectives ---------------------------------------------------------------------------------------- */
+
+/* All of them: every rank calls with the same n, type, op and root. They block until dst may be read. Other
+ * than in place as each one says, src and dst must not overlap. n may be 0. Floating-point results depend on
+ * nranks, n, type, op and the order of the ring only, and have the same bits on every rank.
+ * Errors: KOLO_EINVAL (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT,
+ * KOLO_EABORTED, KOLO_ESYS: dst is undefined, comm stays failed on all ranks, and a rank whose part was already
+ * over learns it at its next call. */
+
+/* dst = src combined over all ranks, on every rank; n elements each. In place: src == dst. Each element is
+ * added in ring order, from the rank after its owner round to the owner: element i belongs to rank
+ * i / ceil(n / nranks). Sends 2K(N-1)/N bytes per rank for K bytes and N ranks where N divides n. */
+int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		    enum kolo_op op, struct kolo_queue *queue);
+
+/* dst on rank `root` = src combined over all ranks; n elements each. In place: src == dst on root. dst is not
+ * touched elsewhere and may be NULL there. Added from the rank after root round to root. K bytes are sent by
+ * every rank but root. */
+int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		enum kolo_op op, int root, struct kolo_queue *queue);
+
+/* dst on every rank = src on rank `root`; n elements each. In place: src == dst on root. src is not read
+ * elsewhere and may be NULL there. K bytes are sent by every rank but the one before root. */
+int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
+		   struct kolo_queue *queue);
+
+/* dst (n elements) = block `rank` of src (nranks * n elements) combined over all ranks. In place:
+ * dst == src + rank * n elements. Added as all_reduce of nranks * n elements does. Sends K(N-1)/N of src's K
+ * bytes. src is left as it was, except in place. */
+int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+			enum kolo_op op, struct kolo_queue *queue);
+
+/* Block r of dst (nranks * n elements) = src (n elements) of rank r, on every rank. In place:
+ * src == dst + rank * n elements. Sends K(N-1)/N of dst's K bytes. */
+int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		    struct kolo_queue *queue);
+
+/* Returns when every rank has called it. Moves no payload. */
+int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,5 +1,17 @@
 # Kolo. `make help` lists the targets. Everything built lands in build/.
 
+# ---- deps first: what it installs must be seen by what is made after it ------------------------------------
+ifneq ($(filter deps,$(MAKECMDGOALS)),)
+
+AFTER := $(filter-out deps,$(MAKECMDGOALS))
+.PHONY: deps $(AFTER)
+deps:
+	@tools/install-deps
+$(AFTER): deps
+	@+$(MAKE) --no-print-directory MAKECMDGOALS= $@
+
+else
+
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 
@@ -42,7 +54,7 @@ KERNELS_plain  :=
 KERNELS_avx2   := -mavx2 -mf16c
 KERNELS_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mf16c -mprefer-vector-width=512
 
-TOOLS   := ringrun
+TOOLS   := ringbench ringrun
 TOOL_BINARIES := $(TOOLS:%=$B/%)
 
 .DEFAULT_GOAL := all
@@ -78,6 +90,8 @@ $B/libkolo.a: $(OBJECTS)
 
 # ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
 # build/ and from anywhere. -----------------------------------------------------------------------------------
+BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringbench*.c) tools/values.c)
+$B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 $B/ringrun: $B/tools/ringrun.o $B/libkolo.a
 $(TOOL_BINARIES):
 	$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lm
@@ -94,14 +108,31 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
 		tools/kolo.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/kolo.pc
 
+# ---- Bench, check, lint -------------------------------------------------------------------------------------
+.PHONY: bench check lint
+bench: all
+	$B/ringbench -n 2 all_reduce
+
+include tests/tests.mk
+
+lint:
+	tests/lint
+
 .PHONY: clean help
 clean:
 	rm -rf build
 
 help:
 	@echo "make              build libkolo.so.0, libkolo.a and the tools into build/"
+	@echo "make deps         install what building and testing use (apt or dnf; root or sudo)"
+	@echo "make bench        an all-reduce table for 2 ranks"
+	@echo "make check        all tests; last line: N passed, N failed, N skipped"
+	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make install      PREFIX=$(PREFIX) DESTDIR="
 	@echo "make clean"
 	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out."
+	@echo "make deps bench, make deps check: all that a new machine needs."
 
--include $(OBJECTS:.o=.d) $B/tools/ringrun.d
+-include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $B/tools/ringrun.d
+
+endif

@@ -213,16 +213,17 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	if (!out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_create: out is NULL");
 	*out = NULL;
-	if (!attr && (rc = ko_env_job(&job, &id)) < 0)
+	if (attr)
+		job = *attr;
+	if (!job.id && job.nranks == 0 && (rc = ko_env_job(&job, &id)) < 0)
 		return rc;
-	attr = attr ? attr : &job;
-	if ((rc = check_attr(attr)) < 0 || (rc = choose_timeout(attr, &timeout_ms)) < 0 ||
-	    (rc = choose_limits(attr, &mine.limits)) < 0 ||
-	    (rc = check_name("transport", attr->transport, mine.transport)) < 0 ||
-	    (rc = check_name("algorithm", attr->algorithm, mine.algorithm)) < 0 ||
-	    (rc = start(attr->rank, attr->nranks, timeout_ms, &mine, &c)) < 0)
+	if ((rc = check_attr(&job)) < 0 || (rc = choose_timeout(&job, &timeout_ms)) < 0 ||
+	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
+	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
+	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
+	    (rc = start(job.rank, job.nranks, timeout_ms, &mine, &c)) < 0)
 		return rc;
-	rc = ko_boot_join(attr->id, &mine, timeout_ms, c->table);
+	rc = ko_boot_join(job.id, &mine, timeout_ms, c->table);
 	/* From here on: those who came last had the whole timeout to come. */
 	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
 	if (rc == 0)

@@ -128,8 +128,9 @@ struct kolo_comm_attr {
 	uint64_t reserved[8];  /* must be zero */
 };
 
-/* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout. With
- * attr NULL, rank, nranks and id come from the environment that ringrun sets (KOLO_RANK, KOLO_NRANKS, KOLO_ID).
+/* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout for all
+ * ranks to join, and once more to connect. With attr NULL, or with its id NULL and nranks 0, rank, nranks and id
+ * come from the environment that ringrun sets (KOLO_RANK, KOLO_NRANKS, KOLO_ID).
  * A process may have any number of communicators. The caller owns *out and gives it to kolo_comm_destroy.
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are missing),
  * KOLO_EPEER, KOLO_ENOTSUP, KOLO_ESYS; then *out is NULL. */

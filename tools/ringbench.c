@@ -1,0 +1,235 @@
+/* ringbench: how fast the collectives are on this machine, whether they are right, and whether they send what the
+ * model says. Without a job in the environment it becomes `ringrun -n N ringbench ...`. */
+#include "ringbench.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Starting ------------------------------------------------------------------------------------------- */
+
+/* ringrun lies beside this program, or else somewhere on PATH. */
+static void find_ringrun(char *out, size_t room)
+{
+	ssize_t len = readlink("/proc/self/exe", out, room - sizeof("ringrun"));
+	char *slash;
+
+	out[len > 0 ? len : 0] = 0;
+	slash = strrchr(out, '/');
+	strcpy(slash ? slash + 1 : out, "ringrun");
+	if (access(out, X_OK) < 0)
+		strcpy(out, "ringrun");
+}
+
+static int become_ringrun(int argc, char **argv, int nranks)
+{
+	char ringrun[4096], number[16], **args = calloc((size_t)argc + 4, sizeof(*args));
+	int n = 0;
+
+	if (!args)
+		return EXIT_FAILED;
+	find_ringrun(ringrun, sizeof(ringrun));
+	snprintf(number, sizeof(number), "%d", nranks);
+	args[n++] = ringrun;
+	args[n++] = "-n";
+	args[n++] = number;
+	args[n++] = realpath("/proc/self/exe", NULL);
+	for (int i = 1; i < argc; i++)
+		args[n++] = argv[i];
+	if (args[3])
+		execvp(ringrun, args);
+	fprintf(stderr, "ringbench: %s: %s\n", ringrun, strerror(errno));
+	return EXIT_FAILED;
+}
+
+static int fail(const struct bench *b, const char *what)
+{
+	fprintf(stderr, "ringbench: rank %d: %s: %s\n", b->rank, what, kolo_last_error());
+	return EXIT_FAILED;
+}
+
+static FILE *open_output(const char *name)
+{
+	FILE *f;
+
+	if (!name || strcmp(name, "-") == 0)
+		return name ? stdout : NULL;
+	f = fopen(name, "w");
+	if (!f)
+		fprintf(stderr, "ringbench: %s: %s\n", name, strerror(errno));
+	return f;
+}
+
+/* Rank 0 writes; a table on standard output unless that is taken. */
+static int open_outputs(struct bench *b)
+{
+	const struct options *o = b->options;
+	bool taken = (o->json && strcmp(o->json, "-") == 0) || (o->csv && strcmp(o->csv, "-") == 0);
+
+	if (b->rank != 0)
+		return 0;
+	b->table = taken ? NULL : stdout;
+	b->json = open_output(o->json);
+	b->csv = open_output(o->csv);
+	return (o->json && !b->json) || (o->csv && !b->csv) ? EXIT_FAILED : 0;
+}
+
+static int allocate(struct bench *b)
+{
+	/* A vector is never larger than this: sizes are cut to whole elements. */
+	size_t room = b->options->max + 64;
+
+	b->src = malloc(room);
+	b->dst = malloc(room);
+	b->times = malloc(MAX_ITERATIONS * sizeof(*b->times));
+	if (!b->src || !b->dst || !b->times) {
+		fprintf(stderr, "ringbench: rank %d: no memory for two buffers of %zu bytes\n", b->rank, room);
+		return EXIT_FAILED;
+	}
+	/* Touched now, not while the clock runs. */
+	memset(b->src, 0, room);
+	memset(b->dst, 0, room);
+	return 0;
+}
+
+/* ---- The loops ------------------------------------------------------------------------------------------ */
+
+struct verdict {
+	uint64_t wrong;
+	bool traffic_ok;
+};
+
+static int run_job(struct bench *b, const struct job *j, struct verdict *verdict)
+{
+	struct result r = { 0 };
+	int rc = 0;
+
+	r.sent = calloc(2 * (size_t)b->nranks, sizeof(*r.sent));
+	if (!r.sent)
+		return KOLO_ENOMEM;
+	r.model = r.sent + b->nranks;
+	report_job(b, j);
+	for (int in_place = 0; rc == 0 && in_place <= 1; in_place++) {
+		if (!(in_place ? b->options->in_place : b->options->out_of_place))
+			continue;
+		rc = measure(b, j, in_place, &r);
+		if (rc == 0)
+			report_result(b, j, in_place, &r);
+		verdict->wrong += r.wrong;
+		verdict->traffic_ok &= r.traffic_ok;
+	}
+	report_end_of_row(b);
+	free(r.sent);
+	return rc;
+}
+
+/* All sizes of one collective, type, op and root. */
+static int run_sizes(struct bench *b, struct job j, struct verdict *verdict)
+{
+	const struct options *o = b->options;
+	size_t element = kolo_type_size(j.type), last = SIZE_MAX;
+	bool per_rank = j.coll == REDUCE_SCATTER || j.coll == ALL_GATHER;
+	int rc = 0;
+
+	for (size_t size = o->min; rc == 0 && size <= o->max; size *= o->factor) {
+		j.n = size / element / (per_rank ? (size_t)b->nranks : 1);
+		if (j.coll == BARRIER)
+			j.n = 0;
+		j.bytes = j.n * element * (per_rank ? (size_t)b->nranks : 1);
+		if (j.n != last)
+			rc = run_job(b, &j, verdict);
+		last = j.n;
+		if (size > SIZE_MAX / o->factor)
+			break;
+	}
+	return rc;
+}
+
+static int run_ops(struct bench *b, struct job j, struct verdict *verdict)
+{
+	const struct options *o = b->options;
+	int first = o->root < 0 ? 0 : o->root, last = o->root < 0 ? b->nranks - 1 : o->root, rc = 0;
+
+	if (!collective_has_root(j.coll))
+		first = last = -1;
+	for (int op = 0; rc == 0 && op < VALUES_NOPS; op++) {
+		if (collective_reduces(j.coll) ? !o->ops[op] : op > 0)
+			continue;
+		j.op = (enum kolo_op)op;
+		for (j.root = first; rc == 0 && j.root <= last; j.root++)
+			rc = run_sizes(b, j, verdict);
+	}
+	return rc;
+}
+
+static int run_all(struct bench *b, struct verdict *verdict)
+{
+	const struct options *o = b->options;
+	struct job j = { .coll = ALL_REDUCE };
+	int rc = 0;
+
+	for (int coll = 0; rc == 0 && coll < NCOLLECTIVES; coll++) {
+		if (!o->collectives[coll])
+			continue;
+		j.coll = (enum collective)coll;
+		report_collective(b, j.coll);
+		for (int type = 0; rc == 0 && type < VALUES_NTYPES; type++) {
+			j.type = (enum kolo_type)type;
+			if (coll == BARRIER ? type == KOLO_U8 : o->types[type])
+				rc = run_ops(b, j, verdict);
+		}
+	}
+	return rc;
+}
+
+static int run(struct bench *b)
+{
+	struct kolo_comm_attr attr = { .transport = b->options->transport, .algorithm = b->options->algorithm };
+	struct verdict verdict = { .traffic_ok = true };
+	int rc;
+
+	if (kolo_comm_create(&attr, &b->comm) < 0)
+		return fail(b, "joining");
+	b->rank = kolo_comm_rank(b->comm);
+	b->nranks = kolo_comm_nranks(b->comm);
+	if (b->options->nranks && b->options->nranks != b->nranks) {
+		fprintf(stderr, "ringbench: -n %d, but the job in the environment has %d ranks\n", b->options->nranks,
+			b->nranks);
+		return EXIT_USAGE;
+	}
+	if (b->options->root >= b->nranks) {
+		fprintf(stderr, "ringbench: -r %d: there are %d ranks\n", b->options->root, b->nranks);
+		return EXIT_USAGE;
+	}
+	if ((rc = open_outputs(b)) || (rc = allocate(b)))
+		return rc;
+	report_header(b);
+	if (run_all(b, &verdict) < 0)
+		return fail(b, "measuring");
+	report_footer(b, verdict.wrong, verdict.traffic_ok);
+	return verdict.wrong || !verdict.traffic_ok ? EXIT_WRONG : EXIT_GOOD;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+	struct bench bench = { .options = &options };
+	int rc, cores;
+
+	parse_options(argc, argv, &options);
+	if (!getenv("KOLO_RANK") && !getenv("KOLO_ID") && !getenv("KOLO_NRANKS")) {
+		cores = kolo_cores(NULL, 0);
+		return become_ringrun(argc, argv, options.nranks ? options.nranks : cores > 2 ? cores : 2);
+	}
+	rc = run(&bench);
+	kolo_comm_destroy(bench.comm);
+	free(bench.src);
+	free(bench.dst);
+	free(bench.times);
+	if (bench.json && bench.json != stdout && fclose(bench.json) != 0)
+		rc = EXIT_FAILED;
+	if (bench.csv && bench.csv != stdout && fclose(bench.csv) != 0)
+		rc = EXIT_FAILED;
+	return rc;
+}

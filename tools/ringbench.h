@@ -1,0 +1,87 @@
+/* ringbench in parts: options, data and its check, measuring, reporting. Sees kolo.h and this folder only. */
+#ifndef RINGBENCH_H
+#define RINGBENCH_H
+
+#include "kolo/kolo.h"
+#include "values.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum collective { ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, ALL_GATHER, BARRIER, NCOLLECTIVES };
+
+enum exit_code { EXIT_GOOD, EXIT_WRONG, EXIT_USAGE, EXIT_FAILED };
+
+struct options {
+	bool collectives[NCOLLECTIVES];
+	bool types[VALUES_NTYPES], ops[VALUES_NOPS];
+	int root; /* -1: all */
+	int nranks;
+	size_t min, max, factor; /* bytes */
+	int warmups, iterations; /* iterations 0: for about 0.2 s */
+	bool check, in_place, out_of_place;
+	const char *transport, *algorithm, *json, *csv;
+};
+
+/* One line of the table. */
+struct job {
+	enum collective coll;
+	enum kolo_type type;
+	enum kolo_op op;
+	int root;
+	size_t n;     /* elements, as the call counts them */
+	size_t bytes; /* of the whole vector: the size that bandwidths refer to */
+};
+
+struct result {
+	int iterations;
+	double median_us, min_us, p99_us; /* over iterations, of the slowest rank */
+	uint64_t wrong;                   /* elements, of all ranks */
+	uint64_t *sent, *model;           /* bytes per operation, by rank */
+	bool traffic_ok;
+};
+
+/* This process's part in the job. */
+struct bench {
+	struct kolo_comm *comm;
+	const struct options *options;
+	int rank, nranks;
+	char *src, *dst; /* each with room for the largest size */
+	double *times;   /* MAX_ITERATIONS of them */
+	FILE *table, *json, *csv; /* rank 0's; NULL: none */
+};
+
+enum { MAX_ITERATIONS = 100000 };
+
+/* Fills *o from the command line; leaves the process for --help, --version and mistakes. */
+void parse_options(int argc, char **argv, struct options *o);
+const char *collective_name(enum collective coll);
+bool collective_reduces(enum collective coll);
+bool collective_has_root(enum collective coll);
+
+/* Where the call's src and dst are; in place they lie in dst. */
+const void *job_src(const struct bench *b, const struct job *j, bool in_place);
+void *job_dst(const struct bench *b, const struct job *j);
+
+/* Writes this rank's pattern to where the call reads, something else to where it writes. */
+void fill_buffers(const struct bench *b, const struct job *j, bool in_place);
+
+/* Elements of this rank's result that differ from the sequential one. -1: no memory. */
+int64_t count_wrong(const struct bench *b, const struct job *j);
+
+/* Bytes that `rank` sends for the job, by the ring's formula. */
+uint64_t model_bytes(const struct job *j, int rank, int nranks);
+
+/* Runs the job: check, warm up, time. 0 or a kolo_status. */
+int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);
+
+/* Rank 0's output. A row is begun with the job and gets one or two results. */
+void report_header(const struct bench *b);
+void report_collective(const struct bench *b, enum collective coll);
+void report_job(const struct bench *b, const struct job *j);
+void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r);
+void report_end_of_row(const struct bench *b);
+void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok);
+double busbw_factor(enum collective coll, int nranks);
+
+#endif

@@ -1,0 +1,168 @@
+/* The data that ringbench sends, and what must come out.
+ *
+ * Element i of rank r is a number that depends on r and on i modulo a prime, so that the expected result of each
+ * block repeats too: it is computed once for one period, element by element (values.h), and compared as bytes. A
+ * prime divides no slot, piece or block: what lands in the wrong place shows. */
+#include "ringbench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PERIOD = 509 };
+
+/* The finalizer of splitmix64. */
+static uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return x ^ x >> 31;
+}
+
+/* Integers: any bits. Floating types: +-[0.5, 2), so that neither sums nor products leave the range. */
+static void make_element(enum kolo_type type, int rank, size_t i, void *out)
+{
+	uint64_t bits = mix((uint64_t)rank * PERIOD + i % PERIOD + 1);
+	double x = 0.5 + 1.5 * (double)(bits >> 12) / (double)(1ULL << 52);
+
+	if (value_is_integer(type))
+		memcpy(out, &bits, kolo_type_size(type));
+	else
+		value_encode(type, bits & 1 ? -x : x, out);
+}
+
+/* n elements of `rank`, from its first on. */
+static void fill_pattern(enum kolo_type type, int rank, char *out, size_t n)
+{
+	size_t element = kolo_type_size(type), first = n < PERIOD ? n : PERIOD;
+
+	for (size_t i = 0; i < first; i++)
+		make_element(type, rank, i, out + i * element);
+	for (size_t i = first; i < n; i += first)
+		memcpy(out + i * element, out, (n - i < first ? n - i : first) * element);
+}
+
+static bool per_rank(const struct job *j)
+{
+	return j->coll == REDUCE_SCATTER || j->coll == ALL_GATHER;
+}
+
+const void *job_src(const struct bench *b, const struct job *j, bool in_place)
+{
+	size_t block = j->n * kolo_type_size(j->type);
+
+	if (!in_place)
+		return b->src;
+	return b->dst + (j->coll == ALL_GATHER ? (size_t)b->rank * block : 0);
+}
+
+/* In place, a reduce-scatter's result lies within its source; the same place serves out of place. */
+void *job_dst(const struct bench *b, const struct job *j)
+{
+	size_t block = j->n * kolo_type_size(j->type);
+
+	return b->dst + (j->coll == REDUCE_SCATTER ? (size_t)b->rank * block : 0);
+}
+
+void fill_buffers(const struct bench *b, const struct job *j, bool in_place)
+{
+	size_t n = j->coll == REDUCE_SCATTER ? j->n * (size_t)b->nranks : j->n;
+
+	memset(b->dst, 0x5a, j->bytes);
+	fill_pattern(j->type, b->rank, (char *)job_src(b, j, in_place), n);
+}
+
+/* Element i of the sequential result of the block that belongs to `owner`: added from the rank after the owner
+ * round to the owner. */
+static void expect_element(const struct bench *b, const struct job *j, int owner, size_t i, void *out)
+{
+	struct value_scale scale = value_avg_scale(j->type, b->nranks);
+	char own[8];
+
+	make_element(j->type, (owner + 1) % b->nranks, i, own);
+	value_first(j->type, j->op, false, scale, own, out);
+	for (int k = 2; k <= b->nranks; k++) {
+		make_element(j->type, (owner + k) % b->nranks, i, own);
+		value_combine(j->type, j->op, false, scale, out, own);
+	}
+	value_finish(j->type, j->op, b->nranks, out);
+}
+
+/* Elements [first, first + n) of the vector are at p and belong to `owner`. */
+static int64_t compare(const struct bench *b, const struct job *j, int owner, const char *p, size_t first, size_t n)
+{
+	size_t element = kolo_type_size(j->type);
+	char *want = malloc(PERIOD * element);
+	int64_t wrong = 0;
+
+	if (!want)
+		return -1;
+	for (size_t i = 0; i < PERIOD && i < n; i++) {
+		if (collective_reduces(j->coll))
+			expect_element(b, j, owner, first + i, want + i * element);
+		else
+			make_element(j->type, owner, first + i, want + i * element);
+	}
+	for (size_t i = 0; i < n; i += PERIOD) {
+		size_t some = n - i < PERIOD ? n - i : PERIOD;
+
+		if (memcmp(p + i * element, want, some * element) == 0)
+			continue;
+		for (size_t k = 0; k < some; k++)
+			wrong += memcmp(p + (i + k) * element, want + k * element, element) != 0;
+	}
+	free(want);
+	return wrong;
+}
+
+int64_t count_wrong(const struct bench *b, const struct job *j)
+{
+	size_t element = kolo_type_size(j->type), nranks = (size_t)b->nranks;
+	size_t block = j->coll == ALL_REDUCE ? (j->n + nranks - 1) / nranks : j->n;
+	const char *dst = job_dst(b, j);
+	int64_t wrong = 0, more;
+
+	if (j->coll == REDUCE_SCATTER)
+		return compare(b, j, b->rank, dst, (size_t)b->rank * j->n, j->n);
+	if (j->coll == BROADCAST)
+		return compare(b, j, j->root, dst, 0, j->n);
+	if (j->coll == REDUCE)
+		return b->rank == j->root ? compare(b, j, j->root, dst, 0, j->n) : 0;
+	if (j->coll == BARRIER)
+		return 0;
+	for (int owner = 0; owner < b->nranks; owner++) {
+		size_t total = j->coll == ALL_GATHER ? j->n * nranks : j->n;
+		size_t first = (size_t)owner * block < total ? (size_t)owner * block : total;
+		size_t n = total - first < block ? total - first : block;
+
+		/* What a rank gave to an all_gather is numbered from its own first element. */
+		more = compare(b, j, owner, dst + first * element, j->coll == ALL_GATHER ? 0 : first, n);
+		if (more < 0)
+			return more;
+		wrong += more;
+	}
+	return wrong;
+}
+
+/* The blocks that a rank passes on, added up: in a reduce-scatter all but its own, in an all-gather all but its
+ * next's, in a broadcast or reduce the whole vector but for the last of the chain. */
+uint64_t model_bytes(const struct job *j, int rank, int nranks)
+{
+	size_t total = per_rank(j) ? j->n * (size_t)nranks : j->n, sum = 0;
+	size_t block = (total + (size_t)nranks - 1) / (size_t)nranks;
+
+	for (int owner = 0; owner < nranks; owner++) {
+		size_t first = (size_t)owner * block < total ? (size_t)owner * block : total;
+		size_t n = total - first < block ? total - first : block;
+
+		if (j->coll != ALL_GATHER && owner != rank)
+			sum += n;
+		if (j->coll != REDUCE_SCATTER && owner != (rank + 1) % nranks)
+			sum += n;
+	}
+	if (j->coll == BROADCAST)
+		sum = rank == (j->root + nranks - 1) % nranks ? 0 : total;
+	if (j->coll == REDUCE)
+		sum = rank == j->root ? 0 : total;
+	return sum * kolo_type_size(j->type);
+}

@@ -1,0 +1,130 @@
+/* Runs one job: once with data, to check it; then warm-ups; then timed, each operation behind a barrier. */
+#include "ringbench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int call(const struct bench *b, const struct job *j, bool in_place)
+{
+	const void *src = job_src(b, j, in_place);
+	void *dst = job_dst(b, j);
+
+	switch (j->coll) {
+	case ALL_REDUCE: return kolo_all_reduce(b->comm, src, dst, j->n, j->type, j->op, NULL);
+	case BROADCAST: return kolo_broadcast(b->comm, src, dst, j->n, j->type, j->root, NULL);
+	case REDUCE: return kolo_reduce(b->comm, src, dst, j->n, j->type, j->op, j->root, NULL);
+	case REDUCE_SCATTER: return kolo_reduce_scatter(b->comm, src, dst, j->n, j->type, j->op, NULL);
+	case ALL_GATHER: return kolo_all_gather(b->comm, src, dst, j->n, j->type, NULL);
+	default: return kolo_barrier(b->comm, NULL);
+	}
+}
+
+/* Wrong elements on all ranks together. */
+static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *wrong)
+{
+	int64_t mine;
+	int rc;
+
+	*wrong = 0;
+	if (!b->options->check)
+		return 0;
+	fill_buffers(b, j, in_place);
+	rc = call(b, j, in_place);
+	if (rc < 0)
+		return rc;
+	mine = count_wrong(b, j);
+	if (mine < 0)
+		return KOLO_ENOMEM;
+	*wrong = (uint64_t)mine;
+	return kolo_all_reduce(b->comm, wrong, wrong, 1, KOLO_U64, KOLO_SUM, NULL);
+}
+
+static int time_once(struct bench *b, const struct job *j, bool in_place, double *us)
+{
+	int rc = kolo_barrier(b->comm, NULL);
+	double begin = now_us();
+
+	if (rc == 0)
+		rc = call(b, j, in_place);
+	*us = now_us() - begin;
+	return rc;
+}
+
+/* Iterations for about 0.2 s, of which rank 0 decides. */
+static int choose_iterations(struct bench *b, double us, int *out)
+{
+	double n = 200e3 / (us > 0.1 ? us : 0.1);
+
+	*out = b->options->iterations;
+	if (!*out)
+		*out = n < 5 ? 5 : n > MAX_ITERATIONS ? MAX_ITERATIONS : (int)n;
+	return kolo_broadcast(b->comm, out, out, 1, KOLO_I32, 0, NULL);
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static uint64_t sent_so_far(const struct bench *b)
+{
+	struct kolo_stats stats;
+
+	kolo_comm_stats(b->comm, &stats);
+	return stats.sent_bytes;
+}
+
+/* Everyone's traffic for one operation, and whether every operation had just what the model says. */
+static int compare_traffic(struct bench *b, const struct job *j, uint64_t sent, struct result *r)
+{
+	uint64_t mine = sent / (uint64_t)r->iterations, model = model_bytes(j, b->rank, b->nranks);
+	int32_t same = sent == model * (uint64_t)r->iterations;
+	int rc;
+
+	if ((rc = kolo_all_gather(b->comm, &mine, r->sent, 1, KOLO_U64, NULL)) < 0 ||
+	    (rc = kolo_all_gather(b->comm, &model, r->model, 1, KOLO_U64, NULL)) < 0 ||
+	    (rc = kolo_all_reduce(b->comm, &same, &same, 1, KOLO_I32, KOLO_MIN, NULL)) < 0)
+		return rc;
+	r->traffic_ok = same;
+	return 0;
+}
+
+int measure(struct bench *b, const struct job *j, bool in_place, struct result *r)
+{
+	double us = 0;
+	uint64_t before, sent;
+	int rc = check(b, j, in_place, &r->wrong);
+
+	/* Zeros stay zeros, however often they are added: no denormals, no infinities to time. */
+	memset(b->src, 0, j->bytes);
+	memset(b->dst, 0, j->bytes);
+	for (int i = 0; rc == 0 && i <= b->options->warmups; i++)
+		rc = time_once(b, j, in_place, &us);
+	if (rc == 0)
+		rc = choose_iterations(b, us, &r->iterations);
+	if (rc < 0)
+		return rc;
+	before = sent_so_far(b);
+	for (int i = 0; rc == 0 && i < r->iterations; i++)
+		rc = time_once(b, j, in_place, &b->times[i]);
+	sent = sent_so_far(b) - before;
+	if (rc < 0 ||
+	    (rc = kolo_all_reduce(b->comm, b->times, b->times, (size_t)r->iterations, KOLO_F64, KOLO_MAX, NULL)) < 0)
+		return rc;
+	qsort(b->times, (size_t)r->iterations, sizeof(*b->times), ascending);
+	r->min_us = b->times[0];
+	r->median_us = b->times[r->iterations / 2];
+	r->p99_us = b->times[(r->iterations - 1) * 99 / 100];
+	return compare_traffic(b, j, sent, r);
+}

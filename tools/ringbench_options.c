@@ -1,0 +1,201 @@
+/* ringbench's command line. */
+#include "ringbench.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[NCOLLECTIVES] = {
+	[ALL_REDUCE] = "all_reduce",         [BROADCAST] = "broadcast",   [REDUCE] = "reduce",
+	[REDUCE_SCATTER] = "reduce_scatter", [ALL_GATHER] = "all_gather", [BARRIER] = "barrier",
+};
+
+const char *collective_name(enum collective coll)
+{
+	return names[coll];
+}
+
+bool collective_reduces(enum collective coll)
+{
+	return coll == ALL_REDUCE || coll == REDUCE || coll == REDUCE_SCATTER;
+}
+
+bool collective_has_root(enum collective coll)
+{
+	return coll == BROADCAST || coll == REDUCE;
+}
+
+static void usage(FILE *out)
+{
+	fprintf(out, "usage: ringbench [COLLECTIVE ... | all] [options]\n"
+		     "\n"
+		     "Times collectives, checks them against the sequential result, and compares the bytes that were\n"
+		     "sent with the model. COLLECTIVE: all_reduce (default), broadcast, reduce, reduce_scatter,\n"
+		     "all_gather, barrier; all: the first five.\n"
+		     "\n"
+		     "  -n N              start N ranks (default: one per core, at least 2). In a job that ringrun has\n"
+		     "                    started, ringbench joins it instead\n"
+		     "  -b BYTES          smallest size (8); K, M, G mean 2^10, 2^20, 2^30. Sizes are of the whole\n"
+		     "                    vector: for reduce_scatter what a rank gives, for all_gather what it gets\n"
+		     "  -e BYTES          largest size (128M)\n"
+		     "  -f FACTOR         from one size to the next (2)\n"
+		     "  -t TYPE|all       i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 (f32)\n"
+		     "  -o OP|all         sum prod min max avg (sum)\n"
+		     "  -r ROOT|all       for broadcast and reduce (0)\n"
+		     "  -w N              operations before the clock starts (3)\n"
+		     "  -i N              operations timed (default: as many as take about 0.2 s)\n"
+		     "  -c 0|1            check results (1)\n"
+		     "  --in-place, --out-of-place    only that one (default: both)\n"
+		     "  --transport NAME  shm (default: the best)\n"
+		     "  --algorithm NAME  ring (default: the best)\n"
+		     "  --json FILE       one object per line and measurement; - for standard output\n"
+		     "  --csv FILE        likewise\n"
+		     "  --help, --version\n"
+		     "\n"
+		     "Before each timed operation there is an untimed barrier; the slowest rank counts; the table shows\n"
+		     "the median. algbw = size / time; busbw = algbw x 2(N-1)/N for all_reduce, (N-1)/N for\n"
+		     "reduce_scatter and all_gather, 1 for broadcast and reduce.\n"
+		     "\n"
+		     "Exit status: 0 all right; 1 wrong results, or traffic that differs from the model; 2 a mistake on\n"
+		     "the command line; 3 a failure, with the reason on standard error.\n");
+}
+
+static void mistake(const char *option, const char *value, const char *want)
+{
+	fprintf(stderr, "ringbench: %s %s: want %s\n", option, value, want);
+	exit(EXIT_USAGE);
+}
+
+static long number(const char *option, const char *value, long min, long max)
+{
+	char *end, want[64];
+	long x = strtol(value, &end, 10);
+
+	snprintf(want, sizeof(want), "a number from %ld to %ld", min, max);
+	if (end == value || *end || x < min || x > max)
+		mistake(option, value, want);
+	return x;
+}
+
+static size_t size(const char *option, const char *value)
+{
+	static const char units[] = "KMG";
+	char *end, *unit;
+	unsigned long long x = strtoull(value, &end, 10);
+	int shift = 0;
+
+	if (*end && (unit = strchr(units, *end))) {
+		shift = 10 * (int)(unit - units + 1);
+		end++;
+	}
+	if (end == value || *value == '-' || *end || x == 0 || x > (SIZE_MAX >> 4 >> shift))
+		mistake(option, value, "a number of bytes, like 8, 64K or 1G");
+	return (size_t)x << shift;
+}
+
+static void choose_type(const char *value, bool *types)
+{
+	bool any = false;
+
+	for (int t = 0; t < VALUES_NTYPES; t++) {
+		types[t] = !strcmp(value, "all") || !strcmp(value, kolo_type_name((enum kolo_type)t));
+		any |= types[t];
+	}
+	if (!any)
+		mistake("-t", value, "i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
+}
+
+static void choose_op(const char *value, bool *ops)
+{
+	bool any = false;
+
+	for (int op = 0; op < VALUES_NOPS; op++) {
+		ops[op] = !strcmp(value, "all") || !strcmp(value, kolo_op_name((enum kolo_op)op));
+		any |= ops[op];
+	}
+	if (!any)
+		mistake("-o", value, "sum prod min max avg or all");
+}
+
+static void choose_collective(const char *value, bool *collectives)
+{
+	bool any = false;
+
+	for (int coll = 0; coll < NCOLLECTIVES; coll++) {
+		bool hit = !strcmp(value, names[coll]) || (!strcmp(value, "all") && coll != BARRIER);
+
+		collectives[coll] |= hit;
+		any |= hit;
+	}
+	if (!any)
+		mistake("COLLECTIVE", value, "all_reduce broadcast reduce reduce_scatter all_gather barrier or all");
+}
+
+static void print_version(void)
+{
+	int v = kolo_version();
+
+	printf("ringbench (Kolo) %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
+	exit(EXIT_GOOD);
+}
+
+/* What has no letter. */
+enum { IN_PLACE = 256, OUT_OF_PLACE, TRANSPORT, ALGORITHM, JSON, CSV, HELP, VERSION };
+
+static void take_option(struct options *o, int c)
+{
+	switch (c) {
+	case 'n': o->nranks = (int)number("-n", optarg, 1, 100000); break;
+	case 'b': o->min = size("-b", optarg); break;
+	case 'e': o->max = size("-e", optarg); break;
+	case 'f': o->factor = (size_t)number("-f", optarg, 2, 1 << 30); break;
+	case 't': choose_type(optarg, o->types); break;
+	case 'o': choose_op(optarg, o->ops); break;
+	case 'r': o->root = !strcmp(optarg, "all") ? -1 : (int)number("-r", optarg, 0, INT_MAX); break;
+	case 'w': o->warmups = (int)number("-w", optarg, 0, INT_MAX); break;
+	case 'i': o->iterations = (int)number("-i", optarg, 1, MAX_ITERATIONS); break;
+	case 'c': o->check = number("-c", optarg, 0, 1); break;
+	case IN_PLACE: o->in_place = true; break;
+	case OUT_OF_PLACE: o->out_of_place = true; break;
+	case TRANSPORT: o->transport = optarg; break;
+	case ALGORITHM: o->algorithm = optarg; break;
+	case JSON: o->json = optarg; break;
+	case CSV: o->csv = optarg; break;
+	case HELP: usage(stdout); exit(EXIT_GOOD);
+	case VERSION: print_version(); break;
+	default: fprintf(stderr, "See ringbench --help.\n"); exit(EXIT_USAGE);
+	}
+}
+
+void parse_options(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{ "in-place", no_argument, NULL, IN_PLACE },
+		{ "out-of-place", no_argument, NULL, OUT_OF_PLACE },
+		{ "transport", required_argument, NULL, TRANSPORT },
+		{ "algorithm", required_argument, NULL, ALGORITHM },
+		{ "json", required_argument, NULL, JSON },
+		{ "csv", required_argument, NULL, CSV },
+		{ "help", no_argument, NULL, HELP },
+		{ "version", no_argument, NULL, VERSION },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	*o = (struct options){ .min = 8, .max = 128 << 20, .factor = 2, .warmups = 3, .check = true };
+	o->types[KOLO_F32] = true;
+	o->ops[KOLO_SUM] = true;
+	while ((c = getopt_long(argc, argv, "n:b:e:f:t:o:r:w:i:c:", longs, NULL)) >= 0)
+		take_option(o, c);
+	if (optind == argc)
+		o->collectives[ALL_REDUCE] = true;
+	while (optind < argc)
+		choose_collective(argv[optind++], o->collectives);
+	if (o->in_place == o->out_of_place)
+		o->in_place = o->out_of_place = true;
+	if (o->min > o->max) {
+		fprintf(stderr, "ringbench: -b is above -e\n");
+		exit(EXIT_USAGE);
+	}
+}

@@ -1,0 +1,190 @@
+/* ringbench's table, JSON and CSV, all written by rank 0 as results come. */
+#include "ringbench.h"
+
+#include <unistd.h>
+
+double busbw_factor(enum collective coll, int nranks)
+{
+	double share = (double)(nranks - 1) / nranks;
+
+	if (coll == ALL_REDUCE)
+		return 2 * share;
+	return coll == REDUCE_SCATTER || coll == ALL_GATHER ? share : 1;
+}
+
+static const char *transport(const struct bench *b)
+{
+	static struct kolo_stats stats;
+
+	kolo_comm_stats(b->comm, &stats);
+	return b->nranks > 1 ? stats.to_next.transport : "none";
+}
+
+static const char *algorithm(const struct bench *b)
+{
+	static struct kolo_stats stats;
+
+	kolo_comm_stats(b->comm, &stats);
+	return stats.algorithm;
+}
+
+void report_header(const struct bench *b)
+{
+	char host[65] = "";
+	struct kolo_stats stats;
+	int v = kolo_version();
+
+	if (b->csv)
+		fprintf(b->csv, "collective,type,op,root,ranks,transport,algorithm,memory,in_place,bytes,count,time_us,"
+				"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok\n");
+	if (!b->table)
+		return;
+	kolo_comm_stats(b->comm, &stats);
+	gethostname(host, sizeof(host) - 1);
+	fprintf(b->table, "# ringbench, Kolo %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
+	fprintf(b->table, "# %d ranks on %s (%ld processors), transport %s, algorithm %s, %llu slots of %llu KiB per link\n",
+		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), transport(b), algorithm(b), (unsigned long long)stats.nslots,
+		(unsigned long long)stats.slot_len >> 10);
+	fprintf(b->table, "# time: median of the slowest rank. sent: bytes per operation by the rank that sends most; a\n"
+			  "# '!' marks traffic that differs from the model. #wrong: elements that differ from the sequential\n"
+			  "# result.%s\n",
+		b->options->check ? "" : " Not checked (-c 0).");
+}
+
+static void group_header(const struct bench *b, const char *title)
+{
+	fprintf(b->table, "  %-57s", title);
+}
+
+void report_collective(const struct bench *b, enum collective coll)
+{
+	if (!b->table)
+		return;
+	fprintf(b->table, "#\n# %-42s", collective_name(coll));
+	if (b->options->out_of_place)
+		group_header(b, "out of place");
+	if (b->options->in_place)
+		group_header(b, "in place");
+	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "size", "count", "type", "op", "root");
+	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
+		fprintf(b->table, "  %10s %8s %8s %7s %11s %7s ", "time", "algbw", "busbw", "#wrong", "sent", "sent/K");
+	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "(B)", "(elements)", "", "", "");
+	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
+		fprintf(b->table, "  %10s %8s %8s %7s %11s %7s ", "(us)", "(GB/s)", "(GB/s)", "", "(B)", "");
+	fprintf(b->table, "\n");
+	fflush(b->table);
+}
+
+void report_job(const struct bench *b, const struct job *j)
+{
+	char root[16] = "-";
+
+	if (!b->table)
+		return;
+	if (collective_has_root(j->coll))
+		snprintf(root, sizeof(root), "%d", j->root);
+	fprintf(b->table, "  %11zu %11zu %7s %5s %4s", j->bytes, j->n, kolo_type_name(j->type),
+		collective_reduces(j->coll) ? kolo_op_name(j->op) : "-", root);
+	if (isatty(fileno(b->table)))
+		fflush(b->table); /* a person sees what is being measured */
+}
+
+static uint64_t most(const uint64_t *x, int n)
+{
+	uint64_t m = 0;
+
+	for (int i = 0; i < n; i++)
+		m = x[i] > m ? x[i] : m;
+	return m;
+}
+
+/* GB/s; 0 for no bytes. */
+static double algbw(const struct job *j, const struct result *r)
+{
+	return r->median_us > 0 ? (double)j->bytes / r->median_us / 1e3 : 0;
+}
+
+static void report_table(const struct bench *b, const struct job *j, const struct result *r)
+{
+	uint64_t sent = most(r->sent, b->nranks);
+	char wrong[24] = "-";
+
+	if (b->options->check)
+		snprintf(wrong, sizeof(wrong), "%llu", (unsigned long long)r->wrong);
+	fprintf(b->table, "  %10.2f %8.2f %8.2f %7s %11llu %7.4f%c", r->median_us, algbw(j, r),
+		algbw(j, r) * busbw_factor(j->coll, b->nranks), wrong, (unsigned long long)sent,
+		j->bytes ? (double)sent / (double)j->bytes : 0.0, r->traffic_ok ? ' ' : '!');
+}
+
+static void write_list(FILE *out, const uint64_t *x, int n, char between)
+{
+	fprintf(out, "%llu", (unsigned long long)x[0]);
+	for (int i = 1; i < n; i++)
+		fprintf(out, "%c%llu", between, (unsigned long long)x[i]);
+}
+
+static void report_json(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+{
+	fprintf(b->json,
+		"{\"collective\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"root\": %d, \"ranks\": %d, "
+		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"memory\": \"host\", \"in_place\": %s, \"bytes\": %zu, "
+		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
+		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
+		collective_name(j->coll), kolo_type_name(j->type),
+		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, transport(b),
+		algorithm(b), in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us, r->min_us,
+		r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
+	if (b->options->check)
+		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
+	else
+		fprintf(b->json, "\"wrong\": null, ");
+	fprintf(b->json, "\"sent_bytes\": [");
+	write_list(b->json, r->sent, b->nranks, ',');
+	fprintf(b->json, "], \"model_bytes\": [");
+	write_list(b->json, r->model, b->nranks, ',');
+	fprintf(b->json, "], \"traffic_ok\": %s}\n", r->traffic_ok ? "true" : "false");
+	fflush(b->json);
+}
+
+static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+{
+	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,host,%d,%zu,%zu,%.3f,%.3f,%.3f,%.6f,%.6f,", collective_name(j->coll),
+		kolo_type_name(j->type), collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks,
+		transport(b), algorithm(b), in_place, j->bytes, j->n, r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		algbw(j, r) * busbw_factor(j->coll, b->nranks));
+	if (b->options->check)
+		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);
+	fprintf(b->csv, ",");
+	write_list(b->csv, r->sent, b->nranks, ';');
+	fprintf(b->csv, ",");
+	write_list(b->csv, r->model, b->nranks, ';');
+	fprintf(b->csv, ",%d\n", r->traffic_ok);
+	fflush(b->csv);
+}
+
+void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+{
+	if (b->table)
+		report_table(b, j, r);
+	if (b->json)
+		report_json(b, j, in_place, r);
+	if (b->csv)
+		report_csv(b, j, in_place, r);
+}
+
+void report_end_of_row(const struct bench *b)
+{
+	if (!b->table)
+		return;
+	fprintf(b->table, "\n");
+	fflush(b->table);
+}
+
+void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok)
+{
+	if (!b->table)
+		return;
+	fprintf(b->table, "#\n# %llu wrong elements%s; traffic %s\n", (unsigned long long)wrong,
+		b->options->check ? "" : " (not checked)",
+		traffic_ok ? "as the model says" : "DIFFERS FROM THE MODEL");
+}

@@ -12,7 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 2000 }; /* the server ends a wait that is too long, and says who is missing; this comes after */
+enum {
+	GRACE_MS = 2000
+}; /* the server ends a wait that is too long, and says who is missing; this comes after */
 
 static int dial(const struct ko_boot_id *id, int *out)
 {
@@ -26,10 +28,11 @@ static int dial(const struct ko_boot_id *id, int *out)
 	while (connect(*out, (struct sockaddr *)&to, sizeof(to)) < 0) {
 		if (errno == EINTR)
 			continue;
-		return ko_fail(KOLO_EUNREACH,
-			       "nobody serves this id at %s:%u (%s): the process that made it has ended, or the id was "
-			       "used already",
-			       id->host, id->port, strerror(errno));
+		return ko_fail(
+			KOLO_EUNREACH,
+			"nobody serves this id at %s:%u (%s): the process that made it has ended, or the id was "
+			"used already",
+			id->host, id->port, strerror(errno));
 	}
 	return 0;
 }
@@ -43,15 +46,18 @@ static int read_all(int fd, void *to, size_t len, int64_t deadline)
 
 		if (poll(&wait, 1, 100) <= 0) {
 			if (ko_now_ms() > deadline)
-				return ko_fail(KOLO_ETIMEDOUT, "the id's maker does not answer; is it stopped?");
+				return ko_fail(KOLO_ETIMEDOUT,
+					       "the id's maker does not answer; is it stopped?");
 			continue;
 		}
 		got = recv(fd, (char *)to + at, len - at, 0);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
-			return ko_fail(KOLO_EPEER, "the process that made the id ended before all ranks had joined, or it "
-						   "did not accept this id's secret");
+			return ko_fail(
+				KOLO_EPEER,
+				"the process that made the id ended before all ranks had joined, or it "
+				"did not accept this id's secret");
 		at += (size_t)got;
 	}
 	return 0;
@@ -60,8 +66,11 @@ static int read_all(int fd, void *to, size_t len, int64_t deadline)
 static int talk(int fd, const struct ko_boot_id *id, const struct ko_entry *mine, int timeout_ms,
 		struct ko_entry *table)
 {
-	struct ko_boot_hello hello = { .magic = KO_BOOT_MAGIC, .version = KO_BOOT_VERSION, .size = sizeof(hello),
-				       .timeout_ms = timeout_ms, .entry = *mine };
+	struct ko_boot_hello hello = { .magic = KO_BOOT_MAGIC,
+				       .version = KO_BOOT_VERSION,
+				       .size = sizeof(hello),
+				       .timeout_ms = timeout_ms,
+				       .entry = *mine };
 	int64_t deadline = timeout_ms ? ko_now_ms() + timeout_ms + GRACE_MS : INT64_MAX;
 	struct ko_boot_reply reply;
 	int rc;
@@ -80,14 +89,16 @@ static int talk(int fd, const struct ko_boot_id *id, const struct ko_entry *mine
 	return read_all(fd, table, (size_t)mine->nranks * sizeof(*table), deadline);
 }
 
-int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms, struct ko_entry *table)
+int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms,
+		 struct ko_entry *table)
 {
 	struct ko_boot_id layout;
 	int fd = -1, rc;
 
 	memcpy(&layout, id, sizeof(layout));
 	if (layout.magic != KO_BOOT_ID_MAGIC)
-		return ko_fail(KOLO_EINVAL, "rank %d: these 128 bytes are no id made by kolo_id_create", mine->rank);
+		return ko_fail(KOLO_EINVAL, "rank %d: these 128 bytes are no id made by kolo_id_create",
+			       mine->rank);
 	rc = dial(&layout, &fd);
 	if (rc == 0)
 		rc = talk(fd, &layout, mine, timeout_ms, table);

@@ -27,6 +27,7 @@ struct ko_entry {
  * timeout_ms have passed (0: never). Errors: KOLO_EINVAL (not an id; ranks that contradict each other),
  * KOLO_EUNREACH (nobody serves it), KOLO_ETIMEDOUT (names the missing), KOLO_EPEER, KOLO_ENOTSUP (another
  * version), KOLO_ESYS. */
-int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms, struct ko_entry *table);
+int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms,
+		 struct ko_entry *table);
 
 #endif

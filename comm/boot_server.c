@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 enum {
-	SILENT_MS = 10000,      /* given to a connection to say hello */
-	MAX_STRANGERS = 1024,   /* connections without a hello that are kept at a time */
+	SILENT_MS = 10000,    /* given to a connection to say hello */
+	MAX_STRANGERS = 1024, /* connections without a hello that are kept at a time */
 	STACK = 256 << 10,
 };
 
@@ -35,7 +35,7 @@ struct guest {
 struct server {
 	int listener;
 	unsigned char secret[KO_BOOT_SECRET];
-	int nranks, joined;   /* nranks is 0 until the first has joined */
+	int nranks, joined;    /* nranks is 0 until the first has joined */
 	struct guest **guests; /* nguests of them, room for `room` */
 	struct pollfd *polls;  /* room + 1: the listener first */
 	size_t nguests, room;
@@ -110,12 +110,14 @@ static void seat(struct server *s, struct guest *g)
 	char text[KO_TEXT];
 
 	if (other && other->nranks != e->nranks) {
-		snprintf(text, sizeof(text), "rank %d (pid %d on %s) says the job has %d ranks, rank %d (pid %d on %s) %d",
-			 e->rank, e->pid, e->place.host, e->nranks, other->rank, other->pid, other->place.host,
-			 other->nranks);
+		snprintf(text, sizeof(text),
+			 "rank %d (pid %d on %s) says the job has %d ranks, rank %d (pid %d on %s) %d",
+			 e->rank, e->pid, e->place.host, e->nranks, other->rank, other->pid,
+			 other->place.host, other->nranks);
 		fail(s, KOLO_EINVAL, text);
 	} else if ((other = find_rank(s, e->rank))) {
-		snprintf(text, sizeof(text), "two processes say they are rank %d: pid %d on %s and pid %d on %s", e->rank,
+		snprintf(text, sizeof(text),
+			 "two processes say they are rank %d: pid %d on %s and pid %d on %s", e->rank,
 			 other->pid, other->place.host, e->pid, e->place.host);
 		fail(s, KOLO_EINVAL, text);
 	} else {
@@ -139,9 +141,10 @@ static int consider(struct server *s, struct guest *g)
 		return -1;
 	}
 	if (h->version != KO_BOOT_VERSION || h->size != sizeof(*h)) {
-		snprintf(text, sizeof(text),
-			 "a rank speaks version %u of the boot protocol, the id's maker version %d: use one Kolo for all",
-			 h->version, KO_BOOT_VERSION);
+		snprintf(
+			text, sizeof(text),
+			"a rank speaks version %u of the boot protocol, the id's maker version %d: use one Kolo for all",
+			h->version, KO_BOOT_VERSION);
 		ko_log(KO_LOG_WARN, "boot: dropped: %s", text);
 		answer(g, KOLO_ENOTSUP, text, NULL, 0);
 		return -1;
@@ -167,7 +170,8 @@ static int hear(struct server *s, struct guest *g)
 
 		if (recv(g->fd, &extra, 1, MSG_DONTWAIT) != 0)
 			return 0;
-		snprintf(text, sizeof(text), "rank %d (pid %d on %s) ended or gave up before all ranks had joined",
+		snprintf(text, sizeof(text),
+			 "rank %d (pid %d on %s) ended or gave up before all ranks had joined",
 			 g->hello.entry.rank, g->hello.entry.pid, g->hello.entry.place.host);
 		fail(s, KOLO_EPEER, text);
 		return -1;
@@ -217,7 +221,8 @@ static void welcome(struct server *s)
 	}
 	g = make_room(s) == 0 ? calloc(1, sizeof(*g)) : NULL;
 	if (!g || s->nguests - (size_t)s->joined >= MAX_STRANGERS) {
-		ko_log(KO_LOG_WARN, "boot: dropped a connection: %s", g ? "too many strangers" : "out of memory");
+		ko_log(KO_LOG_WARN, "boot: dropped a connection: %s",
+		       g ? "too many strangers" : "out of memory");
 		free(g);
 		close(fd);
 		return;
@@ -254,14 +259,16 @@ static void check_time(struct server *s)
 		char missing[128], text[KO_TEXT];
 
 		if (!g->joined && now - g->since > SILENT_MS) {
-			ko_log(KO_LOG_WARN, "boot: dropped a connection that said nothing for %d s", SILENT_MS / 1000);
+			ko_log(KO_LOG_WARN, "boot: dropped a connection that said nothing for %d s",
+			       SILENT_MS / 1000);
 			drop(s, i);
 		} else if (g->joined && g->hello.timeout_ms && now - g->since > g->hello.timeout_ms) {
 			list_missing(s, missing, sizeof(missing));
-			snprintf(text, sizeof(text),
-				 "rank %d waited %d s for all %d ranks to join; missing: %s. Were they all started, with "
-				 "this id?",
-				 g->hello.entry.rank, g->hello.timeout_ms / 1000, s->nranks, missing);
+			snprintf(
+				text, sizeof(text),
+				"rank %d waited %d s for all %d ranks to join; missing: %s. Were they all started, with "
+				"this id?",
+				g->hello.entry.rank, g->hello.timeout_ms / 1000, s->nranks, missing);
 			fail(s, KOLO_ETIMEDOUT, text);
 			return;
 		}
@@ -338,8 +345,10 @@ static int start_listening(struct server *s, struct ko_boot_id *id)
 
 	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->listener < 0 || bind(s->listener, (struct sockaddr *)&name, sizeof(name)) < 0 ||
-	    listen(s->listener, SOMAXCONN) < 0 || getsockname(s->listener, (struct sockaddr *)&name, &len) < 0)
-		return ko_fail(KOLO_ESYS, "opening a TCP port on the loopback interface: %s", strerror(errno));
+	    listen(s->listener, SOMAXCONN) < 0 ||
+	    getsockname(s->listener, (struct sockaddr *)&name, &len) < 0)
+		return ko_fail(KOLO_ESYS, "opening a TCP port on the loopback interface: %s",
+			       strerror(errno));
 	if (getrandom(s->secret, sizeof(s->secret), 0) != sizeof(s->secret))
 		return ko_fail(KOLO_ESYS, "getrandom: %s", strerror(errno));
 	*id = (struct ko_boot_id){ .magic = KO_BOOT_ID_MAGIC, .port = ntohs(name.sin_port) };
@@ -380,7 +389,8 @@ int kolo_id_create(struct kolo_id *out)
 	if (!s)
 		return ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory");
 	s->listener = -1;
-	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory") : start_listening(s, &layout);
+	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory")
+			      : start_listening(s, &layout);
 	if (rc == 0)
 		rc = start_thread(s);
 	if (rc < 0) {

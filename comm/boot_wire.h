@@ -5,8 +5,8 @@
 #include "boot.h"
 #include "error.h"
 
-#define KO_BOOT_ID_MAGIC 0x3164696f6c6f6bULL   /* "koloid1" */
-#define KO_BOOT_MAGIC    0x31746f6f626f6bULL   /* "koboot1" */
+#define KO_BOOT_ID_MAGIC 0x3164696f6c6f6bULL /* "koloid1" */
+#define KO_BOOT_MAGIC    0x31746f6f626f6bULL /* "koboot1" */
 enum { KO_BOOT_VERSION = 1, KO_BOOT_SECRET = 32 };
 
 /* The bytes of a struct kolo_id. */

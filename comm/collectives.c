@@ -39,7 +39,8 @@ static int check_buffers(const struct args *a, const char *call, size_t size)
 	if (a->n == 0)
 		return 0;
 	if ((needs_src && !src) || (needs_dst && !dst))
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: %s is NULL", rank, call, needs_src && !src ? "src" : "dst");
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: %s is NULL", rank, call,
+			       needs_src && !src ? "src" : "dst");
 	if (!needs_src || !needs_dst)
 		return 0;
 	if (a->coll == KO_ALL_GATHER)
@@ -48,7 +49,8 @@ static int check_buffers(const struct args *a, const char *call, size_t size)
 		own_in_src = src + (size_t)rank * block;
 	if (src_in_place == own_in_src || !overlap(src, src_len, dst, dst_len))
 		return 0;
-	return ko_fail(KOLO_EINVAL, "rank %d: %s: src and dst overlap, and not as the call allows in place", rank, call);
+	return ko_fail(KOLO_EINVAL, "rank %d: %s: src and dst overlap, and not as the call allows in place",
+		       rank, call);
 }
 
 static bool reduces(enum ko_coll coll)
@@ -63,17 +65,18 @@ static int check_args(const struct args *a, const char *call, size_t *size)
 	if (!a->comm)
 		return ko_fail(KOLO_EINVAL, "%s: comm is NULL", call);
 	if (a->queue)
-		return ko_fail(KOLO_ENOTSUP, "rank %d: %s: queues are not there yet; pass NULL", a->comm->rank, call);
+		return ko_fail(KOLO_ENOTSUP, "rank %d: %s: queues are not there yet; pass NULL",
+			       a->comm->rank, call);
 	*size = kolo_type_size((enum kolo_type)a->type);
 	if (!*size)
 		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no type", a->comm->rank, call, a->type);
 	if (reduces(a->coll) && !kolo_op_name((enum kolo_op)a->op) &&
 	    !ko_comm_premul(a->comm, (enum kolo_op)a->op, (enum kolo_type)a->type))
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no op for %s on this communicator", a->comm->rank, call,
-			       a->op, kolo_type_name((enum kolo_type)a->type));
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no op for %s on this communicator",
+			       a->comm->rank, call, a->op, kolo_type_name((enum kolo_type)a->type));
 	if ((a->coll == KO_BROADCAST || a->coll == KO_REDUCE) && (a->root < 0 || a->root >= a->comm->nranks))
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: root %d: want 0 to %d", a->comm->rank, call, a->root,
-			       a->comm->nranks - 1);
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: root %d: want 0 to %d", a->comm->rank, call,
+			       a->root, a->comm->nranks - 1);
 	most = SIZE_MAX / 2 / *size / (size_t)a->comm->nranks;
 	if (a->n > most)
 		return ko_fail(KOLO_EINVAL, "rank %d: %s: %zu elements are more than an address space holds",
@@ -85,10 +88,34 @@ static int check_args(const struct args *a, const char *call, size_t *size)
 
 static void choose_reducer(struct ko_run *run, const struct args *a)
 {
-	const struct ko_reducer *premul = ko_comm_premul(a->comm, (enum kolo_op)a->op, (enum kolo_type)a->type);
+	const struct ko_reducer *premul =
+		ko_comm_premul(a->comm, (enum kolo_op)a->op, (enum kolo_type)a->type);
 
 	run->desc.op = premul ? KO_OP_PREMUL : (uint8_t)a->op;
-	run->red = premul ? *premul : ko_reducer_make((enum kolo_type)a->type, (enum kolo_op)a->op, a->comm->nranks);
+	run->red = premul ? *premul
+			  : ko_reducer_make((enum kolo_type)a->type, (enum kolo_op)a->op, a->comm->nranks);
+}
+
+/* Whatever an operation fails with, the others learn it: a failed communicator stays failed everywhere. */
+static int end(struct ko_run *run, int rc)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_model model;
+
+	if (rc == 0)
+		rc = ko_drain(run);
+	if (rc < 0) {
+		rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
+	} else {
+		model = ko_plan_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks,
+				      run->desc.root);
+		c->model.sent += model.sent * run->size;
+		c->model.received += model.received * run->size;
+		c->ops++;
+		ko_roster_finish(c->roster, c->rank, run->desc.seq);
+	}
+	atomic_store_explicit(&c->busy, false, memory_order_release);
+	return rc;
 }
 
 /* After it every rank knows what this one is about to do. */
@@ -101,37 +128,21 @@ static int begin(struct ko_run *run, const struct args *a, const char *call)
 	if (rc < 0)
 		return rc;
 	if (atomic_exchange_explicit(&c->busy, true, memory_order_acquire))
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: another thread is in an operation on this communicator",
-			       c->rank, call);
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: %s: another thread is in an operation on this communicator", c->rank,
+			       call);
 	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy((enum kolo_type)a->type) };
-	run->desc = (struct ko_desc){ .seq = ++c->seq, .n = a->n, .root = a->root, .coll = (uint8_t)a->coll,
+	run->desc = (struct ko_desc){ .seq = ++c->seq,
+				      .n = a->n,
+				      .root = a->root,
+				      .coll = (uint8_t)a->coll,
 				      .type = (uint8_t)a->type };
 	choose_reducer(run, a);
 	run->tag = ko_desc_tag(&run->desc);
 	run->plan = ko_plan_make(a->coll, a->n, size, c->nranks, c->limits.slot_len);
 	ko_roster_enter(c->roster, c->rank, &run->desc);
 	rc = ko_watch_health(c, &run->desc);
-	if (rc < 0)
-		atomic_store_explicit(&c->busy, false, memory_order_release);
-	return rc;
-}
-
-static int end(struct ko_run *run, int rc)
-{
-	struct kolo_comm *c = run->comm;
-	struct ko_model model;
-
-	if (rc == 0)
-		rc = ko_drain(run);
-	if (rc == 0) {
-		model = ko_plan_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks, run->desc.root);
-		c->model.sent += model.sent * run->size;
-		c->model.received += model.received * run->size;
-		c->ops++;
-		ko_roster_finish(c->roster, c->rank, run->desc.seq);
-	}
-	atomic_store_explicit(&c->busy, false, memory_order_release);
-	return rc;
+	return rc < 0 ? end(run, rc) : 0;
 }
 
 /* One rank alone. */
@@ -191,16 +202,16 @@ int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n
 	return perform(&a, "kolo_all_gather", ko_all_gather_round);
 }
 
-int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
-		   struct kolo_queue *queue)
+int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		   int root, struct kolo_queue *queue)
 {
 	const struct args a = { comm, KO_BROADCAST, src, dst, n, (int)type, 0, root, queue };
 
 	return perform(&a, "kolo_broadcast", ko_broadcast_round);
 }
 
-int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, enum kolo_op op,
-		int root, struct kolo_queue *queue)
+int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		enum kolo_op op, int root, struct kolo_queue *queue)
 {
 	const struct args a = { comm, KO_REDUCE, src, dst, n, (int)type, (int)op, root, queue };
 

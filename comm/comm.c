@@ -37,7 +37,8 @@ static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *ou
 	    (slot_len == 0 && ko_env_get(KO_ENV_SLOT_LEN, &slot_len) < 0))
 		return KOLO_EINVAL;
 	if (nslots < 2 || nslots > KO_MAX_SLOTS)
-		return ko_fail(KOLO_EINVAL, "%lld slots in a link: want 2 to %d", (long long)nslots, KO_MAX_SLOTS);
+		return ko_fail(KOLO_EINVAL, "%lld slots in a link: want 2 to %d", (long long)nslots,
+			       KO_MAX_SLOTS);
 	if (slot_len < 4096 || slot_len > 64 << 20 || slot_len % 4096)
 		return ko_fail(KOLO_EINVAL, "slots of %lld bytes: want a multiple of 4096 up to 64 MiB",
 			       (long long)slot_len);
@@ -61,15 +62,17 @@ static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
 static int check_attr(const struct kolo_comm_attr *attr)
 {
 	if (!attr->id)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: attr->id is NULL; every rank needs the id that "
-					    "kolo_id_create made");
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
+			       "kolo_id_create made");
 	if (attr->nranks < 1 || attr->rank < 0 || attr->rank >= attr->nranks)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks", attr->rank,
-			       attr->nranks);
+		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks",
+			       attr->rank, attr->nranks);
 	for (size_t i = 0; i < sizeof(attr->reserved) / sizeof(attr->reserved[0]); i++)
 		if (attr->reserved[i])
-			return ko_fail(KOLO_EINVAL, "kolo_comm_create: attr->reserved[%zu] is not zero; was the struct "
-						    "initialised?",
+			return ko_fail(KOLO_EINVAL,
+				       "kolo_comm_create: attr->reserved[%zu] is not zero; was the struct "
+				       "initialised?",
 				       i);
 	return 0;
 }
@@ -139,11 +142,13 @@ static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
 }
 
 /* Connects `link` to the end with role `theirs` at rank `from`. */
-static int connect_link(struct kolo_comm *c, struct ko_link *link, int from, enum ko_role theirs, int64_t deadline)
+static int connect_link(struct kolo_comm *c, struct ko_link *link, int from, enum ko_role theirs,
+			int64_t deadline)
 {
 	struct ko_address address;
 	struct ko_msg msg;
-	int rc = ko_lifelines_recv(c->lifelines, from, KO_MSG_ADDRESS, (int)theirs, deadline, &msg, &address.fd);
+	int rc = ko_lifelines_recv(c->lifelines, from, KO_MSG_ADDRESS, (int)theirs, deadline, &msg,
+				   &address.fd);
 
 	if (rc < 0)
 		return rc;
@@ -271,9 +276,10 @@ static int join_members(const struct kolo_comm *parent, struct member *all, int 
 
 	for (int r = 0; r < n; r++) {
 		if (all[r].entry.status < 0)
-			return ko_fail(all[r].entry.status,
-				       "rank %d could not take part in kolo_comm_split (%s); its own error says why",
-				       all[r].entry.rank, kolo_strerror(all[r].entry.status));
+			return ko_fail(
+				all[r].entry.status,
+				"rank %d could not take part in kolo_comm_split (%s); its own error says why",
+				all[r].entry.rank, kolo_strerror(all[r].entry.status));
 		half->table[r] = all[r].entry;
 		half->table[r].rank = r;
 		half->table[r].nranks = n;
@@ -305,14 +311,16 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 	int rc, rank = 0, n = 0;
 
 	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
-		return ko_fail(KOLO_EINVAL, "kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
-					    "must not be NULL",
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
+			       "must not be NULL",
 			       color);
 	*out = NULL;
 	all = calloc((size_t)comm->nranks, sizeof(*all));
 	if (!all) /* the others wait in the collective below: there is no way to go on without this rank */
-		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to split a communicator of %d ranks",
-				    comm->rank, comm->nranks);
+		return ko_comm_fail(comm, KOLO_ENOMEM,
+				    "rank %d: no memory to split a communicator of %d ranks", comm->rank,
+				    comm->nranks);
 	rc = count_members(comm, color, key, all, &rank, &n);
 	if (rc == 0) {
 		if (color != KOLO_NOCOLOR)
@@ -376,7 +384,8 @@ void kolo_comm_abort(struct kolo_comm *comm)
 	char name[KO_RANK_TEXT];
 
 	if (comm)
-		ko_comm_fail(comm, KOLO_EABORTED, "%s called kolo_comm_abort", ko_comm_name(comm, comm->rank, name));
+		ko_comm_fail(comm, KOLO_EABORTED, "%s called kolo_comm_abort",
+			     ko_comm_name(comm, comm->rank, name));
 }
 
 int kolo_comm_status(struct kolo_comm *comm)
@@ -398,7 +407,8 @@ int kolo_comm_nranks(const struct kolo_comm *comm)
 
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT])
 {
-	snprintf(out, KO_RANK_TEXT, "rank %d (pid %d on %s)", rank, c->table[rank].pid, c->table[rank].place.host);
+	snprintf(out, KO_RANK_TEXT, "rank %d (pid %d on %s)", rank, c->table[rank].pid,
+		 c->table[rank].place.host);
 	return out;
 }
 
@@ -445,14 +455,16 @@ const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op 
 	return k >= 0 && k < c->npremuls && c->premuls[k].type == (int)type ? &c->premuls[k].red : NULL;
 }
 
-int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type, enum kolo_op *out)
+int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,
+			      enum kolo_op *out)
 {
 	struct ko_premul *more;
 	int k = 0;
 
 	if (!comm || !scalar || !out || !kolo_type_size(type))
-		return ko_fail(KOLO_EINVAL, "kolo_op_create_premul_sum: type %d: want one of enum kolo_type; comm, scalar "
-					    "and out must not be NULL",
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_op_create_premul_sum: type %d: want one of enum kolo_type; comm, scalar "
+			       "and out must not be NULL",
 			       (int)type);
 	while (k < comm->npremuls && comm->premuls[k].type >= 0)
 		k++;
@@ -473,8 +485,9 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op)
 	long k = (long)op - KO_OP_FIRST;
 
 	if (!comm || k < 0 || k >= comm->npremuls || comm->premuls[k].type < 0)
-		return ko_fail(KOLO_EINVAL, "kolo_op_destroy: %d is no op made by kolo_op_create_premul_sum on this "
-					    "communicator",
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_op_destroy: %d is no op made by kolo_op_create_premul_sum on this "
+			       "communicator",
 			       (int)op);
 	comm->premuls[k].type = -1;
 	return 0;

@@ -16,17 +16,17 @@ struct ko_premul {
 
 struct kolo_comm {
 	int rank, nranks;
-	int timeout_ms;                /* without progress; 0: never */
-	_Atomic bool busy;             /* an operation is running; a second one is a user's error */
-	uint64_t seq;                  /* operations begun */
-	uint64_t ops;                  /* operations finished */
-	struct ko_model model;         /* bytes that they should have moved */
-	struct ko_limits limits;       /* agreed */
-	struct ko_entry *table;        /* who the ranks are, by rank */
+	int timeout_ms;          /* without progress; 0: never */
+	_Atomic bool busy;       /* an operation is running; a second one is a user's error */
+	uint64_t seq;            /* operations begun */
+	uint64_t ops;            /* operations finished */
+	struct ko_model model;   /* bytes that they should have moved */
+	struct ko_limits limits; /* agreed */
+	struct ko_entry *table;  /* who the ranks are, by rank */
 	struct ko_lifelines *lifelines;
-	struct ko_roster *roster;      /* shared by all ranks */
+	struct ko_roster *roster;            /* shared by all ranks */
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
-	struct ko_premul *premuls;     /* npremuls of them */
+	struct ko_premul *premuls;           /* npremuls of them */
 	int npremuls;
 };
 

@@ -41,7 +41,8 @@ static inline float ko_widen(uint32_t code, const struct ko_format *f)
 {
 	uint32_t normal = (code << (23 - f->mant)) + ((uint32_t)(127 - f->bias) << 23);
 	/* A subnormal is its mantissa times 2^(1 - bias - mant). */
-	float subnormal = (float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f->bias - f->mant) << 23);
+	float subnormal =
+		(float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f->bias - f->mant) << 23);
 	uint32_t bits = code >> f->mant ? normal : ko_bits_of_float(subnormal);
 
 	bits = code > f->finite ? 0x7fc00000 : bits;
@@ -68,7 +69,8 @@ static inline uint32_t ko_narrow(float x, const struct ko_format *f)
 
 static inline float ko_float_of_f16(uint16_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7fff, &ko_f16)) | (uint32_t)(x & 0x8000) << 16);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7fff, &ko_f16)) | (uint32_t)(x & 0x8000)
+											  << 16);
 }
 
 static inline uint16_t ko_f16_of_float(float x)
@@ -91,7 +93,8 @@ static inline uint16_t ko_bf16_of_float(float x)
 
 static inline float ko_float_of_f8e4m3(uint8_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e4m3)) | (uint32_t)(x & 0x80) << 24);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e4m3)) | (uint32_t)(x & 0x80)
+											   << 24);
 }
 
 static inline uint8_t ko_f8e4m3_of_float(float x)
@@ -101,7 +104,8 @@ static inline uint8_t ko_f8e4m3_of_float(float x)
 
 static inline float ko_float_of_f8e5m2(uint8_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e5m2)) | (uint32_t)(x & 0x80) << 24);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e5m2)) | (uint32_t)(x & 0x80)
+											   << 24);
 }
 
 static inline uint8_t ko_f8e5m2_of_float(float x)

@@ -42,8 +42,8 @@ int ko_env_get(enum ko_env_name name, int64_t *out)
 	if (!text || !*text)
 		return 0;
 	if (parse_number(text, env->min, env->max, out) < 0)
-		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [%" PRId64 ", %" PRId64 "] (%s)", env->name,
-			       text, env->min, env->max, env->help);
+		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [%" PRId64 ", %" PRId64 "] (%s)",
+			       env->name, text, env->min, env->max, env->help);
 	return 0;
 }
 
@@ -69,20 +69,24 @@ int ko_env_job(struct kolo_comm_attr *attr, struct kolo_id *id)
 	int64_t r = 0, n = 0;
 
 	if (!rank && !nranks && !hex)
-		return ko_fail(KOLO_EINVAL, "no job in the environment: start the program with "
-					    "'ringrun -n N PROGRAM', or pass rank, nranks and id in the attributes");
-	if (!rank || !nranks || !hex)
 		return ko_fail(KOLO_EINVAL,
-			       "half a job in the environment: KOLO_RANK=%s KOLO_NRANKS=%s KOLO_ID %s; all three "
-			       "are needed (ringrun sets them)",
-			       rank ? rank : "(unset)", nranks ? nranks : "(unset)", hex ? "set" : "(unset)");
+			       "no job in the environment: start the program with "
+			       "'ringrun -n N PROGRAM', or pass rank, nranks and id in the attributes");
+	if (!rank || !nranks || !hex)
+		return ko_fail(
+			KOLO_EINVAL,
+			"half a job in the environment: KOLO_RANK=%s KOLO_NRANKS=%s KOLO_ID %s; all three "
+			"are needed (ringrun sets them)",
+			rank ? rank : "(unset)", nranks ? nranks : "(unset)", hex ? "set" : "(unset)");
 	if (parse_number(nranks, 1, INT_MAX, &n) < 0)
 		return ko_fail(KOLO_EINVAL, "KOLO_NRANKS=%s: want a number from 1", nranks);
 	if (parse_number(rank, 0, n - 1, &r) < 0)
-		return ko_fail(KOLO_EINVAL, "KOLO_RANK=%s: want a number in [0, %" PRId64 "] (KOLO_NRANKS=%s)", rank,
+		return ko_fail(KOLO_EINVAL,
+			       "KOLO_RANK=%s: want a number in [0, %" PRId64 "] (KOLO_NRANKS=%s)", rank,
 			       n - 1, nranks);
 	if (parse_id(hex, id) < 0)
-		return ko_fail(KOLO_EINVAL, "KOLO_ID has %zu characters: want the %zu hex digits that ringrun set",
+		return ko_fail(KOLO_EINVAL,
+			       "KOLO_ID has %zu characters: want the %zu hex digits that ringrun set",
 			       strlen(hex), 2 * sizeof(id->bytes));
 	attr->id = id;
 	attr->rank = (int)r;

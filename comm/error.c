@@ -92,8 +92,8 @@ void ko_log(enum ko_log_level level, const char *fmt, ...)
 	gethostname(host, sizeof(host) - 1);
 	out = file ? fopen(file, "ae") : stderr;
 	if (out) {
-		fprintf(out, "%s.%03ldZ %s %d kolo %s: %s\n", when, now.tv_nsec / 1000000, host, (int)getpid(),
-			names[level], text);
+		fprintf(out, "%s.%03ldZ %s %d kolo %s: %s\n", when, now.tv_nsec / 1000000, host,
+			(int)getpid(), names[level], text);
 		if (file)
 			fclose(out);
 	}

@@ -5,8 +5,8 @@
 #include "kolo/kolo.h"
 
 enum {
-	KO_EAGAIN = 1,   /* internal, never reaches a user: not yet, try again */
-	KO_TEXT = 512,   /* bytes of an error text, the final 0 included; longer ones are cut */
+	KO_EAGAIN = 1, /* internal, never reaches a user: not yet, try again */
+	KO_TEXT = 512, /* bytes of an error text, the final 0 included; longer ones are cut */
 };
 
 /* Writes the calling thread's error text and returns `code`. Keeps errno. */

@@ -34,9 +34,9 @@ typedef double ANYWHERE any_f64;
 #define ELEMENTWISE _Pragma("GCC ivdep")
 #endif
 
-#define PASTE(a, b) a##_##b
+#define PASTE(a, b)          a##_##b
 #define PASTE_EXPANDED(a, b) PASTE(a, b)
-#define FN(verb) PASTE_EXPANDED(verb, NAME)
+#define FN(verb)             PASTE_EXPANDED(verb, NAME)
 
 /* Elements that the loops over narrow types widen at a time: two vectors of 16 floats. */
 enum { BLOCK = 32 };
@@ -108,87 +108,87 @@ static inline void narrow_f8e5m2(any_u8 *out, const float *in)
 }
 
 /* T in memory, U its unsigned twin, in which sums and products wrap, W the widest type of its signedness. */
-#define T any_i8
-#define U uint8_t
-#define W int64_t
+#define T    any_i8
+#define U    uint8_t
+#define W    int64_t
 #define NAME i8
 #include "kernels_int.h"
-#define T any_u8
-#define U uint8_t
-#define W uint64_t
+#define T    any_u8
+#define U    uint8_t
+#define W    uint64_t
 #define NAME u8
 #include "kernels_int.h"
-#define T any_i32
-#define U uint32_t
-#define W int64_t
+#define T    any_i32
+#define U    uint32_t
+#define W    int64_t
 #define NAME i32
 #include "kernels_int.h"
-#define T any_u32
-#define U uint32_t
-#define W uint64_t
+#define T    any_u32
+#define U    uint32_t
+#define W    uint64_t
 #define NAME u32
 #include "kernels_int.h"
-#define T any_i64
-#define U uint64_t
-#define W int64_t
+#define T    any_i64
+#define U    uint64_t
+#define W    int64_t
 #define NAME i64
 #include "kernels_int.h"
-#define T any_u64
-#define U uint64_t
-#define W uint64_t
+#define T    any_u64
+#define U    uint64_t
+#define W    uint64_t
 #define NAME u64
 #include "kernels_int.h"
 
-#define T any_f32
+#define T    any_f32
 #define NAME f32
 #include "kernels_float.h"
-#define T any_f64
+#define T    any_f64
 #define NAME f64
 #include "kernels_float.h"
 
-#define T any_u16
+#define T    any_u16
 #define NAME f16
 #include "kernels_narrow.h"
-#define T any_u16
+#define T    any_u16
 #define NAME bf16
 #include "kernels_narrow.h"
-#define T any_u8
+#define T    any_u8
 #define NAME f8e4m3
 #include "kernels_narrow.h"
-#define T any_u8
+#define T    any_u8
 #define NAME f8e5m2
 #include "kernels_narrow.h"
 
 /* T the unsigned integer with the floating type's bits, S its signed twin, INF the bits of infinity, or of what
  * all NaNs are above. */
-#define T any_u32
-#define S int32_t
-#define INF 0x7f800000
+#define T    any_u32
+#define S    int32_t
+#define INF  0x7f800000
 #define NAME f32
 #include "kernels_minmax.h"
-#define T any_u64
-#define S int64_t
-#define INF 0x7ff0000000000000
+#define T    any_u64
+#define S    int64_t
+#define INF  0x7ff0000000000000
 #define NAME f64
 #include "kernels_minmax.h"
-#define T any_u16
-#define S int16_t
-#define INF 0x7c00
+#define T    any_u16
+#define S    int16_t
+#define INF  0x7c00
 #define NAME f16
 #include "kernels_minmax.h"
-#define T any_u16
-#define S int16_t
-#define INF 0x7f80
+#define T    any_u16
+#define S    int16_t
+#define INF  0x7f80
 #define NAME bf16
 #include "kernels_minmax.h"
-#define T any_u8
-#define S int8_t
-#define INF 0x7e
+#define T    any_u8
+#define S    int8_t
+#define INF  0x7e
 #define NAME f8e4m3
 #include "kernels_minmax.h"
-#define T any_u8
-#define S int8_t
-#define INF 0x7c
+#define T    any_u8
+#define S    int8_t
+#define INF  0x7c
 #define NAME f8e5m2
 #include "kernels_minmax.h"
 
@@ -222,13 +222,13 @@ static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *
 	copy_bytes(out, src, n * 8);
 }
 
-#define ALL_OF(type)                                                                                             \
-	{                                                                                                        \
-		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type, [KO_MAX] = max_##type,    \
-		[KO_SUM_SCALED] = sum_scaled_##type                                                              \
+#define ALL_OF(type)                                                                                         \
+	{                                                                                                    \
+		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type,                       \
+		[KO_MAX] = max_##type, [KO_SUM_SCALED] = sum_scaled_##type                                   \
 	}
 
-#define TEXT(name) #name
+#define TEXT(name)          #name
 #define TEXT_EXPANDED(name) TEXT(name)
 
 extern const struct ko_kernels KO_KERNELS;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-	STEP_MS = 100,        /* how often a wait looks whether those it waits for are still there */
+	STEP_MS = 100,       /* how often a wait looks whether those it waits for are still there */
 	SILENT_STRANGER = 2, /* seconds given to a connection to say who it is */
 };
 
@@ -39,7 +39,8 @@ static void watch_process(struct ko_life *life)
 	socklen_t len = sizeof(cred);
 
 	life->pidfd = -1;
-	if (getsockopt(life->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0 && cred.pid != getpid())
+	if (getsockopt(life->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0 &&
+	    cred.pid != getpid())
 		life->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
 }
 
@@ -58,7 +59,8 @@ static int send_msg(int sock, const struct ko_msg *msg, int fd)
 		header.msg_control = &control;
 		header.msg_controllen = sizeof(control.bytes);
 		struct cmsghdr *cmsg = CMSG_FIRSTHDR(&header);
-		*cmsg = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+		*cmsg = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+					  .cmsg_type = SCM_RIGHTS,
 					  .cmsg_len = CMSG_LEN(sizeof(int)) };
 		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
 	}
@@ -74,7 +76,9 @@ static int recv_msg(int sock, struct ko_msg *out, int *fd)
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = { 0 };
 	struct iovec iov = { .iov_base = out, .iov_len = sizeof(*out) };
-	struct msghdr header = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+	struct msghdr header = { .msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
 				 .msg_controllen = sizeof(control.bytes) };
 	struct cmsghdr *cmsg;
 	ssize_t got;
@@ -134,7 +138,8 @@ static int start_listening(struct ko_lifelines *ll, struct ko_entry *mine)
 
 	ll->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (ll->listener < 0 || bind(ll->listener, (struct sockaddr *)&name, sizeof(sa_family_t)) < 0 ||
-	    listen(ll->listener, SOMAXCONN) < 0 || getsockname(ll->listener, (struct sockaddr *)&name, &len) < 0)
+	    listen(ll->listener, SOMAXCONN) < 0 ||
+	    getsockname(ll->listener, (struct sockaddr *)&name, &len) < 0)
 		return ko_fail(KOLO_ESYS, "rank %d: making a Unix socket: %s", ll->rank, strerror(errno));
 	mine->socket_len = (uint32_t)(len - offsetof(struct sockaddr_un, sun_path));
 	if (mine->socket_len > sizeof(mine->socket))
@@ -182,10 +187,11 @@ static int gone_early(struct ko_lifelines *ll, int rank)
 {
 	const struct ko_entry *e = &ll->table[rank];
 
-	return ko_fail(KOLO_EPEER,
-		       "rank %d: rank %d (pid %d on %s) ended or gave up while the communicator was being made; its own "
-		       "error says why",
-		       ll->rank, rank, e->pid, e->place.host);
+	return ko_fail(
+		KOLO_EPEER,
+		"rank %d: rank %d (pid %d on %s) ended or gave up while the communicator was being made; its own "
+		"error says why",
+		ll->rank, rank, e->pid, e->place.host);
 }
 
 static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t deadline)
@@ -197,8 +203,10 @@ static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t dea
 	if (life->fd < 0 && errno == ECONNREFUSED)
 		return gone_early(ll, life->rank);
 	if (life->fd < 0)
-		return ko_fail(KOLO_EUNREACH, "rank %d on %s: connecting to rank %d on %s through a Unix socket: %s",
-			       ll->rank, ll->table[ll->rank].place.host, life->rank, to->place.host, strerror(errno));
+		return ko_fail(KOLO_EUNREACH,
+			       "rank %d on %s: connecting to rank %d on %s through a Unix socket: %s",
+			       ll->rank, ll->table[ll->rank].place.host, life->rank, to->place.host,
+			       strerror(errno));
 	memcpy(hello.bytes, to->token, sizeof(to->token));
 	if (send_msg(life->fd, &hello, -1) < 0)
 		return gone_early(ll, life->rank);
@@ -223,7 +231,8 @@ static struct ko_life *identify(struct ko_lifelines *ll, int fd)
 	life = find(ll, hello.value);
 	if (hello.type != KO_MSG_HELLO || memcmp(hello.bytes, ll->token, sizeof(ll->token)) != 0 || !life ||
 	    life->state != KO_LIFE_NONE || life->rank < ll->rank) {
-		ko_log(KO_LOG_WARN, "rank %d: dropped a connection that did not know this communicator", ll->rank);
+		ko_log(KO_LOG_WARN, "rank %d: dropped a connection that did not know this communicator",
+		       ll->rank);
 		return NULL;
 	}
 	return life;
@@ -260,9 +269,10 @@ static int missing_late(struct ko_lifelines *ll)
 		if (ll->life[k].state == KO_LIFE_NONE)
 			snprintf(missing + at, sizeof(missing) - at, " %d", ll->life[k].rank);
 	}
-	return ko_fail(KOLO_ETIMEDOUT,
-		       "rank %d: these ranks joined but did not connect in time:%s; are they stopped or starved?",
-		       ll->rank, missing);
+	return ko_fail(
+		KOLO_ETIMEDOUT,
+		"rank %d: these ranks joined but did not connect in time:%s; are they stopped or starved?",
+		ll->rank, missing);
 }
 
 /* Someone missing whose listener is closed has ended, unless it connected and went on just before. */
@@ -320,8 +330,9 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 	*fd = -1;
 	while (poll(&wait, 1, STEP_MS) <= 0)
 		if (ko_now_ms() > deadline)
-			return ko_fail(KOLO_ETIMEDOUT, "rank %d: rank %d (pid %d on %s) fell silent while the communicator "
-						       "was being made; is it stopped?",
+			return ko_fail(KOLO_ETIMEDOUT,
+				       "rank %d: rank %d (pid %d on %s) fell silent while the communicator "
+				       "was being made; is it stopped?",
 				       ll->rank, rank, ll->table[rank].pid, ll->table[rank].place.host);
 	if (recv_msg(life->fd, out, fd) != 1)
 		return gone_early(ll, rank);
@@ -331,8 +342,8 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 		close(*fd);
 	*fd = -1;
 	if (out->type != KO_MSG_GOODBYE)
-		return ko_fail(KOLO_ESYS, "rank %d: rank %d sent message %u where %d was due", ll->rank, rank, out->type,
-			       (int)type);
+		return ko_fail(KOLO_ESYS, "rank %d: rank %d sent message %u where %d was due", ll->rank, rank,
+			       out->type, (int)type);
 	out->bytes[sizeof(out->bytes) - 1] = 0;
 	return out->bytes[0] ? ko_fail(out->value, "%s", (const char *)out->bytes) : gone_early(ll, rank);
 }

@@ -18,7 +18,7 @@ enum { KO_MAX_SLOTS = 64 };
 /* What both ends must have equal; rank 0's are taken. */
 struct ko_limits {
 	uint64_t slot_len; /* bytes, a multiple of 4096 */
-	uint32_t nslots;   /* 2..KO_MAX_SLOTS: a piece is one slot, and a ring needs one more to keep moving */
+	uint32_t nslots; /* 2..KO_MAX_SLOTS: a piece is one slot, and a ring needs one more to keep moving */
 	uint32_t reserved; /* 0 */
 };
 

@@ -10,8 +10,8 @@ extern const struct ko_kernels ko_kernels_plain, ko_kernels_avx2, ko_kernels_avx
 const struct ko_kernels *const *ko_kernels_list(void)
 {
 #ifdef KO_HAVE_X86_KERNELS
-	static const struct ko_kernels *const all[] = { &ko_kernels_plain, &ko_kernels_avx2, &ko_kernels_avx512,
-							NULL };
+	static const struct ko_kernels *const all[] = { &ko_kernels_plain, &ko_kernels_avx2,
+							&ko_kernels_avx512, NULL };
 	static const struct ko_kernels *const avx2[] = { &ko_kernels_plain, &ko_kernels_avx2, NULL };
 #endif
 	static const struct ko_kernels *const plain[] = { &ko_kernels_plain, NULL };
@@ -109,10 +109,10 @@ static const struct {
 	const char *name;
 	size_t size;
 } types[KO_NTYPES] = {
-	[KOLO_I8] = { "i8", 1 },         [KOLO_U8] = { "u8", 1 },         [KOLO_I32] = { "i32", 4 },
-	[KOLO_U32] = { "u32", 4 },       [KOLO_I64] = { "i64", 8 },       [KOLO_U64] = { "u64", 8 },
-	[KOLO_F16] = { "f16", 2 },       [KOLO_BF16] = { "bf16", 2 },     [KOLO_F32] = { "f32", 4 },
-	[KOLO_F64] = { "f64", 8 },       [KOLO_F8E4M3] = { "f8e4m3", 1 }, [KOLO_F8E5M2] = { "f8e5m2", 1 },
+	[KOLO_I8] = { "i8", 1 },   [KOLO_U8] = { "u8", 1 },         [KOLO_I32] = { "i32", 4 },
+	[KOLO_U32] = { "u32", 4 }, [KOLO_I64] = { "i64", 8 },       [KOLO_U64] = { "u64", 8 },
+	[KOLO_F16] = { "f16", 2 }, [KOLO_BF16] = { "bf16", 2 },     [KOLO_F32] = { "f32", 4 },
+	[KOLO_F64] = { "f64", 8 }, [KOLO_F8E4M3] = { "f8e4m3", 1 }, [KOLO_F8E5M2] = { "f8e5m2", 1 },
 };
 
 size_t kolo_type_size(enum kolo_type type)
@@ -128,7 +128,8 @@ const char *kolo_type_name(enum kolo_type type)
 const char *kolo_op_name(enum kolo_op op)
 {
 	static const char *const names[KO_NOPS] = {
-		[KOLO_SUM] = "sum", [KOLO_PROD] = "prod", [KOLO_MIN] = "min", [KOLO_MAX] = "max", [KOLO_AVG] = "avg",
+		[KOLO_SUM] = "sum", [KOLO_PROD] = "prod", [KOLO_MIN] = "min",
+		[KOLO_MAX] = "max", [KOLO_AVG] = "avg",
 	};
 
 	return (unsigned)op < KO_NOPS ? names[op] : NULL;

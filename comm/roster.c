@@ -31,7 +31,8 @@ void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *d
 	memcpy(words, desc, sizeof(words));
 	/* Release and acquire on the words too: who sees one of them overwritten sees that `entered` moved on. */
 	for (int i = 0; i < 3; i++)
-		atomic_store_explicit(&post->history[desc->seq % KO_HISTORY][i], words[i], memory_order_release);
+		atomic_store_explicit(&post->history[desc->seq % KO_HISTORY][i], words[i],
+				      memory_order_release);
 	/* Pairs with the acquire in ko_roster_desc: who sees the number sees the descriptor. */
 	atomic_store_explicit(&post->entered, desc->seq, memory_order_release);
 }
@@ -59,9 +60,12 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 {
 	static const char *const colls[KO_NCOLLS] = {
-		[KO_BARRIER] = "barrier",       [KO_BROADCAST] = "broadcast",
-		[KO_REDUCE] = "reduce",         [KO_ALL_REDUCE] = "all_reduce",
-		[KO_REDUCE_SCATTER] = "reduce_scatter", [KO_ALL_GATHER] = "all_gather",
+		[KO_BARRIER] = "barrier",
+		[KO_BROADCAST] = "broadcast",
+		[KO_REDUCE] = "reduce",
+		[KO_ALL_REDUCE] = "all_reduce",
+		[KO_REDUCE_SCATTER] = "reduce_scatter",
+		[KO_ALL_GATHER] = "all_gather",
 	};
 	const char *coll = desc->coll < KO_NCOLLS ? colls[desc->coll] : "unknown";
 	const char *type = kolo_type_name((enum kolo_type)desc->type);
@@ -75,8 +79,8 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 	if (desc->coll == KO_BARRIER)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier", desc->seq);
 	else
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s(n=%" PRIu64 ", %s%s%s%s)", desc->seq, coll, desc->n,
-			 type ? type : "?", has_op ? ", " : "", has_op && op ? op : "", root);
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s(n=%" PRIu64 ", %s%s%s%s)", desc->seq, coll,
+			 desc->n, type ? type : "?", has_op ? ", " : "", has_op && op ? op : "", root);
 	return out;
 }
 

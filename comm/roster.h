@@ -27,10 +27,11 @@ enum { KO_HISTORY = 16 }; /* operations back that a rank's descriptors can be lo
 
 /* One rank's lines. Written by that rank alone. */
 struct ko_post {
-	_Alignas(64) _Atomic uint64_t entered; /* seq of the operation it is in, or was in last; 0: none yet */
-	_Atomic uint64_t finished;             /* seq of the last one it has done its part of; <= entered */
-	_Atomic int64_t beat;                  /* ko_now_ms() of its last look around while waiting */
-	_Atomic int32_t waiting_for;           /* 1 + the rank it has been waiting for for a while; 0: nobody */
+	_Alignas(
+		64) _Atomic uint64_t entered; /* seq of the operation it is in, or was in last; 0: none yet */
+	_Atomic uint64_t finished;            /* seq of the last one it has done its part of; <= entered */
+	_Atomic int64_t beat;                 /* ko_now_ms() of its last look around while waiting */
+	_Atomic int32_t waiting_for; /* 1 + the rank it has been waiting for for a while; 0: nobody */
 	_Atomic uint64_t history[KO_HISTORY][3];
 };
 

@@ -29,7 +29,8 @@ struct shm_address {
 static int probe_places(const struct ko_place *a, const struct ko_place *b)
 {
 	if (strcmp(a->machine, b->machine) != 0)
-		return ko_fail(KOLO_ENOTSUP, "shm can't join %s and %s: they are different machines", a->host, b->host);
+		return ko_fail(KOLO_ENOTSUP, "shm can't join %s and %s: they are different machines", a->host,
+			       b->host);
 	return 0;
 }
 

@@ -18,8 +18,8 @@ static int map(int fd, size_t len, void **out)
 	if (*out != MAP_FAILED)
 		return 0;
 	*out = NULL;
-	return ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "mapping %zu bytes of shared memory: %s", len,
-		       strerror(errno));
+	return ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "mapping %zu bytes of shared memory: %s",
+		       len, strerror(errno));
 }
 
 int ko_shmem_create(size_t len, int *fd, void **out)
@@ -31,8 +31,8 @@ int ko_shmem_create(size_t len, int *fd, void **out)
 	if (*fd < 0)
 		return ko_fail(KOLO_ESYS, "memfd_create: %s", strerror(errno));
 	if (ftruncate(*fd, (off_t)len) < 0 || fcntl(*fd, F_ADD_SEALS, SEALS) < 0)
-		rc = ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "sizing %zu bytes of shared memory: %s", len,
-			     strerror(errno));
+		rc = ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS,
+			     "sizing %zu bytes of shared memory: %s", len, strerror(errno));
 	else
 		rc = map(*fd, len, out);
 	if (rc < 0) {
@@ -48,8 +48,10 @@ int ko_shmem_map(int fd, size_t len, void **out)
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	*out = NULL;
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 || st.st_size < 0 || (size_t)st.st_size != len)
-		return ko_fail(KOLO_ESYS, "the shared memory that was handed over is not the %zu sealed bytes expected",
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 || st.st_size < 0 ||
+	    (size_t)st.st_size != len)
+		return ko_fail(KOLO_ESYS,
+			       "the shared memory that was handed over is not the %zu sealed bytes expected",
 			       len);
 	return map(fd, len, out);
 }

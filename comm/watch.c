@@ -61,11 +61,12 @@ static int compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], my_op[KO_DESC_TEXT], their_op[KO_DESC_TEXT];
 	struct ko_desc theirs;
 
-	if (!ko_roster_desc(c->roster, peer, mine->seq, &theirs) || memcmp(&theirs, mine, sizeof(theirs)) == 0)
+	if (!ko_roster_desc(c->roster, peer, mine->seq, &theirs) ||
+	    memcmp(&theirs, mine, sizeof(theirs)) == 0)
 		return 0;
-	return ko_comm_fail(c, KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
-			    ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op), ko_comm_name(c, peer, them),
-			    ko_desc_text(&theirs, their_op));
+	return ko_fail(KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
+		       ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op), ko_comm_name(c, peer, them),
+		       ko_desc_text(&theirs, their_op));
 }
 
 int ko_watch_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, uint32_t tag)
@@ -80,8 +81,8 @@ int ko_watch_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer,
 		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc) &&
 		    (rc = compare(c, &desc, peer)) < 0)
 			return rc;
-	return ko_comm_fail(c, KOLO_EMISMATCH, "%s got a slot (tag %08x) from %s that belongs to another operation",
-			    ko_comm_name(c, c->rank, me), tag, ko_comm_name(c, peer, them));
+	return ko_fail(KOLO_EMISMATCH, "%s got a slot (tag %08x) from %s that belongs to another operation",
+		       ko_comm_name(c, c->rank, me), tag, ko_comm_name(c, peer, them));
 }
 
 /* ---- Death ---------------------------------------------------------------------------------------------- */
@@ -92,12 +93,12 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 
 	describe_place(c, life->rank, where);
 	if (life->state == KO_LIFE_DEAD)
-		return ko_comm_fail(c, KOLO_EPEER, "%s died %s; noticed by %s in %s",
-				    ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
-				    ko_desc_text(desc, op));
-	return ko_comm_fail(c, KOLO_EPEER, "%s left (kolo_comm_destroy), %s, while %s needs it for %s%s%s",
-			    ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
-			    ko_desc_text(desc, op), life->why[0] ? "; it said: " : "", life->why);
+		return ko_fail(KOLO_EPEER, "%s died %s; noticed by %s in %s",
+			       ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
+			       ko_desc_text(desc, op));
+	return ko_fail(KOLO_EPEER, "%s left (kolo_comm_destroy), %s, while %s needs it for %s%s%s",
+		       ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
+		       ko_desc_text(desc, op), life->why[0] ? "; it said: " : "", life->why);
 }
 
 /* A rank that is gone matters when it had not done its part of this operation. */
@@ -151,13 +152,14 @@ static int report_silence(struct ko_watch *w, int64_t now)
 	char state = process_state(c->table[rank].pid);
 
 	describe_place(c, rank, where);
-	return ko_comm_fail(c, KOLO_ETIMEDOUT,
-			    "%s has kept the others waiting for %d s: it is %s%s%s; noticed by %s, waiting for rank %d "
-			    "through %s in %s. If it is only slow, raise KOLO_TIMEOUT",
-			    ko_comm_name(c, rank, them), c->timeout_ms / 1000, where,
-			    culprit < 0 ? ", and the ranks wait for each other in a circle" : "",
-			    state == 'T' || state == 't' ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
-			    ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
+	return ko_fail(
+		KOLO_ETIMEDOUT,
+		"%s has kept the others waiting for %d s: it is %s%s%s; noticed by %s, waiting for rank %d "
+		"through %s in %s. If it is only slow, raise KOLO_TIMEOUT",
+		ko_comm_name(c, rank, them), c->timeout_ms / 1000, where,
+		culprit < 0 ? ", and the ranks wait for each other in a circle" : "",
+		state == 'T' || state == 't' ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
+		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
 }
 
 /* ---- Waiting -------------------------------------------------------------------------------------------- */
@@ -167,8 +169,9 @@ void ko_watch_begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_
 {
 	struct ko_post *post = &comm->roster->post[comm->rank];
 
-	*w = (struct ko_watch){ .comm = comm, .desc = desc, .peer = peer, .transport = transport,
-				.since = ko_now_ms() };
+	*w = (struct ko_watch){
+		.comm = comm, .desc = desc, .peer = peer, .transport = transport, .since = ko_now_ms()
+	};
 	w->looked = w->since;
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);

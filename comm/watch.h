@@ -1,6 +1,6 @@
 /* What a rank looks after while it waits for a neighbour: whether the communicator has failed, whether the
- * neighbour is in the same operation, whether everyone still lives, and how long it has been. All error texts
- * about other ranks are written here. */
+ * neighbour is in the same operation, whether everyone still lives, and how long it has been. The error texts
+ * about other ranks are written here; the operation's end tells them to everyone. */
 #ifndef KO_WATCH_H
 #define KO_WATCH_H
 

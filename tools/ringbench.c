@@ -84,7 +84,8 @@ static int allocate(struct bench *b)
 	b->dst = malloc(room);
 	b->times = malloc(MAX_ITERATIONS * sizeof(*b->times));
 	if (!b->src || !b->dst || !b->times) {
-		fprintf(stderr, "ringbench: rank %d: no memory for two buffers of %zu bytes\n", b->rank, room);
+		fprintf(stderr, "ringbench: rank %d: no memory for two buffers of %zu bytes\n", b->rank,
+			room);
 		return EXIT_FAILED;
 	}
 	/* Touched now, not while the clock runs. */
@@ -185,7 +186,8 @@ static int run_all(struct bench *b, struct verdict *verdict)
 
 static int run(struct bench *b)
 {
-	struct kolo_comm_attr attr = { .transport = b->options->transport, .algorithm = b->options->algorithm };
+	struct kolo_comm_attr attr = { .transport = b->options->transport,
+				       .algorithm = b->options->algorithm };
 	struct verdict verdict = { .traffic_ok = true };
 	int rc;
 
@@ -194,8 +196,8 @@ static int run(struct bench *b)
 	b->rank = kolo_comm_rank(b->comm);
 	b->nranks = kolo_comm_nranks(b->comm);
 	if (b->options->nranks && b->options->nranks != b->nranks) {
-		fprintf(stderr, "ringbench: -n %d, but the job in the environment has %d ranks\n", b->options->nranks,
-			b->nranks);
+		fprintf(stderr, "ringbench: -n %d, but the job in the environment has %d ranks\n",
+			b->options->nranks, b->nranks);
 		return EXIT_USAGE;
 	}
 	if (b->options->root >= b->nranks) {

@@ -46,8 +46,8 @@ struct bench {
 	struct kolo_comm *comm;
 	const struct options *options;
 	int rank, nranks;
-	char *src, *dst; /* each with room for the largest size */
-	double *times;   /* MAX_ITERATIONS of them */
+	char *src, *dst;          /* each with room for the largest size */
+	double *times;            /* MAX_ITERATIONS of them */
 	FILE *table, *json, *csv; /* rank 0's; NULL: none */
 };
 

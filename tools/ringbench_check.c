@@ -89,7 +89,8 @@ static void expect_element(const struct bench *b, const struct job *j, int owner
 }
 
 /* Elements [first, first + n) of the vector are at p and belong to `owner`. */
-static int64_t compare(const struct bench *b, const struct job *j, int owner, const char *p, size_t first, size_t n)
+static int64_t compare(const struct bench *b, const struct job *j, int owner, const char *p, size_t first,
+		       size_t n)
 {
 	size_t element = kolo_type_size(j->type);
 	char *want = malloc(PERIOD * element);

@@ -119,8 +119,8 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 	for (int i = 0; rc == 0 && i < r->iterations; i++)
 		rc = time_once(b, j, in_place, &b->times[i]);
 	sent = sent_so_far(b) - before;
-	if (rc < 0 ||
-	    (rc = kolo_all_reduce(b->comm, b->times, b->times, (size_t)r->iterations, KOLO_F64, KOLO_MAX, NULL)) < 0)
+	if (rc < 0 || (rc = kolo_all_reduce(b->comm, b->times, b->times, (size_t)r->iterations, KOLO_F64,
+					    KOLO_MAX, NULL)) < 0)
 		return rc;
 	qsort(b->times, (size_t)r->iterations, sizeof(*b->times), ascending);
 	r->min_us = b->times[0];

@@ -28,37 +28,38 @@ bool collective_has_root(enum collective coll)
 
 static void usage(FILE *out)
 {
-	fprintf(out, "usage: ringbench [COLLECTIVE ... | all] [options]\n"
-		     "\n"
-		     "Times collectives, checks them against the sequential result, and compares the bytes that were\n"
-		     "sent with the model. COLLECTIVE: all_reduce (default), broadcast, reduce, reduce_scatter,\n"
-		     "all_gather, barrier; all: the first five.\n"
-		     "\n"
-		     "  -n N              start N ranks (default: one per core, at least 2). In a job that ringrun has\n"
-		     "                    started, ringbench joins it instead\n"
-		     "  -b BYTES          smallest size (8); K, M, G mean 2^10, 2^20, 2^30. Sizes are of the whole\n"
-		     "                    vector: for reduce_scatter what a rank gives, for all_gather what it gets\n"
-		     "  -e BYTES          largest size (128M)\n"
-		     "  -f FACTOR         from one size to the next (2)\n"
-		     "  -t TYPE|all       i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 (f32)\n"
-		     "  -o OP|all         sum prod min max avg (sum)\n"
-		     "  -r ROOT|all       for broadcast and reduce (0)\n"
-		     "  -w N              operations before the clock starts (3)\n"
-		     "  -i N              operations timed (default: as many as take about 0.2 s)\n"
-		     "  -c 0|1            check results (1)\n"
-		     "  --in-place, --out-of-place    only that one (default: both)\n"
-		     "  --transport NAME  shm (default: the best)\n"
-		     "  --algorithm NAME  ring (default: the best)\n"
-		     "  --json FILE       one object per line and measurement; - for standard output\n"
-		     "  --csv FILE        likewise\n"
-		     "  --help, --version\n"
-		     "\n"
-		     "Before each timed operation there is an untimed barrier; the slowest rank counts; the table shows\n"
-		     "the median. algbw = size / time; busbw = algbw x 2(N-1)/N for all_reduce, (N-1)/N for\n"
-		     "reduce_scatter and all_gather, 1 for broadcast and reduce.\n"
-		     "\n"
-		     "Exit status: 0 all right; 1 wrong results, or traffic that differs from the model; 2 a mistake on\n"
-		     "the command line; 3 a failure, with the reason on standard error.\n");
+	fprintf(out,
+		"usage: ringbench [COLLECTIVE ... | all] [options]\n"
+		"\n"
+		"Times collectives, checks them against the sequential result, and compares the bytes that were\n"
+		"sent with the model. COLLECTIVE: all_reduce (default), broadcast, reduce, reduce_scatter,\n"
+		"all_gather, barrier; all: the first five.\n"
+		"\n"
+		"  -n N              start N ranks (default: one per core, at least 2). In a job that ringrun has\n"
+		"                    started, ringbench joins it instead\n"
+		"  -b BYTES          smallest size (8); K, M, G mean 2^10, 2^20, 2^30. Sizes are of the whole\n"
+		"                    vector: for reduce_scatter what a rank gives, for all_gather what it gets\n"
+		"  -e BYTES          largest size (128M)\n"
+		"  -f FACTOR         from one size to the next (2)\n"
+		"  -t TYPE|all       i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 (f32)\n"
+		"  -o OP|all         sum prod min max avg (sum)\n"
+		"  -r ROOT|all       for broadcast and reduce (0)\n"
+		"  -w N              operations before the clock starts (3)\n"
+		"  -i N              operations timed (default: as many as take about 0.2 s)\n"
+		"  -c 0|1            check results (1)\n"
+		"  --in-place, --out-of-place    only that one (default: both)\n"
+		"  --transport NAME  shm (default: the best)\n"
+		"  --algorithm NAME  ring (default: the best)\n"
+		"  --json FILE       one object per line and measurement; - for standard output\n"
+		"  --csv FILE        likewise\n"
+		"  --help, --version\n"
+		"\n"
+		"Before each timed operation there is an untimed barrier; the slowest rank counts; the table shows\n"
+		"the median. algbw = size / time; busbw = algbw x 2(N-1)/N for all_reduce, (N-1)/N for\n"
+		"reduce_scatter and all_gather, 1 for broadcast and reduce.\n"
+		"\n"
+		"Exit status: 0 all right; 1 wrong results, or traffic that differs from the model; 2 a mistake on\n"
+		"the command line; 3 a failure, with the reason on standard error.\n");
 }
 
 static void mistake(const char *option, const char *value, const char *want)
@@ -129,7 +130,8 @@ static void choose_collective(const char *value, bool *collectives)
 		any |= hit;
 	}
 	if (!any)
-		mistake("COLLECTIVE", value, "all_reduce broadcast reduce reduce_scatter all_gather barrier or all");
+		mistake("COLLECTIVE", value,
+			"all_reduce broadcast reduce reduce_scatter all_gather barrier or all");
 }
 
 static void print_version(void)

@@ -35,19 +35,22 @@ void report_header(const struct bench *b)
 	int v = kolo_version();
 
 	if (b->csv)
-		fprintf(b->csv, "collective,type,op,root,ranks,transport,algorithm,memory,in_place,bytes,count,time_us,"
-				"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok\n");
+		fprintf(b->csv,
+			"collective,type,op,root,ranks,transport,algorithm,memory,in_place,bytes,count,time_us,"
+			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok\n");
 	if (!b->table)
 		return;
 	kolo_comm_stats(b->comm, &stats);
 	gethostname(host, sizeof(host) - 1);
 	fprintf(b->table, "# ringbench, Kolo %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
-	fprintf(b->table, "# %d ranks on %s (%ld processors), transport %s, algorithm %s, %llu slots of %llu KiB per link\n",
-		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), transport(b), algorithm(b), (unsigned long long)stats.nslots,
-		(unsigned long long)stats.slot_len >> 10);
-	fprintf(b->table, "# time: median of the slowest rank. sent: bytes per operation by the rank that sends most; a\n"
-			  "# '!' marks traffic that differs from the model. #wrong: elements that differ from the sequential\n"
-			  "# result.%s\n",
+	fprintf(b->table,
+		"# %d ranks on %s (%ld processors), transport %s, algorithm %s, %llu slots of %llu KiB per link\n",
+		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), transport(b), algorithm(b),
+		(unsigned long long)stats.nslots, (unsigned long long)stats.slot_len >> 10);
+	fprintf(b->table,
+		"# time: median of the slowest rank. sent: bytes per operation by the rank that sends most; a\n"
+		"# '!' marks traffic that differs from the model. #wrong: elements that differ from the sequential\n"
+		"# result.%s\n",
 		b->options->check ? "" : " Not checked (-c 0).");
 }
 
@@ -67,7 +70,8 @@ void report_collective(const struct bench *b, enum collective coll)
 		group_header(b, "in place");
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "size", "count", "type", "op", "root");
 	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
-		fprintf(b->table, "  %10s %8s %8s %7s %11s %7s ", "time", "algbw", "busbw", "#wrong", "sent", "sent/K");
+		fprintf(b->table, "  %10s %8s %8s %7s %11s %7s ", "time", "algbw", "busbw", "#wrong", "sent",
+			"sent/K");
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "(B)", "(elements)", "", "", "");
 	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
 		fprintf(b->table, "  %10s %8s %8s %7s %11s %7s ", "(us)", "(GB/s)", "(GB/s)", "", "(B)", "");
@@ -132,8 +136,8 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
 		collective_name(j->coll), kolo_type_name(j->type),
 		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, transport(b),
-		algorithm(b), in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us, r->min_us,
-		r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		algorithm(b), in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us,
+		r->min_us, r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
 	else
@@ -148,9 +152,10 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 
 static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
 {
-	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,host,%d,%zu,%zu,%.3f,%.3f,%.3f,%.6f,%.6f,", collective_name(j->coll),
-		kolo_type_name(j->type), collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks,
-		transport(b), algorithm(b), in_place, j->bytes, j->n, r->median_us, r->min_us, r->p99_us, algbw(j, r),
+	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,host,%d,%zu,%zu,%.3f,%.3f,%.3f,%.6f,%.6f,",
+		collective_name(j->coll), kolo_type_name(j->type),
+		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, transport(b),
+		algorithm(b), in_place, j->bytes, j->n, r->median_us, r->min_us, r->p99_us, algbw(j, r),
 		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);

@@ -57,22 +57,23 @@ struct keeper {
 
 static void usage(FILE *out)
 {
-	fprintf(out, "usage: ringrun -n N [--bind core|none] [--tag] PROGRAM [ARGS...]\n"
-		     "\n"
-		     "Starts N ranks of PROGRAM on this host, as kolo_comm_create(NULL, ...) finds them.\n"
-		     "\n"
-		     "  -n N           number of ranks\n"
-		     "  --bind core    each rank on a core of its own where there are enough (default)\n"
-		     "  --bind none    no binding\n"
-		     "  --tag          every line of output begins with its rank: [3] ...\n"
-		     "  --help, --version\n"
-		     "\n"
-		     "Standard input goes to rank 0. Signals are passed on to all ranks. When a rank fails, the others\n"
-		     "have %d s to end by themselves, get SIGTERM, and %d s later SIGKILL.\n"
-		     "\n"
-		     "Exit status: 0 when all ranks returned 0; else that of the first rank that failed, 128 + its\n"
-		     "signal if one killed it; 125 when ringrun itself failed, 126 when PROGRAM could not be run, 127\n"
-		     "when it was not found.\n",
+	fprintf(out,
+		"usage: ringrun -n N [--bind core|none] [--tag] PROGRAM [ARGS...]\n"
+		"\n"
+		"Starts N ranks of PROGRAM on this host, as kolo_comm_create(NULL, ...) finds them.\n"
+		"\n"
+		"  -n N           number of ranks\n"
+		"  --bind core    each rank on a core of its own where there are enough (default)\n"
+		"  --bind none    no binding\n"
+		"  --tag          every line of output begins with its rank: [3] ...\n"
+		"  --help, --version\n"
+		"\n"
+		"Standard input goes to rank 0. Signals are passed on to all ranks. When a rank fails, the others\n"
+		"have %d s to end by themselves, get SIGTERM, and %d s later SIGKILL.\n"
+		"\n"
+		"Exit status: 0 when all ranks returned 0; else that of the first rank that failed, 128 + its\n"
+		"signal if one killed it; 125 when ringrun itself failed, 126 when PROGRAM could not be run, 127\n"
+		"when it was not found.\n",
 		GRACE_MS / 1000, GRACE_MS / 1000);
 }
 
@@ -116,7 +117,8 @@ static void kill_children(void)
 	struct dirent *entry;
 
 	while (proc && (entry = readdir(proc)))
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && parent_of(entry->d_name) == getpid())
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+		    parent_of(entry->d_name) == getpid())
 			kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
 	if (proc)
 		closedir(proc);
@@ -432,8 +434,10 @@ static int stand_above(pid_t keeper, int signals)
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
-		{ "bind", required_argument, NULL, 'b' }, { "tag", no_argument, NULL, 't' },
-		{ "help", no_argument, NULL, 'h' },       { "version", no_argument, NULL, 'v' },
+		{ "bind", required_argument, NULL, 'b' },
+		{ "tag", no_argument, NULL, 't' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' },
 		{ NULL, 0, NULL, 0 },
 	};
 	char *end;
@@ -459,8 +463,8 @@ static int parse(int argc, char **argv, struct options *o)
 		case 't': o->tag = true; break;
 		case 'h': usage(stdout); exit(0);
 		case 'v':
-			printf("ringrun (Kolo) %d.%d.%d\n", kolo_version() / 10000, kolo_version() / 100 % 100,
-			       kolo_version() % 100);
+			printf("ringrun (Kolo) %d.%d.%d\n", kolo_version() / 10000,
+			       kolo_version() / 100 % 100, kolo_version() % 100);
 			exit(0);
 		default: usage(stderr); return EXIT_OWN;
 		}

@@ -55,7 +55,8 @@ static double decode_small(const struct format *f, unsigned code)
 /* The largest code whose value is not above x, by bisection; then the nearer of it and the next. */
 static unsigned encode_small(const struct format *f, double x)
 {
-	unsigned sign = signbit(x) ? 1u << (f->bits - 1) : 0, special = first_special(f), low = 0, high = special;
+	unsigned sign = signbit(x) ? 1u << (f->bits - 1) : 0, special = first_special(f), low = 0,
+		 high = special;
 	double below, above;
 
 	x = fabs(x);
@@ -163,7 +164,8 @@ static bool scales(enum kolo_type type, enum kolo_op op, bool premul)
 	return premul || (op == KOLO_AVG && !value_is_integer(type));
 }
 
-void value_first(enum kolo_type type, enum kolo_op op, bool premul, struct value_scale s, const void *src, void *out)
+void value_first(enum kolo_type type, enum kolo_op op, bool premul, struct value_scale s, const void *src,
+		 void *out)
 {
 	uint64_t x;
 

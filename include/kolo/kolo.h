@@ -25,9 +25,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-#define KOLO_VERSION_MAJOR 0
-#define KOLO_VERSION_MINOR 1
-#define KOLO_VERSION_PATCH 0
+#define KOLO_VERSION_MAJOR  0
+#define KOLO_VERSION_MINOR  1
+#define KOLO_VERSION_PATCH  0
 #define KOLO_DEFAULT_MEMORY (4 << 20)
 
 enum kolo_status {
@@ -120,9 +120,9 @@ struct kolo_comm_attr {
 	const struct kolo_id *id; /* read during the call only */
 	int rank;                 /* 0 <= rank < nranks; each taken by exactly one */
 	int nranks;
-	int timeout_s;         /* seconds until a silent rank is given up; 0: KOLO_TIMEOUT (300), < 0: never */
-	int nslots;            /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
-	size_t slot_len;       /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
+	int timeout_s;   /* seconds until a silent rank is given up; 0: KOLO_TIMEOUT (300), < 0: never */
+	int nslots;      /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
+	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
 	const char *transport; /* NULL: the best; "shm". Rank 0's value counts */
 	const char *algorithm; /* NULL: the best; "ring". Rank 0's value counts */
 	uint64_t reserved[8];  /* must be zero */
@@ -168,13 +168,13 @@ struct kolo_link_stats {
 };
 
 struct kolo_stats {
-	uint64_t ops;                                /* collectives finished */
-	uint64_t sent_bytes, received_bytes;         /* payload, counted slot by slot */
-	uint64_t model_sent_bytes;                   /* what the model says for these ops: for K bytes on N */
-	uint64_t model_received_bytes;               /* ranks an all-reduce sends 2K(N-1)/N where N divides */
-	uint64_t memory_bytes;                       /* this rank's share of the memory the communicator took */
-	uint64_t slot_len, nslots;                   /* agreed at creation */
-	char algorithm[16];                          /* "ring" */
+	uint64_t ops;                        /* collectives finished */
+	uint64_t sent_bytes, received_bytes; /* payload, counted slot by slot */
+	uint64_t model_sent_bytes;           /* what the model says for these ops: for K bytes on N */
+	uint64_t model_received_bytes;       /* ranks an all-reduce sends 2K(N-1)/N where N divides */
+	uint64_t memory_bytes;               /* this rank's share of the memory the communicator took */
+	uint64_t slot_len, nslots;           /* agreed at creation */
+	char algorithm[16];                  /* "ring" */
 	struct kolo_link_stats to_next, from_prev;
 	uint64_t reserved[8];
 };
@@ -217,8 +217,8 @@ int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 
 /* dst on every rank = src on rank `root`; n elements each. In place: src == dst on root. src is not read
  * elsewhere and may be NULL there. K bytes are sent by every rank but the one before root. */
-int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
-		   struct kolo_queue *queue);
+int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		   int root, struct kolo_queue *queue);
 
 /* dst (n elements) = block `rank` of src (nranks * n elements) combined over all ranks. In place:
  * dst == src + rank * n elements. Added as all_reduce of nranks * n elements does. Sends K(N-1)/N of src's K

@@ -1,0 +1,24 @@
+# How the tests are built and run; included by the Makefile.
+
+# ---- Programs: one for each tests/test_*.c -------------------------------------------------------------------
+TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
+TEST_BINARIES := $(TESTS:%=$B/tests/%)
+TEST_SCRIPTS  := $(wildcard tests/*.py tests/install.sh)
+CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
+
+$B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $B/libkolo.a
+	$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) -lcmocka -lm
+
+# Allocations and system calls that test_memory makes fail.
+WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
+$B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
+
+.SECONDARY:
+.PHONY: check check-programs
+check-programs: all $(if $(CMOCKA),$(TEST_BINARIES))
+
+check: check-programs
+	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
+	B=$B MAKE="$(MAKE)" CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
+
+-include $(TESTS:%=$B/tests/%.d) $B/tests/t.d

@@ -1,0 +1,207 @@
+/* See t.h. */
+#include "t.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static pid_t main_process;
+static _Thread_local int my_rank = -1;
+
+static void show_stack(int sig)
+{
+	void *frames[64];
+
+	(void)sig;
+	backtrace_symbols_fd(frames, backtrace(frames, ARRAY_LEN(frames)), STDERR_FILENO);
+	_exit(99);
+}
+
+void t_check(bool ok, const char *what, const char *file, int line)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "# %s:%d: rank %d: not true: %s (last error: %s)\n", file, line, my_rank, what,
+		kolo_last_error());
+	if (getpid() == main_process && my_rank < 0)
+		_fail(file, line);
+	_exit(1);
+}
+
+int64_t t_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* xorshift64*, seeded so that 0 is as good as any state. */
+uint64_t t_random(uint64_t *state)
+{
+	uint64_t x = *state + 0x9e3779b97f4a7c15;
+
+	*state = x;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return x ^ x >> 31;
+}
+
+bool t_is_slow(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return true;
+#else
+	return getenv("T_SLOW") != NULL;
+#endif
+}
+
+/* ---- Ranks ---------------------------------------------------------------------------------------------- */
+
+struct kolo_comm *t_comm_with(struct t_rank *t, struct kolo_comm_attr attr)
+{
+	struct kolo_comm *comm;
+
+	attr.id = &t->id;
+	attr.rank = t->rank;
+	attr.nranks = t->nranks;
+	CHECK(kolo_comm_create(&attr, &comm) == 0);
+	return comm;
+}
+
+struct kolo_comm *t_comm(struct t_rank *t)
+{
+	return t_comm_with(t, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
+}
+
+void t_start(int n, t_rank_fn *fn, void *arg, int *pids)
+{
+	struct t_rank t = { .nranks = n, .arg = arg };
+
+	CHECK(kolo_id_create(&t.id) == 0);
+	fflush(NULL);
+	for (int rank = 0; rank < n; rank++) {
+		t.rank = rank;
+		pids[rank] = fork();
+		CHECK(pids[rank] >= 0);
+		if (pids[rank] > 0)
+			continue;
+		my_rank = rank;
+		fn(&t);
+		exit(0); /* not _exit: leaks are looked for on the way out */
+	}
+}
+
+/* Waits for one of the processes until the deadline; then it has to show its stack. */
+static int wait_one(int pid, int64_t deadline)
+{
+	int status;
+	pid_t got;
+
+	while ((got = waitpid(pid, &status, WNOHANG)) == 0 && t_now_ms() < deadline)
+		usleep(1000);
+	if (got == 0) {
+		fprintf(stderr, "# process %d hangs; its stack:\n", pid);
+		kill(pid, SIGCONT);
+		kill(pid, SIGALRM);
+		usleep(500000);
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+	}
+	return status;
+}
+
+void t_wait(int n, const int *pids, int may_die)
+{
+	int64_t deadline = t_now_ms() + T_PATIENCE * 1000;
+	bool good = true;
+
+	for (int rank = 0; rank < n; rank++) {
+		int status = wait_one(pids[rank], deadline);
+
+		if (status == 0 || (rank == may_die && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+			continue;
+		fprintf(stderr, "# rank %d ended with status 0x%x\n", rank, status);
+		good = false;
+	}
+	CHECK(good);
+}
+
+void t_processes(int n, t_rank_fn *fn, void *arg)
+{
+	int pids[T_MAX_RANKS];
+
+	CHECK(n <= T_MAX_RANKS);
+	t_start(n, fn, arg, pids);
+	t_wait(n, pids, -1);
+}
+
+struct thread_part {
+	struct t_rank t;
+	t_rank_fn *fn;
+	pthread_t thread;
+};
+
+static void *run_thread(void *arg)
+{
+	struct thread_part *part = arg;
+
+	my_rank = part->t.rank;
+	part->fn(&part->t);
+	return NULL;
+}
+
+struct threads_job {
+	int n;
+	t_rank_fn *fn;
+	void *arg;
+};
+
+static void run_threads(struct t_rank *t)
+{
+	struct threads_job *job = t->arg;
+	struct thread_part *parts = calloc((size_t)job->n, sizeof(*parts));
+	struct kolo_id id;
+
+	CHECK(parts && kolo_id_create(&id) == 0);
+	for (int r = 0; r < job->n; r++) {
+		parts[r].t = (struct t_rank){ .rank = r, .nranks = job->n, .id = id, .arg = job->arg };
+		parts[r].fn = job->fn;
+		CHECK(pthread_create(&parts[r].thread, NULL, run_thread, &parts[r]) == 0);
+	}
+	for (int r = 0; r < job->n; r++)
+		pthread_join(parts[r].thread, NULL);
+	free(parts);
+}
+
+void t_threads(int n, t_rank_fn *fn, void *arg)
+{
+	struct threads_job job = { n, fn, arg };
+	struct t_rank t = { .nranks = 1, .arg = &job };
+	int pid;
+
+	fflush(NULL);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		run_threads(&t);
+		exit(0);
+	}
+	t_wait(1, &pid, -1);
+}
+
+int t_main(const struct CMUnitTest *tests, size_t n)
+{
+	main_process = getpid();
+	signal(SIGALRM, show_stack);
+	signal(SIGPIPE, SIG_IGN);
+	alarm(T_PATIENCE * 10);
+	return _cmocka_run_group_tests("tests", tests, n, NULL, NULL);
+}

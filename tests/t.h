@@ -1,0 +1,66 @@
+/* What the tests share: checks that work in forked ranks and threads, ranks as processes or threads, and a stack
+ * instead of a stuck job when something hangs. cmocka runs the cases; each writes TAP for prove. */
+#ifndef T_H
+#define T_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kolo/kolo.h"
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Ends the test (in the test's own process) or the rank (in its process) with a message when `ok` is false. The
+ * text of kolo_last_error() is part of it. */
+#define CHECK(cond) t_check((cond), #cond, __FILE__, __LINE__)
+void t_check(bool ok, const char *what, const char *file, int line);
+
+/* One rank's part of a test. */
+struct t_rank {
+	int rank, nranks;
+	struct kolo_id id;
+	void *arg;
+};
+typedef void t_rank_fn(struct t_rank *t);
+
+/* Runs fn on n ranks, each a process (or a thread of one process, which is not this one), and waits for all. The
+ * test fails when a rank does, dies, or takes longer than T_PATIENCE seconds, in which case it shows its stack.
+ * n <= T_MAX_RANKS for processes. */
+void t_processes(int n, t_rank_fn *fn, void *arg);
+void t_threads(int n, t_rank_fn *fn, void *arg);
+
+/* Starts processes and leaves them to the caller; pids[n]. t_wait ends them all: one that `may_die` may be killed
+ * by SIGKILL. */
+void t_start(int n, t_rank_fn *fn, void *arg, int *pids);
+void t_wait(int n, const int *pids, int may_die);
+
+/* The communicator of a rank, with small slots (4096 bytes), so that little data makes many rounds. */
+struct kolo_comm *t_comm(struct t_rank *t);
+
+/* A communicator with these attributes; id, rank and nranks are filled in. */
+struct kolo_comm *t_comm_with(struct t_rank *t, struct kolo_comm_attr attr);
+
+int64_t t_now_ms(void);
+
+/* A pseudo-random number; state may start anywhere. */
+uint64_t t_random(uint64_t *state);
+
+/* Runs the cases; what main returns. */
+int t_main(const struct CMUnitTest *tests, size_t n);
+#define T_MAIN(tests)                                                                                           \
+	int main(void)                                                                                          \
+	{                                                                                                       \
+		return t_main(tests, ARRAY_LEN(tests));                                                         \
+	}
+
+/* True under a sanitizer or valgrind: leave out what would take too long or too much memory there. */
+bool t_is_slow(void);
+
+enum { T_PATIENCE = 120, T_MAX_RANKS = 64 };
+
+#endif

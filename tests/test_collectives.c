@@ -1,0 +1,454 @@
+/* Properties of the collectives, for 1 to 9 ranks: the sequential result bit for bit, the same in place and out of
+ * place, the same on all ranks and for all slot sizes, nothing written beside dst, exact traffic.
+ *
+ * Element i of rank r is random but known to all, so that every rank can compute everyone's data. */
+#include "../tools/values.h"
+#include "t.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 9, GUARD = 64, GUARD_BYTE = 0xa5 };
+
+/* What is called. op is KOLO_OP_LAST where there is none, PREMUL for a sum of scaled elements. */
+enum call { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, NCALLS };
+enum { PREMUL = VALUES_NOPS };
+
+struct trial {
+	enum call call;
+	enum kolo_type type;
+	int op, root;
+	size_t n; /* as the call counts */
+	bool in_place;
+};
+
+/* ---- Data ----------------------------------------------------------------------------------------------- */
+
+static void make_element(enum kolo_type type, int op, int rank, size_t i, void *out)
+{
+	uint64_t seed = (uint64_t)rank * 1000003 + i * 7 + (uint64_t)type * 77777, bits = t_random(&seed);
+	/* MIN and MAX get everything: zeros of both signs, infinities, NaN. The others stay finite. */
+	static const double special[] = { 0.0, -0.0, INFINITY, -INFINITY, NAN };
+	double x = ldexp((double)(int)(bits % 257) - 128, -6);
+
+	if ((op == KOLO_MIN || op == KOLO_MAX) && bits >> 32 & 1)
+		x = special[(bits >> 33) % ARRAY_LEN(special)];
+	if (value_is_integer(type))
+		memcpy(out, &bits, kolo_type_size(type));
+	else
+		value_encode(type, x, out);
+}
+
+/* The factor that a rank scales with in a premultiplied sum. */
+static struct value_scale scale_of(const struct trial *t, int rank, int nranks)
+{
+	char element[8] = { 0 };
+	struct value_scale s = { .f = 0.5 + rank * 0.25, .u = (uint64_t)rank * 2 + 3 };
+
+	if (t->op != PREMUL)
+		return value_avg_scale(t->type, nranks);
+	if (!value_is_integer(t->type)) { /* as the type can hold it */
+		value_encode(t->type, s.f, element);
+		s.f = value_decode(t->type, element);
+	}
+	return s;
+}
+
+/* Element i of the vector combined in the order of the block that belongs to `owner`. */
+static void expect(const struct trial *t, int owner, int nranks, size_t i, void *out)
+{
+	bool premul = t->op == PREMUL;
+	enum kolo_op op = premul ? KOLO_SUM : (enum kolo_op)t->op;
+	char own[8];
+
+	for (int k = 1; k <= nranks; k++) {
+		int rank = (owner + k) % nranks;
+		struct value_scale s = scale_of(t, rank, nranks);
+
+		make_element(t->type, t->op, rank, i, own);
+		if (k == 1)
+			value_first(t->type, op, premul, s, own, out);
+		else
+			value_combine(t->type, op, premul, s, out, own);
+	}
+	value_finish(t->type, op, nranks, out);
+}
+
+static bool same(enum kolo_type type, const void *a, const void *b)
+{
+	return memcmp(a, b, kolo_type_size(type)) == 0 ||
+	       (!value_is_integer(type) && isnan(value_decode(type, a)) && isnan(value_decode(type, b)));
+}
+
+/* ---- One trial ------------------------------------------------------------------------------------------ */
+
+struct buffers {
+	char *memory[2];
+	char *src, *dst; /* src_len and dst_len bytes, guards around them, off alignment */
+	size_t src_len, dst_len;
+};
+
+static size_t blocks(bool many, int nranks)
+{
+	return many ? (size_t)nranks : 1;
+}
+
+static void make_buffers(const struct trial *t, int rank, int nranks, struct buffers *b)
+{
+	size_t block = t->n * kolo_type_size(t->type);
+
+	b->src_len = block * blocks(t->call == REDUCE_SCATTER, nranks);
+	b->dst_len = block * blocks(t->call == ALL_GATHER, nranks);
+	for (int k = 0; k < 2; k++) {
+		size_t len = b->src_len > b->dst_len ? b->src_len : b->dst_len;
+
+		b->memory[k] = malloc(len + 2 * GUARD + 1);
+		CHECK(b->memory[k]);
+		memset(b->memory[k], GUARD_BYTE, len + 2 * GUARD + 1);
+	}
+	b->src = b->memory[0] + GUARD + 1;
+	b->dst = b->memory[1] + GUARD + 1;
+	if (t->in_place && t->call == ALL_GATHER)
+		b->src = b->dst + (size_t)rank * block;
+	else if (t->in_place && t->call == REDUCE_SCATTER)
+		b->dst = b->src + (size_t)rank * block;
+	else if (t->in_place)
+		b->dst = b->src;
+}
+
+static int run_call(struct kolo_comm *c, const struct trial *t, enum kolo_op op, struct buffers *b)
+{
+	switch (t->call) {
+	case ALL_REDUCE: return kolo_all_reduce(c, b->src, b->dst, t->n, t->type, op, NULL);
+	case REDUCE: return kolo_reduce(c, b->src, b->dst, t->n, t->type, op, t->root, NULL);
+	case REDUCE_SCATTER: return kolo_reduce_scatter(c, b->src, b->dst, t->n, t->type, op, NULL);
+	case ALL_GATHER: return kolo_all_gather(c, b->src, b->dst, t->n, t->type, NULL);
+	default: return kolo_broadcast(c, b->src, b->dst, t->n, t->type, t->root, NULL);
+	}
+}
+
+/* What element i of dst must be. */
+static void expect_result(const struct trial *t, int rank, int nranks, size_t i, void *out)
+{
+	size_t block = (t->n + (size_t)nranks - 1) / (size_t)nranks;
+
+	switch (t->call) {
+	case ALL_REDUCE: expect(t, (int)(i / block), nranks, i, out); break;
+	case REDUCE: expect(t, t->root, nranks, i, out); break;
+	case REDUCE_SCATTER: expect(t, rank, nranks, (size_t)rank * t->n + i, out); break;
+	case ALL_GATHER: make_element(t->type, t->op, (int)(i / t->n), i % t->n, out); break;
+	default: make_element(t->type, t->op, t->root, i, out); break;
+	}
+}
+
+static void check_guards(const char *memory, const char *begin, size_t len)
+{
+	for (const char *p = memory; p < begin; p++)
+		CHECK((unsigned char)*p == GUARD_BYTE);
+	for (int i = 0; i < GUARD; i++)
+		CHECK((unsigned char)begin[len + (size_t)i] == GUARD_BYTE);
+}
+
+static enum kolo_op make_op(struct kolo_comm *c, const struct trial *t, int rank, int nranks)
+{
+	struct value_scale s = scale_of(t, rank, nranks);
+	enum kolo_op op;
+	char scalar[8];
+
+	if (t->op != PREMUL)
+		return (enum kolo_op)t->op;
+	if (value_is_integer(t->type))
+		memcpy(scalar, &s.u, kolo_type_size(t->type));
+	else
+		value_encode(t->type, s.f, scalar);
+	CHECK(kolo_op_create_premul_sum(c, scalar, t->type, &op) == 0);
+	return op;
+}
+
+static void try_one(struct kolo_comm *c, const struct trial *t)
+{
+	int rank = kolo_comm_rank(c), nranks = kolo_comm_nranks(c);
+	size_t size = kolo_type_size(t->type);
+	bool result_here = t->call != REDUCE || rank == t->root;
+	enum kolo_op op = make_op(c, t, rank, nranks);
+	struct buffers b;
+	char want[8];
+
+	make_buffers(t, rank, nranks, &b);
+	for (size_t i = 0; i < b.src_len / size; i++)
+		if (t->call != BROADCAST || rank == t->root)
+			make_element(t->type, t->op, rank, i, b.src + i * size);
+	CHECK(run_call(c, t, op, &b) == 0);
+	for (size_t i = 0; result_here && i < b.dst_len / size; i++) {
+		expect_result(t, rank, nranks, i, want);
+		CHECK(same(t->type, b.dst + i * size, want));
+	}
+	/* What was not a result is as it was. */
+	for (size_t i = 0; i < b.src_len / size; i++) {
+		char *p = b.src + i * size;
+
+		if ((p >= b.dst && p < b.dst + b.dst_len && result_here) || (t->call == BROADCAST && rank != t->root))
+			continue;
+		make_element(t->type, t->op, rank, i, want);
+		CHECK(memcmp(p, want, size) == 0);
+	}
+	if (!t->in_place)
+		check_guards(b.memory[1], b.dst, result_here ? b.dst_len : 0);
+	if (t->op == PREMUL)
+		CHECK(kolo_op_destroy(c, op) == 0);
+	free(b.memory[0]);
+	free(b.memory[1]);
+}
+
+/* ---- Sweeps --------------------------------------------------------------------------------------------- */
+
+static bool reduces(enum call call)
+{
+	return call == ALL_REDUCE || call == REDUCE || call == REDUCE_SCATTER;
+}
+
+static bool has_root(enum call call)
+{
+	return call == REDUCE || call == BROADCAST;
+}
+
+/* Every call, in place and out of place, every root. */
+static void try_all_calls(struct kolo_comm *c, struct trial t)
+{
+	int nranks = kolo_comm_nranks(c), op = t.op;
+
+	for (int call = 0; call < NCALLS; call++) {
+		t.call = (enum call)call;
+		t.op = reduces(t.call) ? op : KOLO_SUM;
+		if (!reduces(t.call) && op != KOLO_SUM)
+			continue;
+		for (t.root = 0; t.root < (has_root(t.call) ? nranks : 1); t.root++) {
+			t.in_place = false;
+			try_one(c, &t);
+			t.in_place = true;
+			try_one(c, &t);
+		}
+	}
+}
+
+static void all_types_and_ops(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n, n + 1, 67 };
+
+	for (int type = 0; type < VALUES_NTYPES; type++)
+		for (int op = 0; op <= PREMUL; op++)
+			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
+				try_all_calls(c, (struct trial){ .type = (enum kolo_type)type, .op = op, .n = counts[k] });
+	kolo_comm_destroy(c);
+}
+
+static void many_counts(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+	size_t n = (size_t)r->nranks;
+	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven ones. */
+	size_t counts[] = { n - 1, 2 * n + 1, 13, 509, 1024, 1025, 1024 * n, 1024 * n + 1, 4099, 2048 * n - 1 };
+
+	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
+		try_all_calls(c, (struct trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] });
+		try_all_calls(c, (struct trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] });
+	}
+	kolo_comm_destroy(c);
+}
+
+static void for_every_number_of_ranks(t_rank_fn *fn)
+{
+	for (int n = 1; n <= MAX_RANKS; n++)
+		if (n <= 3 || n == 5 || !t_is_slow())
+			t_processes(n, fn, NULL);
+}
+
+static void every_type_and_op_equals_the_sequential_result(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(all_types_and_ops);
+}
+
+static void every_count_equals_the_sequential_result(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(many_counts);
+}
+
+static void ranks_may_be_threads(void **state)
+{
+	(void)state;
+	t_threads(1, all_types_and_ops, NULL);
+	t_threads(3, all_types_and_ops, NULL);
+}
+
+/* ---- Equalities between calls --------------------------------------------------------------------------- */
+
+enum { BIG = 30011 };
+
+static void fill_floats(float *x, size_t n, int rank)
+{
+	uint64_t seed = (uint64_t)rank;
+
+	for (size_t i = 0; i < n; i++)
+		x[i] = (float)((double)(t_random(&seed) >> 11) / (double)(1ULL << 52) - 1.0);
+}
+
+/* The same bits for any slots, and from reduce-scatter followed by all-gather. */
+static void equal_bits(struct t_rank *r)
+{
+	static const struct kolo_comm_attr attrs[] = { { .slot_len = 4096, .nslots = 2 },
+						       { .slot_len = 8192, .nslots = 64 },
+						       { .slot_len = 0 } };
+	size_t n = BIG / (size_t)r->nranks * (size_t)r->nranks, block = n / (size_t)r->nranks;
+	float *x = malloc(4 * n), *first = malloc(4 * n), *y = malloc(4 * n), *part = malloc(4 * block);
+	struct kolo_comm *parent = t_comm(r), *c;
+	struct t_rank sub = *r;
+
+	CHECK(x && first && y && part);
+	fill_floats(x, n, r->rank);
+	for (size_t k = 0; k < ARRAY_LEN(attrs); k++) {
+		if (r->rank == 0)
+			CHECK(kolo_id_create(&sub.id) == 0);
+		CHECK(kolo_broadcast(parent, &sub.id, &sub.id, sizeof(sub.id), KOLO_U8, 0, NULL) == 0);
+		c = t_comm_with(&sub, attrs[k]);
+		CHECK(kolo_all_reduce(c, x, k == 0 ? first : y, n, KOLO_F32, KOLO_SUM, NULL) == 0);
+		CHECK(k == 0 || memcmp(first, y, 4 * n) == 0);
+		CHECK(kolo_reduce_scatter(c, x, part, block, KOLO_F32, KOLO_SUM, NULL) == 0);
+		CHECK(kolo_all_gather(c, part, y, block, KOLO_F32, NULL) == 0);
+		CHECK(memcmp(first, y, 4 * n) == 0);
+		kolo_comm_destroy(c);
+	}
+	/* The same on all ranks: everyone's bits equal rank 0's. */
+	memcpy(y, first, 4 * n);
+	CHECK(kolo_broadcast(parent, y, y, n, KOLO_F32, 0, NULL) == 0);
+	CHECK(memcmp(first, y, 4 * n) == 0);
+	kolo_comm_destroy(parent);
+	free(x);
+	free(first);
+	free(y);
+	free(part);
+}
+
+static void bits_depend_on_ranks_count_type_and_op_only(void **state)
+{
+	(void)state;
+	for (int n = 2; n <= 7; n++)
+		t_processes(n, equal_bits, NULL);
+}
+
+/* ---- Traffic -------------------------------------------------------------------------------------------- */
+
+static void traffic(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+	size_t n = 4200 * (size_t)r->nranks;
+	struct kolo_stats before, after;
+	int *x = calloc(n, sizeof(*x));
+
+	CHECK(x && kolo_comm_stats(c, &before) == 0);
+	CHECK(kolo_all_reduce(c, x, x, n, KOLO_I32, KOLO_SUM, NULL) == 0);
+	CHECK(kolo_comm_stats(c, &after) == 0 && after.ops == before.ops + 1);
+	/* 2K(N-1)/N, both ways. */
+	CHECK(after.sent_bytes - before.sent_bytes == 2 * 4200 * 4 * (size_t)(r->nranks - 1));
+	CHECK(after.received_bytes - before.received_bytes == 2 * 4200 * 4 * (size_t)(r->nranks - 1));
+	for (size_t k = 0; k < 20; k++) {
+		CHECK(kolo_broadcast(c, x, x, k * 100, KOLO_I32, (int)k % r->nranks, NULL) == 0);
+		CHECK(kolo_all_reduce(c, x, x, k * 31, KOLO_I32, KOLO_MAX, NULL) == 0);
+		CHECK(kolo_reduce(c, x, x, k * 33, KOLO_I32, KOLO_MAX, (int)k % r->nranks, NULL) == 0);
+		CHECK(kolo_barrier(c, NULL) == 0);
+	}
+	CHECK(kolo_comm_stats(c, &after) == 0);
+	CHECK(after.sent_bytes == after.model_sent_bytes && after.received_bytes == after.model_received_bytes);
+	CHECK(after.to_next.bytes == after.sent_bytes && after.from_prev.bytes == after.received_bytes);
+	free(x);
+	kolo_comm_destroy(c);
+}
+
+static void traffic_is_what_the_model_says(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(traffic);
+}
+
+/* ---- Barrier, and very many elements -------------------------------------------------------------------- */
+
+static void barrier_holds(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+	int64_t entered, latest;
+
+	for (int i = 0; i < r->nranks; i++) {
+		if (i == r->rank)
+			usleep(20000);
+		entered = t_now_ms();
+		CHECK(kolo_barrier(c, NULL) == 0);
+		latest = entered;
+		entered = t_now_ms(); /* left */
+		CHECK(kolo_all_reduce(c, &latest, &latest, 1, KOLO_I64, KOLO_MAX, NULL) == 0);
+		CHECK(entered >= latest);
+	}
+	kolo_comm_destroy(c);
+}
+
+static void nobody_leaves_a_barrier_before_all_have_entered(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(barrier_holds);
+}
+
+static size_t available_memory(void)
+{
+	char line[128];
+	size_t kib = 0;
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib << 10;
+}
+
+static void huge(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ 0 });
+	size_t n = ((size_t)1 << 31) + 12345;
+	unsigned char *x = malloc(n);
+
+	CHECK(x != NULL);
+	for (size_t i = 0; i < n; i++)
+		x[i] = (unsigned char)((i >> 12 ^ i) + (size_t)r->rank);
+	CHECK(kolo_all_reduce(c, x, x, n, KOLO_U8, KOLO_SUM, NULL) == 0);
+	for (size_t i = 0; i < n; i++)
+		CHECK(x[i] == (unsigned char)(2 * (i >> 12 ^ i) + 1));
+	free(x);
+	kolo_comm_destroy(c);
+}
+
+static void more_than_2_to_31_elements_are_reduced(void **state)
+{
+	(void)state;
+	if (t_is_slow() || available_memory() < (size_t)6 << 30) {
+		print_message("# skipped: takes 6 GiB of memory and a build without sanitizers\n");
+		skip();
+	}
+	t_processes(2, huge, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(every_type_and_op_equals_the_sequential_result),
+	cmocka_unit_test(every_count_equals_the_sequential_result),
+	cmocka_unit_test(ranks_may_be_threads),
+	cmocka_unit_test(bits_depend_on_ranks_count_type_and_op_only),
+	cmocka_unit_test(traffic_is_what_the_model_says),
+	cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
+	cmocka_unit_test(more_than_2_to_31_elements_are_reduced),
+};
+
+T_MAIN(tests)

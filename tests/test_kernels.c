@@ -1,0 +1,187 @@
+/* The loops over elements, of every instruction set that this processor has, against one element at a time. */
+#include "../comm/mem.h"
+#include "../tools/values.h"
+#include "t.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 300, GUARD = 0xa5 };
+
+/* Room for MOST elements of any type, one byte off alignment, with a guard byte on both sides. */
+struct buffer {
+	unsigned char bytes[MOST * 8 + 10];
+};
+
+static unsigned char *elements(struct buffer *b)
+{
+	return b->bytes + 1;
+}
+
+static void fill_random(struct buffer *b, uint64_t *seed, enum kolo_type type, bool tame)
+{
+	size_t size = kolo_type_size(type);
+
+	for (size_t i = 0; i < sizeof(b->bytes); i++)
+		b->bytes[i] = (unsigned char)(t_random(seed) >> 32);
+	for (size_t i = 0; tame && !value_is_integer(type) && i < MOST; i++)
+		value_encode(type, ldexp((double)(t_random(seed) % 4000) - 2000, (int)(t_random(seed) % 9) - 12),
+			     elements(b) + i * size);
+}
+
+/* Equal bits, or both NaN. */
+static bool same(enum kolo_type type, const void *a, const void *b)
+{
+	return memcmp(a, b, kolo_type_size(type)) == 0 ||
+	       (!value_is_integer(type) && isnan(value_decode(type, a)) && isnan(value_decode(type, b)));
+}
+
+/* The combination as values.h names it. */
+struct named {
+	enum ko_combine how;
+	enum kolo_op op;
+	bool premul;
+};
+
+static const struct named named[KO_NCOMBINES] = {
+	{ KO_SUM, KOLO_SUM, false }, { KO_PROD, KOLO_PROD, false }, { KO_MIN, KOLO_MIN, false },
+	{ KO_MAX, KOLO_MAX, false }, { KO_SUM_SCALED, KOLO_SUM, true },
+};
+
+static union ko_scalar scalar_of(enum kolo_type type, struct value_scale s)
+{
+	union ko_scalar out = { .u64 = s.u };
+
+	if (type == KOLO_F64)
+		out.f64 = s.f;
+	else if (!value_is_integer(type))
+		out.f32 = (float)s.f;
+	return out;
+}
+
+static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct named how, size_t n, uint64_t *seed,
+			bool in_place, bool tame)
+{
+	struct value_scale s = { .f = -1.7f, .u = 0xfedcba9876543211 };
+	union ko_scalar scalar = scalar_of(type, s);
+	struct buffer in, own, out, want;
+	size_t size = kolo_type_size(type);
+
+	fill_random(&in, seed, type, tame);
+	fill_random(&own, seed, type, tame);
+	memset(&out, GUARD, sizeof(out));
+	want = in;
+	for (size_t i = 0; i < n; i++)
+		value_combine(type, how.op, how.premul, s, elements(&want) + i * size, elements(&own) + i * size);
+	if (in_place)
+		out = own;
+	k->combine[type][how.how](elements(&out), elements(&in), in_place ? elements(&out) : elements(&own), n, &scalar);
+	for (size_t i = 0; i < n; i++)
+		CHECK(same(type, elements(&out) + i * size, elements(&want) + i * size));
+	CHECK(in_place ? out.bytes[0] == own.bytes[0] && out.bytes[1 + n * size] == own.bytes[1 + n * size] :
+			 out.bytes[0] == GUARD && out.bytes[1 + n * size] == GUARD);
+}
+
+static void every_loop_equals_its_definition(void **state)
+{
+	static const size_t counts[] = { 0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 255, 300 };
+	uint64_t seed = 7;
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++)
+		for (int type = 0; type < KO_NTYPES; type++)
+			for (int how = 0; how < KO_NCOMBINES; how++)
+				for (size_t c = 0; c < ARRAY_LEN(counts); c++)
+					for (int way = 0; way < 4; way++)
+						try_combine(*k, (enum kolo_type)type, named[how], counts[c], &seed,
+							    way & 1, way & 2);
+}
+
+static void narrow_types_combine_right_in_every_pair(void **state)
+{
+	static const enum kolo_type types[] = { KOLO_F8E4M3, KOLO_F8E5M2 };
+	unsigned char in[256], own[256], out[256], want;
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		for (size_t t = 0; t < ARRAY_LEN(types); t++) {
+			for (int how = 0; how < KO_SUM_SCALED; how++) {
+				for (int a = 0; a < 256; a++) {
+					union ko_scalar none = { .u64 = 0 };
+
+					for (int b = 0; b < 256; b++) {
+						in[b] = (unsigned char)a;
+						own[b] = (unsigned char)b;
+					}
+					(*k)->combine[types[t]][how](out, in, own, 256, &none);
+					for (int b = 0; b < 256; b++) {
+						want = (unsigned char)a;
+						value_combine(types[t], named[how].op, false, (struct value_scale){ 1, 1 },
+							      &want, &own[b]);
+						CHECK(same(types[t], &out[b], &want));
+					}
+				}
+			}
+		}
+	}
+}
+
+static void try_fill(const struct ko_kernels *k, enum kolo_type type, size_t n, uint64_t *seed)
+{
+	struct value_scale s = { .f = 0.3f, .u = 0x1234567890abcdef };
+	union ko_scalar scale = scalar_of(type, s), divisor = { .u64 = 300 };
+	struct buffer src, out;
+	size_t size = kolo_type_size(type);
+	unsigned char want[8];
+
+	fill_random(&src, seed, type, n & 1);
+	k->scale[type](elements(&out), elements(&src), n, &scale);
+	for (size_t i = 0; i < n; i++) {
+		value_first(type, KOLO_SUM, true, s, elements(&src) + i * size, want);
+		CHECK(same(type, elements(&out) + i * size, want));
+	}
+	out = src;
+	k->divide[type](elements(&out), elements(&out), n, &divisor);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(want, elements(&src) + i * size, size);
+		value_finish(type, KOLO_AVG, 300, want);
+		CHECK(memcmp(elements(&out) + i * size, want, size) == 0);
+	}
+	memset(&out, GUARD, sizeof(out));
+	k->copy[type](elements(&out), elements(&src), n, NULL);
+	CHECK(memcmp(elements(&out), elements(&src), n * size) == 0 && elements(&out)[n * size] == GUARD);
+}
+
+static void scaling_dividing_and_copying_equal_their_definitions(void **state)
+{
+	uint64_t seed = 3;
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++)
+		for (int type = 0; type < KO_NTYPES; type++)
+			for (size_t n = 0; n < 70; n++)
+				try_fill(*k, (enum kolo_type)type, n, &seed);
+}
+
+static void nan_wins_and_minus_zero_is_less(void **state)
+{
+	float in[4] = { NAN, 1, -0.0f, 0.0f }, own[4] = { 1, NAN, 0.0f, -0.0f }, out[4];
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		(*k)->combine[KOLO_F32][KO_MIN](out, in, own, 4, NULL);
+		CHECK(isnan(out[0]) && isnan(out[1]) && signbit(out[2]) && signbit(out[3]));
+		(*k)->combine[KOLO_F32][KO_MAX](out, in, own, 4, NULL);
+		CHECK(isnan(out[0]) && isnan(out[1]) && !signbit(out[2]) && !signbit(out[3]));
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(every_loop_equals_its_definition),
+	cmocka_unit_test(narrow_types_combine_right_in_every_pair),
+	cmocka_unit_test(scaling_dividing_and_copying_equal_their_definitions),
+	cmocka_unit_test(nan_wins_and_minus_zero_is_less),
+};
+
+T_MAIN(tests)

@@ -1,0 +1,328 @@
+/* The conformance suite: what every link must do, run unchanged on every transport in ko_links, and on a fifo
+ * whose two ends share one mapping, which lets the thread sanitizer see both sides. */
+#include "../comm/error.h"
+#include "../comm/fifo.h"
+#include "../comm/link.h"
+#include "t.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct ko_limits limits = { .slot_len = 8192, .nslots = 4 };
+
+/* A connected link, both ends in this process. */
+struct pair {
+	struct ko_link *tx, *rx;
+};
+
+typedef int try_fn(struct ko_link *link, struct ko_slot *out);
+
+/* Links may be asynchronous: polls for up to ten seconds. */
+static int poll_link(try_fn *try, struct ko_link *link, struct ko_slot *out)
+{
+	int64_t deadline = t_now_ms() + 10000;
+	int rc;
+
+	while ((rc = try(link, out)) == KO_EAGAIN && t_now_ms() < deadline)
+		sched_yield();
+	return rc;
+}
+
+static int acquire(struct pair *p, struct ko_slot *s)
+{
+	return poll_link(p->tx->ops->acquire, p->tx, s);
+}
+
+static int peek(struct pair *p, struct ko_slot *s)
+{
+	return poll_link(p->rx->ops->peek, p->rx, s);
+}
+
+/* Sends `len` bytes of value `fill` with the tag. */
+static void put(struct pair *p, size_t len, unsigned char fill, uint32_t tag)
+{
+	struct ko_slot s;
+
+	CHECK(acquire(p, &s) == 0);
+	memset(s.ptr, fill, len);
+	s.len = len;
+	s.tag = tag;
+	CHECK(p->tx->ops->commit(p->tx, &s) == 0);
+}
+
+/* Takes one slot and checks that it is what put sent. */
+static void get(struct pair *p, size_t len, unsigned char fill, uint32_t tag)
+{
+	struct ko_slot s;
+
+	CHECK(peek(p, &s) == 0 && s.len == len && s.tag == tag);
+	for (size_t i = 0; i < len; i++)
+		CHECK(((unsigned char *)s.ptr)[i] == fill);
+	CHECK(p->rx->ops->release(p->rx) == 0);
+}
+
+/* ---- Cases ---------------------------------------------------------------------------------------------- */
+
+static void an_empty_link_has_nothing_to_peek(struct pair *p)
+{
+	struct ko_slot s;
+
+	CHECK(p->rx->ops->peek(p->rx, &s) == KO_EAGAIN);
+}
+
+static void a_slot_arrives_with_its_bytes_length_and_tag(struct pair *p)
+{
+	put(p, 1000, 0x11, 42);
+	get(p, 1000, 0x11, 42);
+}
+
+static void empty_and_full_slots_arrive(struct pair *p)
+{
+	put(p, 0, 0, 1);
+	put(p, limits.slot_len, 0x77, 2);
+	put(p, 1, 0x33, 3);
+	get(p, 0, 0, 1);
+	get(p, limits.slot_len, 0x77, 2);
+	get(p, 1, 0x33, 3);
+}
+
+static void a_full_link_refuses(struct pair *p)
+{
+	struct ko_slot s;
+
+	for (unsigned i = 0; i < limits.nslots; i++)
+		put(p, 8, (unsigned char)i, i);
+	CHECK(p->tx->ops->acquire(p->tx, &s) == KO_EAGAIN);
+	get(p, 8, 0, 0);
+	CHECK(acquire(p, &s) == 0);
+}
+
+static void acquire_and_peek_may_be_repeated(struct pair *p)
+{
+	struct ko_slot a, b;
+
+	CHECK(acquire(p, &a) == 0 && acquire(p, &b) == 0 && a.ptr == b.ptr);
+	put(p, 5, 0x44, 9);
+	CHECK(peek(p, &a) == 0 && peek(p, &b) == 0);
+	CHECK(a.ptr == b.ptr && b.len == 5 && b.tag == 9);
+	get(p, 5, 0x44, 9);
+}
+
+static void slots_keep_their_order_over_many_laps(struct pair *p)
+{
+	for (unsigned i = 0; i < 1000; i++) {
+		put(p, i % 100, (unsigned char)i, i);
+		if (i % 3 == 2)
+			for (unsigned k = i - 2; k <= i; k++)
+				get(p, k % 100, (unsigned char)k, k);
+	}
+}
+
+static void payload_and_slots_are_counted_on_both_ends(struct pair *p)
+{
+	put(p, 100, 1, 1);
+	put(p, 0, 1, 2);
+	CHECK(p->tx->bytes == 100 && p->tx->slots == 2 && p->rx->bytes == 0);
+	get(p, 100, 1, 1);
+	get(p, 0, 1, 2);
+	CHECK(p->rx->bytes == 100 && p->rx->slots == 2);
+}
+
+static int try_drain(struct ko_link *link, struct ko_slot *out)
+{
+	(void)out;
+	return link->ops->drain(link);
+}
+
+static void what_is_drained_outlives_its_sender(struct pair *p)
+{
+	put(p, 600, 0x66, 6);
+	CHECK(poll_link(try_drain, p->tx, NULL) == 0);
+	p->tx->ops->close(p->tx);
+	p->tx = NULL;
+	get(p, 600, 0x66, 6);
+}
+
+enum { STREAM = 20000 };
+
+static void *send_stream(void *arg)
+{
+	struct pair *p = arg;
+
+	for (unsigned i = 0; i < STREAM; i++)
+		put(p, i % 257, (unsigned char)i, i);
+	return NULL;
+}
+
+static void a_stream_between_threads_arrives_whole(struct pair *p)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, send_stream, p) == 0);
+	for (unsigned i = 0; i < STREAM; i++)
+		get(p, i % 257, (unsigned char)i, i);
+	pthread_join(thread, NULL);
+}
+
+static void a_stream_between_processes_arrives_whole(struct pair *p)
+{
+	int status, pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		send_stream(p);
+		_exit(0);
+	}
+	for (unsigned i = 0; i < STREAM; i++)
+		get(p, i % 257, (unsigned char)i, i);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct pair *p);
+	bool forks;
+} cases[] = {
+#define CASE(fn) { #fn, fn, false }
+	CASE(an_empty_link_has_nothing_to_peek),
+	CASE(a_slot_arrives_with_its_bytes_length_and_tag),
+	CASE(empty_and_full_slots_arrive),
+	CASE(a_full_link_refuses),
+	CASE(acquire_and_peek_may_be_repeated),
+	CASE(slots_keep_their_order_over_many_laps),
+	CASE(payload_and_slots_are_counted_on_both_ends),
+	CASE(what_is_drained_outlives_its_sender),
+	CASE(a_stream_between_threads_arrives_whole),
+	{ "a_stream_between_processes_arrives_whole", a_stream_between_processes_arrives_whole, true },
+};
+
+/* ---- Transports ----------------------------------------------------------------------------------------- */
+
+/* The two ends on one piece of ordinary memory; closed with their test. */
+static const struct ko_link_ops one_memory_ops;
+
+static void close_nothing(struct ko_link *link)
+{
+	(void)link;
+}
+
+static const struct ko_link_ops one_memory_ops = {
+	.name = "fifo",
+	.acquire = ko_fifo_acquire,
+	.commit = ko_fifo_commit,
+	.peek = ko_fifo_peek,
+	.release = ko_fifo_release,
+	.drain = ko_fifo_drain,
+	.close = close_nothing,
+};
+
+static void run_one_memory(size_t k)
+{
+	struct ko_fifo *fifo = aligned_alloc(4096, ko_fifo_len(&limits));
+	struct ko_fifo_end ends[2] = { { .link = { .ops = &one_memory_ops, .role = KO_SEND }, .fifo = fifo },
+				       { .link = { .ops = &one_memory_ops, .role = KO_RECV }, .fifo = fifo } };
+	struct pair p = { &ends[0].link, &ends[1].link };
+
+	CHECK(fifo != NULL);
+	memset(fifo, 0, ko_fifo_len(&limits));
+	ko_fifo_init(fifo, &limits, 1);
+	cases[k].run(&p);
+	free(fifo);
+}
+
+static struct pair connect_pair(const struct ko_link_ops *ops)
+{
+	struct ko_address of_tx, of_rx;
+	struct pair p;
+
+	CHECK(ops->open(KO_RECV, &limits, &p.rx) == 0 && ops->open(KO_SEND, &limits, &p.tx) == 0);
+	CHECK(p.rx->role == KO_RECV && p.tx->role == KO_SEND && p.rx->ops == ops);
+	CHECK(ops->address(p.rx, &of_rx) == 0 && ops->address(p.tx, &of_tx) == 0);
+	CHECK(ops->connect(p.tx, &of_rx) == 0 && ops->connect(p.rx, &of_tx) == 0);
+	return p;
+}
+
+static void every_link_passes_every_case(void **state)
+{
+	(void)state;
+	for (size_t i = 0; ko_links[i]; i++) {
+		for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+			struct pair p = connect_pair(ko_links[i]);
+
+			printf("# %s: %s\n", ko_links[i]->name, cases[k].name);
+			fflush(stdout);
+			cases[k].run(&p);
+			ko_links[i]->close(p.tx);
+			ko_links[i]->close(p.rx);
+		}
+	}
+}
+
+static void a_fifo_in_one_memory_passes_every_case(void **state)
+{
+	(void)state;
+	for (size_t k = 0; k < ARRAY_LEN(cases); k++)
+		if (!cases[k].forks)
+			run_one_memory(k);
+}
+
+static void closing_takes_null_and_half_built_ends(void **state)
+{
+	struct ko_link *link;
+
+	(void)state;
+	for (size_t i = 0; ko_links[i]; i++) {
+		ko_links[i]->close(NULL);
+		for (int role = KO_SEND; role <= KO_RECV; role++) {
+			CHECK(ko_links[i]->open((enum ko_role)role, &limits, &link) == 0);
+			ko_links[i]->close(link);
+		}
+	}
+}
+
+static void an_address_of_something_else_is_refused(void **state)
+{
+	struct ko_limits other = { .slot_len = 4096, .nslots = 4 };
+	struct ko_address address;
+	struct ko_link *tx, *rx;
+
+	(void)state;
+	for (size_t i = 0; ko_links[i]; i++) {
+		CHECK(ko_links[i]->open(KO_RECV, &other, &rx) == 0 && ko_links[i]->open(KO_SEND, &limits, &tx) == 0);
+		CHECK(ko_links[i]->address(rx, &address) == 0);
+		CHECK(ko_links[i]->connect(tx, &address) < 0);
+		ko_links[i]->close(rx);
+		ko_links[i]->close(tx);
+	}
+}
+
+static void transports_are_chosen_by_name_and_place(void **state)
+{
+	struct ko_place here, elsewhere;
+	const struct ko_link_ops *ops;
+
+	(void)state;
+	ko_place_get(&here);
+	elsewhere = here;
+	elsewhere.machine[0] ^= 1;
+	CHECK(ko_link_choose("", &here, &here, &ops) == 0 && ops == ko_links[0]);
+	CHECK(ko_link_choose("shm", &here, &here, &ops) == 0 && strcmp(ops->name, "shm") == 0);
+	CHECK(ko_link_choose("shm", &here, &elsewhere, &ops) == KOLO_ENOTSUP);
+	CHECK(ko_link_choose("pigeon", &here, &here, &ops) == KOLO_ENOTSUP);
+	CHECK(strstr(kolo_last_error(), "shm") != NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(every_link_passes_every_case),
+	cmocka_unit_test(a_fifo_in_one_memory_passes_every_case),
+	cmocka_unit_test(closing_takes_null_and_half_built_ends),
+	cmocka_unit_test(an_address_of_something_else_is_refused),
+	cmocka_unit_test(transports_are_chosen_by_name_and_place),
+};
+
+T_MAIN(tests)

@@ -1,0 +1,145 @@
+/* The ring's arithmetic, tried for every rank, step, round and many counts. */
+#include "../comm/plan.h"
+#include "t.h"
+
+#include <string.h>
+
+enum { MAX_RANKS = 9, MAX_COUNT = 60 };
+
+static void pieces_tile_every_block(void **state)
+{
+	(void)state;
+	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+		for (size_t n = 0; n <= MAX_COUNT; n++) {
+			for (size_t slot = 1; slot <= 8; slot++) {
+				struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, n, 1, nranks, slot);
+				size_t at = 0;
+
+				CHECK(p.rounds >= 1 && p.slice <= slot && p.rounds * p.slice >= p.block);
+				for (int b = 0; b < nranks; b++) {
+					CHECK(ko_plan_block(&p, b).first == at);
+					for (size_t round = 0; round < p.rounds; round++) {
+						struct ko_piece q = ko_plan_piece(&p, b, round);
+
+						CHECK(q.n == 0 || q.first == at);
+						CHECK(q.n <= p.slice);
+						at += q.n;
+					}
+					CHECK(at == ko_plan_block(&p, b).first + ko_plan_block(&p, b).n);
+				}
+				CHECK(at == n);
+			}
+		}
+	}
+}
+
+static void counts_beyond_32_bits_tile_too(void **state)
+{
+	size_t n = ((size_t)5 << 32) + 3, at = 0;
+	struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, n, 8, 7, 256 << 10);
+
+	(void)state;
+	for (int b = 0; b < 7; b++) {
+		struct ko_piece last = ko_plan_piece(&p, b, p.rounds - 1), whole = ko_plan_block(&p, b);
+
+		CHECK(whole.first == at);
+		CHECK(last.first + last.n == whole.first + whole.n && last.n <= p.slice);
+		at += whole.n;
+	}
+	CHECK(at == n);
+	CHECK(ko_plan_make(KO_ALL_GATHER, n, 1, 4, 4096).count == 4 * n);
+}
+
+/* Symbolic ranks: in flight is the list of those that have added to a block so far. */
+static void every_block_is_added_from_after_its_owner_round_to_it(void **state)
+{
+	(void)state;
+	for (int nranks = 2; nranks <= MAX_RANKS; nranks++) {
+		for (int owner = 0; owner < nranks; owner++) {
+			for (int step = 1; step <= nranks; step++) {
+				int rank = (owner + step) % nranks;
+				/* The last step handles the own block, which is step 0 (or nranks). */
+				CHECK(ko_ring_block(rank, nranks, step) == owner);
+			}
+			/* In an all-gather the owner sends first, and next handles the block one step later. */
+			for (int step = 0; step < nranks; step++)
+				CHECK(ko_ring_block((owner + step) % nranks, nranks, step) == owner);
+		}
+	}
+}
+
+/* What a rank sends in a round of reduce-scatter and all-gather, step by step. */
+static size_t count_sent(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks)
+{
+	size_t sent = 0;
+
+	for (size_t round = 0; round < p->rounds; round++) {
+		for (int step = 1; coll != KO_ALL_GATHER && step < nranks; step++)
+			sent += ko_plan_piece(p, ko_ring_block(rank, nranks, step), round).n;
+		for (int step = 0; coll != KO_REDUCE_SCATTER && step < nranks - 1; step++)
+			sent += ko_plan_piece(p, ko_ring_block(rank, nranks, step), round).n;
+	}
+	return sent;
+}
+
+static void the_model_is_what_the_steps_add_up_to(void **state)
+{
+	static const enum ko_coll colls[] = { KO_REDUCE_SCATTER, KO_ALL_GATHER, KO_ALL_REDUCE };
+
+	(void)state;
+	for (size_t c = 0; c < ARRAY_LEN(colls); c++) {
+		for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+			for (size_t n = 0; n <= MAX_COUNT; n++) {
+				struct ko_plan p = ko_plan_make(colls[c], n, 1, nranks, 4);
+
+				for (int rank = 0; rank < nranks; rank++) {
+					int next = (rank + 1) % nranks;
+					struct ko_model m = ko_plan_model(&p, colls[c], rank, nranks, -1);
+
+					CHECK(m.sent == count_sent(&p, colls[c], rank, nranks));
+					CHECK(m.sent == ko_plan_model(&p, colls[c], next, nranks, -1).received);
+				}
+			}
+		}
+	}
+}
+
+static void an_all_reduce_sends_2k_n_minus_1_over_n(void **state)
+{
+	(void)state;
+	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+		size_t k = 1000 * (size_t)nranks;
+		struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, k, 4, nranks, 4096);
+
+		for (int rank = 0; rank < nranks; rank++)
+			CHECK(ko_plan_model(&p, KO_ALL_REDUCE, rank, nranks, -1).sent ==
+			      2 * k * (size_t)(nranks - 1) / (size_t)nranks);
+	}
+}
+
+static void broadcast_and_reduce_are_chains(void **state)
+{
+	struct ko_plan p = ko_plan_make(KO_BROADCAST, 100, 4, 5, 4096);
+
+	(void)state;
+	for (int root = 0; root < 5; root++) {
+		for (int rank = 0; rank < 5; rank++) {
+			struct ko_model b = ko_plan_model(&p, KO_BROADCAST, rank, 5, root);
+			struct ko_model r = ko_plan_model(&p, KO_REDUCE, rank, 5, root);
+
+			CHECK(b.sent == (rank == (root + 4) % 5 ? 0 : 100) && b.received == (rank == root ? 0 : 100));
+			CHECK(r.sent == (rank == root ? 0 : 100) && r.received == (rank == (root + 1) % 5 ? 0 : 100));
+		}
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(pieces_tile_every_block),
+	cmocka_unit_test(counts_beyond_32_bits_tile_too),
+	cmocka_unit_test(every_block_is_added_from_after_its_owner_round_to_it),
+	cmocka_unit_test(the_model_is_what_the_steps_add_up_to),
+	cmocka_unit_test(an_all_reduce_sends_2k_n_minus_1_over_n),
+	cmocka_unit_test(broadcast_and_reduce_are_chains),
+};
+
+T_MAIN(tests)

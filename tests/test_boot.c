@@ -1,0 +1,215 @@
+/* The meeting point: strangers, ranks that contradict each other, ranks that are late or go away. */
+#include "../comm/boot_wire.h"
+#include "t.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int connect_to(const struct kolo_id *id)
+{
+	struct ko_boot_id layout;
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	memcpy(&layout, id, sizeof(layout));
+	to.sin_port = htons(layout.port);
+	inet_pton(AF_INET, layout.host, &to.sin_addr);
+	CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0);
+	return fd;
+}
+
+static struct ko_boot_hello hello_of(const struct kolo_id *id, int rank, int nranks)
+{
+	struct ko_boot_hello h = { .magic = KO_BOOT_MAGIC, .version = KO_BOOT_VERSION, .size = sizeof(h) };
+	struct ko_boot_id layout;
+
+	memcpy(&layout, id, sizeof(layout));
+	memcpy(h.secret, layout.secret, sizeof(h.secret));
+	h.entry.rank = rank;
+	h.entry.nranks = nranks;
+	return h;
+}
+
+/* What the server answers to these bytes: its code, or 1 when it hangs up. */
+static int say(const struct kolo_id *id, const void *bytes, size_t len)
+{
+	struct ko_boot_reply reply;
+	int fd = connect_to(id);
+	ssize_t got;
+
+	CHECK(send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len);
+	got = recv(fd, &reply, sizeof(reply), MSG_WAITALL);
+	close(fd);
+	return got == sizeof(reply) ? reply.code : 1;
+}
+
+static void joins(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+
+	CHECK(kolo_barrier(c, NULL) == 0);
+	kolo_comm_destroy(c);
+}
+
+static void strangers_do_no_harm(void **state)
+{
+	uint64_t seed = 5, noise[128];
+	struct ko_boot_hello h;
+	int pids[3], silent[20];
+	struct t_rank t = { .nranks = 3 };
+
+	(void)state;
+	CHECK(kolo_id_create(&t.id) == 0);
+	for (int i = 0; i < 20; i++)
+		silent[i] = connect_to(&t.id); /* says nothing, and stays */
+	for (int i = 0; i < 200; i++) {
+		for (size_t k = 0; k < ARRAY_LEN(noise); k++)
+			noise[k] = t_random(&seed);
+		CHECK(say(&t.id, noise, sizeof(noise)) == 1);
+	}
+	h = hello_of(&t.id, 0, 3);
+	h.secret[7] ^= 1;
+	CHECK(say(&t.id, &h, sizeof(h)) == 1);
+	h = hello_of(&t.id, 0, 3);
+	h.version = 99;
+	CHECK(say(&t.id, &h, sizeof(h)) == KOLO_ENOTSUP);
+	h = hello_of(&t.id, 3, 3);
+	CHECK(say(&t.id, &h, sizeof(h)) == 1);
+	close(connect_to(&t.id));
+	/* The job starts all the same. */
+	for (t.rank = 0; t.rank < 3; t.rank++) {
+		pids[t.rank] = fork();
+		CHECK(pids[t.rank] >= 0);
+		if (pids[t.rank] == 0) {
+			joins(&t);
+			exit(0);
+		}
+	}
+	t_wait(3, pids, -1);
+	for (int i = 0; i < 20; i++)
+		close(silent[i]);
+}
+
+/* The call fails soon, with this code and word. */
+static void fails_soon(const struct kolo_comm_attr *attr, int code, const char *word)
+{
+	int64_t before = t_now_ms();
+	struct kolo_comm *c;
+
+	CHECK(kolo_comm_create(attr, &c) == code && c == NULL);
+	CHECK(strstr(kolo_last_error(), word) != NULL);
+	CHECK(t_now_ms() - before < 5000);
+}
+
+static void twins(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = 1, .nranks = 3 };
+
+	fails_soon(&attr, KOLO_EINVAL, "two processes say they are rank 1");
+}
+
+static void sizes_differ(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = 3 + r->rank };
+
+	fails_soon(&attr, KOLO_EINVAL, "says the job has");
+}
+
+static void one_is_missing(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = 2 * r->rank, .nranks = 4, .timeout_s = 1 };
+
+	fails_soon(&attr, KOLO_ETIMEDOUT, "missing: 1, 3");
+}
+
+static void one_gives_up(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = 3 };
+	struct ko_boot_hello h = hello_of(&r->id, 1, 3);
+	int fd;
+
+	if (r->rank == 0) {
+		fails_soon(&attr, KOLO_EPEER, "rank 1");
+		return;
+	}
+	fd = connect_to(&r->id);
+	CHECK(send(fd, &h, sizeof(h), 0) == sizeof(h));
+	usleep(300000);
+	close(fd);
+}
+
+static void ranks_that_contradict_each_other_fail_at_once(void **state)
+{
+	(void)state;
+	t_processes(2, twins, NULL);
+	t_processes(2, sizes_differ, NULL);
+}
+
+static void missing_ranks_are_named_after_the_timeout(void **state)
+{
+	(void)state;
+	t_processes(2, one_is_missing, NULL);
+}
+
+static void a_rank_that_ends_while_joining_is_named(void **state)
+{
+	(void)state;
+	t_processes(2, one_gives_up, NULL);
+}
+
+static void an_id_serves_once(void **state)
+{
+	struct kolo_id id;
+	struct kolo_comm *c;
+	struct kolo_comm_attr attr = { .id = &id, .nranks = 1 };
+
+	(void)state;
+	CHECK(kolo_id_create(&id) == 0 && kolo_comm_create(&attr, &c) == 0);
+	kolo_comm_destroy(c);
+	usleep(100000);
+	fails_soon(&attr, KOLO_EUNREACH, "used already");
+}
+
+/* Rank 1 takes part in the rendezvous and then never connects to rank 0. */
+static void dies_half_way(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = 2, .timeout_s = 10 };
+	struct ko_boot_hello h = hello_of(&r->id, 1, 2);
+	struct ko_boot_reply reply;
+	int fd;
+
+	if (r->rank == 0) {
+		fails_soon(&attr, KOLO_EPEER, "rank 1");
+		return;
+	}
+	/* The name of a socket that nobody listens to. */
+	h.entry.socket_len = 6;
+	memcpy(h.entry.socket, "\0zzzzz", 6);
+	fd = connect_to(&r->id);
+	CHECK(send(fd, &h, sizeof(h), 0) == sizeof(h));
+	CHECK(recv(fd, &reply, sizeof(reply), MSG_WAITALL) == sizeof(reply) && reply.code == 0);
+	close(fd);
+}
+
+static void a_rank_that_ends_while_connecting_is_named(void **state)
+{
+	(void)state;
+	t_processes(2, dies_half_way, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(strangers_do_no_harm),
+	cmocka_unit_test(ranks_that_contradict_each_other_fail_at_once),
+	cmocka_unit_test(missing_ranks_are_named_after_the_timeout),
+	cmocka_unit_test(a_rank_that_ends_while_joining_is_named),
+	cmocka_unit_test(an_id_serves_once),
+	cmocka_unit_test(a_rank_that_ends_while_connecting_is_named),
+};
+
+T_MAIN(tests)

@@ -1,0 +1,408 @@
+/* Communicators: making, splitting, asking, ending; arguments that are wrong; the environment. */
+#include "t.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Making --------------------------------------------------------------------------------------------- */
+
+/* A sum over the communicator that only comes out right when everyone is in it. */
+static void check_works(struct kolo_comm *c)
+{
+	int n = kolo_comm_nranks(c), x = 1 << kolo_comm_rank(c);
+
+	CHECK(kolo_all_reduce(c, &x, &x, 1, KOLO_I32, KOLO_SUM, NULL) == 0);
+	CHECK(x == (1 << n) - 1);
+}
+
+static void knows_itself(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+
+	CHECK(kolo_comm_rank(c) == r->rank && kolo_comm_nranks(c) == r->nranks);
+	CHECK(kolo_comm_status(c) == 0);
+	check_works(c);
+	kolo_comm_destroy(c);
+}
+
+static void processes_and_threads_join(void **state)
+{
+	(void)state;
+	for (int n = 1; n <= 5; n++) {
+		t_processes(n, knows_itself, NULL);
+		t_threads(n, knows_itself, NULL);
+	}
+}
+
+static void many_at_once(struct t_rank *r)
+{
+	struct kolo_comm *first = t_comm(r), *more[20];
+
+	for (int i = 0; i < 20; i++)
+		CHECK(kolo_comm_split(first, 0, 0, &more[i]) == 0);
+	for (int i = 0; i < 20; i++)
+		check_works(more[i]);
+	for (int i = 0; i < 20; i += 2)
+		kolo_comm_destroy(more[i]);
+	for (int i = 1; i < 20; i += 2)
+		check_works(more[i]);
+	for (int i = 1; i < 20; i += 2)
+		kolo_comm_destroy(more[i]);
+	check_works(first);
+	kolo_comm_destroy(first);
+}
+
+static void a_process_may_have_many_communicators(void **state)
+{
+	(void)state;
+	t_processes(3, many_at_once, NULL);
+	t_threads(2, many_at_once, NULL);
+}
+
+static int open_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	CHECK(d != NULL);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void leaves_nothing(struct t_rank *r)
+{
+	struct kolo_comm *first = t_comm(r), *c;
+	int before = open_descriptors();
+
+	for (int i = 0; i < 10; i++) {
+		CHECK(kolo_comm_split(first, 0, 0, &c) == 0);
+		check_works(c);
+		kolo_comm_destroy(c);
+	}
+	CHECK(open_descriptors() == before);
+	kolo_comm_destroy(first);
+}
+
+static void descriptors_are_given_back(void **state)
+{
+	(void)state;
+	t_processes(3, leaves_nothing, NULL);
+}
+
+/* Bytes of shared memory that this process maps, and of heap that it has. */
+static size_t mapped_by_kolo(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned long begin, end;
+	char line[512];
+	size_t sum = 0;
+
+	CHECK(f != NULL);
+	while (fgets(line, sizeof(line), f))
+		if (strstr(line, "memfd:kolo") && sscanf(line, "%lx-%lx", &begin, &end) == 2)
+			sum += end - begin;
+	fclose(f);
+	return sum;
+}
+
+static void takes_little(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ 0 });
+	struct kolo_stats s;
+
+	CHECK(kolo_comm_stats(c, &s) == 0);
+	CHECK(s.memory_bytes <= KOLO_DEFAULT_MEMORY);
+	/* Mapped are the own slots, next's slots, and the roster. */
+	CHECK(mapped_by_kolo() <= KOLO_DEFAULT_MEMORY);
+	CHECK(s.memory_bytes >= s.slot_len * s.nslots);
+	kolo_comm_destroy(c);
+	CHECK(mapped_by_kolo() == 0);
+}
+
+static void a_communicator_takes_at_most_the_memory_stated(void **state)
+{
+	(void)state;
+	t_processes(2, takes_little, NULL);
+	t_processes(9, takes_little, NULL);
+}
+
+static void slots_are_rank_0s(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .nslots = 2 + r->rank, .slot_len = 4096 * (size_t)(1 + r->rank) };
+	struct kolo_comm *c = t_comm_with(r, attr);
+	struct kolo_stats s;
+
+	CHECK(kolo_comm_stats(c, &s) == 0 && s.nslots == 2 && s.slot_len == 4096);
+	CHECK(strcmp(s.algorithm, "ring") == 0 && strcmp(s.to_next.transport, "shm") == 0);
+	CHECK(s.to_next.peer == (r->rank + 1) % r->nranks);
+	CHECK(s.from_prev.peer == (r->rank + r->nranks - 1) % r->nranks);
+	check_works(c);
+	kolo_comm_destroy(c);
+}
+
+static void what_must_be_equal_is_decided_by_rank_0(void **state)
+{
+	(void)state;
+	t_processes(4, slots_are_rank_0s, NULL);
+}
+
+/* ---- Splitting ------------------------------------------------------------------------------------------ */
+
+static void split_in_all_ways(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r), *half, *reversed, *none, *alone, *quarter;
+
+	CHECK(kolo_comm_split(c, r->rank % 2, 0, &half) == 0);
+	CHECK(kolo_comm_nranks(half) == (r->nranks + 1 - r->rank % 2) / 2 && kolo_comm_rank(half) == r->rank / 2);
+	CHECK(kolo_comm_split(c, 7, -r->rank, &reversed) == 0);
+	CHECK(kolo_comm_rank(reversed) == r->nranks - 1 - r->rank);
+	CHECK(kolo_comm_split(c, r->rank == 1 ? KOLO_NOCOLOR : 0, 5, &none) == 0);
+	CHECK((none == NULL) == (r->rank == 1));
+	CHECK(kolo_comm_split(c, r->rank, 0, &alone) == 0 && kolo_comm_nranks(alone) == 1);
+	CHECK(kolo_comm_split(half, kolo_comm_rank(half) / 2, 0, &quarter) == 0);
+	check_works(half);
+	check_works(reversed);
+	if (none)
+		check_works(none);
+	check_works(alone);
+	check_works(quarter);
+	check_works(c);
+	kolo_comm_destroy(c); /* before those made from it */
+	check_works(half);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(reversed);
+	kolo_comm_destroy(none);
+	kolo_comm_destroy(alone);
+	kolo_comm_destroy(quarter);
+}
+
+static void split_follows_color_and_key(void **state)
+{
+	(void)state;
+	for (int n = 2; n <= 6; n++)
+		t_processes(n, split_in_all_ways, NULL);
+	t_threads(4, split_in_all_ways, NULL);
+}
+
+/* ---- Wrong arguments ------------------------------------------------------------------------------------ */
+
+static void check_refused(int rc, int code, const char *word)
+{
+	CHECK(rc == code);
+	CHECK(strstr(kolo_last_error(), word) != NULL);
+}
+
+static void mistakes(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r), *none;
+	int x[8] = { 0 }, root = r->nranks;
+	enum kolo_op op, bad_op = (enum kolo_op)99;
+	struct kolo_stats s;
+	float f = 1;
+
+	check_refused(kolo_all_reduce(NULL, x, x, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "comm");
+	check_refused(kolo_all_reduce(c, x, x, 1, (enum kolo_type)77, KOLO_SUM, NULL), KOLO_EINVAL, "77");
+	check_refused(kolo_all_reduce(c, x, x, 1, KOLO_I32, bad_op, NULL), KOLO_EINVAL, "99");
+	check_refused(kolo_all_reduce(c, NULL, x, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "src");
+	check_refused(kolo_all_reduce(c, x, NULL, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "dst");
+	check_refused(kolo_all_reduce(c, x, x + 1, 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "overlap");
+	check_refused(kolo_all_gather(c, x + 1, x, 2, KOLO_I32, NULL), KOLO_EINVAL, "overlap");
+	check_refused(kolo_all_reduce(c, x, x, SIZE_MAX / 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "elements");
+	check_refused(kolo_broadcast(c, x, x, 1, KOLO_I32, root, NULL), KOLO_EINVAL, "root");
+	check_refused(kolo_reduce(c, x, x, 1, KOLO_I32, KOLO_SUM, -1, NULL), KOLO_EINVAL, "root");
+	check_refused(kolo_barrier(c, (struct kolo_queue *)x), KOLO_ENOTSUP, "queue");
+	check_refused(kolo_comm_split(c, -5, 0, &none), KOLO_EINVAL, "color");
+	check_refused(kolo_op_destroy(c, KOLO_SUM), KOLO_EINVAL, "op");
+	check_refused(kolo_comm_stats(c, NULL), KOLO_EINVAL, "out");
+	CHECK(kolo_op_create_premul_sum(c, &f, KOLO_F32, &op) == 0);
+	check_refused(kolo_all_reduce(c, x, x, 1, KOLO_I32, op, NULL), KOLO_EINVAL, "i32");
+	CHECK(kolo_op_destroy(c, op) == 0);
+	check_refused(kolo_op_destroy(c, op), KOLO_EINVAL, "op");
+	check_refused(kolo_all_reduce(c, x, x, 1, KOLO_F32, op, NULL), KOLO_EINVAL, "op");
+	CHECK(kolo_comm_stats(c, &s) == 0 && kolo_comm_status(c) == 0);
+	check_works(c);
+	kolo_comm_destroy(c);
+}
+
+static void wrong_arguments_are_refused_and_change_nothing(void **state)
+{
+	(void)state;
+	t_processes(1, mistakes, NULL);
+	t_processes(3, mistakes, NULL);
+}
+
+static void wrong_attributes_are_refused(void **state)
+{
+	struct kolo_id id, zero = { { 0 } };
+	struct kolo_comm *c;
+	struct kolo_comm_attr attr = { .id = &id, .rank = 2, .nranks = 2 };
+
+	(void)state;
+	CHECK(kolo_id_create(&id) == 0);
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "rank 2 of 2");
+	CHECK(c == NULL);
+	attr.rank = 0;
+	attr.nslots = 1;
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "slots");
+	attr.nslots = 0;
+	attr.slot_len = 5000;
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "4096");
+	attr.slot_len = 0;
+	attr.reserved[3] = 1;
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "reserved");
+	attr.reserved[3] = 0;
+	attr.nranks = 1;
+	attr.transport = "pigeon";
+	check_refused(kolo_comm_create(&attr, &c), KOLO_ENOTSUP, "pigeon");
+	attr.transport = NULL;
+	CHECK(kolo_id_create(&id) == 0);
+	attr.algorithm = "magic";
+	check_refused(kolo_comm_create(&attr, &c), KOLO_ENOTSUP, "magic");
+	attr.id = &zero;
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "id");
+	attr.id = NULL;
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "id");
+	check_refused(kolo_id_create(NULL), KOLO_EINVAL, "NULL");
+	kolo_comm_destroy(NULL);
+	kolo_comm_abort(NULL);
+}
+
+/* ---- Environment ---------------------------------------------------------------------------------------- */
+
+static void the_environment_is_checked(void **state)
+{
+	struct kolo_comm *c;
+	struct kolo_id id;
+	struct kolo_comm_attr attr = { .id = &id, .nranks = 1 };
+
+	(void)state;
+	check_refused(kolo_comm_create(NULL, &c), KOLO_EINVAL, "ringrun");
+	setenv("KOLO_RANK", "0", 1);
+	check_refused(kolo_comm_create(NULL, &c), KOLO_EINVAL, "KOLO_NRANKS=(unset)");
+	setenv("KOLO_NRANKS", "2", 1);
+	setenv("KOLO_ID", "abc", 1);
+	check_refused(kolo_comm_create(NULL, &c), KOLO_EINVAL, "KOLO_ID");
+	setenv("KOLO_RANK", "2", 1);
+	check_refused(kolo_comm_create(NULL, &c), KOLO_EINVAL, "KOLO_RANK=2");
+	setenv("KOLO_NRANKS", "two", 1);
+	check_refused(kolo_comm_create(NULL, &c), KOLO_EINVAL, "KOLO_NRANKS=two");
+	unsetenv("KOLO_RANK");
+	unsetenv("KOLO_NRANKS");
+	unsetenv("KOLO_ID");
+	CHECK(kolo_id_create(&id) == 0);
+	setenv("KOLO_SLOTS", "1", 1);
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "KOLO_SLOTS=1: want a number in [2, 64]");
+	setenv("KOLO_SLOTS", "", 1);
+	setenv("KOLO_TIMEOUT", "12x", 1);
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "KOLO_TIMEOUT=12x");
+	setenv("KOLO_TIMEOUT", "7", 1);
+	CHECK(kolo_comm_create(&attr, &c) == 0);
+	kolo_comm_destroy(c);
+	unsetenv("KOLO_TIMEOUT");
+	unsetenv("KOLO_SLOTS");
+}
+
+static void names_and_sizes_are_known(void **state)
+{
+	int cpus[4] = { -1, -1, -1, -1 };
+
+	(void)state;
+	CHECK(kolo_version() == KOLO_VERSION_MAJOR * 10000 + KOLO_VERSION_MINOR * 100 + KOLO_VERSION_PATCH);
+	CHECK(strcmp(kolo_type_name(KOLO_BF16), "bf16") == 0 && kolo_type_size(KOLO_F8E5M2) == 1);
+	CHECK(kolo_type_name((enum kolo_type)12) == NULL && kolo_type_size((enum kolo_type)-1) == 0);
+	CHECK(strcmp(kolo_op_name(KOLO_AVG), "avg") == 0 && kolo_op_name((enum kolo_op)5) == NULL);
+	for (int code = KOLO_EABORTED - 1; code <= 1; code++)
+		CHECK(kolo_strerror(code)[0] != 0);
+	CHECK(kolo_cores(cpus, 4) >= 1 && cpus[0] >= 0);
+}
+
+/* ---- Two threads ---------------------------------------------------------------------------------------- */
+
+static void *abort_soon(void *comm)
+{
+	usleep(50000);
+	kolo_comm_abort(comm);
+	return NULL;
+}
+
+static void aborts(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+	pthread_t thread;
+	int rc;
+
+	check_works(c);
+	if (r->rank == 1) {
+		CHECK(pthread_create(&thread, NULL, abort_soon, c) == 0);
+		rc = kolo_barrier(c, NULL); /* waits for rank 0, which does not come */
+		pthread_join(thread, NULL);
+	} else if (r->rank == 0) {
+		usleep(300000);
+		rc = kolo_barrier(c, NULL);
+	} else {
+		rc = kolo_barrier(c, NULL);
+	}
+	CHECK(rc == KOLO_EABORTED && strstr(kolo_last_error(), "rank 1") != NULL);
+	CHECK(kolo_comm_status(c) == KOLO_EABORTED);
+	CHECK(kolo_barrier(c, NULL) == KOLO_EABORTED);
+	kolo_comm_destroy(c);
+}
+
+static void abort_from_any_thread_makes_every_rank_return(void **state)
+{
+	(void)state;
+	t_threads(3, aborts, NULL); /* as threads: the thread sanitizer has no threads after fork */
+}
+
+static void *enter_barrier(void *comm)
+{
+	kolo_barrier(comm, NULL);
+	return NULL;
+}
+
+static void two_at_once(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+	pthread_t thread;
+
+	if (r->rank == 0) {
+		CHECK(pthread_create(&thread, NULL, enter_barrier, c) == 0);
+		usleep(100000);
+		check_refused(kolo_barrier(c, NULL), KOLO_EINVAL, "another thread");
+		kolo_comm_abort(c);
+		pthread_join(thread, NULL);
+	} else {
+		while (kolo_comm_status(c) == 0)
+			usleep(1000);
+	}
+	kolo_comm_destroy(c);
+}
+
+static void two_threads_in_one_communicator_are_told_so(void **state)
+{
+	(void)state;
+	t_threads(2, two_at_once, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(processes_and_threads_join),
+	cmocka_unit_test(a_process_may_have_many_communicators),
+	cmocka_unit_test(descriptors_are_given_back),
+	cmocka_unit_test(a_communicator_takes_at_most_the_memory_stated),
+	cmocka_unit_test(what_must_be_equal_is_decided_by_rank_0),
+	cmocka_unit_test(split_follows_color_and_key),
+	cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
+	cmocka_unit_test(wrong_attributes_are_refused),
+	cmocka_unit_test(the_environment_is_checked),
+	cmocka_unit_test(names_and_sizes_are_known),
+	cmocka_unit_test(abort_from_any_thread_makes_every_rank_return),
+	cmocka_unit_test(two_threads_in_one_communicator_are_told_so),
+};
+
+T_MAIN(tests)

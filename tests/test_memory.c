@@ -1,0 +1,270 @@
+/* Every allocation, mapping and socket fails once, at each constructor: an error comes back, nothing is left
+ * allocated, and the other ranks neither hang nor crash. The linker puts our versions in front (--wrap). */
+#include "t.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- The wrappers --------------------------------------------------------------------------------------- */
+
+static _Thread_local long countdown; /* of this thread: at 1 the next call fails; 0: none does */
+static _Atomic long others_countdown; /* likewise of threads that are no ranks: an id's */
+static _Thread_local bool is_rank;
+static _Atomic long live; /* blocks allocated and not freed */
+
+static bool fails(void)
+{
+	if (is_rank)
+		return countdown > 0 && --countdown == 0;
+	return atomic_load(&others_countdown) > 0 && atomic_fetch_sub(&others_countdown, 1) == 1;
+}
+
+void *__real_malloc(size_t len);
+void *__real_calloc(size_t n, size_t len);
+void *__real_realloc(void *p, size_t len);
+void __real_free(void *p);
+void *__real_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
+int __real_memfd_create(const char *name, unsigned flags);
+int __real_socket(int domain, int type, int protocol);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+
+void *__wrap_malloc(size_t len);
+void *__wrap_calloc(size_t n, size_t len);
+void *__wrap_realloc(void *p, size_t len);
+void __wrap_free(void *p);
+void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
+int __wrap_memfd_create(const char *name, unsigned flags);
+int __wrap_socket(int domain, int type, int protocol);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+
+void *__wrap_malloc(size_t len)
+{
+	void *p = fails() ? NULL : __real_malloc(len);
+
+	live += p != NULL;
+	return p;
+}
+
+void *__wrap_calloc(size_t n, size_t len)
+{
+	void *p = fails() ? NULL : __real_calloc(n, len);
+
+	live += p != NULL;
+	return p;
+}
+
+void *__wrap_realloc(void *p, size_t len)
+{
+	void *q = fails() ? NULL : __real_realloc(p, len);
+
+	live += q != NULL && p == NULL;
+	return q;
+}
+
+void __wrap_free(void *p)
+{
+	live -= p != NULL;
+	__real_free(p);
+}
+
+void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	if (!fails())
+		return __real_mmap(at, len, prot, flags, fd, offset);
+	errno = ENOMEM;
+	return MAP_FAILED;
+}
+
+int __wrap_memfd_create(const char *name, unsigned flags)
+{
+	if (!fails())
+		return __real_memfd_create(name, flags);
+	errno = EMFILE;
+	return -1;
+}
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+	if (!fails())
+		return __real_socket(domain, type, protocol);
+	errno = EMFILE;
+	return -1;
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
+}
+
+/* ---- Two ranks, one of which runs out ------------------------------------------------------------------- */
+
+struct sweep {
+	int victim;       /* -1: the id's thread */
+	long k;           /* which call fails */
+	bool split;       /* of kolo_comm_split rather than kolo_comm_create */
+	bool failed;      /* out: the victim's call failed */
+	struct kolo_id id;
+};
+
+struct part {
+	struct sweep *sweep;
+	int rank;
+	pthread_t thread;
+};
+
+/* The victim gets an error and nothing else; the other one gets an error too, now or at the next call. */
+static void check_outcome(struct sweep *s, int rank, int rc, struct kolo_comm *c)
+{
+	if (rank == s->victim) {
+		s->failed = rc < 0;
+		CHECK(rc == 0 || rc == KOLO_ENOMEM || rc == KOLO_ESYS || rc == KOLO_EUNREACH);
+		CHECK(kolo_last_error()[0] != 0 || rc == 0);
+	}
+	CHECK((c == NULL) == (rc < 0));
+	if (c && s->victim >= 0) {
+		rc = kolo_barrier(c, NULL);
+		CHECK(rc == 0 || rc == KOLO_EPEER);
+	}
+	kolo_comm_destroy(c);
+}
+
+static void *run_part(void *arg)
+{
+	struct part *p = arg;
+	struct sweep *s = p->sweep;
+	struct kolo_comm_attr attr = { .id = &s->id, .rank = p->rank, .nranks = 2, .timeout_s = 1, .slot_len = 4096 };
+	struct kolo_comm *c = NULL, *child = NULL;
+	int rc;
+
+	is_rank = true;
+	if (!s->split) {
+		countdown = p->rank == s->victim ? s->k : 0;
+		rc = kolo_comm_create(&attr, &c);
+		countdown = 0;
+		check_outcome(s, p->rank, rc, c);
+		return NULL;
+	}
+	CHECK(kolo_comm_create(&attr, &c) == 0);
+	countdown = p->rank == s->victim ? s->k : 0;
+	rc = kolo_comm_split(c, 0, 0, &child);
+	countdown = 0;
+	check_outcome(s, p->rank, rc, child);
+	kolo_comm_destroy(c);
+	return NULL;
+}
+
+/* Everything is freed, by an id's thread a moment later. */
+static void check_nothing_left(long before)
+{
+	for (int ms = 0; live != before && ms < 5000; ms++)
+		usleep(1000);
+	CHECK(live == before);
+}
+
+static bool run_sweep(struct sweep *s)
+{
+	struct part parts[2];
+	long before = live;
+
+	CHECK(kolo_id_create(&s->id) == 0);
+	if (s->victim < 0)
+		atomic_store(&others_countdown, s->k);
+	for (int r = 0; r < 2; r++) {
+		parts[r] = (struct part){ .sweep = s, .rank = r };
+		CHECK(__real_pthread_create(&parts[r].thread, NULL, run_part, &parts[r]) == 0);
+	}
+	for (int r = 0; r < 2; r++)
+		pthread_join(parts[r].thread, NULL);
+	if (s->victim < 0)
+		s->failed = atomic_exchange(&others_countdown, 0) <= 0;
+	check_nothing_left(before);
+	return s->failed;
+}
+
+static void sweep_all(int victim, bool split, long at_least)
+{
+	struct sweep s = { .victim = victim, .split = split };
+
+	for (s.k = 1; run_sweep(&s); s.k++)
+		CHECK(s.k < 200);
+	CHECK(s.k > at_least); /* something was there to fail */
+}
+
+static void create_survives_every_failure(void **state)
+{
+	(void)state;
+	sweep_all(0, false, 6);
+	sweep_all(1, false, 6);
+}
+
+static void split_survives_every_failure(void **state)
+{
+	(void)state;
+	sweep_all(0, true, 6);
+	sweep_all(1, true, 6);
+}
+
+static void an_ids_thread_survives_every_failure(void **state)
+{
+	(void)state;
+	sweep_all(-1, false, 2);
+}
+
+static void id_create_survives_every_failure(void **state)
+{
+	struct kolo_id id;
+	long before = live;
+	int rc;
+
+	(void)state;
+	is_rank = true;
+	for (long k = 1; k < 100; k++) {
+		countdown = k;
+		rc = kolo_id_create(&id);
+		if (rc == 0)
+			break;
+		CHECK(rc == KOLO_ENOMEM || rc == KOLO_ESYS);
+		CHECK(live == before);
+	}
+	CHECK(rc == 0 && countdown > 0);
+	countdown = 0;
+	is_rank = false;
+}
+
+static void an_op_survives_having_no_memory(void **state)
+{
+	struct kolo_comm_attr attr = { .nranks = 1 };
+	struct kolo_comm *c;
+	struct kolo_id id;
+	enum kolo_op op;
+	float f = 2, x = 3;
+
+	(void)state;
+	attr.id = &id;
+	CHECK(kolo_id_create(&id) == 0 && kolo_comm_create(&attr, &c) == 0);
+	is_rank = true;
+	countdown = 1;
+	CHECK(kolo_op_create_premul_sum(c, &f, KOLO_F32, &op) == KOLO_ENOMEM);
+	countdown = 0;
+	CHECK(kolo_op_create_premul_sum(c, &f, KOLO_F32, &op) == 0);
+	CHECK(kolo_all_reduce(c, &x, &x, 1, KOLO_F32, op, NULL) == 0 && x == 6);
+	is_rank = false;
+	kolo_comm_destroy(c);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(create_survives_every_failure),
+	cmocka_unit_test(split_survives_every_failure),
+	cmocka_unit_test(an_ids_thread_survives_every_failure),
+	cmocka_unit_test(an_op_survives_having_no_memory),
+	cmocka_unit_test(id_create_survives_every_failure),
+};
+
+T_MAIN(tests)

@@ -19,7 +19,7 @@ static void show_stack(int sig)
 {
 	void *frames[64];
 
-	(void)sig;
+	fprintf(stderr, "# process %d: signal %d\n", (int)getpid(), sig);
 	backtrace_symbols_fd(frames, backtrace(frames, ARRAY_LEN(frames)), STDERR_FILENO);
 	_exit(99);
 }
@@ -81,6 +81,15 @@ struct kolo_comm *t_comm(struct t_rank *t)
 	return t_comm_with(t, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
 }
 
+/* In a new process: crashes are not cmocka's business there. */
+static void leave_cmocka(void)
+{
+	static const int crashes[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+
+	for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
+		signal(crashes[i], show_stack);
+}
+
 void t_start(int n, t_rank_fn *fn, void *arg, int *pids)
 {
 	struct t_rank t = { .nranks = n, .arg = arg };
@@ -93,6 +102,7 @@ void t_start(int n, t_rank_fn *fn, void *arg, int *pids)
 		CHECK(pids[rank] >= 0);
 		if (pids[rank] > 0)
 			continue;
+		leave_cmocka();
 		my_rank = rank;
 		fn(&t);
 		exit(0); /* not _exit: leaks are looked for on the way out */
@@ -191,6 +201,7 @@ void t_threads(int n, t_rank_fn *fn, void *arg)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
+		leave_cmocka();
 		run_threads(&t);
 		exit(0);
 	}

@@ -52,10 +52,10 @@ uint64_t t_random(uint64_t *state);
 
 /* Runs the cases; what main returns. */
 int t_main(const struct CMUnitTest *tests, size_t n);
-#define T_MAIN(tests)                                                                                           \
-	int main(void)                                                                                          \
-	{                                                                                                       \
-		return t_main(tests, ARRAY_LEN(tests));                                                         \
+#define T_MAIN(tests)                                                                                        \
+	int main(void)                                                                                       \
+	{                                                                                                    \
+		return t_main(tests, ARRAY_LEN(tests));                                                      \
 	}
 
 /* True under a sanitizer or valgrind: leave out what would take too long or too much memory there. */

@@ -190,7 +190,8 @@ static void try_one(struct kolo_comm *c, const struct trial *t)
 	for (size_t i = 0; i < b.src_len / size; i++) {
 		char *p = b.src + i * size;
 
-		if ((p >= b.dst && p < b.dst + b.dst_len && result_here) || (t->call == BROADCAST && rank != t->root))
+		if ((p >= b.dst && p < b.dst + b.dst_len && result_here) ||
+		    (t->call == BROADCAST && rank != t->root))
 			continue;
 		make_element(t->type, t->op, rank, i, want);
 		CHECK(memcmp(p, want, size) == 0);
@@ -242,7 +243,9 @@ static void all_types_and_ops(struct t_rank *r)
 	for (int type = 0; type < VALUES_NTYPES; type++)
 		for (int op = 0; op <= PREMUL; op++)
 			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
-				try_all_calls(c, (struct trial){ .type = (enum kolo_type)type, .op = op, .n = counts[k] });
+				try_all_calls(c, (struct trial){ .type = (enum kolo_type)type,
+								 .op = op,
+								 .n = counts[k] });
 	kolo_comm_destroy(c);
 }
 
@@ -251,7 +254,9 @@ static void many_counts(struct t_rank *r)
 	struct kolo_comm *c = t_comm(r);
 	size_t n = (size_t)r->nranks;
 	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven ones. */
-	size_t counts[] = { n - 1, 2 * n + 1, 13, 509, 1024, 1025, 1024 * n, 1024 * n + 1, 4099, 2048 * n - 1 };
+	size_t counts[] = {
+		n - 1, 2 * n + 1, 13, 509, 1024, 1025, 1024 * n, 1024 * n + 1, 4099, 2048 * n - 1
+	};
 
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
 		try_all_calls(c, (struct trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] });
@@ -363,7 +368,8 @@ static void traffic(struct t_rank *r)
 		CHECK(kolo_barrier(c, NULL) == 0);
 	}
 	CHECK(kolo_comm_stats(c, &after) == 0);
-	CHECK(after.sent_bytes == after.model_sent_bytes && after.received_bytes == after.model_received_bytes);
+	CHECK(after.sent_bytes == after.model_sent_bytes &&
+	      after.received_bytes == after.model_received_bytes);
 	CHECK(after.to_next.bytes == after.sent_bytes && after.from_prev.bytes == after.received_bytes);
 	free(x);
 	kolo_comm_destroy(c);

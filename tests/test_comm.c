@@ -159,7 +159,8 @@ static void split_in_all_ways(struct t_rank *r)
 	struct kolo_comm *c = t_comm(r), *half, *reversed, *none, *alone, *quarter;
 
 	CHECK(kolo_comm_split(c, r->rank % 2, 0, &half) == 0);
-	CHECK(kolo_comm_nranks(half) == (r->nranks + 1 - r->rank % 2) / 2 && kolo_comm_rank(half) == r->rank / 2);
+	CHECK(kolo_comm_nranks(half) == (r->nranks + 1 - r->rank % 2) / 2 &&
+	      kolo_comm_rank(half) == r->rank / 2);
 	CHECK(kolo_comm_split(c, 7, -r->rank, &reversed) == 0);
 	CHECK(kolo_comm_rank(reversed) == r->nranks - 1 - r->rank);
 	CHECK(kolo_comm_split(c, r->rank == 1 ? KOLO_NOCOLOR : 0, 5, &none) == 0);
@@ -213,7 +214,8 @@ static void mistakes(struct t_rank *r)
 	check_refused(kolo_all_reduce(c, x, NULL, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "dst");
 	check_refused(kolo_all_reduce(c, x, x + 1, 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "overlap");
 	check_refused(kolo_all_gather(c, x + 1, x, 2, KOLO_I32, NULL), KOLO_EINVAL, "overlap");
-	check_refused(kolo_all_reduce(c, x, x, SIZE_MAX / 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "elements");
+	check_refused(kolo_all_reduce(c, x, x, SIZE_MAX / 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL,
+		      "elements");
 	check_refused(kolo_broadcast(c, x, x, 1, KOLO_I32, root, NULL), KOLO_EINVAL, "root");
 	check_refused(kolo_reduce(c, x, x, 1, KOLO_I32, KOLO_SUM, -1, NULL), KOLO_EINVAL, "root");
 	check_refused(kolo_barrier(c, (struct kolo_queue *)x), KOLO_ENOTSUP, "queue");
@@ -315,7 +317,7 @@ static void names_and_sizes_are_known(void **state)
 	(void)state;
 	CHECK(kolo_version() == KOLO_VERSION_MAJOR * 10000 + KOLO_VERSION_MINOR * 100 + KOLO_VERSION_PATCH);
 	CHECK(strcmp(kolo_type_name(KOLO_BF16), "bf16") == 0 && kolo_type_size(KOLO_F8E5M2) == 1);
-	CHECK(kolo_type_name((enum kolo_type)12) == NULL && kolo_type_size((enum kolo_type)-1) == 0);
+	CHECK(kolo_type_name((enum kolo_type)12) == NULL && kolo_type_size((enum kolo_type) - 1) == 0);
 	CHECK(strcmp(kolo_op_name(KOLO_AVG), "avg") == 0 && kolo_op_name((enum kolo_op)5) == NULL);
 	for (int code = KOLO_EABORTED - 1; code <= 1; code++)
 		CHECK(kolo_strerror(code)[0] != 0);

@@ -1,7 +1,7 @@
 /* Conversions of the 16- and 8-bit types against their definition (tools/values.c). */
+#include "t.h"
 #include "../comm/convert.h"
 #include "../tools/values.h"
-#include "t.h"
 
 #include <math.h>
 
@@ -11,7 +11,10 @@ struct narrow_type {
 };
 
 static const struct narrow_type types[] = {
-	{ KOLO_F16, 1 << 16 }, { KOLO_BF16, 1 << 16 }, { KOLO_F8E4M3, 1 << 8 }, { KOLO_F8E5M2, 1 << 8 },
+	{ KOLO_F16, 1 << 16 },
+	{ KOLO_BF16, 1 << 16 },
+	{ KOLO_F8E4M3, 1 << 8 },
+	{ KOLO_F8E5M2, 1 << 8 },
 };
 
 static float widen(enum kolo_type type, unsigned code)
@@ -62,7 +65,8 @@ static void every_code_has_its_value(void **state)
 	(void)state;
 	for (size_t t = 0; t < ARRAY_LEN(types); t++)
 		for (unsigned code = 0; code < types[t].codes; code++)
-			CHECK(same_value((double)widen(types[t].type, code), defined_value(types[t].type, code)));
+			CHECK(same_value((double)widen(types[t].type, code),
+					 defined_value(types[t].type, code)));
 }
 
 static void check_narrow(enum kolo_type type, float x)
@@ -79,8 +83,8 @@ static void every_value_goes_back_to_its_code(void **state)
 		for (unsigned code = 0; code < types[t].codes; code++) {
 			float x = widen(types[t].type, code);
 
-			CHECK(isnan(x) ? isnan(widen(types[t].type, narrow(types[t].type, x))) :
-					 narrow(types[t].type, x) == code);
+			CHECK(isnan(x) ? isnan(widen(types[t].type, narrow(types[t].type, x)))
+				       : narrow(types[t].type, x) == code);
 		}
 	}
 }

@@ -26,7 +26,8 @@ static void fill_random(struct buffer *b, uint64_t *seed, enum kolo_type type, b
 	for (size_t i = 0; i < sizeof(b->bytes); i++)
 		b->bytes[i] = (unsigned char)(t_random(seed) >> 32);
 	for (size_t i = 0; tame && !value_is_integer(type) && i < MOST; i++)
-		value_encode(type, ldexp((double)(t_random(seed) % 4000) - 2000, (int)(t_random(seed) % 9) - 12),
+		value_encode(type,
+			     ldexp((double)(t_random(seed) % 4000) - 2000, (int)(t_random(seed) % 9) - 12),
 			     elements(b) + i * size);
 }
 
@@ -45,7 +46,7 @@ struct named {
 };
 
 static const struct named named[KO_NCOMBINES] = {
-	{ KO_SUM, KOLO_SUM, false }, { KO_PROD, KOLO_PROD, false }, { KO_MIN, KOLO_MIN, false },
+	{ KO_SUM, KOLO_SUM, false }, { KO_PROD, KOLO_PROD, false },     { KO_MIN, KOLO_MIN, false },
 	{ KO_MAX, KOLO_MAX, false }, { KO_SUM_SCALED, KOLO_SUM, true },
 };
 
@@ -60,8 +61,8 @@ static union ko_scalar scalar_of(enum kolo_type type, struct value_scale s)
 	return out;
 }
 
-static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct named how, size_t n, uint64_t *seed,
-			bool in_place, bool tame)
+static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct named how, size_t n,
+			uint64_t *seed, bool in_place, bool tame)
 {
 	struct value_scale s = { .f = -1.7f, .u = 0xfedcba9876543211 };
 	union ko_scalar scalar = scalar_of(type, s);
@@ -73,14 +74,16 @@ static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct 
 	memset(&out, GUARD, sizeof(out));
 	want = in;
 	for (size_t i = 0; i < n; i++)
-		value_combine(type, how.op, how.premul, s, elements(&want) + i * size, elements(&own) + i * size);
+		value_combine(type, how.op, how.premul, s, elements(&want) + i * size,
+			      elements(&own) + i * size);
 	if (in_place)
 		out = own;
-	k->combine[type][how.how](elements(&out), elements(&in), in_place ? elements(&out) : elements(&own), n, &scalar);
+	k->combine[type][how.how](elements(&out), elements(&in), in_place ? elements(&out) : elements(&own),
+				  n, &scalar);
 	for (size_t i = 0; i < n; i++)
 		CHECK(same(type, elements(&out) + i * size, elements(&want) + i * size));
-	CHECK(in_place ? out.bytes[0] == own.bytes[0] && out.bytes[1 + n * size] == own.bytes[1 + n * size] :
-			 out.bytes[0] == GUARD && out.bytes[1 + n * size] == GUARD);
+	CHECK(in_place ? out.bytes[0] == own.bytes[0] && out.bytes[1 + n * size] == own.bytes[1 + n * size]
+		       : out.bytes[0] == GUARD && out.bytes[1 + n * size] == GUARD);
 }
 
 static void every_loop_equals_its_definition(void **state)
@@ -94,8 +97,8 @@ static void every_loop_equals_its_definition(void **state)
 			for (int how = 0; how < KO_NCOMBINES; how++)
 				for (size_t c = 0; c < ARRAY_LEN(counts); c++)
 					for (int way = 0; way < 4; way++)
-						try_combine(*k, (enum kolo_type)type, named[how], counts[c], &seed,
-							    way & 1, way & 2);
+						try_combine(*k, (enum kolo_type)type, named[how], counts[c],
+							    &seed, way & 1, way & 2);
 }
 
 static void narrow_types_combine_right_in_every_pair(void **state)
@@ -117,8 +120,8 @@ static void narrow_types_combine_right_in_every_pair(void **state)
 					(*k)->combine[types[t]][how](out, in, own, 256, &none);
 					for (int b = 0; b < 256; b++) {
 						want = (unsigned char)a;
-						value_combine(types[t], named[how].op, false, (struct value_scale){ 1, 1 },
-							      &want, &own[b]);
+						value_combine(types[t], named[how].op, false,
+							      (struct value_scale){ 1, 1 }, &want, &own[b]);
 						CHECK(same(types[t], &out[b], &want));
 					}
 				}

@@ -188,7 +188,10 @@ static const struct {
 	void (*run)(struct pair *p);
 	bool forks;
 } cases[] = {
-#define CASE(fn) { #fn, fn, false }
+#define CASE(fn)                                                                                             \
+	{                                                                                                    \
+#fn, fn, false                                                                               \
+	}
 	CASE(an_empty_link_has_nothing_to_peek),
 	CASE(a_slot_arrives_with_its_bytes_length_and_tag),
 	CASE(empty_and_full_slots_arrive),
@@ -225,7 +228,8 @@ static void run_one_memory(size_t k)
 {
 	struct ko_fifo *fifo = aligned_alloc(4096, ko_fifo_len(&limits));
 	struct ko_fifo_end ends[2] = { { .link = { .ops = &one_memory_ops, .role = KO_SEND }, .fifo = fifo },
-				       { .link = { .ops = &one_memory_ops, .role = KO_RECV }, .fifo = fifo } };
+				       { .link = { .ops = &one_memory_ops, .role = KO_RECV },
+					 .fifo = fifo } };
 	struct pair p = { &ends[0].link, &ends[1].link };
 
 	CHECK(fifo != NULL);
@@ -293,7 +297,8 @@ static void an_address_of_something_else_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; ko_links[i]; i++) {
-		CHECK(ko_links[i]->open(KO_RECV, &other, &rx) == 0 && ko_links[i]->open(KO_SEND, &limits, &tx) == 0);
+		CHECK(ko_links[i]->open(KO_RECV, &other, &rx) == 0 &&
+		      ko_links[i]->open(KO_SEND, &limits, &tx) == 0);
 		CHECK(ko_links[i]->address(rx, &address) == 0);
 		CHECK(ko_links[i]->connect(tx, &address) < 0);
 		ko_links[i]->close(rx);

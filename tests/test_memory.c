@@ -14,7 +14,7 @@
 
 /* ---- The wrappers --------------------------------------------------------------------------------------- */
 
-static _Thread_local long countdown; /* of this thread: at 1 the next call fails; 0: none does */
+static _Thread_local long countdown;  /* of this thread: at 1 the next call fails; 0: none does */
 static _Atomic long others_countdown; /* likewise of threads that are no ranks: an id's */
 static _Thread_local bool is_rank;
 static _Atomic long live; /* blocks allocated and not freed */
@@ -106,10 +106,10 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 /* ---- Two ranks, one of which runs out ------------------------------------------------------------------- */
 
 struct sweep {
-	int victim;       /* -1: the id's thread */
-	long k;           /* which call fails */
-	bool split;       /* of kolo_comm_split rather than kolo_comm_create */
-	bool failed;      /* out: the victim's call failed */
+	int victim;  /* -1: the id's thread */
+	long k;      /* which call fails */
+	bool split;  /* of kolo_comm_split rather than kolo_comm_create */
+	bool failed; /* out: the victim's call failed */
 	struct kolo_id id;
 };
 
@@ -139,7 +139,9 @@ static void *run_part(void *arg)
 {
 	struct part *p = arg;
 	struct sweep *s = p->sweep;
-	struct kolo_comm_attr attr = { .id = &s->id, .rank = p->rank, .nranks = 2, .timeout_s = 1, .slot_len = 4096 };
+	struct kolo_comm_attr attr = {
+		.id = &s->id, .rank = p->rank, .nranks = 2, .timeout_s = 1, .slot_len = 4096
+	};
 	struct kolo_comm *c = NULL, *child = NULL;
 	int rc;
 

@@ -97,7 +97,8 @@ static void the_model_is_what_the_steps_add_up_to(void **state)
 					struct ko_model m = ko_plan_model(&p, colls[c], rank, nranks, -1);
 
 					CHECK(m.sent == count_sent(&p, colls[c], rank, nranks));
-					CHECK(m.sent == ko_plan_model(&p, colls[c], next, nranks, -1).received);
+					CHECK(m.sent ==
+					      ko_plan_model(&p, colls[c], next, nranks, -1).received);
 				}
 			}
 		}
@@ -127,8 +128,10 @@ static void broadcast_and_reduce_are_chains(void **state)
 			struct ko_model b = ko_plan_model(&p, KO_BROADCAST, rank, 5, root);
 			struct ko_model r = ko_plan_model(&p, KO_REDUCE, rank, 5, root);
 
-			CHECK(b.sent == (rank == (root + 4) % 5 ? 0 : 100) && b.received == (rank == root ? 0 : 100));
-			CHECK(r.sent == (rank == root ? 0 : 100) && r.received == (rank == (root + 1) % 5 ? 0 : 100));
+			CHECK(b.sent == (rank == (root + 4) % 5 ? 0 : 100) &&
+			      b.received == (rank == root ? 0 : 100));
+			CHECK(r.sent == (rank == root ? 0 : 100) &&
+			      r.received == (rank == (root + 1) % 5 ? 0 : 100));
 		}
 	}
 }

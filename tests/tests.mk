@@ -22,3 +22,8 @@ check: check-programs
 	B=$B MAKE="$(MAKE)" CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
 -include $(TESTS:%=$B/tests/%.d) $B/tests/t.d
+
+# ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
+.PHONY: check-valgrind
+check-valgrind: check-programs
+	B=$B tests/valgrind

@@ -1,0 +1,274 @@
+"""ringbench and ringrun from the outside: documented fields, exit codes, signals, and nothing left behind.
+
+Writes TAP. Each test is a function whose name is a sentence.
+"""
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+B = os.environ.get("B", "build")
+RINGRUN, RINGBENCH = f"{B}/ringrun", f"{B}/ringbench"
+SLOW = bool(os.environ.get("SAN")) or "T_SLOW" in os.environ
+
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def run(*args, timeout=120, **kwargs):
+    return subprocess.run(args, capture_output=True, text=True, timeout=timeout, **kwargs)
+
+
+def bench(*args, **kwargs):
+    """ringbench's JSON objects, after a successful run."""
+    done = run(RINGBENCH, *args, "--json", "-", **kwargs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+FIELDS = {
+    "collective": str, "type": str, "op": str, "root": int, "ranks": int, "transport": str, "algorithm": str,
+    "memory": str, "in_place": bool, "bytes": int, "count": int, "iterations": int, "time_us": float,
+    "time_us_min": float, "time_us_p99": float, "algbw_GBs": float, "busbw_GBs": float, "wrong": int,
+    "sent_bytes": list, "model_bytes": list, "traffic_ok": bool,
+}
+
+
+@test
+def ringbench_json_has_the_documented_fields():
+    rows = bench("-n", "3", "all", "barrier", "-b", "1K", "-e", "16K", "-f", "4", "-i", "3", "-r", "all")
+    for row in rows:
+        assert set(row) == set(FIELDS), row
+        for name, kind in FIELDS.items():
+            assert isinstance(row[name], kind), (name, row)
+        assert row["ranks"] == 3 and row["transport"] == "shm" and row["algorithm"] == "ring"
+        assert row["wrong"] == 0 and row["traffic_ok"] and row["sent_bytes"] == row["model_bytes"]
+        assert len(row["sent_bytes"]) == 3
+        assert row["time_us_min"] <= row["time_us"] <= row["time_us_p99"]
+    seen = {(r["collective"], r["root"]) for r in rows}
+    assert ("broadcast", 2) in seen and ("all_reduce", -1) in seen and ("barrier", -1) in seen
+    assert {r["in_place"] for r in rows} == {True, False}
+
+
+@test
+def ringbench_traffic_of_an_all_reduce_is_2k_n_minus_1_over_n():
+    for n in (2, 4):
+        for row in bench("-n", str(n), "-b", "64K", "-e", "64K", "-i", "2"):
+            assert row["sent_bytes"] == [2 * 65536 * (n - 1) // n] * n, row
+
+
+@test
+def ringbench_bandwidths_follow_from_time():
+    factors = {"all_reduce": 1.5, "reduce_scatter": 0.75, "all_gather": 0.75, "broadcast": 1, "reduce": 1}
+    for row in bench("-n", "4", "all", "-b", "1M", "-e", "1M", "-i", "3"):
+        assert abs(row["algbw_GBs"] - row["bytes"] / row["time_us"] / 1e3) < 1e-3, row
+        assert abs(row["busbw_GBs"] - row["algbw_GBs"] * factors[row["collective"]]) < 1e-3, row
+
+
+@test
+def ringbench_all_types_and_ops_are_right():
+    for n in (2, 3, 5):
+        size = "4K" if SLOW else "64K"
+        rows = bench("-n", str(n), "all", "-t", "all", "-o", "all", "-r", "all", "-b", "13", "-e", size, "-f", "17",
+                     "-i", "1", "-w", "0")
+        assert {r["type"] for r in rows} >= {"i8", "f16", "bf16", "f8e4m3", "f64"}
+        assert {r["op"] for r in rows} >= {"sum", "prod", "min", "max", "avg"}
+        assert all(r["wrong"] == 0 and r["traffic_ok"] for r in rows)
+
+
+@test
+def ringbench_prints_a_table_and_csv():
+    done = run(RINGBENCH, "-n", "2", "-b", "8", "-e", "64", "-i", "2", "--csv", "/dev/stderr")
+    assert done.returncode == 0 and "busbw" in done.stdout and "0 wrong elements" in done.stdout, done.stdout
+    rows = list(csv.DictReader(io.StringIO(done.stderr)))
+    assert len(rows) == 8 and rows[0]["collective"] == "all_reduce" and rows[0]["sent_bytes"] == "8;8", rows
+
+
+@test
+def ringbench_joins_a_job():
+    done = run(RINGRUN, "-n", "2", RINGBENCH, "-b", "1K", "-e", "1K", "-i", "2")
+    assert done.returncode == 0 and "# 2 ranks" in done.stdout, done.stdout + done.stderr
+    done = run(RINGRUN, "-n", "2", RINGBENCH, "-n", "3", "-i", "2")
+    assert done.returncode == 2 and "-n 3" in done.stderr, done.stderr
+
+
+@test
+def ringbench_refuses_mistakes():
+    for args, word in ((["-t", "f17"], "f17"), (["nonsense"], "nonsense"), (["-b", "x"], "-b"), (["-c", "2"], "-c"),
+                       (["-b", "2M", "-e", "1M"], "above"), (["--nope"], "nope"), (["-o", "xor"], "xor")):
+        done = run(RINGBENCH, *args)
+        assert done.returncode == 2 and word in done.stderr, (args, done)
+    done = run(RINGBENCH, "-n", "2", "-r", "2", "broadcast")
+    assert done.returncode == 2 and "there are 2 ranks" in done.stderr, done
+    for option, name in (("--transport", "pigeon"), ("--algorithm", "magic")):
+        done = run(RINGBENCH, "-n", "2", option, name)
+        assert done.returncode == 3 and name in done.stderr, done
+    assert bench("-n", "2", "--transport", "shm", "--algorithm", "ring", "-e", "8", "-i", "1")
+
+
+@test
+def tools_say_help_and_version():
+    for tool in (RINGBENCH, RINGRUN):
+        done = run(tool, "--help")
+        assert done.returncode == 0 and "xit status" in done.stdout, done
+        done = run(tool, "--version")
+        assert done.returncode == 0 and "Kolo" in done.stdout, done
+
+
+@test
+def ringrun_gives_each_rank_its_place():
+    done = run(RINGRUN, "-n", "3", "sh", "-c", "echo $KOLO_RANK/$KOLO_NRANKS ${#KOLO_ID}")
+    assert sorted(done.stdout.splitlines()) == [f"{r}/3 256" for r in range(3)], done
+
+
+@test
+def ringrun_tags_lines():
+    done = run(RINGRUN, "-n", "3", "--tag", "sh", "-c",
+               "echo one; echo two >&2; printf 'no newline'; sleep 0.2; printf ' yet'")
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"[{r}] {text}" for r in range(3) for text in ("one", "no newline yet")), done
+    assert sorted(done.stderr.splitlines()) == [f"[{r}] two" for r in range(3)], done
+
+
+@test
+def ringrun_gives_stdin_to_rank_0():
+    done = run(RINGRUN, "-n", "2", "--tag", "cat", input="hello\n")
+    assert done.stdout == "[0] hello\n" and done.returncode == 0, done
+
+
+@test
+def ringrun_returns_the_failing_ranks_code():
+    done = run(RINGRUN, "-n", "3", "sh", "-c", '[ $KOLO_RANK = 1 ] && exit 42; sleep 60')
+    assert done.returncode == 42 and "rank 1 returned 42" in done.stderr, done
+    done = run(RINGRUN, "-n", "3", "sh", "-c", '[ $KOLO_RANK = 2 ] && kill -9 $$; sleep 60')
+    assert done.returncode == 128 + 9 and "rank 2 was killed by signal 9" in done.stderr, done
+    assert run(RINGRUN, "-n", "2", "true").returncode == 0
+    assert run(RINGRUN, "-n", "2", "/nonexistent").returncode == 127
+    assert run(RINGRUN, "-n", "2", "/etc/passwd").returncode == 126
+    for bad in (["-n", "0", "true"], ["-n", "x", "true"], ["true"], ["-n", "2"], ["-n", "2", "--bind", "x", "true"]):
+        assert run(RINGRUN, *bad).returncode == 125, bad
+
+
+@test
+def ringrun_binds_ranks_to_cores():
+    cores = len(os.sched_getaffinity(0))
+    done = run(RINGRUN, "-n", "2", "sh", "-c", "grep Cpus_allowed_list /proc/self/status")
+    bound = {line.split()[-1] for line in done.stdout.splitlines()}
+    assert cores < 2 or len(bound) == 2 and all(x.isdigit() for x in bound), done
+    done = run(RINGRUN, "-n", "2", "--bind", "none", "sh", "-c", "grep Cpus_allowed_list /proc/self/status")
+    assert len(set(done.stdout.splitlines())) == 1, done
+
+
+def processes_with(mark):
+    """Ids of the processes whose environment has the mark."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if f"T_MARK={mark}\0".encode() in f.read() and int(pid) != os.getpid():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def start_marked(mark, *args):
+    return subprocess.Popen(args, env=dict(os.environ, T_MARK=mark), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+def wait_for(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+@test
+def ringrun_passes_signals_on():
+    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        job = start_marked("signals", RINGRUN, "-n", "2", "--tag", "sh", "-c",
+                           f"trap 'echo got it; exit 5' {int(sig)}; echo ready; while :; do sleep 0.05; done")
+        ready = [job.stdout.readline() for _ in range(2)]
+        assert all("ready" in line for line in ready), ready
+        job.send_signal(sig)
+        out, err = job.communicate(timeout=20)
+        assert out.count("got it") == 2 and job.returncode == 5, (out, err, job.returncode)
+
+
+@test
+def ringrun_leaves_no_process_behind():
+    # Ranks that leave a background process, also one in a session of its own, and ringrun ended in every way.
+    script = "setsid sleep 100 & sleep 100 & echo started; wait"
+    for how in ("rank ends", "kill -9 of ringrun", "kill -9 of the keeper", "SIGTERM"):
+        mark = "left" + how.replace(" ", "").replace("-", "")
+        body = "setsid sleep 100 & echo started" if how == "rank ends" else script
+        job = start_marked(mark, RINGRUN, "-n", "2", "sh", "-c", body)
+        for _ in range(2):
+            assert job.stdout.readline() == "started\n"
+        if how == "kill -9 of ringrun":
+            job.kill()
+        elif how == "kill -9 of the keeper":
+            with open(f"/proc/{job.pid}/task/{job.pid}/children") as f:
+                os.kill(int(f.read().split()[0]), signal.SIGKILL)
+        elif how == "SIGTERM":
+            job.terminate()
+        wait_for(lambda: not processes_with(mark), 10, f"{how}: {processes_with(mark)} are left")
+        job.wait(timeout=10)
+        job.stdout.close()
+        job.stderr.close()
+
+
+@test
+def sixty_four_ranks_run_and_leave_nothing():
+    before = set(os.listdir("/dev/shm"))
+    begin = time.monotonic()
+    rows = bench("-n", "64", "-b", "1M", "-e", "1M", "-i", "1", "-w", "0", "--in-place", timeout=300)
+    assert rows[0]["wrong"] == 0 and rows[0]["traffic_ok"] and rows[0]["ranks"] == 64
+    print(f"# 64 ranks took {time.monotonic() - begin:.1f} s")
+    job = start_marked("sixtyfour", RINGRUN, "-n", "64", RINGBENCH, "-b", "1M", "-e", "1M", "-i", "100000")
+    time.sleep(1.5)
+    job.kill()
+    wait_for(lambda: not processes_with("sixtyfour"), 10, "ranks are left")
+    job.communicate(timeout=10)
+    assert set(os.listdir("/dev/shm")) == before
+
+
+@test
+def a_killed_rank_is_reported_by_ringbench():
+    job = start_marked("killed", RINGRUN, "-n", "3", RINGBENCH, "-b", "1M", "-e", "1M", "-i", "100000")
+    wait_for(lambda: len(processes_with("killed")) == 5, 20, "not started")
+    time.sleep(0.7)
+    victim = next(p for p in processes_with("killed")
+                  if b"KOLO_RANK=1\0" in open(f"/proc/{p}/environ", "rb").read())
+    os.kill(victim, signal.SIGKILL)
+    _, err = job.communicate(timeout=30)
+    assert job.returncode == 128 + 9, job.returncode
+    assert err.count(f"rank 1 (pid {victim} on") == 2 and "died" in err, err
+
+
+def main():
+    chosen = [t for t in TESTS if not sys.argv[1:] or t.__name__ in sys.argv[1:]]
+    print(f"1..{len(chosen)}", flush=True)
+    failed = 0
+    for number, function in enumerate(chosen, 1):
+        try:
+            function()
+            print(f"ok {number} - {function.__name__}", flush=True)
+        except Exception:
+            failed += 1
+            print(f"not ok {number} - {function.__name__}", flush=True)
+            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), file=sys.stderr)
+    return failed != 0
+
+
+sys.exit(main())

@@ -45,6 +45,16 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(filter 
 # -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
 ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -MMD -MP
 
+# Short lines; V=1 shows the commands.
+Q := $(if $(V),,@)
+say = $(if $(V),,@echo "  $(1) $@")
+
+# Objects depend on it: they are built again when the compiler or its flags change.
+$B/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(LIBS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(LIBS)' > $@
+.PHONY: FORCE
+
 # ---- Library ------------------------------------------------------------------------------------------------
 SOURCES := $(filter-out comm/kernels.c,$(wildcard comm/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
@@ -70,23 +80,27 @@ report:
 	@echo "  kernels $(KERNELS)"
 	@echo "  not in this version: verbs, libfabric, CUDA, ZeRO (see README.md)"
 
-$(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c
+$(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DKO_KERNELS=ko_kernels_$* -c -o $@ $<
+	$(call say,CC  )
+	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DKO_KERNELS=ko_kernels_$* -c -o $@ $<
 
-$B/%.o: %.c
+$B/%.o: %.c $B/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(call say,CC  )
+	$Q$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 # nodelete: an id's thread must not lose its code when a plugin is unloaded.
 $B/libkolo.so.$(SOVERSION): $(OBJECTS) comm/symbols.map
-	$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo.so.$(SOVERSION) -Wl,--version-script=comm/symbols.map \
+	$(call say,LINK)
+	$Q$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo.so.$(SOVERSION) -Wl,--version-script=comm/symbols.map \
 		-Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(LDFLAGS) -o $@ $(OBJECTS) $(LIBS)
-	ln -sf libkolo.so.$(SOVERSION) $B/libkolo.so
+	@ln -sf libkolo.so.$(SOVERSION) $B/libkolo.so
 
 $B/libkolo.a: $(OBJECTS)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR  )
+	$Q$(AR) rcs $@ $^
 
 # ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
 # build/ and from anywhere. -----------------------------------------------------------------------------------
@@ -94,7 +108,8 @@ BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringbench*.c) tools/valu
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 $B/ringrun: $B/tools/ringrun.o $B/libkolo.a
 $(TOOL_BINARIES):
-	$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lm
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lm
 
 # ---- Install ------------------------------------------------------------------------------------------------
 .PHONY: install
@@ -115,8 +130,12 @@ bench: all
 
 include tests/tests.mk
 
-lint:
+lint: lib
 	tests/lint
+
+.PHONY: perf
+perf: all
+	B=$B python3 perf/side_by_side.py
 
 .PHONY: clean help
 clean:
@@ -128,9 +147,11 @@ help:
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
+	@echo "make check-valgrind"
+	@echo "make perf         all-reduce beside the MPI libraries that are installed (some minutes)"
 	@echo "make install      PREFIX=$(PREFIX) DESTDIR="
 	@echo "make clean"
-	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out."
+	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $B/tools/ringrun.d

@@ -27,8 +27,8 @@ struct ko_lifelines {
 	int listener;
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
-	int n;
-	struct ko_life life[]; /* n of them */
+	int n, gone; /* lifelines, and those of them whose ranks have left or died */
+	struct ko_life life[];
 };
 
 /* ---- Sockets -------------------------------------------------------------------------------------------- */
@@ -381,12 +381,16 @@ void ko_lifelines_look(struct ko_lifelines *ll)
 			hear(life);
 		else
 			life->state = KO_LIFE_DEAD;
+		ll->gone += life->state != KO_LIFE_UP;
 	}
 }
 
-const struct ko_life *ko_lifelines_get(const struct ko_lifelines *ll, int k)
+const struct ko_life *ko_lifelines_gone(const struct ko_lifelines *ll, int *k)
 {
-	return k < ll->n ? &ll->life[k] : NULL;
+	for (; ll->gone && *k < ll->n; ++*k)
+		if (ll->life[*k].state != KO_LIFE_UP)
+			return &ll->life[*k];
+	return NULL;
 }
 
 void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)

@@ -50,8 +50,9 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 /* Looks, without blocking, which ranks have left or died. */
 void ko_lifelines_look(struct ko_lifelines *ll);
 
-/* The k-th lifeline, NULL behind the last. */
-const struct ko_life *ko_lifelines_get(const struct ko_lifelines *ll, int k);
+/* The first lifeline from the k-th on whose rank has left or died, *k its number; NULL when there is none, which is
+ * quick to say while all are there. */
+const struct ko_life *ko_lifelines_gone(const struct ko_lifelines *ll, int *k);
 
 /* Says goodbye, with code and text where there is a cause (code 0: none), and frees. NULL allowed. */
 void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text);

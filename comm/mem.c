@@ -5,26 +5,51 @@
 
 #include <string.h>
 
+#ifdef KO_HAVE_X86_KERNELS
+#include <cpuid.h>
+#endif
+
 extern const struct ko_kernels ko_kernels_plain, ko_kernels_avx2, ko_kernels_avx512;
+
+#ifdef KO_HAVE_X86_KERNELS
+/* The conversions between f16 and float; clang's __builtin_cpu_supports does not know them by name. */
+static int has_f16c(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+/* How many of the tables below this processor can run. */
+static int count_kernels(void)
+{
+	if (!__builtin_cpu_supports("avx2") || !has_f16c())
+		return 1;
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+			       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
+		       ? 3
+		       : 2;
+}
+#endif
 
 const struct ko_kernels *const *ko_kernels_list(void)
 {
 #ifdef KO_HAVE_X86_KERNELS
-	static const struct ko_kernels *const all[] = { &ko_kernels_plain, &ko_kernels_avx2,
-							&ko_kernels_avx512, NULL };
-	static const struct ko_kernels *const avx2[] = { &ko_kernels_plain, &ko_kernels_avx2, NULL };
-#endif
+	static const struct ko_kernels *const lists[][4] = {
+		{ &ko_kernels_plain, NULL },
+		{ &ko_kernels_plain, &ko_kernels_avx2, NULL },
+		{ &ko_kernels_plain, &ko_kernels_avx2, &ko_kernels_avx512, NULL },
+	};
+	static _Atomic int n; /* cpuid is slow in a virtual machine: asked once */
+
+	if (!n)
+		n = count_kernels();
+	return lists[n - 1];
+#else
 	static const struct ko_kernels *const plain[] = { &ko_kernels_plain, NULL };
 
-#ifdef KO_HAVE_X86_KERNELS
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-		if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-			return all;
-		return avx2;
-	}
-#endif
 	return plain;
+#endif
 }
 
 static const struct ko_kernels *best_kernels(void)

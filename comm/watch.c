@@ -106,11 +106,10 @@ static int check_gone(struct kolo_comm *c, const struct ko_desc *desc)
 {
 	const struct ko_life *life;
 
-	for (int k = 0; (life = ko_lifelines_get(c->lifelines, k)); k++) {
+	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++) {
 		const struct ko_post *post = &c->roster->post[life->rank];
 
-		if (life->state != KO_LIFE_UP &&
-		    atomic_load_explicit(&post->finished, memory_order_acquire) < desc->seq)
+		if (atomic_load_explicit(&post->finished, memory_order_acquire) < desc->seq)
 			return report_gone(c, desc, life);
 	}
 	return 0;

@@ -90,12 +90,44 @@ static void leave_cmocka(void)
 		signal(crashes[i], show_stack);
 }
 
+static int server; /* the process that serves the ids of t_start; one at a time */
+
+/* An id served by a process of its own: this one stays without threads, so that sanitizers survive its forks. */
+static void start_server(struct kolo_id *out)
+{
+	int fds[2];
+
+	CHECK(pipe(fds) == 0);
+	fflush(NULL);
+	server = fork();
+	CHECK(server >= 0);
+	if (server == 0) {
+		struct kolo_id id;
+
+		leave_cmocka();
+		CHECK(kolo_id_create(&id) == 0 && write(fds[1], &id, sizeof(id)) == sizeof(id));
+		while (true)
+			pause();
+	}
+	close(fds[1]);
+	CHECK(read(fds[0], out, sizeof(*out)) == sizeof(*out));
+	close(fds[0]);
+}
+
+static void stop_server(void)
+{
+	if (server > 0) {
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+	}
+	server = 0;
+}
+
 void t_start(int n, t_rank_fn *fn, void *arg, int *pids)
 {
 	struct t_rank t = { .nranks = n, .arg = arg };
 
-	CHECK(kolo_id_create(&t.id) == 0);
-	fflush(NULL);
+	start_server(&t.id);
 	for (int rank = 0; rank < n; rank++) {
 		t.rank = rank;
 		pids[rank] = fork();
@@ -141,6 +173,7 @@ void t_wait(int n, const int *pids, int may_die)
 		fprintf(stderr, "# rank %d ended with status 0x%x\n", rank, status);
 		good = false;
 	}
+	stop_server();
 	CHECK(good);
 }
 
@@ -194,17 +227,9 @@ static void run_threads(struct t_rank *t)
 void t_threads(int n, t_rank_fn *fn, void *arg)
 {
 	struct threads_job job = { n, fn, arg };
-	struct t_rank t = { .nranks = 1, .arg = &job };
 	int pid;
 
-	fflush(NULL);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		leave_cmocka();
-		run_threads(&t);
-		exit(0);
-	}
+	t_start(1, run_threads, &job, &pid);
 	t_wait(1, &pid, -1);
 }
 

@@ -34,8 +34,8 @@ typedef void t_rank_fn(struct t_rank *t);
 void t_processes(int n, t_rank_fn *fn, void *arg);
 void t_threads(int n, t_rank_fn *fn, void *arg);
 
-/* Starts processes and leaves them to the caller; pids[n]. t_wait ends them all: one that `may_die` may be killed
- * by SIGKILL. */
+/* Starts processes and leaves them to the caller; pids[n]. t_wait waits for processes, comes before the next
+ * t_start, and ends what served the id; rank `may_die` (-1: none) may be killed by SIGKILL. */
 void t_start(int n, t_rank_fn *fn, void *arg, int *pids);
 void t_wait(int n, const int *pids, int may_die);
 

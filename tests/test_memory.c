@@ -243,7 +243,7 @@ static void id_create_survives_every_failure(void **state)
 static void an_op_survives_having_no_memory(void **state)
 {
 	struct kolo_comm_attr attr = { .nranks = 1 };
-	struct kolo_comm *c;
+	struct kolo_comm *c = NULL;
 	struct kolo_id id;
 	enum kolo_op op;
 	float f = 2, x = 3;

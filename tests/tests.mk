@@ -7,7 +7,8 @@ TEST_SCRIPTS  := $(wildcard tests/*.py tests/install.sh)
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 
 $B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $B/libkolo.a
-	$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) -lcmocka -lm
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) -lcmocka -lm
 
 # Allocations and system calls that test_memory makes fail.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
@@ -19,11 +20,11 @@ check-programs: all $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
-	B=$B MAKE="$(MAKE)" CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
+	@B=$B MAKE="$(MAKE)" CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
 -include $(TESTS:%=$B/tests/%.d) $B/tests/t.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind
 check-valgrind: check-programs
-	B=$B tests/valgrind
+	@B=$B tests/valgrind

@@ -7,8 +7,11 @@ AFTER := $(filter-out deps,$(MAKECMDGOALS))
 .PHONY: deps $(AFTER)
 deps:
 	@tools/install-deps
-$(AFTER): deps
-	@+$(MAKE) --no-print-directory MAKECMDGOALS= $@
+# All the other goals in one run of make, the first of them standing for the rest.
+$(firstword $(AFTER)): deps
+	@+$(MAKE) --no-print-directory MAKECMDGOALS= $(AFTER)
+$(wordlist 2,$(words $(AFTER)),$(AFTER)): $(firstword $(AFTER))
+	@:
 
 else
 
@@ -16,7 +19,6 @@ MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 
 # ---- What the user may set ----------------------------------------------------------------------------------
-CC      ?= gcc
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -37,7 +39,7 @@ B       := build$(if $(FLAVOUR),/flavour$(FLAVOUR))
 # ---- What is built in: decided here -------------------------------------------------------------------------
 ARCH    := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 X86     := $(filter x86_64,$(ARCH))
-DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(HWLOC)),-DKO_HAVE_HWLOC)
+DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(HWLOC)),-DKO_HAVE_HWLOC $(shell pkg-config --cflags hwloc))
 LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
@@ -114,14 +116,14 @@ $(TOOL_BINARIES):
 # ---- Install ------------------------------------------------------------------------------------------------
 .PHONY: install
 install: all
-	install -d $(DESTDIR)$(PREFIX)/include/kolo $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin
-	install -m 644 include/kolo/kolo.h $(DESTDIR)$(PREFIX)/include/kolo
-	install -m 755 $B/libkolo.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)
-	ln -sf libkolo.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libkolo.so
-	install -m 644 $B/libkolo.a $(DESTDIR)$(LIBDIR)
-	install -m 755 $(TOOL_BINARIES) $(DESTDIR)$(PREFIX)/bin
+	install -d "$(DESTDIR)$(PREFIX)/include/kolo" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(PREFIX)/bin"
+	install -m 644 include/kolo/kolo.h "$(DESTDIR)$(PREFIX)/include/kolo"
+	install -m 755 $B/libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)"
+	ln -sf libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libkolo.so"
+	install -m 644 $B/libkolo.a "$(DESTDIR)$(LIBDIR)"
+	install -m 755 $(TOOL_BINARIES) "$(DESTDIR)$(PREFIX)/bin"
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
-		tools/kolo.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/kolo.pc
+		tools/kolo.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/kolo.pc"
 
 # ---- Bench, check, lint -------------------------------------------------------------------------------------
 .PHONY: bench check lint
@@ -147,9 +149,9 @@ help:
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
-	@echo "make check-valgrind"
+	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make perf         all-reduce beside the MPI libraries that are installed (some minutes)"
-	@echo "make install      PREFIX=$(PREFIX) DESTDIR="
+	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR="
 	@echo "make clean"
 	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."

@@ -1,9 +1,9 @@
-/* See boot.h. This file is the joining side and what both sides say; boot_server.c is the serving side. */
+/* See boot.h. This file is the joining side, boot_server.c the serving side, boot_wire.h what they say. */
 #include "boot.h"
 
 #include "boot_wire.h"
+#include "clock.h"
 #include "error.h"
-#include "roster.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +16,7 @@ enum {
 	GRACE_MS = 2000
 }; /* the server ends a wait that is too long, and says who is missing; this comes after */
 
-static int dial(const struct ko_boot_id *id, int *out)
+static int dial_server(const struct ko_boot_id *id, int *out)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(id->port) };
 
@@ -26,7 +26,9 @@ static int dial(const struct ko_boot_id *id, int *out)
 	if (*out < 0)
 		return ko_fail(KOLO_ESYS, "socket: %s", strerror(errno));
 	while (connect(*out, (struct sockaddr *)&to, sizeof(to)) < 0) {
-		if (errno == EINTR)
+		if (errno == EISCONN)
+			break; /* it went on behind the EINTR */
+		if (errno == EINTR || errno == EALREADY)
 			continue;
 		return ko_fail(
 			KOLO_EUNREACH,
@@ -99,7 +101,7 @@ int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int time
 	if (layout.magic != KO_BOOT_ID_MAGIC)
 		return ko_fail(KOLO_EINVAL, "rank %d: these 128 bytes are no id made by kolo_id_create",
 			       mine->rank);
-	rc = dial(&layout, &fd);
+	rc = dial_server(&layout, &fd);
 	if (rc == 0)
 		rc = talk(fd, &layout, mine, timeout_ms, table);
 	if (fd >= 0)

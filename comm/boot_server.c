@@ -2,8 +2,7 @@
  * joining has failed. A connection that does not know the secret is dropped and logged, never fatal; ranks that
  * know it and contradict each other end the job at once, with a text that names them. */
 #include "boot_wire.h"
-
-#include "roster.h"
+#include "clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,12 +42,11 @@ struct server {
 	char text[KO_TEXT];
 };
 
-static int fail(struct server *s, int code, const char *text)
+static void fail(struct server *s, int code, const char *text)
 {
 	s->code = code;
 	snprintf(s->text, sizeof(s->text), "%s", text);
 	ko_log(KO_LOG_WARN, "boot: %s", text);
-	return code;
 }
 
 static void answer(struct guest *g, int code, const char *text, const struct ko_entry *table, int nranks)
@@ -160,7 +158,7 @@ static int consider(struct server *s, struct guest *g)
 }
 
 /* The guest's socket can be read. -1: drop it. */
-static int hear(struct server *s, struct guest *g)
+static int hear_guest(struct server *s, struct guest *g)
 {
 	char extra;
 	ssize_t got;
@@ -288,7 +286,7 @@ static void gather(struct server *s)
 		poll(s->polls, n + 1, n ? 100 : -1);
 		/* Downwards: a dropped guest's place is taken by the last one, which has had its turn. */
 		for (size_t i = n; i-- > 0 && s->code == 0;)
-			if (s->polls[i + 1].revents && hear(s, s->guests[i]) < 0)
+			if (s->polls[i + 1].revents && hear_guest(s, s->guests[i]) < 0)
 				drop(s, i);
 		if (s->polls[0].revents)
 			welcome(s);
@@ -337,7 +335,7 @@ static void *serve(void *arg)
 
 /* ---- Starting it ---------------------------------------------------------------------------------------- */
 
-static int start_listening(struct server *s, struct ko_boot_id *id)
+static int listen_for_ranks(struct server *s, struct ko_boot_id *id)
 {
 	/* Every transport built in stays on this host, so the meeting point does too. */
 	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -390,7 +388,7 @@ int kolo_id_create(struct kolo_id *out)
 		return ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory");
 	s->listener = -1;
 	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory")
-			      : start_listening(s, &layout);
+			      : listen_for_ranks(s, &layout);
 	if (rc == 0)
 		rc = start_thread(s);
 	if (rc < 0) {

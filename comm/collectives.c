@@ -12,8 +12,9 @@ struct args {
 	const void *src;
 	void *dst;
 	size_t n;
-	int type, op; /* op is 0 where there is none */
-	int root;     /* -1 where there is none */
+	enum kolo_type type;
+	enum kolo_op op; /* KOLO_SUM where there is none */
+	int root;        /* -1 where there is none */
 	const struct kolo_queue *queue;
 };
 
@@ -34,7 +35,8 @@ static int check_buffers(const struct args *a, const char *call, size_t size)
 	bool needs_dst = a->coll != KO_REDUCE || rank == a->root;
 	size_t src_len = a->coll == KO_REDUCE_SCATTER ? total : block;
 	size_t dst_len = a->coll == KO_ALL_GATHER ? total : block;
-	const char *src_in_place = dst, *own_in_src = src;
+	/* What this rank alone gives, and where that part of the result lies: one and the same in place. */
+	const char *own_src = src, *own_dst = dst;
 
 	if (a->n == 0)
 		return 0;
@@ -44,10 +46,10 @@ static int check_buffers(const struct args *a, const char *call, size_t size)
 	if (!needs_src || !needs_dst)
 		return 0;
 	if (a->coll == KO_ALL_GATHER)
-		src_in_place = dst + (size_t)rank * block;
+		own_dst = dst + (size_t)rank * block;
 	if (a->coll == KO_REDUCE_SCATTER)
-		own_in_src = src + (size_t)rank * block;
-	if (src_in_place == own_in_src || !overlap(src, src_len, dst, dst_len))
+		own_src = src + (size_t)rank * block;
+	if (own_src == own_dst || !overlap(src, src_len, dst, dst_len))
 		return 0;
 	return ko_fail(KOLO_EINVAL, "rank %d: %s: src and dst overlap, and not as the call allows in place",
 		       rank, call);
@@ -67,13 +69,12 @@ static int check_args(const struct args *a, const char *call, size_t *size)
 	if (a->queue)
 		return ko_fail(KOLO_ENOTSUP, "rank %d: %s: queues are not there yet; pass NULL",
 			       a->comm->rank, call);
-	*size = kolo_type_size((enum kolo_type)a->type);
+	*size = kolo_type_size(a->type);
 	if (!*size)
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no type", a->comm->rank, call, a->type);
-	if (reduces(a->coll) && !kolo_op_name((enum kolo_op)a->op) &&
-	    !ko_comm_premul(a->comm, (enum kolo_op)a->op, (enum kolo_type)a->type))
+		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no type", a->comm->rank, call, (int)a->type);
+	if (reduces(a->coll) && !kolo_op_name(a->op) && !ko_comm_premul(a->comm, a->op, a->type))
 		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no op for %s on this communicator",
-			       a->comm->rank, call, a->op, kolo_type_name((enum kolo_type)a->type));
+			       a->comm->rank, call, a->op, kolo_type_name(a->type));
 	if ((a->coll == KO_BROADCAST || a->coll == KO_REDUCE) && (a->root < 0 || a->root >= a->comm->nranks))
 		return ko_fail(KOLO_EINVAL, "rank %d: %s: root %d: want 0 to %d", a->comm->rank, call,
 			       a->root, a->comm->nranks - 1);
@@ -88,12 +89,10 @@ static int check_args(const struct args *a, const char *call, size_t *size)
 
 static void choose_reducer(struct ko_run *run, const struct args *a)
 {
-	const struct ko_reducer *premul =
-		ko_comm_premul(a->comm, (enum kolo_op)a->op, (enum kolo_type)a->type);
+	const struct ko_reducer *premul = ko_comm_premul(a->comm, a->op, a->type);
 
 	run->desc.op = premul ? KO_OP_PREMUL : (uint8_t)a->op;
-	run->red = premul ? *premul
-			  : ko_reducer_make((enum kolo_type)a->type, (enum kolo_op)a->op, a->comm->nranks);
+	run->red = premul ? *premul : ko_reducer_make(a->type, a->op, a->comm->nranks);
 }
 
 /* Whatever an operation fails with, the others learn it: a failed communicator stays failed everywhere. */
@@ -131,7 +130,7 @@ static int begin(struct ko_run *run, const struct args *a, const char *call)
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: %s: another thread is in an operation on this communicator", c->rank,
 			       call);
-	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy((enum kolo_type)a->type) };
+	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy(a->type) };
 	run->desc = (struct ko_desc){ .seq = ++c->seq,
 				      .n = a->n,
 				      .root = a->root,
@@ -181,7 +180,7 @@ static int perform(const struct args *a, const char *call, ko_round_fn *round)
 int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    enum kolo_op op, struct kolo_queue *queue)
 {
-	const struct args a = { comm, KO_ALL_REDUCE, src, dst, n, (int)type, (int)op, -1, queue };
+	const struct args a = { comm, KO_ALL_REDUCE, src, dst, n, type, op, -1, queue };
 
 	return perform(&a, "kolo_all_reduce", ko_all_reduce_round);
 }
@@ -189,7 +188,7 @@ int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n
 int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 			enum kolo_op op, struct kolo_queue *queue)
 {
-	const struct args a = { comm, KO_REDUCE_SCATTER, src, dst, n, (int)type, (int)op, -1, queue };
+	const struct args a = { comm, KO_REDUCE_SCATTER, src, dst, n, type, op, -1, queue };
 
 	return perform(&a, "kolo_reduce_scatter", ko_reduce_scatter_round);
 }
@@ -197,7 +196,7 @@ int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size
 int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    struct kolo_queue *queue)
 {
-	const struct args a = { comm, KO_ALL_GATHER, src, dst, n, (int)type, 0, -1, queue };
+	const struct args a = { comm, KO_ALL_GATHER, src, dst, n, type, KOLO_SUM, -1, queue };
 
 	return perform(&a, "kolo_all_gather", ko_all_gather_round);
 }
@@ -205,7 +204,7 @@ int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		   int root, struct kolo_queue *queue)
 {
-	const struct args a = { comm, KO_BROADCAST, src, dst, n, (int)type, 0, root, queue };
+	const struct args a = { comm, KO_BROADCAST, src, dst, n, type, KOLO_SUM, root, queue };
 
 	return perform(&a, "kolo_broadcast", ko_broadcast_round);
 }
@@ -213,7 +212,7 @@ int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n,
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		enum kolo_op op, int root, struct kolo_queue *queue)
 {
-	const struct args a = { comm, KO_REDUCE, src, dst, n, (int)type, (int)op, root, queue };
+	const struct args a = { comm, KO_REDUCE, src, dst, n, type, op, root, queue };
 
 	return perform(&a, "kolo_reduce", ko_reduce_round);
 }

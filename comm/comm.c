@@ -3,8 +3,10 @@
  * rank 0's entry in the table. */
 #include "comm.h"
 
+#include "clock.h"
 #include "env.h"
 #include "error.h"
+#include "shmem.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,8 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "shmem.h"
 
 /* ---- What the caller wants ------------------------------------------------------------------------------ */
 
@@ -142,8 +142,8 @@ static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
 }
 
 /* Connects `link` to the end with role `theirs` at rank `from`. */
-static int connect_link(struct kolo_comm *c, struct ko_link *link, int from, enum ko_role theirs,
-			int64_t deadline)
+static int connect_end(struct kolo_comm *c, struct ko_link *link, int from, enum ko_role theirs,
+		       int64_t deadline)
 {
 	struct ko_address address;
 	struct ko_msg msg;
@@ -163,7 +163,7 @@ static int connect_link(struct kolo_comm *c, struct ko_link *link, int from, enu
  * ranks, who are each other's prev and next, don't mix them up. */
 static int make_links(struct kolo_comm *c, int64_t deadline)
 {
-	int prev = ko_ring_block(c->rank, c->nranks, 1), next = ko_ring_block(c->rank, c->nranks, -1);
+	int prev = ko_ring_prev(c->rank, c->nranks), next = ko_ring_next(c->rank, c->nranks);
 	const struct ko_place *here = &c->table[c->rank].place;
 	const struct ko_link_ops *in, *out;
 	const char *name = c->table[0].transport;
@@ -176,9 +176,9 @@ static int make_links(struct kolo_comm *c, int64_t deadline)
 	    (rc = in->open(KO_RECV, &c->limits, &c->from_prev)) < 0 ||
 	    (rc = out->open(KO_SEND, &c->limits, &c->to_next)) < 0 ||
 	    (rc = send_address(c, c->from_prev, prev)) < 0 || (rc = send_address(c, c->to_next, next)) < 0 ||
-	    (rc = connect_link(c, c->to_next, next, KO_RECV, deadline)) < 0)
+	    (rc = connect_end(c, c->to_next, next, KO_RECV, deadline)) < 0)
 		return rc;
-	return connect_link(c, c->from_prev, prev, KO_SEND, deadline);
+	return connect_end(c, c->from_prev, prev, KO_SEND, deadline);
 }
 
 /* From the table of all ranks to a working communicator. */
@@ -195,6 +195,10 @@ static int assemble(struct kolo_comm *c, int64_t deadline)
 		rc = share_roster(c, deadline);
 	if (rc == 0)
 		rc = make_links(c, deadline);
+	if (rc == 0)
+		ko_log(KO_LOG_INFO, "rank %d of %d: ring over %s, %u slots of %llu bytes per link", c->rank,
+		       c->nranks, c->to_next ? c->to_next->ops->name : "nothing (one rank)", c->limits.nslots,
+		       (unsigned long long)c->limits.slot_len);
 	return rc;
 }
 
@@ -220,7 +224,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	*out = NULL;
 	if (attr)
 		job = *attr;
-	if (!job.id && job.nranks == 0 && (rc = ko_env_job(&job, &id)) < 0)
+	if ((rc = ko_log_check()) < 0 || (!job.id && job.nranks == 0 && (rc = ko_env_job(&job, &id)) < 0))
 		return rc;
 	if ((rc = check_attr(&job)) < 0 || (rc = choose_timeout(&job, &timeout_ms)) < 0 ||
 	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
@@ -374,8 +378,8 @@ int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	ko_log(KO_LOG_ERROR, "%s", text);
-	ko_roster_fail(c->roster, code, text);
+	if (ko_roster_fail(c->roster, code, text))
+		ko_log(KO_LOG_ERROR, "%s", text);
 	return ko_roster_cause(c->roster);
 }
 
@@ -435,8 +439,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		.slot_len = comm->limits.slot_len,
 		.nslots = comm->limits.nslots,
 		.algorithm = "ring",
-		.to_next = link_stats(comm->to_next, ko_ring_block(comm->rank, comm->nranks, -1)),
-		.from_prev = link_stats(comm->from_prev, ko_ring_block(comm->rank, comm->nranks, 1)),
+		.to_next = link_stats(comm->to_next, ko_ring_next(comm->rank, comm->nranks)),
+		.from_prev = link_stats(comm->from_prev, ko_ring_prev(comm->rank, comm->nranks)),
 	};
 	out->sent_bytes = out->to_next.bytes;
 	out->received_bytes = out->from_prev.bytes;

@@ -70,6 +70,15 @@ static int parse_log(const char *value, const char **file)
 	return 0;
 }
 
+int ko_log_check(void)
+{
+	const char *value = getenv("KOLO_LOG"), *file;
+
+	if (!value || !*value || parse_log(value, &file))
+		return 0;
+	return ko_fail(KOLO_EINVAL, "KOLO_LOG=%s: want error, warn or info, then optionally :FILE", value);
+}
+
 void ko_log(enum ko_log_level level, const char *fmt, ...)
 {
 	static const char *const names[] = { "", "error", "warn", "info" };

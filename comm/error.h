@@ -17,4 +17,7 @@ int ko_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 enum ko_log_level { KO_LOG_ERROR = 1, KO_LOG_WARN, KO_LOG_INFO };
 void ko_log(enum ko_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Is KOLO_LOG something that can be followed? Errors: KOLO_EINVAL. */
+int ko_log_check(void);
+
 #endif

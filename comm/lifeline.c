@@ -1,7 +1,7 @@
 /* See lifeline.h. Of two ranks the higher connects and the lower accepts. */
 #include "lifeline.h"
 
-#include "roster.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ enum {
 };
 
 struct ko_lifelines {
-	int rank, nranks;
+	int rank;
 	int listener;
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
@@ -44,8 +44,8 @@ static void watch_process(struct ko_life *life)
 		life->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
 }
 
-/* One message, and a descriptor with it unless fd is -1. Never blocks for long: the buffers hold more messages
- * than are ever under way. */
+/* One message, and a descriptor with it unless fd is -1. Does not block: a socket's buffer holds more messages than
+ * are ever under way, so a full one means that something is very wrong at the other end. */
 static int send_msg(int sock, const struct ko_msg *msg, int fd)
 {
 	union {
@@ -67,8 +67,7 @@ static int send_msg(int sock, const struct ko_msg *msg, int fd)
 	return sendmsg(sock, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*msg) ? 0 : KOLO_EPEER;
 }
 
-/* The next message: 1; end of file: 0; nothing there: KO_EAGAIN is not needed, callers poll first. *fd is -1 when
- * none came along. */
+/* 1: a message; 0: end of file, or no message of ours. *fd is -1 when no descriptor came along. */
 static int recv_msg(int sock, struct ko_msg *out, int *fd)
 {
 	union {
@@ -97,7 +96,7 @@ static int recv_msg(int sock, struct ko_msg *out, int *fd)
 }
 
 /* A connection to the rank's listener, or -1 with errno; ECONNREFUSED when nobody listens there any more. */
-static int dial(const struct ko_entry *to, int64_t deadline)
+static int dial_rank(const struct ko_entry *to, int64_t deadline)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + to->socket_len);
@@ -119,7 +118,7 @@ static int dial(const struct ko_entry *to, int64_t deadline)
 
 /* ---- Making them ---------------------------------------------------------------------------------------- */
 
-/* Fills in who rank's lifelines lead to; returns their number. peers has room for nranks. */
+/* Fills in who the rank's lifelines lead to; returns their number, nranks - 1 for rank 0 and at most 3 else. */
 static int list_peers(int rank, int nranks, struct ko_life *life)
 {
 	int prev = (rank + nranks - 1) % nranks, next = (rank + 1) % nranks, n = 0;
@@ -131,7 +130,7 @@ static int list_peers(int rank, int nranks, struct ko_life *life)
 }
 
 /* Binds to a name of the kernel's choice. */
-static int start_listening(struct ko_lifelines *ll, struct ko_entry *mine)
+static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = sizeof(name);
@@ -163,10 +162,9 @@ int ko_lifelines_open(int rank, int nranks, struct ko_entry *mine, struct ko_lif
 	if (!ll)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %zu lifelines", rank, most);
 	ll->rank = rank;
-	ll->nranks = nranks;
 	ll->listener = -1;
 	ll->n = list_peers(rank, nranks, ll->life);
-	rc = start_listening(ll, mine);
+	rc = listen_for_peers(ll, mine);
 	if (rc < 0) {
 		ko_lifelines_close(ll, 0, "");
 		return rc;
@@ -199,7 +197,7 @@ static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t dea
 	const struct ko_entry *to = &ll->table[life->rank];
 	struct ko_msg hello = { .type = KO_MSG_HELLO, .value = ll->rank };
 
-	life->fd = dial(to, deadline);
+	life->fd = dial_rank(to, deadline);
 	if (life->fd < 0 && errno == ECONNREFUSED)
 		return gone_early(ll, life->rank);
 	if (life->fd < 0)
@@ -238,10 +236,19 @@ static struct ko_life *identify(struct ko_lifelines *ll, int fd)
 	return life;
 }
 
-/* Takes in all connections that are waiting; returns how many lifelines are still missing. */
+static int count_missing(const struct ko_lifelines *ll)
+{
+	int missing = 0;
+
+	for (int k = 0; k < ll->n; k++)
+		missing += ll->life[k].state == KO_LIFE_NONE;
+	return missing;
+}
+
+/* Takes in all connections that are waiting; returns how many lifelines are still missing. Errors: KOLO_ESYS. */
 static int accept_waiting(struct ko_lifelines *ll)
 {
-	int missing = 0, fd;
+	int fd;
 
 	while ((fd = accept4(ll->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
 		struct ko_life *life = identify(ll, fd);
@@ -254,9 +261,12 @@ static int accept_waiting(struct ko_lifelines *ll)
 		life->state = KO_LIFE_UP;
 		watch_process(life);
 	}
-	for (int k = 0; k < ll->n; k++)
-		missing += ll->life[k].state == KO_LIFE_NONE;
-	return missing;
+	if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: accepting a lifeline: %s; rank 0 needs two descriptors for each "
+			       "other rank (ulimit -n)",
+			       ll->rank, strerror(errno));
+	return count_missing(ll);
 }
 
 static int missing_late(struct ko_lifelines *ll)
@@ -279,17 +289,40 @@ static int missing_late(struct ko_lifelines *ll)
 static int check_missing(struct ko_lifelines *ll)
 {
 	for (int k = 0; k < ll->n; k++) {
-		int fd;
+		int fd, missing;
 
 		if (ll->life[k].state != KO_LIFE_NONE)
 			continue;
-		fd = dial(&ll->table[ll->life[k].rank], 0);
+		fd = dial_rank(&ll->table[ll->life[k].rank], 0);
 		if (fd >= 0)
 			close(fd);
-		else if (errno == ECONNREFUSED && accept_waiting(ll) > 0 && ll->life[k].state == KO_LIFE_NONE)
+		if (fd >= 0 || errno != ECONNREFUSED)
+			continue;
+		missing = accept_waiting(ll);
+		if (missing < 0)
+			return missing;
+		if (ll->life[k].state == KO_LIFE_NONE)
 			return gone_early(ll, ll->life[k].rank);
 	}
 	return 0;
+}
+
+/* Waits for those that connect to us. */
+static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
+{
+	int missing, rc;
+
+	while ((missing = accept_waiting(ll)) > 0) {
+		struct pollfd wait = { .fd = ll->listener, .events = POLLIN };
+
+		if (poll(&wait, 1, STEP_MS) > 0)
+			continue;
+		if ((rc = check_missing(ll)) < 0)
+			return rc;
+		if (ko_now_ms() > deadline && count_missing(ll) > 0)
+			return missing_late(ll);
+	}
+	return missing;
 }
 
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline)
@@ -300,16 +333,7 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 	for (int k = 0; rc == 0 && k < ll->n; k++)
 		if (ll->life[k].rank < ll->rank)
 			rc = call_lower(ll, &ll->life[k], deadline);
-	while (rc == 0 && accept_waiting(ll) > 0) {
-		struct pollfd wait = { .fd = ll->listener, .events = POLLIN };
-
-		if (poll(&wait, 1, STEP_MS) > 0)
-			continue;
-		rc = check_missing(ll);
-		if (rc == 0 && ko_now_ms() > deadline && accept_waiting(ll) > 0)
-			rc = missing_late(ll);
-	}
-	return rc;
+	return rc < 0 ? rc : accept_higher(ll, deadline);
 }
 
 /* ---- Using them ----------------------------------------------------------------------------------------- */
@@ -349,7 +373,7 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 }
 
 /* The socket says goodbye, end of file, or something that comes too late to matter. */
-static void hear(struct ko_life *life)
+static void hear_goodbye(struct ko_life *life)
 {
 	struct ko_msg msg;
 	int fd;
@@ -378,7 +402,7 @@ void ko_lifelines_look(struct ko_lifelines *ll)
 		if (life->state != KO_LIFE_UP || poll(now, 2, 0) <= 0)
 			continue;
 		if (now[0].revents)
-			hear(life);
+			hear_goodbye(life);
 		else
 			life->state = KO_LIFE_DEAD;
 		ll->gone += life->state != KO_LIFE_UP;

@@ -8,8 +8,6 @@
 #include "boot.h"
 #include "error.h"
 
-#include <stdbool.h>
-
 enum ko_msg_type { KO_MSG_HELLO = 1, KO_MSG_ROSTER, KO_MSG_ADDRESS, KO_MSG_GOODBYE };
 
 struct ko_msg {
@@ -36,14 +34,15 @@ int ko_lifelines_open(int rank, int nranks, struct ko_entry *mine, struct ko_lif
 
 /* Connects to both neighbours and rank 0 (rank 0: to all); blocks until they are there or `deadline`
  * (ko_now_ms(), INT64_MAX for never). The table stays the caller's and must outlive the lifelines. Errors:
- * KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ENOMEM, KOLO_ESYS. */
+ * KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline);
 
 /* Sends to a rank that has a lifeline; fd goes along unless it is -1. Errors: KOLO_EPEER. */
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd);
 
 /* Waits for the next message of `rank`, which must be of `type` with `value`. *fd is the descriptor that came
- * along, the caller's to close, or -1. Errors: KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ESYS. */
+ * along, the caller's to close, or -1. The rank must have a lifeline. Errors: KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ESYS,
+ * or what the rank gave up with. */
 int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
 		      struct ko_msg *out, int *fd);
 

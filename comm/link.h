@@ -52,10 +52,11 @@ struct ko_link_ops {
 	/* Makes one end, not connected yet. The caller owns *out and closes it. KOLO_ENOMEM, KOLO_ESYS. */
 	int (*open)(enum ko_role role, const struct ko_limits *limits, struct ko_link **out);
 
-	/* What the other end's connect needs. out->fd stays the link's, for as long as it is open. */
+	/* What the other end's connect needs. out->fd stays the link's, for as long as it is open. KOLO_ESYS. */
 	int (*address)(struct ko_link *link, struct ko_address *out);
 
-	/* Joins this end to the one that has the address `peer`; peer->fd stays the caller's. */
+	/* Joins this end to the one that has the address `peer`; peer->fd stays the caller's. May block for as
+	 * long as the other end's connect takes. KOLO_EMISMATCH, KOLO_EUNREACH, KOLO_ENOMEM, KOLO_ESYS. */
 	int (*connect)(struct ko_link *link, const struct ko_address *peer);
 
 	/* Sender: the next free slot, lent until commit; out->ptr has room for slot_len bytes. Called again
@@ -84,8 +85,8 @@ struct ko_link_ops {
 /* Best first, then NULL. */
 extern const struct ko_link_ops *const ko_links[];
 
-/* The table row called `name`; the best one that joins a and b when name is "". Errors: KOLO_ENOTSUP, with all
- * reasons. */
+/* The table row called `name`; the best one that joins a and b when name is "". Errors: KOLO_ENOTSUP, with the reason
+ * of the last one tried. */
 int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
 		   const struct ko_link_ops **out);
 

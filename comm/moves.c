@@ -37,25 +37,22 @@ static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn 
 	return rc;
 }
 
-static int prev_of(const struct kolo_comm *c)
-{
-	return ko_ring_block(c->rank, c->nranks, 1);
-}
-
-static int next_of(const struct kolo_comm *c)
-{
-	return ko_ring_block(c->rank, c->nranks, -1);
-}
-
-/* The oldest slot from prev, which must be this operation's. */
-static int wait_in(struct ko_run *run, struct ko_slot *in)
+/* The oldest slot from prev, which must be this operation's and hold n elements. */
+static int wait_in(struct ko_run *run, struct ko_slot *in, size_t n)
 {
 	struct kolo_comm *c = run->comm;
-	int rc = wait_slot(run, c->from_prev, prev_of(c), c->from_prev->ops->peek, in);
+	int prev = ko_ring_prev(c->rank, c->nranks);
+	int rc = wait_slot(run, c->from_prev, prev, c->from_prev->ops->peek, in);
 
-	if (rc == 0 && in->tag != run->tag)
-		rc = ko_watch_mismatch(c, &run->desc, prev_of(c), in->tag);
-	return rc;
+	if (rc < 0)
+		return rc;
+	if (in->tag != run->tag)
+		return ko_watch_mismatch(c, &run->desc, prev, in->tag);
+	if (in->len != n * run->size)
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: the %s link from rank %d brought %zu bytes where %zu were due",
+			       c->rank, c->from_prev->ops->name, prev, in->len, n * run->size);
+	return 0;
 }
 
 /* A free slot to next. */
@@ -63,7 +60,7 @@ static int wait_out(struct ko_run *run, struct ko_slot *out)
 {
 	struct kolo_comm *c = run->comm;
 
-	return wait_slot(run, c->to_next, next_of(c), c->to_next->ops->acquire, out);
+	return wait_slot(run, c->to_next, ko_ring_next(c->rank, c->nranks), c->to_next->ops->acquire, out);
 }
 
 static int commit(struct ko_run *run, struct ko_slot *out, size_t n)
@@ -111,7 +108,7 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
 	combine(run, out.ptr, in.ptr, own, n);
 	if ((rc = commit(run, &out, n)) < 0)
@@ -122,7 +119,7 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 {
 	struct ko_slot in;
-	int rc = wait_in(run, &in);
+	int rc = wait_in(run, &in, n);
 
 	if (rc < 0)
 		return rc;
@@ -137,7 +134,7 @@ int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
 	fill(run, run->copy, out.ptr, in.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0)
@@ -149,7 +146,7 @@ int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 int ko_keep(struct ko_run *run, void *dst, size_t n)
 {
 	struct ko_slot in;
-	int rc = wait_in(run, &in);
+	int rc = wait_in(run, &in, n);
 
 	if (rc < 0)
 		return rc;
@@ -167,5 +164,7 @@ int ko_drain(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 
-	return c->to_next ? wait_slot(run, c->to_next, next_of(c), try_drain, NULL) : 0;
+	if (!c->to_next)
+		return 0;
+	return wait_slot(run, c->to_next, ko_ring_next(c->rank, c->nranks), try_drain, NULL);
 }

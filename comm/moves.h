@@ -12,7 +12,7 @@ struct ko_run {
 	uint32_t tag;          /* of desc; every slot carries it */
 	size_t size;           /* bytes of an element */
 	ko_fill_fn *copy;      /* for this type */
-	struct ko_reducer red; /* reductions only */
+	struct ko_reducer red; /* what reductions do, barrier's empty one included */
 	struct ko_plan plan;
 };
 

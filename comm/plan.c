@@ -46,12 +46,22 @@ int ko_ring_block(int rank, int nranks, int step)
 	return (rank - step + nranks) % nranks;
 }
 
+int ko_ring_prev(int rank, int nranks)
+{
+	return ko_ring_block(rank, nranks, 1);
+}
+
+int ko_ring_next(int rank, int nranks)
+{
+	return ko_ring_block(rank, nranks, -1);
+}
+
 struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root)
 {
-	size_t before = ko_plan_block(p, ko_ring_block(rank, nranks, 1)).n;
+	size_t before = ko_plan_block(p, ko_ring_prev(rank, nranks)).n;
 	size_t own = ko_plan_block(p, rank).n;
-	size_t after = ko_plan_block(p, ko_ring_block(rank, nranks, -1)).n;
-	int next_of_root = ko_ring_block(root, nranks, -1), prev_of_root = ko_ring_block(root, nranks, 1);
+	size_t after = ko_plan_block(p, ko_ring_next(rank, nranks)).n;
+	int next_of_root = ko_ring_next(root, nranks), prev_of_root = ko_ring_prev(root, nranks);
 
 	switch (coll) {
 	case KO_REDUCE_SCATTER: /* sends every block but its own, which it finishes */

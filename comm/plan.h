@@ -43,6 +43,10 @@ struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round);
  * -nranks to nranks. Data moves up the ring, so older blocks are those of lower ranks. */
 int ko_ring_block(int rank, int nranks, int step);
 
+/* The neighbours: data flows from prev to next. */
+int ko_ring_prev(int rank, int nranks);
+int ko_ring_next(int rank, int nranks);
+
 /* Elements that `rank` sends and receives, by formula; what the links count must be equal to it. */
 struct ko_model {
 	size_t sent, received;

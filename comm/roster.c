@@ -15,14 +15,6 @@ size_t ko_roster_len(int nranks)
 	return sizeof(struct ko_roster) + (size_t)nranks * sizeof(struct ko_post);
 }
 
-int64_t ko_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc)
 {
 	struct ko_post *post = &roster->post[rank];
@@ -99,17 +91,18 @@ uint32_t ko_desc_tag(const struct ko_desc *desc)
 	return (uint32_t)hash;
 }
 
-void ko_roster_fail(struct ko_roster *roster, int code, const char *text)
+bool ko_roster_fail(struct ko_roster *roster, int code, const char *text)
 {
 	uint32_t none = 0;
 
 	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, 1, memory_order_relaxed,
 						     memory_order_relaxed))
-		return;
+		return false;
 	roster->code = code;
 	snprintf(roster->text, sizeof(roster->text), "%s", text);
 	/* Pairs with the acquire in ko_roster_cause. */
 	atomic_store_explicit(&roster->failed, 2, memory_order_release);
+	return true;
 }
 
 int ko_roster_cause(const struct ko_roster *roster)

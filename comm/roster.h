@@ -27,10 +27,10 @@ enum { KO_HISTORY = 16 }; /* operations back that a rank's descriptors can be lo
 
 /* One rank's lines. Written by that rank alone. */
 struct ko_post {
-	_Alignas(
-		64) _Atomic uint64_t entered; /* seq of the operation it is in, or was in last; 0: none yet */
-	_Atomic uint64_t finished;            /* seq of the last one it has done its part of; <= entered */
-	_Atomic int64_t beat;                 /* ko_now_ms() of its last look around while waiting */
+	/* seq of the operation it is in, or was in last; 0: none yet */
+	_Alignas(64) _Atomic uint64_t entered;
+	_Atomic uint64_t finished;   /* seq of the last one it has done its part of; <= entered */
+	_Atomic int64_t beat;        /* ko_now_ms() of its last look around while waiting */
 	_Atomic int32_t waiting_for; /* 1 + the rank it has been waiting for for a while; 0: nobody */
 	_Atomic uint64_t history[KO_HISTORY][3];
 };
@@ -43,9 +43,6 @@ struct ko_roster {
 };
 
 size_t ko_roster_len(int nranks);
-
-/* Milliseconds of the machine's monotonic clock. */
-int64_t ko_now_ms(void);
 
 /* `rank` starts the operation, and has done its part of it. */
 void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc);
@@ -61,8 +58,8 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
 /* A number that differs, in all likelihood, between operations that differ. */
 uint32_t ko_desc_tag(const struct ko_desc *desc);
 
-/* Writes the cause of the communicator's failure unless one is there already; from any thread. */
-void ko_roster_fail(struct ko_roster *roster, int code, const char *text);
+/* Writes the cause of the communicator's failure; false when one was there already. From any thread. */
+bool ko_roster_fail(struct ko_roster *roster, int code, const char *text);
 
 /* 0, or the code of the failure, with its text as the calling thread's error. From any thread. */
 int ko_roster_cause(const struct ko_roster *roster);

@@ -17,6 +17,13 @@ static void *at_mut(const struct ko_run *run, void *base, size_t element)
 	return base ? (char *)base + element * run->size : NULL;
 }
 
+/* What this rank gave belongs into its own dst too; in place it is there already. */
+static void keep_own(const struct ko_run *run, void *dst, const void *src, size_t n)
+{
+	if (n)
+		run->copy(dst, src, n, NULL);
+}
+
 /* Elements before this rank's block. */
 static size_t own_first(const struct ko_run *run)
 {
@@ -46,8 +53,8 @@ int ko_all_gather_round(struct ko_run *run, size_t round, const void *src, void 
 	const void *own = at(run, src, q.first - own_first(run));
 	int rc = ko_send(run, run->copy, own, q.n);
 
-	if (rc == 0 && q.n)
-		run->copy(at_mut(run, dst, q.first), own, q.n, NULL);
+	if (rc == 0)
+		keep_own(run, at_mut(run, dst, q.first), own, q.n);
 	for (int step = 1; rc == 0 && step < run->comm->nranks - 1; step++) {
 		q = piece(run, step, round);
 		rc = ko_keep_and_pass(run, at_mut(run, dst, q.first), q.n);
@@ -81,8 +88,8 @@ int ko_broadcast_round(struct ko_run *run, size_t round, const void *src, void *
 	if (distance > 0)
 		return ko_keep_and_pass(run, to, q.n);
 	rc = ko_send(run, run->copy, at(run, src, q.first), q.n);
-	if (rc == 0 && q.n)
-		run->copy(to, at(run, src, q.first), q.n, NULL);
+	if (rc == 0)
+		keep_own(run, to, at(run, src, q.first), q.n);
 	return rc;
 }
 

@@ -1,6 +1,8 @@
 /* See watch.h. */
 #include "watch.h"
 
+#include "clock.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>

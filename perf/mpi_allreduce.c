@@ -51,7 +51,8 @@ static void measure(const float *src, float *dst, int n, int in_place)
 
 int main(int argc, char **argv)
 {
-	size_t min = argc > 3 ? strtoull(argv[1], NULL, 10) : 8, max = argc > 3 ? strtoull(argv[2], NULL, 10) : 8;
+	size_t min = argc > 3 ? strtoull(argv[1], NULL, 10) : 8,
+	       max = argc > 3 ? strtoull(argv[2], NULL, 10) : 8;
 	size_t factor = argc > 3 ? strtoull(argv[3], NULL, 10) : 2;
 	float *src = calloc(1, max), *dst = calloc(1, max);
 

@@ -33,7 +33,7 @@ static() {
 	"$dir/usr/bin/ringrun" -n 2 "$dir/static" | grep -x "rank 1 of 2: the sum is 3"
 }
 staged() {
-	$MAKE install PREFIX=/opt/kolo DESTDIR="$dir/stage" CC="$CC" SAN="${SAN:-}"
+	$MAKE install PREFIX=/opt/kolo LIBDIR=/opt/kolo/lib DESTDIR="$dir/stage" CC="$CC" SAN="${SAN:-}"
 	[ -e "$dir/stage/opt/kolo/lib/libkolo.so.0" ] && grep -q '^prefix=/opt/kolo$' "$dir/stage/opt/kolo/lib/pkgconfig/kolo.pc"
 }
 readme() {
@@ -44,7 +44,7 @@ readme() {
 
 export PKG_CONFIG_PATH="$dir/usr/lib/pkgconfig"
 MAKE=${MAKE:-make}
-try "make install puts the library under PREFIX" $MAKE install PREFIX="$dir/usr" CC="$CC" SAN="${SAN:-}"
+try "make install puts the library under PREFIX" $MAKE install PREFIX="$dir/usr" LIBDIR="$dir/usr/lib" DESTDIR= CC="$CC" SAN="${SAN:-}"
 try "make install keeps DESTDIR out of kolo.pc" staged
 try "a program links the shared library through pkg-config and runs" shared
 try "a program links the static library and runs" static

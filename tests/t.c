@@ -12,6 +12,17 @@
 #include <time.h>
 #include <unistd.h>
 
+/* gcc says so by macros, clang by features. */
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||     \
+	__has_feature(thread_sanitizer)
+enum { T_SANITIZED = 1 };
+#else
+enum { T_SANITIZED = 0 };
+#endif
+
 static pid_t main_process;
 static _Thread_local int my_rank = -1;
 
@@ -56,11 +67,7 @@ uint64_t t_random(uint64_t *state)
 
 bool t_is_slow(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return true;
-#else
-	return getenv("T_SLOW") != NULL;
-#endif
+	return T_SANITIZED || getenv("T_SLOW") != NULL;
 }
 
 /* ---- Ranks ---------------------------------------------------------------------------------------------- */

@@ -5,10 +5,11 @@ TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/*.py tests/install.sh)
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
+CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))
 
 $B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $B/libkolo.a
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) -lcmocka -lm
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS) -lm
 
 # Allocations and system calls that test_memory makes fail.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create

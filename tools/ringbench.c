@@ -70,9 +70,29 @@ static int open_outputs(struct bench *b)
 	if (b->rank != 0)
 		return 0;
 	b->table = taken ? NULL : stdout;
+	b->progress = isatty(STDERR_FILENO) && (taken || !isatty(STDOUT_FILENO));
 	b->json = open_output(o->json);
 	b->csv = open_output(o->csv);
 	return (o->json && !b->json) || (o->csv && !b->csv) ? EXIT_FAILED : 0;
+}
+
+/* A full disk is no success. */
+static int close_outputs(struct bench *b)
+{
+	FILE *outputs[] = { b->table, b->json, b->csv };
+	int rc = 0;
+
+	for (int i = 0; i < 3; i++) {
+		if (!outputs[i])
+			continue;
+		if (fflush(outputs[i]) != 0 || ferror(outputs[i])) {
+			fprintf(stderr, "ringbench: writing results: %s\n", strerror(errno));
+			rc = EXIT_FAILED;
+		}
+		if (outputs[i] != stdout)
+			fclose(outputs[i]);
+	}
+	return rc;
 }
 
 static int allocate(struct bench *b)
@@ -138,7 +158,7 @@ static int run_sizes(struct bench *b, struct job j, struct verdict *verdict)
 		if (j.coll == BARRIER)
 			j.n = 0;
 		j.bytes = j.n * element * (per_rank ? (size_t)b->nranks : 1);
-		if (j.n != last)
+		if (j.n != last && (j.n > 0 || j.coll == BARRIER))
 			rc = run_job(b, &j, verdict);
 		last = j.n;
 		if (size > SIZE_MAX / o->factor)
@@ -184,6 +204,25 @@ static int run_all(struct bench *b, struct verdict *verdict)
 	return rc;
 }
 
+/* Do the options go with the job? All ranks find the same; one says it. */
+static int check_fit(const struct bench *b)
+{
+	const struct options *o = b->options;
+
+	if (o->nranks && o->nranks != b->nranks) {
+		if (b->rank == 0)
+			fprintf(stderr, "ringbench: -n %d, but the job in the environment has %d ranks\n",
+				o->nranks, b->nranks);
+		return EXIT_USAGE;
+	}
+	if (o->root >= b->nranks) {
+		if (b->rank == 0)
+			fprintf(stderr, "ringbench: -r %d: there are %d ranks\n", o->root, b->nranks);
+		return EXIT_USAGE;
+	}
+	return 0;
+}
+
 static int run(struct bench *b)
 {
 	struct kolo_comm_attr attr = { .transport = b->options->transport,
@@ -191,19 +230,14 @@ static int run(struct bench *b)
 	struct verdict verdict = { .traffic_ok = true };
 	int rc;
 
-	if (kolo_comm_create(&attr, &b->comm) < 0)
+	if (kolo_comm_create(&attr, &b->comm) < 0 || kolo_comm_stats(b->comm, &b->agreed) < 0)
 		return fail(b, "joining");
 	b->rank = kolo_comm_rank(b->comm);
 	b->nranks = kolo_comm_nranks(b->comm);
-	if (b->options->nranks && b->options->nranks != b->nranks) {
-		fprintf(stderr, "ringbench: -n %d, but the job in the environment has %d ranks\n",
-			b->options->nranks, b->nranks);
-		return EXIT_USAGE;
-	}
-	if (b->options->root >= b->nranks) {
-		fprintf(stderr, "ringbench: -r %d: there are %d ranks\n", b->options->root, b->nranks);
-		return EXIT_USAGE;
-	}
+	b->transport = b->nranks > 1 ? b->agreed.to_next.transport : "none";
+	b->algorithm = b->agreed.algorithm;
+	if ((rc = check_fit(b)))
+		return rc;
 	if ((rc = open_outputs(b)) || (rc = allocate(b)))
 		return rc;
 	report_header(b);
@@ -229,9 +263,5 @@ int main(int argc, char **argv)
 	free(bench.src);
 	free(bench.dst);
 	free(bench.times);
-	if (bench.json && bench.json != stdout && fclose(bench.json) != 0)
-		rc = EXIT_FAILED;
-	if (bench.csv && bench.csv != stdout && fclose(bench.csv) != 0)
-		rc = EXIT_FAILED;
-	return rc;
+	return close_outputs(&bench) ? EXIT_FAILED : rc;
 }

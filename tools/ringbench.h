@@ -49,6 +49,9 @@ struct bench {
 	char *src, *dst;          /* each with room for the largest size */
 	double *times;            /* MAX_ITERATIONS of them */
 	FILE *table, *json, *csv; /* rank 0's; NULL: none */
+	bool progress; /* say on standard error what is being measured: a terminal that shows no table */
+	const char *transport, *algorithm;
+	struct kolo_stats agreed; /* as the communicator began */
 };
 
 enum { MAX_ITERATIONS = 100000 };
@@ -82,6 +85,5 @@ void report_job(const struct bench *b, const struct job *j);
 void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r);
 void report_end_of_row(const struct bench *b);
 void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok);
-double busbw_factor(enum collective coll, int nranks);
 
 #endif

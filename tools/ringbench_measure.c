@@ -59,15 +59,19 @@ static int time_once(struct bench *b, const struct job *j, bool in_place, double
 	return rc;
 }
 
-/* Iterations for about 0.2 s, of which rank 0 decides. */
-static int choose_iterations(struct bench *b, double us, int *out)
+/* As many iterations as asked for, or as take about 0.2 s; of that rank 0 decides. */
+static int choose_iterations(struct bench *b, const struct job *j, bool in_place, int *out)
 {
-	double n = 200e3 / (us > 0.1 ? us : 0.1);
+	double us, n;
+	int rc;
 
 	*out = b->options->iterations;
-	if (!*out)
-		*out = n < 5 ? 5 : n > MAX_ITERATIONS ? MAX_ITERATIONS : (int)n;
-	return kolo_broadcast(b->comm, out, out, 1, KOLO_I32, 0, NULL);
+	if (*out)
+		return 0;
+	rc = time_once(b, j, in_place, &us);
+	n = 200e3 / (us > 0.1 ? us : 0.1);
+	*out = n < 5 ? 5 : n > MAX_ITERATIONS ? MAX_ITERATIONS : (int)n;
+	return rc < 0 ? rc : kolo_broadcast(b->comm, out, out, 1, KOLO_I32, 0, NULL);
 }
 
 static int ascending(const void *a, const void *b)
@@ -102,17 +106,17 @@ static int compare_traffic(struct bench *b, const struct job *j, uint64_t sent, 
 
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *r)
 {
-	double us = 0;
+	double unused;
 	uint64_t before, sent;
 	int rc = check(b, j, in_place, &r->wrong);
 
 	/* Zeros stay zeros, however often they are added: no denormals, no infinities to time. */
 	memset(b->src, 0, j->bytes);
 	memset(b->dst, 0, j->bytes);
-	for (int i = 0; rc == 0 && i <= b->options->warmups; i++)
-		rc = time_once(b, j, in_place, &us);
+	for (int i = 0; rc == 0 && i < b->options->warmups; i++)
+		rc = time_once(b, j, in_place, &unused);
 	if (rc == 0)
-		rc = choose_iterations(b, us, &r->iterations);
+		rc = choose_iterations(b, j, in_place, &r->iterations);
 	if (rc < 0)
 		return rc;
 	before = sent_so_far(b);

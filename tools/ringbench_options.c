@@ -38,13 +38,14 @@ static void usage(FILE *out)
 		"  -n N              start N ranks (default: one per core, at least 2). In a job that ringrun has\n"
 		"                    started, ringbench joins it instead\n"
 		"  -b BYTES          smallest size (8); K, M, G mean 2^10, 2^20, 2^30. Sizes are of the whole\n"
-		"                    vector: for reduce_scatter what a rank gives, for all_gather what it gets\n"
+		"                    vector: for reduce_scatter what a rank gives, for all_gather what it gets; they\n"
+		"                    are cut to whole elements (per rank), and left out where none fits\n"
 		"  -e BYTES          largest size (128M)\n"
 		"  -f FACTOR         from one size to the next (2)\n"
 		"  -t TYPE|all       i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 (f32)\n"
 		"  -o OP|all         sum prod min max avg (sum)\n"
 		"  -r ROOT|all       for broadcast and reduce (0)\n"
-		"  -w N              operations before the clock starts (3)\n"
+		"  -w N              operations before the clock starts (3), besides one to estimate -i\n"
 		"  -i N              operations timed (default: as many as take about 0.2 s)\n"
 		"  -c 0|1            check results (1)\n"
 		"  --in-place, --out-of-place    only that one (default: both)\n"
@@ -59,7 +60,8 @@ static void usage(FILE *out)
 		"reduce_scatter and all_gather, 1 for broadcast and reduce.\n"
 		"\n"
 		"Exit status: 0 all right; 1 wrong results, or traffic that differs from the model; 2 a mistake on\n"
-		"the command line; 3 a failure, with the reason on standard error.\n");
+		"the command line; 3 a failure, with the reason on standard error; or what ringrun returns when it\n"
+		"could not start the ranks or one was killed (ringrun --help).\n");
 }
 
 static void mistake(const char *option, const char *value, const char *want)
@@ -81,13 +83,13 @@ static long number(const char *option, const char *value, long min, long max)
 
 static size_t size(const char *option, const char *value)
 {
-	static const char units[] = "KMG";
+	static const char units[] = "KMGkmg";
 	char *end, *unit;
 	unsigned long long x = strtoull(value, &end, 10);
 	int shift = 0;
 
 	if (*end && (unit = strchr(units, *end))) {
-		shift = 10 * (int)(unit - units + 1);
+		shift = 10 * (int)((unit - units) % 3 + 1);
 		end++;
 	}
 	if (end == value || *value == '-' || *end || x == 0 || x > (SIZE_MAX >> 4 >> shift))
@@ -196,6 +198,10 @@ void parse_options(int argc, char **argv, struct options *o)
 		choose_collective(argv[optind++], o->collectives);
 	if (o->in_place == o->out_of_place)
 		o->in_place = o->out_of_place = true;
+	if (o->json && o->csv && strcmp(o->json, o->csv) == 0) {
+		fprintf(stderr, "ringbench: --json and --csv can't both go to %s\n", o->json);
+		exit(EXIT_USAGE);
+	}
 	if (o->min > o->max) {
 		fprintf(stderr, "ringbench: -b is above -e\n");
 		exit(EXIT_USAGE);

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-double busbw_factor(enum collective coll, int nranks)
+static double busbw_factor(enum collective coll, int nranks)
 {
 	double share = (double)(nranks - 1) / nranks;
 
@@ -12,51 +12,33 @@ double busbw_factor(enum collective coll, int nranks)
 	return coll == REDUCE_SCATTER || coll == ALL_GATHER ? share : 1;
 }
 
-static const char *transport(const struct bench *b)
-{
-	static struct kolo_stats stats;
-
-	kolo_comm_stats(b->comm, &stats);
-	return b->nranks > 1 ? stats.to_next.transport : "none";
-}
-
-static const char *algorithm(const struct bench *b)
-{
-	static struct kolo_stats stats;
-
-	kolo_comm_stats(b->comm, &stats);
-	return stats.algorithm;
-}
-
 void report_header(const struct bench *b)
 {
 	char host[65] = "";
-	struct kolo_stats stats;
 	int v = kolo_version();
 
 	if (b->csv)
 		fprintf(b->csv,
-			"collective,type,op,root,ranks,transport,algorithm,memory,in_place,bytes,count,time_us,"
+			"collective,type,op,root,ranks,transport,algorithm,memory,in_place,bytes,count,iterations,time_us,"
 			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok\n");
 	if (!b->table)
 		return;
-	kolo_comm_stats(b->comm, &stats);
 	gethostname(host, sizeof(host) - 1);
 	fprintf(b->table, "# ringbench, Kolo %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
 	fprintf(b->table,
 		"# %d ranks on %s (%ld processors), transport %s, algorithm %s, %llu slots of %llu KiB per link\n",
-		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), transport(b), algorithm(b),
-		(unsigned long long)stats.nslots, (unsigned long long)stats.slot_len >> 10);
+		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), b->transport, b->algorithm,
+		(unsigned long long)b->agreed.nslots, (unsigned long long)b->agreed.slot_len >> 10);
 	fprintf(b->table,
-		"# time: median of the slowest rank. sent: bytes per operation by the rank that sends most; a\n"
-		"# '!' marks traffic that differs from the model. #wrong: elements that differ from the sequential\n"
-		"# result.%s\n",
+		"# time: median of the slowest rank. sent, model: bytes per operation of the rank that sends most; a\n"
+		"# '!' marks a rank whose traffic differs from the model. #wrong: elements that differ from the\n"
+		"# sequential result.%s\n",
 		b->options->check ? "" : " Not checked (-c 0).");
 }
 
 static void group_header(const struct bench *b, const char *title)
 {
-	fprintf(b->table, "  %-57s", title);
+	fprintf(b->table, "  %-61s", title);
 }
 
 void report_collective(const struct bench *b, enum collective coll)
@@ -70,11 +52,12 @@ void report_collective(const struct bench *b, enum collective coll)
 		group_header(b, "in place");
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "size", "count", "type", "op", "root");
 	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
-		fprintf(b->table, "  %10s %8s %8s %7s %11s %7s ", "time", "algbw", "busbw", "#wrong", "sent",
-			"sent/K");
+		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "time", "algbw", "busbw", "#wrong", "sent",
+			"model");
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "(B)", "(elements)", "", "", "");
 	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
-		fprintf(b->table, "  %10s %8s %8s %7s %11s %7s ", "(us)", "(GB/s)", "(GB/s)", "", "(B)", "");
+		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "(us)", "(GB/s)", "(GB/s)", "", "(B)",
+			"(B)");
 	fprintf(b->table, "\n");
 	fflush(b->table);
 }
@@ -83,14 +66,17 @@ void report_job(const struct bench *b, const struct job *j)
 {
 	char root[16] = "-";
 
+	if (b->progress)
+		fprintf(stderr, "\r\033[K%s %s %s %zu bytes ...", collective_name(j->coll),
+			kolo_type_name(j->type), collective_reduces(j->coll) ? kolo_op_name(j->op) : "",
+			j->bytes);
 	if (!b->table)
 		return;
 	if (collective_has_root(j->coll))
 		snprintf(root, sizeof(root), "%d", j->root);
 	fprintf(b->table, "  %11zu %11zu %7s %5s %4s", j->bytes, j->n, kolo_type_name(j->type),
 		collective_reduces(j->coll) ? kolo_op_name(j->op) : "-", root);
-	if (isatty(fileno(b->table)))
-		fflush(b->table); /* a person sees what is being measured */
+	fflush(b->table); /* a person sees what is being measured */
 }
 
 static uint64_t most(const uint64_t *x, int n)
@@ -110,14 +96,14 @@ static double algbw(const struct job *j, const struct result *r)
 
 static void report_table(const struct bench *b, const struct job *j, const struct result *r)
 {
-	uint64_t sent = most(r->sent, b->nranks);
 	char wrong[24] = "-";
 
 	if (b->options->check)
 		snprintf(wrong, sizeof(wrong), "%llu", (unsigned long long)r->wrong);
-	fprintf(b->table, "  %10.2f %8.2f %8.2f %7s %11llu %7.4f%c", r->median_us, algbw(j, r),
-		algbw(j, r) * busbw_factor(j->coll, b->nranks), wrong, (unsigned long long)sent,
-		j->bytes ? (double)sent / (double)j->bytes : 0.0, r->traffic_ok ? ' ' : '!');
+	fprintf(b->table, "  %10.2f %8.2f %8.2f %7s %11llu %11llu%c", r->median_us, algbw(j, r),
+		algbw(j, r) * busbw_factor(j->coll, b->nranks), wrong,
+		(unsigned long long)most(r->sent, b->nranks), (unsigned long long)most(r->model, b->nranks),
+		r->traffic_ok ? ' ' : '!');
 }
 
 static void write_list(FILE *out, const uint64_t *x, int n, char between)
@@ -135,8 +121,8 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
 		collective_name(j->coll), kolo_type_name(j->type),
-		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, transport(b),
-		algorithm(b), in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us,
+		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, b->transport,
+		b->algorithm, in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us,
 		r->min_us, r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
@@ -152,11 +138,11 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 
 static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
 {
-	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,host,%d,%zu,%zu,%.3f,%.3f,%.3f,%.6f,%.6f,",
+	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,host,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
 		collective_name(j->coll), kolo_type_name(j->type),
-		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, transport(b),
-		algorithm(b), in_place, j->bytes, j->n, r->median_us, r->min_us, r->p99_us, algbw(j, r),
-		algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, b->transport,
+		b->algorithm, in_place, j->bytes, j->n, r->iterations, r->median_us, r->min_us, r->p99_us,
+		algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);
 	fprintf(b->csv, ",");
@@ -187,6 +173,8 @@ void report_end_of_row(const struct bench *b)
 
 void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok)
 {
+	if (b->progress)
+		fprintf(stderr, "\r\033[K");
 	if (!b->table)
 		return;
 	fprintf(b->table, "#\n# %llu wrong elements%s; traffic %s\n", (unsigned long long)wrong,

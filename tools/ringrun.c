@@ -30,6 +30,7 @@ enum {
 	EXIT_NOT_FOUND = 127,
 	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after SIGTERM */
 	LINE = 4096,     /* longest tagged line; longer ones are broken */
+	MAX_RANKS = 100000,
 };
 
 struct options {
@@ -48,11 +49,13 @@ struct pipe_end {
 struct keeper {
 	const struct options *options;
 	pid_t *pids; /* by rank; 0 once it has ended */
-	int running, npipes;
-	struct pipe_end *pipes; /* two for each rank with --tag */
-	int code;               /* of the first rank that failed */
-	int64_t deadline;       /* when to go on with ending the others; 0: no need */
-	int next_signal;        /* what they get then */
+	int running;
+	pid_t tagger;     /* passes on what the ranks write, with --tag; 0 once it has ended */
+	int *ends;        /* with --tag: what the ranks write to, out and err of each */
+	int code;         /* of the first rank that failed */
+	bool told_to_end; /* by a signal */
+	int64_t deadline; /* when to go on with ending the others; 0: no need */
+	int next_signal;  /* what they get then */
 };
 
 static void usage(FILE *out)
@@ -68,8 +71,9 @@ static void usage(FILE *out)
 		"  --tag          every line of output begins with its rank: [3] ...\n"
 		"  --help, --version\n"
 		"\n"
-		"Standard input goes to rank 0. Signals are passed on to all ranks. When a rank fails, the others\n"
-		"have %d s to end by themselves, get SIGTERM, and %d s later SIGKILL.\n"
+		"Standard input goes to rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are\n"
+		"passed on to all ranks. When a rank fails, the others have %d s to end by themselves, get SIGTERM,\n"
+		"and %d s later SIGKILL.\n"
 		"\n"
 		"Exit status: 0 when all ranks returned 0; else that of the first rank that failed, 128 + its\n"
 		"signal if one killed it; 125 when ringrun itself failed, 126 when PROGRAM could not be run, 127\n"
@@ -111,29 +115,42 @@ static pid_t parent_of(const char *pid)
 	return end ? (pid_t)strtol(end + 3, NULL, 10) : 0;
 }
 
-static void kill_children(void)
+/* Kills the children but `spared`; returns how many there were. */
+static int kill_children(pid_t spared)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
+	int n = 0;
 
-	while (proc && (entry = readdir(proc)))
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-		    parent_of(entry->d_name) == getpid())
-			kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
+	while (proc && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid <= 0 || pid == spared || parent_of(entry->d_name) != getpid())
+			continue;
+		kill(pid, SIGKILL);
+		n++;
+	}
 	if (proc)
 		closedir(proc);
+	return n;
 }
 
-/* Ends every descendant: the children of those that die become ours, until there are none. */
-static void end_descendants(void)
+/* Ends every descendant but `spared`: the children of those that die become ours, until there are none. Those that
+ * may not be killed (another user's) are given up after a while. */
+static void end_descendants(pid_t spared)
 {
-	pid_t pid;
+	int64_t deadline = now_ms() + GRACE_MS;
+	siginfo_t info;
 
-	while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0) {
-		if (pid > 0)
-			continue;
-		kill_children();
+	while (kill_children(spared) > 0 && now_ms() < deadline) {
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		/* Reaps the dead, but leaves the spared one's status to who waits for it. */
+		info.si_pid = 0;
+		while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
+		       info.si_pid != spared) {
+			waitpid(info.si_pid, NULL, 0);
+			info.si_pid = 0;
+		}
 	}
 }
 
@@ -156,62 +173,41 @@ static void set_id(const struct kolo_id *id)
 	setenv("KOLO_ID", hex, 1);
 }
 
-/* In the child. cpu is -1 for no binding, out and err -1 for the keeper's own. */
-static void become_rank(const struct options *o, int rank, pid_t keeper, int cpu, int out, int err)
+/* In a child of the keeper: it must not outlive it. */
+static void die_with(pid_t keeper)
 {
-	sigset_t none;
-	cpu_set_t set;
-	int null;
-
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != keeper)
 		_exit(EXIT_OWN); /* it died before the line above */
+}
+
+/* In the child. cpu is -1 for no binding; ends are what it writes to, NULL for the keeper's own. */
+static void become_rank(const struct options *o, int rank, int cpu, const int *ends)
+{
+	sigset_t none;
+	cpu_set_t set;
+	int null, err;
+
 	if (cpu >= 0) {
 		CPU_ZERO(&set);
 		CPU_SET((size_t)cpu, &set);
 		sched_setaffinity(0, sizeof(set), &set);
 	}
-	null = rank > 0 ? open("/dev/null", O_RDONLY) : -1;
+	null = rank > 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
 	if (null >= 0)
 		dup2(null, STDIN_FILENO);
-	if (out >= 0) {
-		dup2(out, STDOUT_FILENO);
-		dup2(err, STDERR_FILENO);
+	if (ends) {
+		dup2(ends[0], STDOUT_FILENO);
+		dup2(ends[1], STDERR_FILENO);
 	}
 	set_number("KOLO_RANK", rank);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	execvp(o->command[0], o->command);
+	err = errno;
 	if (rank == 0)
 		complain(o->command[0]);
-	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
-}
-
-static int start_rank(struct keeper *k, int rank, int cpu)
-{
-	int out[2] = { -1, -1 }, err[2] = { -1, -1 };
-	pid_t self = getpid();
-
-	if (k->options->tag && (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)) {
-		complain("pipe");
-		return -1;
-	}
-	k->pids[rank] = fork();
-	if (k->pids[rank] == 0)
-		become_rank(k->options, rank, self, cpu, out[1], err[1]);
-	if (k->pids[rank] < 0) {
-		complain("fork");
-		k->pids[rank] = 0;
-		return -1;
-	}
-	k->running++;
-	if (k->options->tag) {
-		close(out[1]);
-		close(err[1]);
-		k->pipes[k->npipes++] = (struct pipe_end){ .fd = out[0], .to = STDOUT_FILENO, .rank = rank };
-		k->pipes[k->npipes++] = (struct pipe_end){ .fd = err[0], .to = STDERR_FILENO, .rank = rank };
-	}
-	return 0;
+	_exit(err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
 }
 
 static int start_ranks(struct keeper *k)
@@ -219,8 +215,8 @@ static int start_ranks(struct keeper *k)
 	const struct options *o = k->options;
 	int *cpus = calloc((size_t)o->nranks, sizeof(*cpus));
 	bool bind = cpus && o->bind && kolo_cores(cpus, o->nranks) >= o->nranks;
+	pid_t self = getpid();
 	struct kolo_id id;
-	int rc = 0;
 
 	if (!cpus || kolo_id_create(&id) < 0) {
 		fprintf(stderr, "ringrun: %s\n", cpus ? kolo_last_error() : "out of memory");
@@ -229,13 +225,24 @@ static int start_ranks(struct keeper *k)
 	}
 	set_id(&id);
 	set_number("KOLO_NRANKS", o->nranks);
-	for (int rank = 0; rc == 0 && rank < o->nranks; rank++)
-		rc = start_rank(k, rank, bind ? cpus[rank] : -1);
+	for (int rank = 0; rank < o->nranks; rank++) {
+		k->pids[rank] = fork();
+		if (k->pids[rank] == 0) {
+			die_with(self);
+			become_rank(o, rank, bind ? cpus[rank] : -1, k->ends ? k->ends + 2 * rank : NULL);
+		}
+		if (k->pids[rank] < 0) {
+			complain("fork");
+			k->pids[rank] = 0;
+			break;
+		}
+		k->running++;
+	}
 	free(cpus);
-	return rc;
+	return k->running == o->nranks ? 0 : -1;
 }
 
-/* ---- Output --------------------------------------------------------------------------------------------- */
+/* ---- The tagger: a process of its own, so that a reader who stalls stalls the ranks' output and nothing else - */
 
 static void write_line(struct pipe_end *p, size_t len)
 {
@@ -249,8 +256,10 @@ static void write_line(struct pipe_end *p, size_t len)
 	for (size_t at = 0; at < total;) {
 		ssize_t put = write(p->to, tagged + at, total - at);
 
-		if (put < 0 && errno != EINTR)
-			return; /* nobody reads us any more */
+		if (put < 0 && errno != EINTR) {
+			complain("writing what a rank wrote");
+			_exit(EXIT_OWN);
+		}
 		at += put > 0 ? (size_t)put : 0;
 	}
 	memmove(p->line, p->line + len, p->len - len);
@@ -277,6 +286,71 @@ static void pump(struct pipe_end *p)
 	}
 }
 
+/* Until nobody has the other ends any more. */
+static void tag_lines(struct pipe_end *pipes, int n)
+{
+	struct pollfd *polls = calloc((size_t)n, sizeof(*polls));
+	int open = n;
+
+	if (!polls)
+		_exit(EXIT_OWN);
+	while (open > 0) {
+		for (int i = 0; i < n; i++)
+			polls[i] = (struct pollfd){ .fd = pipes[i].fd, .events = POLLIN };
+		poll(polls, (nfds_t)n, -1);
+		open = 0;
+		for (int i = 0; i < n; i++) {
+			if (polls[i].revents)
+				pump(&pipes[i]);
+			open += pipes[i].fd >= 0;
+		}
+	}
+	_exit(0);
+}
+
+static void close_ends(struct keeper *k)
+{
+	for (int i = 0; k->ends && i < 2 * k->options->nranks; i++)
+		if (k->ends[i] >= 0)
+			close(k->ends[i]);
+	free(k->ends);
+	k->ends = NULL;
+}
+
+/* Opens the ranks' outputs and starts who reads them. */
+static int start_tagger(struct keeper *k)
+{
+	int n = 2 * k->options->nranks, fds[2];
+	struct pipe_end *pipes = calloc((size_t)n, sizeof(*pipes));
+	pid_t self = getpid();
+
+	k->ends = calloc((size_t)n, sizeof(*k->ends));
+	for (int i = 0; pipes && k->ends && i < n; i++) {
+		if (pipe2(fds, O_CLOEXEC) < 0) {
+			complain("pipe");
+			_exit(EXIT_OWN);
+		}
+		pipes[i] = (struct pipe_end){ .fd = fds[0],
+					      .to = i % 2 ? STDERR_FILENO : STDOUT_FILENO,
+					      .rank = i / 2 };
+		k->ends[i] = fds[1];
+	}
+	k->tagger = pipes && k->ends ? fork() : -1;
+	if (k->tagger == 0) {
+		die_with(self);
+		close_ends(k);
+		tag_lines(pipes, n);
+	}
+	for (int i = 0; pipes && i < n; i++)
+		close(pipes[i].fd);
+	free(pipes);
+	if (k->tagger > 0)
+		return 0;
+	k->tagger = 0;
+	complain("starting");
+	return -1;
+}
+
 /* ---- The keeper ----------------------------------------------------------------------------------------- */
 
 static void signal_ranks(const struct keeper *k, int sig)
@@ -284,6 +358,8 @@ static void signal_ranks(const struct keeper *k, int sig)
 	for (int rank = 0; rank < k->options->nranks; rank++)
 		if (k->pids[rank] > 0)
 			kill(k->pids[rank], sig);
+	if (k->running == 0 && k->tagger > 0 && sig == SIGKILL)
+		kill(k->tagger, sig);
 }
 
 static void rank_ended(struct keeper *k, int rank, int status)
@@ -308,10 +384,13 @@ static void reap(struct keeper *k)
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		for (int rank = 0; rank < k->options->nranks; rank++)
 			if (k->pids[rank] == pid)
 				rank_ended(k, rank, status);
+		if (pid == k->tagger)
+			k->tagger = 0;
+	}
 }
 
 /* Signals that the keeper and the process above it pass on. */
@@ -347,27 +426,29 @@ static void handle_signal(struct keeper *k, const struct signalfd_siginfo *info)
 	int sig = (int)info->ssi_signo;
 
 	if (sig == orphaned()) {
-		end_descendants();
+		end_descendants(0);
 		_exit(EXIT_OWN);
 	}
-	if (sig == SIGCHLD)
+	if (sig == SIGCHLD) {
 		reap(k);
-	else if (to_pass_on(info))
+		return;
+	}
+	if (to_pass_on(info))
 		signal_ranks(k, sig);
+	/* Ranks that end on it end soon; a reader of ours that has stalled is not waited for much longer. */
+	if (sig != SIGUSR1 && sig != SIGUSR2)
+		k->told_to_end = true;
+	if (k->told_to_end && k->running == 0 && !k->deadline)
+		k->deadline = now_ms() + GRACE_MS;
 }
 
-static void wait_for_something(struct keeper *k, int signals, struct pollfd *polls)
+static void wait_for_something(struct keeper *k, int signals)
 {
 	int64_t left = k->deadline ? k->deadline - now_ms() : -1;
+	struct pollfd wait = { .fd = signals, .events = POLLIN };
 	struct signalfd_siginfo info;
 
-	polls[0] = (struct pollfd){ .fd = signals, .events = POLLIN };
-	for (int i = 0; i < k->npipes; i++)
-		polls[i + 1] = (struct pollfd){ .fd = k->pipes[i].fd, .events = POLLIN };
-	poll(polls, (nfds_t)k->npipes + 1, k->deadline ? (int)(left > 0 ? left : 0) : -1);
-	for (int i = 0; i < k->npipes; i++)
-		if (polls[i + 1].revents)
-			pump(&k->pipes[i]);
+	poll(&wait, 1, k->deadline ? (int)(left > 0 ? left : 0) : -1);
 	while (read(signals, &info, sizeof(info)) == sizeof(info))
 		handle_signal(k, &info);
 	if (k->deadline && now_ms() >= k->deadline) {
@@ -377,39 +458,26 @@ static void wait_for_something(struct keeper *k, int signals, struct pollfd *pol
 	}
 }
 
-/* What the ranks wrote before they ended. A descendant that lives on may keep a pipe open: don't wait for it. */
-static void drain_pipes(struct keeper *k)
-{
-	for (int i = 0; i < k->npipes; i++) {
-		struct pollfd ready = { .fd = k->pipes[i].fd, .events = POLLIN };
-
-		while (k->pipes[i].fd >= 0 && poll(&ready, 1, 0) > 0)
-			pump(&k->pipes[i]);
-	}
-}
-
 static int keep(const struct options *o, int signals)
 {
-	size_t n = (size_t)o->nranks;
 	struct keeper k = { .options = o, .next_signal = SIGTERM };
-	struct pollfd *polls = calloc(2 * n + 1, sizeof(*polls));
 
-	k.pids = calloc(n, sizeof(*k.pids));
-	k.pipes = o->tag ? calloc(2 * n, sizeof(*k.pipes)) : NULL;
-	if (!polls || !k.pids || (o->tag && !k.pipes)) {
-		complain("starting");
+	k.pids = calloc((size_t)o->nranks, sizeof(*k.pids));
+	if (!k.pids || (o->tag && start_tagger(&k) < 0) || start_ranks(&k) < 0) {
 		k.code = EXIT_OWN;
-	} else if (start_ranks(&k) < 0) {
-		k.code = EXIT_OWN;
-		signal_ranks(&k, SIGKILL);
+		k.next_signal = SIGKILL;
+		k.deadline = now_ms();
 	}
+	close_ends(&k);
 	while (k.running > 0)
-		wait_for_something(&k, signals, polls);
-	drain_pipes(&k);
-	end_descendants();
-	free(polls);
+		wait_for_something(&k, signals);
+	end_descendants(k.tagger);
+	/* The tagger ends when it has passed on everything. */
+	k.next_signal = SIGKILL;
+	k.deadline = k.told_to_end ? now_ms() + GRACE_MS : 0;
+	while (k.tagger > 0)
+		wait_for_something(&k, signals);
 	free(k.pids);
-	free(k.pipes);
 	return k.code;
 }
 
@@ -427,11 +495,39 @@ static int stand_above(pid_t keeper, int signals)
 			if (info.ssi_signo != SIGCHLD && to_pass_on(&info))
 				kill(keeper, (int)info.ssi_signo);
 	}
-	end_descendants(); /* those of a keeper that was killed are ours now */
+	end_descendants(0); /* those of a keeper that was killed are ours now */
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int parse(int argc, char **argv, struct options *o)
+static int parse_nranks(const char *text)
+{
+	char *end;
+	long n = strtol(text, &end, 10);
+
+	if (end != text && *end == 0 && n >= 1 && n <= MAX_RANKS)
+		return (int)n;
+	fprintf(stderr, "ringrun: -n %s: want a number of ranks from 1 to %d\n", text, MAX_RANKS);
+	exit(EXIT_OWN);
+}
+
+static bool parse_binding(const char *text)
+{
+	if (strcmp(text, "core") == 0 || strcmp(text, "none") == 0)
+		return text[0] == 'c';
+	fprintf(stderr, "ringrun: --bind %s: want core or none\n", text);
+	exit(EXIT_OWN);
+}
+
+static void print_version(void)
+{
+	int v = kolo_version();
+
+	printf("ringrun (Kolo) %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
+	exit(0);
+}
+
+/* Leaves the process for --help, --version and mistakes. */
+static void parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
 		{ "bind", required_argument, NULL, 'b' },
@@ -440,52 +536,35 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "version", no_argument, NULL, 'v' },
 		{ NULL, 0, NULL, 0 },
 	};
-	char *end;
 	int c;
 
 	*o = (struct options){ .bind = true };
 	while ((c = getopt_long(argc, argv, "+n:", longs, NULL)) >= 0) {
 		switch (c) {
-		case 'n':
-			o->nranks = (int)strtol(optarg, &end, 10);
-			if (*end || o->nranks < 1 || o->nranks > 100000) {
-				fprintf(stderr, "ringrun: -n %s: want a number of ranks from 1\n", optarg);
-				return EXIT_OWN;
-			}
-			break;
-		case 'b':
-			o->bind = strcmp(optarg, "core") == 0;
-			if (!o->bind && strcmp(optarg, "none") != 0) {
-				fprintf(stderr, "ringrun: --bind %s: want core or none\n", optarg);
-				return EXIT_OWN;
-			}
-			break;
+		case 'n': o->nranks = parse_nranks(optarg); break;
+		case 'b': o->bind = parse_binding(optarg); break;
 		case 't': o->tag = true; break;
 		case 'h': usage(stdout); exit(0);
-		case 'v':
-			printf("ringrun (Kolo) %d.%d.%d\n", kolo_version() / 10000,
-			       kolo_version() / 100 % 100, kolo_version() % 100);
-			exit(0);
-		default: usage(stderr); return EXIT_OWN;
+		case 'v': print_version(); break;
+		default: usage(stderr); exit(EXIT_OWN);
 		}
 	}
 	if (o->nranks && optind < argc) {
 		o->command = argv + optind;
-		return 0;
+		return;
 	}
 	fprintf(stderr, "ringrun: %s is missing\n", o->nranks ? "PROGRAM" : "-n N");
 	usage(stderr);
-	return EXIT_OWN;
+	exit(EXIT_OWN);
 }
 
 int main(int argc, char **argv)
 {
 	struct options options;
-	int rc = parse(argc, argv, &options), signals;
 	pid_t top = getpid(), keeper;
+	int signals;
 
-	if (rc)
-		return rc;
+	parse(argc, argv, &options);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signals = open_signals();
 	keeper = signals < 0 ? -1 : fork();

@@ -10,6 +10,8 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -39,20 +41,48 @@ static int dial_server(const struct ko_boot_id *id, int *out)
 	return 0;
 }
 
+uint64_t ko_boot_pidns(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (uint64_t)st.st_ino;
+}
+
+bool ko_boot_check(struct ko_entry *e)
+{
+	e->place.host[sizeof(e->place.host) - 1] = 0;
+	e->place.machine[sizeof(e->place.machine) - 1] = 0;
+	e->transport[sizeof(e->transport) - 1] = 0;
+	e->algorithm[sizeof(e->algorithm) - 1] = 0;
+	return e->nranks >= 1 && e->nranks <= KO_MAX_RANKS && e->rank >= 0 && e->rank < e->nranks &&
+	       e->socket_len <= sizeof(e->socket) && e->limits.nslots >= 2 &&
+	       e->limits.nslots <= KO_MAX_SLOTS && e->limits.slot_len >= KO_MIN_SLOT &&
+	       e->limits.slot_len <= KO_MAX_SLOT;
+}
+
+/* A conversation with who serves the id. */
+struct server {
+	int fd;
+	int pidfd; /* the id's maker, whose socket a child of it may keep open; -1 where it can't be seen */
+	int64_t deadline;
+};
+
 /* `len` bytes from the server. */
-static int read_all(int fd, void *to, size_t len, int64_t deadline)
+static int read_all(const struct server *s, void *to, size_t len)
 {
 	for (size_t at = 0; at < len;) {
-		struct pollfd wait = { .fd = fd, .events = POLLIN };
-		ssize_t got;
+		struct pollfd polls[2] = { { .fd = s->fd, .events = POLLIN },
+					   { .fd = s->pidfd, .events = POLLIN } };
+		ssize_t got = 0;
 
-		if (poll(&wait, 1, 100) <= 0) {
-			if (ko_now_ms() > deadline)
+		if (poll(polls, 2, 100) <= 0) {
+			if (ko_now_ms() > s->deadline)
 				return ko_fail(KOLO_ETIMEDOUT,
 					       "the id's maker does not answer; is it stopped?");
 			continue;
 		}
-		got = recv(fd, (char *)to + at, len - at, 0);
+		if (polls[0].revents)
+			got = recv(s->fd, (char *)to + at, len - at, 0);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
@@ -65,46 +95,63 @@ static int read_all(int fd, void *to, size_t len, int64_t deadline)
 	return 0;
 }
 
-static int talk(int fd, const struct ko_boot_id *id, const struct ko_entry *mine, int timeout_ms,
-		struct ko_entry *table)
+static int read_table(const struct server *s, struct ko_entry *table, int nranks)
+{
+	int rc = read_all(s, table, (size_t)nranks * sizeof(*table));
+
+	for (int r = 0; rc == 0 && r < nranks; r++)
+		if (!ko_boot_check(&table[r]) || table[r].rank != r || table[r].nranks != nranks)
+			rc = ko_fail(KOLO_ESYS, "the id's maker sent a table whose row %d makes no sense", r);
+	return rc;
+}
+
+static int talk(const struct server *s, const struct ko_boot_id *id, const struct ko_entry *mine,
+		int timeout_ms, struct ko_entry *table)
 {
 	struct ko_boot_hello hello = { .magic = KO_BOOT_MAGIC,
 				       .version = KO_BOOT_VERSION,
 				       .size = sizeof(hello),
 				       .timeout_ms = timeout_ms,
 				       .entry = *mine };
-	int64_t deadline = timeout_ms ? ko_now_ms() + timeout_ms + GRACE_MS : INT64_MAX;
 	struct ko_boot_reply reply;
 	int rc;
 
 	memcpy(hello.secret, id->secret, sizeof(hello.secret));
-	if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
+	if (send(s->fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
 		return ko_fail(KOLO_EUNREACH, "the process that made the id hung up: %s", strerror(errno));
-	rc = read_all(fd, &reply, sizeof(reply), deadline);
+	rc = read_all(s, &reply, sizeof(reply));
 	if (rc < 0)
 		return rc;
 	reply.text[sizeof(reply.text) - 1] = 0;
-	if (reply.magic != KO_BOOT_MAGIC || reply.code > 0)
-		return ko_fail(KOLO_EUNREACH, "who answers at %s:%u is not Kolo", id->host, id->port);
-	if (reply.code < 0)
-		return ko_fail(reply.code, "%s", reply.text);
-	return read_all(fd, table, (size_t)mine->nranks * sizeof(*table), deadline);
+	if (reply.magic != KO_BOOT_MAGIC || memcmp(reply.proof, id->proof, sizeof(reply.proof)) != 0 ||
+	    reply.code > 0)
+		return ko_fail(KOLO_EUNREACH, "who answers at %s:%u did not make this id", id->host,
+			       id->port);
+	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text) : read_table(s, table, mine->nranks);
 }
 
 int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms,
 		 struct ko_entry *table)
 {
+	struct server s = { .fd = -1, .pidfd = -1, .deadline = INT64_MAX };
 	struct ko_boot_id layout;
-	int fd = -1, rc;
+	int rc;
 
 	memcpy(&layout, id, sizeof(layout));
+	layout.host[sizeof(layout.host) - 1] = 0;
 	if (layout.magic != KO_BOOT_ID_MAGIC)
 		return ko_fail(KOLO_EINVAL, "rank %d: these 128 bytes are no id made by kolo_id_create",
 			       mine->rank);
-	rc = dial_server(&layout, &fd);
+	if (timeout_ms)
+		s.deadline = ko_now_ms() + timeout_ms + GRACE_MS;
+	rc = dial_server(&layout, &s.fd);
+	if (layout.pidns == ko_boot_pidns() && layout.pid != getpid())
+		s.pidfd = (int)syscall(SYS_pidfd_open, layout.pid, 0);
 	if (rc == 0)
-		rc = talk(fd, &layout, mine, timeout_ms, table);
-	if (fd >= 0)
-		close(fd);
+		rc = talk(&s, &layout, mine, timeout_ms, table);
+	if (s.fd >= 0)
+		close(s.fd);
+	if (s.pidfd >= 0)
+		close(s.pidfd);
 	return rc;
 }

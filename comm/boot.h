@@ -7,7 +7,7 @@
 #include "kolo/kolo.h"
 #include "link.h"
 
-enum { KO_TOKEN = 16, KO_NAME = 12 };
+enum { KO_TOKEN = 16, KO_NAME = 12, KO_MAX_RANKS = 65536 };
 
 /* What a rank tells all the others. Plain bytes of one architecture: it travels as it is. */
 struct ko_entry {

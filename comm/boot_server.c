@@ -18,9 +18,8 @@
 #include <unistd.h>
 
 enum {
-	SILENT_MS = 10000,    /* given to a connection to say hello */
-	MAX_STRANGERS = 1024, /* connections without a hello that are kept at a time */
-	STACK = 256 << 10,
+	SILENT_MS = 10000,  /* given to a connection to say hello */
+	MAX_STRANGERS = 64, /* connections without a hello that are kept at a time; the oldest has to go */
 };
 
 /* One connection. joined: its hello was accepted. */
@@ -33,7 +32,7 @@ struct guest {
 
 struct server {
 	int listener;
-	unsigned char secret[KO_BOOT_SECRET];
+	unsigned char secret[KO_BOOT_SECRET], proof[KO_TOKEN];
 	int nranks, joined;    /* nranks is 0 until the first has joined */
 	struct guest **guests; /* nguests of them, room for `room` */
 	struct pollfd *polls;  /* room + 1: the listener first */
@@ -49,12 +48,14 @@ static void fail(struct server *s, int code, const char *text)
 	ko_log(KO_LOG_WARN, "boot: %s", text);
 }
 
-static void answer(struct guest *g, int code, const char *text, const struct ko_entry *table, int nranks)
+static void answer(const struct server *s, const struct guest *g, int code, const char *text,
+		   const struct ko_entry *table, int nranks)
 {
 	struct ko_boot_reply reply = { .magic = KO_BOOT_MAGIC, .code = code };
 	struct timeval patience = { .tv_sec = 10 };
 
 	snprintf(reply.text, sizeof(reply.text), "%s", text);
+	memcpy(reply.proof, s->proof, sizeof(reply.proof));
 	setsockopt(g->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (send(g->fd, &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply))
 		return;
@@ -66,8 +67,10 @@ static void drop(struct server *s, size_t i)
 {
 	char rest[256];
 
-	/* Unread bytes would turn the close into a reset, which overtakes an answer. */
-	while (recv(s->guests[i]->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0)
+	/* A child forked meanwhile may hold the socket: shutdown ends the connection all the same. Unread bytes
+	 * would turn the close into a reset, which overtakes an answer; who sends much may have one. */
+	shutdown(s->guests[i]->fd, SHUT_WR);
+	for (int k = 0; k < 64 && recv(s->guests[i]->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0; k++)
 		;
 	close(s->guests[i]->fd);
 	free(s->guests[i]);
@@ -144,12 +147,12 @@ static int consider(struct server *s, struct guest *g)
 			"a rank speaks version %u of the boot protocol, the id's maker version %d: use one Kolo for all",
 			h->version, KO_BOOT_VERSION);
 		ko_log(KO_LOG_WARN, "boot: dropped: %s", text);
-		answer(g, KOLO_ENOTSUP, text, NULL, 0);
+		answer(s, g, KOLO_ENOTSUP, text, NULL, 0);
 		return -1;
 	}
 	if (g->got < sizeof(*h))
 		return 0;
-	if (!equal_secrets(h->secret, s->secret) || h->entry.rank < 0 || h->entry.rank >= h->entry.nranks) {
+	if (!equal_secrets(h->secret, s->secret) || !ko_boot_check(&g->hello.entry)) {
 		ko_log(KO_LOG_WARN, "boot: dropped a connection that does not know the id's secret");
 		return -1;
 	}
@@ -207,6 +210,23 @@ static int make_room(struct server *s)
 	return 0;
 }
 
+/* The stranger that has been silent for longest makes room for another. */
+static void limit_strangers(struct server *s)
+{
+	size_t oldest = 0, strangers = 0;
+
+	for (size_t i = 0; i < s->nguests; i++) {
+		if (s->guests[i]->joined)
+			continue;
+		if (strangers++ == 0 || s->guests[i]->since < s->guests[oldest]->since)
+			oldest = i;
+	}
+	if (strangers < MAX_STRANGERS)
+		return;
+	ko_log(KO_LOG_WARN, "boot: dropped a connection that had said nothing: too many of them");
+	drop(s, oldest);
+}
+
 static void welcome(struct server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -214,14 +234,15 @@ static void welcome(struct server *s)
 
 	if (fd < 0) {
 		/* Out of descriptors, most likely: the connection stays in the queue, so don't come back at once. */
-		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+		if (errno != EAGAIN)
+			ko_log(KO_LOG_WARN, "boot: accept: %s", strerror(errno));
+		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 		return;
 	}
+	limit_strangers(s);
 	g = make_room(s) == 0 ? calloc(1, sizeof(*g)) : NULL;
-	if (!g || s->nguests - (size_t)s->joined >= MAX_STRANGERS) {
-		ko_log(KO_LOG_WARN, "boot: dropped a connection: %s",
-		       g ? "too many strangers" : "out of memory");
-		free(g);
+	if (!g) {
+		ko_log(KO_LOG_WARN, "boot: dropped a connection: out of memory");
 		close(fd);
 		return;
 	}
@@ -235,16 +256,15 @@ static void list_missing(const struct server *s, char *out, size_t room)
 	int shown = 0;
 
 	out[0] = 0;
-	for (int r = 0; r < s->nranks; r++) {
+	for (int r = 0; r < s->nranks && shown < 16; r++) {
 		size_t at = strlen(out);
 
-		if (find_rank(s, r))
-			continue;
-		if (++shown <= 16)
-			snprintf(out + at, room - at, "%s%d", shown > 1 ? ", " : "", r);
+		if (!find_rank(s, r))
+			snprintf(out + at, room - at, "%s%d", shown++ ? ", " : "", r);
 	}
-	if (shown > 16)
-		snprintf(out + strlen(out), room - strlen(out), " and %d more", shown - 16);
+	if (s->nranks - s->joined > shown)
+		snprintf(out + strlen(out), room - strlen(out), " and %d more",
+			 s->nranks - s->joined - shown);
 }
 
 /* Strangers that say nothing are dropped; a rank that has waited too long ends the job. */
@@ -305,7 +325,7 @@ static void send_tables(struct server *s)
 			table[s->guests[i]->hello.entry.rank] = s->guests[i]->hello.entry;
 	for (size_t i = 0; i < s->nguests; i++)
 		if (s->guests[i]->joined)
-			answer(s->guests[i], s->code, s->text, table, s->nranks);
+			answer(s, s->guests[i], s->code, s->text, table, s->nranks);
 	free(table);
 }
 
@@ -325,7 +345,9 @@ static void *serve(void *arg)
 	struct server *s = arg;
 
 	gather(s);
-	/* Closed first: who comes now learns at once that it is too late. */
+	/* Closed first, in children that were forked meanwhile too: who comes now learns at once that it is too
+	 * late. */
+	shutdown(s->listener, SHUT_RDWR);
 	close(s->listener);
 	s->listener = -1;
 	send_tables(s);
@@ -347,10 +369,14 @@ static int listen_for_ranks(struct server *s, struct ko_boot_id *id)
 	    getsockname(s->listener, (struct sockaddr *)&name, &len) < 0)
 		return ko_fail(KOLO_ESYS, "opening a TCP port on the loopback interface: %s",
 			       strerror(errno));
-	if (getrandom(s->secret, sizeof(s->secret), 0) != sizeof(s->secret))
+	if (getrandom(s->secret, sizeof(s->secret), 0) != sizeof(s->secret) ||
+	    getrandom(s->proof, sizeof(s->proof), 0) != sizeof(s->proof))
 		return ko_fail(KOLO_ESYS, "getrandom: %s", strerror(errno));
 	*id = (struct ko_boot_id){ .magic = KO_BOOT_ID_MAGIC, .port = ntohs(name.sin_port) };
+	id->pid = getpid();
+	id->pidns = ko_boot_pidns();
 	memcpy(id->secret, s->secret, sizeof(id->secret));
+	memcpy(id->proof, s->proof, sizeof(id->proof));
 	inet_ntop(AF_INET, &name.sin_addr, id->host, sizeof(id->host));
 	return 0;
 }
@@ -365,7 +391,6 @@ static int start_thread(struct server *s)
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&thread, &attr, serve, s);

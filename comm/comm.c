@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { GRACE_MS = 2000 };
+
 /* ---- What the caller wants ------------------------------------------------------------------------------ */
 
 static int check_name(const char *what, const char *name, char out[KO_NAME])
@@ -39,7 +41,7 @@ static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *ou
 	if (nslots < 2 || nslots > KO_MAX_SLOTS)
 		return ko_fail(KOLO_EINVAL, "%lld slots in a link: want 2 to %d", (long long)nslots,
 			       KO_MAX_SLOTS);
-	if (slot_len < 4096 || slot_len > 64 << 20 || slot_len % 4096)
+	if (slot_len < KO_MIN_SLOT || slot_len > KO_MAX_SLOT || slot_len % KO_MIN_SLOT)
 		return ko_fail(KOLO_EINVAL, "slots of %lld bytes: want a multiple of 4096 up to 64 MiB",
 			       (long long)slot_len);
 	*out = (struct ko_limits){ .slot_len = (uint64_t)slot_len, .nslots = (uint32_t)nslots };
@@ -80,7 +82,8 @@ static int check_attr(const struct kolo_comm_attr *attr)
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
 /* An unconnected communicator and what it says of itself. */
-static int start(int rank, int nranks, int timeout_ms, struct ko_entry *mine, struct kolo_comm **out)
+static int start(int rank, int nranks, int timeout_ms, const struct ko_roster *parent, struct ko_entry *mine,
+		 struct kolo_comm **out)
 {
 	struct kolo_comm *c = calloc(1, sizeof(*c));
 	int rc;
@@ -97,7 +100,7 @@ static int start(int rank, int nranks, int timeout_ms, struct ko_entry *mine, st
 	if (!c->table)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
 	else
-		rc = ko_lifelines_open(rank, nranks, mine, &c->lifelines);
+		rc = ko_lifelines_open(rank, nranks, parent, mine, &c->lifelines);
 	if (rc < 0) {
 		kolo_comm_destroy(c);
 		return rc;
@@ -119,7 +122,10 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 		for (int r = 1; rc == 0 && r < c->nranks; r++)
 			rc = ko_lifelines_send(c->lifelines, r, &msg, fd);
 	} else {
-		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, deadline, &msg, &fd);
+		/* When another rank keeps rank 0 waiting, rank 0 knows which: let it say so first. */
+		int64_t later = deadline == INT64_MAX ? deadline : deadline + GRACE_MS;
+
+		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &fd);
 		if (rc == 0)
 			rc = ko_shmem_map(fd, len, &memory);
 	}
@@ -202,12 +208,18 @@ static int assemble(struct kolo_comm *c, int64_t deadline)
 	return rc;
 }
 
-/* Ends a communicator that could not be made; those connected already are told why. */
+/* Ends a communicator that could not be made; the others are told why. The thread's error stays as it is. */
 static void give_up(struct kolo_comm *c, int code)
 {
-	ko_lifelines_close(c->lifelines, code, kolo_last_error());
+	char why[KO_TEXT];
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	if (c->roster)
+		ko_roster_fail(c->roster, c->rank, code, why);
+	ko_lifelines_close(c->lifelines, code, why);
 	c->lifelines = NULL;
 	kolo_comm_destroy(c);
+	ko_fail(code, "%s", why);
 }
 
 int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
@@ -230,7 +242,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
-	    (rc = start(job.rank, job.nranks, timeout_ms, &mine, &c)) < 0)
+	    (rc = start(job.rank, job.nranks, timeout_ms, NULL, &mine, &c)) < 0)
 		return rc;
 	rc = ko_boot_join(job.id, &mine, timeout_ms, c->table);
 	/* From here on: those who came last had the whole timeout to come. */
@@ -328,7 +340,7 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 	rc = count_members(comm, color, key, all, &rank, &n);
 	if (rc == 0) {
 		if (color != KOLO_NOCOLOR)
-			mine.entry.status = start(rank, n, comm->timeout_ms, &mine.entry, &c);
+			mine.entry.status = start(rank, n, comm->timeout_ms, comm->roster, &mine.entry, &c);
 		snprintf(why, sizeof(why), "%s", kolo_last_error());
 		mine.entry.rank = comm->rank;
 		mine.entry.limits = comm->limits;
@@ -378,7 +390,7 @@ int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	if (ko_roster_fail(c->roster, code, text))
+	if (ko_roster_fail(c->roster, c->rank, code, text))
 		ko_log(KO_LOG_ERROR, "%s", text);
 	return ko_roster_cause(c->roster);
 }

@@ -14,38 +14,46 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
-	STEP_MS = 100,       /* how often a wait looks whether those it waits for are still there */
-	SILENT_STRANGER = 2, /* seconds given to a connection to say who it is */
+	STEP_MS = 100,      /* how often a wait looks whether those it waits for are still there */
+	MAX_STRANGERS = 256 /* connections that have not said who they are; beyond, the oldest is dropped */
 };
 
 struct ko_lifelines {
 	int rank;
 	int listener;
+	const struct ko_roster *parent; /* while it works, waiting makes sense; may be NULL */
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
+	int strangers[MAX_STRANGERS], nstrangers; /* oldest first */
 	int n, gone; /* lifelines, and those of them whose ranks have left or died */
 	struct ko_life life[];
 };
 
 /* ---- Sockets -------------------------------------------------------------------------------------------- */
 
-static void watch_process(struct ko_life *life)
+/* Whose process is at the other end. *pidfd is -1 where it is this one or can't be seen. KOLO_EPEER when it has
+ * ended (a child it forked may hold the socket), or is another user's and so none of ours. */
+static int open_process(int sock, int *pidfd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
-	life->pidfd = -1;
-	if (getsockopt(life->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0 &&
-	    cred.pid != getpid())
-		life->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
+	*pidfd = -1;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return 0;
+	if (cred.uid != geteuid())
+		return KOLO_EPEER;
+	if (cred.pid <= 0 || cred.pid == getpid())
+		return 0;
+	*pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
+	return *pidfd < 0 && errno == ESRCH ? KOLO_EPEER : 0;
 }
 
-/* One message, and a descriptor with it unless fd is -1. Does not block: a socket's buffer holds more messages than
- * are ever under way, so a full one means that something is very wrong at the other end. */
+/* One message, and a descriptor with it unless fd is -1; -1 with errno. Does not block: a socket's buffer holds
+ * more messages than are ever under way. */
 static int send_msg(int sock, const struct ko_msg *msg, int fd)
 {
 	union {
@@ -64,55 +72,76 @@ static int send_msg(int sock, const struct ko_msg *msg, int fd)
 					  .cmsg_len = CMSG_LEN(sizeof(int)) };
 		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
 	}
-	return sendmsg(sock, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*msg) ? 0 : KOLO_EPEER;
+	return sendmsg(sock, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*msg) ? 0 : -1;
 }
 
-/* 1: a message; 0: end of file, or no message of ours. *fd is -1 when no descriptor came along. */
-static int recv_msg(int sock, struct ko_msg *out, int *fd)
+/* The first descriptor that came along, or -1; further ones are nobody's and closed. */
+static int take_descriptor(struct msghdr *header)
+{
+	int first = -1, fd;
+
+	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg; cmsg = CMSG_NXTHDR(header, cmsg)) {
+		if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; CMSG_LEN(at + sizeof(fd)) <= cmsg->cmsg_len; at += sizeof(fd)) {
+			memcpy(&fd, CMSG_DATA(cmsg) + at, sizeof(fd));
+			if (first < 0)
+				first = fd;
+			else
+				close(fd);
+		}
+	}
+	return first;
+}
+
+enum heard { HEARD_MSG, HEARD_END, HEARD_TRUNCATED };
+
+/* What the socket, which is ready to be read, has to say. *fd is the caller's, -1 when no descriptor came along. */
+static enum heard recv_msg(int sock, struct ko_msg *out, int *fd)
 {
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = { 0 };
 	struct iovec iov = { .iov_base = out, .iov_len = sizeof(*out) };
-	struct msghdr header = { .msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = sizeof(control.bytes) };
-	struct cmsghdr *cmsg;
+	struct msghdr header = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t got;
 
+	do {
+		header.msg_control = &control;
+		header.msg_controllen = sizeof(control.bytes);
+		got = recvmsg(sock, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		/* A reset is told before what had arrived ahead of it. */
+	} while (got < 0 && (errno == EINTR || errno == ECONNRESET));
+	*fd = got < 0 ? -1 : take_descriptor(&header);
+	if (got == sizeof(*out) && !(header.msg_flags & MSG_CTRUNC))
+		return HEARD_MSG;
+	if (*fd >= 0)
+		close(*fd);
 	*fd = -1;
-	do
-		got = recvmsg(sock, &header, MSG_CMSG_CLOEXEC);
-	/* A reset is told before what had arrived ahead of it. */
-	while (got < 0 && (errno == EINTR || errno == ECONNRESET));
-	if (got < 0)
-		return 0;
-	cmsg = CMSG_FIRSTHDR(&header);
-	if (got > 0 && cmsg && cmsg->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(cmsg), sizeof(int));
-	return got == sizeof(*out);
+	return got == sizeof(*out) ? HEARD_TRUNCATED : HEARD_END;
 }
 
-/* A connection to the rank's listener, or -1 with errno; ECONNREFUSED when nobody listens there any more. */
+/* A connection to the rank's listener, or -1 with errno; ECONNREFUSED when nobody listens there any more, EAGAIN
+ * when its queue was full until the deadline. */
 static int dial_rank(const struct ko_entry *to, int64_t deadline)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + to->socket_len);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
 	if (fd < 0)
 		return -1;
 	memcpy(name.sun_path, to->socket, to->socket_len);
 	while (connect(fd, (struct sockaddr *)&name, len) < 0) {
 		if ((errno != EAGAIN && errno != EINTR) || ko_now_ms() > deadline) {
+			err = errno;
 			close(fd);
+			errno = err;
 			return -1;
 		}
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL); /* its queue is full */
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
-	fcntl(fd, F_SETFL, 0); /* blocking again */
 	return fd;
 }
 
@@ -121,7 +150,7 @@ static int dial_rank(const struct ko_entry *to, int64_t deadline)
 /* Fills in who the rank's lifelines lead to; returns their number, nranks - 1 for rank 0 and at most 3 else. */
 static int list_peers(int rank, int nranks, struct ko_life *life)
 {
-	int prev = (rank + nranks - 1) % nranks, next = (rank + 1) % nranks, n = 0;
+	int prev = ko_ring_prev(rank, nranks), next = ko_ring_next(rank, nranks), n = 0;
 
 	for (int r = 0; r < nranks; r++)
 		if (r != rank && (rank == 0 || r == 0 || r == prev || r == next))
@@ -151,7 +180,8 @@ static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 	return 0;
 }
 
-int ko_lifelines_open(int rank, int nranks, struct ko_entry *mine, struct ko_lifelines **out)
+int ko_lifelines_open(int rank, int nranks, const struct ko_roster *parent, struct ko_entry *mine,
+		      struct ko_lifelines **out)
 {
 	/* At most three, but for rank 0, which has one to everyone. */
 	size_t most = rank == 0 || nranks < 4 ? (size_t)nranks : 4;
@@ -162,6 +192,7 @@ int ko_lifelines_open(int rank, int nranks, struct ko_entry *mine, struct ko_lif
 	if (!ll)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %zu lifelines", rank, most);
 	ll->rank = rank;
+	ll->parent = parent;
 	ll->listener = -1;
 	ll->n = list_peers(rank, nranks, ll->life);
 	rc = listen_for_peers(ll, mine);
@@ -187,53 +218,113 @@ static int gone_early(struct ko_lifelines *ll, int rank)
 
 	return ko_fail(
 		KOLO_EPEER,
-		"rank %d: rank %d (pid %d on %s) ended or gave up while the communicator was being made; its own "
-		"error says why",
+		"rank %d: rank %d (pid %d on %s) ended or gave up while the communicator was being made; "
+		"its own error says why",
 		ll->rank, rank, e->pid, e->place.host);
+}
+
+/* A call to or from `rank` failed with errno. */
+static int lost(struct ko_lifelines *ll, int rank, const char *what)
+{
+	const struct ko_entry *e = &ll->table[rank];
+
+	if (errno == ECONNREFUSED || errno == EPIPE || errno == ECONNRESET)
+		return gone_early(ll, rank);
+	return ko_fail(errno == EAGAIN ? KOLO_ETIMEDOUT : KOLO_ESYS,
+		       "rank %d: %s rank %d (pid %d on %s) through a Unix socket: %s", ll->rank, what, rank,
+		       e->pid, e->place.host, strerror(errno));
+}
+
+static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int fd)
+{
+	life->fd = fd;
+	life->state = KO_LIFE_UP;
+	return open_process(fd, &life->pidfd) < 0 ? gone_early(ll, life->rank) : 0;
 }
 
 static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t deadline)
 {
 	const struct ko_entry *to = &ll->table[life->rank];
 	struct ko_msg hello = { .type = KO_MSG_HELLO, .value = ll->rank };
+	int fd = dial_rank(to, deadline), rc;
 
-	life->fd = dial_rank(to, deadline);
-	if (life->fd < 0 && errno == ECONNREFUSED)
-		return gone_early(ll, life->rank);
-	if (life->fd < 0)
-		return ko_fail(KOLO_EUNREACH,
-			       "rank %d on %s: connecting to rank %d on %s through a Unix socket: %s",
-			       ll->rank, ll->table[ll->rank].place.host, life->rank, to->place.host,
-			       strerror(errno));
+	if (fd < 0)
+		return lost(ll, life->rank, "connecting to");
+	rc = connect_lifeline(ll, life, fd);
+	if (rc < 0)
+		return rc;
 	memcpy(hello.bytes, to->token, sizeof(to->token));
-	if (send_msg(life->fd, &hello, -1) < 0)
-		return gone_early(ll, life->rank);
-	watch_process(life);
-	life->state = KO_LIFE_UP;
+	return send_msg(fd, &hello, -1) < 0 ? lost(ll, life->rank, "greeting") : 0;
+}
+
+/* ---- Taking calls --------------------------------------------------------------------------------------- */
+
+static void forget_stranger(struct ko_lifelines *ll, int k)
+{
+	ll->nstrangers--;
+	memmove(&ll->strangers[k], &ll->strangers[k + 1], (size_t)(ll->nstrangers - k) * sizeof(int));
+}
+
+/* The stranger's socket can be read: it becomes a lifeline, or is dropped. */
+static int identify(struct ko_lifelines *ll, int k)
+{
+	int fd = ll->strangers[k], extra;
+	struct ko_life *life = NULL;
+	struct ko_msg hello;
+
+	forget_stranger(ll, k);
+	if (recv_msg(fd, &hello, &extra) != HEARD_MSG) {
+		close(fd); /* someone looked whether we still listen */
+		return 0;
+	}
+	if (extra >= 0)
+		close(extra);
+	if (hello.type == KO_MSG_HELLO && memcmp(hello.bytes, ll->token, sizeof(ll->token)) == 0)
+		life = find(ll, hello.value);
+	if (life && life->state == KO_LIFE_NONE && life->rank > ll->rank)
+		return connect_lifeline(ll, life, fd);
+	ko_log(KO_LOG_WARN, "rank %d: dropped a connection that did not know this communicator", ll->rank);
+	close(fd);
 	return 0;
 }
 
-/* Who is on this new connection: a higher rank with our token, or nobody (NULL). */
-static struct ko_life *identify(struct ko_lifelines *ll, int fd)
+/* Strangers that can be read are identified; waits up to `ms` for one, or for a new connection. *idle: nothing
+ * happened. */
+static int hear_strangers(struct ko_lifelines *ll, int ms, bool *idle)
 {
-	struct timeval patience = { .tv_sec = SILENT_STRANGER };
-	struct ko_life *life;
-	struct ko_msg hello;
-	int extra;
+	struct pollfd polls[MAX_STRANGERS + 1];
+	int n = ll->nstrangers, rc = 0;
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (recv_msg(fd, &hello, &extra) != 1)
-		return NULL;
-	if (extra >= 0)
-		close(extra);
-	life = find(ll, hello.value);
-	if (hello.type != KO_MSG_HELLO || memcmp(hello.bytes, ll->token, sizeof(ll->token)) != 0 || !life ||
-	    life->state != KO_LIFE_NONE || life->rank < ll->rank) {
-		ko_log(KO_LOG_WARN, "rank %d: dropped a connection that did not know this communicator",
-		       ll->rank);
-		return NULL;
+	for (int k = 0; k < n; k++)
+		polls[k] = (struct pollfd){ .fd = ll->strangers[k], .events = POLLIN };
+	polls[n] = (struct pollfd){ .fd = ll->listener, .events = POLLIN };
+	*idle = poll(polls, (nfds_t)n + 1, ms) <= 0;
+	for (int k = n; !*idle && rc == 0 && k-- > 0;)
+		if (polls[k].revents)
+			rc = identify(ll, k);
+	return rc;
+}
+
+/* Takes in all connections that are waiting. */
+static int accept_waiting(struct ko_lifelines *ll)
+{
+	int fd, rc = 0;
+	bool idle;
+
+	while (rc == 0 && (fd = accept4(ll->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		if (ll->nstrangers == MAX_STRANGERS) {
+			close(ll->strangers[0]);
+			forget_stranger(ll, 0);
+		}
+		ll->strangers[ll->nstrangers++] = fd;
+		rc = hear_strangers(ll, 0, &idle);
 	}
-	return life;
+	if (rc < 0 || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+		return rc;
+	return ko_fail(
+		KOLO_ESYS,
+		"rank %d: accepting a lifeline: %s; rank 0 needs two descriptors for each other rank (ulimit -n)",
+		ll->rank, strerror(errno));
 }
 
 static int count_missing(const struct ko_lifelines *ll)
@@ -243,30 +334,6 @@ static int count_missing(const struct ko_lifelines *ll)
 	for (int k = 0; k < ll->n; k++)
 		missing += ll->life[k].state == KO_LIFE_NONE;
 	return missing;
-}
-
-/* Takes in all connections that are waiting; returns how many lifelines are still missing. Errors: KOLO_ESYS. */
-static int accept_waiting(struct ko_lifelines *ll)
-{
-	int fd;
-
-	while ((fd = accept4(ll->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-		struct ko_life *life = identify(ll, fd);
-
-		if (!life) {
-			close(fd);
-			continue;
-		}
-		life->fd = fd;
-		life->state = KO_LIFE_UP;
-		watch_process(life);
-	}
-	if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-		return ko_fail(KOLO_ESYS,
-			       "rank %d: accepting a lifeline: %s; rank 0 needs two descriptors for each "
-			       "other rank (ulimit -n)",
-			       ll->rank, strerror(errno));
-	return count_missing(ll);
 }
 
 static int missing_late(struct ko_lifelines *ll)
@@ -285,44 +352,54 @@ static int missing_late(struct ko_lifelines *ll)
 		ll->rank, missing);
 }
 
-/* Someone missing whose listener is closed has ended, unless it connected and went on just before. */
+/* Is a missing rank's process still there? Its listener says so, unless a child holds that open. */
+static bool has_ended(const struct ko_entry *e)
+{
+	int fd = dial_rank(e, 0), pidfd = -1;
+	bool ended = fd < 0 ? errno == ECONNREFUSED : open_process(fd, &pidfd) < 0;
+
+	if (fd >= 0)
+		close(fd);
+	if (pidfd >= 0)
+		close(pidfd);
+	return ended;
+}
+
+/* Someone missing who has ended will not come, unless it connected and went on just before. */
 static int check_missing(struct ko_lifelines *ll)
 {
-	for (int k = 0; k < ll->n; k++) {
-		int fd, missing;
+	int rc;
 
-		if (ll->life[k].state != KO_LIFE_NONE)
+	for (int k = 0; k < ll->n; k++) {
+		if (ll->life[k].state != KO_LIFE_NONE || !has_ended(&ll->table[ll->life[k].rank]))
 			continue;
-		fd = dial_rank(&ll->table[ll->life[k].rank], 0);
-		if (fd >= 0)
-			close(fd);
-		if (fd >= 0 || errno != ECONNREFUSED)
-			continue;
-		missing = accept_waiting(ll);
-		if (missing < 0)
-			return missing;
+		if ((rc = accept_waiting(ll)) < 0)
+			return rc;
 		if (ll->life[k].state == KO_LIFE_NONE)
 			return gone_early(ll, ll->life[k].rank);
 	}
 	return 0;
 }
 
+static int check_parent(const struct ko_lifelines *ll)
+{
+	return ll->parent ? ko_roster_cause(ll->parent) : 0;
+}
+
 /* Waits for those that connect to us. */
 static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 {
-	int missing, rc;
+	bool idle;
+	int rc;
 
-	while ((missing = accept_waiting(ll)) > 0) {
-		struct pollfd wait = { .fd = ll->listener, .events = POLLIN };
-
-		if (poll(&wait, 1, STEP_MS) > 0)
-			continue;
-		if ((rc = check_missing(ll)) < 0)
+	while ((rc = accept_waiting(ll)) == 0 && count_missing(ll) > 0) {
+		if ((rc = hear_strangers(ll, STEP_MS, &idle)) < 0 || (idle && (rc = check_missing(ll)) < 0) ||
+		    (rc = check_parent(ll)) < 0)
 			return rc;
 		if (ko_now_ms() > deadline && count_missing(ll) > 0)
 			return missing_late(ll);
 	}
-	return missing;
+	return rc;
 }
 
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline)
@@ -340,36 +417,59 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd)
 {
-	struct ko_life *life = find(ll, rank);
+	return send_msg(find(ll, rank)->fd, msg, fd) < 0 ? lost(ll, rank, "sending to") : 0;
+}
 
-	return life && life->fd >= 0 && send_msg(life->fd, msg, fd) == 0 ? 0 : gone_early(ll, rank);
+/* Until the lifeline can be read. */
+static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, int64_t deadline)
+{
+	struct pollfd polls[2] = { { .fd = life->fd, .events = POLLIN },
+				   { .fd = life->pidfd, .events = POLLIN } };
+	const struct ko_entry *e = &ll->table[life->rank];
+	int rc;
+
+	while (poll(polls, 2, STEP_MS) <= 0) {
+		if ((rc = check_parent(ll)) < 0)
+			return rc;
+		if (ko_now_ms() > deadline)
+			return ko_fail(
+				KOLO_ETIMEDOUT,
+				"rank %d: rank %d (pid %d on %s) fell silent while the communicator was being "
+				"made; is it stopped?",
+				ll->rank, life->rank, e->pid, e->place.host);
+	}
+	return polls[0].revents ? 0 : gone_early(ll, life->rank);
 }
 
 int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
 		      struct ko_msg *out, int *fd)
 {
 	struct ko_life *life = find(ll, rank);
-	struct pollfd wait = { .fd = life->fd, .events = POLLIN };
+	enum heard heard;
+	int rc;
 
 	*fd = -1;
-	while (poll(&wait, 1, STEP_MS) <= 0)
-		if (ko_now_ms() > deadline)
-			return ko_fail(KOLO_ETIMEDOUT,
-				       "rank %d: rank %d (pid %d on %s) fell silent while the communicator "
-				       "was being made; is it stopped?",
-				       ll->rank, rank, ll->table[rank].pid, ll->table[rank].place.host);
-	if (recv_msg(life->fd, out, fd) != 1)
-		return gone_early(ll, rank);
-	if (out->type == type && out->value == value)
+	if ((rc = wait_readable(ll, life, deadline)) < 0)
+		return rc;
+	heard = recv_msg(life->fd, out, fd);
+	if (heard == HEARD_MSG && out->type == type && out->value == value)
 		return 0;
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
+	if (heard == HEARD_TRUNCATED)
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: out of descriptors (ulimit -n) for what rank %d handed over",
+			       ll->rank, rank);
+	if (heard == HEARD_END)
+		return gone_early(ll, rank);
 	if (out->type != KO_MSG_GOODBYE)
 		return ko_fail(KOLO_ESYS, "rank %d: rank %d sent message %u where %d was due", ll->rank, rank,
 			       out->type, (int)type);
 	out->bytes[sizeof(out->bytes) - 1] = 0;
-	return out->bytes[0] ? ko_fail(out->value, "%s", (const char *)out->bytes) : gone_early(ll, rank);
+	return out->bytes[0]
+		       ? ko_fail(out->value < 0 ? out->value : KOLO_EPEER, "%s", (const char *)out->bytes)
+		       : gone_early(ll, rank);
 }
 
 /* The socket says goodbye, end of file, or something that comes too late to matter. */
@@ -378,7 +478,7 @@ static void hear_goodbye(struct ko_life *life)
 	struct ko_msg msg;
 	int fd;
 
-	if (recv_msg(life->fd, &msg, &fd) != 1) {
+	if (recv_msg(life->fd, &msg, &fd) != HEARD_MSG) {
 		life->state = KO_LIFE_DEAD;
 		return;
 	}
@@ -434,6 +534,8 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 		if (life->pidfd >= 0)
 			close(life->pidfd);
 	}
+	for (int k = 0; k < ll->nstrangers; k++)
+		close(ll->strangers[k]);
 	if (ll->listener >= 0)
 		close(ll->listener);
 	free(ll);

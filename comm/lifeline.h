@@ -7,6 +7,7 @@
 
 #include "boot.h"
 #include "error.h"
+#include "roster.h"
 
 enum ko_msg_type { KO_MSG_HELLO = 1, KO_MSG_ROSTER, KO_MSG_ADDRESS, KO_MSG_GOODBYE };
 
@@ -28,16 +29,18 @@ struct ko_life {
 
 struct ko_lifelines;
 
-/* Starts to listen and writes the socket's name and a fresh token into *mine. The caller owns *out. Errors:
- * KOLO_ENOMEM, KOLO_ESYS. */
-int ko_lifelines_open(int rank, int nranks, struct ko_entry *mine, struct ko_lifelines **out);
+/* Starts to listen and writes the socket's name and a fresh token into *mine. Waits end when `parent` (may be NULL)
+ * fails. The caller owns *out. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lifelines_open(int rank, int nranks, const struct ko_roster *parent, struct ko_entry *mine,
+		      struct ko_lifelines **out);
 
 /* Connects to both neighbours and rank 0 (rank 0: to all); blocks until they are there or `deadline`
  * (ko_now_ms(), INT64_MAX for never). The table stays the caller's and must outlive the lifelines. Errors:
  * KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline);
 
-/* Sends to a rank that has a lifeline; fd goes along unless it is -1. Errors: KOLO_EPEER. */
+/* Sends to a rank that has a lifeline; fd goes along unless it is -1. Errors: KOLO_EPEER, KOLO_ETIMEDOUT,
+ * KOLO_ESYS. */
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd);
 
 /* Waits for the next message of `rank`, which must be of `type` with `value`. *fd is the descriptor that came

@@ -13,11 +13,11 @@
 
 enum ko_role { KO_SEND, KO_RECV };
 
-enum { KO_MAX_SLOTS = 64 };
+enum { KO_MAX_SLOTS = 64, KO_MIN_SLOT = 4096, KO_MAX_SLOT = 64 << 20 };
 
 /* What both ends must have equal; rank 0's are taken. */
 struct ko_limits {
-	uint64_t slot_len; /* bytes, a multiple of 4096 */
+	uint64_t slot_len; /* bytes, a multiple of KO_MIN_SLOT up to KO_MAX_SLOT */
 	uint32_t nslots; /* 2..KO_MAX_SLOTS: a piece is one slot, and a ring needs one more to keep moving */
 	uint32_t reserved; /* 0 */
 };

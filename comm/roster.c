@@ -91,17 +91,17 @@ uint32_t ko_desc_tag(const struct ko_desc *desc)
 	return (uint32_t)hash;
 }
 
-bool ko_roster_fail(struct ko_roster *roster, int code, const char *text)
+bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text)
 {
 	uint32_t none = 0;
 
-	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, 1, memory_order_relaxed,
-						     memory_order_relaxed))
+	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, 2 + (uint32_t)rank,
+						     memory_order_relaxed, memory_order_relaxed))
 		return false;
 	roster->code = code;
 	snprintf(roster->text, sizeof(roster->text), "%s", text);
 	/* Pairs with the acquire in ko_roster_cause. */
-	atomic_store_explicit(&roster->failed, 2, memory_order_release);
+	atomic_store_explicit(&roster->failed, 1, memory_order_release);
 	return true;
 }
 
@@ -110,13 +110,12 @@ int ko_roster_cause(const struct ko_roster *roster)
 	enum { PATIENCE_MS = 200 }; /* the writer needs nanoseconds, unless it was killed there */
 	uint32_t failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
 
-	for (int ms = 0; failed == 1 && ms < PATIENCE_MS; ms++) {
+	for (int ms = 0; failed > 1 && ms < PATIENCE_MS; ms++) {
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 		failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
 	}
-	if (failed == 0)
-		return 0;
-	if (failed == 1)
-		return ko_fail(KOLO_EPEER, "a rank failed and ended before it could say why");
-	return ko_fail(roster->code, "%s", roster->text);
+	if (failed > 1)
+		return ko_fail(KOLO_EPEER, "rank %u failed, and ended or stopped before it could say why",
+			       failed - 2);
+	return failed ? ko_fail(roster->code, "%s", roster->text) : 0;
 }

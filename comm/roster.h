@@ -23,7 +23,8 @@ struct ko_desc {
 
 enum { KO_OP_PREMUL = 0x80 };
 
-enum { KO_HISTORY = 16 }; /* operations back that a rank's descriptors can be looked up */
+/* Operations back that a rank's descriptors can be looked up: more than the slots of a link let it run ahead. */
+enum { KO_HISTORY = 128 };
 
 /* One rank's lines. Written by that rank alone. */
 struct ko_post {
@@ -36,7 +37,8 @@ struct ko_post {
 };
 
 struct ko_roster {
-	_Atomic uint32_t failed; /* 0: no; 1: being written; 2: code and text can be read */
+	_Atomic uint32_t
+		failed; /* 0: no; 1: code and text can be read; 2 + rank: that rank is writing them */
 	int32_t code;
 	char text[KO_TEXT];
 	struct ko_post post[]; /* by rank */
@@ -58,8 +60,8 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
 /* A number that differs, in all likelihood, between operations that differ. */
 uint32_t ko_desc_tag(const struct ko_desc *desc);
 
-/* Writes the cause of the communicator's failure; false when one was there already. From any thread. */
-bool ko_roster_fail(struct ko_roster *roster, int code, const char *text);
+/* `rank` writes the cause of the communicator's failure; false when one was there already. From any thread. */
+bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text);
 
 /* 0, or the code of the failure, with its text as the calling thread's error. From any thread. */
 int ko_roster_cause(const struct ko_roster *roster);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,9 +25,17 @@ static int map(int fd, size_t len, void **out)
 
 int ko_shmem_create(size_t len, int *fd, void **out)
 {
+	struct rlimit limit;
 	int rc;
 
 	*out = NULL;
+	*fd = -1;
+	/* Beyond the limit the kernel would not just refuse, it would end the process (SIGXFSZ). */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < len)
+		return ko_fail(
+			KOLO_ESYS,
+			"%zu bytes of shared memory are more than the limit for files (ulimit -f): %llu", len,
+			(unsigned long long)limit.rlim_cur);
 	*fd = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*fd < 0)
 		return ko_fail(KOLO_ESYS, "memfd_create: %s", strerror(errno));

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 enum {
-	LOOK_MS = 10, /* between looks at the lifelines, a system call each */
+	LOOK_MS = 10,   /* between looks at the lifelines, a system call each */
+	PAUSE_MS = 1000 /* between two looks at the clock: this process did not run */
 };
 
 /* ---- Descriptions --------------------------------------------------------------------------------------- */
@@ -98,9 +99,13 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 		return ko_fail(KOLO_EPEER, "%s died %s; noticed by %s in %s",
 			       ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
 			       ko_desc_text(desc, op));
-	return ko_fail(KOLO_EPEER, "%s left (kolo_comm_destroy), %s, while %s needs it for %s%s%s",
+	if (life->why[0])
+		return ko_fail(KOLO_EPEER, "%s gave up: %s; noticed by %s in %s",
+			       ko_comm_name(c, life->rank, them), life->why, ko_comm_name(c, c->rank, me),
+			       ko_desc_text(desc, op));
+	return ko_fail(KOLO_EPEER, "%s left (kolo_comm_destroy), %s, while %s needs it for %s",
 		       ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
-		       ko_desc_text(desc, op), life->why[0] ? "; it said: " : "", life->why);
+		       ko_desc_text(desc, op));
 }
 
 /* A rank that is gone matters when it had not done its part of this operation. */
@@ -173,7 +178,7 @@ void ko_watch_begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_
 	*w = (struct ko_watch){
 		.comm = comm, .desc = desc, .peer = peer, .transport = transport, .since = ko_now_ms()
 	};
-	w->looked = w->since;
+	w->looked = w->last = w->since;
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
 }
@@ -201,6 +206,10 @@ int ko_watch(struct ko_watch *w)
 	int64_t now = ko_now_ms();
 	int rc;
 
+	/* Stopped, suspended or starved itself, and perhaps the whole job with it: that time is nobody's fault. */
+	if (now - w->last > PAUSE_MS)
+		w->since += now - w->last;
+	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
 	give_core_away(now - w->since);
 	if ((rc = ko_roster_cause(c->roster)) < 0 || (rc = compare(c, w->desc, w->peer)) < 0)

@@ -11,7 +11,8 @@ struct ko_watch {
 	const struct ko_desc *desc; /* the operation that waits */
 	int peer;                   /* for this rank */
 	const char *transport;      /* through this link */
-	int64_t since, looked;      /* ko_now_ms() of the beginning, and of the last look at the lifelines */
+	int64_t since, looked,
+		last; /* ko_now_ms() of the beginning, the last look at the lifelines, the last turn */
 };
 
 void ko_watch_begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_desc *desc, int peer,

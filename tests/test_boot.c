@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int connect_to(const struct kolo_id *id)
@@ -33,6 +34,7 @@ static struct ko_boot_hello hello_of(const struct kolo_id *id, int rank, int nra
 	memcpy(h.secret, layout.secret, sizeof(h.secret));
 	h.entry.rank = rank;
 	h.entry.nranks = nranks;
+	h.entry.limits = (struct ko_limits){ .slot_len = 4096, .nslots = 4 };
 	return h;
 }
 
@@ -225,6 +227,77 @@ static void a_rank_that_ends_while_connecting_is_named(void **state)
 	t_processes(2, dies_half_way, NULL);
 }
 
+/* Another program on the id's port: what it sends is not believed. */
+static void an_impostor_is_not_believed(void **state)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct kolo_comm_attr attr = { .nranks = 1 };
+	struct ko_boot_reply reply = { .magic = KO_BOOT_MAGIC };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd, pid, status;
+	socklen_t len = sizeof(name);
+	struct ko_boot_hello hello;
+	struct ko_boot_id layout;
+	struct kolo_id id;
+
+	(void)state;
+	CHECK(bind(listener, (struct sockaddr *)&name, sizeof(name)) == 0 && listen(listener, 1) == 0);
+	CHECK(getsockname(listener, (struct sockaddr *)&name, &len) == 0 && kolo_id_create(&id) == 0);
+	memcpy(&layout, &id, sizeof(layout));
+	layout.port = ntohs(name.sin_port);
+	memcpy(&id, &layout, sizeof(layout));
+	attr.id = &id;
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		fd = accept(listener, NULL, NULL);
+		recv(fd, &hello, sizeof(hello), MSG_WAITALL);
+		send(fd, &reply, sizeof(reply), 0);
+		memset(&hello.entry, 0xff, sizeof(hello.entry));
+		send(fd, &hello.entry, sizeof(hello.entry), 0);
+		_exit(0);
+	}
+	fails_soon(&attr, KOLO_EUNREACH, "did not make this id");
+	waitpid(pid, &status, 0);
+	close(listener);
+}
+
+static void outlives_the_id(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .rank = 0, .nranks = 2 };
+	struct kolo_id id;
+	int fds[2], pid, child;
+
+	if (r->rank == 1)
+		return;
+	/* The maker dies; a child of it, which holds all its sockets, lives on. */
+	CHECK(pipe(fds) == 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK(kolo_id_create(&id) == 0);
+		child = fork();
+		if (child == 0) {
+			usleep(3000000);
+			_exit(0);
+		}
+		CHECK(write(fds[1], &id, sizeof(id)) == sizeof(id));
+		usleep(300000);
+		_exit(0);
+	}
+	CHECK(read(fds[0], &id, sizeof(id)) == sizeof(id));
+	attr.id = &id;
+	fails_soon(&attr, KOLO_EPEER, "ended before all ranks had joined");
+	waitpid(pid, NULL, 0);
+}
+
+static void a_maker_that_dies_is_noticed_though_its_child_lives(void **state)
+{
+	(void)state;
+	if (t_is_slow())
+		skip(); /* as above: forks a process with a thread */
+	t_processes(2, outlives_the_id, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(strangers_do_no_harm),
 	cmocka_unit_test(the_parent_that_forks_the_ranks_may_make_the_id),
@@ -232,6 +305,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(missing_ranks_are_named_after_the_timeout),
 	cmocka_unit_test(a_rank_that_ends_while_joining_is_named),
 	cmocka_unit_test(an_id_serves_once),
+	cmocka_unit_test(an_impostor_is_not_believed),
+	cmocka_unit_test(a_maker_that_dies_is_noticed_though_its_child_lives),
 	cmocka_unit_test(a_rank_that_ends_while_connecting_is_named),
 };
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
@@ -362,6 +363,64 @@ static void abort_from_any_thread_makes_every_rank_return(void **state)
 	t_threads(3, aborts, NULL); /* as threads: the thread sanitizer has no threads after fork */
 }
 
+static void aborted_while_splitting(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r), *half;
+	pthread_t thread;
+
+	if (r->rank == 1) { /* never comes */
+		usleep(300000);
+	} else {
+		CHECK(pthread_create(&thread, NULL, abort_soon, c) == 0);
+		CHECK(kolo_comm_split(c, 0, 0, &half) == KOLO_EABORTED && half == NULL);
+		pthread_join(thread, NULL);
+	}
+	kolo_comm_destroy(c);
+}
+
+static void abort_reaches_a_split(void **state)
+{
+	(void)state;
+	t_threads(2, aborted_while_splitting, NULL);
+}
+
+static void with_few_descriptors(struct t_rank *r)
+{
+	struct kolo_comm *c = NULL;
+	struct rlimit few = { .rlim_cur = 12, .rlim_max = 12 };
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = r->nranks, .timeout_s = 20 };
+	int64_t before = t_now_ms();
+	int rc;
+
+	if (r->rank == 0)
+		CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+	rc = kolo_comm_create(&attr, &c);
+	CHECK(rc < 0 && c == NULL && t_now_ms() - before < 10000);
+	CHECK(r->rank != 0 || (rc == KOLO_ESYS && strstr(kolo_last_error(), "ulimit -n")));
+}
+
+static void running_out_of_descriptors_says_so(void **state)
+{
+	(void)state;
+	t_processes(8, with_few_descriptors, NULL);
+}
+
+static void with_small_files(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = 2 };
+	struct rlimit small = { .rlim_cur = 512 << 10, .rlim_max = 512 << 10 };
+	struct kolo_comm *c;
+
+	CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+	CHECK(kolo_comm_create(&attr, &c) == KOLO_ESYS && strstr(kolo_last_error(), "ulimit -f"));
+}
+
+static void a_limit_for_files_is_an_error_not_a_signal(void **state)
+{
+	(void)state;
+	t_processes(2, with_small_files, NULL);
+}
+
 static void *enter_barrier(void *comm)
 {
 	kolo_barrier(comm, NULL);
@@ -405,6 +464,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(names_and_sizes_are_known),
 	cmocka_unit_test(abort_from_any_thread_makes_every_rank_return),
 	cmocka_unit_test(two_threads_in_one_communicator_are_told_so),
+	cmocka_unit_test(abort_reaches_a_split),
+	cmocka_unit_test(running_out_of_descriptors_says_so),
+	cmocka_unit_test(a_limit_for_files_is_an_error_not_a_signal),
 };
 
 T_MAIN(tests)

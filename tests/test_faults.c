@@ -101,6 +101,54 @@ static void a_stopped_rank_is_named_by_all_others_after_the_timeout(void **state
 		have_accident(4, a, 400);
 }
 
+static void late_by_a_second(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = 2 });
+
+	CHECK(kolo_barrier(c, NULL) == 0);
+	if (r->rank == 0)
+		usleep(1500000); /* less than the timeout */
+	CHECK(kolo_barrier(c, NULL) == 0);
+	kolo_comm_destroy(c);
+}
+
+static void a_job_that_is_paused_as_a_whole_goes_on(void **state)
+{
+	int pids[3];
+
+	(void)state;
+	t_start(3, late_by_a_second, NULL, pids);
+	usleep(500000);
+	for (int i = 0; i < 3; i++)
+		kill(pids[i], SIGSTOP);
+	usleep(3000000);
+	for (int i = 2; i >= 0; i--)
+		kill(pids[i], SIGCONT);
+	t_wait(3, pids, -1);
+}
+
+static void many_ahead(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .nslots = 64, .slot_len = 4096 });
+	int x = 0, rc = 0;
+
+	for (int i = 0; rc == 0 && i < 40; i++) {
+		if (r->rank == 1 && i == 0)
+			usleep(200000);
+		rc = kolo_broadcast(c, &x, &x, r->rank == 1 && i == 3 ? 0 : 1, KOLO_I32, 0, NULL);
+	}
+	for (int i = 0; rc == 0 && i < 3; i++)
+		rc = kolo_barrier(c, NULL);
+	CHECK(rc == KOLO_EMISMATCH && strstr(kolo_last_error(), "n=1") && strstr(kolo_last_error(), "n=0"));
+	kolo_comm_destroy(c);
+}
+
+static void both_sides_are_known_of_operations_long_gone(void **state)
+{
+	(void)state;
+	t_processes(2, many_ahead, NULL);
+}
+
 /* ---- Not there ------------------------------------------------------------------------------------------ */
 
 static void stays_away(struct t_rank *r)
@@ -306,18 +354,19 @@ static void ranks_that_disagree_are_told_both_sides(void **state)
 
 /* ---- A link that fails ---------------------------------------------------------------------------------- */
 
-/* A link around a link: the call number `fail_at` fails, others are delayed now and then. */
+/* A link around a link: the call number `fail_at` fails (or loses bytes), others are delayed now and then. */
 struct faulty {
 	struct ko_link link;
 	struct ko_link *inner;
 	long calls, fail_at;
+	bool truncates; /* a slot, rather than failing */
 };
 
 static int meddle(struct ko_link *link)
 {
 	struct faulty *f = (struct faulty *)link;
 
-	if (++f->calls == f->fail_at)
+	if (++f->calls == f->fail_at && !f->truncates)
 		return ko_fail(KOLO_ESYS, "injected at call %ld", f->calls);
 	if (f->calls % 5 == 0)
 		usleep(200);
@@ -337,7 +386,11 @@ static int faulty_commit(struct ko_link *link, const struct ko_slot *slot)
 	struct ko_link *inner = ((struct faulty *)link)->inner;
 	int rc = meddle(link);
 
-	return rc < 0 ? rc : inner->ops->commit(inner, slot);
+	struct ko_slot sent = *slot;
+
+	if (((struct faulty *)link)->truncates && slot->len > 4)
+		sent.len -= 4;
+	return rc < 0 ? rc : inner->ops->commit(inner, &sent);
 }
 
 static int faulty_peek(struct ko_link *link, struct ko_slot *out)
@@ -384,6 +437,7 @@ static const struct ko_link_ops faulty_ops = {
 struct injection {
 	bool receiving;
 	long fail_at;
+	bool truncates;
 };
 
 static void run_over_faulty_link(struct t_rank *r)
@@ -391,7 +445,10 @@ static void run_over_faulty_link(struct t_rank *r)
 	const struct injection *i = r->arg;
 	struct kolo_comm *c = t_comm(r);
 	struct ko_link **place = i->receiving ? &c->from_prev : &c->to_next;
-	struct faulty f = { .link = { .ops = &faulty_ops }, .inner = *place, .fail_at = i->fail_at };
+	struct faulty f = { .link = { .ops = &faulty_ops },
+			    .inner = *place,
+			    .fail_at = i->fail_at,
+			    .truncates = i->truncates };
 	int x[3000], rc;
 
 	for (int k = 0; k < 3000; k++)
@@ -401,7 +458,8 @@ static void run_over_faulty_link(struct t_rank *r)
 	rc = kolo_all_reduce(c, x, x, 3000, KOLO_I32, KOLO_SUM, NULL);
 	if (rc == 0)
 		rc = kolo_barrier(c, NULL);
-	CHECK(rc == 0 || (rc == KOLO_ESYS && strstr(kolo_last_error(), "injected")));
+	CHECK(rc == 0 ||
+	      (rc == KOLO_ESYS && strstr(kolo_last_error(), i->truncates ? "bytes where" : "injected")));
 	/* Everyone or nobody: the barrier behind it sees to that. */
 	for (int k = 0; rc == 0 && k < 3000; k++)
 		CHECK(x[k] == 3 * k);
@@ -415,16 +473,24 @@ static void a_link_that_fails_at_any_call_fails_all_ranks(void **state)
 	(void)state;
 	for (int receiving = 0; receiving <= 1; receiving++) {
 		for (long k = 1; k <= 8; k++) {
-			struct injection i = { receiving, k };
+			struct injection i = { receiving, k, false };
 
 			t_threads(3, run_over_faulty_link, &i);
 		}
 	}
 }
 
+static void a_link_that_loses_bytes_fails_all_ranks(void **state)
+{
+	struct injection i = { .truncates = true };
+
+	(void)state;
+	t_threads(3, run_over_faulty_link, &i);
+}
+
 static void a_link_that_delays_changes_nothing(void **state)
 {
-	struct injection never = { false, 1000000 };
+	struct injection never = { false, 1000000, false };
 
 	(void)state;
 	t_threads(3, run_over_faulty_link, &never);
@@ -436,12 +502,15 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_killed_rank_is_named_by_all_others_within_2_s),
 	cmocka_unit_test(a_rank_killed_between_small_operations_is_named),
 	cmocka_unit_test(a_stopped_rank_is_named_by_all_others_after_the_timeout),
+	cmocka_unit_test(a_job_that_is_paused_as_a_whole_goes_on),
+	cmocka_unit_test(both_sides_are_known_of_operations_long_gone),
 	cmocka_unit_test(a_rank_that_does_not_come_is_named_after_the_timeout),
 	cmocka_unit_test(a_rank_that_leaves_early_is_named),
 	cmocka_unit_test(a_rank_that_dies_after_its_part_harms_nobody),
 	cmocka_unit_test(a_dead_ranks_child_does_not_keep_it_alive),
 	cmocka_unit_test(ranks_that_disagree_are_told_both_sides),
 	cmocka_unit_test(a_link_that_fails_at_any_call_fails_all_ranks),
+	cmocka_unit_test(a_link_that_loses_bytes_fails_all_ranks),
 	cmocka_unit_test(a_link_that_delays_changes_nothing),
 };
 

@@ -167,6 +167,35 @@ static void scaling_dividing_and_copying_equal_their_definitions(void **state)
 				try_fill(*k, (enum kolo_type)type, n, &seed);
 }
 
+/* Every 16-bit code times factors that make products of all kinds, halfway ones and subnormals among them. */
+static void conversions_inside_the_loops_are_exact_for_every_code(void **state)
+{
+	static const float factors[] = { 1.0f,     0.5f,       1.0f / 3, 1.0009765625f,
+					 0x1p-11f, 0x1.8p-20f, 1.5f,     65536.0f };
+	static const enum kolo_type types[] = { KOLO_F16, KOLO_BF16 };
+	static uint16_t codes[1 << 16], out[1 << 16];
+	uint16_t want;
+
+	(void)state;
+	for (unsigned c = 0; c < ARRAY_LEN(codes); c++)
+		codes[c] = (uint16_t)c;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		for (size_t t = 0; t < ARRAY_LEN(types); t++) {
+			for (size_t f = 0; f < ARRAY_LEN(factors); f++) {
+				union ko_scalar s = { .f32 = factors[f] };
+
+				(*k)->scale[types[t]](out, codes, ARRAY_LEN(codes), &s);
+				for (unsigned c = 0; c < ARRAY_LEN(codes); c++) {
+					value_first(types[t], KOLO_SUM, true,
+						    (struct value_scale){ (double)s.f32, 1 }, &codes[c],
+						    &want);
+					CHECK(same(types[t], &out[c], &want));
+				}
+			}
+		}
+	}
+}
+
 static void nan_wins_and_minus_zero_is_less(void **state)
 {
 	float in[4] = { NAN, 1, -0.0f, 0.0f }, own[4] = { 1, NAN, 0.0f, -0.0f }, out[4];
@@ -184,6 +213,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_loop_equals_its_definition),
 	cmocka_unit_test(narrow_types_combine_right_in_every_pair),
 	cmocka_unit_test(scaling_dividing_and_copying_equal_their_definitions),
+	cmocka_unit_test(conversions_inside_the_loops_are_exact_for_every_code),
 	cmocka_unit_test(nan_wins_and_minus_zero_is_less),
 };
 

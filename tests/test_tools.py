@@ -168,6 +168,37 @@ def ringrun_binds_ranks_to_cores():
     assert len(set(done.stdout.splitlines())) == 1, done
 
 
+@test
+def tools_notice_that_output_can_not_be_written():
+    with open("/dev/full", "w") as full:
+        for command in ([RINGBENCH, "-n", "2", "-e", "8", "-i", "1"], [RINGBENCH, "-n", "2", "-e", "8", "-i", "1", "--json", "-"]):
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert done.returncode == 3 and "No space" in done.stderr, done
+        done = subprocess.run([RINGRUN, "-n", "1", "--tag", "echo", "hi"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=60)
+        assert "No space" in done.stderr, done
+
+
+@test
+def ringrun_survives_a_reader_that_stalls_or_leaves():
+    job = start_marked("stalled", RINGRUN, "-n", "2", "--tag", "yes")
+    time.sleep(0.5)
+    job.terminate()
+    wait_for(lambda: not processes_with("stalled"), 10, "left after SIGTERM")
+    job.communicate(timeout=10)
+    job = start_marked("stalled", RINGRUN, "-n", "2", "--tag", "yes")
+    time.sleep(0.5)
+    job.kill()
+    wait_for(lambda: not processes_with("stalled"), 10, "left after SIGKILL")
+    job.communicate(timeout=10)
+    job = start_marked("stalled", RINGRUN, "-n", "2", "--tag", "yes")
+    assert job.stdout.readline() in ("[0] y\n", "[1] y\n")
+    job.stdout.close()
+    wait_for(lambda: not processes_with("stalled"), 10, "left after the reader")
+    job.stderr.close()
+    job.wait(timeout=10)
+
+
 def processes_with(mark):
     """Ids of the processes whose environment has the mark."""
     found = []

@@ -97,7 +97,8 @@ const char *kolo_type_name(enum kolo_type type);
 const char *kolo_op_name(enum kolo_op op);
 
 /* The processor numbers (as sched_setaffinity wants them) of one hardware thread on each core that the calling
- * thread may run on, cores that share caches next to each other. Writes at most `max` of them to `cpus` and
+ * thread may run on, cores that share caches next to each other; in a build without hwloc, of every hardware
+ * thread. Writes at most `max` of them to `cpus` and
  * returns how many cores there are; never fails, at least 1. */
 int kolo_cores(int *cpus, int max);
 
@@ -131,9 +132,10 @@ struct kolo_comm_attr {
 /* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout for all
  * ranks to join, and once more to connect. With attr NULL, or with its id NULL and nranks 0, rank, nranks and id
  * come from the environment that ringrun sets (KOLO_RANK, KOLO_NRANKS, KOLO_ID).
- * A process may have any number of communicators. The caller owns *out and gives it to kolo_comm_destroy.
+ * A process may have any number of communicators; a communicator belongs to the process that made it, and a
+ * child of fork must not use it. At most 65536 ranks. The caller owns *out and gives it to kolo_comm_destroy.
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are missing),
- * KOLO_EPEER, KOLO_ENOTSUP, KOLO_ESYS; then *out is NULL. */
+ * KOLO_EPEER, KOLO_EMISMATCH, KOLO_ENOTSUP, KOLO_ESYS; then *out is NULL. */
 int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
 
 /* A color for kolo_comm_split: this rank takes part but gets no communicator. */
@@ -199,9 +201,10 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 /* All of them: every rank calls with the same n, type, op and root. They block until dst may be read. Other
  * than in place as each one says, src and dst must not overlap. n may be 0. Floating-point results depend on
  * nranks, n, type, op and the order of the ring only, and have the same bits on every rank.
- * Errors: KOLO_EINVAL (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT,
- * KOLO_EABORTED, KOLO_ESYS: dst is undefined, comm stays failed on all ranks, and a rank whose part was already
- * over learns it at its next call. */
+ * Errors: KOLO_EINVAL, KOLO_ENOTSUP (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
+ * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, comm stays failed on all ranks. A rank
+ * whose part was already over learns it at its next call; ranks that disagree in their very last call, without
+ * waiting for each other in it (two roots of a broadcast, say), do not: a barrier behind it tells. */
 
 /* dst = src combined over all ranks, on every rank; n elements each. In place: src == dst. Each element is
  * added in ring order, from the rank after its owner round to the owner: element i belongs to rank

@@ -1,6 +1,6 @@
-/* Making, splitting and ending communicators. Making one is: say who I am (boot.c, or the parent's all_gather),
- * connect the lifelines, map the roster, connect the two links. What must be equal on all ranks is taken from
- * rank 0's entry in the table. */
+/* Making and ending communicators. Making one is: say who I am (boot.c; split.c has another way), connect the
+ * lifelines, map the roster, connect the two links. What must be equal on all ranks is taken from rank 0's entry in
+ * the table. */
 #include "comm.h"
 
 #include "clock.h"
@@ -81,9 +81,8 @@ static int check_attr(const struct kolo_comm_attr *attr)
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
-/* An unconnected communicator and what it says of itself. */
-static int start(int rank, int nranks, int timeout_ms, const struct ko_roster *parent, struct ko_entry *mine,
-		 struct kolo_comm **out)
+int ko_comm_start(int rank, int nranks, int timeout_ms, const struct ko_roster *parent, struct ko_entry *mine,
+		  struct kolo_comm **out)
 {
 	struct kolo_comm *c = calloc(1, sizeof(*c));
 	int rc;
@@ -187,8 +186,7 @@ static int make_links(struct kolo_comm *c, int64_t deadline)
 	return connect_end(c, c->from_prev, prev, KO_SEND, deadline);
 }
 
-/* From the table of all ranks to a working communicator. */
-static int assemble(struct kolo_comm *c, int64_t deadline)
+int ko_comm_assemble(struct kolo_comm *c, int64_t deadline)
 {
 	const char *algorithm = c->table[0].algorithm;
 	int rc;
@@ -208,8 +206,7 @@ static int assemble(struct kolo_comm *c, int64_t deadline)
 	return rc;
 }
 
-/* Ends a communicator that could not be made; the others are told why. The thread's error stays as it is. */
-static void give_up(struct kolo_comm *c, int code)
+void ko_comm_give_up(struct kolo_comm *c, int code)
 {
 	char why[KO_TEXT];
 
@@ -242,122 +239,19 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
-	    (rc = start(job.rank, job.nranks, timeout_ms, NULL, &mine, &c)) < 0)
+	    (rc = ko_comm_start(job.rank, job.nranks, timeout_ms, NULL, &mine, &c)) < 0)
 		return rc;
 	rc = ko_boot_join(job.id, &mine, timeout_ms, c->table);
 	/* From here on: those who came last had the whole timeout to come. */
 	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
 	if (rc == 0)
-		rc = assemble(c, deadline);
+		rc = ko_comm_assemble(c, deadline);
 	if (rc < 0) {
-		give_up(c, rc);
+		ko_comm_give_up(c, rc);
 		return rc;
 	}
 	*out = c;
 	return 0;
-}
-
-/* ---- Splitting ------------------------------------------------------------------------------------------ */
-
-struct member {
-	struct ko_entry entry; /* rank is the parent's until sorted; status says whether it can go on */
-	int32_t color, key;
-};
-
-static int by_key(const void *a, const void *b)
-{
-	const struct member *x = a, *y = b;
-
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	return x->entry.rank - y->entry.rank;
-}
-
-/* Moves the members of `color` to the front, in their new order; returns how many there are. */
-static int pick_members(struct member *all, int nranks, int color)
-{
-	int n = 0;
-
-	for (int r = 0; r < nranks; r++)
-		if (all[r].color == color)
-			all[n++] = all[r];
-	qsort(all, (size_t)n, sizeof(*all), by_key);
-	return n;
-}
-
-/* The communicator of my color, from what all ranks of the parent have said. half is unconnected yet. */
-static int join_members(const struct kolo_comm *parent, struct member *all, int color, struct kolo_comm *half)
-{
-	int n = pick_members(all, parent->nranks, color);
-
-	for (int r = 0; r < n; r++) {
-		if (all[r].entry.status < 0)
-			return ko_fail(
-				all[r].entry.status,
-				"rank %d could not take part in kolo_comm_split (%s); its own error says why",
-				all[r].entry.rank, kolo_strerror(all[r].entry.status));
-		half->table[r] = all[r].entry;
-		half->table[r].rank = r;
-		half->table[r].nranks = n;
-	}
-	return assemble(half, parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
-}
-
-/* My rank and the size of my color, which come before the new communicator can listen: the lifelines' number
- * depends on them. */
-static int count_members(struct kolo_comm *comm, int color, int key, struct member *all, int *rank, int *n)
-{
-	struct member mine = { .entry.rank = comm->rank, .color = color, .key = key };
-	int rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
-
-	if (rc < 0)
-		return rc;
-	*n = pick_members(all, comm->nranks, color);
-	for (int r = 0; r < *n; r++)
-		if (all[r].entry.rank == comm->rank)
-			*rank = r;
-	return 0;
-}
-
-int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
-{
-	struct member mine = { .color = color, .key = key }, *all;
-	struct kolo_comm *c = NULL;
-	char why[KO_TEXT];
-	int rc, rank = 0, n = 0;
-
-	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
-			       "must not be NULL",
-			       color);
-	*out = NULL;
-	all = calloc((size_t)comm->nranks, sizeof(*all));
-	if (!all) /* the others wait in the collective below: there is no way to go on without this rank */
-		return ko_comm_fail(comm, KOLO_ENOMEM,
-				    "rank %d: no memory to split a communicator of %d ranks", comm->rank,
-				    comm->nranks);
-	rc = count_members(comm, color, key, all, &rank, &n);
-	if (rc == 0) {
-		if (color != KOLO_NOCOLOR)
-			mine.entry.status = start(rank, n, comm->timeout_ms, comm->roster, &mine.entry, &c);
-		snprintf(why, sizeof(why), "%s", kolo_last_error());
-		mine.entry.rank = comm->rank;
-		mine.entry.limits = comm->limits;
-		memcpy(mine.entry.transport, comm->table[0].transport, KO_NAME);
-		memcpy(mine.entry.algorithm, comm->table[0].algorithm, KO_NAME);
-		rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
-	}
-	if (rc == 0 && mine.entry.status < 0)
-		rc = ko_fail(mine.entry.status, "%s", why);
-	if (rc == 0 && color != KOLO_NOCOLOR)
-		rc = join_members(comm, all, color, c);
-	free(all);
-	if (rc < 0 && c)
-		give_up(c, rc);
-	else
-		*out = c;
-	return rc;
 }
 
 /* ---- Ending --------------------------------------------------------------------------------------------- */

@@ -40,6 +40,18 @@ const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op 
 enum { KO_RANK_TEXT = 112 };
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT]);
 
+/* An unconnected communicator that listens, and what it says of itself in *mine. Waits end when `parent`, NULL for
+ * none, fails. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+int ko_comm_start(int rank, int nranks, int timeout_ms, const struct ko_roster *parent, struct ko_entry *mine,
+		  struct kolo_comm **out);
+
+/* From c->table of all ranks to a working communicator; blocks until the deadline (ko_now_ms(), INT64_MAX for
+ * never). Errors: those of kolo_comm_create. */
+int ko_comm_assemble(struct kolo_comm *c, int64_t deadline);
+
+/* Ends a communicator that could not be made; the others are told why. The thread's error stays as it is. */
+void ko_comm_give_up(struct kolo_comm *c, int code);
+
 /* Fails the communicator on all ranks; the first cause stays. Returns its code, with its text as the thread's
  * error. From any thread. */
 int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -1,26 +1,6 @@
 /* Loops over one integer type; see kernels.c. No include guard: it is included once for each type. */
-
-static void FN(sum)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
-{
-	const T *a = in, *b = own;
-	T *c = out;
-
-	(void)s;
-	ELEMENTWISE
-	for (size_t i = 0; i < n; i++)
-		c[i] = (T)((U)a[i] + (U)b[i]);
-}
-
-static void FN(prod)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
-{
-	const T *a = in, *b = own;
-	T *c = out;
-
-	(void)s;
-	ELEMENTWISE
-	for (size_t i = 0; i < n; i++)
-		c[i] = (T)((U)a[i] * (U)b[i]);
-}
+#define FACTOR u64
+#include "kernels_arith.h"
 
 static void FN(min)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
@@ -44,28 +24,6 @@ static void FN(max)(void *out, const void *in, const void *own, size_t n, const 
 		c[i] = a[i] > b[i] ? a[i] : b[i];
 }
 
-static void FN(sum_scaled)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
-{
-	const T *a = in, *b = own;
-	U factor = (U)s->u64;
-	T *c = out;
-
-	ELEMENTWISE
-	for (size_t i = 0; i < n; i++)
-		c[i] = (T)((U)a[i] + (U)((U)b[i] * factor));
-}
-
-static void FN(scale)(void *out, const void *src, size_t n, const union ko_scalar *s)
-{
-	const T *a = src;
-	U factor = (U)s->u64;
-	T *c = out;
-
-	ELEMENTWISE
-	for (size_t i = 0; i < n; i++)
-		c[i] = (T)((U)a[i] * factor);
-}
-
 /* In the widest type: the divisor, a number of ranks, may be more than T holds. */
 static void FN(divide)(void *out, const void *src, size_t n, const union ko_scalar *s)
 {
@@ -80,4 +38,5 @@ static void FN(divide)(void *out, const void *src, size_t n, const union ko_scal
 #undef T
 #undef U
 #undef W
+#undef FACTOR
 #undef NAME

@@ -4,7 +4,6 @@
 #include "clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,7 +11,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -31,119 +29,6 @@ struct ko_lifelines {
 	int n, gone; /* lifelines, and those of them whose ranks have left or died */
 	struct ko_life life[];
 };
-
-/* ---- Sockets -------------------------------------------------------------------------------------------- */
-
-/* Whose process is at the other end. *pidfd is -1 where it is this one or can't be seen. KOLO_EPEER when it has
- * ended (a child it forked may hold the socket), or is another user's and so none of ours. */
-static int open_process(int sock, int *pidfd)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	*pidfd = -1;
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return 0;
-	if (cred.uid != geteuid())
-		return KOLO_EPEER;
-	if (cred.pid <= 0 || cred.pid == getpid())
-		return 0;
-	*pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
-	return *pidfd < 0 && errno == ESRCH ? KOLO_EPEER : 0;
-}
-
-/* One message, and a descriptor with it unless fd is -1; -1 with errno. Does not block: a socket's buffer holds
- * more messages than are ever under way. */
-static int send_msg(int sock, const struct ko_msg *msg, int fd)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)msg, .iov_len = sizeof(*msg) };
-	struct msghdr header = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		header.msg_control = &control;
-		header.msg_controllen = sizeof(control.bytes);
-		struct cmsghdr *cmsg = CMSG_FIRSTHDR(&header);
-		*cmsg = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
-					  .cmsg_type = SCM_RIGHTS,
-					  .cmsg_len = CMSG_LEN(sizeof(int)) };
-		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
-	}
-	return sendmsg(sock, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*msg) ? 0 : -1;
-}
-
-/* The first descriptor that came along, or -1; further ones are nobody's and closed. */
-static int take_descriptor(struct msghdr *header)
-{
-	int first = -1, fd;
-
-	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg; cmsg = CMSG_NXTHDR(header, cmsg)) {
-		if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t at = 0; CMSG_LEN(at + sizeof(fd)) <= cmsg->cmsg_len; at += sizeof(fd)) {
-			memcpy(&fd, CMSG_DATA(cmsg) + at, sizeof(fd));
-			if (first < 0)
-				first = fd;
-			else
-				close(fd);
-		}
-	}
-	return first;
-}
-
-enum heard { HEARD_MSG, HEARD_END, HEARD_TRUNCATED };
-
-/* What the socket, which is ready to be read, has to say. *fd is the caller's, -1 when no descriptor came along. */
-static enum heard recv_msg(int sock, struct ko_msg *out, int *fd)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = out, .iov_len = sizeof(*out) };
-	struct msghdr header = { .msg_iov = &iov, .msg_iovlen = 1 };
-	ssize_t got;
-
-	do {
-		header.msg_control = &control;
-		header.msg_controllen = sizeof(control.bytes);
-		got = recvmsg(sock, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-		/* A reset is told before what had arrived ahead of it. */
-	} while (got < 0 && (errno == EINTR || errno == ECONNRESET));
-	*fd = got < 0 ? -1 : take_descriptor(&header);
-	if (got == sizeof(*out) && !(header.msg_flags & MSG_CTRUNC))
-		return HEARD_MSG;
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-	return got == sizeof(*out) ? HEARD_TRUNCATED : HEARD_END;
-}
-
-/* A connection to the rank's listener, or -1 with errno; ECONNREFUSED when nobody listens there any more, EAGAIN
- * when its queue was full until the deadline. */
-static int dial_rank(const struct ko_entry *to, int64_t deadline)
-{
-	struct sockaddr_un name = { .sun_family = AF_UNIX };
-	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + to->socket_len);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
-
-	if (fd < 0)
-		return -1;
-	memcpy(name.sun_path, to->socket, to->socket_len);
-	while (connect(fd, (struct sockaddr *)&name, len) < 0) {
-		if ((errno != EAGAIN && errno != EINTR) || ko_now_ms() > deadline) {
-			err = errno;
-			close(fd);
-			errno = err;
-			return -1;
-		}
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	}
-	return fd;
-}
 
 /* ---- Making them ---------------------------------------------------------------------------------------- */
 
@@ -239,14 +124,14 @@ static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int f
 {
 	life->fd = fd;
 	life->state = KO_LIFE_UP;
-	return open_process(fd, &life->pidfd) < 0 ? gone_early(ll, life->rank) : 0;
+	return ko_msg_process(fd, &life->pidfd) < 0 ? gone_early(ll, life->rank) : 0;
 }
 
 static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t deadline)
 {
 	const struct ko_entry *to = &ll->table[life->rank];
 	struct ko_msg hello = { .type = KO_MSG_HELLO, .value = ll->rank };
-	int fd = dial_rank(to, deadline), rc;
+	int fd = ko_msg_dial(to, deadline), rc;
 
 	if (fd < 0)
 		return lost(ll, life->rank, "connecting to");
@@ -254,7 +139,7 @@ static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t dea
 	if (rc < 0)
 		return rc;
 	memcpy(hello.bytes, to->token, sizeof(to->token));
-	return send_msg(fd, &hello, -1) < 0 ? lost(ll, life->rank, "greeting") : 0;
+	return ko_msg_send(fd, &hello, -1) < 0 ? lost(ll, life->rank, "greeting") : 0;
 }
 
 /* ---- Taking calls --------------------------------------------------------------------------------------- */
@@ -273,7 +158,7 @@ static int identify(struct ko_lifelines *ll, int k)
 	struct ko_msg hello;
 
 	forget_stranger(ll, k);
-	if (recv_msg(fd, &hello, &extra) != HEARD_MSG) {
+	if (ko_msg_recv(fd, &hello, &extra) != KO_HEARD_MSG) {
 		close(fd); /* someone looked whether we still listen */
 		return 0;
 	}
@@ -355,8 +240,8 @@ static int missing_late(struct ko_lifelines *ll)
 /* Is a missing rank's process still there? Its listener says so, unless a child holds that open. */
 static bool has_ended(const struct ko_entry *e)
 {
-	int fd = dial_rank(e, 0), pidfd = -1;
-	bool ended = fd < 0 ? errno == ECONNREFUSED : open_process(fd, &pidfd) < 0;
+	int fd = ko_msg_dial(e, 0), pidfd = -1;
+	bool ended = fd < 0 ? errno == ECONNREFUSED : ko_msg_process(fd, &pidfd) < 0;
 
 	if (fd >= 0)
 		close(fd);
@@ -417,7 +302,7 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd)
 {
-	return send_msg(find(ll, rank)->fd, msg, fd) < 0 ? lost(ll, rank, "sending to") : 0;
+	return ko_msg_send(find(ll, rank)->fd, msg, fd) < 0 ? lost(ll, rank, "sending to") : 0;
 }
 
 /* Until the lifeline can be read. */
@@ -445,23 +330,23 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 		      struct ko_msg *out, int *fd)
 {
 	struct ko_life *life = find(ll, rank);
-	enum heard heard;
+	enum ko_heard heard;
 	int rc;
 
 	*fd = -1;
 	if ((rc = wait_readable(ll, life, deadline)) < 0)
 		return rc;
-	heard = recv_msg(life->fd, out, fd);
-	if (heard == HEARD_MSG && out->type == type && out->value == value)
+	heard = ko_msg_recv(life->fd, out, fd);
+	if (heard == KO_HEARD_MSG && out->type == type && out->value == value)
 		return 0;
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
-	if (heard == HEARD_TRUNCATED)
+	if (heard == KO_HEARD_TRUNCATED)
 		return ko_fail(KOLO_ESYS,
 			       "rank %d: out of descriptors (ulimit -n) for what rank %d handed over",
 			       ll->rank, rank);
-	if (heard == HEARD_END)
+	if (heard == KO_HEARD_END)
 		return gone_early(ll, rank);
 	if (out->type != KO_MSG_GOODBYE)
 		return ko_fail(KOLO_ESYS, "rank %d: rank %d sent message %u where %d was due", ll->rank, rank,
@@ -478,7 +363,7 @@ static void hear_goodbye(struct ko_life *life)
 	struct ko_msg msg;
 	int fd;
 
-	if (recv_msg(life->fd, &msg, &fd) != HEARD_MSG) {
+	if (ko_msg_recv(life->fd, &msg, &fd) != KO_HEARD_MSG) {
 		life->state = KO_LIFE_DEAD;
 		return;
 	}
@@ -529,7 +414,7 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 
 		if (life->fd < 0)
 			continue;
-		send_msg(life->fd, &goodbye, -1);
+		ko_msg_send(life->fd, &goodbye, -1);
 		close(life->fd);
 		if (life->pidfd >= 0)
 			close(life->pidfd);

@@ -6,16 +6,8 @@
 #define KO_LIFELINE_H
 
 #include "boot.h"
-#include "error.h"
+#include "msg.h"
 #include "roster.h"
-
-enum ko_msg_type { KO_MSG_HELLO = 1, KO_MSG_ROSTER, KO_MSG_ADDRESS, KO_MSG_GOODBYE };
-
-struct ko_msg {
-	uint32_t type; /* enum ko_msg_type */
-	int32_t value; /* HELLO: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status */
-	unsigned char bytes[KO_TEXT]; /* HELLO: the receiver's token; ADDRESS: the address; GOODBYE: a text */
-};
 
 enum ko_life_state { KO_LIFE_NONE, KO_LIFE_UP, KO_LIFE_LEFT, KO_LIFE_DEAD };
 

@@ -63,7 +63,7 @@ static void have_accident(int nranks, struct accident a, int after_ms)
 	munmap((void *)a.when, 4096);
 }
 
-/* T_KILLS=50 T_KILL_MIB=128 is what the README promises; the default is quicker. */
+/* T_KILLS=50 T_KILL_MIB=128 is the long version; the default is quicker. */
 static int setting(const char *name, int preset)
 {
 	return getenv(name) ? atoi(getenv(name)) : preset;

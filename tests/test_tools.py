@@ -173,7 +173,7 @@ def tools_notice_that_output_can_not_be_written():
     with open("/dev/full", "w") as full:
         for command in ([RINGBENCH, "-n", "2", "-e", "8", "-i", "1"], [RINGBENCH, "-n", "2", "-e", "8", "-i", "1", "--json", "-"]):
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
-            assert done.returncode == 3 and "No space" in done.stderr, done
+            assert done.returncode == 3 and "could not be written" in done.stderr, done
         done = subprocess.run([RINGRUN, "-n", "1", "--tag", "echo", "hi"], stdout=full, stderr=subprocess.PIPE, text=True,
                               timeout=60)
         assert "No space" in done.stderr, done

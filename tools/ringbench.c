@@ -86,7 +86,7 @@ static int close_outputs(struct bench *b)
 		if (!outputs[i])
 			continue;
 		if (fflush(outputs[i]) != 0 || ferror(outputs[i])) {
-			fprintf(stderr, "ringbench: writing results: %s\n", strerror(errno));
+			fprintf(stderr, "ringbench: results could not be written: is the disk full?\n");
 			rc = EXIT_FAILED;
 		}
 		if (outputs[i] != stdout)

@@ -133,7 +133,7 @@ bench: all
 include tests/tests.mk
 
 lint: lib
-	tests/lint
+	@B=$B tests/lint
 
 .PHONY: perf
 perf: all

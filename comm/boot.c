@@ -130,6 +130,19 @@ static int talk(const struct server *s, const struct ko_boot_id *id, const struc
 	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text) : read_table(s, table, mine->nranks);
 }
 
+/* *pidfd is -1 where the maker is this process or can't be seen. */
+static int open_maker(const struct ko_boot_id *id, int *pidfd)
+{
+	if (id->pidns != ko_boot_pidns() || id->pid == getpid())
+		return 0;
+	*pidfd = (int)syscall(SYS_pidfd_open, id->pid, 0);
+	if (*pidfd < 0 && errno == ESRCH)
+		return ko_fail(KOLO_EPEER,
+			       "the process that made the id (pid %d) ended before all ranks had joined",
+			       id->pid);
+	return 0;
+}
+
 int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms,
 		 struct ko_entry *table)
 {
@@ -144,9 +157,9 @@ int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int time
 			       mine->rank);
 	if (timeout_ms)
 		s.deadline = ko_now_ms() + timeout_ms + GRACE_MS;
-	rc = dial_server(&layout, &s.fd);
-	if (layout.pidns == ko_boot_pidns() && layout.pid != getpid())
-		s.pidfd = (int)syscall(SYS_pidfd_open, layout.pid, 0);
+	rc = open_maker(&layout, &s.pidfd);
+	if (rc == 0)
+		rc = dial_server(&layout, &s.fd);
 	if (rc == 0)
 		rc = talk(&s, &layout, mine, timeout_ms, table);
 	if (s.fd >= 0)

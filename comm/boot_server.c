@@ -19,7 +19,8 @@
 
 enum {
 	SILENT_MS = 10000,  /* given to a connection to say hello */
-	MAX_STRANGERS = 64, /* connections without a hello that are kept at a time; the oldest has to go */
+	MAX_STRANGERS = 64, /* connections without a hello: beyond, the oldest has to go, */
+	YOUNG_MS = 1000,    /* unless it came just now: many ranks may start at once */
 };
 
 /* One connection. joined: its hello was accepted. */
@@ -221,7 +222,7 @@ static void limit_strangers(struct server *s)
 		if (strangers++ == 0 || s->guests[i]->since < s->guests[oldest]->since)
 			oldest = i;
 	}
-	if (strangers < MAX_STRANGERS)
+	if (strangers < MAX_STRANGERS || ko_now_ms() - s->guests[oldest]->since < YOUNG_MS)
 		return;
 	ko_log(KO_LOG_WARN, "boot: dropped a connection that had said nothing: too many of them");
 	drop(s, oldest);

@@ -67,9 +67,9 @@ static int check_attr(const struct kolo_comm_attr *attr)
 		return ko_fail(KOLO_EINVAL,
 			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
 			       "kolo_id_create made");
-	if (attr->nranks < 1 || attr->rank < 0 || attr->rank >= attr->nranks)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks",
-			       attr->rank, attr->nranks);
+	if (attr->nranks < 1 || attr->nranks > KO_MAX_RANKS || attr->rank < 0 || attr->rank >= attr->nranks)
+		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks <= %d",
+			       attr->rank, attr->nranks, KO_MAX_RANKS);
 	for (size_t i = 0; i < sizeof(attr->reserved) / sizeof(attr->reserved[0]); i++)
 		if (attr->reserved[i])
 			return ko_fail(KOLO_EINVAL,

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 enum {
-	STEP_MS = 100,      /* how often a wait looks whether those it waits for are still there */
-	MAX_STRANGERS = 256 /* connections that have not said who they are; beyond, the oldest is dropped */
+	STEP_MS = 100,       /* how often a wait looks whether those it waits for are still there */
+	MAX_STRANGERS = 1024 /* connections that have not said who they are; beyond, the oldest is dropped */
 };
 
 struct ko_lifelines {
@@ -124,7 +124,14 @@ static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int f
 {
 	life->fd = fd;
 	life->state = KO_LIFE_UP;
-	return ko_msg_process(fd, &life->pidfd) < 0 ? gone_early(ll, life->rank) : 0;
+	switch (ko_msg_process(fd, &life->pidfd)) {
+	case 0: return 0;
+	case KOLO_EPEER: return gone_early(ll, life->rank);
+	default:
+		return ko_fail(KOLO_EUNREACH, "rank %d and rank %d (pid %d on %s) belong to different users",
+			       ll->rank, life->rank, ll->table[life->rank].pid,
+			       ll->table[life->rank].place.host);
+	}
 }
 
 static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t deadline)
@@ -241,7 +248,11 @@ static int missing_late(struct ko_lifelines *ll)
 static bool has_ended(const struct ko_entry *e)
 {
 	int fd = ko_msg_dial(e, 0), pidfd = -1;
-	bool ended = fd < 0 ? errno == ECONNREFUSED : ko_msg_process(fd, &pidfd) < 0;
+	bool ended = fd < 0 ? errno == ECONNREFUSED : ko_msg_process(fd, &pidfd) == KOLO_EPEER;
+	struct pollfd dead = { .events = POLLIN };
+
+	dead.fd = pidfd; /* -1: poll passes over it */
+	ended = ended || poll(&dead, 1, 0) > 0;
 
 	if (fd >= 0)
 		close(fd);

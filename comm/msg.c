@@ -20,7 +20,7 @@ int ko_msg_process(int sock, int *pidfd)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return 0;
 	if (cred.uid != geteuid())
-		return KOLO_EPEER;
+		return KOLO_EUNREACH;
 	if (cred.pid <= 0 || cred.pid == getpid())
 		return 0;
 	*pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);

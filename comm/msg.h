@@ -15,7 +15,7 @@ struct ko_msg {
 };
 
 /* Whose process is at the other end. *pidfd is -1 where it is this one or can't be seen. KOLO_EPEER when it has
- * ended (a child it forked may hold the socket), or is another user's and so none of ours. */
+ * ended (a child it forked may hold the socket), KOLO_EUNREACH when it is another user's; without a text. */
 int ko_msg_process(int sock, int *pidfd);
 
 /* One message, and a descriptor with it unless fd is -1; -1 with errno. Does not block: a socket's buffer holds

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,11 +89,14 @@ struct kolo_comm *t_comm(struct t_rank *t)
 	return t_comm_with(t, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
 }
 
-/* In a new process: crashes are not cmocka's business there. */
+/* In a new process: it ends with the test's, and crashes are not cmocka's business there. */
 static void leave_cmocka(void)
 {
 	static const int crashes[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != main_process)
+		_exit(1);
 	for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
 		signal(crashes[i], show_stack);
 }

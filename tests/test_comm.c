@@ -252,6 +252,9 @@ static void wrong_attributes_are_refused(void **state)
 	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "rank 2 of 2");
 	CHECK(c == NULL);
 	attr.rank = 0;
+	attr.nranks = 70000;
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "65536");
+	attr.nranks = 2;
 	attr.nslots = 1;
 	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "slots");
 	attr.nslots = 0;

@@ -168,11 +168,11 @@ static void both_sides_are_known_of_operations_long_gone(void **state)
 
 static void stays_away(struct t_rank *r)
 {
-	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = 1 });
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = 3 });
 
 	CHECK(kolo_barrier(c, NULL) == 0);
 	if (r->rank == 2) {
-		usleep(2500000); /* computes */
+		usleep(4500000); /* computes */
 		CHECK(kolo_barrier(c, NULL) == KOLO_ETIMEDOUT);
 	} else {
 		CHECK(kolo_barrier(c, NULL) == KOLO_ETIMEDOUT);

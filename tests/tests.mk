@@ -21,11 +21,12 @@ check-programs: all $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
-	@B=$B MAKE="$(MAKE)" CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
+	@B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
 -include $(TESTS:%=$B/tests/%.d) $B/tests/t.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind
 check-valgrind: check-programs
+	@$(if $(CMOCKA),:,echo "make check-valgrind: the test library cmocka is missing: make deps"; exit 1)
 	@B=$B tests/valgrind

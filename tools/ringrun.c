@@ -28,9 +28,9 @@ enum {
 	EXIT_OWN = 125,        /* ringrun itself failed */
 	EXIT_CANNOT_RUN = 126, /* PROGRAM is there but can't be run */
 	EXIT_NOT_FOUND = 127,
-	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after SIGTERM */
-	LINE = 4096,     /* longest tagged line; longer ones are broken */
-	MAX_RANKS = 100000,
+	GRACE_MS = 2000,   /* when a rank has failed: for the others to say why, then again after SIGTERM */
+	LINE = 4096,       /* longest tagged line; longer ones are broken */
+	MAX_RANKS = 65536, /* kolo_comm_create has no more */
 };
 
 struct options {
@@ -115,7 +115,7 @@ static pid_t parent_of(const char *pid)
 	return end ? (pid_t)strtol(end + 3, NULL, 10) : 0;
 }
 
-/* Kills the children but `spared`; returns how many there were. */
+/* Kills the children but `spared`; returns how many are not gone yet. */
 static int kill_children(pid_t spared)
 {
 	DIR *proc = opendir("/proc");
@@ -128,30 +128,23 @@ static int kill_children(pid_t spared)
 		if (pid <= 0 || pid == spared || parent_of(entry->d_name) != getpid())
 			continue;
 		kill(pid, SIGKILL);
-		n++;
+		n += waitpid(pid, NULL, WNOHANG) != pid;
 	}
 	if (proc)
 		closedir(proc);
 	return n;
 }
 
-/* Ends every descendant but `spared`: the children of those that die become ours, until there are none. Those that
- * may not be killed (another user's) are given up after a while. */
-static void end_descendants(pid_t spared)
+/* Ends every descendant but `spared`: the children of those that die become ours, until there are none. False when
+ * some may not be killed (another user's): they are given up after a while. */
+static bool end_descendants(pid_t spared)
 {
 	int64_t deadline = now_ms() + GRACE_MS;
-	siginfo_t info;
+	int left;
 
-	while (kill_children(spared) > 0 && now_ms() < deadline) {
+	while ((left = kill_children(spared)) > 0 && now_ms() < deadline)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-		/* Reaps the dead, but leaves the spared one's status to who waits for it. */
-		info.si_pid = 0;
-		while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
-		       info.si_pid != spared) {
-			waitpid(info.si_pid, NULL, 0);
-			info.si_pid = 0;
-		}
-	}
+	return left == 0;
 }
 
 /* ---- A rank --------------------------------------------------------------------------------------------- */
@@ -256,7 +249,9 @@ static void write_line(struct pipe_end *p, size_t len)
 	for (size_t at = 0; at < total;) {
 		ssize_t put = write(p->to, tagged + at, total - at);
 
-		if (put < 0 && errno != EINTR) {
+		if (put < 0 && errno == EAGAIN) {
+			poll(&(struct pollfd){ .fd = p->to, .events = POLLOUT }, 1, -1);
+		} else if (put < 0 && errno != EINTR) {
 			complain("writing what a rank wrote");
 			_exit(EXIT_OWN);
 		}
@@ -327,7 +322,7 @@ static int start_tagger(struct keeper *k)
 	k->ends = calloc((size_t)n, sizeof(*k->ends));
 	for (int i = 0; pipes && k->ends && i < n; i++) {
 		if (pipe2(fds, O_CLOEXEC) < 0) {
-			complain("pipe");
+			complain("a pipe (--tag needs four descriptors for each rank: ulimit -n)");
 			_exit(EXIT_OWN);
 		}
 		pipes[i] = (struct pipe_end){ .fd = fds[0],
@@ -362,35 +357,52 @@ static void signal_ranks(const struct keeper *k, int sig)
 		kill(k->tagger, sig);
 }
 
-static void rank_ended(struct keeper *k, int rank, int status)
+/* The first failure decides about the exit status. */
+static void report_failure(struct keeper *k, int rank, int status)
 {
-	int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-
-	k->pids[rank] = 0;
-	k->running--;
-	if (code == 0 || k->code)
-		return;
-	k->code = code;
+	k->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	k->deadline = now_ms() + GRACE_MS;
 	if (WIFSIGNALED(status))
 		fprintf(stderr, "ringrun: rank %d was killed by signal %d (%s); ending the others\n", rank,
 			WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else
-		fprintf(stderr, "ringrun: rank %d returned %d; ending the others\n", rank, code);
+		fprintf(stderr, "ringrun: rank %d returned %d; ending the others\n", rank, k->code);
 }
 
+static int find_rank(const struct keeper *k, pid_t pid)
+{
+	for (int rank = 0; rank < k->options->nranks; rank++)
+		if (k->pids[rank] == pid)
+			return rank;
+	return -1;
+}
+
+/* Of ranks that ended since the last look nobody knows the order; one that was killed is more of a cause than one
+ * that returned. */
 static void reap(struct keeper *k)
 {
-	int status;
+	int status, first = -1, first_status = 0;
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		for (int rank = 0; rank < k->options->nranks; rank++)
-			if (k->pids[rank] == pid)
-				rank_ended(k, rank, status);
-		if (pid == k->tagger)
+		int rank = find_rank(k, pid);
+
+		if (pid == k->tagger) {
 			k->tagger = 0;
+			if (status && !k->code)
+				k->code = EXIT_OWN; /* what the ranks wrote is lost */
+		}
+		if (rank < 0)
+			continue;
+		k->pids[rank] = 0;
+		k->running--;
+		if (status && (first < 0 || (WIFSIGNALED(status) && !WIFSIGNALED(first_status)))) {
+			first = rank;
+			first_status = status;
+		}
 	}
+	if (first >= 0 && !k->code)
+		report_failure(k, first, first_status);
 }
 
 /* Signals that the keeper and the process above it pass on. */
@@ -471,7 +483,8 @@ static int keep(const struct options *o, int signals)
 	close_ends(&k);
 	while (k.running > 0)
 		wait_for_something(&k, signals);
-	end_descendants(k.tagger);
+	if (!end_descendants(k.tagger))
+		k.told_to_end = true; /* what is left may hold the tagger's pipes for ever */
 	/* The tagger ends when it has passed on everything. */
 	k.next_signal = SIGKILL;
 	k.deadline = k.told_to_end ? now_ms() + GRACE_MS : 0;
@@ -495,7 +508,8 @@ static int stand_above(pid_t keeper, int signals)
 			if (info.ssi_signo != SIGCHLD && to_pass_on(&info))
 				kill(keeper, (int)info.ssi_signo);
 	}
-	end_descendants(0); /* those of a keeper that was killed are ours now */
+	if (WIFSIGNALED(status))
+		end_descendants(0); /* the keeper's are ours now */
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -565,6 +579,7 @@ int main(int argc, char **argv)
 	int signals;
 
 	parse(argc, argv, &options);
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the ranks ended */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signals = open_signals();
 	keeper = signals < 0 ? -1 : fork();

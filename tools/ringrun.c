@@ -300,6 +300,7 @@ static void tag_lines(struct pipe_end *pipes, int n)
 			open += pipes[i].fd >= 0;
 		}
 	}
+	free(polls);
 	_exit(0);
 }
 

@@ -98,8 +98,7 @@ const char *kolo_op_name(enum kolo_op op);
 
 /* The processor numbers (as sched_setaffinity wants them) of one hardware thread on each core that the calling
  * thread may run on, cores that share caches next to each other; in a build without hwloc, of every hardware
- * thread. Writes at most `max` of them to `cpus` and
- * returns how many cores there are; never fails, at least 1. */
+ * thread. Writes at most `max` of them to `cpus` and returns how many cores there are; never fails, at least 1. */
 int kolo_cores(int *cpus, int max);
 
 /* ---- Communicators -------------------------------------------------------------------------------------- */

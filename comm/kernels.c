@@ -228,12 +228,8 @@ static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *
 		[KO_MAX] = max_##type, [KO_SUM_SCALED] = sum_scaled_##type                                   \
 	}
 
-#define TEXT(name)          #name
-#define TEXT_EXPANDED(name) TEXT(name)
-
 extern const struct ko_kernels KO_KERNELS;
 const struct ko_kernels KO_KERNELS = {
-	.name = TEXT_EXPANDED(KO_KERNELS),
 	.combine = {
 		[KOLO_I8] = ALL_OF(i8), [KOLO_U8] = ALL_OF(u8), [KOLO_I32] = ALL_OF(i32), [KOLO_U32] = ALL_OF(u32),
 		[KOLO_I64] = ALL_OF(i64), [KOLO_U64] = ALL_OF(u64), [KOLO_F16] = ALL_OF(f16),

@@ -27,7 +27,6 @@ typedef void ko_fill_fn(void *out, const void *src, size_t n, const union ko_sca
 enum ko_combine { KO_SUM, KO_PROD, KO_MIN, KO_MAX, KO_SUM_SCALED, KO_NCOMBINES };
 
 struct ko_kernels {
-	const char *name;
 	ko_combine_fn *combine[KO_NTYPES][KO_NCOMBINES];
 	ko_fill_fn *copy[KO_NTYPES];
 	ko_fill_fn *scale[KO_NTYPES];  /* src * s */

@@ -16,9 +16,9 @@ import sys
 
 B = os.environ.get("B", "build")
 AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-PEERS = {  # name: compiler, launcher
-    "openmpi": ("mpicc.openmpi", ["mpirun.openmpi", *AS_ROOT, "--oversubscribe", "--bind-to", "core"]),
-    "mpich": ("mpicc.mpich", ["mpiexec.mpich", "-bind-to", "core"]),
+PEERS = {  # name: compiler, launcher and its options to bind to cores or not to
+    "openmpi": ("mpicc.openmpi", ["mpirun.openmpi", *AS_ROOT, "--oversubscribe", "--bind-to"]),
+    "mpich": ("mpicc.mpich", ["mpiexec.mpich", "-bind-to"]),
 }
 
 
@@ -73,7 +73,8 @@ def main():
         times["kolo"].append(rows([f"{B}/ringbench", "-n", str(a.ranks), "-b", sizes[0], "-e", sizes[1], "-f",
                                    sizes[2], "-c", "0", "--json", "-"]))
         for name, (launcher, program) in peers.items():
-            times[name].append(rows([*launcher, "-n", str(a.ranks), program, *sizes]))
+            bind = "core" if a.ranks <= os.cpu_count() else "none"
+            times[name].append(rows([*launcher, bind, "-n", str(a.ranks), program, *sizes]))
         print(f"# round {k + 1} of {a.rounds}", file=sys.stderr)
     report(a, peers, times)
 

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 2000 };
+enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and that of those who wait for it */
 
 /* ---- What the caller wants ------------------------------------------------------------------------------ */
 

@@ -249,11 +249,9 @@ static bool has_ended(const struct ko_entry *e)
 {
 	int fd = ko_msg_dial(e, 0), pidfd = -1;
 	bool ended = fd < 0 ? errno == ECONNREFUSED : ko_msg_process(fd, &pidfd) == KOLO_EPEER;
-	struct pollfd dead = { .events = POLLIN };
+	struct pollfd dead = { .fd = pidfd, .events = POLLIN }; /* -1: poll passes over it */
 
-	dead.fd = pidfd; /* -1: poll passes over it */
 	ended = ended || poll(&dead, 1, 0) > 0;
-
 	if (fd >= 0)
 		close(fd);
 	if (pidfd >= 0)

@@ -350,7 +350,8 @@ static void aborts(struct t_rank *r)
 		rc = kolo_barrier(c, NULL); /* waits for rank 0, which does not come */
 		pthread_join(thread, NULL);
 	} else if (r->rank == 0) {
-		usleep(300000);
+		while (kolo_comm_status(c) == 0) /* comes too late */
+			usleep(1000);
 		rc = kolo_barrier(c, NULL);
 	} else {
 		rc = kolo_barrier(c, NULL);
@@ -373,7 +374,8 @@ static void aborted_while_splitting(struct t_rank *r)
 	pthread_t thread;
 
 	if (r->rank == 1) { /* never comes */
-		usleep(300000);
+		while (kolo_comm_status(c) == 0)
+			usleep(1000);
 	} else {
 		CHECK(pthread_create(&thread, NULL, abort_soon, c) == 0);
 		CHECK(kolo_comm_split(c, 0, 0, &half) == KOLO_EABORTED && half == NULL);
@@ -427,23 +429,30 @@ static void a_limit_for_files_is_an_error_not_a_signal(void **state)
 	t_processes(2, with_small_files, NULL);
 }
 
+/* Of two that enter at once the second is refused, and ends the wait of the first. */
 static void *enter_barrier(void *comm)
 {
-	kolo_barrier(comm, NULL);
-	return NULL;
+	int rc = kolo_barrier(comm, NULL);
+
+	if (rc == KOLO_EINVAL) {
+		CHECK(strstr(kolo_last_error(), "another thread"));
+		kolo_comm_abort(comm);
+	}
+	return (void *)(intptr_t)rc;
 }
 
 static void two_at_once(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm(r);
 	pthread_t thread;
+	void *theirs;
+	intptr_t mine;
 
 	if (r->rank == 0) {
 		CHECK(pthread_create(&thread, NULL, enter_barrier, c) == 0);
-		usleep(100000);
-		check_refused(kolo_barrier(c, NULL), KOLO_EINVAL, "another thread");
-		kolo_comm_abort(c);
-		pthread_join(thread, NULL);
+		mine = (intptr_t)enter_barrier(c);
+		CHECK(pthread_join(thread, &theirs) == 0);
+		CHECK(mine + (intptr_t)theirs == KOLO_EINVAL + KOLO_EABORTED);
 	} else {
 		while (kolo_comm_status(c) == 0)
 			usleep(1000);

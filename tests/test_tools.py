@@ -276,8 +276,9 @@ def sixty_four_ranks_run_and_leave_nothing():
 
 @test
 def a_killed_rank_is_reported_by_ringbench():
-    job = start_marked("killed", RINGRUN, "-n", "3", RINGBENCH, "-b", "1M", "-e", "1M", "-i", "100000")
-    while not job.stdout.readline().startswith("#         (B)"):  # the table has begun: all have joined
+    job = start_marked("killed", RINGRUN, "-n", "3", RINGBENCH, "-b", "4", "-e", "4M", "-f", "1048576",
+                       "-i", "20000")
+    while job.stdout.readline().startswith("#"):  # until the row of 4 bytes: all have joined
         pass
     victim = next(p for p in processes_with("killed")
                   if b"KOLO_RANK=1\0" in open(f"/proc/{p}/environ", "rb").read())

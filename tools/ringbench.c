@@ -45,7 +45,10 @@ static int become_ringrun(int argc, char **argv, int nranks)
 
 static int fail(const struct bench *b, const char *what)
 {
-	fprintf(stderr, "ringbench: rank %d: %s: %s\n", b->rank, what, kolo_last_error());
+	if (b->comm)
+		fprintf(stderr, "ringbench: rank %d: %s: %s\n", b->rank, what, kolo_last_error());
+	else /* which rank this is, the error knows better than we */
+		fprintf(stderr, "ringbench: %s: %s\n", what, kolo_last_error());
 	return EXIT_FAILED;
 }
 

@@ -5,41 +5,16 @@
 #include "clock.h"
 #include "error.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum {
-	GRACE_MS = 2000
-}; /* the server ends a wait that is too long, and says who is missing; this comes after */
-
-static int dial_server(const struct ko_boot_id *id, int *out)
-{
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(id->port) };
-
-	if (inet_pton(AF_INET, id->host, &to.sin_addr) != 1)
-		return ko_fail(KOLO_EINVAL, "the id's address is '%.63s'", id->host);
-	*out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (*out < 0)
-		return ko_fail(KOLO_ESYS, "socket: %s", strerror(errno));
-	while (connect(*out, (struct sockaddr *)&to, sizeof(to)) < 0) {
-		if (errno == EISCONN)
-			break; /* it went on behind the EINTR */
-		if (errno == EINTR || errno == EALREADY)
-			continue;
-		return ko_fail(
-			KOLO_EUNREACH,
-			"nobody serves this id at %s:%u (%s): the process that made it has ended, or the id was "
-			"used already",
-			id->host, id->port, strerror(errno));
-	}
-	return 0;
-}
+enum { GRACE_MS = 2000 }; /* for the server's answer to arrive */
 
 uint64_t ko_boot_pidns(void)
 {
@@ -65,7 +40,14 @@ struct server {
 	int fd;
 	int pidfd; /* the id's maker, whose socket a child of it may keep open; -1 where it can't be seen */
 	int64_t deadline;
+	const struct ko_meeting *m;
 };
+
+/* Who serves, in words. */
+static const char *server_name(const struct ko_meeting *m)
+{
+	return m->by_rank_0 ? "rank 0" : "the process that made the id";
+}
 
 /* `len` bytes from the server. */
 static int read_all(const struct server *s, void *to, size_t len)
@@ -77,8 +59,8 @@ static int read_all(const struct server *s, void *to, size_t len)
 
 		if (poll(polls, 2, 100) <= 0) {
 			if (ko_now_ms() > s->deadline)
-				return ko_fail(KOLO_ETIMEDOUT,
-					       "the id's maker does not answer; is it stopped?");
+				return ko_fail(KOLO_ETIMEDOUT, "%s does not answer at %s; is it stopped?",
+					       server_name(s->m), s->m->what);
 			continue;
 		}
 		if (polls[0].revents)
@@ -88,8 +70,8 @@ static int read_all(const struct server *s, void *to, size_t len)
 		if (got <= 0)
 			return ko_fail(
 				KOLO_EPEER,
-				"the process that made the id ended before all ranks had joined, or it "
-				"did not accept this id's secret");
+				"%s ended before all ranks had joined, or it did not accept this rank's secret",
+				server_name(s->m));
 		at += (size_t)got;
 	}
 	return 0;
@@ -101,12 +83,12 @@ static int read_table(const struct server *s, struct ko_entry *table, int nranks
 
 	for (int r = 0; rc == 0 && r < nranks; r++)
 		if (!ko_boot_check(&table[r]) || table[r].rank != r || table[r].nranks != nranks)
-			rc = ko_fail(KOLO_ESYS, "the id's maker sent a table whose row %d makes no sense", r);
+			rc = ko_fail(KOLO_ESYS, "%s sent a table whose row %d makes no sense",
+				     server_name(s->m), r);
 	return rc;
 }
 
-static int talk(const struct server *s, const struct ko_boot_id *id, const struct ko_entry *mine,
-		int timeout_ms, struct ko_entry *table)
+static int talk(const struct server *s, const struct ko_entry *mine, int timeout_ms, struct ko_entry *table)
 {
 	struct ko_boot_hello hello = { .magic = KO_BOOT_MAGIC,
 				       .version = KO_BOOT_VERSION,
@@ -116,52 +98,71 @@ static int talk(const struct server *s, const struct ko_boot_id *id, const struc
 	struct ko_boot_reply reply;
 	int rc;
 
-	memcpy(hello.secret, id->secret, sizeof(hello.secret));
+	memcpy(hello.secret, s->m->secret, sizeof(hello.secret));
 	if (send(s->fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
-		return ko_fail(KOLO_EUNREACH, "the process that made the id hung up: %s", strerror(errno));
+		return ko_fail(KOLO_EUNREACH, "%s hung up: %s", server_name(s->m), strerror(errno));
 	rc = read_all(s, &reply, sizeof(reply));
 	if (rc < 0)
 		return rc;
 	reply.text[sizeof(reply.text) - 1] = 0;
-	if (reply.magic != KO_BOOT_MAGIC || memcmp(reply.proof, id->proof, sizeof(reply.proof)) != 0 ||
+	if (reply.magic != KO_BOOT_MAGIC || memcmp(reply.proof, s->m->proof, sizeof(reply.proof)) != 0 ||
 	    reply.code > 0)
-		return ko_fail(KOLO_EUNREACH, "who answers at %s:%u did not make this id", id->host,
-			       id->port);
+		return ko_fail(KOLO_EUNREACH,
+			       s->m->by_rank_0 ? "who answers at %s is not this job's rank 0"
+					       : "who answers at %s did not make this id",
+			       s->m->what);
 	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text) : read_table(s, table, mine->nranks);
 }
 
 /* *pidfd is -1 where the maker is this process or can't be seen. */
-static int open_maker(const struct ko_boot_id *id, int *pidfd)
+static int open_maker(const struct ko_meeting *m, int *pidfd)
 {
-	if (id->pidns != ko_boot_pidns() || id->pid == getpid())
+	if (!m->pidns || m->pidns != ko_boot_pidns() || m->pid == getpid())
 		return 0;
-	*pidfd = (int)syscall(SYS_pidfd_open, id->pid, 0);
+	*pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0);
 	if (*pidfd < 0 && errno == ESRCH)
 		return ko_fail(KOLO_EPEER,
 			       "the process that made the id (pid %d) ended before all ranks had joined",
-			       id->pid);
+			       m->pid);
 	return 0;
 }
 
-int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms,
-		 struct ko_entry *table)
+int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out)
 {
-	struct server s = { .fd = -1, .pidfd = -1, .deadline = INT64_MAX };
 	struct ko_boot_id layout;
-	int rc;
 
 	memcpy(&layout, id, sizeof(layout));
 	layout.host[sizeof(layout.host) - 1] = 0;
 	if (layout.magic != KO_BOOT_ID_MAGIC)
-		return ko_fail(KOLO_EINVAL, "rank %d: these 128 bytes are no id made by kolo_id_create",
-			       mine->rank);
+		return ko_fail(KOLO_EINVAL, "these 128 bytes are no id made by kolo_id_create");
+	*out = (struct ko_meeting){
+		.tag = layout.tag, .port = layout.port, .nports = 1, .pid = layout.pid, .pidns = layout.pidns
+	};
+	memcpy(out->secret, layout.secret, sizeof(out->secret));
+	memcpy(out->proof, layout.proof, sizeof(out->proof));
+	memcpy(out->host, layout.host, sizeof(layout.host));
+	snprintf(out->what, sizeof(out->what), "%s port %d", layout.host, layout.port);
+	return 0;
+}
+
+int ko_boot_join(const struct ko_meeting *m, const struct ko_entry *mine, int timeout_ms,
+		 struct ko_entry *table)
+{
+	struct server s = { .fd = -1, .pidfd = -1, .deadline = INT64_MAX, .m = m };
+	int rc, listener;
+
+	if (m->by_rank_0 && mine->rank == 0 &&
+	    ((rc = ko_boot_listen(m, &listener)) < 0 || (rc = ko_boot_serve(m, listener)) < 0))
+		return rc;
 	if (timeout_ms)
+		s.deadline = ko_now_ms() + timeout_ms;
+	rc = open_maker(m, &s.pidfd);
+	if (rc == 0)
+		rc = ko_boot_dial(m, mine->rank, s.pidfd, s.deadline, &s.fd);
+	if (timeout_ms) /* the server ends a wait that is too long, and says who is missing; this comes after */
 		s.deadline = ko_now_ms() + timeout_ms + GRACE_MS;
-	rc = open_maker(&layout, &s.pidfd);
 	if (rc == 0)
-		rc = dial_server(&layout, &s.fd);
-	if (rc == 0)
-		rc = talk(&s, &layout, mine, timeout_ms, table);
+		rc = talk(&s, mine, timeout_ms, table);
 	if (s.fd >= 0)
 		close(s.fd);
 	if (s.pidfd >= 0)

@@ -1,13 +1,16 @@
-/* Rendezvous: how ranks that know nothing but an id find each other. The id's maker serves a TCP port; every
- * rank connects, shows the id's secret, says who it is, and gets the table of all ranks when the last has come.
- * After that the port is closed and the ranks talk to each other directly (lifeline.h). */
+/* Rendezvous: how ranks that know nothing but a meeting point find each other. One process serves it: the maker of
+ * the id, or rank 0 where a launcher's environment says where to meet (job.h). Every rank connects, shows the
+ * secret, says who it is, and gets the table of all ranks when the last has come. After that the point is closed
+ * and the ranks talk to each other directly (lifeline.h). */
 #ifndef KO_BOOT_H
 #define KO_BOOT_H
 
 #include "kolo/kolo.h"
 #include "link.h"
 
-enum { KO_TOKEN = 16, KO_NAME = 12, KO_MAX_RANKS = 65536 };
+#include <stdbool.h>
+
+enum { KO_TOKEN = 16, KO_SECRET = 32, KO_NAME = 12, KO_MAX_RANKS = 65536 };
 
 /* What a rank tells all the others. Plain bytes of one architecture: it travels as it is. */
 struct ko_entry {
@@ -23,11 +26,29 @@ struct ko_entry {
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best */
 };
 
-/* Joins the meeting point that the id names and fills table[0..nranks) by rank; blocks until all have joined or
- * timeout_ms have passed (0: never). Errors: KOLO_EINVAL (not an id; ranks that contradict each other),
- * KOLO_EUNREACH (nobody serves it), KOLO_ETIMEDOUT (names the missing), KOLO_EPEER, KOLO_ENOTSUP (another
- * version), KOLO_ESYS. */
-int ko_boot_join(const struct kolo_id *id, const struct ko_entry *mine, int timeout_ms,
+/* Where ranks meet. Either an abstract Unix socket, or the ports [port, port + nports) of a host: the first that is
+ * free is served, and the others are told apart by the tag in the greeting. */
+struct ko_meeting {
+	char what[96];                   /* for messages: "KOLO_ROOT=node7:5000" */
+	unsigned char secret[KO_SECRET]; /* a rank shows it */
+	unsigned char proof[KO_TOKEN];   /* who serves shows it to those who showed the secret */
+	uint64_t tag;                    /* who serves shows it to everyone */
+	char name[40];                   /* the abstract socket's; "": TCP */
+	char host[256];                  /* a name or a number */
+	int port, nports;
+	bool by_rank_0; /* rank 0 serves it and may come last; false: an id, which is served or lost */
+	int32_t pid;    /* the id's maker, whose death ends the wait, */
+	uint64_t pidns; /* in this namespace of process ids; 0: not known */
+};
+
+/* The meeting point that an id names. Errors: KOLO_EINVAL (not an id). */
+int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out);
+
+/* Joins the meeting point, which is served first if that is this rank's part, and fills table[0..nranks) by rank;
+ * blocks until all have joined or timeout_ms have passed (0: never). Errors: KOLO_EINVAL (ranks that contradict each
+ * other), KOLO_EUNREACH (nobody serves it, the port is taken), KOLO_ETIMEDOUT (names the missing), KOLO_EPEER,
+ * KOLO_ENOTSUP (another version), KOLO_ESYS. */
+int ko_boot_join(const struct ko_meeting *m, const struct ko_entry *mine, int timeout_ms,
 		 struct ko_entry *table);
 
 #endif

@@ -1,10 +1,10 @@
-/* The serving side of the rendezvous: one thread per id, from kolo_id_create until all ranks have the table or
- * joining has failed. A connection that does not know the secret is dropped and logged, never fatal; ranks that
+/* The serving side of the rendezvous: one thread per meeting point, until all ranks have the table or joining has
+ * failed. A connection that does not know the secret is dropped and logged, never fatal; ranks that
  * know it and contradict each other end the job at once, with a text that names them. */
 #include "boot_wire.h"
 #include "clock.h"
+#include "net.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -33,7 +33,8 @@ struct guest {
 
 struct server {
 	int listener;
-	unsigned char secret[KO_BOOT_SECRET], proof[KO_TOKEN];
+	unsigned char secret[KO_SECRET], proof[KO_TOKEN];
+	uint64_t tag;
 	int nranks, joined;    /* nranks is 0 until the first has joined */
 	struct guest **guests; /* nguests of them, room for `room` */
 	struct pollfd *polls;  /* room + 1: the listener first */
@@ -84,7 +85,7 @@ static int equal_secrets(const unsigned char *a, const unsigned char *b)
 {
 	unsigned char diff = 0;
 
-	for (int i = 0; i < KO_BOOT_SECRET; i++)
+	for (int i = 0; i < KO_SECRET; i++)
 		diff |= a[i] ^ b[i];
 	return diff == 0;
 }
@@ -145,7 +146,7 @@ static int consider(struct server *s, struct guest *g)
 	if (h->version != KO_BOOT_VERSION || h->size != sizeof(*h)) {
 		snprintf(
 			text, sizeof(text),
-			"a rank speaks version %u of the boot protocol, the id's maker version %d: use one Kolo for all",
+			"a rank speaks version %u of the boot protocol, who serves the meeting point version %d: use one Kolo for all",
 			h->version, KO_BOOT_VERSION);
 		ko_log(KO_LOG_WARN, "boot: dropped: %s", text);
 		answer(s, g, KOLO_ENOTSUP, text, NULL, 0);
@@ -228,9 +229,22 @@ static void limit_strangers(struct server *s)
 	drop(s, oldest);
 }
 
+/* An abstract socket's name is open to everyone on the host. */
+static bool same_user(int fd)
+{
+	struct sockaddr_storage at;
+	socklen_t at_len = sizeof(at), len = sizeof(struct ucred);
+	struct ucred cred;
+
+	if (getsockname(fd, (struct sockaddr *)&at, &at_len) < 0 || at.ss_family != AF_UNIX)
+		return true;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
+}
+
 static void welcome(struct server *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+	struct ko_boot_greeting greeting = { .magic = KO_BOOT_MAGIC, .tag = s->tag };
 	struct guest *g;
 
 	if (fd < 0) {
@@ -240,7 +254,14 @@ static void welcome(struct server *s)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 		return;
 	}
+	if (!same_user(fd)) {
+		ko_log(KO_LOG_WARN, "boot: dropped a connection of another user");
+		close(fd);
+		return;
+	}
 	limit_strangers(s);
+	send(fd, &greeting, sizeof(greeting),
+	     MSG_NOSIGNAL | MSG_DONTWAIT); /* when it fails, its end shows next */
 	g = make_room(s) == 0 ? calloc(1, sizeof(*g)) : NULL;
 	if (!g) {
 		ko_log(KO_LOG_WARN, "boot: dropped a connection: out of memory");
@@ -286,7 +307,7 @@ static void check_time(struct server *s)
 			snprintf(
 				text, sizeof(text),
 				"rank %d waited %d s for all %d ranks to join; missing: %s. Were they all started, with "
-				"this id?",
+				"this meeting point?",
 				g->hello.entry.rank, g->hello.timeout_ms / 1000, s->nranks, missing);
 			fail(s, KOLO_ETIMEDOUT, text);
 			return;
@@ -320,7 +341,7 @@ static void send_tables(struct server *s)
 	struct ko_entry *table = s->code ? NULL : calloc((size_t)s->nranks, sizeof(*table));
 
 	if (!s->code && !table)
-		fail(s, KOLO_ENOMEM, "the id's maker has no memory for the table of ranks");
+		fail(s, KOLO_ENOMEM, "no memory for the table of ranks where they meet");
 	for (size_t i = 0; table && i < s->nguests; i++)
 		if (s->guests[i]->joined)
 			table[s->guests[i]->hello.entry.rank] = s->guests[i]->hello.entry;
@@ -358,30 +379,6 @@ static void *serve(void *arg)
 
 /* ---- Starting it ---------------------------------------------------------------------------------------- */
 
-static int listen_for_ranks(struct server *s, struct ko_boot_id *id)
-{
-	/* Every transport built in stays on this host, so the meeting point does too. */
-	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(name);
-
-	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s->listener < 0 || bind(s->listener, (struct sockaddr *)&name, sizeof(name)) < 0 ||
-	    listen(s->listener, SOMAXCONN) < 0 ||
-	    getsockname(s->listener, (struct sockaddr *)&name, &len) < 0)
-		return ko_fail(KOLO_ESYS, "opening a TCP port on the loopback interface: %s",
-			       strerror(errno));
-	if (getrandom(s->secret, sizeof(s->secret), 0) != sizeof(s->secret) ||
-	    getrandom(s->proof, sizeof(s->proof), 0) != sizeof(s->proof))
-		return ko_fail(KOLO_ESYS, "getrandom: %s", strerror(errno));
-	*id = (struct ko_boot_id){ .magic = KO_BOOT_ID_MAGIC, .port = ntohs(name.sin_port) };
-	id->pid = getpid();
-	id->pidns = ko_boot_pidns();
-	memcpy(id->secret, s->secret, sizeof(id->secret));
-	memcpy(id->proof, s->proof, sizeof(id->proof));
-	inet_ntop(AF_INET, &name.sin_addr, id->host, sizeof(id->host));
-	return 0;
-}
-
 /* The thread gets no signals: they are the program's. */
 static int start_thread(struct server *s)
 {
@@ -397,30 +394,66 @@ static int start_thread(struct server *s)
 	err = pthread_create(&thread, &attr, serve, s);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
-	return err ? ko_fail(KOLO_ESYS, "starting the id's thread: %s", strerror(err)) : 0;
+	return err ? ko_fail(KOLO_ESYS, "starting the thread that ranks meet at: %s", strerror(err)) : 0;
+}
+
+int ko_boot_serve(const struct ko_meeting *m, int listener)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s) {
+		close(listener);
+		return ko_fail(KOLO_ENOMEM, "no memory to serve %s", m->what);
+	}
+	s->listener = listener;
+	s->tag = m->tag;
+	memcpy(s->secret, m->secret, sizeof(s->secret));
+	memcpy(s->proof, m->proof, sizeof(s->proof));
+	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "no memory to serve %s", m->what) : start_thread(s);
+	if (rc < 0)
+		free_server(s);
+	return rc;
+}
+
+/* On KOLO_IFACE's address, else the loopback interface: every transport built in stays on this host. */
+static int listen_for_id(struct ko_boot_id *id, int *listener)
+{
+	union ko_net at[KO_NET_MAX];
+	int n, rc = ko_net_iface(at, &n);
+
+	if (rc < 0)
+		return rc;
+	if (n == 0)
+		at[0].v4 = (struct sockaddr_in){ .sin_family = AF_INET,
+						 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	*listener = ko_net_listen(&at[0]);
+	ko_net_text(&at[0], id->host);
+	if (*listener < 0)
+		return ko_fail(KOLO_ESYS, "kolo_id_create: opening a TCP port at %s: %s", id->host,
+			       strerror(errno));
+	id->port = ko_net_port(&at[0]);
+	return 0;
 }
 
 int kolo_id_create(struct kolo_id *out)
 {
-	struct ko_boot_id layout;
-	struct server *s;
-	int rc;
+	struct ko_boot_id layout = { .magic = KO_BOOT_ID_MAGIC, .pid = getpid(), .pidns = ko_boot_pidns() };
+	struct ko_meeting m;
+	int rc, listener;
 
 	if (!out)
 		return ko_fail(KOLO_EINVAL, "kolo_id_create: out is NULL");
 	memset(out, 0, sizeof(*out));
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory");
-	s->listener = -1;
-	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "kolo_id_create: no memory")
-			      : listen_for_ranks(s, &layout);
-	if (rc == 0)
-		rc = start_thread(s);
-	if (rc < 0) {
-		free_server(s);
+	if (getrandom(layout.secret, sizeof(layout.secret), 0) != sizeof(layout.secret) ||
+	    getrandom(layout.proof, sizeof(layout.proof), 0) != sizeof(layout.proof) ||
+	    getrandom(&layout.tag, sizeof(layout.tag), 0) != sizeof(layout.tag))
+		return ko_fail(KOLO_ESYS, "kolo_id_create: getrandom: %s", strerror(errno));
+	rc = listen_for_id(&layout, &listener);
+	if (rc < 0)
 		return rc;
-	}
 	memcpy(out, &layout, sizeof(layout));
-	return 0;
+	if ((rc = ko_meeting_of_id(out, &m)) < 0 || (rc = ko_boot_serve(&m, listener)) < 0)
+		memset(out, 0, sizeof(*out));
+	return rc;
 }

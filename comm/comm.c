@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "env.h"
 #include "error.h"
+#include "job.h"
 #include "shmem.h"
 
 #include <stdarg.h>
@@ -63,10 +64,6 @@ static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
 
 static int check_attr(const struct kolo_comm_attr *attr)
 {
-	if (!attr->id)
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
-			       "kolo_id_create made");
 	if (attr->nranks < 1 || attr->nranks > KO_MAX_RANKS || attr->rank < 0 || attr->rank >= attr->nranks)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks <= %d",
 			       attr->rank, attr->nranks, KO_MAX_RANKS);
@@ -77,6 +74,18 @@ static int check_attr(const struct kolo_comm_attr *attr)
 				       "initialised?",
 				       i);
 	return 0;
+}
+
+/* Who this rank is and where it meets the others: from the attributes, or else the environment. */
+static int choose_job(struct kolo_comm_attr *attr, struct ko_meeting *meeting)
+{
+	if (!attr->id && attr->nranks == 0)
+		return ko_job_read(&attr->rank, &attr->nranks, meeting);
+	if (!attr->id)
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
+			       "kolo_id_create made");
+	return ko_meeting_of_id(attr->id, meeting);
 }
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
@@ -186,6 +195,20 @@ static int make_links(struct kolo_comm *c, int64_t deadline)
 	return connect_end(c, c->from_prev, prev, KO_SEND, deadline);
 }
 
+/* Lifelines and the roster reach the ranks of one machine. */
+static int check_places(const struct kolo_comm *c)
+{
+	const struct ko_place *here = &c->table[c->rank].place;
+
+	for (int r = 0; r < c->nranks; r++)
+		if (strcmp(c->table[r].place.machine, here->machine) != 0)
+			return ko_fail(
+				KOLO_ENOTSUP,
+				"rank %d is on %s, rank %d on %s; this version joins ranks of one host",
+				c->rank, here->host, r, c->table[r].place.host);
+	return 0;
+}
+
 int ko_comm_assemble(struct kolo_comm *c, int64_t deadline)
 {
 	const char *algorithm = c->table[0].algorithm;
@@ -194,6 +217,8 @@ int ko_comm_assemble(struct kolo_comm *c, int64_t deadline)
 	if (*algorithm && strcmp(algorithm, "ring") != 0)
 		return ko_fail(KOLO_ENOTSUP, "no algorithm called '%.11s'; this build has: ring", algorithm);
 	c->limits = c->table[0].limits;
+	if ((rc = check_places(c)) < 0)
+		return rc;
 	rc = ko_lifelines_connect(c->lifelines, c->table, deadline);
 	if (rc == 0)
 		rc = share_roster(c, deadline);
@@ -224,7 +249,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	struct kolo_comm_attr job = { 0 };
 	struct ko_entry mine = { 0 };
 	struct kolo_comm *c = NULL;
-	struct kolo_id id;
+	struct ko_meeting meeting;
 	int64_t deadline;
 	int rc, timeout_ms = 0;
 
@@ -233,7 +258,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	*out = NULL;
 	if (attr)
 		job = *attr;
-	if ((rc = ko_log_check()) < 0 || (!job.id && job.nranks == 0 && (rc = ko_env_job(&job, &id)) < 0))
+	if ((rc = ko_log_check()) < 0 || (rc = choose_job(&job, &meeting)) < 0)
 		return rc;
 	if ((rc = check_attr(&job)) < 0 || (rc = choose_timeout(&job, &timeout_ms)) < 0 ||
 	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
@@ -241,7 +266,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
 	    (rc = ko_comm_start(job.rank, job.nranks, timeout_ms, NULL, &mine, &c)) < 0)
 		return rc;
-	rc = ko_boot_join(job.id, &mine, timeout_ms, c->table);
+	rc = ko_boot_join(&meeting, &mine, timeout_ms, c->table);
 	/* From here on: those who came last had the whole timeout to come. */
 	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
 	if (rc == 0)

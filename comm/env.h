@@ -1,4 +1,4 @@
-/* The environment: one table of numbers, checked and printable, and the three variables that name a rank. */
+/* The environment: one table of numbers, checked and printable. The variables that name a rank are in job.c. */
 #ifndef KO_ENV_H
 #define KO_ENV_H
 
@@ -8,9 +8,5 @@ enum ko_env_name { KO_ENV_TIMEOUT, KO_ENV_SLOTS, KO_ENV_SLOT_LEN, KO_ENV_COUNT }
 
 /* The variable's value, or its default when it is unset or empty. Errors: KOLO_EINVAL, with the range. */
 int ko_env_get(enum ko_env_name name, int64_t *out);
-
-/* Fills attr's id, rank and nranks from KOLO_ID, KOLO_RANK, KOLO_NRANKS; attr->id points to *id then. Errors:
- * KOLO_EINVAL, with what was found and what is missing. */
-int ko_env_job(struct kolo_comm_attr *attr, struct kolo_id *id);
 
 #endif

@@ -35,7 +35,16 @@ static struct ko_boot_hello hello_of(const struct kolo_id *id, int rank, int nra
 	h.entry.rank = rank;
 	h.entry.nranks = nranks;
 	h.entry.limits = (struct ko_limits){ .slot_len = 4096, .nslots = 4 };
+	ko_place_get(&h.entry.place);
 	return h;
+}
+
+/* The server speaks first. */
+static int hear_greeting(int fd)
+{
+	struct ko_boot_greeting g;
+
+	return recv(fd, &g, sizeof(g), MSG_WAITALL) == sizeof(g) && g.magic == KO_BOOT_MAGIC;
 }
 
 /* What the server answers to these bytes: its code, or 1 when it hangs up. */
@@ -45,6 +54,7 @@ static int say(const struct kolo_id *id, const void *bytes, size_t len)
 	int fd = connect_to(id);
 	ssize_t got;
 
+	CHECK(hear_greeting(fd));
 	CHECK(send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len);
 	got = recv(fd, &reply, sizeof(reply), MSG_WAITALL);
 	close(fd);
@@ -200,6 +210,29 @@ static void an_id_serves_once(void **state)
 	fails_soon(&attr, KOLO_EUNREACH, "used already");
 }
 
+/* Rank 0 serves the point again for each communicator; a fast rank may be there before it. */
+static void meets_again_and_again(struct t_rank *r)
+{
+	char rank[8], job[32];
+	struct kolo_comm *c;
+
+	snprintf(rank, sizeof(rank), "%d", r->rank);
+	snprintf(job, sizeof(job), "test_boot %d", getppid());
+	CHECK(setenv("KOLO_RANK", rank, 1) == 0 && setenv("KOLO_NRANKS", "3", 1) == 0);
+	CHECK(setenv("KOLO_JOB", job, 1) == 0);
+	for (int i = 0; i < 10; i++) {
+		CHECK(kolo_comm_create(NULL, &c) == 0);
+		CHECK(kolo_comm_rank(c) == r->rank && kolo_comm_nranks(c) == 3);
+		kolo_comm_destroy(c);
+	}
+}
+
+static void a_job_may_make_many_communicators(void **state)
+{
+	(void)state;
+	t_processes(3, meets_again_and_again, NULL);
+}
+
 /* Rank 1 takes part in the rendezvous and then never connects to rank 0. */
 static void dies_half_way(struct t_rank *r)
 {
@@ -216,6 +249,7 @@ static void dies_half_way(struct t_rank *r)
 	h.entry.socket_len = 6;
 	memcpy(h.entry.socket, "\0zzzzz", 6);
 	fd = connect_to(&r->id);
+	CHECK(hear_greeting(fd));
 	CHECK(send(fd, &h, sizeof(h), 0) == sizeof(h));
 	CHECK(recv(fd, &reply, sizeof(reply), MSG_WAITALL) == sizeof(reply) && reply.code == 0);
 	close(fd);
@@ -228,18 +262,34 @@ static void a_rank_that_ends_while_connecting_is_named(void **state)
 }
 
 /* Another program on the id's port: what it sends is not believed. */
-static void an_impostor_is_not_believed(void **state)
+/* One that greets as Kolo does, or with the right tag too, which everyone can hear, but not the proof. */
+static void serve_as_impostor(int listener, uint64_t tag)
+{
+	struct ko_boot_greeting greeting = { .magic = KO_BOOT_MAGIC, .tag = tag };
+	struct ko_boot_reply reply = { .magic = KO_BOOT_MAGIC };
+	struct ko_boot_hello hello;
+	int fd = accept(listener, NULL, NULL);
+
+	send(fd, &greeting, sizeof(greeting), 0);
+	if (recv(fd, &hello, sizeof(hello), MSG_WAITALL) == sizeof(hello)) {
+		send(fd, &reply, sizeof(reply), MSG_NOSIGNAL);
+		memset(&hello.entry, 0xff, sizeof(hello.entry));
+		send(fd, &hello.entry, sizeof(hello.entry), MSG_NOSIGNAL);
+	}
+	_exit(0);
+}
+
+static void meet_impostor(uint64_t its_tag)
 {
 	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct kolo_comm_attr attr = { .nranks = 1 };
-	struct ko_boot_reply reply = { .magic = KO_BOOT_MAGIC };
-	int listener = socket(AF_INET, SOCK_STREAM, 0), fd, pid, status;
+	int listener = socket(AF_INET, SOCK_STREAM, 0), pid, status;
 	socklen_t len = sizeof(name);
-	struct ko_boot_id layout = { .magic = KO_BOOT_ID_MAGIC, .host = "127.0.0.1", .proof = "real" };
-	struct ko_boot_hello hello;
+	struct ko_boot_id layout = {
+		.magic = KO_BOOT_ID_MAGIC, .host = "127.0.0.1", .proof = "real", .tag = 7
+	};
 	struct kolo_id id;
 
-	(void)state;
 	CHECK(bind(listener, (struct sockaddr *)&name, sizeof(name)) == 0 && listen(listener, 1) == 0);
 	CHECK(getsockname(listener, (struct sockaddr *)&name, &len) == 0);
 	layout.port = ntohs(name.sin_port);
@@ -247,17 +297,18 @@ static void an_impostor_is_not_believed(void **state)
 	attr.id = &id;
 	pid = fork();
 	CHECK(pid >= 0);
-	if (pid == 0) {
-		fd = accept(listener, NULL, NULL);
-		recv(fd, &hello, sizeof(hello), MSG_WAITALL);
-		send(fd, &reply, sizeof(reply), 0);
-		memset(&hello.entry, 0xff, sizeof(hello.entry));
-		send(fd, &hello.entry, sizeof(hello.entry), 0);
-		_exit(0);
-	}
+	if (pid == 0)
+		serve_as_impostor(listener, its_tag);
 	fails_soon(&attr, KOLO_EUNREACH, "did not make this id");
 	waitpid(pid, &status, 0);
 	close(listener);
+}
+
+static void an_impostor_is_not_believed(void **state)
+{
+	(void)state;
+	meet_impostor(6);
+	meet_impostor(7);
 }
 
 /* In both ways of being dead: before its parent has waited for it, and after. */
@@ -306,6 +357,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(missing_ranks_are_named_after_the_timeout),
 	cmocka_unit_test(a_rank_that_ends_while_joining_is_named),
 	cmocka_unit_test(an_id_serves_once),
+	cmocka_unit_test(a_job_may_make_many_communicators),
 	cmocka_unit_test(an_impostor_is_not_believed),
 	cmocka_unit_test(a_maker_that_dies_is_noticed_though_its_child_lives),
 	cmocka_unit_test(a_rank_that_ends_while_connecting_is_named),

@@ -1,31 +1,15 @@
-"""ringbench and ringrun from the outside: documented fields, exit codes, signals, and nothing left behind.
-
-Writes TAP. Each test is a function whose name is a sentence.
-"""
+"""ringbench and ringrun from the outside: documented fields, exit codes, signals, and nothing left behind."""
 import csv
 import io
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
-import traceback
 
-B = os.environ.get("B", "build")
+from tap import B, SLOW, main, run, test
+
 RINGRUN, RINGBENCH = f"{B}/ringrun", f"{B}/ringbench"
-SLOW = bool(os.environ.get("SAN")) or "T_SLOW" in os.environ
-
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
-
-
-def run(*args, timeout=120, **kwargs):
-    return subprocess.run(args, capture_output=True, text=True, timeout=timeout, **kwargs)
 
 
 def bench(*args, **kwargs):
@@ -288,19 +272,5 @@ def a_killed_rank_is_reported_by_ringbench():
     assert err.count(f"rank 1 (pid {victim} on") == 2 and "died" in err, err
 
 
-def main():
-    chosen = [t for t in TESTS if not sys.argv[1:] or t.__name__ in sys.argv[1:]]
-    print(f"1..{len(chosen)}", flush=True)
-    failed = 0
-    for number, function in enumerate(chosen, 1):
-        try:
-            function()
-            print(f"ok {number} - {function.__name__}", flush=True)
-        except Exception:
-            failed += 1
-            print(f"not ok {number} - {function.__name__}", flush=True)
-            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), file=sys.stderr)
-    return failed != 0
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    main()

@@ -254,10 +254,13 @@ int main(int argc, char **argv)
 {
 	struct options options;
 	struct bench bench = { .options = &options };
+	struct kolo_job job;
 	int rc, cores;
 
 	parse_options(argc, argv, &options);
-	if (!getenv("KOLO_RANK") && !getenv("KOLO_ID") && !getenv("KOLO_NRANKS")) {
+	if (kolo_job_get(&job) < 0)
+		return fail(&bench, "looking for a job");
+	if (!job.launcher) {
 		cores = kolo_cores(NULL, 0);
 		return become_ringrun(argc, argv, options.nranks ? options.nranks : cores > 2 ? cores : 2);
 	}

@@ -209,6 +209,7 @@ static int start_ranks(struct keeper *k)
 	int *cpus = calloc((size_t)o->nranks, sizeof(*cpus));
 	bool bind = cpus && o->bind && kolo_cores(cpus, o->nranks) >= o->nranks;
 	pid_t self = getpid();
+	static const char *const stale[] = { "KOLO_LAUNCHER", "KOLO_ROOT", "KOLO_JOB" }; /* another job's */
 	struct kolo_id id;
 
 	if (!cpus || kolo_id_create(&id) < 0) {
@@ -218,6 +219,8 @@ static int start_ranks(struct keeper *k)
 	}
 	set_id(&id);
 	set_number("KOLO_NRANKS", o->nranks);
+	for (size_t i = 0; i < sizeof(stale) / sizeof(stale[0]); i++)
+		unsetenv(stale[i]);
 	for (int rank = 0; rank < o->nranks; rank++) {
 		k->pids[rank] = fork();
 		if (k->pids[rank] == 0) {

@@ -128,9 +128,24 @@ struct kolo_comm_attr {
 	uint64_t reserved[8];  /* must be zero */
 };
 
+/* The job that the environment describes. */
+struct kolo_job {
+	const char *
+		launcher; /* "kolo" (ringrun, or by hand), "torchrun", "openmpi", "pmi", "slurm"; NULL: no job */
+	int rank, nranks;
+	uint64_t reserved[4];
+};
+
+/* Which rank kolo_comm_create would be if it were called without a rank and an id. launcher is static storage. Reads
+ * the environment only; never blocks. Errors: KOLO_EINVAL when it describes half a job, or two that contradict each
+ * other. */
+int kolo_job_get(struct kolo_job *out);
+
 /* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout for all
- * ranks to join, and once more to connect. With attr NULL, or with its id NULL and nranks 0, rank, nranks and id
- * come from the environment that ringrun sets (KOLO_RANK, KOLO_NRANKS, KOLO_ID).
+ * ranks to join, and once more to connect. With attr NULL, or with its id NULL and nranks 0, rank, nranks and the
+ * meeting point come from the environment that a launcher made: ringrun, mpirun (Open MPI), mpiexec (MPICH, PMI),
+ * srun (Slurm), torchrun; or from KOLO_RANK and KOLO_NRANKS set by hand. KOLO_ROOT=host:port or KOLO_JOB=text say
+ * where the ranks meet, instead of what the launcher offers (kolo(7)).
  * A process may have any number of communicators; a communicator belongs to the process that made it, and a
  * child of fork must not use it. At most 65536 ranks. The caller owns *out and gives it to kolo_comm_destroy.
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are missing),

@@ -1,0 +1,39 @@
+/* TCP addresses: names to numbers, the interface that KOLO_IFACE names, and listening. Blocking calls all. */
+#ifndef KO_NET_H
+#define KO_NET_H
+
+#include <netinet/in.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { KO_NET_MAX = 8, KO_NET_TEXT = INET6_ADDRSTRLEN };
+
+/* An IPv4 or IPv6 address with a port. */
+union ko_net {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+/* At most KO_NET_MAX addresses of `host`, a name or a number, in the resolver's order. May ask name servers.
+ * Errors: KOLO_EUNREACH, with the resolver's reason. */
+int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n);
+
+/* The addresses of the interface that KOLO_IFACE names (or the one address that it is); *n is 0 when it is unset.
+ * Errors: KOLO_EINVAL when there is no such interface or it has no address, with those that there are. */
+int ko_net_iface(union ko_net out[KO_NET_MAX], int *n);
+
+/* A listening socket, non-blocking, on `at`, whose port may be 0; `at` gets the port. -1 with errno. */
+int ko_net_listen(union ko_net *at);
+
+socklen_t ko_net_len(const union ko_net *a);
+uint16_t ko_net_port(const union ko_net *a);
+void ko_net_set_port(union ko_net *a, uint16_t port);
+
+/* The number without the port. */
+const char *ko_net_text(const union ko_net *a, char out[KO_NET_TEXT]);
+
+/* Same address, whatever the ports. */
+int ko_net_same(const union ko_net *a, const union ko_net *b);
+
+#endif

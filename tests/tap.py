@@ -1,0 +1,40 @@
+"""What the Python tests share: TAP on standard output, programs with a time limit, and skipping with a reason."""
+import os
+import subprocess
+import sys
+import traceback
+
+B = os.environ.get("B", "build")
+SLOW = bool(os.environ.get("SAN")) or "T_SLOW" in os.environ
+TESTS = []
+
+
+class Skip(Exception):
+    pass
+
+
+def test(function):
+    """Each test is a function whose name is a sentence."""
+    TESTS.append(function)
+    return function
+
+
+def run(*args, timeout=120, **kwargs):
+    return subprocess.run(args, capture_output=True, text=True, timeout=timeout, **kwargs)
+
+
+def main():
+    chosen = [t for t in TESTS if not sys.argv[1:] or t.__name__ in sys.argv[1:]]
+    print(f"1..{len(chosen)}", flush=True)
+    failed = 0
+    for number, function in enumerate(chosen, 1):
+        try:
+            function()
+            print(f"ok {number} - {function.__name__}", flush=True)
+        except Skip as why:
+            print(f"ok {number} - {function.__name__} # SKIP {why}", flush=True)
+        except Exception:
+            failed += 1
+            print("# " + traceback.format_exc().replace("\n", "\n# "), flush=True)
+            print(f"not ok {number} - {function.__name__}", flush=True)
+    sys.exit(1 if failed else 0)

@@ -345,9 +345,11 @@ static void send_tables(struct server *s)
 	for (size_t i = 0; table && i < s->nguests; i++)
 		if (s->guests[i]->joined)
 			table[s->guests[i]->hello.entry.rank] = s->guests[i]->hello.entry;
-	for (size_t i = 0; i < s->nguests; i++)
-		if (s->guests[i]->joined)
-			answer(s, s->guests[i], s->code, s->text, table, s->nranks);
+	/* This process's own rank last: it may end the process, and this thread with it, as soon as it knows. */
+	for (int own = 0; own < 2; own++)
+		for (size_t i = 0; i < s->nguests; i++)
+			if (s->guests[i]->joined && own == (s->guests[i]->hello.entry.pid == getpid()))
+				answer(s, s->guests[i], s->code, s->text, table, s->nranks);
 	free(table);
 }
 

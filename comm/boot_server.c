@@ -3,6 +3,7 @@
  * know it and contradict each other end the job at once, with a text that names them. */
 #include "boot_wire.h"
 #include "clock.h"
+#include "log.h"
 #include "net.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static void fail(struct server *s, int code, const char *text)
 {
 	s->code = code;
 	snprintf(s->text, sizeof(s->text), "%s", text);
-	ko_log(KO_LOG_WARN, "boot: %s", text);
+	ko_log(NULL, KOLO_LOG_WARN, "boot: %s", text);
 }
 
 static void answer(const struct server *s, const struct guest *g, int code, const char *text,
@@ -62,7 +63,8 @@ static void answer(const struct server *s, const struct guest *g, int code, cons
 	if (send(g->fd, &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply))
 		return;
 	if (table && send(g->fd, table, (size_t)nranks * sizeof(*table), MSG_NOSIGNAL) < 0)
-		ko_log(KO_LOG_WARN, "boot: rank %d went away before it got the table", g->hello.entry.rank);
+		ko_log(NULL, KOLO_LOG_WARN, "boot: rank %d went away before it got the table",
+		       g->hello.entry.rank);
 }
 
 static void drop(struct server *s, size_t i)
@@ -140,7 +142,7 @@ static int consider(struct server *s, struct guest *g)
 	if (g->got < offsetof(struct ko_boot_hello, secret))
 		return 0;
 	if (h->magic != KO_BOOT_MAGIC) {
-		ko_log(KO_LOG_WARN, "boot: dropped a connection that does not speak Kolo");
+		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection that does not speak Kolo");
 		return -1;
 	}
 	if (h->version != KO_BOOT_VERSION || h->size != sizeof(*h)) {
@@ -148,14 +150,14 @@ static int consider(struct server *s, struct guest *g)
 			text, sizeof(text),
 			"a rank speaks version %u of the boot protocol, who serves the meeting point version %d: use one Kolo for all",
 			h->version, KO_BOOT_VERSION);
-		ko_log(KO_LOG_WARN, "boot: dropped: %s", text);
+		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped: %s", text);
 		answer(s, g, KOLO_ENOTSUP, text, NULL, 0);
 		return -1;
 	}
 	if (g->got < sizeof(*h))
 		return 0;
 	if (!equal_secrets(h->secret, s->secret) || !ko_boot_check(&g->hello.entry)) {
-		ko_log(KO_LOG_WARN, "boot: dropped a connection that does not know the id's secret");
+		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection that does not know the id's secret");
 		return -1;
 	}
 	seat(s, g);
@@ -183,7 +185,7 @@ static int hear_guest(struct server *s, struct guest *g)
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (got <= 0) {
-		ko_log(KO_LOG_WARN, "boot: a connection ended without a hello");
+		ko_log(NULL, KOLO_LOG_WARN, "boot: a connection ended without a hello");
 		return -1;
 	}
 	g->got += (size_t)got;
@@ -225,7 +227,7 @@ static void limit_strangers(struct server *s)
 	}
 	if (strangers < MAX_STRANGERS || ko_now_ms() - s->guests[oldest]->since < YOUNG_MS)
 		return;
-	ko_log(KO_LOG_WARN, "boot: dropped a connection that had said nothing: too many of them");
+	ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection that had said nothing: too many of them");
 	drop(s, oldest);
 }
 
@@ -250,12 +252,12 @@ static void welcome(struct server *s)
 	if (fd < 0) {
 		/* Out of descriptors, most likely: the connection stays in the queue, so don't come back at once. */
 		if (errno != EAGAIN)
-			ko_log(KO_LOG_WARN, "boot: accept: %s", strerror(errno));
+			ko_log(NULL, KOLO_LOG_WARN, "boot: accept: %s", strerror(errno));
 		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 		return;
 	}
 	if (!same_user(fd)) {
-		ko_log(KO_LOG_WARN, "boot: dropped a connection of another user");
+		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection of another user");
 		close(fd);
 		return;
 	}
@@ -264,7 +266,7 @@ static void welcome(struct server *s)
 	     MSG_NOSIGNAL | MSG_DONTWAIT); /* when it fails, its end shows next */
 	g = make_room(s) == 0 ? calloc(1, sizeof(*g)) : NULL;
 	if (!g) {
-		ko_log(KO_LOG_WARN, "boot: dropped a connection: out of memory");
+		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection: out of memory");
 		close(fd);
 		return;
 	}
@@ -299,7 +301,7 @@ static void check_time(struct server *s)
 		char missing[128], text[KO_TEXT];
 
 		if (!g->joined && now - g->since > SILENT_MS) {
-			ko_log(KO_LOG_WARN, "boot: dropped a connection that said nothing for %d s",
+			ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection that said nothing for %d s",
 			       SILENT_MS / 1000);
 			drop(s, i);
 		} else if (g->joined && g->hello.timeout_ms && now - g->since > g->hello.timeout_ms) {

@@ -95,6 +95,18 @@ static void choose_reducer(struct ko_run *run, const struct args *a)
 	run->red = premul ? *premul : ko_reducer_make(a->type, a->op, a->comm->nranks);
 }
 
+/* For those who want to see each operation. */
+static void tell(const struct ko_run *run, int rc)
+{
+	struct kolo_comm *c = run->comm;
+	char text[KO_DESC_TEXT];
+
+	ko_desc_text(&run->desc, text);
+	ko_log(&c->log, KOLO_LOG_TRACE, "%s: %s after %.1f us", text, kolo_strerror(rc),
+	       (double)(ko_trace_now() - run->since) / 1e3);
+	ko_trace_add(c->trace, KO_TRACE_OP, run->since, run->desc.seq, text);
+}
+
 /* Whatever an operation fails with, the others learn it: a failed communicator stays failed everywhere. */
 static int end(struct ko_run *run, int rc)
 {
@@ -113,6 +125,8 @@ static int end(struct ko_run *run, int rc)
 		c->ops++;
 		ko_roster_finish(c->roster, c->rank, run->desc.seq);
 	}
+	if (run->since)
+		tell(run, rc);
 	atomic_store_explicit(&c->busy, false, memory_order_release);
 	return rc;
 }
@@ -131,6 +145,8 @@ static int begin(struct ko_run *run, const struct args *a, const char *call)
 			       "rank %d: %s: another thread is in an operation on this communicator", c->rank,
 			       call);
 	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy(a->type) };
+	if (c->told)
+		run->since = ko_trace_now();
 	run->desc = (struct ko_desc){ .seq = ++c->seq,
 				      .n = a->n,
 				      .root = a->root,
@@ -170,8 +186,12 @@ static int perform(const struct args *a, const char *call, ko_round_fn *round)
 	if (a->comm->nranks == 1)
 		compute_alone(&run, a->src, a->dst);
 	else
-		for (size_t k = 0; rc == 0 && k < run.plan.rounds; k++)
+		for (size_t k = 0; rc == 0 && k < run.plan.rounds; k++) {
+			int64_t since = run.since ? ko_trace_now() : 0;
+
 			rc = round(&run, k, a->src, a->dst);
+			ko_trace_add(a->comm->trace, KO_TRACE_ROUND, since, k, NULL);
+		}
 	return end(&run, rc);
 }
 

@@ -76,11 +76,21 @@ static int check_attr(const struct kolo_comm_attr *attr)
 	return 0;
 }
 
+static int choose_log(const struct kolo_comm_attr *attr, struct ko_log *out)
+{
+	*out = (struct ko_log){ .fn = attr->log, .arg = attr->log_arg, .rank = -1 };
+	out->fn_level = attr->log_level ? attr->log_level : KOLO_LOG_WARN;
+	if ((int)attr->log_level < 0 || attr->log_level > KOLO_LOG_TRACE)
+		return ko_fail(KOLO_EINVAL, "kolo_comm_create: log_level %d: want one of enum kolo_log_level",
+			       (int)attr->log_level);
+	return 0;
+}
+
 /* Who this rank is and where it meets the others: from the attributes, or else the environment. */
-static int choose_job(struct kolo_comm_attr *attr, struct ko_meeting *meeting)
+static int choose_job(struct kolo_comm_attr *attr, const struct ko_log *log, struct ko_meeting *meeting)
 {
 	if (!attr->id && attr->nranks == 0)
-		return ko_job_read(&attr->rank, &attr->nranks, meeting);
+		return ko_job_read(&attr->rank, &attr->nranks, log, meeting);
 	if (!attr->id)
 		return ko_fail(KOLO_EINVAL,
 			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
@@ -90,25 +100,27 @@ static int choose_job(struct kolo_comm_attr *attr, struct ko_meeting *meeting)
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
-int ko_comm_start(int rank, int nranks, int timeout_ms, const struct ko_roster *parent, struct ko_entry *mine,
-		  struct kolo_comm **out)
+int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
+		  struct ko_entry *mine, struct kolo_comm **out)
 {
 	struct kolo_comm *c = calloc(1, sizeof(*c));
-	int rc;
+	int rank = mine->rank, nranks = mine->nranks, rc;
 
 	*out = NULL;
 	if (!c)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a communicator", rank);
-	c->rank = mine->rank = rank;
-	c->nranks = mine->nranks = nranks;
+	c->rank = rank;
+	c->nranks = nranks;
 	c->timeout_ms = timeout_ms;
+	c->log = *log;
+	c->log.rank = rank;
 	mine->pid = getpid();
 	ko_place_get(&mine->place);
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
 	if (!c->table)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
 	else
-		rc = ko_lifelines_open(rank, nranks, parent, mine, &c->lifelines);
+		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
 	if (rc < 0) {
 		kolo_comm_destroy(c);
 		return rc;
@@ -209,6 +221,43 @@ static int check_places(const struct kolo_comm *c)
 	return 0;
 }
 
+/* What was agreed, and why. */
+static void log_choices(const struct kolo_comm *c)
+{
+	char ring[KO_TEXT / 2] = "";
+
+	for (int r = 0; c->rank == 0 && r < c->nranks; r++) {
+		size_t at = strlen(ring);
+
+		snprintf(ring + at, sizeof(ring) - at, "%d (%s, pid %d) -> ", r, c->table[r].place.host,
+			 c->table[r].pid);
+	}
+	if (c->rank == 0)
+		ko_log(&c->log, KOLO_LOG_INFO, "ring of %d: %s0", c->nranks, ring);
+	if (c->to_next)
+		ko_log(&c->log, KOLO_LOG_INFO,
+		       "edge %d -> %d: %s (%s), %u slots of %llu bytes as rank 0 says; algorithm ring for all sizes, "
+		       "the only one there is",
+		       c->rank, ko_ring_next(c->rank, c->nranks), c->to_next->ops->name,
+		       *c->table[0].transport ? "rank 0 asked for it"
+					      : "the first in order that joins the two",
+		       c->limits.nslots, (unsigned long long)c->limits.slot_len);
+}
+
+/* One file for the communicator: its name is made of what all ranks know. */
+static void open_trace(struct kolo_comm *c)
+{
+	const struct ko_entry *first = &c->table[0], *mine = &c->table[c->rank];
+	char name[128], who[160];
+
+	/* A process may be rank 0 of several: its sockets' names tell them apart. */
+	snprintf(name, sizeof(name), "kolo-%s-%d-%.*s", first->place.host, first->pid,
+		 (int)first->socket_len - 1, first->socket + 1);
+	snprintf(who, sizeof(who), "rank %d of %d (pid %d on %s)", c->rank, c->nranks, mine->pid,
+		 mine->place.host);
+	c->trace = ko_trace_open(name, who, &c->log);
+}
+
 int ko_comm_assemble(struct kolo_comm *c, int64_t deadline)
 {
 	const char *algorithm = c->table[0].algorithm;
@@ -224,10 +273,11 @@ int ko_comm_assemble(struct kolo_comm *c, int64_t deadline)
 		rc = share_roster(c, deadline);
 	if (rc == 0)
 		rc = make_links(c, deadline);
-	if (rc == 0)
-		ko_log(KO_LOG_INFO, "rank %d of %d: ring over %s, %u slots of %llu bytes per link", c->rank,
-		       c->nranks, c->to_next ? c->to_next->ops->name : "nothing (one rank)", c->limits.nslots,
-		       (unsigned long long)c->limits.slot_len);
+	if (rc == 0) {
+		log_choices(c);
+		open_trace(c);
+		c->told = c->trace || ko_log_wants(&c->log, KOLO_LOG_TRACE);
+	}
 	return rc;
 }
 
@@ -250,6 +300,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	struct ko_entry mine = { 0 };
 	struct kolo_comm *c = NULL;
 	struct ko_meeting meeting;
+	struct ko_log log;
 	int64_t deadline;
 	int rc, timeout_ms = 0;
 
@@ -258,13 +309,16 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	*out = NULL;
 	if (attr)
 		job = *attr;
-	if ((rc = ko_log_check()) < 0 || (rc = choose_job(&job, &meeting)) < 0)
+	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 || (rc = choose_log(&job, &log)) < 0 ||
+	    (rc = choose_job(&job, &log, &meeting)) < 0)
 		return rc;
+	mine.rank = job.rank;
+	mine.nranks = job.nranks;
 	if ((rc = check_attr(&job)) < 0 || (rc = choose_timeout(&job, &timeout_ms)) < 0 ||
 	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
-	    (rc = ko_comm_start(job.rank, job.nranks, timeout_ms, NULL, &mine, &c)) < 0)
+	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;
 	rc = ko_boot_join(&meeting, &mine, timeout_ms, c->table);
 	/* From here on: those who came last had the whole timeout to come. */
@@ -296,6 +350,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 		munmap(c->roster, ko_roster_len(c->nranks));
 	}
 	ko_lifelines_close(c->lifelines, code, kolo_last_error());
+	ko_trace_close(c->trace);
 	free(c->table);
 	free(c->premuls);
 	free(c);
@@ -310,7 +365,7 @@ int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	if (ko_roster_fail(c->roster, c->rank, code, text))
-		ko_log(KO_LOG_ERROR, "%s", text);
+		ko_log(&c->log, KOLO_LOG_ERROR, "%s", text);
 	return ko_roster_cause(c->roster);
 }
 

@@ -5,8 +5,10 @@
 #include "boot.h"
 #include "lifeline.h"
 #include "link.h"
+#include "log.h"
 #include "mem.h"
 #include "roster.h"
+#include "trace.h"
 
 /* An op made at run time; type is -1 while the place is free. */
 struct ko_premul {
@@ -16,6 +18,9 @@ struct ko_premul {
 
 struct kolo_comm {
 	int rank, nranks;
+	struct ko_log log;
+	struct ko_trace *trace;  /* NULL: none */
+	bool told;               /* each operation is logged or traced */
 	int timeout_ms;          /* without progress; 0: never */
 	_Atomic bool busy;       /* an operation is running; a second one is a user's error */
 	uint64_t seq;            /* operations begun */
@@ -40,10 +45,10 @@ const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op 
 enum { KO_RANK_TEXT = 112 };
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT]);
 
-/* An unconnected communicator that listens, and what it says of itself in *mine. Waits end when `parent`, NULL for
- * none, fails. Errors: KOLO_ENOMEM, KOLO_ESYS. */
-int ko_comm_start(int rank, int nranks, int timeout_ms, const struct ko_roster *parent, struct ko_entry *mine,
-		  struct kolo_comm **out);
+/* An unconnected communicator that listens, for the rank and nranks of *mine, which gets the rest of what it says of
+ * itself. `log` is copied. Waits end when `parent`, NULL for none, fails. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
+		  struct ko_entry *mine, struct kolo_comm **out);
 
 /* From c->table of all ranks to a working communicator; blocks until the deadline (ko_now_ms(), INT64_MAX for
  * never). Errors: those of kolo_comm_create. */

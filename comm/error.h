@@ -12,12 +12,4 @@ enum {
 /* Writes the calling thread's error text and returns `code`. Keeps errno. */
 int ko_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Logging goes where KOLO_LOG says: "error", "warn" or "info", then optionally ":FILE" (default: standard
- * error). Without KOLO_LOG nothing is written. One line each, with host, process and time. Keeps errno. */
-enum ko_log_level { KO_LOG_ERROR = 1, KO_LOG_WARN, KO_LOG_INFO };
-void ko_log(enum ko_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* Is KOLO_LOG something that can be followed? Errors: KOLO_EINVAL. */
-int ko_log_check(void);
-
 #endif

@@ -417,7 +417,7 @@ static int choose_place(const struct launcher *l, struct ko_meeting *out)
 	return 0;
 }
 
-int ko_job_read(int *rank, int *nranks, struct ko_meeting *out)
+int ko_job_read(int *rank, int *nranks, const struct ko_log *log, struct ko_meeting *out)
 {
 	const struct launcher *l;
 	int rc = choose(&l);
@@ -428,8 +428,8 @@ int ko_job_read(int *rank, int *nranks, struct ko_meeting *out)
 		return fail_incomplete(NULL);
 	if ((rc = read_ranks(l, rank, nranks)) < 0 || (rc = choose_place(l, out)) < 0)
 		return rc;
-	ko_log(KO_LOG_INFO, "rank %d of %d as %s says (%s), meeting at %s", *rank, *nranks, l->name, l->rank,
-	       out->what);
+	ko_log(log, KOLO_LOG_INFO, "rank %d of %d as %s says (%s), meeting at %s", *rank, *nranks, l->name,
+	       l->rank, out->what);
 	return *out->name ? check_one_host(l, *nranks) : 0;
 }
 

@@ -3,9 +3,10 @@
 #define KO_JOB_H
 
 #include "boot.h"
+#include "log.h"
 
 /* rank, nranks and the meeting point. Errors: KOLO_EINVAL (no job, half a job, two jobs that contradict each other;
  * the text lists what was found and what is missing), KOLO_ENOTSUP (ranks on several hosts). */
-int ko_job_read(int *rank, int *nranks, struct ko_meeting *out);
+int ko_job_read(int *rank, int *nranks, const struct ko_log *log, struct ko_meeting *out);
 
 #endif

@@ -21,6 +21,7 @@ enum {
 
 struct ko_lifelines {
 	int rank;
+	const struct ko_log *log;
 	int listener;
 	const struct ko_roster *parent; /* while it works, waiting makes sense; may be NULL */
 	const struct ko_entry *table;
@@ -65,8 +66,8 @@ static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 	return 0;
 }
 
-int ko_lifelines_open(int rank, int nranks, const struct ko_roster *parent, struct ko_entry *mine,
-		      struct ko_lifelines **out)
+int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
+		      struct ko_entry *mine, struct ko_lifelines **out)
 {
 	/* At most three, but for rank 0, which has one to everyone. */
 	size_t most = rank == 0 || nranks < 4 ? (size_t)nranks : 4;
@@ -77,6 +78,7 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_roster *parent, stru
 	if (!ll)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %zu lifelines", rank, most);
 	ll->rank = rank;
+	ll->log = log;
 	ll->parent = parent;
 	ll->listener = -1;
 	ll->n = list_peers(rank, nranks, ll->life);
@@ -175,7 +177,7 @@ static int identify(struct ko_lifelines *ll, int k)
 		life = find(ll, hello.value);
 	if (life && life->state == KO_LIFE_NONE && life->rank > ll->rank)
 		return connect_lifeline(ll, life, fd);
-	ko_log(KO_LOG_WARN, "rank %d: dropped a connection that did not know this communicator", ll->rank);
+	ko_log(ll->log, KOLO_LOG_WARN, "dropped a connection that did not know this communicator");
 	close(fd);
 	return 0;
 }

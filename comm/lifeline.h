@@ -6,6 +6,7 @@
 #define KO_LIFELINE_H
 
 #include "boot.h"
+#include "log.h"
 #include "msg.h"
 #include "roster.h"
 
@@ -22,9 +23,9 @@ struct ko_life {
 struct ko_lifelines;
 
 /* Starts to listen and writes the socket's name and a fresh token into *mine. Waits end when `parent` (may be NULL)
- * fails. The caller owns *out. Errors: KOLO_ENOMEM, KOLO_ESYS. */
-int ko_lifelines_open(int rank, int nranks, const struct ko_roster *parent, struct ko_entry *mine,
-		      struct ko_lifelines **out);
+ * fails. The caller owns *out; log must outlive it. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
+		      struct ko_entry *mine, struct ko_lifelines **out);
 
 /* Connects to both neighbours and rank 0 (rank 0: to all); blocks until they are there or `deadline`
  * (ko_now_ms(), INT64_MAX for never). The table stays the caller's and must outlive the lifelines. Errors:

@@ -18,11 +18,11 @@ static inline void relax(void)
 #endif
 }
 
-/* Every wait of a collective is here. */
-static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
+/* Spins, then lets watch.c give the core away. */
+static int wait_longer(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
 {
 	struct ko_watch watch;
-	int rc = try(link, out);
+	int rc = KO_EAGAIN;
 
 	for (int spins = 0; rc == KO_EAGAIN && spins < SPINS; spins++) {
 		relax();
@@ -34,6 +34,21 @@ static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn 
 	while ((rc = try(link, out)) == KO_EAGAIN && (rc = ko_watch(&watch)) == 0)
 		;
 	ko_watch_end(&watch);
+	return rc;
+}
+
+/* Every wait of a collective is here. */
+static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
+{
+	int rc = try(link, out);
+	int64_t since;
+
+	if (rc != KO_EAGAIN)
+		return rc;
+	since = run->since ? ko_trace_now() : 0;
+	rc = wait_longer(run, link, peer, try, out);
+	ko_trace_add(run->comm->trace, link->role == KO_RECV ? KO_TRACE_DATA : KO_TRACE_ROOM, since,
+		     (uint64_t)peer, NULL);
 	return rc;
 }
 

@@ -14,6 +14,7 @@ struct ko_run {
 	ko_fill_fn *copy;      /* for this type */
 	struct ko_reducer red; /* what reductions do, barrier's empty one included */
 	struct ko_plan plan;
+	int64_t since; /* when it began; 0: nobody wants to know */
 };
 
 /* Sends fn(src): run->copy, or run->red.first for the first rank of an addition. */

@@ -87,9 +87,11 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 				    comm->nranks);
 	rc = count_members(comm, color, key, all, &rank, &n);
 	if (rc == 0) {
+		mine.entry.rank = rank;
+		mine.entry.nranks = n;
 		if (color != KOLO_NOCOLOR)
 			mine.entry.status =
-				ko_comm_start(rank, n, comm->timeout_ms, comm->roster, &mine.entry, &c);
+				ko_comm_start(comm->timeout_ms, &comm->log, comm->roster, &mine.entry, &c);
 		snprintf(why, sizeof(why), "%s", kolo_last_error());
 		mine.entry.rank = comm->rank;
 		mine.entry.limits = comm->limits;

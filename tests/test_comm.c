@@ -241,6 +241,50 @@ static void wrong_arguments_are_refused_and_change_nothing(void **state)
 	t_processes(3, mistakes, NULL);
 }
 
+static void hear(void *arg, enum kolo_log_level level, const char *line)
+{
+	int *heard = arg;
+
+	CHECK(level >= KOLO_LOG_ERROR && level <= KOLO_LOG_TRACE && *line && !strchr(line, '\n'));
+	heard[level]++;
+}
+
+/* Each rank hears of its own. */
+static void listens(struct t_rank *r)
+{
+	int heard[KOLO_LOG_TRACE + 1] = { 0 }, before;
+	struct kolo_comm *c = t_comm_with(
+		r, (struct kolo_comm_attr){ .log = hear, .log_arg = heard, .log_level = KOLO_LOG_TRACE });
+	struct kolo_comm *half;
+
+	CHECK(heard[KOLO_LOG_INFO] > 0 && heard[KOLO_LOG_TRACE] == 0 && heard[KOLO_LOG_ERROR] == 0);
+	CHECK(kolo_barrier(c, NULL) == 0 && heard[KOLO_LOG_TRACE] == 1);
+	CHECK(kolo_comm_split(c, 0, 0, &half) == 0);
+	before = heard[KOLO_LOG_TRACE];
+	CHECK(kolo_barrier(half, NULL) == 0 && heard[KOLO_LOG_TRACE] == before + 1);
+	kolo_comm_destroy(half);
+	kolo_comm_abort(c);
+	CHECK(r->rank != 0 || heard[KOLO_LOG_ERROR] <= 1);
+	kolo_comm_destroy(c);
+
+	memset(heard, 0, sizeof(heard));
+	CHECK(kolo_comm_create(
+		      &(struct kolo_comm_attr){ .log = hear, .log_arg = heard, .nranks = -1, .id = &r->id },
+		      &c) == KOLO_EINVAL);
+	CHECK(kolo_comm_create(&(struct kolo_comm_attr){ .id = &r->id,
+							 .nranks = 1,
+							 .log_level = (enum kolo_log_level)9 },
+			       &c) == KOLO_EINVAL);
+	CHECK(strstr(kolo_last_error(), "log_level 9"));
+}
+
+static void a_callback_gets_the_log(void **state)
+{
+	(void)state;
+	t_processes(1, listens, NULL);
+	t_threads(3, listens, NULL);
+}
+
 static void wrong_attributes_are_refused(void **state)
 {
 	struct kolo_id id, zero = { { 0 } };
@@ -474,6 +518,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_must_be_equal_is_decided_by_rank_0),
 	cmocka_unit_test(split_follows_color_and_key),
 	cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
+	cmocka_unit_test(a_callback_gets_the_log),
 	cmocka_unit_test(wrong_attributes_are_refused),
 	cmocka_unit_test(the_environment_is_checked),
 	cmocka_unit_test(names_and_sizes_are_known),

@@ -115,6 +115,17 @@ struct kolo_id {
  * Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
 int kolo_id_create(struct kolo_id *out);
 
+/* Levels of the log, each with those above it. */
+enum kolo_log_level {
+	KOLO_LOG_ERROR = 1, /* a communicator has failed */
+	KOLO_LOG_WARN,      /* a stranger was dropped, a trace can't be written */
+	KOLO_LOG_INFO,      /* what was chosen, and why */
+	KOLO_LOG_TRACE,     /* each operation, and how long it took */
+};
+
+/* Gets a line of the log, without a newline; it is valid during the call only. Must not call Kolo. */
+typedef void kolo_log_fn(void *arg, enum kolo_log_level level, const char *line);
+
 /* What kolo_comm_create needs. Zero means the default, everywhere. */
 struct kolo_comm_attr {
 	const struct kolo_id *id; /* read during the call only */
@@ -125,7 +136,12 @@ struct kolo_comm_attr {
 	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
 	const char *transport; /* NULL: the best; "shm". Rank 0's value counts */
 	const char *algorithm; /* NULL: the best; "ring". Rank 0's value counts */
-	uint64_t reserved[8];  /* must be zero */
+	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, until they
+	 * are destroyed; KOLO_LOG goes on beside it. NULL: none */
+	kolo_log_fn *log;
+	void *log_arg;
+	enum kolo_log_level log_level; /* the highest that it gets; 0: KOLO_LOG_WARN */
+	uint64_t reserved[5];          /* must be zero */
 };
 
 /* The job that the environment describes. */

@@ -64,19 +64,27 @@ static FILE *open_output(const char *name)
 	return f;
 }
 
-/* Rank 0 writes; a table on standard output unless that is taken. */
-static int open_outputs(struct bench *b)
+/* A table on standard output unless that is taken. */
+static int open_files(struct bench *b)
 {
 	const struct options *o = b->options;
 	bool taken = (o->json && strcmp(o->json, "-") == 0) || (o->csv && strcmp(o->csv, "-") == 0);
 
-	if (b->rank != 0)
-		return 0;
 	b->table = taken ? NULL : stdout;
 	b->progress = isatty(STDERR_FILENO) && (taken || !isatty(STDOUT_FILENO));
 	b->json = open_output(o->json);
 	b->csv = open_output(o->csv);
 	return (o->json && !b->json) || (o->csv && !b->csv) ? EXIT_FAILED : 0;
+}
+
+/* Rank 0 writes. The others learn whether it can, so that only its message is seen. */
+static int open_outputs(struct bench *b)
+{
+	int32_t rc = b->rank == 0 ? open_files(b) : 0;
+
+	if (kolo_broadcast(b->comm, &rc, &rc, 1, KOLO_I32, 0, NULL) < 0)
+		return fail(b, "opening outputs");
+	return rc;
 }
 
 /* A full disk is no success. */

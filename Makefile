@@ -28,6 +28,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 SAN     ?=
 HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
+JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
 
 VERSION := $(shell awk '/define KOLO_VERSION_/ { v = v d $$3; d = "." } END { print v }' include/kolo/kolo.h)
 SOVERSION := 0
@@ -40,6 +41,7 @@ B       := build$(if $(FLAVOUR),/flavour$(FLAVOUR))
 ARCH    := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 X86     := $(filter x86_64,$(ARCH))
 DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(HWLOC)),-DKO_HAVE_HWLOC $(shell pkg-config --cflags hwloc))
+DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --cflags jansson))
 LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
@@ -80,6 +82,8 @@ report:
 	@echo "  shm     yes"
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted without it (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
+	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
+	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  not in this version: verbs, libfabric, CUDA, ZeRO (see README.md)"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
@@ -106,12 +110,14 @@ $B/libkolo.a: $(OBJECTS)
 
 # ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
 # build/ and from anywhere. -----------------------------------------------------------------------------------
-BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringbench*.c) tools/values.c)
+BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_against.c),$(wildcard tools/ringbench*.c))
+BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/values.c)
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
+$B/ringbench: TOOL_LIBS := $(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
 $B/ringrun: $B/tools/ringrun.o $B/libkolo.a
 $(TOOL_BINARIES):
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lm
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS) -lm
 
 # ---- Install ------------------------------------------------------------------------------------------------
 .PHONY: install
@@ -153,7 +159,7 @@ help:
 	@echo "make perf         all-reduce beside the MPI libraries that are installed (some minutes)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR="
 	@echo "make clean"
-	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out. V=1 shows commands."
+	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, JANSSON=no jansson. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $B/tools/ringrun.d

@@ -1,6 +1,6 @@
 /* ringbench: how fast the collectives are on this machine, whether they are right, and whether they send what the
  * model says. Without a job in the environment it becomes `ringrun -n N ringbench ...`. */
-#include "ringbench.h"
+#include "ringbench_plot.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,17 +64,21 @@ static FILE *open_output(const char *name)
 	return f;
 }
 
-/* A table on standard output unless that is taken. */
+/* A table on standard output unless that is taken. Earlier files are read before any output replaces them. */
 static int open_files(struct bench *b)
 {
 	const struct options *o = b->options;
 	bool taken = (o->json && strcmp(o->json, "-") == 0) || (o->csv && strcmp(o->csv, "-") == 0);
+	int rc;
 
+	if (o->plot && (rc = plot_open(o, &b->plot)))
+		return rc;
 	b->table = taken ? NULL : stdout;
 	b->progress = isatty(STDERR_FILENO) && (taken || !isatty(STDOUT_FILENO));
 	b->json = open_output(o->json);
 	b->csv = open_output(o->csv);
-	return (o->json && !b->json) || (o->csv && !b->csv) ? EXIT_FAILED : 0;
+	b->picture = open_output(o->plot);
+	return (o->json && !b->json) || (o->csv && !b->csv) || (o->plot && !b->picture) ? EXIT_FAILED : 0;
 }
 
 /* Rank 0 writes. The others learn whether it can, so that only its message is seen. */
@@ -90,10 +94,10 @@ static int open_outputs(struct bench *b)
 /* A full disk is no success. */
 static int close_outputs(struct bench *b)
 {
-	FILE *outputs[] = { b->table, b->json, b->csv };
+	FILE *outputs[] = { b->table, b->json, b->csv, b->picture };
 	int rc = 0;
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		if (!outputs[i])
 			continue;
 		if (fflush(outputs[i]) != 0 || ferror(outputs[i])) {
@@ -255,7 +259,8 @@ static int run(struct bench *b)
 	if (run_all(b, &verdict) < 0)
 		return fail(b, "measuring");
 	report_footer(b, verdict.wrong, verdict.traffic_ok);
-	return verdict.wrong || !verdict.traffic_ok ? EXIT_WRONG : EXIT_GOOD;
+	rc = b->plot ? plot_draw(b->plot, b->picture) : EXIT_GOOD;
+	return verdict.wrong || !verdict.traffic_ok ? EXIT_WRONG : rc;
 }
 
 int main(int argc, char **argv)
@@ -277,5 +282,6 @@ int main(int argc, char **argv)
 	free(bench.src);
 	free(bench.dst);
 	free(bench.times);
+	plot_close(bench.plot);
 	return close_outputs(&bench) ? EXIT_FAILED : rc;
 }

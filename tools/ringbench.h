@@ -12,6 +12,14 @@ enum collective { ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, ALL_GATHER, BAR
 
 enum exit_code { EXIT_GOOD, EXIT_WRONG, EXIT_USAGE, EXIT_FAILED };
 
+/* A horizontal line in the plot. */
+struct limit {
+	double gbs;
+	const char *label;
+};
+
+enum { MAX_AGAINST = 16, MAX_LIMITS = 8 };
+
 struct options {
 	bool collectives[NCOLLECTIVES];
 	bool types[VALUES_NTYPES], ops[VALUES_NOPS];
@@ -20,7 +28,10 @@ struct options {
 	size_t min, max, factor; /* bytes */
 	int warmups, iterations; /* iterations 0: for about 0.2 s */
 	bool check, in_place, out_of_place;
-	const char *transport, *algorithm, *json, *csv;
+	const char *transport, *algorithm, *json, *csv, *plot;
+	const char *against[MAX_AGAINST]; /* files of earlier runs */
+	struct limit limits[MAX_LIMITS];
+	int nagainst, nlimits;
 };
 
 /* One line of the table. */
@@ -46,9 +57,10 @@ struct bench {
 	struct kolo_comm *comm;
 	const struct options *options;
 	int rank, nranks;
-	char *src, *dst;          /* each with room for the largest size */
-	double *times;            /* MAX_ITERATIONS of them */
-	FILE *table, *json, *csv; /* rank 0's; NULL: none */
+	char *src, *dst;                    /* each with room for the largest size */
+	double *times;                      /* MAX_ITERATIONS of them */
+	FILE *table, *json, *csv, *picture; /* rank 0's; NULL: none */
+	struct plot *plot;                  /* likewise; drawn into `picture` at the end */
 	bool progress; /* say on standard error what is being measured: a terminal that shows no table */
 	const char *transport, *algorithm;
 	struct kolo_stats agreed; /* as the communicator began */

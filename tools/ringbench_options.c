@@ -1,5 +1,5 @@
 /* ringbench's command line. */
-#include "ringbench.h"
+#include "ringbench_plot.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -53,6 +53,13 @@ static void usage(FILE *out)
 		"  --algorithm NAME  ring (default: the best)\n"
 		"  --json FILE       one object per line and measurement; - for standard output\n"
 		"  --csv FILE        likewise\n"
+		"  --plot FILE       draw bandwidths over sizes, to FILE.svg or FILE.png; needs the program gnuplot\n"
+#ifdef KO_HAVE_JANSSON
+		"  --against FILE    draw what an earlier --json wrote to FILE too; up to 16 times\n"
+#else
+		"  --against is not in this build: it lacks the library jansson\n"
+#endif
+		"  --limit GBps[:LABEL]          draw a line there, beside busbw; up to 8 times\n"
 		"  --help, --version\n"
 		"\n"
 		"Before each timed operation there is an untimed barrier; the slowest rank counts; the table shows\n"
@@ -136,6 +143,28 @@ static void choose_collective(const char *value, bool *collectives)
 			"all_reduce broadcast reduce reduce_scatter all_gather barrier or all");
 }
 
+static void add_against(struct options *o, const char *value)
+{
+	for (int i = 0; i < o->nagainst; i++)
+		if (strcmp(o->against[i], value) == 0)
+			mistake("--against", value, "each file once");
+	if (o->nagainst == MAX_AGAINST)
+		mistake("--against", value, "at most 16 files");
+	o->against[o->nagainst++] = value;
+}
+
+static void add_limit(struct options *o, const char *value)
+{
+	char *end;
+	double gbs = strtod(value, &end);
+
+	if (end == value || !(gbs > 0 && gbs < 1e9) || (*end && (*end != ':' || !end[1])))
+		mistake("--limit", value, "GB/s above 0, and a label if you like: 12.5 or 12.5:NIC");
+	if (o->nlimits == MAX_LIMITS)
+		mistake("--limit", value, "at most 8 of them");
+	o->limits[o->nlimits++] = (struct limit){ gbs, *end ? end + 1 : "limit" };
+}
+
 static void print_version(void)
 {
 	int v = kolo_version();
@@ -145,7 +174,7 @@ static void print_version(void)
 }
 
 /* What has no letter. */
-enum { IN_PLACE = 256, OUT_OF_PLACE, TRANSPORT, ALGORITHM, JSON, CSV, HELP, VERSION };
+enum { IN_PLACE = 256, OUT_OF_PLACE, TRANSPORT, ALGORITHM, JSON, CSV, PLOT, AGAINST, LIMIT, HELP, VERSION };
 
 static void take_option(struct options *o, int c)
 {
@@ -166,10 +195,44 @@ static void take_option(struct options *o, int c)
 	case ALGORITHM: o->algorithm = optarg; break;
 	case JSON: o->json = optarg; break;
 	case CSV: o->csv = optarg; break;
+	case PLOT: o->plot = optarg; break;
+	case AGAINST: add_against(o, optarg); break;
+	case LIMIT: add_limit(o, optarg); break;
 	case HELP: usage(stdout); exit(EXIT_GOOD);
 	case VERSION: print_version(); break;
 	default: fprintf(stderr, "See ringbench --help.\n"); exit(EXIT_USAGE);
 	}
+}
+
+static void check_outputs(const struct options *o)
+{
+	const char *files[] = { o->json, o->csv, o->plot }, *options[] = { "json", "csv", "plot" };
+
+	for (int i = 0; i < 3; i++) {
+		for (int k = 0; k < i; k++) {
+			if (!files[i] || !files[k] || strcmp(files[i], files[k]) != 0)
+				continue;
+			fprintf(stderr, "ringbench: --%s and --%s can't both go to %s\n", options[k],
+				options[i], files[i]);
+			exit(EXIT_USAGE);
+		}
+	}
+}
+
+static void check_plot(const struct options *o)
+{
+	bool any = false;
+
+	for (int coll = 0; coll < NCOLLECTIVES; coll++)
+		any |= o->collectives[coll] && coll != BARRIER;
+	if (!o->plot && (o->nagainst || o->nlimits))
+		mistake(o->nagainst ? "--against" : "--limit",
+			o->nagainst ? o->against[0] : o->limits[0].label,
+			"--plot FILE too, where it is drawn");
+	if (o->plot && !gnuplot_draws(o->plot))
+		mistake("--plot", o->plot, "a name that ends in .svg or .png");
+	if (o->plot && !any)
+		mistake("--plot", o->plot, "a collective that has a bandwidth; a barrier moves no bytes");
 }
 
 void parse_options(int argc, char **argv, struct options *o)
@@ -181,6 +244,11 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "algorithm", required_argument, NULL, ALGORITHM },
 		{ "json", required_argument, NULL, JSON },
 		{ "csv", required_argument, NULL, CSV },
+		{ "plot", required_argument, NULL, PLOT },
+#ifdef KO_HAVE_JANSSON
+		{ "against", required_argument, NULL, AGAINST },
+#endif
+		{ "limit", required_argument, NULL, LIMIT },
 		{ "help", no_argument, NULL, HELP },
 		{ "version", no_argument, NULL, VERSION },
 		{ NULL, 0, NULL, 0 },
@@ -198,10 +266,8 @@ void parse_options(int argc, char **argv, struct options *o)
 		choose_collective(argv[optind++], o->collectives);
 	if (o->in_place == o->out_of_place)
 		o->in_place = o->out_of_place = true;
-	if (o->json && o->csv && strcmp(o->json, o->csv) == 0) {
-		fprintf(stderr, "ringbench: --json and --csv can't both go to %s\n", o->json);
-		exit(EXIT_USAGE);
-	}
+	check_plot(o);
+	check_outputs(o);
 	if (o->min > o->max) {
 		fprintf(stderr, "ringbench: -b is above -e\n");
 		exit(EXIT_USAGE);

@@ -1,5 +1,6 @@
-/* ringbench's table, JSON and CSV, all written by rank 0 as results come. */
-#include "ringbench.h"
+/* ringbench's table, JSON and CSV, all written by rank 0 as results come; and what goes into the
+ * plot. */
+#include "ringbench_plot.h"
 
 #include <unistd.h>
 
@@ -94,6 +95,11 @@ static double algbw(const struct job *j, const struct result *r)
 	return r->median_us > 0 ? (double)j->bytes / r->median_us / 1e3 : 0;
 }
 
+static const char *op_name(const struct job *j)
+{
+	return collective_reduces(j->coll) ? kolo_op_name(j->op) : "none";
+}
+
 static void report_table(const struct bench *b, const struct job *j, const struct result *r)
 {
 	char wrong[24] = "-";
@@ -120,10 +126,10 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"memory\": \"host\", \"in_place\": %s, \"bytes\": %zu, "
 		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
-		collective_name(j->coll), kolo_type_name(j->type),
-		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, b->transport,
-		b->algorithm, in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us,
-		r->min_us, r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
+		b->transport, b->algorithm, in_place ? "true" : "false", j->bytes, j->n, r->iterations,
+		r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
 	else
@@ -139,10 +145,9 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
 {
 	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,host,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
-		collective_name(j->coll), kolo_type_name(j->type),
-		collective_reduces(j->coll) ? kolo_op_name(j->op) : "none", j->root, b->nranks, b->transport,
-		b->algorithm, in_place, j->bytes, j->n, r->iterations, r->median_us, r->min_us, r->p99_us,
-		algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
+		b->transport, b->algorithm, in_place, j->bytes, j->n, r->iterations, r->median_us, r->min_us,
+		r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);
 	fprintf(b->csv, ",");
@@ -153,6 +158,27 @@ static void report_csv(const struct bench *b, const struct job *j, bool in_place
 	fflush(b->csv);
 }
 
+static void report_plot(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+{
+	struct plot_row row = {
+		.source = "this run",
+		.collective = collective_name(j->coll),
+		.type = kolo_type_name(j->type),
+		.op = op_name(j),
+		.transport = b->transport,
+		.algorithm = b->algorithm,
+		.memory = "host",
+		.root = j->root,
+		.ranks = b->nranks,
+		.in_place = in_place,
+		.bytes = (double)j->bytes,
+		.algbw = algbw(j, r),
+		.busbw = algbw(j, r) * busbw_factor(j->coll, b->nranks),
+	};
+
+	plot_add(b->plot, &row);
+}
+
 void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
 {
 	if (b->table)
@@ -161,6 +187,8 @@ void report_result(const struct bench *b, const struct job *j, bool in_place, co
 		report_json(b, j, in_place, r);
 	if (b->csv)
 		report_csv(b, j, in_place, r);
+	if (b->plot)
+		report_plot(b, j, in_place, r);
 }
 
 void report_end_of_row(const struct bench *b)

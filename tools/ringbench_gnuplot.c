@@ -59,9 +59,9 @@ enum {
 	LEAST_HEIGHT = 400,
 	ROWS = 32, /* of the legend */
 	MOST_NAMED = 3 * ROWS,
-	ENTRY_HEIGHT = 21,
-	SAMPLE = 70, /* what stands beside a legend's text */
-	LETTER = 8,
+	ENTRY_HEIGHT = 23,
+	SAMPLE = 85, /* what gnuplot puts beside a legend's text */
+	LETTER = 9,
 	LABEL_ROOM = 100,
 	TITLE_ROOM = 300,
 };

@@ -137,7 +137,7 @@ def earlier_runs_are_drawn_beside_this_one():
         # The file may be replaced by the run that is compared with it.
         texts, _ = draw(f"{path}/x.svg", *FAST, "-e", "64", "-t", "f16", "--against", before, "--json", before)
         for place in ("in place", "out of place"):
-            assert f"before.json f32 {place}" in texts and f"this run f16 {place}" in texts, texts
+            assert f"before.json: f32 {place}" in texts and f"this run: f16 {place}" in texts, texts
         assert any(t.startswith("this run: ") for t in texts), texts
         assert all(json.loads(line)["type"] == "f16" for line in open(before))
         os.mkdir(f"{path}/other")
@@ -212,6 +212,7 @@ def mistakes_are_told_before_measuring():
                             (("barrier",), ("barrier", *plot)), (("--plot FILE",), ("--limit", "3")),
                             (("--limit 0",), (*plot, "--limit", "0")), (("--limit 3:",), (*plot, "--limit", "3:")),
                             (("--limit x",), (*plot, "--limit", "x")), (("--limit nan",), (*plot, "--limit", "nan")),
+                            (("--limit 1e300",), (*plot, "--limit", "1e300")),
                             (("at most 8",), (*plot, *("--limit", "3") * 9)),
                             (("--json and --plot", svg), (*plot, "--json", svg))):
             refused(2, words, *FAST, *args)
@@ -232,7 +233,8 @@ def files_that_ringbench_did_not_write_are_refused_with_their_line():
         for line, word, *rows in ((1, "expected", "a table"), (2, "expected", ROW, '{"collective": '),
                                   (2, "bytes", ROW, less), (1, "true or false, got null", {**ROW, "in_place": None}),
                                   (3, "expected", ROW, ROW, ""), (1, "algbw", {**ROW, "algbw_GBs": "fast"}),
-                                  (1, "busbw", {**ROW, "busbw_GBs": -1}), (1, "bytes", {**ROW, "bytes": -8}),
+                                  (1, "busbw", {**ROW, "busbw_GBs": -1}),
+                                  (1, "1e9", {**ROW, "algbw_GBs": 1e300}), (1, "1e-12", {**ROW, "busbw_GBs": 1e-300}), (1, "bytes", {**ROW, "bytes": -8}),
                                   (1, "Expected object", "[1]"), (1, "empty")):
             write(file, *rows)
             refused(3, (f"{file}, line {line}: ", word, "ringbench --json"), *FAST, *plot, "--against", file)

@@ -13,11 +13,11 @@ static int refuse(const char *name, int line, const char *why)
 	return EXIT_FAILED;
 }
 
-/* A number from 0 on, or null, which is 0. */
+/* null is 0. Beyond any machine there is no place on the axes. */
 static bool take_bandwidth(const json_t *value, double *out)
 {
 	*out = json_is_null(value) ? 0 : json_number_value(value);
-	return json_is_null(value) || (json_is_number(value) && *out >= 0);
+	return json_is_null(value) || (json_is_number(value) && (*out == 0 || (*out > 1e-12 && *out < 1e9)));
 }
 
 /* What the row points to belongs to the object. NULL, or what is wrong. */
@@ -38,7 +38,7 @@ static const char *unpack_row(json_t *object, struct plot_row *row, json_error_t
 	if (bytes < 0 || row->ranks < 1)
 		return "bytes below 0, or ranks below 1";
 	if (!take_bandwidth(algbw, &row->algbw) || !take_bandwidth(busbw, &row->busbw))
-		return "algbw_GBs or busbw_GBs is neither null nor a number from 0 on";
+		return "algbw_GBs or busbw_GBs is neither null nor 0 nor between 1e-12 and 1e9";
 	return NULL;
 }
 

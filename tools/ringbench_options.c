@@ -158,8 +158,8 @@ static void add_limit(struct options *o, const char *value)
 	char *end;
 	double gbs = strtod(value, &end);
 
-	if (end == value || !(gbs > 0 && gbs < 1e9) || (*end && (*end != ':' || !end[1])))
-		mistake("--limit", value, "GB/s above 0, and a label if you like: 12.5 or 12.5:NIC");
+	if (end == value || !(gbs >= 1e-6 && gbs <= 1e9) || (*end && (*end != ':' || !end[1])))
+		mistake("--limit", value, "GB/s from 1e-6 to 1e9, and a label if you like: 12.5 or 12.5:NIC");
 	if (o->nlimits == MAX_LIMITS)
 		mistake("--limit", value, "at most 8 of them");
 	o->limits[o->nlimits++] = (struct limit){ gbs, *end ? end + 1 : "limit" };

@@ -142,10 +142,16 @@ static void append(char *out, size_t room, const char *between, const char *text
 
 void plot_label(const struct plot *p, const struct curve *c, char *out, size_t room)
 {
+	const char *between = plot_varies(p, SOURCE) ? ": " : " ";
+
 	*out = 0;
-	for (int i = 0; i < NFIELDS; i++)
-		if (*c->fields[i] && plot_varies(p, (enum field)i))
-			append(out, room, " ", c->fields[i]);
+	for (int i = 0; i < NFIELDS; i++) {
+		if (!*c->fields[i] || !plot_varies(p, (enum field)i))
+			continue;
+		append(out, room, between, c->fields[i]);
+		if (i > SOURCE)
+			between = " ";
+	}
 	if (!*out) /* nothing varies: there is one curve */
 		append(out, room, "", c->fields[COLLECTIVE_NAME]);
 }

@@ -22,6 +22,7 @@ MAKEFLAGS += --no-builtin-rules
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
+OBJCOPY ?= objcopy
 CFLAGS  ?= -O2 -g
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -96,14 +97,21 @@ $B/%.o: %.c $B/flags
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# nodelete: an id's thread must not lose its code when a plugin is unloaded.
+# nodelete: an id's thread must not lose its code when a plugin is unloaded. symbolic: calls from the library to itself
+# stay in it, also where the process has another copy of it.
 $B/libkolo.so.$(SOVERSION): $(OBJECTS) comm/symbols.map
 	$(call say,LINK)
 	$Q$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo.so.$(SOVERSION) -Wl,--version-script=comm/symbols.map \
-		-Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(LDFLAGS) -o $@ $(OBJECTS) $(LIBS)
+		-Wl,-z,nodelete -Wl,-Bsymbolic-functions $(if $(SAN),,-Wl,-z,defs) $(LDFLAGS) -o $@ $(OBJECTS) $(LIBS)
 	@ln -sf libkolo.so.$(SOVERSION) $B/libkolo.so
 
-$B/libkolo.a: $(OBJECTS)
+# One object in which what files share among themselves has become local: ko_ names clash with nobody's.
+$B/kolo.o: $(OBJECTS)
+	$(call say,LINK)
+	$Q$(CC) -r -nostdlib -o $@ $^
+	$Q$(OBJCOPY) --localize-hidden $@
+
+$B/libkolo.a: $B/kolo.o
 	@rm -f $@
 	$(call say,AR  )
 	$Q$(AR) rcs $@ $^

@@ -128,16 +128,25 @@ $(TOOL_BINARIES):
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS) -lm
 
 # ---- Install ------------------------------------------------------------------------------------------------
+# What tells other build systems where the library is: TEMPLATE,FILE below LIBDIR. A LIBDIR below PREFIX is written so
+# that it moves with PREFIX.
+space := $(subst ,, )
+fill = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|' \
+	-e 's|@SOVERSION@|$(SOVERSION)|; s|@LIBS@|$(LIBS)|; s|@LIBS_LIST@|$(subst $(space),;,$(strip $(LIBS)))|' \
+	-e "s|@TO_PREFIX@|$$(realpath -ms --relative-to="$(LIBDIR)" "$(PREFIX)")|" $1 > "$(DESTDIR)$(LIBDIR)/$2"
+
 .PHONY: install
 install: all
-	install -d "$(DESTDIR)$(PREFIX)/include/kolo" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(PREFIX)/bin"
+	install -d "$(DESTDIR)$(PREFIX)/include/kolo" "$(DESTDIR)$(PREFIX)/bin" \
+		"$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(LIBDIR)/cmake/kolo"
 	install -m 644 include/kolo/kolo.h "$(DESTDIR)$(PREFIX)/include/kolo"
 	install -m 755 $B/libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)"
 	ln -sf libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libkolo.so"
 	install -m 644 $B/libkolo.a "$(DESTDIR)$(LIBDIR)"
 	install -m 755 $(TOOL_BINARIES) "$(DESTDIR)$(PREFIX)/bin"
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
-		tools/kolo.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/kolo.pc"
+	$(call fill,tools/kolo.pc.in,pkgconfig/kolo.pc)
+	$(call fill,tools/koloConfig.cmake.in,cmake/kolo/koloConfig.cmake)
+	$(call fill,tools/koloConfigVersion.cmake.in,cmake/kolo/koloConfigVersion.cmake)
 
 # ---- Bench, check, lint -------------------------------------------------------------------------------------
 .PHONY: bench check lint

@@ -3,7 +3,7 @@
 # ---- Programs: one for each tests/test_*.c -------------------------------------------------------------------
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
-TEST_SCRIPTS  := $(wildcard tests/test_*.py) tests/install.sh
+TEST_SCRIPTS  := $(wildcard tests/test_*.py tests/*.sh)
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))
 
@@ -13,7 +13,7 @@ $B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $(OBJECTS)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS) -lm
 
 # The README's program, which needs no test library.
-$B/tests/program: $B/tests/program.o $B/libkolo.a
+$B/tests/program: $B/tools/examples/all_reduce.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -29,7 +29,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/t.d $B/tests/program.d
+-include $(TESTS:%=$B/tests/%.d) $B/tests/t.d $B/tools/examples/all_reduce.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

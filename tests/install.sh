@@ -18,7 +18,7 @@ prints_sums() { # PROGRAM...
 		"rank 0 of 3: the sum is 6,rank 1 of 3: the sum is 6,rank 2 of 3: the sum is 6," ]
 }
 needs_libkolo() { # PROGRAM: its shared libraries include libkolo.so.0
-	readelf -d "$1" | grep -q 'NEEDED.*libkolo\.so\.0'
+	readelf -d "$1" | grep 'NEEDED.*libkolo\.so\.0'
 }
 
 staged() {
@@ -35,7 +35,7 @@ shared() { # COMPILER SOURCE
 }
 static() {
 	$CC $flags $(pkg-config --cflags kolo) -o "$dir/static" "$here/tools/examples/all_reduce.c" \
-		-Wl,-Bstatic $(pkg-config --libs kolo) -Wl,-Bdynamic $(pkg-config --static --libs kolo)
+		$(pkg-config --static --libs kolo | sed 's/-lkolo/-l:libkolo.a/')
 	not needs_libkolo "$dir/static"
 	prints_sums "$dir/static"
 }

@@ -97,18 +97,20 @@ $B/%.o: %.c $B/flags
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# nodelete: an id's thread must not lose its code when a plugin is unloaded. symbolic: calls from the library to itself
-# stay in it, also where the process has another copy of it.
+# nodelete: an id's thread must not lose its code when a plugin is unloaded. symbolic: calls from the library to
+# itself stay in it, also where the process has another copy of it.
 $B/libkolo.so.$(SOVERSION): $(OBJECTS) comm/symbols.map
 	$(call say,LINK)
 	$Q$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo.so.$(SOVERSION) -Wl,--version-script=comm/symbols.map \
 		-Wl,-z,nodelete -Wl,-Bsymbolic-functions $(if $(SAN),,-Wl,-z,defs) $(LDFLAGS) -o $@ $(OBJECTS) $(LIBS)
 	@ln -sf libkolo.so.$(SOVERSION) $B/libkolo.so
 
-# One object in which what files share among themselves has become local: ko_ names clash with nobody's.
+# One object in which what files share among themselves has become local: ko_ names clash with nobody's. Under
+# gcc's -flto it is compiled to the end here, since objcopy can't see names that are not in machine code yet.
+RELOCATABLE_LTO := $(if $(findstring -flto,$(CFLAGS)),$(CFLAGS) -flinker-output=nolto-rel)
 $B/kolo.o: $(OBJECTS)
 	$(call say,LINK)
-	$Q$(CC) -r -nostdlib -o $@ $^
+	$Q$(CC) -r -nostdlib $(RELOCATABLE_LTO) -o $@ $^
 	$Q$(OBJCOPY) --localize-hidden $@
 
 $B/libkolo.a: $B/kolo.o
@@ -128,8 +130,8 @@ $(TOOL_BINARIES):
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS) -lm
 
 # ---- Install ------------------------------------------------------------------------------------------------
-# What tells other build systems where the library is: TEMPLATE,FILE below LIBDIR. A LIBDIR below PREFIX is written so
-# that it moves with PREFIX.
+# What tells other build systems where the library is: TEMPLATE,FILE below LIBDIR. A LIBDIR below PREFIX is written
+# so that it moves with PREFIX.
 space := $(subst ,, )
 fill = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|' \
 	-e 's|@SOVERSION@|$(SOVERSION)|; s|@LIBS@|$(LIBS)|; s|@LIBS_LIST@|$(subst $(space),;,$(strip $(LIBS)))|' \

@@ -62,12 +62,13 @@ in_python() {
 	"$python" -W error -m py_compile tools/examples/all_reduce.py
 }
 sanitized=${SAN:+"the $SAN sanitizer is not in this language's programs"}
-no_python=${python:+"$sanitized"}
+no_python=$sanitized
+[ -n "$python" ] || no_python="python3 with numpy is missing: make deps"
 export PYTHONPYCACHEPREFIX="$dir"
 
 example C "" in_c "$dir/c"
 example C++ "$(missing $CXX)" in_cxx "$dir/cxx"
 example Fortran "${sanitized:-$(missing gfortran)}" in_fortran "$dir/fortran"
-example Python "${no_python-python3 with numpy is missing: make deps}" in_python \
+example Python "$no_python" in_python \
 	"$python" tools/examples/all_reduce.py --library "$B/libkolo.so.0"
 finish

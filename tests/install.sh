@@ -128,17 +128,16 @@ if [ -n "$SAN" ]; then skip "sanitizers are shared libraries" "$name"; else try 
 try "pkg-config follows a moved copy" moved_pc
 
 name="the Python example finds the installed library"
-no_python=${python:+${SAN:+"python is built without the $SAN sanitizer"}}
-no_python=${no_python-python3 with numpy is missing: make deps}
+no_python=${SAN:+"python is built without the $SAN sanitizer"}
+[ -n "$python" ] || no_python="python3 with numpy is missing: make deps"
 if [ -n "$no_python" ]; then skip "$no_python" "$name"; else try "$name" python_finds; fi
 
 no_cmake=$(missing cmake $CXX)
-if [ -n "$no_cmake" ]; then
-	skip "$no_cmake" "a CMake project builds against a moved copy" "its programs run" "CMake: versions"
-else
-	try "a CMake project finds a moved copy and builds" cmake_builds
-	try "what the CMake project built runs" cmake_runs
-	try "CMake takes older versions of the same major number, and no others" cmake_versions
-fi
+cmake_test() { # NAME COMMAND...
+	if [ -n "$no_cmake" ]; then skip "$no_cmake" "$1"; else try "$@"; fi
+}
+cmake_test "a CMake project finds a moved copy and builds" cmake_builds
+cmake_test "what the CMake project built runs" cmake_runs
+cmake_test "CMake takes older versions of the same major number, and no others" cmake_versions
 try "the README shows the C example" readme
 finish

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from tap import B, Skip, main, run, test
 
-PROGRAM = os.path.abspath(f"{B}/tests/program")
+PROGRAM = os.path.abspath(f"{B}/tools/examples/all_reduce")
 RINGBENCH = os.path.abspath(f"{B}/ringbench")
 RINGRUN = os.path.abspath(f"{B}/ringrun")
 BENCH = (RINGBENCH, "-b", "64", "-e", "64", "-i", "2")

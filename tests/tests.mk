@@ -13,7 +13,7 @@ $B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $(OBJECTS)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS) -lm
 
 # The README's program, which needs no test library.
-$B/tests/program: $B/tools/examples/all_reduce.o $B/libkolo.a
+$B/tools/examples/all_reduce: $B/tools/examples/all_reduce.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -23,7 +23,7 @@ $B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 
 .SECONDARY:
 .PHONY: check check-programs
-check-programs: all $B/tests/program $(if $(CMOCKA),$(TEST_BINARIES))
+check-programs: all $B/tools/examples/all_reduce $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)

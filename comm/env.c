@@ -5,23 +5,40 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
-struct env {
-	const char *name;
-	int64_t preset, min, max;
-	const char *help;
-};
-
-static const struct env table[KO_ENV_COUNT] = {
+static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_TIMEOUT] = { "KOLO_TIMEOUT", 300, 0, 1000000,
-			     "seconds until a silent rank is given up; 0: never" },
-	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64, "slots in a link" },
+			     .help = "seconds until a silent rank is given up; 0: never" },
+	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64, .help = "slots in a link; rank 0's value counts" },
 	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20,
-			      "bytes of a slot, a multiple of 4096" },
+			      .help = "bytes of a slot, a multiple of 4096; rank 0's value counts" },
+	[KO_ENV_LOG] = { "KOLO_LOG", .choices = "error|warn|info|trace[:FILE]",
+			 .help = "what is logged, a line each; without :FILE to standard error" },
+	[KO_ENV_TRACE] = { "KOLO_TRACE", .choices = "a folder",
+			   .help = "each communicator leaves a file there that ui.perfetto.dev shows" },
+	[KO_ENV_RANK] = { "KOLO_RANK", .choices = "0 to KOLO_NRANKS - 1",
+			  .help = "this rank; set by ringrun, or by hand" },
+	[KO_ENV_NRANKS] = { "KOLO_NRANKS", .choices = "1 to 65536",
+			    .help = "how many ranks there are; set by ringrun, or by hand" },
+	[KO_ENV_ID] = { "KOLO_ID", .choices = "256 hex digits", .help = "where ranks meet; set by ringrun",
+			.secret = 1 },
+	[KO_ENV_ROOT] = { "KOLO_ROOT", .choices = "HOST:PORT or [IPv6]:PORT",
+			  .help = "where ranks meet, served by rank 0" },
+	/* Nobody who knows it is kept out of a job that meets at KOLO_ROOT. */
+	[KO_ENV_JOB] = { "KOLO_JOB", .choices = "any text",
+			 .help = "where ranks of one host meet; no other job of this user has the same",
+			 .secret = 1 },
+	[KO_ENV_LAUNCHER] = { "KOLO_LAUNCHER", .choices = "kolo|torchrun|openmpi|pmi|slurm",
+			      .help = "which variables count where several launchers' are set" },
+	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "a name or an address",
+			   .help = "the network interface for KOLO_ROOT, MASTER_ADDR and ids" },
 };
+
+const struct ko_env *ko_env_row(int index)
+{
+	return index >= 0 && index < KO_ENV_COUNT ? &table[index] : NULL;
+}
 
 /* All of `text` as a decimal number within [min, max]. */
 static int parse_number(const char *text, int64_t min, int64_t max, int64_t *out)
@@ -35,7 +52,7 @@ static int parse_number(const char *text, int64_t min, int64_t max, int64_t *out
 
 int ko_env_get(enum ko_env_name name, int64_t *out)
 {
-	const struct env *env = &table[name];
+	const struct ko_env *env = &table[name];
 	const char *text = getenv(env->name);
 
 	*out = env->preset;

@@ -1,10 +1,37 @@
-/* The environment: one table of numbers, checked and printable. The variables that name a rank are in job.c. */
+/* The environment: one table of all of Kolo's own variables. The numbers are read here; the texts by those who follow
+ * them: KOLO_LOG in log.c, KOLO_TRACE in trace.c, KOLO_IFACE in net.c, the others, with the launchers' own, in job.c. */
 #ifndef KO_ENV_H
 #define KO_ENV_H
 
 #include "kolo/kolo.h"
 
-enum ko_env_name { KO_ENV_TIMEOUT, KO_ENV_SLOTS, KO_ENV_SLOT_LEN, KO_ENV_COUNT };
+/* In the order in which people are shown them. The numbers are read with ko_env_get. */
+enum ko_env_name {
+	KO_ENV_TIMEOUT,
+	KO_ENV_SLOTS,
+	KO_ENV_SLOT_LEN,
+	KO_ENV_LOG,
+	KO_ENV_TRACE,
+	KO_ENV_RANK,
+	KO_ENV_NRANKS,
+	KO_ENV_ID,
+	KO_ENV_ROOT,
+	KO_ENV_JOB,
+	KO_ENV_LAUNCHER,
+	KO_ENV_IFACE,
+	KO_ENV_COUNT
+};
+
+struct ko_env {
+	const char *name;
+	int64_t preset, min, max; /* of a number */
+	const char *choices;      /* what a text may be; NULL: this is a number */
+	const char *help;
+	int secret; /* its value is not for other people's eyes */
+};
+
+/* The table's row, 0 <= index < KO_ENV_COUNT; NULL outside. */
+const struct ko_env *ko_env_row(int index);
 
 /* The variable's value, or its default when it is unset or empty. Errors: KOLO_EINVAL, with the range. */
 int ko_env_get(enum ko_env_name name, int64_t *out);

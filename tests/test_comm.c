@@ -324,6 +324,65 @@ static void wrong_attributes_are_refused(void **state)
 	kolo_comm_abort(NULL);
 }
 
+/* ---- What the library says of itself --------------------------------------------------------------------- */
+
+static void every_variable_is_told(void **state)
+{
+	struct kolo_env_info info;
+	int i;
+
+	(void)state;
+	setenv("KOLO_SLOTS", "9", 1);
+	for (i = 0; kolo_env_get(i, &info) == 0; i++) {
+		CHECK(strncmp(info.name, "KOLO_", 5) == 0 && info.help[0] && info.range[0]);
+		CHECK(info.secret == (!strcmp(info.name, "KOLO_ID") || !strcmp(info.name, "KOLO_JOB")));
+		if (strcmp(info.name, "KOLO_SLOTS") == 0)
+			CHECK(!strcmp(info.value, "9") && !strcmp(info.preset, "4") &&
+			      !strcmp(info.range, "2 to 64"));
+		else
+			CHECK(info.value == NULL);
+	}
+	unsetenv("KOLO_SLOTS");
+	check_refused(kolo_env_get(i, &info), KOLO_EINVAL, "want 0 to");
+	check_refused(kolo_env_get(-1, &info), KOLO_EINVAL, "-1");
+	check_refused(kolo_env_get(0, NULL), KOLO_EINVAL, "NULL");
+}
+
+/* The part called `name`. */
+static struct kolo_part_info find_part(const char *name)
+{
+	struct kolo_part_info part;
+	int i = 0;
+
+	do
+		CHECK(kolo_part_get(i++, &part) == 0);
+	while (strcmp(part.name, name) != 0);
+	return part;
+}
+
+static void every_part_is_told_and_why_it_is_not_there(void **state)
+{
+	struct rlimit before, none;
+	struct kolo_part_info part;
+	int i;
+
+	(void)state;
+	for (i = 0; kolo_part_get(i, &part) == 0; i++) {
+		CHECK(part.built || !part.usable);
+		CHECK((part.reason[0] == 0) == (part.built && part.usable));
+	}
+	check_refused(kolo_part_get(i, &part), KOLO_EINVAL, "want 0 to");
+	check_refused(kolo_part_get(-1, &part), KOLO_EINVAL, "-1");
+	check_refused(kolo_part_get(0, NULL), KOLO_EINVAL, "NULL");
+	CHECK(find_part("shm").usable && find_part("plain").usable && !find_part("verbs").built);
+	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	part = find_part("shm");
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	CHECK(part.built && !part.usable && strstr(part.reason, "files"));
+}
+
 /* ---- Environment ---------------------------------------------------------------------------------------- */
 
 static void the_environment_is_checked(void **state)
@@ -520,6 +579,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
 	cmocka_unit_test(a_callback_gets_the_log),
 	cmocka_unit_test(wrong_attributes_are_refused),
+	cmocka_unit_test(every_variable_is_told),
+	cmocka_unit_test(every_part_is_told_and_why_it_is_not_there),
 	cmocka_unit_test(the_environment_is_checked),
 	cmocka_unit_test(names_and_sizes_are_known),
 	cmocka_unit_test(abort_from_any_thread_makes_every_rank_return),

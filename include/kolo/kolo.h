@@ -101,6 +101,38 @@ const char *kolo_op_name(enum kolo_op op);
  * thread. Writes at most `max` of them to `cpus` and returns how many cores there are; never fails, at least 1. */
 int kolo_cores(int *cpus, int max);
 
+/* ---- What this library is ------------------------------------------------------------------------------- */
+
+/* An environment variable of Kolo's own; launchers have others. Static storage, but for value: as getenv gives it. */
+struct kolo_env_info {
+	const char *name;
+	const char *value;    /* NULL: unset */
+	const char *help;     /* what it is, in a few words */
+	char preset[24];      /* what counts while it is unset, as text; "" where that is nothing */
+	char range[64];       /* the values it may have, in words */
+	int secret;           /* 1: its value is not to be shown */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* The variable number `index`, from 0. Does not say whether its value can be used: kolo_comm_create does.
+ * Errors: KOLO_EINVAL where there is no further one, so that a loop ends. */
+int kolo_env_get(int index, struct kolo_env_info *out);
+
+/* A part of the library that may be missing from a build, or of no use on a machine. */
+struct kolo_part_info {
+	const char *kind;     /* "transport", "library" or "kernels"; static storage, as is name */
+	const char *name;     /* "shm", "hwloc", "avx512", ... */
+	int built;            /* 1: this build has it */
+	int usable;           /* 1: it works in this process, on this machine */
+	char reason[256];     /* why it is not built or not usable; "" when it is */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* The part number `index`, from 0: the transports, best first, then the libraries, then the kernels, the fastest
+ * last; of the kernels the last that is usable is used. A transport is usable when it can be opened, which is
+ * tried. Errors: KOLO_EINVAL where there is no further one. */
+int kolo_part_get(int index, struct kolo_part_info *out);
+
 /* ---- Communicators -------------------------------------------------------------------------------------- */
 
 /* Names a meeting point. Plain bytes: copy, print as hex, send them to the ranks as you like. Who has them can

@@ -1,0 +1,120 @@
+/* What the library says of itself: the variables it reads, and its parts, those included that are not there. */
+#include "env.h"
+#include "error.h"
+#include "link.h"
+#include "mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int kolo_env_get(int index, struct kolo_env_info *out)
+{
+	const struct ko_env *env = ko_env_row(index);
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_env_get: out is NULL");
+	if (!env)
+		return ko_fail(KOLO_EINVAL, "kolo_env_get: index %d: want 0 to %d", index, KO_ENV_COUNT - 1);
+	*out = (struct kolo_env_info){
+		.name = env->name, .value = getenv(env->name), .help = env->help, .secret = env->secret
+	};
+	if (env->choices) {
+		snprintf(out->range, sizeof(out->range), "%s", env->choices);
+	} else {
+		snprintf(out->preset, sizeof(out->preset), "%" PRId64, env->preset);
+		snprintf(out->range, sizeof(out->range), "%" PRId64 " to %" PRId64, env->min, env->max);
+	}
+	return 0;
+}
+
+/* ---- Parts ---------------------------------------------------------------------------------------------- */
+
+static void give_reason(struct kolo_part_info *part, const char *why)
+{
+	snprintf(part->reason, sizeof(part->reason), "%s", why);
+}
+
+static void look_at_nothing(struct kolo_part_info *part)
+{
+	give_reason(part, "not in this version");
+}
+
+/* Built in when the table of links has it, usable when an end of a link on this machine can be opened. */
+static void look_at_transport(struct kolo_part_info *part)
+{
+	static const struct ko_limits limits = { .slot_len = KO_MIN_SLOT, .nslots = 2 };
+	struct ko_link *link = NULL;
+	struct ko_place here;
+	size_t i = 0;
+
+	while (ko_links[i] && strcmp(ko_links[i]->name, part->name) != 0)
+		i++;
+	if (!ko_links[i]) {
+		look_at_nothing(part);
+		return;
+	}
+	part->built = 1;
+	ko_place_get(&here);
+	part->usable =
+		ko_links[i]->probe(&here, &here) == 0 && ko_links[i]->open(KO_RECV, &limits, &link) == 0;
+	if (!part->usable)
+		give_reason(part, kolo_last_error());
+	ko_links[i]->close(link);
+}
+
+static void look_at_hwloc(struct kolo_part_info *part)
+{
+#ifdef KO_HAVE_HWLOC
+	part->built = part->usable = 1;
+#else
+	give_reason(part, "not in this build: cores are counted without it (package libhwloc-dev)");
+#endif
+}
+
+/* The names of what ko_kernels_list gives, in its order. */
+static const char *const kernels[] = { "plain", "avx2", "avx512" };
+
+static void look_at_kernels(struct kolo_part_info *part)
+{
+	const struct ko_kernels *const *list = ko_kernels_list();
+	size_t i = 0;
+
+	while (list[i] && strcmp(kernels[i], part->name) != 0)
+		i++;
+	part->usable = list[i] != NULL;
+#ifdef KO_HAVE_X86_KERNELS
+	part->built = 1;
+	if (!part->usable)
+		give_reason(part, "this processor does not have the instructions");
+#else
+	part->built = part->usable;
+	if (!part->built)
+		give_reason(part, "for x86-64 only");
+#endif
+}
+
+/* Each row's function finds kind and name filled in, all else zero. */
+static const struct {
+	const char *kind, *name;
+	void (*look)(struct kolo_part_info *part);
+} parts[] = {
+	{ "transport", "shm", look_at_transport },       { "transport", "verbs", look_at_transport },
+	{ "transport", "libfabric", look_at_transport }, { "library", "hwloc", look_at_hwloc },
+	{ "library", "cuda", look_at_nothing },          { "kernels", "plain", look_at_kernels },
+	{ "kernels", "avx2", look_at_kernels },          { "kernels", "avx512", look_at_kernels },
+};
+
+int kolo_part_get(int index, struct kolo_part_info *out)
+{
+	const int count = sizeof(parts) / sizeof(parts[0]);
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_part_get: out is NULL");
+	if (index < 0 || index >= count)
+		return ko_fail(KOLO_EINVAL, "kolo_part_get: index %d: want 0 to %d", index, count - 1);
+	*out = (struct kolo_part_info){ .kind = parts[index].kind, .name = parts[index].name };
+	parts[index].look(out);
+	return 0;
+}

@@ -121,7 +121,7 @@ $B/libkolo.a: $B/kolo.o
 # ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
 # build/ and from anywhere. -----------------------------------------------------------------------------------
 BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_against.c),$(wildcard tools/ringbench*.c))
-BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/values.c)
+BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/values.c tools/tool.c)
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 $B/ringbench: TOOL_LIBS := $(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
 $B/ringrun: $B/tools/ringrun.o $B/libkolo.a

@@ -9,40 +9,6 @@
 
 /* ---- Starting ------------------------------------------------------------------------------------------- */
 
-/* ringrun lies beside this program, or else somewhere on PATH. */
-static void find_ringrun(char *out, size_t room)
-{
-	ssize_t len = readlink("/proc/self/exe", out, room - sizeof("ringrun"));
-	char *slash;
-
-	out[len > 0 ? len : 0] = 0;
-	slash = strrchr(out, '/');
-	strcpy(slash ? slash + 1 : out, "ringrun");
-	if (access(out, X_OK) < 0)
-		strcpy(out, "ringrun");
-}
-
-static int become_ringrun(int argc, char **argv, int nranks)
-{
-	char ringrun[4096], number[16], **args = calloc((size_t)argc + 4, sizeof(*args));
-	int n = 0;
-
-	if (!args)
-		return EXIT_FAILED;
-	find_ringrun(ringrun, sizeof(ringrun));
-	snprintf(number, sizeof(number), "%d", nranks);
-	args[n++] = ringrun;
-	args[n++] = "-n";
-	args[n++] = number;
-	args[n++] = realpath("/proc/self/exe", NULL);
-	for (int i = 1; i < argc; i++)
-		args[n++] = argv[i];
-	if (args[3])
-		execvp(ringrun, args);
-	fprintf(stderr, "ringbench: %s: %s\n", ringrun, strerror(errno));
-	return EXIT_FAILED;
-}
-
 static int fail(const struct bench *b, const char *what)
 {
 	if (b->comm)
@@ -268,15 +234,13 @@ int main(int argc, char **argv)
 	struct options options;
 	struct bench bench = { .options = &options };
 	struct kolo_job job;
-	int rc, cores;
+	int rc;
 
 	parse_options(argc, argv, &options);
 	if (kolo_job_get(&job) < 0)
 		return fail(&bench, "looking for a job");
-	if (!job.launcher) {
-		cores = kolo_cores(NULL, 0);
-		return become_ringrun(argc, argv, options.nranks ? options.nranks : cores > 2 ? cores : 2);
-	}
+	if (!job.launcher)
+		return become_ringrun("ringbench", argc, argv, options.nranks);
 	rc = run(&bench);
 	kolo_comm_destroy(bench.comm);
 	free(bench.src);

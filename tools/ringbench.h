@@ -3,14 +3,13 @@
 #define RINGBENCH_H
 
 #include "kolo/kolo.h"
+#include "tool.h"
 #include "values.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 
 enum collective { ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, ALL_GATHER, BARRIER, NCOLLECTIVES };
-
-enum exit_code { EXIT_GOOD, EXIT_WRONG, EXIT_USAGE, EXIT_FAILED };
 
 /* A horizontal line in the plot. */
 struct limit {

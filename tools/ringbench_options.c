@@ -79,13 +79,7 @@ static void mistake(const char *option, const char *value, const char *want)
 
 static long number(const char *option, const char *value, long min, long max)
 {
-	char *end, want[64];
-	long x = strtol(value, &end, 10);
-
-	snprintf(want, sizeof(want), "a number from %ld to %ld", min, max);
-	if (end == value || *end || x < min || x > max)
-		mistake(option, value, want);
-	return x;
+	return parse_number("ringbench", option, value, min, max);
 }
 
 static size_t size(const char *option, const char *value)
@@ -165,14 +159,6 @@ static void add_limit(struct options *o, const char *value)
 	o->limits[o->nlimits++] = (struct limit){ gbs, *end ? end + 1 : "limit" };
 }
 
-static void print_version(void)
-{
-	int v = kolo_version();
-
-	printf("ringbench (Kolo) %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
-	exit(EXIT_GOOD);
-}
-
 /* What has no letter. */
 enum { IN_PLACE = 256, OUT_OF_PLACE, TRANSPORT, ALGORITHM, JSON, CSV, PLOT, AGAINST, LIMIT, HELP, VERSION };
 
@@ -199,7 +185,7 @@ static void take_option(struct options *o, int c)
 	case AGAINST: add_against(o, optarg); break;
 	case LIMIT: add_limit(o, optarg); break;
 	case HELP: usage(stdout); exit(EXIT_GOOD);
-	case VERSION: print_version(); break;
+	case VERSION: print_version("ringbench");
 	default: fprintf(stderr, "See ringbench --help.\n"); exit(EXIT_USAGE);
 	}
 }

@@ -1,0 +1,66 @@
+/* See tool.h. */
+#include "tool.h"
+
+#include "kolo/kolo.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void print_version(const char *tool)
+{
+	int v = kolo_version();
+
+	printf("%s (Kolo) %d.%d.%d\n", tool, v / 10000, v / 100 % 100, v % 100);
+	exit(EXIT_GOOD);
+}
+
+long parse_number(const char *tool, const char *option, const char *value, long min, long max)
+{
+	char *end;
+	long x = strtol(value, &end, 10);
+
+	if (end == value || *end || x < min || x > max) {
+		fprintf(stderr, "%s: %s %s: want a number from %ld to %ld\n", tool, option, value, min, max);
+		exit(EXIT_USAGE);
+	}
+	return x;
+}
+
+/* ringrun lies beside this program, or else somewhere on PATH. */
+static void find_ringrun(char *out, size_t room)
+{
+	ssize_t len = readlink("/proc/self/exe", out, room - sizeof("ringrun"));
+	char *slash;
+
+	out[len > 0 ? len : 0] = 0;
+	slash = strrchr(out, '/');
+	strcpy(slash ? slash + 1 : out, "ringrun");
+	if (access(out, X_OK) < 0)
+		strcpy(out, "ringrun");
+}
+
+int become_ringrun(const char *tool, int argc, char **argv, int nranks)
+{
+	char ringrun[4096], number[16], **args = calloc((size_t)argc + 4, sizeof(*args));
+	int n = 0, cores = kolo_cores(NULL, 0);
+
+	if (!args) {
+		fprintf(stderr, "%s: out of memory\n", tool);
+		return EXIT_FAILED;
+	}
+	find_ringrun(ringrun, sizeof(ringrun));
+	snprintf(number, sizeof(number), "%d", nranks ? nranks : cores > 2 ? cores : 2);
+	args[n++] = ringrun;
+	args[n++] = "-n";
+	args[n++] = number;
+	args[n++] = realpath("/proc/self/exe", NULL);
+	for (int i = 1; i < argc; i++)
+		args[n++] = argv[i];
+	if (args[3])
+		execvp(ringrun, args);
+	fprintf(stderr, "%s: %s: %s\n", tool, ringrun, strerror(errno));
+	return EXIT_FAILED;
+}

@@ -69,7 +69,7 @@ KERNELS_plain  :=
 KERNELS_avx2   := -mavx2 -mf16c
 KERNELS_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mf16c -mprefer-vector-width=512
 
-TOOLS   := ringbench ringrun
+TOOLS   := ringbench ringinfo ringrun
 TOOL_BINARIES := $(TOOLS:%=$B/%)
 
 .DEFAULT_GOAL := all
@@ -124,6 +124,8 @@ BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_aga
 BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/values.c tools/tool.c)
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 $B/ringbench: TOOL_LIBS := $(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
+INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/tool.c)
+$B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a
 $B/ringrun: $B/tools/ringrun.o $B/libkolo.a
 $(TOOL_BINARIES):
 	$(call say,LINK)
@@ -181,6 +183,6 @@ help:
 	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, JANSSON=no jansson. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
--include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $B/tools/ringrun.d
+-include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $B/tools/ringrun.d
 
 endif

@@ -1,0 +1,117 @@
+/* ringinfo: what this build and this machine have, and how the ring of a job lies on them. Rank 0 prints. Without a
+ * job in the environment it tells of the machine alone, or, with -n or --probe, becomes `ringrun -n N ringinfo ...`. */
+#include "ringinfo.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+
+static void usage(FILE *out)
+{
+	fprintf(out,
+		"usage: ringinfo [-n N] [--probe] [--json]\n"
+		"\n"
+		"Prints what this build of Kolo has, the machine, and the environment variables; in a job also the\n"
+		"order of the ring and what its ranks agreed on.\n"
+		"\n"
+		"  -n N       start N ranks and tell of their ring. In a job that a launcher has started,\n"
+		"             ringinfo joins it instead\n"
+		"  --probe    measure the edges of the ring; starts one rank for each core (at least 2) where\n"
+		"             neither -n nor a job says how many\n"
+		"  --json     one JSON object instead of text\n"
+		"  --help, --version\n"
+		"\n"
+		"The probe sends 8 MiB over an edge for its rate (best of 6), then 8 bytes there and back for its\n"
+		"latency (best of 5 times 200), and checks what arrives. Edges that share no rank are measured at\n"
+		"the same time. Slow: " SLOW_RULE ".\n"
+		"\n"
+		"Exit status: 0 all right; 1 the probe received wrong bytes; 2 a mistake on the command line; 3 a\n"
+		"failure, with the reason on standard error; or what ringrun returns when it could not start the\n"
+		"ranks or one was killed (ringrun --help).\n");
+}
+
+static void parse_options(int argc, char **argv, struct options *o)
+{
+	/* PROBE and those after it have no letter. */
+	enum { PROBE = 256, JSON, HELP, VERSION };
+	static const struct option longs[] = {
+		{ "probe", no_argument, NULL, PROBE },
+		{ "json", no_argument, NULL, JSON },
+		{ "help", no_argument, NULL, HELP },
+		{ "version", no_argument, NULL, VERSION },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
+		switch (c) {
+		case 'n': o->nranks = (int)parse_number("ringinfo", "-n", optarg, 1, 65536); break;
+		case PROBE: o->probe = true; break;
+		case JSON: o->json = true; break;
+		case HELP: usage(stdout); exit(EXIT_GOOD);
+		case VERSION: print_version("ringinfo"); break;
+		default: fprintf(stderr, "See ringinfo --help.\n"); exit(EXIT_USAGE);
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "ringinfo: %s: want options only\n", argv[optind]);
+		exit(EXIT_USAGE);
+	}
+}
+
+static int print_all(const struct options *o, const struct job *j)
+{
+	struct machine machine = { 0 };
+
+	look_at_machine(&machine);
+	(o->json ? print_json : print_text)(stdout, &machine, j);
+	free_machine(&machine);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "ringinfo: the output could not be written: is the disk full?\n");
+		return EXIT_FAILED;
+	}
+	return EXIT_GOOD;
+}
+
+static int run_in_job(const struct options *o, struct job *j)
+{
+	int rc = join_job(j);
+
+	if (rc)
+		return rc;
+	if (o->nranks && o->nranks != j->nranks) {
+		if (j->rank == 0)
+			fprintf(stderr, "ringinfo: -n %d, but the job in the environment has %d ranks\n",
+				o->nranks, j->nranks);
+		return EXIT_USAGE;
+	}
+	if (o->probe && probe_edges(j) < 0) {
+		fprintf(stderr, "ringinfo: rank %d: probing: %s\n", j->rank, kolo_last_error());
+		return EXIT_FAILED;
+	}
+	if (j->rank == 0)
+		rc = print_all(o, j);
+	return rc ? rc : count_wrong(j) ? EXIT_WRONG : EXIT_GOOD;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = { 0 };
+	struct job job = { 0 };
+	int rc;
+
+	parse_options(argc, argv, &options);
+	if (kolo_job_get(&job.environment) < 0) {
+		fprintf(stderr, "ringinfo: looking for a job: %s\n", kolo_last_error());
+		return EXIT_FAILED;
+	}
+	if (!job.environment.launcher) {
+		if (options.nranks || options.probe)
+			return become_ringrun("ringinfo", argc, argv, options.nranks);
+		return print_all(&options, NULL);
+	}
+	rc = run_in_job(&options, &job);
+	kolo_comm_destroy(job.comm);
+	free(job.ranks);
+	free(job.edges);
+	return rc;
+}

@@ -1,0 +1,96 @@
+/* ringinfo in parts: the job, the probe, the machine, and two ways to print them. */
+#ifndef RINGINFO_H
+#define RINGINFO_H
+
+#include "kolo/kolo.h"
+#include "tool.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct options {
+	int nranks; /* 0: not given */
+	bool probe, json;
+};
+
+/* ---- The job -------------------------------------------------------------------------------------------- */
+
+/* What a rank tells of itself. Plain bytes: it travels. */
+struct rank_facts {
+	int pid, next; /* next is -1 when there is one rank */
+	char host[64];
+	char transport[12]; /* of the link to next */
+	char cpus[64];      /* that it may run on, like "0-3,8"; "all" */
+};
+
+/* The edge from a rank to its next, as measured. Plain bytes. */
+struct edge {
+	double rate, latency; /* 10^9 bytes a second; microseconds, one way */
+	uint64_t wrong;       /* words that did not arrive as they were sent */
+};
+
+struct job {
+	struct kolo_job environment; /* as the launcher made it */
+	struct kolo_comm *comm;
+	int rank, nranks;
+	struct kolo_stats agreed; /* as the communicator began */
+	struct rank_facts *ranks; /* by rank */
+	bool probed;
+	struct edge *edges; /* by the sending rank, when probed; NULL where there is one rank */
+	double median_rate, median_latency;
+};
+
+/* Joins the job in the environment and gathers all but the edges. Returns an exit status, with the reason printed. */
+int join_job(struct job *j);
+
+/* Measures the edges, on all ranks. Returns 0 or a kolo_status. */
+int probe_edges(struct job *j);
+
+/* The rule is printed as SLOW_RULE. */
+bool edge_is_slow(const struct job *j, const struct edge *e);
+#define SLOW_RULE "rate below half the median of the edges, or latency above twice the median"
+
+uint64_t count_wrong(const struct job *j); /* on all edges */
+
+/* ---- The machine ---------------------------------------------------------------------------------------- */
+
+/* Something in the machine. Neighbours that differ in name and cpus only are one node with their count. */
+struct node {
+	const char *what; /* "package", "core", "NIC" ... */
+	int count;
+	char name[128];   /* "0", "eth0"; of several: with commas; "" */
+	char detail[160]; /* caches, memory, model, place; "" */
+	char cpus[128];   /* packages and NUMA nodes: "0-31" */
+	struct node *children, *next;
+};
+
+/* Distances between n things as hwloc has them. */
+struct matrix {
+	char name[64]; /* "NUMALatency" */
+	int n;
+	char (*labels)[32]; /* n of them */
+	uint64_t *values;   /* n * n, from row to column */
+	struct matrix *next;
+};
+
+struct machine {
+	struct node *root;
+	struct matrix *distances;
+	const char *note; /* why there is not more to see; NULL */
+};
+
+/* Never fails; free_machine frees it. */
+void look_at_machine(struct machine *m);
+void free_machine(struct machine *m);
+
+/* Zeroed memory; ends the process where there is none. */
+void *allocate(size_t n, size_t size);
+
+/* ---- Printing ------------------------------------------------------------------------------------------- */
+
+/* j is NULL where there is no job. */
+void print_text(FILE *out, const struct machine *m, const struct job *j);
+void print_json(FILE *out, const struct machine *m, const struct job *j);
+
+#endif

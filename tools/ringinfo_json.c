@@ -1,0 +1,208 @@
+/* For programs: one object; tools/README.md has its fields. */
+#include "ringinfo.h"
+
+/* ---- Values --------------------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at `c`, 0 when it is none. */
+static int utf8_len(const unsigned char *c)
+{
+	int len = *c < 0x80                 ? 1
+		  : *c >= 0xc2 && *c < 0xe0 ? 2
+		  : (*c & 0xf0) == 0xe0     ? 3
+		  : (*c & 0xf8) == 0xf0     ? 4
+					    : 0;
+
+	for (int i = 1; i < len; i++)
+		if ((c[i] & 0xc0) != 0x80)
+			return 0;
+	/* Longer than needed, a surrogate, or beyond U+10FFFF. */
+	if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0) ||
+	    (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90) || c[0] > 0xf4)
+		return 0;
+	return len;
+}
+
+/* A string, or null. Bytes that are no UTF-8 become U+FFFD. */
+static void put_text(FILE *out, const char *text)
+{
+	const unsigned char *c = (const unsigned char *)text;
+
+	if (!text) {
+		fprintf(out, "null");
+		return;
+	}
+	fputc('"', out);
+	while (*c) {
+		int len = utf8_len(c);
+
+		if (len == 0)
+			fprintf(out, "\\ufffd");
+		else if (*c < 0x20)
+			fprintf(out, "\\u%04x", *c);
+		else
+			fprintf(out, "%s%.*s", *c == '"' || *c == '\\' ? "\\" : "", len, (const char *)c);
+		c += len ? len : 1;
+	}
+	fputc('"', out);
+}
+
+static void put_field(FILE *out, const char *name, const char *value)
+{
+	fprintf(out, ", \"%s\": ", name);
+	put_text(out, value);
+}
+
+static const char *truth(bool x)
+{
+	return x ? "true" : "false";
+}
+
+/* What stands before the element number i of a list. */
+static const char *separator(int i)
+{
+	return i ? ",\n  " : "\n  ";
+}
+
+/* ---- The library ---------------------------------------------------------------------------------------- */
+
+static void put_parts(FILE *out)
+{
+	struct kolo_part_info part;
+
+	fprintf(out, " \"parts\": [");
+	for (int i = 0; kolo_part_get(i, &part) == 0; i++) {
+		fprintf(out, "%s{\"built\": %s, \"usable\": %s", separator(i), truth(part.built),
+			truth(part.usable));
+		put_field(out, "kind", part.kind);
+		put_field(out, "name", part.name);
+		put_field(out, "reason", part.reason);
+		fprintf(out, "}");
+	}
+	fprintf(out, "],\n");
+}
+
+static void put_environment(FILE *out)
+{
+	struct kolo_env_info info;
+
+	fprintf(out, " \"environment\": [");
+	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
+		fprintf(out, "%s{\"set\": %s", separator(i), truth(info.value != NULL));
+		put_field(out, "name", info.name);
+		put_field(out, "value", info.secret ? NULL : info.value);
+		put_field(out, "default", info.preset[0] ? info.preset : NULL);
+		put_field(out, "range", info.range);
+		put_field(out, "help", info.help);
+		fprintf(out, "}");
+	}
+	fprintf(out, "]");
+}
+
+/* ---- The machine ---------------------------------------------------------------------------------------- */
+
+static void put_nodes(FILE *out, const struct node *node)
+{
+	for (const struct node *first = node; node; node = node->next) {
+		fprintf(out, "%s{\"count\": %d", node == first ? "" : ", ", node->count);
+		put_field(out, "what", node->what);
+		put_field(out, "name", node->name);
+		put_field(out, "detail", node->detail);
+		put_field(out, "cpus", node->cpus);
+		fprintf(out, ", \"children\": [");
+		put_nodes(out, node->children);
+		fprintf(out, "]}");
+	}
+}
+
+static void put_matrix(FILE *out, const struct matrix *m)
+{
+	fprintf(out, "{\"between\": [");
+	for (int i = 0; i < m->n; i++) {
+		fprintf(out, "%s", i ? ", " : "");
+		put_text(out, m->labels[i]);
+	}
+	fprintf(out, "]");
+	put_field(out, "name", m->name);
+	fprintf(out, ", \"values\": [");
+	for (int i = 0; i < m->n * m->n; i++)
+		fprintf(out, "%s%llu%s",
+			i % m->n ? ", "
+			: i      ? ", ["
+				 : "[",
+			(unsigned long long)m->values[i], (i + 1) % m->n ? "" : "]");
+	fprintf(out, "]}");
+}
+
+static void put_machine(FILE *out, const struct machine *m)
+{
+	int n = 0;
+
+	fprintf(out, " \"machine\": ");
+	put_nodes(out, m->root);
+	fprintf(out, ",\n \"distances\": [");
+	for (const struct matrix *d = m->distances; d; d = d->next) {
+		fprintf(out, "%s", separator(n++));
+		put_matrix(out, d);
+	}
+	fprintf(out, "],\n");
+}
+
+/* ---- The job -------------------------------------------------------------------------------------------- */
+
+static void put_ring(FILE *out, const struct job *j)
+{
+	fprintf(out,
+		" \"ring\": {\"launcher\": \"%s\", \"nranks\": %d, \"nslots\": %llu, \"slot_len\": %llu,\n"
+		"  \"algorithms\": [{\"min_bytes\": 0, \"max_bytes\": null",
+		j->environment.launcher, j->nranks, (unsigned long long)j->agreed.nslots,
+		(unsigned long long)j->agreed.slot_len);
+	put_field(out, "algorithm", j->agreed.algorithm);
+	fprintf(out, "}],\n  \"ranks\": [");
+	for (int r = 0; r < j->nranks; r++) {
+		const struct rank_facts *f = &j->ranks[r];
+
+		fprintf(out, "%s{\"rank\": %d, \"next\": %d, \"pid\": %d", separator(r), r, f->next, f->pid);
+		put_field(out, "transport", f->transport);
+		put_field(out, "cpus", f->cpus);
+		put_field(out, "host", f->host);
+		fprintf(out, "}");
+	}
+	fprintf(out, "]},\n");
+}
+
+static void put_edges(FILE *out, const struct job *j)
+{
+	fprintf(out,
+		" \"probe\": {\"median_GBs\": %.6f, \"median_us\": %.3f, \"slow_rule\": \"" SLOW_RULE
+		"\", \"edges\": [",
+		j->median_rate, j->median_latency);
+	for (int r = 0; j->edges && r < j->nranks; r++) {
+		const struct edge *e = &j->edges[r];
+
+		fprintf(out,
+			"%s{\"from\": %d, \"to\": %d, \"rate_GBs\": %.6f, \"latency_us\": %.3f, \"wrong\": %llu, "
+			"\"slow\": %s}",
+			separator(r), r, j->ranks[r].next, e->rate, e->latency, (unsigned long long)e->wrong,
+			truth(edge_is_slow(j, e)));
+	}
+	fprintf(out, "]},\n");
+}
+
+void print_json(FILE *out, const struct machine *m, const struct job *j)
+{
+	int v = kolo_version();
+
+	fprintf(out, "{\"version\": \"%d.%d.%d\",\n", v / 10000, v / 100 % 100, v % 100);
+	put_parts(out);
+	put_machine(out, m);
+	if (j)
+		put_ring(out, j);
+	else
+		fprintf(out, " \"ring\": null,\n");
+	if (j && j->probed)
+		put_edges(out, j);
+	else
+		fprintf(out, " \"probe\": null,\n");
+	put_environment(out);
+	fprintf(out, "}\n");
+}

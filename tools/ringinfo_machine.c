@@ -192,10 +192,9 @@ static struct node *describe_pci(hwloc_obj_t obj, const char *kind)
 		snprintf(text, sizeof(text), "%.60s", model);
 	else
 		snprintf(text, sizeof(text), "PCI %04x:%04x", pci->vendor_id, pci->device_id);
-	append(node->detail, sizeof(node->detail), text);
-	snprintf(text, sizeof(text), "at %04x:%02x:%02x.%x", pci->domain, pci->bus, pci->dev, pci->func);
-	append(node->detail, sizeof(node->detail), text);
-	snprintf(text, sizeof(text), "PCI %.1f GB/s", (double)pci->linkspeed);
+	snprintf(node->detail, sizeof(node->detail), "%s at %04x:%02x:%02x.%x", text, pci->domain, pci->bus,
+		 pci->dev, pci->func);
+	snprintf(text, sizeof(text), "%.1f GB/s", (double)pci->linkspeed);
 	append(node->detail, sizeof(node->detail), pci->linkspeed > 0 ? text : "");
 	return node;
 }
@@ -225,11 +224,16 @@ static struct node **describe_devices(hwloc_obj_t first, struct node **end)
 
 static struct node **describe(hwloc_obj_t obj, const char *caches, struct node **end);
 
-/* Memory first, then processors, then devices. Returns the list's end. */
-static struct node **describe_children(hwloc_obj_t obj, const char *caches, struct node **end)
+/* Appends what is below an object: memory, then processors and devices. Each returns the list's end. */
+static struct node **describe_memory(hwloc_obj_t obj, struct node **end)
 {
 	for (hwloc_obj_t child = obj->memory_first_child; child; child = child->next_sibling)
 		end = describe(child, "", end);
+	return end;
+}
+
+static struct node **describe_others(hwloc_obj_t obj, const char *caches, struct node **end)
+{
 	for (hwloc_obj_t child = obj->first_child; child; child = child->next_sibling)
 		end = describe(child, caches, end);
 	return describe_devices(obj->io_first_child, end);
@@ -277,28 +281,40 @@ static void fill_node(struct node *node, hwloc_obj_t obj, const char *caches)
 	}
 }
 
+/* The object itself, or the one NUMA node of what groups cores around it: that stands for the group. */
+static hwloc_obj_t drawn_for(hwloc_obj_t obj)
+{
+	bool around_memory = obj->type == HWLOC_OBJ_GROUP && obj->memory_arity == 1 &&
+			     obj->memory_first_child->type == HWLOC_OBJ_NUMANODE;
+
+	return around_memory ? obj->memory_first_child : obj;
+}
+
 /* Appends an object to the list that ends at *end; returns its new end. caches: those above a single object, in
  * words, to be told with it. */
 static struct node **describe(hwloc_obj_t obj, const char *caches, struct node **end)
 {
 	bool alone = obj->arity == 1 && !obj->memory_arity && !obj->io_arity &&
 		     obj->first_child->type != HWLOC_OBJ_PU;
-	const char *word = word_for(obj);
+	hwloc_obj_t drawn = drawn_for(obj);
+	const char *word = word_for(drawn);
 	char more[128], name[8];
+	struct node **inner;
 
 	if (hwloc_obj_type_is_dcache(obj->type) && (alone || !word)) {
 		snprintf(more, sizeof(more), "%s", caches);
 		snprintf(name, sizeof(name), obj->attr->cache.depth > 1 ? "L%u " : "L%ud ",
 			 obj->attr->cache.depth);
 		append_size(more, sizeof(more), name, obj->attr->cache.size);
-		return describe_children(obj, more, end);
+		return describe_others(obj, more, end);
 	}
 	if (!word)
-		return describe_children(obj, caches, end);
+		return describe_others(obj, caches, describe_memory(obj, end));
 	*end = new_node(word);
-	fill_node(*end, obj, caches);
-	describe_children(obj, "", &(*end)->children);
-	collapse((*end)->children);
+	fill_node(*end, drawn, caches);
+	inner = &(*end)->children;
+	describe_others(obj, "", drawn == obj ? describe_memory(obj, inner) : inner);
+	collapse(*inner);
 	return &(*end)->next;
 }
 

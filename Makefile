@@ -81,7 +81,7 @@ lib: $B/libkolo.so.$(SOVERSION) $B/libkolo.a
 report:
 	@echo "Kolo $(VERSION), $(shell $(CC) --version 2>/dev/null | head -n 1)$(if $(SAN), with the $(SAN) sanitizer)"
 	@echo "  shm     yes"
-	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted without it (package libhwloc-dev; make deps))"
+	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"

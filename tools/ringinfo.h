@@ -49,7 +49,7 @@ int probe_edges(struct job *j);
 
 /* The rule is printed as SLOW_RULE. */
 bool edge_is_slow(const struct job *j, const struct edge *e);
-#define SLOW_RULE "rate below half the median of the edges, or latency above twice the median"
+#define SLOW_RULE "rate below half, or latency above twice the median of the edges"
 
 uint64_t count_wrong(const struct job *j); /* on all edges */
 

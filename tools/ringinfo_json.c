@@ -172,10 +172,12 @@ static void put_ring(FILE *out, const struct job *j)
 
 static void put_edges(FILE *out, const struct job *j)
 {
-	fprintf(out,
-		" \"probe\": {\"median_GBs\": %.6f, \"median_us\": %.3f, \"slow_rule\": \"" SLOW_RULE
-		"\", \"edges\": [",
-		j->median_rate, j->median_latency);
+	fprintf(out, " \"probe\": {\"slow_rule\": \"" SLOW_RULE "\", ");
+	if (j->edges)
+		fprintf(out, "\"median_GBs\": %.6f, \"median_us\": %.3f", j->median_rate, j->median_latency);
+	else
+		fprintf(out, "\"median_GBs\": null, \"median_us\": null");
+	fprintf(out, ", \"edges\": [");
 	for (int r = 0; j->edges && r < j->nranks; r++) {
 		const struct edge *e = &j->edges[r];
 

@@ -1,0 +1,282 @@
+"""ringinfo from the outside: documented fields, sections, machines of all kinds, the probe, the environment."""
+import glob
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+
+from tap import B, SLOW, Skip, main, run, test
+
+RINGRUN, RINGINFO = f"{B}/ringrun", f"{B}/ringinfo"
+NUMBER = (int, float)
+
+PART = {"kind": str, "name": str, "built": bool, "usable": bool, "reason": str}
+NODE = {"what": str, "count": int, "name": str, "detail": str, "cpus": str, "children": list}
+RING = {"launcher": str, "nranks": int, "nslots": int, "slot_len": int, "algorithms": list, "ranks": list}
+RANK = {"rank": int, "next": int, "pid": int, "host": str, "cpus": str, "transport": str}
+EDGE = {"from": int, "to": int, "rate_GBs": NUMBER, "latency_us": NUMBER, "wrong": int, "slow": bool}
+VARIABLE = {"name": str, "set": bool, "value": (str, type(None)), "default": (str, type(None)), "range": str,
+            "help": str}
+
+
+def info(*args, launcher=(), **kwargs):
+    """ringinfo's JSON object, after a successful run."""
+    done = run(*launcher, RINGINFO, "--json", *args, **kwargs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def text(*args, **kwargs):
+    done = run(RINGINFO, *args, **kwargs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def environment(**variables):
+    return dict(os.environ, **variables)
+
+
+def check_fields(thing, fields):
+    assert set(thing) == set(fields), thing
+    for name, kind in fields.items():
+        assert isinstance(thing[name], kind), (name, thing)
+
+
+def check_tree(node):
+    check_fields(node, NODE)
+    for child in node["children"]:
+        check_tree(child)
+
+
+def need_hwloc():
+    part = next(p for p in info()["parts"] if p["name"] == "hwloc")
+    if not part["built"]:
+        raise Skip(part["reason"])
+
+
+def machine_section(**variables):
+    need_hwloc()
+    lines = text(env=environment(**variables)).split("\nMachine ")[1].split("\n\n")[0].splitlines()
+    return lines[1:]
+
+
+@test
+def json_has_the_documented_fields():
+    it = info()
+    assert set(it) == {"version", "parts", "machine", "distances", "ring", "probe", "environment"}, it
+    assert it["ring"] is None and it["probe"] is None and re.fullmatch(r"\d+\.\d+\.\d+", it["version"])
+    check_tree(it["machine"])
+    assert it["machine"]["what"] == "machine" and it["machine"]["name"] == os.uname().nodename
+    for part in it["parts"]:
+        check_fields(part, PART)
+        assert (part["reason"] == "") == part["usable"] and part["built"] >= part["usable"], part
+    for variable in it["environment"]:
+        check_fields(variable, VARIABLE)
+
+
+@test
+def json_of_a_ring_has_the_documented_fields():
+    for n in (1, 2, 3, 5):
+        ring = info(launcher=(RINGRUN, "-n", str(n)))["ring"]
+        check_fields(ring, RING)
+        assert ring["launcher"] == "kolo" and ring["nranks"] == n == len(ring["ranks"])
+        assert ring["algorithms"] == [{"algorithm": "ring", "min_bytes": 0, "max_bytes": None}]
+        for r, rank in enumerate(ring["ranks"]):
+            check_fields(rank, RANK)
+            assert rank["rank"] == r and rank["next"] == (-1 if n == 1 else (r + 1) % n), rank
+            assert rank["transport"] == ("none" if n == 1 else "shm") and rank["host"] == os.uname().nodename
+        assert len({rank["pid"] for rank in ring["ranks"]}) == n
+
+
+@test
+def text_has_its_sections_and_fits_80_columns():
+    out = text("-n", "2", "--probe", env=environment(KOLO_SLOT_LEN="8192"))
+    for words in ("Kolo ", "transport  shm        yes", "verbs      no: not in this version", "\nMachine ",
+                  "\nRing of 2 ranks (launcher: kolo), 4 slots of 8192 bytes", "\nAlgorithm", "\nEdges", "0 -> 1",
+                  "1 -> 0", "slow: rate below", "\nEnvironment", "yes, used"):
+        assert words in out, (words, out)
+    drawn = out.split("\nMachine ")[1].split("\n\n")[0]  # names of processors and devices may be long
+    assert all(len(line) <= 80 for line in out.replace(drawn, "").splitlines()), out
+    out = text()
+    assert "\nRing" not in out and "\nEdges" not in out and "\nMachine " in out, out
+
+
+@test
+def the_agreed_slots_are_told():
+    ring = info("-n", "2", env=environment(KOLO_SLOTS="7", KOLO_SLOT_LEN="12288"))["ring"]
+    assert (ring["nslots"], ring["slot_len"]) == (7, 12288), ring
+
+
+@test
+def a_binding_is_told():
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("one processor")
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    run_on = ("taskset", "-c", str(cpus[1]))
+    ring = info(launcher=(RINGRUN, "-n", "1", "--bind", "none", *run_on))["ring"]
+    assert ring["ranks"][0]["cpus"] == str(cpus[1]), ring
+
+
+@test
+def the_probe_measures_each_edge_once():
+    for n in (2, 3, 4):
+        probe = info("-n", str(n), "--probe")["probe"]
+        assert set(probe) == {"edges", "median_GBs", "median_us", "slow_rule"}, probe
+        assert [(e["from"], e["to"]) for e in probe["edges"]] == [(r, (r + 1) % n) for r in range(n)]
+        for edge in probe["edges"]:
+            check_fields(edge, EDGE)
+            assert edge["wrong"] == 0 and edge["rate_GBs"] > 0 and edge["latency_us"] > 0, edge
+
+
+@test
+def slow_edges_are_those_of_the_rule():
+    for n in (2, 5):
+        probe = info("-n", str(n), "--probe")["probe"]
+        rate = statistics.median(e["rate_GBs"] for e in probe["edges"])
+        latency = statistics.median(e["latency_us"] for e in probe["edges"])
+        assert abs(probe["median_GBs"] - rate) < 1e-5 and abs(probe["median_us"] - latency) < 1e-2, probe
+        for e in probe["edges"]:
+            assert e["slow"] == (e["rate_GBs"] < rate / 2 or e["latency_us"] > latency * 2), (e, probe)
+
+
+@test
+def the_probe_of_one_rank_has_no_edges():
+    probe = info("-n", "1", "--probe")["probe"]
+    assert probe["edges"] == [] and probe["median_GBs"] is None, probe
+    assert "one rank sends to nobody" in text("-n", "1", "--probe")
+
+
+@test
+def every_variable_is_listed_with_its_value():
+    with tempfile.TemporaryDirectory() as folder:
+        check_values(folder)
+
+
+def check_values(folder):
+    names = [v["name"] for v in info()["environment"]]
+    assert len(names) == len(set(names)) and "KOLO_TIMEOUT" in names
+    # A job of one rank, with something that is allowed in each variable that does not change where ranks meet.
+    allowed = {"KOLO_RANK": "0", "KOLO_NRANKS": "1", "KOLO_LAUNCHER": "kolo", "KOLO_SLOT_LEN": "4096",
+               "KOLO_LOG": "warn:/dev/null", "KOLO_TRACE": folder}
+    values = {name: allowed.get(name, "13") for name in names if name not in ("KOLO_ID", "KOLO_ROOT", "KOLO_IFACE")}
+    shown = {v["name"]: v for v in info(env=environment(**values))["environment"]}
+    for name, value in values.items():
+        assert shown[name]["set"] and shown[name]["value"] == (None if name == "KOLO_JOB" else value), shown[name]
+    out = text(env=environment(**values))
+    for name, value in values.items():
+        line = next(x for x in out.splitlines() if x.startswith(f"  {name} "))
+        assert line.split()[1] == ("(set)" if name == "KOLO_JOB" else value), line
+    # Those that would change where ranks meet, and what no job has.
+    for name, value in (("KOLO_ID", "13"), ("KOLO_ROOT", "localhost:13"), ("KOLO_IFACE", "some\n\"\\\xff\u20ac")):
+        variable = next(v for v in info(env=environment(**{name: value}))["environment"] if v["name"] == name)
+        assert variable["set"] and variable["value"] == (None if name == "KOLO_ID" else value), variable
+
+
+@test
+def bytes_that_are_no_text_are_printed_safely():
+    value = b"a\xff\xc0\xaf\x1b\xe2\x82b"
+    done = subprocess.run([RINGINFO, "--json"], env={b"KOLO_IFACE": value}, capture_output=True, timeout=60)
+    shown = {v["name"]: v["value"] for v in json.loads(done.stdout.decode())["environment"]}
+    assert shown["KOLO_IFACE"] == "a\ufffd\ufffd\ufffd\x1b\ufffd\ufffdb", shown
+    done = subprocess.run([RINGINFO], env={b"KOLO_IFACE": value}, capture_output=True, timeout=60)
+    assert b"\x1b" not in done.stdout, done
+
+
+@test
+def every_variable_that_the_library_reads_is_listed():
+    read = set()
+    for path in glob.glob("comm/*.c"):
+        with open(path) as f:
+            read |= set(re.findall(r'\bget(?:env)?\("(KOLO_[A-Z_]+)"\)', f.read()))
+    names = {v["name"] for v in info()["environment"]}
+    assert "KOLO_LOG" in read and read <= names, read - names
+    with open("README.md") as f:
+        rows = [line for line in f if line.startswith("| `KOLO_")]
+    told = {name for row in rows for name in re.findall(r"`(KOLO_[A-Z_]+)`", row.split("|")[1])}
+    assert told == names, told ^ names
+
+
+@test
+def equal_packages_are_drawn_once():
+    assert machine_section(HWLOC_SYNTHETIC="pack:2 numa:2 l3:2 l2:4 l1d:1 core:1 pu:2") == [
+        "  2 x package 0, 1 (cpus 0-31, 32-63)",
+        "    2 x NUMA node 0, 1, 2, 3 (1 GiB; cpus 0-15, 16-31, 32-47, 48-63)",
+        "      2 x L3 (16 MiB)",
+        "        4 x core (L2 4 MiB, L1d 32 KiB, 2 threads)"]
+    assert machine_section(HWLOC_SYNTHETIC="pack:1 die:2 l2:2 core:3 pu:1") == [
+        "  package 0 (cpus 0-11)",
+        "    NUMA node 0 (1 GiB; cpus 0-11)",
+        "    2 x die",
+        "      2 x L2 (4 MiB)",
+        "        3 x core"]
+
+
+@test
+def nics_and_gpus_are_drawn_where_they_hang():
+    assert machine_section(HWLOC_XMLFILE="tests/machine.xml") == [
+        "  package 0 (Some Processor; cpus 0-1)",
+        "    NUMA node 0 (1 GiB; cpus 0-1)",
+        "    core (2 threads)",
+        "    GPU nvml0 (Some GPU at 0000:10:00.0, 63.0 GB/s)",
+        "  package 1 (Some Processor; cpus 2-3)",
+        "    NUMA node 1 (1 GiB; cpus 2-3)",
+        "    core (2 threads)",
+        "    NIC ens1, mlx5_0 (PCI 15b3:101d at 0000:81:00.0, 15.8 GB/s)",
+        "  NUMALatency, from row to column in the order of the rows",
+        "    NUMA node 0    10    21",
+        "    NUMA node 1    22    10"]
+    assert info(env=environment(HWLOC_XMLFILE="tests/machine.xml"))["distances"] == [
+        {"name": "NUMALatency", "between": ["NUMA node 0", "NUMA node 1"], "values": [[10, 21], [22, 10]]}]
+
+
+@test
+def a_topology_that_can_not_be_read_is_said():
+    out = "\n".join(machine_section(HWLOC_XMLFILE="/nonexistent", HWLOC_COMPONENTS="xml,stop"))
+    assert "hwloc could not load" in out, out
+
+
+@test
+def a_build_without_hwloc_says_what_it_leaves_out():
+    if SLOW:
+        raise Skip("one build is enough")
+    place = f"{B}/tests/without_hwloc"
+    done = run(os.environ.get("MAKE", "make"), f"B={place}", "HWLOC=no", "CFLAGS=-O0", "SAN=", "report",
+               f"{place}/ringinfo", timeout=300)
+    assert done.returncode == 0 and "hwloc   no: cores are counted" in done.stdout, done.stdout + done.stderr
+    out = run(f"{place}/ringinfo").stdout
+    assert "hwloc      no: not in this build" in out and "no caches, NUMA nodes, NICs or GPUs" in out, out
+    assert json.loads(run(f"{place}/ringinfo", "--json").stdout)["machine"]["children"] == []
+
+
+@test
+def mistakes_are_refused():
+    for args, word in ((["--nope"], "nope"), (["-n", "x"], "-n x"), (["-n", "0"], "-n 0"), (["nonsense"], "nonsense")):
+        done = run(RINGINFO, *args)
+        assert done.returncode == 2 and word in done.stderr and not done.stdout, (args, done)
+    done = run(RINGRUN, "-n", "2", RINGINFO, "-n", "3")
+    assert done.returncode == 2 and done.stderr.count("-n 3, but the job") == 1, done
+    done = run(RINGINFO, "-n", "2", env=environment(KOLO_SLOTS="1"))
+    assert done.returncode == 3 and "KOLO_SLOTS=1" in done.stderr and not done.stdout, done
+    done = run(RINGINFO, env=environment(KOLO_RANK="0"))
+    assert done.returncode == 3 and "without KOLO_NRANKS" in done.stderr, done
+
+
+@test
+def help_and_version_are_told():
+    done = run(RINGINFO, "--help")
+    assert done.returncode == 0 and "Exit status" in done.stdout, done
+    assert run(RINGINFO, "--version").stdout == f"ringinfo (Kolo) {info()['version']}\n"
+
+
+@test
+def output_that_can_not_be_written_is_noticed():
+    with open("/dev/full", "w") as full:
+        for command in ([RINGINFO], [RINGINFO, "-n", "2", "--json"]):
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert done.returncode == 3 and "could not be written" in done.stderr, done
+
+
+if __name__ == "__main__":
+    main()

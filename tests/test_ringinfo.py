@@ -12,6 +12,9 @@ from tap import B, SLOW, Skip, main, run, test
 RINGRUN, RINGINFO = f"{B}/ringrun", f"{B}/ringinfo"
 NUMBER = (int, float)
 
+if os.environ.get("SAN"):
+    os.environ["HWLOC_COMPONENTS"] = "-pci"  # that plugin leaks, and is unloaded before a suppression can name it
+
 PART = {"kind": str, "name": str, "built": bool, "usable": bool, "reason": str}
 NODE = {"what": str, "count": int, "name": str, "detail": str, "cpus": str, "children": list}
 RING = {"launcher": str, "nranks": int, "nslots": int, "slot_len": int, "algorithms": list, "ranks": list}
@@ -35,7 +38,10 @@ def text(*args, **kwargs):
 
 
 def environment(**variables):
-    return dict(os.environ, **variables)
+    env = dict(os.environ, **variables)
+    if {"HWLOC_SYNTHETIC", "HWLOC_XMLFILE"} & set(variables) and "HWLOC_COMPONENTS" not in variables:
+        env.pop("HWLOC_COMPONENTS", None)  # where it is set, hwloc reads neither
+    return env
 
 
 def check_fields(thing, fields):

@@ -3,7 +3,7 @@
  * A communicator joins `nranks` ranks into a ring. Ranks may be processes or threads. Every rank calls the
  * same collectives in the same order; a collective blocks until its result may be read.
  *
- * Conventions, for every function below unless it says otherwise:
+ * Conventions, for every function unless it says otherwise:
  * - int results are 0 (KOLO_OK) or a negative enum kolo_status; the text is in kolo_last_error().
  * - `n` counts elements, `len` counts bytes. Buffers need no alignment.
  * - A communicator is used by one thread at a time; only kolo_comm_abort and kolo_comm_status may be called
@@ -74,30 +74,30 @@ enum kolo_op {
 	KOLO_OP_LAST = 0x7fffffff, /* keeps the enum wide enough for ops made at run time */
 };
 
-struct kolo_comm;  /* a communicator */
+struct kolo_comm;  /* a communicator: one rank's view of its ring */
 struct kolo_queue; /* queues are not made yet: every `queue` argument must be NULL */
 
 /* ---- Versions, names, errors ---------------------------------------------------------------------------- */
 
-/* major * 10000 + minor * 100 + patch of the library in use. Never fails. */
+/* The version of the library in use: major * 10000 + minor * 100 + patch. Never fails. */
 int kolo_version(void);
 
 /* The text of the last error on the calling thread; "" when there was none. Valid until the next Kolo call of
  * this thread. Names who (rank, host), where, what was tried, what came back and what to do. */
 const char *kolo_last_error(void);
 
-/* A few words for a code of enum kolo_status. Static storage, never NULL. */
+/* What a code of enum kolo_status means, in a few words. Static storage, never NULL. */
 const char *kolo_strerror(int status);
 
 /* Bytes of one element; 0 when there is no such type. */
 size_t kolo_type_size(enum kolo_type type);
 
-/* "f32", "sum"; NULL when there is no such type or op. Static storage. */
+/* The name of a type or an op, like "f32" or "sum"; NULL when there is no such type or op. Static storage. */
 const char *kolo_type_name(enum kolo_type type);
 const char *kolo_op_name(enum kolo_op op);
 
-/* The processor numbers (as sched_setaffinity wants them) of one hardware thread on each core that the calling
- * thread may run on, cores that share caches next to each other; in a build without hwloc, of every hardware
+/* The cores that the calling thread may run on: for each the processor number (as sched_setaffinity wants it) of
+ * one hardware thread, cores that share caches next to each other; in a build without hwloc, of every hardware
  * thread. Writes at most `max` of them to `cpus` and returns how many cores there are; never fails, at least 1. */
 int kolo_cores(int *cpus, int max);
 
@@ -135,7 +135,7 @@ int kolo_part_get(int index, struct kolo_part_info *out);
 
 /* ---- Communicators -------------------------------------------------------------------------------------- */
 
-/* Names a meeting point. Plain bytes: copy, print as hex, send them to the ranks as you like. Who has them can
+/* A meeting point. Plain bytes: copy, print as hex, send them to the ranks as you like. Who has them can
  * join, so treat them as a secret. */
 struct kolo_id {
 	unsigned char bytes[128];
@@ -162,12 +162,12 @@ typedef void kolo_log_fn(void *arg, enum kolo_log_level level, const char *line)
 struct kolo_comm_attr {
 	const struct kolo_id *id; /* read during the call only */
 	int rank;                 /* 0 <= rank < nranks; each taken by exactly one */
-	int nranks;
+	int nranks;               /* from 1 to 65536 */
 	int timeout_s;   /* seconds until a silent rank is given up; 0: KOLO_TIMEOUT (300), < 0: never */
 	int nslots;      /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
 	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
-	const char *transport; /* NULL: the best; "shm". Rank 0's value counts */
-	const char *algorithm; /* NULL: the best; "ring". Rank 0's value counts */
+	const char *transport; /* its name, "shm"; NULL: the best. Rank 0's value counts */
+	const char *algorithm; /* its name, "ring"; NULL: the best. Rank 0's value counts */
 	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, until they
 	 * are destroyed; KOLO_LOG goes on beside it. NULL: none */
 	kolo_log_fn *log;
@@ -178,15 +178,15 @@ struct kolo_comm_attr {
 
 /* The job that the environment describes. */
 struct kolo_job {
-	const char *
-		launcher; /* "kolo" (ringrun, or by hand), "torchrun", "openmpi", "pmi", "slurm"; NULL: no job */
-	int rank, nranks;
-	uint64_t reserved[4];
+	/* "kolo" (ringrun, or by hand), "torchrun", "openmpi", "pmi", "slurm"; NULL: no job */
+	const char *launcher;
+	int rank, nranks;     /* this rank's number, from 0, and how many there are */
+	uint64_t reserved[4]; /* 0 */
 };
 
-/* Which rank kolo_comm_create would be if it were called without a rank and an id. launcher is static storage. Reads
- * the environment only; never blocks. Errors: KOLO_EINVAL when it describes half a job, or two that contradict each
- * other. */
+/* Tells which rank of which job this process is, as kolo_comm_create finds it when it is called without a rank
+ * and an id. launcher is static storage. Reads the environment only; never blocks. Errors: KOLO_EINVAL when it
+ * describes half a job, or two that contradict each other. */
 int kolo_job_get(struct kolo_job *out);
 
 /* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout for all
@@ -194,63 +194,72 @@ int kolo_job_get(struct kolo_job *out);
  * meeting point come from the environment that a launcher made: ringrun, mpirun (Open MPI), mpiexec (MPICH, PMI),
  * srun (Slurm), torchrun; or from KOLO_RANK and KOLO_NRANKS set by hand. KOLO_ROOT=host:port or KOLO_JOB=text say
  * where the ranks meet, instead of what the launcher offers (kolo(7)).
+ *
  * A process may have any number of communicators; a communicator belongs to the process that made it, and a
  * child of fork must not use it. At most 65536 ranks. The caller owns *out and gives it to kolo_comm_destroy.
+ *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are missing),
  * KOLO_EPEER, KOLO_EMISMATCH, KOLO_ENOTSUP, KOLO_ESYS; then *out is NULL. */
 int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
 
-/* A color for kolo_comm_split: this rank takes part but gets no communicator. */
+/* For kolo_comm_split: this rank takes part but gets no communicator. */
 #define KOLO_NOCOLOR (-1)
 
-/* A collective over all ranks of `comm`: ranks with the same color (>= 0) get a communicator of their own, in
- * order of key, ties in order of their rank in `comm`. KOLO_NOCOLOR gives *out NULL and success. Timeout, slots
- * and algorithm are those of `comm`, which stays as it was. Errors as kolo_comm_create and the collectives. */
+/* Splits a communicator. A collective over all ranks of `comm`: those with the same color (>= 0) get a
+ * communicator of their own, in order of key, ties in order of their rank in `comm`. KOLO_NOCOLOR gives *out NULL
+ * and success. Timeout, slots and algorithm are those of `comm`, which stays as it was. Errors as kolo_comm_create
+ * and the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
 
-/* Leaves. Local, does not wait for the other ranks: those that still need this one get KOLO_EPEER. NULL is
+/* Leaves the ring. Local, does not wait for the other ranks: those that still need this one get KOLO_EPEER. NULL is
  * allowed. No call on comm may be running or follow. */
 void kolo_comm_destroy(struct kolo_comm *comm);
 
-/* From any thread, at any time between create and destroy: every rank's running and later calls on this
- * communicator return KOLO_EABORTED. Returns at once. comm must still be destroyed. */
+/* Ends all work on a communicator. From any thread, at any time between create and destroy: every rank's running
+ * and later calls on it return KOLO_EABORTED. Returns at once. comm must still be destroyed. */
 void kolo_comm_abort(struct kolo_comm *comm);
 
-/* 0 while the communicator works, else the code with which it failed, the text in kolo_last_error(). From any
- * thread. A failed communicator stays failed. Does not look at the other ranks' health. */
+/* Tells whether a communicator works: 0, else the enum kolo_status with which it failed, the text in
+ * kolo_last_error(). From any thread. A failed communicator stays failed. Does not look at the other ranks' health. */
 int kolo_comm_status(struct kolo_comm *comm);
 
-int kolo_comm_rank(const struct kolo_comm *comm);   /* never fails */
-int kolo_comm_nranks(const struct kolo_comm *comm); /* never fails */
+/* This rank's number (from 0) and the number of ranks. Never fail. */
+int kolo_comm_rank(const struct kolo_comm *comm);
+int kolo_comm_nranks(const struct kolo_comm *comm);
 
 /* One direction of one edge of the ring, as seen by this rank. */
 struct kolo_link_stats {
 	int peer;           /* the rank at the other end; -1 when there is no link (one rank) */
-	char transport[12]; /* "shm" */
+	char transport[12]; /* its name, like "shm" */
 	uint64_t bytes;     /* payload through this link, both directions counted apart */
 	uint64_t slots;     /* slots that carried it, empty ones included */
 };
 
+/* Of one rank and one communicator, since it was made. */
 struct kolo_stats {
 	uint64_t ops;                        /* collectives finished */
 	uint64_t sent_bytes, received_bytes; /* payload, counted slot by slot */
-	uint64_t model_sent_bytes;           /* what the model says for these ops: for K bytes on N */
-	uint64_t model_received_bytes;       /* ranks an all-reduce sends 2K(N-1)/N where N divides */
-	uint64_t memory_bytes;               /* this rank's share of the memory the communicator took */
-	uint64_t slot_len, nslots;           /* agreed at creation */
-	char algorithm[16];                  /* "ring" */
-	struct kolo_link_stats to_next, from_prev;
-	uint64_t reserved[8];
+	/* What the model says for these ops: for K bytes on N ranks an all-reduce sends 2K(N-1)/N where N
+	 * divides. */
+	uint64_t model_sent_bytes;
+	uint64_t model_received_bytes;
+	uint64_t memory_bytes;                     /* this rank's share of the memory the communicator took */
+	uint64_t slot_len, nslots;                 /* agreed at creation */
+	char algorithm[16];                        /* its name, like "ring" */
+	struct kolo_link_stats to_next, from_prev; /* this rank's two links */
+	uint64_t reserved[8];                      /* 0 */
 };
 
-/* Counts since creation. On the thread that uses comm, between operations. Never blocks.
+/* Counts what went through a communicator since it was made. On the thread that uses comm, between operations.
+ * Never blocks.
+ *
  * Errors: KOLO_EINVAL. */
 int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
 
 /* ---- Operations made at run time ------------------------------------------------------------------------ */
 
-/* A sum to which each rank's elements go multiplied by *scalar, one element of `type` that is read during the
- * call; floating types multiply as KOLO_AVG does, integers wrap. Ranks may use different scalars. The op is good
+/* Makes a sum to which each rank's elements go multiplied by *scalar, one element of `type` that is read during
+ * the call; floating types multiply as KOLO_AVG does, integers wrap. Ranks may use different scalars. The op is good
  * on this communicator and for this type only. Local. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
 int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,
 			      enum kolo_op *out);
@@ -260,9 +269,10 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 
 /* ---- Collectives ---------------------------------------------------------------------------------------- */
 
-/* All of them: every rank calls with the same n, type, op and root. They block until dst may be read. Other
+/* All collectives: every rank calls with the same n, type, op and root. They block until dst may be read. Other
  * than in place as each one says, src and dst must not overlap. n may be 0. Floating-point results depend on
  * nranks, n, type, op and the order of the ring only, and have the same bits on every rank.
+ *
  * Errors: KOLO_EINVAL, KOLO_ENOTSUP (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
  * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, comm stays failed on all ranks. A rank
  * whose part was already over learns it at its next call; ranks that disagree in their very last call, without
@@ -285,13 +295,13 @@ int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		   int root, struct kolo_queue *queue);
 
-/* dst (n elements) = block `rank` of src (nranks * n elements) combined over all ranks. In place:
+/* dst = block `rank` of src combined over all ranks; dst has n elements, src nranks * n. In place:
  * dst == src + rank * n elements. Added as all_reduce of nranks * n elements does. Sends K(N-1)/N of src's K
  * bytes. src is left as it was, except in place. */
 int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 			enum kolo_op op, struct kolo_queue *queue);
 
-/* Block r of dst (nranks * n elements) = src (n elements) of rank r, on every rank. In place:
+/* Block r of dst = src of rank r, on every rank; src has n elements, dst nranks * n. In place:
  * src == dst + rank * n elements. Sends K(N-1)/N of dst's K bytes. */
 int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    struct kolo_queue *queue);

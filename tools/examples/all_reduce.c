@@ -14,7 +14,8 @@ int main(void)
 	struct kolo_comm *comm;
 	float x[1000];
 
-	if (kolo_comm_create(NULL, &comm) < 0) /* rank and size come from the launcher */
+	/* Rank and size come from the launcher. */
+	if (kolo_comm_create(NULL, &comm) < 0)
 		return fail("joining");
 	int rank = kolo_comm_rank(comm), nranks = kolo_comm_nranks(comm);
 

@@ -66,9 +66,21 @@ static void usage(FILE *out)
 		"the median. algbw = size / time; busbw = algbw x 2(N-1)/N for all_reduce, (N-1)/N for\n"
 		"reduce_scatter and all_gather, 1 for broadcast and reduce.\n"
 		"\n"
-		"Exit status: 0 all right; 1 wrong results, or traffic that differs from the model; 2 a mistake on\n"
-		"the command line; 3 a failure, with the reason on standard error; or what ringrun returns when it\n"
-		"could not start the ranks or one was killed (ringrun --help).\n");
+		"Exit status:\n"
+		"  0      all right\n"
+		"  1      wrong results, or traffic that differs from the model\n"
+		"  2      a mistake on the command line\n"
+		"  3      a failure, with the reason on standard error\n"
+		"  other  what ringrun returns when it could not start the ranks or one was killed\n"
+		"\n"
+		"Environment:\n"
+		"  KOLO_*            as for every program that uses Kolo: kolo(7)\n"
+		"\n"
+		"Examples:\n"
+		"  ringbench -n 2 -b 1M -e 64M -f 8\n"
+		"                    all_reduce of 1, 8 and 64 MiB between two ranks\n"
+		"  ringbench all -t all -o all -b 64K -e 64K\n"
+		"                    every collective, type and op at one size\n");
 }
 
 static void mistake(const char *option, const char *value, const char *want)

@@ -63,7 +63,8 @@ static void usage(FILE *out)
 	fprintf(out,
 		"usage: ringrun -n N [--bind core|none] [--tag] PROGRAM [ARGS...]\n"
 		"\n"
-		"Starts N ranks of PROGRAM on this host, as kolo_comm_create(NULL, ...) finds them.\n"
+		"Starts N ranks of PROGRAM on this host. Each finds its number, the number of ranks and their\n"
+		"meeting point in its environment, where kolo_comm_create looks when its attr is NULL.\n"
 		"\n"
 		"  -n N           number of ranks\n"
 		"  --bind core    each rank on a core of its own where there are enough (default)\n"
@@ -75,9 +76,20 @@ static void usage(FILE *out)
 		"passed on to all ranks. When a rank fails, the others have %d s to end by themselves, get SIGTERM,\n"
 		"and %d s later SIGKILL.\n"
 		"\n"
-		"Exit status: 0 when all ranks returned 0; else that of the first rank that failed, 128 + its\n"
-		"signal if one killed it; 125 when ringrun itself failed, 126 when PROGRAM could not be run, 127\n"
-		"when it was not found.\n",
+		"Exit status:\n"
+		"  0      all ranks returned 0\n"
+		"  125    ringrun itself failed\n"
+		"  126    PROGRAM could not be run\n"
+		"  127    PROGRAM was not found\n"
+		"  other  that of the first rank that failed; 128 + N when signal N killed it\n"
+		"\n"
+		"Environment:\n"
+		"  KOLO_RANK, KOLO_NRANKS, KOLO_ID  set for every rank\n"
+		"\n"
+		"Examples:\n"
+		"  ringrun -n 4 ./program           four ranks, each on its own core\n"
+		"  ringrun -n 2 --tag sh -c 'echo $KOLO_RANK'\n"
+		"                                   prints [0] 0 and [1] 1, in any order\n",
 		GRACE_MS / 1000, GRACE_MS / 1000);
 }
 

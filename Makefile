@@ -27,6 +27,7 @@ CFLAGS  ?= -O2 -g
 PREFIX  ?= /usr/local
 DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
+MANDIR  ?= $(PREFIX)/share/man
 SAN     ?=
 HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
 JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
@@ -85,6 +86,7 @@ report:
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
+	@echo "  manual  $(if $(MANUAL),yes,no: pod2man's module is missing (package perl; make deps))"
 	@echo "  not in this version: verbs, libfabric, CUDA, ZeRO (see README.md)"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
@@ -152,6 +154,8 @@ install: all
 	$(call fill,tools/koloConfig.cmake.in,cmake/kolo/koloConfig.cmake)
 	$(call fill,tools/koloConfigVersion.cmake.in,cmake/kolo/koloConfigVersion.cmake)
 
+include tools/man/man.mk
+
 # ---- Bench, check, lint -------------------------------------------------------------------------------------
 .PHONY: bench check lint
 bench: all
@@ -178,7 +182,7 @@ help:
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make perf         all-reduce beside the MPI libraries that are installed (some minutes)"
-	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR="
+	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make clean"
 	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, JANSSON=no jansson. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."

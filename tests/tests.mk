@@ -27,7 +27,7 @@ check-programs: all $B/tools/examples/all_reduce $(if $(CMOCKA),$(TEST_BINARIES)
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
-	@B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
+	@B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
 -include $(TESTS:%=$B/tests/%.d) $B/tests/t.d $B/tools/examples/all_reduce.d
 

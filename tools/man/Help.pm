@@ -30,7 +30,8 @@ sub read_help {
 
 	$usage =~ s/^usage: // or die "no usage: in --help\n";
 	for my $block (@blocks) {
-		my $title = $block =~ s/^([A-Z][a-z ]+):(?:\n| (?=\S))// ? uc $1 : $block =~ /^  / ? 'OPTIONS' : 'DESCRIPTION';
+		my $title = $block =~ s/^([A-Z][a-z ]+):(?:\n| (?=\S))// ? uc $1
+			: $block =~ /^  / ? 'OPTIONS' : 'DESCRIPTION';
 
 		push @order, $title if !$found{$title};
 		push @{ $found{$title} }, $block =~ /^  / ? read_list($block) : $block =~ s/\n/ /gr;

@@ -26,7 +26,8 @@ sub read_readme {
 			add_line($blocks, $line);
 		}
 	}
-	return { map { my $title = $_; $title => [grep { $_->{kind} ne 'none' } @{ $sections{$title} }] } keys %sections };
+	@$_ = grep { $_->{kind} ne 'none' } @$_ for values %sections;
+	return \%sections;
 }
 
 sub add_line {

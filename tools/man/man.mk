@@ -1,5 +1,5 @@
 # The manual; included by the Makefile. Its sources are the public header, --help of the tools and the README.
-MANUAL := $(shell perl -MPod::Man -e 'print "yes"' 2>/dev/null)
+MANUAL := $(shell perl -MPod::Man -MFindBin -MFile::Path -e 'print "yes"' 2>/dev/null)
 ifneq ($(MANUAL),)
 
 .PHONY: man install-man

@@ -49,7 +49,7 @@ LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(filter undefined,$(SAN)),-fno-sanitize-recover=all))
 # -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
-ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -MMD -MP
+ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -MMD -MP
 
 # Short lines; V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -86,7 +86,7 @@ report:
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
-	@echo "  manual  $(if $(MANUAL),yes,no: pod2man's module is missing (package perl; make deps))"
+	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
 	@echo "  not in this version: verbs, libfabric, CUDA, ZeRO (see README.md)"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
@@ -155,6 +155,7 @@ install: all
 	$(call fill,tools/koloConfigVersion.cmake.in,cmake/kolo/koloConfigVersion.cmake)
 
 include tools/man/man.mk
+include tools/deb.mk
 
 # ---- Bench, check, lint -------------------------------------------------------------------------------------
 .PHONY: bench check lint
@@ -183,6 +184,7 @@ help:
 	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make perf         all-reduce beside the MPI libraries that are installed (some minutes)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
+	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
 	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, JANSSON=no jansson. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."

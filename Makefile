@@ -1,14 +1,16 @@
 # Kolo. `make help` lists the targets. Everything built lands in build/.
 
 # ---- deps first: what it installs must be seen by what is made after it ------------------------------------
-ifneq ($(filter deps,$(MAKECMDGOALS)),)
+ifneq ($(filter deps deps-all,$(MAKECMDGOALS)),)
 
-AFTER := $(filter-out deps,$(MAKECMDGOALS))
-.PHONY: deps $(AFTER)
+AFTER := $(filter-out deps deps-all,$(MAKECMDGOALS))
+.PHONY: deps deps-all $(AFTER)
 deps:
 	@tools/install-deps
+deps-all:
+	@tools/install-deps all
 # All the other goals in one run of make, the first of them standing for the rest.
-$(firstword $(AFTER)): deps
+$(firstword $(AFTER)): $(filter deps deps-all,$(MAKECMDGOALS))
 	@+$(MAKE) --no-print-directory MAKECMDGOALS= $(AFTER)
 $(wordlist 2,$(words $(AFTER)),$(AFTER)): $(firstword $(AFTER))
 	@:
@@ -178,6 +180,7 @@ clean:
 help:
 	@echo "make              build libkolo.so.0, libkolo.a and the tools into build/"
 	@echo "make deps         install what building and testing use (apt or dnf; root or sudo)"
+	@echo "make deps-all     the same, and what tests try Kolo with: MPI, Fortran, numpy, CMake; Debian's packaging"
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"

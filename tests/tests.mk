@@ -3,7 +3,7 @@
 # ---- Programs: one for each tests/test_*.c -------------------------------------------------------------------
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
-TEST_SCRIPTS  := $(wildcard tests/test_*.py tests/*.sh)
+TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))
 

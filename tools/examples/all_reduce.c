@@ -25,5 +25,6 @@ int main(void)
 		return fail("all_reduce");
 	printf("rank %d of %d: the sum is %g\n", rank, nranks, x[999]);
 	kolo_comm_destroy(comm);
-	return x[999] == (float)(nranks * (nranks + 1) / 2) ? 0 : 1; /* 1 + 2 + ... + nranks */
+	/* 1 + 2 + ... + nranks */
+	return x[999] == (float)(nranks * (nranks + 1) / 2) ? 0 : 1;
 }

@@ -77,18 +77,18 @@ bench() {
 	grep -q ' 0 wrong elements' "$dir/bench"
 }
 pages() {
-	for page in 1/ringrun 1/ringbench 3/kolo_all_reduce 3/kolo_op_name 7/kolo; do
+	for page in 1/ringrun 1/ringbench 1/ringinfo 3/kolo_all_reduce 3/kolo_op_name 7/kolo; do
 		file=$root/usr/share/man/man${page%/*}/${page#*/}.${page%/*}.gz
 		[ -e "$file" ] || { echo "$file is missing"; return 1; }
 	done
 }
 compile_shared() {
-	gcc -Wall -Werror -o "$dir/program" "$here/tests/program.c" $(pkg-config --cflags --libs kolo) &&
+	gcc -Wall -Werror -o "$dir/program" "$here/tools/examples/all_reduce.c" $(pkg-config --cflags --libs kolo) &&
 		readelf -d "$dir/program" | grep -q 'NEEDED.*libkolo.so.0' &&
 		"$root/usr/bin/ringrun" -n 3 "$dir/program" | grep -x "rank 2 of 3: the sum is 6"
 }
 compile_static() {
-	gcc -o "$dir/static" "$here/tests/program.c" $(pkg-config --cflags kolo) -Wl,-Bstatic -lkolo -Wl,-Bdynamic \
+	gcc -o "$dir/static" "$here/tools/examples/all_reduce.c" $(pkg-config --cflags kolo) -Wl,-Bstatic -lkolo -Wl,-Bdynamic \
 		-L"$libdir" $(pkg-config --static --libs-only-l kolo | sed "s/-lkolo//") &&
 		"$root/usr/bin/ringrun" -n 2 "$dir/static" | grep -x "rank 1 of 2: the sum is 3"
 }

@@ -114,8 +114,7 @@ struct kolo_env_info {
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Tells about the variable number `index`, from 0. Does not say whether its value can be used: kolo_comm_create
- * does.
+/* Tells about the variable number `index`, from 0. Does not say whether its value can be used: kolo_comm_create does.
  * Errors: KOLO_EINVAL where there is no further one, so that a loop ends. */
 int kolo_env_get(int index, struct kolo_env_info *out);
 
@@ -129,9 +128,9 @@ struct kolo_part_info {
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Tells about the part number `index`, from 0: the transports, best first, then the libraries, then the kernels, the fastest
- * last; of the kernels the last that is usable is used. A transport is usable when it can be opened, which is
- * tried. Errors: KOLO_EINVAL where there is no further one. */
+/* Tells about the part number `index`, from 0: the transports, best first, then the libraries, then the kernels, the
+ * fastest last; of the kernels the last that is usable is used. A transport is usable when it can be opened, which
+ * is tried. Errors: KOLO_EINVAL where there is no further one. */
 int kolo_part_get(int index, struct kolo_part_info *out);
 
 /* ---- Communicators -------------------------------------------------------------------------------------- */

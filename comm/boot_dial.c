@@ -90,6 +90,8 @@ static int begin(const struct search *s, struct candidate *c)
 	c->since = ko_now_ms();
 	c->fd = socket(c->to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	err = c->fd < 0 ? errno : leave_from(s, c);
+	if (err == EMFILE || err == ENFILE || err == ENOMEM)
+		return ko_fail(KOLO_ESYS, "connecting to %s: %s", s->m->what, strerror(err));
 	if (err == 0 && connect(c->fd, &c->to.any, c->len) < 0)
 		err = errno;
 	if (err == 0 || err == EINPROGRESS || err == EINTR)

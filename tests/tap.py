@@ -35,6 +35,6 @@ def main():
             print(f"ok {number} - {function.__name__} # SKIP {why}", flush=True)
         except Exception:
             failed += 1
-            print("# " + traceback.format_exc().replace("\n", "\n# "), flush=True)
+            print("# " + traceback.format_exc().replace("\n", "\n# "), file=sys.stderr, flush=True)
             print(f"not ok {number} - {function.__name__}", flush=True)
     sys.exit(1 if failed else 0)

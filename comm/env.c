@@ -11,7 +11,7 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_TIMEOUT] = { "KOLO_TIMEOUT", 300, 0, 1000000,
 			     .help = "seconds until a silent rank is given up; 0: never" },
 	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64, .help = "slots in a link; rank 0's value counts" },
-	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20,
+	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20, 4096,
 			      .help = "bytes of a slot, a multiple of 4096; rank 0's value counts" },
 	[KO_ENV_LOG] = { "KOLO_LOG", .choices = "error|warn|info|trace[:FILE]",
 			 .help = "what is logged, a line each; without :FILE to standard error" },
@@ -58,7 +58,7 @@ int ko_env_get(enum ko_env_name name, int64_t *out)
 	*out = env->preset;
 	if (!text || !*text)
 		return 0;
-	if (parse_number(text, env->min, env->max, out) < 0)
+	if (parse_number(text, env->min, env->max, out) < 0 || (env->multiple && *out % env->multiple))
 		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [%" PRId64 ", %" PRId64 "] (%s)",
 			       env->name, text, env->min, env->max, env->help);
 	return 0;

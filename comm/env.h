@@ -25,6 +25,7 @@ enum ko_env_name {
 struct ko_env {
 	const char *name;
 	int64_t preset, min, max; /* of a number */
+	int64_t multiple;         /* that it must be of; 0: of any */
 	const char *choices;      /* what a text may be; NULL: this is a number */
 	const char *help;
 	int secret; /* its value is not for other people's eyes */

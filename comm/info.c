@@ -2,12 +2,26 @@
 #include "env.h"
 #include "error.h"
 #include "link.h"
+#include "log.h"
 #include "mem.h"
+#include "trace.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Those who follow a variable check it; what says where ranks meet is checked by meeting. */
+static int value_is_good(int index)
+{
+	int64_t number;
+
+	if (index == KO_ENV_LOG)
+		return ko_log_check() == 0;
+	if (index == KO_ENV_TRACE)
+		return ko_trace_check() == 0;
+	return ko_env_row(index)->choices || ko_env_get((enum ko_env_name)index, &number) == 0;
+}
 
 int kolo_env_get(int index, struct kolo_env_info *out)
 {
@@ -17,9 +31,11 @@ int kolo_env_get(int index, struct kolo_env_info *out)
 		return ko_fail(KOLO_EINVAL, "kolo_env_get: out is NULL");
 	if (!env)
 		return ko_fail(KOLO_EINVAL, "kolo_env_get: index %d: want 0 to %d", index, KO_ENV_COUNT - 1);
-	*out = (struct kolo_env_info){
-		.name = env->name, .value = getenv(env->name), .help = env->help, .secret = env->secret
-	};
+	*out = (struct kolo_env_info){ .name = env->name,
+				       .value = getenv(env->name),
+				       .help = env->help,
+				       .secret = env->secret,
+				       .good = value_is_good(index) };
 	if (env->choices) {
 		snprintf(out->range, sizeof(out->range), "%s", env->choices);
 	} else {

@@ -326,6 +326,48 @@ static void wrong_attributes_are_refused(void **state)
 
 /* ---- What the library says of itself --------------------------------------------------------------------- */
 
+static int good_value(const char *name, const char *value)
+{
+	struct kolo_env_info info;
+	int i = 0;
+
+	setenv(name, value, 1);
+	while (kolo_env_get(i, &info) == 0 && strcmp(info.name, name) != 0)
+		i++;
+	CHECK(!strcmp(info.name, name) && !strcmp(info.value, value));
+	unsetenv(name);
+	return info.good;
+}
+
+static void values_that_would_be_refused_are_told(void **state)
+{
+	static const struct {
+		const char *name, *good, *bad;
+	} cases[] = {
+		{ "KOLO_SLOTS", "64", "65" },           { "KOLO_TIMEOUT", "0", "abc" },
+		{ "KOLO_SLOT_LEN", "8192", "4097" },    { "KOLO_LOG", "info", "bogus" },
+		{ "KOLO_LOG", "info", "info:/no/dir" }, { "KOLO_TRACE", "/tmp", "/no/dir" },
+	};
+
+	(void)state;
+	setenv("KOLO_RANK", "0", 1);
+	setenv("KOLO_NRANKS", "1", 1);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct kolo_comm *comm = NULL;
+
+		CHECK(good_value(cases[i].name, cases[i].good) == 1);
+		CHECK(good_value(cases[i].name, "") == 1);
+		CHECK(good_value(cases[i].name, cases[i].bad) == 0);
+		CHECK(strstr(kolo_last_error(), cases[i].bad));
+		setenv(cases[i].name, cases[i].bad, 1);
+		check_refused(kolo_comm_create(NULL, &comm), KOLO_EINVAL, cases[i].bad);
+		unsetenv(cases[i].name);
+	}
+	unsetenv("KOLO_RANK");
+	unsetenv("KOLO_NRANKS");
+	CHECK(good_value("KOLO_ROOT", "nobody") == 1); /* only joining can tell */
+}
+
 static void every_variable_is_told(void **state)
 {
 	struct kolo_env_info info;
@@ -580,6 +622,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_callback_gets_the_log),
 	cmocka_unit_test(wrong_attributes_are_refused),
 	cmocka_unit_test(every_variable_is_told),
+	cmocka_unit_test(values_that_would_be_refused_are_told),
 	cmocka_unit_test(every_part_is_told_and_why_it_is_not_there),
 	cmocka_unit_test(the_environment_is_checked),
 	cmocka_unit_test(names_and_sizes_are_known),

@@ -17,6 +17,9 @@ $B/tools/examples/all_reduce: $B/tools/examples/all_reduce.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# It tests what ringinfo decides and prints.
+$B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json)
+
 # Allocations and system calls that test_memory makes fail.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
 $B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)

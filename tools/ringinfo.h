@@ -1,4 +1,4 @@
-/* ringinfo in parts: the job, the probe, the machine, and two ways to print them. */
+/* ringinfo in parts: the job, the probe, the machine, the environment, and two ways to print them. */
 #ifndef RINGINFO_H
 #define RINGINFO_H
 
@@ -18,7 +18,8 @@ struct options {
 
 /* What a rank tells of itself. Plain bytes: it travels. */
 struct rank_facts {
-	int pid, next; /* next is -1 when there is one rank */
+	int pid, next;  /* next is -1 when there is one rank */
+	int processors; /* of its host */
 	char host[64];
 	char transport[12]; /* of the link to next */
 	char cpus[64];      /* that it may run on, like "0-3,8"; "all" */
@@ -38,7 +39,6 @@ struct job {
 	struct rank_facts *ranks; /* by rank */
 	bool probed;
 	struct edge *edges; /* by the sending rank, when probed; NULL where there is one rank */
-	double median_rate, median_latency;
 };
 
 /* Joins the job in the environment and gathers all but the edges. Returns an exit status, with the reason printed. */
@@ -47,11 +47,19 @@ int join_job(struct job *j);
 /* Measures the edges, on all ranks. Returns 0 or a kolo_status. */
 int probe_edges(struct job *j);
 
-/* The rule is printed as SLOW_RULE. */
-bool edge_is_slow(const struct job *j, const struct edge *e);
-#define SLOW_RULE "rate below half, or latency above twice the median of the edges"
-
 uint64_t count_wrong(const struct job *j); /* on all edges */
+
+/* The best rate and the best latency, each of any of the n >= 1 edges. */
+struct edge find_best(const struct edge *edges, int n);
+
+/* Below the floor a latency is as good as the best: what differs there is noise. The rule is printed as SLOW_RULE. */
+bool edge_is_slow(const struct edge *e, const struct edge *best);
+#define SLOW_LATENCY_FLOOR_US 1
+#define SLOW_RULE             "rate below half of the best, or latency above twice the best and 1 us"
+
+/* How many ranks share the host of `rank`, where they are more than its processors and `rank` is the first of them;
+ * else 0. */
+int count_crowd(const struct job *j, int rank);
 
 /* ---- The machine ---------------------------------------------------------------------------------------- */
 
@@ -86,6 +94,11 @@ void free_machine(struct machine *m);
 
 /* Zeroed memory; ends the process where there is none. */
 void *allocate(size_t n, size_t size);
+
+/* ---- The environment ------------------------------------------------------------------------------------ */
+
+/* Names, one by one, that begin with KOLO_ and are no variable of Kolo's. *at is 0 at first. False: no more. */
+bool next_unknown(int *at, char *name, size_t room);
 
 /* ---- Printing ------------------------------------------------------------------------------------------- */
 

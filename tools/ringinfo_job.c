@@ -36,12 +36,13 @@ static void tell_own_facts(const struct job *j, struct rank_facts *out)
 	memset(out, 0, sizeof(*out));
 	out->pid = (int)getpid();
 	out->next = j->agreed.to_next.peer;
+	out->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	gethostname(out->host, sizeof(out->host) - 1);
 	snprintf(out->transport, sizeof(out->transport), "%s",
 		 j->nranks > 1 ? j->agreed.to_next.transport : "none");
 	if (sched_getaffinity(0, sizeof(set), &set) < 0)
 		strcpy(out->cpus, "unknown");
-	else if (CPU_COUNT(&set) == sysconf(_SC_NPROCESSORS_ONLN))
+	else if (CPU_COUNT(&set) == out->processors)
 		strcpy(out->cpus, "all");
 	else
 		list_cpus(&set, out->cpus, sizeof(out->cpus));
@@ -180,32 +181,6 @@ static int probe_phase(struct job *j, int phase, uint64_t *words, struct edge *i
 	return rc;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-	qsort(x, (size_t)n, sizeof(*x), compare_numbers);
-	return (x[(n - 1) / 2] + x[n / 2]) / 2;
-}
-
-static void find_medians(struct job *j)
-{
-	double *x = allocate((size_t)j->nranks, sizeof(*x));
-
-	for (int r = 0; r < j->nranks; r++)
-		x[r] = j->edges[r].rate;
-	j->median_rate = median(x, j->nranks);
-	for (int r = 0; r < j->nranks; r++)
-		x[r] = j->edges[r].latency;
-	j->median_latency = median(x, j->nranks);
-	free(x);
-}
-
 /* in: the edge that ends at this rank. */
 static int gather_edges(struct job *j, const struct edge *in)
 {
@@ -215,7 +190,6 @@ static int gather_edges(struct job *j, const struct edge *in)
 	j->edges = allocate((size_t)j->nranks, sizeof(*j->edges));
 	for (int r = 0; r < j->nranks; r++)
 		j->edges[r] = by_receiver[(r + 1) % j->nranks];
-	find_medians(j);
 	free(by_receiver);
 	return rc;
 }
@@ -234,11 +208,6 @@ int probe_edges(struct job *j)
 		rc = probe_phase(j, phase, words, &in);
 	free(words);
 	return rc ? rc : gather_edges(j, &in);
-}
-
-bool edge_is_slow(const struct job *j, const struct edge *e)
-{
-	return e->rate < j->median_rate / 2 || e->latency > j->median_latency * 2;
 }
 
 uint64_t count_wrong(const struct job *j)

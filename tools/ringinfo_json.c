@@ -84,16 +84,23 @@ static void put_parts(FILE *out)
 static void put_environment(FILE *out)
 {
 	struct kolo_env_info info;
+	char name[128];
 
 	fprintf(out, " \"environment\": [");
 	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
-		fprintf(out, "%s{\"set\": %s", separator(i), truth(info.value != NULL));
+		fprintf(out, "%s{\"set\": %s, \"good\": %s", separator(i), truth(info.value != NULL),
+			truth(info.good));
 		put_field(out, "name", info.name);
 		put_field(out, "value", info.secret ? NULL : info.value);
 		put_field(out, "default", info.preset[0] ? info.preset : NULL);
 		put_field(out, "range", info.range);
 		put_field(out, "help", info.help);
 		fprintf(out, "}");
+	}
+	fprintf(out, "],\n \"unknown\": [");
+	for (int at = 0, n = 0; next_unknown(&at, name, sizeof(name)); n++) {
+		fprintf(out, "%s", n ? ", " : "");
+		put_text(out, name);
 	}
 	fprintf(out, "]");
 }
@@ -161,7 +168,8 @@ static void put_ring(FILE *out, const struct job *j)
 	for (int r = 0; r < j->nranks; r++) {
 		const struct rank_facts *f = &j->ranks[r];
 
-		fprintf(out, "%s{\"rank\": %d, \"next\": %d, \"pid\": %d", separator(r), r, f->next, f->pid);
+		fprintf(out, "%s{\"rank\": %d, \"next\": %d, \"pid\": %d, \"processors\": %d", separator(r),
+			r, f->next, f->pid, f->processors);
 		put_field(out, "transport", f->transport);
 		put_field(out, "cpus", f->cpus);
 		put_field(out, "host", f->host);
@@ -172,11 +180,15 @@ static void put_ring(FILE *out, const struct job *j)
 
 static void put_edges(FILE *out, const struct job *j)
 {
+	struct edge best = { 0 };
+
 	fprintf(out, " \"probe\": {\"slow_rule\": \"" SLOW_RULE "\", ");
-	if (j->edges)
-		fprintf(out, "\"median_GBs\": %.6f, \"median_us\": %.3f", j->median_rate, j->median_latency);
-	else
-		fprintf(out, "\"median_GBs\": null, \"median_us\": null");
+	if (j->edges) {
+		best = find_best(j->edges, j->nranks);
+		fprintf(out, "\"best_GBs\": %.6f, \"best_us\": %.3f", best.rate, best.latency);
+	} else {
+		fprintf(out, "\"best_GBs\": null, \"best_us\": null");
+	}
 	fprintf(out, ", \"edges\": [");
 	for (int r = 0; j->edges && r < j->nranks; r++) {
 		const struct edge *e = &j->edges[r];
@@ -185,7 +197,7 @@ static void put_edges(FILE *out, const struct job *j)
 			"%s{\"from\": %d, \"to\": %d, \"rate_GBs\": %.6f, \"latency_us\": %.3f, \"wrong\": %llu, "
 			"\"slow\": %s}",
 			separator(r), r, j->ranks[r].next, e->rate, e->latency, (unsigned long long)e->wrong,
-			truth(edge_is_slow(j, e)));
+			truth(edge_is_slow(e, &best)));
 	}
 	fprintf(out, "]},\n");
 }

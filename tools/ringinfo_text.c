@@ -36,23 +36,27 @@ static void print_parts(FILE *out)
 	}
 }
 
-/* A value as the environment has it, in one line. */
-static void print_value(FILE *out, const struct kolo_env_info *info)
+/* What others wrote, in one line. Returns its width. */
+static int print_plain(FILE *out, const char *text)
 {
 	int width = 0;
 
-	if (!info->value || info->secret) {
-		width = fprintf(out, "%s", info->value ? "(set)" : "unset");
-	} else {
-		for (const char *c = info->value; *c; c++, width++)
-			fputc(iscntrl((unsigned char)*c) ? '?' : *c, out);
-	}
+	for (; text[width]; width++)
+		fputc(iscntrl((unsigned char)text[width]) ? '?' : text[width], out);
+	return width;
+}
+
+static void print_value(FILE *out, const struct kolo_env_info *info)
+{
+	int width = print_plain(out, !info->value ? "unset" : info->secret ? "(set)" : info->value);
+
 	fprintf(out, "%*s", width < 12 ? 12 - width : 0, "");
 }
 
 static void print_environment(FILE *out)
 {
 	struct kolo_env_info info;
+	char name[128];
 
 	fprintf(out, "\nEnvironment      value         default  range\n");
 	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
@@ -60,6 +64,16 @@ static void print_environment(FILE *out)
 		print_value(out, &info);
 		fprintf(out, "  %-7s  %s\n      %s\n", info.preset[0] ? info.preset : "-", info.range,
 			info.help);
+		if (!info.good) {
+			fprintf(out, "      REFUSED: ");
+			print_plain(out, kolo_last_error());
+			fprintf(out, "\n");
+		}
+	}
+	for (int at = 0; next_unknown(&at, name, sizeof(name));) {
+		fprintf(out, "  ");
+		print_plain(out, name);
+		fprintf(out, ": no variable of Kolo's; misspelt?\n");
 	}
 }
 
@@ -113,9 +127,9 @@ static void print_machine(FILE *out, const struct machine *m)
 
 static void print_ring(FILE *out, const struct job *j)
 {
-	fprintf(out, "\nRing of %d rank%s (launcher: %s), %llu slots of %llu bytes in a link\n", j->nranks,
+	fprintf(out, "\nRing of %d rank%s (launcher: %s), %llu slots of %llu KiB per link\n", j->nranks,
 		j->nranks > 1 ? "s" : "", j->environment.launcher, (unsigned long long)j->agreed.nslots,
-		(unsigned long long)j->agreed.slot_len);
+		(unsigned long long)j->agreed.slot_len >> 10);
 	fprintf(out, "  %5s  %5s  %-9s  %8s  %-10s  %s\n", "rank", "next", "transport", "pid", "cpus",
 		"host");
 	for (int r = 0; r < j->nranks; r++) {
@@ -130,20 +144,34 @@ static void print_ring(FILE *out, const struct job *j)
 	fprintf(out, "\nAlgorithm     for messages of\n  %-10s  all sizes\n", j->agreed.algorithm);
 }
 
+static void print_crowds(FILE *out, const struct job *j)
+{
+	for (int r = 0; r < j->nranks; r++) {
+		int ranks = count_crowd(j, r), processors = j->ranks[r].processors;
+
+		if (ranks)
+			fprintf(out,
+				"  %d ranks share %d processor%s: rates and latencies are the scheduler's too\n",
+				ranks, processors, processors > 1 ? "s" : "");
+	}
+}
+
 static void print_edges(FILE *out, const struct job *j)
 {
+	struct edge best = find_best(j->edges, j->nranks);
+
 	fprintf(out, "\nEdges              GB/s         us\n");
 	for (int r = 0; r < j->nranks; r++) {
 		const struct edge *e = &j->edges[r];
 
 		fprintf(out, "  %5d -> %-5d %8.2f   %8.2f%s", r, j->ranks[r].next, e->rate, e->latency,
-			edge_is_slow(j, e) ? "  slow" : "");
+			edge_is_slow(e, &best) ? "  slow" : "");
 		if (e->wrong)
 			fprintf(out, "  WRONG: %llu words", (unsigned long long)e->wrong);
 		fprintf(out, "\n");
 	}
-	fprintf(out, "  %-14s %8.2f   %8.2f\n  slow: %s\n", "median", j->median_rate, j->median_latency,
-		SLOW_RULE);
+	fprintf(out, "  %-14s %8.2f   %8.2f\n  slow: %s\n", "best", best.rate, best.latency, SLOW_RULE);
+	print_crowds(out, j);
 }
 
 static void print_job(FILE *out, const struct job *j)

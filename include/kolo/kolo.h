@@ -111,10 +111,12 @@ struct kolo_env_info {
 	char preset[24];      /* what counts while it is unset, as text; "" where that is nothing */
 	char range[64];       /* the values it may have, in words */
 	int secret;           /* 1: its value is not to be shown */
+	int good;             /* 0: kolo_comm_create would refuse the value; 1 where only joining can tell */
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Tells about the variable number `index`, from 0. Does not say whether its value can be used: kolo_comm_create does.
+/* Tells about the variable number `index`, from 0. The values of KOLO_TIMEOUT, KOLO_SLOTS, KOLO_SLOT_LEN, KOLO_LOG
+ * (whose file is opened) and KOLO_TRACE are tried as kolo_comm_create would; where good is 0, kolo_last_error says why.
  * Errors: KOLO_EINVAL where there is no further one, so that a loop ends. */
 int kolo_env_get(int index, struct kolo_env_info *out);
 

@@ -1,47 +1,23 @@
 #!/bin/sh
 # make check-deb: the Debian packages are built, checked, installed, used, and removed without a trace. As root, where
 # no Kolo is installed, they go into the running system; else they are unpacked into a folder. Writes TAP.
-set -u
-here=$(pwd)
-MAKE=${MAKE:-make}
+. tests/tap
+need dpkg-buildpackage dh lintian fakeroot
 debs=build/deb
 packages="libkolo0 libkolo-dev kolo-tools"
 
-for tool in dpkg-buildpackage dh lintian fakeroot; do
-	command -v $tool >/dev/null || { echo "1..0 # SKIP $tool is missing: make deps"; exit 0; }
-done
-dir=$(mktemp -d)
 installed=
 clean_up() {
-	[ -z "$installed" ] || dpkg --purge $packages >/dev/null 2>&1
+	[ -z "$installed" ] || dpkg --purge $packages >/dev/null 2>&1 || :
 	rm -rf "$dir"
 }
 trap clean_up EXIT
 trap 'exit 1' INT TERM HUP
-echo "1..8"
-
-n=0 failed=0
-try() { # NAME COMMAND...
-	name=$1
-	n=$((n + 1))
-	shift
-	if "$@" >"$dir/log" 2>&1; then
-		echo "ok $n - $name"
-	else
-		failed=1
-		echo "not ok $n - $name"
-		tail -n 50 "$dir/log" | sed 's/^/# /' >&2
-	fi
-}
-skip() { # NAME WHY
-	n=$((n + 1))
-	echo "ok $n - $1 # SKIP $2"
-}
 
 build() {
-	$MAKE deb || return 1
+	$MAKE deb
 	for p in $packages; do
-		ls "$debs/${p}_${VERSION}_$(dpkg --print-architecture).deb" >>"$dir/debs" || return 1
+		ls "$debs/${p}_${VERSION}_$(dpkg --print-architecture).deb" >>"$dir/debs"
 	done
 }
 lint() {
@@ -66,48 +42,55 @@ may_install() {
 }
 install_packages() {
 	if [ -z "$root" ]; then
-		installed=yes
 		xargs dpkg -i <"$dir/debs"
 	else
-		while read -r deb; do dpkg-deb -x "$deb" "$root" || return 1; done <"$dir/debs"
+		while read -r deb; do dpkg-deb -x "$deb" "$root"; done <"$dir/debs"
 	fi
 }
 bench() {
-	"$root/usr/bin/ringbench" -n 2 all -t all -b 64K -e 64K -i 3 | tee "$dir/bench"
+	"$root/usr/bin/ringbench" -n 2 all -t all -b 64K -e 64K -i 3 >"$dir/bench"
+	cat "$dir/bench"
 	grep -q ' 0 wrong elements' "$dir/bench"
+	grep -q 'traffic as the model says' "$dir/bench"
 }
 pages() {
 	for page in 1/ringrun 1/ringbench 1/ringinfo 3/kolo_all_reduce 3/kolo_op_name 7/kolo; do
 		file=$root/usr/share/man/man${page%/*}/${page#*/}.${page%/*}.gz
-		[ -e "$file" ] || { echo "$file is missing"; return 1; }
+		ls "$file"
 	done
 }
 compile_shared() {
-	gcc -Wall -Werror -o "$dir/program" "$here/tools/examples/all_reduce.c" $(pkg-config --cflags --libs kolo) &&
-		readelf -d "$dir/program" | grep -q 'NEEDED.*libkolo.so.0' &&
-		"$root/usr/bin/ringrun" -n 3 "$dir/program" | grep -x "rank 2 of 3: the sum is 6"
+	gcc -Wall -Werror -o "$dir/program" "$here/tools/examples/all_reduce.c" $(pkg-config --cflags --libs kolo)
+	readelf -d "$dir/program" | grep 'NEEDED.*libkolo.so.0'
+	"$root/usr/bin/ringrun" -n 3 "$dir/program" >"$dir/out"
+	grep -x "rank 2 of 3: the sum is 6" "$dir/out"
 }
 compile_static() {
 	gcc -o "$dir/static" "$here/tools/examples/all_reduce.c" $(pkg-config --cflags kolo) -Wl,-Bstatic -lkolo -Wl,-Bdynamic \
-		-L"$libdir" $(pkg-config --static --libs-only-l kolo | sed "s/-lkolo//") &&
-		"$root/usr/bin/ringrun" -n 2 "$dir/static" | grep -x "rank 1 of 2: the sum is 3"
+		-L"$libdir" $(pkg-config --static --libs-only-l kolo | sed "s/-lkolo//")
+	"$root/usr/bin/ringrun" -n 2 "$dir/static" >"$dir/out"
+	grep -x "rank 1 of 2: the sum is 3" "$dir/out"
+}
+remains() {
+	dpkg-query -W $packages 2>/dev/null | grep . || :
+	grep libkolo "$dir/libraries" || :
 }
 purge() {
-	dpkg --purge $packages || return 1
-	installed=
+	dpkg --purge $packages
 	there "$dir/files" >"$dir/after"
-	! dpkg-query -W $packages 2>/dev/null | grep . && ! ldconfig -p | grep libkolo &&
-		diff "$dir/before" "$dir/after"
+	ldconfig -p >"$dir/libraries"
+	silent remains
+	diff "$dir/before" "$dir/after"
 }
 
 : >"$dir/debs"
 try "make deb builds $packages" build
-[ $failed = 0 ] || { echo "Bail out! no packages"; exit 1; }
+[ $status = 0 ] || { echo "Bail out! no packages"; exit 1; }
 try "lintian has no error and no warning" lint
 contents >"$dir/files"
 there "$dir/files" >"$dir/before"
 root=
-may_install >/dev/null || root=$dir/root
+if may_install >/dev/null; then installed=yes; else root=$dir/root; fi
 try "the packages are installed${root:+ (unpacked: not root, or a Kolo is there already)}" install_packages
 libdir=$root/usr/lib/$(gcc -print-multiarch)
 if [ -n "$root" ]; then
@@ -118,4 +101,5 @@ try "the manual is installed" pages
 try "a program links the installed shared library and runs" compile_shared
 try "a program links the installed static library and runs" compile_static
 name="purged, they leave nothing behind"
-if [ -z "$root" ]; then try "$name" purge; else skip "$name" "nothing was installed"; fi
+if [ -z "$root" ]; then try "$name" purge; else skip "nothing was installed" "$name"; fi
+finish

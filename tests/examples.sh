@@ -63,7 +63,7 @@ in_python() {
 }
 sanitized=${SAN:+"the $SAN sanitizer is not in this language's programs"}
 no_python=$sanitized
-[ -n "$python" ] || no_python="python3 with numpy is missing: make deps"
+[ -n "$python" ] || no_python="python3 with numpy is missing: make deps-all"
 export PYTHONPYCACHEPREFIX="$dir"
 
 example C "" in_c "$dir/c"

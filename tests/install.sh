@@ -129,7 +129,7 @@ try "pkg-config follows a moved copy" moved_pc
 
 name="the Python example finds the installed library"
 no_python=${SAN:+"python is built without the $SAN sanitizer"}
-[ -n "$python" ] || no_python="python3 with numpy is missing: make deps"
+[ -n "$python" ] || no_python="python3 with numpy is missing: make deps-all"
 if [ -n "$no_python" ]; then skip "$no_python" "$name"; else try "$name" python_finds; fi
 
 no_cmake=$(missing cmake $CXX)

@@ -5,7 +5,7 @@ DEB := build/deb
 # The tests run in this tree; DEB_BUILD_OPTIONS= DEB_BUILD_PROFILES= lets them run in the package's too.
 deb:
 	@command -v dpkg-buildpackage >/dev/null && command -v dh >/dev/null || \
-		{ echo "make deb: dpkg-dev or debhelper is missing: make deps"; exit 1; }
+		{ echo "make deb: dpkg-dev or debhelper is missing: make deps-all"; exit 1; }
 	@[ "$$(dpkg-parsechangelog -l tools/debian/changelog -S Version)" = "$(VERSION)" ] || \
 		{ echo "make deb: tools/debian/changelog does not begin with version $(VERSION)"; exit 1; }
 	@rm -rf $(DEB)

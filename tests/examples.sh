@@ -26,6 +26,14 @@ fails() { # TEXT COMMAND...: it ends with a status that is not 0 and says TEXT
 	cat "$dir/out"
 	grep -q "$text" "$dir/out"
 }
+refuses() { # COMMAND...: its last argument is no number
+	status=0
+	"$@" >"$dir/out" 2>&1 || status=$?
+	cat "$dir/out"
+	[ $status = 2 ]
+	grep -qi "root.* 2x\|root.*'2x'" "$dir/out"
+	not grep -i "traceback\|backtrace\|stoi" "$dir/out"
+}
 # A program in which rank ROOT, the last argument, broadcasts.
 roots() { # LANGUAGE COMMAND...
 	language=$1
@@ -33,6 +41,7 @@ roots() { # LANGUAGE COMMAND...
 	try "$language: the root may be another rank" right 3 2 "$@" 2
 	try "$language: a root that is none shows the library's text" \
 		fails "kolo_broadcast: root 7: want 0 to 1" $run -n 2 "$@" 7
+	try "$language: a root that is no number is told" refuses "$@" 2x
 	try "$language: ranks with different roots show the library's text" \
 		fails "ranks disagree: .*root [01].*root [01]" $run -n 2 sh -c '"$@" $KOLO_RANK' sh "$@"
 }

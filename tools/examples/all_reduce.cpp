@@ -36,7 +36,7 @@ template <> struct type_of<float> { static constexpr kolo_type value = KOLO_F32;
 template <> struct type_of<double> { static constexpr kolo_type value = KOLO_F64; };
 
 // Joins in the constructor, leaves in the destructor; can be moved, not copied. attr null: rank, size and id come
-// from ringrun.
+// from the launcher.
 class communicator
 {
 public:
@@ -88,8 +88,16 @@ template <class T> static T weighted_sum(kolo::communicator &comm, int root)
 
 int main(int argc, char **argv)
 {
+	int root = 0;
+
+	if (argc > 1) {
+		std::istringstream text(argv[1]);
+		if (!(text >> root) || !text.eof()) {
+			std::cerr << std::string("ROOT ") + argv[1] + ": want a number\n";
+			return 2;
+		}
+	}
 	try {
-		int root = argc > 1 ? std::stoi(argv[1]) : 0;
 		kolo::communicator comm;
 
 		weighted_sum<std::int32_t>(comm, root);

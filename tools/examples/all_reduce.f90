@@ -16,7 +16,7 @@ module kolo
   interface
     integer(c_int) function kolo_comm_create(attr, out) bind(c)
       import :: c_int, c_ptr
-      type(c_ptr), value :: attr              ! c_null_ptr: rank, size and id come from ringrun
+      type(c_ptr), value :: attr              ! c_null_ptr: rank, size and id come from the launcher
       type(c_ptr), intent(out) :: out
     end function
 
@@ -79,17 +79,23 @@ end module
 
 program all_reduce
   use kolo
+  use, intrinsic :: iso_fortran_env, only: error_unit
   implicit none
   type(c_ptr) :: comm
   real(c_float), target :: x(1000)
   real(c_double), target :: weight(1)
   integer(c_int) :: rank, nranks, root
+  integer :: status
   character(12) :: argument
 
   root = 0
   if (command_argument_count() > 0) then
     call get_command_argument(1, argument)
-    read (argument, *) root
+    read (argument, *, iostat=status) root
+    if (status /= 0) then
+      write (error_unit, '(3a)') "ROOT ", trim(argument), ": want a number"
+      stop 2, quiet=.true.
+    end if
   end if
 
   call check("joining", kolo_comm_create(c_null_ptr, comm))

@@ -47,7 +47,7 @@ def load(path=None):
 
 
 class Communicator:
-    """Joins when it is made, with what ringrun put into the environment; leaves at the end of `with`."""
+    """Joins when it is made, with what the launcher put into the environment; leaves at the end of `with`."""
 
     def __init__(self, library):
         self.library, self.handle = library, POINTER()

@@ -24,9 +24,22 @@ static void usage(FILE *out)
 		"latency (best of 5 times 200), and checks what arrives. Edges that share no rank are measured at\n"
 		"the same time. Slow: " SLOW_RULE ".\n"
 		"\n"
-		"Exit status: 0 all right; 1 the probe received wrong bytes; 2 a mistake on the command line; 3 a\n"
-		"failure, with the reason on standard error; or what ringrun returns when it could not start the\n"
-		"ranks or one was killed (ringrun --help).\n");
+		"Exit status:\n"
+		"  0      all right\n"
+		"  1      the probe received wrong bytes\n"
+		"  2      a mistake on the command line\n"
+		"  3      a failure, with the reason on standard error\n"
+		"  other  what ringrun returns when it could not start the ranks or one was killed\n"
+		"\n"
+		"Environment:\n"
+		"  KOLO_*     as for every program that uses Kolo: kolo(7); values that joining would refuse are\n"
+		"             marked, names that are not Kolo's are told\n"
+		"\n"
+		"Examples:\n"
+		"  ringinfo --probe\n"
+		"             what there is, and the ring of one rank for each core with its edges measured\n"
+		"  mpirun -n 4 ringinfo --json\n"
+		"             the ring that this launcher makes, for programs\n");
 }
 
 static void parse_options(int argc, char **argv, struct options *o)

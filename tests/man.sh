@@ -68,6 +68,23 @@ installed() {
 	(cd "$man" && find . -name '*.[137]' | sort) >"$dir/built"
 	(cd "$dir/stage/usr/share/man" && find . -type f | sort) 2>&1 | diff "$dir/built" -
 }
+# What the README marks as of no use in the manual is not in it, told by how it begins.
+left_out() {
+	tr -s ' \n' '  ' <"$dir/kolo.7.80" >"$dir/overview"
+	sed -n '/^<!-- not in the manual -->$/ { n; s/^ *//; s/`//g; s/^\(.\{28\}\).*/\1/p }' README.md >"$dir/marked"
+	[ -s "$dir/marked" ] || echo "the README marks nothing"
+	while read -r begin; do
+		not grep -F -- "$begin" "$dir/overview"
+	done <"$dir/marked"
+	not grep -F "not in the manual" "$dir/overview"
+}
+# Each installed file, or its folder, is in the overview.
+files() {
+	tr -s ' ,' '\n' <"$dir/kolo.7.80" | grep '^PREFIX/' >"$dir/files"
+	(cd "$dir/stage/usr" && find . -path ./share/man -prune -o ! -type d -print) | sed 's|^\./||' | while read -r file; do
+		grep -qxe "PREFIX/$file" -e "PREFIX/${file%/*}" "$dir/files" || echo "kolo(7) lacks: $file"
+	done
+}
 
 try "every exported function has a page, and nothing else in section 3" silent functions
 try "every tool has a page, and the whole has one" silent tools
@@ -76,5 +93,7 @@ try "no line is wider than 80 columns" silent wide_lines
 try "lexgrog finds each page's own name, and a line behind it" silent names
 try "every member of every struct and enum is in some page" silent members
 try "what holds for all collectives is in the page of each" silent common
+try "kolo(7) leaves out what the README marks" silent left_out
 try "make install puts every page below PREFIX/share/man" silent installed
+try "kolo(7) has every installed file" silent files
 finish

@@ -273,7 +273,7 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 
 /* All collectives: every rank calls with the same n, type, op and root. They block until dst may be read. Other
  * than in place as each one says, src and dst must not overlap. n may be 0. Floating-point results depend on
- * nranks, n, type, op and the order of the ring only, and have the same bits on every rank.
+ * nranks, n, type, op, root (of a reduce) and the order of the ring only, and have the same bits on every rank.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOTSUP (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
  * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, comm stays failed on all ranks. A rank

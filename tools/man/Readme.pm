@@ -6,10 +6,13 @@ use Exporter 'import';
 use Text qw(markup definitions paragraphs verbatim);
 our @EXPORT_OK = qw(read_readme section_text);
 
+# Stands above a block, in a line of its own, that makes no sense where Kolo is installed.
+my $left_out = '<!-- not in the manual -->';
+
 # Its sections by title, each a list of blocks: { kind: code | table | text, text }.
 sub read_readme {
 	my ($path) = @_;
-	my (%sections, $blocks, $fence);
+	my (%sections, $blocks, $fence, $skip);
 	open my $in, '<', $path or die "$path: $!\n";
 
 	while (my $line = <$in>) {
@@ -20,9 +23,12 @@ sub read_readme {
 			$blocks->[-1]{text} .= $line;
 		} elsif ($line =~ /^#+ (.*)/) {
 			$blocks = $sections{$1} = [];
+		} elsif ($line eq "$left_out\n") {
+			$skip = 1;
 		} elsif ($line =~ /^$/) {
+			$skip = 0;
 			push @$blocks, { kind => 'none' };
-		} else {
+		} elsif (!$skip) {
 			add_line($blocks, $line);
 		}
 	}

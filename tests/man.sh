@@ -81,7 +81,8 @@ left_out() {
 # Each installed file, or its folder, is in the overview.
 files() {
 	tr -s ' ,' '\n' <"$dir/kolo.7.80" | grep '^PREFIX/' >"$dir/files"
-	(cd "$dir/stage/usr" && find . -path ./share/man -prune -o ! -type d -print) | sed 's|^\./||' | while read -r file; do
+	(cd "$dir/stage/usr" && find . -path ./share/man -prune -o ! -type d -print) >"$dir/installed"
+	sed 's|^\./||' "$dir/installed" | while read -r file; do
 		grep -qxe "PREFIX/$file" -e "PREFIX/${file%/*}" "$dir/files" || echo "kolo(7) lacks: $file"
 	done
 }

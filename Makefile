@@ -130,7 +130,7 @@ $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 $B/ringbench: TOOL_LIBS := $(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
 INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/tool.c)
 $B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a
-$B/ringrun: $B/tools/ringrun.o $B/libkolo.a
+$B/ringrun: $B/tools/ringrun.o $B/tools/tool.o $B/libkolo.a
 $(TOOL_BINARIES):
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS) -lm

@@ -169,7 +169,8 @@ def what_has_no_bandwidth_is_left_out_and_counted():
         assert "none: a single rank uses no link" in texts and not done.stderr, (texts, done)
         texts, _ = draw(f"{path}/x.svg", *FAST, "-b", "1K", "-e", "1K")
         assert "1 KiB" in texts, texts
-        done = run(RINGBENCH, "-n", "3", "-i", "2", "all_gather", "-b", "8", "-e", "8", "--plot", f"{path}/x.svg")
+        done = run(RINGBENCH, "-n", "3", "-i", "2", "all_gather", "barrier", "-b", "8", "-e", "8", "--plot",
+                   f"{path}/x.svg")
         assert done.returncode == 3 and "nothing was measured that has a bandwidth" in done.stderr, done
 
 

@@ -59,6 +59,15 @@ def ringbench_bandwidths_follow_from_time():
 
 
 @test
+def ringbench_percentiles_of_few_iterations_are_in_order():
+    for iterations in ("2", "3"):
+        rows = bench("-n", "2", "-b", "8", "-e", "64K", "-i", iterations, "-w", "0")
+        assert all(r["time_us_min"] <= r["time_us"] <= r["time_us_p99"] for r in rows), rows
+    # The 99th percentile of three is the largest, the median the second.
+    assert any(r["time_us"] < r["time_us_p99"] for r in rows), rows
+
+
+@test
 def ringbench_all_types_and_ops_are_right():
     for n in (2, 3, 5):
         size = "4K" if SLOW else "64K"
@@ -91,6 +100,14 @@ def ringbench_refuses_mistakes():
                        (["-b", "2M", "-e", "1M"], "above"), (["--nope"], "nope"), (["-o", "xor"], "xor")):
         done = run(RINGBENCH, *args)
         assert done.returncode == 2 and word in done.stderr, (args, done)
+    for args, word in ((["barrier", "-t", "f64"], "-t f64"), (["broadcast", "-o", "max"], "-o max"), (["-r", "1"], "-r 1"),
+                       (["barrier", "--in-place"], "--in-place"), (["-n", "65537"], "65536"), (["--limit", "3"], "--limit 3")):
+        done = run(RINGBENCH, *args)
+        assert done.returncode == 2 and word in done.stderr, (args, done)
+    done = run(RINGBENCH, "-n", "2", "-b", "3", "-e", "3")
+    assert done.returncode == 2 and "nothing was measured" in done.stderr, done
+    done = run(RINGBENCH, "-n", "2", "all", "-t", "u8", "-b", "1", "-e", "1", "-i", "1")
+    assert done.returncode == 0 and "# all_gather is left out" in done.stdout and "# broadcast is" not in done.stdout, done
     done = run(RINGBENCH, "-n", "2", "-r", "2", "broadcast")
     assert done.returncode == 2 and "there are 2 ranks" in done.stderr, done
     for option, name in (("--transport", "pigeon"), ("--algorithm", "magic")):

@@ -100,6 +100,7 @@ static int allocate(struct bench *b)
 struct verdict {
 	uint64_t wrong;
 	bool traffic_ok;
+	int jobs; /* measured */
 };
 
 static int run_job(struct bench *b, const struct job *j, struct verdict *verdict)
@@ -122,6 +123,7 @@ static int run_job(struct bench *b, const struct job *j, struct verdict *verdict
 		verdict->traffic_ok &= r.traffic_ok;
 	}
 	report_end_of_row(b);
+	verdict->jobs++;
 	free(r.sent);
 	return rc;
 }
@@ -169,11 +171,12 @@ static int run_all(struct bench *b, struct verdict *verdict)
 {
 	const struct options *o = b->options;
 	struct job j = { .coll = ALL_REDUCE };
-	int rc = 0;
+	int rc = 0, before;
 
 	for (int coll = 0; rc == 0 && coll < NCOLLECTIVES; coll++) {
 		if (!o->collectives[coll])
 			continue;
+		before = verdict->jobs;
 		j.coll = (enum collective)coll;
 		report_collective(b, j.coll);
 		for (int type = 0; rc == 0 && type < VALUES_NTYPES; type++) {
@@ -181,6 +184,8 @@ static int run_all(struct bench *b, struct verdict *verdict)
 			if (coll == BARRIER ? type == KOLO_U8 : o->types[type])
 				rc = run_ops(b, j, verdict);
 		}
+		if (rc == 0 && verdict->jobs == before)
+			report_left_out(b, j.coll);
 	}
 	return rc;
 }
@@ -224,6 +229,14 @@ static int run(struct bench *b)
 	report_header(b);
 	if (run_all(b, &verdict) < 0)
 		return fail(b, "measuring");
+	if (verdict.jobs == 0) {
+		if (b->rank == 0)
+			fprintf(stderr,
+				"ringbench: nothing was measured: sizes from %zu to %zu bytes hold no element of the chosen "
+				"types%s\n",
+				b->options->min, b->options->max, b->nranks > 1 ? " for each rank" : "");
+		return EXIT_USAGE;
+	}
 	report_footer(b, verdict.wrong, verdict.traffic_ok);
 	rc = b->plot ? plot_draw(b->plot, b->picture) : EXIT_GOOD;
 	return verdict.wrong || !verdict.traffic_ok ? EXIT_WRONG : rc;

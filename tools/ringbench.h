@@ -14,7 +14,7 @@ enum collective { ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, ALL_GATHER, BAR
 /* A horizontal line in the plot. */
 struct limit {
 	double gbs;
-	const char *label;
+	const char *label, *text; /* text: as it was typed */
 };
 
 enum { MAX_AGAINST = 16, MAX_LIMITS = 8 };
@@ -28,7 +28,8 @@ struct options {
 	int warmups, iterations; /* iterations 0: for about 0.2 s */
 	bool check, in_place, out_of_place;
 	const char *transport, *algorithm, *json, *csv, *plot;
-	const char *against[MAX_AGAINST]; /* files of earlier runs */
+	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
+	const char *against[MAX_AGAINST];            /* files of earlier runs */
 	struct limit limits[MAX_LIMITS];
 	int nagainst, nlimits;
 };
@@ -95,6 +96,7 @@ void report_collective(const struct bench *b, enum collective coll);
 void report_job(const struct bench *b, const struct job *j);
 void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r);
 void report_end_of_row(const struct bench *b);
+void report_left_out(const struct bench *b, enum collective coll); /* it had no row */
 void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok);
 
 #endif

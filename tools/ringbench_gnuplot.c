@@ -253,9 +253,8 @@ static void processor(char *out, size_t room)
 
 static void write_titles(FILE *out, const struct plot *p, const struct layout *l)
 {
-	char text[TITLE_ROOM], model[TITLE_ROOM / 2], date[16];
+	char text[TITLE_ROOM], model[TITLE_ROOM / 2], date[16], version[VERSION_TEXT];
 	time_t now = time(NULL);
-	int v = kolo_version();
 
 	plot_title(p, text, sizeof(text));
 	fprintf(out, "set label 1 ");
@@ -264,9 +263,9 @@ static void write_titles(FILE *out, const struct plot *p, const struct layout *l
 		format_of(p->options->plot)->title);
 	processor(model, sizeof(model));
 	strftime(date, sizeof(date), "%Y-%m-%d", localtime(&now));
-	snprintf(text, sizeof(text), "%s%s, %ld processors; Kolo %d.%d.%d; %s; median of the slowest rank",
-		 p->nearlier ? "this run: " : "", model, sysconf(_SC_NPROCESSORS_ONLN), v / 10000,
-		 v / 100 % 100, v % 100, date);
+	snprintf(text, sizeof(text), "%s%s, %ld processors; Kolo %s; %s; median of the slowest rank",
+		 p->nearlier ? "this run: " : "", model, sysconf(_SC_NPROCESSORS_ONLN), version_text(version),
+		 date);
 	fprintf(out, "set label 2 ");
 	write_quoted(out, text);
 	fprintf(out, " at screen %g,%g left textcolor '#555555'\n", (double)LEFT / l->width,

@@ -5,14 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 static int call(const struct bench *b, const struct job *j, bool in_place)
 {
 	const void *src = job_src(b, j, in_place);
@@ -129,6 +121,6 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 	qsort(b->times, (size_t)r->iterations, sizeof(*b->times), ascending);
 	r->min_us = b->times[0];
 	r->median_us = b->times[r->iterations / 2];
-	r->p99_us = b->times[(r->iterations - 1) * 99 / 100];
+	r->p99_us = b->times[(r->iterations * 99 + 99) / 100 - 1]; /* the least that 99 % don't exceed */
 	return compare_traffic(b, j, sent, r);
 }

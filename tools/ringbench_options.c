@@ -35,8 +35,8 @@ static void usage(FILE *out)
 		"sent with the model. COLLECTIVE: all_reduce (default), broadcast, reduce, reduce_scatter,\n"
 		"all_gather, barrier; all: the first five.\n"
 		"\n"
-		"  -n N              start N ranks (default: one per core, at least 2). In a job that ringrun has\n"
-		"                    started, ringbench joins it instead\n"
+		"  -n N              start N ranks (default: one per core, at least 2). In a job that a launcher\n"
+		"                    has started, ringbench joins it instead\n"
 		"  -b BYTES          smallest size (8); K, M, G mean 2^10, 2^20, 2^30. Sizes are of the whole\n"
 		"                    vector: for reduce_scatter what a rank gives, for all_gather what it gets; they\n"
 		"                    are cut to whole elements (per rank), and left out where none fits\n"
@@ -168,7 +168,7 @@ static void add_limit(struct options *o, const char *value)
 		mistake("--limit", value, "GB/s from 1e-6 to 1e9, and a label if you like: 12.5 or 12.5:NIC");
 	if (o->nlimits == MAX_LIMITS)
 		mistake("--limit", value, "at most 8 of them");
-	o->limits[o->nlimits++] = (struct limit){ gbs, *end ? end + 1 : "limit" };
+	o->limits[o->nlimits++] = (struct limit){ gbs, *end ? end + 1 : "limit", value };
 }
 
 /* What has no letter. */
@@ -177,13 +177,22 @@ enum { IN_PLACE = 256, OUT_OF_PLACE, TRANSPORT, ALGORITHM, JSON, CSV, PLOT, AGAI
 static void take_option(struct options *o, int c)
 {
 	switch (c) {
-	case 'n': o->nranks = (int)number("-n", optarg, 1, 100000); break;
+	case 'n': o->nranks = (int)number("-n", optarg, 1, MAX_RANKS); break;
 	case 'b': o->min = size("-b", optarg); break;
 	case 'e': o->max = size("-e", optarg); break;
 	case 'f': o->factor = (size_t)number("-f", optarg, 2, 1 << 30); break;
-	case 't': choose_type(optarg, o->types); break;
-	case 'o': choose_op(optarg, o->ops); break;
-	case 'r': o->root = !strcmp(optarg, "all") ? -1 : (int)number("-r", optarg, 0, INT_MAX); break;
+	case 't':
+		choose_type(optarg, o->types);
+		o->type_text = optarg;
+		break;
+	case 'o':
+		choose_op(optarg, o->ops);
+		o->op_text = optarg;
+		break;
+	case 'r':
+		o->root_text = optarg;
+		o->root = !strcmp(optarg, "all") ? -1 : (int)number("-r", optarg, 0, INT_MAX);
+		break;
 	case 'w': o->warmups = (int)number("-w", optarg, 0, INT_MAX); break;
 	case 'i': o->iterations = (int)number("-i", optarg, 1, MAX_ITERATIONS); break;
 	case 'c': o->check = number("-c", optarg, 0, 1); break;
@@ -217,6 +226,27 @@ static void check_outputs(const struct options *o)
 	}
 }
 
+/* What was given and no collective uses is a mistake. */
+static void check_used(const struct options *o)
+{
+	bool reduces = false, has_root = false, has_type = false;
+
+	for (int coll = 0; coll < NCOLLECTIVES; coll++) {
+		reduces |= o->collectives[coll] && collective_reduces((enum collective)coll);
+		has_root |= o->collectives[coll] && collective_has_root((enum collective)coll);
+		has_type |= o->collectives[coll] && coll != BARRIER;
+	}
+	if (o->op_text && !reduces)
+		mistake("-o", o->op_text, "a collective that reduces beside it");
+	if (o->root_text && !has_root)
+		mistake("-r", o->root_text, "broadcast or reduce beside it");
+	if (o->type_text && !has_type)
+		mistake("-t", o->type_text, "a collective that moves elements beside it");
+	if ((o->in_place || o->out_of_place) && !has_type)
+		mistake(o->in_place ? "--in-place" : "--out-of-place", "barrier",
+			"a collective that moves elements beside it");
+}
+
 static void check_plot(const struct options *o)
 {
 	bool any = false;
@@ -225,7 +255,7 @@ static void check_plot(const struct options *o)
 		any |= o->collectives[coll] && coll != BARRIER;
 	if (!o->plot && (o->nagainst || o->nlimits))
 		mistake(o->nagainst ? "--against" : "--limit",
-			o->nagainst ? o->against[0] : o->limits[0].label,
+			o->nagainst ? o->against[0] : o->limits[0].text,
 			"--plot FILE too, where it is drawn");
 	if (o->plot && !gnuplot_draws(o->plot))
 		mistake("--plot", o->plot, "a name that ends in .svg or .png");
@@ -262,6 +292,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		o->collectives[ALL_REDUCE] = true;
 	while (optind < argc)
 		choose_collective(argv[optind++], o->collectives);
+	check_used(o);
 	if (o->in_place == o->out_of_place)
 		o->in_place = o->out_of_place = true;
 	check_plot(o);

@@ -15,8 +15,7 @@ static double busbw_factor(enum collective coll, int nranks)
 
 void report_header(const struct bench *b)
 {
-	char host[65] = "";
-	int v = kolo_version();
+	char host[65] = "", version[VERSION_TEXT];
 
 	if (b->csv)
 		fprintf(b->csv,
@@ -25,7 +24,7 @@ void report_header(const struct bench *b)
 	if (!b->table)
 		return;
 	gethostname(host, sizeof(host) - 1);
-	fprintf(b->table, "# ringbench, Kolo %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
+	fprintf(b->table, "# ringbench, Kolo %s\n", version_text(version));
 	fprintf(b->table,
 		"# %d ranks on %s (%ld processors), transport %s, algorithm %s, %llu slots of %llu KiB per link\n",
 		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), b->transport, b->algorithm,
@@ -197,6 +196,14 @@ void report_end_of_row(const struct bench *b)
 		return;
 	fprintf(b->table, "\n");
 	fflush(b->table);
+}
+
+void report_left_out(const struct bench *b, enum collective coll)
+{
+	if (b->table)
+		fprintf(b->table, "# %s is left out: no size holds an element of the chosen types%s\n",
+			collective_name(coll),
+			coll == REDUCE_SCATTER || coll == ALL_GATHER ? " for each rank" : "");
 }
 
 void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok)

@@ -57,7 +57,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		switch (c) {
-		case 'n': o->nranks = (int)parse_number("ringinfo", "-n", optarg, 1, 65536); break;
+		case 'n': o->nranks = (int)parse_number("ringinfo", "-n", optarg, 1, MAX_RANKS); break;
 		case PROBE: o->probe = true; break;
 		case JSON: o->json = true; break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);

@@ -78,14 +78,6 @@ enum {
 	LATENCY_ROUNDS = 5,
 };
 
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 /* The word that goes at `i` in a round: another one in each place and round. */
 static uint64_t word_of(uint64_t round, uint64_t i)
 {

@@ -204,9 +204,9 @@ static void put_edges(FILE *out, const struct job *j)
 
 void print_json(FILE *out, const struct machine *m, const struct job *j)
 {
-	int v = kolo_version();
+	char version[VERSION_TEXT];
 
-	fprintf(out, "{\"version\": \"%d.%d.%d\",\n", v / 10000, v / 100 % 100, v % 100);
+	fprintf(out, "{\"version\": \"%s\",\n", version_text(version));
 	put_parts(out);
 	put_machine(out, m);
 	if (j)

@@ -185,9 +185,9 @@ static void print_job(FILE *out, const struct job *j)
 
 void print_text(FILE *out, const struct machine *m, const struct job *j)
 {
-	int v = kolo_version();
+	char version[VERSION_TEXT];
 
-	fprintf(out, "Kolo %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
+	fprintf(out, "Kolo %s\n", version_text(version));
 	print_parts(out);
 	print_machine(out, m);
 	if (j)

@@ -4,6 +4,8 @@
  * starts the ranks, watches them and serves their meeting point. The keeper adopts whatever its descendants leave
  * behind (it is a subreaper) and learns at once when the process above it dies, so nothing survives a `kill -9`
  * of either: the ranks themselves die with the keeper. */
+#include "tool.h"
+
 #include "kolo/kolo.h"
 
 #include <dirent.h>
@@ -28,9 +30,8 @@ enum {
 	EXIT_OWN = 125,        /* ringrun itself failed */
 	EXIT_CANNOT_RUN = 126, /* PROGRAM is there but can't be run */
 	EXIT_NOT_FOUND = 127,
-	GRACE_MS = 2000,   /* when a rank has failed: for the others to say why, then again after SIGTERM */
-	LINE = 4096,       /* longest tagged line; longer ones are broken */
-	MAX_RANKS = 65536, /* kolo_comm_create has no more */
+	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after SIGTERM */
+	LINE = 4096,     /* longest tagged line; longer ones are broken */
 };
 
 struct options {
@@ -548,14 +549,6 @@ static bool parse_binding(const char *text)
 	exit(EXIT_OWN);
 }
 
-static void print_version(void)
-{
-	int v = kolo_version();
-
-	printf("ringrun (Kolo) %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
-	exit(0);
-}
-
 /* Leaves the process for --help, --version and mistakes. */
 static void parse(int argc, char **argv, struct options *o)
 {
@@ -575,7 +568,7 @@ static void parse(int argc, char **argv, struct options *o)
 		case 'b': o->bind = parse_binding(optarg); break;
 		case 't': o->tag = true; break;
 		case 'h': usage(stdout); exit(0);
-		case 'v': print_version(); break;
+		case 'v': print_version("ringrun"); break;
 		default: usage(stderr); exit(EXIT_OWN);
 		}
 	}

@@ -7,13 +7,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-void print_version(const char *tool)
+const char *version_text(char out[VERSION_TEXT])
 {
 	int v = kolo_version();
 
-	printf("%s (Kolo) %d.%d.%d\n", tool, v / 10000, v / 100 % 100, v % 100);
+	snprintf(out, VERSION_TEXT, "%d.%d.%d", v / 10000 % 1000, v / 100 % 100, v % 100);
+	return out;
+}
+
+double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+void print_version(const char *tool)
+{
+	char version[VERSION_TEXT];
+
+	printf("%s (Kolo) %s\n", tool, version_text(version));
 	exit(EXIT_GOOD);
 }
 

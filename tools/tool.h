@@ -1,8 +1,17 @@
-/* What ringbench and ringinfo have in common: exit statuses, numbers on the command line, starting as a job. */
+/* What the tools have in common: exit statuses, numbers on the command line, time, starting as a job. */
 #ifndef TOOL_H
 #define TOOL_H
 
 enum exit_code { EXIT_GOOD, EXIT_WRONG, EXIT_USAGE, EXIT_FAILED };
+
+enum { MAX_RANKS = 65536 }; /* kolo_comm_create has no more */
+
+/* "0.1.0": the library's version. Returns out. */
+enum { VERSION_TEXT = 16 };
+const char *version_text(char out[VERSION_TEXT]);
+
+/* Microseconds of the machine's monotonic clock. */
+double now_us(void);
 
 /* What --version prints; leaves the process. */
 _Noreturn void print_version(const char *tool);

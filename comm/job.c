@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_OTHERS = 3, AGENT_PORTS = 16 };
+enum { MAX_OTHERS = 3, AGENT_PORTS = 16, MAX_JOB = 200 };
 
 /* A job of a launcher. */
 struct launcher {
@@ -406,6 +406,9 @@ static int choose_place(const struct launcher *l, struct ko_meeting *out)
 		return ko_fail(KOLO_EINVAL,
 			       "two meeting points in the environment: KOLO_ID and %s=%s; unset one of them",
 			       root ? "KOLO_ROOT" : "KOLO_JOB", root ? root : job);
+	if (job && strlen(job) > MAX_JOB) /* two that differ behind that would be one */
+		return ko_fail(KOLO_EINVAL, "KOLO_JOB has %zu characters: want at most %d", strlen(job),
+			       MAX_JOB);
 	if (id)
 		return meet_by_id(out, id);
 	if (root)

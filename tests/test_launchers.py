@@ -278,6 +278,7 @@ AT_ONCE = {
     "an unknown launcher": ([by_hand(0, 2, KOLO_LAUNCHER="pbs")], ["KOLO_LAUNCHER=pbs", "slurm"]),
     "a launcher that is not there": ([by_hand(0, 2, KOLO_LAUNCHER="slurm")], ["without", "SLURM_PROCID"]),
     "two meeting points": ([by_hand(0, 2, KOLO_ROOT="127.0.0.1:1", KOLO_ID="00")], ["KOLO_ID and KOLO_ROOT"]),
+    "a job's name without end": ([by_hand(0, 2, KOLO_JOB="x" * 201)], ["KOLO_JOB has 201 characters"]),
     "an id that is none": ([by_hand(0, 2, KOLO_ID="abc")], ["KOLO_ID has 3 characters"]),
     "an id of zeros": ([by_hand(0, 2, KOLO_ID="0" * 256)], ["no id made by kolo_id_create"]),
     "a root without a port": ([by_hand(0, 2, KOLO_ROOT="localhost")], ["KOLO_ROOT=localhost", "HOST:PORT"]),

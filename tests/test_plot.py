@@ -147,6 +147,24 @@ def earlier_runs_are_drawn_beside_this_one():
 
 
 @test
+def a_curve_keeps_its_colour_in_each_source():
+    need_against()
+    with folder() as path:
+        file = write(f"{path}/a.json", *({**ROW, "op": op, "in_place": p} for op in ("max", "sum") for p in (False, True)))
+        env = fake_gnuplot(path, f"cat > {path}/script", "echo drawn")
+        done = run(RINGBENCH, *FAST, "-o", "all", "-e", "64", "--against", file, "--plot", f"{path}/x.svg", "--limit",
+                   "460000", env=env)
+        assert done.returncode == 0, done
+        script = open(f"{path}/script").read()
+    found = re.findall(r"title '(.+?): (\w+) (in|out of) place' with linespoints lc rgb '(\S+)' lw \S+ dt (\d) pt (\d+)", script)
+    style = {line[:3]: line[3:] for line in found}
+    assert len(style) == 14 and len(set(style.values())) == 14, style
+    for (source, op, place), (colour, dash, shape) in style.items():
+        assert colour == style["this run", op, place][0] and (dash == "1") == (source == "this run"), style
+    assert re.search(r"yrange \[\S+:500500\]", script), script
+
+
+@test
 def names_can_not_break_the_picture():
     need_gnuplot()
     need_against()

@@ -124,6 +124,8 @@ static void widen(double y, struct layout *l)
 
 static void set_ranges(const struct plot *p, struct layout *l)
 {
+	double top;
+
 	l->xmin = l->ymin = INFINITY;
 	l->xmax = l->ymax = 0;
 	for (int i = 0; i < p->ncurves; i++) {
@@ -142,7 +144,8 @@ static void set_ranges(const struct plot *p, struct layout *l)
 	for (int i = 0; i < p->options->nlimits; i++)
 		widen(p->options->limits[i].gbs, l);
 	l->ymin = round_down(l->ymin);
-	l->ymax = next_up(round_down(l->ymax * 1.1));
+	top = round_down(l->ymax);
+	l->ymax = top * 1.000001 < l->ymax || top <= l->ymin ? next_up(top) : top;
 }
 
 /* ---- Script --------------------------------------------------------------------------------------------- */
@@ -282,13 +285,16 @@ static const int shapes[][2] = { { 7, 6 }, { 5, 4 }, { 9, 8 }, { 13, 12 }, { 11,
 
 enum { NCOLOURS = sizeof(colours) / sizeof(*colours), NSHAPES = sizeof(shapes) / sizeof(*shapes) };
 
-/* In place beside out of place is dashed and hollow. */
+/* In place beside out of place is hollow, and dashed where there is one source; sources have their own dashes and
+ * shapes, so that the colour is that of the same curve in each. */
 static void write_style(FILE *out, const struct plot *p, const struct curve *c)
 {
 	bool hollow = plot_varies(p, PLACE) && strcmp(c->fields[PLACE], "in place") == 0;
+	int dash = p->nsources > 1 ? c->source : hollow;
+	int shape = p->nsources > 1 ? c->source + c->style / NCOLOURS * p->nsources : c->style;
 
 	fprintf(out, "with linespoints lc rgb '%s' lw 1.8 dt %d pt %d", colours[c->style % NCOLOURS],
-		hollow ? 2 : 1, shapes[c->style % NSHAPES][hollow]);
+		dash + 1, shapes[shape % NSHAPES][hollow]);
 }
 
 /* The legend belongs to the panel on the right, where every curve has a point. */

@@ -52,11 +52,11 @@ static bool differ(const struct curve *a, const struct curve *b, enum field fiel
 	return strcmp(a->fields[field], b->fields[field]) != 0;
 }
 
-/* Are all fields equal, PLACE perhaps excepted? */
-static bool alike(const struct curve *a, const struct curve *b, bool any_place)
+/* Are all fields equal, but for those whose bit is set in `ignored`? */
+static bool alike(const struct curve *a, const struct curve *b, unsigned ignored)
 {
 	for (int i = 0; i < NFIELDS; i++)
-		if (differ(a, b, (enum field)i) && !(any_place && i == PLACE))
+		if (differ(a, b, (enum field)i) && !(ignored >> i & 1))
 			return false;
 	return true;
 }
@@ -68,7 +68,7 @@ static struct curve *find_curve(struct plot *p, const struct plot_row *row)
 
 	if (fill_fields(row, new.fields)) {
 		for (int i = 0; i < p->ncurves; i++) {
-			if (alike(&p->curves[i], &new, false)) {
+			if (alike(&p->curves[i], &new, 0)) {
 				free_curve(&new);
 				return &p->curves[i];
 			}
@@ -225,20 +225,28 @@ static int by_bytes(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* A style for each curve, but for in place beside out of place. */
+/* A style for what was measured, whatever its place and source; a number for each source. */
 static void choose_styles(struct plot *p)
 {
 	int next = 0;
 
+	p->nsources = 0;
 	for (int i = 0; i < p->ncurves; i++) {
 		struct curve *c = &p->curves[(p->nearlier + i) % p->ncurves];
 
-		c->style = -1;
-		for (int k = 0; k < i && c->style < 0; k++)
-			if (alike(c, plot_curve(p, k), true))
-				c->style = plot_curve(p, k)->style;
+		c->style = c->source = -1;
+		for (int k = 0; k < i; k++) {
+			const struct curve *before = plot_curve(p, k);
+
+			if (alike(c, before, 1u << PLACE | 1u << SOURCE))
+				c->style = before->style;
+			if (!differ(c, before, SOURCE))
+				c->source = before->source;
+		}
 		if (c->style < 0)
 			c->style = next++;
+		if (c->source < 0)
+			c->source = p->nsources++;
 	}
 }
 

@@ -25,13 +25,14 @@ struct curve {
 	char *fields[NFIELDS]; /* as the legend says them; "" where the measurement has no such thing */
 	struct point *points;  /* in the order of plot_add; ascending by bytes after plot_finish */
 	size_t npoints;
-	int style; /* set by plot_finish; curves that differ in PLACE only share one */
+	int style;  /* set by plot_draw; curves that differ in SOURCE and PLACE only share one */
+	int source; /* likewise; a number for each SOURCE, in the order drawn */
 };
 
 struct plot {
 	const struct options *options;
 	struct curve *curves; /* ncurves of them; the first nearlier are from files */
-	int ncurves, nearlier;
+	int ncurves, nearlier, nsources;
 	int left_out; /* measurements without a bandwidth */
 	bool no_memory;
 };

@@ -130,7 +130,8 @@ $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 $B/ringbench: TOOL_LIBS := $(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
 INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/tool.c)
 $B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a
-$B/ringrun: $B/tools/ringrun.o $B/tools/tool.o $B/libkolo.a
+RUN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringrun*.c) tools/tool.c)
+$B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
 $(TOOL_BINARIES):
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS) -lm
@@ -192,6 +193,6 @@ help:
 	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, JANSSON=no jansson. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
--include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $B/tools/ringrun.d
+-include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d)
 
 endif

@@ -4,14 +4,13 @@
  * starts the ranks, watches them and serves their meeting point. The keeper adopts whatever its descendants leave
  * behind (it is a subreaper) and learns at once when the process above it dies, so nothing survives a `kill -9`
  * of either: the ranks themselves die with the keeper. */
-#include "tool.h"
+#include "ringrun.h"
 
 #include "kolo/kolo.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,19 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-	EXIT_OWN = 125,        /* ringrun itself failed */
-	EXIT_CANNOT_RUN = 126, /* PROGRAM is there but can't be run */
-	EXIT_NOT_FOUND = 127,
-	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after SIGTERM */
-	LINE = 4096,     /* longest tagged line; longer ones are broken */
-};
-
-struct options {
-	int nranks;
-	bool bind, tag;
-	char **command;
-};
+enum { LINE = 4096 }; /* longest tagged line; longer ones are broken */
 
 /* One output of one rank on its way to ours, line by line. */
 struct pipe_end {
@@ -58,41 +45,6 @@ struct keeper {
 	int64_t deadline; /* when to go on with ending the others; 0: no need */
 	int next_signal;  /* what they get then */
 };
-
-static void usage(FILE *out)
-{
-	fprintf(out,
-		"usage: ringrun -n N [--bind core|none] [--tag] PROGRAM [ARGS...]\n"
-		"\n"
-		"Starts N ranks of PROGRAM on this host. Each finds its number, the number of ranks and their\n"
-		"meeting point in its environment, where kolo_comm_create looks when its attr is NULL.\n"
-		"\n"
-		"  -n N           number of ranks\n"
-		"  --bind core    each rank on a core of its own where there are enough (default)\n"
-		"  --bind none    no binding\n"
-		"  --tag          every line of output begins with its rank: [3] ...\n"
-		"  --help, --version\n"
-		"\n"
-		"Standard input goes to rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are\n"
-		"passed on to all ranks. When a rank fails, the others have %d s to end by themselves, get SIGTERM,\n"
-		"and %d s later SIGKILL.\n"
-		"\n"
-		"Exit status:\n"
-		"  0      all ranks returned 0\n"
-		"  125    ringrun itself failed\n"
-		"  126    PROGRAM could not be run\n"
-		"  127    PROGRAM was not found\n"
-		"  other  that of the first rank that failed; 128 + N when signal N killed it\n"
-		"\n"
-		"Environment:\n"
-		"  KOLO_RANK, KOLO_NRANKS, KOLO_ID  set for every rank\n"
-		"\n"
-		"Examples:\n"
-		"  ringrun -n 4 ./program           four ranks, each on its own core\n"
-		"  ringrun -n 2 --tag sh -c 'echo $KOLO_RANK'\n"
-		"                                   prints [0] 0 and [1] 1, in any order\n",
-		GRACE_MS / 1000, GRACE_MS / 1000);
-}
 
 static int64_t now_ms(void)
 {
@@ -530,64 +482,13 @@ static int stand_above(pid_t keeper, int signals)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int parse_nranks(const char *text)
-{
-	char *end;
-	long n = strtol(text, &end, 10);
-
-	if (end != text && *end == 0 && n >= 1 && n <= MAX_RANKS)
-		return (int)n;
-	fprintf(stderr, "ringrun: -n %s: want a number of ranks from 1 to %d\n", text, MAX_RANKS);
-	exit(EXIT_OWN);
-}
-
-static bool parse_binding(const char *text)
-{
-	if (strcmp(text, "core") == 0 || strcmp(text, "none") == 0)
-		return text[0] == 'c';
-	fprintf(stderr, "ringrun: --bind %s: want core or none\n", text);
-	exit(EXIT_OWN);
-}
-
-/* Leaves the process for --help, --version and mistakes. */
-static void parse(int argc, char **argv, struct options *o)
-{
-	static const struct option longs[] = {
-		{ "bind", required_argument, NULL, 'b' },
-		{ "tag", no_argument, NULL, 't' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'v' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
-
-	*o = (struct options){ .bind = true };
-	while ((c = getopt_long(argc, argv, "+n:", longs, NULL)) >= 0) {
-		switch (c) {
-		case 'n': o->nranks = parse_nranks(optarg); break;
-		case 'b': o->bind = parse_binding(optarg); break;
-		case 't': o->tag = true; break;
-		case 'h': usage(stdout); exit(0);
-		case 'v': print_version("ringrun"); break;
-		default: usage(stderr); exit(EXIT_OWN);
-		}
-	}
-	if (o->nranks && optind < argc) {
-		o->command = argv + optind;
-		return;
-	}
-	fprintf(stderr, "ringrun: %s is missing\n", o->nranks ? "PROGRAM" : "-n N");
-	usage(stderr);
-	exit(EXIT_OWN);
-}
-
 int main(int argc, char **argv)
 {
 	struct options options;
 	pid_t top = getpid(), keeper;
 	int signals;
 
-	parse(argc, argv, &options);
+	parse_options(argc, argv, &options);
 	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the ranks ended */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signals = open_signals();

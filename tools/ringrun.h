@@ -1,0 +1,23 @@
+/* ringrun in parts: the command line, and the processes. */
+#ifndef RINGRUN_H
+#define RINGRUN_H
+
+#include <stdbool.h>
+
+enum {
+	EXIT_OWN = 125,        /* ringrun itself failed */
+	EXIT_CANNOT_RUN = 126, /* PROGRAM is there but can't be run */
+	EXIT_NOT_FOUND = 127,
+	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after SIGTERM */
+};
+
+struct options {
+	int nranks;
+	bool bind, tag;
+	char **command;
+};
+
+/* Fills *o from the command line; leaves the process for --help, --version and mistakes. */
+void parse_options(int argc, char **argv, struct options *o);
+
+#endif

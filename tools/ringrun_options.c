@@ -1,0 +1,94 @@
+/* ringrun's command line. */
+#include "ringrun.h"
+
+#include "tool.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void usage(FILE *out)
+{
+	fprintf(out,
+		"usage: ringrun -n N [--bind core|none] [--tag] PROGRAM [ARGS...]\n"
+		"\n"
+		"Starts N ranks of PROGRAM on this host. Each finds its number, the number of ranks and their\n"
+		"meeting point in its environment, where kolo_comm_create looks when its attr is NULL.\n"
+		"\n"
+		"  -n N           number of ranks\n"
+		"  --bind core    each rank on a core of its own where there are enough (default)\n"
+		"  --bind none    no binding\n"
+		"  --tag          every line of output begins with its rank: [3] ...\n"
+		"  --help, --version\n"
+		"\n"
+		"Standard input goes to rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are\n"
+		"passed on to all ranks. When a rank fails, the others have %d s to end by themselves, get SIGTERM,\n"
+		"and %d s later SIGKILL.\n"
+		"\n"
+		"Exit status:\n"
+		"  0      all ranks returned 0\n"
+		"  125    ringrun itself failed\n"
+		"  126    PROGRAM could not be run\n"
+		"  127    PROGRAM was not found\n"
+		"  other  that of the first rank that failed; 128 + N when signal N killed it\n"
+		"\n"
+		"Environment:\n"
+		"  KOLO_RANK, KOLO_NRANKS, KOLO_ID  set for every rank\n"
+		"\n"
+		"Examples:\n"
+		"  ringrun -n 4 ./program           four ranks, each on its own core\n"
+		"  ringrun -n 2 --tag sh -c 'echo $KOLO_RANK'\n"
+		"                                   prints [0] 0 and [1] 1, in any order\n",
+		GRACE_MS / 1000, GRACE_MS / 1000);
+}
+
+static int parse_nranks(const char *text)
+{
+	char *end;
+	long n = strtol(text, &end, 10);
+
+	if (end != text && *end == 0 && n >= 1 && n <= MAX_RANKS)
+		return (int)n;
+	fprintf(stderr, "ringrun: -n %s: want a number of ranks from 1 to %d\n", text, MAX_RANKS);
+	exit(EXIT_OWN);
+}
+
+static bool parse_binding(const char *text)
+{
+	if (strcmp(text, "core") == 0 || strcmp(text, "none") == 0)
+		return text[0] == 'c';
+	fprintf(stderr, "ringrun: --bind %s: want core or none\n", text);
+	exit(EXIT_OWN);
+}
+
+void parse_options(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{ "bind", required_argument, NULL, 'b' },
+		{ "tag", no_argument, NULL, 't' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	*o = (struct options){ .bind = true };
+	while ((c = getopt_long(argc, argv, "+n:", longs, NULL)) >= 0) {
+		switch (c) {
+		case 'n': o->nranks = parse_nranks(optarg); break;
+		case 'b': o->bind = parse_binding(optarg); break;
+		case 't': o->tag = true; break;
+		case 'h': usage(stdout); exit(0);
+		case 'v': print_version("ringrun"); break;
+		default: usage(stderr); exit(EXIT_OWN);
+		}
+	}
+	if (o->nranks && optind < argc) {
+		o->command = argv + optind;
+		return;
+	}
+	fprintf(stderr, "ringrun: %s is missing\n", o->nranks ? "PROGRAM" : "-n N");
+	usage(stderr);
+	exit(EXIT_OWN);
+}

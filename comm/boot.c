@@ -57,12 +57,11 @@ static int read_all(const struct server *s, void *to, size_t len)
 					   { .fd = s->pidfd, .events = POLLIN } };
 		ssize_t got = 0;
 
-		if (poll(polls, 2, 100) <= 0) {
-			if (ko_now_ms() > s->deadline)
-				return ko_fail(KOLO_ETIMEDOUT, "%s does not answer at %s; is it stopped?",
-					       server_name(s->m), s->m->what);
+		if (ko_now_ms() > s->deadline)
+			return ko_fail(KOLO_ETIMEDOUT, "%s does not answer at %s; is it stopped?",
+				       server_name(s->m), s->m->what);
+		if (poll(polls, 2, 100) <= 0)
 			continue;
-		}
 		if (polls[0].revents)
 			got = recv(s->fd, (char *)to + at, len - at, 0);
 		if (got < 0 && errno == EINTR)

@@ -83,6 +83,29 @@ static int check_user(const struct search *s, const struct candidate *c)
 		s->m->what, s->m->name, (int)cred.pid, (int)cred.uid);
 }
 
+/* A connect to a port of this host that nobody serves may get that very port as its own, and then it has itself. */
+static bool is_own_end(const struct candidate *c)
+{
+	union ko_net here, there;
+	socklen_t here_len = sizeof(here), there_len = sizeof(there);
+
+	return c->to.any.sa_family != AF_UNIX && getsockname(c->fd, &here.any, &here_len) == 0 &&
+	       getpeername(c->fd, &there.any, &there_len) == 0 && ko_net_same(&here, &there) &&
+	       ko_net_port(&here) == ko_net_port(&there);
+}
+
+static int take_connection(const struct search *s, struct candidate *c)
+{
+	const struct linger at_once = { .l_onoff = 1 };
+
+	c->connected = 1;
+	if (!is_own_end(c))
+		return check_user(s, c);
+	setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)); /* the port is rank 0's */
+	hang_up(c, ECONNREFUSED);
+	return 0;
+}
+
 static int begin(const struct search *s, struct candidate *c)
 {
 	int err;
@@ -90,21 +113,21 @@ static int begin(const struct search *s, struct candidate *c)
 	c->since = ko_now_ms();
 	c->fd = socket(c->to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	err = c->fd < 0 ? errno : leave_from(s, c);
-	if (err == EMFILE || err == ENFILE || err == ENOMEM)
-		return ko_fail(KOLO_ESYS, "connecting to %s: %s", s->m->what, strerror(err));
 	if (err == 0 && connect(c->fd, &c->to.any, c->len) < 0)
 		err = errno;
-	if (err == 0 || err == EINPROGRESS || err == EINTR)
-		c->connected = err == 0;
-	else
+	if (err == EMFILE || err == ENFILE || err == ENOMEM)
+		return ko_fail(KOLO_ESYS, "connecting to %s: %s", s->m->what, strerror(err));
+	if (err == 0)
+		return take_connection(s, c);
+	if (err != EINPROGRESS && err != EINTR)
 		hang_up(c, err);
-	return c->connected ? check_user(s, c) : 0;
+	return 0;
 }
 
 /* The candidate's socket is ready. 1: this is the one; 0: not yet, or not this time; or an error. */
 static int look_at(const struct search *s, struct candidate *c)
 {
-	int err = 0;
+	int err = 0, rc;
 	socklen_t len = sizeof(err);
 	ssize_t got;
 
@@ -113,7 +136,8 @@ static int look_at(const struct search *s, struct candidate *c)
 			hang_up(c, err);
 			return 0;
 		}
-		c->connected = 1;
+		if ((rc = take_connection(s, c)) < 0 || c->fd < 0)
+			return rc;
 	}
 	got = recv(c->fd, (char *)&c->greeting + c->got, sizeof(c->greeting) - c->got, 0);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -209,6 +233,12 @@ static int check_id(const struct search *s)
 		return 0;
 	if (c->err == EPROTO)
 		return ko_fail(KOLO_EUNREACH, "who answers at %s did not make this id", s->m->what);
+	if (c->err != ECONNREFUSED && c->err != ECONNRESET)
+		return ko_fail(
+			KOLO_EUNREACH,
+			"this id's address, %s, can't be reached from here (%s); is the loopback interface up, or "
+			"KOLO_IFACE the same for all ranks?",
+			s->m->what, strerror(c->err));
 	return ko_fail(KOLO_EUNREACH,
 		       "nobody serves this id at %s (%s): the process that made it has ended, or the id was "
 		       "used already",

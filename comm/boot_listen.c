@@ -71,6 +71,8 @@ static int listen_port(const struct ko_meeting *m, union ko_net *at, int n, int 
 				return 0;
 			err = errno;
 			taken |= err == EADDRINUSE;
+			if (taken && m->nports == 1)
+				n = i + 1; /* another rank 0, perhaps: the ranks would find either */
 		}
 	list_addresses(at, n, there, sizeof(there));
 	if (taken && m->nports == 1)

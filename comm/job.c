@@ -119,9 +119,10 @@ static int meet_in_session(struct ko_meeting *m)
 static int meet_at_master(struct ko_meeting *m)
 {
 	const char *host = get("MASTER_ADDR"), *port = get("MASTER_PORT"), *run = get("TORCHELASTIC_RUN_ID");
+	const char *restart = get("TORCHELASTIC_RESTART_COUNT");
 	char text[512];
 
-	snprintf(text, sizeof(text), "%s:%s %s", host, port, run ? run : "");
+	snprintf(text, sizeof(text), "%s:%s %s %s", host, port, run ? run : "", restart ? restart : "");
 	set_identity(m, text);
 	snprintf(m->what, sizeof(m->what), "MASTER_ADDR=%s MASTER_PORT=%s", host, port);
 	if (parse_number(port, 1, 65535, &m->port) < 0)
@@ -155,10 +156,10 @@ static int meet_pmi(struct ko_meeting *m)
 		snprintf(text, sizeof(text), "PMI job %s", job);
 	} else {
 		if (!fd || parse_number(fd, 0, INT_MAX, &number) < 0 ||
-		    getsockopt(number, SOL_SOCKET, SO_PEERCRED, &server, &len) < 0)
+		    getsockopt(number, SOL_SOCKET, SO_PEERCRED, &server, &len) < 0 || server.pid <= 0)
 			return ko_fail(
 				KOLO_EINVAL,
-				"PMI_FD=%s is no open socket here, so this job has no name (a wrapper may have "
+				"PMI_FD=%s is no open local socket here, so this job has no name (a wrapper may have "
 				"closed it); set KOLO_JOB to a text that no other job has, or KOLO_ROOT",
 				fd ? fd : "(unset)");
 		snprintf(text, sizeof(text), "PMI job of process %d", (int)server.pid);

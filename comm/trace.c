@@ -1,5 +1,5 @@
 /* See trace.h. Events are kept in memory and appended to the file when it is full and at the end, under a lock, so
- * that the file is a complete JSON array at any time, whoever dies. The format is Chrome's trace event array. */
+ * that the file is a complete JSON array after each append. A rank that dies in the middle of one spoils it. The format is Chrome's trace event array. */
 #include "trace.h"
 
 #include "error.h"
@@ -15,7 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 8192, LINE = 64 };
+enum {
+	EVENTS = 8192,
+	LINE = 64,
+	MAX_FOLDER = 256,
+	BUFFER = 2 << 20, /* more than so many events take: they are written at once */
+	LOCK_TRIES = 1000 /* of a millisecond: nobody may hold up an operation for longer */
+};
 
 struct event {
 	int64_t since, until; /* ns */
@@ -28,6 +34,7 @@ struct ko_trace {
 	const struct ko_log *log;
 	char path[512], who[LINE];
 	bool begun; /* the row's name is in the file */
+	bool lost;  /* the file could not be written: no more tries, which would hold up each operation */
 	int n;      /* events that are not in the file yet */
 	struct event events[EVENTS];
 };
@@ -46,7 +53,9 @@ int ko_trace_check(void)
 
 	if (!dir)
 		return 0;
-	if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+	if (strlen(dir) > MAX_FOLDER)
+		errno = ENAMETOOLONG;
+	else if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
 		errno = ENOTDIR;
 	else if (access(dir, W_OK | X_OK) == 0)
 		return 0;
@@ -119,16 +128,29 @@ static int find_end(FILE *f)
 	if (fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0)
 		return fputs("[", f) < 0 ? -1 : 0;
 	if (fseek(f, -len, SEEK_END) < 0 || fread(last, 1, (size_t)len, f) != (size_t)len ||
-	    strcmp(last, end) != 0)
+	    strcmp(last, end) != 0) {
+		errno = EBADMSG; /* not ours, or a rank died while it wrote */
 		return -1;
+	}
 	return fseek(f, -len, SEEK_END);
+}
+
+/* -1 when another rank, or a stranger, does not let go. */
+static int lock(int fd)
+{
+	for (int tries = 0; tries < LOCK_TRIES; tries++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	}
+	return -1;
 }
 
 static void flush(struct ko_trace *t)
 {
-	int rank = t->log->rank, fd = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	FILE *f = fd >= 0 && flock(fd, LOCK_EX) == 0 ? fdopen(fd, "r+") : NULL;
-	bool good = f && find_end(f) == 0;
+	int rank = t->log->rank, fd = open(t->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	FILE *f = fd >= 0 && lock(fd) == 0 ? fdopen(fd, "r+") : NULL;
+	bool good = f && setvbuf(f, NULL, _IOFBF, BUFFER) == 0 && find_end(f) == 0;
 
 	if (good) {
 		if (!t->begun)
@@ -145,9 +167,12 @@ static void flush(struct ko_trace *t)
 		good = fclose(f) == 0 && good; /* unlocks too */
 	else if (fd >= 0)
 		close(fd);
-	if (!good)
-		ko_log(t->log, KOLO_LOG_WARN, "the trace %s could not be written: %s; %d events are lost",
-		       t->path, strerror(errno), t->n);
+	if (!good) {
+		ko_log(t->log, KOLO_LOG_WARN,
+		       "the trace %s could not be written: %s; this rank's events are lost from here on",
+		       t->path, strerror(errno));
+		t->lost = true;
+	}
 	t->begun = true;
 	t->n = 0;
 }
@@ -157,7 +182,7 @@ void ko_trace_add(struct ko_trace *t, enum ko_trace_kind kind, int64_t since, ui
 {
 	struct event *e;
 
-	if (!t)
+	if (!t || t->lost)
 		return;
 	if (t->n == EVENTS)
 		flush(t);
@@ -169,7 +194,7 @@ void ko_trace_add(struct ko_trace *t, enum ko_trace_kind kind, int64_t since, ui
 
 void ko_trace_close(struct ko_trace *t)
 {
-	if (t)
+	if (t && !t->lost)
 		flush(t);
 	free(t);
 }

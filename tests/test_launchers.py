@@ -227,6 +227,22 @@ def ranks_meet_at_an_address():
 
 
 @test
+def a_rank_that_waits_does_not_take_the_port():
+    """A connect to a port in the range of outgoing ones may meet itself."""
+    if os.geteuid() != 0 or run("unshare", "-n", "true").returncode:
+        raise Skip("needs root and network namespaces")
+    script = """
+    ip link set lo up || exit 77
+    echo 40000 40063 > /proc/sys/net/ipv4/ip_local_port_range
+    KOLO_RANK=1 "$0" & sleep 4; KOLO_RANK=0 "$0"; wait
+    """
+    done = run("unshare", "-n", "sh", "-c", script, PROGRAM, env=clean(KOLO_NRANKS="2", KOLO_ROOT="127.0.0.1:40020"))
+    if done.returncode == 77:
+        raise Skip("ip is not installed")
+    assert done.stdout.count("the sum is 3") == 2, done
+
+
+@test
 def an_interface_can_be_chosen():
     if os.geteuid() != 0 or not shutil.which("ip") or run(
             "unshare", "-n", "ip", "link", "add", "k0", "type", "veth", "peer", "name", "k2").returncode:
@@ -268,7 +284,7 @@ AT_ONCE = {
     "half of two launchers": ([{"RANK": "0", "PMI_SIZE": "2"}], ["torchrun: RANK=0", "pmi: PMI_SIZE=2 without PMI_RANK"]),
     "Open MPI's rank without its job": ([{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}], ["PMIX_NAMESPACE"]),
     "PMI without its socket": ([{"PMI_RANK": "0", "PMI_SIZE": "2"}], ["PMI_FD=(unset)", "KOLO_JOB"]),
-    "PMI with another file": ([{"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_FD": "1"}], ["PMI_FD=1 is no open socket"]),
+    "PMI with another file": ([{"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_FD": "1"}], ["PMI_FD=1 is no open local socket"]),
     "rank = size": ([by_hand(2, 2)], ["KOLO_RANK=2", "[0, 1]"]),
     "rank > size": ([torch(9, 2, 1234)], ["RANK=9", "WORLD_SIZE=2"]),
     "a negative rank": ([by_hand(-1, 2)], ["KOLO_RANK=-1"]),

@@ -1,4 +1,5 @@
 """KOLO_LOG and KOLO_TRACE: what was chosen and why, and a picture of who waited for whom."""
+import fcntl
 import glob
 import json
 import os
@@ -120,9 +121,23 @@ def a_killed_rank_leaves_a_trace_that_parses():
 
 
 @test
+def a_locked_trace_holds_up_nobody():
+    with tempfile.TemporaryDirectory() as d:
+        job = subprocess.Popen((RINGRUN, "-n", "2", RINGBENCH, "-b", "64", "-e", "64", "-i", "20000"),
+                               env=dict(os.environ, KOLO_TRACE=d, KOLO_LOG="warn"), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        while not glob.glob(f"{d}/*"):
+            time.sleep(0.001)
+        with open(glob.glob(f"{d}/*")[0]) as f:
+            fcntl.flock(f, fcntl.LOCK_SH)
+            _, err = job.communicate(timeout=60)
+        assert job.returncode == 0 and "events are lost" in err, (job.returncode, err)
+
+
+@test
 def a_wrong_trace_folder_is_refused():
     with tempfile.NamedTemporaryFile() as f:
-        for value, word in (("/nonexistent", "No such file"), (f.name, "Not a directory")):
+        for value, word in (("/nonexistent", "No such file"), (f.name, "Not a directory"), ("/" + "x/" * 150, "too long")):
             done = run(RINGRUN, "-n", "1", RINGBENCH, "-e", "8", env=dict(os.environ, KOLO_TRACE=value))
             assert done.returncode and f"KOLO_TRACE={value}" in done.stderr and word in done.stderr, done
 

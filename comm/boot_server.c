@@ -21,6 +21,7 @@
 enum {
 	SILENT_MS = 10000,  /* given to a connection to say hello */
 	MAX_STRANGERS = 64, /* connections without a hello: beyond, the oldest has to go, */
+	LAST_MS = 500,      /* after a failure, for a hello that is under way */
 	YOUNG_MS = 1000,    /* unless it came just now: many ranks may start at once */
 };
 
@@ -44,8 +45,11 @@ struct server {
 	char text[KO_TEXT];
 };
 
+/* The first cause stays. */
 static void fail(struct server *s, int code, const char *text)
 {
+	if (s->code)
+		return;
 	s->code = code;
 	snprintf(s->text, sizeof(s->text), "%s", text);
 	ko_log(NULL, KOLO_LOG_WARN, "boot: %s", text);
@@ -317,10 +321,25 @@ static void check_time(struct server *s)
 	}
 }
 
+/* Is there something to wait for? After a failure those who are just saying hello may finish, to be told why. */
+static bool go_on(const struct server *s, int64_t *until)
+{
+	if (s->code == 0)
+		return s->nranks == 0 || s->joined < s->nranks;
+	if (*until == 0)
+		*until = ko_now_ms() + LAST_MS;
+	for (size_t i = 0; i < s->nguests; i++)
+		if (!s->guests[i]->joined)
+			return ko_now_ms() < *until;
+	return false;
+}
+
 /* Serves until all have joined or s->code says why not. */
 static void gather(struct server *s)
 {
-	while (s->code == 0 && (s->nranks == 0 || s->joined < s->nranks)) {
+	int64_t until = 0;
+
+	while (go_on(s, &until)) {
 		size_t n = s->nguests;
 
 		s->polls[0] = (struct pollfd){ .fd = s->listener, .events = POLLIN };
@@ -329,7 +348,7 @@ static void gather(struct server *s)
 		/* Nobody there: nothing can time out, so sleep until somebody comes. */
 		poll(s->polls, n + 1, n ? 100 : -1);
 		/* Downwards: a dropped guest's place is taken by the last one, which has had its turn. */
-		for (size_t i = n; i-- > 0 && s->code == 0;)
+		for (size_t i = n; i-- > 0;)
 			if (s->polls[i + 1].revents && hear_guest(s, s->guests[i]) < 0)
 				drop(s, i);
 		if (s->polls[0].revents)

@@ -26,7 +26,7 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_ROOT] = { "KOLO_ROOT", .choices = "HOST:PORT or [IPv6]:PORT",
 			  .help = "where ranks meet, served by rank 0" },
 	/* Nobody who knows it is kept out of a job that meets at KOLO_ROOT. */
-	[KO_ENV_JOB] = { "KOLO_JOB", .choices = "any text",
+	[KO_ENV_JOB] = { "KOLO_JOB", .choices = "up to 200 characters",
 			 .help = "where ranks of one host meet; no other job of this user has the same",
 			 .secret = 1 },
 	[KO_ENV_LAUNCHER] = { "KOLO_LAUNCHER", .choices = "kolo|torchrun|openmpi|pmi|slurm",

@@ -186,7 +186,7 @@ help:
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
-	@echo "make perf         all-reduce beside the MPI libraries that are installed (some minutes)"
+	@echo "make perf         five collectives beside the MPI libraries that are installed (an hour)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"

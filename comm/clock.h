@@ -5,13 +5,18 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Milliseconds of the machine's monotonic clock, the same for all processes of the machine. */
-static inline int64_t ko_now_ms(void)
+/* Nanoseconds and milliseconds of the machine's monotonic clock, the same for all processes of the machine. */
+static inline int64_t ko_now_ns(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline int64_t ko_now_ms(void)
+{
+	return ko_now_ns() / 1000000;
 }
 
 #endif

@@ -1,6 +1,9 @@
 /* The collectives as their callers see them: check the arguments, post what is asked for, make a plan, run its
  * rounds. With one rank there is nobody to talk to and the result is computed on the spot. */
+#include "clock.h"
+#include "oneshot.h"
 #include "rounds.h"
+#include "stores.h"
 #include "watch.h"
 
 #include <stdint.h>
@@ -103,7 +106,7 @@ static void tell(const struct ko_run *run, int rc)
 
 	ko_desc_text(&run->desc, text);
 	ko_log(&c->log, KOLO_LOG_TRACE, "%s: %s after %.1f us", text, kolo_strerror(rc),
-	       (double)(ko_trace_now() - run->since) / 1e3);
+	       (double)(ko_now_ns() - run->since) / 1e3);
 	ko_trace_add(c->trace, KO_TRACE_OP, run->since, run->desc.seq, text);
 }
 
@@ -118,10 +121,11 @@ static int end(struct ko_run *run, int rc)
 	if (rc < 0) {
 		rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
 	} else {
-		model = ko_plan_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks,
-				      run->desc.root);
+		model = (run->board ? ko_plan_board_model : ko_plan_model)(
+			&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks, run->desc.root);
 		c->model.sent += model.sent * run->size;
 		c->model.received += model.received * run->size;
+		ko_stores_learn(run);
 		c->ops++;
 		ko_roster_finish(c->roster, c->rank, run->desc.seq);
 	}
@@ -129,6 +133,19 @@ static int end(struct ko_run *run, int rc)
 		tell(run, rc);
 	atomic_store_explicit(&c->busy, false, memory_order_release);
 	return rc;
+}
+
+/* What the ring writes to dst; 0 where it is read just before, and lies in the caches. */
+static size_t written_bytes(const struct args *a, size_t size)
+{
+	int nranks = a->comm->nranks;
+
+	switch (a->coll) {
+	case KO_ALL_REDUCE: return a->src == a->dst ? 0 : a->n * size;
+	case KO_REDUCE: return a->src == a->dst || a->comm->rank != a->root ? 0 : a->n * size;
+	case KO_ALL_GATHER: return a->n * size * (size_t)nranks;
+	default: return a->n * size;
+	}
 }
 
 /* After it every rank knows what this one is about to do. */
@@ -146,15 +163,18 @@ static int begin(struct ko_run *run, const struct args *a, const char *call)
 			       call);
 	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy(a->type) };
 	if (c->told)
-		run->since = ko_trace_now();
+		run->since = ko_now_ns();
 	run->desc = (struct ko_desc){ .seq = ++c->seq,
 				      .n = a->n,
 				      .root = a->root,
 				      .coll = (uint8_t)a->coll,
 				      .type = (uint8_t)a->type };
 	choose_reducer(run, a);
-	run->tag = ko_desc_tag(&run->desc);
+	c->history = ko_desc_history(c->history, &run->desc);
+	run->tag = (uint32_t)c->history;
 	run->plan = ko_plan_make(a->coll, a->n, size, c->nranks, c->limits.slot_len);
+	run->board = run->plan.count * size < c->algorithms.board_end[a->coll];
+	ko_stores_choose(run, run->board ? 0 : written_bytes(a, size));
 	ko_roster_enter(c->roster, c->rank, &run->desc);
 	rc = ko_watch_health(c, &run->desc);
 	return rc < 0 ? end(run, rc) : 0;
@@ -185,9 +205,11 @@ static int perform(const struct args *a, const char *call, ko_round_fn *round)
 		return rc;
 	if (a->comm->nranks == 1)
 		compute_alone(&run, a->src, a->dst);
+	else if (run.board)
+		rc = ko_oneshot(&run, a->src, a->dst);
 	else
 		for (size_t k = 0; rc == 0 && k < run.plan.rounds; k++) {
-			int64_t since = run.since ? ko_trace_now() : 0;
+			int64_t since = run.since ? ko_now_ns() : 0;
 
 			rc = round(&run, k, a->src, a->dst);
 			ko_trace_add(a->comm->trace, KO_TRACE_ROUND, since, k, NULL);

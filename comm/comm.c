@@ -18,86 +18,6 @@
 
 enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and that of those who wait for it */
 
-/* ---- What the caller wants ------------------------------------------------------------------------------ */
-
-static int check_name(const char *what, const char *name, char out[KO_NAME])
-{
-	memset(out, 0, KO_NAME);
-	if (!name)
-		return 0;
-	if (strlen(name) >= KO_NAME)
-		return ko_fail(KOLO_ENOTSUP, "no %s called '%s'", what, name);
-	memcpy(out, name, strlen(name));
-	return 0;
-}
-
-/* The slots that rank 0 will decide on, from the attributes or else the environment. */
-static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *out)
-{
-	int64_t nslots = attr->nslots, slot_len = (int64_t)attr->slot_len;
-
-	if ((nslots == 0 && ko_env_get(KO_ENV_SLOTS, &nslots) < 0) ||
-	    (slot_len == 0 && ko_env_get(KO_ENV_SLOT_LEN, &slot_len) < 0))
-		return KOLO_EINVAL;
-	if (nslots < 2 || nslots > KO_MAX_SLOTS)
-		return ko_fail(KOLO_EINVAL, "%lld slots in a link: want 2 to %d", (long long)nslots,
-			       KO_MAX_SLOTS);
-	if (slot_len < KO_MIN_SLOT || slot_len > KO_MAX_SLOT || slot_len % KO_MIN_SLOT)
-		return ko_fail(KOLO_EINVAL, "slots of %lld bytes: want a multiple of 4096 up to 64 MiB",
-			       (long long)slot_len);
-	*out = (struct ko_limits){ .slot_len = (uint64_t)slot_len, .nslots = (uint32_t)nslots };
-	return 0;
-}
-
-static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
-{
-	int64_t seconds = attr->timeout_s;
-
-	if (seconds == 0 && ko_env_get(KO_ENV_TIMEOUT, &seconds) < 0)
-		return KOLO_EINVAL;
-	if (seconds > 1000000)
-		return ko_fail(KOLO_EINVAL, "a timeout of %lld s: want at most 1000000, or -1 for never",
-			       (long long)seconds);
-	*out_ms = seconds < 0 ? 0 : (int)seconds * 1000;
-	return 0;
-}
-
-static int check_attr(const struct kolo_comm_attr *attr)
-{
-	if (attr->nranks < 1 || attr->nranks > KO_MAX_RANKS || attr->rank < 0 || attr->rank >= attr->nranks)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks <= %d",
-			       attr->rank, attr->nranks, KO_MAX_RANKS);
-	for (size_t i = 0; i < sizeof(attr->reserved) / sizeof(attr->reserved[0]); i++)
-		if (attr->reserved[i])
-			return ko_fail(KOLO_EINVAL,
-				       "kolo_comm_create: attr->reserved[%zu] is not zero; was the struct "
-				       "initialised?",
-				       i);
-	return 0;
-}
-
-static int choose_log(const struct kolo_comm_attr *attr, struct ko_log *out)
-{
-	*out = (struct ko_log){ .fn = attr->log, .arg = attr->log_arg, .rank = -1 };
-	out->fn_level = attr->log_level ? attr->log_level : KOLO_LOG_WARN;
-	if ((int)attr->log_level < 0 || attr->log_level > KOLO_LOG_TRACE)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: log_level %d: want one of enum kolo_log_level",
-			       (int)attr->log_level);
-	return 0;
-}
-
-/* Who this rank is and where it meets the others: from the attributes, or else the environment. */
-static int choose_job(struct kolo_comm_attr *attr, const struct ko_log *log, struct ko_meeting *meeting)
-{
-	if (!attr->id && attr->nranks == 0)
-		return ko_job_read(&attr->rank, &attr->nranks, log, meeting);
-	if (!attr->id)
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
-			       "kolo_id_create made");
-	return ko_meeting_of_id(attr->id, meeting);
-}
-
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
 int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
@@ -129,10 +49,16 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	return 0;
 }
 
-/* Rank 0 makes the roster and hands it to everyone. */
+/* Bytes that all ranks map: the roster, and the board behind it. */
+static size_t shared_len(int nranks)
+{
+	return ko_roster_len(nranks) + ko_board_len(nranks);
+}
+
+/* Rank 0 makes the shared memory and hands it to everyone. */
 static int share_roster(struct kolo_comm *c, int64_t deadline)
 {
-	size_t len = ko_roster_len(c->nranks);
+	size_t len = shared_len(c->nranks);
 	struct ko_msg msg = { .type = KO_MSG_ROSTER };
 	void *memory = NULL;
 	int fd = -1, rc;
@@ -152,6 +78,8 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	if (fd >= 0)
 		close(fd);
 	c->roster = memory;
+	if (memory)
+		c->board = ko_board_view((char *)memory + ko_roster_len(c->nranks), c->nranks);
 	return rc;
 }
 
@@ -221,64 +149,16 @@ static int check_places(const struct kolo_comm *c)
 	return 0;
 }
 
-/* What was agreed, and why. */
-static void log_choices(const struct kolo_comm *c)
+int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 {
-	char ring[KO_TEXT / 2] = "";
+	int rc = check_places(c);
 
-	for (int r = 0; c->rank == 0 && r < c->nranks; r++) {
-		size_t at = strlen(ring);
-
-		snprintf(ring + at, sizeof(ring) - at, "%d (%s, pid %d) -> ", r, c->table[r].place.host,
-			 c->table[r].pid);
-	}
-	if (c->rank == 0)
-		ko_log(&c->log, KOLO_LOG_INFO, "ring of %d: %s0", c->nranks, ring);
-	if (c->to_next)
-		ko_log(&c->log, KOLO_LOG_INFO,
-		       "edge %d -> %d: %s (%s), %u slots of %llu bytes as rank 0 says; algorithm ring for all sizes, "
-		       "the only one there is",
-		       c->rank, ko_ring_next(c->rank, c->nranks), c->to_next->ops->name,
-		       *c->table[0].transport ? "rank 0 asked for it"
-					      : "the first in order that joins the two",
-		       c->limits.nslots, (unsigned long long)c->limits.slot_len);
-}
-
-/* One file for the communicator: its name is made of what all ranks know. */
-static void open_trace(struct kolo_comm *c)
-{
-	const struct ko_entry *first = &c->table[0], *mine = &c->table[c->rank];
-	char name[128], who[160];
-
-	/* A process may be rank 0 of several: its sockets' names tell them apart. */
-	snprintf(name, sizeof(name), "kolo-%s-%d-%.*s", first->place.host, first->pid,
-		 (int)first->socket_len - 1, first->socket + 1);
-	snprintf(who, sizeof(who), "rank %d of %d (pid %d on %s)", c->rank, c->nranks, mine->pid,
-		 mine->place.host);
-	c->trace = ko_trace_open(name, who, &c->log);
-}
-
-int ko_comm_assemble(struct kolo_comm *c, int64_t deadline)
-{
-	const char *algorithm = c->table[0].algorithm;
-	int rc;
-
-	if (*algorithm && strcmp(algorithm, "ring") != 0)
-		return ko_fail(KOLO_ENOTSUP, "no algorithm called '%.11s'; this build has: ring", algorithm);
 	c->limits = c->table[0].limits;
-	if ((rc = check_places(c)) < 0)
-		return rc;
-	rc = ko_lifelines_connect(c->lifelines, c->table, deadline);
+	if (rc == 0)
+		rc = ko_lifelines_connect(c->lifelines, c->table, deadline);
 	if (rc == 0)
 		rc = share_roster(c, deadline);
-	if (rc == 0)
-		rc = make_links(c, deadline);
-	if (rc == 0) {
-		log_choices(c);
-		open_trace(c);
-		c->told = c->trace || ko_log_wants(&c->log, KOLO_LOG_TRACE);
-	}
-	return rc;
+	return rc < 0 ? rc : make_links(c, deadline);
 }
 
 void ko_comm_give_up(struct kolo_comm *c, int code)
@@ -292,45 +172,6 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 	c->lifelines = NULL;
 	kolo_comm_destroy(c);
 	ko_fail(code, "%s", why);
-}
-
-int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
-{
-	struct kolo_comm_attr job = { 0 };
-	struct ko_entry mine = { 0 };
-	struct kolo_comm *c = NULL;
-	struct ko_meeting meeting;
-	struct ko_log log;
-	int64_t deadline;
-	int rc, timeout_ms = 0;
-
-	if (!out)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: out is NULL");
-	*out = NULL;
-	if (attr)
-		job = *attr;
-	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 || (rc = choose_log(&job, &log)) < 0 ||
-	    (rc = choose_job(&job, &log, &meeting)) < 0)
-		return rc;
-	mine.rank = job.rank;
-	mine.nranks = job.nranks;
-	if ((rc = check_attr(&job)) < 0 || (rc = choose_timeout(&job, &timeout_ms)) < 0 ||
-	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
-	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
-	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
-	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
-		return rc;
-	rc = ko_boot_join(&meeting, &mine, timeout_ms, c->table);
-	/* From here on: those who came last had the whole timeout to come. */
-	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
-	if (rc == 0)
-		rc = ko_comm_assemble(c, deadline);
-	if (rc < 0) {
-		ko_comm_give_up(c, rc);
-		return rc;
-	}
-	*out = c;
-	return 0;
 }
 
 /* ---- Ending --------------------------------------------------------------------------------------------- */
@@ -347,7 +188,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 		c->from_prev->ops->close(c->from_prev);
 	if (c->roster) {
 		code = ko_roster_cause(c->roster);
-		munmap(c->roster, ko_roster_len(c->nranks));
+		munmap(c->roster, shared_len(c->nranks));
 	}
 	ko_lifelines_close(c->lifelines, code, kolo_last_error());
 	ko_trace_close(c->trace);
@@ -411,6 +252,10 @@ static struct kolo_link_stats link_stats(const struct ko_link *link, int peer)
 	snprintf(s.transport, sizeof(s.transport), "%s", link->ops->name);
 	s.bytes = link->bytes;
 	s.slots = link->slots;
+	if (link->role == KO_SEND) {
+		snprintf(s.stores, sizeof(s.stores), "%s", ko_stores_name(link->stores));
+		s.rate = link->bytes_per_ns;
+	}
 	return s;
 }
 
@@ -424,16 +269,40 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		.model_received_bytes = comm->model.received,
 		.slot_len = comm->limits.slot_len,
 		.nslots = comm->limits.nslots,
-		.algorithm = "ring",
+		.hop_us = comm->roster->agreed.costs.hop_ns / 1e3,
 		.to_next = link_stats(comm->to_next, ko_ring_next(comm->rank, comm->nranks)),
 		.from_prev = link_stats(comm->from_prev, ko_ring_prev(comm->rank, comm->nranks)),
 	};
-	out->sent_bytes = out->to_next.bytes;
-	out->received_bytes = out->from_prev.bytes;
+	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
+		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
+	out->sent_bytes = out->to_next.bytes + comm->board.sent;
+	out->received_bytes = out->from_prev.bytes + comm->board.received;
 	out->memory_bytes = sizeof(*comm) + (size_t)comm->nranks * sizeof(*comm->table) +
 			    (comm->from_prev ? comm->from_prev->memory : 0) +
-			    (comm->rank == 0 ? ko_roster_len(comm->nranks) : 0);
+			    (comm->rank == 0 ? shared_len(comm->nranks) : 0);
 	return 0;
+}
+
+int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out)
+{
+	int at = 0;
+
+	if (!comm || !out)
+		return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: comm and out must not be NULL");
+	for (int coll = 0; comm->nranks > 1 && coll < KO_NCOLLS; coll++) {
+		uint64_t end = comm->algorithms.board_end[coll];
+		struct kolo_algorithm rows[2] = { { ko_coll_name(coll), "board", 0, end - 1 },
+						  { ko_coll_name(coll), "ring", end, UINT64_MAX } };
+		/* A barrier has no bytes. */
+		int first = end == 0, last = end == 0 || coll != KO_BARRIER;
+
+		if (index >= at && index <= at + last - first) {
+			*out = rows[first + index - at];
+			return 0;
+		}
+		at += last - first + 1;
+	}
+	return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: index %d: want 0 to %d", index, at - 1);
 }
 
 /* ---- Ops made at run time ------------------------------------------------------------------------------- */

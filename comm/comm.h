@@ -2,6 +2,8 @@
 #ifndef KO_COMM_H
 #define KO_COMM_H
 
+#include "algorithm.h"
+#include "board.h"
 #include "boot.h"
 #include "lifeline.h"
 #include "link.h"
@@ -16,6 +18,14 @@ struct ko_premul {
 	struct ko_reducer red;
 };
 
+/* What operations of one class of sizes have cost with each kind of stores to dst; see stores.h. */
+struct ko_trial {
+	uint32_t count;
+	float ns_per_byte[2]; /* by enum ko_stores; 0: not known */
+};
+
+enum { KO_TRIALS = 20 };
+
 struct kolo_comm {
 	int rank, nranks;
 	struct ko_log log;
@@ -23,13 +33,18 @@ struct kolo_comm {
 	bool told;               /* each operation is logged or traced */
 	int timeout_ms;          /* without progress; 0: never */
 	_Atomic bool busy;       /* an operation is running; a second one is a user's error */
-	uint64_t seq;            /* operations begun */
+	uint64_t seq;            /* operations begun, */
+	uint64_t history;        /* and all of them in one number */
 	uint64_t ops;            /* operations finished */
 	struct ko_model model;   /* bytes that they should have moved */
+	int spins;               /* tries before a wait gives the core away */
 	struct ko_limits limits; /* agreed */
 	struct ko_entry *table;  /* who the ranks are, by rank */
 	struct ko_lifelines *lifelines;
-	struct ko_roster *roster;            /* shared by all ranks */
+	struct ko_roster *roster; /* shared by all ranks; the board lies behind it */
+	struct ko_board board;
+	struct ko_algorithms algorithms; /* agreed */
+	struct ko_trial trials[KO_TRIALS];
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
 	struct ko_premul *premuls;           /* npremuls of them */
 	int npremuls;
@@ -50,9 +65,9 @@ const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_T
 int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
 		  struct ko_entry *mine, struct kolo_comm **out);
 
-/* From c->table of all ranks to a working communicator; blocks until the deadline (ko_now_ms(), INT64_MAX for
+/* From c->table of all ranks to a connected communicator; blocks until the deadline (ko_now_ms(), INT64_MAX for
  * never). Errors: those of kolo_comm_create. */
-int ko_comm_assemble(struct kolo_comm *c, int64_t deadline);
+int ko_comm_connect(struct kolo_comm *c, int64_t deadline);
 
 /* Ends a communicator that could not be made; the others are told why. The thread's error stays as it is. */
 void ko_comm_give_up(struct kolo_comm *c, int code);

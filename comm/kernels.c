@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __F16C__
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -222,6 +222,49 @@ static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *
 	copy_bytes(out, src, n * 8);
 }
 
+/* Stores past the caches, where the machine has them; the bytes before and behind them are written as usual. */
+#if defined(__AVX512F__)
+enum { STREAM = 64 };
+static inline void stream_vector(char *out, const char *src)
+{
+	_mm512_stream_si512((void *)out, _mm512_loadu_si512(src));
+}
+#elif defined(__AVX2__)
+enum { STREAM = 32 };
+static inline void stream_vector(char *out, const char *src)
+{
+	_mm256_stream_si256((void *)out, _mm256_loadu_si256((const void *)src));
+}
+#elif defined(__x86_64__)
+enum { STREAM = 16 };
+static inline void stream_vector(char *out, const char *src)
+{
+	_mm_stream_si128((void *)out, _mm_loadu_si128((const void *)src));
+}
+#endif
+
+static void stream(void *to, const void *from, size_t len)
+{
+#if defined(__x86_64__)
+	char *out = to;
+	const char *src = from;
+	size_t head = -(uintptr_t)out % STREAM;
+
+	if (head > len)
+		head = len;
+	memcpy(out, src, head);
+	for (out += head, src += head, len -= head; len >= STREAM; len -= STREAM) {
+		stream_vector(out, src);
+		out += STREAM;
+		src += STREAM;
+	}
+	_mm_sfence(); /* streaming stores are not ordered by what publishes the bytes */
+	memcpy(out, src, len);
+#else
+	memcpy(to, from, len);
+#endif
+}
+
 #define ALL_OF(type)                                                                                         \
 	{                                                                                                    \
 		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type,                       \
@@ -251,5 +294,5 @@ const struct ko_kernels KO_KERNELS = {
 		[KOLO_I8] = divide_i8, [KOLO_U8] = divide_u8, [KOLO_I32] = divide_i32, [KOLO_U32] = divide_u32,
 		[KOLO_I64] = divide_i64, [KOLO_U64] = divide_u64, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
 		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
-	},
+	},	.stream = stream,
 };

@@ -12,6 +12,11 @@ const struct ko_link_ops *const ko_links[] = {
 	NULL,
 };
 
+const char *ko_stores_name(enum ko_stores stores)
+{
+	return stores == KO_STREAMING ? "streaming" : "ordinary";
+}
+
 static int no_such_transport(const char *name)
 {
 	char known[128] = "";

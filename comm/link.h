@@ -22,6 +22,9 @@ struct ko_limits {
 	uint32_t reserved; /* 0 */
 };
 
+/* How a sender writes slots; its own business, at any time. */
+enum ko_stores { KO_ORDINARY, KO_STREAMING };
+
 /* A slot as lent to the caller. */
 struct ko_slot {
 	void *ptr;
@@ -40,6 +43,8 @@ struct ko_link {
 	enum ko_role role;
 	uint64_t bytes, slots; /* payload and slots committed (KO_SEND) or released (KO_RECV) */
 	size_t memory;         /* bytes this end allocated for slots */
+	enum ko_stores stores; /* the better kind (KO_SEND) */
+	double bytes_per_ns;   /* of large slots with that kind, when it was measured (KO_SEND) */
 };
 
 struct ko_link_ops {
@@ -64,7 +69,7 @@ struct ko_link_ops {
 	int (*acquire)(struct ko_link *link, struct ko_slot *out);
 
 	/* Sender: hands slot->len bytes of the slot acquired to the other end, with slot->tag. Orders all stores
-	 * to the slot before it. */
+	 * to the slot before it. The sender may go on reading its bytes until it acquires again. */
 	int (*commit)(struct ko_link *link, const struct ko_slot *slot);
 
 	/* Receiver: the oldest slot, lent until release. Called again before release it gives the same slot.
@@ -81,6 +86,9 @@ struct ko_link_ops {
 	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. */
 	void (*close)(struct ko_link *link);
 };
+
+/* "ordinary", "streaming". */
+const char *ko_stores_name(enum ko_stores stores);
 
 /* Best first, then NULL. */
 extern const struct ko_link_ops *const ko_links[];

@@ -128,6 +128,50 @@ ko_fill_fn *ko_copy(enum kolo_type type)
 	return best_kernels()->copy[type];
 }
 
+/* ---- Streaming ------------------------------------------------------------------------------------------ */
+
+enum {
+	SCRATCH = 4096
+}; /* bytes: results go through the first-level cache, a whole number of elements at a time */
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+void ko_stream_copy(void *out, const void *src, size_t len)
+{
+	best_kernels()->stream(out, src, len);
+}
+
+void ko_stream_fill(ko_fill_fn *fn, void *out, const void *src, size_t n, size_t size,
+		    const union ko_scalar *s)
+{
+	_Alignas(64) char scratch[SCRATCH];
+	size_t step = SCRATCH / size;
+
+	for (size_t at = 0; at < n; at += step) {
+		size_t m = min_size(step, n - at);
+
+		fn(scratch, (const char *)src + at * size, m, s);
+		ko_stream_copy((char *)out + at * size, scratch, m * size);
+	}
+}
+
+void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const void *own, size_t n,
+		       size_t size, const union ko_scalar *s)
+{
+	_Alignas(64) char scratch[SCRATCH];
+	size_t step = SCRATCH / size;
+
+	for (size_t at = 0; at < n; at += step) {
+		size_t m = min_size(step, n - at);
+
+		combine(scratch, (const char *)in + at * size, (const char *)own + at * size, m, s);
+		ko_stream_copy((char *)out + at * size, scratch, m * size);
+	}
+}
+
 /* ---- Types and ops by name ------------------------------------------------------------------------------ */
 
 static const struct {

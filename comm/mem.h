@@ -17,11 +17,15 @@ union ko_scalar {
 	uint64_t u64; /* integers */
 };
 
-/* out[i] = in[i] combined with own[i]. out may be own; otherwise the three don't overlap. No alignment. */
+/* out[i] = in[i] combined with own[i]. out may be in or own; otherwise the three don't overlap. No alignment. */
 typedef void ko_combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
 
 /* out[i] = some function of src[i]. out may be src; otherwise they don't overlap. No alignment. */
 typedef void ko_fill_fn(void *out, const void *src, size_t n, const union ko_scalar *s);
+
+/* Copies `len` bytes past the caches, which helps where the reader is far away or nobody reads soon; ordered before
+ * all stores that follow. An ordinary copy where the machine has no such stores. */
+typedef void ko_stream_fn(void *out, const void *src, size_t len);
 
 /* The ways of combining that have a loop; sum_scaled is in + own * s. */
 enum ko_combine { KO_SUM, KO_PROD, KO_MIN, KO_MAX, KO_SUM_SCALED, KO_NCOMBINES };
@@ -31,6 +35,7 @@ struct ko_kernels {
 	ko_fill_fn *copy[KO_NTYPES];
 	ko_fill_fn *scale[KO_NTYPES];  /* src * s */
 	ko_fill_fn *divide[KO_NTYPES]; /* src / s.u64, towards zero; copies what is not an integer */
+	ko_stream_fn *stream;
 };
 
 /* All that this build and this processor have, the plain one first, the fastest last, then NULL. */
@@ -53,5 +58,14 @@ struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar);
 
 /* The plain copy of elements of `type`, as a fill function. */
 ko_fill_fn *ko_copy(enum kolo_type type);
+
+/* The stream of the best kernels. */
+void ko_stream_copy(void *out, const void *src, size_t len);
+
+/* fn and combine for elements of `size` bytes, with streaming stores to out, which overlaps neither input. */
+void ko_stream_fill(ko_fill_fn *fn, void *out, const void *src, size_t n, size_t size,
+		    const union ko_scalar *s);
+void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const void *own, size_t n,
+		       size_t size, const union ko_scalar *s);
 
 #endif

@@ -4,52 +4,27 @@
 
 #include "watch.h"
 
-/* Tries before the core is given away: a few microseconds, about what it costs to be woken again. */
-enum { SPINS = 100 };
-
 typedef int try_fn(struct ko_link *link, struct ko_slot *out);
 
-static inline void relax(void)
+struct slot_wait {
+	struct ko_link *link;
+	try_fn *try;
+	struct ko_slot *out;
+};
+
+static int try_slot(void *what)
 {
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
+	struct slot_wait *w = what;
+
+	return w->try(w->link, w->out);
 }
 
-/* Spins, then lets watch.c give the core away. */
-static int wait_longer(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
-{
-	struct ko_watch watch;
-	int rc = KO_EAGAIN;
-
-	for (int spins = 0; rc == KO_EAGAIN && spins < SPINS; spins++) {
-		relax();
-		rc = try(link, out);
-	}
-	if (rc != KO_EAGAIN)
-		return rc;
-	ko_watch_begin(&watch, run->comm, &run->desc, peer, link->ops->name);
-	while ((rc = try(link, out)) == KO_EAGAIN && (rc = ko_watch(&watch)) == 0)
-		;
-	ko_watch_end(&watch);
-	return rc;
-}
-
-/* Every wait of a collective is here. */
 static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
 {
-	int rc = try(link, out);
-	int64_t since;
+	struct slot_wait w = { link, try, out };
 
-	if (rc != KO_EAGAIN)
-		return rc;
-	since = run->since ? ko_trace_now() : 0;
-	rc = wait_longer(run, link, peer, try, out);
-	ko_trace_add(run->comm->trace, link->role == KO_RECV ? KO_TRACE_DATA : KO_TRACE_ROOM, since,
-		     (uint64_t)peer, NULL);
-	return rc;
+	return ko_wait(run, peer, link->ops->name, link->role == KO_RECV ? KO_TRACE_DATA : KO_TRACE_ROOM,
+		       try_slot, &w);
 }
 
 /* The oldest slot from prev, which must be this operation's and hold n elements. */
@@ -95,15 +70,23 @@ static int release(struct ko_run *run)
 }
 
 /* Nothing is computed for an empty piece, whose pointers may be NULL. */
-static void fill(const struct ko_run *run, ko_fill_fn *fn, void *dst, const void *src, size_t n)
+static void fill(const struct ko_run *run, enum ko_stores stores, ko_fill_fn *fn, void *dst, const void *src,
+		 size_t n)
 {
-	if (n)
+	if (n && stores == KO_STREAMING && dst != src && fn == run->copy)
+		ko_stream_copy(dst, src, n * run->size);
+	else if (n && stores == KO_STREAMING && dst != src)
+		ko_stream_fill(fn, dst, src, n, run->size, &run->red.s);
+	else if (n)
 		fn(dst, src, n, &run->red.s);
 }
 
-static void combine(const struct ko_run *run, void *dst, const void *in, const void *own, size_t n)
+static void combine(const struct ko_run *run, enum ko_stores stores, void *dst, const void *in,
+		    const void *own, size_t n)
 {
-	if (n)
+	if (n && stores == KO_STREAMING && dst != own)
+		ko_stream_combine(run->red.combine, dst, in, own, n, run->size, &run->red.s);
+	else if (n)
 		run->red.combine(dst, in, own, n, &run->red.s);
 }
 
@@ -114,7 +97,7 @@ int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, size_t n)
 
 	if (rc < 0)
 		return rc;
-	fill(run, fn, out.ptr, src, n);
+	fill(run, run->comm->to_next->stores, fn, out.ptr, src, n);
 	return commit(run, &out, n);
 }
 
@@ -125,7 +108,7 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 
 	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
-	combine(run, out.ptr, in.ptr, own, n);
+	combine(run, run->comm->to_next->stores, out.ptr, in.ptr, own, n);
 	if ((rc = commit(run, &out, n)) < 0)
 		return rc;
 	return release(run);
@@ -138,12 +121,28 @@ int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 
 	if (rc < 0)
 		return rc;
-	combine(run, dst, in.ptr, own, n);
-	fill(run, run->red.finish, dst, dst, n);
+	combine(run, run->stores, dst, in.ptr, own, n);
+	fill(run, KO_ORDINARY, run->red.finish, dst, dst, n);
 	return release(run);
 }
 
-/* Passed on before it is kept: next waits for it. */
+/* Passed on before it is kept: next waits for it. What is in a slot stays there until this rank acquires it again. */
+int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
+{
+	struct ko_slot in, out;
+	int rc;
+
+	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
+		return rc;
+	combine(run, run->comm->to_next->stores, out.ptr, in.ptr, own, n);
+	fill(run, KO_ORDINARY, run->red.finish, out.ptr, out.ptr, n);
+	if ((rc = commit(run, &out, n)) < 0 || (rc = release(run)) < 0)
+		return rc;
+	fill(run, run->stores, run->copy, dst, out.ptr, n);
+	return 0;
+}
+
+/* As above. */
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
 	struct ko_slot in, out;
@@ -151,10 +150,10 @@ int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 
 	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
-	fill(run, run->copy, out.ptr, in.ptr, n);
+	fill(run, run->comm->to_next->stores, run->copy, out.ptr, in.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0)
 		return rc;
-	fill(run, run->copy, dst, in.ptr, n);
+	fill(run, run->stores, run->copy, dst, in.ptr, n);
 	return release(run);
 }
 
@@ -165,8 +164,13 @@ int ko_keep(struct ko_run *run, void *dst, size_t n)
 
 	if (rc < 0)
 		return rc;
-	fill(run, run->copy, dst, in.ptr, n);
+	fill(run, run->stores, run->copy, dst, in.ptr, n);
 	return release(run);
+}
+
+void ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)
+{
+	fill(run, run->stores, run->copy, dst, src, n);
 }
 
 static int try_drain(struct ko_link *link, struct ko_slot *out)

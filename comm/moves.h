@@ -1,21 +1,9 @@
-/* The five moves of a ring, all that collectives are made of. Each handles one piece: at most one slot in from
+/* The six moves of a ring, all that collectives are made of. Each handles one piece: at most one slot in from
  * prev, at most one slot out to next. They block until the neighbours have done their parts. */
 #ifndef KO_MOVES_H
 #define KO_MOVES_H
 
-#include "comm.h"
-
-/* One collective under way on one rank. */
-struct ko_run {
-	struct kolo_comm *comm;
-	struct ko_desc desc;
-	uint32_t tag;          /* of desc; every slot carries it */
-	size_t size;           /* bytes of an element */
-	ko_fill_fn *copy;      /* for this type */
-	struct ko_reducer red; /* what reductions do, barrier's empty one included */
-	struct ko_plan plan;
-	int64_t since; /* when it began; 0: nobody wants to know */
-};
+#include "run.h"
 
 /* Sends fn(src): run->copy, or run->red.first for the first rank of an addition. */
 int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, size_t n);
@@ -26,11 +14,17 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n);
 /* Adds own elements to those coming in and finishes them: the result goes to dst, which may be own. */
 int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n);
 
+/* Adds own elements to those coming in and finishes them: the result goes to dst, which may be own, and on to next. */
+int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n);
+
 /* What comes in goes to dst and on to next. */
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n);
 
 /* What comes in goes to dst. */
 int ko_keep(struct ko_run *run, void *dst, size_t n);
+
+/* What this rank gave belongs into its own dst too; in place it is there already. Sends nothing. */
+void ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n);
 
 /* Waits until what was sent needs no further call from this rank. */
 int ko_drain(struct ko_run *run);

@@ -1,6 +1,20 @@
 /* See plan.h. */
 #include "plan.h"
 
+const char *ko_coll_name(int coll)
+{
+	static const char *const names[KO_NCOLLS] = {
+		[KO_BARRIER] = "barrier",
+		[KO_BROADCAST] = "broadcast",
+		[KO_REDUCE] = "reduce",
+		[KO_ALL_REDUCE] = "all_reduce",
+		[KO_REDUCE_SCATTER] = "reduce_scatter",
+		[KO_ALL_GATHER] = "all_gather",
+	};
+
+	return coll >= 0 && coll < KO_NCOLLS ? names[coll] : "unknown";
+}
+
 static size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -74,6 +88,22 @@ struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int ra
 		return (struct ko_model){ rank == prev_of_root ? 0 : p->count, rank == root ? 0 : p->count };
 	case KO_REDUCE: /* a chain from the rank after root to root */
 		return (struct ko_model){ rank == root ? 0 : p->count, rank == next_of_root ? 0 : p->count };
+	default: return (struct ko_model){ 0, 0 };
+	}
+}
+
+struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
+				    int root)
+{
+	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n;
+
+	switch (coll) {
+	case KO_REDUCE_SCATTER: return (struct ko_model){ p->count, others * own };
+	case KO_ALL_GATHER: return (struct ko_model){ own, others * own };
+	case KO_ALL_REDUCE: return (struct ko_model){ p->count, others * p->count };
+	case KO_BROADCAST:
+		return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : p->count };
+	case KO_REDUCE: return (struct ko_model){ p->count, rank == root ? others * p->count : 0 };
 	default: return (struct ko_model){ 0, 0 };
 	}
 }

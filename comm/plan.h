@@ -16,6 +16,9 @@ enum ko_coll {
 	KO_NCOLLS,
 };
 
+/* "all_reduce" and so on; "unknown" outside. */
+const char *ko_coll_name(int coll);
+
 /* Elements [first, first + n) of the whole vector. */
 struct ko_piece {
 	size_t first, n;
@@ -52,5 +55,9 @@ struct ko_model {
 	size_t sent, received;
 };
 struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root);
+
+/* The same through the board: what the rank writes into its cell, and reads in the others'. */
+struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
+				    int root);
 
 #endif

@@ -51,15 +51,7 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 
 const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 {
-	static const char *const colls[KO_NCOLLS] = {
-		[KO_BARRIER] = "barrier",
-		[KO_BROADCAST] = "broadcast",
-		[KO_REDUCE] = "reduce",
-		[KO_ALL_REDUCE] = "all_reduce",
-		[KO_REDUCE_SCATTER] = "reduce_scatter",
-		[KO_ALL_GATHER] = "all_gather",
-	};
-	const char *coll = desc->coll < KO_NCOLLS ? colls[desc->coll] : "unknown";
+	const char *coll = ko_coll_name(desc->coll);
 	const char *type = kolo_type_name((enum kolo_type)desc->type);
 	const char *op = desc->op == KO_OP_PREMUL ? "premul_sum" : kolo_op_name((enum kolo_op)desc->op);
 	bool has_op = desc->coll != KO_BROADCAST && desc->coll != KO_ALL_GATHER;
@@ -68,7 +60,9 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 
 	if (has_root)
 		snprintf(root, sizeof(root), ", root %d", desc->root);
-	if (desc->coll == KO_BARRIER)
+	if (desc->seq == 0)
+		snprintf(out, KO_DESC_TEXT, "the creation of its communicator");
+	else if (desc->coll == KO_BARRIER)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier", desc->seq);
 	else
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s(n=%" PRIu64 ", %s%s%s%s)", desc->seq, coll,
@@ -76,19 +70,19 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 	return out;
 }
 
-uint32_t ko_desc_tag(const struct ko_desc *desc)
+uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc)
 {
-	uint64_t words[3], hash = 0;
+	uint64_t words[3];
 
 	memcpy(words, desc, sizeof(words));
 	for (int i = 0; i < 3; i++) {
 		/* The finalizer of splitmix64: each input bit changes half of the output bits. */
-		hash += words[i] + 0x9e3779b97f4a7c15;
-		hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9;
-		hash = (hash ^ hash >> 27) * 0x94d049bb133111eb;
-		hash ^= hash >> 31;
+		history += words[i] + 0x9e3779b97f4a7c15;
+		history = (history ^ history >> 30) * 0xbf58476d1ce4e5b9;
+		history = (history ^ history >> 27) * 0x94d049bb133111eb;
+		history ^= history >> 31;
 	}
-	return (uint32_t)hash;
+	return history;
 }
 
 bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text)

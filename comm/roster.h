@@ -4,15 +4,15 @@
 #ifndef KO_ROSTER_H
 #define KO_ROSTER_H
 
+#include "algorithm.h"
 #include "error.h"
-#include "plan.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 /* What a rank was asked to do. Equal on all ranks, or they disagree. Posted as three words. */
 struct ko_desc {
-	uint64_t seq; /* counts the communicator's operations from 1 */
+	uint64_t seq; /* counts the communicator's operations from 1; 0: it is being made */
 	uint64_t n;   /* as the caller gave it */
 	int32_t root; /* -1 where there is none */
 	uint8_t coll; /* enum ko_coll */
@@ -33,7 +33,16 @@ struct ko_post {
 	_Atomic uint64_t finished;   /* seq of the last one it has done its part of; <= entered */
 	_Atomic int64_t beat;        /* ko_now_ms() of its last look around while waiting */
 	_Atomic int32_t waiting_for; /* 1 + the rank it has been waiting for for a while; 0: nobody */
+	_Atomic uint32_t complete;   /* 1: its communicator is made */
+	double bytes_per_ns;         /* of its link to next; rank 0 reads it a lap of the ring later */
 	_Atomic uint64_t history[KO_HISTORY][3];
+};
+
+/* What rank 0 has decided for all. */
+struct ko_agreed {
+	_Atomic uint32_t ready; /* 1: the rest can be read */
+	struct ko_costs costs;
+	struct ko_algorithms algorithms;
 };
 
 struct ko_roster {
@@ -41,6 +50,7 @@ struct ko_roster {
 		failed; /* 0: no; 1: code and text can be read; 2 + rank: that rank is writing them */
 	int32_t code;
 	char text[KO_TEXT];
+	struct ko_agreed agreed;
 	struct ko_post post[]; /* by rank */
 };
 
@@ -57,8 +67,9 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 enum { KO_DESC_TEXT = 96 };
 const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
 
-/* A number that differs, in all likelihood, between operations that differ. */
-uint32_t ko_desc_tag(const struct ko_desc *desc);
+/* The history of a rank's operations in a number: `history` of those before, 0 at first, and one more. Two ranks that
+ * disagree about any of them have, in all likelihood, different ones from then on, in each half of the bits. */
+uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc);
 
 /* `rank` writes the cause of the communicator's failure; false when one was there already. From any thread. */
 bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text);

@@ -1,7 +1,7 @@
 /* A communicator from a part of another. The ranks tell each other who they are through the parent's all_gather
  * instead of a meeting point; what follows is the same as for any communicator (comm.c). */
 #include "clock.h"
-#include "comm.h"
+#include "create.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static int join_members(const struct kolo_comm *parent, struct member *all, int 
 		half->table[r].rank = r;
 		half->table[r].nranks = n;
 	}
-	return ko_comm_assemble(half, parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
+	return ko_comm_complete(half, parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
 }
 
 /* My rank and the size of my color, which come before the new communicator can listen: the lifelines' number

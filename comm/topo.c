@@ -16,9 +16,14 @@
 void ko_place_get(struct ko_place *out)
 {
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	cpu_set_t set;
 	ssize_t got;
 
 	memset(out, 0, sizeof(*out));
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		for (int cpu = 0; cpu < KO_CPU_WORDS * 64; cpu++)
+			if (CPU_ISSET(cpu, &set))
+				out->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
 	got = fd < 0 ? -1 : read(fd, out->machine, sizeof(out->machine) - 1);
 	if (fd >= 0)
 		close(fd);

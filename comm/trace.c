@@ -2,6 +2,7 @@
  * that the file is a complete JSON array after each append. A rank that dies in the middle of one spoils it. The format is Chrome's trace event array. */
 #include "trace.h"
 
+#include "clock.h"
 #include "error.h"
 
 #include <errno.h>
@@ -87,14 +88,6 @@ struct ko_trace *ko_trace_open(const char *name, const char *who, const struct k
 	copy_plain(t->who, sizeof(t->who), who);
 	ko_log(log, KOLO_LOG_INFO, "tracing to %s (KOLO_TRACE)", t->path);
 	return t;
-}
-
-int64_t ko_trace_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static void write_event(FILE *f, int rank, const struct event *e)
@@ -187,7 +180,7 @@ void ko_trace_add(struct ko_trace *t, enum ko_trace_kind kind, int64_t since, ui
 	if (t->n == EVENTS)
 		flush(t);
 	e = &t->events[t->n++];
-	*e = (struct event){ .since = since, .until = ko_trace_now(), .number = number, .kind = kind };
+	*e = (struct event){ .since = since, .until = ko_now_ns(), .number = number, .kind = kind };
 	if (text)
 		copy_plain(e->text, sizeof(e->text), text);
 }

@@ -17,10 +17,7 @@ int ko_trace_check(void);
  * when KOLO_TRACE is unset or there is no memory, which is logged. */
 struct ko_trace *ko_trace_open(const char *name, const char *who, const struct ko_log *log);
 
-/* Nanoseconds of the machine's monotonic clock. */
-int64_t ko_trace_now(void);
-
-/* Something that took from `since` until now. `number` is the round, or the rank that was waited for; `text`, cut at 63
+/* Something that took from `since` (ko_now_ns()) until now. `number` is the round, or the rank that was waited for; `text`, cut at 63
  * bytes, is an operation's and NULL else. */
 enum ko_trace_kind { KO_TRACE_OP, KO_TRACE_ROUND, KO_TRACE_DATA, KO_TRACE_ROOM };
 void ko_trace_add(struct ko_trace *t, enum ko_trace_kind kind, int64_t since, uint64_t number,

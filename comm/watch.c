@@ -115,8 +115,10 @@ static int check_gone(struct kolo_comm *c, const struct ko_desc *desc)
 
 	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++) {
 		const struct ko_post *post = &c->roster->post[life->rank];
+		uint64_t finished = atomic_load_explicit(&post->finished, memory_order_acquire);
 
-		if (atomic_load_explicit(&post->finished, memory_order_acquire) < desc->seq)
+		if (desc->seq ? finished < desc->seq
+			      : !atomic_load_explicit(&post->complete, memory_order_acquire))
 			return report_gone(c, desc, life);
 	}
 	return 0;

@@ -1,12 +1,14 @@
-"""Kolo's all-reduce beside the MPI libraries that are installed: interleaved rounds, ratios, medians.
+"""Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
 
-usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--out FILE]
+usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--out FILE] [COLLECTIVE ...]
 
-Each round runs ringbench and then each MPI library, so that a machine that changes its mood changes it for all.
-A ratio above 1 means that Kolo is faster. Needs a built tree (make perf).
+Each round runs ringbench and then each MPI library, so that a machine that changes its mood changes it for all; it says
+with which stores Kolo's links were faster when it began: cores that share a cache want ordinary ones. A ratio is that
+of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree (make perf).
 """
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -38,8 +40,8 @@ def build_peers():
         if not shutil.which(compiler) or not shutil.which(launcher[0]):
             print(f"# {name}: not installed ({compiler})", file=sys.stderr)
             continue
-        program = f"{B}/perf/mpi_allreduce.{name}"
-        subprocess.run([compiler, "-O2", "-o", program, "perf/mpi_allreduce.c"], check=True)
+        program = f"{B}/perf/mpi_collectives.{name}"
+        subprocess.run([compiler, "-O2", "-o", program, "perf/mpi_collectives.c"], check=True)
         built[name] = (launcher, program)
     return built
 
@@ -55,6 +57,19 @@ def machine():
     return f"{model}, {os.cpu_count()} processors, commit {commit}"
 
 
+COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather"]
+
+
+def mood(ranks):
+    """The kinds of stores that Kolo's links took just now, and the slowest rate."""
+    done = subprocess.run([f"{B}/ringrun", "-n", str(ranks), f"{B}/ringinfo", "--probe", "--json"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"ringinfo returned {done.returncode}\n{done.stderr}")
+    it = json.loads(done.stdout)
+    stores = sorted({r["stores"] for r in it["ring"]["ranks"]})
+    return f"{'+'.join(stores)} stores, {min(e['rate_GBs'] for e in it['probe']['edges']):.1f} GB/s"
+
+
 def main():
     parse = argparse.ArgumentParser()
     parse.add_argument("--rounds", type=int, default=7)
@@ -63,36 +78,50 @@ def main():
     parse.add_argument("--max", type=int, default=128 << 20)
     parse.add_argument("--factor", type=int, default=4)
     parse.add_argument("--out")
+    parse.add_argument("collectives", nargs="*", default=COLLECTIVES, metavar="COLLECTIVE")
     a = parse.parse_args()
-    sizes = [str(a.min), str(a.max), str(a.factor)]
+    if a.ranks < 2 or set(a.collectives) - set(COLLECTIVES):
+        parse.error(f"at least 2 ranks, and collectives of: {' '.join(COLLECTIVES)}")
     peers = build_peers()
     if not peers:
         sys.exit("no MPI library is installed: apt install openmpi-bin libopenmpi-dev mpich libmpich-dev")
-    times = {name: [] for name in ["kolo", *peers]}
+    bind = "core" if a.ranks <= os.cpu_count() else "none"
+    times = {(name, coll): [] for name in ["kolo", *peers] for coll in a.collectives}
+    moods = []
     for k in range(a.rounds):
-        times["kolo"].append(rows([f"{B}/ringbench", "-n", str(a.ranks), "-b", sizes[0], "-e", sizes[1], "-f",
-                                   sizes[2], "-c", "0", "--json", "-"]))
-        for name, (launcher, program) in peers.items():
-            bind = "core" if a.ranks <= os.cpu_count() else "none"
-            times[name].append(rows([*launcher, bind, "-n", str(a.ranks), program, *sizes]))
-        print(f"# round {k + 1} of {a.rounds}", file=sys.stderr)
-    report(a, peers, times)
+        moods.append(mood(a.ranks))
+        for coll in a.collectives:
+            # Each rank's part of the vector holds an element.
+            sizes = [str(max(a.min, 4 * a.ranks)), str(a.max), str(a.factor)]
+            times["kolo", coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
+                                             "-f", sizes[2], "-c", "0", "--json", "-"]))
+            for name, (launcher, program) in peers.items():
+                times[name, coll].append(rows([*launcher, bind, "-n", str(a.ranks), program, coll, *sizes]))
+        print(f"# round {k + 1} of {a.rounds}: {moods[-1]}", file=sys.stderr)
+    with open(a.out, "w") if a.out else sys.stdout as out:
+        report(out, a, peers, times, moods)
 
 
-def report(a, peers, times):
-    out = open(a.out, "w") if a.out else sys.stdout
-    print(f"# all-reduce, f32 sum, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
-    print("# us: median over rounds of the median of the slowest rank. ratio: peer / Kolo within a round, median\n"
+def report(out, a, peers, times, moods):
+    print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
+    for text in sorted(set(m.split(",")[0] for m in moods)):
+        print(f"# {sum(m.startswith(text) for m in moods)} rounds: {text} were faster", file=out)
+    print("# us: median over rounds of the median of the slowest rank. ratio: best other / Kolo within a round, median\n"
           "# [least, most] over rounds; above 1 Kolo is faster.", file=out)
-    print(f"# {'bytes':>10} {'place':>5} {'kolo us':>10}" + "".join(
-        f" {n + ' us':>11} {'ratio [least, most]':>22}" for n in peers), file=out)
-    for key in sorted(times["kolo"][0]):
-        line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5} {statistics.median(t[key] for t in times['kolo']):>10.2f}"
-        for name in peers:
-            ratios = [p[key] / k[key] for p, k in zip(times[name], times["kolo"])]
-            line += (f" {statistics.median(t[key] for t in times[name]):>11.2f}"
-                     f" {statistics.median(ratios):>8.2f} [{min(ratios):.2f}, {max(ratios):.2f}]".ljust(23))
-        print(line, file=out, flush=True)
+    for coll in a.collectives:
+        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5} {'kolo us':>10}" + "".join(f" {n + ' us':>11}" for n in peers) +
+              f" {'ratio [least, most]':>22}", file=out)
+        medians = []
+        for key in sorted(times["kolo", coll][0]):
+            kolo = [t[key] for t in times["kolo", coll]]
+            others = [[t[key] for t in times[name, coll]] for name in peers]
+            ratios = [min(o[k] for o in others) / kolo[k] for k in range(a.rounds)]
+            medians.append(statistics.median(ratios))
+            print(f"  {key[0]:>10} {'in' if key[1] else 'out':>5} {statistics.median(kolo):>10.2f}" +
+                  "".join(f" {statistics.median(o):>11.2f}" for o in others) +
+                  f" {medians[-1]:>8.2f} [{min(ratios):.2f}, {max(ratios):.2f}]", file=out)
+        mean = math.exp(sum(map(math.log, medians)) / len(medians))
+        print(f"# {coll}: geometric mean of the ratios {mean:.2f}, least {min(medians):.2f}", file=out, flush=True)
 
 
 main()

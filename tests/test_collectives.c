@@ -2,6 +2,7 @@
  * place, the same on all ranks and for all slot sizes, nothing written beside dst, exact traffic.
  *
  * Element i of rank r is random but known to all, so that every rank can compute everyone's data. */
+#include "../comm/comm.h"
 #include "../tools/values.h"
 #include "t.h"
 
@@ -204,6 +205,13 @@ static void try_one(struct kolo_comm *c, const struct trial *t)
 	free(b.memory[1]);
 }
 
+/* With small slots, and the algorithm that the test passed to all ranks, NULL for the best. */
+static struct kolo_comm *comm_with_algorithm(struct t_rank *r)
+{
+	return t_comm_with(r, (struct kolo_comm_attr){
+				      .slot_len = 4096, .timeout_s = T_PATIENCE / 2, .algorithm = r->arg });
+}
+
 /* ---- Sweeps --------------------------------------------------------------------------------------------- */
 
 static bool reduces(enum call call)
@@ -237,7 +245,7 @@ static void try_all_calls(struct kolo_comm *c, struct trial t)
 
 static void all_types_and_ops(struct t_rank *r)
 {
-	struct kolo_comm *c = t_comm(r);
+	struct kolo_comm *c = comm_with_algorithm(r);
 	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n, n + 1, 67 };
 
 	for (int type = 0; type < VALUES_NTYPES; type++)
@@ -251,7 +259,7 @@ static void all_types_and_ops(struct t_rank *r)
 
 static void many_counts(struct t_rank *r)
 {
-	struct kolo_comm *c = t_comm(r);
+	struct kolo_comm *c = comm_with_algorithm(r);
 	size_t n = (size_t)r->nranks;
 	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven ones. */
 	size_t counts[] = {
@@ -267,9 +275,12 @@ static void many_counts(struct t_rank *r)
 
 static void for_every_number_of_ranks(t_rank_fn *fn)
 {
-	for (int n = 1; n <= MAX_RANKS; n++)
-		if (n <= 3 || n == 5 || !t_is_slow())
-			t_processes(n, fn, NULL);
+	for (int n = 1; n <= MAX_RANKS; n++) {
+		if (n > 3 && n != 5 && t_is_slow())
+			continue;
+		t_processes(n, fn, "ring");
+		t_processes(n, fn, "board");
+	}
 }
 
 static void every_type_and_op_equals_the_sequential_result(void **state)
@@ -288,12 +299,11 @@ static void ranks_may_be_threads(void **state)
 {
 	(void)state;
 	t_threads(1, all_types_and_ops, NULL);
-	t_threads(3, all_types_and_ops, NULL);
+	t_threads(3, all_types_and_ops, "ring");
+	t_threads(3, all_types_and_ops, "board");
 }
 
 /* ---- Equalities between calls --------------------------------------------------------------------------- */
-
-enum { BIG = 30011 };
 
 static void fill_floats(float *x, size_t n, int rank)
 {
@@ -303,24 +313,34 @@ static void fill_floats(float *x, size_t n, int rank)
 		x[i] = (float)((double)(t_random(&seed) >> 11) / (double)(1ULL << 52) - 1.0);
 }
 
-/* The same bits for any slots, and from reduce-scatter followed by all-gather. */
-static void equal_bits(struct t_rank *r)
+/* A communicator of the same ranks, with other attributes. */
+static struct kolo_comm *sibling(struct t_rank *r, struct kolo_comm *parent, struct kolo_comm_attr attr)
 {
-	static const struct kolo_comm_attr attrs[] = { { .slot_len = 4096, .nslots = 2 },
-						       { .slot_len = 8192, .nslots = 64 },
-						       { .slot_len = 0 } };
-	size_t n = BIG / (size_t)r->nranks * (size_t)r->nranks, block = n / (size_t)r->nranks;
-	float *x = malloc(4 * n), *first = malloc(4 * n), *y = malloc(4 * n), *part = malloc(4 * block);
-	struct kolo_comm *parent = t_comm(r), *c;
 	struct t_rank sub = *r;
+
+	if (r->rank == 0)
+		CHECK(kolo_id_create(&sub.id) == 0);
+	CHECK(kolo_broadcast(parent, &sub.id, &sub.id, sizeof(sub.id), KOLO_U8, 0, NULL) == 0);
+	return t_comm_with(&sub, attr);
+}
+
+/* The same bits for any slots, algorithm and kind of stores, and from reduce-scatter followed by all-gather. */
+static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
+{
+	static const struct kolo_comm_attr attrs[] = { { .slot_len = 4096, .nslots = 2, .algorithm = "ring" },
+						       { .slot_len = 8192, .nslots = 64 },
+						       { .algorithm = "board" },
+						       { .slot_len = 65536, .algorithm = "ring" } };
+	size_t block = n / (size_t)r->nranks;
+	float *x = malloc(4 * n), *first = malloc(4 * n), *y = malloc(4 * n), *part = malloc(4 * block);
 
 	CHECK(x && first && y && part);
 	fill_floats(x, n, r->rank);
 	for (size_t k = 0; k < ARRAY_LEN(attrs); k++) {
-		if (r->rank == 0)
-			CHECK(kolo_id_create(&sub.id) == 0);
-		CHECK(kolo_broadcast(parent, &sub.id, &sub.id, sizeof(sub.id), KOLO_U8, 0, NULL) == 0);
-		c = t_comm_with(&sub, attrs[k]);
+		struct kolo_comm *c = sibling(r, parent, attrs[k]);
+
+		if (k == 3)
+			c->to_next->stores = KO_STREAMING;
 		CHECK(kolo_all_reduce(c, x, k == 0 ? first : y, n, KOLO_F32, KOLO_SUM, NULL) == 0);
 		CHECK(k == 0 || memcmp(first, y, 4 * n) == 0);
 		CHECK(kolo_reduce_scatter(c, x, part, block, KOLO_F32, KOLO_SUM, NULL) == 0);
@@ -332,11 +352,20 @@ static void equal_bits(struct t_rank *r)
 	memcpy(y, first, 4 * n);
 	CHECK(kolo_broadcast(parent, y, y, n, KOLO_F32, 0, NULL) == 0);
 	CHECK(memcmp(first, y, 4 * n) == 0);
-	kolo_comm_destroy(parent);
 	free(x);
 	free(first);
 	free(y);
 	free(part);
+}
+
+static void equal_bits(struct t_rank *r)
+{
+	static const size_t sizes[] = { 11, 501, 4001, 30011 };
+	struct kolo_comm *parent = t_comm(r);
+
+	for (size_t k = 0; k < ARRAY_LEN(sizes); k++)
+		try_equal_bits(r, parent, sizes[k] / (size_t)r->nranks * (size_t)r->nranks);
+	kolo_comm_destroy(parent);
 }
 
 static void bits_depend_on_ranks_count_type_and_op_only(void **state)
@@ -346,12 +375,93 @@ static void bits_depend_on_ranks_count_type_and_op_only(void **state)
 		t_processes(n, equal_bits, NULL);
 }
 
+/* Large results are written with both kinds of stores by turns, until the better one is known. */
+static void large_results(struct t_rank *r)
+{
+	enum { N = 400000, TIMES = 8 };
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	uint16_t *x = malloc(2 * N * (size_t)r->nranks), *y = malloc(2 * N * (size_t)r->nranks + 2);
+	size_t all = N * (size_t)r->nranks;
+
+	CHECK(x && y);
+	for (size_t i = 0; i < all; i++)
+		x[i] = (uint16_t)(i + (size_t)r->rank);
+	for (int k = 0; k < TIMES; k++) {
+		uint16_t *dst = y + k % 2; /* off alignment */
+
+		CHECK(kolo_all_gather(c, x, dst, N, KOLO_BF16, NULL) == 0);
+		for (size_t i = 0; i < all; i++)
+			CHECK(dst[i] == (uint16_t)(i % N + i / N));
+		memset(y, 0, 2 * all);
+		CHECK(kolo_reduce_scatter(c, (int32_t *)x, (int32_t *)dst, N / 2, KOLO_I32, KOLO_MAX, NULL) ==
+		      0);
+		CHECK(kolo_broadcast(c, x, dst, all, KOLO_BF16, r->nranks - 1, NULL) == 0);
+		for (size_t i = 0; i < all; i++)
+			CHECK(dst[i] == (uint16_t)(i + (size_t)r->nranks - 1));
+	}
+	free(x);
+	free(y);
+	kolo_comm_destroy(c);
+}
+
+static void large_results_are_right_with_both_kinds_of_stores(void **state)
+{
+	(void)state;
+	t_processes(2, large_results, NULL);
+	t_processes(3, large_results, NULL);
+}
+
+/* ---- One way -------------------------------------------------------------------------------------------- */
+
+/* Roots and givers run ahead of those who read: no cell or slot is written before all have read it. */
+static void one_way(struct t_rank *r)
+{
+	enum { TIMES = 2000, N = 40 };
+	struct kolo_comm *c = comm_with_algorithm(r);
+	uint64_t seed = 5, own = (uint64_t)r->rank;
+	int32_t x[N];
+
+	for (int k = 0; k < TIMES; k++) {
+		uint64_t dice = t_random(&seed); /* the same on all ranks */
+		int root = dice % 7 == 0 ? (int)(dice >> 8 & 0xff) % r->nranks : 0,
+		    n = 1 + (int)(dice >> 40) % N;
+
+		if (t_random(&own) % 64 == 0)
+			usleep((unsigned)(own >> 50) % 300);
+		for (int i = 0; i < n; i++)
+			x[i] = k + i + (dice >> 16 & 1 ? 0 : r->rank);
+		if (dice >> 16 & 1) {
+			CHECK(kolo_reduce(c, x, x, (size_t)n, KOLO_I32, KOLO_SUM, root, NULL) == 0);
+			for (int i = 0; i < n; i++)
+				CHECK(x[i] == (k + i) * (r->rank == root ? r->nranks : 1));
+		} else {
+			CHECK(kolo_broadcast(c, x, x, (size_t)n, KOLO_I32, root, NULL) == 0);
+			for (int i = 0; i < n; i++)
+				CHECK(x[i] == k + i + root);
+		}
+		if ((dice >> 17) % 16 == 0)
+			CHECK(kolo_barrier(c, NULL) == 0);
+	}
+	kolo_comm_destroy(c);
+}
+
+static void one_way_operations_overwrite_nothing_unread(void **state)
+{
+	(void)state;
+	for (int n = 2; n <= 5; n++) {
+		t_processes(n, one_way, "board");
+		t_processes(n, one_way, "ring");
+	}
+	t_threads(4, one_way, "board");
+}
+
 /* ---- Traffic -------------------------------------------------------------------------------------------- */
 
 static void traffic(struct t_rank *r)
 {
-	struct kolo_comm *c = t_comm(r);
-	size_t n = 4200 * (size_t)r->nranks;
+	struct kolo_comm *c = comm_with_algorithm(r);
+	bool board = strcmp(r->arg, "board") == 0;
+	size_t n = 4200 * (size_t)r->nranks, others = (size_t)r->nranks - 1;
 	struct kolo_stats before, after;
 	int *x = calloc(n, sizeof(*x));
 
@@ -361,6 +471,14 @@ static void traffic(struct t_rank *r)
 	/* 2K(N-1)/N, both ways. */
 	CHECK(after.sent_bytes - before.sent_bytes == 2 * 4200 * 4 * (size_t)(r->nranks - 1));
 	CHECK(after.received_bytes - before.received_bytes == 2 * 4200 * 4 * (size_t)(r->nranks - 1));
+	/* What fits there goes over the board: K written, K read from each other. */
+	CHECK(kolo_all_reduce(c, x, x, 100, KOLO_I32, KOLO_SUM, NULL) == 0);
+	before = after;
+	CHECK(kolo_comm_stats(c, &after) == 0);
+	if (board && others)
+		CHECK(after.sent_bytes - before.sent_bytes == 400 &&
+		      after.received_bytes - before.received_bytes == 400 * others &&
+		      after.to_next.bytes == before.to_next.bytes);
 	for (size_t k = 0; k < 20; k++) {
 		CHECK(kolo_broadcast(c, x, x, k * 100, KOLO_I32, (int)k % r->nranks, NULL) == 0);
 		CHECK(kolo_all_reduce(c, x, x, k * 31, KOLO_I32, KOLO_MAX, NULL) == 0);
@@ -370,7 +488,8 @@ static void traffic(struct t_rank *r)
 	CHECK(kolo_comm_stats(c, &after) == 0);
 	CHECK(after.sent_bytes == after.model_sent_bytes &&
 	      after.received_bytes == after.model_received_bytes);
-	CHECK(after.to_next.bytes == after.sent_bytes && after.from_prev.bytes == after.received_bytes);
+	CHECK(board ||
+	      (after.to_next.bytes == after.sent_bytes && after.from_prev.bytes == after.received_bytes));
 	free(x);
 	kolo_comm_destroy(c);
 }
@@ -385,7 +504,7 @@ static void traffic_is_what_the_model_says(void **state)
 
 static void barrier_holds(struct t_rank *r)
 {
-	struct kolo_comm *c = t_comm(r);
+	struct kolo_comm *c = comm_with_algorithm(r);
 	int64_t entered, latest;
 
 	for (int i = 0; i < r->nranks; i++) {
@@ -452,6 +571,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_count_equals_the_sequential_result),
 	cmocka_unit_test(ranks_may_be_threads),
 	cmocka_unit_test(bits_depend_on_ranks_count_type_and_op_only),
+	cmocka_unit_test(large_results_are_right_with_both_kinds_of_stores),
+	cmocka_unit_test(one_way_operations_overwrite_nothing_unread),
 	cmocka_unit_test(traffic_is_what_the_model_says),
 	cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
 	cmocka_unit_test(more_than_2_to_31_elements_are_reduced),

@@ -142,7 +142,7 @@ static void slots_are_rank_0s(struct t_rank *r)
 	struct kolo_stats s;
 
 	CHECK(kolo_comm_stats(c, &s) == 0 && s.nslots == 2 && s.slot_len == 4096);
-	CHECK(strcmp(s.algorithm, "ring") == 0 && strcmp(s.to_next.transport, "shm") == 0);
+	CHECK(strcmp(s.algorithm, "best") == 0 && strcmp(s.to_next.transport, "shm") == 0);
 	CHECK(s.to_next.peer == (r->rank + 1) % r->nranks);
 	CHECK(s.from_prev.peer == (r->rank + r->nranks - 1) % r->nranks);
 	check_works(c);

@@ -458,7 +458,9 @@ struct injection {
 static void run_over_faulty_link(struct t_rank *r)
 {
 	const struct injection *i = r->arg;
-	struct kolo_comm *c = t_comm(r);
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){
+				       .slot_len = 4096, .timeout_s = T_PATIENCE / 2, .algorithm = "ring" });
 	struct ko_link **place = i->receiving ? &c->from_prev : &c->to_next;
 	struct faulty f = { .link = { .ops = &faulty_ops },
 			    .inner = *place,

@@ -209,7 +209,52 @@ static void nan_wins_and_minus_zero_is_less(void **state)
 	}
 }
 
+/* Every alignment and length around those of a vector; nothing beside. */
+static void streaming_copies_all_and_no_more(void **state)
+{
+	static unsigned char src[600], out[600];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(src); i++)
+		src[i] = (unsigned char)(i * 7 + 1);
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		for (size_t at = 0; at < 70; at++) {
+			for (size_t len = 0; len < 300; len += len < 140 ? 1 : 13) {
+				memset(out, GUARD, sizeof(out));
+				(*k)->stream(out + at, src + 3, len);
+				CHECK(memcmp(out + at, src + 3, len) == 0);
+				CHECK((at == 0 || out[at - 1] == GUARD) && out[at + len] == GUARD);
+			}
+		}
+	}
+}
+
+static void streamed_results_equal_ordinary_ones(void **state)
+{
+	enum { N = 5000 };
+	static double in[N], own[N], want[N], out[N + 1];
+	union ko_scalar s = { .f64 = 1.0 / 3 };
+	struct ko_reducer r = ko_reducer_premul(KOLO_F64, &s.f64);
+
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		in[i] = 0.1 * i;
+		own[i] = 1e3 / (i + 1);
+	}
+	for (size_t n = 0; n <= N; n += 499) {
+		out[n] = -1;
+		r.combine(want, in, own, n, &r.s);
+		ko_stream_combine(r.combine, out, in, own, n, sizeof(double), &r.s);
+		CHECK(memcmp(out, want, n * sizeof(double)) == 0 && out[n] == -1);
+		r.first(want, own, n, &r.s);
+		ko_stream_fill(r.first, out, own, n, sizeof(double), &r.s);
+		CHECK(memcmp(out, want, n * sizeof(double)) == 0 && out[n] == -1);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(streaming_copies_all_and_no_more),
+	cmocka_unit_test(streamed_results_equal_ordinary_ones),
 	cmocka_unit_test(every_loop_equals_its_definition),
 	cmocka_unit_test(narrow_types_combine_right_in_every_pair),
 	cmocka_unit_test(scaling_dividing_and_copying_equal_their_definitions),

@@ -1,4 +1,5 @@
 /* The ring's arithmetic, tried for every rank, step, round and many counts. */
+#include "../comm/algorithm.h"
 #include "../comm/plan.h"
 #include "t.h"
 
@@ -136,7 +137,32 @@ static void broadcast_and_reduce_are_chains(void **state)
 	}
 }
 
+/* The board saves hops and costs bytes: it is chosen up to where the one outweighs the other. */
+static void the_table_follows_from_costs(void **state)
+{
+	struct ko_costs slow_hops = { .hop_ns = 1e6, .bytes_per_ns = 10 }, few_bytes = { 100, 10 };
+	struct ko_algorithms t;
+
+	(void)state;
+	ko_algorithm_decide("", &slow_hops, 8, 4096, &t);
+	for (int coll = 0; coll < KO_NCOLLS; coll++)
+		CHECK(t.board_end[coll] == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
+	/* 13 hops saved, (8 - 3.5) bytes more for each: 13 * 100 * 10 / 4.5. */
+	ko_algorithm_decide("", &few_bytes, 8, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 2889 && t.board_end[KO_BROADCAST] == 4097);
+	ko_algorithm_decide("", &few_bytes, 2, 4096, &t); /* no bytes more */
+	CHECK(t.board_end[KO_ALL_REDUCE] == 4097 && t.board_end[KO_REDUCE_SCATTER] == 0);
+	ko_algorithm_decide("ring", &slow_hops, 8, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_BARRIER] == 0);
+	ko_algorithm_decide("board", &few_bytes, 8, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 4097);
+	ko_algorithm_decide("", &slow_hops, 1, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 0);
+	CHECK(ko_algorithm_known(NULL) && ko_algorithm_known("board") && !ko_algorithm_known("magic"));
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(the_table_follows_from_costs),
 	cmocka_unit_test(pieces_tile_every_block),
 	cmocka_unit_test(counts_beyond_32_bits_tile_too),
 	cmocka_unit_test(every_block_is_added_from_after_its_owner_round_to_it),

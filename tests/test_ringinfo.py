@@ -16,9 +16,10 @@ if os.environ.get("SAN"):
 
 PART = {"kind": str, "name": str, "built": bool, "usable": bool, "reason": str}
 NODE = {"what": str, "count": int, "name": str, "detail": str, "cpus": str, "children": list}
-RING = {"launcher": str, "nranks": int, "nslots": int, "slot_len": int, "algorithms": list, "ranks": list}
+ALGORITHM = {"collective": str, "algorithm": str, "min_bytes": int, "max_bytes": (int, type(None))}
+RING = {"launcher": str, "hop_us": NUMBER, "nranks": int, "nslots": int, "slot_len": int, "algorithms": list, "ranks": list}
 RANK = {"rank": int, "next": int, "pid": int, "host": str, "processors": int, "cpus": str,
-        "transport": str}
+        "transport": str, "stores": str}
 EDGE = {"from": int, "to": int, "rate_GBs": NUMBER, "latency_us": NUMBER, "wrong": int, "slow": bool}
 VARIABLE = {"name": str, "set": bool, "good": bool, "value": (str, type(None)), "default": (str, type(None)),
             "range": str, "help": str}
@@ -82,13 +83,28 @@ def json_has_the_documented_fields():
         check_fields(variable, VARIABLE)
 
 
+def check_algorithms(rows, nranks):
+    """Each collective has its rows together, without gaps; one rank needs none."""
+    names = []
+    for row in rows:
+        check_fields(row, ALGORITHM)
+        assert row["algorithm"] in ("ring", "board"), rows
+        if row["min_bytes"] == 0:
+            names.append(row["collective"])
+            end = 0
+        assert row["collective"] == names[-1] and row["min_bytes"] == end, rows
+        end = row["max_bytes"] and row["max_bytes"] + 1
+    all_of_them = ["barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "all_gather"]
+    assert names == (all_of_them if nranks > 1 else []), rows
+
+
 @test
 def json_of_a_ring_has_the_documented_fields():
     for n in (1, 2, 3, 5):
         ring = info(launcher=(RINGRUN, "-n", str(n)))["ring"]
         check_fields(ring, RING)
         assert ring["launcher"] == "kolo" and ring["nranks"] == n == len(ring["ranks"])
-        assert ring["algorithms"] == [{"algorithm": "ring", "min_bytes": 0, "max_bytes": None}]
+        check_algorithms(ring["algorithms"], n)
         for r, rank in enumerate(ring["ranks"]):
             check_fields(rank, RANK)
             assert rank["rank"] == r and rank["next"] == (-1 if n == 1 else (r + 1) % n), rank

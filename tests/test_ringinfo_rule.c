@@ -58,6 +58,7 @@ static char *print_ring(void (*print)(FILE *out, const struct machine *m, const 
 	for (int r = 0; r < 3; r++) {
 		ranks[r] = (struct rank_facts){ .next = (r + 1) % 3, .processors = 2 };
 		strcpy(ranks[r].host, "here");
+		strcpy(ranks[r].stores, "ordinary");
 	}
 	print(out, &machine, &job);
 	fclose(out);
@@ -69,9 +70,9 @@ static void a_slow_edge_is_marked_in_the_text(void **state)
 	char *text = print_ring(print_text);
 
 	(void)state;
-	CHECK(strstr(text, "      0 -> 1        10.00       0.50\n"));
-	CHECK(strstr(text, "      1 -> 2         4.00       0.50  slow\n"));
-	CHECK(strstr(text, "      2 -> 0         9.00       0.60\n"));
+	CHECK(strstr(text, "      0 -> 1        10.00       0.50   ordinary\n"));
+	CHECK(strstr(text, "      1 -> 2         4.00       0.50   ordinary  slow\n"));
+	CHECK(strstr(text, "      2 -> 0         9.00       0.60   ordinary\n"));
 	CHECK(strstr(text, "  best              10.00       0.50\n"));
 	CHECK(strstr(text, "\n  3 ranks share 2 processors: rates and latencies are the scheduler's too\n"));
 	free(text);

@@ -227,7 +227,7 @@ static int run(struct bench *b)
 	if ((rc = open_outputs(b)) || (rc = allocate(b)))
 		return rc;
 	report_header(b);
-	if (run_all(b, &verdict) < 0)
+	if (report_choices(b) < 0 || run_all(b, &verdict) < 0)
 		return fail(b, "measuring");
 	if (verdict.jobs == 0) {
 		if (b->rank == 0)

@@ -26,7 +26,7 @@ struct options {
 	int nranks;
 	size_t min, max, factor; /* bytes */
 	int warmups, iterations; /* iterations 0: for about 0.2 s */
-	bool check, in_place, out_of_place;
+	bool check, in_place, out_of_place, verbose;
 	const char *transport, *algorithm, *json, *csv, *plot;
 	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
 	const char *against[MAX_AGAINST];            /* files of earlier runs */
@@ -50,6 +50,7 @@ struct result {
 	uint64_t wrong;                   /* elements, of all ranks */
 	uint64_t *sent, *model;           /* bytes per operation, by rank */
 	bool traffic_ok;
+	const char *ran; /* the algorithm that ran; "none" for one rank */
 };
 
 /* This process's part in the job. */
@@ -84,14 +85,21 @@ void fill_buffers(const struct bench *b, const struct job *j, bool in_place);
 /* Elements of this rank's result that differ from the sequential one. -1: no memory. */
 int64_t count_wrong(const struct bench *b, const struct job *j);
 
-/* Bytes that `rank` sends for the job, by the ring's formula. */
-uint64_t model_bytes(const struct job *j, int rank, int nranks);
+/* The algorithm that runs for the job, by the communicator's table. */
+const char *algorithm_of(const struct bench *b, const struct job *j);
+
+/* Bytes that `rank` sends for the job, by the algorithm's formula. */
+uint64_t model_bytes(const struct bench *b, const struct job *j, int rank);
 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);
 
 /* Rank 0's output. A row is begun with the job and gets one or two results. */
 void report_header(const struct bench *b);
+
+/* With -v: the links and the table of algorithms. On all ranks. 0 or a kolo_status. */
+int report_choices(struct bench *b);
+
 void report_collective(const struct bench *b, enum collective coll);
 void report_job(const struct bench *b, const struct job *j);
 void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r);

@@ -145,9 +145,28 @@ int64_t count_wrong(const struct bench *b, const struct job *j)
 	return wrong;
 }
 
-/* The blocks that a rank passes on, added up: in a reduce-scatter all but its own, in an all-gather all but its
- * next's, in a broadcast or reduce the whole vector but for the last of the chain. */
-uint64_t model_bytes(const struct job *j, int rank, int nranks)
+const char *algorithm_of(const struct bench *b, const struct job *j)
+{
+	struct kolo_algorithm row;
+
+	for (int i = 0; kolo_algorithm_get(b->comm, i, &row) == 0; i++)
+		if (strcmp(row.collective, collective_name(j->coll)) == 0 && j->bytes >= row.min_bytes &&
+		    j->bytes <= row.max_bytes)
+			return row.name;
+	return "none";
+}
+
+/* Through the board a rank writes its vector once, for all who read it; of a broadcast only root does. */
+static uint64_t board_bytes(const struct job *j, int rank)
+{
+	return j->coll == BROADCAST && rank != j->root ? 0
+	       : j->coll == ALL_GATHER                 ? j->n * kolo_type_size(j->type)
+						       : j->bytes;
+}
+
+/* Round the ring it is the blocks that a rank passes on, added up: in a reduce-scatter all but its own, in an all-gather
+ * all but its next's, in a broadcast or reduce the whole vector but for the last of the chain. */
+static uint64_t ring_bytes(const struct job *j, int rank, int nranks)
 {
 	size_t total = per_rank(j) ? j->n * (size_t)nranks : j->n, sum = 0;
 	size_t block = (total + (size_t)nranks - 1) / (size_t)nranks;
@@ -166,4 +185,10 @@ uint64_t model_bytes(const struct job *j, int rank, int nranks)
 	if (j->coll == REDUCE)
 		sum = rank == j->root ? 0 : total;
 	return sum * kolo_type_size(j->type);
+}
+
+uint64_t model_bytes(const struct bench *b, const struct job *j, int rank)
+{
+	return strcmp(algorithm_of(b, j), "board") == 0 ? board_bytes(j, rank)
+							: ring_bytes(j, rank, b->nranks);
 }

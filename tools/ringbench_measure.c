@@ -84,7 +84,7 @@ static uint64_t sent_so_far(const struct bench *b)
 /* Everyone's traffic for one operation, and whether every operation had just what the model says. */
 static int compare_traffic(struct bench *b, const struct job *j, uint64_t sent, struct result *r)
 {
-	uint64_t mine = sent / (uint64_t)r->iterations, model = model_bytes(j, b->rank, b->nranks);
+	uint64_t mine = sent / (uint64_t)r->iterations, model = model_bytes(b, j, b->rank);
 	int32_t same = sent == model * (uint64_t)r->iterations;
 	int rc;
 
@@ -102,6 +102,7 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 	uint64_t before, sent;
 	int rc = check(b, j, in_place, &r->wrong);
 
+	r->ran = algorithm_of(b, j);
 	/* Zeros stay zeros, however often they are added: no denormals, no infinities to time. */
 	memset(b->src, 0, j->bytes);
 	memset(b->dst, 0, j->bytes);

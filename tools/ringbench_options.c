@@ -50,7 +50,8 @@ static void usage(FILE *out)
 		"  -c 0|1            check results (1)\n"
 		"  --in-place, --out-of-place    only that one (default: both)\n"
 		"  --transport NAME  shm (default: the best)\n"
-		"  --algorithm NAME  ring (default: the best)\n"
+		"  --algorithm NAME  ring, or board for what fits there (default: the best for each size)\n"
+		"  -v                also print how links are written and which algorithm runs\n"
 		"  --json FILE       one object per line and measurement; - for standard output\n"
 		"  --csv FILE        likewise\n"
 		"  --plot FILE       draw bandwidths over sizes, to FILE.svg or FILE.png; needs the program gnuplot\n"
@@ -196,6 +197,7 @@ static void take_option(struct options *o, int c)
 	case 'w': o->warmups = (int)number("-w", optarg, 0, INT_MAX); break;
 	case 'i': o->iterations = (int)number("-i", optarg, 1, MAX_ITERATIONS); break;
 	case 'c': o->check = number("-c", optarg, 0, 1); break;
+	case 'v': o->verbose = true; break;
 	case IN_PLACE: o->in_place = true; break;
 	case OUT_OF_PLACE: o->out_of_place = true; break;
 	case TRANSPORT: o->transport = optarg; break;
@@ -286,7 +288,7 @@ void parse_options(int argc, char **argv, struct options *o)
 	*o = (struct options){ .min = 8, .max = 128 << 20, .factor = 2, .warmups = 3, .check = true };
 	o->types[KOLO_F32] = true;
 	o->ops[KOLO_SUM] = true;
-	while ((c = getopt_long(argc, argv, "n:b:e:f:t:o:r:w:i:c:", longs, NULL)) >= 0)
+	while ((c = getopt_long(argc, argv, "n:b:e:f:t:o:r:w:i:c:v", longs, NULL)) >= 0)
 		take_option(o, c);
 	if (optind == argc)
 		o->collectives[ALL_REDUCE] = true;

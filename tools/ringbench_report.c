@@ -2,6 +2,7 @@
  * plot. */
 #include "ringbench_plot.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 static double busbw_factor(enum collective coll, int nranks)
@@ -19,7 +20,7 @@ void report_header(const struct bench *b)
 
 	if (b->csv)
 		fprintf(b->csv,
-			"collective,type,op,root,ranks,transport,algorithm,memory,in_place,bytes,count,iterations,time_us,"
+			"collective,type,op,root,ranks,transport,algorithm,ran,memory,in_place,bytes,count,iterations,time_us,"
 			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok\n");
 	if (!b->table)
 		return;
@@ -34,6 +35,52 @@ void report_header(const struct bench *b)
 		"# '!' marks a rank whose traffic differs from the model. #wrong: elements that differ from the\n"
 		"# sequential result.%s\n",
 		b->options->check ? "" : " Not checked (-c 0).");
+}
+
+/* A power of two as "32 KiB", else bytes. */
+static const char *size_text(uint64_t bytes, char out[32])
+{
+	if (bytes >= 1024 && bytes % 1024 == 0)
+		snprintf(out, 32, "%llu KiB", (unsigned long long)bytes >> 10);
+	else
+		snprintf(out, 32, "%llu B", (unsigned long long)bytes);
+	return out;
+}
+
+static void print_choices(const struct bench *b, const struct kolo_link_stats *links)
+{
+	struct kolo_algorithm row;
+	char size[32];
+
+	for (int r = 0; b->nranks > 1 && r < b->nranks; r++)
+		fprintf(b->table, "# link %d -> %d: %s, %s stores, %.2f GB/s one way\n", r, links[r].peer,
+			links[r].transport, links[r].stores, links[r].rate);
+	if (b->nranks > 1)
+		fprintf(b->table, "# a hop takes %.2f us\n", b->agreed.hop_us);
+	for (int i = 0; kolo_algorithm_get(b->comm, i, &row) == 0; i++) {
+		fprintf(b->table, "# %-14s %-5s from %s", row.collective, row.name,
+			size_text(row.min_bytes, size));
+		if (row.max_bytes != UINT64_MAX)
+			fprintf(b->table, " to %s", size_text(row.max_bytes, size));
+		fprintf(b->table, "\n");
+	}
+}
+
+int report_choices(struct bench *b)
+{
+	struct kolo_link_stats *links;
+	int rc;
+
+	if (!b->options->verbose)
+		return 0;
+	links = calloc((size_t)b->nranks, sizeof(*links));
+	if (!links)
+		return KOLO_ENOMEM;
+	rc = kolo_all_gather(b->comm, &b->agreed.to_next, links, sizeof(*links), KOLO_U8, NULL);
+	if (rc == 0 && b->table)
+		print_choices(b, links);
+	free(links);
+	return rc;
 }
 
 static void group_header(const struct bench *b, const char *title)
@@ -122,12 +169,13 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 {
 	fprintf(b->json,
 		"{\"collective\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"root\": %d, \"ranks\": %d, "
-		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"memory\": \"host\", \"in_place\": %s, \"bytes\": %zu, "
+		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"ran\": \"%s\", \"memory\": \"host\", \"in_place\": %s, "
+		"\"bytes\": %zu, "
 		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, in_place ? "true" : "false", j->bytes, j->n, r->iterations,
-		r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		b->transport, b->algorithm, r->ran, in_place ? "true" : "false", j->bytes, j->n,
+		r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
 		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
@@ -143,10 +191,10 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 
 static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
 {
-	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,host,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
+	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,%s,host,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, in_place, j->bytes, j->n, r->iterations, r->median_us, r->min_us,
-		r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		b->transport, b->algorithm, r->ran, in_place, j->bytes, j->n, r->iterations, r->median_us,
+		r->min_us, r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);
 	fprintf(b->csv, ",");

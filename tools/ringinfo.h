@@ -22,6 +22,7 @@ struct rank_facts {
 	int processors; /* of its host */
 	char host[64];
 	char transport[12]; /* of the link to next */
+	char stores[12];    /* with which it is written; "" when there is none */
 	char cpus[64];      /* that it may run on, like "0-3,8"; "all" */
 };
 

@@ -40,6 +40,7 @@ static void tell_own_facts(const struct job *j, struct rank_facts *out)
 	gethostname(out->host, sizeof(out->host) - 1);
 	snprintf(out->transport, sizeof(out->transport), "%s",
 		 j->nranks > 1 ? j->agreed.to_next.transport : "none");
+	snprintf(out->stores, sizeof(out->stores), "%s", j->agreed.to_next.stores);
 	if (sched_getaffinity(0, sizeof(set), &set) < 0)
 		strcpy(out->cpus, "unknown");
 	else if (CPU_COUNT(&set) == out->processors)

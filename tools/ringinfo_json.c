@@ -156,21 +156,39 @@ static void put_machine(FILE *out, const struct machine *m)
 
 /* ---- The job -------------------------------------------------------------------------------------------- */
 
+static void put_algorithms(FILE *out, const struct job *j)
+{
+	struct kolo_algorithm row;
+
+	for (int i = 0; kolo_algorithm_get(j->comm, i, &row) == 0; i++) {
+		fprintf(out, "%s{\"min_bytes\": %llu, \"max_bytes\": ", separator(i),
+			(unsigned long long)row.min_bytes);
+		if (row.max_bytes == UINT64_MAX)
+			fprintf(out, "null");
+		else
+			fprintf(out, "%llu", (unsigned long long)row.max_bytes);
+		put_field(out, "collective", row.collective);
+		put_field(out, "algorithm", row.name);
+		fprintf(out, "}");
+	}
+}
+
 static void put_ring(FILE *out, const struct job *j)
 {
 	fprintf(out,
 		" \"ring\": {\"launcher\": \"%s\", \"nranks\": %d, \"nslots\": %llu, \"slot_len\": %llu,\n"
-		"  \"algorithms\": [{\"min_bytes\": 0, \"max_bytes\": null",
+		"  \"algorithms\": [",
 		j->environment.launcher, j->nranks, (unsigned long long)j->agreed.nslots,
 		(unsigned long long)j->agreed.slot_len);
-	put_field(out, "algorithm", j->agreed.algorithm);
-	fprintf(out, "}],\n  \"ranks\": [");
+	put_algorithms(out, j);
+	fprintf(out, "],\n  \"hop_us\": %.3f, \"ranks\": [", j->agreed.hop_us);
 	for (int r = 0; r < j->nranks; r++) {
 		const struct rank_facts *f = &j->ranks[r];
 
 		fprintf(out, "%s{\"rank\": %d, \"next\": %d, \"pid\": %d, \"processors\": %d", separator(r),
 			r, f->next, f->pid, f->processors);
 		put_field(out, "transport", f->transport);
+		put_field(out, "stores", f->stores);
 		put_field(out, "cpus", f->cpus);
 		put_field(out, "host", f->host);
 		fprintf(out, "}");

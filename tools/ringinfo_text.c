@@ -125,6 +125,23 @@ static void print_machine(FILE *out, const struct machine *m)
 
 /* ---- The job -------------------------------------------------------------------------------------------- */
 
+static void print_algorithms(FILE *out, const struct job *j)
+{
+	struct kolo_algorithm row;
+
+	fprintf(out, "\nAlgorithm (%s)   for vectors of this many bytes\n", j->agreed.algorithm);
+	for (int i = 0; kolo_algorithm_get(j->comm, i, &row) == 0; i++) {
+		fprintf(out, "  %-14s  %-5s  %llu", row.collective, row.name,
+			(unsigned long long)row.min_bytes);
+		if (row.max_bytes == UINT64_MAX)
+			fprintf(out, " and more\n");
+		else
+			fprintf(out, " to %llu\n", (unsigned long long)row.max_bytes);
+	}
+	if (j->nranks == 1)
+		fprintf(out, "  none: one rank copies\n");
+}
+
 static void print_ring(FILE *out, const struct job *j)
 {
 	fprintf(out, "\nRing of %d rank%s (launcher: %s), %llu slots of %llu KiB per link\n", j->nranks,
@@ -141,7 +158,7 @@ static void print_ring(FILE *out, const struct job *j)
 		fprintf(out, "  %5d  %5s  %-9s  %8d  %-10s  %s\n", r, next, f->transport, f->pid, f->cpus,
 			f->host);
 	}
-	fprintf(out, "\nAlgorithm     for messages of\n  %-10s  all sizes\n", j->agreed.algorithm);
+	print_algorithms(out, j);
 }
 
 static void print_crowds(FILE *out, const struct job *j)
@@ -160,12 +177,12 @@ static void print_edges(FILE *out, const struct job *j)
 {
 	struct edge best = find_best(j->edges, j->nranks);
 
-	fprintf(out, "\nEdges              GB/s         us\n");
+	fprintf(out, "\nEdges              GB/s         us   stores\n");
 	for (int r = 0; r < j->nranks; r++) {
 		const struct edge *e = &j->edges[r];
 
-		fprintf(out, "  %5d -> %-5d %8.2f   %8.2f%s", r, j->ranks[r].next, e->rate, e->latency,
-			edge_is_slow(e, &best) ? "  slow" : "");
+		fprintf(out, "  %5d -> %-5d %8.2f   %8.2f   %s%s", r, j->ranks[r].next, e->rate, e->latency,
+			j->ranks[r].stores, edge_is_slow(e, &best) ? "  slow" : "");
 		if (e->wrong)
 			fprintf(out, "  WRONG: %llu words", (unsigned long long)e->wrong);
 		fprintf(out, "\n");

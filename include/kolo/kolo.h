@@ -169,7 +169,8 @@ struct kolo_comm_attr {
 	int nslots;      /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
 	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
 	const char *transport; /* its name, "shm"; NULL: the best. Rank 0's value counts */
-	const char *algorithm; /* its name, "ring"; NULL: the best. Rank 0's value counts */
+	/* Its name: "ring", or "board" for what fits there; NULL: the best for each size. Rank 0's value counts */
+	const char *algorithm;
 	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, until they
 	 * are destroyed; KOLO_LOG goes on beside it. NULL: none */
 	kolo_log_fn *log;
@@ -235,19 +236,26 @@ struct kolo_link_stats {
 	char transport[12]; /* its name, like "shm" */
 	uint64_t bytes;     /* payload through this link, both directions counted apart */
 	uint64_t slots;     /* slots that carried it, empty ones included */
+	/* Of to_next, else "" and 0: how slots are written, "ordinary" or "streaming" (past the caches), whichever was
+	 * faster when the communicator was made, and the rate with it, in 10^9 bytes a second, one way */
+	char stores[12];
+	double rate;
 };
 
 /* Of one rank and one communicator, since it was made. */
 struct kolo_stats {
-	uint64_t ops;                        /* collectives finished */
-	uint64_t sent_bytes, received_bytes; /* payload, counted slot by slot */
-	/* What the model says for these ops: for K bytes on N ranks an all-reduce sends 2K(N-1)/N where N
-	 * divides. */
+	uint64_t ops; /* collectives finished */
+	/* Payload, counted slot by slot; through the board (kolo_algorithm_get) what was written into the own cells and
+	 * read in the others' */
+	uint64_t sent_bytes, received_bytes;
+	/* What the model says for these ops: for K bytes on N ranks an all-reduce round the ring sends 2K(N-1)/N where
+	 * N divides, one through the board K. */
 	uint64_t model_sent_bytes;
 	uint64_t model_received_bytes;
-	uint64_t memory_bytes;                     /* this rank's share of the memory the communicator took */
-	uint64_t slot_len, nslots;                 /* agreed at creation */
-	char algorithm[16];                        /* its name, like "ring" */
+	uint64_t memory_bytes;     /* this rank's share of the memory the communicator took */
+	uint64_t slot_len, nslots; /* agreed at creation */
+	char algorithm[16];        /* the name that was asked for, "best" without one */
+	double hop_us;             /* of a small message from a rank to its next, as rank 0 measured */
 	struct kolo_link_stats to_next, from_prev; /* this rank's two links */
 	uint64_t reserved[8];                      /* 0 */
 };
@@ -257,6 +265,21 @@ struct kolo_stats {
  *
  * Errors: KOLO_EINVAL. */
 int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
+
+/* A row of the table that says which algorithm runs. */
+struct kolo_algorithm {
+	const char *collective; /* "all_reduce", ... "barrier" */
+	/* "ring": round the ring in slices. "board": each rank writes its vector where all others read it, in one hop */
+	const char *name;
+	uint64_t min_bytes, max_bytes; /* of the whole vector, both included; UINT64_MAX: no bound */
+};
+
+/* Fills *out with row `index`, 0 and up, of the table of `comm`: each collective has its rows together, by size, without
+ * gaps. Rank 0 made the table when comm was made, from what all ranks had measured; all have the same. A communicator of
+ * one rank has none. Never blocks.
+ *
+ * Errors: KOLO_EINVAL (no such row). */
+int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out);
 
 /* ---- Operations made at run time ------------------------------------------------------------------------ */
 
@@ -282,7 +305,7 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 
 /* dst = src combined over all ranks, on every rank; n elements each. In place: src == dst. Each element is
  * added in ring order, from the rank after its owner round to the owner: element i belongs to rank
- * i / ceil(n / nranks). Sends 2K(N-1)/N bytes per rank for K bytes and N ranks where N divides n. */
+ * i / ceil(n / nranks). Round the ring it sends 2K(N-1)/N bytes per rank for K bytes and N ranks where N divides n. */
 int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    enum kolo_op op, struct kolo_queue *queue);
 

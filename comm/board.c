@@ -1,0 +1,45 @@
+/* See board.h. */
+#include "board.h"
+
+enum {
+	LINE = sizeof(struct ko_cell),
+	MAX_ROOM = 32 << 10, /* bytes in a cell: beyond, two ranks are faster on the ring */
+	MAX_ALL = 1 << 20,   /* bytes of all cells together: the more ranks, the less for each */
+};
+
+/* A line for the flag, and the room; where there are very many ranks the flag's line has to do. */
+static size_t cell_len(int nranks)
+{
+	size_t fair = MAX_ALL / KO_BOARD_CELLS / (size_t)nranks / LINE * LINE;
+
+	return LINE + (fair < MAX_ROOM ? fair : MAX_ROOM);
+}
+
+size_t ko_board_len(int nranks)
+{
+	return (size_t)nranks * KO_BOARD_CELLS * cell_len(nranks);
+}
+
+size_t ko_board_room(int nranks)
+{
+	size_t large = cell_len(nranks) - LINE;
+
+	return large ? large : sizeof(((struct ko_cell *)0)->small);
+}
+
+struct ko_board ko_board_view(void *memory, int nranks)
+{
+	return (struct ko_board){ .memory = memory, .cell_len = cell_len(nranks), .turn = 1 };
+}
+
+struct ko_cell *ko_board_cell(const struct ko_board *board, int rank)
+{
+	size_t index = (size_t)rank * KO_BOARD_CELLS + board->turn % KO_BOARD_CELLS;
+
+	return (struct ko_cell *)(board->memory + index * board->cell_len);
+}
+
+char *ko_cell_payload(struct ko_cell *cell, size_t bytes)
+{
+	return bytes <= sizeof(cell->small) ? cell->small : cell->large;
+}

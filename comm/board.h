@@ -1,0 +1,51 @@
+/* The board: shared memory of all ranks of a host for messages that are too small to go round a ring. Each rank
+ * writes its vector into a cell of its own, and whoever needs it reads it there. What is done with them is in
+ * oneshot.c.
+ *
+ * A rank's cells are used in turn, one for each operation. There are more than safety needs (three would do): cells
+ * that have been pushed out of the first-level caches before their turn comes again move faster between cores. */
+#ifndef KO_BOARD_H
+#define KO_BOARD_H
+
+#include "mem.h"
+#include "plan.h"
+
+#include <stdatomic.h>
+
+enum { KO_BOARD_CELLS = 16 };
+
+/* A small payload lies in the flag's own line and comes with it in one transfer. */
+struct ko_cell {
+	/* Turn << 32 | tag of the operation that the payload belongs to. Its owner alone writes it. */
+	_Alignas(64) _Atomic uint64_t flag;
+	union ko_scalar scalar; /* of the owner's reducer */
+	char small[48];
+	char large[];
+};
+
+/* One rank's view. */
+struct ko_board {
+	char *memory;
+	size_t cell_len; /* bytes from a cell to the next */
+	uint64_t turn;   /* counts operations on the board from 1; the same on all ranks */
+	uint64_t safe;   /* all ranks have finished the operation with this seq and those before */
+	uint64_t used[KO_BOARD_CELLS]; /* seq of the operation that this rank's cell was last used for */
+	uint64_t sent, received;       /* bytes written into own cells, read in others' */
+};
+
+/* Bytes of all cells. */
+size_t ko_board_len(int nranks);
+
+/* Bytes that fit into a cell. */
+size_t ko_board_room(int nranks);
+
+/* The view of ko_board_len zeroed bytes that all ranks map. */
+struct ko_board ko_board_view(void *memory, int nranks);
+
+/* The cell of `rank` for the current turn. */
+struct ko_cell *ko_board_cell(const struct ko_board *board, int rank);
+
+/* Where a payload of so many bytes lies. */
+char *ko_cell_payload(struct ko_cell *cell, size_t bytes);
+
+#endif

@@ -1,0 +1,41 @@
+/* One collective under way on one rank, and how it waits. */
+#ifndef KO_RUN_H
+#define KO_RUN_H
+
+#include "comm.h"
+
+struct ko_run {
+	struct kolo_comm *comm;
+	struct ko_desc desc;
+	uint32_t tag;          /* of the history up to desc; every slot and every cell carries it */
+	size_t size;           /* bytes of an element */
+	ko_fill_fn *copy;      /* for this type */
+	enum ko_stores stores; /* for what goes to dst */
+	size_t written;        /* bytes that go there, where the time that they take is of use, else 0, */
+	int64_t began_ns;      /* and when it began */
+	struct ko_reducer red; /* what reductions do, barrier's empty one included */
+	struct ko_plan plan;
+	bool board;    /* through the board, not round the ring */
+	int64_t since; /* when it began; 0: nobody wants to know */
+};
+
+/* Is what is waited for there? 0, KO_EAGAIN, or an error. */
+typedef int ko_try_fn(void *what);
+
+/* Blocks until try(what) says something else than KO_EAGAIN; it is rank `peer` who has to do something, through
+ * `transport`, and `kind` is the trace's word for it. Errors: try's, and those of ko_watch. */
+int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind, ko_try_fn *try,
+	    void *what);
+
+/* Element `element` of a buffer, which may be NULL where nothing is read or written. */
+static inline const void *ko_at(const struct ko_run *run, const void *base, size_t element)
+{
+	return base ? (const char *)base + element * run->size : NULL;
+}
+
+static inline void *ko_at_mut(const struct ko_run *run, void *base, size_t element)
+{
+	return base ? (char *)base + element * run->size : NULL;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* An MPI collective timed as ringbench times Kolo's: f32 sum, root 0, out of place and in place, an untimed barrier
+ * before each, the slowest rank counts, the median over iterations. One JSON object per line, ringbench's fields.
+ *
+ * usage: mpi_collectives COLLECTIVE MIN MAX FACTOR   (bytes of the whole vector) */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ITERATIONS = 100000, WARMUPS = 3 };
+
+static int rank, nranks;
+static double *times;
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+enum collective { ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, ALL_GATHER, NCOLLECTIVES };
+
+static const char *const names[NCOLLECTIVES] = {
+	[ALL_REDUCE] = "all_reduce",         [BROADCAST] = "broadcast",   [REDUCE] = "reduce",
+	[REDUCE_SCATTER] = "reduce_scatter", [ALL_GATHER] = "all_gather",
+};
+
+/* n elements as the call counts them: for reduce_scatter and all_gather those of one rank. */
+static void call(enum collective coll, const float *src, float *dst, int n, int in_place)
+{
+	const void *from = in_place ? MPI_IN_PLACE : src;
+
+	switch (coll) {
+	case ALL_REDUCE: MPI_Allreduce(from, dst, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+	case BROADCAST: /* always in place, as MPI has it */
+		MPI_Bcast(dst, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+		break;
+	case REDUCE:
+		MPI_Reduce(rank == 0  ? from
+			   : in_place ? dst
+				      : src,
+			   dst, n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+		break;
+	case REDUCE_SCATTER:
+		MPI_Reduce_scatter_block(from, dst, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+		break;
+	default: MPI_Allgather(from, n, MPI_FLOAT, dst, n, MPI_FLOAT, MPI_COMM_WORLD); break;
+	}
+}
+
+static double time_once(enum collective coll, const float *src, float *dst, int n, int in_place)
+{
+	double begin;
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	begin = MPI_Wtime();
+	call(coll, src, dst, n, in_place);
+	return (MPI_Wtime() - begin) * 1e6;
+}
+
+/* Iterations for about 0.2 s, as ringbench chooses them. */
+static void measure(enum collective coll, const float *src, float *dst, size_t bytes, int in_place)
+{
+	int shared = coll == REDUCE_SCATTER || coll == ALL_GATHER;
+	int iterations, n = (int)(bytes / sizeof(float)) / (shared ? nranks : 1);
+	double last = 0, wanted;
+
+	for (int i = 0; i <= WARMUPS; i++)
+		last = time_once(coll, src, dst, n, in_place);
+	wanted = 200e3 / (last > 0.1 ? last : 0.1);
+	iterations = wanted < 5 ? 5 : wanted > MAX_ITERATIONS ? MAX_ITERATIONS : (int)wanted;
+	MPI_Bcast(&iterations, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	for (int i = 0; i < iterations; i++)
+		times[i] = time_once(coll, src, dst, n, in_place);
+	MPI_Allreduce(MPI_IN_PLACE, times, iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+	qsort(times, (size_t)iterations, sizeof(*times), ascending);
+	if (rank == 0)
+		printf("{\"collective\": \"%s\", \"ranks\": %d, \"in_place\": %s, \"bytes\": %zu, "
+		       "\"iterations\": %d, \"time_us\": %.3f}\n",
+		       names[coll], nranks, in_place ? "true" : "false", bytes, iterations,
+		       times[iterations / 2]);
+}
+
+int main(int argc, char **argv)
+{
+	size_t min = argc > 4 ? strtoull(argv[2], NULL, 10) : 8,
+	       max = argc > 4 ? strtoull(argv[3], NULL, 10) : 8;
+	size_t factor = argc > 4 ? strtoull(argv[4], NULL, 10) : 2;
+	float *src = calloc(1, max), *dst = calloc(1, max);
+	int coll = 0;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+	while (argc > 1 && coll < NCOLLECTIVES && strcmp(argv[1], names[coll]) != 0)
+		coll++;
+	times = malloc(MAX_ITERATIONS * sizeof(*times));
+	if (!src || !dst || !times || factor < 2 || coll == NCOLLECTIVES)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	memset(src, 0, max);
+	memset(dst, 0, max);
+	for (size_t size = min; size <= max; size *= factor)
+		for (int in_place = 0; in_place <= 1; in_place++)
+			measure((enum collective)coll, src, dst, size, in_place);
+	MPI_Finalize();
+	free(src);
+	free(dst);
+	free(times);
+	return 0;
+}

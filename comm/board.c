@@ -4,7 +4,7 @@
 enum {
 	LINE = sizeof(struct ko_cell),
 	MAX_ROOM = 32 << 10, /* bytes in a cell: beyond, two ranks are faster on the ring */
-	MAX_ALL = 1 << 20,   /* bytes of all cells together: the more ranks, the less for each */
+	MAX_ALL = 1 << 20,   /* bytes of the room in all cells: the more ranks, the less for each */
 };
 
 /* A line for the flag, and the room; where there are very many ranks the flag's line has to do. */
@@ -17,7 +17,7 @@ static size_t cell_len(int nranks)
 
 size_t ko_board_len(int nranks)
 {
-	return (size_t)nranks * KO_BOARD_CELLS * cell_len(nranks);
+	return nranks == 1 ? 0 : (size_t)nranks * KO_BOARD_CELLS * cell_len(nranks);
 }
 
 size_t ko_board_room(int nranks)

@@ -16,10 +16,11 @@ enum { KO_BOARD_CELLS = 16 };
 
 /* A small payload lies in the flag's own line and comes with it in one transfer. */
 struct ko_cell {
-	/* Turn << 32 | tag of the operation that the payload belongs to. Its owner alone writes it. */
-	_Alignas(64) _Atomic uint64_t flag;
+	/* The turn that the rest belongs to. Its owner alone writes it, and only when it gives something. */
+	_Alignas(64) _Atomic uint64_t turn;
+	uint32_t tag;           /* of the operation */
 	union ko_scalar scalar; /* of the owner's reducer */
-	char small[48];
+	char small[40];
 	char large[];
 };
 

@@ -138,13 +138,15 @@ static int end(struct ko_run *run, int rc)
 /* What the ring writes to dst; 0 where it is read just before, and lies in the caches. */
 static size_t written_bytes(const struct args *a, size_t size)
 {
-	int nranks = a->comm->nranks;
+	size_t block = a->n * size;
+	int rank = a->comm->rank;
 
 	switch (a->coll) {
-	case KO_ALL_REDUCE: return a->src == a->dst ? 0 : a->n * size;
-	case KO_REDUCE: return a->src == a->dst || a->comm->rank != a->root ? 0 : a->n * size;
-	case KO_ALL_GATHER: return a->n * size * (size_t)nranks;
-	default: return a->n * size;
+	case KO_ALL_REDUCE: return a->src == a->dst ? 0 : block;
+	case KO_REDUCE: return rank != a->root || a->src == a->dst ? 0 : block;
+	case KO_BROADCAST: return rank == a->root && a->src == a->dst ? 0 : block;
+	case KO_REDUCE_SCATTER: return (const char *)a->src + (size_t)rank * block == a->dst ? 0 : block;
+	default: return block * (size_t)a->comm->nranks;
 	}
 }
 
@@ -259,8 +261,8 @@ int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 	return perform(&a, "kolo_reduce", ko_reduce_round);
 }
 
-/* A reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by way of all
- * the others. */
+/* Round the ring a reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by
+ * way of all the others. */
 int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue)
 {
 	const struct args a = { comm, KO_BARRIER, NULL, NULL, 0, KOLO_U8, KOLO_SUM, -1, queue };

@@ -32,6 +32,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->rank = rank;
 	c->nranks = nranks;
 	c->timeout_ms = timeout_ms;
+	c->parent = parent;
 	c->log = *log;
 	c->log.rank = rank;
 	mine->pid = getpid();
@@ -293,8 +294,10 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
 		uint64_t end = comm->algorithms.board_end[coll];
 		struct kolo_algorithm rows[2] = { { ko_coll_name(coll), "board", 0, end - 1 },
 						  { ko_coll_name(coll), "ring", end, UINT64_MAX } };
-		/* A barrier has no bytes. */
 		int first = end == 0, last = end == 0 || coll != KO_BARRIER;
+
+		if (coll == KO_BARRIER) /* of no bytes: one row for all */
+			rows[0].max_bytes = UINT64_MAX;
 
 		if (index >= at && index <= at + last - first) {
 			*out = rows[first + index - at];

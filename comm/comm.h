@@ -18,7 +18,7 @@ struct ko_premul {
 	struct ko_reducer red;
 };
 
-/* What operations of one class of sizes have cost with each kind of stores to dst; see stores.h. */
+/* What operations of one collective and class of sizes have cost with each kind of stores to dst; see stores.h. */
 struct ko_trial {
 	uint32_t count;
 	float ns_per_byte[2]; /* by enum ko_stores; 0: not known */
@@ -41,10 +41,11 @@ struct kolo_comm {
 	struct ko_limits limits; /* agreed */
 	struct ko_entry *table;  /* who the ranks are, by rank */
 	struct ko_lifelines *lifelines;
-	struct ko_roster *roster; /* shared by all ranks; the board lies behind it */
+	struct ko_roster *roster;       /* shared by all ranks; the board lies behind it */
+	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
 	struct ko_board board;
 	struct ko_algorithms algorithms; /* agreed */
-	struct ko_trial trials[KO_TRIALS];
+	struct ko_trial trials[KO_NCOLLS][KO_TRIALS];
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
 	struct ko_premul *premuls;           /* npremuls of them */
 	int npremuls;

@@ -149,7 +149,7 @@ static int choose_spins(const struct kolo_comm *c)
 			all[k] |= c->table[r].place.cpus[k];
 	for (int k = 0; k < KO_CPU_WORDS; k++)
 		cpus += __builtin_popcountll(all[k]);
-	return c->nranks > cpus ? 0 : SPINS;
+	return cpus && c->nranks > cpus ? 0 : SPINS; /* 0 processors: they can't be asked */
 }
 
 int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
@@ -163,6 +163,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	c->spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)
 		return rc;
+	c->parent = NULL;
 	atomic_store_explicit(&c->roster->post[c->rank].complete, 1, memory_order_release);
 	log_choices(c);
 	open_trace(c);

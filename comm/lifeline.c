@@ -261,6 +261,11 @@ static bool has_ended(const struct ko_entry *e)
 	return ended;
 }
 
+bool ko_lifelines_lost(struct ko_lifelines *ll, int rank)
+{
+	return rank != ll->rank && !find(ll, rank) && has_ended(&ll->table[rank]);
+}
+
 /* Someone missing who has ended will not come, unless it connected and went on just before. */
 static int check_missing(struct ko_lifelines *ll)
 {

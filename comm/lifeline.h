@@ -49,6 +49,10 @@ void ko_lifelines_look(struct ko_lifelines *ll);
  * quick to say while all are there. */
 const struct ko_life *ko_lifelines_gone(const struct ko_lifelines *ll, int *k);
 
+/* Has the rank, to which there is no lifeline, died or closed its end of the communicator? Some system calls; false for
+ * a rank that has one. */
+bool ko_lifelines_lost(struct ko_lifelines *ll, int rank);
+
 /* Says goodbye, with code and text where there is a cause (code 0: none), and frees. NULL allowed. */
 void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text);
 

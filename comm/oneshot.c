@@ -20,26 +20,17 @@ static int try_finished(void *what)
 	return atomic_load_explicit(&post->finished, memory_order_acquire) < l->seq ? KO_EAGAIN : 0;
 }
 
-/* What a cell's flag is in this operation. */
-static uint64_t flag_of(const struct ko_run *run)
-{
-	return run->comm->board.turn << 32 | run->tag;
-}
-
-static int try_flag(void *what)
+static int try_cell(void *what)
 {
 	const struct look *l = what;
-	struct ko_cell *cell = ko_board_cell(&l->run->comm->board, l->rank);
-	uint64_t mine = flag_of(l->run);
-	/* Pairs with the release in write_cell: who sees the flag sees the payload. */
-	uint64_t flag = atomic_load_explicit(&cell->flag, memory_order_acquire);
+	const struct ko_board *board = &l->run->comm->board;
+	struct ko_cell *cell = ko_board_cell(board, l->rank);
 
-	if (flag == mine)
-		return 0;
-	/* Nobody who agrees with me is past an operation in which I have to read its cell. */
-	if ((int32_t)((uint32_t)(flag >> 32) - (uint32_t)(mine >> 32)) >= 0)
-		return ko_watch_mismatch(l->run->comm, &l->run->desc, l->rank, (uint32_t)flag);
-	return KO_EAGAIN;
+	/* Pairs with the release in write_cell: who sees the turn sees the rest. */
+	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
+		return KO_EAGAIN;
+	return cell->tag == l->run->tag ? 0
+					: ko_watch_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
 /* My cell may be written: all have finished what it was last used for. */
@@ -79,8 +70,9 @@ static int write_cell(struct ko_run *run, const void *src, size_t n)
 	cell->scalar = run->red.s;
 	c->board.sent += n * run->size;
 	c->board.used[c->board.turn % KO_BOARD_CELLS] = run->desc.seq;
-	/* Pairs with the acquire in try_flag. */
-	atomic_store_explicit(&cell->flag, flag_of(run), memory_order_release);
+	cell->tag = run->tag;
+	/* Pairs with the acquire in try_cell. */
+	atomic_store_explicit(&cell->turn, c->board.turn, memory_order_release);
 	return 0;
 }
 
@@ -88,7 +80,7 @@ static int wait_cell(struct ko_run *run, int rank)
 {
 	struct look look = { .run = run, .rank = rank };
 
-	return ko_wait(run, rank, "the board", KO_TRACE_DATA, try_flag, &look);
+	return ko_wait(run, rank, "the board", KO_TRACE_DATA, try_cell, &look);
 }
 
 static int wait_all_cells(struct ko_run *run)

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "moves.h"
+#include "watch.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* One collective under way on one rank, and how it waits. */
+/* One collective under way on one rank. */
 #ifndef KO_RUN_H
 #define KO_RUN_H
 
@@ -18,14 +18,6 @@ struct ko_run {
 	bool board;    /* through the board, not round the ring */
 	int64_t since; /* when it began; 0: nobody wants to know */
 };
-
-/* Is what is waited for there? 0, KO_EAGAIN, or an error. */
-typedef int ko_try_fn(void *what);
-
-/* Blocks until try(what) says something else than KO_EAGAIN; it is rank `peer` who has to do something, through
- * `transport`, and `kind` is the trace's word for it. Errors: try's, and those of ko_watch. */
-int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind, ko_try_fn *try,
-	    void *what);
 
 /* Element `element` of a buffer, which may be NULL where nothing is read or written. */
 static inline const void *ko_at(const struct ko_run *run, const void *base, size_t element)

@@ -7,14 +7,14 @@ enum {
 	MIN_BITS = 20,  /* classes begin at 1 MiB, are powers of two, and the last one has no end */
 	UNTIMED = 1,    /* first operations of a class: pages are touched for the first time */
 	TRIALS = 4,     /* further ones, of both kinds by turns */
-	AGAIN_EACH = 64 /* from then on one of so many tries the other kind: the machine may have changed */
+	AGAIN_EACH = 63 /* from then on one of so many tries the other kind: the machine may have changed */
 };
 
 static struct ko_trial *trial_of(struct ko_run *run)
 {
 	int class = 63 - __builtin_clzll((unsigned long long)run->written) - MIN_BITS;
 
-	return &run->comm->trials[class < KO_TRIALS ? class : KO_TRIALS - 1];
+	return &run->comm->trials[run->desc.coll][class < KO_TRIALS ? class : KO_TRIALS - 1];
 }
 
 void ko_stores_choose(struct ko_run *run, size_t len)

@@ -1,7 +1,7 @@
 /* With which stores results are written to dst. Ordinary ones read each line before they overwrite it and keep it in the
  * caches; streaming ones do neither, and are better for what is too large for the caches anyway. Where that begins
- * differs from machine to machine and can't be asked: each rank learns it from its own operations, by class of size. It
- * concerns nobody else. */
+ * differs from machine to machine and can't be asked: each rank learns it from its own operations, by
+ * collective and class of size. It concerns nobody else. */
 #ifndef KO_STORES_H
 #define KO_STORES_H
 

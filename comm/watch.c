@@ -13,7 +13,18 @@
 
 enum {
 	LOOK_MS = 10,   /* between looks at the lifelines, a system call each */
+	CALL_MS = 500,  /* between calls at a rank without a lifeline, some system calls each */
 	PAUSE_MS = 1000 /* between two looks at the clock: this process did not run */
+};
+
+/* A wait that has not ended at once. */
+struct ko_watch {
+	struct kolo_comm *comm;
+	const struct ko_desc *desc; /* the operation that waits */
+	int peer;                   /* for this rank */
+	const char *transport;      /* through this link */
+	/* ko_now_ms() of the beginning, the last look at the lifelines, the last call at the peer, the last turn */
+	int64_t since, looked, called, last;
 };
 
 /* ---- Descriptions --------------------------------------------------------------------------------------- */
@@ -72,19 +83,27 @@ static int compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 		       ko_desc_text(&theirs, their_op));
 }
 
+/* What passed without notice differs too: the first operation in which they differ is the culprit. */
+static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+{
+	struct ko_desc desc;
+	int rc = 0;
+
+	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; rc == 0 && back-- > 0;)
+		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc))
+			rc = compare(c, &desc, peer);
+	return rc;
+}
+
 int ko_watch_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, uint32_t tag)
 {
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
-	struct ko_desc desc;
-	int rc;
+	int rc = compare_history(c, mine, peer);
 
-	/* The slot was left by an operation in which both did their parts without noticing: the first one in
-	 * which they differ is the culprit. */
-	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; back-- > 0;)
-		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc) &&
-		    (rc = compare(c, &desc, peer)) < 0)
-			return rc;
-	return ko_fail(KOLO_EMISMATCH, "%s got a slot (tag %08x) from %s that belongs to another operation",
+	if (rc < 0)
+		return rc;
+	return ko_fail(KOLO_EMISMATCH,
+		       "%s got a slot or cell (tag %08x) from %s that belongs to another operation",
 		       ko_comm_name(c, c->rank, me), tag, ko_comm_name(c, peer, them));
 }
 
@@ -109,19 +128,35 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 }
 
 /* A rank that is gone matters when it had not done its part of this operation. */
+static bool has_done(struct kolo_comm *c, const struct ko_desc *desc, int rank)
+{
+	const struct ko_post *post = &c->roster->post[rank];
+
+	if (desc->seq == 0)
+		return atomic_load_explicit(&post->complete, memory_order_acquire);
+	return atomic_load_explicit(&post->finished, memory_order_acquire) >= desc->seq;
+}
+
 static int check_gone(struct kolo_comm *c, const struct ko_desc *desc)
 {
 	const struct ko_life *life;
 
-	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++) {
-		const struct ko_post *post = &c->roster->post[life->rank];
-		uint64_t finished = atomic_load_explicit(&post->finished, memory_order_acquire);
-
-		if (desc->seq ? finished < desc->seq
-			      : !atomic_load_explicit(&post->complete, memory_order_acquire))
+	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++)
+		if (!has_done(c, desc, life->rank))
 			return report_gone(c, desc, life);
-	}
 	return 0;
+}
+
+/* On the board a rank may wait for one that it has no lifeline to. */
+static int check_peer(struct kolo_comm *c, const struct ko_desc *desc, int peer)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
+
+	if (!ko_lifelines_lost(c->lifelines, peer) || has_done(c, desc, peer))
+		return 0;
+	describe_place(c, peer, where);
+	return ko_fail(KOLO_EPEER, "%s died or left %s; noticed by %s in %s", ko_comm_name(c, peer, them),
+		       where, ko_comm_name(c, c->rank, me), ko_desc_text(desc, op));
 }
 
 int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
@@ -170,22 +205,22 @@ static int report_silence(struct ko_watch *w, int64_t now)
 		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
 }
 
-/* ---- Waiting -------------------------------------------------------------------------------------------- */
+/* ---- Looking around ------------------------------------------------------------------------------------- */
 
-void ko_watch_begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_desc *desc, int peer,
-		    const char *transport)
+static void begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_desc *desc, int peer,
+		  const char *transport)
 {
 	struct ko_post *post = &comm->roster->post[comm->rank];
 
 	*w = (struct ko_watch){
 		.comm = comm, .desc = desc, .peer = peer, .transport = transport, .since = ko_now_ms()
 	};
-	w->looked = w->last = w->since;
+	w->looked = w->called = w->last = w->since;
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
 }
 
-void ko_watch_end(struct ko_watch *w)
+static void end(struct ko_watch *w)
 {
 	atomic_store_explicit(&w->comm->roster->post[w->comm->rank].waiting_for, 0, memory_order_relaxed);
 }
@@ -202,7 +237,8 @@ static void give_core_away(int64_t waited_ms)
 		nanosleep(&(struct timespec){ .tv_nsec = (us < 1000 ? us : 1000) * 1000 }, NULL);
 }
 
-int ko_watch(struct ko_watch *w)
+/* Gives the core away for a moment and looks around. 0: try again. */
+static int look_around(struct ko_watch *w)
 {
 	struct kolo_comm *c = w->comm;
 	int64_t now = ko_now_ms();
@@ -219,10 +255,70 @@ int ko_watch(struct ko_watch *w)
 	if (now - w->looked >= LOOK_MS) {
 		w->looked = now;
 		ko_lifelines_look(c->lifelines);
-		if ((rc = check_gone(c, w->desc)) < 0)
+		if ((rc = check_gone(c, w->desc)) < 0 || (rc = compare_history(c, w->desc, w->peer)) < 0 ||
+		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
+			return rc;
+	}
+	if (now - w->called >= CALL_MS) {
+		w->called = now;
+		if ((rc = check_peer(c, w->desc, w->peer)) < 0)
 			return rc;
 	}
 	if (c->timeout_ms && now - w->since >= c->timeout_ms)
 		return report_silence(w, now);
 	return 0;
+}
+
+/* ---- Waiting: every wait of a collective is here --------------------------------------------------------- */
+
+/* Tells the processor that this is a loop that waits. */
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Spins, then gives the core away. */
+static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_try_fn *try, void *what)
+{
+	struct ko_watch watch;
+	int rc = KO_EAGAIN;
+
+	for (int spins = 0; rc == KO_EAGAIN && spins < run->comm->spins; spins++) {
+		relax();
+		rc = try(what);
+	}
+	if (rc != KO_EAGAIN)
+		return rc;
+	begin(&watch, run->comm, &run->desc, peer, transport);
+	while ((rc = try(what)) == KO_EAGAIN) {
+		int trouble = look_around(&watch);
+
+		if (trouble == 0)
+			continue;
+		/* Creation does not fail for what a rank does that is through with it: what is waited for has come. */
+		rc = run->desc.seq == 0 ? try(what) : trouble;
+		if (rc == KO_EAGAIN)
+			rc = trouble;
+		break;
+	}
+	end(&watch);
+	return rc;
+}
+
+int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind, ko_try_fn *try,
+	    void *what)
+{
+	int rc = try(what);
+	int64_t since;
+
+	if (rc != KO_EAGAIN)
+		return rc;
+	since = run->since ? ko_now_ns() : 0;
+	rc = wait_longer(run, peer, transport, try, what);
+	ko_trace_add(run->comm->trace, kind, since, (uint64_t)peer, NULL);
+	return rc;
 }

@@ -1,28 +1,19 @@
-/* What a rank looks after while it waits for a neighbour: whether the communicator has failed, whether the
- * neighbour is in the same operation, whether everyone still lives, and how long it has been. The error texts
+/* Waiting, and what a rank looks after while it waits for another: whether the communicator has failed, whether
+ * the other is in the same operation, whether everyone still lives, and how long it has been. The error texts
  * about other ranks are written here; the operation's end tells them to everyone. */
 #ifndef KO_WATCH_H
 #define KO_WATCH_H
 
-#include "comm.h"
+#include "run.h"
 
-struct ko_watch {
-	struct kolo_comm *comm;
-	const struct ko_desc *desc; /* the operation that waits */
-	int peer;                   /* for this rank */
-	const char *transport;      /* through this link */
-	int64_t since, looked,
-		last; /* ko_now_ms() of the beginning, the last look at the lifelines, the last turn */
-};
+/* Is what is waited for there? 0, KO_EAGAIN, or an error. */
+typedef int ko_try_fn(void *what);
 
-void ko_watch_begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_desc *desc, int peer,
-		    const char *transport);
-
-/* Gives the core away for a moment and looks around. 0: try again. KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT,
- * or whatever another rank failed with. */
-int ko_watch(struct ko_watch *w);
-
-void ko_watch_end(struct ko_watch *w);
+/* Blocks until try(what) says something else than KO_EAGAIN; it is rank `peer` who has to do something, through
+ * `transport`, and `kind` is the trace's word for it. Errors: try's; KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT, or
+ * whatever another rank failed with. */
+int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind, ko_try_fn *try,
+	    void *what);
 
 /* Before an operation: has the communicator failed, or a rank that it needs gone away? */
 int ko_watch_health(struct kolo_comm *comm, const struct ko_desc *desc);

@@ -445,6 +445,30 @@ static void one_way(struct t_rank *r)
 	kolo_comm_destroy(c);
 }
 
+/* Who only reads never writes its cells: they may be of any age. */
+static void aged(struct t_rank *r)
+{
+	static const uint64_t turns[] = { 0x7fffffff, 0x80000001, 0xfffffffe, UINT64_C(0x500000000) };
+	struct kolo_comm *c = comm_with_algorithm(r);
+
+	for (size_t k = 0; k < ARRAY_LEN(turns); k++) {
+		c->board.turn = turns[k];
+		for (int i = 0; i < 40; i++) {
+			int x = r->rank == 0 ? i : -1;
+
+			CHECK(kolo_broadcast(c, &x, &x, 1, KOLO_I32, 0, NULL) == 0 && x == i);
+			CHECK(i % 10 || kolo_barrier(c, NULL) == 0);
+		}
+	}
+	kolo_comm_destroy(c);
+}
+
+static void turns_of_the_board_may_be_far_apart(void **state)
+{
+	(void)state;
+	t_processes(3, aged, "board");
+}
+
 static void one_way_operations_overwrite_nothing_unread(void **state)
 {
 	(void)state;
@@ -572,6 +596,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ranks_may_be_threads),
 	cmocka_unit_test(bits_depend_on_ranks_count_type_and_op_only),
 	cmocka_unit_test(large_results_are_right_with_both_kinds_of_stores),
+	cmocka_unit_test(turns_of_the_board_may_be_far_apart),
 	cmocka_unit_test(one_way_operations_overwrite_nothing_unread),
 	cmocka_unit_test(traffic_is_what_the_model_says),
 	cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),

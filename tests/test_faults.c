@@ -107,6 +107,36 @@ static void a_rank_killed_between_small_operations_is_named(void **state)
 		have_accident(3, a, 50);
 }
 
+/* On the board root waits for ranks that it has no lifeline to, and those who have one wait for nobody. */
+static void reduce_without_2(struct t_rank *r)
+{
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = 20, .algorithm = "board" });
+	int x = 1, rc;
+	int64_t begin;
+
+	CHECK(kolo_barrier(c, NULL) == 0);
+	if (r->rank == 2)
+		raise(SIGKILL);
+	begin = t_now_ms();
+	rc = kolo_reduce(c, &x, &x, 1, KOLO_I32, KOLO_SUM, 5, NULL);
+	CHECK(rc == KOLO_EPEER || (rc == 0 && r->rank != 5));
+	CHECK(rc == 0 || strstr(kolo_last_error(), "rank 2 (pid"));
+	CHECK(t_now_ms() - begin < 2000);
+	if (rc == 0 && r->rank != 5)
+		usleep(1500000); /* stays, and does not look around */
+	kolo_comm_destroy(c);
+}
+
+static void a_dead_rank_without_a_lifeline_is_named_too(void **state)
+{
+	int pids[6];
+
+	(void)state;
+	t_start(6, reduce_without_2, NULL, pids);
+	t_wait(6, pids, 2);
+}
+
 static void a_stopped_rank_is_named_by_all_others_after_the_timeout(void **state)
 {
 	struct accident a = { .sig = SIGSTOP, .n = 1 << 20, .timeout_s = 2, .within_ms = 4000 };
@@ -305,6 +335,12 @@ static int from_1(struct kolo_comm *c, void *x)
 	return kolo_broadcast(c, x, x, 10, KOLO_F32, 1, NULL);
 }
 
+/* Round the ring, and all of it fits into slots: root does not wait. */
+static int two_slots_from_1(struct kolo_comm *c, void *x)
+{
+	return kolo_broadcast(c, x, x, 100000, KOLO_F32, 1, NULL);
+}
+
 static int large_from_0(struct kolo_comm *c, void *x)
 {
 	return kolo_broadcast(c, x, x, 1000000, KOLO_F32, 0, NULL);
@@ -328,6 +364,7 @@ static const struct dispute disputes[] = {
 	{ "type", "f32", "i32", small_sum, small_sum_of_i32 },
 	{ "root", "root 0", "root 1", from_0, from_1 },
 	{ "count of a broadcast", "n=1000000", "n=0", large_from_0, nothing_from_0 },
+	{ "board and ring, nobody waits", "root 0", "root 1", from_0, two_slots_from_1 },
 	{ "collective, small", "all_reduce", "barrier", small_sum, barrier },
 	{ "collective, large", "all_reduce", "reduce", large_sum, large_to_1 },
 	{ "broadcast and barrier", "broadcast", "barrier", from_0, barrier },
@@ -518,6 +555,7 @@ static void a_link_that_delays_changes_nothing(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_killed_rank_is_named_by_all_others_within_2_s),
 	cmocka_unit_test(a_rank_killed_between_small_operations_is_named),
+	cmocka_unit_test(a_dead_rank_without_a_lifeline_is_named_too),
 	cmocka_unit_test(a_stopped_rank_is_named_by_all_others_after_the_timeout),
 	cmocka_unit_test(a_job_that_is_paused_as_a_whole_goes_on),
 	cmocka_unit_test(both_sides_are_known_of_operations_long_gone),

@@ -193,7 +193,7 @@ struct kolo_job {
 int kolo_job_get(struct kolo_job *out);
 
 /* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout for all
- * ranks to join, and once more to connect. With attr NULL, or with its id NULL and nranks 0, rank, nranks and the
+ * ranks to join, once more to connect, and once for each of some messages that measure the links. With attr NULL, or with its id NULL and nranks 0, rank, nranks and the
  * meeting point come from the environment that a launcher made: ringrun, mpirun (Open MPI), mpiexec (MPICH, PMI),
  * srun (Slurm), torchrun; or from KOLO_RANK and KOLO_NRANKS set by hand. KOLO_ROOT=host:port or KOLO_JOB=text say
  * where the ranks meet, instead of what the launcher offers (kolo(7)).
@@ -305,29 +305,31 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 
 /* dst = src combined over all ranks, on every rank; n elements each. In place: src == dst. Each element is
  * added in ring order, from the rank after its owner round to the owner: element i belongs to rank
- * i / ceil(n / nranks). Round the ring it sends 2K(N-1)/N bytes per rank for K bytes and N ranks where N divides n. */
+ * i / ceil(n / nranks). Sends 2K(N-1)/N bytes per rank for K bytes and N ranks where N divides n; through
+ * the board (kolo_algorithm_get) K. */
 int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    enum kolo_op op, struct kolo_queue *queue);
 
 /* dst on rank `root` = src combined over all ranks; n elements each. In place: src == dst on root. dst is not
  * touched elsewhere and may be NULL there. Added from the rank after root round to root. K bytes are sent by
- * every rank but root. */
+ * every rank but root; through the board by root too. */
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		enum kolo_op op, int root, struct kolo_queue *queue);
 
 /* dst on every rank = src on rank `root`; n elements each. In place: src == dst on root. src is not read
- * elsewhere and may be NULL there. K bytes are sent by every rank but the one before root. */
+ * elsewhere and may be NULL there. K bytes are sent by every rank but the one before root;
+ * through the board by root only. */
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		   int root, struct kolo_queue *queue);
 
 /* dst = block `rank` of src combined over all ranks; dst has n elements, src nranks * n. In place:
  * dst == src + rank * n elements. Added as all_reduce of nranks * n elements does. Sends K(N-1)/N of src's K
- * bytes. src is left as it was, except in place. */
+ * bytes; through the board K. src is left as it was, except in place. */
 int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 			enum kolo_op op, struct kolo_queue *queue);
 
 /* Block r of dst = src of rank r, on every rank; src has n elements, dst nranks * n. In place:
- * src == dst + rank * n elements. Sends K(N-1)/N of dst's K bytes. */
+ * src == dst + rank * n elements. Sends K(N-1)/N of dst's K bytes; through the board K/N. */
 int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    struct kolo_queue *queue);
 

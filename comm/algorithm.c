@@ -5,7 +5,7 @@
 
 int ko_algorithm_known(const char *name)
 {
-	return !name || !*name || strcmp(name, "ring") == 0 || strcmp(name, "board") == 0;
+	return !*name || strcmp(name, "ring") == 0 || strcmp(name, "board") == 0;
 }
 
 /* A collective of K bytes costs hops * hop_ns + K * crossings / bytes_per_ns. Crossings are the bytes, as a share of K,

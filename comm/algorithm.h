@@ -16,7 +16,7 @@ struct ko_algorithms {
 	uint64_t board_end[KO_NCOLLS];
 };
 
-/* NULL and "" are the best. */
+/* Is it the name of one? "" is the best. */
 int ko_algorithm_known(const char *name);
 
 /* The table for nranks with cells of `room` bytes. `name` forces an algorithm where it can run: the board takes

@@ -3,16 +3,15 @@
 
 enum {
 	LINE = sizeof(struct ko_cell),
-	MAX_ROOM = 32 << 10, /* bytes in a cell: beyond, two ranks are faster on the ring */
-	MAX_ALL = 1 << 20,   /* bytes of the room in all cells: the more ranks, the less for each */
+	MAX_ALL =
+		1
+		<< 20, /* bytes of the room in all cells: 32 KiB in each of two ranks, less for each of more */
 };
 
-/* A line for the flag, and the room; where there are very many ranks the flag's line has to do. */
+/* A line for the turn, and the room; where there are very many ranks the turn's line has to do. */
 static size_t cell_len(int nranks)
 {
-	size_t fair = MAX_ALL / KO_BOARD_CELLS / (size_t)nranks / LINE * LINE;
-
-	return LINE + (fair < MAX_ROOM ? fair : MAX_ROOM);
+	return LINE + MAX_ALL / KO_BOARD_CELLS / (size_t)nranks / LINE * LINE;
 }
 
 size_t ko_board_len(int nranks)

@@ -14,7 +14,7 @@
 
 enum { KO_BOARD_CELLS = 16 };
 
-/* A small payload lies in the flag's own line and comes with it in one transfer. */
+/* A small payload lies in the turn's own line and comes with it in one transfer. */
 struct ko_cell {
 	/* The turn that the rest belongs to. Its owner alone writes it, and only when it gives something. */
 	_Alignas(64) _Atomic uint64_t turn;

@@ -1,5 +1,4 @@
-/* See moves.h. The reduction reads prev's slot and the own buffer and writes next's slot in one pass; there is
- * no scratch buffer. */
+/* See moves.h. The reduction reads prev's slot and the own buffer and writes next's slot in one pass. */
 #include "moves.h"
 
 #include "watch.h"

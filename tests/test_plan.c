@@ -158,7 +158,7 @@ static void the_table_follows_from_costs(void **state)
 	CHECK(t.board_end[KO_ALL_REDUCE] == 4097);
 	ko_algorithm_decide("", &slow_hops, 1, 4096, &t);
 	CHECK(t.board_end[KO_ALL_REDUCE] == 0);
-	CHECK(ko_algorithm_known(NULL) && ko_algorithm_known("board") && !ko_algorithm_known("magic"));
+	CHECK(ko_algorithm_known("") && ko_algorithm_known("board") && !ko_algorithm_known("magic"));
 }
 
 static const struct CMUnitTest tests[] = {

@@ -159,9 +159,9 @@ const char *algorithm_of(const struct bench *b, const struct job *j)
 /* Through the board a rank writes its vector once, for all who read it; of a broadcast only root does. */
 static uint64_t board_bytes(const struct job *j, int rank)
 {
-	return j->coll == BROADCAST && rank != j->root ? 0
-	       : j->coll == ALL_GATHER                 ? j->n * kolo_type_size(j->type)
-						       : j->bytes;
+	if (j->coll == BROADCAST && rank != j->root)
+		return 0;
+	return j->coll == ALL_GATHER ? j->n * kolo_type_size(j->type) : j->bytes;
 }
 
 /* Round the ring it is the blocks that a rank passes on, added up: in a reduce-scatter all but its own, in an all-gather

@@ -193,10 +193,11 @@ struct kolo_job {
 int kolo_job_get(struct kolo_job *out);
 
 /* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout for all
- * ranks to join, once more to connect, and once for each of some messages that measure the links. With attr NULL, or with its id NULL and nranks 0, rank, nranks and the
- * meeting point come from the environment that a launcher made: ringrun, mpirun (Open MPI), mpiexec (MPICH, PMI),
- * srun (Slurm), torchrun; or from KOLO_RANK and KOLO_NRANKS set by hand. KOLO_ROOT=host:port or KOLO_JOB=text say
- * where the ranks meet, instead of what the launcher offers (kolo(7)).
+ * ranks to join, once more to connect, and as long again in each step of measuring the links. With attr NULL, or
+ * with its id NULL and nranks 0, rank, nranks and the meeting point come from the environment that a launcher made:
+ * ringrun, mpirun (Open MPI), mpiexec (MPICH, PMI), srun (Slurm), torchrun; or from KOLO_RANK and KOLO_NRANKS set
+ * by hand. KOLO_ROOT=host:port or KOLO_JOB=text say where the ranks meet, instead of what the launcher offers
+ * (kolo(7)).
  *
  * A process may have any number of communicators; a communicator belongs to the process that made it, and a
  * child of fork must not use it. At most 65536 ranks. The caller owns *out and gives it to kolo_comm_destroy.

@@ -1,42 +1,87 @@
 /* See algorithm.h. */
 #include "algorithm.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 int ko_algorithm_known(const char *name)
 {
-	return !*name || strcmp(name, "ring") == 0 || strcmp(name, "board") == 0;
+	return !*name || strcmp(name, "ring") == 0 || strcmp(name, "board") == 0 ||
+	       strcmp(name, "direct") == 0;
 }
 
 /* A collective of K bytes costs hops * hop_ns + K * crossings / bytes_per_ns. Crossings are the bytes, as a share of K,
- * that are written for another rank or read from another, one after the other until the last rank has its result. At a
- * link's one-way rate, at which one rank writes while the other reads, either takes 1 / bytes_per_ns. */
+ * that are written for another rank or read from another, one after the other until the last rank has its result. What the
+ * system reads costs calls * read_ns + K * crossings / read_bytes_per_ns. */
 struct cost {
 	double hops, crossings;
+	double calls; /* of the system, to read */
 };
 
 static struct cost ring_cost(enum ko_coll coll, double n)
 {
 	switch (coll) {
-	case KO_ALL_REDUCE: return (struct cost){ 2 * (n - 1), 4 * (n - 1) / n };
+	case KO_ALL_REDUCE: return (struct cost){ 2 * (n - 1), 4 * (n - 1) / n, 0 };
 	case KO_REDUCE_SCATTER:
-	case KO_ALL_GATHER: return (struct cost){ n - 1, 2 * (n - 1) / n };
+	case KO_ALL_GATHER: return (struct cost){ n - 1, 2 * (n - 1) / n, 0 };
 	case KO_BROADCAST: /* a message of one slot is all in one rank of the chain, then all in the next */
-	case KO_REDUCE: return (struct cost){ n - 1, 2 * (n - 1) };
-	default: return (struct cost){ n - 1, 0 };
+	case KO_REDUCE: return (struct cost){ n - 1, 2 * (n - 1), 0 };
+	default: return (struct cost){ n - 1, 0, 0 };
 	}
 }
 
 static struct cost board_cost(enum ko_coll coll, double n)
 {
 	switch (coll) {
-	case KO_ALL_REDUCE: return (struct cost){ 1, 1 + (n - 1) };
-	case KO_REDUCE_SCATTER: return (struct cost){ 1, 1 + (n - 1) / n };
-	case KO_ALL_GATHER: return (struct cost){ 1, 1 / n + (n - 1) / n };
-	case KO_BROADCAST: return (struct cost){ 1, 2 };
-	case KO_REDUCE: return (struct cost){ 1, n };
-	default: return (struct cost){ 1, 0 };
+	case KO_ALL_REDUCE: return (struct cost){ 1, 1 + (n - 1), 0 };
+	case KO_REDUCE_SCATTER: return (struct cost){ 1, 1 + (n - 1) / n, 0 };
+	case KO_ALL_GATHER: return (struct cost){ 1, 1 / n + (n - 1) / n, 0 };
+	case KO_BROADCAST: return (struct cost){ 1, 2, 0 };
+	case KO_REDUCE: return (struct cost){ 1, n, 0 };
+	default: return (struct cost){ 1, 0, 0 };
 	}
+}
+
+/* With windows the ranks write what they have added up; else it is read, for which they have to wait once more. */
+static struct cost direct_cost(enum ko_coll coll, double n, bool windows)
+{
+	switch (coll) {
+	case KO_ALL_REDUCE: return (struct cost){ windows ? 2 : 3, 2 * (n - 1) / n, 2 * (n - 1) };
+	case KO_REDUCE_SCATTER:
+	case KO_ALL_GATHER: return (struct cost){ 2, (n - 1) / n, n - 1 };
+	case KO_BROADCAST: return (struct cost){ 2, 1, 1 };
+	case KO_REDUCE: return (struct cost){ 2, windows ? 1 : n - 1, n - 1 };
+	default: return (struct cost){ 2, 0, 0 };
+	}
+}
+
+/* A cost as a line over K. */
+struct line {
+	double fixed, slope;
+};
+
+static double lesser(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* From how many bytes on is `a` cheaper than `b`? */
+static double crossing(struct line a, struct line b)
+{
+	if (a.slope >= b.slope)
+		return a.fixed < b.fixed ? 0 : HUGE_VAL;
+	return a.fixed <= b.fixed ? 0 : (a.fixed - b.fixed) / (b.slope - a.slope);
+}
+
+static uint64_t whole_bytes(double bytes)
+{
+	return bytes < 1e18 ? (uint64_t)bytes + (bytes > (double)(uint64_t)bytes) : UINT64_MAX;
 }
 
 /* The most bytes of a whole vector for which a cell has room. */
@@ -45,20 +90,58 @@ static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
 	return coll == KO_ALL_GATHER ? room * (uint64_t)nranks : room;
 }
 
+enum {
+	LARGE = 1 << 20
+}; /* bytes from which on reading is tried, whatever was measured: operations will tell */
+
+/* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
+struct ends {
+	uint64_t board, read, window;
+};
+
+static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, int nranks, uint64_t most)
+{
+	struct cost r = ring_cost(coll, nranks), b = board_cost(coll, nranks);
+	struct cost w = direct_cost(coll, nranks, true), p = direct_cost(coll, nranks, false);
+	double hop = costs->hop_ns, rate = costs->bytes_per_ns;
+	struct line ring = { r.hops * hop, r.crossings / rate }, board = { b.hops * hop, b.crossings / rate };
+	struct line window = { w.hops * hop, w.crossings / rate };
+	struct line read = { p.hops * hop + p.calls * costs->read_ns,
+			     p.crossings / costs->read_bytes_per_ns };
+	double end = lesser(crossing(ring, board), (double)most + 1), from;
+	struct ends out = { .read = UINT64_MAX };
+
+	out.window = whole_bytes(larger(crossing(window, ring), lesser(crossing(window, board), end)));
+	if (costs->read_bytes_per_ns > 0) {
+		from = larger(crossing(read, ring), lesser(crossing(read, board), end));
+		/* What others have just written is slow to read for the system. */
+		from = coll == KO_ALL_REDUCE ? LARGE : lesser(from, LARGE);
+		out.read = whole_bytes(from);
+		end = lesser(end, from);
+	}
+	out.board = whole_bytes(end);
+	return out;
+}
+
 void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,
 			 struct ko_algorithms *out)
 {
-	for (int coll = 0; coll < KO_NCOLLS; coll++) {
-		uint64_t most = most_bytes((enum ko_coll)coll, nranks, room);
-		struct cost ring = ring_cost((enum ko_coll)coll, nranks);
-		struct cost board = board_cost((enum ko_coll)coll, nranks);
-		double saved = (ring.hops - board.hops) * costs->hop_ns;
-		double extra = (board.crossings - ring.crossings) / costs->bytes_per_ns;
+	for (int k = 0; k < KO_NCOLLS; k++) {
+		enum ko_coll coll = (enum ko_coll)k;
+		uint64_t most = most_bytes(coll, nranks, room);
+		struct ends e = { 0, UINT64_MAX, UINT64_MAX };
 
-		if (nranks == 1 || strcmp(name, "ring") == 0)
-			most = 0;
-		else if (*name == 0 && extra > 0 && saved / extra < (double)most)
-			most = (uint64_t)(saved / extra);
-		out->board_end[coll] = most ? most + 1 : 0;
+		if (nranks > 1 && *name == 0)
+			e = find_ends(coll, costs, nranks, most);
+		else if (nranks > 1 && strcmp(name, "board") == 0)
+			e.board = most + 1;
+		else if (nranks > 1 && strcmp(name, "direct") == 0)
+			e = (struct ends){ 0, costs->read_bytes_per_ns > 0 ? 1 : UINT64_MAX, 1 };
+		if (coll == KO_BARRIER) /* of no bytes */
+			e = (struct ends){ strcmp(name, "ring") == 0 || nranks == 1 ? 0 : 1, UINT64_MAX,
+					   UINT64_MAX };
+		out->board_end[k] = e.board;
+		out->read_begin[k] = e.read;
+		out->window_begin[k] = e.window;
 	}
 }

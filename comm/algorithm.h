@@ -5,15 +5,21 @@
 
 #include "plan.h"
 
-/* What the links can do: the slowest of each over all edges. */
+enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_NALGORITHMS };
+
+/* What the ring can do. */
 struct ko_costs {
-	double hop_ns;       /* of a small message from a rank to its next */
-	double bytes_per_ns; /* of large slots, one way */
+	double hop_ns; /* of a small message from a rank to its next */
+	double bytes_per_ns; /* of writing a message of some KiB, and of reading it then, in the mean of the edges */
+	/* Of reading another rank's plain memory: a system call, and large pieces; 0: not all may */
+	double read_ns, read_bytes_per_ns;
 };
 
-/* The board below so many bytes of the whole vector, else the ring. */
+/* By bytes of the whole vector. */
 struct ko_algorithms {
-	uint64_t board_end[KO_NCOLLS];
+	uint64_t board_end[KO_NCOLLS];    /* below it the board, else the ring; but directly */
+	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */
+	uint64_t window_begin[KO_NCOLLS]; /* from here on in windows */
 };
 
 /* Is it the name of one? "" is the best. */

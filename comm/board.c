@@ -31,9 +31,9 @@ struct ko_board ko_board_view(void *memory, int nranks)
 	return (struct ko_board){ .memory = memory, .cell_len = cell_len(nranks), .turn = 1 };
 }
 
-struct ko_cell *ko_board_cell(const struct ko_board *board, int rank)
+struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t turn, int rank)
 {
-	size_t index = (size_t)rank * KO_BOARD_CELLS + board->turn % KO_BOARD_CELLS;
+	size_t index = (size_t)rank * KO_BOARD_CELLS + turn % KO_BOARD_CELLS;
 
 	return (struct ko_cell *)(board->memory + index * board->cell_len);
 }

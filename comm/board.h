@@ -43,8 +43,8 @@ size_t ko_board_room(int nranks);
 /* The view of ko_board_len zeroed bytes that all ranks map. */
 struct ko_board ko_board_view(void *memory, int nranks);
 
-/* The cell of `rank` for the current turn. */
-struct ko_cell *ko_board_cell(const struct ko_board *board, int rank);
+/* The cell of `rank` for a turn. */
+struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t turn, int rank);
 
 /* Where a payload of so many bytes lies. */
 char *ko_cell_payload(struct ko_cell *cell, size_t bytes);

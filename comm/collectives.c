@@ -1,12 +1,14 @@
 /* The collectives as their callers see them: check the arguments, post what is asked for, make a plan, run its
  * rounds. With one rank there is nobody to talk to and the result is computed on the spot. */
 #include "clock.h"
+#include "direct.h"
+#include "learn.h"
 #include "oneshot.h"
 #include "rounds.h"
-#include "stores.h"
 #include "watch.h"
 
 #include <stdint.h>
+#include <string.h>
 
 /* What a caller passed. */
 struct args {
@@ -110,6 +112,18 @@ static void tell(const struct ko_run *run, int rc)
 	ko_trace_add(c->trace, KO_TRACE_OP, run->since, run->desc.seq, text);
 }
 
+static struct ko_model model_of(const struct ko_run *run)
+{
+	const struct kolo_comm *c = run->comm;
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+
+	if (run->way != KO_NO_WAY)
+		return ko_plan_direct_model(&run->plan, coll, c->rank, c->nranks, run->desc.root,
+					    run->way == KO_BY_WINDOW);
+	return (run->board ? ko_plan_board_model : ko_plan_model)(&run->plan, coll, c->rank, c->nranks,
+								  run->desc.root);
+}
+
 /* Whatever an operation fails with, the others learn it: a failed communicator stays failed everywhere. */
 static int end(struct ko_run *run, int rc)
 {
@@ -121,13 +135,13 @@ static int end(struct ko_run *run, int rc)
 	if (rc < 0) {
 		rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
 	} else {
-		model = (run->board ? ko_plan_board_model : ko_plan_model)(
-			&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks, run->desc.root);
+		model = model_of(run);
 		c->model.sent += model.sent * run->size;
 		c->model.received += model.received * run->size;
-		ko_stores_learn(run);
-		c->ops++;
+		ko_learn(run);
+		c->ops[run->way != KO_NO_WAY ? KO_DIRECT : run->board ? KO_BOARD : KO_RING]++;
 		ko_roster_finish(c->roster, c->rank, run->desc.seq);
+		ko_roster_ring(c->roster, c->rank, c->nranks);
 	}
 	if (run->since)
 		tell(run, rc);
@@ -135,19 +149,42 @@ static int end(struct ko_run *run, int rc)
 	return rc;
 }
 
-/* What the ring writes to dst; 0 where it is read just before, and lies in the caches. */
-static size_t written_bytes(const struct args *a, size_t size)
+/* Does what this rank alone gives lie where that part of the result goes? */
+static bool in_place(const struct args *a, size_t size)
 {
-	size_t block = a->n * size;
-	int rank = a->comm->rank;
+	size_t before = (size_t)a->comm->rank * a->n * size;
+
+	return (const char *)a->src + (a->coll == KO_REDUCE_SCATTER ? before : 0) ==
+	       (const char *)a->dst + (a->coll == KO_ALL_GATHER ? before : 0);
+}
+
+/* What goes to dst, but for what is read just before, and lies in the caches. */
+static size_t written_bytes(const struct args *a, const struct ko_run *run)
+{
+	size_t block = a->n * run->size;
+	bool is_root = a->comm->rank == a->root;
 
 	switch (a->coll) {
-	case KO_ALL_REDUCE: return a->src == a->dst ? 0 : block;
-	case KO_REDUCE: return rank != a->root || a->src == a->dst ? 0 : block;
-	case KO_BROADCAST: return rank == a->root && a->src == a->dst ? 0 : block;
-	case KO_REDUCE_SCATTER: return (const char *)a->src + (size_t)rank * block == a->dst ? 0 : block;
-	default: return block * (size_t)a->comm->nranks;
+	case KO_REDUCE: return is_root && !run->in_place ? block : 0;
+	case KO_BROADCAST: return is_root && run->in_place ? 0 : block;
+	case KO_ALL_GATHER: return block * (size_t)a->comm->nranks;
+	default: return run->in_place ? 0 : block;
 	}
+}
+
+static void choose_algorithm(struct ko_run *run, const struct args *a)
+{
+	const struct kolo_comm *c = run->comm;
+	size_t bytes = run->plan.count * run->size;
+
+	run->board = bytes < c->algorithms.board_end[a->coll];
+	run->may_read = bytes >= c->algorithms.read_begin[a->coll];
+	run->must_read = strcmp(c->table[0].algorithm, "direct") == 0;
+	run->offers = run->may_read || (c->nwindows && bytes >= c->algorithms.window_begin[a->coll]);
+	run->in_place = in_place(a, run->size);
+	run->written = run->board ? 0 : written_bytes(a, run);
+	if (!run->board)
+		run->began_ns = ko_now_ns();
 }
 
 /* After it every rank knows what this one is about to do. */
@@ -175,8 +212,7 @@ static int begin(struct ko_run *run, const struct args *a, const char *call)
 	c->history = ko_desc_history(c->history, &run->desc);
 	run->tag = (uint32_t)c->history;
 	run->plan = ko_plan_make(a->coll, a->n, size, c->nranks, c->limits.slot_len);
-	run->board = run->plan.count * size < c->algorithms.board_end[a->coll];
-	ko_stores_choose(run, run->board ? 0 : written_bytes(a, size));
+	choose_algorithm(run, a);
 	ko_roster_enter(c->roster, c->rank, &run->desc);
 	rc = ko_watch_health(c, &run->desc);
 	return rc < 0 ? end(run, rc) : 0;
@@ -197,25 +233,35 @@ static void compute_alone(struct ko_run *run, const void *src, void *dst)
 	}
 }
 
+static int go_round(struct ko_run *run, const void *src, void *dst, ko_round_fn *round)
+{
+	int rc = 0;
+
+	ko_learn_stores(run);
+	for (size_t k = 0; rc == 0 && k < run->plan.rounds; k++) {
+		int64_t since = run->since ? ko_now_ns() : 0;
+
+		rc = round(run, k, src, dst);
+		ko_trace_add(run->comm->trace, KO_TRACE_ROUND, since, k, NULL);
+	}
+	return rc;
+}
+
 /* All of a collective, whose rounds `round` makes. */
 static int perform(const struct args *a, const char *call, ko_round_fn *round)
 {
 	struct ko_run run;
 	int rc = begin(&run, a, call);
+	bool done = false;
 
 	if (rc < 0)
 		return rc;
 	if (a->comm->nranks == 1)
 		compute_alone(&run, a->src, a->dst);
-	else if (run.board)
-		rc = ko_oneshot(&run, a->src, a->dst);
-	else
-		for (size_t k = 0; rc == 0 && k < run.plan.rounds; k++) {
-			int64_t since = run.since ? ko_now_ns() : 0;
-
-			rc = round(&run, k, a->src, a->dst);
-			ko_trace_add(a->comm->trace, KO_TRACE_ROUND, since, k, NULL);
-		}
+	else if (run.offers)
+		rc = ko_direct(&run, a->src, a->dst, &done);
+	if (rc == 0 && a->comm->nranks > 1 && !done)
+		rc = run.board ? ko_oneshot(&run, a->src, a->dst) : go_round(&run, a->src, a->dst, round);
 	return end(&run, rc);
 }
 

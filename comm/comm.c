@@ -38,7 +38,8 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	mine->pid = getpid();
 	ko_place_get(&mine->place);
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
-	if (!c->table)
+	c->scratch = malloc(KO_SCRATCH);
+	if (!c->table || !c->scratch)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
 	else
 		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
@@ -65,7 +66,7 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	int fd = -1, rc;
 
 	if (c->rank == 0) {
-		rc = ko_shmem_create(len, &fd, &memory);
+		rc = ko_shmem_create(len, true, &fd, &memory);
 		for (int r = 1; rc == 0 && r < c->nranks; r++)
 			rc = ko_lifelines_send(c->lifelines, r, &msg, fd);
 	} else {
@@ -74,7 +75,7 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 
 		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &fd);
 		if (rc == 0)
-			rc = ko_shmem_map(fd, len, &memory);
+			rc = ko_shmem_map(fd, len, true, &memory);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -194,6 +195,8 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	ko_lifelines_close(c->lifelines, code, kolo_last_error());
 	ko_trace_close(c->trace);
 	free(c->table);
+	ko_windows_close(c);
+	free(c->scratch);
 	free(c->premuls);
 	free(c);
 }
@@ -265,7 +268,10 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_stats: comm and out must not be NULL");
 	*out = (struct kolo_stats){
-		.ops = comm->ops,
+		.ops = comm->ops[KO_RING] + comm->ops[KO_BOARD] + comm->ops[KO_DIRECT],
+		.ring_ops = comm->ops[KO_RING],
+		.board_ops = comm->ops[KO_BOARD],
+		.direct_ops = comm->ops[KO_DIRECT],
 		.model_sent_bytes = comm->model.sent,
 		.model_received_bytes = comm->model.received,
 		.slot_len = comm->limits.slot_len,
@@ -276,34 +282,49 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	};
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
-	out->sent_bytes = out->to_next.bytes + comm->board.sent;
-	out->received_bytes = out->from_prev.bytes + comm->board.received;
-	out->memory_bytes = sizeof(*comm) + (size_t)comm->nranks * sizeof(*comm->table) +
+	out->sent_bytes = out->to_next.bytes + comm->board.sent + comm->direct.sent;
+	out->received_bytes = out->from_prev.bytes + comm->board.received + comm->direct.received;
+	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
 			    (comm->from_prev ? comm->from_prev->memory : 0) +
 			    (comm->rank == 0 ? shared_len(comm->nranks) : 0);
 	return 0;
 }
 
+/* The rows of a collective, which are not empty. Returns how many there are. */
+static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[4])
+{
+	const char *name = ko_coll_name(coll);
+	uint64_t board = coll == KO_BARRIER && t->board_end[coll] ? UINT64_MAX : t->board_end[coll];
+	uint64_t read = t->read_begin[coll], ring_end = read == UINT64_MAX ? read : read - 1;
+	int n = 0;
+
+	if (t->window_begin[coll] != UINT64_MAX)
+		rows[n++] =
+			(struct kolo_algorithm){ name, "direct", "alloc", t->window_begin[coll], UINT64_MAX };
+	if (board)
+		rows[n++] = (struct kolo_algorithm){ name, "board", "any", 0,
+						     board == UINT64_MAX ? board : board - 1 };
+	if (board < read || board == 0)
+		rows[n++] = (struct kolo_algorithm){ name, "ring", "any", board, ring_end };
+	if (read != UINT64_MAX)
+		rows[n++] = (struct kolo_algorithm){ name, "direct", "any", read, UINT64_MAX };
+	return n;
+}
+
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out)
 {
-	int at = 0;
+	struct kolo_algorithm rows[4];
+	int at = 0, n;
 
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: comm and out must not be NULL");
 	for (int coll = 0; comm->nranks > 1 && coll < KO_NCOLLS; coll++) {
-		uint64_t end = comm->algorithms.board_end[coll];
-		struct kolo_algorithm rows[2] = { { ko_coll_name(coll), "board", 0, end - 1 },
-						  { ko_coll_name(coll), "ring", end, UINT64_MAX } };
-		int first = end == 0, last = end == 0 || coll != KO_BARRIER;
-
-		if (coll == KO_BARRIER) /* of no bytes: one row for all */
-			rows[0].max_bytes = UINT64_MAX;
-
-		if (index >= at && index <= at + last - first) {
-			*out = rows[first + index - at];
+		n = algorithm_rows(&comm->algorithms, coll, rows);
+		if (index >= at && index < at + n) {
+			*out = rows[index - at];
 			return 0;
 		}
-		at += last - first + 1;
+		at += n;
 	}
 	return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: index %d: want 0 to %d", index, at - 1);
 }

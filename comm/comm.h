@@ -11,6 +11,7 @@
 #include "mem.h"
 #include "roster.h"
 #include "trace.h"
+#include "window.h"
 
 /* An op made at run time; type is -1 while the place is free. */
 struct ko_premul {
@@ -18,24 +19,28 @@ struct ko_premul {
 	struct ko_reducer red;
 };
 
-/* What operations of one collective and class of sizes have cost with each kind of stores to dst; see stores.h. */
+/* What operations of one collective and class of sizes have cost when done in one of two ways; see learn.h. */
 struct ko_trial {
 	uint32_t count;
-	float ns_per_byte[2]; /* by enum ko_stores; 0: not known */
+	float ns_per_byte[2]; /* 0: not known */
 };
 
 enum { KO_TRIALS = 20 };
 
+/* How ranks get at each other's buffers. */
+enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW, KO_NWAYS };
+
 struct kolo_comm {
 	int rank, nranks;
 	struct ko_log log;
-	struct ko_trace *trace;  /* NULL: none */
-	bool told;               /* each operation is logged or traced */
-	int timeout_ms;          /* without progress; 0: never */
-	_Atomic bool busy;       /* an operation is running; a second one is a user's error */
-	uint64_t seq;            /* operations begun, */
-	uint64_t history;        /* and all of them in one number */
-	uint64_t ops;            /* operations finished */
+	struct ko_trace *trace; /* NULL: none */
+	bool told;              /* each operation is logged or traced */
+	int timeout_ms;         /* without progress; 0: never */
+	_Atomic bool busy;      /* an operation is running; a second one is a user's error */
+	uint64_t seq;           /* operations begun, */
+	uint64_t history;       /* and all of them in one number */
+	uint64_t ops
+		[KO_NALGORITHMS]; /* operations finished; with one rank, which needs none, as if through the board */
 	struct ko_model model;   /* bytes that they should have moved */
 	int spins;               /* tries before a wait gives the core away */
 	struct ko_limits limits; /* agreed */
@@ -44,12 +49,21 @@ struct kolo_comm {
 	struct ko_roster *roster;       /* shared by all ranks; the board lies behind it */
 	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
 	struct ko_board board;
-	struct ko_algorithms algorithms; /* agreed */
-	struct ko_trial trials[KO_NCOLLS][KO_TRIALS];
+	struct ko_algorithms algorithms;                         /* agreed */
+	struct ko_trial writing[KO_NWAYS][KO_NCOLLS][KO_TRIALS]; /* with ordinary or with streaming stores */
+	struct ko_trial reading[KO_NCOLLS][2]
+			       [KO_TRIALS];  /* round the ring or directly, out of place and in */
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
 	struct ko_premul *premuls;           /* npremuls of them */
 	int npremuls;
+	struct ko_window *windows; /* nwindows of them */
+	int nwindows;
+	uint32_t last_window;   /* its id */
+	struct ko_model direct; /* bytes read in other ranks' buffers, and written */
+	char *scratch;          /* KO_SCRATCH bytes, for what is read of other ranks' memory */
 };
+
+enum { KO_SCRATCH = 256 << 10 };
 
 /* kolo_op values from here on index premuls. */
 enum { KO_OP_FIRST = 0x1000 };

@@ -117,10 +117,14 @@ static void log_choices(const struct kolo_comm *c)
 		       ko_stores_name(c->to_next->stores));
 	if (c->rank == 0 && c->nranks > 1)
 		ko_log(&c->log, KOLO_LOG_INFO,
-		       "a hop takes %.2f us, the slowest edge does %.1f GB/s: all_reduce through the board below %llu "
-		       "bytes, round the ring from there on",
+		       "a hop takes %.2f us, its bytes go at %.1f GB/s and are read directly at %.1f (0: not everyone may); "
+		       "all_reduce through the board below %llu bytes, round the ring from there on; directly above %llu "
+		       "in windows, %llu elsewhere",
 		       c->roster->agreed.costs.hop_ns / 1e3, c->roster->agreed.costs.bytes_per_ns,
-		       (unsigned long long)c->algorithms.board_end[KO_ALL_REDUCE]);
+		       c->roster->agreed.costs.read_bytes_per_ns,
+		       (unsigned long long)c->algorithms.board_end[KO_ALL_REDUCE],
+		       (unsigned long long)c->algorithms.window_begin[KO_ALL_REDUCE],
+		       (unsigned long long)c->algorithms.read_begin[KO_ALL_REDUCE]);
 }
 
 /* One file for the communicator: its name is made of what all ranks know. */
@@ -158,12 +162,13 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	int rc;
 
 	if (!ko_algorithm_known(algorithm))
-		return ko_fail(KOLO_ENOTSUP, "no algorithm called '%.11s'; this build has: ring, board",
-			       algorithm);
+		return ko_fail(KOLO_ENOTSUP,
+			       "no algorithm called '%.11s'; this build has: ring, board, direct", algorithm);
 	c->spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;
+	ko_lifelines_follow(c->lifelines, c->roster);
 	atomic_store_explicit(&c->roster->post[c->rank].complete, 1, memory_order_release);
 	log_choices(c);
 	open_trace(c);

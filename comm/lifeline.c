@@ -105,8 +105,8 @@ static int gone_early(struct ko_lifelines *ll, int rank)
 
 	return ko_fail(
 		KOLO_EPEER,
-		"rank %d: rank %d (pid %d on %s) ended or gave up while the communicator was being made; "
-		"its own error says why",
+		"rank %d: rank %d (pid %d on %s) ended or gave up before it had done its part in making "
+		"the communicator or its memory; its own error says why",
 		ll->rank, rank, e->pid, e->place.host);
 }
 
@@ -314,6 +314,11 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 	return rc < 0 ? rc : accept_higher(ll, deadline);
 }
 
+void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster)
+{
+	ll->parent = roster;
+}
+
 /* ---- Using them ----------------------------------------------------------------------------------------- */
 
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd)
@@ -335,8 +340,8 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 		if (ko_now_ms() > deadline)
 			return ko_fail(
 				KOLO_ETIMEDOUT,
-				"rank %d: rank %d (pid %d on %s) fell silent while the communicator was being "
-				"made; is it stopped?",
+				"rank %d: rank %d (pid %d on %s) fell silent in making the communicator or "
+				"its memory; is it stopped?",
 				ll->rank, life->rank, e->pid, e->place.host);
 	}
 	return polls[0].revents ? 0 : gone_early(ll, life->rank);

@@ -32,6 +32,9 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const stru
  * KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline);
 
+/* From here on waits end when `roster` fails, not the one given before. */
+void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster);
+
 /* Sends to a rank that has a lifeline; fd goes along unless it is -1. Errors: KOLO_EPEER, KOLO_ETIMEDOUT,
  * KOLO_ESYS. */
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd);

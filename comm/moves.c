@@ -54,18 +54,23 @@ static int wait_out(struct ko_run *run, struct ko_slot *out)
 
 static int commit(struct ko_run *run, struct ko_slot *out, size_t n)
 {
-	struct ko_link *link = run->comm->to_next;
+	struct kolo_comm *c = run->comm;
+	int rc;
 
 	out->len = n * run->size;
 	out->tag = run->tag;
-	return link->ops->commit(link, out);
+	rc = c->to_next->ops->commit(c->to_next, out);
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return rc;
 }
 
 static int release(struct ko_run *run)
 {
-	struct ko_link *link = run->comm->from_prev;
+	struct kolo_comm *c = run->comm;
+	int rc = c->from_prev->ops->release(c->from_prev);
 
-	return link->ops->release(link);
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return rc;
 }
 
 /* Nothing is computed for an empty piece, whose pointers may be NULL. */

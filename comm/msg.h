@@ -6,7 +6,7 @@
 #include "boot.h"
 #include "error.h"
 
-enum ko_msg_type { KO_MSG_HELLO = 1, KO_MSG_ROSTER, KO_MSG_ADDRESS, KO_MSG_GOODBYE };
+enum ko_msg_type { KO_MSG_HELLO = 1, KO_MSG_ROSTER, KO_MSG_ADDRESS, KO_MSG_GOODBYE, KO_MSG_WINDOW };
 
 struct ko_msg {
 	uint32_t type; /* enum ko_msg_type */

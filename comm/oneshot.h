@@ -1,8 +1,5 @@
 /* The collectives through the board, for small messages: each rank writes once, and reads what it needs: one hop
- * instead of the ring's 2(N-1). The order of additions is the ring's, and so are the bits.
- *
- * A cell is written again once all ranks have finished the operation that it was last written for: most often that
- * follows from an operation in which everybody read everybody's cell; otherwise the roster says it. */
+ * instead of the ring's 2(N-1). The order of additions is the ring's, and so are the bits. */
 #ifndef KO_ONESHOT_H
 #define KO_ONESHOT_H
 

@@ -3,16 +3,17 @@
 
 const char *ko_coll_name(int coll)
 {
-	static const char *const names[KO_NCOLLS] = {
+	static const char *const names[KO_FREE + 1] = {
 		[KO_BARRIER] = "barrier",
 		[KO_BROADCAST] = "broadcast",
 		[KO_REDUCE] = "reduce",
 		[KO_ALL_REDUCE] = "all_reduce",
 		[KO_REDUCE_SCATTER] = "reduce_scatter",
 		[KO_ALL_GATHER] = "all_gather",
+		[KO_FREE] = "kolo_free",
 	};
 
-	return coll >= 0 && coll < KO_NCOLLS ? names[coll] : "unknown";
+	return coll >= 0 && coll <= KO_FREE ? names[coll] : "unknown";
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -104,6 +105,33 @@ struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, 
 	case KO_BROADCAST:
 		return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : p->count };
 	case KO_REDUCE: return (struct ko_model){ p->count, rank == root ? others * p->count : 0 };
+	default: return (struct ko_model){ 0, 0 };
+	}
+}
+
+struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks)
+{
+	struct ko_plan shared = { .count = p->count, .block = ceil_div(p->count, (size_t)nranks) };
+
+	return ko_plan_block(&shared, rank);
+}
+
+struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
+				     int root, bool windows)
+{
+	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n, all = p->count;
+	size_t share = ko_plan_share(p, rank, nranks).n;
+
+	switch (coll) {
+	case KO_REDUCE_SCATTER: return (struct ko_model){ 0, others * own };
+	case KO_ALL_GATHER: return (struct ko_model){ 0, all - own };
+	case KO_ALL_REDUCE:
+		return windows ? (struct ko_model){ others * own, others * own }
+			       : (struct ko_model){ 0, others * own + all - own };
+	case KO_BROADCAST: return (struct ko_model){ 0, rank == root ? 0 : all };
+	case KO_REDUCE:
+		return windows ? (struct ko_model){ rank == root ? 0 : share, others * share }
+			       : (struct ko_model){ 0, rank == root ? others * all : 0 };
 	default: return (struct ko_model){ 0, 0 };
 	}
 }

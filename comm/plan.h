@@ -3,6 +3,7 @@
 #ifndef KO_PLAN_H
 #define KO_PLAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,7 @@ enum ko_coll {
 	KO_REDUCE_SCATTER,
 	KO_ALL_GATHER,
 	KO_NCOLLS,
+	KO_FREE = KO_NCOLLS, /* kolo_free: posted like a collective, and none */
 };
 
 /* "all_reduce" and so on; "unknown" outside. */
@@ -35,6 +37,9 @@ struct ko_plan {
 /* The plan for `n` elements of `size` bytes as the collective's caller counts them (per rank for reduce_scatter
  * and all_gather). The caller has checked that nranks * n * size does not overflow. */
 struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len);
+
+/* The part of a vector of broadcast or reduce that `rank` handles where the ranks share it out. */
+struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks);
 
 /* All of `block`. */
 struct ko_piece ko_plan_block(const struct ko_plan *p, int block);
@@ -59,5 +64,10 @@ struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int ra
 /* The same through the board: what the rank writes into its cell, and reads in the others'. */
 struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
 				    int root);
+
+/* The same without slots or cells: what the rank writes into others' buffers, and reads there; in windows, or by
+ * reading only. */
+struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
+				     int root, bool windows);
 
 #endif

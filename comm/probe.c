@@ -3,32 +3,42 @@
 
 #include "clock.h"
 #include "moves.h"
+#include "peer.h"
 #include "watch.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
 	PROBE_SLOTS = 8,
 	PROBE_BYTES = 64 << 10, /* of a slot, where slots are as large */
-	REPEATS = 3,            /* the best counts: the first one warms up, and others may be disturbed */
+	HOP_BYTES = 4 << 10,
+	REPEATS = 3, /* the best counts: the first one warms up, and others may be disturbed */
+	READS = 4,
 	LAPS = 8,
 	MANY_RANKS = 64, /* more have a quarter of the laps */
 };
 
-/* A token goes once round the ring. Whoever has it knows what all ranks before it did before; rank 0 what all did. */
-static int lap(struct ko_run *run)
+/* A message goes once round the ring. Whoever has it knows what all ranks before it did before; rank 0 what all did. */
+static int lap_with(struct ko_run *run, void *buffer, size_t len)
 {
-	uint64_t token = 0;
 	int rc;
 
 	if (run->comm->rank != 0)
-		return ko_keep_and_pass(run, &token, sizeof(token));
-	rc = ko_send(run, run->copy, &token, sizeof(token));
-	return rc < 0 ? rc : ko_keep(run, &token, sizeof(token));
+		return ko_keep_and_pass(run, buffer, len);
+	rc = ko_send(run, run->copy, buffer, len);
+	return rc < 0 ? rc : ko_keep(run, buffer, len);
 }
 
-/* Rank 0 gets the time of a hop, the others run along. */
-static int measure_hop(struct ko_run *run, double *hop_ns)
+static int lap(struct ko_run *run)
+{
+	uint64_t token = 0;
+
+	return lap_with(run, &token, sizeof(token));
+}
+
+/* Rank 0 gets the time of a hop of a message, the others run along. */
+static int measure_hop(struct ko_run *run, void *buffer, size_t len, double *hop_ns)
 {
 	int nranks = run->comm->nranks, laps = nranks > MANY_RANKS ? LAPS / 4 : LAPS, rc = 0;
 
@@ -36,11 +46,24 @@ static int measure_hop(struct ko_run *run, double *hop_ns)
 		int64_t begin = ko_now_ns();
 		double took;
 
-		rc = lap(run);
+		rc = lap_with(run, buffer, len);
 		took = (double)(ko_now_ns() - begin) / nranks;
 		if (k == 0 || took < *hop_ns)
 			*hop_ns = took;
 	}
+	return rc;
+}
+
+/* The same for what bytes cost beyond it: at each hop all are written, and then read. */
+static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
+{
+	size_t large = len < HOP_BYTES ? len : HOP_BYTES;
+	double large_ns = 0;
+	int rc = measure_hop(run, buffer, sizeof(uint64_t), &costs->hop_ns);
+
+	if (rc == 0)
+		rc = measure_hop(run, buffer, large, &large_ns);
+	costs->bytes_per_ns = 2 * (double)large / (large_ns > costs->hop_ns ? large_ns - costs->hop_ns : 1);
 	return rc;
 }
 
@@ -79,6 +102,62 @@ static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 	return rc;
 }
 
+/* May this rank read what all others have at their buffers? */
+static bool can_read_all(const struct kolo_comm *c)
+{
+	for (int r = 0; r < c->nranks; r++) {
+		uint64_t token;
+
+		memcpy(&token, c->table[r].token, sizeof(token));
+		if (r != c->rank && !ko_peer_readable(c, r, c->roster->post[r].buffer, token))
+			return false;
+	}
+	return true;
+}
+
+/* The best time of reading `len` bytes of prev's buffer. */
+static double time_reading(const struct kolo_comm *c, void *buffer, size_t len)
+{
+	int prev = ko_ring_prev(c->rank, c->nranks);
+	double best = 0;
+
+	for (int k = 0; k < READS; k++) {
+		int64_t begin = ko_now_ns();
+		double took;
+
+		if (ko_peer_read(c, prev, c->roster->post[prev].buffer, buffer, len) < 0)
+			return 0;
+		took = (double)(ko_now_ns() - begin);
+		if (best == 0 || took < best)
+			best = took;
+	}
+	return best;
+}
+
+/* Reading other ranks' memory: may we, and how fast is it? The others may read the first half of the buffer. */
+static int measure_reading(struct ko_run *run, char *buffer, size_t len)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_post *mine = &c->roster->post[c->rank];
+	size_t half = len / 2;
+	int rc;
+
+	memcpy(buffer, c->table[c->rank].token, KO_TOKEN);
+	mine->buffer = (uintptr_t)buffer;
+	/* After the second lap everyone knows that everyone has come to the first. */
+	if ((rc = lap(run)) < 0 || (rc = lap(run)) < 0)
+		return rc;
+	if (can_read_all(c)) {
+		double all = time_reading(c, buffer + half, half);
+
+		mine->read_ns = time_reading(c, buffer + half, KO_TOKEN);
+		if (mine->read_ns > 0 && all > 0) /* the one may have been disturbed, and the other not */
+			mine->read_bytes_per_ns =
+				(double)half / (all > mine->read_ns ? all - mine->read_ns : all);
+	}
+	return 0;
+}
+
 static int try_agreed(void *what)
 {
 	struct ko_agreed *agreed = what;
@@ -87,30 +166,34 @@ static int try_agreed(void *what)
 	return atomic_load_explicit(&agreed->ready, memory_order_acquire) ? 0 : KO_EAGAIN;
 }
 
-/* Rank 0, when all have posted their rates. */
-static void decide(struct kolo_comm *c, double hop_ns)
+/* Rank 0, when all have posted what they have measured: the slowest and the longest count. */
+static void decide(struct kolo_comm *c, const struct ko_costs *costs)
 {
 	struct ko_agreed *agreed = &c->roster->agreed;
 
-	agreed->costs = (struct ko_costs){ .hop_ns = hop_ns, .bytes_per_ns = c->to_next->bytes_per_ns };
-	for (int r = 1; r < c->nranks; r++)
-		if (c->roster->post[r].bytes_per_ns < agreed->costs.bytes_per_ns)
-			agreed->costs.bytes_per_ns = c->roster->post[r].bytes_per_ns;
+	agreed->costs = *costs;
+	agreed->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
+	for (int r = 0; r < c->nranks; r++) {
+		const struct ko_post *post = &c->roster->post[r];
+
+		if (post->read_bytes_per_ns < agreed->costs.read_bytes_per_ns)
+			agreed->costs.read_bytes_per_ns = post->read_bytes_per_ns;
+		if (post->read_ns > agreed->costs.read_ns)
+			agreed->costs.read_ns = post->read_ns;
+	}
 	ko_algorithm_decide(c->table[0].algorithm, &agreed->costs, c->nranks, ko_board_room(c->nranks),
 			    &agreed->algorithms);
 	atomic_store_explicit(&agreed->ready, 1, memory_order_release);
 }
 
 /* Who is through here knows that everyone else can be: what it fails with later is no failure of theirs in here. */
-static int agree(struct ko_run *run, double hop_ns)
+static int agree(struct ko_run *run, const struct ko_costs *costs)
 {
 	struct kolo_comm *c = run->comm;
-	int rc;
+	int rc = lap(run);
 
-	c->roster->post[c->rank].bytes_per_ns = c->to_next->bytes_per_ns;
-	rc = lap(run);
 	if (rc == 0 && c->rank == 0)
-		decide(c, hop_ns);
+		decide(c, costs);
 	if (rc == 0)
 		rc = ko_wait(run, 0, "the roster", KO_TRACE_DATA, try_agreed, &c->roster->agreed);
 	if (rc == 0)
@@ -129,8 +212,8 @@ int ko_probe(struct kolo_comm *c)
 	/* Not an operation: its number is 0, and nobody traces it. */
 	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
 	size_t len = c->limits.slot_len < PROBE_BYTES ? c->limits.slot_len : PROBE_BYTES;
-	double hop_ns = 0;
-	void *buffer;
+	struct ko_costs costs = { 0 };
+	char *buffer;
 	int rc;
 
 	if (c->nranks == 1)
@@ -138,11 +221,13 @@ int ko_probe(struct kolo_comm *c)
 	buffer = calloc(1, len);
 	if (!buffer)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to measure its links", c->rank);
-	rc = measure_hop(&run, &hop_ns);
+	rc = measure_costs(&run, buffer, len, &costs);
 	if (rc == 0)
 		rc = measure_stores(&run, buffer, len);
 	if (rc == 0)
-		rc = agree(&run, hop_ns);
+		rc = measure_reading(&run, buffer, len);
+	if (rc == 0)
+		rc = agree(&run, &costs);
 	free(buffer);
 	forget(c->to_next);
 	forget(c->from_prev);

@@ -4,9 +4,12 @@
 #include "mem.h"
 
 #include <inttypes.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(struct ko_desc) == 3 * sizeof(uint64_t), "a descriptor is three words");
 
@@ -33,6 +36,28 @@ void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq)
 {
 	/* Pairs with the acquire where a dead rank's last operation is read: what it sent is there. */
 	atomic_store_explicit(&roster->post[rank].finished, seq, memory_order_release);
+}
+
+void ko_roster_wake(struct ko_roster *roster, int rank, int nranks)
+{
+	for (int r = 0; r < nranks; r++) {
+		struct ko_post *post = &roster->post[r];
+
+		if (atomic_load_explicit(&post->waiting_for, memory_order_relaxed) != rank + 1)
+			continue;
+		atomic_fetch_add_explicit(&post->bell, 1, memory_order_relaxed);
+		syscall(SYS_futex, &post->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+	}
+}
+
+void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us)
+{
+	struct timespec most = { .tv_nsec = us * 1000 };
+	uint32_t bell = atomic_load_explicit(&roster->post[rank].bell, memory_order_relaxed);
+
+	atomic_fetch_add_explicit(&roster->sleepers, 1, memory_order_relaxed);
+	syscall(SYS_futex, &roster->post[rank].bell, FUTEX_WAIT, bell, &most, NULL, 0);
+	atomic_fetch_sub_explicit(&roster->sleepers, 1, memory_order_relaxed);
 }
 
 bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out)
@@ -64,6 +89,9 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 		snprintf(out, KO_DESC_TEXT, "the creation of its communicator");
 	else if (desc->coll == KO_BARRIER)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier", desc->seq);
+	else if (desc->coll == KO_FREE)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64,
+			 desc->seq, desc->n);
 	else
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s(n=%" PRIu64 ", %s%s%s%s)", desc->seq, coll,
 			 desc->n, type ? type : "?", has_op ? ", " : "", has_op && op ? op : "", root);

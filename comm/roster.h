@@ -34,7 +34,11 @@ struct ko_post {
 	_Atomic int64_t beat;        /* ko_now_ms() of its last look around while waiting */
 	_Atomic int32_t waiting_for; /* 1 + the rank it has been waiting for for a while; 0: nobody */
 	_Atomic uint32_t complete;   /* 1: its communicator is made */
-	double bytes_per_ns;         /* of its link to next; rank 0 reads it a lap of the ring later */
+	_Atomic uint32_t bell;       /* a futex: it may sleep on it until the one it waits for rings */
+	/* What it has measured of reading what prev has at `buffer`, where its token lies; 0 where not everyone's can be
+	 * read. Rank 0 reads them a lap of the ring later */
+	double read_ns, read_bytes_per_ns;
+	uint64_t buffer;
 	_Atomic uint64_t history[KO_HISTORY][3];
 };
 
@@ -51,7 +55,8 @@ struct ko_roster {
 	int32_t code;
 	char text[KO_TEXT];
 	struct ko_agreed agreed;
-	struct ko_post post[]; /* by rank */
+	_Alignas(64) _Atomic uint32_t sleepers; /* ranks that wait for their bell; hardly ever written */
+	struct ko_post post[];                  /* by rank */
 };
 
 size_t ko_roster_len(int nranks);
@@ -59,6 +64,17 @@ size_t ko_roster_len(int nranks);
 /* `rank` starts the operation, and has done its part of it. */
 void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc);
 void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq);
+
+/* `rank` has done what others may wait for; who sleeps over it is woken. */
+void ko_roster_wake(struct ko_roster *roster, int rank, int nranks);
+static inline void ko_roster_ring(struct ko_roster *roster, int rank, int nranks)
+{
+	if (atomic_load_explicit(&roster->sleepers, memory_order_relaxed))
+		ko_roster_wake(roster, rank, nranks);
+}
+
+/* `rank` sleeps until the one it waits for rings, but for `us` microseconds at most, less than a second. */
+void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us);
 
 /* What `rank` posted for its operation `seq`; false when it has not come there or it is too long ago. */
 bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out);

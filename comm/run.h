@@ -11,12 +11,19 @@ struct ko_run {
 	size_t size;           /* bytes of an element */
 	ko_fill_fn *copy;      /* for this type */
 	enum ko_stores stores; /* for what goes to dst */
-	size_t written;        /* bytes that go there, where the time that they take is of use, else 0, */
-	int64_t began_ns;      /* and when it began */
+	size_t written;        /* bytes that go there and were not read just before */
+	bool in_place;
+	/* What is learnt of it, NULL where nothing is, and when it began; 0: it is too small */
+	struct ko_trial *writing, *reading;
+	int64_t began_ns;
 	struct ko_reducer red; /* what reductions do, barrier's empty one included */
 	struct ko_plan plan;
-	bool board;    /* through the board, not round the ring */
-	int64_t since; /* when it began; 0: nobody wants to know */
+	bool board;      /* through the board, else round the ring, unless it is done directly: */
+	bool offers;     /* that is tried, */
+	bool may_read;   /* in plain memory too, */
+	bool must_read;  /* because the caller wants so */
+	enum ko_way way; /* how it was done */
+	int64_t since;   /* when it began; 0: nobody wants to know */
 };
 
 /* Element `element` of a buffer, which may be NULL where nothing is read or written. */

@@ -13,9 +13,9 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-static int map(int fd, size_t len, void **out)
+static int map(int fd, size_t len, bool now, void **out)
 {
-	*out = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	*out = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | (now ? MAP_POPULATE : 0), fd, 0);
 	if (*out != MAP_FAILED)
 		return 0;
 	*out = NULL;
@@ -23,7 +23,7 @@ static int map(int fd, size_t len, void **out)
 		       len, strerror(errno));
 }
 
-int ko_shmem_create(size_t len, int *fd, void **out)
+int ko_shmem_create(size_t len, bool now, int *fd, void **out)
 {
 	struct rlimit limit;
 	int rc;
@@ -43,7 +43,7 @@ int ko_shmem_create(size_t len, int *fd, void **out)
 		rc = ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS,
 			     "sizing %zu bytes of shared memory: %s", len, strerror(errno));
 	else
-		rc = map(*fd, len, out);
+		rc = map(*fd, len, now, out);
 	if (rc < 0) {
 		close(*fd);
 		*fd = -1;
@@ -51,7 +51,7 @@ int ko_shmem_create(size_t len, int *fd, void **out)
 	return rc;
 }
 
-int ko_shmem_map(int fd, size_t len, void **out)
+int ko_shmem_map(int fd, size_t len, bool now, void **out)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -62,5 +62,13 @@ int ko_shmem_map(int fd, size_t len, void **out)
 		return ko_fail(KOLO_ESYS,
 			       "the shared memory that was handed over is not the %zu sealed bytes expected",
 			       len);
-	return map(fd, len, out);
+	return map(fd, len, now, out);
+}
+
+int ko_shmem_touch(void *memory, size_t len)
+{
+	/* A kernel that does not know this leaves the pages to those who touch them. */
+	if (madvise(memory, len, MADV_POPULATE_WRITE) == 0 || errno == EINVAL)
+		return 0;
+	return ko_fail(KOLO_ENOMEM, "getting %zu bytes of shared memory: %s", len, strerror(errno));
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum {
+	MAX_SLEEP_US = 1000,
 	LOOK_MS = 10,   /* between looks at the lifelines, a system call each */
 	CALL_MS = 500,  /* between calls at a rank without a lifeline, some system calls each */
 	PAUSE_MS = 1000 /* between two looks at the clock: this process did not run */
@@ -225,16 +226,17 @@ static void end(struct ko_watch *w)
 	atomic_store_explicit(&w->comm->roster->post[w->comm->rank].waiting_for, 0, memory_order_relaxed);
 }
 
-/* At first another rank may only need this core: yield. Then sleep, for about a sixteenth of what it has waited
- * so far, so that a long wait costs nothing and is not much longer for it. */
-static void give_core_away(int64_t waited_ms)
+/* At first another rank may only need this core: yield. Then sleep until the peer rings, or for a sixteenth of what it
+ * has waited so far: that costs nothing in a long wait and makes it hardly longer where nobody rings, because what is
+ * waited for came just before. */
+static void give_core_away(struct kolo_comm *c, int64_t waited_ms)
 {
 	int64_t us = waited_ms * 1000 / 16;
 
 	if (us == 0)
 		sched_yield();
 	else
-		nanosleep(&(struct timespec){ .tv_nsec = (us < 1000 ? us : 1000) * 1000 }, NULL);
+		ko_roster_sleep(c->roster, c->rank, us < MAX_SLEEP_US ? us : MAX_SLEEP_US);
 }
 
 /* Gives the core away for a moment and looks around. 0: try again. */
@@ -249,7 +251,7 @@ static int look_around(struct ko_watch *w)
 		w->since += now - w->last;
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
-	give_core_away(now - w->since);
+	give_core_away(c, now - w->since);
 	if ((rc = ko_roster_cause(c->roster)) < 0 || (rc = compare(c, w->desc, w->peer)) < 0)
 		return rc;
 	if (now - w->looked >= LOOK_MS) {

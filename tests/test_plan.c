@@ -145,7 +145,7 @@ static void the_table_follows_from_costs(void **state)
 
 	(void)state;
 	ko_algorithm_decide("", &slow_hops, 8, 4096, &t);
-	for (int coll = 0; coll < KO_NCOLLS; coll++)
+	for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
 		CHECK(t.board_end[coll] == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
 	/* 13 hops saved, (8 - 3.5) bytes more for each: 13 * 100 * 10 / 4.5. */
 	ko_algorithm_decide("", &few_bytes, 8, 4096, &t);
@@ -158,10 +158,35 @@ static void the_table_follows_from_costs(void **state)
 	CHECK(t.board_end[KO_ALL_REDUCE] == 4097);
 	ko_algorithm_decide("", &slow_hops, 1, 4096, &t);
 	CHECK(t.board_end[KO_ALL_REDUCE] == 0);
-	CHECK(ko_algorithm_known("") && ko_algorithm_known("board") && !ko_algorithm_known("magic"));
+	CHECK(ko_algorithm_known("direct") && ko_algorithm_known("") && ko_algorithm_known("board") &&
+	      !ko_algorithm_known("magic"));
+}
+
+/* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
+static void large_ones_are_read_where_they_are(void **state)
+{
+	struct ko_costs costs = { .hop_ns = 128, .bytes_per_ns = 8, .read_ns = 512, .read_bytes_per_ns = 16 };
+	struct ko_algorithms t;
+
+	(void)state;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.window_begin[KO_BROADCAST] == 1024); /* 128 / (2 - 1) * 8 */
+	CHECK(t.read_begin[KO_BROADCAST] == 3414 &&
+	      t.board_end[KO_BROADCAST] == 3414); /* 640 / (2/8 - 1/16) */
+	CHECK(t.window_begin[KO_BARRIER] == UINT64_MAX && t.read_begin[KO_BARRIER] == UINT64_MAX);
+	costs.read_bytes_per_ns = 0; /* forbidden */
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.read_begin[KO_BROADCAST] == UINT64_MAX && t.board_end[KO_BROADCAST] == 4097);
+	ko_algorithm_decide("direct", &costs, 2, 4096, &t);
+	CHECK(t.window_begin[KO_REDUCE] == 1 && t.read_begin[KO_REDUCE] == UINT64_MAX &&
+	      !t.board_end[KO_REDUCE]);
+	CHECK(t.board_end[KO_BARRIER] == 1);
+	ko_algorithm_decide("ring", &costs, 2, 4096, &t);
+	CHECK(t.window_begin[KO_REDUCE] == UINT64_MAX && t.read_begin[KO_REDUCE] == UINT64_MAX);
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(large_ones_are_read_where_they_are),
 	cmocka_unit_test(the_table_follows_from_costs),
 	cmocka_unit_test(pieces_tile_every_block),
 	cmocka_unit_test(counts_beyond_32_bits_tile_too),

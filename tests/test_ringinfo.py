@@ -16,7 +16,7 @@ if os.environ.get("SAN"):
 
 PART = {"kind": str, "name": str, "built": bool, "usable": bool, "reason": str}
 NODE = {"what": str, "count": int, "name": str, "detail": str, "cpus": str, "children": list}
-ALGORITHM = {"collective": str, "algorithm": str, "min_bytes": int, "max_bytes": (int, type(None))}
+ALGORITHM = {"memory": str, "collective": str, "algorithm": str, "min_bytes": int, "max_bytes": (int, type(None))}
 RING = {"launcher": str, "hop_us": NUMBER, "nranks": int, "nslots": int, "slot_len": int, "algorithms": list, "ranks": list}
 RANK = {"rank": int, "next": int, "pid": int, "host": str, "processors": int, "cpus": str,
         "transport": str, "stores": str}
@@ -84,11 +84,15 @@ def json_has_the_documented_fields():
 
 
 def check_algorithms(rows, nranks):
-    """Each collective has its rows together, without gaps; one rank needs none."""
+    """Each collective has its rows together: of Kolo's own memory, then of any, without gaps; one rank needs none."""
     names = []
     for row in rows:
         check_fields(row, ALGORITHM)
-        assert row["algorithm"] in ("ring", "board"), rows
+        assert row["algorithm"] in ("ring", "board", "direct"), rows
+        assert row["memory"] in ("any", "alloc"), rows
+        if row["memory"] == "alloc":
+            assert row["algorithm"] == "direct" and row["max_bytes"] is None, rows
+            continue
         if row["min_bytes"] == 0:
             names.append(row["collective"])
             end = 0

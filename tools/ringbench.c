@@ -81,9 +81,18 @@ static int allocate(struct bench *b)
 	/* A vector is never larger than this: sizes are cut to whole elements. */
 	size_t room = b->options->max + 64;
 
-	b->src = malloc(room);
-	b->dst = malloc(room);
 	b->times = malloc(MAX_ITERATIONS * sizeof(*b->times));
+	if (b->options->alloc) {
+		void *src, *dst;
+
+		if (kolo_alloc(b->comm, room, &src) < 0 || kolo_alloc(b->comm, room, &dst) < 0)
+			return fail(b, "getting memory");
+		b->src = src;
+		b->dst = dst;
+	} else {
+		b->src = malloc(room);
+		b->dst = malloc(room);
+	}
 	if (!b->src || !b->dst || !b->times) {
 		fprintf(stderr, "ringbench: rank %d: no memory for two buffers of %zu bytes\n", b->rank,
 			room);
@@ -255,9 +264,11 @@ int main(int argc, char **argv)
 	if (!job.launcher)
 		return become_ringrun("ringbench", argc, argv, options.nranks);
 	rc = run(&bench);
+	if (!options.alloc) {
+		free(bench.src);
+		free(bench.dst);
+	}
 	kolo_comm_destroy(bench.comm);
-	free(bench.src);
-	free(bench.dst);
 	free(bench.times);
 	plot_close(bench.plot);
 	return close_outputs(&bench) ? EXIT_FAILED : rc;

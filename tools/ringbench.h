@@ -24,9 +24,9 @@ struct options {
 	bool types[VALUES_NTYPES], ops[VALUES_NOPS];
 	int root; /* -1: all */
 	int nranks;
-	size_t min, max, factor; /* bytes */
-	int warmups, iterations; /* iterations 0: for about 0.2 s */
-	bool check, in_place, out_of_place, verbose;
+	size_t min, max, factor;                            /* bytes */
+	int warmups, iterations;                            /* iterations 0: for about 0.1 s */
+	bool check, in_place, out_of_place, verbose, alloc; /* alloc: buffers from kolo_alloc */
 	const char *transport, *algorithm, *json, *csv, *plot;
 	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
 	const char *against[MAX_AGAINST];            /* files of earlier runs */
@@ -50,7 +50,7 @@ struct result {
 	uint64_t wrong;                   /* elements, of all ranks */
 	uint64_t *sent, *model;           /* bytes per operation, by rank */
 	bool traffic_ok;
-	const char *ran; /* the algorithm that ran; "none" for one rank */
+	const char *ran; /* the algorithm that ran, most of the time; "none" for one rank */
 };
 
 /* This process's part in the job. */
@@ -85,14 +85,17 @@ void fill_buffers(const struct bench *b, const struct job *j, bool in_place);
 /* Elements of this rank's result that differ from the sequential one. -1: no memory. */
 int64_t count_wrong(const struct bench *b, const struct job *j);
 
-/* The algorithm that runs for the job, by the communicator's table. */
-const char *algorithm_of(const struct bench *b, const struct job *j);
+/* The communicator's table has it for vectors of this many bytes. */
+const char *algorithm_in_table(const struct bench *b, enum collective coll, size_t bytes);
 
-/* Bytes that `rank` sends for the job, by the algorithm's formula. */
-uint64_t model_bytes(const struct bench *b, const struct job *j, int rank);
+/* Bytes that this rank sends for the job, done so many times by each algorithm, by their formulas. */
+uint64_t model_bytes(const struct bench *b, const struct job *j, const struct kolo_stats *s);
 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);
+
+/* The kind of the buffers: "host", "alloc". */
+const char *memory_name(const struct bench *b);
 
 /* Rank 0's output. A row is begun with the job and gets one or two results. */
 void report_header(const struct bench *b);

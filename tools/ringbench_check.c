@@ -145,29 +145,49 @@ int64_t count_wrong(const struct bench *b, const struct job *j)
 	return wrong;
 }
 
-const char *algorithm_of(const struct bench *b, const struct job *j)
+const char *memory_name(const struct bench *b)
+{
+	return b->options->alloc ? "alloc" : "host";
+}
+
+const char *algorithm_in_table(const struct bench *b, enum collective coll, size_t bytes)
 {
 	struct kolo_algorithm row;
 
 	for (int i = 0; kolo_algorithm_get(b->comm, i, &row) == 0; i++)
-		if (strcmp(row.collective, collective_name(j->coll)) == 0 && j->bytes >= row.min_bytes &&
-		    j->bytes <= row.max_bytes)
+		if (strcmp(row.collective, collective_name(coll)) == 0 && bytes >= row.min_bytes &&
+		    bytes <= row.max_bytes && (b->options->alloc || strcmp(row.memory, "any") == 0))
 			return row.name;
 	return "none";
 }
 
-/* Through the board a rank writes its vector once, for all who read it; of a broadcast only root does. */
-static uint64_t board_bytes(const struct job *j, int rank)
+/* Directly a rank reads what it needs; where the buffers are Kolo's it writes what it has added up to the others. */
+static uint64_t direct_bytes(const struct bench *b, const struct job *j)
 {
-	if (j->coll == BROADCAST && rank != j->root)
+	size_t nranks = (size_t)b->nranks, part = (j->n + nranks - 1) / nranks,
+	       first = (size_t)b->rank * part;
+	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part, readers = 0;
+
+	if (j->coll == ALL_REDUCE)
+		readers = nranks - 1;
+	if (j->coll == REDUCE)
+		readers = b->rank != j->root;
+	return b->options->alloc ? readers * own * kolo_type_size(j->type) : 0;
+}
+
+/* Through the board a rank writes its vector once, for all who read it; of a broadcast only root does. */
+static uint64_t board_bytes(const struct bench *b, const struct job *j)
+{
+	if (j->coll == BROADCAST && b->rank != j->root)
 		return 0;
 	return j->coll == ALL_GATHER ? j->n * kolo_type_size(j->type) : j->bytes;
 }
 
 /* Round the ring it is the blocks that a rank passes on, added up: in a reduce-scatter all but its own, in an all-gather
  * all but its next's, in a broadcast or reduce the whole vector but for the last of the chain. */
-static uint64_t ring_bytes(const struct job *j, int rank, int nranks)
+static uint64_t ring_bytes(const struct bench *b, const struct job *j)
 {
+	int rank = b->rank, nranks = b->nranks;
 	size_t total = per_rank(j) ? j->n * (size_t)nranks : j->n, sum = 0;
 	size_t block = (total + (size_t)nranks - 1) / (size_t)nranks;
 
@@ -187,8 +207,10 @@ static uint64_t ring_bytes(const struct job *j, int rank, int nranks)
 	return sum * kolo_type_size(j->type);
 }
 
-uint64_t model_bytes(const struct bench *b, const struct job *j, int rank)
+uint64_t model_bytes(const struct bench *b, const struct job *j, const struct kolo_stats *s)
 {
-	return strcmp(algorithm_of(b, j), "board") == 0 ? board_bytes(j, rank)
-							: ring_bytes(j, rank, b->nranks);
+	if (b->nranks == 1)
+		return 0;
+	return s->direct_ops * direct_bytes(b, j) + s->board_ops * board_bytes(b, j) +
+	       s->ring_ops * ring_bytes(b, j);
 }

@@ -45,12 +45,14 @@ static void usage(FILE *out)
 		"  -t TYPE|all       i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 (f32)\n"
 		"  -o OP|all         sum prod min max avg (sum)\n"
 		"  -r ROOT|all       for broadcast and reduce (0)\n"
-		"  -w N              operations before the clock starts (3), besides one to estimate -i\n"
-		"  -i N              operations timed (default: as many as take about 0.2 s)\n"
+		"  -w N              operations before the clock starts (16: Kolo learns from the first\n"
+		"                    ones how large results are best made), besides one to estimate -i\n"
+		"  -i N              operations timed (default: as many as take about 0.1 s)\n"
 		"  -c 0|1            check results (1)\n"
 		"  --in-place, --out-of-place    only that one (default: both)\n"
 		"  --transport NAME  shm (default: the best)\n"
-		"  --algorithm NAME  ring, or board for what fits there (default: the best for each size)\n"
+		"  --algorithm NAME  ring; board or direct where they can be (default: the best for each size)\n"
+		"  --memory KIND     of the buffers: host, or alloc: from kolo_alloc (host)\n"
 		"  -v                also print how links are written and which algorithm runs\n"
 		"  --json FILE       one object per line and measurement; - for standard output\n"
 		"  --csv FILE        likewise\n"
@@ -173,7 +175,20 @@ static void add_limit(struct options *o, const char *value)
 }
 
 /* What has no letter. */
-enum { IN_PLACE = 256, OUT_OF_PLACE, TRANSPORT, ALGORITHM, JSON, CSV, PLOT, AGAINST, LIMIT, HELP, VERSION };
+enum {
+	IN_PLACE = 256,
+	OUT_OF_PLACE,
+	TRANSPORT,
+	ALGORITHM,
+	MEMORY_KIND,
+	JSON,
+	CSV,
+	PLOT,
+	AGAINST,
+	LIMIT,
+	HELP,
+	VERSION
+};
 
 static void take_option(struct options *o, int c)
 {
@@ -202,6 +217,11 @@ static void take_option(struct options *o, int c)
 	case OUT_OF_PLACE: o->out_of_place = true; break;
 	case TRANSPORT: o->transport = optarg; break;
 	case ALGORITHM: o->algorithm = optarg; break;
+	case MEMORY_KIND:
+		o->alloc = strcmp(optarg, "alloc") == 0;
+		if (!o->alloc && strcmp(optarg, "host") != 0)
+			mistake("--memory", optarg, "host or alloc");
+		break;
 	case JSON: o->json = optarg; break;
 	case CSV: o->csv = optarg; break;
 	case PLOT: o->plot = optarg; break;
@@ -272,6 +292,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "out-of-place", no_argument, NULL, OUT_OF_PLACE },
 		{ "transport", required_argument, NULL, TRANSPORT },
 		{ "algorithm", required_argument, NULL, ALGORITHM },
+		{ "memory", required_argument, NULL, MEMORY_KIND },
 		{ "json", required_argument, NULL, JSON },
 		{ "csv", required_argument, NULL, CSV },
 		{ "plot", required_argument, NULL, PLOT },
@@ -285,7 +306,7 @@ void parse_options(int argc, char **argv, struct options *o)
 	};
 	int c;
 
-	*o = (struct options){ .min = 8, .max = 128 << 20, .factor = 2, .warmups = 3, .check = true };
+	*o = (struct options){ .min = 8, .max = 128 << 20, .factor = 2, .warmups = 16, .check = true };
 	o->types[KOLO_F32] = true;
 	o->ops[KOLO_SUM] = true;
 	while ((c = getopt_long(argc, argv, "n:b:e:f:t:o:r:w:i:c:v", longs, NULL)) >= 0)

@@ -58,7 +58,7 @@ static void print_choices(const struct bench *b, const struct kolo_link_stats *l
 	if (b->nranks > 1)
 		fprintf(b->table, "# a hop takes %.2f us\n", b->agreed.hop_us);
 	for (int i = 0; kolo_algorithm_get(b->comm, i, &row) == 0; i++) {
-		fprintf(b->table, "# %-14s %-5s from %s", row.collective, row.name,
+		fprintf(b->table, "# %-14s %-6s %-5s from %s", row.collective, row.name, row.memory,
 			size_text(row.min_bytes, size));
 		if (row.max_bytes != UINT64_MAX)
 			fprintf(b->table, " to %s", size_text(row.max_bytes, size));
@@ -169,13 +169,13 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 {
 	fprintf(b->json,
 		"{\"collective\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"root\": %d, \"ranks\": %d, "
-		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"ran\": \"%s\", \"memory\": \"host\", \"in_place\": %s, "
+		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"ran\": \"%s\", \"memory\": \"%s\", \"in_place\": %s, "
 		"\"bytes\": %zu, "
 		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, in_place ? "true" : "false", j->bytes, j->n,
-		r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		b->transport, b->algorithm, r->ran, memory_name(b), in_place ? "true" : "false", j->bytes,
+		j->n, r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
 		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
@@ -191,10 +191,11 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 
 static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
 {
-	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,%s,host,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
+	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,%s,%s,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, in_place, j->bytes, j->n, r->iterations, r->median_us,
-		r->min_us, r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		b->transport, b->algorithm, r->ran, memory_name(b), in_place, j->bytes, j->n, r->iterations,
+		r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);
 	fprintf(b->csv, ",");
@@ -214,7 +215,7 @@ static void report_plot(const struct bench *b, const struct job *j, bool in_plac
 		.op = op_name(j),
 		.transport = b->transport,
 		.algorithm = b->algorithm,
-		.memory = "host",
+		.memory = memory_name(b),
 		.root = j->root,
 		.ranks = b->nranks,
 		.in_place = in_place,

@@ -169,6 +169,7 @@ static void put_algorithms(FILE *out, const struct job *j)
 			fprintf(out, "%llu", (unsigned long long)row.max_bytes);
 		put_field(out, "collective", row.collective);
 		put_field(out, "algorithm", row.name);
+		put_field(out, "memory", row.memory);
 		fprintf(out, "}");
 	}
 }

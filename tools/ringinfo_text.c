@@ -129,9 +129,10 @@ static void print_algorithms(FILE *out, const struct job *j)
 {
 	struct kolo_algorithm row;
 
-	fprintf(out, "\nAlgorithm (%s)   for vectors of this many bytes\n", j->agreed.algorithm);
+	fprintf(out, "\nAlgorithm (%s)   for such memory, and vectors of this many bytes\n",
+		j->agreed.algorithm);
 	for (int i = 0; kolo_algorithm_get(j->comm, i, &row) == 0; i++) {
-		fprintf(out, "  %-14s  %-5s  %llu", row.collective, row.name,
+		fprintf(out, "  %-14s  %-6s  %-5s  %llu", row.collective, row.name, row.memory,
 			(unsigned long long)row.min_bytes);
 		if (row.max_bytes == UINT64_MAX)
 			fprintf(out, " and more\n");

@@ -169,7 +169,7 @@ struct kolo_comm_attr {
 	int nslots;      /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
 	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
 	const char *transport; /* its name, "shm"; NULL: the best. Rank 0's value counts */
-	/* Its name: "ring", or "board" for what fits there; NULL: the best for each size. Rank 0's value counts */
+	/* Its name: "ring"; "board" or "direct" where they can be; NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, until they
 	 * are destroyed; KOLO_LOG goes on beside it. NULL: none */
@@ -245,9 +245,10 @@ struct kolo_link_stats {
 
 /* Of one rank and one communicator, since it was made. */
 struct kolo_stats {
-	uint64_t ops; /* collectives finished */
-	/* Payload, counted slot by slot; through the board (kolo_algorithm_get) what was written into the own cells and
-	 * read in the others' */
+	uint64_t ops;                             /* collectives finished; */
+	uint64_t ring_ops, board_ops, direct_ops; /* of these by each algorithm (kolo_algorithm_get) */
+	/* Payload, counted slot by slot; through the board what was written into the own cells and read in the others';
+	 * directly what was written into the others' buffers and read there */
 	uint64_t sent_bytes, received_bytes;
 	/* What the model says for these ops: for K bytes on N ranks an all-reduce round the ring sends 2K(N-1)/N where
 	 * N divides, one through the board K. */
@@ -258,7 +259,7 @@ struct kolo_stats {
 	char algorithm[16];        /* the name that was asked for, "best" without one */
 	double hop_us;             /* of a small message from a rank to its next, as rank 0 measured */
 	struct kolo_link_stats to_next, from_prev; /* this rank's two links */
-	uint64_t reserved[8];                      /* 0 */
+	uint64_t reserved[5];                      /* 0 */
 };
 
 /* Counts what went through a communicator since it was made. On the thread that uses comm, between operations.
@@ -270,17 +271,37 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
 /* A row of the table that says which algorithm runs. */
 struct kolo_algorithm {
 	const char *collective; /* "all_reduce", ... "barrier" */
-	/* "ring": round the ring in slices. "board": each rank writes its vector where all others read it, in one hop */
+	/* "ring": round the ring in slices. "board": each rank writes its vector where all others read it, in one hop.
+	 * "direct": each rank reads the others' buffers where they are; of any memory only where earlier operations of
+	 * this collective and size were faster so than round the ring */
 	const char *name;
+	/* Of the buffers: "any", or "alloc" where all ranks pass memory from kolo_alloc: then such rows come first */
+	const char *memory;
 	uint64_t min_bytes, max_bytes; /* of the whole vector, both included; UINT64_MAX: no bound */
 };
 
-/* Fills *out with row `index`, 0 and up, of the table of `comm`: each collective has its rows together, by size, without
- * gaps. Rank 0 made the table when comm was made, from what all ranks had measured; all have the same. A communicator of
+/* Fills *out with row `index`, 0 and up, of the table of `comm`: each collective has its rows together; the first one
+ * that fits size and memory counts. Rank 0 made the table when comm was made, from what all ranks had measured; all have the same. A communicator of
  * one rank has none. Never blocks.
  *
  * Errors: KOLO_EINVAL (no such row). */
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out);
+
+/* ---- Memory that the others can reach -------------------------------------------------------------------- */
+
+/* Gets memory in which the others read and write a collective's buffers directly. Any part of it serves as src or dst
+ * of collectives on comm, like other memory; where all ranks pass such memory for whatever the others need, nothing is
+ * copied on the way (kolo_algorithm_get: "direct"). A collective: every rank calls with the same number of bytes and
+ * gets as many of its own in *out, zeroed, at the start of a page. Blocks until all have it. Communicators split from
+ * comm take it for plain memory. The caller gives it to kolo_free, or kolo_comm_destroy frees it.
+ *
+ * Errors: KOLO_ENOMEM, KOLO_ESYS, and KOLO_EMISMATCH for numbers of bytes that differ (nobody got any, comm still works);
+ * those of the collectives. */
+int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out);
+
+/* Frees what kolo_alloc gave. Every rank calls, in the same place between its collectives; nobody waits. NULL is allowed.
+ * Errors: KOLO_EINVAL. */
+int kolo_free(struct kolo_comm *comm, void *memory);
 
 /* ---- Operations made at run time ------------------------------------------------------------------------ */
 

@@ -1,0 +1,348 @@
+/* See direct.h. */
+#include "direct.h"
+
+#include "learn.h"
+#include "peer.h"
+#include "turns.h"
+
+enum {
+	LARGE_CHUNK = KO_SCRATCH / 2, /* what is read at a time, */
+	SMALL_CHUNK = 16 << 10, /* added up at a time, to be copied while it is in the first-level cache, */
+	STREAM_CHUNK = 4 << 10  /* or to be streamed */
+};
+
+/* What a rank tells the others in its cell. */
+struct offer {
+	struct ko_where src, dst;
+	uint32_t in_place; /* 1: it is, for this rank */
+	/* 1: in plain memory it is to be read, else it goes round the ring: for an operation out of place, and in. The
+	 * decider's counts */
+	uint32_t read;
+};
+
+_Static_assert(sizeof(struct offer) <= sizeof(((struct ko_cell *)0)->small), "an offer comes with its turn");
+
+/* An operation under way. */
+struct direct {
+	struct ko_run *run;
+	const char *src;
+	char *dst;
+	uint64_t turn; /* in which the offers were made */
+};
+
+/* Elements as bytes. */
+static size_t bytes_of(const struct direct *d, size_t n)
+{
+	return n * d->run->size;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- Offers --------------------------------------------------------------------------------------------- */
+
+static struct ko_cell *offer_cell(const struct direct *d, int rank)
+{
+	return ko_board_cell(&d->run->comm->board, d->turn, rank);
+}
+
+static const struct offer *offer_of(const struct direct *d, int rank)
+{
+	return (const struct offer *)ko_cell_payload(offer_cell(d, rank), sizeof(struct offer));
+}
+
+static int make_offer(const struct direct *d)
+{
+	struct ko_run *run = d->run;
+	const struct kolo_comm *c = run->comm;
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	const struct ko_plan *p = &run->plan;
+	size_t src_n = coll == KO_ALL_GATHER ? p->block : p->count;
+	size_t dst_n = coll == KO_REDUCE_SCATTER ? p->block : p->count;
+	struct offer mine = { ko_window_find(c, d->src, bytes_of(d, src_n)),
+			      ko_window_find(c, d->dst, bytes_of(d, dst_n)), run->in_place, 0 };
+
+	if (run->may_read && c->rank == ko_learn_decider(run))
+		mine.read =
+			run->must_read ? 3 : ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
+	return ko_turn_give(run, &mine, sizeof(mine));
+}
+
+/* Is what `rank` has, and others need, in a window? */
+static bool in_window(const struct direct *d, int rank)
+{
+	const struct offer *offer = offer_of(d, rank);
+	enum ko_coll coll = (enum ko_coll)d->run->desc.coll;
+	bool is_root = rank == d->run->desc.root;
+	bool gives = coll != KO_BROADCAST || is_root;
+	bool takes = coll != KO_REDUCE_SCATTER && (coll != KO_REDUCE || is_root);
+
+	return (!gives || offer->src.window) && (!takes || offer->dst.window);
+}
+
+/* By what all ranks know. */
+static enum ko_way choose_way(const struct direct *d)
+{
+	struct ko_run *run = d->run;
+	int decider = ko_learn_decider(run),
+	    giver = run->desc.coll == KO_BROADCAST ? run->desc.root : decider;
+	bool all = true, in_place = offer_of(d, giver)->in_place;
+
+	for (int r = 0; r < run->comm->nranks; r++)
+		all = all && in_window(d, r);
+	if (all)
+		return KO_BY_WINDOW;
+	if (run->may_read && run->comm->rank == decider)
+		ko_learn_reading(run, in_place);
+	return offer_of(d, decider)->read >> in_place & 1 ? KO_BY_READING : KO_NO_WAY;
+}
+
+/* ---- Others' memory ------------------------------------------------------------------------------------- */
+
+/* n elements of a buffer of `rank` from `first` on: where they are, or as a copy in room. NULL: an error. */
+static const char *view(const struct direct *d, int rank, struct ko_where where, size_t first, size_t n,
+			char *room, int *rc)
+{
+	struct kolo_comm *c = d->run->comm;
+	const char *mapped = ko_window_at(c, rank, where);
+
+	c->direct.received += bytes_of(d, n);
+	if (mapped)
+		return mapped + bytes_of(d, first);
+	*rc = ko_peer_read(c, rank, where.at + bytes_of(d, first), room, bytes_of(d, n));
+	return *rc < 0 ? NULL : room;
+}
+
+static void put(const struct direct *d, char *to, const char *from, size_t n)
+{
+	if (d->run->stores == KO_STREAMING && to != from)
+		ko_stream_copy(to, from, bytes_of(d, n));
+	else
+		d->run->copy(to, from, n, NULL);
+}
+
+/* to = n elements of a buffer of `rank` from `first` on. */
+static int get(const struct direct *d, int rank, struct ko_where where, size_t first, char *to, size_t n)
+{
+	char *room = d->run->stores == KO_STREAMING ? d->run->comm->scratch : to;
+	size_t chunk = room == to ? n : LARGE_CHUNK / d->run->size;
+	int rc = 0;
+
+	for (size_t at = 0; rc == 0 && at < n; at += chunk) {
+		size_t m = min_size(chunk, n - at);
+		const char *from = view(d, rank, where, first + at, m, room, &rc);
+
+		if (from)
+			put(d, to + bytes_of(d, at), from, m);
+	}
+	return rc;
+}
+
+/* ---- Adding up ------------------------------------------------------------------------------------------ */
+
+/* acc = elements [first, first + n) of all, in the order of a block that belongs to `owner`, who may have acc in
+ * place of its own. */
+static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, char *acc, bool mine)
+{
+	const struct ko_reducer *red = &d->run->red;
+	const struct kolo_comm *c = d->run->comm;
+	/* Not over my own elements before they are added, nor into other ranks' memory more than once */
+	char *partial_room = mine && acc != d->src + bytes_of(d, first) ? acc : c->scratch;
+	const char *partial = NULL;
+	int nranks = c->nranks, rc = 0;
+
+	for (int k = 1; k <= nranks; k++) {
+		int r = (owner + k) % nranks;
+		struct ko_cell *cell = offer_cell(d, r);
+		char *room = k == 1 ? partial_room : c->scratch + LARGE_CHUNK;
+		char *sum = k == nranks ? acc : partial_room;
+		const char *own = r == c->rank ? d->src + bytes_of(d, first)
+					       : view(d, r, offer_of(d, r)->src, first, n, room, &rc);
+
+		if (rc < 0)
+			return rc;
+		if (k > 1)
+			red->combine(sum, partial, own, n, &cell->scalar);
+		else if (red->first != d->run->copy)
+			red->first(sum, own, n, &cell->scalar);
+		partial = k == 1 && red->first == d->run->copy ? own : sum;
+	}
+	red->finish(acc, acc, n, &red->s);
+	return 0;
+}
+
+/* Element `element` of dst of `rank`. */
+static char *dst_of(const struct direct *d, int rank, size_t element)
+{
+	char *base = rank == d->run->comm->rank ? d->dst
+						: ko_window_at(d->run->comm, rank, offer_of(d, rank)->dst);
+
+	return base + bytes_of(d, element);
+}
+
+/* The elements q of all, added up in the order of a block of `owner`, go to dst of the ranks [from, from + ranks), in a
+ * ring, from element `to` on. */
+static int add_up(const struct direct *d, int owner, struct ko_piece q, int from, int ranks, size_t to)
+{
+	struct kolo_comm *c = d->run->comm;
+	bool stream = d->run->stores == KO_STREAMING;
+	size_t chunk = (d->run->way == KO_BY_READING ? LARGE_CHUNK
+			: stream                     ? STREAM_CHUNK
+						     : SMALL_CHUNK) /
+		       d->run->size;
+	int rc = 0;
+
+	for (size_t at = 0; rc == 0 && at < q.n; at += chunk) {
+		size_t n = min_size(chunk, q.n - at);
+		char *acc = stream ? c->scratch : dst_of(d, from, to + at);
+
+		rc = add_chunk(d, owner, q.first + at, n, acc, stream || from == c->rank);
+		for (int k = stream ? 0 : 1; rc == 0 && k < ranks; k++)
+			put(d, dst_of(d, (from + k) % c->nranks, to + at), acc, n);
+	}
+	c->direct.sent += bytes_of(d, q.n) * (size_t)(ranks - (from == c->rank));
+	return rc;
+}
+
+/* ---- The collectives ------------------------------------------------------------------------------------ */
+
+/* Everyone has come here. */
+static int sync(struct ko_run *run)
+{
+	int rc = ko_turn_give(run, NULL, 0);
+
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
+	ko_turn_end(run);
+	return rc;
+}
+
+/* My block goes to all; or else to me, and then I fetch the others'. */
+static int all_reduce(const struct direct *d)
+{
+	int rank = d->run->comm->rank, nranks = d->run->comm->nranks;
+	struct ko_piece q = ko_plan_block(&d->run->plan, rank);
+	bool windows = d->run->way == KO_BY_WINDOW;
+	int rc = add_up(d, rank, q, rank, windows ? nranks : 1, q.first);
+
+	if (rc < 0 || windows)
+		return rc;
+	rc = sync(d->run);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_block(rank, nranks, k);
+
+		q = ko_plan_block(&d->run->plan, r);
+		rc = get(d, r, offer_of(d, r)->dst, q.first, d->dst + bytes_of(d, q.first), q.n);
+	}
+	return rc;
+}
+
+static int reduce_scatter(const struct direct *d)
+{
+	int rank = d->run->comm->rank;
+
+	return add_up(d, rank, ko_plan_block(&d->run->plan, rank), rank, 1, 0);
+}
+
+/* n elements go to dst of all ranks, from element `to` on. */
+static void spread(const struct direct *d, const char *from, size_t n, size_t to)
+{
+	struct kolo_comm *c = d->run->comm;
+	size_t chunk = SMALL_CHUNK / d->run->size;
+
+	for (size_t at = 0; at < n; at += chunk)
+		for (int k = 0; k < c->nranks; k++)
+			put(d, dst_of(d, (c->rank + k) % c->nranks, to + at), from + bytes_of(d, at),
+			    min_size(chunk, n - at));
+}
+
+static int all_gather(const struct direct *d)
+{
+	int rank = d->run->comm->rank, nranks = d->run->comm->nranks, rc = 0;
+	size_t n = d->run->plan.block;
+
+	if (d->run->way == KO_BY_WINDOW) {
+		spread(d, d->src, n, (size_t)rank * n);
+		return 0;
+	}
+	put(d, d->dst + bytes_of(d, (size_t)rank * n), d->src, n);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_block(rank, nranks, k);
+
+		rc = get(d, r, offer_of(d, r)->src, 0, d->dst + bytes_of(d, (size_t)r * n), n);
+	}
+	return rc;
+}
+
+/* Each makes a part of the vector for root; or root makes it all. */
+static int reduce(const struct direct *d)
+{
+	int rank = d->run->comm->rank, nranks = d->run->comm->nranks, root = d->run->desc.root;
+	struct ko_piece q = ko_plan_block(&d->run->plan, 0);
+
+	if (d->run->way == KO_BY_WINDOW)
+		q = ko_plan_share(&d->run->plan, rank, nranks);
+	else if (rank != root)
+		return 0;
+	return add_up(d, root, q, root, 1, q.first);
+}
+
+static int broadcast(const struct direct *d)
+{
+	const struct kolo_comm *c = d->run->comm;
+	size_t n = d->run->plan.count;
+	int root = d->run->desc.root, rc = 0;
+
+	if (d->run->way == KO_BY_WINDOW) {
+		struct ko_piece q = ko_plan_share(&d->run->plan, c->rank, c->nranks);
+		const char *from = c->rank == root ? d->src : ko_window_at(c, root, offer_of(d, root)->src);
+
+		spread(d, from + bytes_of(d, q.first), q.n, q.first);
+		return sync(d->run);
+	}
+	if (c->rank != root)
+		return get(d, root, offer_of(d, root)->src, 0, d->dst, n);
+	put(d, d->dst, d->src, n);
+	for (int k = 1; rc == 0 && k < c->nranks; k++)
+		rc = ko_turn_wait_finished(d->run, (root + k) % c->nranks);
+	return rc;
+}
+
+static int perform(const struct direct *d)
+{
+	int root = d->run->desc.root, rank = d->run->comm->rank, rc;
+
+	switch ((enum ko_coll)d->run->desc.coll) {
+	case KO_ALL_REDUCE: rc = all_reduce(d); break;
+	case KO_REDUCE_SCATTER: rc = reduce_scatter(d); break;
+	case KO_ALL_GATHER: rc = all_gather(d); break;
+	case KO_REDUCE:
+		rc = reduce(d);
+		if (rc == 0 && d->run->way == KO_BY_READING)
+			return rank == root ? 0 : ko_turn_wait_finished(d->run, root);
+		break;
+	default: return broadcast(d);
+	}
+	return rc < 0 ? rc : sync(d->run);
+}
+
+int ko_direct(struct ko_run *run, const void *src, void *dst, bool *done)
+{
+	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board.turn };
+	int rc = make_offer(&d);
+
+	*done = false;
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
+	ko_turn_end(run);
+	if (rc < 0)
+		return rc;
+	run->way = choose_way(&d);
+	if (run->way == KO_NO_WAY)
+		return 0;
+	*done = true;
+	ko_learn_stores(run);
+	return perform(&d);
+}

@@ -1,0 +1,30 @@
+/* What is learnt from the operations themselves, by collective and class of size, because it differs from machine to
+ * machine and can't be asked:
+ *
+ * With which stores results are written to dst. Ordinary ones read each line before they overwrite it and keep it in the
+ * caches; streaming ones do neither, and are better for what is too large for the caches anyway. Each rank decides for
+ * itself.
+ *
+ * Whether plain memory of other ranks is better read directly than sent round the ring. One rank decides for all, whose
+ * result comes last in the ring: it tells in its offer (direct.c). */
+#ifndef KO_LEARN_H
+#define KO_LEARN_H
+
+#include "run.h"
+
+/* The rank that decides whether to read. */
+int ko_learn_decider(const struct ko_run *run);
+
+/* That rank's decision: of an operation in place, or out of it. */
+bool ko_learn_to_read(const struct ko_run *run, bool in_place);
+
+/* The decision was that for `in_place`; the time that this operation takes counts for it. */
+void ko_learn_reading(struct ko_run *run, bool in_place);
+
+/* Chooses run->stores for an operation that is about to begin, by run->written and run->way. */
+void ko_learn_stores(struct ko_run *run);
+
+/* The operation has succeeded. */
+void ko_learn(struct ko_run *run);
+
+#endif

@@ -1,0 +1,99 @@
+/* See turns.h. */
+#include "turns.h"
+
+#include "watch.h"
+
+#include <string.h>
+
+struct look {
+	const struct ko_run *run;
+	int rank;     /* who is waited for */
+	uint64_t seq; /* of the operation that it must have finished */
+};
+
+static int try_finished(void *what)
+{
+	const struct look *l = what;
+	const struct ko_post *post = &l->run->comm->roster->post[l->rank];
+
+	/* Pairs with the release in ko_roster_finish: it has read what it needed. */
+	return atomic_load_explicit(&post->finished, memory_order_acquire) < l->seq ? KO_EAGAIN : 0;
+}
+
+static int try_cell(void *what)
+{
+	const struct look *l = what;
+	const struct ko_board *board = &l->run->comm->board;
+	struct ko_cell *cell = ko_board_cell(board, board->turn, l->rank);
+
+	/* Pairs with the release in ko_turn_give: who sees the turn sees the rest. */
+	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
+		return KO_EAGAIN;
+	return cell->tag == l->run->tag ? 0
+					: ko_watch_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
+}
+
+/* My cell may be written: all have finished what it was last used for. */
+static int wait_room(struct ko_run *run)
+{
+	struct kolo_comm *c = run->comm;
+	struct look look = { .run = run, .seq = c->board.used[c->board.turn % KO_BOARD_CELLS] };
+	int rc = 0;
+
+	for (; look.seq > c->board.safe && rc == 0 && look.rank < c->nranks; look.rank++)
+		if (look.rank != c->rank)
+			rc = ko_wait(run, look.rank, "the board", KO_TRACE_ROOM, try_finished, &look);
+	if (rc == 0 && look.seq > c->board.safe)
+		c->board.safe = look.seq;
+	return rc;
+}
+
+int ko_turn_give(struct ko_run *run, const void *src, size_t len)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_cell *cell = ko_board_cell(&c->board, c->board.turn, c->rank);
+	int rc = wait_room(run);
+
+	if (rc < 0)
+		return rc;
+	if (len)
+		memcpy(ko_cell_payload(cell, len), src, len);
+	cell->scalar = run->red.s;
+	c->board.used[c->board.turn % KO_BOARD_CELLS] = run->desc.seq;
+	cell->tag = run->tag;
+	/* Pairs with the acquire in try_cell. */
+	atomic_store_explicit(&cell->turn, c->board.turn, memory_order_release);
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return 0;
+}
+
+int ko_turn_wait(struct ko_run *run, int rank)
+{
+	struct look look = { .run = run, .rank = rank };
+
+	return ko_wait(run, rank, "the board", KO_TRACE_DATA, try_cell, &look);
+}
+
+int ko_turn_wait_all(struct ko_run *run)
+{
+	struct kolo_comm *c = run->comm;
+	int rc = 0;
+
+	for (int k = 1; rc == 0 && k < c->nranks; k++)
+		rc = ko_turn_wait(run, ko_ring_block(c->rank, c->nranks, k));
+	if (rc == 0) /* they have begun this operation, so they have finished those before */
+		c->board.safe = run->desc.seq - 1;
+	return rc;
+}
+
+int ko_turn_wait_finished(struct ko_run *run, int rank)
+{
+	struct look look = { .run = run, .rank = rank, .seq = run->desc.seq };
+
+	return ko_wait(run, rank, "the board", KO_TRACE_ROOM, try_finished, &look);
+}
+
+void ko_turn_end(struct ko_run *run)
+{
+	run->comm->board.turn++;
+}

@@ -1,0 +1,32 @@
+/* Memory from kolo_alloc: a shared window with a part for each rank, which all ranks of the host map. What lies in one
+ * can be read and written by the others where it is. */
+#ifndef KO_WINDOW_H
+#define KO_WINDOW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct kolo_comm;
+
+struct ko_window {
+	char *memory;    /* nranks parts, by rank; all mapped here */
+	size_t part_len; /* bytes, whole pages */
+	uint32_t id;     /* counts the communicator's windows from 1; the same on all ranks */
+};
+
+/* Where a buffer is, for the other ranks. */
+struct ko_where {
+	uint64_t at;     /* window 0: its address; else its offset in its rank's part */
+	uint64_t window; /* the window's id; 0: in none */
+};
+
+/* Where `len` bytes of this rank are. */
+struct ko_where ko_window_find(const struct kolo_comm *c, const void *buffer, size_t len);
+
+/* `rank`'s buffer, as this rank sees it; NULL when it is in no window that is mapped here. */
+void *ko_window_at(const struct kolo_comm *c, int rank, struct ko_where where);
+
+/* Unmaps all that the user has not freed. */
+void ko_windows_close(struct kolo_comm *c);
+
+#endif

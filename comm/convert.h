@@ -4,6 +4,7 @@
 #ifndef KO_CONVERT_H
 #define KO_CONVERT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -36,6 +37,12 @@ static const struct ko_format ko_f16 = { 10, 15, 0x7bff, 0x7c00, 0x7e00 };
 static const struct ko_format ko_f8e5m2 = { 2, 15, 0x7b, 0x7c, 0x7e };
 static const struct ko_format ko_f8e4m3 = { 3, 7, 0x7e, 0x7e, 0x7f };
 
+/* Both are computed: a choice that is no branch. */
+static inline uint32_t ko_select(bool first, uint32_t a, uint32_t b)
+{
+	return b ^ ((a ^ b) & -(uint32_t)first);
+}
+
 /* `code` without its sign. */
 static inline float ko_widen(uint32_t code, const struct ko_format *f)
 {
@@ -43,11 +50,10 @@ static inline float ko_widen(uint32_t code, const struct ko_format *f)
 	/* A subnormal is its mantissa times 2^(1 - bias - mant). */
 	float subnormal =
 		(float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f->bias - f->mant) << 23);
-	uint32_t bits = code >> f->mant ? normal : ko_bits_of_float(subnormal);
+	uint32_t bits = ko_select(code >> f->mant, normal, ko_bits_of_float(subnormal));
+	uint32_t special = ko_select(code == f->over, 0x7f800000, 0x7fc00000);
 
-	bits = code > f->finite ? 0x7fc00000 : bits;
-	bits = code > f->finite && code == f->over ? 0x7f800000 : bits;
-	return ko_float_of_bits(bits);
+	return ko_float_of_bits(ko_select(code > f->finite, special, bits));
 }
 
 /* The code of |x|, without a sign. */
@@ -61,10 +67,10 @@ static inline uint32_t ko_narrow(float x, const struct ko_format *f)
 	uint32_t subnormal = ko_bits_of_float(ko_float_of_bits(bits) + ko_float_of_bits(magic)) - magic;
 	uint32_t even = bits + (1u << (drop - 1)) - 1 + ((bits >> drop) & 1);
 	uint32_t normal = (even >> drop) - ((uint32_t)(127 - f->bias) << f->mant);
-	uint32_t code = bits < (uint32_t)(127 + 1 - f->bias) << 23 ? subnormal : normal;
+	uint32_t code = ko_select(bits < (uint32_t)(127 + 1 - f->bias) << 23, subnormal, normal);
 
-	code = code > f->finite ? f->over : code;
-	return bits > 0x7f800000 ? f->nan : code;
+	code = ko_select(code > f->finite, f->over, code);
+	return ko_select(bits > 0x7f800000, f->nan, code);
 }
 
 static inline float ko_float_of_f16(uint16_t x)
@@ -88,7 +94,7 @@ static inline uint16_t ko_bf16_of_float(float x)
 	uint32_t bits = ko_bits_of_float(x);
 	uint32_t even = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 
-	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : even);
+	return (uint16_t)ko_select((bits & 0x7fffffff) > 0x7f800000, bits >> 16 | 0x40, even);
 }
 
 static inline float ko_float_of_f8e4m3(uint8_t x)

@@ -71,6 +71,88 @@ static inline void narrow_f16(any_u16 *out, const float *in)
 #endif
 }
 
+#if defined(__AVX512F__)
+/* What convert.h does to one element, 16 at a time. gcc makes slow code of the plain loops. */
+
+static inline __m512i ones(uint32_t x)
+{
+	return _mm512_set1_epi32((int)x);
+}
+
+static inline void widen_bf16(float *out, const any_u16 *in)
+{
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm512_storeu_si512(
+			out + i,
+			_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(in + i))),
+					  16));
+}
+
+static inline void narrow_bf16(any_u16 *out, const float *in)
+{
+	for (int i = 0; i < BLOCK; i += 16) {
+		__m512i bits = _mm512_loadu_si512(in + i), high = _mm512_srli_epi32(bits, 16);
+		__m512i half = _mm512_add_epi32(ones(0x7fff), _mm512_and_si512(high, ones(1)));
+		__m512i even = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+		__mmask16 nan =
+			_mm512_cmpgt_epu32_mask(_mm512_and_si512(bits, ones(0x7fffffff)), ones(0x7f800000));
+
+		even = _mm512_mask_or_epi32(even, nan, high, ones(0x40));
+		_mm256_storeu_si256((void *)(out + i), _mm512_cvtepi32_epi16(even));
+	}
+}
+
+/* Both 8-bit formats are shorter f16, one of them with another bias. */
+static inline __m512 widen_f8(const any_u8 *in, int shift)
+{
+	__m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)in));
+	__m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x80)), 8);
+
+	code = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x7f)), shift);
+	return _mm512_cvtph_ps(_mm256_or_si256(code, sign));
+}
+
+static inline void narrow_f8(any_u8 *out, const float *in, const struct ko_format *f)
+{
+	unsigned drop = 23 - (unsigned)f->mant;
+	uint32_t least = (uint32_t)(127 + 1 - f->bias), magic = (least + 23 - (uint32_t)f->mant) << 23;
+
+	for (int i = 0; i < BLOCK; i += 16) {
+		__m512i x = _mm512_loadu_si512(in + i), bits = _mm512_and_si512(x, ones(0x7fffffff));
+		__m512 rounded = _mm512_add_ps(_mm512_castsi512_ps(bits), _mm512_castsi512_ps(ones(magic)));
+		__m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, drop), ones(1));
+		__m512i even = _mm512_add_epi32(bits, _mm512_add_epi32(ones((1u << (drop - 1)) - 1), odd));
+		__m512i code = _mm512_sub_epi32(_mm512_srli_epi32(even, drop), ones((least - 1) << f->mant));
+
+		code = _mm512_mask_sub_epi32(code, _mm512_cmplt_epu32_mask(bits, ones(least << 23)),
+					     _mm512_castps_si512(rounded), ones(magic));
+		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(code, ones(f->finite)),
+					     ones(f->over));
+		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(bits, ones(0x7f800000)),
+					     ones(f->nan));
+		code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(x, 24), ones(0x80)));
+		_mm_storeu_si128((void *)(out + i), _mm512_cvtepi32_epi8(code));
+	}
+}
+
+static inline void widen_f8e5m2(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm512_storeu_ps(out + i, widen_f8(in + i, 8));
+}
+
+static inline void widen_f8e4m3(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i += 16) {
+		__m512 x = _mm512_mul_ps(widen_f8(in + i, 7), _mm512_set1_ps(256));
+		__m512i bits = _mm512_and_si512(_mm512_castps_si512(x), ones(0x7fffffff));
+		/* 480 is what the code of NaN would stand for. */
+		__mmask16 nan = _mm512_cmpeq_epi32_mask(bits, _mm512_castps_si512(_mm512_set1_ps(480)));
+
+		_mm512_storeu_ps(out + i, _mm512_mask_mov_ps(x, nan, _mm512_castsi512_ps(ones(0x7fc00000))));
+	}
+}
+#else
 static inline void widen_bf16(float *out, const any_u16 *in)
 {
 	for (int i = 0; i < BLOCK; i++)
@@ -89,22 +171,27 @@ static inline void widen_f8e4m3(float *out, const any_u8 *in)
 		out[i] = ko_float_of_f8e4m3(in[i]);
 }
 
-static inline void narrow_f8e4m3(any_u8 *out, const float *in)
-{
-	for (int i = 0; i < BLOCK; i++)
-		out[i] = ko_f8e4m3_of_float(in[i]);
-}
-
 static inline void widen_f8e5m2(float *out, const any_u8 *in)
 {
 	for (int i = 0; i < BLOCK; i++)
 		out[i] = ko_float_of_f8e5m2(in[i]);
 }
 
-static inline void narrow_f8e5m2(any_u8 *out, const float *in)
+static inline void narrow_f8(any_u8 *out, const float *in, const struct ko_format *f)
 {
 	for (int i = 0; i < BLOCK; i++)
-		out[i] = ko_f8e5m2_of_float(in[i]);
+		out[i] = (uint8_t)(ko_narrow(in[i], f) | (ko_bits_of_float(in[i]) >> 24 & 0x80));
+}
+#endif
+
+static inline void narrow_f8e4m3(any_u8 *out, const float *in)
+{
+	narrow_f8(out, in, &ko_f8e4m3);
+}
+
+static inline void narrow_f8e5m2(any_u8 *out, const float *in)
+{
+	narrow_f8(out, in, &ko_f8e5m2);
 }
 
 /* T in memory, U its unsigned twin, in which sums and products wrap, W the widest type of its signedness. */

@@ -6,7 +6,7 @@ ifneq ($(filter deps deps-all,$(MAKECMDGOALS)),)
 AFTER := $(filter-out deps deps-all,$(MAKECMDGOALS))
 .PHONY: deps deps-all $(AFTER)
 deps:
-	@tools/install-deps
+	@tools/install-deps $(WITH)
 deps-all:
 	@tools/install-deps all
 # All the other goals in one run of make, the first of them standing for the rest.
@@ -170,8 +170,17 @@ include tests/tests.mk
 lint: lib
 	@B=$B tests/lint
 
-.PHONY: perf
-perf: all
+# They see the library from within, as tests do.
+PERF_PROGRAMS := reductions links
+$(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+.PHONY: perf perf-programs
+perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%)
+perf: perf-programs
+	$B/perf/reductions
+	$B/perf/links
 	B=$B python3 perf/side_by_side.py
 
 .PHONY: clean help
@@ -181,6 +190,7 @@ clean:
 help:
 	@echo "make              build libkolo.so.0, libkolo.a and the tools into build/"
 	@echo "make deps         install what building and testing use (apt or dnf; root or sudo)"
+	@echo "make deps WITH=perf   the same, and what make perf compares with: Open MPI, MPICH"
 	@echo "make deps-all     the same, and what tests try Kolo with: MPI, Fortran, numpy, CMake; Debian's packaging"
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"

@@ -1,10 +1,13 @@
 """Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
 
-usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--out FILE] [COLLECTIVE ...]
+usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--out FILE] [--plot FILE.svg]
+                       [COLLECTIVE ...]
 
-Each round runs ringbench and then each MPI library, so that a machine that changes its mood changes it for all; it says
-with which stores Kolo's links were faster when it began: cores that share a cache want ordinary ones. A ratio is that
-of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree (make perf).
+Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
+from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
+faster with ordinary stores when it began, "far" where streaming ones were: cores that share a cache want ordinary ones.
+A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree
+(make perf), and the program gnuplot for --plot.
 """
 import argparse
 import json
@@ -60,68 +63,114 @@ def machine():
 COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather"]
 
 
+KOLO = {"plain": "host", "alloc": "alloc"}  # what the table calls it: ringbench's --memory
+
+
 def mood(ranks):
-    """The kinds of stores that Kolo's links took just now, and the slowest rate."""
+    """near or far, and the slowest rate of a link."""
     done = subprocess.run([f"{B}/ringrun", "-n", str(ranks), f"{B}/ringinfo", "--probe", "--json"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"ringinfo returned {done.returncode}\n{done.stderr}")
     it = json.loads(done.stdout)
-    stores = sorted({r["stores"] for r in it["ring"]["ranks"]})
-    return f"{'+'.join(stores)} stores, {min(e['rate_GBs'] for e in it['probe']['edges']):.1f} GB/s"
+    stores = {r["stores"] for r in it["ring"]["ranks"]}
+    name = "near" if stores == {"ordinary"} else "far" if stores == {"streaming"} else "mixed"
+    return name, min(e["rate_GBs"] for e in it["probe"]["edges"])
+
+
+def measure(a, peers):
+    """A list over rounds for each (who, collective), and the moods."""
+    bind = "core" if a.ranks <= os.cpu_count() else "none"
+    times = {(name, coll): [] for name in [*KOLO, *peers] for coll in a.collectives}
+    moods = []
+    # Each rank's part of the vector holds an element.
+    sizes = [str(max(a.min, 4 * a.ranks)), str(a.max), str(a.factor)]
+    for k in range(a.rounds):
+        name, rate = mood(a.ranks)
+        moods.append(name)
+        for coll in a.collectives:
+            for who, memory in KOLO.items():
+                times[who, coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
+                                              "-f", sizes[2], "-c", "0", "--memory", memory, "--json", "-"]))
+            for who, (launcher, program) in peers.items():
+                times[who, coll].append(rows([*launcher, bind, "-n", str(a.ranks), program, coll, *sizes]))
+        print(f"# round {k + 1} of {a.rounds}: {name}, {rate:.1f} GB/s", file=sys.stderr)
+    return times, moods
+
+
+def ratios(times, peers, coll, who, key):
+    """The best other library's time over Kolo's, by round."""
+    best = [min(times[p, coll][k][key] for p in peers) for k in range(len(times[who, coll]))]
+    return [b / t[key] for b, t in zip(best, times[who, coll])]
+
+
+def report(out, a, peers, times, moods):
+    print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
+    print("# rounds: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
+    print("# us: median over rounds of the median of the slowest rank; plain, alloc: Kolo, in any memory and in kolo_alloc's.\n"
+          "# ratio: best other / Kolo within a round, median [least, most] over rounds; above 1 Kolo is faster.", file=out)
+    for coll in a.collectives:
+        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*KOLO, *peers]) +
+              f" {'ratio of plain':>20} {'ratio of alloc':>20}", file=out)
+        medians = {who: [] for who in KOLO}
+        for key in sorted(times["plain", coll][0]):
+            line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
+            for who in [*KOLO, *peers]:
+                line += f" {statistics.median(t[key] for t in times[who, coll]):>11.2f}"
+            for who in KOLO:
+                r = ratios(times, peers, coll, who, key)
+                medians[who].append(statistics.median(r))
+                line += f" {medians[who][-1]:>6.2f} [{min(r):.2f}, {max(r):.2f}]"
+            print(line, file=out)
+        for who in KOLO:
+            mean = math.exp(sum(map(math.log, medians[who])) / len(medians[who]))
+            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(medians[who]):.2f}", file=out, flush=True)
+
+
+def plot(path, a, peers, times):
+    """A panel for each collective: the medians' ratio over sizes, out of place solid, in place dashed."""
+    colours = {"plain": "#0072b2", "alloc": "#d55e00"}
+    script = [f"set terminal svg size 900,{300 * ((len(a.collectives) + 1) // 2)} font 'sans,12' background 'white'",
+              f"set output '{path}'", "set logscale x 2", "set logscale y 2", "set grid", "set key top left",
+              "set format x '%.0b%B'", "set xlabel 'bytes of the vector'", "set ylabel 'time of the better peer / Kolo'",
+              f"set multiplot layout {(len(a.collectives) + 1) // 2},{min(2, len(a.collectives))} "
+              f"title 'Kolo beside {' and '.join(peers)}, {a.ranks} ranks on one host: above 1 Kolo is faster'"]
+    for coll in a.collectives:
+        curves, data = ["1 with lines lc 'black' notitle"], []
+        for who in KOLO:
+            for in_place in (False, True):
+                curves.append(f"'-' with linespoints pt {6 if in_place else 7} ps 0.6 dt {2 if in_place else 1} lc rgb '{colours[who]}' "
+                              f"title '{who}, {'in' if in_place else 'out of'} place'")
+                keys = sorted(k for k in times[who, coll][0] if k[1] == in_place)
+                data += [f"{k[0]} {statistics.median(ratios(times, peers, coll, who, k)):.4f}" for k in keys] + ["e"]
+        script += [f"set title '{coll}'", "plot " + ", ".join(curves), *data]
+    done = subprocess.run(["gnuplot"], input="\n".join([*script, "unset multiplot", ""]), text=True)
+    if done.returncode:
+        sys.exit(f"gnuplot returned {done.returncode}")
 
 
 def main():
     parse = argparse.ArgumentParser()
-    parse.add_argument("--rounds", type=int, default=7)
+    parse.add_argument("--rounds", type=int, default=15)
     parse.add_argument("--ranks", type=int, default=2)
     parse.add_argument("--min", type=int, default=8)
     parse.add_argument("--max", type=int, default=128 << 20)
     parse.add_argument("--factor", type=int, default=4)
     parse.add_argument("--out")
+    parse.add_argument("--plot")
     parse.add_argument("collectives", nargs="*", default=COLLECTIVES, metavar="COLLECTIVE")
     a = parse.parse_args()
     if a.ranks < 2 or set(a.collectives) - set(COLLECTIVES):
         parse.error(f"at least 2 ranks, and collectives of: {' '.join(COLLECTIVES)}")
+    if a.plot and not shutil.which("gnuplot"):
+        sys.exit("gnuplot is not installed: make deps")
     peers = build_peers()
     if not peers:
-        sys.exit("no MPI library is installed: apt install openmpi-bin libopenmpi-dev mpich libmpich-dev")
-    bind = "core" if a.ranks <= os.cpu_count() else "none"
-    times = {(name, coll): [] for name in ["kolo", *peers] for coll in a.collectives}
-    moods = []
-    for k in range(a.rounds):
-        moods.append(mood(a.ranks))
-        for coll in a.collectives:
-            # Each rank's part of the vector holds an element.
-            sizes = [str(max(a.min, 4 * a.ranks)), str(a.max), str(a.factor)]
-            times["kolo", coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
-                                             "-f", sizes[2], "-c", "0", "--json", "-"]))
-            for name, (launcher, program) in peers.items():
-                times[name, coll].append(rows([*launcher, bind, "-n", str(a.ranks), program, coll, *sizes]))
-        print(f"# round {k + 1} of {a.rounds}: {moods[-1]}", file=sys.stderr)
+        sys.exit("no MPI library is installed: make deps WITH=perf")
+    times, moods = measure(a, peers)
     with open(a.out, "w") if a.out else sys.stdout as out:
         report(out, a, peers, times, moods)
-
-
-def report(out, a, peers, times, moods):
-    print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
-    for text in sorted(set(m.split(",")[0] for m in moods)):
-        print(f"# {sum(m.startswith(text) for m in moods)} rounds: {text} were faster", file=out)
-    print("# us: median over rounds of the median of the slowest rank. ratio: best other / Kolo within a round, median\n"
-          "# [least, most] over rounds; above 1 Kolo is faster.", file=out)
-    for coll in a.collectives:
-        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5} {'kolo us':>10}" + "".join(f" {n + ' us':>11}" for n in peers) +
-              f" {'ratio [least, most]':>22}", file=out)
-        medians = []
-        for key in sorted(times["kolo", coll][0]):
-            kolo = [t[key] for t in times["kolo", coll]]
-            others = [[t[key] for t in times[name, coll]] for name in peers]
-            ratios = [min(o[k] for o in others) / kolo[k] for k in range(a.rounds)]
-            medians.append(statistics.median(ratios))
-            print(f"  {key[0]:>10} {'in' if key[1] else 'out':>5} {statistics.median(kolo):>10.2f}" +
-                  "".join(f" {statistics.median(o):>11.2f}" for o in others) +
-                  f" {medians[-1]:>8.2f} [{min(ratios):.2f}, {max(ratios):.2f}]", file=out)
-        mean = math.exp(sum(map(math.log, medians)) / len(medians))
-        print(f"# {coll}: geometric mean of the ratios {mean:.2f}, least {min(medians):.2f}", file=out, flush=True)
+    if a.plot:
+        plot(a.plot, a, peers, times)
 
 
 main()

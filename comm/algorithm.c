@@ -2,7 +2,6 @@
 #include "algorithm.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 int ko_algorithm_known(const char *name)
@@ -43,13 +42,14 @@ static struct cost board_cost(enum ko_coll coll, double n)
 	}
 }
 
-/* With windows the ranks write what they have added up; else it is read, for which they have to wait once more. */
+/* With windows the ranks write what they have added up; else it is read, for which they have to wait once more. Where all
+ * read each other at a time their calls hold each other up in the system, which costs about two hops. */
 static struct cost direct_cost(enum ko_coll coll, double n, bool windows)
 {
 	switch (coll) {
 	case KO_ALL_REDUCE: return (struct cost){ windows ? 2 : 3, 2 * (n - 1) / n, 2 * (n - 1) };
 	case KO_REDUCE_SCATTER:
-	case KO_ALL_GATHER: return (struct cost){ 2, (n - 1) / n, n - 1 };
+	case KO_ALL_GATHER: return (struct cost){ windows ? 2 : 4, (n - 1) / n, n - 1 };
 	case KO_BROADCAST: return (struct cost){ 2, 1, 1 };
 	case KO_REDUCE: return (struct cost){ 2, windows ? 1 : n - 1, n - 1 };
 	default: return (struct cost){ 2, 0, 0 };
@@ -126,6 +126,7 @@ static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, in
 void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,
 			 struct ko_algorithms *out)
 {
+	out->must_read = strcmp(name, "direct") == 0;
 	for (int k = 0; k < KO_NCOLLS; k++) {
 		enum ko_coll coll = (enum ko_coll)k;
 		uint64_t most = most_bytes(coll, nranks, room);
@@ -135,7 +136,7 @@ void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nra
 			e = find_ends(coll, costs, nranks, most);
 		else if (nranks > 1 && strcmp(name, "board") == 0)
 			e.board = most + 1;
-		else if (nranks > 1 && strcmp(name, "direct") == 0)
+		else if (nranks > 1 && out->must_read)
 			e = (struct ends){ 0, costs->read_bytes_per_ns > 0 ? 1 : UINT64_MAX, 1 };
 		if (coll == KO_BARRIER) /* of no bytes */
 			e = (struct ends){ strcmp(name, "ring") == 0 || nranks == 1 ? 0 : 1, UINT64_MAX,

@@ -5,6 +5,8 @@
 
 #include "plan.h"
 
+#include <stdbool.h>
+
 enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_NALGORITHMS };
 
 /* What the ring can do. */
@@ -20,6 +22,7 @@ struct ko_algorithms {
 	uint64_t board_end[KO_NCOLLS];    /* below it the board, else the ring; but directly */
 	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */
 	uint64_t window_begin[KO_NCOLLS]; /* from here on in windows */
+	bool must_read;                   /* where it may: the caller wants so */
 };
 
 /* Is it the name of one? "" is the best. */

@@ -8,7 +8,6 @@
 #include "watch.h"
 
 #include <stdint.h>
-#include <string.h>
 
 /* What a caller passed. */
 struct args {
@@ -177,13 +176,14 @@ static void choose_algorithm(struct ko_run *run, const struct args *a)
 	const struct kolo_comm *c = run->comm;
 	size_t bytes = run->plan.count * run->size;
 
+	if (c->nranks == 1)
+		return;
 	run->board = bytes < c->algorithms.board_end[a->coll];
 	run->may_read = bytes >= c->algorithms.read_begin[a->coll];
-	run->must_read = strcmp(c->table[0].algorithm, "direct") == 0;
 	run->offers = run->may_read || (c->nwindows && bytes >= c->algorithms.window_begin[a->coll]);
 	run->in_place = in_place(a, run->size);
 	run->written = run->board ? 0 : written_bytes(a, run);
-	if (!run->board)
+	if (run->may_read)
 		run->began_ns = ko_now_ns();
 }
 

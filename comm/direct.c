@@ -65,8 +65,9 @@ static int make_offer(const struct direct *d)
 			      ko_window_find(c, d->dst, bytes_of(d, dst_n)), run->in_place, 0 };
 
 	if (run->may_read && c->rank == ko_learn_decider(run))
-		mine.read =
-			run->must_read ? 3 : ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
+		mine.read = c->algorithms.must_read
+				    ? 3
+				    : ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
 	return ko_turn_give(run, &mine, sizeof(mine));
 }
 
@@ -92,8 +93,13 @@ static enum ko_way choose_way(const struct direct *d)
 
 	for (int r = 0; r < run->comm->nranks; r++)
 		all = all && in_window(d, r);
-	if (all)
+	if (all) {
+		/* Ranks write to others' dst too, which nobody has read, unless the result of a reduction replaces it. */
+		if (run->desc.coll == KO_BROADCAST || run->desc.coll == KO_REDUCE)
+			run->written =
+				run->desc.coll == KO_REDUCE && in_place ? 0 : bytes_of(d, run->plan.count);
 		return KO_BY_WINDOW;
+	}
 	if (run->may_read && run->comm->rank == decider)
 		ko_learn_reading(run, in_place);
 	return offer_of(d, decider)->read >> in_place & 1 ? KO_BY_READING : KO_NO_WAY;

@@ -74,6 +74,8 @@ void ko_learn_stores(struct ko_run *run)
 		return;
 	run->writing = &run->comm->writing[run->way][run->desc.coll][class_of(bytes_of(run), STORES_BITS)];
 	run->stores = choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
+	if (!run->began_ns)
+		run->began_ns = ko_now_ns();
 }
 
 void ko_learn(struct ko_run *run)

@@ -12,7 +12,7 @@
 enum {
 	PROBE_SLOTS = 8,
 	PROBE_BYTES = 64 << 10, /* of a slot, where slots are as large */
-	HOP_BYTES = 4 << 10,
+	HOP_BYTES = 2 << 10,
 	REPEATS = 3, /* the best counts: the first one warms up, and others may be disturbed */
 	READS = 4,
 	LAPS = 8,

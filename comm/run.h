@@ -13,15 +13,14 @@ struct ko_run {
 	enum ko_stores stores; /* for what goes to dst */
 	size_t written;        /* bytes that go there and were not read just before */
 	bool in_place;
-	/* What is learnt of it, NULL where nothing is, and when it began; 0: it is too small */
+	/* What is learnt of it, NULL where nothing is, and then when it began */
 	struct ko_trial *writing, *reading;
 	int64_t began_ns;
 	struct ko_reducer red; /* what reductions do, barrier's empty one included */
 	struct ko_plan plan;
 	bool board;      /* through the board, else round the ring, unless it is done directly: */
 	bool offers;     /* that is tried, */
-	bool may_read;   /* in plain memory too, */
-	bool must_read;  /* because the caller wants so */
+	bool may_read;   /* in plain memory too */
 	enum ko_way way; /* how it was done */
 	int64_t since;   /* when it began; 0: nobody wants to know */
 };

@@ -2,10 +2,12 @@
  * becomes of them when ranks disagree, die, or pass an address where nothing is. */
 #include "t.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { N = 700 }; /* elements of a rank in the tests of small ones */
@@ -229,6 +231,73 @@ static void freeing_in_different_places_is_a_disagreement(void **state)
 	t_processes(3, free_elsewhere, "ring");
 }
 
+/* ---- What the system may do ----------------------------------------------------------------------------- */
+
+static int reading_fails_with; /* an errno, -1: it stops half way; 0: it works */
+
+ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long nhere,
+				const struct iovec *there, unsigned long nthere, unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long nhere,
+				const struct iovec *there, unsigned long nthere, unsigned long flags);
+
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long nhere,
+				const struct iovec *there, unsigned long nthere, unsigned long flags)
+{
+	struct iovec half = *there;
+
+	if (reading_fails_with > 0) {
+		errno = reading_fails_with;
+		return -1;
+	}
+	if (reading_fails_with < 0 && half.iov_len > 100)
+		half.iov_len /= 2;
+	return __real_process_vm_readv(pid, here, nhere, &half, nthere, flags);
+}
+
+/* One of the ranks is forbidden to: nobody does. */
+static void forbidden(struct t_rank *r)
+{
+	struct kolo_comm *c;
+	struct kolo_stats s;
+
+	reading_fails_with = r->rank == 1 ? EPERM : 0;
+	c = join(r, "direct");
+	for (int coll = 0; coll < 5; coll++) {
+		int32_t x[3 * N], y[3 * N];
+
+		run_and_check(r, c, coll, 1, x, y);
+	}
+	CHECK(kolo_comm_stats(c, &s) == 0 && s.direct_ops == 0 && s.ring_ops == 5);
+	kolo_comm_destroy(c);
+}
+
+static void stops_half_way(struct t_rank *r)
+{
+	struct kolo_comm *c = join(r, "direct");
+	struct kolo_stats s;
+
+	reading_fails_with = -1;
+	for (int coll = 0; coll < 5; coll++) {
+		int32_t x[3 * N], y[3 * N];
+
+		run_and_check(r, c, coll, 1, x, y);
+	}
+	CHECK(kolo_comm_stats(c, &s) == 0 && s.direct_ops == 5);
+	kolo_comm_destroy(c);
+}
+
+static void reading_that_is_forbidden_is_not_done(void **state)
+{
+	(void)state;
+	t_processes(3, forbidden, NULL);
+}
+
+static void reading_that_stops_half_way_goes_on(void **state)
+{
+	(void)state;
+	t_processes(3, stops_half_way, NULL);
+}
+
 /* ---- When things go wrong ------------------------------------------------------------------------------- */
 
 static void die_before_alloc(struct t_rank *r)
@@ -321,6 +390,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(memory_comes_and_goes),
 	cmocka_unit_test(wrong_calls_are_refused_and_do_no_harm),
 	cmocka_unit_test(freeing_in_different_places_is_a_disagreement),
+	cmocka_unit_test(reading_that_is_forbidden_is_not_done),
+	cmocka_unit_test(reading_that_stops_half_way_goes_on),
 	cmocka_unit_test(a_dead_rank_is_named),
 	cmocka_unit_test(a_buffer_that_is_not_there_is_an_error_on_all_ranks),
 };

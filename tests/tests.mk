@@ -24,6 +24,9 @@ $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
 $B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 
+# Reading another process fails or stops half way there.
+$B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv
+
 .SECONDARY:
 .PHONY: check check-programs
 check-programs: all $B/tools/examples/all_reduce $(if $(CMOCKA),$(TEST_BINARIES))

@@ -27,6 +27,13 @@ struct ko_trial {
 
 enum { KO_TRIALS = 20 };
 
+/* Bytes of this rank's memory. */
+struct ko_range {
+	uint64_t first, len;
+};
+
+enum { KO_OFFERED = 4 };
+
 /* How ranks get at each other's buffers. */
 enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW, KO_NWAYS };
 
@@ -40,7 +47,7 @@ struct kolo_comm {
 	uint64_t seq;           /* operations begun, */
 	uint64_t history;       /* and all of them in one number */
 	uint64_t ops
-		[KO_NALGORITHMS]; /* operations finished; with one rank, which needs none, as if through the board */
+		[KO_NALGORITHMS]; /* operations finished; with one rank, which needs none, as if round the ring */
 	struct ko_model model;   /* bytes that they should have moved */
 	int spins;               /* tries before a wait gives the core away */
 	struct ko_limits limits; /* agreed */
@@ -58,9 +65,11 @@ struct kolo_comm {
 	int npremuls;
 	struct ko_window *windows; /* nwindows of them */
 	int nwindows;
-	uint32_t last_window;   /* its id */
-	struct ko_model direct; /* bytes read in other ranks' buffers, and written */
-	char *scratch;          /* KO_SCRATCH bytes, for what is read of other ranks' memory */
+	uint32_t last_window;                /* its id */
+	struct ko_model direct;              /* bytes read in other ranks' buffers, and written */
+	struct ko_range offered[KO_OFFERED]; /* that others can read, the last noffered asked for */
+	unsigned noffered;
+	char *scratch; /* KO_SCRATCH bytes, for what is read of other ranks' memory */
 };
 
 enum { KO_SCRATCH = 256 << 10 };

@@ -14,7 +14,8 @@ enum {
 /* What a rank tells the others in its cell. */
 struct offer {
 	struct ko_where src, dst;
-	uint32_t in_place; /* 1: it is, for this rank */
+	uint16_t in_place; /* 1: it is, for this rank */
+	uint16_t hidden;   /* 1: plain memory that others would have to read, and can't */
 	/* 1: in plain memory it is to be read, else it goes round the ring: for an operation out of place, and in. The
 	 * decider's counts */
 	uint32_t read;
@@ -53,6 +54,17 @@ static const struct offer *offer_of(const struct direct *d, int rank)
 	return (const struct offer *)ko_cell_payload(offer_cell(d, rank), sizeof(struct offer));
 }
 
+/* Must others read what they can't? */
+static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
+{
+	struct kolo_comm *c = d->run->comm;
+	enum ko_coll coll = (enum ko_coll)d->run->desc.coll;
+
+	if ((coll != KO_BROADCAST || c->rank == d->run->desc.root) && !ko_peer_offers(c, d->src, src_len))
+		return true;
+	return coll == KO_ALL_REDUCE && !ko_peer_offers(c, d->dst, dst_len);
+}
+
 static int make_offer(const struct direct *d)
 {
 	struct ko_run *run = d->run;
@@ -62,8 +74,10 @@ static int make_offer(const struct direct *d)
 	size_t src_n = coll == KO_ALL_GATHER ? p->block : p->count;
 	size_t dst_n = coll == KO_REDUCE_SCATTER ? p->block : p->count;
 	struct offer mine = { ko_window_find(c, d->src, bytes_of(d, src_n)),
-			      ko_window_find(c, d->dst, bytes_of(d, dst_n)), run->in_place, 0 };
+			      ko_window_find(c, d->dst, bytes_of(d, dst_n)), run->in_place, 0, 0 };
 
+	if (run->may_read && !c->algorithms.must_read)
+		mine.hidden = is_hidden(d, bytes_of(d, src_n), bytes_of(d, dst_n));
 	if (run->may_read && c->rank == ko_learn_decider(run))
 		mine.read = c->algorithms.must_read
 				    ? 3
@@ -89,10 +103,13 @@ static enum ko_way choose_way(const struct direct *d)
 	struct ko_run *run = d->run;
 	int decider = ko_learn_decider(run),
 	    giver = run->desc.coll == KO_BROADCAST ? run->desc.root : decider;
-	bool all = true, in_place = offer_of(d, giver)->in_place;
+	bool all = true, hidden = false, in_place = offer_of(d, giver)->in_place;
 
-	for (int r = 0; r < run->comm->nranks; r++)
+	for (int r = 0; r < run->comm->nranks; r++) {
 		all = all && in_window(d, r);
+		hidden = hidden || offer_of(d, r)->hidden;
+	}
+	run->giver_in_place = in_place;
 	if (all) {
 		/* Ranks write to others' dst too, which nobody has read, unless the result of a reduction replaces it. */
 		if (run->desc.coll == KO_BROADCAST || run->desc.coll == KO_REDUCE)
@@ -102,7 +119,7 @@ static enum ko_way choose_way(const struct direct *d)
 	}
 	if (run->may_read && run->comm->rank == decider)
 		ko_learn_reading(run, in_place);
-	return offer_of(d, decider)->read >> in_place & 1 ? KO_BY_READING : KO_NO_WAY;
+	return !hidden && offer_of(d, decider)->read >> in_place & 1 ? KO_BY_READING : KO_NO_WAY;
 }
 
 /* ---- Others' memory ------------------------------------------------------------------------------------- */
@@ -258,10 +275,15 @@ static void spread(const struct direct *d, const char *from, size_t n, size_t to
 	struct kolo_comm *c = d->run->comm;
 	size_t chunk = SMALL_CHUNK / d->run->size;
 
-	for (size_t at = 0; at < n; at += chunk)
-		for (int k = 0; k < c->nranks; k++)
-			put(d, dst_of(d, (c->rank + k) % c->nranks, to + at), from + bytes_of(d, at),
-			    min_size(chunk, n - at));
+	for (size_t at = 0; at < n; at += chunk) {
+		for (int k = 0; k < c->nranks; k++) {
+			char *dst = dst_of(d, (c->rank + k) % c->nranks, to + at);
+			size_t m = min_size(chunk, n - at);
+
+			put(d, dst, from + bytes_of(d, at), m);
+			c->direct.sent += k > 0 && dst != from + bytes_of(d, at) ? bytes_of(d, m) : 0;
+		}
+	}
 }
 
 static int all_gather(const struct direct *d)
@@ -303,9 +325,11 @@ static int broadcast(const struct direct *d)
 
 	if (d->run->way == KO_BY_WINDOW) {
 		struct ko_piece q = ko_plan_share(&d->run->plan, c->rank, c->nranks);
-		const char *from = c->rank == root ? d->src : ko_window_at(c, root, offer_of(d, root)->src);
+		const char *from = d->src + bytes_of(d, q.first);
 
-		spread(d, from + bytes_of(d, q.first), q.n, q.first);
+		if (c->rank != root)
+			from = view(d, root, offer_of(d, root)->src, q.first, q.n, NULL, &rc);
+		spread(d, from, q.n, q.first);
 		return sync(d->run);
 	}
 	if (c->rank != root)

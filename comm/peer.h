@@ -8,6 +8,10 @@
 /* May this rank read what rank `rank` has at address `at`, the number `secret`? */
 bool ko_peer_readable(const struct kolo_comm *c, int rank, uint64_t at, uint64_t secret);
 
+/* Can others read all of these bytes of this rank's own memory, as far as both ends tell? Memory of devices, and what was
+ * made secret, they can't. */
+bool ko_peer_offers(struct kolo_comm *c, const void *buffer, size_t len);
+
 /* out = `len` bytes at address `at` of `rank`. Errors: KOLO_EPEER (it has ended), KOLO_ESYS. */
 int ko_peer_read(const struct kolo_comm *c, int rank, uint64_t at, void *out, size_t len);
 

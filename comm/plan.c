@@ -10,6 +10,7 @@ const char *ko_coll_name(int coll)
 		[KO_ALL_REDUCE] = "all_reduce",
 		[KO_REDUCE_SCATTER] = "reduce_scatter",
 		[KO_ALL_GATHER] = "all_gather",
+		[KO_ALLOC] = "kolo_alloc",
 		[KO_FREE] = "kolo_free",
 	};
 
@@ -117,18 +118,23 @@ struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks)
 }
 
 struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
-				     int root, bool windows)
+				     int root, bool windows, bool in_place)
 {
 	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n, all = p->count;
 	size_t share = ko_plan_share(p, rank, nranks).n;
 
 	switch (coll) {
 	case KO_REDUCE_SCATTER: return (struct ko_model){ 0, others * own };
-	case KO_ALL_GATHER: return (struct ko_model){ 0, all - own };
+	case KO_ALL_GATHER:
+		return windows ? (struct ko_model){ others * own, 0 } : (struct ko_model){ 0, all - own };
 	case KO_ALL_REDUCE:
 		return windows ? (struct ko_model){ others * own, others * own }
 			       : (struct ko_model){ 0, others * own + all - own };
-	case KO_BROADCAST: return (struct ko_model){ 0, rank == root ? 0 : all };
+	case KO_BROADCAST: /* in place root's dst has it */
+		if (!windows)
+			return (struct ko_model){ 0, rank == root ? 0 : all };
+		return (struct ko_model){ (others - (in_place && rank != root)) * share,
+					  rank == root ? 0 : share };
 	case KO_REDUCE:
 		return windows ? (struct ko_model){ rank == root ? 0 : share, others * share }
 			       : (struct ko_model){ 0, rank == root ? others * all : 0 };

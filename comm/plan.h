@@ -15,7 +15,8 @@ enum ko_coll {
 	KO_REDUCE_SCATTER,
 	KO_ALL_GATHER,
 	KO_NCOLLS,
-	KO_FREE = KO_NCOLLS, /* kolo_free: posted like a collective, and none */
+	KO_ALLOC = KO_NCOLLS, /* kolo_alloc and kolo_free: posted like collectives, and none */
+	KO_FREE,
 };
 
 /* "all_reduce" and so on; "unknown" outside. */
@@ -66,8 +67,8 @@ struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, 
 				    int root);
 
 /* The same without slots or cells: what the rank writes into others' buffers, and reads there; in windows, or by
- * reading only. */
+ * reading only; a broadcast in place or not. */
 struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
-				     int root, bool windows);
+				     int root, bool windows, bool in_place);
 
 #endif

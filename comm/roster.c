@@ -89,6 +89,9 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 		snprintf(out, KO_DESC_TEXT, "the creation of its communicator");
 	else if (desc->coll == KO_BARRIER)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier", desc->seq);
+	else if (desc->coll == KO_ALLOC)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_alloc of %" PRIu64 " bytes", desc->seq,
+			 desc->n);
 	else if (desc->coll == KO_FREE)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64,
 			 desc->seq, desc->n);

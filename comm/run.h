@@ -7,12 +7,12 @@
 struct ko_run {
 	struct kolo_comm *comm;
 	struct ko_desc desc;
-	uint32_t tag;          /* of the history up to desc; every slot and every cell carries it */
-	size_t size;           /* bytes of an element */
-	ko_fill_fn *copy;      /* for this type */
-	enum ko_stores stores; /* for what goes to dst */
-	size_t written;        /* bytes that go there and were not read just before */
-	bool in_place;
+	uint32_t tag;                  /* of the history up to desc; every slot and every cell carries it */
+	size_t size;                   /* bytes of an element */
+	ko_fill_fn *copy;              /* for this type */
+	enum ko_stores stores;         /* for what goes to dst */
+	size_t written;                /* bytes that go there and were not read just before */
+	bool in_place, giver_in_place; /* for this rank; for root of a broadcast, or who decides (learn.h) */
 	/* What is learnt of it, NULL where nothing is, and then when it began */
 	struct ko_trial *writing, *reading;
 	int64_t began_ns;

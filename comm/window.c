@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, GRACE_MS = 2000 };
 
 /* ---- Finding -------------------------------------------------------------------------------------------- */
 
@@ -45,56 +45,44 @@ void *ko_window_at(const struct kolo_comm *c, int rank, struct ko_where where)
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
-/* What ranks tell each other of a window that is to be. */
-struct wish {
-	uint64_t bytes;
-	int64_t status;
-};
-
-/* Equal wishes of all ranks, each of which has come so far without an error. */
-static int check_wishes(const struct kolo_comm *c, const struct wish *all)
-{
-	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
-
-	for (int r = 0; r < c->nranks; r++) {
-		if (all[r].status < 0)
-			return ko_fail((int)all[r].status,
-				       "kolo_alloc of %llu bytes: %s could not take part (%s); its own error "
-				       "says why",
-				       (unsigned long long)all[c->rank].bytes, ko_comm_name(c, r, them),
-				       kolo_strerror((int)all[r].status));
-		if (all[r].bytes != all[c->rank].bytes)
-			return ko_fail(KOLO_EMISMATCH,
-				       "ranks disagree: %s called kolo_alloc for %llu bytes, %s for %llu",
-				       ko_comm_name(c, c->rank, me), (unsigned long long)all[c->rank].bytes,
-				       ko_comm_name(c, r, them), (unsigned long long)all[r].bytes);
-	}
-	return 0;
-}
-
 /* Tells the others how far this rank has come; fails where one of them has failed. */
-static int exchange(struct kolo_comm *c, uint64_t bytes, int status)
+static int exchange(struct kolo_comm *c, int32_t status)
 {
-	struct wish mine = { bytes, status }, *all = calloc((size_t)c->nranks, sizeof(*all));
-	char why[KO_TEXT];
+	int32_t *all = calloc((size_t)c->nranks, sizeof(*all));
+	char why[KO_TEXT], them[KO_RANK_TEXT];
 	int rc;
 
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	if (!all) /* the others wait in the collective below: there is no way to go on without this rank */
 		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory for what %d ranks say", c->rank,
 				    c->nranks);
-	rc = kolo_all_gather(c, &mine, all, sizeof(mine), KOLO_U8, NULL);
-	if (rc == 0)
-		rc = status < 0 ? ko_fail(status, "%s", why) : check_wishes(c, all);
+	rc = kolo_all_gather(c, &status, all, 1, KOLO_I32, NULL);
+	if (rc == 0 && status < 0)
+		rc = ko_fail(status, "%s", why);
+	for (int r = 0; rc == 0 && r < c->nranks; r++)
+		if (all[r] < 0)
+			rc = ko_fail(all[r],
+				     "kolo_alloc: %s could not take part (%s); its own error says why",
+				     ko_comm_name(c, r, them), kolo_strerror(all[r]));
 	free(all);
 	return rc;
+}
+
+/* Posts what all ranks have to do in the same place, like an operation, in which nobody waits. */
+static void post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
+{
+	const struct ko_desc desc = { .seq = ++c->seq, .n = n, .root = -1, .coll = (uint8_t)coll };
+
+	c->history = ko_desc_history(c->history, &desc);
+	ko_roster_enter(c->roster, c->rank, &desc);
+	ko_roster_finish(c->roster, c->rank, desc.seq);
 }
 
 /* Rank 0 has made the memory, and everyone has agreed to it. A rank that has finished that operation is in no wait, where
  * it would not know what comes over its lifeline. */
 static int hand_out(struct kolo_comm *c, int fd)
 {
-	struct ko_run run = { .comm = c };
+	struct ko_run run = { .comm = c, .since = c->told ? ko_now_ns() : 0 };
 	struct ko_msg msg = { .type = KO_MSG_WINDOW };
 	int rc = 0;
 
@@ -108,21 +96,22 @@ static int hand_out(struct kolo_comm *c, int fd)
 /* The others' part of it. */
 static int take_over(struct kolo_comm *c, int *fd)
 {
-	int64_t deadline = c->timeout_ms ? ko_now_ms() + c->timeout_ms : INT64_MAX;
+	/* When another rank keeps rank 0 waiting, rank 0 knows which: let it say so first. */
+	int64_t deadline = c->timeout_ms ? ko_now_ms() + c->timeout_ms + GRACE_MS : INT64_MAX;
 	struct ko_msg msg;
 
 	return ko_lifelines_recv(c->lifelines, 0, KO_MSG_WINDOW, 0, deadline, &msg, fd);
 }
 
 /* The window, mapped on all ranks, or on none. */
-static int make_window(struct kolo_comm *c, size_t bytes, size_t part_len, void **memory)
+static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 {
 	size_t len = part_len * (size_t)c->nranks;
 	int fd = -1, rc = 0;
 
 	if (c->rank == 0)
 		rc = ko_shmem_create(len, false, &fd, memory);
-	rc = exchange(c, bytes, rc);
+	rc = exchange(c, rc);
 	if (rc == 0) {
 		rc = c->rank == 0 ? hand_out(c, fd) : take_over(c, &fd);
 		if (rc < 0) /* others may still wait for it */
@@ -133,7 +122,7 @@ static int make_window(struct kolo_comm *c, size_t bytes, size_t part_len, void 
 			rc = ko_shmem_map(fd, len, false, memory);
 		if (rc == 0) /* here and now: the pages of a part belong near its rank */
 			rc = ko_shmem_touch((char *)*memory + (size_t)c->rank * part_len, part_len);
-		rc = exchange(c, bytes, rc);
+		rc = exchange(c, rc);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -162,7 +151,8 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	if (!more)
 		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to remember a window", comm->rank);
 	comm->windows = more;
-	rc = make_window(comm, bytes, made.part_len, &memory);
+	post(comm, KO_ALLOC, bytes);
+	rc = make_window(comm, made.part_len, &memory);
 	if (rc < 0) {
 		if (memory)
 			munmap(memory, len);
@@ -182,30 +172,32 @@ static void unmap(const struct kolo_comm *c, const struct ko_window *w)
 	munmap(w->memory, w->part_len * (size_t)c->nranks);
 }
 
-/* From here on operations go other ways: so it is one itself, in which nobody waits, and ranks that free in different
- * places disagree like any others. */
+/* From here on operations go other ways: ranks that free in different places disagree, and are told. */
 int kolo_free(struct kolo_comm *comm, void *memory)
 {
-	struct ko_desc desc;
 	int k = 0;
 
 	if (!comm)
 		return ko_fail(KOLO_EINVAL, "kolo_free: comm is NULL");
 	if (!memory)
 		return 0;
+	if (atomic_exchange_explicit(&comm->busy, true, memory_order_acquire))
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: kolo_free: another thread is in an operation on this communicator",
+			       comm->rank);
 	while (k < comm->nwindows && part(&comm->windows[k], comm->rank) != memory)
 		k++;
-	if (k == comm->nwindows)
-		return ko_fail(KOLO_EINVAL,
+	if (k < comm->nwindows) {
+		post(comm, KO_FREE, comm->windows[k].id);
+		unmap(comm, &comm->windows[k]);
+		comm->windows[k] = comm->windows[--comm->nwindows];
+		k = -1;
+	}
+	atomic_store_explicit(&comm->busy, false, memory_order_release);
+	return k < 0 ? 0
+		     : ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_free: %p is no memory from kolo_alloc on this communicator",
 			       comm->rank, memory);
-	desc = (struct ko_desc){ .seq = ++comm->seq, .n = comm->windows[k].id, .root = -1, .coll = KO_FREE };
-	comm->history = ko_desc_history(comm->history, &desc);
-	ko_roster_enter(comm->roster, comm->rank, &desc);
-	ko_roster_finish(comm->roster, comm->rank, desc.seq);
-	unmap(comm, &comm->windows[k]);
-	comm->windows[k] = comm->windows[--comm->nwindows];
-	return 0;
 }
 
 void ko_windows_close(struct kolo_comm *c)

@@ -140,7 +140,8 @@ static void broadcast_and_reduce_are_chains(void **state)
 /* The board saves hops and costs bytes: it is chosen up to where the one outweighs the other. */
 static void the_table_follows_from_costs(void **state)
 {
-	struct ko_costs slow_hops = { .hop_ns = 1e6, .bytes_per_ns = 10 }, few_bytes = { 100, 10 };
+	struct ko_costs slow_hops = { .hop_ns = 1e6, .bytes_per_ns = 10 },
+			few_bytes = { .hop_ns = 100, .bytes_per_ns = 10 };
 	struct ko_algorithms t;
 
 	(void)state;

@@ -89,7 +89,7 @@ int64_t count_wrong(const struct bench *b, const struct job *j);
 const char *algorithm_in_table(const struct bench *b, enum collective coll, size_t bytes);
 
 /* Bytes that this rank sends for the job, done so many times by each algorithm, by their formulas. */
-uint64_t model_bytes(const struct bench *b, const struct job *j, const struct kolo_stats *s);
+uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s);
 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);

@@ -161,17 +161,22 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 	return "none";
 }
 
-/* Directly a rank reads what it needs; where the buffers are Kolo's it writes what it has added up to the others. */
-static uint64_t direct_bytes(const struct bench *b, const struct job *j)
+/* Directly a rank reads what it needs. Where the buffers are Kolo's it writes too: what it has added up, or its share of a
+ * broadcast, or what it gives to an all-gather, to all others who have it not yet. */
+static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in_place)
 {
 	size_t nranks = (size_t)b->nranks, part = (j->n + nranks - 1) / nranks,
 	       first = (size_t)b->rank * part;
-	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part, readers = 0;
+	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part, readers = nranks - 1;
 
-	if (j->coll == ALL_REDUCE)
-		readers = nranks - 1;
-	if (j->coll == REDUCE)
-		readers = b->rank != j->root;
+	if (j->coll == ALL_GATHER)
+		own = j->n;
+	if (j->coll == REDUCE_SCATTER || (j->coll == REDUCE && b->rank == j->root))
+		readers = 0;
+	else if (j->coll == REDUCE)
+		readers = 1;
+	if (j->coll == BROADCAST && in_place && b->rank != j->root)
+		readers--;
 	return b->options->alloc ? readers * own * kolo_type_size(j->type) : 0;
 }
 
@@ -207,10 +212,10 @@ static uint64_t ring_bytes(const struct bench *b, const struct job *j)
 	return sum * kolo_type_size(j->type);
 }
 
-uint64_t model_bytes(const struct bench *b, const struct job *j, const struct kolo_stats *s)
+uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s)
 {
 	if (b->nranks == 1)
 		return 0;
-	return s->direct_ops * direct_bytes(b, j) + s->board_ops * board_bytes(b, j) +
+	return s->direct_ops * direct_bytes(b, j, in_place) + s->board_ops * board_bytes(b, j) +
 	       s->ring_ops * ring_bytes(b, j);
 }

@@ -100,9 +100,10 @@ static const char *algorithm_of_most(const struct bench *b, const struct kolo_st
 }
 
 /* Everyone's traffic for one operation, and whether they had all together just what the model says. */
-static int compare_traffic(struct bench *b, const struct job *j, const struct kolo_stats *s, struct result *r)
+static int compare_traffic(struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s,
+			   struct result *r)
 {
-	uint64_t n = (uint64_t)r->iterations, mine = s->sent_bytes / n, all = model_bytes(b, j, s),
+	uint64_t n = (uint64_t)r->iterations, mine = s->sent_bytes / n, all = model_bytes(b, j, in_place, s),
 		 model = all / n;
 	int32_t same = s->sent_bytes == all;
 	int rc;
@@ -142,5 +143,5 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 	r->min_us = b->times[0];
 	r->median_us = b->times[r->iterations / 2];
 	r->p99_us = b->times[(r->iterations * 99 + 99) / 100 - 1]; /* the least that 99 % don't exceed */
-	return compare_traffic(b, j, &counted, r);
+	return compare_traffic(b, j, in_place, &counted, r);
 }

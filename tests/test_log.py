@@ -79,7 +79,7 @@ def load(directory):
 @test
 def a_trace_has_operations_rounds_and_waits():
     with tempfile.TemporaryDirectory() as d:
-        ranks = traced(d, "-b", "8M", "-e", "8M", "-i", "2")
+        ranks = traced(d, "-b", "8M", "-e", "8M", "-i", "2", "--algorithm", "ring")
     assert sorted(ranks) == [0, 1, 2, 3]
     for rank, events in ranks.items():
         assert [e["args"]["name"] for e in events if e["name"] == "process_name"][0].startswith(f"rank {rank} of 4 (pid ")

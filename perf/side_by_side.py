@@ -104,6 +104,8 @@ def ratios(times, peers, coll, who, key):
 
 
 def report(out, a, peers, times, moods):
+    """Prints the table; returns the medians of the ratios, {(collective, who): {(bytes, in_place): ratio}}."""
+    medians = {(coll, who): {} for coll in a.collectives for who in KOLO}
     print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
     print("# rounds: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
     print("# us: median over rounds of the median of the slowest rank; plain, alloc: Kolo, in any memory and in kolo_alloc's.\n"
@@ -111,26 +113,27 @@ def report(out, a, peers, times, moods):
     for coll in a.collectives:
         print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*KOLO, *peers]) +
               f" {'ratio of plain':>20} {'ratio of alloc':>20}", file=out)
-        medians = {who: [] for who in KOLO}
         for key in sorted(times["plain", coll][0]):
             line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
             for who in [*KOLO, *peers]:
                 line += f" {statistics.median(t[key] for t in times[who, coll]):>11.2f}"
             for who in KOLO:
                 r = ratios(times, peers, coll, who, key)
-                medians[who].append(statistics.median(r))
-                line += f" {medians[who][-1]:>6.2f} [{min(r):.2f}, {max(r):.2f}]"
+                medians[coll, who][key] = statistics.median(r)
+                line += f" {medians[coll, who][key]:>6.2f} [{min(r):.2f}, {max(r):.2f}]"
             print(line, file=out)
         for who in KOLO:
-            mean = math.exp(sum(map(math.log, medians[who])) / len(medians[who]))
-            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(medians[who]):.2f}", file=out, flush=True)
+            all_sizes = medians[coll, who].values()
+            mean = math.exp(sum(map(math.log, all_sizes)) / len(all_sizes))
+            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}", file=out, flush=True)
+    return medians
 
 
-def plot(path, a, peers, times):
+def plot(path, a, peers, medians):
     """A panel for each collective: the medians' ratio over sizes, out of place solid, in place dashed."""
     colours = {"plain": "#0072b2", "alloc": "#d55e00"}
-    script = [f"set terminal svg size 900,{300 * ((len(a.collectives) + 1) // 2)} font 'sans,12' background 'white'",
-              f"set output '{path}'", "set logscale x 2", "set logscale y 2", "set grid", "set key top left",
+    script = [f"set terminal svg size 900,{340 * ((len(a.collectives) + 1) // 2)} noenhanced font 'sans,12' background 'white'",
+              f"set output '{path}'", "set logscale x 2", "set logscale y 2", "set grid", "set key below",
               "set format x '%.0b%B'", "set xlabel 'bytes of the vector'", "set ylabel 'time of the better peer / Kolo'",
               f"set multiplot layout {(len(a.collectives) + 1) // 2},{min(2, len(a.collectives))} "
               f"title 'Kolo beside {' and '.join(peers)}, {a.ranks} ranks on one host: above 1 Kolo is faster'"]
@@ -140,8 +143,8 @@ def plot(path, a, peers, times):
             for in_place in (False, True):
                 curves.append(f"'-' with linespoints pt {6 if in_place else 7} ps 0.6 dt {2 if in_place else 1} lc rgb '{colours[who]}' "
                               f"title '{who}, {'in' if in_place else 'out of'} place'")
-                keys = sorted(k for k in times[who, coll][0] if k[1] == in_place)
-                data += [f"{k[0]} {statistics.median(ratios(times, peers, coll, who, k)):.4f}" for k in keys] + ["e"]
+                points = sorted((k[0], ratio) for k, ratio in medians[coll, who].items() if k[1] == in_place)
+                data += [f"{size} {ratio:.4f}" for size, ratio in points] + ["e"]
         script += [f"set title '{coll}'", "plot " + ", ".join(curves), *data]
     done = subprocess.run(["gnuplot"], input="\n".join([*script, "unset multiplot", ""]), text=True)
     if done.returncode:
@@ -168,9 +171,10 @@ def main():
         sys.exit("no MPI library is installed: make deps WITH=perf")
     times, moods = measure(a, peers)
     with open(a.out, "w") if a.out else sys.stdout as out:
-        report(out, a, peers, times, moods)
+        medians = report(out, a, peers, times, moods)
     if a.plot:
-        plot(a.plot, a, peers, times)
+        plot(a.plot, a, peers, medians)
 
 
-main()
+if __name__ == "__main__":
+    main()

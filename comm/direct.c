@@ -65,6 +65,7 @@ static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
 	return coll == KO_ALL_REDUCE && !ko_peer_offers(c, d->dst, dst_len);
 }
 
+/* Where my buffers are, and, from the decider, which way to go. */
 static int make_offer(const struct direct *d)
 {
 	struct ko_run *run = d->run;

@@ -90,9 +90,8 @@ static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
 	return coll == KO_ALL_GATHER ? room * (uint64_t)nranks : room;
 }
 
-enum {
-	LARGE = 1 << 20
-}; /* bytes from which on reading is tried, whatever was measured: operations will tell */
+/* Bytes from which on reading is tried, whatever was measured: operations will tell. */
+enum { LARGE = 1 << 20 };
 
 /* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
 struct ends {

@@ -6,8 +6,8 @@
 enum {
 	STORES_BITS = 20, /* the classes begin at 1 MiB, */
 	READ_BITS = 13,   /* or 8 KiB, are powers of two, and the last one has no end */
-	STORES_TURN =
-		3, /* operations in a row: the first ones find the caches as the other kind has left them */
+	/* Operations in a row: the first ones find the caches as the other kind has left them */
+	STORES_TURN = 3,
 	READ_TURN = 6,  /* likewise, a turn of either kind of stores */
 	AGAIN_EACH = 64 /* turns: one of so many tries the other kind, for the machine may have changed */
 };

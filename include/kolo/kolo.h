@@ -295,8 +295,8 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
  * gets as many of its own in *out, zeroed, at the start of a page. Blocks until all have it. Communicators split from
  * comm take it for plain memory. The caller gives it to kolo_free, or kolo_comm_destroy frees it.
  *
- * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS (nobody got any, comm still works); those of the collectives, but for
- * KOLO_ENOMEM and KOLO_ESYS. */
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS, and those of the collectives. Nobody got any; kolo_comm_status tells
+ * whether comm still works. */
 int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out);
 
 /* Frees what kolo_alloc gave. Every rank calls, in the same place between its collectives; nobody waits. NULL is allowed.

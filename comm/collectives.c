@@ -129,6 +129,8 @@ static int end(struct ko_run *run, int rc)
 	struct kolo_comm *c = run->comm;
 	struct ko_model model;
 
+	if (run->stores == KO_STREAMING) /* other threads of the caller may read dst next */
+		ko_stream_fence();
 	if (rc == 0)
 		rc = ko_drain(run);
 	if (rc < 0) {

@@ -7,8 +7,7 @@
 
 enum {
 	LARGE_CHUNK = KO_SCRATCH / 2, /* what is read at a time, */
-	SMALL_CHUNK = 16 << 10, /* added up at a time, to be copied while it is in the first-level cache, */
-	STREAM_CHUNK = 4 << 10  /* or to be streamed */
+	SMALL_CHUNK = 16 << 10 /* added up at a time, to be copied while it is in the first-level cache */
 };
 
 /* What a rank tells the others in its cell. */
@@ -213,7 +212,7 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 	struct kolo_comm *c = d->run->comm;
 	bool stream = d->run->stores == KO_STREAMING;
 	size_t chunk = (d->run->way == KO_BY_READING ? LARGE_CHUNK
-			: stream                     ? STREAM_CHUNK
+			: stream                     ? KO_STREAM_STEP
 						     : SMALL_CHUNK) /
 		       d->run->size;
 	int rc = 0;

@@ -2,6 +2,7 @@
 #include "fifo.h"
 
 #include "error.h"
+#include "mem.h"
 
 _Static_assert(sizeof(struct ko_fifo) <= KO_FIFO_HEAD, "the slots start behind the lines");
 
@@ -50,6 +51,8 @@ int ko_fifo_commit(struct ko_link *link, const struct ko_slot *slot)
 	struct ko_fifo_end *end = end_of(link);
 	struct ko_fifo_line *line = &end->fifo->line[end->at];
 
+	if (link->stores == KO_STREAMING)
+		ko_stream_fence();
 	line->tag = slot->tag;
 	line->len = slot->len;
 	/* Pairs with the acquire in ko_fifo_peek: who sees it full sees the slot's bytes, tag and length. */

@@ -309,7 +309,8 @@ static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *
 	copy_bytes(out, src, n * 8);
 }
 
-/* Stores past the caches, where the machine has them; the bytes before and behind them are written as usual. */
+/* Stores past the caches, where the machine has them; the bytes before and behind them are written as usual.
+ * ko_stream_fence orders them. */
 #if defined(__AVX512F__)
 enum { STREAM = 64 };
 static inline void stream_vector(char *out, const char *src)
@@ -345,7 +346,6 @@ static void stream(void *to, const void *from, size_t len)
 		out += STREAM;
 		src += STREAM;
 	}
-	_mm_sfence(); /* streaming stores are not ordered by what publishes the bytes */
 	memcpy(out, src, len);
 #else
 	memcpy(to, from, len);

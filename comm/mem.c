@@ -130,10 +130,6 @@ ko_fill_fn *ko_copy(enum kolo_type type)
 
 /* ---- Streaming ------------------------------------------------------------------------------------------ */
 
-enum {
-	SCRATCH = 4096
-}; /* bytes: results go through the first-level cache, a whole number of elements at a time */
-
 static size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -144,11 +140,18 @@ void ko_stream_copy(void *out, const void *src, size_t len)
 	best_kernels()->stream(out, src, len);
 }
 
+void ko_stream_fence(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_sfence();
+#endif
+}
+
 void ko_stream_fill(ko_fill_fn *fn, void *out, const void *src, size_t n, size_t size,
 		    const union ko_scalar *s)
 {
-	_Alignas(64) char scratch[SCRATCH];
-	size_t step = SCRATCH / size;
+	_Alignas(64) char scratch[KO_STREAM_STEP];
+	size_t step = KO_STREAM_STEP / size;
 
 	for (size_t at = 0; at < n; at += step) {
 		size_t m = min_size(step, n - at);
@@ -161,8 +164,8 @@ void ko_stream_fill(ko_fill_fn *fn, void *out, const void *src, size_t n, size_t
 void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const void *own, size_t n,
 		       size_t size, const union ko_scalar *s)
 {
-	_Alignas(64) char scratch[SCRATCH];
-	size_t step = SCRATCH / size;
+	_Alignas(64) char scratch[KO_STREAM_STEP];
+	size_t step = KO_STREAM_STEP / size;
 
 	for (size_t at = 0; at < n; at += step) {
 		size_t m = min_size(step, n - at);

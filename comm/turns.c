@@ -58,6 +58,8 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len)
 		return rc;
 	if (len)
 		memcpy(ko_cell_payload(cell, len), src, len);
+	if (run->stores == KO_STREAMING)
+		ko_stream_fence();
 	cell->scalar = run->red.s;
 	c->board.used[c->board.turn % KO_BOARD_CELLS] = run->desc.seq;
 	cell->tag = run->tag;

@@ -26,7 +26,6 @@ struct side {
 	struct edge out, in; /* my sender, my receiver */
 	char *data;          /* DATA bytes */
 	size_t slot_len;
-	enum ko_stores stores;
 	bool first;
 	_Atomic int *line; /* shared by both */
 	pthread_barrier_t *start;
@@ -50,7 +49,7 @@ static void send_slot(struct side *s, const char *from, size_t len)
 
 	while (s->out.send->ops->acquire(s->out.send, &slot) == KO_EAGAIN)
 		;
-	if (s->stores == KO_STREAMING)
+	if (s->out.send->stores == KO_STREAMING)
 		ko_stream_copy(slot.ptr, from, len);
 	else
 		memcpy(slot.ptr, from, len);
@@ -188,7 +187,7 @@ int main(void)
 		for (int k = 0; k < PERF_ROUNDS; k++) {
 			copies[k] = DATA / perf_time(copy_all, &plain);
 			for (int stores = 0; stores < 2; stores++) {
-				sides[0].stores = (enum ko_stores)stores;
+				sides[0].out.send->stores = (enum ko_stores)stores;
 				rates[stores][k] = DATA / time_both(sides, stream);
 			}
 		}

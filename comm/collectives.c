@@ -189,6 +189,23 @@ static void choose_algorithm(struct ko_run *run, const struct args *a)
 		run->began_ns = ko_now_ns();
 }
 
+/* As early as possible: while the operation is prepared, the cell that this rank will write comes to its core. What goes
+ * another way needs the line of an offer at most. */
+static void expect_cell(const struct args *a, size_t size)
+{
+	const struct kolo_comm *c = a->comm;
+	bool shared = a->coll == KO_REDUCE_SCATTER || a->coll == KO_ALL_GATHER;
+	size_t mine = a->n * size, whole = shared ? mine * (size_t)c->nranks : mine;
+
+	if (c->nranks == 1 || (a->coll == KO_BROADCAST && c->rank != a->root))
+		return;
+	if (whole >= c->algorithms.board_end[a->coll])
+		mine = 0;
+	else if (a->coll == KO_REDUCE_SCATTER)
+		mine = whole;
+	ko_board_expect(&c->board, c->rank, mine);
+}
+
 /* After it every rank knows what this one is about to do. */
 static int begin(struct ko_run *run, const struct args *a, const char *call)
 {
@@ -202,6 +219,7 @@ static int begin(struct ko_run *run, const struct args *a, const char *call)
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: %s: another thread is in an operation on this communicator", c->rank,
 			       call);
+	expect_cell(a, size);
 	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy(a->type) };
 	if (c->told)
 		run->since = ko_now_ns();

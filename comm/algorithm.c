@@ -10,9 +10,10 @@ int ko_algorithm_known(const char *name)
 	       strcmp(name, "direct") == 0;
 }
 
-/* A collective of K bytes costs hops * hop_ns + K * crossings / bytes_per_ns. Crossings are the bytes, as a share of K,
- * that are written for another rank or read from another, one after the other until the last rank has its result. What the
- * system reads costs calls * read_ns + K * crossings / read_bytes_per_ns. */
+/* Round the ring a collective of K bytes costs hops * hop_ns + K * crossings / bytes_per_ns. Crossings are the bytes, as a
+ * share of K, that are written for another rank or read from another, one after the other until the last rank has its
+ * result. On the board and directly hops are turns, of turn_ns. What the system reads costs calls * read_ns + K *
+ * crossings / read_bytes_per_ns. */
 struct cost {
 	double hops, crossings;
 	double calls; /* of the system, to read */
@@ -102,10 +103,11 @@ static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, in
 {
 	struct cost r = ring_cost(coll, nranks), b = board_cost(coll, nranks);
 	struct cost w = direct_cost(coll, nranks, true), p = direct_cost(coll, nranks, false);
-	double hop = costs->hop_ns, rate = costs->bytes_per_ns;
-	struct line ring = { r.hops * hop, r.crossings / rate }, board = { b.hops * hop, b.crossings / rate };
-	struct line window = { w.hops * hop, w.crossings / rate };
-	struct line read = { p.hops * hop + p.calls * costs->read_ns,
+	double turn = costs->turn_ns, rate = costs->bytes_per_ns;
+	struct line ring = { r.hops * costs->hop_ns, r.crossings / rate };
+	struct line board = { b.hops * turn, b.crossings / rate };
+	struct line window = { w.hops * turn, w.crossings / rate };
+	struct line read = { p.hops * turn + p.calls * costs->read_ns,
 			     p.crossings / costs->read_bytes_per_ns };
 	double end = lesser(crossing(ring, board), (double)most + 1), from;
 	struct ends out = { .read = UINT64_MAX };

@@ -9,9 +9,10 @@
 
 enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_NALGORITHMS };
 
-/* What the ring can do. */
+/* What the ring, the board and the system can do. */
 struct ko_costs {
-	double hop_ns; /* of a small message from a rank to its next */
+	double hop_ns;  /* of a small message from a rank to its next */
+	double turn_ns; /* of one of everyone's on the board */
 	double bytes_per_ns; /* of writing a message of some KiB, and of reading it then, in the mean of the edges */
 	/* Of reading another rank's plain memory: a system call, and large pieces; 0: not all may */
 	double read_ns, read_bytes_per_ns;

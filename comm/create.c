@@ -117,11 +117,12 @@ static void log_choices(const struct kolo_comm *c)
 		       ko_stores_name(c->to_next->stores));
 	if (c->rank == 0 && c->nranks > 1)
 		ko_log(&c->log, KOLO_LOG_INFO,
-		       "a hop takes %.2f us, its bytes go at %.1f GB/s and are read directly at %.1f (0: not everyone may); "
+		       "a hop takes %.2f us, its bytes go at %.1f GB/s; a turn on the board %.2f us; bytes "
+		       "are read directly at %.1f GB/s (0: not everyone may); "
 		       "all_reduce through the board below %llu bytes, round the ring from there on; directly above %llu "
 		       "in windows, %llu elsewhere",
 		       c->roster->agreed.costs.hop_ns / 1e3, c->roster->agreed.costs.bytes_per_ns,
-		       c->roster->agreed.costs.read_bytes_per_ns,
+		       c->roster->agreed.costs.turn_ns / 1e3, c->roster->agreed.costs.read_bytes_per_ns,
 		       (unsigned long long)c->algorithms.board_end[KO_ALL_REDUCE],
 		       (unsigned long long)c->algorithms.window_begin[KO_ALL_REDUCE],
 		       (unsigned long long)c->algorithms.read_begin[KO_ALL_REDUCE]);

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "moves.h"
 #include "peer.h"
+#include "turns.h"
 #include "watch.h"
 
 #include <stdlib.h>
@@ -12,57 +13,75 @@
 enum {
 	PROBE_SLOTS = 8,
 	PROBE_BYTES = 64 << 10, /* of a slot, where slots are as large */
-	HOP_BYTES = 2 << 10,
-	REPEATS = 3, /* the best counts: the first one warms up, and others may be disturbed */
+	MESSAGE = 2 << 10,      /* bytes */
+	REPEATS = 3,            /* the best counts: the first one warms up, and others may be disturbed */
 	READS = 4,
-	LAPS = 8,
+	LAPS = 16,       /* round the ring, or turns, in a repeat */
 	MANY_RANKS = 64, /* more have a quarter of the laps */
 };
 
-/* A message goes once round the ring. Whoever has it knows what all ranks before it did before; rank 0 what all did. */
-static int lap_with(struct ko_run *run, void *buffer, size_t len)
+/* A step round the ring: everyone sends so many bytes to its next. */
+static int take_step(struct ko_run *run, char *buffer, size_t len)
 {
-	int rc;
+	int rc = ko_send(run, run->copy, buffer, len);
 
-	if (run->comm->rank != 0)
-		return ko_keep_and_pass(run, buffer, len);
-	rc = ko_send(run, run->copy, buffer, len);
 	return rc < 0 ? rc : ko_keep(run, buffer, len);
 }
 
+/* A message goes once round the ring. Whoever has it knows what all ranks before it did before; rank 0 what all did. */
 static int lap(struct ko_run *run)
 {
 	uint64_t token = 0;
 
-	return lap_with(run, &token, sizeof(token));
+	return run->comm->rank == 0 ? take_step(run, (char *)&token, sizeof(token))
+				    : ko_keep_and_pass(run, &token, sizeof(token));
 }
 
-/* Rank 0 gets the time of a hop of a message, the others run along. */
-static int measure_hop(struct ko_run *run, void *buffer, size_t len, double *hop_ns)
+/* A turn on the board, in which everyone gives so many bytes. */
+static int take_turn(struct ko_run *run, char *buffer, size_t len)
 {
-	int nranks = run->comm->nranks, laps = nranks > MANY_RANKS ? LAPS / 4 : LAPS, rc = 0;
+	struct kolo_comm *c = run->comm;
+	int rc;
 
-	for (int k = 0; rc == 0 && k < laps; k++) {
+	ko_board_expect(&c->board, c->rank, len);
+	rc = ko_turn_give(run, buffer, len);
+	for (int k = 1; rc == 0 && k < c->nranks; k++)
+		rc = ko_turn_wait(run, ko_ring_block(c->rank, c->nranks, k));
+	ko_turn_end(run);
+	return rc;
+}
+
+/* The time of one of them: of several in a row, since whoever comes last to one does not wait. */
+static int measure(struct ko_run *run, int (*take)(struct ko_run *, char *, size_t), char *buffer, size_t len,
+		   double *ns)
+{
+	int laps = run->comm->nranks > MANY_RANKS ? LAPS / 4 : LAPS, rc = 0;
+
+	for (int k = 0; rc == 0 && k < REPEATS; k++) {
 		int64_t begin = ko_now_ns();
 		double took;
 
-		rc = lap_with(run, buffer, len);
-		took = (double)(ko_now_ns() - begin) / nranks;
-		if (k == 0 || took < *hop_ns)
-			*hop_ns = took;
+		for (int i = 0; rc == 0 && i < laps; i++)
+			rc = take(run, buffer, len);
+		took = (double)(ko_now_ns() - begin) / laps;
+		if (k == 0 || took < *ns)
+			*ns = took;
 	}
 	return rc;
 }
 
-/* The same for what bytes cost beyond it: at each hop all are written, and then read. */
+/* What bytes cost beyond a hop: at a step all are written, and then read. The board's are taken to cost the same: times of
+ * single messages differ more by chance. */
 static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
-	size_t large = len < HOP_BYTES ? len : HOP_BYTES;
+	size_t small = sizeof(uint64_t), large = len < MESSAGE ? len : MESSAGE;
 	double large_ns = 0;
-	int rc = measure_hop(run, buffer, sizeof(uint64_t), &costs->hop_ns);
+	int rc = measure(run, take_step, buffer, small, &costs->hop_ns);
 
 	if (rc == 0)
-		rc = measure_hop(run, buffer, large, &large_ns);
+		rc = measure(run, take_turn, buffer, small, &costs->turn_ns);
+	if (rc == 0)
+		rc = measure(run, take_step, buffer, large, &large_ns);
 	costs->bytes_per_ns = 2 * (double)large / (large_ns > costs->hop_ns ? large_ns - costs->hop_ns : 1);
 	return rc;
 }

@@ -140,8 +140,8 @@ static void broadcast_and_reduce_are_chains(void **state)
 /* The board saves hops and costs bytes: it is chosen up to where the one outweighs the other. */
 static void the_table_follows_from_costs(void **state)
 {
-	struct ko_costs slow_hops = { .hop_ns = 1e6, .bytes_per_ns = 10 },
-			few_bytes = { .hop_ns = 100, .bytes_per_ns = 10 };
+	struct ko_costs slow_hops = { .hop_ns = 1e6, .bytes_per_ns = 10, .turn_ns = 1e6 },
+			few_bytes = { .hop_ns = 100, .bytes_per_ns = 10, .turn_ns = 100 };
 	struct ko_algorithms t;
 
 	(void)state;
@@ -153,6 +153,9 @@ static void the_table_follows_from_costs(void **state)
 	CHECK(t.board_end[KO_ALL_REDUCE] == 2889 && t.board_end[KO_BROADCAST] == 4097);
 	ko_algorithm_decide("", &few_bytes, 2, 4096, &t); /* no bytes more */
 	CHECK(t.board_end[KO_ALL_REDUCE] == 4097 && t.board_end[KO_REDUCE_SCATTER] == 0);
+	few_bytes.turn_ns = 50;
+	ko_algorithm_decide("", &few_bytes, 2, 4096, &t);
+	CHECK(t.board_end[KO_REDUCE_SCATTER] == 1001); /* 50 * 10 / (1.5 - 1) */
 	ko_algorithm_decide("ring", &slow_hops, 8, 4096, &t);
 	CHECK(t.board_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_BARRIER] == 0);
 	ko_algorithm_decide("board", &few_bytes, 8, 4096, &t);
@@ -166,7 +169,9 @@ static void the_table_follows_from_costs(void **state)
 /* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
 static void large_ones_are_read_where_they_are(void **state)
 {
-	struct ko_costs costs = { .hop_ns = 128, .bytes_per_ns = 8, .read_ns = 512, .read_bytes_per_ns = 16 };
+	struct ko_costs costs = {
+		.hop_ns = 128, .bytes_per_ns = 8, .turn_ns = 128, .read_ns = 512, .read_bytes_per_ns = 16
+	};
 	struct ko_algorithms t;
 
 	(void)state;

@@ -92,7 +92,7 @@ static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
 }
 
 /* Bytes from which on reading is tried, whatever was measured: operations will tell. */
-enum { LARGE = 1 << 20 };
+enum { LARGE = 1 << 20, LARGE_ALL_REDUCE = 256 << 10 };
 
 /* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
 struct ends {
@@ -116,7 +116,7 @@ static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, in
 	if (costs->read_bytes_per_ns > 0) {
 		from = larger(crossing(read, ring), lesser(crossing(read, board), end));
 		/* What others have just written is slow to read for the system. */
-		from = coll == KO_ALL_REDUCE ? LARGE : lesser(from, LARGE);
+		from = coll == KO_ALL_REDUCE ? LARGE_ALL_REDUCE : lesser(from, LARGE);
 		out.read = whole_bytes(from);
 		end = lesser(end, from);
 	}

@@ -35,7 +35,7 @@ struct ko_range {
 enum { KO_OFFERED = 4 };
 
 /* How ranks get at each other's buffers. */
-enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW, KO_NWAYS };
+enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW };
 
 struct kolo_comm {
 	int rank, nranks;
@@ -56,10 +56,11 @@ struct kolo_comm {
 	struct ko_roster *roster;       /* shared by all ranks; the board lies behind it */
 	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
 	struct ko_board board;
-	struct ko_algorithms algorithms;                         /* agreed */
-	struct ko_trial writing[KO_NWAYS][KO_NCOLLS][KO_TRIALS]; /* with ordinary or with streaming stores */
-	struct ko_trial reading[KO_NCOLLS][2]
-			       [KO_TRIALS];  /* round the ring or directly, out of place and in */
+	struct ko_algorithms algorithms; /* agreed */
+	/* Round the ring, and in windows: with ordinary or with streaming stores */
+	struct ko_trial writing[2][KO_NCOLLS][KO_TRIALS];
+	/* Out of place, and in: round the ring or directly */
+	struct ko_trial reading[KO_NCOLLS][2][KO_TRIALS];
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
 	struct ko_premul *premuls;           /* npremuls of them */
 	int npremuls;

@@ -149,17 +149,11 @@ static void put(const struct direct *d, char *to, const char *from, size_t n)
 /* to = n elements of a buffer of `rank` from `first` on. */
 static int get(const struct direct *d, int rank, struct ko_where where, size_t first, char *to, size_t n)
 {
-	char *room = d->run->stores == KO_STREAMING ? d->run->comm->scratch : to;
-	size_t chunk = room == to ? n : LARGE_CHUNK / d->run->size;
 	int rc = 0;
+	const char *from = view(d, rank, where, first, n, to, &rc);
 
-	for (size_t at = 0; rc == 0 && at < n; at += chunk) {
-		size_t m = min_size(chunk, n - at);
-		const char *from = view(d, rank, where, first + at, m, room, &rc);
-
-		if (from)
-			put(d, to + bytes_of(d, at), from, m);
-	}
+	if (from)
+		put(d, to, from, n);
 	return rc;
 }
 

@@ -70,9 +70,10 @@ void ko_learn_reading(struct ko_run *run, bool in_place)
 void ko_learn_stores(struct ko_run *run)
 {
 	run->stores = KO_ORDINARY;
-	if (run->written >> STORES_BITS == 0)
+	if (run->written >> STORES_BITS == 0 || run->way == KO_BY_READING)
 		return;
-	run->writing = &run->comm->writing[run->way][run->desc.coll][class_of(bytes_of(run), STORES_BITS)];
+	run->writing = &run->comm->writing[run->way == KO_BY_WINDOW][run->desc.coll]
+					  [class_of(bytes_of(run), STORES_BITS)];
 	run->stores = choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
 	if (!run->began_ns)
 		run->began_ns = ko_now_ns();

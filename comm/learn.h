@@ -2,8 +2,8 @@
  * machine and can't be asked:
  *
  * With which stores results are written to dst. Ordinary ones read each line before they overwrite it and keep it in the
- * caches; streaming ones do neither, and are better for what is too large for the caches anyway. Each rank decides for
- * itself.
+ * caches; streaming ones do neither, and are better for what is too large for the caches anyway. What the system
+ * reads it writes as it likes. Each rank decides for itself.
  *
  * Whether plain memory of other ranks is better read directly than sent round the ring. One rank decides for all, whose
  * result comes last in the ring: it tells in its offer (direct.c). */

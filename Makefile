@@ -171,7 +171,7 @@ lint: lib
 	@B=$B tests/lint
 
 # They see the library from within, as tests do.
-PERF_PROGRAMS := reductions links
+PERF_PROGRAMS := reductions links copies
 $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

@@ -77,16 +77,24 @@ def mood(ranks):
     return name, min(e["rate_GBs"] for e in it["probe"]["edges"])
 
 
+def copies(a):
+    """Microseconds in which each rank's core copies a.max bytes, all at once."""
+    done = subprocess.run([f"{B}/perf/copies", str(a.ranks), str(a.max)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"copies returned {done.returncode}\n{done.stderr}")
+    return float(done.stdout)
+
+
 def measure(a, peers):
-    """A list over rounds for each (who, collective), and the moods."""
+    """A list over rounds for each (who, collective), the moods, and a list of the times of copies."""
     bind = "core" if a.ranks <= os.cpu_count() else "none"
     times = {(name, coll): [] for name in [*KOLO, *peers] for coll in a.collectives}
-    moods = []
-    # Each rank's part of the vector holds an element.
-    sizes = [str(max(a.min, 4 * a.ranks)), str(a.max), str(a.factor)]
+    moods, limits = [], []
+    sizes = [str(a.min), str(a.max), str(a.factor)]
     for k in range(a.rounds):
         name, rate = mood(a.ranks)
         moods.append(name)
+        limits.append(copies(a))
         for coll in a.collectives:
             for who, memory in KOLO.items():
                 times[who, coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
@@ -94,7 +102,7 @@ def measure(a, peers):
             for who, (launcher, program) in peers.items():
                 times[who, coll].append(rows([*launcher, bind, "-n", str(a.ranks), program, coll, *sizes]))
         print(f"# round {k + 1} of {a.rounds}: {name}, {rate:.1f} GB/s", file=sys.stderr)
-    return times, moods
+    return times, moods, limits
 
 
 def ratios(times, peers, coll, who, key):
@@ -103,11 +111,12 @@ def ratios(times, peers, coll, who, key):
     return [b / t[key] for b, t in zip(best, times[who, coll])]
 
 
-def report(out, a, peers, times, moods):
+def report(out, a, peers, times, moods, limits):
     """Prints the table; returns the medians of the ratios, {(collective, who): {(bytes, in_place): ratio}}."""
     medians = {(coll, who): {} for coll in a.collectives for who in KOLO}
     print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
     print("# rounds: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
+    print(f"# copies: {a.max} bytes by memcpy on each rank's core, all at once: {statistics.median(limits):.0f} us", file=out)
     print("# us: median over rounds of the median of the slowest rank; plain, alloc: Kolo, in any memory and in kolo_alloc's.\n"
           "# ratio: best other / Kolo within a round, median [least, most] over rounds; above 1 Kolo is faster.", file=out)
     for coll in a.collectives:
@@ -125,7 +134,10 @@ def report(out, a, peers, times, moods):
         for who in KOLO:
             all_sizes = medians[coll, who].values()
             mean = math.exp(sum(map(math.log, all_sizes)) / len(all_sizes))
-            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}", file=out, flush=True)
+            of_copies = [f"{statistics.median([x / t[a.max, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
+                         for p, place in ((False, "out of"), (True, "in"))]
+            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}; {a.max} bytes at "
+                  f"{', '.join(of_copies)} of the rate of copies", file=out, flush=True)
     return medians
 
 
@@ -162,16 +174,21 @@ def main():
     parse.add_argument("--plot")
     parse.add_argument("collectives", nargs="*", default=COLLECTIVES, metavar="COLLECTIVE")
     a = parse.parse_args()
-    if a.ranks < 2 or set(a.collectives) - set(COLLECTIVES):
-        parse.error(f"at least 2 ranks, and collectives of: {' '.join(COLLECTIVES)}")
+    if a.ranks < 2 or a.factor < 2 or set(a.collectives) - set(COLLECTIVES):
+        parse.error(f"at least 2 ranks, a factor of at least 2, and collectives of: {' '.join(COLLECTIVES)}")
+    a.min = max(a.min, 4 * a.ranks)  # each rank's part of the vector holds an element
+    largest = a.min
+    while largest * a.factor <= a.max:
+        largest *= a.factor
+    a.max = largest
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
     peers = build_peers()
     if not peers:
         sys.exit("no MPI library is installed: make deps WITH=perf")
-    times, moods = measure(a, peers)
+    times, moods, limits = measure(a, peers)
     with open(a.out, "w") if a.out else sys.stdout as out:
-        medians = report(out, a, peers, times, moods)
+        medians = report(out, a, peers, times, moods, limits)
     if a.plot:
         plot(a.plot, a, peers, medians)
 

@@ -118,7 +118,7 @@ struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks)
 }
 
 struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
-				     int root, bool windows, bool in_place)
+				     int root, bool windows, bool in_place, size_t given)
 {
 	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n, all = p->count;
 	size_t share = ko_plan_share(p, rank, nranks).n;
@@ -132,7 +132,8 @@ struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll,
 			       : (struct ko_model){ 0, others * own + all - own };
 	case KO_BROADCAST: /* in place root's dst has it */
 		if (!windows)
-			return (struct ko_model){ 0, rank == root ? 0 : all };
+			return rank == root ? (struct ko_model){ others * given, 0 }
+					    : (struct ko_model){ 0, all - given };
 		return (struct ko_model){ (others - (in_place && rank != root)) * share,
 					  rank == root ? 0 : share };
 	case KO_REDUCE:

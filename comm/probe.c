@@ -121,14 +121,14 @@ static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 	return rc;
 }
 
-/* May this rank read what all others have at their buffers? */
-static bool can_read_all(const struct kolo_comm *c)
+/* May this rank get at what all others have at their buffers? */
+static bool can_reach_all(const struct kolo_comm *c)
 {
 	for (int r = 0; r < c->nranks; r++) {
 		uint64_t token;
 
 		memcpy(&token, c->table[r].token, sizeof(token));
-		if (r != c->rank && !ko_peer_readable(c, r, c->roster->post[r].buffer, token))
+		if (r != c->rank && !ko_peer_reachable(c, r, c->roster->post[r].buffer, token))
 			return false;
 	}
 	return true;
@@ -166,7 +166,7 @@ static int measure_reading(struct ko_run *run, char *buffer, size_t len)
 	/* After the second lap everyone knows that everyone has come to the first. */
 	if ((rc = lap(run)) < 0 || (rc = lap(run)) < 0)
 		return rc;
-	if (can_read_all(c)) {
+	if (can_reach_all(c)) {
 		double all = time_reading(c, buffer + half, half);
 
 		mine->read_ns = time_reading(c, buffer + half, KO_TOKEN);

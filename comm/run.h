@@ -22,6 +22,7 @@ struct ko_run {
 	bool offers;     /* that is tried, */
 	bool may_read;   /* in plain memory too */
 	enum ko_way way; /* how it was done */
+	size_t given;    /* elements of a broadcast in plain memory that root writes to each of the others */
 	int64_t since;   /* when it began; 0: nobody wants to know */
 };
 

@@ -258,6 +258,7 @@ static void freeing_in_different_places_is_a_disagreement(void **state)
 /* ---- What the system may do ----------------------------------------------------------------------------- */
 
 static int reading_fails_with; /* an errno, -1: it stops half way, -2: of the own memory; 0: it works */
+static int writing_fails_with; /* an errno, -1, 0 */
 
 ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long nhere,
 				const struct iovec *there, unsigned long nthere, unsigned long flags);
@@ -278,13 +279,32 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned lo
 	return __real_process_vm_readv(pid, here, nhere, &half, nthere, flags);
 }
 
+ssize_t __real_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long nhere,
+				 const struct iovec *there, unsigned long nthere, unsigned long flags);
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long nhere,
+				 const struct iovec *there, unsigned long nthere, unsigned long flags);
+
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long nhere,
+				 const struct iovec *there, unsigned long nthere, unsigned long flags)
+{
+	struct iovec half = *there;
+
+	if (writing_fails_with > 0) {
+		errno = writing_fails_with;
+		return -1;
+	}
+	if (writing_fails_with == -1 && half.iov_len > 100)
+		half.iov_len /= 2;
+	return __real_process_vm_writev(pid, here, nhere, &half, nthere, flags);
+}
+
 /* One of the ranks is forbidden to: nobody does. */
 static void forbidden(struct t_rank *r)
 {
 	struct kolo_comm *c;
 	struct kolo_stats s;
 
-	reading_fails_with = r->rank == 1 ? EPERM : 0;
+	*(r->arg ? &writing_fails_with : &reading_fails_with) = r->rank == 1 ? EPERM : 0;
 	c = join(r, "direct");
 	for (int coll = 0; coll < 5; coll++) {
 		int32_t x[3 * N], y[3 * N];
@@ -295,18 +315,57 @@ static void forbidden(struct t_rank *r)
 	kolo_comm_destroy(c);
 }
 
+/* In place root writes a part of a large one itself. */
+static void broadcast_large(struct t_rank *r, struct kolo_comm *c)
+{
+	enum { LARGE = 500001, ROOT = 1 };
+	int32_t *x = malloc(LARGE * sizeof(*x));
+	struct kolo_stats before, after;
+
+	CHECK(x && kolo_comm_stats(c, &before) == 0);
+	for (int k = 0; k < 3; k++) {
+		for (size_t i = 0; i < LARGE; i++)
+			x[i] = r->rank == ROOT ? value(k, i) : -1;
+		CHECK(kolo_broadcast(c, x, x, LARGE, KOLO_I32, ROOT, NULL) == 0);
+		for (size_t i = 0; i < LARGE; i++)
+			CHECK(x[i] == value(k, i));
+	}
+	CHECK(kolo_comm_stats(c, &after) == 0 && after.direct_ops - before.direct_ops == 3);
+	CHECK((after.sent_bytes - before.sent_bytes > 0) == (r->rank == ROOT));
+	CHECK(after.sent_bytes == after.model_sent_bytes &&
+	      after.received_bytes == after.model_received_bytes);
+	free(x);
+}
+
+static void shares(struct t_rank *r)
+{
+	struct kolo_comm *c = join(r, "direct");
+
+	broadcast_large(r, c);
+	kolo_comm_destroy(c);
+}
+
+static void root_of_a_large_broadcast_takes_part(void **state)
+{
+	(void)state;
+	for (int n = 2; n <= 4; n++)
+		t_processes(n, shares, NULL);
+	t_threads(2, shares, NULL);
+}
+
 static void stops_half_way(struct t_rank *r)
 {
 	struct kolo_comm *c = join(r, "direct");
 	struct kolo_stats s;
 
-	reading_fails_with = -1;
+	reading_fails_with = writing_fails_with = -1;
+	broadcast_large(r, c);
 	for (int coll = 0; coll < 5; coll++) {
 		int32_t x[3 * N], y[3 * N];
 
 		run_and_check(r, c, coll, 1, x, y);
 	}
-	CHECK(kolo_comm_stats(c, &s) == 0 && s.direct_ops == 5);
+	CHECK(kolo_comm_stats(c, &s) == 0 && s.direct_ops == 5 + 3);
 	kolo_comm_destroy(c);
 }
 
@@ -341,6 +400,7 @@ static void reading_that_is_forbidden_is_not_done(void **state)
 {
 	(void)state;
 	t_processes(3, forbidden, NULL);
+	t_processes(3, forbidden, "to write");
 }
 
 static void reading_that_stops_half_way_goes_on(void **state)
@@ -438,6 +498,7 @@ static void a_buffer_that_is_not_there_is_an_error_on_all_ranks(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_rank_may_pass_another_kind_of_memory),
 	cmocka_unit_test(what_is_learnt_changes_no_result),
+	cmocka_unit_test(root_of_a_large_broadcast_takes_part),
 	cmocka_unit_test(memory_comes_and_goes),
 	cmocka_unit_test(wrong_calls_are_refused_and_do_no_harm),
 	cmocka_unit_test(ranks_that_allocate_differently_disagree),

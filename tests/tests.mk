@@ -24,8 +24,8 @@ $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
 $B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 
-# Reading another process fails or stops half way there.
-$B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv
+# Reading and writing another process fails or stops half way there.
+$B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=process_vm_writev
 
 .SECONDARY:
 .PHONY: check check-programs

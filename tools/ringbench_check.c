@@ -161,23 +161,30 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 	return "none";
 }
 
-/* Directly a rank reads what it needs. Where the buffers are Kolo's it writes too: what it has added up, or its share of a
- * broadcast, or what it gives to an all-gather, to all others who have it not yet. */
+/* Directly a rank reads what it needs. In plain memory only root of a large broadcast in place writes: a share to each of
+ * the others. Where the buffers are Kolo's a rank writes what it has added up, or its share of a broadcast, or what it
+ * gives to an all-gather, to all others who have it not yet. */
 static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in_place)
 {
-	size_t nranks = (size_t)b->nranks, part = (j->n + nranks - 1) / nranks,
-	       first = (size_t)b->rank * part;
-	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part, readers = nranks - 1;
+	enum { LARGE = 32 << 10 };
+	size_t nranks = (size_t)b->nranks, element = kolo_type_size(j->type), readers = nranks - 1;
+	size_t part = (j->n + nranks - 1) / nranks, first = (size_t)b->rank * part;
+	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part;
+	bool is_root = b->rank == j->root;
 
+	if (!b->options->alloc)
+		return j->coll == BROADCAST && in_place && is_root && j->bytes >= LARGE
+			       ? readers * (j->n / nranks) * element
+			       : 0;
 	if (j->coll == ALL_GATHER)
 		own = j->n;
-	if (j->coll == REDUCE_SCATTER || (j->coll == REDUCE && b->rank == j->root))
+	if (j->coll == REDUCE_SCATTER || (j->coll == REDUCE && is_root))
 		readers = 0;
 	else if (j->coll == REDUCE)
 		readers = 1;
-	if (j->coll == BROADCAST && in_place && b->rank != j->root)
+	if (j->coll == BROADCAST && in_place && !is_root)
 		readers--;
-	return b->options->alloc ? readers * own * kolo_type_size(j->type) : 0;
+	return readers * own * element;
 }
 
 /* Through the board a rank writes its vector once, for all who read it; of a broadcast only root does. */

@@ -340,7 +340,8 @@ int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 
 /* dst on every rank = src on rank `root`; n elements each. In place: src == dst on root. src is not read
  * elsewhere and may be NULL there. K bytes are sent by every rank but the one before root;
- * through the board by root only. */
+ * through the board by root only; directly in plain memory by none, but in place from 32 KiB on root writes K/N to
+ * each of the others, who read the rest. */
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		   int root, struct kolo_queue *queue);
 

@@ -43,12 +43,12 @@ static struct cost board_cost(enum ko_coll coll, double n)
 	}
 }
 
-/* With windows the ranks write what they have added up; else it is read, for which they have to wait once more. Where all
- * read each other at a time their calls hold each other up in the system, which costs about two hops. */
+/* Where all ranks read or write each other's plain memory at a time their calls hold each other up in the system, which
+ * costs about two turns for either. */
 static struct cost direct_cost(enum ko_coll coll, double n, bool windows)
 {
 	switch (coll) {
-	case KO_ALL_REDUCE: return (struct cost){ windows ? 2 : 3, 2 * (n - 1) / n, 2 * (n - 1) };
+	case KO_ALL_REDUCE: return (struct cost){ windows ? 2 : 6, 2 * (n - 1) / n, 2 * (n - 1) };
 	case KO_REDUCE_SCATTER:
 	case KO_ALL_GATHER: return (struct cost){ windows ? 2 : 4, (n - 1) / n, n - 1 };
 	case KO_BROADCAST: return (struct cost){ 2, 1, 1 };
@@ -92,7 +92,7 @@ static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
 }
 
 /* Bytes from which on reading is tried, whatever was measured: operations will tell. */
-enum { LARGE = 1 << 20, LARGE_ALL_REDUCE = 256 << 10 };
+enum { LARGE = 1 << 20 };
 
 /* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
 struct ends {
@@ -114,9 +114,7 @@ static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, in
 
 	out.window = whole_bytes(larger(crossing(window, ring), lesser(crossing(window, board), end)));
 	if (costs->read_bytes_per_ns > 0) {
-		from = larger(crossing(read, ring), lesser(crossing(read, board), end));
-		/* What others have just written is slow to read for the system. */
-		from = coll == KO_ALL_REDUCE ? LARGE_ALL_REDUCE : lesser(from, LARGE);
+		from = lesser(larger(crossing(read, ring), lesser(crossing(read, board), end)), LARGE);
 		out.read = whole_bytes(from);
 		end = lesser(end, from);
 	}

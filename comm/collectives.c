@@ -118,7 +118,7 @@ static struct ko_model model_of(const struct ko_run *run)
 
 	if (run->way != KO_NO_WAY)
 		return ko_plan_direct_model(&run->plan, coll, c->rank, c->nranks, run->desc.root,
-					    run->way == KO_BY_WINDOW, run->giver_in_place, run->given);
+					    run->way == KO_BY_WINDOW, run->giver_in_place, run->shared);
 	return (run->board ? ko_plan_board_model : ko_plan_model)(&run->plan, coll, c->rank, c->nranks,
 								  run->desc.root);
 }

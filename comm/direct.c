@@ -8,8 +8,9 @@
 enum {
 	LARGE_CHUNK = KO_SCRATCH / 2, /* what is read at a time, */
 	SMALL_CHUNK = 16 << 10, /* added up at a time, to be copied while it is in the first-level cache */
-	/* Bytes of a broadcast from which on root writes a share: 32 KiB gain a tenth, 8 KiB lose a quarter */
-	GIVEN_FROM = 32 << 10
+	/* Bytes from which on a broadcast in place, or a reduce, is shared: less of them are done faster by one side alone */
+	BROADCAST_SHARED = 32 << 10,
+	REDUCE_SHARED = 256 << 10
 };
 
 /* What a rank tells the others in its cell. */
@@ -62,7 +63,8 @@ static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
 	enum ko_coll coll = (enum ko_coll)d->run->desc.coll;
 
 	bool gives = coll != KO_BROADCAST || c->rank == d->run->desc.root;
-	bool is_reached = coll == KO_ALL_REDUCE || !gives; /* dst is */
+	bool is_reached =
+		coll == KO_ALL_REDUCE || !gives || (coll == KO_REDUCE && c->rank == d->run->desc.root);
 
 	return (gives && !ko_peer_offers(c, d->src, src_len)) ||
 	       (is_reached && !ko_peer_offers(c, d->dst, dst_len));
@@ -101,13 +103,14 @@ static bool in_window(const struct direct *d, int rank)
 	return (!gives || offer->src.window) && (!takes || offer->dst.window);
 }
 
-/* In place root has nothing else to do. */
-static size_t elements_to_give(const struct ko_run *run)
+/* In place root of a broadcast has nothing else to do, nor have those who give to a reduce. */
+static bool is_shared(const struct ko_run *run)
 {
-	size_t n = run->plan.count;
-	bool gives = run->desc.coll == KO_BROADCAST && run->giver_in_place && n * run->size >= GIVEN_FROM;
+	size_t bytes = run->plan.count * run->size;
 
-	return gives ? n / (size_t)run->comm->nranks : 0;
+	if (run->desc.coll == KO_REDUCE)
+		return bytes >= REDUCE_SHARED;
+	return run->desc.coll == KO_BROADCAST && run->giver_in_place && bytes >= BROADCAST_SHARED;
 }
 
 /* By what all ranks know. */
@@ -134,7 +137,7 @@ static enum ko_way choose_way(const struct direct *d)
 		ko_learn_reading(run, in_place);
 	if (hidden || !(offer_of(d, decider)->read >> in_place & 1))
 		return KO_NO_WAY;
-	run->given = elements_to_give(run);
+	run->shared = is_shared(run);
 	return KO_BY_READING;
 }
 
@@ -173,17 +176,23 @@ static int get(const struct direct *d, int rank, struct ko_where where, size_t f
 	return rc;
 }
 
-/* n elements at the beginning of dst of `rank` = from. */
-static int give(const struct direct *d, int rank, const char *from, size_t n)
+/* dst of `rank`, NULL where this rank can't write it itself. */
+static char *dst_of(const struct direct *d, int rank)
 {
 	struct kolo_comm *c = d->run->comm;
-	struct ko_where where = offer_of(d, rank)->dst;
-	char *mapped = ko_window_at(c, rank, where);
 
-	c->direct.sent += bytes_of(d, n);
-	if (!mapped)
-		return ko_peer_write(c, rank, where.at, from, bytes_of(d, n));
-	put(d, mapped, from, n);
+	return rank == c->rank ? d->dst : ko_window_at(c, rank, offer_of(d, rank)->dst);
+}
+
+/* n elements of dst of `rank` from `first` on = from. */
+static int give(const struct direct *d, int rank, size_t first, const char *from, size_t n)
+{
+	char *dst = dst_of(d, rank);
+
+	if (!dst)
+		return ko_peer_write(d->run->comm, rank, offer_of(d, rank)->dst.at + bytes_of(d, first), from,
+				     bytes_of(d, n));
+	put(d, dst + bytes_of(d, first), from, n);
 	return 0;
 }
 
@@ -220,15 +229,6 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 	return 0;
 }
 
-/* Element `element` of dst of `rank`. */
-static char *dst_of(const struct direct *d, int rank, size_t element)
-{
-	char *base = rank == d->run->comm->rank ? d->dst
-						: ko_window_at(d->run->comm, rank, offer_of(d, rank)->dst);
-
-	return base + bytes_of(d, element);
-}
-
 /* The elements q of all, added up in the order of a block of `owner`, go to dst of the ranks [from, from + ranks), in a
  * ring, from element `to` on. */
 static int add_up(const struct direct *d, int owner, struct ko_piece q, int from, int ranks, size_t to)
@@ -239,15 +239,16 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 			: stream                     ? KO_STREAM_STEP
 						     : SMALL_CHUNK) /
 		       d->run->size;
+	char *dst = stream ? NULL : dst_of(d, from);
 	int rc = 0;
 
 	for (size_t at = 0; rc == 0 && at < q.n; at += chunk) {
 		size_t n = min_size(chunk, q.n - at);
-		char *acc = stream ? c->scratch : dst_of(d, from, to + at);
+		char *acc = dst ? dst + bytes_of(d, to + at) : c->scratch;
 
-		rc = add_chunk(d, owner, q.first + at, n, acc, stream || from == c->rank);
-		for (int k = stream ? 0 : 1; rc == 0 && k < ranks; k++)
-			put(d, dst_of(d, (from + k) % c->nranks, to + at), acc, n);
+		rc = add_chunk(d, owner, q.first + at, n, acc, !dst || from == c->rank);
+		for (int k = dst ? 1 : 0; rc == 0 && k < ranks; k++)
+			rc = give(d, (from + k) % c->nranks, to + at, acc, n);
 	}
 	c->direct.sent += bytes_of(d, q.n) * (size_t)(ranks - (from == c->rank));
 	return rc;
@@ -266,24 +267,13 @@ static int sync(struct ko_run *run)
 	return rc;
 }
 
-/* My block goes to all; or else to me, and then I fetch the others'. */
+/* My block goes to all. In place it lies where nobody else reads. */
 static int all_reduce(const struct direct *d)
 {
 	int rank = d->run->comm->rank, nranks = d->run->comm->nranks;
 	struct ko_piece q = ko_plan_block(&d->run->plan, rank);
-	bool windows = d->run->way == KO_BY_WINDOW;
-	int rc = add_up(d, rank, q, rank, windows ? nranks : 1, q.first);
 
-	if (rc < 0 || windows)
-		return rc;
-	rc = sync(d->run);
-	for (int k = 1; rc == 0 && k < nranks; k++) {
-		int r = ko_ring_block(rank, nranks, k);
-
-		q = ko_plan_block(&d->run->plan, r);
-		rc = get(d, r, offer_of(d, r)->dst, q.first, d->dst + bytes_of(d, q.first), q.n);
-	}
-	return rc;
+	return add_up(d, rank, q, rank, nranks, q.first);
 }
 
 static int reduce_scatter(const struct direct *d)
@@ -301,7 +291,7 @@ static void spread(const struct direct *d, const char *from, size_t n, size_t to
 
 	for (size_t at = 0; at < n; at += chunk) {
 		for (int k = 0; k < c->nranks; k++) {
-			char *dst = dst_of(d, (c->rank + k) % c->nranks, to + at);
+			char *dst = dst_of(d, (c->rank + k) % c->nranks) + bytes_of(d, to + at);
 			size_t m = min_size(chunk, n - at);
 
 			put(d, dst, from + bytes_of(d, at), m);
@@ -332,19 +322,22 @@ static int all_gather(const struct direct *d)
 static int reduce(const struct direct *d)
 {
 	int rank = d->run->comm->rank, nranks = d->run->comm->nranks, root = d->run->desc.root;
-	struct ko_piece q = ko_plan_block(&d->run->plan, 0);
+	struct ko_piece q = ko_plan_share(&d->run->plan, rank, nranks);
 
-	if (d->run->way == KO_BY_WINDOW)
-		q = ko_plan_share(&d->run->plan, rank, nranks);
-	else if (rank != root)
-		return 0;
-	return add_up(d, root, q, root, 1, q.first);
+	if (d->run->way == KO_BY_WINDOW || d->run->shared) {
+		int rc = add_up(d, root, q, root, 1, q.first);
+
+		return rc < 0 ? rc : sync(d->run);
+	}
+	if (rank != root)
+		return ko_turn_wait_finished(d->run, root);
+	return add_up(d, root, ko_plan_block(&d->run->plan, 0), root, 1, 0);
 }
 
 static int broadcast(const struct direct *d)
 {
-	const struct kolo_comm *c = d->run->comm;
-	size_t n = d->run->plan.count, given = d->run->given;
+	struct kolo_comm *c = d->run->comm;
+	size_t n = d->run->plan.count, given = d->run->shared ? n / (size_t)c->nranks : 0;
 	int root = d->run->desc.root, rc = 0;
 
 	if (d->run->way == KO_BY_WINDOW) {
@@ -363,24 +356,21 @@ static int broadcast(const struct direct *d)
 	for (int k = 1; rc == 0 && c->rank == root && k < c->nranks; k++) {
 		int r = (root + k) % c->nranks;
 
-		rc = given ? give(d, r, d->src, given) : ko_turn_wait_finished(d->run, r);
+		rc = given ? give(d, r, 0, d->src, given) : ko_turn_wait_finished(d->run, r);
+		c->direct.sent += bytes_of(d, given);
 	}
 	return given && rc == 0 ? sync(d->run) : rc;
 }
 
 static int perform(const struct direct *d)
 {
-	int root = d->run->desc.root, rank = d->run->comm->rank, rc;
+	int rc;
 
 	switch ((enum ko_coll)d->run->desc.coll) {
 	case KO_ALL_REDUCE: rc = all_reduce(d); break;
 	case KO_REDUCE_SCATTER: rc = reduce_scatter(d); break;
 	case KO_ALL_GATHER: rc = all_gather(d); break;
-	case KO_REDUCE:
-		rc = reduce(d);
-		if (rc == 0 && d->run->way == KO_BY_READING)
-			return rank == root ? 0 : ko_turn_wait_finished(d->run, root);
-		break;
+	case KO_REDUCE: return reduce(d);
 	default: return broadcast(d);
 	}
 	return rc < 0 ? rc : sync(d->run);

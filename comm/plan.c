@@ -118,18 +118,16 @@ struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks)
 }
 
 struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
-				     int root, bool windows, bool in_place, size_t given)
+				     int root, bool windows, bool in_place, bool shared)
 {
 	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n, all = p->count;
-	size_t share = ko_plan_share(p, rank, nranks).n;
+	size_t share = ko_plan_share(p, rank, nranks).n, given = shared ? all / (size_t)nranks : 0;
 
 	switch (coll) {
 	case KO_REDUCE_SCATTER: return (struct ko_model){ 0, others * own };
 	case KO_ALL_GATHER:
 		return windows ? (struct ko_model){ others * own, 0 } : (struct ko_model){ 0, all - own };
-	case KO_ALL_REDUCE:
-		return windows ? (struct ko_model){ others * own, others * own }
-			       : (struct ko_model){ 0, others * own + all - own };
+	case KO_ALL_REDUCE: return (struct ko_model){ others * own, others * own };
 	case KO_BROADCAST: /* in place root's dst has it */
 		if (!windows)
 			return rank == root ? (struct ko_model){ others * given, 0 }
@@ -137,8 +135,9 @@ struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll,
 		return (struct ko_model){ (others - (in_place && rank != root)) * share,
 					  rank == root ? 0 : share };
 	case KO_REDUCE:
-		return windows ? (struct ko_model){ rank == root ? 0 : share, others * share }
-			       : (struct ko_model){ 0, rank == root ? others * all : 0 };
+		if (!windows && !shared)
+			return (struct ko_model){ 0, rank == root ? others * all : 0 };
+		return (struct ko_model){ rank == root ? 0 : share, others * share };
 	default: return (struct ko_model){ 0, 0 };
 	}
 }

@@ -66,10 +66,9 @@ struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int ra
 struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
 				    int root);
 
-/* The same without slots or cells: what the rank writes into others' buffers, and reads there; in windows, or by
- * reading only, but for what root of a broadcast writes to each of the others (`given` elements); a broadcast in place or
- * not. */
+/* The same without slots or cells: what the rank writes into others' buffers, and reads there; in windows, or in plain
+ * memory; a broadcast in place or not; in plain memory a broadcast or reduce of which each rank does a share, or not. */
 struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
-				     int root, bool windows, bool in_place, size_t given);
+				     int root, bool windows, bool in_place, bool shared);
 
 #endif

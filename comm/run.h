@@ -22,8 +22,9 @@ struct ko_run {
 	bool offers;     /* that is tried, */
 	bool may_read;   /* in plain memory too */
 	enum ko_way way; /* how it was done */
-	size_t given;    /* elements of a broadcast in plain memory that root writes to each of the others */
-	int64_t since;   /* when it began; 0: nobody wants to know */
+	/* In plain memory: root of a broadcast writes a share to each of the others, or each rank adds up a share of a reduce */
+	bool shared;
+	int64_t since; /* when it began; 0: nobody wants to know */
 };
 
 /* Element `element` of a buffer, which may be NULL where nothing is read or written. */

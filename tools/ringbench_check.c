@@ -161,19 +161,19 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 	return "none";
 }
 
-/* Directly a rank reads what it needs. In plain memory only root of a large broadcast in place writes: a share to each of
- * the others. Where the buffers are Kolo's a rank writes what it has added up, or its share of a broadcast, or what it
- * gives to an all-gather, to all others who have it not yet. */
+/* Directly a rank reads what it needs, and writes what it has added up. In plain memory root of a large broadcast in place
+ * writes a share to each of the others, and a small reduce is root's alone. Where the buffers are Kolo's a rank also writes
+ * its share of a broadcast, and what it gives to an all-gather, to all others who have it not yet. */
 static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in_place)
 {
-	enum { LARGE = 32 << 10 };
+	enum { LARGE_BROADCAST = 32 << 10, LARGE_REDUCE = 256 << 10 };
 	size_t nranks = (size_t)b->nranks, element = kolo_type_size(j->type), readers = nranks - 1;
 	size_t part = (j->n + nranks - 1) / nranks, first = (size_t)b->rank * part;
 	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part;
 	bool is_root = b->rank == j->root;
 
-	if (!b->options->alloc)
-		return j->coll == BROADCAST && in_place && is_root && j->bytes >= LARGE
+	if (!b->options->alloc && j->coll != ALL_REDUCE && !(j->coll == REDUCE && j->bytes >= LARGE_REDUCE))
+		return j->coll == BROADCAST && in_place && is_root && j->bytes >= LARGE_BROADCAST
 			       ? readers * (j->n / nranks) * element
 			       : 0;
 	if (j->coll == ALL_GATHER)

@@ -272,7 +272,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
 struct kolo_algorithm {
 	const char *collective; /* "all_reduce", ... "barrier" */
 	/* "ring": round the ring in slices. "board": each rank writes its vector where all others read it, in one hop.
-	 * "direct": each rank reads the others' buffers where they are; of any memory only where earlier operations of
+	 * "direct": each rank reads and writes the others' buffers where they are; of any memory only where earlier operations of
 	 * this collective and size were faster so than round the ring */
 	const char *name;
 	/* Of the buffers: "any", or "alloc" where all ranks pass memory from kolo_alloc: then such rows come first */
@@ -328,7 +328,7 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 /* dst = src combined over all ranks, on every rank; n elements each. In place: src == dst. Each element is
  * added in ring order, from the rank after its owner round to the owner: element i belongs to rank
  * i / ceil(n / nranks). Sends 2K(N-1)/N bytes per rank for K bytes and N ranks where N divides n; through
- * the board (kolo_algorithm_get) K. */
+ * the board (kolo_algorithm_get) K; directly a rank writes K(N-1)/N and reads as much. */
 int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    enum kolo_op op, struct kolo_queue *queue);
 

@@ -1,9 +1,10 @@
-/* The collectives as their callers see them: check the arguments, post what is asked for, make a plan, run its
- * rounds. With one rank there is nobody to talk to and the result is computed on the spot. */
+/* The collectives as their callers see them: check the arguments; at once, or on a queue's thread, post what is asked
+ * for, make a plan, run its rounds. With one rank there is nobody to talk to and the result is computed on the spot. */
 #include "clock.h"
 #include "direct.h"
 #include "learn.h"
 #include "oneshot.h"
+#include "queue.h"
 #include "rounds.h"
 #include "watch.h"
 
@@ -19,8 +20,17 @@ struct args {
 	enum kolo_type type;
 	enum kolo_op op; /* KOLO_SUM where there is none */
 	int root;        /* -1 where there is none */
-	const struct kolo_queue *queue;
+	struct kolo_queue *queue;
 };
+
+/* What a queue has to do. */
+struct work {
+	struct args args;
+	struct ko_reducer red; /* of op, which may be destroyed before the queue comes to it */
+	uint64_t place;        /* in the communicator's order */
+};
+
+_Static_assert(sizeof(struct work) <= KO_WORK_ARG, "an item of a queue has room for a call");
 
 /* ---- Arguments ------------------------------------------------------------------------------------------ */
 
@@ -30,7 +40,7 @@ static bool overlap(const char *a, size_t alen, const char *b, size_t blen)
 }
 
 /* Buffers that this rank needs are there, and overlap only as "in place" allows. */
-static int check_buffers(const struct args *a, const char *call, size_t size)
+static int check_buffers(const struct args *a, const char *coll, size_t size)
 {
 	int rank = a->comm->rank, nranks = a->comm->nranks;
 	size_t block = a->n * size, total = block * (size_t)nranks;
@@ -45,7 +55,7 @@ static int check_buffers(const struct args *a, const char *call, size_t size)
 	if (a->n == 0)
 		return 0;
 	if ((needs_src && !src) || (needs_dst && !dst))
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: %s is NULL", rank, call,
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s: %s is NULL", rank, coll,
 			       needs_src && !src ? "src" : "dst");
 	if (!needs_src || !needs_dst)
 		return 0;
@@ -55,8 +65,9 @@ static int check_buffers(const struct args *a, const char *call, size_t size)
 		own_src = src + (size_t)rank * block;
 	if (own_src == own_dst || !overlap(src, src_len, dst, dst_len))
 		return 0;
-	return ko_fail(KOLO_EINVAL, "rank %d: %s: src and dst overlap, and not as the call allows in place",
-		       rank, call);
+	return ko_fail(KOLO_EINVAL,
+		       "rank %d: kolo_%s: src and dst overlap, and not as the call allows in place", rank,
+		       coll);
 }
 
 static bool reduces(enum ko_coll coll)
@@ -64,40 +75,31 @@ static bool reduces(enum ko_coll coll)
 	return coll == KO_REDUCE || coll == KO_ALL_REDUCE || coll == KO_REDUCE_SCATTER;
 }
 
-static int check_args(const struct args *a, const char *call, size_t *size)
+static int check_args(const struct args *a, const char *coll)
 {
-	size_t most;
+	size_t most, size;
 
 	if (!a->comm)
-		return ko_fail(KOLO_EINVAL, "%s: comm is NULL", call);
-	if (a->queue)
-		return ko_fail(KOLO_ENOTSUP, "rank %d: %s: queues are not there yet; pass NULL",
-			       a->comm->rank, call);
-	*size = kolo_type_size(a->type);
-	if (!*size)
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no type", a->comm->rank, call, (int)a->type);
+		return ko_fail(KOLO_EINVAL, "kolo_%s: comm is NULL", coll);
+	size = kolo_type_size(a->type);
+	if (!size)
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s: %d is no type", a->comm->rank, coll,
+			       (int)a->type);
 	if (reduces(a->coll) && !kolo_op_name(a->op) && !ko_comm_premul(a->comm, a->op, a->type))
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: %d is no op for %s on this communicator",
-			       a->comm->rank, call, a->op, kolo_type_name(a->type));
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s: %d is no op for %s on this communicator",
+			       a->comm->rank, coll, a->op, kolo_type_name(a->type));
 	if ((a->coll == KO_BROADCAST || a->coll == KO_REDUCE) && (a->root < 0 || a->root >= a->comm->nranks))
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: root %d: want 0 to %d", a->comm->rank, call,
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s: root %d: want 0 to %d", a->comm->rank, coll,
 			       a->root, a->comm->nranks - 1);
-	most = SIZE_MAX / 2 / *size / (size_t)a->comm->nranks;
+	most = SIZE_MAX / 2 / size / (size_t)a->comm->nranks;
 	if (a->n > most)
-		return ko_fail(KOLO_EINVAL, "rank %d: %s: %zu elements are more than an address space holds",
-			       a->comm->rank, call, a->n);
-	return check_buffers(a, call, *size);
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: kolo_%s: %zu elements are more than an address space holds",
+			       a->comm->rank, coll, a->n);
+	return check_buffers(a, coll, size);
 }
 
 /* ---- Beginning and end ---------------------------------------------------------------------------------- */
-
-static void choose_reducer(struct ko_run *run, const struct args *a)
-{
-	const struct ko_reducer *premul = ko_comm_premul(a->comm, a->op, a->type);
-
-	run->desc.op = premul ? KO_OP_PREMUL : (uint8_t)a->op;
-	run->red = premul ? *premul : ko_reducer_make(a->type, a->op, a->comm->nranks);
-}
 
 /* For those who want to see each operation. */
 static void tell(const struct ko_run *run, int rc)
@@ -206,33 +208,40 @@ static void expect_cell(const struct args *a, size_t size)
 	ko_board_expect(&c->board, c->rank, mine);
 }
 
-/* After it every rank knows what this one is about to do. */
-static int begin(struct ko_run *run, const struct args *a, const char *call)
+static struct ko_reducer reducer_of(const struct args *a)
+{
+	const struct ko_reducer *premul = ko_comm_premul(a->comm, a->op, a->type);
+
+	return premul ? *premul : ko_reducer_make(a->type, a->op, a->comm->nranks);
+}
+
+/* After it every rank knows what this one is about to do. `red` NULL: made here. */
+static int begin(struct ko_run *run, const struct args *a, const struct ko_reducer *red)
 {
 	struct kolo_comm *c = a->comm;
-	size_t size = 0;
-	int rc = check_args(a, call, &size);
+	size_t size = kolo_type_size(a->type);
+	int rc;
 
-	if (rc < 0)
-		return rc;
 	if (atomic_exchange_explicit(&c->busy, true, memory_order_acquire))
 		return ko_fail(KOLO_EINVAL,
-			       "rank %d: %s: another thread is in an operation on this communicator", c->rank,
-			       call);
+			       "rank %d: kolo_%s: another thread is in an operation on this communicator",
+			       c->rank, ko_coll_name(a->coll));
 	expect_cell(a, size);
-	*run = (struct ko_run){ .comm = c, .size = size, .copy = ko_copy(a->type) };
+	*run = (struct ko_run){
+		.comm = c, .size = size, .copy = ko_copy(a->type), .red = red ? *red : reducer_of(a)
+	};
 	if (c->told)
 		run->since = ko_now_ns();
 	run->desc = (struct ko_desc){ .seq = ++c->seq,
 				      .n = a->n,
 				      .root = a->root,
 				      .coll = (uint8_t)a->coll,
-				      .type = (uint8_t)a->type };
-	choose_reducer(run, a);
-	c->history = ko_desc_history(c->history, &run->desc);
-	run->tag = (uint32_t)c->history;
+				      .type = (uint8_t)a->type,
+				      .op = (uint8_t)((int)a->op < KO_OP_FIRST ? a->op : KO_OP_PREMUL) };
 	run->plan = ko_plan_make(a->coll, a->n, size, c->nranks, c->limits.slot_len);
 	choose_algorithm(run, a);
+	c->history = ko_desc_history(c->history, &run->desc);
+	run->tag = (uint32_t)c->history;
 	ko_roster_enter(c->roster, c->rank, &run->desc);
 	rc = ko_watch_health(c, &run->desc);
 	return rc < 0 ? end(run, rc) : 0;
@@ -253,25 +262,35 @@ static void compute_alone(struct ko_run *run, const void *src, void *dst)
 	}
 }
 
-static int go_round(struct ko_run *run, const void *src, void *dst, ko_round_fn *round)
+static int go_round(struct ko_run *run, const void *src, void *dst)
 {
+	/* A barrier is a reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by
+	 * way of all the others. */
+	static ko_round_fn *const rounds[KO_NCOLLS] = {
+		[KO_BARRIER] = ko_reduce_scatter_round,
+		[KO_BROADCAST] = ko_broadcast_round,
+		[KO_REDUCE] = ko_reduce_round,
+		[KO_ALL_REDUCE] = ko_all_reduce_round,
+		[KO_REDUCE_SCATTER] = ko_reduce_scatter_round,
+		[KO_ALL_GATHER] = ko_all_gather_round,
+	};
 	int rc = 0;
 
 	ko_learn_stores(run);
 	for (size_t k = 0; rc == 0 && k < run->plan.rounds; k++) {
 		int64_t since = run->since ? ko_now_ns() : 0;
 
-		rc = round(run, k, src, dst);
+		rc = rounds[run->desc.coll](run, k, src, dst);
 		ko_trace_add(run->comm->trace, KO_TRACE_ROUND, since, k, NULL);
 	}
 	return rc;
 }
 
-/* All of a collective, whose rounds `round` makes. */
-static int perform(const struct args *a, const char *call, ko_round_fn *round)
+/* All of a collective, on the thread that is to do it. */
+static int perform(const struct args *a, const struct ko_reducer *red)
 {
 	struct ko_run run;
-	int rc = begin(&run, a, call);
+	int rc = begin(&run, a, red);
 	bool done = false;
 
 	if (rc < 0)
@@ -281,8 +300,46 @@ static int perform(const struct args *a, const char *call, ko_round_fn *round)
 	else if (run.offers)
 		rc = ko_direct(&run, a->src, a->dst, &done);
 	if (rc == 0 && a->comm->nranks > 1 && !done)
-		rc = run.board ? ko_oneshot(&run, a->src, a->dst) : go_round(&run, a->src, a->dst, round);
+		rc = run.board ? ko_oneshot(&run, a->src, a->dst) : go_round(&run, a->src, a->dst);
 	return end(&run, rc);
+}
+
+/* ---- Now, or in a queue --------------------------------------------------------------------------------- */
+
+/* A queue has come to it. */
+static int perform_in_turn(void *arg)
+{
+	const struct work *w = arg;
+	struct ko_order *order = w->args.comm->order;
+	int rc;
+
+	ko_order_wait(order, w->place);
+	rc = perform(&w->args, &w->red);
+	ko_order_serve(order);
+	return rc;
+}
+
+static int enqueue(const struct args *a)
+{
+	struct ko_order *order = a->comm->order;
+	const struct work w = { *a, reducer_of(a), order->issued + 1 };
+	int rc = ko_queue_put(a->queue, perform_in_turn, &w, sizeof(w));
+
+	if (rc == 0)
+		order->issued++;
+	return rc;
+}
+
+static int call(const struct args *a)
+{
+	int rc = check_args(a, ko_coll_name(a->coll));
+
+	if (rc < 0)
+		return rc;
+	if (a->queue)
+		return enqueue(a);
+	ko_order_settle(a->comm->order);
+	return perform(a, NULL);
 }
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
@@ -292,7 +349,7 @@ int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n
 {
 	const struct args a = { comm, KO_ALL_REDUCE, src, dst, n, type, op, -1, queue };
 
-	return perform(&a, "kolo_all_reduce", ko_all_reduce_round);
+	return call(&a);
 }
 
 int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
@@ -300,7 +357,7 @@ int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size
 {
 	const struct args a = { comm, KO_REDUCE_SCATTER, src, dst, n, type, op, -1, queue };
 
-	return perform(&a, "kolo_reduce_scatter", ko_reduce_scatter_round);
+	return call(&a);
 }
 
 int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
@@ -308,7 +365,7 @@ int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n
 {
 	const struct args a = { comm, KO_ALL_GATHER, src, dst, n, type, KOLO_SUM, -1, queue };
 
-	return perform(&a, "kolo_all_gather", ko_all_gather_round);
+	return call(&a);
 }
 
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
@@ -316,7 +373,7 @@ int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n,
 {
 	const struct args a = { comm, KO_BROADCAST, src, dst, n, type, KOLO_SUM, root, queue };
 
-	return perform(&a, "kolo_broadcast", ko_broadcast_round);
+	return call(&a);
 }
 
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
@@ -324,14 +381,12 @@ int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 {
 	const struct args a = { comm, KO_REDUCE, src, dst, n, type, op, root, queue };
 
-	return perform(&a, "kolo_reduce", ko_reduce_round);
+	return call(&a);
 }
 
-/* Round the ring a reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by
- * way of all the others. */
 int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue)
 {
 	const struct args a = { comm, KO_BARRIER, NULL, NULL, 0, KOLO_U8, KOLO_SUM, -1, queue };
 
-	return perform(&a, "kolo_barrier", ko_reduce_scatter_round);
+	return call(&a);
 }

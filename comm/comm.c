@@ -39,7 +39,8 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	ko_place_get(&mine->place);
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
 	c->scratch = malloc(KO_SCRATCH);
-	if (!c->table || !c->scratch)
+	c->order = ko_order_create();
+	if (!c->table || !c->scratch || !c->order)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
 	else
 		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
@@ -184,6 +185,8 @@ void kolo_comm_destroy(struct kolo_comm *c)
 
 	if (!c)
 		return;
+	if (c->order)
+		ko_order_settle(c->order);
 	if (c->to_next)
 		c->to_next->ops->close(c->to_next);
 	if (c->from_prev)
@@ -198,6 +201,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	ko_windows_close(c);
 	free(c->scratch);
 	free(c->premuls);
+	ko_order_destroy(c->order);
 	free(c);
 }
 
@@ -267,6 +271,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 {
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_stats: comm and out must not be NULL");
+	ko_order_settle(comm->order);
 	*out = (struct kolo_stats){
 		.ops = comm->ops[KO_RING] + comm->ops[KO_BOARD] + comm->ops[KO_DIRECT],
 		.ring_ops = comm->ops[KO_RING],

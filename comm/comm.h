@@ -9,6 +9,7 @@
 #include "link.h"
 #include "log.h"
 #include "mem.h"
+#include "order.h"
 #include "roster.h"
 #include "trace.h"
 #include "window.h"
@@ -43,6 +44,7 @@ struct kolo_comm {
 	struct ko_trace *trace; /* NULL: none */
 	bool told;              /* each operation is logged or traced */
 	int timeout_ms;         /* without progress; 0: never */
+	struct ko_order *order; /* of operations in queues and those that are done at once */
 	_Atomic bool busy;      /* an operation is running; a second one is a user's error */
 	uint64_t seq;           /* operations begun, */
 	uint64_t history;       /* and all of them in one number */

@@ -144,6 +144,7 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 			KOLO_EINVAL,
 			"rank %d: kolo_alloc: %zu bytes: want more than none, and what an address space holds",
 			comm->rank, bytes);
+	ko_order_settle(comm->order); /* what is in queues comes before it */
 	made = (struct ko_window){ .part_len = (bytes + PAGE - 1) / PAGE * PAGE,
 				   .id = comm->last_window + 1 };
 	len = made.part_len * (size_t)comm->nranks;
@@ -181,6 +182,7 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 		return ko_fail(KOLO_EINVAL, "kolo_free: comm is NULL");
 	if (!memory)
 		return 0;
+	ko_order_settle(comm->order);
 	if (atomic_exchange_explicit(&comm->busy, true, memory_order_acquire))
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_free: another thread is in an operation on this communicator",

@@ -221,7 +221,6 @@ static void mistakes(struct t_rank *r)
 		      "elements");
 	check_refused(kolo_broadcast(c, x, x, 1, KOLO_I32, root, NULL), KOLO_EINVAL, "root");
 	check_refused(kolo_reduce(c, x, x, 1, KOLO_I32, KOLO_SUM, -1, NULL), KOLO_EINVAL, "root");
-	check_refused(kolo_barrier(c, (struct kolo_queue *)x), KOLO_ENOTSUP, "queue");
 	check_refused(kolo_comm_split(c, -5, 0, &none), KOLO_EINVAL, "color");
 	check_refused(kolo_op_destroy(c, KOLO_SUM), KOLO_EINVAL, "op");
 	check_refused(kolo_comm_stats(c, NULL), KOLO_EINVAL, "out");

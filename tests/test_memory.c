@@ -1,5 +1,6 @@
 /* Every allocation, mapping and socket fails once, at each constructor: an error comes back, nothing is left
  * allocated, and the other ranks neither hang nor crash. The linker puts our versions in front (--wrap). */
+#include "../comm/queue.h"
 #include "t.h"
 
 #include <errno.h>
@@ -262,7 +263,63 @@ static void an_op_survives_having_no_memory(void **state)
 	kolo_comm_destroy(c);
 }
 
+static int wait_for_flag(void *arg)
+{
+	_Atomic bool *flag = *(_Atomic bool **)arg;
+
+	while (!*flag)
+		usleep(1000);
+	return 0;
+}
+
+/* A queue and an event, and more records than a queue has room for at first; its thread is busy meanwhile. */
+static int make_and_fill(void)
+{
+	enum { RECORDS = 70 };
+	_Atomic bool free_to_go = false, *flag = &free_to_go;
+	struct kolo_queue *q = NULL;
+	struct kolo_event *e = NULL;
+	int rc = kolo_queue_create(&q), done;
+
+	CHECK((q == NULL) == (rc < 0));
+	if (rc == 0)
+		rc = kolo_event_create(&e);
+	CHECK((e == NULL) == (rc < 0));
+	if (rc == 0)
+		rc = ko_queue_put(q, wait_for_flag, &flag, sizeof(flag));
+	for (int k = 0; rc == 0 && k < RECORDS; k++)
+		rc = k % 2 ? kolo_queue_wait_event(q, e) : kolo_event_record(e, q);
+	free_to_go = true;
+	if (q)
+		CHECK(kolo_queue_wait(q) == 0);
+	if (e)
+		CHECK(kolo_event_query(e, &done) == 0 && done);
+	kolo_event_destroy(e);
+	kolo_queue_destroy(q);
+	return rc;
+}
+
+static void queues_survive_every_failure(void **state)
+{
+	long before = live;
+	int rc = -1;
+
+	(void)state;
+	is_rank = true;
+	for (long k = 1; rc < 0; k++) {
+		CHECK(k < 200);
+		countdown = k;
+		rc = make_and_fill();
+		CHECK(rc == 0 || rc == KOLO_ENOMEM || rc == KOLO_ESYS);
+		CHECK(live == before);
+	}
+	CHECK(countdown > 0);
+	countdown = 0;
+	is_rank = false;
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(queues_survive_every_failure),
 	cmocka_unit_test(create_survives_every_failure),
 	cmocka_unit_test(split_survives_every_failure),
 	cmocka_unit_test(an_ids_thread_survives_every_failure),

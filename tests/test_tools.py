@@ -21,7 +21,7 @@ def bench(*args, **kwargs):
 
 FIELDS = {
     "collective": str, "type": str, "op": str, "root": int, "ranks": int, "transport": str, "algorithm": str,
-    "ran": str, "memory": str, "in_place": bool, "bytes": int, "count": int, "iterations": int, "time_us": float,
+    "ran": str, "memory": str, "in_flight": int, "in_place": bool, "bytes": int, "count": int, "iterations": int, "time_us": float,
     "time_us_min": float, "time_us_p99": float, "algbw_GBs": float, "busbw_GBs": float, "wrong": int,
     "sent_bytes": list, "model_bytes": list, "traffic_ok": bool,
 }
@@ -42,6 +42,18 @@ def ringbench_json_has_the_documented_fields():
     seen = {(r["collective"], r["root"]) for r in rows}
     assert ("broadcast", 2) in seen and ("all_reduce", -1) in seen and ("barrier", -1) in seen
     assert {r["in_place"] for r in rows} == {True, False}
+
+
+@test
+def ringbench_leaves_operations_to_a_queue():
+    for args, ahead in ((["--queue"], 1), (["--in-flight", "7"], 7), (["--in-flight", "3", "--queue"], 3), ([], 0)):
+        rows = bench("-n", "2", "all", "barrier", "-b", "8", "-e", "128K", "-f", "128", "-i", "3", *args)
+        assert len(rows) == 32, len(rows)
+        assert all(r["in_flight"] == ahead and r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
+    done = run(RINGBENCH, "-n", "2", "--in-flight", "2", "-b", "8", "-e", "8", "-i", "3")
+    assert done.returncode == 0 and "# 2 in a queue at a time" in done.stdout, done.stdout
+    done = run(RINGBENCH, "--in-flight", "0")
+    assert done.returncode == 2 and "--in-flight 0" in done.stderr, done.stderr
 
 
 @test

@@ -235,6 +235,8 @@ static int run(struct bench *b)
 		return rc;
 	if ((rc = open_outputs(b)) || (rc = allocate(b)))
 		return rc;
+	if (b->options->in_flight && kolo_queue_create(&b->queue) < 0)
+		return fail(b, "making a queue");
 	report_header(b);
 	if (report_choices(b) < 0 || run_all(b, &verdict) < 0)
 		return fail(b, "measuring");
@@ -268,6 +270,7 @@ int main(int argc, char **argv)
 		free(bench.src);
 		free(bench.dst);
 	}
+	kolo_queue_destroy(bench.queue);
 	kolo_comm_destroy(bench.comm);
 	free(bench.times);
 	plot_close(bench.plot);

@@ -26,6 +26,7 @@ struct options {
 	int nranks;
 	size_t min, max, factor;                            /* bytes */
 	int warmups, iterations;                            /* iterations 0: for about 0.1 s */
+	int in_flight;                                      /* operations in a queue at a time; 0: no queue */
 	bool check, in_place, out_of_place, verbose, alloc; /* alloc: buffers from kolo_alloc */
 	const char *transport, *algorithm, *json, *csv, *plot;
 	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
@@ -45,8 +46,8 @@ struct job {
 };
 
 struct result {
-	int iterations;
-	double median_us, min_us, p99_us; /* over iterations, of the slowest rank */
+	int iterations;                   /* each of as many operations as are in flight */
+	double median_us, min_us, p99_us; /* of an operation, over iterations, of the slowest rank */
 	uint64_t wrong;                   /* elements, of all ranks */
 	uint64_t *sent, *model;           /* bytes per operation, by rank */
 	bool traffic_ok;
@@ -56,6 +57,7 @@ struct result {
 /* This process's part in the job. */
 struct bench {
 	struct kolo_comm *comm;
+	struct kolo_queue *queue; /* NULL: operations are done in the call */
 	const struct options *options;
 	int rank, nranks;
 	char *src, *dst;                    /* each with room for the largest size */
@@ -67,7 +69,7 @@ struct bench {
 	struct kolo_stats agreed; /* as the communicator began */
 };
 
-enum { MAX_ITERATIONS = 100000 };
+enum { MAX_ITERATIONS = 100000, MAX_IN_FLIGHT = 10000 };
 
 /* Fills *o from the command line; leaves the process for --help, --version and mistakes. */
 void parse_options(int argc, char **argv, struct options *o);

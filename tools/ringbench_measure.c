@@ -1,23 +1,42 @@
-/* Runs one job: once with data, to check it; then warm-ups; then timed, each operation behind a barrier. */
+/* Runs one job: once with data, to check it; then warm-ups; then timed, behind a barrier each time. */
 #include "ringbench.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+/* In the queue if there is one. */
 static int call(const struct bench *b, const struct job *j, bool in_place)
 {
+	struct kolo_queue *q = b->queue;
 	const void *src = job_src(b, j, in_place);
 	void *dst = job_dst(b, j);
 
 	switch (j->coll) {
-	case ALL_REDUCE: return kolo_all_reduce(b->comm, src, dst, j->n, j->type, j->op, NULL);
-	case BROADCAST: return kolo_broadcast(b->comm, src, dst, j->n, j->type, j->root, NULL);
-	case REDUCE: return kolo_reduce(b->comm, src, dst, j->n, j->type, j->op, j->root, NULL);
-	case REDUCE_SCATTER: return kolo_reduce_scatter(b->comm, src, dst, j->n, j->type, j->op, NULL);
-	case ALL_GATHER: return kolo_all_gather(b->comm, src, dst, j->n, j->type, NULL);
-	default: return kolo_barrier(b->comm, NULL);
+	case ALL_REDUCE: return kolo_all_reduce(b->comm, src, dst, j->n, j->type, j->op, q);
+	case BROADCAST: return kolo_broadcast(b->comm, src, dst, j->n, j->type, j->root, q);
+	case REDUCE: return kolo_reduce(b->comm, src, dst, j->n, j->type, j->op, j->root, q);
+	case REDUCE_SCATTER: return kolo_reduce_scatter(b->comm, src, dst, j->n, j->type, j->op, q);
+	case ALL_GATHER: return kolo_all_gather(b->comm, src, dst, j->n, j->type, q);
+	default: return kolo_barrier(b->comm, q);
 	}
+}
+
+/* Operations that are called before the first one is waited for. */
+static int in_flight(const struct bench *b)
+{
+	return b->queue ? b->options->in_flight : 1;
+}
+
+/* So many operations, from the first call until all are done. */
+static int call_and_wait(const struct bench *b, const struct job *j, bool in_place, int n)
+{
+	int rc = 0, waited;
+
+	for (int k = 0; rc == 0 && k < n; k++)
+		rc = call(b, j, in_place);
+	waited = b->queue ? kolo_queue_wait(b->queue) : 0;
+	return rc < 0 ? rc : waited;
 }
 
 /* Wrong elements on all ranks together. */
@@ -30,7 +49,7 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	if (!b->options->check)
 		return 0;
 	fill_buffers(b, j, in_place);
-	rc = call(b, j, in_place);
+	rc = call_and_wait(b, j, in_place, 1);
 	if (rc < 0)
 		return rc;
 	mine = count_wrong(b, j);
@@ -40,14 +59,15 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	return kolo_all_reduce(b->comm, wrong, wrong, 1, KOLO_U64, KOLO_SUM, NULL);
 }
 
+/* Microseconds of one operation. */
 static int time_once(struct bench *b, const struct job *j, bool in_place, double *us)
 {
 	int rc = kolo_barrier(b->comm, NULL);
 	double begin = now_us();
 
 	if (rc == 0)
-		rc = call(b, j, in_place);
-	*us = now_us() - begin;
+		rc = call_and_wait(b, j, in_place, in_flight(b));
+	*us = (now_us() - begin) / in_flight(b);
 	return rc;
 }
 
@@ -61,7 +81,7 @@ static int choose_iterations(struct bench *b, const struct job *j, bool in_place
 	if (*out)
 		return 0;
 	rc = time_once(b, j, in_place, &us);
-	n = 100e3 / (us > 0.1 ? us : 0.1);
+	n = 100e3 / (us > 0.1 ? us : 0.1) / in_flight(b);
 	*out = n < 5 ? 5 : n > MAX_ITERATIONS ? MAX_ITERATIONS : (int)n;
 	return rc < 0 ? rc : kolo_broadcast(b->comm, out, out, 1, KOLO_I32, 0, NULL);
 }
@@ -103,8 +123,8 @@ static const char *algorithm_of_most(const struct bench *b, const struct kolo_st
 static int compare_traffic(struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s,
 			   struct result *r)
 {
-	uint64_t n = (uint64_t)r->iterations, mine = s->sent_bytes / n, all = model_bytes(b, j, in_place, s),
-		 model = all / n;
+	uint64_t n = (uint64_t)r->iterations * (uint64_t)in_flight(b), mine = s->sent_bytes / n,
+		 all = model_bytes(b, j, in_place, s), model = all / n;
 	int32_t same = s->sent_bytes == all;
 	int rc;
 

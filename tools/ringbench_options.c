@@ -53,6 +53,8 @@ static void usage(FILE *out)
 		"  --transport NAME  shm (default: the best)\n"
 		"  --algorithm NAME  ring; board or direct where they can be (default: the best for each size)\n"
 		"  --memory KIND     of the buffers: host, or alloc: from kolo_alloc (host)\n"
+		"  --queue           leave operations to a queue and wait for it: the time is that of both\n"
+		"  --in-flight K     the same with K operations before each wait; the time is a K-th (1)\n"
 		"  -v                also print how links are written and which algorithm runs\n"
 		"  --json FILE       one object per line and measurement; - for standard output\n"
 		"  --csv FILE        likewise\n"
@@ -181,6 +183,8 @@ enum {
 	TRANSPORT,
 	ALGORITHM,
 	MEMORY_KIND,
+	QUEUE,
+	IN_FLIGHT,
 	JSON,
 	CSV,
 	PLOT,
@@ -222,6 +226,8 @@ static void take_option(struct options *o, int c)
 		if (!o->alloc && strcmp(optarg, "host") != 0)
 			mistake("--memory", optarg, "host or alloc");
 		break;
+	case QUEUE: o->in_flight = o->in_flight ? o->in_flight : 1; break;
+	case IN_FLIGHT: o->in_flight = (int)number("--in-flight", optarg, 1, MAX_IN_FLIGHT); break;
 	case JSON: o->json = optarg; break;
 	case CSV: o->csv = optarg; break;
 	case PLOT: o->plot = optarg; break;
@@ -293,6 +299,8 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "transport", required_argument, NULL, TRANSPORT },
 		{ "algorithm", required_argument, NULL, ALGORITHM },
 		{ "memory", required_argument, NULL, MEMORY_KIND },
+		{ "queue", no_argument, NULL, QUEUE },
+		{ "in-flight", required_argument, NULL, IN_FLIGHT },
 		{ "json", required_argument, NULL, JSON },
 		{ "csv", required_argument, NULL, CSV },
 		{ "plot", required_argument, NULL, PLOT },

@@ -20,7 +20,7 @@ void report_header(const struct bench *b)
 
 	if (b->csv)
 		fprintf(b->csv,
-			"collective,type,op,root,ranks,transport,algorithm,ran,memory,in_place,bytes,count,iterations,time_us,"
+			"collective,type,op,root,ranks,transport,algorithm,ran,memory,in_flight,in_place,bytes,count,iterations,time_us,"
 			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok\n");
 	if (!b->table)
 		return;
@@ -35,6 +35,8 @@ void report_header(const struct bench *b)
 		"# '!' marks a rank whose traffic differs from the model. #wrong: elements that differ from the\n"
 		"# sequential result.%s\n",
 		b->options->check ? "" : " Not checked (-c 0).");
+	if (b->options->in_flight)
+		fprintf(b->table, "# %d in a queue at a time\n", b->options->in_flight);
 }
 
 /* A power of two as "32 KiB", else bytes. */
@@ -169,14 +171,14 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 {
 	fprintf(b->json,
 		"{\"collective\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"root\": %d, \"ranks\": %d, "
-		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"ran\": \"%s\", \"memory\": \"%s\", \"in_place\": %s, "
+		"\"transport\": \"%s\", \"algorithm\": \"%s\", \"ran\": \"%s\", \"memory\": \"%s\", \"in_flight\": %d, \"in_place\": %s, "
 		"\"bytes\": %zu, "
 		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, memory_name(b), in_place ? "true" : "false", j->bytes,
-		j->n, r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
-		algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		b->transport, b->algorithm, r->ran, memory_name(b), b->options->in_flight,
+		in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us, r->min_us,
+		r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
 	else
@@ -191,10 +193,10 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 
 static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
 {
-	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,%s,%s,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
+	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,%s,%s,%d,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, memory_name(b), in_place, j->bytes, j->n, r->iterations,
-		r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		b->transport, b->algorithm, r->ran, memory_name(b), b->options->in_flight, in_place, j->bytes,
+		j->n, r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
 		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);

@@ -1,7 +1,7 @@
 /* Kolo: collectives on a ring.
  *
  * A communicator joins `nranks` ranks into a ring. Ranks may be processes or threads. Every rank calls the
- * same collectives in the same order; a collective blocks until its result may be read.
+ * same collectives in the same order. A collective blocks until its result may be read, or is left to a queue.
  *
  * Conventions, for every function unless it says otherwise:
  * - int results are 0 (KOLO_OK) or a negative enum kolo_status; the text is in kolo_last_error().
@@ -75,7 +75,8 @@ enum kolo_op {
 };
 
 struct kolo_comm;  /* a communicator: one rank's view of its ring */
-struct kolo_queue; /* queues are not made yet: every `queue` argument must be NULL */
+struct kolo_queue; /* work that a thread of its own does in order */
+struct kolo_event; /* a place in a queue, which can be waited for */
 
 /* ---- Versions, names, errors ---------------------------------------------------------------------------- */
 
@@ -171,8 +172,8 @@ struct kolo_comm_attr {
 	const char *transport; /* its name, "shm"; NULL: the best. Rank 0's value counts */
 	/* Its name: "ring"; "board" or "direct" where they can be; NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
-	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, until they
-	 * are destroyed; KOLO_LOG goes on beside it. NULL: none */
+	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, and on those of
+	 * the queues given, until they are destroyed; KOLO_LOG goes on beside it. NULL: none */
 	kolo_log_fn *log;
 	void *log_arg;
 	enum kolo_log_level log_level; /* the highest that it gets; 0: KOLO_LOG_WARN */
@@ -215,8 +216,8 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
  * and the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
 
-/* Leaves the ring. Local, does not wait for the other ranks: those that still need this one get KOLO_EPEER. NULL is
- * allowed. No call on comm may be running or follow. */
+/* Leaves the ring, when what queues have to do on comm is done. Else it does not wait for the other ranks: those that
+ * still need this one get KOLO_EPEER. NULL is allowed. No call on comm may be running or follow. */
 void kolo_comm_destroy(struct kolo_comm *comm);
 
 /* Ends all work on a communicator. From any thread, at any time between create and destroy: every rank's running
@@ -263,7 +264,7 @@ struct kolo_stats {
 };
 
 /* Counts what went through a communicator since it was made. On the thread that uses comm, between operations.
- * Never blocks.
+ * Blocks until what is left to queues on comm is done.
  *
  * Errors: KOLO_EINVAL. */
 int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
@@ -303,6 +304,56 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out);
  * Errors: KOLO_EINVAL. */
 int kolo_free(struct kolo_comm *comm, void *memory);
 
+/* ---- Queues --------------------------------------------------------------------------------------------- */
+
+/* A collective that gets a queue is left to the queue's thread, which does what is in the queue one after the other; the
+ * call returns at once. Arguments are checked in the call; what is wrong with them is its error, and nothing is
+ * queued. Until the collective is done src and dst must stay, src must not be written, and dst not be touched.
+ *
+ * Operations on one communicator are done in the order of their calls, across all queues and NULL: a queue waits for the
+ * turn of its operation, and so does a call with NULL. Ranks need not use queues alike. Two communicators whose operations
+ * are queued in different orders on different ranks, in one queue each, wait for each other until the timeout.
+ *
+ * An operation that fails while it is done fails its communicator, as it would without a queue; the queue goes on with
+ * what is left. The first failure is kept for kolo_queue_wait.
+ *
+ * Queues and events may be used from any thread, but not from a kolo_log_fn, and not in a child of fork. A queue that
+ * has nothing to do sleeps. */
+
+/* Makes a queue and its thread, which gets no signals. The caller gives it to kolo_queue_destroy.
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
+int kolo_queue_create(struct kolo_queue **out);
+
+/* Ends a queue when all in it is done: blocks until then. What failed and no wait told is only in the log. NULL is
+ * allowed. No call on queue may be running or follow; events recorded on it stay good. */
+void kolo_queue_destroy(struct kolo_queue *queue);
+
+/* Blocks until all is done that was in the queue when it was called.
+ * Errors: KOLO_EINVAL; the first failure of the queue since the last wait, with its text, and those of events that it
+ * waited for. */
+int kolo_queue_wait(struct kolo_queue *queue);
+
+/* An event, not recorded yet. The caller gives it to kolo_event_destroy. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+int kolo_event_create(struct kolo_event **out);
+
+/* Frees an event, at any time: queues that wait for it go on to do so. NULL is allowed. */
+void kolo_event_destroy(struct kolo_event *event);
+
+/* Sets an event: it comes when all is done that is in the queue now. What waits for an earlier record goes on to wait for
+ * that one. Returns at once. Errors: KOLO_EINVAL, KOLO_ENOMEM; the event stays as it was. */
+int kolo_event_record(struct kolo_event *event, struct kolo_queue *queue);
+
+/* Tells whether an event has come: *done = 1 then, or if it was never recorded; 0: not yet. Never blocks. Errors: KOLO_EINVAL. */
+int kolo_event_query(struct kolo_event *event, int *done);
+
+/* Blocks until an event has come; returns at once where it was never recorded. Errors: KOLO_EINVAL; what its queue had failed
+ * with until then, unless a kolo_queue_wait had told it. */
+int kolo_event_wait(struct kolo_event *event);
+
+/* Lets a queue wait for an event as it is recorded now, before what is put in from now on. Returns at once. If the event comes
+ * with a failure, that is a failure of this queue too. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+int kolo_queue_wait_event(struct kolo_queue *queue, struct kolo_event *event);
+
 /* ---- Operations made at run time ------------------------------------------------------------------------ */
 
 /* Makes a sum to which each rank's elements go multiplied by *scalar, one element of `type` that is read during
@@ -316,11 +367,12 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 
 /* ---- Collectives ---------------------------------------------------------------------------------------- */
 
-/* All collectives: every rank calls with the same n, type, op and root. They block until dst may be read. Other
- * than in place as each one says, src and dst must not overlap. n may be 0. Floating-point results depend on
- * nranks, n, type, op, root (of a reduce) and the order of the ring only, and have the same bits on every rank.
+/* All collectives: every rank calls with the same n, type, op and root. With `queue` NULL they block until dst may be
+ * read; else the queue does them (kolo_queue_create). Other than in place as each one says, src and dst must not
+ * overlap. n may be 0. Floating-point results depend on nranks, n, type, op, root (of a reduce) and the order of the
+ * ring only, and have the same bits on every rank.
  *
- * Errors: KOLO_EINVAL, KOLO_ENOTSUP (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM with a queue (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
  * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, comm stays failed on all ranks. A rank
  * whose part was already over learns it at its next call; ranks that disagree in their very last call, without
  * waiting for each other in it (two roots of a broadcast, say), do not: a barrier behind it tells. */

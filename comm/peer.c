@@ -82,6 +82,7 @@ int ko_peer_read(const struct kolo_comm *c, int rank, uint64_t at, void *out, si
 int ko_peer_write(const struct kolo_comm *c, int rank, uint64_t at, const void *src, size_t len)
 {
 	static const struct mover writer = { process_vm_writev, "process_vm_writev", "writing", "wrote" };
+	int rc = ko_roster_cause(c->roster);
 
-	return move_all(c, rank, at, (char *)(uintptr_t)src, len, &writer);
+	return rc < 0 ? rc : move_all(c, rank, at, (char *)(uintptr_t)src, len, &writer);
 }

@@ -15,7 +15,9 @@ bool ko_peer_offers(struct kolo_comm *c, const void *buffer, size_t len);
 /* out = `len` bytes at address `at` of `rank`. Errors: KOLO_EPEER (it has ended), KOLO_ESYS. */
 int ko_peer_read(const struct kolo_comm *c, int rank, uint64_t at, void *out, size_t len);
 
-/* `len` bytes at address `at` of `rank` = src. Errors: as above. */
+/* `len` bytes at address `at` of `rank` = src. Not once the communicator has failed: who has returned from the operation
+ * uses that memory for other things, and who has ended has left its pid to others. Errors: as above, and what it failed
+ * with. */
 int ko_peer_write(const struct kolo_comm *c, int rank, uint64_t at, const void *src, size_t len);
 
 #endif

@@ -1,6 +1,7 @@
 /* Collectives that read other ranks' buffers where they are: memory from kolo_alloc, plain memory, and both at once; what
  * becomes of them when ranks disagree, die, or pass an address where nothing is. */
 #include "t.h"
+#include "../comm/peer.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -411,6 +412,36 @@ static void reading_that_stops_half_way_goes_on(void **state)
 
 /* ---- When things go wrong ------------------------------------------------------------------------------- */
 
+/* A rank that was stopped in an operation which the others have given up leaves their memory alone. */
+static void writes_late(struct t_rank *r)
+{
+	struct kolo_comm *c = join(r, NULL);
+	uint64_t x = 5, seven = 7, address = (uintptr_t)&x, all[2];
+	int rc;
+
+	CHECK(kolo_all_gather(c, &address, all, 1, KOLO_U64, NULL) == 0);
+	if (r->rank == 0)
+		CHECK(ko_peer_write(c, 1, all[1], &seven, sizeof(seven)) == 0);
+	rc = kolo_barrier(c, NULL);
+	CHECK(rc == 0 || (r->rank == 0 && rc == KOLO_EABORTED));
+	CHECK(x == (r->rank == 1 ? 7 : 5));
+	if (r->rank == 1)
+		kolo_comm_abort(c);
+	while (kolo_comm_status(c) == 0)
+		usleep(1000);
+	seven = 8;
+	CHECK(ko_peer_write(c, 1 - r->rank, all[1 - r->rank], &seven, sizeof(seven)) == KOLO_EABORTED);
+	usleep(20000);
+	CHECK(x == (r->rank == 1 ? 7 : 5));
+	kolo_comm_destroy(c);
+}
+
+static void nothing_is_written_into_what_others_have_taken_back(void **state)
+{
+	(void)state;
+	t_processes(2, writes_late, NULL);
+}
+
 static void die_before_alloc(struct t_rank *r)
 {
 	struct kolo_comm *c = join(r, NULL);
@@ -506,6 +537,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(reading_that_is_forbidden_is_not_done),
 	cmocka_unit_test(memory_that_others_can_not_read_goes_round_the_ring),
 	cmocka_unit_test(reading_that_stops_half_way_goes_on),
+	cmocka_unit_test(nothing_is_written_into_what_others_have_taken_back),
 	cmocka_unit_test(a_dead_rank_is_named),
 	cmocka_unit_test(a_buffer_that_is_not_there_is_an_error_on_all_ranks),
 };

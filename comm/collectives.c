@@ -306,16 +306,27 @@ static int perform(const struct args *a, const struct ko_reducer *red)
 
 /* ---- Now, or in a queue --------------------------------------------------------------------------------- */
 
+/* Blocks until what was called before `place` is done, or the communicator has failed: a queue may be held up by another
+ * communicator. */
+static int wait_turn(struct kolo_comm *c, uint64_t place)
+{
+	int rc = 0;
+
+	while (rc == 0 && !ko_order_wait(c->order, place))
+		rc = ko_roster_cause(c->roster);
+	return rc;
+}
+
 /* A queue has come to it. */
 static int perform_in_turn(void *arg)
 {
 	const struct work *w = arg;
-	struct ko_order *order = w->args.comm->order;
-	int rc;
+	struct kolo_comm *c = w->args.comm;
+	int rc = wait_turn(c, w->place);
 
-	ko_order_wait(order, w->place);
-	rc = perform(&w->args, &w->red);
-	ko_order_serve(order);
+	if (rc == 0)
+		rc = perform(&w->args, &w->red);
+	ko_order_serve(c->order);
 	return rc;
 }
 
@@ -338,8 +349,9 @@ static int call(const struct args *a)
 		return rc;
 	if (a->queue)
 		return enqueue(a);
-	ko_order_settle(a->comm->order);
-	return perform(a, NULL);
+	if (!ko_order_is_settled(a->comm->order))
+		rc = wait_turn(a->comm, a->comm->order->issued + 1);
+	return rc < 0 ? rc : perform(a, NULL);
 }
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */

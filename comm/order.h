@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct ko_order {
@@ -18,18 +19,23 @@ struct ko_order {
 struct ko_order *ko_order_create(void);
 void ko_order_destroy(struct ko_order *order);
 
-/* Blocks until all places before this one are served. */
-void ko_order_wait(struct ko_order *order, uint64_t place);
+/* Blocks until all places before this one are served, for a hundredth of a second at most. Are they? */
+bool ko_order_wait(struct ko_order *order, uint64_t place);
 
 /* The place that comes next is served. */
 void ko_order_serve(struct ko_order *order);
 
-/* On the thread that uses the communicator: blocks until everything in queues is done, which costs two loads where there
- * is nothing. */
-static inline void ko_order_settle(struct ko_order *order)
+/* On the thread that uses the communicator: is everything in queues done? */
+static inline bool ko_order_is_settled(const struct ko_order *order)
 {
 	/* Pairs with the release in ko_order_serve: what the operation left in the communicator is seen. */
-	if (atomic_load_explicit(&order->served, memory_order_acquire) != order->issued)
+	return atomic_load_explicit(&order->served, memory_order_acquire) == order->issued;
+}
+
+/* Blocks until it is. */
+static inline void ko_order_settle(struct ko_order *order)
+{
+	while (!ko_order_is_settled(order))
 		ko_order_wait(order, order->issued + 1);
 }
 

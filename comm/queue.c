@@ -139,7 +139,12 @@ int kolo_queue_create(struct kolo_queue **out)
 	pthread_mutex_init(&q->lock, NULL);
 	pthread_cond_init(&q->filled, NULL);
 	pthread_cond_init(&q->emptied, NULL);
-	sigfillset(&all); /* signals are for the program's own threads */
+	sigfillset(
+		&all); /* signals are for the program's own threads, but for those that a thread causes itself */
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&q->worker, NULL, work, q);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

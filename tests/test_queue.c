@@ -110,27 +110,27 @@ static void a_queue_gives_the_same_bits(void **state)
 	t_threads(3, the_same_bits, NULL);
 }
 
-/* Each operation needs what the one before it has left in the same buffer. Each rank leaves its own choice to queues. */
+/* Each operation needs what those before it have left in one of two buffers, and no two of them may change places. Each
+ * rank leaves its own choice to queues. */
 static void one_order(struct t_rank *r)
 {
 	enum { N = 50, TIMES = 400 };
 	struct kolo_comm *c = t_comm(r);
 	struct kolo_queue *q[3] = { make_queue(), make_queue(), NULL };
-	uint64_t seed = 5, own = 11 + (uint64_t)r->rank, x[N], want[N];
+	uint64_t seed = 5, own = 11 + (uint64_t)r->rank, x[2][N], want[2][N];
+	uint64_t mine = r->rank ? 2 : 3, all = 3 + 2 * (uint64_t)(r->nranks - 1); /* odd: nothing is lost */
+	enum kolo_op op;
 
-	for (uint64_t i = 0; i < N; i++)
-		x[i] = want[i] = i; /* the same on all ranks: so are the results */
+	for (uint64_t i = 0; i < 2 * N; i++)
+		x[i / N][i % N] = want[i / N][i % N] = i; /* the same on all ranks: so are the results */
+	CHECK(kolo_op_create_premul_sum(c, &mine, KOLO_U64, &op) == 0);
 	for (int k = 0; k < (t_is_slow() ? TIMES / 4 : TIMES); k++) {
-		bool add = t_random(&seed) % 2;
-		struct kolo_queue *to = q[t_random(&own) % 3];
+		uint64_t dice = t_random(&seed);
+		int from = dice & 1, to = dice >> 1 & 1;
 
-		CHECK(kolo_all_reduce(c, x, x, N, KOLO_U64, add ? KOLO_SUM : KOLO_PROD, to) == 0);
-		for (int i = 0; i < N; i++) {
-			uint64_t before = want[i];
-
-			for (int rank = 1; rank < r->nranks; rank++)
-				want[i] = add ? want[i] + before : want[i] * before;
-		}
+		CHECK(kolo_all_reduce(c, x[from], x[to], N, KOLO_U64, op, q[t_random(&own) % 3]) == 0);
+		for (int i = 0; i < N; i++)
+			want[to][i] = want[from][i] * all;
 		if (t_random(&own) % 50 == 0)
 			usleep((unsigned)(t_random(&own) % 2000));
 	}
@@ -456,10 +456,37 @@ static void aborted(struct t_rank *r)
 	kolo_comm_destroy(c);
 }
 
+/* What waits for its turn behind another communicator's operation, which nobody ends. */
+static void aborted_behind(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r), *other;
+	struct kolo_queue *q = make_queue(), *later = make_queue();
+
+	CHECK(kolo_comm_split(c, 0, 0, &other) == 0);
+	CHECK(kolo_barrier(c, NULL) == 0);
+	if (r->rank == 0) {
+		CHECK(kolo_barrier(other, q) == 0 && kolo_barrier(c, q) == 0); /* rank 1 never comes */
+		CHECK(kolo_barrier(c, later) == 0);
+		kolo_comm_abort(c);
+		CHECK(kolo_barrier(c, NULL) == KOLO_EABORTED);
+		CHECK(kolo_queue_wait(later) == KOLO_EABORTED);
+		kolo_comm_abort(other);
+		CHECK(kolo_queue_wait(q) == KOLO_EABORTED);
+	} else {
+		while (kolo_comm_status(other) == 0)
+			usleep(1000);
+	}
+	kolo_queue_destroy(q);
+	kolo_queue_destroy(later);
+	kolo_comm_destroy(other);
+	kolo_comm_destroy(c);
+}
+
 static void an_abort_ends_what_is_queued(void **state)
 {
 	(void)state;
 	t_processes(2, aborted, NULL);
+	t_processes(2, aborted_behind, NULL);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -320,7 +320,7 @@ int kolo_free(struct kolo_comm *comm, void *memory);
  * Queues and events may be used from any thread, but not from a kolo_log_fn, and not in a child of fork. A queue that
  * has nothing to do sleeps. */
 
-/* Makes a queue and its thread, which gets no signals. The caller gives it to kolo_queue_destroy.
+/* Makes a queue and its thread, which gets no signals but those that it causes itself. The caller gives it to kolo_queue_destroy.
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
 int kolo_queue_create(struct kolo_queue **out);
 
@@ -373,7 +373,8 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * ring only, and have the same bits on every rank.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM with a queue (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
- * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, comm stays failed on all ranks. A rank
+ * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, and a rank that is just
+ * writing there may finish that piece; comm stays failed on all ranks. A rank
  * whose part was already over learns it at its next call; ranks that disagree in their very last call, without
  * waiting for each other in it (two roots of a broadcast, say), do not: a barrier behind it tells. */
 

@@ -387,7 +387,8 @@ int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n
 
 /* dst on rank `root` = src combined over all ranks; n elements each. In place: src == dst on root. dst is not
  * touched elsewhere and may be NULL there. Added from the rank after root round to root. K bytes are sent by
- * every rank but root; through the board by root too. */
+ * every rank but root; through the board by root too; directly every rank but root writes K/N, but nothing below
+ * 256 KiB in plain memory. */
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		enum kolo_op op, int root, struct kolo_queue *queue);
 

@@ -205,7 +205,7 @@ static void one_queue_after_another(struct t_rank *r)
 	CHECK(kolo_all_reduce(b, sum, all, N, KOLO_I32, KOLO_MAX, qb) == 0);
 	CHECK(kolo_event_record(e, qb) == 0);
 	if (r->rank == 0) {
-		CHECK(!has_come(e) && sum[0] == -1);
+		CHECK(!has_come(e));
 		*flag = 1;
 	}
 	kolo_event_destroy(e);
@@ -349,17 +349,16 @@ static void disagreement(struct t_rank *r)
 	struct kolo_comm *c = t_comm(r), *good;
 	struct kolo_queue *q = make_queue(), *later = make_queue();
 	struct kolo_event *e = make_event();
-	int x = 1;
+	int x = 1, y = 1;
 
 	CHECK(kolo_comm_split(c, 0, 0, &good) == 0);
 	CHECK(kolo_all_reduce(c, &x, &x, 1, KOLO_I32, r->rank ? KOLO_SUM : KOLO_MIN, q) == 0);
 	CHECK(kolo_barrier(c, q) == 0);
 	CHECK(kolo_event_record(e, q) == 0 && kolo_queue_wait_event(later, e) == 0);
-	x = 1;
 	CHECK(kolo_event_wait(e) == KOLO_EMISMATCH && strstr(kolo_last_error(), "disagree"));
-	CHECK(kolo_all_reduce(good, &x, &x, 1, KOLO_I32, KOLO_SUM, later) == 0);
+	CHECK(kolo_all_reduce(good, &y, &y, 1, KOLO_I32, KOLO_SUM, later) == 0);
 	CHECK(kolo_queue_wait(later) == KOLO_EMISMATCH && strstr(kolo_last_error(), "all_reduce"));
-	CHECK(x == r->nranks && kolo_queue_wait(later) == 0);
+	CHECK(y == r->nranks && kolo_queue_wait(later) == 0);
 	CHECK(kolo_queue_wait(q) == KOLO_EMISMATCH && strstr(kolo_last_error(), "disagree"));
 	CHECK(kolo_queue_wait(q) == 0 && kolo_event_wait(e) == KOLO_EMISMATCH);
 	CHECK(kolo_comm_status(c) == KOLO_EMISMATCH);

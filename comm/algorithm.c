@@ -12,11 +12,11 @@ int ko_algorithm_known(const char *name)
 
 /* Round the ring a collective of K bytes costs hops * hop_ns + K * crossings / bytes_per_ns. Crossings are the bytes, as a
  * share of K, that are written for another rank or read from another, one after the other until the last rank has its
- * result. On the board and directly hops are turns, of turn_ns. What the system reads costs calls * read_ns + K *
- * crossings / read_bytes_per_ns. */
+ * result. On the board and directly hops are turns, of turn_ns. What the system reads or writes costs calls *
+ * read_ns + K * crossings / read_bytes_per_ns. */
 struct cost {
 	double hops, crossings;
-	double calls; /* of the system, to read */
+	double calls; /* of the system, to read or write */
 };
 
 static struct cost ring_cost(enum ko_coll coll, double n)

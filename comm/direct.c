@@ -6,8 +6,8 @@
 #include "turns.h"
 
 enum {
-	LARGE_CHUNK = KO_SCRATCH / 2, /* what is read at a time, */
-	SMALL_CHUNK = 16 << 10, /* added up at a time, to be copied while it is in the first-level cache */
+	LARGE_CHUNK = KO_SCRATCH / 2, /* added up in plain memory at a time; */
+	SMALL_CHUNK = 16 << 10,       /* in windows, to be copied while it is in the first-level cache */
 	/* Bytes from which on a broadcast in place, or a reduce, is shared: less of them are done faster by one side alone */
 	BROADCAST_SHARED = 32 << 10,
 	REDUCE_SHARED = 256 << 10
@@ -61,7 +61,6 @@ static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
 {
 	struct kolo_comm *c = d->run->comm;
 	enum ko_coll coll = (enum ko_coll)d->run->desc.coll;
-
 	bool gives = coll != KO_BROADCAST || c->rank == d->run->desc.root;
 	bool is_reached =
 		coll == KO_ALL_REDUCE || !gives || (coll == KO_REDUCE && c->rank == d->run->desc.root);

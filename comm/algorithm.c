@@ -99,22 +99,36 @@ struct ends {
 	uint64_t board, read, window;
 };
 
-static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, int nranks, uint64_t most)
+/* What a collective costs each way. */
+struct lines {
+	struct line ring, board, window, read;
+};
+
+static struct lines find_lines(enum ko_coll coll, const struct ko_costs *costs, int nranks)
 {
 	struct cost r = ring_cost(coll, nranks), b = board_cost(coll, nranks);
 	struct cost w = direct_cost(coll, nranks, true), p = direct_cost(coll, nranks, false);
 	double turn = costs->turn_ns, rate = costs->bytes_per_ns;
-	struct line ring = { r.hops * costs->hop_ns, r.crossings / rate };
-	struct line board = { b.hops * turn, b.crossings / rate };
-	struct line window = { w.hops * turn, w.crossings / rate };
-	struct line read = { p.hops * turn + p.calls * costs->read_ns,
-			     p.crossings / costs->read_bytes_per_ns };
-	double end = lesser(crossing(ring, board), (double)most + 1), from;
+
+	return (struct lines){
+		.ring = { r.hops * costs->hop_ns, r.crossings / rate },
+		.board = { b.hops * turn, b.crossings / rate },
+		.window = { w.hops * turn, w.crossings / rate },
+		.read = { p.hops * turn + p.calls * costs->read_ns, p.crossings / costs->read_bytes_per_ns },
+	};
+}
+
+static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, int nranks, uint64_t most)
+{
+	struct lines l = find_lines(coll, costs, nranks);
+	double end = lesser(crossing(l.ring, l.board), (double)most + 1), from;
 	struct ends out = { .read = UINT64_MAX };
 
-	out.window = whole_bytes(larger(crossing(window, ring), lesser(crossing(window, board), end)));
+	out.window =
+		whole_bytes(larger(crossing(l.window, l.ring), lesser(crossing(l.window, l.board), end)));
 	if (costs->read_bytes_per_ns > 0) {
-		from = lesser(larger(crossing(read, ring), lesser(crossing(read, board), end)), LARGE);
+		from = lesser(larger(crossing(l.read, l.ring), lesser(crossing(l.read, l.board), end)),
+			      LARGE);
 		out.read = whole_bytes(from);
 		end = lesser(end, from);
 	}
@@ -122,10 +136,26 @@ static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, in
 	return out;
 }
 
+/* Between two ranks: in a lane a message is written, then read, like a broadcast of theirs on the board; what is offered
+ * is like one done directly. */
+static void decide_offers(const char *name, const struct ko_costs *costs, struct ko_algorithms *out)
+{
+	struct lines l = find_lines(KO_BROADCAST, costs, 2);
+	bool can_read = costs->read_bytes_per_ns > 0, force = strcmp(name, "direct") == 0;
+
+	out->offer_begin = out->offer_window_begin = UINT64_MAX;
+	if (*name != 0 && !force)
+		return;
+	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(l.window, l.board), LARGE));
+	if (can_read)
+		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(l.read, l.board), LARGE));
+}
+
 void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,
 			 struct ko_algorithms *out)
 {
 	out->must_read = strcmp(name, "direct") == 0;
+	decide_offers(name, costs, out);
 	for (int k = 0; k < KO_NCOLLS; k++) {
 		enum ko_coll coll = (enum ko_coll)k;
 		uint64_t most = most_bytes(coll, nranks, room);

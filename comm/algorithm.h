@@ -23,7 +23,9 @@ struct ko_algorithms {
 	uint64_t board_end[KO_NCOLLS];    /* below it the board, else the ring; but directly */
 	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */
 	uint64_t window_begin[KO_NCOLLS]; /* from here on in windows */
-	bool must_read;                   /* where it may: the caller wants so */
+	/* A message between two ranks, from here on, is offered instead of put into slots: plain memory, windows */
+	uint64_t offer_begin, offer_window_begin;
+	bool must_read; /* where it may: the caller wants so */
 };
 
 /* Is it the name of one? "" is the best. */

@@ -20,6 +20,14 @@ enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and that o
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
+/* Bytes that all ranks map: the roster, and the board behind it. */
+static size_t shared_len(int nranks)
+{
+	enum { PAGE = 4096 };
+
+	return (ko_roster_len(nranks) + ko_board_len(nranks) + PAGE - 1) / PAGE * PAGE;
+}
+
 int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
 		  struct ko_entry *mine, struct kolo_comm **out)
 {
@@ -33,14 +41,17 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->nranks = nranks;
 	c->timeout_ms = timeout_ms;
 	c->parent = parent;
+	c->shared_len = shared_len(nranks);
+	c->lanes.fd = -1;
 	c->log = *log;
 	c->log.rank = rank;
 	mine->pid = getpid();
 	ko_place_get(&mine->place);
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
+	c->firsts = calloc((size_t)nranks + 1, sizeof(*c->firsts));
 	c->scratch = malloc(KO_SCRATCH);
 	c->order = ko_order_create();
-	if (!c->table || !c->scratch || !c->order)
+	if (!c->table || !c->firsts || !c->scratch || !c->order)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
 	else
 		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
@@ -52,34 +63,26 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	return 0;
 }
 
-/* Bytes that all ranks map: the roster, and the board behind it. */
-static size_t shared_len(int nranks)
-{
-	return ko_roster_len(nranks) + ko_board_len(nranks);
-}
-
-/* Rank 0 makes the shared memory and hands it to everyone. */
+/* Rank 0 makes the shared memory, lanes included, and hands it to everyone. */
 static int share_roster(struct kolo_comm *c, int64_t deadline)
 {
-	size_t len = shared_len(c->nranks);
+	uint64_t len = c->shared_len + ko_lanes_len(c->nranks);
 	struct ko_msg msg = { .type = KO_MSG_ROSTER };
 	void *memory = NULL;
-	int fd = -1, rc;
+	int rc;
 
 	if (c->rank == 0) {
-		rc = ko_shmem_create(len, true, &fd, &memory);
+		rc = ko_shmem_create(len, c->shared_len, true, &c->lanes.fd, &memory);
 		for (int r = 1; rc == 0 && r < c->nranks; r++)
-			rc = ko_lifelines_send(c->lifelines, r, &msg, fd);
+			rc = ko_lifelines_send(c->lifelines, r, &msg, c->lanes.fd);
 	} else {
 		/* When another rank keeps rank 0 waiting, rank 0 knows which: let it say so first. */
 		int64_t later = deadline == INT64_MAX ? deadline : deadline + GRACE_MS;
 
-		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &fd);
+		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &c->lanes.fd);
 		if (rc == 0)
-			rc = ko_shmem_map(fd, len, true, &memory);
+			rc = ko_shmem_map(c->lanes.fd, len, c->shared_len, true, &memory);
 	}
-	if (fd >= 0)
-		close(fd);
 	c->roster = memory;
 	if (memory)
 		c->board = ko_board_view((char *)memory + ko_roster_len(c->nranks), c->nranks);
@@ -187,18 +190,22 @@ void kolo_comm_destroy(struct kolo_comm *c)
 		return;
 	if (c->order)
 		ko_order_settle(c->order);
+	kolo_queue_destroy(c->worker);
 	if (c->to_next)
 		c->to_next->ops->close(c->to_next);
 	if (c->from_prev)
 		c->from_prev->ops->close(c->from_prev);
 	if (c->roster) {
 		code = ko_roster_cause(c->roster);
-		munmap(c->roster, shared_len(c->nranks));
+		munmap(c->roster, c->shared_len);
 	}
 	ko_lifelines_close(c->lifelines, code, kolo_last_error());
 	ko_trace_close(c->trace);
 	free(c->table);
 	ko_windows_close(c);
+	ko_lanes_close(c);
+	free(c->transfers);
+	free(c->firsts);
 	free(c->scratch);
 	free(c->premuls);
 	ko_order_destroy(c->order);
@@ -273,7 +280,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_stats: comm and out must not be NULL");
 	ko_order_settle(comm->order);
 	*out = (struct kolo_stats){
-		.ops = comm->ops[KO_RING] + comm->ops[KO_BOARD] + comm->ops[KO_DIRECT],
+		.ops = comm->ops[KO_RING] + comm->ops[KO_BOARD] + comm->ops[KO_DIRECT] + comm->pair_ops,
+		.pair_ops = comm->pair_ops,
 		.ring_ops = comm->ops[KO_RING],
 		.board_ops = comm->ops[KO_BOARD],
 		.direct_ops = comm->ops[KO_DIRECT],
@@ -287,11 +295,14 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	};
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
-	out->sent_bytes = out->to_next.bytes + comm->board.sent + comm->direct.sent;
-	out->received_bytes = out->from_prev.bytes + comm->board.received + comm->direct.received;
+	out->sent_bytes = out->to_next.bytes + comm->board.sent + comm->direct.sent + comm->lanes.sent;
+	out->received_bytes =
+		out->from_prev.bytes + comm->board.received + comm->direct.received + comm->lanes.received;
 	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
 			    (comm->from_prev ? comm->from_prev->memory : 0) +
-			    (comm->rank == 0 ? shared_len(comm->nranks) : 0);
+			    comm->lanes.mapped * KO_LANE_HEAD +
+			    comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
+			    (comm->rank == 0 ? comm->shared_len : 0);
 	return 0;
 }
 
@@ -316,6 +327,21 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 	return n;
 }
 
+/* Those of messages between two ranks. */
+static int pair_rows(const struct ko_algorithms *t, struct kolo_algorithm rows[4])
+{
+	uint64_t begin = t->offer_begin, window = t->offer_window_begin;
+	int n = 0;
+
+	if (window != UINT64_MAX)
+		rows[n++] = (struct kolo_algorithm){ "send_recv", "direct", "alloc", window, UINT64_MAX };
+	rows[n++] = (struct kolo_algorithm){ "send_recv", "lane", "any", 0,
+					     begin == UINT64_MAX ? begin : begin - 1 };
+	if (begin != UINT64_MAX)
+		rows[n++] = (struct kolo_algorithm){ "send_recv", "direct", "any", begin, UINT64_MAX };
+	return n;
+}
+
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out)
 {
 	struct kolo_algorithm rows[4];
@@ -323,8 +349,9 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
 
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: comm and out must not be NULL");
-	for (int coll = 0; comm->nranks > 1 && coll < KO_NCOLLS; coll++) {
-		n = algorithm_rows(&comm->algorithms, coll, rows);
+	for (int coll = 0; comm->nranks > 1 && coll <= KO_NCOLLS; coll++) {
+		n = coll < KO_NCOLLS ? algorithm_rows(&comm->algorithms, coll, rows)
+				     : pair_rows(&comm->algorithms, rows);
 		if (index >= at && index < at + n) {
 			*out = rows[index - at];
 			return 0;

@@ -5,6 +5,7 @@
 #include "algorithm.h"
 #include "board.h"
 #include "boot.h"
+#include "lane.h"
 #include "lifeline.h"
 #include "link.h"
 #include "log.h"
@@ -50,6 +51,7 @@ struct kolo_comm {
 	uint64_t history;       /* and all of them in one number */
 	uint64_t ops
 		[KO_NALGORITHMS]; /* operations finished; with one rank, which needs none, as if round the ring */
+	uint64_t pair_ops;        /* the same of those between pairs of ranks */
 	struct ko_model model;   /* bytes that they should have moved */
 	int spins;               /* tries before a wait gives the core away */
 	struct ko_limits limits; /* agreed */
@@ -57,7 +59,12 @@ struct kolo_comm {
 	struct ko_lifelines *lifelines;
 	struct ko_roster *roster;       /* shared by all ranks; the board lies behind it */
 	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
+	size_t shared_len;              /* bytes of both, whole pages; behind them come the lanes */
 	struct ko_board board;
+	struct ko_lanes lanes;
+	struct ko_transfer *transfers; /* of the operation under way; transfers_room of them at most */
+	size_t transfers_room;
+	struct kolo_queue *worker; /* for what a group leaves to another thread; NULL: none needed yet */
 	struct ko_algorithms algorithms; /* agreed */
 	/* Round the ring, and in windows: with ordinary or with streaming stores */
 	struct ko_trial writing[2][KO_NCOLLS][KO_TRIALS];
@@ -72,7 +79,8 @@ struct kolo_comm {
 	struct ko_model direct;              /* bytes read in other ranks' buffers, and written */
 	struct ko_range offered[KO_OFFERED]; /* that others can read, the last noffered asked for */
 	unsigned noffered;
-	char *scratch; /* KO_SCRATCH bytes, for what is read of other ranks' memory */
+	size_t *firsts; /* nranks + 1, of the uneven blocks of the operation under way */
+	char *scratch;  /* KO_SCRATCH bytes, for what is read of other ranks' memory */
 };
 
 enum { KO_SCRATCH = 256 << 10 };

@@ -76,8 +76,9 @@ static int make_offer(const struct direct *d)
 	const struct kolo_comm *c = run->comm;
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
 	const struct ko_plan *p = &run->plan;
-	size_t src_n = coll == KO_ALL_GATHER ? p->block : p->count;
-	size_t dst_n = coll == KO_REDUCE_SCATTER ? p->block : p->count;
+	size_t own = ko_plan_block(p, coll == KO_ALL_GATHER || coll == KO_REDUCE_SCATTER ? c->rank : 0).n;
+	size_t src_n = coll == KO_ALL_GATHER ? own : p->count;
+	size_t dst_n = coll == KO_REDUCE_SCATTER ? own : p->count;
 	struct offer mine = { ko_window_find(c, d->src, bytes_of(d, src_n)),
 			      ko_window_find(c, d->dst, bytes_of(d, dst_n)), run->in_place, 0, 0 };
 
@@ -158,6 +159,8 @@ static const char *view(const struct direct *d, int rank, struct ko_where where,
 
 static void put(const struct direct *d, char *to, const char *from, size_t n)
 {
+	if (n == 0)
+		return;
 	if (d->run->stores == KO_STREAMING && to != from)
 		ko_stream_copy(to, from, bytes_of(d, n));
 	else
@@ -302,17 +305,18 @@ static void spread(const struct direct *d, const char *from, size_t n, size_t to
 static int all_gather(const struct direct *d)
 {
 	int rank = d->run->comm->rank, nranks = d->run->comm->nranks, rc = 0;
-	size_t n = d->run->plan.block;
+	struct ko_piece q = ko_plan_block(&d->run->plan, rank);
 
 	if (d->run->way == KO_BY_WINDOW) {
-		spread(d, d->src, n, (size_t)rank * n);
+		spread(d, d->src, q.n, q.first);
 		return 0;
 	}
-	put(d, d->dst + bytes_of(d, (size_t)rank * n), d->src, n);
+	put(d, d->dst + bytes_of(d, q.first), d->src, q.n);
 	for (int k = 1; rc == 0 && k < nranks; k++) {
 		int r = ko_ring_block(rank, nranks, k);
 
-		rc = get(d, r, offer_of(d, r)->src, 0, d->dst + bytes_of(d, (size_t)r * n), n);
+		q = ko_plan_block(&d->run->plan, r);
+		rc = get(d, r, offer_of(d, r)->src, 0, d->dst + bytes_of(d, q.first), q.n);
 	}
 	return rc;
 }

@@ -80,18 +80,21 @@ static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
 
 static int all_gather(struct ko_run *run, const void *src, void *dst)
 {
-	size_t n = run->plan.block;
-	int rank = run->comm->rank, nranks = run->comm->nranks, rc = write_cell(run, src, n);
+	int rank = run->comm->rank, nranks = run->comm->nranks, rc;
+	struct ko_piece q = ko_plan_block(&run->plan, rank);
 
-	if (rc == 0 && n)
-		run->copy(ko_at_mut(run, dst, (size_t)rank * n), src, n, NULL);
+	rc = write_cell(run, src, q.n);
+	if (rc == 0 && q.n)
+		run->copy(ko_at_mut(run, dst, q.first), src, q.n, NULL);
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);
-	for (int k = 1; rc == 0 && n && k < nranks; k++) {
+	for (int k = 1; rc == 0 && k < nranks; k++) {
 		int r = ko_ring_block(rank, nranks, k);
 
-		run->copy(ko_at_mut(run, dst, (size_t)r * n), payload(run, r, n), n, NULL);
-		run->comm->board.received += n * run->size;
+		q = ko_plan_block(&run->plan, r);
+		if (q.n)
+			run->copy(ko_at_mut(run, dst, q.first), payload(run, r, q.n), q.n, NULL);
+		run->comm->board.received += q.n * run->size;
 	}
 	return rc;
 }

@@ -34,7 +34,9 @@ bool ko_peer_offers(struct kolo_comm *c, const void *buffer, size_t len)
 		if (first >= c->offered[k].first && len <= c->offered[k].len &&
 		    first - c->offered[k].first <= c->offered[k].len - len)
 			return true;
-	if (len == 0 || read_some(c, c->rank, first, &byte, 1) != 1 ||
+	if (len == 0)
+		return true;
+	if (read_some(c, c->rank, first, &byte, 1) != 1 ||
 	    read_some(c, c->rank, first + len - 1, &byte, 1) != 1)
 		return false;
 	c->offered[c->noffered++ % KO_OFFERED] = (struct ko_range){ first, len };

@@ -3,7 +3,7 @@
 
 const char *ko_coll_name(int coll)
 {
-	static const char *const names[KO_FREE + 1] = {
+	static const char *const names[KO_GROUP + 1] = {
 		[KO_BARRIER] = "barrier",
 		[KO_BROADCAST] = "broadcast",
 		[KO_REDUCE] = "reduce",
@@ -12,9 +12,25 @@ const char *ko_coll_name(int coll)
 		[KO_ALL_GATHER] = "all_gather",
 		[KO_ALLOC] = "kolo_alloc",
 		[KO_FREE] = "kolo_free",
+		[KO_ALL_TO_ALL] = "all_to_all",
+		[KO_GATHER] = "gather",
+		[KO_SCATTER] = "scatter",
+		[KO_SEND_TO] = "send",
+		[KO_RECV_FROM] = "recv",
+		[KO_GROUP] = "group",
 	};
 
-	return coll >= 0 && coll <= KO_FREE ? names[coll] : "unknown";
+	return coll >= 0 && coll <= KO_GROUP ? names[coll] : "unknown";
+}
+
+bool ko_coll_reduces(int coll)
+{
+	return coll == KO_REDUCE || coll == KO_ALL_REDUCE || coll == KO_REDUCE_SCATTER;
+}
+
+bool ko_coll_has_root(int coll)
+{
+	return coll == KO_BROADCAST || coll == KO_REDUCE || coll == KO_GATHER || coll == KO_SCATTER;
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -27,6 +43,15 @@ static size_t ceil_div(size_t a, size_t b)
 	return a / b + (a % b != 0);
 }
 
+/* Rounds for the largest block. */
+static void slice(struct ko_plan *p, size_t most)
+{
+	p->rounds = ceil_div(p->block, most);
+	if (p->rounds == 0)
+		p->rounds = 1; /* an empty vector still moves empty slots: every rank makes the same moves */
+	p->slice = ceil_div(p->block, p->rounds); /* even rounds rather than full slots and a small rest */
+}
+
 struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len)
 {
 	struct ko_plan p = { .count = n, .block = n };
@@ -35,10 +60,18 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 		p.block = ceil_div(n, (size_t)nranks);
 	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER)
 		p.count = n * (size_t)nranks;
-	p.rounds = ceil_div(p.block, slot_len / size);
-	if (p.rounds == 0)
-		p.rounds = 1; /* an empty vector still moves empty slots: every rank makes the same moves */
-	p.slice = ceil_div(p.block, p.rounds); /* even rounds rather than full slots and a small rest */
+	slice(&p, slot_len / size);
+	return p;
+}
+
+struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks, size_t slot_len)
+{
+	struct ko_plan p = { .count = firsts[nranks], .firsts = firsts };
+
+	for (int b = 0; b < nranks; b++)
+		if (firsts[b + 1] - firsts[b] > p.block)
+			p.block = firsts[b + 1] - firsts[b];
+	slice(&p, slot_len / size);
 	return p;
 }
 
@@ -52,8 +85,11 @@ struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round)
 
 struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
 {
-	size_t first = min_size(p->count, (size_t)block * p->block);
+	size_t first;
 
+	if (p->firsts)
+		return (struct ko_piece){ p->firsts[block], p->firsts[block + 1] - p->firsts[block] };
+	first = min_size(p->count, (size_t)block * p->block);
 	return (struct ko_piece){ first, min_size(p->block, p->count - first) };
 }
 

@@ -17,10 +17,20 @@ enum ko_coll {
 	KO_NCOLLS,
 	KO_ALLOC = KO_NCOLLS, /* kolo_alloc and kolo_free: posted like collectives, and none */
 	KO_FREE,
+	KO_ALL_TO_ALL, /* between pairs of ranks: collectives, */
+	KO_GATHER,
+	KO_SCATTER,
+	KO_SEND_TO, /* and what the two ranks alone know of */
+	KO_RECV_FROM,
+	KO_GROUP,
 };
 
 /* "all_reduce" and so on; "unknown" outside. */
 const char *ko_coll_name(int coll);
+
+/* Does it have an op, or a root? */
+bool ko_coll_reduces(int coll);
+bool ko_coll_has_root(int coll);
 
 /* Elements [first, first + n) of the whole vector. */
 struct ko_piece {
@@ -33,11 +43,16 @@ struct ko_piece {
  *   1 <= rounds, rounds * slice >= block, slice * element size <= slot length */
 struct ko_plan {
 	size_t count, block, slice, rounds;
+	/* NULL: as above. Else block b is [firsts[b], firsts[b + 1]), nranks of them, and the largest one has `block` elements */
+	const size_t *firsts;
 };
 
 /* The plan for `n` elements of `size` bytes as the collective's caller counts them (per rank for reduce_scatter
  * and all_gather). The caller has checked that nranks * n * size does not overflow. */
 struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len);
+
+/* The same for uneven blocks of reduce_scatter and all_gather. `firsts` must stay. */
+struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks, size_t slot_len);
 
 /* The part of a vector of broadcast or reduce that `rank` handles where the ranks share it out. */
 struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks);

@@ -38,12 +38,34 @@ void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq)
 	atomic_store_explicit(&roster->post[rank].finished, seq, memory_order_release);
 }
 
+void ko_roster_post_pair(struct ko_roster *roster, int rank, const struct ko_desc *desc)
+{
+	uint64_t words[3] = { 0 };
+
+	if (desc)
+		memcpy(words, desc, sizeof(words));
+	for (int i = 0; i < 3; i++)
+		atomic_store_explicit(&roster->post[rank].pair[i], words[i], memory_order_relaxed);
+}
+
+bool ko_roster_pair(const struct ko_roster *roster, int rank, struct ko_desc *out)
+{
+	uint64_t words[3];
+
+	/* Only for people: that its words may be of two descriptors does no harm. */
+	for (int i = 0; i < 3; i++)
+		words[i] = atomic_load_explicit(&roster->post[rank].pair[i], memory_order_relaxed);
+	memcpy(out, words, sizeof(*out));
+	return ko_desc_is_pair(out);
+}
+
 void ko_roster_wake(struct ko_roster *roster, int rank, int nranks)
 {
 	for (int r = 0; r < nranks; r++) {
 		struct ko_post *post = &roster->post[r];
 
-		if (atomic_load_explicit(&post->waiting_for, memory_order_relaxed) != rank + 1)
+		if (atomic_load_explicit(&post->waiting_for, memory_order_relaxed) != rank + 1 &&
+		    !atomic_load_explicit(&post->any, memory_order_relaxed))
 			continue;
 		atomic_fetch_add_explicit(&post->bell, 1, memory_order_relaxed);
 		syscall(SYS_futex, &post->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -74,18 +96,37 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 	return atomic_load_explicit(&post->entered, memory_order_relaxed) < seq + KO_HISTORY - 1;
 }
 
-const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
+/* "n=1024, f32, sum, root 3" */
+static void describe_arguments(const struct ko_desc *desc, char *out, size_t len)
 {
-	const char *coll = ko_coll_name(desc->coll);
 	const char *type = kolo_type_name((enum kolo_type)desc->type);
 	const char *op = desc->op == KO_OP_PREMUL ? "premul_sum" : kolo_op_name((enum kolo_op)desc->op);
-	bool has_op = desc->coll != KO_BROADCAST && desc->coll != KO_ALL_GATHER;
-	bool has_root = desc->coll == KO_BROADCAST || desc->coll == KO_REDUCE;
-	char root[24] = "";
+	bool has_op = ko_coll_reduces(desc->coll) && op;
+	char n[32] = "", counts[48] = "", root[24] = "";
 
-	if (has_root)
+	if (desc->uneven && desc->coll != KO_REDUCE_SCATTER && desc->coll != KO_ALL_GATHER)
+		snprintf(n, sizeof(n), "any n"); /* each pair of ranks has its own */
+	else
+		snprintf(n, sizeof(n), "n=%" PRIu64, desc->n);
+	if (ko_coll_has_root(desc->coll))
 		snprintf(root, sizeof(root), ", root %d", desc->root);
-	if (desc->seq == 0)
+	else if (desc->uneven && desc->root != -1)
+		snprintf(counts, sizeof(counts), " in all, counts with hash %08x", (uint32_t)desc->root);
+	snprintf(out, len, "%s%s, %s%s%s%s", n, counts, type ? type : "?", has_op ? ", " : "",
+		 has_op ? op : "", root);
+}
+
+const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
+{
+	const char *coll = ko_coll_name(desc->coll), *suffix = desc->uneven ? "_v" : "";
+	char arguments[KO_DESC_TEXT - 40];
+
+	describe_arguments(desc, arguments, sizeof(arguments));
+	if (desc->coll == KO_GROUP)
+		snprintf(out, KO_DESC_TEXT, "a group of %" PRIu64 " sends and recvs", desc->n);
+	else if (ko_desc_is_pair(desc))
+		snprintf(out, KO_DESC_TEXT, "%s(%s, peer %d)", coll, arguments, desc->root);
+	else if (desc->seq == 0)
 		snprintf(out, KO_DESC_TEXT, "the creation of its communicator");
 	else if (desc->coll == KO_BARRIER)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier", desc->seq);
@@ -96,8 +137,7 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64,
 			 desc->seq, desc->n);
 	else
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s(n=%" PRIu64 ", %s%s%s%s)", desc->seq, coll,
-			 desc->n, type ? type : "?", has_op ? ", " : "", has_op && op ? op : "", root);
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s%s(%s)", desc->seq, coll, suffix, arguments);
 	return out;
 }
 

@@ -12,13 +12,13 @@
 
 /* What a rank was asked to do. Equal on all ranks, or they disagree. Posted as three words. */
 struct ko_desc {
-	uint64_t seq; /* counts the communicator's operations from 1; 0: it is being made */
-	uint64_t n;   /* as the caller gave it */
-	int32_t root; /* -1 where there is none */
-	uint8_t coll; /* enum ko_coll */
-	uint8_t type; /* enum kolo_type */
-	uint8_t op;   /* enum kolo_op, KO_OP_PREMUL for ops made at run time */
-	uint8_t zero;
+	uint64_t seq;   /* counts the communicator's operations from 1; 0: it is being made */
+	uint64_t n;     /* as the caller gave it; of counts their sum */
+	int32_t root;   /* -1 where there is none; of counts a hash */
+	uint8_t coll;   /* enum ko_coll */
+	uint8_t type;   /* enum kolo_type */
+	uint8_t op;     /* enum kolo_op, KO_OP_PREMUL for ops made at run time */
+	uint8_t uneven; /* 1: called with counts */
 };
 
 enum { KO_OP_PREMUL = 0x80 };
@@ -34,12 +34,15 @@ struct ko_post {
 	_Atomic int64_t beat;        /* ko_now_ms() of its last look around while waiting */
 	_Atomic int32_t waiting_for; /* 1 + the rank it has been waiting for for a while; 0: nobody */
 	_Atomic uint32_t complete;   /* 1: its communicator is made */
+	_Atomic uint32_t any;        /* 1: it waits for others, too: whoever does something wakes it */
 	_Atomic uint32_t bell;       /* a futex: it may sleep on it until the one it waits for rings */
 	/* What it has measured of reading what prev has at `buffer`, where its token lies; 0 where not everyone's can be
 	 * read. Rank 0 reads them a lap of the ring later */
 	double read_ns, read_bytes_per_ns;
 	uint64_t buffer;
 	_Atomic uint64_t history[KO_HISTORY][3];
+	/* While it waits in something that ranks do in pairs: the descriptor of that; else zero */
+	_Atomic uint64_t pair[3];
 };
 
 /* What rank 0 has decided for all. */
@@ -65,6 +68,12 @@ size_t ko_roster_len(int nranks);
 void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc);
 void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq);
 
+/* `rank` waits in something that ranks do in pairs, NULL: not any more. */
+void ko_roster_post_pair(struct ko_roster *roster, int rank, const struct ko_desc *desc);
+
+/* What that is; false when it is not in one, or has not waited in it for a while. */
+bool ko_roster_pair(const struct ko_roster *roster, int rank, struct ko_desc *out);
+
 /* `rank` has done what others may wait for; who sleeps over it is woken. */
 void ko_roster_wake(struct ko_roster *roster, int rank, int nranks);
 static inline void ko_roster_ring(struct ko_roster *roster, int rank, int nranks)
@@ -79,8 +88,14 @@ void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us);
 /* What `rank` posted for its operation `seq`; false when it has not come there or it is too long ago. */
 bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out);
 
+/* Is it something that two ranks do with each other, and the others need not know of? */
+static inline bool ko_desc_is_pair(const struct ko_desc *desc)
+{
+	return desc->coll >= KO_SEND_TO;
+}
+
 /* "#7 all_reduce(n=1024, f32, sum)". Returns out. */
-enum { KO_DESC_TEXT = 96 };
+enum { KO_DESC_TEXT = 128 };
 const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
 
 /* The history of a rank's operations in a number: `history` of those before, 0 at first, and one more. Two ranks that

@@ -1,4 +1,4 @@
-/* One collective under way on one rank. */
+/* One operation under way on one rank. */
 #ifndef KO_RUN_H
 #define KO_RUN_H
 
@@ -25,7 +25,19 @@ struct ko_run {
 	/* In plain memory: root of a broadcast writes a share to each of the others, or each rank adds up a share of a reduce */
 	bool shared;
 	int64_t since; /* when it began; 0: nobody wants to know */
+	/* Does it still wait for `rank`? NULL: for all that have not finished it */
+	bool (*needs)(const struct ko_run *run, int rank);
 };
+
+/* Makes the communicator this thread's until ko_run_end. KOLO_EINVAL where another one is in an operation. */
+int ko_run_claim(struct kolo_comm *c, enum ko_coll coll);
+
+/* The operation desc of run->comm, which gets its number and its tag, begins: afterwards every rank knows what this one
+ * is about to do. What ranks do in pairs has no number. Errors: what the communicator has failed with; KOLO_EPEER. */
+int ko_run_begin(struct ko_run *run);
+
+/* It is over, with `rc`. Whatever it fails with, the others learn it: a failed communicator stays failed everywhere. */
+int ko_run_end(struct ko_run *run, int rc);
 
 /* Element `element` of a buffer, which may be NULL where nothing is read or written. */
 static inline const void *ko_at(const struct ko_run *run, const void *base, size_t element)

@@ -43,7 +43,7 @@ static int make_fifo(struct shm_link *shm)
 
 	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
 		return ko_fail(KOLO_ESYS, "getrandom: %s", strerror(errno));
-	rc = ko_shmem_create(shm->len, true, &shm->fd, &memory);
+	rc = ko_shmem_create(shm->len, shm->len, true, &shm->fd, &memory);
 	if (rc < 0)
 		return rc;
 	shm->end.fifo = memory;
@@ -113,7 +113,7 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 	if (address.len != shm->len)
 		return ko_fail(KOLO_EMISMATCH, "shm: the receiver's link has %llu bytes, the sender's %zu",
 			       (unsigned long long)address.len, shm->len);
-	rc = ko_shmem_map(peer->fd, shm->len, true, &memory);
+	rc = ko_shmem_map(peer->fd, shm->len, shm->len, true, &memory);
 	if (rc < 0)
 		return rc;
 	shm->end.fifo = memory;

@@ -13,9 +13,10 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-static int map(int fd, size_t len, bool now, void **out)
+static int map(int fd, uint64_t first, size_t len, bool now, void **out)
 {
-	*out = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | (now ? MAP_POPULATE : 0), fd, 0);
+	*out = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | (now ? MAP_POPULATE : 0), fd,
+		    (off_t)first);
 	if (*out != MAP_FAILED)
 		return 0;
 	*out = NULL;
@@ -23,7 +24,7 @@ static int map(int fd, size_t len, bool now, void **out)
 		       len, strerror(errno));
 }
 
-int ko_shmem_create(size_t len, bool now, int *fd, void **out)
+int ko_shmem_create(uint64_t len, size_t mapped, bool now, int *fd, void **out)
 {
 	struct rlimit limit;
 	int rc;
@@ -34,16 +35,17 @@ int ko_shmem_create(size_t len, bool now, int *fd, void **out)
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < len)
 		return ko_fail(
 			KOLO_ESYS,
-			"%zu bytes of shared memory are more than the limit for files (ulimit -f): %llu", len,
-			(unsigned long long)limit.rlim_cur);
+			"%llu bytes of shared memory are more than the limit for files (ulimit -f): %llu",
+			(unsigned long long)len, (unsigned long long)limit.rlim_cur);
 	*fd = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*fd < 0)
 		return ko_fail(KOLO_ESYS, "memfd_create: %s", strerror(errno));
 	if (ftruncate(*fd, (off_t)len) < 0 || fcntl(*fd, F_ADD_SEALS, SEALS) < 0)
 		rc = ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS,
-			     "sizing %zu bytes of shared memory: %s", len, strerror(errno));
+			     "sizing %llu bytes of shared memory: %s", (unsigned long long)len,
+			     strerror(errno));
 	else
-		rc = map(*fd, len, now, out);
+		rc = map(*fd, 0, mapped, now, out);
 	if (rc < 0) {
 		close(*fd);
 		*fd = -1;
@@ -51,18 +53,23 @@ int ko_shmem_create(size_t len, bool now, int *fd, void **out)
 	return rc;
 }
 
-int ko_shmem_map(int fd, size_t len, bool now, void **out)
+int ko_shmem_map(int fd, uint64_t len, size_t mapped, bool now, void **out)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	*out = NULL;
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 || st.st_size < 0 ||
-	    (size_t)st.st_size != len)
+	    (uint64_t)st.st_size != len)
 		return ko_fail(KOLO_ESYS,
-			       "the shared memory that was handed over is not the %zu sealed bytes expected",
-			       len);
-	return map(fd, len, now, out);
+			       "the shared memory that was handed over is not the %llu sealed bytes expected",
+			       (unsigned long long)len);
+	return map(fd, 0, mapped, now, out);
+}
+
+int ko_shmem_map_part(int fd, uint64_t first, size_t len, void **out)
+{
+	return map(fd, first, len, false, out);
 }
 
 int ko_shmem_touch(void *memory, size_t len)

@@ -5,13 +5,18 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* Makes and maps `len` zero bytes, with their pages `now` or as they are touched; *fd is closed by the caller, *out unmapped with munmap. The size is sealed:
- * no one who maps it can be hurt by its shrinking. Errors: KOLO_ENOMEM, KOLO_ESYS. */
-int ko_shmem_create(size_t len, bool now, int *fd, void **out);
+/* Makes `len` zero bytes and maps the first `mapped` of them, with their pages `now` or as they are touched; *fd is closed by
+ * the caller, *out unmapped with munmap. The size is sealed: no one who maps it can be hurt by its shrinking. What nobody
+ * touches takes no memory. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+int ko_shmem_create(uint64_t len, size_t mapped, bool now, int *fd, void **out);
 
-/* Maps memory made by another rank, after checking seals and size; pages and errors as above. */
-int ko_shmem_map(int fd, size_t len, bool now, void **out);
+/* Maps memory made by another rank, after checking seals and size; the rest as above. */
+int ko_shmem_map(int fd, uint64_t len, size_t mapped, bool now, void **out);
+
+/* Maps another part of it, as it is touched. Errors as above. */
+int ko_shmem_map_part(int fd, uint64_t first, size_t len, void **out);
 
 /* Gets the pages of a part of such memory, near the caller. Errors: KOLO_ENOMEM. */
 int ko_shmem_touch(void *memory, size_t len);

@@ -2,6 +2,7 @@
  * instead of a meeting point; what follows is the same as for any communicator (comm.c). */
 #include "clock.h"
 #include "create.h"
+#include "group.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,8 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 			       "must not be NULL",
 			       color);
 	*out = NULL;
+	if ((rc = ko_group_refuse(comm, "kolo_comm_split")) < 0)
+		return rc;
 	all = calloc((size_t)comm->nranks, sizeof(*all));
 	if (!all) /* the others wait in the collective below: there is no way to go on without this rank */
 		return ko_comm_fail(comm, KOLO_ENOMEM,

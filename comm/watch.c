@@ -20,10 +20,11 @@ enum {
 
 /* A wait that has not ended at once. */
 struct ko_watch {
+	const struct ko_run *run; /* the operation that waits */
 	struct kolo_comm *comm;
-	const struct ko_desc *desc; /* the operation that waits */
-	int peer;                   /* for this rank */
-	const char *transport;      /* through this link */
+	const struct ko_desc *desc;
+	int peer;              /* for this rank */
+	const char *transport; /* through this link */
 	/* ko_now_ms() of the beginning, the last look at the lifelines, the last call at the peer, the last turn */
 	int64_t since, looked, called, last;
 };
@@ -41,7 +42,9 @@ static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
 	char op[KO_DESC_TEXT];
 	struct ko_desc desc;
 
-	if (entered > finished && ko_roster_desc(c->roster, rank, entered, &desc))
+	if (ko_roster_pair(c->roster, rank, &desc))
+		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
+	else if (entered > finished && ko_roster_desc(c->roster, rank, entered, &desc))
 		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
 	else if (finished)
 		snprintf(out, WHERE_TEXT, "in no operation since it finished #%" PRIu64, finished);
@@ -70,13 +73,13 @@ static char process_state(int pid)
 
 /* ---- Disagreement --------------------------------------------------------------------------------------- */
 
-/* Compares the operation with the peer's of the same number. */
+/* Compares the operation with the peer's of the same number, where it has one. */
 static int compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 {
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], my_op[KO_DESC_TEXT], their_op[KO_DESC_TEXT];
 	struct ko_desc theirs;
 
-	if (!ko_roster_desc(c->roster, peer, mine->seq, &theirs) ||
+	if (ko_desc_is_pair(mine) || !ko_roster_desc(c->roster, peer, mine->seq, &theirs) ||
 	    memcmp(&theirs, mine, sizeof(theirs)) == 0)
 		return 0;
 	return ko_fail(KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
@@ -90,6 +93,8 @@ static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int 
 	struct ko_desc desc;
 	int rc = 0;
 
+	if (ko_desc_is_pair(mine))
+		return 0;
 	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; rc == 0 && back-- > 0;)
 		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc))
 			rc = compare(c, &desc, peer);
@@ -138,33 +143,53 @@ static bool has_done(struct kolo_comm *c, const struct ko_desc *desc, int rank)
 	return atomic_load_explicit(&post->finished, memory_order_acquire) >= desc->seq;
 }
 
-static int check_gone(struct kolo_comm *c, const struct ko_desc *desc)
+/* `run` NULL: it has not begun. */
+static bool is_needed(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_run *run, int rank)
+{
+	return run && run->needs ? run->needs(run, rank) : !has_done(c, desc, rank);
+}
+
+static int check_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_run *run)
 {
 	const struct ko_life *life;
 
 	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++)
-		if (!has_done(c, desc, life->rank))
+		if (is_needed(c, desc, run, life->rank))
 			return report_gone(c, desc, life);
 	return 0;
 }
 
-/* On the board a rank may wait for one that it has no lifeline to. */
-static int check_peer(struct kolo_comm *c, const struct ko_desc *desc, int peer)
+/* A rank may wait for one that it has no lifeline to. */
+static int check_peer(const struct ko_watch *w, int peer)
 {
+	struct kolo_comm *c = w->comm;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
 
-	if (!ko_lifelines_lost(c->lifelines, peer) || has_done(c, desc, peer))
+	if (!is_needed(c, w->desc, w->run, peer) || !ko_lifelines_lost(c->lifelines, peer))
 		return 0;
 	describe_place(c, peer, where);
 	return ko_fail(KOLO_EPEER, "%s died or left %s; noticed by %s in %s", ko_comm_name(c, peer, them),
-		       where, ko_comm_name(c, c->rank, me), ko_desc_text(desc, op));
+		       where, ko_comm_name(c, c->rank, me), ko_desc_text(w->desc, op));
+}
+
+/* Of transfers with several ranks each of them matters. */
+static int check_peers(const struct ko_watch *w)
+{
+	int rc = 0;
+
+	if (!w->run->needs)
+		return check_peer(w, w->peer);
+	for (int r = 0; rc == 0 && r < w->comm->nranks; r++)
+		if (r != w->comm->rank)
+			rc = check_peer(w, r);
+	return rc;
 }
 
 int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
 {
 	int rc = ko_roster_cause(c->roster);
 
-	return rc < 0 ? rc : check_gone(c, desc);
+	return rc < 0 ? rc : check_gone(c, desc, NULL);
 }
 
 /* ---- Silence -------------------------------------------------------------------------------------------- */
@@ -208,22 +233,33 @@ static int report_silence(struct ko_watch *w, int64_t now)
 
 /* ---- Looking around ------------------------------------------------------------------------------------- */
 
-static void begin(struct ko_watch *w, struct kolo_comm *comm, const struct ko_desc *desc, int peer,
-		  const char *transport)
+static void begin(struct ko_watch *w, const struct ko_run *run, int peer, const char *transport)
 {
-	struct ko_post *post = &comm->roster->post[comm->rank];
+	struct kolo_comm *c = run->comm;
+	struct ko_post *post = &c->roster->post[c->rank];
 
-	*w = (struct ko_watch){
-		.comm = comm, .desc = desc, .peer = peer, .transport = transport, .since = ko_now_ms()
-	};
+	*w = (struct ko_watch){ .run = run,
+				.comm = c,
+				.desc = &run->desc,
+				.peer = peer,
+				.transport = transport,
+				.since = ko_now_ms() };
 	w->looked = w->called = w->last = w->since;
+	if (ko_desc_is_pair(w->desc))
+		ko_roster_post_pair(c->roster, c->rank, w->desc);
+	atomic_store_explicit(&post->any, run->needs != NULL, memory_order_relaxed);
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
 }
 
 static void end(struct ko_watch *w)
 {
-	atomic_store_explicit(&w->comm->roster->post[w->comm->rank].waiting_for, 0, memory_order_relaxed);
+	struct ko_post *post = &w->comm->roster->post[w->comm->rank];
+
+	atomic_store_explicit(&post->waiting_for, 0, memory_order_relaxed);
+	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
+	if (ko_desc_is_pair(w->desc))
+		ko_roster_post_pair(w->comm->roster, w->comm->rank, NULL);
 }
 
 /* At first another rank may only need this core: yield. Then sleep until the peer rings, or for a sixteenth of what it
@@ -257,13 +293,14 @@ static int look_around(struct ko_watch *w)
 	if (now - w->looked >= LOOK_MS) {
 		w->looked = now;
 		ko_lifelines_look(c->lifelines);
-		if ((rc = check_gone(c, w->desc)) < 0 || (rc = compare_history(c, w->desc, w->peer)) < 0 ||
+		if ((rc = check_gone(c, w->desc, w->run)) < 0 ||
+		    (rc = compare_history(c, w->desc, w->peer)) < 0 ||
 		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
 			return rc;
 	}
 	if (now - w->called >= CALL_MS) {
 		w->called = now;
-		if ((rc = check_peer(c, w->desc, w->peer)) < 0)
+		if ((rc = check_peers(w)) < 0)
 			return rc;
 	}
 	if (c->timeout_ms && now - w->since >= c->timeout_ms)
@@ -295,14 +332,15 @@ static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_t
 	}
 	if (rc != KO_EAGAIN)
 		return rc;
-	begin(&watch, run->comm, &run->desc, peer, transport);
+	begin(&watch, run, peer, transport);
 	while ((rc = try(what)) == KO_EAGAIN) {
 		int trouble = look_around(&watch);
 
 		if (trouble == 0)
 			continue;
-		/* Creation does not fail for what a rank does that is through with it: what is waited for has come. */
-		rc = run->desc.seq == 0 ? try(what) : trouble;
+		/* Creation does not fail for what a rank does that is through with it, nor does a recv: what is waited for
+		 * has come. */
+		rc = run->desc.seq == 0 || run->needs ? try(what) : trouble;
 		if (rc == KO_EAGAIN)
 			rc = trouble;
 		break;

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "comm.h"
+#include "group.h"
 #include "shmem.h"
 #include "turns.h"
 
@@ -110,7 +111,7 @@ static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 	int fd = -1, rc = 0;
 
 	if (c->rank == 0)
-		rc = ko_shmem_create(len, false, &fd, memory);
+		rc = ko_shmem_create(len, len, false, &fd, memory);
 	rc = exchange(c, rc);
 	if (rc == 0) {
 		rc = c->rank == 0 ? hand_out(c, fd) : take_over(c, &fd);
@@ -119,7 +120,7 @@ static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 	}
 	if (rc == 0) {
 		if (c->rank != 0)
-			rc = ko_shmem_map(fd, len, false, memory);
+			rc = ko_shmem_map(fd, len, len, false, memory);
 		if (rc == 0) /* here and now: the pages of a part belong near its rank */
 			rc = ko_shmem_touch((char *)*memory + (size_t)c->rank * part_len, part_len);
 		rc = exchange(c, rc);
@@ -144,6 +145,8 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 			KOLO_EINVAL,
 			"rank %d: kolo_alloc: %zu bytes: want more than none, and what an address space holds",
 			comm->rank, bytes);
+	if ((rc = ko_group_refuse(comm, "kolo_alloc")) < 0)
+		return rc;
 	ko_order_settle(comm->order); /* what is in queues comes before it */
 	made = (struct ko_window){ .part_len = (bytes + PAGE - 1) / PAGE * PAGE,
 				   .id = comm->last_window + 1 };
@@ -176,12 +179,14 @@ static void unmap(const struct kolo_comm *c, const struct ko_window *w)
 /* From here on operations go other ways: ranks that free in different places disagree, and are told. */
 int kolo_free(struct kolo_comm *comm, void *memory)
 {
-	int k = 0;
+	int k = 0, rc;
 
 	if (!comm)
 		return ko_fail(KOLO_EINVAL, "kolo_free: comm is NULL");
 	if (!memory)
 		return 0;
+	if ((rc = ko_group_refuse(comm, "kolo_free")) < 0)
+		return rc;
 	ko_order_settle(comm->order);
 	if (atomic_exchange_explicit(&comm->busy, true, memory_order_acquire))
 		return ko_fail(KOLO_EINVAL,

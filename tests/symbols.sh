@@ -40,7 +40,7 @@ state() {
 	# ADDRESS FLAGS SECTION<tab>SIZE NAME. A static of a function is NAME.NUMBER for gcc, FUNCTION.NAME for clang.
 	objdump -t "$a" | awk -F'\t' '$1 ~ / \.(data|bss|tdata|tbss)(\.|$)/ && $1 !~ /rel\.ro/ && $2 !~ /^0+ / { print $2 }' |
 		sed -E 's/.* //; s/\.[0-9]+$//; s/.*\.//' | sort >"$dir/out"
-	printf '%s\n' last_error n | diff - "$dir/out"
+	printf '%s\n' group last_error n | diff - "$dir/out"
 }
 
 try "every exported symbol begins with kolo_ and has the version KOLO_0" versioned

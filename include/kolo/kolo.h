@@ -246,10 +246,12 @@ struct kolo_link_stats {
 
 /* Of one rank and one communicator, since it was made. */
 struct kolo_stats {
-	uint64_t ops;                             /* collectives finished; */
+	uint64_t ops;                             /* operations finished; */
 	uint64_t ring_ops, board_ops, direct_ops; /* of these by each algorithm (kolo_algorithm_get) */
+	/* Of these: send, recv, group of them, all_to_all, gather, scatter */
+	uint64_t pair_ops;
 	/* Payload, counted slot by slot; through the board what was written into the own cells and read in the others';
-	 * directly what was written into the others' buffers and read there */
+	 * directly what was written into the others' buffers and read there; between pairs of ranks the messages */
 	uint64_t sent_bytes, received_bytes;
 	/* What the model says for these ops: for K bytes on N ranks an all-reduce round the ring sends 2K(N-1)/N where
 	 * N divides, one through the board K. */
@@ -260,7 +262,7 @@ struct kolo_stats {
 	char algorithm[16];        /* the name that was asked for, "best" without one */
 	double hop_us;             /* of a small message from a rank to its next, as rank 0 measured */
 	struct kolo_link_stats to_next, from_prev; /* this rank's two links */
-	uint64_t reserved[5];                      /* 0 */
+	uint64_t reserved[4];                      /* 0 */
 };
 
 /* Counts what went through a communicator since it was made. On the thread that uses comm, between operations.
@@ -271,14 +273,17 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
 
 /* A row of the table that says which algorithm runs. */
 struct kolo_algorithm {
-	const char *collective; /* "all_reduce", ... "barrier" */
-	/* "ring": round the ring in slices. "board": each rank writes its vector where all others read it, in one hop.
+	/* "all_reduce", ... "barrier"; "send_recv": of messages between two ranks, of which all_to_all, gather and scatter
+	 * consist, too */
+	const char *collective;
+	/* "ring": round the ring in slices. "lane": through a small place in shared memory that the two ranks have for it. "board": each rank writes its vector where all others read it, in one hop.
 	 * "direct": each rank reads and writes the others' buffers where they are; of any memory only where earlier operations of
 	 * this collective and size were faster so than round the ring */
 	const char *name;
 	/* Of the buffers: "any", or "alloc" where all ranks pass memory from kolo_alloc: then such rows come first */
 	const char *memory;
-	uint64_t min_bytes, max_bytes; /* of the whole vector, both included; UINT64_MAX: no bound */
+	uint64_t min_bytes,
+		max_bytes; /* of the whole vector, or the message, both included; UINT64_MAX: no bound */
 };
 
 /* Fills *out with row `index`, 0 and up, of the table of `comm`: each collective has its rows together; the first one
@@ -405,13 +410,93 @@ int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n,
 int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 			enum kolo_op op, struct kolo_queue *queue);
 
+/* kolo_reduce_scatter with blocks of any size: counts[r] elements for rank r, nranks of them, the same on all ranks; src has
+ * as many as they are together, block after block, dst counts[rank]. In place: dst is where the own block of src is. */
+int kolo_reduce_scatter_v(struct kolo_comm *comm, const void *src, void *dst, const size_t *counts,
+			  enum kolo_type type, enum kolo_op op, struct kolo_queue *queue);
+
 /* Block r of dst = src of rank r, on every rank; src has n elements, dst nranks * n. In place:
  * src == dst + rank * n elements. Sends K(N-1)/N of dst's K bytes; through the board K/N. */
 int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    struct kolo_queue *queue);
 
+/* kolo_all_gather with blocks of any size: src of rank r has counts[r] elements, dst as many as all together, block after
+ * block; counts are nranks, the same on all ranks. In place: src is where the own block of dst is. */
+int kolo_all_gather_v(struct kolo_comm *comm, const void *src, void *dst, const size_t *counts,
+		      enum kolo_type type, struct kolo_queue *queue);
+
 /* Returns when every rank has called it. Moves no payload. */
 int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
+
+/* ---- Between pairs of ranks ------------------------------------------------------------------------------ */
+
+/* Messages from one rank to another, and the collectives that consist of them. A message is n elements of a type; both ends
+ * must name the same, or the receiver gets KOLO_EMISMATCH. It goes through a lane (kolo_algorithm_get: "send_recv"), a place
+ * of some KiB that two ranks have in shared memory from the first message on, or directly: then both ends copy a part of
+ * it. A lane that is idle gives most of its memory back when a rank has many. Of arrays of counts each has
+ * nranks elements, which are read during the call; parts lie one after the other, without gaps. n and counts may be 0.
+ * Conventions and errors are those of the collectives. */
+
+/* Sends n elements to rank `peer`, which must call kolo_recv with the same n and type; messages from one rank to another are
+ * received in the order in which they were sent. With `queue` NULL it blocks until src may be written again: a small message
+ * may still be on its way then, a large one has been received. Two ranks that first send large messages to each
+ * other and then receive wait for each other until the timeout: kolo_group_begin is for that. */
+int kolo_send(struct kolo_comm *comm, const void *src, size_t n, enum kolo_type type, int peer,
+	      struct kolo_queue *queue);
+
+/* Receives n elements from rank `peer`. */
+int kolo_recv(struct kolo_comm *comm, void *dst, size_t n, enum kolo_type type, int peer,
+	      struct kolo_queue *queue);
+
+/* Part r of dst = part `rank` of src on rank r; n elements in each of the nranks parts. src and dst must not overlap. Sends
+ * K(N-1)/N of src's K bytes. A collective: every rank calls. */
+int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		    struct kolo_queue *queue);
+
+/* The same with parts of any size: send_counts[r] elements of src go to rank r, recv_counts[r] of dst come from there, where
+ * send_counts[rank] must be as many. */
+int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *send_counts, void *dst,
+		      const size_t *recv_counts, enum kolo_type type, struct kolo_queue *queue);
+
+/* Part r of dst on rank `root` = src of rank r; src has n elements, dst nranks * n, and is not touched elsewhere, where it may
+ * be NULL. In place: src == dst + rank * n elements on root. A collective. */
+int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
+		struct kolo_queue *queue);
+
+/* The same with parts of any size: rank r gives n elements, and counts[r] on root must be as many. counts are read on root
+ * only, and may be NULL elsewhere. */
+int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst, const size_t *counts,
+		  enum kolo_type type, int root, struct kolo_queue *queue);
+
+/* dst on rank r = part r of src on rank `root`; dst has n elements, src nranks * n, and is not read elsewhere, where it may be
+ * NULL. In place: dst == src + rank * n elements on root. A collective. */
+int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
+		 struct kolo_queue *queue);
+
+/* The same with parts of any size: rank r gets n elements, and counts[r] on root must be as many. counts are read on root only,
+ * and may be NULL elsewhere. */
+int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst, size_t n,
+		   enum kolo_type type, int root, struct kolo_queue *queue);
+
+/* ---- Groups --------------------------------------------------------------------------------------------- */
+
+/* Calls of collectives, sends and recvs between these two are done together, at the end: of each communicator first all
+ * sends and recvs at once, in any order without waiting for each other in a circle, then its collectives in the
+ * order of their calls. A rank may send to itself there. Communicators don't wait for each other: a thread that uses several
+ * ranks of one ring calls for all of them in one group.
+ *
+ * A group belongs to the thread that began it, and groups nest: only the outermost end does anything. Arguments are checked in
+ * the call; one that fails is left out, and the others are done. Buffers must stay until the end, or, with a queue, until that is
+ * done. Where calls name several queues, the group is done by the first one, when all have come to it, and they go on
+ * behind it. kolo_alloc, kolo_free and kolo_comm_split are refused while a group is open; calls on queues and events are not part
+ * of it. */
+
+/* Begins a group. Never fails. */
+int kolo_group_begin(void);
+
+/* Ends it; the outermost end does its calls. Blocks until they are done, unless all have queues.
+ * Errors: KOLO_EINVAL (no group was begun), KOLO_ENOMEM (nothing was done); the first failure of a call, where one has no queue. */
+int kolo_group_end(void);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

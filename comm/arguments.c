@@ -1,0 +1,119 @@
+/* What a caller may get wrong, found before anything is done. See call.h. */
+#include "call.h"
+
+/* What an operation reads and writes of this rank's memory, in elements. */
+struct extent {
+	size_t src, dst;
+	/* What this rank alone gives, or gets, and where the same part lies in the other buffer: in place they are one.
+	 * SIZE_MAX: the operation can't be done in place */
+	size_t src_at, dst_at;
+};
+
+static struct extent extent_of(const struct ko_call *call)
+{
+	int rank = call->comm->rank, nranks = call->comm->nranks;
+	bool is_root = rank == call->root;
+	/* Where only root has counts, the other ranks have n, and need not know more. */
+	bool whole = !call->uneven || call->counts;
+	size_t all = whole ? ko_call_before(call, call->counts, nranks) : 0;
+	size_t before = whole ? ko_call_before(call, call->counts, rank) : 0;
+	size_t own = call->coll == KO_GATHER || call->coll == KO_SCATTER || !call->counts
+			     ? call->n
+			     : call->counts[rank];
+
+	switch (call->coll) {
+	case KO_BROADCAST: return (struct extent){ is_root ? own : 0, own, 0, 0 };
+	case KO_REDUCE: return (struct extent){ own, is_root ? own : 0, 0, 0 };
+	case KO_ALL_REDUCE: return (struct extent){ own, own, 0, 0 };
+	case KO_REDUCE_SCATTER: return (struct extent){ all, own, before, 0 };
+	case KO_ALL_GATHER: return (struct extent){ own, all, 0, before };
+	case KO_GATHER: return (struct extent){ own, is_root ? all : 0, 0, before };
+	case KO_SCATTER: return (struct extent){ is_root ? all : 0, own, before, 0 };
+	case KO_ALL_TO_ALL:
+		return (struct extent){ all, ko_call_before(call, call->received, nranks), SIZE_MAX, 0 };
+	case KO_SEND_TO: return (struct extent){ own, 0, 0, 0 };
+	case KO_RECV_FROM: return (struct extent){ 0, own, 0, 0 };
+	default: return (struct extent){ 0, 0, 0, 0 };
+	}
+}
+
+/* Buffers that this rank needs are there, and overlap only as "in place" allows. */
+static int check_buffers(const struct ko_call *call, const char *suffix)
+{
+	struct extent e = extent_of(call);
+	size_t size = kolo_type_size(call->type);
+	const char *src = call->src, *dst = call->dst, *name = ko_coll_name((int)call->coll);
+	bool no_src = e.src && !src, no_dst = e.dst && !dst;
+
+	if (no_src || no_dst)
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s is NULL", call->comm->rank, name, suffix,
+			       no_src ? "src" : "dst");
+	if (!e.src || !e.dst || src >= dst + e.dst * size || dst >= src + e.src * size ||
+	    (e.src_at != SIZE_MAX && src + e.src_at * size == dst + e.dst_at * size))
+		return 0;
+	return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: src and dst overlap%s", call->comm->rank, name,
+		       suffix, e.src_at == SIZE_MAX ? "" : ", and not as the call allows in place");
+}
+
+/* Does an address space hold all parts? Each count alone may be too much for the sum. */
+static bool fits(const struct ko_call *call, const size_t *counts)
+{
+	size_t most = SIZE_MAX / 2 / kolo_type_size(call->type);
+
+	for (int r = 0; counts && r < call->comm->nranks; r++) {
+		if (counts[r] > most)
+			return false;
+		most -= counts[r];
+	}
+	return call->n <= most / (size_t)call->comm->nranks;
+}
+
+static int check_root(const struct ko_call *call, const char *suffix)
+{
+	const char *name = ko_coll_name((int)call->coll);
+	bool pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
+
+	if ((!ko_coll_has_root((int)call->coll) && !pair) ||
+	    (call->root >= 0 && call->root < call->comm->nranks))
+		return 0;
+	return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s %d: want 0 to %d", call->comm->rank, name, suffix,
+		       pair ? "peer" : "root", call->root, call->comm->nranks - 1);
+}
+
+/* Are counts there where this rank needs them? */
+static int check_counts(const struct ko_call *call)
+{
+	const char *name = ko_coll_name((int)call->coll);
+	bool needs = call->uneven && (!ko_coll_has_root((int)call->coll) || call->comm->rank == call->root);
+
+	if (needs && (!call->counts || (call->coll == KO_ALL_TO_ALL && !call->received)))
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s_v: counts are NULL", call->comm->rank, name);
+	if (needs && ko_coll_has_root((int)call->coll) && call->counts[call->root] != call->n)
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: kolo_%s_v: n is %zu, and root's own count (number %d) is %zu",
+			       call->comm->rank, name, call->n, call->root, call->counts[call->root]);
+	return 0;
+}
+
+int ko_call_check(const struct ko_call *call)
+{
+	const char *name = ko_coll_name((int)call->coll), *suffix = call->uneven ? "_v" : "";
+	int rc;
+
+	if (!call->comm)
+		return ko_fail(KOLO_EINVAL, "kolo_%s%s: comm is NULL", name, suffix);
+	if (!kolo_type_size(call->type))
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no type", call->comm->rank, name,
+			       suffix, (int)call->type);
+	if (ko_coll_reduces((int)call->coll) && !kolo_op_name(call->op) &&
+	    !ko_comm_premul(call->comm, call->op, call->type))
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
+			       call->comm->rank, name, suffix, call->op, kolo_type_name(call->type));
+	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
+		return rc;
+	if (!fits(call, call->counts) || !fits(call, call->received))
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: kolo_%s%s: %s elements are more than an address space holds",
+			       call->comm->rank, name, suffix, call->uneven ? "so many" : "n");
+	return check_buffers(call, suffix);
+}

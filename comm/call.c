@@ -1,0 +1,132 @@
+/* See call.h. */
+#include "collectives.h"
+#include "group.h"
+#include "pairs.h"
+#include "queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void ko_call_firsts(const struct ko_call *call, const size_t *counts)
+{
+	size_t *firsts = call->comm->firsts, sum = 0;
+
+	for (int r = 0; r < call->comm->nranks; r++) {
+		firsts[r] = sum;
+		sum += counts ? counts[r] : call->n;
+	}
+	firsts[call->comm->nranks] = sum;
+}
+
+int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red)
+{
+	return ko_is_pairs(call->coll) ? ko_pairs(call) : ko_collective(call, red);
+}
+
+int ko_call_wait_turn(struct kolo_comm *c, uint64_t place)
+{
+	int rc = 0;
+
+	while (rc == 0 && !ko_order_wait(c->order, place))
+		rc = ko_roster_cause(c->roster);
+	return rc;
+}
+
+/* ---- Later ---------------------------------------------------------------------------------------------- */
+
+/* A copy of the counts, behind what was copied before. */
+static const size_t *keep_counts(size_t **room, const size_t *counts, int nranks)
+{
+	size_t *copy = *room;
+
+	if (!counts)
+		return NULL;
+	memcpy(copy, counts, (size_t)nranks * sizeof(*counts));
+	*room += nranks;
+	return copy;
+}
+
+struct ko_left *ko_call_leave(const struct ko_call *call)
+{
+	struct kolo_comm *c = call->comm;
+	size_t ncounts = (size_t)(!!call->counts + !!call->received) * (size_t)c->nranks;
+	struct ko_left *left = malloc(sizeof(*left) + ncounts * sizeof(size_t));
+	size_t *room;
+
+	if (!left) {
+		ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for a call that is done later", c->rank,
+			ko_coll_name((int)call->coll));
+		return NULL;
+	}
+	room = left->counts;
+	left->next = NULL;
+	left->call = *call;
+	left->call.counts = keep_counts(&room, call->counts, c->nranks);
+	left->call.received = keep_counts(&room, call->received, c->nranks);
+	left->red = ko_collective_reducer(call);
+	return left;
+}
+
+/* What a queue has to do. */
+struct work {
+	struct ko_left *left;
+	uint64_t place; /* in the communicator's order */
+};
+
+/* A queue has come to it. */
+static int perform_in_turn(void *arg)
+{
+	const struct work *w = arg;
+	struct kolo_comm *c = w->left->call.comm;
+	int rc = ko_call_wait_turn(c, w->place);
+
+	if (rc == 0)
+		rc = ko_call_perform(&w->left->call, &w->left->red);
+	ko_order_serve(c->order);
+	free(w->left);
+	return rc;
+}
+
+static int enqueue(const struct ko_call *call)
+{
+	struct ko_order *order = call->comm->order;
+	const struct work w = { ko_call_leave(call), order->issued + 1 };
+	int rc;
+
+	if (!w.left)
+		return KOLO_ENOMEM;
+	rc = ko_queue_put(call->queue, perform_in_turn, &w, sizeof(w));
+	if (rc == 0)
+		order->issued++;
+	else
+		free(w.left);
+	return rc;
+}
+
+/* ---- Now, or then --------------------------------------------------------------------------------------- */
+
+static bool is_for_itself(const struct ko_call *call)
+{
+	return (call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM) && call->root == call->comm->rank;
+}
+
+int ko_call_do(const struct ko_call *call)
+{
+	int rc = ko_call_check(call);
+
+	if (rc < 0)
+		return rc;
+	if (ko_group_is_open())
+		return ko_group_add(call);
+	if (is_for_itself(call))
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_%s: peer %d is this rank itself: want its other end in the same "
+			"group (kolo_group_begin)",
+			call->comm->rank, ko_coll_name((int)call->coll), call->root);
+	if (call->queue)
+		return enqueue(call);
+	if (!ko_order_is_settled(call->comm->order))
+		rc = ko_call_wait_turn(call->comm, call->comm->order->issued + 1);
+	return rc < 0 ? rc : ko_call_perform(call, NULL);
+}

@@ -1,0 +1,63 @@
+/* An operation as its caller asks for it. It is done at once, or left to a queue or to the end of a group; what is left
+ * is kept as a list. */
+#ifndef KO_CALL_H
+#define KO_CALL_H
+
+#include "comm.h"
+
+struct ko_call {
+	struct kolo_comm *comm;
+	enum ko_coll coll;
+	const void *src;
+	void *dst;
+	size_t n; /* of each rank's part; with counts: of this rank's part, where nothing else tells */
+	enum kolo_type type;
+	enum kolo_op op; /* KOLO_SUM where there is none */
+	int root;        /* or the other rank of a send or recv; -1 where there is none */
+	struct kolo_queue *queue;
+	bool uneven; /* called with counts: */
+	const size_t
+		*counts; /* nranks of them, elements of each rank's part; NULL where this rank needs none */
+	const size_t *received; /* all_to_all_v: of dst's parts; counts are of src's */
+};
+
+/* Does it, or leaves it to the group that is open on this thread, or to the queue. Errors: the operation's; KOLO_ENOMEM. */
+int ko_call_do(const struct ko_call *call);
+
+/* Does it here and now, when its turn has come. `red` as ko_collective_reducer made it, NULL: it is made. */
+int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red);
+
+/* Blocks until what was called before `place` is done, or the communicator has failed: a queue may be held up by another
+ * communicator. */
+int ko_call_wait_turn(struct kolo_comm *c, uint64_t place);
+
+/* A call that is done later, with copies of what need not last. */
+struct ko_left {
+	struct ko_left *next;
+	struct ko_call call;
+	struct ko_reducer red;
+	size_t counts[];
+};
+
+/* The caller frees it. NULL: no memory, which is the thread's error. */
+struct ko_left *ko_call_leave(const struct ko_call *call);
+
+/* Are the arguments right? KOLO_EINVAL. */
+int ko_call_check(const struct ko_call *call);
+
+/* Elements of the parts of ranks before `rank` together, where `counts` tells, else n each; rank == nranks: of all. */
+static inline size_t ko_call_before(const struct ko_call *call, const size_t *counts, int rank)
+{
+	size_t sum = 0;
+
+	if (!counts)
+		return (size_t)rank * call->n;
+	for (int r = 0; r < rank; r++)
+		sum += counts[r];
+	return sum;
+}
+
+/* Where each rank's part begins, nranks + 1 of them, in comm->firsts. */
+void ko_call_firsts(const struct ko_call *call, const size_t *counts);
+
+#endif

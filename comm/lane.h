@@ -1,0 +1,107 @@
+/* Lanes: a small place in shared memory from each rank to each other one, for what the two have to do with each other
+ * alone. All lanes lie in one sparse file, which every rank has from the beginning: a lane is mapped when it is first used
+ * and takes memory where it is touched, so there is nothing to connect and nobody has to accept.
+ *
+ * A lane carries messages in order. A message is one line, or several: a small payload lies in the line itself, a larger
+ * one in slots, one for a line; of a large one the line says where it lies, and both ends copy it, piece by piece, whoever
+ * comes to a piece first. What is done with lanes is in transfer.c. */
+#ifndef KO_LANE_H
+#define KO_LANE_H
+
+#include "window.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct ko_transfer;
+
+enum {
+	KO_LANE_LINES = 32,
+	KO_LANE_SLOTS = 4, /* fewer: lines with a small payload, or none, need none */
+	KO_LANE_SLOT = 8 << 10,
+	KO_LANE_SMALL = 40, /* bytes in a line */
+	KO_LANES_KEPT = 32  /* lanes of a rank whose slots keep their memory while idle */
+};
+
+enum ko_line_kind {
+	KO_LINE_SMALL,   /* a whole message */
+	KO_LINE_SLOT,    /* the beginning of one in slots, */
+	KO_LINE_MORE,    /* and the rest of it */
+	KO_LINE_OFFERED, /* a whole one, which lies where `small`, a ko_where, says */
+};
+
+struct ko_line {
+	/* Counts the lane's lines from 1. The sender writes it last: who sees it sees the rest, and the slot */
+	_Alignas(64) _Atomic uint32_t number;
+	uint32_t tag; /* of the operation that the message belongs to; 0: of a send */
+	uint64_t n;   /* elements of the message */
+	uint8_t kind; /* enum ko_line_kind */
+	uint8_t type; /* enum kolo_type */
+	char small[KO_LANE_SMALL];
+};
+
+struct ko_lane {
+	struct ko_line line[KO_LANE_LINES]; /* by number */
+	/* Number of the last line that the receiver has done with; what it has taken the sender may write again */
+	_Alignas(64) _Atomic uint32_t taken;
+	/* Number of the line whose offer the receiver has answered: where it wants the message */
+	_Alignas(64) _Atomic uint32_t answered;
+	uint32_t hidden; /* 1: where the sender can't get at it */
+	struct ko_where answer;
+	/* Pieces of offered messages, all of them since the beginning: that an end has begun to copy, or copied. */
+	_Alignas(64) _Atomic uint64_t claimed;
+	_Atomic uint64_t copied;
+	/* From KO_LANE_HEAD on: the slots. */
+};
+
+enum { KO_LANE_HEAD = 4096, KO_LANE_LEN = KO_LANE_HEAD + KO_LANE_SLOTS * KO_LANE_SLOT };
+
+/* One rank's end of a lane. */
+struct ko_lane_end {
+	struct ko_lane *lane; /* NULL: not mapped yet */
+	int peer;
+	bool sends;
+	uint32_t next;   /* number of the line that it comes to next */
+	uint32_t taken;  /* as the sender saw it last */
+	uint64_t pieces; /* of all offered messages that are over */
+	bool has_slots;  /* the sender has used slots, which have memory */
+	uint64_t used;   /* when it was last used, in uses of all lanes */
+	/* Of the operation under way: what is left to do in this lane, in order; NULL: nothing */
+	struct ko_transfer *first, *last;
+	struct ko_lane_end *busy; /* the next end with something to do */
+};
+
+/* All lanes that end at a rank. */
+struct ko_lanes {
+	int fd; /* the shared memory, -1: none */
+	uint64_t uses;
+	struct ko_lane_end *ends;  /* 2 * nranks: to each rank, then from each; NULL: none used yet */
+	size_t mapped, with_slots; /* lanes to others that are mapped, and whose slots have memory */
+	struct ko_lane_end *busy;  /* the ends with something to do */
+	uint64_t sent, received;   /* bytes */
+};
+
+/* Bytes of all lanes in the shared memory, most of which are never touched. */
+uint64_t ko_lanes_len(int nranks);
+
+/* This rank's end of the lane to `peer`, or from it. Blocks for system calls the first time. KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end **out);
+
+/* Sender: the next line, lent until commit, NULL while the lane is full; with its slot, or without. Receiver: the next
+ * line, lent until taken, NULL while there is none. */
+struct ko_line *ko_lane_acquire(struct ko_lane_end *end, bool with_slot);
+void ko_lane_commit(struct ko_lane_end *end);
+struct ko_line *ko_lane_peek(const struct ko_lane_end *end);
+void ko_lane_take(struct ko_lane_end *end);
+
+/* The slot of the line that the end comes to next. */
+char *ko_lane_slot(const struct ko_lane_end *end);
+
+/* The sender is about to write slots; those of the lane that has been idle for longest give their memory back where there
+ * are too many. */
+void ko_lane_keep_slots(struct kolo_comm *c, struct ko_lane_end *end);
+
+/* Unmaps all. */
+void ko_lanes_close(struct kolo_comm *c);
+
+#endif

@@ -1,0 +1,17 @@
+/* What ranks do in pairs: send and recv, and the collectives that are a set of them: all_to_all, gather, scatter. */
+#ifndef KO_PAIRS_H
+#define KO_PAIRS_H
+
+#include "call.h"
+
+/* Is it one of them? */
+bool ko_is_pairs(enum ko_coll coll);
+
+/* All of it, on the thread that is to do it; its arguments are right. Errors: those of the public calls. */
+int ko_pairs(const struct ko_call *call);
+
+/* Sends and recvs of one communicator, all together. `count` of them, which next() gives one by one. */
+typedef const struct ko_call *ko_next_fn(void *what);
+int ko_pairs_together(struct kolo_comm *c, size_t count, ko_next_fn *next, void *what);
+
+#endif

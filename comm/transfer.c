@@ -1,0 +1,392 @@
+/* See transfer.h. */
+#include "transfer.h"
+
+#include "peer.h"
+#include "watch.h"
+
+#include <string.h>
+
+/* ---- Pieces of what was offered ------------------------------------------------------------------------- */
+
+enum { MIN_PIECE = 16 << 10, MAX_PIECE = 128 << 10, PIECES = 4 };
+
+/* Both ends cut a message alike. */
+static size_t piece_len(size_t bytes)
+{
+	size_t len = bytes / PIECES;
+
+	return len < MIN_PIECE ? MIN_PIECE : len < MAX_PIECE ? len : MAX_PIECE;
+}
+
+static uint64_t npieces(size_t bytes)
+{
+	return (bytes + piece_len(bytes) - 1) / piece_len(bytes);
+}
+
+/* Takes the next piece of the message, unless all are taken. */
+static bool claim(const struct ko_lane_end *end, size_t bytes, size_t *first, size_t *len)
+{
+	_Atomic uint64_t *claimed = &end->lane->claimed;
+	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed);
+
+	do
+		if (k - end->pieces >= npieces(bytes))
+			return false;
+	while (!atomic_compare_exchange_weak_explicit(claimed, &k, k + 1, memory_order_relaxed,
+						      memory_order_relaxed));
+	*first = (size_t)(k - end->pieces) * piece_len(bytes);
+	*len = bytes - *first < piece_len(bytes) ? bytes - *first : piece_len(bytes);
+	return true;
+}
+
+/* Pairs with the acquire in is_copied: who sees the last piece counted sees all of the message. */
+static void count_copied(const struct ko_lane_end *end)
+{
+	atomic_fetch_add_explicit(&end->lane->copied, 1, memory_order_release);
+}
+
+static bool is_copied(const struct ko_lane_end *end, size_t bytes)
+{
+	return atomic_load_explicit(&end->lane->copied, memory_order_acquire) - end->pieces >= npieces(bytes);
+}
+
+/* ---- Sending -------------------------------------------------------------------------------------------- */
+
+/* How a step of a transfer ends; negative: an error. */
+enum { STUCK, MOVED, DONE };
+
+static void fill_line(const struct ko_run *run, const struct ko_transfer *t, struct ko_line *line,
+		      enum ko_line_kind kind)
+{
+	line->tag = run->tag;
+	line->n = t->n;
+	line->kind = (uint8_t)kind;
+	line->type = (uint8_t)t->type;
+}
+
+/* Is it large enough, and where the receiver can get at it? */
+static bool can_offer(const struct ko_run *run, const struct ko_transfer *t, struct ko_where *where)
+{
+	struct kolo_comm *c = run->comm;
+	const struct ko_algorithms *table = &c->algorithms;
+
+	if (t->bytes < table->offer_begin && t->bytes < table->offer_window_begin)
+		return false;
+	*where = ko_window_find(c, t->buffer, t->bytes);
+	if (where->window)
+		return t->bytes >= table->offer_window_begin;
+	return t->bytes >= table->offer_begin && ko_peer_offers(c, t->buffer, t->bytes);
+}
+
+static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
+	struct ko_line *line = ko_lane_acquire(end, true);
+
+	if (!line)
+		return STUCK;
+	ko_lane_keep_slots(run->comm, end);
+	memcpy(ko_lane_slot(end), t->buffer + t->moved, len);
+	fill_line(run, t, line, t->moved ? KO_LINE_MORE : KO_LINE_SLOT);
+	ko_lane_commit(end);
+	t->stage = KO_STAGE_SLOTS;
+	t->moved += len;
+	return t->moved == t->bytes ? DONE : MOVED;
+}
+
+static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct ko_line *line = ko_lane_acquire(end, false);
+	struct ko_where where;
+
+	if (!line)
+		return STUCK;
+	if (t->bytes <= KO_LANE_SMALL) {
+		if (t->bytes)
+			memcpy(line->small, t->buffer, t->bytes);
+		fill_line(run, t, line, KO_LINE_SMALL);
+		ko_lane_commit(end);
+		return DONE;
+	}
+	if (!can_offer(run, t, &where))
+		return send_slot(run, end, t);
+	memcpy(line->small, &where, sizeof(where));
+	fill_line(run, t, line, KO_LINE_OFFERED);
+	t->line = end->next;
+	t->stage = KO_STAGE_OFFERED;
+	ko_lane_commit(end);
+	return MOVED;
+}
+
+/* Copies a piece into the receiver's memory, where that is possible. */
+static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct ko_lane *lane = end->lane;
+	size_t first, len;
+	char *mapped;
+	int rc = 0;
+
+	/* Pairs with the release in answer_offer. */
+	if (atomic_load_explicit(&lane->answered, memory_order_acquire) != t->line || lane->hidden)
+		return STUCK;
+	mapped = ko_window_at(run->comm, t->peer, lane->answer);
+	if ((lane->answer.window && !mapped) || !claim(end, t->bytes, &first, &len))
+		return STUCK; /* a window that is freed here: the receiver does it alone */
+	if (mapped)
+		memcpy(mapped + first, t->buffer + first, len);
+	else
+		rc = ko_peer_write(run->comm, t->peer, lane->answer.at + first, t->buffer + first, len);
+	if (rc == 0)
+		count_copied(end);
+	return rc < 0 ? rc : MOVED;
+}
+
+static int end_offered(struct ko_lane_end *end, const struct ko_transfer *t)
+{
+	end->pieces += npieces(t->bytes);
+	return DONE;
+}
+
+static int advance_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	int rc;
+
+	switch (t->stage) {
+	case KO_STAGE_WAITING: rc = begin_send(run, end, t); break;
+	case KO_STAGE_SLOTS: rc = send_slot(run, end, t); break;
+	default: rc = is_copied(end, t->bytes) ? end_offered(end, t) : help(run, end, t); break;
+	}
+	if (rc == DONE)
+		run->comm->lanes.sent += t->bytes;
+	return rc;
+}
+
+/* ---- Receiving ------------------------------------------------------------------------------------------ */
+
+static int report_mismatch(struct ko_run *run, const struct ko_transfer *t, const struct ko_line *line)
+{
+	struct kolo_comm *c = run->comm;
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
+	const char *type = kolo_type_name((enum kolo_type)line->type);
+
+	ko_comm_name(c, c->rank, me);
+	ko_comm_name(c, t->peer, them);
+	ko_desc_text(&run->desc, op);
+	if (line->tag != run->tag && !ko_desc_is_pair(&run->desc))
+		return ko_watch_mismatch(c, &run->desc, t->peer, line->tag);
+	if (line->tag != run->tag)
+		return ko_fail(KOLO_EMISMATCH,
+			       "ranks disagree: %s, in %s, got a message of a collective from %s", me, op,
+			       them);
+	return ko_fail(KOLO_EMISMATCH,
+		       "ranks disagree: %s sends n=%llu %s to %s, which waits for n=%zu %s in %s", them,
+		       (unsigned long long)line->n, type ? type : "?", me, t->n, kolo_type_name(t->type), op);
+}
+
+static int recv_slot(struct ko_lane_end *end, struct ko_transfer *t)
+{
+	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
+
+	if (!ko_lane_peek(end))
+		return STUCK;
+	memcpy(t->buffer + t->moved, ko_lane_slot(end), len);
+	ko_lane_take(end);
+	t->stage = KO_STAGE_SLOTS;
+	t->moved += len;
+	return t->moved == t->bytes ? DONE : MOVED;
+}
+
+/* Says where the message shall go, so that the sender can help. */
+static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_lane *lane = end->lane;
+
+	lane->answer = ko_window_find(c, t->buffer, t->bytes);
+	lane->hidden = !lane->answer.window && (c->roster->agreed.costs.read_bytes_per_ns <= 0 ||
+						!ko_peer_offers(c, t->buffer, t->bytes));
+	/* Pairs with the acquire in help. */
+	atomic_store_explicit(&lane->answered, end->next, memory_order_release);
+}
+
+static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	const struct ko_line *line = ko_lane_peek(end);
+
+	if (!line)
+		return STUCK;
+	if (line->tag != run->tag || line->n != t->n || line->type != t->type)
+		return report_mismatch(run, t, line);
+	if (line->kind == KO_LINE_SLOT)
+		return recv_slot(end, t);
+	if (line->kind == KO_LINE_OFFERED) {
+		memcpy(&t->there, line->small, sizeof(t->there));
+		answer_offer(run, end, t);
+		t->stage = KO_STAGE_OFFERED;
+	} else if (t->bytes) {
+		memcpy(t->buffer, line->small, t->bytes);
+	}
+	ko_lane_take(end);
+	return t->stage == KO_STAGE_OFFERED ? MOVED : DONE;
+}
+
+/* Copies a piece out of the sender's memory. */
+static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	const char *mapped = ko_window_at(run->comm, t->peer, t->there);
+	char them[KO_RANK_TEXT];
+	size_t first, len;
+	int rc = 0;
+
+	if (t->there.window && !mapped)
+		return ko_fail(KOLO_EMISMATCH,
+			       "%s sends from memory of kolo_alloc that rank %d has given to kolo_free",
+			       ko_comm_name(run->comm, t->peer, them), run->comm->rank);
+	if (!claim(end, t->bytes, &first, &len))
+		return STUCK;
+	if (mapped)
+		memcpy(t->buffer + first, mapped + first, len);
+	else
+		rc = ko_peer_read(run->comm, t->peer, t->there.at + first, t->buffer + first, len);
+	if (rc == 0)
+		count_copied(end);
+	return rc < 0 ? rc : MOVED;
+}
+
+static int advance_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	int rc;
+
+	switch (t->stage) {
+	case KO_STAGE_WAITING: rc = begin_recv(run, end, t); break;
+	case KO_STAGE_SLOTS: rc = recv_slot(end, t); break;
+	default: rc = is_copied(end, t->bytes) ? end_offered(end, t) : fetch(run, end, t); break;
+	}
+	if (rc == DONE)
+		run->comm->lanes.received += t->bytes;
+	return rc;
+}
+
+/* ---- One loop for all ---------------------------------------------------------------------------------- */
+
+/* A step of what comes first in a lane, or more while they are small. STUCK, MOVED, or an error. */
+static int advance(struct ko_run *run, struct ko_lane_end *end)
+{
+	int rc = DONE, moved = STUCK;
+
+	while (end->first && rc == DONE) {
+		rc = (end->sends ? advance_send : advance_recv)(run, end, end->first);
+		if (rc < 0)
+			return rc;
+		if (rc == DONE)
+			end->first = end->first->next;
+		if (rc != STUCK)
+			moved = MOVED;
+	}
+	return moved;
+}
+
+/* A step of each lane with something to do; those that have nothing left leave the list. */
+static int try_all(void *what)
+{
+	struct ko_run *run = what;
+	struct ko_lane_end **link = &run->comm->lanes.busy;
+	bool moved = false;
+
+	while (*link) {
+		int rc = advance(run, *link);
+
+		if (rc < 0)
+			return rc;
+		moved = moved || rc == MOVED;
+		if ((*link)->first)
+			link = &(*link)->busy;
+		else
+			*link = (*link)->busy;
+	}
+	if (!moved)
+		return KO_EAGAIN;
+	ko_roster_ring(run->comm->roster, run->comm->rank, run->comm->nranks);
+	return 0;
+}
+
+static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_lane_end *end;
+	int rc = ko_lane_find(c, t->peer, t->sends, &end);
+
+	if (rc < 0)
+		return rc;
+	if (end->first) {
+		end->last->next = t;
+	} else {
+		end->first = t;
+		end->busy = c->lanes.busy;
+		c->lanes.busy = end;
+	}
+	end->last = t;
+	return 0;
+}
+
+/* The next transfer to this rank itself, or from it, from `t` on. */
+static struct ko_transfer *next_own(const struct ko_run *run, struct ko_transfer *t,
+				    const struct ko_transfer *end, bool sends)
+{
+	while (t < end && (t->peer != run->comm->rank || t->sends != sends))
+		t++;
+	return t;
+}
+
+/* What this rank has for itself: the first send is for the first recv, and so on. */
+static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
+{
+	struct ko_transfer *end = all + count;
+	struct ko_transfer *from = next_own(run, all, end, true), *to = next_own(run, all, end, false);
+	struct kolo_comm *c = run->comm;
+
+	while (from < end && to < end) {
+		if (from->n != to->n || from->type != to->type)
+			return ko_fail(KOLO_EINVAL,
+				       "rank %d sends n=%zu %s to itself, and waits for n=%zu %s", c->rank,
+				       from->n, kolo_type_name(from->type), to->n, kolo_type_name(to->type));
+		if (to->bytes && to->buffer != from->buffer)
+			memmove(to->buffer, from->buffer, to->bytes);
+		from = next_own(run, from + 1, end, true);
+		to = next_own(run, to + 1, end, false);
+	}
+	if (from < end || to < end)
+		return ko_fail(KOLO_EINVAL, "rank %d: a group has a %s itself without the other end", c->rank,
+			       from < end ? "send to" : "recv from");
+	return 0;
+}
+
+bool ko_transfers_need(const struct ko_run *run, int rank)
+{
+	const struct ko_lanes *lanes = &run->comm->lanes;
+
+	return lanes->ends && (lanes->ends[rank].first || lanes->ends[run->comm->nranks + rank].first);
+}
+
+int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
+{
+	struct ko_lanes *lanes = &run->comm->lanes;
+	bool own = false;
+	int rc = 0;
+
+	for (size_t k = 0; rc == 0 && k < count; k++) {
+		all[k].bytes = all[k].n * kolo_type_size(all[k].type);
+		if (all[k].peer != run->comm->rank)
+			rc = put_in_lane(run, &all[k]);
+		own = own || all[k].peer == run->comm->rank;
+	}
+	if (rc == 0)
+		rc = try_all(run); /* others need not wait while this rank copies its own */
+	if (rc >= 0)
+		rc = own ? copy_own(run, all, count) : 0;
+	while (rc == 0 && lanes->busy)
+		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
+	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* where it failed */
+		lanes->busy->first = NULL;
+	return rc;
+}

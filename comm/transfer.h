@@ -1,0 +1,38 @@
+/* Transfers: messages between this rank and others, each to or from one of them, advanced by one loop until all are done.
+ * Those between the same two ranks in the same direction are done in order; the others don't wait for each other. */
+#ifndef KO_TRANSFER_H
+#define KO_TRANSFER_H
+
+#include "run.h"
+
+/* How far one is. */
+enum ko_stage {
+	KO_STAGE_WAITING, /* not begun */
+	KO_STAGE_SLOTS,   /* in slots, the first of which has gone or come */
+	KO_STAGE_OFFERED, /* both ends know of it, and copy pieces */
+};
+
+struct ko_transfer {
+	/* As the operation has it: */
+	int peer; /* or this rank itself, where another transfer is the other end */
+	bool sends;
+	enum kolo_type type;
+	char *buffer; /* n elements; only read where it sends */
+	size_t n;
+	/* While it is done: */
+	struct ko_transfer *next; /* in its lane */
+	enum ko_stage stage;
+	size_t bytes, moved; /* moved counts those in slots */
+	uint32_t line;       /* in which it was offered */
+	struct ko_where there;
+};
+
+/* Does all of them. Errors: KOLO_EMISMATCH (the two ends differ in n or type, or belong to different operations),
+ * KOLO_EINVAL (a transfer to this rank itself without its other end), those of ko_wait, ko_lane_find, ko_peer_read and
+ * ko_peer_write. */
+int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count);
+
+/* Is there still something to do with `rank`? See struct ko_run. */
+bool ko_transfers_need(const struct ko_run *run, int rank);
+
+#endif

@@ -91,8 +91,9 @@ static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
 	return coll == KO_ALL_GATHER ? room * (uint64_t)nranks : room;
 }
 
-/* Bytes from which on reading is tried, whatever was measured: operations will tell. */
-enum { LARGE = 1 << 20 };
+/* Bytes from which on reading is tried, whatever was measured: operations will tell. Messages of pairs of ranks, of which
+ * nothing is learnt, have most of their slots full then, and wait for the receiver anyway. */
+enum { LARGE = 1 << 20, LARGE_MESSAGE = 16 << 10 };
 
 /* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
 struct ends {
@@ -136,19 +137,21 @@ static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, in
 	return out;
 }
 
-/* Between two ranks: in a lane a message is written, then read, like a broadcast of theirs on the board; what is offered
- * is like one done directly. */
+/* Between two ranks: in slots a message is written while what was written before is read; an offer is made, answered where both
+ * ends can copy, and ended. */
 static void decide_offers(const char *name, const struct ko_costs *costs, struct ko_algorithms *out)
 {
-	struct lines l = find_lines(KO_BROADCAST, costs, 2);
+	double turn = costs->turn_ns, byte = 1 / costs->bytes_per_ns;
+	struct line slots = { turn, byte }, window = { 2 * turn, byte / 2 };
+	struct line read = { 3 * turn + costs->read_ns, 1 / costs->read_bytes_per_ns };
 	bool can_read = costs->read_bytes_per_ns > 0, force = strcmp(name, "direct") == 0;
 
 	out->offer_begin = out->offer_window_begin = UINT64_MAX;
 	if (*name != 0 && !force)
 		return;
-	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(l.window, l.board), LARGE));
+	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), LARGE_MESSAGE));
 	if (can_read)
-		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(l.read, l.board), LARGE));
+		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), LARGE_MESSAGE));
 }
 
 void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,

@@ -3,10 +3,7 @@
 
 enum {
 	LINE = sizeof(struct ko_cell),
-	MAX_ALL =
-		1
-		<< 20, /* bytes of the room in all cells: 32 KiB in each of two ranks, less for each of more */
-	MAX_EXPECTED = 4 << 10 /* bytes of a payload: further ones come as fast by themselves */
+	MAX_ALL = 1 << 20 /* bytes of the room in all cells: 32 KiB in each of two ranks, less for more */
 };
 
 /* A line for the turn, and the room; where there are very many ranks the turn's line has to do. */
@@ -44,22 +41,12 @@ char *ko_cell_payload(struct ko_cell *cell, size_t bytes)
 	return bytes <= sizeof(cell->small) ? cell->small : cell->large;
 }
 
-/* Asks for a line as its only owner; __builtin_prefetch would ask for a copy to read on most x86. */
-static inline void fetch_to_write(const char *line)
-{
-#ifdef __x86_64__
-	__asm__ volatile("prefetchw %0" : : "m"(*line));
-#else
-	__builtin_prefetch(line, 1);
-#endif
-}
-
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
 {
 	struct ko_cell *cell = ko_board_cell(board, board->turn, rank);
 	const char *payload = ko_cell_payload(cell, bytes);
 
-	fetch_to_write((const char *)cell);
-	for (size_t at = 0; payload != cell->small && at < bytes && at < MAX_EXPECTED; at += LINE)
-		fetch_to_write(payload + at);
+	ko_expect_to_write(cell, sizeof(*cell));
+	if (payload != cell->small)
+		ko_expect_to_write(payload, bytes);
 }

@@ -52,7 +52,7 @@ int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end *
 	return rc;
 }
 
-static struct ko_line *line_at(const struct ko_lane_end *end)
+struct ko_line *ko_lane_line(const struct ko_lane_end *end)
 {
 	return &end->lane->line[end->next % KO_LANE_LINES];
 }
@@ -69,19 +69,19 @@ static bool is_taken(struct ko_lane_end *end, uint32_t ago)
 
 struct ko_line *ko_lane_acquire(struct ko_lane_end *end, bool with_slot)
 {
-	return is_taken(end, with_slot ? KO_LANE_SLOTS : KO_LANE_LINES) ? line_at(end) : NULL;
+	return is_taken(end, with_slot ? KO_LANE_SLOTS : KO_LANE_LINES) ? ko_lane_line(end) : NULL;
 }
 
 void ko_lane_commit(struct ko_lane_end *end)
 {
 	/* Pairs with the acquire in ko_lane_peek. */
-	atomic_store_explicit(&line_at(end)->number, end->next, memory_order_release);
+	atomic_store_explicit(&ko_lane_line(end)->number, end->next, memory_order_release);
 	end->next++;
 }
 
 struct ko_line *ko_lane_peek(const struct ko_lane_end *end)
 {
-	struct ko_line *line = line_at(end);
+	struct ko_line *line = ko_lane_line(end);
 
 	return atomic_load_explicit(&line->number, memory_order_acquire) == end->next ? line : NULL;
 }
@@ -111,18 +111,15 @@ static struct ko_lane_end *find_idle(const struct kolo_comm *c)
 	return idle;
 }
 
-void ko_lane_keep_slots(struct kolo_comm *c, struct ko_lane_end *end)
+void ko_lanes_trim(struct kolo_comm *c)
 {
 	struct ko_lane_end *idle;
 
-	if (end->has_slots)
-		return;
-	end->has_slots = true;
-	if (++c->lanes.with_slots <= KO_LANES_KEPT || !(idle = find_idle(c)))
-		return;
-	madvise((char *)idle->lane + KO_LANE_HEAD, KO_LANE_LEN - KO_LANE_HEAD, MADV_REMOVE);
-	idle->has_slots = false;
-	c->lanes.with_slots--;
+	while (c->lanes.with_slots > KO_LANES_KEPT && (idle = find_idle(c))) {
+		madvise((char *)idle->lane + KO_LANE_HEAD, KO_LANE_LEN - KO_LANE_HEAD, MADV_REMOVE);
+		idle->has_slots = false;
+		c->lanes.with_slots--;
+	}
 }
 
 void ko_lanes_close(struct kolo_comm *c)

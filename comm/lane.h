@@ -17,8 +17,8 @@ struct ko_transfer;
 
 enum {
 	KO_LANE_LINES = 32,
-	KO_LANE_SLOTS = 4, /* fewer: lines with a small payload, or none, need none */
-	KO_LANE_SLOT = 8 << 10,
+	KO_LANE_SLOTS = 8, /* fewer: lines with a small payload, or none, need none */
+	KO_LANE_SLOT = 4 << 10,
 	KO_LANE_SMALL = 40, /* bytes in a line */
 	KO_LANES_KEPT = 32  /* lanes of a rank whose slots keep their memory while idle */
 };
@@ -94,12 +94,12 @@ void ko_lane_commit(struct ko_lane_end *end);
 struct ko_line *ko_lane_peek(const struct ko_lane_end *end);
 void ko_lane_take(struct ko_lane_end *end);
 
-/* The slot of the line that the end comes to next. */
+/* The line that the end comes to next, and the slot of it, whoever has them. */
+struct ko_line *ko_lane_line(const struct ko_lane_end *end);
 char *ko_lane_slot(const struct ko_lane_end *end);
 
-/* The sender is about to write slots; those of the lane that has been idle for longest give their memory back where there
- * are too many. */
-void ko_lane_keep_slots(struct kolo_comm *c, struct ko_lane_end *end);
+/* Where too many lanes of this rank have slots with memory, those that have been idle for longest give it back. */
+void ko_lanes_trim(struct kolo_comm *c);
 
 /* Unmaps all. */
 void ko_lanes_close(struct kolo_comm *c);

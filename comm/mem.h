@@ -66,6 +66,21 @@ enum { KO_STREAM_STEP = 2048 };
 /* The stream of the best kernels. */
 void ko_stream_copy(void *out, const void *src, size_t len);
 
+/* This core is about to write `len` bytes that another one has had: has the first lines of them brought here, to be
+ * written, all at once. Stores would wait for them one after the other. The earlier before the stores the better. */
+static inline void ko_expect_to_write(const void *out, size_t len)
+{
+	enum { LINE = 64, MOST = 4 << 10 }; /* further ones come as fast by themselves */
+
+	for (size_t at = 0; at < len && at < MOST; at += LINE) {
+#ifdef __x86_64__ /* as its only owner; __builtin_prefetch would ask for a copy to read on most x86 */
+		__asm__ volatile("prefetchw %0" : : "m"(((const char *)out)[at]));
+#else
+		__builtin_prefetch((const char *)out + at, 1);
+#endif
+	}
+}
+
 /* Orders all streaming stores of this thread before what it stores later, which a release store alone does not. It waits
  * for them: once for a slot or an operation, not for each piece. */
 void ko_stream_fence(void);

@@ -23,26 +23,36 @@ static uint64_t npieces(size_t bytes)
 	return (bytes + piece_len(bytes) - 1) / piece_len(bytes);
 }
 
-/* Takes the next piece of the message, unless all are taken. */
-static bool claim(const struct ko_lane_end *end, size_t bytes, size_t *first, size_t *len)
+/* Pieces that an end copies, as bytes of the message. */
+struct claim {
+	uint64_t pieces;
+	size_t first, len;
+};
+
+/* Takes the next pieces of the message, as many as are left and `most` at most; none when all are taken. */
+static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, struct claim *out)
 {
 	_Atomic uint64_t *claimed = &end->lane->claimed;
-	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed);
+	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed), left;
+	size_t len;
 
-	do
-		if (k - end->pieces >= npieces(bytes))
+	do {
+		left = end->pieces + npieces(bytes) - k;
+		out->pieces = left < most ? left : most;
+		if (left == 0)
 			return false;
-	while (!atomic_compare_exchange_weak_explicit(claimed, &k, k + 1, memory_order_relaxed,
-						      memory_order_relaxed));
-	*first = (size_t)(k - end->pieces) * piece_len(bytes);
-	*len = bytes - *first < piece_len(bytes) ? bytes - *first : piece_len(bytes);
+	} while (!atomic_compare_exchange_weak_explicit(claimed, &k, k + out->pieces, memory_order_relaxed,
+							memory_order_relaxed));
+	out->first = (size_t)(k - end->pieces) * piece_len(bytes);
+	len = (size_t)out->pieces * piece_len(bytes);
+	out->len = bytes - out->first < len ? bytes - out->first : len;
 	return true;
 }
 
 /* Pairs with the acquire in is_copied: who sees the last piece counted sees all of the message. */
-static void count_copied(const struct ko_lane_end *end)
+static void count_copied(const struct ko_lane_end *end, const struct claim *claim)
 {
-	atomic_fetch_add_explicit(&end->lane->copied, 1, memory_order_release);
+	atomic_fetch_add_explicit(&end->lane->copied, claim->pieces, memory_order_release);
 }
 
 static bool is_copied(const struct ko_lane_end *end, size_t bytes)
@@ -85,7 +95,8 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 
 	if (!line)
 		return STUCK;
-	ko_lane_keep_slots(run->comm, end);
+	run->comm->lanes.with_slots += !end->has_slots;
+	end->has_slots = true;
 	memcpy(ko_lane_slot(end), t->buffer + t->moved, len);
 	fill_line(run, t, line, t->moved ? KO_LINE_MORE : KO_LINE_SLOT);
 	ko_lane_commit(end);
@@ -122,7 +133,7 @@ static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_lane *lane = end->lane;
-	size_t first, len;
+	struct claim mine;
 	char *mapped;
 	int rc = 0;
 
@@ -130,14 +141,15 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	if (atomic_load_explicit(&lane->answered, memory_order_acquire) != t->line || lane->hidden)
 		return STUCK;
 	mapped = ko_window_at(run->comm, t->peer, lane->answer);
-	if ((lane->answer.window && !mapped) || !claim(end, t->bytes, &first, &len))
+	if ((lane->answer.window && !mapped) || !claim(end, t->bytes, 1, &mine))
 		return STUCK; /* a window that is freed here: the receiver does it alone */
 	if (mapped)
-		memcpy(mapped + first, t->buffer + first, len);
+		memcpy(mapped + mine.first, t->buffer + mine.first, mine.len);
 	else
-		rc = ko_peer_write(run->comm, t->peer, lane->answer.at + first, t->buffer + first, len);
+		rc = ko_peer_write(run->comm, t->peer, lane->answer.at + mine.first, t->buffer + mine.first,
+				   mine.len);
 	if (rc == 0)
-		count_copied(end);
+		count_copied(end, &mine);
 	return rc < 0 ? rc : MOVED;
 }
 
@@ -147,14 +159,16 @@ static int end_offered(struct ko_lane_end *end, const struct ko_transfer *t)
 	return DONE;
 }
 
-static int advance_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+static int advance_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t, bool may_help)
 {
 	int rc;
 
 	switch (t->stage) {
 	case KO_STAGE_WAITING: rc = begin_send(run, end, t); break;
 	case KO_STAGE_SLOTS: rc = send_slot(run, end, t); break;
-	default: rc = is_copied(end, t->bytes) ? end_offered(end, t) : help(run, end, t); break;
+	default:
+		rc = is_copied(end, t->bytes) ? end_offered(end, t) : may_help ? help(run, end, t) : STUCK;
+		break;
 	}
 	if (rc == DONE)
 		run->comm->lanes.sent += t->bytes;
@@ -230,26 +244,28 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	return t->stage == KO_STAGE_OFFERED ? MOVED : DONE;
 }
 
-/* Copies a piece out of the sender's memory. */
+/* Copies a piece out of the sender's memory; more where the sender has as much to do itself, as it receives from this rank. */
 static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	const char *mapped = ko_window_at(run->comm, t->peer, t->there);
+	bool both_ways = run->comm->lanes.ends[t->peer].first;
 	char them[KO_RANK_TEXT];
-	size_t first, len;
+	struct claim mine;
 	int rc = 0;
 
 	if (t->there.window && !mapped)
 		return ko_fail(KOLO_EMISMATCH,
 			       "%s sends from memory of kolo_alloc that rank %d has given to kolo_free",
 			       ko_comm_name(run->comm, t->peer, them), run->comm->rank);
-	if (!claim(end, t->bytes, &first, &len))
+	if (!claim(end, t->bytes, both_ways ? PIECES : 1, &mine))
 		return STUCK;
 	if (mapped)
-		memcpy(t->buffer + first, mapped + first, len);
+		memcpy(t->buffer + mine.first, mapped + mine.first, mine.len);
 	else
-		rc = ko_peer_read(run->comm, t->peer, t->there.at + first, t->buffer + first, len);
+		rc = ko_peer_read(run->comm, t->peer, t->there.at + mine.first, t->buffer + mine.first,
+				  mine.len);
 	if (rc == 0)
-		count_copied(end);
+		count_copied(end, &mine);
 	return rc < 0 ? rc : MOVED;
 }
 
@@ -270,12 +286,13 @@ static int advance_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_t
 /* ---- One loop for all ---------------------------------------------------------------------------------- */
 
 /* A step of what comes first in a lane, or more while they are small. STUCK, MOVED, or an error. */
-static int advance(struct ko_run *run, struct ko_lane_end *end)
+static int advance(struct ko_run *run, struct ko_lane_end *end, bool may_help)
 {
 	int rc = DONE, moved = STUCK;
 
 	while (end->first && rc == DONE) {
-		rc = (end->sends ? advance_send : advance_recv)(run, end, end->first);
+		rc = end->sends ? advance_send(run, end, end->first, may_help)
+				: advance_recv(run, end, end->first);
 		if (rc < 0)
 			return rc;
 		if (rc == DONE)
@@ -287,24 +304,38 @@ static int advance(struct ko_run *run, struct ko_lane_end *end)
 }
 
 /* A step of each lane with something to do; those that have nothing left leave the list. */
-static int try_all(void *what)
+static int step_all(struct ko_run *run, bool may_help)
 {
-	struct ko_run *run = what;
 	struct ko_lane_end **link = &run->comm->lanes.busy;
-	bool moved = false;
+	int moved = STUCK;
 
 	while (*link) {
-		int rc = advance(run, *link);
+		int rc = advance(run, *link, may_help);
 
 		if (rc < 0)
 			return rc;
-		moved = moved || rc == MOVED;
+		if (rc == MOVED)
+			moved = MOVED;
 		if ((*link)->first)
 			link = &(*link)->busy;
 		else
 			*link = (*link)->busy;
 	}
-	if (!moved)
+	return moved;
+}
+
+/* Others are helped by who has nothing of its own to do: where all send to all, calls that read and calls that write the
+ * same processes hold each other up. */
+static int try_all(void *what)
+{
+	struct ko_run *run = what;
+	int rc = step_all(run, false);
+
+	if (rc == STUCK)
+		rc = step_all(run, true);
+	if (rc < 0)
+		return rc;
+	if (rc == STUCK)
 		return KO_EAGAIN;
 	ko_roster_ring(run->comm->roster, run->comm->rank, run->comm->nranks);
 	return 0;
@@ -318,6 +349,9 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 
 	if (rc < 0)
 		return rc;
+	/* Not the line: the receiver may be looking at it. */
+	if (t->sends && !end->first && t->bytes > KO_LANE_SMALL && t->bytes < c->algorithms.offer_begin)
+		ko_expect_to_write(ko_lane_slot(end), t->bytes < KO_LANE_SLOT ? t->bytes : KO_LANE_SLOT);
 	if (end->first) {
 		end->last->next = t;
 	} else {
@@ -388,5 +422,7 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
 	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* where it failed */
 		lanes->busy->first = NULL;
+	if (lanes->with_slots > KO_LANES_KEPT)
+		ko_lanes_trim(run->comm);
 	return rc;
 }

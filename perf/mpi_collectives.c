@@ -1,15 +1,16 @@
 /* An MPI collective timed as ringbench times Kolo's: f32 sum, root 0, out of place and in place, an untimed barrier
- * before each, the slowest rank counts, the median over iterations. One JSON object per line, ringbench's fields.
+ * before each, the slowest rank counts, the median over iterations. send_recv is messages to and fro between rank r and
+ * rank r + N/2, or a window of them one way. One JSON object per line, ringbench's fields.
  *
- * usage: mpi_collectives COLLECTIVE MIN MAX FACTOR   (bytes of the whole vector) */
+ * usage: mpi_collectives COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of the whole vector, or of a message) */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ITERATIONS = 100000, WARMUPS = 16 };
+enum { MAX_ITERATIONS = 100000, WARMUPS = 16, ROUND_TRIPS = 10, MAX_WINDOW = 1000 };
 
-static int rank, nranks;
+static int rank, nranks, window;
 static double *times;
 
 static int ascending(const void *a, const void *b)
@@ -19,12 +20,67 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-enum collective { ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, ALL_GATHER, NCOLLECTIVES };
+enum collective {
+	ALL_REDUCE,
+	BROADCAST,
+	REDUCE,
+	REDUCE_SCATTER,
+	ALL_GATHER,
+	ALL_TO_ALL,
+	GATHER,
+	SCATTER,
+	SEND_RECV,
+	NCOLLECTIVES
+};
 
 static const char *const names[NCOLLECTIVES] = {
-	[ALL_REDUCE] = "all_reduce",         [BROADCAST] = "broadcast",   [REDUCE] = "reduce",
-	[REDUCE_SCATTER] = "reduce_scatter", [ALL_GATHER] = "all_gather",
+	[ALL_REDUCE] = "all_reduce", [BROADCAST] = "broadcast",
+	[REDUCE] = "reduce",         [REDUCE_SCATTER] = "reduce_scatter",
+	[ALL_GATHER] = "all_gather", [ALL_TO_ALL] = "all_to_all",
+	[GATHER] = "gather",         [SCATTER] = "scatter",
+	[SEND_RECV] = "send_recv",
 };
+
+/* Of the messages; -1: none. */
+static int partner(void)
+{
+	int half = nranks / 2;
+
+	return rank < half ? rank + half : rank < 2 * half ? rank - half : -1;
+}
+
+static void ping_pong(const float *src, float *dst, int n)
+{
+	for (int k = 0; k < 2 * ROUND_TRIPS; k++) {
+		if ((k % 2 == 0) == (rank < partner()))
+			MPI_Send(src, n, MPI_FLOAT, partner(), 1, MPI_COMM_WORLD);
+		else
+			MPI_Recv(dst, n, MPI_FLOAT, partner(), 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+}
+
+/* All one way, then an empty message the other way. */
+static void pass_window(const float *src, float *dst, int n)
+{
+	MPI_Request requests[MAX_WINDOW];
+
+	for (int k = 0; k < window; k++) {
+		if (rank < partner())
+			MPI_Isend(src, n, MPI_FLOAT, partner(), 1, MPI_COMM_WORLD, &requests[k]);
+		else
+			MPI_Irecv(dst, n, MPI_FLOAT, partner(), 1, MPI_COMM_WORLD, &requests[k]);
+	}
+	MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+	if (rank < partner())
+		MPI_Recv(NULL, 0, MPI_FLOAT, partner(), 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	else
+		MPI_Send(NULL, 0, MPI_FLOAT, partner(), 2, MPI_COMM_WORLD);
+}
+
+static int is_per_rank(enum collective coll)
+{
+	return coll >= REDUCE_SCATTER && coll <= SCATTER;
+}
 
 /* n elements as the call counts them: for reduce_scatter and all_gather those of one rank. */
 static void call(enum collective coll, const float *src, float *dst, int n, int in_place)
@@ -45,7 +101,18 @@ static void call(enum collective coll, const float *src, float *dst, int n, int 
 	case REDUCE_SCATTER:
 		MPI_Reduce_scatter_block(from, dst, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 		break;
-	default: MPI_Allgather(from, n, MPI_FLOAT, dst, n, MPI_FLOAT, MPI_COMM_WORLD); break;
+	case ALL_GATHER: MPI_Allgather(from, n, MPI_FLOAT, dst, n, MPI_FLOAT, MPI_COMM_WORLD); break;
+	case ALL_TO_ALL: MPI_Alltoall(src, n, MPI_FLOAT, dst, n, MPI_FLOAT, MPI_COMM_WORLD); break;
+	case GATHER:
+		MPI_Gather(rank == 0 ? from : src, n, MPI_FLOAT, dst, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+		break;
+	case SCATTER:
+		MPI_Scatter(src, n, MPI_FLOAT, rank == 0 && in_place ? MPI_IN_PLACE : dst, n, MPI_FLOAT, 0,
+			    MPI_COMM_WORLD);
+		break;
+	default:
+		if (partner() >= 0)
+			(window ? pass_window : ping_pong)(src, dst, n);
 	}
 }
 
@@ -56,19 +123,19 @@ static double time_once(enum collective coll, const float *src, float *dst, int 
 	MPI_Barrier(MPI_COMM_WORLD);
 	begin = MPI_Wtime();
 	call(coll, src, dst, n, in_place);
-	return (MPI_Wtime() - begin) * 1e6;
+	return (MPI_Wtime() - begin) * 1e6 / (coll != SEND_RECV ? 1 : window ? window : 2 * ROUND_TRIPS);
 }
 
 /* Iterations for about 0.1 s, as ringbench chooses them. */
 static void measure(enum collective coll, const float *src, float *dst, size_t bytes, int in_place)
 {
-	int shared = coll == REDUCE_SCATTER || coll == ALL_GATHER;
-	int iterations, n = (int)(bytes / sizeof(float)) / (shared ? nranks : 1);
+	int iterations, n = (int)(bytes / sizeof(float)) / (is_per_rank(coll) ? nranks : 1);
+	int messages = coll != SEND_RECV ? 1 : window ? window : 2 * ROUND_TRIPS;
 	double last = 0, wanted;
 
 	for (int i = 0; i <= WARMUPS; i++)
 		last = time_once(coll, src, dst, n, in_place);
-	wanted = 100e3 / (last > 0.1 ? last : 0.1);
+	wanted = 100e3 / messages / (last > 0.1 ? last : 0.1);
 	iterations = wanted < 5 ? 5 : wanted > MAX_ITERATIONS ? MAX_ITERATIONS : (int)wanted;
 	MPI_Bcast(&iterations, 1, MPI_INT, 0, MPI_COMM_WORLD);
 	for (int i = 0; i < iterations; i++)
@@ -87,6 +154,7 @@ int main(int argc, char **argv)
 	size_t min = argc > 4 ? strtoull(argv[2], NULL, 10) : 8,
 	       max = argc > 4 ? strtoull(argv[3], NULL, 10) : 8;
 	size_t factor = argc > 4 ? strtoull(argv[4], NULL, 10) : 2;
+	size_t wanted = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
 	float *src = NULL, *dst = NULL;
 	int coll = 0;
 
@@ -99,12 +167,13 @@ int main(int argc, char **argv)
 	while (argc > 1 && coll < NCOLLECTIVES && strcmp(argv[1], names[coll]) != 0)
 		coll++;
 	times = malloc(MAX_ITERATIONS * sizeof(*times));
-	if (!src || !dst || !times || factor < 2 || coll == NCOLLECTIVES)
+	window = (int)wanted;
+	if (!src || !dst || !times || factor < 2 || coll == NCOLLECTIVES || wanted > MAX_WINDOW)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	memset(src, 0, max);
 	memset(dst, 0, max);
 	for (size_t size = min; size <= max; size *= factor)
-		for (int in_place = 0; in_place <= 1; in_place++)
+		for (int in_place = 0; in_place <= (coll != ALL_TO_ALL && coll != SEND_RECV); in_place++)
 			measure((enum collective)coll, src, dst, size, in_place);
 	MPI_Free_mem(src);
 	MPI_Free_mem(dst);

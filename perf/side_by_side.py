@@ -1,7 +1,10 @@
 """Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
 
-usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--out FILE] [--plot FILE.svg]
-                       [COLLECTIVE ...]
+usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--out FILE]
+                       [--plot FILE.svg] [COLLECTIVE ...]
+
+COLLECTIVE is one of ringbench's but barrier; without one, all of them. With --window send_recv is K messages one way, which are in
+flight together, and an answer: bandwidth and message rate; without, messages to and fro: latency.
 
 Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
@@ -60,7 +63,7 @@ def machine():
     return f"{model}, {os.cpu_count()} processors, commit {commit}"
 
 
-COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather"]
+COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "send_recv"]
 
 
 KOLO = {"plain": "host", "alloc": "alloc"}  # what the table calls it: ringbench's --memory
@@ -91,6 +94,7 @@ def measure(a, peers):
     times = {(name, coll): [] for name in [*KOLO, *peers] for coll in a.collectives}
     moods, limits = [], []
     sizes = [str(a.min), str(a.max), str(a.factor)]
+    window = [str(a.window)] if a.window else []
     for k in range(a.rounds):
         name, rate = mood(a.ranks)
         moods.append(name)
@@ -98,9 +102,10 @@ def measure(a, peers):
         for coll in a.collectives:
             for who, memory in KOLO.items():
                 times[who, coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
-                                              "-f", sizes[2], "-c", "0", "--memory", memory, "--json", "-"]))
+                                              "-f", sizes[2], "-c", "0", "--memory", memory, "--json", "-",
+                                              *(["--in-flight", *window] if coll == "send_recv" and window else [])]))
             for who, (launcher, program) in peers.items():
-                times[who, coll].append(rows([*launcher, bind, "-n", str(a.ranks), program, coll, *sizes]))
+                times[who, coll].append(rows([*launcher, bind, "-n", str(a.ranks), program, coll, *sizes, *window]))
         print(f"# round {k + 1} of {a.rounds}: {name}, {rate:.1f} GB/s", file=sys.stderr)
     return times, moods, limits
 
@@ -135,7 +140,7 @@ def report(out, a, peers, times, moods, limits):
             all_sizes = medians[coll, who].values()
             mean = math.exp(sum(map(math.log, all_sizes)) / len(all_sizes))
             of_copies = [f"{statistics.median([x / t[a.max, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
-                         for p, place in ((False, "out of"), (True, "in"))]
+                         for p, place in ((False, "out of"), (True, "in")) if (a.max, p) in times[who, coll][0]]
             print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}; {a.max} bytes at "
                   f"{', '.join(of_copies)} of the rate of copies", file=out, flush=True)
     return medians
@@ -170,6 +175,7 @@ def main():
     parse.add_argument("--min", type=int, default=8)
     parse.add_argument("--max", type=int, default=128 << 20)
     parse.add_argument("--factor", type=int, default=4)
+    parse.add_argument("--window", type=int, default=0)
     parse.add_argument("--out")
     parse.add_argument("--plot")
     parse.add_argument("collectives", nargs="*", default=COLLECTIVES, metavar="COLLECTIVE")

@@ -123,7 +123,7 @@ static int run_job(struct bench *b, const struct job *j, struct verdict *verdict
 	r.model = r.sent + b->nranks;
 	report_job(b, j);
 	for (int in_place = 0; rc == 0 && in_place <= 1; in_place++) {
-		if (!(in_place ? b->options->in_place : b->options->out_of_place))
+		if (!is_measured(b->options, j->coll, in_place))
 			continue;
 		rc = measure(b, j, in_place, &r);
 		if (rc == 0)
@@ -142,9 +142,11 @@ static int run_sizes(struct bench *b, struct job j, struct verdict *verdict)
 {
 	const struct options *o = b->options;
 	size_t element = kolo_type_size(j.type), last = SIZE_MAX;
-	bool per_rank = j.coll == REDUCE_SCATTER || j.coll == ALL_GATHER;
+	bool per_rank = collective_is_per_rank(j.coll);
 	int rc = 0;
 
+	if (j.coll == SEND_RECV && b->nranks == 1)
+		return 0;
 	for (size_t size = o->min; rc == 0 && size <= o->max; size *= o->factor) {
 		j.n = size / element / (per_rank ? (size_t)b->nranks : 1);
 		if (j.coll == BARRIER)

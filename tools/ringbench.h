@@ -9,7 +9,19 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum collective { ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, ALL_GATHER, BARRIER, NCOLLECTIVES };
+enum collective {
+	ALL_REDUCE,
+	BROADCAST,
+	REDUCE,
+	REDUCE_SCATTER,
+	ALL_GATHER,
+	ALL_TO_ALL,
+	GATHER,
+	SCATTER,
+	SEND_RECV, /* messages between two ranks: rank r and r + nranks / 2 */
+	BARRIER,
+	NCOLLECTIVES
+};
 
 /* A horizontal line in the plot. */
 struct limit {
@@ -76,6 +88,11 @@ void parse_options(int argc, char **argv, struct options *o);
 const char *collective_name(enum collective coll);
 bool collective_reduces(enum collective coll);
 bool collective_has_root(enum collective coll);
+bool collective_is_per_rank(enum collective coll); /* n counts the elements of one rank's part */
+bool collective_is_of_pairs(enum collective coll); /* of messages from rank to rank */
+
+/* Is the collective measured there? Some have no way of being done in place. */
+bool is_measured(const struct options *o, enum collective coll, bool in_place);
 
 /* Where the call's src and dst are; in place they lie in dst. */
 const void *job_src(const struct bench *b, const struct job *j, bool in_place);
@@ -90,7 +107,12 @@ int64_t count_wrong(const struct bench *b, const struct job *j);
 /* The communicator's table has it for vectors of this many bytes. */
 const char *algorithm_in_table(const struct bench *b, enum collective coll, size_t bytes);
 
-/* Bytes that this rank sends for the job, done so many times by each algorithm, by their formulas. */
+/* The rank that this one exchanges messages with in send_recv; -1: none. */
+int partner(const struct bench *b);
+
+/* Bytes that this rank sends for the job, done so many times by each algorithm, by their formulas; and for one of those
+ * that consist of messages: in send_recv by a rank that sends one. */
+uint64_t pair_bytes(const struct bench *b, const struct job *j);
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s);
 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */

@@ -42,31 +42,28 @@ static void fill_pattern(enum kolo_type type, int rank, char *out, size_t n)
 		memcpy(out + i * element, out, (n - i < first ? n - i : first) * element);
 }
 
-static bool per_rank(const struct job *j)
-{
-	return j->coll == REDUCE_SCATTER || j->coll == ALL_GATHER;
-}
-
 const void *job_src(const struct bench *b, const struct job *j, bool in_place)
 {
 	size_t block = j->n * kolo_type_size(j->type);
 
 	if (!in_place)
 		return b->src;
-	return b->dst + (j->coll == ALL_GATHER ? (size_t)b->rank * block : 0);
+	return b->dst + (j->coll == ALL_GATHER || j->coll == GATHER ? (size_t)b->rank * block : 0);
 }
 
-/* In place, a reduce-scatter's result lies within its source; the same place serves out of place. */
+/* In place, the result of a reduce-scatter or scatter lies within its source; the same place serves out of place. */
 void *job_dst(const struct bench *b, const struct job *j)
 {
 	size_t block = j->n * kolo_type_size(j->type);
 
-	return b->dst + (j->coll == REDUCE_SCATTER ? (size_t)b->rank * block : 0);
+	return b->dst + (j->coll == REDUCE_SCATTER || j->coll == SCATTER ? (size_t)b->rank * block : 0);
 }
 
 void fill_buffers(const struct bench *b, const struct job *j, bool in_place)
 {
-	size_t n = j->coll == REDUCE_SCATTER ? j->n * (size_t)b->nranks : j->n;
+	bool has_all = j->coll == REDUCE_SCATTER || j->coll == ALL_TO_ALL ||
+		       (j->coll == SCATTER && b->rank == j->root);
+	size_t n = has_all ? j->n * (size_t)b->nranks : j->n;
 
 	memset(b->dst, 0x5a, j->bytes);
 	fill_pattern(j->type, b->rank, (char *)job_src(b, j, in_place), n);
@@ -116,33 +113,55 @@ static int64_t compare(const struct bench *b, const struct job *j, int owner, co
 	return wrong;
 }
 
-int64_t count_wrong(const struct bench *b, const struct job *j)
+/* dst is made of a part of each rank, or belongs to all. */
+static int64_t count_wrong_parts(const struct bench *b, const struct job *j)
 {
 	size_t element = kolo_type_size(j->type), nranks = (size_t)b->nranks;
 	size_t block = j->coll == ALL_REDUCE ? (j->n + nranks - 1) / nranks : j->n;
+	size_t total = collective_is_per_rank(j->coll) ? j->n * nranks : j->n;
 	const char *dst = job_dst(b, j);
 	int64_t wrong = 0, more;
 
-	if (j->coll == REDUCE_SCATTER)
-		return compare(b, j, b->rank, dst, (size_t)b->rank * j->n, j->n);
-	if (j->coll == BROADCAST)
-		return compare(b, j, j->root, dst, 0, j->n);
-	if (j->coll == REDUCE)
-		return b->rank == j->root ? compare(b, j, j->root, dst, 0, j->n) : 0;
-	if (j->coll == BARRIER)
-		return 0;
 	for (int owner = 0; owner < b->nranks; owner++) {
-		size_t total = j->coll == ALL_GATHER ? j->n * nranks : j->n;
 		size_t first = (size_t)owner * block < total ? (size_t)owner * block : total;
-		size_t n = total - first < block ? total - first : block;
+		size_t n = total - first < block ? total - first : block, in_src = first;
 
-		/* What a rank gave to an all_gather is numbered from its own first element. */
-		more = compare(b, j, owner, dst + first * element, j->coll == ALL_GATHER ? 0 : first, n);
+		/* What a rank gave to a gather is numbered from its own first element; to an all_to_all it gave us that part. */
+		if (j->coll == ALL_GATHER || j->coll == GATHER)
+			in_src = 0;
+		else if (j->coll == ALL_TO_ALL)
+			in_src = (size_t)b->rank * block;
+		more = compare(b, j, owner, dst + first * element, in_src, n);
 		if (more < 0)
 			return more;
 		wrong += more;
 	}
 	return wrong;
+}
+
+int64_t count_wrong(const struct bench *b, const struct job *j)
+{
+	const char *dst = job_dst(b, j);
+	size_t own_first = (size_t)b->rank * j->n;
+	bool is_root = b->rank == j->root;
+
+	switch (j->coll) {
+	case REDUCE_SCATTER: return compare(b, j, b->rank, dst, own_first, j->n);
+	case SCATTER: return compare(b, j, j->root, dst, own_first, j->n);
+	case BROADCAST: return compare(b, j, j->root, dst, 0, j->n);
+	case REDUCE: return is_root ? compare(b, j, j->root, dst, 0, j->n) : 0;
+	case GATHER: return is_root ? count_wrong_parts(b, j) : 0;
+	case SEND_RECV: return partner(b) < 0 ? 0 : compare(b, j, partner(b), dst, 0, j->n);
+	case BARRIER: return 0;
+	default: return count_wrong_parts(b, j);
+	}
+}
+
+int partner(const struct bench *b)
+{
+	int half = b->nranks / 2;
+
+	return b->rank < half ? b->rank + half : b->rank < 2 * half ? b->rank - half : -1;
 }
 
 const char *memory_name(const struct bench *b)
@@ -200,7 +219,7 @@ static uint64_t board_bytes(const struct bench *b, const struct job *j)
 static uint64_t ring_bytes(const struct bench *b, const struct job *j)
 {
 	int rank = b->rank, nranks = b->nranks;
-	size_t total = per_rank(j) ? j->n * (size_t)nranks : j->n, sum = 0;
+	size_t total = collective_is_per_rank(j->coll) ? j->n * (size_t)nranks : j->n, sum = 0;
 	size_t block = (total + (size_t)nranks - 1) / (size_t)nranks;
 
 	for (int owner = 0; owner < nranks; owner++) {
@@ -217,6 +236,19 @@ static uint64_t ring_bytes(const struct bench *b, const struct job *j)
 	if (j->coll == REDUCE)
 		sum = rank == j->root ? 0 : total;
 	return sum * kolo_type_size(j->type);
+}
+
+uint64_t pair_bytes(const struct bench *b, const struct job *j)
+{
+	uint64_t part = j->n * kolo_type_size(j->type), others = (uint64_t)b->nranks - 1;
+	bool is_root = b->rank == j->root;
+
+	switch (j->coll) {
+	case ALL_TO_ALL: return others * part;
+	case GATHER: return is_root ? 0 : part;
+	case SCATTER: return is_root ? others * part : 0;
+	default: return part;
+	}
 }
 
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s)

@@ -18,6 +18,9 @@ static int call(const struct bench *b, const struct job *j, bool in_place)
 	case REDUCE: return kolo_reduce(b->comm, src, dst, j->n, j->type, j->op, j->root, q);
 	case REDUCE_SCATTER: return kolo_reduce_scatter(b->comm, src, dst, j->n, j->type, j->op, q);
 	case ALL_GATHER: return kolo_all_gather(b->comm, src, dst, j->n, j->type, q);
+	case ALL_TO_ALL: return kolo_all_to_all(b->comm, src, dst, j->n, j->type, q);
+	case GATHER: return kolo_gather(b->comm, src, dst, j->n, j->type, j->root, q);
+	case SCATTER: return kolo_scatter(b->comm, src, dst, j->n, j->type, j->root, q);
 	default: return kolo_barrier(b->comm, q);
 	}
 }
@@ -28,11 +31,67 @@ static int in_flight(const struct bench *b)
 	return b->queue ? b->options->in_flight : 1;
 }
 
-/* So many operations, from the first call until all are done. */
+/* ---- Messages -------------------------------------------------------------------------------------------- */
+
+enum { ROUND_TRIPS = 10 };
+
+/* One message, to the partner or from it. */
+static int pass(const struct bench *b, const struct job *j, bool send)
+{
+	return send ? kolo_send(b->comm, b->src, j->n, j->type, partner(b), NULL)
+		    : kolo_recv(b->comm, b->dst, j->n, j->type, partner(b), NULL);
+}
+
+/* To and fro, so many times. */
+static int ping_pong(const struct bench *b, const struct job *j, int round_trips)
+{
+	bool first = b->rank < partner(b);
+	int rc = 0;
+
+	for (int k = 0; rc == 0 && k < 2 * round_trips; k++)
+		rc = pass(b, j, (k % 2 == 0) == first);
+	return rc;
+}
+
+/* As many one way as are in flight, together, then an empty one the other way. */
+static int window(const struct bench *b, const struct job *j)
+{
+	bool first = b->rank < partner(b);
+	int rc = kolo_group_begin(), ended;
+
+	for (int k = 0; rc == 0 && k < in_flight(b); k++)
+		rc = pass(b, j, first);
+	ended = kolo_group_end();
+	if (rc < 0 || ended < 0)
+		return rc < 0 ? rc : ended;
+	return first ? kolo_recv(b->comm, NULL, 0, KOLO_U8, partner(b), NULL)
+		     : kolo_send(b->comm, NULL, 0, KOLO_U8, partner(b), NULL);
+}
+
+/* Messages in what is timed at once, and of these what this rank sends. */
+static int messages(const struct bench *b)
+{
+	return b->queue ? in_flight(b) : 2 * ROUND_TRIPS;
+}
+
+static int messages_sent(const struct bench *b)
+{
+	if (partner(b) < 0)
+		return 0;
+	return !b->queue ? ROUND_TRIPS : b->rank < partner(b) ? in_flight(b) : 0;
+}
+
+/* ---- Operations ------------------------------------------------------------------------------------------ */
+
+/* So many operations, from the first call until all are done; a round trip to check messages, else what is timed at once. */
 static int call_and_wait(const struct bench *b, const struct job *j, bool in_place, int n)
 {
 	int rc = 0, waited;
 
+	if (j->coll == SEND_RECV && partner(b) < 0)
+		return 0;
+	if (j->coll == SEND_RECV)
+		return n == 0 ? ping_pong(b, j, 1) : b->queue ? window(b, j) : ping_pong(b, j, ROUND_TRIPS);
 	for (int k = 0; rc == 0 && k < n; k++)
 		rc = call(b, j, in_place);
 	waited = b->queue ? kolo_queue_wait(b->queue) : 0;
@@ -49,7 +108,7 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	if (!b->options->check)
 		return 0;
 	fill_buffers(b, j, in_place);
-	rc = call_and_wait(b, j, in_place, 1);
+	rc = call_and_wait(b, j, in_place, j->coll == SEND_RECV ? 0 : 1);
 	if (rc < 0)
 		return rc;
 	mine = count_wrong(b, j);
@@ -67,7 +126,7 @@ static int time_once(struct bench *b, const struct job *j, bool in_place, double
 
 	if (rc == 0)
 		rc = call_and_wait(b, j, in_place, in_flight(b));
-	*us = (now_us() - begin) / in_flight(b);
+	*us = (now_us() - begin) / (j->coll == SEND_RECV ? messages(b) : in_flight(b));
 	return rc;
 }
 
@@ -82,6 +141,8 @@ static int choose_iterations(struct bench *b, const struct job *j, bool in_place
 		return 0;
 	rc = time_once(b, j, in_place, &us);
 	n = 100e3 / (us > 0.1 ? us : 0.1) / in_flight(b);
+	if (j->coll == SEND_RECV && !b->queue)
+		n /= messages(b);
 	*out = n < 5 ? 5 : n > MAX_ITERATIONS ? MAX_ITERATIONS : (int)n;
 	return rc < 0 ? rc : kolo_broadcast(b->comm, out, out, 1, KOLO_I32, 0, NULL);
 }
@@ -110,10 +171,12 @@ static struct kolo_stats count(const struct bench *b, const struct kolo_stats *b
 	return now;
 }
 
-static const char *algorithm_of_most(const struct bench *b, const struct kolo_stats *s)
+static const char *algorithm_of_most(const struct bench *b, const struct job *j, const struct kolo_stats *s)
 {
 	if (b->nranks == 1)
 		return "none";
+	if (collective_is_of_pairs(j->coll))
+		return algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
 	if (s->direct_ops > s->ring_ops && s->direct_ops > s->board_ops)
 		return "direct";
 	return s->board_ops > s->ring_ops ? "board" : "ring";
@@ -123,11 +186,19 @@ static const char *algorithm_of_most(const struct bench *b, const struct kolo_st
 static int compare_traffic(struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s,
 			   struct result *r)
 {
-	uint64_t n = (uint64_t)r->iterations * (uint64_t)in_flight(b), mine = s->sent_bytes / n,
-		 all = model_bytes(b, j, in_place, s), model = all / n;
-	int32_t same = s->sent_bytes == all;
+	uint64_t n = (uint64_t)r->iterations * (uint64_t)in_flight(b), mine, all, model;
+	int32_t same;
 	int rc;
 
+	if (j->coll == SEND_RECV) {
+		n = (uint64_t)r->iterations * (uint64_t)messages_sent(b);
+		all = n * pair_bytes(b, j);
+	} else {
+		all = collective_is_of_pairs(j->coll) ? n * pair_bytes(b, j) : model_bytes(b, j, in_place, s);
+	}
+	mine = n ? s->sent_bytes / n : 0;
+	model = n ? all / n : 0;
+	same = s->sent_bytes == all;
 	if ((rc = kolo_all_gather(b->comm, &mine, r->sent, 1, KOLO_U64, NULL)) < 0 ||
 	    (rc = kolo_all_gather(b->comm, &model, r->model, 1, KOLO_U64, NULL)) < 0 ||
 	    (rc = kolo_all_reduce(b->comm, &same, &same, 1, KOLO_I32, KOLO_MIN, NULL)) < 0)
@@ -155,7 +226,7 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 	for (int i = 0; rc == 0 && i < r->iterations; i++)
 		rc = time_once(b, j, in_place, &b->times[i]);
 	counted = count(b, &before, r);
-	r->ran = algorithm_of_most(b, &counted);
+	r->ran = algorithm_of_most(b, j, &counted);
 	if (rc < 0 || (rc = kolo_all_reduce(b->comm, b->times, b->times, (size_t)r->iterations, KOLO_F64,
 					    KOLO_MAX, NULL)) < 0)
 		return rc;

@@ -7,8 +7,11 @@
 #include <string.h>
 
 static const char *const names[NCOLLECTIVES] = {
-	[ALL_REDUCE] = "all_reduce",         [BROADCAST] = "broadcast",   [REDUCE] = "reduce",
-	[REDUCE_SCATTER] = "reduce_scatter", [ALL_GATHER] = "all_gather", [BARRIER] = "barrier",
+	[ALL_REDUCE] = "all_reduce", [BROADCAST] = "broadcast",
+	[REDUCE] = "reduce",         [REDUCE_SCATTER] = "reduce_scatter",
+	[ALL_GATHER] = "all_gather", [ALL_TO_ALL] = "all_to_all",
+	[GATHER] = "gather",         [SCATTER] = "scatter",
+	[SEND_RECV] = "send_recv",   [BARRIER] = "barrier",
 };
 
 const char *collective_name(enum collective coll)
@@ -23,7 +26,28 @@ bool collective_reduces(enum collective coll)
 
 bool collective_has_root(enum collective coll)
 {
-	return coll == BROADCAST || coll == REDUCE;
+	return coll == BROADCAST || coll == REDUCE || coll == GATHER || coll == SCATTER;
+}
+
+bool collective_is_per_rank(enum collective coll)
+{
+	return coll == REDUCE_SCATTER || coll == ALL_GATHER || coll == ALL_TO_ALL || coll == GATHER ||
+	       coll == SCATTER;
+}
+
+bool collective_is_of_pairs(enum collective coll)
+{
+	return coll == ALL_TO_ALL || coll == GATHER || coll == SCATTER || coll == SEND_RECV;
+}
+
+static bool can_be_in_place(enum collective coll)
+{
+	return coll != ALL_TO_ALL && coll != SEND_RECV;
+}
+
+bool is_measured(const struct options *o, enum collective coll, bool in_place)
+{
+	return in_place ? o->in_place && can_be_in_place(coll) : o->out_of_place;
 }
 
 static void usage(FILE *out)
@@ -33,28 +57,32 @@ static void usage(FILE *out)
 		"\n"
 		"Times collectives, checks them against the sequential result, and compares the bytes that were\n"
 		"sent with the model. COLLECTIVE: all_reduce (default), broadcast, reduce, reduce_scatter,\n"
-		"all_gather, barrier; all: the first five.\n"
+		"all_gather, all_to_all, gather, scatter, send_recv, barrier; all: the first five. send_recv is\n"
+		"messages to and fro between rank r and rank r + N/2: its time is half a round trip, the mean of 10.\n"
 		"\n"
 		"  -n N              start N ranks (default: one per core, at least 2). In a job that a launcher\n"
 		"                    has started, ringbench joins it instead\n"
 		"  -b BYTES          smallest size (8); K, M, G mean 2^10, 2^20, 2^30. Sizes are of the whole\n"
-		"                    vector: for reduce_scatter what a rank gives, for all_gather what it gets; they\n"
-		"                    are cut to whole elements (per rank), and left out where none fits\n"
+		"                    vector: for reduce_scatter and all_to_all what a rank gives, for all_gather what\n"
+		"                    it gets, for gather and scatter what root has, for send_recv a message; they are\n"
+		"                    cut to whole elements (per rank), and left out where none fits\n"
 		"  -e BYTES          largest size (128M)\n"
 		"  -f FACTOR         from one size to the next (2)\n"
 		"  -t TYPE|all       i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 (f32)\n"
 		"  -o OP|all         sum prod min max avg (sum)\n"
-		"  -r ROOT|all       for broadcast and reduce (0)\n"
+		"  -r ROOT|all       for broadcast, reduce, gather and scatter (0)\n"
 		"  -w N              operations before the clock starts (16: Kolo learns from the first\n"
 		"                    ones how large results are best made), besides one to estimate -i\n"
 		"  -i N              operations timed (default: as many as take about 0.1 s)\n"
 		"  -c 0|1            check results (1)\n"
-		"  --in-place, --out-of-place    only that one (default: both)\n"
+		"  --in-place, --out-of-place    only that one (default: both, where it can be in place)\n"
 		"  --transport NAME  shm (default: the best)\n"
 		"  --algorithm NAME  ring; board or direct where they can be (default: the best for each size)\n"
 		"  --memory KIND     of the buffers: host, or alloc: from kolo_alloc (host)\n"
 		"  --queue           leave operations to a queue and wait for it: the time is that of both\n"
-		"  --in-flight K     the same with K operations before each wait; the time is a K-th (1)\n"
+		"  --in-flight K     the same with K operations before each wait; the time is a K-th (1). For\n"
+		"                    send_recv: K messages one way in a group, then an answer; 1 / time is the\n"
+		"                    message rate, algbw the bandwidth\n"
 		"  -v                also print how links are written and which algorithm runs\n"
 		"  --json FILE       one object per line and measurement; - for standard output\n"
 		"  --csv FILE        likewise\n"
@@ -69,7 +97,7 @@ static void usage(FILE *out)
 		"\n"
 		"Before each timed operation there is an untimed barrier; the slowest rank counts; the table shows\n"
 		"the median. algbw = size / time; busbw = algbw x 2(N-1)/N for all_reduce, (N-1)/N for\n"
-		"reduce_scatter and all_gather, 1 for broadcast and reduce.\n"
+		"reduce_scatter, all_gather, all_to_all, gather and scatter, 1 for the others.\n"
 		"\n"
 		"Exit status:\n"
 		"  0      all right\n"
@@ -144,14 +172,15 @@ static void choose_collective(const char *value, bool *collectives)
 	bool any = false;
 
 	for (int coll = 0; coll < NCOLLECTIVES; coll++) {
-		bool hit = !strcmp(value, names[coll]) || (!strcmp(value, "all") && coll != BARRIER);
+		bool hit = !strcmp(value, names[coll]) || (!strcmp(value, "all") && coll <= ALL_GATHER);
 
 		collectives[coll] |= hit;
 		any |= hit;
 	}
 	if (!any)
 		mistake("COLLECTIVE", value,
-			"all_reduce broadcast reduce reduce_scatter all_gather barrier or all");
+			"all_reduce broadcast reduce reduce_scatter all_gather all_to_all gather scatter "
+			"send_recv barrier or all");
 }
 
 static void add_against(struct options *o, const char *value)
@@ -267,9 +296,13 @@ static void check_used(const struct options *o)
 	if (o->op_text && !reduces)
 		mistake("-o", o->op_text, "a collective that reduces beside it");
 	if (o->root_text && !has_root)
-		mistake("-r", o->root_text, "broadcast or reduce beside it");
+		mistake("-r", o->root_text, "broadcast, reduce, gather or scatter beside it");
 	if (o->type_text && !has_type)
 		mistake("-t", o->type_text, "a collective that moves elements beside it");
+	for (int coll = 0; coll < NCOLLECTIVES; coll++)
+		if (o->collectives[coll] && o->in_place && !o->out_of_place &&
+		    !can_be_in_place((enum collective)coll))
+			mistake("--in-place", names[coll], "a collective that can be done in place");
 	if ((o->in_place || o->out_of_place) && !has_type)
 		mistake(o->in_place ? "--in-place" : "--out-of-place", "barrier",
 			"a collective that moves elements beside it");

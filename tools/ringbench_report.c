@@ -11,7 +11,7 @@ static double busbw_factor(enum collective coll, int nranks)
 
 	if (coll == ALL_REDUCE)
 		return 2 * share;
-	return coll == REDUCE_SCATTER || coll == ALL_GATHER ? share : 1;
+	return collective_is_per_rank(coll) ? share : 1;
 }
 
 void report_header(const struct bench *b)
@@ -92,19 +92,22 @@ static void group_header(const struct bench *b, const char *title)
 
 void report_collective(const struct bench *b, enum collective coll)
 {
+	int places = 0;
+
 	if (!b->table)
 		return;
 	fprintf(b->table, "#\n# %-42s", collective_name(coll));
-	if (b->options->out_of_place)
-		group_header(b, "out of place");
-	if (b->options->in_place)
-		group_header(b, "in place");
+	for (int in_place = 0; in_place <= 1; in_place++) {
+		if (is_measured(b->options, coll, in_place))
+			group_header(b, in_place ? "in place" : "out of place");
+		places += is_measured(b->options, coll, in_place);
+	}
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "size", "count", "type", "op", "root");
-	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
+	for (int i = 0; i < places; i++)
 		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "time", "algbw", "busbw", "#wrong", "sent",
 			"model");
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "(B)", "(elements)", "", "", "");
-	for (int i = b->options->out_of_place + b->options->in_place; i > 0; i--)
+	for (int i = 0; i < places; i++)
 		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "(us)", "(GB/s)", "(GB/s)", "", "(B)",
 			"(B)");
 	fprintf(b->table, "\n");
@@ -254,7 +257,9 @@ void report_left_out(const struct bench *b, enum collective coll)
 	if (b->table)
 		fprintf(b->table, "# %s is left out: no size holds an element of the chosen types%s\n",
 			collective_name(coll),
-			coll == REDUCE_SCATTER || coll == ALL_GATHER ? " for each rank" : "");
+			coll == SEND_RECV && b->nranks == 1 ? ", and there is no other rank"
+			: collective_is_per_rank(coll)      ? " for each rank"
+							    : "");
 }
 
 void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok)

@@ -1,6 +1,8 @@
 /* See algorithm.h. */
 #include "algorithm.h"
 
+#include "lane.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -92,8 +94,8 @@ static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
 }
 
 /* Bytes from which on reading is tried, whatever was measured: operations will tell. Messages of pairs of ranks, of which
- * nothing is learnt, have most of their slots full then, and wait for the receiver anyway. */
-enum { LARGE = 1 << 20, LARGE_MESSAGE = 16 << 10 };
+ * nothing is learnt, fill their lane then, and wait for the receiver anyway. */
+enum { LARGE = 1 << 20, LARGE_MESSAGE = KO_LANE_SLOTS * KO_LANE_SLOT + 1 };
 
 /* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
 struct ends {
@@ -137,13 +139,12 @@ static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, in
 	return out;
 }
 
-/* Between two ranks: in slots a message is written while what was written before is read; an offer is made, answered where both
- * ends can copy, and ended. */
+/* Between two ranks: in slots half of the writing goes on while what was written before is read; an offer is made, and ended. */
 static void decide_offers(const char *name, const struct ko_costs *costs, struct ko_algorithms *out)
 {
 	double turn = costs->turn_ns, byte = 1 / costs->bytes_per_ns;
-	struct line slots = { turn, byte }, window = { 2 * turn, byte / 2 };
-	struct line read = { 3 * turn + costs->read_ns, 1 / costs->read_bytes_per_ns };
+	struct line slots = { turn, 1.5 * byte }, window = { 2 * turn, byte / 2 };
+	struct line read = { 2 * turn + costs->read_ns, 1 / costs->read_bytes_per_ns };
 	bool can_read = costs->read_bytes_per_ns > 0, force = strcmp(name, "direct") == 0;
 
 	out->offer_begin = out->offer_window_begin = UINT64_MAX;

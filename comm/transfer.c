@@ -23,14 +23,8 @@ static uint64_t npieces(size_t bytes)
 	return (bytes + piece_len(bytes) - 1) / piece_len(bytes);
 }
 
-/* Pieces that an end copies, as bytes of the message. */
-struct claim {
-	uint64_t pieces;
-	size_t first, len;
-};
-
 /* Takes the next pieces of the message, as many as are left and `most` at most; none when all are taken. */
-static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, struct claim *out)
+static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, struct ko_claim *out)
 {
 	_Atomic uint64_t *claimed = &end->lane->claimed;
 	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed), left;
@@ -50,7 +44,7 @@ static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, st
 }
 
 /* Pairs with the acquire in is_copied: who sees the last piece counted sees all of the message. */
-static void count_copied(const struct ko_lane_end *end, const struct claim *claim)
+static void count_copied(const struct ko_lane_end *end, const struct ko_claim *claim)
 {
 	atomic_fetch_add_explicit(&end->lane->copied, claim->pieces, memory_order_release);
 }
@@ -133,7 +127,7 @@ static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_lane *lane = end->lane;
-	struct claim mine;
+	struct ko_claim mine;
 	char *mapped;
 	int rc = 0;
 
@@ -223,6 +217,16 @@ static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_
 	atomic_store_explicit(&lane->answered, end->next, memory_order_release);
 }
 
+/* Pieces that the receiver takes at a time. At first a half of a small message, before the sender knows where it shall go:
+ * the sender, who would write what the receiver has in its caches, is slower. Much where the sender has as much to do
+ * itself, as it receives from this rank. */
+static uint64_t share(const struct ko_run *run, const struct ko_transfer *t, bool first)
+{
+	bool both_ways = run->comm->lanes.ends[t->peer].first;
+
+	return both_ways ? 8 * PIECES : first ? PIECES / 2 : 1;
+}
+
 static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	const struct ko_line *line = ko_lane_peek(end);
@@ -235,6 +239,7 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 		return recv_slot(end, t);
 	if (line->kind == KO_LINE_OFFERED) {
 		memcpy(&t->there, line->small, sizeof(t->there));
+		claim(end, t->bytes, share(run, t, true), &t->mine);
 		answer_offer(run, end, t);
 		t->stage = KO_STAGE_OFFERED;
 	} else if (t->bytes) {
@@ -244,21 +249,21 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	return t->stage == KO_STAGE_OFFERED ? MOVED : DONE;
 }
 
-/* Copies a piece out of the sender's memory; more where the sender has as much to do itself, as it receives from this rank. */
+/* Copies pieces out of the sender's memory. */
 static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	const char *mapped = ko_window_at(run->comm, t->peer, t->there);
-	bool both_ways = run->comm->lanes.ends[t->peer].first;
+	struct ko_claim mine = t->mine;
 	char them[KO_RANK_TEXT];
-	struct claim mine;
 	int rc = 0;
 
 	if (t->there.window && !mapped)
 		return ko_fail(KOLO_EMISMATCH,
 			       "%s sends from memory of kolo_alloc that rank %d has given to kolo_free",
 			       ko_comm_name(run->comm, t->peer, them), run->comm->rank);
-	if (!claim(end, t->bytes, both_ways ? PIECES : 1, &mine))
+	if (!mine.pieces && !claim(end, t->bytes, share(run, t, false), &mine))
 		return STUCK;
+	t->mine.pieces = 0;
 	if (mapped)
 		memcpy(t->buffer + mine.first, mapped + mine.first, mine.len);
 	else

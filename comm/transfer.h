@@ -12,6 +12,12 @@ enum ko_stage {
 	KO_STAGE_OFFERED, /* both ends know of it, and copy pieces */
 };
 
+/* Pieces that an end copies, as bytes of the message. */
+struct ko_claim {
+	uint64_t pieces; /* 0: none */
+	size_t first, len;
+};
+
 struct ko_transfer {
 	/* As the operation has it: */
 	int peer; /* or this rank itself, where another transfer is the other end */
@@ -25,6 +31,7 @@ struct ko_transfer {
 	size_t bytes, moved; /* moved counts those in slots */
 	uint32_t line;       /* in which it was offered */
 	struct ko_where there;
+	struct ko_claim mine; /* that the receiver has not copied yet */
 };
 
 /* Does all of them. Errors: KOLO_EMISMATCH (the two ends differ in n or type, or belong to different operations),

@@ -107,9 +107,9 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 /* ---- Two ranks, one of which runs out ------------------------------------------------------------------- */
 
 struct sweep {
-	int victim;  /* -1: the id's thread */
-	long k;      /* which call fails */
-	bool split;  /* of kolo_comm_split rather than kolo_comm_create */
+	int victim; /* -1: the id's thread */
+	long k;     /* which call fails */
+	enum { CREATE, SPLIT, MESSAGES } of;
 	bool failed; /* out: the victim's call failed */
 	struct kolo_id id;
 };
@@ -137,6 +137,44 @@ static void check_outcome(struct sweep *s, int rank, int rc, struct kolo_comm *c
 	kolo_comm_destroy(c);
 }
 
+/* Small and large ones, counts, groups, and what a queue does. */
+static int exchange_messages(struct kolo_comm *c, int other)
+{
+	enum { N = 20000 };
+	static char src[2][2 * N], dst[2][2 * N];
+	const size_t counts[] = { N, N };
+	struct kolo_queue *q = NULL;
+	char *from = src[other], *to = dst[other];
+	int rc, ended;
+
+	if ((rc = kolo_queue_create(&q)) < 0 ||
+	    (rc = kolo_all_to_all_v(c, from, counts, to, counts, KOLO_U8, NULL)) < 0 ||
+	    (rc = kolo_group_begin()) < 0)
+		goto out;
+	rc = kolo_send(c, from, N, KOLO_U8, other, NULL);
+	if (rc == 0)
+		rc = kolo_recv(c, to, N, KOLO_U8, other, NULL);
+	if (rc == 0)
+		rc = kolo_gather_v(c, from, N, to, counts, KOLO_U8, 0, NULL);
+	ended = rc < 0 ? (kolo_comm_abort(c), kolo_group_end()) : kolo_group_end();
+	if (rc < 0 || (rc = ended) < 0)
+		goto out;
+	if ((rc = kolo_group_begin()) < 0 || (rc = kolo_all_gather_v(c, from, to, counts, KOLO_U8, q)) < 0) {
+		kolo_group_end();
+		goto out;
+	}
+	rc = kolo_group_end();
+	if (rc == 0)
+		rc = kolo_barrier(c, q);
+	ended = kolo_queue_wait(q);
+	rc = rc < 0 ? rc : ended;
+out:
+	if (rc < 0)
+		kolo_comm_abort(c);
+	kolo_queue_destroy(q);
+	return rc;
+}
+
 static void *run_part(void *arg)
 {
 	struct part *p = arg;
@@ -148,7 +186,7 @@ static void *run_part(void *arg)
 	int rc;
 
 	is_rank = true;
-	if (!s->split) {
+	if (s->of == CREATE) {
 		countdown = p->rank == s->victim ? s->k : 0;
 		rc = kolo_comm_create(&attr, &c);
 		countdown = 0;
@@ -157,6 +195,18 @@ static void *run_part(void *arg)
 	}
 	CHECK(kolo_comm_create(&attr, &c) == 0);
 	countdown = p->rank == s->victim ? s->k : 0;
+	if (s->of == MESSAGES) {
+		rc = exchange_messages(c, 1 - p->rank);
+		countdown = 0;
+		if (rc < 0) /* the other one waits for what this one can't do */
+			kolo_comm_abort(c);
+		CHECK(rc == 0 || rc == KOLO_ENOMEM || rc == KOLO_ESYS ||
+		      (rc == KOLO_EABORTED && p->rank != s->victim));
+		if (p->rank == s->victim)
+			s->failed = rc < 0;
+		kolo_comm_destroy(c);
+		return NULL;
+	}
 	rc = kolo_comm_split(c, 0, 0, &child);
 	countdown = 0;
 	check_outcome(s, p->rank, rc, child);
@@ -192,9 +242,9 @@ static bool run_sweep(struct sweep *s)
 	return s->failed;
 }
 
-static void sweep_all(int victim, bool split, long at_least)
+static void sweep_all(int victim, int of, long at_least)
 {
-	struct sweep s = { .victim = victim, .split = split };
+	struct sweep s = { .victim = victim, .of = of };
 
 	for (s.k = 1; run_sweep(&s); s.k++)
 		CHECK(s.k < 200);
@@ -204,21 +254,28 @@ static void sweep_all(int victim, bool split, long at_least)
 static void create_survives_every_failure(void **state)
 {
 	(void)state;
-	sweep_all(0, false, 6);
-	sweep_all(1, false, 6);
+	sweep_all(0, CREATE, 6);
+	sweep_all(1, CREATE, 6);
 }
 
 static void split_survives_every_failure(void **state)
 {
 	(void)state;
-	sweep_all(0, true, 6);
-	sweep_all(1, true, 6);
+	sweep_all(0, SPLIT, 6);
+	sweep_all(1, SPLIT, 6);
+}
+
+static void messages_survive_every_failure(void **state)
+{
+	(void)state;
+	sweep_all(0, MESSAGES, 15);
+	sweep_all(1, MESSAGES, 15);
 }
 
 static void an_ids_thread_survives_every_failure(void **state)
 {
 	(void)state;
-	sweep_all(-1, false, 2);
+	sweep_all(-1, CREATE, 2);
 }
 
 static void id_create_survives_every_failure(void **state)
@@ -322,6 +379,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(queues_survive_every_failure),
 	cmocka_unit_test(create_survives_every_failure),
 	cmocka_unit_test(split_survives_every_failure),
+	cmocka_unit_test(messages_survive_every_failure),
 	cmocka_unit_test(an_ids_thread_survives_every_failure),
 	cmocka_unit_test(an_op_survives_having_no_memory),
 	cmocka_unit_test(id_create_survives_every_failure),

@@ -34,6 +34,39 @@ static void pieces_tile_every_block(void **state)
 	}
 }
 
+static void uneven_blocks_are_tiled_too(void **state)
+{
+	uint64_t seed = 3;
+
+	(void)state;
+	for (int try = 0; try < 2000; try++) {
+		int nranks = 1 + (int)(t_random(&seed) % MAX_RANKS);
+		size_t firsts[MAX_RANKS + 1] = { 0 }, slot = 1 + t_random(&seed) % 8, largest = 0;
+		struct ko_plan p;
+
+		for (int b = 0; b < nranks; b++) {
+			size_t n = t_random(&seed) % 3 ? t_random(&seed) % 20 : 0;
+
+			firsts[b + 1] = firsts[b] + n;
+			largest = n > largest ? n : largest;
+		}
+		p = ko_plan_make_uneven(firsts, 1, nranks, slot);
+		CHECK(p.count == firsts[nranks] && p.block == largest && p.rounds >= 1 && p.slice <= slot);
+		for (int b = 0; b < nranks; b++) {
+			size_t at = firsts[b];
+
+			for (size_t round = 0; round < p.rounds; round++) {
+				struct ko_piece q = ko_plan_piece(&p, b, round);
+
+				CHECK(q.n == 0 || q.first == at);
+				CHECK(q.n <= p.slice);
+				at += q.n;
+			}
+			CHECK(at == firsts[b + 1]);
+		}
+	}
+}
+
 static void counts_beyond_32_bits_tile_too(void **state)
 {
 	size_t n = ((size_t)5 << 32) + 3, at = 0;
@@ -195,6 +228,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(large_ones_are_read_where_they_are),
 	cmocka_unit_test(the_table_follows_from_costs),
 	cmocka_unit_test(pieces_tile_every_block),
+	cmocka_unit_test(uneven_blocks_are_tiled_too),
 	cmocka_unit_test(counts_beyond_32_bits_tile_too),
 	cmocka_unit_test(every_block_is_added_from_after_its_owner_round_to_it),
 	cmocka_unit_test(the_model_is_what_the_steps_add_up_to),

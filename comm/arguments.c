@@ -88,6 +88,12 @@ static int check_counts(const struct ko_call *call)
 
 	if (needs && (!call->counts || (call->coll == KO_ALL_TO_ALL && !call->received)))
 		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s_v: counts are NULL", call->comm->rank, name);
+	if (needs && call->coll == KO_ALL_TO_ALL &&
+	    call->counts[call->comm->rank] != call->received[call->comm->rank])
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_all_to_all_v: it sends %zu elements to itself, and receives %zu",
+			call->comm->rank, call->counts[call->comm->rank], call->received[call->comm->rank]);
 	if (needs && ko_coll_has_root((int)call->coll) && call->counts[call->root] != call->n)
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_%s_v: n is %zu, and root's own count (number %d) is %zu",

@@ -16,12 +16,12 @@ static struct ko_model model_of(const struct ko_run *run)
 {
 	const struct kolo_comm *c = run->comm;
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	int root = run->desc.uneven ? -1 : run->desc.root;
 
 	if (run->way != KO_NO_WAY)
-		return ko_plan_direct_model(&run->plan, coll, c->rank, c->nranks, run->desc.root,
+		return ko_plan_direct_model(&run->plan, coll, c->rank, c->nranks, root,
 					    run->way == KO_BY_WINDOW, run->giver_in_place, run->shared);
-	return (run->board ? ko_plan_board_model : ko_plan_model)(&run->plan, coll, c->rank, c->nranks,
-								  run->desc.root);
+	return (run->board ? ko_plan_board_model : ko_plan_model)(&run->plan, coll, c->rank, c->nranks, root);
 }
 
 static int end(struct ko_run *run, int rc)

@@ -1,11 +1,13 @@
 /* See group.h. At the outermost end the calls are sorted by communicator. What one communicator has to do is a share: first
  * all sends and recvs together, then its collectives in the order of their calls. Shares don't wait for each other: the
- * first one is done by the thread that does the group, each of the others by a thread of its communicator. */
+ * first one is done by the thread that does the group, each of the others by a thread of its communicator. That gets
+ * it at the end of the group, in the order of the communicator's places, and begins when the group does. */
 #include "group.h"
 
 #include "pairs.h"
 #include "queue.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,11 +23,17 @@ struct share {
 	struct ko_left *first, **end; /* its calls, in order */
 	size_t pairs;                 /* how many are sends and recvs */
 	uint64_t place;               /* in the communicator's order */
-	int code;                     /* what it failed with, and the text; 0: it did not */
-	char text[KO_TEXT];
 };
 
+/* A group that is over for its thread. Everyone who may still look at it holds it. */
 struct batch {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int holders;
+	enum { NOT_BEGUN, BEGUN, DROPPED } stage; /* dropped: it will not be done */
+	size_t left;                              /* shares that are not done */
+	int code;                                 /* the first failure, and its text; 0: none */
+	char text[KO_TEXT];
 	size_t nshares;
 	struct share shares[];
 };
@@ -78,24 +86,6 @@ static const struct ko_call *next_pair(void *what)
 	return &left->call;
 }
 
-static int perform_share(void *arg)
-{
-	struct share *share = *(struct share **)arg;
-	struct ko_left *at = share->first;
-	int rc = ko_call_wait_turn(share->comm, share->place);
-
-	if (rc == 0 && share->pairs)
-		rc = ko_pairs_together(share->comm, share->pairs, next_pair, &at);
-	for (at = share->first; rc == 0 && at; at = at->next)
-		if (!is_pair(at))
-			rc = ko_call_perform(&at->call, &at->red);
-	share->code = rc;
-	if (rc < 0)
-		memcpy(share->text, kolo_last_error(), sizeof(share->text));
-	ko_order_serve(share->comm->order);
-	return 0; /* the batch tells */
-}
-
 static void free_calls(struct ko_left *first)
 {
 	while (first) {
@@ -106,36 +96,112 @@ static void free_calls(struct ko_left *first)
 	}
 }
 
-static void free_batch(struct batch *batch)
+static void hold(struct batch *batch)
 {
-	for (size_t k = 0; batch && k < batch->nshares; k++)
+	pthread_mutex_lock(&batch->lock);
+	batch->holders++;
+	pthread_mutex_unlock(&batch->lock);
+}
+
+static void let_go(struct batch *batch)
+{
+	int left;
+
+	pthread_mutex_lock(&batch->lock);
+	left = --batch->holders;
+	pthread_mutex_unlock(&batch->lock);
+	if (left)
+		return;
+	for (size_t k = 0; k < batch->nshares; k++)
 		free_calls(batch->shares[k].first);
+	pthread_mutex_destroy(&batch->lock);
+	pthread_cond_destroy(&batch->changed);
 	free(batch);
+}
+
+static void set_stage(struct batch *batch, int stage)
+{
+	pthread_mutex_lock(&batch->lock);
+	batch->stage = stage;
+	pthread_cond_broadcast(&batch->changed);
+	pthread_mutex_unlock(&batch->lock);
+}
+
+static void perform_share(struct batch *batch, struct share *share)
+{
+	struct ko_order *order = share->comm->order;
+	struct ko_left *at = share->first;
+	int rc = ko_call_wait_turn(share->comm, share->place);
+
+	if (rc == 0 && share->pairs)
+		rc = ko_pairs_together(share->comm, share->pairs, next_pair, &at);
+	for (at = share->first; rc == 0 && at; at = at->next)
+		if (!is_pair(at))
+			rc = ko_call_perform(&at->call, &at->red);
+	pthread_mutex_lock(&batch->lock);
+	if (rc < 0 && batch->code == 0) {
+		batch->code = rc;
+		memcpy(batch->text, kolo_last_error(), sizeof(batch->text));
+	}
+	batch->left--;
+	pthread_cond_broadcast(&batch->changed);
+	pthread_mutex_unlock(&batch->lock);
+	ko_order_serve(order); /* from here on the communicator may be destroyed */
+}
+
+struct share_work {
+	struct batch *batch;
+	size_t index;
+};
+
+/* On the communicator's own thread. */
+static int perform_other_share(void *arg)
+{
+	const struct share_work *w = arg;
+	struct batch *batch = w->batch;
+	int stage;
+
+	pthread_mutex_lock(&batch->lock);
+	while (batch->stage == NOT_BEGUN)
+		pthread_cond_wait(&batch->changed, &batch->lock);
+	stage = batch->stage;
+	pthread_mutex_unlock(&batch->lock);
+	if (stage == BEGUN)
+		perform_share(batch, &batch->shares[w->index]);
+	let_go(batch);
+	return 0; /* the batch tells */
+}
+
+/* Blocks until all of it is done; what it failed with. */
+static int wait_over(struct batch *batch)
+{
+	int rc;
+
+	pthread_mutex_lock(&batch->lock);
+	while (batch->left)
+		pthread_cond_wait(&batch->changed, &batch->lock);
+	rc = batch->code ? ko_fail(batch->code, "%s", batch->text) : 0;
+	pthread_mutex_unlock(&batch->lock);
+	return rc;
+}
+
+/* What the queues of its calls do, but for the first one. */
+static int await_batch(void *arg)
+{
+	struct batch *batch = *(struct batch **)arg;
+	int rc = wait_over(batch);
+
+	let_go(batch);
+	return rc;
 }
 
 static int perform_batch(void *arg)
 {
 	struct batch *batch = *(struct batch **)arg;
-	struct share *share = batch->shares;
-	int rc = 0;
 
-	for (size_t k = 1; k < batch->nshares; k++) {
-		share = &batch->shares[k];
-		if (ko_queue_put(share->comm->worker, perform_share, &share, sizeof(share)) < 0) {
-			/* no way to do it, and the others wait for it */
-			ko_comm_fail(share->comm, KOLO_ENOMEM, "%s", kolo_last_error());
-			perform_share(&share);
-		}
-	}
-	share = batch->shares;
-	perform_share(&share);
-	for (size_t k = 1; k < batch->nshares; k++)
-		kolo_queue_wait(batch->shares[k].comm->worker);
-	for (size_t k = 0; rc == 0 && k < batch->nshares; k++)
-		if (batch->shares[k].code < 0)
-			rc = ko_fail(batch->shares[k].code, "%s", batch->shares[k].text);
-	free_batch(batch);
-	return rc;
+	set_stage(batch, BEGUN);
+	perform_share(batch, &batch->shares[0]);
+	return await_batch(&batch);
 }
 
 /* ---- Putting it together -------------------------------------------------------------------------------- */
@@ -168,17 +234,18 @@ static size_t count_comms(const struct ko_left *first)
 	return count;
 }
 
-/* Sorts the calls, which it takes, by communicator. NULL: no memory, and the calls are gone. */
+/* Sorts the calls, which it takes, by communicator. The caller holds it. NULL: no memory, and the calls are gone. */
 static struct batch *make_batch(struct ko_left *first)
 {
 	struct batch *batch = malloc(sizeof(*batch) + count_comms(first) * sizeof(struct share));
 
 	if (!batch) {
 		free_calls(first);
-		ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
 		return NULL;
 	}
-	batch->nshares = 0;
+	*batch = (struct batch){ .holders = 1 };
+	pthread_mutex_init(&batch->lock, NULL);
+	pthread_cond_init(&batch->changed, NULL);
 	while (first) {
 		struct ko_left *next = first->next;
 		struct share *share = share_of(batch, first->call.comm);
@@ -189,31 +256,46 @@ static struct batch *make_batch(struct ko_left *first)
 		share->pairs += is_pair(first);
 		first = next;
 	}
+	batch->left = batch->nshares;
 	return batch;
 }
 
-/* All that may fail before the first call is done: threads for all communicators but the first. */
-static int prepare(struct batch *batch)
+/* Puts it into a queue, which holds it from now on. */
+static int put(struct kolo_queue *queue, ko_work_fn *run, struct batch *batch, size_t index)
 {
-	int rc = 0;
+	const struct share_work w = { batch, index };
+	int rc;
 
-	for (size_t k = 1; rc == 0 && k < batch->nshares; k++)
-		if (!batch->shares[k].comm->worker)
-			rc = kolo_queue_create(&batch->shares[k].comm->worker);
+	hold(batch);
+	rc = ko_queue_put(queue, run, &w, sizeof(w));
+	if (rc < 0)
+		let_go(batch);
 	return rc;
 }
 
-/* Each communicator goes on behind it. */
-static void issue_places(struct batch *batch)
+/* Gives each communicator but the first its share; all go on behind theirs. */
+static int hand_out(struct batch *batch)
 {
-	for (size_t k = 0; k < batch->nshares; k++)
-		batch->shares[k].place = ++batch->shares[k].comm->order->issued;
+	int rc = 0;
+
+	for (size_t k = 0; k < batch->nshares; k++) {
+		struct share *share = &batch->shares[k];
+
+		share->place = ++share->comm->order->issued;
+		if (rc == 0 && k > 0 && !share->comm->worker)
+			rc = kolo_queue_create(&share->comm->worker);
+		if (rc == 0 && k > 0)
+			rc = put(share->comm->worker, perform_other_share, batch, k);
+	}
+	return rc;
 }
 
-static void withdraw_places(struct batch *batch)
+/* It will not be done. */
+static void drop(struct batch *batch)
 {
 	for (size_t k = 0; k < batch->nshares; k++)
 		batch->shares[k].comm->order->issued--;
+	set_stage(batch, DROPPED);
 }
 
 /* Lets one queue wait for what is in the other now. */
@@ -253,32 +335,29 @@ static bool list_queues(const struct ko_left *first, size_t ncalls, struct queue
 	return out->all;
 }
 
-/* The first queue does it. */
-static int enqueue(struct batch *batch, const struct queues *queues)
+/* Does it, or leaves it to the first of the queues. */
+static int start(struct batch *batch, const struct queues *queues)
 {
-	struct kolo_queue *first = queues->all[0];
-	struct kolo_event *done = NULL;
-	int rc = queues->now ? kolo_event_create(&done) : 0;
+	struct kolo_queue *first = queues->count ? queues->all[0] : NULL;
+	bool wait = queues->now;
+	int rc = hand_out(batch);
 
 	for (size_t k = 1; rc == 0 && k < queues->count; k++)
 		rc = fence(first, queues->all[k]);
-	issue_places(batch);
-	if (rc == 0)
-		rc = ko_queue_put(first, perform_batch, &batch, sizeof(batch));
+	if (rc == 0 && first)
+		rc = put(first, perform_batch, batch, 0);
 	if (rc < 0) {
-		withdraw_places(batch);
-		free_batch(batch);
-		kolo_event_destroy(done);
+		drop(batch);
 		return rc;
 	}
-	for (size_t k = 1; rc == 0 && k < queues->count; k++)
-		rc = fence(queues->all[k], first);
-	if (rc == 0 && done)
-		rc = kolo_event_record(done, first);
-	if (rc == 0 && done)
-		rc = kolo_event_wait(done);
-	kolo_event_destroy(done);
-	return rc;
+	if (!first) {
+		hold(batch);
+		return perform_batch(&batch);
+	}
+	/* Where there is no memory to make a queue wait, its next call must not be there before. */
+	for (size_t k = 1; k < queues->count; k++)
+		wait = put(queues->all[k], await_batch, batch, 0) < 0 || wait;
+	return wait ? wait_over(batch) : 0;
 }
 
 int kolo_group_begin(void)
@@ -307,14 +386,11 @@ int kolo_group_end(void)
 		return ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
 	}
 	batch = make_batch(first);
-	rc = batch ? prepare(batch) : KOLO_ENOMEM;
-	if (rc < 0) {
-		free_batch(batch);
-	} else if (queues.count) {
-		rc = enqueue(batch, &queues);
+	if (batch) {
+		rc = start(batch, &queues);
+		let_go(batch);
 	} else {
-		issue_places(batch);
-		rc = perform_batch(&batch);
+		rc = ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
 	}
 	free(queues.all);
 	return rc;

@@ -96,6 +96,12 @@ int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *sen
 	return ko_call_do(&call);
 }
 
+/* Only root's counts are looked at. */
+static const size_t *for_root(const struct kolo_comm *comm, const size_t *counts, int root)
+{
+	return comm && comm->rank == root ? counts : NULL;
+}
+
 int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
 		struct kolo_queue *queue)
 {
@@ -108,8 +114,10 @@ int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst, const size_t *counts,
 		  enum kolo_type type, int root, struct kolo_queue *queue)
 {
-	const struct ko_call call = { comm,     KO_GATHER, src,   dst,  n,      type,
-				      KOLO_SUM, root,      queue, true, counts, NULL };
+	const struct ko_call call = {
+		comm, KO_GATHER, src, dst, n, type, KOLO_SUM, root, queue, true, for_root(comm, counts, root),
+		NULL
+	};
 
 	return ko_call_do(&call);
 }
@@ -126,8 +134,18 @@ int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, e
 int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst, size_t n,
 		   enum kolo_type type, int root, struct kolo_queue *queue)
 {
-	const struct ko_call call = { comm,     KO_SCATTER, src,   dst,  n,      type,
-				      KOLO_SUM, root,       queue, true, counts, NULL };
+	const struct ko_call call = { comm,
+				      KO_SCATTER,
+				      src,
+				      dst,
+				      n,
+				      type,
+				      KOLO_SUM,
+				      root,
+				      queue,
+				      true,
+				      for_root(comm, counts, root),
+				      NULL };
 
 	return ko_call_do(&call);
 }

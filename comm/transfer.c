@@ -137,6 +137,9 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	mapped = ko_window_at(run->comm, t->peer, lane->answer);
 	if ((lane->answer.window && !mapped) || !claim(end, t->bytes, 1, &mine))
 		return STUCK; /* a window that is freed here: the receiver does it alone */
+	/* Once it has failed, the receiver uses that memory for other things. */
+	if (mapped && (rc = ko_roster_cause(run->comm->roster)) < 0)
+		return rc;
 	if (mapped)
 		memcpy(mapped + mine.first, t->buffer + mine.first, mine.len);
 	else
@@ -386,7 +389,7 @@ static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 
 	while (from < end && to < end) {
 		if (from->n != to->n || from->type != to->type)
-			return ko_fail(KOLO_EINVAL,
+			return ko_fail(KOLO_EMISMATCH,
 				       "rank %d sends n=%zu %s to itself, and waits for n=%zu %s", c->rank,
 				       from->n, kolo_type_name(from->type), to->n, kolo_type_name(to->type));
 		if (to->bytes && to->buffer != from->buffer)
@@ -395,8 +398,8 @@ static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 		to = next_own(run, to + 1, end, false);
 	}
 	if (from < end || to < end)
-		return ko_fail(KOLO_EINVAL, "rank %d: a group has a %s itself without the other end", c->rank,
-			       from < end ? "send to" : "recv from");
+		return ko_fail(KOLO_EMISMATCH, "rank %d: a group has a %s itself without the other end",
+			       c->rank, from < end ? "send to" : "recv from");
 	return 0;
 }
 
@@ -423,7 +426,8 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 		rc = try_all(run); /* others need not wait while this rank copies its own */
 	if (rc >= 0)
 		rc = own ? copy_own(run, all, count) : 0;
-	while (rc == 0 && lanes->busy)
+	/* Where they move all the time, nothing else would notice that the communicator has failed. */
+	while (rc == 0 && lanes->busy && (rc = ko_roster_cause(run->comm->roster)) == 0)
 		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
 	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* where it failed */
 		lanes->busy->first = NULL;

@@ -34,8 +34,8 @@ struct ko_transfer {
 	struct ko_claim mine; /* that the receiver has not copied yet */
 };
 
-/* Does all of them. Errors: KOLO_EMISMATCH (the two ends differ in n or type, or belong to different operations),
- * KOLO_EINVAL (a transfer to this rank itself without its other end), those of ko_wait, ko_lane_find, ko_peer_read and
+/* Does all of them. Errors: KOLO_EMISMATCH (the two ends differ in n or type, or belong to different operations; one end is
+ * missing, where both are this rank), those of ko_wait, ko_lane_find, ko_peer_read and
  * ko_peer_write. */
 int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count);
 

@@ -380,6 +380,73 @@ static void a_group_joins_the_queues_of_its_calls(void **state)
 	t_processes(3, several_queues, NULL);
 }
 
+/* Both communicators in one group, all the time, some of them in a queue: each does the groups in their order. */
+static void groups_in_a_row(struct t_rank *r)
+{
+	struct kolo_comm *a = t_comm(r), *b;
+	struct kolo_queue *q;
+	uint32_t x = 1, y[2], z[2];
+
+	CHECK(kolo_comm_split(a, 0, -r->rank, &b) == 0 && kolo_queue_create(&q) == 0);
+	for (int lap = 0; lap < 200; lap++) {
+		for (int k = 0; k < 2; k++) {
+			struct kolo_queue *where = k == 0 ? q : NULL;
+
+			CHECK(kolo_group_begin() == 0);
+			CHECK(kolo_all_reduce(a, &x, &y[k], 1, KOLO_U32, KOLO_SUM, where) == 0);
+			CHECK(kolo_all_reduce(b, &x, &z[k], 1, KOLO_U32, KOLO_SUM, where) == 0);
+			CHECK(kolo_group_end() == 0);
+		}
+		CHECK(kolo_queue_wait(q) == 0);
+		for (int k = 0; k < 2; k++)
+			CHECK(y[k] == (uint32_t)r->nranks && z[k] == (uint32_t)r->nranks);
+	}
+	/* A failure of another communicator in the same queue is not the group's. */
+	kolo_comm_abort(b);
+	CHECK(kolo_barrier(b, q) == 0);
+	CHECK(kolo_group_begin() == 0);
+	CHECK(kolo_all_reduce(a, &x, &y[0], 1, KOLO_U32, KOLO_SUM, q) == 0);
+	CHECK(kolo_all_reduce(a, &x, &y[1], 1, KOLO_U32, KOLO_SUM, NULL) == 0);
+	CHECK(kolo_group_end() == 0);
+	CHECK(kolo_queue_wait(q) == KOLO_EABORTED);
+	kolo_queue_destroy(q);
+	kolo_comm_destroy(b);
+	kolo_comm_destroy(a);
+}
+
+/* Of two communicators in a group one is done, and gone, while the other one waits. */
+static void one_of_two_is_done(struct t_rank *r)
+{
+	struct kolo_comm *a = t_comm(r), *b;
+	struct kolo_queue *q;
+	uint32_t x = 1, y = 0, z = 0;
+
+	CHECK(kolo_comm_split(a, 0, r->rank, &b) == 0 && kolo_queue_create(&q) == 0);
+	if (r->rank == 0) {
+		CHECK(kolo_group_begin() == 0);
+		CHECK(kolo_all_reduce(a, &x, &y, 1, KOLO_U32, KOLO_SUM, q) == 0);
+		CHECK(kolo_all_reduce(b, &x, &z, 1, KOLO_U32, KOLO_SUM, q) == 0);
+		CHECK(kolo_group_end() == 0);
+		kolo_comm_destroy(b);
+		CHECK(kolo_queue_wait(q) == 0);
+	} else {
+		CHECK(kolo_all_reduce(b, &x, &z, 1, KOLO_U32, KOLO_SUM, NULL) == 0);
+		usleep(300000);
+		CHECK(kolo_all_reduce(a, &x, &y, 1, KOLO_U32, KOLO_SUM, NULL) == 0);
+		kolo_comm_destroy(b);
+	}
+	CHECK(y == 2 && z == 2);
+	kolo_queue_destroy(q);
+	kolo_comm_destroy(a);
+}
+
+static void groups_of_two_communicators_go_on_in_queues(void **state)
+{
+	(void)state;
+	t_processes(3, groups_in_a_row, NULL);
+	t_processes(2, one_of_two_is_done, NULL);
+}
+
 static void rules_of_groups(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm(r), *half;
@@ -412,11 +479,11 @@ static void rules_of_groups(struct t_rank *r)
 		usleep(200000); /* the other one has ended its group */
 		CHECK(kolo_group_begin() == 0);
 		CHECK(kolo_recv(c, &own, 1, KOLO_U32, me, NULL) == 0);
-		CHECK(kolo_group_end() == KOLO_EINVAL && says("recv from itself"));
+		CHECK(kolo_group_end() == KOLO_EMISMATCH && says("recv from itself"));
 	}
 	while (kolo_comm_status(c) == 0)
 		usleep(1000);
-	CHECK(kolo_comm_status(c) == KOLO_EINVAL);
+	CHECK(kolo_comm_status(c) == KOLO_EMISMATCH);
 	kolo_comm_destroy(c);
 }
 
@@ -431,7 +498,8 @@ static void groups_nest_and_leave_wrong_calls_out(void **state)
 static void wrong_arguments(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm(r);
-	size_t counts[2] = { 1, 1 }, wrong[2] = { 2, 2 }, huge[2] = { SIZE_MAX / 8, SIZE_MAX / 8 };
+	size_t counts[2] = { 1, 1 }, wrong[2] = { 2, 2 }, mine[2] = { 1, 2 },
+	       huge[2] = { SIZE_MAX / 8, SIZE_MAX / 8 };
 	uint32_t x[4] = { 0 }, y[4] = { 0 };
 
 	CHECK(kolo_send(NULL, x, 1, KOLO_U32, 1, NULL) == KOLO_EINVAL && says("kolo_send: comm is NULL"));
@@ -452,6 +520,13 @@ static void wrong_arguments(struct t_rank *r)
 	CHECK(kolo_gather(c, x, y, 1, KOLO_U32, 2, NULL) == KOLO_EINVAL && says("root 2: want 0 to 1"));
 	if (r->rank == 1)
 		CHECK(kolo_gather_v(c, x, 1, y, wrong, KOLO_U32, 1, NULL) == KOLO_EINVAL && says("n is 1"));
+	mine[r->rank] = 2;
+	mine[1 - r->rank] = 1;
+	CHECK(kolo_all_to_all_v(c, x, counts, y, mine, KOLO_U32, NULL) == KOLO_EINVAL &&
+	      says("sends 1 elements to itself"));
+	/* Nobody but root looks at its counts. */
+	CHECK(kolo_scatter_v(c, x, r->rank == 0 ? counts : huge, y, 1, KOLO_U32, 0, NULL) == 0);
+	CHECK(kolo_comm_status(c) == 0);
 	kolo_comm_destroy(c);
 }
 
@@ -626,6 +701,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_waits_for_each_other_does_not_in_a_group),
 	cmocka_unit_test(two_communicators_of_one_thread_in_one_group),
 	cmocka_unit_test(a_group_joins_the_queues_of_its_calls),
+	cmocka_unit_test(groups_of_two_communicators_go_on_in_queues),
 	cmocka_unit_test(groups_nest_and_leave_wrong_calls_out),
 	cmocka_unit_test(wrong_arguments_are_refused),
 	cmocka_unit_test(ends_that_disagree_are_told_both_sides),

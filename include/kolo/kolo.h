@@ -435,6 +435,8 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
  * of some KiB that two ranks have in shared memory from the first message on, or directly: then both ends copy a part of
  * it. A lane that is idle gives most of its memory back when a rank has many. Of arrays of counts each has
  * nranks elements, which are read during the call; parts lie one after the other, without gaps. n and counts may be 0.
+ * Between two ranks sends and these collectives come in one order: where one rank sends before a gather, the other must receive
+ * before it, or gets KOLO_EMISMATCH.
  * Conventions and errors are those of the collectives. */
 
 /* Sends n elements to rank `peer`, which must call kolo_recv with the same n and type; messages from one rank to another are
@@ -495,7 +497,8 @@ int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts
 int kolo_group_begin(void);
 
 /* Ends it; the outermost end does its calls. Blocks until they are done, unless all have queues.
- * Errors: KOLO_EINVAL (no group was begun), KOLO_ENOMEM (nothing was done); the first failure of a call, where one has no queue. */
+ * Errors: KOLO_EINVAL (no group was begun), KOLO_ENOMEM, KOLO_ESYS (nothing was done); the first failure of a call, where one
+ * has no queue; kolo_queue_wait tells it for each queue. A send to this rank itself without its recv fails comm: KOLO_EMISMATCH. */
 int kolo_group_end(void);
 
 #ifdef __GNUC__

@@ -182,6 +182,7 @@ perf: perf-programs
 	$B/perf/reductions
 	$B/perf/links
 	B=$B python3 perf/side_by_side.py
+	B=$B python3 perf/side_by_side.py --window 64 send_recv
 
 .PHONY: clean help
 clean:
@@ -196,7 +197,7 @@ help:
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
-	@echo "make perf         five collectives beside the MPI libraries that are installed (an hour)"
+	@echo "make perf         all operations beside the MPI libraries that are installed (an hour and a half)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"

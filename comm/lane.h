@@ -44,9 +44,8 @@ struct ko_lane {
 	struct ko_line line[KO_LANE_LINES]; /* by number */
 	/* Number of the last line that the receiver has done with; what it has taken the sender may write again */
 	_Alignas(64) _Atomic uint32_t taken;
-	/* Number of the line whose offer the receiver has answered: where it wants the message */
+	/* Number of the line whose offer the receiver has answered last: where it wants the message */
 	_Alignas(64) _Atomic uint32_t answered;
-	uint32_t hidden; /* 1: where the sender can't get at it */
 	struct ko_where answer;
 	/* Pieces of offered messages, all of them since the beginning: that an end has begun to copy, or copied. */
 	_Alignas(64) _Atomic uint64_t claimed;
@@ -68,6 +67,8 @@ struct ko_lane_end {
 	uint64_t used;   /* when it was last used, in uses of all lanes */
 	/* Of the operation under way: what is left to do in this lane, in order; NULL: nothing */
 	struct ko_transfer *first, *last;
+	struct ko_transfer
+		*unposted; /* of the sender's: the first one that is not wholly in the lane; NULL: all are */
 	struct ko_lane_end *busy; /* the next end with something to do */
 };
 

@@ -23,19 +23,19 @@ static uint64_t npieces(size_t bytes)
 	return (bytes + piece_len(bytes) - 1) / piece_len(bytes);
 }
 
-/* Takes the next pieces of the message, as many as are left and `most` at most; none when all are taken. */
+/* Takes the next pieces of the message, as many as are left and `most` at most; false when all are taken, and perhaps some
+ * of the next message. */
 static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, struct ko_claim *out)
 {
 	_Atomic uint64_t *claimed = &end->lane->claimed;
-	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed), left;
+	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed), last = end->pieces + npieces(bytes);
 	size_t len;
 
 	do {
-		left = end->pieces + npieces(bytes) - k;
-		out->pieces = left < most ? left : most;
-		if (left == 0)
+		if (k >= last)
 			return false;
-	} while (!atomic_compare_exchange_weak_explicit(claimed, &k, k + out->pieces, memory_order_relaxed,
+		out->pieces = last - k < most ? last - k : most;
+	} while (!atomic_compare_exchange_weak_explicit(claimed, &k, k + out->pieces, memory_order_acquire,
 							memory_order_relaxed));
 	out->first = (size_t)(k - end->pieces) * piece_len(bytes);
 	len = (size_t)out->pieces * piece_len(bytes);
@@ -123,22 +123,34 @@ static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	return MOVED;
 }
 
-/* Copies a piece into the receiver's memory, where that is possible. */
+/* Memory of `rank`, where this rank has mapped it; NULL: the kernel has to copy. Errors: KOLO_EMISMATCH. */
+static int find_mapped(const struct ko_run *run, int rank, struct ko_where where, char **out)
+{
+	char them[KO_RANK_TEXT];
+
+	*out = ko_window_at(run->comm, rank, where);
+	if (*out || !where.window)
+		return 0;
+	return ko_fail(KOLO_EMISMATCH,
+		       "%s has a message in memory of kolo_alloc that rank %d has given to kolo_free",
+		       ko_comm_name(run->comm, rank, them), run->comm->rank);
+}
+
+/* Copies a piece into the receiver's memory, when the receiver has said where. */
 static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_lane *lane = end->lane;
 	struct ko_claim mine;
 	char *mapped;
-	int rc = 0;
+	int rc;
 
-	/* Pairs with the release in answer_offer. */
-	if (atomic_load_explicit(&lane->answered, memory_order_acquire) != t->line || lane->hidden)
+	/* Pairs with the release in answer_offer. The answer stays until the message, and so this piece of it, is copied. */
+	if (atomic_load_explicit(&lane->answered, memory_order_acquire) != t->line ||
+	    !claim(end, t->bytes, 1, &mine))
 		return STUCK;
-	mapped = ko_window_at(run->comm, t->peer, lane->answer);
-	if ((lane->answer.window && !mapped) || !claim(end, t->bytes, 1, &mine))
-		return STUCK; /* a window that is freed here: the receiver does it alone */
 	/* Once it has failed, the receiver uses that memory for other things. */
-	if (mapped && (rc = ko_roster_cause(run->comm->roster)) < 0)
+	if ((rc = ko_roster_cause(run->comm->roster)) < 0 ||
+	    (rc = find_mapped(run, t->peer, lane->answer, &mapped)) < 0)
 		return rc;
 	if (mapped)
 		memcpy(mapped + mine.first, t->buffer + mine.first, mine.len);
@@ -150,26 +162,52 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	return rc < 0 ? rc : MOVED;
 }
 
-static int end_offered(struct ko_lane_end *end, const struct ko_transfer *t)
+/* Puts messages into the lane, each after the other, as long as there is room: they need not wait for what was offered before
+ * them. One slot at a time. */
+static int post(struct ko_run *run, struct ko_lane_end *end)
 {
-	end->pieces += npieces(t->bytes);
-	return DONE;
+	int moved = STUCK;
+
+	while (end->unposted) {
+		struct ko_transfer *t = end->unposted;
+		int rc = t->stage == KO_STAGE_SLOTS ? send_slot(run, end, t) : begin_send(run, end, t);
+
+		if (rc < 0)
+			return rc;
+		if (rc == STUCK)
+			break;
+		moved = MOVED;
+		if (rc == DONE)
+			t->stage = KO_STAGE_DONE;
+		if (t->stage == KO_STAGE_SLOTS)
+			break;
+		end->unposted = t->next;
+	}
+	return moved;
 }
 
-static int advance_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t, bool may_help)
+/* What is offered is copied in the order of the lane, so the first one that is not done is the one under way. */
+static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_help)
 {
-	int rc;
+	int moved = post(run, end);
 
-	switch (t->stage) {
-	case KO_STAGE_WAITING: rc = begin_send(run, end, t); break;
-	case KO_STAGE_SLOTS: rc = send_slot(run, end, t); break;
-	default:
-		rc = is_copied(end, t->bytes) ? end_offered(end, t) : may_help ? help(run, end, t) : STUCK;
-		break;
-	}
-	if (rc == DONE)
+	if (moved < 0)
+		return moved;
+	while (end->first && end->first != end->unposted) {
+		struct ko_transfer *t = end->first;
+
+		if (t->stage == KO_STAGE_OFFERED) {
+			if (!is_copied(end, t->bytes))
+				break;
+			end->pieces += npieces(t->bytes);
+			moved = MOVED;
+		}
 		run->comm->lanes.sent += t->bytes;
-	return rc;
+		end->first = t->next;
+	}
+	if (moved == STUCK && may_help && end->first && end->first->stage == KO_STAGE_OFFERED)
+		return help(run, end, end->first);
+	return moved;
 }
 
 /* ---- Receiving ------------------------------------------------------------------------------------------ */
@@ -207,15 +245,17 @@ static int recv_slot(struct ko_lane_end *end, struct ko_transfer *t)
 	return t->moved == t->bytes ? DONE : MOVED;
 }
 
-/* Says where the message shall go, so that the sender can help. */
+/* Says where the message shall go, so that the sender can help, if it can get there. */
 static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_lane *lane = end->lane;
+	struct ko_where where = ko_window_find(c, t->buffer, t->bytes);
 
-	lane->answer = ko_window_find(c, t->buffer, t->bytes);
-	lane->hidden = !lane->answer.window && (c->roster->agreed.costs.read_bytes_per_ns <= 0 ||
-						!ko_peer_offers(c, t->buffer, t->bytes));
+	if (!where.window &&
+	    (c->roster->agreed.costs.read_bytes_per_ns <= 0 || !ko_peer_offers(c, t->buffer, t->bytes)))
+		return;
+	lane->answer = where;
 	/* Pairs with the acquire in help. */
 	atomic_store_explicit(&lane->answered, end->next, memory_order_release);
 }
@@ -255,18 +295,15 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 /* Copies pieces out of the sender's memory. */
 static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
-	const char *mapped = ko_window_at(run->comm, t->peer, t->there);
 	struct ko_claim mine = t->mine;
-	char them[KO_RANK_TEXT];
-	int rc = 0;
+	char *mapped;
+	int rc;
 
-	if (t->there.window && !mapped)
-		return ko_fail(KOLO_EMISMATCH,
-			       "%s sends from memory of kolo_alloc that rank %d has given to kolo_free",
-			       ko_comm_name(run->comm, t->peer, them), run->comm->rank);
 	if (!mine.pieces && !claim(end, t->bytes, share(run, t, false), &mine))
 		return STUCK;
 	t->mine.pieces = 0;
+	if ((rc = find_mapped(run, t->peer, t->there, &mapped)) < 0)
+		return rc;
 	if (mapped)
 		memcpy(t->buffer + mine.first, mapped + mine.first, mine.len);
 	else
@@ -277,57 +314,58 @@ static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 	return rc < 0 ? rc : MOVED;
 }
 
-static int advance_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+static int step_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
-	int rc;
-
 	switch (t->stage) {
-	case KO_STAGE_WAITING: rc = begin_recv(run, end, t); break;
-	case KO_STAGE_SLOTS: rc = recv_slot(end, t); break;
-	default: rc = is_copied(end, t->bytes) ? end_offered(end, t) : fetch(run, end, t); break;
+	case KO_STAGE_WAITING: return begin_recv(run, end, t);
+	case KO_STAGE_SLOTS: return recv_slot(end, t);
+	default:
+		if (!is_copied(end, t->bytes))
+			return fetch(run, end, t);
+		end->pieces += npieces(t->bytes);
+		return DONE;
 	}
-	if (rc == DONE)
-		run->comm->lanes.received += t->bytes;
-	return rc;
 }
 
-/* ---- One loop for all ---------------------------------------------------------------------------------- */
-
-/* A step of what comes first in a lane, or more while they are small. STUCK, MOVED, or an error. */
-static int advance(struct ko_run *run, struct ko_lane_end *end, bool may_help)
+/* One message after the other, as long as they come in one step. */
+static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 {
 	int rc = DONE, moved = STUCK;
 
 	while (end->first && rc == DONE) {
-		rc = end->sends ? advance_send(run, end, end->first, may_help)
-				: advance_recv(run, end, end->first);
+		rc = step_recv(run, end, end->first);
 		if (rc < 0)
 			return rc;
-		if (rc == DONE)
+		if (rc == DONE) {
+			run->comm->lanes.received += end->first->bytes;
 			end->first = end->first->next;
+		}
 		if (rc != STUCK)
 			moved = MOVED;
 	}
 	return moved;
 }
 
-/* A step of each lane with something to do; those that have nothing left leave the list. */
+/* ---- One loop for all ---------------------------------------------------------------------------------- */
+
+/* A step, STUCK or MOVED, of each lane with something to do; those that have nothing left leave the list. */
 static int step_all(struct ko_run *run, bool may_help)
 {
 	struct ko_lane_end **link = &run->comm->lanes.busy;
 	int moved = STUCK;
 
 	while (*link) {
-		int rc = advance(run, *link, may_help);
+		struct ko_lane_end *end = *link;
+		int rc = end->sends ? advance_send(run, end, may_help) : advance_recv(run, end);
 
 		if (rc < 0)
 			return rc;
 		if (rc == MOVED)
 			moved = MOVED;
-		if ((*link)->first)
-			link = &(*link)->busy;
+		if (end->first)
+			link = &end->busy;
 		else
-			*link = (*link)->busy;
+			*link = end->busy;
 	}
 	return moved;
 }
@@ -363,7 +401,7 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 	if (end->first) {
 		end->last->next = t;
 	} else {
-		end->first = t;
+		end->first = end->unposted = t;
 		end->busy = c->lanes.busy;
 		c->lanes.busy = end;
 	}

@@ -10,6 +10,7 @@ enum ko_stage {
 	KO_STAGE_WAITING, /* not begun */
 	KO_STAGE_SLOTS,   /* in slots, the first of which has gone or come */
 	KO_STAGE_OFFERED, /* both ends know of it, and copy pieces */
+	KO_STAGE_DONE,    /* sent, in slots, while one before it may still be offered */
 };
 
 /* Pieces that an end copies, as bytes of the message. */

@@ -89,7 +89,9 @@ static void call(enum collective coll, const float *src, float *dst, int n, int 
 
 	switch (coll) {
 	case ALL_REDUCE: MPI_Allreduce(from, dst, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
-	case BROADCAST: /* always in place, as MPI has it */
+	case BROADCAST: /* always in place, as MPI has it: out of place root's part is the caller's to copy */
+		if (!in_place && rank == 0)
+			memcpy(dst, src, (size_t)n * sizeof(*dst));
 		MPI_Bcast(dst, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
 		break;
 	case REDUCE:

@@ -402,6 +402,7 @@ static void groups_in_a_row(struct t_rank *r)
 			CHECK(y[k] == (uint32_t)r->nranks && z[k] == (uint32_t)r->nranks);
 	}
 	/* A failure of another communicator in the same queue is not the group's. */
+	CHECK(kolo_barrier(a, NULL) == 0); /* everyone is through with b */
 	kolo_comm_abort(b);
 	CHECK(kolo_barrier(b, q) == 0);
 	CHECK(kolo_group_begin() == 0);
@@ -608,12 +609,15 @@ static void wait_in_vain(struct t_rank *r)
 	struct accident *a = r->arg;
 	struct kolo_comm *c =
 		t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = a->sig == SIGSTOP ? 2 : 20 });
+	struct kolo_queue *q = NULL;
 	size_t n = 1 << 20;
 	uint32_t *x = make_words(n), *y = make_words(n);
 	char name[32];
 	int rc;
 
 	snprintf(name, sizeof(name), "rank %d (pid", a->victim);
+	if (a->grouped == 2)
+		CHECK(kolo_queue_create(&q) == 0);
 	CHECK(kolo_barrier(c, NULL) == 0);
 	++*a->ready;
 	if (r->rank == a->victim) {
@@ -626,15 +630,20 @@ static void wait_in_vain(struct t_rank *r)
 			CHECK(kolo_group_begin() == 0);
 			for (int k = 0; k < r->nranks; k++)
 				if (k != r->rank)
-					CHECK(kolo_recv(c, x, n, KOLO_U32, k, NULL) == 0 &&
-					      kolo_send(c, y, n, KOLO_U32, k, NULL) == 0);
+					CHECK(kolo_recv(c, x, n, KOLO_U32, k, q) == 0 &&
+					      kolo_send(c, y, n, KOLO_U32, k, q) == 0);
 			rc = kolo_group_end();
+			if (q) {
+				CHECK(rc == 0);
+				rc = kolo_queue_wait(q);
+			}
 		} else {
 			rc = kolo_recv(c, x, n, KOLO_U32, from, NULL);
 		}
 		CHECK(rc == (a->sig == SIGSTOP ? KOLO_ETIMEDOUT : KOLO_EPEER));
 		CHECK(says(name));
 	}
+	kolo_queue_destroy(q);
 	free(x);
 	free(y);
 	kolo_comm_destroy(c);
@@ -666,7 +675,7 @@ static void have_accident(int sig, int grouped, int victim)
 static void a_killed_or_stopped_rank_ends_messages_and_groups(void **state)
 {
 	(void)state;
-	for (int grouped = 0; grouped < 2; grouped++) {
+	for (int grouped = 0; grouped < 3; grouped++) { /* one message, a group, a group in a queue */
 		have_accident(SIGKILL, grouped, 1);
 		have_accident(SIGKILL, grouped, 5);
 		have_accident(SIGSTOP, grouped, 1);

@@ -88,7 +88,7 @@ def check_algorithms(rows, nranks):
     names = []
     for row in rows:
         check_fields(row, ALGORITHM)
-        assert row["algorithm"] in ("ring", "board", "direct"), rows
+        assert row["algorithm"] in (("lane", "direct") if row["collective"] == "send_recv" else ("ring", "board", "direct")), rows
         assert row["memory"] in ("any", "alloc"), rows
         if row["memory"] == "alloc":
             assert row["algorithm"] == "direct" and row["max_bytes"] is None, rows
@@ -98,7 +98,7 @@ def check_algorithms(rows, nranks):
             end = 0
         assert row["collective"] == names[-1] and row["min_bytes"] == end, rows
         end = row["max_bytes"] and row["max_bytes"] + 1
-    all_of_them = ["barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "all_gather"]
+    all_of_them = ["barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "all_gather", "send_recv"]
     assert names == (all_of_them if nranks > 1 else []), rows
 
 

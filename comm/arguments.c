@@ -55,17 +55,17 @@ static int check_buffers(const struct ko_call *call, const char *suffix)
 		       suffix, e.src_at == SIZE_MAX ? "" : ", and not as the call allows in place");
 }
 
-/* Does an address space hold all parts? Each count alone may be too much for the sum. */
+/* Does half an address space hold all parts? Each count alone may be too much for the sum. */
 static bool fits(const struct ko_call *call, const size_t *counts)
 {
-	size_t most = SIZE_MAX / 2 / kolo_type_size(call->type);
+	size_t nranks = (size_t)call->comm->nranks, sum = 0, bytes;
 
-	for (int r = 0; counts && r < call->comm->nranks; r++) {
-		if (counts[r] > most)
+	for (size_t r = 0; counts && r < nranks; r++)
+		if (__builtin_add_overflow(sum, counts[r], &sum))
 			return false;
-		most -= counts[r];
-	}
-	return call->n <= most / (size_t)call->comm->nranks;
+	if (!counts && __builtin_mul_overflow(call->n, nranks, &sum))
+		return false;
+	return !__builtin_mul_overflow(sum, kolo_type_size(call->type), &bytes) && bytes <= SIZE_MAX / 2;
 }
 
 static int check_root(const struct ko_call *call, const char *suffix)
@@ -117,7 +117,7 @@ int ko_call_check(const struct ko_call *call)
 			       call->comm->rank, name, suffix, call->op, kolo_type_name(call->type));
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;
-	if (!fits(call, call->counts) || !fits(call, call->received))
+	if (!fits(call, call->counts) || (call->received && !fits(call, call->received)))
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_%s%s: %s elements are more than an address space holds",
 			       call->comm->rank, name, suffix, call->uneven ? "so many" : "n");

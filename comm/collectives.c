@@ -24,22 +24,32 @@ static struct ko_model model_of(const struct ko_run *run)
 	return (run->board ? ko_plan_board_model : ko_plan_model)(&run->plan, coll, c->rank, c->nranks, root);
 }
 
-static int end(struct ko_run *run, int rc)
+/* Counts what moved, when all of it is on its way. */
+static int settle(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_model model;
+	int rc = ko_drain(run);
+
+	if (rc < 0)
+		return rc;
+	model = model_of(run);
+	c->model.sent += model.sent * run->size;
+	c->model.received += model.received * run->size;
+	ko_learn(run);
+	return 0;
+}
+
+static int end(struct ko_run *run, int rc)
+{
+	struct kolo_comm *c = run->comm;
 
 	if (run->stores == KO_STREAMING) /* other threads of the caller may read dst next */
 		ko_stream_fence();
+	if (rc == 0 && c->nranks > 1)
+		rc = settle(run);
 	if (rc == 0)
-		rc = ko_drain(run);
-	if (rc == 0) {
-		model = model_of(run);
-		c->model.sent += model.sent * run->size;
-		c->model.received += model.received * run->size;
-		ko_learn(run);
 		c->ops[run->way != KO_NO_WAY ? KO_DIRECT : run->board ? KO_BOARD : KO_RING]++;
-	}
 	return ko_run_end(run, rc);
 }
 

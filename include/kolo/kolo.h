@@ -446,7 +446,7 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
 int kolo_send(struct kolo_comm *comm, const void *src, size_t n, enum kolo_type type, int peer,
 	      struct kolo_queue *queue);
 
-/* Receives n elements from rank `peer`. */
+/* Receives n elements, the next message from rank `peer`. With `queue` NULL it blocks until dst may be read. */
 int kolo_recv(struct kolo_comm *comm, void *dst, size_t n, enum kolo_type type, int peer,
 	      struct kolo_queue *queue);
 
@@ -455,8 +455,8 @@ int kolo_recv(struct kolo_comm *comm, void *dst, size_t n, enum kolo_type type, 
 int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    struct kolo_queue *queue);
 
-/* The same with parts of any size: send_counts[r] elements of src go to rank r, recv_counts[r] of dst come from there, where
- * send_counts[rank] must be as many. */
+/* kolo_all_to_all with parts of any size: send_counts[r] elements of src go to rank r, recv_counts[r] of dst come from there,
+ * where send_counts[rank] must be as many. */
 int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *send_counts, void *dst,
 		      const size_t *recv_counts, enum kolo_type type, struct kolo_queue *queue);
 
@@ -465,8 +465,8 @@ int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *sen
 int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
 		struct kolo_queue *queue);
 
-/* The same with parts of any size: rank r gives n elements, and counts[r] on root must be as many. counts are read on root
- * only, and may be NULL elsewhere. */
+/* kolo_gather with parts of any size: rank r gives n elements, and counts[r] on root must be as many. counts are read on root
+ * only, and may be NULL elsewhere. In place: src is where root's own part of dst is. */
 int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst, const size_t *counts,
 		  enum kolo_type type, int root, struct kolo_queue *queue);
 
@@ -475,8 +475,8 @@ int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst, 
 int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
 		 struct kolo_queue *queue);
 
-/* The same with parts of any size: rank r gets n elements, and counts[r] on root must be as many. counts are read on root only,
- * and may be NULL elsewhere. */
+/* kolo_scatter with parts of any size: rank r gets n elements, and counts[r] on root must be as many. counts are read on root
+ * only, and may be NULL elsewhere. In place: dst is where root's own part of src is. */
 int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst, size_t n,
 		   enum kolo_type type, int root, struct kolo_queue *queue);
 
@@ -491,7 +491,7 @@ int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts
  * the call; one that fails is left out, and the others are done. Buffers must stay until the end, or, with a queue, until that is
  * done. Where calls name several queues, the group is done by the first one, when all have come to it, and they go on
  * behind it. kolo_alloc, kolo_free and kolo_comm_split are refused while a group is open; calls on queues and events are not part
- * of it. */
+ * of it. What its calls name, communicators and queues, must stay until its end. */
 
 /* Begins a group. Never fails. */
 int kolo_group_begin(void);

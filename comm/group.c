@@ -127,9 +127,9 @@ static void set_stage(struct batch *batch, int stage)
 	pthread_mutex_unlock(&batch->lock);
 }
 
-static void perform_share(struct batch *batch, struct share *share)
+/* In the communicator's order. */
+static int perform_calls(const struct share *share)
 {
-	struct ko_order *order = share->comm->order;
 	struct ko_left *at = share->first;
 	int rc = ko_call_wait_turn(share->comm, share->place);
 
@@ -138,6 +138,14 @@ static void perform_share(struct batch *batch, struct share *share)
 	for (at = share->first; rc == 0 && at; at = at->next)
 		if (!is_pair(at))
 			rc = ko_call_perform(&at->call, &at->red);
+	return rc;
+}
+
+static void perform_share(struct batch *batch, const struct share *share)
+{
+	struct ko_order *order = share->comm->order;
+	int rc = perform_calls(share);
+
 	pthread_mutex_lock(&batch->lock);
 	if (rc < 0 && batch->code == 0) {
 		batch->code = rc;
@@ -360,6 +368,28 @@ static int start(struct batch *batch, const struct queues *queues)
 	return wait ? wait_over(batch) : 0;
 }
 
+/* With one communicator and no queue, as most groups are: there is nobody to wait for. */
+static bool is_simple(const struct ko_left *first)
+{
+	for (const struct ko_left *left = first; left; left = left->next)
+		if (left->call.queue || left->call.comm != first->call.comm)
+			return false;
+	return true;
+}
+
+static int perform_simple(struct ko_left *first)
+{
+	struct share share = { .comm = first->call.comm, .first = first };
+	int rc;
+
+	for (const struct ko_left *left = first; left; left = left->next)
+		share.pairs += is_pair(left);
+	share.place = share.comm->order->issued + 1;
+	rc = perform_calls(&share);
+	free_calls(first);
+	return rc;
+}
+
 int kolo_group_begin(void)
 {
 	group.depth++;
@@ -381,6 +411,8 @@ int kolo_group_end(void)
 		return 0;
 	group.first = group.last = NULL;
 	group.count = 0;
+	if (is_simple(first))
+		return perform_simple(first);
 	if (!list_queues(first, count, &queues)) {
 		free_calls(first);
 		return ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");

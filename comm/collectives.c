@@ -164,6 +164,8 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 		run->plan = ko_plan_make_uneven(c->firsts, size, c->nranks, c->limits.slot_len);
 		run->desc.n = run->plan.count;
 		run->desc.root = hash_counts(call);
+	} else if (c->nranks == 1) { /* no rounds, and the fewest divisions */
+		run->plan.count = call->n;
 	} else {
 		run->plan = ko_plan_make(call->coll, call->n, size, c->nranks, c->limits.slot_len);
 	}

@@ -54,10 +54,8 @@ static void slice(struct ko_plan *p, size_t most)
 
 struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len)
 {
-	struct ko_plan p = { .count = n, .block = n, .slice = n, .rounds = 1 };
+	struct ko_plan p = { .count = n, .block = n };
 
-	if (nranks == 1) /* there are no rounds to make */
-		return p;
 	if (coll == KO_ALL_REDUCE)
 		p.block = ceil_div(n, (size_t)nranks);
 	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER)

@@ -137,41 +137,62 @@ static void check_outcome(struct sweep *s, int rank, int rc, struct kolo_comm *c
 	kolo_comm_destroy(c);
 }
 
-/* Small and large ones, counts, groups, and what a queue does. */
+enum { N = 20000 };
+
+/* A group with calls in both queues. */
+static int leave_group(struct kolo_comm *c, const char *src, char *dst, struct kolo_queue *q[2])
+{
+	static const size_t counts[] = { N, N };
+	int rc = kolo_group_begin(), ended;
+
+	if (rc == 0)
+		rc = kolo_all_gather_v(c, src, dst, counts, KOLO_U8, q[0]);
+	if (rc == 0)
+		rc = kolo_barrier(c, q[1]);
+	if (rc < 0)
+		kolo_comm_abort(c);
+	ended = kolo_group_end();
+	return rc < 0 ? rc : ended;
+}
+
+/* Small and large ones, counts, groups, and what queues do. */
 static int exchange_messages(struct kolo_comm *c, int other)
 {
-	enum { N = 20000 };
 	static char src[2][2 * N], dst[2][2 * N];
-	const size_t counts[] = { N, N };
-	struct kolo_queue *q = NULL;
+	static const size_t counts[] = { N, N };
+	struct kolo_queue *q[2] = { NULL };
 	char *from = src[other], *to = dst[other];
 	int rc, ended;
 
-	if ((rc = kolo_queue_create(&q)) < 0 ||
-	    (rc = kolo_all_to_all_v(c, from, counts, to, counts, KOLO_U8, NULL)) < 0 ||
-	    (rc = kolo_group_begin()) < 0)
-		goto out;
-	rc = kolo_send(c, from, N, KOLO_U8, other, NULL);
+	rc = kolo_queue_create(&q[0]);
 	if (rc == 0)
-		rc = kolo_recv(c, to, N, KOLO_U8, other, NULL);
+		rc = kolo_queue_create(&q[1]);
 	if (rc == 0)
-		rc = kolo_gather_v(c, from, N, to, counts, KOLO_U8, 0, NULL);
-	ended = rc < 0 ? (kolo_comm_abort(c), kolo_group_end()) : kolo_group_end();
-	if (rc < 0 || (rc = ended) < 0)
-		goto out;
-	if ((rc = kolo_group_begin()) < 0 || (rc = kolo_all_gather_v(c, from, to, counts, KOLO_U8, q)) < 0) {
-		kolo_group_end();
-		goto out;
+		rc = kolo_all_to_all_v(c, from, counts, to, counts, KOLO_U8, NULL);
+	if (rc == 0)
+		rc = kolo_group_begin();
+	if (rc == 0) {
+		rc = kolo_send(c, from, N, KOLO_U8, other, NULL);
+		if (rc == 0)
+			rc = kolo_recv(c, to, N, KOLO_U8, other, NULL);
+		if (rc == 0)
+			rc = kolo_gather_v(c, from, N, to, counts, KOLO_U8, 0, NULL);
+		if (rc < 0)
+			kolo_comm_abort(c);
+		ended = kolo_group_end();
+		rc = rc < 0 ? rc : ended;
 	}
-	rc = kolo_group_end();
 	if (rc == 0)
-		rc = kolo_barrier(c, q);
-	ended = kolo_queue_wait(q);
-	rc = rc < 0 ? rc : ended;
-out:
+		rc = leave_group(c, from, to, q);
+	if (rc == 0)
+		rc = kolo_barrier(c, q[0]);
 	if (rc < 0)
 		kolo_comm_abort(c);
-	kolo_queue_destroy(q);
+	for (int k = 0; k < 2; k++) {
+		ended = q[k] ? kolo_queue_wait(q[k]) : 0;
+		rc = rc < 0 ? rc : ended;
+		kolo_queue_destroy(q[k]);
+	}
 	return rc;
 }
 

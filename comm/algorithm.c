@@ -151,7 +151,9 @@ static void decide_offers(const char *name, const struct ko_costs *costs, struct
 	if (*name != 0 && !force)
 		return;
 	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), LARGE_MESSAGE));
-	if (can_read)
+	if (can_read && costs->crowded && !force) /* what fits into a lane need not wait */
+		out->offer_begin = LARGE_MESSAGE;
+	else if (can_read)
 		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), LARGE_MESSAGE));
 }
 

@@ -16,6 +16,7 @@ struct ko_costs {
 	double bytes_per_ns; /* of writing a message of some KiB, and of reading it then, in the mean of the edges */
 	/* Of reading another rank's plain memory: a system call, and large pieces; 0: not all may */
 	double read_ns, read_bytes_per_ns;
+	bool crowded; /* there are more ranks than processors: who waits for another one waits for its turn there */
 };
 
 /* By bytes of the whole vector. */

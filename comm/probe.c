@@ -192,6 +192,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs)
 
 	agreed->costs = *costs;
 	agreed->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
+	agreed->costs.crowded = c->spins == 0;
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];
 

@@ -157,7 +157,7 @@ def plot(path, a, peers, medians):
     for coll in a.collectives:
         curves, data = ["1 with lines lc 'black' notitle"], []
         for who in KOLO:
-            for in_place in (False, True):
+            for in_place in sorted({place for _, place in medians[coll, who]}):
                 curves.append(f"'-' with linespoints pt {6 if in_place else 7} ps 0.6 dt {2 if in_place else 1} lc rgb '{colours[who]}' "
                               f"title '{who}, {'in' if in_place else 'out of'} place'")
                 points = sorted((k[0], ratio) for k, ratio in medians[coll, who].items() if k[1] == in_place)

@@ -384,7 +384,7 @@ static void a_group_joins_the_queues_of_its_calls(void **state)
 static void groups_in_a_row(struct t_rank *r)
 {
 	struct kolo_comm *a = t_comm(r), *b;
-	struct kolo_queue *q;
+	struct kolo_queue *q = NULL;
 	uint32_t x = 1, y[2], z[2];
 
 	CHECK(kolo_comm_split(a, 0, -r->rank, &b) == 0 && kolo_queue_create(&q) == 0);
@@ -419,7 +419,7 @@ static void groups_in_a_row(struct t_rank *r)
 static void one_of_two_is_done(struct t_rank *r)
 {
 	struct kolo_comm *a = t_comm(r), *b;
-	struct kolo_queue *q;
+	struct kolo_queue *q = NULL;
 	uint32_t x = 1, y = 0, z = 0;
 
 	CHECK(kolo_comm_split(a, 0, r->rank, &b) == 0 && kolo_queue_create(&q) == 0);

@@ -313,7 +313,7 @@ static void check_refused(int rc, const char *text)
 static void bad_arguments(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm(r);
-	struct kolo_queue *q = make_queue(), *none;
+	struct kolo_queue *q = make_queue(), *none = NULL;
 	struct kolo_event *e = make_event();
 	int x[2] = { 1, 2 }, done;
 

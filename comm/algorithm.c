@@ -102,36 +102,22 @@ struct ends {
 	uint64_t board, read, window;
 };
 
-/* What a collective costs each way. */
-struct lines {
-	struct line ring, board, window, read;
-};
-
-static struct lines find_lines(enum ko_coll coll, const struct ko_costs *costs, int nranks)
+static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, int nranks, uint64_t most)
 {
 	struct cost r = ring_cost(coll, nranks), b = board_cost(coll, nranks);
 	struct cost w = direct_cost(coll, nranks, true), p = direct_cost(coll, nranks, false);
 	double turn = costs->turn_ns, rate = costs->bytes_per_ns;
-
-	return (struct lines){
-		.ring = { r.hops * costs->hop_ns, r.crossings / rate },
-		.board = { b.hops * turn, b.crossings / rate },
-		.window = { w.hops * turn, w.crossings / rate },
-		.read = { p.hops * turn + p.calls * costs->read_ns, p.crossings / costs->read_bytes_per_ns },
-	};
-}
-
-static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, int nranks, uint64_t most)
-{
-	struct lines l = find_lines(coll, costs, nranks);
-	double end = lesser(crossing(l.ring, l.board), (double)most + 1), from;
+	struct line ring = { r.hops * costs->hop_ns, r.crossings / rate };
+	struct line board = { b.hops * turn, b.crossings / rate };
+	struct line window = { w.hops * turn, w.crossings / rate };
+	struct line read = { p.hops * turn + p.calls * costs->read_ns,
+			     p.crossings / costs->read_bytes_per_ns };
+	double end = lesser(crossing(ring, board), (double)most + 1), from;
 	struct ends out = { .read = UINT64_MAX };
 
-	out.window =
-		whole_bytes(larger(crossing(l.window, l.ring), lesser(crossing(l.window, l.board), end)));
+	out.window = whole_bytes(larger(crossing(window, ring), lesser(crossing(window, board), end)));
 	if (costs->read_bytes_per_ns > 0) {
-		from = lesser(larger(crossing(l.read, l.ring), lesser(crossing(l.read, l.board), end)),
-			      LARGE);
+		from = lesser(larger(crossing(read, ring), lesser(crossing(read, board), end)), LARGE);
 		out.read = whole_bytes(from);
 		end = lesser(end, from);
 	}

@@ -9,14 +9,26 @@ struct extent {
 	size_t src_at, dst_at;
 };
 
+/* Elements of the parts of ranks before `rank` together, where `counts` tells, else n each; rank == nranks: of all. */
+static size_t elements_before(const struct ko_call *call, const size_t *counts, int rank)
+{
+	size_t sum = 0;
+
+	if (!counts)
+		return (size_t)rank * call->n;
+	for (int r = 0; r < rank; r++)
+		sum += counts[r];
+	return sum;
+}
+
 static struct extent extent_of(const struct ko_call *call)
 {
 	int rank = call->comm->rank, nranks = call->comm->nranks;
 	bool is_root = rank == call->root;
 	/* Where only root has counts, the other ranks have n, and need not know more. */
 	bool whole = !call->uneven || call->counts;
-	size_t all = whole ? ko_call_before(call, call->counts, nranks) : 0;
-	size_t before = whole ? ko_call_before(call, call->counts, rank) : 0;
+	size_t all = whole ? elements_before(call, call->counts, nranks) : 0;
+	size_t before = whole ? elements_before(call, call->counts, rank) : 0;
 	size_t own = call->coll == KO_GATHER || call->coll == KO_SCATTER || !call->counts
 			     ? call->n
 			     : call->counts[rank];
@@ -30,7 +42,7 @@ static struct extent extent_of(const struct ko_call *call)
 	case KO_GATHER: return (struct extent){ own, is_root ? all : 0, 0, before };
 	case KO_SCATTER: return (struct extent){ is_root ? all : 0, own, before, 0 };
 	case KO_ALL_TO_ALL:
-		return (struct extent){ all, ko_call_before(call, call->received, nranks), SIZE_MAX, 0 };
+		return (struct extent){ all, elements_before(call, call->received, nranks), SIZE_MAX, 0 };
 	case KO_SEND_TO: return (struct extent){ own, 0, 0, 0 };
 	case KO_RECV_FROM: return (struct extent){ 0, own, 0, 0 };
 	default: return (struct extent){ 0, 0, 0, 0 };

@@ -73,6 +73,8 @@ struct work {
 	uint64_t place; /* in the communicator's order */
 };
 
+_Static_assert(sizeof(struct work) <= KO_WORK_ARG, "an item of a queue has room for a call");
+
 /* A queue has come to it. */
 static int perform_in_turn(void *arg)
 {

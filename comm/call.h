@@ -45,18 +45,6 @@ struct ko_left *ko_call_leave(const struct ko_call *call);
 /* Are the arguments right? KOLO_EINVAL. */
 int ko_call_check(const struct ko_call *call);
 
-/* Elements of the parts of ranks before `rank` together, where `counts` tells, else n each; rank == nranks: of all. */
-static inline size_t ko_call_before(const struct ko_call *call, const size_t *counts, int rank)
-{
-	size_t sum = 0;
-
-	if (!counts)
-		return (size_t)rank * call->n;
-	for (int r = 0; r < rank; r++)
-		sum += counts[r];
-	return sum;
-}
-
 /* Where each rank's part begins, nranks + 1 of them, in comm->firsts. */
 void ko_call_firsts(const struct ko_call *call, const size_t *counts);
 

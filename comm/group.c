@@ -162,6 +162,8 @@ struct share_work {
 	size_t index;
 };
 
+_Static_assert(sizeof(struct share_work) <= KO_WORK_ARG, "an item of a queue has room for a share");
+
 /* On the communicator's own thread. */
 static int perform_other_share(void *arg)
 {

@@ -9,7 +9,7 @@
  * the thread's error text. */
 typedef int ko_work_fn(void *arg);
 
-enum { KO_WORK_ARG = 128 }; /* bytes of an argument, at most */
+enum { KO_WORK_ARG = 16 }; /* bytes of an argument, at most */
 
 /* Puts run(copy of arg) in at the end; never blocks for the work itself. KOLO_ENOMEM. */
 int ko_queue_put(struct kolo_queue *q, ko_work_fn *run, const void *arg, size_t len);

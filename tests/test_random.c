@@ -102,6 +102,7 @@ struct job {
 	char *src, *dst, *want;
 	size_t len; /* bytes of dst, and of want */
 	bool sends; /* of a message: this end */
+	bool dst_in_src;
 };
 
 struct program {
@@ -290,6 +291,17 @@ static void put_in_place(struct job *j, const struct comm *c, size_t src_len)
 		free(j->src);
 		j->src = j->dst + at;
 		return;
+	case SCATTER:
+	case SCATTER_V:
+		if (!root)
+			return;
+		/* fall through */
+	case REDUCE_SCATTER:
+	case REDUCE_SCATTER_V:
+		free(j->dst);
+		j->dst = j->src + at;
+		j->dst_in_src = true;
+		return;
 	case GATHER:
 	case GATHER_V:
 		if (!root)
@@ -403,15 +415,17 @@ static void flush(struct program *p)
 		struct job *j = &p->jobs[k];
 		bool here = !(j->op.kind == MESSAGE && j->sends);
 
-		if (here && (memcmp(j->dst, j->want, j->len) != 0 || (unsigned char)j->dst[j->len] != 0xa5)) {
+		if (here && (memcmp(j->dst, j->want, j->len) != 0 ||
+			     (!j->dst_in_src && (unsigned char)j->dst[j->len] != 0xa5))) {
 			fprintf(stderr, "operation %llu: kind %d, comm %d, n %zu, type %d, op %d: wrong\n",
 				(unsigned long long)j->op.id, (int)j->op.kind, j->op.comm, j->op.n,
 				(int)j->op.type, (int)j->op.op);
 			CHECK(!"the result is right");
 		}
-		if (j->src < j->dst || j->src > j->dst + j->len)
+		if (j->dst_in_src || j->src < j->dst || j->src > j->dst + j->len)
 			free(j->src);
-		free(j->dst);
+		if (!j->dst_in_src)
+			free(j->dst);
 		free(j->want);
 	}
 	p->njobs = 0;

@@ -311,9 +311,9 @@ int kolo_free(struct kolo_comm *comm, void *memory);
 
 /* ---- Queues --------------------------------------------------------------------------------------------- */
 
-/* A collective that gets a queue is left to the queue's thread, which does what is in the queue one after the other; the
+/* An operation that gets a queue is left to the queue's thread, which does what is in the queue one after the other; the
  * call returns at once. Arguments are checked in the call; what is wrong with them is its error, and nothing is
- * queued. Until the collective is done src and dst must stay, src must not be written, and dst not be touched.
+ * queued. Until the operation is done src and dst must stay, src must not be written, and dst not be touched.
  *
  * Operations on one communicator are done in the order of their calls, across all queues and NULL: a queue waits for the
  * turn of its operation, and so does a call with NULL. Ranks need not use queues alike. Two communicators whose operations

@@ -37,9 +37,10 @@ clash() {
 }
 # All objects that may change while the program runs. comm/README.md tells why each is harmless.
 state() {
-	# ADDRESS FLAGS SECTION<tab>SIZE NAME. A static of a function is NAME.NUMBER for gcc, FUNCTION.NAME for clang.
+	# ADDRESS FLAGS SECTION<tab>SIZE NAME. A static of a function is NAME.NUMBER for gcc, FUNCTION.NAME for clang;
+	# clang also makes a NAME.NUMBER of each member of a static struct that it can keep apart.
 	objdump -t "$a" | awk -F'\t' '$1 ~ / \.(data|bss|tdata|tbss)(\.|$)/ && $1 !~ /rel\.ro/ && $2 !~ /^0+ / { print $2 }' |
-		sed -E 's/.* //; s/\.[0-9]+$//; s/.*\.//' | sort >"$dir/out"
+		sed -E 's/.* //; s/\.[0-9]+$//; s/.*\.//' | sort -u >"$dir/out"
 	printf '%s\n' group last_error n | diff - "$dir/out"
 }
 

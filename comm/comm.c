@@ -1,6 +1,6 @@
 /* Making and ending communicators. Making one is: say who I am (boot.c; split.c has another way), connect the
- * lifelines, map the roster, connect the two links. What must be equal on all ranks is taken from rank 0's entry in
- * the table. */
+ * lifelines, map the roster, connect the two links (edges.c). What must be equal on all ranks is taken from rank 0's
+ * entry in the table. */
 #include "comm.h"
 
 #include "clock.h"
@@ -89,58 +89,6 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	return rc;
 }
 
-static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
-{
-	struct ko_msg msg = { .type = KO_MSG_ADDRESS, .value = (int)link->role };
-	struct ko_address address;
-	int rc = link->ops->address(link, &address);
-
-	if (rc < 0)
-		return rc;
-	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));
-	return ko_lifelines_send(c->lifelines, to, &msg, address.fd);
-}
-
-/* Connects `link` to the end with role `theirs` at rank `from`. */
-static int connect_end(struct kolo_comm *c, struct ko_link *link, int from, enum ko_role theirs,
-		       int64_t deadline)
-{
-	struct ko_address address;
-	struct ko_msg msg;
-	int rc = ko_lifelines_recv(c->lifelines, from, KO_MSG_ADDRESS, (int)theirs, deadline, &msg,
-				   &address.fd);
-
-	if (rc < 0)
-		return rc;
-	memcpy(address.bytes, msg.bytes, sizeof(address.bytes));
-	rc = link->ops->connect(link, &address);
-	if (address.fd >= 0)
-		close(address.fd);
-	return rc;
-}
-
-/* Both links. Both ends of an edge send first and then wait, receivers' addresses before senders', so that two
- * ranks, who are each other's prev and next, don't mix them up. */
-static int make_links(struct kolo_comm *c, int64_t deadline)
-{
-	int prev = ko_ring_prev(c->rank, c->nranks), next = ko_ring_next(c->rank, c->nranks);
-	const struct ko_place *here = &c->table[c->rank].place;
-	const struct ko_link_ops *in, *out;
-	const char *name = c->table[0].transport;
-	int rc;
-
-	if (c->nranks == 1)
-		return *name ? ko_link_choose(name, here, here, &in) : 0;
-	if ((rc = ko_link_choose(name, &c->table[prev].place, here, &in)) < 0 ||
-	    (rc = ko_link_choose(name, here, &c->table[next].place, &out)) < 0 ||
-	    (rc = in->open(KO_RECV, &c->limits, &c->from_prev)) < 0 ||
-	    (rc = out->open(KO_SEND, &c->limits, &c->to_next)) < 0 ||
-	    (rc = send_address(c, c->from_prev, prev)) < 0 || (rc = send_address(c, c->to_next, next)) < 0 ||
-	    (rc = connect_end(c, c->to_next, next, KO_RECV, deadline)) < 0)
-		return rc;
-	return connect_end(c, c->from_prev, prev, KO_SEND, deadline);
-}
-
 /* Lifelines and the roster reach the ranks of one machine. */
 static int check_places(const struct kolo_comm *c)
 {
@@ -162,9 +110,7 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 	c->limits = c->table[0].limits;
 	if (rc == 0)
 		rc = ko_lifelines_connect(c->lifelines, c->table, deadline);
-	if (rc == 0)
-		rc = share_roster(c, deadline);
-	return rc < 0 ? rc : make_links(c, deadline);
+	return rc < 0 ? rc : share_roster(c, deadline);
 }
 
 void ko_comm_give_up(struct kolo_comm *c, int code)

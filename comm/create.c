@@ -3,6 +3,7 @@
 #include "create.h"
 
 #include "clock.h"
+#include "edges.h"
 #include "env.h"
 #include "error.h"
 #include "job.h"
@@ -166,7 +167,8 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 		return ko_fail(KOLO_ENOTSUP,
 			       "no algorithm called '%.11s'; this build has: ring, board, direct", algorithm);
 	c->spins = choose_spins(c);
-	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)
+	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = ko_edges_connect(c, deadline)) < 0 ||
+	    (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;
 	ko_lifelines_follow(c->lifelines, c->roster);

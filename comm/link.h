@@ -1,8 +1,7 @@
 /* A link is one edge of the ring in one direction: a bounded FIFO of slots from a rank to its next. This table
  * is all that the rest of Kolo knows of a transport; every transport passes the same conformance suite.
  *
- * Entries are never NULL. Those that say so return KO_EAGAIN and are tried again by the caller; none blocks
- * except where it says. All are called by the one thread that uses the communicator. */
+ * Entries are never NULL. Those that say so return KO_EAGAIN and are tried again by the caller; none blocks. All are called by the one thread that uses the communicator. */
 #ifndef KO_LINK_H
 #define KO_LINK_H
 
@@ -34,7 +33,7 @@ struct ko_slot {
 
 /* What one end tells the other before they connect. */
 struct ko_address {
-	unsigned char bytes[64];
+	unsigned char bytes[256];
 	int fd; /* a descriptor that goes along, or -1 */
 };
 
@@ -60,8 +59,9 @@ struct ko_link_ops {
 	/* What the other end's connect needs. out->fd stays the link's, for as long as it is open. KOLO_ESYS. */
 	int (*address)(struct ko_link *link, struct ko_address *out);
 
-	/* Joins this end to the one that has the address `peer`; peer->fd stays the caller's. May block for as
-	 * long as the other end's connect takes. KOLO_EMISMATCH, KOLO_EUNREACH, KOLO_ENOMEM, KOLO_ESYS. */
+	/* Joins this end to the one that has the address `peer`; peer->fd stays the caller's. KO_EAGAIN while the other
+	 * end has not done its part: to be called again, with the same peer. KOLO_EMISMATCH, KOLO_EUNREACH, KOLO_ENOMEM,
+	 * KOLO_ESYS. */
 	int (*connect)(struct ko_link *link, const struct ko_address *peer);
 
 	/* Sender: the next free slot, lent until commit; out->ptr has room for slot_len bytes. Called again
@@ -69,15 +69,21 @@ struct ko_link_ops {
 	int (*acquire)(struct ko_link *link, struct ko_slot *out);
 
 	/* Sender: hands slot->len bytes of the slot acquired to the other end, with slot->tag. Orders all stores
-	 * to the slot before it. The sender may go on reading its bytes until it acquires again. */
+	 * to the slot before it. The sender may go on reading its bytes until it acquires again. A link that fails here says
+	 * so at the next acquire or drain. */
 	int (*commit)(struct ko_link *link, const struct ko_slot *slot);
 
 	/* Receiver: the oldest slot, lent until release. Called again before release it gives the same slot.
 	 * KO_EAGAIN while the link is empty. */
 	int (*peek)(struct ko_link *link, struct ko_slot *out);
 
-	/* Receiver: the slot peeked may be written again by the sender. */
+	/* Receiver: the slot peeked may be written again by the sender, who learns it when half of the slots are free
+	 * again, or at the next progress. A link that fails here says so at the next peek that finds nothing. */
 	int (*release)(struct ko_link *link);
+
+	/* Moves on what needs calls for it (transports with manual progress): whoever waits for one link calls it for the
+	 * other one. A link that fails here says so where it is needed. */
+	void (*progress)(struct ko_link *link);
 
 	/* Sender: 0 once everything committed will arrive without another call on this link; KO_EAGAIN till
 	 * then. A collective does not return before. */

@@ -1,29 +1,60 @@
 /* See moves.h. The reduction reads prev's slot and the own buffer and writes next's slot in one pass. */
 #include "moves.h"
 
+#include "clock.h"
+#include "edges.h"
 #include "watch.h"
+
+#include <stdio.h>
 
 typedef int try_fn(struct ko_link *link, struct ko_slot *out);
 
 struct slot_wait {
-	struct ko_link *link;
+	struct ko_link *link, *other;
 	try_fn *try;
 	struct ko_slot *out;
+	bool failed; /* the link did */
 };
 
 static int try_slot(void *what)
 {
 	struct slot_wait *w = what;
+	int rc = w->try(w->link, w->out);
 
-	return w->try(w->link, w->out);
+	if (rc == KO_EAGAIN)
+		w->other->ops->progress(w->other);
+	w->failed = rc < 0;
+	return rc;
+}
+
+static int try_later(void *until)
+{
+	return ko_now_ms() < *(int64_t *)until ? KO_EAGAIN : 0;
+}
+
+/* When a neighbour dies so does its link, and the link may be the first to notice. But what happened is for those to say
+ * whose texts name the dead: they get some time. */
+static int tell_failure(struct ko_run *run, struct ko_link *link, int peer, int code)
+{
+	enum { MS = 200 };
+	int64_t until = ko_now_ms() + MS;
+	char why[KO_TEXT];
+	int rc;
+
+	ko_edge_fail(run->comm, link, code);
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	rc = ko_wait(run, peer, link->ops->name, KO_TRACE_DATA, try_later, &until);
+	return rc < 0 ? rc : ko_fail(code, "%s", why);
 }
 
 static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
 {
-	struct slot_wait w = { link, try, out };
+	struct kolo_comm *c = run->comm;
+	struct slot_wait w = { link, link == c->to_next ? c->from_prev : c->to_next, try, out, false };
+	int rc = ko_wait(run, peer, link->ops->name, link->role == KO_RECV ? KO_TRACE_DATA : KO_TRACE_ROOM,
+			 try_slot, &w);
 
-	return ko_wait(run, peer, link->ops->name, link->role == KO_RECV ? KO_TRACE_DATA : KO_TRACE_ROOM,
-		       try_slot, &w);
+	return w.failed ? tell_failure(run, link, peer, rc) : rc;
 }
 
 /* The oldest slot from prev, which must be this operation's and hold n elements. */

@@ -132,6 +132,7 @@ const struct ko_link_ops ko_shm_ops = {
 	.commit = ko_fifo_commit,
 	.peek = ko_fifo_peek,
 	.release = ko_fifo_release,
+	.progress = ko_fifo_progress,
 	.drain = ko_fifo_drain,
 	.close = close_link,
 };

@@ -461,6 +461,13 @@ static int faulty_release(struct ko_link *link)
 	return rc < 0 ? rc : inner->ops->release(inner);
 }
 
+static void faulty_progress(struct ko_link *link)
+{
+	struct ko_link *inner = ((struct faulty *)link)->inner;
+
+	inner->ops->progress(inner);
+}
+
 static int faulty_drain(struct ko_link *link)
 {
 	struct ko_link *inner = ((struct faulty *)link)->inner;
@@ -482,6 +489,7 @@ static const struct ko_link_ops faulty_ops = {
 	.commit = faulty_commit,
 	.peek = faulty_peek,
 	.release = faulty_release,
+	.progress = faulty_progress,
 	.drain = faulty_drain,
 	.close = faulty_close,
 };

@@ -1,0 +1,116 @@
+/* See edges.h. */
+#include "edges.h"
+
+#include "watch.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int code)
+{
+	int next = ko_ring_next(c->rank, c->nranks), prev = ko_ring_prev(c->rank, c->nranks);
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], why[KO_TEXT / 2];
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	return ko_fail(code, "%s, on its edge %s %s: %s", ko_comm_name(c, c->rank, me),
+		       link->role == KO_SEND ? "to" : "from",
+		       ko_comm_name(c, link->role == KO_SEND ? next : prev, them), why);
+}
+
+static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
+{
+	struct ko_msg msg = { .type = KO_MSG_ADDRESS, .value = (int)link->role };
+	struct ko_address address;
+	int rc = link->ops->address(link, &address);
+
+	if (rc < 0)
+		return ko_edge_fail(c, link, rc);
+	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));
+	return ko_lifelines_send(c->lifelines, to, &msg, address.fd);
+}
+
+/* The address of the end with role `theirs` at rank `from`; out->fd is the caller's. */
+static int recv_address(struct kolo_comm *c, int from, enum ko_role theirs, int64_t deadline,
+			struct ko_address *out)
+{
+	struct ko_msg msg;
+	int rc = ko_lifelines_recv(c->lifelines, from, KO_MSG_ADDRESS, (int)theirs, deadline, &msg, &out->fd);
+
+	if (rc == 0)
+		memcpy(out->bytes, msg.bytes, sizeof(out->bytes));
+	return rc;
+}
+
+/* Both edges under way: an end may need its neighbour's next step, and that one ours on the other edge. */
+struct joining {
+	struct kolo_comm *comm;
+	struct ko_address to_next, from_prev;
+	bool has_next, has_prev;
+};
+
+static int join(const struct kolo_comm *c, struct ko_link *link, const struct ko_address *peer, bool *done)
+{
+	int rc = *done ? 0 : link->ops->connect(link, peer);
+
+	*done = rc == 0;
+	return rc < 0 ? ko_edge_fail(c, link, rc) : 0;
+}
+
+static int try_joining(void *what)
+{
+	struct joining *j = what;
+	const struct kolo_comm *c = j->comm;
+	int rc;
+
+	if ((rc = join(c, c->to_next, &j->to_next, &j->has_next)) < 0 ||
+	    (rc = join(c, c->from_prev, &j->from_prev, &j->has_prev)) < 0)
+		return rc;
+	return j->has_next && j->has_prev ? 0 : KO_EAGAIN;
+}
+
+static int join_both(struct joining *j, int next)
+{
+	/* Not an operation: its number is 0. */
+	struct ko_run run = { .comm = j->comm };
+
+	return ko_wait(&run, next, j->comm->to_next->ops->name, KO_TRACE_ROOM, try_joining, j);
+}
+
+/* Both ends of an edge send first and then wait, receivers' addresses before senders', so that two ranks, who are each
+ * other's prev and next, don't mix them up. */
+static int exchange_addresses(struct kolo_comm *c, int prev, int next, int64_t deadline, struct joining *out)
+{
+	int rc;
+
+	if ((rc = send_address(c, c->from_prev, prev)) < 0 || (rc = send_address(c, c->to_next, next)) < 0 ||
+	    (rc = recv_address(c, next, KO_RECV, deadline, &out->to_next)) < 0)
+		return rc;
+	return recv_address(c, prev, KO_SEND, deadline, &out->from_prev);
+}
+
+int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
+{
+	int prev = ko_ring_prev(c->rank, c->nranks), next = ko_ring_next(c->rank, c->nranks);
+	const struct ko_place *here = &c->table[c->rank].place;
+	const struct ko_link_ops *in, *out;
+	const char *name = c->table[0].transport;
+	struct joining j = { .comm = c, .to_next.fd = -1, .from_prev.fd = -1 };
+	int rc;
+
+	if (c->nranks == 1)
+		return *name ? ko_link_choose(name, here, here, &in) : 0;
+	if ((rc = ko_link_choose(name, &c->table[prev].place, here, &in)) < 0 ||
+	    (rc = ko_link_choose(name, here, &c->table[next].place, &out)) < 0 ||
+	    (rc = in->open(KO_RECV, &c->limits, &c->from_prev)) < 0 ||
+	    (rc = out->open(KO_SEND, &c->limits, &c->to_next)) < 0)
+		return rc;
+	rc = exchange_addresses(c, prev, next, deadline, &j);
+	if (rc == 0)
+		rc = join_both(&j, next);
+	if (j.to_next.fd >= 0)
+		close(j.to_next.fd);
+	if (j.from_prev.fd >= 0)
+		close(j.from_prev.fd);
+	return rc;
+}

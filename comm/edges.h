@@ -1,0 +1,14 @@
+/* A rank's two edges of the ring: the links from prev and to next. */
+#ifndef KO_EDGES_H
+#define KO_EDGES_H
+
+#include "comm.h"
+
+/* Chooses their transports, makes both ends here and joins them with the neighbours'; blocks until the deadline
+ * (ko_now_ms(), INT64_MAX for never). Lifelines and roster must be there. Errors: those of kolo_comm_create. */
+int ko_edges_connect(struct kolo_comm *c, int64_t deadline);
+
+/* A failure of a link, whose text is the thread's, gets the names of the two ranks. Returns `code`. */
+int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int code);
+
+#endif

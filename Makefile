@@ -32,6 +32,7 @@ LIBDIR  ?= $(PREFIX)/lib
 MANDIR  ?= $(PREFIX)/share/man
 SAN     ?=
 HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
+OFI     ?= $(shell pkg-config --exists libfabric 2>/dev/null && echo yes)
 JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
 
 VERSION := $(shell awk '/define KOLO_VERSION_/ { v = v d $$3; d = "." } END { print v }' include/kolo/kolo.h)
@@ -46,6 +47,8 @@ ARCH    := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 X86     := $(filter x86_64,$(ARCH))
 DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(HWLOC)),-DKO_HAVE_HWLOC $(shell pkg-config --cflags hwloc))
 DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --cflags jansson))
+# libfabric itself is opened when a link needs it.
+DEFINES += $(if $(filter yes,$(OFI)),-DKO_HAVE_OFI $(shell pkg-config --cflags libfabric))
 LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
@@ -64,7 +67,7 @@ $B/flags: FORCE
 .PHONY: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
-SOURCES := $(filter-out comm/kernels.c,$(wildcard comm/*.c))
+SOURCES := $(filter-out comm/kernels.c $(if $(filter yes,$(OFI)),,comm/ofi.c comm/ofi_connect.c),$(wildcard comm/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
 OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o)
 
@@ -84,12 +87,13 @@ lib: $B/libkolo.so.$(SOVERSION) $B/libkolo.a
 report:
 	@echo "Kolo $(VERSION), $(shell $(CC) --version 2>/dev/null | head -n 1)$(if $(SAN), with the $(SAN) sanitizer)"
 	@echo "  shm     yes"
+	@echo "  ofi     $(if $(filter yes,$(OFI)),yes,no: no transport but shm (package libfabric-dev; make deps))"
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
-	@echo "  not in this version: verbs, libfabric, CUDA, ZeRO (see README.md)"
+	@echo "  not in this version: verbs, CUDA, ZeRO (see README.md)"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
 	@mkdir -p $(@D)

@@ -2,6 +2,7 @@
 #include "link.h"
 
 #include "error.h"
+#include "ofi.h"
 #include "shm.h"
 
 #include <stdio.h>
@@ -9,6 +10,9 @@
 
 const struct ko_link_ops *const ko_links[] = {
 	&ko_shm_ops,
+#ifdef KO_HAVE_OFI
+	&ko_ofi_ops,
+#endif
 	NULL,
 };
 

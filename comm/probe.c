@@ -185,6 +185,15 @@ static int try_agreed(void *what)
 	return atomic_load_explicit(&agreed->ready, memory_order_acquire) ? 0 : KO_EAGAIN;
 }
 
+/* What the caller asked for. A network that was asked for by name is to carry all bytes, on one host too. */
+static const char *algorithm_wanted(const struct kolo_comm *c)
+{
+	const struct ko_entry *first = &c->table[0];
+	bool network = *first->transport && strcmp(first->transport, "shm") != 0;
+
+	return *first->algorithm || !network ? first->algorithm : "ring";
+}
+
 /* Rank 0, when all have posted what they have measured: the slowest and the longest count. */
 static void decide(struct kolo_comm *c, const struct ko_costs *costs)
 {
@@ -201,7 +210,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs)
 		if (post->read_ns > agreed->costs.read_ns)
 			agreed->costs.read_ns = post->read_ns;
 	}
-	ko_algorithm_decide(c->table[0].algorithm, &agreed->costs, c->nranks, ko_board_room(c->nranks),
+	ko_algorithm_decide(algorithm_wanted(c), &agreed->costs, c->nranks, ko_board_room(c->nranks),
 			    &agreed->algorithms);
 	atomic_store_explicit(&agreed->ready, 1, memory_order_release);
 }

@@ -217,23 +217,32 @@ static void try_one(const struct setup *setup, const struct trial *t)
 			free(b.memory[k]);
 }
 
-/* What the tests pass to all ranks: an algorithm's name, or that it runs in memory from kolo_alloc. */
+/* What the tests pass to all ranks: an algorithm's name, that it runs in memory from kolo_alloc, or through libfabric. */
 #define ALLOC "alloc"
+#define OFI   "ofi"
+
+static bool is(const struct t_rank *r, const char *how)
+{
+	return r->arg && strcmp(r->arg, how) == 0;
+}
 
 /* With small slots, and the algorithm that the test passed, NULL for the best. */
 static struct kolo_comm *comm_with_algorithm(struct t_rank *r)
 {
-	const char *name = r->arg && strcmp(r->arg, ALLOC) == 0 ? "direct" : r->arg;
+	struct kolo_comm_attr attr = { .slot_len = 4096, .timeout_s = T_PATIENCE / 2 };
 
-	return t_comm_with(r, (struct kolo_comm_attr){
-				      .slot_len = 4096, .timeout_s = T_PATIENCE / 2, .algorithm = name });
+	if (is(r, OFI))
+		attr.transport = r->arg;
+	else
+		attr.algorithm = is(r, ALLOC) ? "direct" : r->arg;
+	return t_comm_with(r, attr);
 }
 
 static struct setup set_up(struct t_rank *r)
 {
 	struct setup setup = { .c = comm_with_algorithm(r) };
 
-	for (int k = 0; k < 2 && r->arg && strcmp(r->arg, ALLOC) == 0; k++)
+	for (int k = 0; k < 2 && is(r, ALLOC); k++)
 		CHECK(kolo_alloc(setup.c, ROOM, &setup.room[k]) == 0);
 	return setup;
 }
@@ -305,11 +314,22 @@ static void many_counts(struct t_rank *r)
 	tear_down(&setup);
 }
 
+/* Is the transport in this build? */
+static bool has_transport(const char *name)
+{
+	for (size_t i = 0; ko_links[i]; i++)
+		if (strcmp(ko_links[i]->name, name) == 0)
+			return true;
+	return false;
+}
+
 static void for_every_number_of_ranks(t_rank_fn *fn)
 {
 	for (int n = 1; n <= MAX_RANKS; n++) {
 		if (n > 3 && n != 5 && t_is_slow())
 			continue;
+		if (n > 1 && has_transport(OFI))
+			t_processes(n, fn, OFI);
 		t_processes(n, fn, "ring");
 		t_processes(n, fn, "board");
 		if (n == 4 || n > 5)
@@ -362,20 +382,21 @@ static struct kolo_comm *sibling(struct t_rank *r, struct kolo_comm *parent, str
 	return t_comm_with(&sub, attr);
 }
 
-/* The same bits for any slots, algorithm and kind of stores, and from reduce-scatter followed by all-gather. */
+/* The same bits for any slots, algorithm, transport and kind of stores, and from reduce-scatter followed by all-gather. */
 static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 {
 	static const struct kolo_comm_attr attrs[] = { { .slot_len = 4096, .nslots = 2, .algorithm = "ring" },
 						       { .slot_len = 8192, .nslots = 64 },
 						       { .algorithm = "board" },
 						       { .slot_len = 65536, .algorithm = "ring" },
-						       { .algorithm = "direct" } };
+						       { .algorithm = "direct" },
+						       { .slot_len = 16384, .transport = OFI } };
 	size_t block = n / (size_t)r->nranks;
 	float *x = malloc(4 * n), *first = malloc(4 * n), *y = malloc(4 * n), *part = malloc(4 * block);
 
 	CHECK(x && first && y && part);
 	fill_floats(x, n, r->rank);
-	for (size_t k = 0; k < ARRAY_LEN(attrs); k++) {
+	for (size_t k = 0; k < ARRAY_LEN(attrs) - !has_transport(OFI); k++) {
 		struct kolo_comm *c = sibling(r, parent, attrs[k]);
 
 		if (k == 3)
@@ -524,7 +545,7 @@ static void one_way_operations_overwrite_nothing_unread(void **state)
 static void traffic(struct t_rank *r)
 {
 	struct kolo_comm *c = comm_with_algorithm(r);
-	bool board = strcmp(r->arg, "board") == 0, ring = strcmp(r->arg, "ring") == 0;
+	bool board = is(r, "board"), ring = is(r, "ring") || is(r, OFI);
 	size_t n = 4200 * (size_t)r->nranks, others = (size_t)r->nranks - 1;
 	struct kolo_stats before, after;
 	int *x = calloc(n, sizeof(*x));

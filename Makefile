@@ -175,7 +175,7 @@ lint: lib
 	@B=$B tests/lint
 
 # They see the library from within, as tests do.
-PERF_PROGRAMS := reductions links copies
+PERF_PROGRAMS := reductions links copies sockets
 $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -187,6 +187,7 @@ perf: perf-programs
 	$B/perf/links
 	B=$B python3 perf/side_by_side.py
 	B=$B python3 perf/side_by_side.py --window 64 send_recv
+	B=$B python3 perf/side_by_side.py --network all_reduce
 
 .PHONY: clean help
 clean:

@@ -9,7 +9,7 @@
 int ko_algorithm_known(const char *name)
 {
 	return !*name || strcmp(name, "ring") == 0 || strcmp(name, "board") == 0 ||
-	       strcmp(name, "direct") == 0;
+	       strcmp(name, "direct") == 0 || strcmp(name, "exchange") == 0;
 }
 
 /* Round the ring a collective of K bytes costs hops * hop_ns + K * crossings / bytes_per_ns. Crossings are the bytes, as a
@@ -134,7 +134,7 @@ static void decide_offers(const char *name, const struct ko_costs *costs, struct
 	bool can_read = costs->read_bytes_per_ns > 0, force = strcmp(name, "direct") == 0;
 
 	out->offer_begin = out->offer_window_begin = UINT64_MAX;
-	if (*name != 0 && !force)
+	if ((*name != 0 || costs->network) && !force)
 		return;
 	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), LARGE_MESSAGE));
 	if (can_read && costs->crowded && !force) /* what fits into a lane need not wait */
@@ -143,25 +143,41 @@ static void decide_offers(const char *name, const struct ko_costs *costs, struct
 		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), LARGE_MESSAGE));
 }
 
+/* Half of the ring's hops, and whole vectors. Where there is shared memory the board is better. */
+static uint64_t exchange_end(const char *name, const struct ko_costs *costs, double n)
+{
+	double most = (double)costs->exchange_room + 1;
+	struct cost r = ring_cost(KO_ALL_REDUCE, n);
+	struct line ring = { r.hops * costs->hop_ns, r.crossings / costs->bytes_per_ns };
+	struct line whole = { (n - 1) * costs->hop_ns, 2 * (n - 1) / costs->bytes_per_ns };
+
+	if (n > 1 && strcmp(name, "exchange") == 0)
+		return (uint64_t)most;
+	return n > 1 && *name == 0 && costs->network ? whole_bytes(lesser(crossing(ring, whole), most)) : 0;
+}
+
 void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,
 			 struct ko_algorithms *out)
 {
+	bool board =
+		(*name == 0 && !costs->network) || strcmp(name, "board") == 0 || strcmp(name, "direct") == 0;
+
 	out->must_read = strcmp(name, "direct") == 0;
+	out->exchange_end = exchange_end(name, costs, nranks);
 	decide_offers(name, costs, out);
 	for (int k = 0; k < KO_NCOLLS; k++) {
 		enum ko_coll coll = (enum ko_coll)k;
 		uint64_t most = most_bytes(coll, nranks, room);
 		struct ends e = { 0, UINT64_MAX, UINT64_MAX };
 
-		if (nranks > 1 && *name == 0)
+		if (nranks > 1 && *name == 0 && !costs->network)
 			e = find_ends(coll, costs, nranks, most);
 		else if (nranks > 1 && strcmp(name, "board") == 0)
 			e.board = most + 1;
 		else if (nranks > 1 && out->must_read)
 			e = (struct ends){ 0, costs->read_bytes_per_ns > 0 ? 1 : UINT64_MAX, 1 };
 		if (coll == KO_BARRIER) /* of no bytes */
-			e = (struct ends){ strcmp(name, "ring") == 0 || nranks == 1 ? 0 : 1, UINT64_MAX,
-					   UINT64_MAX };
+			e = (struct ends){ board && nranks > 1, UINT64_MAX, UINT64_MAX };
 		out->board_end[k] = e.board;
 		out->read_begin[k] = e.read;
 		out->window_begin[k] = e.window;

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_NALGORITHMS };
+enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_EXCHANGE, KO_NALGORITHMS };
 
 /* What the ring, the board and the system can do. */
 struct ko_costs {
@@ -17,11 +17,14 @@ struct ko_costs {
 	/* Of reading another rank's plain memory: a system call, and large pieces; 0: not all may */
 	double read_ns, read_bytes_per_ns;
 	bool crowded; /* there are more ranks than processors: who waits for another one waits for its turn there */
+	bool network;           /* bytes are to go through links that are no shared memory */
+	uint64_t exchange_room; /* bytes of a vector of which everyone can hold everyone's */
 };
 
 /* By bytes of the whole vector. */
 struct ko_algorithms {
 	uint64_t board_end[KO_NCOLLS];    /* below it the board, else the ring; but directly */
+	uint64_t exchange_end;            /* below it an all-reduce is an exchange instead of a ring */
 	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */
 	uint64_t window_begin[KO_NCOLLS]; /* from here on in windows */
 	/* A message between two ranks, from here on, is offered instead of put into slots: plain memory, windows */

@@ -18,10 +18,14 @@ static struct ko_model model_of(const struct ko_run *run)
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
 	int root = run->desc.uneven ? -1 : run->desc.root;
 
-	if (run->way != KO_NO_WAY)
+	switch (run->algorithm) {
+	case KO_DIRECT:
 		return ko_plan_direct_model(&run->plan, coll, c->rank, c->nranks, root,
 					    run->way == KO_BY_WINDOW, run->giver_in_place, run->shared);
-	return (run->board ? ko_plan_board_model : ko_plan_model)(&run->plan, coll, c->rank, c->nranks, root);
+	case KO_BOARD: return ko_plan_board_model(&run->plan, coll, c->rank, c->nranks, root);
+	case KO_EXCHANGE: return ko_plan_exchange_model(&run->plan, c->nranks);
+	default: return ko_plan_model(&run->plan, coll, c->rank, c->nranks, root);
+	}
 }
 
 /* Counts what moved, when all of it is on its way. */
@@ -49,7 +53,7 @@ static int end(struct ko_run *run, int rc)
 	if (rc == 0 && c->nranks > 1)
 		rc = settle(run);
 	if (rc == 0)
-		c->ops[run->way != KO_NO_WAY ? KO_DIRECT : run->board ? KO_BOARD : KO_RING]++;
+		c->ops[run->algorithm]++;
 	return ko_run_end(run, rc);
 }
 
@@ -86,6 +90,13 @@ static bool fits_cell(const struct ko_run *run)
 	return (part ? run->plan.block : run->plan.count) * run->size <= ko_board_room(run->comm->nranks);
 }
 
+/* An op made at run time may have another factor on each rank, which only cells carry. */
+static bool may_exchange(const struct ko_run *run, size_t bytes)
+{
+	return run->desc.coll == KO_ALL_REDUCE && run->desc.op != KO_OP_PREMUL &&
+	       bytes < run->comm->algorithms.exchange_end;
+}
+
 static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 {
 	const struct kolo_comm *c = run->comm;
@@ -93,11 +104,14 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 
 	if (c->nranks == 1)
 		return;
-	run->board = bytes < c->algorithms.board_end[call->coll] && (!call->uneven || fits_cell(run));
+	if (bytes < c->algorithms.board_end[call->coll] && (!call->uneven || fits_cell(run)))
+		run->algorithm = KO_BOARD;
+	else if (may_exchange(run, bytes))
+		run->algorithm = KO_EXCHANGE;
 	run->may_read = bytes >= c->algorithms.read_begin[call->coll];
 	run->offers = run->may_read || (c->nwindows && bytes >= c->algorithms.window_begin[call->coll]);
 	run->in_place = in_place(call, run);
-	run->written = run->board ? 0 : written_bytes(call, run);
+	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
 	if (run->may_read)
 		run->began_ns = ko_now_ns();
 }
@@ -213,20 +227,31 @@ static int go_round(struct ko_run *run, const void *src, void *dst)
 	return rc;
 }
 
+/* What was not done directly. */
+static int perform(struct ko_run *run, const void *src, void *dst)
+{
+	switch (run->algorithm) {
+	case KO_DIRECT: return 0;
+	case KO_BOARD: return ko_oneshot(run, src, dst);
+	case KO_EXCHANGE: return ko_exchange(run, src, dst);
+	default: return go_round(run, src, dst);
+	}
+}
+
 int ko_collective(const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct ko_run run;
 	int rc = begin(&run, call, red);
-	bool done = false;
 
 	if (rc < 0)
 		return rc;
-	if (call->comm->nranks == 1)
+	if (call->comm->nranks == 1) {
 		compute_alone(&run, call->src, call->dst);
-	else if (run.offers)
-		rc = ko_direct(&run, call->src, call->dst, &done);
-	if (rc == 0 && call->comm->nranks > 1 && !done)
-		rc = run.board ? ko_oneshot(&run, call->src, call->dst)
-			       : go_round(&run, call->src, call->dst);
+		return end(&run, 0);
+	}
+	if (run.offers)
+		rc = ko_direct(&run, call->src, call->dst);
+	if (rc == 0)
+		rc = perform(&run, call->src, call->dst);
 	return end(&run, rc);
 }

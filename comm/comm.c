@@ -226,11 +226,13 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_stats: comm and out must not be NULL");
 	ko_order_settle(comm->order);
 	*out = (struct kolo_stats){
-		.ops = comm->ops[KO_RING] + comm->ops[KO_BOARD] + comm->ops[KO_DIRECT] + comm->pair_ops,
+		.ops = comm->ops[KO_RING] + comm->ops[KO_BOARD] + comm->ops[KO_DIRECT] +
+		       comm->ops[KO_EXCHANGE] + comm->pair_ops,
 		.pair_ops = comm->pair_ops,
 		.ring_ops = comm->ops[KO_RING],
 		.board_ops = comm->ops[KO_BOARD],
 		.direct_ops = comm->ops[KO_DIRECT],
+		.exchange_ops = comm->ops[KO_EXCHANGE],
 		.model_sent_bytes = comm->model.sent,
 		.model_received_bytes = comm->model.received,
 		.slot_len = comm->limits.slot_len,
@@ -253,11 +255,12 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 }
 
 /* The rows of a collective, which are not empty. Returns how many there are. */
-static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[4])
+static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[5])
 {
 	const char *name = ko_coll_name(coll);
 	uint64_t board = coll == KO_BARRIER && t->board_end[coll] ? UINT64_MAX : t->board_end[coll];
 	uint64_t read = t->read_begin[coll], ring_end = read == UINT64_MAX ? read : read - 1;
+	uint64_t exchange = coll == KO_ALL_REDUCE && t->exchange_end > board ? t->exchange_end : board;
 	int n = 0;
 
 	if (t->window_begin[coll] != UINT64_MAX)
@@ -266,15 +269,17 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 	if (board)
 		rows[n++] = (struct kolo_algorithm){ name, "board", "any", 0,
 						     board == UINT64_MAX ? board : board - 1 };
-	if (board < read || board == 0)
-		rows[n++] = (struct kolo_algorithm){ name, "ring", "any", board, ring_end };
+	if (exchange > board)
+		rows[n++] = (struct kolo_algorithm){ name, "exchange", "any", board, exchange - 1 };
+	if (exchange < read || exchange == 0)
+		rows[n++] = (struct kolo_algorithm){ name, "ring", "any", exchange, ring_end };
 	if (read != UINT64_MAX)
 		rows[n++] = (struct kolo_algorithm){ name, "direct", "any", read, UINT64_MAX };
 	return n;
 }
 
 /* Those of messages between two ranks. */
-static int pair_rows(const struct ko_algorithms *t, struct kolo_algorithm rows[4])
+static int pair_rows(const struct ko_algorithms *t, struct kolo_algorithm rows[5])
 {
 	uint64_t begin = t->offer_begin, window = t->offer_window_begin;
 	int n = 0;
@@ -290,7 +295,7 @@ static int pair_rows(const struct ko_algorithms *t, struct kolo_algorithm rows[4
 
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out)
 {
-	struct kolo_algorithm rows[4];
+	struct kolo_algorithm rows[5];
 	int at = 0, n;
 
 	if (!comm || !out)

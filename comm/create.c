@@ -165,7 +165,8 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 
 	if (!ko_algorithm_known(algorithm))
 		return ko_fail(KOLO_ENOTSUP,
-			       "no algorithm called '%.11s'; this build has: ring, board, direct", algorithm);
+			       "no algorithm called '%.11s'; this build has: ring, board, exchange, direct",
+			       algorithm);
 	c->spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = ko_edges_connect(c, deadline)) < 0 ||
 	    (rc = ko_probe(c)) < 0)

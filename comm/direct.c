@@ -379,12 +379,11 @@ static int perform(const struct direct *d)
 	return rc < 0 ? rc : sync(d->run);
 }
 
-int ko_direct(struct ko_run *run, const void *src, void *dst, bool *done)
+int ko_direct(struct ko_run *run, const void *src, void *dst)
 {
 	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board.turn };
 	int rc = make_offer(&d);
 
-	*done = false;
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);
 	ko_turn_end(run);
@@ -393,7 +392,7 @@ int ko_direct(struct ko_run *run, const void *src, void *dst, bool *done)
 	run->way = choose_way(&d);
 	if (run->way == KO_NO_WAY)
 		return 0;
-	*done = true;
+	run->algorithm = KO_DIRECT;
 	ko_learn_stores(run);
 	return perform(&d);
 }

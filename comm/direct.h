@@ -9,8 +9,8 @@
 
 #include "run.h"
 
-/* All of a collective; *done says whether it could be, which all ranks answer alike. Sets run->way, run->stores.
+/* All of a collective, if that can be done directly, which all ranks answer alike. Sets run->way, run->stores, and then run->algorithm.
  * Errors: those of ko_wait, ko_peer_read and ko_peer_write. */
-int ko_direct(struct ko_run *run, const void *src, void *dst, bool *done);
+int ko_direct(struct ko_run *run, const void *src, void *dst);
 
 #endif

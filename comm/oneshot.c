@@ -1,7 +1,10 @@
 /* See oneshot.h. */
 #include "oneshot.h"
 
+#include "moves.h"
 #include "turns.h"
+
+#include <string.h>
 
 /* ---- Cells ---------------------------------------------------------------------------------------------- */
 
@@ -25,26 +28,50 @@ static int write_cell(struct ko_run *run, const void *src, size_t n)
 	return ko_turn_give(run, src, n * run->size);
 }
 
-/* dst = the elements q of all cells, n in each, added in the order of a block that belongs to `owner`. */
+/* Where n elements of `rank` lie when they don't in a cell. */
+static char *exchanged(const struct ko_run *run, int rank, size_t n)
+{
+	return run->comm->scratch + (size_t)rank * n * run->size;
+}
+
+/* dst = the elements q of all, of n of each, added in the order of a block that belongs to `owner`. */
 static void add_up(struct ko_run *run, int owner, struct ko_piece q, size_t n, void *dst)
 {
+	bool board = run->algorithm == KO_BOARD;
 	int nranks = run->comm->nranks;
 	const void *partial = NULL;
 
 	if (q.n == 0)
 		return;
 	for (int k = 1; k <= nranks; k++) {
-		struct ko_cell *cell = cell_of(run, (owner + k) % nranks);
-		const void *own = ko_at(run, ko_cell_payload(cell, n * run->size), q.first);
+		int rank = (owner + k) % nranks;
+		const void *own =
+			ko_at(run, board ? payload(run, rank, n) : exchanged(run, rank, n), q.first);
+		const union ko_scalar *s = board ? &cell_of(run, rank)->scalar : &run->red.s;
 
 		if (k > 1)
-			run->red.combine(dst, partial, own, q.n, &cell->scalar);
+			run->red.combine(dst, partial, own, q.n, s);
 		else if (run->red.first != run->copy)
-			run->red.first(dst, own, q.n, &cell->scalar);
+			run->red.first(dst, own, q.n, s);
 		partial = k == 1 && run->red.first == run->copy ? own : dst;
 	}
 	run->red.finish(dst, dst, q.n, &run->red.s);
-	run->comm->board.received += (size_t)(nranks - 1) * q.n * run->size;
+}
+
+/* dst = the sum of whole vectors. */
+static void add_up_all(struct ko_run *run, void *dst)
+{
+	for (int b = 0; b < run->comm->nranks; b++) {
+		struct ko_piece q = ko_plan_block(&run->plan, b);
+
+		add_up(run, b, q, run->plan.count, ko_at_mut(run, dst, q.first));
+	}
+}
+
+/* Counts n elements read in each of the others' cells. */
+static void count_read(struct ko_run *run, size_t n)
+{
+	run->comm->board.received += (size_t)(run->comm->nranks - 1) * n * run->size;
 }
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
@@ -58,11 +85,8 @@ static int all_reduce(struct ko_run *run, const void *src, void *dst)
 
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
-	for (int b = 0; b < run->comm->nranks; b++) {
-		struct ko_piece q = ko_plan_block(&run->plan, b);
-
-		add_up(run, b, q, n, ko_at_mut(run, dst, q.first));
-	}
+	add_up_all(run, dst);
+	count_read(run, n);
 	return 0;
 }
 
@@ -70,12 +94,13 @@ static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
 {
 	size_t n = run->plan.count;
 	int rank = run->comm->rank, rc = write_cell(run, src, n);
+	struct ko_piece q = ko_plan_block(&run->plan, rank);
 
-	if (rc == 0)
-		rc = ko_turn_wait_all(run);
-	if (rc == 0)
-		add_up(run, rank, ko_plan_block(&run->plan, rank), n, dst);
-	return rc;
+	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
+		return rc;
+	add_up(run, rank, q, n, dst);
+	count_read(run, q.n);
+	return 0;
 }
 
 static int all_gather(struct ko_run *run, const void *src, void *dst)
@@ -124,9 +149,11 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 	if (rc < 0 || run->comm->rank != run->desc.root)
 		return rc;
 	rc = ko_turn_wait_all(run);
-	if (rc == 0)
-		add_up(run, run->desc.root, ko_plan_block(&run->plan, 0), n, dst);
-	return rc;
+	if (rc < 0)
+		return rc;
+	add_up(run, run->desc.root, ko_plan_block(&run->plan, 0), n, dst);
+	count_read(run, n);
+	return 0;
 }
 
 static int barrier(struct ko_run *run)
@@ -150,5 +177,32 @@ int ko_oneshot(struct ko_run *run, const void *src, void *dst)
 	default: rc = barrier(run); break;
 	}
 	ko_turn_end(run);
+	return rc;
+}
+
+/* ---- Without a board ------------------------------------------------------------------------------------ */
+
+size_t ko_oneshot_room(const struct kolo_comm *c)
+{
+	size_t each = KO_SCRATCH / (size_t)c->nranks;
+
+	return each < c->limits.slot_len ? each : c->limits.slot_len;
+}
+
+/* What goes to next goes first: it waits for it. */
+int ko_exchange(struct ko_run *run, const void *src, void *dst)
+{
+	int rank = run->comm->rank, nranks = run->comm->nranks;
+	size_t n = run->plan.count;
+	int rc = ko_send(run, run->copy, src, n);
+
+	if (n)
+		run->copy(exchanged(run, rank, n), src, n, NULL); /* dst may be src */
+	for (int k = 1; rc == 0 && k < nranks - 1; k++)
+		rc = ko_keep_and_pass(run, exchanged(run, ko_ring_block(rank, nranks, k), n), n);
+	if (rc == 0)
+		rc = ko_keep(run, exchanged(run, ko_ring_next(rank, nranks), n), n);
+	if (rc == 0)
+		add_up_all(run, dst);
 	return rc;
 }

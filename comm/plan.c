@@ -146,6 +146,13 @@ struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, 
 	}
 }
 
+struct ko_model ko_plan_exchange_model(const struct ko_plan *p, int nranks)
+{
+	size_t others = (size_t)nranks - 1;
+
+	return (struct ko_model){ others * p->count, others * p->count };
+}
+
 struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks)
 {
 	struct ko_plan shared = { .count = p->count, .block = ceil_div(p->count, (size_t)nranks) };

@@ -77,6 +77,9 @@ struct ko_model {
 };
 struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root);
 
+/* The same of an all-reduce for which whole vectors go round the ring. */
+struct ko_model ko_plan_exchange_model(const struct ko_plan *p, int nranks);
+
 /* The same through the board: what the rank writes into its cell, and reads in the others'. */
 struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
 				    int root);

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "moves.h"
+#include "oneshot.h"
 #include "peer.h"
 #include "turns.h"
 #include "watch.h"
@@ -185,13 +186,10 @@ static int try_agreed(void *what)
 	return atomic_load_explicit(&agreed->ready, memory_order_acquire) ? 0 : KO_EAGAIN;
 }
 
-/* What the caller asked for. A network that was asked for by name is to carry all bytes, on one host too. */
-static const char *algorithm_wanted(const struct kolo_comm *c)
+/* A network that was asked for by name is to carry all bytes, on one host too. */
+static bool is_network(const struct kolo_comm *c)
 {
-	const struct ko_entry *first = &c->table[0];
-	bool network = *first->transport && strcmp(first->transport, "shm") != 0;
-
-	return *first->algorithm || !network ? first->algorithm : "ring";
+	return *c->table[0].transport && strcmp(c->table[0].transport, "shm") != 0;
 }
 
 /* Rank 0, when all have posted what they have measured: the slowest and the longest count. */
@@ -202,6 +200,8 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs)
 	agreed->costs = *costs;
 	agreed->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
 	agreed->costs.crowded = c->spins == 0;
+	agreed->costs.network = is_network(c);
+	agreed->costs.exchange_room = ko_oneshot_room(c);
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];
 
@@ -210,7 +210,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs)
 		if (post->read_ns > agreed->costs.read_ns)
 			agreed->costs.read_ns = post->read_ns;
 	}
-	ko_algorithm_decide(algorithm_wanted(c), &agreed->costs, c->nranks, ko_board_room(c->nranks),
+	ko_algorithm_decide(c->table[0].algorithm, &agreed->costs, c->nranks, ko_board_room(c->nranks),
 			    &agreed->algorithms);
 	atomic_store_explicit(&agreed->ready, 1, memory_order_release);
 }

@@ -18,10 +18,10 @@ struct ko_run {
 	int64_t began_ns;
 	struct ko_reducer red; /* what reductions do, barrier's empty one included */
 	struct ko_plan plan;
-	bool board;      /* through the board, else round the ring, unless it is done directly: */
-	bool offers;     /* that is tried, */
-	bool may_read;   /* in plain memory too */
-	enum ko_way way; /* how it was done */
+	enum ko_algorithm algorithm; /* what it is done with: KO_DIRECT when that is sure, */
+	bool offers;                 /* for that is tried, */
+	bool may_read;               /* in plain memory too */
+	enum ko_way way;             /* how it was done directly */
 	/* In plain memory: root of a broadcast writes a share to each of the others, or each rank adds up a share of a reduce */
 	bool shared;
 	int64_t since; /* when it began; 0: nobody wants to know */

@@ -1,7 +1,7 @@
 """Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
 
-usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--out FILE]
-                       [--plot FILE.svg] [COLLECTIVE ...]
+usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--network]
+                       [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
 
 COLLECTIVE is one of ringbench's but barrier; without one, all of them. With --window send_recv is K messages one way, which are in
 flight together, and an answer: bandwidth and message rate; without, messages to and fro: latency.
@@ -9,6 +9,9 @@ flight together, and an answer: bandwidth and message rate; without, messages to
 Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
 faster with ordinary stores when it began, "far" where streaming ones were: cores that share a cache want ordinary ones.
+With --network all goes over TCP through the loopback interface: Kolo's links are libfabric's, and Open MPI is told to use
+nothing else; what a plain exchange of as many bytes takes both ways at once (sockets.c) stands beside large sizes.
+
 A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree
 (make perf), and the program gnuplot for --plot.
 """
@@ -66,7 +69,10 @@ def machine():
 COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "send_recv"]
 
 
-KOLO = {"plain": "host", "alloc": "alloc"}  # what the table calls it: ringbench's --memory
+# What the table calls it: options of ringbench, with and without --network.
+ON_ONE_HOST = {"plain": ["--memory", "host"], "alloc": ["--memory", "alloc"]}
+OVER_TCP = {"ofi": ["--transport", "ofi"]}
+TCP_ONLY = {"openmpi": ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]}
 
 
 def mood(ranks):
@@ -80,32 +86,39 @@ def mood(ranks):
     return name, min(e["rate_GBs"] for e in it["probe"]["edges"])
 
 
+def sockets(a):
+    """{bytes: microseconds} of plain exchanges over TCP, from 8 MiB on."""
+    sizes = [a.max // a.factor**k for k in range(9) if a.max // a.factor**k >= 8 << 20]
+    return {size: us for (size, _), us in rows([f"{B}/perf/sockets", *map(str, sizes)]).items()} if sizes else {}
+
+
 def copies(a):
-    """Microseconds in which each rank's core copies a.max bytes, all at once."""
+    """{bytes: microseconds} in which each rank's core copies the largest size, all at once."""
     done = subprocess.run([f"{B}/perf/copies", str(a.ranks), str(a.max)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"copies returned {done.returncode}\n{done.stderr}")
-    return float(done.stdout)
+    return {a.max: float(done.stdout)}
 
 
 def measure(a, peers):
     """A list over rounds for each (who, collective), the moods, and a list of the times of copies."""
     bind = "core" if a.ranks <= os.cpu_count() else "none"
-    times = {(name, coll): [] for name in [*KOLO, *peers] for coll in a.collectives}
+    times = {(name, coll): [] for name in [*a.kolo, *peers] for coll in a.collectives}
     moods, limits = [], []
     sizes = [str(a.min), str(a.max), str(a.factor)]
     window = [str(a.window)] if a.window else []
     for k in range(a.rounds):
         name, rate = mood(a.ranks)
         moods.append(name)
-        limits.append(copies(a))
+        limits.append(sockets(a) if a.network else copies(a))
         for coll in a.collectives:
-            for who, memory in KOLO.items():
+            for who, options in a.kolo.items():
                 times[who, coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
-                                              "-f", sizes[2], "-c", "0", "--memory", memory, "--json", "-",
+                                              "-f", sizes[2], "-c", "0", *options, "--json", "-",
                                               *(["--in-flight", *window] if coll == "send_recv" and window else [])]))
             for who, (launcher, program) in peers.items():
-                times[who, coll].append(rows([*launcher, bind, "-n", str(a.ranks), program, coll, *sizes, *window]))
+                times[who, coll].append(rows([*launcher, bind, *TCP_ONLY.get(who, []) * a.network, "-n", str(a.ranks), program, coll,
+                                              *sizes, *window]))
         print(f"# round {k + 1} of {a.rounds}: {name}, {rate:.1f} GB/s", file=sys.stderr)
     return times, moods, limits
 
@@ -118,45 +131,48 @@ def ratios(times, peers, coll, who, key):
 
 def report(out, a, peers, times, moods, limits):
     """Prints the table; returns the medians of the ratios, {(collective, who): {(bytes, in_place): ratio}}."""
-    medians = {(coll, who): {} for coll in a.collectives for who in KOLO}
+    medians = {(coll, who): {} for coll in a.collectives for who in a.kolo}
     print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
     print("# rounds: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
-    print(f"# copies: {a.max} bytes by memcpy on each rank's core, all at once: {statistics.median(limits):.0f} us", file=out)
-    print("# us: median over rounds of the median of the slowest rank; plain, alloc: Kolo, in any memory and in kolo_alloc's.\n"
+    limit = "a plain exchange both ways over TCP" if a.network else "memcpy on each rank's core, all at once"
+    for size in limits[0]:
+        print(f"# {size} bytes by {limit}: {statistics.median(of[size] for of in limits):.0f} us", file=out)
+    print(f"# us: median over rounds of the median of the slowest rank; {', '.join(a.kolo)}: Kolo\n"
           "# ratio: best other / Kolo within a round, median [least, most] over rounds; above 1 Kolo is faster.", file=out)
     for coll in a.collectives:
-        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*KOLO, *peers]) +
-              f" {'ratio of plain':>20} {'ratio of alloc':>20}", file=out)
+        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *peers]) +
+              "".join(f" {'ratio of ' + who:>20}" for who in a.kolo), file=out)
         for key in sorted(times["plain", coll][0]):
             line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
-            for who in [*KOLO, *peers]:
+            for who in [*a.kolo, *peers]:
                 line += f" {statistics.median(t[key] for t in times[who, coll]):>11.2f}"
-            for who in KOLO:
+            for who in a.kolo:
                 r = ratios(times, peers, coll, who, key)
                 medians[coll, who][key] = statistics.median(r)
                 line += f" {medians[coll, who][key]:>6.2f} [{min(r):.2f}, {max(r):.2f}]"
             print(line, file=out)
-        for who in KOLO:
+        for who in a.kolo:
             all_sizes = medians[coll, who].values()
             mean = math.exp(sum(map(math.log, all_sizes)) / len(all_sizes))
-            of_copies = [f"{statistics.median([x / t[a.max, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
-                         for p, place in ((False, "out of"), (True, "in")) if (a.max, p) in times[who, coll][0]]
-            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}; {a.max} bytes at "
-                  f"{', '.join(of_copies)} of the rate of copies", file=out, flush=True)
+            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}", file=out)
+            for size in limits[0]:
+                of_limit = [f"{statistics.median([x[size] / t[size, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
+                            for p, place in ((False, "out of"), (True, "in")) if (size, p) in times[who, coll][0]]
+                print(f"# {size} bytes at {', '.join(of_limit)} of the rate of {limit}", file=out, flush=True)
     return medians
 
 
 def plot(path, a, peers, medians):
     """A panel for each collective: the medians' ratio over sizes, out of place solid, in place dashed."""
-    colours = {"plain": "#0072b2", "alloc": "#d55e00"}
+    colours = dict(zip(a.kolo, ("#0072b2", "#d55e00")))
     script = [f"set terminal svg size 900,{340 * ((len(a.collectives) + 1) // 2)} noenhanced font 'sans,12' background 'white'",
               f"set output '{path}'", "set logscale x 2", "set logscale y 2", "set grid", "set key below",
               "set format x '%.0b%B'", "set xlabel 'bytes of the vector'", "set ylabel 'time of the better peer / Kolo'",
               f"set multiplot layout {(len(a.collectives) + 1) // 2},{min(2, len(a.collectives))} "
-              f"title 'Kolo beside {' and '.join(peers)}, {a.ranks} ranks on one host: above 1 Kolo is faster'"]
+              f"title 'Kolo beside {' and '.join(peers)}, {a.ranks} ranks on one host{', TCP only' * a.network}: above 1 Kolo is faster'"]
     for coll in a.collectives:
         curves, data = ["1 with lines lc 'black' notitle"], []
-        for who in KOLO:
+        for who in a.kolo:
             for in_place in sorted({place for _, place in medians[coll, who]}):
                 curves.append(f"'-' with linespoints pt {6 if in_place else 7} ps 0.6 dt {2 if in_place else 1} lc rgb '{colours[who]}' "
                               f"title '{who}, {'in' if in_place else 'out of'} place'")
@@ -176,6 +192,7 @@ def main():
     parse.add_argument("--max", type=int, default=128 << 20)
     parse.add_argument("--factor", type=int, default=4)
     parse.add_argument("--window", type=int, default=0)
+    parse.add_argument("--network", action="store_true")
     parse.add_argument("--out")
     parse.add_argument("--plot")
     parse.add_argument("collectives", nargs="*", default=COLLECTIVES, metavar="COLLECTIVE")
@@ -189,9 +206,10 @@ def main():
     a.max = largest
     if a.plot and not shutil.which("gnuplot"):
         sys.exit("gnuplot is not installed: make deps")
-    peers = build_peers()
+    a.kolo = OVER_TCP if a.network else ON_ONE_HOST
+    peers = {name: how for name, how in build_peers().items() if name in TCP_ONLY or not a.network}
     if not peers:
-        sys.exit("no MPI library is installed: make deps WITH=perf")
+        sys.exit("no MPI library is installed that this can be compared with: make deps WITH=perf")
     times, moods, limits = measure(a, peers)
     with open(a.out, "w") if a.out else sys.stdout as out:
         medians = report(out, a, peers, times, moods, limits)

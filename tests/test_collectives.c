@@ -328,10 +328,12 @@ static void for_every_number_of_ranks(t_rank_fn *fn)
 	for (int n = 1; n <= MAX_RANKS; n++) {
 		if (n > 3 && n != 5 && t_is_slow())
 			continue;
-		if (n > 1 && has_transport(OFI))
+		if ((n == 2 || n == 3 || n == 8) && has_transport(OFI))
 			t_processes(n, fn, OFI);
 		t_processes(n, fn, "ring");
 		t_processes(n, fn, "board");
+		if (n == 2 || n == 5)
+			t_processes(n, fn, "exchange");
 		if (n == 4 || n > 5)
 			continue;
 		t_processes(n, fn, "direct");
@@ -357,6 +359,7 @@ static void ranks_may_be_threads(void **state)
 	t_threads(1, all_types_and_ops, NULL);
 	t_threads(3, all_types_and_ops, "ring");
 	t_threads(3, all_types_and_ops, "board");
+	t_threads(3, all_types_and_ops, "exchange");
 	t_threads(3, all_types_and_ops, "direct");
 	t_threads(3, all_types_and_ops, ALLOC);
 }
@@ -388,6 +391,7 @@ static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 	static const struct kolo_comm_attr attrs[] = { { .slot_len = 4096, .nslots = 2, .algorithm = "ring" },
 						       { .slot_len = 8192, .nslots = 64 },
 						       { .algorithm = "board" },
+						       { .algorithm = "exchange" },
 						       { .slot_len = 65536, .algorithm = "ring" },
 						       { .algorithm = "direct" },
 						       { .slot_len = 16384, .transport = OFI } };
@@ -399,7 +403,7 @@ static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 	for (size_t k = 0; k < ARRAY_LEN(attrs) - !has_transport(OFI); k++) {
 		struct kolo_comm *c = sibling(r, parent, attrs[k]);
 
-		if (k == 3)
+		if (k == 4)
 			c->to_next->stores = KO_STREAMING;
 		CHECK(kolo_all_reduce(c, x, k == 0 ? first : y, n, KOLO_F32, KOLO_SUM, NULL) == 0);
 		CHECK(k == 0 || memcmp(first, y, 4 * n) == 0);
@@ -545,7 +549,8 @@ static void one_way_operations_overwrite_nothing_unread(void **state)
 static void traffic(struct t_rank *r)
 {
 	struct kolo_comm *c = comm_with_algorithm(r);
-	bool board = is(r, "board"), ring = is(r, "ring") || is(r, OFI);
+	bool board = is(r, "board"), ring = is(r, "ring") || is(r, OFI) || is(r, "exchange");
+	bool exchange = is(r, "exchange") || is(r, OFI);
 	size_t n = 4200 * (size_t)r->nranks, others = (size_t)r->nranks - 1;
 	struct kolo_stats before, after;
 	int *x = calloc(n, sizeof(*x));
@@ -564,6 +569,10 @@ static void traffic(struct t_rank *r)
 		CHECK(after.sent_bytes - before.sent_bytes == 400 &&
 		      after.received_bytes - before.received_bytes == 400 * others &&
 		      after.to_next.bytes == before.to_next.bytes);
+	if (exchange &&
+	    r->nranks == 2) /* where it is never worse: K to the other one, as a ring would send */
+		CHECK(after.exchange_ops == before.exchange_ops + 1 &&
+		      after.to_next.bytes - before.to_next.bytes == 400);
 	for (size_t k = 0; k < 20; k++) {
 		CHECK(kolo_broadcast(c, x, x, k * 100, KOLO_I32, (int)k % r->nranks, NULL) == 0);
 		CHECK(kolo_all_reduce(c, x, x, k * 31, KOLO_I32, KOLO_MAX, NULL) == 0);

@@ -199,6 +199,36 @@ static void the_table_follows_from_costs(void **state)
 	      !ko_algorithm_known("magic"));
 }
 
+/* Without shared memory there is no board; an exchange saves hops and costs bytes. */
+static void a_network_has_exchanges_instead(void **state)
+{
+	struct ko_costs costs = { .hop_ns = 1000,
+				  .bytes_per_ns = 2,
+				  .turn_ns = 1,
+				  .read_ns = 1,
+				  .read_bytes_per_ns = 100,
+				  .network = true,
+				  .exchange_room = 65536 };
+	struct ko_algorithms t;
+
+	(void)state;
+	ko_algorithm_decide("", &costs, 4, 4096, &t);
+	CHECK(t.exchange_end == 2000); /* 3 * 1000 * 2 / (6 - 3) */
+	for (int coll = KO_BARRIER; coll < KO_NCOLLS; coll++)
+		CHECK(t.board_end[coll] == 0 && t.read_begin[coll] == UINT64_MAX &&
+		      t.window_begin[coll] == UINT64_MAX);
+	CHECK(t.offer_begin == UINT64_MAX && t.offer_window_begin == UINT64_MAX);
+	ko_algorithm_decide("", &costs, 2, 4096, &t); /* no bytes more */
+	CHECK(t.exchange_end == 65537);
+	ko_algorithm_decide("ring", &costs, 2, 4096, &t);
+	CHECK(t.exchange_end == 0);
+	costs.network = false;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.exchange_end == 0 && t.board_end[KO_ALL_REDUCE] > 0);
+	ko_algorithm_decide("exchange", &costs, 2, 4096, &t);
+	CHECK(t.exchange_end == 65537 && t.board_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_BARRIER] == 0);
+}
+
 /* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
 static void large_ones_are_read_where_they_are(void **state)
 {
@@ -225,6 +255,7 @@ static void large_ones_are_read_where_they_are(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_network_has_exchanges_instead),
 	cmocka_unit_test(large_ones_are_read_where_they_are),
 	cmocka_unit_test(the_table_follows_from_costs),
 	cmocka_unit_test(pieces_tile_every_block),

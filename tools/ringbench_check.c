@@ -251,10 +251,16 @@ uint64_t pair_bytes(const struct bench *b, const struct job *j)
 	}
 }
 
+/* Of an all-reduce: to next goes everyone's vector but next's. */
+static uint64_t exchange_bytes(const struct bench *b, const struct job *j)
+{
+	return ((uint64_t)b->nranks - 1) * j->n * kolo_type_size(j->type);
+}
+
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s)
 {
 	if (b->nranks == 1)
 		return 0;
 	return s->direct_ops * direct_bytes(b, j, in_place) + s->board_ops * board_bytes(b, j) +
-	       s->ring_ops * ring_bytes(b, j);
+	       s->ring_ops * ring_bytes(b, j) + s->exchange_ops * exchange_bytes(b, j);
 }

@@ -164,6 +164,7 @@ static struct kolo_stats count(const struct bench *b, const struct kolo_stats *b
 	now.ring_ops -= before->ring_ops;
 	now.board_ops -= before->board_ops;
 	now.direct_ops -= before->direct_ops;
+	now.exchange_ops -= before->exchange_ops;
 	if (strcmp(algorithm_in_table(b, BARRIER, 0), "ring") == 0)
 		now.ring_ops -= (uint64_t)r->iterations;
 	else
@@ -177,6 +178,8 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 		return "none";
 	if (collective_is_of_pairs(j->coll))
 		return algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
+	if (s->exchange_ops > s->ring_ops)
+		return "exchange";
 	if (s->direct_ops > s->ring_ops && s->direct_ops > s->board_ops)
 		return "direct";
 	return s->board_ops > s->ring_ops ? "board" : "ring";

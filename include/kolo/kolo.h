@@ -169,8 +169,11 @@ struct kolo_comm_attr {
 	int timeout_s;   /* seconds until a silent rank is given up; 0: KOLO_TIMEOUT (300), < 0: never */
 	int nslots;      /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
 	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
-	const char *transport; /* its name, "shm"; NULL: the best. Rank 0's value counts */
-	/* Its name: "ring"; "board" or "direct" where they can be; NULL: the best for each size. Rank 0's value counts */
+	/* Its name: "shm"; "ofi" (libfabric), through which then all bytes of collectives go but those of all_to_all, gather and
+	 * scatter; NULL: the best. Rank 0's value counts */
+	const char *transport;
+	/* Its name: "ring"; "board", "exchange" or "direct" where they can be; NULL: the best for each size. Rank 0's value
+	 * counts */
 	const char *algorithm;
 	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, and on those of
 	 * the queues given, until they are destroyed; KOLO_LOG goes on beside it. NULL: none */
@@ -246,15 +249,16 @@ struct kolo_link_stats {
 
 /* Of one rank and one communicator, since it was made. */
 struct kolo_stats {
-	uint64_t ops;                             /* operations finished; */
-	uint64_t ring_ops, board_ops, direct_ops; /* of these by each algorithm (kolo_algorithm_get) */
+	uint64_t ops; /* operations finished; */
+	/* of these by each algorithm (kolo_algorithm_get) */
+	uint64_t ring_ops, board_ops, direct_ops, exchange_ops;
 	/* Of these: send, recv, group of them, all_to_all, gather, scatter */
 	uint64_t pair_ops;
 	/* Payload, counted slot by slot; through the board what was written into the own cells and read in the others';
 	 * directly what was written into the others' buffers and read there; between pairs of ranks the messages */
 	uint64_t sent_bytes, received_bytes;
 	/* What the model says for these ops: for K bytes on N ranks an all-reduce round the ring sends 2K(N-1)/N where
-	 * N divides, one through the board K. */
+	 * N divides, one through the board K, an exchange (N-1)K. */
 	uint64_t model_sent_bytes;
 	uint64_t model_received_bytes;
 	uint64_t memory_bytes;     /* this rank's share of the memory the communicator took */
@@ -277,6 +281,7 @@ struct kolo_algorithm {
 	 * consist, too */
 	const char *collective;
 	/* "ring": round the ring in slices. "lane": through a small place in shared memory that the two ranks have for it. "board": each rank writes its vector where all others read it, in one hop.
+	 * "exchange": each rank's vector goes round the ring whole, and all add up all of them.
 	 * "direct": each rank reads and writes the others' buffers where they are; of any memory only where earlier operations of
 	 * this collective and size were faster so than round the ring */
 	const char *name;

@@ -30,9 +30,11 @@ bool ko_boot_check(struct ko_entry *e)
 	e->transport[sizeof(e->transport) - 1] = 0;
 	e->algorithm[sizeof(e->algorithm) - 1] = 0;
 	return e->nranks >= 1 && e->nranks <= KO_MAX_RANKS && e->rank >= 0 && e->rank < e->nranks &&
-	       e->socket_len <= sizeof(e->socket) && e->limits.nslots >= 2 &&
-	       e->limits.nslots <= KO_MAX_SLOTS && e->limits.slot_len >= KO_MIN_SLOT &&
-	       e->limits.slot_len <= KO_MAX_SLOT;
+	       e->socket_len <= sizeof(e->socket) &&
+	       (e->place.net.any.sa_family == 0 || e->place.net.any.sa_family == AF_INET ||
+		e->place.net.any.sa_family == AF_INET6) &&
+	       e->limits.nslots >= 2 && e->limits.nslots <= KO_MAX_SLOTS &&
+	       e->limits.slot_len >= KO_MIN_SLOT && e->limits.slot_len <= KO_MAX_SLOT;
 }
 
 /* A conversation with who serves the id. */
@@ -144,8 +146,19 @@ int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out)
 	return 0;
 }
 
-int ko_boot_join(const struct ko_meeting *m, const struct ko_entry *mine, int timeout_ms,
-		 struct ko_entry *table)
+/* The address from which the server was reached, if it has any. */
+static int tell_address(const struct server *s, ko_boot_reached_fn *reached, void *arg, struct ko_entry *mine)
+{
+	union ko_net here = { 0 };
+	socklen_t len = sizeof(here);
+
+	if (*s->m->name || getsockname(s->fd, &here.any, &len) < 0)
+		return 0;
+	return reached(arg, &here, mine);
+}
+
+int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,
+		 ko_boot_reached_fn *reached, void *arg, struct ko_entry *table)
 {
 	struct server s = { .fd = -1, .pidfd = -1, .deadline = INT64_MAX, .m = m };
 	int rc, listener;
@@ -160,6 +173,8 @@ int ko_boot_join(const struct ko_meeting *m, const struct ko_entry *mine, int ti
 		rc = ko_boot_dial(m, mine->rank, s.pidfd, s.deadline, &s.fd);
 	if (timeout_ms) /* the server ends a wait that is too long, and says who is missing; this comes after */
 		s.deadline = ko_now_ms() + timeout_ms + GRACE_MS;
+	if (rc == 0)
+		rc = tell_address(&s, reached, arg, mine);
 	if (rc == 0)
 		rc = talk(&s, mine, timeout_ms, table);
 	if (s.fd >= 0)

@@ -123,7 +123,8 @@ static void expect_cell(const struct ko_call *call, size_t size)
 	const struct kolo_comm *c = call->comm;
 	size_t mine = call->n * size, whole = mine;
 
-	if (c->nranks == 1 || call->uneven || (call->coll == KO_BROADCAST && c->rank != call->root))
+	if (c->nranks == 1 || c->spread || call->uneven ||
+	    (call->coll == KO_BROADCAST && c->rank != call->root))
 		return;
 	if (call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER)
 		whole = mine * (size_t)c->nranks;

@@ -20,12 +20,11 @@ enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and that o
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
-/* Bytes that all ranks map: the roster, and the board behind it. */
-static size_t shared_len(int nranks)
+static size_t whole_pages(size_t len)
 {
 	enum { PAGE = 4096 };
 
-	return (ko_roster_len(nranks) + ko_board_len(nranks) + PAGE - 1) / PAGE * PAGE;
+	return (len + PAGE - 1) / PAGE * PAGE;
 }
 
 int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
@@ -41,7 +40,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->nranks = nranks;
 	c->timeout_ms = timeout_ms;
 	c->parent = parent;
-	c->shared_len = shared_len(nranks);
+	c->shared_len = whole_pages(ko_roster_len(nranks) + ko_board_len(nranks));
 	c->lanes.fd = -1;
 	c->log = *log;
 	c->log.rank = rank;
@@ -89,28 +88,31 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	return rc;
 }
 
-/* Lifelines and the roster reach the ranks of one machine. */
-static int check_places(const struct kolo_comm *c)
+/* Ranks of several hosts tell each other what they post (lifeline.h). */
+static int make_own_roster(struct kolo_comm *c)
 {
-	const struct ko_place *here = &c->table[c->rank].place;
+	void *memory;
 
-	for (int r = 0; r < c->nranks; r++)
-		if (strcmp(c->table[r].place.machine, here->machine) != 0)
-			return ko_fail(
-				KOLO_ENOTSUP,
-				"rank %d is on %s, rank %d on %s; this version joins ranks of one host",
-				c->rank, here->host, r, c->table[r].place.host);
+	c->shared_len = whole_pages(ko_roster_len(c->nranks));
+	memory = mmap(NULL, c->shared_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for what %d ranks post", c->rank, c->nranks);
+	c->roster = memory;
+	ko_lifelines_keep(c->lifelines, c->roster);
 	return 0;
 }
 
 int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 {
-	int rc = check_places(c);
+	int rc;
 
 	c->limits = c->table[0].limits;
-	if (rc == 0)
-		rc = ko_lifelines_connect(c->lifelines, c->table, deadline);
-	return rc < 0 ? rc : share_roster(c, deadline);
+	for (int r = 1; r < c->nranks; r++)
+		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
+	rc = ko_lifelines_connect(c->lifelines, c->table, deadline);
+	if (rc < 0)
+		return rc;
+	return c->spread ? make_own_roster(c) : share_roster(c, deadline);
 }
 
 void ko_comm_give_up(struct kolo_comm *c, int code)
@@ -141,11 +143,11 @@ void kolo_comm_destroy(struct kolo_comm *c)
 		c->to_next->ops->close(c->to_next);
 	if (c->from_prev)
 		c->from_prev->ops->close(c->from_prev);
-	if (c->roster) {
+	if (c->roster)
 		code = ko_roster_cause(c->roster);
-		munmap(c->roster, c->shared_len);
-	}
 	ko_lifelines_close(c->lifelines, code, kolo_last_error());
+	if (c->roster)
+		munmap(c->roster, c->shared_len);
 	ko_trace_close(c->trace);
 	free(c->table);
 	ko_windows_close(c);
@@ -166,8 +168,11 @@ int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	if (ko_roster_fail(c->roster, c->rank, code, text))
+	if (ko_roster_fail(c->roster, c->rank, code, text)) {
 		ko_log(&c->log, KOLO_LOG_ERROR, "%s", text);
+		if (c->spread)
+			ko_lifelines_fail(c->lifelines, code, text);
+	}
 	return ko_roster_cause(c->roster);
 }
 
@@ -237,7 +242,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		.model_received_bytes = comm->model.received,
 		.slot_len = comm->limits.slot_len,
 		.nslots = comm->limits.nslots,
-		.hop_us = comm->roster->agreed.costs.hop_ns / 1e3,
+		.hop_us = comm->costs.hop_ns / 1e3,
 		.to_next = link_stats(comm->to_next, ko_ring_next(comm->rank, comm->nranks)),
 		.from_prev = link_stats(comm->from_prev, ko_ring_prev(comm->rank, comm->nranks)),
 	};
@@ -250,7 +255,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 			    (comm->from_prev ? comm->from_prev->memory : 0) +
 			    comm->lanes.mapped * KO_LANE_HEAD +
 			    comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
-			    (comm->rank == 0 ? comm->shared_len : 0);
+			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }
 

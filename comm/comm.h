@@ -57,7 +57,10 @@ struct kolo_comm {
 	struct ko_limits limits; /* agreed */
 	struct ko_entry *table;  /* who the ranks are, by rank */
 	struct ko_lifelines *lifelines;
-	struct ko_roster *roster;       /* shared by all ranks; the board lies behind it */
+	bool spread;   /* its ranks are on several hosts: */
+	int64_t heard; /* then ko_now_ms() of the last look at the lifelines */
+	/* Shared by all ranks, with the board behind it; of a spread one each rank has its own, and no board */
+	struct ko_roster *roster;
 	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
 	size_t shared_len;              /* bytes of both, whole pages; behind them come the lanes */
 	struct ko_board board;
@@ -65,7 +68,8 @@ struct kolo_comm {
 	struct ko_transfer *transfers; /* of the operation under way; transfers_room of them at most */
 	size_t transfers_room;
 	struct kolo_queue *worker; /* for what a group leaves to another thread; NULL: none needed yet */
-	struct ko_algorithms algorithms; /* agreed */
+	struct ko_costs costs;     /* agreed */
+	struct ko_algorithms algorithms; /* likewise */
 	/* Round the ring, and in windows: with ordinary or with streaming stores */
 	struct ko_trial writing[2][KO_NCOLLS][KO_TRIALS];
 	/* Out of place, and in: round the ring or directly */

@@ -122,19 +122,20 @@ static void log_choices(const struct kolo_comm *c)
 		       "are read directly at %.1f GB/s (0: not everyone may); "
 		       "all_reduce through the board below %llu bytes, round the ring from there on; directly above %llu "
 		       "in windows, %llu elsewhere",
-		       c->roster->agreed.costs.hop_ns / 1e3, c->roster->agreed.costs.bytes_per_ns,
-		       c->roster->agreed.costs.turn_ns / 1e3, c->roster->agreed.costs.read_bytes_per_ns,
-		       (unsigned long long)c->algorithms.board_end[KO_ALL_REDUCE],
+		       c->costs.hop_ns / 1e3, c->costs.bytes_per_ns, c->costs.turn_ns / 1e3,
+		       c->costs.read_bytes_per_ns, (unsigned long long)c->algorithms.board_end[KO_ALL_REDUCE],
 		       (unsigned long long)c->algorithms.window_begin[KO_ALL_REDUCE],
 		       (unsigned long long)c->algorithms.read_begin[KO_ALL_REDUCE]);
 }
 
-/* One file for the communicator: its name is made of what all ranks know. */
+/* One file for the ranks of a host: its name is made of what they all know. */
 static void open_trace(struct kolo_comm *c)
 {
-	const struct ko_entry *first = &c->table[0], *mine = &c->table[c->rank];
+	const struct ko_entry *first = c->table, *mine = &c->table[c->rank];
 	char name[128], who[160];
 
+	while (!ko_place_same(&first->place, &mine->place))
+		first++;
 	/* A process may be rank 0 of several: its sockets' names tell them apart. */
 	snprintf(name, sizeof(name), "kolo-%s-%d-%.*s", first->place.host, first->pid,
 		 (int)first->socket_len - 1, first->socket + 1);
@@ -148,14 +149,18 @@ static int choose_spins(const struct kolo_comm *c)
 {
 	enum { SPINS = 100 }; /* some microseconds, about what it costs to be woken again */
 	uint64_t all[KO_CPU_WORDS] = { 0 };
-	int cpus = 0;
+	int cpus = 0, ranks = 0;
 
-	for (int r = 0; r < c->nranks; r++)
+	for (int r = 0; r < c->nranks; r++) {
+		if (!ko_place_same(&c->table[r].place, &c->table[c->rank].place))
+			continue;
+		ranks++;
 		for (int k = 0; k < KO_CPU_WORDS; k++)
 			all[k] |= c->table[r].place.cpus[k];
+	}
 	for (int k = 0; k < KO_CPU_WORDS; k++)
 		cpus += __builtin_popcountll(all[k]);
-	return cpus && c->nranks > cpus ? 0 : SPINS; /* 0 processors: they can't be asked */
+	return cpus && ranks > cpus ? 0 : SPINS; /* 0 processors: they can't be asked */
 }
 
 int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
@@ -178,6 +183,11 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	open_trace(c);
 	c->told = c->trace || ko_log_wants(&c->log, KOLO_LOG_TRACE);
 	return 0;
+}
+
+static int listen_for_hosts(void *lifelines, const union ko_net *here, struct ko_entry *mine)
+{
+	return ko_lifelines_listen(lifelines, here, mine);
 }
 
 int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
@@ -206,7 +216,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
 	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;
-	rc = ko_boot_join(&meeting, &mine, timeout_ms, c->table);
+	rc = ko_boot_join(&meeting, &mine, timeout_ms, listen_for_hosts, c->lifelines, c->table);
 	/* From here on: those who came last had the whole timeout to come. */
 	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
 	if (rc == 0)

@@ -102,8 +102,8 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 		return *name ? ko_link_choose(name, here, here, &in) : 0;
 	if ((rc = ko_link_choose(name, &c->table[prev].place, here, &in)) < 0 ||
 	    (rc = ko_link_choose(name, here, &c->table[next].place, &out)) < 0 ||
-	    (rc = in->open(KO_RECV, &c->limits, &c->from_prev)) < 0 ||
-	    (rc = out->open(KO_SEND, &c->limits, &c->to_next)) < 0)
+	    (rc = in->open(KO_RECV, here, &c->limits, &c->from_prev)) < 0 ||
+	    (rc = out->open(KO_SEND, here, &c->limits, &c->to_next)) < 0)
 		return rc;
 	rc = exchange_addresses(c, prev, next, deadline, &j);
 	if (rc == 0)

@@ -68,13 +68,16 @@ static void look_at_transport(struct kolo_part_info *part)
 	while (ko_links[i] && strcmp(ko_links[i]->name, part->name) != 0)
 		i++;
 	if (!ko_links[i]) {
-		look_at_nothing(part);
+		give_reason(part,
+			    strcmp(part->name, "ofi") == 0
+				    ? "not in this build: links through libfabric (package libfabric-dev)"
+				    : "not in this version");
 		return;
 	}
 	part->built = 1;
 	ko_place_get(&here);
-	part->usable =
-		ko_links[i]->probe(&here, &here) == 0 && ko_links[i]->open(KO_RECV, &limits, &link) == 0;
+	part->usable = ko_links[i]->probe(&here, &here) == 0 &&
+		       ko_links[i]->open(KO_RECV, &here, &limits, &link) == 0;
 	if (!part->usable)
 		give_reason(part, kolo_last_error());
 	ko_links[i]->close(link);
@@ -116,10 +119,10 @@ static const struct {
 	const char *kind, *name;
 	void (*look)(struct kolo_part_info *part);
 } parts[] = {
-	{ "transport", "shm", look_at_transport },       { "transport", "verbs", look_at_transport },
-	{ "transport", "libfabric", look_at_transport }, { "library", "hwloc", look_at_hwloc },
-	{ "library", "cuda", look_at_nothing },          { "kernels", "plain", look_at_kernels },
-	{ "kernels", "avx2", look_at_kernels },          { "kernels", "avx512", look_at_kernels },
+	{ "transport", "shm", look_at_transport }, { "transport", "verbs", look_at_transport },
+	{ "transport", "ofi", look_at_transport }, { "library", "hwloc", look_at_hwloc },
+	{ "library", "cuda", look_at_nothing },    { "kernels", "plain", look_at_kernels },
+	{ "kernels", "avx2", look_at_kernels },    { "kernels", "avx512", look_at_kernels },
 };
 
 int kolo_part_get(int index, struct kolo_part_info *out)

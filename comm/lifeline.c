@@ -4,11 +4,13 @@
 #include "clock.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -22,8 +24,10 @@ enum {
 struct ko_lifelines {
 	int rank;
 	const struct ko_log *log;
-	int listener;
+	int listener,
+		far_listener; /* the second for ranks of other hosts: -1 where none can reach this one */
 	const struct ko_roster *parent; /* while it works, waiting makes sense; may be NULL */
+	struct ko_roster *own;          /* the roster, where no other rank writes it; else NULL */
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
 	int strangers[MAX_STRANGERS], nstrangers; /* oldest first */
@@ -80,7 +84,7 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const stru
 	ll->rank = rank;
 	ll->log = log;
 	ll->parent = parent;
-	ll->listener = -1;
+	ll->listener = ll->far_listener = -1;
 	ll->n = list_peers(rank, nranks, ll->life);
 	rc = listen_for_peers(ll, mine);
 	if (rc < 0) {
@@ -91,12 +95,34 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const stru
 	return 0;
 }
 
+int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struct ko_entry *mine)
+{
+	char at[KO_NET_TEXT];
+
+	if (ko_net_is_loopback(here))
+		return 0;
+	mine->place.net = *here;
+	ko_net_set_port(&mine->place.net, 0);
+	ll->far_listener = ko_net_listen(&mine->place.net);
+	return ll->far_listener < 0 ? ko_fail(KOLO_ESYS, "rank %d: opening a TCP port at %s: %s", ll->rank,
+					      ko_net_text(here, at), strerror(errno))
+				    : 0;
+}
+
 static struct ko_life *find(struct ko_lifelines *ll, int rank)
 {
 	for (int k = 0; k < ll->n; k++)
 		if (ll->life[k].rank == rank)
 			return &ll->life[k];
 	return NULL;
+}
+
+bool ko_lifelines_hear(const struct ko_lifelines *ll, int rank)
+{
+	for (int k = 0; k < ll->n; k++)
+		if (ll->life[k].rank == rank)
+			return true;
+	return false;
 }
 
 static int gone_early(struct ko_lifelines *ll, int rank)
@@ -115,17 +141,34 @@ static int lost(struct ko_lifelines *ll, int rank, const char *what)
 {
 	const struct ko_entry *e = &ll->table[rank];
 
-	if (errno == ECONNREFUSED || errno == EPIPE || errno == ECONNRESET)
+	bool far = !ko_place_same(&ll->table[ll->rank].place, &e->place);
+	char at[KO_NET_TEXT] = "a Unix socket";
+	int err = errno;
+
+	if (err == ECONNREFUSED || err == EPIPE || err == ECONNRESET)
 		return gone_early(ll, rank);
-	return ko_fail(errno == EAGAIN ? KOLO_ETIMEDOUT : KOLO_ESYS,
-		       "rank %d: %s rank %d (pid %d on %s) through a Unix socket: %s", ll->rank, what, rank,
-		       e->pid, e->place.host, strerror(errno));
+	if (err == EDESTADDRREQ)
+		return ko_fail(
+			KOLO_EUNREACH,
+			"rank %d (on %s) can't reach rank %d (pid %d on %s): another host, or container, and that "
+			"rank met the others where only its own host comes; give all ranks "
+			"KOLO_ROOT=host:port with an address that all reach",
+			ll->rank, ll->table[ll->rank].place.host, rank, e->pid, e->place.host);
+	if (far)
+		ko_net_text(&e->place.net, at);
+	return ko_fail(err == EAGAIN || err == ETIMEDOUT           ? KOLO_ETIMEDOUT
+		       : err == EHOSTUNREACH || err == ENETUNREACH ? KOLO_EUNREACH
+								   : KOLO_ESYS,
+		       "rank %d: %s rank %d (pid %d on %s) through %s: %s", ll->rank, what, rank, e->pid,
+		       e->place.host, at, strerror(err));
 }
 
 static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int fd)
 {
 	life->fd = fd;
 	life->state = KO_LIFE_UP;
+	if (life->far)
+		return 0;
 	switch (ko_msg_process(fd, &life->pidfd)) {
 	case 0: return 0;
 	case KOLO_EPEER: return gone_early(ll, life->rank);
@@ -140,7 +183,7 @@ static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t dea
 {
 	const struct ko_entry *to = &ll->table[life->rank];
 	struct ko_msg hello = { .type = KO_MSG_HELLO, .value = ll->rank };
-	int fd = ko_msg_dial(to, deadline), rc;
+	int fd = ko_msg_dial(&ll->table[ll->rank], to, deadline), rc;
 
 	if (fd < 0)
 		return lost(ll, life->rank, "connecting to");
@@ -186,26 +229,28 @@ static int identify(struct ko_lifelines *ll, int k)
  * happened. */
 static int hear_strangers(struct ko_lifelines *ll, int ms, bool *idle)
 {
-	struct pollfd polls[MAX_STRANGERS + 1];
+	struct pollfd polls[MAX_STRANGERS + 2];
 	int n = ll->nstrangers, rc = 0;
 
 	for (int k = 0; k < n; k++)
 		polls[k] = (struct pollfd){ .fd = ll->strangers[k], .events = POLLIN };
 	polls[n] = (struct pollfd){ .fd = ll->listener, .events = POLLIN };
-	*idle = poll(polls, (nfds_t)n + 1, ms) <= 0;
+	polls[n + 1] = (struct pollfd){ .fd = ll->far_listener, .events = POLLIN };
+	*idle = poll(polls, (nfds_t)n + 2, ms) <= 0;
 	for (int k = n; !*idle && rc == 0 && k-- > 0;)
 		if (polls[k].revents)
 			rc = identify(ll, k);
 	return rc;
 }
 
-/* Takes in all connections that are waiting. */
-static int accept_waiting(struct ko_lifelines *ll)
+static int accept_at(struct ko_lifelines *ll, int listener)
 {
 	int fd, rc = 0;
 	bool idle;
 
-	while (rc == 0 && (fd = accept4(ll->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+	while (rc == 0 && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		if (listener == ll->far_listener)
+			ko_msg_prepare(fd);
 		if (ll->nstrangers == MAX_STRANGERS) {
 			close(ll->strangers[0]);
 			forget_stranger(ll, 0);
@@ -219,6 +264,14 @@ static int accept_waiting(struct ko_lifelines *ll)
 		KOLO_ESYS,
 		"rank %d: accepting a lifeline: %s; rank 0 needs two descriptors for each other rank (ulimit -n)",
 		ll->rank, strerror(errno));
+}
+
+/* Takes in all connections that are waiting. */
+static int accept_waiting(struct ko_lifelines *ll)
+{
+	int rc = accept_at(ll, ll->listener);
+
+	return rc == 0 && ll->far_listener >= 0 ? accept_at(ll, ll->far_listener) : rc;
 }
 
 static int count_missing(const struct ko_lifelines *ll)
@@ -247,10 +300,13 @@ static int missing_late(struct ko_lifelines *ll)
 }
 
 /* Is a missing rank's process still there? Its listener says so, unless a child holds that open. */
-static bool has_ended(const struct ko_entry *e)
+static bool has_ended(const struct ko_lifelines *ll, const struct ko_entry *e)
 {
-	int fd = ko_msg_dial(e, 0), pidfd = -1;
-	bool ended = fd < 0 ? errno == ECONNREFUSED : ko_msg_process(fd, &pidfd) == KOLO_EPEER;
+	enum { FAR_MS = 50 }; /* for an answer from another host; where none comes nothing is known */
+	const struct ko_entry *here = &ll->table[ll->rank];
+	bool far = !ko_place_same(&here->place, &e->place);
+	int fd = ko_msg_dial(here, e, far ? ko_now_ms() + FAR_MS : 0), pidfd = -1;
+	bool ended = fd < 0 ? errno == ECONNREFUSED : !far && ko_msg_process(fd, &pidfd) == KOLO_EPEER;
 	struct pollfd dead = { .fd = pidfd, .events = POLLIN }; /* -1: poll passes over it */
 
 	ended = ended || poll(&dead, 1, 0) > 0;
@@ -263,7 +319,7 @@ static bool has_ended(const struct ko_entry *e)
 
 bool ko_lifelines_lost(struct ko_lifelines *ll, int rank)
 {
-	return rank != ll->rank && !find(ll, rank) && has_ended(&ll->table[rank]);
+	return rank != ll->rank && !ko_lifelines_hear(ll, rank) && has_ended(ll, &ll->table[rank]);
 }
 
 /* Someone missing who has ended will not come, unless it connected and went on just before. */
@@ -272,7 +328,7 @@ static int check_missing(struct ko_lifelines *ll)
 	int rc;
 
 	for (int k = 0; k < ll->n; k++) {
-		if (ll->life[k].state != KO_LIFE_NONE || !has_ended(&ll->table[ll->life[k].rank]))
+		if (ll->life[k].state != KO_LIFE_NONE || !has_ended(ll, &ll->table[ll->life[k].rank]))
 			continue;
 		if ((rc = accept_waiting(ll)) < 0)
 			return rc;
@@ -308,6 +364,8 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 	int rc = 0;
 
 	ll->table = table;
+	for (int k = 0; k < ll->n; k++)
+		ll->life[k].far = !ko_place_same(&table[ll->rank].place, &table[ll->life[k].rank].place);
 	for (int k = 0; rc == 0 && k < ll->n; k++)
 		if (ll->life[k].rank < ll->rank)
 			rc = call_lower(ll, &ll->life[k], deadline);
@@ -317,6 +375,90 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster)
 {
 	ll->parent = roster;
+}
+
+void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster)
+{
+	ll->own = roster;
+}
+
+/* ---- What ranks of several hosts tell each other -------------------------------------------------------- */
+
+/* Has it taken what it was told before? Through TCP a message that is sent in part would spoil those behind it. */
+static bool listens(const struct ko_life *life)
+{
+	int queued;
+
+	return !life->far || ioctl(life->fd, SIOCOUTQ, &queued) < 0 ||
+	       queued < 8 * (int)sizeof(struct ko_msg);
+}
+
+static void send_all(struct ko_lifelines *ll, const struct ko_msg *msg)
+{
+	for (int k = 0; k < ll->n; k++)
+		if (ll->life[k].state == KO_LIFE_UP && (msg->type == KO_MSG_FAIL || listens(&ll->life[k])))
+			ko_msg_send(ll->life[k].fd, msg, -1); /* who can't be told will be missed */
+}
+
+void ko_lifelines_say(struct ko_lifelines *ll)
+{
+	struct ko_said said = ko_roster_say(ll->own, ll->rank);
+	struct ko_msg msg = { .type = KO_MSG_POST };
+
+	memcpy(msg.bytes, &said, sizeof(said));
+	send_all(ll, &msg);
+}
+
+void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text)
+{
+	struct ko_msg msg = { .type = KO_MSG_FAIL, .value = code };
+
+	msg.seq = ko_roster_say(ll->own, ll->rank).complete;
+	snprintf((char *)msg.bytes, sizeof(msg.bytes), "%s", text);
+	send_all(ll, &msg);
+}
+
+/* A rank that has done all it had to do, and left. */
+static void note_leaving(struct ko_lifelines *ll, int rank, uint64_t finished)
+{
+	struct ko_said said = ko_roster_say(ll->own, rank);
+
+	said.finished = finished;
+	said.waiting_for = 0;
+	said.complete = 1;
+	ko_roster_hear(ll->own, rank, &said);
+}
+
+/* The first cause stays, and everyone passes it on. */
+static void take_failure(struct ko_lifelines *ll, int rank, const struct ko_msg *msg)
+{
+	struct ko_said said = ko_roster_say(ll->own, rank);
+
+	said.complete |= msg->seq != 0;
+	ko_roster_hear(ll->own, rank, &said);
+	if (ko_roster_fail(ll->own, rank, msg->value, (const char *)msg->bytes))
+		ko_lifelines_fail(ll, msg->value, (const char *)msg->bytes);
+}
+
+/* Says what the rank says, or that it is gone. What comes too late to matter is passed over. */
+static void take_message(struct ko_lifelines *ll, struct ko_life *life, struct ko_msg *msg)
+{
+	struct ko_said said;
+
+	msg->bytes[sizeof(msg->bytes) - 1] = 0;
+	if (msg->type == KO_MSG_GOODBYE) {
+		life->state = KO_LIFE_LEFT;
+		memcpy(life->why, msg->bytes, sizeof(life->why));
+		if (ll->own && !life->why[0])
+			note_leaving(ll, life->rank, msg->seq);
+	} else if (msg->type == KO_MSG_POST && ll->own) {
+		memcpy(&said, msg->bytes, sizeof(said));
+		if (said.waiting_for < 0 || said.waiting_for > ll->table[ll->rank].nranks)
+			said.waiting_for = 0;
+		ko_roster_hear(ll->own, life->rank, &said);
+	} else if (msg->type == KO_MSG_FAIL && ll->own && msg->value < 0) {
+		take_failure(ll, life->rank, msg);
+	}
 }
 
 /* ---- Using them ----------------------------------------------------------------------------------------- */
@@ -347,6 +489,16 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 	return polls[0].revents ? 0 : gone_early(ll, life->rank);
 }
 
+/* While one waits for something else. *rc is set when it is a failure. */
+static bool pass_over(struct ko_lifelines *ll, struct ko_life *life, struct ko_msg *msg, int *rc)
+{
+	if (!ll->own || (msg->type != KO_MSG_POST && msg->type != KO_MSG_FAIL))
+		return false;
+	take_message(ll, life, msg);
+	*rc = ko_roster_cause(ll->own);
+	return *rc == 0;
+}
+
 int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
 		      struct ko_msg *out, int *fd)
 {
@@ -355,9 +507,13 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 	int rc;
 
 	*fd = -1;
-	if ((rc = wait_readable(ll, life, deadline)) < 0)
+	do {
+		if ((rc = wait_readable(ll, life, deadline)) < 0)
+			return rc;
+		heard = ko_msg_recv(life->fd, out, fd);
+	} while (heard == KO_HEARD_MSG && pass_over(ll, life, out, &rc));
+	if (rc < 0)
 		return rc;
-	heard = ko_msg_recv(life->fd, out, fd);
 	if (heard == KO_HEARD_MSG && out->type == type && out->value == value)
 		return 0;
 	if (*fd >= 0)
@@ -378,8 +534,7 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 		       : gone_early(ll, rank);
 }
 
-/* The socket says goodbye, end of file, or something that comes too late to matter. */
-static void hear_goodbye(struct ko_life *life)
+static void hear(struct ko_lifelines *ll, struct ko_life *life)
 {
 	struct ko_msg msg;
 	int fd;
@@ -390,29 +545,33 @@ static void hear_goodbye(struct ko_life *life)
 	}
 	if (fd >= 0)
 		close(fd);
-	if (msg.type != KO_MSG_GOODBYE)
+	take_message(ll, life, &msg);
+}
+
+/* All that there is to be heard of a rank now. */
+static void look_at(struct ko_lifelines *ll, struct ko_life *life)
+{
+	/* A process may be dead and its socket alive, in a child that it had forked; hence the second. */
+	struct pollfd now[2] = { { .fd = life->fd, .events = POLLIN },
+				 { .fd = life->pidfd, .events = POLLIN } };
+
+	while (life->state == KO_LIFE_UP && poll(now, 2, 0) > 0) {
+		if (now[0].revents)
+			hear(ll, life);
+		else
+			life->state = KO_LIFE_DEAD;
+	}
+	if (life->state == KO_LIFE_UP)
 		return;
-	life->state = KO_LIFE_LEFT;
-	memcpy(life->why, msg.bytes, sizeof(life->why));
-	life->why[sizeof(life->why) - 1] = 0;
+	life->since = ko_now_ms();
+	ll->gone++;
 }
 
 void ko_lifelines_look(struct ko_lifelines *ll)
 {
-	for (int k = 0; k < ll->n; k++) {
-		struct ko_life *life = &ll->life[k];
-		/* A process may be dead and its socket alive, in a child that it had forked; hence the second. */
-		struct pollfd now[2] = { { .fd = life->fd, .events = POLLIN },
-					 { .fd = life->pidfd, .events = POLLIN } };
-
-		if (life->state != KO_LIFE_UP || poll(now, 2, 0) <= 0)
-			continue;
-		if (now[0].revents)
-			hear_goodbye(life);
-		else
-			life->state = KO_LIFE_DEAD;
-		ll->gone += life->state != KO_LIFE_UP;
-	}
+	for (int k = 0; k < ll->n; k++)
+		if (ll->life[k].state == KO_LIFE_UP)
+			look_at(ll, &ll->life[k]);
 }
 
 const struct ko_life *ko_lifelines_gone(const struct ko_lifelines *ll, int *k)
@@ -430,6 +589,8 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 	if (!ll)
 		return;
 	snprintf((char *)goodbye.bytes, sizeof(goodbye.bytes), "%s", code ? text : "");
+	if (ll->own)
+		goodbye.seq = ko_roster_say(ll->own, ll->rank).finished;
 	for (int k = 0; k < ll->n; k++) {
 		struct ko_life *life = &ll->life[k];
 
@@ -444,5 +605,7 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 		close(ll->strangers[k]);
 	if (ll->listener >= 0)
 		close(ll->listener);
+	if (ll->far_listener >= 0)
+		close(ll->far_listener);
 	free(ll);
 }

@@ -1,7 +1,8 @@
 /* Lifelines: a socket from each rank to its two neighbours and to rank 0. They carry what is exchanged while a
- * communicator is made, and afterwards nothing but the end: a goodbye when a rank leaves, end of file when it
- * dies. On one host they are Unix sockets with abstract names; that one could be reached is part of the proof
- * that two ranks share a host. */
+ * communicator is made, and afterwards the end: a goodbye when a rank leaves, end of file when it dies. On one host they
+ * are Unix sockets with abstract names; that one could be reached is part of the proof that two ranks share a host. Between
+ * hosts they are TCP connections. Where ranks of several hosts have no roster in common they also carry what a rank posts
+ * while it waits, and the first cause of a failure, which everyone passes on. */
 #ifndef KO_LIFELINE_H
 #define KO_LIFELINE_H
 
@@ -17,6 +18,8 @@ struct ko_life {
 	enum ko_life_state state;
 	int fd;            /* -1 before it is connected */
 	int pidfd;         /* the other process, -1 where it is this one or can't be had */
+	bool far;          /* it is on another host */
+	int64_t since;     /* LEFT, DEAD: ko_now_ms() when that was noticed */
 	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
 };
 
@@ -27,6 +30,10 @@ struct ko_lifelines;
 int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
 		      struct ko_entry *mine, struct ko_lifelines **out);
 
+/* Also listens for ranks of other hosts, at the address `here`, and writes that into *mine; not where only this host
+ * reaches it. Errors: KOLO_ESYS. */
+int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struct ko_entry *mine);
+
 /* Connects to both neighbours and rank 0 (rank 0: to all); blocks until they are there or `deadline`
  * (ko_now_ms(), INT64_MAX for never). The table stays the caller's and must outlive the lifelines. Errors:
  * KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
@@ -34,6 +41,9 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 
 /* From here on waits end when `roster` fails, not the one given before. */
 void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster);
+
+/* `roster` is this rank's own, which no other rank writes: what they say goes there. */
+void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster);
 
 /* Sends to a rank that has a lifeline; fd goes along unless it is -1. Errors: KOLO_EPEER, KOLO_ETIMEDOUT,
  * KOLO_ESYS. */
@@ -45,7 +55,16 @@ int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *ms
 int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
 		      struct ko_msg *out, int *fd);
 
-/* Looks, without blocking, which ranks have left or died. */
+/* Where the roster is this rank's own: tells those at the other ends what it has posted. */
+void ko_lifelines_say(struct ko_lifelines *ll);
+
+/* The same with what the communicator has failed with. From any thread. */
+void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text);
+
+/* Is there a lifeline to the rank? */
+bool ko_lifelines_hear(const struct ko_lifelines *ll, int rank);
+
+/* Looks, without blocking, which ranks have left or died, and at what they say. */
 void ko_lifelines_look(struct ko_lifelines *ll);
 
 /* The first lifeline from the k-th on whose rank has left or died, *k its number; NULL when there is none, which is

@@ -53,8 +53,10 @@ struct ko_link_ops {
 	 * KOLO_ENOTSUP with the reason. */
 	int (*probe)(const struct ko_place *a, const struct ko_place *b);
 
-	/* Makes one end, not connected yet. The caller owns *out and closes it. KOLO_ENOMEM, KOLO_ESYS. */
-	int (*open)(enum ko_role role, const struct ko_limits *limits, struct ko_link **out);
+	/* Makes one end, not connected yet, for a rank that is `here`. The caller owns *out and closes it. KOLO_ENOMEM,
+	 * KOLO_ENOTSUP, KOLO_ESYS. */
+	int (*open)(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
+		    struct ko_link **out);
 
 	/* What the other end's connect needs. out->fd stays the link's, for as long as it is open. KOLO_ESYS. */
 	int (*address)(struct ko_link *link, struct ko_address *out);

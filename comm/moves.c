@@ -36,8 +36,8 @@ static int try_later(void *until)
  * whose texts name the dead: they get some time. */
 static int tell_failure(struct ko_run *run, struct ko_link *link, int peer, int code)
 {
-	enum { MS = 200 };
-	int64_t until = ko_now_ms() + MS;
+	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
+	int64_t until = ko_now_ms() + (run->comm->spread ? ELSEWHERE_MS : HERE_MS);
 	char why[KO_TEXT];
 	int rc;
 

@@ -2,6 +2,7 @@
 #include "msg.h"
 
 #include "clock.h"
+#include "net.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -92,12 +93,37 @@ enum ko_heard ko_msg_recv(int sock, struct ko_msg *out, int *fd)
 	return got == sizeof(*out) ? KO_HEARD_TRUNCATED : KO_HEARD_END;
 }
 
-int ko_msg_dial(const struct ko_entry *to, int64_t deadline)
+void ko_msg_prepare(int sock)
+{
+	int whole = sizeof(struct ko_msg);
+
+	setsockopt(sock, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof(whole));
+	ko_net_keep_alive(sock);
+}
+
+static int dial_host(const struct ko_entry *to, int64_t deadline)
+{
+	int fd;
+
+	if (to->place.net.any.sa_family == 0) {
+		errno = EDESTADDRREQ;
+		return -1;
+	}
+	fd = ko_net_dial(&to->place.net, deadline);
+	if (fd >= 0)
+		ko_msg_prepare(fd);
+	return fd;
+}
+
+int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t deadline)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + to->socket_len);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
+	int fd, err;
 
+	if (!ko_place_same(&from->place, &to->place))
+		return dial_host(to, deadline);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -1;
 	memcpy(name.sun_path, to->socket, to->socket_len);

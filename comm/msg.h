@@ -1,17 +1,29 @@
-/* Messages between two ranks of one host: Unix sockets with abstract names that keep messages apart and carry
- * descriptors. */
+/* Messages between two ranks: on one host through Unix sockets with abstract names, which carry descriptors too, else
+ * through TCP. All have the same length. */
 #ifndef KO_MSG_H
 #define KO_MSG_H
 
 #include "boot.h"
 #include "error.h"
 
-enum ko_msg_type { KO_MSG_HELLO = 1, KO_MSG_ROSTER, KO_MSG_ADDRESS, KO_MSG_GOODBYE, KO_MSG_WINDOW };
+enum ko_msg_type {
+	KO_MSG_HELLO = 1,
+	KO_MSG_ROSTER,
+	KO_MSG_ADDRESS,
+	KO_MSG_GOODBYE,
+	KO_MSG_WINDOW,
+	KO_MSG_POST, /* across hosts: what the sender waits for, */
+	KO_MSG_FAIL  /* and what the communicator has failed with */
+};
 
 struct ko_msg {
 	uint32_t type; /* enum ko_msg_type */
-	int32_t value; /* HELLO: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status */
-	unsigned char bytes[KO_TEXT]; /* HELLO: the receiver's token; ADDRESS: the address; GOODBYE: a text */
+	/* HELLO: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status; FAIL: the same */
+	int32_t value;
+	uint64_t
+		seq; /* GOODBYE: the last operation that the sender has finished; FAIL: 1 if it was made before */
+	/* HELLO: the receiver's token; ADDRESS: the address; GOODBYE, FAIL: a text; POST: a ko_said */
+	unsigned char bytes[KO_TEXT];
 };
 
 /* Whose process is at the other end. *pidfd is -1 where it is this one or can't be seen. KOLO_EPEER when it has
@@ -27,8 +39,12 @@ enum ko_heard { KO_HEARD_MSG, KO_HEARD_END, KO_HEARD_TRUNCATED };
 /* What the socket, which is ready to be read, has to say. *fd is the caller's, -1 when no descriptor came along. */
 enum ko_heard ko_msg_recv(int sock, struct ko_msg *out, int *fd);
 
-/* A connection to the rank's listener, or -1 with errno; ECONNREFUSED when nobody listens there any more, EAGAIN
- * when its queue was full until the deadline. */
-int ko_msg_dial(const struct ko_entry *to, int64_t deadline);
+/* Makes a TCP socket ready for messages: it can be read when there is a whole one. */
+void ko_msg_prepare(int sock);
+
+/* A connection from one rank to another's listener, on the same host or another, or -1 with errno; ECONNREFUSED when nobody
+ * listens there any more, EAGAIN when there was no answer until the deadline, EDESTADDRREQ when it has no address that
+ * other hosts reach. */
+int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t deadline);
 
 #endif

@@ -1,12 +1,15 @@
 /* See net.h. */
 #include "net.h"
 
+#include "clock.h"
 #include "error.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,4 +134,60 @@ int ko_net_listen(union ko_net *at)
 	close(fd);
 	errno = err;
 	return -1;
+}
+
+void ko_net_keep_alive(int fd)
+{
+	enum { IDLE_S = 10, BETWEEN_S = 5, TIMES = 3, SILENT_MS = 20000 };
+	int yes = 1, idle = IDLE_S, between = BETWEEN_S, times = TIMES, silent = SILENT_MS;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof(between));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent, sizeof(silent));
+}
+
+/* The connection under way is there. Else errno. */
+static int finish_connect(int fd, int64_t deadline)
+{
+	struct pollfd way = { .fd = fd, .events = POLLOUT };
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	for (;;) {
+		int64_t left = deadline - ko_now_ms();
+		int rc = poll(&way, 1, left < 0 ? 0 : left > 1000 ? 1000 : (int)left);
+
+		if (rc > 0)
+			break;
+		if (left <= 0 || (rc < 0 && errno != EINTR))
+			return left <= 0 ? EAGAIN : errno;
+	}
+	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0 ? errno : err;
+}
+
+int ko_net_dial(const union ko_net *to, int64_t deadline)
+{
+	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+
+	if (fd < 0)
+		return -1;
+	if (connect(fd, &to->any, ko_net_len(to)) < 0)
+		err = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, deadline) : errno;
+	if (err == 0) {
+		ko_net_keep_alive(fd);
+		return fd;
+	}
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+int ko_net_is_loopback(const union ko_net *a)
+{
+	if (a->any.sa_family == AF_INET)
+		return ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
 }

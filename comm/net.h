@@ -26,6 +26,16 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n);
 /* A listening socket, non-blocking, on `at`, whose port may be 0; `at` gets the port. -1 with errno. */
 int ko_net_listen(union ko_net *at);
 
+/* A connection to `to`, made by the deadline (ko_now_ms()); non-blocking, and found dead
+ * when the other host falls silent. -1 with errno. */
+int ko_net_dial(const union ko_net *to, int64_t deadline);
+
+/* What every connection that lasts needs: small messages go at once, a silent host is noticed. */
+void ko_net_keep_alive(int fd);
+
+/* Is it an address that only its own host reaches? */
+int ko_net_is_loopback(const union ko_net *a);
+
 socklen_t ko_net_len(const union ko_net *a);
 uint16_t ko_net_port(const union ko_net *a);
 void ko_net_set_port(union ko_net *a, uint16_t port);

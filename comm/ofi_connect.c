@@ -249,19 +249,16 @@ static int start_receiver(struct ofi_end *e, const struct fi_info *info)
 	return ko_ofi_begin(e);
 }
 
-/* The first provider that works. */
-static int choose_provider(struct ofi_end *e)
+/* The first provider that works, at the address where other hosts reach this rank. */
+static int choose_provider(struct ofi_end *e, const struct ko_place *here)
 {
 	const char *forced = getenv("KOLO_OFI_PROVIDER");
 	char source[KO_NET_TEXT] = "127.0.0.1";
-	union ko_net ifaces[KO_NET_MAX];
-	int n, rc = 1;
+	int rc = 1;
 
 	forced = forced ? forced : "";
-	if (ko_net_iface(ifaces, &n) < 0)
-		return KOLO_EINVAL;
-	if (n)
-		ko_net_text(&ifaces[0], source);
+	if (here->net.any.sa_family)
+		ko_net_text(&here->net, source);
 	for (size_t i = 0; rc && i < sizeof(queries) / sizeof(queries[0]); i++) {
 		const struct query *q = &queries[i];
 		struct fi_info *list = ask(e, q, forced, q->ip ? source : NULL, NULL);
@@ -279,11 +276,12 @@ static int choose_provider(struct ofi_end *e)
 	}
 	if (rc <= 0)
 		return rc;
-	return ko_fail(KOLO_ENOTSUP, "ofi: libfabric has no reliable endpoint%s%s for %s%s; see fi_info",
-		       *forced ? " of KOLO_OFI_PROVIDER=" : "", forced, source, n ? " (KOLO_IFACE)" : "");
+	return ko_fail(KOLO_ENOTSUP, "ofi: libfabric has no reliable endpoint%s%s at %s; see fi_info",
+		       *forced ? " of KOLO_OFI_PROVIDER=" : "", forced, source);
 }
 
-int ko_ofi_open(enum ko_role role, const struct ko_limits *limits, struct ko_link **out)
+int ko_ofi_open(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
+		struct ko_link **out)
 {
 	struct ofi_end *e = calloc(1, sizeof(*e));
 	int rc;
@@ -306,7 +304,7 @@ int ko_ofi_open(enum ko_role role, const struct ko_limits *limits, struct ko_lin
 	if (rc == 0 && role == KO_RECV && getrandom(&e->secret, sizeof(e->secret), 0) != sizeof(e->secret))
 		rc = ko_fail(KOLO_ESYS, "ofi: getrandom gave nothing");
 	if (rc == 0 && role == KO_RECV)
-		rc = choose_provider(e);
+		rc = choose_provider(e, here);
 	if (rc < 0) {
 		ko_ofi_close(&e->link);
 		return rc;

@@ -113,7 +113,8 @@ int ko_ofi_reap(struct ofi_end *e);
 int ko_ofi_fail(struct ofi_end *e, const char *doing, int err);
 
 /* ofi_connect.c: the entries of the table. */
-int ko_ofi_open(enum ko_role role, const struct ko_limits *limits, struct ko_link **out);
+int ko_ofi_open(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
+		struct ko_link **out);
 int ko_ofi_address(struct ko_link *link, struct ko_address *out);
 int ko_ofi_connect(struct ko_link *link, const struct ko_address *peer);
 void ko_ofi_close(struct ko_link *link);

@@ -29,13 +29,18 @@ static int take_step(struct ko_run *run, char *buffer, size_t len)
 	return rc < 0 ? rc : ko_keep(run, buffer, len);
 }
 
-/* A message goes once round the ring. Whoever has it knows what all ranks before it did before; rank 0 what all did. */
+/* A message of rank 0's goes once round the ring. Whoever has it knows what all ranks before it did before; rank 0 what all
+ * did. */
+static int go_round(struct ko_run *run, void *message, size_t len)
+{
+	return run->comm->rank == 0 ? take_step(run, message, len) : ko_keep_and_pass(run, message, len);
+}
+
 static int lap(struct ko_run *run)
 {
 	uint64_t token = 0;
 
-	return run->comm->rank == 0 ? take_step(run, (char *)&token, sizeof(token))
-				    : ko_keep_and_pass(run, &token, sizeof(token));
+	return go_round(run, &token, sizeof(token));
 }
 
 /* A turn on the board, in which everyone gives so many bytes. */
@@ -79,7 +84,7 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 	double large_ns = 0;
 	int rc = measure(run, take_step, buffer, small, &costs->hop_ns);
 
-	if (rc == 0)
+	if (rc == 0 && !run->comm->spread)
 		rc = measure(run, take_turn, buffer, small, &costs->turn_ns);
 	if (rc == 0)
 		rc = measure(run, take_step, buffer, large, &large_ns);
@@ -178,57 +183,57 @@ static int measure_reading(struct ko_run *run, char *buffer, size_t len)
 	return 0;
 }
 
-static int try_agreed(void *what)
-{
-	struct ko_agreed *agreed = what;
-
-	/* Pairs with the release in decide. */
-	return atomic_load_explicit(&agreed->ready, memory_order_acquire) ? 0 : KO_EAGAIN;
-}
-
 /* A network that was asked for by name is to carry all bytes, on one host too. */
 static bool is_network(const struct kolo_comm *c)
 {
-	return *c->table[0].transport && strcmp(c->table[0].transport, "shm") != 0;
+	return c->spread || (*c->table[0].transport && strcmp(c->table[0].transport, "shm") != 0);
 }
 
-/* Rank 0, when all have posted what they have measured: the slowest and the longest count. */
-static void decide(struct kolo_comm *c, const struct ko_costs *costs)
-{
-	struct ko_agreed *agreed = &c->roster->agreed;
+/* What rank 0 decides for all. */
+struct agreed {
+	struct ko_costs costs;
+	struct ko_algorithms algorithms;
+};
 
-	agreed->costs = *costs;
-	agreed->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
-	agreed->costs.crowded = c->spins == 0;
-	agreed->costs.network = is_network(c);
-	agreed->costs.exchange_room = ko_oneshot_room(c);
+/* Rank 0, when all have posted what they have measured: the slowest and the longest count. */
+static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct agreed *out)
+{
+	out->costs = *costs;
+	out->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
+	out->costs.crowded = c->spins == 0;
+	out->costs.network = is_network(c);
+	out->costs.exchange_room = ko_oneshot_room(c);
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];
 
-		if (post->read_bytes_per_ns < agreed->costs.read_bytes_per_ns)
-			agreed->costs.read_bytes_per_ns = post->read_bytes_per_ns;
-		if (post->read_ns > agreed->costs.read_ns)
-			agreed->costs.read_ns = post->read_ns;
+		if (post->read_bytes_per_ns < out->costs.read_bytes_per_ns)
+			out->costs.read_bytes_per_ns = post->read_bytes_per_ns;
+		if (post->read_ns > out->costs.read_ns)
+			out->costs.read_ns = post->read_ns;
 	}
-	ko_algorithm_decide(c->table[0].algorithm, &agreed->costs, c->nranks, ko_board_room(c->nranks),
-			    &agreed->algorithms);
-	atomic_store_explicit(&agreed->ready, 1, memory_order_release);
+	ko_algorithm_decide(c->table[0].algorithm, &out->costs, c->nranks, ko_board_room(c->nranks),
+			    &out->algorithms);
 }
 
 /* Who is through here knows that everyone else can be: what it fails with later is no failure of theirs in here. */
 static int agree(struct ko_run *run, const struct ko_costs *costs)
 {
 	struct kolo_comm *c = run->comm;
+	struct agreed agreed = { 0 };
 	int rc = lap(run);
 
 	if (rc == 0 && c->rank == 0)
-		decide(c, costs);
+		decide(c, costs, &agreed);
 	if (rc == 0)
-		rc = ko_wait(run, 0, "the roster", KO_TRACE_DATA, try_agreed, &c->roster->agreed);
+		rc = go_round(run, &agreed, sizeof(agreed));
 	if (rc == 0)
-		c->algorithms = c->roster->agreed.algorithms;
+		rc = ko_drain(run);
+	c->costs = agreed.costs;
+	c->algorithms = agreed.algorithms;
 	return rc;
 }
+
+_Static_assert(sizeof(struct agreed) <= KO_MIN_SLOT, "it goes in a slot");
 
 /* What is counted from now on is the user's. */
 static void forget(struct ko_link *link)
@@ -253,7 +258,7 @@ int ko_probe(struct kolo_comm *c)
 	rc = measure_costs(&run, buffer, len, &costs);
 	if (rc == 0)
 		rc = measure_stores(&run, buffer, len);
-	if (rc == 0)
+	if (rc == 0 && !c->spread)
 		rc = measure_reading(&run, buffer, len);
 	if (rc == 0)
 		rc = agree(&run, &costs);

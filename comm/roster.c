@@ -1,6 +1,7 @@
 /* See roster.h. */
 #include "roster.h"
 
+#include "clock.h"
 #include "mem.h"
 
 #include <inttypes.h>
@@ -36,6 +37,37 @@ void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq)
 {
 	/* Pairs with the acquire where a dead rank's last operation is read: what it sent is there. */
 	atomic_store_explicit(&roster->post[rank].finished, seq, memory_order_release);
+}
+
+struct ko_said ko_roster_say(const struct ko_roster *roster, int rank)
+{
+	const struct ko_post *post = &roster->post[rank];
+	uint64_t entered = atomic_load_explicit(&post->entered, memory_order_relaxed);
+	struct ko_said said = {
+		.finished = atomic_load_explicit(&post->finished, memory_order_relaxed),
+		.waiting_for = atomic_load_explicit(&post->waiting_for, memory_order_relaxed),
+		.complete = atomic_load_explicit(&post->complete, memory_order_relaxed),
+	};
+
+	if (entered)
+		ko_roster_desc(roster, rank, entered, &said.desc);
+	if (entered > 1)
+		ko_roster_desc(roster, rank, entered - 1, &said.before);
+	return said;
+}
+
+void ko_roster_hear(struct ko_roster *roster, int rank, const struct ko_said *said)
+{
+	struct ko_post *post = &roster->post[rank];
+
+	if (said->before.seq)
+		ko_roster_enter(roster, rank, &said->before);
+	if (said->desc.seq)
+		ko_roster_enter(roster, rank, &said->desc);
+	ko_roster_finish(roster, rank, said->finished);
+	atomic_store_explicit(&post->waiting_for, said->waiting_for, memory_order_relaxed);
+	atomic_store_explicit(&post->complete, said->complete, memory_order_release);
+	atomic_store_explicit(&post->beat, ko_now_ms(), memory_order_relaxed);
 }
 
 void ko_roster_post_pair(struct ko_roster *roster, int rank, const struct ko_desc *desc)
@@ -92,8 +124,9 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 	for (int i = 0; i < 3; i++)
 		words[i] = atomic_load_explicit(&post->history[seq % KO_HISTORY][i], memory_order_acquire);
 	memcpy(out, words, sizeof(*out));
-	/* The words are whole if their writer has not come round to them since. */
-	return atomic_load_explicit(&post->entered, memory_order_relaxed) < seq + KO_HISTORY - 1;
+	/* The words are whole if their writer has not come round to them since. A rank of another host has told some only. */
+	return out->seq == seq &&
+	       atomic_load_explicit(&post->entered, memory_order_relaxed) < seq + KO_HISTORY - 1;
 }
 
 /* "n=1024, f32, sum, root 3" */
@@ -164,10 +197,17 @@ bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *te
 						     memory_order_relaxed, memory_order_relaxed))
 		return false;
 	roster->code = code;
+	roster->culprit = rank;
 	snprintf(roster->text, sizeof(roster->text), "%s", text);
 	/* Pairs with the acquire in ko_roster_cause. */
 	atomic_store_explicit(&roster->failed, 1, memory_order_release);
 	return true;
+}
+
+bool ko_roster_failed_later(const struct ko_roster *roster)
+{
+	return atomic_load_explicit(&roster->failed, memory_order_acquire) == 1 &&
+	       atomic_load_explicit(&roster->post[roster->culprit].complete, memory_order_acquire);
 }
 
 int ko_roster_cause(const struct ko_roster *roster)

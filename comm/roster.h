@@ -45,22 +45,28 @@ struct ko_post {
 	_Atomic uint64_t pair[3];
 };
 
-/* What rank 0 has decided for all. */
-struct ko_agreed {
-	_Atomic uint32_t ready; /* 1: the rest can be read */
-	struct ko_costs costs;
-	struct ko_algorithms algorithms;
-};
-
 struct ko_roster {
 	_Atomic uint32_t
 		failed; /* 0: no; 1: code and text can be read; 2 + rank: that rank is writing them */
 	int32_t code;
+	int32_t culprit; /* the rank that wrote it */
 	char text[KO_TEXT];
-	struct ko_agreed agreed;
 	_Alignas(64) _Atomic uint32_t sleepers; /* ranks that wait for their bell; hardly ever written */
 	struct ko_post post[];                  /* by rank */
 };
+
+/* What a rank tells those of other hosts, which have a roster of their own. Plain bytes: it travels. */
+struct ko_said {
+	struct ko_desc before,
+		desc; /* of the operation that it is in, or was in last, and of the one before; seq 0: none */
+	uint64_t finished;
+	int32_t waiting_for;
+	uint32_t complete;
+};
+
+/* What this rank's post says; and what another one's says from now on. */
+struct ko_said ko_roster_say(const struct ko_roster *roster, int rank);
+void ko_roster_hear(struct ko_roster *roster, int rank, const struct ko_said *said);
 
 size_t ko_roster_len(int nranks);
 
@@ -104,6 +110,9 @@ uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc);
 
 /* `rank` writes the cause of the communicator's failure; false when one was there already. From any thread. */
 bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text);
+
+/* Has the communicator failed by what a rank did after it had made it? Others may still be making it. */
+bool ko_roster_failed_later(const struct ko_roster *roster);
 
 /* 0, or the code of the failure, with its text as the calling thread's error. From any thread. */
 int ko_roster_cause(const struct ko_roster *roster);

@@ -28,7 +28,7 @@ struct shm_address {
 
 static int probe_places(const struct ko_place *a, const struct ko_place *b)
 {
-	if (strcmp(a->machine, b->machine) != 0)
+	if (!ko_place_same(a, b))
 		return ko_fail(KOLO_ENOTSUP, "shm can't join %s and %s: they are different machines", a->host,
 			       b->host);
 	return 0;
@@ -65,11 +65,13 @@ static void close_link(struct ko_link *link)
 	free(shm);
 }
 
-static int open_link(enum ko_role role, const struct ko_limits *limits, struct ko_link **out)
+static int open_link(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
+		     struct ko_link **out)
 {
 	struct shm_link *shm = calloc(1, sizeof(*shm));
 	int rc = 0;
 
+	(void)here;
 	*out = NULL;
 	if (!shm)
 		return ko_fail(KOLO_ENOMEM, "shm: no memory for a link");

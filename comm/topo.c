@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef KO_HAVE_HWLOC
@@ -16,6 +17,8 @@
 void ko_place_get(struct ko_place *out)
 {
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	char boot[40] = "";
+	struct stat net;
 	cpu_set_t set;
 	ssize_t got;
 
@@ -24,14 +27,22 @@ void ko_place_get(struct ko_place *out)
 		for (int cpu = 0; cpu < KO_CPU_WORDS * 64; cpu++)
 			if (CPU_ISSET(cpu, &set))
 				out->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
-	got = fd < 0 ? -1 : read(fd, out->machine, sizeof(out->machine) - 1);
+	got = fd < 0 ? -1 : read(fd, boot, sizeof(boot) - 1);
 	if (fd >= 0)
 		close(fd);
 	gethostname(out->host, sizeof(out->host) - 1);
 	if (got > 0)
-		out->machine[strcspn(out->machine, "\n")] = 0;
+		boot[strcspn(boot, "\n")] = 0;
 	else
-		snprintf(out->machine, sizeof(out->machine), "%.39s", out->host);
+		snprintf(boot, sizeof(boot), "%.39s", out->host);
+	if (stat("/proc/self/ns/net", &net) < 0)
+		net.st_ino = 0;
+	snprintf(out->machine, sizeof(out->machine), "%s/%llu", boot, (unsigned long long)net.st_ino);
+}
+
+bool ko_place_same(const struct ko_place *a, const struct ko_place *b)
+{
+	return strcmp(a->machine, b->machine) == 0;
 }
 
 /* Without a topology every processor counts as a core. */

@@ -2,16 +2,28 @@
 #ifndef KO_TOPO_H
 #define KO_TOPO_H
 
+#include "net.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { KO_CPU_WORDS = 16 };
 
-/* Two ranks with equal `machine` run under one kernel. The names are for people. Plain bytes: it travels. */
+/* Two ranks with equal `machine` reach each other's abstract sockets, and share memory. The names are for people. Plain
+ * bytes: it travels. */
 struct ko_place {
 	char host[64];
-	char machine[40];            /* the kernel's boot id, or the host name where there is none */
+	/* The kernel's boot id, or the host name where there is none, and its namespace of sockets: containers may have each
+	 * their own */
+	char machine[72];
+	/* The address from which it reached the meeting point, where other hosts reach that too, with the port where it listens
+	 * for them; family 0: nowhere */
+	union ko_net net;
 	uint64_t cpus[KO_CPU_WORDS]; /* a bit for each processor that it may run on: the first 1024 */
 };
+
+/* Are they the same host? */
+bool ko_place_same(const struct ko_place *a, const struct ko_place *b);
 
 /* Never fails. */
 void ko_place_get(struct ko_place *out);

@@ -252,8 +252,7 @@ static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_
 	struct ko_lane *lane = end->lane;
 	struct ko_where where = ko_window_find(c, t->buffer, t->bytes);
 
-	if (!where.window &&
-	    (c->roster->agreed.costs.read_bytes_per_ns <= 0 || !ko_peer_offers(c, t->buffer, t->bytes)))
+	if (!where.window && (c->costs.read_bytes_per_ns <= 0 || !ko_peer_offers(c, t->buffer, t->bytes)))
 		return;
 	lane->answer = where;
 	/* Pairs with the acquire in help. */

@@ -13,9 +13,13 @@
 
 enum {
 	MAX_SLEEP_US = 1000,
-	LOOK_MS = 10,   /* between looks at the lifelines, a system call each */
-	CALL_MS = 500,  /* between calls at a rank without a lifeline, some system calls each */
-	PAUSE_MS = 1000 /* between two looks at the clock: this process did not run */
+	LOOK_MS = 10,     /* between looks at the lifelines, a system call each */
+	SAY_MS = 100,     /* before ranks of other hosts are told that this one waits, */
+	AGAIN_MS = 500,   /* and until they are told again */
+	STALE_MS = 2000,  /* after which what they say of themselves is old */
+	ARRIVE_MS = 1000, /* for what a rank of another host sent before it died */
+	CALL_MS = 500,    /* between calls at a rank without a lifeline, some system calls each */
+	PAUSE_MS = 1000   /* between two looks at the clock: this process did not run */
 };
 
 /* A wait that has not ended at once. */
@@ -27,6 +31,7 @@ struct ko_watch {
 	const char *transport; /* through this link */
 	/* ko_now_ms() of the beginning, the last look at the lifelines, the last call at the peer, the last turn */
 	int64_t since, looked, called, last;
+	int64_t said; /* and when it was last told to other hosts; 0: not yet */
 };
 
 /* ---- Descriptions --------------------------------------------------------------------------------------- */
@@ -101,11 +106,30 @@ static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int 
 	return rc;
 }
 
+/* Ranks of other hosts that disagree tell each other what they were called with. */
+static int ask_for_reason(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+{
+	enum { TRIES = 100, STEP_MS = 10 };
+	int rc = 0;
+
+	ko_lifelines_say(c->lifelines);
+	for (int k = 0; rc == 0 && k < TRIES; k++) {
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_MS * 1000000 }, NULL);
+		ko_lifelines_look(c->lifelines);
+		rc = compare_history(c, mine, peer);
+		if (rc == 0)
+			rc = ko_roster_cause(c->roster);
+	}
+	return rc;
+}
+
 int ko_watch_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, uint32_t tag)
 {
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
 	int rc = compare_history(c, mine, peer);
 
+	if (rc == 0 && c->spread)
+		rc = ask_for_reason(c, mine, peer);
 	if (rc < 0)
 		return rc;
 	return ko_fail(KOLO_EMISMATCH,
@@ -149,12 +173,18 @@ static bool is_needed(struct kolo_comm *c, const struct ko_desc *desc, const str
 	return run && run->needs ? run->needs(run, rank) : !has_done(c, desc, rank);
 }
 
+/* Across hosts a rank's last words, of which it posts nothing, may come after its death. */
+static bool may_still_come(const struct kolo_comm *c, const struct ko_life *life)
+{
+	return c->spread && life->state == KO_LIFE_DEAD && ko_now_ms() - life->since < ARRIVE_MS;
+}
+
 static int check_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_run *run)
 {
 	const struct ko_life *life;
 
 	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++)
-		if (is_needed(c, desc, run, life->rank))
+		if (is_needed(c, desc, run, life->rank) && !may_still_come(c, life))
 			return report_gone(c, desc, life);
 	return 0;
 }
@@ -187,30 +217,40 @@ static int check_peers(const struct ko_watch *w)
 
 int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
 {
-	int rc = ko_roster_cause(c->roster);
+	int rc;
 
+	if (c->spread && ko_now_ms() - c->heard >= LOOK_MS) {
+		c->heard = ko_now_ms();
+		ko_lifelines_look(c->lifelines);
+	}
+	rc = ko_roster_cause(c->roster);
 	return rc < 0 ? rc : check_gone(c, desc, NULL);
 }
 
 /* ---- Silence -------------------------------------------------------------------------------------------- */
 
+enum { CIRCLE = -1, UNKNOWN = -2 };
+
 /* Follows who waits for whom, from the peer on, to the rank that does not wait: everyone's deadline ends
  * together, and only that one is to blame. A rank that says it waits but has not looked around for half the
- * timeout is stopped. -1: they wait for each other in a circle. */
+ * timeout is stopped. UNKNOWN: across hosts a rank hears only those that it has lifelines to; rank 0 hears all. */
 static int find_culprit(const struct ko_watch *w, int64_t now)
 {
-	const struct ko_post *posts = w->comm->roster->post;
-	int64_t stale = now - w->comm->timeout_ms / 2;
+	const struct kolo_comm *c = w->comm;
+	const struct ko_post *posts = c->roster->post;
+	int64_t stale = now - (c->spread ? STALE_MS : c->timeout_ms / 2);
 	int rank = w->peer;
 
-	for (int hops = 0; hops < w->comm->nranks; hops++) {
+	for (int hops = 0; hops < c->nranks; hops++) {
 		int next = atomic_load_explicit(&posts[rank].waiting_for, memory_order_relaxed) - 1;
 
+		if (rank != c->rank && !ko_lifelines_hear(c->lifelines, rank) && c->spread)
+			return UNKNOWN;
 		if (next < 0 || atomic_load_explicit(&posts[rank].beat, memory_order_relaxed) < stale)
 			return rank;
 		rank = next;
 	}
-	return -1;
+	return CIRCLE;
 }
 
 static int report_silence(struct ko_watch *w, int64_t now)
@@ -218,15 +258,21 @@ static int report_silence(struct ko_watch *w, int64_t now)
 	struct kolo_comm *c = w->comm;
 	int culprit = find_culprit(w, now), rank = culprit < 0 ? w->peer : culprit;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
-	char state = process_state(c->table[rank].pid);
+	bool here = ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
+	char state = here ? process_state(c->table[rank].pid) : 0;
 
+	/* Those who know who it is say so first. */
+	if (culprit == UNKNOWN && now - w->since < c->timeout_ms + STALE_MS)
+		return 0;
 	describe_place(c, rank, where);
 	return ko_fail(
 		KOLO_ETIMEDOUT,
 		"%s has kept the others waiting for %d s: it is %s%s%s; noticed by %s, waiting for rank %d "
 		"through %s in %s. If it is only slow, raise KOLO_TIMEOUT",
 		ko_comm_name(c, rank, them), c->timeout_ms / 1000, where,
-		culprit < 0 ? ", and the ranks wait for each other in a circle" : "",
+		culprit == CIRCLE    ? ", and the ranks wait for each other in a circle"
+		: culprit == UNKNOWN ? ", and waits itself, for whom is not known here"
+				     : "",
 		state == 'T' || state == 't' ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
 		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
 }
@@ -260,6 +306,17 @@ static void end(struct ko_watch *w)
 	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
 	if (ko_desc_is_pair(w->desc))
 		ko_roster_post_pair(w->comm->roster, w->comm->rank, NULL);
+	if (w->said)
+		ko_lifelines_say(w->comm->lifelines);
+}
+
+/* Ranks of other hosts learn what this one waits for. */
+static void say(struct ko_watch *w, int64_t now)
+{
+	if (!w->comm->spread || now - w->since < SAY_MS || now - w->said < AGAIN_MS)
+		return;
+	w->said = now;
+	ko_lifelines_say(w->comm->lifelines);
 }
 
 /* At first another rank may only need this core: yield. Then sleep until the peer rings, or for a sixteenth of what it
@@ -288,8 +345,11 @@ static int look_around(struct ko_watch *w)
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
 	give_core_away(c, now - w->since);
-	if ((rc = ko_roster_cause(c->roster)) < 0 || (rc = compare(c, w->desc, w->peer)) < 0)
+	if ((w->desc->seq || !ko_roster_failed_later(c->roster)) && (rc = ko_roster_cause(c->roster)) < 0)
 		return rc;
+	if ((rc = compare(c, w->desc, w->peer)) < 0)
+		return rc;
+	say(w, now);
 	if (now - w->looked >= LOOK_MS) {
 		w->looked = now;
 		ko_lifelines_look(c->lifelines);

@@ -110,16 +110,17 @@ static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 	size_t len = part_len * (size_t)c->nranks;
 	int fd = -1, rc = 0;
 
-	if (c->rank == 0)
+	if (c->rank == 0 ||
+	    c->spread) /* across hosts it is memory like other memory; nobody touches the others' parts */
 		rc = ko_shmem_create(len, len, false, &fd, memory);
 	rc = exchange(c, rc);
-	if (rc == 0) {
+	if (rc == 0 && !c->spread) {
 		rc = c->rank == 0 ? hand_out(c, fd) : take_over(c, &fd);
 		if (rc < 0) /* others may still wait for it */
 			rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
 	}
 	if (rc == 0) {
-		if (c->rank != 0)
+		if (c->rank != 0 && !c->spread)
 			rc = ko_shmem_map(fd, len, len, false, memory);
 		if (rc == 0) /* here and now: the pages of a part belong near its rank */
 			rc = ko_shmem_touch((char *)*memory + (size_t)c->rank * part_len, part_len);

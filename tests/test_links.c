@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 static const struct ko_limits limits = { .slot_len = 8192, .nslots = 4 };
+static const struct ko_place here; /* of no address: links stay on the loopback interface */
 
 /* A connected link, both ends in this process. */
 struct pair {
@@ -251,7 +252,8 @@ static struct pair connect_pair(const struct ko_link_ops *ops)
 	struct pair p = { .apart = false };
 	bool tx = false, rx = false;
 
-	CHECK(ops->open(KO_RECV, &limits, &p.rx) == 0 && ops->open(KO_SEND, &limits, &p.tx) == 0);
+	CHECK(ops->open(KO_RECV, &here, &limits, &p.rx) == 0 &&
+	      ops->open(KO_SEND, &here, &limits, &p.tx) == 0);
 	CHECK(p.rx->role == KO_RECV && p.tx->role == KO_SEND && p.rx->ops == ops);
 	CHECK(ops->address(p.rx, &of_rx) == 0 && ops->address(p.tx, &of_tx) == 0);
 	for (int64_t deadline = t_now_ms() + 10000; !(tx && rx); sched_yield()) {
@@ -270,7 +272,7 @@ static struct ko_link *connect_across(const struct ko_link_ops *ops, enum ko_rol
 	struct ko_address mine, theirs;
 	struct ko_link *link;
 
-	CHECK(ops->open(role, &limits, &link) == 0 && ops->address(link, &mine) == 0);
+	CHECK(ops->open(role, &here, &limits, &link) == 0 && ops->address(link, &mine) == 0);
 	memcpy(msg.bytes, mine.bytes, sizeof(mine.bytes));
 	CHECK(ko_msg_send(sock, &msg, mine.fd) == 0);
 	while (recv(sock, &msg, 1, MSG_PEEK) < 0) /* blocks; ko_msg_recv doesn't */
@@ -347,7 +349,7 @@ static void closing_takes_null_and_half_built_ends(void **state)
 	for (size_t i = 0; ko_links[i]; i++) {
 		ko_links[i]->close(NULL);
 		for (int role = KO_SEND; role <= KO_RECV; role++) {
-			CHECK(ko_links[i]->open((enum ko_role)role, &limits, &link) == 0);
+			CHECK(ko_links[i]->open((enum ko_role)role, &here, &limits, &link) == 0);
 			ko_links[i]->close(link);
 		}
 	}
@@ -361,8 +363,8 @@ static void an_address_of_something_else_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; ko_links[i]; i++) {
-		CHECK(ko_links[i]->open(KO_RECV, &other, &rx) == 0 &&
-		      ko_links[i]->open(KO_SEND, &limits, &tx) == 0);
+		CHECK(ko_links[i]->open(KO_RECV, &here, &other, &rx) == 0 &&
+		      ko_links[i]->open(KO_SEND, &here, &limits, &tx) == 0);
 		CHECK(ko_links[i]->address(rx, &address) == 0);
 		CHECK(ko_links[i]->connect(tx, &address) < 0);
 		ko_links[i]->close(rx);
@@ -379,7 +381,7 @@ static void opening_a_link_leaves_signals_alone(void **state)
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, NULL, &before[s]);
 	for (size_t i = 0; ko_links[i]; i++) {
-		CHECK(ko_links[i]->open(KO_RECV, &limits, &link) == 0);
+		CHECK(ko_links[i]->open(KO_RECV, &here, &limits, &link) == 0);
 		ko_links[i]->close(link);
 	}
 	for (int s = 1; s < NSIG; s++)
@@ -388,17 +390,17 @@ static void opening_a_link_leaves_signals_alone(void **state)
 
 static void transports_are_chosen_by_name_and_place(void **state)
 {
-	struct ko_place here, elsewhere;
+	struct ko_place local, elsewhere;
 	const struct ko_link_ops *ops;
 
 	(void)state;
-	ko_place_get(&here);
-	elsewhere = here;
+	ko_place_get(&local);
+	elsewhere = local;
 	elsewhere.machine[0] ^= 1;
-	CHECK(ko_link_choose("", &here, &here, &ops) == 0 && ops == ko_links[0]);
-	CHECK(ko_link_choose("shm", &here, &here, &ops) == 0 && strcmp(ops->name, "shm") == 0);
-	CHECK(ko_link_choose("shm", &here, &elsewhere, &ops) == KOLO_ENOTSUP);
-	CHECK(ko_link_choose("pigeon", &here, &here, &ops) == KOLO_ENOTSUP);
+	CHECK(ko_link_choose("", &local, &local, &ops) == 0 && ops == ko_links[0]);
+	CHECK(ko_link_choose("shm", &local, &local, &ops) == 0 && strcmp(ops->name, "shm") == 0);
+	CHECK(ko_link_choose("shm", &local, &elsewhere, &ops) == KOLO_ENOTSUP);
+	CHECK(ko_link_choose("pigeon", &local, &local, &ops) == KOLO_ENOTSUP);
 	CHECK(strstr(kolo_last_error(), "shm") != NULL);
 }
 

@@ -12,8 +12,9 @@ $B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS) -lm
 
-# The README's program, which needs no test library.
-$B/tools/examples/all_reduce: $B/tools/examples/all_reduce.o $B/libkolo.a
+# Programs that need no test library: the README's, and a rank of test_hosts.py's jobs.
+PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank
+$(PROGRAMS): $B/%: $B/%.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -29,16 +30,29 @@ $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=pro
 
 .SECONDARY:
 .PHONY: check check-programs
-check-programs: all $B/tools/examples/all_reduce $(if $(CMOCKA),$(TEST_BINARIES))
+check-programs: all $(PROGRAMS) $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/t.d $B/tools/examples/all_reduce.d
+-include $(TESTS:%=$B/tests/%.d) $B/tests/t.d $(PROGRAMS:%=%.d)
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind
 check-valgrind: check-programs
 	@$(if $(CMOCKA),:,echo "make check-valgrind: the test library cmocka is missing: make deps"; exit 1)
 	@B=$B tests/valgrind
+
+# ---- Random bytes for who serves a meeting point: clang's libFuzzer ----------------------------------------------
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz run-fuzz
+fuzz:
+	@command -v clang >/dev/null || { echo "make fuzz: clang is missing: make deps"; exit 1; }
+	@$(MAKE) --no-print-directory CC=clang SAN=address,fuzzer-no-link run-fuzz
+run-fuzz: $B/tests/fuzz_boot
+	@mkdir -p $B/tests/corpus
+	$B/tests/fuzz_boot -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -print_final_stats=1 $B/tests/corpus
+$B/tests/fuzz_boot: $B/tests/fuzz_boot.o $(filter-out $B/comm/boot_server.o,$(OBJECTS))
+	$(call say,LINK)
+	$Q$(CC) -fsanitize=address,fuzzer -o $@ $^ $(LIBS)

@@ -1,0 +1,233 @@
+/* One rank of the jobs that test_hosts.py runs on several hosts; sees the public header only.
+ *
+ * usage: host_rank sweep | loop | abort | differ | silent | leave | pairs | bytes
+ *
+ * Rank, size and meeting point come from the environment. A failure of the job is printed, and is no failure of this
+ * program: it returns 0 unless it finds something wrong itself. */
+#include <kolo/kolo.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 20000, SECONDS = 60 };
+
+static struct kolo_comm *comm;
+static int rank, nranks;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void must(int rc, const char *what)
+{
+	if (rc == 0)
+		return;
+	printf("%s: %s\n", what, kolo_last_error());
+	exit(3);
+}
+
+/* ---- The same bits as elsewhere -------------------------------------------------------------------------- */
+
+static uint64_t hash;
+
+static void mix(const void *bytes, size_t len)
+{
+	const unsigned char *b = bytes;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ b[i]) * 1099511628211u; /* FNV-1a */
+}
+
+/* Bits that are a finite number in every type. */
+static void fill(unsigned char *x, size_t len, uint64_t seed)
+{
+	for (size_t i = 0; i < len; i++) {
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		x[i] = (unsigned char)(seed >> 33 & 0x3f);
+	}
+}
+
+static void try_calls(enum kolo_type type, enum kolo_op op, size_t n, char *src, char *dst)
+{
+	size_t size = kolo_type_size(type), part = n / (size_t)nranks;
+	int root = (int)n % nranks;
+
+	must(kolo_all_reduce(comm, src, dst, n, type, op, NULL), "all_reduce");
+	mix(dst, n * size);
+	must(kolo_reduce_scatter(comm, src, dst, part, type, op, NULL), "reduce_scatter");
+	mix(dst, part * size);
+	memset(dst, 0, n * size);
+	must(kolo_reduce(comm, src, dst, n, type, op, root, NULL), "reduce");
+	mix(dst, n * size);
+	must(kolo_broadcast(comm, src, dst, n, type, root, NULL), "broadcast");
+	mix(dst, n * size);
+	must(kolo_all_gather(comm, src, dst, part, type, NULL), "all_gather");
+	mix(dst, part * (size_t)nranks * size);
+}
+
+static void sweep(void)
+{
+	const size_t counts[] = { 0, 1, 13, 1009, MOST };
+	char *src = malloc(8 * MOST), *dst = malloc(8 * MOST);
+	struct kolo_stats stats;
+
+	if (!src || !dst)
+		exit(1);
+	fill((unsigned char *)src, 8 * MOST, (uint64_t)rank + 1);
+	for (int type = 0; kolo_type_size((enum kolo_type)type); type++)
+		for (int op = 0; kolo_op_name((enum kolo_op)op); op++)
+			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
+				try_calls((enum kolo_type)type, (enum kolo_op)op, counts[k], src, dst);
+	must(kolo_barrier(comm, NULL), "barrier");
+	must(kolo_comm_stats(comm, &stats), "stats");
+	printf("rank %d hash %016llx to_next %s traffic %s\n", rank, (unsigned long long)hash,
+	       stats.to_next.transport,
+	       stats.sent_bytes == stats.model_sent_bytes &&
+			       stats.received_bytes == stats.model_received_bytes
+		       ? "ok"
+		       : "differs");
+	free(src);
+	free(dst);
+}
+
+/* ---- Failures -------------------------------------------------------------------------------------------- */
+
+/* Sums until that fails, and says how; `act` does something once, in the tenth of them. */
+static void loop(void (*act)(void))
+{
+	enum { N = 1 << 18 };
+	double begin = now();
+	float *x = calloc(N, sizeof(*x));
+	int rc = 0;
+
+	if (!x)
+		exit(1);
+	for (int k = 0; rc == 0 && now() - begin < SECONDS; k++) {
+		if (k == 10) {
+			printf("rank %d runs\n", rank);
+			fflush(stdout);
+			if (act)
+				act();
+		}
+		rc = kolo_all_reduce(comm, x, x, N, KOLO_F32, KOLO_SUM, NULL);
+	}
+	printf("rank %d at %.3f: %s: %s\n", rank, now(), kolo_strerror(rc), rc ? kolo_last_error() : "");
+	free(x);
+}
+
+static void abort_one(void)
+{
+	if (rank == 1)
+		kolo_comm_abort(comm);
+}
+
+static void differ(void)
+{
+	float x[100] = { 0 };
+
+	if (rank == 1)
+		kolo_all_reduce(comm, x, x, 100, KOLO_F32, KOLO_MAX, NULL);
+}
+
+static void fall_silent(void)
+{
+	if (rank == 1)
+		sleep(SECONDS);
+}
+
+static void leave(void)
+{
+	if (rank != 1)
+		return;
+	kolo_comm_destroy(comm);
+	exit(0);
+}
+
+/* ---- What is not there yet, and bytes -------------------------------------------------------------------- */
+
+static void pairs(void)
+{
+	void *memory = NULL;
+	char x[16] = "";
+	int rc = kolo_all_to_all(comm, x, x + 8, 1, KOLO_U8, NULL);
+
+	printf("rank %d: %s: %s\n", rank, kolo_strerror(rc), kolo_last_error());
+	must(kolo_alloc(comm, 100000, &memory), "kolo_alloc");
+	memset(memory, 1, 100000);
+	must(kolo_all_reduce(comm, memory, memory, 100000, KOLO_U8, KOLO_SUM, NULL), "all_reduce");
+	printf("rank %d: sum %d\n", rank, ((unsigned char *)memory)[99999]);
+	must(kolo_free(comm, memory), "kolo_free");
+}
+
+/* An all-reduce of 64 MiB; the interface's counts before and after are this network namespace's. */
+static uint64_t bytes_sent(void)
+{
+	char line[512], name[64];
+	unsigned long long sent, all = 0;
+	FILE *f = fopen("/proc/net/dev", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, " %63[^:]: %*u %*u %*u %*u %*u %*u %*u %*u %llu", name, &sent) == 2 &&
+		    strcmp(name, "lo") != 0)
+			all += sent;
+	if (f)
+		fclose(f);
+	return all;
+}
+
+static void count_bytes(void)
+{
+	enum { N = 16 << 20 };
+	float *x = calloc(N, sizeof(*x));
+	uint64_t before;
+
+	if (!x)
+		exit(1);
+	must(kolo_barrier(comm, NULL), "barrier");
+	before = bytes_sent();
+	must(kolo_all_reduce(comm, x, x, N, KOLO_F32, KOLO_SUM, NULL), "all_reduce");
+	must(kolo_barrier(comm, NULL), "barrier");
+	printf("rank %d sent %llu\n", rank, (unsigned long long)(bytes_sent() - before));
+	free(x);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc == 2 ? argv[1] : "";
+	int rc = kolo_comm_create(NULL, &comm);
+
+	if (rc < 0) {
+		printf("no communicator: %s: %s\n", kolo_strerror(rc), kolo_last_error());
+		return 0;
+	}
+	rank = kolo_comm_rank(comm);
+	nranks = kolo_comm_nranks(comm);
+	if (strcmp(what, "sweep") == 0)
+		sweep();
+	else if (strcmp(what, "loop") == 0)
+		loop(NULL);
+	else if (strcmp(what, "abort") == 0)
+		loop(abort_one);
+	else if (strcmp(what, "differ") == 0)
+		loop(differ);
+	else if (strcmp(what, "silent") == 0)
+		loop(fall_silent);
+	else if (strcmp(what, "leave") == 0)
+		loop(leave);
+	else if (strcmp(what, "pairs") == 0)
+		pairs();
+	else if (strcmp(what, "bytes") == 0)
+		count_bytes();
+	else
+		return 2;
+	kolo_comm_destroy(comm);
+	return 0;
+}

@@ -1,0 +1,231 @@
+"""Several hosts on one: network namespaces, each with a name and an address of its own, joined by a bridge. Ranks of one share
+memory, between them is libfabric's tcp. They vanish with the processes that hold them."""
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+from tap import B, SLOW, Skip, main, run, test
+
+RANK = os.path.abspath(f"{B}/tests/host_rank")
+RINGRUN = os.path.abspath(f"{B}/ringrun")
+RINGBENCH = os.path.abspath(f"{B}/ringbench")
+HOLD = "import socket, sys, time; socket.sethostname(sys.argv[1]); print('up', flush=True); time.sleep(600)"
+
+
+def inside(holder, *command):
+    return ("nsenter", "-t", str(holder.pid), "-n", "-u", *command)
+
+
+def must(*command):
+    done = run(*command)
+    if done.returncode:
+        raise Skip(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def hold(name):
+    holder = subprocess.Popen(["unshare", "-n", "-u", sys.executable, "-c", HOLD, name], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+    if holder.stdout.readline() != "up\n":
+        raise Skip(f"no network namespaces: {holder.stderr.read().strip()}")
+    return holder
+
+
+@contextmanager
+def hosts(n):
+    """The switch, and n hosts: host number k has the address 10.77.0.(k + 1)."""
+    if os.geteuid() != 0:
+        raise Skip("network namespaces need root")
+    if run("sh", "-c", "command -v ip").returncode:
+        raise Skip("no ip (package iproute2): make deps")
+    if "ofi     yes" not in run("make", "-s", "report").stdout:
+        raise Skip("libfabric is not built in: make deps")
+    holders = []
+    try:
+        holders.append(hold("switch"))
+        switch = holders[0]
+        must(*inside(switch, "ip", "link", "add", "br0", "type", "bridge"))
+        must(*inside(switch, "ip", "link", "set", "br0", "up"))
+        for k in range(n):
+            holders.append(hold(f"host{k}"))
+            host = holders[-1]
+            must(*inside(switch, "ip", "link", "add", f"to{k}", "type", "veth", "peer", "name", "eth0", "netns", str(host.pid)))
+            must(*inside(switch, "ip", "link", "set", f"to{k}", "master", "br0", "up"))
+            must(*inside(host, "ip", "address", "add", f"10.77.0.{k + 1}/24", "dev", "eth0"))
+            must(*inside(host, "ip", "link", "set", "eth0", "up"))
+            must(*inside(host, "ip", "link", "set", "lo", "up"))
+        yield switch, holders[1:]
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
+
+
+def start(machines, each, *command, **variables):
+    """`each` ranks on every host, host by host."""
+    n = len(machines) * each
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith("KOLO_")}, "KOLO_TIMEOUT": "20",
+           "KOLO_ROOT": "10.77.0.1:5000", "KOLO_NRANKS": str(n), **variables}
+    return [subprocess.Popen(inside(machines[r // each], *command), env={**env, "KOLO_RANK": str(r)}, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True) for r in range(n)]
+
+
+def finish(ranks, seconds=100):
+    end, results = time.monotonic() + seconds, []
+    for p in ranks:
+        try:
+            out, err = p.communicate(timeout=max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            for q in ranks:
+                q.kill()
+            raise
+        results.append((p.returncode, out, err))
+    return results
+
+
+def wait_until_they_run(ranks):
+    for p in ranks:
+        line = p.stdout.readline()
+        assert line.endswith("runs\n"), (line, finish(ranks))
+
+
+def check_told(results, silent, words):
+    """All but one tell of the failure, with these words; returns what the first says."""
+    for rank, (code, out, err) in enumerate(results):
+        if rank != silent:
+            assert code == 0 and all(word in out for word in words), (rank, results)
+    return results[0][1]
+
+
+def hashes(results):
+    for code, out, err in results:
+        assert code == 0 and "traffic ok" in out, results
+    return sorted(line.split()[3] for _, out, _ in results for line in out.splitlines() if line.startswith("rank"))
+
+
+@test
+def results_have_the_bits_that_one_host_gives():
+    for n, each in ((2, 1), (2, 2)) if SLOW else ((2, 1), (2, 2), (4, 2)):
+        with hosts(n) as (_, machines):
+            results = finish(start(machines, each, RANK, "sweep"))
+            here = run(RINGRUN, "-n", str(n * each), RANK, "sweep")
+            assert here.returncode == 0, here
+            alone = sorted(line.split()[3] for line in here.stdout.splitlines() if line.startswith("rank"))
+            assert hashes(results) == alone and len(alone) == n * each, (results, here)
+            # The last rank of each host sends through libfabric, the others through shared memory.
+            for rank, (_, out, _) in enumerate(results):
+                transport = "ofi" if rank % each == each - 1 else "shm"
+                assert f"to_next {transport} " in out, results
+
+
+@test
+def ringbench_runs_across_hosts():
+    with hosts(2) as (_, machines):
+        results = finish(start(machines, 2, RINGBENCH, "all_reduce", "broadcast", "-e", "1M", "-i", "3"))
+        assert all(code == 0 for code, _, _ in results), results
+        assert "0 wrong elements; traffic as the model says" in results[0][1], results
+
+
+@test
+def the_interface_counts_what_the_model_says():
+    with hosts(2) as (_, machines):
+        results = finish(start(machines, 1, RANK, "bytes"))
+        for code, out, err in results:
+            sent = int(out.split()[3])
+            assert code == 0 and 64 << 20 <= sent <= 1.05 * (64 << 20), results
+
+
+@test
+def a_killed_rank_of_another_host_is_named_within_2_s():
+    with hosts(2) as (_, machines):
+        ranks = start(machines, 2, RANK, "loop")
+        wait_until_they_run(ranks)
+        began = time.monotonic()
+        ranks[1].send_signal(signal.SIGKILL)
+        results = finish(ranks)
+        check_told(results, 1, ["rank died or left", "rank 1 ", "host0", "died"])
+        late = [float(out.split(" at ")[1].split(":")[0]) - began for rank, (_, out, _) in enumerate(results) if rank != 1]
+        assert max(late) < (10 if SLOW else 2), late
+
+
+@test
+def a_stopped_rank_is_named_after_the_timeout():
+    with hosts(2) as (_, machines):
+        ranks = start(machines, 2, RANK, "loop", KOLO_TIMEOUT="4")
+        wait_until_they_run(ranks)
+        ranks[1].send_signal(signal.SIGSTOP)
+        try:
+            results = [r for k, r in enumerate(finish(ranks[:1] + ranks[2:], 30))]
+        finally:
+            ranks[1].kill()
+            ranks[1].communicate()
+        check_told(results, None, ["timed out", "rank 1 ", "has kept the others waiting"])
+
+
+@test
+def a_rank_that_computes_for_too_long_is_named():
+    with hosts(3) as (_, machines):
+        ranks = start(machines, 1, RANK, "silent", KOLO_TIMEOUT="4")
+        wait_until_they_run(ranks)
+        try:
+            results = finish([ranks[0], ranks[2]], 30)
+        finally:
+            ranks[1].kill()
+            ranks[1].communicate()
+        check_told(results, None, ["timed out", "rank 1 ", "has kept the others waiting"])
+
+
+@test
+def a_link_that_goes_down_is_told_on_all_ranks_within_the_timeout():
+    with hosts(2) as (switch, machines):
+        ranks = start(machines, 2, RANK, "loop", KOLO_TIMEOUT="5")
+        wait_until_they_run(ranks)
+        must(*inside(switch, "ip", "link", "set", "to1", "down"))
+        results = finish(ranks, 40)
+        for code, out, err in results:
+            assert code == 0 and ("timed out" in out or "rank died or left" in out or "system" in out), results
+            assert "rank " in out and "host" in out, results
+
+
+@test
+def an_abort_ends_all_ranks():
+    with hosts(2) as (_, machines):
+        results = finish(start(machines, 2, RANK, "abort"))
+        check_told(results, None, ["aborted", "rank 1 ", "called kolo_comm_abort"])
+
+
+@test
+def ranks_that_disagree_are_told_both_sides():
+    with hosts(2) as (_, machines):
+        results = finish(start(machines, 1, RANK, "differ"))
+        check_told(results, None, ["ranks disagree"])
+        assert any("n=100, f32, max" in out and "n=262144, f32, sum" in out for _, out, _ in results), results
+
+
+@test
+def a_rank_that_leaves_early_is_named():
+    with hosts(2) as (_, machines):
+        results = finish(start(machines, 2, RANK, "leave"))
+        check_told(results, 1, ["rank died or left", "rank 1 ", "left"])
+
+
+@test
+def what_is_not_there_across_hosts_is_refused_and_says_so():
+    with hosts(2) as (_, machines):
+        for code, out, err in finish(start(machines, 1, RANK, "pairs")):
+            assert code == 0 and "not supported" in out and "several hosts" in out and "sum 2" in out, (out, err)
+
+
+@test
+def a_missing_rank_is_named():
+    with hosts(2) as (_, machines):
+        ranks = start(machines, 2, RANK, "sweep", KOLO_TIMEOUT="3")
+        ranks[3].kill()
+        ranks[3].communicate()
+        for code, out, err in finish(ranks[:3], 30):
+            assert code == 0 and "no communicator" in out and "3" in out, (out, err)
+
+
+main()

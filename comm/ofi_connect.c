@@ -101,6 +101,7 @@ static struct fi_info *make_hints(const struct ofi_end *e, const struct query *q
 	hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
 	hints->ep_attr->type = q->type;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
 				      (q->type == FI_EP_RDM ? FI_MR_ENDPOINT : 0);
 	hints->domain_attr->cq_data_size = q->writes ? sizeof(uint32_t) : 0;

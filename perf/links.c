@@ -133,13 +133,14 @@ static double time_both(struct side sides[2], void (*run)(struct side *))
 
 static struct edge open_edge(size_t slot_len)
 {
+	static const struct ko_place here;
 	struct ko_limits limits = { .slot_len = slot_len, .nslots = NSLOTS };
 	struct ko_address address;
 	struct edge e;
 
-	if (ko_shm_ops.open(KO_RECV, &limits, &e.recv) < 0 ||
-	    ko_shm_ops.open(KO_SEND, &limits, &e.send) < 0 || e.recv->ops->address(e.recv, &address) < 0 ||
-	    e.send->ops->connect(e.send, &address) < 0) {
+	if (ko_shm_ops.open(KO_RECV, &here, &limits, &e.recv) < 0 ||
+	    ko_shm_ops.open(KO_SEND, &here, &limits, &e.send) < 0 ||
+	    e.recv->ops->address(e.recv, &address) < 0 || e.send->ops->connect(e.send, &address) < 0) {
 		fprintf(stderr, "%s\n", kolo_last_error());
 		exit(1);
 	}

@@ -142,7 +142,7 @@ def report(out, a, peers, times, moods, limits):
     for coll in a.collectives:
         print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *peers]) +
               "".join(f" {'ratio of ' + who:>20}" for who in a.kolo), file=out)
-        for key in sorted(times["plain", coll][0]):
+        for key in sorted(times[next(iter(a.kolo)), coll][0]):
             line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
             for who in [*a.kolo, *peers]:
                 line += f" {statistics.median(t[key] for t in times[who, coll]):>11.2f}"

@@ -87,7 +87,8 @@ lib: $B/libkolo.so.$(SOVERSION) $B/libkolo.a
 report:
 	@echo "Kolo $(VERSION), $(shell $(CC) --version 2>/dev/null | head -n 1)$(if $(SAN), with the $(SAN) sanitizer)"
 	@echo "  shm     yes"
-	@echo "  ofi     $(if $(filter yes,$(OFI)),yes,no: no transport but shm (package libfabric-dev; make deps))"
+	@echo "  tcp     yes"
+	@echo "  ofi     $(if $(filter yes,$(OFI)),yes,no: no links through libfabric (package libfabric-dev; make deps))"
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"

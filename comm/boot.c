@@ -29,6 +29,7 @@ bool ko_boot_check(struct ko_entry *e)
 	e->place.machine[sizeof(e->place.machine) - 1] = 0;
 	e->transport[sizeof(e->transport) - 1] = 0;
 	e->algorithm[sizeof(e->algorithm) - 1] = 0;
+	e->net[sizeof(e->net) - 1] = 0;
 	return e->nranks >= 1 && e->nranks <= KO_MAX_RANKS && e->rank >= 0 && e->rank < e->nranks &&
 	       e->socket_len <= sizeof(e->socket) &&
 	       (e->place.net.any.sa_family == 0 || e->place.net.any.sa_family == AF_INET ||

@@ -24,6 +24,7 @@ struct ko_entry {
 	/* What rank 0's entry says of these is agreed by all. */
 	struct ko_limits limits;
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best */
+	char net[KO_NAME]; /* the transport between hosts, unless `transport` says; likewise */
 };
 
 /* Where ranks meet. Either an abstract Unix socket, or the ports [port, port + nports) of a host: the first that is

@@ -33,6 +33,8 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 			      .help = "which variables count where several launchers' are set" },
 	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "a name or an address",
 			   .help = "the network interface for KOLO_ROOT, MASTER_ADDR and ids" },
+	[KO_ENV_NET] = { "KOLO_NET", .choices = "tcp|ofi",
+			 .help = "the transport between hosts; rank 0's value counts" },
 	[KO_ENV_OFI_PROVIDER] = { "KOLO_OFI_PROVIDER", .choices = "a provider of libfabric",
 				  .help = "what edges between hosts that end at this rank use" },
 };

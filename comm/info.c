@@ -119,10 +119,11 @@ static const struct {
 	const char *kind, *name;
 	void (*look)(struct kolo_part_info *part);
 } parts[] = {
-	{ "transport", "shm", look_at_transport }, { "transport", "verbs", look_at_transport },
-	{ "transport", "ofi", look_at_transport }, { "library", "hwloc", look_at_hwloc },
-	{ "library", "cuda", look_at_nothing },    { "kernels", "plain", look_at_kernels },
-	{ "kernels", "avx2", look_at_kernels },    { "kernels", "avx512", look_at_kernels },
+	{ "transport", "shm", look_at_transport },   { "transport", "tcp", look_at_transport },
+	{ "transport", "verbs", look_at_transport }, { "transport", "ofi", look_at_transport },
+	{ "library", "hwloc", look_at_hwloc },       { "library", "cuda", look_at_nothing },
+	{ "kernels", "plain", look_at_kernels },     { "kernels", "avx2", look_at_kernels },
+	{ "kernels", "avx512", look_at_kernels },
 };
 
 int kolo_part_get(int index, struct kolo_part_info *out)

@@ -4,12 +4,14 @@
 #include "error.h"
 #include "ofi.h"
 #include "shm.h"
+#include "tcp.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct ko_link_ops *const ko_links[] = {
 	&ko_shm_ops,
+	&ko_tcp_ops,
 #ifdef KO_HAVE_OFI
 	&ko_ofi_ops,
 #endif

@@ -9,8 +9,8 @@ flight together, and an answer: bandwidth and message rate; without, messages to
 Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
 from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
 faster with ordinary stores when it began, "far" where streaming ones were: cores that share a cache want ordinary ones.
-With --network all goes over TCP through the loopback interface: Kolo's links are libfabric's, and Open MPI is told to use
-nothing else; what a plain exchange of as many bytes takes both ways at once (sockets.c) stands beside large sizes.
+With --network all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), and Open MPI,
+which is told to use nothing else; what a plain exchange of as many bytes takes both ways at once (sockets.c) stands beside large sizes.
 
 A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree
 (make perf), and the program gnuplot for --plot.
@@ -71,7 +71,7 @@ COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gathe
 
 # What the table calls it: options of ringbench, with and without --network.
 ON_ONE_HOST = {"plain": ["--memory", "host"], "alloc": ["--memory", "alloc"]}
-OVER_TCP = {"ofi": ["--transport", "ofi"]}
+OVER_TCP = {"tcp": ["--transport", "tcp"], "ofi": ["--transport", "ofi"]}
 TCP_ONLY = {"openmpi": ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]}
 
 

@@ -217,9 +217,10 @@ static void try_one(const struct setup *setup, const struct trial *t)
 			free(b.memory[k]);
 }
 
-/* What the tests pass to all ranks: an algorithm's name, that it runs in memory from kolo_alloc, or through libfabric. */
+/* What the tests pass to all ranks: an algorithm's name, that it runs in memory from kolo_alloc, or a transport's. */
 #define ALLOC "alloc"
 #define OFI   "ofi"
+#define TCP   "tcp"
 
 static bool is(const struct t_rank *r, const char *how)
 {
@@ -231,7 +232,7 @@ static struct kolo_comm *comm_with_algorithm(struct t_rank *r)
 {
 	struct kolo_comm_attr attr = { .slot_len = 4096, .timeout_s = T_PATIENCE / 2 };
 
-	if (is(r, OFI))
+	if (is(r, OFI) || is(r, TCP))
 		attr.transport = r->arg;
 	else
 		attr.algorithm = is(r, ALLOC) ? "direct" : r->arg;
@@ -328,8 +329,10 @@ static void for_every_number_of_ranks(t_rank_fn *fn)
 	for (int n = 1; n <= MAX_RANKS; n++) {
 		if (n > 3 && n != 5 && t_is_slow())
 			continue;
-		if ((n == 2 || n == 3 || n == 8) && has_transport(OFI))
+		if ((n == 2 || n == 8) && has_transport(OFI))
 			t_processes(n, fn, OFI);
+		if (n > 1 && n < 6)
+			t_processes(n, fn, TCP);
 		t_processes(n, fn, "ring");
 		t_processes(n, fn, "board");
 		if (n == 2 || n == 5)
@@ -394,6 +397,7 @@ static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 						       { .algorithm = "exchange" },
 						       { .slot_len = 65536, .algorithm = "ring" },
 						       { .algorithm = "direct" },
+						       { .transport = TCP },
 						       { .slot_len = 16384, .transport = OFI } };
 	size_t block = n / (size_t)r->nranks;
 	float *x = malloc(4 * n), *first = malloc(4 * n), *y = malloc(4 * n), *part = malloc(4 * block);
@@ -549,8 +553,8 @@ static void one_way_operations_overwrite_nothing_unread(void **state)
 static void traffic(struct t_rank *r)
 {
 	struct kolo_comm *c = comm_with_algorithm(r);
-	bool board = is(r, "board"), ring = is(r, "ring") || is(r, OFI) || is(r, "exchange");
-	bool exchange = is(r, "exchange") || is(r, OFI);
+	bool board = is(r, "board"), ring = is(r, "ring") || is(r, OFI) || is(r, TCP) || is(r, "exchange");
+	bool exchange = is(r, "exchange") || is(r, OFI) || is(r, TCP);
 	size_t n = 4200 * (size_t)r->nranks, others = (size_t)r->nranks - 1;
 	struct kolo_stats before, after;
 	int *x = calloc(n, sizeof(*x));

@@ -7,6 +7,7 @@
 
 #include "topo.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,7 +44,11 @@ struct ko_link {
 	uint64_t bytes, slots; /* payload and slots committed (KO_SEND) or released (KO_RECV) */
 	size_t memory;         /* bytes this end allocated for slots */
 	enum ko_stores stores; /* the better kind (KO_SEND) */
-	double bytes_per_ns;   /* of large slots with that kind, when it was measured (KO_SEND) */
+	bool anywhere;         /* commit takes bytes that are not in the slot (KO_SEND) */
+	/* While it waits for a slot of `into_len` bytes the receiver may have a place for them: then peek's ptr may be that */
+	void *into;
+	size_t into_len;
+	double bytes_per_ns; /* of large slots with that kind, when it was measured (KO_SEND) */
 };
 
 struct ko_link_ops {
@@ -71,8 +76,9 @@ struct ko_link_ops {
 	int (*acquire)(struct ko_link *link, struct ko_slot *out);
 
 	/* Sender: hands slot->len bytes of the slot acquired to the other end, with slot->tag. Orders all stores
-	 * to the slot before it. The sender may go on reading its bytes until it acquires again. A link that fails here says
-	 * so at the next acquire or drain. */
+	 * to the slot before it. The sender may go on reading its bytes until it acquires again. Where link->anywhere is set
+	 * slot->ptr may lead to any other bytes, which must stay as they are until the receiver has them. A link that fails
+	 * here says so at the next acquire or drain. */
 	int (*commit)(struct ko_link *link, const struct ko_slot *slot);
 
 	/* Receiver: the oldest slot, lent until release. Called again before release it gives the same slot.

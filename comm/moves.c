@@ -57,13 +57,17 @@ static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn 
 	return w.failed ? tell_failure(run, link, peer, rc) : rc;
 }
 
-/* The oldest slot from prev, which must be this operation's and hold n elements. */
-static int wait_in(struct ko_run *run, struct ko_slot *in, size_t n)
+/* The oldest slot from prev, which must be this operation's and hold n elements; they may be put into dst (NULL: nowhere
+ * but in the slot). */
+static int wait_in(struct ko_run *run, struct ko_slot *in, void *dst, size_t n)
 {
 	struct kolo_comm *c = run->comm;
-	int prev = ko_ring_prev(c->rank, c->nranks);
-	int rc = wait_slot(run, c->from_prev, prev, c->from_prev->ops->peek, in);
+	int prev = ko_ring_prev(c->rank, c->nranks), rc;
 
+	c->from_prev->into = dst;
+	c->from_prev->into_len = n * run->size;
+	rc = wait_slot(run, c->from_prev, prev, c->from_prev->ops->peek, in);
+	c->from_prev->into = NULL;
 	if (rc < 0)
 		return rc;
 	if (in->tag != run->tag)
@@ -132,7 +136,10 @@ int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, size_t n)
 
 	if (rc < 0)
 		return rc;
-	fill(run, run->comm->to_next->stores, fn, out.ptr, src, n);
+	if (fn == run->copy && run->comm->to_next->anywhere)
+		out.ptr = (void *)src;
+	else
+		fill(run, run->comm->to_next->stores, fn, out.ptr, src, n);
 	return commit(run, &out, n);
 }
 
@@ -141,7 +148,7 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = wait_in(run, &in, NULL, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
 	combine(run, run->comm->to_next->stores, out.ptr, in.ptr, own, n);
 	if ((rc = commit(run, &out, n)) < 0)
@@ -152,7 +159,7 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 {
 	struct ko_slot in;
-	int rc = wait_in(run, &in, n);
+	int rc = wait_in(run, &in, NULL, n);
 
 	if (rc < 0)
 		return rc;
@@ -161,41 +168,50 @@ int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 	return release(run);
 }
 
-/* Passed on before it is kept: next waits for it. What is in a slot stays there until this rank acquires it again. */
+/* Passed on before it is kept: next waits for it. What is in a slot stays there until this rank acquires it again. What may
+ * lie anywhere is passed on from dst: it has come to stay. */
 int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
 {
+	bool anywhere = run->comm->to_next->anywhere;
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = wait_in(run, &in, NULL, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
-	combine(run, run->comm->to_next->stores, out.ptr, in.ptr, own, n);
+	if (anywhere)
+		out.ptr = dst;
+	combine(run, anywhere ? KO_ORDINARY : run->comm->to_next->stores, out.ptr, in.ptr, own, n);
 	fill(run, KO_ORDINARY, run->red.finish, out.ptr, out.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0 || (rc = release(run)) < 0)
 		return rc;
-	fill(run, run->stores, run->copy, dst, out.ptr, n);
+	if (!anywhere)
+		fill(run, run->stores, run->copy, dst, out.ptr, n);
 	return 0;
 }
 
 /* As above. */
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
+	bool anywhere = run->comm->to_next->anywhere;
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in, n)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = wait_in(run, &in, dst, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
-	fill(run, run->comm->to_next->stores, run->copy, out.ptr, in.ptr, n);
+	if (anywhere)
+		out.ptr = dst;
+	fill(run, anywhere ? KO_ORDINARY : run->comm->to_next->stores, run->copy, out.ptr, in.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0)
 		return rc;
-	fill(run, run->stores, run->copy, dst, in.ptr, n);
+	if (!anywhere)
+		fill(run, run->stores, run->copy, dst, in.ptr, n);
 	return release(run);
 }
 
 int ko_keep(struct ko_run *run, void *dst, size_t n)
 {
 	struct ko_slot in;
-	int rc = wait_in(run, &in, n);
+	int rc = wait_in(run, &in, dst, n);
 
 	if (rc < 0)
 		return rc;

@@ -189,15 +189,15 @@ size_t ko_oneshot_room(const struct kolo_comm *c)
 	return each < c->limits.slot_len ? each : c->limits.slot_len;
 }
 
-/* What goes to next goes first: it waits for it. */
 int ko_exchange(struct ko_run *run, const void *src, void *dst)
 {
 	int rank = run->comm->rank, nranks = run->comm->nranks;
 	size_t n = run->plan.count;
-	int rc = ko_send(run, run->copy, src, n);
+	int rc;
 
-	if (n)
-		run->copy(exchanged(run, rank, n), src, n, NULL); /* dst may be src */
+	if (n) /* dst may be src, and written before all of it has gone */
+		run->copy(exchanged(run, rank, n), src, n, NULL);
+	rc = ko_send(run, run->copy, exchanged(run, rank, n), n);
 	for (int k = 1; rc == 0 && k < nranks - 1; k++)
 		rc = ko_keep_and_pass(run, exchanged(run, ko_ring_block(rank, nranks, k), n), n);
 	if (rc == 0)

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum {
@@ -48,16 +49,19 @@ struct tcp_link {
 	int fd;       /* the connection, -1 before it is made */
 	int listener; /* the receiver's, until then */
 	int strangers[MAX_STRANGERS], nstrangers;
-	unsigned char secret[SECRET]; /* the receiver's; the sender shows it */
-	union ko_net at;              /* where the receiver listens */
-	char *memory;                 /* `len` bytes: the slots, each with a gap before it */
+	unsigned char secret[SECRET];      /* the receiver's; the sender shows it */
+	union ko_net at;                   /* where the receiver listens */
+	char *memory;                      /* `len` bytes: the slots, each with a gap before it */
+	const char *payload[KO_MAX_SLOTS]; /* the sender's: where the bytes of each slot are */
 	size_t len;
 	/* Slots, counted from the beginning. Sender: posted <= committed <= posted + nslots; of slot `posted` `moved` bytes
 	 * have gone, its head included. Receiver: released <= filled <= released + nslots; of slot `filled` `moved` bytes have
 	 * come. */
 	uint64_t committed, posted, released, filled;
 	size_t moved;
-	char *ahead; /* the receiver's: AHEAD bytes, of which [from, to) are not in their slots yet */
+	char *place;  /* the receiver's: where the bytes of slot `filled` go, once its head has come; */
+	char *peeked; /* where those of slot `released` are, if they did not go into the slot */
+	char *ahead;  /* the receiver's: AHEAD bytes, of which [from, to) are not in their slots yet */
 	size_t from, to;
 	int broken; /* 0, or the code of what the link failed with */
 	char why[160];
@@ -149,6 +153,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 		return ko_fail(KOLO_ENOMEM, "tcp: no memory for a link");
 	t->link.ops = &ko_tcp_ops;
 	t->link.role = role;
+	t->link.anywhere = true;
 	t->limits = *limits;
 	t->fd = t->listener = -1;
 	t->len = limits->nslots * (GAP + limits->slot_len);
@@ -272,14 +277,25 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 
 /* ---- Sending -------------------------------------------------------------------------------------------- */
 
+/* Sends of a slot what has not gone yet. */
+static ssize_t send_rest(struct tcp_link *t, struct tcp_head *head, const char *from)
+{
+	size_t gone = t->moved < sizeof(*head) ? t->moved : sizeof(*head);
+	struct iovec parts[2] = { { .iov_base = (char *)head + gone, .iov_len = sizeof(*head) - gone },
+				  { .iov_base = (char *)from + (t->moved - gone),
+				    .iov_len = head->len - (t->moved - gone) } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	return sendmsg(t->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Gives the kernel what it takes. 0, or what the link failed with. */
 static int flush(struct tcp_link *t)
 {
 	while (!t->broken && t->posted < t->committed) {
-		const struct tcp_head *head = head_at(t, t->posted);
+		struct tcp_head *head = head_at(t, t->posted);
 		size_t len = sizeof(*head) + head->len;
-		ssize_t sent = send(t->fd, (const char *)head + t->moved, len - t->moved,
-				    MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t sent = send_rest(t, head, t->payload[t->posted % t->limits.nslots]);
 
 		if (sent < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
@@ -314,6 +330,7 @@ static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
 	if (link->stores == KO_STREAMING)
 		ko_stream_fence();
 	*head_at(t, t->committed) = (struct tcp_head){ slot->len, slot->tag, (uint32_t)t->committed };
+	t->payload[t->committed % t->limits.nslots] = slot->len ? slot->ptr : t->memory;
 	t->committed++;
 	link->bytes += slot->len;
 	link->slots++;
@@ -350,11 +367,21 @@ static size_t lacks(const struct tcp_link *t, const struct tcp_head *head)
 	return (t->moved < sizeof(*head) ? sizeof(*head) : sizeof(*head) + head->len) - t->moved;
 }
 
-static int check_head(struct tcp_link *t, const struct tcp_head *head)
+/* Checks it, and finds a place for what comes behind it: the caller's, if it is what the caller waits for. */
+static int take_head(struct tcp_link *t, struct tcp_head *head)
 {
-	if (head->number == (uint32_t)t->filled && head->len <= t->limits.slot_len)
-		return 0;
-	return break_link(t, "receiving", "what came is no slot, or not the next one");
+	if (head->number != (uint32_t)t->filled || head->len > t->limits.slot_len)
+		return break_link(t, "receiving", "what came is no slot, or not the next one");
+	t->place = (char *)(head + 1);
+	if (t->filled == t->released && t->link.into && t->link.into_len == head->len)
+		t->place = t->peeked = t->link.into;
+	return 0;
+}
+
+/* Where the next byte of the slot goes. */
+static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
+{
+	return t->moved < sizeof(*head) ? (char *)head + t->moved : t->place + (t->moved - sizeof(*head));
 }
 
 /* Fills the next slot. KO_EAGAIN: not all of it has come. */
@@ -368,17 +395,17 @@ static int fill_slot(struct tcp_link *t)
 		size_t n = t->to - t->from < need ? t->to - t->from : need;
 
 		if (n) {
-			memcpy((char *)head + t->moved, t->ahead + t->from, n);
+			memcpy(next_byte(t, head), t->ahead + t->from, n);
 			t->from += n;
 		} else if (need >= DIRECT) {
-			rc = read_some(t, (char *)head + t->moved, need, &n);
+			rc = read_some(t, next_byte(t, head), need, &n);
 		} else {
 			t->from = 0;
 			rc = read_some(t, t->ahead, AHEAD, &t->to);
 		}
 		t->moved += n;
 		if (n && t->moved == sizeof(*head) && rc == 0)
-			rc = check_head(t, head);
+			rc = take_head(t, head);
 	}
 	if (rc)
 		return rc;
@@ -394,7 +421,9 @@ static int peek_slot(struct ko_link *link, struct ko_slot *out)
 	int rc = t->released < t->filled ? 0 : fill_slot(t);
 
 	if (rc == 0)
-		*out = (struct ko_slot){ .ptr = head + 1, .len = head->len, .tag = head->tag };
+		*out = (struct ko_slot){ .ptr = t->peeked ? t->peeked : (char *)(head + 1),
+					 .len = head->len,
+					 .tag = head->tag };
 	return rc;
 }
 
@@ -405,6 +434,7 @@ static int release_slot(struct ko_link *link)
 	link->bytes += head_at(t, t->released)->len;
 	link->slots++;
 	t->released++;
+	t->peeked = NULL;
 	return 0;
 }
 

@@ -252,7 +252,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	out->received_bytes =
 		out->from_prev.bytes + comm->board.received + comm->direct.received + comm->lanes.received;
 	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
-			    (comm->from_prev ? comm->from_prev->memory : 0) +
+			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
 			    comm->lanes.mapped * KO_LANE_HEAD +
 			    comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
 			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);

@@ -10,7 +10,6 @@
 #include "probe.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- What the caller wants ------------------------------------------------------------------------------ */
@@ -198,6 +197,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	struct kolo_comm *c = NULL;
 	struct ko_meeting meeting;
 	struct ko_log log;
+	const char *net;
 	int64_t deadline;
 	int rc, timeout_ms = 0;
 
@@ -215,7 +215,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
-	    (rc = check_name("transport", getenv("KOLO_NET"), mine.net)) < 0 ||
+	    (rc = ko_link_net(&net)) < 0 || (rc = check_name("transport", net, mine.net)) < 0 ||
 	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;
 	rc = ko_boot_join(&meeting, &mine, timeout_ms, listen_for_hosts, c->lifelines, c->table);

@@ -3,19 +3,17 @@
 
 #include "watch.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int code)
 {
 	int next = ko_ring_next(c->rank, c->nranks), prev = ko_ring_prev(c->rank, c->nranks);
-	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], why[KO_TEXT / 2];
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
 
-	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	return ko_fail(code, "%s, on its edge %s %s: %s", ko_comm_name(c, c->rank, me),
 		       link->role == KO_SEND ? "to" : "from",
-		       ko_comm_name(c, link->role == KO_SEND ? next : prev, them), why);
+		       ko_comm_name(c, link->role == KO_SEND ? next : prev, them), kolo_last_error());
 }
 
 static int send_address(struct kolo_comm *c, struct ko_link *link, int to)

@@ -14,8 +14,11 @@
 /* Those who follow a variable check it; what says where ranks meet is checked by meeting. */
 static int value_is_good(int index)
 {
+	const char *net;
 	int64_t number;
 
+	if (index == KO_ENV_NET)
+		return ko_link_net(&net) == 0;
 	if (index == KO_ENV_LOG)
 		return ko_log_check() == 0;
 	if (index == KO_ENV_TRACE)

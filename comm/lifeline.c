@@ -585,6 +585,7 @@ const struct ko_life *ko_lifelines_gone(const struct ko_lifelines *ll, int *k)
 void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 {
 	struct ko_msg goodbye = { .type = KO_MSG_GOODBYE, .value = code };
+	char unread[sizeof(goodbye)];
 
 	if (!ll)
 		return;
@@ -597,6 +598,8 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 		if (life->fd < 0)
 			continue;
 		ko_msg_send(life->fd, &goodbye, -1);
+		while (life->far && recv(life->fd, unread, sizeof(unread), MSG_DONTWAIT) > 0)
+			; /* it would turn the close into a reset, which may overtake the goodbye */
 		close(life->fd);
 		if (life->pidfd >= 0)
 			close(life->pidfd);

@@ -7,6 +7,7 @@
 #include "tcp.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct ko_link_ops *const ko_links[] = {
@@ -23,16 +24,28 @@ const char *ko_stores_name(enum ko_stores stores)
 	return stores == KO_STREAMING ? "streaming" : "ordinary";
 }
 
-static int no_such_transport(const char *name)
+static int find_name(const char *name)
 {
 	char known[128] = "";
 
 	for (size_t i = 0; ko_links[i]; i++) {
 		size_t at = strlen(known);
 
+		if (strcmp(ko_links[i]->name, name) == 0)
+			return 0;
 		snprintf(known + at, sizeof(known) - at, " %s", ko_links[i]->name);
 	}
 	return ko_fail(KOLO_ENOTSUP, "no transport called '%s'; this build has:%s", name, known);
+}
+
+int ko_link_net(const char **out)
+{
+	*out = getenv("KOLO_NET");
+	if (!*out || !**out)
+		*out = "";
+	else if (find_name(*out) < 0)
+		return ko_fail(KOLO_EINVAL, "KOLO_NET=%s: %s", *out, kolo_last_error());
+	return 0;
 }
 
 int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
@@ -49,5 +62,5 @@ int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_p
 		if (rc == 0)
 			return 0;
 	}
-	return tried ? rc : no_such_transport(name);
+	return tried ? rc : find_name(name);
 }

@@ -107,6 +107,9 @@ const char *ko_stores_name(enum ko_stores stores);
 /* Best first, then NULL. */
 extern const struct ko_link_ops *const ko_links[];
 
+/* The transport between hosts that KOLO_NET names; "" when it is unset. Errors: KOLO_EINVAL, with those there are. */
+int ko_link_net(const char **out);
+
 /* The table row called `name`; the best one that joins a and b when name is "". Errors: KOLO_ENOTSUP, with the reason
  * of the last one tried. */
 int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,

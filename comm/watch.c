@@ -145,9 +145,10 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 
 	describe_place(c, life->rank, where);
 	if (life->state == KO_LIFE_DEAD)
-		return ko_fail(KOLO_EPEER, "%s died %s; noticed by %s in %s",
-			       ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
-			       ko_desc_text(desc, op));
+		return ko_fail(KOLO_EPEER, "%s died%s %s; noticed by %s in %s",
+			       ko_comm_name(c, life->rank, them),
+			       life->far ? " or can't be reached any more" : "", where,
+			       ko_comm_name(c, c->rank, me), ko_desc_text(desc, op));
 	if (life->why[0])
 		return ko_fail(KOLO_EPEER, "%s gave up: %s; noticed by %s in %s",
 			       ko_comm_name(c, life->rank, them), life->why, ko_comm_name(c, c->rank, me),

@@ -1,6 +1,6 @@
 /* One rank of the jobs that test_hosts.py runs on several hosts; sees the public header only.
  *
- * usage: host_rank sweep | loop | abort | differ | silent | leave | pairs | bytes
+ * usage: host_rank join | sweep | loop | abort | differ | silent | leave | pairs | bytes
  *
  * Rank, size and meeting point come from the environment. A failure of the job is printed, and is no failure of this
  * program: it returns 0 unless it finds something wrong itself. */
@@ -167,6 +167,12 @@ static void pairs(void)
 	must(kolo_free(comm, memory), "kolo_free");
 }
 
+static void join(void)
+{
+	must(kolo_barrier(comm, NULL), "barrier");
+	printf("rank %d joined\n", rank);
+}
+
 /* An all-reduce of 64 MiB; the interface's counts before and after are this network namespace's. */
 static uint64_t bytes_sent(void)
 {
@@ -210,7 +216,9 @@ int main(int argc, char **argv)
 	}
 	rank = kolo_comm_rank(comm);
 	nranks = kolo_comm_nranks(comm);
-	if (strcmp(what, "sweep") == 0)
+	if (strcmp(what, "join") == 0)
+		join();
+	else if (strcmp(what, "sweep") == 0)
 		sweep();
 	else if (strcmp(what, "loop") == 0)
 		loop(NULL);

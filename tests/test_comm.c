@@ -344,9 +344,10 @@ static void values_that_would_be_refused_are_told(void **state)
 	static const struct {
 		const char *name, *good, *bad;
 	} cases[] = {
-		{ "KOLO_SLOTS", "64", "65" },           { "KOLO_TIMEOUT", "0", "abc" },
-		{ "KOLO_SLOT_LEN", "8192", "4097" },    { "KOLO_LOG", "info", "bogus" },
-		{ "KOLO_LOG", "info", "info:/no/dir" }, { "KOLO_TRACE", "/tmp", "/no/dir" },
+		{ "KOLO_SLOTS", "64", "65" },        { "KOLO_TIMEOUT", "0", "abc" },
+		{ "KOLO_SLOT_LEN", "8192", "4097" }, { "KOLO_LOG", "info", "bogus" },
+		{ "KOLO_NET", "tcp", "pigeon" },     { "KOLO_LOG", "info", "info:/no/dir" },
+		{ "KOLO_TRACE", "/tmp", "/no/dir" },
 	};
 
 	(void)state;

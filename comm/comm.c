@@ -121,7 +121,7 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	if (c->roster)
-		ko_roster_fail(c->roster, c->rank, code, why);
+		ko_roster_fail(c->roster, c->rank, code, why, false);
 	ko_lifelines_close(c->lifelines, code, why);
 	c->lifelines = NULL;
 	kolo_comm_destroy(c);
@@ -162,16 +162,17 @@ void kolo_comm_destroy(struct kolo_comm *c)
 
 int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
 {
+	bool later = ko_roster_complete(c->roster, c->rank);
 	char text[KO_TEXT];
 	va_list args;
 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	if (ko_roster_fail(c->roster, c->rank, code, text)) {
+	if (ko_roster_fail(c->roster, c->rank, code, text, later)) {
 		ko_log(&c->log, KOLO_LOG_ERROR, "%s", text);
 		if (c->spread)
-			ko_lifelines_fail(c->lifelines, code, text);
+			ko_lifelines_fail(c->lifelines, code, text, later);
 	}
 	return ko_roster_cause(c->roster);
 }

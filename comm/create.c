@@ -163,6 +163,18 @@ static int choose_spins(const struct kolo_comm *c)
 	return cpus && ranks > cpus ? 0 : SPINS; /* 0 processors: they can't be asked */
 }
 
+/* Some need memory that all ranks share. */
+static int check_algorithm(const struct kolo_comm *c)
+{
+	const char *name = c->table[0].algorithm;
+
+	if (!c->spread || (strcmp(name, "board") != 0 && strcmp(name, "direct") != 0))
+		return 0;
+	return ko_fail(KOLO_ENOTSUP,
+		       "rank %d: algorithm '%s' is for ranks of one host, and these are on several", c->rank,
+		       name);
+}
+
 int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 {
 	const char *algorithm = c->table[0].algorithm;
@@ -173,8 +185,8 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 			       "no algorithm called '%.11s'; this build has: ring, board, exchange, direct",
 			       algorithm);
 	c->spins = choose_spins(c);
-	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = ko_edges_connect(c, deadline)) < 0 ||
-	    (rc = ko_probe(c)) < 0)
+	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c)) < 0 ||
+	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;
 	ko_lifelines_follow(c->lifelines, c->roster);

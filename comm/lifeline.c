@@ -4,13 +4,11 @@
 #include "clock.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -202,6 +200,15 @@ static void forget_stranger(struct ko_lifelines *ll, int k)
 	memmove(&ll->strangers[k], &ll->strangers[k + 1], (size_t)(ll->nstrangers - k) * sizeof(int));
 }
 
+/* Has only a part of a message come? The kernel may say that a socket can be read when it lacks memory. */
+static bool is_partial(int fd)
+{
+	struct ko_msg msg;
+	ssize_t got = recv(fd, &msg, sizeof(msg), MSG_PEEK | MSG_DONTWAIT);
+
+	return got > 0 && got < (ssize_t)sizeof(msg);
+}
+
 /* The stranger's socket can be read: it becomes a lifeline, or is dropped. */
 static int identify(struct ko_lifelines *ll, int k)
 {
@@ -209,6 +216,8 @@ static int identify(struct ko_lifelines *ll, int k)
 	struct ko_life *life = NULL;
 	struct ko_msg hello;
 
+	if (is_partial(fd))
+		return 0;
 	forget_stranger(ll, k);
 	if (ko_msg_recv(fd, &hello, &extra) != KO_HEARD_MSG) {
 		close(fd); /* someone looked whether we still listen */
@@ -384,20 +393,20 @@ void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster)
 
 /* ---- What ranks of several hosts tell each other -------------------------------------------------------- */
 
-/* Has it taken what it was told before? Through TCP a message that is sent in part would spoil those behind it. */
-static bool listens(const struct ko_life *life)
-{
-	int queued;
-
-	return !life->far || ioctl(life->fd, SIOCOUTQ, &queued) < 0 ||
-	       queued < 8 * (int)sizeof(struct ko_msg);
-}
-
+/* A post goes to those only who have been heard of lately: who is in no call reads nothing, and a connection that is full
+ * for long is taken for dead. Who waits says so, and is heard. */
 static void send_all(struct ko_lifelines *ll, const struct ko_msg *msg)
 {
-	for (int k = 0; k < ll->n; k++)
-		if (ll->life[k].state == KO_LIFE_UP && (msg->type == KO_MSG_FAIL || listens(&ll->life[k])))
-			ko_msg_send(ll->life[k].fd, msg, -1); /* who can't be told will be missed */
+	enum { MOST_UNREAD = 30 };
+
+	for (int k = 0; k < ll->n; k++) {
+		struct ko_life *life = &ll->life[k];
+
+		if (life->state != KO_LIFE_UP || (msg->type == KO_MSG_POST && life->unread == MOST_UNREAD))
+			continue;
+		life->unread += msg->type == KO_MSG_POST;
+		ko_msg_send(life->fd, msg, -1); /* who can't be told will be missed */
+	}
 }
 
 void ko_lifelines_say(struct ko_lifelines *ll)
@@ -409,11 +418,10 @@ void ko_lifelines_say(struct ko_lifelines *ll)
 	send_all(ll, &msg);
 }
 
-void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text)
+void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later)
 {
-	struct ko_msg msg = { .type = KO_MSG_FAIL, .value = code };
+	struct ko_msg msg = { .type = KO_MSG_FAIL, .value = code, .seq = later };
 
-	msg.seq = ko_roster_say(ll->own, ll->rank).complete;
 	snprintf((char *)msg.bytes, sizeof(msg.bytes), "%s", text);
 	send_all(ll, &msg);
 }
@@ -427,17 +435,6 @@ static void note_leaving(struct ko_lifelines *ll, int rank, uint64_t finished)
 	said.waiting_for = 0;
 	said.complete = 1;
 	ko_roster_hear(ll->own, rank, &said);
-}
-
-/* The first cause stays, and everyone passes it on. */
-static void take_failure(struct ko_lifelines *ll, int rank, const struct ko_msg *msg)
-{
-	struct ko_said said = ko_roster_say(ll->own, rank);
-
-	said.complete |= msg->seq != 0;
-	ko_roster_hear(ll->own, rank, &said);
-	if (ko_roster_fail(ll->own, rank, msg->value, (const char *)msg->bytes))
-		ko_lifelines_fail(ll, msg->value, (const char *)msg->bytes);
 }
 
 /* Says what the rank says, or that it is gone. What comes too late to matter is passed over. */
@@ -456,8 +453,10 @@ static void take_message(struct ko_lifelines *ll, struct ko_life *life, struct k
 		if (said.waiting_for < 0 || said.waiting_for > ll->table[ll->rank].nranks)
 			said.waiting_for = 0;
 		ko_roster_hear(ll->own, life->rank, &said);
-	} else if (msg->type == KO_MSG_FAIL && ll->own && msg->value < 0) {
-		take_failure(ll, life->rank, msg);
+	} else if (msg->type == KO_MSG_FAIL && ll->own && msg->value < 0 &&
+		   ko_roster_fail(ll->own, life->rank, msg->value, (const char *)msg->bytes, msg->seq != 0)) {
+		/* The first cause stays, and everyone passes it on. */
+		ko_lifelines_fail(ll, msg->value, (const char *)msg->bytes, msg->seq != 0);
 	}
 }
 
@@ -545,6 +544,7 @@ static void hear(struct ko_lifelines *ll, struct ko_life *life)
 	}
 	if (fd >= 0)
 		close(fd);
+	life->unread = 0;
 	take_message(ll, life, &msg);
 }
 
@@ -556,6 +556,8 @@ static void look_at(struct ko_lifelines *ll, struct ko_life *life)
 				 { .fd = life->pidfd, .events = POLLIN } };
 
 	while (life->state == KO_LIFE_UP && poll(now, 2, 0) > 0) {
+		if (life->far && now[0].revents == POLLIN && is_partial(life->fd))
+			return;
 		if (now[0].revents)
 			hear(ll, life);
 		else

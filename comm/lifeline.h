@@ -20,6 +20,7 @@ struct ko_life {
 	int pidfd;         /* the other process, -1 where it is this one or can't be had */
 	bool far;          /* it is on another host */
 	int64_t since;     /* LEFT, DEAD: ko_now_ms() when that was noticed */
+	int unread;        /* posts that it was sent since it was heard of */
 	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
 };
 
@@ -58,8 +59,8 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 /* Where the roster is this rank's own: tells those at the other ends what it has posted. */
 void ko_lifelines_say(struct ko_lifelines *ll);
 
-/* The same with what the communicator has failed with. From any thread. */
-void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text);
+/* The same with what the communicator has failed with; later: by what was done after it had been made. From any thread. */
+void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later);
 
 /* Is there a lifeline to the rank? */
 bool ko_lifelines_hear(const struct ko_lifelines *ll, int rank);

@@ -21,7 +21,7 @@ struct ko_msg {
 	/* HELLO: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status; FAIL: the same */
 	int32_t value;
 	uint64_t
-		seq; /* GOODBYE: the last operation that the sender has finished; FAIL: 1 if it was made before */
+		seq; /* GOODBYE: the last operation that the sender has finished; FAIL: 1 if that came after it had been made */
 	/* HELLO: the receiver's token; ADDRESS: the address; GOODBYE, FAIL: a text; POST: a ko_said */
 	unsigned char bytes[KO_TEXT];
 };

@@ -136,12 +136,19 @@ int ko_net_listen(union ko_net *at)
 	return -1;
 }
 
+void ko_net_hurry(int fd)
+{
+	int yes = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
 void ko_net_keep_alive(int fd)
 {
 	enum { IDLE_S = 10, BETWEEN_S = 5, TIMES = 3, SILENT_MS = 20000 };
 	int yes = 1, idle = IDLE_S, between = BETWEEN_S, times = TIMES, silent = SILENT_MS;
 
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+	ko_net_hurry(fd);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof(between));

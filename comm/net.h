@@ -30,7 +30,11 @@ int ko_net_listen(union ko_net *at);
  * when the other host falls silent. -1 with errno. */
 int ko_net_dial(const union ko_net *to, int64_t deadline);
 
-/* What every connection that lasts needs: small messages go at once, a silent host is noticed. */
+/* Small messages go at once. */
+void ko_net_hurry(int fd);
+
+/* The same, and a silent host is noticed within 20 s or so; what is sent must be read within that time, too: the kernel
+ * counts a peer that doesn't as silent. */
 void ko_net_keep_alive(int fd);
 
 /* Is it an address that only its own host reaches? */

@@ -130,6 +130,8 @@ static int take_note(struct ofi_end *e, uint32_t k)
 {
 	int rc;
 
+	if (e->link.role == KO_SEND && *ofi_note_at(e, k) > e->committed)
+		return ko_ofi_fail(e, "reading a note of slots that were never sent", FI_EINVAL);
 	if (e->link.role == KO_SEND && *ofi_note_at(e, k) > e->credited)
 		e->credited = *ofi_note_at(e, k);
 	rc = post_note(e, k);

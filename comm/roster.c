@@ -189,7 +189,7 @@ uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc)
 	return history;
 }
 
-bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text)
+bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text, bool later)
 {
 	uint32_t none = 0;
 
@@ -197,17 +197,21 @@ bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *te
 						     memory_order_relaxed, memory_order_relaxed))
 		return false;
 	roster->code = code;
-	roster->culprit = rank;
+	roster->later = later;
 	snprintf(roster->text, sizeof(roster->text), "%s", text);
 	/* Pairs with the acquire in ko_roster_cause. */
 	atomic_store_explicit(&roster->failed, 1, memory_order_release);
 	return true;
 }
 
+bool ko_roster_complete(const struct ko_roster *roster, int rank)
+{
+	return atomic_load_explicit(&roster->post[rank].complete, memory_order_acquire);
+}
+
 bool ko_roster_failed_later(const struct ko_roster *roster)
 {
-	return atomic_load_explicit(&roster->failed, memory_order_acquire) == 1 &&
-	       atomic_load_explicit(&roster->post[roster->culprit].complete, memory_order_acquire);
+	return atomic_load_explicit(&roster->failed, memory_order_acquire) == 1 && roster->later;
 }
 
 int ko_roster_cause(const struct ko_roster *roster)

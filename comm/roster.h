@@ -49,7 +49,7 @@ struct ko_roster {
 	_Atomic uint32_t
 		failed; /* 0: no; 1: code and text can be read; 2 + rank: that rank is writing them */
 	int32_t code;
-	int32_t culprit; /* the rank that wrote it */
+	bool later; /* a rank that had made the communicator did it; others may be making it still */
 	char text[KO_TEXT];
 	_Alignas(64) _Atomic uint32_t sleepers; /* ranks that wait for their bell; hardly ever written */
 	struct ko_post post[];                  /* by rank */
@@ -109,7 +109,10 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
 uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc);
 
 /* `rank` writes the cause of the communicator's failure; false when one was there already. From any thread. */
-bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text);
+bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text, bool later);
+
+/* Has `rank` made its communicator? */
+bool ko_roster_complete(const struct ko_roster *roster, int rank);
 
 /* Has the communicator failed by what a rank did after it had made it? Others may still be making it. */
 bool ko_roster_failed_later(const struct ko_roster *roster);

@@ -68,6 +68,15 @@ static int count_members(struct kolo_comm *comm, int color, int key, struct memb
 	return 0;
 }
 
+/* Where other hosts reach the parent they reach the new communicator. */
+static int start(const struct kolo_comm *parent, struct ko_entry *mine, struct kolo_comm **out)
+{
+	const union ko_net *net = &parent->table[parent->rank].place.net;
+	int rc = ko_comm_start(parent->timeout_ms, &parent->log, parent->roster, mine, out);
+
+	return rc == 0 && net->any.sa_family ? ko_lifelines_listen((*out)->lifelines, net, mine) : rc;
+}
+
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
 {
 	struct member mine = { .color = color, .key = key }, *all;
@@ -93,8 +102,7 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 		mine.entry.rank = rank;
 		mine.entry.nranks = n;
 		if (color != KOLO_NOCOLOR)
-			mine.entry.status =
-				ko_comm_start(comm->timeout_ms, &comm->log, comm->roster, &mine.entry, &c);
+			mine.entry.status = start(comm, &mine.entry, &c);
 		snprintf(why, sizeof(why), "%s", kolo_last_error());
 		mine.entry.rank = comm->rank;
 		mine.entry.limits = comm->limits;

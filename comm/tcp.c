@@ -207,30 +207,39 @@ static bool is_sender(struct tcp_link *t, int k)
 	return false;
 }
 
+/* The stranger that has shown the secret is the sender. */
+static bool find_sender(struct tcp_link *t)
+{
+	for (int k = t->nstrangers; k-- > 0;) {
+		if (!is_sender(t, k))
+			continue;
+		t->fd = t->strangers[k];
+		forget_stranger(t, k);
+		return true;
+	}
+	return false;
+}
+
 static int accept_sender(struct tcp_link *t)
 {
 	int fd;
 
-	while ((fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+	while (!find_sender(t)) {
+		fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+			return break_link(t, "accepting", strerror(errno));
+		if (fd < 0) /* nobody, or one who has gone again */
+			return KO_EAGAIN;
 		if (t->nstrangers == MAX_STRANGERS) {
 			close(t->strangers[0]);
 			forget_stranger(t, 0);
 		}
 		t->strangers[t->nstrangers++] = fd;
 	}
-	if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-		return break_link(t, "accepting", strerror(errno));
-	for (int k = t->nstrangers; k-- > 0;) {
-		if (!is_sender(t, k))
-			continue;
-		t->fd = t->strangers[k];
-		forget_stranger(t, k);
-		ko_net_keep_alive(t->fd);
-		close(t->listener);
-		t->listener = -1;
-		return 0;
-	}
-	return KO_EAGAIN;
+	ko_net_hurry(t->fd); /* not more: lifelines notice a silent host, and a receiver may be late */
+	close(t->listener);
+	t->listener = -1;
+	return 0;
 }
 
 static int call_receiver(struct tcp_link *t)
@@ -249,7 +258,7 @@ static int call_receiver(struct tcp_link *t)
 		return KO_EAGAIN;
 	if (getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0 || err)
 		return break_link(t, "connecting", strerror(err));
-	ko_net_keep_alive(t->fd);
+	ko_net_hurry(t->fd);
 	return send(t->fd, t->secret, sizeof(t->secret), MSG_NOSIGNAL) == sizeof(t->secret)
 		       ? 0
 		       : break_link(t, "greeting", strerror(errno));

@@ -1,6 +1,6 @@
 /* One rank of the jobs that test_hosts.py runs on several hosts; sees the public header only.
  *
- * usage: host_rank join | sweep | loop | abort | differ | silent | leave | pairs | bytes
+ * usage: host_rank join | split | sweep | loop | abort | differ | silent | leave | pairs | bytes
  *
  * Rank, size and meeting point come from the environment. A failure of the job is printed, and is no failure of this
  * program: it returns 0 unless it finds something wrong itself. */
@@ -167,6 +167,22 @@ static void pairs(void)
 	must(kolo_free(comm, memory), "kolo_free");
 }
 
+/* All ranks the other way round, and the ranks of a host, of which there are two. */
+static void split(void)
+{
+	struct kolo_comm *all, *host;
+	int64_t x = 1 << rank, y[8] = { 0 };
+
+	must(kolo_comm_split(comm, 0, -rank, &all), "split");
+	must(kolo_all_reduce(all, &x, &x, 1, KOLO_I64, KOLO_SUM, NULL), "all_reduce");
+	must(kolo_comm_split(comm, rank / 2, 0, &host), "split");
+	must(kolo_all_to_all(host, y, y + 4, 1, KOLO_I64, NULL), "all_to_all");
+	printf("rank %d is %d of %d, sum %lld\n", rank, kolo_comm_rank(all), kolo_comm_nranks(all),
+	       (long long)x);
+	kolo_comm_destroy(host);
+	kolo_comm_destroy(all);
+}
+
 static void join(void)
 {
 	must(kolo_barrier(comm, NULL), "barrier");
@@ -218,6 +234,8 @@ int main(int argc, char **argv)
 	nranks = kolo_comm_nranks(comm);
 	if (strcmp(what, "join") == 0)
 		join();
+	else if (strcmp(what, "split") == 0)
+		split();
 	else if (strcmp(what, "sweep") == 0)
 		sweep();
 	else if (strcmp(what, "loop") == 0)

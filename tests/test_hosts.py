@@ -256,6 +256,21 @@ def strangers_do_no_harm():
 
 
 @test
+def a_communicator_of_several_hosts_can_be_split():
+    with hosts(2) as (_, machines):
+        for rank, (code, out, err) in enumerate(finish(start(machines, 2, RANK, "split"))):
+            assert code == 0 and out == f"rank {rank} is {3 - rank} of 4, sum 15\n", (out, err)
+
+
+@test
+def algorithms_for_one_host_are_refused():
+    with hosts(2) as (_, machines):
+        for name in ("board", "direct"):
+            for code, out, err in finish(start(machines, 1, RINGBENCH, "barrier", "--algorithm", name)):
+                assert code != 0 and f"'{name}' is for ranks of one host" in out + err, (code, out, err)
+
+
+@test
 def many_ranks_meet():
     each = 4 if SLOW else 32
     with hosts(4) as (_, machines):

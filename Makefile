@@ -208,7 +208,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, JANSSON=no jansson. V=1 shows commands."
+	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, OFI=no libfabric, JANSSON=no jansson. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d)

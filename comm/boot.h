@@ -50,8 +50,8 @@ int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out);
 typedef int ko_boot_reached_fn(void *arg, const union ko_net *here, struct ko_entry *mine);
 
 /* Joins the meeting point, which is served first if that is this rank's part, and fills table[0..nranks) by rank;
- * `reached` is called with arg where that is a TCP one. Blocks until all have joined or timeout_ms have passed (0: never). Errors: KOLO_EINVAL (ranks that contradict each
- * other), KOLO_EUNREACH (nobody serves it, the port is taken), KOLO_ETIMEDOUT (names the missing), KOLO_EPEER,
+ * `reached` is called with arg where that is a TCP one. Blocks until all have joined or timeout_ms have passed (0:
+ * never). Errors: KOLO_EINVAL (ranks that contradict each other), KOLO_EUNREACH (nobody serves it, the port is taken), KOLO_ETIMEDOUT (names the missing), KOLO_EPEER,
  * KOLO_ENOTSUP (another version), KOLO_ESYS. */
 int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,
 		 ko_boot_reached_fn *reached, void *arg, struct ko_entry *table);

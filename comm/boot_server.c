@@ -439,7 +439,7 @@ int ko_boot_serve(const struct ko_meeting *m, int listener)
 	return rc;
 }
 
-/* On KOLO_IFACE's address, else the loopback interface: every transport built in stays on this host. */
+/* On KOLO_IFACE's address, else the loopback interface: nobody said that other hosts are to come. */
 static int listen_for_id(struct ko_boot_id *id, int *listener)
 {
 	union ko_net at[KO_NET_MAX];

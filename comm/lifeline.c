@@ -22,8 +22,8 @@ enum {
 struct ko_lifelines {
 	int rank;
 	const struct ko_log *log;
-	int listener,
-		far_listener; /* the second for ranks of other hosts: -1 where none can reach this one */
+	int listener;
+	int far_listener;               /* for ranks of other hosts; -1 where none can reach this one */
 	const struct ko_roster *parent; /* while it works, waiting makes sense; may be NULL */
 	struct ko_roster *own;          /* the roster, where no other rank writes it; else NULL */
 	const struct ko_entry *table;
@@ -115,12 +115,9 @@ static struct ko_life *find(struct ko_lifelines *ll, int rank)
 	return NULL;
 }
 
-bool ko_lifelines_hear(const struct ko_lifelines *ll, int rank)
+bool ko_lifelines_hear(struct ko_lifelines *ll, int rank)
 {
-	for (int k = 0; k < ll->n; k++)
-		if (ll->life[k].rank == rank)
-			return true;
-	return false;
+	return find(ll, rank) != NULL;
 }
 
 static int gone_early(struct ko_lifelines *ll, int rank)
@@ -138,7 +135,6 @@ static int gone_early(struct ko_lifelines *ll, int rank)
 static int lost(struct ko_lifelines *ll, int rank, const char *what)
 {
 	const struct ko_entry *e = &ll->table[rank];
-
 	bool far = !ko_place_same(&ll->table[ll->rank].place, &e->place);
 	char at[KO_NET_TEXT] = "a Unix socket";
 	int err = errno;

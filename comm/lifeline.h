@@ -63,7 +63,7 @@ void ko_lifelines_say(struct ko_lifelines *ll);
 void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later);
 
 /* Is there a lifeline to the rank? */
-bool ko_lifelines_hear(const struct ko_lifelines *ll, int rank);
+bool ko_lifelines_hear(struct ko_lifelines *ll, int rank);
 
 /* Looks, without blocking, which ranks have left or died, and at what they say. */
 void ko_lifelines_look(struct ko_lifelines *ll);

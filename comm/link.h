@@ -1,7 +1,8 @@
 /* A link is one edge of the ring in one direction: a bounded FIFO of slots from a rank to its next. This table
  * is all that the rest of Kolo knows of a transport; every transport passes the same conformance suite.
  *
- * Entries are never NULL. Those that say so return KO_EAGAIN and are tried again by the caller; none blocks. All are called by the one thread that uses the communicator. */
+ * Entries are never NULL. Those that say so return KO_EAGAIN and are tried again by the caller; none blocks. All are
+ * called by the one thread that uses the communicator. */
 #ifndef KO_LINK_H
 #define KO_LINK_H
 

@@ -183,10 +183,8 @@ int ko_net_dial(const union ko_net *to, int64_t deadline)
 		return -1;
 	if (connect(fd, &to->any, ko_net_len(to)) < 0)
 		err = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, deadline) : errno;
-	if (err == 0) {
-		ko_net_keep_alive(fd);
+	if (err == 0)
 		return fd;
-	}
 	close(fd);
 	errno = err;
 	return -1;

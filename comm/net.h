@@ -26,8 +26,7 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n);
 /* A listening socket, non-blocking, on `at`, whose port may be 0; `at` gets the port. -1 with errno. */
 int ko_net_listen(union ko_net *at);
 
-/* A connection to `to`, made by the deadline (ko_now_ms()); non-blocking, and found dead
- * when the other host falls silent. -1 with errno. */
+/* A connection to `to`, made by the deadline (ko_now_ms()); non-blocking. -1 with errno. */
 int ko_net_dial(const union ko_net *to, int64_t deadline);
 
 /* Small messages go at once. */

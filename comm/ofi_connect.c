@@ -419,13 +419,12 @@ static int take_request(struct ofi_end *e, struct fi_info *info, const void *dat
 /* What has happened to the connection. */
 static int read_event(struct ofi_end *e)
 {
-	struct {
-		struct fi_eq_cm_entry cm;
-		unsigned char data[256];
-	} event;
+	enum { MOST_DATA = 256 };
+	_Alignas(struct fi_eq_cm_entry) unsigned char event[sizeof(struct fi_eq_cm_entry) + MOST_DATA];
+	const struct fi_eq_cm_entry *cm = (const void *)event;
 	struct fi_eq_err_entry err = { 0 };
 	uint32_t what;
-	ssize_t got = fi_eq_read(e->eq, &what, &event, sizeof(event), 0);
+	ssize_t got = fi_eq_read(e->eq, &what, event, sizeof(event), 0);
 
 	if (got == -FI_EAGAIN)
 		return KO_EAGAIN;
@@ -434,10 +433,10 @@ static int read_event(struct ofi_end *e)
 	if (got < 0)
 		return ko_ofi_fail(e, "connecting", (int)-got);
 	if (what == FI_CONNREQ)
-		return take_request(e, event.cm.info, event.cm.data, (size_t)got - sizeof(event.cm));
+		return take_request(e, cm->info, cm->data, (size_t)got - sizeof(*cm));
 	if (what == FI_SHUTDOWN)
 		return ko_ofi_fail(e, "connecting", FI_ECONNABORTED);
-	return what == FI_CONNECTED && event.cm.fid == &e->ep->fid ? 0 : KO_EAGAIN;
+	return what == FI_CONNECTED && cm->fid == &e->ep->fid ? 0 : KO_EAGAIN;
 }
 
 /* Without connections: the receiver waits for the hello, the sender until it is gone. */

@@ -57,8 +57,8 @@ struct ko_roster {
 
 /* What a rank tells those of other hosts, which have a roster of their own. Plain bytes: it travels. */
 struct ko_said {
-	struct ko_desc before,
-		desc; /* of the operation that it is in, or was in last, and of the one before; seq 0: none */
+	struct ko_desc desc; /* of the operation that it is in, or was in last; seq 0: none, here and below */
+	struct ko_desc before; /* of the one before that */
 	uint64_t finished;
 	int32_t waiting_for;
 	uint32_t complete;
@@ -108,7 +108,8 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
  * disagree about any of them have, in all likelihood, different ones from then on, in each half of the bits. */
 uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc);
 
-/* `rank` writes the cause of the communicator's failure; false when one was there already. From any thread. */
+/* `rank` writes the cause of the communicator's failure, and whether that came after the rank at fault had made it; false
+ * when one was there already. From any thread. */
 bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text, bool later);
 
 /* Has `rank` made its communicator? */

@@ -53,6 +53,8 @@ static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
 		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
 	else if (finished)
 		snprintf(out, WHERE_TEXT, "in no operation since it finished #%" PRIu64, finished);
+	else if (c->spread && !atomic_load_explicit(&post->beat, memory_order_relaxed))
+		snprintf(out, WHERE_TEXT, "in something it has not told of"); /* from another host */
 	else
 		snprintf(out, WHERE_TEXT, "in no operation yet");
 }
@@ -164,7 +166,7 @@ static bool has_done(struct kolo_comm *c, const struct ko_desc *desc, int rank)
 	const struct ko_post *post = &c->roster->post[rank];
 
 	if (desc->seq == 0)
-		return atomic_load_explicit(&post->complete, memory_order_acquire);
+		return ko_roster_complete(c->roster, rank);
 	return atomic_load_explicit(&post->finished, memory_order_acquire) >= desc->seq;
 }
 

@@ -110,8 +110,8 @@ static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 	size_t len = part_len * (size_t)c->nranks;
 	int fd = -1, rc = 0;
 
-	if (c->rank == 0 ||
-	    c->spread) /* across hosts it is memory like other memory; nobody touches the others' parts */
+	/* Across hosts it is memory like other memory; nobody touches the others' parts. */
+	if (c->rank == 0 || c->spread)
 		rc = ko_shmem_create(len, len, false, &fd, memory);
 	rc = exchange(c, rc);
 	if (rc == 0 && !c->spread) {

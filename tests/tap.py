@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+import time
 import traceback
 
 B = os.environ.get("B", "build")
@@ -21,6 +22,20 @@ def test(function):
 
 def run(*args, timeout=120, **kwargs):
     return subprocess.run(args, capture_output=True, text=True, timeout=timeout, **kwargs)
+
+
+def finish(ranks, seconds=60):
+    """Exit code, output and errors of each."""
+    end, results = time.monotonic() + seconds, []
+    for p in ranks:
+        try:
+            out, err = p.communicate(timeout=max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            for q in ranks:
+                q.kill()
+            raise
+        results.append((p.returncode, out, err))
+    return results
 
 
 def main():

@@ -8,7 +8,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 
-from tap import B, SLOW, Skip, main, run, test
+from tap import B, SLOW, Skip, finish, main, run, test
 
 RANK = os.path.abspath(f"{B}/tests/host_rank")
 RINGRUN = os.path.abspath(f"{B}/ringrun")
@@ -64,26 +64,16 @@ def hosts(n):
             holder.communicate()
 
 
+def start_rank(machine, rank, n, *command, **variables):
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith("KOLO_")}, "KOLO_TIMEOUT": "20",
+           "KOLO_ROOT": "10.77.0.1:5000", "KOLO_NRANKS": str(n), "KOLO_RANK": str(rank), **variables}
+    return subprocess.Popen(inside(machine, *command), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def start(machines, each, *command, **variables):
     """`each` ranks on every host, host by host."""
     n = len(machines) * each
-    env = {**{k: v for k, v in os.environ.items() if not k.startswith("KOLO_")}, "KOLO_TIMEOUT": "20",
-           "KOLO_ROOT": "10.77.0.1:5000", "KOLO_NRANKS": str(n), **variables}
-    return [subprocess.Popen(inside(machines[r // each], *command), env={**env, "KOLO_RANK": str(r)}, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True) for r in range(n)]
-
-
-def finish(ranks, seconds=100):
-    end, results = time.monotonic() + seconds, []
-    for p in ranks:
-        try:
-            out, err = p.communicate(timeout=max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            for q in ranks:
-                q.kill()
-            raise
-        results.append((p.returncode, out, err))
-    return results
+    return [start_rank(machines[r // each], r, n, *command, **variables) for r in range(n)]
 
 
 def wait_until_they_run(ranks):
@@ -93,11 +83,24 @@ def wait_until_they_run(ranks):
 
 
 def check_told(results, silent, words):
-    """All but one tell of the failure, with these words; returns what the first says."""
+    """All but one tell of the failure, with these words."""
     for rank, (code, out, err) in enumerate(results):
         if rank != silent:
             assert code == 0 and all(word in out for word in words), (rank, results)
-    return results[0][1]
+
+
+def finish_without(ranks, silent):
+    """The others', while this one is kept from answering; it ends after them."""
+    try:
+        return finish([p for rank, p in enumerate(ranks) if rank != silent], 30)
+    finally:
+        ranks[silent].kill()
+        ranks[silent].communicate()
+
+
+def late(results, began, silent=None):
+    """Seconds until the last rank told of the failure."""
+    return max(float(out.split(" at ")[1].split(":")[0]) - began for rank, (_, out, _) in enumerate(results) if rank != silent)
 
 
 def hashes(results):
@@ -159,8 +162,7 @@ def a_killed_rank_of_another_host_is_named_within_2_s():
         ranks[1].send_signal(signal.SIGKILL)
         results = finish(ranks)
         check_told(results, 1, ["rank died or left", "rank 1 ", "host0", "died"])
-        late = [float(out.split(" at ")[1].split(":")[0]) - began for rank, (_, out, _) in enumerate(results) if rank != 1]
-        assert max(late) < (10 if SLOW else 2), late
+        assert late(results, began, 1) < (10 if SLOW else 2), results
 
 
 @test
@@ -169,12 +171,7 @@ def a_stopped_rank_is_named_after_the_timeout():
         ranks = start(machines, 2, RANK, "loop", KOLO_TIMEOUT="4")
         wait_until_they_run(ranks)
         ranks[1].send_signal(signal.SIGSTOP)
-        try:
-            results = [r for k, r in enumerate(finish(ranks[:1] + ranks[2:], 30))]
-        finally:
-            ranks[1].kill()
-            ranks[1].communicate()
-        check_told(results, None, ["timed out", "rank 1 ", "has kept the others waiting"])
+        check_told(finish_without(ranks, 1), None, ["timed out", "rank 1 ", "has kept the others waiting"])
 
 
 @test
@@ -182,12 +179,7 @@ def a_rank_that_computes_for_too_long_is_named():
     with hosts(3) as (_, machines):
         ranks = start(machines, 1, RANK, "silent", KOLO_TIMEOUT="4")
         wait_until_they_run(ranks)
-        try:
-            results = finish([ranks[0], ranks[2]], 30)
-        finally:
-            ranks[1].kill()
-            ranks[1].communicate()
-        check_told(results, None, ["timed out", "rank 1 ", "has kept the others waiting"])
+        check_told(finish_without(ranks, 1), None, ["timed out", "rank 1 ", "has kept the others waiting"])
 
 
 @test
@@ -195,8 +187,10 @@ def a_link_that_goes_down_is_told_on_all_ranks_within_the_timeout():
     with hosts(2) as (switch, machines):
         ranks = start(machines, 2, RANK, "loop", KOLO_TIMEOUT="5")
         wait_until_they_run(ranks)
+        began = time.monotonic()
         must(*inside(switch, "ip", "link", "set", "to1", "down"))
         results = finish(ranks, 40)
+        assert late(results, began) < (20 if SLOW else 8), results # who does not know the culprit waits 2 s more
         for code, out, err in results:
             assert code == 0 and ("timed out" in out or "rank died or left" in out or "system" in out), results
             assert "rank " in out and "host" in out, results
@@ -238,17 +232,14 @@ def strangers_do_no_harm():
              "    with socket.create_connection(('10.77.0.1', 5000)) as s: s.sendall(os.urandom(8 + k))\n")
     with hosts(2) as (_, machines), tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        variables = {"KOLO_ROOT": "10.77.0.1:5000", "KOLO_NRANKS": "2", "KOLO_LOG": f"warn:{log}"}
-        env = {**{k: v for k, v in os.environ.items() if not k.startswith("KOLO_")}, "KOLO_TIMEOUT": "60", **variables}
-        ranks = [subprocess.Popen(inside(machines[0], RANK, "sweep"), env={**env, "KOLO_RANK": "0"}, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True)]
+        variables = {"KOLO_TIMEOUT": "60", "KOLO_LOG": f"warn:{log}"}
+        ranks = [start_rank(machines[0], 0, 2, RANK, "sweep", **variables)]
         for _ in range(100):
             thrown = run(*inside(machines[1], sys.executable, "-c", throw))
             if "Connection refused" not in thrown.stderr: # rank 0 needs a moment to serve
                 break
             time.sleep(0.1)
-        ranks.append(subprocess.Popen(inside(machines[1], RANK, "sweep"), env={**env, "KOLO_RANK": "1"}, stdout=subprocess.PIPE,
-                                      stderr=subprocess.PIPE, text=True))
+        ranks.append(start_rank(machines[1], 1, 2, RANK, "sweep", **variables))
         assert len(hashes(finish(ranks))) == 2
         with open(log) as f:
             lines = f.read().splitlines()

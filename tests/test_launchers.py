@@ -9,7 +9,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 
-from tap import B, Skip, main, run, test
+from tap import B, Skip, finish, main, run, test
 
 PROGRAM = os.path.abspath(f"{B}/tools/examples/all_reduce")
 RINGBENCH = os.path.abspath(f"{B}/ringbench")
@@ -45,20 +45,6 @@ def free_port(count=1):
 
 def start(env, *command):
     return subprocess.Popen(command or (PROGRAM,), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(ranks, seconds=60):
-    """Exit code, output and errors of each."""
-    end, results = time.monotonic() + seconds, []
-    for p in ranks:
-        try:
-            out, err = p.communicate(timeout=max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            for q in ranks:
-                q.kill()
-            raise
-        results.append((p.returncode, out, err))
-    return results
 
 
 def together(environments, *command):

@@ -146,7 +146,8 @@ struct kolo_id {
 
 /* Makes an id and starts to serve it on a background thread of this process, which need not become a rank but
  * must live until all ranks have joined. An id makes one communicator. An id that is never used up keeps its
- * thread (asleep) and its socket until the process ends. May block for a few system calls.
+ * thread (asleep) and its socket until the process ends. Ranks of other hosts reach it where KOLO_IFACE names an interface
+ * that they reach; else it is for this host. May block for a few system calls.
  * Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
 int kolo_id_create(struct kolo_id *out);
 
@@ -302,7 +303,7 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
 
 /* Gets memory in which the others read and write a collective's buffers directly. Any part of it serves as src or dst
  * of collectives on comm, like other memory; where all ranks pass such memory for whatever the others need, nothing is
- * copied on the way (kolo_algorithm_get: "direct"). A collective: every rank calls with the same number of bytes and
+ * copied on the way (kolo_algorithm_get: "direct"); where ranks are on several hosts it is memory like other memory. A collective: every rank calls with the same number of bytes and
  * gets as many of its own in *out, zeroed, at the start of a page. Blocks until all have it. Communicators split from
  * comm take it for plain memory. The caller gives it to kolo_free, or kolo_comm_destroy frees it.
  *
@@ -442,7 +443,7 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
  * nranks elements, which are read during the call; parts lie one after the other, without gaps. n and counts may be 0.
  * Between two ranks sends and these collectives come in one order: where one rank sends before a gather, the other must receive
  * before it, or gets KOLO_EMISMATCH.
- * Conventions and errors are those of the collectives. */
+ * Conventions and errors are those of the collectives; KOLO_ENOTSUP where the ranks of comm are on several hosts. */
 
 /* Sends n elements to rank `peer`, which must call kolo_recv with the same n and type; messages from one rank to another are
  * received in the order in which they were sent. With `queue` NULL it blocks until src may be written again: a small message

@@ -32,6 +32,7 @@ LIBDIR  ?= $(PREFIX)/lib
 MANDIR  ?= $(PREFIX)/share/man
 SAN     ?=
 HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
+VERBS   ?= $(shell pkg-config --exists libibverbs 2>/dev/null && echo yes)
 OFI     ?= $(shell pkg-config --exists libfabric 2>/dev/null && echo yes)
 JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
 
@@ -49,7 +50,8 @@ DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(
 DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --cflags jansson))
 # libfabric itself is opened when a link needs it.
 DEFINES += $(if $(filter yes,$(OFI)),-DKO_HAVE_OFI $(shell pkg-config --cflags libfabric))
-LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc))
+DEFINES += $(if $(filter yes,$(VERBS)),-DKO_HAVE_VERBS)
+LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc)) $(if $(filter yes,$(VERBS)),$(shell pkg-config --libs libibverbs))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(filter undefined,$(SAN)),-fno-sanitize-recover=all))
@@ -67,7 +69,8 @@ $B/flags: FORCE
 .PHONY: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
-SOURCES := $(filter-out comm/kernels.c $(if $(filter yes,$(OFI)),,comm/ofi.c comm/ofi_connect.c),$(wildcard comm/*.c))
+LEFT_OUT := comm/kernels.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c))
+SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
 OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o)
 
@@ -88,13 +91,14 @@ report:
 	@echo "Kolo $(VERSION), $(shell $(CC) --version 2>/dev/null | head -n 1)$(if $(SAN), with the $(SAN) sanitizer)"
 	@echo "  shm     yes"
 	@echo "  tcp     yes"
+	@echo "  verbs   $(if $(filter yes,$(VERBS)),yes,no: no links through InfiniBand and RoCE (package libibverbs-dev; make deps))"
 	@echo "  ofi     $(if $(filter yes,$(OFI)),yes,no: no links through libfabric (package libfabric-dev; make deps))"
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
-	@echo "  not in this version: verbs, CUDA, ZeRO (see README.md)"
+	@echo "  not in this version: CUDA, ZeRO (see README.md)"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
 	@mkdir -p $(@D)
@@ -203,12 +207,13 @@ help:
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=60"
+	@echo "make check-verbs  RDMA in virtual machines (qemu): tests, and speed beside perftest"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make perf         all operations beside the MPI libraries that are installed (an hour and a half)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, OFI=no libfabric, JANSSON=no jansson. V=1 shows commands."
+	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d)

@@ -109,9 +109,10 @@ static void log_choices(const struct kolo_comm *c)
 		ko_log(&c->log, KOLO_LOG_INFO, "ring of %d: %s0", c->nranks, ring);
 	if (c->to_next)
 		ko_log(&c->log, KOLO_LOG_INFO,
-		       "edge %d -> %d: %s (%s), %u slots of %llu bytes as rank 0 says; %.1f GB/s with %s stores, "
+		       "edge %d -> %d: %s%s%s (%s), %u slots of %llu bytes as rank 0 says; %.1f GB/s with %s stores, "
 		       "which measured best",
 		       c->rank, ko_ring_next(c->rank, c->nranks), c->to_next->ops->name,
+		       *c->to_next->through ? " through " : "", c->to_next->through,
 		       *c->table[0].transport ? "rank 0 asked for it"
 					      : "the first in order that joins the two",
 		       c->limits.nslots, (unsigned long long)c->limits.slot_len, c->to_next->bytes_per_ns,

@@ -33,10 +33,22 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 			      .help = "which variables count where several launchers' are set" },
 	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "a name or an address",
 			   .help = "the network interface for KOLO_ROOT, MASTER_ADDR and ids" },
-	[KO_ENV_NET] = { "KOLO_NET", .choices = "tcp|ofi",
+	[KO_ENV_NET] = { "KOLO_NET", .choices = "verbs|tcp|ofi",
 			 .help = "the transport between hosts; rank 0's value counts" },
 	[KO_ENV_OFI_PROVIDER] = { "KOLO_OFI_PROVIDER", .choices = "a provider of libfabric",
 				  .help = "what edges between hosts that end at this rank use" },
+	[KO_ENV_VERBS_DEVICE] = { "KOLO_VERBS_DEVICE", .choices = "NAME[:PORT],...",
+				  .help = "ports of RDMA cards that share the bytes of verbs links" },
+	[KO_ENV_VERBS_QPS] = { "KOLO_VERBS_QPS", 1, 1, 4,
+			       .help = "connections (queue pairs) on each port; the lesser of both ends" },
+	[KO_ENV_VERBS_GID_INDEX] = { "KOLO_VERBS_GID_INDEX", -1, -1, 255,
+				     .help = "which of a port's addresses (GIDs); -1: choose" },
+	[KO_ENV_VERBS_SL] = { "KOLO_VERBS_SL", 0, 0, 15, .help = "service level of verbs links" },
+	[KO_ENV_VERBS_TC] = { "KOLO_VERBS_TC", 0, 0, 255, .help = "traffic class of verbs links" },
+	[KO_ENV_VERBS_TIMEOUT] = { "KOLO_VERBS_TIMEOUT", 18, 1, 31,
+				   .help = "T: a packet is sent again after 4.096 us * 2^T" },
+	[KO_ENV_VERBS_RETRIES] = { "KOLO_VERBS_RETRIES", 7, 0, 7,
+				   .help = "so many times before a verbs link has failed" },
 };
 
 const struct ko_env *ko_env_row(int index)

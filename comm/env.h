@@ -1,6 +1,6 @@
 /* The environment: one table of all of Kolo's own variables. The numbers are read here; the texts by those who follow
  * them: KOLO_LOG in log.c, KOLO_TRACE in trace.c, KOLO_IFACE in net.c,
- * KOLO_NET in link.c, KOLO_OFI_PROVIDER in ofi_connect.c, the others, with the launchers' own, in job.c. */
+ * KOLO_NET in link.c, KOLO_OFI_PROVIDER in ofi_connect.c, KOLO_VERBS_DEVICE in verbs_nic.c, the others, with the launchers' own, in job.c. */
 #ifndef KO_ENV_H
 #define KO_ENV_H
 
@@ -22,6 +22,13 @@ enum ko_env_name {
 	KO_ENV_IFACE,
 	KO_ENV_NET,
 	KO_ENV_OFI_PROVIDER,
+	KO_ENV_VERBS_DEVICE,
+	KO_ENV_VERBS_QPS,
+	KO_ENV_VERBS_GID_INDEX,
+	KO_ENV_VERBS_SL,
+	KO_ENV_VERBS_TC,
+	KO_ENV_VERBS_TIMEOUT,
+	KO_ENV_VERBS_RETRIES,
 	KO_ENV_COUNT
 };
 

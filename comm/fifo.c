@@ -84,9 +84,10 @@ int ko_fifo_release(struct ko_link *link)
 }
 
 /* What is committed or released lies in memory that both ends map: nothing is left to do. */
-void ko_fifo_progress(struct ko_link *link)
+int ko_fifo_progress(struct ko_link *link)
 {
 	(void)link;
+	return 0;
 }
 
 int ko_fifo_drain(struct ko_link *link)

@@ -44,7 +44,7 @@ int ko_fifo_acquire(struct ko_link *link, struct ko_slot *out);
 int ko_fifo_commit(struct ko_link *link, const struct ko_slot *slot);
 int ko_fifo_peek(struct ko_link *link, struct ko_slot *out);
 int ko_fifo_release(struct ko_link *link);
-void ko_fifo_progress(struct ko_link *link);
+int ko_fifo_progress(struct ko_link *link);
 int ko_fifo_drain(struct ko_link *link);
 
 #endif

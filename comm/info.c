@@ -74,12 +74,12 @@ static void look_at_transport(struct kolo_part_info *part)
 		give_reason(part,
 			    strcmp(part->name, "ofi") == 0
 				    ? "not in this build: links through libfabric (package libfabric-dev)"
-				    : "not in this version");
+				    : "not in this build: links through RDMA (package libibverbs-dev)");
 		return;
 	}
 	part->built = 1;
 	ko_place_get(&here);
-	part->usable = ko_links[i]->probe(&here, &here) == 0 &&
+	part->usable = ko_links[i]->probe(&here, &here, true) == 0 &&
 		       ko_links[i]->open(KO_RECV, &here, &limits, &link) == 0;
 	if (!part->usable)
 		give_reason(part, kolo_last_error());

@@ -5,6 +5,7 @@
 #include "ofi.h"
 #include "shm.h"
 #include "tcp.h"
+#include "verbs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 
 const struct ko_link_ops *const ko_links[] = {
 	&ko_shm_ops,
+#ifdef KO_HAVE_VERBS
+	&ko_verbs_ops,
+#endif
 	&ko_tcp_ops,
 #ifdef KO_HAVE_OFI
 	&ko_ofi_ops,
@@ -57,7 +61,7 @@ int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_p
 		if (*name && strcmp(name, ko_links[i]->name) != 0)
 			continue;
 		tried = 1;
-		rc = ko_links[i]->probe(a, b);
+		rc = ko_links[i]->probe(a, b, *name != 0);
 		*out = ko_links[i];
 		if (rc == 0)
 			return 0;

@@ -44,6 +44,8 @@ struct ko_link {
 	enum ko_role role;
 	uint64_t bytes, slots; /* payload and slots committed (KO_SEND) or released (KO_RECV) */
 	size_t memory;         /* bytes this end allocated for slots */
+	char through
+		[48]; /* what it goes through, for people: a card's port, a provider; "": nothing to name */
 	enum ko_stores stores; /* the better kind (KO_SEND) */
 	bool anywhere;         /* commit takes bytes that are not in the slot (KO_SEND) */
 	/* While it waits for a slot of `into_len` bytes the receiver may have a place for them: then peek's ptr may be that */
@@ -55,9 +57,9 @@ struct ko_link {
 struct ko_link_ops {
 	const char *name;
 
-	/* Can this transport join the two places? Both ends ask and must get the same answer. 0, or
-	 * KOLO_ENOTSUP with the reason. */
-	int (*probe)(const struct ko_place *a, const struct ko_place *b);
+	/* Can this transport join the two places, and is it `asked` for by name? Both ends ask and must get the same
+	 * answer. 0, or KOLO_ENOTSUP with the reason. */
+	int (*probe)(const struct ko_place *a, const struct ko_place *b, bool asked);
 
 	/* Makes one end, not connected yet, for a rank that is `here`. The caller owns *out and closes it. KOLO_ENOMEM,
 	 * KOLO_ENOTSUP, KOLO_ESYS. */
@@ -91,14 +93,15 @@ struct ko_link_ops {
 	int (*release)(struct ko_link *link);
 
 	/* Moves on what needs calls for it (transports with manual progress): whoever waits for one link calls it for the
-	 * other one. A link that fails here says so where it is needed. */
-	void (*progress)(struct ko_link *link);
+	 * other one. 0, or what the link has failed with: also when its other end is closed, which may be all right. */
+	int (*progress)(struct ko_link *link);
 
 	/* Sender: 0 once everything committed will arrive without another call on this link; KO_EAGAIN till
 	 * then. A collective does not return before. */
 	int (*drain)(struct ko_link *link);
 
-	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. */
+	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. It may wait for a
+	 * moment for what was drained to have arrived. */
 	void (*close)(struct ko_link *link);
 };
 

@@ -10,21 +10,28 @@
 typedef int try_fn(struct ko_link *link, struct ko_slot *out);
 
 struct slot_wait {
+	const struct ko_run *run;
 	struct ko_link *link, *other;
+	int peer, beyond; /* the ranks at their other ends */
 	try_fn *try;
 	struct ko_slot *out;
-	bool failed; /* the link did */
+	const struct ko_link *failed; /* NULL: neither */
 };
 
+/* The other link matters as long as its rank does: what was sent to that one, and is lost, is waited for here in the end. */
 static int try_slot(void *what)
 {
 	struct slot_wait *w = what;
-	int rc = w->try(w->link, w->out);
+	int rc = w->try(w->link, w->out), beyond;
 
-	if (rc == KO_EAGAIN)
-		w->other->ops->progress(w->other);
-	w->failed = rc < 0;
-	return rc;
+	w->failed = rc < 0 ? w->link : NULL;
+	if (rc != KO_EAGAIN)
+		return rc;
+	beyond = w->other->ops->progress(w->other);
+	if (beyond == 0 || !ko_watch_needs(w->run, w->beyond))
+		return KO_EAGAIN;
+	w->failed = w->other;
+	return beyond;
 }
 
 static int try_later(void *until)
@@ -33,28 +40,43 @@ static int try_later(void *until)
 }
 
 /* When a neighbour dies so does its link, and the link may be the first to notice. But what happened is for those to say
- * whose texts name the dead: they get some time. */
-static int tell_failure(struct ko_run *run, struct ko_link *link, int peer, int code)
+ * whose texts name the dead: they get some time. KO_EAGAIN: the rank behind the other link had done its part and left. */
+static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 {
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
 	int64_t until = ko_now_ms() + (run->comm->spread ? ELSEWHERE_MS : HERE_MS);
 	char why[KO_TEXT];
 	int rc;
 
-	ko_edge_fail(run->comm, link, code);
+	ko_edge_fail(run->comm, w->failed, code);
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = ko_wait(run, peer, link->ops->name, KO_TRACE_DATA, try_later, &until);
-	return rc < 0 ? rc : ko_fail(code, "%s", why);
+	rc = ko_wait(run, w->peer, w->failed->ops->name, KO_TRACE_DATA, try_later, &until);
+	if (rc < 0)
+		return rc;
+	return w->failed == w->link || ko_watch_needs(run, w->beyond) ? ko_fail(code, "%s", why) : KO_EAGAIN;
 }
 
 static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
 {
-	struct kolo_comm *c = run->comm;
-	struct slot_wait w = { link, link == c->to_next ? c->from_prev : c->to_next, try, out, false };
-	int rc = ko_wait(run, peer, link->ops->name, link->role == KO_RECV ? KO_TRACE_DATA : KO_TRACE_ROOM,
-			 try_slot, &w);
+	const struct kolo_comm *c = run->comm;
+	bool in = link == c->from_prev;
+	struct slot_wait w = { .run = run,
+			       .link = link,
+			       .other = in ? c->to_next : c->from_prev,
+			       .peer = peer,
+			       .beyond = in ? ko_ring_next(c->rank, c->nranks)
+					    : ko_ring_prev(c->rank, c->nranks),
+			       .try = try,
+			       .out = out };
+	enum ko_trace_kind kind = in ? KO_TRACE_DATA : KO_TRACE_ROOM;
+	int rc;
 
-	return w.failed ? tell_failure(run, link, peer, rc) : rc;
+	do {
+		rc = ko_wait(run, peer, link->ops->name, kind, try_slot, &w);
+		if (w.failed)
+			rc = tell_failure(run, &w, rc);
+	} while (rc == KO_EAGAIN);
+	return rc;
 }
 
 /* The oldest slot from prev, which must be this operation's and hold n elements; they may be put into dst (NULL: nowhere

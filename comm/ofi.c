@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static int probe_places(const struct ko_place *a, const struct ko_place *b)
+static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
 {
 	(void)a;
+	(void)asked;
 	(void)b; /* whether there is a way between them is seen when they connect */
 	return 0;
 }
@@ -270,14 +271,16 @@ static int release_slot(struct ko_link *link)
 	return 0;
 }
 
-static void progress_link(struct ko_link *link)
+static int progress_link(struct ko_link *link)
 {
 	struct ofi_end *e = end_of(link);
+	int rc;
 
 	if (link->role == KO_SEND)
-		advance_sender(e);
-	else if (ko_ofi_reap(e) == 0 && renew_slots(e) == 0)
-		tell(e);
+		return advance_sender(e);
+	if ((rc = ko_ofi_reap(e)) < 0 || (rc = renew_slots(e)) < 0)
+		return rc;
+	return tell(e);
 }
 
 static int drain_link(struct ko_link *link)

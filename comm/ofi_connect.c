@@ -181,6 +181,7 @@ static int open_fabric(struct ofi_end *e)
 	int rc;
 
 	e->peer = FI_ADDR_UNSPEC;
+	snprintf(e->link.through, sizeof(e->link.through), "%s", e->info->fabric_attr->prov_name);
 	if ((rc = step_rc(e, "fi_fabric", e->lib.fabric(e->info->fabric_attr, &e->fabric, NULL))) < 0 ||
 	    (rc = step_rc(e, "fi_domain", fi_domain(e->fabric, e->info, &e->domain, NULL))) < 0 ||
 	    (rc = step_rc(e, "fi_cq_open", fi_cq_open(e->domain, &cq, &e->cq, NULL))) < 0)

@@ -26,8 +26,9 @@ struct shm_address {
 	uint64_t secret, len;
 };
 
-static int probe_places(const struct ko_place *a, const struct ko_place *b)
+static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
 {
+	(void)asked;
 	if (!ko_place_same(a, b))
 		return ko_fail(KOLO_ENOTSUP, "shm can't join %s and %s: they are different machines", a->host,
 			       b->host);

@@ -95,9 +95,10 @@ static int break_link(struct tcp_link *t, const char *what, const char *why)
 
 /* ---- Opening -------------------------------------------------------------------------------------------- */
 
-static int probe_places(const struct ko_place *a, const struct ko_place *b)
+static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
 {
 	(void)a;
+	(void)asked;
 	(void)b; /* whether there is a way between them is seen when they connect */
 	return 0;
 }
@@ -447,15 +448,17 @@ static int release_slot(struct ko_link *link)
 	return 0;
 }
 
-static void progress_link(struct ko_link *link)
+static int progress_link(struct ko_link *link)
 {
 	struct tcp_link *t = of(link);
+	int rc = 0;
 
 	if (link->role == KO_SEND)
-		flush(t);
+		rc = flush(t);
 	else
-		while (t->filled - t->released < t->limits.nslots && fill_slot(t) == 0)
-			;
+		while (rc == 0 && t->filled - t->released < t->limits.nslots)
+			rc = fill_slot(t);
+	return rc < 0 ? rc : 0;
 }
 
 const struct ko_link_ops ko_tcp_ops = {

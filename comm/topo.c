@@ -3,6 +3,7 @@
 
 #include "kolo/kolo.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -12,7 +13,69 @@
 
 #ifdef KO_HAVE_HWLOC
 #include <hwloc.h>
+#include <hwloc/linux.h>
 #endif
+
+/* ---- RDMA devices: what the kernel tells of them without its library ------------------------------------- */
+
+#define RDMA_DEVICES "/sys/class/infiniband"
+
+enum { PATH = 512 };
+
+bool ko_rdma_is_card(const char *device)
+{
+	char path[PATH];
+
+	snprintf(path, sizeof(path), RDMA_DEVICES "/%s/device", device);
+	return access(path, F_OK) == 0;
+}
+
+/* "4: ACTIVE" */
+static bool is_active(const char *device, const char *port)
+{
+	char path[PATH], state = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), RDMA_DEVICES "/%.64s/ports/%.16s/state", device, port);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && read(fd, &state, 1) < 1)
+		state = 0;
+	if (fd >= 0)
+		close(fd);
+	return state == '4';
+}
+
+static bool has_active_port(const char *device)
+{
+	char path[PATH];
+	const struct dirent *port;
+	bool active = false;
+	DIR *ports;
+
+	snprintf(path, sizeof(path), RDMA_DEVICES "/%s/ports", device);
+	ports = opendir(path);
+	while (ports && !active && (port = readdir(ports)))
+		active = is_active(device, port->d_name);
+	if (ports)
+		closedir(ports);
+	return active;
+}
+
+static enum ko_rdma best_rdma(void)
+{
+	enum ko_rdma best = KO_RDMA_NONE;
+	const struct dirent *device;
+	DIR *devices = opendir(RDMA_DEVICES);
+
+	while (devices && best < KO_RDMA_CARD && (device = readdir(devices)))
+		if (has_active_port(device->d_name))
+			best = ko_rdma_is_card(device->d_name) ? KO_RDMA_CARD : KO_RDMA_SOFTWARE;
+	if (devices)
+		closedir(devices);
+	return best;
+}
+
+/* ---- The place ------------------------------------------------------------------------------------------ */
 
 void ko_place_get(struct ko_place *out)
 {
@@ -27,6 +90,7 @@ void ko_place_get(struct ko_place *out)
 		for (int cpu = 0; cpu < KO_CPU_WORDS * 64; cpu++)
 			if (CPU_ISSET(cpu, &set))
 				out->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
+	out->rdma = best_rdma();
 	got = fd < 0 ? -1 : read(fd, boot, sizeof(boot) - 1);
 	if (fd >= 0)
 		close(fd);
@@ -64,6 +128,17 @@ static int allowed_cpus(int *cpus, int max)
 }
 
 #ifdef KO_HAVE_HWLOC
+bool ko_topo_is_near(const char *local_cpus, const struct ko_place *place)
+{
+	hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+	bool near = !cpus || hwloc_linux_read_path_as_cpumask(local_cpus, cpus) < 0;
+
+	for (int cpu = 0; !near && cpu < KO_CPU_WORDS * 64; cpu++)
+		near = place->cpus[cpu / 64] >> cpu % 64 & 1 && hwloc_bitmap_isset(cpus, (unsigned)cpu);
+	hwloc_bitmap_free(cpus);
+	return near;
+}
+
 /* The cores of `topology` that have a hardware thread this thread may run on, in the topology's order. */
 static int allowed_cores(hwloc_topology_t topology, int *cpus, int max)
 {
@@ -99,6 +174,13 @@ static int hwloc_cores(int *cpus, int max)
 	return n;
 }
 #else
+bool ko_topo_is_near(const char *local_cpus, const struct ko_place *place)
+{
+	(void)local_cpus;
+	(void)place;
+	return true;
+}
+
 static int hwloc_cores(int *cpus, int max)
 {
 	(void)cpus;

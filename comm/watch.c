@@ -161,7 +161,7 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 }
 
 /* A rank that is gone matters when it had not done its part of this operation. */
-static bool has_done(struct kolo_comm *c, const struct ko_desc *desc, int rank)
+static bool has_done(const struct kolo_comm *c, const struct ko_desc *desc, int rank)
 {
 	const struct ko_post *post = &c->roster->post[rank];
 
@@ -171,9 +171,15 @@ static bool has_done(struct kolo_comm *c, const struct ko_desc *desc, int rank)
 }
 
 /* `run` NULL: it has not begun. */
-static bool is_needed(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_run *run, int rank)
+static bool is_needed(const struct kolo_comm *c, const struct ko_desc *desc, const struct ko_run *run,
+		      int rank)
 {
 	return run && run->needs ? run->needs(run, rank) : !has_done(c, desc, rank);
+}
+
+bool ko_watch_needs(const struct ko_run *run, int rank)
+{
+	return is_needed(run->comm, &run->desc, run, rank);
 }
 
 /* Across hosts a rank's last words, of which it posts nothing, may come after its death. */

@@ -18,6 +18,9 @@ int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_k
 /* Before an operation: has the communicator failed, or a rank that it needs gone away? */
 int ko_watch_health(struct kolo_comm *comm, const struct ko_desc *desc);
 
+/* Has the rank, as far as this one knows, not done its part of the operation? */
+bool ko_watch_needs(const struct ko_run *run, int rank);
+
 /* A slot of `peer` carried the tag of another operation. Returns KOLO_EMISMATCH. */
 int ko_watch_mismatch(struct kolo_comm *comm, const struct ko_desc *desc, int peer, uint32_t tag);
 

@@ -1,6 +1,8 @@
-/* One rank of the jobs that test_hosts.py runs on several hosts; sees the public header only.
+/* One rank of the jobs that test_hosts.py and test_verbs.py run on several hosts; sees the public header only.
  *
- * usage: host_rank join | split | sweep | loop | abort | differ | silent | leave | pairs | bytes
+ * usage: host_rank join | split | sweep | loop | abort | differ | silent | leave | pairs | bytes [TRANSPORT [STEP]]
+ *
+ * sweep tries each STEP-th type, from the first; without one all.
  *
  * Rank, size and meeting point come from the environment. A failure of the job is printed, and is no failure of this
  * program: it returns 0 unless it finds something wrong itself. */
@@ -73,7 +75,7 @@ static void try_calls(enum kolo_type type, enum kolo_op op, size_t n, char *src,
 	mix(dst, part * (size_t)nranks * size);
 }
 
-static void sweep(void)
+static void sweep(int type_step)
 {
 	const size_t counts[] = { 0, 1, 13, 1009, MOST };
 	char *src = malloc(8 * MOST), *dst = malloc(8 * MOST);
@@ -82,7 +84,7 @@ static void sweep(void)
 	if (!src || !dst)
 		exit(1);
 	fill((unsigned char *)src, 8 * MOST, (uint64_t)rank + 1);
-	for (int type = 0; kolo_type_size((enum kolo_type)type); type++)
+	for (int type = 0; kolo_type_size((enum kolo_type)type); type += type_step)
 		for (int op = 0; kolo_op_name((enum kolo_op)op); op++)
 			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
 				try_calls((enum kolo_type)type, (enum kolo_op)op, counts[k], src, dst);
@@ -120,6 +122,7 @@ static void loop(void (*act)(void))
 		rc = kolo_all_reduce(comm, x, x, N, KOLO_F32, KOLO_SUM, NULL);
 	}
 	printf("rank %d at %.3f: %s: %s\n", rank, now(), kolo_strerror(rc), rc ? kolo_last_error() : "");
+	fflush(stdout); /* leaving may take long after a failure */
 	free(x);
 }
 
@@ -223,9 +226,12 @@ static void count_bytes(void)
 
 int main(int argc, char **argv)
 {
-	const char *what = argc == 2 ? argv[1] : "";
-	int rc = kolo_comm_create(NULL, &comm);
+	const char *what = argc > 1 ? argv[1] : "";
+	struct kolo_comm_attr attr = { .transport = argc > 2 ? argv[2] : NULL };
+	int step = argc > 3 ? atoi(argv[3]) : 1, rc = kolo_comm_create(&attr, &comm);
 
+	if (step < 1)
+		return 2;
 	if (rc < 0) {
 		printf("no communicator: %s: %s\n", kolo_strerror(rc), kolo_last_error());
 		return 0;
@@ -237,7 +243,7 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "split") == 0)
 		split();
 	else if (strcmp(what, "sweep") == 0)
-		sweep();
+		sweep(step);
 	else if (strcmp(what, "loop") == 0)
 		loop(NULL);
 	else if (strcmp(what, "abort") == 0)

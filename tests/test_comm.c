@@ -417,7 +417,7 @@ static void every_part_is_told_and_why_it_is_not_there(void **state)
 	check_refused(kolo_part_get(i, &part), KOLO_EINVAL, "want 0 to");
 	check_refused(kolo_part_get(-1, &part), KOLO_EINVAL, "-1");
 	check_refused(kolo_part_get(0, NULL), KOLO_EINVAL, "NULL");
-	CHECK(find_part("shm").usable && find_part("plain").usable && !find_part("verbs").built);
+	CHECK(find_part("shm").usable && find_part("plain").usable);
 	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
 	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
 	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);

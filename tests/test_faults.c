@@ -461,11 +461,11 @@ static int faulty_release(struct ko_link *link)
 	return rc < 0 ? rc : inner->ops->release(inner);
 }
 
-static void faulty_progress(struct ko_link *link)
+static int faulty_progress(struct ko_link *link)
 {
 	struct ko_link *inner = ((struct faulty *)link)->inner;
 
-	inner->ops->progress(inner);
+	return inner->ops->progress(inner);
 }
 
 static int faulty_drain(struct ko_link *link)

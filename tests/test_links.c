@@ -240,6 +240,20 @@ static void run_one_memory(size_t k)
 	free(fifo);
 }
 
+/* Some need what this machine may not have: a card, a library. The rig gives verbs a machine that has. */
+static bool is_here(const struct ko_link_ops *ops)
+{
+	struct ko_link *link;
+	int rc = ops->open(KO_RECV, &here, &limits, &link);
+
+	if (rc == KOLO_ENOTSUP)
+		printf("# %s is left out: %s\n", ops->name, kolo_last_error());
+	CHECK(rc == 0 ||
+	      (rc == KOLO_ENOTSUP && (strcmp(ops->name, "verbs") == 0 || strcmp(ops->name, "ofi") == 0)));
+	ops->close(link);
+	return rc == 0;
+}
+
 /* Calls connect until the end is there. false: not yet. */
 static bool connect_end(struct ko_link *link, const struct ko_address *peer)
 {
@@ -320,7 +334,9 @@ static void every_link_passes_every_case(void **state)
 {
 	(void)state;
 	for (size_t i = 0; ko_links[i]; i++) {
-		for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+		bool here_too = is_here(ko_links[i]);
+
+		for (size_t k = 0; here_too && k < ARRAY_LEN(cases); k++) {
 			struct pair p = connect_pair(ko_links[i]);
 
 			printf("# %s: %s\n", ko_links[i]->name, cases[k].name);
@@ -336,7 +352,8 @@ static void every_link_joins_processes(void **state)
 {
 	(void)state;
 	for (size_t i = 0; ko_links[i]; i++)
-		a_stream_between_processes_arrives_whole(ko_links[i]);
+		if (is_here(ko_links[i]))
+			a_stream_between_processes_arrives_whole(ko_links[i]);
 }
 
 static void a_fifo_in_one_memory_passes_every_case(void **state)
@@ -352,8 +369,10 @@ static void closing_takes_null_and_half_built_ends(void **state)
 
 	(void)state;
 	for (size_t i = 0; ko_links[i]; i++) {
+		bool here_too = is_here(ko_links[i]);
+
 		ko_links[i]->close(NULL);
-		for (int role = KO_SEND; role <= KO_RECV; role++) {
+		for (int role = KO_SEND; here_too && role <= KO_RECV; role++) {
 			CHECK(ko_links[i]->open((enum ko_role)role, &here, &limits, &link) == 0);
 			ko_links[i]->close(link);
 		}
@@ -368,6 +387,8 @@ static void an_address_of_something_else_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; ko_links[i]; i++) {
+		if (!is_here(ko_links[i]))
+			continue;
 		CHECK(ko_links[i]->open(KO_RECV, &here, &other, &rx) == 0 &&
 		      ko_links[i]->open(KO_SEND, &here, &limits, &tx) == 0);
 		CHECK(ko_links[i]->address(rx, &address) == 0);
@@ -380,15 +401,12 @@ static void an_address_of_something_else_is_refused(void **state)
 static void opening_a_link_leaves_signals_alone(void **state)
 {
 	struct sigaction before[NSIG], after;
-	struct ko_link *link;
 
 	(void)state;
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, NULL, &before[s]);
-	for (size_t i = 0; ko_links[i]; i++) {
-		CHECK(ko_links[i]->open(KO_RECV, &here, &limits, &link) == 0);
-		ko_links[i]->close(link);
-	}
+	for (size_t i = 0; ko_links[i]; i++)
+		is_here(ko_links[i]);
 	for (int s = 1; s < NSIG; s++)
 		CHECK(sigaction(s, NULL, &after) < 0 || after.sa_handler == before[s].sa_handler);
 }

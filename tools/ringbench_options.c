@@ -76,7 +76,7 @@ static void usage(FILE *out)
 		"  -i N              operations timed (default: as many as take about 0.1 s)\n"
 		"  -c 0|1            check results (1)\n"
 		"  --in-place, --out-of-place    only that one (default: both, where it can be in place)\n"
-		"  --transport NAME  shm, tcp, or ofi: libfabric (default: the best)\n"
+		"  --transport NAME  shm, verbs, tcp, or ofi: libfabric (default: the best)\n"
 		"  --algorithm NAME  ring; board, exchange or direct where they can be (default: the best for each\n"
 		"                    size)\n"
 		"  --memory KIND     of the buffers: host, or alloc: from kolo_alloc (host)\n"

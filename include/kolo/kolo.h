@@ -170,8 +170,8 @@ struct kolo_comm_attr {
 	int timeout_s;   /* seconds until a silent rank is given up; 0: KOLO_TIMEOUT (300), < 0: never */
 	int nslots;      /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
 	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
-	/* Its name: "shm"; "tcp" or "ofi" (libfabric), through which then all bytes of collectives go but those of all_to_all,
-	 * gather and scatter; NULL: shm inside a host, KOLO_NET between hosts. Rank 0's value counts */
+	/* Its name: "shm"; "verbs" (RDMA), "tcp" or "ofi" (libfabric), through which then all bytes of collectives go but those
+	 * of all_to_all, gather and scatter; NULL: shm inside a host, KOLO_NET between hosts. Rank 0's value counts */
 	const char *transport;
 	/* Its name: "ring"; "board", "exchange" or "direct" where they can be; NULL: the best for each size. Rank 0's value
 	 * counts */

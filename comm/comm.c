@@ -130,6 +130,22 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 
 /* ---- Ending --------------------------------------------------------------------------------------------- */
 
+/* Closing may take long: whoever sees it knows that all was done. So does this rank of next, which may have left. */
+static void close_next(struct kolo_comm *c)
+{
+	const struct ko_roster *roster = c->roster;
+	int next = ko_ring_next(c->rank, c->nranks);
+
+	if (c->spread && c->lifelines) {
+		ko_lifelines_say(c->lifelines);
+		ko_lifelines_look(c->lifelines);
+	}
+	c->to_next->obsolete = roster && (ko_roster_cause(roster) < 0 ||
+					  atomic_load_explicit(&roster->post[next].finished,
+							       memory_order_acquire) >= c->seq);
+	c->to_next->ops->close(c->to_next);
+}
+
 void kolo_comm_destroy(struct kolo_comm *c)
 {
 	int code = 0;
@@ -140,7 +156,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 		ko_order_settle(c->order);
 	kolo_queue_destroy(c->worker);
 	if (c->to_next)
-		c->to_next->ops->close(c->to_next);
+		close_next(c);
 	if (c->from_prev)
 		c->from_prev->ops->close(c->from_prev);
 	if (c->roster)

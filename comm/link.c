@@ -28,6 +28,33 @@ const char *ko_stores_name(enum ko_stores stores)
 	return stores == KO_STREAMING ? "streaming" : "ordinary";
 }
 
+bool ko_link_takes(const struct ko_link *link, const void *bytes, size_t len)
+{
+	const char *first = bytes;
+
+	if (link->anywhere || len < KO_LENT_MIN)
+		return link->anywhere;
+	for (const struct ko_lent *l = link->lent; l; l = l->next)
+		if (first >= l->memory && first < l->memory + l->len &&
+		    len <= (size_t)(l->memory + l->len - first))
+			return true;
+	return false;
+}
+
+int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len)
+{
+	(void)link;
+	(void)memory;
+	(void)len;
+	return 0;
+}
+
+void ko_link_take_nothing_back(struct ko_link *link, void *memory)
+{
+	(void)link;
+	(void)memory;
+}
+
 static int find_name(const char *name)
 {
 	char known[128] = "";

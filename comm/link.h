@@ -39,6 +39,13 @@ struct ko_address {
 	int fd; /* a descriptor that goes along, or -1 */
 };
 
+/* Memory that was lent to a link. */
+struct ko_lent {
+	struct ko_lent *next;
+	const char *memory;
+	size_t len;
+};
+
 struct ko_link {
 	const struct ko_link_ops *ops;
 	enum ko_role role;
@@ -48,6 +55,8 @@ struct ko_link {
 		[48]; /* what it goes through, for people: a card's port, a provider; "": nothing to name */
 	enum ko_stores stores; /* the better kind (KO_SEND) */
 	bool anywhere;         /* commit takes bytes that are not in the slot (KO_SEND) */
+	struct ko_lent *lent;  /* and where not: takes these (KO_SEND) */
+	bool obsolete;         /* the other end needs nothing more: close waits for nothing (KO_SEND) */
 	/* While it waits for a slot of `into_len` bytes the receiver may have a place for them: then peek's ptr may be that */
 	void *into;
 	size_t into_len;
@@ -79,9 +88,9 @@ struct ko_link_ops {
 	int (*acquire)(struct ko_link *link, struct ko_slot *out);
 
 	/* Sender: hands slot->len bytes of the slot acquired to the other end, with slot->tag. Orders all stores
-	 * to the slot before it. The sender may go on reading its bytes until it acquires again. Where link->anywhere is set
-	 * slot->ptr may lead to any other bytes, which must stay as they are until the receiver has them. A link that fails
-	 * here says so at the next acquire or drain. */
+	 * to the slot before it. The sender may go on reading its bytes until it acquires again. slot->ptr may
+	 * lead to other bytes that the link takes (ko_link_takes), which must stay as they are until the receiver has them, or
+	 * the link has drained. A link that fails here says so at the next acquire or drain. */
 	int (*commit)(struct ko_link *link, const struct ko_slot *slot);
 
 	/* Receiver: the oldest slot, lent until release. Called again before release it gives the same slot.
@@ -100,10 +109,27 @@ struct ko_link_ops {
 	 * then. A collective does not return before. */
 	int (*drain)(struct ko_link *link);
 
+	/* Sender: commit takes bytes of this memory, until it is taken back, or the link closed. The memory stays the
+	 * caller's. Nothing where it makes no difference. KOLO_ENOMEM, KOLO_ESYS: not lent. */
+	int (*lend)(struct ko_link *link, void *memory, size_t len);
+
+	/* What was lent, or may have been; nothing of it is under way. */
+	void (*take_back)(struct ko_link *link, void *memory);
+
 	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. It may wait for a
 	 * moment for what was drained to have arrived. */
 	void (*close)(struct ko_link *link);
 };
+
+/* Does commit take these bytes where they are? Below KO_LENT_MIN memory that was lent is not worth it: whoever drains
+ * waits for the other end's acknowledgement. */
+bool ko_link_takes(const struct ko_link *link, const void *bytes, size_t len);
+
+enum { KO_LENT_MIN = 16 << 10 };
+
+/* For transports that do nothing with what is lent. */
+int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len);
+void ko_link_take_nothing_back(struct ko_link *link, void *memory);
 
 /* "ordinary", "streaming". */
 const char *ko_stores_name(enum ko_stores stores);

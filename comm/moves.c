@@ -34,26 +34,49 @@ static int try_slot(void *what)
 	return beyond;
 }
 
-static int try_later(void *until)
+/* Did the rank behind the link that failed do its part, and leave? */
+static bool had_left(const struct slot_wait *w)
 {
-	return ko_now_ms() < *(int64_t *)until ? KO_EAGAIN : 0;
+	return !ko_watch_needs(w->run, w->failed == w->link ? w->peer : w->beyond);
+}
+
+struct patience {
+	const struct slot_wait *w;
+	int64_t until;
+};
+
+static int try_later(void *what)
+{
+	const struct patience *p = what;
+
+	return ko_now_ms() < p->until && !had_left(p->w) ? KO_EAGAIN : 0;
+}
+
+static int try_drain(struct ko_link *link, struct ko_slot *out)
+{
+	(void)out;
+	return link->ops->drain(link);
 }
 
 /* When a neighbour dies so does its link, and the link may be the first to notice. But what happened is for those to say
- * whose texts name the dead: they get some time. KO_EAGAIN: the rank behind the other link had done its part and left. */
+ * whose texts name the dead: they get some time. A rank that had done its part and left needs nothing: KO_EAGAIN when it is
+ * behind the other link, 0 when the link was to be drained. */
 static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 {
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
-	int64_t until = ko_now_ms() + (run->comm->spread ? ELSEWHERE_MS : HERE_MS);
+	int patience = run->comm->spread ? ELSEWHERE_MS : HERE_MS, half = run->comm->timeout_ms / 2;
+	struct patience p = { w, ko_now_ms() + (half && half < patience ? half : patience) };
 	char why[KO_TEXT];
 	int rc;
 
 	ko_edge_fail(run->comm, w->failed, code);
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = ko_wait(run, w->peer, w->failed->ops->name, KO_TRACE_DATA, try_later, &until);
+	rc = ko_wait(run, w->peer, w->failed->ops->name, KO_TRACE_DATA, try_later, &p);
 	if (rc < 0)
 		return rc;
-	return w->failed == w->link || ko_watch_needs(run, w->beyond) ? ko_fail(code, "%s", why) : KO_EAGAIN;
+	if (had_left(w) && w->failed == w->other)
+		return KO_EAGAIN;
+	return had_left(w) && w->try == try_drain ? 0 : ko_fail(code, "%s", why);
 }
 
 static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
@@ -158,7 +181,7 @@ int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, size_t n)
 
 	if (rc < 0)
 		return rc;
-	if (fn == run->copy && run->comm->to_next->anywhere)
+	if (fn == run->copy && ko_link_takes(run->comm->to_next, src, n * run->size))
 		out.ptr = (void *)src;
 	else
 		fill(run, run->comm->to_next->stores, fn, out.ptr, src, n);
@@ -194,19 +217,19 @@ int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
  * lie anywhere is passed on from dst: it has come to stay. */
 int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
 {
-	bool anywhere = run->comm->to_next->anywhere;
+	bool taken = ko_link_takes(run->comm->to_next, dst, n * run->size);
 	struct ko_slot in, out;
 	int rc;
 
 	if ((rc = wait_in(run, &in, NULL, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
-	if (anywhere)
+	if (taken)
 		out.ptr = dst;
-	combine(run, anywhere ? KO_ORDINARY : run->comm->to_next->stores, out.ptr, in.ptr, own, n);
+	combine(run, taken ? KO_ORDINARY : run->comm->to_next->stores, out.ptr, in.ptr, own, n);
 	fill(run, KO_ORDINARY, run->red.finish, out.ptr, out.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0 || (rc = release(run)) < 0)
 		return rc;
-	if (!anywhere)
+	if (!taken)
 		fill(run, run->stores, run->copy, dst, out.ptr, n);
 	return 0;
 }
@@ -214,18 +237,18 @@ int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t 
 /* As above. */
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
-	bool anywhere = run->comm->to_next->anywhere;
+	bool taken = ko_link_takes(run->comm->to_next, dst, n * run->size);
 	struct ko_slot in, out;
 	int rc;
 
 	if ((rc = wait_in(run, &in, dst, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
-	if (anywhere)
+	if (taken)
 		out.ptr = dst;
-	fill(run, anywhere ? KO_ORDINARY : run->comm->to_next->stores, run->copy, out.ptr, in.ptr, n);
+	fill(run, taken ? KO_ORDINARY : run->comm->to_next->stores, run->copy, out.ptr, in.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0)
 		return rc;
-	if (!anywhere)
+	if (!taken)
 		fill(run, run->stores, run->copy, dst, in.ptr, n);
 	return release(run);
 }
@@ -244,12 +267,6 @@ int ko_keep(struct ko_run *run, void *dst, size_t n)
 void ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)
 {
 	fill(run, run->stores, run->copy, dst, src, n);
-}
-
-static int try_drain(struct ko_link *link, struct ko_slot *out)
-{
-	(void)out;
-	return link->ops->drain(link);
 }
 
 int ko_drain(struct ko_run *run)

@@ -303,5 +303,7 @@ const struct ko_link_ops ko_ofi_ops = {
 	.release = release_slot,
 	.progress = progress_link,
 	.drain = drain_link,
+	.lend = ko_link_lend_nothing,
+	.take_back = ko_link_take_nothing_back,
 	.close = ko_ofi_close,
 };

@@ -473,5 +473,7 @@ const struct ko_link_ops ko_tcp_ops = {
 	.release = release_slot,
 	.progress = progress_link,
 	.drain = drain_link,
+	.lend = ko_link_lend_nothing,
+	.take_back = ko_link_take_nothing_back,
 	.close = close_link,
 };

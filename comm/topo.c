@@ -22,58 +22,98 @@
 
 enum { PATH = 512 };
 
+/* The first character of a device's file, 0 when it can't be had. */
+static char first_of(const char *device, const char *file)
+{
+	char path[PATH], first = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), RDMA_DEVICES "/%.64s/%.64s", device, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && read(fd, &first, 1) < 1)
+		first = 0;
+	if (fd >= 0)
+		close(fd);
+	return first;
+}
+
+/* rxe has the network interface that it lies on as `parent`. */
 bool ko_rdma_is_card(const char *device)
 {
 	char path[PATH];
 
 	snprintf(path, sizeof(path), RDMA_DEVICES "/%s/device", device);
-	return access(path, F_OK) == 0;
+	return access(path, F_OK) == 0 && !first_of(device, "parent");
+}
+
+#ifdef KO_HAVE_VERBS
+/* Does one of the names in the device's folder say yes? */
+static bool has_one(const char *device, const char *folder,
+		    bool (*says)(const char *device, const char *name))
+{
+	char path[PATH];
+	const struct dirent *entry;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), RDMA_DEVICES "/%s/%s", device, folder);
+	dir = opendir(path);
+	while (dir && !found && (entry = readdir(dir)))
+		found = entry->d_name[0] != '.' && says(device, entry->d_name);
+	if (dir)
+		closedir(dir);
+	return found;
 }
 
 /* "4: ACTIVE" */
 static bool is_active(const char *device, const char *port)
 {
-	char path[PATH], state = 0;
-	int fd;
+	char file[40];
 
-	snprintf(path, sizeof(path), RDMA_DEVICES "/%.64s/ports/%.16s/state", device, port);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && read(fd, &state, 1) < 1)
-		state = 0;
-	if (fd >= 0)
-		close(fd);
-	return state == '4';
+	snprintf(file, sizeof(file), "ports/%.16s/state", port);
+	return first_of(device, file) == '4';
 }
 
-static bool has_active_port(const char *device)
+/* A container may see the device and not be given it. */
+static bool may_open(const char *device, const char *name)
 {
 	char path[PATH];
-	const struct dirent *port;
-	bool active = false;
-	DIR *ports;
 
-	snprintf(path, sizeof(path), RDMA_DEVICES "/%s/ports", device);
-	ports = opendir(path);
-	while (ports && !active && (port = readdir(ports)))
-		active = is_active(device, port->d_name);
-	if (ports)
-		closedir(ports);
-	return active;
+	(void)device;
+	snprintf(path, sizeof(path), "/dev/infiniband/%.64s", name);
+	return access(path, R_OK | W_OK) == 0;
+}
+
+/* Of the type "1: CA": neither iWARP (4), which can't, nor what only its own library understands. */
+static enum ko_rdma rdma_of(const char *device)
+{
+	if (device[0] == '.' || first_of(device, "node_type") != '1' || !has_one(device, "ports", is_active))
+		return KO_RDMA_NONE;
+	if (!ko_rdma_is_card(device))
+		return KO_RDMA_SOFTWARE;
+	return has_one(device, "device/infiniband_verbs", may_open) ? KO_RDMA_CARD : KO_RDMA_NONE;
 }
 
 static enum ko_rdma best_rdma(void)
 {
-	enum ko_rdma best = KO_RDMA_NONE;
+	enum ko_rdma best = KO_RDMA_NONE, this;
 	const struct dirent *device;
 	DIR *devices = opendir(RDMA_DEVICES);
 
-	while (devices && best < KO_RDMA_CARD && (device = readdir(devices)))
-		if (has_active_port(device->d_name))
-			best = ko_rdma_is_card(device->d_name) ? KO_RDMA_CARD : KO_RDMA_SOFTWARE;
+	while (devices && (device = readdir(devices))) {
+		this = rdma_of(device->d_name);
+		best = this > best ? this : best;
+	}
 	if (devices)
 		closedir(devices);
 	return best;
 }
+#else
+static enum ko_rdma best_rdma(void)
+{
+	return KO_RDMA_NONE;
+}
+#endif
 
 /* ---- The place ------------------------------------------------------------------------------------------ */
 

@@ -9,7 +9,7 @@
 
 enum { KO_CPU_WORDS = 16 };
 
-/* What plays an RDMA device: best last. */
+/* What plays an RDMA device that a link through verbs can use: best last. */
 enum ko_rdma { KO_RDMA_NONE, KO_RDMA_SOFTWARE, KO_RDMA_CARD };
 
 /* Two ranks with equal `machine` reach each other's abstract sockets, and share memory. The names are for people. Plain

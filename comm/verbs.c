@@ -7,8 +7,10 @@
 #include "verbs_end.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Software that plays an RDMA card is slower than the kernel's TCP: it counts when it is asked for. */
@@ -18,7 +20,7 @@ static int probe_places(const struct ko_place *a, const struct ko_place *b, bool
 
 	if (less->rdma == KO_RDMA_CARD || (less->rdma == KO_RDMA_SOFTWARE && asked))
 		return 0;
-	return ko_fail(KOLO_ENOTSUP, "verbs: no %s on %s is active; ibv_devinfo shows those there are",
+	return ko_fail(KOLO_ENOTSUP, "verbs: no active %s on %s",
 		       asked ? "RDMA port" : "port of an RDMA card", less->host);
 }
 
@@ -89,35 +91,58 @@ int ko_verbs_expect(struct verbs_end *e, uint64_t number)
 	return err ? fail_posting(e, verbs_nic_of(e, rail), "posting a receive", err) : 0;
 }
 
-/* Sender: writes `len` bytes from `from` to the same place of the other end's memory; 0 bytes only ask for a completion
- * of what went before. `posted` comes back with it. */
-static int post_write(struct verbs_end *e, uint32_t rail, const void *from, size_t len, bool signalled)
+/* Sender: writes a record, which lies here in n pieces, to the same place of the other end's memory; none only asks for a
+ * completion of what went before. `posted` comes back with it. */
+static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces, int n, bool signalled)
 {
-	struct verbs_nic *nic = verbs_nic_of(e, rail);
-	struct ibv_sge sge = { (uintptr_t)from, (uint32_t)len, nic->mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = e->posted[rail], .sg_list = &sge, .num_sge = len > 0 };
+	struct ibv_send_wr *bad, wr = { .wr_id = e->posted[rail], .sg_list = pieces, .num_sge = n };
+	size_t len = 0;
 	int err;
 
-	wr.opcode = len ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+	wr.opcode = n ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
 	wr.imm_data = htonl((uint32_t)(e->posted[rail] - 1));
-	wr.send_flags = (signalled ? IBV_SEND_SIGNALED : 0) | (len <= e->max_inline ? IBV_SEND_INLINE : 0);
-	wr.wr.rdma.remote_addr = e->base + (uint64_t)((const char *)from - e->memory);
+	wr.wr.rdma.remote_addr = e->base + (n ? pieces[0].addr - (uintptr_t)e->memory : 0);
 	wr.wr.rdma.rkey = e->keys[rail % e->nnics];
+	for (int i = 0; i < n; i++)
+		len += pieces[i].length;
+	wr.send_flags =
+		(signalled ? IBV_SEND_SIGNALED : 0) | (n && len <= e->max_inline ? IBV_SEND_INLINE : 0);
 	err = ibv_post_send(verbs_qp_of(e, rail), &wr, &bad);
-	return err ? fail_posting(e, nic, "writing a slot", err) : 0;
+	return err ? fail_posting(e, verbs_nic_of(e, rail), "writing a slot", err) : 0;
 }
 
-/* Sender: the record that was just filled goes out. Half of those that may be under way share a completion. */
-static int post_record(struct verbs_end *e)
+static uint32_t key_of(const struct verbs_end *e, uint32_t rail, const char *bytes)
+{
+	const struct ko_lent *l = e->link.lent;
+
+	while (bytes < l->memory || bytes >= l->memory + l->len)
+		l = l->next;
+	return ((const struct verbs_lent *)l)->mrs[rail % e->nnics]->lkey;
+}
+
+/* Sender: the record that was just filled goes out. Half of those that may be under way share a completion; bytes that
+ * are not in the ring have one to themselves, for drain waits for it. */
+static int post_record(struct verbs_end *e, const struct ko_slot *slot)
 {
 	struct verbs_head *head = verbs_head_at(e, e->at);
-	uint32_t rail = (uint32_t)(e->committed % e->nrails);
-	bool signalled = ++e->unsignalled[rail] >= VERBS_RECORDS / 2 / e->nrails;
+	uint32_t rail = (uint32_t)(e->committed % e->nrails), len = (uint32_t)slot->len;
+	struct ibv_sge pieces[2] = {
+		{ (uintptr_t)head, (uint32_t)sizeof(*head), verbs_nic_of(e, rail)->mr->lkey },
+		{ (uintptr_t)slot->ptr, len, 0 },
+	};
+	bool borrowed = len > 0 && slot->ptr != verbs_slot_at(e, e->at);
+	bool signalled = ++e->unsignalled[rail] >= VERBS_RECORDS / 2 / e->nrails || borrowed;
 
+	e->posted[rail] = e->committed + 1;
+	if (borrowed) {
+		pieces[1].lkey = key_of(e, rail, slot->ptr);
+		e->borrowed[rail] = e->posted[rail];
+	} else {
+		pieces[0].length += len;
+	}
 	if (signalled)
 		e->unsignalled[rail] = 0;
-	e->posted[rail] = e->committed + 1;
-	return post_write(e, rail, head, sizeof(*head) + head->len, signalled);
+	return post_write(e, rail, pieces, borrowed ? 2 : 1, signalled);
 }
 
 /* Receiver: the word is read where it lies when it is not inline; a later value is as good. */
@@ -174,25 +199,30 @@ static int take(struct verbs_end *e, const struct verbs_nic *nic, const struct i
 	return 0;
 }
 
-/* Takes what has come. 0, or what the link failed with. */
-static int reap(struct verbs_end *e)
+static int reap_nic(struct verbs_end *e, const struct verbs_nic *nic)
 {
 	enum { MANY = 16 };
 	struct ibv_wc wcs[MANY];
 	int got, rc = 0;
 
-	if (e->broken)
-		return ko_fail(e->broken, "%s", e->why);
-	for (uint32_t n = 0; rc == 0 && n < e->nnics; n++) {
-		do {
-			got = ibv_poll_cq(e->nics[n].cq, MANY, wcs);
-			for (int i = 0; rc == 0 && i < got; i++)
-				rc = take(e, &e->nics[n], &wcs[i]);
-		} while (rc == 0 && got == MANY);
-		if (rc == 0 && got < 0)
-			rc = fail_posting(e, &e->nics[n], "polling for completions", EIO);
-	}
-	return rc;
+	do {
+		got = ibv_poll_cq(nic->cq, MANY, wcs);
+		for (int i = 0; i < got; i++) {
+			int failed = take(e, nic, &wcs[i]);
+
+			rc = rc < 0 ? rc : failed;
+		}
+	} while (got == MANY);
+	return got < 0 ? fail_posting(e, nic, "polling for completions", EIO) : rc;
+}
+
+/* Takes what has come, on a link that has failed as well: one rail may have what another has not. 0, or what the link
+ * failed with. */
+static int reap(struct verbs_end *e)
+{
+	for (uint32_t n = 0; n < e->nnics; n++)
+		reap_nic(e, &e->nics[n]);
+	return e->broken ? ko_fail(e->broken, "%s", e->why) : 0;
 }
 
 /* ---- The table's entries -------------------------------------------------------------------------------- */
@@ -256,13 +286,20 @@ static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
 		ko_stream_fence();
 	*verbs_head_at(e, e->at) = (struct verbs_head){ slot->len, slot->tag, (uint32_t)e->committed };
 	if (!e->broken)
-		post_record(e);
+		post_record(e, slot);
 	step(e, slot->len);
 	e->ends[e->committed++ % VERBS_RECORDS] = e->at;
 	return 0;
 }
 
-/* What has arrived can be used, whatever happened to the link since. */
+/* Half of the ring or of the records are free again. */
+static bool should_tell(const struct verbs_end *e)
+{
+	return e->released - e->told >= VERBS_RECORDS / 2 || e->at - e->told_at >= e->ring_len / 2;
+}
+
+/* What has arrived can be used, whatever happened to the link since. What could not be told before is told now: whoever
+ * waits here may have to. */
 static int peek_slot(struct ko_link *link, struct ko_slot *out)
 {
 	struct verbs_end *e = end_of(link);
@@ -270,6 +307,8 @@ static int peek_slot(struct ko_link *link, struct ko_slot *out)
 	const bool *here = &e->has_arrived[e->released % VERBS_RECORDS];
 	int rc = *here ? 0 : reap(e);
 
+	if (!*here && rc == 0 && should_tell(e))
+		rc = ko_verbs_tell(e);
 	if (!*here)
 		return rc < 0 ? rc : KO_EAGAIN;
 	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len)
@@ -280,15 +319,13 @@ static int peek_slot(struct ko_link *link, struct ko_slot *out)
 	return 0;
 }
 
-/* The sender is told when half of the ring or of the records are free again. */
 static int release_slot(struct ko_link *link)
 {
 	struct verbs_end *e = end_of(link);
 
 	e->has_arrived[e->released++ % VERBS_RECORDS] = false;
 	step(e, verbs_head_at(e, e->at)->len);
-	if (!e->broken &&
-	    (e->released - e->told >= VERBS_RECORDS / 2 || e->at - e->told_at >= e->ring_len / 2))
+	if (!e->broken && should_tell(e))
 		ko_verbs_tell(e);
 	return 0;
 }
@@ -301,35 +338,111 @@ static int progress_link(struct ko_link *link)
 	return rc == 0 && link->role == KO_RECV && e->told < e->released ? ko_verbs_tell(e) : rc;
 }
 
-/* Cards need no calls to deliver what was posted. */
-static int drain_link(struct ko_link *link)
-{
-	struct verbs_end *e = end_of(link);
-
-	return e->broken ? ko_fail(e->broken, "%s", e->why) : 0;
-}
-
-static bool has_retired(const struct verbs_end *e)
+/* Have the records of each rail before the one that `until` has for it retired? */
+static bool has_retired(const struct verbs_end *e, const uint64_t until[VERBS_RAILS])
 {
 	for (uint32_t r = 0; r < e->nrails; r++)
-		if (e->retired[r] < e->posted[r])
+		if (e->retired[r] < until[r])
 			return false;
 	return true;
 }
 
+/* Cards need no calls to deliver what was posted. But what is not in the ring is the caller's again. */
+static int drain_link(struct ko_link *link)
+{
+	struct verbs_end *e = end_of(link);
+	int rc = 0;
+
+	if (e->broken || !has_retired(e, e->borrowed))
+		rc = reap(e);
+	return rc < 0 || has_retired(e, e->borrowed) ? rc : KO_EAGAIN;
+}
+
 void ko_verbs_linger(struct verbs_end *e)
 {
-	enum { LINGER_MS = 2000 }; /* a lost packet is sent again after about a second */
+	enum { LINGER_MS = 5000 }; /* a lost packet is sent again after one to four seconds */
 	int64_t deadline = ko_now_ms() + LINGER_MS;
 	int rc = 0;
 
+	read_credits(e);
+	if (e->credited == e->committed)
+		return;
 	for (uint32_t r = 0; rc == 0 && r < e->nrails; r++)
 		if (e->unsignalled[r])
-			rc = post_write(e, r, e->memory, 0, true);
-	while (rc == 0 && !has_retired(e) && ko_now_ms() < deadline) {
+			rc = post_write(e, r, NULL, 0, true);
+	while (rc == 0 && !has_retired(e, e->posted) && ko_now_ms() < deadline) {
 		rc = reap(e);
 		sched_yield();
 	}
+}
+
+/* ---- Memory of others ----------------------------------------------------------------------------------- */
+
+static void unregister(struct verbs_lent *lent)
+{
+	for (int n = 0; n < VERBS_NICS; n++)
+		if (lent->mrs[n])
+			ibv_dereg_mr(lent->mrs[n]);
+	free(lent);
+}
+
+/* fd -1: ordinary memory. */
+static struct ibv_mr *register_memory(struct ibv_pd *pd, void *memory, size_t len, int fd, uint64_t offset)
+{
+	return fd < 0 ? ibv_reg_mr(pd, memory, len, 0)
+		      : ibv_reg_dmabuf_mr(pd, offset, len, (uintptr_t)memory, fd, 0);
+}
+
+static int lend(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
+{
+	struct verbs_end *e = end_of(link);
+	struct verbs_lent *lent = calloc(1, sizeof(*lent));
+
+	if (!lent)
+		return ko_fail(KOLO_ENOMEM, "verbs: no memory to remember what is lent");
+	lent->lent = (struct ko_lent){ .next = link->lent, .memory = memory, .len = len };
+	for (uint32_t n = 0; n < e->nnics; n++) {
+		lent->mrs[n] = register_memory(e->nics[n].pd, memory, len, fd, offset);
+		if (!lent->mrs[n]) {
+			const char *doing =
+				fd < 0 ? "registering memory" : "registering a device's memory (dmabuf)";
+			int rc = ko_verbs_fail(&e->nics[n], doing, errno);
+
+			unregister(lent);
+			return rc;
+		}
+	}
+	link->lent = &lent->lent;
+	return 0;
+}
+
+static int lend_memory(struct ko_link *link, void *memory, size_t len)
+{
+	return lend(link, memory, len, -1, 0);
+}
+
+int ko_verbs_lend_dmabuf(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
+{
+	return lend(link, memory, len, fd, offset);
+}
+
+static void take_back(struct ko_link *link, void *memory)
+{
+	for (struct ko_lent **at = &link->lent; *at; at = &(*at)->next) {
+		struct ko_lent *lent = *at;
+
+		if (lent->memory != memory)
+			continue;
+		*at = lent->next;
+		unregister((struct verbs_lent *)lent);
+		return;
+	}
+}
+
+void ko_verbs_take_all_back(struct verbs_end *e)
+{
+	while (e->link.lent)
+		take_back(&e->link, (void *)e->link.lent->memory);
 }
 
 const struct ko_link_ops ko_verbs_ops = {
@@ -344,5 +457,7 @@ const struct ko_link_ops ko_verbs_ops = {
 	.release = release_slot,
 	.progress = progress_link,
 	.drain = drain_link,
+	.lend = lend_memory,
+	.take_back = take_back,
 	.close = ko_verbs_close,
 };

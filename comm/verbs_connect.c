@@ -22,7 +22,7 @@ struct verbs_port {
 	uint32_t key;
 	uint32_t qpns[VERBS_QPS];
 	uint16_t lid;
-	uint8_t mtu, link_layer, gid_type, reserved[3];
+	uint8_t mtu, link_layer, gid_type, needs_grh, reserved[2];
 };
 
 struct verbs_address {
@@ -35,9 +35,8 @@ _Static_assert(sizeof(struct verbs_address) <= sizeof(((struct ko_address *)0)->
 
 enum {
 	PSN_MASK = 0xffffff,
-	KNOCK_TIMEOUT = 10, /* 4 ms */
-	GIVE_UP_MS =
-		30 * 1000, /* both ends connect at the same time: who is silent for so long is not reached */
+	KNOCK_TIMEOUT = 10,      /* 4 ms */
+	GIVE_UP_MS = 120 * 1000, /* who is silent for so long is not reached, or stopped */
 };
 
 /* ---- Queue pairs ---------------------------------------------------------------------------------------- */
@@ -67,12 +66,13 @@ static int to_init(const struct verbs_nic *nic, struct ibv_qp *qp)
 		      "setting up a queue pair");
 }
 
-/* The way to the other end. InfiniBand needs the global address only for other subnets. */
+/* The way to the other end. InfiniBand needs the global address only for other subnets, and where a port says so. */
 static struct ibv_ah_attr way_to(const struct verbs_end *e, const struct verbs_nic *nic,
 				 const struct verbs_port *peer)
 {
 	bool same_subnet = memcmp(peer->gid, nic->gid.gid.raw, sizeof(uint64_t)) == 0;
-	bool global = peer->link_layer == IBV_LINK_LAYER_ETHERNET || !same_subnet;
+	bool global = peer->link_layer == IBV_LINK_LAYER_ETHERNET || !same_subnet || peer->needs_grh ||
+		      nic->attr.flags & IBV_QPF_GRH_REQUIRED;
 	struct ibv_ah_attr ah = {
 		.dlid = peer->lid, .sl = (uint8_t)e->settings.sl, .port_num = nic->port, .is_global = global
 	};
@@ -152,7 +152,7 @@ static int make_qp(struct verbs_end *e, struct verbs_nic *nic, struct ibv_qp **o
 	for (size_t i = 0; !*out && i < sizeof(inlines) / sizeof(inlines[0]); i++) {
 		attr.cap = (struct ibv_qp_cap){ .max_send_wr = 2 * VERBS_RECORDS + VERBS_CREDITS,
 						.max_recv_wr = VERBS_RECORDS,
-						.max_send_sge = 1,
+						.max_send_sge = 2,
 						.max_recv_sge = 1,
 						.max_inline_data = inlines[i] };
 		*out = ibv_create_qp(nic->pd, &attr);
@@ -166,8 +166,12 @@ static int make_qp(struct verbs_end *e, struct verbs_nic *nic, struct ibv_qp **o
 
 static int prepare_nic(struct verbs_end *e, struct verbs_nic *nic)
 {
-	enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING };
 	int ncqe = (int)e->nqps * 3 * VERBS_RECORDS, rc = 0;
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+	/* A record's bytes may come in any order before its completion; not so the credits, which nothing completes. */
+	if (e->link.role == KO_RECV)
+		access |= IBV_ACCESS_RELAXED_ORDERING;
 
 	nic->pd = ibv_alloc_pd(nic->context);
 	if (!nic->pd)
@@ -175,7 +179,7 @@ static int prepare_nic(struct verbs_end *e, struct verbs_nic *nic)
 	nic->cq = ibv_create_cq(nic->context, ncqe, NULL, NULL, 0);
 	if (!nic->cq)
 		return ko_verbs_fail(nic, "making a completion queue", errno);
-	nic->mr = ibv_reg_mr(nic->pd, e->memory, e->len, ACCESS);
+	nic->mr = ibv_reg_mr(nic->pd, e->memory, e->len, access);
 	if (!nic->mr)
 		return ko_verbs_fail(nic, "registering slots", errno);
 	for (uint32_t q = 0; rc == 0 && q < e->nqps; q++)
@@ -253,8 +257,9 @@ void ko_verbs_close(struct ko_link *link)
 
 	if (!e)
 		return;
-	if (link->role == KO_SEND && e->state == VERBS_JOINED && !e->broken)
+	if (link->role == KO_SEND && e->state == VERBS_JOINED && !e->broken && !link->obsolete)
 		ko_verbs_linger(e);
+	ko_verbs_take_all_back(e);
 	for (int n = 0; n < VERBS_NICS; n++)
 		close_nic(&e->nics[n]);
 	if (e->memory)
@@ -282,7 +287,8 @@ int ko_verbs_address(struct ko_link *link, struct ko_address *out)
 					  .lid = nic->attr.lid,
 					  .mtu = (uint8_t)nic->attr.active_mtu,
 					  .link_layer = nic->attr.link_layer,
-					  .gid_type = (uint8_t)nic->gid.gid_type };
+					  .gid_type = (uint8_t)nic->gid.gid_type,
+					  .needs_grh = (nic->attr.flags & IBV_QPF_GRH_REQUIRED) != 0 };
 		memcpy(p->gid, nic->gid.gid.raw, sizeof(p->gid));
 		for (uint32_t q = 0; q < e->nqps; q++)
 			p->qpns[q] = nic->qps[q]->qp_num;
@@ -292,18 +298,24 @@ int ko_verbs_address(struct ko_link *link, struct ko_address *out)
 	return 0;
 }
 
-static const char *network_of(unsigned link_layer, unsigned gid_type)
+static const char *network_of(unsigned link_layer, unsigned gid_type, const uint8_t gid[16])
 {
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
 	if (link_layer != IBV_LINK_LAYER_ETHERNET)
 		return "InfiniBand";
-	return gid_type == IBV_GID_TYPE_ROCE_V2 ? "RoCE version 2" : "RoCE version 1";
+	if (gid_type != IBV_GID_TYPE_ROCE_V2)
+		return "RoCE version 1";
+	return memcmp(gid, mapped, sizeof(mapped)) == 0 ? "RoCE over IPv4" : "RoCE over IPv6";
 }
 
 /* Both ends look at both addresses, and come to the same end. */
 static int check_address(struct verbs_end *e, const struct verbs_address *a)
 {
-	if (a->slot_len != e->limits.slot_len || a->nslots != e->limits.nslots ||
-	    a->nnics - 1 >= VERBS_NICS || a->nqps - 1 >= VERBS_QPS)
+	if (a->nnics - 1 >= VERBS_NICS || a->nqps - 1 >= VERBS_QPS)
+		return ko_fail(KOLO_EMISMATCH, "verbs: the other end has %u ports with %u queue pairs each",
+			       a->nnics, a->nqps);
+	if (a->slot_len != e->limits.slot_len || a->nslots != e->limits.nslots)
 		return ko_fail(KOLO_EMISMATCH,
 			       "verbs: the other end has %u slots of %llu bytes, this one %u of %llu",
 			       a->nslots, (unsigned long long)a->slot_len, e->limits.nslots,
@@ -312,8 +324,10 @@ static int check_address(struct verbs_end *e, const struct verbs_address *a)
 	e->nqps = a->nqps < e->nqps ? a->nqps : e->nqps;
 	e->nrails = e->nnics * e->nqps;
 	for (uint32_t n = 0; n < e->nnics; n++) {
-		const char *mine = network_of(e->nics[n].attr.link_layer, e->nics[n].gid.gid_type);
-		const char *theirs = network_of(a->ports[n].link_layer, a->ports[n].gid_type);
+		const char *mine = network_of(e->nics[n].attr.link_layer, e->nics[n].gid.gid_type,
+					      e->nics[n].gid.gid.raw);
+		const char *theirs =
+			network_of(a->ports[n].link_layer, a->ports[n].gid_type, a->ports[n].gid);
 
 		if (strcmp(mine, theirs) != 0)
 			return ko_fail(KOLO_EMISMATCH,
@@ -398,8 +412,9 @@ int ko_verbs_connect(struct ko_link *link, const struct ko_address *peer)
 	if (rc == KO_EAGAIN && ko_now_ms() > e->give_up_ms)
 		return ko_fail(
 			KOLO_EUNREACH,
-			"verbs (%s): no answer from the other end's port for %d s; are they on one network? "
-			"KOLO_VERBS_DEVICE names others, KOLO_NET=tcp does without RDMA",
+			"verbs (%s): no answer from the other end's port for %d s: its process is stopped, or the "
+			"two ports are not on one network. KOLO_VERBS_DEVICE names others, KOLO_NET=tcp does "
+			"without RDMA",
 			e->nics[0].name, GIVE_UP_MS / 1000);
 	return rc;
 }

@@ -57,6 +57,12 @@ struct verbs_head {
 	uint32_t number; /* of the record, counted from 0 */
 };
 
+/* Registered on all ports in use. */
+struct verbs_lent {
+	struct ko_lent lent; /* must be first */
+	struct ibv_mr *mrs[VERBS_NICS];
+};
+
 /* How far it is: see verbs_connect.c. */
 enum verbs_state { VERBS_APART, VERBS_KNOCKING, VERBS_WAITING, VERBS_JOINED };
 
@@ -87,9 +93,10 @@ struct verbs_end {
 	uint64_t told_at;             /* Receiver: the place after those told */
 	/* Sender, for each rail, the number after its last record that was posted, and that the card has done with; the last
 	 * `unsignalled` won't say so. retired <= posted <= committed. */
-	uint64_t posted[VERBS_RAILS], retired[VERBS_RAILS];
 	uint32_t unsignalled[VERBS_RAILS];
-	uint32_t credits_flying; /* Receiver: posted on rail 0, and not known to be gone */
+	uint64_t posted[VERBS_RAILS], retired[VERBS_RAILS];
+	uint64_t borrowed[VERBS_RAILS]; /* the same of its last record that was not in the ring; <= posted */
+	uint32_t credits_flying;        /* Receiver: posted on rail 0, and not known to be gone */
 	bool has_arrived[VERBS_RECORDS];
 	int broken; /* 0, or the code of what the link failed with */
 	char why[512];
@@ -130,8 +137,11 @@ int ko_verbs_expect(struct verbs_end *e, uint64_t number);
 /* Receiver: tells the sender what it may fill again. */
 int ko_verbs_tell(struct verbs_end *e);
 
-/* Sender: waits for the last records to have arrived. */
+/* Sender: waits for the last records to have arrived, for some seconds at most. */
 void ko_verbs_linger(struct verbs_end *e);
+
+/* Forgets what was lent. */
+void ko_verbs_take_all_back(struct verbs_end *e);
 
 /* ---- verbs_nic.c ---------------------------------------------------------------------------------------- */
 

@@ -196,8 +196,13 @@ static int choose_gid(struct verbs_nic *nic, const struct ko_place *here)
 {
 	enum { MOST = 256 };
 	struct ibv_gid_entry *all = calloc(MOST, sizeof(*all));
-	ssize_t n = all ? ibv_query_gid_table(nic->context, all, MOST, 0) : 0;
+	ssize_t n = all ? ibv_query_gid_table(nic->context, all, MOST, 0) : -ENOMEM;
 	int best = -1;
+
+	if (n < 0) {
+		free(all);
+		return ko_verbs_fail(nic, "asking for the port's addresses (GIDs)", (int)-n);
+	}
 
 	for (ssize_t i = 0; i < n; i++) {
 		if (all[i].port_num != nic->port || worth_of_gid(&all[i], &here->net) <= best)
@@ -257,8 +262,10 @@ static int open_chosen(struct verbs_end *e, struct ibv_device **devices, int nde
 		n += look_at_device(devices[d], here, ports + n, MOST_PORTS - n);
 	nics = names && *names ? choose_named(names, ports, n, chosen) : choose_best(ports, n, chosen);
 	if (nics == 0)
-		return ko_fail(KOLO_ENOTSUP, "verbs: no RDMA port on %s is active; there are:%s", here->host,
-			       name_ports(ports, n, text, sizeof(text)));
+		return ko_fail(
+			KOLO_ENOTSUP,
+			"verbs: no RDMA port on %s is active; of %d devices those that can be opened have:%s",
+			here->host, ndevices, name_ports(ports, n, text, sizeof(text)));
 	for (int i = 0; rc == 0 && i < nics; i++) {
 		e->nnics++;
 		rc = open_nic(chosen[i], e->settings.gid_index, here, &e->nics[i]);

@@ -14,7 +14,7 @@ RIG = os.path.abspath("build/rig")
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Before each come those that it needs. crc32: rdma_rxe looks for it by name.
 MODULES = ("crc32_generic", "virtio_pci", "virtio_net", "dummy", "ib_uverbs", "rdma_rxe", "sch_netem")
-TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio", "modprobe": "kmod",
+TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio", "modprobe": "kmod", "depmod": "kmod",
          "ib_write_bw": "perftest", "ib_send_lat": "perftest", "ip": "iproute2", "rdma": "iproute2", "tc": "iproute2",
          "setpriv": "util-linux", "apt-get": "apt: the kernel is Debian's"}
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

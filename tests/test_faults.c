@@ -491,6 +491,8 @@ static const struct ko_link_ops faulty_ops = {
 	.release = faulty_release,
 	.progress = faulty_progress,
 	.drain = faulty_drain,
+	.lend = ko_link_lend_nothing,
+	.take_back = ko_link_take_nothing_back,
 	.close = faulty_close,
 };
 

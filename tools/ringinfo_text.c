@@ -58,9 +58,9 @@ static void print_environment(FILE *out)
 	struct kolo_env_info info;
 	char name[128];
 
-	fprintf(out, "\nEnvironment      value         default  range\n");
+	fprintf(out, "\nEnvironment           value         default  range\n");
 	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
-		fprintf(out, "  %-13s  ", info.name);
+		fprintf(out, "  %-20s  ", info.name); /* KOLO_VERBS_GID_INDEX */
 		print_value(out, &info);
 		fprintf(out, "  %-7s  %s\n      %s\n", info.preset[0] ? info.preset : "-", info.range,
 			info.help);

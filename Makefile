@@ -207,6 +207,7 @@ help:
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=60"
+	@echo "make check-net    several hosts: network namespaces (root); part of make check, as check-verbs is"
 	@echo "make check-verbs  RDMA in virtual machines (qemu): tests, and speed beside perftest"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make perf         all operations beside the MPI libraries that are installed (an hour and a half)"

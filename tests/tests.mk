@@ -44,6 +44,11 @@ check-valgrind: check-programs
 	@$(if $(CMOCKA),:,echo "make check-valgrind: the test library cmocka is missing: make deps"; exit 1)
 	@B=$B tests/valgrind
 
+# ---- Several hosts: network namespaces; part of make check -------------------------------------------------------
+.PHONY: check-net
+check-net: check-programs
+	@B=$B python3 -B tests/test_hosts.py
+
 # ---- RDMA in virtual machines: part of make check; here with what was measured -----------------------------------
 .PHONY: check-verbs
 check-verbs: check-programs

@@ -143,13 +143,14 @@ static void decide_offers(const char *name, const struct ko_costs *costs, struct
 		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), LARGE_MESSAGE));
 }
 
-/* Half of the ring's hops, and whole vectors. Where there is shared memory the board is better. */
+/* Half of the ring's hops, or fewer, and whole vectors. Where there is shared memory the board is better. */
 static uint64_t exchange_end(const char *name, const struct ko_costs *costs, double n)
 {
 	double most = (double)costs->exchange_room + 1;
 	struct cost r = ring_cost(KO_ALL_REDUCE, n);
 	struct line ring = { r.hops * costs->hop_ns, r.crossings / costs->bytes_per_ns };
-	struct line whole = { (n - 1) * costs->hop_ns, 2 * (n - 1) / costs->bytes_per_ns };
+	struct line whole = { (double)costs->exchange_hops * costs->hop_ns,
+			      2 * (n - 1) / costs->bytes_per_ns };
 
 	if (n > 1 && strcmp(name, "exchange") == 0)
 		return (uint64_t)most;

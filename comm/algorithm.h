@@ -18,7 +18,8 @@ struct ko_costs {
 	double read_ns, read_bytes_per_ns;
 	bool crowded; /* there are more ranks than processors: who waits for another one waits for its turn there */
 	bool network;           /* bytes are to go through links that are no shared memory */
-	uint64_t exchange_room; /* bytes of a vector of which everyone can hold everyone's */
+	uint64_t exchange_room; /* bytes of a vector of which everyone can hold everyone's, */
+	int64_t exchange_hops;  /* and hops until everyone does */
 };
 
 /* By bytes of the whole vector. */

@@ -2,6 +2,7 @@
  * lifelines, map the roster, connect the two links (edges.c). What must be equal on all ranks is taken from rank 0's
  * entry in the table. */
 #include "comm.h"
+#include "shortcuts.h"
 
 #include "clock.h"
 #include "env.h"
@@ -131,19 +132,25 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 /* ---- Ending --------------------------------------------------------------------------------------------- */
 
 /* Closing may take long: whoever sees it knows that all was done. So does this rank of next, which may have left. */
-static void close_next(struct kolo_comm *c)
+static void close_links(struct kolo_comm *c)
 {
 	const struct ko_roster *roster = c->roster;
 	int next = ko_ring_next(c->rank, c->nranks);
+	bool failed = roster && ko_roster_cause(roster) < 0;
 
 	if (c->spread && c->lifelines) {
 		ko_lifelines_say(c->lifelines);
 		ko_lifelines_look(c->lifelines);
 	}
-	c->to_next->obsolete = roster && (ko_roster_cause(roster) < 0 ||
-					  atomic_load_explicit(&roster->post[next].finished,
-							       memory_order_acquire) >= c->seq);
-	c->to_next->ops->close(c->to_next);
+	ko_shortcuts_close(c->shortcuts, failed);
+	if (c->to_next) {
+		c->to_next->obsolete =
+			failed || (roster && atomic_load_explicit(&roster->post[next].finished,
+								  memory_order_acquire) >= c->seq);
+		c->to_next->ops->close(c->to_next);
+	}
+	if (c->from_prev)
+		c->from_prev->ops->close(c->from_prev);
 }
 
 void kolo_comm_destroy(struct kolo_comm *c)
@@ -155,10 +162,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	if (c->order)
 		ko_order_settle(c->order);
 	kolo_queue_destroy(c->worker);
-	if (c->to_next)
-		close_next(c);
-	if (c->from_prev)
-		c->from_prev->ops->close(c->from_prev);
+	close_links(c);
 	if (c->roster)
 		code = ko_roster_cause(c->roster);
 	ko_lifelines_close(c->lifelines, code, kolo_last_error());
@@ -265,14 +269,15 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	};
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
-	out->sent_bytes = out->to_next.bytes + comm->board.sent + comm->direct.sent + comm->lanes.sent;
-	out->received_bytes =
-		out->from_prev.bytes + comm->board.received + comm->direct.received + comm->lanes.received;
-	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
-			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
-			    comm->lanes.mapped * KO_LANE_HEAD +
-			    comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
-			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
+	out->sent_bytes = out->to_next.bytes + comm->board.sent + comm->direct.sent + comm->lanes.sent +
+			  ko_shortcuts_sent(comm);
+	out->received_bytes = out->from_prev.bytes + comm->board.received + comm->direct.received +
+			      comm->lanes.received + ko_shortcuts_received(comm);
+	out->memory_bytes =
+		sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
+		(comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
+		comm->lanes.mapped * KO_LANE_HEAD + comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
+		ko_shortcuts_memory(comm) + (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }
 

@@ -75,6 +75,7 @@ struct kolo_comm {
 	/* Out of place, and in: round the ring or directly */
 	struct ko_trial reading[KO_NCOLLS][2][KO_TRIALS];
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
+	struct ko_shortcuts *shortcuts;      /* NULL: there are none */
 	struct ko_premul *premuls;           /* npremuls of them */
 	int npremuls;
 	struct ko_window *windows; /* nwindows of them */

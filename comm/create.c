@@ -8,6 +8,7 @@
 #include "error.h"
 #include "job.h"
 #include "probe.h"
+#include "shortcuts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -187,7 +188,8 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 			       algorithm);
 	c->spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c)) < 0 ||
-	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)
+	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = ko_shortcuts_connect(c)) < 0 ||
+	    (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;
 	ko_lifelines_follow(c->lifelines, c->roster);

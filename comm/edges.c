@@ -6,14 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int code)
+int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int peer, int code)
 {
-	int next = ko_ring_next(c->rank, c->nranks), prev = ko_ring_prev(c->rank, c->nranks);
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
 
 	return ko_fail(code, "%s, on its edge %s %s: %s", ko_comm_name(c, c->rank, me),
-		       link->role == KO_SEND ? "to" : "from",
-		       ko_comm_name(c, link->role == KO_SEND ? next : prev, them), kolo_last_error());
+		       link->role == KO_SEND ? "to" : "from", ko_comm_name(c, peer, them), kolo_last_error());
 }
 
 static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
@@ -23,7 +21,7 @@ static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
 	int rc = link->ops->address(link, &address);
 
 	if (rc < 0)
-		return ko_edge_fail(c, link, rc);
+		return ko_edge_fail(c, link, to, rc);
 	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));
 	return ko_lifelines_send(c->lifelines, to, &msg, address.fd);
 }
@@ -47,12 +45,13 @@ struct joining {
 	bool has_next, has_prev;
 };
 
-static int join(const struct kolo_comm *c, struct ko_link *link, const struct ko_address *peer, bool *done)
+static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
+		bool *done)
 {
-	int rc = *done ? 0 : link->ops->connect(link, peer);
+	int rc = *done ? 0 : link->ops->connect(link, address);
 
 	*done = rc == 0;
-	return rc < 0 ? ko_edge_fail(c, link, rc) : 0;
+	return rc < 0 ? ko_edge_fail(c, link, peer, rc) : 0;
 }
 
 static int try_joining(void *what)
@@ -61,8 +60,8 @@ static int try_joining(void *what)
 	const struct kolo_comm *c = j->comm;
 	int rc;
 
-	if ((rc = join(c, c->to_next, &j->to_next, &j->has_next)) < 0 ||
-	    (rc = join(c, c->from_prev, &j->from_prev, &j->has_prev)) < 0)
+	if ((rc = join(c, c->to_next, ko_ring_next(c->rank, c->nranks), &j->to_next, &j->has_next)) < 0 ||
+	    (rc = join(c, c->from_prev, ko_ring_prev(c->rank, c->nranks), &j->from_prev, &j->has_prev)) < 0)
 		return rc;
 	return j->has_next && j->has_prev ? 0 : KO_EAGAIN;
 }

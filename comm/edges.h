@@ -8,7 +8,7 @@
  * (ko_now_ms(), INT64_MAX for never). Lifelines and roster must be there. Errors: those of kolo_comm_create. */
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline);
 
-/* A failure of a link, whose text is the thread's, gets the names of the two ranks. Returns `code`. */
-int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int code);
+/* A failure of a link to or from `peer`, whose text is the thread's, gets the names of the two ranks. Returns `code`. */
+int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int peer, int code);
 
 #endif

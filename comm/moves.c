@@ -34,10 +34,15 @@ static int try_slot(void *what)
 	return beyond;
 }
 
+static int peer_of_failed(const struct slot_wait *w)
+{
+	return w->failed == w->link ? w->peer : w->beyond;
+}
+
 /* Did the rank behind the link that failed do its part, and leave? */
 static bool had_left(const struct slot_wait *w)
 {
-	return !ko_watch_needs(w->run, w->failed == w->link ? w->peer : w->beyond);
+	return !ko_watch_needs(w->run, peer_of_failed(w));
 }
 
 struct patience {
@@ -60,7 +65,8 @@ static int try_drain(struct ko_link *link, struct ko_slot *out)
 
 /* When a neighbour dies so does its link, and the link may be the first to notice. But what happened is for those to say
  * whose texts name the dead: they get some time. A rank that had done its part and left needs nothing: KO_EAGAIN when it is
- * behind the other link, 0 when the link was to be drained. */
+ * behind the other link, 0 when the link was to be drained. Of one without a lifeline nobody says that it left; that it died
+ * those say who have one. */
 static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 {
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
@@ -69,88 +75,127 @@ static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 	char why[KO_TEXT];
 	int rc;
 
-	ko_edge_fail(run->comm, w->failed, code);
+	ko_edge_fail(run->comm, w->failed, peer_of_failed(w), code);
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	rc = ko_wait(run, w->peer, w->failed->ops->name, KO_TRACE_DATA, try_later, &p);
 	if (rc < 0)
 		return rc;
 	if (had_left(w) && w->failed == w->other)
 		return KO_EAGAIN;
-	return had_left(w) && w->try == try_drain ? 0 : ko_fail(code, "%s", why);
+	return w->try == try_drain && (had_left(w) || ko_lifelines_lost(run->comm->lifelines, w->peer))
+		       ? 0
+		       : ko_fail(code, "%s", why);
 }
 
-static int wait_slot(struct ko_run *run, struct ko_link *link, int peer, try_fn *try, struct ko_slot *out)
+/* `in`: for the link from prev. */
+static int wait_slot(struct ko_run *run, const struct ko_edges *e, bool in, try_fn *try, struct ko_slot *out)
 {
-	const struct kolo_comm *c = run->comm;
-	bool in = link == c->from_prev;
 	struct slot_wait w = { .run = run,
-			       .link = link,
-			       .other = in ? c->to_next : c->from_prev,
-			       .peer = peer,
-			       .beyond = in ? ko_ring_next(c->rank, c->nranks)
-					    : ko_ring_prev(c->rank, c->nranks),
+			       .link = in ? e->from : e->to,
+			       .other = in ? e->to : e->from,
+			       .peer = in ? e->prev : e->next,
+			       .beyond = in ? e->next : e->prev,
 			       .try = try,
 			       .out = out };
 	enum ko_trace_kind kind = in ? KO_TRACE_DATA : KO_TRACE_ROOM;
 	int rc;
 
 	do {
-		rc = ko_wait(run, peer, link->ops->name, kind, try_slot, &w);
+		rc = ko_wait(run, w.peer, w.link->ops->name, kind, try_slot, &w);
 		if (w.failed)
 			rc = tell_failure(run, &w, rc);
 	} while (rc == KO_EAGAIN);
 	return rc;
 }
 
+int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len, struct ko_slot *in)
+{
+	struct kolo_comm *c = run->comm;
+	int rc;
+
+	e->from->into = into;
+	e->from->into_len = len;
+	rc = wait_slot(run, e, true, e->from->ops->peek, in);
+	e->from->into = NULL;
+	if (rc < 0)
+		return rc;
+	if (in->tag != run->tag)
+		return ko_watch_mismatch(c, &run->desc, e->prev, in->tag);
+	if (in->len != len)
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: the %s link from rank %d brought %zu bytes where %zu were due",
+			       c->rank, e->from->ops->name, e->prev, in->len, len);
+	return 0;
+}
+
+int ko_wait_room(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out)
+{
+	return wait_slot(run, e, false, e->to->ops->acquire, out);
+}
+
+int ko_wait_sent(struct ko_run *run, const struct ko_edges *e)
+{
+	return wait_slot(run, e, false, try_drain, NULL);
+}
+
+int ko_hand_over(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out, size_t len)
+{
+	struct kolo_comm *c = run->comm;
+	int rc;
+
+	out->len = len;
+	out->tag = run->tag;
+	rc = e->to->ops->commit(e->to, out);
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return rc;
+}
+
+int ko_give_back(struct ko_run *run, const struct ko_edges *e)
+{
+	struct kolo_comm *c = run->comm;
+	int rc = e->from->ops->release(e->from);
+
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return rc;
+}
+
+/* ---- Round the ring ------------------------------------------------------------------------------------- */
+
+static struct ko_edges ring(const struct kolo_comm *c)
+{
+	return (struct ko_edges){ c->to_next, c->from_prev, ko_ring_next(c->rank, c->nranks),
+				  ko_ring_prev(c->rank, c->nranks) };
+}
+
 /* The oldest slot from prev, which must be this operation's and hold n elements; they may be put into dst (NULL: nowhere
  * but in the slot). */
 static int wait_in(struct ko_run *run, struct ko_slot *in, void *dst, size_t n)
 {
-	struct kolo_comm *c = run->comm;
-	int prev = ko_ring_prev(c->rank, c->nranks), rc;
+	struct ko_edges e = ring(run->comm);
 
-	c->from_prev->into = dst;
-	c->from_prev->into_len = n * run->size;
-	rc = wait_slot(run, c->from_prev, prev, c->from_prev->ops->peek, in);
-	c->from_prev->into = NULL;
-	if (rc < 0)
-		return rc;
-	if (in->tag != run->tag)
-		return ko_watch_mismatch(c, &run->desc, prev, in->tag);
-	if (in->len != n * run->size)
-		return ko_fail(KOLO_ESYS,
-			       "rank %d: the %s link from rank %d brought %zu bytes where %zu were due",
-			       c->rank, c->from_prev->ops->name, prev, in->len, n * run->size);
-	return 0;
+	return ko_wait_data(run, &e, dst, n * run->size, in);
 }
 
 /* A free slot to next. */
 static int wait_out(struct ko_run *run, struct ko_slot *out)
 {
-	struct kolo_comm *c = run->comm;
+	struct ko_edges e = ring(run->comm);
 
-	return wait_slot(run, c->to_next, ko_ring_next(c->rank, c->nranks), c->to_next->ops->acquire, out);
+	return ko_wait_room(run, &e, out);
 }
 
 static int commit(struct ko_run *run, struct ko_slot *out, size_t n)
 {
-	struct kolo_comm *c = run->comm;
-	int rc;
+	struct ko_edges e = ring(run->comm);
 
-	out->len = n * run->size;
-	out->tag = run->tag;
-	rc = c->to_next->ops->commit(c->to_next, out);
-	ko_roster_ring(c->roster, c->rank, c->nranks);
-	return rc;
+	return ko_hand_over(run, &e, out, n * run->size);
 }
 
 static int release(struct ko_run *run)
 {
-	struct kolo_comm *c = run->comm;
-	int rc = c->from_prev->ops->release(c->from_prev);
+	struct ko_edges e = ring(run->comm);
 
-	ko_roster_ring(c->roster, c->rank, c->nranks);
-	return rc;
+	return ko_give_back(run, &e);
 }
 
 /* Nothing is computed for an empty piece, whose pointers may be NULL. */
@@ -271,9 +316,7 @@ void ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)
 
 int ko_drain(struct ko_run *run)
 {
-	struct kolo_comm *c = run->comm;
+	struct ko_edges e = ring(run->comm);
 
-	if (!c->to_next)
-		return 0;
-	return wait_slot(run, c->to_next, ko_ring_next(c->rank, c->nranks), try_drain, NULL);
+	return e.to ? ko_wait_sent(run, &e) : 0;
 }

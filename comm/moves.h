@@ -5,6 +5,21 @@
 
 #include "run.h"
 
+/* The link to one rank and that from another. While one is waited for the other is looked after. */
+struct ko_edges {
+	struct ko_link *to, *from;
+	int next, prev; /* the ranks at their other ends */
+};
+
+/* What moves are made of; they block. A free slot to next; its handing over with `len` bytes; the oldest slot from prev,
+ * which must be this operation's and of `len` bytes, and may have been put `into` a place (NULL: none); its return; and
+ * until what was handed over needs no further call. Errors: the link's, with the names of both ranks, and ko_wait's. */
+int ko_wait_room(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out);
+int ko_hand_over(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out, size_t len);
+int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len, struct ko_slot *in);
+int ko_give_back(struct ko_run *run, const struct ko_edges *e);
+int ko_wait_sent(struct ko_run *run, const struct ko_edges *e);
+
 /* Sends fn(src): run->copy, or run->red.first for the first rank of an addition. */
 int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, size_t n);
 

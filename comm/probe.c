@@ -5,6 +5,7 @@
 #include "moves.h"
 #include "oneshot.h"
 #include "peer.h"
+#include "shortcuts.h"
 #include "turns.h"
 #include "watch.h"
 
@@ -202,6 +203,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct agr
 	out->costs.crowded = c->spins == 0;
 	out->costs.network = is_network(c);
 	out->costs.exchange_room = ko_oneshot_room(c);
+	out->costs.exchange_hops = ko_shortcuts_hops(c);
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];
 

@@ -120,8 +120,15 @@ static uint32_t key_of(const struct verbs_end *e, uint32_t rail, const char *byt
 	return ((const struct verbs_lent *)l)->mrs[rail % e->nnics]->lkey;
 }
 
-/* Sender: the record that was just filled goes out. Half of those that may be under way share a completion; bytes that
- * are not in the ring have one to themselves, for drain waits for it. */
+/* So many records share a completion: half of those that may be under way. A link of two slots is for single messages, each
+ * of which may be the last before it is closed. */
+static uint32_t batch_of(const struct verbs_end *e)
+{
+	return e->limits.nslots > 2 ? VERBS_RECORDS / 2 / e->nrails : 1;
+}
+
+/* Sender: the record that was just filled goes out. Bytes that are not in the ring have a completion to themselves, for
+ * drain waits for it. */
 static int post_record(struct verbs_end *e, const struct ko_slot *slot)
 {
 	struct verbs_head *head = verbs_head_at(e, e->at);
@@ -131,7 +138,7 @@ static int post_record(struct verbs_end *e, const struct ko_slot *slot)
 		{ (uintptr_t)slot->ptr, len, 0 },
 	};
 	bool borrowed = len > 0 && slot->ptr != verbs_slot_at(e, e->at);
-	bool signalled = ++e->unsignalled[rail] >= VERBS_RECORDS / 2 / e->nrails || borrowed;
+	bool signalled = ++e->unsignalled[rail] >= batch_of(e) || borrowed;
 
 	e->posted[rail] = e->committed + 1;
 	if (borrowed) {

@@ -1,6 +1,7 @@
 /* One rank of the jobs that test_hosts.py and test_verbs.py run on several hosts; sees the public header only.
  *
- * usage: host_rank join | split | sweep | loop | abort | differ | silent | leave | pairs | bytes [TRANSPORT [STEP]]
+ * usage: host_rank join | split | sweep | small | late | loop | tiny | abort | differ | silent | leave | pairs | bytes
+ *                  [TRANSPORT [STEP]]
  *
  * sweep tries each STEP-th type, from the first; without one all.
  *
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 20000, SECONDS = 60 };
+enum { MOST = 20000, SECONDS = 60, LARGE = 1 << 18 };
 
 static struct kolo_comm *comm;
 static int rank, nranks;
@@ -100,14 +101,40 @@ static void sweep(int type_step)
 	free(dst);
 }
 
+/* How many bytes of one vector went to next, and how many in all. */
+static void small(void)
+{
+	float x[2] = { 1, 2 };
+	struct kolo_stats stats;
+
+	must(kolo_all_reduce(comm, x, x, 2, KOLO_F32, KOLO_SUM, NULL), "all_reduce");
+	must(kolo_comm_stats(comm, &stats), "stats");
+	printf("rank %d sum %g, %llu bytes to next, %llu in all, %llu exchanges\n", rank, x[0],
+	       (unsigned long long)stats.to_next.bytes, (unsigned long long)stats.sent_bytes,
+	       (unsigned long long)stats.exchange_ops);
+}
+
+/* One rank comes late to the last all-reduce, after which everyone leaves at once. */
+static void late(void)
+{
+	float x[2] = { 1, 2 };
+
+	for (int k = 0; k < 20; k++) {
+		if (k == 19 && rank == nranks - 1)
+			usleep(700 * 1000);
+		x[0] = 1;
+		must(kolo_all_reduce(comm, x, x, 2, KOLO_F32, KOLO_SUM, NULL), "all_reduce");
+	}
+	printf("rank %d sum %g\n", rank, x[0]);
+}
+
 /* ---- Failures -------------------------------------------------------------------------------------------- */
 
 /* Sums until that fails, and says how; `act` does something once, in the tenth of them. */
-static void loop(void (*act)(void))
+static void loop(size_t n, void (*act)(void))
 {
-	enum { N = 1 << 18 };
 	double begin = now();
-	float *x = calloc(N, sizeof(*x));
+	float *x = calloc(n, sizeof(*x));
 	int rc = 0;
 
 	if (!x)
@@ -119,7 +146,7 @@ static void loop(void (*act)(void))
 			if (act)
 				act();
 		}
-		rc = kolo_all_reduce(comm, x, x, N, KOLO_F32, KOLO_SUM, NULL);
+		rc = kolo_all_reduce(comm, x, x, n, KOLO_F32, KOLO_SUM, NULL);
 	}
 	printf("rank %d at %.3f: %s: %s\n", rank, now(), kolo_strerror(rc), rc ? kolo_last_error() : "");
 	fflush(stdout); /* leaving may take long after a failure */
@@ -245,15 +272,21 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "sweep") == 0)
 		sweep(step);
 	else if (strcmp(what, "loop") == 0)
-		loop(NULL);
+		loop(LARGE, NULL);
+	else if (strcmp(what, "tiny") == 0)
+		loop(2, NULL);
+	else if (strcmp(what, "small") == 0)
+		small();
+	else if (strcmp(what, "late") == 0)
+		late();
 	else if (strcmp(what, "abort") == 0)
-		loop(abort_one);
+		loop(LARGE, abort_one);
 	else if (strcmp(what, "differ") == 0)
-		loop(differ);
+		loop(LARGE, differ);
 	else if (strcmp(what, "silent") == 0)
-		loop(fall_silent);
+		loop(LARGE, fall_silent);
 	else if (strcmp(what, "leave") == 0)
-		loop(leave);
+		loop(LARGE, leave);
 	else if (strcmp(what, "pairs") == 0)
 		pairs();
 	else if (strcmp(what, "bytes") == 0)

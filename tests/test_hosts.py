@@ -129,6 +129,41 @@ def results_have_the_bits_that_one_host_gives():
 
 
 @test
+def they_have_with_one_rank_on_each():
+    for n in (4, ) if SLOW else (3, 4, 6, 7):
+        check_bits(n, 1, "tcp")
+
+
+@test
+def vectors_take_shortcuts_where_no_two_ranks_share_a_host():
+    with hosts(5) as (_, machines):
+        for rank, (code, out, err) in enumerate(finish(start(machines, 1, RANK, "small"))): # 1 + 2 + 1 vectors, one to next
+            assert code == 0 and out == f"rank {rank} sum 5, 8 bytes to next, 32 in all, 1 exchanges\n", (out, err)
+        for rank, (code, out, err) in enumerate(finish(start(machines[:2], 2, RANK, "small"))):
+            assert code == 0 and out == f"rank {rank} sum 4, 24 bytes to next, 24 in all, 1 exchanges\n", (out, err)
+
+
+@test
+def who_is_late_to_the_last_one_fails_nobody():
+    nets = ("tcp", "ofi") if "ofi     yes" in run("make", "-s", "report").stdout else ("tcp", )
+    with hosts(6) as (_, machines):
+        for net in nets * (1 if SLOW else 3):
+            began = time.monotonic()
+            for code, out, err in finish(start(machines, 1, RANK, "late", KOLO_NET=net)):
+                assert code == 0 and out.endswith("sum 6\n"), (net, out, err)
+            assert time.monotonic() - began < 15, net
+
+
+@test
+def a_killed_rank_is_named_by_those_that_have_no_lifeline_to_it():
+    with hosts(6) as (_, machines):
+        ranks = start(machines, 1, RANK, "tiny")
+        wait_until_they_run(ranks)
+        ranks[3].send_signal(signal.SIGKILL)
+        check_told(finish(ranks), 3, ["rank died or left", "rank 3 ", "host3", "died"])
+
+
+@test
 def so_they_have_through_libfabric():
     if "ofi     yes" not in run("make", "-s", "report").stdout:
         raise Skip("libfabric is not built in: make deps")

@@ -208,7 +208,8 @@ static void a_network_has_exchanges_instead(void **state)
 				  .read_ns = 1,
 				  .read_bytes_per_ns = 100,
 				  .network = true,
-				  .exchange_room = 65536 };
+				  .exchange_room = 65536,
+				  .exchange_hops = 3 };
 	struct ko_algorithms t;
 
 	(void)state;
@@ -218,6 +219,10 @@ static void a_network_has_exchanges_instead(void **state)
 		CHECK(t.board_end[coll] == 0 && t.read_begin[coll] == UINT64_MAX &&
 		      t.window_begin[coll] == UINT64_MAX);
 	CHECK(t.offer_begin == UINT64_MAX && t.offer_window_begin == UINT64_MAX);
+	costs.exchange_hops = 2; /* with shortcuts */
+	ko_algorithm_decide("", &costs, 4, 4096, &t);
+	CHECK(t.exchange_end == 2667); /* 4 * 1000 * 2 / (6 - 3) */
+	costs.exchange_hops = 1;
 	ko_algorithm_decide("", &costs, 2, 4096, &t); /* no bytes more */
 	CHECK(t.exchange_end == 65537);
 	ko_algorithm_decide("ring", &costs, 2, 4096, &t);

@@ -9,7 +9,7 @@ from tap import B, SLOW, Skip, main, run, test
 
 PROGRAMS = [os.path.abspath(f"{B}/{p}") for p in ("tests/test_links", "tests/host_rank", "ringrun", "ringbench")]
 
-ROUNDS = int(os.environ.get("T_ROUNDS", 3))
+ROUNDS = int(os.environ.get("T_ROUNDS", 1))
 
 # perftest beside ringbench, each of the two kept from the other's time. i32: the emulation is slow with floats.
 BESIDE = f"""

@@ -4,6 +4,11 @@
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
+# What tests the tools from outside runs plain and with the address sanitizer.
+TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_ringinfo.py test_launchers.py test_log.py man.sh)
+ifneq ($(filter-out -address,$(FLAVOUR)),)
+TEST_SCRIPTS  := $(filter-out $(TOOL_SCRIPTS),$(TEST_SCRIPTS))
+endif
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))
 
@@ -52,7 +57,7 @@ check-net: check-programs
 # ---- RDMA in virtual machines: part of make check; here with what was measured -----------------------------------
 .PHONY: check-verbs
 check-verbs: check-programs
-	@B=$B python3 -B tests/test_verbs.py
+	@B=$B T_ROUNDS=$(or $(T_ROUNDS),3) python3 -B tests/test_verbs.py
 
 # ---- Random bytes for who serves a meeting point: clang's libFuzzer ----------------------------------------------
 FUZZ_SECONDS ?= 60

@@ -45,8 +45,8 @@ struct joining {
 	bool has_next, has_prev;
 };
 
-static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
-		bool *done)
+int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
+		 bool *done)
 {
 	int rc = *done ? 0 : link->ops->connect(link, address);
 
@@ -60,8 +60,10 @@ static int try_joining(void *what)
 	const struct kolo_comm *c = j->comm;
 	int rc;
 
-	if ((rc = join(c, c->to_next, ko_ring_next(c->rank, c->nranks), &j->to_next, &j->has_next)) < 0 ||
-	    (rc = join(c, c->from_prev, ko_ring_prev(c->rank, c->nranks), &j->from_prev, &j->has_prev)) < 0)
+	if ((rc = ko_edge_join(c, c->to_next, ko_ring_next(c->rank, c->nranks), &j->to_next, &j->has_next)) <
+		    0 ||
+	    (rc = ko_edge_join(c, c->from_prev, ko_ring_prev(c->rank, c->nranks), &j->from_prev,
+			       &j->has_prev)) < 0)
 		return rc;
 	return j->has_next && j->has_prev ? 0 : KO_EAGAIN;
 }

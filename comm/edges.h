@@ -8,6 +8,11 @@
  * (ko_now_ms(), INT64_MAX for never). Lifelines and roster must be there. Errors: those of kolo_comm_create. */
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline);
 
+/* Moves one end on towards the one at `peer`, which has this address; *done when they are joined, and then nothing more.
+ * 0, or an error with the names of the two ranks. */
+int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
+		 bool *done);
+
 /* A failure of a link to or from `peer`, whose text is the thread's, gets the names of the two ranks. Returns `code`. */
 int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int peer, int code);
 

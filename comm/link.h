@@ -51,8 +51,8 @@ struct ko_link {
 	enum ko_role role;
 	uint64_t bytes, slots; /* payload and slots committed (KO_SEND) or released (KO_RECV) */
 	size_t memory;         /* bytes this end allocated for slots */
-	char through
-		[48]; /* what it goes through, for people: a card's port, a provider; "": nothing to name */
+	/* What it goes through, for people: a card's port, a provider; "": nothing to name */
+	char through[48];
 	enum ko_stores stores; /* the better kind (KO_SEND) */
 	bool anywhere;         /* commit takes bytes that are not in the slot (KO_SEND) */
 	struct ko_lent *lent;  /* and where not: takes these (KO_SEND) */

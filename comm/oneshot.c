@@ -193,17 +193,6 @@ size_t ko_oneshot_room(const struct kolo_comm *c)
 	return each < most ? each : most;
 }
 
-/* Everyone's vector, one rank further at a time. */
-static int go_round(struct ko_run *run, size_t n)
-{
-	int rank = run->comm->rank, nranks = run->comm->nranks;
-	int rc = ko_send(run, run->copy, exchanged(run, rank, n), n);
-
-	for (int k = 1; rc == 0 && k < nranks - 1; k++)
-		rc = ko_keep_and_pass(run, exchanged(run, ko_ring_block(rank, nranks, k), n), n);
-	return rc < 0 ? rc : ko_keep(run, exchanged(run, ko_ring_next(rank, nranks), n), n);
-}
-
 int ko_exchange(struct ko_run *run, const void *src, void *dst)
 {
 	struct kolo_comm *c = run->comm;
@@ -212,7 +201,7 @@ int ko_exchange(struct ko_run *run, const void *src, void *dst)
 
 	if (n) /* dst may be src, and written before all of it has gone */
 		run->copy(exchanged(run, c->rank, n), src, n, NULL);
-	rc = c->shortcuts ? ko_shortcuts_gather(run, c->scratch, n * run->size) : go_round(run, n);
+	rc = ko_shortcuts_gather(run, c->scratch, n);
 	if (rc == 0)
 		add_up_all(run, dst);
 	return rc;

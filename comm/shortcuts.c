@@ -80,15 +80,16 @@ static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, 
 	return 0;
 }
 
-/* Everyone's round the ring. */
-static int exchange_ends(struct ko_run *run, struct ends *all)
+/* Everyone's n elements, one rank further at a time. */
+static int go_round(struct ko_run *run, char *memory, size_t n)
 {
 	int rank = run->comm->rank, nranks = run->comm->nranks;
-	int rc = ko_send(run, run->copy, &all[rank], sizeof(*all));
+	size_t len = n * run->size;
+	int rc = ko_send(run, run->copy, memory + (size_t)rank * len, n);
 
 	for (int k = 1; rc == 0 && k < nranks - 1; k++)
-		rc = ko_keep_and_pass(run, &all[ko_ring_block(rank, nranks, k)], sizeof(*all));
-	return rc < 0 ? rc : ko_keep(run, &all[ko_ring_next(rank, nranks)], sizeof(*all));
+		rc = ko_keep_and_pass(run, memory + (size_t)ko_ring_block(rank, nranks, k) * len, n);
+	return rc < 0 ? rc : ko_keep(run, memory + (size_t)ko_ring_next(rank, nranks) * len, n);
 }
 
 struct joining {
@@ -100,13 +101,9 @@ struct joining {
 static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const void *bytes, bool *done)
 {
 	struct ko_address address = { .fd = -1 };
-	int rc = 0;
 
 	memcpy(address.bytes, bytes, sizeof(address.bytes));
-	if (!*done)
-		rc = link->ops->connect(link, &address);
-	*done = rc == 0;
-	return rc < 0 ? ko_edge_fail(c, link, peer, rc) : 0;
+	return ko_edge_join(c, link, peer, &address, done);
 }
 
 /* Moves all ends on. */
@@ -157,7 +154,7 @@ static int make(struct kolo_comm *c, struct ends *all)
 	for (int k = 1; rc == 0 && k < c->shortcuts->nhops; k++)
 		rc = open_hop(c, &c->shortcuts->hops[k], &all[c->rank], k);
 	if (rc == 0)
-		rc = exchange_ends(&run, all);
+		rc = go_round(&run, (char *)all, sizeof(*all));
 	if (rc == 0)
 		rc = ko_drain(&run);
 	return rc < 0 ? rc : join_all(&run, all);
@@ -203,7 +200,7 @@ size_t ko_shortcuts_room(const struct kolo_comm *c)
 	return c->shortcuts ? KO_SHORTCUT_SLOT / (((size_t)c->nranks + 1) / 2) : SIZE_MAX;
 }
 
-/* What ranks first, first + 1, ... gave, `count` of them, lies in one or two pieces. */
+/* What ranks first, first + 1, ... gave, `count` of them, into the slot, or out of it. */
 static void copy_parts(char *slot, char *memory, size_t len, int first, int count, int nranks, bool in)
 {
 	for (int i = 0; i < count; i++) {
@@ -239,17 +236,19 @@ static int hop(struct ko_run *run, const struct ko_edges *e, char *memory, size_
 	return rc < 0 ? rc : ko_wait_sent(run, e);
 }
 
-int ko_shortcuts_gather(struct ko_run *run, char *memory, size_t len)
+int ko_shortcuts_gather(struct ko_run *run, char *memory, size_t n)
 {
 	const struct ko_shortcuts *s = run->comm->shortcuts;
 	int rc = 0;
 
+	if (!s)
+		return go_round(run, memory, n);
 	/* What the others have finished is not known of all: they matter while they are waited for. */
 	run->needs = waits_for;
 	for (int k = 0; rc == 0 && k < s->nhops; k++) {
 		int has = 1 << k, missing = run->comm->nranks - has;
 
-		rc = hop(run, &s->hops[k], memory, len, has < missing ? has : missing);
+		rc = hop(run, &s->hops[k], memory, n * run->size, has < missing ? has : missing);
 	}
 	run->needs = NULL;
 	return rc;

@@ -25,8 +25,9 @@ int ko_shortcuts_hops(const struct kolo_comm *c);
 /* The longest vector, in bytes, that can be taken through them. */
 size_t ko_shortcuts_room(const struct kolo_comm *c);
 
-/* `memory` has room for `len` bytes of each rank, by rank, and has this rank's: afterwards it has all. */
-int ko_shortcuts_gather(struct ko_run *run, char *memory, size_t len);
+/* `memory` has room for n elements of each rank, by rank, and has this rank's: afterwards it has all. Where there are no
+ * shortcuts they go round the ring. */
+int ko_shortcuts_gather(struct ko_run *run, char *memory, size_t n);
 
 /* Bytes allocated for slots. */
 size_t ko_shortcuts_memory(const struct kolo_comm *c);

@@ -82,9 +82,9 @@ struct verbs_end {
 	uint64_t base;             /* of the other end's memory, */
 	uint32_t keys[VERBS_NICS]; /* and what opens it */
 	/* Places in the ring are counted on and on: place p is p % ring_len bytes after its beginning. */
-	uint64_t ring_len,
-		most; /* bytes: (nslots + 1) * most; most: of a record. So nslots records always fit */
-	uint64_t at;  /* where the next record begins, for this end */
+	uint64_t most;     /* bytes of a record */
+	uint64_t ring_len; /* (nslots + 1) * most, so nslots records always fit */
+	uint64_t at;       /* where the next record begins, for this end */
 	/* Records, counted from the beginning. Sender: credited <= committed <= credited + VERBS_RECORDS. Receiver: told <=
 	 * released <= told + VERBS_RECORDS. */
 	uint64_t committed, credited;

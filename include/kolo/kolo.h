@@ -281,8 +281,9 @@ struct kolo_algorithm {
 	/* "all_reduce", ... "barrier"; "send_recv": of messages between two ranks, of which all_to_all, gather and scatter
 	 * consist, too */
 	const char *collective;
-	/* "ring": round the ring in slices. "lane": through a small place in shared memory that the two ranks have for it. "board": each rank writes its vector where all others read it, in one hop.
-	 * "exchange": each rank's vector goes round the ring whole, and all add up all of them.
+	/* "ring": round the ring in slices. "lane": through a small place in shared memory that the two ranks have for it.
+	 * "board": each rank writes its vector where all others read it, in one hop.
+	 * "exchange": each rank's vector goes to all others whole, and all add up all of them.
 	 * "direct": each rank reads and writes the others' buffers where they are; of any memory only where earlier operations of
 	 * this collective and size were faster so than round the ring */
 	const char *name;

@@ -129,12 +129,6 @@ int ko_call_check(const struct ko_call *call)
 			       call->comm->rank, name, suffix, call->op, kolo_type_name(call->type));
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;
-	if (call->coll >= KO_ALL_TO_ALL && call->comm->spread)
-		return ko_fail(
-			KOLO_ENOTSUP,
-			"rank %d: kolo_%s%s: the ranks of this communicator are on several hosts; this version "
-			"does that on one host only (kolo_comm_split makes a communicator of each)",
-			call->comm->rank, name, suffix);
 	if (!fits(call, call->counts) || (call->received && !fits(call, call->received)))
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_%s%s: %s elements are more than an address space holds",

@@ -2,6 +2,7 @@
  * lifelines, map the roster, connect the two links (edges.c). What must be equal on all ranks is taken from rank 0's
  * entry in the table. */
 #include "comm.h"
+#include "far.h"
 #include "shortcuts.h"
 
 #include "clock.h"
@@ -143,6 +144,7 @@ static void close_links(struct kolo_comm *c)
 		ko_lifelines_look(c->lifelines);
 	}
 	ko_shortcuts_close(c->shortcuts, failed);
+	ko_far_close_all(c, failed);
 	if (c->to_next) {
 		c->to_next->obsolete =
 			failed || (roster && atomic_load_explicit(&roster->post[next].finished,
@@ -273,11 +275,12 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 			  ko_shortcuts_sent(comm);
 	out->received_bytes = out->from_prev.bytes + comm->board.received + comm->direct.received +
 			      comm->lanes.received + ko_shortcuts_received(comm);
-	out->memory_bytes =
-		sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
-		(comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
-		comm->lanes.mapped * KO_LANE_HEAD + comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
-		ko_shortcuts_memory(comm) + (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
+	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
+			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
+			    comm->lanes.mapped * KO_LANE_HEAD +
+			    comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
+			    ko_shortcuts_memory(comm) + ko_far_memory(comm) +
+			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }
 

@@ -88,14 +88,13 @@ static int exchange_addresses(struct kolo_comm *c, int prev, int next, int64_t d
 	return recv_address(c, prev, KO_SEND, deadline, &out->from_prev);
 }
 
-/* What rank 0 asked for, for all edges or for those between hosts; else the best. Both ends of an edge decide alike. */
-static int choose_transport(const struct kolo_comm *c, const struct ko_place *from, const struct ko_place *to,
-			    const struct ko_link_ops **out)
+int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct ko_link_ops **out)
 {
+	const struct ko_place *a = &c->table[from].place, *b = &c->table[to].place;
 	const struct ko_entry *first = &c->table[0];
-	bool hosts = !*first->transport && !ko_place_same(from, to);
+	bool hosts = !*first->transport && !ko_place_same(a, b);
 
-	return ko_link_choose(hosts ? first->net : first->transport, from, to, out);
+	return ko_link_choose(hosts ? first->net : first->transport, a, b, out);
 }
 
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
@@ -107,9 +106,9 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 	int rc;
 
 	if (c->nranks == 1)
-		return *c->table[0].transport ? choose_transport(c, here, here, &in) : 0;
-	if ((rc = choose_transport(c, &c->table[prev].place, here, &in)) < 0 ||
-	    (rc = choose_transport(c, here, &c->table[next].place, &out)) < 0 ||
+		return *c->table[0].transport ? ko_edge_transport(c, 0, 0, &in) : 0;
+	if ((rc = ko_edge_transport(c, prev, c->rank, &in)) < 0 ||
+	    (rc = ko_edge_transport(c, c->rank, next, &out)) < 0 ||
 	    (rc = in->open(KO_RECV, here, &c->limits, &c->from_prev)) < 0 ||
 	    (rc = out->open(KO_SEND, here, &c->limits, &c->to_next)) < 0)
 		return rc;

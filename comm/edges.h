@@ -13,6 +13,10 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline);
 int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
 		 bool *done);
 
+/* The transport from one rank to another: what rank 0 asked for, for all edges or for those between hosts; else the best.
+ * Both ends decide alike. KOLO_ENOTSUP. */
+int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct ko_link_ops **out);
+
 /* A failure of a link to or from `peer`, whose text is the thread's, gets the names of the two ranks. Returns `code`. */
 int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int peer, int code);
 

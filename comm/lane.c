@@ -2,6 +2,7 @@
 #include "lane.h"
 
 #include "comm.h"
+#include "far.h"
 #include "shmem.h"
 
 #include <stdlib.h>
@@ -43,9 +44,10 @@ int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end *
 	if (!lanes->ends)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for lanes to %d ranks", c->rank, c->nranks);
 	end = &lanes->ends[sends ? peer : c->nranks + peer];
-	if (!end->lane) {
+	if (!end->lane && !end->far) {
 		*end = (struct ko_lane_end){ .peer = peer, .sends = sends, .next = 1 };
-		rc = map_lane(c, end);
+		rc = c->spread ? ko_far_open(end) : map_lane(c, end);
+		c->lanes.nfar += c->spread && sends;
 	}
 	end->used = ++lanes->uses;
 	*out = end;

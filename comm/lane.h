@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 struct ko_transfer;
+struct ko_far;
 
 enum {
 	KO_LANE_LINES = 32,
@@ -58,6 +59,7 @@ enum { KO_LANE_HEAD = 4096, KO_LANE_LEN = KO_LANE_HEAD + KO_LANE_SLOTS * KO_LANE
 /* One rank's end of a lane. */
 struct ko_lane_end {
 	struct ko_lane *lane; /* NULL: not mapped yet */
+	struct ko_far *far;   /* where the ranks have no memory in common: instead of it (far.h) */
 	int peer;
 	bool sends;
 	uint32_t next;   /* number of the line that it comes to next */
@@ -80,6 +82,12 @@ struct ko_lanes {
 	size_t mapped, with_slots; /* lanes to others that are mapped, and whose slots have memory */
 	struct ko_lane_end *busy;  /* the ends with something to do */
 	uint64_t sent, received;   /* bytes */
+	/* Far ones: how many this rank has ever sent through; is an end waited for that is not joined; the last look for calls;
+	 * the end whose link has failed */
+	int nfar;
+	bool joining;
+	int64_t listened_ms;
+	struct ko_lane_end *failed;
 };
 
 /* Bytes of all lanes in the shared memory, most of which are never touched. */

@@ -29,6 +29,10 @@ struct ko_lifelines {
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
 	int strangers[MAX_STRANGERS], nstrangers; /* oldest first */
+	struct call {
+		int rank, fd;
+	} * calls; /* ncalls that nobody has answered yet */
+	int ncalls;
 	int n, gone; /* lifelines, and those of them whose ranks have left or died */
 	struct ko_life life[];
 };
@@ -196,23 +200,28 @@ static void forget_stranger(struct ko_lifelines *ll, int k)
 	memmove(&ll->strangers[k], &ll->strangers[k + 1], (size_t)(ll->nstrangers - k) * sizeof(int));
 }
 
-/* Has only a part of a message come? The kernel may say that a socket can be read when it lacks memory. */
-static bool is_partial(int fd)
+/* Keeps a caller's socket. */
+static int keep_call(struct ko_lifelines *ll, int rank, int fd)
 {
-	struct ko_msg msg;
-	ssize_t got = recv(fd, &msg, sizeof(msg), MSG_PEEK | MSG_DONTWAIT);
+	struct call *more = realloc(ll->calls, ((size_t)ll->ncalls + 1) * sizeof(*more));
 
-	return got > 0 && got < (ssize_t)sizeof(msg);
+	if (!more) {
+		close(fd);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for rank %d's call", ll->rank, rank);
+	}
+	ll->calls = more;
+	ll->calls[ll->ncalls++] = (struct call){ rank, fd };
+	return 0;
 }
 
-/* The stranger's socket can be read: it becomes a lifeline, or is dropped. */
+/* The stranger's socket can be read: it becomes a lifeline or a call, or is dropped. */
 static int identify(struct ko_lifelines *ll, int k)
 {
 	int fd = ll->strangers[k], extra;
 	struct ko_life *life = NULL;
 	struct ko_msg hello;
 
-	if (is_partial(fd))
+	if (!ko_msg_has_come(fd))
 		return 0;
 	forget_stranger(ll, k);
 	if (ko_msg_recv(fd, &hello, &extra) != KO_HEARD_MSG) {
@@ -221,8 +230,12 @@ static int identify(struct ko_lifelines *ll, int k)
 	}
 	if (extra >= 0)
 		close(extra);
-	if (hello.type == KO_MSG_HELLO && memcmp(hello.bytes, ll->token, sizeof(ll->token)) == 0)
-		life = find(ll, hello.value);
+	if (memcmp(hello.bytes, ll->token, sizeof(ll->token)) == 0) {
+		if (hello.type == KO_MSG_CALL && hello.value >= 0 && hello.value < ll->table[ll->rank].nranks)
+			return keep_call(ll, hello.value, fd);
+		if (hello.type == KO_MSG_HELLO)
+			life = find(ll, hello.value);
+	}
 	if (life && life->state == KO_LIFE_NONE && life->rank > ll->rank)
 		return connect_lifeline(ll, life, fd);
 	ko_log(ll->log, KOLO_LOG_WARN, "dropped a connection that did not know this communicator");
@@ -362,6 +375,44 @@ static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 			return missing_late(ll);
 	}
 	return rc;
+}
+
+/* ---- Calls ---------------------------------------------------------------------------------------------- */
+
+int ko_lifelines_call(struct ko_lifelines *ll, int rank, int *fd)
+{
+	enum { PATIENCE_MS = 100 };
+	const struct ko_entry *to = &ll->table[rank];
+	struct ko_msg hello = { .type = KO_MSG_CALL, .value = ll->rank };
+	int rc = 0;
+
+	*fd = ko_msg_dial(&ll->table[ll->rank], to, ko_now_ms() + PATIENCE_MS);
+	memcpy(hello.bytes, to->token, sizeof(to->token));
+	if (*fd < 0 || ko_msg_send(*fd, &hello, -1) < 0)
+		rc = errno == EAGAIN || errno == ECONNREFUSED || errno == EPIPE || errno == ECONNRESET
+			     ? KO_EAGAIN
+			     : lost(ll, rank, "calling");
+	if (rc && *fd >= 0) {
+		close(*fd);
+		*fd = -1;
+	}
+	return rc;
+}
+
+int ko_lifelines_listen_for_calls(struct ko_lifelines *ll)
+{
+	bool idle;
+	int rc = accept_waiting(ll);
+
+	return rc == 0 && ll->nstrangers ? hear_strangers(ll, 0, &idle) : rc;
+}
+
+int ko_lifelines_answer(struct ko_lifelines *ll, int *rank)
+{
+	if (!ll->ncalls)
+		return -1;
+	*rank = ll->calls[--ll->ncalls].rank;
+	return ll->calls[ll->ncalls].fd;
 }
 
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline)
@@ -552,7 +603,7 @@ static void look_at(struct ko_lifelines *ll, struct ko_life *life)
 				 { .fd = life->pidfd, .events = POLLIN } };
 
 	while (life->state == KO_LIFE_UP && poll(now, 2, 0) > 0) {
-		if (life->far && now[0].revents == POLLIN && is_partial(life->fd))
+		if (life->far && now[0].revents == POLLIN && !ko_msg_has_come(life->fd))
 			return;
 		if (now[0].revents)
 			hear(ll, life);
@@ -604,6 +655,9 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 	}
 	for (int k = 0; k < ll->nstrangers; k++)
 		close(ll->strangers[k]);
+	for (int k = 0; k < ll->ncalls; k++)
+		close(ll->calls[k].fd);
+	free(ll->calls);
 	if (ll->listener >= 0)
 		close(ll->listener);
 	if (ll->far_listener >= 0)

@@ -62,6 +62,17 @@ void ko_lifelines_say(struct ko_lifelines *ll);
 /* The same with what the communicator has failed with; later: by what was done after it had been made. From any thread. */
 void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later);
 
+/* Calls a rank, with a lifeline or without, for a moment: *fd, the caller's, is the connection; what the other one does with
+ * it is its business. KO_EAGAIN: there is no answer, or nobody any more; others find out. KOLO_EUNREACH, KOLO_ESYS. */
+int ko_lifelines_call(struct ko_lifelines *ll, int rank, int *fd);
+
+/* Takes in the calls of others, without blocking. KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lifelines_listen_for_calls(struct ko_lifelines *ll);
+
+/* One of the calls taken in: the connection, the caller's from now on, and whose call it is; -1: there are none. The latest
+ * comes first. */
+int ko_lifelines_answer(struct ko_lifelines *ll, int *rank);
+
 /* Is there a lifeline to the rank? */
 bool ko_lifelines_hear(struct ko_lifelines *ll, int rank);
 

@@ -1,7 +1,6 @@
 /* See moves.h. The reduction reads prev's slot and the own buffer and writes next's slot in one pass. */
 #include "moves.h"
 
-#include "clock.h"
 #include "edges.h"
 #include "watch.h"
 
@@ -45,39 +44,23 @@ static bool had_left(const struct slot_wait *w)
 	return !ko_watch_needs(w->run, peer_of_failed(w));
 }
 
-struct patience {
-	const struct slot_wait *w;
-	int64_t until;
-};
-
-static int try_later(void *what)
-{
-	const struct patience *p = what;
-
-	return ko_now_ms() < p->until && !had_left(p->w) ? KO_EAGAIN : 0;
-}
-
 static int try_drain(struct ko_link *link, struct ko_slot *out)
 {
 	(void)out;
 	return link->ops->drain(link);
 }
 
-/* When a neighbour dies so does its link, and the link may be the first to notice. But what happened is for those to say
- * whose texts name the dead: they get some time. A rank that had done its part and left needs nothing: KO_EAGAIN when it is
- * behind the other link, 0 when the link was to be drained. Of one without a lifeline nobody says that it left; that it died
- * those say who have one. */
+/* Those who know the cause get some time to say it. A rank that had done its part and left needs nothing: KO_EAGAIN when it
+ * is behind the other link, 0 when the link was to be drained. Of one without a lifeline nobody says that it left; that it
+ * died those say who have one. */
 static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 {
-	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
-	int patience = run->comm->spread ? ELSEWHERE_MS : HERE_MS, half = run->comm->timeout_ms / 2;
-	struct patience p = { w, ko_now_ms() + (half && half < patience ? half : patience) };
 	char why[KO_TEXT];
 	int rc;
 
 	ko_edge_fail(run->comm, w->failed, peer_of_failed(w), code);
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = ko_wait(run, w->peer, w->failed->ops->name, KO_TRACE_DATA, try_later, &p);
+	rc = ko_watch_for_cause(run, w->peer, peer_of_failed(w), w->failed->ops->name);
 	if (rc < 0)
 		return rc;
 	if (had_left(w) && w->failed == w->other)

@@ -5,6 +5,7 @@
 #include "net.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -91,6 +92,21 @@ enum ko_heard ko_msg_recv(int sock, struct ko_msg *out, int *fd)
 		close(*fd);
 	*fd = -1;
 	return got == sizeof(*out) ? KO_HEARD_TRUNCATED : KO_HEARD_END;
+}
+
+static bool is_partial(int sock)
+{
+	struct ko_msg msg;
+	ssize_t got = recv(sock, &msg, sizeof(msg), MSG_PEEK | MSG_DONTWAIT);
+
+	return got > 0 && got < (ssize_t)sizeof(msg);
+}
+
+bool ko_msg_has_come(int sock)
+{
+	struct pollfd now = { .fd = sock, .events = POLLIN };
+
+	return poll(&now, 1, 0) > 0 && !is_partial(sock);
 }
 
 void ko_msg_prepare(int sock)

@@ -6,6 +6,8 @@
 #include "boot.h"
 #include "error.h"
 
+#include <stdbool.h>
+
 enum ko_msg_type {
 	KO_MSG_HELLO = 1,
 	KO_MSG_ROSTER,
@@ -13,16 +15,17 @@ enum ko_msg_type {
 	KO_MSG_GOODBYE,
 	KO_MSG_WINDOW,
 	KO_MSG_POST, /* across hosts: what the sender waits for, */
-	KO_MSG_FAIL  /* and what the communicator has failed with */
+	KO_MSG_FAIL, /* and what the communicator has failed with */
+	KO_MSG_CALL  /* for a lane, by someone who may have no lifeline */
 };
 
 struct ko_msg {
 	uint32_t type; /* enum ko_msg_type */
-	/* HELLO: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status; FAIL: the same */
+	/* HELLO, CALL: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status; FAIL: the same */
 	int32_t value;
 	uint64_t
 		seq; /* GOODBYE: the last operation that the sender has finished; FAIL: 1 if that came after it had been made */
-	/* HELLO: the receiver's token; ADDRESS: the address; GOODBYE, FAIL: a text; POST: a ko_said */
+	/* HELLO, CALL: the receiver's token; ADDRESS: the address; GOODBYE, FAIL: a text; POST: a ko_said */
 	unsigned char bytes[KO_TEXT];
 };
 
@@ -38,6 +41,10 @@ enum ko_heard { KO_HEARD_MSG, KO_HEARD_END, KO_HEARD_TRUNCATED };
 
 /* What the socket, which is ready to be read, has to say. *fd is the caller's, -1 when no descriptor came along. */
 enum ko_heard ko_msg_recv(int sock, struct ko_msg *out, int *fd);
+
+/* Has a whole message come, or the end? Does not block. The kernel may say that a socket can be read when only a part of a
+ * message has come, where it lacks memory. */
+bool ko_msg_has_come(int sock);
 
 /* Makes a TCP socket ready for messages: it can be read when there is a whole one. */
 void ko_msg_prepare(int sock);

@@ -62,15 +62,14 @@ static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, 
 {
 	const struct ko_limits limits = { .slot_len = KO_SHORTCUT_SLOT, .nslots = 2 };
 	const struct ko_place *here = &c->table[c->rank].place;
-	const char *name = *c->table[0].transport ? c->table[0].transport : c->table[0].net;
 	const struct ko_link_ops *in, *out;
 	struct ko_address to, from;
 	int rc;
 
 	e->next = (c->rank + (1 << k)) % c->nranks;
 	e->prev = (c->rank - (1 << k) + c->nranks) % c->nranks;
-	if ((rc = ko_link_choose(name, &c->table[e->prev].place, here, &in)) < 0 ||
-	    (rc = ko_link_choose(name, here, &c->table[e->next].place, &out)) < 0 ||
+	if ((rc = ko_edge_transport(c, e->prev, c->rank, &in)) < 0 ||
+	    (rc = ko_edge_transport(c, c->rank, e->next, &out)) < 0 ||
 	    (rc = in->open(KO_RECV, here, &limits, &e->from)) < 0 ||
 	    (rc = out->open(KO_SEND, here, &limits, &e->to)) < 0 || (rc = in->address(e->from, &from)) < 0 ||
 	    (rc = out->address(e->to, &to)) < 0)

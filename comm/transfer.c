@@ -1,6 +1,7 @@
 /* See transfer.h. */
 #include "transfer.h"
 
+#include "far.h"
 #include "peer.h"
 #include "watch.h"
 
@@ -212,24 +213,25 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_he
 
 /* ---- Receiving ------------------------------------------------------------------------------------------ */
 
-static int report_mismatch(struct ko_run *run, const struct ko_transfer *t, const struct ko_line *line)
+int ko_transfer_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32_t tag, uint64_t n,
+			 uint32_t their_type)
 {
 	struct kolo_comm *c = run->comm;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
-	const char *type = kolo_type_name((enum kolo_type)line->type);
+	const char *type = kolo_type_name((enum kolo_type)their_type);
 
 	ko_comm_name(c, c->rank, me);
 	ko_comm_name(c, t->peer, them);
 	ko_desc_text(&run->desc, op);
-	if (line->tag != run->tag && !ko_desc_is_pair(&run->desc))
-		return ko_watch_mismatch(c, &run->desc, t->peer, line->tag);
-	if (line->tag != run->tag)
+	if (tag != run->tag && !ko_desc_is_pair(&run->desc))
+		return ko_watch_mismatch(c, &run->desc, t->peer, tag);
+	if (tag != run->tag)
 		return ko_fail(KOLO_EMISMATCH,
 			       "ranks disagree: %s, in %s, got a message of a collective from %s", me, op,
 			       them);
 	return ko_fail(KOLO_EMISMATCH,
 		       "ranks disagree: %s sends n=%llu %s to %s, which waits for n=%zu %s in %s", them,
-		       (unsigned long long)line->n, type ? type : "?", me, t->n, kolo_type_name(t->type), op);
+		       (unsigned long long)n, type ? type : "?", me, t->n, kolo_type_name(t->type), op);
 }
 
 static int recv_slot(struct ko_lane_end *end, struct ko_transfer *t)
@@ -276,7 +278,7 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	if (!line)
 		return STUCK;
 	if (line->tag != run->tag || line->n != t->n || line->type != t->type)
-		return report_mismatch(run, t, line);
+		return ko_transfer_mismatch(run, t, line->tag, line->n, line->type);
 	if (line->kind == KO_LINE_SLOT)
 		return recv_slot(end, t);
 	if (line->kind == KO_LINE_OFFERED) {
@@ -347,6 +349,13 @@ static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 
 /* ---- One loop for all ---------------------------------------------------------------------------------- */
 
+static int advance_far(struct ko_run *run, struct ko_lane_end *end)
+{
+	int rc = ko_far_advance(run, end);
+
+	return rc < 0 ? rc : rc == 0 ? MOVED : STUCK;
+}
+
 /* A step, STUCK or MOVED, of each lane with something to do; those that have nothing left leave the list. */
 static int step_all(struct ko_run *run, bool may_help)
 {
@@ -355,7 +364,9 @@ static int step_all(struct ko_run *run, bool may_help)
 
 	while (*link) {
 		struct ko_lane_end *end = *link;
-		int rc = end->sends ? advance_send(run, end, may_help) : advance_recv(run, end);
+		int rc = end->far     ? advance_far(run, end)
+			 : end->sends ? advance_send(run, end, may_help)
+				      : advance_recv(run, end);
 
 		if (rc < 0)
 			return rc;
@@ -374,12 +385,14 @@ static int step_all(struct ko_run *run, bool may_help)
 static int try_all(void *what)
 {
 	struct ko_run *run = what;
-	int rc = step_all(run, false);
+	int rc = step_all(run, false), far = 0;
 
 	if (rc == STUCK)
 		rc = step_all(run, true);
-	if (rc < 0)
-		return rc;
+	if (rc == STUCK && run->comm->spread)
+		far = ko_far_listen(run->comm);
+	if (rc < 0 || far < 0)
+		return rc < 0 ? rc : far;
 	if (rc == STUCK)
 		return KO_EAGAIN;
 	ko_roster_ring(run->comm->roster, run->comm->rank, run->comm->nranks);
@@ -395,7 +408,8 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 	if (rc < 0)
 		return rc;
 	/* Not the line: the receiver may be looking at it. */
-	if (t->sends && !end->first && t->bytes > KO_LANE_SMALL && t->bytes < c->algorithms.offer_begin)
+	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL &&
+	    t->bytes < c->algorithms.offer_begin)
 		ko_expect_to_write(ko_lane_slot(end), t->bytes < KO_LANE_SLOT ? t->bytes : KO_LANE_SLOT);
 	if (end->first) {
 		end->last->next = t;
@@ -466,9 +480,13 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 	/* Where they move all the time, nothing else would notice that the communicator has failed. */
 	while (rc == 0 && lanes->busy && (rc = ko_roster_cause(run->comm->roster)) == 0)
 		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
+	if (rc < 0)
+		rc = ko_far_explain(run, rc);
 	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* where it failed */
 		lanes->busy->first = NULL;
 	if (lanes->with_slots > KO_LANES_KEPT)
 		ko_lanes_trim(run->comm);
+	if (lanes->nfar > KO_FAR_KEPT)
+		ko_far_trim(run->comm);
 	return rc;
 }

@@ -40,6 +40,10 @@ struct ko_transfer {
  * ko_peer_write. */
 int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count);
 
+/* What has come for the transfer belongs to another operation, or has another n or type. Returns KOLO_EMISMATCH. */
+int ko_transfer_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32_t tag, uint64_t n,
+			 uint32_t their_type);
+
 /* Is there still something to do with `rank`? See struct ko_run. */
 bool ko_transfers_need(const struct ko_run *run, int rank);
 

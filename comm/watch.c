@@ -182,18 +182,23 @@ bool ko_watch_needs(const struct ko_run *run, int rank)
 	return is_needed(run->comm, &run->desc, run, rank);
 }
 
-/* Across hosts a rank's last words, of which it posts nothing, may come after its death. */
-static bool may_still_come(const struct kolo_comm *c, const struct ko_life *life)
+/* Across hosts a rank's last words, of which it posts nothing, may come after its death; what it sent in a pair after its
+ * goodbye, too. */
+static bool may_still_come(const struct kolo_comm *c, const struct ko_life *life, const struct ko_watch *w)
 {
-	return c->spread && life->state == KO_LIFE_DEAD && ko_now_ms() - life->since < ARRIVE_MS;
+	int64_t since = w && w->since > life->since ? w->since : life->since;
+
+	return c->spread && (life->state == KO_LIFE_DEAD || (w && w->run->needs)) &&
+	       ko_now_ms() - since < ARRIVE_MS;
 }
 
-static int check_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_run *run)
+/* `w` NULL: it has not begun. */
+static int check_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_watch *w)
 {
 	const struct ko_life *life;
 
 	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++)
-		if (is_needed(c, desc, run, life->rank) && !may_still_come(c, life))
+		if (is_needed(c, desc, w ? w->run : NULL, life->rank) && !may_still_come(c, life, w))
 			return report_gone(c, desc, life);
 	return 0;
 }
@@ -362,8 +367,7 @@ static int look_around(struct ko_watch *w)
 	if (now - w->looked >= LOOK_MS) {
 		w->looked = now;
 		ko_lifelines_look(c->lifelines);
-		if ((rc = check_gone(c, w->desc, w->run)) < 0 ||
-		    (rc = compare_history(c, w->desc, w->peer)) < 0 ||
+		if ((rc = check_gone(c, w->desc, w)) < 0 || (rc = compare_history(c, w->desc, w->peer)) < 0 ||
 		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
 			return rc;
 	}
@@ -430,4 +434,26 @@ int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_k
 	rc = wait_longer(run, peer, transport, try, what);
 	ko_trace_add(run->comm->trace, kind, since, (uint64_t)peer, NULL);
 	return rc;
+}
+
+struct patience {
+	const struct ko_run *run;
+	int behind;
+	int64_t until;
+};
+
+static int try_later(void *what)
+{
+	const struct patience *p = what;
+
+	return ko_now_ms() < p->until && ko_watch_needs(p->run, p->behind) ? KO_EAGAIN : 0;
+}
+
+int ko_watch_for_cause(struct ko_run *run, int peer, int behind, const char *transport)
+{
+	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
+	int patience = run->comm->spread ? ELSEWHERE_MS : HERE_MS, half = run->comm->timeout_ms / 2;
+	struct patience p = { run, behind, ko_now_ms() + (half && half < patience ? half : patience) };
+
+	return ko_wait(run, peer, transport, KO_TRACE_DATA, try_later, &p);
 }

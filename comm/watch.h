@@ -21,6 +21,11 @@ int ko_watch_health(struct kolo_comm *comm, const struct ko_desc *desc);
 /* Has the rank, as far as this one knows, not done its part of the operation? */
 bool ko_watch_needs(const struct ko_run *run, int rank);
 
+/* A link has failed, while `peer` was waited for through `transport`: when a rank dies so do its links, and they may be the
+ * first to notice. But what happened is for those to say whose texts name the dead. Waits for them, for a moment, or until
+ * `behind`, the rank at its other end, is not needed any more. 0, or what ko_wait fails with. */
+int ko_watch_for_cause(struct ko_run *run, int peer, int behind, const char *transport);
+
 /* A slot of `peer` carried the tag of another operation. Returns KOLO_EMISMATCH. */
 int ko_watch_mismatch(struct kolo_comm *comm, const struct ko_desc *desc, int peer, uint32_t tag);
 

@@ -1,6 +1,6 @@
 /* One rank of the jobs that test_hosts.py and test_verbs.py run on several hosts; sees the public header only.
  *
- * usage: host_rank join | split | sweep | small | late | loop | tiny | abort | differ | silent | leave | pairs | bytes
+ * usage: host_rank join | split | sweep | small | late | loop | tiny | abort | differ | silent | leave | memory | bytes
  *                  [TRANSPORT [STEP]]
  *
  * sweep tries each STEP-th type, from the first; without one all.
@@ -181,15 +181,12 @@ static void leave(void)
 	exit(0);
 }
 
-/* ---- What is not there yet, and bytes -------------------------------------------------------------------- */
+/* ---- Memory and bytes ---------------------------------------------------------------------------------- */
 
-static void pairs(void)
+static void use_memory(void)
 {
 	void *memory = NULL;
-	char x[16] = "";
-	int rc = kolo_all_to_all(comm, x, x + 8, 1, KOLO_U8, NULL);
 
-	printf("rank %d: %s: %s\n", rank, kolo_strerror(rc), kolo_last_error());
 	must(kolo_alloc(comm, 100000, &memory), "kolo_alloc");
 	memset(memory, 1, 100000);
 	must(kolo_all_reduce(comm, memory, memory, 100000, KOLO_U8, KOLO_SUM, NULL), "all_reduce");
@@ -287,8 +284,8 @@ int main(int argc, char **argv)
 		loop(LARGE, fall_silent);
 	else if (strcmp(what, "leave") == 0)
 		loop(LARGE, leave);
-	else if (strcmp(what, "pairs") == 0)
-		pairs();
+	else if (strcmp(what, "memory") == 0)
+		use_memory();
 	else if (strcmp(what, "bytes") == 0)
 		count_bytes();
 	else

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from tap import B, SLOW, Skip, finish, main, run, test
 
 RANK = os.path.abspath(f"{B}/tests/host_rank")
+PAIRS = os.path.abspath(f"{B}/tests/host_pairs")
 RINGRUN = os.path.abspath(f"{B}/ringrun")
 RINGBENCH = os.path.abspath(f"{B}/ringbench")
 HOLD = "import socket, sys, time; socket.sethostname(sys.argv[1]); print('up', flush=True); time.sleep(600)"
@@ -254,10 +255,66 @@ def a_rank_that_leaves_early_is_named():
 
 
 @test
-def what_is_not_there_across_hosts_is_refused_and_says_so():
+def memory_of_kolo_alloc_is_memory():
     with hosts(2) as (_, machines):
-        for code, out, err in finish(start(machines, 1, RANK, "pairs")):
-            assert code == 0 and "not supported" in out and "several hosts" in out and "sum 2" in out, (out, err)
+        for code, out, err in finish(start(machines, 1, RANK, "memory")):
+            assert code == 0 and "sum 2" in out, (out, err)
+
+
+def check_pairs(machines, each, mode, end="right", **variables):
+    for rank, (code, out, err) in enumerate(finish(start(machines, each, PAIRS, mode, **variables))):
+        assert code == 0 and out == f"rank {rank}: {end}\n", (rank, out, err)
+
+
+@test
+def messages_between_pairs_arrive():
+    with hosts(3) as (_, machines):
+        for each in (1, ) if SLOW else (1, 2):
+            check_pairs(machines, each, "all", "right, traffic ok")
+            check_pairs(machines, each, "random")
+
+
+@test
+def they_do_through_libfabric():
+    if "ofi     yes" not in run("make", "-s", "report").stdout:
+        raise Skip("libfabric is not built in: make deps")
+    with hosts(2) as (_, machines):
+        check_pairs(machines, 2, "all", "right, traffic ok", KOLO_NET="ofi")
+        check_pairs(machines, 2, "random", KOLO_NET="ofi")
+
+
+@test
+def more_lanes_than_are_kept_come_and_go():
+    if SLOW:
+        raise Skip("too slow here")
+    with hosts(2) as (_, machines):
+        results = finish(start(machines, 35, PAIRS, "many", "tcp", KOLO_TIMEOUT="60"))
+        for rank, (code, out, err) in enumerate(results):
+            assert code == 0 and out.startswith(f"rank {rank}: right, "), (rank, out, err)
+        assert results[0][1] == "rank 0: right, 64 descriptors more\n", results[0] # it has sent to 69
+
+
+@test
+def what_was_sent_before_leaving_arrives():
+    with hosts(2) as (_, machines):
+        check_pairs(machines, 1, "last")
+
+
+@test
+def ends_of_a_message_that_disagree_are_told_both_sides():
+    with hosts(4) as (_, machines):
+        results = finish(start(machines, 1, PAIRS, "differ"))
+        check_told(results, None, ["ranks disagree", "rank 0 ", "sends n=9 u8 to rank 3", "waits for n=10 u8"])
+
+
+@test
+def a_rank_that_dies_in_a_message_is_named():
+    with hosts(6) as (_, machines):
+        for victim in (3, 4): # with a lifeline from the other end, and without
+            ranks = start(machines, 1, PAIRS, "loop")
+            wait_until_they_run(ranks)
+            ranks[victim].send_signal(signal.SIGKILL)
+            check_told(finish(ranks), victim, ["rank died or left", f"rank {victim} ", f"host{victim}"])
 
 
 @test

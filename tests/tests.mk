@@ -18,7 +18,7 @@ $B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $(OBJECTS)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS) -lm
 
 # Programs that need no test library: the README's, and a rank of test_hosts.py's jobs.
-PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank
+PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank $B/tests/host_pairs
 $(PROGRAMS): $B/%: $B/%.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

@@ -219,6 +219,9 @@ static int go_round(struct ko_run *run, const void *src, void *dst)
 	int rc = 0;
 
 	ko_learn_stores(run);
+	if (run->desc.coll == KO_ALL_REDUCE || run->desc.coll == KO_ALL_GATHER ||
+	    run->desc.coll == KO_BROADCAST)
+		ko_offer(run, dst);
 	for (size_t k = 0; rc == 0 && k < run->plan.rounds; k++) {
 		int64_t since = run->since ? ko_now_ns() : 0;
 

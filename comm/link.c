@@ -49,6 +49,13 @@ int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len)
 	return 0;
 }
 
+void ko_link_offer_nothing(struct ko_link *link, void *vector, size_t len)
+{
+	(void)link;
+	(void)vector;
+	(void)len;
+}
+
 void ko_link_take_nothing_back(struct ko_link *link, void *memory)
 {
 	(void)link;

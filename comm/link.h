@@ -31,6 +31,8 @@ struct ko_slot {
 	void *ptr;
 	size_t len;   /* payload bytes */
 	uint32_t tag; /* travels with the slot: which operation it belongs to */
+	/* 1 + bytes before it in the vector that the receiver may have offered memory for; 0: it is in none (KO_SEND) */
+	size_t belongs;
 };
 
 /* What one end tells the other before they connect. */
@@ -55,7 +57,8 @@ struct ko_link {
 	char through[48];
 	enum ko_stores stores; /* the better kind (KO_SEND) */
 	bool anywhere;         /* commit takes bytes that are not in the slot (KO_SEND) */
-	struct ko_lent *lent;  /* and where not: takes these (KO_SEND) */
+	struct ko_lent *lent;  /* and where not: takes these (KO_SEND); may be offered (KO_RECV) */
+	uint64_t began;        /* slots when the operation under way began, or the last one with a vector */
 	bool obsolete;         /* the other end needs nothing more: close waits for nothing (KO_SEND) */
 	/* While it waits for a slot of `into_len` bytes the receiver may have a place for them: then peek's ptr may be that */
 	void *into;
@@ -109,9 +112,14 @@ struct ko_link_ops {
 	 * then. A collective does not return before. */
 	int (*drain)(struct ko_link *link);
 
-	/* Sender: commit takes bytes of this memory, until it is taken back, or the link closed. The memory stays the
-	 * caller's. Nothing where it makes no difference. KOLO_ENOMEM, KOLO_ESYS: not lent. */
+	/* Sender: commit takes bytes of this memory; receiver: it may be offered; until it is taken back, or the link closed.
+	 * The memory stays the caller's. Nothing where it makes no difference. KOLO_ENOMEM, KOLO_ESYS: not lent. */
 	int (*lend)(struct ko_link *link, void *memory, size_t len);
+
+	/* Receiver: what comes in the operation that began at slot link->began, and belongs into its vector, may be put into
+	 * this memory, which was lent and has room for the vector: then peek's ptr leads there. Nothing where it makes no
+	 * difference. */
+	void (*offer)(struct ko_link *link, void *vector, size_t len);
 
 	/* What was lent, or may have been; nothing of it is under way. */
 	void (*take_back)(struct ko_link *link, void *memory);
@@ -121,14 +129,15 @@ struct ko_link_ops {
 	void (*close)(struct ko_link *link);
 };
 
-/* Does commit take these bytes where they are? Below KO_LENT_MIN memory that was lent is not worth it: whoever drains
- * waits for the other end's acknowledgement. */
+/* Does commit take these bytes where they are, or may they be offered? Below KO_LENT_MIN memory that was lent is not worth
+ * it: whoever drains waits for the other end's acknowledgement. */
 bool ko_link_takes(const struct ko_link *link, const void *bytes, size_t len);
 
 enum { KO_LENT_MIN = 16 << 10 };
 
 /* For transports that do nothing with what is lent. */
 int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len);
+void ko_link_offer_nothing(struct ko_link *link, void *vector, size_t len);
 void ko_link_take_nothing_back(struct ko_link *link, void *memory);
 
 /* "ordinary", "streaming". */

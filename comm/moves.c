@@ -202,13 +202,34 @@ static void combine(const struct ko_run *run, enum ko_stores stores, void *dst, 
 		run->red.combine(dst, in, own, n, &run->red.s);
 }
 
-int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, size_t n)
+/* Offers are told apart by their place in the stream of slots: who gets none must not make one. */
+void ko_offer(struct ko_run *run, void *dst)
+{
+	struct ko_link *to = run->comm->to_next, *from = run->comm->from_prev;
+	bool gets = run->desc.coll != KO_BROADCAST || run->comm->rank != run->desc.root;
+	size_t len = run->plan.count * run->size;
+
+	run->vector = dst;
+	to->began = to->slots;
+	from->began = from->slots;
+	if (gets && !from->anywhere && ko_link_takes(from, dst, len))
+		from->ops->offer(from, dst, len);
+}
+
+/* Where this belongs in the vector that next gets. */
+static size_t belongs(const struct ko_run *run, const void *to)
+{
+	return run->vector && to ? 1 + (size_t)((const char *)to - run->vector) : 0;
+}
+
+int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to, size_t n)
 {
 	struct ko_slot out;
 	int rc = wait_out(run, &out);
 
 	if (rc < 0)
 		return rc;
+	out.belongs = belongs(run, to);
 	if (fn == run->copy && ko_link_takes(run->comm->to_next, src, n * run->size))
 		out.ptr = (void *)src;
 	else
@@ -251,6 +272,7 @@ int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t 
 
 	if ((rc = wait_in(run, &in, NULL, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
+	out.belongs = belongs(run, dst);
 	if (taken)
 		out.ptr = dst;
 	combine(run, taken ? KO_ORDINARY : run->comm->to_next->stores, out.ptr, in.ptr, own, n);
@@ -271,6 +293,7 @@ int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 
 	if ((rc = wait_in(run, &in, dst, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
+	out.belongs = belongs(run, dst);
 	if (taken)
 		out.ptr = dst;
 	fill(run, taken ? KO_ORDINARY : run->comm->to_next->stores, run->copy, out.ptr, in.ptr, n);

@@ -20,8 +20,12 @@ int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_
 int ko_give_back(struct ko_run *run, const struct ko_edges *e);
 int ko_wait_sent(struct ko_run *run, const struct ko_edges *e);
 
-/* Sends fn(src): run->copy, or run->red.first for the first rank of an addition. */
-int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, size_t n);
+/* The operation fills a vector, this rank's at dst: where the link from prev can put pieces there by itself, it may. */
+void ko_offer(struct ko_run *run, void *dst);
+
+/* Sends fn(src): run->copy, or run->red.first for the first rank of an addition. `to` is where it belongs in this rank's
+ * vector, NULL: in none. */
+int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to, size_t n);
 
 /* Adds own elements to those coming in and sends the result on. */
 int ko_add_and_pass(struct ko_run *run, const void *own, size_t n);

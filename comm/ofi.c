@@ -300,6 +300,7 @@ const struct ko_link_ops ko_ofi_ops = {
 	.acquire = acquire_slot,
 	.commit = commit_slot,
 	.peek = peek_slot,
+	.offer = ko_link_offer_nothing,
 	.release = release_slot,
 	.progress = progress_link,
 	.drain = drain_link,

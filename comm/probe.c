@@ -25,7 +25,7 @@ enum {
 /* A step round the ring: everyone sends so many bytes to its next. */
 static int take_step(struct ko_run *run, char *buffer, size_t len)
 {
-	int rc = ko_send(run, run->copy, buffer, len);
+	int rc = ko_send(run, run->copy, buffer, NULL, len);
 
 	return rc < 0 ? rc : ko_keep(run, buffer, len);
 }
@@ -101,7 +101,7 @@ static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, d
 
 	for (int k = 0; rc == 0 && k < PROBE_SLOTS; k++) {
 		if (rank % 2 == parity)
-			rc = ko_send(run, run->copy, buffer, len);
+			rc = ko_send(run, run->copy, buffer, NULL, len);
 		if (rc == 0 && prev % 2 == parity)
 			rc = ko_keep(run, buffer, len);
 	}

@@ -17,7 +17,7 @@ static size_t own_first(const struct ko_run *run)
 static int add_to_others(struct ko_run *run, size_t round, const void *src)
 {
 	struct ko_piece q = piece(run, 1, round);
-	int rc = ko_send(run, run->red.first, ko_at(run, src, q.first), q.n);
+	int rc = ko_send(run, run->red.first, ko_at(run, src, q.first), NULL, q.n);
 
 	for (int step = 2; rc == 0 && step < run->comm->nranks; step++) {
 		q = piece(run, step, round);
@@ -59,11 +59,12 @@ int ko_all_gather_round(struct ko_run *run, size_t round, const void *src, void 
 {
 	struct ko_piece q = piece(run, 0, round);
 	const void *own = ko_at(run, src, q.first - own_first(run));
-	int rc = ko_send(run, run->copy, own, q.n);
+	void *to = ko_at_mut(run, dst, q.first);
+	int rc = ko_send(run, run->copy, own, to, q.n);
 
 	if (rc < 0)
 		return rc;
-	ko_keep_own(run, ko_at_mut(run, dst, q.first), own, q.n);
+	ko_keep_own(run, to, own, q.n);
 	return keep_others(run, round, dst);
 }
 
@@ -91,7 +92,7 @@ int ko_broadcast_round(struct ko_run *run, size_t round, const void *src, void *
 		return ko_keep(run, to, q.n);
 	if (distance > 0)
 		return ko_keep_and_pass(run, to, q.n);
-	rc = ko_send(run, run->copy, ko_at(run, src, q.first), q.n);
+	rc = ko_send(run, run->copy, ko_at(run, src, q.first), to, q.n);
 	if (rc == 0)
 		ko_keep_own(run, to, ko_at(run, src, q.first), q.n);
 	return rc;
@@ -105,7 +106,7 @@ int ko_reduce_round(struct ko_run *run, size_t round, const void *src, void *dst
 	const void *own = ko_at(run, src, q.first);
 
 	if (distance == 1)
-		return ko_send(run, run->red.first, own, q.n);
+		return ko_send(run, run->red.first, own, NULL, q.n);
 	if (distance > 1)
 		return ko_add_and_pass(run, own, q.n);
 	return ko_add_and_keep(run, own, ko_at_mut(run, dst, q.first), q.n);

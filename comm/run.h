@@ -24,7 +24,9 @@ struct ko_run {
 	enum ko_way way;             /* how it was done directly */
 	/* In plain memory: root of a broadcast writes a share to each of the others, or each rank adds up a share of a reduce */
 	bool shared;
-	int64_t since; /* when it began; 0: nobody wants to know */
+	const char *vector; /* this rank's, of those that all fill; NULL: there are none */
+	int64_t since;      /* when it began; 0: nobody wants to know */
+	bool lost;          /* a link has failed: it will fail, with the best text that there is */
 	/* Does it still wait for `rank`? NULL: for all that have not finished it */
 	bool (*needs)(const struct ko_run *run, int rank);
 };

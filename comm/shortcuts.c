@@ -84,7 +84,7 @@ static int go_round(struct ko_run *run, char *memory, size_t n)
 {
 	int rank = run->comm->rank, nranks = run->comm->nranks;
 	size_t len = n * run->size;
-	int rc = ko_send(run, run->copy, memory + (size_t)rank * len, n);
+	int rc = ko_send(run, run->copy, memory + (size_t)rank * len, NULL, n);
 
 	for (int k = 1; rc == 0 && k < nranks - 1; k++)
 		rc = ko_keep_and_pass(run, memory + (size_t)ko_ring_block(rank, nranks, k) * len, n);

@@ -466,6 +466,7 @@ const struct ko_link_ops ko_tcp_ops = {
 	.probe = probe_places,
 	.open = open_link,
 	.address = address_link,
+	.offer = ko_link_offer_nothing,
 	.connect = connect_link,
 	.acquire = acquire_slot,
 	.commit = commit_slot,

@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,13 +112,14 @@ static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces
 	return err ? fail_posting(e, verbs_nic_of(e, rail), "writing a slot", err) : 0;
 }
 
-static uint32_t key_of(const struct verbs_end *e, uint32_t rail, const char *bytes)
+/* What was lent that these bytes are in. */
+static const struct verbs_lent *find_lent(const struct verbs_end *e, const char *bytes)
 {
 	const struct ko_lent *l = e->link.lent;
 
 	while (bytes < l->memory || bytes >= l->memory + l->len)
 		l = l->next;
-	return ((const struct verbs_lent *)l)->mrs[rail % e->nnics]->lkey;
+	return (const struct verbs_lent *)l;
 }
 
 /* So many records share a completion: half of those that may be under way. A link of two slots is for single messages, each
@@ -127,47 +129,69 @@ static uint32_t batch_of(const struct verbs_end *e)
 	return e->limits.nslots > 2 ? VERBS_RECORDS / 2 / e->nrails : 1;
 }
 
+/* Sender: writes bytes to where they belong in the vector that was offered. */
+static int post_bytes(struct verbs_end *e, uint32_t rail, struct ibv_sge *bytes, size_t belongs)
+{
+	struct ibv_send_wr *bad, wr = { .sg_list = bytes, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
+	int err;
+
+	wr.wr.rdma.remote_addr = e->offer.base + belongs - 1;
+	wr.wr.rdma.rkey = e->offer.keys[rail % e->nnics];
+	err = ibv_post_send(verbs_qp_of(e, rail), &wr, &bad);
+	return err ? fail_posting(e, verbs_nic_of(e, rail), "writing to offered memory", err) : 0;
+}
+
 /* Sender: the record that was just filled goes out. Bytes that are not in the ring have a completion to themselves, for
  * drain waits for it. */
-static int post_record(struct verbs_end *e, const struct ko_slot *slot)
+static int post_record(struct verbs_end *e, const struct ko_slot *slot, bool offered)
 {
 	struct verbs_head *head = verbs_head_at(e, e->at);
 	uint32_t rail = (uint32_t)(e->committed % e->nrails), len = (uint32_t)slot->len;
 	struct ibv_sge pieces[2] = {
 		{ (uintptr_t)head, (uint32_t)sizeof(*head), verbs_nic_of(e, rail)->mr->lkey },
-		{ (uintptr_t)slot->ptr, len, 0 },
+		{ (uintptr_t)slot->ptr, len, verbs_nic_of(e, rail)->mr->lkey },
 	};
 	bool borrowed = len > 0 && slot->ptr != verbs_slot_at(e, e->at);
 	bool signalled = ++e->unsignalled[rail] >= batch_of(e) || borrowed;
+	int rc;
 
 	e->posted[rail] = e->committed + 1;
 	if (borrowed) {
-		pieces[1].lkey = key_of(e, rail, slot->ptr);
+		pieces[1].lkey = find_lent(e, slot->ptr)->mrs[rail % e->nnics]->lkey;
 		e->borrowed[rail] = e->posted[rail];
-	} else {
-		pieces[0].length += len;
 	}
 	if (signalled)
 		e->unsignalled[rail] = 0;
+	if (offered) { /* in this order, also at the other end */
+		rc = post_bytes(e, rail, &pieces[1], slot->belongs);
+		return rc < 0 ? rc : post_write(e, rail, pieces, 1, signalled);
+	}
+	if (!borrowed)
+		pieces[0].length += len;
 	return post_write(e, rail, pieces, borrowed ? 2 : 1, signalled);
 }
 
-/* Receiver: the word is read where it lies when it is not inline; a later value is as good. */
-static int post_credits(struct verbs_end *e)
+/* Receiver: writes to the same place of the sender's memory what it has there in its own; it is read where it lies when it
+ * is not inline: a later value is as good. */
+static int post_word(struct verbs_end *e, const char *at, uint32_t len, const char *doing)
 {
 	struct verbs_nic *nic = &e->nics[0];
-	struct ibv_sge sge = { (uintptr_t)e->memory, sizeof(uint64_t), nic->mr->lkey };
+	struct ibv_sge sge = { (uintptr_t)at, len, nic->mr->lkey };
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
 	bool signalled = ++e->credits_flying % (VERBS_CREDITS / 2) == 0;
 	int err;
 
-	atomic_store_explicit(verbs_credit_word(e), e->told + 1, memory_order_relaxed);
-	wr.send_flags = (signalled ? IBV_SEND_SIGNALED : 0) |
-			(sizeof(uint64_t) <= e->max_inline ? IBV_SEND_INLINE : 0);
-	wr.wr.rdma.remote_addr = e->base;
+	wr.send_flags = (signalled ? IBV_SEND_SIGNALED : 0) | (len <= e->max_inline ? IBV_SEND_INLINE : 0);
+	wr.wr.rdma.remote_addr = e->base + (uint64_t)(at - e->memory);
 	wr.wr.rdma.rkey = e->keys[0];
 	err = ibv_post_send(nic->qps[0], &wr, &bad);
-	return err ? fail_posting(e, nic, "writing credits", err) : 0;
+	return err ? fail_posting(e, nic, doing, err) : 0;
+}
+
+static int post_credits(struct verbs_end *e)
+{
+	atomic_store_explicit(verbs_credit_word(e), e->told + 1, memory_order_relaxed);
+	return post_word(e, e->memory, sizeof(uint64_t), "writing credits");
 }
 
 /* The receives come first: whoever is told may write at once. */
@@ -285,15 +309,47 @@ static int acquire_slot(struct ko_link *link, struct ko_slot *out)
 	return 0;
 }
 
+static uint64_t check_of(const struct verbs_offer *offer)
+{
+	uint64_t words[offsetof(struct verbs_offer, check) / sizeof(uint64_t)], check = 1;
+
+	memcpy(words, offer, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		check = (check ^ words[i]) * 0x9e3779b97f4a7c15u;
+	return check;
+}
+
+/* Sender: is there a place for it in memory that the receiver has offered? The card writes the offer at any time. */
+static bool is_offered(struct verbs_end *e, const struct ko_slot *slot)
+{
+	const _Atomic uint64_t *from = (const _Atomic uint64_t *)(const void *)verbs_offer_at(e);
+	uint64_t words[sizeof(e->offer) / sizeof(uint64_t)];
+	struct verbs_offer now;
+
+	if (!slot->belongs || slot->len < KO_LENT_MIN)
+		return false;
+	if (e->offer.began != e->link.began || !e->offer.check) {
+		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+			words[i] = atomic_load_explicit(&from[i], memory_order_relaxed);
+		memcpy(&now, words, sizeof(now));
+		if (now.began != e->link.began || now.check != check_of(&now))
+			return false;
+		e->offer = now;
+	}
+	return slot->belongs - 1 <= e->offer.len && slot->len <= e->offer.len - (slot->belongs - 1);
+}
+
 static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
 {
 	struct verbs_end *e = end_of(link);
+	bool offered = is_offered(e, slot);
 
 	if (link->stores == KO_STREAMING)
 		ko_stream_fence();
-	*verbs_head_at(e, e->at) = (struct verbs_head){ slot->len, slot->tag, (uint32_t)e->committed };
+	*verbs_head_at(e, e->at) = (struct verbs_head){ (uint32_t)slot->len, slot->tag,
+							(uint32_t)e->committed, offered, slot->belongs };
 	if (!e->broken)
-		post_record(e, slot);
+		post_record(e, slot, offered);
 	step(e, slot->len);
 	e->ends[e->committed++ % VERBS_RECORDS] = e->at;
 	return 0;
@@ -318,11 +374,14 @@ static int peek_slot(struct ko_link *link, struct ko_slot *out)
 		rc = ko_verbs_tell(e);
 	if (!*here)
 		return rc < 0 ? rc : KO_EAGAIN;
-	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len)
-		return ko_fail(KOLO_ESYS, "verbs (%s): slot %u of %llu bytes came where %u was due",
-			       link->through, head->number, (unsigned long long)head->len,
-			       (uint32_t)e->released);
-	*out = (struct ko_slot){ .ptr = verbs_slot_at(e, e->at), .len = head->len, .tag = head->tag };
+	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len ||
+	    (head->offered && head->belongs + head->len > e->offer.len + 1))
+		return ko_fail(KOLO_ESYS, "verbs (%s): slot %u of %u bytes came where %u was due",
+			       link->through, head->number, head->len, (uint32_t)e->released);
+	*out = (struct ko_slot){ .ptr = head->offered ? (char *)e->offer.base + head->belongs - 1
+						      : verbs_slot_at(e, e->at),
+				 .len = head->len,
+				 .tag = head->tag };
 	return 0;
 }
 
@@ -394,10 +453,13 @@ static void unregister(struct verbs_lent *lent)
 }
 
 /* fd -1: ordinary memory. */
-static struct ibv_mr *register_memory(struct ibv_pd *pd, void *memory, size_t len, int fd, uint64_t offset)
+static struct ibv_mr *register_memory(const struct verbs_end *e, struct ibv_pd *pd, void *memory, size_t len,
+				      int fd, uint64_t offset)
 {
-	return fd < 0 ? ibv_reg_mr(pd, memory, len, 0)
-		      : ibv_reg_dmabuf_mr(pd, offset, len, (uintptr_t)memory, fd, 0);
+	int access = e->link.role == KO_RECV ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
+
+	return fd < 0 ? ibv_reg_mr(pd, memory, len, access)
+		      : ibv_reg_dmabuf_mr(pd, offset, len, (uintptr_t)memory, fd, access);
 }
 
 static int lend(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
@@ -409,7 +471,7 @@ static int lend(struct ko_link *link, void *memory, size_t len, int fd, uint64_t
 		return ko_fail(KOLO_ENOMEM, "verbs: no memory to remember what is lent");
 	lent->lent = (struct ko_lent){ .next = link->lent, .memory = memory, .len = len };
 	for (uint32_t n = 0; n < e->nnics; n++) {
-		lent->mrs[n] = register_memory(e->nics[n].pd, memory, len, fd, offset);
+		lent->mrs[n] = register_memory(e, e->nics[n].pd, memory, len, fd, offset);
 		if (!lent->mrs[n]) {
 			const char *doing =
 				fd < 0 ? "registering memory" : "registering a device's memory (dmabuf)";
@@ -446,6 +508,24 @@ static void take_back(struct ko_link *link, void *memory)
 	}
 }
 
+static void offer_memory(struct ko_link *link, void *vector, size_t len)
+{
+	struct verbs_end *e = end_of(link);
+	const struct verbs_lent *lent = find_lent(e, vector);
+	struct verbs_offer offer = { .base = (uintptr_t)vector, .len = len, .began = link->began };
+
+	if (e->credits_flying == VERBS_CREDITS)
+		reap(e);
+	if (e->broken || e->credits_flying == VERBS_CREDITS)
+		return;
+	for (uint32_t n = 0; n < e->nnics; n++)
+		offer.keys[n] = lent->mrs[n]->rkey;
+	offer.check = check_of(&offer);
+	e->offer = offer;
+	memcpy(verbs_offer_at(e), &offer, sizeof(offer));
+	post_word(e, verbs_offer_at(e), sizeof(offer), "writing an offer");
+}
+
 void ko_verbs_take_all_back(struct verbs_end *e)
 {
 	while (e->link.lent)
@@ -465,6 +545,7 @@ const struct ko_link_ops ko_verbs_ops = {
 	.progress = progress_link,
 	.drain = drain_link,
 	.lend = lend_memory,
+	.offer = offer_memory,
 	.take_back = take_back,
 	.close = ko_verbs_close,
 };

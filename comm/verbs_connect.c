@@ -150,7 +150,7 @@ static int make_qp(struct verbs_end *e, struct verbs_nic *nic, struct ibv_qp **o
 	struct ibv_qp_init_attr attr = { .send_cq = nic->cq, .recv_cq = nic->cq, .qp_type = IBV_QPT_RC };
 
 	for (size_t i = 0; !*out && i < sizeof(inlines) / sizeof(inlines[0]); i++) {
-		attr.cap = (struct ibv_qp_cap){ .max_send_wr = 2 * VERBS_RECORDS + VERBS_CREDITS,
+		attr.cap = (struct ibv_qp_cap){ .max_send_wr = 4 * VERBS_RECORDS + VERBS_CREDITS,
 						.max_recv_wr = VERBS_RECORDS,
 						.max_send_sge = 2,
 						.max_recv_sge = 1,

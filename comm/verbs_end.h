@@ -7,6 +7,11 @@
  * immediate data of the write, its number, comes out of the receiver's completion queue. The receiver writes into the
  * sender's word how many it has released.
  *
+ * Behind that word the receiver also writes an offer: where it wants the vector of the operation that begins with its next
+ * slot. Slots that belong into it are written there, by a write of their own, and only their heads into the ring, whose
+ * place for the rest stays empty. An offer is for one operation and is never taken back: it counts only while both ends
+ * have begun at the same slot.
+ *
  * A link has rails: reliable connections (RC queue pairs), spread over the ports of network cards. Record n travels on
  * rail n % nrails; credits on rail 0. */
 #ifndef KO_VERBS_END_H
@@ -24,8 +29,9 @@ enum {
 	VERBS_RAILS = VERBS_NICS * VERBS_QPS,
 	VERBS_NAME = 32,
 	VERBS_RECORDS = 64, /* under way or not released, at most */
-	VERBS_CREDITS = 16, /* writes of credits under way */
-	VERBS_RING = 4096,  /* where the ring begins; the word for credits is at 0 */
+	VERBS_CREDITS = 16, /* writes of credits and offers under way */
+	VERBS_OFFER = 64,   /* where the offer is; the word for credits is at 0 */
+	VERBS_RING = 4096,  /* where the ring begins */
 	VERBS_GAP = 64,     /* before a slot; its head is at the end of it */
 };
 
@@ -52,9 +58,18 @@ struct verbs_nic {
 
 /* What travels before a slot's bytes. */
 struct verbs_head {
-	uint64_t len;
+	uint32_t len;
 	uint32_t tag;
-	uint32_t number; /* of the record, counted from 0 */
+	uint32_t number;  /* of the record, counted from 0 */
+	uint32_t offered; /* 1: its bytes are in the memory offered, `belongs` - 1 bytes from its beginning */
+	uint64_t belongs;
+};
+
+struct verbs_offer {
+	uint64_t base, len;
+	uint64_t began; /* the first slot of the operation that it is for */
+	uint32_t keys[VERBS_NICS];
+	uint64_t check; /* of the words before: while it is being written it is none */
 };
 
 /* Registered on all ports in use. */
@@ -96,7 +111,8 @@ struct verbs_end {
 	uint32_t unsignalled[VERBS_RAILS];
 	uint64_t posted[VERBS_RAILS], retired[VERBS_RAILS];
 	uint64_t borrowed[VERBS_RAILS]; /* the same of its last record that was not in the ring; <= posted */
-	uint32_t credits_flying;        /* Receiver: posted on rail 0, and not known to be gone */
+	uint32_t credits_flying;        /* Receiver: posted on rail 0, offers too, and not known to be gone */
+	struct verbs_offer offer;       /* Receiver: its last one. Sender: the last one it has found */
 	bool has_arrived[VERBS_RECORDS];
 	int broken; /* 0, or the code of what the link failed with */
 	char why[512];
@@ -106,6 +122,12 @@ struct verbs_end {
 static inline _Atomic uint64_t *verbs_credit_word(const struct verbs_end *e)
 {
 	return (_Atomic uint64_t *)(void *)e->memory;
+}
+
+/* Where the offer lies: what it is at the sender, and is written from at the receiver. */
+static inline char *verbs_offer_at(const struct verbs_end *e)
+{
+	return e->memory + VERBS_OFFER;
 }
 
 /* The slot of the record at this place. */

@@ -131,12 +131,18 @@ static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 	return rc;
 }
 
-/* To the link to next, which may then send what lies in it without a copy; if not, it copies. */
-static void lend(struct kolo_comm *c, void *memory, size_t len)
+/* To a link, which may then send what lies in it without a copy, or receive there; if not, it copies. */
+static void lend(struct kolo_comm *c, struct ko_link *link, void *memory, size_t len)
 {
-	if (c->to_next && c->to_next->ops->lend(c->to_next, memory, len) < 0)
+	if (link && link->ops->lend(link, memory, len) < 0)
 		ko_log(&c->log, KOLO_LOG_WARN, "rank %d: %zu bytes from kolo_alloc will be copied: %s",
 		       c->rank, len, kolo_last_error());
+}
+
+static void take_back(struct ko_link *link, void *memory)
+{
+	if (link)
+		link->ops->take_back(link, memory);
 }
 
 int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
@@ -175,7 +181,8 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	comm->last_window = made.id;
 	comm->windows[comm->nwindows++] = made;
 	*out = part(&made, comm->rank);
-	lend(comm, *out, made.part_len);
+	lend(comm, comm->to_next, *out, made.part_len);
+	lend(comm, comm->from_prev, *out, made.part_len);
 	return 0;
 }
 
@@ -206,8 +213,8 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 		k++;
 	if (k < comm->nwindows) {
 		post(comm, KO_FREE, comm->windows[k].id);
-		if (comm->to_next)
-			comm->to_next->ops->take_back(comm->to_next, memory);
+		take_back(comm->to_next, memory);
+		take_back(comm->from_prev, memory);
 		unmap(comm, &comm->windows[k]);
 		comm->windows[k] = comm->windows[--comm->nwindows];
 		k = -1;

@@ -258,6 +258,7 @@ static const struct ko_link_ops one_memory_ops = {
 	.progress = ko_fifo_progress,
 	.drain = ko_fifo_drain,
 	.lend = ko_link_lend_nothing,
+	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
 	.close = close_nothing,
 };

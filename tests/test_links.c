@@ -197,6 +197,49 @@ static void lent_memory_is_sent_from_where_it_is(struct pair *p)
 	CHECK(p->tx->anywhere || !ko_link_takes(p->tx, memory, KO_LENT_MIN));
 }
 
+/* Sends KO_LENT_MIN bytes that belong into the second half of the receiver's vector. Were they put there? */
+static bool put_offered(struct pair *p, char *vector, int value)
+{
+	struct ko_slot s;
+	bool there;
+
+	CHECK(acquire(p, &s) == 0);
+	memset(s.ptr, value, KO_LENT_MIN);
+	s.len = KO_LENT_MIN;
+	s.tag = 7;
+	s.belongs = 1 + KO_LENT_MIN;
+	CHECK(p->tx->ops->commit(p->tx, &s) == 0);
+	CHECK(peek(p, &s) == 0 && s.len == KO_LENT_MIN && s.tag == 7);
+	for (size_t i = 0; i < s.len; i++)
+		CHECK(((char *)s.ptr)[i] == (char)value);
+	there = s.ptr == vector + KO_LENT_MIN;
+	CHECK(there || (char *)s.ptr < vector || (char *)s.ptr >= vector + 2 * KO_LENT_MIN);
+	CHECK(p->rx->ops->release(p->rx) == 0);
+	return there;
+}
+
+/* The offer takes some time to come. It is for slots from where both ends began, and for no others. */
+static void what_belongs_into_an_offered_vector_may_be_put_there(struct pair *p)
+{
+	static char vector[2 * KO_LENT_MIN];
+	int64_t deadline = t_now_ms() + 10000;
+	bool always = strcmp(p->tx->ops->name, "verbs") == 0, there = false;
+
+	CHECK(p->rx->ops->lend(p->rx, vector, sizeof(vector)) == 0);
+	if (!p->rx->anywhere && ko_link_takes(p->rx, vector, sizeof(vector)))
+		p->rx->ops->offer(p->rx, vector, sizeof(vector));
+	do
+		there = put_offered(p, vector, 0x11);
+	while (always && !there && t_now_ms() < deadline);
+	CHECK(there == always);
+	put(p, 100, 0x55, 77);
+	get(p, 100, 0x55, 77);
+	CHECK(put_offered(p, vector, 0x22) == always);
+	p->tx->began = p->tx->slots;
+	CHECK(!put_offered(p, vector, 0x33));
+	p->rx->ops->take_back(p->rx, vector);
+}
+
 enum { STREAM = 20000 };
 
 static void *send_stream(void *arg)
@@ -236,6 +279,7 @@ static const struct {
 	CASE(payload_and_slots_are_counted_on_both_ends),
 	CASE(what_is_drained_outlives_its_sender),
 	CASE(lent_memory_is_sent_from_where_it_is),
+	CASE(what_belongs_into_an_offered_vector_may_be_put_there),
 	CASE(a_stream_between_threads_arrives_whole),
 };
 

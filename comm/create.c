@@ -180,8 +180,12 @@ static int check_algorithm(const struct kolo_comm *c)
 int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 {
 	const char *algorithm = c->table[0].algorithm;
+	int64_t lanes;
 	int rc;
 
+	if (ko_env_get(KO_ENV_LANES, &lanes) < 0)
+		return KOLO_EINVAL;
+	c->lanes.kept = (int)lanes;
 	if (!ko_algorithm_known(algorithm))
 		return ko_fail(KOLO_ENOTSUP,
 			       "no algorithm called '%.11s'; this build has: ring, board, exchange, direct",

@@ -35,6 +35,8 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 			   .help = "the network interface for KOLO_ROOT, MASTER_ADDR and ids" },
 	[KO_ENV_NET] = { "KOLO_NET", .choices = "verbs|tcp|ofi",
 			 .help = "the transport between hosts; rank 0's value counts" },
+	[KO_ENV_LANES] = { "KOLO_LANES", 256, 1, 65536,
+			   .help = "connections for sends to other ranks that stay open idle" },
 	[KO_ENV_OFI_PROVIDER] = { "KOLO_OFI_PROVIDER", .choices = "a provider of libfabric",
 				  .help = "what edges between hosts that end at this rank use" },
 	[KO_ENV_VERBS_DEVICE] = { "KOLO_VERBS_DEVICE", .choices = "NAME[:PORT],...",

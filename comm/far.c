@@ -18,7 +18,7 @@ enum {
 	LISTEN_MS = 1, /* between looks for calls, while there is nothing to join */
 };
 
-static const struct ko_limits limits = { .slot_len = SLOT_LEN, .nslots = NSLOTS };
+static const struct ko_limits limits = { .slot_len = SLOT_LEN, .nslots = NSLOTS, .single = 1 };
 
 enum state {
 	APART,
@@ -28,12 +28,17 @@ enum state {
 	LEAVING, /* the sender has said that nothing more comes */
 };
 
+/* The two ends are joined again and again. A sender says when it is over with a link, and then calls again; it also calls
+ * again when a call ended before it was joined. The number of links that it has joined tells the receiver which: who has
+ * heard of as many ends as there were links has nothing more to read in the one that it has. */
 struct ko_far {
 	enum state state;
-	struct ko_link *link; /* from CALLING on; of a receiver from JOINING on */
-	int call; /* where the ends tell each other their addresses, -1: nowhere. JOINED: of the next link */
+	struct ko_link *link;   /* from CALLING on; of a receiver from JOINING on */
+	int call;               /* where the ends tell each other their addresses, -1: nowhere */
 	struct ko_address peer; /* its fd is owned */
-	int64_t called_ms;      /* when, last */
+	int64_t called_ms;      /* when this sender's last call ended */
+	uint64_t joined, over; /* links that the sender has joined, that the receiver has read to their end */
+	int next_call;         /* a receiver's, for the next link; -1: none */
 };
 
 struct head {
@@ -49,7 +54,7 @@ int ko_far_open(struct ko_lane_end *end)
 	end->far = malloc(sizeof(*end->far));
 	if (!end->far)
 		return ko_fail(KOLO_ENOMEM, "no memory for a lane to or from rank %d", end->peer);
-	*end->far = (struct ko_far){ .call = -1, .peer.fd = -1 };
+	*end->far = (struct ko_far){ .call = -1, .peer.fd = -1, .next_call = -1 };
 	return 0;
 }
 
@@ -81,6 +86,8 @@ void ko_far_close_all(struct kolo_comm *c, bool failed)
 			continue;
 		end_call(far);
 		close_link(far, failed);
+		if (far->next_call >= 0)
+			close(far->next_call);
 		free(far);
 		c->lanes.ends[k].far = NULL;
 	}
@@ -98,6 +105,15 @@ size_t ko_far_memory(const struct kolo_comm *c)
 
 /* ---- Joining -------------------------------------------------------------------------------------------- */
 
+/* The call has ended: the sender calls again. */
+static int hang_up(struct ko_far *far)
+{
+	end_call(far);
+	close_link(far, true);
+	far->called_ms = ko_now_ms();
+	return KO_EAGAIN;
+}
+
 /* This end of the link, whose address the other one is told. */
 static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 {
@@ -111,48 +127,46 @@ static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 
 	if (rc == 0)
 		rc = ops->open(end->sends ? KO_SEND : KO_RECV, here, &limits, &far->link);
-	if (rc < 0)
-		return rc;
-	if ((rc = ops->address(far->link, &address)) < 0)
+	if (rc < 0 || (rc = ops->address(far->link, &address)) < 0)
 		return rc;
 	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));
-	ko_msg_send(far->call, &msg, address.fd); /* who is gone says so when it is heard */
-	return 0;
+	return ko_msg_send(far->call, &msg, address.fd) < 0 ? hang_up(far) : 0;
 }
 
-/* The other end's address. KO_EAGAIN: not yet, or the connection is gone: the sender calls again. */
+/* The other end's address. */
 static int hear_address(struct ko_lane_end *end)
 {
 	struct ko_far *far = end->far;
+	enum ko_heard heard;
 	struct ko_msg msg;
 	int fd;
 
 	if (!ko_msg_has_come(far->call))
 		return KO_EAGAIN;
-	if (ko_msg_recv(far->call, &msg, &fd) == KO_HEARD_MSG && msg.type == KO_MSG_ADDRESS &&
+	heard = ko_msg_recv(far->call, &msg, &fd);
+	if (heard == KO_HEARD_TRUNCATED)
+		return ko_fail(KOLO_ESYS, "out of descriptors (ulimit -n) for a lane");
+	if (heard == KO_HEARD_MSG && msg.type == KO_MSG_ADDRESS &&
 	    msg.value == (end->sends ? KO_RECV : KO_SEND)) {
 		memcpy(far->peer.bytes, msg.bytes, sizeof(far->peer.bytes));
 		far->peer.fd = fd;
-		far->state = JOINING;
 		return 0;
 	}
 	if (fd >= 0)
 		close(fd);
-	end_call(far);
-	close_link(far, true);
-	return KO_EAGAIN;
+	return hang_up(far);
 }
 
 static int call(struct kolo_comm *c, struct ko_lane_end *end)
 {
 	struct ko_far *far = end->far;
-	int64_t now = ko_now_ms();
 	int rc;
 
-	if (now - far->called_ms < AGAIN_MS)
+	if (far->call < 0 && ko_now_ms() - far->called_ms < AGAIN_MS)
 		return KO_EAGAIN;
-	far->called_ms = now;
-	rc = ko_lifelines_call(c->lifelines, end->peer, &far->call);
+	rc = ko_lifelines_call(c->lifelines, end->peer, far->joined, &far->call);
+	if (rc == KO_EAGAIN && far->call < 0)
+		far->called_ms = ko_now_ms();
 	if (rc == 0)
 		rc = open_link(c, end);
 	if (rc == 0)
@@ -160,19 +174,37 @@ static int call(struct kolo_comm *c, struct ko_lane_end *end)
 	return rc;
 }
 
-/* The next step of the end towards the other one, 0, KO_EAGAIN, or an error; from JOINED on there is none. */
+/* A receiver takes the call that waits. */
+static int take_next_call(struct ko_far *far)
+{
+	if (far->next_call < 0)
+		return KO_EAGAIN;
+	far->call = far->next_call;
+	far->next_call = -1;
+	far->state = CALLING;
+	return 0;
+}
+
+/* The next step of the end towards the other one: 0, KO_EAGAIN, or an error. */
 static int step(struct kolo_comm *c, struct ko_lane_end *end)
 {
 	struct ko_far *far = end->far;
 	int rc;
 
 	switch (far->state) {
-	case APART: return end->sends ? call(c, end) : KO_EAGAIN;
-	case CALLING: rc = hear_address(end); return rc == 0 && !end->sends ? open_link(c, end) : rc;
+	case APART: return end->sends ? call(c, end) : take_next_call(far);
+	case CALLING:
+		rc = hear_address(end);
+		if (rc == 0 && !end->sends)
+			rc = open_link(c, end);
+		if (rc == 0)
+			far->state = JOINING;
+		return rc;
 	default:
 		rc = far->link->ops->connect(far->link, &far->peer);
 		if (rc == 0) {
 			far->state = JOINED;
+			far->joined++;
 			end_call(far);
 		}
 		return rc;
@@ -185,76 +217,76 @@ static int join(struct kolo_comm *c, struct ko_lane_end *end)
 
 	while (rc == 0 && end->far->state < JOINED)
 		rc = step(c, end);
-	if (rc < 0)
-		c->lanes.failed = end;
 	return rc;
 }
 
 /* ---- Listening ------------------------------------------------------------------------------------------ */
 
-/* A sender that calls again has given up the call before, or closed its lane, of which there may still be something to
- * read. */
-static int answer(struct kolo_comm *c, int rank, int fd)
+/* Is it an end, and has this been read to it? */
+static bool take_leave(struct ko_far *far, const struct ko_slot *in)
+{
+	struct head head;
+
+	if (in->len < sizeof(head))
+		return false;
+	memcpy(&head, in->ptr, sizeof(head));
+	if (!head.over)
+		return false;
+	far->over++;
+	close_link(far, true);
+	return true;
+}
+
+static int answer(struct kolo_comm *c, const struct ko_incoming *in)
 {
 	struct ko_lane_end *end;
-	int rc = rank == c->rank ? KO_EAGAIN : ko_lane_find(c, rank, false, &end);
+	struct ko_far *far;
+	int rc = in->rank == c->rank ? KO_EAGAIN : ko_lane_find(c, in->rank, false, &end);
 
 	if (rc) {
-		close(fd);
+		close(in->fd);
 		return rc < 0 ? rc : 0;
 	}
-	end_call(end->far);
-	if (end->far->state != JOINED) {
-		close_link(end->far, true);
-		end->far->state = CALLING;
+	far = end->far;
+	if (far->next_call >= 0)
+		close(far->next_call);
+	far->next_call = in->fd;
+	if (far->over == in->lanes) {
+		end_call(far);
+		close_link(far, true);
 	}
-	end->far->call = fd;
 	return 0;
 }
 
-/* The sender has closed the lane, and may have called again. */
-static void take_leave(struct ko_far *far)
+/* An end that nobody waits for: others may wait for it. What fails here is told when it is needed. */
+static void look_after(struct kolo_comm *c, struct ko_lane_end *end)
 {
-	close_link(far, true);
-	if (far->call >= 0)
-		far->state = CALLING;
-}
-
-static struct head head_of(const struct ko_slot *in)
-{
-	struct head head = { 0 };
-
-	if (in->len >= sizeof(head))
-		memcpy(&head, in->ptr, sizeof(head));
-	return head;
-}
-
-/* A sender that calls again has closed its lane. */
-static void look_for_leave(struct ko_far *far)
-{
+	struct ko_far *far = end->far;
 	struct ko_slot in;
 
-	if (far->link->ops->peek(far->link, &in) == 0 && head_of(&in).over)
-		take_leave(far);
+	if (far->state == JOINED && far->link->ops->peek(far->link, &in) == 0)
+		take_leave(far, &in);
+	if (join(c, end) < 0 && far->state < JOINING)
+		hang_up(far);
 }
 
 static int listen_now(struct kolo_comm *c)
 {
-	int rc = ko_lifelines_listen_for_calls(c->lifelines), rank, fd;
+	int rc = ko_lifelines_listen_for_calls(c->lifelines);
+	struct ko_incoming in;
 
-	while (rc == 0 && (fd = ko_lifelines_answer(c->lifelines, &rank)) >= 0)
-		rc = answer(c, rank, fd);
+	while (rc == 0 && ko_lifelines_answer(c->lifelines, &in))
+		rc = answer(c, &in);
 	c->lanes.joining = false;
 	for (int r = 0; rc == 0 && c->lanes.ends && r < c->nranks; r++) {
 		struct ko_lane_end *end = &c->lanes.ends[c->nranks + r];
 
-		if (!end->far || end->far->call < 0)
+		if (!end->far)
 			continue;
-		if (end->far->state == JOINED && !end->first)
-			look_for_leave(end->far);
-		rc = join(c, end);
-		c->lanes.joining = c->lanes.joining || rc == KO_EAGAIN;
-		rc = rc < 0 ? rc : 0;
+		if (!end->first)
+			look_after(c, end);
+		if (end->far->state == CALLING || end->far->state == JOINING)
+			c->lanes.joining = true;
 	}
 	return rc;
 }
@@ -337,13 +369,13 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end)
 /* What has come is the beginning of a message. */
 static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t, const struct ko_slot *in)
 {
-	const struct head head = head_of(in);
 	size_t bytes = is_short(t) ? t->bytes : 0;
+	struct head head = { 0 };
 
-	if (head.over) {
-		take_leave(end->far);
+	if (take_leave(end->far, in))
 		return KO_EAGAIN;
-	}
+	if (in->len >= sizeof(head))
+		memcpy(&head, in->ptr, sizeof(head));
 	if (in->tag != run->tag || head.n != t->n || head.type != (uint32_t)t->type ||
 	    in->len != sizeof(head) + bytes)
 		return ko_transfer_mismatch(run, t, in->tag, head.n, head.type);
@@ -409,11 +441,10 @@ int ko_far_advance(struct ko_run *run, struct ko_lane_end *end)
 	if (far->state == LEAVING) /* it was idle, and is needed again */
 		ko_far_trim(c);
 	rc = far->state == LEAVING ? KO_EAGAIN : join(c, end);
-	if (rc) {
+	if (rc == 0)
+		rc = end->sends ? advance_send(run, end) : advance_recv(run, end);
+	else if (far->state != APART)
 		c->lanes.joining = true;
-		return rc;
-	}
-	rc = end->sends ? advance_send(run, end) : advance_recv(run, end);
 	if (rc < 0 && rc != KOLO_EMISMATCH)
 		c->lanes.failed = end;
 	return rc;
@@ -435,22 +466,9 @@ int ko_far_explain(struct ko_run *run, int code)
 
 /* ---- Idle lanes ----------------------------------------------------------------------------------------- */
 
-/* The idle end to send through that was not used for longest; *count: all that are open. */
-static struct ko_lane_end *find_idle(const struct kolo_comm *c, int *count)
+static bool is_open(const struct ko_lane_end *end)
 {
-	struct ko_lane_end *idle = NULL;
-
-	*count = 0;
-	for (int r = 0; r < c->nranks; r++) {
-		struct ko_lane_end *end = &c->lanes.ends[r];
-
-		if (!end->far || end->far->state != JOINED)
-			continue;
-		++*count;
-		if (!end->first && (!idle || end->used < idle->used))
-			idle = end;
-	}
-	return idle;
+	return end->far && end->far->state == JOINED;
 }
 
 /* False: its receiver has not read what it has. */
@@ -470,13 +488,30 @@ static bool say_over(struct ko_lane_end *end)
 	return true;
 }
 
+/* Lets go of the idle end that was not used for longest, of those used after `since`. 0: there is none; else when that was. */
+static uint64_t let_go(struct kolo_comm *c, uint64_t since, bool *gone)
+{
+	struct ko_lane_end *idle = NULL;
+
+	for (int r = 0; r < c->nranks; r++) {
+		struct ko_lane_end *end = &c->lanes.ends[r];
+
+		if (is_open(end) && !end->first && end->used > since && (!idle || end->used < idle->used))
+			idle = end;
+	}
+	*gone = idle && say_over(idle);
+	return idle ? idle->used : 0;
+}
+
 void ko_far_trim(struct kolo_comm *c)
 {
-	struct ko_lane_end *idle;
-	int count;
+	int open = 0;
+	bool gone;
 
-	while ((idle = find_idle(c, &count)) && count > KO_FAR_KEPT && say_over(idle))
-		;
+	for (int r = 0; r < c->nranks; r++)
+		open += is_open(&c->lanes.ends[r]);
+	for (uint64_t since = 0; open > c->lanes.kept && (since = let_go(c, since, &gone));)
+		open -= gone;
 	for (int r = 0; r < c->nranks; r++) {
 		struct ko_far *far = c->lanes.ends[r].far;
 

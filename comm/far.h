@@ -1,12 +1,10 @@
 /* Far lanes: where ranks are on several hosts, lanes are links of whatever transport joins the two. One is made when its
- * sender first has something for its receiver: the sender calls, and the receiver answers as soon as it waits in something
- * that ranks do in pairs, whomever it waits for. */
+ * sender first has something for its receiver: the sender calls, and the receiver answers as soon as it waits in any call,
+ * whomever it waits for. */
 #ifndef KO_FAR_H
 #define KO_FAR_H
 
 #include "run.h"
-
-enum { KO_FAR_KEPT = 64 }; /* far lanes that a rank sends through and keeps open while they are idle */
 
 /* An end of a lane of a communicator that is spread over hosts. KOLO_ENOMEM. */
 int ko_far_open(struct ko_lane_end *end);
@@ -15,14 +13,14 @@ int ko_far_open(struct ko_lane_end *end);
  * Errors: KOLO_EMISMATCH, those of the link and of ko_lifelines_call. */
 int ko_far_advance(struct ko_run *run, struct ko_lane_end *end);
 
-/* Answers calls, from time to time, and moves those on that were answered. Errors: those of ko_far_advance. */
+/* Answers calls, from time to time, and looks after lanes that nobody here waits for. KOLO_ENOMEM, KOLO_ESYS. */
 int ko_far_listen(struct kolo_comm *c);
 
 /* An operation has failed with `code`, and its text: where it was a far lane's link, the text gets the names of both ranks,
  * or another cause comes first. */
 int ko_far_explain(struct ko_run *run, int code);
 
-/* Where there are more than KO_FAR_KEPT to send through, the idle ones are closed that have not been used for longest; their
+/* Where there are more than KOLO_LANES to send through, the idle ones are closed that have not been used for longest; their
  * receivers learn it when they look. */
 void ko_far_trim(struct kolo_comm *c);
 

@@ -82,9 +82,9 @@ struct ko_lanes {
 	size_t mapped, with_slots; /* lanes to others that are mapped, and whose slots have memory */
 	struct ko_lane_end *busy;  /* the ends with something to do */
 	uint64_t sent, received;   /* bytes */
-	/* Far ones: how many this rank has ever sent through; is an end waited for that is not joined; the last look for calls;
-	 * the end whose link has failed */
-	int nfar;
+	/* Far ones: how many this rank has ever sent through, and keeps open; is one being joined; the last look for calls; the
+	 * end whose link has failed */
+	int nfar, kept;
 	bool joining;
 	int64_t listened_ms;
 	struct ko_lane_end *failed;

@@ -29,9 +29,7 @@ struct ko_lifelines {
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
 	int strangers[MAX_STRANGERS], nstrangers; /* oldest first */
-	struct call {
-		int rank, fd;
-	} * calls; /* ncalls that nobody has answered yet */
+	struct ko_incoming *calls;                /* ncalls, oldest first, that nobody has answered yet */
 	int ncalls;
 	int n, gone; /* lifelines, and those of them whose ranks have left or died */
 	struct ko_life life[];
@@ -201,16 +199,16 @@ static void forget_stranger(struct ko_lifelines *ll, int k)
 }
 
 /* Keeps a caller's socket. */
-static int keep_call(struct ko_lifelines *ll, int rank, int fd)
+static int keep_call(struct ko_lifelines *ll, struct ko_incoming call)
 {
-	struct call *more = realloc(ll->calls, ((size_t)ll->ncalls + 1) * sizeof(*more));
+	struct ko_incoming *more = realloc(ll->calls, ((size_t)ll->ncalls + 1) * sizeof(*more));
 
 	if (!more) {
-		close(fd);
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for rank %d's call", ll->rank, rank);
+		close(call.fd);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for rank %d's call", ll->rank, call.rank);
 	}
 	ll->calls = more;
-	ll->calls[ll->ncalls++] = (struct call){ rank, fd };
+	ll->calls[ll->ncalls++] = call;
 	return 0;
 }
 
@@ -232,7 +230,7 @@ static int identify(struct ko_lifelines *ll, int k)
 		close(extra);
 	if (memcmp(hello.bytes, ll->token, sizeof(ll->token)) == 0) {
 		if (hello.type == KO_MSG_CALL && hello.value >= 0 && hello.value < ll->table[ll->rank].nranks)
-			return keep_call(ll, hello.value, fd);
+			return keep_call(ll, (struct ko_incoming){ hello.value, fd, hello.seq });
 		if (hello.type == KO_MSG_HELLO)
 			life = find(ll, hello.value);
 	}
@@ -276,7 +274,8 @@ static int accept_at(struct ko_lifelines *ll, int listener)
 		ll->strangers[ll->nstrangers++] = fd;
 		rc = hear_strangers(ll, 0, &idle);
 	}
-	if (rc < 0 || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+	/* What else there is concerns one connection, which is gone. */
+	if (rc < 0 || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM))
 		return rc;
 	return ko_fail(
 		KOLO_ESYS,
@@ -379,16 +378,19 @@ static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 
 /* ---- Calls ---------------------------------------------------------------------------------------------- */
 
-int ko_lifelines_call(struct ko_lifelines *ll, int rank, int *fd)
+int ko_lifelines_call(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd)
 {
-	enum { PATIENCE_MS = 100 };
 	const struct ko_entry *to = &ll->table[rank];
-	struct ko_msg hello = { .type = KO_MSG_CALL, .value = ll->rank };
-	int rc = 0;
+	struct ko_msg hello = { .type = KO_MSG_CALL, .value = ll->rank, .seq = lanes };
+	int through, rc = 0;
 
-	*fd = ko_msg_dial(&ll->table[ll->rank], to, ko_now_ms() + PATIENCE_MS);
+	if (*fd < 0)
+		*fd = ko_msg_start(&ll->table[ll->rank], to);
+	through = *fd < 0 ? -1 : ko_net_is_through(*fd, 0);
+	if (through == 0)
+		return KO_EAGAIN;
 	memcpy(hello.bytes, to->token, sizeof(to->token));
-	if (*fd < 0 || ko_msg_send(*fd, &hello, -1) < 0)
+	if (through < 0 || ko_msg_send(*fd, &hello, -1) < 0)
 		rc = errno == EAGAIN || errno == ECONNREFUSED || errno == EPIPE || errno == ECONNRESET
 			     ? KO_EAGAIN
 			     : lost(ll, rank, "calling");
@@ -407,12 +409,14 @@ int ko_lifelines_listen_for_calls(struct ko_lifelines *ll)
 	return rc == 0 && ll->nstrangers ? hear_strangers(ll, 0, &idle) : rc;
 }
 
-int ko_lifelines_answer(struct ko_lifelines *ll, int *rank)
+bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out)
 {
 	if (!ll->ncalls)
-		return -1;
-	*rank = ll->calls[--ll->ncalls].rank;
-	return ll->calls[ll->ncalls].fd;
+		return false;
+	*out = ll->calls[0];
+	ll->ncalls--;
+	memmove(&ll->calls[0], &ll->calls[1], (size_t)ll->ncalls * sizeof(ll->calls[0]));
+	return true;
 }
 
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline)

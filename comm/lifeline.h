@@ -24,6 +24,12 @@ struct ko_life {
 	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
 };
 
+/* A call of another rank. */
+struct ko_incoming {
+	int rank, fd;   /* fd is whose it is that was told of it */
+	uint64_t lanes; /* that it has joined to this one before */
+};
+
 struct ko_lifelines;
 
 /* Starts to listen and writes the socket's name and a fresh token into *mine. Waits end when `parent` (may be NULL)
@@ -62,16 +68,16 @@ void ko_lifelines_say(struct ko_lifelines *ll);
 /* The same with what the communicator has failed with; later: by what was done after it had been made. From any thread. */
 void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later);
 
-/* Calls a rank, with a lifeline or without, for a moment: *fd, the caller's, is the connection; what the other one does with
- * it is its business. KO_EAGAIN: there is no answer, or nobody any more; others find out. KOLO_EUNREACH, KOLO_ESYS. */
-int ko_lifelines_call(struct ko_lifelines *ll, int rank, int *fd);
+/* Calls a rank, with a lifeline or without, without blocking: *fd, -1 at first and the caller's, is the connection; what the
+ * other one does with it is its business. `lanes`: that this rank has ever joined to that one. KO_EAGAIN: to be called again; where
+ * *fd is -1 there was no answer, or there is nobody any more: others find out. KOLO_EUNREACH, KOLO_ESYS. */
+int ko_lifelines_call(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd);
 
 /* Takes in the calls of others, without blocking. KOLO_ENOMEM, KOLO_ESYS. */
 int ko_lifelines_listen_for_calls(struct ko_lifelines *ll);
 
-/* One of the calls taken in: the connection, the caller's from now on, and whose call it is; -1: there are none. The latest
- * comes first. */
-int ko_lifelines_answer(struct ko_lifelines *ll, int *rank);
+/* The oldest of the calls taken in; false: there are none. */
+bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out);
 
 /* Is there a lifeline to the rank? */
 bool ko_lifelines_hear(struct ko_lifelines *ll, int rank);

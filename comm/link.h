@@ -20,7 +20,7 @@ enum { KO_MAX_SLOTS = 64, KO_MIN_SLOT = 4096, KO_MAX_SLOT = 64 << 20 };
 struct ko_limits {
 	uint64_t slot_len; /* bytes, a multiple of KO_MIN_SLOT up to KO_MAX_SLOT */
 	uint32_t nslots; /* 2..KO_MAX_SLOTS: a piece is one slot, and a ring needs one more to keep moving */
-	uint32_t reserved; /* 0 */
+	uint32_t single; /* 1: for single messages, each of which may be the last before the link is closed */
 };
 
 /* How a sender writes slots; its own business, at any time. */

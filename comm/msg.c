@@ -117,7 +117,8 @@ void ko_msg_prepare(int sock)
 	ko_net_keep_alive(sock);
 }
 
-static int dial_host(const struct ko_entry *to, int64_t deadline)
+/* To another host, waited for until the deadline, or not at all. */
+static int call_host(const struct ko_entry *to, bool wait, int64_t deadline)
 {
 	int fd;
 
@@ -125,21 +126,18 @@ static int dial_host(const struct ko_entry *to, int64_t deadline)
 		errno = EDESTADDRREQ;
 		return -1;
 	}
-	fd = ko_net_dial(&to->place.net, deadline);
+	fd = wait ? ko_net_dial(&to->place.net, deadline) : ko_net_start(&to->place.net);
 	if (fd >= 0)
 		ko_msg_prepare(fd);
 	return fd;
 }
 
-int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t deadline)
+static int call_here(const struct ko_entry *to, int64_t deadline)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + to->socket_len);
-	int fd, err;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
-	if (!ko_place_same(&from->place, &to->place))
-		return dial_host(to, deadline);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -1;
 	memcpy(name.sun_path, to->socket, to->socket_len);
@@ -153,4 +151,15 @@ int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t 
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
 	return fd;
+}
+
+int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t deadline)
+{
+	return ko_place_same(&from->place, &to->place) ? call_here(to, deadline)
+						       : call_host(to, true, deadline);
+}
+
+int ko_msg_start(const struct ko_entry *from, const struct ko_entry *to)
+{
+	return ko_place_same(&from->place, &to->place) ? call_here(to, 0) : call_host(to, false, 0);
 }

@@ -24,7 +24,7 @@ struct ko_msg {
 	/* HELLO, CALL: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status; FAIL: the same */
 	int32_t value;
 	uint64_t
-		seq; /* GOODBYE: the last operation that the sender has finished; FAIL: 1 if that came after it had been made */
+		seq; /* CALL: lanes that the sender has joined before; GOODBYE: the last operation that the sender has finished; FAIL: 1 if that came after it had been made */
 	/* HELLO, CALL: the receiver's token; ADDRESS: the address; GOODBYE, FAIL: a text; POST: a ko_said */
 	unsigned char bytes[KO_TEXT];
 };
@@ -53,5 +53,8 @@ void ko_msg_prepare(int sock);
  * listens there any more, EAGAIN when there was no answer until the deadline, EDESTADDRREQ when it has no address that
  * other hosts reach. */
 int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t deadline);
+
+/* The same without waiting: the connection may still be under way. */
+int ko_msg_start(const struct ko_entry *from, const struct ko_entry *to);
 
 #endif

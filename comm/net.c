@@ -118,10 +118,20 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
 			    name, there);
 }
 
+/* Closes it, and keeps errno. */
+static int give_up(int fd)
+{
+	int err = errno;
+
+	close(fd);
+	errno = err;
+	return -1;
+}
+
 int ko_net_listen(union ko_net *at)
 {
 	socklen_t len = sizeof(*at);
-	int fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, err;
+	int fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1;
 
 	if (fd < 0)
 		return -1;
@@ -130,10 +140,7 @@ int ko_net_listen(union ko_net *at)
 	if (bind(fd, &at->any, ko_net_len(at)) == 0 && listen(fd, SOMAXCONN) == 0 &&
 	    getsockname(fd, &at->any, &len) == 0)
 		return fd;
-	err = errno;
-	close(fd);
-	errno = err;
-	return -1;
+	return give_up(fd);
 }
 
 void ko_net_hurry(int fd)
@@ -156,38 +163,43 @@ void ko_net_keep_alive(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent, sizeof(silent));
 }
 
-/* The connection under way is there. Else errno. */
-static int finish_connect(int fd, int64_t deadline)
+int ko_net_start(const union ko_net *to)
+{
+	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || connect(fd, &to->any, ko_net_len(to)) == 0 || errno == EINPROGRESS || errno == EINTR)
+		return fd;
+	return give_up(fd);
+}
+
+int ko_net_is_through(int fd, int ms)
 {
 	struct pollfd way = { .fd = fd, .events = POLLOUT };
-	int err = 0;
+	int rc = poll(&way, 1, ms), err = 0;
 	socklen_t len = sizeof(err);
 
-	for (;;) {
-		int64_t left = deadline - ko_now_ms();
-		int rc = poll(&way, 1, left < 0 ? 0 : left > 1000 ? 1000 : (int)left);
-
-		if (rc > 0)
-			break;
-		if (left <= 0 || (rc < 0 && errno != EINTR))
-			return left <= 0 ? EAGAIN : errno;
-	}
-	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0 ? errno : err;
+	if (rc == 0 || (rc < 0 && errno == EINTR))
+		return 0;
+	if (rc < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		return -1;
+	errno = err;
+	return err ? -1 : 1;
 }
 
 int ko_net_dial(const union ko_net *to, int64_t deadline)
 {
-	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+	int fd = ko_net_start(to), through = 0;
 
-	if (fd < 0)
-		return -1;
-	if (connect(fd, &to->any, ko_net_len(to)) < 0)
-		err = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, deadline) : errno;
-	if (err == 0)
-		return fd;
-	close(fd);
-	errno = err;
-	return -1;
+	while (fd >= 0 && through == 0) {
+		int64_t left = deadline - ko_now_ms();
+
+		through = ko_net_is_through(fd, left < 0 ? 0 : left > 1000 ? 1000 : (int)left);
+		if (through == 0 && left <= 0) {
+			errno = EAGAIN;
+			through = -1;
+		}
+	}
+	return through < 0 ? give_up(fd) : fd;
 }
 
 int ko_net_is_loopback(const union ko_net *a)

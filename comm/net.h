@@ -26,6 +26,12 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n);
 /* A listening socket, non-blocking, on `at`, whose port may be 0; `at` gets the port. -1 with errno. */
 int ko_net_listen(union ko_net *at);
 
+/* A connection to `to` that is under way; non-blocking. -1 with errno. */
+int ko_net_start(const union ko_net *to);
+
+/* Is it through? 1; 0: not yet; -1 with errno: it failed. Waits for `ms`. */
+int ko_net_is_through(int fd, int ms);
+
 /* A connection to `to`, made by the deadline (ko_now_ms()); non-blocking. -1 with errno. */
 int ko_net_dial(const union ko_net *to, int64_t deadline);
 

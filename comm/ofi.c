@@ -94,18 +94,14 @@ static int renew_slots(struct ofi_end *e)
 	return rc < 0 ? rc : 0;
 }
 
-/* Receiver: what the sender may fill again. */
-static int tell(struct ofi_end *e)
+/* Receiver: what the sender may fill again. A sender that has left need not hear it, and what it sent before may still be
+ * coming. */
+static void tell(struct ofi_end *e)
 {
 	uint64_t free = e->writes ? e->released : e->renewed - e->limits.nslots;
-	int rc;
 
-	if (free == e->told)
-		return 0;
-	rc = posted(e, "sending a note", fi_inject(e->ep, &free, sizeof(free), e->peer));
-	if (rc == 0)
+	if (free != e->told && fi_inject(e->ep, &free, sizeof(free), e->peer) != -FI_EAGAIN)
 		e->told = free;
-	return rc < 0 ? rc : 0;
 }
 
 int ko_ofi_begin(struct ofi_end *e)
@@ -278,9 +274,9 @@ static int progress_link(struct ko_link *link)
 
 	if (link->role == KO_SEND)
 		return advance_sender(e);
-	if ((rc = ko_ofi_reap(e)) < 0 || (rc = renew_slots(e)) < 0)
-		return rc;
-	return tell(e);
+	if ((rc = ko_ofi_reap(e)) == 0 && (rc = renew_slots(e)) == 0)
+		tell(e);
+	return rc;
 }
 
 static int drain_link(struct ko_link *link)
@@ -300,11 +296,11 @@ const struct ko_link_ops ko_ofi_ops = {
 	.acquire = acquire_slot,
 	.commit = commit_slot,
 	.peek = peek_slot,
-	.offer = ko_link_offer_nothing,
 	.release = release_slot,
 	.progress = progress_link,
 	.drain = drain_link,
 	.lend = ko_link_lend_nothing,
+	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
 	.close = ko_ofi_close,
 };

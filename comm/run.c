@@ -32,7 +32,7 @@ int ko_run_begin(struct ko_run *run)
 	if (c->told)
 		run->since = ko_now_ns();
 	if (ko_desc_is_pair(&run->desc))
-		return ko_roster_cause(c->roster);
+		return ko_watch_hear(c);
 	run->desc.seq = ++c->seq;
 	c->history = ko_desc_history(c->history, &run->desc);
 	run->tag = (uint32_t)c->history;

@@ -60,7 +60,7 @@ static bool are_wanted(const struct kolo_comm *c)
 
 static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, int k)
 {
-	const struct ko_limits limits = { .slot_len = KO_SHORTCUT_SLOT, .nslots = 2 };
+	const struct ko_limits limits = { .slot_len = KO_SHORTCUT_SLOT, .nslots = 2, .single = 1 };
 	const struct ko_place *here = &c->table[c->rank].place;
 	const struct ko_link_ops *in, *out;
 	struct ko_address to, from;

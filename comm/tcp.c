@@ -9,7 +9,6 @@
 #include "net.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,20 +244,13 @@ static int accept_sender(struct tcp_link *t)
 
 static int call_receiver(struct tcp_link *t)
 {
-	struct pollfd way;
-	int err = 0;
-	socklen_t len = sizeof(err);
+	int through;
 
-	if (t->fd < 0) {
-		t->fd = socket(t->at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (t->fd < 0 || (connect(t->fd, &t->at.any, ko_net_len(&t->at)) < 0 && errno != EINPROGRESS))
-			return break_link(t, "connecting", strerror(errno));
-	}
-	way = (struct pollfd){ .fd = t->fd, .events = POLLOUT };
-	if (poll(&way, 1, 0) <= 0)
-		return KO_EAGAIN;
-	if (getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0 || err)
-		return break_link(t, "connecting", strerror(err));
+	if (t->fd < 0)
+		t->fd = ko_net_start(&t->at);
+	through = t->fd < 0 ? -1 : ko_net_is_through(t->fd, 0);
+	if (through <= 0)
+		return through == 0 ? KO_EAGAIN : break_link(t, "connecting", strerror(errno));
 	ko_net_hurry(t->fd);
 	return send(t->fd, t->secret, sizeof(t->secret), MSG_NOSIGNAL) == sizeof(t->secret)
 		       ? 0
@@ -466,7 +458,6 @@ const struct ko_link_ops ko_tcp_ops = {
 	.probe = probe_places,
 	.open = open_link,
 	.address = address_link,
-	.offer = ko_link_offer_nothing,
 	.connect = connect_link,
 	.acquire = acquire_slot,
 	.commit = commit_slot,
@@ -475,6 +466,7 @@ const struct ko_link_ops ko_tcp_ops = {
 	.progress = progress_link,
 	.drain = drain_link,
 	.lend = ko_link_lend_nothing,
+	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
 	.close = close_link,
 };

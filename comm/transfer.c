@@ -385,14 +385,14 @@ static int step_all(struct ko_run *run, bool may_help)
 static int try_all(void *what)
 {
 	struct ko_run *run = what;
-	int rc = step_all(run, false), far = 0;
+	int rc = step_all(run, false), heard = 0;
 
-	if (rc == STUCK)
+	if (rc == STUCK && !run->comm->spread)
 		rc = step_all(run, true);
-	if (rc == STUCK && run->comm->spread)
-		far = ko_far_listen(run->comm);
-	if (rc < 0 || far < 0)
-		return rc < 0 ? rc : far;
+	if (rc >= 0 && run->comm->spread)
+		heard = ko_far_listen(run->comm);
+	if (rc < 0 || heard < 0)
+		return rc < 0 ? rc : heard;
 	if (rc == STUCK)
 		return KO_EAGAIN;
 	ko_roster_ring(run->comm->roster, run->comm->rank, run->comm->nranks);
@@ -478,7 +478,7 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 	if (rc >= 0)
 		rc = own ? copy_own(run, all, count) : 0;
 	/* Where they move all the time, nothing else would notice that the communicator has failed. */
-	while (rc == 0 && lanes->busy && (rc = ko_roster_cause(run->comm->roster)) == 0)
+	while (rc == 0 && lanes->busy && (rc = ko_watch_hear(run->comm)) == 0)
 		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
 	if (rc < 0)
 		rc = ko_far_explain(run, rc);
@@ -486,7 +486,7 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 		lanes->busy->first = NULL;
 	if (lanes->with_slots > KO_LANES_KEPT)
 		ko_lanes_trim(run->comm);
-	if (lanes->nfar > KO_FAR_KEPT)
+	if (rc == 0 && lanes->nfar > lanes->kept)
 		ko_far_trim(run->comm);
 	return rc;
 }

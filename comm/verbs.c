@@ -122,11 +122,10 @@ static const struct verbs_lent *find_lent(const struct verbs_end *e, const char 
 	return (const struct verbs_lent *)l;
 }
 
-/* So many records share a completion: half of those that may be under way. A link of two slots is for single messages, each
- * of which may be the last before it is closed. */
+/* So many records share a completion: half of those that may be under way. */
 static uint32_t batch_of(const struct verbs_end *e)
 {
-	return e->limits.nslots > 2 ? VERBS_RECORDS / 2 / e->nrails : 1;
+	return e->limits.single ? 1 : VERBS_RECORDS / 2 / e->nrails;
 }
 
 /* Sender: writes bytes to where they belong in the vector that was offered. */

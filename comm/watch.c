@@ -2,6 +2,7 @@
 #include "watch.h"
 
 #include "clock.h"
+#include "far.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,7 +32,8 @@ struct ko_watch {
 	const char *transport; /* through this link */
 	/* ko_now_ms() of the beginning, the last look at the lifelines, the last call at the peer, the last turn */
 	int64_t since, looked, called, last;
-	int64_t said; /* and when it was last told to other hosts; 0: not yet */
+	int64_t said;   /* and when it was last told to other hosts; 0: not yet */
+	int64_t missed; /* and when a rank without a lifeline was first found to be gone; 0: never */
 };
 
 /* ---- Descriptions --------------------------------------------------------------------------------------- */
@@ -188,7 +190,7 @@ static bool may_still_come(const struct kolo_comm *c, const struct ko_life *life
 {
 	int64_t since = w && w->since > life->since ? w->since : life->since;
 
-	return c->spread && (life->state == KO_LIFE_DEAD || (w && w->run->needs)) &&
+	return c->spread && !(w && w->run->lost) && (life->state == KO_LIFE_DEAD || (w && w->run->needs)) &&
 	       ko_now_ms() - since < ARRIVE_MS;
 }
 
@@ -204,12 +206,18 @@ static int check_gone(struct kolo_comm *c, const struct ko_desc *desc, const str
 }
 
 /* A rank may wait for one that it has no lifeline to. */
-static int check_peer(const struct ko_watch *w, int peer)
+static int check_peer(struct ko_watch *w, int peer)
 {
 	struct kolo_comm *c = w->comm;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
+	int64_t now = ko_now_ms();
 
 	if (!is_needed(c, w->desc, w->run, peer) || !ko_lifelines_lost(c->lifelines, peer))
+		return 0;
+	if (!w->missed)
+		w->missed = now;
+	if (c->spread && !w->run->lost &&
+	    now - w->missed < ARRIVE_MS) /* what it sent before may still come */
 		return 0;
 	describe_place(c, peer, where);
 	return ko_fail(KOLO_EPEER, "%s died or left %s; noticed by %s in %s", ko_comm_name(c, peer, them),
@@ -217,7 +225,7 @@ static int check_peer(const struct ko_watch *w, int peer)
 }
 
 /* Of transfers with several ranks each of them matters. */
-static int check_peers(const struct ko_watch *w)
+static int check_peers(struct ko_watch *w)
 {
 	int rc = 0;
 
@@ -229,15 +237,19 @@ static int check_peers(const struct ko_watch *w)
 	return rc;
 }
 
-int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
+int ko_watch_hear(struct kolo_comm *c)
 {
-	int rc;
-
 	if (c->spread && ko_now_ms() - c->heard >= LOOK_MS) {
 		c->heard = ko_now_ms();
 		ko_lifelines_look(c->lifelines);
 	}
-	rc = ko_roster_cause(c->roster);
+	return ko_roster_cause(c->roster);
+}
+
+int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
+{
+	int rc = ko_watch_hear(c);
+
 	return rc < 0 ? rc : check_gone(c, desc, NULL);
 }
 
@@ -367,6 +379,8 @@ static int look_around(struct ko_watch *w)
 	if (now - w->looked >= LOOK_MS) {
 		w->looked = now;
 		ko_lifelines_look(c->lifelines);
+		if (c->spread && (rc = ko_far_listen(c)) < 0)
+			return rc;
 		if ((rc = check_gone(c, w->desc, w)) < 0 || (rc = compare_history(c, w->desc, w->peer)) < 0 ||
 		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
 			return rc;
@@ -454,6 +468,10 @@ int ko_watch_for_cause(struct ko_run *run, int peer, int behind, const char *tra
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
 	int patience = run->comm->spread ? ELSEWHERE_MS : HERE_MS, half = run->comm->timeout_ms / 2;
 	struct patience p = { run, behind, ko_now_ms() + (half && half < patience ? half : patience) };
+	int rc;
 
-	return ko_wait(run, peer, transport, KO_TRACE_DATA, try_later, &p);
+	run->lost = true;
+	rc = ko_wait(run, peer, transport, KO_TRACE_DATA, try_later, &p);
+	run->lost = false;
+	return rc;
 }

@@ -15,6 +15,10 @@ typedef int ko_try_fn(void *what);
 int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind, ko_try_fn *try,
 	    void *what);
 
+/* What the communicator has failed with, also by what other hosts say; where it is spread over hosts, to be asked from time to
+ * time. */
+int ko_watch_hear(struct kolo_comm *comm);
+
 /* Before an operation: has the communicator failed, or a rank that it needs gone away? */
 int ko_watch_health(struct kolo_comm *comm, const struct ko_desc *desc);
 

@@ -17,6 +17,9 @@ RINGBENCH = os.path.abspath(f"{B}/ringbench")
 HOLD = "import socket, sys, time; socket.sethostname(sys.argv[1]); print('up', flush=True); time.sleep(600)"
 
 
+NETS = ("tcp", "ofi") if "ofi     yes" in run("make", "-s", "report").stdout else ("tcp", )
+
+
 def inside(holder, *command):
     return ("nsenter", "-t", str(holder.pid), "-n", "-u", *command)
 
@@ -146,9 +149,8 @@ def vectors_take_shortcuts_where_no_two_ranks_share_a_host():
 
 @test
 def who_is_late_to_the_last_one_fails_nobody():
-    nets = ("tcp", "ofi") if "ofi     yes" in run("make", "-s", "report").stdout else ("tcp", )
     with hosts(6) as (_, machines):
-        for net in nets * (1 if SLOW else 3):
+        for net in NETS * (1 if SLOW else 3):
             began = time.monotonic()
             for code, out, err in finish(start(machines, 1, RANK, "late", KOLO_NET=net)):
                 assert code == 0 and out.endswith("sum 6\n"), (net, out, err)
@@ -166,7 +168,7 @@ def a_killed_rank_is_named_by_those_that_have_no_lifeline_to_it():
 
 @test
 def so_they_have_through_libfabric():
-    if "ofi     yes" not in run("make", "-s", "report").stdout:
+    if "ofi" not in NETS:
         raise Skip("libfabric is not built in: make deps")
     for n, each in ((2, 1), (2, 2)) if SLOW else ((2, 1), (2, 2), (4, 2)):
         check_bits(n, each, "ofi")
@@ -276,7 +278,7 @@ def messages_between_pairs_arrive():
 
 @test
 def they_do_through_libfabric():
-    if "ofi     yes" not in run("make", "-s", "report").stdout:
+    if "ofi" not in NETS:
         raise Skip("libfabric is not built in: make deps")
     with hosts(2) as (_, machines):
         check_pairs(machines, 2, "all", "right, traffic ok", KOLO_NET="ofi")
@@ -288,16 +290,24 @@ def more_lanes_than_are_kept_come_and_go():
     if SLOW:
         raise Skip("too slow here")
     with hosts(2) as (_, machines):
-        results = finish(start(machines, 35, PAIRS, "many", "tcp", KOLO_TIMEOUT="60"))
+        results = finish(start(machines, 35, PAIRS, "many", "tcp", KOLO_TIMEOUT="60", KOLO_LANES="64"))
         for rank, (code, out, err) in enumerate(results):
             assert code == 0 and out.startswith(f"rank {rank}: right, "), (rank, out, err)
         assert results[0][1] == "rank 0: right, 64 descriptors more\n", results[0] # it has sent to 69
 
 
 @test
+def lanes_come_and_go_all_the_time():
+    with hosts(2) as (_, machines):
+        for net in NETS:
+            check_pairs(machines, 2, "random", KOLO_LANES="1", KOLO_NET=net)
+
+
+@test
 def what_was_sent_before_leaving_arrives():
     with hosts(2) as (_, machines):
-        check_pairs(machines, 1, "last")
+        for net in NETS:
+            check_pairs(machines, 1, "last", KOLO_NET=net)
 
 
 @test
@@ -313,8 +323,10 @@ def a_rank_that_dies_in_a_message_is_named():
         for victim in (3, 4): # with a lifeline from the other end, and without
             ranks = start(machines, 1, PAIRS, "loop")
             wait_until_they_run(ranks)
+            began = time.monotonic()
             ranks[victim].send_signal(signal.SIGKILL)
             check_told(finish(ranks), victim, ["rank died or left", f"rank {victim} ", f"host{victim}"])
+            assert time.monotonic() - began < (10 if SLOW else 2)
 
 
 @test

@@ -7,7 +7,7 @@ import statistics
 import rig
 from tap import B, SLOW, Skip, main, run, test
 
-PROGRAMS = [os.path.abspath(f"{B}/{p}") for p in ("tests/test_links", "tests/host_rank", "ringrun", "ringbench")]
+PROGRAMS = [os.path.abspath(f"{B}/{p}") for p in ("tests/test_links", "tests/host_rank", "ringrun", "ringbench", "tests/host_pairs")]
 
 ROUNDS = int(os.environ.get("T_ROUNDS", 1))
 
@@ -60,15 +60,22 @@ case $host in
 a) first=0 second=1 ;;
 b) first=2 second=3 ;;
 esac
+empty() { # others write there, too
+	echo >/tmp/first
+	echo >/tmp/second
+}
 both() {
-	KOLO_RANK=$first "$@" >/tmp/first 2>&1 &
-	KOLO_RANK=$second "$@" >/tmp/second 2>&1
+	empty
+	KOLO_RANK=$first "$@" >>/tmp/first 2>&1 &
+	KOLO_RANK=$second "$@" >>/tmp/second 2>&1
 	status=$?
 	wait $! || status=$?
 	cat /tmp/first /tmp/second
 	return $status
 }
 step sweep both host_rank sweep "" 4
+step pairs both host_pairs all
+step random both host_pairs random
 /rig/tc qdisc add dev eth0 root netem loss 1% delay 5ms
 step lossy both host_rank sweep "" 11
 step counted /rig/tc -s qdisc show dev eth0
@@ -82,9 +89,8 @@ wait_for() {
 		sleep 0.1
 	done
 }
-lose() { # COMMAND...: what happens to the link
-	echo >/tmp/first
-	echo >/tmp/second
+lose() { # COMMAND...: what happens to host b, or its link
+	empty
 	both host_rank loop >/dev/null &
 	wait_for runs
 	cut -d' ' -f1 /proc/uptime
@@ -92,6 +98,14 @@ lose() { # COMMAND...: what happens to the link
 	wait_for ' at '
 	cat /tmp/first /tmp/second
 }
+kill_second() {
+	for p in $(pidof host_rank); do
+		! grep -q 'KOLO_RANK=3' "/proc/$p/environ" || kill -9 "$p"
+	done
+	echo 'rank 3 at 0: killed' >>/tmp/second
+}
+step killed lose kill_second
+export KOLO_ROOT=10.9.0.1:5003
 step cut lose /rig/tc qdisc add dev eth0 root netem loss 100%
 [ $host = a ] || /rig/tc qdisc del dev eth0 root
 killall -9 host_rank
@@ -247,6 +261,13 @@ def two_hosts_give_the_bits_of_one():
 
 
 @test
+def messages_between_pairs_arrive():
+    for step in ("pairs", "random"):
+        results = [machine[step] for machine in pair()]
+        assert all(status == 0 for status, _ in results) and "".join(out for _, out in results).count(": right") == 4, results
+
+
+@test
 def so_they_do_when_packets_are_lost_and_late():
     results = [machine["lossy"] for machine in pair()]
     assert all(status == 0 for status, _ in results), results
@@ -262,8 +283,16 @@ def told(machine, step):
     began = float(re.search(r"^([\d.]+)$", out, re.M)[1])
     failures = re.findall(r"rank \d at ([\d.]+): (.*)", out)
     assert len(failures) == 2, out
-    assert all("rank " in why and " on " in why and "no error" not in why for _, why in failures), out
+    assert all(why == "killed" or ("rank " in why and " on " in why and "no error" not in why) for _, why in failures), out
     return [why for _, why in failures], max(float(at) for at, _ in failures) - began
+
+
+@test
+def a_killed_rank_of_another_host_is_named():
+    for machine in pair():
+        why, seconds = told(machine, "killed")
+        assert all(w == "killed" or ("rank 3" in w and "died" in w) for w in why), why
+        assert seconds < 10, (why, seconds)
 
 
 @test

@@ -441,8 +441,8 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
  * must name the same, or the receiver gets KOLO_EMISMATCH. It goes through a lane (kolo_algorithm_get: "send_recv"), a place
  * of some KiB that two ranks have in shared memory from the first message on, or directly: then both ends copy a part of
  * it. A lane that is idle gives most of its memory back when a rank has many. Where the ranks of comm are on several hosts
- * lanes are connections: the first message to a rank waits until that one is in any of these calls, and a large one needs
- * its receiver. Of arrays of counts each has
+ * lanes are connections (KOLO_LANES of them stay open while idle): the first message to a rank waits until that one
+ * waits in any call on its communicator, and a large one needs its receiver. Of arrays of counts each has
  * nranks elements, which are read during the call; parts lie one after the other, without gaps. n and counts may be 0.
  * Between two ranks sends and these collectives come in one order: where one rank sends before a gather, the other must receive
  * before it, or gets KOLO_EMISMATCH.

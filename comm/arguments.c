@@ -9,6 +9,11 @@ struct extent {
 	size_t src_at, dst_at;
 };
 
+static const char *name_of(const struct ko_call *call)
+{
+	return ko_coll_name((int)call->coll);
+}
+
 /* Elements of the parts of ranks before `rank` together, where `counts` tells, else n each; rank == nranks: of all. */
 static size_t elements_before(const struct ko_call *call, const size_t *counts, int rank)
 {
@@ -54,17 +59,18 @@ static int check_buffers(const struct ko_call *call, const char *suffix)
 {
 	struct extent e = extent_of(call);
 	size_t size = kolo_type_size(call->type);
-	const char *src = call->src, *dst = call->dst, *name = ko_coll_name((int)call->coll);
+	const char *src = call->src, *dst = call->dst;
 	bool no_src = e.src && !src, no_dst = e.dst && !dst;
 
 	if (no_src || no_dst)
-		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s is NULL", call->comm->rank, name, suffix,
-			       no_src ? "src" : "dst");
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s is NULL", call->comm->rank, name_of(call),
+			       suffix, no_src ? "src" : "dst");
 	if (!e.src || !e.dst || src >= dst + e.dst * size || dst >= src + e.src * size ||
 	    (e.src_at != SIZE_MAX && src + e.src_at * size == dst + e.dst_at * size))
 		return 0;
-	return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: src and dst overlap%s", call->comm->rank, name,
-		       suffix, e.src_at == SIZE_MAX ? "" : ", and not as the call allows in place");
+	return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: src and dst overlap%s", call->comm->rank,
+		       name_of(call), suffix,
+		       e.src_at == SIZE_MAX ? "" : ", and not as the call allows in place");
 }
 
 /* Does half an address space hold all parts? Each count alone may be too much for the sum. */
@@ -82,24 +88,23 @@ static bool fits(const struct ko_call *call, const size_t *counts)
 
 static int check_root(const struct ko_call *call, const char *suffix)
 {
-	const char *name = ko_coll_name((int)call->coll);
 	bool pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
 
 	if ((!ko_coll_has_root((int)call->coll) && !pair) ||
 	    (call->root >= 0 && call->root < call->comm->nranks))
 		return 0;
-	return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s %d: want 0 to %d", call->comm->rank, name, suffix,
-		       pair ? "peer" : "root", call->root, call->comm->nranks - 1);
+	return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s %d: want 0 to %d", call->comm->rank,
+		       name_of(call), suffix, pair ? "peer" : "root", call->root, call->comm->nranks - 1);
 }
 
 /* Are counts there where this rank needs them? */
 static int check_counts(const struct ko_call *call)
 {
-	const char *name = ko_coll_name((int)call->coll);
 	bool needs = call->uneven && (!ko_coll_has_root((int)call->coll) || call->comm->rank == call->root);
 
 	if (needs && (!call->counts || (call->coll == KO_ALL_TO_ALL && !call->received)))
-		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s_v: counts are NULL", call->comm->rank, name);
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s_v: counts are NULL", call->comm->rank,
+			       name_of(call));
 	if (needs && call->coll == KO_ALL_TO_ALL &&
 	    call->counts[call->comm->rank] != call->received[call->comm->rank])
 		return ko_fail(
@@ -107,31 +112,31 @@ static int check_counts(const struct ko_call *call)
 			"rank %d: kolo_all_to_all_v: it sends %zu elements to itself, and receives %zu",
 			call->comm->rank, call->counts[call->comm->rank], call->received[call->comm->rank]);
 	if (needs && ko_coll_has_root((int)call->coll) && call->counts[call->root] != call->n)
-		return ko_fail(KOLO_EINVAL,
-			       "rank %d: kolo_%s_v: n is %zu, and root's own count (number %d) is %zu",
-			       call->comm->rank, name, call->n, call->root, call->counts[call->root]);
+		return ko_fail(
+			KOLO_EINVAL, "rank %d: kolo_%s_v: n is %zu, and root's own count (number %d) is %zu",
+			call->comm->rank, name_of(call), call->n, call->root, call->counts[call->root]);
 	return 0;
 }
 
 int ko_call_check(const struct ko_call *call)
 {
-	const char *name = ko_coll_name((int)call->coll), *suffix = call->uneven ? "_v" : "";
+	const char *suffix = call->uneven ? "_v" : "";
 	int rc;
 
 	if (!call->comm)
-		return ko_fail(KOLO_EINVAL, "kolo_%s%s: comm is NULL", name, suffix);
+		return ko_fail(KOLO_EINVAL, "kolo_%s%s: comm is NULL", name_of(call), suffix);
 	if (!kolo_type_size(call->type))
-		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no type", call->comm->rank, name,
-			       suffix, (int)call->type);
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no type", call->comm->rank,
+			       name_of(call), suffix, (int)call->type);
 	if (ko_coll_reduces((int)call->coll) && !kolo_op_name(call->op) &&
 	    !ko_comm_premul(call->comm, call->op, call->type))
 		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
-			       call->comm->rank, name, suffix, call->op, kolo_type_name(call->type));
+			       call->comm->rank, name_of(call), suffix, call->op, kolo_type_name(call->type));
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;
 	if (!fits(call, call->counts) || (call->received && !fits(call, call->received)))
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_%s%s: %s elements are more than an address space holds",
-			       call->comm->rank, name, suffix, call->uneven ? "so many" : "n");
+			       call->comm->rank, name_of(call), suffix, call->uneven ? "so many" : "n");
 	return check_buffers(call, suffix);
 }

@@ -29,18 +29,6 @@ struct ko_board ko_board_view(void *memory, int nranks)
 	return (struct ko_board){ .memory = memory, .cell_len = cell_len(nranks), .turn = 1 };
 }
 
-struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t turn, int rank)
-{
-	size_t index = (size_t)rank * KO_BOARD_CELLS + turn % KO_BOARD_CELLS;
-
-	return (struct ko_cell *)(board->memory + index * board->cell_len);
-}
-
-char *ko_cell_payload(struct ko_cell *cell, size_t bytes)
-{
-	return bytes <= sizeof(cell->small) ? cell->small : cell->large;
-}
-
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)
 {
 	struct ko_cell *cell = ko_board_cell(board, board->turn, rank);

@@ -44,13 +44,21 @@ size_t ko_board_room(int nranks);
 struct ko_board ko_board_view(void *memory, int nranks);
 
 /* The cell of `rank` for a turn. */
-struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t turn, int rank);
+static inline struct ko_cell *ko_board_cell(const struct ko_board *board, uint64_t turn, int rank)
+{
+	size_t index = (size_t)rank * KO_BOARD_CELLS + turn % KO_BOARD_CELLS;
+
+	return (struct ko_cell *)(void *)(board->memory + index * board->cell_len);
+}
 
 /* This rank is about to write a payload of so many bytes into its cell of this turn: has the lines brought to this core, to
  * be written, all at once. Stores would wait for them one after the other. */
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes);
 
 /* Where a payload of so many bytes lies. */
-char *ko_cell_payload(struct ko_cell *cell, size_t bytes);
+static inline char *ko_cell_payload(struct ko_cell *cell, size_t bytes)
+{
+	return bytes <= sizeof(cell->small) ? cell->small : cell->large;
+}
 
 #endif

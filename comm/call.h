@@ -3,7 +3,7 @@
 #ifndef KO_CALL_H
 #define KO_CALL_H
 
-#include "comm.h"
+#include "run.h"
 
 struct ko_call {
 	struct kolo_comm *comm;
@@ -20,6 +20,19 @@ struct ko_call {
 		*counts; /* nranks of them, elements of each rank's part; NULL where this rank needs none */
 	const size_t *received; /* all_to_all_v: of dst's parts; counts are of src's */
 };
+
+/* The last call of a collective that was done at once, and the run that was made of it, not begun. Programs repeat
+ * themselves: what a call wants need not be checked and decided again. */
+struct ko_known {
+	struct ko_call call; /* comm NULL: there is none */
+	struct ko_run run;
+};
+
+/* Is it the same call as the last one of its collective on this communicator? */
+bool ko_call_is_known(const struct ko_call *call);
+
+/* What was decided may have to be decided otherwise. */
+void ko_call_forget(struct kolo_comm *c);
 
 /* Does it, or leaves it to the group that is open on this thread, or to the queue. Errors: the operation's; KOLO_ENOMEM. */
 int ko_call_do(const struct ko_call *call);

@@ -33,7 +33,8 @@ static int settle(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_model model;
-	int rc = ko_drain(run);
+	bool links = run->algorithm == KO_RING || run->algorithm == KO_EXCHANGE;
+	int rc = links ? ko_drain(run) : 0;
 
 	if (rc < 0)
 		return rc;
@@ -112,8 +113,6 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	run->offers = run->may_read || (c->nwindows && bytes >= c->algorithms.window_begin[call->coll]);
 	run->in_place = in_place(call, run);
 	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
-	if (run->may_read)
-		run->began_ns = ko_now_ns();
 }
 
 /* As early as possible: while the operation is prepared, the cell that this rank will write comes to its core. What goes
@@ -152,16 +151,11 @@ struct ko_reducer ko_collective_reducer(const struct ko_call *call)
 	return premul ? *premul : ko_reducer_make(call->type, call->op, call->comm->nranks);
 }
 
-/* `red` NULL: made here. */
-static int begin(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
+static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct kolo_comm *c = call->comm;
 	size_t size = kolo_type_size(call->type);
-	int rc = ko_run_claim(c, call->coll);
 
-	if (rc < 0)
-		return rc;
-	expect_cell(call, size);
 	*run = (struct ko_run){ .comm = c,
 				.size = size,
 				.copy = ko_copy(call->type),
@@ -185,6 +179,33 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 		run->plan = ko_plan_make(call->coll, call->n, size, c->nranks, c->limits.slot_len);
 	}
 	choose_algorithm(run, call);
+}
+
+/* Counts lie elsewhere, and ops made at run time come and go. */
+static bool can_be_known(const struct ko_call *call)
+{
+	return !call->uneven && (int)call->op < KO_OP_FIRST;
+}
+
+/* `red` NULL: made here, and now. */
+static int begin(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
+{
+	struct kolo_comm *c = call->comm;
+	struct ko_known *known = red ? NULL : &c->known[call->coll];
+	int rc = ko_run_claim(c, call->coll);
+
+	if (rc < 0)
+		return rc;
+	expect_cell(call, kolo_type_size(call->type));
+	if (known && ko_call_is_known(call)) {
+		*run = known->run;
+	} else {
+		prepare(run, call, red);
+		if (known && can_be_known(call))
+			*known = (struct ko_known){ *call, *run };
+	}
+	if (run->may_read)
+		run->began_ns = ko_now_ns();
 	rc = ko_run_begin(run);
 	return rc < 0 ? end(run, rc) : 0;
 }

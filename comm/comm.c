@@ -1,7 +1,7 @@
 /* Making and ending communicators. Making one is: say who I am (boot.c; split.c has another way), connect the
  * lifelines, map the roster, connect the two links (edges.c). What must be equal on all ranks is taken from rank 0's
  * entry in the table. */
-#include "comm.h"
+#include "call.h"
 #include "far.h"
 #include "shortcuts.h"
 
@@ -51,8 +51,9 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
 	c->firsts = calloc((size_t)nranks + 1, sizeof(*c->firsts));
 	c->scratch = malloc(KO_SCRATCH);
+	c->known = calloc(KO_NCOLLS, sizeof(*c->known));
 	c->order = ko_order_create();
-	if (!c->table || !c->firsts || !c->scratch || !c->order)
+	if (!c->table || !c->firsts || !c->scratch || !c->known || !c->order)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
 	else
 		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
@@ -177,6 +178,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	free(c->transfers);
 	free(c->firsts);
 	free(c->scratch);
+	free(c->known);
 	free(c->premuls);
 	ko_order_destroy(c->order);
 	free(c);
@@ -275,7 +277,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 			  ko_shortcuts_sent(comm);
 	out->received_bytes = out->from_prev.bytes + comm->board.received + comm->direct.received +
 			      comm->lanes.received + ko_shortcuts_received(comm);
-	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + (size_t)comm->nranks * sizeof(*comm->table) +
+	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + KO_NCOLLS * sizeof(*comm->known) +
+			    (size_t)comm->nranks * sizeof(*comm->table) +
 			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
 			    comm->lanes.mapped * KO_LANE_HEAD +
 			    comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +

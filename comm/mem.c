@@ -32,33 +32,38 @@ static int count_kernels(void)
 }
 #endif
 
-const struct ko_kernels *const *ko_kernels_list(void)
+/* The same. cpuid is slow in a virtual machine: asked once. */
+static int number_of_kernels(void)
 {
 #ifdef KO_HAVE_X86_KERNELS
-	static const struct ko_kernels *const lists[][4] = {
-		{ &ko_kernels_plain, NULL },
-		{ &ko_kernels_plain, &ko_kernels_avx2, NULL },
-		{ &ko_kernels_plain, &ko_kernels_avx2, &ko_kernels_avx512, NULL },
-	};
-	static _Atomic int n; /* cpuid is slow in a virtual machine: asked once */
+	static _Atomic int n;
 
 	if (!n)
 		n = count_kernels();
-	return lists[n - 1];
+	return n;
 #else
-	static const struct ko_kernels *const plain[] = { &ko_kernels_plain, NULL };
-
-	return plain;
+	return 1;
 #endif
+}
+
+static const struct ko_kernels *const lists[][4] = {
+	{ &ko_kernels_plain, NULL },
+#ifdef KO_HAVE_X86_KERNELS
+	{ &ko_kernels_plain, &ko_kernels_avx2, NULL },
+	{ &ko_kernels_plain, &ko_kernels_avx2, &ko_kernels_avx512, NULL },
+#endif
+};
+
+const struct ko_kernels *const *ko_kernels_list(void)
+{
+	return lists[number_of_kernels() - 1];
 }
 
 static const struct ko_kernels *best_kernels(void)
 {
-	const struct ko_kernels *const *list = ko_kernels_list();
+	int n = number_of_kernels();
 
-	while (list[1])
-		list++;
-	return list[0];
+	return lists[n - 1][n - 1];
 }
 
 static int is_integer(enum kolo_type type)

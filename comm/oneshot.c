@@ -56,7 +56,8 @@ static void add_up(struct ko_run *run, int owner, struct ko_piece q, size_t n, v
 			run->red.first(dst, own, q.n, s);
 		partial = k == 1 && run->red.first == run->copy ? own : dst;
 	}
-	run->red.finish(dst, dst, q.n, &run->red.s);
+	if (run->red.finish != run->copy)
+		run->red.finish(dst, dst, q.n, &run->red.s);
 }
 
 /* dst = the sum of whole vectors. */

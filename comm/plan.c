@@ -33,23 +33,18 @@ bool ko_coll_has_root(int coll)
 	return coll == KO_BROADCAST || coll == KO_REDUCE || coll == KO_GATHER || coll == KO_SCATTER;
 }
 
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 static size_t ceil_div(size_t a, size_t b)
 {
 	return a / b + (a % b != 0);
 }
 
-/* Rounds for the largest block. */
-static void slice(struct ko_plan *p, size_t most)
+/* Rounds for the largest block. Small ones, for which a division is much, have none; one round it is for an empty vector
+ * too, which still moves empty slots: every rank makes the same moves. */
+static void slice(struct ko_plan *p, size_t size, size_t slot_len)
 {
-	p->rounds = ceil_div(p->block, most);
-	if (p->rounds == 0)
-		p->rounds = 1; /* an empty vector still moves empty slots: every rank makes the same moves */
-	p->slice = ceil_div(p->block, p->rounds); /* even rounds rather than full slots and a small rest */
+	p->rounds = p->block <= slot_len / KO_MAX_SIZE ? 1 : ceil_div(p->block, slot_len / size);
+	/* Even rounds rather than full slots and a small rest. */
+	p->slice = p->rounds == 1 ? p->block : ceil_div(p->block, p->rounds);
 }
 
 struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len)
@@ -60,7 +55,7 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 		p.block = ceil_div(n, (size_t)nranks);
 	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER)
 		p.count = n * (size_t)nranks;
-	slice(&p, slot_len / size);
+	slice(&p, size, slot_len);
 	return p;
 }
 
@@ -71,41 +66,16 @@ struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks
 	for (int b = 0; b < nranks; b++)
 		if (firsts[b + 1] - firsts[b] > p.block)
 			p.block = firsts[b + 1] - firsts[b];
-	slice(&p, slot_len / size);
+	slice(&p, size, slot_len);
 	return p;
 }
 
 struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round)
 {
 	struct ko_piece whole = ko_plan_block(p, block);
-	size_t skip = min_size(whole.n, round * p->slice);
+	size_t skip = ko_min_size(whole.n, round * p->slice);
 
-	return (struct ko_piece){ whole.first + skip, min_size(p->slice, whole.n - skip) };
-}
-
-struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
-{
-	size_t first;
-
-	if (p->firsts)
-		return (struct ko_piece){ p->firsts[block], p->firsts[block + 1] - p->firsts[block] };
-	first = min_size(p->count, (size_t)block * p->block);
-	return (struct ko_piece){ first, min_size(p->block, p->count - first) };
-}
-
-int ko_ring_block(int rank, int nranks, int step)
-{
-	return (rank - step + nranks) % nranks;
-}
-
-int ko_ring_prev(int rank, int nranks)
-{
-	return ko_ring_block(rank, nranks, 1);
-}
-
-int ko_ring_next(int rank, int nranks)
-{
-	return ko_ring_block(rank, nranks, -1);
+	return (struct ko_piece){ whole.first + skip, ko_min_size(p->slice, whole.n - skip) };
 }
 
 struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root)

@@ -32,6 +32,8 @@ const char *ko_coll_name(int coll);
 bool ko_coll_reduces(int coll);
 bool ko_coll_has_root(int coll);
 
+enum { KO_MAX_SIZE = 8 }; /* bytes of the largest element */
+
 /* Elements [first, first + n) of the whole vector. */
 struct ko_piece {
 	size_t first, n;
@@ -57,19 +59,44 @@ struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks
 /* The part of a vector of broadcast or reduce that `rank` handles where the ranks share it out. */
 struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks);
 
+static inline size_t ko_min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
 /* All of `block`. */
-struct ko_piece ko_plan_block(const struct ko_plan *p, int block);
+static inline struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
+{
+	size_t first;
+
+	if (p->firsts)
+		return (struct ko_piece){ p->firsts[block], p->firsts[block + 1] - p->firsts[block] };
+	first = ko_min_size(p->count, (size_t)block * p->block);
+	return (struct ko_piece){ first, ko_min_size(p->block, p->count - first) };
+}
 
 /* The part of `block` handled in `round`; n is 0 when the block is exhausted. */
 struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round);
 
 /* The block that `rank` handles `step` steps after its own: (rank - step) mod nranks, for any step from
  * -nranks to nranks. Data moves up the ring, so older blocks are those of lower ranks. */
-int ko_ring_block(int rank, int nranks, int step);
+static inline int ko_ring_block(int rank, int nranks, int step)
+{
+	int block = rank - step;
+
+	return block < 0 ? block + nranks : block < nranks ? block : block - nranks;
+}
 
 /* The neighbours: data flows from prev to next. */
-int ko_ring_prev(int rank, int nranks);
-int ko_ring_next(int rank, int nranks);
+static inline int ko_ring_prev(int rank, int nranks)
+{
+	return ko_ring_block(rank, nranks, 1);
+}
+
+static inline int ko_ring_next(int rank, int nranks)
+{
+	return ko_ring_block(rank, nranks, -1);
+}
 
 /* Elements that `rank` sends and receives, by formula; what the links count must be equal to it. */
 struct ko_model {

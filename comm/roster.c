@@ -179,14 +179,12 @@ uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc)
 	uint64_t words[3];
 
 	memcpy(words, desc, sizeof(words));
-	for (int i = 0; i < 3; i++) {
-		/* The finalizer of splitmix64: each input bit changes half of the output bits. */
-		history += words[i] + 0x9e3779b97f4a7c15;
-		history = (history ^ history >> 30) * 0xbf58476d1ce4e5b9;
-		history = (history ^ history >> 27) * 0x94d049bb133111eb;
-		history ^= history >> 31;
-	}
-	return history;
+	history +=
+		words[0] * 0x9e3779b97f4a7c15 + words[1] * 0xd6e8feb86659fd93 + words[2] * 0xa0761d6478bd642f;
+	/* The finalizer of splitmix64: each input bit changes half of the output bits. */
+	history = (history ^ history >> 30) * 0xbf58476d1ce4e5b9;
+	history = (history ^ history >> 27) * 0x94d049bb133111eb;
+	return history ^ history >> 31;
 }
 
 bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text, bool later)

@@ -248,9 +248,11 @@ int ko_watch_hear(struct kolo_comm *c)
 
 int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
 {
-	int rc = ko_watch_hear(c);
+	int rc = ko_watch_hear(c), k = 0;
 
-	return rc < 0 ? rc : check_gone(c, desc, NULL);
+	if (rc == 0 && ko_lifelines_gone(c->lifelines, &k))
+		rc = check_gone(c, desc, NULL);
+	return rc;
 }
 
 /* ---- Silence -------------------------------------------------------------------------------------------- */

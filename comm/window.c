@@ -1,8 +1,8 @@
 /* See window.h. Rank 0 makes a window and hands it to everyone over the lifelines, as it did with the roster. */
 #include "window.h"
 
+#include "call.h"
 #include "clock.h"
-#include "comm.h"
 #include "group.h"
 #include "shmem.h"
 #include "turns.h"
@@ -180,6 +180,7 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	made.memory = memory;
 	comm->last_window = made.id;
 	comm->windows[comm->nwindows++] = made;
+	ko_call_forget(comm);
 	*out = part(&made, comm->rank);
 	lend(comm, comm->to_next, *out, made.part_len);
 	lend(comm, comm->from_prev, *out, made.part_len);
@@ -217,6 +218,7 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 		take_back(comm->from_prev, memory);
 		unmap(comm, &comm->windows[k]);
 		comm->windows[k] = comm->windows[--comm->nwindows];
+		ko_call_forget(comm);
 		k = -1;
 	}
 	atomic_store_explicit(&comm->busy, false, memory_order_release);

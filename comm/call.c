@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ko_call_is_known(const struct ko_call *call)
+/* Is it the same call as the last one of its collective on this communicator? */
+static bool is_known(const struct ko_call *call)
 {
 	const struct ko_call *last;
 
@@ -132,7 +133,8 @@ static bool is_for_itself(const struct ko_call *call)
 
 int ko_call_do(const struct ko_call *call)
 {
-	int rc = ko_call_is_known(call) ? 0 : ko_call_check(call);
+	bool known = is_known(call);
+	int rc = known ? 0 : ko_call_check(call);
 
 	if (rc < 0)
 		return rc;
@@ -148,5 +150,6 @@ int ko_call_do(const struct ko_call *call)
 		return enqueue(call);
 	if (!ko_order_is_settled(call->comm->order))
 		rc = ko_call_wait_turn(call->comm, call->comm->order->issued + 1);
+	call->comm->repeats = known;
 	return rc < 0 ? rc : ko_call_perform(call, NULL);
 }

@@ -197,7 +197,7 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 	if (rc < 0)
 		return rc;
 	expect_cell(call, kolo_type_size(call->type));
-	if (known && ko_call_is_known(call)) {
+	if (known && c->repeats) {
 		*run = known->run;
 	} else {
 		prepare(run, call, red);

@@ -45,7 +45,7 @@ static void add_up(struct ko_run *run, int owner, struct ko_piece q, size_t n, v
 	if (q.n == 0)
 		return;
 	for (int k = 1; k <= nranks; k++) {
-		int rank = (owner + k) % nranks;
+		int rank = ko_ring_block(owner, nranks, -k);
 		const void *own =
 			ko_at(run, board ? payload(run, rank, n) : exchanged(run, rank, n), q.first);
 		const union ko_scalar *s = board ? &cell_of(run, rank)->scalar : &run->red.s;

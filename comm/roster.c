@@ -26,6 +26,7 @@ void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *d
 
 	memcpy(words, desc, sizeof(words));
 	/* Release and acquire on the words too: who sees one of them overwritten sees that `entered` moved on. */
+#pragma GCC unroll 3
 	for (int i = 0; i < 3; i++)
 		atomic_store_explicit(&post->history[desc->seq % KO_HISTORY][i], words[i],
 				      memory_order_release);

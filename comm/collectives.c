@@ -127,7 +127,8 @@ static void expect_cell(const struct ko_call *call, size_t size)
 		return;
 	if (call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER)
 		whole = mine * (size_t)c->nranks;
-	if (whole >= c->algorithms.board_end[call->coll])
+	if (whole >= c->algorithms.board_end[call->coll] ||
+	    (ko_coll_has_root((int)call->coll) && mine > KO_EXPECT_ONE_WAY))
 		mine = 0;
 	else if (call->coll == KO_REDUCE_SCATTER)
 		mine = whole;

@@ -68,6 +68,7 @@ void ko_stream_copy(void *out, const void *src, size_t len);
 
 /* This core is about to write `len` bytes that another one has had: has the first lines of them brought here, to be
  * written, all at once. Stores would wait for them one after the other. The earlier before the stores the better. */
+enum { KO_EXPECT_ONE_WAY = 2 << 10 }; /* at most, where nothing comes back: see comm/README.md */
 static inline void ko_expect_to_write(const void *out, size_t len)
 {
 	enum { LINE = 64, MOST = 4 << 10 }; /* further ones come as fast by themselves */

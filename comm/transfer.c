@@ -408,9 +408,8 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 	if (rc < 0)
 		return rc;
 	/* Not the line: the receiver may be looking at it. */
-	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL &&
-	    t->bytes < c->algorithms.offer_begin)
-		ko_expect_to_write(ko_lane_slot(end), t->bytes < KO_LANE_SLOT ? t->bytes : KO_LANE_SLOT);
+	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL && t->bytes <= KO_EXPECT_ONE_WAY)
+		ko_expect_to_write(ko_lane_slot(end), t->bytes);
 	if (end->first) {
 		end->last->next = t;
 	} else {

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is it the same call as the last one of its collective on this communicator? */
-static bool is_known(const struct ko_call *call)
+bool ko_call_is_known(const struct ko_call *call, bool mine)
 {
 	const struct ko_call *last;
 
 	if (!call->comm || call->coll >= KO_NCOLLS)
+		return false;
+	/* The last one is the business of whoever is in a call. Pairs with the release in ko_run_end. */
+	if (!mine && atomic_load_explicit(&call->comm->busy, memory_order_acquire))
 		return false;
 	last = &call->comm->known[call->coll].call;
 	return last->comm && last->src == call->src && last->dst == call->dst && last->n == call->n &&
@@ -133,8 +135,7 @@ static bool is_for_itself(const struct ko_call *call)
 
 int ko_call_do(const struct ko_call *call)
 {
-	bool known = is_known(call);
-	int rc = known ? 0 : ko_call_check(call);
+	int rc = ko_call_is_known(call, false) ? 0 : ko_call_check(call);
 
 	if (rc < 0)
 		return rc;
@@ -150,6 +151,5 @@ int ko_call_do(const struct ko_call *call)
 		return enqueue(call);
 	if (!ko_order_is_settled(call->comm->order))
 		rc = ko_call_wait_turn(call->comm, call->comm->order->issued + 1);
-	call->comm->repeats = known;
 	return rc < 0 ? rc : ko_call_perform(call, NULL);
 }

@@ -28,6 +28,9 @@ struct ko_known {
 	struct ko_run run;
 };
 
+/* Is it the same call as the last one of its collective on this communicator? mine: this thread has claimed that. */
+bool ko_call_is_known(const struct ko_call *call, bool mine);
+
 /* What was decided may have to be decided otherwise. */
 void ko_call_forget(struct kolo_comm *c);
 

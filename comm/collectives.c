@@ -198,7 +198,7 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 	if (rc < 0)
 		return rc;
 	expect_cell(call, kolo_type_size(call->type));
-	if (known && c->repeats) {
+	if (known && ko_call_is_known(call, true)) {
 		*run = known->run;
 	} else {
 		prepare(run, call, red);

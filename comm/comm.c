@@ -3,6 +3,7 @@
  * entry in the table. */
 #include "call.h"
 #include "far.h"
+#include "pairs.h"
 #include "shortcuts.h"
 
 #include "clock.h"
@@ -287,8 +288,10 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	return 0;
 }
 
+enum { MOST_ROWS = 6 };
+
 /* The rows of a collective, which are not empty. Returns how many there are. */
-static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[5])
+static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const char *name = ko_coll_name(coll);
 	uint64_t board = coll == KO_BARRIER && t->board_end[coll] ? UINT64_MAX : t->board_end[coll];
@@ -311,12 +314,15 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 	return n;
 }
 
-/* Those of messages between two ranks. */
-static int pair_rows(const struct ko_algorithms *t, struct kolo_algorithm rows[5])
+/* Those of messages between two ranks, and of what is made of such when it is too large for the board. */
+static int pair_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
-	uint64_t begin = t->offer_begin, window = t->offer_window_begin;
+	const struct ko_algorithms *t = &c->algorithms;
+	uint64_t begin = t->offer_begin, window = t->offer_window_begin, board = ko_pairs_board_end(c);
 	int n = 0;
 
+	for (int coll = KO_ALL_TO_ALL; board && coll <= KO_SCATTER; coll++)
+		rows[n++] = (struct kolo_algorithm){ ko_coll_name(coll), "board", "any", 0, board - 1 };
 	if (window != UINT64_MAX)
 		rows[n++] = (struct kolo_algorithm){ "send_recv", "direct", "alloc", window, UINT64_MAX };
 	rows[n++] = (struct kolo_algorithm){ "send_recv", "lane", "any", 0,
@@ -328,14 +334,13 @@ static int pair_rows(const struct ko_algorithms *t, struct kolo_algorithm rows[5
 
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out)
 {
-	struct kolo_algorithm rows[5];
+	struct kolo_algorithm rows[MOST_ROWS];
 	int at = 0, n;
 
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: comm and out must not be NULL");
 	for (int coll = 0; comm->nranks > 1 && coll <= KO_NCOLLS; coll++) {
-		n = coll < KO_NCOLLS ? algorithm_rows(&comm->algorithms, coll, rows)
-				     : pair_rows(&comm->algorithms, rows);
+		n = coll < KO_NCOLLS ? algorithm_rows(&comm->algorithms, coll, rows) : pair_rows(comm, rows);
 		if (index >= at && index < at + n) {
 			*out = rows[index - at];
 			return 0;

@@ -76,6 +76,20 @@ static void count_read(struct ko_run *run, size_t n)
 	run->comm->board.received += (size_t)(run->comm->nranks - 1) * n * run->size;
 }
 
+/* Buffers may be NULL where there are no elements. */
+static void keep(const struct ko_run *run, void *dst, const void *src, size_t n)
+{
+	if (n)
+		run->copy(dst, src, n, NULL);
+}
+
+/* This rank's block of what `rank` gave, n elements in all, goes to its place in dst. */
+static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece from, void *dst)
+{
+	keep(run, dst, ko_at(run, payload(run, rank, n), from.first), from.n);
+	run->comm->board.received += from.n * run->size;
+}
+
 /* ---- The collectives ------------------------------------------------------------------------------------ */
 
 /* Where ranks are added up the own elements are taken from the own cell: dst, which is written before, may be src. */
@@ -111,17 +125,15 @@ static int all_gather(struct ko_run *run, const void *src, void *dst)
 	struct ko_piece q = ko_plan_block(&run->plan, rank);
 
 	rc = write_cell(run, src, q.n);
-	if (rc == 0 && q.n)
-		run->copy(ko_at_mut(run, dst, q.first), src, q.n, NULL);
+	if (rc == 0)
+		keep(run, ko_at_mut(run, dst, q.first), src, q.n);
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);
 	for (int k = 1; rc == 0 && k < nranks; k++) {
 		int r = ko_ring_block(rank, nranks, k);
 
 		q = ko_plan_block(&run->plan, r);
-		if (q.n)
-			run->copy(ko_at_mut(run, dst, q.first), payload(run, r, q.n), q.n, NULL);
-		run->comm->board.received += q.n * run->size;
+		take_block(run, r, q.n, (struct ko_piece){ 0, q.n }, ko_at_mut(run, dst, q.first));
 	}
 	return rc;
 }
@@ -158,6 +170,63 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 	return 0;
 }
 
+/* Block r of src is for rank r, and block r of dst from it. */
+static int all_to_all(struct ko_run *run, const void *src, void *dst)
+{
+	int rank = run->comm->rank, nranks = run->comm->nranks;
+	struct ko_piece mine = ko_plan_block(&run->plan, rank);
+	int rc = write_cell(run, src, run->plan.count);
+
+	if (rc == 0)
+		keep(run, ko_at_mut(run, dst, mine.first), ko_at(run, src, mine.first), mine.n);
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_block(rank, nranks, k);
+
+		take_block(run, r, run->plan.count, mine,
+			   ko_at_mut(run, dst, ko_plan_block(&run->plan, r).first));
+	}
+	return rc;
+}
+
+/* The others don't wait for root, whose own block may be in place. */
+static int gather(struct ko_run *run, const void *src, void *dst)
+{
+	int rank = run->comm->rank, nranks = run->comm->nranks, rc = 0;
+	size_t n = run->plan.block;
+
+	if (rank != run->desc.root)
+		return write_cell(run, src, n);
+	keep(run, ko_at_mut(run, dst, (size_t)rank * n), src, n);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_block(rank, nranks, k);
+
+		rc = ko_turn_wait(run, r);
+		if (rc == 0)
+			take_block(run, r, n, (struct ko_piece){ 0, n }, ko_at_mut(run, dst, (size_t)r * n));
+	}
+	return rc;
+}
+
+/* Root does not wait for the others; its own block may be in place. */
+static int scatter(struct ko_run *run, const void *src, void *dst)
+{
+	struct ko_piece mine = ko_plan_block(&run->plan, run->comm->rank);
+	int root = run->desc.root, rc;
+
+	if (run->comm->rank == root) {
+		rc = write_cell(run, src, run->plan.count);
+		if (rc == 0)
+			keep(run, dst, ko_at(run, src, mine.first), mine.n);
+		return rc;
+	}
+	rc = ko_turn_wait(run, root);
+	if (rc == 0)
+		take_block(run, root, run->plan.count, mine, dst);
+	return rc;
+}
+
 static int barrier(struct ko_run *run)
 {
 	int rc = write_cell(run, NULL, 0);
@@ -176,6 +245,9 @@ int ko_oneshot(struct ko_run *run, const void *src, void *dst)
 	case KO_ALL_GATHER: rc = all_gather(run, src, dst); break;
 	case KO_BROADCAST: rc = broadcast(run, src, dst); break;
 	case KO_REDUCE: rc = reduce(run, src, dst); break;
+	case KO_ALL_TO_ALL: rc = all_to_all(run, src, dst); break;
+	case KO_GATHER: rc = gather(run, src, dst); break;
+	case KO_SCATTER: rc = scatter(run, src, dst); break;
 	default: rc = barrier(run); break;
 	}
 	ko_turn_end(run);

@@ -1,6 +1,7 @@
 /* See pairs.h. */
 #include "pairs.h"
 
+#include "oneshot.h"
 #include "transfer.h"
 
 #include <stdlib.h>
@@ -90,6 +91,45 @@ static int perform(struct ko_run *run, struct ko_transfer *all, size_t count)
 	return ko_run_end(run, rc);
 }
 
+uint64_t ko_pairs_board_end(const struct kolo_comm *c)
+{
+	return ko_min_size(c->algorithms.board_end[KO_ALL_GATHER], ko_board_room(c->nranks) + 1);
+}
+
+/* As on all ranks, which have the same n. */
+static bool fits_board(const struct ko_call *call)
+{
+	const struct kolo_comm *c = call->comm;
+	size_t all = call->n * kolo_type_size(call->type) * (size_t)c->nranks;
+
+	return !call->uneven && c->nranks > 1 && call->coll >= KO_ALL_TO_ALL && call->coll <= KO_SCATTER &&
+	       all < ko_pairs_board_end(c);
+}
+
+/* A small collective, in which each rank writes its cell and reads those of others. */
+static int go_through_board(struct ko_run *run, const struct ko_call *call)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_model model;
+	int rc;
+
+	run->needs = NULL;
+	run->algorithm = KO_BOARD;
+	run->size = kolo_type_size(call->type);
+	run->copy = ko_copy(call->type);
+	run->plan = ko_plan_make(call->coll, call->n, run->size, c->nranks, c->limits.slot_len);
+	rc = ko_run_begin(run);
+	if (rc == 0)
+		rc = ko_oneshot(run, call->src, call->dst);
+	if (rc == 0) {
+		model = ko_plan_board_model(&run->plan, call->coll, c->rank, c->nranks, call->root);
+		c->model.sent += model.sent * run->size;
+		c->model.received += model.received * run->size;
+		c->ops[KO_BOARD]++;
+	}
+	return ko_run_end(run, rc);
+}
+
 int ko_pairs(const struct ko_call *call)
 {
 	struct kolo_comm *c = call->comm;
@@ -107,6 +147,8 @@ int ko_pairs(const struct ko_call *call)
 				     .uneven = call->uneven };
 	if (call->uneven)
 		run.desc.n = 0; /* each pair has its own */
+	if (fits_board(call))
+		return go_through_board(&run, call);
 	all = is_pair ? &one : make_room(c, 2 * (size_t)c->nranks);
 	if (!all)
 		return ko_run_end(&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",

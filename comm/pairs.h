@@ -10,6 +10,9 @@ bool ko_is_pairs(enum ko_coll coll);
 /* All of it, on the thread that is to do it; its arguments are right. Errors: those of the public calls. */
 int ko_pairs(const struct ko_call *call);
 
+/* Bytes of the whole vector from which on all_to_all, gather and scatter don't go through the board. */
+uint64_t ko_pairs_board_end(const struct kolo_comm *c);
+
 /* Sends and recvs of one communicator, all together. `count` of them, which next() gives one by one. */
 typedef const struct ko_call *ko_next_fn(void *what);
 int ko_pairs_together(struct kolo_comm *c, size_t count, ko_next_fn *next, void *what);

@@ -53,7 +53,7 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 
 	if (coll == KO_ALL_REDUCE)
 		p.block = ceil_div(n, (size_t)nranks);
-	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER)
+	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || coll >= KO_ALL_TO_ALL)
 		p.count = n * (size_t)nranks;
 	slice(&p, size, slot_len);
 	return p;
@@ -112,6 +112,9 @@ struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, 
 	case KO_BROADCAST:
 		return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : p->count };
 	case KO_REDUCE: return (struct ko_model){ p->count, rank == root ? others * p->count : 0 };
+	case KO_ALL_TO_ALL: return (struct ko_model){ p->count, others * own };
+	case KO_GATHER: return (struct ko_model){ rank == root ? 0 : own, rank == root ? others * own : 0 };
+	case KO_SCATTER: return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : own };
 	default: return (struct ko_model){ 0, 0 };
 	}
 }

@@ -11,13 +11,17 @@ struct look {
 	uint64_t seq; /* of the operation that it must have finished */
 };
 
+static uint64_t finished(const struct kolo_comm *c, int rank)
+{
+	/* Pairs with the release in ko_roster_finish: it has read what it needed. */
+	return atomic_load_explicit(&c->roster->post[rank].finished, memory_order_acquire);
+}
+
 static int try_finished(void *what)
 {
 	const struct look *l = what;
-	const struct ko_post *post = &l->run->comm->roster->post[l->rank];
 
-	/* Pairs with the release in ko_roster_finish: it has read what it needed. */
-	return atomic_load_explicit(&post->finished, memory_order_acquire) < l->seq ? KO_EAGAIN : 0;
+	return finished(l->run->comm, l->rank) < l->seq ? KO_EAGAIN : 0;
 }
 
 static int try_cell(void *what)
@@ -38,13 +42,19 @@ static int wait_room(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 	struct look look = { .run = run, .seq = c->board.used[c->board.turn % KO_BOARD_CELLS] };
+	uint64_t least = UINT64_MAX;
 	int rc = 0;
 
-	for (; look.seq > c->board.safe && rc == 0 && look.rank < c->nranks; look.rank++)
-		if (look.rank != c->rank)
-			rc = ko_wait(run, look.rank, "the board", KO_TRACE_ROOM, try_finished, &look);
-	if (rc == 0 && look.seq > c->board.safe)
-		c->board.safe = look.seq;
+	if (look.seq <= c->board.safe)
+		return 0;
+	for (; rc == 0 && look.rank < c->nranks; look.rank++) {
+		if (look.rank == c->rank)
+			continue;
+		rc = ko_wait(run, look.rank, "the board", KO_TRACE_ROOM, try_finished, &look);
+		least = finished(c, look.rank) < least ? finished(c, look.rank) : least;
+	}
+	if (rc == 0) /* often further than asked for: then they need not be asked again for some turns */
+		c->board.safe = least;
 	return rc;
 }
 

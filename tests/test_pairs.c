@@ -555,7 +555,7 @@ static void two_minds(struct t_rank *r)
 		case 0: rc = kolo_recv(c, x, 6, KOLO_U32, 0, NULL); break;
 		case 1: rc = kolo_recv(c, x, 5, KOLO_F32, 0, NULL); break;
 		case 2: rc = kolo_all_to_all_v(c, x, receives, y, receives, KOLO_U32, NULL); break;
-		default: rc = kolo_all_to_all(c, x, y, 5, KOLO_U32, NULL); break;
+		default: rc = kolo_all_to_all_v(c, x, sends, y, sends, KOLO_U32, NULL); break;
 		}
 		CHECK(rc == KOLO_EMISMATCH);
 		CHECK(way > 1 || (says("rank 0 (pid") && says("sends n=5 u32 to rank 1") &&

@@ -98,7 +98,7 @@ def check_algorithms(rows, nranks):
             end = 0
         assert row["collective"] == names[-1] and row["min_bytes"] == end, rows
         end = row["max_bytes"] and row["max_bytes"] + 1
-    all_of_them = ["barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "all_gather", "send_recv"]
+    all_of_them = ["barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "send_recv"]
     assert names == (all_of_them if nranks > 1 else []), rows
 
 

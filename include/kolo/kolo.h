@@ -253,7 +253,7 @@ struct kolo_stats {
 	uint64_t ops; /* operations finished; */
 	/* of these by each algorithm (kolo_algorithm_get) */
 	uint64_t ring_ops, board_ops, direct_ops, exchange_ops;
-	/* Of these: send, recv, group of them, all_to_all, gather, scatter */
+	/* Of these, between pairs of ranks: send, recv, group of them, all_to_all, gather, scatter */
 	uint64_t pair_ops;
 	/* Payload, counted slot by slot; through the board what was written into the own cells and read in the others';
 	 * directly what was written into the others' buffers and read there; between pairs of ranks the messages */
@@ -279,7 +279,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
 /* A row of the table that says which algorithm runs. */
 struct kolo_algorithm {
 	/* "all_reduce", ... "barrier"; "send_recv": of messages between two ranks, of which all_to_all, gather and scatter
-	 * consist, too */
+	 * consist where no row of theirs says else */
 	const char *collective;
 	/* "ring": round the ring in slices. "lane": through a small place in shared memory that the two ranks have for it.
 	 * "board": each rank writes its vector where all others read it, in one hop.
@@ -445,7 +445,7 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
  * waits in any call on its communicator, and a large one needs its receiver. Of arrays of counts each has
  * nranks elements, which are read during the call; parts lie one after the other, without gaps. n and counts may be 0.
  * Between two ranks sends and these collectives come in one order: where one rank sends before a gather, the other must receive
- * before it, or gets KOLO_EMISMATCH.
+ * before it, or gets KOLO_EMISMATCH or waits.
  * Conventions and errors are those of the collectives. */
 
 /* Sends n elements to rank `peer`, which must call kolo_recv with the same n and type; messages from one rank to another are

@@ -107,7 +107,7 @@ struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, 
 
 	switch (coll) {
 	case KO_REDUCE_SCATTER: return (struct ko_model){ p->count, others * own };
-	case KO_ALL_GATHER: return (struct ko_model){ own, others * own };
+	case KO_ALL_GATHER: return (struct ko_model){ own, p->count - own };
 	case KO_ALL_REDUCE: return (struct ko_model){ p->count, others * p->count };
 	case KO_BROADCAST:
 		return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : p->count };

@@ -374,7 +374,7 @@ static int peek_slot(struct ko_link *link, struct ko_slot *out)
 	if (!*here)
 		return rc < 0 ? rc : KO_EAGAIN;
 	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len ||
-	    (head->offered && head->belongs + head->len > e->offer.len + 1))
+	    (head->offered && (head->belongs == 0 || head->belongs + head->len > e->offer.len + 1)))
 		return ko_fail(KOLO_ESYS, "verbs (%s): slot %u of %u bytes came where %u was due",
 			       link->through, head->number, head->len, (uint32_t)e->released);
 	*out = (struct ko_slot){ .ptr = head->offered ? (char *)e->offer.base + head->belongs - 1

@@ -166,7 +166,8 @@ static int make_qp(struct verbs_end *e, struct verbs_nic *nic, struct ibv_qp **o
 
 static int prepare_nic(struct verbs_end *e, struct verbs_nic *nic)
 {
-	int ncqe = (int)e->nqps * 3 * VERBS_RECORDS, rc = 0;
+	/* Records that arrived or were sent; and when a queue pair fails all of its work requests, signalled or not. */
+	int ncqe = (int)e->nqps * (5 * VERBS_RECORDS + VERBS_CREDITS), rc = 0;
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 	/* A record's bytes may come in any order before its completion; not so the credits, which nothing completes. */

@@ -386,8 +386,8 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM with a queue (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
  * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, and a rank that is just
- * writing there may finish that piece; comm stays failed on all ranks. A rank
- * whose part was already over learns it at its next call; ranks that disagree in their very last call, without
+ * writing there may finish that piece, in memory of kolo_alloc over RDMA several, until it knows; comm stays failed on
+ * all ranks. A rank whose part was already over learns it at its next call; ranks that disagree in their very last call, without
  * waiting for each other in it (two roots of a broadcast, say), do not: a barrier behind it tells. */
 
 /* dst = src combined over all ranks, on every rank; n elements each. In place: src == dst. Each element is
@@ -445,7 +445,8 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
  * waits in any call on its communicator, and a large one needs its receiver. Of arrays of counts each has
  * nranks elements, which are read during the call; parts lie one after the other, without gaps. n and counts may be 0.
  * Between two ranks sends and these collectives come in one order: where one rank sends before a gather, the other must receive
- * before it, or gets KOLO_EMISMATCH or waits.
+ * before it, or gets KOLO_EMISMATCH or waits. A collective may wait until all ranks have come to
+ * earlier ones, whoever sends or receives in them.
  * Conventions and errors are those of the collectives. */
 
 /* Sends n elements to rank `peer`, which must call kolo_recv with the same n and type; messages from one rank to another are

@@ -7,16 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ko_call_is_known(const struct ko_call *call, bool mine)
+bool ko_call_is_known(const struct ko_call *call)
 {
-	const struct ko_call *last;
+	const struct ko_call *last = &call->comm->known[call->coll].call;
 
-	if (!call->comm || call->coll >= KO_NCOLLS)
-		return false;
-	/* The last one is the business of whoever is in a call. Pairs with the release in ko_run_end. */
-	if (!mine && atomic_load_explicit(&call->comm->busy, memory_order_acquire))
-		return false;
-	last = &call->comm->known[call->coll].call;
 	return last->comm && last->src == call->src && last->dst == call->dst && last->n == call->n &&
 	       last->type == call->type && last->op == call->op && last->root == call->root &&
 	       last->uneven == call->uneven;
@@ -133,10 +127,20 @@ static bool is_for_itself(const struct ko_call *call)
 	return (call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM) && call->root == call->comm->rank;
 }
 
+/* A collective that waits for nothing is checked where it begins, if it must be. */
+static bool is_for_now(const struct ko_call *call)
+{
+	return call->comm && call->coll < KO_NCOLLS && !call->queue && !ko_group_is_open() &&
+	       ko_order_is_settled(call->comm->order);
+}
+
 int ko_call_do(const struct ko_call *call)
 {
-	int rc = ko_call_is_known(call, false) ? 0 : ko_call_check(call);
+	int rc;
 
+	if (is_for_now(call))
+		return ko_collective(call, NULL);
+	rc = ko_call_check(call);
 	if (rc < 0)
 		return rc;
 	if (ko_group_is_open())

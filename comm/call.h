@@ -28,8 +28,8 @@ struct ko_known {
 	struct ko_run run;
 };
 
-/* Is it the same call as the last one of its collective on this communicator? mine: this thread has claimed that. */
-bool ko_call_is_known(const struct ko_call *call, bool mine);
+/* Is it the same call as the last one of its collective on this communicator, which this thread has claimed? */
+bool ko_call_is_known(const struct ko_call *call);
 
 /* What was decided may have to be decided otherwise. */
 void ko_call_forget(struct kolo_comm *c);

@@ -188,7 +188,7 @@ static bool can_be_known(const struct ko_call *call)
 	return !call->uneven && (int)call->op < KO_OP_FIRST;
 }
 
-/* `red` NULL: made here, and now. */
+/* `red` NULL: made here, and now, of arguments that nobody has checked. */
 static int begin(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct kolo_comm *c = call->comm;
@@ -198,9 +198,14 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 	if (rc < 0)
 		return rc;
 	expect_cell(call, kolo_type_size(call->type));
-	if (known && ko_call_is_known(call, true)) {
+	if (known && ko_call_is_known(call)) {
 		*run = known->run;
 	} else {
+		rc = red ? 0 : ko_call_check(call);
+		if (rc < 0) {
+			atomic_store_explicit(&c->busy, false, memory_order_release);
+			return rc;
+		}
 		prepare(run, call, red);
 		if (known && can_be_known(call))
 			*known = (struct ko_known){ *call, *run };

@@ -253,7 +253,7 @@ struct kolo_stats {
 	uint64_t ops; /* operations finished; */
 	/* of these by each algorithm (kolo_algorithm_get) */
 	uint64_t ring_ops, board_ops, direct_ops, exchange_ops;
-	/* Of these, between pairs of ranks: send, recv, group of them, all_to_all, gather, scatter */
+	/* Of these, between pairs of ranks: send, recv, group of them; all_to_all, gather, scatter but through the board */
 	uint64_t pair_ops;
 	/* Payload, counted slot by slot; through the board what was written into the own cells and read in the others';
 	 * directly what was written into the others' buffers and read there; between pairs of ranks the messages */

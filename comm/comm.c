@@ -2,6 +2,7 @@
  * lifelines, map the roster, connect the two links (edges.c). What must be equal on all ranks is taken from rank 0's
  * entry in the table. */
 #include "call.h"
+#include "edges.h"
 #include "far.h"
 #include "pairs.h"
 #include "shortcuts.h"
@@ -272,6 +273,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		.to_next = link_stats(comm->to_next, ko_ring_next(comm->rank, comm->nranks)),
 		.from_prev = link_stats(comm->from_prev, ko_ring_prev(comm->rank, comm->nranks)),
 	};
+	snprintf(out->slots_near, sizeof(out->slots_near), "%s", ko_edges_slots_near(comm));
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
 	out->sent_bytes = out->to_next.bytes + comm->board.sent + comm->direct.sent + comm->lanes.sent +

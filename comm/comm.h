@@ -68,7 +68,9 @@ struct kolo_comm {
 	struct ko_transfer *transfers; /* of the operation under way; transfers_room of them at most */
 	size_t transfers_room;
 	struct kolo_queue *worker; /* for what a group leaves to another thread; NULL: none needed yet */
-	struct ko_costs costs;     /* agreed */
+	enum ko_role
+		slots_near; /* which end of a link the slots lie near, where that makes a difference; agreed */
+	struct ko_costs costs;           /* likewise */
 	struct ko_algorithms algorithms; /* likewise */
 	/* Round the ring, and in windows: with ordinary or with streaming stores */
 	struct ko_trial writing[2][KO_NCOLLS][KO_TRIALS];

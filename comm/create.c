@@ -118,6 +118,10 @@ static void log_choices(const struct kolo_comm *c)
 					      : "the first in order that joins the two",
 		       c->limits.nslots, (unsigned long long)c->limits.slot_len, c->to_next->bytes_per_ns,
 		       ko_stores_name(c->to_next->stores));
+	if (c->rank == 0 && *ko_edges_slots_near(c))
+		ko_log(&c->log, KOLO_LOG_INFO,
+		       "slots between NUMA nodes lie near the %s, which measured better",
+		       ko_edges_slots_near(c));
 	if (c->rank == 0 && c->nranks > 1)
 		ko_log(&c->log, KOLO_LOG_INFO,
 		       "a hop takes %.2f us, its bytes go at %.1f GB/s; a turn on the board %.2f us; bytes "

@@ -121,3 +121,68 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 		close(j.from_prev.fd);
 	return rc;
 }
+
+/* ---- NUMA ----------------------------------------------------------------------------------------------- */
+
+/* Every rank gets the same answer. */
+static bool edge_differs(const struct kolo_comm *c, int from)
+{
+	int to = ko_ring_next(from, c->nranks);
+	const struct ko_link_ops *ops;
+
+	return ko_place_differ(&c->table[from].place, &c->table[to].place) &&
+	       ko_edge_transport(c, from, to, &ops) == 0 && ops->settle != ko_link_stay;
+}
+
+bool ko_edges_differ(const struct kolo_comm *c)
+{
+	for (int r = 0; r < c->nranks; r++)
+		if (edge_differs(c, r))
+			return true;
+	return false;
+}
+
+const char *ko_edges_slots_near(const struct kolo_comm *c)
+{
+	if (!ko_edges_differ(c))
+		return "";
+	return c->slots_near == KO_SEND ? "sender" : "receiver";
+}
+
+struct settling {
+	struct kolo_comm *comm;
+	enum ko_role near;
+	bool next, prev; /* its slots are settled */
+};
+
+static int settle_one(struct settling *s, struct ko_link *link, int peer, bool *done)
+{
+	int rc = *done ? 0 : link->ops->settle(link, s->near);
+
+	*done = rc == 0;
+	return rc < 0 ? ko_edge_fail(s->comm, link, peer, rc) : 0;
+}
+
+static int try_settling(void *what)
+{
+	struct settling *s = what;
+	const struct kolo_comm *c = s->comm;
+	int rc;
+
+	if ((rc = settle_one(s, c->to_next, ko_ring_next(c->rank, c->nranks), &s->next)) < 0 ||
+	    (rc = settle_one(s, c->from_prev, ko_ring_prev(c->rank, c->nranks), &s->prev)) < 0)
+		return rc;
+	return s->next && s->prev ? 0 : KO_EAGAIN;
+}
+
+int ko_edges_settle(struct ko_run *run, enum ko_role near)
+{
+	struct kolo_comm *c = run->comm;
+	int prev = ko_ring_prev(c->rank, c->nranks);
+	struct settling s = {
+		.comm = c, .near = near, .next = !edge_differs(c, c->rank), .prev = !edge_differs(c, prev)
+	};
+
+	return ko_wait(run, ko_ring_next(c->rank, c->nranks), c->to_next->ops->name, KO_TRACE_ROOM,
+		       try_settling, &s);
+}

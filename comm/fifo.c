@@ -3,6 +3,7 @@
 
 #include "error.h"
 #include "mem.h"
+#include "shmem.h"
 
 _Static_assert(sizeof(struct ko_fifo) <= KO_FIFO_HEAD, "the slots start behind the lines");
 
@@ -94,4 +95,50 @@ int ko_fifo_drain(struct ko_link *link)
 {
 	(void)link;
 	return 0;
+}
+
+/* Gets them near the caller; both ends let them alone. */
+static int move_slots(const struct ko_fifo_end *end)
+{
+	char *slots = (char *)end->fifo + KO_FIFO_HEAD;
+	size_t len = ko_fifo_len(&end->fifo->limits) - KO_FIFO_HEAD;
+
+	ko_shmem_forget(slots, len);
+	return ko_shmem_touch(slots, len);
+}
+
+static bool is_empty(const struct ko_fifo *fifo)
+{
+	uint32_t i = 0;
+
+	while (i < fifo->limits.nslots && !atomic_load_explicit(&fifo->line[i].full, memory_order_acquire))
+		i++;
+	return i == fifo->limits.nslots;
+}
+
+/* Nothing is sent before it is over: so the receiver does not look at slots, and is needed only where it is to have them. */
+int ko_fifo_settle(struct ko_link *link, enum ko_role near)
+{
+	const struct ko_fifo_end *end = end_of(link);
+	_Atomic uint32_t *settling = &end->fifo->settling;
+	uint32_t state = atomic_load_explicit(settling, memory_order_acquire);
+	int rc;
+
+	if (link->role == KO_RECV) {
+		if (near == KO_SEND)
+			return 0;
+		if (state != KO_EMPTIED)
+			return KO_EAGAIN;
+		rc = move_slots(end);
+		atomic_store_explicit(settling, KO_MOVED, memory_order_release);
+		return rc;
+	}
+	if (!is_empty(end->fifo))
+		return KO_EAGAIN;
+	if (near == KO_SEND)
+		return move_slots(end);
+	if (state == KO_EMPTIED)
+		return KO_EAGAIN;
+	atomic_store_explicit(settling, state == KO_MOVED ? KO_SETTLED : KO_EMPTIED, memory_order_release);
+	return state == KO_MOVED ? 0 : KO_EAGAIN;
 }

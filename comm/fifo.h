@@ -9,6 +9,9 @@
 
 #include <stdatomic.h>
 
+/* While the receiver gets the slots anew. */
+enum ko_settling { KO_SETTLED, KO_EMPTIED, KO_MOVED };
+
 /* A cache line for each slot, so that one transfer brings the word, the tag and the length. */
 struct ko_fifo_line {
 	/* 0: empty, the sender's to fill; 1: full, the receiver's to use. Whoever has the slot writes it. */
@@ -20,6 +23,8 @@ struct ko_fifo_line {
 struct ko_fifo {
 	uint64_t secret; /* the sender proves by it that it maps the receiver's memory */
 	struct ko_limits limits;
+	_Atomic uint32_t
+		settling; /* enum ko_settling; in turns: the sender's, the receiver's, the sender's */
 	struct ko_fifo_line line[KO_MAX_SLOTS];
 	/* From KO_FIFO_HEAD on: the slots, limits.slot_len bytes each. */
 };
@@ -46,5 +51,6 @@ int ko_fifo_peek(struct ko_link *link, struct ko_slot *out);
 int ko_fifo_release(struct ko_link *link);
 int ko_fifo_progress(struct ko_link *link);
 int ko_fifo_drain(struct ko_link *link);
+int ko_fifo_settle(struct ko_link *link, enum ko_role near);
 
 #endif

@@ -124,6 +124,10 @@ struct ko_link_ops {
 	/* What was lent, or may have been; nothing of it is under way. */
 	void (*take_back)(struct ko_link *link, void *memory);
 
+	/* Both ends, before anything else is sent: gets the slots' memory anew, near the end `near`. KO_EAGAIN while the other
+	 * end has not done its part: to be called again. Nothing where it lies with one end anyway. KOLO_ENOMEM. */
+	int (*settle)(struct ko_link *link, enum ko_role near);
+
 	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. It may wait for a
 	 * moment for what was drained to have arrived. */
 	void (*close)(struct ko_link *link);
@@ -139,6 +143,9 @@ enum { KO_LENT_MIN = 16 << 10 };
 int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len);
 void ko_link_offer_nothing(struct ko_link *link, void *vector, size_t len);
 void ko_link_take_nothing_back(struct ko_link *link, void *memory);
+
+/* For those whose slots lie with one end anyway. */
+int ko_link_stay(struct ko_link *link, enum ko_role near);
 
 /* "ordinary", "streaming". */
 const char *ko_stores_name(enum ko_stores stores);

@@ -302,5 +302,6 @@ const struct ko_link_ops ko_ofi_ops = {
 	.lend = ko_link_lend_nothing,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
+	.settle = ko_link_stay,
 	.close = ko_ofi_close,
 };

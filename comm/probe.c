@@ -2,6 +2,7 @@
 #include "probe.h"
 
 #include "clock.h"
+#include "edges.h"
 #include "moves.h"
 #include "oneshot.h"
 #include "peer.h"
@@ -125,6 +126,34 @@ static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 	link->stores = rates[KO_STREAMING] > rates[KO_ORDINARY] ? KO_STREAMING : KO_ORDINARY;
 	link->bytes_per_ns = rates[link->stores];
 	return rc;
+}
+
+/* Where neighbours live on different NUMA nodes: rank 0 says near which of the two their slots are better. */
+static int place_slots(struct ko_run *run, char *buffer, size_t len)
+{
+	static const enum ko_role sides[] = { KO_RECV, KO_SEND };
+	struct kolo_comm *c = run->comm;
+	double ns[2] = { 0, 0 };
+	unsigned char better;
+	int rc = 0;
+
+	c->slots_near = KO_RECV; /* whose they are at first */
+	if (!ko_edges_differ(c))
+		return 0;
+	for (int k = 0; rc == 0 && k < 2; k++) {
+		rc = ko_edges_settle(run, sides[k]);
+		if (rc == 0)
+			rc = measure_stores(run, buffer, len);
+		if (rc == 0)
+			rc = measure(run, take_step, buffer, len, &ns[sides[k]]);
+	}
+	better = ns[KO_SEND] < ns[KO_RECV] ? KO_SEND : KO_RECV;
+	if (rc == 0)
+		rc = go_round(run, &better, 1);
+	if (rc < 0)
+		return rc;
+	c->slots_near = (enum ko_role)better;
+	return ko_edges_settle(run, c->slots_near);
 }
 
 /* May this rank get at what all others have at their buffers? */
@@ -256,7 +285,9 @@ int ko_probe(struct kolo_comm *c)
 	buffer = calloc(1, len);
 	if (!buffer)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to measure its links", c->rank);
-	rc = measure_costs(&run, buffer, len, &costs);
+	rc = place_slots(&run, buffer, len);
+	if (rc == 0)
+		rc = measure_costs(&run, buffer, len, &costs);
 	if (rc == 0)
 		rc = measure_stores(&run, buffer, len);
 	if (rc == 0 && !c->spread)

@@ -140,5 +140,6 @@ const struct ko_link_ops ko_shm_ops = {
 	.lend = ko_link_lend_nothing,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
+	.settle = ko_fifo_settle,
 	.close = close_link,
 };

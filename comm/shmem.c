@@ -72,6 +72,12 @@ int ko_shmem_map_part(int fd, uint64_t first, size_t len, void **out)
 	return map(fd, first, len, false, out);
 }
 
+void ko_shmem_forget(void *memory, size_t len)
+{
+	/* A kernel that does not do it leaves them where they are. */
+	(void)madvise(memory, len, MADV_REMOVE);
+}
+
 int ko_shmem_touch(void *memory, size_t len)
 {
 	/* A kernel that does not know this leaves the pages to those who touch them. */

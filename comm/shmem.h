@@ -18,6 +18,9 @@ int ko_shmem_map(int fd, uint64_t len, size_t mapped, bool now, void **out);
 /* Maps another part of it, as it is touched. Errors as above. */
 int ko_shmem_map_part(int fd, uint64_t first, size_t len, void **out);
 
+/* Gives the pages of a part of such memory back; who touches it next gets new ones, of zeros, near itself. */
+void ko_shmem_forget(void *memory, size_t len);
+
 /* Gets the pages of a part of such memory, near the caller. Errors: KOLO_ENOMEM. */
 int ko_shmem_touch(void *memory, size_t len);
 

@@ -468,5 +468,6 @@ const struct ko_link_ops ko_tcp_ops = {
 	.lend = ko_link_lend_nothing,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
+	.settle = ko_link_stay,
 	.close = close_link,
 };

@@ -115,6 +115,53 @@ static enum ko_rdma best_rdma(void)
 }
 #endif
 
+/* ---- The kernel's lists of processors -------------------------------------------------------------------- */
+
+#ifdef KO_HAVE_HWLOC
+/* Of the processors where the place's ranks may run, how many does the file name, and how many not? False when it can't be
+ * read. */
+static bool count_cpus(const char *file, const struct ko_place *place, int *inside, int *outside)
+{
+	hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+	bool known = cpus && hwloc_linux_read_path_as_cpumask(file, cpus) == 0;
+
+	*inside = *outside = 0;
+	for (int cpu = 0; known && cpu < KO_CPU_WORDS * 64; cpu++)
+		if (place->cpus[cpu / 64] >> cpu % 64 & 1)
+			++*(hwloc_bitmap_isset(cpus, (unsigned)cpu) ? inside : outside);
+	hwloc_bitmap_free(cpus);
+	return known;
+}
+#else
+static bool count_cpus(const char *file, const struct ko_place *place, int *inside, int *outside)
+{
+	(void)file;
+	(void)place;
+	*inside = *outside = 0;
+	return false;
+}
+#endif
+
+bool ko_topo_is_near(const char *local_cpus, const struct ko_place *place)
+{
+	int inside, outside;
+
+	return !count_cpus(local_cpus, place, &inside, &outside) || inside > 0;
+}
+
+/* As ko_place says it, of the node where this thread runs now. */
+static uint32_t node_of(const struct ko_place *place)
+{
+	int inside, outside;
+	char path[PATH];
+	unsigned node;
+
+	if (getcpu(NULL, &node) < 0)
+		return 0;
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/cpumap", node);
+	return count_cpus(path, place, &inside, &outside) && inside && !outside ? 1 + node : 0;
+}
+
 /* ---- The place ------------------------------------------------------------------------------------------ */
 
 void ko_place_get(struct ko_place *out)
@@ -130,6 +177,7 @@ void ko_place_get(struct ko_place *out)
 		for (int cpu = 0; cpu < KO_CPU_WORDS * 64; cpu++)
 			if (CPU_ISSET(cpu, &set))
 				out->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
+	out->node = node_of(out);
 	out->rdma = best_rdma();
 	got = fd < 0 ? -1 : read(fd, boot, sizeof(boot) - 1);
 	if (fd >= 0)
@@ -142,6 +190,11 @@ void ko_place_get(struct ko_place *out)
 	if (stat("/proc/self/ns/net", &net) < 0)
 		net.st_ino = 0;
 	snprintf(out->machine, sizeof(out->machine), "%s/%llu", boot, (unsigned long long)net.st_ino);
+}
+
+bool ko_place_differ(const struct ko_place *a, const struct ko_place *b)
+{
+	return ko_place_same(a, b) && a->node && b->node && a->node != b->node;
 }
 
 bool ko_place_same(const struct ko_place *a, const struct ko_place *b)
@@ -168,17 +221,6 @@ static int allowed_cpus(int *cpus, int max)
 }
 
 #ifdef KO_HAVE_HWLOC
-bool ko_topo_is_near(const char *local_cpus, const struct ko_place *place)
-{
-	hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
-	bool near = !cpus || hwloc_linux_read_path_as_cpumask(local_cpus, cpus) < 0;
-
-	for (int cpu = 0; !near && cpu < KO_CPU_WORDS * 64; cpu++)
-		near = place->cpus[cpu / 64] >> cpu % 64 & 1 && hwloc_bitmap_isset(cpus, (unsigned)cpu);
-	hwloc_bitmap_free(cpus);
-	return near;
-}
-
 /* The cores of `topology` that have a hardware thread this thread may run on, in the topology's order. */
 static int allowed_cores(hwloc_topology_t topology, int *cpus, int max)
 {
@@ -214,13 +256,6 @@ static int hwloc_cores(int *cpus, int max)
 	return n;
 }
 #else
-bool ko_topo_is_near(const char *local_cpus, const struct ko_place *place)
-{
-	(void)local_cpus;
-	(void)place;
-	return true;
-}
-
 static int hwloc_cores(int *cpus, int max)
 {
 	(void)cpus;

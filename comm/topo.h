@@ -22,12 +22,16 @@ struct ko_place {
 	/* The address from which it reached the meeting point, where other hosts reach that too, with the port where it listens
 	 * for them; family 0: nowhere */
 	union ko_net net;
-	uint32_t rdma, reserved;     /* enum ko_rdma: the best active port; 0 */
+	uint32_t rdma; /* enum ko_rdma: the best active port */
+	uint32_t node; /* 1 + the NUMA node that all these processors belong to; 0: several, or not known */
 	uint64_t cpus[KO_CPU_WORDS]; /* a bit for each processor that it may run on: the first 1024 */
 };
 
 /* Are they the same host? */
 bool ko_place_same(const struct ko_place *a, const struct ko_place *b);
+
+/* Are they on the same host and, as both know, on different NUMA nodes of it? */
+bool ko_place_differ(const struct ko_place *a, const struct ko_place *b);
 
 /* Is an RDMA device of this name a card, and not software? */
 bool ko_rdma_is_card(const char *device);

@@ -546,5 +546,6 @@ const struct ko_link_ops ko_verbs_ops = {
 	.lend = lend_memory,
 	.offer = offer_memory,
 	.take_back = take_back,
+	.settle = ko_link_stay,
 	.close = ko_verbs_close,
 };

@@ -17,6 +17,7 @@ MODULES = ("crc32_generic", "virtio_pci", "virtio_net", "dummy", "ib_uverbs", "r
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio", "modprobe": "kmod", "depmod": "kmod",
          "ib_write_bw": "perftest", "ib_send_lat": "perftest", "ip": "iproute2", "rdma": "iproute2", "tc": "iproute2",
          "setpriv": "util-linux", "apt-get": "apt: the kernel is Debian's"}
+MEMORY = 1536  # MiB, of a virtual machine
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
@@ -105,14 +106,16 @@ def build(programs, scenarios):
 
 
 def boot(built, scenario, host, cpus, wire=None):
-    """Starts a virtual machine, whose network is one end of a pair of sockets; what it says goes into a file, whose name its
+    """Starts a virtual machine, each of its processors a NUMA node of its own, whose network is one end of a pair of sockets; what it says goes into a file, whose name its
     process has."""
     card = ("-netdev", f"socket,id=n,fd={wire.fileno()}", "-device",
             f"virtio-net-pci,netdev=n,mac=52:54:00:00:00:{ord(host):02x}") if wire else ()
+    nodes = [word for k in range(cpus) for word in ("-object", f"memory-backend-ram,id=m{k},size={MEMORY // cpus}M",
+                                                    "-numa", f"node,cpus={k},memdev=m{k}")]
     vmlinuz, image = built
     console = f"{RIG}/console-{host}"
     process = subprocess.Popen(
-        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", str(cpus), "-m", "1536", "-nodefaults",
+        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", str(cpus), "-m", str(MEMORY), *nodes, "-nodefaults",
          "-display", "none", "-no-reboot", "-kernel", vmlinuz, "-initrd", image, "-serial", f"file:{console}",
          "-append", f"console=ttyS0 quiet tsc=reliable panic=-1 kolo.host={host} kolo.scenario={scenario}", *card],
         pass_fds=[wire.fileno()] if wire else [], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

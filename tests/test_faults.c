@@ -494,6 +494,7 @@ static const struct ko_link_ops faulty_ops = {
 	.lend = ko_link_lend_nothing,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
+	.settle = ko_link_stay,
 	.close = faulty_close,
 };
 

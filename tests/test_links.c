@@ -4,10 +4,12 @@
 #include "../comm/fifo.h"
 #include "../comm/link.h"
 #include "../comm/msg.h"
+#include "../comm/shm.h"
 #include "../comm/verbs.h"
 #include "t.h"
 
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +30,15 @@ struct pair {
 	struct ko_link *tx, *rx;
 	bool apart; /* each end is used by a thread or process of its own */
 };
+
+static bool run_on(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
 
 typedef int try_fn(struct ko_link *link, struct ko_slot *out);
 
@@ -240,6 +252,38 @@ static void what_belongs_into_an_offered_vector_may_be_put_there(struct pair *p)
 	p->rx->ops->take_back(p->rx, vector);
 }
 
+/* The sender is on processor `tx`, the receiver on `rx`; -1: wherever this thread is. */
+static void settle(struct pair *p, enum ko_role near, int tx, int rx)
+{
+	struct ko_link *ends[] = { p->tx, p->rx };
+	int64_t deadline = t_now_ms() + 10000;
+	const int cpus[] = { tx, rx };
+	int rc[] = { KO_EAGAIN, KO_EAGAIN };
+
+	while ((rc[0] == KO_EAGAIN || rc[1] == KO_EAGAIN) && t_now_ms() < deadline) {
+		for (int i = 0; i < 2; i++) {
+			if (cpus[i] >= 0)
+				CHECK(run_on(cpus[i]));
+			if (rc[i] == KO_EAGAIN)
+				rc[i] = ends[i]->ops->settle(ends[i], near);
+		}
+	}
+	CHECK(rc[0] == 0 && rc[1] == 0);
+}
+
+static void settled_slots_carry_what_comes_after(struct pair *p)
+{
+	static const enum ko_role sides[] = { KO_RECV, KO_SEND, KO_SEND, KO_RECV, KO_RECV };
+
+	for (size_t k = 0; k < ARRAY_LEN(sides); k++) {
+		settle(p, sides[k], -1, -1);
+		for (unsigned i = 0; i < 11; i++) {
+			put(p, i * 100, (unsigned char)i, i);
+			get(p, i * 100, (unsigned char)i, i);
+		}
+	}
+}
+
 enum { STREAM = 20000 };
 
 static void *send_stream(void *arg)
@@ -280,6 +324,7 @@ static const struct {
 	CASE(what_is_drained_outlives_its_sender),
 	CASE(lent_memory_is_sent_from_where_it_is),
 	CASE(what_belongs_into_an_offered_vector_may_be_put_there),
+	CASE(settled_slots_carry_what_comes_after),
 	CASE(a_stream_between_threads_arrives_whole),
 };
 
@@ -304,6 +349,7 @@ static const struct ko_link_ops one_memory_ops = {
 	.lend = ko_link_lend_nothing,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
+	.settle = ko_fifo_settle,
 	.close = close_nothing,
 };
 
@@ -460,6 +506,48 @@ static void closing_takes_null_and_half_built_ends(void **state)
 	}
 }
 
+/* The node of the memory at `address`, which has been touched. */
+static int node_of(void *address)
+{
+	int node = -1;
+
+	CHECK(syscall(SYS_get_mempolicy, &node, NULL, 0UL, address, MPOL_F_NODE | MPOL_F_ADDR) == 0);
+	return node;
+}
+
+static void slots_lie_near_the_end_that_was_said(void **state)
+{
+	int first = -1, second = -1;
+	unsigned node, other = 0;
+	struct ko_slot s;
+	struct pair p;
+	cpu_set_t all;
+
+	(void)state;
+	CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE && second < 0; cpu++) {
+		if (!CPU_ISSET(cpu, &all) || !run_on(cpu) || getcpu(NULL, &node) < 0)
+			continue;
+		if (first < 0)
+			first = cpu, other = node;
+		else if (node != other)
+			second = cpu;
+	}
+	if (second >= 0) {
+		p = connect_pair(&ko_shm_ops);
+		for (int near = KO_SEND; near <= KO_RECV; near++) {
+			settle(&p, (enum ko_role)near, first, second);
+			CHECK(acquire(&p, &s) == 0);
+			CHECK(node_of(s.ptr) == (int)(near == KO_SEND ? other : node));
+		}
+		ko_shm_ops.close(p.tx);
+		ko_shm_ops.close(p.rx);
+	}
+	sched_setaffinity(0, sizeof(all), &all);
+	if (second < 0)
+		skip(); /* one node */
+}
+
 static void an_address_of_something_else_is_refused(void **state)
 {
 	struct ko_limits other = { .slot_len = 4096, .nslots = 4 };
@@ -536,6 +624,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_link_joins_processes),
 	cmocka_unit_test(a_fifo_in_one_memory_passes_every_case),
 	cmocka_unit_test(closing_takes_null_and_half_built_ends),
+	cmocka_unit_test(slots_lie_near_the_end_that_was_said),
 	cmocka_unit_test(an_address_of_something_else_is_refused),
 	cmocka_unit_test(memory_of_no_device_is_refused),
 	cmocka_unit_test(transports_are_chosen_by_name_and_place),

@@ -46,6 +46,7 @@ step lent ringrun -n 3 ringbench all -b 64K -e 1M -f 16 -i 3 -w 1 --transport ve
 for n in 2 3 4 8; do
 	step sweep$n ringrun -n $n host_rank sweep verbs 4
 done
+step nodes ringrun -n 2 ringbench all_reduce -v -b 8 -e 1M -f 8 -i 2 -w 1
 step unasked ringrun -n 2 ringbench barrier -i 1
 step wrong_device env KOLO_VERBS_DEVICE=mlx5_7 ringrun -n 2 host_rank join verbs
 step right_device env KOLO_VERBS_DEVICE=rxe0:1 ringrun -n 2 host_rank join verbs
@@ -186,6 +187,14 @@ def results_have_the_bits_of_shared_memory():
     for n in (2, 3, 4, 8):
         status, out = said(f"sweep{n}")
         assert status == 0 and out.count("to_next verbs") == n and hashes(out) == sweep_here(n, 4), out
+
+
+@test
+def slots_between_nodes_are_placed_by_measurement():
+    status, out = said("nodes")
+    assert status == 0 and re.search("slots between NUMA nodes lie near the (sender|receiver)", out), out
+    status, out = said("links")
+    assert "OK ] slots_lie_near_the_end_that_was_said" in out, out
 
 
 @test

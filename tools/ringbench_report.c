@@ -58,7 +58,9 @@ static void print_choices(const struct bench *b, const struct kolo_link_stats *l
 		fprintf(b->table, "# link %d -> %d: %s, %s stores, %.2f GB/s one way\n", r, links[r].peer,
 			links[r].transport, links[r].stores, links[r].rate);
 	if (b->nranks > 1)
-		fprintf(b->table, "# a hop takes %.2f us\n", b->agreed.hop_us);
+		fprintf(b->table, "# a hop takes %.2f us%s%s\n", b->agreed.hop_us,
+			*b->agreed.slots_near ? "; slots between NUMA nodes lie near the " : "",
+			b->agreed.slots_near);
 	for (int i = 0; kolo_algorithm_get(b->comm, i, &row) == 0; i++) {
 		fprintf(b->table, "# %-14s %-6s %-5s from %s", row.collective, row.name, row.memory,
 			size_text(row.min_bytes, size));

@@ -182,7 +182,9 @@ static void put_ring(FILE *out, const struct job *j)
 		j->environment.launcher, j->nranks, (unsigned long long)j->agreed.nslots,
 		(unsigned long long)j->agreed.slot_len);
 	put_algorithms(out, j);
-	fprintf(out, "],\n  \"hop_us\": %.3f, \"ranks\": [", j->agreed.hop_us);
+	fprintf(out, "],\n  \"hop_us\": %.3f", j->agreed.hop_us);
+	put_field(out, "slots_near", j->agreed.slots_near);
+	fprintf(out, ", \"ranks\": [");
 	for (int r = 0; r < j->nranks; r++) {
 		const struct rank_facts *f = &j->ranks[r];
 

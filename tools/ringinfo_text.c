@@ -189,6 +189,9 @@ static void print_edges(FILE *out, const struct job *j)
 		fprintf(out, "\n");
 	}
 	fprintf(out, "  %-14s %8.2f   %8.2f\n  slow: %s\n", "best", best.rate, best.latency, SLOW_RULE);
+	if (*j->agreed.slots_near)
+		fprintf(out, "  slots between NUMA nodes lie near the %s, which measured better\n",
+			j->agreed.slots_near);
 	print_crowds(out, j);
 }
 

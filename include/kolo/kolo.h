@@ -267,7 +267,10 @@ struct kolo_stats {
 	char algorithm[16];        /* the name that was asked for, "best" without one */
 	double hop_us;             /* of a small message from a rank to its next, as rank 0 measured */
 	struct kolo_link_stats to_next, from_prev; /* this rank's two links */
-	uint64_t reserved[4];                      /* 0 */
+	/* Where neighbours are bound to different NUMA nodes of a host: "receiver" or "sender", near whom slots measured
+	 * faster when the communicator was made, and now lie; "" where there are none such */
+	char slots_near[16];
+	uint64_t reserved[2]; /* 0 */
 };
 
 /* Counts what went through a communicator since it was made. On the thread that uses comm, between operations.

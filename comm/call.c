@@ -61,25 +61,28 @@ static const size_t *keep_counts(size_t **room, const size_t *counts, int nranks
 	return copy;
 }
 
-struct ko_left *ko_call_leave(const struct ko_call *call)
+size_t ko_left_len(const struct ko_call *call)
 {
-	struct kolo_comm *c = call->comm;
-	size_t ncounts = (size_t)(!!call->counts + !!call->received) * (size_t)c->nranks;
-	struct ko_left *left = malloc(sizeof(*left) + ncounts * sizeof(size_t));
-	size_t *room;
+	size_t ncounts = (size_t)(!!call->counts + !!call->received) * (size_t)call->comm->nranks;
 
-	if (!left) {
-		ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for a call that is done later", c->rank,
-			ko_coll_name((int)call->coll));
-		return NULL;
-	}
-	room = left->counts;
+	return sizeof(struct ko_left) + ncounts * sizeof(size_t);
+}
+
+void ko_left_init(struct ko_left *left, const struct ko_call *call)
+{
+	size_t *room = left->counts;
+
 	left->next = NULL;
 	left->call = *call;
-	left->call.counts = keep_counts(&room, call->counts, c->nranks);
-	left->call.received = keep_counts(&room, call->received, c->nranks);
-	left->red = ko_collective_reducer(call);
-	return left;
+	left->call.counts = keep_counts(&room, call->counts, call->comm->nranks);
+	left->call.received = keep_counts(&room, call->received, call->comm->nranks);
+	left->red = ko_is_pairs(call->coll) ? (struct ko_reducer){ 0 } : ko_collective_reducer(call);
+}
+
+int ko_left_fail(const struct ko_call *call)
+{
+	return ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for a call that is done later",
+		       call->comm->rank, ko_coll_name((int)call->coll));
 }
 
 /* What a queue has to do. */
@@ -107,11 +110,12 @@ static int perform_in_turn(void *arg)
 static int enqueue(const struct ko_call *call)
 {
 	struct ko_order *order = call->comm->order;
-	const struct work w = { ko_call_leave(call), order->issued + 1 };
+	const struct work w = { malloc(ko_left_len(call)), order->issued + 1 };
 	int rc;
 
 	if (!w.left)
-		return KOLO_ENOMEM;
+		return ko_left_fail(call);
+	ko_left_init(w.left, call);
 	rc = ko_queue_put(call->queue, perform_in_turn, &w, sizeof(w));
 	if (rc == 0)
 		order->issued++;

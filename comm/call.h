@@ -52,8 +52,12 @@ struct ko_left {
 	size_t counts[];
 };
 
-/* The caller frees it. NULL: no memory, which is the thread's error. */
-struct ko_left *ko_call_leave(const struct ko_call *call);
+/* Bytes of it, and the making of it in memory of so many. */
+size_t ko_left_len(const struct ko_call *call);
+void ko_left_init(struct ko_left *left, const struct ko_call *call);
+
+/* There is none for such a call. Returns KOLO_ENOMEM. */
+int ko_left_fail(const struct ko_call *call);
 
 /* Are the arguments right? KOLO_EINVAL. */
 int ko_call_check(const struct ko_call *call);

@@ -11,10 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Memory for calls, which last as long as their group. */
+struct chunk {
+	struct chunk *next;
+	size_t used, size; /* of the bytes behind */
+};
+
+enum { CHUNK = 16 << 10, ALIGN = 8 };
+
+_Static_assert(sizeof(struct chunk) % ALIGN == 0, "calls behind it are aligned");
+
 /* The group that is open on this thread. */
 static _Thread_local struct {
 	int depth; /* 0: none */
 	struct ko_left *first, *last;
+	struct chunk *chunks;
 	size_t count;
 } group;
 
@@ -34,6 +45,7 @@ struct batch {
 	size_t left;                              /* shares that are not done */
 	int code;                                 /* the first failure, and its text; 0: none */
 	char text[KO_TEXT];
+	struct chunk *chunks; /* with its calls */
 	size_t nshares;
 	struct share shares[];
 };
@@ -43,12 +55,44 @@ bool ko_group_is_open(void)
 	return group.depth > 0;
 }
 
+/* Room for so many bytes in the group. NULL: no memory. */
+static void *make_room(size_t len)
+{
+	struct chunk *chunk = group.chunks;
+	char *room;
+
+	len = (len + ALIGN - 1) / ALIGN * ALIGN;
+	if (!chunk || chunk->size - chunk->used < len) {
+		size_t size = len < CHUNK ? CHUNK : len;
+
+		chunk = malloc(sizeof(*chunk) + size);
+		if (!chunk)
+			return NULL;
+		*chunk = (struct chunk){ .next = group.chunks, .size = size };
+		group.chunks = chunk;
+	}
+	room = (char *)(chunk + 1) + chunk->used;
+	chunk->used += len;
+	return room;
+}
+
+static void free_chunks(struct chunk *first)
+{
+	while (first) {
+		struct chunk *next = first->next;
+
+		free(first);
+		first = next;
+	}
+}
+
 int ko_group_add(const struct ko_call *call)
 {
-	struct ko_left *left = ko_call_leave(call);
+	struct ko_left *left = make_room(ko_left_len(call));
 
 	if (!left)
-		return KOLO_ENOMEM;
+		return ko_left_fail(call);
+	ko_left_init(left, call);
 	if (group.last)
 		group.last->next = left;
 	else
@@ -86,16 +130,6 @@ static const struct ko_call *next_pair(void *what)
 	return &left->call;
 }
 
-static void free_calls(struct ko_left *first)
-{
-	while (first) {
-		struct ko_left *next = first->next;
-
-		free(first);
-		first = next;
-	}
-}
-
 static void hold(struct batch *batch)
 {
 	pthread_mutex_lock(&batch->lock);
@@ -112,8 +146,7 @@ static void let_go(struct batch *batch)
 	pthread_mutex_unlock(&batch->lock);
 	if (left)
 		return;
-	for (size_t k = 0; k < batch->nshares; k++)
-		free_calls(batch->shares[k].first);
+	free_chunks(batch->chunks);
 	pthread_mutex_destroy(&batch->lock);
 	pthread_cond_destroy(&batch->changed);
 	free(batch);
@@ -244,16 +277,14 @@ static size_t count_comms(const struct ko_left *first)
 	return count;
 }
 
-/* Sorts the calls, which it takes, by communicator. The caller holds it. NULL: no memory, and the calls are gone. */
-static struct batch *make_batch(struct ko_left *first)
+/* Sorts the calls by communicator; takes the chunks they are in. The caller holds it. NULL: no memory. */
+static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
 {
 	struct batch *batch = malloc(sizeof(*batch) + count_comms(first) * sizeof(struct share));
 
-	if (!batch) {
-		free_calls(first);
+	if (!batch)
 		return NULL;
-	}
-	*batch = (struct batch){ .holders = 1 };
+	*batch = (struct batch){ .holders = 1, .chunks = chunks };
 	pthread_mutex_init(&batch->lock, NULL);
 	pthread_cond_init(&batch->changed, NULL);
 	while (first) {
@@ -382,13 +413,28 @@ static bool is_simple(const struct ko_left *first)
 static int perform_simple(struct ko_left *first)
 {
 	struct share share = { .comm = first->call.comm, .first = first };
-	int rc;
 
 	for (const struct ko_left *left = first; left; left = left->next)
 		share.pairs += is_pair(left);
 	share.place = share.comm->order->issued + 1;
-	rc = perform_calls(&share);
-	free_calls(first);
+	return perform_calls(&share);
+}
+
+/* Several communicators, or queues. Takes the chunks that the calls are in. */
+static int perform_mixed(struct ko_left *first, size_t count, struct chunk *chunks)
+{
+	struct queues queues;
+	struct batch *batch = list_queues(first, count, &queues) ? make_batch(first, chunks) : NULL;
+	int rc;
+
+	if (batch) {
+		rc = start(batch, &queues);
+		let_go(batch);
+	} else {
+		free_chunks(chunks);
+		rc = ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
+	}
+	free(queues.all);
 	return rc;
 }
 
@@ -401,9 +447,8 @@ int kolo_group_begin(void)
 int kolo_group_end(void)
 {
 	struct ko_left *first = group.first;
+	struct chunk *chunks = group.chunks;
 	size_t count = group.count;
-	struct queues queues;
-	struct batch *batch;
 	int rc;
 
 	if (group.depth == 0)
@@ -412,20 +457,11 @@ int kolo_group_end(void)
 	if (--group.depth || !first)
 		return 0;
 	group.first = group.last = NULL;
+	group.chunks = NULL;
 	group.count = 0;
-	if (is_simple(first))
-		return perform_simple(first);
-	if (!list_queues(first, count, &queues)) {
-		free_calls(first);
-		return ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
-	}
-	batch = make_batch(first);
-	if (batch) {
-		rc = start(batch, &queues);
-		let_go(batch);
-	} else {
-		rc = ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
-	}
-	free(queues.all);
+	if (!is_simple(first))
+		return perform_mixed(first, count, chunks);
+	rc = perform_simple(first);
+	free_chunks(chunks);
 	return rc;
 }

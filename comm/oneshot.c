@@ -170,12 +170,36 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 	return 0;
 }
 
+/* Elements that a rank gives in all_to_all and scatter: the blocks of all others, without its own between them. */
+static size_t given(const struct ko_run *run)
+{
+	return (size_t)(run->comm->nranks - 1) * run->plan.block;
+}
+
+static int give_blocks(struct ko_run *run, const void *src)
+{
+	struct ko_piece own = ko_plan_block(&run->plan, run->comm->rank);
+	size_t behind = own.first + own.n;
+
+	run->comm->board.sent += given(run) * run->size;
+	return ko_turn_give_two(run, src, own.first * run->size, ko_at(run, src, behind),
+				(run->plan.count - behind) * run->size);
+}
+
+static void take_mine(struct ko_run *run, int giver, void *dst)
+{
+	int rank = run->comm->rank, index = rank < giver ? rank : rank - 1;
+	size_t n = run->plan.block;
+
+	take_block(run, giver, given(run), (struct ko_piece){ (size_t)index * n, n }, dst);
+}
+
 /* Block r of src is for rank r, and block r of dst from it. */
 static int all_to_all(struct ko_run *run, const void *src, void *dst)
 {
 	int rank = run->comm->rank, nranks = run->comm->nranks;
 	struct ko_piece mine = ko_plan_block(&run->plan, rank);
-	int rc = write_cell(run, src, run->plan.count);
+	int rc = give_blocks(run, src);
 
 	if (rc == 0)
 		keep(run, ko_at_mut(run, dst, mine.first), ko_at(run, src, mine.first), mine.n);
@@ -184,8 +208,7 @@ static int all_to_all(struct ko_run *run, const void *src, void *dst)
 	for (int k = 1; rc == 0 && k < nranks; k++) {
 		int r = ko_ring_block(rank, nranks, k);
 
-		take_block(run, r, run->plan.count, mine,
-			   ko_at_mut(run, dst, ko_plan_block(&run->plan, r).first));
+		take_mine(run, r, ko_at_mut(run, dst, ko_plan_block(&run->plan, r).first));
 	}
 	return rc;
 }
@@ -216,14 +239,14 @@ static int scatter(struct ko_run *run, const void *src, void *dst)
 	int root = run->desc.root, rc;
 
 	if (run->comm->rank == root) {
-		rc = write_cell(run, src, run->plan.count);
+		rc = give_blocks(run, src);
 		if (rc == 0)
 			keep(run, dst, ko_at(run, src, mine.first), mine.n);
 		return rc;
 	}
 	rc = ko_turn_wait(run, root);
 	if (rc == 0)
-		take_block(run, root, run->plan.count, mine, dst);
+		take_mine(run, root, dst);
 	return rc;
 }
 

@@ -106,6 +106,20 @@ static bool fits_board(const struct ko_call *call)
 	       all < ko_pairs_board_end(c);
 }
 
+/* See expect_cell in collectives.c. */
+static void expect_cell(const struct ko_call *call)
+{
+	struct kolo_comm *c = call->comm;
+	size_t part = call->n * kolo_type_size(call->type), others = (size_t)c->nranks - 1;
+	bool root = c->rank == call->root;
+	size_t gives = call->coll == KO_ALL_TO_ALL ? others * part
+		       : call->coll == KO_GATHER   ? (root ? 0 : part)
+						   : (root ? others * part : 0);
+
+	if (gives && gives <= KO_EXPECT_ONE_WAY)
+		ko_board_expect(&c->board, c->rank, gives);
+}
+
 /* A small collective, in which each rank writes its cell and reads those of others. */
 static int go_through_board(struct ko_run *run, const struct ko_call *call)
 {
@@ -113,6 +127,7 @@ static int go_through_board(struct ko_run *run, const struct ko_call *call)
 	struct ko_model model;
 	int rc;
 
+	expect_cell(call);
 	run->needs = NULL;
 	run->algorithm = KO_BOARD;
 	run->size = kolo_type_size(call->type);

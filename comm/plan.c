@@ -112,9 +112,9 @@ struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, 
 	case KO_BROADCAST:
 		return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : p->count };
 	case KO_REDUCE: return (struct ko_model){ p->count, rank == root ? others * p->count : 0 };
-	case KO_ALL_TO_ALL: return (struct ko_model){ p->count, others * own };
+	case KO_ALL_TO_ALL: return (struct ko_model){ others * own, others * own };
 	case KO_GATHER: return (struct ko_model){ rank == root ? 0 : own, rank == root ? others * own : 0 };
-	case KO_SCATTER: return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : own };
+	case KO_SCATTER: return (struct ko_model){ rank == root ? others * own : 0, rank == root ? 0 : own };
 	default: return (struct ko_model){ 0, 0 };
 	}
 }

@@ -60,6 +60,11 @@ static int wait_room(struct ko_run *run)
 
 int ko_turn_give(struct ko_run *run, const void *src, size_t len)
 {
+	return ko_turn_give_two(run, src, len, NULL, 0);
+}
+
+int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
+{
 	struct kolo_comm *c = run->comm;
 	struct ko_cell *cell = ko_board_cell(&c->board, c->board.turn, c->rank);
 	int rc = wait_room(run);
@@ -67,7 +72,9 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len)
 	if (rc < 0)
 		return rc;
 	if (len)
-		memcpy(ko_cell_payload(cell, len), src, len);
+		memcpy(ko_cell_payload(cell, len + more_len), src, len);
+	if (more_len)
+		memcpy(ko_cell_payload(cell, len + more_len) + len, more, more_len);
 	if (run->stores == KO_STREAMING)
 		ko_stream_fence();
 	cell->scalar = run->red.s;

@@ -11,6 +11,9 @@
  * is in use. Errors here and below: those of ko_wait. */
 int ko_turn_give(struct ko_run *run, const void *src, size_t len);
 
+/* The same of two parts, one behind the other. */
+int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len);
+
 /* Waits for the cell of `rank`. */
 int ko_turn_wait(struct ko_run *run, int rank);
 

@@ -45,6 +45,19 @@ def ringbench_json_has_the_documented_fields():
 
 
 @test
+def ringbench_traffic_of_messages_is_their_payload():
+    for n in (2, 4):
+        rows = bench("-n", str(n), "all_to_all", "gather", "scatter", "send_recv", "-b", "4K", "-e", "256K", "-f", "64", "-i", "3", "-r", "1")
+        assert rows and all(r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
+        for row in rows:
+            part, root = row["bytes"] // n, [int(r == 1) for r in range(n)]
+            sent = {"all_to_all": [(n - 1) * part] * n, "gather": [0 if r else part for r in root],
+                    "scatter": [(n - 1) * part if r else 0 for r in root]}
+            assert row["sent_bytes"] == sent.get(row["collective"], row["sent_bytes"]), row
+        assert {r["ran"] for r in rows if r["collective"] == "all_to_all" and r["bytes"] == 4096} == {"board"}, rows
+
+
+@test
 def ringbench_leaves_operations_to_a_queue():
     for args, ahead in ((["--queue"], 1), (["--in-flight", "7"], 7), (["--in-flight", "3", "--queue"], 3), ([], 0)):
         rows = bench("-n", "2", "all", "barrier", "-b", "8", "-e", "128K", "-f", "128", "-i", "3", *args)

@@ -177,7 +177,7 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 	if (b->nranks == 1)
 		return "none";
 	if (collective_is_of_pairs(j->coll))
-		return algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
+		return s->board_ops > 0 ? "board" : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
 	if (s->exchange_ops > s->ring_ops)
 		return "exchange";
 	if (s->direct_ops > s->ring_ops && s->direct_ops > s->board_ops)

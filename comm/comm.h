@@ -73,9 +73,9 @@ struct kolo_comm {
 	struct ko_costs costs;           /* likewise */
 	struct ko_algorithms algorithms; /* likewise */
 	/* Round the ring, and in windows: with ordinary or with streaming stores */
-	struct ko_trial writing[2][KO_NCOLLS][KO_TRIALS];
-	/* Out of place, and in: round the ring or directly */
-	struct ko_trial reading[KO_NCOLLS][2][KO_TRIALS];
+	struct ko_trial writing[2][KO_NKINDS][KO_TRIALS];
+	/* Out of place, and in: round the ring, or in slots of a lane, or directly */
+	struct ko_trial reading[KO_NKINDS][2][KO_TRIALS];
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
 	struct ko_shortcuts *shortcuts;      /* NULL: there are none */
 	struct ko_premul *premuls;           /* npremuls of them */

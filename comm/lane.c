@@ -59,19 +59,21 @@ struct ko_line *ko_lane_line(const struct ko_lane_end *end)
 	return &end->lane->line[end->next % KO_LANE_LINES];
 }
 
-/* Has the receiver done with the line that was written so many lines ago? */
-static bool is_taken(struct ko_lane_end *end, uint32_t ago)
+bool ko_lane_is_taken(struct ko_lane_end *end, uint32_t line)
 {
-	if (end->next - end->taken <= ago)
+	/* Numbers wrap around; what is not taken yet is near. */
+	if ((int32_t)(end->taken - line) >= 0)
 		return true;
 	/* Pairs with the release in ko_lane_take: it has read the line and the slot. */
 	end->taken = atomic_load_explicit(&end->lane->taken, memory_order_acquire);
-	return end->next - end->taken <= ago;
+	return (int32_t)(end->taken - line) >= 0;
 }
 
 struct ko_line *ko_lane_acquire(struct ko_lane_end *end, bool with_slot)
 {
-	return is_taken(end, with_slot ? KO_LANE_SLOTS : KO_LANE_LINES) ? ko_lane_line(end) : NULL;
+	uint32_t room = with_slot ? KO_LANE_SLOTS : KO_LANE_LINES;
+
+	return ko_lane_is_taken(end, end->next - room) ? ko_lane_line(end) : NULL;
 }
 
 void ko_lane_commit(struct ko_lane_end *end)
@@ -107,7 +109,8 @@ static struct ko_lane_end *find_idle(const struct kolo_comm *c)
 	for (int r = 0; r < c->nranks; r++) {
 		struct ko_lane_end *end = &c->lanes.ends[r];
 
-		if (end->has_slots && !end->first && is_taken(end, 1) && (!idle || end->used < idle->used))
+		if (end->has_slots && !end->first && ko_lane_is_taken(end, end->next - 1) &&
+		    (!idle || end->used < idle->used))
 			idle = end;
 	}
 	return idle;

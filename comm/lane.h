@@ -19,7 +19,7 @@ struct ko_far;
 enum {
 	KO_LANE_LINES = 32,
 	KO_LANE_SLOTS = 8, /* fewer: lines with a small payload, or none, need none */
-	KO_LANE_SLOT = 4 << 10,
+	KO_LANE_SLOT = 8 << 10,
 	KO_LANE_SMALL = 40, /* bytes in a line */
 	KO_LANES_KEPT = 32  /* lanes of a rank whose slots keep their memory while idle */
 };
@@ -102,6 +102,9 @@ struct ko_line *ko_lane_acquire(struct ko_lane_end *end, bool with_slot);
 void ko_lane_commit(struct ko_lane_end *end);
 struct ko_line *ko_lane_peek(const struct ko_lane_end *end);
 void ko_lane_take(struct ko_lane_end *end);
+
+/* Sender: has the receiver done with everything up to the line of this number? */
+bool ko_lane_is_taken(struct ko_lane_end *end, uint32_t line);
 
 /* The line that the end comes to next, and the slot of it, whoever has them. */
 struct ko_line *ko_lane_line(const struct ko_lane_end *end);

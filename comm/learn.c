@@ -4,7 +4,7 @@
 #include "clock.h"
 
 enum {
-	STORES_BITS = 20, /* the classes begin at 1 MiB, */
+	STORES_BITS = 20, /* the classes begin at KO_LEARN_STORES, */
 	READ_BITS = 13,   /* or 8 KiB, are powers of two, and the last one has no end */
 	/* Operations in a row: the first ones find the caches as the other kind has left them */
 	STORES_TURN = 3,
@@ -70,13 +70,27 @@ void ko_learn_reading(struct ko_run *run, bool in_place)
 void ko_learn_stores(struct ko_run *run)
 {
 	run->stores = KO_ORDINARY;
-	if (run->written >> STORES_BITS == 0 || run->way == KO_BY_READING)
+	if (run->written < KO_LEARN_STORES || run->way == KO_BY_READING)
 		return;
 	run->writing = &run->comm->writing[run->way == KO_BY_WINDOW][run->desc.coll]
 					  [class_of(bytes_of(run), STORES_BITS)];
 	run->stores = choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
 	if (!run->began_ns)
 		run->began_ns = ko_now_ns();
+}
+
+void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t received)
+{
+	run->size = 1; /* what costs are counted by */
+	run->plan.count = sent + received;
+	run->written = received;
+	if (large) {
+		run->reading = reading(run, false);
+		run->offers = choose(run->reading, READ_TURN);
+		run->way = run->offers ? KO_BY_READING : KO_NO_WAY;
+		run->began_ns = ko_now_ns();
+	}
+	ko_learn_stores(run);
 }
 
 void ko_learn(struct ko_run *run)

@@ -6,11 +6,16 @@
  * reads it writes as it likes. Each rank decides for itself.
  *
  * Whether plain memory of other ranks is better read directly than sent round the ring. One rank decides for all, whose
- * result comes last in the ring: it tells in its offer (direct.c). */
+ * result comes last in the ring: it tells in its offer (direct.c).
+ *
+ * Whether large messages are better offered than sent through the slots of a lane. Each sender decides for itself. */
 #ifndef KO_LEARN_H
 #define KO_LEARN_H
 
 #include "run.h"
+
+/* Bytes that go to dst from which on stores are chosen. */
+enum { KO_LEARN_STORES = 1 << 20 };
 
 /* The rank that decides whether to read. */
 int ko_learn_decider(const struct ko_run *run);
@@ -23,6 +28,10 @@ void ko_learn_reading(struct ko_run *run, bool in_place);
 
 /* Chooses run->stores for an operation that is about to begin, by run->written and run->way. */
 void ko_learn_stores(struct ko_run *run);
+
+/* Chooses run->offers and run->stores for messages that are about to be sent and received, so many bytes in all: `large`
+ * of those sent may be offered, and lie in plain memory. */
+void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t received);
 
 /* The operation has succeeded. */
 void ko_learn(struct ko_run *run);

@@ -23,6 +23,7 @@ enum ko_coll {
 	KO_SEND_TO, /* and what the two ranks alone know of */
 	KO_RECV_FROM,
 	KO_GROUP,
+	KO_NKINDS,
 };
 
 /* "all_reduce" and so on; "unknown" outside. */

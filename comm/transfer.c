@@ -2,6 +2,7 @@
 #include "transfer.h"
 
 #include "far.h"
+#include "learn.h"
 #include "peer.h"
 #include "watch.h"
 
@@ -80,13 +81,22 @@ static bool can_offer(const struct ko_run *run, const struct ko_transfer *t, str
 	*where = ko_window_find(c, t->buffer, t->bytes);
 	if (where->window)
 		return t->bytes >= table->offer_window_begin;
-	return t->bytes >= table->offer_begin && ko_peer_offers(c, t->buffer, t->bytes);
+	return run->offers && t->bytes >= table->offer_begin && ko_peer_offers(c, t->buffer, t->bytes);
+}
+
+/* Bytes of a message in a slot. A short one is cut, too, so that writing and reading overlap. */
+static size_t slot_bytes(const struct ko_transfer *t)
+{
+	size_t most = t->bytes <= 2 * KO_LANE_SLOT ? KO_LANE_SLOT / 2 : KO_LANE_SLOT,
+	       rest = t->bytes - t->moved;
+
+	return rest < most ? rest : most;
 }
 
 static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
-	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
 	struct ko_line *line = ko_lane_acquire(end, true);
+	size_t len = slot_bytes(t);
 
 	if (!line)
 		return STUCK;
@@ -94,6 +104,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	end->has_slots = true;
 	memcpy(ko_lane_slot(end), t->buffer + t->moved, len);
 	fill_line(run, t, line, t->moved ? KO_LINE_MORE : KO_LINE_SLOT);
+	t->line = end->next;
 	ko_lane_commit(end);
 	t->stage = KO_STAGE_SLOTS;
 	t->moved += len;
@@ -187,6 +198,12 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 	return moved;
 }
 
+/* Could it have been offered, and is it to be known what is better? Then either way is over when the receiver has it. */
+static bool is_learnt(const struct ko_run *run, const struct ko_transfer *t)
+{
+	return run->reading && t->bytes >= run->comm->algorithms.offer_begin;
+}
+
 /* What is offered is copied in the order of the lane, so the first one that is not done is the one under way. */
 static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_help)
 {
@@ -201,10 +218,12 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_he
 			if (!is_copied(end, t->bytes))
 				break;
 			end->pieces += npieces(t->bytes);
-			moved = MOVED;
+		} else if (is_learnt(run, t) && !ko_lane_is_taken(end, t->line)) {
+			break;
 		}
 		run->comm->lanes.sent += t->bytes;
 		end->first = t->next;
+		moved = MOVED;
 	}
 	if (moved == STUCK && may_help && end->first && end->first->stage == KO_STAGE_OFFERED)
 		return help(run, end, end->first);
@@ -234,13 +253,21 @@ int ko_transfer_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32
 		       (unsigned long long)n, type ? type : "?", me, t->n, kolo_type_name(t->type), op);
 }
 
-static int recv_slot(struct ko_lane_end *end, struct ko_transfer *t)
+static void copy_in(const struct ko_run *run, void *dst, const void *src, size_t len)
 {
-	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
+	if (run->stores == KO_STREAMING)
+		ko_stream_copy(dst, src, len);
+	else
+		memmove(dst, src, len); /* what a rank has for itself may overlap */
+}
+
+static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	size_t len = slot_bytes(t);
 
 	if (!ko_lane_peek(end))
 		return STUCK;
-	memcpy(t->buffer + t->moved, ko_lane_slot(end), len);
+	copy_in(run, t->buffer + t->moved, ko_lane_slot(end), len);
 	ko_lane_take(end);
 	t->stage = KO_STAGE_SLOTS;
 	t->moved += len;
@@ -280,7 +307,7 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	if (line->tag != run->tag || line->n != t->n || line->type != t->type)
 		return ko_transfer_mismatch(run, t, line->tag, line->n, line->type);
 	if (line->kind == KO_LINE_SLOT)
-		return recv_slot(end, t);
+		return recv_slot(run, end, t);
 	if (line->kind == KO_LINE_OFFERED) {
 		memcpy(&t->there, line->small, sizeof(t->there));
 		claim(end, t->bytes, share(run, t, true), &t->mine);
@@ -306,7 +333,7 @@ static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 	if ((rc = find_mapped(run, t->peer, t->there, &mapped)) < 0)
 		return rc;
 	if (mapped)
-		memcpy(t->buffer + mine.first, mapped + mine.first, mine.len);
+		copy_in(run, t->buffer + mine.first, mapped + mine.first, mine.len);
 	else
 		rc = ko_peer_read(run->comm, t->peer, t->there.at + mine.first, t->buffer + mine.first,
 				  mine.len);
@@ -319,7 +346,7 @@ static int step_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 {
 	switch (t->stage) {
 	case KO_STAGE_WAITING: return begin_recv(run, end, t);
-	case KO_STAGE_SLOTS: return recv_slot(end, t);
+	case KO_STAGE_SLOTS: return recv_slot(run, end, t);
 	default:
 		if (!is_copied(end, t->bytes))
 			return fetch(run, end, t);
@@ -443,7 +470,7 @@ static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 				       "rank %d sends n=%zu %s to itself, and waits for n=%zu %s", c->rank,
 				       from->n, kolo_type_name(from->type), to->n, kolo_type_name(to->type));
 		if (to->bytes && to->buffer != from->buffer)
-			memmove(to->buffer, from->buffer, to->bytes);
+			copy_in(run, to->buffer, from->buffer, to->bytes);
 		from = next_own(run, from + 1, end, true);
 		to = next_own(run, to + 1, end, false);
 	}
@@ -460,14 +487,38 @@ bool ko_transfers_need(const struct ko_run *run, int rank)
 	return lanes->ends && (lanes->ends[rank].first || lanes->ends[run->comm->nranks + rank].first);
 }
 
+/* How it shall be done, where there is a choice. */
+static void decide(struct ko_run *run, const struct ko_transfer *all, size_t count)
+{
+	struct kolo_comm *c = run->comm;
+	size_t large = 0, sent = 0, received = 0;
+
+	for (size_t k = 0; k < count; k++) {
+		const struct ko_transfer *t = &all[k];
+
+		*(t->sends ? &sent : &received) += t->bytes;
+		if (t->sends && t->peer != c->rank && t->bytes >= c->algorithms.offer_begin &&
+		    !ko_window_find(c, t->buffer, t->bytes).window)
+			large += t->bytes;
+	}
+	run->offers = true;
+	if (c->algorithms.must_read)
+		large = 0;
+	if (large || received >= KO_LEARN_STORES)
+		ko_learn_messages(run, large, sent, received);
+}
+
 int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
 	struct ko_lanes *lanes = &run->comm->lanes;
 	bool own = false;
 	int rc = 0;
 
-	for (size_t k = 0; rc == 0 && k < count; k++) {
+	for (size_t k = 0; k < count; k++)
 		all[k].bytes = all[k].n * kolo_type_size(all[k].type);
+	if (!run->comm->spread)
+		decide(run, all, count);
+	for (size_t k = 0; rc == 0 && k < count; k++) {
 		if (all[k].peer != run->comm->rank)
 			rc = put_in_lane(run, &all[k]);
 		own = own || all[k].peer == run->comm->rank;
@@ -483,6 +534,10 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 		rc = ko_far_explain(run, rc);
 	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* where it failed */
 		lanes->busy->first = NULL;
+	if (run->stores == KO_STREAMING)
+		ko_stream_fence();
+	if (rc == 0)
+		ko_learn(run);
 	if (lanes->with_slots > KO_LANES_KEPT)
 		ko_lanes_trim(run->comm);
 	if (rc == 0 && lanes->nfar > lanes->kept)

@@ -288,7 +288,7 @@ struct kolo_algorithm {
 	 * "board": each rank writes its vector where all others read it, in one hop.
 	 * "exchange": each rank's vector goes to all others whole, and all add up all of them.
 	 * "direct": each rank reads and writes the others' buffers where they are; of any memory only where earlier operations of
-	 * this collective and size were faster so than round the ring */
+	 * this collective and size were faster so than round the ring, or in a lane */
 	const char *name;
 	/* Of the buffers: "any", or "alloc" where all ranks pass memory from kolo_alloc: then such rows come first */
 	const char *memory;

@@ -2,6 +2,7 @@
 #include "pairs.h"
 
 #include "oneshot.h"
+#include "short.h"
 #include "transfer.h"
 
 #include <stdlib.h>
@@ -148,13 +149,18 @@ static int go_through_board(struct ko_run *run, const struct ko_call *call)
 int ko_pairs(const struct ko_call *call)
 {
 	struct kolo_comm *c = call->comm;
-	struct ko_run run = { .comm = c, .needs = ko_transfers_need };
+	struct ko_run run;
 	bool is_pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
 	struct ko_transfer one, *all;
 	int rc = ko_run_claim(c, call->coll);
 
 	if (rc < 0)
 		return rc;
+	if (is_pair && ko_short_pass(call)) {
+		atomic_store_explicit(&c->busy, false, memory_order_release);
+		return 0;
+	}
+	run = (struct ko_run){ .comm = c, .needs = ko_transfers_need };
 	run.desc = (struct ko_desc){ .n = call->n,
 				     .root = call->root,
 				     .coll = (uint8_t)call->coll,

@@ -399,16 +399,6 @@ static int look_around(struct ko_watch *w)
 
 /* ---- Waiting: every wait of a collective is here --------------------------------------------------------- */
 
-/* Tells the processor that this is a loop that waits. */
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* Spins, then gives the core away. */
 static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_try_fn *try, void *what)
 {
@@ -416,7 +406,7 @@ static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_t
 	int rc = KO_EAGAIN;
 
 	for (int spins = 0; rc == KO_EAGAIN && spins < run->comm->spins; spins++) {
-		relax();
+		ko_relax();
 		rc = try(what);
 	}
 	if (rc != KO_EAGAIN)

@@ -6,6 +6,16 @@
 
 #include "run.h"
 
+/* Tells the processor that this is a loop that waits. */
+static inline void ko_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* Is what is waited for there? 0, KO_EAGAIN, or an error. */
 typedef int ko_try_fn(void *what);
 

@@ -59,7 +59,9 @@ bool ko_short_pass(const struct ko_call *call)
 	bool sends = call->coll == KO_SEND_TO;
 	struct ko_lane_end *end;
 
-	if (!c->lanes.ends || bytes > MOST || c->told || ko_watch_hear(c) < 0)
+	/* Lanes that keep too much memory are trimmed where transfers go in a list. */
+	if (!c->lanes.ends || c->lanes.with_slots > KO_LANES_KEPT || bytes > MOST || c->told ||
+	    ko_watch_hear(c) < 0)
 		return false;
 	end = &c->lanes.ends[sends ? call->root : c->nranks + call->root];
 	if (!end->lane || !(sends ? send_short : recv_short)(c, end, call, bytes))

@@ -180,7 +180,7 @@ lint: lib
 	@B=$B tests/lint
 
 # They see the library from within, as tests do.
-PERF_PROGRAMS := reductions links copies sockets
+PERF_PROGRAMS := reductions links copies sockets overlap
 $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -190,6 +190,7 @@ perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%)
 perf: perf-programs
 	$B/perf/reductions
 	$B/perf/links
+	$B/ringrun -n 2 $B/perf/overlap
 	B=$B python3 perf/side_by_side.py
 	B=$B python3 perf/side_by_side.py --window 64 send_recv
 	B=$B python3 perf/side_by_side.py --network all_reduce

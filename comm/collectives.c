@@ -24,7 +24,7 @@ static struct ko_model model_of(const struct ko_run *run)
 					    run->way == KO_BY_WINDOW, run->giver_in_place, run->shared);
 	case KO_BOARD: return ko_plan_board_model(&run->plan, coll, c->rank, c->nranks, root);
 	case KO_EXCHANGE: return ko_plan_exchange_model(&run->plan, c->nranks);
-	default: return ko_plan_model(&run->plan, coll, c->rank, c->nranks, root);
+	default: return ko_plan_model(&run->plan, coll, c->rank, &c->ring, root);
 	}
 }
 

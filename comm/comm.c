@@ -41,7 +41,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	if (!c)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a communicator", rank);
 	c->rank = rank;
-	c->nranks = nranks;
+	c->nranks = c->ring.nranks = nranks;
 	c->timeout_ms = timeout_ms;
 	c->parent = parent;
 	c->shared_len = whole_pages(ko_roster_len(nranks) + ko_board_len(nranks));
@@ -114,8 +114,8 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 	c->limits = c->table[0].limits;
 	for (int r = 1; r < c->nranks; r++)
 		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
-	rc = ko_lifelines_connect(c->lifelines, c->table, deadline);
-	if (rc < 0)
+	if ((rc = ko_ring_make(c->table, c->nranks, &c->ring)) < 0 ||
+	    (rc = ko_lifelines_connect(c->lifelines, c->table, &c->ring, deadline)) < 0)
 		return rc;
 	return c->spread ? make_own_roster(c) : share_roster(c, deadline);
 }
@@ -139,7 +139,7 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 static void close_links(struct kolo_comm *c)
 {
 	const struct ko_roster *roster = c->roster;
-	int next = ko_ring_next(c->rank, c->nranks);
+	int next = ko_ring_next(&c->ring, c->rank);
 	bool failed = roster && ko_roster_cause(roster) < 0;
 
 	if (c->spread && c->lifelines) {
@@ -174,6 +174,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	if (c->roster)
 		munmap(c->roster, c->shared_len);
 	ko_trace_close(c->trace);
+	ko_ring_free(&c->ring);
 	free(c->table);
 	ko_windows_close(c);
 	ko_lanes_close(c);
@@ -270,8 +271,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		.slot_len = comm->limits.slot_len,
 		.nslots = comm->limits.nslots,
 		.hop_us = comm->costs.hop_ns / 1e3,
-		.to_next = link_stats(comm->to_next, ko_ring_next(comm->rank, comm->nranks)),
-		.from_prev = link_stats(comm->from_prev, ko_ring_prev(comm->rank, comm->nranks)),
+		.to_next = link_stats(comm->to_next, ko_ring_next(&comm->ring, comm->rank)),
+		.from_prev = link_stats(comm->from_prev, ko_ring_prev(&comm->ring, comm->rank)),
 	};
 	snprintf(out->slots_near, sizeof(out->slots_near), "%s", ko_edges_slots_near(comm));
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",

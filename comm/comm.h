@@ -56,6 +56,7 @@ struct kolo_comm {
 	int spins;               /* tries before a wait gives the core away */
 	struct ko_limits limits; /* agreed */
 	struct ko_entry *table;  /* who the ranks are, by rank */
+	struct ko_ring ring;     /* and how they stand in it */
 	struct ko_lifelines *lifelines;
 	bool spread;   /* its ranks are on several hosts: */
 	int64_t heard; /* then ko_now_ms() of the last look at the lifelines */

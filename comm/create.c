@@ -100,8 +100,9 @@ static void log_choices(const struct kolo_comm *c)
 {
 	char ring[KO_TEXT / 2] = "";
 
-	for (int r = 0; c->rank == 0 && r < c->nranks; r++) {
+	for (int k = 0; c->rank == 0 && k < c->nranks; k++) {
 		size_t at = strlen(ring);
+		int r = ko_ring_back(&c->ring, 0, -k);
 
 		snprintf(ring + at, sizeof(ring) - at, "%d (%s, pid %d) -> ", r, c->table[r].place.host,
 			 c->table[r].pid);
@@ -112,7 +113,7 @@ static void log_choices(const struct kolo_comm *c)
 		ko_log(&c->log, KOLO_LOG_INFO,
 		       "edge %d -> %d: %s%s%s (%s), %u slots of %llu bytes as rank 0 says; %.1f GB/s with %s stores, "
 		       "which measured best",
-		       c->rank, ko_ring_next(c->rank, c->nranks), c->to_next->ops->name,
+		       c->rank, ko_ring_next(&c->ring, c->rank), c->to_next->ops->name,
 		       *c->to_next->through ? " through " : "", c->to_next->through,
 		       *c->table[0].transport ? "rank 0 asked for it"
 					      : "the first in order that joins the two",

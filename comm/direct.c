@@ -313,7 +313,7 @@ static int all_gather(const struct direct *d)
 	}
 	put(d, d->dst + bytes_of(d, q.first), d->src, q.n);
 	for (int k = 1; rc == 0 && k < nranks; k++) {
-		int r = ko_ring_block(rank, nranks, k);
+		int r = ko_ring_back(&d->run->comm->ring, rank, k);
 
 		q = ko_plan_block(&d->run->plan, r);
 		rc = get(d, r, offer_of(d, r)->src, 0, d->dst + bytes_of(d, q.first), q.n);

@@ -60,9 +60,9 @@ static int try_joining(void *what)
 	const struct kolo_comm *c = j->comm;
 	int rc;
 
-	if ((rc = ko_edge_join(c, c->to_next, ko_ring_next(c->rank, c->nranks), &j->to_next, &j->has_next)) <
+	if ((rc = ko_edge_join(c, c->to_next, ko_ring_next(&c->ring, c->rank), &j->to_next, &j->has_next)) <
 		    0 ||
-	    (rc = ko_edge_join(c, c->from_prev, ko_ring_prev(c->rank, c->nranks), &j->from_prev,
+	    (rc = ko_edge_join(c, c->from_prev, ko_ring_prev(&c->ring, c->rank), &j->from_prev,
 			       &j->has_prev)) < 0)
 		return rc;
 	return j->has_next && j->has_prev ? 0 : KO_EAGAIN;
@@ -99,7 +99,7 @@ int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct 
 
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 {
-	int prev = ko_ring_prev(c->rank, c->nranks), next = ko_ring_next(c->rank, c->nranks);
+	int prev = ko_ring_prev(&c->ring, c->rank), next = ko_ring_next(&c->ring, c->rank);
 	const struct ko_place *here = &c->table[c->rank].place;
 	const struct ko_link_ops *in, *out;
 	struct joining j = { .comm = c, .to_next.fd = -1, .from_prev.fd = -1 };
@@ -127,7 +127,7 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 /* Every rank gets the same answer. */
 static bool edge_differs(const struct kolo_comm *c, int from)
 {
-	int to = ko_ring_next(from, c->nranks);
+	int to = ko_ring_next(&c->ring, from);
 	const struct ko_link_ops *ops;
 
 	return ko_place_differ(&c->table[from].place, &c->table[to].place) &&
@@ -169,8 +169,8 @@ static int try_settling(void *what)
 	const struct kolo_comm *c = s->comm;
 	int rc;
 
-	if ((rc = settle_one(s, c->to_next, ko_ring_next(c->rank, c->nranks), &s->next)) < 0 ||
-	    (rc = settle_one(s, c->from_prev, ko_ring_prev(c->rank, c->nranks), &s->prev)) < 0)
+	if ((rc = settle_one(s, c->to_next, ko_ring_next(&c->ring, c->rank), &s->next)) < 0 ||
+	    (rc = settle_one(s, c->from_prev, ko_ring_prev(&c->ring, c->rank), &s->prev)) < 0)
 		return rc;
 	return s->next && s->prev ? 0 : KO_EAGAIN;
 }
@@ -178,11 +178,11 @@ static int try_settling(void *what)
 int ko_edges_settle(struct ko_run *run, enum ko_role near)
 {
 	struct kolo_comm *c = run->comm;
-	int prev = ko_ring_prev(c->rank, c->nranks);
+	int prev = ko_ring_prev(&c->ring, c->rank);
 	struct settling s = {
 		.comm = c, .near = near, .next = !edge_differs(c, c->rank), .prev = !edge_differs(c, prev)
 	};
 
-	return ko_wait(run, ko_ring_next(c->rank, c->nranks), c->to_next->ops->name, KO_TRACE_ROOM,
+	return ko_wait(run, ko_ring_next(&c->ring, c->rank), c->to_next->ops->name, KO_TRACE_ROOM,
 		       try_settling, &s);
 }

@@ -48,7 +48,7 @@ int ko_learn_decider(const struct ko_run *run)
 	const struct ko_desc *desc = &run->desc;
 
 	if (desc->coll == KO_BROADCAST)
-		return ko_ring_prev(desc->root, run->comm->nranks);
+		return ko_ring_prev(&run->comm->ring, desc->root);
 	return desc->coll == KO_REDUCE ? desc->root : 0;
 }
 

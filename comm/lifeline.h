@@ -44,7 +44,8 @@ int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struc
 /* Connects to both neighbours and rank 0 (rank 0: to all); blocks until they are there or `deadline`
  * (ko_now_ms(), INT64_MAX for never). The table stays the caller's and must outlive the lifelines. Errors:
  * KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
-int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline);
+int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, const struct ko_ring *ring,
+			 int64_t deadline);
 
 /* From here on waits end when `roster` fails, not the one given before. */
 void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster);

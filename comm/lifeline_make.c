@@ -16,15 +16,19 @@
 
 /* ---- Making them ---------------------------------------------------------------------------------------- */
 
-/* Fills in who the rank's lifelines lead to; returns their number, nranks - 1 for rank 0 and at most 3 else. */
-static int list_peers(int rank, int nranks, struct ko_life *life)
+/* Fills in who the lifelines lead to: nranks - 1 for rank 0 and at most 3 else. */
+static void list_peers(struct ko_lifelines *ll, const struct ko_ring *ring)
 {
-	int prev = ko_ring_prev(rank, nranks), next = ko_ring_next(rank, nranks), n = 0;
+	int rank = ll->rank, prev = ko_ring_prev(ring, rank), next = ko_ring_next(ring, rank);
 
-	for (int r = 0; r < nranks; r++)
+	for (int r = 0; r < ring->nranks; r++)
 		if (r != rank && (rank == 0 || r == 0 || r == prev || r == next))
-			life[n++] = (struct ko_life){ .rank = r, .fd = -1, .pidfd = -1 };
-	return n;
+			ll->life[ll->n++] = (struct ko_life){
+				.rank = r,
+				.fd = -1,
+				.pidfd = -1,
+				.far = !ko_place_same(&ll->table[rank].place, &ll->table[r].place),
+			};
 }
 
 /* Binds to a name of the kernel's choice. */
@@ -64,7 +68,6 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const stru
 	ll->log = log;
 	ll->parent = parent;
 	ll->listener = ll->far_listener = -1;
-	ll->n = list_peers(rank, nranks, ll->life);
 	rc = listen_for_peers(ll, mine);
 	if (rc < 0) {
 		ko_lifelines_close(ll, 0, "");
@@ -397,13 +400,13 @@ bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out)
 	return true;
 }
 
-int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, int64_t deadline)
+int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, const struct ko_ring *ring,
+			 int64_t deadline)
 {
 	int rc = 0;
 
 	ll->table = table;
-	for (int k = 0; k < ll->n; k++)
-		ll->life[k].far = !ko_place_same(&table[ll->rank].place, &table[ll->life[k].rank].place);
+	list_peers(ll, ring);
 	for (int k = 0; rc == 0 && k < ll->n; k++)
 		if (ll->life[k].rank < ll->rank)
 			rc = call_lower(ll, &ll->life[k], deadline);

@@ -146,8 +146,8 @@ int ko_give_back(struct ko_run *run, const struct ko_edges *e)
 
 static struct ko_edges ring(const struct kolo_comm *c)
 {
-	return (struct ko_edges){ c->to_next, c->from_prev, ko_ring_next(c->rank, c->nranks),
-				  ko_ring_prev(c->rank, c->nranks) };
+	return (struct ko_edges){ c->to_next, c->from_prev, ko_ring_next(&c->ring, c->rank),
+				  ko_ring_prev(&c->ring, c->rank) };
 }
 
 /* The oldest slot from prev, which must be this operation's and hold n elements; they may be put into dst (NULL: nowhere

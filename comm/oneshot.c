@@ -45,7 +45,7 @@ static void add_up(struct ko_run *run, int owner, struct ko_piece q, size_t n, v
 	if (q.n == 0)
 		return;
 	for (int k = 1; k <= nranks; k++) {
-		int rank = ko_ring_block(owner, nranks, -k);
+		int rank = ko_ring_back(&run->comm->ring, owner, -k);
 		const void *own =
 			ko_at(run, board ? payload(run, rank, n) : exchanged(run, rank, n), q.first);
 		const union ko_scalar *s = board ? &cell_of(run, rank)->scalar : &run->red.s;
@@ -130,7 +130,7 @@ static int all_gather(struct ko_run *run, const void *src, void *dst)
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);
 	for (int k = 1; rc == 0 && k < nranks; k++) {
-		int r = ko_ring_block(rank, nranks, k);
+		int r = ko_ring_back(&run->comm->ring, rank, k);
 
 		q = ko_plan_block(&run->plan, r);
 		take_block(run, r, q.n, (struct ko_piece){ 0, q.n }, ko_at_mut(run, dst, q.first));
@@ -206,7 +206,7 @@ static int all_to_all(struct ko_run *run, const void *src, void *dst)
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);
 	for (int k = 1; rc == 0 && k < nranks; k++) {
-		int r = ko_ring_block(rank, nranks, k);
+		int r = ko_ring_back(&run->comm->ring, rank, k);
 
 		take_mine(run, r, ko_at_mut(run, dst, ko_plan_block(&run->plan, r).first));
 	}
@@ -223,7 +223,7 @@ static int gather(struct ko_run *run, const void *src, void *dst)
 		return write_cell(run, src, n);
 	keep(run, ko_at_mut(run, dst, (size_t)rank * n), src, n);
 	for (int k = 1; rc == 0 && k < nranks; k++) {
-		int r = ko_ring_block(rank, nranks, k);
+		int r = ko_ring_back(&run->comm->ring, rank, k);
 
 		rc = ko_turn_wait(run, r);
 		if (rc == 0)

@@ -37,7 +37,7 @@ static size_t list_parts(const struct ko_call *call, bool sends, struct ko_trans
 
 	ko_call_firsts(call, counts);
 	for (int k = 0; k < c->nranks; k++) {
-		int r = ko_ring_block(c->rank, c->nranks, sends ? -k : k);
+		int r = ko_ring_back(&c->ring, c->rank, sends ? -k : k);
 
 		out[k] = part(call, r, sends, c->firsts[r], c->firsts[r + 1] - c->firsts[r]);
 	}

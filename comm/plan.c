@@ -78,12 +78,13 @@ struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round)
 	return (struct ko_piece){ whole.first + skip, ko_min_size(p->slice, whole.n - skip) };
 }
 
-struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root)
+struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank,
+			      const struct ko_ring *ring, int root)
 {
-	size_t before = ko_plan_block(p, ko_ring_prev(rank, nranks)).n;
+	size_t before = ko_plan_block(p, ko_ring_prev(ring, rank)).n;
 	size_t own = ko_plan_block(p, rank).n;
-	size_t after = ko_plan_block(p, ko_ring_next(rank, nranks)).n;
-	int next_of_root = ko_ring_next(root, nranks), prev_of_root = ko_ring_prev(root, nranks);
+	size_t after = ko_plan_block(p, ko_ring_next(ring, rank)).n;
+	int next_of_root = ko_ring_next(ring, root), prev_of_root = ko_ring_prev(ring, root);
 
 	switch (coll) {
 	case KO_REDUCE_SCATTER: /* sends every block but its own, which it finishes */

@@ -3,6 +3,8 @@
 #ifndef KO_PLAN_H
 #define KO_PLAN_H
 
+#include "ring.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -79,31 +81,12 @@ static inline struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
 /* The part of `block` handled in `round`; n is 0 when the block is exhausted. */
 struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round);
 
-/* The block that `rank` handles `step` steps after its own: (rank - step) mod nranks, for any step from
- * -nranks to nranks. Data moves up the ring, so older blocks are those of lower ranks. */
-static inline int ko_ring_block(int rank, int nranks, int step)
-{
-	int block = rank - step;
-
-	return block < 0 ? block + nranks : block < nranks ? block : block - nranks;
-}
-
-/* The neighbours: data flows from prev to next. */
-static inline int ko_ring_prev(int rank, int nranks)
-{
-	return ko_ring_block(rank, nranks, 1);
-}
-
-static inline int ko_ring_next(int rank, int nranks)
-{
-	return ko_ring_block(rank, nranks, -1);
-}
-
 /* Elements that `rank` sends and receives, by formula; what the links count must be equal to it. */
 struct ko_model {
 	size_t sent, received;
 };
-struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root);
+struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank,
+			      const struct ko_ring *ring, int root);
 
 /* The same of an all-reduce for which whole vectors go round the ring. */
 struct ko_model ko_plan_exchange_model(const struct ko_plan *p, int nranks);

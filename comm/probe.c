@@ -53,7 +53,7 @@ static int take_turn(struct ko_run *run, char *buffer, size_t len)
 	ko_board_expect(&c->board, c->rank, len);
 	rc = ko_turn_give(run, buffer, len);
 	for (int k = 1; rc == 0 && k < c->nranks; k++)
-		rc = ko_turn_wait(run, ko_ring_block(c->rank, c->nranks, k));
+		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));
 	ko_turn_end(run);
 	return rc;
 }
@@ -93,21 +93,24 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 	return rc;
 }
 
-/* Slots go over every other edge of the ring at a time: those from ranks of this parity. */
+/* Slots go over every other edge of the ring at a time: those from places of this parity. */
 static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, double *bytes_per_ns)
 {
-	int rank = run->comm->rank, prev = ko_ring_prev(rank, run->comm->nranks), rc = lap(run);
+	const struct ko_ring *ring = &run->comm->ring;
+	int rank = run->comm->rank, rc = lap(run);
+	bool sends = ko_ring_place(ring, rank) % 2 == parity;
+	bool receives = ko_ring_place(ring, ko_ring_prev(ring, rank)) % 2 == parity;
 	int64_t begin = ko_now_ns();
 	double rate;
 
 	for (int k = 0; rc == 0 && k < PROBE_SLOTS; k++) {
-		if (rank % 2 == parity)
+		if (sends)
 			rc = ko_send(run, run->copy, buffer, NULL, len);
-		if (rc == 0 && prev % 2 == parity)
+		if (rc == 0 && receives)
 			rc = ko_keep(run, buffer, len);
 	}
 	rate = PROBE_SLOTS * (double)len / (double)(ko_now_ns() - begin);
-	if (rank % 2 == parity && rate > *bytes_per_ns)
+	if (sends && rate > *bytes_per_ns)
 		*bytes_per_ns = rate;
 	return rc;
 }
@@ -172,7 +175,7 @@ static bool can_reach_all(const struct kolo_comm *c)
 /* The best time of reading `len` bytes of prev's buffer. */
 static double time_reading(const struct kolo_comm *c, void *buffer, size_t len)
 {
-	int prev = ko_ring_prev(c->rank, c->nranks);
+	int prev = ko_ring_prev(&c->ring, c->rank);
 	double best = 0;
 
 	for (int k = 0; k < READS; k++) {

@@ -1,10 +1,11 @@
 /* See rounds.h. A round is first step, middle steps, last step. */
 #include "rounds.h"
 
-/* The round's slice of the block that this rank handles `step` steps after its own. */
+/* The round's slice of the block that this rank handles `step` steps after its own: data moves up the ring, so it is that of
+ * the rank so many steps before. */
 static struct ko_piece piece(const struct ko_run *run, int step, size_t round)
 {
-	return ko_plan_piece(&run->plan, ko_ring_block(run->comm->rank, run->comm->nranks, step), round);
+	return ko_plan_piece(&run->plan, ko_ring_back(&run->comm->ring, run->comm->rank, step), round);
 }
 
 /* Elements before this rank's block. */
@@ -83,7 +84,7 @@ int ko_all_reduce_round(struct ko_run *run, size_t round, const void *src, void 
 /* A chain from root to the rank before it. */
 int ko_broadcast_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
-	int distance = ko_ring_block(run->comm->rank, run->comm->nranks, run->desc.root);
+	int distance = ko_ring_distance(&run->comm->ring, run->desc.root, run->comm->rank);
 	struct ko_piece q = ko_plan_piece(&run->plan, 0, round);
 	void *to = ko_at_mut(run, dst, q.first);
 	int rc;
@@ -101,7 +102,7 @@ int ko_broadcast_round(struct ko_run *run, size_t round, const void *src, void *
 /* A chain from the rank after root to root. */
 int ko_reduce_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
-	int distance = ko_ring_block(run->comm->rank, run->comm->nranks, run->desc.root);
+	int distance = ko_ring_distance(&run->comm->ring, run->desc.root, run->comm->rank);
 	struct ko_piece q = ko_plan_piece(&run->plan, 0, round);
 	const void *own = ko_at(run, src, q.first);
 

@@ -66,8 +66,8 @@ static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, 
 	struct ko_address to, from;
 	int rc;
 
-	e->next = (c->rank + (1 << k)) % c->nranks;
-	e->prev = (c->rank - (1 << k) + c->nranks) % c->nranks;
+	e->next = ko_ring_back(&c->ring, c->rank, -(1 << k));
+	e->prev = ko_ring_back(&c->ring, c->rank, 1 << k);
 	if ((rc = ko_edge_transport(c, e->prev, c->rank, &in)) < 0 ||
 	    (rc = ko_edge_transport(c, c->rank, e->next, &out)) < 0 ||
 	    (rc = in->open(KO_RECV, here, &limits, &e->from)) < 0 ||
@@ -87,8 +87,8 @@ static int go_round(struct ko_run *run, char *memory, size_t n)
 	int rc = ko_send(run, run->copy, memory + (size_t)rank * len, NULL, n);
 
 	for (int k = 1; rc == 0 && k < nranks - 1; k++)
-		rc = ko_keep_and_pass(run, memory + (size_t)ko_ring_block(rank, nranks, k) * len, n);
-	return rc < 0 ? rc : ko_keep(run, memory + (size_t)ko_ring_next(rank, nranks) * len, n);
+		rc = ko_keep_and_pass(run, memory + (size_t)ko_ring_back(&run->comm->ring, rank, k) * len, n);
+	return rc < 0 ? rc : ko_keep(run, memory + (size_t)ko_ring_next(&run->comm->ring, rank) * len, n);
 }
 
 struct joining {
@@ -148,8 +148,8 @@ static int make(struct kolo_comm *c, struct ends *all)
 	int rc = 0;
 
 	c->shortcuts->nhops = count_hops(c->nranks);
-	c->shortcuts->hops[0] = (struct ko_edges){ c->to_next, c->from_prev, ko_ring_next(c->rank, c->nranks),
-						   ko_ring_prev(c->rank, c->nranks) };
+	c->shortcuts->hops[0] = (struct ko_edges){ c->to_next, c->from_prev, ko_ring_next(&c->ring, c->rank),
+						   ko_ring_prev(&c->ring, c->rank) };
 	for (int k = 1; rc == 0 && k < c->shortcuts->nhops; k++)
 		rc = open_hop(c, &c->shortcuts->hops[k], &all[c->rank], k);
 	if (rc == 0)
@@ -199,11 +199,12 @@ size_t ko_shortcuts_room(const struct kolo_comm *c)
 	return c->shortcuts ? KO_SHORTCUT_SLOT / (((size_t)c->nranks + 1) / 2) : SIZE_MAX;
 }
 
-/* What ranks first, first + 1, ... gave, `count` of them, into the slot, or out of it. */
-static void copy_parts(char *slot, char *memory, size_t len, int first, int count, int nranks, bool in)
+/* What `last` and the ranks before it gave, `count` of them, into the slot, or out of it. */
+static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, size_t len, int last, int count,
+		       bool in)
 {
 	for (int i = 0; i < count; i++) {
-		char *part = memory + (size_t)((first + i) % nranks) * len, *at = slot + (size_t)i * len;
+		char *part = memory + (size_t)ko_ring_back(ring, last, i) * len, *at = slot + (size_t)i * len;
 
 		memcpy(in ? part : at, in ? at : part, len);
 	}
@@ -217,7 +218,8 @@ static bool waits_for(const struct ko_run *run, int rank)
 /* One hop: this rank has what it and the ranks before it gave, and gets as much of those before them. */
 static int hop(struct ko_run *run, const struct ko_edges *e, char *memory, size_t len, int count)
 {
-	int rank = run->comm->rank, nranks = run->comm->nranks, rc;
+	const struct ko_ring *ring = &run->comm->ring;
+	int rank = run->comm->rank, rc;
 	int *peer = &run->comm->shortcuts->waits_for;
 	struct ko_slot slot;
 
@@ -225,11 +227,11 @@ static int hop(struct ko_run *run, const struct ko_edges *e, char *memory, size_
 	if ((rc = ko_wait_room(run, e, &slot)) < 0)
 		return rc;
 	*peer = e->prev;
-	copy_parts(slot.ptr, memory, len, rank - count + 1 + nranks, count, nranks, false);
+	copy_parts(ring, slot.ptr, memory, len, rank, count, false);
 	if ((rc = ko_hand_over(run, e, &slot, (size_t)count * len)) < 0 ||
 	    (rc = ko_wait_data(run, e, NULL, (size_t)count * len, &slot)) < 0)
 		return rc;
-	copy_parts(slot.ptr, memory, len, e->prev - count + 1 + nranks, count, nranks, true);
+	copy_parts(ring, slot.ptr, memory, len, e->prev, count, true);
 	*peer = e->next;
 	rc = ko_give_back(run, e);
 	return rc < 0 ? rc : ko_wait_sent(run, e);

@@ -99,7 +99,7 @@ int ko_turn_wait_all(struct ko_run *run)
 	int rc = 0;
 
 	for (int k = 1; rc == 0 && k < c->nranks; k++)
-		rc = ko_turn_wait(run, ko_ring_block(c->rank, c->nranks, k));
+		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));
 	if (rc == 0) /* they have begun this operation, so they have finished those before */
 		c->board.safe = run->desc.seq - 1;
 	return rc;

@@ -14,6 +14,7 @@ RANK = os.path.abspath(f"{B}/tests/host_rank")
 PAIRS = os.path.abspath(f"{B}/tests/host_pairs")
 RINGRUN = os.path.abspath(f"{B}/ringrun")
 RINGBENCH = os.path.abspath(f"{B}/ringbench")
+RINGINFO = os.path.abspath(f"{B}/ringinfo")
 HOLD = "import socket, sys, time; socket.sethostname(sys.argv[1]); print('up', flush=True); time.sleep(600)"
 
 
@@ -180,6 +181,26 @@ def ringbench_runs_across_hosts():
         results = finish(start(machines, 2, RINGBENCH, "all_reduce", "broadcast", "-e", "1M", "-i", "3"))
         assert all(code == 0 for code, _, _ in results), results
         assert "0 wrong elements; traffic as the model says" in results[0][1], results
+
+
+@test
+def ranks_of_a_host_stand_together_in_the_ring():
+    """Rank r on host r % 3: the ring goes 0, 3, 1, 4, 2, 5. What ringbench finds wrong is bits, in that order of additions."""
+    with hosts(3) as (_, machines):
+        def deal(*command):
+            return [start_rank(machines[r % 3], r, 6, *command) for r in range(6)]
+
+        for rank, (code, out, err) in enumerate(finish(deal(RANK, "sweep", "", "5"))):
+            assert code == 0 and f" to_next {'shm' if rank < 3 else 'tcp'} traffic ok" in out, (rank, out, err)
+        results = finish(deal(RINGBENCH, "all", "-t", "f16", "-e", "64K", "-i", "3"))
+        assert "0 wrong elements; traffic as the model says" in results[0][1], results
+        code, out, err = finish(deal(RINGINFO, "--probe"))[0]
+        edges = [tuple(map(int, line.split()[:3:2])) for line in out.splitlines() if line.split()[1:2] == ["->"]]
+        assert code == 0 and edges == [(0, 3), (1, 4), (2, 5), (3, 1), (4, 2), (5, 0)], (out, err)
+        ranks = deal(RANK, "loop")
+        wait_until_they_run(ranks)
+        ranks[4].send_signal(signal.SIGKILL)
+        check_told(finish(ranks), 4, ["rank 4 ", "host1", "died"])
 
 
 @test

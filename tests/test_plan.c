@@ -1,8 +1,10 @@
 /* The ring's arithmetic, tried for every rank, step, round and many counts. */
 #include "../comm/algorithm.h"
+#include "../comm/boot.h"
 #include "../comm/plan.h"
 #include "t.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_RANKS = 9, MAX_COUNT = 60 };
@@ -84,36 +86,114 @@ static void counts_beyond_32_bits_tile_too(void **state)
 	CHECK(ko_plan_make(KO_ALL_GATHER, n, 1, 4, 4096).count == 4 * n);
 }
 
+/* Of ranks that run on hosts of these names, a letter each. */
+static struct ko_ring ring_of(const char *hosts)
+{
+	int nranks = (int)strlen(hosts);
+	struct ko_entry *table = calloc((size_t)nranks, sizeof(*table));
+	struct ko_ring ring;
+
+	for (int r = 0; r < nranks; r++)
+		table[r].place.machine[0] = hosts[r];
+	CHECK(ko_ring_make(table, nranks, &ring) == 0 && ring.nranks == nranks);
+	free(table);
+	return ring;
+}
+
+/* Every other rank on another host, or all on one. */
+static struct ko_ring make_ring(int nranks, bool mixed)
+{
+	char hosts[MAX_RANKS + 1] = "";
+
+	for (int r = 0; r < nranks; r++)
+		hosts[r] = mixed && r % 2 ? 'b' : 'a';
+	return ring_of(hosts);
+}
+
+static void ranks_of_a_host_stand_together(void **state)
+{
+	static const struct {
+		const char *hosts;
+		int ranks[8]; /* as they stand; two zeros: by their numbers */
+	} trials[] = {
+		{ "a", { 0 } },
+		{ "aaaa", { 0 } },
+		{ "abc", { 0 } },
+		{ "aabb", { 0 } },
+		{ "abba", { 0 } },
+		{ "bbaacc", { 0 } },
+		{ "abab", { 0, 2, 1, 3 } },
+		{ "abcabc", { 0, 3, 1, 4, 2, 5 } },
+		{ "abacad", { 0, 2, 4, 1, 3, 5 } },
+		{ "cbabcca", { 0, 4, 5, 1, 3, 2, 6 } },
+	};
+
+	(void)state;
+	for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+		struct ko_ring ring = ring_of(trials[t].hosts);
+		bool by_number = trials[t].ranks[1] == 0;
+
+		CHECK(by_number == (ring.places == NULL));
+		for (int k = 0; k < ring.nranks; k++) {
+			int rank = by_number ? k : trials[t].ranks[k];
+
+			CHECK(ko_ring_place(&ring, rank) == k && ko_ring_back(&ring, 0, -k) == rank);
+			CHECK(ko_ring_distance(&ring, 0, rank) == k);
+			CHECK(ko_ring_next(&ring, ko_ring_prev(&ring, rank)) == rank);
+			CHECK(ko_ring_back(&ring, rank, k) == 0 &&
+			      ko_ring_back(&ring, rank, ring.nranks) == rank);
+		}
+		ko_ring_free(&ring);
+	}
+}
+
 /* Symbolic ranks: in flight is the list of those that have added to a block so far. */
 static void every_block_is_added_from_after_its_owner_round_to_it(void **state)
 {
 	(void)state;
 	for (int nranks = 2; nranks <= MAX_RANKS; nranks++) {
+		struct ko_ring ring = make_ring(nranks, false);
+
 		for (int owner = 0; owner < nranks; owner++) {
 			for (int step = 1; step <= nranks; step++) {
 				int rank = (owner + step) % nranks;
 				/* The last step handles the own block, which is step 0 (or nranks). */
-				CHECK(ko_ring_block(rank, nranks, step) == owner);
+				CHECK(ko_ring_back(&ring, rank, step) == owner);
 			}
 			/* In an all-gather the owner sends first, and next handles the block one step later. */
 			for (int step = 0; step < nranks; step++)
-				CHECK(ko_ring_block((owner + step) % nranks, nranks, step) == owner);
+				CHECK(ko_ring_back(&ring, (owner + step) % nranks, step) == owner);
 		}
 	}
 }
 
 /* What a rank sends in a round of reduce-scatter and all-gather, step by step. */
-static size_t count_sent(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks)
+static size_t count_sent(const struct ko_plan *p, enum ko_coll coll, int rank, const struct ko_ring *ring)
 {
+	int nranks = ring->nranks;
 	size_t sent = 0;
 
 	for (size_t round = 0; round < p->rounds; round++) {
 		for (int step = 1; coll != KO_ALL_GATHER && step < nranks; step++)
-			sent += ko_plan_piece(p, ko_ring_block(rank, nranks, step), round).n;
+			sent += ko_plan_piece(p, ko_ring_back(ring, rank, step), round).n;
 		for (int step = 0; coll != KO_REDUCE_SCATTER && step < nranks - 1; step++)
-			sent += ko_plan_piece(p, ko_ring_block(rank, nranks, step), round).n;
+			sent += ko_plan_piece(p, ko_ring_back(ring, rank, step), round).n;
 	}
 	return sent;
+}
+
+static void check_models(const struct ko_ring *ring, enum ko_coll coll)
+{
+	for (size_t n = 0; n <= MAX_COUNT; n++) {
+		struct ko_plan p = ko_plan_make(coll, n, 1, ring->nranks, 4);
+
+		for (int rank = 0; rank < ring->nranks; rank++) {
+			struct ko_model m = ko_plan_model(&p, coll, rank, ring, 0);
+			struct ko_model of_next = ko_plan_model(&p, coll, ko_ring_next(ring, rank), ring, 0);
+
+			CHECK(m.sent == count_sent(&p, coll, rank, ring) && m.sent == of_next.received);
+		}
+	}
 }
 
 static void the_model_is_what_the_steps_add_up_to(void **state)
@@ -121,20 +201,13 @@ static void the_model_is_what_the_steps_add_up_to(void **state)
 	static const enum ko_coll colls[] = { KO_REDUCE_SCATTER, KO_ALL_GATHER, KO_ALL_REDUCE };
 
 	(void)state;
-	for (size_t c = 0; c < ARRAY_LEN(colls); c++) {
-		for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
-			for (size_t n = 0; n <= MAX_COUNT; n++) {
-				struct ko_plan p = ko_plan_make(colls[c], n, 1, nranks, 4);
+	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+		for (int mixed = 0; mixed < 2; mixed++) {
+			struct ko_ring ring = make_ring(nranks, mixed);
 
-				for (int rank = 0; rank < nranks; rank++) {
-					int next = (rank + 1) % nranks;
-					struct ko_model m = ko_plan_model(&p, colls[c], rank, nranks, -1);
-
-					CHECK(m.sent == count_sent(&p, colls[c], rank, nranks));
-					CHECK(m.sent ==
-					      ko_plan_model(&p, colls[c], next, nranks, -1).received);
-				}
-			}
+			for (size_t c = 0; c < ARRAY_LEN(colls); c++)
+				check_models(&ring, colls[c]);
+			ko_ring_free(&ring);
 		}
 	}
 }
@@ -145,9 +218,10 @@ static void an_all_reduce_sends_2k_n_minus_1_over_n(void **state)
 	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
 		size_t k = 1000 * (size_t)nranks;
 		struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, k, 4, nranks, 4096);
+		struct ko_ring ring = make_ring(nranks, false);
 
 		for (int rank = 0; rank < nranks; rank++)
-			CHECK(ko_plan_model(&p, KO_ALL_REDUCE, rank, nranks, -1).sent ==
+			CHECK(ko_plan_model(&p, KO_ALL_REDUCE, rank, &ring, 0).sent ==
 			      2 * k * (size_t)(nranks - 1) / (size_t)nranks);
 	}
 }
@@ -155,19 +229,21 @@ static void an_all_reduce_sends_2k_n_minus_1_over_n(void **state)
 static void broadcast_and_reduce_are_chains(void **state)
 {
 	struct ko_plan p = ko_plan_make(KO_BROADCAST, 100, 4, 5, 4096);
+	struct ko_ring ring = make_ring(5, true); /* 0, 2, 4, 1, 3 */
 
 	(void)state;
 	for (int root = 0; root < 5; root++) {
 		for (int rank = 0; rank < 5; rank++) {
-			struct ko_model b = ko_plan_model(&p, KO_BROADCAST, rank, 5, root);
-			struct ko_model r = ko_plan_model(&p, KO_REDUCE, rank, 5, root);
+			struct ko_model b = ko_plan_model(&p, KO_BROADCAST, rank, &ring, root);
+			struct ko_model r = ko_plan_model(&p, KO_REDUCE, rank, &ring, root);
 
-			CHECK(b.sent == (rank == (root + 4) % 5 ? 0 : 100) &&
+			CHECK(b.sent == (rank == ko_ring_prev(&ring, root) ? 0 : 100) &&
 			      b.received == (rank == root ? 0 : 100));
 			CHECK(r.sent == (rank == root ? 0 : 100) &&
-			      r.received == (rank == (root + 1) % 5 ? 0 : 100));
+			      r.received == (rank == ko_ring_next(&ring, root) ? 0 : 100));
 		}
 	}
+	ko_ring_free(&ring);
 }
 
 /* The board saves hops and costs bytes: it is chosen up to where the one outweighs the other. */
@@ -266,6 +342,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(pieces_tile_every_block),
 	cmocka_unit_test(uneven_blocks_are_tiled_too),
 	cmocka_unit_test(counts_beyond_32_bits_tile_too),
+	cmocka_unit_test(ranks_of_a_host_stand_together),
 	cmocka_unit_test(every_block_is_added_from_after_its_owner_round_to_it),
 	cmocka_unit_test(the_model_is_what_the_steps_add_up_to),
 	cmocka_unit_test(an_all_reduce_sends_2k_n_minus_1_over_n),

@@ -220,6 +220,20 @@ static int check_fit(const struct bench *b)
 	return 0;
 }
 
+/* Of the ring each rank knows its own next. */
+static int learn_ring(struct bench *b)
+{
+	int32_t next = b->nranks == 1 ? 0 : b->agreed.to_next.peer;
+
+	b->next = malloc((size_t)b->nranks * sizeof(*b->next));
+	if (!b->next) {
+		fprintf(stderr, "ringbench: no memory for a ring of %d ranks\n", b->nranks);
+		return EXIT_FAILED;
+	}
+	return kolo_all_gather(b->comm, &next, b->next, 1, KOLO_I32, NULL) < 0 ? fail(b, "learning the ring")
+									       : 0;
+}
+
 static int run(struct bench *b)
 {
 	struct kolo_comm_attr attr = { .transport = b->options->transport,
@@ -235,7 +249,7 @@ static int run(struct bench *b)
 	b->algorithm = b->agreed.algorithm;
 	if ((rc = check_fit(b)))
 		return rc;
-	if ((rc = open_outputs(b)) || (rc = allocate(b)))
+	if ((rc = learn_ring(b)) || (rc = open_outputs(b)) || (rc = allocate(b)))
 		return rc;
 	if (b->options->in_flight && kolo_queue_create(&b->queue) < 0)
 		return fail(b, "making a queue");
@@ -274,6 +288,7 @@ int main(int argc, char **argv)
 	}
 	kolo_queue_destroy(bench.queue);
 	kolo_comm_destroy(bench.comm);
+	free(bench.next);
 	free(bench.times);
 	plot_close(bench.plot);
 	return close_outputs(&bench) ? EXIT_FAILED : rc;

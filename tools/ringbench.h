@@ -72,6 +72,7 @@ struct bench {
 	struct kolo_queue *queue; /* NULL: operations are done in the call */
 	const struct options *options;
 	int rank, nranks;
+	int32_t *next;                      /* of each rank, in the ring */
 	char *src, *dst;                    /* each with room for the largest size */
 	double *times;                      /* MAX_ITERATIONS of them */
 	FILE *table, *json, *csv, *picture; /* rank 0's; NULL: none */

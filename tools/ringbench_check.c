@@ -75,11 +75,13 @@ static void expect_element(const struct bench *b, const struct job *j, int owner
 {
 	struct value_scale scale = value_avg_scale(j->type, b->nranks);
 	char own[8];
+	int rank = b->next[owner];
 
-	make_element(j->type, (owner + 1) % b->nranks, i, own);
+	make_element(j->type, rank, i, own);
 	value_first(j->type, j->op, false, scale, own, out);
-	for (int k = 2; k <= b->nranks; k++) {
-		make_element(j->type, (owner + k) % b->nranks, i, own);
+	while (rank != owner) {
+		rank = b->next[rank];
+		make_element(j->type, rank, i, own);
 		value_combine(j->type, j->op, false, scale, out, own);
 	}
 	value_finish(j->type, j->op, b->nranks, out);
@@ -228,11 +230,11 @@ static uint64_t ring_bytes(const struct bench *b, const struct job *j)
 
 		if (j->coll != ALL_GATHER && owner != rank)
 			sum += n;
-		if (j->coll != REDUCE_SCATTER && owner != (rank + 1) % nranks)
+		if (j->coll != REDUCE_SCATTER && owner != b->next[rank])
 			sum += n;
 	}
 	if (j->coll == BROADCAST)
-		sum = rank == (j->root + nranks - 1) % nranks ? 0 : total;
+		sum = b->next[rank] == j->root ? 0 : total;
 	if (j->coll == REDUCE)
 		sum = rank == j->root ? 0 : total;
 	return sum * kolo_type_size(j->type);

@@ -152,17 +152,22 @@ static int measure_edge(struct kolo_comm *pair, uint64_t *words, struct edge *ou
 
 /* ---- All edges ------------------------------------------------------------------------------------------ */
 
-/* Edges of one phase share no rank: even and odd ones, and where the number of edges is odd the last one alone. */
-static int phase_of(int edge, int nranks)
+/* Of the edge that begins at this rank. Edges of one phase share no rank: every other one of the ring, and where their number
+ * is odd the last one alone. */
+static int phase_of(const struct job *j, int rank)
 {
-	return nranks % 2 && edge == nranks - 1 ? 2 : edge % 2;
+	int edge = 0;
+
+	for (int r = 0; r != rank; r = j->ranks[r].next)
+		edge++;
+	return j->nranks % 2 && edge == j->nranks - 1 ? 2 : edge % 2;
 }
 
 /* The edges of one phase. *in becomes the edge that ends at this rank, if it is one of them. */
 static int probe_phase(struct job *j, int phase, uint64_t *words, struct edge *in)
 {
-	int prev = (j->rank + j->nranks - 1) % j->nranks;
-	bool sends = phase_of(j->rank, j->nranks) == phase, receives = phase_of(prev, j->nranks) == phase;
+	int prev = j->agreed.from_prev.peer;
+	bool sends = phase_of(j, j->rank) == phase, receives = phase_of(j, prev) == phase;
 	struct edge as_sender = { 0 };
 	int color = sends ? j->rank : receives ? prev : KOLO_NOCOLOR; /* the edge */
 	struct kolo_comm *pair = NULL;
@@ -182,7 +187,7 @@ static int gather_edges(struct job *j, const struct edge *in)
 
 	j->edges = allocate((size_t)j->nranks, sizeof(*j->edges));
 	for (int r = 0; r < j->nranks; r++)
-		j->edges[r] = by_receiver[(r + 1) % j->nranks];
+		j->edges[r] = by_receiver[j->ranks[r].next];
 	free(by_receiver);
 	return rc;
 }

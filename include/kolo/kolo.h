@@ -385,7 +385,9 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 /* All collectives: every rank calls with the same n, type, op and root. With `queue` NULL they block until dst may be
  * read; else the queue does them (kolo_queue_create). Other than in place as each one says, src and dst must not
  * overlap. n may be 0. Floating-point results depend on nranks, n, type, op, root (of a reduce) and the order of the
- * ring only, and have the same bits on every rank.
+ * ring only, and have the same bits on every rank. In the ring ranks follow each other by their numbers, unless hosts
+ * then met more often than need be: there the ranks of a host stand together, the lowest first, and hosts in the order
+ * of their lowest ranks (to_next.peer of struct kolo_stats tells).
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM with a queue (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
  * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, and a rank that is just

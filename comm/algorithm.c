@@ -143,18 +143,22 @@ static void decide_offers(const char *name, const struct ko_costs *costs, struct
 		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), LARGE_MESSAGE));
 }
 
-/* Half of the ring's hops, or fewer, and whole vectors. Where there is shared memory the board is better. */
-static uint64_t exchange_end(const char *name, const struct ko_costs *costs, double n)
+/* Half of an all-reduce's hops round the ring, or fewer, and whole vectors; a barrier needs fewer with shortcuts only. Where
+ * there is shared memory the board is better. */
+static uint64_t exchange_end(enum ko_coll coll, const char *name, const struct ko_costs *costs, int nranks)
 {
-	double most = (double)costs->exchange_room + 1;
+	bool forced = strcmp(name, "exchange") == 0;
+	double n = nranks, most = (double)costs->exchange_room + 1;
 	struct cost r = ring_cost(KO_ALL_REDUCE, n);
 	struct line ring = { r.hops * costs->hop_ns, r.crossings / costs->bytes_per_ns };
 	struct line whole = { (double)costs->exchange_hops * costs->hop_ns,
 			      2 * (n - 1) / costs->bytes_per_ns };
 
-	if (n > 1 && strcmp(name, "exchange") == 0)
-		return (uint64_t)most;
-	return n > 1 && *name == 0 && costs->network ? whole_bytes(lesser(crossing(ring, whole), most)) : 0;
+	if (nranks == 1 || !(forced || (*name == 0 && costs->network)))
+		return 0;
+	if (coll == KO_ALL_REDUCE)
+		return forced ? (uint64_t)most : whole_bytes(lesser(crossing(ring, whole), most));
+	return coll == KO_BARRIER && costs->exchange_hops < nranks - 1;
 }
 
 void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,
@@ -164,7 +168,6 @@ void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nra
 		(*name == 0 && !costs->network) || strcmp(name, "board") == 0 || strcmp(name, "direct") == 0;
 
 	out->must_read = strcmp(name, "direct") == 0;
-	out->exchange_end = exchange_end(name, costs, nranks);
 	decide_offers(name, costs, out);
 	for (int k = 0; k < KO_NCOLLS; k++) {
 		enum ko_coll coll = (enum ko_coll)k;
@@ -180,6 +183,7 @@ void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nra
 		if (coll == KO_BARRIER) /* of no bytes */
 			e = (struct ends){ board && nranks > 1, UINT64_MAX, UINT64_MAX };
 		out->board_end[k] = e.board;
+		out->exchange_end[k] = exchange_end(coll, name, costs, nranks);
 		out->read_begin[k] = e.read;
 		out->window_begin[k] = e.window;
 	}

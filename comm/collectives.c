@@ -94,8 +94,7 @@ static bool fits_cell(const struct ko_run *run)
 /* An op made at run time may have another factor on each rank, which only cells carry. */
 static bool may_exchange(const struct ko_run *run, size_t bytes)
 {
-	return run->desc.coll == KO_ALL_REDUCE && run->desc.op != KO_OP_PREMUL &&
-	       bytes < run->comm->algorithms.exchange_end;
+	return run->desc.op != KO_OP_PREMUL && bytes < run->comm->algorithms.exchange_end[run->desc.coll];
 }
 
 static void choose_algorithm(struct ko_run *run, const struct ko_call *call)

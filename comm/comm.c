@@ -293,14 +293,21 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 
 enum { MOST_ROWS = 6 };
 
+/* A barrier, which has no bytes, goes one way always. */
+static uint64_t all_of(int coll, uint64_t end)
+{
+	return coll == KO_BARRIER && end ? UINT64_MAX : end;
+}
+
 /* The rows of a collective, which are not empty. Returns how many there are. */
 static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const char *name = ko_coll_name(coll);
-	uint64_t board = coll == KO_BARRIER && t->board_end[coll] ? UINT64_MAX : t->board_end[coll];
+	uint64_t board = all_of(coll, t->board_end[coll]), exchange = all_of(coll, t->exchange_end[coll]);
 	uint64_t read = t->read_begin[coll], ring_end = read == UINT64_MAX ? read : read - 1;
-	uint64_t exchange = coll == KO_ALL_REDUCE && t->exchange_end > board ? t->exchange_end : board;
 	int n = 0;
+
+	exchange = exchange > board ? exchange : board;
 
 	if (t->window_begin[coll] != UINT64_MAX)
 		rows[n++] =
@@ -309,7 +316,8 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 		rows[n++] = (struct kolo_algorithm){ name, "board", "any", 0,
 						     board == UINT64_MAX ? board : board - 1 };
 	if (exchange > board)
-		rows[n++] = (struct kolo_algorithm){ name, "exchange", "any", board, exchange - 1 };
+		rows[n++] = (struct kolo_algorithm){ name, "exchange", "any", board,
+						     exchange == UINT64_MAX ? exchange : exchange - 1 };
 	if (exchange < read || exchange == 0)
 		rows[n++] = (struct kolo_algorithm){ name, "ring", "any", exchange, ring_end };
 	if (read != UINT64_MAX)

@@ -290,24 +290,27 @@ static void a_network_has_exchanges_instead(void **state)
 
 	(void)state;
 	ko_algorithm_decide("", &costs, 4, 4096, &t);
-	CHECK(t.exchange_end == 2000); /* 3 * 1000 * 2 / (6 - 3) */
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 2000); /* 3 * 1000 * 2 / (6 - 3) */
+	CHECK(t.exchange_end[KO_BARRIER] == 0 && t.exchange_end[KO_BROADCAST] == 0); /* as many hops */
 	for (int coll = KO_BARRIER; coll < KO_NCOLLS; coll++)
 		CHECK(t.board_end[coll] == 0 && t.read_begin[coll] == UINT64_MAX &&
 		      t.window_begin[coll] == UINT64_MAX);
 	CHECK(t.offer_begin == UINT64_MAX && t.offer_window_begin == UINT64_MAX);
 	costs.exchange_hops = 2; /* with shortcuts */
 	ko_algorithm_decide("", &costs, 4, 4096, &t);
-	CHECK(t.exchange_end == 2667); /* 4 * 1000 * 2 / (6 - 3) */
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 2667); /* 4 * 1000 * 2 / (6 - 3) */
+	CHECK(t.exchange_end[KO_BARRIER] == 1 && t.exchange_end[KO_BROADCAST] == 0);
 	costs.exchange_hops = 1;
 	ko_algorithm_decide("", &costs, 2, 4096, &t); /* no bytes more */
-	CHECK(t.exchange_end == 65537);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 65537);
 	ko_algorithm_decide("ring", &costs, 2, 4096, &t);
-	CHECK(t.exchange_end == 0);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 0);
 	costs.network = false;
 	ko_algorithm_decide("", &costs, 2, 4096, &t);
-	CHECK(t.exchange_end == 0 && t.board_end[KO_ALL_REDUCE] > 0);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_ALL_REDUCE] > 0);
 	ko_algorithm_decide("exchange", &costs, 2, 4096, &t);
-	CHECK(t.exchange_end == 65537 && t.board_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_BARRIER] == 0);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 65537 && t.board_end[KO_ALL_REDUCE] == 0 &&
+	      t.board_end[KO_BARRIER] == 0);
 }
 
 /* Directly costs a hop or a system call more than the board, and fewer bytes than any. */

@@ -157,6 +157,7 @@ static int ascending(const void *a, const void *b)
 /* What has been counted since the operations that are timed began, without the barriers between them. */
 static struct kolo_stats count(const struct bench *b, const struct kolo_stats *before, const struct result *r)
 {
+	const char *barrier = algorithm_in_table(b, BARRIER, 0);
 	struct kolo_stats now;
 
 	kolo_comm_stats(b->comm, &now);
@@ -165,8 +166,10 @@ static struct kolo_stats count(const struct bench *b, const struct kolo_stats *b
 	now.board_ops -= before->board_ops;
 	now.direct_ops -= before->direct_ops;
 	now.exchange_ops -= before->exchange_ops;
-	if (strcmp(algorithm_in_table(b, BARRIER, 0), "ring") == 0)
+	if (strcmp(barrier, "ring") == 0)
 		now.ring_ops -= (uint64_t)r->iterations;
+	else if (strcmp(barrier, "exchange") == 0)
+		now.exchange_ops -= (uint64_t)r->iterations;
 	else
 		now.board_ops -= (uint64_t)r->iterations;
 	return now;

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { MOST = KO_LANE_SLOT / 2 }; /* bytes: more of them take several slots */
-
 static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
 {
 	const struct ko_algorithms *table = &c->algorithms;
@@ -60,7 +58,7 @@ bool ko_short_pass(const struct ko_call *call)
 	struct ko_lane_end *end;
 
 	/* Lanes that keep too much memory are trimmed where transfers go in a list. */
-	if (!c->lanes.ends || c->lanes.with_slots > KO_LANES_KEPT || bytes > MOST || c->told ||
+	if (!c->lanes.ends || c->lanes.with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->told ||
 	    ko_watch_hear(c) < 0)
 		return false;
 	end = &c->lanes.ends[sends ? call->root : c->nranks + call->root];

@@ -84,19 +84,10 @@ static bool can_offer(const struct ko_run *run, const struct ko_transfer *t, str
 	return run->offers && t->bytes >= table->offer_begin && ko_peer_offers(c, t->buffer, t->bytes);
 }
 
-/* Bytes of a message in a slot. A short one is cut, too, so that writing and reading overlap. */
-static size_t slot_bytes(const struct ko_transfer *t)
-{
-	size_t most = t->bytes <= 2 * KO_LANE_SLOT ? KO_LANE_SLOT / 2 : KO_LANE_SLOT,
-	       rest = t->bytes - t->moved;
-
-	return rest < most ? rest : most;
-}
-
 static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_line *line = ko_lane_acquire(end, true);
-	size_t len = slot_bytes(t);
+	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
 
 	if (!line)
 		return STUCK;
@@ -263,7 +254,7 @@ static void copy_in(const struct ko_run *run, void *dst, const void *src, size_t
 
 static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
-	size_t len = slot_bytes(t);
+	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
 
 	if (!ko_lane_peek(end))
 		return STUCK;

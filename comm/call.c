@@ -18,7 +18,7 @@ bool ko_call_is_known(const struct ko_call *call)
 
 void ko_call_forget(struct kolo_comm *c)
 {
-	for (int coll = 0; coll < KO_NCOLLS; coll++)
+	for (int coll = 0; coll < KO_NKINDS; coll++)
 		c->known[coll].call.comm = NULL;
 }
 
@@ -134,7 +134,9 @@ static bool is_for_itself(const struct ko_call *call)
 /* A collective that waits for nothing is checked where it begins, if it must be. */
 static bool is_for_now(const struct ko_call *call)
 {
-	return call->comm && call->coll < KO_NCOLLS && !call->queue && !ko_group_is_open() &&
+	bool collective = call->coll < KO_NCOLLS || (call->coll >= KO_ALL_TO_ALL && call->coll <= KO_SCATTER);
+
+	return call->comm && collective && !call->queue && !ko_group_is_open() &&
 	       ko_order_is_settled(call->comm->order);
 }
 
@@ -143,7 +145,7 @@ int ko_call_do(const struct ko_call *call)
 	int rc;
 
 	if (is_for_now(call))
-		return ko_collective(call, NULL);
+		return ko_is_pairs(call->coll) ? ko_pairs_now(call) : ko_collective(call, NULL);
 	rc = ko_call_check(call);
 	if (rc < 0)
 		return rc;

@@ -53,7 +53,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
 	c->firsts = calloc((size_t)nranks + 1, sizeof(*c->firsts));
 	c->scratch = malloc(KO_SCRATCH);
-	c->known = calloc(KO_NCOLLS, sizeof(*c->known));
+	c->known = calloc(KO_NKINDS, sizeof(*c->known));
 	c->order = ko_order_create();
 	if (!c->table || !c->firsts || !c->scratch || !c->known || !c->order)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
@@ -281,7 +281,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 			  ko_shortcuts_sent(comm);
 	out->received_bytes = out->from_prev.bytes + comm->board.received + comm->direct.received +
 			      comm->lanes.received + ko_shortcuts_received(comm);
-	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + KO_NCOLLS * sizeof(*comm->known) +
+	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + KO_NKINDS * sizeof(*comm->known) +
 			    (size_t)comm->nranks * sizeof(*comm->table) +
 			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
 			    comm->lanes.mapped * KO_LANE_HEAD +

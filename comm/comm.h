@@ -87,7 +87,7 @@ struct kolo_comm {
 	struct ko_model direct;              /* bytes read in other ranks' buffers, and written */
 	struct ko_range offered[KO_OFFERED]; /* that others can read, the last noffered asked for */
 	unsigned noffered;
-	struct ko_known *known; /* KO_NCOLLS of them */
+	struct ko_known *known; /* KO_NKINDS of them */
 	size_t *firsts;         /* nranks + 1, of the uneven blocks of the operation under way */
 	char *scratch;          /* KO_SCRATCH bytes, for what is read of other ranks' memory */
 };

@@ -122,19 +122,23 @@ static void expect_cell(const struct ko_call *call)
 }
 
 /* A small collective, in which each rank writes its cell and reads those of others. */
-static int go_through_board(struct ko_run *run, const struct ko_call *call)
+static void prepare_board(struct ko_run *run, const struct ko_call *call)
 {
-	struct kolo_comm *c = run->comm;
-	struct ko_model model;
-	int rc;
+	const struct kolo_comm *c = call->comm;
 
-	expect_cell(call);
 	run->needs = NULL;
 	run->algorithm = KO_BOARD;
 	run->size = kolo_type_size(call->type);
 	run->copy = ko_copy(call->type);
 	run->plan = ko_plan_make(call->coll, call->n, run->size, c->nranks, c->limits.slot_len);
-	rc = ko_run_begin(run);
+}
+
+static int go_through_board(struct ko_run *run, const struct ko_call *call)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_model model;
+	int rc = ko_run_begin(run);
+
 	if (rc == 0)
 		rc = ko_oneshot(run, call->src, call->dst);
 	if (rc == 0) {
@@ -146,21 +150,14 @@ static int go_through_board(struct ko_run *run, const struct ko_call *call)
 	return ko_run_end(run, rc);
 }
 
-int ko_pairs(const struct ko_call *call)
+/* The communicator is claimed. What goes through the board is kept in `known`, where that is not NULL. */
+static int do_claimed(const struct ko_call *call, struct ko_known *known)
 {
 	struct kolo_comm *c = call->comm;
-	struct ko_run run;
+	struct ko_run run = { .comm = c, .needs = ko_transfers_need };
 	bool is_pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
 	struct ko_transfer one, *all;
-	int rc = ko_run_claim(c, call->coll);
 
-	if (rc < 0)
-		return rc;
-	if (is_pair && ko_short_pass(call)) {
-		atomic_store_explicit(&c->busy, false, memory_order_release);
-		return 0;
-	}
-	run = (struct ko_run){ .comm = c, .needs = ko_transfers_need };
 	run.desc = (struct ko_desc){ .n = call->n,
 				     .root = call->root,
 				     .coll = (uint8_t)call->coll,
@@ -168,13 +165,56 @@ int ko_pairs(const struct ko_call *call)
 				     .uneven = call->uneven };
 	if (call->uneven)
 		run.desc.n = 0; /* each pair has its own */
-	if (fits_board(call))
+	if (fits_board(call)) {
+		expect_cell(call);
+		prepare_board(&run, call);
+		if (known)
+			*known = (struct ko_known){ *call, run };
 		return go_through_board(&run, call);
+	}
 	all = is_pair ? &one : make_room(c, 2 * (size_t)c->nranks);
 	if (!all)
 		return ko_run_end(&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",
 						c->rank, ko_coll_name((int)call->coll), 2 * c->nranks));
 	return perform(&run, all, list_transfers(call, all));
+}
+
+static void release(struct kolo_comm *c)
+{
+	atomic_store_explicit(&c->busy, false, memory_order_release);
+}
+
+int ko_pairs(const struct ko_call *call)
+{
+	bool is_pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
+	int rc = ko_run_claim(call->comm, call->coll);
+
+	if (rc < 0)
+		return rc;
+	if (!is_pair || !ko_short_pass(call))
+		return do_claimed(call, NULL);
+	release(call->comm);
+	return 0;
+}
+
+int ko_pairs_now(const struct ko_call *call)
+{
+	struct ko_known *known = &call->comm->known[call->coll];
+	struct ko_run run;
+	int rc = ko_run_claim(call->comm, call->coll);
+
+	if (rc < 0)
+		return rc;
+	if (ko_call_is_known(call)) {
+		expect_cell(call);
+		run = known->run;
+		return go_through_board(&run, call);
+	}
+	rc = ko_call_check(call);
+	if (rc == 0)
+		return do_claimed(call, known);
+	release(call->comm);
+	return rc;
 }
 
 int ko_pairs_together(struct kolo_comm *c, size_t count, ko_next_fn *next, void *what)

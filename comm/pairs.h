@@ -10,6 +10,9 @@ bool ko_is_pairs(enum ko_coll coll);
 /* All of it, on the thread that is to do it; its arguments are right. Errors: those of the public calls. */
 int ko_pairs(const struct ko_call *call);
 
+/* The same for a collective whose arguments nobody has checked. Also KOLO_EINVAL. */
+int ko_pairs_now(const struct ko_call *call);
+
 /* Bytes of the whole vector from which on all_to_all, gather and scatter don't go through the board. */
 uint64_t ko_pairs_board_end(const struct kolo_comm *c);
 

@@ -153,6 +153,8 @@ static int place_slots(struct ko_run *run, char *buffer, size_t len)
 	better = ns[KO_SEND] < ns[KO_RECV] ? KO_SEND : KO_RECV;
 	if (rc == 0)
 		rc = go_round(run, &better, 1);
+	if (rc == 0)
+		rc = ko_drain(run);
 	if (rc < 0)
 		return rc;
 	c->slots_near = (enum ko_role)better;

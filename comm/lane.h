@@ -21,7 +21,7 @@ enum {
 	KO_LANE_SLOTS = 8, /* fewer: lines with a small payload, or none, need none */
 	KO_LANE_SLOT = 8 << 10,
 	KO_LANE_SMALL = 40, /* bytes in a line */
-	KO_LANES_KEPT = 32  /* lanes of a rank whose slots keep their memory while idle */
+	KO_LANES_KEPT = 16  /* lanes of a rank whose slots keep their memory while idle */
 };
 
 enum ko_line_kind {

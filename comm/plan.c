@@ -84,7 +84,6 @@ struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int ra
 	size_t before = ko_plan_block(p, ko_ring_prev(ring, rank)).n;
 	size_t own = ko_plan_block(p, rank).n;
 	size_t after = ko_plan_block(p, ko_ring_next(ring, rank)).n;
-	int next_of_root = ko_ring_next(ring, root), prev_of_root = ko_ring_prev(ring, root);
 
 	switch (coll) {
 	case KO_REDUCE_SCATTER: /* sends every block but its own, which it finishes */
@@ -94,9 +93,11 @@ struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int ra
 	case KO_ALL_REDUCE: /* both */
 		return (struct ko_model){ 2 * p->count - own - after, 2 * p->count - own - before };
 	case KO_BROADCAST: /* a chain from root to the rank before it */
-		return (struct ko_model){ rank == prev_of_root ? 0 : p->count, rank == root ? 0 : p->count };
+		return (struct ko_model){ ko_ring_next(ring, rank) == root ? 0 : p->count,
+					  rank == root ? 0 : p->count };
 	case KO_REDUCE: /* a chain from the rank after root to root */
-		return (struct ko_model){ rank == root ? 0 : p->count, rank == next_of_root ? 0 : p->count };
+		return (struct ko_model){ rank == root ? 0 : p->count,
+					  ko_ring_prev(ring, rank) == root ? 0 : p->count };
 	default: return (struct ko_model){ 0, 0 };
 	}
 }

@@ -192,7 +192,7 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 /* Could it have been offered, and is it to be known what is better? Then either way is over when the receiver has it. */
 static bool is_learnt(const struct ko_run *run, const struct ko_transfer *t)
 {
-	return run->reading && t->bytes >= run->comm->algorithms.offer_begin;
+	return run->reading && t->bytes > KO_LANE_SMALL && t->bytes >= run->comm->algorithms.offer_begin;
 }
 
 /* What is offered is copied in the order of the lane, so the first one that is not done is the one under way. */
@@ -249,7 +249,7 @@ static void copy_in(const struct ko_run *run, void *dst, const void *src, size_t
 	if (run->stores == KO_STREAMING)
 		ko_stream_copy(dst, src, len);
 	else
-		memmove(dst, src, len); /* what a rank has for itself may overlap */
+		memcpy(dst, src, len);
 }
 
 static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
@@ -448,6 +448,17 @@ static struct ko_transfer *next_own(const struct ko_run *run, struct ko_transfer
 	return t;
 }
 
+/* In a group what is sent and what is received may overlap. */
+static void copy_part(const struct ko_run *run, char *dst, const char *src, size_t len)
+{
+	bool overlap = dst < src + len && src < dst + len;
+
+	if (overlap)
+		memmove(dst, src, len);
+	else
+		copy_in(run, dst, src, len);
+}
+
 /* What this rank has for itself: the first send is for the first recv, and so on. */
 static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
@@ -461,7 +472,7 @@ static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 				       "rank %d sends n=%zu %s to itself, and waits for n=%zu %s", c->rank,
 				       from->n, kolo_type_name(from->type), to->n, kolo_type_name(to->type));
 		if (to->bytes && to->buffer != from->buffer)
-			copy_in(run, to->buffer, from->buffer, to->bytes);
+			copy_part(run, to->buffer, from->buffer, to->bytes);
 		from = next_own(run, from + 1, end, true);
 		to = next_own(run, to + 1, end, false);
 	}

@@ -11,7 +11,7 @@
  * - The library never prints, never ends the process and installs no signal handler.
  *
  * Memory: with the default slots a communicator takes at most KOLO_DEFAULT_MEMORY bytes per rank, shared
- * memory included. */
+ * memory included; but 64 KiB more for each rank beyond 16 that it is just sending messages to. */
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 

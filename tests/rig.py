@@ -114,6 +114,8 @@ def boot(built, scenario, host, cpus, wire=None):
                                                     "-numa", f"node,cpus={k},memdev=m{k}")]
     vmlinuz, image = built
     console = f"{RIG}/console-{host}"
+    with open(console, "w"):
+        pass  # of another boot nothing stays, should this one fail
     process = subprocess.Popen(
         ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", str(cpus), "-m", str(MEMORY), *nodes, "-nodefaults",
          "-display", "none", "-no-reboot", "-kernel", vmlinuz, "-initrd", image, "-serial", f"file:{console}",

@@ -25,8 +25,8 @@ struct ko_costs {
 /* By bytes of the whole vector. */
 struct ko_algorithms {
 	uint64_t board_end[KO_NCOLLS]; /* below it the board, else the ring; but directly */
-	uint64_t exchange_end
-		[KO_NCOLLS]; /* below it an exchange instead of the ring: all-reduces, and barriers */
+	/* Below it an exchange instead of the ring: all-reduces, and barriers; 0 for all others */
+	uint64_t exchange_end[KO_NCOLLS];
 	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */
 	uint64_t window_begin[KO_NCOLLS]; /* from here on in windows */
 	/* A message between two ranks, from here on, is offered instead of put into slots: plain memory, windows */

@@ -88,7 +88,7 @@ static bool fits(const struct ko_call *call, const size_t *counts)
 
 static int check_root(const struct ko_call *call, const char *suffix)
 {
-	bool pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
+	bool pair = ko_coll_is_message(call->coll);
 
 	if ((!ko_coll_has_root((int)call->coll) && !pair) ||
 	    (call->root >= 0 && call->root < call->comm->nranks))

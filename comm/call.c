@@ -128,13 +128,13 @@ static int enqueue(const struct ko_call *call)
 
 static bool is_for_itself(const struct ko_call *call)
 {
-	return (call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM) && call->root == call->comm->rank;
+	return ko_coll_is_message(call->coll) && call->root == call->comm->rank;
 }
 
 /* A collective that waits for nothing is checked where it begins, if it must be. */
 static bool is_for_now(const struct ko_call *call)
 {
-	bool collective = call->coll < KO_NCOLLS || (call->coll >= KO_ALL_TO_ALL && call->coll <= KO_SCATTER);
+	bool collective = call->coll < KO_NCOLLS || ko_coll_has_messages(call->coll);
 
 	return call->comm && collective && !call->queue && !ko_group_is_open() &&
 	       ko_order_is_settled(call->comm->order);

@@ -202,7 +202,7 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 	} else {
 		rc = red ? 0 : ko_call_check(call);
 		if (rc < 0) {
-			atomic_store_explicit(&c->busy, false, memory_order_release);
+			ko_run_release(c);
 			return rc;
 		}
 		prepare(run, call, red);

@@ -308,7 +308,6 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 	int n = 0;
 
 	exchange = exchange > board ? exchange : board;
-
 	if (t->window_begin[coll] != UINT64_MAX)
 		rows[n++] =
 			(struct kolo_algorithm){ name, "direct", "alloc", t->window_begin[coll], UINT64_MAX };

@@ -114,17 +114,12 @@ int ko_group_refuse(const struct kolo_comm *c, const char *function)
 
 /* ---- Doing it ------------------------------------------------------------------------------------------- */
 
-static bool is_pair(const struct ko_left *left)
-{
-	return left->call.coll == KO_SEND_TO || left->call.coll == KO_RECV_FROM;
-}
-
 /* For ko_pairs_together: the next send or recv. */
 static const struct ko_call *next_pair(void *what)
 {
 	struct ko_left **at = what, *left = *at;
 
-	while (!is_pair(left))
+	while (!ko_coll_is_message(left->call.coll))
 		left = left->next;
 	*at = left->next;
 	return &left->call;
@@ -169,7 +164,7 @@ static int perform_calls(const struct share *share)
 	if (rc == 0 && share->pairs)
 		rc = ko_pairs_together(share->comm, share->pairs, next_pair, &at);
 	for (at = share->first; rc == 0 && at; at = at->next)
-		if (!is_pair(at))
+		if (!ko_coll_is_message(at->call.coll))
 			rc = ko_call_perform(&at->call, &at->red);
 	return rc;
 }
@@ -294,7 +289,7 @@ static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
 		first->next = NULL;
 		*share->end = first;
 		share->end = &first->next;
-		share->pairs += is_pair(first);
+		share->pairs += ko_coll_is_message(first->call.coll);
 		first = next;
 	}
 	batch->left = batch->nshares;
@@ -415,7 +410,7 @@ static int perform_simple(struct ko_left *first)
 	struct share share = { .comm = first->call.comm, .first = first };
 
 	for (const struct ko_left *left = first; left; left = left->next)
-		share.pairs += is_pair(left);
+		share.pairs += ko_coll_is_message(left->call.coll);
 	share.place = share.comm->order->issued + 1;
 	return perform_calls(&share);
 }

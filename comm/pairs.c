@@ -103,7 +103,7 @@ static bool fits_board(const struct ko_call *call)
 	const struct kolo_comm *c = call->comm;
 	size_t all = call->n * kolo_type_size(call->type) * (size_t)c->nranks;
 
-	return !call->uneven && c->nranks > 1 && call->coll >= KO_ALL_TO_ALL && call->coll <= KO_SCATTER &&
+	return !call->uneven && c->nranks > 1 && ko_coll_has_messages(call->coll) &&
 	       all < ko_pairs_board_end(c);
 }
 
@@ -121,7 +121,6 @@ static void expect_cell(const struct ko_call *call)
 		ko_board_expect(&c->board, c->rank, gives);
 }
 
-/* A small collective, in which each rank writes its cell and reads those of others. */
 static void prepare_board(struct ko_run *run, const struct ko_call *call)
 {
 	const struct kolo_comm *c = call->comm;
@@ -133,6 +132,7 @@ static void prepare_board(struct ko_run *run, const struct ko_call *call)
 	run->plan = ko_plan_make(call->coll, call->n, run->size, c->nranks, c->limits.slot_len);
 }
 
+/* A small collective, in which each rank writes its cell and reads those of others. */
 static int go_through_board(struct ko_run *run, const struct ko_call *call)
 {
 	struct kolo_comm *c = run->comm;
@@ -155,7 +155,7 @@ static int do_claimed(const struct ko_call *call, struct ko_known *known)
 {
 	struct kolo_comm *c = call->comm;
 	struct ko_run run = { .comm = c, .needs = ko_transfers_need };
-	bool is_pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
+	bool is_message = ko_coll_is_message(call->coll);
 	struct ko_transfer one, *all;
 
 	run.desc = (struct ko_desc){ .n = call->n,
@@ -172,28 +172,22 @@ static int do_claimed(const struct ko_call *call, struct ko_known *known)
 			*known = (struct ko_known){ *call, run };
 		return go_through_board(&run, call);
 	}
-	all = is_pair ? &one : make_room(c, 2 * (size_t)c->nranks);
+	all = is_message ? &one : make_room(c, 2 * (size_t)c->nranks);
 	if (!all)
 		return ko_run_end(&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",
 						c->rank, ko_coll_name((int)call->coll), 2 * c->nranks));
 	return perform(&run, all, list_transfers(call, all));
 }
 
-static void release(struct kolo_comm *c)
-{
-	atomic_store_explicit(&c->busy, false, memory_order_release);
-}
-
 int ko_pairs(const struct ko_call *call)
 {
-	bool is_pair = call->coll == KO_SEND_TO || call->coll == KO_RECV_FROM;
 	int rc = ko_run_claim(call->comm, call->coll);
 
 	if (rc < 0)
 		return rc;
-	if (!is_pair || !ko_short_pass(call))
+	if (!ko_coll_is_message(call->coll) || !ko_short_pass(call))
 		return do_claimed(call, NULL);
-	release(call->comm);
+	ko_run_release(call->comm);
 	return 0;
 }
 
@@ -213,7 +207,7 @@ int ko_pairs_now(const struct ko_call *call)
 	rc = ko_call_check(call);
 	if (rc == 0)
 		return do_claimed(call, known);
-	release(call->comm);
+	ko_run_release(call->comm);
 	return rc;
 }
 

@@ -35,6 +35,17 @@ const char *ko_coll_name(int coll);
 bool ko_coll_reduces(int coll);
 bool ko_coll_has_root(int coll);
 
+/* A message, and a collective that consists of such. */
+static inline bool ko_coll_is_message(enum ko_coll coll)
+{
+	return coll == KO_SEND_TO || coll == KO_RECV_FROM;
+}
+
+static inline bool ko_coll_has_messages(enum ko_coll coll)
+{
+	return coll >= KO_ALL_TO_ALL && coll <= KO_SCATTER;
+}
+
 enum { KO_MAX_SIZE = 8 }; /* bytes of the largest element */
 
 /* Elements [first, first + n) of the whole vector. */

@@ -52,6 +52,6 @@ int ko_run_end(struct ko_run *run, int rc)
 	}
 	if (run->since)
 		tell(run, rc);
-	atomic_store_explicit(&c->busy, false, memory_order_release);
+	ko_run_release(c);
 	return rc;
 }

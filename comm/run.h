@@ -34,6 +34,12 @@ struct ko_run {
 /* Makes the communicator this thread's until ko_run_end. KOLO_EINVAL where another one is in an operation. */
 int ko_run_claim(struct kolo_comm *c, enum ko_coll coll);
 
+/* What was claimed is free again; ko_run_end does it, too. */
+static inline void ko_run_release(struct kolo_comm *c)
+{
+	atomic_store_explicit(&c->busy, false, memory_order_release);
+}
+
 /* The operation desc of run->comm, which gets its number and its tag, begins: afterwards every rank knows what this one
  * is about to do. What ranks do in pairs has no number. Errors: what the communicator has failed with; KOLO_EPEER. */
 int ko_run_begin(struct ko_run *run);

@@ -64,7 +64,8 @@ static double time_now(const struct job *j)
 /* Also how long the sleep took: a thread that wakes waits for its core until the kernel takes it from the queue's thread. */
 static double time_behind_sleep(const struct job *j, double sleep_us, double *slept)
 {
-	struct timespec sleep = { .tv_nsec = (long)(sleep_us * 1e3) };
+	long us = (long)sleep_us;
+	struct timespec sleep = { .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
 	int64_t begin;
 	double total;
 

@@ -9,6 +9,11 @@ B = os.environ.get("B", "build")
 SLOW = bool(os.environ.get("SAN")) or "T_SLOW" in os.environ
 TESTS = []
 
+try:
+    os.fstat(0)
+except OSError: # closed: what is opened next, and meant for a child, would be its standard input
+    os.open(os.devnull, os.O_RDONLY)
+
 
 class Skip(Exception):
     pass

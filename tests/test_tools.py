@@ -52,8 +52,8 @@ def ringbench_traffic_of_messages_is_their_payload():
         for row in rows:
             part, root = row["bytes"] // n, [int(r == 1) for r in range(n)]
             sent = {"all_to_all": [(n - 1) * part] * n, "gather": [0 if r else part for r in root],
-                    "scatter": [(n - 1) * part if r else 0 for r in root]}
-            assert row["sent_bytes"] == sent.get(row["collective"], row["sent_bytes"]), row
+                    "scatter": [(n - 1) * part if r else 0 for r in root], "send_recv": [row["bytes"]] * n}
+            assert row["sent_bytes"] == sent[row["collective"]], row
         assert {r["ran"] for r in rows if r["collective"] == "all_to_all" and r["bytes"] == 4096} == {"board"}, rows
 
 

@@ -8,7 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float ko_float_of_bits(uint32_t bits)
+/* cuda/kernels.cu has another one: this file is C, and C++ for a GPU. */
+#ifndef KO_INLINE
+#define KO_INLINE static inline
+#endif
+
+KO_INLINE float ko_float_of_bits(uint32_t bits)
 {
 	float x;
 
@@ -16,7 +21,7 @@ static inline float ko_float_of_bits(uint32_t bits)
 	return x;
 }
 
-static inline uint32_t ko_bits_of_float(float x)
+KO_INLINE uint32_t ko_bits_of_float(float x)
 {
 	uint32_t bits;
 
@@ -33,63 +38,80 @@ struct ko_format {
 	uint32_t nan;
 };
 
-static const struct ko_format ko_f16 = { 10, 15, 0x7bff, 0x7c00, 0x7e00 };
-static const struct ko_format ko_f8e5m2 = { 2, 15, 0x7b, 0x7c, 0x7e };
-static const struct ko_format ko_f8e4m3 = { 3, 7, 0x7e, 0x7e, 0x7f };
+KO_INLINE struct ko_format ko_f16(void)
+{
+	struct ko_format f = { 10, 15, 0x7bff, 0x7c00, 0x7e00 };
+
+	return f;
+}
+
+KO_INLINE struct ko_format ko_f8e5m2(void)
+{
+	struct ko_format f = { 2, 15, 0x7b, 0x7c, 0x7e };
+
+	return f;
+}
+
+KO_INLINE struct ko_format ko_f8e4m3(void)
+{
+	struct ko_format f = { 3, 7, 0x7e, 0x7e, 0x7f };
+
+	return f;
+}
 
 /* Both are computed: a choice that is no branch. */
-static inline uint32_t ko_select(bool first, uint32_t a, uint32_t b)
+KO_INLINE uint32_t ko_select(bool first, uint32_t a, uint32_t b)
 {
 	return b ^ ((a ^ b) & -(uint32_t)first);
 }
 
 /* `code` without its sign. */
-static inline float ko_widen(uint32_t code, const struct ko_format *f)
+KO_INLINE float ko_widen(uint32_t code, struct ko_format f)
 {
-	uint32_t normal = (code << (23 - f->mant)) + ((uint32_t)(127 - f->bias) << 23);
+	uint32_t normal = (code << (23 - f.mant)) + ((uint32_t)(127 - f.bias) << 23);
 	/* A subnormal is its mantissa times 2^(1 - bias - mant). */
 	float subnormal =
-		(float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f->bias - f->mant) << 23);
-	uint32_t bits = ko_select(code >> f->mant, normal, ko_bits_of_float(subnormal));
-	uint32_t special = ko_select(code == f->over, 0x7f800000, 0x7fc00000);
+		(float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f.bias - f.mant) << 23);
+	uint32_t bits = ko_select(code >> f.mant, normal, ko_bits_of_float(subnormal));
+	uint32_t special = ko_select(code == f.over, 0x7f800000, 0x7fc00000);
 
-	return ko_float_of_bits(ko_select(code > f->finite, special, bits));
+	return ko_float_of_bits(ko_select(code > f.finite, special, bits));
 }
 
 /* The code of |x|, without a sign. */
-static inline uint32_t ko_narrow(float x, const struct ko_format *f)
+KO_INLINE uint32_t ko_narrow(float x, struct ko_format f)
 {
 	uint32_t bits = ko_bits_of_float(x) & 0x7fffffff;
-	uint32_t drop = (uint32_t)(23 - f->mant);
+	uint32_t drop = (uint32_t)(23 - f.mant);
 	/* Adding a number whose last bit weighs as much as the format's last subnormal bit makes the processor
 	 * round to it. */
-	uint32_t magic = (uint32_t)(127 + 1 - f->bias - f->mant + 23) << 23;
+	uint32_t magic = (uint32_t)(127 + 1 - f.bias - f.mant + 23) << 23;
 	uint32_t subnormal = ko_bits_of_float(ko_float_of_bits(bits) + ko_float_of_bits(magic)) - magic;
 	uint32_t even = bits + (1u << (drop - 1)) - 1 + ((bits >> drop) & 1);
-	uint32_t normal = (even >> drop) - ((uint32_t)(127 - f->bias) << f->mant);
-	uint32_t code = ko_select(bits < (uint32_t)(127 + 1 - f->bias) << 23, subnormal, normal);
+	uint32_t normal = (even >> drop) - ((uint32_t)(127 - f.bias) << f.mant);
+	uint32_t code = ko_select(bits < (uint32_t)(127 + 1 - f.bias) << 23, subnormal, normal);
 
-	code = ko_select(code > f->finite, f->over, code);
-	return ko_select(bits > 0x7f800000, f->nan, code);
+	code = ko_select(code > f.finite, f.over, code);
+	return ko_select(bits > 0x7f800000, f.nan, code);
 }
 
-static inline float ko_float_of_f16(uint16_t x)
+KO_INLINE float ko_float_of_f16(uint16_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7fff, &ko_f16)) | (uint32_t)(x & 0x8000)
-											  << 16);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7fff, ko_f16())) | (uint32_t)(x & 0x8000)
+											   << 16);
 }
 
-static inline uint16_t ko_f16_of_float(float x)
+KO_INLINE uint16_t ko_f16_of_float(float x)
 {
-	return (uint16_t)(ko_narrow(x, &ko_f16) | (ko_bits_of_float(x) >> 16 & 0x8000));
+	return (uint16_t)(ko_narrow(x, ko_f16()) | (ko_bits_of_float(x) >> 16 & 0x8000));
 }
 
-static inline float ko_float_of_bf16(uint16_t x)
+KO_INLINE float ko_float_of_bf16(uint16_t x)
 {
 	return ko_float_of_bits((uint32_t)x << 16);
 }
 
-static inline uint16_t ko_bf16_of_float(float x)
+KO_INLINE uint16_t ko_bf16_of_float(float x)
 {
 	uint32_t bits = ko_bits_of_float(x);
 	uint32_t even = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -97,26 +119,26 @@ static inline uint16_t ko_bf16_of_float(float x)
 	return (uint16_t)ko_select((bits & 0x7fffffff) > 0x7f800000, bits >> 16 | 0x40, even);
 }
 
-static inline float ko_float_of_f8e4m3(uint8_t x)
+KO_INLINE float ko_float_of_f8e4m3(uint8_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e4m3)) | (uint32_t)(x & 0x80)
-											   << 24);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, ko_f8e4m3())) | (uint32_t)(x & 0x80)
+											    << 24);
 }
 
-static inline uint8_t ko_f8e4m3_of_float(float x)
+KO_INLINE uint8_t ko_f8e4m3_of_float(float x)
 {
-	return (uint8_t)(ko_narrow(x, &ko_f8e4m3) | (ko_bits_of_float(x) >> 24 & 0x80));
+	return (uint8_t)(ko_narrow(x, ko_f8e4m3()) | (ko_bits_of_float(x) >> 24 & 0x80));
 }
 
-static inline float ko_float_of_f8e5m2(uint8_t x)
+KO_INLINE float ko_float_of_f8e5m2(uint8_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, &ko_f8e5m2)) | (uint32_t)(x & 0x80)
-											   << 24);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, ko_f8e5m2())) | (uint32_t)(x & 0x80)
+											    << 24);
 }
 
-static inline uint8_t ko_f8e5m2_of_float(float x)
+KO_INLINE uint8_t ko_f8e5m2_of_float(float x)
 {
-	return (uint8_t)(ko_narrow(x, &ko_f8e5m2) | (ko_bits_of_float(x) >> 24 & 0x80));
+	return (uint8_t)(ko_narrow(x, ko_f8e5m2()) | (ko_bits_of_float(x) >> 24 & 0x80));
 }
 
 #endif

@@ -3,8 +3,7 @@
  * vcvtps2ph). The table compiled for the bare architecture is the reference: the others have the same bits
  * (-ffp-contract=off, no -ffast-math; a test compares them).
  *
- * kernels_int.h, kernels_float.h, kernels_narrow.h and kernels_minmax.h are included once for each type, with
- * NAME its name and T the type in memory: C's way of writing a function for several types. */
+ * The loops themselves are in kernels_types.h, for GPUs too. */
 #include "convert.h"
 #include "mem.h"
 
@@ -37,6 +36,9 @@ typedef double ANYWHERE any_f64;
 #define PASTE(a, b)          a##_##b
 #define PASTE_EXPANDED(a, b) PASTE(a, b)
 #define FN(verb)             PASTE_EXPANDED(verb, NAME)
+
+/* What loops are declared as. */
+#define LOOP static
 
 /* Elements that the loops over narrow types widen at a time: two vectors of 16 floats. */
 enum { BLOCK = 32 };
@@ -112,24 +114,24 @@ static inline __m512 widen_f8(const any_u8 *in, int shift)
 	return _mm512_cvtph_ps(_mm256_or_si256(code, sign));
 }
 
-static inline void narrow_f8(any_u8 *out, const float *in, const struct ko_format *f)
+static inline void narrow_f8(any_u8 *out, const float *in, struct ko_format f)
 {
-	unsigned drop = 23 - (unsigned)f->mant;
-	uint32_t least = (uint32_t)(127 + 1 - f->bias), magic = (least + 23 - (uint32_t)f->mant) << 23;
+	unsigned drop = 23 - (unsigned)f.mant;
+	uint32_t least = (uint32_t)(127 + 1 - f.bias), magic = (least + 23 - (uint32_t)f.mant) << 23;
 
 	for (int i = 0; i < BLOCK; i += 16) {
 		__m512i x = _mm512_loadu_si512(in + i), bits = _mm512_and_si512(x, ones(0x7fffffff));
 		__m512 rounded = _mm512_add_ps(_mm512_castsi512_ps(bits), _mm512_castsi512_ps(ones(magic)));
 		__m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, drop), ones(1));
 		__m512i even = _mm512_add_epi32(bits, _mm512_add_epi32(ones((1u << (drop - 1)) - 1), odd));
-		__m512i code = _mm512_sub_epi32(_mm512_srli_epi32(even, drop), ones((least - 1) << f->mant));
+		__m512i code = _mm512_sub_epi32(_mm512_srli_epi32(even, drop), ones((least - 1) << f.mant));
 
 		code = _mm512_mask_sub_epi32(code, _mm512_cmplt_epu32_mask(bits, ones(least << 23)),
 					     _mm512_castps_si512(rounded), ones(magic));
-		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(code, ones(f->finite)),
-					     ones(f->over));
+		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(code, ones(f.finite)),
+					     ones(f.over));
 		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(bits, ones(0x7f800000)),
-					     ones(f->nan));
+					     ones(f.nan));
 		code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(x, 24), ones(0x80)));
 		_mm_storeu_si128((void *)(out + i), _mm512_cvtepi32_epi8(code));
 	}
@@ -177,7 +179,7 @@ static inline void widen_f8e5m2(float *out, const any_u8 *in)
 		out[i] = ko_float_of_f8e5m2(in[i]);
 }
 
-static inline void narrow_f8(any_u8 *out, const float *in, const struct ko_format *f)
+static inline void narrow_f8(any_u8 *out, const float *in, struct ko_format f)
 {
 	for (int i = 0; i < BLOCK; i++)
 		out[i] = (uint8_t)(ko_narrow(in[i], f) | (ko_bits_of_float(in[i]) >> 24 & 0x80));
@@ -186,98 +188,15 @@ static inline void narrow_f8(any_u8 *out, const float *in, const struct ko_forma
 
 static inline void narrow_f8e4m3(any_u8 *out, const float *in)
 {
-	narrow_f8(out, in, &ko_f8e4m3);
+	narrow_f8(out, in, ko_f8e4m3());
 }
 
 static inline void narrow_f8e5m2(any_u8 *out, const float *in)
 {
-	narrow_f8(out, in, &ko_f8e5m2);
+	narrow_f8(out, in, ko_f8e5m2());
 }
 
-/* T in memory, U its unsigned twin, in which sums and products wrap, W the widest type of its signedness. */
-#define T    any_i8
-#define U    uint8_t
-#define W    int64_t
-#define NAME i8
-#include "kernels_int.h"
-#define T    any_u8
-#define U    uint8_t
-#define W    uint64_t
-#define NAME u8
-#include "kernels_int.h"
-#define T    any_i32
-#define U    uint32_t
-#define W    int64_t
-#define NAME i32
-#include "kernels_int.h"
-#define T    any_u32
-#define U    uint32_t
-#define W    uint64_t
-#define NAME u32
-#include "kernels_int.h"
-#define T    any_i64
-#define U    uint64_t
-#define W    int64_t
-#define NAME i64
-#include "kernels_int.h"
-#define T    any_u64
-#define U    uint64_t
-#define W    uint64_t
-#define NAME u64
-#include "kernels_int.h"
-
-#define T    any_f32
-#define NAME f32
-#include "kernels_float.h"
-#define T    any_f64
-#define NAME f64
-#include "kernels_float.h"
-
-#define T    any_u16
-#define NAME f16
-#include "kernels_narrow.h"
-#define T    any_u16
-#define NAME bf16
-#include "kernels_narrow.h"
-#define T    any_u8
-#define NAME f8e4m3
-#include "kernels_narrow.h"
-#define T    any_u8
-#define NAME f8e5m2
-#include "kernels_narrow.h"
-
-/* T the unsigned integer with the floating type's bits, S its signed twin, INF the bits of infinity, or of what
- * all NaNs are above. */
-#define T    any_u32
-#define S    int32_t
-#define INF  0x7f800000
-#define NAME f32
-#include "kernels_minmax.h"
-#define T    any_u64
-#define S    int64_t
-#define INF  0x7ff0000000000000
-#define NAME f64
-#include "kernels_minmax.h"
-#define T    any_u16
-#define S    int16_t
-#define INF  0x7c00
-#define NAME f16
-#include "kernels_minmax.h"
-#define T    any_u16
-#define S    int16_t
-#define INF  0x7f80
-#define NAME bf16
-#include "kernels_minmax.h"
-#define T    any_u8
-#define S    int8_t
-#define INF  0x7e
-#define NAME f8e4m3
-#include "kernels_minmax.h"
-#define T    any_u8
-#define S    int8_t
-#define INF  0x7c
-#define NAME f8e5m2
-#include "kernels_minmax.h"
+#include "kernels_types.h"
 
 static void copy_bytes(void *out, const void *src, size_t len)
 {

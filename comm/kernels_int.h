@@ -1,11 +1,11 @@
-/* Loops over one integer type; see kernels.c. No include guard: it is included once for each type. */
+/* Loops over one integer type; see kernels_types.h. No include guard: it is included once for each type. */
 #define FACTOR u64
 #include "kernels_arith.h"
 
-static void FN(min)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(min)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
-	const T *a = in, *b = own;
-	T *c = out;
+	const T *a = (const T *)in, *b = (const T *)own;
+	T *c = (T *)out;
 
 	(void)s;
 	ELEMENTWISE
@@ -13,10 +13,10 @@ static void FN(min)(void *out, const void *in, const void *own, size_t n, const 
 		c[i] = a[i] < b[i] ? a[i] : b[i];
 }
 
-static void FN(max)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(max)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
-	const T *a = in, *b = own;
-	T *c = out;
+	const T *a = (const T *)in, *b = (const T *)own;
+	T *c = (T *)out;
 
 	(void)s;
 	ELEMENTWISE
@@ -25,11 +25,11 @@ static void FN(max)(void *out, const void *in, const void *own, size_t n, const 
 }
 
 /* In the widest type: the divisor, a number of ranks, may be more than T holds. */
-static void FN(divide)(void *out, const void *src, size_t n, const union ko_scalar *s)
+LOOP void FN(divide)(void *out, const void *src, size_t n, const union ko_scalar *s)
 {
-	const T *a = src;
+	const T *a = (const T *)src;
 	W divisor = (W)s->u64;
-	T *c = out;
+	T *c = (T *)out;
 
 	for (size_t i = 0; i < n; i++)
 		c[i] = (T)((W)a[i] / divisor);

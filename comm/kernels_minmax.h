@@ -1,24 +1,24 @@
-/* Minimum and maximum of floating types by their bits; see kernels.c. Flipping the bits below the sign of
+/* Minimum and maximum of floating types by their bits; see kernels_types.h. Flipping the bits below the sign of
  * negative numbers makes them integers in the same order, with -0 < +0. No include guard. */
 
-static inline S FN(key)(T x)
+KO_INLINE S FN(key)(T x)
 {
 	T sign = (T)((T)1 << (sizeof(T) * 8 - 1));
 
 	return (S)(x & sign ? (T)(x ^ (T)(sign - 1)) : x);
 }
 
-static inline int FN(is_nan)(T x)
+KO_INLINE int FN(is_nan)(T x)
 {
 	T sign = (T)((T)1 << (sizeof(T) * 8 - 1));
 
 	return (T)(x & (T)(sign - 1)) > (T)INF;
 }
 
-static void FN(min)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(min)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
-	const T *a = in, *b = own;
-	T *c = out;
+	const T *a = (const T *)in, *b = (const T *)own;
+	T *c = (T *)out;
 
 	(void)s;
 	ELEMENTWISE
@@ -30,10 +30,10 @@ static void FN(min)(void *out, const void *in, const void *own, size_t n, const 
 	}
 }
 
-static void FN(max)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(max)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
-	const T *a = in, *b = own;
-	T *c = out;
+	const T *a = (const T *)in, *b = (const T *)own;
+	T *c = (T *)out;
 
 	(void)s;
 	ELEMENTWISE

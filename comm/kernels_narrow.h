@@ -1,18 +1,18 @@
 /* Loops over a 16- or 8-bit floating type: a block is widened to float, combined, and narrowed, so that every
- * addition rounds once to float and once to the type. See kernels.c. No include guard. */
+ * addition rounds once to float and once to the type. See kernels_types.h. No include guard. */
 
 /* x[i] = what becomes of the partial result x[i] and the own element y[i]. */
-static inline void FN(mix)(float *x, const float *y, enum ko_combine how, float factor)
+KO_INLINE void FN(mix)(float *x, const float *y, enum ko_combine how, float factor)
 {
 	for (int i = 0; i < BLOCK; i++)
 		x[i] = how == KO_PROD ? x[i] * y[i] : how == KO_SUM ? x[i] + y[i] : x[i] + y[i] * factor;
 }
 
-static inline void FN(combine)(void *out, const void *in, const void *own, size_t n, enum ko_combine how,
-			       float factor)
+KO_INLINE void FN(combine)(void *out, const void *in, const void *own, size_t n, enum ko_combine how,
+			   float factor)
 {
-	const T *a = in, *b = own;
-	T *c = out, rest[2][BLOCK] = { { 0 } };
+	const T *a = (const T *)in, *b = (const T *)own;
+	T *c = (T *)out, rest[2][BLOCK] = { { 0 } };
 	float x[BLOCK], y[BLOCK];
 	size_t i = 0;
 
@@ -31,27 +31,27 @@ static inline void FN(combine)(void *out, const void *in, const void *own, size_
 	memcpy(c + i, rest[0], (n - i) * sizeof(T));
 }
 
-static void FN(sum)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(sum)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
 	(void)s;
 	FN(combine)(out, in, own, n, KO_SUM, 0);
 }
 
-static void FN(prod)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(prod)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
 	(void)s;
 	FN(combine)(out, in, own, n, KO_PROD, 0);
 }
 
-static void FN(sum_scaled)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(sum_scaled)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {
 	FN(combine)(out, in, own, n, KO_SUM_SCALED, s->f32);
 }
 
-static void FN(scale)(void *out, const void *src, size_t n, const union ko_scalar *s)
+LOOP void FN(scale)(void *out, const void *src, size_t n, const union ko_scalar *s)
 {
-	const T *a = src;
-	T *c = out, rest[BLOCK] = { 0 };
+	const T *a = (const T *)src;
+	T *c = (T *)out, rest[BLOCK] = { 0 };
 	float x[BLOCK];
 	size_t i = 0;
 

@@ -35,6 +35,10 @@ HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
 VERBS   ?= $(shell pkg-config --exists libibverbs 2>/dev/null && echo yes)
 OFI     ?= $(shell pkg-config --exists libfabric 2>/dev/null && echo yes)
 JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
+NVCC    ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+CUDA    ?= $(if $(NVCC),yes)
+# Compute capabilities that kernels are compiled for; the last one also for what comes later.
+CUDA_ARCHS ?= $(filter 70 75 80 86 89 90 100,$(if $(filter yes,$(CUDA)),$(shell $(NVCC) --list-gpu-arch 2>/dev/null | sed s/compute_//)))
 
 VERSION := $(shell awk '/define KOLO_VERSION_/ { v = v d $$3; d = "." } END { print v }' include/kolo/kolo.h)
 SOVERSION := 0
@@ -69,8 +73,8 @@ $B/flags: FORCE
 .PHONY: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
-LEFT_OUT := comm/kernels.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c))
-SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c))
+LEFT_OUT := comm/kernels.c cuda/cuda.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c))
+SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c) $(wildcard cuda/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
 OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o)
 
@@ -84,7 +88,7 @@ TOOL_BINARIES := $(TOOLS:%=$B/%)
 .DEFAULT_GOAL := all
 .PHONY: all lib
 all: report lib $(TOOL_BINARIES)
-lib: $B/libkolo.so.$(SOVERSION) $B/libkolo.a
+lib: $B/libkolo.so.$(SOVERSION) $B/libkolo.a $(if $(filter yes,$(CUDA)),$B/libkolo_cuda.so.$(SOVERSION))
 
 .PHONY: report
 report:
@@ -98,7 +102,8 @@ report:
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
-	@echo "  not in this version: CUDA, ZeRO (see README.md)"
+	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams (nvcc is not found; NVCC=PATH names it))"
+	@echo "  not in this version: ZeRO (see README.md)"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
 	@mkdir -p $(@D)
@@ -131,6 +136,33 @@ $B/libkolo.a: $B/kolo.o
 	$(call say,AR  )
 	$Q$(AR) rcs $@ $^
 
+# ---- The driver of GPUs: a shared object of its own, which libkolo opens when a stream comes -------------------
+ifeq ($(CUDA),yes)
+CUDA_LIB := $B/libkolo_cuda.so.$(SOVERSION)
+# The same for all flavours.
+FATBIN   := build/cuda/kernels.fatbin
+CUDA_INCLUDE := $(dir $(realpath $(NVCC)))../include
+NVCC_FLAGS := -std=c++17 -O3 --fmad=false -Iinclude $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a) \
+	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+
+$(FATBIN): cuda/kernels.cu cuda/job.h comm/mem.h comm/convert.h include/kolo/kolo.h $(wildcard comm/kernels_*.h)
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$Q$(NVCC) $(NVCC_FLAGS) --threads 0 -fatbin -o $@ $<
+
+$B/cuda/kernels.o: cuda/kernels.S $(FATBIN)
+	@mkdir -p $(@D)
+	$(call say,AS  )
+	$Q$(CC) -c -DKERNELS='"$(FATBIN)"' -o $@ $<
+
+$B/cuda/cuda.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
+
+$(CUDA_LIB): $B/cuda/cuda.o $B/cuda/kernels.o
+	$(call say,LINK)
+	$Q$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo_cuda.so.$(SOVERSION) -Wl,-z,nodelete $(LDFLAGS) -o $@ $^ -lpthread -ldl
+-include $B/cuda/cuda.d
+endif
+
 # ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
 # build/ and from anywhere. -----------------------------------------------------------------------------------
 BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_against.c),$(wildcard tools/ringbench*.c))
@@ -157,10 +189,11 @@ fill = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}
 install: all
 	install -d "$(DESTDIR)$(PREFIX)/include/kolo" "$(DESTDIR)$(PREFIX)/bin" \
 		"$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(LIBDIR)/cmake/kolo"
-	install -m 644 include/kolo/kolo.h "$(DESTDIR)$(PREFIX)/include/kolo"
+	install -m 644 include/kolo/kolo.h include/kolo/kolo_cuda.h "$(DESTDIR)$(PREFIX)/include/kolo"
 	install -m 755 $B/libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)"
 	ln -sf libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libkolo.so"
 	install -m 644 $B/libkolo.a "$(DESTDIR)$(LIBDIR)"
+	$(if $(CUDA_LIB),install -m 755 $(CUDA_LIB) "$(DESTDIR)$(LIBDIR)")
 	install -m 755 $(TOOL_BINARIES) "$(DESTDIR)$(PREFIX)/bin"
 	$(call fill,tools/kolo.pc.in,pkgconfig/kolo.pc)
 	$(call fill,tools/koloConfig.cmake.in,cmake/kolo/koloConfig.cmake)
@@ -215,7 +248,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson. V=1 shows commands."
+	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d)

@@ -35,6 +35,8 @@ void ko_call_firsts(const struct ko_call *call, const size_t *counts)
 
 int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red)
 {
+	if (call->queue && call->queue->stream)
+		return call->queue->stream->record(call->queue, call, red);
 	return ko_is_pairs(call->coll) ? ko_pairs(call) : ko_collective(call, red);
 }
 
@@ -157,9 +159,9 @@ int ko_call_do(const struct ko_call *call)
 			"rank %d: kolo_%s: peer %d is this rank itself: want its other end in the same "
 			"group (kolo_group_begin)",
 			call->comm->rank, ko_coll_name((int)call->coll), call->root);
-	if (call->queue)
+	if (!ko_queue_is_now(call->queue))
 		return enqueue(call);
-	if (!ko_order_is_settled(call->comm->order))
+	if (!ko_order_is_settled(call->comm->order) && !call->comm->order->in_turn)
 		rc = ko_call_wait_turn(call->comm, call->comm->order->issued + 1);
 	return rc < 0 ? rc : ko_call_perform(call, NULL);
 }

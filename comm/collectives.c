@@ -16,7 +16,7 @@ static struct ko_model model_of(const struct ko_run *run)
 {
 	const struct kolo_comm *c = run->comm;
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
-	int root = run->desc.uneven ? -1 : run->desc.root;
+	int root = run->desc.how & KO_UNEVEN ? -1 : run->desc.root;
 
 	switch (run->algorithm) {
 	case KO_DIRECT:
@@ -151,7 +151,8 @@ struct ko_reducer ko_collective_reducer(const struct ko_call *call)
 	return premul ? *premul : ko_reducer_make(call->type, call->op, call->comm->nranks);
 }
 
-static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
+void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red,
+			size_t slot_len)
 {
 	struct kolo_comm *c = call->comm;
 	size_t size = kolo_type_size(call->type);
@@ -159,25 +160,31 @@ static void prepare(struct ko_run *run, const struct ko_call *call, const struct
 	*run = (struct ko_run){ .comm = c,
 				.size = size,
 				.copy = ko_copy(call->type),
-				.red = red ? *red : ko_collective_reducer(call) };
+				.red = red ? *red : ko_collective_reducer(call),
+				.moves = &ko_moves_now };
 	run->desc = (struct ko_desc){
 		.n = call->n,
 		.root = call->root,
 		.coll = (uint8_t)call->coll,
 		.type = (uint8_t)call->type,
 		.op = (uint8_t)((int)call->op < KO_OP_FIRST ? call->op : KO_OP_PREMUL),
-		.uneven = call->uneven,
+		.how = call->uneven ? KO_UNEVEN : 0,
 	};
 	if (call->uneven) {
 		ko_call_firsts(call, call->counts);
-		run->plan = ko_plan_make_uneven(c->firsts, size, c->nranks, c->limits.slot_len);
+		run->plan = ko_plan_make_uneven(c->firsts, size, c->nranks, slot_len);
 		run->desc.n = run->plan.count;
 		run->desc.root = hash_counts(call);
 	} else if (c->nranks == 1) { /* no rounds, and the fewest divisions */
 		run->plan.count = call->n;
 	} else {
-		run->plan = ko_plan_make(call->coll, call->n, size, c->nranks, c->limits.slot_len);
+		run->plan = ko_plan_make(call->coll, call->n, size, c->nranks, slot_len);
 	}
+}
+
+static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
+{
+	ko_collective_plan(run, call, red, call->comm->limits.slot_len);
 	choose_algorithm(run, call);
 }
 
@@ -232,16 +239,6 @@ static void compute_alone(struct ko_run *run, const void *src, void *dst)
 
 static int go_round(struct ko_run *run, const void *src, void *dst)
 {
-	/* A barrier is a reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by
-	 * way of all the others. */
-	static ko_round_fn *const rounds[KO_NCOLLS] = {
-		[KO_BARRIER] = ko_reduce_scatter_round,
-		[KO_BROADCAST] = ko_broadcast_round,
-		[KO_REDUCE] = ko_reduce_round,
-		[KO_ALL_REDUCE] = ko_all_reduce_round,
-		[KO_REDUCE_SCATTER] = ko_reduce_scatter_round,
-		[KO_ALL_GATHER] = ko_all_gather_round,
-	};
 	int rc = 0;
 
 	ko_learn_stores(run);
@@ -251,7 +248,7 @@ static int go_round(struct ko_run *run, const void *src, void *dst)
 	for (size_t k = 0; rc == 0 && k < run->plan.rounds; k++) {
 		int64_t since = run->since ? ko_now_ns() : 0;
 
-		rc = rounds[run->desc.coll](run, k, src, dst);
+		rc = ko_rounds[run->desc.coll](run, k, src, dst);
 		ko_trace_add(run->comm->trace, KO_TRACE_ROUND, since, k, NULL);
 	}
 	return rc;

@@ -8,6 +8,11 @@
  * it was called, NULL: it is called now. Errors: those of the public calls. */
 int ko_collective(const struct ko_call *call, const struct ko_reducer *red);
 
+/* The run of a collective that is not begun yet: what it is, what it does to elements, and its plan for slots of so many
+ * bytes. `red` as above. */
+void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red,
+			size_t slot_len);
+
 /* What the call's op does, which may be destroyed right after the call. */
 struct ko_reducer ko_collective_reducer(const struct ko_call *call);
 

@@ -167,6 +167,8 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	if (c->order)
 		ko_order_settle(c->order);
 	kolo_queue_destroy(c->worker);
+	if (c->attached)
+		c->attached->close(c->attached);
 	close_links(c);
 	if (c->roster)
 		code = ko_roster_cause(c->roster);
@@ -277,10 +279,11 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	snprintf(out->slots_near, sizeof(out->slots_near), "%s", ko_edges_slots_near(comm));
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
-	out->sent_bytes = out->to_next.bytes + comm->board.sent + comm->direct.sent + comm->lanes.sent +
-			  ko_shortcuts_sent(comm);
-	out->received_bytes = out->from_prev.bytes + comm->board.received + comm->direct.received +
-			      comm->lanes.received + ko_shortcuts_received(comm);
+	out->sent_bytes = out->to_next.bytes + (comm->attached ? comm->attached->sent : 0) +
+			  comm->board.sent + comm->direct.sent + comm->lanes.sent + ko_shortcuts_sent(comm);
+	out->received_bytes = out->from_prev.bytes + (comm->attached ? comm->attached->received : 0) +
+			      comm->board.received + comm->direct.received + comm->lanes.received +
+			      ko_shortcuts_received(comm);
 	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + KO_NKINDS * sizeof(*comm->known) +
 			    (size_t)comm->nranks * sizeof(*comm->table) +
 			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +

@@ -39,6 +39,13 @@ enum { KO_OFFERED = 4 };
 /* How ranks get at each other's buffers. */
 enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW };
 
+/* What operations with a queue that is a stream need of a communicator. */
+struct ko_attached {
+	/* Frees it, when what was recorded is done, or dropped because the communicator has failed */
+	void (*close)(struct ko_attached *attached);
+	uint64_t sent, received, ops; /* payload and operations recorded */
+};
+
 struct kolo_comm {
 	int rank, nranks;
 	struct ko_log log;
@@ -87,9 +94,10 @@ struct kolo_comm {
 	struct ko_model direct;              /* bytes read in other ranks' buffers, and written */
 	struct ko_range offered[KO_OFFERED]; /* that others can read, the last noffered asked for */
 	unsigned noffered;
-	struct ko_known *known; /* KO_NKINDS of them */
-	size_t *firsts;         /* nranks + 1, of the uneven blocks of the operation under way */
-	char *scratch;          /* KO_SCRATCH bytes, for what is read of other ranks' memory */
+	struct ko_attached *attached; /* NULL: there has been none with a stream */
+	struct ko_known *known;       /* KO_NKINDS of them */
+	size_t *firsts;               /* nranks + 1, of the uneven blocks of the operation under way */
+	char *scratch;                /* KO_SCRATCH bytes, for what is read of other ranks' memory */
 };
 
 enum { KO_SCRATCH = 256 << 10 };

@@ -51,6 +51,8 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 				   .help = "T: a packet is sent again after 4.096 us * 2^T" },
 	[KO_ENV_VERBS_RETRIES] = { "KOLO_VERBS_RETRIES", 7, 0, 7,
 				   .help = "so many times before a verbs link has failed" },
+	[KO_ENV_CUDA_MEMORY] = { "KOLO_CUDA_MEMORY", 32 << 20, 64 << 10, (int64_t)4 << 30, 64 << 10,
+				 .help = "bytes of a GPU's memory for a communicator's slots; rank 0's value counts" },
 };
 
 const struct ko_env *ko_env_row(int index)

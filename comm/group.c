@@ -352,7 +352,7 @@ static int fence(struct kolo_queue *waits, struct kolo_queue *comes)
 struct queues {
 	struct kolo_queue **all;
 	size_t count;
-	bool now; /* a call had none */
+	bool now; /* a call had none, or a stream */
 };
 
 static bool list_queues(const struct ko_left *first, size_t ncalls, struct queues *out)
@@ -363,7 +363,7 @@ static bool list_queues(const struct ko_left *first, size_t ncalls, struct queue
 
 		while (k < out->count && out->all[k] != left->call.queue)
 			k++;
-		if (!left->call.queue)
+		if (ko_queue_is_now(left->call.queue))
 			out->now = true;
 		else if (k == out->count)
 			out->all[out->count++] = left->call.queue;
@@ -400,7 +400,7 @@ static int start(struct batch *batch, const struct queues *queues)
 static bool is_simple(const struct ko_left *first)
 {
 	for (const struct ko_left *left = first; left; left = left->next)
-		if (left->call.queue || left->call.comm != first->call.comm)
+		if (!ko_queue_is_now(left->call.queue) || left->call.comm != first->call.comm)
 			return false;
 	return true;
 }

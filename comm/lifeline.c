@@ -126,6 +126,11 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 	int rc;
 
 	*fd = -1;
+	if (type == KO_MSG_MEMORY && life->early) {
+		*fd = life->early - 1;
+		life->early = 0;
+		return 0;
+	}
 	do {
 		if ((rc = wait_readable(ll, life, deadline)) < 0)
 			return rc;
@@ -162,7 +167,9 @@ static void hear(struct ko_lifelines *ll, struct ko_life *life)
 		life->state = KO_LIFE_DEAD;
 		return;
 	}
-	if (fd >= 0)
+	if (fd >= 0 && msg.type == KO_MSG_MEMORY && !life->early)
+		life->early = 1 + fd;
+	else if (fd >= 0)
 		close(fd);
 	life->unread = 0;
 	take_message(ll, life, &msg);
@@ -217,6 +224,8 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 	for (int k = 0; k < ll->n; k++) {
 		struct ko_life *life = &ll->life[k];
 
+		if (life->early)
+			close(life->early - 1);
 		if (life->fd < 0)
 			continue;
 		ko_msg_send(life->fd, &goodbye, -1);

@@ -21,6 +21,7 @@ struct ko_life {
 	bool far;          /* it is on another host */
 	int64_t since;     /* LEFT, DEAD: ko_now_ms() when that was noticed */
 	int unread;        /* posts that it was sent since it was heard of */
+	int early;         /* 1 + a descriptor of KO_MSG_MEMORY that came before it was waited for; 0: none */
 	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
 };
 

@@ -80,12 +80,16 @@ struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nran
 	const struct ko_kernels *k = best_kernels();
 	struct ko_reducer r = { .first = k->copy[type],
 				.combine = k->combine[type][of_op[op]],
-				.finish = k->copy[type] };
+				.finish = k->copy[type],
+				.how = of_op[op] };
 
 	if (op == KOLO_AVG && is_integer(type)) {
+		r.divides = true;
 		r.finish = k->divide[type];
 		r.s.u64 = (uint64_t)nranks;
 	} else if (op == KOLO_AVG) {
+		r.scales = true;
+		r.how = KO_SUM_SCALED;
 		r.first = k->scale[type];
 		r.combine = k->combine[type][KO_SUM_SCALED];
 		if (type == KOLO_F64)
@@ -125,7 +129,9 @@ struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
 	return (struct ko_reducer){ .first = k->scale[type],
 				    .combine = k->combine[type][KO_SUM_SCALED],
 				    .finish = k->copy[type],
-				    .s = read_scalar(type, scalar) };
+				    .s = read_scalar(type, scalar),
+				    .how = KO_SUM_SCALED,
+				    .scales = true };
 }
 
 ko_fill_fn *ko_copy(enum kolo_type type)

@@ -5,6 +5,8 @@
 
 #include "kolo/kolo.h"
 
+#include <stdbool.h>
+
 enum {
 	KO_NTYPES = KOLO_F8E5M2 + 1,
 	KO_NOPS = KOLO_AVG + 1,
@@ -48,6 +50,9 @@ struct ko_reducer {
 	ko_combine_fn *combine;
 	ko_fill_fn *finish; /* the plain copy, which does nothing in place, where nothing is left to do */
 	union ko_scalar s;
+	/* The same for who has other loops: which way combine is, and whether first scales, and finish divides */
+	enum ko_combine how;
+	bool scales, divides;
 };
 
 /* For one of the five ops over nranks. */

@@ -315,9 +315,10 @@ int ko_keep(struct ko_run *run, void *dst, size_t n)
 	return release(run);
 }
 
-void ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)
+int ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)
 {
 	fill(run, run->stores, run->copy, dst, src, n);
+	return 0;
 }
 
 int ko_drain(struct ko_run *run)
@@ -326,3 +327,13 @@ int ko_drain(struct ko_run *run)
 
 	return e.to ? ko_wait_sent(run, &e) : 0;
 }
+
+const struct ko_moves ko_moves_now = {
+	.send = ko_send,
+	.add_and_pass = ko_add_and_pass,
+	.add_and_keep = ko_add_and_keep,
+	.add_keep_and_pass = ko_add_keep_and_pass,
+	.keep_and_pass = ko_keep_and_pass,
+	.keep = ko_keep,
+	.keep_own = ko_keep_own,
+};

@@ -42,10 +42,23 @@ int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n);
 /* What comes in goes to dst. */
 int ko_keep(struct ko_run *run, void *dst, size_t n);
 
-/* What this rank gave belongs into its own dst too; in place it is there already. Sends nothing. */
-void ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n);
+/* What this rank gave belongs into its own dst too; in place it is there already. Sends nothing. 0. */
+int ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n);
 
 /* Waits until what was sent needs no further call from this rank. */
 int ko_drain(struct ko_run *run);
+
+/* What rounds are made of: these, which do a move at once, or others that do it elsewhere or later. */
+struct ko_moves {
+	int (*send)(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to, size_t n);
+	int (*add_and_pass)(struct ko_run *run, const void *own, size_t n);
+	int (*add_and_keep)(struct ko_run *run, const void *own, void *dst, size_t n);
+	int (*add_keep_and_pass)(struct ko_run *run, const void *own, void *dst, size_t n);
+	int (*keep_and_pass)(struct ko_run *run, void *dst, size_t n);
+	int (*keep)(struct ko_run *run, void *dst, size_t n);
+	int (*keep_own)(struct ko_run *run, void *dst, const void *src, size_t n);
+};
+
+extern const struct ko_moves ko_moves_now;
 
 #endif

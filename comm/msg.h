@@ -14,9 +14,10 @@ enum ko_msg_type {
 	KO_MSG_ADDRESS,
 	KO_MSG_GOODBYE,
 	KO_MSG_WINDOW,
-	KO_MSG_POST, /* across hosts: what the sender waits for, */
-	KO_MSG_FAIL, /* and what the communicator has failed with */
-	KO_MSG_CALL  /* for a lane, by someone who may have no lifeline */
+	KO_MSG_POST,  /* across hosts: what the sender waits for, */
+	KO_MSG_FAIL,  /* and what the communicator has failed with */
+	KO_MSG_CALL,  /* for a lane, by someone who may have no lifeline */
+	KO_MSG_MEMORY /* of a GPU, at any time after the sender has said that it will come */
 };
 
 struct ko_msg {

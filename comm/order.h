@@ -13,6 +13,7 @@ struct ko_order {
 	pthread_cond_t moved;
 	uint64_t issued;         /* places, from 1: those of operations in queues; the using thread's alone */
 	_Atomic uint64_t served; /* of these; <= issued */
+	bool in_turn; /* whoever is calling has the turn already, and makes an operation of several calls */
 };
 
 /* NULL: no memory. */

@@ -162,7 +162,7 @@ static int do_claimed(const struct ko_call *call, struct ko_known *known)
 				     .root = call->root,
 				     .coll = (uint8_t)call->coll,
 				     .type = (uint8_t)call->type,
-				     .uneven = call->uneven };
+				     .how = call->uneven ? KO_UNEVEN : 0 };
 	if (call->uneven)
 		run.desc.n = 0; /* each pair has its own */
 	if (fits_board(call)) {

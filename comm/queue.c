@@ -2,10 +2,11 @@
  * condition while there is nothing to do. */
 #include "queue.h"
 
+#include "thread.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ struct item {
 	_Alignas(16) char arg[KO_WORK_ARG];
 };
 
-struct kolo_queue {
+struct threaded {
+	struct kolo_queue queue;
 	pthread_mutex_t lock;
 	pthread_cond_t filled, emptied;
 	pthread_t worker;
@@ -49,7 +51,7 @@ enum { FIRST_ROOM = 64 };
 
 /* ---- Work ----------------------------------------------------------------------------------------------- */
 
-static bool grow(struct kolo_queue *q)
+static bool grow(struct threaded *q)
 {
 	size_t room = q->room ? 2 * q->room : FIRST_ROOM;
 	struct item *items = malloc(room * sizeof(*items));
@@ -64,10 +66,16 @@ static bool grow(struct kolo_queue *q)
 	return true;
 }
 
-int ko_queue_put(struct kolo_queue *q, ko_work_fn *run, const void *arg, size_t len)
+int ko_queue_put(struct kolo_queue *queue, ko_work_fn *run, const void *arg, size_t len)
 {
+	struct threaded *q = (struct threaded *)queue;
 	int rc = 0;
 
+	if (queue->stream)
+		return ko_fail(
+			KOLO_ENOTSUP,
+			"an event of Kolo's and a queue that is a stream: want the events that the stream "
+			"has itself");
 	pthread_mutex_lock(&q->lock);
 	if (q->put - q->begun == q->room && !grow(q)) {
 		rc = ko_fail(KOLO_ENOMEM, "no memory for work in a queue that holds %zu", q->room);
@@ -82,7 +90,7 @@ int ko_queue_put(struct kolo_queue *q, ko_work_fn *run, const void *arg, size_t 
 	return rc;
 }
 
-static void keep_failure(struct kolo_queue *q, int code, const char *text)
+static void keep_failure(struct threaded *q, int code, const char *text)
 {
 	if (q->code != 0 || code == 0)
 		return;
@@ -114,7 +122,7 @@ static void take_long_turns(void)
 
 static void *work(void *arg)
 {
-	struct kolo_queue *q = arg;
+	struct threaded *q = arg;
 
 	take_long_turns();
 	pthread_mutex_lock(&q->lock);
@@ -140,7 +148,7 @@ static void *work(void *arg)
 
 /* ---- Queues --------------------------------------------------------------------------------------------- */
 
-static void free_queue(struct kolo_queue *q)
+static void free_queue(struct threaded *q)
 {
 	pthread_mutex_destroy(&q->lock);
 	pthread_cond_destroy(&q->filled);
@@ -151,8 +159,7 @@ static void free_queue(struct kolo_queue *q)
 
 int kolo_queue_create(struct kolo_queue **out)
 {
-	struct kolo_queue *q;
-	sigset_t all, before;
+	struct threaded *q;
 	int err;
 
 	if (!out)
@@ -166,49 +173,50 @@ int kolo_queue_create(struct kolo_queue **out)
 	pthread_mutex_init(&q->lock, NULL);
 	pthread_cond_init(&q->filled, NULL);
 	pthread_cond_init(&q->emptied, NULL);
-	/* Signals are for the program's own threads, but for those that a thread causes itself. */
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&q->worker, NULL, work, q);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	err = ko_thread_start(&q->worker, work, q);
 	if (err) {
 		free_queue(q);
 		return ko_fail(KOLO_ESYS, "kolo_queue_create: no thread for a queue: %s", strerror(err));
 	}
-	*out = q;
+	*out = &q->queue;
 	return 0;
 }
 
 void kolo_queue_destroy(struct kolo_queue *queue)
 {
+	struct threaded *q = (struct threaded *)queue;
+
 	if (!queue)
 		return;
-	pthread_mutex_lock(&queue->lock);
-	queue->closing = true;
-	pthread_cond_signal(&queue->filled);
-	pthread_mutex_unlock(&queue->lock);
-	pthread_join(queue->worker, NULL);
-	free_queue(queue);
+	if (queue->stream) {
+		queue->stream->destroy(queue);
+		return;
+	}
+	pthread_mutex_lock(&q->lock);
+	q->closing = true;
+	pthread_cond_signal(&q->filled);
+	pthread_mutex_unlock(&q->lock);
+	pthread_join(q->worker, NULL);
+	free_queue(q);
 }
 
 int kolo_queue_wait(struct kolo_queue *queue)
 {
+	struct threaded *q = (struct threaded *)queue;
 	uint64_t until;
 	int rc;
 
 	if (!queue)
 		return ko_fail(KOLO_EINVAL, "kolo_queue_wait: queue is NULL");
-	pthread_mutex_lock(&queue->lock);
-	until = queue->put;
-	while (queue->done < until)
-		pthread_cond_wait(&queue->emptied, &queue->lock);
-	rc = queue->code ? ko_fail(queue->code, "%s", queue->text) : 0;
-	queue->code = 0;
-	pthread_mutex_unlock(&queue->lock);
+	if (queue->stream)
+		return queue->stream->wait(queue);
+	pthread_mutex_lock(&q->lock);
+	until = q->put;
+	while (q->done < until)
+		pthread_cond_wait(&q->emptied, &q->lock);
+	rc = q->code ? ko_fail(q->code, "%s", q->text) : 0;
+	q->code = 0;
+	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
 
@@ -265,7 +273,7 @@ static int wait_mark(struct mark *mark)
 
 /* What a queue does where an event was recorded on it, or where it is to wait for one. */
 struct mark_work {
-	struct kolo_queue *queue;
+	struct threaded *queue;
 	struct mark *mark;
 };
 
@@ -298,7 +306,7 @@ static int await_mark(void *arg)
 /* Puts it into the queue, which holds the mark from now on. */
 static int put_mark(struct kolo_queue *queue, ko_work_fn *run, struct mark *mark)
 {
-	const struct mark_work w = { queue, hold(mark) };
+	const struct mark_work w = { (struct threaded *)queue, hold(mark) };
 	int rc = ko_queue_put(queue, run, &w, sizeof(w));
 
 	if (rc < 0)

@@ -138,13 +138,13 @@ static void describe_arguments(const struct ko_desc *desc, char *out, size_t len
 	bool has_op = ko_coll_reduces(desc->coll) && op;
 	char n[32] = "", counts[48] = "", root[24] = "";
 
-	if (desc->uneven && desc->coll != KO_REDUCE_SCATTER && desc->coll != KO_ALL_GATHER)
+	if (desc->how & KO_UNEVEN && desc->coll != KO_REDUCE_SCATTER && desc->coll != KO_ALL_GATHER)
 		snprintf(n, sizeof(n), "any n"); /* each pair of ranks has its own */
 	else
 		snprintf(n, sizeof(n), "n=%" PRIu64, desc->n);
 	if (ko_coll_has_root(desc->coll))
 		snprintf(root, sizeof(root), ", root %d", desc->root);
-	else if (desc->uneven && desc->root != -1)
+	else if (desc->how & KO_UNEVEN && desc->root != -1)
 		snprintf(counts, sizeof(counts), " in all, counts with hash %08x", (uint32_t)desc->root);
 	snprintf(out, len, "%s%s, %s%s%s%s", n, counts, type ? type : "?", has_op ? ", " : "",
 		 has_op ? op : "", root);
@@ -152,7 +152,8 @@ static void describe_arguments(const struct ko_desc *desc, char *out, size_t len
 
 const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 {
-	const char *coll = ko_coll_name(desc->coll), *suffix = desc->uneven ? "_v" : "";
+	const char *coll = ko_coll_name(desc->coll), *suffix = desc->how & KO_UNEVEN ? "_v" : "";
+	const char *where = desc->how & KO_RECORDED ? " on a stream" : "";
 	char arguments[KO_DESC_TEXT - 40];
 
 	describe_arguments(desc, arguments, sizeof(arguments));
@@ -163,7 +164,7 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 	else if (desc->seq == 0)
 		snprintf(out, KO_DESC_TEXT, "the creation of its communicator");
 	else if (desc->coll == KO_BARRIER)
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier", desc->seq);
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier%s", desc->seq, where);
 	else if (desc->coll == KO_ALLOC)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_alloc of %" PRIu64 " bytes", desc->seq,
 			 desc->n);
@@ -171,7 +172,8 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64,
 			 desc->seq, desc->n);
 	else
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s%s(%s)", desc->seq, coll, suffix, arguments);
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s%s(%s)%s", desc->seq, coll, suffix, arguments,
+			 where);
 	return out;
 }
 

@@ -12,16 +12,19 @@
 
 /* What a rank was asked to do. Equal on all ranks, or they disagree. Posted as three words. */
 struct ko_desc {
-	uint64_t seq;   /* counts the communicator's operations from 1; 0: it is being made */
-	uint64_t n;     /* as the caller gave it; of counts their sum */
-	int32_t root;   /* -1 where there is none; of counts a hash */
-	uint8_t coll;   /* enum ko_coll */
-	uint8_t type;   /* enum kolo_type */
-	uint8_t op;     /* enum kolo_op, KO_OP_PREMUL for ops made at run time */
-	uint8_t uneven; /* 1: called with counts */
+	uint64_t seq; /* counts the communicator's operations from 1; 0: it is being made */
+	uint64_t n;   /* as the caller gave it; of counts their sum */
+	int32_t root; /* -1 where there is none; of counts a hash */
+	uint8_t coll; /* enum ko_coll */
+	uint8_t type; /* enum kolo_type */
+	uint8_t op;   /* enum kolo_op, KO_OP_PREMUL for ops made at run time */
+	uint8_t how;  /* enum ko_how, several of them */
 };
 
 enum { KO_OP_PREMUL = 0x80 };
+
+/* Called with counts; recorded on a stream. */
+enum ko_how { KO_UNEVEN = 1, KO_RECORDED = 2 };
 
 /* Operations back that a rank's descriptors can be looked up: more than the slots of a link let it run ahead. */
 enum { KO_HISTORY = 128 };

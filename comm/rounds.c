@@ -18,11 +18,11 @@ static size_t own_first(const struct ko_run *run)
 static int add_to_others(struct ko_run *run, size_t round, const void *src)
 {
 	struct ko_piece q = piece(run, 1, round);
-	int rc = ko_send(run, run->red.first, ko_at(run, src, q.first), NULL, q.n);
+	int rc = run->moves->send(run, run->red.first, ko_at(run, src, q.first), NULL, q.n);
 
 	for (int step = 2; rc == 0 && step < run->comm->nranks; step++) {
 		q = piece(run, step, round);
-		rc = ko_add_and_pass(run, ko_at(run, src, q.first), q.n);
+		rc = run->moves->add_and_pass(run, ko_at(run, src, q.first), q.n);
 	}
 	return rc;
 }
@@ -35,54 +35,55 @@ static int keep_others(struct ko_run *run, size_t round, void *dst)
 
 	for (int step = 1; rc == 0 && step < last; step++) {
 		q = piece(run, step, round);
-		rc = ko_keep_and_pass(run, ko_at_mut(run, dst, q.first), q.n);
+		rc = run->moves->keep_and_pass(run, ko_at_mut(run, dst, q.first), q.n);
 	}
 	if (rc < 0)
 		return rc;
 	q = piece(run, last, round);
-	return ko_keep(run, ko_at_mut(run, dst, q.first), q.n);
+	return run->moves->keep(run, ko_at_mut(run, dst, q.first), q.n);
 }
 
 /* dst is this rank's block only: element i of it is element own_first + i of the vector. */
-int ko_reduce_scatter_round(struct ko_run *run, size_t round, const void *src, void *dst)
+static int reduce_scatter_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	struct ko_piece q = piece(run, 0, round);
 	int rc = add_to_others(run, round, src);
 
 	if (rc < 0)
 		return rc;
-	return ko_add_and_keep(run, ko_at(run, src, q.first), ko_at_mut(run, dst, q.first - own_first(run)),
-			       q.n);
+	return run->moves->add_and_keep(run, ko_at(run, src, q.first),
+					ko_at_mut(run, dst, q.first - own_first(run)), q.n);
 }
 
 /* src is this rank's block only. */
-int ko_all_gather_round(struct ko_run *run, size_t round, const void *src, void *dst)
+static int all_gather_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	struct ko_piece q = piece(run, 0, round);
 	const void *own = ko_at(run, src, q.first - own_first(run));
 	void *to = ko_at_mut(run, dst, q.first);
-	int rc = ko_send(run, run->copy, own, to, q.n);
+	int rc = run->moves->send(run, run->copy, own, to, q.n);
 
 	if (rc < 0)
 		return rc;
-	ko_keep_own(run, to, own, q.n);
-	return keep_others(run, round, dst);
+	rc = run->moves->keep_own(run, to, own, q.n);
+	return rc < 0 ? rc : keep_others(run, round, dst);
 }
 
 /* Reduce-scatter, then all-gather, a round of each at a time, so that a piece is still in cache when it comes back
  * finished. */
-int ko_all_reduce_round(struct ko_run *run, size_t round, const void *src, void *dst)
+static int all_reduce_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	struct ko_piece q = piece(run, 0, round);
 	int rc = add_to_others(run, round, src);
 
 	if (rc == 0)
-		rc = ko_add_keep_and_pass(run, ko_at(run, src, q.first), ko_at_mut(run, dst, q.first), q.n);
+		rc = run->moves->add_keep_and_pass(run, ko_at(run, src, q.first),
+						   ko_at_mut(run, dst, q.first), q.n);
 	return rc < 0 ? rc : keep_others(run, round, dst);
 }
 
 /* A chain from root to the rank before it. */
-int ko_broadcast_round(struct ko_run *run, size_t round, const void *src, void *dst)
+static int broadcast_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	int distance = ko_ring_distance(&run->comm->ring, run->desc.root, run->comm->rank);
 	struct ko_piece q = ko_plan_piece(&run->plan, 0, round);
@@ -90,25 +91,36 @@ int ko_broadcast_round(struct ko_run *run, size_t round, const void *src, void *
 	int rc;
 
 	if (distance == run->comm->nranks - 1)
-		return ko_keep(run, to, q.n);
+		return run->moves->keep(run, to, q.n);
 	if (distance > 0)
-		return ko_keep_and_pass(run, to, q.n);
-	rc = ko_send(run, run->copy, ko_at(run, src, q.first), to, q.n);
+		return run->moves->keep_and_pass(run, to, q.n);
+	rc = run->moves->send(run, run->copy, ko_at(run, src, q.first), to, q.n);
 	if (rc == 0)
-		ko_keep_own(run, to, ko_at(run, src, q.first), q.n);
+		rc = run->moves->keep_own(run, to, ko_at(run, src, q.first), q.n);
 	return rc;
 }
 
 /* A chain from the rank after root to root. */
-int ko_reduce_round(struct ko_run *run, size_t round, const void *src, void *dst)
+static int reduce_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	int distance = ko_ring_distance(&run->comm->ring, run->desc.root, run->comm->rank);
 	struct ko_piece q = ko_plan_piece(&run->plan, 0, round);
 	const void *own = ko_at(run, src, q.first);
 
 	if (distance == 1)
-		return ko_send(run, run->red.first, own, NULL, q.n);
+		return run->moves->send(run, run->red.first, own, NULL, q.n);
 	if (distance > 1)
-		return ko_add_and_pass(run, own, q.n);
-	return ko_add_and_keep(run, own, ko_at_mut(run, dst, q.first), q.n);
+		return run->moves->add_and_pass(run, own, q.n);
+	return run->moves->add_and_keep(run, own, ko_at_mut(run, dst, q.first), q.n);
 }
+
+/* A barrier is a reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by way of
+ * all the others. */
+ko_round_fn *const ko_rounds[KO_NCOLLS] = {
+	[KO_BARRIER] = reduce_scatter_round,
+	[KO_BROADCAST] = broadcast_round,
+	[KO_REDUCE] = reduce_round,
+	[KO_ALL_REDUCE] = all_reduce_round,
+	[KO_REDUCE_SCATTER] = reduce_scatter_round,
+	[KO_ALL_GATHER] = all_gather_round,
+};

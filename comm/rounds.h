@@ -7,7 +7,6 @@
 /* src and dst as the public call has them; src may be NULL where the call allows it, and dst likewise. */
 typedef int ko_round_fn(struct ko_run *run, size_t round, const void *src, void *dst);
 
-ko_round_fn ko_all_reduce_round, ko_reduce_scatter_round, ko_all_gather_round, ko_broadcast_round,
-	ko_reduce_round;
+extern ko_round_fn *const ko_rounds[KO_NCOLLS];
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "comm.h"
 
+struct ko_moves;
+
 struct ko_run {
 	struct kolo_comm *comm;
 	struct ko_desc desc;
@@ -18,10 +20,11 @@ struct ko_run {
 	int64_t began_ns;
 	struct ko_reducer red; /* what reductions do, barrier's empty one included */
 	struct ko_plan plan;
-	enum ko_algorithm algorithm; /* what it is done with: KO_DIRECT when that is sure, */
-	bool offers;                 /* for that is tried, */
-	bool may_read;               /* in plain memory too */
-	enum ko_way way;             /* how it was done directly */
+	const struct ko_moves *moves; /* that its rounds are made of */
+	enum ko_algorithm algorithm;  /* what it is done with: KO_DIRECT when that is sure, */
+	bool offers;                  /* for that is tried, */
+	bool may_read;                /* in plain memory too */
+	enum ko_way way;              /* how it was done directly */
 	/* In plain memory: root of a broadcast writes a share to each of the others, or each rank adds up a share of a reduce */
 	bool shared;
 	const char *vector; /* this rank's, of those that all fill; NULL: there are none */

@@ -82,8 +82,7 @@ static char process_state(int pid)
 
 /* ---- Disagreement --------------------------------------------------------------------------------------- */
 
-/* Compares the operation with the peer's of the same number, where it has one. */
-static int compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+int ko_watch_compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 {
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], my_op[KO_DESC_TEXT], their_op[KO_DESC_TEXT];
 	struct ko_desc theirs;
@@ -106,7 +105,7 @@ static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int 
 		return 0;
 	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; rc == 0 && back-- > 0;)
 		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc))
-			rc = compare(c, &desc, peer);
+			rc = ko_watch_compare(c, &desc, peer);
 	return rc;
 }
 
@@ -375,7 +374,7 @@ static int look_around(struct ko_watch *w)
 	give_core_away(c, now - w->since);
 	if ((w->desc->seq || !ko_roster_failed_later(c->roster)) && (rc = ko_roster_cause(c->roster)) < 0)
 		return rc;
-	if ((rc = compare(c, w->desc, w->peer)) < 0)
+	if ((rc = ko_watch_compare(c, w->desc, w->peer)) < 0)
 		return rc;
 	say(w, now);
 	if (now - w->looked >= LOOK_MS) {

@@ -40,6 +40,9 @@ bool ko_watch_needs(const struct ko_run *run, int rank);
  * `behind`, the rank at its other end, is not needed any more. 0, or what ko_wait fails with. */
 int ko_watch_for_cause(struct ko_run *run, int peer, int behind, const char *transport);
 
+/* Compares the operation with the peer's of the same number, where that has posted one. KOLO_EMISMATCH. */
+int ko_watch_compare(struct kolo_comm *comm, const struct ko_desc *desc, int peer);
+
 /* A slot of `peer` carried the tag of another operation. Returns KOLO_EMISMATCH. */
 int ko_watch_mismatch(struct kolo_comm *comm, const struct ko_desc *desc, int peer, uint32_t tag);
 

@@ -250,5 +250,7 @@ int t_main(const struct CMUnitTest *tests, size_t n)
 	signal(SIGALRM, show_stack);
 	signal(SIGPIPE, SIG_IGN);
 	alarm(T_PATIENCE * 10);
+	if (getenv("T_ONLY")) /* a pattern of names */
+		cmocka_set_test_filter(getenv("T_ONLY"));
 	return _cmocka_run_group_tests("tests", tests, n, NULL, NULL);
 }

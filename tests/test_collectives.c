@@ -1,221 +1,15 @@
 /* Properties of the collectives, for 1 to 9 ranks: the sequential result bit for bit, the same in place and out of
- * place, the same on all ranks and for all slot sizes, nothing written beside dst, exact traffic.
- *
- * Element i of rank r is random but known to all, so that every rank can compute everyone's data. */
+ * place, the same on all ranks and for all slot sizes, nothing written beside dst, exact traffic. */
 #include "../comm/comm.h"
-#include "../tools/values.h"
 #include "t.h"
+#include "trial.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 9, GUARD = 64, GUARD_BYTE = 0xa5 };
-
-/* What is called. op is KOLO_OP_LAST where there is none, PREMUL for a sum of scaled elements. */
-enum call { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, NCALLS };
-enum { PREMUL = VALUES_NOPS };
-
-struct trial {
-	enum call call;
-	enum kolo_type type;
-	int op, root;
-	size_t n; /* as the call counts */
-	bool in_place;
-};
-
-/* ---- Data ----------------------------------------------------------------------------------------------- */
-
-static void make_element(enum kolo_type type, int op, int rank, size_t i, void *out)
-{
-	uint64_t seed = (uint64_t)rank * 1000003 + i * 7 + (uint64_t)type * 77777, bits = t_random(&seed);
-	/* MIN and MAX get everything: zeros of both signs, infinities, NaN. The others stay finite. */
-	static const double special[] = { 0.0, -0.0, INFINITY, -INFINITY, NAN };
-	double x = ldexp((double)(int)(bits % 257) - 128, -6);
-
-	if ((op == KOLO_MIN || op == KOLO_MAX) && bits >> 32 & 1)
-		x = special[(bits >> 33) % ARRAY_LEN(special)];
-	if (value_is_integer(type))
-		memcpy(out, &bits, kolo_type_size(type));
-	else
-		value_encode(type, x, out);
-}
-
-/* The factor that a rank scales with in a premultiplied sum. */
-static struct value_scale scale_of(const struct trial *t, int rank, int nranks)
-{
-	char element[8] = { 0 };
-	struct value_scale s = { .f = 0.5 + rank * 0.25, .u = (uint64_t)rank * 2 + 3 };
-
-	if (t->op != PREMUL)
-		return value_avg_scale(t->type, nranks);
-	if (!value_is_integer(t->type)) { /* as the type can hold it */
-		value_encode(t->type, s.f, element);
-		s.f = value_decode(t->type, element);
-	}
-	return s;
-}
-
-/* Element i of the vector combined in the order of the block that belongs to `owner`. */
-static void expect(const struct trial *t, int owner, int nranks, size_t i, void *out)
-{
-	bool premul = t->op == PREMUL;
-	enum kolo_op op = premul ? KOLO_SUM : (enum kolo_op)t->op;
-	char own[8];
-
-	for (int k = 1; k <= nranks; k++) {
-		int rank = (owner + k) % nranks;
-		struct value_scale s = scale_of(t, rank, nranks);
-
-		make_element(t->type, t->op, rank, i, own);
-		if (k == 1)
-			value_first(t->type, op, premul, s, own, out);
-		else
-			value_combine(t->type, op, premul, s, out, own);
-	}
-	value_finish(t->type, op, nranks, out);
-}
-
-static bool same(enum kolo_type type, const void *a, const void *b)
-{
-	return memcmp(a, b, kolo_type_size(type)) == 0 ||
-	       (!value_is_integer(type) && isnan(value_decode(type, a)) && isnan(value_decode(type, b)));
-}
-
-/* ---- One trial ------------------------------------------------------------------------------------------ */
-
-/* A communicator, and two rooms from kolo_alloc for its buffers, where the test wants them there. */
-struct setup {
-	struct kolo_comm *c;
-	void *room[2];
-};
-
-enum { ROOM = 1 << 20 };
-
-struct buffers {
-	char *memory[2];
-	char *src, *dst; /* src_len and dst_len bytes, guards around them, off alignment */
-	size_t src_len, dst_len;
-};
-
-static size_t blocks(bool many, int nranks)
-{
-	return many ? (size_t)nranks : 1;
-}
-
-static void make_buffers(const struct setup *setup, const struct trial *t, struct buffers *b)
-{
-	int rank = kolo_comm_rank(setup->c), nranks = kolo_comm_nranks(setup->c);
-	size_t block = t->n * kolo_type_size(t->type);
-
-	b->src_len = block * blocks(t->call == REDUCE_SCATTER, nranks);
-	b->dst_len = block * blocks(t->call == ALL_GATHER, nranks);
-	for (int k = 0; k < 2; k++) {
-		size_t len = b->src_len > b->dst_len ? b->src_len : b->dst_len;
-
-		CHECK(!setup->room[k] || len + 2 * GUARD + 1 <= ROOM);
-		b->memory[k] = setup->room[k] ? setup->room[k] : malloc(len + 2 * GUARD + 1);
-		CHECK(b->memory[k]);
-		memset(b->memory[k], GUARD_BYTE, len + 2 * GUARD + 1);
-	}
-	b->src = b->memory[0] + GUARD + 1;
-	b->dst = b->memory[1] + GUARD + 1;
-	if (t->in_place && t->call == ALL_GATHER)
-		b->src = b->dst + (size_t)rank * block;
-	else if (t->in_place && t->call == REDUCE_SCATTER)
-		b->dst = b->src + (size_t)rank * block;
-	else if (t->in_place)
-		b->dst = b->src;
-}
-
-static int run_call(struct kolo_comm *c, const struct trial *t, enum kolo_op op, struct buffers *b)
-{
-	switch (t->call) {
-	case ALL_REDUCE: return kolo_all_reduce(c, b->src, b->dst, t->n, t->type, op, NULL);
-	case REDUCE: return kolo_reduce(c, b->src, b->dst, t->n, t->type, op, t->root, NULL);
-	case REDUCE_SCATTER: return kolo_reduce_scatter(c, b->src, b->dst, t->n, t->type, op, NULL);
-	case ALL_GATHER: return kolo_all_gather(c, b->src, b->dst, t->n, t->type, NULL);
-	default: return kolo_broadcast(c, b->src, b->dst, t->n, t->type, t->root, NULL);
-	}
-}
-
-/* What element i of dst must be. */
-static void expect_result(const struct trial *t, int rank, int nranks, size_t i, void *out)
-{
-	size_t block = (t->n + (size_t)nranks - 1) / (size_t)nranks;
-
-	switch (t->call) {
-	case ALL_REDUCE: expect(t, (int)(i / block), nranks, i, out); break;
-	case REDUCE: expect(t, t->root, nranks, i, out); break;
-	case REDUCE_SCATTER: expect(t, rank, nranks, (size_t)rank * t->n + i, out); break;
-	case ALL_GATHER: make_element(t->type, t->op, (int)(i / t->n), i % t->n, out); break;
-	default: make_element(t->type, t->op, t->root, i, out); break;
-	}
-}
-
-static void check_guards(const char *memory, const char *begin, size_t len)
-{
-	for (const char *p = memory; p < begin; p++)
-		CHECK((unsigned char)*p == GUARD_BYTE);
-	for (int i = 0; i < GUARD; i++)
-		CHECK((unsigned char)begin[len + (size_t)i] == GUARD_BYTE);
-}
-
-static enum kolo_op make_op(struct kolo_comm *c, const struct trial *t, int rank, int nranks)
-{
-	struct value_scale s = scale_of(t, rank, nranks);
-	enum kolo_op op;
-	char scalar[8];
-
-	if (t->op != PREMUL)
-		return (enum kolo_op)t->op;
-	if (value_is_integer(t->type))
-		memcpy(scalar, &s.u, kolo_type_size(t->type));
-	else
-		value_encode(t->type, s.f, scalar);
-	CHECK(kolo_op_create_premul_sum(c, scalar, t->type, &op) == 0);
-	return op;
-}
-
-static void try_one(const struct setup *setup, const struct trial *t)
-{
-	struct kolo_comm *c = setup->c;
-	int rank = kolo_comm_rank(c), nranks = kolo_comm_nranks(c);
-	size_t size = kolo_type_size(t->type);
-	bool result_here = t->call != REDUCE || rank == t->root;
-	enum kolo_op op = make_op(c, t, rank, nranks);
-	struct buffers b;
-	char want[8];
-
-	make_buffers(setup, t, &b);
-	for (size_t i = 0; i < b.src_len / size; i++)
-		if (t->call != BROADCAST || rank == t->root)
-			make_element(t->type, t->op, rank, i, b.src + i * size);
-	CHECK(run_call(c, t, op, &b) == 0);
-	for (size_t i = 0; result_here && i < b.dst_len / size; i++) {
-		expect_result(t, rank, nranks, i, want);
-		CHECK(same(t->type, b.dst + i * size, want));
-	}
-	/* What was not a result is as it was. */
-	for (size_t i = 0; i < b.src_len / size; i++) {
-		char *p = b.src + i * size;
-
-		if ((p >= b.dst && p < b.dst + b.dst_len && result_here) ||
-		    (t->call == BROADCAST && rank != t->root))
-			continue;
-		make_element(t->type, t->op, rank, i, want);
-		CHECK(memcmp(p, want, size) == 0);
-	}
-	if (!t->in_place)
-		check_guards(b.memory[1], b.dst, result_here ? b.dst_len : 0);
-	if (t->op == PREMUL)
-		CHECK(kolo_op_destroy(c, op) == 0);
-	for (int k = 0; k < 2; k++)
-		if (!setup->room[k])
-			free(b.memory[k]);
-}
+enum { MAX_RANKS = 9 };
 
 /* What the tests pass to all ranks: an algorithm's name, that it runs in memory from kolo_alloc, or a transport's. */
 #define ALLOC "alloc"
@@ -239,16 +33,16 @@ static struct kolo_comm *comm_with_algorithm(struct t_rank *r)
 	return t_comm_with(r, attr);
 }
 
-static struct setup set_up(struct t_rank *r)
+static struct t_setup set_up(struct t_rank *r)
 {
-	struct setup setup = { .c = comm_with_algorithm(r) };
+	struct t_setup setup = { .c = comm_with_algorithm(r) };
 
 	for (int k = 0; k < 2 && is(r, ALLOC); k++)
-		CHECK(kolo_alloc(setup.c, ROOM, &setup.room[k]) == 0);
+		CHECK(kolo_alloc(setup.c, T_ROOM, &setup.room[k]) == 0);
 	return setup;
 }
 
-static void tear_down(struct setup *setup)
+static void tear_down(struct t_setup *setup)
 {
 	CHECK(kolo_free(setup->c, setup->room[0]) == 0);
 	kolo_comm_destroy(setup->c); /* and the other room with it */
@@ -256,52 +50,23 @@ static void tear_down(struct setup *setup)
 
 /* ---- Sweeps --------------------------------------------------------------------------------------------- */
 
-static bool reduces(enum call call)
-{
-	return call == ALL_REDUCE || call == REDUCE || call == REDUCE_SCATTER;
-}
-
-static bool has_root(enum call call)
-{
-	return call == REDUCE || call == BROADCAST;
-}
-
-/* Every call, in place and out of place, every root. */
-static void try_all_calls(const struct setup *setup, struct trial t)
-{
-	int nranks = kolo_comm_nranks(setup->c), op = t.op;
-
-	for (int call = 0; call < NCALLS; call++) {
-		t.call = (enum call)call;
-		t.op = reduces(t.call) ? op : KOLO_SUM;
-		if (!reduces(t.call) && op != KOLO_SUM)
-			continue;
-		for (t.root = 0; t.root < (has_root(t.call) ? nranks : 1); t.root++) {
-			t.in_place = false;
-			try_one(setup, &t);
-			t.in_place = true;
-			try_one(setup, &t);
-		}
-	}
-}
-
 static void all_types_and_ops(struct t_rank *r)
 {
-	struct setup setup = set_up(r);
+	struct t_setup setup = set_up(r);
 	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n, n + 1, 67 };
 
 	for (int type = 0; type < VALUES_NTYPES; type++)
-		for (int op = 0; op <= PREMUL; op++)
+		for (int op = 0; op <= T_PREMUL; op++)
 			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
-				try_all_calls(&setup, (struct trial){ .type = (enum kolo_type)type,
-								      .op = op,
-								      .n = counts[k] });
+				t_try_all_calls(&setup, (struct t_trial){ .type = (enum kolo_type)type,
+									  .op = op,
+									  .n = counts[k] });
 	tear_down(&setup);
 }
 
 static void many_counts(struct t_rank *r)
 {
-	struct setup setup = set_up(r);
+	struct t_setup setup = set_up(r);
 	size_t n = (size_t)r->nranks;
 	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven ones. */
 	size_t counts[] = {
@@ -309,8 +74,9 @@ static void many_counts(struct t_rank *r)
 	};
 
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
-		try_all_calls(&setup, (struct trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] });
-		try_all_calls(&setup, (struct trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] });
+		t_try_all_calls(&setup, (struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] });
+		t_try_all_calls(&setup,
+				(struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] });
 	}
 	tear_down(&setup);
 }

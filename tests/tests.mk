@@ -12,10 +12,22 @@ endif
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))
 
+# What they share.
+TEST_COMMON := $(patsubst %,$B/tests/%.o,t trial host_driver) $B/tools/values.o
+
 # They see the library from within: its objects, not the archive that hides what they share.
-$B/tests/%: $B/tests/%.o $B/tests/t.o $B/tools/values.o $(OBJECTS)
+$B/tests/%: $B/tests/%.o $(TEST_COMMON) $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS) -lm
+
+# The kernels of GPUs as C++ of the host's.
+CXX_HOST := $(if $(findstring clang,$(CC)),clang++,g++)
+$B/tests/gpu_kernels.o: tests/gpu_kernels.cc cuda/kernels.cu $B/flags
+	@mkdir -p $(@D)
+	$(call say,CXX )
+	$Q$(CXX_HOST) -std=c++17 -O2 -g -Wall -Wextra -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off \
+		$(SANFLAGS) -D_GNU_SOURCE -Iinclude -MMD -MP -c -o $@ $<
+$B/tests/test_gpu_kernels: $B/tests/gpu_kernels.o
 
 # Programs that need no test library: the README's, and a rank of test_hosts.py's jobs.
 PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank $B/tests/host_pairs
@@ -41,7 +53,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/t.d $(PROGRAMS:%=%.d)
+-include $(TESTS:%=$B/tests/%.d) $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $(PROGRAMS:%=%.d)
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

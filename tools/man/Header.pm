@@ -80,26 +80,43 @@ sub read_declarations {
 	push @{ $header->{sections}[-1]{pages} }, { functions => \@functions, comment => $comment } if @functions;
 }
 
-# { overview, sections: [{ title, common, pages: [{ functions: [{ name, prototype }], comment }] }],
+# The overview of a header that is not the first: the title and the common text of a section.
+sub begin_header {
+	my ($header, $path, $comment) = @_;
+	my $title = $comment =~ s/^ (.*?): /  / ? $1 : die "$path: the overview has no title\n";
+
+	push @{ $header->{sections} }, { title => $title, common => $comment, pages => [], path => $path };
+}
+
+# Of all headers together:
+# { overview, sections: [{ title, common, path: of its header, pages: [{ functions: [{ name, prototype }], comment }] }],
 #   types: { "struct x" => { comment, members, typedef: of a function type } }, macros: { X => { value, comment } } }
 sub read_header {
-	my ($path) = @_;
+	my $header = { sections => [{ title => '', common => '', pages => [], path => $_[0] }], types => {}, macros => {} };
+
+	read_one($header, $_) for @_;
+	return $header;
+}
+
+sub read_one {
+	my ($header, $path) = @_;
 	open my $in, '<', $path or die "$path: $!\n";
 	my @chunks = split /\n\s*\n/, do { local $/; <$in> };
-	my $header = { sections => [{ title => '', common => '', pages => [] }], types => {}, macros => {} };
+	my $begun;
 
 	for my $chunk (@chunks) {
 		my $comment = $chunk =~ s{\A\s*/\*(.*?)\*/\s*}{}s ? $1 : '';
 		if (!defined $header->{overview}) {
 			$header->{overview} = $comment;
+		} elsif ($path ne $header->{sections}[0]{path} && !$begun++) {
+			begin_header($header, $path, $comment);
 		} elsif ($comment =~ /^ -{4,} (.*?) -{4,}/) {
-			push @{ $header->{sections} }, { title => $1, common => '', pages => [] };
+			push @{ $header->{sections} }, { title => $1, common => '', pages => [], path => $path };
 		} elsif ($chunk eq '') {
 			$header->{sections}[-1]{common} .= $comment;
 		}
 		read_declarations($header, $chunk, $comment);
 	}
-	return $header;
 }
 
 1;

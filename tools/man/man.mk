@@ -1,13 +1,15 @@
-# The manual; included by the Makefile. Its sources are the public header, --help of the tools and the README.
+# The manual; included by the Makefile. Its sources are the public headers, --help of the tools and the README.
 MANUAL := $(shell perl -MPod::Man -MFindBin -MFile::Path -e 'print "yes"' 2>/dev/null)
 ifneq ($(MANUAL),)
+HEADERS := include/kolo/kolo.h include/kolo/kolo_cuda.h
+comma := ,
 
 .PHONY: man install-man
 all: man
 man: $B/man/made
-$B/man/made: include/kolo/kolo.h README.md $(TOOL_BINARIES) $(wildcard tools/man/*.pm) tools/man/pages
+$B/man/made: $(HEADERS) README.md $(TOOL_BINARIES) $(wildcard tools/man/*.pm) tools/man/pages
 	$(call say,MAN )
-	$Qtools/man/pages $B/man $(VERSION) include/kolo/kolo.h README.md $(TOOL_BINARIES)
+	$Qtools/man/pages $B/man $(VERSION) $(subst $(space),$(comma),$(HEADERS)) README.md $(TOOL_BINARIES)
 	@touch $@
 
 install: install-man

@@ -1,0 +1,475 @@
+/* Joining the GPUs of a communicator's ranks, in steps between which all ranks tell each other how far they have come: a step
+ * that fails on one fails on all. See README.md. */
+#include "gpu.h"
+#include "record.h"
+
+#include "../comm/clock.h"
+#include "../comm/env.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a rank says of itself in each step. Plain bytes. */
+struct says {
+	int32_t status, pid;
+	uint64_t pidns; /* in this namespace of process ids */
+	uint64_t arena, pair;
+	struct ko_gpu_export memory;
+	unsigned char uuid[16];
+};
+
+struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm)
+{
+	return (struct ko_gpu_comm *)comm->attached;
+}
+
+int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what)
+{
+	const struct ko_gpu_info *info = g->gpu ? g->driver->info(g->gpu) : NULL;
+	char me[KO_RANK_TEXT];
+
+	return ko_fail(code, "%s: GPU %d (%s at %s): %s: %s", ko_comm_name(g->comm, g->comm->rank, me),
+		       info ? info->ordinal : -1, info ? info->name : "none", info ? info->bus : "?", what,
+		       g->driver->text());
+}
+
+/* ---- Telling each other --------------------------------------------------------------------------------- */
+
+static struct says say(const struct ko_gpu_comm *g, int status)
+{
+	struct says s = { .status = status, .pid = getpid(), .arena = g->arena };
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		s.pidns = st.st_ino;
+	if (g->gpu)
+		memcpy(s.uuid, g->driver->info(g->gpu)->uuid, sizeof(s.uuid));
+	return s;
+}
+
+/* Fails on all ranks where it did on one. all[nranks]. */
+static int exchange(struct ko_gpu_comm *g, const struct says *mine, struct says *all)
+{
+	char why[KO_TEXT], them[KO_RANK_TEXT];
+	int rc;
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	rc = kolo_all_gather(g->inner, mine, all, sizeof(*mine), KOLO_U8, NULL);
+	if (rc == 0 && mine->status < 0)
+		rc = ko_fail(mine->status, "%s", why);
+	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
+		if (all[r].status < 0)
+			rc = ko_fail(all[r].status,
+				     "%s could not join its GPU to the others' (%s); its own error says why",
+				     ko_comm_name(g->comm, r, them), kolo_strerror(all[r].status));
+	return rc;
+}
+
+static bool same_process(const struct says *a, const struct says *b)
+{
+	return a->pid == b->pid && a->pidns == b->pidns;
+}
+
+/* ---- An edge inside a process --------------------------------------------------------------------------- */
+
+static int make_events(struct ko_gpu_comm *g, void *events[KO_GPU_SLOTS])
+{
+	int rc = 0;
+
+	for (int k = 0; rc == 0 && k < KO_GPU_SLOTS; k++)
+		rc = g->driver->event_create(g->gpu, &events[k]);
+	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
+}
+
+/* Those of this process whose senders have not come yet: a receiver says where its pair is, and here the sender finds it. */
+static struct {
+	pthread_mutex_t lock;
+	struct ko_gpu_pair *first;
+} offered = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void offer_pair(struct ko_gpu_pair *pair)
+{
+	pthread_mutex_lock(&offered.lock);
+	pair->next = offered.first;
+	offered.first = pair;
+	pthread_mutex_unlock(&offered.lock);
+}
+
+/* Takes it from the list, for whoever comes first; NULL: it is not there. */
+static struct ko_gpu_pair *take_pair(uint64_t address)
+{
+	struct ko_gpu_pair **at, *found;
+
+	pthread_mutex_lock(&offered.lock);
+	for (at = &offered.first; *at && (uintptr_t)*at != address; at = &(*at)->next)
+		;
+	found = *at;
+	if (found)
+		*at = found->next;
+	pthread_mutex_unlock(&offered.lock);
+	return found;
+}
+
+/* The receiver's part. */
+static int open_pair(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_pair *pair = calloc(1, sizeof(*pair));
+
+	if (!pair)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an edge between threads", g->comm->rank);
+	atomic_store(&pair->holders, 1);
+	pair->receiver = g;
+	g->in.pair = pair;
+	offer_pair(pair);
+	return make_events(g, pair->empty);
+}
+
+/* Who leaves last frees it: the other one may still have to record a wait for what was over before. */
+static void let_go_of_pair(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	struct ko_gpu_pair *pair = link->pair;
+
+	link->pair = NULL;
+	if (pair)
+		take_pair((uintptr_t)pair); /* should nobody have come */
+	if (!pair || atomic_fetch_sub(&pair->holders, 1) > 1)
+		return;
+	for (int k = 0; k < KO_GPU_SLOTS; k++) {
+		if (pair->full[k])
+			g->driver->event_destroy(g->gpu, pair->full[k]);
+		if (pair->empty[k])
+			g->driver->event_destroy(g->gpu, pair->empty[k]);
+	}
+	free(pair);
+}
+
+/* ---- Steps ---------------------------------------------------------------------------------------------- */
+
+/* The GPU, and how much of it slots may take. */
+static int open_gpu(struct ko_gpu_comm *g, void *stream)
+{
+	int64_t arena;
+	int rc = g->driver->open(stream, &g->gpu);
+
+	if (rc < 0)
+		return ko_fail(rc, "rank %d: no GPU for a queue from a stream: %s", g->comm->rank,
+			       g->driver->text());
+	if ((rc = ko_env_get(KO_ENV_CUDA_MEMORY, &arena)) < 0)
+		return rc;
+	g->arena = (size_t)arena;
+	if ((rc = g->driver->enter(g->gpu)) == 0) {
+		rc = g->driver->event_create(g->gpu, &g->last);
+		g->driver->leave(g->gpu);
+	}
+	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
+}
+
+/* This rank's slots, words and events. */
+static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
+{
+	const struct ko_window *window = &g->inner->windows[0];
+	const struct ko_driver *d = g->driver;
+	void *at;
+	int rc;
+
+	if ((rc = d->event_create(g->gpu, &g->pace[0])) < 0 ||
+	    (rc = d->event_create(g->gpu, &g->pace[1])) < 0)
+		return ko_gpu_error(g, rc, "making an event");
+	if ((rc = d->alloc(g->gpu, g->arena, &g->in.memory)) < 0)
+		return ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
+	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->comm->nranks, &at)) < 0)
+		return ko_gpu_error(g, rc, "registering host memory");
+	g->words = (void *)window->memory;
+	g->words_len = window->part_len;
+	g->gpu_words = at;
+	return prev_is_here ? open_pair(g) : 0;
+}
+
+/* To prev, which writes into the slots. */
+static int hand_over(struct ko_gpu_comm *g, int fd)
+{
+	const struct ko_msg msg = { .type = KO_MSG_MEMORY };
+
+	return ko_lifelines_send(g->inner->lifelines, g->in.peer, &msg, fd);
+}
+
+static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
+{
+	int64_t deadline = g->comm->timeout_ms ? ko_now_ms() + g->comm->timeout_ms : INT64_MAX;
+	struct ko_msg msg;
+	int fd, rc;
+
+	rc = ko_lifelines_recv(g->inner->lifelines, g->out.peer, KO_MSG_MEMORY, 0, deadline, &msg, &fd);
+	if (rc < 0)
+		return rc;
+	rc = g->driver->import(g->gpu, memory, fd, &g->out.memory);
+	if (fd >= 0)
+		close(fd);
+	return rc < 0 ? ko_gpu_error(g, rc, "mapping the slots of the next rank's GPU") : 0;
+}
+
+/* The sender's part of an edge inside this process. */
+static int join_pair(struct ko_gpu_comm *g, uint64_t address)
+{
+	struct ko_gpu_pair *pair = take_pair(address);
+	struct ko_gpu_comm *next = pair ? pair->receiver : NULL;
+	int rc;
+
+	if (!pair)
+		return ko_fail(KOLO_ESYS, "rank %d: rank %d says that it is in this process, and is not",
+			       g->comm->rank, g->out.peer);
+	atomic_fetch_add(&pair->holders, 1);
+	g->out.pair = pair;
+	g->out.memory = next->in.memory;
+	rc = g->driver->reach(g->gpu, next->gpu, &next->in.memory);
+	if (rc < 0)
+		return ko_gpu_error(g, rc, "reaching the memory of the next rank's GPU");
+	return make_events(g, pair->full);
+}
+
+static char *words_of(const struct ko_gpu_comm *g, char *base, int rank)
+{
+	return base + (size_t)rank * g->words_len;
+}
+
+static void set_words(struct ko_gpu_comm *g)
+{
+	int rank = g->comm->rank, next = g->out.peer;
+
+	g->in.words = (void *)words_of(g, (char *)g->words, rank);
+	g->in.gpu_words = words_of(g, g->gpu_words, rank);
+	g->out.words = (void *)words_of(g, (char *)g->words, next);
+	g->out.gpu_words = words_of(g, g->gpu_words, next);
+}
+
+/* What prev wrote came here, and what this rank wrote came to next: links that lose or change bytes are known (PCIe with
+ * access control, an IOMMU in between). Blocks until prev has done its part. */
+static int check_path(struct ko_gpu_comm *g)
+{
+	enum { LEN = 64 << 10 };
+	unsigned char *bytes = malloc(2 * LEN);
+	struct ko_gpu_memory memory = { 0 };
+	int rank = g->comm->rank, rc;
+	char them[KO_RANK_TEXT];
+
+	if (!bytes)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", rank);
+	for (int k = 0; k < LEN; k++) { /* a different byte of the sender's at each place */
+		bytes[k] = (unsigned char)((k ^ k >> 8) + rank);
+		bytes[LEN + k] = (unsigned char)((k ^ k >> 8) + g->in.peer);
+	}
+	if ((rc = g->driver->alloc(g->gpu, (size_t)2 * LEN, &memory)) < 0 ||
+	    (rc = g->driver->put(g->gpu, memory.at, bytes, LEN)) < 0)
+		rc = ko_gpu_error(g, rc, "memory to check a path");
+	if (rc == 0)
+		rc = ko_gpu_pass(g, memory.at, (char *)memory.at + LEN, LEN);
+	if (rc == 0 && (rc = g->driver->get(g->gpu, bytes, (char *)memory.at + LEN, LEN)) < 0)
+		rc = ko_gpu_error(g, rc, "reading what a path brought");
+	if (rc == 0 && memcmp(bytes, bytes + LEN, LEN) != 0)
+		rc = ko_fail(
+			KOLO_ESYS,
+			"rank %d: what %s wrote into this GPU's memory did not arrive as it was: the path between "
+			"the two GPUs lies. Access control (ACS) or an IOMMU between them does that: turn it off, "
+			"or keep these two GPUs from being neighbours",
+			rank, ko_comm_name(g->comm, g->in.peer, them));
+	g->driver->release(g->gpu, &memory);
+	free(bytes);
+	return rc < 0 ? ko_comm_fail(g->inner, rc, "%s", kolo_last_error()) : 0; /* the others wait for it */
+}
+
+/* From what all have said of their memory to two links. */
+static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd)
+{
+	const struct says *me = &all[g->comm->rank], *next = &all[g->out.peer];
+	int rc = 0;
+
+	set_words(g);
+	if (!g->in.pair)
+		rc = hand_over(g, fd);
+	if (rc == 0)
+		rc = same_process(me, next) ? join_pair(g, next->pair) : take_over(g, &next->memory);
+	return rc;
+}
+
+/* The steps, once there is a communicator to take them in. */
+static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
+{
+	struct kolo_comm *c = g->comm;
+	struct says mine = say(g, open_gpu(g, stream));
+	void *page;
+	int fd = -1, rc = exchange(g, &mine, all);
+
+	if (rc < 0)
+		return rc;
+	g->arena = all[0].arena;
+	if ((rc = kolo_alloc(g->inner, sizeof(struct ko_gpu_words), &page)) < 0 ||
+	    (rc = g->driver->enter(g->gpu)) < 0)
+		return rc;
+	mine = say(g, make_own(g, same_process(&all[c->rank], &all[g->in.peer])));
+	if (mine.status == 0 && !g->in.pair &&
+	    (mine.status = g->driver->export(g->gpu, &g->in.memory, &mine.memory, &fd)) < 0)
+		ko_gpu_error(g, mine.status, "handing memory to another process");
+	mine.pair = (uintptr_t)g->in.pair;
+	rc = exchange(g, &mine, all);
+	if (rc == 0) {
+		mine = say(g, join_neighbours(g, all, fd));
+		rc = exchange(g, &mine, all);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (rc == 0) {
+		mine = say(g, check_path(g));
+		rc = exchange(g, &mine, all);
+	}
+	if (rc == 0) { /* from here on the inner communicator is the thread's that watches */
+		mine = say(g, ko_gpu_watch(g));
+		rc = exchange(g, &mine, all);
+	}
+	g->driver->leave(g->gpu);
+	return rc;
+}
+
+static int join_all(struct ko_gpu_comm *g, void *stream)
+{
+	struct kolo_comm *c = g->comm;
+	struct says *all;
+	int rc;
+
+	if (c->nranks == 1)
+		return open_gpu(g, stream);
+	if (c->spread)
+		return ko_fail(
+			KOLO_ENOTSUP,
+			"rank %d: the ranks are on several hosts: queues from CUDA streams work inside one host only "
+			"in this version",
+			c->rank);
+	g->in.peer = ko_ring_prev(&c->ring, c->rank);
+	g->out.peer = ko_ring_next(&c->ring, c->rank);
+	if ((rc = kolo_comm_split(c, 0, c->rank, &g->inner)) < 0)
+		return rc;
+	all = calloc((size_t)c->nranks, sizeof(*all));
+	if (!all) /* the others wait in the next step */
+		rc = ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank,
+				  c->nranks);
+	else
+		rc = join(g, stream, all);
+	free(all);
+	return rc;
+}
+
+static void close_attached(struct ko_attached *attached)
+{
+	ko_gpu_disconnect((struct ko_gpu_comm *)attached);
+}
+
+int ko_gpu_connect(struct kolo_comm *comm, void *stream)
+{
+	struct ko_gpu_comm *g = calloc(1, sizeof(*g));
+	pthread_condattr_t attr;
+	char why[KO_TEXT];
+	int rc;
+
+	if (!g) /* the others wait for this rank */
+		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to join GPUs", comm->rank);
+	g->attached.close = close_attached;
+	g->comm = comm;
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&g->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	comm->order->in_turn = true;
+	if ((rc = ko_driver_get(&g->driver)) == 0)
+		rc = join_all(g, stream);
+	comm->order->in_turn = false;
+	if (rc == 0) {
+		pthread_mutex_lock(&g->lock);
+		g->joined = true;
+		pthread_cond_signal(&g->changed);
+		pthread_mutex_unlock(&g->lock);
+		comm->attached = &g->attached;
+		return 0;
+	}
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	ko_gpu_disconnect(g);
+	return ko_fail(rc, "%s", why);
+}
+
+/* ---- Ending --------------------------------------------------------------------------------------------- */
+
+static void sleep_ms(int ms)
+{
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+/* Has what was recorded been done, as far as it is not a graph that was launched and has not begun? */
+static bool is_idle(const struct ko_gpu_comm *g)
+{
+	if (g->words && g->in.words && atomic_load_explicit(&g->in.words->stage.value, memory_order_acquire))
+		return false;
+	return !g->recorded || g->driver->event_poll(g->gpu, g->last) != KO_EAGAIN;
+}
+
+/* Until then. A healthy communicator ends by itself, or fails when its time is over; a failed one is let go by the thread that
+ * watches, which takes some moves' time. false: it did not, and its memory is still in use. */
+static bool wait_until_idle(struct ko_gpu_comm *g)
+{
+	enum { PATIENCE_MS = 10000, STEP_MS = 1 };
+	int failed_ms = 0;
+
+	while (!is_idle(g) && failed_ms < PATIENCE_MS) {
+		sleep_ms(STEP_MS);
+		failed_ms += ko_roster_cause(g->comm->roster) < 0 ? STEP_MS : 0;
+	}
+	if (failed_ms < PATIENCE_MS)
+		let_go_of_pair(g, &g->out);
+	/* A thread of this process whose communicator has failed may still write here. */
+	while (failed_ms < PATIENCE_MS && g->in.pair && ko_roster_cause(g->comm->roster) < 0 &&
+	       atomic_load(&g->in.pair->holders) > 1) {
+		sleep_ms(STEP_MS);
+		failed_ms += STEP_MS;
+	}
+	return failed_ms < PATIENCE_MS;
+}
+
+static void free_memory(struct ko_gpu_comm *g)
+{
+	const struct ko_driver *d = g->driver;
+
+	if (g->out.memory.mapped)
+		d->release(g->gpu, &g->out.memory);
+	let_go_of_pair(g, &g->in);
+	d->release(g->gpu, &g->in.memory);
+	for (int k = 0; k < 2; k++)
+		if (g->pace[k])
+			d->event_destroy(g->gpu, g->pace[k]);
+	if (g->last)
+		d->event_destroy(g->gpu, g->last);
+	if (g->gpu_words)
+		d->unpin(g->gpu, g->words);
+}
+
+void ko_gpu_disconnect(struct ko_gpu_comm *g)
+{
+	bool idle = true;
+
+	if (g->gpu && g->driver->enter(g->gpu) == 0) {
+		idle = wait_until_idle(g);
+		ko_gpu_unwatch(g);
+		if (idle)
+			free_memory(g);
+		g->driver->leave(g->gpu);
+	}
+	if (idle)
+		kolo_comm_destroy(g->inner);
+	ko_gpu_use_no_more(g);
+	if (g->gpu)
+		g->driver->close(g->gpu);
+	pthread_mutex_destroy(&g->lock);
+	pthread_cond_destroy(&g->changed);
+	free(g);
+}

@@ -1,0 +1,692 @@
+/* The driver of NVIDIA's GPUs (driver.h) on libcuda, whose functions are found when the first stream comes: in libkolo_cuda.so,
+ * which is built where nvcc is. The only file that knows CUDA, beside kernels.cu, whose code lies in it as bytes. */
+#include "driver.h"
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	KO_AGAIN = 1, /* KO_EAGAIN of comm/error.h */
+	THREADS = 256,
+	MAX_OPS = 16,
+	MAX_DEPTH = 8,
+	/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no such */
+	BY_DESCRIPTOR = 1,
+	BY_HANDLE = 2
+};
+
+/* ---- libcuda -------------------------------------------------------------------------------------------- */
+
+/* cuda.h makes names of newer forms of these; the members are called as the functions are. */
+#undef cuStreamGetCaptureInfo
+#undef cuStreamBatchMemOp
+#undef cuCtxPushCurrent
+#undef cuCtxPopCurrent
+#undef cuDeviceGetUuid
+#undef cuMemAlloc
+#undef cuMemFree
+#undef cuIpcOpenMemHandle
+#undef cuMemHostRegister
+#undef cuMemHostGetDevicePointer
+#undef cuEventDestroy
+#undef cuStreamDestroy
+
+static struct {
+#define F(name, since) PFN_##name##_v##since name;
+#include "functions.h"
+#undef F
+} cu;
+
+static _Thread_local char last_text[256];
+
+static int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int fail(int code, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(last_text, sizeof(last_text), fmt, args);
+	va_end(args);
+	return code;
+}
+
+/* What a call of libcuda came back with, as a code. */
+static int check(CUresult result, const char *call)
+{
+	const char *why = NULL;
+
+	if (result == CUDA_SUCCESS)
+		return 0;
+	cu.cuGetErrorString(result, &why);
+	return fail(result == CUDA_ERROR_OUT_OF_MEMORY   ? KOLO_ENOMEM
+		    : result == CUDA_ERROR_NOT_SUPPORTED ? KOLO_ENOTSUP
+							 : KOLO_ESYS,
+		    "%s: %s (%d)", call, why ? why : "unknown", (int)result);
+}
+
+#define CU(name, ...) check(cu.name(__VA_ARGS__), #name)
+
+struct wanted {
+	const char *name;
+	int since;
+	void **out;
+};
+
+static int find_functions(PFN_cuGetProcAddress_v12000 get)
+{
+	const struct wanted all[] = {
+#define F(name, since) { #name, since, (void **)&cu.name },
+#include "functions.h"
+#undef F
+	};
+
+	for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+		CUdriverProcAddressQueryResult found;
+
+		if (get(all[k].name, all[k].out, all[k].since, CU_GET_PROC_ADDRESS_DEFAULT, &found) !=
+			    CUDA_SUCCESS ||
+		    !*all[k].out)
+			return fail(
+				KOLO_ENOTSUP,
+				"the driver has no %s as of CUDA %d.%d: want a driver for CUDA 12 or later",
+				all[k].name, all[k].since / 1000, all[k].since % 1000 / 10);
+	}
+	return 0;
+}
+
+static int load(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	PFN_cuGetProcAddress_v12000 get;
+	int rc;
+
+	if (!library)
+		return fail(KOLO_ENOTSUP, "no NVIDIA driver on this machine: %s", dlerror());
+	get = (PFN_cuGetProcAddress_v12000)dlsym(library, "cuGetProcAddress_v2");
+	if (!get)
+		return fail(KOLO_ENOTSUP,
+			    "libcuda.so.1 has no cuGetProcAddress_v2: want a driver for CUDA 12 or later");
+	rc = find_functions(get);
+	return rc < 0 ? rc : CU(cuInit, 0);
+}
+
+/* Once; whoever comes later gets the same. */
+static int loaded(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static bool tried;
+	static int code;
+	static char why[sizeof(last_text)];
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	if (!tried) {
+		code = load();
+		memcpy(why, last_text, sizeof(why));
+		tried = true;
+	}
+	rc = code;
+	pthread_mutex_unlock(&lock);
+	if (rc < 0)
+		memcpy(last_text, why, sizeof(why));
+	return rc;
+}
+
+static const char *text(void)
+{
+	return last_text;
+}
+
+/* ---- GPUs ----------------------------------------------------------------------------------------------- */
+
+enum { NTYPES = KO_NTYPES };
+
+/* One for each context that is in use. */
+struct ko_gpu {
+	struct ko_gpu *next;
+	int holders;
+	CUcontext context;
+	CUdevice device;
+	CUmodule module;
+	CUfunction copy, scale[NTYPES], combine[NTYPES][KO_NCOMBINES];
+	struct ko_gpu_info info;
+	int processors;
+	bool descriptors; /* memory goes to other processes as descriptors */
+	bool flushes;     /* a wait can ask for what peers and cards have written */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct ko_gpu *first;
+} gpus = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* What enter has to undo, and the modes of captures before it: what makes memory is not put into a graph. */
+static _Thread_local struct {
+	int depth;
+	CUstreamCaptureMode mode[MAX_DEPTH];
+} entered;
+
+static int enter(struct ko_gpu *gpu)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	int rc;
+
+	if (entered.depth == MAX_DEPTH)
+		return fail(KOLO_ESYS, "GPUs entered %d times on one thread", MAX_DEPTH);
+	rc = CU(cuCtxPushCurrent, gpu->context);
+	if (rc < 0)
+		return rc;
+	rc = CU(cuThreadExchangeStreamCaptureMode, &mode);
+	if (rc < 0) {
+		cu.cuCtxPopCurrent(&(CUcontext){ 0 });
+		return rc;
+	}
+	entered.mode[entered.depth++] = mode;
+	return 0;
+}
+
+static void leave(struct ko_gpu *gpu)
+{
+	CUstreamCaptureMode mode = entered.mode[--entered.depth];
+
+	(void)gpu;
+	cu.cuThreadExchangeStreamCaptureMode(&mode);
+	cu.cuCtxPopCurrent(&(CUcontext){ 0 });
+}
+
+static int attribute(const struct ko_gpu *gpu, CUdevice_attribute what)
+{
+	int value = 0;
+
+	return cu.cuDeviceGetAttribute(&value, what, gpu->device) == CUDA_SUCCESS ? value : 0;
+}
+
+static int describe(struct ko_gpu *gpu)
+{
+	int rc;
+
+	if ((rc = CU(cuCtxGetDevice, &gpu->device)) < 0 ||
+	    (rc = CU(cuDeviceGetName, gpu->info.name, sizeof(gpu->info.name), gpu->device)) < 0 ||
+	    (rc = CU(cuDeviceGetPCIBusId, gpu->info.bus, sizeof(gpu->info.bus), gpu->device)) < 0 ||
+	    (rc = CU(cuDeviceGetUuid, (CUuuid *)gpu->info.uuid, gpu->device)) < 0)
+		return rc;
+	gpu->info.ordinal = gpu->device;
+	gpu->processors = attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	gpu->flushes = attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES);
+	gpu->descriptors = attribute(gpu, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+			   attribute(gpu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+	if (!attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))
+		return fail(
+			KOLO_ENOTSUP,
+			"GPU %d (%s) can't wait for words in a stream (memory operations of streams, compute "
+			"capability 7.0 and later)",
+			gpu->info.ordinal, gpu->info.name);
+	return 0;
+}
+
+/* kernels.cu, compiled for all GPUs; kernels.S puts it into the library. */
+extern const char ko_gpu_kernels[];
+
+static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, int type)
+{
+	static const char *const types[NTYPES] = {
+		[KOLO_I8] = "_i8",   [KOLO_U8] = "_u8",         [KOLO_I32] = "_i32",
+		[KOLO_U32] = "_u32", [KOLO_I64] = "_i64",       [KOLO_U64] = "_u64",
+		[KOLO_F16] = "_f16", [KOLO_BF16] = "_bf16",     [KOLO_F32] = "_f32",
+		[KOLO_F64] = "_f64", [KOLO_F8E4M3] = "_f8e4m3", [KOLO_F8E5M2] = "_f8e5m2",
+	};
+	char name[40];
+
+	snprintf(name, sizeof(name), "ko_%s%s", what, type < 0 ? "" : types[type]);
+	return CU(cuModuleGetFunction, out, gpu->module, name);
+}
+
+/* All of them now: loading one later may wait for what a stream waits for. */
+static int load_kernels(struct ko_gpu *gpu)
+{
+	static const char *const ways[KO_NCOMBINES] = {
+		[KO_SUM] = "sum",
+		[KO_PROD] = "prod",
+		[KO_MIN] = "min",
+		[KO_MAX] = "max",
+		[KO_SUM_SCALED] = "sum_scaled",
+	};
+	int rc = CU(cuModuleLoadData, &gpu->module, ko_gpu_kernels);
+
+	if (rc == 0)
+		rc = find_kernel(gpu, &gpu->copy, "copy_bytes", -1);
+	for (int t = 0; rc == 0 && t < NTYPES; t++) {
+		rc = find_kernel(gpu, &gpu->scale[t], "scale", t);
+		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
+			rc = find_kernel(gpu, &gpu->combine[t][k], ways[k], t);
+	}
+	return rc;
+}
+
+static void free_gpu(struct ko_gpu *gpu)
+{
+	if (gpu->module && enter(gpu) == 0) {
+		cu.cuModuleUnload(gpu->module);
+		leave(gpu);
+	}
+	free(gpu);
+}
+
+/* With the lock. */
+static int make_gpu(CUcontext context, struct ko_gpu **out)
+{
+	struct ko_gpu *gpu = calloc(1, sizeof(*gpu));
+	int rc;
+
+	if (!gpu)
+		return fail(KOLO_ENOMEM, "no memory");
+	gpu->context = context;
+	if ((rc = enter(gpu)) == 0) {
+		if ((rc = describe(gpu)) == 0)
+			rc = load_kernels(gpu);
+		leave(gpu);
+	}
+	if (rc < 0) {
+		free_gpu(gpu);
+		return rc;
+	}
+	gpu->next = gpus.first;
+	gpus.first = gpu;
+	*out = gpu;
+	return 0;
+}
+
+static int open_gpu(void *stream, struct ko_gpu **out)
+{
+	CUcontext context = NULL;
+	struct ko_gpu *gpu;
+	int rc = loaded();
+
+	if (rc == 0)
+		rc = CU(cuStreamGetCtx, stream, &context);
+	if (rc == 0 && !context)
+		rc = fail(KOLO_EINVAL, "the default stream of a thread that has no current context");
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&gpus.lock);
+	for (gpu = gpus.first; gpu && gpu->context != context; gpu = gpu->next)
+		;
+	if (!gpu)
+		rc = make_gpu(context, &gpu);
+	if (rc == 0)
+		gpu->holders++;
+	pthread_mutex_unlock(&gpus.lock);
+	*out = gpu;
+	return rc;
+}
+
+static void close_gpu(struct ko_gpu *gpu)
+{
+	struct ko_gpu **at = &gpus.first;
+
+	pthread_mutex_lock(&gpus.lock);
+	if (--gpu->holders == 0) {
+		while (*at != gpu)
+			at = &(*at)->next;
+		*at = gpu->next;
+		free_gpu(gpu);
+	}
+	pthread_mutex_unlock(&gpus.lock);
+}
+
+static const struct ko_gpu_info *info(const struct ko_gpu *gpu)
+{
+	return &gpu->info;
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------------- */
+
+static CUdeviceptr address(const void *p)
+{
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+/* For the GPU of this number. */
+static int allow(const struct ko_gpu_memory *memory, int ordinal)
+{
+	const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal },
+					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	return CU(cuMemSetAccess, address(memory->at), memory->len, &access, 1);
+}
+
+/* Gives memory an address here. */
+static int map(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
+{
+	CUdeviceptr at = 0;
+	int rc = CU(cuMemAddressReserve, &at, memory->len, 0, 0, 0);
+
+	if (rc < 0)
+		return rc;
+	rc = CU(cuMemMap, at, memory->len, 0, memory->handle, 0);
+	if (rc < 0) {
+		cu.cuMemAddressFree(at, memory->len);
+		return rc;
+	}
+	memory->at = (void *)(uintptr_t)at;
+	rc = allow(memory, gpu->info.ordinal);
+	if (rc < 0) {
+		cu.cuMemUnmap(at, memory->len);
+		cu.cuMemAddressFree(at, memory->len);
+		memory->at = NULL;
+	}
+	return rc;
+}
+
+static CUmemAllocationProp properties(const struct ko_gpu *gpu)
+{
+	return (CUmemAllocationProp){ .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				      .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+						    .id = gpu->info.ordinal } };
+}
+
+static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+{
+	const CUmemAllocationProp prop = properties(gpu);
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+	size_t unit;
+	int rc;
+
+	if (!gpu->descriptors) {
+		rc = CU(cuMemAlloc, &at, len);
+		*out = (struct ko_gpu_memory){ .at = rc == 0 ? (void *)(uintptr_t)at : NULL, .len = len };
+		return rc;
+	}
+	if ((rc = CU(cuMemGetAllocationGranularity, &unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) < 0)
+		return rc;
+	len = (len + unit - 1) / unit * unit;
+	if ((rc = CU(cuMemCreate, &handle, len, &prop, 0)) < 0)
+		return rc;
+	*out = (struct ko_gpu_memory){ .len = len, .handle = handle };
+	rc = map(gpu, out);
+	if (rc < 0)
+		cu.cuMemRelease(handle);
+	return rc;
+}
+
+static int export_memory(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
+			 int *fd)
+{
+	*out = (struct ko_gpu_export){ .len = memory->len,
+				       .kind = gpu->descriptors ? BY_DESCRIPTOR : BY_HANDLE };
+	if (gpu->descriptors)
+		return CU(cuMemExportToShareableHandle, fd, memory->handle,
+			  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	_Static_assert(sizeof(CUipcMemHandle) <= sizeof(out->bytes), "a handle fits");
+	*fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* nothing: the bytes are all */
+	return *fd < 0 ? fail(KOLO_ESYS, "/dev/null can't be opened")
+		       : CU(cuIpcGetMemHandle, (CUipcMemHandle *)out->bytes, address(memory->at));
+}
+
+static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
+{
+	CUmemGenericAllocationHandle handle;
+	CUipcMemHandle bytes;
+	CUdeviceptr at;
+	int rc;
+
+	*out = (struct ko_gpu_memory){ .len = memory->len, .mapped = true };
+	if (memory->kind == BY_HANDLE) {
+		memcpy(&bytes, memory->bytes, sizeof(bytes));
+		rc = CU(cuIpcOpenMemHandle, &at, bytes, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		out->at = rc == 0 ? (void *)(uintptr_t)at : NULL;
+		return rc;
+	}
+	if (memory->kind != BY_DESCRIPTOR)
+		return fail(KOLO_ENOTSUP, "memory of kind %u, which this driver does not know", memory->kind);
+	rc = CU(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
+		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (rc < 0)
+		return rc;
+	out->handle = handle;
+	rc = map(gpu, out);
+	if (rc < 0)
+		cu.cuMemRelease(handle);
+	return rc;
+}
+
+static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
+{
+	CUdeviceptr at = address(memory->at);
+
+	(void)gpu;
+	if (memory->at && memory->handle) {
+		cu.cuMemUnmap(at, memory->len);
+		cu.cuMemAddressFree(at, memory->len);
+		cu.cuMemRelease(memory->handle);
+	} else if (memory->at && memory->mapped) {
+		cu.cuIpcCloseMemHandle(at);
+	} else if (memory->at) {
+		cu.cuMemFree(at);
+	}
+	*memory = (struct ko_gpu_memory){ 0 };
+}
+
+static int reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory)
+{
+	CUresult result;
+	int can = 0, rc;
+
+	if (gpu->device == owner->device)
+		return 0;
+	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner->device)) < 0)
+		return rc;
+	if (!can)
+		return fail(KOLO_ENOTSUP, "GPU %d can't reach the memory of GPU %d", gpu->info.ordinal,
+			    owner->info.ordinal);
+	if (memory->handle)
+		return allow(memory, gpu->info.ordinal);
+	result = cu.cuCtxEnablePeerAccess(owner->context, 0);
+	return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? 0 : check(result, "cuCtxEnablePeerAccess");
+}
+
+static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
+{
+	CUdeviceptr at = 0;
+	int rc = CU(cuMemHostRegister, host, len, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE);
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	rc = CU(cuMemHostGetDevicePointer, &at, host, 0);
+	if (rc < 0)
+		cu.cuMemHostUnregister(host);
+	*out = (void *)(uintptr_t)at;
+	return rc;
+}
+
+static void unpin(struct ko_gpu *gpu, void *host)
+{
+	(void)gpu;
+	cu.cuMemHostUnregister(host);
+}
+
+static int put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
+{
+	(void)gpu;
+	return CU(cuMemcpy, address(to), address(from), len);
+}
+
+/* ---- Recording ------------------------------------------------------------------------------------------ */
+
+/* A write has a barrier of the system before it, unless it is told not to. */
+static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const struct ko_word_op *op)
+{
+	CUstreamBatchMemOpParams p;
+
+	memset(&p, 0, sizeof(p));
+	if (op->kind == KO_WORD_WRITE) {
+		p.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+		p.writeValue.address = address(op->word);
+		p.writeValue.value = op->value;
+		p.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+		return p;
+	}
+	p.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+	p.waitValue.address = address(op->word);
+	p.waitValue.value = op->kind == KO_WORD_SET ? op->value : ~op->value;
+	p.waitValue.flags = op->kind == KO_WORD_SET ? CU_STREAM_WAIT_VALUE_AND : CU_STREAM_WAIT_VALUE_NOR;
+	if (gpu->flushes)
+		p.waitValue.flags |= CU_STREAM_WAIT_VALUE_FLUSH;
+	return p;
+}
+
+static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n)
+{
+	CUstreamBatchMemOpParams params[MAX_OPS];
+
+	if (n > MAX_OPS)
+		return fail(KOLO_ESYS, "%d operations on words at once: want %d at most", n, MAX_OPS);
+	for (int k = 0; k < n; k++)
+		params[k] = memory_operation(gpu, &ops[k]);
+	return CU(cuStreamBatchMemOp, stream, (unsigned)n, params, 0);
+}
+
+/* A copy is one of bytes. */
+static CUfunction kernel_of(const struct ko_gpu *gpu, struct ko_gpu_job *job)
+{
+	static const size_t sizes[NTYPES] = {
+		[KOLO_I8] = 1,  [KOLO_U8] = 1,  [KOLO_I32] = 4,    [KOLO_U32] = 4,
+		[KOLO_I64] = 8, [KOLO_U64] = 8, [KOLO_F16] = 2,    [KOLO_BF16] = 2,
+		[KOLO_F32] = 4, [KOLO_F64] = 8, [KOLO_F8E4M3] = 1, [KOLO_F8E5M2] = 1,
+	};
+
+	if (job->in && job->own)
+		return gpu->combine[job->type][job->how];
+	if (job->scales)
+		return gpu->scale[job->type];
+	job->n *= sizes[job->type];
+	return gpu->copy;
+}
+
+static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wanted)
+{
+	struct ko_gpu_job job = *wanted;
+	CUfunction kernel = kernel_of(gpu, &job);
+	void *params[] = { &job };
+	size_t blocks = (job.n + THREADS - 1) / THREADS, most = (size_t)gpu->processors * 8;
+
+	return CU(cuLaunchKernel, kernel, (unsigned)(blocks < most ? blocks : most), 1, 1, THREADS, 1, 1, 0,
+		  stream, params, NULL);
+}
+
+/* ---- Events, streams ------------------------------------------------------------------------------------ */
+
+static int event_create(struct ko_gpu *gpu, void **out)
+{
+	(void)gpu;
+	return CU(cuEventCreate, (CUevent *)out, CU_EVENT_DISABLE_TIMING);
+}
+
+static void event_destroy(struct ko_gpu *gpu, void *event)
+{
+	(void)gpu;
+	cu.cuEventDestroy(event);
+}
+
+static int event_record(struct ko_gpu *gpu, void *event, void *stream)
+{
+	(void)gpu;
+	return CU(cuEventRecord, event, stream);
+}
+
+static int event_await(struct ko_gpu *gpu, void *stream, void *event)
+{
+	(void)gpu;
+	return CU(cuStreamWaitEvent, stream, event, 0);
+}
+
+static int event_poll(struct ko_gpu *gpu, void *event)
+{
+	CUresult result = cu.cuEventQuery(event);
+
+	(void)gpu;
+	return result == CUDA_ERROR_NOT_READY ? KO_AGAIN : check(result, "cuEventQuery");
+}
+
+static int stream_create(struct ko_gpu *gpu, void **out)
+{
+	(void)gpu;
+	return CU(cuStreamCreate, (CUstream *)out, CU_STREAM_NON_BLOCKING);
+}
+
+static void stream_destroy(struct ko_gpu *gpu, void *stream)
+{
+	(void)gpu;
+	cu.cuStreamDestroy(stream);
+}
+
+static int capture(struct ko_gpu *gpu, void *stream, uint64_t *out)
+{
+	CUstreamCaptureStatus status;
+	cuuint64_t id = 0;
+	int rc = CU(cuStreamGetCaptureInfo, stream, &status, &id, NULL, NULL, NULL);
+
+	(void)gpu;
+	if (rc == 0 && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+		return fail(KOLO_EINVAL, "the capture of the stream is not valid any more");
+	*out = rc == 0 && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
+	return rc;
+}
+
+static int finish(struct ko_gpu *gpu, void *stream)
+{
+	(void)gpu;
+	return CU(cuStreamSynchronize, stream);
+}
+
+/* ---- The table ------------------------------------------------------------------------------------------ */
+
+__attribute__((visibility("default"))) ko_driver_fn kolo_cuda_driver;
+
+const struct ko_driver *kolo_cuda_driver(void)
+{
+	static const struct ko_driver driver = {
+		.version = KO_DRIVER_VERSION,
+		.name = "cuda",
+		.text = text,
+		.open = open_gpu,
+		.close = close_gpu,
+		.info = info,
+		.enter = enter,
+		.leave = leave,
+		.alloc = alloc,
+		.export = export_memory,
+		.import = import,
+		.release = release,
+		.reach = reach,
+		.pin = pin,
+		.unpin = unpin,
+		.words = words,
+		.compute = compute,
+		.event_create = event_create,
+		.event_destroy = event_destroy,
+		.event_record = event_record,
+		.event_await = event_await,
+		.event_poll = event_poll,
+		.stream_create = stream_create,
+		.stream_destroy = stream_destroy,
+		.capture = capture,
+		.finish = finish,
+		.put = put,
+		.get = put, /* addresses tell where from and where to */
+	};
+
+	return &driver;
+}

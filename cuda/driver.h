@@ -1,0 +1,121 @@
+/* The driver of GPUs: all that Kolo asks of one, in its own words. There are two: cuda.c on libcuda, in a shared object of
+ * its own (libkolo_cuda.so) that is loaded when the first queue is made from a stream; and, in the tests, one that does it all
+ * on threads (tests/host_driver.c).
+ *
+ * Functions return 0 or a code of enum kolo_status, and text() then says for the calling thread what came back. None of them
+ * calls Kolo. But for `open` and `pointer` they want the GPU to be entered on the calling thread. Pointers to a GPU's memory
+ * are where the GPU sees it. None but `finish` waits for a stream; those that make, map or free memory may do so, and are not
+ * called while one of this rank's streams waits for another rank. */
+#ifndef KO_DRIVER_H
+#define KO_DRIVER_H
+
+#include "job.h"
+
+enum { KO_DRIVER_VERSION = 1 }; /* of this table and what is in it */
+
+struct ko_gpu; /* one context of one device */
+
+/* What people are told of a GPU, and two ranks compare. */
+struct ko_gpu_info {
+	char name[64];
+	char bus[20];           /* "0000:17:00.0" */
+	unsigned char uuid[16]; /* the same in all processes */
+	int ordinal;            /* the number that this process knows it by */
+};
+
+/* Memory of a GPU: made here, or somebody else's, mapped. */
+struct ko_gpu_memory {
+	void *at; /* NULL: none */
+	size_t len;
+	uint64_t handle; /* the driver's own */
+	bool mapped;     /* another process made it */
+};
+
+/* Memory as another process can map it. The descriptor travels beside it, -1 where there is none. */
+struct ko_gpu_export {
+	uint64_t len;
+	uint32_t kind; /* the driver's own */
+	unsigned char bytes[64];
+};
+
+/* What a stream does with a word, in the order of its other work. A write comes after all that the stream has written before,
+ * for whoever reads the word, on any device and on the host; and what it reads behind a wait is what was written before the
+ * word. */
+struct ko_word_op {
+	enum ko_word_kind {
+		KO_WORD_WRITE,  /* *word = value */
+		KO_WORD_SET,    /* waits until *word & value is not 0 */
+		KO_WORD_CLEARED /* waits until *word & value is 0 */
+	} kind;
+	uint32_t value;
+	void *word; /* as `pin` gave it */
+};
+
+struct ko_driver {
+	unsigned version; /* KO_DRIVER_VERSION */
+	const char *name;
+	const char *(*text)(void); /* what the last failure on this thread was */
+
+	/* The GPU that the stream is on, NULL: the default stream of the thread's current context. All that it needs later is
+	 * loaded now. The caller gives it to `close`. KOLO_ENOTSUP: no driver, no device, or one that can't do what Kolo needs. */
+	int (*open)(void *stream, struct ko_gpu **out);
+	void (*close)(struct ko_gpu *gpu);
+	const struct ko_gpu_info *(*info)(const struct ko_gpu *gpu);
+
+	/* From here to `leave` the thread works on this GPU. They nest. */
+	int (*enter)(struct ko_gpu *gpu);
+	void (*leave)(struct ko_gpu *gpu);
+
+	/* Memory on this GPU that other processes can map; its mapping there, from what `export` said and its descriptor, which
+	 * stays the caller's; and the end of either. *fd of `export` is the caller's. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
+	int (*alloc)(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
+	int (*export)(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
+		      int *fd);
+	int (*import)(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd,
+		      struct ko_gpu_memory *out);
+	void (*release)(struct ko_gpu *gpu, struct ko_gpu_memory *memory);
+
+	/* Lets this GPU use memory that `owner` of the same process has made. KOLO_ENOTSUP. */
+	int (*reach)(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory);
+
+	/* Host memory, whole pages of it, for word ops and kernels; *out is where the GPU sees it. */
+	int (*pin)(struct ko_gpu *gpu, void *host, size_t len, void **out);
+	void (*unpin)(struct ko_gpu *gpu, void *host);
+
+	/* Recording. The stream does the ops in this order; or a kernel. */
+	int (*words)(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n);
+	int (*compute)(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *job);
+
+	/* Events, as CUDA has them; any GPU of the process destroys one. `poll`: 0 when the last record has been reached, KO_EAGAIN. */
+	int (*event_create)(struct ko_gpu *gpu, void **out);
+	void (*event_destroy)(struct ko_gpu *gpu, void *event);
+	int (*event_record)(struct ko_gpu *gpu, void *event, void *stream);
+	int (*event_await)(struct ko_gpu *gpu, void *stream, void *event);
+	int (*event_poll)(struct ko_gpu *gpu, void *event);
+
+	/* A stream of Kolo's own. */
+	int (*stream_create)(struct ko_gpu *gpu, void **out);
+	void (*stream_destroy)(struct ko_gpu *gpu, void *stream);
+
+	/* Which capture records what is put on the stream: a number, 0 for none. */
+	int (*capture)(struct ko_gpu *gpu, void *stream, uint64_t *out);
+
+	/* Blocks until all on the stream is done. */
+	int (*finish)(struct ko_gpu *gpu, void *stream);
+
+	/* Copies that are over when they return. */
+	int (*put)(struct ko_gpu *gpu, void *to, const void *host, size_t len);
+	int (*get)(struct ko_gpu *gpu, void *host, const void *from, size_t len);
+};
+
+/* The driver of this process; it is loaded with the first call. KOLO_ENOTSUP, with what was tried. */
+int ko_driver_get(const struct ko_driver **out);
+
+/* For tests: this one, from now on. */
+void ko_driver_use(const struct ko_driver *driver);
+
+/* The function that libkolo_cuda.so exports, under this name. */
+typedef const struct ko_driver *ko_driver_fn(void);
+#define KO_DRIVER_SYMBOL "kolo_cuda_driver"
+
+#endif

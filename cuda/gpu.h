@@ -1,0 +1,141 @@
+/* What a communicator has for queues that are CUDA streams: slots in this rank's GPU memory, words that say which of them are
+ * full, and a thread that watches over both. See README.md. */
+#ifndef KO_GPU_H
+#define KO_GPU_H
+
+#include "driver.h"
+
+#include "../comm/comm.h"
+
+#include <pthread.h>
+
+enum {
+	KO_GPU_SLOTS = 4,       /* at most, in a link */
+	KO_GPU_ALIGN = 256,     /* slots begin at multiples of it, as allocations of CUDA's do */
+	KO_GPU_PACE = 64,       /* moves that are recorded ahead of what the stream has done, twice over */
+	KO_GPU_CHAIN = 8,       /* slices of a vector that goes from rank to rank, */
+	KO_GPU_LEAST = 64 << 10 /* but no shorter ones */
+};
+
+/* A word says whether its slot is empty (0) or full. KO_SLOT_FAILED lets everyone pass: who waits for a full slot waits for the
+ * first bit, who waits for an empty one for the absence of the second. */
+enum { KO_SLOT_EMPTY = 0, KO_SLOT_FAILED = 1, KO_SLOT_TAKEN = 2, KO_SLOT_FULL = 3 };
+
+/* What a rank's stream is at, in one word that the stream itself writes: 0, or these. */
+enum {
+	KO_STAGE_ACTIVE = 1, /* an operation is under way */
+	KO_STAGE_DATA = 2, /* its next move waits for slot number (stage >> 8 & 255) from prev to be full, */
+	KO_STAGE_ROOM = 4, /* and for number (stage >> 16 & 255) to next to be empty */
+	KO_STAGE_MOVE = 1 << 24 /* moves before it, modulo 256 */
+};
+
+/* A rank's words: host memory that all ranks of the host, and their GPUs, see. The GPU writes and waits; the host looks, and
+ * writes KO_SLOT_FAILED. */
+struct ko_gpu_word {
+	_Alignas(64) _Atomic uint32_t value;
+};
+
+struct ko_gpu_words {
+	struct ko_gpu_word slot[KO_GPU_SLOTS]; /* of the link from prev to this rank */
+	struct ko_gpu_word stage;
+};
+
+/* An edge between two ranks of one process: there streams wait for each other's events, which CUDA knows of, and not for words.
+ * A wait must be recorded behind what it waits for, so each rank counts what it has recorded. Both ranks hold it; who leaves last
+ * frees it. */
+struct ko_gpu_pair {
+	struct ko_gpu_pair *next;     /* in the list of those whose senders have not come */
+	struct ko_gpu_comm *receiver; /* for the sender while they join */
+	atomic_int holders;
+	_Atomic uint64_t filled,
+		emptied; /* slots, by the sender and the receiver; emptied <= filled <= emptied + nslots */
+	void *full[KO_GPU_SLOTS];  /* events; recorded by the sender */
+	void *empty[KO_GPU_SLOTS]; /* recorded by the receiver */
+};
+
+/* One end of an edge. The slots are in the receiver's GPU memory. */
+struct ko_gpu_link {
+	int peer;
+	struct ko_gpu_memory memory;
+	struct ko_gpu_words *words; /* of the receiver, as the host sees them, */
+	char *gpu_words;            /* and as this rank's GPU does */
+	struct ko_gpu_pair *pair;   /* NULL: the peer is another process */
+	uint64_t bytes;             /* payload recorded, replays of graphs not counted */
+};
+
+struct ko_gpu_comm;
+
+/* Which communicators a queue has been used with, and what those that are gone had failed with. Both hold it. */
+struct ko_gpu_uses {
+	pthread_mutex_t lock;
+	int holders;
+	struct ko_gpu_use {
+		struct ko_gpu_comm *g;
+		bool told; /* its failure */
+	} * use;
+	int n;
+	int code; /* 0: nothing that was not told yet */
+	char text[KO_TEXT];
+};
+
+/* Hangs at kolo_comm.attached. */
+struct ko_gpu_comm {
+	struct ko_attached attached;
+	struct kolo_comm *comm;
+	/* The same ranks; for the thread below alone: its lifelines and roster. NULL with one rank */
+	struct kolo_comm *inner;
+	const struct ko_driver *driver;
+	struct ko_gpu *gpu;
+	size_t arena; /* bytes of a link's slots; agreed */
+	struct ko_gpu_link out, in;
+	struct ko_gpu_words *words; /* those of all ranks, of which each has a page */
+	size_t words_len;           /* bytes between two ranks' */
+	char *gpu_words;            /* as this GPU sees them */
+	void *last_stream; /* of the last operation; the next one, on another stream, waits for `last` */
+	uint64_t last_capture;
+	bool recorded;        /* `last` has been, and not into a graph */
+	void *last, *pace[2]; /* events */
+	pthread_t thread;     /* watches (watchdog.c) */
+	bool watched;
+	pthread_mutex_t lock; /* for what follows */
+	pthread_cond_t changed;
+	bool joined, closing;
+	struct ko_desc desc;       /* the last operation recorded */
+	struct ko_gpu_uses **uses; /* nuses of them, of the queues; this rank's calls alone touch them */
+	int nuses;
+};
+
+/* Joins this rank's GPU, the one that the stream is on, to its neighbours'. A collective; blocks. With a failure nobody is
+ * joined, and the communicator works as before. */
+int ko_gpu_connect(struct kolo_comm *comm, void *stream);
+
+/* NULL: not joined yet. */
+struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
+
+/* Waits until this rank's streams have done what was recorded, or dropped it. */
+void ko_gpu_disconnect(struct ko_gpu_comm *g);
+
+/* Starts and ends the thread that watches, as soon as the GPUs are joined: over neighbours that die, leave while this rank's
+ * stream waits for them, or keep it waiting for longer than the timeout; and when the communicator has failed, that this rank's
+ * streams go on. */
+int ko_gpu_watch(struct ko_gpu_comm *g);
+void ko_gpu_unwatch(struct ko_gpu_comm *g);
+
+/* The communicator has failed: lets this rank's stream go on until `last` is reached. Blocks for that, for some seconds
+ * at most. Not while the thread above runs. */
+void ko_gpu_let_go(struct ko_gpu_comm *g);
+
+/* A driver's failure as the thread's error: "rank 1 (pid 7 on h): GPU 0 (...): WHAT: what the driver says". Returns code. */
+int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what);
+
+struct ko_gpu_uses *ko_gpu_uses_create(void);
+void ko_gpu_uses_let_go(struct ko_gpu_uses *uses);
+
+/* The communicator is used with a queue; it is not any more, with none. KOLO_ENOMEM. */
+int ko_gpu_use(struct ko_gpu_comm *g, struct ko_gpu_uses *uses);
+void ko_gpu_use_no_more(struct ko_gpu_comm *g);
+
+/* The first failure of any of them that was not told yet, as the thread's error; 0: there is none. */
+int ko_gpu_uses_failure(struct ko_gpu_uses *uses);
+
+#endif

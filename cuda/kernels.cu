@@ -1,0 +1,213 @@
+/* The kernels: the host's loops over elements (comm/kernels_types.h), a few elements for each call, with loads and stores of 16
+ * bytes around them where all pointers allow it. Compiled without fused multiply-adds: the bits are the host's. */
+#define KO_INLINE static __device__ __forceinline__
+#include "job.h"
+
+#include "../comm/convert.h"
+
+typedef int8_t any_i8;
+typedef uint8_t any_u8;
+typedef uint16_t any_u16;
+typedef int32_t any_i32;
+typedef uint32_t any_u32;
+typedef int64_t any_i64;
+typedef uint64_t any_u64;
+typedef float any_f32;
+typedef double any_f64;
+
+#define LOOP                 static __device__ __forceinline__
+#define ELEMENTWISE          _Pragma("unroll")
+#define PASTE(a, b)          a##_##b
+#define PASTE_EXPANDED(a, b) PASTE(a, b)
+#define FN(verb)             PASTE_EXPANDED(verb, NAME)
+
+enum { BLOCK = 8 };
+
+#define CONVERSIONS(name, type)                                                                              \
+	LOOP void widen_##name(float *out, const type *in)                                                   \
+	{                                                                                                    \
+		_Pragma("unroll") for (int i = 0; i < BLOCK; i++) out[i] = ko_float_of_##name(in[i]);        \
+	}                                                                                                    \
+	LOOP void narrow_##name(type *out, const float *in)                                                  \
+	{                                                                                                    \
+		_Pragma("unroll") for (int i = 0; i < BLOCK; i++) out[i] = ko_##name##_of_float(in[i]);      \
+	}
+CONVERSIONS(f16, uint16_t)
+CONVERSIONS(bf16, uint16_t)
+CONVERSIONS(f8e4m3, uint8_t)
+CONVERSIONS(f8e5m2, uint8_t)
+
+#include "../comm/kernels_types.h"
+
+/* ---- Vectors -------------------------------------------------------------------------------------------- */
+
+enum { VECTOR = 16 };
+
+static __device__ __forceinline__ bool is_aligned(const void *p, size_t unit)
+{
+	return (uintptr_t)p % unit == 0;
+}
+
+/* m of the N elements of x, from an address of any alignment. */
+template <typename T, size_t N> static __device__ __forceinline__ void load_some(T *x, const void *from, size_t m)
+{
+	size_t unit = is_aligned(from, sizeof(T)) ? sizeof(T) : 1;
+
+	for (size_t i = 0; i < N; i++)
+		x[i] = 0;
+#pragma unroll 1
+	for (size_t i = 0; i < m * sizeof(T); i += unit)
+		if (unit == sizeof(T))
+			x[i / sizeof(T)] = ((const T *)from)[i / sizeof(T)];
+		else
+			((unsigned char *)x)[i] = ((const unsigned char *)from)[i];
+}
+
+template <typename T> static __device__ __forceinline__ void store_some(void *to, const T *x, size_t m)
+{
+	size_t unit = is_aligned(to, sizeof(T)) ? sizeof(T) : 1;
+
+#pragma unroll 1
+	for (size_t i = 0; i < m * sizeof(T); i += unit)
+		if (unit == sizeof(T))
+			((T *)to)[i / sizeof(T)] = x[i / sizeof(T)];
+		else
+			((unsigned char *)to)[i] = ((const unsigned char *)x)[i];
+}
+
+template <typename T> static __device__ __forceinline__ void load_vector(T *x, const void *from)
+{
+	*(uint4 *)x = *(const uint4 *)from;
+}
+
+template <typename T> static __device__ __forceinline__ void store_vector(void *to, const T *x)
+{
+	*(uint4 *)to = *(const uint4 *)x;
+}
+
+/* ---- One kernel for each type and way ------------------------------------------------------------------- */
+
+typedef void combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
+typedef void fill_fn(void *out, const void *src, size_t n, const union ko_scalar *s);
+
+template <combine_fn *F, fill_fn *D, bool SUM> struct combination {
+	enum { INPUTS = 2 };
+	template <size_t N>
+	static __device__ __forceinline__ void apply(void *z, const void *x, const void *y,
+						     const struct ko_gpu_job &j)
+	{
+		F(z, x, y, N, &j.s);
+		if (SUM && j.divides)
+			D(z, z, N, &j.s);
+	}
+};
+
+template <fill_fn *F> struct filling {
+	enum { INPUTS = 1 };
+	template <size_t N>
+	static __device__ __forceinline__ void apply(void *z, const void *x, const void *, const struct ko_gpu_job &j)
+	{
+		F(z, x, N, &j.s);
+	}
+};
+
+/* Elements [first, first + m) of the job, m <= N. Apart from the rest: what is indexed at run time does not lie in registers. */
+template <typename T, typename What>
+static __device__ __noinline__ void do_some(const struct ko_gpu_job &j, size_t first, size_t m)
+{
+	constexpr size_t N = VECTOR / sizeof(T);
+	T x[N], y[N] = { 0 }, z[N];
+
+	load_some<T, N>(x, (const T *)(j.in ? j.in : j.own) + first, m);
+	if (What::INPUTS == 2)
+		load_some<T, N>(y, (const T *)j.own + first, m);
+	What::template apply<N>(z, x, y, j);
+	store_some<T>((T *)j.out + first, z, m);
+	if (j.also)
+		store_some<T>((T *)j.also + first, z, m);
+}
+
+/* N elements from the first on, which lies at a multiple of 16 bytes everywhere. */
+template <typename T, typename What>
+static __device__ __forceinline__ void do_vector(const struct ko_gpu_job &j, size_t first)
+{
+	constexpr size_t N = VECTOR / sizeof(T);
+	__align__(VECTOR) T x[N], y[N], z[N];
+
+	load_vector<T>(x, (const T *)(j.in ? j.in : j.own) + first);
+	if (What::INPUTS == 2)
+		load_vector<T>(y, (const T *)j.own + first);
+	What::template apply<N>(z, x, y, j);
+	store_vector<T>((T *)j.out + first, z);
+	if (j.also)
+		store_vector<T>((T *)j.also + first, z);
+}
+
+/* Elements before the first that lies at a multiple of 16 bytes in all places; SIZE_MAX: they never do. */
+template <typename T> static __device__ __forceinline__ size_t head_of(const struct ko_gpu_job &j)
+{
+	uintptr_t at = (uintptr_t)j.out % VECTOR;
+
+	if (at % sizeof(T) || (j.in && (uintptr_t)j.in % VECTOR != at) ||
+	    (j.own && (uintptr_t)j.own % VECTOR != at) || (j.also && (uintptr_t)j.also % VECTOR != at))
+		return SIZE_MAX;
+	return (VECTOR - at) % VECTOR / sizeof(T);
+}
+
+template <typename T, typename What> static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
+{
+	constexpr size_t N = VECTOR / sizeof(T);
+	size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
+	size_t head = head_of<T>(j), parts;
+	bool vectors = head != SIZE_MAX;
+
+	head = !vectors ? 0 : head < j.n ? head : j.n;
+	parts = (j.n - head + N - 1) / N;
+	if (thread == 0 && head)
+		do_some<T, What>(j, 0, head);
+	for (size_t k = thread; k < parts; k += step) {
+		size_t first = head + k * N, m = j.n - first < N ? j.n - first : N;
+
+		if (vectors && m == N)
+			do_vector<T, What>(j, first);
+		else
+			do_some<T, What>(j, first, m);
+	}
+}
+
+#define KERNEL(name, type, ...)                                                                              \
+	extern "C" __global__ void __launch_bounds__(256) ko_##name(const __grid_constant__ struct ko_gpu_job j) \
+	{                                                                                                    \
+		do_job<type, __VA_ARGS__>(j);                                                                \
+	}
+
+static __device__ __forceinline__ void copy(void *out, const void *src, size_t n, const union ko_scalar *)
+{
+	memcpy(out, src, n);
+}
+
+static __device__ __forceinline__ void nothing(void *, const void *, size_t, const union ko_scalar *)
+{
+}
+
+#define KERNELS(name, type, divide)                                                                          \
+	KERNEL(sum_##name, type, combination<sum_##name, divide, true>)                                      \
+	KERNEL(prod_##name, type, combination<prod_##name, divide, false>)                                   \
+	KERNEL(min_##name, type, combination<min_##name, divide, false>)                                     \
+	KERNEL(max_##name, type, combination<max_##name, divide, false>)                                     \
+	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, divide, false>)                       \
+	KERNEL(scale_##name, type, filling<scale_##name>)
+
+KERNEL(copy_bytes, uint8_t, filling<copy>)
+KERNELS(i8, int8_t, divide_i8)
+KERNELS(u8, uint8_t, divide_u8)
+KERNELS(i32, int32_t, divide_i32)
+KERNELS(u32, uint32_t, divide_u32)
+KERNELS(i64, int64_t, divide_i64)
+KERNELS(u64, uint64_t, divide_u64)
+KERNELS(f16, uint16_t, nothing)
+KERNELS(bf16, uint16_t, nothing)
+KERNELS(f32, float, nothing)
+KERNELS(f64, double, nothing)
+KERNELS(f8e4m3, uint8_t, nothing)
+KERNELS(f8e5m2, uint8_t, nothing)

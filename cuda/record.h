@@ -1,0 +1,18 @@
+/* Recording: the same rounds as on the host, of moves that put waits, kernels and writes on a stream. */
+#ifndef KO_RECORD_H
+#define KO_RECORD_H
+
+#include "gpu.h"
+
+#include "../comm/call.h"
+
+/* Puts a collective on the stream, which is on g's GPU; returns when that is done. It blocks where a neighbour that is a thread of
+ * this process has not come to the operation, and where a long one is more than KO_GPU_PACE moves ahead of the stream.
+ * Errors: those of a collective. */
+int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
+		  const struct ko_reducer *red);
+
+/* Sends `len` bytes from src to next, and what comes from prev to dst; no more than fits a slot. Blocks until it has come. */
+int ko_gpu_pass(struct ko_gpu_comm *g, const void *src, void *dst, size_t len);
+
+#endif

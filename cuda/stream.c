@@ -1,0 +1,127 @@
+/* Queues that are CUDA streams: what kolo_cuda.h declares. An operation with one is recorded in its call. */
+#include "gpu.h"
+#include "record.h"
+
+#include "../comm/group.h"
+#include "../comm/queue.h"
+
+#include "kolo/kolo_cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct stream {
+	struct kolo_queue queue; /* first */
+	const struct ko_driver *driver;
+	struct ko_gpu *gpu;
+	void *stream; /* the driver's; NULL: the default one */
+	struct ko_gpu_uses *uses;
+};
+
+/* Is the queue on the GPU that the communicator has joined? */
+static int check_gpu(const struct stream *s, const struct ko_gpu_comm *g)
+{
+	const struct ko_gpu_info *mine = s->driver->info(s->gpu), *joined = s->driver->info(g->gpu);
+
+	if (memcmp(mine->uuid, joined->uuid, sizeof(mine->uuid)) == 0)
+		return 0;
+	return ko_fail(
+		KOLO_EINVAL,
+		"rank %d: a queue on GPU %d (%s), where this communicator has used GPU %d (%s) before: want queues on one "
+		"GPU for each communicator",
+		g->comm->rank, mine->ordinal, mine->bus, joined->ordinal, joined->bus);
+}
+
+/* The communicator's GPU, joined to the others' if it was not. */
+static int join_gpus(struct stream *s, struct kolo_comm *comm, struct ko_gpu_comm **out)
+{
+	int rc = ko_gpu_of(comm) ? 0 : ko_gpu_connect(comm, s->stream);
+
+	*out = ko_gpu_of(comm);
+	if (rc == 0)
+		rc = check_gpu(s, *out);
+	return rc < 0 ? rc : ko_gpu_use(*out, s->uses);
+}
+
+static int record(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red)
+{
+	struct stream *s = (struct stream *)q;
+	struct ko_gpu_comm *g;
+	int rc = join_gpus(s, call->comm, &g);
+
+	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
+}
+
+static int wait_stream(struct kolo_queue *q)
+{
+	struct stream *s = (struct stream *)q;
+	int rc = s->driver->enter(s->gpu);
+
+	if (rc == 0) {
+		rc = s->driver->finish(s->gpu, s->stream);
+		s->driver->leave(s->gpu);
+	}
+	if (rc < 0)
+		return ko_fail(rc, "kolo_queue_wait: GPU %d: waiting for a stream: %s",
+			       s->driver->info(s->gpu)->ordinal, s->driver->text());
+	return ko_gpu_uses_failure(s->uses);
+}
+
+static void destroy_stream(struct kolo_queue *q)
+{
+	struct stream *s = (struct stream *)q;
+
+	if (s->gpu)
+		s->driver->close(s->gpu);
+	if (s->uses)
+		ko_gpu_uses_let_go(s->uses);
+	free(s);
+}
+
+int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
+{
+	static const struct ko_stream_ops ops = { record, wait_stream, destroy_stream };
+	const struct ko_driver *driver;
+	struct stream *s;
+	int rc;
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_cuda_queue_create: out is NULL");
+	*out = NULL;
+	if ((rc = ko_driver_get(&driver)) < 0)
+		return rc;
+	s = calloc(1, sizeof(*s));
+	if (s)
+		s->uses = ko_gpu_uses_create();
+	if (!s || !s->uses) {
+		free(s);
+		return ko_fail(KOLO_ENOMEM, "kolo_cuda_queue_create: no memory for a queue");
+	}
+	s->queue.stream = &ops;
+	s->driver = driver;
+	s->stream = stream;
+	rc = driver->open(stream, &s->gpu);
+	if (rc < 0) {
+		rc = ko_fail(rc, "kolo_cuda_queue_create: %s", driver->text());
+		s->gpu = NULL;
+		destroy_stream(&s->queue);
+		return rc;
+	}
+	*out = &s->queue;
+	return 0;
+}
+
+int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue)
+{
+	struct ko_gpu_comm *g;
+	int rc;
+
+	if (!comm || !queue || !queue->stream)
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_cuda_connect: comm must not be NULL, and queue must be from kolo_cuda_queue_create");
+	if ((rc = ko_group_refuse(comm, "kolo_cuda_connect")) < 0)
+		return rc;
+	ko_order_settle(comm->order);
+	return join_gpus((struct stream *)queue, comm, &g);
+}

@@ -1,0 +1,229 @@
+/* The thread that watches over what a communicator has recorded. A stream that waits for a word has no deadline and knows of no
+ * death: this thread does, and then writes words that let it go on. See README.md. */
+#include "gpu.h"
+
+#include "../comm/clock.h"
+#include "../comm/thread.h"
+
+#include <string.h>
+#include <time.h>
+
+enum {
+	LOOK_US = 20000,  /* between looks at the others, while all is well */
+	DRAIN_US = 100,   /* between writes that let a failed communicator's stream go on, while it does */
+	FAILED_US = 5000, /* and while it has nothing to do, but a graph may be launched */
+	PAUSE_MS = 1000,  /* this process did not run itself */
+	DRAIN_MS = 5000   /* for a stream to do what was recorded, without waiting */
+};
+
+/* ---- What streams are at -------------------------------------------------------------------------------- */
+
+static struct ko_gpu_words *words_of(const struct ko_gpu_comm *g, int rank)
+{
+	return (struct ko_gpu_words *)((char *)g->words + (size_t)rank * g->words_len);
+}
+
+static uint32_t value_of(const struct ko_gpu_word *word)
+{
+	return atomic_load_explicit(&word->value, memory_order_acquire);
+}
+
+/* Whom the rank's stream waits for; -1: nobody that is known. */
+static int waits_for(const struct ko_gpu_comm *g, int rank)
+{
+	const struct ko_ring *ring = &g->comm->ring;
+	uint32_t stage = value_of(&words_of(g, rank)->stage);
+	int next = ko_ring_next(ring, rank);
+
+	if (stage & KO_STAGE_DATA && !(value_of(&words_of(g, rank)->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
+		return ko_ring_prev(ring, rank);
+	if (stage & KO_STAGE_ROOM && value_of(&words_of(g, next)->slot[stage >> 16 & 255]) & KO_SLOT_TAKEN)
+		return next;
+	return -1;
+}
+
+/* Follows who waits for whom from the rank on; only who waits for nobody is to blame. */
+static int find_culprit(const struct ko_gpu_comm *g, int rank)
+{
+	for (int hops = 0; hops < g->comm->nranks; hops++) {
+		int next = waits_for(g, rank);
+
+		if (next < 0)
+			break;
+		rank = next;
+	}
+	return rank;
+}
+
+/* ---- Failures ------------------------------------------------------------------------------------------- */
+
+static const char *last_operation(struct ko_gpu_comm *g, char out[KO_DESC_TEXT])
+{
+	struct ko_desc desc;
+
+	pthread_mutex_lock(&g->lock);
+	desc = g->desc;
+	pthread_mutex_unlock(&g->lock);
+	return ko_desc_text(&desc, out);
+}
+
+static void report_silence(struct ko_gpu_comm *g, int peer)
+{
+	struct kolo_comm *c = g->comm;
+	int culprit = find_culprit(g, peer);
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
+	bool idle = value_of(&words_of(g, culprit)->stage) == 0;
+
+	ko_comm_fail(
+		c, KOLO_ETIMEDOUT,
+		"%s has kept the others waiting for %d s: its stream %s; noticed by %s, whose stream waits for rank "
+		"%d, in %s or a graph with operations before it. If it is only slow, raise KOLO_TIMEOUT",
+		ko_comm_name(c, culprit, them), c->timeout_ms / 1000,
+		idle ? "has not come to the operation"
+		     : "is in an operation and waits for nobody there (a kernel that runs, or its process is stopped)",
+		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
+}
+
+/* A rank that died is missed by all; one that left, by those that still wait for it. */
+static void check_gone(struct ko_gpu_comm *g)
+{
+	struct kolo_comm *c = g->comm;
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
+	const struct ko_life *life;
+
+	ko_lifelines_look(g->inner->lifelines);
+	for (int k = 0; (life = ko_lifelines_gone(g->inner->lifelines, &k)); k++) {
+		if (life->state == KO_LIFE_DEAD)
+			ko_comm_fail(c, KOLO_EPEER,
+				     "%s died; noticed by %s, whose last operation on a stream is %s",
+				     ko_comm_name(c, life->rank, them), ko_comm_name(c, c->rank, me),
+				     last_operation(g, op));
+		else if (waits_for(g, c->rank) == life->rank)
+			ko_comm_fail(
+				c, KOLO_EPEER,
+				"%s left (kolo_comm_destroy) while the stream of %s waits for it, in %s or a graph "
+				"with operations before it",
+				ko_comm_name(c, life->rank, them), ko_comm_name(c, c->rank, me),
+				last_operation(g, op));
+	}
+}
+
+/* ---- Letting go ----------------------------------------------------------------------------------------- */
+
+static void fail_slots(struct ko_gpu_words *words)
+{
+	for (int k = 0; k < KO_GPU_SLOTS; k++)
+		atomic_store_explicit(&words->slot[k].value, KO_SLOT_FAILED, memory_order_release);
+}
+
+/* What this rank's stream waits for, and what its neighbours' do, who have failed too, is there; until the stream itself, or
+ * theirs, writes these words again. */
+static void let_pass(struct ko_gpu_comm *g)
+{
+	if (!g->in.words)
+		return;
+	fail_slots(g->in.words);
+	fail_slots(g->out.words);
+}
+
+void ko_gpu_let_go(struct ko_gpu_comm *g)
+{
+	int64_t until = ko_now_ms() + DRAIN_MS;
+
+	while (ko_now_ms() < until && g->driver->event_poll(g->gpu, g->last) == KO_EAGAIN) {
+		let_pass(g);
+		nanosleep(&(struct timespec){ .tv_nsec = DRAIN_US * 1000 }, NULL);
+	}
+}
+
+/* ---- The thread ----------------------------------------------------------------------------------------- */
+
+struct watch {
+	int64_t since, last; /* of the wait that goes on; of the last look */
+	uint32_t stage;      /* at that */
+};
+
+/* While all is well: has this rank's stream waited too long? */
+static void check_silence(struct ko_gpu_comm *g, struct watch *w)
+{
+	uint32_t stage = value_of(&g->in.words->stage);
+	int peer = waits_for(g, g->comm->rank);
+	int64_t now = ko_now_ms();
+
+	if (now - w->last > PAUSE_MS)
+		w->since += now - w->last;
+	w->last = now;
+	if (peer < 0 || stage != w->stage) {
+		w->since = now;
+		w->stage = stage;
+	} else if (g->comm->timeout_ms && now - w->since >= g->comm->timeout_ms) {
+		report_silence(g, peer);
+	}
+}
+
+/* Looks around once; how long to sleep then. */
+static int look(struct ko_gpu_comm *g, struct watch *w)
+{
+	int code = ko_roster_cause(g->comm->roster);
+
+	if (code == 0) {
+		check_gone(g);
+		check_silence(g, w);
+		return ko_roster_cause(g->comm->roster) < 0 ? 0 : LOOK_US;
+	}
+	let_pass(g);
+	return value_of(&g->in.words->stage) ? DRAIN_US : FAILED_US;
+}
+
+/* Sleeps until it is to look again; false: it is over. */
+static bool wait_turn(struct ko_gpu_comm *g, int us)
+{
+	struct timespec until;
+	bool closing;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)us * 1000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&g->lock);
+	while (!g->closing && !g->joined)
+		pthread_cond_wait(&g->changed, &g->lock);
+	if (!g->closing)
+		pthread_cond_timedwait(&g->changed, &g->lock, &until);
+	closing = g->closing;
+	pthread_mutex_unlock(&g->lock);
+	return !closing;
+}
+
+static void *watch(void *arg)
+{
+	struct ko_gpu_comm *g = arg;
+	struct watch w = { .since = ko_now_ms(), .last = ko_now_ms() };
+	int us = LOOK_US;
+
+	while (wait_turn(g, us))
+		us = look(g, &w);
+	return NULL;
+}
+
+int ko_gpu_watch(struct ko_gpu_comm *g)
+{
+	int err = ko_thread_start(&g->thread, watch, g);
+
+	g->watched = err == 0;
+	return err ? ko_fail(KOLO_ESYS, "rank %d: no thread to watch over a GPU: %s", g->comm->rank,
+			     strerror(err))
+		   : 0;
+}
+
+void ko_gpu_unwatch(struct ko_gpu_comm *g)
+{
+	if (!g->watched)
+		return;
+	pthread_mutex_lock(&g->lock);
+	g->closing = true;
+	pthread_cond_signal(&g->changed);
+	pthread_mutex_unlock(&g->lock);
+	pthread_join(g->thread, NULL);
+	g->watched = false;
+}

@@ -1,0 +1,59 @@
+/* Kolo on CUDA streams: the collectives of kolo.h on GPU memory, in the order of a stream.
+ *
+ * A queue made from a stream is given to the collectives of kolo.h like any other queue. Then the call puts the collective on
+ * the stream and returns: it starts when all is done that the stream had to do before, and what is put on the stream later
+ * finds its result. src and dst are memory that the stream's GPU can read and write: its own, managed, or host memory that was
+ * registered with CUDA. Nothing of the call is needed to be on the host when it runs, so a stream may capture it for a graph.
+ *
+ * Nothing of CUDA is needed to compile or link this; libkolo_cuda.so and the driver are loaded with the first queue. */
+#ifndef KOLO_KOLO_CUDA_H
+#define KOLO_KOLO_CUDA_H
+
+#include "kolo.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
+struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are pointers to it */
+
+/* Makes a queue from a stream, NULL: the default stream of the calling thread's current context. The stream stays the
+ * caller's, must outlive the queue, and may be used for all else. The caller gives *out to kolo_queue_destroy, which does not
+ * wait for the stream; kolo_queue_wait waits for all that is on it, and returns the first failure of a communicator
+ * that was used with the queue. Events (kolo_event_record) can't be recorded on it (KOLO_ENOTSUP): the stream has its own.
+ *
+ * Collectives that take it: all_reduce, reduce, broadcast, reduce_scatter, reduce_scatter_v, all_gather, all_gather_v and
+ * barrier; others return KOLO_ENOTSUP. All ranks must call with such a queue, each with one on the GPU that it used first with the
+ * communicator; several ranks may share a GPU. Where calls on one communicator name several streams, they are done in the
+ * order of the calls. A call without a queue, or with one of kolo_queue_create, does not wait for what is on streams.
+ *
+ * The call returns when the collective is on the stream. It waits, as long as the timeout at most, for neighbours that are
+ * threads of the same process to call as well: a thread that uses several ranks calls for them in one group. A collective with
+ * more than 128 steps of a rank (some hundred MiB) is put on the stream as the stream proceeds.
+ *
+ * When a rank dies, or keeps the others waiting on a stream for longer than the timeout, the communicator fails
+ * (kolo_comm_status): what is on the streams of its ranks goes on without waiting, and leaves anything in dst.
+ *
+ * Graphs: a captured collective may be replayed any number of times, by all ranks alike, each replay behind what else of the
+ * communicator is on a stream; the order between a graph and other streams is the caller's to make. kolo_comm_stats does not count
+ * replays. kolo_cuda_connect comes before the first capture.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP: this build, driver or device can't do it. */
+int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out);
+
+/* Joins the GPUs of a communicator's ranks: memory for slots (KOLO_CUDA_MEMORY), mapped by the neighbours, and a thread that
+ * watches. A collective; blocks. Without it the first collective with such a queue does it. What goes wrong on one rank is a
+ * failure on all, and the communicator works on without GPUs.
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS, and those of the collectives. */
+int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif

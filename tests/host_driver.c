@@ -1,0 +1,652 @@
+/* See host_driver.h. */
+#include "host_driver.h"
+
+#include "../comm/error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_OPS = 8 };
+
+struct ko_gpu {
+	struct ko_gpu_info info;
+};
+
+struct event {
+	atomic_int holders; /* streams go on to use one that was destroyed */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint64_t recorded, reached; /* how often; reached <= recorded */
+	uint64_t capture;           /* that it was last recorded in; 0: none */
+};
+
+struct item {
+	enum { WORDS, KERNEL, RECORD, AWAIT, CALL } kind;
+	int nops;
+	struct ko_word_op ops[MAX_OPS];
+	struct ko_gpu_job job;
+	struct event *event;
+	uint64_t number;
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+struct list {
+	struct item *items;
+	size_t n, room;
+};
+
+struct t_stream {
+	struct ko_gpu gpu;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t filled, emptied;
+	struct list list; /* what it was given; the first `done` of it are */
+	size_t done;
+	bool closing;
+	uint64_t capture; /* what it is given goes into `graph` */
+	struct list graph;
+};
+
+struct t_graph {
+	struct list list;
+};
+
+static _Thread_local char last_text[128];
+static _Thread_local int depth; /* of enter */
+static atomic_long live, fail_at, calls;
+static atomic_uint shaking;
+static atomic_ulong
+	written; /* words: the thread sanitizer does not know that two places are the same memory */
+static _Atomic uint64_t captures;
+
+/* ---- Failures ------------------------------------------------------------------------------------------- */
+
+static int fail(int code, const char *text)
+{
+	snprintf(last_text, sizeof(last_text), "%s", text);
+	return code;
+}
+
+/* Before each call that may fail. */
+static int may_fail(void)
+{
+	long call = atomic_fetch_add(&calls, 1) + 1;
+
+	return call == atomic_load(&fail_at) ? fail(KOLO_ESYS, "the test wants it to fail") : 0;
+}
+
+/* And that works on a GPU. */
+static int may_fail_inside(void)
+{
+	return depth > 0 ? may_fail() : fail(KOLO_ESYS, "no GPU was entered on this thread");
+}
+
+long t_driver_fail(long k)
+{
+	atomic_store(&fail_at, k);
+	return atomic_exchange(&calls, 0);
+}
+
+long t_driver_live(void)
+{
+	return atomic_load(&live);
+}
+
+static const char *text(void)
+{
+	return last_text;
+}
+
+/* ---- Doing it ------------------------------------------------------------------------------------------- */
+
+void t_driver_shake(unsigned seed)
+{
+	atomic_store(&shaking, seed);
+}
+
+/* Now and then a stream loses time. */
+static void shake(void)
+{
+	unsigned x = atomic_load(&shaking);
+
+	if (!x)
+		return;
+	x = x * 1664525 + 1013904223;
+	atomic_store(&shaking, x ? x : 1);
+	if (x >> 28 == 0)
+		nanosleep(&(struct timespec){ .tv_nsec = (long)(x >> 12 & 0xffff) }, NULL);
+	else if (x >> 28 < 4)
+		sched_yield();
+}
+
+static void do_word(const struct ko_word_op *op)
+{
+	_Atomic uint32_t *word = op->word;
+	unsigned tries = 0;
+
+	if (op->kind == KO_WORD_WRITE) {
+		atomic_fetch_add_explicit(&written, 1, memory_order_release);
+		atomic_store_explicit(word, op->value, memory_order_release);
+		return;
+	}
+	while (!(atomic_load_explicit(word, memory_order_acquire) & op->value) == (op->kind == KO_WORD_SET)) {
+		if (++tries < 100)
+			sched_yield();
+		else
+			nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+	}
+	atomic_load_explicit(&written, memory_order_acquire);
+}
+
+static void do_kernel(const struct ko_gpu_job *j)
+{
+	const struct ko_kernels *k = ko_kernels_list()[0];
+
+	if (j->in && j->own) {
+		k->combine[j->type][j->how](j->out, j->in, j->own, j->n, &j->s);
+		if (j->divides)
+			k->divide[j->type](j->out, j->out, j->n, &j->s);
+	} else {
+		(j->scales ? k->scale : k->copy)[j->type](j->out, j->in ? j->in : j->own, j->n, &j->s);
+	}
+	if (j->also)
+		k->copy[j->type](j->also, j->out, j->n, NULL);
+}
+
+static void let_go(struct event *e)
+{
+	if (atomic_fetch_sub(&e->holders, 1) == 1)
+		free(e);
+}
+
+static void reach_event(struct event *e, uint64_t number)
+{
+	pthread_mutex_lock(&e->lock);
+	e->reached = number > e->reached ? number : e->reached;
+	pthread_cond_broadcast(&e->changed);
+	pthread_mutex_unlock(&e->lock);
+	let_go(e);
+}
+
+static void await_event(struct event *e, uint64_t number)
+{
+	pthread_mutex_lock(&e->lock);
+	while (e->reached < number)
+		pthread_cond_wait(&e->changed, &e->lock);
+	pthread_mutex_unlock(&e->lock);
+	let_go(e);
+}
+
+static void do_item(const struct item *item)
+{
+	shake();
+	switch (item->kind) {
+	case WORDS:
+		for (int k = 0; k < item->nops; k++)
+			do_word(&item->ops[k]);
+		break;
+	case KERNEL: do_kernel(&item->job); break;
+	case RECORD: reach_event(item->event, item->number); break;
+	case AWAIT: await_event(item->event, item->number); break;
+	case CALL: item->fn(item->arg); break;
+	}
+}
+
+/* ---- Streams -------------------------------------------------------------------------------------------- */
+
+static void append(struct list *list, const struct item *item)
+{
+	if (list->n == list->room) {
+		list->room = list->room ? 2 * list->room : 64;
+		list->items = realloc(list->items, list->room * sizeof(*item));
+		if (!list->items)
+			abort();
+	}
+	list->items[list->n++] = *item;
+}
+
+static void *work(void *arg)
+{
+	struct t_stream *s = arg;
+
+	pthread_mutex_lock(&s->lock);
+	for (;;) {
+		struct item item;
+
+		while (s->done == s->list.n && !s->closing)
+			pthread_cond_wait(&s->filled, &s->lock);
+		if (s->done == s->list.n)
+			break;
+		item = s->list.items[s->done];
+		pthread_mutex_unlock(&s->lock);
+		do_item(&item);
+		pthread_mutex_lock(&s->lock);
+		if (++s->done == s->list.n)
+			s->done = s->list.n = 0;
+		pthread_cond_broadcast(&s->emptied);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static void give(struct t_stream *s, const struct item *item)
+{
+	if (item->event)
+		atomic_fetch_add(&item->event->holders, 1);
+	pthread_mutex_lock(&s->lock);
+	append(s->capture ? &s->graph : &s->list, item);
+	pthread_cond_signal(&s->filled);
+	pthread_mutex_unlock(&s->lock);
+}
+
+struct t_stream *t_stream_create(int device)
+{
+	struct t_stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		abort();
+	s->gpu.info = (struct ko_gpu_info){ .name = "made of threads",
+					    .uuid = { 1, (unsigned char)device },
+					    .ordinal = device };
+	snprintf(s->gpu.info.bus, sizeof(s->gpu.info.bus), "0000:%02x:00.0", device);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->filled, NULL);
+	pthread_cond_init(&s->emptied, NULL);
+	if (pthread_create(&s->thread, NULL, work, s))
+		abort();
+	return s;
+}
+
+void t_stream_destroy(struct t_stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->closing = true;
+	pthread_cond_signal(&s->filled);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+	free(s->list.items);
+	free(s);
+}
+
+void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
+{
+	give(s, &(struct item){ .kind = CALL, .fn = fn, .arg = arg });
+}
+
+void t_stream_finish(struct t_stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	while (s->list.n)
+		pthread_cond_wait(&s->emptied, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void t_capture_begin(struct t_stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->capture = atomic_fetch_add(&captures, 1) + 1;
+	pthread_mutex_unlock(&s->lock);
+}
+
+struct t_graph *t_capture_end(struct t_stream *s)
+{
+	struct t_graph *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		abort();
+	pthread_mutex_lock(&s->lock);
+	g->list = s->graph;
+	s->graph = (struct list){ 0 };
+	s->capture = 0;
+	pthread_mutex_unlock(&s->lock);
+	return g;
+}
+
+void t_graph_launch(struct t_graph *g, struct t_stream *s)
+{
+	for (size_t k = 0; k < g->list.n; k++)
+		give(s, &g->list.items[k]);
+}
+
+void t_graph_destroy(struct t_graph *g)
+{
+	free(g->list.items);
+	free(g);
+}
+
+static uint64_t capture_of(struct t_stream *s)
+{
+	uint64_t capture;
+
+	pthread_mutex_lock(&s->lock);
+	capture = s->capture;
+	pthread_mutex_unlock(&s->lock);
+	return capture;
+}
+
+/* ---- The driver's table --------------------------------------------------------------------------------- */
+
+static int open_gpu(void *stream, struct ko_gpu **out)
+{
+	struct t_stream *s = stream;
+
+	if (!s)
+		return fail(KOLO_ENOTSUP, "this driver has no default stream");
+	if (may_fail() < 0)
+		return KOLO_ESYS;
+	*out = malloc(sizeof(**out));
+	if (!*out)
+		return fail(KOLO_ENOMEM, "no memory");
+	**out = s->gpu;
+	atomic_fetch_add(&live, 1);
+	return 0;
+}
+
+static void close_gpu(struct ko_gpu *gpu)
+{
+	free(gpu);
+	atomic_fetch_sub(&live, 1);
+}
+
+static const struct ko_gpu_info *info(const struct ko_gpu *gpu)
+{
+	return &gpu->info;
+}
+
+static int enter(struct ko_gpu *gpu)
+{
+	(void)gpu;
+	depth++;
+	return 0;
+}
+
+static void leave(struct ko_gpu *gpu)
+{
+	(void)gpu;
+	depth--;
+}
+
+static int map_memory(int fd, size_t len, struct ko_gpu_memory *out)
+{
+	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (at == MAP_FAILED)
+		return fail(KOLO_ENOMEM, strerror(errno));
+	*out = (struct ko_gpu_memory){ .at = at, .len = len, .handle = (uint64_t)fd };
+	atomic_fetch_add(&live, 1);
+	return 0;
+}
+
+static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+{
+	int rc = may_fail_inside(), fd;
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	fd = memfd_create("gpu", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, (off_t)len) < 0)
+		return fail(KOLO_ENOMEM, strerror(errno));
+	return map_memory(fd, len, out);
+}
+
+static int export_memory(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
+			 int *fd)
+{
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	*out = (struct ko_gpu_export){ .len = memory->len, .kind = 1 };
+	*fd = dup((int)memory->handle);
+	return *fd < 0 ? fail(KOLO_ESYS, strerror(errno)) : 0;
+}
+
+static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
+{
+	int rc = may_fail_inside(), own;
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	own = dup(fd);
+	if (own < 0 || memory->kind != 1)
+		return fail(KOLO_ESYS, "no descriptor of memory");
+	rc = map_memory(own, memory->len, out);
+	out->mapped = true;
+	return rc;
+}
+
+static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
+{
+	(void)gpu;
+	if (!memory->at)
+		return;
+	munmap(memory->at, memory->len);
+	close((int)memory->handle);
+	*memory = (struct ko_gpu_memory){ 0 };
+	atomic_fetch_sub(&live, 1);
+}
+
+static int reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory)
+{
+	(void)gpu, (void)owner, (void)memory;
+	return may_fail_inside();
+}
+
+static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
+{
+	int rc = may_fail_inside();
+
+	(void)gpu, (void)len;
+	if (rc < 0)
+		return rc;
+	*out = host;
+	atomic_fetch_add(&live, 1);
+	return 0;
+}
+
+static void unpin(struct ko_gpu *gpu, void *host)
+{
+	(void)gpu, (void)host;
+	atomic_fetch_sub(&live, 1);
+}
+
+static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n)
+{
+	struct item item = { .kind = WORDS, .nops = n };
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	if (n > MAX_OPS)
+		return fail(KOLO_ESYS, "too many ops");
+	memcpy(item.ops, ops, (size_t)n * sizeof(*ops));
+	give(stream, &item);
+	return 0;
+}
+
+static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *job)
+{
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc == 0)
+		give(stream, &(struct item){ .kind = KERNEL, .job = *job });
+	return rc;
+}
+
+static int event_create(struct ko_gpu *gpu, void **out)
+{
+	struct event *e;
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return fail(KOLO_ENOMEM, "no memory");
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->changed, NULL);
+	atomic_store(&e->holders, 1);
+	atomic_fetch_add(&live, 1);
+	*out = e;
+	return 0;
+}
+
+static void event_destroy(struct ko_gpu *gpu, void *event)
+{
+	(void)gpu;
+	let_go(event);
+	atomic_fetch_sub(&live, 1);
+}
+
+static int event_record(struct ko_gpu *gpu, void *event, void *stream)
+{
+	struct event *e = event;
+	struct item item = { .kind = RECORD, .event = e };
+	uint64_t capture = capture_of(stream);
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&e->lock);
+	e->capture = capture;
+	if (!capture)
+		item.number = ++e->recorded;
+	pthread_mutex_unlock(&e->lock);
+	if (!capture)
+		give(stream, &item);
+	return 0;
+}
+
+/* CUDA forbids to wait for what a capture has not recorded, and for what one has elsewhere. */
+static int event_await(struct ko_gpu *gpu, void *stream, void *event)
+{
+	struct event *e = event;
+	struct item item = { .kind = AWAIT, .event = e };
+	uint64_t capture = capture_of(stream);
+	bool isolated;
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&e->lock);
+	isolated = e->capture != capture;
+	item.number = e->recorded;
+	pthread_mutex_unlock(&e->lock);
+	if (isolated)
+		return fail(KOLO_ESYS, "an event from outside of the capture, or from another one");
+	if (!capture)
+		give(stream, &item);
+	return 0;
+}
+
+static int event_poll(struct ko_gpu *gpu, void *event)
+{
+	struct event *e = event;
+	int rc;
+
+	(void)gpu;
+	if (depth == 0)
+		return fail(KOLO_ESYS, "no GPU was entered on this thread");
+	pthread_mutex_lock(&e->lock);
+	rc = e->capture                 ? fail(KOLO_ESYS, "an event that a capture has recorded")
+	     : e->reached < e->recorded ? KO_EAGAIN
+					: 0;
+	pthread_mutex_unlock(&e->lock);
+	return rc;
+}
+
+static int stream_create(struct ko_gpu *gpu, void **out)
+{
+	int rc = may_fail_inside();
+
+	if (rc < 0)
+		return rc;
+	*out = t_stream_create(gpu->info.ordinal);
+	atomic_fetch_add(&live, 1);
+	return 0;
+}
+
+static void stream_destroy(struct ko_gpu *gpu, void *stream)
+{
+	(void)gpu;
+	t_stream_destroy(stream);
+	atomic_fetch_sub(&live, 1);
+}
+
+static int capture(struct ko_gpu *gpu, void *stream, uint64_t *out)
+{
+	(void)gpu;
+	*out = capture_of(stream);
+	return may_fail_inside();
+}
+
+static int finish(struct ko_gpu *gpu, void *stream)
+{
+	(void)gpu;
+	if (capture_of(stream))
+		return fail(KOLO_ESYS, "the stream is captured");
+	t_stream_finish(stream);
+	return may_fail_inside();
+}
+
+static int put(struct ko_gpu *gpu, void *to, const void *host, size_t len)
+{
+	(void)gpu;
+	memcpy(to, host, len);
+	return may_fail_inside();
+}
+
+static int get(struct ko_gpu *gpu, void *host, const void *from, size_t len)
+{
+	(void)gpu;
+	memcpy(host, from, len);
+	return may_fail_inside();
+}
+
+const struct ko_driver t_driver = {
+	.version = KO_DRIVER_VERSION,
+	.name = "threads",
+	.text = text,
+	.open = open_gpu,
+	.close = close_gpu,
+	.info = info,
+	.enter = enter,
+	.leave = leave,
+	.alloc = alloc,
+	.export = export_memory,
+	.import = import,
+	.release = release,
+	.reach = reach,
+	.pin = pin,
+	.unpin = unpin,
+	.words = words,
+	.compute = compute,
+	.event_create = event_create,
+	.event_destroy = event_destroy,
+	.event_record = event_record,
+	.event_await = event_await,
+	.event_poll = event_poll,
+	.stream_create = stream_create,
+	.stream_destroy = stream_destroy,
+	.capture = capture,
+	.finish = finish,
+	.put = put,
+	.get = get,
+};

@@ -1,0 +1,759 @@
+/* Collectives on CUDA streams, on a driver made of threads (host_driver.h): what Kolo records is right in any order that
+ * streams may run in, and ends when ranks die, stop, leave or disagree. */
+#include "../comm/comm.h"
+#include "host_driver.h"
+#include "kolo/kolo_cuda.h"
+#include "t.h"
+#include "trial.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 8 };
+
+/* A rank with a stream, all ranks on one GPU, or each on its own. */
+struct rank {
+	struct kolo_comm *c;
+	struct t_stream *stream;
+	struct kolo_queue *q;
+};
+
+static struct rank start(struct t_rank *r, struct kolo_comm_attr attr)
+{
+	struct rank me = { .stream = t_stream_create(r->rank % 2) };
+
+	ko_driver_use(&t_driver);
+	me.c = t_comm_with(r, attr);
+	CHECK(kolo_cuda_queue_create((struct CUstream_st *)me.stream, &me.q) == 0);
+	return me;
+}
+
+/* With little memory for slots, so that little data makes many rounds. */
+static struct rank start_small(struct t_rank *r)
+{
+	setenv("KOLO_CUDA_MEMORY", "65536", 1);
+	return start(r, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
+}
+
+static void end(struct rank *me)
+{
+	kolo_comm_destroy(me->c);
+	kolo_queue_destroy(me->q);
+	t_stream_destroy(me->stream);
+}
+
+static void for_every_number_of_ranks(t_rank_fn *fn)
+{
+	for (int n = 1; n <= MAX_RANKS; n++) {
+		if (n > 3 && n != 5 && n != 8 && t_is_slow())
+			continue;
+		t_processes(n, fn, NULL);
+		t_threads(n, fn, NULL);
+	}
+}
+
+/* ---- Results -------------------------------------------------------------------------------------------- */
+
+static void all_types_and_ops(struct t_rank *r)
+{
+	struct rank me = start_small(r);
+	struct t_setup setup = { .c = me.c, .queue = me.q };
+	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n + 1, 67 };
+
+	for (int type = 0; type < VALUES_NTYPES; type++)
+		for (int op = 0; op <= T_PREMUL; op++)
+			for (size_t k = (size_t)(type + op) % 2; k < ARRAY_LEN(counts); k += 2)
+				t_try_all_calls(&setup, (struct t_trial){ .type = (enum kolo_type)type,
+									  .op = op,
+									  .n = counts[k] });
+	end(&me);
+}
+
+static void every_type_and_op_equals_the_sequential_result(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(all_types_and_ops);
+}
+
+/* Slots hold 8192 f32 of a ring, 4096 of a chain. */
+static void many_counts(struct t_rank *r)
+{
+	struct rank me = start_small(r);
+	struct t_setup setup = { .c = me.c, .queue = me.q };
+	size_t n = (size_t)r->nranks, counts[] = { 2 * n + 1, 509, 8192, 8193, 8192 * n + 1, 40961 };
+
+	t_driver_shake(17 + (unsigned)r->rank);
+	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
+		struct t_trial t = { .type = k % 2 ? KOLO_F32 : KOLO_BF16, .op = KOLO_SUM, .n = counts[k] };
+
+		for (int call = 0; call < T_NCALLS; call++) {
+			t.call = (enum t_call)call;
+			t.root = (int)k % r->nranks;
+			t.in_place = (k + (size_t)call) % 2;
+			t_try(&setup, &t);
+		}
+	}
+	t_driver_shake(0);
+	end(&me);
+}
+
+static void every_count_equals_the_sequential_result(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(many_counts);
+}
+
+/* Blocks of any size, which is what the host makes of them. */
+static void uneven(struct t_rank *r)
+{
+	enum { ALL = 30000 };
+	struct rank me = start_small(r);
+	size_t counts[MAX_RANKS] = { 0 }, sum = 0;
+	int *x = calloc(ALL, sizeof(*x)), *y = calloc(ALL, sizeof(*y)), *z = calloc(ALL, sizeof(*z));
+
+	CHECK(x && y && z);
+	for (int k = 0; k < r->nranks; k++)
+		sum += counts[k] = k == 1 ? 0 : 17 + 9000 / (size_t)(k + 1);
+	for (size_t i = 0; i < sum; i++)
+		x[i] = (int)i * (r->rank + 3);
+	CHECK(kolo_reduce_scatter_v(me.c, x, y, counts, KOLO_I32, KOLO_SUM, me.q) == 0);
+	CHECK(kolo_reduce_scatter_v(me.c, x, z, counts, KOLO_I32, KOLO_SUM, NULL) == 0);
+	CHECK(kolo_queue_wait(me.q) == 0 && memcmp(y, z, ALL * sizeof(*y)) == 0);
+	CHECK(kolo_all_gather_v(me.c, x, y, counts, KOLO_I32, me.q) == 0);
+	CHECK(kolo_all_gather_v(me.c, x, z, counts, KOLO_I32, NULL) == 0);
+	CHECK(kolo_queue_wait(me.q) == 0 && memcmp(y, z, ALL * sizeof(*y)) == 0);
+	free(x);
+	free(y);
+	free(z);
+	end(&me);
+}
+
+static void blocks_may_be_uneven(void **state)
+{
+	(void)state;
+	t_processes(3, uneven, NULL);
+	t_threads(4, uneven, NULL);
+}
+
+static void traffic(struct t_rank *r)
+{
+	struct rank me = start_small(r);
+	struct kolo_stats before, after;
+	int *x = calloc(60000, sizeof(*x));
+
+	CHECK(x && kolo_cuda_connect(me.c, me.q) == 0 && kolo_comm_stats(me.c, &before) == 0);
+	CHECK(kolo_all_reduce(me.c, x, x, 4200 * (size_t)r->nranks, KOLO_I32, KOLO_SUM, me.q) == 0);
+	CHECK(kolo_comm_stats(me.c, &after) == 0 && after.ops == before.ops + 1);
+	CHECK(after.sent_bytes - before.sent_bytes == (size_t)2 * 4200 * 4 * ((size_t)r->nranks - 1));
+	for (size_t k = 0; k < 10; k++) {
+		CHECK(kolo_broadcast(me.c, x, x, k * 1100, KOLO_I32, (int)k % r->nranks, me.q) == 0);
+		CHECK(kolo_reduce(me.c, x, x, k * 1133, KOLO_I32, KOLO_MAX, (int)k % r->nranks, me.q) == 0);
+		CHECK(kolo_barrier(me.c, me.q) == 0);
+	}
+	CHECK(kolo_queue_wait(me.q) == 0 && kolo_comm_stats(me.c, &after) == 0);
+	CHECK(after.sent_bytes - before.sent_bytes == after.model_sent_bytes - before.model_sent_bytes);
+	CHECK(after.received_bytes - before.received_bytes ==
+	      after.model_received_bytes - before.model_received_bytes);
+	free(x);
+	end(&me);
+}
+
+static void traffic_is_what_the_model_says(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(traffic);
+}
+
+/* ---- Order ---------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 300, CELLS = 500 };
+
+/* What a program's own kernels do before and behind a collective. */
+struct own_work {
+	long *x;
+	long factor;
+	unsigned delay_us;
+};
+
+static void scale(void *arg)
+{
+	const struct own_work *w = arg;
+
+	usleep(w->delay_us);
+	for (int i = 0; i < CELLS; i++)
+		w->x[i] = w->x[i] * w->factor % 1000003;
+}
+
+/* A kernel, a collective, a kernel, on and on, without ever waiting on the host; now and then on another stream, which the
+ * kernels are ordered with by events of the program's, and the collectives by Kolo. */
+static void producer_and_consumer(struct t_rank *r)
+{
+	struct rank me = start_small(r);
+	struct own_work *work = calloc(2 * STEPS, sizeof(*work));
+	long *x = calloc(CELLS, sizeof(*x)), want[MAX_RANKS], sum;
+	uint64_t seed = 3 + (uint64_t)r->rank;
+
+	CHECK(x && work);
+	for (int i = 0; i < CELLS; i++)
+		x[i] = r->rank + 1;
+	for (int k = 0; k < r->nranks; k++)
+		want[k] = k + 1;
+	for (int s = 0; s < STEPS; s++) {
+		for (int k = 0; k < 2; k++)
+			work[2 * s + k] =
+				(struct own_work){ x, k ? 2 : r->rank + 2, t_random(&seed) % 8 ? 0 : 300 };
+		t_stream_run(me.stream, scale, &work[2 * s]);
+		CHECK(kolo_all_reduce(me.c, x, x, CELLS, KOLO_I64, KOLO_SUM, me.q) == 0);
+		t_stream_run(me.stream, scale, &work[2 * s + 1]);
+		sum = 0;
+		for (int k = 0; k < r->nranks; k++)
+			sum += want[k] * (k + 2) % 1000003;
+		for (int k = 0; k < r->nranks; k++)
+			want[k] = sum * 2 % 1000003;
+	}
+	CHECK(kolo_queue_wait(me.q) == 0);
+	for (int i = 0; i < CELLS; i++)
+		CHECK(x[i] == want[r->rank]);
+	free(x);
+	free(work);
+	end(&me);
+}
+
+static void a_collective_comes_between_the_kernels_around_it(void **state)
+{
+	(void)state;
+	t_processes(2, producer_and_consumer, NULL);
+	t_processes(4, producer_and_consumer, NULL);
+	t_threads(3, producer_and_consumer, NULL);
+}
+
+/* Operations of one communicator on streams that each rank chooses for itself; each needs what the one before has left. */
+static void one_order(struct t_rank *r)
+{
+	enum { N = 50, TIMES = 150, NSTREAMS = 3 };
+	struct rank me = start_small(r);
+	struct t_stream *streams[NSTREAMS] = { me.stream };
+	struct kolo_queue *q[NSTREAMS] = { me.q };
+	uint64_t own = 11 + (uint64_t)r->rank, x[N], want[N];
+
+	for (int k = 1; k < NSTREAMS; k++) {
+		streams[k] = t_stream_create(r->rank % 2);
+		CHECK(kolo_cuda_queue_create((struct CUstream_st *)streams[k], &q[k]) == 0);
+	}
+	t_driver_shake(5);
+	for (int i = 0; i < N; i++)
+		x[i] = want[i] = (uint64_t)i;
+	for (int k = 0; k < TIMES; k++) {
+		CHECK(kolo_all_reduce(me.c, x, x, N, KOLO_U64, k % 3 ? KOLO_SUM : KOLO_PROD,
+				      q[t_random(&own) % NSTREAMS]) == 0);
+		for (int i = 0; i < N; i++) {
+			uint64_t all = k % 3 ? 0 : 1;
+
+			for (int p = 0; p < r->nranks; p++)
+				all = k % 3 ? all + want[i] : all * want[i];
+			want[i] = all;
+		}
+	}
+	for (int k = 0; k < NSTREAMS; k++)
+		CHECK(kolo_queue_wait(q[k]) == 0);
+	CHECK(memcmp(x, want, sizeof(x)) == 0);
+	t_driver_shake(0);
+	end(&me);
+	for (int k = 1; k < NSTREAMS; k++) {
+		kolo_queue_destroy(q[k]);
+		t_stream_destroy(streams[k]);
+	}
+}
+
+static void streams_of_a_communicator_keep_the_order_of_calls(void **state)
+{
+	(void)state;
+	t_processes(3, one_order, NULL);
+	t_threads(3, one_order, NULL);
+}
+
+/* Two communicators of one thread, each with a stream, alone and in groups. */
+static void two_communicators(struct t_rank *r)
+{
+	enum { N = 3000, TIMES = 40 };
+	struct rank me = start_small(r);
+	struct t_stream *other = t_stream_create(r->rank % 2);
+	struct kolo_queue *q;
+	struct kolo_comm *d;
+	int *x = calloc(N, sizeof(*x)), *y = calloc(N, sizeof(*y)), power = 1;
+
+	CHECK(kolo_cuda_queue_create((struct CUstream_st *)other, &q) == 0);
+	CHECK(x && y && kolo_comm_split(me.c, 0, -r->rank, &d) == 0);
+	for (int i = 0; i < N; i++)
+		x[i] = y[i] = i % 7;
+	for (int k = 0; k < TIMES; k++) {
+		bool grouped = k % 4 == 1;
+
+		CHECK(!grouped || kolo_group_begin() == 0);
+		CHECK(kolo_all_reduce(me.c, x, x, N, KOLO_I32, KOLO_SUM, me.q) == 0);
+		CHECK(kolo_all_reduce(d, y, y, N, KOLO_I32, KOLO_SUM, q) == 0);
+		CHECK(!grouped || kolo_group_end() == 0);
+		power = (int)((unsigned)power * (unsigned)r->nranks);
+	}
+	CHECK(kolo_queue_wait(me.q) == 0 && kolo_queue_wait(q) == 0);
+	for (int i = 0; i < N; i++)
+		CHECK(x[i] == (int)((unsigned)power * (unsigned)(i % 7)) && y[i] == x[i]);
+	kolo_comm_destroy(d);
+	kolo_queue_destroy(q);
+	end(&me);
+	t_stream_destroy(other);
+	free(x);
+	free(y);
+}
+
+static void a_thread_uses_two_communicators(void **state)
+{
+	(void)state;
+	t_processes(2, two_communicators, NULL);
+	t_processes(3, two_communicators, NULL);
+	t_threads(3, two_communicators, NULL);
+}
+
+/* One thread that has all ranks of a ring, and calls for them in one group. */
+struct all_ranks {
+	struct rank ranks[4];
+	int *x[4];
+};
+
+static struct all_ranks everyone;
+static atomic_int made; /* ranks whose threads use them no more */
+
+static void make_one(struct t_rank *r)
+{
+	everyone.ranks[r->rank] = start_small(r);
+	everyone.x[r->rank] = calloc(9000, sizeof(int));
+	CHECK(everyone.x[r->rank]);
+	atomic_fetch_add(&made, 1);
+	if (r->rank != 0)
+		return;
+	while (atomic_load(&made) < r->nranks)
+		usleep(1000);
+	for (int k = 0; k < 10; k++) {
+		CHECK(kolo_group_begin() == 0);
+		for (int p = 0; p < r->nranks; p++) {
+			if (k == 0)
+				everyone.x[p][8999] = p + 1;
+			CHECK(kolo_all_reduce(everyone.ranks[p].c, everyone.x[p], everyone.x[p], 9000,
+					      KOLO_I32, KOLO_SUM, everyone.ranks[p].q) == 0);
+		}
+		CHECK(kolo_group_end() == 0);
+	}
+	for (int p = 0; p < r->nranks; p++) {
+		CHECK(kolo_queue_wait(everyone.ranks[p].q) == 0);
+		CHECK(everyone.x[p][8999] == 10 << 2 * 9);
+	}
+	for (int p = 0; p < r->nranks; p++) {
+		end(&everyone.ranks[p]);
+		free(everyone.x[p]);
+	}
+}
+
+static void a_thread_calls_for_all_ranks_in_a_group(void **state)
+{
+	(void)state;
+	t_threads(4, make_one, NULL);
+}
+
+/* ---- Graphs --------------------------------------------------------------------------------------------- */
+
+/* A sequence of all collectives, as a graph and as calls. */
+static void sequence(struct rank *me, int nranks, int *x, int *y, int *z, struct kolo_queue *q)
+{
+	enum { N = 20000, PART = 2500 };
+
+	CHECK(kolo_all_reduce(me->c, x, y, N, KOLO_I32, KOLO_SUM, q) == 0);
+	CHECK(kolo_reduce_scatter(me->c, y, z, PART, KOLO_I32, KOLO_AVG, q) == 0);
+	CHECK(kolo_all_gather(me->c, z, y, PART, KOLO_I32, q) == 0);
+	CHECK(kolo_barrier(me->c, q) == 0);
+	CHECK(kolo_reduce(me->c, y, z, N, KOLO_I32, KOLO_MAX, nranks - 1, q) == 0);
+	CHECK(kolo_broadcast(me->c, z, y, N, KOLO_I32, nranks - 1, q) == 0);
+	CHECK(kolo_all_reduce(me->c, y, y, 3, KOLO_I32, KOLO_PROD, q) == 0);
+}
+
+static void replay(struct t_rank *r)
+{
+	enum { N = 20000, TIMES = 3 };
+	struct rank me = start_small(r);
+	int *x = calloc(N, sizeof(*x)), *y = calloc(N, sizeof(*y)), *z = calloc(N, sizeof(*z));
+	int *want = calloc(N, sizeof(*want)), *scratch = calloc(N, sizeof(*scratch));
+	struct t_graph *graph;
+
+	CHECK(x && y && z && want && scratch && kolo_cuda_connect(me.c, me.q) == 0);
+	CHECK(kolo_all_reduce(me.c, x, y, N, KOLO_I32, KOLO_SUM, me.q) == 0);
+	t_capture_begin(me.stream);
+	sequence(&me, r->nranks, x, y, z, me.q);
+	graph = t_capture_end(me.stream);
+	t_stream_finish(me.stream);
+	t_driver_shake(9);
+	for (int k = 0; k < TIMES; k++) {
+		for (int i = 0; i < N; i++)
+			x[i] = i * (k + 1) + r->rank;
+		t_graph_launch(graph, me.stream);
+		if (k == 1) /* something else in between */
+			CHECK(kolo_barrier(me.c, me.q) == 0);
+		t_stream_finish(me.stream);
+		sequence(&me, r->nranks, x, want, scratch, NULL);
+		CHECK(memcmp(y, want, N * sizeof(*y)) == 0);
+	}
+	t_driver_shake(0);
+	CHECK(kolo_queue_wait(me.q) == 0);
+	t_graph_destroy(graph);
+	end(&me);
+	free(x);
+	free(y);
+	free(z);
+	free(want);
+	free(scratch);
+}
+
+static void a_graph_is_replayed_three_times(void **state)
+{
+	(void)state;
+	for_every_number_of_ranks(replay);
+}
+
+/* ---- Failures ------------------------------------------------------------------------------------------- */
+
+enum { GONE = 1 };
+
+static void wait_for_failure(struct rank *me, int code, const char *culprit)
+{
+	int64_t began = t_now_ms();
+	char name[32];
+	int rc;
+
+	rc = kolo_queue_wait(me->q);
+	CHECK(rc == code);
+	snprintf(name, sizeof(name), "%s", culprit);
+	CHECK(strstr(kolo_last_error(), name) != NULL);
+	CHECK(t_now_ms() - began < 4000);
+	CHECK(kolo_comm_status(me->c) == code);
+	CHECK(kolo_barrier(me->c, me->q) == code && kolo_barrier(me->c, NULL) == code);
+}
+
+/* Rank 1 dies, or stops, with work of all of them under way on streams. */
+static void lose_rank(struct t_rank *r)
+{
+	enum { N = 5000 };
+	const int *sig = r->arg;
+	int *x = calloc(N, sizeof(*x)), rc = 0;
+	struct rank me;
+
+	setenv("KOLO_CUDA_MEMORY", "65536", 1);
+	me = start(r, (struct kolo_comm_attr){ .timeout_s = *sig == SIGSTOP ? 1 : 60 });
+	CHECK(x && kolo_all_reduce(me.c, x, x, N, KOLO_I32, KOLO_SUM, me.q) == 0);
+	CHECK(kolo_queue_wait(me.q) == 0 && kolo_barrier(me.c, NULL) == 0);
+	if (r->rank == GONE && *sig == SIGKILL)
+		usleep(100000);
+	if (r->rank == GONE)
+		kill(getpid(), *sig);
+	for (int k = 0; k < 5 && rc == 0; k++)
+		rc = kolo_all_reduce(me.c, x, x, N, KOLO_I32, KOLO_SUM, me.q);
+	if (r->rank != GONE)
+		wait_for_failure(&me, *sig == SIGKILL ? KOLO_EPEER : KOLO_ETIMEDOUT, "rank 1 ");
+	end(&me);
+	CHECK(r->rank == GONE || t_driver_live() == 0);
+	free(x);
+}
+
+static void a_killed_rank_is_named_and_streams_go_on(void **state)
+{
+	int pids[5], sig = SIGKILL;
+
+	(void)state;
+	for (int n = 2; n <= 5; n++) {
+		t_start(n, lose_rank, &sig, pids);
+		t_wait(n, pids, GONE);
+	}
+}
+
+static void a_stopped_rank_is_named_after_the_timeout(void **state)
+{
+	int pids[4], sig = SIGSTOP;
+
+	(void)state;
+	for (int n = 2; n <= 4; n++) {
+		t_start(n, lose_rank, &sig, pids);
+		sleep(4);
+		kill(pids[GONE], SIGCONT);
+		kill(pids[GONE], SIGKILL);
+		t_wait(n, pids, GONE);
+	}
+}
+
+/* A rank that does not come: the others' streams wait, and it is named. */
+static void one_is_late(struct t_rank *r)
+{
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 1 });
+	int x = 1;
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	if (r->rank == GONE)
+		sleep(3);
+	else
+		CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q) == 0);
+	if (r->rank != GONE)
+		wait_for_failure(&me, KOLO_ETIMEDOUT, "rank 1 ");
+	CHECK(r->rank != GONE || kolo_comm_status(me.c) == KOLO_ETIMEDOUT);
+	end(&me);
+}
+
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+	(void)state;
+	t_processes(3, one_is_late, NULL);
+}
+
+/* In a process of threads it is the call that waits. */
+static void one_thread_is_late(struct t_rank *r)
+{
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 1 });
+	int x = 1, rc;
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	if (r->rank == GONE)
+		sleep(3);
+	else
+		CHECK((rc = kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q)) == KOLO_ETIMEDOUT &&
+		      strstr(kolo_last_error(), "rank 1 "));
+	CHECK(kolo_comm_status(me.c) == KOLO_ETIMEDOUT);
+	end(&me);
+}
+
+static void a_thread_that_does_not_come_is_named(void **state)
+{
+	(void)state;
+	t_threads(3, one_thread_is_late, NULL);
+}
+
+/* A rank leaves, or gives up, while the others' streams wait for it. */
+static void one_leaves(struct t_rank *r)
+{
+	const int *abort_it = r->arg;
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 60 });
+	int x = 1;
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	if (r->rank != GONE)
+		CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q) == 0);
+	usleep(200000);
+	if (r->rank == GONE && *abort_it)
+		kolo_comm_abort(me.c);
+	if (r->rank != GONE)
+		wait_for_failure(&me, *abort_it ? KOLO_EABORTED : KOLO_EPEER, "rank 1 ");
+	end(&me);
+}
+
+static void a_rank_that_leaves_or_aborts_ends_the_wait(void **state)
+{
+	int abort_it = 0;
+
+	(void)state;
+	t_processes(2, one_leaves, &abort_it);
+	t_processes(4, one_leaves, &abort_it);
+	abort_it = 1;
+	t_processes(3, one_leaves, &abort_it);
+}
+
+/* Ranks that are done leave at once, whoever else is not. */
+static void leave_early(struct t_rank *r)
+{
+	int *x = calloc(100000, sizeof(*x));
+	struct rank me = start_small(r);
+
+	CHECK(x && kolo_broadcast(me.c, x, x, 100000, KOLO_I32, 0, me.q) == 0);
+	if (r->rank == 2)
+		usleep(300000);
+	end(&me); /* waits for the stream, as far as the communicator needs it */
+	free(x);
+}
+
+static void who_has_done_its_part_may_leave(void **state)
+{
+	(void)state;
+	t_processes(4, leave_early, NULL);
+	t_threads(4, leave_early, NULL);
+}
+
+static void disagree(struct t_rank *r)
+{
+	const int *how = r->arg;
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 20 });
+	int x[20] = { 0 }, rc;
+	size_t n = *how == 0 && r->rank == 1 ? 11 : 10;
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	rc = kolo_all_reduce(me.c, x, x, n, KOLO_I32, KOLO_SUM, *how == 1 && r->rank == 1 ? NULL : me.q);
+	if (rc == 0)
+		rc = kolo_queue_wait(me.q);
+	CHECK(rc == KOLO_EMISMATCH && strstr(kolo_last_error(), *how ? "on a stream" : "n=11"));
+	end(&me);
+}
+
+static void ranks_that_disagree_are_told_both_values(void **state)
+{
+	(void)state;
+	for (int how = 0; how < 2; how++) {
+		t_processes(2, disagree, &how);
+		t_processes(3, disagree, &how);
+		t_threads(3, disagree, &how);
+	}
+}
+
+/* Each call of the driver fails once on one rank while GPUs are joined: then they are on none, and all else works. */
+static void fail_to_join(struct t_rank *r)
+{
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
+	int x = 1, rc = -1;
+	long k = 0;
+
+	for (; rc != 0; k++) {
+		CHECK(k < 200);
+		t_driver_fail(r->rank == 1 ? k + 1 : 0);
+		rc = kolo_cuda_connect(me.c, me.q);
+		t_driver_fail(0);
+		CHECK(rc == 0 || rc == KOLO_ESYS);
+		CHECK(rc == 0 || t_driver_live() == 1 ||
+		      r->arg); /* the queue's GPU; threads share the count */
+		CHECK(rc == 0 || strstr(kolo_last_error(), "rank 1"));
+		CHECK(kolo_comm_status(me.c) == 0);
+		CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_MAX, NULL) == 0 && x == 1);
+	}
+	CHECK(k > 10);
+	CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
+	CHECK(x == r->nranks);
+	end(&me);
+}
+
+static void a_driver_that_fails_in_joining_harms_nobody(void **state)
+{
+	(void)state;
+	t_processes(3, fail_to_join, NULL);
+}
+
+/* And while an operation is recorded: the communicator fails on all. */
+static void fail_to_record(struct t_rank *r)
+{
+	const long *k = r->arg;
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
+	int x = 1, rc;
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	t_driver_fail(r->rank == 1 ? *k : 0);
+	rc = kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q);
+	t_driver_fail(0);
+	if (rc == 0)
+		rc = kolo_queue_wait(me.q);
+	CHECK(rc == KOLO_ESYS && strstr(kolo_last_error(), "rank 1"));
+	end(&me);
+	CHECK(t_driver_live() == 0);
+}
+
+static void a_driver_that_fails_in_recording_fails_all(void **state)
+{
+	(void)state;
+	for (long k = 2; k < 7; k++)
+		t_processes(3, fail_to_record, &k);
+}
+
+/* ---- What is refused ------------------------------------------------------------------------------------ */
+
+static void refuse(struct t_rank *r)
+{
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
+	struct t_stream *far = t_stream_create(7);
+	struct kolo_queue *on_other_gpu;
+	struct kolo_event *event;
+	int x = 1;
+
+	CHECK(kolo_send(me.c, &x, 1, KOLO_I32, 0, me.q) == KOLO_ENOTSUP);
+	CHECK(kolo_all_to_all(me.c, &x, &x, 1, KOLO_I32, me.q) == KOLO_ENOTSUP);
+	CHECK(kolo_event_create(&event) == 0 && kolo_event_record(event, me.q) == KOLO_ENOTSUP);
+	CHECK(kolo_all_reduce(me.c, NULL, &x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL);
+	CHECK(kolo_cuda_queue_create((struct CUstream_st *)me.stream, NULL) == KOLO_EINVAL);
+	CHECK(kolo_cuda_connect(me.c, NULL) == KOLO_EINVAL && kolo_cuda_connect(NULL, me.q) == KOLO_EINVAL);
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0 && kolo_cuda_connect(me.c, me.q) == 0);
+	CHECK(kolo_cuda_queue_create((struct CUstream_st *)far, &on_other_gpu) == 0);
+	CHECK(kolo_barrier(me.c, on_other_gpu) == KOLO_EINVAL && strstr(kolo_last_error(), "GPU 7"));
+	kolo_queue_destroy(on_other_gpu);
+	kolo_event_destroy(event);
+	CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
+	CHECK(x == r->nranks);
+	end(&me);
+	t_stream_destroy(far);
+}
+
+static void what_a_stream_can_not_do_is_refused(void **state)
+{
+	(void)state;
+	t_processes(2, refuse, NULL);
+}
+
+static void slots_too_small(struct t_rank *r)
+{
+	struct rank me;
+
+	setenv("KOLO_CUDA_MEMORY", r->rank == 0 ? "1000" : "65536", 1);
+	me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
+	CHECK(kolo_cuda_connect(me.c, me.q) == KOLO_EINVAL);
+	CHECK(strstr(kolo_last_error(), r->rank == 0 ? "KOLO_CUDA_MEMORY=1000" : "rank 0 "));
+	CHECK(kolo_barrier(me.c, NULL) == 0);
+	end(&me);
+}
+
+static void a_bad_variable_is_named_by_its_rank(void **state)
+{
+	(void)state;
+	t_processes(2, slots_too_small, NULL);
+}
+
+/* The real driver, which this machine may lack, and the build, too. */
+static void ask_for_a_queue(struct t_rank *r)
+{
+	struct kolo_queue *q;
+	int rc = kolo_cuda_queue_create(NULL, &q);
+
+	(void)r;
+	CHECK(rc == 0 || (rc == KOLO_ENOTSUP && q == NULL && strlen(kolo_last_error()) > 20));
+}
+
+static void a_machine_without_a_driver_says_so(void **state)
+{
+	(void)state;
+	t_processes(1, ask_for_a_queue, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(every_type_and_op_equals_the_sequential_result),
+	cmocka_unit_test(every_count_equals_the_sequential_result),
+	cmocka_unit_test(blocks_may_be_uneven),
+	cmocka_unit_test(traffic_is_what_the_model_says),
+	cmocka_unit_test(a_collective_comes_between_the_kernels_around_it),
+	cmocka_unit_test(streams_of_a_communicator_keep_the_order_of_calls),
+	cmocka_unit_test(a_thread_uses_two_communicators),
+	cmocka_unit_test(a_thread_calls_for_all_ranks_in_a_group),
+	cmocka_unit_test(a_graph_is_replayed_three_times),
+	cmocka_unit_test(a_killed_rank_is_named_and_streams_go_on),
+	cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
+	cmocka_unit_test(a_rank_that_does_not_come_is_named),
+	cmocka_unit_test(a_thread_that_does_not_come_is_named),
+	cmocka_unit_test(a_rank_that_leaves_or_aborts_ends_the_wait),
+	cmocka_unit_test(who_has_done_its_part_may_leave),
+	cmocka_unit_test(ranks_that_disagree_are_told_both_values),
+	cmocka_unit_test(a_driver_that_fails_in_joining_harms_nobody),
+	cmocka_unit_test(a_driver_that_fails_in_recording_fails_all),
+	cmocka_unit_test(what_a_stream_can_not_do_is_refused),
+	cmocka_unit_test(a_bad_variable_is_named_by_its_rank),
+	cmocka_unit_test(a_machine_without_a_driver_says_so),
+};
+
+T_MAIN(tests)

@@ -2,6 +2,7 @@
  * that fails on one fails on all. See README.md. */
 #include "gpu.h"
 #include "record.h"
+#include "relay.h"
 
 #include "../comm/clock.h"
 #include "../comm/env.h"
@@ -9,9 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { WORDS = 4096 }; /* bytes between the words of a rank's two ends: they are registered in pages */
+
+_Static_assert(sizeof(struct ko_gpu_words) <= WORDS, "the words of an end fit");
 
 /* What a rank says of itself in each step. Plain bytes. */
 struct says {
@@ -67,6 +73,13 @@ static int exchange(struct ko_gpu_comm *g, const struct says *mine, struct says 
 				     "%s could not join its GPU to the others' (%s); its own error says why",
 				     ko_comm_name(g->comm, r, them), kolo_strerror(all[r].status));
 	return rc;
+}
+
+bool ko_gpu_is_staged(const struct kolo_comm *c, int rank)
+{
+	int next = ko_ring_next(&c->ring, rank);
+
+	return c->table[0].transport[0] || !ko_place_same(&c->table[rank].place, &c->table[next].place);
 }
 
 static bool same_process(const struct says *a, const struct says *b)
@@ -168,6 +181,49 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
+/* Slots in host memory. */
+static int make_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	void *room = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
+	int rc;
+
+	if (room == MAP_FAILED)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for slots (KOLO_CUDA_MEMORY, %zu bytes)",
+			       g->comm->rank, g->arena);
+	rc = g->driver->pin(g->gpu, room, g->arena, &at);
+	if (rc < 0) {
+		munmap(room, g->arena);
+		return ko_gpu_error(g, rc, "registering host memory for slots");
+	}
+	link->room = room;
+	link->memory.at = at;
+	return 0;
+}
+
+static void free_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	if (!link->room)
+		return;
+	g->driver->unpin(g->gpu, link->room);
+	munmap(link->room, g->arena);
+	link->room = NULL;
+	link->memory.at = NULL;
+}
+
+/* The slots that prev writes, or its relay; and those that go to next's. */
+static int make_slots(struct ko_gpu_comm *g)
+{
+	int rc = 0;
+
+	if (ko_gpu_is_staged(g->comm, g->in.peer))
+		rc = make_room(g, &g->in);
+	else if ((rc = g->driver->alloc(g->gpu, g->arena, &g->in.memory)) < 0)
+		ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
+	if (rc == 0 && ko_gpu_is_staged(g->comm, g->comm->rank))
+		rc = make_room(g, &g->out);
+	return rc < 0 || (!g->in.room && !g->out.room) ? rc : ko_gpu_relay_open(g);
+}
+
 /* This rank's slots, words and events. */
 static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 {
@@ -179,11 +235,11 @@ static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 	if ((rc = d->event_create(g->gpu, &g->pace[0])) < 0 ||
 	    (rc = d->event_create(g->gpu, &g->pace[1])) < 0)
 		return ko_gpu_error(g, rc, "making an event");
-	if ((rc = d->alloc(g->gpu, g->arena, &g->in.memory)) < 0)
-		return ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
+	if ((rc = make_slots(g)) < 0)
+		return rc;
 	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->comm->nranks, &at)) < 0)
 		return ko_gpu_error(g, rc, "registering host memory");
-	g->words = (void *)window->memory;
+	g->words = window->memory;
 	g->words_len = window->part_len;
 	g->gpu_words = at;
 	return prev_is_here ? open_pair(g) : 0;
@@ -231,19 +287,26 @@ static int join_pair(struct ko_gpu_comm *g, uint64_t address)
 	return make_events(g, pair->full);
 }
 
-static char *words_of(const struct ko_gpu_comm *g, char *base, int rank)
+static size_t words_at(const struct ko_gpu_comm *g, int rank, int end)
 {
-	return base + (size_t)rank * g->words_len;
+	return (size_t)rank * g->words_len + (size_t)end * WORDS;
 }
 
+struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end)
+{
+	return (void *)(g->words + words_at(g, rank, end));
+}
+
+/* The receiver's are those of an edge, and each end's own those of one that is staged. */
 static void set_words(struct ko_gpu_comm *g)
 {
-	int rank = g->comm->rank, next = g->out.peer;
+	int rank = g->comm->rank, owner = g->out.room ? rank : g->out.peer;
+	int end = g->out.room ? KO_GPU_OUT : KO_GPU_IN;
 
-	g->in.words = (void *)words_of(g, (char *)g->words, rank);
-	g->in.gpu_words = words_of(g, g->gpu_words, rank);
-	g->out.words = (void *)words_of(g, (char *)g->words, next);
-	g->out.gpu_words = words_of(g, g->gpu_words, next);
+	g->in.words = ko_gpu_words_of(g, rank, KO_GPU_IN);
+	g->in.gpu_words = g->gpu_words + words_at(g, rank, KO_GPU_IN);
+	g->out.words = ko_gpu_words_of(g, owner, end);
+	g->out.gpu_words = g->gpu_words + words_at(g, owner, end);
 }
 
 /* What prev wrote came here, and what this rank wrote came to next: links that lose or change bytes are known (PCIe with
@@ -269,7 +332,7 @@ static int check_path(struct ko_gpu_comm *g)
 		rc = ko_gpu_pass(g, memory.at, (char *)memory.at + LEN, LEN);
 	if (rc == 0 && (rc = g->driver->get(g->gpu, bytes, (char *)memory.at + LEN, LEN)) < 0)
 		rc = ko_gpu_error(g, rc, "reading what a path brought");
-	if (rc == 0 && memcmp(bytes, bytes + LEN, LEN) != 0)
+	if (rc == 0 && !g->in.room && memcmp(bytes, bytes + LEN, LEN) != 0)
 		rc = ko_fail(
 			KOLO_ESYS,
 			"rank %d: what %s wrote into this GPU's memory did not arrive as it was: the path between "
@@ -288,9 +351,9 @@ static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd
 	int rc = 0;
 
 	set_words(g);
-	if (!g->in.pair)
+	if (fd >= 0)
 		rc = hand_over(g, fd);
-	if (rc == 0)
+	if (rc == 0 && !g->out.room)
 		rc = same_process(me, next) ? join_pair(g, next->pair) : take_over(g, &next->memory);
 	return rc;
 }
@@ -306,11 +369,14 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	if (rc < 0)
 		return rc;
 	g->arena = all[0].arena;
-	if ((rc = kolo_alloc(g->inner, sizeof(struct ko_gpu_words), &page)) < 0 ||
+	for (int r = 0; r < c->nranks; r++)
+		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
+	if ((rc = kolo_alloc(g->inner, (size_t)KO_GPU_ENDS * WORDS, &page)) < 0 ||
 	    (rc = g->driver->enter(g->gpu)) < 0)
 		return rc;
-	mine = say(g, make_own(g, same_process(&all[c->rank], &all[g->in.peer])));
-	if (mine.status == 0 && !g->in.pair &&
+	mine = say(g, make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
+					  same_process(&all[c->rank], &all[g->in.peer])));
+	if (mine.status == 0 && !g->in.pair && !g->in.room &&
 	    (mine.status = g->driver->export(g->gpu, &g->in.memory, &mine.memory, &fd)) < 0)
 		ko_gpu_error(g, mine.status, "handing memory to another process");
 	mine.pair = (uintptr_t)g->in.pair;
@@ -341,12 +407,6 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 
 	if (c->nranks == 1)
 		return open_gpu(g, stream);
-	if (c->spread)
-		return ko_fail(
-			KOLO_ENOTSUP,
-			"rank %d: the ranks are on several hosts: queues from CUDA streams work inside one host only "
-			"in this version",
-			c->rank);
 	g->in.peer = ko_ring_prev(&c->ring, c->rank);
 	g->out.peer = ko_ring_next(&c->ring, c->rank);
 	if ((rc = kolo_comm_split(c, 0, c->rank, &g->inner)) < 0)
@@ -411,6 +471,8 @@ static bool is_idle(const struct ko_gpu_comm *g)
 {
 	if (g->words && g->in.words && atomic_load_explicit(&g->in.words->stage.value, memory_order_acquire))
 		return false;
+	if (g->relay && !ko_gpu_relay_is_done(g) && ko_roster_cause(g->comm->roster) == 0)
+		return false;
 	return !g->recorded || g->driver->event_poll(g->gpu, g->last) != KO_EAGAIN;
 }
 
@@ -443,6 +505,8 @@ static void free_memory(struct ko_gpu_comm *g)
 	if (g->out.memory.mapped)
 		d->release(g->gpu, &g->out.memory);
 	let_go_of_pair(g, &g->in);
+	free_room(g, &g->out);
+	free_room(g, &g->in);
 	d->release(g->gpu, &g->in.memory);
 	for (int k = 0; k < 2; k++)
 		if (g->pace[k])
@@ -464,8 +528,10 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 			free_memory(g);
 		g->driver->leave(g->gpu);
 	}
-	if (idle)
+	if (idle) {
+		ko_gpu_relay_close(g);
 		kolo_comm_destroy(g->inner);
+	}
 	ko_gpu_use_no_more(g);
 	if (g->gpu)
 		g->driver->close(g->gpu);

@@ -33,12 +33,16 @@ enum {
  * writes KO_SLOT_FAILED. */
 struct ko_gpu_word {
 	_Alignas(64) _Atomic uint32_t value;
+	_Atomic uint32_t len; /* bytes in the slot, written before it is full; of staged edges */
 };
 
 struct ko_gpu_words {
-	struct ko_gpu_word slot[KO_GPU_SLOTS]; /* of the link from prev to this rank */
+	struct ko_gpu_word slot[KO_GPU_SLOTS];
 	struct ko_gpu_word stage;
 };
+
+/* A rank has two: of the link from prev to it, with its stage, and, should the one to next be staged, of its end of that. */
+enum { KO_GPU_IN, KO_GPU_OUT, KO_GPU_ENDS };
 
 /* An edge between two ranks of one process: there streams wait for each other's events, which CUDA knows of, and not for words.
  * A wait must be recorded behind what it waits for, so each rank counts what it has recorded. Both ranks hold it; who leaves last
@@ -59,8 +63,11 @@ struct ko_gpu_link {
 	struct ko_gpu_memory memory;
 	struct ko_gpu_words *words; /* of the receiver, as the host sees them, */
 	char *gpu_words;            /* and as this rank's GPU does */
-	struct ko_gpu_pair *pair;   /* NULL: the peer is another process */
-	uint64_t bytes;             /* payload recorded, replays of graphs not counted */
+	/* Slots in host memory, as the host sees them, that a relay fills or empties (relay.c); NULL: the sender's GPU writes into
+	 * the receiver's */
+	char *room;
+	struct ko_gpu_pair *pair; /* NULL: the peer is another process */
+	uint64_t bytes;           /* payload recorded, replays of graphs not counted */
 };
 
 struct ko_gpu_comm;
@@ -87,10 +94,12 @@ struct ko_gpu_comm {
 	const struct ko_driver *driver;
 	struct ko_gpu *gpu;
 	size_t arena; /* bytes of a link's slots; agreed */
+	bool fixed;   /* an edge is staged: slots have one length, a part of KO_GPU_SLOTS of it */
+	struct ko_gpu_relay *relay; /* NULL: both edges of this rank are without */
 	struct ko_gpu_link out, in;
-	struct ko_gpu_words *words; /* those of all ranks, of which each has a page */
-	size_t words_len;           /* bytes between two ranks' */
-	char *gpu_words;            /* as this GPU sees them */
+	char *words;       /* those of all ranks; of other hosts' nothing is seen */
+	size_t words_len;  /* bytes between two ranks' */
+	char *gpu_words;   /* as this GPU sees them */
 	void *last_stream; /* of the last operation; the next one, on another stream, waits for `last` */
 	uint64_t last_capture;
 	bool recorded;        /* `last` has been, and not into a graph */
@@ -114,6 +123,12 @@ struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
 
 /* Waits until this rank's streams have done what was recorded, or dropped it. */
 void ko_gpu_disconnect(struct ko_gpu_comm *g);
+
+/* Is the edge from a rank to its next staged: between hosts, or because a transport was asked for by name? */
+bool ko_gpu_is_staged(const struct kolo_comm *comm, int rank);
+
+/* The words of one end of a rank's, KO_GPU_IN or KO_GPU_OUT, where they are seen from here. */
+struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end);
 
 /* Starts and ends the thread that watches, as soon as the GPUs are joined: over neighbours that die, leave while this rank's
  * stream waits for them, or keep it waiting for longer than the timeout; and when the communicator has failed, that this rank's

@@ -2,6 +2,7 @@
  * slots what they are now. Nothing of it is looked at on the host, and every number in it is a constant, so that a graph can
  * hold it: slots are used from number 0 on in each operation, which ends when next has taken the last of them. */
 #include "record.h"
+#include "relay.h"
 
 #include "../comm/collectives.h"
 #include "../comm/rounds.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { MAX_OPS = 8 };
+enum { MAX_OPS = 12 }; /* at most: the last move's three, the stage, a wait for each slot, the stage again */
 
 struct record {
 	struct ko_run run; /* first: moves are given this */
@@ -138,7 +139,8 @@ static int wait_emptied(struct record *r, uint64_t filled)
 	return 0;
 }
 
-static int say_full(struct record *r)
+/* With `len` bytes. */
+static int say_full(struct record *r, size_t len)
 {
 	struct ko_gpu_pair *pair = r->g->out.pair;
 	int slot = out_slot(r);
@@ -146,6 +148,9 @@ static int say_full(struct record *r)
 	r->out++;
 	if (!r->out_words)
 		return say_recorded(r, &pair->filled, pair->full[slot]);
+	if (r->g->out.room)
+		add_op(r, KO_WORD_WRITE, (uint32_t)len, r->g->out.gpu_words,
+		       word_of_slot(slot) + offsetof(struct ko_gpu_word, len));
 	add_op(r, KO_WORD_WRITE, KO_SLOT_FULL, r->g->out.gpu_words, word_of_slot(slot));
 	return 0;
 }
@@ -244,7 +249,7 @@ static int move(struct record *r, struct ko_gpu_job job, bool data, bool room, s
 	if (rc == 0)
 		rc = compute(r, job, n);
 	if (rc == 0 && room)
-		rc = say_full(r);
+		rc = say_full(r, len);
 	if (rc == 0 && data)
 		rc = say_empty(r);
 	r->g->attached.sent += room ? len : 0;
@@ -339,7 +344,7 @@ static size_t whole(size_t len, size_t unit)
 static size_t choose_slot(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks,
 			  size_t size)
 {
-	size_t most = g->arena / 2, len;
+	size_t most = g->fixed ? g->arena / KO_GPU_SLOTS : g->arena / 2, len;
 
 	if (coll == KO_BROADCAST || coll == KO_REDUCE) {
 		most = g->arena / KO_GPU_SLOTS;
@@ -364,11 +369,11 @@ static size_t largest_count(const struct ko_call *call)
 /* Slots, words or events, and what came before. `captured`: into a graph, whose waits are words always. */
 static void prepare(struct record *r, struct ko_gpu_comm *g, void *stream, size_t slot_len, bool captured)
 {
-	size_t fit = g->arena / slot_len;
+	size_t stride = g->fixed ? g->arena / KO_GPU_SLOTS : slot_len, fit = g->arena / stride;
 
 	r->g = g;
 	r->stream = stream;
-	r->stride = slot_len;
+	r->stride = stride;
 	r->nslots = fit < KO_GPU_SLOTS ? (int)fit : KO_GPU_SLOTS;
 	r->in_words = captured || !g->in.pair;
 	r->out_words = captured || !g->out.pair;
@@ -402,7 +407,8 @@ static int mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 	return 0;
 }
 
-/* The operation is over when next has taken all, and what is under way has words of its own. */
+/* The operation is over when next, or the relay, has taken all: the next one's slots may lie otherwise, and a relay does not
+ * take them in their order. */
 static int finish(struct record *r)
 {
 	int rc = 0;
@@ -413,7 +419,11 @@ static int finish(struct record *r)
 		if (r->out_words)
 			set_stage(r, stage | KO_STAGE_ROOM |
 					     (uint32_t)((r->out - 1) % (uint64_t)r->nslots) << 16);
-		rc = wait_emptied(r, r->out);
+		for (uint64_t k = 0;
+		     rc == 0 && r->g->out.room && k + 1 < r->out && k + 1 < (uint64_t)r->nslots; k++)
+			rc = wait_emptied(r, r->out - 1 - k);
+		if (rc == 0)
+			rc = wait_emptied(r, r->out);
 	}
 	if (r->in_words || r->out_words)
 		set_stage(r, 0);
@@ -468,7 +478,8 @@ static int perform(struct record *r, const struct ko_call *call, uint64_t captur
 	/* Of two neighbours one sees what the other has posted. Pairs with itself there. */
 	__sync_synchronize();
 	if ((rc = ko_watch_compare(c, &r->run.desc, g->in.peer)) < 0 ||
-	    (rc = ko_watch_compare(c, &r->run.desc, g->out.peer)) < 0)
+	    (rc = ko_watch_compare(c, &r->run.desc, g->out.peer)) < 0 ||
+	    (g->relay && (rc = ko_gpu_relay_compare(g, &r->run.desc)) < 0))
 		return rc;
 	pthread_mutex_lock(&g->lock);
 	g->desc = r->run.desc;
@@ -550,9 +561,11 @@ static int try_reached(void *what)
 static int pass(struct record *r, const void *src, void *dst, size_t len)
 {
 	struct ko_gpu_comm *g = r->g;
-	int rc = record_send(&r->run, r->run.copy, src, NULL, len);
+	int rc = 0;
 
-	if (rc == 0)
+	if (!g->out.room)
+		rc = record_send(&r->run, r->run.copy, src, NULL, len);
+	if (rc == 0 && !g->in.room)
 		rc = record_keep(&r->run, dst, len);
 	if (rc == 0)
 		rc = finish(r);

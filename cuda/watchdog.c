@@ -1,10 +1,13 @@
 /* The thread that watches over what a communicator has recorded. A stream that waits for a word has no deadline and knows of no
  * death: this thread does, and then writes words that let it go on. See README.md. */
 #include "gpu.h"
+#include "relay.h"
 
 #include "../comm/clock.h"
 #include "../comm/thread.h"
+#include "../comm/watch.h"
 
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -12,16 +15,13 @@ enum {
 	LOOK_US = 20000,  /* between looks at the others, while all is well */
 	DRAIN_US = 100,   /* between writes that let a failed communicator's stream go on, while it does */
 	FAILED_US = 5000, /* and while it has nothing to do, but a graph may be launched */
+	SPIN_US = 100,    /* for which a relay waits for the next parcel without sleeping, */
+	RELAY_US = 1000,  /* and the longest that it sleeps */
 	PAUSE_MS = 1000,  /* this process did not run itself */
 	DRAIN_MS = 5000   /* for a stream to do what was recorded, without waiting */
 };
 
 /* ---- What streams are at -------------------------------------------------------------------------------- */
-
-static struct ko_gpu_words *words_of(const struct ko_gpu_comm *g, int rank)
-{
-	return (struct ko_gpu_words *)((char *)g->words + (size_t)rank * g->words_len);
-}
 
 static uint32_t value_of(const struct ko_gpu_word *word)
 {
@@ -32,12 +32,15 @@ static uint32_t value_of(const struct ko_gpu_word *word)
 static int waits_for(const struct ko_gpu_comm *g, int rank)
 {
 	const struct ko_ring *ring = &g->comm->ring;
-	uint32_t stage = value_of(&words_of(g, rank)->stage);
+	const struct ko_gpu_words *in = ko_gpu_words_of(g, rank, KO_GPU_IN), *out;
+	uint32_t stage = value_of(&in->stage);
 	int next = ko_ring_next(ring, rank);
 
-	if (stage & KO_STAGE_DATA && !(value_of(&words_of(g, rank)->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
+	if (stage & KO_STAGE_DATA && !(value_of(&in->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
 		return ko_ring_prev(ring, rank);
-	if (stage & KO_STAGE_ROOM && value_of(&words_of(g, next)->slot[stage >> 16 & 255]) & KO_SLOT_TAKEN)
+	out = ko_gpu_is_staged(g->comm, rank) ? ko_gpu_words_of(g, rank, KO_GPU_OUT)
+					      : ko_gpu_words_of(g, next, KO_GPU_IN);
+	if (stage & KO_STAGE_ROOM && value_of(&out->slot[stage >> 16 & 255]) & KO_SLOT_TAKEN)
 		return next;
 	return -1;
 }
@@ -72,15 +75,16 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 	struct kolo_comm *c = g->comm;
 	int culprit = find_culprit(g, peer);
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
-	bool idle = value_of(&words_of(g, culprit)->stage) == 0;
+	bool idle = value_of(&ko_gpu_words_of(g, culprit, KO_GPU_IN)->stage) == 0;
 
 	ko_comm_fail(
 		c, KOLO_ETIMEDOUT,
 		"%s has kept the others waiting for %d s: its stream %s; noticed by %s, whose stream waits for rank "
 		"%d, in %s or a graph with operations before it. If it is only slow, raise KOLO_TIMEOUT",
 		ko_comm_name(c, culprit, them), c->timeout_ms / 1000,
-		idle ? "has not come to the operation"
-		     : "is in an operation and waits for nobody there (a kernel that runs, or its process is stopped)",
+		c->spread ? "has not done its part" /* what it is at is not seen from another host */
+		: idle    ? "has not come to the operation"
+		       : "is in an operation and waits for nobody there (a kernel that runs, or its process is stopped)",
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
 }
 
@@ -139,8 +143,9 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 /* ---- The thread ----------------------------------------------------------------------------------------- */
 
 struct watch {
-	int64_t since, last; /* of the wait that goes on; of the last look */
-	uint32_t stage;      /* at that */
+	int64_t since, last;   /* of the wait that goes on; of the last look */
+	uint32_t stage;        /* at that */
+	int64_t moved, looked; /* of the last parcel, and look, in us, where there is a relay */
 };
 
 /* While all is well: has this rank's stream waited too long? */
@@ -161,16 +166,30 @@ static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 	}
 }
 
+/* What ranks of other hosts have failed with comes over the inner communicator's lifelines. */
+static void hear(struct ko_gpu_comm *g)
+{
+	int code = g->comm->spread ? ko_watch_hear(g->inner) : 0;
+
+	if (code < 0)
+		ko_comm_fail(g->comm, code, "%s", kolo_last_error());
+}
+
 /* Looks around once; how long to sleep then. */
 static int look(struct ko_gpu_comm *g, struct watch *w)
 {
 	int code = ko_roster_cause(g->comm->roster);
 
 	if (code == 0) {
+		hear(g);
 		check_gone(g);
 		check_silence(g, w);
+		if (g->relay)
+			ko_gpu_relay_check(g, waits_for(g, g->comm->rank));
 		return ko_roster_cause(g->comm->roster) < 0 ? 0 : LOOK_US;
 	}
+	if (g->comm->spread) /* those of other hosts hear it over its lifelines */
+		ko_comm_fail(g->inner, code, "%s", kolo_last_error());
 	let_pass(g);
 	return value_of(&g->in.words->stage) ? DRAIN_US : FAILED_US;
 }
@@ -188,21 +207,43 @@ static bool wait_turn(struct ko_gpu_comm *g, int us)
 	pthread_mutex_lock(&g->lock);
 	while (!g->closing && !g->joined)
 		pthread_cond_wait(&g->changed, &g->lock);
-	if (!g->closing)
+	if (!g->closing && us > 0)
 		pthread_cond_timedwait(&g->changed, &g->lock, &until);
 	closing = g->closing;
 	pthread_mutex_unlock(&g->lock);
+	if (us == 0)
+		sched_yield();
 	return !closing;
+}
+
+/* Moves what there is to be moved, and looks around from time to time. How long to sleep then: while nothing moves a
+ * sixteenth of that time, as in all waits, and a millisecond at most. */
+static int relay(struct ko_gpu_comm *g, struct watch *w)
+{
+	int64_t now = ko_now_ns() / 1000, idle;
+	int us = LOOK_US;
+
+	if (ko_roster_cause(g->comm->roster) < 0)
+		return look(g, w);
+	if (ko_gpu_relay_move(g))
+		w->moved = now;
+	if (now - w->looked >= LOOK_US) {
+		w->looked = now;
+		us = look(g, w);
+	}
+	idle = (now - w->moved) / 16;
+	us = us < RELAY_US ? us : RELAY_US;
+	return idle * 16 < SPIN_US ? 0 : idle < us ? (int)idle : us;
 }
 
 static void *watch(void *arg)
 {
 	struct ko_gpu_comm *g = arg;
-	struct watch w = { .since = ko_now_ms(), .last = ko_now_ms() };
-	int us = LOOK_US;
+	struct watch w = { .since = ko_now_ms(), .last = ko_now_ms(), .moved = ko_now_ns() / 1000 };
+	int us = 0;
 
 	while (wait_turn(g, us))
-		us = look(g, &w);
+		us = g->relay ? relay(g, &w) : look(g, &w);
 	return NULL;
 }
 

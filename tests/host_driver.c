@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_OPS = 8 };
+enum { MAX_OPS = 16 };
 
 struct ko_gpu {
 	struct ko_gpu_info info;

@@ -1,6 +1,7 @@
 /* Collectives on CUDA streams, on a driver made of threads (host_driver.h): what Kolo records is right in any order that
  * streams may run in, and ends when ranks die, stop, leave or disagree. */
 #include "../comm/comm.h"
+#include "../comm/link.h"
 #include "host_driver.h"
 #include "kolo/kolo_cuda.h"
 #include "t.h"
@@ -22,10 +23,14 @@ struct rank {
 	struct kolo_queue *q;
 };
 
+/* Through which all that goes from GPU to GPU is staged; NULL: none, they reach each other. */
+static const char *transport;
+
 static struct rank start(struct t_rank *r, struct kolo_comm_attr attr)
 {
 	struct rank me = { .stream = t_stream_create(r->rank % 2) };
 
+	attr.transport = transport;
 	ko_driver_use(&t_driver);
 	me.c = t_comm_with(r, attr);
 	CHECK(kolo_cuda_queue_create((struct CUstream_st *)me.stream, &me.q) == 0);
@@ -49,11 +54,37 @@ static void end(struct rank *me)
 static void for_every_number_of_ranks(t_rank_fn *fn)
 {
 	for (int n = 1; n <= MAX_RANKS; n++) {
-		if (n > 3 && n != 5 && n != 8 && t_is_slow())
+		if (n > 3 && n != 5 && t_is_slow())
 			continue;
 		t_processes(n, fn, NULL);
 		t_threads(n, fn, NULL);
 	}
+}
+
+static bool has_transport(const char *name)
+{
+	for (size_t i = 0; ko_links[i]; i++)
+		if (strcmp(ko_links[i]->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* Staged through what a relay may have between two ranks. */
+static void for_every_relay(t_rank_fn *fn, void *arg)
+{
+	static const char *const names[] = { "shm", "tcp", "ofi" };
+
+	for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+		if (!has_transport(names[k]))
+			continue;
+		transport = names[k];
+		t_processes(k == 0 ? 3 : 2, fn, arg);
+		if (k == 1 && !t_is_slow())
+			t_processes(4, fn, arg);
+	}
+	transport = "shm";
+	t_threads(3, fn, arg);
+	transport = NULL;
 }
 
 /* ---- Results -------------------------------------------------------------------------------------------- */
@@ -77,6 +108,7 @@ static void every_type_and_op_equals_the_sequential_result(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(all_types_and_ops);
+	for_every_relay(all_types_and_ops, NULL);
 }
 
 /* Slots hold 8192 f32 of a ring, 4096 of a chain. */
@@ -84,7 +116,8 @@ static void many_counts(struct t_rank *r)
 {
 	struct rank me = start_small(r);
 	struct t_setup setup = { .c = me.c, .queue = me.q };
-	size_t n = (size_t)r->nranks, counts[] = { 2 * n + 1, 509, 8192, 8193, 8192 * n + 1, 40961 };
+	size_t n = (size_t)r->nranks,
+	       counts[] = { 2 * n + 1, 509, 8192, 8193, n > 4 ? 8195 : 8192 * n + 1, 20481 };
 
 	t_driver_shake(17 + (unsigned)r->rank);
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
@@ -105,6 +138,7 @@ static void every_count_equals_the_sequential_result(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(many_counts);
+	for_every_relay(many_counts, NULL);
 }
 
 /* Blocks of any size, which is what the host makes of them. */
@@ -137,6 +171,7 @@ static void blocks_may_be_uneven(void **state)
 	(void)state;
 	t_processes(3, uneven, NULL);
 	t_threads(4, uneven, NULL);
+	for_every_relay(uneven, NULL);
 }
 
 static void traffic(struct t_rank *r)
@@ -166,6 +201,7 @@ static void traffic_is_what_the_model_says(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(traffic);
+	for_every_relay(traffic, NULL);
 }
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
@@ -229,6 +265,7 @@ static void a_collective_comes_between_the_kernels_around_it(void **state)
 	t_processes(2, producer_and_consumer, NULL);
 	t_processes(4, producer_and_consumer, NULL);
 	t_threads(3, producer_and_consumer, NULL);
+	for_every_relay(producer_and_consumer, NULL);
 }
 
 /* Operations of one communicator on streams that each rank chooses for itself; each needs what the one before has left. */
@@ -274,6 +311,7 @@ static void streams_of_a_communicator_keep_the_order_of_calls(void **state)
 	(void)state;
 	t_processes(3, one_order, NULL);
 	t_threads(3, one_order, NULL);
+	for_every_relay(one_order, NULL);
 }
 
 /* Two communicators of one thread, each with a stream, alone and in groups. */
@@ -419,6 +457,7 @@ static void a_graph_is_replayed_three_times(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(replay);
+	for_every_relay(replay, NULL);
 }
 
 /* ---- Failures ------------------------------------------------------------------------------------------- */
@@ -470,10 +509,12 @@ static void a_killed_rank_is_named_and_streams_go_on(void **state)
 	int pids[5], sig = SIGKILL;
 
 	(void)state;
-	for (int n = 2; n <= 5; n++) {
-		t_start(n, lose_rank, &sig, pids);
-		t_wait(n, pids, GONE);
+	for (int n = 2; n <= 8; n++) {
+		transport = n == 6 ? "shm" : n == 7 ? "tcp" : n == 8 && has_transport("ofi") ? "ofi" : NULL;
+		t_start(n > 5 ? 3 : n, lose_rank, &sig, pids);
+		t_wait(n > 5 ? 3 : n, pids, GONE);
 	}
+	transport = NULL;
 }
 
 static void a_stopped_rank_is_named_after_the_timeout(void **state)
@@ -481,13 +522,15 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
 	int pids[4], sig = SIGSTOP;
 
 	(void)state;
-	for (int n = 2; n <= 4; n++) {
+	for (int n = 2; n <= 4; n += 2) {
+		transport = n == 4 ? "shm" : NULL;
 		t_start(n, lose_rank, &sig, pids);
-		sleep(4);
+		sleep(3);
 		kill(pids[GONE], SIGCONT);
 		kill(pids[GONE], SIGKILL);
 		t_wait(n, pids, GONE);
 	}
+	transport = NULL;
 }
 
 /* A rank that does not come: the others' streams wait, and it is named. */
@@ -562,6 +605,11 @@ static void a_rank_that_leaves_or_aborts_ends_the_wait(void **state)
 	t_processes(4, one_leaves, &abort_it);
 	abort_it = 1;
 	t_processes(3, one_leaves, &abort_it);
+	for_every_relay(one_leaves, &abort_it);
+	abort_it = 0;
+	transport = "tcp";
+	t_processes(3, one_leaves, &abort_it);
+	transport = NULL;
 }
 
 /* Ranks that are done leave at once, whoever else is not. */
@@ -582,6 +630,7 @@ static void who_has_done_its_part_may_leave(void **state)
 	(void)state;
 	t_processes(4, leave_early, NULL);
 	t_threads(4, leave_early, NULL);
+	for_every_relay(leave_early, NULL);
 }
 
 static void disagree(struct t_rank *r)
@@ -606,6 +655,7 @@ static void ranks_that_disagree_are_told_both_values(void **state)
 		t_processes(2, disagree, &how);
 		t_processes(3, disagree, &how);
 		t_threads(3, disagree, &how);
+		for_every_relay(disagree, &how);
 	}
 }
 
@@ -638,6 +688,9 @@ static void a_driver_that_fails_in_joining_harms_nobody(void **state)
 {
 	(void)state;
 	t_processes(3, fail_to_join, NULL);
+	transport = "shm";
+	t_processes(2, fail_to_join, NULL);
+	transport = NULL;
 }
 
 /* And while an operation is recorded: the communicator fails on all. */
@@ -661,8 +714,12 @@ static void fail_to_record(struct t_rank *r)
 static void a_driver_that_fails_in_recording_fails_all(void **state)
 {
 	(void)state;
-	for (long k = 2; k < 7; k++)
+	for (long k = 2; k < 7; k++) {
 		t_processes(3, fail_to_record, &k);
+		transport = "shm";
+		t_processes(3, fail_to_record, &k);
+		transport = NULL;
+	}
 }
 
 /* ---- What is refused ------------------------------------------------------------------------------------ */

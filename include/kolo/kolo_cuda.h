@@ -34,6 +34,9 @@ struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are
  * threads of the same process to call as well: a thread that uses several ranks calls for them in one group. A collective with
  * more than 128 steps of a rank (some hundred MiB) is put on the stream as the stream proceeds.
  *
+ * GPUs of one host reach each other's memory. Between hosts, and where the communicator was made with a transport by name, bytes go
+ * through host memory and that transport, by a thread of the communicator's.
+ *
  * When a rank dies, or keeps the others waiting on a stream for longer than the timeout, the communicator fails
  * (kolo_comm_status): what is on the streams of its ranks goes on without waiting, and leaves anything in dst.
  *

@@ -1,0 +1,319 @@
+/* See relay.h. What goes over the link is parcels: a head, then a slot's bytes, in as many of the link's slots as it takes. A
+ * parcel says which slot it belongs into, and the other end's relay waits until that is empty. Slots are looked at in turn,
+ * from the one behind the last that was sent: a sender's stream can't fill one for the second time before what it has filled
+ * before the first time is sent, so nobody waits for what is behind it. */
+#include "relay.h"
+
+#include "../comm/clock.h"
+#include "../comm/edges.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POSTS = KO_HISTORY, GRACE_MS = 1500 };
+
+enum parcel_kind { SLOT = 1, POST };
+
+struct head {
+	uint32_t kind, slot;
+	uint64_t len;
+};
+
+/* One end of the inner communicator's links. */
+struct end {
+	struct ko_link *link;
+	int peer;
+	struct head head;  /* of the parcel under way; kind 0: there is none */
+	const char *bytes; /* what goes, or NULL */
+	char *to;          /* where it comes */
+	size_t done;       /* bytes of it that went, or came */
+	int code;          /* what the link failed with, when, and why; 0: it works */
+	int64_t failed;
+	char why[KO_TEXT];
+};
+
+struct ko_gpu_relay {
+	struct end out, in;
+	int last;             /* slot that was sent */
+	_Atomic int busy;     /* something is on its way to next */
+	struct ko_desc came;  /* a post that comes */
+	pthread_mutex_t lock; /* for what follows: posts that wait to be sent, and */
+	struct ko_desc posts[POSTS], going;
+	struct ko_desc theirs[POSTS]; /* what prev has said, by number modulo POSTS */
+	unsigned put, taken;          /* <= put <= taken + POSTS */
+};
+
+int ko_gpu_relay_open(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_relay *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a relay", g->comm->rank);
+	pthread_mutex_init(&r->lock, NULL);
+	r->out = (struct end){ .link = g->inner->to_next, .peer = g->out.peer };
+	r->in = (struct end){ .link = g->inner->from_prev, .peer = g->in.peer };
+	g->relay = r;
+	return 0;
+}
+
+void ko_gpu_relay_close(struct ko_gpu_comm *g)
+{
+	if (!g->relay)
+		return;
+	pthread_mutex_destroy(&g->relay->lock);
+	free(g->relay);
+	g->relay = NULL;
+}
+
+/* ---- Links that fail ------------------------------------------------------------------------------------ */
+
+/* Whose end has left lets its link fail, and that is all right where nothing more is due; the lifelines know more. */
+static void note_failure(struct ko_gpu_comm *g, struct end *e, int code)
+{
+	ko_edge_fail(g->inner, e->link, e->peer, code);
+	e->code = code;
+	e->failed = ko_now_ms();
+	snprintf(e->why, sizeof(e->why), "%s", kolo_last_error());
+}
+
+static bool is_overdue(const struct end *e, int waits_for)
+{
+	return e->code && waits_for == e->peer && ko_now_ms() - e->failed >= GRACE_MS;
+}
+
+void ko_gpu_relay_check(struct ko_gpu_comm *g, int waits_for)
+{
+	const struct ko_gpu_relay *r = g->relay;
+
+	if (is_overdue(&r->out, waits_for))
+		ko_comm_fail(g->comm, r->out.code, "%s", r->out.why);
+	if (is_overdue(&r->in, waits_for))
+		ko_comm_fail(g->comm, r->in.code, "%s", r->in.why);
+}
+
+/* ---- To next -------------------------------------------------------------------------------------------- */
+
+static size_t slot_len(const struct ko_gpu_comm *g)
+{
+	return g->arena / KO_GPU_SLOTS;
+}
+
+static bool take_post(struct ko_gpu_relay *r)
+{
+	bool taken;
+
+	pthread_mutex_lock(&r->lock);
+	taken = r->put != r->taken;
+	if (taken)
+		r->going = r->posts[r->taken++ % POSTS];
+	pthread_mutex_unlock(&r->lock);
+	return taken;
+}
+
+/* The next slot that the stream has filled; false: there is none. */
+static bool take_slot(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_relay *r = g->relay;
+
+	for (int k = 1; g->out.room && k <= KO_GPU_SLOTS; k++) {
+		int slot = (r->last + k) % KO_GPU_SLOTS;
+		struct ko_gpu_word *word = &g->out.words->slot[slot];
+
+		if (atomic_load_explicit(&word->value, memory_order_acquire) != KO_SLOT_FULL)
+			continue;
+		r->last = slot;
+		r->out.bytes = g->out.room + (size_t)slot * slot_len(g);
+		r->out.head = (struct head){ SLOT, (uint32_t)slot,
+					     atomic_load_explicit(&word->len, memory_order_relaxed) };
+		return true;
+	}
+	return false;
+}
+
+/* Posts first: what comes behind them is compared then. */
+static bool take_parcel(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_relay *r = g->relay;
+
+	r->out.done = 0;
+	atomic_store(&r->busy, 1);
+	if (take_post(r)) {
+		r->out.head = (struct head){ POST, 0, sizeof(r->going) };
+		r->out.bytes = (const char *)&r->going;
+		return true;
+	}
+	return take_slot(g);
+}
+
+static void end_parcel(struct ko_gpu_comm *g)
+{
+	struct head *head = &g->relay->out.head;
+
+	if (head->kind == SLOT) /* pairs with the stream's wait: what is in the slot is not needed any more */
+		atomic_store_explicit(&g->out.words->slot[head->slot].value, KO_SLOT_EMPTY,
+				      memory_order_release);
+	head->kind = 0;
+}
+
+/* Fills a slot of the link with what is next of the parcel. Returns the slot's bytes. */
+static size_t fill(struct end *e, char *to, size_t room)
+{
+	size_t head = e->done ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, room - head);
+
+	if (head)
+		memcpy(to, &e->head, head);
+	memcpy(to + head, e->bytes + e->done, n);
+	e->done += n;
+	return head + n;
+}
+
+/* 1: something was moved, or will be at the next try; 0; or what the link has failed with. */
+static int send_some(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_relay *r = g->relay;
+	struct end *e = &r->out;
+	struct ko_slot slot;
+	int rc;
+
+	if (!e->head.kind && !take_parcel(g)) {
+		rc = e->link->ops->drain(e->link);
+		if (rc == 0)
+			atomic_store(&r->busy, 0);
+		return rc < 0 ? rc : 0;
+	}
+	rc = e->link->ops->acquire(e->link, &slot);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	slot.belongs = 0;
+	slot.tag = 0;
+	slot.len = fill(e, slot.ptr, g->inner->limits.slot_len);
+	rc = e->link->ops->commit(e->link, &slot);
+	if (e->done == e->head.len)
+		end_parcel(g);
+	return rc < 0 ? rc : 1;
+}
+
+bool ko_gpu_relay_is_done(const struct ko_gpu_comm *g)
+{
+	for (int k = 0; g->out.room && g->out.words && k < KO_GPU_SLOTS; k++)
+		if (atomic_load_explicit(&g->out.words->slot[k].value, memory_order_acquire) == KO_SLOT_FULL)
+			return false;
+	return !atomic_load(&g->relay->busy) || g->relay->out.code;
+}
+
+/* ---- From prev ------------------------------------------------------------------------------------------ */
+
+/* Where a parcel goes; KO_EAGAIN while its slot is not empty. */
+static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
+{
+	struct ko_gpu_relay *r = g->relay;
+	struct head head;
+
+	if (slot->len < sizeof(head))
+		return ko_fail(KOLO_ESYS, "rank %d: a parcel of %zu bytes from rank %d, without a head",
+			       g->comm->rank, slot->len, r->in.peer);
+	memcpy(&head, slot->ptr, sizeof(head));
+	if (head.kind == POST && head.len == sizeof(r->came)) {
+		r->in.to = (char *)&r->came;
+	} else if (head.kind == SLOT && g->in.room && head.slot < KO_GPU_SLOTS && head.len <= slot_len(g)) {
+		/* Pairs with the stream's write, behind what it has read there. */
+		if (atomic_load_explicit(&g->in.words->slot[head.slot].value, memory_order_acquire) !=
+		    KO_SLOT_EMPTY)
+			return KO_EAGAIN;
+		r->in.to = g->in.room + (size_t)head.slot * slot_len(g);
+	} else {
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: rank %d sent a parcel that makes no sense (kind %u, slot %u)",
+			       g->comm->rank, r->in.peer, head.kind, head.slot);
+	}
+	r->in.head = head;
+	r->in.done = 0;
+	return 0;
+}
+
+static int compare(struct ko_gpu_comm *g, const struct ko_desc *mine, const struct ko_desc *theirs)
+{
+	struct kolo_comm *c = g->comm;
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], my_op[KO_DESC_TEXT], their_op[KO_DESC_TEXT];
+
+	if (mine->seq != theirs->seq || memcmp(mine, theirs, sizeof(*mine)) == 0)
+		return 0;
+	return ko_fail(KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
+		       ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op),
+		       ko_comm_name(c, g->in.peer, them), ko_desc_text(theirs, their_op));
+}
+
+/* Prev says what it was called with: kept, should this rank not have been called yet, and then compared. Whichever comes later
+ * sees the other. */
+static void compare_post(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_relay *r = g->relay;
+	struct kolo_comm *c = g->comm;
+	struct ko_desc mine;
+
+	pthread_mutex_lock(&r->lock);
+	r->theirs[r->came.seq % POSTS] = r->came;
+	pthread_mutex_unlock(&r->lock);
+	if (ko_roster_desc(c->roster, c->rank, r->came.seq, &mine) && compare(g, &mine, &r->came) < 0)
+		ko_comm_fail(c, KOLO_EMISMATCH, "%s", kolo_last_error());
+}
+
+int ko_gpu_relay_compare(struct ko_gpu_comm *g, const struct ko_desc *mine)
+{
+	struct ko_gpu_relay *r = g->relay;
+	struct ko_desc theirs;
+
+	pthread_mutex_lock(&r->lock);
+	theirs = r->theirs[mine->seq % POSTS];
+	if (r->put - r->taken < POSTS && g->out.room) /* else it is not compared */
+		r->posts[r->put++ % POSTS] = *mine;
+	pthread_mutex_unlock(&r->lock);
+	return compare(g, mine, &theirs);
+}
+
+static void parcel_has_come(struct ko_gpu_comm *g)
+{
+	struct end *e = &g->relay->in;
+
+	if (e->head.kind == POST)
+		compare_post(g);
+	else /* pairs with the stream's wait: the bytes are there */
+		atomic_store_explicit(&g->in.words->slot[e->head.slot].value, KO_SLOT_FULL,
+				      memory_order_release);
+	e->head.kind = 0;
+}
+
+/* As send_some. */
+static int receive_some(struct ko_gpu_comm *g)
+{
+	struct end *e = &g->relay->in;
+	size_t head = e->head.kind ? 0 : sizeof(e->head), n;
+	struct ko_slot slot;
+	int rc = e->link->ops->peek(e->link, &slot);
+
+	if (rc == 0 && head)
+		rc = begin_parcel(g, &slot);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	n = ko_min_size(slot.len - head, e->head.len - e->done);
+	memcpy(e->to + e->done, (const char *)slot.ptr + head, n);
+	e->done += n;
+	rc = e->link->ops->release(e->link);
+	if (e->done == e->head.len)
+		parcel_has_come(g);
+	return rc < 0 ? rc : 1;
+}
+
+int ko_gpu_relay_move(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_relay *r = g->relay;
+	int sent = r->out.code ? 0 : send_some(g), came;
+
+	if (sent < 0)
+		note_failure(g, &r->out, sent);
+	came = r->in.code ? 0 : receive_some(g);
+	if (came < 0)
+		note_failure(g, &r->in, came);
+	return sent > 0 || came > 0;
+}

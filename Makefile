@@ -243,6 +243,7 @@ help:
 	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=60"
 	@echo "make check-net    several hosts: network namespaces (root); part of make check, as check-verbs is"
 	@echo "make check-verbs  RDMA in virtual machines (qemu): tests, and speed beside perftest"
+	@echo "make check-cuda   collectives on CUDA streams, on a GPU (gcc, make, nvcc and a driver; nothing else)"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make perf         all operations beside the MPI libraries that are installed (an hour and a half)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="

@@ -227,7 +227,7 @@ static int make_slots(struct ko_gpu_comm *g)
 /* This rank's slots, words and events. */
 static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 {
-	const struct ko_window *window = &g->inner->windows[0];
+	const struct ko_window *window = &g->local->windows[0];
 	const struct ko_driver *d = g->driver;
 	void *at;
 	int rc;
@@ -237,7 +237,7 @@ static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 		return ko_gpu_error(g, rc, "making an event");
 	if ((rc = make_slots(g)) < 0)
 		return rc;
-	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->comm->nranks, &at)) < 0)
+	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->local->nranks, &at)) < 0)
 		return ko_gpu_error(g, rc, "registering host memory");
 	g->words = window->memory;
 	g->words_len = window->part_len;
@@ -289,12 +289,12 @@ static int join_pair(struct ko_gpu_comm *g, uint64_t address)
 
 static size_t words_at(const struct ko_gpu_comm *g, int rank, int end)
 {
-	return (size_t)rank * g->words_len + (size_t)end * WORDS;
+	return (size_t)g->places[rank] * g->words_len + (size_t)end * WORDS;
 }
 
 struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end)
 {
-	return (void *)(g->words + words_at(g, rank, end));
+	return g->places[rank] < 0 ? NULL : (void *)(g->words + words_at(g, rank, end));
 }
 
 /* The receiver's are those of an edge, and each end's own those of one that is staged. */
@@ -371,7 +371,7 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	g->arena = all[0].arena;
 	for (int r = 0; r < c->nranks; r++)
 		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
-	if ((rc = kolo_alloc(g->inner, (size_t)KO_GPU_ENDS * WORDS, &page)) < 0 ||
+	if ((rc = kolo_alloc(g->local, (size_t)KO_GPU_ENDS * WORDS, &page)) < 0 ||
 	    (rc = g->driver->enter(g->gpu)) < 0)
 		return rc;
 	mine = say(g, make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
@@ -399,6 +399,28 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	return rc;
 }
 
+/* The inner communicator, and that of this host. */
+static int make_communicators(struct ko_gpu_comm *g)
+{
+	struct kolo_comm *c = g->comm;
+	int color = -1, rc, n = 0;
+
+	g->places = malloc((size_t)c->nranks * sizeof(*g->places));
+	if (!g->places) /* the others wait in the next step */
+		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank, c->nranks);
+	for (int r = 0; r < c->nranks; r++) {
+		bool here = ko_place_same(&c->table[r].place, &c->table[c->rank].place);
+
+		g->places[r] = here ? n++ : -1;
+		if (here && color < 0)
+			color = r;
+	}
+	if ((rc = kolo_comm_split(c, 0, c->rank, &g->inner)) < 0)
+		return rc;
+	g->local = g->inner;
+	return c->spread ? kolo_comm_split(c, color, c->rank, &g->local) : 0;
+}
+
 static int join_all(struct ko_gpu_comm *g, void *stream)
 {
 	struct kolo_comm *c = g->comm;
@@ -409,7 +431,7 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 		return open_gpu(g, stream);
 	g->in.peer = ko_ring_prev(&c->ring, c->rank);
 	g->out.peer = ko_ring_next(&c->ring, c->rank);
-	if ((rc = kolo_comm_split(c, 0, c->rank, &g->inner)) < 0)
+	if ((rc = make_communicators(g)) < 0)
 		return rc;
 	all = calloc((size_t)c->nranks, sizeof(*all));
 	if (!all) /* the others wait in the next step */
@@ -530,7 +552,10 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 	}
 	if (idle) {
 		ko_gpu_relay_close(g);
+		if (g->local != g->inner)
+			kolo_comm_destroy(g->local);
 		kolo_comm_destroy(g->inner);
+		free(g->places);
 	}
 	ko_gpu_use_no_more(g);
 	if (g->gpu)

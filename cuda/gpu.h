@@ -97,7 +97,10 @@ struct ko_gpu_comm {
 	bool fixed;   /* an edge is staged: slots have one length, a part of KO_GPU_SLOTS of it */
 	struct ko_gpu_relay *relay; /* NULL: both edges of this rank are without */
 	struct ko_gpu_link out, in;
-	char *words;       /* those of all ranks; of other hosts' nothing is seen */
+	struct kolo_comm *
+		local; /* the ranks of this host, whose words are in memory of its own; `inner` where that is all */
+	int *places;       /* a rank's number in that, -1 for those of other hosts */
+	char *words;       /* of all ranks of this host, by place */
 	size_t words_len;  /* bytes between two ranks' */
 	char *gpu_words;   /* as this GPU sees them */
 	void *last_stream; /* of the last operation; the next one, on another stream, waits for `last` */
@@ -127,7 +130,7 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g);
 /* Is the edge from a rank to its next staged: between hosts, or because a transport was asked for by name? */
 bool ko_gpu_is_staged(const struct kolo_comm *comm, int rank);
 
-/* The words of one end of a rank's, KO_GPU_IN or KO_GPU_OUT, where they are seen from here. */
+/* The words of one end of a rank's, KO_GPU_IN or KO_GPU_OUT; NULL: it is on another host. */
 struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end);
 
 /* Starts and ends the thread that watches, as soon as the GPUs are joined: over neighbours that die, leave while this rank's

@@ -33,7 +33,7 @@ static int waits_for(const struct ko_gpu_comm *g, int rank)
 {
 	const struct ko_ring *ring = &g->comm->ring;
 	const struct ko_gpu_words *in = ko_gpu_words_of(g, rank, KO_GPU_IN), *out;
-	uint32_t stage = value_of(&in->stage);
+	uint32_t stage = in ? value_of(&in->stage) : 0; /* of other hosts nothing is seen */
 	int next = ko_ring_next(ring, rank);
 
 	if (stage & KO_STAGE_DATA && !(value_of(&in->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
@@ -75,15 +75,16 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 	struct kolo_comm *c = g->comm;
 	int culprit = find_culprit(g, peer);
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
-	bool idle = value_of(&ko_gpu_words_of(g, culprit, KO_GPU_IN)->stage) == 0;
+	const struct ko_gpu_words *its = ko_gpu_words_of(g, culprit, KO_GPU_IN);
+	bool idle = its && value_of(&its->stage) == 0;
 
 	ko_comm_fail(
 		c, KOLO_ETIMEDOUT,
 		"%s has kept the others waiting for %d s: its stream %s; noticed by %s, whose stream waits for rank "
 		"%d, in %s or a graph with operations before it. If it is only slow, raise KOLO_TIMEOUT",
 		ko_comm_name(c, culprit, them), c->timeout_ms / 1000,
-		c->spread ? "has not done its part" /* what it is at is not seen from another host */
-		: idle    ? "has not come to the operation"
+		!its   ? "has not done its part" /* what it is at is not seen from another host */
+		: idle ? "has not come to the operation"
 		       : "is in an operation and waits for nobody there (a kernel that runs, or its process is stopped)",
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
 }

@@ -1,5 +1,8 @@
-/* See host_driver.h. */
-#include "host_driver.h"
+/* See gpu.h. Each stream is a thread, its GPU's memory is shared memory, and kernels are the host's loops. It does what CUDA
+ * promises about order, and no more. */
+#include "gpu.h"
+
+#include "../cuda/driver.h"
 
 #include "../comm/error.h"
 
@@ -620,7 +623,7 @@ static int get(struct ko_gpu *gpu, void *host, const void *from, size_t len)
 	return may_fail_inside();
 }
 
-const struct ko_driver t_driver = {
+static const struct ko_driver driver = {
 	.version = KO_DRIVER_VERSION,
 	.name = "threads",
 	.text = text,
@@ -650,3 +653,27 @@ const struct ko_driver t_driver = {
 	.put = put,
 	.get = get,
 };
+
+void t_gpu_use(void)
+{
+	ko_driver_use(&driver);
+}
+
+struct CUstream_st *t_stream_handle(struct t_stream *s)
+{
+	return (struct CUstream_st *)s;
+}
+
+void *t_gpu_alloc(size_t len)
+{
+	void *memory = calloc(1, len);
+
+	if (!memory)
+		abort();
+	return memory;
+}
+
+void t_gpu_free(void *memory)
+{
+	free(memory);
+}

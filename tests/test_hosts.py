@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from tap import B, SLOW, Skip, finish, main, run, test
 
 RANK = os.path.abspath(f"{B}/tests/host_rank")
+GPU = os.path.abspath(f"{B}/tests/host_gpu")
 PAIRS = os.path.abspath(f"{B}/tests/host_pairs")
 RINGRUN = os.path.abspath(f"{B}/ringrun")
 RINGBENCH = os.path.abspath(f"{B}/ringbench")
@@ -173,6 +174,31 @@ def so_they_have_through_libfabric():
         raise Skip("libfabric is not built in: make deps")
     for n, each in ((2, 1), (2, 2)) if SLOW else ((2, 1), (2, 2), (4, 2)):
         check_bits(n, each, "ofi")
+
+
+@test
+def streams_have_the_bits_that_calls_have():
+    for n, each in ((2, 1), (2, 2), (3, 1)):
+        for net in NETS if each == 1 and n == 2 else ("tcp", ):
+            with hosts(n) as (_, machines):
+                for rank, (code, out, err) in enumerate(finish(start(machines, each, GPU, "same", KOLO_NET=net))):
+                    assert code == 0 and out == f"rank {rank} of {n * each}: 0 wrong, traffic ok\n", (net, out, err)
+
+
+@test
+def a_killed_rank_is_named_by_streams_of_other_hosts():
+    with hosts(3) as (_, machines):
+        ranks = start(machines, 1, GPU, "loop")
+        wait_until_they_run(ranks)
+        ranks[1].send_signal(signal.SIGKILL)
+        check_told(finish(ranks), 1, ["it fails", "rank 1 ", "host1", "died"])
+
+
+@test
+def streams_of_several_hosts_that_disagree_are_told_both_values():
+    with hosts(2) as (_, machines):
+        for code, out, err in finish(start(machines, 1, GPU, "differ")):
+            assert code == 3 and "ranks disagree" in out and "n=30010" in out and "n=30011" in out, (out, err)
 
 
 @test

@@ -35,6 +35,11 @@ $(PROGRAMS): $B/%: $B/%.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# It brings its own driver of GPUs, which the archive would hide.
+$B/tests/host_gpu: $B/tests/host_gpu.o $B/tests/host_driver.o $(OBJECTS)
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 # It tests what ringinfo decides and prints.
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
 
@@ -47,13 +52,13 @@ $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=pro
 
 .SECONDARY:
 .PHONY: check check-programs
-check-programs: all $(PROGRAMS) $(if $(CMOCKA),$(TEST_BINARIES))
+check-programs: all $(PROGRAMS) $B/tests/host_gpu $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $(PROGRAMS:%=%.d)
+-include $(TESTS:%=$B/tests/%.d) $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $(PROGRAMS:%=%.d)
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind
@@ -83,3 +88,23 @@ run-fuzz: $B/tests/fuzz_boot
 $B/tests/fuzz_boot: $B/tests/fuzz_boot.o $(filter-out $B/comm/boot_server.o,$(OBJECTS))
 	$(call say,LINK)
 	$Q$(CC) -fsanitize=address,fuzzer -o $@ $^ $(LIBS)
+
+# ---- On a GPU: what test_cuda does on threads, without a test library; wants gcc, make, nvcc and a driver -------------
+.PHONY: check-cuda
+ifeq ($(CUDA),yes)
+CHECK_CUDA := $(patsubst %,$B/check_cuda/%.o,test_cuda t trial real_gpu)
+$(CHECK_CUDA): $B/check_cuda/%.o: tests/%.c $B/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$Q$(CC) $(ALL_CFLAGS) -DT_PLAIN -isystem $(CUDA_INCLUDE) -c -o $@ $<
+$B/check_cuda/check_cuda: $(CHECK_CUDA) $B/tools/values.o $(OBJECTS)
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda -lm
+check-cuda: lib $B/check_cuda/check_cuda
+	@[ -e /dev/nvidiactl ] || { echo "make check-cuda: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }; \
+		ln -sf ../libkolo_cuda.so.$(SOVERSION) $B/check_cuda/ && $B/check_cuda/check_cuda
+-include $(CHECK_CUDA:.o=.d)
+else
+check-cuda:
+	@echo "make check-cuda: skipped: nvcc is not found (NVCC=PATH names it)"
+endif

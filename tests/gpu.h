@@ -1,20 +1,26 @@
-/* A driver of GPUs (cuda/driver.h) that is made of threads: each stream is one, its GPU's memory is shared memory, and kernels
- * are the host's loops. It does what CUDA promises about order, and no more: so what Kolo records can be tried, and looked
- * at by the thread sanitizer, on any machine. And what a program does beside Kolo: streams, work of its own, graphs. */
-#ifndef HOST_DRIVER_H
-#define HOST_DRIVER_H
+/* What a program does with a GPU beside Kolo, for the tests: streams, memory, work of its own, graphs. There are two:
+ * host_driver.c, a driver of GPUs (cuda/driver.h) that is made of threads, so that what Kolo records can be tried, and looked at
+ * by the thread sanitizer, on any machine; and real_gpu.c, on CUDA, for make check-cuda. */
+#ifndef GPU_H
+#define GPU_H
 
-#include "../cuda/driver.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* To be given to ko_driver_use. */
-extern const struct ko_driver t_driver;
+/* Lets Kolo use it. Before the first queue of a process. */
+void t_gpu_use(void);
 
 struct t_stream;
 struct t_graph;
 
-/* A stream on the device of this number; ends when it has nothing to do. */
+/* A stream on the device of this number, modulo how many there are; and what kolo_cuda_queue_create takes. */
 struct t_stream *t_stream_create(int device);
+struct CUstream_st *t_stream_handle(struct t_stream *s);
 void t_stream_destroy(struct t_stream *s);
+
+/* Zeroed memory that the host and the GPU of this thread's last stream both use. */
+void *t_gpu_alloc(size_t len);
+void t_gpu_free(void *memory);
 
 /* The stream calls fn(arg), like a kernel of the program's. */
 void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg);
@@ -27,6 +33,8 @@ void t_capture_begin(struct t_stream *s);
 struct t_graph *t_capture_end(struct t_stream *s);
 void t_graph_launch(struct t_graph *g, struct t_stream *s);
 void t_graph_destroy(struct t_graph *g);
+
+/* ---- Of the driver made of threads only ------------------------------------------------------------------ */
 
 /* Streams stop for a moment now and then, and kernels come late. */
 void t_driver_shake(unsigned seed);

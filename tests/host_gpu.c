@@ -1,0 +1,127 @@
+/* One rank of test_hosts.py's jobs on streams: GPUs made of threads (gpu.h), on several hosts.
+ *
+ * usage: host_gpu same | loop | differ
+ *
+ * same: collectives on a stream have the bits that they have without, twice as calls and three times as a graph. loop: goes on
+ * until it fails. differ: the last rank calls with another count. Rank, size and meeting point come from the environment. A
+ * failure of the job is printed, and is none of this program's. */
+#include "gpu.h"
+
+#include <kolo/kolo_cuda.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N = 30011, TIMES = 3, SECONDS = 60 };
+
+static struct kolo_comm *comm;
+static struct kolo_queue *queue;
+static struct t_stream *stream;
+static int rank, nranks;
+
+static void must(int rc, const char *what)
+{
+	if (rc == 0)
+		return;
+	printf("%s: %s\n", what, kolo_last_error());
+	exit(3);
+}
+
+static void sequence(float *x, float *y, float *z, struct kolo_queue *q)
+{
+	must(kolo_all_reduce(comm, x, y, N, KOLO_F32, KOLO_SUM, q), "all_reduce");
+	must(kolo_reduce_scatter(comm, y, z, N / (size_t)nranks, KOLO_F32, KOLO_AVG, q), "reduce_scatter");
+	must(kolo_all_gather(comm, z, y, N / (size_t)nranks, KOLO_F32, q), "all_gather");
+	must(kolo_reduce(comm, y, z, N, KOLO_F32, KOLO_SUM, nranks - 1, q), "reduce");
+	must(kolo_broadcast(comm, z, y, N, KOLO_F32, nranks - 1, q), "broadcast");
+	must(kolo_barrier(comm, q), "barrier");
+}
+
+static int same(float *x, float *y, float *z)
+{
+	float *want = calloc(N, sizeof(*want)), *scratch = calloc(N, sizeof(*scratch));
+	struct kolo_stats stats;
+	struct t_graph *graph;
+	int bad = 0;
+
+	must(kolo_cuda_connect(comm, queue), "connect");
+	t_capture_begin(stream);
+	sequence(x, y, z, queue);
+	graph = t_capture_end(stream);
+	for (int k = 0; k < 2 + TIMES; k++) {
+		for (int i = 0; i < N; i++)
+			x[i] = 1 / (float)(i % 1000 + rank + k + 1);
+		if (k < 2)
+			sequence(x, y, z, queue);
+		else
+			t_graph_launch(graph, stream);
+		must(kolo_queue_wait(queue), "waiting");
+		sequence(x, want, scratch, NULL);
+		bad += memcmp(y, want, N * sizeof(*y)) != 0;
+	}
+	must(kolo_comm_stats(comm, &stats), "stats");
+	t_graph_destroy(graph);
+	printf("rank %d of %d: %d wrong, traffic %s\n", rank, nranks, bad,
+	       stats.sent_bytes == stats.model_sent_bytes ? "ok" : "wrong");
+	free(want);
+	free(scratch);
+	return bad != 0;
+}
+
+static int loop(float *x, float *y)
+{
+	must(kolo_all_reduce(comm, x, y, N, KOLO_F32, KOLO_SUM, queue), "all_reduce");
+	must(kolo_queue_wait(queue), "waiting");
+	printf("rank %d runs\n", rank);
+	fflush(stdout);
+	for (int k = 0; k < SECONDS * 1000; k++) {
+		if (kolo_all_reduce(comm, x, y, N, KOLO_F32, KOLO_SUM, queue) < 0 ||
+		    kolo_queue_wait(queue) < 0) {
+			printf("it fails: %s\n", kolo_last_error());
+			return 0;
+		}
+		usleep(1000);
+	}
+	return 1;
+}
+
+static int differ(float *x, float *y)
+{
+	must(kolo_all_reduce(comm, x, y, rank == nranks - 1 ? N : N - 1, KOLO_F32, KOLO_SUM, queue),
+	     "all_reduce");
+	must(kolo_queue_wait(queue), "waiting");
+	must(kolo_barrier(comm, queue), "barrier");
+	must(kolo_queue_wait(queue), "waiting");
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc == 2 ? argv[1] : "";
+	float *x, *y, *z;
+	int rc;
+
+	must(kolo_comm_create(NULL, &comm), "joining");
+	rank = kolo_comm_rank(comm);
+	nranks = kolo_comm_nranks(comm);
+	t_gpu_use();
+	stream = t_stream_create(rank % 2);
+	must(kolo_cuda_queue_create(t_stream_handle(stream), &queue), "a queue");
+	x = t_gpu_alloc(N * sizeof(*x));
+	y = t_gpu_alloc(N * sizeof(*y));
+	z = t_gpu_alloc(N * sizeof(*z));
+	rc = strcmp(what, "same") == 0     ? same(x, y, z)
+	     : strcmp(what, "loop") == 0   ? loop(x, y)
+	     : strcmp(what, "differ") == 0 ? differ(x, y)
+					   : 2;
+	kolo_comm_destroy(comm);
+	kolo_queue_destroy(queue);
+	t_stream_destroy(stream);
+	t_gpu_free(x);
+	t_gpu_free(y);
+	t_gpu_free(z);
+	return rc;
+}

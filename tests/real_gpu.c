@@ -1,0 +1,115 @@
+/* See gpu.h: on CUDA's driver, for make check-cuda. A rank has the primary context of its device, on the thread that made its
+ * stream, until the process ends. What it can't do it ends the process for: the test wants it. */
+#include "gpu.h"
+
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct t_stream {
+	CUstream stream;
+};
+
+struct t_graph {
+	CUgraphExec exec;
+};
+
+static void must(CUresult result, const char *call)
+{
+	const char *why = "unknown";
+
+	if (result == CUDA_SUCCESS)
+		return;
+	cuGetErrorString(result, &why);
+	fprintf(stderr, "# %s: %s\n", call, why);
+	_Exit(1);
+}
+#define MUST(call) must(call, #call)
+
+void t_gpu_use(void)
+{
+}
+
+struct t_stream *t_stream_create(int device)
+{
+	struct t_stream *s = calloc(1, sizeof(*s));
+	CUcontext context;
+	CUdevice which;
+	int n;
+
+	if (!s)
+		abort();
+	MUST(cuInit(0));
+	MUST(cuDeviceGetCount(&n));
+	MUST(cuDeviceGet(&which, device % n));
+	MUST(cuDevicePrimaryCtxRetain(&context, which));
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
+	return s;
+}
+
+struct CUstream_st *t_stream_handle(struct t_stream *s)
+{
+	return s->stream;
+}
+
+void t_stream_destroy(struct t_stream *s)
+{
+	MUST(cuStreamSynchronize(s->stream));
+	MUST(cuStreamDestroy(s->stream));
+	free(s);
+}
+
+void *t_gpu_alloc(size_t len)
+{
+	CUdeviceptr at;
+
+	MUST(cuMemAllocManaged(&at, len, CU_MEM_ATTACH_GLOBAL));
+	memset((void *)at, 0, len);
+	return (void *)at;
+}
+
+void t_gpu_free(void *memory)
+{
+	MUST(cuMemFree((CUdeviceptr)memory));
+}
+
+void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
+{
+	MUST(cuLaunchHostFunc(s->stream, fn, arg));
+}
+
+void t_stream_finish(struct t_stream *s)
+{
+	MUST(cuStreamSynchronize(s->stream));
+}
+
+void t_capture_begin(struct t_stream *s)
+{
+	MUST(cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+}
+
+struct t_graph *t_capture_end(struct t_stream *s)
+{
+	struct t_graph *g = calloc(1, sizeof(*g));
+	CUgraph graph;
+
+	if (!g)
+		abort();
+	MUST(cuStreamEndCapture(s->stream, &graph));
+	MUST(cuGraphInstantiate(&g->exec, graph, 0));
+	MUST(cuGraphDestroy(graph));
+	return g;
+}
+
+void t_graph_launch(struct t_graph *g, struct t_stream *s)
+{
+	MUST(cuGraphLaunch(g->exec, s->stream));
+}
+
+void t_graph_destroy(struct t_graph *g)
+{
+	MUST(cuGraphExecDestroy(g->exec));
+	free(g);
+}

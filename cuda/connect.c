@@ -136,6 +136,8 @@ static int open_pair(struct ko_gpu_comm *g)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an edge between threads", g->comm->rank);
 	atomic_store(&pair->holders, 1);
 	pair->receiver = g;
+	pair->memory = g->in.memory; /* the pair's from here on */
+	g->in.memory.mapped = false;
 	g->in.pair = pair;
 	offer_pair(pair);
 	return make_events(g, pair->empty);
@@ -151,6 +153,7 @@ static void let_go_of_pair(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 		take_pair((uintptr_t)pair); /* should nobody have come */
 	if (!pair || atomic_fetch_sub(&pair->holders, 1) > 1)
 		return;
+	g->driver->release(g->gpu, &pair->memory);
 	for (int k = 0; k < KO_GPU_SLOTS; k++) {
 		if (pair->full[k])
 			g->driver->event_destroy(g->gpu, pair->full[k]);
@@ -175,7 +178,8 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
 		return rc;
 	g->arena = (size_t)arena;
 	if ((rc = g->driver->enter(g->gpu)) == 0) {
-		rc = g->driver->event_create(g->gpu, &g->last);
+		if ((rc = g->driver->event_create(g->gpu, &g->last.event)) == 0)
+			rc = g->driver->event_create(g->gpu, &g->captured.event);
 		g->driver->leave(g->gpu);
 	}
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
@@ -265,7 +269,10 @@ static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
 	rc = g->driver->import(g->gpu, memory, fd, &g->out.memory);
 	if (fd >= 0)
 		close(fd);
-	return rc < 0 ? ko_gpu_error(g, rc, "mapping the slots of the next rank's GPU") : 0;
+	return rc < 0 ? ko_gpu_error(
+				g, rc,
+				"mapping the slots of the next rank's GPU (a transport by name, like shm, does without)")
+		      : 0;
 }
 
 /* The sender's part of an edge inside this process. */
@@ -283,7 +290,9 @@ static int join_pair(struct ko_gpu_comm *g, uint64_t address)
 	g->out.memory = next->in.memory;
 	rc = g->driver->reach(g->gpu, next->gpu, &next->in.memory);
 	if (rc < 0)
-		return ko_gpu_error(g, rc, "reaching the memory of the next rank's GPU");
+		return ko_gpu_error(
+			g, rc,
+			"reaching the memory of the next rank's GPU (a transport by name, like shm, does without)");
 	return make_events(g, pair->full);
 }
 
@@ -491,11 +500,15 @@ static void sleep_ms(int ms)
 /* Has what was recorded been done, as far as it is not a graph that was launched and has not begun? */
 static bool is_idle(const struct ko_gpu_comm *g)
 {
-	if (g->words && g->in.words && atomic_load_explicit(&g->in.words->stage.value, memory_order_acquire))
+	int rc = g->last.recorded ? g->driver->event_poll(g->gpu, g->last.event) : 0;
+
+	if (rc < 0) /* the GPU has failed, and does nothing any more */
+		return true;
+	if (g->in.words && atomic_load_explicit(&g->in.words->stage.value, memory_order_acquire))
 		return false;
 	if (g->relay && !ko_gpu_relay_is_done(g) && ko_roster_cause(g->comm->roster) == 0)
 		return false;
-	return !g->recorded || g->driver->event_poll(g->gpu, g->last) != KO_EAGAIN;
+	return rc == 0;
 }
 
 /* Until then. A healthy communicator ends by itself, or fails when its time is over; a failed one is let go by the thread that
@@ -507,15 +520,7 @@ static bool wait_until_idle(struct ko_gpu_comm *g)
 
 	while (!is_idle(g) && failed_ms < PATIENCE_MS) {
 		sleep_ms(STEP_MS);
-		failed_ms += ko_roster_cause(g->comm->roster) < 0 ? STEP_MS : 0;
-	}
-	if (failed_ms < PATIENCE_MS)
-		let_go_of_pair(g, &g->out);
-	/* A thread of this process whose communicator has failed may still write here. */
-	while (failed_ms < PATIENCE_MS && g->in.pair && ko_roster_cause(g->comm->roster) < 0 &&
-	       atomic_load(&g->in.pair->holders) > 1) {
-		sleep_ms(STEP_MS);
-		failed_ms += STEP_MS;
+		failed_ms += !g->joined || ko_roster_cause(g->comm->roster) < 0 ? STEP_MS : 0;
 	}
 	return failed_ms < PATIENCE_MS;
 }
@@ -523,25 +528,27 @@ static bool wait_until_idle(struct ko_gpu_comm *g)
 static void free_memory(struct ko_gpu_comm *g)
 {
 	const struct ko_driver *d = g->driver;
+	void *events[] = { g->pace[0], g->pace[1], g->last.event, g->captured.event };
 
 	if (g->out.memory.mapped)
 		d->release(g->gpu, &g->out.memory);
-	let_go_of_pair(g, &g->in);
 	free_room(g, &g->out);
 	free_room(g, &g->in);
-	d->release(g->gpu, &g->in.memory);
-	for (int k = 0; k < 2; k++)
-		if (g->pace[k])
-			d->event_destroy(g->gpu, g->pace[k]);
-	if (g->last)
-		d->event_destroy(g->gpu, g->last);
+	if (!g->in.pair)
+		d->release(g->gpu, &g->in.memory);
+	let_go_of_pair(g, &g->out);
+	let_go_of_pair(g, &g->in);
+	for (size_t k = 0; k < sizeof(events) / sizeof(events[0]); k++)
+		if (events[k])
+			d->event_destroy(g->gpu, events[k]);
 	if (g->gpu_words)
 		d->unpin(g->gpu, g->words);
 }
 
+/* What is not idle, or can't be reached any more, is left to the process. */
 void ko_gpu_disconnect(struct ko_gpu_comm *g)
 {
-	bool idle = true;
+	bool idle = !g->gpu;
 
 	if (g->gpu && g->driver->enter(g->gpu) == 0) {
 		idle = wait_until_idle(g);
@@ -550,6 +557,7 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 			free_memory(g);
 		g->driver->leave(g->gpu);
 	}
+	ko_gpu_unwatch(g);
 	if (idle) {
 		ko_gpu_relay_close(g);
 		if (g->local != g->inner)
@@ -558,7 +566,7 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 		free(g->places);
 	}
 	ko_gpu_use_no_more(g);
-	if (g->gpu)
+	if (idle && g->gpu)
 		g->driver->close(g->gpu);
 	pthread_mutex_destroy(&g->lock);
 	pthread_cond_destroy(&g->changed);

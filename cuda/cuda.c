@@ -17,7 +17,7 @@
 enum {
 	KO_AGAIN = 1, /* KO_EAGAIN of comm/error.h */
 	THREADS = 256,
-	MAX_OPS = 16,
+	MAX_OPS = 32,
 	MAX_DEPTH = 8,
 	/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no such */
 	BY_DESCRIPTOR = 1,
@@ -250,6 +250,34 @@ static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, in
 	return CU(cuModuleGetFunction, out, gpu->module, name);
 }
 
+/* With nothing to do: what the driver has yet to get for it, it gets now. */
+static int try_kernel(CUfunction kernel, CUstream stream)
+{
+	struct ko_gpu_job job = { .n = 0 };
+	void *params[] = { &job };
+
+	return CU(cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+}
+
+static int try_kernels(const struct ko_gpu *gpu)
+{
+	CUstream stream;
+	int rc = CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+
+	if (rc < 0)
+		return rc;
+	rc = try_kernel(gpu->copy, stream);
+	for (int t = 0; rc == 0 && t < NTYPES; t++) {
+		rc = try_kernel(gpu->scale[t], stream);
+		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
+			rc = try_kernel(gpu->combine[t][k], stream);
+	}
+	if (rc == 0)
+		rc = CU(cuStreamSynchronize, stream);
+	cu.cuStreamDestroy(stream);
+	return rc;
+}
+
 /* All of them now: loading one later may wait for what a stream waits for. */
 static int load_kernels(struct ko_gpu *gpu)
 {
@@ -269,7 +297,7 @@ static int load_kernels(struct ko_gpu *gpu)
 		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
 			rc = find_kernel(gpu, &gpu->combine[t][k], ways[k], t);
 	}
-	return rc;
+	return rc < 0 ? rc : try_kernels(gpu);
 }
 
 static void free_gpu(struct ko_gpu *gpu)
@@ -346,6 +374,12 @@ static void close_gpu(struct ko_gpu *gpu)
 static const struct ko_gpu_info *info(const struct ko_gpu *gpu)
 {
 	return &gpu->info;
+}
+
+/* A context has one. */
+static bool same(const struct ko_gpu *a, const struct ko_gpu *b)
+{
+	return a == b;
 }
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
@@ -519,8 +553,11 @@ static void unpin(struct ko_gpu *gpu, void *host)
 
 static int put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
 {
+	int rc = CU(cuMemcpy, address(to), address(from), len);
+
 	(void)gpu;
-	return CU(cuMemcpy, address(to), address(from), len);
+	/* What comes from memory that is not pinned may be on its way still. */
+	return rc < 0 ? rc : CU(cuStreamSynchronize, NULL);
 }
 
 /* ---- Recording ------------------------------------------------------------------------------------------ */
@@ -664,6 +701,7 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.open = open_gpu,
 		.close = close_gpu,
 		.info = info,
+		.same = same,
 		.enter = enter,
 		.leave = leave,
 		.alloc = alloc,

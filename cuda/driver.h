@@ -62,12 +62,15 @@ struct ko_driver {
 	void (*close)(struct ko_gpu *gpu);
 	const struct ko_gpu_info *(*info)(const struct ko_gpu *gpu);
 
+	/* Are they the same context of the same device? */
+	bool (*same)(const struct ko_gpu *a, const struct ko_gpu *b);
+
 	/* From here to `leave` the thread works on this GPU. They nest. */
 	int (*enter)(struct ko_gpu *gpu);
 	void (*leave)(struct ko_gpu *gpu);
 
 	/* Memory on this GPU that other processes can map; its mapping there, from what `export` said and its descriptor, which
-	 * stays the caller's; and the end of either. *fd of `export` is the caller's. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
+	 * stays the caller's; and the end of either, by any GPU of the process. *fd of `export` is the caller's. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
 	int (*alloc)(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 	int (*export)(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
 		      int *fd);

@@ -12,7 +12,7 @@
 enum {
 	KO_GPU_SLOTS = 4,       /* at most, in a link */
 	KO_GPU_ALIGN = 256,     /* slots begin at multiples of it, as allocations of CUDA's do */
-	KO_GPU_PACE = 64,       /* moves that are recorded ahead of what the stream has done, twice over */
+	KO_GPU_PACE = 128,      /* moves that are recorded ahead of what the stream has done, twice over */
 	KO_GPU_CHAIN = 8,       /* slices of a vector that goes from rank to rank, */
 	KO_GPU_LEAST = 64 << 10 /* but no shorter ones */
 };
@@ -39,6 +39,8 @@ struct ko_gpu_word {
 struct ko_gpu_words {
 	struct ko_gpu_word slot[KO_GPU_SLOTS];
 	struct ko_gpu_word stage;
+	struct ko_gpu_word
+		looked; /* the stream writes 0 with each stage, who watches 1: the stage is the same one since */
 };
 
 /* A rank has two: of the link from prev to it, with its stage, and, should the one to next be staged, of its end of that. */
@@ -51,6 +53,8 @@ struct ko_gpu_pair {
 	struct ko_gpu_pair *next;     /* in the list of those whose senders have not come */
 	struct ko_gpu_comm *receiver; /* for the sender while they join */
 	atomic_int holders;
+	struct ko_gpu_memory
+		memory; /* the slots: their sender may write there when their receiver has left */
 	_Atomic uint64_t filled,
 		emptied; /* slots, by the sender and the receiver; emptied <= filled <= emptied + nslots */
 	void *full[KO_GPU_SLOTS];  /* events; recorded by the sender */
@@ -99,15 +103,19 @@ struct ko_gpu_comm {
 	struct ko_gpu_link out, in;
 	struct kolo_comm *
 		local; /* the ranks of this host, whose words are in memory of its own; `inner` where that is all */
-	int *places;       /* a rank's number in that, -1 for those of other hosts */
-	char *words;       /* of all ranks of this host, by place */
-	size_t words_len;  /* bytes between two ranks' */
-	char *gpu_words;   /* as this GPU sees them */
-	void *last_stream; /* of the last operation; the next one, on another stream, waits for `last` */
-	uint64_t last_capture;
-	bool recorded;        /* `last` has been, and not into a graph */
-	void *last, *pace[2]; /* events */
-	pthread_t thread;     /* watches (watchdog.c) */
+	int *places;      /* a rank's number in that, -1 for those of other hosts */
+	char *words;      /* of all ranks of this host, by place */
+	size_t words_len; /* bytes between two ranks' */
+	char *gpu_words;  /* as this GPU sees them */
+	/* The last operation, and the last one that went into a graph: what comes next, of the same kind, waits for it */
+	struct ko_gpu_last {
+		void *event;
+		uint64_t capture; /* that has recorded it; 0: none */
+		bool recorded;
+	} last, captured;
+	unsigned moves;   /* recorded, but for those in graphs */
+	void *pace[2];    /* events: every KO_GPU_PACE of them */
+	pthread_t thread; /* watches (watchdog.c) */
 	bool watched;
 	pthread_mutex_t lock; /* for what follows */
 	pthread_cond_t changed;
@@ -139,7 +147,7 @@ struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int 
 int ko_gpu_watch(struct ko_gpu_comm *g);
 void ko_gpu_unwatch(struct ko_gpu_comm *g);
 
-/* The communicator has failed: lets this rank's stream go on until `last` is reached. Blocks for that, for some seconds
+/* The communicator has failed: lets this rank's stream go on until the last operation is over. Blocks for that, for some seconds
  * at most. Not while the thread above runs. */
 void ko_gpu_let_go(struct ko_gpu_comm *g);
 

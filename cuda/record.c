@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { MAX_OPS = 12 }; /* at most: the last move's three, the stage, a wait for each slot, the stage again */
+enum { MAX_OPS = 20 }; /* more than those of a move and of an operation's end together */
 
 struct record {
 	struct ko_run run; /* first: moves are given this */
@@ -61,6 +61,7 @@ static size_t word_of_slot(int slot)
 static void set_stage(struct record *r, uint32_t stage)
 {
 	add_op(r, KO_WORD_WRITE, stage, r->g->in.gpu_words, offsetof(struct ko_gpu_words, stage));
+	add_op(r, KO_WORD_WRITE, 0, r->g->in.gpu_words, offsetof(struct ko_gpu_words, looked));
 }
 
 /* Until the neighbour, a thread of this process, has recorded so much. */
@@ -186,15 +187,15 @@ static uint32_t stage_of(const struct record *r, bool data, bool room)
 static int keep_pace(struct record *r)
 {
 	const struct ko_driver *d = r->g->driver;
-	unsigned k = r->moves / KO_GPU_PACE;
+	unsigned k = r->g->moves / KO_GPU_PACE;
 	int rc;
 
-	if (!r->paced || r->moves == 0 || r->moves % KO_GPU_PACE)
+	if (!r->paced || r->g->moves++ % KO_GPU_PACE)
 		return 0;
 	rc = flush(r);
 	if (rc == 0 && (rc = d->event_record(r->g->gpu, r->g->pace[k % 2], r->stream)) < 0)
 		rc = ko_gpu_error(r->g, rc, "recording an event");
-	while (rc == 0 && k > 1 && d->event_poll(r->g->gpu, r->g->pace[(k - 1) % 2]) == KO_EAGAIN) {
+	while (rc == 0 && k > 0 && d->event_poll(r->g->gpu, r->g->pace[(k - 1) % 2]) == KO_EAGAIN) {
 		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 		rc = ko_roster_cause(r->run.comm->roster);
 	}
@@ -384,26 +385,27 @@ static void prepare(struct record *r, struct ko_gpu_comm *g, void *stream, size_
 		r->out_before = atomic_load_explicit(&g->out.pair->filled, memory_order_relaxed);
 }
 
-/* What the communicator's last operation put on another stream comes first. What was captured is ordered where its graph is
+/* The communicator's last operation comes first, whatever stream that was on. What was captured is ordered where its graph is
  * launched, which is the caller's. */
 static int follow_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 {
+	const struct ko_gpu_last *last = capture ? &g->captured : &g->last;
 	int rc = 0;
 
-	if (g->last_stream != stream && capture == g->last_capture && (capture || g->recorded))
-		rc = g->driver->event_await(g->gpu, stream, g->last);
+	if (last->recorded && last->capture == capture)
+		rc = g->driver->event_await(g->gpu, stream, last->event);
 	return rc < 0 ? ko_gpu_error(g, rc, "waiting for the operation before on its stream") : 0;
 }
 
 static int mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 {
-	int rc = g->driver->event_record(g->gpu, g->last, stream);
+	struct ko_gpu_last *last = capture ? &g->captured : &g->last;
+	int rc = g->driver->event_record(g->gpu, last->event, stream);
 
 	if (rc < 0)
 		return ko_gpu_error(g, rc, "recording an event");
-	g->last_stream = stream;
-	g->last_capture = capture;
-	g->recorded = capture == 0;
+	last->capture = capture;
+	last->recorded = true;
 	return 0;
 }
 
@@ -411,19 +413,20 @@ static int mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
  * take them in their order. */
 static int finish(struct record *r)
 {
+	uint32_t stage = KO_STAGE_ACTIVE + (uint32_t)(r->moves & 255) * KO_STAGE_MOVE;
+	uint64_t all = r->out < (uint64_t)r->nslots ? r->out : (uint64_t)r->nslots;
+	uint64_t waits = r->g->out.room ? all : all > 0;
 	int rc = 0;
 
-	if (r->out > 0) {
-		uint32_t stage = KO_STAGE_ACTIVE + (uint32_t)(r->moves & 255) * KO_STAGE_MOVE;
+	for (uint64_t k = waits; rc == 0 && k-- > 0;) {
+		uint64_t filled = r->out - k;
 
 		if (r->out_words)
 			set_stage(r, stage | KO_STAGE_ROOM |
-					     (uint32_t)((r->out - 1) % (uint64_t)r->nslots) << 16);
-		for (uint64_t k = 0;
-		     rc == 0 && r->g->out.room && k + 1 < r->out && k + 1 < (uint64_t)r->nslots; k++)
-			rc = wait_emptied(r, r->out - 1 - k);
-		if (rc == 0)
-			rc = wait_emptied(r, r->out);
+					     (uint32_t)((filled - 1) % (uint64_t)r->nslots) << 16);
+		else if (r->in_words)
+			set_stage(r, stage);
+		rc = wait_emptied(r, filled);
 	}
 	if (r->in_words || r->out_words)
 		set_stage(r, 0);
@@ -510,8 +513,9 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 	uint64_t capture;
 	int rc = g->driver->capture(g->gpu, stream, &capture);
 
-	if (rc < 0)
-		return ko_gpu_error(g, rc, "asking whether the stream is captured");
+	if (rc < 0) /* the others wait for this rank */
+		return ko_comm_fail(c, ko_gpu_error(g, rc, "asking whether the stream is captured"), "%s",
+				    kolo_last_error());
 	if ((rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;
 	ko_collective_plan(&r.run, call, red, slot_len);
@@ -533,8 +537,8 @@ int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 {
 	int rc = g->driver->enter(g->gpu);
 
-	if (rc < 0)
-		return ko_gpu_error(g, rc, "working on it");
+	if (rc < 0) /* the others wait for this rank */
+		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
 	rc = record(g, stream, call, red);
 	g->driver->leave(g->gpu);
 	return rc;
@@ -546,7 +550,7 @@ static int try_reached(void *what)
 {
 	const struct ko_gpu_comm *g = what;
 	char them[KO_RANK_TEXT];
-	int rc = g->driver->event_poll(g->gpu, g->last), k = 0;
+	int rc = g->driver->event_poll(g->gpu, g->last.event), k = 0;
 	const struct ko_life *gone;
 
 	if (rc != KO_EAGAIN)
@@ -591,8 +595,7 @@ int ko_gpu_pass(struct ko_gpu_comm *g, const void *src, void *dst, size_t len)
 		ko_gpu_let_go(g);
 	}
 	g->driver->stream_destroy(g->gpu, stream);
-	g->last_stream = NULL;
-	g->recorded = false;
+	g->last.recorded = false;
 	g->attached.sent = g->attached.received = 0; /* nobody asked for it */
 	return rc;
 }

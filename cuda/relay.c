@@ -315,5 +315,7 @@ int ko_gpu_relay_move(struct ko_gpu_comm *g)
 	came = r->in.code ? 0 : receive_some(g);
 	if (came < 0)
 		note_failure(g, &r->in, came);
+	if (came == 0) /* what it has to tell prev may need a call; what fails there the next try says */
+		r->in.link->ops->progress(r->in.link);
 	return sent > 0 || came > 0;
 }

@@ -18,17 +18,19 @@ struct stream {
 	struct ko_gpu_uses *uses;
 };
 
+#define PER_THREAD ((struct CUstream_st *)2) /* CU_STREAM_PER_THREAD */
+
 /* Is the queue on the GPU that the communicator has joined? */
 static int check_gpu(const struct stream *s, const struct ko_gpu_comm *g)
 {
 	const struct ko_gpu_info *mine = s->driver->info(s->gpu), *joined = s->driver->info(g->gpu);
 
-	if (memcmp(mine->uuid, joined->uuid, sizeof(mine->uuid)) == 0)
+	if (s->driver->same(s->gpu, g->gpu))
 		return 0;
 	return ko_fail(
 		KOLO_EINVAL,
-		"rank %d: a queue on GPU %d (%s), where this communicator has used GPU %d (%s) before: want queues on one "
-		"GPU for each communicator",
+		"rank %d: a queue on GPU %d (%s), where this communicator has used GPU %d (%s), or another context, before: want "
+		"queues of one context for each communicator",
 		g->comm->rank, mine->ordinal, mine->bus, joined->ordinal, joined->bus);
 }
 
@@ -40,7 +42,9 @@ static int join_gpus(struct stream *s, struct kolo_comm *comm, struct ko_gpu_com
 	*out = ko_gpu_of(comm);
 	if (rc == 0)
 		rc = check_gpu(s, *out);
-	return rc < 0 ? rc : ko_gpu_use(*out, s->uses);
+	if (rc == 0 && (rc = ko_gpu_use(*out, s->uses)) < 0) /* the others wait for this rank */
+		rc = ko_comm_fail(comm, rc, "%s", kolo_last_error());
+	return rc;
 }
 
 static int record(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red)
@@ -88,6 +92,9 @@ int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 	if (!out)
 		return ko_fail(KOLO_EINVAL, "kolo_cuda_queue_create: out is NULL");
 	*out = NULL;
+	if (stream == PER_THREAD) /* each thread has another one, and groups use several */
+		return ko_fail(KOLO_EINVAL, "kolo_cuda_queue_create: the default stream of each thread "
+					    "(cudaStreamPerThread): want a stream of the program's own");
 	if ((rc = ko_driver_get(&driver)) < 0)
 		return rc;
 	s = calloc(1, sizeof(*s));

@@ -17,8 +17,14 @@ enum {
 	FAILED_US = 5000, /* and while it has nothing to do, but a graph may be launched */
 	SPIN_US = 100,    /* for which a relay waits for the next parcel without sleeping, */
 	RELAY_US = 1000,  /* and the longest that it sleeps */
+	GRACE_MS = 1500,  /* for what a rank sent before it left */
 	PAUSE_MS = 1000,  /* this process did not run itself */
 	DRAIN_MS = 5000   /* for a stream to do what was recorded, without waiting */
+};
+
+struct watch {
+	int64_t since, last;   /* of the wait that goes on; of the last look */
+	int64_t moved, looked; /* of the last parcel, and look, in us, where there is a relay */
 };
 
 /* ---- What streams are at -------------------------------------------------------------------------------- */
@@ -89,8 +95,16 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
 }
 
+/* A goodbye may overtake what a relay has sent. */
+static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *life, const struct watch *w)
+{
+	int64_t since = life->since > w->moved / 1000 ? life->since : w->moved / 1000;
+
+	return g->relay && ko_now_ms() - since < GRACE_MS;
+}
+
 /* A rank that died is missed by all; one that left, by those that still wait for it. */
-static void check_gone(struct ko_gpu_comm *g)
+static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
 {
 	struct kolo_comm *c = g->comm;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
@@ -103,7 +117,7 @@ static void check_gone(struct ko_gpu_comm *g)
 				     "%s died; noticed by %s, whose last operation on a stream is %s",
 				     ko_comm_name(c, life->rank, them), ko_comm_name(c, c->rank, me),
 				     last_operation(g, op));
-		else if (waits_for(g, c->rank) == life->rank)
+		else if (waits_for(g, c->rank) == life->rank && !may_still_come(g, life, w))
 			ko_comm_fail(
 				c, KOLO_EPEER,
 				"%s left (kolo_comm_destroy) while the stream of %s waits for it, in %s or a graph "
@@ -135,7 +149,7 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 {
 	int64_t until = ko_now_ms() + DRAIN_MS;
 
-	while (ko_now_ms() < until && g->driver->event_poll(g->gpu, g->last) == KO_EAGAIN) {
+	while (ko_now_ms() < until && g->driver->event_poll(g->gpu, g->last.event) == KO_EAGAIN) {
 		let_pass(g);
 		nanosleep(&(struct timespec){ .tv_nsec = DRAIN_US * 1000 }, NULL);
 	}
@@ -143,28 +157,20 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 
 /* ---- The thread ----------------------------------------------------------------------------------------- */
 
-struct watch {
-	int64_t since, last;   /* of the wait that goes on; of the last look */
-	uint32_t stage;        /* at that */
-	int64_t moved, looked; /* of the last parcel, and look, in us, where there is a relay */
-};
-
 /* While all is well: has this rank's stream waited too long? */
 static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 {
-	uint32_t stage = value_of(&g->in.words->stage);
+	bool looked = atomic_exchange(&g->in.words->looked.value, 1);
 	int peer = waits_for(g, g->comm->rank);
 	int64_t now = ko_now_ms();
 
 	if (now - w->last > PAUSE_MS)
 		w->since += now - w->last;
 	w->last = now;
-	if (peer < 0 || stage != w->stage) {
+	if (peer < 0 || !looked)
 		w->since = now;
-		w->stage = stage;
-	} else if (g->comm->timeout_ms && now - w->since >= g->comm->timeout_ms) {
+	else if (g->comm->timeout_ms && now - w->since >= g->comm->timeout_ms)
 		report_silence(g, peer);
-	}
 }
 
 /* What ranks of other hosts have failed with comes over the inner communicator's lifelines. */
@@ -183,7 +189,7 @@ static int look(struct ko_gpu_comm *g, struct watch *w)
 
 	if (code == 0) {
 		hear(g);
-		check_gone(g);
+		check_gone(g, w);
 		check_silence(g, w);
 		if (g->relay)
 			ko_gpu_relay_check(g, waits_for(g, g->comm->rank));

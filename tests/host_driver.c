@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_OPS = 16 };
+enum { MAX_OPS = 32 };
 
 struct ko_gpu {
 	struct ko_gpu_info info;
@@ -365,6 +365,11 @@ static const struct ko_gpu_info *info(const struct ko_gpu *gpu)
 	return &gpu->info;
 }
 
+static bool same(const struct ko_gpu *a, const struct ko_gpu *b)
+{
+	return memcmp(&a->info, &b->info, sizeof(a->info)) == 0;
+}
+
 static int enter(struct ko_gpu *gpu)
 {
 	(void)gpu;
@@ -630,6 +635,7 @@ static const struct ko_driver driver = {
 	.open = open_gpu,
 	.close = close_gpu,
 	.info = info,
+	.same = same,
 	.enter = enter,
 	.leave = leave,
 	.alloc = alloc,

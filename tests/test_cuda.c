@@ -325,12 +325,47 @@ static void one_order(struct t_rank *r)
 	}
 }
 
+/* A call behind a capture still comes behind the call before it. */
+static void around_a_capture(struct t_rank *r)
+{
+	enum { N = 3000 };
+	struct rank me = start_small(r);
+	struct t_stream *other = t_stream_create(r->rank % 2);
+	struct own_work *work = t_gpu_alloc(sizeof(*work));
+	long *x = t_gpu_alloc(N * sizeof(*x)), *y = t_gpu_alloc(N * sizeof(*y));
+	struct kolo_queue *q;
+	struct t_graph *graph;
+
+	CHECK(kolo_cuda_queue_create(t_stream_handle(other), &q) == 0 && kolo_cuda_connect(me.c, q) == 0);
+	for (int i = 0; i < N; i++)
+		x[i] = i;
+	*work = (struct own_work){ y, 1, 50000 };
+	t_stream_run(me.stream, scale, work); /* the first one comes late */
+	CHECK(kolo_all_reduce(me.c, x, x, N, KOLO_I64, KOLO_SUM, me.q) == 0);
+	t_capture_begin(other);
+	CHECK(kolo_all_reduce(me.c, y, y, N, KOLO_I64, KOLO_SUM, q) == 0);
+	graph = t_capture_end(other);
+	CHECK(kolo_all_reduce(me.c, x, x, N, KOLO_I64, KOLO_SUM, q) == 0);
+	CHECK(kolo_queue_wait(q) == 0);
+	for (int i = 0; i < N; i++)
+		CHECK(x[i] == (long)i * r->nranks * r->nranks);
+	t_graph_destroy(graph);
+	end(&me);
+	kolo_queue_destroy(q);
+	t_stream_destroy(other);
+	t_gpu_free(x);
+	t_gpu_free(y);
+	t_gpu_free(work);
+}
+
 static void streams_of_a_communicator_keep_the_order_of_calls(void **state)
 {
 	(void)state;
 	t_processes(3, one_order, NULL);
 	t_threads(3, one_order, NULL);
 	for_every_relay(one_order, NULL);
+	t_processes(3, around_a_capture, NULL);
+	t_threads(2, around_a_capture, NULL);
 }
 
 /* Two communicators of one thread, each with a stream, alone and in groups. */
@@ -579,6 +614,27 @@ static void a_rank_that_does_not_come_is_named(void **state)
 	t_processes(3, one_is_late, NULL);
 }
 
+/* A thread leaves; the others' calls wait for it. */
+static void one_thread_leaves(struct t_rank *r)
+{
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 20 });
+	int *x = t_gpu_alloc(sizeof(*x));
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	if (r->rank != GONE)
+		CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EPEER &&
+		      strstr(kolo_last_error(), "rank 1 "));
+	end(&me);
+	t_gpu_free(x);
+}
+
+static void a_thread_that_leaves_ends_the_wait(void **state)
+{
+	(void)state;
+	t_threads(2, one_thread_leaves, NULL);
+	t_threads(4, one_thread_leaves, NULL);
+}
+
 /* In a process of threads it is the call that waits. */
 static void one_thread_is_late(struct t_rank *r)
 {
@@ -635,6 +691,52 @@ static void a_rank_that_leaves_or_aborts_ends_the_wait(void **state)
 	transport = "tcp";
 	t_processes(3, one_leaves, &abort_it);
 	transport = NULL;
+}
+
+/* Streams that wait most of the time, and never for long. */
+static void wait_often(struct t_rank *r)
+{
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 1 });
+	int *x = t_gpu_alloc(sizeof(*x));
+
+	for (int k = 0; k < 25; k++) {
+		if (r->rank == 0)
+			usleep(100000);
+		CHECK(kolo_broadcast(me.c, x, x, 1, KOLO_I32, 0, me.q) == 0);
+	}
+	CHECK(kolo_queue_wait(me.q) == 0);
+	end(&me);
+	t_gpu_free(x);
+}
+
+static void who_waits_often_is_not_who_waits_long(void **state)
+{
+	(void)state;
+	t_processes(3, wait_often, NULL);
+}
+
+/* What a rank has sent before it left comes, however much it is. */
+static void send_much_and_leave(struct t_rank *r)
+{
+	enum { N = 6 << 20 };
+	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 60 });
+	int *x = t_gpu_alloc(N * sizeof(*x));
+
+	for (int i = 0; i < N && r->rank == 0; i++)
+		x[i] = i;
+	CHECK(kolo_broadcast(me.c, x, x, N, KOLO_I32, 0, me.q) == 0);
+	CHECK(r->rank == 0 || kolo_queue_wait(me.q) == 0);
+	for (int i = 0; i < N && r->rank > 0; i++)
+		CHECK(x[i] == i);
+	end(&me);
+	t_gpu_free(x);
+}
+
+static void what_was_sent_before_leaving_arrives(void **state)
+{
+	(void)state;
+	for_every_relay(send_much_and_leave, NULL);
+	t_processes(3, send_much_and_leave, NULL);
 }
 
 /* Ranks that are done leave at once, whoever else is not. */
@@ -832,6 +934,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
 	cmocka_unit_test(a_rank_that_does_not_come_is_named),
 	cmocka_unit_test(a_thread_that_does_not_come_is_named),
+	cmocka_unit_test(a_thread_that_leaves_ends_the_wait),
+	cmocka_unit_test(who_waits_often_is_not_who_waits_long),
+	cmocka_unit_test(what_was_sent_before_leaving_arrives),
 	cmocka_unit_test(a_rank_that_leaves_or_aborts_ends_the_wait),
 	cmocka_unit_test(who_has_done_its_part_may_leave),
 	cmocka_unit_test(ranks_that_disagree_are_told_both_values),

@@ -3,8 +3,10 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 from tap import B, SLOW, main, run, test
@@ -91,6 +93,31 @@ def ringbench_percentiles_of_few_iterations_are_in_order():
         assert all(r["time_us_min"] <= r["time_us"] <= r["time_us_p99"] for r in rows), rows
     # The 99th percentile of three is the largest, the median the second.
     assert any(r["time_us"] < r["time_us_p99"] for r in rows), rows
+
+
+def bench_on_gpus(*args, **env):
+    """With a libcuda and a libkolo_cuda.so that are made of threads, beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        for file in ("ringbench", "ringrun", "tests/fake/libkolo_cuda.so.0"):
+            shutil.copy(f"{B}/{file}", folder)
+        os.link(f"{folder}/libkolo_cuda.so.0", f"{folder}/libcuda.so.1") # one object, with one state
+        return run(f"{folder}/ringbench", "-n", "2", "--memory", "cuda", *args,
+                   env={**os.environ, "LD_LIBRARY_PATH": folder, **env})
+
+
+@test
+def ringbench_measures_on_gpus():
+    done = bench_on_gpus("all", "barrier", "-t", "f16", "-o", "all", "-e", "64K", "-f", "64", "-i", "3", "-w", "1", "--json", "-")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and len({r["collective"] for r in rows}) == 6, done
+    assert all(r["memory"] == "cuda" and r["ran"] == "ring" and r["time_us"] > 0 for r in rows), rows
+    assert all(r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
+    done = bench_on_gpus("--device", "1,0", "--transport", "tcp", "-b", "64K", "-e", "64K", "-i", "3", KOLO_CUDA_MEMORY="65536")
+    assert done.returncode == 0 and "number 1, threads 1" in done.stdout and "traffic as the model says" in done.stdout, done
+    done = bench_on_gpus("--device", "2")
+    assert done.returncode == 3 and "--device 2: want numbers from 0 to 1" in done.stderr, done
+    done = run(f"{B}/ringbench", "--memory", "cuda", "gather")
+    assert done.returncode == 2 and "a collective of the ring" in done.stderr, done
 
 
 @test

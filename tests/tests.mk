@@ -40,6 +40,14 @@ $B/tests/host_gpu: $B/tests/host_gpu.o $B/tests/host_driver.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# libkolo_cuda.so and libcuda of threads, for tools.
+FAKE_CUDA := $B/tests/fake/libkolo_cuda.so.0
+$(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver cuda/load comm/mem comm/error) $(KERNELS:%=$B/comm/kernels_%.o)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$Q$(CC) -shared $(SANFLAGS) $(LDFLAGS) -o $@ $^ -lpthread -ldl
+	@ln -f $@ $(@D)/libcuda.so.1
+
 # It tests what ringinfo decides and prints.
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
 
@@ -52,13 +60,13 @@ $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=pro
 
 .SECONDARY:
 .PHONY: check check-programs
-check-programs: all $(PROGRAMS) $B/tests/host_gpu $(if $(CMOCKA),$(TEST_BINARIES))
+check-programs: all $(PROGRAMS) $B/tests/host_gpu $(FAKE_CUDA) $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $(PROGRAMS:%=%.d)
+-include $(TESTS:%=$B/tests/%.d) $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d)
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

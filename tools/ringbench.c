@@ -76,13 +76,24 @@ static int close_outputs(struct bench *b)
 	return rc;
 }
 
+static int allocate_on_gpu(struct bench *b, size_t room)
+{
+	b->gpu_src = gpu_alloc(b->gpu, room);
+	b->gpu_dst = gpu_alloc(b->gpu, room);
+	if (b->gpu_src && b->gpu_dst)
+		return 0;
+	fprintf(stderr, "ringbench: rank %d: no memory for two buffers of %zu bytes on GPU %d\n", b->rank,
+		room, gpu_number(b->gpu));
+	return EXIT_FAILED;
+}
+
 static int allocate(struct bench *b)
 {
 	/* A vector is never larger than this: sizes are cut to whole elements. */
 	size_t room = b->options->max + 64;
 
 	b->times = malloc(MAX_ITERATIONS * sizeof(*b->times));
-	if (b->options->alloc) {
+	if (b->options->memory == ALLOC) {
 		void *src, *dst;
 
 		if (kolo_alloc(b->comm, room, &src) < 0 || kolo_alloc(b->comm, room, &dst) < 0)
@@ -101,7 +112,21 @@ static int allocate(struct bench *b)
 	/* Touched now, not while the clock runs. */
 	memset(b->src, 0, room);
 	memset(b->dst, 0, room);
-	return 0;
+	return b->gpu ? allocate_on_gpu(b, room) : 0;
+}
+
+/* The queue that --queue asks for, or the GPU's stream. */
+static int make_queue(struct bench *b)
+{
+	int rc = 0;
+
+	if (b->gpu)
+		rc = kolo_cuda_queue_create(gpu_stream(b->gpu), &b->queue);
+	else if (b->options->in_flight)
+		rc = kolo_queue_create(&b->queue);
+	if (rc == 0 && b->gpu)
+		rc = kolo_cuda_connect(b->comm, b->queue);
+	return rc < 0 ? fail(b, "making a queue") : 0;
 }
 
 /* ---- The loops ------------------------------------------------------------------------------------------ */
@@ -249,10 +274,12 @@ static int run(struct bench *b)
 	b->algorithm = b->agreed.algorithm;
 	if ((rc = check_fit(b)))
 		return rc;
+	if (b->options->memory == CUDA && !(b->gpu = gpu_open(b->rank, b->options->devices)))
+		return EXIT_FAILED;
 	if ((rc = learn_ring(b)) || (rc = open_outputs(b)) || (rc = allocate(b)))
 		return rc;
-	if (b->options->in_flight && kolo_queue_create(&b->queue) < 0)
-		return fail(b, "making a queue");
+	if ((rc = make_queue(b)))
+		return rc;
 	report_header(b);
 	if (report_choices(b) < 0 || run_all(b, &verdict) < 0)
 		return fail(b, "measuring");
@@ -282,12 +309,13 @@ int main(int argc, char **argv)
 	if (!job.launcher)
 		return become_ringrun("ringbench", argc, argv, options.nranks);
 	rc = run(&bench);
-	if (!options.alloc) {
+	if (options.memory != ALLOC) {
 		free(bench.src);
 		free(bench.dst);
 	}
-	kolo_queue_destroy(bench.queue);
 	kolo_comm_destroy(bench.comm);
+	kolo_queue_destroy(bench.queue);
+	gpu_close(bench.gpu);
 	free(bench.next);
 	free(bench.times);
 	plot_close(bench.plot);

@@ -1,8 +1,9 @@
-/* ringbench in parts: options, data and its check, measuring, reporting. Sees kolo.h and this folder only. */
+/* ringbench in parts: options, data and its check, measuring, reporting. Sees Kolo's headers and this folder only. */
 #ifndef RINGBENCH_H
 #define RINGBENCH_H
 
 #include "kolo/kolo.h"
+#include "ringbench_cuda.h"
 #include "tool.h"
 #include "values.h"
 
@@ -36,10 +37,12 @@ struct options {
 	bool types[VALUES_NTYPES], ops[VALUES_NOPS];
 	int root; /* -1: all */
 	int nranks;
-	size_t min, max, factor;                            /* bytes */
-	int warmups, iterations;                            /* iterations 0: for about 0.1 s */
-	int in_flight;                                      /* operations in a queue at a time; 0: no queue */
-	bool check, in_place, out_of_place, verbose, alloc; /* alloc: buffers from kolo_alloc */
+	size_t min, max, factor; /* bytes */
+	int warmups, iterations; /* iterations 0: for about 0.1 s */
+	int in_flight;           /* operations in a queue at a time; 0: no queue */
+	bool check, in_place, out_of_place, verbose;
+	enum memory { HOST, ALLOC, CUDA } memory; /* of the buffers */
+	const char *devices;                      /* GPUs that ranks go round; NULL: all */
 	const char *transport, *algorithm, *json, *csv, *plot;
 	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
 	const char *against[MAX_AGAINST];            /* files of earlier runs */
@@ -69,11 +72,14 @@ struct result {
 /* This process's part in the job. */
 struct bench {
 	struct kolo_comm *comm;
-	struct kolo_queue *queue; /* NULL: operations are done in the call */
+	struct kolo_queue
+		*queue; /* NULL: operations are done in the call; the GPU's stream where there is one */
 	const struct options *options;
 	int rank, nranks;
 	int32_t *next;                      /* of each rank, in the ring */
-	char *src, *dst;                    /* each with room for the largest size */
+	char *src, *dst;                    /* each with room for the largest size; here, */
+	struct gpu *gpu;                    /* NULL: there it is where calls find it */
+	char *gpu_src, *gpu_dst;            /* else there */
 	double *times;                      /* MAX_ITERATIONS of them */
 	FILE *table, *json, *csv, *picture; /* rank 0's; NULL: none */
 	struct plot *plot;                  /* likewise; drawn into `picture` at the end */
@@ -119,7 +125,7 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);
 
-/* The kind of the buffers: "host", "alloc". */
+/* The kind of the buffers: "host", "alloc", "cuda". */
 const char *memory_name(const struct bench *b);
 
 /* Rank 0's output. A row is begun with the job and gets one or two results. */

@@ -168,7 +168,9 @@ int partner(const struct bench *b)
 
 const char *memory_name(const struct bench *b)
 {
-	return b->options->alloc ? "alloc" : "host";
+	static const char *const names[] = { [HOST] = "host", [ALLOC] = "alloc", [CUDA] = "cuda" };
+
+	return names[b->options->memory];
 }
 
 const char *algorithm_in_table(const struct bench *b, enum collective coll, size_t bytes)
@@ -177,7 +179,7 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 
 	for (int i = 0; kolo_algorithm_get(b->comm, i, &row) == 0; i++)
 		if (strcmp(row.collective, collective_name(coll)) == 0 && bytes >= row.min_bytes &&
-		    bytes <= row.max_bytes && (b->options->alloc || strcmp(row.memory, "any") == 0))
+		    bytes <= row.max_bytes && (b->options->memory == ALLOC || strcmp(row.memory, "any") == 0))
 			return row.name;
 	return "none";
 }
@@ -193,7 +195,8 @@ static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in
 	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part;
 	bool is_root = b->rank == j->root;
 
-	if (!b->options->alloc && j->coll != ALL_REDUCE && !(j->coll == REDUCE && j->bytes >= LARGE_REDUCE))
+	if (b->options->memory != ALLOC && j->coll != ALL_REDUCE &&
+	    !(j->coll == REDUCE && j->bytes >= LARGE_REDUCE))
 		return j->coll == BROADCAST && in_place && is_root && j->bytes >= LARGE_BROADCAST
 			       ? readers * (j->n / nranks) * element
 			       : 0;

@@ -5,12 +5,36 @@
 #include <string.h>
 #include <time.h>
 
+/* What lies in a buffer here, there. */
+static void *where_calls_find(const struct bench *b, const void *here)
+{
+	const char *p = here;
+
+	if (!b->gpu)
+		return (void *)here;
+	return p >= b->src && p < b->src + b->options->max + 64 ? b->gpu_src + (p - b->src)
+								: b->gpu_dst + (p - b->dst);
+}
+
+/* Both buffers to where calls find them, or from there. */
+static int copy_buffers(const struct bench *b, bool there)
+{
+	size_t len = b->options->max + 64;
+	int rc;
+
+	if (!b->gpu)
+		return 0;
+	rc = there ? gpu_put(b->gpu, b->gpu_src, b->src, len) | gpu_put(b->gpu, b->gpu_dst, b->dst, len)
+		   : gpu_get(b->gpu, b->src, b->gpu_src, len) | gpu_get(b->gpu, b->dst, b->gpu_dst, len);
+	return rc < 0 ? KOLO_ESYS : 0;
+}
+
 /* In the queue if there is one. */
 static int call(const struct bench *b, const struct job *j, bool in_place)
 {
 	struct kolo_queue *q = b->queue;
-	const void *src = job_src(b, j, in_place);
-	void *dst = job_dst(b, j);
+	const void *src = where_calls_find(b, job_src(b, j, in_place));
+	void *dst = where_calls_find(b, job_dst(b, j));
 
 	switch (j->coll) {
 	case ALL_REDUCE: return kolo_all_reduce(b->comm, src, dst, j->n, j->type, j->op, q);
@@ -108,7 +132,11 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	if (!b->options->check)
 		return 0;
 	fill_buffers(b, j, in_place);
-	rc = call_and_wait(b, j, in_place, j->coll == SEND_RECV ? 0 : 1);
+	rc = copy_buffers(b, true);
+	if (rc == 0)
+		rc = call_and_wait(b, j, in_place, j->coll == SEND_RECV ? 0 : 1);
+	if (rc == 0)
+		rc = copy_buffers(b, false);
 	if (rc < 0)
 		return rc;
 	mine = count_wrong(b, j);
@@ -118,12 +146,27 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	return kolo_all_reduce(b->comm, wrong, wrong, 1, KOLO_U64, KOLO_SUM, NULL);
 }
 
+/* By the GPU's clock, from what comes before the operations to what comes behind them. */
+static int time_stream(const struct bench *b, const struct job *j, bool in_place, double *us)
+{
+	int rc = gpu_begin(b->gpu);
+
+	for (int k = 0; rc == 0 && k < in_flight(b); k++)
+		rc = call(b, j, in_place);
+	if (rc == 0 && gpu_end(b->gpu, us) < 0)
+		return KOLO_ESYS;
+	*us /= in_flight(b);
+	return rc < 0 ? rc : kolo_queue_wait(b->queue);
+}
+
 /* Microseconds of one operation. */
 static int time_once(struct bench *b, const struct job *j, bool in_place, double *us)
 {
 	int rc = kolo_barrier(b->comm, NULL);
 	double begin = now_us();
 
+	if (rc == 0 && b->gpu)
+		return time_stream(b, j, in_place, us);
 	if (rc == 0)
 		rc = call_and_wait(b, j, in_place, in_flight(b));
 	*us = (now_us() - begin) / (j->coll == SEND_RECV ? messages(b) : in_flight(b));
@@ -222,6 +265,9 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 	/* Zeros stay zeros, however often they are added: no denormals, no infinities to time. */
 	memset(b->src, 0, j->bytes);
 	memset(b->dst, 0, j->bytes);
+	if (rc == 0 && b->gpu &&
+	    (gpu_zero(b->gpu, b->gpu_src, j->bytes) < 0 || gpu_zero(b->gpu, b->gpu_dst, j->bytes) < 0))
+		return KOLO_ESYS;
 	for (int i = 0; rc == 0 && i < b->options->warmups; i++)
 		rc = time_once(b, j, in_place, &unused);
 	if (rc == 0)

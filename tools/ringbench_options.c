@@ -79,7 +79,9 @@ static void usage(FILE *out)
 		"  --transport NAME  shm, verbs, tcp, or ofi: libfabric (default: the best)\n"
 		"  --algorithm NAME  ring; board, exchange or direct where they can be (default: the best for each\n"
 		"                    size)\n"
-		"  --memory KIND     of the buffers: host, or alloc: from kolo_alloc (host)\n"
+		"  --memory KIND     of the buffers: host; alloc: from kolo_alloc; cuda: of GPUs, with operations on a\n"
+		"                    stream, and the time by the GPU's clock (host)\n"
+		"  --device LIST     GPUs that ranks go round, like 0,2; several ranks may share one (default: all)\n"
 		"  --queue           leave operations to a queue and wait for it: the time is that of both\n"
 		"  --in-flight K     the same with K operations before each wait; the time is a K-th (1). For\n"
 		"                    send_recv: K messages one way in a group, then an answer; 1 / time is the\n"
@@ -213,6 +215,7 @@ enum {
 	TRANSPORT,
 	ALGORITHM,
 	MEMORY_KIND,
+	DEVICES,
 	QUEUE,
 	IN_FLIGHT,
 	JSON,
@@ -252,10 +255,11 @@ static void take_option(struct options *o, int c)
 	case TRANSPORT: o->transport = optarg; break;
 	case ALGORITHM: o->algorithm = optarg; break;
 	case MEMORY_KIND:
-		o->alloc = strcmp(optarg, "alloc") == 0;
-		if (!o->alloc && strcmp(optarg, "host") != 0)
-			mistake("--memory", optarg, "host or alloc");
+		o->memory = strcmp(optarg, "alloc") == 0 ? ALLOC : strcmp(optarg, "cuda") == 0 ? CUDA : HOST;
+		if (o->memory == HOST && strcmp(optarg, "host") != 0)
+			mistake("--memory", optarg, "host, alloc or cuda");
 		break;
+	case DEVICES: o->devices = optarg; break;
 	case QUEUE: o->in_flight = o->in_flight ? o->in_flight : 1; break;
 	case IN_FLIGHT: o->in_flight = (int)number("--in-flight", optarg, 1, MAX_IN_FLIGHT); break;
 	case JSON: o->json = optarg; break;
@@ -309,6 +313,19 @@ static void check_used(const struct options *o)
 			"a collective that moves elements beside it");
 }
 
+static void check_memory(struct options *o)
+{
+	if (o->devices && o->memory != CUDA)
+		mistake("--device", o->devices, "--memory cuda beside it");
+	for (int coll = 0; o->memory == CUDA && coll < NCOLLECTIVES; coll++)
+		if (o->collectives[coll] &&
+		    (collective_is_of_pairs((enum collective)coll) || coll == SEND_RECV))
+			mistake("--memory", "cuda",
+				"a collective of the ring, or barrier: the others don't run on streams yet");
+	if (o->memory == CUDA && o->in_flight == 0)
+		o->in_flight = 1; /* a stream is a queue */
+}
+
 static void check_plot(const struct options *o)
 {
 	bool any = false;
@@ -333,6 +350,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "transport", required_argument, NULL, TRANSPORT },
 		{ "algorithm", required_argument, NULL, ALGORITHM },
 		{ "memory", required_argument, NULL, MEMORY_KIND },
+		{ "device", required_argument, NULL, DEVICES },
 		{ "queue", no_argument, NULL, QUEUE },
 		{ "in-flight", required_argument, NULL, IN_FLIGHT },
 		{ "json", required_argument, NULL, JSON },
@@ -358,6 +376,7 @@ void parse_options(int argc, char **argv, struct options *o)
 	while (optind < argc)
 		choose_collective(argv[optind++], o->collectives);
 	check_used(o);
+	check_memory(o);
 	if (o->in_place == o->out_of_place)
 		o->in_place = o->out_of_place = true;
 	check_plot(o);

@@ -35,7 +35,10 @@ void report_header(const struct bench *b)
 		"# '!' marks a rank whose traffic differs from the model. #wrong: elements that differ from the\n"
 		"# sequential result.%s\n",
 		b->options->check ? "" : " Not checked (-c 0).");
-	if (b->options->in_flight)
+	if (b->gpu)
+		fprintf(b->table, "# buffers on GPUs (rank 0: number %d, %s), %d on a stream at a time\n",
+			gpu_number(b->gpu), gpu_name(b->gpu), b->options->in_flight);
+	else if (b->options->in_flight)
 		fprintf(b->table, "# %d in a queue at a time\n", b->options->in_flight);
 }
 

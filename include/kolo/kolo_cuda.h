@@ -20,7 +20,8 @@ extern "C" {
 
 struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are pointers to it */
 
-/* Makes a queue from a stream, NULL: the default stream of the calling thread's current context. The stream stays the
+/* Makes a queue from a stream, NULL: the legacy default stream of the calling thread's current context; not a default stream of
+ * each thread (cudaStreamPerThread). The stream stays the
  * caller's, must outlive the queue, and may be used for all else. The caller gives *out to kolo_queue_destroy, which does not
  * wait for the stream; kolo_queue_wait waits for all that is on it, and returns the first failure of a communicator
  * that was used with the queue. Events (kolo_event_record) can't be recorded on it (KOLO_ENOTSUP): the stream has its own.
@@ -31,18 +32,20 @@ struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are
  * order of the calls. A call without a queue, or with one of kolo_queue_create, does not wait for what is on streams.
  *
  * The call returns when the collective is on the stream. It waits, as long as the timeout at most, for neighbours that are
- * threads of the same process to call as well: a thread that uses several ranks calls for them in one group. A collective with
- * more than 128 steps of a rank (some hundred MiB) is put on the stream as the stream proceeds.
+ * threads of the same process to call as well: a thread that uses several ranks calls for them in one group. What is
+ * more than some 256 steps of a rank ahead of its stream is put there as the stream proceeds.
  *
- * GPUs of one host reach each other's memory. Between hosts, and where the communicator was made with a transport by name, bytes go
- * through host memory and that transport, by a thread of the communicator's.
+ * GPUs of one host that are neighbours in the ring must reach each other's memory. Between hosts, and where the communicator was
+ * made with a transport by name ("shm" where they don't), bytes go through host memory and that transport, by a thread of
+ * the communicator's.
  *
  * When a rank dies, or keeps the others waiting on a stream for longer than the timeout, the communicator fails
- * (kolo_comm_status): what is on the streams of its ranks goes on without waiting, and leaves anything in dst.
+ * (kolo_comm_status): what is on the streams of its ranks goes on without waiting, and leaves anything in dst. Between threads of
+ * a process it is calls that wait, and fail.
  *
  * Graphs: a captured collective may be replayed any number of times, by all ranks alike, each replay behind what else of the
- * communicator is on a stream; the order between a graph and other streams is the caller's to make. kolo_comm_stats does not count
- * replays. kolo_cuda_connect comes before the first capture.
+ * communicator is on a stream; the order between a graph and other streams is the caller's to make, and replays are over before the communicator is
+ * destroyed. kolo_comm_stats does not count them. kolo_cuda_connect comes before the first capture.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP: this build, driver or device can't do it. */
 int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out);

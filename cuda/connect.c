@@ -328,8 +328,9 @@ static int check_path(struct ko_gpu_comm *g)
 	int rank = g->comm->rank, rc;
 	char them[KO_RANK_TEXT];
 
-	if (!bytes)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", rank);
+	if (!bytes) /* the others wait for it */
+		return ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs",
+				    rank);
 	for (int k = 0; k < LEN; k++) { /* a different byte of the sender's at each place */
 		bytes[k] = (unsigned char)((k ^ k >> 8) + rank);
 		bytes[LEN + k] = (unsigned char)((k ^ k >> 8) + g->in.peer);
@@ -373,18 +374,19 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	struct kolo_comm *c = g->comm;
 	struct says mine = say(g, open_gpu(g, stream));
 	void *page;
-	int fd = -1, rc = exchange(g, &mine, all);
+	int fd = -1, rc = exchange(g, &mine, all), entered;
 
 	if (rc < 0)
 		return rc;
 	g->arena = all[0].arena;
 	for (int r = 0; r < c->nranks; r++)
 		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
-	if ((rc = kolo_alloc(g->local, (size_t)KO_GPU_ENDS * WORDS, &page)) < 0 ||
-	    (rc = g->driver->enter(g->gpu)) < 0)
+	if ((rc = kolo_alloc(g->local, (size_t)KO_GPU_ENDS * WORDS, &page)) < 0)
 		return rc;
-	mine = say(g, make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
-					  same_process(&all[c->rank], &all[g->in.peer])));
+	entered = g->driver->enter(g->gpu);
+	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it")
+				  : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
+							same_process(&all[c->rank], &all[g->in.peer])));
 	if (mine.status == 0 && !g->in.pair && !g->in.room &&
 	    (mine.status = g->driver->export(g->gpu, &g->in.memory, &mine.memory, &fd)) < 0)
 		ko_gpu_error(g, mine.status, "handing memory to another process");
@@ -404,7 +406,8 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 		mine = say(g, ko_gpu_watch(g));
 		rc = exchange(g, &mine, all);
 	}
-	g->driver->leave(g->gpu);
+	if (entered == 0)
+		g->driver->leave(g->gpu);
 	return rc;
 }
 

@@ -560,6 +560,35 @@ static int put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
 	return rc < 0 ? rc : CU(cuStreamSynchronize, NULL);
 }
 
+/* Of memory that CUDA does not know all attributes are 0. */
+static int pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
+{
+	unsigned type = 0;
+	int managed = 0, ordinal = -1, rc;
+	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+	void *where[] = { &type, &managed, &ordinal };
+
+	if ((rc = CU(cuPointerGetAttributes, 3, what, where, address(memory))) < 0)
+		return rc;
+	if (type == 0) {
+		out->kind = KOLO_CUDA_ORDINARY;
+		out->usable = attribute(gpu, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
+	} else if (managed) {
+		out->kind = KOLO_CUDA_MANAGED;
+		out->usable = 1;
+	} else if (type == CU_MEMORYTYPE_HOST) {
+		out->kind = KOLO_CUDA_REGISTERED;
+		out->usable =
+			attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0;
+	} else {
+		out->kind = KOLO_CUDA_DEVICE;
+		out->device = ordinal;
+		out->usable = ordinal == gpu->info.ordinal;
+	}
+	return 0;
+}
+
 /* ---- Recording ------------------------------------------------------------------------------------------ */
 
 /* A write has a barrier of the system before it, unless it is told not to. */
@@ -711,6 +740,7 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.reach = reach,
 		.pin = pin,
 		.unpin = unpin,
+		.pointer = pointer,
 		.words = words,
 		.compute = compute,
 		.event_create = event_create,

@@ -11,6 +11,8 @@
 
 #include "job.h"
 
+#include "kolo/kolo_cuda.h"
+
 enum { KO_DRIVER_VERSION = 1 }; /* of this table and what is in it */
 
 struct ko_gpu; /* one context of one device */
@@ -84,6 +86,9 @@ struct ko_driver {
 	/* Host memory, whole pages of it, for word ops and kernels; *out is where the GPU sees it. */
 	int (*pin)(struct ko_gpu *gpu, void *host, size_t len, void **out);
 	void (*unpin)(struct ko_gpu *gpu, void *host);
+
+	/* What kind of memory that is, and whether kernels on this GPU may use it. KOLO_ESYS. */
+	int (*pointer)(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out);
 
 	/* Recording. The stream does the ops in this order; or a kernel. */
 	int (*words)(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n);

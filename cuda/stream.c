@@ -47,12 +47,63 @@ static int join_gpus(struct stream *s, struct kolo_comm *comm, struct ko_gpu_com
 	return rc;
 }
 
+/* The driver's answer, from any thread. */
+static int ask_for_pointer(const struct stream *s, const void *pointer, struct kolo_cuda_pointer *out)
+{
+	int rc = s->driver->enter(s->gpu);
+
+	*out = (struct kolo_cuda_pointer){ .device = -1 };
+	if (rc == 0) {
+		rc = s->driver->pointer(s->gpu, pointer, out);
+		s->driver->leave(s->gpu);
+	}
+	return rc < 0 ? ko_fail(rc, "GPU %d: asking what memory %p is: %s", s->driver->info(s->gpu)->ordinal,
+				pointer, s->driver->text())
+		      : 0;
+}
+
+static int check_pointer(const struct stream *s, const struct ko_call *call, const char *name,
+			 const void *pointer)
+{
+	struct kolo_cuda_pointer p;
+	int rc = ask_for_pointer(s, pointer, &p);
+
+	if (rc < 0 || p.usable)
+		return rc;
+	return ko_fail(
+		KOLO_EINVAL,
+		"rank %d: kolo_%s: %s (%p) is %s, which GPU %d can't use: want its own memory, managed, or registered "
+		"with CUDA",
+		call->comm->rank, ko_coll_name((int)call->coll), name, pointer,
+		p.kind == KOLO_CUDA_DEVICE ? "another GPU's memory" : "ordinary memory",
+		s->driver->info(s->gpu)->ordinal);
+}
+
+/* Those that this rank reads and writes. */
+static int check_pointers(const struct stream *s, const struct ko_call *call)
+{
+	bool root = call->comm->rank == call->root;
+	bool src = call->src && (call->coll != KO_BROADCAST || root);
+	bool dst = call->dst && (call->coll != KO_REDUCE || root);
+	int rc = 0;
+
+	if (call->coll == KO_BARRIER || (call->n == 0 && !call->uneven))
+		return 0;
+	if (src)
+		rc = check_pointer(s, call, "src", call->src);
+	return rc == 0 && dst ? check_pointer(s, call, "dst", call->dst) : rc;
+}
+
 static int record(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct stream *s = (struct stream *)q;
 	struct ko_gpu_comm *g;
-	int rc = join_gpus(s, call->comm, &g);
+	int rc = check_pointers(s, call);
 
+	if (rc < 0 && rc != KOLO_EINVAL) /* the others wait for this rank */
+		return ko_comm_fail(call->comm, rc, "rank %d: %s", call->comm->rank, kolo_last_error());
+	if (rc == 0)
+		rc = join_gpus(s, call->comm, &g);
 	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
 }
 
@@ -131,4 +182,13 @@ int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue)
 		return rc;
 	ko_order_settle(comm->order);
 	return join_gpus((struct stream *)queue, comm, &g);
+}
+
+int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out)
+{
+	if (!queue || !queue->stream || !out)
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_cuda_pointer_get: out must not be NULL, and queue must be from "
+			       "kolo_cuda_queue_create");
+	return ask_for_pointer((struct stream *)queue, pointer, out);
 }

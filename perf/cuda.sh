@@ -31,6 +31,7 @@ nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,nohea
 bench copy 1 -b 1M -e 1G -f 4 --out-of-place -c 0
 for n in 2 4 8; do
 	bench "all_reduce $n" "$n" -b 8 -e 512M -f 8
+	bench "all_reduce $n threads" "$n" --threads -b 8 -e 512M -f 8
 done
 bench others 2 broadcast reduce reduce_scatter all_gather -b 64K -e 256M -f 16
 bench types 2 -t all -b 64M -e 64M --out-of-place

@@ -470,6 +470,17 @@ static void unpin(struct ko_gpu *gpu, void *host)
 	atomic_fetch_sub(&live, 1);
 }
 
+/* The first page is nobody's. */
+static int pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
+{
+	bool usable = (uintptr_t)memory >= 4096;
+
+	*out = (struct kolo_cuda_pointer){
+		usable ? KOLO_CUDA_DEVICE : KOLO_CUDA_ORDINARY, usable ? gpu->info.ordinal : -1, usable, { 0 }
+	};
+	return may_fail_inside();
+}
+
 static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n)
 {
 	struct item item = { .kind = WORDS, .nops = n };
@@ -645,6 +656,7 @@ static const struct ko_driver driver = {
 	.reach = reach,
 	.pin = pin,
 	.unpin = unpin,
+	.pointer = pointer,
 	.words = words,
 	.compute = compute,
 	.event_create = event_create,

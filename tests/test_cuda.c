@@ -843,7 +843,7 @@ static void fail_to_record(struct t_rank *r)
 static void a_driver_that_fails_in_recording_fails_all(void **state)
 {
 	(void)state;
-	for (long k = 2; k < 7; k++) {
+	for (long k = 1; k < 10; k++) {
 		t_processes(3, fail_to_record, &k);
 		transport = "shm";
 		t_processes(3, fail_to_record, &k);
@@ -858,6 +858,7 @@ static void refuse(struct t_rank *r)
 	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
 	struct t_stream *far = t_stream_create(7);
 	struct kolo_queue *on_other_gpu;
+	struct kolo_cuda_pointer p;
 	struct kolo_event *event;
 	int x = 1;
 
@@ -870,6 +871,14 @@ static void refuse(struct t_rank *r)
 	CHECK(kolo_cuda_connect(me.c, me.q) == 0 && kolo_cuda_connect(me.c, me.q) == 0);
 	CHECK(kolo_cuda_queue_create(t_stream_handle(far), &on_other_gpu) == 0);
 	CHECK(kolo_barrier(me.c, on_other_gpu) == KOLO_EINVAL && strstr(kolo_last_error(), "GPU 7"));
+	CHECK(kolo_all_reduce(me.c, (void *)16, &x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL &&
+	      strstr(kolo_last_error(), "src (0x10) is ordinary memory"));
+	CHECK(kolo_broadcast(me.c, &x, (void *)16, 1, KOLO_I32, 0, me.q) == KOLO_EINVAL &&
+	      strstr(kolo_last_error(), "dst (0x10)"));
+	CHECK(kolo_cuda_pointer_get(me.q, &x, &p) == 0 && p.kind == KOLO_CUDA_DEVICE && p.usable &&
+	      p.device == r->rank % 2);
+	CHECK(kolo_cuda_pointer_get(me.q, NULL, &p) == 0 && p.kind == KOLO_CUDA_ORDINARY && !p.usable);
+	CHECK(kolo_cuda_pointer_get(NULL, &x, &p) == KOLO_EINVAL);
 	kolo_queue_destroy(on_other_gpu);
 	kolo_event_destroy(event);
 	CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);

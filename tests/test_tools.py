@@ -106,6 +106,16 @@ def bench_on_gpus(*args, **env):
 
 
 @test
+def ringbench_has_ranks_as_threads():
+    done = run(RINGBENCH, "-n", "3", "--threads", "all", "-b", "8", "-e", "64K", "-f", "64", "-i", "3")
+    assert done.returncode == 0 and "# 3 ranks" in done.stdout and "0 wrong elements; traffic as" in done.stdout, done
+    done = run(RINGRUN, "-n", "2", RINGBENCH, "--threads")
+    assert done.returncode == 2 and "--threads: want it without a launcher" in done.stderr, done
+    done = run(RINGBENCH, "--threads", "-n", "2", "--algorithm", "none")
+    assert done.returncode == 3 and "none" in done.stderr, done
+
+
+@test
 def ringbench_measures_on_gpus():
     done = bench_on_gpus("all", "barrier", "-t", "f16", "-o", "all", "-e", "64K", "-f", "64", "-i", "3", "-w", "1", "--json", "-")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -114,6 +124,8 @@ def ringbench_measures_on_gpus():
     assert all(r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
     done = bench_on_gpus("--device", "1,0", "--transport", "tcp", "-b", "64K", "-e", "64K", "-i", "3", KOLO_CUDA_MEMORY="65536")
     assert done.returncode == 0 and "number 1, threads 1" in done.stdout and "traffic as the model says" in done.stdout, done
+    done = bench_on_gpus("-n", "3", "--threads", "-b", "64K", "-e", "64K", "-i", "3")
+    assert done.returncode == 0 and "# 3 ranks" in done.stdout and "0 wrong elements; traffic as" in done.stdout, done
     done = bench_on_gpus("--device", "2")
     assert done.returncode == 3 and "--device 2: want numbers from 0 to 1" in done.stderr, done
     done = run(f"{B}/ringbench", "--memory", "cuda", "gather")

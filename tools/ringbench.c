@@ -3,6 +3,8 @@
 #include "ringbench_plot.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -262,7 +264,10 @@ static int learn_ring(struct bench *b)
 static int run(struct bench *b)
 {
 	struct kolo_comm_attr attr = { .transport = b->options->transport,
-				       .algorithm = b->options->algorithm };
+				       .algorithm = b->options->algorithm,
+				       .id = b->id,
+				       .rank = b->rank,
+				       .nranks = b->nranks };
 	struct verdict verdict = { .traffic_ok = true };
 	int rc;
 
@@ -296,28 +301,95 @@ static int run(struct bench *b)
 	return verdict.wrong || !verdict.traffic_ok ? EXIT_WRONG : rc;
 }
 
+/* All of a rank's part; its exit status. */
+static int be_rank(struct bench *b)
+{
+	int rc = run(b);
+
+	if (b->options->memory != ALLOC) {
+		free(b->src);
+		free(b->dst);
+	}
+	kolo_comm_destroy(b->comm);
+	kolo_queue_destroy(b->queue);
+	gpu_close(b->gpu);
+	free(b->next);
+	free(b->times);
+	plot_close(b->plot);
+	return close_outputs(b) ? EXIT_FAILED : rc;
+}
+
+/* ---- Ranks as threads ----------------------------------------------------------------------------------- */
+
+struct rank_thread {
+	struct bench bench;
+	pthread_t thread;
+};
+
+/* Who fails ends the others, as ringrun does. */
+static void *be_thread(void *arg)
+{
+	struct rank_thread *t = arg;
+	int rc = be_rank(&t->bench);
+
+	if (rc == EXIT_FAILED || rc == EXIT_USAGE)
+		exit(rc);
+	return (void *)(intptr_t)rc;
+}
+
+static int start_thread(struct rank_thread *t, const struct options *o, const struct kolo_id *id, int rank,
+			int n)
+{
+	int err;
+
+	t->bench = (struct bench){ .options = o, .id = id, .rank = rank, .nranks = n };
+	err = pthread_create(&t->thread, NULL, be_thread, t);
+	if (err)
+		fprintf(stderr, "ringbench: no thread for rank %d: %s\n", rank, strerror(err));
+	return err;
+}
+
+static int run_threads(const struct options *o)
+{
+	int n = o->nranks ? o->nranks : kolo_cores(NULL, 0) > 2 ? kolo_cores(NULL, 0) : 2, worst = 0;
+	struct rank_thread *threads = calloc((size_t)n, sizeof(*threads));
+	struct bench none = { .options = o };
+	struct kolo_id id;
+
+	if (!threads || kolo_id_create(&id) < 0) {
+		free(threads);
+		return fail(&none, "making an id");
+	}
+	for (int r = 0; r < n; r++)
+		if (start_thread(&threads[r], o, &id, r, n))
+			exit(EXIT_FAILED); /* those that run wait for it */
+	for (int r = 0; r < n; r++) {
+		void *rc;
+
+		pthread_join(threads[r].thread, &rc);
+		worst = (int)(intptr_t)rc > worst ? (int)(intptr_t)rc : worst;
+	}
+	free(threads);
+	return worst;
+}
+
 int main(int argc, char **argv)
 {
 	struct options options;
 	struct bench bench = { .options = &options };
 	struct kolo_job job;
-	int rc;
 
 	parse_options(argc, argv, &options);
 	if (kolo_job_get(&job) < 0)
 		return fail(&bench, "looking for a job");
+	if (options.threads && job.launcher) {
+		fprintf(stderr, "ringbench: --threads: want it without a launcher, not in a job of %s\n",
+			job.launcher);
+		return EXIT_USAGE;
+	}
+	if (options.threads)
+		return run_threads(&options);
 	if (!job.launcher)
 		return become_ringrun("ringbench", argc, argv, options.nranks);
-	rc = run(&bench);
-	if (options.memory != ALLOC) {
-		free(bench.src);
-		free(bench.dst);
-	}
-	kolo_comm_destroy(bench.comm);
-	kolo_queue_destroy(bench.queue);
-	gpu_close(bench.gpu);
-	free(bench.next);
-	free(bench.times);
-	plot_close(bench.plot);
-	return close_outputs(&bench) ? EXIT_FAILED : rc;
+	return be_rank(&bench);
 }

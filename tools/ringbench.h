@@ -40,7 +40,7 @@ struct options {
 	size_t min, max, factor; /* bytes */
 	int warmups, iterations; /* iterations 0: for about 0.1 s */
 	int in_flight;           /* operations in a queue at a time; 0: no queue */
-	bool check, in_place, out_of_place, verbose;
+	bool check, in_place, out_of_place, verbose, threads;
 	enum memory { HOST, ALLOC, CUDA } memory; /* of the buffers */
 	const char *devices;                      /* GPUs that ranks go round; NULL: all */
 	const char *transport, *algorithm, *json, *csv, *plot;
@@ -75,6 +75,7 @@ struct bench {
 	struct kolo_queue
 		*queue; /* NULL: operations are done in the call; the GPU's stream where there is one */
 	const struct options *options;
+	const struct kolo_id *id; /* of a job of threads; NULL: the environment says */
 	int rank, nranks;
 	int32_t *next;                      /* of each rank, in the ring */
 	char *src, *dst;                    /* each with room for the largest size; here, */

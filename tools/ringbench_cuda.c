@@ -2,6 +2,8 @@
 #include "ringbench_cuda.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +79,7 @@ static int must(int result, const char *call)
 	return -1;
 }
 
-static int load(void)
+static int load_once(void)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
@@ -95,6 +97,21 @@ static int load(void)
 		}
 	}
 	return must(cu.init(0), "cuInit");
+}
+
+/* Ranks may be threads. */
+static int load(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static bool done;
+	int rc = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!done)
+		rc = load_once();
+	done = rc == 0;
+	pthread_mutex_unlock(&lock);
+	return rc;
 }
 
 /* The device number of this rank's. -1: the list is wrong. */

@@ -62,6 +62,7 @@ static void usage(FILE *out)
 		"\n"
 		"  -n N              start N ranks (default: one per core, at least 2). In a job that a launcher\n"
 		"                    has started, ringbench joins it instead\n"
+		"  --threads         ranks are threads of one process; not in a job of a launcher\n"
 		"  -b BYTES          smallest size (8); K, M, G mean 2^10, 2^20, 2^30. Sizes are of the whole\n"
 		"                    vector: for reduce_scatter and all_to_all what a rank gives, for all_gather what\n"
 		"                    it gets, for gather and scatter what root has, for send_recv a message; they are\n"
@@ -216,6 +217,7 @@ enum {
 	ALGORITHM,
 	MEMORY_KIND,
 	DEVICES,
+	THREADS,
 	QUEUE,
 	IN_FLIGHT,
 	JSON,
@@ -260,6 +262,7 @@ static void take_option(struct options *o, int c)
 			mistake("--memory", optarg, "host, alloc or cuda");
 		break;
 	case DEVICES: o->devices = optarg; break;
+	case THREADS: o->threads = true; break;
 	case QUEUE: o->in_flight = o->in_flight ? o->in_flight : 1; break;
 	case IN_FLIGHT: o->in_flight = (int)number("--in-flight", optarg, 1, MAX_IN_FLIGHT); break;
 	case JSON: o->json = optarg; break;
@@ -351,6 +354,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "algorithm", required_argument, NULL, ALGORITHM },
 		{ "memory", required_argument, NULL, MEMORY_KIND },
 		{ "device", required_argument, NULL, DEVICES },
+		{ "threads", no_argument, NULL, THREADS },
 		{ "queue", no_argument, NULL, QUEUE },
 		{ "in-flight", required_argument, NULL, IN_FLIGHT },
 		{ "json", required_argument, NULL, JSON },

@@ -56,6 +56,27 @@ int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out);
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS, and those of the collectives. */
 int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue);
 
+/* Kinds of memory, as CUDA sees them. */
+enum kolo_cuda_kind {
+	KOLO_CUDA_ORDINARY,   /* it knows nothing of it: host memory of malloc, say */
+	KOLO_CUDA_REGISTERED, /* host memory that was registered with it, or allocated by it */
+	KOLO_CUDA_MANAGED,    /* it moves between host and devices by itself */
+	KOLO_CUDA_DEVICE,     /* a GPU's */
+};
+
+/* What a pointer leads to. */
+struct kolo_cuda_pointer {
+	int kind;        /* enum kolo_cuda_kind */
+	int device;      /* the number of the GPU that has it, as this process counts; -1: none */
+	int usable;      /* 1: collectives with the queue can use it */
+	int reserved[5]; /* 0 */
+};
+
+/* Tells what kind of memory a pointer leads to, and whether collectives with `queue`, one from kolo_cuda_queue_create, can use
+ * it. They look themselves, and return KOLO_EINVAL where they can't: a kernel that touched it would end all work on the GPU.
+ * Errors: KOLO_EINVAL, KOLO_ESYS. */
+int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

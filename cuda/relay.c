@@ -11,7 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POSTS = KO_HISTORY, GRACE_MS = 1500 };
+enum {
+	POSTS = KO_HISTORY,
+	GRACE_MS =
+		3000 /* for the lifelines to say why a link has failed, which the thread that watches gives 1.5 s */
+};
 
 enum parcel_kind { SLOT = 1, POST };
 

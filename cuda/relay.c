@@ -14,7 +14,7 @@
 enum {
 	POSTS = KO_HISTORY,
 	GRACE_MS =
-		3000 /* for the lifelines to say why a link has failed, which the thread that watches gives 1.5 s */
+		3000 /* for the lifelines to say why a link has failed, which the thread that watches gives 1 s */
 };
 
 enum parcel_kind { SLOT = 1, POST };

@@ -17,7 +17,7 @@ enum {
 	FAILED_US = 5000, /* and while it has nothing to do, but a graph may be launched */
 	SPIN_US = 100,    /* for which a relay waits for the next parcel without sleeping, */
 	RELAY_US = 1000,  /* and the longest that it sleeps */
-	GRACE_MS = 1500,  /* for what a rank sent before it left */
+	GRACE_MS = 1000,  /* for what a rank sent before it died or left, once nothing moves */
 	PAUSE_MS = 1000,  /* this process did not run itself */
 	DRAIN_MS = 5000   /* for a stream to do what was recorded, without waiting */
 };
@@ -95,7 +95,7 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
 }
 
-/* A goodbye may overtake what a relay has sent. */
+/* A goodbye, or the end, may overtake what came before it through a relay. */
 static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *life, const struct watch *w)
 {
 	int64_t since = life->since > w->moved / 1000 ? life->since : w->moved / 1000;
@@ -103,28 +103,27 @@ static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *li
 	return g->relay && ko_now_ms() - since < GRACE_MS;
 }
 
-/* A rank that died is missed by all; one that left, by those that still wait for it. */
-static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
+static void report_gone(struct ko_gpu_comm *g, const struct ko_life *life)
 {
 	struct kolo_comm *c = g->comm;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
+
+	ko_comm_fail(c, KOLO_EPEER,
+		     "%s %s while the stream of %s waits for it, in %s or a graph with operations before it",
+		     ko_comm_name(c, life->rank, them),
+		     life->state == KO_LIFE_DEAD ? "died" : "left (kolo_comm_destroy)",
+		     ko_comm_name(c, c->rank, me), last_operation(g, op));
+}
+
+/* A rank that died or left is missed by those whose streams wait for it, and they say so to all. */
+static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
+{
 	const struct ko_life *life;
 
 	ko_lifelines_look(g->inner->lifelines);
-	for (int k = 0; (life = ko_lifelines_gone(g->inner->lifelines, &k)); k++) {
-		if (life->state == KO_LIFE_DEAD)
-			ko_comm_fail(c, KOLO_EPEER,
-				     "%s died; noticed by %s, whose last operation on a stream is %s",
-				     ko_comm_name(c, life->rank, them), ko_comm_name(c, c->rank, me),
-				     last_operation(g, op));
-		else if (waits_for(g, c->rank) == life->rank && !may_still_come(g, life, w))
-			ko_comm_fail(
-				c, KOLO_EPEER,
-				"%s left (kolo_comm_destroy) while the stream of %s waits for it, in %s or a graph "
-				"with operations before it",
-				ko_comm_name(c, life->rank, them), ko_comm_name(c, c->rank, me),
-				last_operation(g, op));
-	}
+	for (int k = 0; (life = ko_lifelines_gone(g->inner->lifelines, &k)); k++)
+		if (waits_for(g, g->comm->rank) == life->rank && !may_still_come(g, life, w))
+			report_gone(g, life);
 }
 
 /* ---- Letting go ----------------------------------------------------------------------------------------- */

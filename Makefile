@@ -218,8 +218,16 @@ $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# The assumptions about a GPU, on one: libcuda itself is the driver's, and its stub enough to link.
+ifeq ($(CUDA),yes)
+$B/perf/stream_words.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
+$B/perf/stream_words: $B/perf/stream_words.o $B/cuda/cuda.o $B/cuda/kernels.o
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda -lpthread -ldl
+endif
+
 .PHONY: perf perf-programs
-perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%)
+perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%) $(if $(filter yes,$(CUDA)),$B/perf/stream_words)
 perf: perf-programs
 	$B/perf/reductions
 	$B/perf/links

@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/.."
 out=${1:-build/perf}
 [ -e /dev/nvidiactl ] || { echo "perf/cuda.sh: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }
-make -s lib build/ringbench build/check_cuda/check_cuda || exit 1
+make -s lib build/ringbench build/ringrun build/check_cuda/check_cuda build/perf/stream_words || exit 1
 ln -sf ../libkolo_cuda.so.0 build/check_cuda/
 mkdir -p "$out"
 table=$out/cuda.txt json=$out/cuda.json
@@ -26,6 +26,10 @@ bench() {
 
 say "# Kolo $(git describe --always --dirty 2>/dev/null), $(uname -m), $(nproc) processors"
 nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,noheader 2>/dev/null | while read -r gpu; do say "# GPU $gpu"; done
+
+say ""
+say "# what cuda/README.md assumes"
+timeout 120 build/perf/stream_words 2>&1 | tee /dev/fd/3
 
 # One rank copies from src to dst: what the memory does without neighbours.
 bench copy 1 -b 1M -e 1G -f 4 --out-of-place -c 0

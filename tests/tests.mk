@@ -25,7 +25,7 @@ CXX_HOST := $(if $(findstring clang,$(CC)),clang++,g++)
 $B/tests/gpu_kernels.o: tests/gpu_kernels.cc cuda/kernels.cu $B/flags
 	@mkdir -p $(@D)
 	$(call say,CXX )
-	$Q$(CXX_HOST) -std=c++17 -O2 -g -Wall -Wextra -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off \
+	$Q$(CXX_HOST) -std=c++17 -O2 -g -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-strict-aliasing -ffp-contract=off \
 		$(SANFLAGS) -D_GNU_SOURCE -Iinclude -MMD -MP -c -o $@ $<
 $B/tests/test_gpu_kernels: $B/tests/gpu_kernels.o
 

@@ -43,7 +43,7 @@ enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW };
 struct ko_attached {
 	/* Frees it, when what was recorded is done, or dropped because the communicator has failed */
 	void (*close)(struct ko_attached *attached);
-	uint64_t sent, received, ops; /* payload and operations recorded */
+	uint64_t sent, received; /* payload recorded */
 };
 
 struct kolo_comm {

@@ -25,7 +25,6 @@ struct says {
 	uint64_t pidns; /* in this namespace of process ids */
 	uint64_t arena, pair;
 	struct ko_gpu_export memory;
-	unsigned char uuid[16];
 };
 
 struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm)
@@ -52,8 +51,6 @@ static struct says say(const struct ko_gpu_comm *g, int status)
 
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		s.pidns = st.st_ino;
-	if (g->gpu)
-		memcpy(s.uuid, g->driver->info(g->gpu)->uuid, sizeof(s.uuid));
 	return s;
 }
 
@@ -137,7 +134,6 @@ static int open_pair(struct ko_gpu_comm *g)
 	atomic_store(&pair->holders, 1);
 	pair->receiver = g;
 	pair->memory = g->in.memory; /* the pair's from here on */
-	g->in.memory.mapped = false;
 	g->in.pair = pair;
 	offer_pair(pair);
 	return make_events(g, pair->empty);

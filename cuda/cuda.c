@@ -31,7 +31,6 @@ enum {
 #undef cuStreamBatchMemOp
 #undef cuCtxPushCurrent
 #undef cuCtxPopCurrent
-#undef cuDeviceGetUuid
 #undef cuMemAlloc
 #undef cuMemFree
 #undef cuIpcOpenMemHandle
@@ -216,8 +215,7 @@ static int describe(struct ko_gpu *gpu)
 
 	if ((rc = CU(cuCtxGetDevice, &gpu->device)) < 0 ||
 	    (rc = CU(cuDeviceGetName, gpu->info.name, sizeof(gpu->info.name), gpu->device)) < 0 ||
-	    (rc = CU(cuDeviceGetPCIBusId, gpu->info.bus, sizeof(gpu->info.bus), gpu->device)) < 0 ||
-	    (rc = CU(cuDeviceGetUuid, (CUuuid *)gpu->info.uuid, gpu->device)) < 0)
+	    (rc = CU(cuDeviceGetPCIBusId, gpu->info.bus, sizeof(gpu->info.bus), gpu->device)) < 0)
 		return rc;
 	gpu->info.ordinal = gpu->device;
 	gpu->processors = attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -725,7 +723,6 @@ const struct ko_driver *kolo_cuda_driver(void)
 {
 	static const struct ko_driver driver = {
 		.version = KO_DRIVER_VERSION,
-		.name = "cuda",
 		.text = text,
 		.open = open_gpu,
 		.close = close_gpu,

@@ -3,8 +3,8 @@
  * on threads (tests/host_driver.c).
  *
  * Functions return 0 or a code of enum kolo_status, and text() then says for the calling thread what came back. None of them
- * calls Kolo. But for `open` and `pointer` they want the GPU to be entered on the calling thread. Pointers to a GPU's memory
- * are where the GPU sees it. None but `finish` waits for a stream; those that make, map or free memory may do so, and are not
+ * calls Kolo. But for `open` they want the GPU to be entered on the calling thread. Pointers to a GPU's memory
+ * are where the GPU sees it. None but `finish` waits for a stream, and `put`, when streams are at nothing yet; those that make, map or free memory may do so, and are not
  * called while one of this rank's streams waits for another rank. */
 #ifndef KO_DRIVER_H
 #define KO_DRIVER_H
@@ -17,12 +17,11 @@ enum { KO_DRIVER_VERSION = 1 }; /* of this table and what is in it */
 
 struct ko_gpu; /* one context of one device */
 
-/* What people are told of a GPU, and two ranks compare. */
+/* What people are told of a GPU. */
 struct ko_gpu_info {
 	char name[64];
-	char bus[20];           /* "0000:17:00.0" */
-	unsigned char uuid[16]; /* the same in all processes */
-	int ordinal;            /* the number that this process knows it by */
+	char bus[20]; /* "0000:17:00.0" */
+	int ordinal;  /* the number that this process knows it by */
 };
 
 /* Memory of a GPU: made here, or somebody else's, mapped. */
@@ -54,8 +53,7 @@ struct ko_word_op {
 };
 
 struct ko_driver {
-	unsigned version; /* KO_DRIVER_VERSION */
-	const char *name;
+	unsigned version;          /* KO_DRIVER_VERSION */
 	const char *(*text)(void); /* what the last failure on this thread was */
 
 	/* The GPU that the stream is on, NULL: the default stream of the thread's current context. All that it needs later is

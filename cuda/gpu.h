@@ -71,7 +71,6 @@ struct ko_gpu_link {
 	 * the receiver's */
 	char *room;
 	struct ko_gpu_pair *pair; /* NULL: the peer is another process */
-	uint64_t bytes;           /* payload recorded, replays of graphs not counted */
 };
 
 struct ko_gpu_comm;

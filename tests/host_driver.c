@@ -257,9 +257,7 @@ struct t_stream *t_stream_create(int device)
 
 	if (!s)
 		abort();
-	s->gpu.info = (struct ko_gpu_info){ .name = "made of threads",
-					    .uuid = { 1, (unsigned char)device },
-					    .ordinal = device };
+	s->gpu.info = (struct ko_gpu_info){ .name = "made of threads", .ordinal = device };
 	snprintf(s->gpu.info.bus, sizeof(s->gpu.info.bus), "0000:%02x:00.0", device);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->filled, NULL);
@@ -641,7 +639,6 @@ static int get(struct ko_gpu *gpu, void *host, const void *from, size_t len)
 
 static const struct ko_driver driver = {
 	.version = KO_DRIVER_VERSION,
-	.name = "threads",
 	.text = text,
 	.open = open_gpu,
 	.close = close_gpu,

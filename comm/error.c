@@ -9,19 +9,36 @@
 
 static _Thread_local char last_error[KO_TEXT];
 
-int ko_fail(int code, const char *fmt, ...)
+static int set_error(int code, const char *fmt, va_list args)
 {
 	/* Formatted aside: an argument may be the last error itself. */
 	char text[KO_TEXT];
 	int saved = errno;
-	va_list args;
 
-	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
 	memcpy(last_error, text, sizeof(text));
 	errno = saved;
 	return code;
+}
+
+int ko_fail(int code, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	code = set_error(code, fmt, args);
+	va_end(args);
+	return code;
+}
+
+int kolo_error_set(int status, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	status = set_error(status, format, args);
+	va_end(args);
+	return status;
 }
 
 const char *kolo_last_error(void)

@@ -300,5 +300,14 @@ const struct ko_kernels KO_KERNELS = {
 		[KOLO_I8] = divide_i8, [KOLO_U8] = divide_u8, [KOLO_I32] = divide_i32, [KOLO_U32] = divide_u32,
 		[KOLO_I64] = divide_i64, [KOLO_U64] = divide_u64, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
 		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
-	},	.stream = stream,
+	},
+	.to_float = {
+		[KOLO_F16] = to_float_f16, [KOLO_BF16] = to_float_bf16, [KOLO_F32] = scale_f32,
+		[KOLO_F8E4M3] = to_float_f8e4m3, [KOLO_F8E5M2] = to_float_f8e5m2,
+	},
+	.of_float = {
+		[KOLO_F16] = of_float_f16, [KOLO_BF16] = of_float_bf16, [KOLO_F32] = scale_f32,
+		[KOLO_F8E4M3] = of_float_f8e4m3, [KOLO_F8E5M2] = of_float_f8e5m2,
+	},
+	.stream = stream,
 };

@@ -69,5 +69,43 @@ LOOP void FN(scale)(void *out, const void *src, size_t n, const union ko_scalar 
 	memcpy(c + i, rest, (n - i) * sizeof(T));
 }
 
+/* Between the type and float, multiplied on the way. */
+LOOP void FN(to_float)(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	const T *a = (const T *)src;
+	any_f32 *c = (any_f32 *)out;
+	T rest[BLOCK] = { 0 };
+	float x[BLOCK];
+	size_t i = 0;
+
+	for (; n - i >= BLOCK; i += BLOCK) {
+		FN(widen)(x, a + i);
+		for (int k = 0; k < BLOCK; k++)
+			c[i + k] = x[k] * s->f32;
+	}
+	memcpy(rest, a + i, (n - i) * sizeof(T));
+	FN(widen)(x, rest);
+	for (size_t k = 0; k < n - i; k++)
+		c[i + k] = x[k] * s->f32;
+}
+
+LOOP void FN(of_float)(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	const any_f32 *a = (const any_f32 *)src;
+	T *c = (T *)out, rest[BLOCK];
+	float x[BLOCK] = { 0 };
+	size_t i = 0;
+
+	for (; n - i >= BLOCK; i += BLOCK) {
+		for (int k = 0; k < BLOCK; k++)
+			x[k] = a[i + k] * s->f32;
+		FN(narrow)(c + i, x);
+	}
+	for (size_t k = 0; k < n - i; k++)
+		x[k] = a[i + k] * s->f32;
+	FN(narrow)(rest, x);
+	memcpy(c + i, rest, (n - i) * sizeof(T));
+}
+
 #undef T
 #undef NAME

@@ -2,6 +2,7 @@
 #include "mem.h"
 
 #include "convert.h"
+#include "error.h"
 
 #include <string.h>
 
@@ -184,6 +185,56 @@ void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const 
 		combine(scratch, (const char *)in + at * size, (const char *)own + at * size, m, s);
 		ko_stream_copy((char *)out + at * size, scratch, m * size);
 	}
+}
+
+/* ---- Between types -------------------------------------------------------------------------------------- */
+
+static const char *name_of(enum kolo_type type)
+{
+	const char *name = kolo_type_name(type);
+
+	return name ? name : "no type";
+}
+
+/* Neither is float: through floats, a few at a time. */
+static void cast_through_float(const struct ko_kernels *k, const char *src, enum kolo_type src_type,
+			       char *dst, enum kolo_type dst_type, size_t n, float scale)
+{
+	enum { STEP = 512 };
+	float x[STEP];
+
+	for (size_t at = 0; at < n; at += STEP) {
+		size_t m = min_size(STEP, n - at);
+
+		k->to_float[src_type](x, src + at * kolo_type_size(src_type), m,
+				      &(union ko_scalar){ .f32 = scale });
+		k->of_float[dst_type](dst + at * kolo_type_size(dst_type), x, m,
+				      &(union ko_scalar){ .f32 = 1 });
+	}
+}
+
+int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type, size_t n,
+	      float scale)
+{
+	const struct ko_kernels *k = best_kernels();
+	union ko_scalar s = { .f32 = scale };
+
+	if ((unsigned)src_type >= KO_NTYPES || (unsigned)dst_type >= KO_NTYPES || !k->to_float[src_type] ||
+	    !k->to_float[dst_type])
+		return ko_fail(KOLO_EINVAL,
+			       "cast from %s to %s: both must be floating types of at most 32 bits",
+			       name_of(src_type), name_of(dst_type));
+	if (!src || !dst)
+		return n ? ko_fail(KOLO_EINVAL, "cast of %zu elements: a buffer is NULL", n) : KOLO_OK;
+	if (src_type == dst_type)
+		k->scale[src_type](dst, src, n, &s);
+	else if (dst_type == KOLO_F32)
+		k->to_float[src_type](dst, src, n, &s);
+	else if (src_type == KOLO_F32)
+		k->of_float[dst_type](dst, src, n, &s);
+	else
+		cast_through_float(k, src, src_type, dst, dst_type, n, scale);
+	return KOLO_OK;
 }
 
 /* ---- Types and ops by name ------------------------------------------------------------------------------ */

@@ -37,6 +37,9 @@ struct ko_kernels {
 	ko_fill_fn *copy[KO_NTYPES];
 	ko_fill_fn *scale[KO_NTYPES];  /* src * s */
 	ko_fill_fn *divide[KO_NTYPES]; /* src / s.u64, towards zero; copies what is not an integer */
+	/* Between floats and elements of the floating types up to 32 bits, multiplied by s on the way; NULL for others. Other
+	 * sizes: out must not be src */
+	ko_fill_fn *to_float[KO_NTYPES], *of_float[KO_NTYPES];
 	ko_stream_fn *stream;
 };
 

@@ -167,6 +167,56 @@ static void scaling_dividing_and_copying_equal_their_definitions(void **state)
 				try_fill(*k, (enum kolo_type)type, n, &seed);
 }
 
+/* dst = src * scale, one element after the other: the product in float, rounded once. */
+static void cast_by_definition(enum kolo_type from, const unsigned char *src, enum kolo_type to,
+			       unsigned char *dst, size_t n, float scale)
+{
+	for (size_t i = 0; i < n; i++) {
+		float x = (float)value_decode(from, src + i * kolo_type_size(from)) * scale;
+
+		value_encode(to, (double)x, dst + i * kolo_type_size(to));
+	}
+}
+
+static void try_cast(enum kolo_type from, enum kolo_type to, size_t n, uint64_t *seed)
+{
+	size_t size = kolo_type_size(to);
+	struct buffer src, out, want;
+
+	fill_random(&src, seed, from, n & 1);
+	memset(&out, GUARD, sizeof(out));
+	cast_by_definition(from, elements(&src), to, elements(&want), n, 0.3f);
+	CHECK(kolo_cast(elements(&src), from, elements(&out), to, n, 0.3f) == 0);
+	for (size_t i = 0; i < n; i++)
+		CHECK(same(to, elements(&out) + i * size, elements(&want) + i * size));
+	CHECK(elements(&out)[n * size] == GUARD);
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		if (from != KOLO_F32 && to != KOLO_F32)
+			continue;
+		memset(&out, GUARD, sizeof(out));
+		(to == KOLO_F32 ? (*k)->to_float[from] : (*k)->of_float[to])(
+			elements(&out), elements(&src), n, &(union ko_scalar){ .f32 = 0.3f });
+		for (size_t i = 0; i < n; i++)
+			CHECK(same(to, elements(&out) + i * size, elements(&want) + i * size));
+		CHECK(elements(&out)[n * size] == GUARD);
+	}
+}
+
+static void casts_equal_their_definition(void **state)
+{
+	static const enum kolo_type types[] = { KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F8E4M3, KOLO_F8E5M2 };
+	uint64_t seed = 4;
+	float x[3];
+
+	(void)state;
+	for (size_t a = 0; a < ARRAY_LEN(types); a++)
+		for (size_t b = 0; b < ARRAY_LEN(types); b++)
+			for (size_t n = 0; n < 70; n++)
+				try_cast(types[a], types[b], n, &seed);
+	CHECK(kolo_cast(x, KOLO_F32, x, KOLO_F64, 1, 1) == KOLO_EINVAL && strstr(kolo_last_error(), "f64"));
+	CHECK(kolo_cast(NULL, KOLO_F32, x, KOLO_F32, 3, 1) == KOLO_EINVAL);
+}
+
 /* Every 16-bit code times factors that make products of all kinds, halfway ones and subnormals among them. */
 static void conversions_inside_the_loops_are_exact_for_every_code(void **state)
 {
@@ -258,6 +308,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_loop_equals_its_definition),
 	cmocka_unit_test(narrow_types_combine_right_in_every_pair),
 	cmocka_unit_test(scaling_dividing_and_copying_equal_their_definitions),
+	cmocka_unit_test(casts_equal_their_definition),
 	cmocka_unit_test(conversions_inside_the_loops_are_exact_for_every_code),
 	cmocka_unit_test(nan_wins_and_minus_zero_is_less),
 };

@@ -87,6 +87,10 @@ int kolo_version(void);
  * this thread. Names who (rank, host), where, what was tried, what came back and what to do. */
 const char *kolo_last_error(void);
 
+/* Sets the text of kolo_last_error on this thread, printf's way, and returns status: for layers on top of Kolo. At most 511
+ * bytes of it are kept. Never fails. */
+int kolo_error_set(int status, const char *format, ...);
+
 /* What a code of enum kolo_status means, in a few words. Static storage, never NULL. */
 const char *kolo_strerror(int status);
 
@@ -96,6 +100,12 @@ size_t kolo_type_size(enum kolo_type type);
 /* The name of a type or an op, like "f32" or "sum"; NULL when there is no such type or op. Static storage. */
 const char *kolo_type_name(enum kolo_type type);
 const char *kolo_op_name(enum kolo_op op);
+
+/* dst = src * scale, n elements, between any two of KOLO_F32, F16, BF16, F8E4M3 and F8E5M2: multiplied in float and rounded
+ * once, to nearest even. dst may be src where both types are the same; else they must not overlap. Local.
+ * Errors: KOLO_EINVAL. */
+int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type, size_t n,
+	      float scale);
 
 /* The cores that the calling thread may run on: for each the processor number (as sched_setaffinity wants it) of
  * one hardware thread, cores that share caches next to each other; in a build without hwloc, of every hardware

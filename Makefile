@@ -73,10 +73,10 @@ $B/flags: FORCE
 .PHONY: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
-LEFT_OUT := comm/kernels.c cuda/cuda.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c))
-SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c) $(wildcard cuda/*.c))
+LEFT_OUT := comm/kernels.c zero/kernels.c cuda/cuda.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c))
+SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c) $(wildcard cuda/*.c) $(wildcard zero/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
-OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o)
+OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o) $(KERNELS:%=$B/zero/kernels_%.o)
 
 KERNELS_plain  :=
 KERNELS_avx2   := -mavx2 -mf16c
@@ -103,12 +103,18 @@ report:
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
 	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams (nvcc is not found; NVCC=PATH names it))"
-	@echo "  not in this version: ZeRO (see README.md)"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DKO_KERNELS=ko_kernels_$* -c -o $@ $<
+
+# Square roots are instructions: no errno, and no libm.
+$B/zero/%.o: ALL_CFLAGS += -fno-math-errno
+$(KERNELS:%=$B/zero/kernels_%.o): $B/zero/kernels_%.o: zero/kernels.c $B/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DZERO_KERNELS=zero_kernels_$* -c -o $@ $<
 
 $B/%.o: %.c $B/flags
 	@mkdir -p $(@D)
@@ -189,7 +195,7 @@ fill = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}
 install: all
 	install -d "$(DESTDIR)$(PREFIX)/include/kolo" "$(DESTDIR)$(PREFIX)/bin" \
 		"$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(LIBDIR)/cmake/kolo"
-	install -m 644 include/kolo/kolo.h include/kolo/kolo_cuda.h "$(DESTDIR)$(PREFIX)/include/kolo"
+	install -m 644 include/kolo/*.h "$(DESTDIR)$(PREFIX)/include/kolo"
 	install -m 755 $B/libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)"
 	ln -sf libkolo.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libkolo.so"
 	install -m 644 $B/libkolo.a "$(DESTDIR)$(LIBDIR)"

@@ -1,0 +1,209 @@
+/* Kolo: training with sharded optimizer state, gradients and parameters (ZeRO, stages 0 to 3), on kolo.h alone.
+ *
+ * The model is a list of tensors. It runs forward and backward itself and tells the engine what it does:
+ *
+ *     kolo_zero_forward(zero, samples);         a micro-step begins
+ *         kolo_zero_use(zero, i, &p); ... kolo_zero_release(zero, i);      around each tensor's use
+ *     kolo_zero_backward(zero, loss);
+ *         kolo_zero_use ... kolo_zero_release, and kolo_zero_gradient(zero, i, g) as gradients become ready
+ *     kolo_zero_step(zero, &result);            the micro-step ends; every `accumulation` of them the update
+ *
+ * Rank r owns elements [r c, (r+1) c) of a tensor of n elements, c = ceil(n / nranks), at every stage; so its gradient is
+ * added in the same order, and all stages, bucket sizes and transports give the same bits. Stage 0 keeps everything on
+ * every rank; stage 1 keeps optimizer state with the owner only, stage 2 gradients too, stage 3 parameters too.
+ *
+ * Conventions as in kolo.h. An engine is used by one thread at a time. Calls marked collective are made by all ranks in
+ * the same order. After a failure other than KOLO_EINVAL the engine refuses all but kolo_zero_destroy. */
+#ifndef KOLO_KOLO_ZERO_H
+#define KOLO_KOLO_ZERO_H
+
+#include "kolo.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
+#define KOLO_ZERO_DIMS 8
+
+struct kolo_zero;
+
+enum kolo_zero_optimizer {
+	KOLO_ZERO_ADAMW,   /* torch.optim.AdamW: decay apart from the gradient */
+	KOLO_ZERO_ADAM,    /* torch.optim.Adam: decay added to the gradient */
+	KOLO_ZERO_SGD,     /* torch.optim.SGD, with momentum, dampening, nesterov */
+	KOLO_ZERO_LION,    /* Chen et al. 2023: the sign of an interpolated gradient */
+	KOLO_ZERO_ADAGRAD, /* torch.optim.Adagrad */
+	KOLO_ZERO_LAMB,    /* You et al. 2020: Adam with a trust ratio ||p|| / ||u|| for each tensor */
+};
+
+/* The hyper-parameters of a group of tensors; kolo_zero_group_init fills in the defaults of torch (of the papers where torch
+ * has none). Those that an optimizer has no use for are not read. */
+struct kolo_zero_group {
+	double lr;
+	double beta1, beta2;  /* AdamW, Adam, Lion, Lamb */
+	double eps;           /* AdamW, Adam, Adagrad, Lamb */
+	double weight_decay;  /* all */
+	double momentum;      /* SGD; 0: no state */
+	double dampening;     /* SGD */
+	double lr_decay;      /* Adagrad */
+	double initial;       /* Adagrad: what the sum of squares begins with */
+	int nesterov;         /* SGD */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* One tensor of the model. */
+struct kolo_zero_tensor {
+	const char *name;             /* unique; copied */
+	size_t shape[KOLO_ZERO_DIMS]; /* row-major; ndims of them, each at least 1 */
+	int ndims;                    /* 0: one element */
+	enum kolo_type type;          /* KOLO_F32, KOLO_F16 or KOLO_BF16; of the gradient too */
+	int group;                    /* index into the config's groups */
+	int frozen;                   /* 1: has no gradient and is not updated */
+	/* The caller's memory with the values to begin with, rank 0's count; stages 0 to 2 train in it, so it must stay until
+	 * kolo_zero_destroy. At stage 3 it is read during kolo_zero_create only. NULL: memory of the engine's, zeroed */
+	void *data;
+	uint64_t reserved[4]; /* zero */
+};
+
+/* What kolo_zero_create needs; kolo_zero_config_init fills in the defaults. The same on all ranks, which is checked. */
+struct kolo_zero_config {
+	int stage;        /* 0 to 3; 0 */
+	int accumulation; /* micro-steps for each update; 1 */
+	/* Samples of a micro-step on a rank that give its gradient the weight 1 / nranks; other numbers weigh in proportion; 1 */
+	size_t micro_batch;
+	double clip; /* the gradient's norm over all tensors is made at most so large; 0: no limit. 0 */
+	double loss_scale; /* what the model multiplies its loss by, so that small gradients survive in 16 bits; 1 */
+	enum kolo_zero_optimizer optimizer;   /* KOLO_ZERO_ADAMW */
+	const struct kolo_zero_group *groups; /* ngroups of them; NULL: one, of the defaults. Copied */
+	int ngroups;
+	int overlap;          /* 1: communication runs on a queue beside the model's work; 1 */
+	size_t reduce_bucket; /* elements in one reduction at most, of all ranks; 2 Mi */
+	size_t gather_bucket; /* elements in one all-gather of updated parameters at most; 2 Mi, stages 1 to 3 */
+	int contiguous;       /* 0: each tensor is reduced by itself, not in buckets with others; 1 */
+	int reduce_scatter; /* 0: gradients are all-reduced: the same bits, twice the traffic; 1. Stages 1 to 3 */
+	int allgather;      /* 0: updated parameters are broadcast by their owners, not all-gathered; 1 */
+	size_t sub_group; /* own elements at most that are updated before they are gathered; 0: gather_bucket / nranks */
+	size_t persistence; /* stage 3: tensors of at most so many elements stay on all ranks; 0 */
+	size_t prefetch;    /* stage 3, overlap: elements gathered ahead of use at most; 4 Mi */
+	size_t max_live; /* stage 3: no prefetch, and nothing kept, beyond so many gathered elements; 2^30 */
+	size_t reuse_distance; /* stage 3: keep what is used again before so many other elements are; 0: nothing */
+	int parameter_server; /* 1, stage 0: rank 0 alone updates, and the others send to it and receive from it; 0 */
+	uint64_t reserved[8]; /* zero */
+};
+
+/* The defaults of an optimizer. Never fails. */
+void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer optimizer);
+void kolo_zero_config_init(struct kolo_zero_config *out);
+
+/* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. Splits comm: gradients and parameters travel
+ * on a communicator of the engine's own, a few control bytes for each step on comm, which must stay until kolo_zero_destroy
+ * and may be used for other things between the engine's calls. Parameters become rank 0's on all ranks. The caller gives
+ * *out to kolo_zero_destroy.
+ *
+ * Errors: KOLO_EINVAL (names the tensor or the field), KOLO_ENOMEM, KOLO_EMISMATCH (ranks passed different tensors or
+ * configs), and those of kolo_comm_split and the collectives; then *out is NULL. */
+int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
+		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
+
+/* Ends an engine. The others get KOLO_EPEER where they still need this rank. NULL is allowed. */
+void kolo_zero_destroy(struct kolo_zero *zero);
+
+/* Begins a micro-step on `samples` samples of this rank, which may be none. Ranks may have different numbers: gradients and
+ * loss become means over all samples of all ranks and micro-steps. Local. Errors: KOLO_EINVAL. */
+int kolo_zero_forward(struct kolo_zero *zero, size_t samples);
+
+/* Ends the forward part; `loss` is this rank's mean over its samples, not scaled. Local. Errors: KOLO_EINVAL. */
+int kolo_zero_backward(struct kolo_zero *zero, double loss);
+
+/* Says that a tensor is about to be read: *out is its values, in its own type, until kolo_zero_release. At stage 3 collective,
+ * and it blocks until they are gathered; all ranks use tensors in the same order (checked at kolo_zero_step), also ranks
+ * without samples. At other stages local, and *out stays good. May be nested; each use is released. The values must not
+ * be written. out may be NULL. Errors: KOLO_EINVAL, those of the collectives. */
+int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
+
+/* Says that a tensor is done with. At stage 3 its memory then goes and traps when it is touched (SIGSEGV), unless it is of at
+ * most config.persistence elements; it comes back at the same address. Local. Errors: KOLO_EINVAL (not in use). */
+int kolo_zero_release(struct kolo_zero *zero, int tensor);
+
+/* Gives the gradient of this rank's mean loss, times loss_scale, of a tensor: as many elements as it has, of its type, read
+ * during the call. Once in each micro-step, in any order, that of ranks need not be the same; a tensor without one counts as
+ * zero. Collective in its effect: with overlap it returns when the gradient is in a bucket, else a full bucket is reduced
+ * here. Errors: KOLO_EINVAL (twice, frozen, not between backward and step), KOLO_ENOMEM, those of the collectives. */
+int kolo_zero_gradient(struct kolo_zero *zero, int tensor, const void *gradient);
+
+/* What a step did. */
+struct kolo_zero_result {
+	int updated; /* 1: parameters were updated; 0: this micro-step is not the last of `accumulation`, or: */
+	int skipped; /* 1: a gradient was infinite or NaN, and nothing was changed, on any rank */
+	long step;   /* updates so far */
+	double loss; /* the mean over all samples of all ranks, of this update's micro-steps; where updated or skipped */
+	double norm;        /* of the mean gradient over all tensors, unscaled, before clipping */
+	size_t samples;     /* of all ranks and micro-steps */
+	char overflow[256]; /* where skipped: the tensor, the rank and the index of the first bad value */
+	uint64_t reserved[4];
+};
+
+/* Ends a micro-step. The last of config.accumulation updates: reduces what is left to reduce, unscales, clips, updates, and
+ * gathers parameters where the stage keeps them whole; they may be read when it returns. Collective; blocks. out may be NULL.
+ * The gradient's norm is summed in an order that only the tensors' sizes and nranks determine.
+ *
+ * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EMISMATCH (ranks used different tensors),
+ * KOLO_ENOMEM, those of the collectives. */
+int kolo_zero_step(struct kolo_zero *zero, struct kolo_zero_result *out);
+
+/* Sets the learning rate of a group, or the loss scale, from the next forward on; between updates only. Local, the same on all
+ * ranks. Errors: KOLO_EINVAL. */
+int kolo_zero_set_lr(struct kolo_zero *zero, int group, double lr);
+int kolo_zero_set_loss_scale(struct kolo_zero *zero, double loss_scale);
+
+/* Sets elements [first, first + n) of a tensor from floats, in the parameters and the master weights, as far as this rank has
+ * them; all ranks call it alike, between updates. Local. Errors: KOLO_EINVAL. */
+int kolo_zero_set(struct kolo_zero *zero, int tensor, size_t first, size_t n, const float *values);
+
+/* Gets a whole tensor as floats: the master weights where it has such, else the parameter. Between updates. Collective at stages
+ * 1 to 3. Errors: KOLO_EINVAL, those of the collectives. */
+int kolo_zero_get(struct kolo_zero *zero, int tensor, float *out);
+
+/* Memory of one kind on this rank, in bytes. */
+struct kolo_zero_memory {
+	const char *kind;    /* "parameters", "gradients", ...; static storage */
+	const char *formula; /* the same in words, like "2 P / N"; static storage */
+	size_t bytes;        /* what is allocated now, the caller's parameters included */
+	size_t peak;         /* the most there was */
+	size_t expected;     /* what the formula gives; of gathered parameters the most that it allows */
+	uint64_t reserved[4];
+};
+
+/* Tells about the kind number `index`, from 0. Local. Errors: KOLO_EINVAL where there is no further one. */
+int kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out);
+
+/* Bytes that this rank sent since it was made, without what kolo_zero_create and kolo_zero_get send. */
+struct kolo_zero_traffic {
+	uint64_t sent_bytes; /* as the communicator counted; = the two below where it sends round the ring */
+	uint64_t gradient_bytes;  /* by formula: reductions */
+	uint64_t parameter_bytes; /* by formula: all-gathers or broadcasts */
+	uint64_t
+		padding_bytes; /* of these two, what is not of any tensor: buckets are filled up to equal parts */
+	uint64_t
+		control_bytes; /* norm, loss, overflow, order of use; on the comm given to kolo_zero_create */
+	uint64_t reductions, gathers; /* operations */
+	uint64_t reserved[4];
+};
+
+/* Counts. Between updates; blocks until what is on the way is done. Errors: KOLO_EINVAL, those of the collectives. */
+int kolo_zero_traffic_get(struct kolo_zero *zero, struct kolo_zero_traffic *out);
+
+/* The name of an optimizer, like "AdamW"; NULL when there is no such. Static storage. */
+const char *kolo_zero_optimizer_name(enum kolo_zero_optimizer optimizer);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

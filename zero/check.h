@@ -1,0 +1,18 @@
+/* What kolo_zero_create is given: right on each rank, and the same on all. */
+#ifndef ZERO_CHECK_H
+#define ZERO_CHECK_H
+
+#include "zero.h"
+
+/* 0 or KOLO_EINVAL, with what is wrong. Local. */
+int zero_check_arguments(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,
+			 int ntensors);
+
+/* Collective: `rc` of this rank, and the others'. Where one failed all do, where configs (NULL: none to compare) or numbers of
+ * tensors differ too. */
+int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config);
+
+/* Collective: KOLO_EMISMATCH with the first tensor that is not the same on all ranks. */
+int zero_agree_tensors(struct kolo_comm *comm, const struct kolo_zero_tensor *tensors, int ntensors);
+
+#endif

@@ -1,0 +1,175 @@
+/* See kernels.h. Compiled once for each instruction set, with ZERO_KERNELS the name of its table; plain C that compilers
+ * vectorise. Order of operations: torch's, so that differences to it stay in the last bit. */
+#include "kernels.h"
+
+#include <string.h>
+
+/* g + weight decay times p, where that is torch's L2 way. */
+static inline float decayed(float g, float p, const struct zero_scalars *s)
+{
+	return g + s->decay * p;
+}
+
+/* Both moments of Adam. */
+static inline void moments(float *m, float *v, float g, const struct zero_scalars *s)
+{
+	*m = *m * s->beta1 + g * s->rest1;
+	*v = *v * s->beta2 + s->rest2 * g * g;
+}
+
+static void adamw(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
+		  const struct zero_scalars *scalars)
+{
+	const struct zero_scalars s = *scalars;
+
+	for (size_t i = 0; i < n; i++) {
+		moments(&m[i], &v[i], g[i], &s);
+		p[i] = p[i] * s.keep - s.rate * m[i] / (__builtin_sqrtf(v[i]) / s.root2 + s.eps);
+	}
+}
+
+static void adam(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
+		 const struct zero_scalars *scalars)
+{
+	const struct zero_scalars s = *scalars;
+
+	for (size_t i = 0; i < n; i++) {
+		moments(&m[i], &v[i], decayed(g[i], p[i], &s), &s);
+		p[i] -= s.rate * m[i] / (__builtin_sqrtf(v[i]) / s.root2 + s.eps);
+	}
+}
+
+/* m: the momentum; NULL without one. */
+static void sgd(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
+		const struct zero_scalars *scalars)
+{
+	const struct zero_scalars s = *scalars;
+
+	(void)v;
+	for (size_t i = 0; i < n && !m; i++)
+		p[i] -= s.rate * decayed(g[i], p[i], &s);
+	for (size_t i = 0; i < n && m; i++) {
+		float d = decayed(g[i], p[i], &s);
+
+		m[i] = s.first ? d : m[i] * s.momentum + s.rest * d;
+		p[i] -= s.rate * (s.nesterov ? d + s.momentum * m[i] : m[i]);
+	}
+}
+
+static void lion(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
+		 const struct zero_scalars *scalars)
+{
+	const struct zero_scalars s = *scalars;
+
+	(void)v;
+	for (size_t i = 0; i < n; i++) {
+		float c = s.beta1 * m[i] + s.rest1 * g[i];
+		float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : 0.0f;
+
+		p[i] = p[i] * s.keep - s.rate * sign;
+		m[i] = s.beta2 * m[i] + s.rest2 * g[i];
+	}
+}
+
+/* m: the sum of squares. */
+static void adagrad(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
+		    size_t n, const struct zero_scalars *scalars)
+{
+	const struct zero_scalars s = *scalars;
+
+	(void)v;
+	for (size_t i = 0; i < n; i++) {
+		float d = decayed(g[i], p[i], &s);
+
+		m[i] += d * d;
+		p[i] -= s.rate * d / (__builtin_sqrtf(m[i]) + s.eps);
+	}
+}
+
+/* The update of Lamb before the trust ratio, from moments that are already this step's. */
+static inline float lamb_update(float p, float m, float v, const struct zero_scalars *s)
+{
+	return m / s->bias1 / (__builtin_sqrtf(v) / s->root2 + s->eps) + s->decay * p;
+}
+
+static void lamb_moments(const float *restrict p, float *restrict m, float *restrict v,
+			 const float *restrict g, size_t n, const struct zero_scalars *scalars,
+			 struct zero_lanes *p2, struct zero_lanes *u2)
+{
+	const struct zero_scalars s = *scalars;
+
+	for (size_t i = 0; i < n; i++) {
+		float u;
+
+		moments(&m[i], &v[i], g[i], &s);
+		u = lamb_update(p[i], m[i], v[i], &s);
+		p2->sum[i % ZERO_LANES] += (double)p[i] * (double)p[i];
+		u2->sum[i % ZERO_LANES] += (double)u * (double)u;
+	}
+}
+
+/* Behind lamb_moments, with the trust ratio in the rate. */
+static void lamb(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
+		 const struct zero_scalars *scalars)
+{
+	const struct zero_scalars s = *scalars;
+
+	(void)g;
+	for (size_t i = 0; i < n; i++)
+		p[i] -= s.rate * lamb_update(p[i], m[i], v[i], &s);
+}
+
+static void add_squares(struct zero_lanes *lanes, const float *restrict x, size_t n)
+{
+	double sum[ZERO_LANES];
+	size_t i = 0;
+
+	memcpy(sum, lanes->sum, sizeof(sum));
+	for (; n - i >= ZERO_LANES; i += ZERO_LANES)
+		for (size_t k = 0; k < ZERO_LANES; k++)
+			sum[k] += (double)x[i + k] * (double)x[i + k];
+	for (size_t k = 0; k < n - i; k++)
+		sum[k] += (double)x[i + k] * (double)x[i + k];
+	memcpy(lanes->sum, sum, sizeof(sum));
+}
+
+static void add(float *restrict sum, const float *restrict x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		sum[i] += x[i];
+}
+
+static bool finite_16(const uint16_t *x, size_t n, uint16_t exponent)
+{
+	uint16_t bad = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bad |= (x[i] & exponent) == exponent;
+	return !bad;
+}
+
+static bool finite_32(const float *x, size_t n)
+{
+	uint32_t bad = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, &x[i], sizeof(bits));
+		bad |= (bits & 0x7f800000) == 0x7f800000;
+	}
+	return !bad;
+}
+
+extern const struct zero_kernels ZERO_KERNELS;
+const struct zero_kernels ZERO_KERNELS = {
+	.update = {
+		[KOLO_ZERO_ADAMW] = adamw, [KOLO_ZERO_ADAM] = adam, [KOLO_ZERO_SGD] = sgd,
+		[KOLO_ZERO_LION] = lion, [KOLO_ZERO_ADAGRAD] = adagrad, [KOLO_ZERO_LAMB] = lamb,
+	},
+	.lamb_moments = lamb_moments,
+	.add_squares = add_squares,
+	.add = add,
+	.finite_16 = finite_16,
+	.finite_32 = finite_32,
+};

@@ -1,0 +1,80 @@
+/* See memory.h. Mapped from the system, not taken from malloc: what is freed goes back at once, and is counted to the page. */
+#include "memory.h"
+
+#include "kolo/kolo_zero.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static size_t round_to_pages(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
+void *zero_arena_take(struct zero_arena *arena, size_t bytes)
+{
+	char *part = arena->base ? arena->base + arena->used : NULL;
+
+	arena->used += bytes;
+	return part;
+}
+
+int zero_arena_open(struct zero_arena *arena, const char *kind)
+{
+	size_t len = round_to_pages(arena->used + 1); /* never nothing, so that base tells */
+	void *base =
+		mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (base == MAP_FAILED)
+		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for %s: %s", len, kind, strerror(errno));
+	madvise(base, len, MADV_HUGEPAGE); /* where it can't, pages are small */
+	*arena = (struct zero_arena){ base, 0, len };
+	return 0;
+}
+
+void zero_arena_close(struct zero_arena *arena)
+{
+	if (arena->base)
+		munmap(arena->base, arena->mapped);
+	*arena = (struct zero_arena){ 0 };
+}
+
+int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name)
+{
+	size_t len = round_to_pages(bytes);
+	void *base = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (base == MAP_FAILED)
+		return kolo_error_set(KOLO_ENOMEM, "%zu bytes of addresses for tensor '%s': %s", len, name,
+				      strerror(errno));
+	*region = (struct zero_region){ base, len };
+	return 0;
+}
+
+int zero_region_open(struct zero_region *region, const char *name)
+{
+	if (mprotect(region->base, region->len, PROT_READ | PROT_WRITE) < 0)
+		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for tensor '%s': %s", region->len, name,
+				      strerror(errno));
+#ifdef MADV_POPULATE_WRITE /* all pages in one call; older systems bring them one by one */
+	madvise(region->base, region->len, MADV_POPULATE_WRITE);
+#endif
+	return 0;
+}
+
+void zero_region_close(struct zero_region *region)
+{
+	madvise(region->base, region->len, MADV_DONTNEED);
+	mprotect(region->base, region->len, PROT_NONE);
+}
+
+void zero_region_free(struct zero_region *region)
+{
+	if (region->base)
+		munmap(region->base, region->len);
+	*region = (struct zero_region){ 0 };
+}

@@ -1,0 +1,21 @@
+/* What distinguishes the optimizers beside their loops (kernels.h): names, state, defaults, and what becomes of the hyper-
+ * parameters in a step. */
+#ifndef ZERO_OPTIMIZER_H
+#define ZERO_OPTIMIZER_H
+
+#include "kernels.h"
+
+/* How many moments, each as large as the parameters in float, the optimizer keeps for tensors of this group. */
+int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group);
+
+/* What the first moment begins with; the second with 0. */
+float zero_optimizer_initial(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group);
+
+/* The factors of step number `step`, from 1. Computed in double, as torch does. */
+struct zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
+					   const struct kolo_zero_group *group, long step);
+
+/* 0, or KOLO_EINVAL with the field that is wrong. */
+int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group, int index);
+
+#endif

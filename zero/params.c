@@ -1,0 +1,214 @@
+/* Parameters of stage 3: gathered for use, gone after it, and ahead of use in the order that the first micro-step had. */
+#include "zero.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- One tensor ----------------------------------------------------------------------------------------- */
+
+int zero_params_open(struct kolo_zero *z, struct zero_tensor *t)
+{
+	int rc = zero_region_open(&t->region, t->name);
+
+	if (rc < 0)
+		return rc;
+	t->state = ZERO_COMING;
+	z->trace.live += t->n;
+	z->gathered += t->region.len;
+	if (z->gathered > z->most_gathered)
+		z->most_gathered = z->gathered;
+	return 0;
+}
+
+void zero_params_close(struct kolo_zero *z, struct zero_tensor *t)
+{
+	zero_region_close(&t->region);
+	t->state = ZERO_AWAY;
+	z->trace.live -= t->n;
+	z->gathered -= t->region.len;
+}
+
+static int start_gather(struct kolo_zero *z, struct zero_tensor *t)
+{
+	int rc = zero_params_open(z, t);
+
+	if (rc < 0)
+		return rc;
+	rc = zero_gather_whole(z, t, t->shard, z->queue);
+	if (rc == 0 && z->queue)
+		rc = kolo_event_record(t->gathered, z->queue);
+	return rc;
+}
+
+static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
+{
+	int rc = z->queue ? kolo_event_wait(t->gathered) : 0;
+
+	if (rc == 0)
+		t->state = ZERO_HERE;
+	return rc;
+}
+
+/* ---- The order of uses ---------------------------------------------------------------------------------- */
+
+static int append_use(struct kolo_zero *z, int tensor)
+{
+	struct zero_trace *trace = &z->trace;
+
+	if (trace->n == trace->room) {
+		int room = trace->room ? 2 * trace->room : 64;
+		int *more = realloc(trace->tensors, (size_t)room * sizeof(*more));
+
+		if (!more)
+			return kolo_error_set(KOLO_ENOMEM, "rank %d: the order of %d uses: out of memory",
+					      z->rank, room);
+		trace->tensors = more;
+		trace->room = room;
+	}
+	trace->tensors[trace->n++] = tensor;
+	return 0;
+}
+
+/* Takes a use into account. Where the order is not the learnt one it is learnt anew. */
+static int trace_use(struct kolo_zero *z, int tensor)
+{
+	struct zero_trace *trace = &z->trace;
+	int rc = 0;
+
+	trace->hash = (trace->hash ^ (uint64_t)(unsigned)tensor) * 1099511628211u;
+	if (trace->matches && (trace->at >= trace->n || trace->tensors[trace->at] != tensor)) {
+		trace->matches = false;
+		trace->n = trace->at;
+	}
+	if (!trace->matches)
+		rc = append_use(z, tensor);
+	trace->at++;
+	return rc;
+}
+
+void zero_trace_end(struct kolo_zero *z)
+{
+	struct zero_trace *trace = &z->trace;
+
+	/* What was not reached is forgotten: this micro-step's order is the one that counts. */
+	trace->n = trace->at;
+	trace->matches = trace->n > 0;
+	trace->at = 0;
+}
+
+/* Gathers what comes next, as far as the limits go. The same on all ranks, since it depends on uses alone. */
+static int gather_ahead(struct kolo_zero *z)
+{
+	struct zero_trace *trace = &z->trace;
+	int rc = 0;
+
+	for (int i = trace->at; rc == 0 && trace->matches && i < trace->n; i++) {
+		struct zero_tensor *t = &z->tensors[trace->tensors[i]];
+
+		if (t->state != ZERO_AWAY)
+			continue;
+		if (trace->ahead + t->n > z->config.prefetch || trace->live + t->n > z->config.max_live)
+			break;
+		trace->ahead += t->n;
+		t->ahead = true;
+		rc = start_gather(z, t);
+	}
+	return rc;
+}
+
+/* Whether a tensor that is released is used again before so many other elements are that letting it go pays. */
+static bool is_used_soon(const struct kolo_zero *z, int tensor)
+{
+	const struct zero_trace *trace = &z->trace;
+	size_t between = 0;
+
+	if (!trace->matches || z->config.reuse_distance == 0 || trace->live > z->config.max_live)
+		return false;
+	for (int i = trace->at; i < trace->n; i++) {
+		if (trace->tensors[i] == tensor)
+			return true;
+		between += z->tensors[trace->tensors[i]].n;
+		if (between > z->config.reuse_distance)
+			return false;
+	}
+	return false;
+}
+
+/* ---- Public --------------------------------------------------------------------------------------------- */
+
+static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
+{
+	int rc = trace_use(z, tensor);
+
+	if (rc == 0 && t->state == ZERO_AWAY)
+		rc = start_gather(z, t);
+	if (t->ahead) {
+		z->trace.ahead -= t->n;
+		t->ahead = false;
+	}
+	/* Started before this one is waited for, so that the queue has work meanwhile. */
+	if (rc == 0 && z->queue)
+		rc = gather_ahead(z);
+	if (rc == 0 && t->state == ZERO_COMING)
+		rc = finish_gather(z, t);
+	return rc;
+}
+
+int kolo_zero_use(struct kolo_zero *z, int tensor, const void **out)
+{
+	struct zero_tensor *t;
+	int rc = zero_check(z);
+
+	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "use")))
+		return rc < 0 ? rc : KOLO_EINVAL;
+	if (z->phase == ZERO_IDLE)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"rank %d: use of tensor '%s' outside of kolo_zero_forward ... kolo_zero_step",
+			z->rank, t->name);
+	if (t->sharded && (rc = use_sharded(z, t, tensor)) < 0)
+		return zero_failed(z, rc);
+	if (t->sharded && t->uses == 0) {
+		z->used += t->region.len;
+		z->most_used = z->used > z->most_used ? z->used : z->most_used;
+	}
+	t->uses++;
+	if (out)
+		*out = t->param;
+	return 0;
+}
+
+int kolo_zero_release(struct kolo_zero *z, int tensor)
+{
+	struct zero_tensor *t;
+	int rc = zero_check(z);
+
+	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "release")))
+		return rc < 0 ? rc : KOLO_EINVAL;
+	if (t->uses == 0)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: release of tensor '%s', which is not in use",
+				      z->rank, t->name);
+	t->uses--;
+	if (!t->sharded || t->uses > 0)
+		return 0;
+	z->used -= t->region.len;
+	if (!is_used_soon(z, tensor))
+		zero_params_close(z, t);
+	return 0;
+}
+
+int zero_params_drop(struct kolo_zero *z)
+{
+	for (int i = 0; i < z->ntensors; i++) {
+		struct zero_tensor *t = &z->tensors[i];
+		int rc = t->state == ZERO_COMING ? finish_gather(z, t) : 0;
+
+		if (rc < 0)
+			return rc;
+		if (t->state != ZERO_AWAY)
+			zero_params_close(z, t);
+		t->ahead = false;
+	}
+	z->trace.ahead = 0;
+	return 0;
+}

@@ -1,0 +1,245 @@
+/* A micro-step from forward to step, and what ranks tell each other at its end. */
+#include "zero.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int zero_check(struct kolo_zero *z)
+{
+	if (!z)
+		return kolo_error_set(KOLO_EINVAL, "the engine is NULL");
+	return z->failed ? kolo_error_set(z->failed, "%s", z->failure) : 0;
+}
+
+int zero_failed(struct kolo_zero *z, int rc)
+{
+	if (rc < 0 && rc != KOLO_EINVAL && !z->failed) {
+		z->failed = rc;
+		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
+		/* The others learn it from whatever they wait for. */
+		kolo_comm_abort(z->data);
+		kolo_error_set(rc, "%s", z->failure);
+	}
+	return rc;
+}
+
+struct zero_tensor *zero_tensor_get(struct kolo_zero *z, int tensor, const char *what)
+{
+	if (tensor >= 0 && tensor < z->ntensors)
+		return &z->tensors[tensor];
+	kolo_error_set(KOLO_EINVAL, "rank %d: %s of tensor %d; the model has 0 to %d", z->rank, what, tensor,
+		       z->ntensors - 1);
+	return NULL;
+}
+
+bool zero_reduces_now(const struct kolo_zero *z)
+{
+	return z->config.stage >= 2 || z->micro == z->config.accumulation - 1;
+}
+
+/* ---- Forward and backward ------------------------------------------------------------------------------- */
+
+int kolo_zero_forward(struct kolo_zero *z, size_t samples)
+{
+	int rc = zero_check(z);
+
+	if (rc < 0)
+		return rc;
+	if (z->phase != ZERO_IDLE)
+		return kolo_error_set(KOLO_EINVAL,
+				      "rank %d: forward in a micro-step that kolo_zero_step has not ended",
+				      z->rank);
+	z->phase = ZERO_FORWARD;
+	z->micro_samples = samples;
+	z->weight = (float)((double)samples / ((double)z->config.micro_batch * z->nranks));
+	zero_reducer_begin(z);
+	return 0;
+}
+
+int kolo_zero_backward(struct kolo_zero *z, double loss)
+{
+	int rc = zero_check(z);
+
+	if (rc < 0)
+		return rc;
+	if (z->phase != ZERO_FORWARD)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: backward without kolo_zero_forward before it",
+				      z->rank);
+	z->phase = ZERO_BACKWARD;
+	/* No samples have no mean. */
+	if (z->micro_samples) {
+		z->samples += (double)z->micro_samples;
+		z->loss += loss * (double)z->micro_samples;
+	}
+	return 0;
+}
+
+/* ---- What ranks tell each other ------------------------------------------------------------------------- */
+
+struct record {
+	double square_sum, loss, samples;
+	uint64_t uses; /* the hash of the order of uses */
+	struct zero_culprit culprit;
+};
+
+/* What all ranks' records say together. */
+struct summary {
+	double square_sum, loss, samples;
+	int culprit_rank;
+	struct zero_culprit culprit;
+};
+
+/* Adds up in the ranks' order. The culprit is the first rank's whose own gradient was not finite; else who found it in a sum. */
+static int summarize(struct kolo_zero *z, const struct record *records, struct summary *out)
+{
+	*out = (struct summary){ .culprit = { .tensor = -1 } };
+	for (int r = 0; r < z->nranks; r++) {
+		const struct record *record = &records[r];
+		bool first = out->culprit.tensor < 0 || (out->culprit.reduced && !record->culprit.reduced);
+
+		if (record->uses != records[0].uses)
+			return kolo_error_set(
+				KOLO_EMISMATCH,
+				"rank %d used its tensors in another order than rank 0 since the last update",
+				r);
+		out->square_sum += record->square_sum;
+		out->loss += record->loss;
+		out->samples += record->samples;
+		if (record->culprit.tensor >= 0 && first) {
+			out->culprit = record->culprit;
+			out->culprit_rank = r;
+		}
+	}
+	return 0;
+}
+
+static int exchange(struct kolo_zero *z, struct summary *out)
+{
+	struct record own = { zero_square_sum(z), z->loss, z->samples, z->trace.hash, z->culprit };
+	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
+	int rc;
+
+	if (!all)
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory", z->rank,
+				      z->nranks);
+	if (!__builtin_isfinite(own.square_sum) && own.culprit.tensor < 0)
+		zero_find_culprit(z, &own.culprit);
+	rc = kolo_all_gather(z->comm, &own, all, sizeof(own), KOLO_U8, NULL);
+	z->traffic.control_bytes += (uint64_t)(z->nranks - 1) * sizeof(own);
+	if (rc == 0)
+		rc = summarize(z, all, out);
+	free(all);
+	return rc;
+}
+
+/* ---- The update ----------------------------------------------------------------------------------------- */
+
+static void describe_overflow(const struct kolo_zero *z, const struct summary *s, char *out, size_t len)
+{
+	const struct zero_culprit *c = &s->culprit;
+	const char *name = z->tensors[c->tensor].name;
+
+	if (c->reduced)
+		snprintf(
+			out, len,
+			"gradient of tensor '%s' at index %llu is %g in the sum over ranks (found by its owner, rank %d; "
+			"each rank's own was finite)",
+			name, (unsigned long long)c->index, c->value, s->culprit_rank);
+	else
+		snprintf(out, len, "gradient of tensor '%s' at index %llu is %g on rank %d, micro-step %d",
+			 name, (unsigned long long)c->index, c->value, s->culprit_rank, c->micro);
+}
+
+/* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch nranks). */
+static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
+{
+	double unit = (double)z->config.micro_batch * z->nranks;
+	double mean = s->samples > 0 ? unit / s->samples / z->config.loss_scale : 0;
+	double clip = 1;
+	int rc;
+
+	out->samples = (size_t)s->samples;
+	out->loss = s->samples > 0 ? s->loss / s->samples : 0;
+	out->norm = __builtin_sqrt(s->square_sum) * mean;
+	if (s->culprit.tensor >= 0) {
+		out->skipped = 1;
+		describe_overflow(z, s, out->overflow, sizeof(out->overflow));
+		return 0;
+	}
+	/* Without a sample there is nothing to learn from. */
+	if (s->samples == 0)
+		return 0;
+	/* torch.nn.utils.clip_grad_norm_ */
+	if (z->config.clip > 0 && z->config.clip / (out->norm + 1e-6) < 1)
+		clip = z->config.clip / (out->norm + 1e-6);
+	rc = zero_update(z, (float)(mean * clip));
+	if (rc == 0) {
+		z->step++;
+		out->updated = 1;
+	}
+	return rc;
+}
+
+static void begin_update(struct kolo_zero *z)
+{
+	z->micro = 0;
+	z->samples = z->loss = 0;
+	z->culprit.tensor = -1;
+	z->trace.hash = 14695981039346656037u;
+	for (int i = 0; i < z->ntensors; i++)
+		z->tensors[i].summed = false;
+}
+
+static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
+{
+	struct summary summary = { 0 };
+	int rc = zero_params_drop(z);
+
+	if (rc == 0)
+		rc = exchange(z, &summary);
+	if (rc == 0)
+		rc = apply(z, &summary, out);
+	if (rc == 0)
+		begin_update(z);
+	return rc;
+}
+
+static int check_step(struct kolo_zero *z)
+{
+	int rc = zero_check(z);
+
+	if (rc < 0)
+		return rc;
+	if (z->phase != ZERO_BACKWARD)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: step without kolo_zero_backward before it",
+				      z->rank);
+	for (int i = 0; i < z->ntensors; i++)
+		if (z->tensors[i].uses)
+			return kolo_error_set(KOLO_EINVAL,
+					      "rank %d: step while tensor '%s' is in use: release it first",
+					      z->rank, z->tensors[i].name);
+	return 0;
+}
+
+int kolo_zero_step(struct kolo_zero *z, struct kolo_zero_result *out)
+{
+	struct kolo_zero_result result = { 0 };
+	int rc = check_step(z);
+
+	if (rc < 0)
+		return rc;
+	if (zero_reduces_now(z))
+		rc = zero_reducer_finish(z);
+	if (rc == 0) {
+		zero_trace_end(z);
+		z->phase = ZERO_IDLE;
+		z->micro++;
+		if (z->micro == z->config.accumulation)
+			rc = finish_update(z, &result);
+	}
+	result.step = z->step;
+	if (out)
+		*out = result;
+	return zero_failed(z, rc);
+}

@@ -1,0 +1,126 @@
+/* Values from outside, and for outside: tensors as floats; learning rates and the loss scale. */
+#include "zero.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int check_between_updates(struct kolo_zero *z, const char *what)
+{
+	int rc = zero_check(z);
+
+	if (rc == 0 && (z->phase != ZERO_IDLE || z->micro > 0))
+		return kolo_error_set(KOLO_EINVAL, "rank %d: %s in the middle of an update", z->rank, what);
+	return rc;
+}
+
+int kolo_zero_set_lr(struct kolo_zero *z, int group, double lr)
+{
+	int rc = check_between_updates(z, "a learning rate");
+	struct kolo_zero_group changed;
+
+	if (rc < 0)
+		return rc;
+	if (group < 0 || group >= z->config.ngroups)
+		return kolo_error_set(KOLO_EINVAL, "learning rate of group %d; there are %d groups", group,
+				      z->config.ngroups);
+	changed = z->config.groups[group];
+	changed.lr = lr;
+	if ((rc = zero_optimizer_check(z->config.optimizer, &changed, group)) == 0)
+		((struct kolo_zero_group *)z->config.groups)[group] = changed;
+	return rc;
+}
+
+int kolo_zero_set_loss_scale(struct kolo_zero *z, double loss_scale)
+{
+	int rc = check_between_updates(z, "a loss scale");
+
+	if (rc == 0 && !(loss_scale > 0 && loss_scale < __builtin_inf()))
+		return kolo_error_set(KOLO_EINVAL, "the loss scale is %g, and must be finite and above 0",
+				      loss_scale);
+	if (rc == 0)
+		z->config.loss_scale = loss_scale;
+	return rc;
+}
+
+/* Where two parts overlap. */
+static struct zero_part meet(struct zero_part a, struct zero_part b)
+{
+	size_t first = a.first > b.first ? a.first : b.first;
+	size_t end = a.first + a.n < b.first + b.n ? a.first + a.n : b.first + b.n;
+
+	return (struct zero_part){ first, end > first ? end - first : 0 };
+}
+
+int kolo_zero_set(struct kolo_zero *z, int tensor, size_t first, size_t n, const float *values)
+{
+	int rc = check_between_updates(z, "values of a tensor");
+	struct zero_part all = { first, n }, part;
+	struct zero_tensor *t;
+
+	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "values")))
+		return rc < 0 ? rc : KOLO_EINVAL;
+	if (first > t->n || n > t->n - first || (n && !values))
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"rank %d: values for elements [%zu, %zu) of tensor '%s', which has %zu%s", z->rank,
+			first, first + n, t->name, t->n, values ? "" : ": NULL");
+	part = t->sharded ? meet(all, t->own) : all;
+	if (part.n)
+		kolo_cast(values + (part.first - first), KOLO_F32,
+			  t->sharded ? zero_at(t->shard, t->type, part.first - t->own.first)
+				     : zero_at(t->param, t->type, part.first),
+			  t->type, part.n, 1);
+	part = meet(all, t->held);
+	if (part.n && t->master)
+		memcpy(t->master + (part.first - t->held.first), values + (part.first - first),
+		       part.n * sizeof(float));
+	return 0;
+}
+
+/* This rank's own part of a tensor, as floats. */
+static void own_values(const struct zero_tensor *t, float *out)
+{
+	const char *from = t->sharded ? t->shard : zero_at(t->param, t->type, t->own.first);
+
+	if (t->master)
+		memcpy(out, t->master + (t->own.first - t->held.first), t->own.n * sizeof(float));
+	else
+		kolo_cast(from, t->type, out, KOLO_F32, t->own.n, 1);
+}
+
+/* Gathers the own parts; what that sends is not training's. */
+static int gather_values(struct kolo_zero *z, struct zero_tensor *t, float *out)
+{
+	struct kolo_stats before, after;
+	int rc = kolo_comm_stats(z->data, &before);
+
+	for (int r = 0; r < z->nranks; r++)
+		z->gatherer.counts[r] = zero_owned(t->n, z->nranks, r).n;
+	own_values(t, out + t->own.first);
+	if (rc == 0)
+		rc = kolo_all_gather_v(z->data, out + t->own.first, out, z->gatherer.counts, KOLO_F32, NULL);
+	if (rc == 0)
+		rc = kolo_comm_stats(z->data, &after);
+	if (rc == 0)
+		z->sent_before += after.sent_bytes - before.sent_bytes;
+	return rc;
+}
+
+int kolo_zero_get(struct kolo_zero *z, int tensor, float *out)
+{
+	int rc = check_between_updates(z, "values of a tensor");
+	struct zero_tensor *t;
+
+	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "values")))
+		return rc < 0 ? rc : KOLO_EINVAL;
+	if (!out)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: values of tensor '%s' into NULL", z->rank,
+				      t->name);
+	if (z->config.stage > 0 && (t->sharded || (t->trained && t->type != KOLO_F32)))
+		return zero_failed(z, gather_values(z, t, out));
+	if (t->master)
+		memcpy(out, t->master, t->n * sizeof(float));
+	else
+		kolo_cast(t->param, t->type, out, KOLO_F32, t->n, 1);
+	return 0;
+}

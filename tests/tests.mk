@@ -29,8 +29,8 @@ $B/tests/gpu_kernels.o: tests/gpu_kernels.cc cuda/kernels.cu $B/flags
 		$(SANFLAGS) -D_GNU_SOURCE -Iinclude -MMD -MP -c -o $@ $<
 $B/tests/test_gpu_kernels: $B/tests/gpu_kernels.o
 
-# Programs that need no test library: the README's, and a rank of test_hosts.py's jobs.
-PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank $B/tests/host_pairs
+# Programs that need no test library: the README's, a rank of test_hosts.py's jobs, and an optimizer.
+PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank $B/tests/host_pairs $B/tests/zero_optimize
 $(PROGRAMS): $B/%: $B/%.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

@@ -43,8 +43,9 @@ CUDA_ARCHS ?= $(filter 70 75 80 86 89 90 100,$(if $(filter yes,$(CUDA)),$(shell 
 VERSION := $(shell awk '/define KOLO_VERSION_/ { v = v d $$3; d = "." } END { print v }' include/kolo/kolo.h)
 SOVERSION := 0
 
-# One folder for each flavour, so that they don't build over each other.
-FLAVOUR := $(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(SAN))
+# One folder for each flavour, so that they don't build over each other. Its name has no comma, which linkers split at.
+comma   := ,
+FLAVOUR := $(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 B       := build$(if $(FLAVOUR),/flavour$(FLAVOUR))
 
 # ---- What is built in: decided here -------------------------------------------------------------------------
@@ -58,7 +59,7 @@ DEFINES += $(if $(filter yes,$(VERBS)),-DKO_HAVE_VERBS)
 LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc)) $(if $(filter yes,$(VERBS)),$(shell pkg-config --libs libibverbs))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
-SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(filter undefined,$(SAN)),-fno-sanitize-recover=all))
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=all))
 # -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
 ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -MMD -MP
 
@@ -263,7 +264,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address|undefined|thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, CUDA=no CUDA. V=1 shows commands."
+	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d)

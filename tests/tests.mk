@@ -4,9 +4,9 @@
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
-# What tests the tools from outside runs plain and with the address sanitizer.
+# What tests the tools from outside runs plain and with sanitizers among which is the address one.
 TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_ringinfo.py test_launchers.py test_log.py man.sh)
-ifneq ($(filter-out -address,$(FLAVOUR)),)
+ifneq ($(if $(findstring address,$(FLAVOUR)),,$(FLAVOUR)),)
 TEST_SCRIPTS  := $(filter-out $(TOOL_SCRIPTS),$(TEST_SCRIPTS))
 endif
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)

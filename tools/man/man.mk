@@ -2,7 +2,6 @@
 MANUAL := $(shell perl -MPod::Man -MFindBin -MFile::Path -e 'print "yes"' 2>/dev/null)
 ifneq ($(MANUAL),)
 HEADERS := include/kolo/kolo.h include/kolo/kolo_cuda.h include/kolo/kolo_zero.h
-comma := ,
 
 .PHONY: man install-man
 all: man

@@ -107,8 +107,9 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 /* ---- Two ranks, one of which runs out ------------------------------------------------------------------- */
 
 struct sweep {
-	int victim; /* -1: the id's thread */
-	long k;     /* which call fails */
+	int victim;    /* -1: the id's thread */
+	long k;        /* which call fails */
+	long at_least; /* as many of them can */
 	enum { CREATE, SPLIT, MESSAGES } of;
 	bool failed; /* out: the victim's call failed */
 	struct kolo_id id;
@@ -263,13 +264,23 @@ static bool run_sweep(struct sweep *s)
 	return s->failed;
 }
 
+/* Every AT_ONCE-th call from this rank's on. */
+static void sweep_part(struct t_rank *r)
+{
+	struct sweep s = *(const struct sweep *)r->arg;
+
+	for (s.k = 1 + r->rank; run_sweep(&s); s.k += r->nranks)
+		CHECK(s.k < 200);
+	CHECK(s.k > s.at_least); /* something was there to fail */
+}
+
+/* In several processes, since most of the time they wait for timeouts. */
 static void sweep_all(int victim, int of, long at_least)
 {
-	struct sweep s = { .victim = victim, .of = of };
+	enum { AT_ONCE = 4 };
+	struct sweep s = { .victim = victim, .of = of, .at_least = at_least };
 
-	for (s.k = 1; run_sweep(&s); s.k++)
-		CHECK(s.k < 200);
-	CHECK(s.k > at_least); /* something was there to fail */
+	t_processes(AT_ONCE, sweep_part, &s);
 }
 
 static void create_survives_every_failure(void **state)

@@ -41,7 +41,7 @@ static() {
 }
 # Without hwloc and RDMA nothing but libc is needed, which can be linked statically too.
 all_static() {
-	install_to "$dir/alone" "$dir/alone/lib" DESTDIR= HWLOC=no VERBS=no CFLAGS=-O0 B="$dir/build"
+	install_to "$dir/alone" "$dir/alone/lib" DESTDIR= HWLOC=no VERBS=no CFLAGS=-O0 B="$dir/build" -j"$(nproc)"
 	export PKG_CONFIG_PATH="$dir/alone/lib/pkgconfig"
 	$CC $flags -static $(pkg-config --cflags kolo) -o "$dir/all_static" "$here/tools/examples/all_reduce.c" \
 		$(pkg-config --static --libs kolo)

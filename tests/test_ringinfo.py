@@ -294,7 +294,7 @@ def a_build_without_hwloc_says_what_it_leaves_out():
     if SLOW:
         raise Skip("one build is enough")
     place = f"{B}/tests/without_hwloc"
-    done = run(os.environ.get("MAKE", "make"), f"B={place}", "HWLOC=no", "CFLAGS=-O0", "SAN=", "report",
+    done = run(os.environ.get("MAKE", "make"), f"-j{os.cpu_count()}", f"B={place}", "HWLOC=no", "CFLAGS=-O0", "SAN=", "report",
                f"{place}/ringinfo", timeout=300)
     assert done.returncode == 0 and "hwloc   no: cores are counted" in done.stdout, done.stdout + done.stderr
     out = run(f"{place}/ringinfo").stdout

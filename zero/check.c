@@ -87,6 +87,9 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 	if (t->group < 0 || t->group >= ngroups)
 		return kolo_error_set(KOLO_EINVAL, "tensor '%s' is of group %d; there are %d groups", t->name,
 				      t->group, ngroups);
+	for (size_t i = 0; i < sizeof(t->reserved) / sizeof(t->reserved[0]); i++)
+		if (t->reserved[i])
+			return kolo_error_set(KOLO_EINVAL, "tensor '%s': reserved is not zero", t->name);
 	return check_flag("frozen of a tensor", t->frozen);
 }
 

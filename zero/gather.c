@@ -1,4 +1,5 @@
-/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by bucket. */
+/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by bucket. With a queue the step
+ * ends while they run; who uses a tensor waits for its buckets, so that they are done beside the next forward. */
 #include "zero.h"
 
 #include <stdlib.h>
@@ -53,16 +54,22 @@ int zero_gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *sr
 int zero_gatherer_open(struct kolo_zero *z)
 {
 	struct zero_gatherer *g = &z->gatherer;
+	size_t n = (size_t)g->plan.nbuckets + 1;
 	int rc = 0;
 
 	g->counts = calloc((size_t)z->nranks, sizeof(*g->counts));
-	if (!g->counts)
-		return kolo_error_set(KOLO_ENOMEM, "counts of %d ranks: out of memory", z->nranks);
-	for (int i = 0; i < g->nbuffers && rc == 0; i++) {
-		g->buffers[i].memory = zero_arena_take(&z->arenas[ZERO_BUCKETS], g->buffer_len);
-		g->buffers[i].bucket = -1;
-		if (z->queue)
-			rc = kolo_event_create(&g->buffers[i].event);
+	g->events = calloc(n, sizeof(*g->events));
+	g->buffer_of = calloc(n, sizeof(*g->buffer_of));
+	if (!g->counts || !g->events || !g->buffer_of)
+		return kolo_error_set(KOLO_ENOMEM, "gathers of %d buckets: out of memory", g->plan.nbuckets);
+	for (int b = 0; z->queue && rc == 0 && b < g->plan.nbuckets; b++)
+		rc = kolo_event_create(&g->events[b]);
+	for (int i = 0; i < g->nbuffers; i++)
+		g->buffers[i] = zero_arena_take(&z->arenas[ZERO_BUCKETS], g->buffer_len);
+	for (int p = 0, bucket = 0; p < g->plan.npieces; p++) {
+		while (p >= g->plan.buckets[bucket].first + g->plan.buckets[bucket].npieces)
+			bucket++;
+		z->tensors[g->plan.pieces[p].tensor].last_gather = bucket + 1;
 	}
 	return rc;
 }
@@ -71,8 +78,10 @@ void zero_gatherer_close(struct kolo_zero *z)
 {
 	struct zero_gatherer *g = &z->gatherer;
 
-	for (int i = 0; i < g->nbuffers; i++)
-		kolo_event_destroy(g->buffers[i].event);
+	for (int b = 0; g->events && b < g->plan.nbuckets; b++)
+		kolo_event_destroy(g->events[b]);
+	free(g->events);
+	free(g->buffer_of);
 	free(g->counts);
 	zero_plan_free(&g->plan);
 }
@@ -99,64 +108,85 @@ static void copy_parts(struct kolo_zero *z, const struct zero_bucket *b, char *m
 	}
 }
 
-/* Waits for the bucket that a buffer has, if any, and takes it out. */
-static int empty_buffer(struct kolo_zero *z, struct zero_buffer *buffer)
+int zero_gather_finish(struct kolo_zero *z, int nbuckets)
 {
+	struct zero_gatherer *g = &z->gatherer;
 	int rc = 0;
 
-	if (buffer->bucket < 0)
-		return 0;
-	if (z->queue)
-		rc = kolo_event_wait(buffer->event);
-	if (rc == 0)
-		copy_parts(z, &z->gatherer.plan.buckets[buffer->bucket], buffer->memory, false);
-	buffer->bucket = -1;
+	for (; rc == 0 && g->finished < g->started && g->finished < nbuckets; g->finished++) {
+		const struct zero_bucket *b = &g->plan.buckets[g->finished];
+
+		if (z->queue)
+			rc = kolo_event_wait(g->events[g->finished]);
+		if (rc == 0 && !b->whole)
+			copy_parts(z, b, g->buffers[g->buffer_of[g->finished]], false);
+	}
 	return rc;
 }
 
-static int gather_partial(struct kolo_zero *z, int bucket, struct zero_buffer *buffer)
+int zero_gather_finish_all(struct kolo_zero *z)
 {
-	const struct zero_bucket *b = &z->gatherer.plan.buckets[bucket];
-	char *own = zero_at(buffer->memory, b->type, (size_t)z->rank * b->n);
-	size_t all = (size_t)z->nranks * b->n, real = 0;
-	int rc = empty_buffer(z, buffer);
+	return zero_gather_finish(z, z->gatherer.plan.nbuckets);
+}
 
-	if (rc < 0)
-		return rc;
-	for (int p = b->first; p < b->first + b->npieces; p++)
+static int gather_partial(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
+{
+	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n);
+	size_t all = (size_t)z->nranks * b->n, real = 0;
+
+	for (int p = b->first; p < b->first + b->npieces; p++) {
+		const struct zero_piece *piece = &z->gatherer.plan.pieces[p];
+
 		for (int r = 0; r < z->nranks; r++)
-			real += zero_part_of(z->tensors[z->gatherer.plan.pieces[p].tensor].n, z->nranks, r,
-					     z->gatherer.plan.pieces[p].first, z->gatherer.plan.pieces[p].n)
+			real += zero_part_of(z->tensors[piece->tensor].n, z->nranks, r, piece->first,
+					     piece->n)
 					.n;
-	copy_parts(z, b, buffer->memory, true);
-	buffer->bucket = bucket;
+	}
+	copy_parts(z, b, memory, true);
 	count_gather(z, all, b->n, real, b->type);
 	if (z->config.allgather)
-		rc = kolo_all_gather(z->data, own, buffer->memory, b->n, b->type, z->queue);
-	else
-		rc = broadcast_parts(z, buffer->memory, NULL, b->n, b->type, z->queue);
+		return kolo_all_gather(z->data, own, memory, b->n, b->type, z->queue);
+	return broadcast_parts(z, memory, NULL, b->n, b->type, z->queue);
+}
+
+/* Gathers bucket number `started`; a buffer is taken from the bucket that had it last. */
+static int start_gather(struct kolo_zero *z, int *turn, int *last_of_buffer)
+{
+	struct zero_gatherer *g = &z->gatherer;
+	const struct zero_bucket *b = &g->plan.buckets[g->started];
+	int rc;
+
+	if (b->whole) {
+		rc = zero_gather_whole(z, &z->tensors[g->plan.pieces[b->first].tensor], NULL, z->queue);
+	} else {
+		int buffer = (*turn)++ % g->nbuffers;
+
+		rc = zero_gather_finish(z, last_of_buffer[buffer] + 1);
+		last_of_buffer[buffer] = g->started;
+		g->buffer_of[g->started] = buffer;
+		if (rc == 0)
+			rc = gather_partial(z, b, g->buffers[buffer]);
+	}
 	if (rc == 0 && z->queue)
-		rc = kolo_event_record(buffer->event, z->queue);
+		rc = kolo_event_record(g->events[g->started], z->queue);
+	if (rc == 0)
+		g->started++;
 	return rc;
 }
 
 int zero_gather_updated(struct kolo_zero *z, zero_update_piece_fn *update, void *arg)
 {
 	struct zero_gatherer *g = &z->gatherer;
-	int rc = 0;
+	int rc = zero_gather_finish_all(z), turn = 0, last_of_buffer[2] = { -1, -1 };
 
-	for (int i = 0, turn = 0; rc == 0 && i < g->plan.nbuckets; i++) {
-		const struct zero_bucket *b = &g->plan.buckets[i];
+	g->started = g->finished = 0;
+	while (rc == 0 && g->started < g->plan.nbuckets) {
+		const struct zero_bucket *b = &g->plan.buckets[g->started];
 
 		for (int p = b->first; rc == 0 && p < b->first + b->npieces; p++)
 			rc = update(z, &g->plan.pieces[p], arg);
-		if (rc == 0 && b->whole)
-			rc = zero_gather_whole(z, &z->tensors[g->plan.pieces[b->first].tensor], NULL,
-					       z->queue);
-		else if (rc == 0)
-			rc = gather_partial(z, i, &g->buffers[turn++ % g->nbuffers]);
+		if (rc == 0)
+			rc = start_gather(z, &turn, last_of_buffer);
 	}
-	for (int i = 0; i < g->nbuffers; i++)
-		rc = rc == 0 ? empty_buffer(z, &g->buffers[i]) : rc;
-	return rc == 0 && z->queue ? kolo_queue_wait(z->queue) : rc;
+	return rc == 0 && !z->queue ? zero_gather_finish_all(z) : rc;
 }

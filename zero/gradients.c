@@ -220,6 +220,29 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 	return rc;
 }
 
+static bool is_finite(const struct kolo_zero *z, enum kolo_type type, const char *x, size_t n)
+{
+	if (type == KOLO_F32)
+		return z->kernels->finite_32((const float *)(const void *)x, n);
+	return z->kernels->finite_16((const uint16_t *)(const void *)x, n,
+				     type == KOLO_F16 ? 0x7c00 : 0x7f80);
+}
+
+/* n elements times weight, on their way from the model or from sums; notes whether all were finite. */
+static void weigh(struct kolo_zero *z, const char *src, enum kolo_type type, char *dst,
+		  enum kolo_type dst_type, size_t n, float weight)
+{
+	enum { STEP = 2048 }; /* elements that stay in the first-level cache between the two looks at them */
+
+	for (size_t at = 0; at < n; at += STEP) {
+		size_t m = n - at < STEP ? n - at : STEP;
+		const char *from = src + at * kolo_type_size(type);
+
+		z->suspect = z->suspect || !is_finite(z, type, from, m);
+		kolo_cast(from, type, dst + at * kolo_type_size(dst_type), dst_type, m, weight);
+	}
+}
+
 /* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches beyond the tensor is zero,
  * and all of it where src is NULL. */
 static void fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
@@ -235,7 +258,7 @@ static void fill_piece(struct kolo_zero *z, const struct zero_piece *piece, cons
 		if (!src)
 			part.n = 0;
 		if (part.n)
-			kolo_cast(src + part.first * kolo_type_size(type), type, to, b->type, part.n, weight);
+			weigh(z, src + part.first * kolo_type_size(type), type, to, b->type, part.n, weight);
 		memset(to + part.n * size, 0, (piece->n - part.n) * size);
 	}
 }
@@ -261,6 +284,13 @@ static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *s
 	return rc;
 }
 
+/* What a tensor without a gradient in this micro-step gives to its buckets: zeros, or what was summed before. */
+static int fill_without(struct kolo_zero *z, struct zero_tensor *t)
+{
+	t->reported = true;
+	return zero_reduces_now(z) ? fill_tensor(z, t, t->summed ? t->grad : NULL, t->grad_type, 1) : 0;
+}
+
 int zero_reducer_finish(struct kolo_zero *z)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -272,8 +302,7 @@ int zero_reducer_finish(struct kolo_zero *z)
 
 		if (t->reported || t->first_piece != p)
 			continue;
-		rc = fill_tensor(z, t, t->summed ? t->grad : NULL, t->grad_type, 1);
-		t->reported = true;
+		rc = fill_without(z, t);
 	}
 	while (rc == 0 && r->stored < r->plan.nbuckets)
 		rc = store_oldest(z);
@@ -289,24 +318,16 @@ static void add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *g
 	size_t size = kolo_type_size(t->type), step = sizeof(weighted) / sizeof(weighted[0]);
 
 	if (!t->summed) {
-		kolo_cast(gradient, t->type, sum, KOLO_F32, t->n, z->weight);
+		weigh(z, gradient, t->type, t->grad, KOLO_F32, t->n, z->weight);
 		t->summed = true;
 		return;
 	}
 	for (size_t at = 0; at < t->n; at += step) {
 		size_t n = t->n - at < step ? t->n - at : step;
 
-		kolo_cast(gradient + at * size, t->type, weighted, KOLO_F32, n, z->weight);
+		weigh(z, gradient + at * size, t->type, (char *)weighted, KOLO_F32, n, z->weight);
 		z->kernels->add(sum + at, weighted, n);
 	}
-}
-
-static bool is_finite(const struct kolo_zero *z, enum kolo_type type, const char *x, size_t n)
-{
-	if (type == KOLO_F32)
-		return z->kernels->finite_32((const float *)(const void *)x, n);
-	return z->kernels->finite_16((const uint16_t *)(const void *)x, n,
-				     type == KOLO_F16 ? 0x7c00 : 0x7f80);
 }
 
 /* Keeps where this rank's gradients first had a value that is not finite. */
@@ -316,7 +337,7 @@ static void look_for_culprit(struct kolo_zero *z, int tensor, const char *gradie
 	size_t size = kolo_type_size(t->type), i = 0;
 	float value;
 
-	if (z->culprit.tensor >= 0 || is_finite(z, t->type, gradient, t->n))
+	if (z->culprit.tensor >= 0 || !z->suspect)
 		return;
 	while (is_finite(z, t->type, gradient + i * size, 1))
 		i++;
@@ -354,16 +375,18 @@ int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 		return rc < 0 ? rc : KOLO_EINVAL;
 	if ((rc = check_report(z, t, gradient)) < 0)
 		return rc;
+	z->suspect = false;
+	t->reported = true;
 	/* A rank without samples has no mean, whatever it passes. */
 	if (z->weight == 0)
-		return 0;
-	look_for_culprit(z, tensor, gradient);
-	t->reported = true;
+		return zero_failed(z, fill_without(z, t));
 	if (z->config.stage < 2 && z->config.accumulation > 1) {
 		add_to_sum(z, t, gradient);
+		look_for_culprit(z, tensor, gradient);
 		rc = zero_reduces_now(z) ? fill_tensor(z, t, t->grad, KOLO_F32, 1) : 0;
 	} else {
 		rc = fill_tensor(z, t, gradient, t->type, z->weight);
+		look_for_culprit(z, tensor, gradient);
 	}
 	return zero_failed(z, rc);
 }

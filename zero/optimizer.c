@@ -122,5 +122,10 @@ int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_z
 			return kolo_error_set(KOLO_EINVAL, "group %d of %s: %s is %g, and must be %s", index,
 					      names[optimizer], fields[i].name, fields[i].value,
 					      fields[i].want);
+	for (size_t i = 0; i < sizeof(g->reserved) / sizeof(g->reserved[0]); i++)
+		if (g->reserved[i])
+			return kolo_error_set(KOLO_EINVAL,
+					      "group %d: reserved is not zero: use kolo_zero_group_init",
+					      index);
 	return 0;
 }

@@ -75,7 +75,6 @@ static int trace_use(struct kolo_zero *z, int tensor)
 	struct zero_trace *trace = &z->trace;
 	int rc = 0;
 
-	trace->hash = (trace->hash ^ (uint64_t)(unsigned)tensor) * 1099511628211u;
 	if (trace->matches && (trace->at >= trace->n || trace->tensors[trace->at] != tensor)) {
 		trace->matches = false;
 		trace->n = trace->at;
@@ -122,7 +121,8 @@ static bool is_used_soon(const struct kolo_zero *z, int tensor)
 	const struct zero_trace *trace = &z->trace;
 	size_t between = 0;
 
-	if (!trace->matches || z->config.reuse_distance == 0 || trace->live > z->config.max_live)
+	if (!trace->matches || z->phase == ZERO_IDLE || z->config.reuse_distance == 0 ||
+	    trace->live > z->config.max_live)
 		return false;
 	for (int i = trace->at; i < trace->n; i++) {
 		if (trace->tensors[i] == tensor)
@@ -138,8 +138,9 @@ static bool is_used_soon(const struct kolo_zero *z, int tensor)
 
 static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 {
-	int rc = trace_use(z, tensor);
+	int rc = z->phase == ZERO_IDLE ? 0 : trace_use(z, tensor);
 
+	z->trace.hash = (z->trace.hash ^ (uint64_t)(unsigned)tensor) * 1099511628211u;
 	if (rc == 0 && t->state == ZERO_AWAY)
 		rc = start_gather(z, t);
 	if (t->ahead) {
@@ -147,7 +148,7 @@ static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 		t->ahead = false;
 	}
 	/* Started before this one is waited for, so that the queue has work meanwhile. */
-	if (rc == 0 && z->queue)
+	if (rc == 0 && z->queue && z->phase != ZERO_IDLE)
 		rc = gather_ahead(z);
 	if (rc == 0 && t->state == ZERO_COMING)
 		rc = finish_gather(z, t);
@@ -161,12 +162,8 @@ int kolo_zero_use(struct kolo_zero *z, int tensor, const void **out)
 
 	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "use")))
 		return rc < 0 ? rc : KOLO_EINVAL;
-	if (z->phase == ZERO_IDLE)
-		return kolo_error_set(
-			KOLO_EINVAL,
-			"rank %d: use of tensor '%s' outside of kolo_zero_forward ... kolo_zero_step",
-			z->rank, t->name);
-	if (t->sharded && (rc = use_sharded(z, t, tensor)) < 0)
+	rc = t->sharded ? use_sharded(z, t, tensor) : zero_gather_finish(z, t->last_gather);
+	if (rc < 0)
 		return zero_failed(z, rc);
 	if (t->sharded && t->uses == 0) {
 		z->used += t->region.len;

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Nor are parameters on the way then. */
 static int check_between_updates(struct kolo_zero *z, const char *what)
 {
 	int rc = zero_check(z);
 
 	if (rc == 0 && (z->phase != ZERO_IDLE || z->micro > 0))
 		return kolo_error_set(KOLO_EINVAL, "rank %d: %s in the middle of an update", z->rank, what);
-	return rc;
+	return rc == 0 ? zero_failed(z, zero_gather_finish_all(z)) : rc;
 }
 
 int kolo_zero_set_lr(struct kolo_zero *z, int group, double lr)

@@ -34,6 +34,7 @@ struct zero_tensor {
 	bool in_user; /* param is the caller's memory */
 	struct zero_region region;
 	enum zero_state state;
+	int last_gather; /* of one that is updated elsewhere too: so many buckets of the gatherer have to be finished for it */
 	bool ahead; /* gathered, or being so, before use */
 	int uses;   /* kolo_zero_use without kolo_zero_release */
 	struct kolo_event
@@ -73,21 +74,23 @@ struct zero_reducer {
 	size_t buffer_len;
 };
 
-/* All-gathers of updated parameters, in order of the plan; two buffers with overlap, else one; none where all are whole. */
+/* All-gathers of updated parameters, in order of the plan: finished <= started <= plan.nbuckets. */
 struct zero_gatherer {
 	struct zero_plan plan;
-	struct zero_buffer buffers[2];
+	char *buffers[2]; /* for buckets that are not whole: two with overlap, else one; taken in turns */
 	int nbuffers;
 	size_t buffer_len;
+	int *buffer_of;             /* of each bucket that was started and is not whole */
+	struct kolo_event **events; /* with overlap: of each bucket, when it is gathered */
+	int started, finished;
 	size_t *counts; /* of the ranks, for a tensor that does not divide; nranks */
 };
 
 /* Stage 3: the order in which sharded tensors are used in a micro-step, learnt from the first. */
 struct zero_trace {
-	int *tensors;
+	int *tensors; /* n of the last micro-step, or of this one up to now */
 	int n, room;
 	int at;        /* uses of this micro-step so far */
-	bool learnt;   /* tensors[0, n) is a whole micro-step's */
 	bool matches;  /* this micro-step was like it so far */
 	size_t live;   /* elements that are not ZERO_AWAY */
 	size_t ahead;  /* of these, gathered before use */
@@ -100,7 +103,7 @@ struct zero_culprit {
 	int32_t micro;  /* the micro-step, from 0 */
 	uint64_t index;
 	double value;
-	int32_t reduced; /* 1: found in the sum over ranks, when no rank's own gradient had one */
+	int64_t reduced; /* 1: found in the sum over ranks, when no rank's own gradient had one */
 };
 
 /* What part of a micro-step the engine is in. */
@@ -128,12 +131,13 @@ struct kolo_zero {
 	size_t user_bytes;              /* of parameters in the caller's memory */
 
 	enum zero_phase phase;
-	int micro;                        /* micro-steps done towards the update */
-	long step;                        /* updates */
-	float weight;                     /* of this micro-step's gradients */
-	size_t micro_samples;             /* of this micro-step on this rank; */
-	double samples, loss;             /* and this update's on this rank, loss times samples */
-	struct zero_culprit culprit;      /* in the gradients that this rank reported */
+	int micro;                   /* micro-steps done towards the update */
+	long step;                   /* updates */
+	float weight;                /* of this micro-step's gradients */
+	size_t micro_samples;        /* of this micro-step on this rank; */
+	double samples, loss;        /* and this update's on this rank, loss times samples */
+	bool suspect;                /* the gradient that is being reported has a value that is not finite */
+	struct zero_culprit culprit; /* in the gradients that this rank reported */
 	struct kolo_zero_traffic traffic; /* but sent_bytes */
 	uint64_t sent_before;             /* by data before the first step, and by kolo_zero_get */
 };
@@ -186,6 +190,10 @@ void zero_gatherer_close(struct kolo_zero *zero);
 /* Gathers a tensor's chunks where it lies, out of src, NULL: out of the own part itself. queue as in kolo.h. */
 int zero_gather_whole(struct kolo_zero *zero, struct zero_tensor *t, const void *src,
 		      struct kolo_queue *queue);
+
+/* Waits until so many buckets of the last update are gathered, or all. */
+int zero_gather_finish(struct kolo_zero *zero, int nbuckets);
+int zero_gather_finish_all(struct kolo_zero *zero);
 
 /* Updates own chunks bucket by bucket (update, which gets a piece), and gathers each bucket behind it. */
 typedef int zero_update_piece_fn(struct kolo_zero *zero, const struct zero_piece *piece, void *arg);

@@ -63,7 +63,7 @@ struct kolo_zero_tensor {
 	int group;                    /* index into the config's groups */
 	int frozen;                   /* 1: has no gradient and is not updated */
 	/* The caller's memory with the values to begin with, rank 0's count; stages 0 to 2 train in it, so it must stay until
-	 * kolo_zero_destroy. At stage 3 it is read during kolo_zero_create only. NULL: memory of the engine's, zeroed */
+	 * kolo_zero_destroy; read it behind kolo_zero_use. At stage 3 it is read during kolo_zero_create only. NULL: memory of the engine's, zeroed */
 	void *data;
 	uint64_t reserved[4]; /* zero */
 };
@@ -118,10 +118,11 @@ int kolo_zero_forward(struct kolo_zero *zero, size_t samples);
 /* Ends the forward part; `loss` is this rank's mean over its samples, not scaled. Local. Errors: KOLO_EINVAL. */
 int kolo_zero_backward(struct kolo_zero *zero, double loss);
 
-/* Says that a tensor is about to be read: *out is its values, in its own type, until kolo_zero_release. At stage 3 collective,
- * and it blocks until they are gathered; all ranks use tensors in the same order (checked at kolo_zero_step), also ranks
- * without samples. At other stages local, and *out stays good. May be nested; each use is released. The values must not
- * be written. out may be NULL. Errors: KOLO_EINVAL, those of the collectives. */
+/* Says that a tensor is about to be read: *out is its values, in its own type, which may be read until kolo_zero_release and
+ * not be written. Blocks until they are gathered: at stages 1 and 2 that is what the last update had to gather, which goes on
+ * beside what follows kolo_zero_step. At stage 3 collective: all ranks use tensors in the same order (checked at
+ * kolo_zero_step), also ranks without samples. May be nested; each use is released. Outside of a micro-step too, as for
+ * an evaluation. out may be NULL. Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
 
 /* Says that a tensor is done with. At stage 3 its memory then goes and traps when it is touched (SIGSEGV), unless it is of at
@@ -147,7 +148,7 @@ struct kolo_zero_result {
 };
 
 /* Ends a micro-step. The last of config.accumulation updates: reduces what is left to reduce, unscales, clips, updates, and
- * gathers parameters where the stage keeps them whole; they may be read when it returns. Collective; blocks. out may be NULL.
+ * has parameters gathered where the stage keeps them whole (kolo_zero_use waits for that). Collective; blocks. out may be NULL.
  * The gradient's norm is summed in an order that only the tensors' sizes and nranks determine.
  *
  * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EMISMATCH (ranks used different tensors),

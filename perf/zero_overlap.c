@@ -1,11 +1,12 @@
 /* How much of a training step's communication the engine hides behind the model's work, at each stage. A model of LAYERS tensors
- * that computes by sleeping, two thirds of it in backward. Times, medians of interleaved rounds, of the slowest rank:
+ * whose backward, by sleeping, takes as long as the step's communication does by itself, and its forward half of that. Times
+ * of the slowest rank, medians of interleaved rounds:
  *
- * - alone: a step whose model takes no time, without overlap: reductions, gathers, copies and the update;
- * - both: the model sleeps as long as `alone` took, without overlap, and with it.
+ * - communication: the same collectives, of the same bytes, and nothing else;
+ * - work: the model alone;
+ * - steps of the engine, without overlap and with it, and the latter divided by the longer of the two above.
  *
- * With everything hidden `both` with overlap is `alone`; with nothing twice that. What can't be hidden is the last bucket's
- * reduction and the update, which needs all gradients.
+ * What can't be hidden: copying gradients into buckets, the reduction of the last one, and the update, which needs all of them.
  *
  * usage: ringrun -n N zero_overlap [shm|tcp|ofi] */
 #include "perf.h"
@@ -35,26 +36,48 @@ static void compute(double seconds)
 		nanosleep(&t, NULL);
 }
 
-/* Seconds of a step of a model that computes for `work` seconds. */
-static double step(struct kolo_zero *zero, double work, const float *gradient)
+static double seconds_since(int64_t begin)
+{
+	return (double)(ko_now_ns() - begin) * 1e-9;
+}
+
+/* A step of a model that works for so long in backward. zero may be NULL: the model alone. */
+static double step(struct kolo_zero *zero, double backward, const float *gradient)
 {
 	int64_t begin = ko_now_ns();
 
-	check(kolo_zero_forward(zero, 1));
+	check(zero ? kolo_zero_forward(zero, 1) : 0);
 	for (int i = 0; i < LAYERS; i++) {
-		check(kolo_zero_use(zero, i, NULL));
-		compute(work / 3 / LAYERS);
-		check(kolo_zero_release(zero, i));
+		check(zero ? kolo_zero_use(zero, i, NULL) : 0);
+		compute(backward / 2 / LAYERS);
+		check(zero ? kolo_zero_release(zero, i) : 0);
 	}
-	check(kolo_zero_backward(zero, 0));
+	check(zero ? kolo_zero_backward(zero, 0) : 0);
 	for (int i = LAYERS; i-- > 0;) {
-		check(kolo_zero_use(zero, i, NULL));
-		compute(work * 2 / 3 / LAYERS);
-		check(kolo_zero_gradient(zero, i, gradient));
-		check(kolo_zero_release(zero, i));
+		check(zero ? kolo_zero_use(zero, i, NULL) : 0);
+		compute(backward / LAYERS);
+		check(zero ? kolo_zero_gradient(zero, i, gradient) : 0);
+		check(zero ? kolo_zero_release(zero, i) : 0);
 	}
-	check(kolo_zero_step(zero, NULL));
-	return (double)(ko_now_ns() - begin) * 1e-9;
+	check(zero ? kolo_zero_step(zero, NULL) : 0);
+	return seconds_since(begin);
+}
+
+/* What a step sends: gradients are reduced, and all parameters gathered, at stage 3 twice. */
+static double communicate(struct kolo_comm *comm, int stage, float *from, float *to)
+{
+	size_t own = ELEMENTS / (size_t)kolo_comm_nranks(comm);
+	int64_t begin = ko_now_ns();
+
+	for (int i = 0; i < LAYERS; i++) {
+		if (stage == 0)
+			check(kolo_all_reduce(comm, from, to, ELEMENTS, KOLO_F32, KOLO_SUM, NULL));
+		else
+			check(kolo_reduce_scatter(comm, from, to, own, KOLO_F32, KOLO_SUM, NULL));
+		for (int k = 0; k < (stage == 3 ? 2 : stage > 0); k++)
+			check(kolo_all_gather(comm, from, to, own, KOLO_F32, NULL));
+	}
+	return seconds_since(begin);
 }
 
 static struct kolo_zero *create(struct kolo_comm *comm, int stage, int overlap)
@@ -82,33 +105,31 @@ static struct kolo_zero *create(struct kolo_comm *comm, int stage, int overlap)
 	return zero;
 }
 
+/* Behind a barrier, so that all begin together. */
 static double slowest(struct kolo_comm *comm, double mine)
 {
 	check(kolo_all_reduce(comm, &mine, &mine, 1, KOLO_F64, KOLO_MAX, NULL));
 	return mine;
 }
 
-static void measure(struct kolo_comm *comm, int stage, const float *gradient)
+static void measure(struct kolo_comm *comm, int stage, float *gradient, float *room)
 {
 	struct kolo_zero *plain = create(comm, stage, 0), *overlapped = create(comm, stage, 1);
-	double alone[ROUNDS], after[ROUNDS], beside[ROUNDS], work;
+	double alone[ROUNDS], work[ROUNDS], after[ROUNDS], beside[ROUNDS], ratio[ROUNDS];
 
-	for (int i = 0; i < 3; i++) {
-		step(plain, 0, gradient);
-		step(overlapped, 0, gradient);
-	}
-	for (int i = 0; i < ROUNDS; i++) {
-		check(kolo_barrier(comm, NULL));
-		alone[i] = slowest(comm, step(plain, 0, gradient));
-		work = alone[i];
-		after[i] = slowest(comm, step(plain, work, gradient));
-		beside[i] = slowest(comm, step(overlapped, work, gradient));
-		after[i] /= work;
-		beside[i] /= work;
+	for (int i = -2; i < ROUNDS; i++) {
+		int at = i < 0 ? 0 : i;
+
+		alone[at] = slowest(comm, communicate(comm, stage, gradient, room));
+		work[at] = slowest(comm, step(NULL, alone[at], gradient));
+		after[at] = slowest(comm, step(plain, alone[at], gradient));
+		beside[at] = slowest(comm, step(overlapped, alone[at], gradient));
+		ratio[at] = beside[at] / work[at];
 	}
 	if (kolo_comm_rank(comm) == 0)
-		printf("%5d  %9.2f  %15.2f  %12.2f\n", stage, perf_median(alone, ROUNDS) * 1e3,
-		       perf_median(after, ROUNDS), perf_median(beside, ROUNDS));
+		printf("%5d  %17.1f  %8.1f  %19.1f  %16.1f  %5.2f\n", stage, perf_median(alone, ROUNDS) * 1e3,
+		       perf_median(work, ROUNDS) * 1e3, perf_median(after, ROUNDS) * 1e3,
+		       perf_median(beside, ROUNDS) * 1e3, perf_median(ratio, ROUNDS));
 	kolo_zero_destroy(plain);
 	kolo_zero_destroy(overlapped);
 }
@@ -116,19 +137,20 @@ static void measure(struct kolo_comm *comm, int stage, const float *gradient)
 int main(int argc, char **argv)
 {
 	struct kolo_comm_attr attr = { .transport = argc > 1 ? argv[1] : NULL };
-	float *gradient = calloc(ELEMENTS, sizeof(*gradient));
+	float *gradient = calloc(ELEMENTS, sizeof(*gradient)), *room = calloc(ELEMENTS, sizeof(*room));
 	struct kolo_comm *comm;
 
-	if (!gradient)
+	if (!gradient || !room)
 		return 1;
 	check(kolo_comm_create(&attr, &comm));
 	if (kolo_comm_rank(comm) == 0)
-		printf("# %d tensors of %d f32, SGD, %d ranks, %s\n"
-		       "# stage  alone, ms  without overlap  with overlap (times the work's length)\n",
+		printf("# %d tensors of %d f32, SGD, %d ranks, %s; times in ms\n"
+		       "# stage  communication      work  step without overlap  with it  over the work\n",
 		       LAYERS, ELEMENTS, kolo_comm_nranks(comm), argc > 1 ? argv[1] : "shm");
 	for (int stage = 0; stage < 4; stage++)
-		measure(comm, stage, gradient);
+		measure(comm, stage, gradient, room);
 	kolo_comm_destroy(comm);
 	free(gradient);
+	free(room);
 	return 0;
 }

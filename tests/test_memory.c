@@ -1,6 +1,7 @@
 /* Every allocation, mapping and socket fails once, at each constructor: an error comes back, nothing is left
  * allocated, and the other ranks neither hang nor crash. The linker puts our versions in front (--wrap). */
 #include "../comm/queue.h"
+#include "kolo/kolo_zero.h"
 #include "t.h"
 
 #include <errno.h>
@@ -110,7 +111,7 @@ struct sweep {
 	int victim;    /* -1: the id's thread */
 	long k;        /* which call fails */
 	long at_least; /* as many of them can */
-	enum { CREATE, SPLIT, MESSAGES } of;
+	enum { CREATE, SPLIT, MESSAGES, TRAIN } of;
 	bool failed; /* out: the victim's call failed */
 	struct kolo_id id;
 };
@@ -197,6 +198,55 @@ static int exchange_messages(struct kolo_comm *c, int other)
 	return rc;
 }
 
+/* An engine that needs all kinds of memory, and two steps of it. */
+static int train(struct kolo_comm *c)
+{
+	static const float gradient[8] = { 1 };
+	struct kolo_zero_tensor tensors[2] = {
+		{ .name = "a", .shape = { 8 }, .ndims = 1, .type = KOLO_F32 },
+		{ .name = "b", .shape = { 5 }, .ndims = 1, .type = KOLO_BF16 }
+	};
+	struct kolo_zero_config config;
+	struct kolo_zero *z = NULL;
+	int rc;
+
+	kolo_zero_config_init(&config);
+	config.stage = 3;
+	config.persistence = 6;
+	config.optimizer = KOLO_ZERO_LAMB;
+	config.reduce_bucket = 4;
+	rc = kolo_zero_create(c, &config, tensors, 2, &z);
+	CHECK((z == NULL) == (rc < 0));
+	for (int step = 0; step < 2 && rc == 0; step++) {
+		rc = kolo_zero_forward(z, 1);
+		for (int i = 0; i < 2 && rc == 0; i++) {
+			rc = kolo_zero_use(z, i, NULL);
+			if (rc == 0)
+				rc = kolo_zero_release(z, i);
+		}
+		if (rc == 0)
+			rc = kolo_zero_backward(z, 0);
+		/* The first to be reduced comes last: one more buffer. */
+		for (int i = 0; i < 2 && rc == 0; i++)
+			rc = kolo_zero_gradient(z, i, gradient);
+		if (rc == 0)
+			rc = kolo_zero_step(z, NULL);
+	}
+	kolo_zero_destroy(z);
+	return rc;
+}
+
+/* The victim has the error of what failed, the other one that or what it saw of it. */
+static void check_training(struct sweep *s, int rank, int rc)
+{
+	bool own = rc == KOLO_ENOMEM || rc == KOLO_ESYS || rc == KOLO_EUNREACH;
+	bool seen = rc == KOLO_EPEER || rc == KOLO_EABORTED || rc == KOLO_EMISMATCH;
+
+	CHECK(rc == 0 || own || (seen && rank != s->victim));
+	if (rank == s->victim)
+		s->failed = rc < 0;
+}
+
 static void *run_part(void *arg)
 {
 	struct part *p = arg;
@@ -226,6 +276,13 @@ static void *run_part(void *arg)
 		      (rc == KOLO_EABORTED && p->rank != s->victim));
 		if (p->rank == s->victim)
 			s->failed = rc < 0;
+		kolo_comm_destroy(c);
+		return NULL;
+	}
+	if (s->of == TRAIN) {
+		rc = train(c);
+		countdown = 0;
+		check_training(s, p->rank, rc);
 		kolo_comm_destroy(c);
 		return NULL;
 	}
@@ -302,6 +359,13 @@ static void messages_survive_every_failure(void **state)
 	(void)state;
 	sweep_all(0, MESSAGES, 15);
 	sweep_all(1, MESSAGES, 15);
+}
+
+static void engines_survive_every_failure(void **state)
+{
+	(void)state;
+	sweep_all(0, TRAIN, 40);
+	sweep_all(1, TRAIN, 40);
 }
 
 static void an_ids_thread_survives_every_failure(void **state)
@@ -414,6 +478,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(create_survives_every_failure),
 	cmocka_unit_test(split_survives_every_failure),
 	cmocka_unit_test(messages_survive_every_failure),
+	cmocka_unit_test(engines_survive_every_failure),
 	cmocka_unit_test(an_ids_thread_survives_every_failure),
 	cmocka_unit_test(an_op_survives_having_no_memory),
 	cmocka_unit_test(id_create_survives_every_failure),

@@ -268,6 +268,7 @@ static void server_and_ring(struct t_rank *t)
 
 	train(comm, &c, KOLO_F32, steps(), &ring);
 	c.parameter_server = 1;
+	c.reduce_bucket = 60;
 	train(comm, &c, KOLO_F32, steps(), &server);
 	for (int s = 0; s < steps(); s++)
 		CHECK(relative(server.losses[s], ring.losses[s]) < 1e-5);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum {
-	/* Tensors of at least so many elements are gathered where they lie; smaller ones share an operation and are copied */
+	/* Tensors of at least so many elements have operations of their own, which leave results and gathered parameters where
+	 * they belong; smaller ones share them, and are copied */
 	WHOLE = 64 << 10,
 };
 
@@ -52,9 +53,10 @@ static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 
 static int init_tensor(struct kolo_zero *z, struct zero_tensor *t, const struct kolo_zero_tensor *from)
 {
-	t->name = strdup(from->name);
+	t->name = malloc(strlen(from->name) + 1);
 	if (!t->name)
 		return kolo_error_set(KOLO_ENOMEM, "name of tensor '%s': out of memory", from->name);
+	strcpy(t->name, from->name);
 	t->type = from->type;
 	t->n = count_elements(from);
 	t->chunk = zero_chunk(t->n, z->nranks);
@@ -112,7 +114,7 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 		if (z->tensors[i].trained)
 			items[n++] = (struct zero_item){ i, z->tensors[i].chunk, z->tensors[i].type };
 	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket),
-			    z->config.contiguous ? SIZE_MAX : 1);
+			    z->config.contiguous ? share(z, WHOLE) : 1);
 	for (int p = r->plan.npieces; rc == 0 && p-- > 0;) {
 		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
 
@@ -120,8 +122,8 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 		t->npieces++;
 	}
 	r->buffer_len = (size_t)z->nranks * r->plan.largest;
-	/* One that is filled while another one is reduced; the parameter server receives in it. */
-	r->nplanned = r->plan.nbuckets == 0 ? 0 : z->queue || z->config.parameter_server ? 2 : 1;
+	/* One that is filled while another one is reduced */
+	r->nplanned = r->plan.nbuckets == 0 ? 0 : z->queue ? 2 : 1;
 	return rc;
 }
 
@@ -201,8 +203,7 @@ static int open_memory(struct kolo_zero *z)
 	int rc = 0;
 
 	take_all_memory(z);
-	z->arenas[ZERO_BUCKETS].used = (size_t)z->reducer.nplanned * z->reducer.buffer_len +
-				       (size_t)z->gatherer.nbuffers * z->gatherer.buffer_len;
+	z->arenas[ZERO_BUCKETS].used = zero_bucket_bytes(z);
 	for (int k = 0; rc == 0 && k < ZERO_NKINDS; k++)
 		rc = zero_arena_open(&z->arenas[k], kinds[k]);
 	if (rc < 0)
@@ -302,7 +303,6 @@ static struct kolo_zero *new_engine(struct kolo_comm *comm, const struct kolo_ze
 		kolo_error_set(KOLO_ENOMEM, "an engine: out of memory");
 		return NULL;
 	}
-	z->comm = comm;
 	z->config = *config;
 	z->rank = kolo_comm_rank(comm);
 	z->nranks = kolo_comm_nranks(comm);
@@ -331,6 +331,8 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 	if (rc == 0)
 		rc = kolo_comm_split(comm, 0, z->rank, &z->data);
 	if (rc == 0)
+		rc = kolo_comm_split(comm, 0, z->rank, &z->control);
+	if (rc == 0)
 		rc = share_all_values(z, tensors);
 	if (rc < 0) {
 		kolo_zero_destroy(z);
@@ -358,5 +360,6 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	free(z->trace.tensors);
 	free((void *)z->config.groups);
 	kolo_comm_destroy(z->data);
+	kolo_comm_destroy(z->control);
 	free(z);
 }

@@ -132,18 +132,10 @@ int zero_gather_finish_all(struct kolo_zero *z)
 static int gather_partial(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
 {
 	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n);
-	size_t all = (size_t)z->nranks * b->n, real = 0;
+	size_t all = (size_t)z->nranks * b->n;
 
-	for (int p = b->first; p < b->first + b->npieces; p++) {
-		const struct zero_piece *piece = &z->gatherer.plan.pieces[p];
-
-		for (int r = 0; r < z->nranks; r++)
-			real += zero_part_of(z->tensors[piece->tensor].n, z->nranks, r, piece->first,
-					     piece->n)
-					.n;
-	}
 	copy_parts(z, b, memory, true);
-	count_gather(z, all, b->n, real, b->type);
+	count_gather(z, all, b->n, zero_bucket_elements(z, &z->gatherer.plan, b), b->type);
 	if (z->config.allgather)
 		return kolo_all_gather(z->data, own, memory, b->n, b->type, z->queue);
 	return broadcast_parts(z, memory, NULL, b->n, b->type, z->queue);

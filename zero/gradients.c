@@ -33,6 +33,8 @@ int zero_reducer_open(struct kolo_zero *z)
 	for (; r->nbuffers < r->nplanned && rc == 0; r->nbuffers++)
 		rc = open_buffer(z, &r->buffers[r->nbuffers],
 				 zero_arena_take(&z->arenas[ZERO_BUCKETS], r->buffer_len));
+	if (z->config.parameter_server)
+		r->incoming = zero_arena_take(&z->arenas[ZERO_BUCKETS], r->buffer_len);
 	return rc;
 }
 
@@ -95,8 +97,23 @@ static bool keeps(const struct kolo_zero *z, int owner)
 	return z->config.stage == 0 || owner == z->rank;
 }
 
+/* Where a reduction leaves what this rank keeps at once: the gradient of the one tensor in the bucket. NULL: it has to be
+ * stored, for there are several tensors, padding, sums to add it to, or parts that are not kept. */
+static char *destination(const struct kolo_zero *z, const struct zero_bucket *b)
+{
+	const struct zero_tensor *t = &z->tensors[z->reducer.plan.pieces[b->first].tensor];
+	bool same_parts = z->config.stage == 0 || z->config.reduce_scatter;
+
+	if (!b->whole || t->chunk * (size_t)z->nranks != t->n || z->config.accumulation > 1 || !same_parts ||
+	    z->config.parameter_server)
+		return NULL;
+	return t->grad;
+}
+
 static void store_bucket(struct kolo_zero *z, const struct zero_bucket *b, const char *memory)
 {
+	if (destination(z, b))
+		return;
 	for (int p = b->first; p < b->first + b->npieces; p++) {
 		const struct zero_piece *piece = &z->reducer.plan.pieces[p];
 		struct zero_tensor *t = &z->tensors[piece->tensor];
@@ -130,17 +147,9 @@ static int store_oldest(struct kolo_zero *z)
 
 static void count_reduction(struct kolo_zero *z, const struct zero_bucket *b, bool both_ways)
 {
-	size_t size = kolo_type_size(b->type), real = 0;
+	size_t size = kolo_type_size(b->type), real = zero_bucket_elements(z, &z->reducer.plan, b);
 	uint64_t once = (uint64_t)(z->nranks - 1) * b->n * size;
 
-	for (int p = b->first; p < b->first + b->npieces; p++) {
-		const struct zero_piece *piece = &z->reducer.plan.pieces[p];
-
-		for (int r = 0; r < z->nranks; r++)
-			real += zero_part_of(z->tensors[piece->tensor].n, z->nranks, r, piece->first,
-					     piece->n)
-					.n;
-	}
 	z->traffic.reductions++;
 	z->traffic.gradient_bytes += both_ways ? 2 * once : once;
 	/* Of all ranks' padding each sends its share of (N-1)/N, in each direction. */
@@ -150,15 +159,15 @@ static void count_reduction(struct kolo_zero *z, const struct zero_bucket *b, bo
 
 static int reduce(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
 {
-	size_t own = (size_t)z->rank * b->n * kolo_type_size(b->type);
+	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n), *to = destination(z, b);
 	bool scatter = z->config.stage > 0 && z->config.reduce_scatter;
 
 	if (z->config.parameter_server)
 		return zero_server_reduce(z, b, memory);
 	count_reduction(z, b, !scatter);
 	if (scatter)
-		return kolo_reduce_scatter(z->data, memory, memory + own, b->n, b->type, KOLO_SUM, z->queue);
-	return kolo_all_reduce(z->data, memory, memory, (size_t)z->nranks * b->n, b->type, KOLO_SUM,
+		return kolo_reduce_scatter(z->data, memory, to ? to : own, b->n, b->type, KOLO_SUM, z->queue);
+	return kolo_all_reduce(z->data, memory, to ? to : memory, (size_t)z->nranks * b->n, b->type, KOLO_SUM,
 			       z->queue);
 }
 

@@ -52,9 +52,11 @@ static size_t sum_bytes(const struct kolo_zero *z, bytes_fn *bytes)
 	return sum;
 }
 
-static size_t bucket_bytes(const struct kolo_zero *z)
+size_t zero_bucket_bytes(const struct kolo_zero *z)
 {
-	return (size_t)z->reducer.nplanned * z->reducer.buffer_len +
+	int nreduced = z->reducer.nplanned + z->config.parameter_server;
+
+	return (size_t)nreduced * z->reducer.buffer_len +
 	       (size_t)z->gatherer.nbuffers * z->gatherer.buffer_len;
 }
 
@@ -123,7 +125,7 @@ int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_
 		out->bytes += z->user_bytes;
 	if (index == ZERO_BUCKETS) {
 		out->bytes += z->extra_buckets;
-		out->expected = bucket_bytes(z);
+		out->expected = zero_bucket_bytes(z);
 	}
 	out->peak = out->bytes;
 	if (index == ZERO_GATHERED) {
@@ -135,6 +137,21 @@ int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_
 }
 
 /* ---- Traffic -------------------------------------------------------------------------------------------- */
+
+size_t zero_bucket_elements(const struct kolo_zero *z, const struct zero_plan *plan,
+			    const struct zero_bucket *b)
+{
+	size_t n = 0;
+
+	for (int p = b->first; p < b->first + b->npieces; p++) {
+		const struct zero_piece *piece = &plan->pieces[p];
+
+		for (int r = 0; r < z->nranks; r++)
+			n += zero_part_of(z->tensors[piece->tensor].n, z->nranks, r, piece->first, piece->n)
+				     .n;
+	}
+	return n;
+}
 
 int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {

@@ -7,8 +7,7 @@
 /* Rank 0 adds the others' buckets to its own, in their order. */
 static int collect(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
 {
-	/* The second of the two planned buffers is for what comes. */
-	char *incoming = z->reducer.buffers[1].memory;
+	char *incoming = z->reducer.incoming;
 	size_t n = (size_t)z->nranks * b->n, size = kolo_type_size(b->type);
 	float sum[512], x[512];
 	int rc = 0;

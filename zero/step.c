@@ -17,8 +17,11 @@ int zero_failed(struct kolo_zero *z, int rc)
 	if (rc < 0 && rc != KOLO_EINVAL && !z->failed) {
 		z->failed = rc;
 		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
-		/* The others learn it from whatever they wait for. */
-		kolo_comm_abort(z->data);
+		/* The others must not wait for this rank. A dead one they find themselves, and name it. */
+		if (rc != KOLO_EPEER) {
+			kolo_comm_abort(z->data);
+			kolo_comm_abort(z->control);
+		}
 		kolo_error_set(rc, "%s", z->failure);
 	}
 	return rc;
@@ -125,7 +128,7 @@ static int exchange(struct kolo_zero *z, struct summary *out)
 				      z->nranks);
 	if (!__builtin_isfinite(own.square_sum) && own.culprit.tensor < 0)
 		zero_find_culprit(z, &own.culprit);
-	rc = kolo_all_gather(z->comm, &own, all, sizeof(own), KOLO_U8, NULL);
+	rc = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
 	z->traffic.control_bytes += (uint64_t)(z->nranks - 1) * sizeof(own);
 	if (rc == 0)
 		rc = summarize(z, all, out);

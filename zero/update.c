@@ -159,7 +159,7 @@ static void lamb_part(struct kolo_zero *z, const struct zero_tensor *t, struct z
 static int add_over_owners(struct kolo_zero *z, double *own, double *all, double *total)
 {
 	size_t n = 2 * (size_t)z->ntensors;
-	int rc = kolo_all_gather(z->comm, own, all, n, KOLO_F64, NULL);
+	int rc = kolo_all_gather(z->control, own, all, n, KOLO_F64, NULL);
 
 	for (size_t r = 0; rc == 0 && r < (size_t)z->nranks; r++)
 		for (size_t i = 0; i < n; i++)

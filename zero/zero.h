@@ -72,6 +72,7 @@ struct zero_reducer {
 	int nbuffers,
 		nplanned; /* nplanned are made at creation; more where the order of gradients wants more at a time */
 	size_t buffer_len;
+	char *incoming; /* for what a parameter server receives: one more of them */
 };
 
 /* All-gathers of updated parameters, in order of the plan: finished <= started <= plan.nbuckets. */
@@ -110,8 +111,8 @@ struct zero_culprit {
 enum zero_phase { ZERO_IDLE, ZERO_FORWARD, ZERO_BACKWARD };
 
 struct kolo_zero {
-	struct kolo_comm *comm;   /* the caller's: control */
-	struct kolo_comm *data;   /* gradients and parameters */
+	struct kolo_comm *control; /* what ranks tell each other at the end of an update */
+	struct kolo_comm *data;    /* gradients and parameters */
 	struct kolo_queue *queue; /* NULL without overlap */
 	int rank, nranks;
 	struct kolo_zero_config config; /* groups: a copy */
@@ -207,6 +208,15 @@ void zero_find_culprit(const struct kolo_zero *zero, struct zero_culprit *out);
 
 /* Updates all tensors with gradients times factor, and gathers what the stage keeps whole. */
 int zero_update(struct kolo_zero *zero, float factor);
+
+/* ---- report.c ------------------------------------------------------------------------------------------ */
+
+/* Bytes of all buffers that are planned for. */
+size_t zero_bucket_bytes(const struct kolo_zero *zero);
+
+/* Elements in a bucket, of all ranks, without padding. */
+size_t zero_bucket_elements(const struct kolo_zero *zero, const struct zero_plan *plan,
+			    const struct zero_bucket *bucket);
 
 /* ---- server.c ------------------------------------------------------------------------------------------ */
 

@@ -82,7 +82,7 @@ struct kolo_zero_config {
 	int overlap;          /* 1: communication runs on a queue beside the model's work; 1 */
 	size_t reduce_bucket; /* elements in one reduction at most, of all ranks; 2 Mi */
 	size_t gather_bucket; /* elements in one all-gather of updated parameters at most; 2 Mi, stages 1 to 3 */
-	int contiguous;       /* 0: each tensor is reduced by itself, not in buckets with others; 1 */
+	int contiguous; /* 0: each tensor is reduced by itself, not small ones in buckets with others; 1 */
 	int reduce_scatter; /* 0: gradients are all-reduced: the same bits, twice the traffic; 1. Stages 1 to 3 */
 	int allgather;      /* 0: updated parameters are broadcast by their owners, not all-gathered; 1 */
 	size_t sub_group; /* own elements at most that are updated before they are gathered; 0: gather_bucket / nranks */
@@ -98,10 +98,9 @@ struct kolo_zero_config {
 void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer optimizer);
 void kolo_zero_config_init(struct kolo_zero_config *out);
 
-/* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. Splits comm: gradients and parameters travel
- * on a communicator of the engine's own, a few control bytes for each step on comm, which must stay until kolo_zero_destroy
- * and may be used for other things between the engine's calls. Parameters become rank 0's on all ranks. The caller gives
- * *out to kolo_zero_destroy.
+/* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. Splits comm twice, for
+ * gradients and parameters, and for a few control bytes in each update; comm itself is not used any more afterwards. Parameters
+ * become rank 0's on all ranks. The caller gives *out to kolo_zero_destroy.
  *
  * Errors: KOLO_EINVAL (names the tensor or the field), KOLO_ENOMEM, KOLO_EMISMATCH (ranks passed different tensors or
  * configs), and those of kolo_comm_split and the collectives; then *out is NULL. */
@@ -189,7 +188,7 @@ struct kolo_zero_traffic {
 	uint64_t
 		padding_bytes; /* of these two, what is not of any tensor: buckets are filled up to equal parts */
 	uint64_t
-		control_bytes; /* norm, loss, overflow, order of use; on the comm given to kolo_zero_create */
+		control_bytes; /* norm, loss, overflow, order of use; on a communicator apart */
 	uint64_t reductions, gathers; /* operations */
 	uint64_t reserved[4];
 };

@@ -113,7 +113,7 @@ enum zero_phase { ZERO_IDLE, ZERO_FORWARD, ZERO_BACKWARD };
 struct kolo_zero {
 	struct kolo_comm *control; /* what ranks tell each other at the end of an update */
 	struct kolo_comm *data;    /* gradients and parameters */
-	struct kolo_queue *queue; /* NULL without overlap */
+	struct kolo_queue *queue;  /* NULL without overlap */
 	int rank, nranks;
 	struct kolo_zero_config config; /* groups: a copy */
 	const struct zero_kernels *kernels;

@@ -187,8 +187,7 @@ struct kolo_zero_traffic {
 	uint64_t parameter_bytes; /* by formula: all-gathers or broadcasts */
 	uint64_t
 		padding_bytes; /* of these two, what is not of any tensor: buckets are filled up to equal parts */
-	uint64_t
-		control_bytes; /* norm, loss, overflow, order of use; on a communicator apart */
+	uint64_t control_bytes;       /* norm, loss, overflow, order of use; on a communicator apart */
 	uint64_t reductions, gathers; /* operations */
 	uint64_t reserved[4];
 };

@@ -470,17 +470,19 @@ static void own_memory(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t);
 
-	for (int stage = 0; stage < 4; stage++) {
+	/* The last one: stage 3, and the tensor small enough to be kept. */
+	for (int stage = 0; stage < 5; stage++) {
 		float values[6] = { 1, 2, 3, 4, 5, (float)t->rank };
 		struct kolo_zero_tensor tensor = {
 			.name = "w", .shape = { 2, 3 }, .ndims = 2, .type = KOLO_F32, .data = values
 		};
-		struct kolo_zero_config c = config_of(stage);
+		struct kolo_zero_config c = config_of(stage < 4 ? stage : 3);
 		const float *p;
 		const void *got;
 		struct kolo_zero *zero;
 
 		c.overlap = stage % 2;
+		c.persistence = stage == 4 ? 6 : 0;
 		CHECK(kolo_zero_create(comm, &c, &tensor, 1, &zero) == 0);
 		for (int step = 0; step < 2; step++) {
 			CHECK(kolo_zero_use(zero, 0, &got) == 0);
@@ -494,6 +496,10 @@ static void own_memory(struct t_rank *t)
 			CHECK(kolo_zero_step(zero, NULL) == 0);
 		}
 		kolo_zero_destroy(zero);
+		/* All elements have the last update. */
+		for (int i = 0; i < 6 && stage < 3; i++)
+			CHECK(fabsf(values[i] - (float)(i < 5 ? i + 1 : 0)) > 1e-4f);
+		CHECK(stage < 3 || values[0] == 1);
 	}
 	kolo_comm_destroy(comm);
 }
@@ -531,7 +537,7 @@ static void learning(struct t_rank *t)
 			.name = names[i], .shape = { N }, .ndims = 1, .type = KOLO_F32
 		};
 	c.overlap = 1;
-	c.prefetch = N;
+	c.prefetch = N / 2; /* less than the next one: it comes, and no further one */
 	c.reuse_distance = 1;
 	CHECK(kolo_zero_create(comm, &c, tensors, 3, &zero) == 0);
 	for (int step = 0; step < 3; step++) {
@@ -634,9 +640,46 @@ static void overflows(struct t_rank *t)
 		g[8] = NAN;
 		CHECK(feed(zero, KOLO_F16, 9, g).skipped);
 		CHECK(kolo_zero_get(zero, 0, after) == 0 && memcmp(before, after, sizeof(after)) == 0);
+		g[8] = 1;
+		CHECK(feed(zero, KOLO_F16, 9, g).step == 2 && kolo_zero_get(zero, 0, after) == 0);
+		kolo_zero_destroy(zero);
+		zero = create_one(comm, &c, KOLO_F16, 9);
+		CHECK(feed(zero, KOLO_F16, 9, g).updated && feed(zero, KOLO_F16, 9, g).updated);
+		CHECK(kolo_zero_get(zero, 0, before) == 0 && memcmp(before, after, sizeof(after)) == 0);
 		kolo_zero_destroy(zero);
 	}
 	kolo_comm_destroy(comm);
+}
+
+/* Sums of micro-steps, and batches of any size, need no more room in 16 bits than one gradient. */
+static void no_overflow(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+
+	for (int stage = 0; stage < 4; stage++) {
+		struct kolo_zero_config c = config_of(stage);
+		struct kolo_zero_result result;
+		struct kolo_zero *zero;
+		uint16_t large = 0x7800; /* 32768 */
+
+		c.accumulation = 8;
+		zero = create_one(comm, &c, KOLO_F16, 1);
+		for (int micro = 0; micro < 8; micro++) {
+			CHECK(kolo_zero_forward(zero, 32) == 0 && kolo_zero_backward(zero, 2) == 0);
+			CHECK(kolo_zero_gradient(zero, 0, &large) == 0);
+			CHECK(kolo_zero_step(zero, &result) == 0);
+		}
+		CHECK(result.updated && fabs(result.norm - 32768) < 1 && result.loss == 2);
+		CHECK(result.samples == (size_t)t->nranks * 8 * 32);
+		kolo_zero_destroy(zero);
+	}
+	kolo_comm_destroy(comm);
+}
+
+static void sums_of_micro_steps_need_no_more_room_than_one(void **state)
+{
+	(void)state;
+	t_processes(2, no_overflow, NULL);
 }
 
 static void an_overflow_skips_on_all_ranks_and_is_named(void **state)
@@ -691,6 +734,9 @@ static void misuse(struct t_rank *t)
 	CHECK(kolo_zero_release(zero, 0) == 0);
 	CHECK(t_is_slow() || traps(p));
 	CHECK(kolo_zero_step(zero, NULL) == 0);
+	CHECK(kolo_zero_use(zero, 0, &p) == 0);
+	CHECK(says(kolo_zero_set(zero, 0, 0, 1, g), KOLO_EINVAL, "'0.weight', which is in use"));
+	CHECK(kolo_zero_release(zero, 0) == 0);
 	CHECK(says(kolo_zero_set_lr(zero, 1, 1), KOLO_EINVAL, "there are 1 groups"));
 	CHECK(says(kolo_zero_set_lr(zero, 0, NAN), KOLO_EINVAL, "lr"));
 	CHECK(says(kolo_zero_set_loss_scale(zero, 0), KOLO_EINVAL, "loss scale"));
@@ -717,7 +763,7 @@ static void wrong_arguments(struct t_rank *t)
 		{ "clip is nan", KOLO_EMISMATCH },
 		{ "another config", 0 },
 		{ "'0.bias'", 0 },
-		{ "7 tensors", 0 },
+		{ "another number of tensors", 0 },
 		{ "'1.weight' is of type", KOLO_EMISMATCH },
 		{ "group 3", KOLO_EMISMATCH },
 		{ "two tensors are called", KOLO_EMISMATCH },
@@ -775,7 +821,8 @@ static void disorder(struct t_rank *t)
 		CHECK(kolo_zero_use(zero, tensor, NULL) == 0 && kolo_zero_release(zero, tensor) == 0);
 	}
 	CHECK(kolo_zero_backward(zero, 0) == 0);
-	CHECK(says(kolo_zero_step(zero, NULL), KOLO_EMISMATCH, "rank 1 used its tensors in another order"));
+	CHECK(says(kolo_zero_step(zero, NULL), KOLO_EMISMATCH,
+		   "rank 1 used or released its tensors in another order"));
 	CHECK(says(kolo_zero_forward(zero, 1), KOLO_EMISMATCH, "another order"));
 	kolo_zero_destroy(zero);
 	kolo_comm_destroy(comm);
@@ -785,6 +832,31 @@ static void ranks_that_use_tensors_in_different_orders_are_told(void **state)
 {
 	(void)state;
 	t_processes(3, disorder, NULL);
+}
+
+static void other_rates(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero_config c = config_of(0);
+	float g[1] = { 1 };
+
+	for (int way = 0; way < 2; way++) {
+		struct kolo_zero *zero = create_one(comm, &c, KOLO_F32, 1);
+
+		CHECK((way ? kolo_zero_set_lr(zero, 0, 0.1 * t->rank)
+			   : kolo_zero_set_loss_scale(zero, 1 + t->rank)) == 0);
+		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
+		CHECK(kolo_zero_gradient(zero, 0, g) == 0);
+		CHECK(says(kolo_zero_step(zero, NULL), KOLO_EMISMATCH, "rank 1 has other learning rates"));
+		kolo_zero_destroy(zero);
+	}
+	kolo_comm_destroy(comm);
+}
+
+static void ranks_with_different_learning_rates_are_told(void **state)
+{
+	(void)state;
+	t_processes(2, other_rates, NULL);
 }
 
 /* ---- Death ---------------------------------------------------------------------------------------------- */
@@ -851,9 +923,11 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_comes_next_is_gathered_ahead_and_what_comes_soon_stays),
 	cmocka_unit_test(masters_keep_what_16_bits_lose),
 	cmocka_unit_test(an_overflow_skips_on_all_ranks_and_is_named),
+	cmocka_unit_test(sums_of_micro_steps_need_no_more_room_than_one),
 	cmocka_unit_test(mistakes_are_errors_and_released_memory_traps),
 	cmocka_unit_test(wrong_arguments_are_told_to_all_ranks),
 	cmocka_unit_test(ranks_that_use_tensors_in_different_orders_are_told),
+	cmocka_unit_test(ranks_with_different_learning_rates_are_told),
 	cmocka_unit_test(a_killed_rank_is_named_within_two_seconds),
 };
 

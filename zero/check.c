@@ -48,11 +48,11 @@ static int check_config(const struct kolo_zero_config *c)
 	if (c->accumulation < 1)
 		return kolo_error_set(KOLO_EINVAL, "config.accumulation is %d, and must be at least 1",
 				      c->accumulation);
-	if (c->micro_batch < 1 || c->reduce_bucket < 1 || c->gather_bucket < 1)
+	if (c->reduce_bucket < 1 || c->gather_bucket < 1)
 		return kolo_error_set(
 			KOLO_EINVAL,
-			"config.micro_batch, reduce_bucket and gather_bucket are %zu, %zu and %zu, and must be at least 1",
-			c->micro_batch, c->reduce_bucket, c->gather_bucket);
+			"config.reduce_bucket and gather_bucket are %zu and %zu, and must be at least 1",
+			c->reduce_bucket, c->gather_bucket);
 	if (!(c->clip >= 0 && c->clip < __builtin_inf()))
 		return kolo_error_set(KOLO_EINVAL, "config.clip is %g, and must be finite and at least 0",
 				      c->clip);
@@ -192,70 +192,73 @@ static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 	return mix(mix(hash, values, sizeof(values)), t->shape, (size_t)t->ndims * sizeof(t->shape[0]));
 }
 
-/* What a rank says of its arguments. */
-struct passed {
-	int64_t rc, ntensors;
-	uint64_t config;
-};
+/* In the order in which they are told. */
+enum { FAILED, NTENSORS, CONFIG, NWAYS };
 
-/* Each rank has what rank 0 has; what is wrong on one is wrong on all. */
-static int compare_passed(const struct passed *all, int rank, int nranks, int rc)
+/* The lowest rank of each way to be wrong, nranks where none is; no memory is needed to say so. */
+static int find_wrong(struct kolo_comm *comm, int rc, uint64_t ntensors, uint64_t config, uint64_t *wrong)
 {
-	for (int r = 0; r < nranks && rc == 0; r++)
-		if (all[r].rc < 0)
-			return kolo_error_set(
-				KOLO_EMISMATCH,
-				"rank %d could not create its engine (%s), so rank %d has none either", r,
-				kolo_strerror((int)all[r].rc), rank);
-	for (int r = 1; r < nranks && rc == 0; r++) {
-		if (all[r].ntensors != all[0].ntensors)
-			return kolo_error_set(KOLO_EMISMATCH, "rank %d passed %lld tensors, rank 0 %lld", r,
-					      (long long)all[r].ntensors, (long long)all[0].ntensors);
-		if (all[r].config != all[0].config)
-			return kolo_error_set(KOLO_EMISMATCH, "rank %d passed another config than rank 0", r);
-	}
-	return rc;
+	uint64_t of_rank_0[2] = { ntensors, config }, nranks = (uint64_t)kolo_comm_nranks(comm);
+	uint64_t rank = (uint64_t)kolo_comm_rank(comm);
+	int sent = kolo_broadcast(comm, of_rank_0, of_rank_0, 2, KOLO_U64, 0, NULL);
+
+	wrong[FAILED] = rc < 0 ? rank : nranks;
+	wrong[NTENSORS] = ntensors != of_rank_0[0] ? rank : nranks;
+	wrong[CONFIG] = config != of_rank_0[1] ? rank : nranks;
+	return sent < 0 ? sent : kolo_all_reduce(comm, wrong, wrong, NWAYS, KOLO_U64, KOLO_MIN, NULL);
 }
 
 int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config)
 {
-	int nranks = kolo_comm_nranks(comm), rank = kolo_comm_rank(comm);
-	struct passed own = { rc, ntensors, rc == 0 && config ? hash_config(config) : 0 };
-	struct passed *all = calloc((size_t)nranks, sizeof(*all));
+	uint64_t wrong[NWAYS], nranks = (uint64_t)kolo_comm_nranks(comm);
 	char text[400];
 	int sent;
 
-	if (!all)
-		return kolo_error_set(KOLO_ENOMEM, "rank %d: arguments of %d ranks: out of memory", rank,
-				      nranks);
 	strncpy(text, kolo_last_error(), sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
-	sent = kolo_all_gather(comm, &own, all, sizeof(own), KOLO_U8, NULL);
+	sent = find_wrong(comm, rc, (uint64_t)ntensors, rc == 0 && config ? hash_config(config) : 0, wrong);
 	if (sent < 0)
-		rc = sent;
-	else if (rc < 0)
-		kolo_error_set(rc, "%s", text);
-	else
-		rc = compare_passed(all, rank, nranks, rc);
-	free(all);
-	return rc;
+		return sent;
+	if (rc < 0)
+		return kolo_error_set(rc, "%s", text);
+	if (wrong[FAILED] < nranks)
+		return kolo_error_set(KOLO_EMISMATCH,
+				      "rank %d could not create its engine, so rank %d has none either",
+				      (int)wrong[FAILED], kolo_comm_rank(comm));
+	if (wrong[NTENSORS] < nranks)
+		return kolo_error_set(
+			KOLO_EMISMATCH,
+			"rank %d passed another number of tensors than rank 0; rank %d passed %d",
+			(int)wrong[NTENSORS], kolo_comm_rank(comm), ntensors);
+	if (wrong[CONFIG] < nranks)
+		return kolo_error_set(KOLO_EMISMATCH, "rank %d passed another config than rank 0",
+				      (int)wrong[CONFIG]);
+	return 0;
 }
 
-int zero_agree_tensors(struct kolo_comm *comm, const struct kolo_zero_tensor *tensors, int ntensors)
+int zero_hash_tensors(const struct kolo_zero_tensor *tensors, int ntensors, uint64_t **out)
 {
 	size_t n = (size_t)ntensors;
-	uint64_t *first = calloc(2 * n, sizeof(*first)), differs = n;
-	int rc;
+	uint64_t *hashes = calloc(2 * n, sizeof(*hashes));
 
-	if (!first)
+	*out = hashes;
+	if (!hashes)
 		return kolo_error_set(KOLO_ENOMEM, "hashes of %d tensors: out of memory", ntensors);
 	for (size_t i = 0; i < n; i++)
-		first[i] = first[n + i] = hash_tensor(&tensors[i]);
-	rc = kolo_broadcast(comm, first, first, n, KOLO_U64, 0, NULL);
+		hashes[i] = hashes[n + i] = hash_tensor(&tensors[i]);
+	return 0;
+}
+
+int zero_agree_tensors(struct kolo_comm *comm, const struct kolo_zero_tensor *tensors, int ntensors,
+		       uint64_t *hashes)
+{
+	size_t n = (size_t)ntensors;
+	uint64_t differs = n;
+	int rc = kolo_broadcast(comm, hashes, hashes, n, KOLO_U64, 0, NULL);
+
 	for (size_t i = n; i-- > 0;)
-		if (first[i] != first[n + i])
+		if (hashes[i] != hashes[n + i])
 			differs = i;
-	free(first);
 	if (rc == 0)
 		rc = kolo_all_reduce(comm, &differs, &differs, 1, KOLO_U64, KOLO_MIN, NULL);
 	if (rc == 0 && differs < n)

@@ -12,7 +12,11 @@ int zero_check_arguments(const struct kolo_zero_config *config, const struct kol
  * tensors differ too. */
 int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config);
 
+/* For zero_agree_tensors: of each tensor, in memory that the caller frees. Errors: KOLO_ENOMEM. */
+int zero_hash_tensors(const struct kolo_zero_tensor *tensors, int ntensors, uint64_t **out);
+
 /* Collective: KOLO_EMISMATCH with the first tensor that is not the same on all ranks. */
-int zero_agree_tensors(struct kolo_comm *comm, const struct kolo_zero_tensor *tensors, int ntensors);
+int zero_agree_tensors(struct kolo_comm *comm, const struct kolo_zero_tensor *tensors, int ntensors,
+		       uint64_t *hashes);
 
 #endif

@@ -14,7 +14,6 @@ void kolo_zero_config_init(struct kolo_zero_config *out)
 {
 	*out = (struct kolo_zero_config){
 		.accumulation = 1,
-		.micro_batch = 1,
 		.loss_scale = 1,
 		.optimizer = KOLO_ZERO_ADAMW,
 		.overlap = 1,
@@ -66,7 +65,7 @@ static int init_tensor(struct kolo_zero *z, struct zero_tensor *t, const struct 
 	t->sharded = z->config.stage == 3 && t->n > z->config.persistence;
 	if (t->trained)
 		decide_parts(z, t);
-	if (!t->sharded && from->data) {
+	if (z->config.stage < 3 && from->data) {
 		t->param = from->data;
 		t->in_user = true;
 		z->user_bytes += t->n * kolo_type_size(t->type);
@@ -235,7 +234,7 @@ static int share_values(struct kolo_zero *z, struct zero_tensor *t, const void *
 
 	if (rc < 0)
 		return rc;
-	if (t->sharded && data && z->rank == 0)
+	if (!t->in_user && data && z->rank == 0)
 		memcpy(t->param, data, t->n * size);
 	rc = kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, NULL);
 	if (t->sharded) {
@@ -316,14 +315,19 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
 {
 	struct kolo_zero *z = NULL;
+	uint64_t *hashes = NULL;
 	int rc;
 
 	if (!comm || !out)
 		return kolo_error_set(KOLO_EINVAL, "kolo_zero_create without a communicator, or without out");
 	*out = NULL;
-	rc = zero_agree(comm, zero_check_arguments(config, tensors, ntensors), ntensors, config);
+	rc = zero_check_arguments(config, tensors, ntensors);
 	if (rc == 0)
-		rc = zero_agree_tensors(comm, tensors, ntensors);
+		rc = zero_hash_tensors(tensors, ntensors, &hashes);
+	rc = zero_agree(comm, rc, ntensors, config);
+	if (rc == 0)
+		rc = zero_agree_tensors(comm, tensors, ntensors, hashes);
+	free(hashes);
 	if (rc < 0)
 		return rc;
 	z = new_engine(comm, config);
@@ -346,6 +350,9 @@ void kolo_zero_destroy(struct kolo_zero *z)
 {
 	if (!z)
 		return;
+	/* The caller's memory gets the last update too. */
+	if (!z->failed && z->data)
+		zero_gather_finish_all(z);
 	kolo_queue_destroy(z->queue);
 	zero_reducer_close(z);
 	zero_gatherer_close(z);

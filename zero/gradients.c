@@ -293,11 +293,20 @@ static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *s
 	return rc;
 }
 
+/* What sums of micro-steps are multiplied with before ranks add them in the tensor's type, so that they need no more room than
+ * the gradient of one. The update takes it into account. */
+static float sum_weight(const struct kolo_zero *z)
+{
+	return 1.0f / (float)z->config.accumulation;
+}
+
 /* What a tensor without a gradient in this micro-step gives to its buckets: zeros, or what was summed before. */
 static int fill_without(struct kolo_zero *z, struct zero_tensor *t)
 {
 	t->reported = true;
-	return zero_reduces_now(z) ? fill_tensor(z, t, t->summed ? t->grad : NULL, t->grad_type, 1) : 0;
+	return zero_reduces_now(z)
+		       ? fill_tensor(z, t, t->summed ? t->grad : NULL, t->grad_type, sum_weight(z))
+		       : 0;
 }
 
 int zero_reducer_finish(struct kolo_zero *z)
@@ -369,7 +378,7 @@ static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const 
 			KOLO_EINVAL,
 			"rank %d: gradient of tensor '%s' twice in a micro-step; add up what it has from several uses",
 			z->rank, t->name);
-	if (!gradient)
+	if (!gradient && z->weight != 0)
 		return kolo_error_set(KOLO_EINVAL, "rank %d: gradient of tensor '%s' is NULL", z->rank,
 				      t->name);
 	return 0;
@@ -392,7 +401,7 @@ int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 	if (z->config.stage < 2 && z->config.accumulation > 1) {
 		add_to_sum(z, t, gradient);
 		look_for_culprit(z, tensor, gradient);
-		rc = zero_reduces_now(z) ? fill_tensor(z, t, t->grad, KOLO_F32, 1) : 0;
+		rc = zero_reduces_now(z) ? fill_tensor(z, t, t->grad, KOLO_F32, sum_weight(z)) : 0;
 	} else {
 		rc = fill_tensor(z, t, gradient, t->type, z->weight);
 		look_for_culprit(z, tensor, gradient);

@@ -51,6 +51,12 @@ static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 
 /* ---- The order of uses ---------------------------------------------------------------------------------- */
 
+/* What decides which tensors are gathered has to be the same on all ranks: uses, and where tensors are released. */
+static void mix_into_hash(struct kolo_zero *z, int event)
+{
+	z->trace.hash = (z->trace.hash ^ (uint64_t)(unsigned)event) * 1099511628211u;
+}
+
 static int append_use(struct kolo_zero *z, int tensor)
 {
 	struct zero_trace *trace = &z->trace;
@@ -85,7 +91,25 @@ static int trace_use(struct kolo_zero *z, int tensor)
 	return rc;
 }
 
-void zero_trace_end(struct kolo_zero *z)
+/* What was gathered ahead and not used after all. */
+static int drop_ahead(struct kolo_zero *z)
+{
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < z->ntensors && z->trace.ahead; i++) {
+		struct zero_tensor *t = &z->tensors[i];
+
+		if (!t->ahead)
+			continue;
+		rc = finish_gather(z, t);
+		zero_params_close(z, t);
+		t->ahead = false;
+		z->trace.ahead -= t->n;
+	}
+	return rc;
+}
+
+int zero_trace_end(struct kolo_zero *z)
 {
 	struct zero_trace *trace = &z->trace;
 
@@ -93,9 +117,10 @@ void zero_trace_end(struct kolo_zero *z)
 	trace->n = trace->at;
 	trace->matches = trace->n > 0;
 	trace->at = 0;
+	return drop_ahead(z);
 }
 
-/* Gathers what comes next, as far as the limits go. The same on all ranks, since it depends on uses alone. */
+/* Gathers what comes next, as far as the limits go, but at least one. The same on all ranks, whose uses and releases are. */
 static int gather_ahead(struct kolo_zero *z)
 {
 	struct zero_trace *trace = &z->trace;
@@ -106,7 +131,8 @@ static int gather_ahead(struct kolo_zero *z)
 
 		if (t->state != ZERO_AWAY)
 			continue;
-		if (trace->ahead + t->n > z->config.prefetch || trace->live + t->n > z->config.max_live)
+		if ((trace->ahead && trace->ahead + t->n > z->config.prefetch) || z->config.prefetch == 0 ||
+		    trace->live + t->n > z->config.max_live)
 			break;
 		trace->ahead += t->n;
 		t->ahead = true;
@@ -140,7 +166,7 @@ static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 {
 	int rc = z->phase == ZERO_IDLE ? 0 : trace_use(z, tensor);
 
-	z->trace.hash = (z->trace.hash ^ (uint64_t)(unsigned)tensor) * 1099511628211u;
+	mix_into_hash(z, tensor);
 	if (rc == 0 && t->state == ZERO_AWAY)
 		rc = start_gather(z, t);
 	if (t->ahead) {
@@ -189,23 +215,17 @@ int kolo_zero_release(struct kolo_zero *z, int tensor)
 	if (!t->sharded || t->uses > 0)
 		return 0;
 	z->used -= t->region.len;
+	mix_into_hash(z, ~tensor);
 	if (!is_used_soon(z, tensor))
 		zero_params_close(z, t);
 	return 0;
 }
 
-int zero_params_drop(struct kolo_zero *z)
+void zero_params_drop(struct kolo_zero *z)
 {
 	for (int i = 0; i < z->ntensors; i++) {
 		struct zero_tensor *t = &z->tensors[i];
-		int rc = t->state == ZERO_COMING ? finish_gather(z, t) : 0;
-
-		if (rc < 0)
-			return rc;
 		if (t->state != ZERO_AWAY)
 			zero_params_close(z, t);
-		t->ahead = false;
 	}
-	z->trace.ahead = 0;
-	return 0;
 }

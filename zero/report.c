@@ -60,12 +60,16 @@ size_t zero_bucket_bytes(const struct kolo_zero *z)
 	       (size_t)z->gatherer.nbuffers * z->gatherer.buffer_len;
 }
 
-/* The most that can be gathered at a time: what the model used at once, and what is gathered ahead or kept beside it. */
+static size_t add_up_to(size_t a, size_t b, size_t most)
+{
+	return b < most - (a < most ? a : most) ? a + b : most;
+}
+
+/* The most that can be gathered at a time: what the model used at once, or the largest, whose values are shared at creation; and
+ * what is gathered ahead, at least one, or kept beside it. */
 static size_t gathered_limit(const struct kolo_zero *z)
 {
-	size_t ahead = z->queue ? z->config.prefetch + z->config.reuse_distance : 0, all = 0,
-	       limit = z->most_used;
-	size_t size = 0;
+	size_t all = 0, largest = 0, most = 0, ahead, kept = z->config.reuse_distance ? 1 : 0;
 
 	for (int i = 0; i < z->ntensors; i++) {
 		const struct zero_tensor *t = &z->tensors[i];
@@ -73,12 +77,16 @@ static size_t gathered_limit(const struct kolo_zero *z)
 		if (!t->sharded)
 			continue;
 		all += t->region.len;
-		/* Regions are of whole pages. */
-		limit += t->region.len - t->n * kolo_type_size(t->type);
-		size = kolo_type_size(t->type) > size ? kolo_type_size(t->type) : size;
+		most = t->n > most ? t->n : most;
+		largest = t->region.len > largest ? t->region.len : largest;
 	}
-	limit += ahead * size;
-	return limit < all ? limit : all;
+	ahead = z->queue && z->config.prefetch ? (z->config.prefetch > most ? z->config.prefetch : most) : 0;
+	/* In bytes of the widest type, and with all tensors' pages that are not full. */
+	ahead = add_up_to(ahead, z->config.reuse_distance, SIZE_MAX / 8);
+	ahead = add_up_to(ahead, kept * most, SIZE_MAX / 8) * sizeof(float);
+	if (ahead)
+		ahead = add_up_to(ahead, (size_t)z->ntensors * 4096, SIZE_MAX / 2);
+	return add_up_to(z->most_used > largest ? z->most_used : largest, ahead, all);
 }
 
 /* What formulas are called, by stage. */
@@ -160,8 +168,8 @@ int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 
 	if (rc < 0)
 		return rc;
-	if (!out)
-		return kolo_error_set(KOLO_EINVAL, "traffic into NULL");
+	if (!out || z->phase != ZERO_IDLE)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: traffic in a micro-step, or into NULL", z->rank);
 	if ((rc = kolo_comm_stats(z->data, &stats)) < 0)
 		return zero_failed(z, rc);
 	*out = z->traffic;

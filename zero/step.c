@@ -17,8 +17,8 @@ int zero_failed(struct kolo_zero *z, int rc)
 	if (rc < 0 && rc != KOLO_EINVAL && !z->failed) {
 		z->failed = rc;
 		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
-		/* The others must not wait for this rank. A dead one they find themselves, and name it. */
-		if (rc != KOLO_EPEER) {
+		/* The others must not wait for this rank. That one is dead, or ranks disagree, they find themselves. */
+		if (rc != KOLO_EPEER && rc != KOLO_EMISMATCH) {
 			kolo_comm_abort(z->data);
 			kolo_comm_abort(z->control);
 		}
@@ -43,6 +43,16 @@ bool zero_reduces_now(const struct kolo_zero *z)
 
 /* ---- Forward and backward ------------------------------------------------------------------------------- */
 
+/* The most samples of any rank in the first micro-step weigh 1 / nranks. */
+static int agree_on_micro_batch(struct kolo_zero *z, size_t samples)
+{
+	uint64_t most = samples > 1 ? samples : 1;
+	int rc = kolo_all_reduce(z->control, &most, &most, 1, KOLO_U64, KOLO_MAX, NULL);
+
+	z->config.micro_batch = most;
+	return rc;
+}
+
 int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 {
 	int rc = zero_check(z);
@@ -53,6 +63,8 @@ int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 		return kolo_error_set(KOLO_EINVAL,
 				      "rank %d: forward in a micro-step that kolo_zero_step has not ended",
 				      z->rank);
+	if (z->config.micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
+		return zero_failed(z, rc);
 	z->phase = ZERO_FORWARD;
 	z->micro_samples = samples;
 	z->weight = (float)((double)samples / ((double)z->config.micro_batch * z->nranks));
@@ -82,7 +94,8 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 
 struct record {
 	double square_sum, loss, samples;
-	uint64_t uses; /* the hash of the order of uses */
+	uint64_t uses;     /* the hash of the order of uses and releases */
+	uint64_t settings; /* that of learning rates and the loss scale */
 	struct zero_culprit culprit;
 };
 
@@ -104,8 +117,12 @@ static int summarize(struct kolo_zero *z, const struct record *records, struct s
 		if (record->uses != records[0].uses)
 			return kolo_error_set(
 				KOLO_EMISMATCH,
-				"rank %d used its tensors in another order than rank 0 since the last update",
+				"rank %d used or released its tensors in another order than rank 0 since the last update",
 				r);
+		if (record->settings != records[0].settings)
+			return kolo_error_set(
+				KOLO_EMISMATCH,
+				"rank %d has other learning rates, or another loss scale, than rank 0", r);
 		out->square_sum += record->square_sum;
 		out->loss += record->loss;
 		out->samples += record->samples;
@@ -117,9 +134,23 @@ static int summarize(struct kolo_zero *z, const struct record *records, struct s
 	return 0;
 }
 
+static uint64_t hash_settings(const struct kolo_zero *z)
+{
+	uint64_t hash = 14695981039346656037u, bits;
+
+	for (int i = -1; i < z->config.ngroups; i++) {
+		double value = i < 0 ? z->config.loss_scale : z->config.groups[i].lr;
+
+		memcpy(&bits, &value, sizeof(bits));
+		hash = (hash ^ bits ^ bits >> 32) * 1099511628211u;
+	}
+	return hash;
+}
+
 static int exchange(struct kolo_zero *z, struct summary *out)
 {
-	struct record own = { zero_square_sum(z), z->loss, z->samples, z->trace.hash, z->culprit };
+	struct record own = { zero_square_sum(z), z->loss,          z->samples,
+			      z->trace.hash,      hash_settings(z), z->culprit };
 	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
 	int rc;
 
@@ -158,7 +189,9 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
 {
 	double unit = (double)z->config.micro_batch * z->nranks;
-	double mean = s->samples > 0 ? unit / s->samples / z->config.loss_scale : 0;
+	/* Sums of micro-steps were divided by their number before they were reduced. */
+	int summed = z->config.stage < 2 ? z->config.accumulation : 1;
+	double mean = s->samples > 0 ? unit * summed / s->samples / z->config.loss_scale : 0;
 	double clip = 1;
 	int rc;
 
@@ -197,10 +230,10 @@ static void begin_update(struct kolo_zero *z)
 static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 {
 	struct summary summary = { 0 };
-	int rc = zero_params_drop(z);
+	int rc;
 
-	if (rc == 0)
-		rc = exchange(z, &summary);
+	zero_params_drop(z);
+	rc = exchange(z, &summary);
 	if (rc == 0)
 		rc = apply(z, &summary, out);
 	if (rc == 0)
@@ -235,10 +268,10 @@ int kolo_zero_step(struct kolo_zero *z, struct kolo_zero_result *out)
 	if (zero_reduces_now(z))
 		rc = zero_reducer_finish(z);
 	if (rc == 0) {
-		zero_trace_end(z);
+		rc = zero_trace_end(z);
 		z->phase = ZERO_IDLE;
 		z->micro++;
-		if (z->micro == z->config.accumulation)
+		if (rc == 0 && z->micro == z->config.accumulation)
 			rc = finish_update(z, &result);
 	}
 	result.step = z->step;

@@ -4,14 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nor are parameters on the way then. */
 static int check_between_updates(struct kolo_zero *z, const char *what)
 {
 	int rc = zero_check(z);
 
 	if (rc == 0 && (z->phase != ZERO_IDLE || z->micro > 0))
 		return kolo_error_set(KOLO_EINVAL, "rank %d: %s in the middle of an update", z->rank, what);
-	return rc == 0 ? zero_failed(z, zero_gather_finish_all(z)) : rc;
+	return rc;
+}
+
+/* The same, and no parameter is on its way, nor is this one in use. */
+static int check_at_rest(struct kolo_zero *z, int tensor)
+{
+	int rc = check_between_updates(z, "values of a tensor");
+	const struct zero_tensor *t = rc == 0 ? zero_tensor_get(z, tensor, "values") : NULL;
+
+	if (rc < 0 || !t)
+		return rc < 0 ? rc : KOLO_EINVAL;
+	if (t->uses)
+		return kolo_error_set(KOLO_EINVAL,
+				      "rank %d: values of tensor '%s', which is in use: release it first",
+				      z->rank, t->name);
+	return zero_failed(z, zero_gather_finish_all(z));
 }
 
 int kolo_zero_set_lr(struct kolo_zero *z, int group, double lr)
@@ -54,12 +68,13 @@ static struct zero_part meet(struct zero_part a, struct zero_part b)
 
 int kolo_zero_set(struct kolo_zero *z, int tensor, size_t first, size_t n, const float *values)
 {
-	int rc = check_between_updates(z, "values of a tensor");
+	int rc = check_at_rest(z, tensor);
 	struct zero_part all = { first, n }, part;
 	struct zero_tensor *t;
 
-	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "values")))
-		return rc < 0 ? rc : KOLO_EINVAL;
+	if (rc < 0)
+		return rc;
+	t = &z->tensors[tensor];
 	if (first > t->n || n > t->n - first || (n && !values))
 		return kolo_error_set(
 			KOLO_EINVAL,
@@ -109,11 +124,12 @@ static int gather_values(struct kolo_zero *z, struct zero_tensor *t, float *out)
 
 int kolo_zero_get(struct kolo_zero *z, int tensor, float *out)
 {
-	int rc = check_between_updates(z, "values of a tensor");
+	int rc = check_at_rest(z, tensor);
 	struct zero_tensor *t;
 
-	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "values")))
-		return rc < 0 ? rc : KOLO_EINVAL;
+	if (rc < 0)
+		return rc;
+	t = &z->tensors[tensor];
 	if (!out)
 		return kolo_error_set(KOLO_EINVAL, "rank %d: values of tensor '%s' into NULL", z->rank,
 				      t->name);

@@ -179,9 +179,9 @@ static inline char *zero_at(char *base, enum kolo_type type, size_t n)
 int zero_params_open(struct kolo_zero *zero, struct zero_tensor *tensor);
 void zero_params_close(struct kolo_zero *zero, struct zero_tensor *tensor);
 /* Lets all gathered tensors go, before an update. */
-int zero_params_drop(struct kolo_zero *zero);
-/* The end of a micro-step: its uses are the order to expect from now on. */
-void zero_trace_end(struct kolo_zero *zero);
+void zero_params_drop(struct kolo_zero *zero);
+/* The end of a micro-step: its uses are the order to expect from now on, and what was gathered for nothing goes. */
+int zero_trace_end(struct kolo_zero *zero);
 
 /* ---- gather.c ------------------------------------------------------------------------------------------ */
 

@@ -13,7 +13,8 @@
  * every rank; stage 1 keeps optimizer state with the owner only, stage 2 gradients too, stage 3 parameters too.
  *
  * Conventions as in kolo.h. An engine is used by one thread at a time. Calls marked collective are made by all ranks in
- * the same order. After a failure other than KOLO_EINVAL the engine refuses all but kolo_zero_destroy. */
+ * the same order. After a failure other than KOLO_EINVAL the engine refuses all but kolo_zero_destroy. No call may be made
+ * between kolo_group_begin and kolo_group_end. */
 #ifndef KOLO_KOLO_ZERO_H
 #define KOLO_KOLO_ZERO_H
 
@@ -40,7 +41,7 @@ enum kolo_zero_optimizer {
 };
 
 /* The hyper-parameters of a group of tensors; kolo_zero_group_init fills in the defaults of torch (of the papers where torch
- * has none). Those that an optimizer has no use for are not read. */
+ * has none). All are checked, those too that an optimizer has no use for. */
 struct kolo_zero_group {
 	double lr;
 	double beta1, beta2;  /* AdamW, Adam, Lion, Lamb */
@@ -62,8 +63,8 @@ struct kolo_zero_tensor {
 	enum kolo_type type;          /* KOLO_F32, KOLO_F16 or KOLO_BF16; of the gradient too */
 	int group;                    /* index into the config's groups */
 	int frozen;                   /* 1: has no gradient and is not updated */
-	/* The caller's memory with the values to begin with, rank 0's count; stages 0 to 2 train in it, so it must stay until
-	 * kolo_zero_destroy; read it behind kolo_zero_use. At stage 3 it is read during kolo_zero_create only. NULL: memory of the engine's, zeroed */
+	/* The caller's memory with the values to begin with, rank 0's count, apart from all other tensors'; stages 0 to 2 train in
+	 * it, so it must stay until kolo_zero_destroy; read it behind kolo_zero_use or that. At stage 3 it is read during kolo_zero_create only. NULL: memory of the engine's, zeroed */
 	void *data;
 	uint64_t reserved[4]; /* zero */
 };
@@ -72,7 +73,9 @@ struct kolo_zero_tensor {
 struct kolo_zero_config {
 	int stage;        /* 0 to 3; 0 */
 	int accumulation; /* micro-steps for each update; 1 */
-	/* Samples of a micro-step on a rank that give its gradient the weight 1 / nranks; other numbers weigh in proportion; 1 */
+	/* Samples of a micro-step on a rank that give its gradient the weight 1 / nranks; other numbers weigh in proportion, which
+	 * is done in the gradient's type: far larger ones may overflow. 0: the most of any rank in the first micro-step, for
+	 * which ranks are asked then; 0 */
 	size_t micro_batch;
 	double clip; /* the gradient's norm over all tensors is made at most so large; 0: no limit. 0 */
 	double loss_scale; /* what the model multiplies its loss by, so that small gradients survive in 16 bits; 1 */
@@ -84,10 +87,10 @@ struct kolo_zero_config {
 	size_t gather_bucket; /* elements in one all-gather of updated parameters at most; 2 Mi, stages 1 to 3 */
 	int contiguous; /* 0: each tensor is reduced by itself, not small ones in buckets with others; 1 */
 	int reduce_scatter; /* 0: gradients are all-reduced: the same bits, twice the traffic; 1. Stages 1 to 3 */
-	int allgather;      /* 0: updated parameters are broadcast by their owners, not all-gathered; 1 */
+	int allgather; /* 0: updated parameters are broadcast by their owners, not all-gathered; 1. What stage 3 gathers for use is gathered */
 	size_t sub_group; /* own elements at most that are updated before they are gathered; 0: gather_bucket / nranks */
 	size_t persistence; /* stage 3: tensors of at most so many elements stay on all ranks; 0 */
-	size_t prefetch;    /* stage 3, overlap: elements gathered ahead of use at most; 4 Mi */
+	size_t prefetch; /* stage 3, overlap: elements gathered ahead of use at most, but one tensor of any size; 0: nothing. 4 Mi */
 	size_t max_live; /* stage 3: no prefetch, and nothing kept, beyond so many gathered elements; 2^30 */
 	size_t reuse_distance; /* stage 3: keep what is used again before so many other elements are; 0: nothing */
 	int parameter_server; /* 1, stage 0: rank 0 alone updates, and the others send to it and receive from it; 0 */
@@ -107,11 +110,12 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
 
-/* Ends an engine. The others get KOLO_EPEER where they still need this rank. NULL is allowed. */
+/* Ends an engine, when the last update is gathered into the caller's memory. The others get KOLO_EPEER where they still need this rank. NULL is allowed. */
 void kolo_zero_destroy(struct kolo_zero *zero);
 
 /* Begins a micro-step on `samples` samples of this rank, which may be none. Ranks may have different numbers: gradients and
- * loss become means over all samples of all ranks and micro-steps. Local. Errors: KOLO_EINVAL. */
+ * loss become means over all samples of all ranks and micro-steps. Local, but the first one, where config.micro_batch is 0, is
+ * collective. Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_forward(struct kolo_zero *zero, size_t samples);
 
 /* Ends the forward part; `loss` is this rank's mean over its samples, not scaled. Local. Errors: KOLO_EINVAL. */
@@ -119,24 +123,34 @@ int kolo_zero_backward(struct kolo_zero *zero, double loss);
 
 /* Says that a tensor is about to be read: *out is its values, in its own type, which may be read until kolo_zero_release and
  * not be written. Blocks until they are gathered: at stages 1 and 2 that is what the last update had to gather, which goes on
- * beside what follows kolo_zero_step. At stage 3 collective: all ranks use tensors in the same order (checked at
- * kolo_zero_step), also ranks without samples. May be nested; each use is released. Outside of a micro-step too, as for
- * an evaluation. out may be NULL. Errors: KOLO_EINVAL, those of the collectives. */
+ * beside what follows kolo_zero_step. May be nested; each use is released. Outside of a micro-step too, as for an evaluation.
+ * out may be NULL.
+ *
+ * At stage 3 collective: all ranks use, release and report gradients of tensors in the same order, also ranks without
+ * samples, and in a parameter that a step does not use on one rank only zeros are reported there. What differs in uses and
+ * releases is told by kolo_zero_step at the latest, before anything is updated.
+ *
+ * Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
 
-/* Says that a tensor is done with. At stage 3 its memory then goes and traps when it is touched (SIGSEGV), unless it is of at
- * most config.persistence elements; it comes back at the same address. Local. Errors: KOLO_EINVAL (not in use). */
+/* Says that a tensor is done with. At stage 3 its memory then goes, and traps when it is touched (SIGSEGV) until it is gathered
+ * again, at the same address; but not where it is of at most config.persistence elements, or kept by reuse_distance. Does not
+ * block. Errors: KOLO_EINVAL (not in use). */
 int kolo_zero_release(struct kolo_zero *zero, int tensor);
 
 /* Gives the gradient of this rank's mean loss, times loss_scale, of a tensor: as many elements as it has, of its type, read
- * during the call. Once in each micro-step, in any order, that of ranks need not be the same; a tensor without one counts as
- * zero. Collective in its effect: with overlap it returns when the gradient is in a bucket, else a full bucket is reduced
- * here. Errors: KOLO_EINVAL (twice, frozen, not between backward and step), KOLO_ENOMEM, those of the collectives. */
+ * during the call. Once in each micro-step, in any order, and but at stage 3 ranks' orders need not be the same; a tensor
+ * without one counts as zero, and is updated as such. NULL will do in a micro-step without samples. Returns when the gradient
+ * is in a bucket, for which with overlap an earlier one may have to be reduced first; without overlap full buckets are
+ * reduced here.
+ *
+ * Errors: KOLO_EINVAL (twice, frozen, not between backward and step), KOLO_ENOMEM, those of the collectives. */
 int kolo_zero_gradient(struct kolo_zero *zero, int tensor, const void *gradient);
 
 /* What a step did. */
 struct kolo_zero_result {
 	int updated; /* 1: parameters were updated; 0: this micro-step is not the last of `accumulation`, or: */
+	/* Both 0 also where no rank had any sample: then nothing is changed either */
 	int skipped; /* 1: a gradient was infinite or NaN, and nothing was changed, on any rank */
 	long step;   /* updates so far */
 	double loss; /* the mean over all samples of all ranks, of this update's micro-steps; where updated or skipped */
@@ -150,20 +164,22 @@ struct kolo_zero_result {
  * has parameters gathered where the stage keeps them whole (kolo_zero_use waits for that). Collective; blocks. out may be NULL.
  * The gradient's norm is summed in an order that only the tensors' sizes and nranks determine.
  *
- * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EMISMATCH (ranks used different tensors),
+ * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EMISMATCH (ranks used different tensors, or have different
+ * learning rates or loss scales),
  * KOLO_ENOMEM, those of the collectives. */
 int kolo_zero_step(struct kolo_zero *zero, struct kolo_zero_result *out);
 
-/* Sets the learning rate of a group, or the loss scale, from the next forward on; between updates only. Local, the same on all
- * ranks. Errors: KOLO_EINVAL. */
+/* Sets the learning rate of a group, or the loss scale, from the next forward on; between updates only. Local and at once, the
+ * same on all ranks (checked at the next update). Errors: KOLO_EINVAL. */
 int kolo_zero_set_lr(struct kolo_zero *zero, int group, double lr);
 int kolo_zero_set_loss_scale(struct kolo_zero *zero, double loss_scale);
 
 /* Sets elements [first, first + n) of a tensor from floats, in the parameters and the master weights, as far as this rank has
- * them; all ranks call it alike, between updates. Local. Errors: KOLO_EINVAL. */
+ * them; all ranks call it alike, between updates, while the tensor is not in use. Blocks until gathers of the last update are
+ * done. Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_set(struct kolo_zero *zero, int tensor, size_t first, size_t n, const float *values);
 
-/* Gets a whole tensor as floats: the master weights where it has such, else the parameter. Between updates. Collective at stages
+/* Gets a whole tensor as floats: the master weights where it has such, else the parameter. Between updates, while it is not in use. Collective at stages
  * 1 to 3. Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_get(struct kolo_zero *zero, int tensor, float *out);
 

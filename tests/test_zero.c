@@ -231,6 +231,98 @@ static void slower_ways_and_limits_give_the_same_bits(void **state)
 	t_threads(2, other_ways, NULL);
 }
 
+/* Tensors that have operations of their own, even and uneven, between small ones, of two types: a step of SGD on gradients that
+ * a formula gives. */
+enum { NLARGE = 6, LARGEST = 131072 };
+static const size_t large_sizes[NLARGE] = { 65536 + 3, 100, LARGEST, 7, 66000, 31 };
+
+static float large_gradient(int rank, int tensor, size_t i)
+{
+	return (float)((i * 7 + (size_t)tensor * 3 + (size_t)rank * 5) % 64) / 64;
+}
+
+static void step_large(struct kolo_zero *zero, int rank, const enum kolo_type *of, float *room,
+		       void *gradient)
+{
+	CHECK(kolo_zero_forward(zero, 1) == 0);
+	for (int i = 0; i < NLARGE; i++) {
+		CHECK(kolo_zero_use(zero, i, NULL) == 0 && kolo_zero_release(zero, i) == 0);
+	}
+	CHECK(kolo_zero_backward(zero, 0) == 0);
+	for (int k = 0; k < NLARGE; k++) {
+		int i = (k * 5 + rank) % NLARGE;
+
+		for (size_t e = 0; e < large_sizes[i]; e++)
+			room[e] = large_gradient(rank, i, e);
+		kolo_cast(room, KOLO_F32, gradient, of[i], large_sizes[i], 1);
+		CHECK(kolo_zero_gradient(zero, i, gradient) == 0);
+	}
+	CHECK(kolo_zero_step(zero, NULL) == 0);
+}
+
+static void check_large(struct kolo_zero *zero, int nranks, const enum kolo_type *of, float *room)
+{
+	for (int i = 0; i < NLARGE; i++) {
+		const void *p;
+		float value;
+
+		CHECK(kolo_zero_get(zero, i, room) == 0 && kolo_zero_use(zero, i, &p) == 0);
+		for (size_t e = 0; e < large_sizes[i]; e++) {
+			float want = 0;
+
+			for (int r = 0; r < nranks; r++)
+				want -= large_gradient(r, i, e) / (float)nranks;
+			CHECK(fabsf(room[e] - want) <= (of[i] == KOLO_F32 ? 1e-6f : 1e-2f));
+			/* The parameter is its master, rounded. */
+			kolo_cast((const char *)p + e * kolo_type_size(of[i]), of[i], &value, KOLO_F32, 1, 1);
+			CHECK(fabsf(value - room[e]) <= (of[i] == KOLO_F32 ? 0 : fabsf(room[e]) / 256));
+		}
+		CHECK(kolo_zero_release(zero, i) == 0);
+	}
+}
+
+static void large_tensors(struct t_rank *t)
+{
+	static const char *const names[NLARGE] = { "a", "b", "c", "d", "e", "f" };
+	static const enum kolo_type of[NLARGE] = { KOLO_F32, KOLO_BF16, KOLO_BF16,
+						   KOLO_F32, KOLO_F32,  KOLO_F32 };
+	struct kolo_comm *comm = t_comm_with(t, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	float *room = malloc(LARGEST * sizeof(*room)), *gradient = malloc(LARGEST * sizeof(*gradient));
+
+	for (int way = 0; way < 4 * 2 * 2; way++) {
+		struct kolo_zero_tensor tensors[NLARGE];
+		struct kolo_zero_config c = config_of(way % 4);
+		struct kolo_zero_group group;
+		struct kolo_zero *zero;
+
+		kolo_zero_group_init(&group, KOLO_ZERO_SGD);
+		group.lr = 1;
+		c.optimizer = KOLO_ZERO_SGD;
+		c.groups = &group;
+		c.ngroups = 1;
+		c.overlap = way / 4 % 2;
+		c.reduce_bucket = c.gather_bucket = way / 8 ? 30000 : 1 << 20;
+		for (int i = 0; i < NLARGE; i++)
+			tensors[i] = (struct kolo_zero_tensor){
+				.name = names[i], .shape = { large_sizes[i] }, .ndims = 1, .type = of[i]
+			};
+		CHECK(kolo_zero_create(comm, &c, tensors, NLARGE, &zero) == 0);
+		step_large(zero, t->rank, of, room, gradient);
+		check_large(zero, t->nranks, of, room);
+		kolo_zero_destroy(zero);
+	}
+	free(room);
+	free(gradient);
+	kolo_comm_destroy(comm);
+}
+
+static void large_tensors_between_small_ones_are_updated(void **state)
+{
+	(void)state;
+	t_processes(2, large_tensors, NULL);
+	t_processes(3, large_tensors, NULL);
+}
+
 static void all_optimizers_on_all_stages(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t);
@@ -914,6 +1006,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(stages_buckets_overlap_and_transports_give_the_same_bits),
 	cmocka_unit_test(with_accumulation_stages_agree_in_pairs),
 	cmocka_unit_test(slower_ways_and_limits_give_the_same_bits),
+	cmocka_unit_test(large_tensors_between_small_ones_are_updated),
 	cmocka_unit_test(every_optimizer_learns_with_the_same_bits_at_every_stage),
 	cmocka_unit_test(a_parameter_server_learns_the_same),
 	cmocka_unit_test(uneven_batches_equal_the_mean_over_all_samples),

@@ -103,43 +103,78 @@ static size_t share(const struct kolo_zero *z, size_t bucket)
 	return max_size(bucket / (size_t)z->nranks, 1);
 }
 
-/* Reductions in the reverse order of the tensors, in which backward makes gradients. */
+/* Buffers begin with a line of the cache. */
+static size_t whole_lines(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+/* What travels alone, and what shares buckets, by type: those of one family stand together, so that what comes between small
+ * tensors does not close their bucket. */
+enum { LARGE, SMALL_F32, SMALL_F16, SMALL_BF16, NFAMILIES };
+
+static int family_of(const struct zero_tensor *t, size_t alone)
+{
+	return t->chunk >= alone     ? LARGE
+	       : t->type == KOLO_F32 ? SMALL_F32
+	       : t->type == KOLO_F16 ? SMALL_F16
+				     : SMALL_BF16;
+}
+
+/* Adds the tensors of a family that are trained, but not sharded ones unless asked for; from the first to the last or back. */
+static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family, size_t alone,
+		      bool sharded, bool backwards)
+{
+	for (int k = 0; k < z->ntensors; k++) {
+		int i = backwards ? z->ntensors - 1 - k : k;
+		const struct zero_tensor *t = &z->tensors[i];
+
+		if (t->trained && (sharded || !t->sharded) && family_of(t, alone) == family)
+			items[n++] = (struct zero_item){ i, t->chunk, t->type };
+	}
+	return n;
+}
+
+/* Reductions in the reverse order of the tensors, in which backward makes gradients; small ones last, when all have come. */
 static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 {
 	struct zero_reducer *r = &z->reducer;
-	int n = 0, rc;
+	size_t alone = z->config.contiguous ? share(z, WHOLE) : 1;
+	int n = 0, open = 0, before, rc;
 
-	for (int i = z->ntensors; i-- > 0;)
-		if (z->tensors[i].trained)
-			items[n++] = (struct zero_item){ i, z->tensors[i].chunk, z->tensors[i].type };
-	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket),
-			    z->config.contiguous ? share(z, WHOLE) : 1);
+	for (int family = 0; family < NFAMILIES; family++) {
+		before = n;
+		n = add_family(z, items, n, family, alone, true, true);
+		/* One that is filled, and with overlap while another one is reduced; those of small tensors stay open. */
+		open += n == before ? 0 : family == LARGE && z->queue ? 2 : 1;
+	}
+	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket), alone);
 	for (int p = r->plan.npieces; rc == 0 && p-- > 0;) {
 		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
 
 		t->first_piece = p;
 		t->npieces++;
 	}
-	r->buffer_len = (size_t)z->nranks * r->plan.largest;
-	/* One that is filled while another one is reduced */
-	r->nplanned = r->plan.nbuckets == 0 ? 0 : z->queue ? 2 : 1;
+	r->buffer_len = whole_lines((size_t)z->nranks * r->plan.largest);
+	r->nplanned = z->queue && open < 2 ? 2 : open;
+	if (r->nplanned > r->plan.nbuckets)
+		r->nplanned = r->plan.nbuckets;
 	return rc;
 }
 
-/* Gathers of all that is trained and whole on every rank, and owned by one. */
+/* Gathers of all that is trained and whole on every rank, and owned by one; small ones, that others would wait for, first. */
 static int plan_gathers(struct kolo_zero *z, struct zero_item *items)
 {
 	struct zero_gatherer *g = &z->gatherer;
-	size_t limit = share(z, z->config.gather_bucket);
+	size_t limit = share(z, z->config.gather_bucket), alone = share(z, WHOLE);
 	int n = 0, rc;
 
 	if (z->config.sub_group && z->config.sub_group < limit)
 		limit = z->config.sub_group;
-	for (int i = 0; i < z->ntensors; i++)
-		if (z->tensors[i].trained && !z->tensors[i].sharded && z->config.stage > 0)
-			items[n++] = (struct zero_item){ i, z->tensors[i].chunk, z->tensors[i].type };
-	rc = zero_plan_make(&g->plan, items, n, limit, share(z, WHOLE));
-	g->buffer_len = (size_t)z->nranks * g->plan.largest_partial;
+	for (int family = NFAMILIES; z->config.stage > 0 && family-- > 0;)
+		n = add_family(z, items, n, family, alone, false, false);
+	rc = zero_plan_make(&g->plan, items, n, limit, alone);
+	g->buffer_len = whole_lines((size_t)z->nranks * g->plan.largest_partial);
 	g->nbuffers = g->buffer_len == 0 ? 0 : z->queue ? 2 : 1;
 	return rc;
 }

@@ -63,8 +63,9 @@ struct kolo_zero_tensor {
 	enum kolo_type type;          /* KOLO_F32, KOLO_F16 or KOLO_BF16; of the gradient too */
 	int group;                    /* index into the config's groups */
 	int frozen;                   /* 1: has no gradient and is not updated */
-	/* The caller's memory with the values to begin with, rank 0's count, apart from all other tensors'; stages 0 to 2 train in
-	 * it, so it must stay until kolo_zero_destroy; read it behind kolo_zero_use or that. At stage 3 it is read during kolo_zero_create only. NULL: memory of the engine's, zeroed */
+	/* The caller's memory with the values to begin with, of which rank 0's count; no two tensors share any. Stages 0 to 2
+	 * train in it: it must stay until kolo_zero_destroy, and is read behind kolo_zero_use, or behind that. Stage 3 reads it
+	 * in kolo_zero_create only. NULL: memory of the engine's, zeroed */
 	void *data;
 	uint64_t reserved[4]; /* zero */
 };
@@ -87,10 +88,12 @@ struct kolo_zero_config {
 	size_t gather_bucket; /* elements in one all-gather of updated parameters at most; 2 Mi, stages 1 to 3 */
 	int contiguous; /* 0: each tensor is reduced by itself, not small ones in buckets with others; 1 */
 	int reduce_scatter; /* 0: gradients are all-reduced: the same bits, twice the traffic; 1. Stages 1 to 3 */
-	int allgather; /* 0: updated parameters are broadcast by their owners, not all-gathered; 1. What stage 3 gathers for use is gathered */
+	/* 0: updated parameters are broadcast by their owners, not all-gathered; 1. What stage 3 gathers for use is gathered */
+	int allgather;
 	size_t sub_group; /* own elements at most that are updated before they are gathered; 0: gather_bucket / nranks */
 	size_t persistence; /* stage 3: tensors of at most so many elements stay on all ranks; 0 */
-	size_t prefetch; /* stage 3, overlap: elements gathered ahead of use at most, but one tensor of any size; 0: nothing. 4 Mi */
+	/* Stage 3, overlap: elements gathered ahead of use at most, but one tensor of any size; 0: nothing. 4 Mi */
+	size_t prefetch;
 	size_t max_live; /* stage 3: no prefetch, and nothing kept, beyond so many gathered elements; 2^30 */
 	size_t reuse_distance; /* stage 3: keep what is used again before so many other elements are; 0: nothing */
 	int parameter_server; /* 1, stage 0: rank 0 alone updates, and the others send to it and receive from it; 0 */
@@ -101,8 +104,8 @@ struct kolo_zero_config {
 void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer optimizer);
 void kolo_zero_config_init(struct kolo_zero_config *out);
 
-/* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. Splits comm twice, for
- * gradients and parameters, and for a few control bytes in each update; comm itself is not used any more afterwards. Parameters
+/* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. Splits comm twice,
+ * for gradients and parameters, and for a few control bytes in each update; comm itself is not used afterwards. Parameters
  * become rank 0's on all ranks. The caller gives *out to kolo_zero_destroy.
  *
  * Errors: KOLO_EINVAL (names the tensor or the field), KOLO_ENOMEM, KOLO_EMISMATCH (ranks passed different tensors or
@@ -110,7 +113,8 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
 
-/* Ends an engine, when the last update is gathered into the caller's memory. The others get KOLO_EPEER where they still need this rank. NULL is allowed. */
+/* Ends an engine, when the last update is gathered into the caller's memory. The others get KOLO_EPEER where they still need
+ * this rank. NULL is allowed. */
 void kolo_zero_destroy(struct kolo_zero *zero);
 
 /* Begins a micro-step on `samples` samples of this rank, which may be none. Ranks may have different numbers: gradients and
@@ -127,8 +131,8 @@ int kolo_zero_backward(struct kolo_zero *zero, double loss);
  * out may be NULL.
  *
  * At stage 3 collective: all ranks use, release and report gradients of tensors in the same order, also ranks without
- * samples, and in a parameter that a step does not use on one rank only zeros are reported there. What differs in uses and
- * releases is told by kolo_zero_step at the latest, before anything is updated.
+ * samples; a rank that alone has no gradient for a tensor reports zeros. What differs in uses and releases is told by
+ * kolo_zero_step at the latest, before anything is updated.
  *
  * Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
@@ -149,8 +153,7 @@ int kolo_zero_gradient(struct kolo_zero *zero, int tensor, const void *gradient)
 
 /* What a step did. */
 struct kolo_zero_result {
-	int updated; /* 1: parameters were updated; 0: this micro-step is not the last of `accumulation`, or: */
-	/* Both 0 also where no rank had any sample: then nothing is changed either */
+	int updated; /* 1: parameters were updated; 0: not the last micro-step of `accumulation`, or skipped, or no sample at all */
 	int skipped; /* 1: a gradient was infinite or NaN, and nothing was changed, on any rank */
 	long step;   /* updates so far */
 	double loss; /* the mean over all samples of all ranks, of this update's micro-steps; where updated or skipped */
@@ -164,9 +167,8 @@ struct kolo_zero_result {
  * has parameters gathered where the stage keeps them whole (kolo_zero_use waits for that). Collective; blocks. out may be NULL.
  * The gradient's norm is summed in an order that only the tensors' sizes and nranks determine.
  *
- * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EMISMATCH (ranks used different tensors, or have different
- * learning rates or loss scales),
- * KOLO_ENOMEM, those of the collectives. */
+ * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EMISMATCH (ranks used different tensors, or have
+ * different learning rates or loss scales), KOLO_ENOMEM, those of the collectives. */
 int kolo_zero_step(struct kolo_zero *zero, struct kolo_zero_result *out);
 
 /* Sets the learning rate of a group, or the loss scale, from the next forward on; between updates only. Local and at once, the
@@ -179,8 +181,8 @@ int kolo_zero_set_loss_scale(struct kolo_zero *zero, double loss_scale);
  * done. Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_set(struct kolo_zero *zero, int tensor, size_t first, size_t n, const float *values);
 
-/* Gets a whole tensor as floats: the master weights where it has such, else the parameter. Between updates, while it is not in use. Collective at stages
- * 1 to 3. Errors: KOLO_EINVAL, those of the collectives. */
+/* Gets a whole tensor as floats: the master weights where it has such, else the parameter. Between updates, while it is not in
+ * use. Collective at stages 1 to 3. Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_get(struct kolo_zero *zero, int tensor, float *out);
 
 /* Memory of one kind on this rank, in bytes. */
@@ -199,10 +201,9 @@ int kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_ze
 /* Bytes that this rank sent since it was made, without what kolo_zero_create and kolo_zero_get send. */
 struct kolo_zero_traffic {
 	uint64_t sent_bytes; /* as the communicator counted; = the two below where it sends round the ring */
-	uint64_t gradient_bytes;  /* by formula: reductions */
-	uint64_t parameter_bytes; /* by formula: all-gathers or broadcasts */
-	uint64_t
-		padding_bytes; /* of these two, what is not of any tensor: buckets are filled up to equal parts */
+	uint64_t gradient_bytes;      /* by formula: reductions */
+	uint64_t parameter_bytes;     /* by formula: all-gathers or broadcasts */
+	uint64_t padding_bytes;       /* of these two, what fills buckets up to equal parts */
 	uint64_t control_bytes;       /* norm, loss, overflow, order of use; on a communicator apart */
 	uint64_t reductions, gathers; /* operations */
 	uint64_t reserved[4];

@@ -1,6 +1,7 @@
 /* How much of a training step's communication the engine hides behind the model's work, at each stage. A model of LAYERS tensors
- * whose backward, by sleeping, takes as long as the step's communication does by itself, and its forward half of that. Times
- * of the slowest rank, medians of interleaved rounds:
+ * that works by sleeping, in forward and in backward as long as what the engine can communicate beside them takes by itself:
+ * reductions beside backward, gathers of updated parameters beside forward, stage 3's gathers beside both. So all could be
+ * hidden, and nothing longer hides it. Times of the slowest rank, medians of interleaved rounds:
  *
  * - communication: the same collectives, of the same bytes, and nothing else;
  * - work: the model alone;
@@ -41,21 +42,21 @@ static double seconds_since(int64_t begin)
 	return (double)(ko_now_ns() - begin) * 1e-9;
 }
 
-/* A step of a model that works for so long in backward. zero may be NULL: the model alone. */
-static double step(struct kolo_zero *zero, double backward, const float *gradient)
+/* A step of a model that works for so long, this share of it in forward. zero may be NULL: the model alone. */
+static double step(struct kolo_zero *zero, double work, double forward, const float *gradient)
 {
 	int64_t begin = ko_now_ns();
 
 	check(zero ? kolo_zero_forward(zero, 1) : 0);
 	for (int i = 0; i < LAYERS; i++) {
 		check(zero ? kolo_zero_use(zero, i, NULL) : 0);
-		compute(backward / 2 / LAYERS);
+		compute(work * forward / LAYERS);
 		check(zero ? kolo_zero_release(zero, i) : 0);
 	}
 	check(zero ? kolo_zero_backward(zero, 0) : 0);
 	for (int i = LAYERS; i-- > 0;) {
 		check(zero ? kolo_zero_use(zero, i, NULL) : 0);
-		compute(backward / LAYERS);
+		compute(work * (1 - forward) / LAYERS);
 		check(zero ? kolo_zero_gradient(zero, i, gradient) : 0);
 		check(zero ? kolo_zero_release(zero, i) : 0);
 	}
@@ -115,15 +116,16 @@ static double slowest(struct kolo_comm *comm, double mine)
 static void measure(struct kolo_comm *comm, int stage, float *gradient, float *room)
 {
 	struct kolo_zero *plain = create(comm, stage, 0), *overlapped = create(comm, stage, 1);
+	const double forward = stage == 0 ? 0 : stage < 3 ? 0.5 : 1.0 / 3;
 	double alone[ROUNDS], work[ROUNDS], after[ROUNDS], beside[ROUNDS], ratio[ROUNDS];
 
 	for (int i = -2; i < ROUNDS; i++) {
 		int at = i < 0 ? 0 : i;
 
 		alone[at] = slowest(comm, communicate(comm, stage, gradient, room));
-		work[at] = slowest(comm, step(NULL, alone[at], gradient));
-		after[at] = slowest(comm, step(plain, alone[at], gradient));
-		beside[at] = slowest(comm, step(overlapped, alone[at], gradient));
+		work[at] = slowest(comm, step(NULL, alone[at], forward, gradient));
+		after[at] = slowest(comm, step(plain, alone[at], forward, gradient));
+		beside[at] = slowest(comm, step(overlapped, alone[at], forward, gradient));
 		ratio[at] = beside[at] / work[at];
 	}
 	if (kolo_comm_rank(comm) == 0)

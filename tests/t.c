@@ -1,6 +1,8 @@
 /* See t.h. */
 #include "t.h"
 
+#include "../comm/link.h"
+
 #include <errno.h>
 #include <execinfo.h>
 #include <pthread.h>
@@ -60,6 +62,14 @@ void t_check(bool ok, const char *what, const char *file, int line)
 	if (getpid() == main_process && my_rank < 0)
 		fail_test(file, line);
 	_exit(1);
+}
+
+bool t_has_transport(const char *name)
+{
+	for (size_t i = 0; ko_links[i]; i++)
+		if (strcmp(ko_links[i]->name, name) == 0)
+			return true;
+	return false;
 }
 
 int64_t t_now_ms(void)

@@ -56,6 +56,9 @@ struct kolo_comm *t_comm(struct t_rank *t);
 /* A communicator with these attributes; id, rank and nranks are filled in. */
 struct kolo_comm *t_comm_with(struct t_rank *t, struct kolo_comm_attr attr);
 
+/* Whether the library was built with a transport of this name. */
+bool t_has_transport(const char *name);
+
 int64_t t_now_ms(void);
 
 /* A pseudo-random number; state may start anywhere. */

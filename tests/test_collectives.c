@@ -81,21 +81,12 @@ static void many_counts(struct t_rank *r)
 	tear_down(&setup);
 }
 
-/* Is the transport in this build? */
-static bool has_transport(const char *name)
-{
-	for (size_t i = 0; ko_links[i]; i++)
-		if (strcmp(ko_links[i]->name, name) == 0)
-			return true;
-	return false;
-}
-
 static void for_every_number_of_ranks(t_rank_fn *fn)
 {
 	for (int n = 1; n <= MAX_RANKS; n++) {
 		if (n > 3 && n != 5 && t_is_slow())
 			continue;
-		if ((n == 2 || n == 8) && has_transport(OFI))
+		if ((n == 2 || n == 8) && t_has_transport(OFI))
 			t_processes(n, fn, OFI);
 		if (n > 1 && n < 6)
 			t_processes(n, fn, TCP);
@@ -170,7 +161,7 @@ static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 
 	CHECK(x && first && y && part);
 	fill_floats(x, n, r->rank);
-	for (size_t k = 0; k < ARRAY_LEN(attrs) - !has_transport(OFI); k++) {
+	for (size_t k = 0; k < ARRAY_LEN(attrs) - !t_has_transport(OFI); k++) {
 		struct kolo_comm *c = sibling(r, parent, attrs[k]);
 
 		if (k == 4)

@@ -2,7 +2,6 @@
  * die, stop, leave or disagree. Part of make check on a driver made of threads; make check-cuda runs it on a GPU, without
  * cmocka (T_PLAIN). */
 #include "../comm/comm.h"
-#include "../comm/link.h"
 #include "gpu.h"
 #include "kolo/kolo_cuda.h"
 #include "t.h"
@@ -62,21 +61,13 @@ static void for_every_number_of_ranks(t_rank_fn *fn)
 	}
 }
 
-static bool has_transport(const char *name)
-{
-	for (size_t i = 0; ko_links[i]; i++)
-		if (strcmp(ko_links[i]->name, name) == 0)
-			return true;
-	return false;
-}
-
 /* Staged through what a relay may have between two ranks. */
 static void for_every_relay(t_rank_fn *fn, void *arg)
 {
 	static const char *const names[] = { "shm", "tcp", "ofi" };
 
 	for (size_t k = 0; k < ARRAY_LEN(names); k++) {
-		if (!has_transport(names[k]))
+		if (!t_has_transport(names[k]))
 			continue;
 		transport = names[k];
 		t_processes(k == 0 ? 3 : 2, fn, arg);
@@ -569,7 +560,7 @@ static void a_killed_rank_is_named_and_streams_go_on(void **state)
 
 	(void)state;
 	for (int n = 2; n <= 8; n++) {
-		transport = n == 6 ? "shm" : n == 7 ? "tcp" : n == 8 && has_transport("ofi") ? "ofi" : NULL;
+		transport = n == 6 ? "shm" : n == 7 ? "tcp" : n == 8 && t_has_transport("ofi") ? "ofi" : NULL;
 		t_start(n > 5 ? 3 : n, lose_rank, &sig, pids);
 		t_wait(n > 5 ? 3 : n, pids, GONE);
 	}

@@ -138,7 +138,7 @@ static void bytes_sent_equal_the_formulas(void **state)
 	(void)state;
 	for (int nranks = 1; nranks <= 4; nranks++)
 		t_processes(nranks, count_all, NULL);
-	if (!t_is_slow())
+	if (!t_is_slow() && t_has_transport("ofi"))
 		t_processes(2, count_all, "ofi");
 	t_threads(t_is_slow() ? 3 : 8, count_all, NULL);
 }

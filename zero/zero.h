@@ -35,10 +35,9 @@ struct zero_tensor {
 	struct zero_region region;
 	enum zero_state state;
 	int last_gather; /* of one that is updated elsewhere too: so many buckets of the gatherer have to be finished for it */
-	bool ahead; /* gathered, or being so, before use */
-	int uses;   /* kolo_zero_use without kolo_zero_release */
-	struct kolo_event
-		*gathered; /* of a sharded tensor with overlap: it comes when state may become ZERO_HERE */
+	bool ahead;                  /* gathered, or being so, before use */
+	int uses;                    /* kolo_zero_use without kolo_zero_release */
+	struct kolo_event *gathered; /* of a sharded one, with overlap: state may become ZERO_HERE */
 
 	/* State of the optimizer for elements `held`, all in float: all of them at stage 0, else the own ones. An element of type
 	 * KOLO_F32 is its own master, which then is NULL. */
@@ -54,7 +53,7 @@ struct zero_tensor {
 	int first_piece, npieces; /* in the plan of reductions */
 };
 
-/* Memory in which a bucket of gradients is reduced, or one of parameters gathered. */
+/* Memory in which a bucket of gradients is filled and reduced. */
 struct zero_buffer {
 	char *memory;
 	int bucket;               /* -1: free */
@@ -69,8 +68,8 @@ struct zero_reducer {
 	int *buffer_of; /* the buffer that it has, -1: none */
 	int started, stored;
 	struct zero_buffer *buffers;
-	int nbuffers,
-		nplanned; /* nplanned are made at creation; more where the order of gradients wants more at a time */
+	int nplanned; /* buffers made at creation; */
+	int nbuffers; /* with those that a strange order of gradients added */
 	size_t buffer_len;
 	char *incoming; /* for what a parameter server receives: one more of them */
 };

@@ -9,8 +9,9 @@
  *     kolo_zero_step(zero, &result);            the micro-step ends; every `accumulation` of them the update
  *
  * Rank r owns elements [r c, (r+1) c) of a tensor of n elements, c = ceil(n / nranks), at every stage; so its gradient is
- * added in the same order, and all stages, bucket sizes and transports give the same bits. Stage 0 keeps everything on
- * every rank; stage 1 keeps optimizer state with the owner only, stage 2 gradients too, stage 3 parameters too.
+ * added in the same order, and all stages, bucket sizes and transports give the same bits; with accumulation stages 0 and 1
+ * do, which add up micro-steps before ranks, and stages 2 and 3, which do so behind them. Stage 0 keeps everything on every
+ * rank; stage 1 keeps optimizer state with the owner only, stage 2 gradients too, stage 3 parameters too.
  *
  * Conventions as in kolo.h. An engine is used by one thread at a time. Calls marked collective are made by all ranks in
  * the same order. After a failure other than KOLO_EINVAL the engine refuses all but kolo_zero_destroy. No call may be made
@@ -113,8 +114,8 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
 
-/* Ends an engine, when the last update is gathered into the caller's memory. The others get KOLO_EPEER where they still need
- * this rank. NULL is allowed. */
+/* Ends an engine, when the last update is gathered into the caller's memory: blocks until then. The others get
+ * KOLO_EPEER where they still need this rank. NULL is allowed. */
 void kolo_zero_destroy(struct kolo_zero *zero);
 
 /* Begins a micro-step on `samples` samples of this rank, which may be none. Ranks may have different numbers: gradients and
@@ -188,7 +189,7 @@ int kolo_zero_get(struct kolo_zero *zero, int tensor, float *out);
 /* Memory of one kind on this rank, in bytes. */
 struct kolo_zero_memory {
 	const char *kind;    /* "parameters", "gradients", ...; static storage */
-	const char *formula; /* the same in words, like "2 P / N"; static storage */
+	const char *formula; /* what it should be, in words, like "e P / N"; static storage */
 	size_t bytes;        /* what is allocated now, the caller's parameters included */
 	size_t peak;         /* the most there was */
 	size_t expected;     /* what the formula gives; of gathered parameters the most that it allows */

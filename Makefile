@@ -56,7 +56,7 @@ DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --
 # libfabric itself is opened when a link needs it.
 DEFINES += $(if $(filter yes,$(OFI)),-DKO_HAVE_OFI $(shell pkg-config --cflags libfabric))
 DEFINES += $(if $(filter yes,$(VERBS)),-DKO_HAVE_VERBS)
-LIBS    := -lpthread $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc)) $(if $(filter yes,$(VERBS)),$(shell pkg-config --libs libibverbs))
+LIBS    := -lpthread -lm $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc)) $(if $(filter yes,$(VERBS)),$(shell pkg-config --libs libibverbs))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=all))
@@ -110,7 +110,7 @@ $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DKO_KERNELS=ko_kernels_$* -c -o $@ $<
 
-# Square roots are instructions: no errno, and no libm.
+# Square roots are instructions: no errno.
 $B/zero/%.o: ALL_CFLAGS += -fno-math-errno
 $(KERNELS:%=$B/zero/kernels_%.o): $B/zero/kernels_%.o: zero/kernels.c $B/flags
 	@mkdir -p $(@D)
@@ -182,7 +182,7 @@ RUN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringrun*.c) tools/tool.c)
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
 $(TOOL_BINARIES):
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS) -lm
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS)
 
 # ---- Install ------------------------------------------------------------------------------------------------
 # What tells other build systems where the library is: TEMPLATE,FILE below LIBDIR. A LIBDIR below PREFIX is written

@@ -59,6 +59,7 @@ const char *kolo_strerror(int status)
 		[-KOLO_EMISMATCH] = "ranks disagree about the operation",
 		[-KOLO_ESYS] = "system error",
 		[-KOLO_EABORTED] = "aborted",
+		[-KOLO_EOVERFLOW] = "overflow",
 	};
 
 	if (status > 0 || status <= -(int)(sizeof(text) / sizeof(text[0])))

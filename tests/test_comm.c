@@ -470,7 +470,7 @@ static void names_and_sizes_are_known(void **state)
 	CHECK(strcmp(kolo_type_name(KOLO_BF16), "bf16") == 0 && kolo_type_size(KOLO_F8E5M2) == 1);
 	CHECK(kolo_type_name((enum kolo_type)12) == NULL && kolo_type_size((enum kolo_type) - 1) == 0);
 	CHECK(strcmp(kolo_op_name(KOLO_AVG), "avg") == 0 && kolo_op_name((enum kolo_op)5) == NULL);
-	for (int code = KOLO_EABORTED - 1; code <= 1; code++)
+	for (int code = KOLO_EOVERFLOW - 1; code <= 1; code++)
 		CHECK(kolo_strerror(code)[0] != 0);
 	CHECK(kolo_cores(cpus, 4) >= 1 && cpus[0] >= 0);
 }

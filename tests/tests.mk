@@ -18,7 +18,7 @@ TEST_COMMON := $(patsubst %,$B/tests/%.o,t trial host_driver) $B/tools/values.o
 # They see the library from within: its objects, not the archive that hides what they share.
 $B/tests/%: $B/tests/%.o $(TEST_COMMON) $(OBJECTS)
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS) -lm
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -rdynamic $(TEST_LDFLAGS) -o $@ $^ $(LIBS) $(CMOCKA_LIBS)
 
 # The kernels of GPUs as C++ of the host's.
 CXX_HOST := $(if $(findstring clang,$(CC)),clang++,g++)
@@ -52,7 +52,7 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver cuda/load co
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
 
 # A model for the engine.
-$B/tests/test_zero: $B/tests/mlp.o
+$B/tests/test_zero $B/tests/test_zero_schedule: $B/tests/mlp.o
 
 # Allocations and system calls that test_memory makes fail.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
@@ -110,7 +110,7 @@ $(CHECK_CUDA): $B/check_cuda/%.o: tests/%.c $B/flags
 	$Q$(CC) $(ALL_CFLAGS) -DT_PLAIN -isystem $(CUDA_INCLUDE) -c -o $@ $<
 $B/check_cuda/check_cuda: $(CHECK_CUDA) $B/tools/values.o $(OBJECTS)
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda -lm
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda
 check-cuda: lib $B/check_cuda/check_cuda
 	@[ -e /dev/nvidiactl ] || { echo "make check-cuda: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }; \
 		ln -sf ../libkolo_cuda.so.$(SOVERSION) $B/check_cuda/ && $B/check_cuda/check_cuda

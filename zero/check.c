@@ -56,9 +56,12 @@ static int check_config(const struct kolo_zero_config *c)
 	if (!(c->clip >= 0 && c->clip < __builtin_inf()))
 		return kolo_error_set(KOLO_EINVAL, "config.clip is %g, and must be finite and at least 0",
 				      c->clip);
-	if (!(c->loss_scale > 0 && c->loss_scale < __builtin_inf()))
-		return kolo_error_set(KOLO_EINVAL, "config.loss_scale is %g, and must be finite and above 0",
-				      c->loss_scale);
+	if ((rc = zero_scaler_check(c)) < 0)
+		return rc;
+	if (!(c->predivide >= 0 && c->predivide < __builtin_inf()))
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.predivide is %g, and must be finite and at least 0",
+				      c->predivide);
 	if (!kolo_zero_optimizer_name(c->optimizer))
 		return kolo_error_set(KOLO_EINVAL, "config.optimizer is %d, and there is none of that number",
 				      (int)c->optimizer);
@@ -146,11 +149,36 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t len)
 	return hash;
 }
 
-enum { NVALUES = 20 };
+static uint64_t hash_schedule(uint64_t hash, const struct kolo_zero_schedule *s)
+{
+	const double values[] = {
+		s->type,
+		s->min_lr,
+		s->max_lr,
+		(double)s->warmup_steps,
+		(double)s->total_steps,
+		s->linear,
+		s->warmup_ratio,
+		s->final_ratio,
+		(double)s->first_steps,
+		(double)s->second_steps,
+		(double)s->decay_steps,
+		s->decay_rate,
+		s->cycle_momentum,
+		s->min_momentum,
+		s->max_momentum,
+		s->momentum_decay_rate,
+		(double)s->range_steps,
+		s->range_rate,
+		s->staircase,
+	};
+
+	return mix(hash, values, sizeof(values));
+}
 
 static uint64_t hash_config(const struct kolo_zero_config *c)
 {
-	const double values[NVALUES] = {
+	const double values[] = {
 		c->stage,
 		c->accumulation,
 		(double)c->micro_batch,
@@ -170,6 +198,12 @@ static uint64_t hash_config(const struct kolo_zero_config *c)
 		(double)c->max_live,
 		(double)c->reuse_distance,
 		c->parameter_server,
+		c->predivide,
+		c->scaling.initial,
+		c->scaling.min,
+		(double)c->scaling.window,
+		c->scaling.hysteresis,
+		c->scaling.consecutive,
 	};
 	uint64_t hash = mix(14695981039346656037u, values, sizeof(values));
 
@@ -179,7 +213,7 @@ static uint64_t hash_config(const struct kolo_zero_config *c)
 					    g->weight_decay, g->momentum, g->dampening, g->lr_decay,
 					    g->initial,      g->nesterov };
 
-		hash = mix(hash, of_group, sizeof(of_group));
+		hash = hash_schedule(mix(hash, of_group, sizeof(of_group)), &g->schedule);
 	}
 	return hash;
 }

@@ -15,6 +15,7 @@ void kolo_zero_config_init(struct kolo_zero_config *out)
 	*out = (struct kolo_zero_config){
 		.accumulation = 1,
 		.loss_scale = 1,
+		.scaling = { .initial = 65536, .min = 1, .window = 1000, .hysteresis = 2 },
 		.optimizer = KOLO_ZERO_ADAMW,
 		.overlap = 1,
 		.reduce_bucket = 2 << 20,
@@ -341,6 +342,8 @@ static struct kolo_zero *new_engine(struct kolo_comm *comm, const struct kolo_ze
 	z->rank = kolo_comm_rank(comm);
 	z->nranks = kolo_comm_nranks(comm);
 	z->kernels = zero_kernels_best();
+	z->predivide = config->predivide > 0 ? config->predivide : z->nranks;
+	zero_scaler_init(&z->scaler, config);
 	z->culprit.tensor = -1;
 	z->trace.hash = 14695981039346656037u;
 	return z;

@@ -31,7 +31,7 @@ static void count_gather(struct kolo_zero *z, size_t n, size_t next, size_t real
 		(n - real) * kolo_type_size(type) * (uint64_t)(z->nranks - 1) / (uint64_t)z->nranks;
 }
 
-int zero_gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src, struct kolo_queue *queue)
+static int gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src, struct kolo_queue *queue)
 {
 	size_t *counts = z->gatherer.counts;
 	const char *own = zero_at(t->param, t->type, t->own.first);
@@ -47,6 +47,15 @@ int zero_gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *sr
 	if (even)
 		return kolo_all_gather(z->data, src ? src : own, t->param, t->chunk, t->type, queue);
 	return kolo_all_gather_v(z->data, src ? src : own, t->param, counts, t->type, queue);
+}
+
+int zero_gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src, struct kolo_queue *queue)
+{
+	double began = zero_now();
+	int rc = gather_whole(z, t, src, queue);
+
+	z->times.gather += zero_now() - began;
+	return rc;
 }
 
 /* ---- What was updated ----------------------------------------------------------------------------------- */
@@ -115,9 +124,11 @@ int zero_gather_finish(struct kolo_zero *z, int nbuckets)
 
 	for (; rc == 0 && g->finished < g->started && g->finished < nbuckets; g->finished++) {
 		const struct zero_bucket *b = &g->plan.buckets[g->finished];
+		double began = zero_now();
 
 		if (z->queue)
 			rc = kolo_event_wait(g->events[g->finished]);
+		z->times.gather += zero_now() - began;
 		if (rc == 0 && !b->whole)
 			copy_parts(z, b, g->buffers[g->buffer_of[g->finished]], false);
 	}
@@ -133,12 +144,17 @@ static int gather_partial(struct kolo_zero *z, const struct zero_bucket *b, char
 {
 	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n);
 	size_t all = (size_t)z->nranks * b->n;
+	double began = zero_now();
+	int rc;
 
 	copy_parts(z, b, memory, true);
 	count_gather(z, all, b->n, zero_bucket_elements(z, &z->gatherer.plan, b), b->type);
 	if (z->config.allgather)
-		return kolo_all_gather(z->data, own, memory, b->n, b->type, z->queue);
-	return broadcast_parts(z, memory, NULL, b->n, b->type, z->queue);
+		rc = kolo_all_gather(z->data, own, memory, b->n, b->type, z->queue);
+	else
+		rc = broadcast_parts(z, memory, NULL, b->n, b->type, z->queue);
+	z->times.gather += zero_now() - began;
+	return rc;
 }
 
 /* Gathers bucket number `started`; a buffer is taken from the bucket that had it last. */

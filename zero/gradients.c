@@ -133,8 +133,10 @@ static int store_oldest(struct kolo_zero *z)
 {
 	struct zero_reducer *r = &z->reducer;
 	struct zero_buffer *buffer = &r->buffers[r->buffer_of[r->stored]];
+	double began = zero_now();
 	int rc = z->queue ? kolo_event_wait(buffer->event) : 0;
 
+	z->times.reduce += zero_now() - began;
 	if (rc < 0)
 		return rc;
 	store_bucket(z, &r->plan.buckets[r->stored], buffer->memory);
@@ -179,8 +181,10 @@ static int start_full(struct kolo_zero *z)
 
 	while (rc == 0 && r->started < r->plan.nbuckets && r->missing[r->started] == 0) {
 		struct zero_buffer *buffer = &r->buffers[r->buffer_of[r->started]];
+		double began = zero_now();
 
 		rc = reduce(z, &r->plan.buckets[r->started], buffer->memory);
+		z->times.reduce += zero_now() - began;
 		if (rc == 0 && z->queue)
 			rc = kolo_event_record(buffer->event, z->queue);
 		if (rc == 0)

@@ -1,7 +1,10 @@
 /* See optimizer.h. */
 #include "optimizer.h"
 
-#include <stdio.h>
+#include "schedule.h"
+
+/* What DeepSpeed's OneCycle gives Adam for its second moment. */
+static const double ONE_CYCLE_BETA2 = 0.99;
 
 static const char *const names[ZERO_NOPTIMIZERS] = {
 	[KOLO_ZERO_ADAMW] = "AdamW", [KOLO_ZERO_ADAM] = "Adam",       [KOLO_ZERO_SGD] = "SGD",
@@ -59,6 +62,19 @@ static double power(double x, long n)
 		if (n % 2)
 			y *= x;
 	return y;
+}
+
+struct kolo_zero_group zero_optimizer_scheduled(const struct kolo_zero_group *group, long step)
+{
+	double momentum = zero_schedule_momentum(&group->schedule, step - 1);
+	struct kolo_zero_group g = *group;
+
+	g.lr = zero_schedule_lr(&group->schedule, group->lr, step - 1);
+	if (!__builtin_isnan(momentum)) {
+		g.beta1 = momentum;
+		g.beta2 = ONE_CYCLE_BETA2;
+	}
+	return g;
 }
 
 struct zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
@@ -127,5 +143,5 @@ int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_z
 			return kolo_error_set(KOLO_EINVAL,
 					      "group %d: reserved is not zero: use kolo_zero_group_init",
 					      index);
-	return 0;
+	return zero_schedule_check(&g->schedule);
 }

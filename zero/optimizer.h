@@ -11,6 +11,9 @@ int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo
 /* What the first moment begins with; the second with 0. */
 float zero_optimizer_initial(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group);
 
+/* The group with what its schedule makes of it in step number `step`, from 1. */
+struct kolo_zero_group zero_optimizer_scheduled(const struct kolo_zero_group *group, long step);
+
 /* The factors of step number `step`, from 1. Computed in double, as torch does. */
 struct zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
 					   const struct kolo_zero_group *group, long step);

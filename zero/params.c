@@ -42,8 +42,10 @@ static int start_gather(struct kolo_zero *z, struct zero_tensor *t)
 
 static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 {
+	double began = zero_now();
 	int rc = z->queue ? kolo_event_wait(t->gathered) : 0;
 
+	z->times.gather += zero_now() - began;
 	if (rc == 0)
 		t->state = ZERO_HERE;
 	return rc;

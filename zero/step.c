@@ -14,7 +14,7 @@ int zero_check(struct kolo_zero *z)
 
 int zero_failed(struct kolo_zero *z, int rc)
 {
-	if (rc < 0 && rc != KOLO_EINVAL && !z->failed) {
+	if (rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed) {
 		z->failed = rc;
 		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
 		/* The others must not wait for this rank. That one is dead, or ranks disagree, they find themselves. */
@@ -66,10 +66,20 @@ int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 	if (z->config.micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
 		return zero_failed(z, rc);
 	z->phase = ZERO_FORWARD;
+	z->phase_began = zero_now();
 	z->micro_samples = samples;
-	z->weight = (float)((double)samples / ((double)z->config.micro_batch * z->nranks));
+	z->weight = (float)((double)samples / ((double)z->config.micro_batch * z->predivide));
 	zero_reducer_begin(z);
 	return 0;
+}
+
+/* How long the phase took that ends now, where the next one begins. */
+static double end_phase(struct kolo_zero *z)
+{
+	double began = z->phase_began;
+
+	z->phase_began = zero_now();
+	return z->phase_began - began;
 }
 
 int kolo_zero_backward(struct kolo_zero *z, double loss)
@@ -82,6 +92,7 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 		return kolo_error_set(KOLO_EINVAL, "rank %d: backward without kolo_zero_forward before it",
 				      z->rank);
 	z->phase = ZERO_BACKWARD;
+	z->times.forward += end_phase(z);
 	/* No samples have no mean. */
 	if (z->micro_samples) {
 		z->samples += (double)z->micro_samples;
@@ -139,7 +150,7 @@ static uint64_t hash_settings(const struct kolo_zero *z)
 	uint64_t hash = 14695981039346656037u, bits;
 
 	for (int i = -1; i < z->config.ngroups; i++) {
-		double value = i < 0 ? z->config.loss_scale : z->config.groups[i].lr;
+		double value = i < 0 ? z->scaler.scale : z->config.groups[i].lr;
 
 		memcpy(&bits, &value, sizeof(bits));
 		hash = (hash ^ bits ^ bits >> 32) * 1099511628211u;
@@ -185,22 +196,25 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 			 name, (unsigned long long)c->index, c->value, s->culprit_rank, c->micro);
 }
 
-/* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch nranks). */
+/* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch predivide). */
 static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
 {
-	double unit = (double)z->config.micro_batch * z->nranks;
+	double unit = (double)z->config.micro_batch * z->predivide;
 	/* Sums of micro-steps were divided by their number before they were reduced. */
 	int summed = z->config.stage < 2 ? z->config.accumulation : 1;
-	double mean = s->samples > 0 ? unit * summed / s->samples / z->config.loss_scale : 0;
+	double mean = s->samples > 0 ? unit * summed / s->samples / z->scaler.scale : 0;
 	double clip = 1;
 	int rc;
 
 	out->samples = (size_t)s->samples;
 	out->loss = s->samples > 0 ? s->loss / s->samples : 0;
 	out->norm = __builtin_sqrt(s->square_sum) * mean;
+	out->loss_scale = z->scaler.scale;
+	out->lr = zero_optimizer_scheduled(&z->config.groups[0], z->step + 1).lr;
 	if (s->culprit.tensor >= 0) {
 		out->skipped = 1;
 		describe_overflow(z, s, out->overflow, sizeof(out->overflow));
+		z->skipped++;
 		return 0;
 	}
 	/* Without a sample there is nothing to learn from. */
@@ -212,6 +226,7 @@ static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_
 	rc = zero_update(z, (float)(mean * clip));
 	if (rc == 0) {
 		z->step++;
+		z->total_samples += out->samples;
 		out->updated = 1;
 	}
 	return rc;
@@ -229,6 +244,7 @@ static void begin_update(struct kolo_zero *z)
 
 static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 {
+	double began = zero_now(), gather = z->times.gather;
 	struct summary summary = { 0 };
 	int rc;
 
@@ -238,7 +254,21 @@ static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 		rc = apply(z, &summary, out);
 	if (rc == 0)
 		begin_update(z);
+	z->times.update += zero_now() - began - (z->times.gather - gather);
 	return rc;
+}
+
+/* Behind the update, whose gradients had the scale that was. */
+static int adapt_scale(struct kolo_zero *z, const struct kolo_zero_result *r)
+{
+	bool good = r->updated || r->skipped ? zero_scaler_update(&z->scaler, &z->config.scaling, r->skipped)
+					     : true;
+
+	if (good)
+		return 0;
+	return kolo_error_set(KOLO_EOVERFLOW,
+			      "rank %d: the loss scale is %g, the least it may be, and yet %s", z->rank,
+			      z->scaler.scale, r->overflow);
 }
 
 static int check_step(struct kolo_zero *z)
@@ -265,6 +295,7 @@ int kolo_zero_step(struct kolo_zero *z, struct kolo_zero_result *out)
 
 	if (rc < 0)
 		return rc;
+	z->times.backward += end_phase(z);
 	if (zero_reduces_now(z))
 		rc = zero_reducer_finish(z);
 	if (rc == 0) {
@@ -273,6 +304,10 @@ int kolo_zero_step(struct kolo_zero *z, struct kolo_zero_result *out)
 		z->micro++;
 		if (rc == 0 && z->micro == z->config.accumulation)
 			rc = finish_update(z, &result);
+		if (rc == 0)
+			rc = adapt_scale(z, &result);
+		z->times.step += end_phase(z);
+		z->times.micro_steps++;
 	}
 	result.step = z->step;
 	if (out)

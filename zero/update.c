@@ -236,9 +236,12 @@ int zero_update(struct kolo_zero *z, float factor)
 		kolo_error_set(rc, "rank %d: an update of %d groups: out of memory", z->rank,
 			       z->config.ngroups);
 	} else {
-		for (int i = 0; i < z->config.ngroups; i++)
-			u.groups[i] = zero_optimizer_scalars(z->config.optimizer, &z->config.groups[i],
-							     z->step + 1);
+		for (int i = 0; i < z->config.ngroups; i++) {
+			struct kolo_zero_group g =
+				zero_optimizer_scheduled(&z->config.groups[i], z->step + 1);
+
+			u.groups[i] = zero_optimizer_scalars(z->config.optimizer, &g, z->step + 1);
+		}
 		rc = update_all(z, &u);
 	}
 	free(u.groups);

@@ -1,4 +1,5 @@
 /* Values from outside, and for outside: tensors as floats; learning rates and the loss scale. */
+#include "schedule.h"
 #include "zero.h"
 
 #include <stdlib.h>
@@ -39,6 +40,10 @@ int kolo_zero_set_lr(struct kolo_zero *z, int group, double lr)
 		return kolo_error_set(KOLO_EINVAL, "learning rate of group %d; there are %d groups", group,
 				      z->config.ngroups);
 	changed = z->config.groups[group];
+	if (!zero_schedule_takes_lr(&changed.schedule))
+		return kolo_error_set(KOLO_EINVAL,
+				      "learning rate of group %d, which its schedule, %s, does not look at",
+				      group, kolo_zero_schedule_name(changed.schedule.type));
 	changed.lr = lr;
 	if ((rc = zero_optimizer_check(z->config.optimizer, &changed, group)) == 0)
 		((struct kolo_zero_group *)z->config.groups)[group] = changed;
@@ -53,8 +58,45 @@ int kolo_zero_set_loss_scale(struct kolo_zero *z, double loss_scale)
 		return kolo_error_set(KOLO_EINVAL, "the loss scale is %g, and must be finite and above 0",
 				      loss_scale);
 	if (rc == 0)
-		z->config.loss_scale = loss_scale;
+		z->scaler.scale = loss_scale;
 	return rc;
+}
+
+/* ---- What training has come to -------------------------------------------------------------------------- */
+
+double kolo_zero_loss_scale(const struct kolo_zero *z)
+{
+	return z->scaler.scale;
+}
+
+int kolo_zero_lr_get(const struct kolo_zero *z, int group, double *lr, double *momentum)
+{
+	struct kolo_zero_group g;
+
+	if (!z || group < 0 || group >= z->config.ngroups)
+		return kolo_error_set(KOLO_EINVAL, "learning rate of group %d; there are %d groups", group,
+				      z ? z->config.ngroups : 0);
+	g = zero_optimizer_scheduled(&z->config.groups[group], z->step + 1);
+	if (lr)
+		*lr = g.lr;
+	if (momentum)
+		*momentum = z->config.optimizer == KOLO_ZERO_SGD ? g.momentum : g.beta1;
+	return 0;
+}
+
+void kolo_zero_progress_get(const struct kolo_zero *z, struct kolo_zero_progress *out)
+{
+	*out = (struct kolo_zero_progress){
+		.step = z->step,
+		.skipped = z->skipped,
+		.samples = z->total_samples,
+		.loss_scale = z->scaler.scale,
+	};
+}
+
+void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
+{
+	*out = z->times;
 }
 
 /* Where two parts overlap. */

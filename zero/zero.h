@@ -6,8 +6,10 @@
 #include "layout.h"
 #include "memory.h"
 #include "optimizer.h"
+#include "scaler.h"
 
 #include <stdbool.h>
+#include <time.h>
 
 /* The public declaration, with its format checked here. */
 int kolo_error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -132,7 +134,10 @@ struct kolo_zero {
 
 	enum zero_phase phase;
 	int micro;                   /* micro-steps done towards the update */
-	long step;                   /* updates */
+	long step, skipped;          /* updates, and those that an overflow took */
+	uint64_t total_samples;      /* of all ranks, in updates */
+	struct zero_scaler scaler;   /* config.loss_scale is where it started */
+	double predivide;            /* config.predivide, or nranks */
 	float weight;                /* of this micro-step's gradients */
 	size_t micro_samples;        /* of this micro-step on this rank; */
 	double samples, loss;        /* and this update's on this rank, loss times samples */
@@ -140,7 +145,18 @@ struct kolo_zero {
 	struct zero_culprit culprit; /* in the gradients that this rank reported */
 	struct kolo_zero_traffic traffic; /* but sent_bytes */
 	uint64_t sent_before;             /* by data before the first step, and by kolo_zero_get */
+	struct kolo_zero_times times;
+	double phase_began; /* zero_now() */
 };
+
+/* Seconds, from any time on. */
+static inline double zero_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 /* ---- step.c -------------------------------------------------------------------------------------------- */
 

@@ -41,6 +41,8 @@ enum kolo_status {
 	KOLO_EMISMATCH = -7, /* ranks called different collectives, or with different arguments */
 	KOLO_ESYS = -8,      /* the operating system refused something; the text has its reason */
 	KOLO_EABORTED = -9,  /* kolo_comm_abort was called */
+	KOLO_EOVERFLOW =
+		-10, /* a value became too large, and there is nothing left to make it smaller with */
 };
 
 /* Element types. Integers wrap. KOLO_F8E4M3 and KOLO_F8E5M2 are the OCP 8-bit formats; e4m3 has no infinity,

@@ -41,18 +41,75 @@ enum kolo_zero_optimizer {
 	KOLO_ZERO_LAMB,    /* You et al. 2020: Adam with a trust ratio ||p|| / ||u|| for each tensor */
 };
 
+enum kolo_zero_schedule_type {
+	KOLO_ZERO_CONSTANT,      /* the group's lr */
+	KOLO_ZERO_WARMUP,        /* from min_lr to max_lr over warmup_steps, then max_lr */
+	KOLO_ZERO_WARMUP_DECAY,  /* the same, then linearly to 0 at total_steps */
+	KOLO_ZERO_WARMUP_COSINE, /* the group's lr times a ratio, which falls as a cosine behind the warm-up */
+	KOLO_ZERO_ONE_CYCLE,  /* up and down between min_lr and max_lr, momentum the other way, then decay */
+	KOLO_ZERO_RANGE_TEST, /* grows from min_lr on, to find out how large it may be */
+};
+
+/* How the learning rate of a group goes from update to update, as DeepSpeed's schedules of these names do: an update that is
+ * skipped does not count. kolo_zero_schedule_init fills in the defaults. */
+struct kolo_zero_schedule {
+	enum kolo_zero_schedule_type type;
+	double min_lr, max_lr;          /* WARMUP, WARMUP_DECAY, ONE_CYCLE; RANGE_TEST: min_lr alone */
+	long warmup_steps;              /* WARMUP...; less than 2 are 2; 1000 */
+	long total_steps;               /* WARMUP_DECAY, WARMUP_COSINE; more than warmup_steps */
+	int linear;                     /* WARMUP...: 1: grows linearly, 0: as a logarithm; 0 */
+	double warmup_ratio;            /* WARMUP_COSINE: the ratio that the warm-up begins with; 0 */
+	double final_ratio;             /* WARMUP_COSINE: the ratio at total_steps; 1e-4 */
+	long first_steps, second_steps; /* ONE_CYCLE: up, and down again, 0: as many; 2000, 0 */
+	long decay_steps; /* ONE_CYCLE: lr = min_lr / (1 + decay_rate k / decay_steps) in the k-th behind it; */
+	double decay_rate; /* 0, 0: none */
+	int cycle_momentum; /* ONE_CYCLE: beta1 goes from max_momentum to min_momentum and back; beta2 is 0.99; 1 */
+	double min_momentum, max_momentum; /* 0.8, 0.9 */
+	double momentum_decay_rate; /* grows by 1 + momentum_decay_rate k / decay_steps behind the cycle, up to 1; 0 */
+	long range_steps;     /* RANGE_TEST: lr = min_lr (1 + range_rate k / range_steps) in the k-th; 2000 */
+	double range_rate;    /* 1 */
+	int staircase;        /* RANGE_TEST: 1: k / range_steps is rounded down; 0 */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* The defaults of a schedule; min_lr 0 and max_lr 1e-3, of RANGE_TEST min_lr 1e-3. Never fails. */
+void kolo_zero_schedule_init(struct kolo_zero_schedule *out, enum kolo_zero_schedule_type type);
+
+/* The learning rate of update number `step`, from 0, in a group of rate lr; *momentum is the group's beta1 then where the schedule
+ * cycles it, else NaN. Either may be NULL. As DeepSpeed advances a schedule behind each update, the first two updates of a
+ * warm-up have its first rate. Local. Errors: KOLO_EINVAL (names the field). */
+int kolo_zero_schedule_at(const struct kolo_zero_schedule *schedule, double lr, long step, double *out,
+			  double *momentum);
+
+/* The name of a schedule, like "WarmupLR"; NULL when there is no such. Static storage. */
+const char *kolo_zero_schedule_name(enum kolo_zero_schedule_type type);
+
 /* The hyper-parameters of a group of tensors; kolo_zero_group_init fills in the defaults of torch (of the papers where torch
  * has none). All are checked, those too that an optimizer has no use for. */
 struct kolo_zero_group {
 	double lr;
-	double beta1, beta2;  /* AdamW, Adam, Lion, Lamb */
-	double eps;           /* AdamW, Adam, Adagrad, Lamb */
-	double weight_decay;  /* all */
-	double momentum;      /* SGD; 0: no state */
-	double dampening;     /* SGD */
-	double lr_decay;      /* Adagrad */
-	double initial;       /* Adagrad: what the sum of squares begins with */
-	int nesterov;         /* SGD */
+	double beta1, beta2;                /* AdamW, Adam, Lion, Lamb */
+	double eps;                         /* AdamW, Adam, Adagrad, Lamb */
+	double weight_decay;                /* all */
+	double momentum;                    /* SGD; 0: no state */
+	double dampening;                   /* SGD */
+	double lr_decay;                    /* Adagrad */
+	double initial;                     /* Adagrad: what the sum of squares begins with */
+	int nesterov;                       /* SGD */
+	struct kolo_zero_schedule schedule; /* of lr; KOLO_ZERO_CONSTANT */
+	uint64_t reserved[4];               /* zero */
+};
+
+/* How a loss scale adapts: DeepSpeed's rule. An update whose gradients overflowed is skipped, and takes one of `hysteresis`; where
+ * only one is left it halves the scale, but not below min. The scale doubles behind window + 1 updates without overflow from
+ * the start or from the last overflow on, then behind every window more; which also gives `hysteresis` back, as with
+ * consecutive each such update does. */
+struct kolo_zero_scaling {
+	double initial;       /* 65536 */
+	double min;           /* 1 */
+	long window;          /* 1000 */
+	int hysteresis;       /* 2 */
+	int consecutive;      /* 0 */
 	uint64_t reserved[4]; /* zero */
 };
 
@@ -80,7 +137,13 @@ struct kolo_zero_config {
 	 * which ranks are asked then; 0 */
 	size_t micro_batch;
 	double clip; /* the gradient's norm over all tensors is made at most so large; 0: no limit. 0 */
-	double loss_scale; /* what the model multiplies its loss by, so that small gradients survive in 16 bits; 1 */
+	/* What the model multiplies its loss by, so that small gradients survive in 16 bits. 0: it adapts, and
+	 * kolo_zero_loss_scale tells it; 1 */
+	double loss_scale;
+	struct kolo_zero_scaling scaling; /* where loss_scale is 0 */
+	/* What gradients are divided by before ranks add them, where 16 bits could not hold the sum; what is left of nranks
+	 * afterwards. 0: nranks. 0 */
+	double predivide;
 	enum kolo_zero_optimizer optimizer;   /* KOLO_ZERO_ADAMW */
 	const struct kolo_zero_group *groups; /* ngroups of them; NULL: one, of the defaults. Copied */
 	int ngroups;
@@ -160,20 +223,61 @@ struct kolo_zero_result {
 	double loss; /* the mean over all samples of all ranks, of this update's micro-steps; where updated or skipped */
 	double norm;        /* of the mean gradient over all tensors, unscaled, before clipping */
 	size_t samples;     /* of all ranks and micro-steps */
+	double loss_scale;  /* that the gradients of this update were made with */
+	double lr;          /* that this update had, of group 0 */
 	char overflow[256]; /* where skipped: the tensor, the rank and the index of the first bad value */
 	uint64_t reserved[4];
 };
 
-/* Ends a micro-step. The last of config.accumulation updates: reduces what is left to reduce, unscales, clips, updates, and
- * has parameters gathered where the stage keeps them whole (kolo_zero_use waits for that). Collective; blocks. out may be NULL.
- * The gradient's norm is summed in an order that only the tensors' sizes and nranks determine.
+/* Ends a micro-step. The last of config.accumulation updates: reduces what is left to reduce, unscales with the scale that the
+ * gradients were made with, clips, updates, and has parameters gathered where the stage keeps them whole (kolo_zero_use
+ * waits for that); then the loss scale and the schedules go on. Collective; blocks. out may be NULL. The gradient's norm is
+ * summed in an order that only the tensors' sizes and nranks determine.
  *
- * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EMISMATCH (ranks used different tensors, or have
+ * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EOVERFLOW (gradients overflowed, and the loss scale that
+ * adapts is as small as it may be: the update is skipped, *out is filled in, and the engine is as good as before: a checkpoint
+ * can be written, or training go on), KOLO_EMISMATCH (ranks used different tensors, or have
  * different learning rates or loss scales), KOLO_ENOMEM, those of the collectives. */
 int kolo_zero_step(struct kolo_zero *zero, struct kolo_zero_result *out);
 
-/* Sets the learning rate of a group, or the loss scale, from the next forward on; between updates only. Local and at once, the
- * same on all ranks (checked at the next update). Errors: KOLO_EINVAL. */
+/* What the model has to multiply its loss by now. Never fails. */
+double kolo_zero_loss_scale(const struct kolo_zero *zero);
+
+/* The learning rate of a group in the next update; *momentum its beta1, or of SGD its momentum. Either may be NULL. Local.
+ * Errors: KOLO_EINVAL. */
+int kolo_zero_lr_get(const struct kolo_zero *zero, int group, double *lr, double *momentum);
+
+/* How far training is. */
+struct kolo_zero_progress {
+	long step;            /* updates */
+	long skipped;         /* updates that were skipped for an overflow */
+	uint64_t samples;     /* of all ranks, in updates that were not skipped */
+	double loss_scale;    /* now */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* Never fails. */
+void kolo_zero_progress_get(const struct kolo_zero *zero, struct kolo_zero_progress *out);
+
+/* Wall-clock seconds of this rank since the engine was made; forward, backward and step follow each other, reduce and gather are
+ * parts of them. */
+struct kolo_zero_times {
+	double forward;  /* between kolo_zero_forward and kolo_zero_backward */
+	double backward; /* between kolo_zero_backward and kolo_zero_step */
+	double step;     /* in kolo_zero_step */
+	double reduce;   /* waiting for reductions of gradients, or, without overlap, doing them */
+	double gather;   /* the same of gathers of parameters */
+	double update;   /* the optimizer's own part of step: norm, clipping, the pass over the state */
+	long micro_steps;
+	uint64_t reserved[4]; /* zero */
+};
+
+/* Never fails. */
+void kolo_zero_times_get(const struct kolo_zero *zero, struct kolo_zero_times *out);
+
+/* Sets the learning rate of a group, or the loss scale, from the next forward on; between updates only. A schedule that takes the
+ * group's lr goes on from there, and one that adapts from the scale. Local and at once, the same on all ranks (checked at the
+ * next update). Errors: KOLO_EINVAL (a rate that the schedule would not look at). */
 int kolo_zero_set_lr(struct kolo_zero *zero, int group, double lr);
 int kolo_zero_set_loss_scale(struct kolo_zero *zero, double loss_scale);
 

@@ -5,7 +5,7 @@ TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
 # What tests the tools from outside runs plain and with sanitizers among which is the address one.
-TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_ringinfo.py test_launchers.py test_log.py man.sh)
+TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_ringinfo.py test_launchers.py test_log.py test_zero_checkpoint.py man.sh)
 ifneq ($(if $(findstring address,$(FLAVOUR)),,$(FLAVOUR)),)
 TEST_SCRIPTS  := $(filter-out $(TOOL_SCRIPTS),$(TEST_SCRIPTS))
 endif
@@ -29,8 +29,8 @@ $B/tests/gpu_kernels.o: tests/gpu_kernels.cc cuda/kernels.cu $B/flags
 		$(SANFLAGS) -D_GNU_SOURCE -Iinclude -MMD -MP -c -o $@ $<
 $B/tests/test_gpu_kernels: $B/tests/gpu_kernels.o
 
-# Programs that need no test library: the README's, a rank of test_hosts.py's jobs, and an optimizer.
-PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank $B/tests/host_pairs $B/tests/zero_optimize
+# Programs that need no test library: the README's, ranks of test_hosts.py and test_zero_checkpoint.py, and an optimizer.
+PROGRAMS := $B/tools/examples/all_reduce $B/tests/host_rank $B/tests/host_pairs $B/tests/zero_optimize $B/tests/zero_checkpoint
 $(PROGRAMS): $B/%: $B/%.o $B/libkolo.a
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -52,7 +52,7 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver cuda/load co
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
 
 # A model for the engine.
-$B/tests/test_zero $B/tests/test_zero_schedule: $B/tests/mlp.o
+$B/tests/test_zero $B/tests/test_zero_schedule $B/tests/test_zero_checkpoint: $B/tests/mlp.o
 
 # Allocations and system calls that test_memory makes fail.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create

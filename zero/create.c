@@ -58,6 +58,8 @@ static int init_tensor(struct kolo_zero *z, struct zero_tensor *t, const struct 
 		return kolo_error_set(KOLO_ENOMEM, "name of tensor '%s': out of memory", from->name);
 	strcpy(t->name, from->name);
 	t->type = from->type;
+	t->ndims = from->ndims;
+	memcpy(t->shape, from->shape, sizeof(t->shape));
 	t->n = count_elements(from);
 	t->chunk = zero_chunk(t->n, z->nranks);
 	t->own = zero_owned(t->n, z->nranks, z->rank);
@@ -344,6 +346,7 @@ static struct kolo_zero *new_engine(struct kolo_comm *comm, const struct kolo_ze
 	z->kernels = zero_kernels_best();
 	z->predivide = config->predivide > 0 ? config->predivide : z->nranks;
 	zero_scaler_init(&z->scaler, config);
+	z->asks_micro_batch = config->micro_batch == 0;
 	z->culprit.tensor = -1;
 	z->trace.hash = 14695981039346656037u;
 	return z;

@@ -9,7 +9,14 @@ int zero_check(struct kolo_zero *z)
 {
 	if (!z)
 		return kolo_error_set(KOLO_EINVAL, "the engine is NULL");
-	return z->failed ? kolo_error_set(z->failed, "%s", z->failure) : 0;
+	if (z->failed)
+		return kolo_error_set(z->failed, "%s", z->failure);
+	if (z->torn)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"rank %d: a load has failed half way, and only another kolo_zero_load helps: %s",
+			z->rank, z->failure);
+	return 0;
 }
 
 int zero_failed(struct kolo_zero *z, int rc)

@@ -83,8 +83,7 @@ struct update {
 	double *ratios;              /* Lamb: of each tensor, the trust ratio */
 };
 
-/* The floats that element `first` of a tensor, which is held, is updated in. */
-static float *master_at(const struct zero_tensor *t, size_t first)
+float *zero_master_at(const struct zero_tensor *t, size_t first)
 {
 	if (t->master)
 		return t->master + (first - t->held.first);
@@ -93,19 +92,18 @@ static float *master_at(const struct zero_tensor *t, size_t first)
 	return (float *)(void *)t->param + first;
 }
 
-static float *moment_at(const struct zero_tensor *t, int moment, size_t first)
+float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first)
 {
 	return t->moment[moment] ? t->moment[moment] + (first - t->held.first) : NULL;
 }
 
-/* The new values from the master, where it is apart from them. */
-static void write_parameters(const struct zero_tensor *t, size_t first, size_t n)
+void zero_write_parameters(const struct zero_tensor *t, size_t first, size_t n)
 {
 	char *to = t->sharded ? zero_at(t->shard, t->type, first - t->own.first)
 			      : zero_at(t->param, t->type, first);
 
 	if (t->master)
-		kolo_cast(master_at(t, first), KOLO_F32, to, t->type, n, 1);
+		kolo_cast(zero_master_at(t, first), KOLO_F32, to, t->type, n, 1);
 }
 
 static void update_part(struct kolo_zero *z, int tensor, struct zero_part part, const struct update *u)
@@ -121,9 +119,9 @@ static void update_part(struct kolo_zero *z, int tensor, struct zero_part part, 
 
 		if (!u->ratios)
 			load_gradients(t, at, n, u->factor, g);
-		z->kernels->update[z->config.optimizer](master_at(t, at), moment_at(t, 0, at),
-							moment_at(t, 1, at), g, n, &s);
-		write_parameters(t, at, n);
+		z->kernels->update[z->config.optimizer](zero_master_at(t, at), zero_moment_at(t, 0, at),
+							zero_moment_at(t, 1, at), g, n, &s);
+		zero_write_parameters(t, at, n);
 	}
 }
 
@@ -148,8 +146,8 @@ static void lamb_part(struct kolo_zero *z, const struct zero_tensor *t, struct z
 		size_t n = min_size(BLOCK, part.first + part.n - at);
 
 		load_gradients(t, at, n, u->factor, g);
-		z->kernels->lamb_moments(master_at(t, at), moment_at(t, 0, at), moment_at(t, 1, at), g, n,
-					 &u->groups[t->group], &p2, &u2);
+		z->kernels->lamb_moments(zero_master_at(t, at), zero_moment_at(t, 0, at),
+					 zero_moment_at(t, 1, at), g, n, &u->groups[t->group], &p2, &u2);
 	}
 	sums[0] += zero_lanes_sum(&p2);
 	sums[1] += zero_lanes_sum(&u2);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_between_updates(struct kolo_zero *z, const char *what)
+int zero_check_between_updates(struct kolo_zero *z, const char *what)
 {
 	int rc = zero_check(z);
 
@@ -17,7 +17,7 @@ static int check_between_updates(struct kolo_zero *z, const char *what)
 /* The same, and no parameter is on its way, nor is this one in use. */
 static int check_at_rest(struct kolo_zero *z, int tensor)
 {
-	int rc = check_between_updates(z, "values of a tensor");
+	int rc = zero_check_between_updates(z, "values of a tensor");
 	const struct zero_tensor *t = rc == 0 ? zero_tensor_get(z, tensor, "values") : NULL;
 
 	if (rc < 0 || !t)
@@ -31,7 +31,7 @@ static int check_at_rest(struct kolo_zero *z, int tensor)
 
 int kolo_zero_set_lr(struct kolo_zero *z, int group, double lr)
 {
-	int rc = check_between_updates(z, "a learning rate");
+	int rc = zero_check_between_updates(z, "a learning rate");
 	struct kolo_zero_group changed;
 
 	if (rc < 0)
@@ -52,7 +52,7 @@ int kolo_zero_set_lr(struct kolo_zero *z, int group, double lr)
 
 int kolo_zero_set_loss_scale(struct kolo_zero *z, double loss_scale)
 {
-	int rc = check_between_updates(z, "a loss scale");
+	int rc = zero_check_between_updates(z, "a loss scale");
 
 	if (rc == 0 && !(loss_scale > 0 && loss_scale < __builtin_inf()))
 		return kolo_error_set(KOLO_EINVAL, "the loss scale is %g, and must be finite and above 0",

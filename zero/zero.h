@@ -25,6 +25,8 @@ enum zero_state {
 struct zero_tensor {
 	char *name;
 	enum kolo_type type;
+	int ndims;
+	size_t shape[KOLO_ZERO_DIMS];
 	size_t n, chunk;      /* elements, and of them those of a rank (layout.h) */
 	struct zero_part own; /* this rank's */
 	int group;
@@ -120,6 +122,7 @@ struct kolo_zero {
 	const struct zero_kernels *kernels;
 	int failed; /* the status that all later calls get, with failure as text */
 	char failure[512];
+	bool torn; /* a load has failed half way; another one may make it whole again */
 
 	struct zero_tensor *tensors;
 	int ntensors;
@@ -138,6 +141,7 @@ struct kolo_zero {
 	uint64_t total_samples;      /* of all ranks, in updates */
 	struct zero_scaler scaler;   /* config.loss_scale is where it started */
 	double predivide;            /* config.predivide, or nranks */
+	bool asks_micro_batch;       /* config.micro_batch was 0 */
 	float weight;                /* of this micro-step's gradients */
 	size_t micro_samples;        /* of this micro-step on this rank; */
 	double samples, loss;        /* and this update's on this rank, loss times samples */
@@ -221,8 +225,20 @@ int zero_gather_updated(struct kolo_zero *zero, zero_update_piece_fn *update, vo
 double zero_square_sum(const struct kolo_zero *zero);
 void zero_find_culprit(const struct kolo_zero *zero, struct zero_culprit *out);
 
+/* The floats that element `first` of a trained tensor, which is held, is updated in; and its moments, NULL where it has none. */
+float *zero_master_at(const struct zero_tensor *t, size_t first);
+float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first);
+
+/* The values of elements [first, first + n) from their masters, where those are apart. */
+void zero_write_parameters(const struct zero_tensor *t, size_t first, size_t n);
+
 /* Updates all tensors with gradients times factor, and gathers what the stage keeps whole. */
 int zero_update(struct kolo_zero *zero, float factor);
+
+/* ---- values.c ------------------------------------------------------------------------------------------ */
+
+/* 0, or KOLO_EINVAL where `what` comes in the middle of an update. */
+int zero_check_between_updates(struct kolo_zero *zero, const char *what);
 
 /* ---- report.c ------------------------------------------------------------------------------------------ */
 

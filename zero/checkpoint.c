@@ -1,0 +1,145 @@
+/* See checkpoint.h: what a checkpoint has of each tensor, which rank's part of it, and what ranks tell each other. */
+#include "checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Tables --------------------------------------------------------------------------------------------- */
+
+/* Whether any rank has such values of a tensor, and so the file an entry; and of which type. */
+static bool is_stored(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_file file,
+		      enum kolo_type *type)
+{
+	*type = file == ZERO_WEIGHTS && !t->trained ? t->type : KOLO_F32;
+	if (file == ZERO_WEIGHTS)
+		return true;
+	return t->trained &&
+	       (int)file <= zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
+}
+
+static int fill_entry(struct zero_entry *e, const struct zero_tensor *t, enum kolo_type type, int tensor)
+{
+	e->name = malloc(strlen(t->name) + 1);
+	if (!e->name)
+		return kolo_error_set(KOLO_ENOMEM, "name of tensor '%s': out of memory", t->name);
+	strcpy(e->name, t->name);
+	e->type = type;
+	e->ndims = t->ndims;
+	memcpy(e->shape, t->shape, sizeof(e->shape));
+	e->n = t->n;
+	e->tensor = tensor;
+	return 0;
+}
+
+int zero_table_make(const struct kolo_zero *z, enum zero_file file, bool as_is, enum kolo_type type,
+		    struct zero_table *out)
+{
+	int rc = 0;
+
+	*out = (struct zero_table){ .entries = calloc((size_t)z->ntensors, sizeof(*out->entries)) };
+	if (!out->entries)
+		return kolo_error_set(KOLO_ENOMEM, "a table of %d tensors: out of memory", z->ntensors);
+	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
+		struct zero_entry *e = &out->entries[out->n];
+		enum kolo_type stored;
+
+		if (!is_stored(z, &z->tensors[i], file, &stored))
+			continue;
+		rc = fill_entry(e, &z->tensors[i], as_is ? stored : type, i);
+		e->offset = out->bytes;
+		out->bytes += e->n * kolo_type_size(e->type);
+		out->n++;
+	}
+	return rc;
+}
+
+void zero_table_free(struct zero_table *table)
+{
+	for (int i = 0; table->entries && i < table->n; i++)
+		free(table->entries[i].name);
+	free(table->entries);
+	*table = (struct zero_table){ 0 };
+}
+
+/* ---- Parts ---------------------------------------------------------------------------------------------- */
+
+char *zero_values_at(const struct zero_tensor *t, enum zero_file file, size_t first, enum kolo_type *type)
+{
+	*type = KOLO_F32;
+	if (file != ZERO_WEIGHTS)
+		return (char *)zero_moment_at(t, (int)file - ZERO_MOMENT1, first);
+	if (t->trained)
+		return (char *)zero_master_at(t, first);
+	*type = t->type;
+	return t->sharded ? zero_at(t->shard, t->type, first - t->own.first)
+			  : zero_at(t->param, t->type, first);
+}
+
+struct zero_part zero_stored_part(const struct kolo_zero *z, const struct zero_tensor *t)
+{
+	if (!z->config.parameter_server)
+		return t->own;
+	return z->rank == 0 ? (struct zero_part){ 0, t->n } : (struct zero_part){ t->n, 0 };
+}
+
+/* ---- Checksums ------------------------------------------------------------------------------------------ */
+
+/* A change of one element changes its number for certain: a sum, an exclusive or with the upper half, a product with an odd
+ * factor and another such exclusive or are all reversible. */
+static inline uint64_t number_of(uint64_t element, uint64_t index)
+{
+	uint64_t x = element + index * 0x9e3779b97f4a7c15u;
+
+	x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+	return x ^ x >> 32;
+}
+
+uint64_t zero_checksum(const void *elements, size_t size, size_t n, uint64_t first)
+{
+	const uint32_t *wide = elements;
+	const uint16_t *narrow = elements;
+	uint64_t sum = 0;
+
+	if (size == sizeof(*wide))
+		for (size_t i = 0; i < n; i++)
+			sum += number_of(wide[i], first + i);
+	else
+		for (size_t i = 0; i < n; i++)
+			sum += number_of(narrow[i], first + i);
+	return sum;
+}
+
+uint64_t zero_hash_bytes(const void *bytes, size_t len)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
+	return hash;
+}
+
+/* ---- Ranks ---------------------------------------------------------------------------------------------- */
+
+struct outcome {
+	int32_t rc;
+	char text[396];
+};
+
+int zero_all_well(struct kolo_zero *z, int rc)
+{
+	struct outcome *all = calloc((size_t)z->nranks, sizeof(*all)), own = { .rc = rc };
+	int sent;
+
+	if (rc < 0)
+		snprintf(own.text, sizeof(own.text), "%s", kolo_last_error());
+	if (!all)
+		return zero_failed(z, kolo_error_set(KOLO_ENOMEM, "rank %d: %d outcomes: out of memory",
+						     z->rank, z->nranks));
+	sent = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
+	for (int r = z->nranks - 1; sent == 0 && r >= 0; r--)
+		if (all[r].rc < 0)
+			rc = kolo_error_set(all[r].rc, "rank %d: %s", r, all[r].text);
+	free(all);
+	return sent < 0 ? zero_failed(z, sent) : rc;
+}

@@ -1,0 +1,119 @@
+/* Checkpoints within: what their files share. kolo_zero_checkpoint.h tells what is on the disk.
+ *
+ * A file of tensors is described by a table: of each tensor its name, type, shape, its place and its checksum. The table of a
+ * checkpoint that is written is made from the engine; of one that is read from its state file; who reads matches both. */
+#ifndef ZERO_CHECKPOINT_H
+#define ZERO_CHECKPOINT_H
+
+#include "kolo/kolo_zero_checkpoint.h"
+#include "zero.h"
+
+enum zero_file { ZERO_WEIGHTS, ZERO_MOMENT1, ZERO_MOMENT2, ZERO_NFILES };
+
+extern const char *const zero_file_names[ZERO_NFILES];
+
+struct zero_entry {
+	char *name;
+	enum kolo_type type;
+	int ndims;
+	size_t shape[KOLO_ZERO_DIMS];
+	size_t n;        /* elements */
+	uint64_t offset; /* bytes from where data begins; entries follow each other without a gap */
+	uint64_t sum;    /* zero_checksum of all its elements */
+	int tensor;      /* the engine's; -1: it has none */
+};
+
+struct zero_table {
+	struct zero_entry *entries;
+	int n;
+	uint64_t bytes;      /* of data */
+	uint64_t header_len; /* bytes before the data; */
+	uint64_t header_sum; /* zero_hash_bytes of them */
+};
+
+/* What is not in tensors. */
+struct zero_saved {
+	long step, skipped;
+	uint64_t samples, micro_batch;
+	struct zero_scaler scaler;
+	enum kolo_zero_optimizer optimizer;
+	double *lr; /* of each group */
+	int ngroups;
+	uint64_t user_len, user_sum;
+};
+
+/* ---- checkpoint.c: tables and parts ---------------------------------------------------------------------- */
+
+/* The table of one of the engine's files; type is what weights are converted to, with as_is false. Sums are 0. */
+int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_is, enum kolo_type type,
+		    struct zero_table *out);
+void zero_table_free(struct zero_table *table);
+
+/* Where the engine has elements of a tensor from `first` on that belong into a file, and of which type. They are of its own part
+ * or of what it holds beyond that. */
+char *zero_values_at(const struct zero_tensor *t, enum zero_file file, size_t first, enum kolo_type *type);
+
+/* The part of a tensor that this rank writes and reads: its own one; of a parameter server rank 0 has all. */
+struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);
+
+/* A checksum that does not depend on who adds it up: of each element and its index a number, all of them added. Of `size`
+ * bytes each, n elements that begin with number `first` of the tensor. */
+uint64_t zero_checksum(const void *elements, size_t size, size_t n, uint64_t first);
+
+/* FNV-1a. A byte that differs always shows. */
+uint64_t zero_hash_bytes(const void *bytes, size_t len);
+
+/* Collective: rc of all ranks. Where one failed all return the first's code and text, else 0. The engine goes on. */
+int zero_all_well(struct kolo_zero *zero, int rc);
+
+/* ---- safetensors.c --------------------------------------------------------------------------------------- */
+
+/* The header of a file with this table, in memory that the caller frees; sets header_len and header_sum. */
+int zero_safetensors_header(struct zero_table *table, long step, char **out);
+
+/* ---- state.c --------------------------------------------------------------------------------------------- */
+
+/* The text of a state file, which the caller frees, and back. Errors: KOLO_ENOMEM; KOLO_ESYS, with `path`, where it is no
+ * such text or was damaged. */
+int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out,
+		     size_t *len);
+int zero_state_read(const char *text, size_t len, const char *path, struct zero_saved *state,
+		    struct zero_table *tables);
+
+/* ---- files.c --------------------------------------------------------------------------------------------- */
+
+enum { ZERO_PATH_LEN = 4096 };
+
+/* dir/name, checked for length. */
+int zero_path_join(char *out, const char *dir, const char *name);
+
+/* pread and pwrite until done. Errors: KOLO_ESYS; what ends early is "truncated". */
+int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path);
+int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path);
+
+/* Makes a file of len bytes, with room for all of them on the disk where the file system can tell, that begins with
+ * head[head_len]; on the disk when it returns. */
+int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len);
+
+/* A whole file, in memory that the caller frees. */
+int zero_file_load(const char *path, char **out, size_t *len);
+
+/* fsync of what a directory lists, or of the directory that a path is in. */
+int zero_dir_sync(const char *path);
+int zero_parent_sync(const char *path);
+
+/* The name of the checkpoint of a step, and the one that it has before it is complete. */
+void zero_checkpoint_name(char *out, size_t len, long step);
+void zero_partial_name(char *out, size_t len, long step);
+
+/* Removes what was not completed; and checkpoints but the newest `keep`. */
+int zero_dir_clean(const char *dir);
+int zero_dir_prune(const char *dir, int keep);
+
+/* Removes a directory of plain files; what it does not find is no error. */
+int zero_dir_remove(const char *path);
+
+/* Gives a complete checkpoint its name, in place of one that had it. */
+int zero_dir_publish(const char *dir, long step);
+
+#endif

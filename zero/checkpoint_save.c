@@ -1,0 +1,326 @@
+/* Checkpoints and weights on their way to the disk: rank 0 makes the files, all ranks write their parts into them, and rank 0
+ * gives them their name when all are there. */
+#include "checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Bytes that are summed and written at a time, so that they are in a cache for the second of the two. */
+enum { STEP = 256 << 10 };
+
+/* ---- A file of tensors ---------------------------------------------------------------------------------- */
+
+static int create_file(const char *path, struct zero_table *table, long step)
+{
+	char *header;
+	int rc = zero_safetensors_header(table, step, &header);
+
+	if (rc < 0)
+		return rc;
+	rc = zero_file_create(path, header, table->header_len, table->header_len + table->bytes);
+	free(header);
+	return rc;
+}
+
+/* This rank's part of a tensor, as the type that the file has; adds to the entry's sum. */
+static int write_part(const struct kolo_zero *z, enum zero_file file, uint64_t header_len,
+		      struct zero_entry *e, int fd, const char *path)
+{
+	const struct zero_tensor *t = &z->tensors[e->tensor];
+	struct zero_part part = zero_stored_part(z, t);
+	size_t size = kolo_type_size(e->type), step = STEP / size;
+	char converted[STEP / 4];
+	int rc = 0;
+
+	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
+		enum kolo_type type;
+		const char *from = zero_values_at(t, file, part.first + done, &type);
+
+		n = part.n - done < step ? part.n - done : step;
+		if (type != e->type) {
+			n = n < sizeof(converted) / size ? n : sizeof(converted) / size;
+			kolo_cast(from, type, converted, e->type, n, 1);
+			from = converted;
+		}
+		e->sum += zero_checksum(from, size, n, part.first + done);
+		rc = zero_file_write(fd, from, n * size, header_len + e->offset + (part.first + done) * size,
+				     path);
+	}
+	return rc;
+}
+
+static int write_parts(const struct kolo_zero *z, enum zero_file file, struct zero_table *table,
+		       const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s", path,
+				      strerror(errno),
+				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
+	for (int i = 0; rc == 0 && i < table->n; i++)
+		rc = write_part(z, file, table->header_len, &table->entries[i], fd, path);
+	if (rc == 0 && fsync(fd) < 0)
+		rc = kolo_error_set(KOLO_ESYS, "%s: fsync: %s", path, strerror(errno));
+	if (close(fd) < 0 && rc == 0)
+		rc = kolo_error_set(KOLO_ESYS, "%s: closing: %s", path, strerror(errno));
+	return rc;
+}
+
+/* ---- A checkpoint --------------------------------------------------------------------------------------- */
+
+struct saving {
+	struct kolo_zero *z;
+	const char *dir;
+	char partial[ZERO_PATH_LEN];
+	struct zero_table tables[ZERO_NFILES];
+};
+
+static int make_directories(const struct saving *s)
+{
+	int rc;
+
+	if (mkdir(s->dir, 0777) < 0 && errno != EEXIST)
+		return kolo_error_set(KOLO_ESYS, "%s: making the directory: %s", s->dir, strerror(errno));
+	if ((rc = zero_dir_clean(s->dir)) < 0)
+		return rc;
+	if (mkdir(s->partial, 0777) < 0)
+		return kolo_error_set(KOLO_ESYS, "%s: making the directory: %s", s->partial, strerror(errno));
+	return 0;
+}
+
+/* What only rank 0 does before the others write. */
+static int begin_save(struct saving *s)
+{
+	char path[ZERO_PATH_LEN];
+	int rc = make_directories(s);
+
+	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++) {
+		if (s->tables[f].n == 0)
+			continue;
+		if ((rc = zero_path_join(path, s->partial, zero_file_names[f])) == 0)
+			rc = create_file(path, &s->tables[f], s->z->step);
+	}
+	return rc;
+}
+
+/* The other ranks' headers are as long. */
+static int share_header_lengths(struct saving *s)
+{
+	uint64_t len[ZERO_NFILES];
+	int rc;
+
+	for (int f = 0; f < ZERO_NFILES; f++)
+		len[f] = s->tables[f].header_len;
+	rc = kolo_broadcast(s->z->control, len, len, ZERO_NFILES, KOLO_U64, 0, NULL);
+	for (int f = 0; f < ZERO_NFILES; f++)
+		s->tables[f].header_len = len[f];
+	return zero_failed(s->z, rc);
+}
+
+static int write_all_parts(struct saving *s)
+{
+	char path[ZERO_PATH_LEN];
+	int rc = 0;
+
+	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++) {
+		if (s->tables[f].n == 0)
+			continue;
+		if ((rc = zero_path_join(path, s->partial, zero_file_names[f])) == 0)
+			rc = write_parts(s->z, (enum zero_file)f, &s->tables[f], path);
+	}
+	return rc;
+}
+
+/* Sums of parts become those of tensors. */
+static int add_sums(struct kolo_zero *z, struct zero_table *table)
+{
+	uint64_t *sums = calloc((size_t)table->n + 1, sizeof(*sums));
+	int rc = sums ? 0
+		      : kolo_error_set(KOLO_ENOMEM, "rank %d: checksums of %d tensors: out of memory",
+				       z->rank, table->n);
+
+	for (int i = 0; sums && i < table->n; i++)
+		sums[i] = table->entries[i].sum;
+	if (rc == 0)
+		rc = kolo_all_reduce(z->control, sums, sums, (size_t)table->n, KOLO_U64, KOLO_SUM, NULL);
+	for (int i = 0; rc == 0 && i < table->n; i++)
+		table->entries[i].sum = sums[i];
+	free(sums);
+	return zero_failed(z, rc);
+}
+
+static int describe_state(const struct kolo_zero *z, const void *user, size_t user_len,
+			  struct zero_saved *out)
+{
+	*out = (struct zero_saved){
+		.step = z->step,
+		.skipped = z->skipped,
+		.samples = z->total_samples,
+		.micro_batch = z->config.micro_batch,
+		.scaler = z->scaler,
+		.optimizer = z->config.optimizer,
+		.ngroups = z->config.ngroups,
+		.lr = calloc((size_t)z->config.ngroups, sizeof(*out->lr)),
+		.user_len = user_len,
+		.user_sum = zero_hash_bytes(user, user_len),
+	};
+	if (!out->lr)
+		return kolo_error_set(KOLO_ENOMEM, "%d learning rates: out of memory", z->config.ngroups);
+	for (int i = 0; i < z->config.ngroups; i++)
+		out->lr[i] = z->config.groups[i].lr;
+	return 0;
+}
+
+static int write_state_file(struct saving *s, const void *user, size_t user_len)
+{
+	char path[ZERO_PATH_LEN], *text = NULL;
+	struct zero_saved state;
+	size_t len = 0;
+	int rc = describe_state(s->z, user, user_len, &state);
+
+	if (rc == 0)
+		rc = zero_state_write(&state, s->tables, &text, &len);
+	if (rc == 0 && (rc = zero_path_join(path, s->partial, "user")) == 0)
+		rc = zero_file_create(path, user, user_len, user_len);
+	if (rc == 0 && (rc = zero_path_join(path, s->partial, "state")) == 0)
+		rc = zero_file_create(path, text, len, len);
+	free(text);
+	free(state.lr);
+	return rc;
+}
+
+/* What only rank 0 does when all have written. */
+static int finish_save(struct saving *s, int keep, const void *user, size_t user_len)
+{
+	int rc = write_state_file(s, user, user_len);
+
+	if (rc == 0)
+		rc = zero_dir_sync(s->partial);
+	if (rc == 0)
+		rc = zero_dir_publish(s->dir, s->z->step);
+	if (rc == 0)
+		rc = zero_dir_prune(s->dir, keep);
+	return rc;
+}
+
+static int save(struct saving *s, int keep, const void *user, size_t user_len)
+{
+	bool root = s->z->rank == 0;
+	int rc = zero_all_well(s->z, root ? begin_save(s) : 0);
+
+	if (rc == 0)
+		rc = share_header_lengths(s);
+	if (rc == 0)
+		rc = zero_all_well(s->z, write_all_parts(s));
+	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
+		rc = add_sums(s->z, &s->tables[f]);
+	if (rc == 0)
+		rc = zero_all_well(s->z, root ? finish_save(s, keep, user, user_len) : 0);
+	return rc;
+}
+
+static int prepare_save(struct saving *s, int keep, const void *user, size_t user_len)
+{
+	char name[64];
+	int rc = 0;
+
+	if (!s->dir || !*s->dir || keep < 0 || (!user && user_len))
+		return kolo_error_set(KOLO_EINVAL, "rank %d: saving in '%s', keep %d, %zu bytes of user %s",
+				      s->z->rank, s->dir ? s->dir : "", keep, user_len, user ? "" : "NULL");
+	zero_partial_name(name, sizeof(name), s->z->step);
+	rc = zero_path_join(s->partial, s->dir, name);
+	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
+		rc = zero_table_make(s->z, (enum zero_file)f, true, KOLO_F32, &s->tables[f]);
+	return rc;
+}
+
+/* Keeps the text of the first failure. */
+static void remove_partial(const char *path, int rc)
+{
+	char text[400];
+
+	snprintf(text, sizeof(text), "%s", kolo_last_error());
+	zero_dir_remove(path);
+	kolo_error_set(rc, "%s", text);
+}
+
+int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *user, size_t user_len)
+{
+	struct saving *s;
+	int rc = zero_check_between_updates(z, "a checkpoint");
+
+	if (rc < 0 || (rc = zero_failed(z, zero_gather_finish_all(z))) < 0)
+		return rc;
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		rc = kolo_error_set(KOLO_ENOMEM, "rank %d: a checkpoint: out of memory", z->rank);
+	} else {
+		s->z = z;
+		s->dir = dir;
+		rc = prepare_save(s, keep, user, user_len);
+	}
+	rc = zero_all_well(z, rc);
+	if (rc == 0)
+		rc = save(s, keep, user, user_len);
+	if (rc < 0 && s && s->partial[0] && z->rank == 0)
+		remove_partial(s->partial, rc);
+	for (int f = 0; s && f < ZERO_NFILES; f++)
+		zero_table_free(&s->tables[f]);
+	free(s);
+	return rc;
+}
+
+/* ---- Weights alone -------------------------------------------------------------------------------------- */
+
+static int publish_file(const char *from, const char *to)
+{
+	if (rename(from, to) < 0)
+		return kolo_error_set(KOLO_ESYS, "%s: renaming to %s: %s", from, to, strerror(errno));
+	return zero_parent_sync(to);
+}
+
+static int prepare_export(struct kolo_zero *z, const char *path, enum kolo_type type,
+			  struct zero_table *table, char *partial)
+{
+	int rc;
+
+	if (!path || !*path || (type != KOLO_F32 && type != KOLO_F16 && type != KOLO_BF16))
+		return kolo_error_set(
+			KOLO_EINVAL, "rank %d: exporting to '%s' as %s: types are f32, f16 and bf16", z->rank,
+			path ? path : "", kolo_type_name(type) ? kolo_type_name(type) : "?");
+	if (snprintf(partial, ZERO_PATH_LEN, "%s.partial", path) >= ZERO_PATH_LEN)
+		return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", path,
+				      ZERO_PATH_LEN - 1);
+	rc = zero_table_make(z, ZERO_WEIGHTS, false, type, table);
+	return rc;
+}
+
+int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
+{
+	struct zero_table table = { 0 };
+	char partial[ZERO_PATH_LEN];
+	int rc = zero_check_between_updates(z, "an export");
+
+	if (rc < 0 || (rc = zero_failed(z, zero_gather_finish_all(z))) < 0)
+		return rc;
+	rc = zero_all_well(z, prepare_export(z, path, type, &table, partial));
+	if (rc == 0)
+		rc = zero_all_well(z, z->rank == 0 ? create_file(partial, &table, z->step) : 0);
+	if (rc == 0)
+		rc = zero_failed(z, kolo_broadcast(z->control, &table.header_len, &table.header_len, 1,
+						   KOLO_U64, 0, NULL));
+	if (rc == 0)
+		rc = zero_all_well(z, write_parts(z, ZERO_WEIGHTS, &table, partial));
+	if (rc == 0)
+		rc = zero_all_well(z, z->rank == 0 ? publish_file(partial, path) : 0);
+	else if (z->rank == 0 && table.entries)
+		unlink(partial);
+	zero_table_free(&table);
+	return rc;
+}

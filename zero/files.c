@@ -1,0 +1,304 @@
+/* Files and directories of checkpoints: whole reads and writes, and what makes them last. A rename is the moment at which a
+ * checkpoint begins or ceases to be; everything before it happens under a name that begins with a dot. */
+#include "checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int system_error(const char *what, const char *path)
+{
+	return kolo_error_set(KOLO_ESYS, "%s: %s: %s", path, what, strerror(errno));
+}
+
+int zero_path_join(char *out, const char *dir, const char *name)
+{
+	if (snprintf(out, ZERO_PATH_LEN, "%s/%s", dir, name) < ZERO_PATH_LEN)
+		return 0;
+	return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", dir, ZERO_PATH_LEN - 1);
+}
+
+/* ---- Files ---------------------------------------------------------------------------------------------- */
+
+int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path)
+{
+	while (len > 0) {
+		ssize_t n = pread(fd, out, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return system_error("reading", path);
+		if (n == 0)
+			return kolo_error_set(KOLO_ESYS, "%s: truncated: it ends before byte %llu", path,
+					      (unsigned long long)(offset + len));
+		out = (char *)out + n;
+		offset += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path)
+{
+	while (len > 0) {
+		ssize_t n = pwrite(fd, src, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return system_error("writing", path);
+		src = (const char *)src + n;
+		offset += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = 0;
+
+	if (fd < 0)
+		return system_error("creating", path);
+	/* A disk that is too small says so before anything is written; where the file system can't tell, writing does. */
+	if (len > 0 && fallocate(fd, 0, 0, (off_t)len) < 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+		rc = system_error("making room", path);
+	if (rc == 0 && ftruncate(fd, (off_t)len) < 0)
+		rc = system_error("making room", path);
+	if (rc == 0)
+		rc = zero_file_write(fd, head, head_len, 0, path);
+	if (rc == 0 && fsync(fd) < 0)
+		rc = system_error("fsync", path);
+	if (close(fd) < 0 && rc == 0)
+		rc = system_error("closing", path);
+	return rc;
+}
+
+static int read_whole(int fd, char **out, size_t *len, const char *path)
+{
+	struct stat s;
+	char *text;
+	int rc;
+
+	if (fstat(fd, &s) < 0)
+		return system_error("stat", path);
+	text = malloc((size_t)s.st_size + 1);
+	if (!text)
+		return kolo_error_set(KOLO_ENOMEM, "%s: %lld bytes: out of memory", path,
+				      (long long)s.st_size);
+	if ((rc = zero_file_read(fd, text, (size_t)s.st_size, 0, path)) < 0) {
+		free(text);
+		return rc;
+	}
+	text[s.st_size] = 0;
+	*out = text;
+	*len = (size_t)s.st_size;
+	return 0;
+}
+
+int zero_file_load(const char *path, char **out, size_t *len)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return system_error("opening", path);
+	rc = read_whole(fd, out, len, path);
+	close(fd);
+	return rc;
+}
+
+/* ---- Directories ---------------------------------------------------------------------------------------- */
+
+int zero_dir_sync(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return system_error("opening", path);
+	/* Some file systems can't, and keep their lists in order by themselves. */
+	if (fsync(fd) < 0 && errno != EINVAL)
+		rc = system_error("fsync", path);
+	close(fd);
+	return rc;
+}
+
+int zero_parent_sync(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char parent[ZERO_PATH_LEN] = ".";
+
+	if (slash && (size_t)(slash - path) < sizeof(parent)) {
+		size_t len = slash == path ? 1 : (size_t)(slash - path);
+
+		memcpy(parent, path, len);
+		parent[len] = 0;
+	}
+	return zero_dir_sync(parent);
+}
+
+#define PREFIX  "step-"
+#define PARTIAL ".step-"
+
+void zero_checkpoint_name(char *out, size_t len, long step)
+{
+	snprintf(out, len, PREFIX "%09ld", step);
+}
+
+void zero_partial_name(char *out, size_t len, long step)
+{
+	snprintf(out, len, PARTIAL "%09ld", step);
+}
+
+/* The step that a name has behind its prefix; -1: it is another kind of name. */
+static long step_of(const char *name, const char *prefix)
+{
+	size_t n = strlen(prefix);
+	char again[64];
+	long step;
+
+	if (strncmp(name, prefix, n) != 0 || strspn(name + n, "0123456789") != strlen(name + n))
+		return -1;
+	step = strtol(name + n, NULL, 10);
+	snprintf(again, sizeof(again), "%s%09ld", prefix, step);
+	return strcmp(name, again) == 0 ? step : -1;
+}
+
+/* Steps that the entries of a directory have behind a prefix; -1: there are none. */
+struct steps {
+	long newest, oldest;
+	int count;
+};
+
+static int scan(const char *dir, const char *prefix, struct steps *out)
+{
+	DIR *d = opendir(dir);
+	struct dirent *entry;
+
+	*out = (struct steps){ -1, -1, 0 };
+	if (!d)
+		return system_error("opening", dir);
+	while ((entry = readdir(d))) {
+		long step = step_of(entry->d_name, prefix);
+
+		if (step < 0)
+			continue;
+		out->count++;
+		out->newest = step > out->newest ? step : out->newest;
+		out->oldest = out->oldest < 0 || step < out->oldest ? step : out->oldest;
+	}
+	closedir(d);
+	return 0;
+}
+
+int kolo_zero_newest(const char *dir, long *out)
+{
+	struct steps steps;
+	int rc;
+
+	if (!dir || !out)
+		return kolo_error_set(KOLO_EINVAL, "the newest checkpoint of NULL, or into NULL");
+	*out = -1;
+	if (access(dir, F_OK) < 0 && errno == ENOENT)
+		return 0;
+	rc = scan(dir, PREFIX, &steps);
+	*out = steps.newest;
+	return rc;
+}
+
+static int remove_entries(DIR *d, const char *path)
+{
+	struct dirent *entry;
+
+	while ((entry = readdir(d))) {
+		bool self = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+
+		if (!self && unlinkat(dirfd(d), entry->d_name, 0) < 0 && errno != ENOENT)
+			return system_error(entry->d_name, path);
+	}
+	return 0;
+}
+
+int zero_dir_remove(const char *path)
+{
+	DIR *d = opendir(path);
+	int rc;
+
+	if (!d)
+		return errno == ENOENT ? 0 : system_error("opening", path);
+	rc = remove_entries(d, path);
+	closedir(d);
+	if (rc == 0 && rmdir(path) < 0 && errno != ENOENT)
+		rc = system_error("removing", path);
+	return rc;
+}
+
+/* The paths of the checkpoint of a step, and of what it is before. */
+static int step_paths(const char *dir, long step, char *complete, char *partial)
+{
+	char name[64];
+	int rc;
+
+	zero_checkpoint_name(name, sizeof(name), step);
+	if ((rc = zero_path_join(complete, dir, name)) < 0)
+		return rc;
+	zero_partial_name(name, sizeof(name), step);
+	return zero_path_join(partial, dir, name);
+}
+
+int zero_dir_clean(const char *dir)
+{
+	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN];
+	struct steps steps;
+	int rc;
+
+	while ((rc = scan(dir, PARTIAL, &steps)) == 0 && steps.count > 0)
+		if ((rc = step_paths(dir, steps.newest, complete, partial)) < 0 ||
+		    (rc = zero_dir_remove(partial)) < 0)
+			break;
+	return rc;
+}
+
+int zero_dir_prune(const char *dir, int keep)
+{
+	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN];
+	struct steps steps;
+	int rc;
+
+	while ((rc = scan(dir, PREFIX, &steps)) == 0 && keep > 0 && steps.count > keep) {
+		if ((rc = step_paths(dir, steps.oldest, complete, partial)) < 0)
+			return rc;
+		/* Incomplete by name before it is so in fact. */
+		if (rename(complete, partial) < 0)
+			return system_error("renaming", complete);
+		if ((rc = zero_dir_remove(partial)) < 0)
+			return rc;
+	}
+	return rc;
+}
+
+int zero_dir_publish(const char *dir, long step)
+{
+	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN];
+	int rc = step_paths(dir, step, complete, partial);
+
+	if (rc < 0)
+		return rc;
+	if (access(complete, F_OK) < 0 && errno == ENOENT) {
+		if (rename(partial, complete) < 0)
+			return system_error("renaming", partial);
+	} else if (renameat2(AT_FDCWD, partial, AT_FDCWD, complete, RENAME_EXCHANGE) < 0) {
+		return kolo_error_set(
+			KOLO_ESYS,
+			"%s: replacing it: %s; where the file system can't exchange two directories remove it first",
+			complete, strerror(errno));
+	}
+	if ((rc = zero_dir_sync(dir)) < 0)
+		return rc;
+	return zero_dir_remove(partial); /* the one that was there before */
+}

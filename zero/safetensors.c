@@ -1,0 +1,115 @@
+/* The header of a safetensors file: 8 bytes with its length, then JSON that names each tensor's type, shape and place. Padded
+ * with spaces, so that data begins on a page. https://github.com/huggingface/safetensors tells the format. */
+#include "checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 4096 };
+
+static const char *dtype_of(enum kolo_type type)
+{
+	return type == KOLO_F32 ? "F32" : type == KOLO_F16 ? "F16" : "BF16";
+}
+
+/* Bytes of the UTF-8 character at s; 0: it is none. */
+static size_t utf8_len(const unsigned char *s)
+{
+	static const struct {
+		unsigned char mask, lead;
+		uint32_t least;
+	} forms[] = {
+		{ 0x80, 0x00, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 }
+	};
+
+	for (size_t more = 0; more < sizeof(forms) / sizeof(forms[0]); more++) {
+		uint32_t code = s[0] & (unsigned char)~forms[more].mask;
+
+		if ((s[0] & forms[more].mask) != forms[more].lead)
+			continue;
+		for (size_t i = 1; i <= more; i++) {
+			if ((s[i] & 0xc0) != 0x80)
+				return 0;
+			code = code << 6 | (s[i] & 0x3f);
+		}
+		return code < forms[more].least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)
+			       ? 0
+			       : more + 1;
+	}
+	return 0;
+}
+
+static int write_name(FILE *out, const char *name)
+{
+	const unsigned char *s = (const unsigned char *)name;
+	size_t n;
+
+	if (strcmp(name, "__metadata__") == 0)
+		return kolo_error_set(KOLO_EINVAL,
+				      "tensor '%s': a name that safetensors keeps for other things", name);
+	for (; *s; s += n) {
+		if ((n = utf8_len(s)) == 0)
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"tensor '%s': its name is no UTF-8, which safetensors wants; byte %zu is 0x%02x",
+				name, (size_t)(s - (const unsigned char *)name), *s);
+		if (*s < 0x20 || *s == 0x7f)
+			fprintf(out, "\\u%04x", *s);
+		else
+			fprintf(out, "%s%.*s", *s == '"' || *s == '\\' ? "\\" : "", (int)n, (const char *)s);
+	}
+	return 0;
+}
+
+static int write_entry(FILE *out, const struct zero_entry *e)
+{
+	int rc;
+
+	fputs(",\"", out);
+	rc = write_name(out, e->name);
+	fprintf(out, "\":{\"dtype\":\"%s\",\"shape\":[", dtype_of(e->type));
+	for (int d = 0; d < e->ndims; d++)
+		fprintf(out, "%s%zu", d ? "," : "", e->shape[d]);
+	fprintf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)e->offset,
+		(unsigned long long)(e->offset + e->n * kolo_type_size(e->type)));
+	return rc;
+}
+
+static int write_header(FILE *out, const struct zero_table *table, long step)
+{
+	int rc = 0;
+
+	fputs("        ", out); /* its length, when that is known */
+	fprintf(out, "{\"__metadata__\":{\"format\":\"pt\",\"writer\":\"kolo\",\"step\":\"%ld\"}", step);
+	for (int i = 0; rc == 0 && i < table->n; i++)
+		rc = write_entry(out, &table->entries[i]);
+	fputc('}', out);
+	while (ftell(out) % PAGE)
+		fputc(' ', out);
+	return rc;
+}
+
+int zero_safetensors_header(struct zero_table *table, long step, char **out)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+	int rc;
+
+	if (!f)
+		return kolo_error_set(KOLO_ENOMEM, "a header of %d tensors: out of memory", table->n);
+	rc = write_header(f, table, step);
+	if (fclose(f) != 0 && rc == 0)
+		rc = kolo_error_set(KOLO_ENOMEM, "a header of %d tensors: out of memory", table->n);
+	if (rc < 0) {
+		free(text);
+		return rc;
+	}
+	for (int i = 0; i < 8; i++)
+		text[i] = (char)((len - 8) >> 8 * i);
+	table->header_len = len;
+	table->header_sum = zero_hash_bytes(text, len);
+	*out = text;
+	return 0;
+}

@@ -1,7 +1,7 @@
 /* Every allocation, mapping and socket fails once, at each constructor: an error comes back, nothing is left
  * allocated, and the other ranks neither hang nor crash. The linker puts our versions in front (--wrap). */
 #include "../comm/queue.h"
-#include "kolo/kolo_zero.h"
+#include "kolo/kolo_zero_log.h"
 #include "t.h"
 
 #include <errno.h>
@@ -111,7 +111,7 @@ struct sweep {
 	int victim;    /* -1: the id's thread */
 	long k;        /* which call fails */
 	long at_least; /* as many of them can */
-	enum { CREATE, SPLIT, MESSAGES, TRAIN } of;
+	enum { CREATE, SPLIT, MESSAGES, TRAIN, LOG } of;
 	bool failed; /* out: the victim's call failed */
 	struct kolo_id id;
 };
@@ -236,6 +236,50 @@ static int train(struct kolo_comm *c)
 	return rc;
 }
 
+static void ignore_line(const char *line, void *arg)
+{
+	(void)line, (void)arg;
+}
+
+/* A log with all that it can have, one row, and the lines of one update. */
+static int keep_log(struct kolo_comm *c, const struct kolo_zero *z)
+{
+	const struct kolo_zero_result result = { .updated = 1, .step = 1 };
+	struct kolo_zero_log_config config;
+	struct kolo_zero_log *log = NULL;
+	int rc;
+
+	kolo_zero_log_config_init(&config);
+	config.steps_per_print = config.wall_clock = config.memory = 1;
+	config.print = ignore_line;
+	config.csv = config.jsonl = "/dev/null";
+	rc = kolo_zero_log_create(c, z, &config, &log);
+	CHECK((log == NULL) == (rc < 0));
+	if (rc == 0)
+		rc = kolo_zero_log_step(log, &result);
+	kolo_zero_log_destroy(log);
+	return rc;
+}
+
+/* The engine itself does not fail. */
+static int keep_log_of_engine(struct kolo_comm *c)
+{
+	long k = countdown;
+	struct kolo_zero_tensor tensor = { .name = "a", .type = KOLO_F32 };
+	struct kolo_zero_config config;
+	struct kolo_zero *z;
+	int rc;
+
+	kolo_zero_config_init(&config);
+	countdown = 0;
+	CHECK(kolo_zero_create(c, &config, &tensor, 1, &z) == 0);
+	countdown = k;
+	rc = keep_log(c, z);
+	countdown = 0;
+	kolo_zero_destroy(z);
+	return rc;
+}
+
 /* The victim has the error of what failed, the other one that or what it saw of it. */
 static void check_training(struct sweep *s, int rank, int rc)
 {
@@ -279,8 +323,8 @@ static void *run_part(void *arg)
 		kolo_comm_destroy(c);
 		return NULL;
 	}
-	if (s->of == TRAIN) {
-		rc = train(c);
+	if (s->of == TRAIN || s->of == LOG) {
+		rc = s->of == TRAIN ? train(c) : keep_log_of_engine(c);
 		countdown = 0;
 		check_training(s, p->rank, rc);
 		kolo_comm_destroy(c);
@@ -366,6 +410,13 @@ static void engines_survive_every_failure(void **state)
 	(void)state;
 	sweep_all(0, TRAIN, 40);
 	sweep_all(1, TRAIN, 40);
+}
+
+static void logs_survive_every_failure(void **state)
+{
+	(void)state;
+	sweep_all(0, LOG, 4);
+	sweep_all(1, LOG, 1);
 }
 
 static void an_ids_thread_survives_every_failure(void **state)
@@ -479,6 +530,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(split_survives_every_failure),
 	cmocka_unit_test(messages_survive_every_failure),
 	cmocka_unit_test(engines_survive_every_failure),
+	cmocka_unit_test(logs_survive_every_failure),
 	cmocka_unit_test(an_ids_thread_survives_every_failure),
 	cmocka_unit_test(an_op_survives_having_no_memory),
 	cmocka_unit_test(id_create_survives_every_failure),

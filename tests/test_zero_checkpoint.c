@@ -535,7 +535,8 @@ static void mistakes(struct t_rank *t)
 	refuses(kolo_zero_newest(NULL, &step), KOLO_EINVAL, "NULL");
 	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_ESYS,
 		"is no checkpoint");
-	refuses(kolo_zero_load(zero, "/nowhere", KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_ESYS, "/nowhere: is no");
+	refuses(kolo_zero_load(zero, "/nowhere", KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_ESYS,
+		"/nowhere: is no");
 	CHECK(kolo_zero_save(zero, run->dir, 0, "place", 5) == 0);
 	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, user, &room), KOLO_EINVAL,
 		"has 5 bytes of user, and there is room for 4");

@@ -1,7 +1,7 @@
 # The manual; included by the Makefile. Its sources are the public headers, --help of the tools and the README.
 MANUAL := $(shell perl -MPod::Man -MFindBin -MFile::Path -e 'print "yes"' 2>/dev/null)
 ifneq ($(MANUAL),)
-HEADERS := include/kolo/kolo.h include/kolo/kolo_cuda.h include/kolo/kolo_zero.h include/kolo/kolo_zero_checkpoint.h
+HEADERS := $(addprefix include/kolo/,kolo.h kolo_cuda.h kolo_zero.h kolo_zero_checkpoint.h kolo_zero_log.h)
 
 .PHONY: man install-man
 all: man

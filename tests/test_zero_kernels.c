@@ -69,6 +69,8 @@ static void updates_have_the_same_bits_for_every_length(void **state)
 			(*k)->lamb_moments(b.p, b.m, b.v, b.g, n, &s, &b.p2, &b.u2);
 			list[0]->add_squares(&a.p2, a.g, n);
 			(*k)->add_squares(&b.p2, b.g, n);
+			CHECK(list[0]->checksum(a.g, 4, n, n * n) == (*k)->checksum(a.g, 4, n, n * n));
+			CHECK(list[0]->checksum(a.g, 2, n, n * n) == (*k)->checksum(a.g, 2, n, n * n));
 			list[0]->add(a.g, a.p, n);
 			(*k)->add(b.g, b.p, n);
 			CHECK(memcmp(&a, &b, sizeof(a)) == 0 && isfinite(zero_lanes_sum(&a.p2)));
@@ -109,7 +111,46 @@ static void what_is_not_finite_is_found_wherever_it_is(void **state)
 	}
 }
 
+/* Beyond 2^32 elements too. */
+static void checksums_of_parts_add_up_and_show_every_change(void **state)
+{
+	static const uint64_t firsts[] = { 0, 77, ((uint64_t)1 << 32) - 10, (uint64_t)1 << 40 };
+	const struct zero_kernels *k = zero_kernels_best();
+	uint32_t x[MOST];
+	uint32_t seed = 1;
+
+	(void)state;
+	for (size_t i = 0; i < MOST; i++)
+		x[i] = i % 5 ? seed = seed * 1664525 + 1013904223 : 0;
+	for (size_t f = 0; f < ARRAY_LEN(firsts); f++) {
+		for (size_t size = 2; size <= 4; size += 2) {
+			uint64_t whole = k->checksum(x, size, MOST, firsts[f]);
+
+			for (size_t cut = 0; cut <= MOST; cut++)
+				CHECK(whole == k->checksum(x, size, cut, firsts[f]) +
+						       k->checksum((char *)x + cut * size, size, MOST - cut,
+								   firsts[f] + cut));
+			for (size_t i = 0; i < MOST; i++)
+				for (int bit = 0; bit < 16; bit++) {
+					x[i * size / 4] ^= 1u << bit;
+					CHECK(k->checksum(x, size, MOST, firsts[f]) != whole);
+					x[i * size / 4] ^= 1u << bit;
+				}
+			for (size_t i = 1; size == 4 && i < MOST; i++) {
+				uint32_t before = x[i], other = x[i - 1];
+
+				x[i] = other;
+				x[i - 1] = before;
+				CHECK(before == other || k->checksum(x, size, MOST, firsts[f]) != whole);
+				x[i] = before;
+				x[i - 1] = other;
+			}
+		}
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(checksums_of_parts_add_up_and_show_every_change),
 	cmocka_unit_test(updates_have_the_same_bits_for_every_length),
 	cmocka_unit_test(what_is_not_finite_is_found_wherever_it_is),
 };

@@ -83,33 +83,6 @@ struct zero_part zero_stored_part(const struct kolo_zero *z, const struct zero_t
 	return z->rank == 0 ? (struct zero_part){ 0, t->n } : (struct zero_part){ t->n, 0 };
 }
 
-/* ---- Checksums ------------------------------------------------------------------------------------------ */
-
-/* A change of one element changes its number for certain: a sum, an exclusive or with the upper half, a product with an odd
- * factor and another such exclusive or are all reversible. */
-static inline uint64_t number_of(uint64_t element, uint64_t index)
-{
-	uint64_t x = element + index * 0x9e3779b97f4a7c15u;
-
-	x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
-	return x ^ x >> 32;
-}
-
-uint64_t zero_checksum(const void *elements, size_t size, size_t n, uint64_t first)
-{
-	const uint32_t *wide = elements;
-	const uint16_t *narrow = elements;
-	uint64_t sum = 0;
-
-	if (size == sizeof(*wide))
-		for (size_t i = 0; i < n; i++)
-			sum += number_of(wide[i], first + i);
-	else
-		for (size_t i = 0; i < n; i++)
-			sum += number_of(narrow[i], first + i);
-	return sum;
-}
-
 uint64_t zero_hash_bytes(const void *bytes, size_t len)
 {
 	uint64_t hash = 14695981039346656037u;

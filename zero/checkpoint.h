@@ -19,7 +19,7 @@ struct zero_entry {
 	size_t shape[KOLO_ZERO_DIMS];
 	size_t n;        /* elements */
 	uint64_t offset; /* bytes from where data begins; entries follow each other without a gap */
-	uint64_t sum;    /* zero_checksum of all its elements */
+	uint64_t sum;    /* of all its elements: checksum of kernels.h */
 	int tensor;      /* the engine's; -1: it has none */
 };
 
@@ -56,10 +56,6 @@ char *zero_values_at(const struct zero_tensor *t, enum zero_file file, size_t fi
 /* The part of a tensor that this rank writes and reads: its own one; of a parameter server rank 0 has all. */
 struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);
 
-/* A checksum that does not depend on who adds it up: of each element and its index a number, all of them added. Of `size`
- * bytes each, n elements that begin with number `first` of the tensor. */
-uint64_t zero_checksum(const void *elements, size_t size, size_t n, uint64_t first);
-
 /* FNV-1a. A byte that differs always shows. */
 uint64_t zero_hash_bytes(const void *bytes, size_t len);
 
@@ -91,12 +87,14 @@ int zero_path_join(char *out, const char *dir, const char *name);
 int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path);
 int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path);
 
-/* Makes a file of len bytes, with room for all of them on the disk where the file system can tell, that begins with
- * head[head_len]; on the disk when it returns. */
-int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len);
+/* Makes a file of len bytes that begins with head[head_len]; with sync it is on the disk when this returns. */
+int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len, bool sync);
 
 /* A whole file, in memory that the caller frees. */
 int zero_file_load(const char *path, char **out, size_t *len);
+
+/* KOLO_ESYS where the disk of a directory has no room for so many bytes. */
+int zero_dir_has_room(const char *path, uint64_t bytes);
 
 /* fsync of what a directory lists, or of the directory that a path is in. */
 int zero_dir_sync(const char *path);

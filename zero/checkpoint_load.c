@@ -231,7 +231,7 @@ static int read_part(const struct kolo_zero *z, enum zero_file file, uint64_t he
 				    path);
 		if (rc < 0)
 			break;
-		e->sum -= zero_checksum(raw, size, n, part.first + done);
+		e->sum -= z->kernels->checksum(raw, size, n, part.first + done);
 		if (raw != to)
 			kolo_cast(raw, e->type, to, type, n, 1);
 	}

@@ -22,7 +22,7 @@ static int create_file(const char *path, struct zero_table *table, long step)
 
 	if (rc < 0)
 		return rc;
-	rc = zero_file_create(path, header, table->header_len, table->header_len + table->bytes);
+	rc = zero_file_create(path, header, table->header_len, table->header_len + table->bytes, false);
 	free(header);
 	return rc;
 }
@@ -47,28 +47,48 @@ static int write_part(const struct kolo_zero *z, enum zero_file file, uint64_t h
 			kolo_cast(from, type, converted, e->type, n, 1);
 			from = converted;
 		}
-		e->sum += zero_checksum(from, size, n, part.first + done);
+		e->sum += z->kernels->checksum(from, size, n, part.first + done);
 		rc = zero_file_write(fd, from, n * size, header_len + e->offset + (part.first + done) * size,
 				     path);
 	}
 	return rc;
 }
 
-static int write_parts(const struct kolo_zero *z, enum zero_file file, struct zero_table *table,
-		       const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), rc = 0;
+/* A file that is being written by this rank. */
+struct output {
+	struct zero_table *table;
+	enum zero_file file;
+	const char *path;
+	int fd; /* -1: not open */
+};
 
-	if (fd < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s", path,
-				      strerror(errno),
-				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
-	for (int i = 0; rc == 0 && i < table->n; i++)
-		rc = write_part(z, file, table->header_len, &table->entries[i], fd, path);
-	if (rc == 0 && fsync(fd) < 0)
-		rc = kolo_error_set(KOLO_ESYS, "%s: fsync: %s", path, strerror(errno));
-	if (close(fd) < 0 && rc == 0)
-		rc = kolo_error_set(KOLO_ESYS, "%s: closing: %s", path, strerror(errno));
+static int open_output(struct output *o)
+{
+	o->fd = open(o->path, O_WRONLY | O_CLOEXEC);
+	if (o->fd >= 0)
+		return 0;
+	return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s", o->path, strerror(errno),
+			      errno == ENOENT ? ": do all hosts see the same directory?" : "");
+}
+
+static int write_parts(const struct kolo_zero *z, struct output *o)
+{
+	int rc = open_output(o);
+
+	for (int i = 0; rc == 0 && i < o->table->n; i++)
+		rc = write_part(z, o->file, o->table->header_len, &o->table->entries[i], o->fd, o->path);
+	return rc;
+}
+
+/* On the disk, after rc, and closed. */
+static int close_output(struct output *o, int rc)
+{
+	if (o->fd < 0)
+		return rc;
+	if (rc == 0 && fsync(o->fd) < 0)
+		rc = kolo_error_set(KOLO_ESYS, "%s: fsync: %s", o->path, strerror(errno));
+	if (close(o->fd) < 0 && rc == 0)
+		rc = kolo_error_set(KOLO_ESYS, "%s: closing: %s", o->path, strerror(errno));
 	return rc;
 }
 
@@ -78,6 +98,7 @@ struct saving {
 	struct kolo_zero *z;
 	const char *dir;
 	char partial[ZERO_PATH_LEN];
+	char paths[ZERO_NFILES][ZERO_PATH_LEN]; /* of the files in it */
 	struct zero_table tables[ZERO_NFILES];
 };
 
@@ -97,15 +118,17 @@ static int make_directories(const struct saving *s)
 /* What only rank 0 does before the others write. */
 static int begin_save(struct saving *s)
 {
-	char path[ZERO_PATH_LEN];
 	int rc = make_directories(s);
+	uint64_t bytes = 0;
 
-	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++) {
-		if (s->tables[f].n == 0)
-			continue;
-		if ((rc = zero_path_join(path, s->partial, zero_file_names[f])) == 0)
-			rc = create_file(path, &s->tables[f], s->z->step);
-	}
+	/* Before an hour of writing. */
+	for (int f = 0; f < ZERO_NFILES; f++)
+		bytes += s->tables[f].bytes;
+	if (rc == 0)
+		rc = zero_dir_has_room(s->dir, bytes);
+	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
+		if (s->tables[f].n > 0)
+			rc = create_file(s->paths[f], &s->tables[f], s->z->step);
 	return rc;
 }
 
@@ -123,17 +146,23 @@ static int share_header_lengths(struct saving *s)
 	return zero_failed(s->z, rc);
 }
 
+/* All are written before the first of them has to be on the disk, which then has work at any time; neighbours begin with
+ * different files, since a file is written by one process of a host at a time. */
 static int write_all_parts(struct saving *s)
 {
-	char path[ZERO_PATH_LEN];
+	struct output outputs[ZERO_NFILES];
 	int rc = 0;
 
-	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++) {
-		if (s->tables[f].n == 0)
-			continue;
-		if ((rc = zero_path_join(path, s->partial, zero_file_names[f])) == 0)
-			rc = write_parts(s->z, (enum zero_file)f, &s->tables[f], path);
+	for (int f = 0; f < ZERO_NFILES; f++)
+		outputs[f] = (struct output){ &s->tables[f], (enum zero_file)f, s->paths[f], -1 };
+	for (int k = 0; rc == 0 && k < ZERO_NFILES; k++) {
+		int f = (s->z->rank + k) % ZERO_NFILES;
+
+		if (s->tables[f].n > 0)
+			rc = write_parts(s->z, &outputs[f]);
 	}
+	for (int f = 0; f < ZERO_NFILES; f++)
+		rc = close_output(&outputs[f], rc);
 	return rc;
 }
 
@@ -187,9 +216,9 @@ static int write_state_file(struct saving *s, const void *user, size_t user_len)
 	if (rc == 0)
 		rc = zero_state_write(&state, s->tables, &text, &len);
 	if (rc == 0 && (rc = zero_path_join(path, s->partial, "user")) == 0)
-		rc = zero_file_create(path, user, user_len, user_len);
+		rc = zero_file_create(path, user, user_len, user_len, true);
 	if (rc == 0 && (rc = zero_path_join(path, s->partial, "state")) == 0)
-		rc = zero_file_create(path, text, len, len);
+		rc = zero_file_create(path, text, len, len, true);
 	free(text);
 	free(state.lr);
 	return rc;
@@ -236,7 +265,8 @@ static int prepare_save(struct saving *s, int keep, const void *user, size_t use
 	zero_partial_name(name, sizeof(name), s->z->step);
 	rc = zero_path_join(s->partial, s->dir, name);
 	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
-		rc = zero_table_make(s->z, (enum zero_file)f, true, KOLO_F32, &s->tables[f]);
+		if ((rc = zero_path_join(s->paths[f], s->partial, zero_file_names[f])) == 0)
+			rc = zero_table_make(s->z, (enum zero_file)f, true, KOLO_F32, &s->tables[f]);
 	return rc;
 }
 
@@ -305,6 +335,7 @@ int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
 {
 	struct zero_table table = { 0 };
 	char partial[ZERO_PATH_LEN];
+	struct output output = { &table, ZERO_WEIGHTS, partial, -1 };
 	int rc = zero_check_between_updates(z, "an export");
 
 	if (rc < 0 || (rc = zero_failed(z, zero_gather_finish_all(z))) < 0)
@@ -316,7 +347,7 @@ int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
 		rc = zero_failed(z, kolo_broadcast(z->control, &table.header_len, &table.header_len, 1,
 						   KOLO_U64, 0, NULL));
 	if (rc == 0)
-		rc = zero_all_well(z, write_parts(z, ZERO_WEIGHTS, &table, partial));
+		rc = zero_all_well(z, close_output(&output, write_parts(z, &output)));
 	if (rc == 0)
 		rc = zero_all_well(z, z->rank == 0 ? publish_file(partial, path) : 0);
 	else if (z->rank == 0 && table.entries)

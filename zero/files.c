@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static int system_error(const char *what, const char *path)
@@ -60,20 +61,17 @@ int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const 
 	return 0;
 }
 
-int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len)
+int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len, bool sync)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = 0;
 
 	if (fd < 0)
 		return system_error("creating", path);
-	/* A disk that is too small says so before anything is written; where the file system can't tell, writing does. */
-	if (len > 0 && fallocate(fd, 0, 0, (off_t)len) < 0 && errno != EOPNOTSUPP && errno != ENOSYS)
-		rc = system_error("making room", path);
-	if (rc == 0 && ftruncate(fd, (off_t)len) < 0)
+	if (ftruncate(fd, (off_t)len) < 0)
 		rc = system_error("making room", path);
 	if (rc == 0)
 		rc = zero_file_write(fd, head, head_len, 0, path);
-	if (rc == 0 && fsync(fd) < 0)
+	if (rc == 0 && sync && fsync(fd) < 0)
 		rc = system_error("fsync", path);
 	if (close(fd) < 0 && rc == 0)
 		rc = system_error("closing", path);
@@ -126,6 +124,19 @@ int zero_dir_sync(const char *path)
 		rc = system_error("fsync", path);
 	close(fd);
 	return rc;
+}
+
+int zero_dir_has_room(const char *path, uint64_t bytes)
+{
+	struct statvfs s;
+
+	if (statvfs(path, &s) < 0)
+		return system_error("statvfs", path);
+	if ((uint64_t)s.f_bavail * s.f_frsize >= bytes)
+		return 0;
+	return kolo_error_set(KOLO_ESYS, "%s: %s: %llu MiB are wanted and %llu there", path, strerror(ENOSPC),
+			      (unsigned long long)(bytes >> 20),
+			      (unsigned long long)((uint64_t)s.f_bavail * s.f_frsize >> 20));
 }
 
 int zero_parent_sync(const char *path)

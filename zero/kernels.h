@@ -44,6 +44,9 @@ struct zero_kernels {
 	bool (*finite_16)(const uint16_t *x, size_t n,
 			  uint16_t exponent); /* of KOLO_F16, BF16: all bits of it are set */
 	bool (*finite_32)(const float *x, size_t n);
+	/* Of n elements of 2 or 4 bytes, which begin with number `first` of their tensor: of each and its index a number, all
+	 * added up. So parts are summed by whoever has them, and their sums added; an element that changes alone always shows */
+	uint64_t (*checksum)(const void *x, size_t size, size_t n, uint64_t first);
 };
 
 /* Those for this processor. */

@@ -56,7 +56,8 @@ DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --
 # libfabric itself is opened when a link needs it.
 DEFINES += $(if $(filter yes,$(OFI)),-DKO_HAVE_OFI $(shell pkg-config --cflags libfabric))
 DEFINES += $(if $(filter yes,$(VERBS)),-DKO_HAVE_VERBS)
-LIBS    := -lpthread -lm $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc)) $(if $(filter yes,$(VERBS)),$(shell pkg-config --libs libibverbs))
+LIBS    := -lpthread -lm $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc)) $(if $(filter yes,$(VERBS)),$(shell pkg-config --libs libibverbs)) \
+	$(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=all))
@@ -74,7 +75,8 @@ $B/flags: FORCE
 .PHONY: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
-LEFT_OUT := comm/kernels.c zero/kernels.c cuda/cuda.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c))
+LEFT_OUT := comm/kernels.c zero/kernels.c cuda/cuda.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c)) \
+	$(if $(filter yes,$(JANSSON)),zero/config_none.c,$(filter-out zero/config_none.c,$(wildcard zero/config_*.c)))
 SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c) $(wildcard cuda/*.c) $(wildcard zero/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
 OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o) $(KERNELS:%=$B/zero/kernels_%.o)
@@ -83,7 +85,7 @@ KERNELS_plain  :=
 KERNELS_avx2   := -mavx2 -mf16c
 KERNELS_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mf16c -mprefer-vector-width=512
 
-TOOLS   := ringbench ringinfo ringrun
+TOOLS   := ringbench ringinfo ringrun $(if $(filter yes,$(JANSSON)),zeroconfig)
 TOOL_BINARIES := $(TOOLS:%=$B/%)
 
 .DEFAULT_GOAL := all
@@ -100,7 +102,7 @@ report:
 	@echo "  ofi     $(if $(filter yes,$(OFI)),yes,no: no links through libfabric (package libfabric-dev; make deps))"
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
-	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: ringbench has no --against (package libjansson-dev; make deps))"
+	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: kolo_zero_config.h reads nothing, no zeroconfig, ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
 	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams (nvcc is not found; NVCC=PATH names it))"
@@ -175,14 +177,15 @@ endif
 BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_against.c),$(wildcard tools/ringbench*.c))
 BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/values.c tools/tool.c)
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
-$B/ringbench: TOOL_LIBS := $(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
 INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/tool.c)
 $B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a
 RUN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringrun*.c) tools/tool.c)
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
+ZEROCONFIG_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/zeroconfig*.c) tools/tool.c)
+$B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
 $(TOOL_BINARIES):
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(TOOL_LIBS)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # ---- Install ------------------------------------------------------------------------------------------------
 # What tells other build systems where the library is: TEMPLATE,FILE below LIBDIR. A LIBDIR below PREFIX is written
@@ -267,6 +270,6 @@ help:
 	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
--include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d)
 
 endif

@@ -39,15 +39,35 @@ static() {
 	not needs_libkolo "$dir/static"
 	prints_sums "$dir/static"
 }
-# Without hwloc and RDMA nothing but libc is needed, which can be linked statically too.
+# Without hwloc, RDMA and jansson nothing but libc is needed, which can be linked statically too.
 all_static() {
-	install_to "$dir/alone" "$dir/alone/lib" DESTDIR= HWLOC=no VERBS=no CFLAGS=-O0 B="$dir/build" -j"$(nproc)"
+	install_to "$dir/alone" "$dir/alone/lib" DESTDIR= HWLOC=no VERBS=no JANSSON=no CFLAGS=-O0 B="$dir/build" -j"$(nproc)"
 	export PKG_CONFIG_PATH="$dir/alone/lib/pkgconfig"
 	$CC $flags -static $(pkg-config --cflags kolo) -o "$dir/all_static" "$here/tools/examples/all_reduce.c" \
 		$(pkg-config --static --libs kolo)
 	readelf -d "$dir/all_static" >"$dir/out"
 	not grep NEEDED "$dir/out"
 	prints_sums "$dir/all_static"
+}
+no_configs() {
+	cat >"$dir/no_configs.c" <<-'END'
+		#include <kolo/kolo_zero_config.h>
+		#include <string.h>
+		int main(void)
+		{
+			struct kolo_zero_settings *settings;
+			struct kolo_zero_model model;
+
+			kolo_zero_model_init(&model);
+			if (kolo_zero_settings_parse("{}", &model, &settings) != KOLO_ENOTSUP || settings)
+				return 1;
+			return !strstr(kolo_last_error(), "jansson");
+		}
+	END
+	export PKG_CONFIG_PATH="$dir/alone/lib/pkgconfig"
+	$CC $flags $(pkg-config --cflags kolo) -o "$dir/no_configs" "$dir/no_configs.c" \
+		$(pkg-config --static --libs kolo | sed 's/-lkolo/-l:libkolo.a/')
+	"$dir/no_configs"
 }
 moved_pc() {
 	for what in --cflags --libs; do
@@ -123,8 +143,10 @@ name="a C++ program links the shared library through pkg-config and runs"
 no_cxx=$(missing $CXX)
 if [ -n "$no_cxx" ]; then skip "$no_cxx" "$name"; else try "$name" shared "$CXX" all_reduce.cpp; fi
 try "a program links the static library through pkg-config and runs" static
-name="a program links everything statically when hwloc and RDMA are left out"
+name="a program links everything statically when hwloc, RDMA and jansson are left out"
 if [ -n "$SAN" ]; then skip "sanitizers are shared libraries" "$name"; else try "$name" all_static; fi
+name="a build without jansson refuses configs and says why"
+if [ -n "$SAN" ]; then skip "the build of the test before is needed" "$name"; else try "$name" no_configs; fi
 try "pkg-config follows a moved copy" moved_pc
 
 name="the Python example finds the installed library"

@@ -2,10 +2,12 @@
 
 # ---- Programs: one for each tests/test_*.c -------------------------------------------------------------------
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
+TESTS   := $(filter-out $(if $(filter yes,$(JANSSON)),,test_zero_config%),$(TESTS))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
 # What tests the tools from outside runs plain and with sanitizers among which is the address one.
-TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_ringinfo.py test_launchers.py test_log.py test_zero_checkpoint.py man.sh)
+TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_zeroconfig.py test_ringinfo.py test_launchers.py test_log.py \
+	test_zero_checkpoint.py man.sh)
 ifneq ($(if $(findstring address,$(FLAVOUR)),,$(FLAVOUR)),)
 TEST_SCRIPTS  := $(filter-out $(TOOL_SCRIPTS),$(TEST_SCRIPTS))
 endif
@@ -52,7 +54,7 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver cuda/load co
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
 
 # A model for the engine.
-$B/tests/test_zero $B/tests/test_zero_schedule $B/tests/test_zero_checkpoint: $B/tests/mlp.o
+$(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $B/tests/mlp.o
 
 # A training run with a log.
 $B/tests/test_zero_log $B/tests/test_zero_log_files: $B/tests/log_run.o
@@ -60,6 +62,8 @@ $B/tests/test_zero_log $B/tests/test_zero_log_files: $B/tests/log_run.o
 # Allocations and system calls that test_memory makes fail.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
 $B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
+
+$B/tests/test_zero_config_errors: TEST_LDFLAGS := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free)
 
 # Reading and writing another process fails or stops half way there.
 $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=process_vm_writev

@@ -5,6 +5,7 @@
 #ifndef ZERO_CHECKPOINT_H
 #define ZERO_CHECKPOINT_H
 
+#include "files.h"
 #include "kolo/kolo_zero_checkpoint.h"
 #include "zero.h"
 
@@ -75,43 +76,5 @@ int zero_state_write(const struct zero_saved *state, const struct zero_table *ta
 		     size_t *len);
 int zero_state_read(const char *text, size_t len, const char *path, struct zero_saved *state,
 		    struct zero_table *tables);
-
-/* ---- files.c --------------------------------------------------------------------------------------------- */
-
-enum { ZERO_PATH_LEN = 4096 };
-
-/* dir/name, checked for length. */
-int zero_path_join(char *out, const char *dir, const char *name);
-
-/* pread and pwrite until done. Errors: KOLO_ESYS; what ends early is "truncated". */
-int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path);
-int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path);
-
-/* Makes a file of len bytes that begins with head[head_len]; with sync it is on the disk when this returns. */
-int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len, bool sync);
-
-/* A whole file, in memory that the caller frees. */
-int zero_file_load(const char *path, char **out, size_t *len);
-
-/* KOLO_ESYS where the disk of a directory has no room for so many bytes. */
-int zero_dir_has_room(const char *path, uint64_t bytes);
-
-/* fsync of what a directory lists, or of the directory that a path is in. */
-int zero_dir_sync(const char *path);
-int zero_parent_sync(const char *path);
-
-/* The name of the checkpoint of a step, and the one that it has before it is complete. */
-void zero_checkpoint_name(char *out, size_t len, long step);
-void zero_partial_name(char *out, size_t len, long step);
-
-/* Removes what was not completed; and checkpoints but the newest `keep`. */
-int zero_dir_clean(const char *dir);
-int zero_dir_prune(const char *dir, int keep);
-
-/* Removes a directory of plain files; what it does not find is no error. */
-int zero_dir_remove(const char *path);
-
-/* Gives a complete checkpoint its name, in place of one that had it. */
-int zero_dir_publish(const char *dir, long step);
 
 #endif

@@ -308,18 +308,9 @@ int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *u
 
 /* ---- Weights alone -------------------------------------------------------------------------------------- */
 
-static int publish_file(const char *from, const char *to)
-{
-	if (rename(from, to) < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: renaming to %s: %s", from, to, strerror(errno));
-	return zero_parent_sync(to);
-}
-
 static int prepare_export(struct kolo_zero *z, const char *path, enum kolo_type type,
 			  struct zero_table *table, char *partial)
 {
-	int rc;
-
 	if (!path || !*path || (type != KOLO_F32 && type != KOLO_F16 && type != KOLO_BF16))
 		return kolo_error_set(
 			KOLO_EINVAL, "rank %d: exporting to '%s' as %s: types are f32, f16 and bf16", z->rank,
@@ -327,8 +318,7 @@ static int prepare_export(struct kolo_zero *z, const char *path, enum kolo_type 
 	if (snprintf(partial, ZERO_PATH_LEN, "%s.partial", path) >= ZERO_PATH_LEN)
 		return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", path,
 				      ZERO_PATH_LEN - 1);
-	rc = zero_table_make(z, ZERO_WEIGHTS, false, type, table);
-	return rc;
+	return zero_table_make(z, ZERO_WEIGHTS, false, type, table);
 }
 
 int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
@@ -349,7 +339,7 @@ int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
 	if (rc == 0)
 		rc = zero_all_well(z, close_output(&output, write_parts(z, &output)));
 	if (rc == 0)
-		rc = zero_all_well(z, z->rank == 0 ? publish_file(partial, path) : 0);
+		rc = zero_all_well(z, z->rank == 0 ? zero_file_publish(partial, path) : 0);
 	else if (z->rank == 0 && table.entries)
 		unlink(partial);
 	zero_table_free(&table);

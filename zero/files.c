@@ -1,5 +1,7 @@
 /* Files and directories of checkpoints: whole reads and writes, and what makes them last. A rename is the moment at which a
  * checkpoint begins or ceases to be; everything before it happens under a name that begins with a dot. */
+#include "files.h"
+
 #include "checkpoint.h"
 
 #include <dirent.h>
@@ -139,7 +141,7 @@ int zero_dir_has_room(const char *path, uint64_t bytes)
 			      (unsigned long long)((uint64_t)s.f_bavail * s.f_frsize >> 20));
 }
 
-int zero_parent_sync(const char *path)
+static int sync_parent(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char parent[ZERO_PATH_LEN] = ".";
@@ -247,6 +249,13 @@ int zero_dir_remove(const char *path)
 	if (rc == 0 && rmdir(path) < 0 && errno != ENOENT)
 		rc = system_error("removing", path);
 	return rc;
+}
+
+int zero_file_publish(const char *from, const char *to)
+{
+	if (rename(from, to) < 0)
+		return kolo_error_set(KOLO_ESYS, "%s: renaming to %s: %s", from, to, strerror(errno));
+	return sync_parent(to);
 }
 
 /* The paths of the checkpoint of a step, and of what it is before. */

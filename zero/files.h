@@ -1,0 +1,48 @@
+/* Files and directories that last: whole reads and writes, and names that appear when what they stand for is complete. Errors are
+ * KOLO_ESYS with the path and the reason, and KOLO_EINVAL of paths that are too long. */
+#ifndef ZERO_FILES_H
+#define ZERO_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ZERO_PATH_LEN = 4096 };
+
+/* dir/name, checked for length. */
+int zero_path_join(char *out, const char *dir, const char *name);
+
+/* pread and pwrite until done. Errors: KOLO_ESYS; what ends early is "truncated". */
+int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path);
+int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path);
+
+/* Gives a complete file its name, in place of one that had it, to stay. */
+int zero_file_publish(const char *from, const char *to);
+
+/* Makes a file of len bytes that begins with head[head_len]; with sync it is on the disk when this returns. */
+int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len, bool sync);
+
+/* A whole file, in memory that the caller frees. */
+int zero_file_load(const char *path, char **out, size_t *len);
+
+/* KOLO_ESYS where the disk of a directory has no room for so many bytes. */
+int zero_dir_has_room(const char *path, uint64_t bytes);
+
+/* fsync of what a directory lists. */
+int zero_dir_sync(const char *path);
+
+/* The name of the checkpoint of a step, and the one that it has before it is complete. */
+void zero_checkpoint_name(char *out, size_t len, long step);
+void zero_partial_name(char *out, size_t len, long step);
+
+/* Removes what was not completed; and checkpoints but the newest `keep`. */
+int zero_dir_clean(const char *dir);
+int zero_dir_prune(const char *dir, int keep);
+
+/* Removes a directory of plain files; what it does not find is no error. */
+int zero_dir_remove(const char *path);
+
+/* Gives a complete checkpoint its name, in place of one that had it. */
+int zero_dir_publish(const char *dir, long step);
+
+#endif

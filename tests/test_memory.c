@@ -1,6 +1,7 @@
 /* Every allocation, mapping and socket fails once, at each constructor: an error comes back, nothing is left
  * allocated, and the other ranks neither hang nor crash. The linker puts our versions in front (--wrap). */
 #include "../comm/queue.h"
+#include "kolo/kolo_zero_checkpoint.h"
 #include "kolo/kolo_zero_log.h"
 #include "t.h"
 
@@ -36,6 +37,7 @@ void *__real_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offse
 int __real_memfd_create(const char *name, unsigned flags);
 int __real_socket(int domain, int type, int protocol);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+FILE *__real_open_memstream(char **out, size_t *len);
 
 void *__wrap_malloc(size_t len);
 void *__wrap_calloc(size_t n, size_t len);
@@ -45,6 +47,7 @@ void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offse
 int __wrap_memfd_create(const char *name, unsigned flags);
 int __wrap_socket(int domain, int type, int protocol);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+FILE *__wrap_open_memstream(char **out, size_t *len);
 
 void *__wrap_malloc(size_t len)
 {
@@ -105,13 +108,22 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
 }
 
+/* Its text is the library's to free. */
+FILE *__wrap_open_memstream(char **out, size_t *len)
+{
+	FILE *f = fails() ? NULL : __real_open_memstream(out, len);
+
+	live += f != NULL;
+	return f;
+}
+
 /* ---- Two ranks, one of which runs out ------------------------------------------------------------------- */
 
 struct sweep {
 	int victim;    /* -1: the id's thread */
 	long k;        /* which call fails */
 	long at_least; /* as many of them can */
-	enum { CREATE, SPLIT, MESSAGES, TRAIN, LOG } of;
+	enum { CREATE, SPLIT, MESSAGES, TRAIN, LOG, SAVE } of;
 	bool failed; /* out: the victim's call failed */
 	struct kolo_id id;
 };
@@ -242,7 +254,7 @@ static void ignore_line(const char *line, void *arg)
 }
 
 /* A log with all that it can have, one row, and the lines of one update. */
-static int keep_log(struct kolo_comm *c, const struct kolo_zero *z)
+static int keep_log(struct kolo_comm *c, struct kolo_zero *z)
 {
 	const struct kolo_zero_result result = { .updated = 1, .step = 1 };
 	struct kolo_zero_log_config config;
@@ -261,8 +273,28 @@ static int keep_log(struct kolo_comm *c, const struct kolo_zero *z)
 	return rc;
 }
 
+static char directory[] = "/tmp/kolo-test-XXXXXX";
+
+/* A checkpoint of each process's own, there and back, and weights in another type. */
+static int keep_checkpoint(struct kolo_comm *c, struct kolo_zero *z)
+{
+	char path[100], file[100], user[8];
+	size_t len = sizeof(user);
+	int rc;
+
+	(void)c;
+	snprintf(path, sizeof(path), "%s/%d", directory, (int)getpid());
+	snprintf(file, sizeof(file), "%s/%d.safetensors", directory, (int)getpid());
+	rc = kolo_zero_save(z, path, 1, "user", 4);
+	if (rc == 0)
+		rc = kolo_zero_export(z, file, KOLO_BF16);
+	if (rc == 0)
+		rc = kolo_zero_load(z, path, KOLO_ZERO_LOAD_ALL, user, &len);
+	return rc;
+}
+
 /* The engine itself does not fail. */
-static int keep_log_of_engine(struct kolo_comm *c)
+static int with_engine(struct kolo_comm *c, int (*fn)(struct kolo_comm *, struct kolo_zero *))
 {
 	long k = countdown;
 	struct kolo_zero_tensor tensor = { .name = "a", .type = KOLO_F32 };
@@ -273,8 +305,10 @@ static int keep_log_of_engine(struct kolo_comm *c)
 	kolo_zero_config_init(&config);
 	countdown = 0;
 	CHECK(kolo_zero_create(c, &config, &tensor, 1, &z) == 0);
+	CHECK(kolo_barrier(c, NULL) ==
+	      0); /* before one of them fails, and the others' part in this with it */
 	countdown = k;
-	rc = keep_log(c, z);
+	rc = fn(c, z);
 	countdown = 0;
 	kolo_zero_destroy(z);
 	return rc;
@@ -323,8 +357,8 @@ static void *run_part(void *arg)
 		kolo_comm_destroy(c);
 		return NULL;
 	}
-	if (s->of == TRAIN || s->of == LOG) {
-		rc = s->of == TRAIN ? train(c) : keep_log_of_engine(c);
+	if (s->of == TRAIN || s->of == LOG || s->of == SAVE) {
+		rc = s->of == TRAIN ? train(c) : with_engine(c, s->of == LOG ? keep_log : keep_checkpoint);
 		countdown = 0;
 		check_training(s, p->rank, rc);
 		kolo_comm_destroy(c);
@@ -410,6 +444,18 @@ static void engines_survive_every_failure(void **state)
 	(void)state;
 	sweep_all(0, TRAIN, 40);
 	sweep_all(1, TRAIN, 40);
+}
+
+static void checkpoints_survive_every_failure(void **state)
+{
+	char remove[100];
+
+	(void)state;
+	CHECK(mkdtemp(directory) != NULL);
+	sweep_all(0, SAVE, 20);
+	sweep_all(1, SAVE, 20);
+	snprintf(remove, sizeof(remove), "rm -r %s", directory);
+	CHECK(system(remove) == 0);
 }
 
 static void logs_survive_every_failure(void **state)
@@ -530,6 +576,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(split_survives_every_failure),
 	cmocka_unit_test(messages_survive_every_failure),
 	cmocka_unit_test(engines_survive_every_failure),
+	cmocka_unit_test(checkpoints_survive_every_failure),
 	cmocka_unit_test(logs_survive_every_failure),
 	cmocka_unit_test(an_ids_thread_survives_every_failure),
 	cmocka_unit_test(an_op_survives_having_no_memory),

@@ -60,7 +60,7 @@ $(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $B/t
 $B/tests/test_zero_log $B/tests/test_zero_log_files: $B/tests/log_run.o
 
 # Allocations and system calls that test_memory makes fail.
-WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
+WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create open_memstream
 $B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 
 $B/tests/test_zero_config_errors: TEST_LDFLAGS := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free)

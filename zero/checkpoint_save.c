@@ -3,15 +3,14 @@
 #include "checkpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes that are summed and written at a time, so that they are in a cache for the second of the two. */
-enum { STEP = 256 << 10 };
+/* Bytes that are summed and written at a time. */
+enum { STEP = 4 << 20 };
 
 /* ---- A file of tensors ---------------------------------------------------------------------------------- */
 
@@ -29,12 +28,12 @@ static int create_file(const char *path, struct zero_table *table, long step)
 
 /* This rank's part of a tensor, as the type that the file has; adds to the entry's sum. */
 static int write_part(const struct kolo_zero *z, enum zero_file file, uint64_t header_len,
-		      struct zero_entry *e, int fd, const char *path)
+		      struct zero_entry *e, struct zero_writer *w)
 {
 	const struct zero_tensor *t = &z->tensors[e->tensor];
 	struct zero_part part = zero_stored_part(z, t);
 	size_t size = kolo_type_size(e->type), step = STEP / size;
-	char converted[STEP / 4];
+	char converted[64 << 10];
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
@@ -48,47 +47,19 @@ static int write_part(const struct kolo_zero *z, enum zero_file file, uint64_t h
 			from = converted;
 		}
 		e->sum += z->kernels->checksum(from, size, n, part.first + done);
-		rc = zero_file_write(fd, from, n * size, header_len + e->offset + (part.first + done) * size,
-				     path);
+		rc = zero_writer_write(w, from, n * size,
+				       header_len + e->offset + (part.first + done) * size);
 	}
 	return rc;
 }
 
-/* A file that is being written by this rank. */
-struct output {
-	struct zero_table *table;
-	enum zero_file file;
-	const char *path;
-	int fd; /* -1: not open */
-};
-
-static int open_output(struct output *o)
+static int write_parts(const struct kolo_zero *z, enum zero_file file, struct zero_table *table,
+		       const char *path, struct zero_writer *w)
 {
-	o->fd = open(o->path, O_WRONLY | O_CLOEXEC);
-	if (o->fd >= 0)
-		return 0;
-	return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s", o->path, strerror(errno),
-			      errno == ENOENT ? ": do all hosts see the same directory?" : "");
-}
+	int rc = zero_writer_open(w, path);
 
-static int write_parts(const struct kolo_zero *z, struct output *o)
-{
-	int rc = open_output(o);
-
-	for (int i = 0; rc == 0 && i < o->table->n; i++)
-		rc = write_part(z, o->file, o->table->header_len, &o->table->entries[i], o->fd, o->path);
-	return rc;
-}
-
-/* On the disk, after rc, and closed. */
-static int close_output(struct output *o, int rc)
-{
-	if (o->fd < 0)
-		return rc;
-	if (rc == 0 && fsync(o->fd) < 0)
-		rc = kolo_error_set(KOLO_ESYS, "%s: fsync: %s", o->path, strerror(errno));
-	if (close(o->fd) < 0 && rc == 0)
-		rc = kolo_error_set(KOLO_ESYS, "%s: closing: %s", o->path, strerror(errno));
+	for (int i = 0; rc == 0 && i < table->n; i++)
+		rc = write_part(z, file, table->header_len, &table->entries[i], w);
 	return rc;
 }
 
@@ -150,19 +121,19 @@ static int share_header_lengths(struct saving *s)
  * different files, since a file is written by one process of a host at a time. */
 static int write_all_parts(struct saving *s)
 {
-	struct output outputs[ZERO_NFILES];
+	struct zero_writer writers[ZERO_NFILES];
 	int rc = 0;
 
 	for (int f = 0; f < ZERO_NFILES; f++)
-		outputs[f] = (struct output){ &s->tables[f], (enum zero_file)f, s->paths[f], -1 };
+		writers[f] = (struct zero_writer){ s->paths[f], -1, -1, NULL };
 	for (int k = 0; rc == 0 && k < ZERO_NFILES; k++) {
 		int f = (s->z->rank + k) % ZERO_NFILES;
 
 		if (s->tables[f].n > 0)
-			rc = write_parts(s->z, &outputs[f]);
+			rc = write_parts(s->z, (enum zero_file)f, &s->tables[f], s->paths[f], &writers[f]);
 	}
 	for (int f = 0; f < ZERO_NFILES; f++)
-		rc = close_output(&outputs[f], rc);
+		rc = zero_writer_close(&writers[f], rc);
 	return rc;
 }
 
@@ -325,7 +296,7 @@ int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
 {
 	struct zero_table table = { 0 };
 	char partial[ZERO_PATH_LEN];
-	struct output output = { &table, ZERO_WEIGHTS, partial, -1 };
+	struct zero_writer w;
 	int rc = zero_check_between_updates(z, "an export");
 
 	if (rc < 0 || (rc = zero_failed(z, zero_gather_finish_all(z))) < 0)
@@ -337,7 +308,8 @@ int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
 		rc = zero_failed(z, kolo_broadcast(z->control, &table.header_len, &table.header_len, 1,
 						   KOLO_U64, 0, NULL));
 	if (rc == 0)
-		rc = zero_all_well(z, close_output(&output, write_parts(z, &output)));
+		rc = zero_all_well(z,
+				   zero_writer_close(&w, write_parts(z, ZERO_WEIGHTS, &table, partial, &w)));
 	if (rc == 0)
 		rc = zero_all_well(z, z->rank == 0 ? zero_file_publish(partial, path) : 0);
 	else if (z->rank == 0 && table.entries)

@@ -63,6 +63,79 @@ int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const 
 	return 0;
 }
 
+enum { BOUNCE = 4 << 20 }; /* what is written past the cache at a time */
+
+/* What is written past the cache are whole pages of it, which no disk's blocks are larger than. */
+static size_t block_len(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+int zero_writer_open(struct zero_writer *w, const char *path)
+{
+	*w = (struct zero_writer){ path, open(path, O_WRONLY | O_CLOEXEC), -1, NULL };
+	if (w->fd < 0)
+		return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s", path,
+				      strerror(errno),
+				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
+	w->bounce = malloc(BOUNCE + block_len());
+	if (!w->bounce)
+		return kolo_error_set(KOLO_ENOMEM, "%s: a buffer of %d bytes: out of memory", path, BOUNCE);
+	/* Where that is refused, as by tmpfs, the cache will do. */
+	w->direct = open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
+	return 0;
+}
+
+/* Whole blocks. */
+static int write_direct(struct zero_writer *w, const char *src, size_t len, uint64_t offset)
+{
+	size_t block = block_len();
+	char *aligned = w->bounce + -(uintptr_t)w->bounce % block;
+	int rc = 0;
+
+	for (size_t done = 0, n; rc == 0 && done < len; done += n) {
+		const char *from = src + done;
+
+		n = len - done < BOUNCE ? len - done : BOUNCE;
+		if ((uintptr_t)from % block != 0)
+			from = memcpy(aligned, from, n);
+		rc = zero_file_write(w->direct, from, n, offset + done, w->path);
+	}
+	return rc;
+}
+
+int zero_writer_write(struct zero_writer *w, const void *src, size_t len, uint64_t offset)
+{
+	size_t block = block_len(), head = (size_t)(-offset % block);
+	size_t body = len > head ? (len - head) / block * block : 0;
+	const char *from = src;
+	int rc;
+
+	/* A block that two processes write parts of goes through the cache, which puts them together. */
+	if (w->direct < 0 || body < BOUNCE / 4)
+		return zero_file_write(w->fd, src, len, offset, w->path);
+	rc = zero_file_write(w->fd, from, head, offset, w->path);
+	if (rc == 0)
+		rc = write_direct(w, from + head, body, offset + head);
+	if (rc == 0)
+		rc = zero_file_write(w->fd, from + head + body, len - head - body, offset + head + body,
+				     w->path);
+	return rc;
+}
+
+int zero_writer_close(struct zero_writer *w, int rc)
+{
+	if (w->fd >= 0 && rc == 0 && fsync(w->fd) < 0)
+		rc = system_error("fsync", w->path);
+	if (w->fd >= 0 && close(w->fd) < 0 && rc == 0)
+		rc = system_error("closing", w->path);
+	if (w->direct >= 0)
+		close(w->direct);
+	free(w->bounce);
+	*w = (struct zero_writer){ w->path, -1, -1, NULL };
+	return rc;
+}
+
 int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len, bool sync)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = 0;

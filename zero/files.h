@@ -16,6 +16,20 @@ int zero_path_join(char *out, const char *dir, const char *name);
 int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path);
 int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path);
 
+/* A file that exists and is written in parts, by several processes at once. What is long goes to the disk without a copy in the
+ * system's cache, where the file system can do that. */
+struct zero_writer {
+	const char *path; /* the caller's */
+	int fd, direct;   /* -1: not open; direct: past the cache */
+	char *bounce;     /* for bytes that do not lie in memory as on the disk */
+};
+
+/* Errors: KOLO_ENOMEM, KOLO_ESYS. To be closed behind errors too. */
+int zero_writer_open(struct zero_writer *writer, const char *path);
+int zero_writer_write(struct zero_writer *writer, const void *src, size_t len, uint64_t offset);
+/* With rc 0 all that was written is on the disk when this returns; else it returns rc. */
+int zero_writer_close(struct zero_writer *writer, int rc);
+
 /* Gives a complete file its name, in place of one that had it, to stay. */
 int zero_file_publish(const char *from, const char *to);
 

@@ -382,7 +382,8 @@ static void train_from_text(struct t_rank *t)
 	kolo_zero_settings_destroy(s); /* the engine has copies */
 	mlp_init(zero);
 	for (int step = 0; step < 2; step++) {
-		CHECK(mlp_micro_step(zero, tensors[0].type, 4 * (size_t)t->rank, 4, 1, 0) == 0);
+		CHECK(mlp_micro_step(zero, tensors[0].type, 4 * (size_t)t->rank, 4,
+				     (float)kolo_zero_loss_scale(zero), 0) == 0);
 		CHECK(kolo_zero_step(zero, &result) == 0 && result.updated && result.samples == 8);
 		CHECK(step == 0 || result.loss < first);
 		first = result.loss;
@@ -402,6 +403,11 @@ static void an_engine_trains_from_a_text(void **state)
 		2, train_from_text,
 		"{\"train_micro_batch_size_per_gpu\": 4, \"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 2},"
 		" \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.1, \"momentum\": 0.9}}}");
+	t_threads(
+		2, train_from_text,
+		"{\"train_batch_size\": 8, \"fp16\": {\"enabled\": true, \"initial_scale_power\": 8, \"loss_scale_window\": 1},"
+		" \"prescale_gradients\": false, \"zero_optimization\": {\"stage\": 1}, \"scheduler\": {\"type\": \"OneCycle\","
+		" \"params\": {\"cycle_min_lr\": 0.01, \"cycle_max_lr\": 0.02, \"cycle_first_step_size\": 2}}}");
 }
 
 static const struct CMUnitTest tests[] = {

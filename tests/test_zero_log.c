@@ -108,7 +108,9 @@ static void who_is_slow_is_named_with_times_that_add_up(void **state)
 		reduce = find_line(r, step, "time", "reduce");
 		CHECK(run_number(forward, "max_rank") == 2 && run_number(forward, "max_ms") >= r->slow_ms);
 		CHECK(run_number(forward, "ms") < run_number(forward, "max_ms"));
-		CHECK(run_number(reduce, "max_ms") >= run_number(reduce, "ms"));
+		/* The others wait for it there. */
+		CHECK(run_number(reduce, "max_rank") != 2 &&
+		      run_number(reduce, "max_ms") >= r->slow_ms * 0.8);
 		sum += 3 * run_number(forward, "ms");
 		sum += 3 * run_number(find_line(r, step, "time", "backward"), "ms");
 		sum += 3 * run_number(find_line(r, step, "time", "step"), "ms");

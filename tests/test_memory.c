@@ -1,6 +1,7 @@
 /* Every allocation, mapping and socket fails once, at each constructor: an error comes back, nothing is left
- * allocated, and the other ranks neither hang nor crash. The linker puts our versions in front (--wrap). */
+ * allocated, and the other ranks neither hang nor crash. failing.c makes them fail. */
 #include "../comm/queue.h"
+#include "failing.h"
 #include "kolo/kolo_zero_checkpoint.h"
 #include "kolo/kolo_zero_log.h"
 #include "t.h"
@@ -14,108 +15,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* ---- The wrappers --------------------------------------------------------------------------------------- */
-
-static _Thread_local long countdown;  /* of this thread: at 1 the next call fails; 0: none does */
-static _Atomic long others_countdown; /* likewise of threads that are no ranks: an id's */
-static _Thread_local bool is_rank;
-static _Atomic long live; /* blocks allocated and not freed */
-
-static bool fails(void)
-{
-	if (is_rank)
-		return countdown > 0 && --countdown == 0;
-	return atomic_load(&others_countdown) > 0 && atomic_fetch_sub(&others_countdown, 1) == 1;
-}
-
-void *__real_malloc(size_t len);
-void *__real_calloc(size_t n, size_t len);
-void *__real_realloc(void *p, size_t len);
-void __real_free(void *p);
-void *__real_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
-int __real_memfd_create(const char *name, unsigned flags);
-int __real_socket(int domain, int type, int protocol);
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
-FILE *__real_open_memstream(char **out, size_t *len);
-
-void *__wrap_malloc(size_t len);
-void *__wrap_calloc(size_t n, size_t len);
-void *__wrap_realloc(void *p, size_t len);
-void __wrap_free(void *p);
-void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
-int __wrap_memfd_create(const char *name, unsigned flags);
-int __wrap_socket(int domain, int type, int protocol);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
-FILE *__wrap_open_memstream(char **out, size_t *len);
-
-void *__wrap_malloc(size_t len)
-{
-	void *p = fails() ? NULL : __real_malloc(len);
-
-	live += p != NULL;
-	return p;
-}
-
-void *__wrap_calloc(size_t n, size_t len)
-{
-	void *p = fails() ? NULL : __real_calloc(n, len);
-
-	live += p != NULL;
-	return p;
-}
-
-void *__wrap_realloc(void *p, size_t len)
-{
-	void *q = fails() ? NULL : __real_realloc(p, len);
-
-	live += q != NULL && p == NULL;
-	return q;
-}
-
-void __wrap_free(void *p)
-{
-	live -= p != NULL;
-	__real_free(p);
-}
-
-void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
-{
-	if (!fails())
-		return __real_mmap(at, len, prot, flags, fd, offset);
-	errno = ENOMEM;
-	return MAP_FAILED;
-}
-
-int __wrap_memfd_create(const char *name, unsigned flags)
-{
-	if (!fails())
-		return __real_memfd_create(name, flags);
-	errno = EMFILE;
-	return -1;
-}
-
-int __wrap_socket(int domain, int type, int protocol)
-{
-	if (!fails())
-		return __real_socket(domain, type, protocol);
-	errno = EMFILE;
-	return -1;
-}
-
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
-{
-	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
-}
-
-/* Its text is the library's to free. */
-FILE *__wrap_open_memstream(char **out, size_t *len)
-{
-	FILE *f = fails() ? NULL : __real_open_memstream(out, len);
-
-	live += f != NULL;
-	return f;
-}
 
 /* ---- Two ranks, one of which runs out ------------------------------------------------------------------- */
 
@@ -296,20 +195,20 @@ static int keep_checkpoint(struct kolo_comm *c, struct kolo_zero *z)
 /* The engine itself does not fail. */
 static int with_engine(struct kolo_comm *c, int (*fn)(struct kolo_comm *, struct kolo_zero *))
 {
-	long k = countdown;
+	long k = t_countdown;
 	struct kolo_zero_tensor tensor = { .name = "a", .type = KOLO_F32 };
 	struct kolo_zero_config config;
 	struct kolo_zero *z;
 	int rc;
 
 	kolo_zero_config_init(&config);
-	countdown = 0;
+	t_countdown = 0;
 	CHECK(kolo_zero_create(c, &config, &tensor, 1, &z) == 0);
 	CHECK(kolo_barrier(c, NULL) ==
 	      0); /* before one of them fails, and the others' part in this with it */
-	countdown = k;
+	t_countdown = k;
 	rc = fn(c, z);
-	countdown = 0;
+	t_countdown = 0;
 	kolo_zero_destroy(z);
 	return rc;
 }
@@ -335,19 +234,19 @@ static void *run_part(void *arg)
 	struct kolo_comm *c = NULL, *child = NULL;
 	int rc;
 
-	is_rank = true;
+	t_is_rank = true;
 	if (s->of == CREATE) {
-		countdown = p->rank == s->victim ? s->k : 0;
+		t_countdown = p->rank == s->victim ? s->k : 0;
 		rc = kolo_comm_create(&attr, &c);
-		countdown = 0;
+		t_countdown = 0;
 		check_outcome(s, p->rank, rc, c);
 		return NULL;
 	}
 	CHECK(kolo_comm_create(&attr, &c) == 0);
-	countdown = p->rank == s->victim ? s->k : 0;
+	t_countdown = p->rank == s->victim ? s->k : 0;
 	if (s->of == MESSAGES) {
 		rc = exchange_messages(c, 1 - p->rank);
-		countdown = 0;
+		t_countdown = 0;
 		if (rc < 0) /* the other one waits for what this one can't do */
 			kolo_comm_abort(c);
 		CHECK(rc == 0 || rc == KOLO_ENOMEM || rc == KOLO_ESYS ||
@@ -359,13 +258,13 @@ static void *run_part(void *arg)
 	}
 	if (s->of == TRAIN || s->of == LOG || s->of == SAVE) {
 		rc = s->of == TRAIN ? train(c) : with_engine(c, s->of == LOG ? keep_log : keep_checkpoint);
-		countdown = 0;
+		t_countdown = 0;
 		check_training(s, p->rank, rc);
 		kolo_comm_destroy(c);
 		return NULL;
 	}
 	rc = kolo_comm_split(c, 0, 0, &child);
-	countdown = 0;
+	t_countdown = 0;
 	check_outcome(s, p->rank, rc, child);
 	kolo_comm_destroy(c);
 	return NULL;
@@ -374,19 +273,19 @@ static void *run_part(void *arg)
 /* Everything is freed, by an id's thread a moment later. */
 static void check_nothing_left(long before)
 {
-	for (int ms = 0; live != before && ms < 5000; ms++)
+	for (int ms = 0; t_live != before && ms < 5000; ms++)
 		usleep(1000);
-	CHECK(live == before);
+	CHECK(t_live == before);
 }
 
 static bool run_sweep(struct sweep *s)
 {
 	struct part parts[2];
-	long before = live;
+	long before = t_live;
 
 	CHECK(kolo_id_create(&s->id) == 0);
 	if (s->victim < 0)
-		atomic_store(&others_countdown, s->k);
+		atomic_store(&t_others_countdown, s->k);
 	for (int r = 0; r < 2; r++) {
 		parts[r] = (struct part){ .sweep = s, .rank = r };
 		CHECK(__real_pthread_create(&parts[r].thread, NULL, run_part, &parts[r]) == 0);
@@ -394,7 +293,7 @@ static bool run_sweep(struct sweep *s)
 	for (int r = 0; r < 2; r++)
 		pthread_join(parts[r].thread, NULL);
 	if (s->victim < 0)
-		s->failed = atomic_exchange(&others_countdown, 0) <= 0;
+		s->failed = atomic_exchange(&t_others_countdown, 0) <= 0;
 	check_nothing_left(before);
 	return s->failed;
 }
@@ -474,22 +373,22 @@ static void an_ids_thread_survives_every_failure(void **state)
 static void id_create_survives_every_failure(void **state)
 {
 	struct kolo_id id;
-	long before = live;
+	long before = t_live;
 	int rc;
 
 	(void)state;
-	is_rank = true;
+	t_is_rank = true;
 	for (long k = 1; k < 100; k++) {
-		countdown = k;
+		t_countdown = k;
 		rc = kolo_id_create(&id);
 		if (rc == 0)
 			break;
 		CHECK(rc == KOLO_ENOMEM || rc == KOLO_ESYS);
-		CHECK(live == before);
+		CHECK(t_live == before);
 	}
-	CHECK(rc == 0 && countdown > 0);
-	countdown = 0;
-	is_rank = false;
+	CHECK(rc == 0 && t_countdown > 0);
+	t_countdown = 0;
+	t_is_rank = false;
 }
 
 static void an_op_survives_having_no_memory(void **state)
@@ -499,18 +398,18 @@ static void an_op_survives_having_no_memory(void **state)
 	struct kolo_id id;
 	enum kolo_op op;
 	float f = 2, x = 3;
-	long before = live;
+	long before = t_live;
 
 	(void)state;
 	attr.id = &id;
 	CHECK(kolo_id_create(&id) == 0 && kolo_comm_create(&attr, &c) == 0);
-	is_rank = true;
-	countdown = 1;
+	t_is_rank = true;
+	t_countdown = 1;
 	CHECK(kolo_op_create_premul_sum(c, &f, KOLO_F32, &op) == KOLO_ENOMEM);
-	countdown = 0;
+	t_countdown = 0;
 	CHECK(kolo_op_create_premul_sum(c, &f, KOLO_F32, &op) == 0);
 	CHECK(kolo_all_reduce(c, &x, &x, 1, KOLO_F32, op, NULL) == 0 && x == 6);
-	is_rank = false;
+	t_is_rank = false;
 	kolo_comm_destroy(c);
 	check_nothing_left(before); /* the id's thread is a moment behind */
 }
@@ -553,21 +452,21 @@ static int make_and_fill(void)
 
 static void queues_survive_every_failure(void **state)
 {
-	long before = live;
+	long before = t_live;
 	int rc = -1;
 
 	(void)state;
-	is_rank = true;
+	t_is_rank = true;
 	for (long k = 1; rc < 0; k++) {
 		CHECK(k < 200);
-		countdown = k;
+		t_countdown = k;
 		rc = make_and_fill();
 		CHECK(rc == 0 || rc == KOLO_ENOMEM || rc == KOLO_ESYS);
-		CHECK(live == before);
+		CHECK(t_live == before);
 	}
-	CHECK(countdown > 0);
-	countdown = 0;
-	is_rank = false;
+	CHECK(t_countdown > 0);
+	t_countdown = 0;
+	t_is_rank = false;
 }
 
 static const struct CMUnitTest tests[] = {

@@ -59,11 +59,10 @@ $(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $B/t
 # A training run with a log.
 $B/tests/test_zero_log $B/tests/test_zero_log_files: $B/tests/log_run.o
 
-# Allocations and system calls that test_memory makes fail.
+# Allocations and system calls that fail when a test says so.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create open_memstream
-$B/tests/test_memory: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
-
-$B/tests/test_zero_config_errors: TEST_LDFLAGS := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free)
+$B/tests/test_memory $B/tests/test_zero_config_errors: $B/tests/failing.o
+$B/tests/test_memory $B/tests/test_zero_config_errors: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 
 # Reading and writing another process fails or stops half way there.
 $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=process_vm_writev
@@ -76,7 +75,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d)
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d)
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

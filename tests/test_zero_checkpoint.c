@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -493,6 +494,46 @@ static void a_full_disk_is_told_and_loses_nothing(void **state)
 	remove_tree(run.dir);
 }
 
+/* Scales that adapt go on; others are the config's. */
+static void scales(struct t_rank *t)
+{
+	static const double fixed[] = { 0, 0, 8, 8 }, goes_on[] = { 0, 1, 0, 1 };
+	struct kolo_comm *comm = t_comm(t);
+	struct run *run = t->arg;
+
+	for (int i = 0; i < 4; i++) {
+		struct kolo_zero_tensor x = { .name = "x", .type = KOLO_F32 };
+		struct kolo_zero_config c;
+		struct kolo_zero *zero;
+		float inf = INFINITY;
+
+		kolo_zero_config_init(&c);
+		c.loss_scale = fixed[i];
+		c.scaling.hysteresis = 1;
+		CHECK(kolo_zero_create(comm, &c, &x, 1, &zero) == 0);
+		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
+		CHECK(kolo_zero_gradient(zero, 0, &inf) == 0 && kolo_zero_step(zero, NULL) == 0);
+		CHECK(kolo_zero_save(zero, run->dir, 0, NULL, 0) == 0);
+		kolo_zero_destroy(zero);
+		c.loss_scale = goes_on[i] ? 0 : 4;
+		CHECK(kolo_zero_create(comm, &c, &x, 1, &zero) == 0);
+		CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+		CHECK(kolo_zero_loss_scale(zero) == (!goes_on[i] ? 4 : fixed[i] ? 65536 : 32768));
+		kolo_zero_destroy(zero);
+	}
+	kolo_comm_destroy(comm);
+}
+
+static void only_a_scale_that_adapts_goes_on_where_one_does(void **state)
+{
+	struct run run = { 0 };
+
+	(void)state;
+	strcpy(run.dir, new_directory());
+	t_processes(1, scales, &run);
+	remove_tree(run.dir);
+}
+
 static struct kolo_zero *create_one(struct kolo_comm *comm, const char *name, size_t n, enum kolo_type type,
 				    int frozen, enum kolo_zero_optimizer optimizer)
 {
@@ -664,6 +705,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_full_disk_is_told_and_loses_nothing),
 	cmocka_unit_test(mistakes_are_told_and_change_nothing),
 	cmocka_unit_test(weights_alone_go_into_engines_of_another_kind),
+	cmocka_unit_test(only_a_scale_that_adapts_goes_on_where_one_does),
 	cmocka_unit_test(old_checkpoints_go_and_what_was_not_completed_too),
 };
 

@@ -394,7 +394,6 @@ static void set_state(struct loading *l)
 {
 	const struct zero_saved *s = &l->state;
 	struct kolo_zero *z = l->z;
-	bool adapts = z->scaler.adapts;
 
 	z->step = s->step;
 	z->skipped = s->skipped;
@@ -402,10 +401,9 @@ static void set_state(struct loading *l)
 	/* One that ranks were asked for is the same again. */
 	if (z->asks_micro_batch)
 		z->config.micro_batch = s->micro_batch;
-	if (adapts) {
+	/* One that adapts goes on; what is fixed here is the config's, and what was fixed there says nothing. */
+	if (z->scaler.adapts && s->scaler.adapts)
 		z->scaler = s->scaler;
-		z->scaler.adapts = adapts;
-	}
 	for (int i = 0; i < s->ngroups; i++)
 		((struct kolo_zero_group *)z->config.groups)[i].lr = s->lr[i];
 }

@@ -53,7 +53,7 @@ static void write_state(FILE *out, const struct zero_saved *s, const struct zero
 	fprintf(out,
 		"kolo-checkpoint %d\nstep %ld\nskipped %ld\nsamples %" PRIu64 "\nmicro_batch %" PRIu64 "\n",
 		FORMAT, s->step, s->skipped, s->samples, s->micro_batch);
-	fputs("loss_scale", out);
+	fprintf(out, "loss_scale %d", s->scaler.adapts);
 	write_double(out, s->scaler.scale);
 	fprintf(out, " %" PRId64 " %" PRId64 " %" PRId64 "\n", s->scaler.updates, s->scaler.last_overflow,
 		s->scaler.left);
@@ -270,6 +270,7 @@ static int read_state(struct reader *r, struct zero_saved *s, struct zero_table 
 	begin_line(r, "micro_batch");
 	s->micro_batch = next_number(r, 10);
 	begin_line(r, "loss_scale");
+	s->scaler.adapts = next_number(r, 10) == 1;
 	s->scaler.scale = next_double(r);
 	s->scaler.updates = next_signed(r);
 	s->scaler.last_overflow = next_signed(r);

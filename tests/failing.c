@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -25,7 +24,6 @@ void __real_free(void *p);
 void *__real_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
 int __real_memfd_create(const char *name, unsigned flags);
 int __real_socket(int domain, int type, int protocol);
-FILE *__real_open_memstream(char **out, size_t *len);
 
 void *__wrap_calloc(size_t n, size_t len);
 void *__wrap_realloc(void *p, size_t len);
@@ -33,7 +31,6 @@ void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offse
 int __wrap_memfd_create(const char *name, unsigned flags);
 int __wrap_socket(int domain, int type, int protocol);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
-FILE *__wrap_open_memstream(char **out, size_t *len);
 
 void *__wrap_malloc(size_t len)
 {
@@ -92,13 +89,4 @@ int __wrap_socket(int domain, int type, int protocol)
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
 {
 	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
-}
-
-/* Its text is the library's to free. */
-FILE *__wrap_open_memstream(char **out, size_t *len)
-{
-	FILE *f = fails() ? NULL : __real_open_memstream(out, len);
-
-	t_live += f != NULL;
-	return f;
 }

@@ -581,6 +581,8 @@ static void mistakes(struct t_rank *t)
 	CHECK(kolo_zero_save(zero, run->dir, 0, "place", 5) == 0);
 	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, user, &room), KOLO_EINVAL,
 		"has 5 bytes of user, and there is room for 4");
+	room = 0;
+	CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, &room) == 0 && room == 5);
 	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, user, NULL), KOLO_EINVAL,
 		"without its size");
 	refuses(kolo_zero_load(zero, NULL, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL, "without a path");
@@ -591,7 +593,7 @@ static void mistakes(struct t_rank *t)
 	refuses(kolo_zero_save(zero, "/nowhere/there", 0, NULL, 0), KOLO_ESYS, "/nowhere/there: making");
 	snprintf(file, sizeof(file), "%s/w", run->dir);
 	refuses(kolo_zero_export(zero, file, KOLO_I32), KOLO_EINVAL, "i32");
-	refuses(kolo_zero_export(zero, "/nowhere/w", KOLO_F32), KOLO_ESYS, "/nowhere/w.partial");
+	refuses(kolo_zero_export(zero, "/nowhere/w", KOLO_F32), KOLO_ESYS, "/nowhere/w.");
 	CHECK(kolo_zero_use(zero, 0, &values) == 0);
 	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL, "'a' is in use");
 	CHECK(kolo_zero_release(zero, 0) == 0 && kolo_zero_forward(zero, 1) == 0);
@@ -659,6 +661,205 @@ static void weights_alone_go_into_engines_of_another_kind(void **state)
 	remove_tree(run.dir);
 }
 
+/* Training goes back to an earlier checkpoint and on from there: what was behind it is out of the way, and not lost. */
+static void gone_back(struct t_rank *t)
+{
+	struct run *run = t->arg;
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero *zero = create(comm, run);
+	char first[PATH], second[PATH], aside[2 * PATH];
+	long newest;
+
+	train(comm, zero, run, 0, 2);
+	CHECK(kolo_zero_save(zero, run->dir, 0, NULL, 0) == 0);
+	path_of(first, run->dir, zero);
+	for (int times = 0; times < 2; times++) {
+		train(comm, zero, run, 2, 6);
+		CHECK(kolo_zero_save(zero, run->dir, 1 + times, NULL, 0) == 0);
+		CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+		if (times == 0) /* pruned away: begin anew */
+			kolo_zero_destroy(zero), zero = create(comm, run);
+		else
+			CHECK(kolo_zero_load(zero, first, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+		train(comm, zero, run, 0, times ? 1 : 2);
+		CHECK(kolo_zero_save(zero, run->dir, 1, NULL, 0) == 0);
+		path_of(second, run->dir, zero);
+		CHECK(kolo_zero_newest(run->dir, &newest) == 0 && newest == 2 + times);
+		CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+		snprintf(aside, sizeof(aside), "%s/later-step-00000000%s", run->dir, times ? "6.1" : "6");
+		CHECK(access(aside, F_OK) == 0 && access(second, F_OK) == 0);
+		CHECK(kolo_barrier(comm, NULL) == 0);
+	}
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(comm);
+}
+
+static void training_that_goes_back_finds_its_own_checkpoints(void **state)
+{
+	struct run run = { .type = KOLO_F32, .accumulation = 1 };
+
+	(void)state;
+	strcpy(run.dir, new_directory());
+	t_processes(2, gone_back, &run);
+	remove_tree(run.dir);
+}
+
+/* Links are removed, never what they point to; whatever else has such a name goes too. */
+static void odd_folders(struct t_rank *t)
+{
+	struct run *run = t->arg;
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero *zero = create(comm, run);
+	char path[2 * PATH], kept[2 * PATH], newest[PATH];
+
+	snprintf(kept, sizeof(kept), "%s/kept", run->dir);
+	train(comm, zero, run, 0, 1);
+	CHECK(kolo_zero_save(zero, run->dir, 0, NULL, 0) == 0);
+	path_of(newest, run->dir, zero);
+	if (t->rank == 0) { /* moved elsewhere, with a link in its place; and leftovers of other kinds */
+		CHECK(rename(newest, kept) == 0 && symlink(kept, newest) == 0);
+		snprintf(path, sizeof(path), "%s/.step-dangling", run->dir);
+		CHECK(symlink("/nowhere/at/all", path) == 0);
+		snprintf(path, sizeof(path), "%s/.step-000000007", run->dir);
+		CHECK(mkdir(path, 0777) == 0);
+		snprintf(path, sizeof(path), "%s/.step-000000007/inner", run->dir);
+		CHECK(mkdir(path, 0777) == 0);
+		snprintf(path, sizeof(path), "%s/.step-file", run->dir);
+		CHECK(close(creat(path, 0666)) == 0);
+	}
+	CHECK(kolo_barrier(comm, NULL) == 0);
+	CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+	CHECK(kolo_zero_save(zero, run->dir, 1, NULL, 0) == 0); /* in place of the link */
+	train(comm, zero, run, 1, 2);
+	CHECK(kolo_zero_save(zero, run->dir, 1, NULL, 0) == 0);
+	CHECK(kolo_zero_load(zero, kept, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+	CHECK(t->rank > 0 || count_entries(run->dir, ".step-") == 0);
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(comm);
+}
+
+static void links_and_leftovers_of_any_kind_are_in_nobodys_way(void **state)
+{
+	struct run run = { .type = KOLO_F32, .accumulation = 1 };
+
+	(void)state;
+	strcpy(run.dir, new_directory());
+	t_processes(2, odd_folders, &run);
+	remove_tree(run.dir);
+}
+
+/* A rank that names another directory, where there is a leftover of the same step. */
+static void two_directories(struct t_rank *t)
+{
+	struct run *run = t->arg;
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero *zero = create(comm, run);
+	char mine[2 * PATH], path[3 * PATH], deep[4000] = "", *end;
+
+	snprintf(mine, sizeof(mine), "%s/%d", run->dir, t->rank);
+	CHECK(mkdir(mine, 0777) == 0);
+	snprintf(path, sizeof(path), "%s/.step-000000000", mine);
+	CHECK(mkdir(path, 0777) == 0);
+	refuses(kolo_zero_save(zero, mine, 0, NULL, 0), KOLO_ESYS, "do all hosts see the same directory?");
+	CHECK(t->rank > 0 || count_entries(mine, "step-") == 0);
+	/* A path that is just too long for what comes behind it harms nothing in it. */
+	end = stpcpy(deep, mine);
+	while (end - deep < (long)sizeof(deep) - 8)
+		end = stpcpy(end, "/.");
+	memset(path, 0, sizeof(path));
+	snprintf(path, sizeof(path), "%s/precious", mine);
+	CHECK(close(creat(path, 0666)) == 0);
+	CHECK(kolo_barrier(comm, NULL) == 0);
+	CHECK(kolo_zero_save(zero, deep, 0, NULL, 0) < 0);
+	CHECK(access(path, F_OK) == 0);
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(comm);
+}
+
+static void another_directory_on_one_rank_is_noticed(void **state)
+{
+	struct run run = { .type = KOLO_F32, .accumulation = 1, .stage = 2 };
+
+	(void)state;
+	strcpy(run.dir, new_directory());
+	t_processes(2, two_directories, &run);
+	remove_tree(run.dir);
+}
+
+/* Parts of several MiB, at odd places of the file, go past the system's cache. */
+static struct kolo_zero *create_large(struct kolo_comm *comm, int stage)
+{
+	static const size_t sizes[] = { 7, 3000007, 1, 1500001, 3 };
+	static const enum kolo_type types[] = { KOLO_F32, KOLO_BF16, KOLO_BF16, KOLO_F32, KOLO_F16 };
+	static const char *const names[] = { "a", "b", "c", "d", "e" };
+	struct kolo_zero_tensor tensors[ARRAY_LEN(sizes)];
+	struct kolo_zero_config c;
+	struct kolo_zero *zero;
+
+	kolo_zero_config_init(&c);
+	c.stage = stage;
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+		tensors[i] = (struct kolo_zero_tensor){ .name = names[i],
+							.shape = { sizes[i] },
+							.ndims = 1,
+							.type = types[i],
+							.frozen = i == 2 };
+	CHECK(kolo_zero_create(comm, &c, tensors, ARRAY_LEN(sizes), &zero) == 0);
+	return zero;
+}
+
+static void write_large(struct t_rank *t)
+{
+	static const size_t sizes[] = { 3000007, 1500001 };
+	struct run *run = t->arg;
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero *zero = create_large(comm, 0);
+
+	for (int i = 0; i < 2; i++) {
+		float *values = malloc(sizes[i] * sizeof(*values));
+
+		CHECK(values != NULL);
+		for (size_t k = 0; k < sizes[i]; k++)
+			values[k] = (float)((k + 1) * 2654435761u % 1000003);
+		CHECK(kolo_zero_set(zero, i ? 3 : 1, 0, sizes[i], values) == 0);
+		free(values);
+	}
+	CHECK(kolo_zero_save(zero, run->dir, 0, NULL, 0) == 0);
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(comm);
+}
+
+static void rewrite_large(struct t_rank *t)
+{
+	struct run *run = t->arg;
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero *zero = create_large(comm, run->stage);
+	char again[2 * PATH];
+
+	snprintf(again, sizeof(again), "%s/again", run->dir);
+	CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+	CHECK(kolo_zero_save(zero, again, 0, NULL, 0) == 0);
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(comm);
+}
+
+static void large_parts_at_odd_places_are_the_same_from_any_number_of_ranks(void **state)
+{
+	struct run run = { 0 };
+	char command[2 * PATH];
+
+	(void)state;
+	strcpy(run.dir, new_directory());
+	t_processes(1, write_large, &run);
+	for (run.stage = 0; run.stage < 4; run.stage++) {
+		t_processes(1 + run.stage, rewrite_large, &run);
+		snprintf(command, sizeof(command), "diff -r %s/step-000000000 %s/again/step-000000000",
+			 run.dir, run.dir);
+		CHECK(system(command) == 0);
+	}
+	remove_tree(run.dir);
+}
+
 static void kept(struct t_rank *t)
 {
 	struct run *run = t->arg;
@@ -705,6 +906,10 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_full_disk_is_told_and_loses_nothing),
 	cmocka_unit_test(mistakes_are_told_and_change_nothing),
 	cmocka_unit_test(weights_alone_go_into_engines_of_another_kind),
+	cmocka_unit_test(training_that_goes_back_finds_its_own_checkpoints),
+	cmocka_unit_test(links_and_leftovers_of_any_kind_are_in_nobodys_way),
+	cmocka_unit_test(another_directory_on_one_rank_is_noticed),
+	cmocka_unit_test(large_parts_at_odd_places_are_the_same_from_any_number_of_ranks),
 	cmocka_unit_test(only_a_scale_that_adapts_goes_on_where_one_does),
 	cmocka_unit_test(old_checkpoints_go_and_what_was_not_completed_too),
 };

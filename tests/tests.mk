@@ -60,7 +60,7 @@ $(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $B/t
 $B/tests/test_zero_log $B/tests/test_zero_log_files: $B/tests/log_run.o
 
 # Allocations and system calls that fail when a test says so.
-WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create open_memstream
+WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
 $B/tests/test_memory $B/tests/test_zero_config_errors: $B/tests/failing.o
 $B/tests/test_memory $B/tests/test_zero_config_errors: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 

@@ -176,7 +176,7 @@ static uint64_t hash_schedule(uint64_t hash, const struct kolo_zero_schedule *s)
 	return mix(hash, values, sizeof(values));
 }
 
-static uint64_t hash_config(const struct kolo_zero_config *c)
+uint64_t zero_hash_config(const struct kolo_zero_config *c)
 {
 	const double values[] = {
 		c->stage,
@@ -250,7 +250,8 @@ int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_z
 
 	strncpy(text, kolo_last_error(), sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
-	sent = find_wrong(comm, rc, (uint64_t)ntensors, rc == 0 && config ? hash_config(config) : 0, wrong);
+	sent = find_wrong(comm, rc, (uint64_t)ntensors, rc == 0 && config ? zero_hash_config(config) : 0,
+			  wrong);
 	if (sent < 0)
 		return sent;
 	if (rc < 0)

@@ -8,6 +8,9 @@
 int zero_check_arguments(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,
 			 int ntensors);
 
+/* Of all that a config says, groups included. */
+uint64_t zero_hash_config(const struct kolo_zero_config *config);
+
 /* Collective: `rc` of this rank, and the others'. Where one failed all do, where configs (NULL: none to compare) or numbers of
  * tensors differ too. */
 int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config);

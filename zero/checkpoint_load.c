@@ -1,6 +1,7 @@
 /* Checkpoints back: rank 0 finds and checks what is not in tensors, each rank reads its own parts, and what a stage keeps beyond
  * those comes from their owners. */
 #include "checkpoint.h"
+#include "folders.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,11 @@ struct loading {
 	struct zero_saved state;
 	struct zero_table tables[ZERO_NFILES];
 };
+
+static int count_files(const struct loading *l)
+{
+	return l->what == KOLO_ZERO_LOAD_ALL ? ZERO_NFILES : ZERO_MOMENT1;
+}
 
 /* ---- What is there -------------------------------------------------------------------------------------- */
 
@@ -50,31 +56,39 @@ static int find_checkpoint(const char *path, char *out)
 	return zero_path_join(out, path, name);
 }
 
+static int check_header(int fd, const char *path, const struct zero_table *table)
+{
+	char *header = malloc(table->header_len);
+	int rc;
+
+	if (!header)
+		return kolo_error_set(KOLO_ENOMEM, "%s: its header of %llu bytes: out of memory",
+				      zero_path_end(path), (unsigned long long)table->header_len);
+	rc = zero_file_read(fd, header, table->header_len, 0, path);
+	if (rc == 0 && zero_hash_bytes(header, table->header_len) != table->header_sum)
+		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: its header does not match its checksum",
+				    zero_path_end(path));
+	free(header);
+	return rc;
+}
+
 /* A file of tensors is as long as it should be, and its header has not changed. */
 static int check_file(const char *path, const struct zero_table *table)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-	char *header = malloc(table->header_len);
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
 	struct stat s;
 
 	if (fd < 0)
-		rc = kolo_error_set(KOLO_ESYS, "%s: opening: %s", path, strerror(errno));
-	else if (!header)
-		rc = kolo_error_set(KOLO_ENOMEM, "%s: its header of %llu bytes: out of memory", path,
-				    (unsigned long long)table->header_len);
-	else if (fstat(fd, &s) < 0)
-		rc = kolo_error_set(KOLO_ESYS, "%s: stat: %s", path, strerror(errno));
+		return kolo_error_set(KOLO_ESYS, "%s: opening: %s", zero_path_end(path), strerror(errno));
+	if (fstat(fd, &s) < 0)
+		rc = kolo_error_set(KOLO_ESYS, "%s: stat: %s", zero_path_end(path), strerror(errno));
 	else if ((uint64_t)s.st_size != table->header_len + table->bytes)
-		rc = kolo_error_set(KOLO_ESYS, "%s: truncated or changed: it has %lld bytes of %llu", path,
-				    (long long)s.st_size,
+		rc = kolo_error_set(KOLO_ESYS, "%s: truncated or changed: it has %lld bytes of %llu",
+				    zero_path_end(path), (long long)s.st_size,
 				    (unsigned long long)(table->header_len + table->bytes));
 	else
-		rc = zero_file_read(fd, header, table->header_len, 0, path);
-	if (rc == 0 && zero_hash_bytes(header, table->header_len) != table->header_sum)
-		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: its header does not match its checksum", path);
-	free(header);
-	if (fd >= 0)
-		close(fd);
+		rc = check_header(fd, path, table);
+	close(fd);
 	return rc;
 }
 
@@ -83,7 +97,7 @@ static int check_files(struct loading *l)
 	char path[ZERO_PATH_LEN];
 	int rc = 0;
 
-	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
+	for (int f = 0; rc == 0 && f < count_files(l); f++)
 		if (l->tables[f].n > 0 && (rc = zero_path_join(path, l->dir, zero_file_names[f])) == 0)
 			rc = check_file(path, &l->tables[f]);
 	return rc;
@@ -158,13 +172,13 @@ static int match_entry(const struct loading *l, const struct zero_entry *wanted,
 
 	if (!e)
 		return kolo_error_set(KOLO_EINVAL, "%s: has no tensor '%s' in %s, and the engine does",
-				      l->dir, wanted->name, file);
+				      zero_path_end(l->dir), wanted->name, file);
 	if (e->ndims != wanted->ndims ||
 	    memcmp(e->shape, wanted->shape, (size_t)e->ndims * sizeof(e->shape[0])) != 0) {
 		write_shape(there, sizeof(there), e->ndims, e->shape);
 		write_shape(here, sizeof(here), wanted->ndims, wanted->shape);
-		return kolo_error_set(KOLO_EINVAL, "%s: tensor '%s' has shape %s, and here %s", l->dir,
-				      e->name, there, here);
+		return kolo_error_set(KOLO_EINVAL, "%s: tensor '%s' has shape %s, and here %s",
+				      zero_path_end(l->dir), e->name, there, here);
 	}
 	e->tensor = wanted->tensor;
 	return 0;
@@ -181,12 +195,13 @@ static int match_table(const struct loading *l, enum zero_file file, struct zero
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		if (table->entries[i].tensor < 0)
 			rc = kolo_error_set(KOLO_EINVAL, "%s: has tensor '%s' in %s, and the engine does not",
-					    l->dir, table->entries[i].name, zero_file_names[file]);
+					    zero_path_end(l->dir), table->entries[i].name,
+					    zero_file_names[file]);
 	zero_table_free(&wanted);
 	return rc;
 }
 
-static int match_engine(struct loading *l, const size_t *user_len)
+static int match_engine(struct loading *l, const void *user, const size_t *user_len)
 {
 	const struct zero_saved *s = &l->state;
 	int rc = 0;
@@ -194,16 +209,16 @@ static int match_engine(struct loading *l, const size_t *user_len)
 	if (l->what == KOLO_ZERO_LOAD_ALL && s->optimizer != l->z->config.optimizer)
 		return kolo_error_set(
 			KOLO_EINVAL,
-			"%s: written with optimizer %s, and the engine has %s: load weights alone", l->dir,
-			kolo_zero_optimizer_name(s->optimizer),
+			"%s: written with optimizer %s, and the engine has %s: load weights alone",
+			zero_path_end(l->dir), kolo_zero_optimizer_name(s->optimizer),
 			kolo_zero_optimizer_name(l->z->config.optimizer));
 	if (l->what == KOLO_ZERO_LOAD_ALL && s->ngroups != l->z->config.ngroups)
 		return kolo_error_set(KOLO_EINVAL, "%s: has %d groups of hyper-parameters, and the engine %d",
-				      l->dir, s->ngroups, l->z->config.ngroups);
-	if (user_len && *user_len < s->user_len)
+				      zero_path_end(l->dir), s->ngroups, l->z->config.ngroups);
+	if (user && *user_len < s->user_len)
 		return kolo_error_set(KOLO_EINVAL, "%s: has %llu bytes of user, and there is room for %zu",
-				      l->dir, (unsigned long long)s->user_len, *user_len);
-	for (int f = 0; rc == 0 && f < (l->what == KOLO_ZERO_LOAD_ALL ? ZERO_NFILES : ZERO_MOMENT1); f++)
+				      zero_path_end(l->dir), (unsigned long long)s->user_len, *user_len);
+	for (int f = 0; rc == 0 && f < count_files(l); f++)
 		rc = match_table(l, (enum zero_file)f, &l->tables[f]);
 	return rc;
 }
@@ -248,7 +263,7 @@ static int read_parts(struct loading *l, enum zero_file file)
 		return rc;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: opening: %s%s", path, strerror(errno),
+		return kolo_error_set(KOLO_ESYS, "%s: opening: %s%s", zero_path_end(path), strerror(errno),
 				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		rc = read_part(l->z, file, table->header_len, &table->entries[i], fd, path);
@@ -410,10 +425,10 @@ static void set_state(struct loading *l)
 
 static int load_tensors(struct loading *l)
 {
-	int nfiles = l->what == KOLO_ZERO_LOAD_ALL ? ZERO_NFILES : ZERO_MOMENT1, rc = 0;
+	int rc = 0;
 
 	l->z->torn = true;
-	for (int f = 0; rc == 0 && f < nfiles; f++)
+	for (int f = 0; rc == 0 && f < count_files(l); f++)
 		rc = read_file(l, (enum zero_file)f);
 	if (rc == 0)
 		rc = spread_uncounted(l);
@@ -438,12 +453,13 @@ static int load(struct loading *l, const char *path, void *user, size_t *user_le
 	if (rc == 0)
 		rc = zero_all_well(z, parse_state(l));
 	if (rc == 0)
-		rc = zero_all_well(z, match_engine(l, user_len));
+		rc = zero_all_well(z, match_engine(l, user, user_len));
 	if (rc == 0)
 		rc = zero_all_well(z, root ? check_files(l) : 0);
-	/* Of the user's bytes rank 0's are checked, and each rank that wants them has them. */
+	/* Where all is loaded the user's bytes are checked, too, and each rank that wants them has them. */
 	if (rc == 0)
-		rc = zero_all_well(z, root || user_len ? read_user(l, user) : 0);
+		rc = zero_all_well(z,
+				   user || (root && l->what == KOLO_ZERO_LOAD_ALL) ? read_user(l, user) : 0);
 	if (rc == 0)
 		rc = load_tensors(l);
 	if (rc == 0 && user_len)
@@ -469,18 +485,16 @@ static int check_load(const struct kolo_zero *z, const char *path, enum kolo_zer
 		      const void *user, const size_t *user_len)
 {
 	if (!path || !*path)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: loading a checkpoint without a path", z->rank);
+		return kolo_error_set(KOLO_EINVAL, "loading a checkpoint without a path");
 	if (what != KOLO_ZERO_LOAD_ALL && what != KOLO_ZERO_LOAD_WEIGHTS)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: loading %d, which is neither all nor weights",
-				      z->rank, (int)what);
+		return kolo_error_set(KOLO_EINVAL, "loading %d, which is neither all nor weights", (int)what);
 	if (user && !user_len)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: room for the user's bytes without its size",
-				      z->rank);
+		return kolo_error_set(KOLO_EINVAL, "room for the user's bytes without its size");
 	for (int i = 0; i < z->ntensors; i++)
 		if (z->tensors[i].uses)
-			return kolo_error_set(
-				KOLO_EINVAL, "rank %d: loading while tensor '%s' is in use: release it first",
-				z->rank, z->tensors[i].name);
+			return kolo_error_set(KOLO_EINVAL,
+					      "loading while tensor '%s' is in use: release it first",
+					      z->tensors[i].name);
 	return 0;
 }
 
@@ -494,7 +508,7 @@ int kolo_zero_load(struct kolo_zero *z, const char *path, enum kolo_zero_load_wh
 		return rc;
 	l = calloc(1, sizeof(*l));
 	rc = l ? check_load(z, path, what, user, user_len)
-	       : kolo_error_set(KOLO_ENOMEM, "rank %d: a checkpoint: out of memory", z->rank);
+	       : kolo_error_set(KOLO_ENOMEM, "a checkpoint: out of memory");
 	if (l) {
 		l->z = z;
 		l->what = what;

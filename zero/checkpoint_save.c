@@ -1,11 +1,13 @@
 /* Checkpoints and weights on their way to the disk: rank 0 makes the files, all ranks write their parts into them, and rank 0
  * gives them their name when all are there. */
 #include "checkpoint.h"
+#include "folders.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,34 +71,58 @@ struct saving {
 	struct kolo_zero *z;
 	const char *dir;
 	char partial[ZERO_PATH_LEN];
+	bool made;                              /* partial is there */
 	char paths[ZERO_NFILES][ZERO_PATH_LEN]; /* of the files in it */
 	struct zero_table tables[ZERO_NFILES];
 };
 
-static int make_directories(const struct saving *s)
+/* A number that only this save has, from rank 0. */
+static int share_number(struct kolo_zero *z, uint64_t *out)
 {
+	if (getrandom(out, sizeof(*out), 0) != sizeof(*out))
+		*out = (uint64_t)getpid();
+	return zero_failed(z, kolo_broadcast(z->control, out, out, 1, KOLO_U64, 0, NULL));
+}
+
+/* Where this save writes: who has another directory, by mistake, does not find it there. */
+static int name_files(struct saving *s, uint64_t number)
+{
+	char name[64];
 	int rc;
 
-	if (mkdir(s->dir, 0777) < 0 && errno != EEXIST)
-		return kolo_error_set(KOLO_ESYS, "%s: making the directory: %s", s->dir, strerror(errno));
-	if ((rc = zero_dir_clean(s->dir)) < 0)
+	zero_partial_name(name, sizeof(name), s->z->step, number);
+	rc = zero_path_join(s->partial, s->dir, name);
+	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
+		rc = zero_path_join(s->paths[f], s->partial, zero_file_names[f]);
+	return rc;
+}
+
+static int make_folders(struct saving *s)
+{
+	int rc = zero_dir_make(s->dir);
+
+	if (rc == 0)
+		rc = zero_folder_clean(s->dir);
+	if (rc < 0)
 		return rc;
 	if (mkdir(s->partial, 0777) < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: making the directory: %s", s->partial, strerror(errno));
+		return kolo_error_set(KOLO_ESYS, "%s: making the directory: %s", zero_path_end(s->partial),
+				      strerror(errno));
+	s->made = true;
 	return 0;
 }
 
 /* What only rank 0 does before the others write. */
 static int begin_save(struct saving *s)
 {
-	int rc = make_directories(s);
+	int rc = make_folders(s);
 	uint64_t bytes = 0;
 
 	/* Before an hour of writing. */
 	for (int f = 0; f < ZERO_NFILES; f++)
 		bytes += s->tables[f].bytes;
 	if (rc == 0)
-		rc = zero_dir_has_room(s->dir, bytes);
+		rc = zero_disk_has_room(s->dir, bytes);
 	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
 		if (s->tables[f].n > 0)
 			rc = create_file(s->paths[f], &s->tables[f], s->z->step);
@@ -203,17 +229,22 @@ static int finish_save(struct saving *s, int keep, const void *user, size_t user
 	if (rc == 0)
 		rc = zero_dir_sync(s->partial);
 	if (rc == 0)
-		rc = zero_dir_publish(s->dir, s->z->step);
+		rc = zero_folder_publish(s->dir, s->partial, s->z->step);
 	if (rc == 0)
-		rc = zero_dir_prune(s->dir, keep);
+		rc = zero_folder_prune(s->dir, keep);
 	return rc;
 }
 
 static int save(struct saving *s, int keep, const void *user, size_t user_len)
 {
 	bool root = s->z->rank == 0;
-	int rc = zero_all_well(s->z, root ? begin_save(s) : 0);
+	uint64_t number;
+	int rc = share_number(s->z, &number);
 
+	if (rc == 0)
+		rc = zero_all_well(s->z, name_files(s, number));
+	if (rc == 0)
+		rc = zero_all_well(s->z, root ? begin_save(s) : 0);
 	if (rc == 0)
 		rc = share_header_lengths(s);
 	if (rc == 0)
@@ -227,17 +258,14 @@ static int save(struct saving *s, int keep, const void *user, size_t user_len)
 
 static int prepare_save(struct saving *s, int keep, const void *user, size_t user_len)
 {
-	char name[64];
 	int rc = 0;
 
 	if (!s->dir || !*s->dir || keep < 0 || (!user && user_len))
-		return kolo_error_set(KOLO_EINVAL, "rank %d: saving in '%s', keep %d, %zu bytes of user %s",
-				      s->z->rank, s->dir ? s->dir : "", keep, user_len, user ? "" : "NULL");
-	zero_partial_name(name, sizeof(name), s->z->step);
-	rc = zero_path_join(s->partial, s->dir, name);
+		return kolo_error_set(KOLO_EINVAL, "saving in '%s', keep %d, %zu bytes of user %s",
+				      s->dir ? zero_path_end(s->dir) : "", keep, user_len,
+				      user ? "" : "NULL");
 	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
-		if ((rc = zero_path_join(s->paths[f], s->partial, zero_file_names[f])) == 0)
-			rc = zero_table_make(s->z, (enum zero_file)f, true, KOLO_F32, &s->tables[f]);
+		rc = zero_table_make(s->z, (enum zero_file)f, true, KOLO_F32, &s->tables[f]);
 	return rc;
 }
 
@@ -247,7 +275,7 @@ static void remove_partial(const char *path, int rc)
 	char text[400];
 
 	snprintf(text, sizeof(text), "%s", kolo_last_error());
-	zero_dir_remove(path);
+	zero_folder_remove(path);
 	kolo_error_set(rc, "%s", text);
 }
 
@@ -260,7 +288,7 @@ int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *u
 		return rc;
 	s = calloc(1, sizeof(*s));
 	if (!s) {
-		rc = kolo_error_set(KOLO_ENOMEM, "rank %d: a checkpoint: out of memory", z->rank);
+		rc = kolo_error_set(KOLO_ENOMEM, "a checkpoint: out of memory");
 	} else {
 		s->z = z;
 		s->dir = dir;
@@ -269,7 +297,7 @@ int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *u
 	rc = zero_all_well(z, rc);
 	if (rc == 0)
 		rc = save(s, keep, user, user_len);
-	if (rc < 0 && s && s->partial[0] && z->rank == 0)
+	if (rc < 0 && s && s->made)
 		remove_partial(s->partial, rc);
 	for (int f = 0; s && f < ZERO_NFILES; f++)
 		zero_table_free(&s->tables[f]);
@@ -280,40 +308,66 @@ int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *u
 /* ---- Weights alone -------------------------------------------------------------------------------------- */
 
 static int prepare_export(struct kolo_zero *z, const char *path, enum kolo_type type,
-			  struct zero_table *table, char *partial)
+			  struct zero_table *table)
 {
 	if (!path || !*path || (type != KOLO_F32 && type != KOLO_F16 && type != KOLO_BF16))
-		return kolo_error_set(
-			KOLO_EINVAL, "rank %d: exporting to '%s' as %s: types are f32, f16 and bf16", z->rank,
-			path ? path : "", kolo_type_name(type) ? kolo_type_name(type) : "?");
-	if (snprintf(partial, ZERO_PATH_LEN, "%s.partial", path) >= ZERO_PATH_LEN)
-		return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", path,
-				      ZERO_PATH_LEN - 1);
+		return kolo_error_set(KOLO_EINVAL, "exporting to '%s' as %s: types are f32, f16 and bf16",
+				      path ? zero_path_end(path) : "",
+				      kolo_type_name(type) ? kolo_type_name(type) : "?");
 	return zero_table_make(z, ZERO_WEIGHTS, false, type, table);
+}
+
+static int begin_export(const char *partial, struct zero_table *table, long step)
+{
+	int rc = create_file(partial, table, step);
+
+	return rc == 0 ? zero_disk_has_room(partial, table->bytes) : rc;
+}
+
+/* The weights into PATH.NUMBER.partial, which then becomes path. */
+static int write_export(struct kolo_zero *z, const char *path, struct zero_table *table, char *partial)
+{
+	bool root = z->rank == 0;
+	struct zero_writer w;
+	int rc = zero_all_well(z, root ? begin_export(partial, table, z->step) : 0);
+
+	if (rc == 0)
+		rc = zero_failed(z, kolo_broadcast(z->control, &table->header_len, &table->header_len, 1,
+						   KOLO_U64, 0, NULL));
+	if (rc == 0)
+		rc = zero_all_well(z,
+				   zero_writer_close(&w, write_parts(z, ZERO_WEIGHTS, table, partial, &w)));
+	if (rc == 0)
+		rc = zero_all_well(z, root ? zero_file_publish(partial, path) : 0);
+	if (rc < 0 && root)
+		unlink(partial);
+	return rc;
+}
+
+static int name_export(const char *path, uint64_t number, char *out)
+{
+	if (snprintf(out, ZERO_PATH_LEN, "%s.%016llx.partial", path, (unsigned long long)number) <
+	    ZERO_PATH_LEN)
+		return 0;
+	return kolo_error_set(KOLO_EINVAL, "%s: too long a path", zero_path_end(path));
 }
 
 int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
 {
 	struct zero_table table = { 0 };
 	char partial[ZERO_PATH_LEN];
-	struct zero_writer w;
+	uint64_t number;
 	int rc = zero_check_between_updates(z, "an export");
 
 	if (rc < 0 || (rc = zero_failed(z, zero_gather_finish_all(z))) < 0)
 		return rc;
-	rc = zero_all_well(z, prepare_export(z, path, type, &table, partial));
+	rc = zero_all_well(z, prepare_export(z, path, type, &table));
 	if (rc == 0)
-		rc = zero_all_well(z, z->rank == 0 ? create_file(partial, &table, z->step) : 0);
+		rc = share_number(z, &number);
 	if (rc == 0)
-		rc = zero_failed(z, kolo_broadcast(z->control, &table.header_len, &table.header_len, 1,
-						   KOLO_U64, 0, NULL));
+		rc = zero_all_well(z, name_export(path, number, partial));
 	if (rc == 0)
-		rc = zero_all_well(z,
-				   zero_writer_close(&w, write_parts(z, ZERO_WEIGHTS, &table, partial, &w)));
-	if (rc == 0)
-		rc = zero_all_well(z, z->rank == 0 ? zero_file_publish(partial, path) : 0);
-	else if (z->rank == 0 && table.entries)
-		unlink(partial);
+		rc = write_export(z, path, &table, partial);
 	zero_table_free(&table);
 	return rc;
 }

@@ -53,7 +53,7 @@ static const char *name_of(const char *path)
 /* The key that somebody may have meant: one of the same section with a few other letters, or of that name in another. */
 static const char *find_nearest(const char *section, const char *name)
 {
-	size_t len = strlen(section), least = strlen(name) / 3 + 1;
+	size_t len = strlen(section), least = min_size(strlen(name) / 3 + 1, LONGEST - 1);
 	const char *best = NULL, *elsewhere = NULL;
 
 	for (int k = 0; k < zero_nkeys; k++) {

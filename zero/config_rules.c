@@ -1,6 +1,8 @@
 /* What keys have to do with each other: presets by type before they are read; batch sizes, precision, the division of gradients,
  * optimizer and schedule behind that. */
 #include "config.h"
+#include "scaler.h"
+#include "schedule.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -267,6 +269,24 @@ static int decide_files(const struct zero_reading *r)
 	return kolo_error_set(KOLO_ENOMEM, "%.200s: csv_monitor: out of memory", r->name);
 }
 
+/* What no rule here knows of is refused at the section that it is about. */
+static int check_as_the_engine_does(const struct zero_reading *r)
+{
+	const struct kolo_zero_settings *shown = &r->out->shown;
+	char text[256];
+	const char *section = "fp16";
+	int rc = zero_scaler_check(&shown->config);
+
+	for (int i = 0; rc == 0 && i < shown->config.ngroups; i++) {
+		section = "scheduler";
+		rc = zero_schedule_check(&shown->groups[i].schedule);
+	}
+	if (rc == 0)
+		return 0;
+	snprintf(text, sizeof(text), "%s", kolo_last_error());
+	return zero_refuse_value(r, section, "can't be: %s", text);
+}
+
 int zero_rules_end(const struct zero_reading *r)
 {
 	static int (*const rules[])(const struct zero_reading *) = {
@@ -280,5 +300,5 @@ int zero_rules_end(const struct zero_reading *r)
 	shown->config.ngroups = r->model->ngroups;
 	for (size_t i = 0; rc == 0 && i < sizeof(rules) / sizeof(rules[0]); i++)
 		rc = rules[i](r);
-	return rc;
+	return rc == 0 ? check_as_the_engine_does(r) : rc;
 }

@@ -1,10 +1,8 @@
-/* Files and directories of checkpoints: whole reads and writes, and what makes them last. A rename is the moment at which a
- * checkpoint begins or ceases to be; everything before it happens under a name that begins with a dot. */
+/* See files.h. */
 #include "files.h"
 
-#include "checkpoint.h"
+#include "kolo/kolo_zero.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,13 +14,22 @@
 
 static int system_error(const char *what, const char *path)
 {
-	return kolo_error_set(KOLO_ESYS, "%s: %s: %s", path, what, strerror(errno));
+	return kolo_error_set(KOLO_ESYS, "%s: %s: %s", zero_path_end(path), what, strerror(errno));
+}
+
+const char *zero_path_end(const char *path)
+{
+	enum { SHOWN = 200 };
+	size_t len = strlen(path);
+
+	return len > SHOWN ? path + (len - SHOWN) : path;
 }
 
 int zero_path_join(char *out, const char *dir, const char *name)
 {
 	if (snprintf(out, ZERO_PATH_LEN, "%s/%s", dir, name) < ZERO_PATH_LEN)
 		return 0;
+	out[0] = 0;
 	return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", dir, ZERO_PATH_LEN - 1);
 }
 
@@ -38,8 +45,8 @@ int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *p
 		if (n < 0)
 			return system_error("reading", path);
 		if (n == 0)
-			return kolo_error_set(KOLO_ESYS, "%s: truncated: it ends before byte %llu", path,
-					      (unsigned long long)(offset + len));
+			return kolo_error_set(KOLO_ESYS, "%s: truncated: it ends before byte %llu",
+					      zero_path_end(path), (unsigned long long)(offset + len));
 		out = (char *)out + n;
 		offset += (uint64_t)n;
 		len -= (size_t)n;
@@ -75,8 +82,8 @@ int zero_writer_open(struct zero_writer *w, const char *path)
 {
 	*w = (struct zero_writer){ path, open(path, O_WRONLY | O_CLOEXEC), -1, NULL };
 	if (w->fd < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s", path,
-				      strerror(errno),
+		return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s",
+				      zero_path_end(path), strerror(errno),
 				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
 	w->bounce = malloc(BOUNCE + block_len());
 	if (!w->bounce)
@@ -99,7 +106,10 @@ static int write_direct(struct zero_writer *w, const char *src, size_t len, uint
 		n = len - done < BOUNCE ? len - done : BOUNCE;
 		if ((uintptr_t)from % block != 0)
 			from = memcpy(aligned, from, n);
-		rc = zero_file_write(w->direct, from, n, offset + done, w->path);
+		if (pwrite(w->direct, from, n, (off_t)(offset + done)) == (ssize_t)n)
+			continue;
+		/* Some refuse it only now, or write a part; what is wrong besides the cache will tell. */
+		rc = zero_file_write(w->fd, src + done, n, offset + done, w->path);
 	}
 	return rc;
 }
@@ -186,34 +196,6 @@ int zero_file_load(const char *path, char **out, size_t *len)
 	return rc;
 }
 
-/* ---- Directories ---------------------------------------------------------------------------------------- */
-
-int zero_dir_sync(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-
-	if (fd < 0)
-		return system_error("opening", path);
-	/* Some file systems can't, and keep their lists in order by themselves. */
-	if (fsync(fd) < 0 && errno != EINVAL)
-		rc = system_error("fsync", path);
-	close(fd);
-	return rc;
-}
-
-int zero_dir_has_room(const char *path, uint64_t bytes)
-{
-	struct statvfs s;
-
-	if (statvfs(path, &s) < 0)
-		return system_error("statvfs", path);
-	if ((uint64_t)s.f_bavail * s.f_frsize >= bytes)
-		return 0;
-	return kolo_error_set(KOLO_ESYS, "%s: %s: %llu MiB are wanted and %llu there", path, strerror(ENOSPC),
-			      (unsigned long long)(bytes >> 20),
-			      (unsigned long long)((uint64_t)s.f_bavail * s.f_frsize >> 20));
-}
-
 static int sync_parent(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -228,170 +210,43 @@ static int sync_parent(const char *path)
 	return zero_dir_sync(parent);
 }
 
-#define PREFIX  "step-"
-#define PARTIAL ".step-"
-
-void zero_checkpoint_name(char *out, size_t len, long step)
-{
-	snprintf(out, len, PREFIX "%09ld", step);
-}
-
-void zero_partial_name(char *out, size_t len, long step)
-{
-	snprintf(out, len, PARTIAL "%09ld", step);
-}
-
-/* The step that a name has behind its prefix; -1: it is another kind of name. */
-static long step_of(const char *name, const char *prefix)
-{
-	size_t n = strlen(prefix);
-	char again[64];
-	long step;
-
-	if (strncmp(name, prefix, n) != 0 || strspn(name + n, "0123456789") != strlen(name + n))
-		return -1;
-	step = strtol(name + n, NULL, 10);
-	snprintf(again, sizeof(again), "%s%09ld", prefix, step);
-	return strcmp(name, again) == 0 ? step : -1;
-}
-
-/* Steps that the entries of a directory have behind a prefix; -1: there are none. */
-struct steps {
-	long newest, oldest;
-	int count;
-};
-
-static int scan(const char *dir, const char *prefix, struct steps *out)
-{
-	DIR *d = opendir(dir);
-	struct dirent *entry;
-
-	*out = (struct steps){ -1, -1, 0 };
-	if (!d)
-		return system_error("opening", dir);
-	while ((entry = readdir(d))) {
-		long step = step_of(entry->d_name, prefix);
-
-		if (step < 0)
-			continue;
-		out->count++;
-		out->newest = step > out->newest ? step : out->newest;
-		out->oldest = out->oldest < 0 || step < out->oldest ? step : out->oldest;
-	}
-	closedir(d);
-	return 0;
-}
-
-int kolo_zero_newest(const char *dir, long *out)
-{
-	struct steps steps;
-	int rc;
-
-	if (!dir || !out)
-		return kolo_error_set(KOLO_EINVAL, "the newest checkpoint of NULL, or into NULL");
-	*out = -1;
-	if (access(dir, F_OK) < 0 && errno == ENOENT)
-		return 0;
-	rc = scan(dir, PREFIX, &steps);
-	*out = steps.newest;
-	return rc;
-}
-
-static int remove_entries(DIR *d, const char *path)
-{
-	struct dirent *entry;
-
-	while ((entry = readdir(d))) {
-		bool self = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-
-		if (!self && unlinkat(dirfd(d), entry->d_name, 0) < 0 && errno != ENOENT)
-			return system_error(entry->d_name, path);
-	}
-	return 0;
-}
-
-int zero_dir_remove(const char *path)
-{
-	DIR *d = opendir(path);
-	int rc;
-
-	if (!d)
-		return errno == ENOENT ? 0 : system_error("opening", path);
-	rc = remove_entries(d, path);
-	closedir(d);
-	if (rc == 0 && rmdir(path) < 0 && errno != ENOENT)
-		rc = system_error("removing", path);
-	return rc;
-}
-
 int zero_file_publish(const char *from, const char *to)
 {
 	if (rename(from, to) < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: renaming to %s: %s", from, to, strerror(errno));
+		return kolo_error_set(KOLO_ESYS, "%s: renaming to %s: %s", zero_path_end(from),
+				      zero_path_end(to), strerror(errno));
 	return sync_parent(to);
 }
 
-/* The paths of the checkpoint of a step, and of what it is before. */
-static int step_paths(const char *dir, long step, char *complete, char *partial)
+int zero_dir_sync(const char *path)
 {
-	char name[64];
-	int rc;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 
-	zero_checkpoint_name(name, sizeof(name), step);
-	if ((rc = zero_path_join(complete, dir, name)) < 0)
-		return rc;
-	zero_partial_name(name, sizeof(name), step);
-	return zero_path_join(partial, dir, name);
-}
-
-int zero_dir_clean(const char *dir)
-{
-	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN];
-	struct steps steps;
-	int rc;
-
-	while ((rc = scan(dir, PARTIAL, &steps)) == 0 && steps.count > 0)
-		if ((rc = step_paths(dir, steps.newest, complete, partial)) < 0 ||
-		    (rc = zero_dir_remove(partial)) < 0)
-			break;
+	if (fd < 0)
+		return system_error("opening", path);
+	/* Some file systems can't, and keep their lists in order by themselves. */
+	if (fsync(fd) < 0 && errno != EINVAL)
+		rc = system_error("fsync", path);
+	close(fd);
 	return rc;
 }
 
-int zero_dir_prune(const char *dir, int keep)
+int zero_dir_make(const char *path)
 {
-	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN];
-	struct steps steps;
-	int rc;
-
-	while ((rc = scan(dir, PREFIX, &steps)) == 0 && keep > 0 && steps.count > keep) {
-		if ((rc = step_paths(dir, steps.oldest, complete, partial)) < 0)
-			return rc;
-		/* Incomplete by name before it is so in fact. */
-		if (rename(complete, partial) < 0)
-			return system_error("renaming", complete);
-		if ((rc = zero_dir_remove(partial)) < 0)
-			return rc;
-	}
-	return rc;
+	if (mkdir(path, 0777) == 0)
+		return sync_parent(path);
+	return errno == EEXIST ? 0 : system_error("making the directory", path);
 }
 
-int zero_dir_publish(const char *dir, long step)
+int zero_disk_has_room(const char *path, uint64_t bytes)
 {
-	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN];
-	int rc = step_paths(dir, step, complete, partial);
+	struct statvfs s;
 
-	if (rc < 0)
-		return rc;
-	if (access(complete, F_OK) < 0 && errno == ENOENT) {
-		if (rename(partial, complete) < 0)
-			return system_error("renaming", partial);
-	} else if (renameat2(AT_FDCWD, partial, AT_FDCWD, complete, RENAME_EXCHANGE) < 0) {
-		return kolo_error_set(
-			KOLO_ESYS,
-			"%s: replacing it: %s; where the file system can't exchange two directories remove it first",
-			complete, strerror(errno));
-	}
-	if ((rc = zero_dir_sync(dir)) < 0)
-		return rc;
-	return zero_dir_remove(partial); /* the one that was there before */
+	if (statvfs(path, &s) < 0)
+		return system_error("statvfs", path);
+	if ((uint64_t)s.f_bavail * s.f_frsize >= bytes)
+		return 0;
+	return kolo_error_set(KOLO_ESYS, "%s: %s: %llu MiB are wanted and %llu there", zero_path_end(path),
+			      strerror(ENOSPC), (unsigned long long)(bytes >> 20),
+			      (unsigned long long)((uint64_t)s.f_bavail * s.f_frsize >> 20));
 }

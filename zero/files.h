@@ -9,8 +9,11 @@
 
 enum { ZERO_PATH_LEN = 4096 };
 
-/* dir/name, checked for length. */
+/* dir/name, checked for length; "" where that fails. */
 int zero_path_join(char *out, const char *dir, const char *name);
+
+/* The last part of a path that is so long that an error's reason would not fit behind it. */
+const char *zero_path_end(const char *path);
 
 /* pread and pwrite until done. Errors: KOLO_ESYS; what ends early is "truncated". */
 int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path);
@@ -39,24 +42,11 @@ int zero_file_create(const char *path, const void *head, size_t head_len, uint64
 /* A whole file, in memory that the caller frees. */
 int zero_file_load(const char *path, char **out, size_t *len);
 
-/* KOLO_ESYS where the disk of a directory has no room for so many bytes. */
-int zero_dir_has_room(const char *path, uint64_t bytes);
+/* KOLO_ESYS where the disk of a path has no room for so many bytes. */
+int zero_disk_has_room(const char *path, uint64_t bytes);
 
-/* fsync of what a directory lists. */
+/* Makes a directory that may be there already; and fsync of what one lists. */
+int zero_dir_make(const char *path);
 int zero_dir_sync(const char *path);
-
-/* The name of the checkpoint of a step, and the one that it has before it is complete. */
-void zero_checkpoint_name(char *out, size_t len, long step);
-void zero_partial_name(char *out, size_t len, long step);
-
-/* Removes what was not completed; and checkpoints but the newest `keep`. */
-int zero_dir_clean(const char *dir);
-int zero_dir_prune(const char *dir, int keep);
-
-/* Removes a directory of plain files; what it does not find is no error. */
-int zero_dir_remove(const char *path);
-
-/* Gives a complete checkpoint its name, in place of one that had it. */
-int zero_dir_publish(const char *dir, long step);
 
 #endif

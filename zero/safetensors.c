@@ -1,8 +1,8 @@
 /* The header of a safetensors file: 8 bytes with its length, then JSON that names each tensor's type, shape and place. Padded
  * with spaces, so that data begins on a page. https://github.com/huggingface/safetensors tells the format. */
 #include "checkpoint.h"
+#include "growing.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static size_t utf8_len(const unsigned char *s)
 	return 0;
 }
 
-static int write_name(FILE *out, const char *name)
+static int write_name(struct zero_growing *out, const char *name)
 {
 	const unsigned char *s = (const unsigned char *)name;
 	size_t n;
@@ -55,61 +55,57 @@ static int write_name(FILE *out, const char *name)
 				"tensor '%s': its name is no UTF-8, which safetensors wants; byte %zu is 0x%02x",
 				name, (size_t)(s - (const unsigned char *)name), *s);
 		if (*s < 0x20 || *s == 0x7f)
-			fprintf(out, "\\u%04x", *s);
+			zero_growing_put(out, "\\u%04x", *s);
 		else
-			fprintf(out, "%s%.*s", *s == '"' || *s == '\\' ? "\\" : "", (int)n, (const char *)s);
+			zero_growing_put(out, "%s%.*s", *s == '"' || *s == '\\' ? "\\" : "", (int)n,
+					 (const char *)s);
 	}
 	return 0;
 }
 
-static int write_entry(FILE *out, const struct zero_entry *e)
+static int write_entry(struct zero_growing *out, const struct zero_entry *e)
 {
 	int rc;
 
-	fputs(",\"", out);
+	zero_growing_put(out, ",\"");
 	rc = write_name(out, e->name);
-	fprintf(out, "\":{\"dtype\":\"%s\",\"shape\":[", dtype_of(e->type));
+	zero_growing_put(out, "\":{\"dtype\":\"%s\",\"shape\":[", dtype_of(e->type));
 	for (int d = 0; d < e->ndims; d++)
-		fprintf(out, "%s%zu", d ? "," : "", e->shape[d]);
-	fprintf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)e->offset,
-		(unsigned long long)(e->offset + e->n * kolo_type_size(e->type)));
+		zero_growing_put(out, "%s%zu", d ? "," : "", e->shape[d]);
+	zero_growing_put(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)e->offset,
+			 (unsigned long long)(e->offset + e->n * kolo_type_size(e->type)));
 	return rc;
 }
 
-static int write_header(FILE *out, const struct zero_table *table, long step)
+static int write_header(struct zero_growing *out, const struct zero_table *table, long step)
 {
 	int rc = 0;
 
-	fputs("        ", out); /* its length, when that is known */
-	fprintf(out, "{\"__metadata__\":{\"format\":\"pt\",\"writer\":\"kolo\",\"step\":\"%ld\"}", step);
+	zero_growing_put(out, "        "); /* its length, when that is known */
+	zero_growing_put(out, "{\"__metadata__\":{\"format\":\"pt\",\"writer\":\"kolo\",\"step\":\"%ld\"}",
+			 step);
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		rc = write_entry(out, &table->entries[i]);
-	fputc('}', out);
-	while (ftell(out) % PAGE)
-		fputc(' ', out);
+	zero_growing_put(out, "}");
+	zero_growing_put(out, "%*s", (int)(-out->len % PAGE), "");
 	return rc;
 }
 
 int zero_safetensors_header(struct zero_table *table, long step, char **out)
 {
-	char *text = NULL;
-	size_t len = 0;
-	FILE *f = open_memstream(&text, &len);
-	int rc;
+	struct zero_growing g = { 0 };
+	int rc = write_header(&g, table, step);
 
-	if (!f)
-		return kolo_error_set(KOLO_ENOMEM, "a header of %d tensors: out of memory", table->n);
-	rc = write_header(f, table, step);
-	if (fclose(f) != 0 && rc == 0)
+	if (rc == 0 && g.failed)
 		rc = kolo_error_set(KOLO_ENOMEM, "a header of %d tensors: out of memory", table->n);
 	if (rc < 0) {
-		free(text);
+		free(g.text);
 		return rc;
 	}
 	for (int i = 0; i < 8; i++)
-		text[i] = (char)((len - 8) >> 8 * i);
-	table->header_len = len;
-	table->header_sum = zero_hash_bytes(text, len);
-	*out = text;
+		g.text[i] = (char)((g.len - 8) >> 8 * i);
+	table->header_len = g.len;
+	table->header_sum = zero_hash_bytes(g.text, g.len);
+	*out = g.text;
 	return 0;
 }

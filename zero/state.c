@@ -1,8 +1,11 @@
 /* The state file of a checkpoint: lines of words, of which the first says what they are; the last one has the hash of all before
  * it. Names are written with %XX for what is no plain character, so that words have no spaces. */
 #include "checkpoint.h"
+#include "growing.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,53 +17,54 @@ const char *const zero_file_names[ZERO_NFILES] = { "weights.safetensors", "momen
 
 /* ---- Writing -------------------------------------------------------------------------------------------- */
 
-static void write_word(FILE *out, const char *word)
+static void write_word(struct zero_growing *out, const char *word)
 {
 	for (; *word; word++) {
 		unsigned char c = (unsigned char)*word;
 
-		fprintf(out, c > 0x20 && c < 0x7f && c != '%' ? "%c" : "%%%02X", c);
+		zero_growing_put(out, c > 0x20 && c < 0x7f && c != '%' ? "%c" : "%%%02X", c);
 	}
 }
 
 /* By its bits, which no locale writes in another way. */
-static void write_double(FILE *out, double x)
+static void write_double(struct zero_growing *out, double x)
 {
 	uint64_t bits;
 
 	memcpy(&bits, &x, sizeof(bits));
-	fprintf(out, " %016" PRIx64, bits);
+	zero_growing_put(out, " %016" PRIx64, bits);
 }
 
-static void write_table(FILE *out, const char *name, const struct zero_table *table)
+static void write_table(struct zero_growing *out, const char *name, const struct zero_table *table)
 {
-	fprintf(out, "file %s %" PRIu64 " %016" PRIx64 " %" PRIu64 " %d\n", name, table->header_len,
-		table->header_sum, table->bytes, table->n);
+	zero_growing_put(out, "file %s %" PRIu64 " %016" PRIx64 " %" PRIu64 " %d\n", name, table->header_len,
+			 table->header_sum, table->bytes, table->n);
 	for (int i = 0; i < table->n; i++) {
 		const struct zero_entry *e = &table->entries[i];
 
-		fputs("tensor ", out);
+		zero_growing_put(out, "tensor ");
 		write_word(out, e->name);
-		fprintf(out, " %s %016" PRIx64, kolo_type_name(e->type), e->sum);
+		zero_growing_put(out, " %s %016" PRIx64, kolo_type_name(e->type), e->sum);
 		for (int d = 0; d < e->ndims; d++)
-			fprintf(out, " %zu", e->shape[d]);
-		fputc('\n', out);
+			zero_growing_put(out, " %zu", e->shape[d]);
+		zero_growing_put(out, "\n");
 	}
 }
 
-static void write_state(FILE *out, const struct zero_saved *s, const struct zero_table *tables)
+static void write_state(struct zero_growing *out, const struct zero_saved *s, const struct zero_table *tables)
 {
-	fprintf(out,
-		"kolo-checkpoint %d\nstep %ld\nskipped %ld\nsamples %" PRIu64 "\nmicro_batch %" PRIu64 "\n",
-		FORMAT, s->step, s->skipped, s->samples, s->micro_batch);
-	fprintf(out, "loss_scale %d", s->scaler.adapts);
+	zero_growing_put(out,
+			 "kolo-checkpoint %d\nstep %ld\nskipped %ld\nsamples %" PRIu64
+			 "\nmicro_batch %" PRIu64 "\n",
+			 FORMAT, s->step, s->skipped, s->samples, s->micro_batch);
+	zero_growing_put(out, "loss_scale %d", s->scaler.adapts);
 	write_double(out, s->scaler.scale);
-	fprintf(out, " %" PRId64 " %" PRId64 " %" PRId64 "\n", s->scaler.updates, s->scaler.last_overflow,
-		s->scaler.left);
-	fprintf(out, "optimizer %s\nlr %d", kolo_zero_optimizer_name(s->optimizer), s->ngroups);
+	zero_growing_put(out, " %" PRId64 " %" PRId64 " %" PRId64 "\n", s->scaler.updates,
+			 s->scaler.last_overflow, s->scaler.left);
+	zero_growing_put(out, "optimizer %s\nlr %d", kolo_zero_optimizer_name(s->optimizer), s->ngroups);
 	for (int i = 0; i < s->ngroups; i++)
 		write_double(out, s->lr[i]);
-	fprintf(out, "\nuser %" PRIu64 " %016" PRIx64 "\n", s->user_len, s->user_sum);
+	zero_growing_put(out, "\nuser %" PRIu64 " %016" PRIx64 "\n", s->user_len, s->user_sum);
 	for (int f = 0; f < ZERO_NFILES; f++)
 		if (tables[f].n > 0)
 			write_table(out, zero_file_names[f], &tables[f]);
@@ -68,22 +72,17 @@ static void write_state(FILE *out, const struct zero_saved *s, const struct zero
 
 int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out, size_t *len)
 {
-	char *text = NULL;
-	FILE *f = open_memstream(&text, len);
-	bool good = f != NULL;
+	struct zero_growing g = { 0 };
 
-	if (f) {
-		write_state(f, state, tables);
-		good = fflush(f) == 0;
-		if (good)
-			fprintf(f, "end %016" PRIx64 "\n", zero_hash_bytes(text, *len));
-		good = fclose(f) == 0 && good;
-	}
-	if (!good) {
-		free(text);
+	write_state(&g, state, tables);
+	if (!g.failed)
+		zero_growing_put(&g, "end %016" PRIx64 "\n", zero_hash_bytes(g.text, g.len));
+	if (g.failed) {
+		free(g.text);
 		return kolo_error_set(KOLO_ENOMEM, "a state file: out of memory");
 	}
-	*out = text;
+	*out = g.text;
+	*len = g.len;
 	return 0;
 }
 
@@ -134,12 +133,22 @@ static int64_t next_signed(struct reader *r)
 	return (int64_t)next_number(r, 10);
 }
 
+/* A number of things. */
+static int next_count(struct reader *r)
+{
+	uint64_t x = next_number(r, 10);
+
+	r->good = r->good && x > 0 && x < INT_MAX;
+	return r->good ? (int)x : 0;
+}
+
 static double next_double(struct reader *r)
 {
 	uint64_t bits = next_number(r, 16);
 	double x;
 
 	memcpy(&x, &bits, sizeof(x));
+	r->good = r->good && x >= 0 && x < __builtin_inf();
 	return x;
 }
 
@@ -150,12 +159,17 @@ static char *next_name(struct reader *r)
 	unsigned code;
 
 	for (char *from = word; *from; from++) {
-		if (*from == '%' && sscanf(from + 1, "%2X", &code) == 1) {
-			*to++ = (char)code;
-			from += 2;
-		} else {
+		if (*from != '%') {
 			*to++ = *from;
+			continue;
 		}
+		if (!isxdigit((unsigned char)from[1]) || !isxdigit((unsigned char)from[2])) {
+			r->good = false;
+			break;
+		}
+		sscanf(from + 1, "%2X", &code);
+		*to++ = (char)code;
+		from += 2;
 	}
 	if (*word)
 		*to = 0;
@@ -217,8 +231,8 @@ static int read_table(struct reader *r, struct zero_table *tables)
 	table->header_len = next_number(r, 10);
 	table->header_sum = next_number(r, 16);
 	table->bytes = next_number(r, 10);
-	n = (int)next_number(r, 10);
-	table->entries = r->good && n > 0 ? calloc((size_t)n, sizeof(*table->entries)) : NULL;
+	n = next_count(r);
+	table->entries = r->good ? calloc((size_t)n, sizeof(*table->entries)) : NULL;
 	if (r->good && !table->entries)
 		return kolo_error_set(KOLO_ENOMEM, "%d tensors of %s: out of memory", n, name);
 	for (; rc == 0 && r->good && table->n < n; table->n++) {
@@ -232,8 +246,8 @@ static int read_table(struct reader *r, struct zero_table *tables)
 static int read_groups(struct reader *r, struct zero_saved *s)
 {
 	begin_line(r, "lr");
-	s->ngroups = (int)next_number(r, 10);
-	s->lr = r->good && s->ngroups > 0 ? calloc((size_t)s->ngroups, sizeof(*s->lr)) : NULL;
+	s->ngroups = next_count(r);
+	s->lr = r->good ? calloc((size_t)s->ngroups, sizeof(*s->lr)) : NULL;
 	if (r->good && !s->lr)
 		return kolo_error_set(KOLO_ENOMEM, "%d learning rates: out of memory", s->ngroups);
 	for (int i = 0; r->good && i < s->ngroups; i++)
@@ -281,6 +295,7 @@ static int read_state(struct reader *r, struct zero_saved *s, struct zero_table 
 	begin_line(r, "user");
 	s->user_len = next_number(r, 10);
 	s->user_sum = next_number(r, 16);
+	r->good = r->good && s->step >= 0 && (!s->scaler.adapts || s->scaler.left > 0);
 	while (rc == 0 && r->good && has_line(r, "file"))
 		rc = read_table(r, tables);
 	return rc;

@@ -63,9 +63,11 @@ struct kolo_zero_schedule {
 	long first_steps, second_steps; /* ONE_CYCLE: up, and down again, 0: as many; 2000, 0 */
 	long decay_steps; /* ONE_CYCLE: lr = min_lr / (1 + decay_rate k / decay_steps) in the k-th behind it; */
 	double decay_rate; /* 0, 0: none */
-	int cycle_momentum; /* ONE_CYCLE: beta1 goes from max_momentum to min_momentum and back; beta2 is 0.99; 1 */
+	/* ONE_CYCLE: 1: beta1 goes from max_momentum to min_momentum and back, but is min_momentum in the first update; beta2 is
+	 * 0.99. 1 */
+	int cycle_momentum;
 	double min_momentum, max_momentum; /* 0.8, 0.9 */
-	double momentum_decay_rate; /* grows by 1 + momentum_decay_rate k / decay_steps behind the cycle, up to 1; 0 */
+	double momentum_decay_rate; /* grows by 1 + momentum_decay_rate k / decay_steps behind the cycle, but stays below 1; 0 */
 	long range_steps;     /* RANGE_TEST: lr = min_lr (1 + range_rate k / range_steps) in the k-th; 2000 */
 	double range_rate;    /* 1 */
 	int staircase;        /* RANGE_TEST: 1: k / range_steps is rounded down; 0 */

@@ -27,8 +27,9 @@ extern "C" {
 #endif
 
 /* Writes a checkpoint named after the number of updates into `dir`, which is made where it is missing; one of the same name is
- * replaced. Of those in `dir` then the newest `keep` stay; 0: all do. Checkpoints that were not completed are removed, so that
- * only one job may write into a directory at a time. user[user_len] of rank 0, which may be NULL and 0, is kept with it: the
+ * replaced, and later ones, behind which training has gone back, are renamed to later-step-..., which nothing here looks at. Of
+ * the others the newest `keep` stay; 0: all do. Checkpoints that were not completed are removed, so that only one job may
+ * write into a directory at a time. user[user_len] of rank 0, which may be NULL and 0, is kept with it: the
  * place in the data, say.
  *
  * Returns when all is on the disk. When it fails nothing that was complete is lost, and the engine is as good as before.
@@ -51,7 +52,8 @@ enum kolo_zero_load_what {
  * checkpoint; kolo_zero_set_lr changes them afterwards. The bits of training go on as if it had not stopped where the
  * number of ranks and the stage (of accumulated gradients: the pair of stages) are the same.
  *
- * *user_len is the room in user, and becomes what rank 0 gave to kolo_zero_save; both may be NULL.
+ * *user_len is the room in user, and becomes the length of what rank 0 gave to kolo_zero_save. Both may be NULL, or user
+ * alone, to learn the length.
  *
  * Errors: KOLO_EINVAL (another model or optimizer, too little room for user), KOLO_ESYS (no checkpoint, or a damaged one: names
  * the file and the tensor), KOLO_ENOMEM, those of the collectives. Where it fails behind the reading of tensors has begun
@@ -60,7 +62,8 @@ int kolo_zero_load(struct kolo_zero *zero, const char *path, enum kolo_zero_load
 		   size_t *user_len);
 
 /* Writes the weights of all tensors as one safetensors file: trained ones from their master weights. type is KOLO_F32, F16 or
- * BF16, into which all are converted. The file appears under its name when it is complete, in place of one that was there.
+ * BF16, into which all are converted. The file appears under its name when it is complete, in place of one that was there;
+ * what a killed job leaves of it is called path.NUMBER.partial.
  * Errors: as kolo_zero_save. */
 int kolo_zero_export(struct kolo_zero *zero, const char *path, enum kolo_type type);
 

@@ -12,7 +12,7 @@
  *
  * A key of DeepSpeed's is done, is no more than what the engine always does or has no effect (kolo_zero_settings_note says
  * so), or is refused with the reason; any other is refused with the nearest one. Beside JSON a file may have comments: from
- * // or # to the end of the line, and between the marks of C. "auto" stands for what struct kolo_zero_model says, where
+ * // or # to the end of the line, and between the marks of C; no other liberty of Hjson. "auto" stands for what struct kolo_zero_model says, where
  * Hugging Face's trainer resolves it. Integers may be written like 2e8.
  *
  * What is absent has DeepSpeed's default, a gradient_clipping of 1 among them, but for: overlap_comm (true at every stage),

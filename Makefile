@@ -175,7 +175,7 @@ endif
 # ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
 # build/ and from anywhere. -----------------------------------------------------------------------------------
 BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_against.c),$(wildcard tools/ringbench*.c))
-BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/values.c tools/tool.c)
+BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/gnuplot.c tools/values.c tools/tool.c)
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/tool.c)
 $B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a

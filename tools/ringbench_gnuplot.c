@@ -1,50 +1,16 @@
-/* The picture of ringbench --plot: a script for gnuplot, and gnuplot as a child that reads it.
+/* The picture of ringbench --plot: a script for gnuplot.
  *
- * Bus bandwidth on the left, algorithm bandwidth on the right, the same log axes, one legend for both outside.
- * Script and picture go through nameless files in memory: gnuplot says nothing when it can't write its output, and
- * a pipe would need a reader at each end at once. Everything is placed by the pixel. */
+ * Bus bandwidth on the left, algorithm bandwidth on the right, the same log axes, one legend for both outside. Everything is
+ * placed by the pixel. */
+#include "gnuplot.h"
 #include "ringbench_plot.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <math.h>
-#include <spawn.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
-
-/* A PNG has twice the pixels, for slides. cairo counts the height of letters in points, 3/4 of a pixel. */
-static const struct format {
-	const char *ending, *terminal;
-	int scale, text, title; /* the latter two: height of letters */
-} formats[] = {
-	{ ".svg", "svg", 1, 14, 18 },
-	{ ".png", "pngcairo", 2, 21, 27 },
-};
-
-static const struct format *format_of(const char *name)
-{
-	size_t len = strlen(name);
-
-	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++) {
-		size_t ending = strlen(formats[i].ending);
-
-		if (len > ending && strcmp(name + len - ending, formats[i].ending) == 0)
-			return &formats[i];
-	}
-	return NULL;
-}
-
-bool gnuplot_draws(const char *name)
-{
-	return format_of(name) != NULL;
-}
 
 /* ---- Layout --------------------------------------------------------------------------------------------- */
 
@@ -150,30 +116,6 @@ static void set_ranges(const struct plot *p, struct layout *l)
 
 /* ---- Script --------------------------------------------------------------------------------------------- */
 
-/* In single quotes. gnuplot passes bytes on as they are, and an SVG must be UTF-8 without control characters. */
-static void write_quoted(FILE *out, const char *text)
-{
-	bool utf8 = mbstowcs(NULL, text, 0) != (size_t)-1;
-
-	fputc('\'', out);
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '\'')
-			fputc('\'', out);
-		fputc(*c < ' ' || *c == 0x7f || (*c > 0x7f && !utf8) ? '?' : *c, out);
-	}
-	fputc('\'', out);
-}
-
-static void write_terminal(FILE *out, const char *name, int width, int height)
-{
-	const struct format *f = format_of(name);
-
-	fprintf(out,
-		"set encoding utf8\nset pointsize %g\n"
-		"set terminal %s size %d,%d noenhanced font 'sans-serif,%d' linewidth %d background 'white'\n",
-		0.7 * f->scale, f->terminal, width * f->scale, height * f->scale, f->text, f->scale);
-}
-
 /* On a log axis there is no 0. */
 static void write_number(FILE *out, double x)
 {
@@ -261,16 +203,16 @@ static void write_titles(FILE *out, const struct plot *p, const struct layout *l
 
 	plot_title(p, text, sizeof(text));
 	fprintf(out, "set label 1 ");
-	write_quoted(out, text);
+	gnuplot_write_quoted(out, text);
 	fprintf(out, " at screen %g,%g left font ',%d'\n", (double)LEFT / l->width, 1 - 28.0 / l->height,
-		format_of(p->options->plot)->title);
+		gnuplot_title_size(p->options->plot));
 	processor(model, sizeof(model));
 	strftime(date, sizeof(date), "%Y-%m-%d", localtime(&now));
 	snprintf(text, sizeof(text), "%s%s, %ld processors; Kolo %s; %s; median of the slowest rank",
 		 p->nearlier ? "this run: " : "", model, sysconf(_SC_NPROCESSORS_ONLN), version_text(version),
 		 date);
 	fprintf(out, "set label 2 ");
-	write_quoted(out, text);
+	gnuplot_write_quoted(out, text);
 	fprintf(out, " at screen %g,%g left textcolor '#555555'\n", (double)LEFT / l->width,
 		1 - 52.0 / l->height);
 }
@@ -311,7 +253,7 @@ static void write_panel(FILE *out, const struct plot *p, const struct layout *l,
 	for (int i = 0; i < p->ncurves; i++) {
 		plot_label(p, plot_curve(p, i), text, sizeof(text));
 		fprintf(out, "%s$curve%d using 1:%d title ", between, i, right ? 2 : 3);
-		write_quoted(out, i < l->named ? text : "");
+		gnuplot_write_quoted(out, i < l->named ? text : "");
 		fputc(' ', out);
 		write_style(out, p, plot_curve(p, i));
 		between = ", \\\n\t";
@@ -324,7 +266,7 @@ static void write_panel(FILE *out, const struct plot *p, const struct layout *l,
 		write_number(out, right ? 0 : limit->gbs);
 		fprintf(out, " title ");
 		limit_label(limit, text, sizeof(text));
-		write_quoted(out, text);
+		gnuplot_write_quoted(out, text);
 		fprintf(out, " with lines lc rgb '#666666' lw 1.8 dt %d", i % 3 + 3);
 	}
 	fprintf(out, "\n");
@@ -332,7 +274,7 @@ static void write_panel(FILE *out, const struct plot *p, const struct layout *l,
 
 static void write_script(FILE *out, const struct plot *p, const struct layout *l)
 {
-	write_terminal(out, p->options->plot, l->width, l->height);
+	gnuplot_write_terminal(out, p->options->plot, l->width, l->height);
 	write_data(out, p);
 	fprintf(out, "set logscale xy\n");
 	write_xtics(out, l);
@@ -355,113 +297,23 @@ static void write_script(FILE *out, const struct plot *p, const struct layout *l
 	fprintf(out, "unset multiplot\n");
 }
 
-/* ---- Child ---------------------------------------------------------------------------------------------- */
+/* ---- Picture -------------------------------------------------------------------------------------------- */
 
-static FILE *open_memory(const char *name)
-{
-	int fd = memfd_create(name, MFD_CLOEXEC);
-	FILE *f = fd >= 0 ? fdopen(fd, "w+") : NULL;
-
-	if (!f && fd >= 0)
-		close(fd);
-	return f;
-}
-
-/* A process that reads `in` and writes `out`. 0, or an errno. */
-static int start_gnuplot(int in, int out, pid_t *pid)
-{
-	char *args[] = { "gnuplot", "--default-settings", "-", NULL };
-	posix_spawn_file_actions_t actions;
-	int rc = posix_spawn_file_actions_init(&actions);
-
-	if (rc)
-		return rc;
-	if ((rc = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO)) == 0 &&
-	    (rc = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO)) == 0)
-		rc = posix_spawnp(pid, args[0], &actions, NULL, args, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	return rc;
-}
-
-/* Returns when gnuplot has read `script` and ended. 0, or EXIT_FAILED after a message. */
-static int run_gnuplot(const struct options *o, FILE *script, FILE *picture)
-{
-	int status, rc;
-	pid_t pid;
-
-	rewind(script);
-	if ((rc = start_gnuplot(fileno(script), fileno(picture), &pid))) {
-		fprintf(stderr, "ringbench: --plot %s: starting gnuplot: %s%s\n", o->plot, strerror(rc),
-			rc == ENOENT ? ": install it (gnuplot-nox in Debian)" : "");
-		return EXIT_FAILED;
-	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (status == 0)
-		return 0;
-	fprintf(stderr,
-		"ringbench: --plot %s: gnuplot failed, with the reason above; it must be version 5 or later "
-		"and have the terminal %s\n",
-		o->plot, format_of(o->plot)->terminal);
-	return EXIT_FAILED;
-}
-
-static int copy_picture(const struct options *o, FILE *picture, FILE *out)
-{
-	char bytes[4096];
-	size_t n, all = 0;
-
-	rewind(picture);
-	for (; (n = fread(bytes, 1, sizeof(bytes), picture)) > 0; all += n)
-		fwrite(bytes, 1, n, out);
-	if (all > 0)
-		return 0;
-	fprintf(stderr, "ringbench: --plot %s: gnuplot drew nothing\n", o->plot);
-	return EXIT_FAILED;
-}
-
-static void write_plot(FILE *script, const struct plot *p)
+static void write_plot(FILE *script, const char *name, const void *arg)
 {
 	struct layout layout = { .busbw = false };
+	const struct plot *p = arg;
 
 	set_sizes(p, &layout);
 	set_ranges(p, &layout);
 	write_script(script, p, &layout);
 	if (layout.named < p->ncurves)
-		fprintf(stderr, "ringbench: --plot %s: the legend names the first %d of %d curves\n",
-			p->options->plot, layout.named, p->ncurves);
+		fprintf(stderr, "ringbench: --plot %s: the legend names the first %d of %d curves\n", name,
+			layout.named, p->ncurves);
 }
 
-/* With p NULL gnuplot only learns what kind of picture it would be. */
-static int draw(const struct options *o, const struct plot *p, FILE *out)
+int draw_plot(const struct plot *p, FILE *out)
 {
-	FILE *script = open_memory("script"), *picture = open_memory("picture");
-	int rc = EXIT_FAILED;
-
-	if (!script || !picture) {
-		fprintf(stderr, "ringbench: --plot %s: a file in memory: %s\n", o->plot, strerror(errno));
-	} else if (p) {
-		write_plot(script, p);
-		rc = run_gnuplot(o, script, picture);
-		rc = rc ? rc : copy_picture(o, picture, out);
-	} else {
-		write_terminal(script, o->plot, 100, 100);
-		rc = run_gnuplot(o, script, picture);
-	}
-	if (script)
-		fclose(script);
-	if (picture)
-		fclose(picture);
-	return rc;
-}
-
-int gnuplot_probe(const struct options *o)
-{
-	return draw(o, NULL, NULL);
-}
-
-int gnuplot_draw(const struct plot *p, FILE *out)
-{
-	setlocale(LC_CTYPE, "C.UTF-8"); /* for write_quoted */
-	return draw(p->options, p, out);
+	setlocale(LC_CTYPE, "C.UTF-8"); /* for gnuplot_write_quoted */
+	return gnuplot_run("ringbench", p->options->plot, write_plot, p, out);
 }

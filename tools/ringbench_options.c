@@ -1,4 +1,5 @@
 /* ringbench's command line. */
+#include "gnuplot.h"
 #include "ringbench_plot.h"
 
 #include <getopt.h>

@@ -3,6 +3,7 @@
  * A curve is all measurements that are equal in every field but the size. What all curves share goes into the
  * title, what tells them apart into the legend. */
 #include "ringbench_plot.h"
+#include "gnuplot.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -215,7 +216,7 @@ int plot_open(const struct options *o, struct plot **out)
 #ifdef KO_HAVE_JANSSON
 	rc = read_earlier(p);
 #endif
-	return rc ? rc : gnuplot_probe(o);
+	return rc ? rc : gnuplot_look("ringbench", o->plot);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -268,7 +269,7 @@ int plot_draw(struct plot *p, FILE *out)
 	for (int i = 0; i < p->ncurves; i++)
 		qsort(p->curves[i].points, p->curves[i].npoints, sizeof(struct point), by_bytes);
 	choose_styles(p);
-	return gnuplot_draw(p, out);
+	return draw_plot(p, out);
 }
 
 void plot_close(struct plot *p)

@@ -61,13 +61,7 @@ void plot_title(const struct plot *p, char *out, size_t room);
 /* Adds what `ringbench --json name` wrote, as `source`. 0, or EXIT_FAILED after a message that names the line. */
 int against_read(struct plot *p, const char *name, const char *source);
 
-/* Does the name end as that of a picture should? */
-bool gnuplot_draws(const char *name);
-
-/* Is there a gnuplot that draws such a picture? 0, or EXIT_FAILED after a message. */
-int gnuplot_probe(const struct options *o);
-
 /* 0, or EXIT_FAILED after a message. */
-int gnuplot_draw(const struct plot *p, FILE *out);
+int draw_plot(const struct plot *p, FILE *out);
 
 #endif

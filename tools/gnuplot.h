@@ -1,0 +1,29 @@
+/* Pictures by the program gnuplot, version 5 or later, as a child that reads a script. */
+#ifndef GNUPLOT_H
+#define GNUPLOT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Does the name end as that of a picture should? */
+bool gnuplot_draws(const char *name);
+
+/* The height of a title's letters in the picture `name`, in points. */
+int gnuplot_title_size(const char *name);
+
+/* What a script begins with: the kind of the picture `name`, its size in pixels, of which a PNG has twice as many. */
+void gnuplot_write_terminal(FILE *script, const char *name, int width, int height);
+
+/* A text in single quotes. What is no UTF-8, where LC_CTYPE is such, and control characters become question marks. */
+void gnuplot_write_quoted(FILE *script, const char *text);
+
+/* Writes a script of what is to be drawn. */
+typedef void gnuplot_script_fn(FILE *script, const char *name, const void *arg);
+
+/* Draws the picture `name` of `tool`'s --plot into `out`. NULL: what comes out is thrown away. 0, or EXIT_FAILED after a message. */
+int gnuplot_run(const char *tool, const char *name, gnuplot_script_fn *write, const void *arg, FILE *out);
+
+/* Is there a gnuplot that draws such a picture? 0, or EXIT_FAILED after a message. */
+int gnuplot_look(const char *tool, const char *name);
+
+#endif

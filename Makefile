@@ -35,6 +35,7 @@ HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
 VERBS   ?= $(shell pkg-config --exists libibverbs 2>/dev/null && echo yes)
 OFI     ?= $(shell pkg-config --exists libfabric 2>/dev/null && echo yes)
 JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
+OPENBLAS ?= $(shell pkg-config --exists openblas 2>/dev/null && echo yes)
 NVCC    ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 CUDA    ?= $(if $(NVCC),yes)
 # Compute capabilities that kernels are compiled for; the last one also for what comes later.
@@ -85,7 +86,7 @@ KERNELS_plain  :=
 KERNELS_avx2   := -mavx2 -mf16c
 KERNELS_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mf16c -mprefer-vector-width=512
 
-TOOLS   := ringbench ringinfo ringrun $(if $(filter yes,$(JANSSON)),zeroconfig)
+TOOLS   := ringbench ringinfo ringrun $(if $(filter yes,$(JANSSON)),zeroconfig) $(if $(filter yes,$(OPENBLAS)),zerotrain)
 TOOL_BINARIES := $(TOOLS:%=$B/%)
 
 .DEFAULT_GOAL := all
@@ -104,6 +105,7 @@ report:
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: kolo_zero_config.h reads nothing, no zeroconfig, ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
+	@echo "  openblas $(if $(filter yes,$(OPENBLAS)),yes,no: no zerotrain (package libopenblas-dev; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
 	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams (nvcc is not found; NVCC=PATH names it))"
 
@@ -118,6 +120,14 @@ $(KERNELS:%=$B/zero/kernels_%.o): $B/zero/kernels_%.o: zero/kernels.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DZERO_KERNELS=zero_kernels_$* -c -o $@ $<
+
+# A GPT's loops likewise; it shares what the tools share, and doesn't look at errno either.
+TRAIN_FLAGS := -Itools -fno-math-errno
+$B/tools/zerotrain/%.o: ALL_CFLAGS += $(TRAIN_FLAGS) $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --cflags openblas))
+$(KERNELS:%=$B/tools/zerotrain/loops_%.o): $B/tools/zerotrain/loops_%.o: tools/zerotrain/loops.c $B/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DLOOPS=loops_$* -c -o $@ $<
 
 $B/%.o: %.c $B/flags
 	@mkdir -p $(@D)
@@ -183,6 +193,11 @@ RUN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringrun*.c) tools/tool.c)
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
 ZEROCONFIG_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/zeroconfig*.c) tools/tool.c)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
+TRAIN_OBJECTS := $(patsubst %.c,$B/%.o,$(filter-out tools/zerotrain/loops.c,$(wildcard tools/zerotrain/*.c)) tools/gnuplot.c tools/tool.c) \
+	$(KERNELS:%=$B/tools/zerotrain/loops_%.o)
+TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas))
+$B/zerotrain: $(TRAIN_OBJECTS) $B/libkolo.a
+$B/zerotrain: LIBS += $(TRAIN_LIBS)
 $(TOOL_BINARIES):
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -270,6 +285,6 @@ help:
 	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
--include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d)
 
 endif

@@ -3,11 +3,12 @@
 # ---- Programs: one for each tests/test_*.c -------------------------------------------------------------------
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TESTS   := $(filter-out $(if $(filter yes,$(JANSSON)),,test_zero_config%),$(TESTS))
+TESTS   := $(filter-out $(if $(filter yes,$(OPENBLAS)),,test_zerotrain),$(TESTS))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
 # What tests the tools from outside runs plain and with sanitizers among which is the address one.
 TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_zeroconfig.py test_ringinfo.py test_launchers.py test_log.py \
-	test_zero_checkpoint.py man.sh)
+	test_zero_checkpoint.py test_zerotrain.py man.sh)
 ifneq ($(if $(findstring address,$(FLAVOUR)),,$(FLAVOUR)),)
 TEST_SCRIPTS  := $(filter-out $(TOOL_SCRIPTS),$(TEST_SCRIPTS))
 endif
@@ -53,6 +54,17 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver cuda/load co
 # It tests what ringinfo decides and prints.
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
 
+# The model of zerotrain that counts with double, for finite differences.
+TRAIN_F64 := $(patsubst tools/zerotrain/%.c,$B/zerotrain_f64/%.o,$(addprefix tools/zerotrain/,attention.c block.c linear.c loops.c \
+	loops_best.c memory.c model.c tensors.c))
+$B/zerotrain_f64/%.o: tools/zerotrain/%.c $B/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$Q$(CC) $(ALL_CFLAGS) $(TRAIN_FLAGS) $(shell pkg-config --cflags openblas) -DZEROTRAIN_F64 -UKO_HAVE_X86_KERNELS -DLOOPS=loops_plain -c -o $@ $<
+$B/tests/test_zerotrain: $(TRAIN_F64)
+$B/tests/test_zerotrain: LIBS += $(TRAIN_LIBS)
+$B/tests/test_zerotrain.o: ALL_CFLAGS += -DZEROTRAIN_F64
+
 # A model for the engine.
 $(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $B/tests/mlp.o
 
@@ -75,7 +87,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d)
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d)
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

@@ -1,0 +1,226 @@
+"""zerotrain from the outside: the same losses in every way of training, runs that are killed and resumed, what it prints, mistakes."""
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from tap import B, SLOW, Skip, main, run, test
+
+ZEROTRAIN, RINGRUN = f"{B}/zerotrain", f"{B}/ringrun"
+TINY = ["--layers", "3", "--dim", "16", "--heads", "2", "--context", "24", "--batch", "2", "--dropout", "0.1",
+        "--print", "1", "--validate", "3"]
+
+
+def text_file(folder, n=4000):
+    """Letters that follow each other by a rule, so that there is something to learn."""
+    path = f"{folder}/text"
+    with open(path, "w") as f:
+        x = 1
+        for _ in range(n):
+            x = x * 1103515245 + 12345 & 0x7fffffff
+            f.write("abcdefgh\n"[x // 65536 % 3 * (f.tell() % 3)])
+    return path
+
+
+def arguments(data, *args, n=2):
+    return [RINGRUN, "-n", str(n), ZEROTRAIN, "--data", data, *TINY, *map(str, args)]
+
+
+def train(data, *args, n=2):
+    if not os.path.exists(ZEROTRAIN):
+        raise Skip("this build has no zerotrain: it lacks OpenBLAS: make deps")
+    return run(*arguments(data, *args, n=n))
+
+
+def trained(*args, **kwargs):
+    done = train(*args, **kwargs)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def losses(out):
+    """What is the same from run to run, by step: losses, validations."""
+    return [line.split(" tokens/s")[0] for line in out.splitlines() if line.startswith("step ")]
+
+
+@test
+def every_way_of_training_has_the_same_losses():
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        for precision in ["fp32", "fp16", "bf16"]:
+            first = None
+            ways = [[], ["--stage", 1], ["--stage", 2, "--overlap", "off"], ["--stage", 3],
+                    ["--stage", 3, "--overlap", "off", "--recompute", 2], ["--recompute", "block"]]
+            for way in ways if precision == "fp32" or not SLOW else ways[:4:3]:
+                found = losses(trained(data, "--steps", 6, "--precision", precision, *way))
+                assert len(found) == 8 and found[0].startswith("step 1 loss 5.5"), found
+                first = first or found
+                assert found == first, (precision, way, found, first)
+
+
+@test
+def it_learns_and_writes():
+    with tempfile.TemporaryDirectory() as folder:
+        out = trained(text_file(folder), "--steps", 120, "--lr", "0.01", "--sample", 60, "--print", 60, "--stage", 3)
+        first, last = [float(line.split()[3]) for line in out.splitlines() if " loss " in line]
+        assert last < 1.5 and last < first, out
+        text = out.split("\n\n", 1)[1]
+        assert len(text) >= 60 and set(text) <= set("abcdefgh\n?"), out
+
+
+def kill_ranks(launcher):
+    """Each process of the job, by its parents."""
+    family = [launcher.pid]
+    for parent in family:
+        try:
+            with open(f"/proc/{parent}/task/{parent}/children") as f:
+                family += map(int, f.read().split())
+        except OSError: # it has ended
+            pass
+    for pid in family[1:]:
+        with open(f"/proc/{pid}/comm") as f:
+            if f.read().strip() == "zerotrain":
+                os.kill(pid, signal.SIGKILL)
+
+
+@test
+def who_is_killed_goes_on_with_the_same_losses():
+    steps = 40
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        whole = losses(trained(data, "--steps", steps, "--validate", 0))
+        for precision, stage in [("fp32", 0)] if SLOW else [("fp32", 0), ("fp16", 2), ("bf16", 3)]:
+            if precision != "fp32":
+                whole = losses(trained(data, "--steps", steps, "--validate", 0, "--precision", precision, "--stage", stage))
+            options = ["--steps", steps, "--validate", 0, "--precision", precision, "--stage", stage, "--save", f"{folder}/{precision}",
+                       "--save-every", 3]
+            begun = subprocess.Popen(arguments(data, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while not begun.stdout.readline().startswith("step 8 "):
+                assert begun.poll() is None, begun.communicate()
+            kill_ranks(begun)
+            begun.communicate(timeout=60)
+            assert begun.returncode != 0
+            out = trained(data, *options, "--resume", f"{folder}/{precision}")
+            step = int(re.search(r"^resumed behind step (\d+)$", out, re.M)[1])
+            assert step % 3 == 0 and 6 <= step < steps and losses(out) == whole[step:], (step, out, whole)
+
+
+@test
+def another_number_of_ranks_goes_on_too():
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        trained(data, "--steps", 6, "--save", f"{folder}/saved")
+        out = trained(data, "--steps", 9, "--resume", f"{folder}/saved", "--stage", 3, n=3)
+        assert [line.split()[1] for line in out.splitlines() if " loss " in line] == ["7", "8", "9"], out
+
+
+def activations(out):
+    return float(re.search(r"^  activations +([0-9.]+) MB$", out, re.M)[1])
+
+
+@test
+def the_report_shows_what_recomputing_saves():
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        kept = trained(data, "--steps", 2, "--report", "--stage", 2, "--batch", 8)
+        again = trained(data, "--steps", 2, "--report", "--stage", 2, "--batch", 8, "--recompute", "block")
+        assert activations(again) < 0.75 * activations(kept), (kept, again)
+        for word in ["parameters", "moments", "resident", "sent by rank 0 in 2 updates", "backward"]:
+            assert word in kept, kept
+
+
+@test
+def a_config_says_stage_precision_and_log():
+    config = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "bf16": {"enabled": True},
+              "zero_optimization": {"stage": 2}, "steps_per_print": 2,
+              "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": 0.1}}}
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        with open(f"{folder}/ds.json", "w") as f:
+            json.dump(config, f)
+        done = train(data, "--steps", 4, "--config", f"{folder}/ds.json", "--log", f"{folder}/log.jsonl")
+        if done.returncode and "jansson" in done.stderr:
+            raise Skip("this build reads no configs: it lacks jansson: make deps")
+        assert done.returncode == 0 and ", bf16, on 2 ranks" in done.stdout, done
+        assert "step=4 samples=32 train_loss=" in done.stdout, done
+        with open(f"{folder}/log.jsonl") as f:
+            rows = [json.loads(line) for line in f]
+        printed = [float(line.split()[3]) for line in losses(done.stdout) if " loss " in line]
+        assert [row["step"] for row in rows] == [1, 2, 3, 4], rows
+        assert all(abs(row["train_loss"] - x) < 1e-8 for row, x in zip(rows, printed)), (rows, printed)
+        done = train(data, "--steps", 4, "--config", f"{folder}/ds.json", "--precision", "fp16")
+        assert done.returncode == 1 and "--precision is f16, but" in done.stderr, done
+
+
+@test
+def the_curve_is_drawn():
+    with tempfile.TemporaryDirectory() as folder:
+        done = train(text_file(folder), "--steps", 8, "--plot", f"{folder}/loss.svg")
+        if "install it (gnuplot" in done.stderr:
+            raise Skip("gnuplot is missing: make deps")
+        assert done.returncode == 0, done
+        with open(f"{folder}/loss.svg") as f:
+            picture = f.read()
+        for text in ["loss (nats for each byte)", "validation", "3 blocks, 16 wide, f32, 2 ranks"]:
+            assert text in picture, text
+
+
+@test
+def without_a_launcher_it_starts_itself():
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        if not os.path.exists(ZEROTRAIN):
+            raise Skip("this build has no zerotrain: it lacks OpenBLAS: make deps")
+        done = run(ZEROTRAIN, "-n", "2", "--data", data, *TINY, "--steps", "3")
+        assert done.returncode == 0 and losses(done.stdout) == losses(trained(data, "--steps", 3)), done
+
+
+@test
+def mistakes_are_told_with_what_to_do():
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_file(folder)
+        short, empty = f"{folder}/short", f"{folder}/empty"
+        for path, text in [(short, "ab" * 30), (empty, "")]:
+            with open(path, "w") as f:
+                f.write(text)
+        for status, args, told in [
+                (1, ["--data", "/nowhere"], "--data /nowhere: No such file or directory: want a file of text"),
+                (1, ["--data", folder], "want a file of text"),
+                (1, ["--data", empty], "want a file of text"),
+                (1, ["--data", short], "has 60 bytes: --context 24 wants 73"),
+                (2, ["--dim", "20", "--heads", "3"], "--dim 20 is no multiple of --heads 3"),
+                (2, ["--batch", "0"], "--batch 0: want a number from 1"),
+                (2, ["--precision", "fp8"], "--precision fp8: want fp32, fp16 or bf16"),
+                (2, ["--overlap", "maybe"], "--overlap maybe: want on or off"),
+                (2, ["--recompute", "all"], "--recompute all: want a number"),
+                (2, ["--dropout", "1"], "--dropout 1: want a number from 0 to less than 1"),
+                (2, ["--stage", "4"], "--stage 4: want a number from 0 to 3"),
+                (2, ["--wibble"], "See zerotrain --help"),
+                (2, ["more"], "more: want options only"),
+                (2, ["--log", "log.txt"], "--log log.txt: want a name that ends in .csv or .jsonl"),
+                (2, ["--plot", "plot.gif"], "--plot plot.gif: want a name that ends in .svg or .png"),
+                (1, ["--resume", folder], "is no checkpoint and has none"),
+                (1, ["--config", short], f"--config: {short}:1:")]:
+            done = train(data, "--steps", 1, *args, n=1)
+            assert done.returncode == status and told in done.stderr, (args, told, done)
+        done = run(ZEROTRAIN)
+        assert done.returncode == 2 and "want --data FILE" in done.stderr, done
+
+
+@test
+def a_checkpoint_of_another_run_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        data, other = text_file(folder), f"{folder}/other"
+        trained(data, "--steps", 2, "--save", f"{folder}/saved")
+        with open(data) as text, open(other, "w") as f:
+            f.write(text.read().replace("a", "b"))
+        for args, told in [(["--dim", 32], "has shape"), (["--layers", 2], "tensor"), (["--seed", 2], "--seed 1"),
+                           (["--heads", 4], "--heads 2"), (["--batch", 3], "--batch 2"), (["--data", other], "text ")]:
+            done = train(data, "--steps", 4, "--resume", f"{folder}/saved", *args)
+            assert done.returncode == 1 and told in done.stderr and "that it began with" in done.stderr, (args, done)
+
+
+main()

@@ -1,0 +1,253 @@
+/* See engine.h. */
+#include "engine.h"
+#include "tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int engine_failed(const struct kolo_comm *comm, const char *doing, int status)
+{
+	fprintf(stderr, "zerotrain: rank %d: %s: %s\n", kolo_comm_rank(comm), doing, kolo_last_error());
+	return status == KOLO_EINVAL ? EXIT_WRONG : EXIT_FAILED;
+}
+
+/* ---- Settings ------------------------------------------------------------------------------------------- */
+
+/* Matrices decay, gains and biases don't. */
+enum { MATRICES, VECTORS, NGROUPS };
+
+/* Without a config: AdamW as GPTs are trained, with a warm-up and a cosine where there are steps enough for them. */
+static void choose_settings(const struct options *o, struct kolo_zero_config *config,
+			    struct kolo_zero_group groups[NGROUPS])
+{
+	kolo_zero_config_init(config);
+	kolo_zero_group_init(&groups[MATRICES], KOLO_ZERO_ADAMW);
+	groups[MATRICES].lr = o->lr;
+	groups[MATRICES].beta2 = 0.95;
+	groups[MATRICES].weight_decay = 0.1;
+	if (o->steps >= 40) {
+		kolo_zero_schedule_init(&groups[MATRICES].schedule, KOLO_ZERO_WARMUP_COSINE);
+		groups[MATRICES].schedule.warmup_steps = o->steps / 20;
+		groups[MATRICES].schedule.total_steps = o->steps;
+		groups[MATRICES].schedule.final_ratio = 0.1;
+	}
+	groups[VECTORS] = groups[MATRICES];
+	config->groups = groups;
+	config->ngroups = NGROUPS;
+	config->clip = 1;
+	if (o->type == KOLO_F16)
+		config->loss_scale = 0;
+}
+
+static int read_settings(struct kolo_comm *comm, const struct options *o, struct kolo_zero_settings **out)
+{
+	struct kolo_zero_model model;
+	const char *note;
+	int rc;
+
+	kolo_zero_model_init(&model);
+	model.nranks = kolo_comm_nranks(comm);
+	model.hidden = (size_t)o->dim;
+	model.micro_batch = (size_t)(o->batch == UNSET ? DEFAULT_BATCH : o->batch);
+	model.accumulation = 1;
+	model.lr = o->lr;
+	model.total_steps = o->steps;
+	model.type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
+	model.ngroups = NGROUPS;
+	if ((rc = kolo_zero_settings_read(o->config, &model, out)) < 0)
+		return engine_failed(comm, "--config", rc);
+	for (int i = 0; kolo_comm_rank(comm) == 0 && (note = kolo_zero_settings_note(*out, i)); i++)
+		fprintf(stderr, "zerotrain: %s: %s\n", o->config, note);
+	return EXIT_GOOD;
+}
+
+/* What the command line and the config both say must be the same. */
+static int compare_settings(const struct options *o, const struct kolo_zero_settings *s)
+{
+	if (o->batch != UNSET && s->config.micro_batch != (size_t)o->batch)
+		fprintf(stderr, "zerotrain: --batch %d, but %s says %zu: want one of them only\n", o->batch,
+			o->config, s->config.micro_batch);
+	else if (o->type != (enum kolo_type)UNSET && s->type != o->type)
+		fprintf(stderr, "zerotrain: --precision is %s, but %s says %s: want one of them only\n",
+			kolo_type_name(o->type), o->config, kolo_type_name(s->type));
+	else if (s->config.micro_batch > 1 << 16)
+		fprintf(stderr, "zerotrain: %s: a micro-batch of %zu: want at most %d\n", o->config,
+			s->config.micro_batch, 1 << 16);
+	else
+		return EXIT_GOOD;
+	return EXIT_WRONG;
+}
+
+static void keep_settings(const struct kolo_zero_settings *s, struct engine *e)
+{
+	e->type = s->type;
+	e->batch = (int)s->config.micro_batch;
+	e->steps_per_print = s->steps_per_print;
+	e->wall_clock = s->wall_clock_breakdown;
+	e->memory = s->memory_breakdown;
+	snprintf(e->csv, sizeof(e->csv), "%s", s->csv_path ? s->csv_path : "");
+	snprintf(e->jsonl, sizeof(e->jsonl), "%s", s->jsonl_path ? s->jsonl_path : "");
+}
+
+/* ---- Tensors -------------------------------------------------------------------------------------------- */
+
+static int make_engine(struct kolo_comm *comm, const struct kolo_zero_config *config, struct engine *e)
+{
+	int n = tensor_count(&e->sizes), rc;
+	struct kolo_zero_tensor *tensors = calloc((size_t)n, sizeof(*tensors));
+	struct tensor_shape *shapes = calloc((size_t)n, sizeof(*shapes));
+
+	for (int t = 0; tensors && shapes && t < n; t++) {
+		shapes[t] = tensor_shape_of(&e->sizes, t);
+		tensors[t] = (struct kolo_zero_tensor){
+			.name = shapes[t].name,
+			.shape = { shapes[t].rows, shapes[t].columns },
+			.ndims = shapes[t].columns ? 2 : 1,
+			.type = e->type,
+			.group = shapes[t].columns ? MATRICES : VECTORS,
+		};
+	}
+	rc = tensors && shapes ? kolo_zero_create(comm, config, tensors, n, &e->zero)
+			       : kolo_error_set(KOLO_ENOMEM, "a list of %d tensors: out of memory", n);
+	free(shapes);
+	free(tensors);
+	return rc;
+}
+
+static int fill_tensors(struct engine *e)
+{
+	float part[1024];
+	int rc = 0;
+
+	for (int t = 0; rc == 0 && t < tensor_count(&e->sizes); t++) {
+		size_t all = tensor_shape_of(&e->sizes, t).n;
+
+		for (size_t first = 0; rc == 0 && first < all; first += 1024) {
+			size_t n = all - first < 1024 ? all - first : 1024;
+
+			tensor_init(&e->sizes, t, first, n, part);
+			rc = kolo_zero_set(e->zero, t, first, n, part);
+		}
+	}
+	return rc;
+}
+
+/* Room for a tensor in 16 bits. Blocks share theirs: the model uses one at a time. */
+static int plan_scratch(struct engine *e)
+{
+	int n = tensor_count(&e->sizes), last = n - 2;
+	size_t all = 0, largest = 0;
+
+	e->places = calloc((size_t)n, sizeof(*e->places));
+	for (int t = 0; e->places && t < n; t++) {
+		size_t elements = tensor_shape_of(&e->sizes, t).n;
+
+		largest = elements > largest ? elements : largest;
+		if (t >= FIRST_BLOCK + PER_BLOCK && t < last) {
+			e->places[t] = e->places[t - PER_BLOCK];
+			continue;
+		}
+		e->places[t] = all;
+		all += elements;
+	}
+	e->floats = malloc(all * sizeof(*e->floats));
+	e->halves = malloc(largest * sizeof(*e->halves));
+	e->scratch_len = all * sizeof(*e->floats) + largest * sizeof(*e->halves);
+	if (e->places && e->floats && e->halves)
+		return 0;
+	return kolo_error_set(KOLO_ENOMEM, "%zu bytes for tensors as floats: out of memory", e->scratch_len);
+}
+
+static int open_with(struct kolo_comm *comm, struct kolo_zero_config *config, const struct options *o,
+		     struct engine *e)
+{
+	int rc;
+
+	if (o->stage != UNSET)
+		config->stage = o->stage;
+	if (o->overlap != UNSET)
+		config->overlap = o->overlap;
+	e->micro_steps = config->accumulation;
+	if (!config->micro_batch)
+		config->micro_batch = (size_t)e->batch;
+	if ((rc = make_engine(comm, config, e)) < 0 || (e->type != KOLO_F32 && (rc = plan_scratch(e)) < 0) ||
+	    (rc = fill_tensors(e)) < 0)
+		return engine_failed(comm, "setting up the engine", rc);
+	return EXIT_GOOD;
+}
+
+static int open_from_config(struct kolo_comm *comm, const struct options *o, struct engine *e)
+{
+	struct kolo_zero_settings *settings;
+	int rc = read_settings(comm, o, &settings);
+
+	if (rc)
+		return rc;
+	settings->groups[VECTORS].weight_decay = 0;
+	rc = compare_settings(o, settings);
+	if (rc == EXIT_GOOD) {
+		keep_settings(settings, e);
+		rc = open_with(comm, &settings->config, o, e);
+	}
+	kolo_zero_settings_destroy(settings);
+	return rc;
+}
+
+int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *e)
+{
+	struct kolo_zero_group groups[NGROUPS];
+	struct kolo_zero_config config;
+
+	if (o->config)
+		return open_from_config(comm, o, e);
+	choose_settings(o, &config, groups);
+	e->type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
+	e->batch = o->batch == UNSET ? DEFAULT_BATCH : o->batch;
+	return open_with(comm, &config, o, e);
+}
+
+void engine_close(struct engine *e)
+{
+	kolo_zero_destroy(e->zero);
+	free(e->halves);
+	free(e->floats);
+	free(e->places);
+}
+
+/* ---- Weights -------------------------------------------------------------------------------------------- */
+
+static int use_tensor(void *arg, int tensor, const real **out)
+{
+	struct engine *e = arg;
+	const void *values;
+	int rc = kolo_zero_use(e->zero, tensor, &values);
+
+	*out = values;
+	if (rc < 0 || e->type == KOLO_F32)
+		return rc;
+	*out = e->floats + e->places[tensor];
+	return kolo_cast(values, e->type, e->floats + e->places[tensor], KOLO_F32,
+			 tensor_shape_of(&e->sizes, tensor).n, 1);
+}
+
+static int release_tensor(void *arg, int tensor)
+{
+	return kolo_zero_release(((struct engine *)arg)->zero, tensor);
+}
+
+static int report_gradient(void *arg, int tensor, const real *gradient)
+{
+	struct engine *e = arg;
+
+	if (e->type == KOLO_F32)
+		return kolo_zero_gradient(e->zero, tensor, gradient);
+	kolo_cast(gradient, KOLO_F32, e->halves, e->type, tensor_shape_of(&e->sizes, tensor).n, 1);
+	return kolo_zero_gradient(e->zero, tensor, e->halves);
+}
+
+struct weights engine_weights(struct engine *e)
+{
+	return (struct weights){
+		.use = use_tensor, .release = release_tensor, .gradient = report_gradient, .arg = e
+	};
+}

@@ -1,0 +1,36 @@
+/* Kolo's engine with a GPT's tensors in it: how it is set up, and what the model sees of it. */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include "kolo/kolo_zero_config.h"
+#include "model.h"
+#include "options.h"
+
+struct engine {
+	struct kolo_zero *zero;
+	struct sizes sizes;
+	enum kolo_type type;
+	long steps_per_print; /* what a config wants of a log; without one 0 */
+	int wall_clock, memory;
+	char csv[4096], jsonl[4096]; /* "": none */
+	int batch;                   /* samples of a micro-step on this rank */
+	int micro_steps;             /* of an update */
+	/* In 16 bits: values as the model counts, each tensor's at its place, and one gradient as the engine takes it. */
+	float *floats;
+	size_t *places;
+	uint16_t *halves;
+	size_t scratch_len; /* bytes of both */
+};
+
+/* Sets up an engine of out->sizes as the options say, with weights to begin with. Collective. 0, or an exit status after a message; engine_close
+ * in any case. */
+int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *out);
+void engine_close(struct engine *e);
+
+/* The model's way to the engine's tensors. Its errors are statuses of Kolo's. */
+struct weights engine_weights(struct engine *e);
+
+/* Says on standard error what failed, with Kolo's reason. An exit status. */
+int engine_failed(const struct kolo_comm *comm, const char *doing, int status);
+
+#endif

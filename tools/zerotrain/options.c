@@ -1,0 +1,241 @@
+/* See options.h. */
+#include "options.h"
+#include "tool.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void usage(FILE *out)
+{
+	fprintf(out,
+		"usage: ringrun -n N zerotrain --data FILE [OPTIONS]\n"
+		"       zerotrain [-n N] --data FILE [OPTIONS]\n"
+		"\n"
+		"Trains a small GPT on the bytes of a file with Kolo's ZeRO engine, and lets it write. Without a\n"
+		"launcher it starts itself through ringrun.\n"
+		"\n"
+		"Prints `step N loss X` as training goes on, the loss of the text's last tenth, which is not\n"
+		"trained on, and at the end what --sample, --report and --plot ask for. Losses are in nats for\n"
+		"each byte: 5.55 knows nothing. They are the same at every stage, with and without overlap and\n"
+		"recomputing, for the same number of ranks.\n"
+		"\n"
+		"The model:\n"
+		"  --layers L            blocks (5)\n"
+		"  --dim D               elements in a hidden state, a multiple of the heads (128)\n"
+		"  --heads H             (4)\n"
+		"  --context C           bytes that it looks back to (128)\n"
+		"  --dropout X           share of activations that are dropped in training (0)\n"
+		"\n"
+		"Training:\n"
+		"  --data FILE           the text\n"
+		"  --steps N             updates in all, those before a restart included (500)\n"
+		"  --batch B             sequences of a rank and micro-step (8, or what --config says)\n"
+		"  --lr X                the highest learning rate, behind a warm-up; it falls as a cosine to a\n"
+		"                        tenth (0.002)\n"
+		"  --seed K              of weights, order of the text, dropout and --sample (1)\n"
+		"  --stage 0|1|2|3       of ZeRO (0, or what --config says)\n"
+		"  --overlap on|off      communication beside the model's work (on, or what --config says)\n"
+		"  --precision fp32|fp16|bf16\n"
+		"                        of parameters and gradients (fp32, or what --config says)\n"
+		"  --recompute none|block|N\n"
+		"                        keep activations of all blocks, of one, or of N; others are computed\n"
+		"                        again in the backward pass (none)\n"
+		"  --config DS.json      settings of the engine from a DeepSpeed config\n"
+		"\n"
+		"Checkpoints:\n"
+		"  --save DIR            write checkpoints there, the last two of which stay\n"
+		"  --save-every N        updates from one to the next; the last update has one too (100)\n"
+		"  --resume DIR          go on from the newest checkpoint in DIR, with the same options\n"
+		"\n"
+		"What is told:\n"
+		"  --print N             updates from line to line (10)\n"
+		"  --validate N          updates from validation to validation; 0: at the end only (100)\n"
+		"  --sample N            let it write N bytes at the end\n"
+		"  --report              memory, traffic and time\n"
+		"  --plot FILE           losses over steps, as .svg or .png (gnuplot)\n"
+		"  --log FILE            a row for each update, as .csv or .jsonl\n"
+		"\n"
+		"Other options:\n"
+		"  -n N                  ranks to start where there is no launcher (1)\n"
+		"  --help, --version\n"
+		"\n"
+		"Exit status:\n"
+		"  0      done\n"
+		"  1      the text, the config or the checkpoint does not do; standard error says why\n"
+		"  2      a mistake on the command line\n"
+		"  3      a failure, with the reason on standard error\n"
+		"\n"
+		"Examples:\n"
+		"  ringrun -n 2 zerotrain --data /usr/share/common-licenses/GPL-3 --sample 400\n"
+		"             a license that nobody has written\n");
+}
+
+_Noreturn static void refuse(const char *option, const char *value, const char *want)
+{
+	fprintf(stderr, "zerotrain: --%s %s: want %s\n", option, value, want);
+	exit(EXIT_USAGE);
+}
+
+/* The options that take an integer, a text or a real number. */
+enum slot { IN_INT, IN_LONG, IN_TEXT, IN_DOUBLE };
+static const struct field {
+	const char *option;
+	enum slot slot;
+	size_t offset;
+	long min, max; /* of integers */
+} fields[] = {
+	{ "data", IN_TEXT, offsetof(struct options, data), 0, 0 },
+	{ "config", IN_TEXT, offsetof(struct options, config), 0, 0 },
+	{ "save", IN_TEXT, offsetof(struct options, save), 0, 0 },
+	{ "resume", IN_TEXT, offsetof(struct options, resume), 0, 0 },
+	{ "plot", IN_TEXT, offsetof(struct options, plot), 0, 0 },
+	{ "log", IN_TEXT, offsetof(struct options, log), 0, 0 },
+	{ "layers", IN_INT, offsetof(struct options, layers), 1, 1000 },
+	{ "dim", IN_INT, offsetof(struct options, dim), 1, 1 << 14 },
+	{ "heads", IN_INT, offsetof(struct options, heads), 1, 1 << 14 },
+	{ "context", IN_INT, offsetof(struct options, context), 1, 1 << 16 },
+	{ "batch", IN_INT, offsetof(struct options, batch), 1, 1 << 16 },
+	{ "stage", IN_INT, offsetof(struct options, stage), 0, 3 },
+	{ "sample", IN_INT, offsetof(struct options, sample), 0, INT_MAX },
+	{ "steps", IN_LONG, offsetof(struct options, steps), 1, 1L << 40 },
+	{ "print", IN_LONG, offsetof(struct options, print), 1, LONG_MAX },
+	{ "validate", IN_LONG, offsetof(struct options, validate), 0, LONG_MAX },
+	{ "save-every", IN_LONG, offsetof(struct options, keep), 1, LONG_MAX },
+	{ "seed", IN_LONG, offsetof(struct options, seed), 0, LONG_MAX },
+	{ "lr", IN_DOUBLE, offsetof(struct options, lr), 0, 0 },
+	{ "dropout", IN_DOUBLE, offsetof(struct options, dropout), 0, 0 },
+};
+enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
+
+static void parse_field(const struct field *f, const char *value, struct options *o)
+{
+	void *place = (char *)o + f->offset;
+	char option[24], *end;
+
+	snprintf(option, sizeof(option), "--%s", f->option);
+	switch (f->slot) {
+	case IN_TEXT: *(const char **)place = value; break;
+	case IN_INT: *(int *)place = (int)parse_number("zerotrain", option, value, f->min, f->max); break;
+	case IN_LONG: *(long *)place = parse_number("zerotrain", option, value, f->min, f->max); break;
+	case IN_DOUBLE:
+		*(double *)place = strtod(value, &end);
+		if (end == value || *end)
+			refuse(f->option, value, "a number");
+	}
+}
+
+static int parse_recompute(const char *value)
+{
+	if (strcmp(value, "none") == 0)
+		return 0;
+	if (strcmp(value, "block") == 0)
+		return 1;
+	return (int)parse_number("zerotrain", "--recompute", value, 1, 1000);
+}
+
+static enum kolo_type parse_precision(const char *value)
+{
+	static const struct {
+		const char *name;
+		enum kolo_type type;
+	} types[] = { { "fp32", KOLO_F32 }, { "fp16", KOLO_F16 }, { "bf16", KOLO_BF16 } };
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (strcmp(value, types[i].name) == 0)
+			return types[i].type;
+	refuse("precision", value, "fp32, fp16 or bf16");
+}
+
+static int parse_switch(const char *value)
+{
+	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
+		refuse("overlap", value, "on or off");
+	return strcmp(value, "on") == 0;
+}
+
+static void check_options(const struct options *o)
+{
+	char text[32];
+
+	if (!o->data) {
+		fprintf(stderr, "zerotrain: want --data FILE, a text to train on. See zerotrain --help.\n");
+		exit(EXIT_USAGE);
+	}
+	if (o->dim % o->heads) {
+		fprintf(stderr,
+			"zerotrain: --dim %d is no multiple of --heads %d: each head has as many elements\n",
+			o->dim, o->heads);
+		exit(EXIT_USAGE);
+	}
+	snprintf(text, sizeof(text), "%g", o->dropout);
+	if (!(o->dropout >= 0 && o->dropout < 1))
+		refuse("dropout", text, "a number from 0 to less than 1");
+	snprintf(text, sizeof(text), "%g", o->lr);
+	if (!(o->lr > 0 && o->lr < 1))
+		refuse("lr", text, "a number between 0 and 1");
+}
+
+static void parse_all(int argc, char **argv, struct options *o)
+{
+	/* They have no letter; the fields follow. */
+	enum { OVERLAP = 256, PRECISION, RECOMPUTE, REPORT, HELP, VERSION, FIELD };
+	struct option longs[NFIELDS + 7] = {
+		{ "overlap", required_argument, NULL, OVERLAP },
+		{ "precision", required_argument, NULL, PRECISION },
+		{ "recompute", required_argument, NULL, RECOMPUTE },
+		{ "report", no_argument, NULL, REPORT },
+		{ "help", no_argument, NULL, HELP },
+		{ "version", no_argument, NULL, VERSION },
+	};
+	int c;
+
+	for (int i = 0; i < NFIELDS; i++)
+		longs[6 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
+	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
+		if (c >= FIELD) {
+			parse_field(&fields[c - FIELD], optarg, o);
+			continue;
+		}
+		switch (c) {
+		case 'n': o->nranks = (int)parse_number("zerotrain", "-n", optarg, 1, MAX_RANKS); break;
+		case OVERLAP: o->overlap = parse_switch(optarg); break;
+		case PRECISION: o->type = parse_precision(optarg); break;
+		case RECOMPUTE: o->recompute = parse_recompute(optarg); break;
+		case REPORT: o->report = true; break;
+		case HELP: usage(stdout); exit(EXIT_GOOD);
+		case VERSION: print_version("zerotrain"); break;
+		default: fprintf(stderr, "See zerotrain --help.\n"); exit(EXIT_USAGE);
+		}
+	}
+}
+
+void parse_options(int argc, char **argv, struct options *o)
+{
+	*o = (struct options){
+		.nranks = 1,
+		.stage = UNSET,
+		.overlap = UNSET,
+		.type = (enum kolo_type)UNSET,
+		.layers = 5,
+		.dim = 128,
+		.heads = 4,
+		.context = 128,
+		.batch = UNSET,
+		.steps = 500,
+		.print = 10,
+		.validate = 100,
+		.keep = 100,
+		.seed = 1,
+		.lr = 0.002,
+	};
+	parse_all(argc, argv, o);
+	if (optind < argc) {
+		fprintf(stderr, "zerotrain: %s: want options only\n", argv[optind]);
+		exit(EXIT_USAGE);
+	}
+	check_options(o);
+}

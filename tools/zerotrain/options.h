@@ -1,0 +1,32 @@
+/* The command line of zerotrain. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include "kolo/kolo.h"
+
+#include <stdbool.h>
+
+enum { UNSET = -1 };
+
+struct options {
+	const char *data, *config, *save, *resume, *plot, *log; /* NULL: not given */
+	int nranks;                                             /* to start where no launcher did */
+	int stage, overlap;                                     /* UNSET: the config's */
+	enum kolo_type type;                                    /* (enum kolo_type)UNSET: the config's */
+	int layers, dim, heads, context;                        /* of the model */
+	int batch;     /* of a rank and micro-step; UNSET: the config's, else as the help says */
+	int recompute; /* blocks of a segment; 0: all */
+	long steps, print, validate,
+		keep; /* updates in all, from line to line, from validation to validation, from checkpoint to */
+	int sample;
+	bool report;
+	long seed;
+	double lr, dropout;
+};
+
+enum { DEFAULT_BATCH = 8 };
+
+/* Leaves the process where the help or the version is asked for, or something is wrong. */
+void parse_options(int argc, char **argv, struct options *out);
+
+#endif

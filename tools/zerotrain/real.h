@@ -1,0 +1,11 @@
+/* The type that the model counts with: float; double where a test compares gradients with finite differences. */
+#ifndef REAL_H
+#define REAL_H
+
+#ifdef ZEROTRAIN_F64
+typedef double real;
+#else
+typedef float real;
+#endif
+
+#endif

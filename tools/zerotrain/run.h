@@ -1,0 +1,55 @@
+/* A training run: what its files share. */
+#ifndef RUN_H
+#define RUN_H
+
+#include "data.h"
+#include "engine.h"
+#include "kolo/kolo_zero_log.h"
+
+#include <stdio.h>
+
+/* A loss that was printed, for the plot. */
+struct loss {
+	long step;
+	double value;
+};
+
+/* Losses as they come, as long as there is memory for them. */
+struct losses {
+	struct loss *at;
+	size_t n, room;
+};
+
+struct run {
+	const struct options *options;
+	struct kolo_comm *comm;
+	int rank, nranks;
+	struct data data;
+	struct engine engine;
+	struct model *model;
+	struct kolo_zero_log *log; /* NULL: none is wanted */
+	uint8_t *in, *targets;     /* [B, T] */
+	uint64_t *keys;            /* [B] */
+	uint64_t position; /* the sample that the next micro-step begins with, of all ranks; in checkpoints */
+	struct losses trained, validated;
+	FILE *picture;  /* of --plot, on rank 0 */
+	double began;   /* microseconds, of training */
+	uint64_t bytes; /* that all ranks trained on since */
+};
+
+/* Trains until options.steps. An exit status, with the reason told. */
+int train(struct run *r);
+
+/* Checkpoints. Collective; an exit status, with the reason told. */
+int save_run(struct run *r);
+int resume_run(struct run *r);
+
+/* What the options want at the end. Collective; an exit status, with the reason told. */
+int write_sample(struct run *r);
+int print_report(struct run *r);
+
+/* Rank 0: opens the file of --plot and looks for gnuplot before anything is trained; draws what was printed. An exit status. */
+int open_plot(struct run *r);
+int draw_losses(struct run *r);
+
+#endif

@@ -56,7 +56,7 @@ $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment
 
 # The model of zerotrain that counts with double, for finite differences.
 TRAIN_F64 := $(patsubst tools/zerotrain/%.c,$B/zerotrain_f64/%.o,$(addprefix tools/zerotrain/,attention.c block.c linear.c loops.c \
-	loops_best.c memory.c model.c tensors.c))
+	loops_best.c memory.c model.c products.c tensors.c))
 $B/zerotrain_f64/%.o: tools/zerotrain/%.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )

@@ -3,6 +3,7 @@
 #define INSIDE_H
 
 #include "model.h"
+#include "products.h"
 
 /* Rows of attention that are computed together: they see no place behind their last one, which saves half of the square, and
  * there are enough of them for a matrix product to be fast. */
@@ -40,20 +41,6 @@ struct model {
 	char *arena;           /* all of the above but slots and inputs */
 	size_t arena_len;
 };
-
-/* A factor of a product: its rows are `stride` apart; turned, they are columns. */
-struct matrix {
-	const real *at;
-	size_t stride;
-	bool turned;
-};
-/* Products are computed by the calling thread alone, so that their bits don't depend on the number of cores. */
-void use_one_thread(void);
-
-/* c [m, n] = factor a b + keep c, where a is [m, k] or turned, [k, m], and b [k, n] or turned; rows of c are `stride`
- * apart. */
-void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b, real keep, real *c,
-	      size_t stride);
 
 /* y [N, out] = x [N, in] w' + b, with w [out, in] and b tensors number `tensor` and the next. */
 int linear(struct model *m, int tensor, const real *x, size_t in, real *y, size_t out);

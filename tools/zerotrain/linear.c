@@ -1,25 +1,5 @@
-/* Layers with weights: linear ones and normalization. The only file that sees CBLAS. See inside.h. */
+/* Layers with weights: linear ones and normalization. See inside.h. */
 #include "inside.h"
-
-#include <cblas.h>
-
-#ifdef ZEROTRAIN_F64
-#define GEMM cblas_dgemm
-#else
-#define GEMM cblas_sgemm
-#endif
-
-void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b, real keep, real *c,
-	      size_t stride)
-{
-	GEMM(CblasRowMajor, a.turned ? CblasTrans : CblasNoTrans, b.turned ? CblasTrans : CblasNoTrans,
-	     (int)m, (int)n, (int)k, factor, a.at, (int)a.stride, b.at, (int)b.stride, keep, c, (int)stride);
-}
-
-void use_one_thread(void)
-{
-	openblas_set_num_threads(1);
-}
 
 static int use_pair(struct model *m, int tensor, const real **first, const real **second)
 {

@@ -1,0 +1,24 @@
+/* Matrix products. The only place that knows CBLAS, which is OpenBLAS. */
+#ifndef PRODUCTS_H
+#define PRODUCTS_H
+
+#include "real.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A factor: its rows are `stride` apart; turned, they are columns. */
+struct matrix {
+	const real *at;
+	size_t stride;
+	bool turned;
+};
+
+/* c [m, n] = factor a b + keep c, where a is [m, k] or turned, [k, m], and b [k, n] or turned; rows of c are `stride` apart. */
+void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b, real keep, real *c,
+	      size_t stride);
+
+/* From now on products are computed by the calling thread alone, so that their bits don't depend on the number of cores. */
+void use_one_thread(void);
+
+#endif

@@ -123,7 +123,8 @@ $(KERNELS:%=$B/zero/kernels_%.o): $B/zero/kernels_%.o: zero/kernels.c $B/flags
 
 # A GPT's loops likewise; it shares what the tools share, and doesn't look at errno either.
 TRAIN_FLAGS := -Itools -fno-math-errno
-$B/tools/zerotrain/%.o: ALL_CFLAGS += $(TRAIN_FLAGS) $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --cflags openblas))
+TRAIN_CFLAGS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --cflags openblas))
+$B/tools/zerotrain/%.o: ALL_CFLAGS += $(TRAIN_FLAGS) $(TRAIN_CFLAGS)
 $(KERNELS:%=$B/tools/zerotrain/loops_%.o): $B/tools/zerotrain/loops_%.o: tools/zerotrain/loops.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
@@ -228,9 +229,18 @@ include tools/man/man.mk
 include tools/deb.mk
 
 # ---- Bench, check, lint -------------------------------------------------------------------------------------
-.PHONY: bench check lint
+.PHONY: bench check lint train
 bench: all
 	$B/ringbench -n 2 all_reduce
+
+# A text that every Debian machine has.
+DATA ?= /usr/share/common-licenses/GPL-3
+train: all
+ifeq ($(filter zerotrain,$(TOOLS)),)
+	@echo "make train: zerotrain is not built, for want of OpenBLAS (package libopenblas-dev): make deps"; exit 1
+else
+	$B/ringrun -n 2 $B/zerotrain --data $(DATA) --print 50 --sample 400 --stage 2 --report $(if $(shell command -v gnuplot),--plot $B/train.svg)
+endif
 
 include tests/tests.mk
 
@@ -271,6 +281,7 @@ help:
 	@echo "make deps WITH=perf   the same, and what make perf compares with: Open MPI, MPICH"
 	@echo "make deps-all     the same, and what tests try Kolo with: MPI, Fortran, numpy, CMake; Debian's packaging"
 	@echo "make bench        an all-reduce table for 2 ranks"
+	@echo "make train        a GPT on the text of a license, for 2 ranks and a minute; DATA=FILE: another text"
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=60"
@@ -282,7 +293,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, CUDA=no CUDA. V=1 shows commands."
+	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d)

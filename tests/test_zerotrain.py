@@ -29,9 +29,13 @@ def arguments(data, *args, n=2):
     return [RINGRUN, "-n", str(n), ZEROTRAIN, "--data", data, *TINY, *map(str, args)]
 
 
-def train(data, *args, n=2):
+def need_zerotrain():
     if not os.path.exists(ZEROTRAIN):
         raise Skip("this build has no zerotrain: it lacks OpenBLAS: make deps")
+
+
+def train(data, *args, n=2):
+    need_zerotrain()
     return run(*arguments(data, *args, n=n))
 
 
@@ -65,10 +69,48 @@ def every_way_of_training_has_the_same_losses():
 def it_learns_and_writes():
     with tempfile.TemporaryDirectory() as folder:
         out = trained(text_file(folder), "--steps", 120, "--lr", "0.01", "--sample", 60, "--print", 60, "--stage", 3)
-        first, last = [float(line.split()[3]) for line in out.splitlines() if " loss " in line]
+        first, *_, last = [float(line.split()[3]) for line in out.splitlines() if " loss " in line]
         assert last < 1.5 and last < first, out
         text = out.split("\n\n", 1)[1]
         assert len(text) >= 60 and set(text) <= set("abcdefgh\n?"), out
+
+
+def gradients_of(*program, **kwargs):
+    done = run(*program, **kwargs)
+    if "No module named 'torch'" in done.stderr:
+        raise Skip("torch is not installed (package python3-torch)")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def compare(name, found, right, limit=1e-4):
+    """The norm of the error over the norm."""
+    error = sum((a - b) ** 2 for a, b in zip(found, right, strict=True)) ** 0.5 / sum(b ** 2 for b in right) ** 0.5
+    assert error <= limit, (name, error)
+    return error
+
+
+@test
+def gradients_in_float_are_those_in_double():
+    need_zerotrain()
+    single = gradients_of(f"{B}/tests/zerotrain_gradients")
+    double = gradients_of(f"{B}/f64/tests/zerotrain_gradients")
+    assert all(t["values"] == double["tensors"][name]["values"] for name, t in single["tensors"].items())
+    assert abs(single["loss"] / double["loss"] - 1) < 1e-6
+    worst = max(compare(name, t["gradients"], double["tensors"][name]["gradients"]) for name, t in single["tensors"].items())
+    print(f"# at most {worst:.2g} apart, relative to the gradient")
+
+
+@test
+def gradients_are_those_of_torch():
+    need_zerotrain()
+    printed = run(f"{B}/tests/zerotrain_gradients").stdout
+    torch = gradients_of("/usr/bin/python3", "-B", f"{os.path.dirname(__file__)}/zerotrain_torch.py", input=printed)
+    double = gradients_of(f"{B}/f64/tests/zerotrain_gradients")
+    for found, limit in [(json.loads(printed), 1e-4), (double, 1e-10)]:
+        assert abs(found["loss"] / torch["loss"] - 1) < limit, (found["loss"], torch["loss"])
+        worst = max(compare(name, t["gradients"], torch["gradients"][name], limit) for name, t in found["tensors"].items())
+        print(f"# at most {worst:.2g} apart, relative to the gradient")
 
 
 def kill_ranks(launcher):
@@ -171,9 +213,8 @@ def the_curve_is_drawn():
 @test
 def without_a_launcher_it_starts_itself():
     with tempfile.TemporaryDirectory() as folder:
+        need_zerotrain()
         data = text_file(folder)
-        if not os.path.exists(ZEROTRAIN):
-            raise Skip("this build has no zerotrain: it lacks OpenBLAS: make deps")
         done = run(ZEROTRAIN, "-n", "2", "--data", data, *TINY, "--steps", "3")
         assert done.returncode == 0 and losses(done.stdout) == losses(trained(data, "--steps", 3)), done
 

@@ -54,16 +54,23 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver cuda/load co
 # It tests what ringinfo decides and prints.
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
 
-# The model of zerotrain that counts with double, for finite differences.
-TRAIN_F64 := $(patsubst tools/zerotrain/%.c,$B/zerotrain_f64/%.o,$(addprefix tools/zerotrain/,attention.c block.c linear.c loops.c \
-	loops_best.c memory.c model.c products.c tensors.c))
-$B/zerotrain_f64/%.o: tools/zerotrain/%.c $B/flags
+# The model of zerotrain, without an engine; that which counts with double for differences of the loss.
+TRAIN_MODEL := $(addprefix tools/zerotrain/,attention block linear loops_best memory model products tensors)
+TRAIN_F64 := $(patsubst %,$B/f64/%.o,$(TRAIN_MODEL) tools/zerotrain/loops tests/gpt tests/zerotrain_gradients)
+$B/f64/%.o: %.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
-	$Q$(CC) $(ALL_CFLAGS) $(TRAIN_FLAGS) $(shell pkg-config --cflags openblas) -DZEROTRAIN_F64 -UKO_HAVE_X86_KERNELS -DLOOPS=loops_plain -c -o $@ $<
-$B/tests/test_zerotrain: $(TRAIN_F64)
+	$Q$(CC) $(ALL_CFLAGS) $(TRAIN_FLAGS) $(TRAIN_CFLAGS) -DZEROTRAIN_F64 -UKO_HAVE_X86_KERNELS -DLOOPS=loops_plain -c -o $@ $<
 $B/tests/test_zerotrain: LIBS += $(TRAIN_LIBS)
 $B/tests/test_zerotrain.o: ALL_CFLAGS += -DZEROTRAIN_F64
+$B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64))
+
+GRADIENTS := $(if $(filter yes,$(OPENBLAS)),$B/tests/zerotrain_gradients $B/f64/tests/zerotrain_gradients)
+$B/tests/zerotrain_gradients: $B/tests/gpt.o $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/loops_%.o)
+$B/f64/tests/zerotrain_gradients: $(TRAIN_F64)
+$(GRADIENTS): $B/%: $B/%.o
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(sort $^) $(LIBS) $(TRAIN_LIBS)
 
 # A model for the engine.
 $(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $B/tests/mlp.o
@@ -81,13 +88,13 @@ $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=pro
 
 .SECONDARY:
 .PHONY: check check-programs
-check-programs: all $(PROGRAMS) $B/tests/host_gpu $(FAKE_CUDA) $(if $(CMOCKA),$(TEST_BINARIES))
+check-programs: all $(PROGRAMS) $(GRADIENTS) $B/tests/host_gpu $(FAKE_CUDA) $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d)
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

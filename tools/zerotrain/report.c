@@ -34,7 +34,7 @@ static int print_memory(struct run *r)
 	int rc = 0;
 
 	if (r->rank == 0)
-		printf("memory, at most, of the rank that has most (P parameters, N ranks):\n");
+		printf("memory, at most, of the rank that has most (P parameters of e bytes, N ranks):\n");
 	for (int i = 0; rc == 0 && kolo_zero_memory_get(r->engine.zero, i, &memory) == 0; i++)
 		rc = print_bytes(r, memory.kind, memory.formula, memory.peak);
 	if (rc == 0)

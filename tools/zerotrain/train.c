@@ -135,7 +135,7 @@ static int end_step(struct run *r, const struct kolo_zero_result *result, struct
 	int rc = EXIT_GOOD;
 
 	keep_loss(&r->trained, result->step, result->loss);
-	if (r->rank == 0 && (last || result->step % o->print == 0))
+	if (r->rank == 0 && (last || result->step == 1 || result->step % o->print == 0))
 		print_step(r, result, pace);
 	if (last || (o->validate && result->step % o->validate == 0)) {
 		double before = now_us();

@@ -1,12 +1,17 @@
-/* The gradients of zerotrain's model, which counts with double here: against differences of the loss, and the same bits where blocks
- * are computed again. */
+/* zerotrain's model, which counts with double here: gradients against differences of the loss, and the same bits where blocks are
+ * computed again. Its text: what is read when. */
+#include "../tools/zerotrain/data.h"
 #include "../tools/zerotrain/random.h"
 #include "gpt.h"
 #include "t.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- Gradients ------------------------------------------------------------------------------------------ */
 
 static double forward(struct gpt *g, double scale)
 {
@@ -113,7 +118,7 @@ static void what_is_computed_again_has_the_same_bits_in_less_memory(void **state
 	gpt_close(a);
 }
 
-/* Each with random logits of its own, far apart; the last place of a sequence is predicted from all before it. */
+/* The loss of a sequence is the mean over its places, each predicted from those before it. */
 static void predictions_are_those_of_training(void **state)
 {
 	struct gpt *a = gpt_open(GPT_LAYERS, 0);
@@ -134,11 +139,86 @@ static void predictions_are_those_of_training(void **state)
 	gpt_close(a);
 }
 
+/* ---- Text ----------------------------------------------------------------------------------------------- */
+
+static void write_text(const char *path, size_t len)
+{
+	FILE *f = fopen(path, "w");
+
+	CHECK(f != NULL);
+	for (size_t i = 0; i < len; i++)
+		fputc((int)draw_word(11, (uint32_t)i) % 256, f);
+	fclose(f);
+}
+
+/* How often each byte is read in an epoch, all of which must be in the training part; windows of one epoch don't overlap. */
+static void check_epoch(const struct data *d, uint64_t epoch)
+{
+	uint8_t *read = calloc(d->len, 1);
+
+	for (uint64_t k = epoch * d->windows; k < (epoch + 1) * d->windows; k++) {
+		size_t at = (size_t)(data_sample(d, k) - d->bytes);
+
+		CHECK(at + d->context < d->ntrain);
+		for (size_t i = 0; i < d->context; i++)
+			CHECK(read[at + i]++ == 0);
+	}
+	free(read);
+}
+
+static void an_epoch_reads_every_window_once(void **state)
+{
+	static const size_t lengths[] = { 25, 26, 80, 1000, 4099 };
+	char path[] = "/tmp/zerotrain-text-XXXXXX";
+
+	(void)state;
+	close(mkstemp(path));
+	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+		struct data d = { 0 };
+
+		write_text(path, lengths[i]);
+		CHECK(data_open(path, 8, 1, &d) == 0 && d.windows > 0 && d.validation > 0);
+		for (uint64_t epoch = 0; epoch < 20; epoch++)
+			check_epoch(&d, epoch);
+		for (uint64_t w = 0; w < d.validation; w++) {
+			size_t at = (size_t)(data_validation(&d, w) - d.bytes);
+
+			CHECK(at >= d.ntrain && at + d.context < d.len);
+		}
+		data_close(&d);
+	}
+	unlink(path);
+}
+
+static void another_seed_reads_in_another_order(void **state)
+{
+	char path[] = "/tmp/zerotrain-text-XXXXXX";
+	struct data d[3] = { 0 };
+	int same = 0;
+
+	(void)state;
+	close(mkstemp(path));
+	write_text(path, 4099);
+	for (int i = 0; i < 3; i++)
+		CHECK(data_open(path, 8, 1 + (uint64_t)(i == 2), &d[i]) == 0);
+	CHECK(data_fingerprint(&d[0]) == data_fingerprint(&d[2]));
+	for (uint64_t k = 0; k < 2000; k++) {
+		CHECK(data_sample(&d[0], k) - d[0].bytes == data_sample(&d[1], k) - d[1].bytes);
+		same += data_sample(&d[0], k) - d[0].bytes == data_sample(&d[2], k) - d[2].bytes;
+	}
+	CHECK(same < 50);
+	for (int i = 0; i < 3; i++)
+		data_close(&d[i]);
+	unlink(path);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
 	cmocka_unit_test(gradients_with_dropout_are_the_slopes_too),
 	cmocka_unit_test(a_scaled_loss_has_scaled_gradients),
 	cmocka_unit_test(what_is_computed_again_has_the_same_bits_in_less_memory),
 	cmocka_unit_test(predictions_are_those_of_training),
+	cmocka_unit_test(an_epoch_reads_every_window_once),
+	cmocka_unit_test(another_seed_reads_in_another_order),
 };
 T_MAIN(tests)

@@ -63,7 +63,7 @@ $B/f64/%.o: %.c $B/flags
 	$Q$(CC) $(ALL_CFLAGS) $(TRAIN_FLAGS) $(TRAIN_CFLAGS) -DZEROTRAIN_F64 -UKO_HAVE_X86_KERNELS -DLOOPS=loops_plain -c -o $@ $<
 $B/tests/test_zerotrain: LIBS += $(TRAIN_LIBS)
 $B/tests/test_zerotrain.o: ALL_CFLAGS += -DZEROTRAIN_F64
-$B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64))
+$B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64)) $B/tools/zerotrain/data.o
 
 GRADIENTS := $(if $(filter yes,$(OPENBLAS)),$B/tests/zerotrain_gradients $B/f64/tests/zerotrain_gradients)
 $B/tests/zerotrain_gradients: $B/tests/gpt.o $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/loops_%.o)

@@ -167,7 +167,6 @@ static int open_with(struct kolo_comm *comm, struct kolo_zero_config *config, co
 		config->stage = o->stage;
 	if (o->overlap != UNSET)
 		config->overlap = o->overlap;
-	e->micro_steps = config->accumulation;
 	if (!config->micro_batch)
 		config->micro_batch = (size_t)e->batch;
 	if ((rc = make_engine(comm, config, e)) < 0 || (e->type != KOLO_F32 && (rc = plan_scratch(e)) < 0) ||

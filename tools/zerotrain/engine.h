@@ -14,7 +14,6 @@ struct engine {
 	int wall_clock, memory;
 	char csv[4096], jsonl[4096]; /* "": none */
 	int batch;                   /* samples of a micro-step on this rank */
-	int micro_steps;             /* of an update */
 	/* In 16 bits: values as the model counts, each tensor's at its place, and one gradient as the engine takes it. */
 	float *floats;
 	size_t *places;

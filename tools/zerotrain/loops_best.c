@@ -12,7 +12,7 @@ const struct loops *best_loops(void)
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
 		return &loops_avx512;
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+	if (__builtin_cpu_supports("avx2"))
 		return &loops_avx2;
 #endif
 	return &loops_plain;

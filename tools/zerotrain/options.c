@@ -9,20 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void usage(FILE *out)
+static void list_options(FILE *out)
 {
 	fprintf(out,
-		"usage: ringrun -n N zerotrain --data FILE [OPTIONS]\n"
-		"       zerotrain [-n N] --data FILE [OPTIONS]\n"
-		"\n"
-		"Trains a small GPT on the bytes of a file with Kolo's ZeRO engine, and lets it write. Without a\n"
-		"launcher it starts itself through ringrun.\n"
-		"\n"
-		"Prints `step N loss X` as training goes on, the loss of the text's last tenth, which is not\n"
-		"trained on, and at the end what --sample, --report and --plot ask for. Losses are in nats for\n"
-		"each byte: 5.55 knows nothing. They are the same at every stage, with and without overlap and\n"
-		"recomputing, for the same number of ranks.\n"
-		"\n"
 		"The model:\n"
 		"  --layers L            blocks (5)\n"
 		"  --dim D               elements in a hidden state, a multiple of the heads (128)\n"
@@ -62,16 +51,33 @@ static void usage(FILE *out)
 		"Other options:\n"
 		"  -n N                  ranks to start where there is no launcher (1)\n"
 		"  --help, --version\n"
+		"\n");
+}
+
+static void usage(FILE *out)
+{
+	fprintf(out,
+		"usage: ringrun -n N zerotrain --data FILE [OPTIONS]\n"
+		"       zerotrain [-n N] --data FILE [OPTIONS]\n"
 		"\n"
-		"Exit status:\n"
-		"  0      done\n"
-		"  1      the text, the config or the checkpoint does not do; standard error says why\n"
-		"  2      a mistake on the command line\n"
-		"  3      a failure, with the reason on standard error\n"
+		"Trains a small GPT on the bytes of a file with Kolo's ZeRO engine, and lets it write. Without a\n"
+		"launcher it starts itself through ringrun.\n"
 		"\n"
-		"Examples:\n"
-		"  ringrun -n 2 zerotrain --data /usr/share/common-licenses/GPL-3 --sample 400\n"
-		"             a license that nobody has written\n");
+		"Prints `step N loss X` as training goes on, the loss of the text's last tenth, which is not\n"
+		"trained on, and at the end what --sample, --report and --plot ask for. Losses are in nats for\n"
+		"each byte: 5.55 knows nothing. They are the same at every stage, with and without overlap and\n"
+		"recomputing, for the same number of ranks.\n"
+		"\n");
+	list_options(out);
+	fprintf(out, "Exit status:\n"
+		     "  0      done\n"
+		     "  1      the text, the config or the checkpoint does not do; standard error says why\n"
+		     "  2      a mistake on the command line\n"
+		     "  3      a failure, with the reason on standard error\n"
+		     "\n"
+		     "Examples:\n"
+		     "  ringrun -n 2 zerotrain --data /usr/share/common-licenses/GPL-3 --sample 400\n"
+		     "             a license that nobody has written\n");
 }
 
 _Noreturn static void refuse(const char *option, const char *value, const char *want)

@@ -55,8 +55,7 @@ static void write_plot(FILE *out, const char *name, const void *arg)
 	write_losses(out, "trained", &r->trained);
 	write_losses(out, "validated", &r->validated);
 	write_title(out, r);
-	fprintf(out, "set xrange [%ld:%ld]\n", r->trained.n ? r->trained.at[0].step - 1 : 0,
-		r->options->steps);
+	fprintf(out, "set xrange [%ld:%ld]\n", r->trained.at[0].step - 1, r->options->steps);
 	fprintf(out,
 		"set border 3 lc rgb '#555555'\nset tics nomirror scale 0.5,0.3\n"
 		"set grid lt 1 lw 0.7 lc rgb '#cccccc'\nset xlabel 'step'\nset yrange [0:*]\n"
@@ -71,6 +70,10 @@ int draw_losses(struct run *r)
 {
 	int rc;
 
+	if (r->trained.n == 0) {
+		fprintf(stderr, "zerotrain: --plot %s: nothing was trained: no picture\n", r->options->plot);
+		return EXIT_WRONG;
+	}
 	setlocale(LC_CTYPE, "C.UTF-8"); /* for gnuplot_write_quoted */
 	rc = gnuplot_run("zerotrain", r->options->plot, write_plot, r, r->picture);
 	if (rc == EXIT_GOOD && fflush(r->picture) != 0) {

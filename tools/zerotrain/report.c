@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -63,13 +64,13 @@ static int print_traffic(struct run *r, long steps)
 	return 0;
 }
 
-static void print_times(const struct run *r, double seconds)
+static void print_times(const struct run *r)
 {
 	struct kolo_zero_times t;
 
 	kolo_zero_times_get(r->engine.zero, &t);
-	printf("time of rank 0: %.2f s, %.0f bytes of text a second on all ranks\n", seconds,
-	       (double)r->bytes / seconds);
+	printf("time of rank 0: %.2f s of training, validation and checkpoints; %.0f tokens/s of all ranks\n",
+	       r->seconds, (double)r->bytes / fmax(r->seconds, 1e-6));
 	printf("  %-22s %10.2f s\n", "forward", t.forward);
 	printf("  %-22s %10.2f s\n", "backward", t.backward);
 	printf("  %-22s %10.2f s\n", "step", t.step);
@@ -79,7 +80,6 @@ static void print_times(const struct run *r, double seconds)
 
 int print_report(struct run *r)
 {
-	double seconds = (now_us() - r->began) / 1e6;
 	int rc;
 
 	if (r->rank == 0)
@@ -87,6 +87,6 @@ int print_report(struct run *r)
 	if ((rc = print_memory(r)) < 0 || (rc = print_traffic(r, (long)r->trained.n)) < 0)
 		return engine_failed(r->comm, "--report", rc);
 	if (r->rank == 0)
-		print_times(r, seconds);
+		print_times(r);
 	return EXIT_GOOD;
 }

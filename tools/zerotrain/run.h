@@ -33,8 +33,8 @@ struct run {
 	uint64_t position; /* the sample that the next micro-step begins with, of all ranks; in checkpoints */
 	struct losses trained, validated;
 	FILE *picture;  /* of --plot, on rank 0 */
-	double began;   /* microseconds, of training */
-	uint64_t bytes; /* that all ranks trained on since */
+	double seconds; /* that training took so far, */
+	uint64_t bytes; /* and on how many all ranks trained in it */
 };
 
 /* Trains until options.steps. An exit status, with the reason told. */

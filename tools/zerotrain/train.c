@@ -151,11 +151,11 @@ static int end_step(struct run *r, const struct kolo_zero_result *result, struct
 int train(struct run *r)
 {
 	struct kolo_zero_progress progress;
-	struct pace pace = { .us = now_us() };
+	double began = now_us();
+	struct pace pace = { .us = began };
 	int rc = EXIT_GOOD;
 
 	kolo_zero_progress_get(r->engine.zero, &progress);
-	r->began = pace.us;
 	while (rc == EXIT_GOOD && progress.step < r->options->steps) {
 		struct kolo_zero_result result = { 0 };
 		int status = do_micro_step(r, &result);
@@ -170,5 +170,6 @@ int train(struct run *r)
 		progress.step = result.step;
 		rc = end_step(r, &result, &pace);
 	}
+	r->seconds = (now_us() - began) / 1e6;
 	return rc;
 }

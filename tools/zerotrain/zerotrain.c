@@ -2,6 +2,7 @@
 #include "run.h"
 #include "tool.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static int open_model(struct run *r)
 	size_t samples = (size_t)r->engine.batch, bytes = samples * r->data.context;
 
 	sizes.batch = r->engine.batch;
-	r->model = model_create(&sizes, &weights);
+	/* CBLAS counts with int. */
+	r->model = bytes <= INT_MAX ? model_create(&sizes, &weights) : NULL;
 	r->in = malloc(bytes);
 	r->targets = malloc(bytes);
 	r->keys = malloc(samples * sizeof(*r->keys));
@@ -112,9 +114,9 @@ static void print_beginning(const struct run *r)
 
 	for (int t = 0; t < tensor_count(&r->engine.sizes); t++)
 		parameters += tensor_shape_of(&r->engine.sizes, t).n;
-	printf("%zu parameters in %d tensors, %s, on %d ranks; %zu bytes of text, %zu for validation\n",
+	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu bytes of text, %zu for validation\n",
 	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type), r->nranks,
-	       r->data.len, r->data.len - r->data.ntrain);
+	       r->nranks > 1 ? "s" : "", r->data.len, r->data.len - r->data.ntrain);
 	fflush(stdout);
 }
 

@@ -60,7 +60,8 @@ struct batch {
 
 struct model;
 
-/* Takes all the memory that it will ever use. *out goes to model_destroy; NULL: out of memory. */
+/* Makes a model, with all the memory that it will ever use. The caller gives it to model_destroy, which accepts NULL. NULL: out of
+ * memory. */
 struct model *model_create(const struct sizes *sizes, const struct weights *weights);
 void model_destroy(struct model *model);
 

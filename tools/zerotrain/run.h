@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* A loss that was printed, for the plot. */
+/* The loss of an update or a validation, for the plot. */
 struct loss {
 	long step;
 	double value;

@@ -46,12 +46,23 @@ static struct batch load_batch(struct run *r)
 	return (struct batch){ n, (int)r->data.context, r->in, r->targets, r->keys };
 }
 
+/* A row that could not be written, on a full disk say, is told, and training goes on. */
+static int log_step(struct run *r, const struct kolo_zero_result *result)
+{
+	int rc = r->log ? kolo_zero_log_step(r->log, result) : 0;
+
+	if (rc != KOLO_ESYS || kolo_comm_status(r->comm) < 0)
+		return rc;
+	fprintf(stderr, "zerotrain: step %ld: logging: %s\n", result->step, kolo_last_error());
+	return 0;
+}
+
 static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 {
 	struct kolo_zero *zero = r->engine.zero;
 	struct batch batch = load_batch(r);
 	double loss;
-	int rc;
+	int rc, logged;
 
 	if ((rc = kolo_zero_forward(zero, (size_t)batch.count)) < 0 ||
 	    (rc = model_forward(r->model, &batch, kolo_zero_loss_scale(zero), &loss)) < 0 ||
@@ -60,12 +71,10 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 	rc = kolo_zero_step(zero, result);
 	r->position += (uint64_t)batch.count * (uint64_t)r->nranks;
 	r->bytes += (uint64_t)batch.count * (uint64_t)r->nranks * r->data.context;
-	if (r->log && (rc == 0 || rc == KOLO_EOVERFLOW)) {
-		int logged = kolo_zero_log_step(r->log, result);
-
-		rc = rc ? rc : logged;
-	}
-	return rc;
+	if (rc < 0 && rc != KOLO_EOVERFLOW)
+		return rc;
+	logged = log_step(r, result);
+	return rc ? rc : logged;
 }
 
 /* ---- Validation ----------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -63,6 +64,28 @@ def every_way_of_training_has_the_same_losses():
                 assert len(found) == 8 and found[0].startswith("step 1 loss 5.5"), found
                 first = first or found
                 assert found == first, (precision, way, found, first)
+
+
+def weights(path):
+    """What is in a file of safetensors, by name, as floats."""
+    with open(path, "rb") as f:
+        whole = f.read()
+    (length,) = struct.unpack("<Q", whole[:8])
+    header, data = json.loads(whole[8:8 + length]), whole[8 + length:]
+    header.pop("__metadata__")
+    return {name: struct.unpack(f"<{(e['data_offsets'][1] - e['data_offsets'][0]) // 4}f", data[slice(*e["data_offsets"])])
+            for name, e in header.items()}
+
+
+@test
+def gains_and_biases_do_not_decay():
+    """The first update of Adam moves each by the learning rate, one way or the other, if nothing else pulls at it."""
+    with tempfile.TemporaryDirectory() as folder:
+        trained(text_file(folder), "--steps", 1, "--lr", "0.125", "--save", f"{folder}/checkpoints")
+        found = weights(f"{folder}/checkpoints/step-000000001/weights.safetensors")
+        gains = [x for name, values in found.items() if name.endswith("gain") for x in values]
+        assert len(gains) == 7 * 16
+        assert sorted(abs(abs(x - 1) - 0.125) for x in gains)[len(gains) // 2] < 1e-3, gains # the smallest gradients move less
 
 
 @test

@@ -32,6 +32,7 @@ static void choose_settings(const struct options *o, struct kolo_zero_config *co
 		groups[MATRICES].schedule.final_ratio = 0.1;
 	}
 	groups[VECTORS] = groups[MATRICES];
+	groups[VECTORS].weight_decay = 0;
 	config->groups = groups;
 	config->ngroups = NGROUPS;
 	config->clip = 1;

@@ -1,7 +1,7 @@
 """zerotrain beside the same GPT in PyTorch with DistributedDataParallel and gloo: tokens per second, memory, losses.
 
 usage: train.py [--ranks N] [--rounds R] [--steps N] [--batch B] [--layers L] [--dim D] [--heads H] [--context C]
-                [--data FILE] [--python PYTHON] [--plot FILE.svg] [--out FILE]
+                [--data FILE] [--python PYTHON] [--plot FILE.svg|FILE.png] [--out FILE]
 
 Rounds of zerotrain at each stage and of torch, one after the other, so that a machine that changes its mood changes it for all; one
 thread a rank. Both begin with the same values and read the same samples, so that their losses are the same but for the order
@@ -89,8 +89,9 @@ def machine():
 
 def plot(a, curves):
     lines = "\n".join(f"{i + 1} {' '.join(str(c[i]) for c in curves.values())}" for i in range(a.steps))
+    terminal = "pngcairo" if a.plot.endswith(".png") else "svg"
     draws = ", ".join(f"$d using 1:{k} with lines lw {4 - k % 3} title '{name}'" for k, name in enumerate(curves, 2))
-    subprocess.run(["gnuplot"], text=True, check=True, input=f"set terminal svg size 800,500 background 'white'\nset output '{a.plot}'\n"
+    subprocess.run(["gnuplot"], text=True, check=True, input=f"set terminal {terminal} size 800,500 background 'white'\nset output '{a.plot}'\n"
                    f"set xlabel 'update'\nset ylabel 'loss, nats a byte'\n$d << E\n{lines}\nE\nplot {draws}\n")
 
 

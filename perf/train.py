@@ -90,7 +90,7 @@ def machine():
 def plot(a, curves):
     lines = "\n".join(f"{i + 1} {' '.join(str(c[i]) for c in curves.values())}" for i in range(a.steps))
     terminal = "pngcairo" if a.plot.endswith(".png") else "svg"
-    draws = ", ".join(f"$d using 1:{k} with lines lw {4 - k % 3} title '{name}'" for k, name in enumerate(curves, 2))
+    draws = ", ".join(f"$d using 1:{k} with lines lw {7 - 2 * k} title '{name}'" for k, name in enumerate(curves, 2))
     subprocess.run(["gnuplot"], text=True, check=True, input=f"set terminal {terminal} size 800,500 background 'white'\nset output '{a.plot}'\n"
                    f"set xlabel 'update'\nset ylabel 'loss, nats a byte'\n$d << E\n{lines}\nE\nplot {draws}\n")
 
@@ -112,7 +112,7 @@ def main():
         print(f"{name:10} {statistics.median(r['speed'] for r in rounds):8.0f}  {ratio:12.2f}  {max(r['memory'] for r in rounds) / 2**20:14.1f}"
               f"   {apart:.2g}", file=out)
     if a.plot:
-        plot(a, {name: rounds[0]["losses"] for name, rounds in runs.items() if name in ("stage 0", "torch")})
+        plot(a, {name: runs[name][0]["losses"] for name in ("torch", "stage 0")})
 
 
 main()

@@ -46,6 +46,33 @@ long parse_number(const char *tool, const char *option, const char *value, long 
 	return x;
 }
 
+static double parse_real(const char *tool, const char *option, const char *value)
+{
+	char *end;
+	double x = strtod(value, &end);
+
+	if (end == value || *end) {
+		fprintf(stderr, "%s: %s %s: want a number\n", tool, option, value);
+		exit(EXIT_USAGE);
+	}
+	return x;
+}
+
+void parse_field(const char *tool, const struct option_field *f, const char *value, void *out)
+{
+	void *place = (char *)out + f->offset;
+	char option[24];
+
+	snprintf(option, sizeof(option), "--%s", f->option);
+	switch (f->slot) {
+	case IN_INT: *(int *)place = (int)parse_number(tool, option, value, f->min, f->max); break;
+	case IN_LONG: *(long *)place = parse_number(tool, option, value, f->min, f->max); break;
+	case IN_SIZE: *(size_t *)place = (size_t)parse_number(tool, option, value, f->min, f->max); break;
+	case IN_DOUBLE: *(double *)place = parse_real(tool, option, value); break;
+	case IN_TEXT: *(const char **)place = value; break;
+	}
+}
+
 /* ringrun lies beside this program, or else somewhere on PATH. */
 static void find_ringrun(char *out, size_t room)
 {

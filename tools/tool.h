@@ -2,6 +2,8 @@
 #ifndef TOOL_H
 #define TOOL_H
 
+#include <stddef.h>
+
 enum exit_code { EXIT_GOOD, EXIT_WRONG, EXIT_USAGE, EXIT_FAILED };
 
 enum { MAX_RANKS = 65536 }; /* kolo_comm_create has no more */
@@ -18,6 +20,18 @@ _Noreturn void print_version(const char *tool);
 
 /* `value` as a number from min to max; leaves the process with a message where it is something else. */
 long parse_number(const char *tool, const char *option, const char *value, long min, long max);
+
+/* An option of a long name that sets a member of a struct. */
+enum slot { IN_INT, IN_LONG, IN_SIZE, IN_DOUBLE, IN_TEXT };
+struct option_field {
+	const char *option;
+	enum slot slot;
+	size_t offset; /* of the member */
+	long min, max; /* of integers */
+};
+
+/* Puts `value` into the member of *out; leaves the process with a message where it does not do. */
+void parse_field(const char *tool, const struct option_field *field, const char *value, void *out);
 
 /* Replaces this process by ringrun, which starts `nranks` of it with the same arguments; 0: one for each core, at
  * least 2. Returns an exit status, with the reason printed, where that can't be done. */

@@ -51,13 +51,7 @@ static void usage(FILE *out)
 }
 
 /* The options that set a number of the model description. */
-enum slot { IN_INT, IN_LONG, IN_SIZE, IN_DOUBLE };
-static const struct field {
-	const char *option;
-	enum slot slot;
-	size_t offset;
-	long min, max; /* of integers */
-} fields[] = {
+static const struct option_field fields[] = {
 	{ "nranks", IN_INT, offsetof(struct kolo_zero_model, nranks), 1, MAX_RANKS },
 	{ "hidden", IN_SIZE, offsetof(struct kolo_zero_model, hidden), 1, LONG_MAX },
 	{ "micro-batch", IN_SIZE, offsetof(struct kolo_zero_model, micro_batch), 1, LONG_MAX },
@@ -74,38 +68,6 @@ static const struct field {
 	{ "groups", IN_INT, offsetof(struct kolo_zero_model, ngroups), 1, 1 << 20 },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
-
-static double parse_real(const char *option, const char *value)
-{
-	char *end;
-	double x = strtod(value, &end);
-
-	if (end == value || *end) {
-		fprintf(stderr, "zeroconfig: --%s %s: want a number\n", option, value);
-		exit(EXIT_USAGE);
-	}
-	return x;
-}
-
-static void parse_field(const struct field *f, const char *value, struct kolo_zero_model *m)
-{
-	void *place = (char *)m + f->offset;
-	char option[24];
-	long n;
-
-	if (f->slot == IN_DOUBLE) {
-		*(double *)place = parse_real(f->option, value);
-		return;
-	}
-	snprintf(option, sizeof(option), "--%s", f->option);
-	n = parse_number("zeroconfig", option, value, f->min, f->max);
-	if (f->slot == IN_INT)
-		*(int *)place = (int)n;
-	else if (f->slot == IN_LONG)
-		*(long *)place = n;
-	else
-		*(size_t *)place = (size_t)n;
-}
 
 static enum kolo_type parse_type(const char *value)
 {
@@ -136,11 +98,11 @@ static const char *parse_options(int argc, char **argv, struct kolo_zero_model *
 		longs[4 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:o:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
-			parse_field(&fields[c - FIELD], optarg, m);
+			parse_field("zeroconfig", &fields[c - FIELD], optarg, m);
 			continue;
 		}
 		switch (c) {
-		case 'n': parse_field(&fields[0], optarg, m); break;
+		case 'n': parse_field("zeroconfig", &fields[0], optarg, m); break;
 		case 'o': output = optarg; break;
 		case TYPE: m->type = parse_type(optarg); break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);

@@ -141,14 +141,6 @@ int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zer
 
 /* ---- Between ranks -------------------------------------------------------------------------------------- */
 
-/* FNV-1a. */
-static uint64_t mix(uint64_t hash, const void *bytes, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
-	return hash;
-}
-
 static uint64_t hash_schedule(uint64_t hash, const struct kolo_zero_schedule *s)
 {
 	const double values[] = {
@@ -173,7 +165,7 @@ static uint64_t hash_schedule(uint64_t hash, const struct kolo_zero_schedule *s)
 		s->staircase,
 	};
 
-	return mix(hash, values, sizeof(values));
+	return zero_hash(hash, values, sizeof(values));
 }
 
 uint64_t zero_hash_config(const struct kolo_zero_config *c)
@@ -205,7 +197,7 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 		c->scaling.hysteresis,
 		c->scaling.consecutive,
 	};
-	uint64_t hash = mix(14695981039346656037u, values, sizeof(values));
+	uint64_t hash = zero_hash(ZERO_HASH, values, sizeof(values));
 
 	for (int i = 0; i < c->ngroups; i++) {
 		const struct kolo_zero_group *g = &c->groups[i];
@@ -213,61 +205,50 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 					    g->weight_decay, g->momentum, g->dampening, g->lr_decay,
 					    g->initial,      g->nesterov };
 
-		hash = hash_schedule(mix(hash, of_group, sizeof(of_group)), &g->schedule);
+		hash = hash_schedule(zero_hash(hash, of_group, sizeof(of_group)), &g->schedule);
 	}
 	return hash;
 }
 
 static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 {
-	uint64_t hash = mix(14695981039346656037u, t->name, strlen(t->name) + 1);
+	uint64_t hash = zero_hash(ZERO_HASH, t->name, strlen(t->name) + 1);
 	const int values[] = { t->ndims, (int)t->type, t->group, t->frozen };
 
-	return mix(mix(hash, values, sizeof(values)), t->shape, (size_t)t->ndims * sizeof(t->shape[0]));
+	return zero_hash(zero_hash(hash, values, sizeof(values)), t->shape,
+			 (size_t)t->ndims * sizeof(t->shape[0]));
 }
 
 /* In the order in which they are told. */
-enum { FAILED, NTENSORS, CONFIG, NWAYS };
+enum { NTENSORS, CONFIG, NWAYS };
 
-/* The lowest rank of each way to be wrong, nranks where none is; no memory is needed to say so. */
-static int find_wrong(struct kolo_comm *comm, int rc, uint64_t ntensors, uint64_t config, uint64_t *wrong)
+/* The lowest rank of each way to differ from rank 0, nranks where none does; no memory is needed to say so. */
+static int find_different(struct kolo_comm *comm, uint64_t ntensors, uint64_t config, uint64_t *different)
 {
 	uint64_t of_rank_0[2] = { ntensors, config }, nranks = (uint64_t)kolo_comm_nranks(comm);
 	uint64_t rank = (uint64_t)kolo_comm_rank(comm);
-	int sent = kolo_broadcast(comm, of_rank_0, of_rank_0, 2, KOLO_U64, 0, NULL);
+	int rc = kolo_broadcast(comm, of_rank_0, of_rank_0, 2, KOLO_U64, 0, NULL);
 
-	wrong[FAILED] = rc < 0 ? rank : nranks;
-	wrong[NTENSORS] = ntensors != of_rank_0[0] ? rank : nranks;
-	wrong[CONFIG] = config != of_rank_0[1] ? rank : nranks;
-	return sent < 0 ? sent : kolo_all_reduce(comm, wrong, wrong, NWAYS, KOLO_U64, KOLO_MIN, NULL);
+	different[NTENSORS] = ntensors != of_rank_0[0] ? rank : nranks;
+	different[CONFIG] = config != of_rank_0[1] ? rank : nranks;
+	return rc < 0 ? rc : kolo_all_reduce(comm, different, different, NWAYS, KOLO_U64, KOLO_MIN, NULL);
 }
 
 int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config)
 {
-	uint64_t wrong[NWAYS], nranks = (uint64_t)kolo_comm_nranks(comm);
-	char text[400];
-	int sent;
+	uint64_t different[NWAYS], nranks = (uint64_t)kolo_comm_nranks(comm);
 
-	strncpy(text, kolo_last_error(), sizeof(text) - 1);
-	text[sizeof(text) - 1] = 0;
-	sent = find_wrong(comm, rc, (uint64_t)ntensors, rc == 0 && config ? zero_hash_config(config) : 0,
-			  wrong);
-	if (sent < 0)
-		return sent;
-	if (rc < 0)
-		return kolo_error_set(rc, "%s", text);
-	if (wrong[FAILED] < nranks)
-		return kolo_error_set(KOLO_EMISMATCH,
-				      "rank %d could not create its engine, so rank %d has none either",
-				      (int)wrong[FAILED], kolo_comm_rank(comm));
-	if (wrong[NTENSORS] < nranks)
+	if ((rc = zero_share_failure(comm, rc)) < 0 ||
+	    (rc = find_different(comm, (uint64_t)ntensors, zero_hash_config(config), different)) < 0)
+		return rc;
+	if (different[NTENSORS] < nranks)
 		return kolo_error_set(
 			KOLO_EMISMATCH,
 			"rank %d passed another number of tensors than rank 0; rank %d passed %d",
-			(int)wrong[NTENSORS], kolo_comm_rank(comm), ntensors);
-	if (wrong[CONFIG] < nranks)
+			(int)different[NTENSORS], kolo_comm_rank(comm), ntensors);
+	if (different[CONFIG] < nranks)
 		return kolo_error_set(KOLO_EMISMATCH, "rank %d passed another config than rank 0",
-				      (int)wrong[CONFIG]);
+				      (int)different[CONFIG]);
 	return 0;
 }
 

@@ -11,8 +11,8 @@ int zero_check_arguments(const struct kolo_zero_config *config, const struct kol
 /* Of all that a config says, groups included. */
 uint64_t zero_hash_config(const struct kolo_zero_config *config);
 
-/* Collective: `rc` of this rank, and the others'. Where one failed all do, where configs (NULL: none to compare) or numbers of
- * tensors differ too. */
+/* Collective: `rc` of this rank, and the others'. Where one failed all do, with its text; where configs or numbers of tensors
+ * differ too. */
 int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config);
 
 /* For zero_agree_tensors: of each tensor, in memory that the caller frees. Errors: KOLO_ENOMEM. */

@@ -1,7 +1,6 @@
 /* See checkpoint.h: what a checkpoint has of each tensor, which rank's part of it, and what ranks tell each other. */
 #include "checkpoint.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,36 +82,12 @@ struct zero_part zero_stored_part(const struct kolo_zero *z, const struct zero_t
 	return z->rank == 0 ? (struct zero_part){ 0, t->n } : (struct zero_part){ t->n, 0 };
 }
 
-uint64_t zero_hash_bytes(const void *bytes, size_t len)
-{
-	uint64_t hash = 14695981039346656037u;
-
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
-	return hash;
-}
-
 /* ---- Ranks ---------------------------------------------------------------------------------------------- */
-
-struct outcome {
-	int32_t rc;
-	char text[396];
-};
 
 int zero_all_well(struct kolo_zero *z, int rc)
 {
-	struct outcome *all = calloc((size_t)z->nranks, sizeof(*all)), own = { .rc = rc };
-	int sent;
+	int told = zero_share_failure(z->control, rc);
 
-	if (rc < 0)
-		snprintf(own.text, sizeof(own.text), "%s", kolo_last_error());
-	if (!all)
-		return zero_failed(z, kolo_error_set(KOLO_ENOMEM, "rank %d: %d outcomes: out of memory",
-						     z->rank, z->nranks));
-	sent = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
-	for (int r = z->nranks - 1; sent == 0 && r >= 0; r--)
-		if (all[r].rc < 0)
-			rc = kolo_error_set(all[r].rc, "rank %d: %s", r, all[r].text);
-	free(all);
-	return sent < 0 ? zero_failed(z, sent) : rc;
+	/* Only what the collectives themselves failed with is the engine's failure. */
+	return kolo_comm_status(z->control) < 0 ? zero_failed(z, told) : told;
 }

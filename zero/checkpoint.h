@@ -29,7 +29,7 @@ struct zero_table {
 	int n;
 	uint64_t bytes;      /* of data */
 	uint64_t header_len; /* bytes before the data; */
-	uint64_t header_sum; /* zero_hash_bytes of them */
+	uint64_t header_sum; /* zero_hash of them */
 };
 
 /* What is not in tensors. */
@@ -56,9 +56,6 @@ char *zero_values_at(const struct zero_tensor *t, enum zero_file file, size_t fi
 
 /* The part of a tensor that this rank writes and reads: its own one; of a parameter server rank 0 has all. */
 struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);
-
-/* FNV-1a. A byte that differs always shows. */
-uint64_t zero_hash_bytes(const void *bytes, size_t len);
 
 /* Collective: rc of all ranks. Where one failed all return the first's code and text, else 0. The engine goes on. */
 int zero_all_well(struct kolo_zero *zero, int rc);

@@ -65,7 +65,7 @@ static int check_header(int fd, const char *path, const struct zero_table *table
 		return kolo_error_set(KOLO_ENOMEM, "%s: its header of %llu bytes: out of memory",
 				      zero_path_end(path), (unsigned long long)table->header_len);
 	rc = zero_file_read(fd, header, table->header_len, 0, path);
-	if (rc == 0 && zero_hash_bytes(header, table->header_len) != table->header_sum)
+	if (rc == 0 && zero_hash(ZERO_HASH, header, table->header_len) != table->header_sum)
 		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: its header does not match its checksum",
 				    zero_path_end(path));
 	free(header);
@@ -397,7 +397,7 @@ static int read_user(struct loading *l, void *user)
 
 	if (rc == 0)
 		rc = zero_file_load(path, &bytes, &len);
-	if (rc == 0 && (len != l->state.user_len || zero_hash_bytes(bytes, len) != l->state.user_sum))
+	if (rc == 0 && (len != l->state.user_len || zero_hash(ZERO_HASH, bytes, len) != l->state.user_sum))
 		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: it does not match its checksum", path);
 	if (rc == 0 && user && len)
 		memcpy(user, bytes, len);

@@ -194,7 +194,7 @@ static int describe_state(const struct kolo_zero *z, const void *user, size_t us
 		.ngroups = z->config.ngroups,
 		.lr = calloc((size_t)z->config.ngroups, sizeof(*out->lr)),
 		.user_len = user_len,
-		.user_sum = zero_hash_bytes(user, user_len),
+		.user_sum = zero_hash(ZERO_HASH, user, user_len),
 	};
 	if (!out->lr)
 		return kolo_error_set(KOLO_ENOMEM, "%d learning rates: out of memory", z->config.ngroups);

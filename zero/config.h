@@ -6,12 +6,10 @@
 #ifndef ZERO_CONFIG_H
 #define ZERO_CONFIG_H
 
+#include "basics.h"
 #include "kolo/kolo_zero_config.h"
 
 #include <stdbool.h>
-
-/* The public declaration, with its format checked here. */
-int kolo_error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* What a caller has is the first member; the others are values that rules make something of, as their keys give them. */
 struct zero_settings {

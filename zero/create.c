@@ -348,7 +348,7 @@ static struct kolo_zero *new_engine(struct kolo_comm *comm, const struct kolo_ze
 	zero_scaler_init(&z->scaler, config);
 	z->asks_micro_batch = config->micro_batch == 0;
 	z->culprit.tensor = -1;
-	z->trace.hash = 14695981039346656037u;
+	z->trace.hash = ZERO_HASH;
 	return z;
 }
 
@@ -372,7 +372,7 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 	if (rc < 0)
 		return rc;
 	z = new_engine(comm, config);
-	rc = zero_agree(comm, z ? open_engine(z, tensors, ntensors) : KOLO_ENOMEM, ntensors, NULL);
+	rc = zero_share_failure(comm, z ? open_engine(z, tensors, ntensors) : KOLO_ENOMEM);
 	if (rc == 0)
 		rc = kolo_comm_split(comm, 0, z->rank, &z->data);
 	if (rc == 0)

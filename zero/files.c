@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static int system_error(const char *what, const char *path)
+int zero_system_error(const char *what, const char *path)
 {
 	return kolo_error_set(KOLO_ESYS, "%s: %s: %s", zero_path_end(path), what, strerror(errno));
 }
@@ -43,7 +43,7 @@ int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *p
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return system_error("reading", path);
+			return zero_system_error("reading", path);
 		if (n == 0)
 			return kolo_error_set(KOLO_ESYS, "%s: truncated: it ends before byte %llu",
 					      zero_path_end(path), (unsigned long long)(offset + len));
@@ -62,7 +62,7 @@ int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return system_error("writing", path);
+			return zero_system_error("writing", path);
 		src = (const char *)src + n;
 		offset += (uint64_t)n;
 		len -= (size_t)n;
@@ -136,9 +136,9 @@ int zero_writer_write(struct zero_writer *w, const void *src, size_t len, uint64
 int zero_writer_close(struct zero_writer *w, int rc)
 {
 	if (w->fd >= 0 && rc == 0 && fsync(w->fd) < 0)
-		rc = system_error("fsync", w->path);
+		rc = zero_system_error("fsync", w->path);
 	if (w->fd >= 0 && close(w->fd) < 0 && rc == 0)
-		rc = system_error("closing", w->path);
+		rc = zero_system_error("closing", w->path);
 	if (w->direct >= 0)
 		close(w->direct);
 	free(w->bounce);
@@ -151,15 +151,15 @@ int zero_file_create(const char *path, const void *head, size_t head_len, uint64
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = 0;
 
 	if (fd < 0)
-		return system_error("creating", path);
+		return zero_system_error("creating", path);
 	if (ftruncate(fd, (off_t)len) < 0)
-		rc = system_error("making room", path);
+		rc = zero_system_error("making room", path);
 	if (rc == 0)
 		rc = zero_file_write(fd, head, head_len, 0, path);
 	if (rc == 0 && sync && fsync(fd) < 0)
-		rc = system_error("fsync", path);
+		rc = zero_system_error("fsync", path);
 	if (close(fd) < 0 && rc == 0)
-		rc = system_error("closing", path);
+		rc = zero_system_error("closing", path);
 	return rc;
 }
 
@@ -170,7 +170,7 @@ static int read_whole(int fd, char **out, size_t *len, const char *path)
 	int rc;
 
 	if (fstat(fd, &s) < 0)
-		return system_error("stat", path);
+		return zero_system_error("stat", path);
 	text = malloc((size_t)s.st_size + 1);
 	if (!text)
 		return kolo_error_set(KOLO_ENOMEM, "%s: %lld bytes: out of memory", path,
@@ -190,7 +190,7 @@ int zero_file_load(const char *path, char **out, size_t *len)
 	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
 
 	if (fd < 0)
-		return system_error("opening", path);
+		return zero_system_error("opening", path);
 	rc = read_whole(fd, out, len, path);
 	close(fd);
 	return rc;
@@ -223,10 +223,10 @@ int zero_dir_sync(const char *path)
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 
 	if (fd < 0)
-		return system_error("opening", path);
+		return zero_system_error("opening", path);
 	/* Some file systems can't, and keep their lists in order by themselves. */
 	if (fsync(fd) < 0 && errno != EINVAL)
-		rc = system_error("fsync", path);
+		rc = zero_system_error("fsync", path);
 	close(fd);
 	return rc;
 }
@@ -235,7 +235,7 @@ int zero_dir_make(const char *path)
 {
 	if (mkdir(path, 0777) == 0)
 		return sync_parent(path);
-	return errno == EEXIST ? 0 : system_error("making the directory", path);
+	return errno == EEXIST ? 0 : zero_system_error("making the directory", path);
 }
 
 int zero_disk_has_room(const char *path, uint64_t bytes)
@@ -243,7 +243,7 @@ int zero_disk_has_room(const char *path, uint64_t bytes)
 	struct statvfs s;
 
 	if (statvfs(path, &s) < 0)
-		return system_error("statvfs", path);
+		return zero_system_error("statvfs", path);
 	if ((uint64_t)s.f_bavail * s.f_frsize >= bytes)
 		return 0;
 	return kolo_error_set(KOLO_ESYS, "%s: %s: %llu MiB are wanted and %llu there", zero_path_end(path),

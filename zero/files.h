@@ -3,11 +3,16 @@
 #ifndef ZERO_FILES_H
 #define ZERO_FILES_H
 
+#include "basics.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { ZERO_PATH_LEN = 4096 };
+
+/* Sets "PATH: WHAT: " and errno's text; returns KOLO_ESYS. */
+int zero_system_error(const char *what, const char *path);
 
 /* dir/name, checked for length; "" where that fails. */
 int zero_path_join(char *out, const char *dir, const char *name);

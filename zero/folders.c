@@ -19,11 +19,6 @@
 #define PARTIAL ".step-"
 #define LATER   "later-step-"
 
-static int system_error(const char *what, const char *path)
-{
-	return kolo_error_set(KOLO_ESYS, "%s: %s: %s", zero_path_end(path), what, strerror(errno));
-}
-
 void zero_checkpoint_name(char *out, size_t len, long step)
 {
 	snprintf(out, len, PREFIX "%09ld", step);
@@ -63,7 +58,7 @@ static int scan(const char *dir, struct steps *out)
 
 	*out = (struct steps){ -1, -1, 0 };
 	if (!d)
-		return system_error("opening", dir);
+		return zero_system_error("opening", dir);
 	while ((entry = readdir(d))) {
 		long step = step_of(entry->d_name);
 
@@ -97,7 +92,7 @@ int kolo_zero_newest(const char *dir, long *out)
 static int remove_entry(const char *path, const struct stat *s, int type, struct FTW *at)
 {
 	(void)s, (void)type, (void)at;
-	return remove(path) < 0 && errno != ENOENT ? system_error("removing", path) : 0;
+	return remove(path) < 0 && errno != ENOENT ? zero_system_error("removing", path) : 0;
 }
 
 int zero_folder_remove(const char *path)
@@ -106,7 +101,7 @@ int zero_folder_remove(const char *path)
 	int rc = nftw(path, remove_entry, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
 
 	/* -1 is nftw's own; else it is that of remove_entry. */
-	return rc == -1 && errno != ENOENT ? system_error("removing", path) : rc == -1 ? 0 : rc;
+	return rc == -1 && errno != ENOENT ? zero_system_error("removing", path) : rc == -1 ? 0 : rc;
 }
 
 int zero_folder_clean(const char *dir)
@@ -117,7 +112,7 @@ int zero_folder_clean(const char *dir)
 	int rc = 0;
 
 	if (!d)
-		return system_error("opening", dir);
+		return zero_system_error("opening", dir);
 	while (rc == 0 && (entry = readdir(d))) {
 		if (strncmp(entry->d_name, PARTIAL, strlen(PARTIAL)) != 0)
 			continue;
@@ -150,7 +145,7 @@ int zero_folder_prune(const char *dir, int keep)
 			break;
 		/* Incomplete by name before it is so in fact. */
 		if (rename(complete, partial) < 0)
-			return system_error("renaming", complete);
+			return zero_system_error("renaming", complete);
 		if ((rc = zero_folder_remove(partial)) < 0)
 			break;
 	}
@@ -169,7 +164,7 @@ static int put_aside(const char *dir, long step)
 		snprintf(name, sizeof(name), i ? LATER "%09ld.%d" : LATER "%09ld", step, i);
 		if ((rc = zero_path_join(to, dir, name)) < 0 || access(to, F_OK) == 0)
 			continue;
-		return rename(from, to) < 0 ? system_error("renaming", from) : 0;
+		return rename(from, to) < 0 ? zero_system_error("renaming", from) : 0;
 	}
 	return rc;
 }
@@ -197,7 +192,7 @@ int zero_folder_publish(const char *dir, const char *partial, long step)
 		return rc;
 	if (lstat(complete, &s) < 0 && errno == ENOENT) {
 		if (rename(partial, complete) < 0)
-			return system_error("renaming", partial);
+			return zero_system_error("renaming", partial);
 	} else if (renameat2(AT_FDCWD, partial, AT_FDCWD, complete, RENAME_EXCHANGE) < 0) {
 		return kolo_error_set(
 			KOLO_ESYS,

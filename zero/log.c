@@ -369,27 +369,18 @@ static int make_log(struct kolo_comm *comm, const struct kolo_zero *zero,
 /* All ranks fail where one does, with its text, and where settings differ that say who has to come to a gather. */
 static int agree(struct kolo_comm *comm, const struct kolo_zero_log_config *c, int status)
 {
-	struct {
-		int32_t status;
-		char text[508];
-	} failure = { .status = status };
-	int nranks = kolo_comm_nranks(comm);
-	int64_t every = status < 0 ? 0 : c->steps_per_print;
-	int64_t kinds = status < 0 ? 0 : 2 * c->wall_clock + c->memory;
-	int64_t own[] = { status < 0 ? kolo_comm_rank(comm) : nranks, every, -every, kinds, -kinds },
-		least[5];
-	int rc;
+	int rc = zero_share_failure(comm, status);
+	int64_t own[4], least[4];
 
-	if (status < 0)
-		snprintf(failure.text, sizeof(failure.text), "%s", kolo_last_error());
-	rc = kolo_all_reduce(comm, own, least, 5, KOLO_I64, KOLO_MIN, NULL);
-	if (rc == 0 && least[0] < nranks) {
-		rc = kolo_broadcast(comm, &failure, &failure, sizeof(failure), KOLO_U8, (int)least[0], NULL);
-		return rc < 0 ? rc
-			      : kolo_error_set(failure.status, "rank %d: %s", (int)least[0], failure.text);
-	}
+	if (rc < 0)
+		return rc;
+	own[0] = c->steps_per_print;
+	own[1] = 2 * c->wall_clock + c->memory;
+	own[2] = -own[0];
+	own[3] = -own[1];
+	rc = kolo_all_reduce(comm, own, least, 4, KOLO_I64, KOLO_MIN, NULL);
 	/* The least of -x is the most of x. */
-	if (rc == 0 && (least[1] != -least[2] || least[3] != -least[4]))
+	if (rc == 0 && (least[0] != -least[2] || least[1] != -least[3]))
 		return kolo_error_set(
 			KOLO_EMISMATCH,
 			"logs: config.steps_per_print, wall_clock or memory is not the same on all ranks; %ld, %d and %d on rank %d",

@@ -2,12 +2,11 @@
 #ifndef ZERO_LOG_H
 #define ZERO_LOG_H
 
+#include "basics.h"
+
 #include <locale.h>
 #include <stdbool.h>
 #include <stddef.h>
-
-/* The public declaration, with its format checked here. */
-int kolo_error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Bytes of any line: 15 names and numbers of at most 60, and an overflow of 255, six for one where escaped. */
 enum { ZERO_LINE = 4096 };

@@ -38,27 +38,11 @@ void zero_text_number(struct zero_text *t, locale_t numbers, double value, bool 
 	uselocale(before);
 }
 
-/* Bytes of the character in UTF-8 that text begins with; 0: it is none. */
-static size_t character_len(const char *text)
-{
-	const unsigned char *s = (const unsigned char *)text;
-	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 || s[0] > 0xf4 ? 0 : 2 + (s[0] >= 0xe0) + (s[0] >= 0xf0);
-
-	for (size_t i = 1; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	/* Longer than it need be, one half of a pair of UTF-16, and beyond U+10FFFF */
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return n;
-}
-
 void zero_text_quoted(struct zero_text *t, const char *text)
 {
 	zero_text_put(t, "\"");
 	while (*text) {
-		size_t n = character_len(text);
+		size_t n = zero_character_len(text);
 
 		if (n == 0)
 			zero_text_put(t, "\\ufffd");

@@ -56,7 +56,7 @@ static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 /* What decides which tensors are gathered has to be the same on all ranks: uses, and where tensors are released. */
 static void mix_into_hash(struct kolo_zero *z, int event)
 {
-	z->trace.hash = (z->trace.hash ^ (uint64_t)(unsigned)event) * 1099511628211u;
+	z->trace.hash = zero_hash(z->trace.hash, &event, sizeof(event));
 }
 
 static int append_use(struct kolo_zero *z, int tensor)

@@ -13,33 +13,6 @@ static const char *dtype_of(enum kolo_type type)
 	return type == KOLO_F32 ? "F32" : type == KOLO_F16 ? "F16" : "BF16";
 }
 
-/* Bytes of the UTF-8 character at s; 0: it is none. */
-static size_t utf8_len(const unsigned char *s)
-{
-	static const struct {
-		unsigned char mask, lead;
-		uint32_t least;
-	} forms[] = {
-		{ 0x80, 0x00, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 }
-	};
-
-	for (size_t more = 0; more < sizeof(forms) / sizeof(forms[0]); more++) {
-		uint32_t code = s[0] & (unsigned char)~forms[more].mask;
-
-		if ((s[0] & forms[more].mask) != forms[more].lead)
-			continue;
-		for (size_t i = 1; i <= more; i++) {
-			if ((s[i] & 0xc0) != 0x80)
-				return 0;
-			code = code << 6 | (s[i] & 0x3f);
-		}
-		return code < forms[more].least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)
-			       ? 0
-			       : more + 1;
-	}
-	return 0;
-}
-
 static int write_name(struct zero_growing *out, const char *name)
 {
 	const unsigned char *s = (const unsigned char *)name;
@@ -49,7 +22,7 @@ static int write_name(struct zero_growing *out, const char *name)
 		return kolo_error_set(KOLO_EINVAL,
 				      "tensor '%s': a name that safetensors keeps for other things", name);
 	for (; *s; s += n) {
-		if ((n = utf8_len(s)) == 0)
+		if ((n = zero_character_len((const char *)s)) == 0)
 			return kolo_error_set(
 				KOLO_EINVAL,
 				"tensor '%s': its name is no UTF-8, which safetensors wants; byte %zu is 0x%02x",
@@ -105,7 +78,7 @@ int zero_safetensors_header(struct zero_table *table, long step, char **out)
 	for (int i = 0; i < 8; i++)
 		g.text[i] = (char)((g.len - 8) >> 8 * i);
 	table->header_len = g.len;
-	table->header_sum = zero_hash_bytes(g.text, g.len);
+	table->header_sum = zero_hash(ZERO_HASH, g.text, g.len);
 	*out = g.text;
 	return 0;
 }

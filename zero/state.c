@@ -76,7 +76,7 @@ int zero_state_write(const struct zero_saved *state, const struct zero_table *ta
 
 	write_state(&g, state, tables);
 	if (!g.failed)
-		zero_growing_put(&g, "end %016" PRIx64 "\n", zero_hash_bytes(g.text, g.len));
+		zero_growing_put(&g, "end %016" PRIx64 "\n", zero_hash(ZERO_HASH, g.text, g.len));
 	if (g.failed) {
 		free(g.text);
 		return kolo_error_set(KOLO_ENOMEM, "a state file: out of memory");
@@ -314,7 +314,7 @@ static size_t check_end(const char *text, size_t len)
 	if (!end)
 		return 0;
 	snprintf(expected, sizeof(expected), "end %016" PRIx64 "\n",
-		 zero_hash_bytes(text, (size_t)(end - text)));
+		 zero_hash(ZERO_HASH, text, (size_t)(end - text)));
 	return strcmp(end, expected) == 0 ? (size_t)(end - text) : 0;
 }
 

@@ -154,14 +154,10 @@ static int summarize(struct kolo_zero *z, const struct record *records, struct s
 
 static uint64_t hash_settings(const struct kolo_zero *z)
 {
-	uint64_t hash = 14695981039346656037u, bits;
+	uint64_t hash = zero_hash(ZERO_HASH, &z->scaler.scale, sizeof(z->scaler.scale));
 
-	for (int i = -1; i < z->config.ngroups; i++) {
-		double value = i < 0 ? z->scaler.scale : z->config.groups[i].lr;
-
-		memcpy(&bits, &value, sizeof(bits));
-		hash = (hash ^ bits ^ bits >> 32) * 1099511628211u;
-	}
+	for (int i = 0; i < z->config.ngroups; i++)
+		hash = zero_hash(hash, &z->config.groups[i].lr, sizeof(z->config.groups[i].lr));
 	return hash;
 }
 
@@ -244,7 +240,7 @@ static void begin_update(struct kolo_zero *z)
 	z->micro = 0;
 	z->samples = z->loss = 0;
 	z->culprit.tensor = -1;
-	z->trace.hash = 14695981039346656037u;
+	z->trace.hash = ZERO_HASH;
 	for (int i = 0; i < z->ntensors; i++)
 		z->tensors[i].summed = false;
 }

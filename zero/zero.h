@@ -2,6 +2,7 @@
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 
+#include "basics.h"
 #include "kernels.h"
 #include "layout.h"
 #include "memory.h"
@@ -10,9 +11,6 @@
 
 #include <stdbool.h>
 #include <time.h>
-
-/* The public declaration, with its format checked here. */
-int kolo_error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Where a gathered tensor of stage 3 is. */
 enum zero_state {

@@ -175,7 +175,8 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
  * become rank 0's on all ranks. The caller gives *out to kolo_zero_destroy.
  *
  * Errors: KOLO_EINVAL (names the tensor or the field), KOLO_ENOMEM, KOLO_EMISMATCH (ranks passed different tensors or
- * configs), and those of kolo_comm_split and the collectives; then *out is NULL. */
+ * configs), and those of kolo_comm_split and the collectives; then *out is NULL. All ranks have the error of the first that
+ * failed, with its number. */
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
 

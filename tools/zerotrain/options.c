@@ -87,13 +87,7 @@ _Noreturn static void refuse(const char *option, const char *value, const char *
 }
 
 /* The options that take an integer, a text or a real number. */
-enum slot { IN_INT, IN_LONG, IN_TEXT, IN_DOUBLE };
-static const struct field {
-	const char *option;
-	enum slot slot;
-	size_t offset;
-	long min, max; /* of integers */
-} fields[] = {
+static const struct option_field fields[] = {
 	{ "data", IN_TEXT, offsetof(struct options, data), 0, 0 },
 	{ "config", IN_TEXT, offsetof(struct options, config), 0, 0 },
 	{ "save", IN_TEXT, offsetof(struct options, save), 0, 0 },
@@ -116,23 +110,6 @@ static const struct field {
 	{ "dropout", IN_DOUBLE, offsetof(struct options, dropout), 0, 0 },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
-
-static void parse_field(const struct field *f, const char *value, struct options *o)
-{
-	void *place = (char *)o + f->offset;
-	char option[24], *end;
-
-	snprintf(option, sizeof(option), "--%s", f->option);
-	switch (f->slot) {
-	case IN_TEXT: *(const char **)place = value; break;
-	case IN_INT: *(int *)place = (int)parse_number("zerotrain", option, value, f->min, f->max); break;
-	case IN_LONG: *(long *)place = parse_number("zerotrain", option, value, f->min, f->max); break;
-	case IN_DOUBLE:
-		*(double *)place = strtod(value, &end);
-		if (end == value || *end)
-			refuse(f->option, value, "a number");
-	}
-}
 
 static int parse_recompute(const char *value)
 {
@@ -203,7 +180,7 @@ static void parse_all(int argc, char **argv, struct options *o)
 		longs[6 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
-			parse_field(&fields[c - FIELD], optarg, o);
+			parse_field("zerotrain", &fields[c - FIELD], optarg, o);
 			continue;
 		}
 		switch (c) {

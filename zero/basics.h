@@ -1,0 +1,21 @@
+/* What files of all kinds here need: errors whose format is checked, a hash, letters, and one outcome for all ranks. */
+#ifndef ZERO_BASICS_H
+#define ZERO_BASICS_H
+
+#include "kolo/kolo.h"
+
+/* The public declaration, with its format checked here. */
+int kolo_error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* FNV-1a, on from `hash`: a byte that differs always shows. */
+#define ZERO_HASH 14695981039346656037u
+uint64_t zero_hash(uint64_t hash, const void *bytes, size_t len);
+
+/* Bytes of the character in UTF-8 that text begins with; 0: it is none. */
+size_t zero_character_len(const char *text);
+
+/* Collective: where `rc` of any rank is an error all return that of the first such rank, with its number and its text; else 0.
+ * Errors: those of the collectives besides. */
+int zero_share_failure(struct kolo_comm *comm, int rc);
+
+#endif

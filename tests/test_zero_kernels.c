@@ -21,9 +21,9 @@ struct state {
 	struct zero_lanes p2, u2;
 };
 
-static struct zero_scalars scalars(uint64_t step)
+static struct kolo_zero_scalars scalars(uint64_t step)
 {
-	return (struct zero_scalars){ .keep = 0.999f,
+	return (struct kolo_zero_scalars){ .keep = 0.999f,
 				      .decay = 0.01f,
 				      .beta1 = 0.9f,
 				      .rest1 = 0.1f,
@@ -47,7 +47,7 @@ static void updates_have_the_same_bits_for_every_length(void **state)
 	(void)state;
 	for (const struct zero_kernels *const *k = list; *k; k++) {
 		for (size_t n = 0; n < MOST; n++) {
-			struct zero_scalars s = scalars(n % 3);
+			struct kolo_zero_scalars s = scalars(n % 3);
 			struct state a, b;
 
 			memset(&a, 0, sizeof(a));

@@ -5,22 +5,22 @@
 #include <string.h>
 
 /* g + weight decay times p, where that is torch's L2 way. */
-static inline float decayed(float g, float p, const struct zero_scalars *s)
+static inline float decayed(float g, float p, const struct kolo_zero_scalars *s)
 {
 	return g + s->decay * p;
 }
 
 /* Both moments of Adam. */
-static inline void moments(float *m, float *v, float g, const struct zero_scalars *s)
+static inline void moments(float *m, float *v, float g, const struct kolo_zero_scalars *s)
 {
 	*m = *m * s->beta1 + g * s->rest1;
 	*v = *v * s->beta2 + s->rest2 * g * g;
 }
 
 static void adamw(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		  const struct zero_scalars *scalars)
+		  const struct kolo_zero_scalars *scalars)
 {
-	const struct zero_scalars s = *scalars;
+	const struct kolo_zero_scalars s = *scalars;
 
 	for (size_t i = 0; i < n; i++) {
 		moments(&m[i], &v[i], g[i], &s);
@@ -29,9 +29,9 @@ static void adamw(float *restrict p, float *restrict m, float *restrict v, const
 }
 
 static void adam(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		 const struct zero_scalars *scalars)
+		 const struct kolo_zero_scalars *scalars)
 {
-	const struct zero_scalars s = *scalars;
+	const struct kolo_zero_scalars s = *scalars;
 
 	for (size_t i = 0; i < n; i++) {
 		moments(&m[i], &v[i], decayed(g[i], p[i], &s), &s);
@@ -41,9 +41,9 @@ static void adam(float *restrict p, float *restrict m, float *restrict v, const 
 
 /* m: the momentum; NULL without one. */
 static void sgd(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		const struct zero_scalars *scalars)
+		const struct kolo_zero_scalars *scalars)
 {
-	const struct zero_scalars s = *scalars;
+	const struct kolo_zero_scalars s = *scalars;
 
 	(void)v;
 	for (size_t i = 0; i < n && !m; i++)
@@ -57,9 +57,9 @@ static void sgd(float *restrict p, float *restrict m, float *restrict v, const f
 }
 
 static void lion(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		 const struct zero_scalars *scalars)
+		 const struct kolo_zero_scalars *scalars)
 {
-	const struct zero_scalars s = *scalars;
+	const struct kolo_zero_scalars s = *scalars;
 
 	(void)v;
 	for (size_t i = 0; i < n; i++) {
@@ -73,9 +73,9 @@ static void lion(float *restrict p, float *restrict m, float *restrict v, const 
 
 /* m: the sum of squares. */
 static void adagrad(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
-		    size_t n, const struct zero_scalars *scalars)
+		    size_t n, const struct kolo_zero_scalars *scalars)
 {
-	const struct zero_scalars s = *scalars;
+	const struct kolo_zero_scalars s = *scalars;
 
 	(void)v;
 	for (size_t i = 0; i < n; i++) {
@@ -87,16 +87,16 @@ static void adagrad(float *restrict p, float *restrict m, float *restrict v, con
 }
 
 /* The update of Lamb before the trust ratio, from moments that are already this step's. */
-static inline float lamb_update(float p, float m, float v, const struct zero_scalars *s)
+static inline float lamb_update(float p, float m, float v, const struct kolo_zero_scalars *s)
 {
 	return m / s->bias1 / (__builtin_sqrtf(v) / s->root2 + s->eps) + s->decay * p;
 }
 
 static void lamb_moments(const float *restrict p, float *restrict m, float *restrict v,
-			 const float *restrict g, size_t n, const struct zero_scalars *scalars,
+			 const float *restrict g, size_t n, const struct kolo_zero_scalars *scalars,
 			 struct zero_lanes *p2, struct zero_lanes *u2)
 {
-	const struct zero_scalars s = *scalars;
+	const struct kolo_zero_scalars s = *scalars;
 
 	for (size_t i = 0; i < n; i++) {
 		float u;
@@ -110,9 +110,9 @@ static void lamb_moments(const float *restrict p, float *restrict m, float *rest
 
 /* Behind lamb_moments, with the trust ratio in the rate. */
 static void lamb(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		 const struct zero_scalars *scalars)
+		 const struct kolo_zero_scalars *scalars)
 {
-	const struct zero_scalars s = *scalars;
+	const struct kolo_zero_scalars s = *scalars;
 
 	(void)g;
 	for (size_t i = 0; i < n; i++)

@@ -4,29 +4,15 @@
 #ifndef ZERO_KERNELS_H
 #define ZERO_KERNELS_H
 
-#include "kolo/kolo_zero.h"
+#include "kolo/kolo_zero_device.h"
 
 #include <stdbool.h>
 
-enum { ZERO_NOPTIMIZERS = KOLO_ZERO_LAMB + 1, ZERO_LANES = 16 };
-
-/* What an update multiplies and adds in float, from the group's hyper-parameters in double and the number of the step. */
-struct zero_scalars {
-	float keep;         /* 1 - lr weight_decay: AdamW, Lion */
-	float decay;        /* weight_decay, where it is added to the gradient or the update */
-	float beta1, rest1; /* rest1 = 1 - beta1 */
-	float beta2, rest2;
-	float rate;  /* lr; Adam and AdamW: lr / (1 - beta1^step); Lamb: lr times the trust ratio */
-	float root2; /* sqrt(1 - beta2^step) */
-	float bias1; /* 1 - beta1^step */
-	float eps;
-	float momentum, rest; /* SGD; rest = 1 - dampening */
-	bool first, nesterov;
-};
+enum { ZERO_NOPTIMIZERS = KOLO_ZERO_LAMB + 1, ZERO_LANES = KOLO_ZERO_LANES };
 
 /* n elements: p parameters or masters, m and v moments (those that the optimizer has), g gradients. Nothing overlaps. */
 typedef void zero_update_fn(float *p, float *m, float *v, const float *g, size_t n,
-			    const struct zero_scalars *s);
+			    const struct kolo_zero_scalars *s);
 
 /* Sums over elements 0 and up, in lane i mod ZERO_LANES; calls follow each other by multiples of ZERO_LANES elements. */
 struct zero_lanes {
@@ -37,7 +23,7 @@ struct zero_kernels {
 	zero_update_fn *update[ZERO_NOPTIMIZERS];
 	/* The moments of Lamb, and the squares of parameters and updates */
 	void (*lamb_moments)(const float *p, float *m, float *v, const float *g, size_t n,
-			     const struct zero_scalars *s, struct zero_lanes *p2, struct zero_lanes *u2);
+			     const struct kolo_zero_scalars *s, struct zero_lanes *p2, struct zero_lanes *u2);
 	void (*add_squares)(struct zero_lanes *lanes, const float *x, size_t n);
 	void (*add)(float *sum, const float *x, size_t n);
 	/* Whether all of n elements are finite */

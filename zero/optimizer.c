@@ -77,8 +77,8 @@ struct kolo_zero_group zero_optimizer_scheduled(const struct kolo_zero_group *gr
 	return g;
 }
 
-struct zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
-					   const struct kolo_zero_group *g, long step)
+struct kolo_zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
+						const struct kolo_zero_group *g, long step)
 {
 	double bias1 = 1 - power(g->beta1, step), rate = g->lr;
 	bool adam = optimizer == KOLO_ZERO_ADAMW || optimizer == KOLO_ZERO_ADAM;
@@ -87,7 +87,7 @@ struct zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
 		rate = g->lr / bias1;
 	else if (optimizer == KOLO_ZERO_ADAGRAD)
 		rate = g->lr / (1 + (double)(step - 1) * g->lr_decay);
-	return (struct zero_scalars){
+	return (struct kolo_zero_scalars){
 		.keep = (float)(1 - g->lr * g->weight_decay),
 		.decay = (float)g->weight_decay,
 		.beta1 = (float)g->beta1,

@@ -15,8 +15,8 @@ float zero_optimizer_initial(enum kolo_zero_optimizer optimizer, const struct ko
 struct kolo_zero_group zero_optimizer_scheduled(const struct kolo_zero_group *group, long step);
 
 /* The factors of step number `step`, from 1. Computed in double, as torch does. */
-struct zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
-					   const struct kolo_zero_group *group, long step);
+struct kolo_zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
+						const struct kolo_zero_group *group, long step);
 
 /* 0, or KOLO_EINVAL with the field that is wrong. */
 int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group, int index);

@@ -79,8 +79,8 @@ void zero_find_culprit(const struct kolo_zero *z, struct zero_culprit *out)
 /* What an update takes along. */
 struct update {
 	float factor;
-	struct zero_scalars *groups; /* of each group */
-	double *ratios;              /* Lamb: of each tensor, the trust ratio */
+	struct kolo_zero_scalars *groups; /* of each group */
+	double *ratios;                   /* Lamb: of each tensor, the trust ratio */
 };
 
 float *zero_master_at(const struct zero_tensor *t, size_t first)
@@ -109,7 +109,7 @@ void zero_write_parameters(const struct zero_tensor *t, size_t first, size_t n)
 static void update_part(struct kolo_zero *z, int tensor, struct zero_part part, const struct update *u)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
-	struct zero_scalars s = u->groups[t->group];
+	struct kolo_zero_scalars s = u->groups[t->group];
 	float g[BLOCK] = { 0 };
 
 	if (u->ratios)

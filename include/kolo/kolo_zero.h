@@ -130,7 +130,30 @@ struct kolo_zero_tensor {
 	uint64_t reserved[4]; /* zero */
 };
 
-/* What kolo_zero_create needs; kolo_zero_config_init fills in the defaults. The same on all ranks, which is checked. */
+struct kolo_zero_device; /* kolo_zero_device.h */
+
+/* Where something is. */
+enum kolo_zero_place {
+	KOLO_ZERO_ON_DEVICE, /* with the model: config.device's memory, or the host's where there is none */
+	KOLO_ZERO_ON_HOST,   /* in host memory; the same where there is no device */
+	KOLO_ZERO_ON_NVME,   /* in files (io_uring, past the system's cache) */
+};
+
+/* What leaves the device. Bits are the same wherever state is. kolo_zero_offload_init fills in the defaults. */
+struct kolo_zero_offload {
+	enum kolo_zero_place place; /* KOLO_ZERO_ON_DEVICE */
+	double ratio; /* of the optimizer: the share of its elements that is there, in whole blocks of each tensor; 1 */
+	int pin; /* 1: host memory that copies use is locked and registered with the device; 1 */
+	int buffers; /* at least 2: of the optimizer 4, of parameters 5. Updates and copies, or files, go on between them */
+	size_t buffer;  /* elements in one of them at most; 512 Ki. Of parameters a whole shard at least */
+	size_t in_host; /* of parameters in files: so many of this rank's elements stay in host memory; 0 */
+	const char *
+		path; /* KOLO_ZERO_ON_NVME: a directory that is there; copied. Files are removed at the end */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* What kolo_zero_create needs; kolo_zero_config_init fills in the defaults. The same on all ranks, which is checked, but for
+ * device, host_budget, threads and paths. */
 struct kolo_zero_config {
 	int stage;        /* 0 to 3; 0 */
 	int accumulation; /* micro-steps for each update; 1 */
@@ -163,8 +186,22 @@ struct kolo_zero_config {
 	size_t max_live; /* stage 3: no prefetch, and nothing kept, beyond so many gathered elements; 2^30 */
 	size_t reuse_distance; /* stage 3: keep what is used again before so many other elements are; 0: nothing */
 	int parameter_server; /* 1, stage 0: rank 0 alone updates, and the others send to it and receive from it; 0 */
+	/* The memory that the model computes in, which must outlive the engine; NULL: the host's. With a device kolo_zero_use gives
+	 * its memory, kolo_zero_gradient reads it, and a tensor's data is host memory that is read in kolo_zero_create only */
+	struct kolo_zero_device *device;
+	/* Master weights and moments, which are updated where they are: those in files pass through buffers of the host, and
+	 * gradients of what is not on the device come down. Stages 1 to 3 */
+	struct kolo_zero_offload offload_optimizer;
+	struct kolo_zero_offload offload_param; /* a rank's shards, which come up for each gather. Stage 3 */
+	int threads; /* that update in host memory; 0: the cores that this rank may use, or 1 where ranks share them. 0 */
+	size_t host_budget; /* bytes of host memory that a rank may plan for; 0: what the machine has available. 0 */
+	size_t io_block;      /* bytes of one request to files, a multiple of 4096; 1 Mi */
+	int io_depth;         /* requests to a file at a time; 8 */
 	uint64_t reserved[8]; /* zero */
 };
+
+/* The defaults of an offload of the optimizer; kolo_zero_config_init has those of both. Never fails. */
+void kolo_zero_offload_init(struct kolo_zero_offload *out);
 
 /* The defaults of an optimizer. Never fails. */
 void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer optimizer);
@@ -271,6 +308,7 @@ struct kolo_zero_times {
 	double reduce;   /* waiting for reductions of gradients, or, without overlap, doing them */
 	double gather;   /* the same of gathers of parameters */
 	double update;   /* the optimizer's own part of step: norm, clipping, the pass over the state */
+	double transfer; /* waiting for copies between device and host, or for files */
 	long micro_steps;
 	uint64_t reserved[4]; /* zero */
 };
@@ -296,10 +334,12 @@ int kolo_zero_get(struct kolo_zero *zero, int tensor, float *out);
 /* Memory of one kind on this rank, in bytes. */
 struct kolo_zero_memory {
 	const char *kind;    /* "parameters", "gradients", ...; static storage */
+	const char *place;   /* "host", "device", "nvme"; static storage */
 	const char *formula; /* what it should be, in words, like "e P / N"; static storage */
 	size_t bytes;        /* what is allocated now, the caller's parameters included */
 	size_t peak;         /* the most there was */
 	size_t expected;     /* what the formula gives; of gathered parameters the most that it allows */
+	size_t pinned;       /* bytes of whole pages that are locked */
 	uint64_t reserved[4];
 };
 
@@ -309,11 +349,13 @@ int kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_ze
 /* Bytes that this rank sent since it was made, without what kolo_zero_create and kolo_zero_get send. */
 struct kolo_zero_traffic {
 	uint64_t sent_bytes; /* as the communicator counted; = the two below where it sends round the ring */
-	uint64_t gradient_bytes;      /* by formula: reductions */
-	uint64_t parameter_bytes;     /* by formula: all-gathers or broadcasts */
-	uint64_t padding_bytes;       /* of these two, what fills buckets up to equal parts */
-	uint64_t control_bytes;       /* norm, loss, overflow, order of use; on a communicator apart */
-	uint64_t reductions, gathers; /* operations */
+	uint64_t gradient_bytes;            /* by formula: reductions */
+	uint64_t parameter_bytes;           /* by formula: all-gathers or broadcasts */
+	uint64_t padding_bytes;             /* of these two, what fills buckets up to equal parts */
+	uint64_t control_bytes;             /* norm, loss, overflow, order of use; on a communicator apart */
+	uint64_t reductions, gathers;       /* operations */
+	uint64_t down_bytes, up_bytes;      /* between device and host */
+	uint64_t read_bytes, written_bytes; /* of files of offloaded state, padding included */
 	uint64_t reserved[4];
 };
 

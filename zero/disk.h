@@ -1,0 +1,47 @@
+/* A file for state that memory has no room for, read and written past the system's cache by io_uring, and the buffers between:
+ * several requests are on their way at a time, each for a buffer. Offsets and lengths are multiples of 4096.
+ *
+ * The file is in a directory of the user's, has a name of its own there, and all of its room from the start. It is locked as
+ * long as it is in use; what a killed process left behind is removed by the next one that opens a file there. */
+#ifndef ZERO_DISK_H
+#define ZERO_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct zero_disk;
+
+struct zero_disk_attr {
+	const char *dir;
+	const char *what; /* "optimizer", "parameters": part of the name, and of errors */
+	int rank;         /* the same */
+	uint64_t bytes;   /* of the file */
+	int nbuffers;     /* of buffer_len bytes each, a multiple of 4096 */
+	size_t buffer_len;
+	char *buffers; /* nbuffers times buffer_len, aligned to 4096; the caller's */
+	size_t block;  /* bytes of one request at most */
+	int depth;     /* requests at a time */
+};
+
+/* Errors: KOLO_ENOTSUP (a build without liburing, a system without io_uring), KOLO_ESYS (names the file and what to do), KOLO_ENOMEM. */
+int zero_disk_open(const struct zero_disk_attr *attr, struct zero_disk **out);
+/* Waits for what is on its way, and removes the file. NULL is allowed. */
+void zero_disk_close(struct zero_disk *disk);
+
+/* Starts to fill buffer number i from the file, or to write it there: `len` bytes at `offset`. What was started for the buffer
+ * before has been waited for. Errors: KOLO_ESYS. */
+int zero_disk_read(struct zero_disk *disk, int i, uint64_t offset, size_t len);
+int zero_disk_write(struct zero_disk *disk, int i, uint64_t offset, size_t len);
+
+/* Blocks until what was started for buffer i is done; at once where nothing was. Errors: KOLO_ESYS with the file, the place and the
+ * reason: a file that got shorter, a full disk, a device that fails. */
+int zero_disk_wait(struct zero_disk *disk, int i);
+
+/* KOLO_ESYS where the file was removed or replaced since. */
+int zero_disk_check(const struct zero_disk *disk);
+
+/* Bytes that were read and written since it was opened. */
+void zero_disk_counts(const struct zero_disk *disk, uint64_t *read_bytes, uint64_t *written_bytes);
+
+#endif

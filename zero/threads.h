@@ -1,0 +1,22 @@
+/* Threads that work in host memory together: a static split, so that what a thread touched first it touches always, and a result
+ * never depends on how many there are. */
+#ifndef ZERO_THREADS_H
+#define ZERO_THREADS_H
+
+struct zero_threads;
+
+/* n threads, the caller one of them; each of the others is bound to a core of its own among those that the caller may use, where
+ * there are enough. They sleep while they have nothing to do. 0: as many as such cores, or 1 where `sharing` processes of this
+ * host have the same ones. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+int zero_threads_open(int n, int sharing, struct zero_threads **out);
+void zero_threads_close(struct zero_threads *threads);
+
+/* How many there are; 1 of NULL. */
+int zero_threads_count(const struct zero_threads *threads);
+
+/* Calls fn for the parts 0 to nparts - 1, each once, on the threads; the caller gets the first ones. Returns when all are done.
+ * threads NULL: the caller does all. */
+typedef void zero_part_fn(void *arg, int part);
+void zero_threads_run(struct zero_threads *threads, int nparts, zero_part_fn *fn, void *arg);
+
+#endif

@@ -1,0 +1,19 @@
+/* Work (kolo_zero_device.h) done in host memory: by the loops of kernels.h, in blocks that stay in the first-level cache between
+ * a loop and the next one, on threads. Bits are those of one thread, and of the plain loops. */
+#ifndef ZERO_WORK_H
+#define ZERO_WORK_H
+
+#include "kernels.h"
+#include "threads.h"
+
+/* Done when it returns. Never fails. */
+void zero_work_run(struct zero_threads *threads, const struct zero_kernels *kernels,
+		   const struct kolo_zero_work *work);
+
+/* Blocks of n elements. */
+static inline size_t zero_blocks(size_t n)
+{
+	return n / KOLO_ZERO_BLOCK + (n % KOLO_ZERO_BLOCK != 0);
+}
+
+#endif

@@ -362,6 +362,29 @@ struct kolo_zero_traffic {
 /* Counts. Between updates; blocks until what is on the way is done. Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_traffic_get(struct kolo_zero *zero, struct kolo_zero_traffic *out);
 
+/* What an engine of these arguments would hold and send on one rank, without making it: by the same code, and checked by the same
+ * rules. */
+struct kolo_zero_plan;
+
+/* Plans for rank `rank` of `nranks`. The device, if there is one, is asked for its budget only. Local. The caller gives *out to
+ * kolo_zero_plan_destroy. Errors: KOLO_EINVAL, KOLO_ENOMEM; then *out is NULL. */
+int kolo_zero_plan_create(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,
+			  int ntensors, int rank, int nranks, struct kolo_zero_plan **out);
+
+/* NULL is allowed. */
+void kolo_zero_plan_destroy(struct kolo_zero_plan *plan);
+
+/* As kolo_zero_memory_get, of the plan: bytes and peak are what is expected, of gathered parameters of a model that uses its
+ * tensors one after the other, forward and back, each for itself. Errors: KOLO_EINVAL where there is no further one. */
+int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index, struct kolo_zero_memory *out);
+
+/* What one update takes: `accumulation` micro-steps in which each tensor is used once forward and once backward. Never fails. */
+void kolo_zero_plan_traffic_get(const struct kolo_zero_plan *plan, struct kolo_zero_traffic *out);
+
+/* Whether it fits into the device's budget and the host's, as kolo_zero_create asks: KOLO_ENOMEM, with the bytes of each kind, what
+ * is missing, and what could be offloaded. */
+int kolo_zero_plan_check(const struct kolo_zero_plan *plan);
+
 /* The name of an optimizer, like "AdamW"; NULL when there is no such. Static storage. */
 const char *kolo_zero_optimizer_name(enum kolo_zero_optimizer optimizer);
 

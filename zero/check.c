@@ -11,6 +11,73 @@ static int check_flag(const char *name, int value)
 	return kolo_error_set(KOLO_EINVAL, "config.%s is %d, and must be 0 or 1", name, value);
 }
 
+static int check_offload_numbers(const char *name, const struct kolo_zero_offload *o)
+{
+	const struct {
+		const char *name, *want;
+		double value;
+		bool ok;
+	} fields[] = {
+		{ "place", "one of enum kolo_zero_place", o->place, (unsigned)o->place <= KOLO_ZERO_ON_NVME },
+		{ "ratio", "from 0 to 1", o->ratio, o->ratio >= 0 && o->ratio <= 1 },
+		{ "pin", "0 or 1", o->pin, o->pin == 0 || o->pin == 1 },
+		{ "buffers", "from 2 to 4096", o->buffers, o->buffers >= 2 && o->buffers <= 4096 },
+		{ "buffer", "from 1 to 2^40", (double)o->buffer,
+		  o->buffer >= 1 && o->buffer <= (size_t)1 << 40 },
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (!fields[i].ok)
+			return kolo_error_set(KOLO_EINVAL, "config.%s.%s is %g, and must be %s", name,
+					      fields[i].name, fields[i].value, fields[i].want);
+	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(o->reserved[0]); i++)
+		if (o->reserved[i])
+			return kolo_error_set(KOLO_EINVAL,
+					      "config.%s.reserved is not zero: use kolo_zero_offload_init",
+					      name);
+	return 0;
+}
+
+static int check_offload(const char *name, const struct kolo_zero_offload *o, int stage, int least)
+{
+	int rc = check_offload_numbers(name, o);
+
+	if (rc < 0 || o->place == KOLO_ZERO_ON_DEVICE)
+		return rc;
+	if (stage < least)
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.%s at stage %d, where that is not sharded: it needs stage %d%s",
+				      name, stage, least, least < 3 ? " at least" : "");
+	if (o->place == KOLO_ZERO_ON_NVME && (!o->path || !*o->path))
+		return kolo_error_set(KOLO_EINVAL, "config.%s is on nvme without a path", name);
+	return 0;
+}
+
+static int check_device(const struct kolo_zero_config *c)
+{
+	int rc = check_offload("offload_optimizer", &c->offload_optimizer, c->stage, 1);
+
+	if (rc == 0)
+		rc = check_offload("offload_param", &c->offload_param, c->stage, 3);
+	if (rc < 0)
+		return rc;
+	if (c->parameter_server && c->device)
+		return kolo_error_set(KOLO_EINVAL, "config.parameter_server works in host memory only");
+	if (c->device && !c->device->ops->on_host && !c->overlap)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"config.overlap is 0, and collectives on this device's memory need a queue: set it to 1");
+	if (c->threads < 0 || c->threads > 4096)
+		return kolo_error_set(KOLO_EINVAL, "config.threads is %d, and must be 0 to 4096", c->threads);
+	if (c->io_block < 4096 || c->io_block % 4096 || c->io_block > 1 << 30 || c->io_depth < 1 ||
+	    c->io_depth > 4096)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"config.io_block and io_depth are %zu and %d; want a multiple of 4096 up to 2^30, and 1 to 4096",
+			c->io_block, c->io_depth);
+	return 0;
+}
+
 static int check_combinations(const struct kolo_zero_config *c)
 {
 	if (c->parameter_server && c->stage != 0)
@@ -67,7 +134,9 @@ static int check_config(const struct kolo_zero_config *c)
 				      (int)c->optimizer);
 	for (size_t i = 0; rc == 0 && i < sizeof(flags) / sizeof(flags[0]); i++)
 		rc = check_flag(flags[i].name, flags[i].value);
-	return rc == 0 ? check_combinations(c) : rc;
+	if (rc == 0)
+		rc = check_combinations(c);
+	return rc == 0 ? check_device(c) : rc;
 }
 
 static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups)
@@ -196,6 +265,16 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 		(double)c->scaling.window,
 		c->scaling.hysteresis,
 		c->scaling.consecutive,
+		c->offload_optimizer.place,
+		c->offload_optimizer.ratio,
+		c->offload_optimizer.pin,
+		c->offload_optimizer.buffers,
+		(double)c->offload_optimizer.buffer,
+		c->offload_param.place,
+		c->offload_param.pin,
+		c->offload_param.buffers,
+		(double)c->offload_param.in_host,
+		c->device != NULL,
 	};
 	uint64_t hash = zero_hash(ZERO_HASH, values, sizeof(values));
 

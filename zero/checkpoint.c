@@ -10,7 +10,7 @@
 static bool is_stored(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_file file,
 		      enum kolo_type *type)
 {
-	*type = file == ZERO_WEIGHTS && !t->trained ? t->type : KOLO_F32;
+	*type = zero_stored_type(t, file);
 	if (file == ZERO_WEIGHTS)
 		return true;
 	return t->trained &&
@@ -63,16 +63,57 @@ void zero_table_free(struct zero_table *table)
 
 /* ---- Parts ---------------------------------------------------------------------------------------------- */
 
-char *zero_values_at(const struct zero_tensor *t, enum zero_file file, size_t first, enum kolo_type *type)
+enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file)
 {
-	*type = KOLO_F32;
-	if (file != ZERO_WEIGHTS)
-		return (char *)zero_moment_at(t, (int)file - ZERO_MOMENT1, first);
-	if (t->trained)
-		return (char *)zero_master_at(t, first);
-	*type = t->type;
-	return t->sharded ? zero_at(t->shard, t->type, first - t->own.first)
-			  : zero_at(t->param, t->type, first);
+	return file == ZERO_WEIGHTS && !t->trained ? t->type : KOLO_F32;
+}
+
+/* The moments of a tensor at home, or away in memory, or NULL. */
+static char *state_at(const struct kolo_zero *z, const struct zero_tensor *t, int state,
+		      struct zero_part *part)
+{
+	struct zero_part away = zero_part_away(t, *part);
+	float *at;
+
+	if (away.n) {
+		*part = away;
+		at = state == 0 ? t->away.master : t->away.moment[state - 1];
+		return at ? (char *)(at + (away.first - t->held.first)) : NULL;
+	}
+	if (!z->on_host)
+		return NULL;
+	return (char *)(state == 0 ? zero_master_at(t, part->first)
+				   : zero_moment_at(t, state - 1, part->first));
+}
+
+char *zero_stored_at(const struct kolo_zero *z, int tensor, enum zero_file file, struct zero_part *part)
+{
+	const struct zero_tensor *t = &z->tensors[tensor];
+
+	if (file != ZERO_WEIGHTS || t->trained)
+		return state_at(z, t, (int)file, part);
+	if (!t->sharded)
+		return z->on_host ? zero_at(t->param, t->type, part->first) : NULL;
+	if (!t->shard || (t->shard_place == ZERO_HOME && !z->on_host))
+		return NULL;
+	return zero_at(t->shard, t->type, part->first - t->own.first);
+}
+
+int zero_stored_get(struct kolo_zero *z, int tensor, enum zero_file file, struct zero_part part, void *out)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+
+	return file == ZERO_WEIGHTS && !t->trained ? zero_values_get(z, tensor, part, out)
+						   : zero_state_get(z, t, (int)file, part, out);
+}
+
+int zero_stored_put(struct kolo_zero *z, int tensor, enum zero_file file, struct zero_part part,
+		    const void *from)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+
+	return file == ZERO_WEIGHTS && !t->trained ? zero_values_put(z, tensor, part, from)
+						   : zero_state_put(z, t, (int)file, part, from);
 }
 
 struct zero_part zero_stored_part(const struct kolo_zero *z, const struct zero_tensor *t)

@@ -50,9 +50,18 @@ int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_i
 		    struct zero_table *out);
 void zero_table_free(struct zero_table *table);
 
-/* Where the engine has elements of a tensor from `first` on that belong into a file, and of which type. They are of its own part
- * or of what it holds beyond that. */
-char *zero_values_at(const struct zero_tensor *t, enum zero_file file, size_t first, enum kolo_type *type);
+/* The type of a tensor's values in a file. */
+enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file);
+
+/* Where the host can read and write elements of a tensor that belong into a file, of its own part or of what it holds beyond that;
+ * *part becomes as short as they stand together. NULL: they are on a device or in a file. */
+char *zero_stored_at(const struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part *part);
+
+/* The same elements copied, wherever they are. */
+int zero_stored_get(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
+		    void *out);
+int zero_stored_put(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
+		    const void *from);
 
 /* The part of a tensor that this rank writes and reads: its own one; of a parameter server rank 0 has all. */
 struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);

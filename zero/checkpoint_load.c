@@ -225,30 +225,44 @@ static int match_engine(struct loading *l, const void *user, const size_t *user_
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-/* This rank's part of a tensor. The entry's sum is what the file should have, and becomes what is missing from it. */
-static int read_part(const struct kolo_zero *z, enum zero_file file, uint64_t header_len,
-		     struct zero_entry *e, int fd, const char *path)
+/* Elements of a tensor from the file to where they belong; *part becomes as short as that goes. */
+static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
+		       struct zero_part *part, int fd, const char *path)
 {
-	const struct zero_tensor *t = &z->tensors[e->tensor];
-	struct zero_part part = zero_stored_part(z, t);
+	enum { ROOM = STEP / 4 / sizeof(float) };
+	enum kolo_type type = zero_stored_type(&z->tensors[e->tensor], file);
 	size_t size = kolo_type_size(e->type);
-	char converted[STEP / 4];
+	char *to = zero_stored_at(z, e->tensor, file, part), *raw = to;
+	float read[ROOM], converted[ROOM];
+	int rc;
+
+	if (!to || type != e->type) {
+		part->n = part->n < ROOM ? part->n : ROOM;
+		raw = (char *)read;
+	}
+	rc = zero_file_read(fd, raw, part->n * size, header_len + e->offset + part->first * size, path);
+	if (rc < 0)
+		return rc;
+	e->sum -= z->kernels->checksum(raw, size, part->n, part->first);
+	if (raw == to)
+		return 0;
+	rc = kolo_cast(raw, e->type, to ? to : (char *)converted, type, part->n, 1);
+	return rc == 0 && !to ? zero_stored_put(z, e->tensor, file, *part, converted) : rc;
+}
+
+/* This rank's part of a tensor. The entry's sum is what the file should have, and becomes what is missing from it. */
+static int read_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
+		     int fd, const char *path)
+{
+	struct zero_part part = zero_stored_part(z, &z->tensors[e->tensor]);
+	size_t step = STEP / kolo_type_size(e->type);
 	int rc = 0;
 
-	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		enum kolo_type type;
-		char *to = zero_values_at(t, file, part.first + done, &type);
-		char *raw = type == e->type ? to : converted;
-		size_t step = (raw == to ? STEP : sizeof(converted)) / size;
+	for (size_t done = 0; rc == 0 && done < part.n;) {
+		struct zero_part some = { part.first + done, part.n - done < step ? part.n - done : step };
 
-		n = part.n - done < step ? part.n - done : step;
-		rc = zero_file_read(fd, raw, n * size, header_len + e->offset + (part.first + done) * size,
-				    path);
-		if (rc < 0)
-			break;
-		e->sum -= z->kernels->checksum(raw, size, n, part.first + done);
-		if (raw != to)
-			kolo_cast(raw, e->type, to, type, n, 1);
+		rc = read_values(z, file, header_len, e, &some, fd, path);
+		done += some.n;
 	}
 	return rc;
 }
@@ -309,25 +323,27 @@ static int read_file(struct loading *l, enum zero_file file)
 
 /* ---- From the owners to who else has it ----------------------------------------------------------------- */
 
-/* A tensor's parts, each with its owner, to all ranks. */
+/* A tensor's parts at home, each with its owner, to all ranks. */
 static int gather_parts(struct kolo_zero *z, const struct zero_tensor *t, char *base, enum kolo_type type)
 {
 	for (int r = 0; r < z->nranks; r++)
 		z->gatherer.counts[r] = zero_owned(t->n, z->nranks, r).n;
-	return kolo_all_gather_v(z->data, base + t->own.first * kolo_type_size(type), base,
-				 z->gatherer.counts, type, NULL);
+	return zero_queue_done(z, kolo_all_gather_v(z->data, base + t->own.first * kolo_type_size(type), base,
+						    z->gatherer.counts, type, zero_queue_now(z)));
 }
 
 /* Stage 0 has everything everywhere. */
-static int spread_all(struct loading *l, struct zero_tensor *t)
+static int spread_all(struct loading *l, int tensor)
 {
 	struct kolo_zero *z = l->z;
-	int moments = l->what == KOLO_ZERO_LOAD_ALL ? 2 : 0, rc;
+	struct zero_tensor *t = &z->tensors[tensor];
+	struct zero_part all = { 0, t->n };
+	int moments = l->what == KOLO_ZERO_LOAD_ALL ? 2 : 0, rc = 0;
 
 	if (z->config.parameter_server) {
 		if (z->rank == 0 && t->trained)
-			zero_write_parameters(t, 0, t->n);
-		return kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, NULL);
+			rc = zero_values_from_masters(z, tensor, all);
+		return rc < 0 ? rc : kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, NULL);
 	}
 	if (!t->trained)
 		return gather_parts(z, t, t->param, t->type);
@@ -335,33 +351,30 @@ static int spread_all(struct loading *l, struct zero_tensor *t)
 	for (int m = 0; rc == 0 && m < moments; m++)
 		if (t->moment[m])
 			rc = gather_parts(z, t, (char *)t->moment[m], KOLO_F32);
-	if (rc == 0)
-		zero_write_parameters(t, 0, t->n);
-	return rc;
+	return rc == 0 ? zero_values_from_masters(z, tensor, all) : rc;
 }
 
 static int write_piece(struct kolo_zero *z, const struct zero_piece *piece, void *arg)
 {
 	const struct zero_tensor *t = &z->tensors[piece->tensor];
-	struct zero_part part = zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n);
 
 	(void)arg;
-	zero_write_parameters(t, part.first, part.n);
-	return 0;
+	return zero_values_from_masters(z, piece->tensor,
+					zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n));
 }
 
 static int spread(struct loading *l)
 {
 	struct kolo_zero *z = l->z;
-	int rc = 0;
+	int rc = zero_shelf_forget(z);
 
 	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
 		struct zero_tensor *t = &z->tensors[i];
 
 		if (z->config.stage == 0)
-			rc = spread_all(l, t);
+			rc = spread_all(l, i);
 		else if (t->sharded && t->trained)
-			zero_write_parameters(t, t->own.first, t->own.n);
+			rc = zero_values_from_masters(z, i, t->own);
 		else if (!t->sharded && !t->trained)
 			rc = gather_parts(z, t, t->param, t->type);
 	}

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes that are summed and written at a time. */
-enum { STEP = 4 << 20 };
+/* Bytes that are summed and written at a time; and of those that have to be copied or converted before. */
+enum { STEP = 4 << 20, PIECE = 64 << 10 };
 
 /* ---- A file of tensors ---------------------------------------------------------------------------------- */
 
@@ -28,35 +28,52 @@ static int create_file(const char *path, struct zero_table *table, long step)
 	return rc;
 }
 
-/* This rank's part of a tensor, as the type that the file has; adds to the entry's sum. */
-static int write_part(const struct kolo_zero *z, enum zero_file file, uint64_t header_len,
-		      struct zero_entry *e, struct zero_writer *w)
+/* Elements of a tensor as the type that the file has, where they are or copied; *part becomes as short as that goes. */
+static int find_values(struct kolo_zero *z, enum zero_file file, const struct zero_entry *e,
+		       struct zero_part *part, char *copy, char *converted, const char **out)
 {
-	const struct zero_tensor *t = &z->tensors[e->tensor];
-	struct zero_part part = zero_stored_part(z, t);
+	enum { ROOM = PIECE / sizeof(float) };
+	enum kolo_type type = zero_stored_type(&z->tensors[e->tensor], file);
+	const char *at = zero_stored_at(z, e->tensor, file, part);
+	int rc = 0;
+
+	if ((!at || type != e->type) && part->n > ROOM)
+		part->n = ROOM;
+	if (!at)
+		rc = zero_stored_get(z, e->tensor, file, *part, copy);
+	*out = at ? at : copy;
+	if (rc < 0 || type == e->type)
+		return rc;
+	rc = kolo_cast(*out, type, converted, e->type, part->n, 1);
+	*out = converted;
+	return rc;
+}
+
+/* This rank's part of a tensor; adds to the entry's sum. */
+static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
+		      struct zero_writer *w)
+{
+	struct zero_part part = zero_stored_part(z, &z->tensors[e->tensor]);
 	size_t size = kolo_type_size(e->type), step = STEP / size;
-	char converted[64 << 10];
+	char copy[PIECE], converted[PIECE];
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		enum kolo_type type;
-		const char *from = zero_values_at(t, file, part.first + done, &type);
+		struct zero_part some = { part.first + done, part.n - done < step ? part.n - done : step };
+		const char *from;
 
-		n = part.n - done < step ? part.n - done : step;
-		if (type != e->type) {
-			n = n < sizeof(converted) / size ? n : sizeof(converted) / size;
-			kolo_cast(from, type, converted, e->type, n, 1);
-			from = converted;
-		}
-		e->sum += z->kernels->checksum(from, size, n, part.first + done);
-		rc = zero_writer_write(w, from, n * size,
-				       header_len + e->offset + (part.first + done) * size);
+		rc = find_values(z, file, e, &some, copy, converted, &from);
+		n = some.n;
+		if (rc < 0)
+			break;
+		e->sum += z->kernels->checksum(from, size, n, some.first);
+		rc = zero_writer_write(w, from, n * size, header_len + e->offset + some.first * size);
 	}
 	return rc;
 }
 
-static int write_parts(const struct kolo_zero *z, enum zero_file file, struct zero_table *table,
-		       const char *path, struct zero_writer *w)
+static int write_parts(struct kolo_zero *z, enum zero_file file, struct zero_table *table, const char *path,
+		       struct zero_writer *w)
 {
 	int rc = zero_writer_open(w, path);
 

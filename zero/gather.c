@@ -31,16 +31,32 @@ static void count_gather(struct kolo_zero *z, size_t n, size_t next, size_t real
 		(n - real) * kolo_type_size(type) * (uint64_t)(z->nranks - 1) / (uint64_t)z->nranks;
 }
 
+void zero_count_whole(struct kolo_zero *z, const struct zero_tensor *t)
+{
+	struct zero_part next = zero_owned(t->n, z->nranks, (z->rank + 1) % z->nranks);
+
+	count_gather(z, t->n, next.n, t->n, t->type);
+}
+
+void zero_count_gather(struct kolo_zero *z, const struct zero_bucket *b)
+{
+	const struct zero_plan *plan = &z->gatherer.plan;
+
+	if (b->whole)
+		zero_count_whole(z, &z->tensors[plan->pieces[b->first].tensor]);
+	else
+		count_gather(z, (size_t)z->nranks * b->n, b->n, zero_bucket_elements(z, plan, b), b->type);
+}
+
 static int gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src, struct kolo_queue *queue)
 {
 	size_t *counts = z->gatherer.counts;
 	const char *own = zero_at(t->param, t->type, t->own.first);
 	bool even = t->chunk * (size_t)z->nranks == t->n;
-	struct zero_part next = zero_owned(t->n, z->nranks, (z->rank + 1) % z->nranks);
 
 	for (int r = 0; r < z->nranks; r++)
 		counts[r] = zero_owned(t->n, z->nranks, r).n;
-	count_gather(z, t->n, next.n, t->n, t->type);
+	zero_count_whole(z, t);
 	/* Of a sharded tensor the own part is elsewhere, and read there. */
 	if (!z->config.allgather && !src)
 		return broadcast_parts(z, t->param, counts, 0, t->type, queue);
@@ -74,7 +90,7 @@ int zero_gatherer_open(struct kolo_zero *z)
 	for (int b = 0; z->queue && rc == 0 && b < g->plan.nbuckets; b++)
 		rc = kolo_event_create(&g->events[b]);
 	for (int i = 0; i < g->nbuffers; i++)
-		g->buffers[i] = zero_arena_take(&z->arenas[ZERO_BUCKETS], g->buffer_len);
+		g->buffers[i] = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_BUCKETS], g->buffer_len);
 	for (int p = 0, bucket = 0; p < g->plan.npieces; p++) {
 		while (p >= g->plan.buckets[bucket].first + g->plan.buckets[bucket].npieces)
 			bucket++;
@@ -92,29 +108,30 @@ void zero_gatherer_close(struct kolo_zero *z)
 	free(g->events);
 	free(g->buffer_of);
 	free(g->counts);
-	zero_plan_free(&g->plan);
 }
 
 /* Between a bucket and the tensors: this rank's parts into it, or the others' out of it. */
-static void copy_parts(struct kolo_zero *z, const struct zero_bucket *b, char *memory, bool in)
+static int copy_parts(struct kolo_zero *z, const struct zero_bucket *b, char *memory, bool in)
 {
 	size_t size = kolo_type_size(b->type);
+	int rc = 0;
 
 	for (int p = b->first; p < b->first + b->npieces; p++) {
 		const struct zero_piece *piece = &z->gatherer.plan.pieces[p];
 		const struct zero_tensor *t = &z->tensors[piece->tensor];
 
-		for (int r = 0; r < z->nranks; r++) {
+		for (int r = 0; rc == 0 && r < z->nranks; r++) {
 			struct zero_part part = zero_part_of(t->n, z->nranks, r, piece->first, piece->n);
 			char *here = memory + ((size_t)r * b->n + piece->at) * size;
 			char *there = t->param + part.first * size;
 
 			if (in && r == z->rank)
-				memcpy(here, there, part.n * size);
+				rc = zero_home_copy(z, there, b->type, here, part.n);
 			if (!in && r != z->rank)
-				memcpy(there, here, part.n * size);
+				rc = zero_home_copy(z, here, b->type, there, part.n);
 		}
 	}
+	return rc == 0 && !in ? zero_home_wait(z) : rc;
 }
 
 int zero_gather_finish(struct kolo_zero *z, int nbuckets)
@@ -130,25 +147,28 @@ int zero_gather_finish(struct kolo_zero *z, int nbuckets)
 			rc = kolo_event_wait(g->events[g->finished]);
 		z->times.gather += zero_now() - began;
 		if (rc == 0 && !b->whole)
-			copy_parts(z, b, g->buffers[g->buffer_of[g->finished]], false);
+			rc = copy_parts(z, b, g->buffers[g->buffer_of[g->finished]], false);
 	}
 	return rc;
 }
 
 int zero_gather_finish_all(struct kolo_zero *z)
 {
-	return zero_gather_finish(z, z->gatherer.plan.nbuckets);
+	int rc = zero_gather_finish(z, z->gatherer.plan.nbuckets);
+
+	/* What was updated away, and is gathered for use only. */
+	return rc == 0 ? zero_wait_up(z, z->up) : rc;
 }
 
 static int gather_partial(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
 {
 	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n);
-	size_t all = (size_t)z->nranks * b->n;
 	double began = zero_now();
-	int rc;
+	int rc = copy_parts(z, b, memory, true);
 
-	copy_parts(z, b, memory, true);
-	count_gather(z, all, b->n, zero_bucket_elements(z, &z->gatherer.plan, b), b->type);
+	if (rc < 0)
+		return rc;
+	zero_count_gather(z, b);
 	if (z->config.allgather)
 		rc = kolo_all_gather(z->data, own, memory, b->n, b->type, z->queue);
 	else
@@ -182,17 +202,33 @@ static int start_gather(struct kolo_zero *z, int *turn, int *last_of_buffer)
 	return rc;
 }
 
+static int update_bucket(struct kolo_zero *z, const struct zero_bucket *b, zero_update_piece_fn *update,
+			 void *arg)
+{
+	int rc = 0;
+
+	for (int p = b->first; rc == 0 && p < b->first + b->npieces; p++)
+		rc = update(z, &z->gatherer.plan.pieces[p], arg);
+	return rc;
+}
+
+/* What was updated away has to be home before it is gathered: meanwhile the next bucket is updated. */
 int zero_gather_updated(struct kolo_zero *z, zero_update_piece_fn *update, void *arg)
 {
 	struct zero_gatherer *g = &z->gatherer;
 	int rc = zero_gather_finish_all(z), turn = 0, last_of_buffer[2] = { -1, -1 };
+	int lag = z->device && z->naway ? 1 : 0;
 
 	g->started = g->finished = 0;
-	while (rc == 0 && g->started < g->plan.nbuckets) {
-		const struct zero_bucket *b = &g->plan.buckets[g->started];
+	for (int b = 0; rc == 0 && b < g->plan.nbuckets + lag; b++) {
+		uint64_t home = z->up;
 
-		for (int p = b->first; rc == 0 && p < b->first + b->npieces; p++)
-			rc = update(z, &g->plan.pieces[p], arg);
+		if (b < g->plan.nbuckets)
+			rc = update_bucket(z, &g->plan.buckets[b], update, arg);
+		if (b < lag)
+			continue;
+		if (rc == 0 && lag)
+			rc = zero_wait_up(z, home);
 		if (rc == 0)
 			rc = start_gather(z, &turn, last_of_buffer);
 	}

@@ -32,9 +32,9 @@ int zero_reducer_open(struct kolo_zero *z)
 		return kolo_error_set(KOLO_ENOMEM, "%d buckets: out of memory", r->plan.nbuckets);
 	for (; r->nbuffers < r->nplanned && rc == 0; r->nbuffers++)
 		rc = open_buffer(z, &r->buffers[r->nbuffers],
-				 zero_arena_take(&z->arenas[ZERO_BUCKETS], r->buffer_len));
+				 zero_arena_take(&z->arenas[ZERO_HOME][ZERO_BUCKETS], r->buffer_len));
 	if (z->config.parameter_server)
-		r->incoming = zero_arena_take(&z->arenas[ZERO_BUCKETS], r->buffer_len);
+		r->incoming = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_BUCKETS], r->buffer_len);
 	return rc;
 }
 
@@ -44,13 +44,14 @@ void zero_reducer_close(struct kolo_zero *z)
 
 	for (int i = 0; i < r->nbuffers; i++) {
 		kolo_event_destroy(r->buffers[i].event);
-		if (i >= r->nplanned)
+		if (i >= r->nplanned && z->device)
+			kolo_zero_device_free(z->device, r->buffers[i].memory, r->buffer_len);
+		else if (i >= r->nplanned)
 			free(r->buffers[i].memory);
 	}
 	free(r->buffers);
 	free(r->missing);
 	free(r->buffer_of);
-	zero_plan_free(&r->plan);
 }
 
 void zero_reducer_begin(struct kolo_zero *z)
@@ -68,25 +69,60 @@ void zero_reducer_begin(struct kolo_zero *z)
 
 /* ---- Results -------------------------------------------------------------------------------------------- */
 
-/* n reduced elements of tensor t from `first` on become its gradient, or are added to it. */
-static void store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from)
+static bool is_last_micro(const struct kolo_zero *z)
 {
-	size_t size = kolo_type_size(t->type);
-	char *to = zero_at(t->grad, t->grad_type, part.first - t->grad_held.first);
-	float sum[512];
+	return z->micro == z->config.accumulation - 1;
+}
 
+/* Reduced elements of tensor t become its gradient at home, or are added to it. */
+static int store_home(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from)
+{
 	/* Where ranks reduce only once for an update they have added up before. */
-	if (z->micro == 0 || z->config.stage < 2) {
-		kolo_cast(from, t->type, to, t->grad_type, part.n, 1);
-		return;
-	}
-	for (size_t at = 0; at < part.n; at += sizeof(sum) / sizeof(sum[0])) {
-		size_t n = part.n - at < sizeof(sum) / sizeof(sum[0]) ? part.n - at
-								      : sizeof(sum) / sizeof(sum[0]);
+	bool first = z->micro == 0 || z->config.stage < 2;
+	struct kolo_zero_work work = {
+		.kind = first ? KOLO_ZERO_WORK_CAST : KOLO_ZERO_WORK_ADD,
+		.n = part.n,
+		.from = from,
+		.from_type = t->type,
+		.to = zero_at(t->grad, t->grad_type, part.first - t->grad_held.first),
+		.to_type = t->grad_type,
+		.factor = 1,
+	};
 
-		kolo_cast(from + at * size, t->type, sum, KOLO_F32, n, 1);
-		z->kernels->add((float *)(void *)to + at, sum, n);
+	return zero_home_work(z, &work);
+}
+
+static int bring_down(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
+		      uint64_t *ticket)
+{
+	char *to = zero_at(t->away.grad, t->away.grad_type, part.first - t->held.first);
+
+	return zero_copy_down(z, to, from, part.n * kolo_type_size(t->away.grad_type), ticket);
+}
+
+/* The same wherever their state is. What is away comes down from the bucket, in the ticket's copy; or, with sums at home, from these
+ * in the last micro-step. */
+static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
+		      uint64_t *ticket)
+{
+	struct zero_part away = z->device ? zero_part_away(t, part) : (struct zero_part){ part.first, 0 };
+	bool sums = z->config.stage >= 2 && z->config.accumulation > 1;
+	uint64_t of_sum;
+	int rc;
+
+	if (away.n == 0)
+		return store_home(z, t, part, from);
+	if (sums) {
+		rc = store_home(z, t, part, from);
+		from = zero_at(t->grad, t->grad_type, away.first - t->grad_held.first);
+		return rc < 0 || !is_last_micro(z) ? rc : bring_down(z, t, away, from, &of_sum);
 	}
+	/* What is away comes before the rest. */
+	rc = bring_down(z, t, away, from, ticket);
+	if (rc == 0 && away.n < part.n)
+		rc = store_home(z, t, (struct zero_part){ away.first + away.n, part.n - away.n },
+				from + away.n * kolo_type_size(t->type));
+	return rc;
 }
 
 /* The ranks whose parts of a bucket this rank keeps: all at stage 0, the parameter server's other ranks none. */
@@ -105,27 +141,31 @@ static char *destination(const struct kolo_zero *z, const struct zero_bucket *b)
 	bool same_parts = z->config.stage == 0 || z->config.reduce_scatter;
 
 	if (!b->whole || t->chunk * (size_t)z->nranks != t->n || z->config.accumulation > 1 || !same_parts ||
-	    z->config.parameter_server)
+	    z->config.parameter_server || (z->device && t->away.n))
 		return NULL;
 	return t->grad;
 }
 
-static void store_bucket(struct kolo_zero *z, const struct zero_bucket *b, const char *memory)
+static int store_bucket(struct kolo_zero *z, const struct zero_bucket *b, struct zero_buffer *buffer)
 {
+	int rc = 0;
+
 	if (destination(z, b))
-		return;
+		return 0;
 	for (int p = b->first; p < b->first + b->npieces; p++) {
 		const struct zero_piece *piece = &z->reducer.plan.pieces[p];
 		struct zero_tensor *t = &z->tensors[piece->tensor];
 
-		for (int r = 0; r < z->nranks; r++) {
+		for (int r = 0; rc == 0 && r < z->nranks; r++) {
 			size_t at = ((size_t)r * b->n + piece->at) * kolo_type_size(b->type);
 
 			if (keeps(z, r))
-				store_part(z, t, zero_part_of(t->n, z->nranks, r, piece->first, piece->n),
-					   memory + at);
+				rc = store_part(z, t,
+						zero_part_of(t->n, z->nranks, r, piece->first, piece->n),
+						buffer->memory + at, &buffer->down);
 		}
 	}
+	return rc;
 }
 
 /* Waits for the oldest bucket that was started, stores it and frees its buffer. */
@@ -137,9 +177,10 @@ static int store_oldest(struct kolo_zero *z)
 	int rc = z->queue ? kolo_event_wait(buffer->event) : 0;
 
 	z->times.reduce += zero_now() - began;
+	if (rc == 0)
+		rc = store_bucket(z, &r->plan.buckets[r->stored], buffer);
 	if (rc < 0)
 		return rc;
-	store_bucket(z, &r->plan.buckets[r->stored], buffer->memory);
 	buffer->bucket = -1;
 	r->stored++;
 	return 0;
@@ -147,27 +188,32 @@ static int store_oldest(struct kolo_zero *z)
 
 /* ---- Reduction ------------------------------------------------------------------------------------------ */
 
-static void count_reduction(struct kolo_zero *z, const struct zero_bucket *b, bool both_ways)
+static bool scatters(const struct kolo_zero *z)
+{
+	return z->config.stage > 0 && z->config.reduce_scatter;
+}
+
+void zero_count_reduction(struct kolo_zero *z, const struct zero_bucket *b)
 {
 	size_t size = kolo_type_size(b->type), real = zero_bucket_elements(z, &z->reducer.plan, b);
 	uint64_t once = (uint64_t)(z->nranks - 1) * b->n * size;
+	unsigned ways = scatters(z) ? 1 : 2;
 
 	z->traffic.reductions++;
-	z->traffic.gradient_bytes += both_ways ? 2 * once : once;
+	z->traffic.gradient_bytes += ways * once;
 	/* Of all ranks' padding each sends its share of (N-1)/N, in each direction. */
-	z->traffic.padding_bytes += (both_ways ? 2 : 1) * ((size_t)z->nranks * b->n - real) * size *
+	z->traffic.padding_bytes += ways * ((size_t)z->nranks * b->n - real) * size *
 				    (uint64_t)(z->nranks - 1) / (uint64_t)z->nranks;
 }
 
 static int reduce(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
 {
 	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n), *to = destination(z, b);
-	bool scatter = z->config.stage > 0 && z->config.reduce_scatter;
 
 	if (z->config.parameter_server)
 		return zero_server_reduce(z, b, memory);
-	count_reduction(z, b, !scatter);
-	if (scatter)
+	zero_count_reduction(z, b);
+	if (scatters(z))
 		return kolo_reduce_scatter(z->data, memory, to ? to : own, b->n, b->type, KOLO_SUM, z->queue);
 	return kolo_all_reduce(z->data, memory, to ? to : memory, (size_t)z->nranks * b->n, b->type, KOLO_SUM,
 			       z->queue);
@@ -195,20 +241,34 @@ static int start_full(struct kolo_zero *z)
 	return rc;
 }
 
+static int more_memory(struct kolo_zero *z, char **out)
+{
+	void *memory = NULL;
+	int rc = 0;
+
+	if (z->device)
+		rc = kolo_zero_device_alloc(z->device, z->reducer.buffer_len, "one more bucket", &memory);
+	else if (!(memory = malloc(z->reducer.buffer_len)))
+		rc = kolo_error_set(KOLO_ENOMEM, "rank %d: %zu bytes for bucket buffer %d: out of memory",
+				    z->rank, z->reducer.buffer_len, z->reducer.nbuffers + 1);
+	*out = memory;
+	return rc;
+}
+
 /* One more buffer: gradients come in an order that leaves more buckets open than were planned. */
 static int add_buffer(struct kolo_zero *z)
 {
 	struct zero_reducer *r = &z->reducer;
 	struct zero_buffer *more = realloc(r->buffers, ((size_t)r->nbuffers + 1) * sizeof(*more));
-	char *memory = malloc(r->buffer_len);
+	char *memory;
+	int rc;
 
-	if (more)
-		r->buffers = more;
-	if (!more || !memory) {
-		free(memory);
-		return kolo_error_set(KOLO_ENOMEM, "rank %d: %zu bytes for bucket buffer %d: out of memory",
-				      z->rank, r->buffer_len, r->nbuffers + 1);
-	}
+	if (!more)
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: %d bucket buffers: out of memory", z->rank,
+				      r->nbuffers + 1);
+	r->buffers = more;
+	if ((rc = more_memory(z, &memory)) < 0)
+		return rc;
 	z->extra_buckets += r->buffer_len;
 	more[r->nbuffers] = (struct zero_buffer){ 0 };
 	return open_buffer(z, &more[r->nbuffers++], memory);
@@ -226,54 +286,60 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 				continue;
 			r->buffers[i].bucket = bucket;
 			r->buffer_of[bucket] = i;
-			return 0;
+			return zero_wait_down(z, r->buffers[i].down);
 		}
 		rc = r->stored < r->started ? store_oldest(z) : add_buffer(z);
 	}
 	return rc;
 }
 
-static bool is_finite(const struct kolo_zero *z, enum kolo_type type, const char *x, size_t n)
+/* n elements times weight, on their way from the model or from sums; notes whether all were finite. */
+static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char *src, enum kolo_type type,
+		 char *dst, enum kolo_type dst_type, size_t n, float weight)
 {
-	if (type == KOLO_F32)
-		return z->kernels->finite_32((const float *)(const void *)x, n);
-	return z->kernels->finite_16((const uint16_t *)(const void *)x, n,
-				     type == KOLO_F16 ? 0x7c00 : 0x7f80);
+	struct kolo_zero_work work = {
+		.kind = kind,
+		.n = n,
+		.from = src,
+		.from_type = type,
+		.to = dst,
+		.to_type = dst_type,
+		.factor = weight,
+		.bad = z->bad,
+	};
+
+	return zero_home_work(z, &work);
 }
 
-/* n elements times weight, on their way from the model or from sums; notes whether all were finite. */
-static void weigh(struct kolo_zero *z, const char *src, enum kolo_type type, char *dst,
-		  enum kolo_type dst_type, size_t n, float weight)
+static int clear(struct kolo_zero *z, char *to, enum kolo_type type, size_t n)
 {
-	enum { STEP = 2048 }; /* elements that stay in the first-level cache between the two looks at them */
+	struct kolo_zero_work work = { .kind = KOLO_ZERO_WORK_CLEAR, .n = n, .to = to, .to_type = type };
 
-	for (size_t at = 0; at < n; at += STEP) {
-		size_t m = n - at < STEP ? n - at : STEP;
-		const char *from = src + at * kolo_type_size(type);
-
-		z->suspect = z->suspect || !is_finite(z, type, from, m);
-		kolo_cast(from, type, dst + at * kolo_type_size(dst_type), dst_type, m, weight);
-	}
+	return zero_home_work(z, &work);
 }
 
 /* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches beyond the tensor is zero,
  * and all of it where src is NULL. */
-static void fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
-		       char *memory, const char *src, enum kolo_type type, float weight)
+static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
+		      char *memory, const char *src, enum kolo_type type, float weight)
 {
 	const struct zero_tensor *t = &z->tensors[piece->tensor];
 	size_t size = kolo_type_size(b->type);
+	int rc = 0;
 
-	for (int r = 0; r < z->nranks; r++) {
+	for (int r = 0; rc == 0 && r < z->nranks; r++) {
 		struct zero_part part = zero_part_of(t->n, z->nranks, r, piece->first, piece->n);
 		char *to = memory + ((size_t)r * b->n + piece->at) * size;
 
 		if (!src)
 			part.n = 0;
 		if (part.n)
-			weigh(z, src + part.first * kolo_type_size(type), type, to, b->type, part.n, weight);
-		memset(to + part.n * size, 0, (piece->n - part.n) * size);
+			rc = weigh(z, KOLO_ZERO_WORK_CAST, src + part.first * kolo_type_size(type), type, to,
+				   b->type, part.n, weight);
+		if (rc == 0)
+			rc = clear(z, to + part.n * size, b->type, piece->n - part.n);
 	}
+	return rc;
 }
 
 static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *src, enum kolo_type type,
@@ -289,10 +355,11 @@ static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *s
 			rc = take_buffer(z, bucket);
 		if (rc < 0)
 			return rc;
-		fill_piece(z, &r->plan.pieces[p], &r->plan.buckets[bucket],
-			   r->buffers[r->buffer_of[bucket]].memory, src, type, weight);
+		rc = fill_piece(z, &r->plan.pieces[p], &r->plan.buckets[bucket],
+				r->buffers[r->buffer_of[bucket]].memory, src, type, weight);
 		r->missing[bucket]--;
-		rc = start_full(z);
+		if (rc == 0)
+			rc = start_full(z);
 	}
 	return rc;
 }
@@ -334,37 +401,37 @@ int zero_reducer_finish(struct kolo_zero *z)
 /* ---- Reports -------------------------------------------------------------------------------------------- */
 
 /* The gradient of a micro-step is added to the tensor's sum. */
-static void add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gradient)
+static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gradient)
 {
-	float weighted[512], *sum = (float *)(void *)t->grad;
-	size_t size = kolo_type_size(t->type), step = sizeof(weighted) / sizeof(weighted[0]);
+	enum kolo_zero_work_kind kind = t->summed ? KOLO_ZERO_WORK_ADD : KOLO_ZERO_WORK_CAST;
 
-	if (!t->summed) {
-		weigh(z, gradient, t->type, t->grad, KOLO_F32, t->n, z->weight);
-		t->summed = true;
-		return;
-	}
-	for (size_t at = 0; at < t->n; at += step) {
-		size_t n = t->n - at < step ? t->n - at : step;
-
-		weigh(z, gradient + at * size, t->type, (char *)weighted, KOLO_F32, n, z->weight);
-		z->kernels->add(sum + at, weighted, n);
-	}
+	t->summed = true;
+	return weigh(z, kind, gradient, t->type, t->grad, KOLO_F32, t->n, z->weight);
 }
 
 /* Keeps where this rank's gradients first had a value that is not finite. */
-static void look_for_culprit(struct kolo_zero *z, int tensor, const char *gradient)
+static int look_for_culprit(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
-	size_t size = kolo_type_size(t->type), i = 0;
+	size_t size = kolo_type_size(t->type);
+	char some[1024];
 	float value;
+	int rc = 0;
 
-	if (z->culprit.tensor >= 0 || !z->suspect)
-		return;
-	while (is_finite(z, t->type, gradient + i * size, 1))
-		i++;
-	kolo_cast(gradient + i * size, t->type, &value, KOLO_F32, 1, 1);
-	z->culprit = (struct zero_culprit){ tensor, z->micro, i, (double)value, 0 };
+	if (z->culprit.tensor >= 0 || !*z->bad)
+		return 0;
+	for (size_t i = 0, n; rc == 0 && i < t->n; i += n) {
+		n = t->n - i < sizeof(some) / size ? t->n - i : sizeof(some) / size;
+		rc = zero_home_get(z, some, gradient + i * size, n * size);
+		for (size_t k = 0; rc == 0 && k < n; k++) {
+			kolo_cast(some + k * size, t->type, &value, KOLO_F32, 1, 1);
+			if (__builtin_isfinite(value))
+				continue;
+			z->culprit = (struct zero_culprit){ tensor, z->micro, i + k, (double)value, 0 };
+			return 0;
+		}
+	}
+	return rc;
 }
 
 static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const void *gradient)
@@ -388,6 +455,22 @@ static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const 
 	return 0;
 }
 
+static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	bool sums = z->config.stage < 2 && z->config.accumulation > 1;
+	int rc = sums ? add_to_sum(z, t, gradient) : fill_tensor(z, t, gradient, t->type, z->weight);
+
+	/* It has been read, and what was found in it is known. */
+	if (rc == 0)
+		rc = zero_home_wait(z);
+	if (rc == 0)
+		rc = look_for_culprit(z, tensor, gradient);
+	if (rc == 0 && sums && zero_reduces_now(z))
+		rc = fill_tensor(z, t, t->grad, KOLO_F32, sum_weight(z));
+	return rc;
+}
+
 int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 {
 	struct zero_tensor *t;
@@ -397,18 +480,10 @@ int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 		return rc < 0 ? rc : KOLO_EINVAL;
 	if ((rc = check_report(z, t, gradient)) < 0)
 		return rc;
-	z->suspect = false;
+	*z->bad = 0;
 	t->reported = true;
 	/* A rank without samples has no mean, whatever it passes. */
 	if (z->weight == 0)
 		return zero_failed(z, fill_without(z, t));
-	if (z->config.stage < 2 && z->config.accumulation > 1) {
-		add_to_sum(z, t, gradient);
-		look_for_culprit(z, tensor, gradient);
-		rc = zero_reduces_now(z) ? fill_tensor(z, t, t->grad, KOLO_F32, sum_weight(z)) : 0;
-	} else {
-		rc = fill_tensor(z, t, gradient, t->type, z->weight);
-		look_for_culprit(z, tensor, gradient);
-	}
-	return zero_failed(z, rc);
+	return zero_failed(z, take_gradient(z, tensor, gradient));
 }

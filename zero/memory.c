@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static size_t round_to_pages(size_t bytes)
+size_t zero_whole_pages(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -24,22 +24,57 @@ void *zero_arena_take(struct zero_arena *arena, size_t bytes)
 	return part;
 }
 
-int zero_arena_open(struct zero_arena *arena, const char *kind)
+static int map_arena(size_t len, const char *kind, char **out)
 {
-	size_t len = round_to_pages(arena->used + 1); /* never nothing, so that base tells */
 	void *base =
 		mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (base == MAP_FAILED)
 		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for %s: %s", len, kind, strerror(errno));
 	madvise(base, len, MADV_HUGEPAGE); /* where it can't, pages are small */
-	*arena = (struct zero_arena){ base, 0, len };
+	*out = base;
 	return 0;
+}
+
+int zero_arena_open(struct zero_arena *arena, const char *kind, struct kolo_zero_device *device)
+{
+	size_t len = zero_whole_pages(arena->used);
+	void *memory = NULL;
+	char *base = NULL;
+	int rc;
+
+	if (len == 0)
+		return 0;
+	if (device)
+		rc = device->ops->allocate(device, len, kind, &memory);
+	else
+		rc = map_arena(len, kind, &base);
+	if (rc == 0)
+		*arena = (struct zero_arena){ .base = device ? memory : base,
+					      .mapped = len,
+					      .device = device,
+					      .on_device = device != NULL };
+	return rc;
+}
+
+int zero_arena_pin(struct zero_arena *arena, struct kolo_zero_device *device)
+{
+	int rc = arena->base ? device->ops->pin(device, arena->base, arena->mapped) : 0;
+
+	if (rc == 0 && arena->base) {
+		arena->pinned = arena->mapped;
+		arena->device = device;
+	}
+	return rc;
 }
 
 void zero_arena_close(struct zero_arena *arena)
 {
-	if (arena->base)
+	if (arena->pinned)
+		arena->device->ops->unpin(arena->device, arena->base, arena->pinned);
+	if (arena->base && arena->on_device)
+		arena->device->ops->release(arena->device, arena->base, arena->mapped);
+	else if (arena->base)
 		munmap(arena->base, arena->mapped);
 	*arena = (struct zero_arena){ 0 };
 }
@@ -49,7 +84,7 @@ enum { HUGE_PAGE = 2 << 20 };
 
 int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name)
 {
-	size_t len = round_to_pages(bytes), more = len >= HUGE_PAGE ? HUGE_PAGE : 0;
+	size_t len = zero_whole_pages(bytes), more = len >= HUGE_PAGE ? HUGE_PAGE : 0;
 	char *base = mmap(NULL, len + more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	size_t skip = more ? -(uintptr_t)base % HUGE_PAGE : 0;
 

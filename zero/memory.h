@@ -2,6 +2,8 @@
 #ifndef ZERO_MEMORY_H
 #define ZERO_MEMORY_H
 
+#include "kolo/kolo_zero_device.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,22 +14,36 @@ enum zero_kind {
 	ZERO_MOMENTS,
 	ZERO_BUCKETS,
 	ZERO_GATHERED,
+	ZERO_STAGING, /* for copies of what was updated away from home, and at home of what belongs away */
+	ZERO_UNITS,   /* for state that is in files */
+	ZERO_SHELF,   /* for shards that are in files */
+	ZERO_SUMS,    /* of squares, and other notes of a device */
 	ZERO_NKINDS,
 };
 
-/* One kind. Parts are taken twice: first only counted, then, behind zero_arena_open, for real. */
+/* Home is where the model computes: the device's memory, or the host's where there is none. */
+enum zero_place { ZERO_HOME, ZERO_AWAY, ZERO_FILES, ZERO_NPLACES };
+
+/* One kind at one place. Parts are taken twice: first only counted, then, behind zero_arena_open, for real. */
 struct zero_arena {
-	char *base; /* NULL while counting */
+	char *base; /* NULL while counting, of files, and of nothing */
 	size_t used;
 	size_t mapped;
+	size_t pinned;                   /* bytes of base that are */
+	struct kolo_zero_device *device; /* whose memory it is, or with which it is pinned */
+	bool on_device;
 };
+
+size_t zero_whole_pages(size_t bytes);
 
 /* The next `bytes` of an arena, which may be none; NULL while counting. Parts follow each other without a gap: those of types
  * with larger elements are taken first, so that all are aligned. */
 void *zero_arena_take(struct zero_arena *arena, size_t bytes);
 
-/* Maps what was counted, zeroed, and starts again. Errors: KOLO_ENOMEM. */
-int zero_arena_open(struct zero_arena *arena, const char *kind);
+/* Makes what was counted, zeroed, and starts again: the device's memory, or with device NULL the host's. Errors: KOLO_ENOMEM. */
+int zero_arena_open(struct zero_arena *arena, const char *kind, struct kolo_zero_device *device);
+/* Pins an arena of host memory. Errors: KOLO_ESYS. */
+int zero_arena_pin(struct zero_arena *arena, struct kolo_zero_device *device);
 void zero_arena_close(struct zero_arena *arena);
 
 /* Addresses for one gathered tensor: without memory, and a touch of them traps, but between open and close, when they are zeroed

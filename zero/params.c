@@ -6,13 +6,26 @@
 
 /* ---- One tensor ----------------------------------------------------------------------------------------- */
 
+static int open_memory(struct kolo_zero *z, struct zero_tensor *t)
+{
+	void *memory;
+	int rc;
+
+	if (!z->device)
+		return zero_region_open(&t->region, t->name);
+	rc = z->device->ops->allocate(z->device, t->region.len, t->name, &memory);
+	if (rc == 0)
+		t->param = t->region.base = memory;
+	return rc;
+}
+
 int zero_params_open(struct kolo_zero *z, struct zero_tensor *t)
 {
-	int rc = zero_region_open(&t->region, t->name);
+	int rc = z->dry ? 0 : open_memory(z, t);
 
 	if (rc < 0)
 		return rc;
-	t->state = ZERO_COMING;
+	t->state = ZERO_RISING;
 	z->trace.live += t->n;
 	z->gathered += t->region.len;
 	if (z->gathered > z->most_gathered)
@@ -22,19 +35,41 @@ int zero_params_open(struct kolo_zero *z, struct zero_tensor *t)
 
 void zero_params_close(struct kolo_zero *z, struct zero_tensor *t)
 {
-	zero_region_close(&t->region);
-	t->state = ZERO_AWAY;
+	if (z->device && !z->dry)
+		z->device->ops->release(z->device, t->region.base, t->region.len);
+	else if (!z->dry)
+		zero_region_close(&t->region);
+	t->state = ZERO_GONE;
 	z->trace.live -= t->n;
 	z->gathered -= t->region.len;
 }
 
-static int start_gather(struct kolo_zero *z, struct zero_tensor *t)
+/* Memory for a tensor, and this rank's part on its way there, if it is away. */
+static int start_rise(struct kolo_zero *z, int tensor)
 {
-	int rc = zero_params_open(z, t);
+	int rc = zero_params_open(z, &z->tensors[tensor]);
 
+	return rc == 0 ? zero_shard_rise(z, tensor) : rc;
+}
+
+static int start_gather(struct kolo_zero *z, int tensor)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	int rc = t->state == ZERO_GONE ? start_rise(z, tensor) : 0;
+	const char *own;
+
+	/* Risen; or what an update made of it. */
+	if (rc == 0)
+		rc = zero_wait_up(z, t->up);
 	if (rc < 0)
 		return rc;
-	rc = zero_gather_whole(z, t, t->shard, z->queue);
+	t->state = ZERO_COMING;
+	if (z->dry) {
+		zero_count_whole(z, t);
+		return 0;
+	}
+	own = t->shard_place == ZERO_HOME ? t->shard : zero_at(t->param, t->type, t->own.first);
+	rc = zero_gather_whole(z, t, own, z->queue);
 	if (rc == 0 && z->queue)
 		rc = kolo_event_record(t->gathered, z->queue);
 	return rc;
@@ -43,7 +78,7 @@ static int start_gather(struct kolo_zero *z, struct zero_tensor *t)
 static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 {
 	double began = zero_now();
-	int rc = z->queue ? kolo_event_wait(t->gathered) : 0;
+	int rc = z->queue && !z->dry ? kolo_event_wait(t->gathered) : 0;
 
 	z->times.gather += zero_now() - began;
 	if (rc == 0)
@@ -93,14 +128,19 @@ static int trace_use(struct kolo_zero *z, int tensor)
 	return rc;
 }
 
-/* What was gathered ahead and not used after all. */
+/* What was gathered ahead and not used after all, and what was on its way up. */
 static int drop_ahead(struct kolo_zero *z)
 {
 	int rc = 0;
 
-	for (int i = 0; rc == 0 && i < z->ntensors && z->trace.ahead; i++) {
+	for (int i = 0; rc == 0 && i < z->ntensors && (z->trace.ahead || z->trace.rising); i++) {
 		struct zero_tensor *t = &z->tensors[i];
 
+		if (t->state == ZERO_RISING) {
+			rc = zero_wait_up(z, t->up);
+			z->trace.rising -= t->n;
+			zero_params_close(z, t);
+		}
 		if (!t->ahead)
 			continue;
 		rc = finish_gather(z, t);
@@ -122,24 +162,55 @@ int zero_trace_end(struct kolo_zero *z)
 	return drop_ahead(z);
 }
 
-/* Gathers what comes next, as far as the limits go, but at least one. The same on all ranks, whose uses and releases are. */
-static int gather_ahead(struct kolo_zero *z)
+/* Gathers what comes next, as far as the limits go, but at least one; *next is the use that is next behind these. The same on all
+ * ranks, whose uses and releases are. */
+static int gather_ahead(struct kolo_zero *z, int *next)
 {
 	struct zero_trace *trace = &z->trace;
-	int rc = 0;
+	int rc = 0, i;
 
-	for (int i = trace->at; rc == 0 && trace->matches && i < trace->n; i++) {
+	for (i = trace->at; rc == 0 && trace->matches && i < trace->n; i++) {
 		struct zero_tensor *t = &z->tensors[trace->tensors[i]];
+		bool rising = t->state == ZERO_RISING;
 
-		if (t->state != ZERO_AWAY)
+		if (t->state != ZERO_GONE && !rising)
 			continue;
 		if ((trace->ahead && trace->ahead + t->n > z->config.prefetch) || z->config.prefetch == 0 ||
-		    trace->live + t->n > z->config.max_live)
+		    trace->live + (rising ? 0 : t->n) > z->config.max_live)
 			break;
+		trace->rising -= rising ? t->n : 0;
 		trace->ahead += t->n;
 		t->ahead = true;
-		rc = start_gather(z, t);
+		rc = start_gather(z, trace->tensors[i]);
 	}
+	*next = i;
+	return rc;
+}
+
+/* Where shards are away, those behind what is gathered ahead rise meanwhile, within the same limits, and the ones behind these are
+ * read. */
+static int rise_ahead(struct kolo_zero *z, int next)
+{
+	struct zero_trace *trace = &z->trace;
+	int rc = 0, i;
+
+	if (z->config.offload_param.place == KOLO_ZERO_ON_DEVICE || !trace->matches ||
+	    z->config.prefetch == 0)
+		return 0;
+	for (i = next; rc == 0 && i < trace->n; i++) {
+		struct zero_tensor *t = &z->tensors[trace->tensors[i]];
+
+		if (t->state != ZERO_GONE)
+			continue;
+		if ((trace->rising && trace->rising + t->n > z->config.prefetch) ||
+		    trace->live + t->n > z->config.max_live)
+			break;
+		trace->rising += t->n;
+		rc = start_rise(z, trace->tensors[i]);
+	}
+	for (int asked = 0; rc == 0 && asked < z->shelf.n && i < trace->n; i++, asked++)
+		if (z->tensors[trace->tensors[i]].state == ZERO_GONE)
+			rc = zero_shelf_ask(z, trace->tensors[i]);
 	return rc;
 }
 
@@ -166,18 +237,22 @@ static bool is_used_soon(const struct kolo_zero *z, int tensor)
 
 static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 {
-	int rc = z->phase == ZERO_IDLE ? 0 : trace_use(z, tensor);
+	int rc = z->phase == ZERO_IDLE ? 0 : trace_use(z, tensor), next;
 
 	mix_into_hash(z, tensor);
-	if (rc == 0 && t->state == ZERO_AWAY)
-		rc = start_gather(z, t);
+	if (t->state == ZERO_RISING)
+		z->trace.rising -= t->n;
+	if (rc == 0 && (t->state == ZERO_GONE || t->state == ZERO_RISING))
+		rc = start_gather(z, tensor);
 	if (t->ahead) {
 		z->trace.ahead -= t->n;
 		t->ahead = false;
 	}
 	/* Started before this one is waited for, so that the queue has work meanwhile. */
-	if (rc == 0 && z->queue && z->phase != ZERO_IDLE)
-		rc = gather_ahead(z);
+	if (rc == 0 && z->config.overlap && z->phase != ZERO_IDLE)
+		rc = gather_ahead(z, &next);
+	if (rc == 0 && z->config.overlap && z->phase != ZERO_IDLE)
+		rc = rise_ahead(z, next);
 	if (rc == 0 && t->state == ZERO_COMING)
 		rc = finish_gather(z, t);
 	return rc;
@@ -227,7 +302,7 @@ void zero_params_drop(struct kolo_zero *z)
 {
 	for (int i = 0; i < z->ntensors; i++) {
 		struct zero_tensor *t = &z->tensors[i];
-		if (t->state != ZERO_AWAY)
+		if (t->state != ZERO_GONE)
 			zero_params_close(z, t);
 	}
 }

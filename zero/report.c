@@ -6,50 +6,90 @@
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
 
-/* Bytes for all tensors of which `which` says how many for each element; those that are sharded as their chunks. */
-typedef size_t bytes_fn(const struct kolo_zero *z, const struct zero_tensor *t);
+/* Bytes of a tensor at a place. What is sharded counts as its chunks. */
+typedef size_t bytes_fn(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place);
 
-static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tensor *t)
+static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
+	size_t bytes = (t->sharded ? t->chunk : t->n) * kolo_type_size(t->type);
+
 	(void)z;
-	return (t->sharded ? t->chunk : t->n) * kolo_type_size(t->type);
+	if (place != (t->sharded ? t->shard_place : ZERO_HOME))
+		return 0;
+	return place == ZERO_FILES ? zero_whole_pages(bytes) : bytes;
 }
 
-/* What a rank has state for: all at stage 0, the parameter server's other ranks nothing. */
-static size_t held(const struct kolo_zero *z, const struct zero_tensor *t)
+/* Elements that a rank has state for at a place: all of them at stage 0, of the parameter server's other ranks none. */
+static size_t held(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
 	bool none = !t->trained || (z->config.parameter_server && z->rank > 0);
+	size_t all = none ? 0 : z->config.stage == 0 ? t->n : t->chunk;
 
-	return none ? 0 : z->config.stage == 0 ? t->n : t->chunk;
+	if (place == ZERO_HOME)
+		return all - t->away.room;
+	return place == (z->units.nunits ? ZERO_FILES : ZERO_AWAY) ? t->away.room : 0;
 }
 
-static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor *t)
+static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
-	bool sums = z->config.accumulation > 1;
+	bool sums = z->config.accumulation > 1, all = sums && z->config.stage < 2;
+	size_t size = sums ? sizeof(float) : kolo_type_size(t->type), n = held(z, t, ZERO_HOME);
 
-	if (sums && z->config.stage < 2)
-		return t->trained ? t->n * sizeof(float) : 0;
-	return held(z, t) * (sums ? sizeof(float) : kolo_type_size(t->type));
+	if (!t->trained || place == ZERO_FILES)
+		return 0;
+	if (place == ZERO_AWAY)
+		return z->device ? t->away.room * kolo_type_size(t->away.grad_type) : 0;
+	/* Home has all sums, and without a device those of what is in files too. */
+	if (all)
+		return t->n * size;
+	return (sums || !z->device ? n + t->away.room : n) * size;
 }
 
-static size_t master_bytes(const struct kolo_zero *z, const struct zero_tensor *t)
+static size_t files_bytes(const struct kolo_zero *z, const struct zero_tensor *t, size_t states)
 {
-	return t->type == KOLO_F32 ? 0 : held(z, t) * sizeof(float);
+	/* All of them are the last tensor's. */
+	return t == &z->tensors[z->ntensors - 1] ? z->units.nunits * z->units.unit * states * sizeof(float)
+						 : 0;
 }
 
-static size_t moment_bytes(const struct kolo_zero *z, const struct zero_tensor *t)
+static size_t master_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
-	return held(z, t) * sizeof(float) *
+	bool own = t->type == KOLO_F32 && (!t->sharded || t->shard_place == ZERO_HOME);
+
+	if (place == ZERO_FILES)
+		return files_bytes(z, t, 1);
+	return own && place == ZERO_HOME ? 0 : held(z, t, place) * sizeof(float);
+}
+
+static size_t moment_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
+{
+	if (place == ZERO_FILES)
+		return files_bytes(z, t, (size_t)(z->units.states ? z->units.states - 1 : 0));
+	return held(z, t, place) * sizeof(float) *
 	       (size_t)zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
 }
 
-static size_t sum_bytes(const struct kolo_zero *z, bytes_fn *bytes)
+static size_t sum_bytes(const struct kolo_zero *z, enum zero_place place, bytes_fn *bytes)
 {
 	size_t sum = 0;
 
 	for (int i = 0; i < z->ntensors; i++)
-		sum += bytes(z, &z->tensors[i]);
+		sum += bytes(z, &z->tensors[i], place);
 	return sum;
+}
+
+static size_t staging_bytes(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
+{
+	const struct zero_staging *s = place == ZERO_HOME ? &z->falling : &z->rising;
+
+	if (place == ZERO_FILES || (place == ZERO_HOME && kind != ZERO_STAGING))
+		return 0;
+	switch (kind) {
+	case ZERO_STAGING: return (size_t)s->n * s->len;
+	case ZERO_UNITS: return (size_t)z->units.nbuffers * z->units.buffer_len;
+	case ZERO_SHELF: return (size_t)z->shelf.n * z->shelf.len;
+	default: return (z->nsums + 1) * sizeof(double);
+	}
 }
 
 size_t zero_bucket_bytes(const struct kolo_zero *z)
@@ -80,7 +120,12 @@ static size_t gathered_limit(const struct kolo_zero *z)
 		most = t->n > most ? t->n : most;
 		largest = t->region.len > largest ? t->region.len : largest;
 	}
-	ahead = z->queue && z->config.prefetch ? (z->config.prefetch > most ? z->config.prefetch : most) : 0;
+	ahead = z->config.overlap && z->config.prefetch
+			? (z->config.prefetch > most ? z->config.prefetch : most)
+			: 0;
+	/* As much again rises meanwhile. */
+	if (z->config.offload_param.place != KOLO_ZERO_ON_DEVICE)
+		ahead = add_up_to(ahead, ahead, SIZE_MAX / 8);
 	/* In bytes of the widest type, and with all tensors' pages that are not full. */
 	ahead = add_up_to(ahead, z->config.reuse_distance, SIZE_MAX / 8);
 	ahead = add_up_to(ahead, kept * most, SIZE_MAX / 8) * sizeof(float);
@@ -103,45 +148,93 @@ static const char *formula_of(const struct kolo_zero *z, enum zero_kind kind)
 	case ZERO_MASTERS: return shards ? "4 P / N where e < 4" : "4 P where e < 4";
 	case ZERO_MOMENTS: return shards ? "4 M P / N, M moments" : "4 M P, M moments";
 	case ZERO_BUCKETS: return "buffers times the largest bucket, of reductions and of gathers";
-	default: return "at most what the model used at a time, and what is gathered ahead or kept";
+	case ZERO_GATHERED:
+		return "at most what the model used at a time, and what is gathered ahead or kept";
+	case ZERO_SUMS: return "8 P / (4096 N)";
+	default: return "buffers times the longest piece";
+	}
+}
+
+const char *zero_kind_name(enum zero_kind kind)
+{
+	static const char *const names[ZERO_NKINDS] = {
+		[ZERO_PARAMETERS] = "parameters",  [ZERO_GRADIENTS] = "gradients",
+		[ZERO_MASTERS] = "master weights", [ZERO_MOMENTS] = "moments",
+		[ZERO_BUCKETS] = "buckets",        [ZERO_GATHERED] = "gathered",
+		[ZERO_STAGING] = "copies",         [ZERO_UNITS] = "units of state",
+		[ZERO_SHELF] = "shards read",      [ZERO_SUMS] = "sums",
+	};
+
+	return names[kind];
+}
+
+/* Bytes of a kind that are expected at a place. */
+static size_t expected_at(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
+{
+	static bytes_fn *const bytes[ZERO_NKINDS] = {
+		[ZERO_PARAMETERS] = parameter_bytes,
+		[ZERO_GRADIENTS] = gradient_bytes,
+		[ZERO_MASTERS] = master_bytes,
+		[ZERO_MOMENTS] = moment_bytes,
+	};
+
+	if (bytes[kind])
+		return sum_bytes(z, place, bytes[kind]);
+	switch (kind) {
+	case ZERO_BUCKETS: return place == ZERO_HOME ? zero_bucket_bytes(z) : 0;
+	case ZERO_GATHERED: return place == ZERO_HOME ? gathered_limit(z) : 0;
+	default: return staging_bytes(z, place, kind);
+	}
+}
+
+/* The kinds that are always there, whatever of them there is; others where there is something. Sums are only told where a device
+ * has others than the host's threads. */
+static bool is_told(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
+{
+	if (kind == ZERO_SUMS && !z->device)
+		return false;
+	return (place == ZERO_HOME && kind <= ZERO_GATHERED) || z->arenas[place][kind].used > 0;
+}
+
+static const char *place_name(const struct kolo_zero *z, enum zero_place place)
+{
+	return place == ZERO_FILES ? "nvme" : place == ZERO_HOME && z->device ? "device" : "host";
+}
+
+static void tell(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind,
+		 struct kolo_zero_memory *out)
+{
+	*out = (struct kolo_zero_memory){
+		.kind = zero_kind_name(kind),
+		.place = place_name(z, place),
+		.formula = formula_of(z, kind),
+		.bytes = z->arenas[place][kind].used,
+		.pinned = z->arenas[place][kind].pinned,
+		.expected = expected_at(z, place, kind),
+	};
+	if (place == ZERO_HOME && kind == ZERO_PARAMETERS)
+		out->bytes += z->user_bytes;
+	if (place == ZERO_HOME && kind == ZERO_BUCKETS)
+		out->bytes += z->extra_buckets;
+	out->peak = out->bytes;
+	if (place == ZERO_HOME && kind == ZERO_GATHERED) {
+		out->bytes = z->gathered;
+		out->peak = z->most_gathered;
 	}
 }
 
 int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_memory *out)
 {
-	static const struct {
-		const char *name;
-		bytes_fn *bytes;
-	} kinds[ZERO_NKINDS] = {
-		[ZERO_PARAMETERS] = { "parameters", parameter_bytes },
-		[ZERO_GRADIENTS] = { "gradients", gradient_bytes },
-		[ZERO_MASTERS] = { "master weights", master_bytes },
-		[ZERO_MOMENTS] = { "moments", moment_bytes },
-		[ZERO_BUCKETS] = { "buckets", NULL },
-		[ZERO_GATHERED] = { "gathered", NULL },
-	};
+	int row = 0;
 
-	if (!z || !out || index < 0 || index >= ZERO_NKINDS)
-		return kolo_error_set(KOLO_EINVAL, "memory of kind %d; there are 0 to %d", index,
-				      ZERO_NKINDS - 1);
-	*out = (struct kolo_zero_memory){ .kind = kinds[index].name,
-					  .formula = formula_of(z, (enum zero_kind)index),
-					  .bytes = z->arenas[index].used };
-	if (kinds[index].bytes)
-		out->expected = sum_bytes(z, kinds[index].bytes);
-	if (index == ZERO_PARAMETERS)
-		out->bytes += z->user_bytes;
-	if (index == ZERO_BUCKETS) {
-		out->bytes += z->extra_buckets;
-		out->expected = zero_bucket_bytes(z);
-	}
-	out->peak = out->bytes;
-	if (index == ZERO_GATHERED) {
-		out->bytes = z->gathered;
-		out->peak = z->most_gathered;
-		out->expected = gathered_limit(z);
-	}
-	return 0;
+	for (int place = 0; z && out && place < ZERO_NPLACES; place++)
+		for (int kind = 0; kind < ZERO_NKINDS; kind++) {
+			if (!is_told(z, (enum zero_place)place, (enum zero_kind)kind) || row++ != index)
+				continue;
+			tell(z, (enum zero_place)place, (enum zero_kind)kind, out);
+			return 0;
+		}
+	return kolo_error_set(KOLO_EINVAL, "memory of kind %d; there are 0 to %d", index, row - 1);
 }
 
 /* ---- Traffic -------------------------------------------------------------------------------------------- */
@@ -174,5 +267,8 @@ int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 		return zero_failed(z, rc);
 	*out = z->traffic;
 	out->sent_bytes = stats.sent_bytes - z->sent_before;
+	out->down_bytes = z->down_bytes;
+	out->up_bytes = z->up_bytes;
+	zero_files_counts(z, &out->read_bytes, &out->written_bytes);
 	return 0;
 }

@@ -163,17 +163,18 @@ static uint64_t hash_settings(const struct kolo_zero *z)
 
 static int exchange(struct kolo_zero *z, struct summary *out)
 {
-	struct record own = { zero_square_sum(z), z->loss,          z->samples,
-			      z->trace.hash,      hash_settings(z), z->culprit };
+	struct record own = { 0, z->loss, z->samples, z->trace.hash, hash_settings(z), z->culprit };
 	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
 	int rc;
 
 	if (!all)
 		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory", z->rank,
 				      z->nranks);
-	if (!__builtin_isfinite(own.square_sum) && own.culprit.tensor < 0)
-		zero_find_culprit(z, &own.culprit);
-	rc = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
+	rc = zero_square_sum(z, &own.square_sum);
+	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.culprit.tensor < 0)
+		rc = zero_find_culprit(z, &own.culprit);
+	if (rc == 0)
+		rc = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
 	z->traffic.control_bytes += (uint64_t)(z->nranks - 1) * sizeof(own);
 	if (rc == 0)
 		rc = summarize(z, all, out);

@@ -1,38 +1,36 @@
-/* The update: norm, and one pass over gradients, masters and moments that also writes the parameters. Blocks of gradients are
- * made floats in the first-level cache, so that the pass reads and writes each byte in memory once. */
+/* The update: norm, and one pass over gradients, masters and moments that also writes the parameters, wherever each of them is. */
+#include "work.h"
 #include "zero.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { BLOCK = 1024 }; /* floats; a multiple of ZERO_LANES */
 
 static size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
 }
 
-/* n gradients of a tensor from element `first` on, as floats, times factor. */
-static void load_gradients(const struct zero_tensor *t, size_t first, size_t n, float factor, float *out)
-{
-	kolo_cast(zero_at(t->grad, t->grad_type, first - t->grad_held.first), t->grad_type, out, KOLO_F32, n,
-		  factor);
-}
-
 /* ---- Norm ----------------------------------------------------------------------------------------------- */
 
-static double square_sum_of(const struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part)
+/* The blocks of a part of a tensor: those that are away, then those at home. */
+static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, double *sums)
 {
-	struct zero_lanes lanes = { { 0 } };
-	float g[BLOCK];
+	struct zero_part away = zero_part_away(t, part), home = zero_part_home(t, part);
+	struct kolo_zero_work work = {
+		.kind = KOLO_ZERO_WORK_SQUARES,
+		.n = away.n,
+		.from = t->away.grad,
+		.from_type = t->away.grad_type,
+		.sums = sums,
+	};
 
-	for (size_t at = 0; at < part.n; at += BLOCK) {
-		size_t n = min_size(BLOCK, part.n - at);
-
-		load_gradients(t, part.first + at, n, 1, g);
-		z->kernels->add_squares(&lanes, g, n);
-	}
-	return zero_lanes_sum(&lanes);
+	if (away.n)
+		zero_work_run(z->threads, z->kernels, &work);
+	work.n = home.n;
+	work.from = zero_at(t->grad, t->grad_type, home.first - t->grad_held.first);
+	work.from_type = t->grad_type;
+	work.sums = sums + zero_blocks(away.n);
+	return zero_home_work(z, &work);
 }
 
 /* The parts of the gradients whose squares this rank adds up: its own; of a parameter server all, the other ranks' none. */
@@ -41,37 +39,96 @@ static bool sums_part(const struct kolo_zero *z, int owner)
 	return z->config.parameter_server ? z->rank == 0 : owner == z->rank;
 }
 
-double zero_square_sum(const struct kolo_zero *z)
+static double add_blocks(const double **sums, size_t n)
 {
 	double sum = 0;
 
-	for (int r = 0; r < z->nranks; r++) {
+	for (size_t b = 0; b < zero_blocks(n); b++)
+		sum += *(*sums)++;
+	return sum;
+}
+
+int zero_square_sum(struct kolo_zero *z, double *out)
+{
+	const double *sums = z->sums;
+	size_t at = 0;
+	int rc = zero_wait_down(z, z->down);
+
+	*out = 0;
+	for (int r = 0; r < z->nranks; r++)
+		for (int i = 0; rc == 0 && i < z->ntensors && sums_part(z, r); i++) {
+			struct zero_part part = zero_owned(z->tensors[i].n, z->nranks, r);
+
+			if (!z->tensors[i].trained)
+				continue;
+			rc = square_part(z, &z->tensors[i], part, z->sums + at);
+			at += zero_blocks(part.n);
+		}
+	if (rc == 0)
+		rc = zero_home_wait(z);
+	for (int r = 0; rc == 0 && r < z->nranks; r++) {
 		double of_owner = 0;
 
 		for (int i = 0; i < z->ntensors && sums_part(z, r); i++)
 			if (z->tensors[i].trained)
-				of_owner += square_sum_of(z, &z->tensors[i],
-							  zero_owned(z->tensors[i].n, z->nranks, r));
-		sum += of_owner;
+				of_owner += add_blocks(&sums, zero_owned(z->tensors[i].n, z->nranks, r).n);
+		*out += of_owner;
 	}
-	return sum;
+	return rc;
 }
 
-void zero_find_culprit(const struct kolo_zero *z, struct zero_culprit *out)
+/* The first of n gradients in host memory that is not finite; n: none. */
+static size_t find_bad(const char *x, enum kolo_type type, size_t n, float *value)
 {
-	for (int i = 0; i < z->ntensors; i++) {
-		const struct zero_tensor *t = &z->tensors[i];
+	for (size_t i = 0; i < n; i++) {
+		kolo_cast(x + i * kolo_type_size(type), type, value, KOLO_F32, 1, 1);
+		if (!__builtin_isfinite(*value))
+			return i;
+	}
+	return n;
+}
 
-		for (size_t k = 0; t->trained && k < t->grad_held.n; k++) {
-			float g;
+/* The same of a tensor, as an element of it; t->n: none. */
+static int find_bad_of(struct kolo_zero *z, const struct zero_tensor *t, size_t *out, float *value)
+{
+	size_t size = kolo_type_size(t->grad_type), step, end = t->grad_held.first + t->grad_held.n, bad;
+	char some[4096];
+	int rc = 0;
 
-			load_gradients(t, t->grad_held.first + k, 1, 1, &g);
-			if (__builtin_isfinite(g))
-				continue;
-			*out = (struct zero_culprit){ i, z->micro, t->grad_held.first + k, (double)g, 1 };
-			return;
+	*out = t->n;
+	if (t->away.n && (bad = find_bad(t->away.grad, t->away.grad_type, t->away.n, value)) < t->away.n) {
+		*out = t->held.first + bad;
+		return 0;
+	}
+	for (size_t at = t->grad_held.first; rc == 0 && at < end; at += step) {
+		step = min_size(sizeof(some) / size, end - at);
+		rc = zero_home_get(z, some, t->grad + (at - t->grad_held.first) * size, step * size);
+		bad = rc == 0 ? find_bad(some, t->grad_type, step, value) : step;
+		if (bad < step) {
+			*out = at + bad;
+			return 0;
 		}
 	}
+	return rc;
+}
+
+int zero_find_culprit(struct kolo_zero *z, struct zero_culprit *out)
+{
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
+		const struct zero_tensor *t = &z->tensors[i];
+		float value = 0;
+		size_t bad = t->n;
+
+		if (t->trained)
+			rc = find_bad_of(z, t, &bad, &value);
+		if (bad < t->n) {
+			*out = (struct zero_culprit){ i, z->micro, bad, (double)value, 1 };
+			return rc;
+		}
+	}
+	return rc;
 }
 
 /* ---- Optimizer ------------------------------------------------------------------------------------------ */
@@ -81,12 +138,14 @@ struct update {
 	float factor;
 	struct kolo_zero_scalars *groups; /* of each group */
 	double *ratios;                   /* Lamb: of each tensor, the trust ratio */
+	double *sums;                     /* of Lamb's first pass over a tensor; */
+	struct zero_part part;            /* and the part that it is over */
 };
 
 float *zero_master_at(const struct zero_tensor *t, size_t first)
 {
 	if (t->master)
-		return t->master + (first - t->held.first);
+		return t->master + (first - t->held.first - t->away.n);
 	if (t->sharded)
 		return (float *)(void *)t->shard + (first - t->own.first);
 	return (float *)(void *)t->param + first;
@@ -94,63 +153,153 @@ float *zero_master_at(const struct zero_tensor *t, size_t first)
 
 float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first)
 {
-	return t->moment[moment] ? t->moment[moment] + (first - t->held.first) : NULL;
+	return t->moment[moment] ? t->moment[moment] + (first - t->held.first - t->away.n) : NULL;
 }
 
-void zero_write_parameters(const struct zero_tensor *t, size_t first, size_t n)
+/* The work of a tensor's update, but for where it is. */
+static struct kolo_zero_work work_of(const struct kolo_zero *z, int tensor, const struct update *u)
 {
-	char *to = t->sharded ? zero_at(t->shard, t->type, first - t->own.first)
-			      : zero_at(t->param, t->type, first);
-
-	if (t->master)
-		kolo_cast(zero_master_at(t, first), KOLO_F32, to, t->type, n, 1);
-}
-
-static void update_part(struct kolo_zero *z, int tensor, struct zero_part part, const struct update *u)
-{
-	const struct zero_tensor *t = &z->tensors[tensor];
-	struct kolo_zero_scalars s = u->groups[t->group];
-	float g[BLOCK] = { 0 };
+	struct kolo_zero_work work = {
+		.kind = KOLO_ZERO_WORK_UPDATE,
+		.factor = u->factor,
+		.optimizer = z->config.optimizer,
+		.scalars = u->groups[z->tensors[tensor].group],
+		.to_type = z->tensors[tensor].type,
+	};
 
 	if (u->ratios)
-		s.rate *= (float)u->ratios[tensor];
-	for (size_t at = part.first; at < part.first + part.n; at += BLOCK) {
-		size_t n = min_size(BLOCK, part.first + part.n - at);
+		work.scalars.rate *= (float)u->ratios[tensor];
+	return work;
+}
 
-		if (!u->ratios)
-			load_gradients(t, at, n, u->factor, g);
-		z->kernels->update[z->config.optimizer](zero_master_at(t, at), zero_moment_at(t, 0, at),
-							zero_moment_at(t, 1, at), g, n, &s);
-		zero_write_parameters(t, at, n);
+/* Elements of a tensor's part that are at home; values NULL: the masters are these. */
+static void place_home(const struct zero_tensor *t, struct zero_part part, char *values,
+		       struct kolo_zero_work *work)
+{
+	work->n = part.n;
+	work->from = zero_at(t->grad, t->grad_type, part.first - t->grad_held.first);
+	work->from_type = t->grad_type;
+	work->master = zero_master_at(t, part.first);
+	for (int m = 0; m < 2; m++)
+		work->moment[m] = zero_moment_at(t, m, part.first);
+	work->to = values;
+}
+
+static int update_slice(struct kolo_zero *z, int tensor, const struct zero_slice *s, void *arg)
+{
+	struct kolo_zero_work work = work_of(z, tensor, arg);
+
+	work.n = s->part.n;
+	work.from = s->grad;
+	work.from_type = z->tensors[tensor].away.grad_type;
+	work.master = s->master;
+	memcpy(work.moment, s->moment, sizeof(work.moment));
+	work.to = s->values;
+	zero_work_run(z->threads, z->kernels, &work);
+	return 0;
+}
+
+/* What is updated at home, of a shard that is not there: its values come down through buffers. */
+static int update_and_fall(struct kolo_zero *z, int tensor, struct zero_part part, const struct update *u)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	int rc = 0;
+
+	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
+		struct zero_part slice = { part.first + done, n = min_size(part.n - done, z->slice) };
+		struct kolo_zero_work work = work_of(z, tensor, u);
+		char *to = zero_at(t->shard, t->type, slice.first - t->own.first), *values;
+		uint64_t *ticket;
+
+		if ((rc = zero_staging_take(z, &z->falling, false, &values, &ticket)) < 0)
+			return rc;
+		place_home(t, slice, values, &work);
+		rc = zero_home_work(z, &work);
+		if (rc == 0)
+			rc = zero_copy_down(z, to, values, slice.n * kolo_type_size(t->type), ticket);
 	}
+	return rc;
+}
+
+static int update_home(struct kolo_zero *z, int tensor, struct zero_part part, const struct update *u)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	struct kolo_zero_work work = work_of(z, tensor, u);
+	char *values = NULL;
+
+	if (part.n == 0)
+		return 0;
+	if (z->device && t->sharded && t->shard_place != ZERO_HOME)
+		return update_and_fall(z, tensor, part, u);
+	if (t->master)
+		values = t->sharded ? zero_at(t->shard, t->type, part.first - t->own.first)
+				    : zero_at(t->param, t->type, part.first);
+	place_home(t, part, values, &work);
+	return zero_home_work(z, &work);
+}
+
+/* Work at home goes on beside what is away, where home is a device of its own. */
+static int update_part(struct kolo_zero *z, int tensor, struct zero_part part, struct update *u)
+{
+	const struct zero_tensor *t = &z->tensors[tensor];
+	int rc = update_home(z, tensor, zero_part_home(t, part), u);
+
+	return rc == 0 ? zero_away_walk(z, tensor, zero_part_away(t, part), true, update_slice, u) : rc;
 }
 
 static int update_piece(struct kolo_zero *z, const struct zero_piece *piece, void *arg)
 {
 	const struct zero_tensor *t = &z->tensors[piece->tensor];
 
-	update_part(z, piece->tensor, zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n), arg);
-	return 0;
+	return update_part(z, piece->tensor, zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n),
+			   arg);
 }
 
 /* ---- Lamb ----------------------------------------------------------------------------------------------- */
 
-/* The moments of one owner's part of a tensor; adds the squares of parameters and updates to sums[0] and sums[1]. */
-static void lamb_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part,
-		      const struct update *u, double *sums)
+static int lamb_slice(struct kolo_zero *z, int tensor, const struct zero_slice *s, void *arg)
 {
-	struct zero_lanes p2 = { { 0 } }, u2 = { { 0 } };
-	float g[BLOCK];
+	const struct update *u = arg;
+	struct kolo_zero_work work = work_of(z, tensor, u);
 
-	for (size_t at = part.first; at < part.first + part.n; at += BLOCK) {
-		size_t n = min_size(BLOCK, part.first + part.n - at);
+	work.kind = KOLO_ZERO_WORK_LAMB;
+	work.n = s->part.n;
+	work.from = s->grad;
+	work.from_type = z->tensors[tensor].away.grad_type;
+	work.master = s->master;
+	memcpy(work.moment, s->moment, sizeof(work.moment));
+	work.sums = u->sums + 2 * zero_blocks(s->part.first - u->part.first);
+	zero_work_run(z->threads, z->kernels, &work);
+	return 0;
+}
 
-		load_gradients(t, at, n, u->factor, g);
-		z->kernels->lamb_moments(zero_master_at(t, at), zero_moment_at(t, 0, at),
-					 zero_moment_at(t, 1, at), g, n, &u->groups[t->group], &p2, &u2);
+/* The moments of one owner's part of a tensor; adds the squares of parameters and updates to sums[0] and sums[1]. */
+static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part, struct update *u, double *sums)
+{
+	const struct zero_tensor *t = &z->tensors[tensor];
+	struct zero_part away = zero_part_away(t, part), home = zero_part_home(t, part);
+	struct kolo_zero_work work = work_of(z, tensor, u);
+	double of_part[2] = { 0 };
+	int rc = 0;
+
+	u->sums = z->sums;
+	u->part = part;
+	work.kind = KOLO_ZERO_WORK_LAMB;
+	work.sums = z->sums + 2 * zero_blocks(away.n);
+	if (home.n) {
+		place_home(t, home, NULL, &work);
+		rc = zero_home_work(z, &work);
 	}
-	sums[0] += zero_lanes_sum(&p2);
-	sums[1] += zero_lanes_sum(&u2);
+	if (rc == 0)
+		rc = zero_away_walk(z, tensor, away, false, lamb_slice, u);
+	if (rc == 0)
+		rc = zero_home_wait(z);
+	for (size_t b = 0; b < zero_blocks(part.n); b++)
+		for (int k = 0; k < 2; k++)
+			of_part[k] += z->sums[2 * b + (size_t)k];
+	sums[0] += of_part[0];
+	sums[1] += of_part[1];
+	return rc;
 }
 
 /* The sums of all tensors over all owners, in the owners' order: own has this rank's, of two for each tensor. */
@@ -166,37 +315,41 @@ static int add_over_owners(struct kolo_zero *z, double *own, double *all, double
 	return rc;
 }
 
-/* Moments of all tensors, and their trust ratios, ||p|| / ||update||; 1 where one of them is 0. */
-static int lamb_ratios(struct kolo_zero *z, const struct update *u)
+/* Moments of all tensors. Where all is held each owner's part is summed apart, as their owners do elsewhere. */
+static int lamb_all(struct kolo_zero *z, struct update *u, double *own, double *total)
+{
+	int rc = zero_away_begin(z);
+
+	for (int k = 0; rc == 0 && z->config.stage > 0 && k < z->norder; k++)
+		rc = lamb_part(z, z->order[k], z->tensors[z->order[k]].held, u, &own[2 * z->order[k]]);
+	for (int i = 0; z->config.stage == 0 && i < z->ntensors; i++)
+		for (int r = 0; rc == 0 && r < z->nranks; r++)
+			if (z->tensors[i].trained && z->tensors[i].held.n)
+				rc = lamb_part(z, i, zero_owned(z->tensors[i].n, z->nranks, r), u,
+					       &total[2 * i]);
+	return rc == 0 ? zero_away_end(z) : rc;
+}
+
+/* Trust ratios of all tensors, ||p|| / ||update||; 1 where one of them is 0. */
+static int lamb_ratios(struct kolo_zero *z, struct update *u)
 {
 	size_t n = 2 * (size_t)z->ntensors;
-	double *own = calloc(n * (size_t)(z->nranks + 2), sizeof(*own)), *all, *total;
-	int rc = 0;
+	double *own = calloc(n * (size_t)(z->nranks + 2), sizeof(*own)), *ratios = u->ratios;
+	int rc;
 
 	if (!own)
 		return kolo_error_set(KOLO_ENOMEM, "rank %d: norms of %d tensors: out of memory", z->rank,
 				      z->ntensors);
-	total = own + n;
-	all = total + n;
+	u->ratios = NULL;
+	rc = lamb_all(z, u, own, own + n);
+	u->ratios = ratios;
+	if (rc == 0 && z->config.stage > 0)
+		rc = add_over_owners(z, own, own + 2 * n, own + n);
 	for (int i = 0; i < z->ntensors; i++) {
-		const struct zero_tensor *t = &z->tensors[i];
+		double p = __builtin_sqrt(own[n + 2 * (size_t)i]);
+		double update = __builtin_sqrt(own[n + 2 * (size_t)i + 1]);
 
-		/* Where all is held each owner's part is summed apart, as their owners do elsewhere. */
-		for (int r = 0; r < z->nranks && t->trained; r++) {
-			struct zero_part part = zero_owned(t->n, z->nranks, r);
-
-			if (t->held.n == t->n && t->n > 0 && z->config.stage == 0)
-				lamb_part(z, t, part, u, &total[2 * i]);
-			else if (r == z->rank && t->held.n > 0)
-				lamb_part(z, t, part, u, &own[2 * i]);
-		}
-	}
-	if (z->config.stage > 0)
-		rc = add_over_owners(z, own, all, total);
-	for (int i = 0; i < z->ntensors; i++) {
-		double p = __builtin_sqrt(total[2 * i]), update = __builtin_sqrt(total[2 * i + 1]);
-
-		u->ratios[i] = p > 0 && update > 0 ? p / update : 1;
+		ratios[i] = p > 0 && update > 0 ? p / update : 1;
 	}
 	free(own);
 	return rc;
@@ -204,19 +357,35 @@ static int lamb_ratios(struct kolo_zero *z, const struct update *u)
 
 /* ---- All ------------------------------------------------------------------------------------------------ */
 
+static int update_sharded(struct kolo_zero *z, int tensor, struct update *u)
+{
+	int rc = zero_shard_begin(z, tensor);
+
+	if (rc == 0)
+		rc = update_part(z, tensor, z->tensors[tensor].held, u);
+	return rc == 0 ? zero_shard_end(z, tensor) : rc;
+}
+
 static int update_all(struct kolo_zero *z, struct update *u)
 {
 	int rc = u->ratios ? lamb_ratios(z, u) : 0;
 
-	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
-		const struct zero_tensor *t = &z->tensors[i];
-
-		/* The others are in the plan of gathers. */
-		if (t->trained && (z->config.stage == 0 || t->sharded))
-			update_part(z, i, t->held, u);
-	}
+	if (rc == 0)
+		rc = zero_shelf_forget(z);
+	if (rc == 0)
+		rc = zero_away_begin(z);
+	for (int i = 0; rc == 0 && z->config.stage == 0 && i < z->ntensors; i++)
+		if (z->tensors[i].trained)
+			rc = update_part(z, i, z->tensors[i].held, u);
+	/* The others are in the plan of gathers. */
+	for (int k = 0; rc == 0 && k < z->norder && z->tensors[z->order[k]].sharded; k++)
+		rc = update_sharded(z, z->order[k], u);
 	if (rc == 0)
 		rc = zero_gather_updated(z, update_piece, u);
+	if (rc == 0)
+		rc = zero_away_end(z);
+	if (rc == 0)
+		rc = zero_home_wait(z);
 	if (rc == 0 && z->config.parameter_server)
 		rc = zero_server_share(z);
 	return rc;
@@ -244,5 +413,32 @@ int zero_update(struct kolo_zero *z, float factor)
 	}
 	free(u.groups);
 	free(u.ratios);
+	return rc;
+}
+
+/* ---- Values from outside --------------------------------------------------------------------------------- */
+
+int zero_values_from_masters(struct kolo_zero *z, int tensor, struct zero_part part)
+{
+	enum { STEP = 64 << 10 };
+	const struct zero_tensor *t = &z->tensors[tensor];
+	float *floats = t->master || t->away.n ? malloc(2 * STEP * sizeof(*floats)) : NULL;
+	int rc = 0;
+
+	/* It is its own master. */
+	if (!t->master && !t->away.n)
+		return 0;
+	if (!floats)
+		return kolo_error_set(KOLO_ENOMEM, "values of tensor '%s': out of memory", t->name);
+	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
+		struct zero_part some = { part.first + done, n = min_size(part.n - done, STEP) };
+
+		rc = zero_state_get(z, t, 0, some, floats);
+		if (rc == 0)
+			rc = kolo_cast(floats, KOLO_F32, floats + STEP, t->type, n, 1);
+		if (rc == 0)
+			rc = zero_values_put(z, tensor, some, floats + STEP);
+	}
+	free(floats);
 	return rc;
 }

@@ -99,6 +99,8 @@ void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
 	*out = z->times;
 }
 
+/* ---- Values of tensors ----------------------------------------------------------------------------------- */
+
 /* Where two parts overlap. */
 static struct zero_part meet(struct zero_part a, struct zero_part b)
 {
@@ -108,10 +110,60 @@ static struct zero_part meet(struct zero_part a, struct zero_part b)
 	return (struct zero_part){ first, end > first ? end - first : 0 };
 }
 
+enum { STEP = 4096 };
+
+static size_t step_of(size_t n)
+{
+	return n < STEP ? n : STEP;
+}
+
+/* Values of a tensor, of its own part where it is sharded, from floats. */
+static int put_floats(struct kolo_zero *z, int tensor, struct zero_part part, const float *from)
+{
+	enum kolo_type type = z->tensors[tensor].type;
+	float values[STEP];
+	int rc = 0;
+
+	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
+		n = step_of(part.n - done);
+		kolo_cast(from + done, KOLO_F32, values, type, n, 1);
+		rc = zero_values_put(z, tensor, (struct zero_part){ part.first + done, n }, values);
+	}
+	return rc;
+}
+
+static int values_as_floats(struct kolo_zero *z, int tensor, struct zero_part part, float *out)
+{
+	enum kolo_type type = z->tensors[tensor].type;
+	float values[STEP];
+	int rc = 0;
+
+	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
+		n = step_of(part.n - done);
+		rc = zero_values_get(z, tensor, (struct zero_part){ part.first + done, n }, values);
+		kolo_cast(values, type, out + done, KOLO_F32, n, 1);
+	}
+	return rc;
+}
+
+static int set_values(struct kolo_zero *z, int tensor, struct zero_part all, const float *values)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	struct zero_part part = t->sharded ? meet(all, t->own) : all;
+	int rc = part.n ? zero_shelf_forget(z) : 0;
+
+	if (rc == 0 && part.n)
+		rc = put_floats(z, tensor, part, values + (part.first - all.first));
+	part = meet(all, t->held);
+	if (rc == 0 && part.n)
+		rc = zero_state_put(z, t, 0, part, values + (part.first - all.first));
+	return rc;
+}
+
 int kolo_zero_set(struct kolo_zero *z, int tensor, size_t first, size_t n, const float *values)
 {
 	int rc = check_at_rest(z, tensor);
-	struct zero_part all = { first, n }, part;
+	struct zero_part all = { first, n };
 	struct zero_tensor *t;
 
 	if (rc < 0)
@@ -122,39 +174,29 @@ int kolo_zero_set(struct kolo_zero *z, int tensor, size_t first, size_t n, const
 			KOLO_EINVAL,
 			"rank %d: values for elements [%zu, %zu) of tensor '%s', which has %zu%s", z->rank,
 			first, first + n, t->name, t->n, values ? "" : ": NULL");
-	part = t->sharded ? meet(all, t->own) : all;
-	if (part.n)
-		kolo_cast(values + (part.first - first), KOLO_F32,
-			  t->sharded ? zero_at(t->shard, t->type, part.first - t->own.first)
-				     : zero_at(t->param, t->type, part.first),
-			  t->type, part.n, 1);
-	part = meet(all, t->held);
-	if (part.n && t->master)
-		memcpy(t->master + (part.first - t->held.first), values + (part.first - first),
-		       part.n * sizeof(float));
-	return 0;
+	return zero_failed(z, set_values(z, tensor, all, values));
 }
 
 /* This rank's own part of a tensor, as floats. */
-static void own_values(const struct zero_tensor *t, float *out)
+static int own_values(struct kolo_zero *z, int tensor, float *out)
 {
-	const char *from = t->sharded ? t->shard : zero_at(t->param, t->type, t->own.first);
+	const struct zero_tensor *t = &z->tensors[tensor];
 
-	if (t->master)
-		memcpy(out, t->master + (t->own.first - t->held.first), t->own.n * sizeof(float));
-	else
-		kolo_cast(from, t->type, out, KOLO_F32, t->own.n, 1);
+	return t->trained && t->held.n ? zero_state_get(z, t, 0, t->own, out)
+				       : values_as_floats(z, tensor, t->own, out);
 }
 
 /* Gathers the own parts; what that sends is not training's. */
-static int gather_values(struct kolo_zero *z, struct zero_tensor *t, float *out)
+static int gather_values(struct kolo_zero *z, int tensor, float *out)
 {
+	const struct zero_tensor *t = &z->tensors[tensor];
 	struct kolo_stats before, after;
 	int rc = kolo_comm_stats(z->data, &before);
 
 	for (int r = 0; r < z->nranks; r++)
 		z->gatherer.counts[r] = zero_owned(t->n, z->nranks, r).n;
-	own_values(t, out + t->own.first);
+	if (rc == 0)
+		rc = own_values(z, tensor, out + t->own.first);
 	if (rc == 0)
 		rc = kolo_all_gather_v(z->data, out + t->own.first, out, z->gatherer.counts, KOLO_F32, NULL);
 	if (rc == 0)
@@ -176,10 +218,8 @@ int kolo_zero_get(struct kolo_zero *z, int tensor, float *out)
 		return kolo_error_set(KOLO_EINVAL, "rank %d: values of tensor '%s' into NULL", z->rank,
 				      t->name);
 	if (z->config.stage > 0 && (t->sharded || (t->trained && t->type != KOLO_F32)))
-		return zero_failed(z, gather_values(z, t, out));
+		return zero_failed(z, gather_values(z, tensor, out));
 	if (t->master)
-		memcpy(out, t->master, t->n * sizeof(float));
-	else
-		kolo_cast(t->param, t->type, out, KOLO_F32, t->n, 1);
-	return 0;
+		return zero_failed(z, zero_state_get(z, t, 0, (struct zero_part){ 0, t->n }, out));
+	return zero_failed(z, values_as_floats(z, tensor, (struct zero_part){ 0, t->n }, out));
 }

@@ -3,20 +3,33 @@
 #define ZERO_ZERO_H
 
 #include "basics.h"
+#include "disk.h"
 #include "kernels.h"
 #include "layout.h"
 #include "memory.h"
 #include "optimizer.h"
 #include "scaler.h"
+#include "threads.h"
 
 #include <stdbool.h>
 #include <time.h>
 
 /* Where a gathered tensor of stage 3 is. */
 enum zero_state {
-	ZERO_AWAY,   /* its region traps */
+	ZERO_GONE,   /* it has no memory */
+	ZERO_RISING, /* this rank's part is being copied there */
 	ZERO_COMING, /* being gathered */
 	ZERO_HERE,
+};
+
+/* State that is not at home. */
+struct zero_away {
+	size_t n;     /* elements of `held`, its first: whole blocks, or all of them; */
+	size_t room;  /* as many on all ranks */
+	size_t first; /* their number among all of this rank's, in the order in which they are updated */
+	float *master, *moment[2]; /* in host memory; NULL in files. Of any type there is a master */
+	char *grad;                /* their reduced gradients, in host memory */
+	enum kolo_type grad_type;
 };
 
 /* One tensor, as this rank has it. Parts count elements of the whole tensor. */
@@ -31,9 +44,12 @@ struct zero_tensor {
 	bool trained; /* not frozen */
 	bool sharded; /* stage 3, and not persistent: its values are gathered for use */
 
-	char *param;  /* n values; of a sharded tensor in region, and there while state is not ZERO_AWAY */
-	char *shard;  /* of a sharded tensor: the own values, always there; own.n of chunk are used */
-	bool in_user; /* param is the caller's memory */
+	char *param; /* n values at home; of a sharded tensor in region, and there while state is not ZERO_GONE */
+	char *shard; /* of a sharded tensor: the own values, always there; own.n of chunk are used. NULL in files */
+	enum zero_place shard_place;
+	uint64_t shard_offset; /* in the file of shards */
+	uint64_t up;           /* the last copy to param's own part, which who reads it waits for */
+	bool in_user;          /* param is the caller's memory */
 	struct zero_region region;
 	enum zero_state state;
 	int last_gather; /* of one that is updated elsewhere too: so many buckets of the gatherer have to be finished for it */
@@ -41,15 +57,17 @@ struct zero_tensor {
 	int uses;                    /* kolo_zero_use without kolo_zero_release */
 	struct kolo_event *gathered; /* of a sharded one, with overlap: state may become ZERO_HERE */
 
-	/* State of the optimizer for elements `held`, all in float: all of them at stage 0, else the own ones. An element of type
-	 * KOLO_F32 is its own master, which then is NULL. */
+	/* State of the optimizer for elements `held`, all in float: all of them at stage 0, else the own ones. Of the first ones it is
+	 * away; of the others master and moment. At home an element of type KOLO_F32 is its own master, which then is NULL. */
 	struct zero_part held;
+	struct zero_away away;
 	float *master, *moment[2];
 
-	/* Reduced gradients, and with accumulation sums of them: of type grad_type, elements grad_held */
+	/* Reduced gradients at home, and with accumulation sums of them: of type grad_type, elements grad_held */
 	char *grad;
 	enum kolo_type grad_type;
 	struct zero_part grad_held;
+	size_t held_room, grad_room; /* elements of held and grad_held that there is memory for: as many on all ranks */
 	bool reported;            /* in this micro-step */
 	bool summed;              /* grad has a sum of earlier micro-steps */
 	int first_piece, npieces; /* in the plan of reductions */
@@ -60,6 +78,7 @@ struct zero_buffer {
 	char *memory;
 	int bucket;               /* -1: free */
 	struct kolo_event *event; /* with overlap: its operation is done */
+	uint64_t down;            /* the last copy from it, which who fills it waits for */
 };
 
 /* The buckets of one micro-step: filled in any order, reduced in order of their numbers, stored in that order. stored <=
@@ -94,8 +113,9 @@ struct zero_trace {
 	int n, room;
 	int at;        /* uses of this micro-step so far */
 	bool matches;  /* this micro-step was like it so far */
-	size_t live;   /* elements that are not ZERO_AWAY */
-	size_t ahead;  /* of these, gathered before use */
+	size_t live;   /* elements that are not ZERO_GONE */
+	size_t ahead;  /* of these, gathered before use, */
+	size_t rising; /* and on their way up, not gathered yet */
 	uint64_t hash; /* of the uses of this update, to be compared between ranks */
 };
 
@@ -106,6 +126,37 @@ struct zero_culprit {
 	uint64_t index;
 	double value;
 	int64_t reduced; /* 1: found in the sum over ranks, when no rank's own gradient had one */
+};
+
+/* State in files: `nunits` units of `unit` elements each, in the order of updates, of each element `states` floats; those of one
+ * kind stand together. A pass goes over all units once, in order: some are read ahead, some are written behind. */
+struct zero_units {
+	struct zero_disk *disk; /* NULL: nothing is in files */
+	size_t unit, nunits;
+	int states;
+	int nbuffers;
+	size_t buffer_len;
+	char *buffers;
+	size_t asked; /* units before it have been asked for in this pass; */
+	size_t at;    /* the one that is open; SIZE_MAX: none */
+};
+
+/* Buffers in turns, each free again when its last copy is done. */
+struct zero_staging {
+	char *memory; /* n times len bytes */
+	size_t len;
+	int n, turn;
+	uint64_t *tickets;
+};
+
+/* Buffers for shards that are in files. */
+struct zero_shelf {
+	struct zero_disk *disk; /* NULL: no shard is in a file */
+	char *buffers;
+	size_t len; /* of one; */
+	int n, turn;
+	int *tensor;       /* what is in it, or on its way to it; -1: nothing to be read */
+	uint64_t *tickets; /* of the last copy from it */
 };
 
 /* What part of a micro-step the engine is in. */
@@ -127,7 +178,30 @@ struct kolo_zero {
 	struct zero_reducer reducer;
 	struct zero_gatherer gatherer;
 	struct zero_trace trace;
-	struct zero_arena arenas[ZERO_NKINDS];
+	struct zero_arena arenas[ZERO_NPLACES][ZERO_NKINDS];
+
+	struct kolo_zero_device *device; /* NULL: home is host memory */
+	bool on_host;                    /* work at home is done by this process */
+	struct zero_threads *threads;
+	int *order; /* norder trained tensors whose state is sharded, as they are updated; */
+	int norder;
+	size_t naway; /* elements of this rank that are away */
+	struct zero_units units;
+	struct zero_shelf shelf;
+	struct zero_staging rising;  /* what was updated away, on its way home; */
+	struct zero_staging falling; /* and what was updated at home, on its way to a shard that is away */
+	uint64_t computed, down, up; /* the last work at home, and the last copies */
+	size_t slice;                /* elements that are updated away, or fall, at a time */
+	uint32_t *bad;               /* with sums, what work at home notes */
+	double *sums;                /* of squares of all blocks, or of Lamb's two kinds of them; */
+	size_t nsums;
+	uint64_t down_bytes, up_bytes;
+	uint64_t read_before, written_before; /* of files, when the engine was made */
+
+	/* A plan uses tensors without moving a value; what that came to */
+	bool dry;
+	size_t dry_gathered;
+	uint64_t dry_read_bytes;
 	size_t extra_buckets;           /* bytes of buffers beyond nplanned */
 	size_t gathered, most_gathered; /* bytes of regions that are open, now and at most; */
 	size_t used, most_used;         /* of these, that are in use */
@@ -174,6 +248,112 @@ struct zero_tensor *zero_tensor_get(struct kolo_zero *zero, int tensor, const ch
 /* Whether ranks have a sum to reduce in this micro-step: at stages 0 and 1 in the last of an update only. */
 bool zero_reduces_now(const struct kolo_zero *zero);
 
+/* ---- describe.c ---------------------------------------------------------------------------------------- */
+
+/* An engine as far as arithmetic goes: tensors, what is where, buckets, and how much memory that takes. Needs no other rank; frees
+ * by zero_undescribe. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+int zero_describe(struct kolo_zero *zero, const struct kolo_zero_config *config,
+		  const struct kolo_zero_tensor *tensors, int ntensors, int rank, int nranks);
+void zero_undescribe(struct kolo_zero *zero);
+
+/* Gives each tensor its parts of the arenas; before these are open they are counted. */
+void zero_take_memory(struct kolo_zero *zero);
+
+/* ---- plan.c -------------------------------------------------------------------------------------------- */
+
+/* Finds what a model gathers that uses its tensors one after the other, forward and back: dry_gathered, and the traffic of one such
+ * micro-step. Behind zero_describe, before anything is opened. Errors: KOLO_ENOMEM. */
+int zero_plan_uses(struct kolo_zero *zero, struct kolo_zero_traffic *of_one);
+
+/* KOLO_ENOMEM where what was described does not fit; behind zero_plan_uses. */
+int zero_plan_fits(const struct kolo_zero *zero);
+
+/* ---- home.c: where the model computes ------------------------------------------------------------------- */
+
+/* Does work at home; on a device of its own that is done when zero_home_wait has returned. */
+int zero_home_work(struct kolo_zero *zero, const struct kolo_zero_work *work);
+int zero_home_wait(struct kolo_zero *zero);
+/* n elements from here to there, both at home; work as above. */
+int zero_home_copy(struct kolo_zero *zero, const void *from, enum kolo_type type, void *to, size_t n);
+/* Bytes from home to the host, and to home; done when they return. */
+int zero_home_get(struct kolo_zero *zero, void *host, const void *home, size_t bytes);
+int zero_home_put(struct kolo_zero *zero, void *home, const void *host, size_t bytes);
+
+/* Starts a copy; *ticket is what zero_wait_down, or zero_wait_up, waits for. Without a device it is done at once. */
+int zero_copy_down(struct kolo_zero *zero, void *host, const void *home, size_t bytes, uint64_t *ticket);
+int zero_copy_up(struct kolo_zero *zero, void *home, const void *host, size_t bytes, uint64_t *ticket);
+int zero_wait_down(struct kolo_zero *zero, uint64_t ticket);
+int zero_wait_up(struct kolo_zero *zero, uint64_t ticket);
+
+/* The next buffer of a staging; what was copied from it is done. */
+int zero_staging_take(struct kolo_zero *zero, struct zero_staging *staging, bool up, char **out,
+		      uint64_t **ticket);
+
+/* The queue for a collective on memory at home that is waited for at once, and that wait. */
+struct kolo_queue *zero_queue_now(struct kolo_zero *zero);
+int zero_queue_done(struct kolo_zero *zero, int rc);
+
+/* ---- away.c: state that is not at home ------------------------------------------------------------------ */
+
+/* Where elements of a tensor's own part stand: those that are away are the first. */
+struct zero_part zero_part_away(const struct zero_tensor *t, struct zero_part part);
+struct zero_part zero_part_home(const struct zero_tensor *t, struct zero_part part);
+
+/* Elements of a tensor with their state in host memory; values: where the updated ones go to, in the tensor's type. */
+struct zero_slice {
+	struct zero_part part;
+	float *master, *moment[2];
+	const char *grad;
+	char *values;
+};
+
+/* Goes over elements of a tensor that are away, in slices. Passes over state in files are between begin and end, and in the order of
+ * updates; values are not NULL where `update` says so, and then go to where they belong. */
+typedef int zero_slice_fn(struct kolo_zero *zero, int tensor, const struct zero_slice *slice, void *arg);
+int zero_away_begin(struct kolo_zero *zero);
+int zero_away_walk(struct kolo_zero *zero, int tensor, struct zero_part part, bool update, zero_slice_fn *fn,
+		   void *arg);
+int zero_away_end(struct kolo_zero *zero);
+
+/* Elements of the state of a tensor to floats of the host, and from them: 0: masters, 1 and 2: moments. Wherever they are; outside
+ * of passes. */
+int zero_state_get(struct kolo_zero *zero, const struct zero_tensor *t, int state, struct zero_part part,
+		   float *out);
+int zero_state_put(struct kolo_zero *zero, struct zero_tensor *t, int state, struct zero_part part,
+		   const float *from);
+
+/* Bytes of a file from any place to the host, or back, through a buffer of the file that is idle. */
+int zero_file_window_get(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset, void *out,
+			 size_t bytes);
+int zero_file_window_put(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset, const void *from,
+			 size_t bytes);
+
+/* Bytes of all files that were read and written since the engine was made. */
+void zero_files_counts(const struct kolo_zero *zero, uint64_t *read_bytes, uint64_t *written_bytes);
+
+/* Files and buffers for what is away. Errors: KOLO_ESYS, KOLO_ENOMEM, KOLO_ENOTSUP. */
+int zero_away_open(struct kolo_zero *zero);
+void zero_away_close(struct kolo_zero *zero);
+
+/* ---- shards.c: values of tensors, wherever they are ------------------------------------------------------ */
+
+/* Elements of a tensor's values, of a sharded one of its own part, to the host and from it. Between updates. */
+int zero_values_get(struct kolo_zero *zero, int tensor, struct zero_part part, void *out);
+int zero_values_put(struct kolo_zero *zero, int tensor, struct zero_part part, const void *from);
+
+int zero_shelf_open(struct kolo_zero *zero);
+void zero_shelf_close(struct kolo_zero *zero);
+/* What was read ahead of shards that are about to change. */
+int zero_shelf_forget(struct kolo_zero *zero);
+
+/* Starts to read a tensor's shard, if it is in a file and a buffer is free. */
+int zero_shelf_ask(struct kolo_zero *zero, int tensor);
+/* Starts the copy of a shard that is away to its place among the gathered values. */
+int zero_shard_rise(struct kolo_zero *zero, int tensor);
+/* Before and behind an update of a tensor. Meanwhile `shard` of one that is away is memory of the host. */
+int zero_shard_begin(struct kolo_zero *zero, int tensor);
+int zero_shard_end(struct kolo_zero *zero, int tensor);
+
 /* ---- gradients.c --------------------------------------------------------------------------------------- */
 
 /* Buffers, events and counts for the plan. Errors: KOLO_ENOMEM, KOLO_ESYS. */
@@ -181,6 +361,8 @@ int zero_reducer_open(struct kolo_zero *zero);
 void zero_reducer_close(struct kolo_zero *zero);
 /* A new micro-step. */
 void zero_reducer_begin(struct kolo_zero *zero);
+/* Counts the reduction of a bucket. */
+void zero_count_reduction(struct kolo_zero *zero, const struct zero_bucket *bucket);
 /* Fills what is missing with zeros or earlier sums, and waits until all is reduced and stored. */
 int zero_reducer_finish(struct kolo_zero *zero);
 
@@ -192,7 +374,7 @@ static inline char *zero_at(char *base, enum kolo_type type, size_t n)
 
 /* ---- params.c ------------------------------------------------------------------------------------------ */
 
-/* Memory for the values of a sharded tensor, which then is ZERO_COMING; and none any more. */
+/* Memory for the values of a sharded tensor, which then is ZERO_RISING; and none any more. */
 int zero_params_open(struct kolo_zero *zero, struct zero_tensor *tensor);
 void zero_params_close(struct kolo_zero *zero, struct zero_tensor *tensor);
 /* Lets all gathered tensors go, before an update. */
@@ -204,6 +386,10 @@ int zero_trace_end(struct kolo_zero *zero);
 
 int zero_gatherer_open(struct kolo_zero *zero);
 void zero_gatherer_close(struct kolo_zero *zero);
+
+/* Counts the gather of a bucket, or of a whole tensor. */
+void zero_count_gather(struct kolo_zero *zero, const struct zero_bucket *bucket);
+void zero_count_whole(struct kolo_zero *zero, const struct zero_tensor *t);
 
 /* Gathers a tensor's chunks where it lies, out of src, NULL: out of the own part itself. queue as in kolo.h. */
 int zero_gather_whole(struct kolo_zero *zero, struct zero_tensor *t, const void *src,
@@ -220,15 +406,15 @@ int zero_gather_updated(struct kolo_zero *zero, zero_update_piece_fn *update, vo
 /* ---- update.c ------------------------------------------------------------------------------------------ */
 
 /* The sum of squares of this rank's part of the reduced gradients, and the first of them that is not finite. */
-double zero_square_sum(const struct kolo_zero *zero);
-void zero_find_culprit(const struct kolo_zero *zero, struct zero_culprit *out);
+int zero_square_sum(struct kolo_zero *zero, double *out);
+int zero_find_culprit(struct kolo_zero *zero, struct zero_culprit *out);
 
-/* The floats that element `first` of a trained tensor, which is held, is updated in; and its moments, NULL where it has none. */
+/* The floats at home that element `first` of a trained tensor is updated in; and its moments, NULL where it has none. */
 float *zero_master_at(const struct zero_tensor *t, size_t first);
 float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first);
 
-/* The values of elements [first, first + n) from their masters, where those are apart. */
-void zero_write_parameters(const struct zero_tensor *t, size_t first, size_t n);
+/* The values of elements of a tensor from their masters, wherever either is. Between updates. */
+int zero_values_from_masters(struct kolo_zero *zero, int tensor, struct zero_part part);
 
 /* Updates all tensors with gradients times factor, and gathers what the stage keeps whole. */
 int zero_update(struct kolo_zero *zero, float factor);
@@ -239,6 +425,9 @@ int zero_update(struct kolo_zero *zero, float factor);
 int zero_check_between_updates(struct kolo_zero *zero, const char *what);
 
 /* ---- report.c ------------------------------------------------------------------------------------------ */
+
+/* What kolo_zero_memory calls a kind. Static storage. */
+const char *zero_kind_name(enum zero_kind kind);
 
 /* Bytes of all buffers that are planned for. */
 size_t zero_bucket_bytes(const struct kolo_zero *zero);

@@ -145,7 +145,8 @@ struct kolo_zero_offload {
 	double ratio; /* of the optimizer: the share of its elements that is there, in whole blocks of each tensor; 1 */
 	int pin; /* 1: host memory that copies use is locked and registered with the device; 1 */
 	int buffers; /* at least 2: of the optimizer 4, of parameters 5. Updates and copies, or files, go on between them */
-	size_t buffer;  /* elements in one of them at most; 512 Ki. Of parameters a whole shard at least */
+	/* Elements in one of the optimizer's at most, in whole blocks of 4096; 512 Ki. One of parameters holds any shard */
+	size_t buffer;
 	size_t in_host; /* of parameters in files: so many of this rank's elements stay in host memory; 0 */
 	const char *
 		path; /* KOLO_ZERO_ON_NVME: a directory that is there; copied. Files are removed at the end */

@@ -1,0 +1,520 @@
+/* An engine as far as arithmetic goes: which rank has what of each tensor, what of it is where, which buckets it travels in, and
+ * how much memory that takes. No other rank is asked, and nothing but lists is made: a plan is that, and an engine begins so. */
+#include "work.h"
+#include "zero.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	/* Tensors of at least so many elements have operations of their own, which leave results and gathered parameters where
+	 * they belong; smaller ones share them, and are copied */
+	WHOLE = 64 << 10,
+};
+
+static size_t max_size(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- Tensors -------------------------------------------------------------------------------------------- */
+
+static size_t count_elements(const struct kolo_zero_tensor *t)
+{
+	size_t n = 1;
+
+	for (int d = 0; d < t->ndims; d++)
+		n *= t->shape[d];
+	return n;
+}
+
+static int init_tensor(struct kolo_zero *z, struct zero_tensor *t, const struct kolo_zero_tensor *from)
+{
+	t->name = malloc(strlen(from->name) + 1);
+	if (!t->name)
+		return kolo_error_set(KOLO_ENOMEM, "name of tensor '%s': out of memory", from->name);
+	strcpy(t->name, from->name);
+	t->type = from->type;
+	t->ndims = from->ndims;
+	memcpy(t->shape, from->shape, sizeof(t->shape));
+	t->n = count_elements(from);
+	t->chunk = zero_chunk(t->n, z->nranks);
+	t->own = zero_owned(t->n, z->nranks, z->rank);
+	t->group = from->group;
+	t->trained = !from->frozen;
+	t->sharded = z->config.stage == 3 && t->n > z->config.persistence;
+	if (t->sharded)
+		t->region.len = zero_whole_pages(t->n * kolo_type_size(t->type));
+	if (z->config.stage < 3 && from->data && !z->device) {
+		t->param = from->data;
+		t->in_user = true;
+		z->user_bytes += t->n * kolo_type_size(t->type);
+	}
+	return 0;
+}
+
+static int init_tensors(struct kolo_zero *z, const struct kolo_zero_tensor *from, int n)
+{
+	int rc = 0;
+
+	z->tensors = calloc((size_t)n, sizeof(*z->tensors));
+	z->order = calloc((size_t)n, sizeof(*z->order));
+	if (!z->tensors || !z->order)
+		return kolo_error_set(KOLO_ENOMEM, "%d tensors: out of memory", n);
+	z->ntensors = n;
+	for (int i = 0; rc == 0 && i < n; i++)
+		rc = init_tensor(z, &z->tensors[i], &from[i]);
+	return rc;
+}
+
+/* ---- What is where -------------------------------------------------------------------------------------- */
+
+/* Where state and shards are that are offloaded. Without a device the host's memory is home. */
+static enum zero_place place_of(const struct kolo_zero *z, const struct kolo_zero_offload *o)
+{
+	return o->place == KOLO_ZERO_ON_NVME                ? ZERO_FILES
+	       : o->place == KOLO_ZERO_ON_HOST && z->device ? ZERO_AWAY
+							    : ZERO_HOME;
+}
+
+static bool sums_before(const struct kolo_zero *z)
+{
+	return z->config.stage < 2 && z->config.accumulation > 1;
+}
+
+static bool sums_behind(const struct kolo_zero *z)
+{
+	return z->config.stage >= 2 && z->config.accumulation > 1;
+}
+
+/* Which parts of a trained tensor this rank has optimizer state and gradients for. */
+static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
+{
+	const struct kolo_zero_config *c = &z->config;
+	struct zero_part all = { 0, t->n }, none = { 0, 0 };
+
+	t->held = c->stage > 0 ? t->own : c->parameter_server && z->rank > 0 ? none : all;
+	t->held_room = c->stage > 0 ? t->chunk : t->held.n;
+	t->grad_held = t->held;
+	t->grad_room = t->held_room;
+	t->grad_type = c->accumulation > 1 ? KOLO_F32 : t->type;
+	if (sums_before(z)) { /* adds up all of it before it is reduced */
+		t->grad_held = all;
+		t->grad_room = t->n;
+	}
+}
+
+/* A tensor's share of what is away: *due is how many elements the tensors up to here should have there, *given how many have. So
+ * all together come close, whatever their sizes. */
+static void decide_away(const struct kolo_zero *z, struct zero_tensor *t, double *due, size_t *given)
+{
+	double ratio = z->config.offload_optimizer.ratio, blocks;
+
+	*due += ratio * (double)t->chunk;
+	blocks = (*due - (double)*given) / KOLO_ZERO_BLOCK + 0.5;
+	t->away.room = ratio >= 1    ? t->chunk
+		       : blocks >= 1 ? min_size(t->chunk, (size_t)blocks * KOLO_ZERO_BLOCK)
+				     : 0;
+	*given += t->away.room;
+	t->away.n = min_size(t->away.room, t->held.n);
+	t->away.grad_type = z->device && !sums_behind(z) ? t->type : t->grad_type;
+	if (!z->device || sums_before(z) || sums_behind(z))
+		return;
+	/* What is away comes down from the buckets. */
+	t->grad_held = zero_part_home(t, t->held);
+	t->grad_room = t->chunk - t->away.room;
+}
+
+static void decide_shard(struct kolo_zero *z, struct zero_tensor *t, size_t *in_host)
+{
+	enum zero_place place = place_of(z, &z->config.offload_param);
+	struct zero_arena *files = &z->arenas[ZERO_FILES][ZERO_PARAMETERS];
+	size_t len = zero_whole_pages(t->chunk * kolo_type_size(t->type));
+
+	if (!t->sharded)
+		return;
+	if (place == ZERO_FILES && t->chunk <= *in_host) {
+		*in_host -= t->chunk;
+		place = z->device ? ZERO_AWAY : ZERO_HOME;
+	}
+	t->shard_place = place;
+	if (place != ZERO_FILES)
+		return;
+	t->shard_offset = files->used;
+	files->used += len;
+	z->shelf.n = z->config.offload_param.buffers;
+	z->shelf.len = max_size(z->shelf.len, len);
+}
+
+static void decide_places(struct kolo_zero *z)
+{
+	bool away = z->config.stage > 0 && place_of(z, &z->config.offload_optimizer) != ZERO_HOME;
+	size_t given = 0, in_host = z->config.offload_param.in_host;
+	double due = 0;
+
+	for (int i = 0; i < z->ntensors; i++) {
+		struct zero_tensor *t = &z->tensors[i];
+
+		decide_shard(z, t, &in_host);
+		if (!t->trained)
+			continue;
+		decide_parts(z, t);
+		if (away)
+			decide_away(z, t, &due, &given);
+	}
+}
+
+/* ---- Buckets -------------------------------------------------------------------------------------------- */
+
+/* Elements of each rank in a bucket of so many. */
+static size_t share(const struct kolo_zero *z, size_t bucket)
+{
+	return max_size(bucket / (size_t)z->nranks, 1);
+}
+
+/* Buffers begin with a line of the cache. */
+static size_t whole_lines(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+/* What travels alone, and what shares buckets, by type: those of one family stand together, so that what comes between small
+ * tensors does not close their bucket. */
+enum { LARGE, SMALL_F32, SMALL_F16, SMALL_BF16, NFAMILIES };
+
+static int family_of(const struct zero_tensor *t, size_t alone)
+{
+	return t->chunk >= alone     ? LARGE
+	       : t->type == KOLO_F32 ? SMALL_F32
+	       : t->type == KOLO_F16 ? SMALL_F16
+				     : SMALL_BF16;
+}
+
+/* Adds the tensors of a family that are trained, but not sharded ones unless asked for; from the first to the last or back. */
+static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family, size_t alone,
+		      bool sharded, bool backwards)
+{
+	for (int k = 0; k < z->ntensors; k++) {
+		int i = backwards ? z->ntensors - 1 - k : k;
+		const struct zero_tensor *t = &z->tensors[i];
+
+		if (t->trained && (sharded || !t->sharded) && family_of(t, alone) == family)
+			items[n++] = (struct zero_item){ i, t->chunk, t->type };
+	}
+	return n;
+}
+
+static bool brings_down(const struct kolo_zero *z)
+{
+	for (int i = 0; i < z->ntensors; i++)
+		if (z->device && z->tensors[i].away.room)
+			return !sums_behind(z);
+	return false;
+}
+
+/* Reductions in the reverse order of the tensors, in which backward makes gradients; small ones last, when all have come. */
+static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
+{
+	struct zero_reducer *r = &z->reducer;
+	size_t alone = z->config.contiguous ? share(z, WHOLE) : 1;
+	int n = 0, open = 0, before, rc;
+
+	for (int family = 0; family < NFAMILIES; family++) {
+		before = n;
+		n = add_family(z, items, n, family, alone, true, true);
+		/* One that is filled, and with overlap while another one is reduced; those of small tensors stay open. */
+		open += n == before ? 0 : family == LARGE && z->config.overlap ? 2 : 1;
+	}
+	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket), alone);
+	for (int p = r->plan.npieces; rc == 0 && p-- > 0;) {
+		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
+
+		t->first_piece = p;
+		t->npieces++;
+	}
+	r->buffer_len = whole_lines((size_t)z->nranks * r->plan.largest);
+	r->nplanned = z->config.overlap && open < 2 ? 2 : open;
+	/* One more from which gradients come down. */
+	r->nplanned += brings_down(z);
+	if (r->nplanned > r->plan.nbuckets)
+		r->nplanned = r->plan.nbuckets;
+	return rc;
+}
+
+/* Gathers of all that is trained and whole on every rank, and owned by one; small ones, that others would wait for, first. */
+static int plan_gathers(struct kolo_zero *z, struct zero_item *items)
+{
+	struct zero_gatherer *g = &z->gatherer;
+	size_t limit = share(z, z->config.gather_bucket), alone = share(z, WHOLE);
+	int n = 0, rc;
+
+	if (z->config.sub_group && z->config.sub_group < limit)
+		limit = z->config.sub_group;
+	for (int family = NFAMILIES; z->config.stage > 0 && family-- > 0;)
+		n = add_family(z, items, n, family, alone, false, false);
+	rc = zero_plan_make(&g->plan, items, n, limit, alone);
+	g->buffer_len = whole_lines((size_t)z->nranks * g->plan.largest_partial);
+	g->nbuffers = g->buffer_len == 0 ? 0 : z->config.overlap ? 2 : 1;
+	return rc;
+}
+
+static int plan_buckets(struct kolo_zero *z)
+{
+	struct zero_item *items = calloc((size_t)z->ntensors, sizeof(*items));
+	int rc = items ? plan_reductions(z, items)
+		       : kolo_error_set(KOLO_ENOMEM, "plans of %d tensors: out of memory", z->ntensors);
+
+	if (rc == 0)
+		rc = plan_gathers(z, items);
+	free(items);
+	return rc;
+}
+
+/* Tensors with sharded state in the order in which an update comes to them; the place of what is away among all of that: whole
+ * blocks, so that sums over them do not depend on it. */
+static void decide_order(struct kolo_zero *z)
+{
+	const struct zero_plan *gathers = &z->gatherer.plan;
+	size_t away = 0;
+
+	for (int i = 0; z->config.stage > 0 && i < z->ntensors; i++)
+		if (z->tensors[i].trained && z->tensors[i].sharded)
+			z->order[z->norder++] = i;
+	for (int p = 0; p < gathers->npieces; p++)
+		if (p == 0 || gathers->pieces[p].tensor != gathers->pieces[p - 1].tensor)
+			z->order[z->norder++] = gathers->pieces[p].tensor;
+	for (int k = 0; k < z->norder; k++) {
+		struct zero_tensor *t = &z->tensors[z->order[k]];
+
+		t->away.first = away;
+		away += zero_blocks(t->away.room) * KOLO_ZERO_BLOCK;
+	}
+	z->naway = away;
+}
+
+/* ---- Buffers -------------------------------------------------------------------------------------------- */
+
+static void plan_units(struct kolo_zero *z)
+{
+	struct zero_units *u = &z->units;
+	int moments = 0;
+
+	if (z->naway == 0 || place_of(z, &z->config.offload_optimizer) != ZERO_FILES)
+		return;
+	for (int g = 0; g < z->config.ngroups; g++) {
+		int n = zero_optimizer_moments(z->config.optimizer, &z->config.groups[g]);
+
+		moments = n > moments ? n : moments;
+	}
+	u->unit = min_size(z->slice, z->naway);
+	u->nunits = (z->naway + u->unit - 1) / u->unit;
+	u->states = 1 + moments;
+	u->nbuffers = z->config.offload_optimizer.buffers;
+	u->buffer_len = u->unit * (size_t)u->states * sizeof(float);
+	z->arenas[ZERO_FILES][ZERO_MASTERS].used = u->nunits * u->unit * sizeof(float);
+	z->arenas[ZERO_FILES][ZERO_MOMENTS].used = u->nunits * u->unit * sizeof(float) * (size_t)moments;
+}
+
+/* What is updated on one side and belongs on the other passes through buffers. */
+static void plan_staging(struct kolo_zero *z)
+{
+	size_t up = 0, down = 0;
+
+	z->slice = (z->config.offload_optimizer.buffer + KOLO_ZERO_BLOCK - 1) / KOLO_ZERO_BLOCK *
+		   KOLO_ZERO_BLOCK;
+	for (int i = 0; i < z->ntensors; i++) {
+		const struct zero_tensor *t = &z->tensors[i];
+		size_t size = kolo_type_size(t->type), home = t->chunk - t->away.room;
+
+		if (!z->device || !t->trained)
+			continue;
+		if (t->shard_place == ZERO_HOME)
+			up = max_size(up, min_size(z->slice, t->away.room) * size);
+		else
+			down = max_size(down, min_size(z->slice, home) * size);
+	}
+	z->rising = (struct zero_staging){ .len = whole_lines(up),
+					   .n = up ? z->config.offload_optimizer.buffers : 0 };
+	z->falling = (struct zero_staging){ .len = whole_lines(down), .n = down ? 2 : 0 };
+}
+
+/* Sums of squares of the parts that this rank has gradients of. */
+static void plan_sums(struct kolo_zero *z)
+{
+	for (int i = 0; i < z->ntensors; i++)
+		for (int r = 0; r < z->nranks; r++) {
+			bool sums = z->config.parameter_server ? z->rank == 0
+							       : r == z->rank || z->config.stage == 0;
+
+			if (z->tensors[i].trained && sums)
+				z->nsums += zero_blocks(zero_owned(z->tensors[i].n, z->nranks, r).n);
+		}
+	z->nsums *= z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1;
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------------- */
+
+static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
+{
+	struct zero_arena *home = &z->arenas[ZERO_HOME][ZERO_PARAMETERS];
+
+	if (kolo_type_size(t->type) != size)
+		return;
+	if (t->sharded && t->shard_place != ZERO_FILES)
+		t->shard = zero_arena_take(&z->arenas[t->shard_place][ZERO_PARAMETERS], t->chunk * size);
+	else if (!t->sharded && !t->in_user)
+		t->param = zero_arena_take(home, t->n * size);
+	if (t->sharded)
+		t->param = t->region.base;
+}
+
+static void take_gradients(struct kolo_zero *z, struct zero_tensor *t, size_t size)
+{
+	if (kolo_type_size(t->grad_type) == size)
+		t->grad = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_GRADIENTS], t->grad_room * size);
+	if (z->device && kolo_type_size(t->away.grad_type) == size)
+		t->away.grad = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_GRADIENTS], t->away.room * size);
+	if (!z->device && t->grad)
+		t->away.grad = zero_at(t->grad, t->grad_type, t->held.first - t->grad_held.first);
+}
+
+static void take_state(struct kolo_zero *z, struct zero_tensor *t)
+{
+	size_t home = (t->held_room - t->away.room) * sizeof(float), away = t->away.room * sizeof(float);
+	int moments = zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
+	bool files = z->units.nunits > 0;
+
+	if (home && (t->type != KOLO_F32 || (t->sharded && t->shard_place != ZERO_HOME)))
+		t->master = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_MASTERS], home);
+	for (int m = 0; home && m < moments; m++)
+		t->moment[m] = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_MOMENTS], home);
+	if (away && !files)
+		t->away.master = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_MASTERS], away);
+	for (int m = 0; away && !files && m < moments; m++)
+		t->away.moment[m] = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_MOMENTS], away);
+}
+
+void zero_take_memory(struct kolo_zero *z)
+{
+	for (size_t size = sizeof(float); size >= sizeof(uint16_t); size /= 2)
+		for (int i = 0; i < z->ntensors; i++) {
+			struct zero_tensor *t = &z->tensors[i];
+
+			take_params(z, t, size);
+			if (t->trained)
+				take_gradients(z, t, size);
+			if (t->trained && size == sizeof(float))
+				take_state(z, t);
+		}
+}
+
+/* What is not of tensors. */
+static void count_buffers(struct kolo_zero *z)
+{
+	struct zero_arena *away = z->arenas[ZERO_AWAY], *home = z->arenas[ZERO_HOME];
+
+	home[ZERO_BUCKETS].used = zero_bucket_bytes(z);
+	home[ZERO_STAGING].used = (size_t)z->falling.n * z->falling.len;
+	away[ZERO_STAGING].used = (size_t)z->rising.n * z->rising.len;
+	away[ZERO_UNITS].used = (size_t)z->units.nbuffers * z->units.buffer_len;
+	away[ZERO_SHELF].used = (size_t)z->shelf.n * z->shelf.len;
+	away[ZERO_SUMS].used = (z->nsums + 1) * sizeof(double);
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------ */
+
+static int copy_groups(struct kolo_zero *z)
+{
+	int n = z->config.ngroups ? z->config.ngroups : 1;
+	struct kolo_zero_group *groups = calloc((size_t)n, sizeof(*groups));
+
+	if (!groups) {
+		z->config.groups = NULL;
+		return kolo_error_set(KOLO_ENOMEM, "%d groups: out of memory", n);
+	}
+	if (z->config.ngroups)
+		memcpy(groups, z->config.groups, (size_t)n * sizeof(*groups));
+	else
+		kolo_zero_group_init(groups, z->config.optimizer);
+	z->config.groups = groups;
+	z->config.ngroups = n;
+	return 0;
+}
+
+static int copy_path(struct kolo_zero_offload *o)
+{
+	const char *from = o->path;
+	char *copy = from ? malloc(strlen(from) + 1) : NULL;
+
+	o->path = copy;
+	if (from && !copy)
+		return kolo_error_set(KOLO_ENOMEM, "a path: out of memory");
+	if (copy)
+		strcpy(copy, from);
+	return 0;
+}
+
+static void init_engine(struct kolo_zero *z, const struct kolo_zero_config *config, int rank, int nranks)
+{
+	z->config = *config;
+	z->config.groups = NULL;
+	z->device = config->device;
+	z->on_host = !z->device || z->device->ops->on_host;
+	z->rank = rank;
+	z->nranks = nranks;
+	z->kernels = zero_kernels_best();
+	z->predivide = config->predivide > 0 ? config->predivide : nranks;
+	zero_scaler_init(&z->scaler, config);
+	z->asks_micro_batch = config->micro_batch == 0;
+	z->culprit.tensor = -1;
+	z->trace.hash = ZERO_HASH;
+}
+
+int zero_describe(struct kolo_zero *z, const struct kolo_zero_config *config,
+		  const struct kolo_zero_tensor *tensors, int ntensors, int rank, int nranks)
+{
+	int param, optimizer, rc;
+
+	init_engine(z, config, rank, nranks);
+	/* Both, so that neither is the caller's any more. */
+	param = copy_path(&z->config.offload_param);
+	optimizer = copy_path(&z->config.offload_optimizer);
+	rc = param < 0 ? param : optimizer;
+	z->config.groups = config->groups;
+	if (rc < 0)
+		z->config.groups = NULL;
+	if (rc == 0)
+		rc = copy_groups(z);
+	if (rc == 0)
+		rc = init_tensors(z, tensors, ntensors);
+	if (rc < 0)
+		return rc;
+	decide_places(z);
+	if ((rc = plan_buckets(z)) < 0)
+		return rc;
+	decide_order(z);
+	plan_staging(z);
+	plan_units(z);
+	plan_sums(z);
+	zero_take_memory(z);
+	count_buffers(z);
+	return 0;
+}
+
+void zero_undescribe(struct kolo_zero *z)
+{
+	zero_plan_free(&z->reducer.plan);
+	zero_plan_free(&z->gatherer.plan);
+	for (int i = 0; i < z->ntensors; i++)
+		free(z->tensors[i].name);
+	free(z->tensors);
+	free(z->order);
+	free((void *)z->config.groups);
+	free((void *)z->config.offload_param.path);
+	free((void *)z->config.offload_optimizer.path);
+}

@@ -1,0 +1,130 @@
+/* Where the model computes: work there, and copies from and to it. Without a device home is host memory, and copies are done at
+ * once. */
+#include "work.h"
+#include "zero.h"
+
+#include <string.h>
+
+/* ---- Work ----------------------------------------------------------------------------------------------- */
+
+int zero_home_work(struct kolo_zero *z, const struct kolo_zero_work *work)
+{
+	if (work->n == 0)
+		return 0;
+	if (!z->on_host)
+		return z->device->ops->work(z->device, work, &z->computed);
+	zero_work_run(z->threads, z->kernels, work);
+	return 0;
+}
+
+int zero_home_wait(struct kolo_zero *z)
+{
+	return z->on_host ? 0 : z->device->ops->wait(z->device, KOLO_ZERO_COMPUTE, z->computed);
+}
+
+int zero_home_copy(struct kolo_zero *z, const void *from, enum kolo_type type, void *to, size_t n)
+{
+	struct kolo_zero_work work = {
+		.kind = KOLO_ZERO_WORK_CAST,
+		.n = n,
+		.from = from,
+		.from_type = type,
+		.to = to,
+		.to_type = type,
+		.factor = 1,
+	};
+
+	return zero_home_work(z, &work);
+}
+
+/* ---- Copies --------------------------------------------------------------------------------------------- */
+
+static int copy(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, const void *from, size_t bytes,
+		uint64_t *ticket)
+{
+	if (bytes == 0 || z->dry)
+		return 0;
+	if (z->device)
+		return z->device->ops->copy(z->device, lane, to, from, bytes, ticket);
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+static int wait(struct kolo_zero *z, enum kolo_zero_lane lane, uint64_t ticket)
+{
+	double began = zero_now();
+	int rc = z->device && ticket && !z->dry ? z->device->ops->wait(z->device, lane, ticket) : 0;
+
+	z->times.transfer += zero_now() - began;
+	return rc;
+}
+
+int zero_copy_down(struct kolo_zero *z, void *host, const void *home, size_t bytes, uint64_t *ticket)
+{
+	int rc = copy(z, KOLO_ZERO_DOWN, host, home, bytes, ticket);
+
+	if (rc == 0 && z->device && bytes) {
+		z->down = *ticket;
+		z->down_bytes += bytes;
+	}
+	return rc;
+}
+
+int zero_copy_up(struct kolo_zero *z, void *home, const void *host, size_t bytes, uint64_t *ticket)
+{
+	int rc = copy(z, KOLO_ZERO_UP, home, host, bytes, ticket);
+
+	if (rc == 0 && z->device && bytes) {
+		z->up = *ticket;
+		z->up_bytes += bytes;
+	}
+	return rc;
+}
+
+int zero_wait_down(struct kolo_zero *z, uint64_t ticket)
+{
+	return wait(z, KOLO_ZERO_DOWN, ticket);
+}
+
+int zero_wait_up(struct kolo_zero *z, uint64_t ticket)
+{
+	return wait(z, KOLO_ZERO_UP, ticket);
+}
+
+int zero_home_get(struct kolo_zero *z, void *host, const void *home, size_t bytes)
+{
+	uint64_t ticket = 0;
+	int rc = copy(z, KOLO_ZERO_DOWN, host, home, bytes, &ticket);
+
+	return rc == 0 ? zero_wait_down(z, ticket) : rc;
+}
+
+int zero_home_put(struct kolo_zero *z, void *home, const void *host, size_t bytes)
+{
+	uint64_t ticket = 0;
+	int rc = copy(z, KOLO_ZERO_UP, home, host, bytes, &ticket);
+
+	return rc == 0 ? zero_wait_up(z, ticket) : rc;
+}
+
+int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char **out, uint64_t **ticket)
+{
+	int i = s->turn++ % s->n;
+
+	*out = s->memory + (size_t)i * s->len;
+	*ticket = &s->tickets[i];
+	return up ? zero_wait_up(z, s->tickets[i]) : zero_wait_down(z, s->tickets[i]);
+}
+
+/* ---- Collectives that are waited for -------------------------------------------------------------------- */
+
+/* Host memory needs no queue. */
+struct kolo_queue *zero_queue_now(struct kolo_zero *z)
+{
+	return z->on_host ? NULL : z->queue;
+}
+
+int zero_queue_done(struct kolo_zero *z, int rc)
+{
+	return rc == 0 && !z->on_host ? kolo_queue_wait(z->queue) : rc;
+}

@@ -1,0 +1,220 @@
+/* Values of tensors, wherever they are; and shards that are away: up to where they are gathered, out of host memory or of a file
+ * that is read ahead, and back when they were updated. */
+#include "zero.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Values --------------------------------------------------------------------------------------------- */
+
+static char *shelf_buffer(const struct zero_shelf *s, int i)
+{
+	return s->buffers + (size_t)i * s->len;
+}
+
+static uint64_t file_offset(const struct zero_tensor *t, size_t first)
+{
+	return t->shard_offset + (first - t->own.first) * kolo_type_size(t->type);
+}
+
+int zero_values_get(struct kolo_zero *z, int tensor, struct zero_part part, void *out)
+{
+	const struct zero_tensor *t = &z->tensors[tensor];
+	size_t bytes = part.n * kolo_type_size(t->type);
+
+	if (!t->sharded)
+		return zero_home_get(z, out, zero_at(t->param, t->type, part.first), bytes);
+	if (t->shard_place == ZERO_HOME)
+		return zero_home_get(z, out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
+	if (t->shard_place == ZERO_FILES)
+		return zero_file_window_get(z->shelf.disk, z->shelf.buffers, z->shelf.len,
+					    file_offset(t, part.first), out, bytes);
+	memcpy(out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
+	return 0;
+}
+
+int zero_values_put(struct kolo_zero *z, int tensor, struct zero_part part, const void *from)
+{
+	const struct zero_tensor *t = &z->tensors[tensor];
+	size_t bytes = part.n * kolo_type_size(t->type);
+
+	if (!t->sharded)
+		return zero_home_put(z, zero_at(t->param, t->type, part.first), from, bytes);
+	if (t->shard_place == ZERO_HOME)
+		return zero_home_put(z, zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
+	if (t->shard_place == ZERO_FILES)
+		return zero_file_window_put(z->shelf.disk, z->shelf.buffers, z->shelf.len,
+					    file_offset(t, part.first), from, bytes);
+	memcpy(zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
+	return 0;
+}
+
+/* ---- Shards in files ------------------------------------------------------------------------------------ */
+
+int zero_shelf_open(struct kolo_zero *z)
+{
+	struct zero_shelf *s = &z->shelf;
+	struct zero_disk_attr attr = {
+		.dir = z->config.offload_param.path,
+		.what = "parameters",
+		.rank = z->rank,
+		.bytes = z->arenas[ZERO_FILES][ZERO_PARAMETERS].used,
+		.nbuffers = s->n,
+		.buffer_len = s->len,
+		.block = z->config.io_block,
+		.depth = z->config.io_depth,
+	};
+
+	if (attr.bytes == 0)
+		return 0;
+	s->tensor = calloc((size_t)s->n, sizeof(*s->tensor));
+	s->tickets = calloc((size_t)s->n, sizeof(*s->tickets));
+	if (!s->tensor || !s->tickets)
+		return kolo_error_set(KOLO_ENOMEM, "%d buffers of shards: out of memory", s->n);
+	for (int i = 0; i < s->n; i++)
+		s->tensor[i] = -1;
+	s->buffers = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_SHELF], (size_t)s->n * s->len);
+	attr.buffers = s->buffers;
+	return zero_disk_open(&attr, &s->disk);
+}
+
+void zero_shelf_close(struct kolo_zero *z)
+{
+	zero_disk_close(z->shelf.disk);
+	free(z->shelf.tensor);
+	free(z->shelf.tickets);
+}
+
+/* The buffer that has a tensor's shard, or gets it; -1: none. */
+static int find_buffer(const struct zero_shelf *s, int tensor)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->tensor[i] == tensor)
+			return i;
+	return -1;
+}
+
+/* The next buffer in turn, when nothing is on its way to or from it. */
+static int take_buffer(struct kolo_zero *z, int *out)
+{
+	struct zero_shelf *s = &z->shelf;
+	double began = zero_now();
+	int i = s->turn++ % s->n;
+	int rc = zero_disk_wait(s->disk, i);
+
+	z->times.transfer += zero_now() - began;
+	s->tensor[i] = -1;
+	*out = i;
+	return rc == 0 ? zero_wait_up(z, s->tickets[i]) : rc;
+}
+
+static int start_read(struct kolo_zero *z, int tensor, int *out)
+{
+	const struct zero_tensor *t = &z->tensors[tensor];
+	int rc = take_buffer(z, out);
+
+	if (rc == 0)
+		rc = zero_disk_read(z->shelf.disk, *out, t->shard_offset,
+				    zero_whole_pages(t->own.n * kolo_type_size(t->type)));
+	if (rc == 0)
+		z->shelf.tensor[*out] = tensor;
+	return rc;
+}
+
+int zero_shelf_ask(struct kolo_zero *z, int tensor)
+{
+	struct zero_shelf *s = &z->shelf;
+	int i;
+
+	if (z->dry || z->tensors[tensor].shard_place != ZERO_FILES || z->tensors[tensor].own.n == 0 ||
+	    find_buffer(s, tensor) >= 0 || s->tensor[s->turn % s->n] >= 0)
+		return 0;
+	return start_read(z, tensor, &i);
+}
+
+int zero_shelf_forget(struct kolo_zero *z)
+{
+	struct zero_shelf *s = &z->shelf;
+	int rc = s->disk ? zero_disk_check(s->disk) : 0;
+
+	for (int i = 0; s->disk && rc == 0 && i < s->n; i++) {
+		rc = zero_disk_wait(s->disk, i);
+		s->tensor[i] = -1;
+	}
+	return rc;
+}
+
+/* ---- Up ------------------------------------------------------------------------------------------------- */
+
+static int rise_from_file(struct kolo_zero *z, int tensor, char *to, size_t bytes)
+{
+	struct zero_shelf *s = &z->shelf;
+	struct zero_tensor *t = &z->tensors[tensor];
+	int i = z->dry ? -1 : find_buffer(s, tensor), rc;
+	double began;
+
+	if (z->dry) {
+		z->dry_read_bytes += zero_whole_pages(bytes);
+		return zero_copy_up(z, NULL, NULL, bytes, &t->up);
+	}
+	rc = i < 0 ? start_read(z, tensor, &i) : 0;
+	began = zero_now();
+
+	if (rc == 0)
+		rc = zero_disk_wait(s->disk, i);
+	z->times.transfer += zero_now() - began;
+	if (rc == 0)
+		rc = zero_copy_up(z, to, shelf_buffer(s, i), bytes, &s->tickets[i]);
+	if (rc == 0)
+		t->up = s->tickets[i];
+	if (i >= 0)
+		s->tensor[i] = -1;
+	return rc;
+}
+
+int zero_shard_rise(struct kolo_zero *z, int tensor)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	size_t bytes = t->own.n * kolo_type_size(t->type);
+	char *to = z->dry ? NULL : zero_at(t->param, t->type, t->own.first);
+
+	if (bytes == 0 || t->shard_place == ZERO_HOME)
+		return 0;
+	if (t->shard_place == ZERO_FILES)
+		return rise_from_file(z, tensor, to, bytes);
+	return zero_copy_up(z, to, t->shard, bytes, &t->up);
+}
+
+/* ---- Updated -------------------------------------------------------------------------------------------- */
+
+int zero_shard_begin(struct kolo_zero *z, int tensor)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	int i, rc;
+
+	if (!t->sharded || t->shard_place != ZERO_FILES || t->own.n == 0)
+		return 0;
+	rc = take_buffer(z, &i);
+	if (rc == 0)
+		t->shard = shelf_buffer(&z->shelf, i);
+	return rc;
+}
+
+int zero_shard_end(struct kolo_zero *z, int tensor)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	struct zero_shelf *s = &z->shelf;
+	int rc;
+
+	if (!t->sharded || t->shard_place == ZERO_HOME || t->own.n == 0)
+		return 0;
+	/* What was updated at home has to be down. */
+	rc = zero_wait_down(z, z->down);
+	if (t->shard_place != ZERO_FILES)
+		return rc;
+	if (rc == 0)
+		rc = zero_disk_write(s->disk, (int)((size_t)(t->shard - s->buffers) / s->len),
+				     t->shard_offset, zero_whole_pages(t->own.n * kolo_type_size(t->type)));
+	t->shard = NULL;
+	return rc;
+}

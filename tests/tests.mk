@@ -83,6 +83,10 @@ WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
 $B/tests/test_memory $B/tests/test_zero_config_errors: $B/tests/failing.o
 $B/tests/test_memory $B/tests/test_zero_config_errors: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 
+# The cases of devices; here the system may have addresses but no pages too.
+$B/tests/test_zero_device: $(patsubst %,$B/tests/%.o,failing device_cases device_work)
+$B/tests/test_zero_device: TEST_LDFLAGS := $(patsubst %,-Wl$(comma)--wrap=%,$(WRAPPED) madvise)
+
 # Reading and writing another process fails or stops half way there.
 $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=process_vm_writev
 
@@ -94,7 +98,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $B/tests/device_cases.d $B/tests/device_work.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

@@ -91,20 +91,28 @@ int zero_wait_up(struct kolo_zero *z, uint64_t ticket)
 	return wait(z, KOLO_ZERO_UP, ticket);
 }
 
-int zero_home_get(struct kolo_zero *z, void *host, const void *home, size_t bytes)
+/* Without an order: what is copied so is at rest. */
+static int copy_now(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, const void *from, size_t bytes)
 {
 	uint64_t ticket = 0;
-	int rc = copy(z, KOLO_ZERO_DOWN, host, home, bytes, &ticket);
+	int rc;
 
-	return rc == 0 ? zero_wait_down(z, ticket) : rc;
+	if (z->on_host) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	rc = copy(z, lane, to, from, bytes, &ticket);
+	return rc == 0 ? wait(z, lane, ticket) : rc;
+}
+
+int zero_home_get(struct kolo_zero *z, void *host, const void *home, size_t bytes)
+{
+	return copy_now(z, KOLO_ZERO_DOWN, host, home, bytes);
 }
 
 int zero_home_put(struct kolo_zero *z, void *home, const void *host, size_t bytes)
 {
-	uint64_t ticket = 0;
-	int rc = copy(z, KOLO_ZERO_UP, home, host, bytes, &ticket);
-
-	return rc == 0 ? zero_wait_up(z, ticket) : rc;
+	return copy_now(z, KOLO_ZERO_UP, home, host, bytes);
 }
 
 int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char **out, uint64_t **ticket)

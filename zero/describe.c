@@ -153,10 +153,10 @@ static void decide_shard(struct kolo_zero *z, struct zero_tensor *t, size_t *in_
 
 static void decide_places(struct kolo_zero *z)
 {
-	bool away = z->config.stage > 0 && place_of(z, &z->config.offload_optimizer) != ZERO_HOME;
 	size_t given = 0, in_host = z->config.offload_param.in_host;
 	double due = 0;
 
+	z->state_place = place_of(z, &z->config.offload_optimizer);
 	for (int i = 0; i < z->ntensors; i++) {
 		struct zero_tensor *t = &z->tensors[i];
 
@@ -164,7 +164,7 @@ static void decide_places(struct kolo_zero *z)
 		if (!t->trained)
 			continue;
 		decide_parts(z, t);
-		if (away)
+		if (z->state_place != ZERO_HOME)
 			decide_away(z, t, &due, &given);
 	}
 }
@@ -292,7 +292,7 @@ static void decide_order(struct kolo_zero *z)
 		struct zero_tensor *t = &z->tensors[z->order[k]];
 
 		t->away.first = away;
-		away += zero_blocks(t->away.room) * KOLO_ZERO_BLOCK;
+		away += zero_blocks(t->away.n) * KOLO_ZERO_BLOCK;
 	}
 	z->naway = away;
 }
@@ -304,7 +304,7 @@ static void plan_units(struct kolo_zero *z)
 	struct zero_units *u = &z->units;
 	int moments = 0;
 
-	if (z->naway == 0 || place_of(z, &z->config.offload_optimizer) != ZERO_FILES)
+	if (z->naway == 0 || z->state_place != ZERO_FILES)
 		return;
 	for (int g = 0; g < z->config.ngroups; g++) {
 		int n = zero_optimizer_moments(z->config.optimizer, &z->config.groups[g]);
@@ -387,7 +387,7 @@ static void take_state(struct kolo_zero *z, struct zero_tensor *t)
 {
 	size_t home = (t->held_room - t->away.room) * sizeof(float), away = t->away.room * sizeof(float);
 	int moments = zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
-	bool files = z->units.nunits > 0;
+	bool files = z->state_place == ZERO_FILES;
 
 	if (home && (t->type != KOLO_F32 || (t->sharded && t->shard_place != ZERO_HOME)))
 		t->master = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_MASTERS], home);
@@ -503,7 +503,7 @@ int zero_describe(struct kolo_zero *z, const struct kolo_zero_config *config,
 	plan_sums(z);
 	zero_take_memory(z);
 	count_buffers(z);
-	return 0;
+	return zero_shelf_describe(z);
 }
 
 void zero_undescribe(struct kolo_zero *z)
@@ -514,6 +514,8 @@ void zero_undescribe(struct kolo_zero *z)
 		free(z->tensors[i].name);
 	free(z->tensors);
 	free(z->order);
+	free(z->shelf.tensor);
+	free(z->shelf.tickets);
 	free((void *)z->config.groups);
 	free((void *)z->config.offload_param.path);
 	free((void *)z->config.offload_optimizer.path);

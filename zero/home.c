@@ -97,6 +97,8 @@ static int copy_now(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, con
 	uint64_t ticket = 0;
 	int rc;
 
+	if (bytes == 0)
+		return 0;
 	if (z->on_host) {
 		memcpy(to, from, bytes);
 		return 0;

@@ -49,6 +49,8 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 	if (rc == 0)
 		rc = use_all(z);
 	zero_params_drop(z);
+	if (rc == 0)
+		rc = zero_shelf_forget(z);
 	*of_one = z->traffic;
 	of_one->up_bytes = z->up_bytes;
 	of_one->read_bytes = z->dry_read_bytes;
@@ -57,6 +59,7 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 	z->traffic = (struct kolo_zero_traffic){ 0 };
 	z->up_bytes = z->dry_read_bytes = 0;
 	z->most_gathered = z->most_used = 0;
+	z->shelf.turn = 0;
 	z->trace.n = z->trace.at = 0;
 	z->trace.matches = false;
 	z->trace.hash = ZERO_HASH;

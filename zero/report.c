@@ -27,7 +27,7 @@ static size_t held(const struct kolo_zero *z, const struct zero_tensor *t, enum 
 
 	if (place == ZERO_HOME)
 		return all - t->away.room;
-	return place == (z->units.nunits ? ZERO_FILES : ZERO_AWAY) ? t->away.room : 0;
+	return place == z->state_place ? t->away.room : 0;
 }
 
 static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
@@ -263,7 +263,7 @@ int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 		return rc;
 	if (!out || z->phase != ZERO_IDLE)
 		return kolo_error_set(KOLO_EINVAL, "rank %d: traffic in a micro-step, or into NULL", z->rank);
-	if ((rc = kolo_comm_stats(z->data, &stats)) < 0)
+	if ((rc = zero_shelf_forget(z)) < 0 || (rc = kolo_comm_stats(z->data, &stats)) < 0)
 		return zero_failed(z, rc);
 	*out = z->traffic;
 	out->sent_bytes = stats.sent_bytes - z->sent_before;

@@ -51,6 +51,19 @@ int zero_values_put(struct kolo_zero *z, int tensor, struct zero_part part, cons
 
 /* ---- Shards in files ------------------------------------------------------------------------------------ */
 
+int zero_shelf_describe(struct kolo_zero *z)
+{
+	struct zero_shelf *s = &z->shelf;
+
+	s->tensor = calloc((size_t)s->n + 1, sizeof(*s->tensor));
+	s->tickets = calloc((size_t)s->n + 1, sizeof(*s->tickets));
+	if (!s->tensor || !s->tickets)
+		return kolo_error_set(KOLO_ENOMEM, "%d buffers of shards: out of memory", s->n);
+	for (int i = 0; i < s->n; i++)
+		s->tensor[i] = -1;
+	return 0;
+}
+
 int zero_shelf_open(struct kolo_zero *z)
 {
 	struct zero_shelf *s = &z->shelf;
@@ -67,12 +80,6 @@ int zero_shelf_open(struct kolo_zero *z)
 
 	if (attr.bytes == 0)
 		return 0;
-	s->tensor = calloc((size_t)s->n, sizeof(*s->tensor));
-	s->tickets = calloc((size_t)s->n, sizeof(*s->tickets));
-	if (!s->tensor || !s->tickets)
-		return kolo_error_set(KOLO_ENOMEM, "%d buffers of shards: out of memory", s->n);
-	for (int i = 0; i < s->n; i++)
-		s->tensor[i] = -1;
 	s->buffers = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_SHELF], (size_t)s->n * s->len);
 	attr.buffers = s->buffers;
 	return zero_disk_open(&attr, &s->disk);
@@ -81,8 +88,6 @@ int zero_shelf_open(struct kolo_zero *z)
 void zero_shelf_close(struct kolo_zero *z)
 {
 	zero_disk_close(z->shelf.disk);
-	free(z->shelf.tensor);
-	free(z->shelf.tickets);
 }
 
 /* The buffer that has a tensor's shard, or gets it; -1: none. */
@@ -100,7 +105,7 @@ static int take_buffer(struct kolo_zero *z, int *out)
 	struct zero_shelf *s = &z->shelf;
 	double began = zero_now();
 	int i = s->turn++ % s->n;
-	int rc = zero_disk_wait(s->disk, i);
+	int rc = z->dry ? 0 : zero_disk_wait(s->disk, i);
 
 	z->times.transfer += zero_now() - began;
 	s->tensor[i] = -1;
@@ -111,11 +116,13 @@ static int take_buffer(struct kolo_zero *z, int *out)
 static int start_read(struct kolo_zero *z, int tensor, int *out)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
+	size_t len = zero_whole_pages(t->own.n * kolo_type_size(t->type));
 	int rc = take_buffer(z, out);
 
-	if (rc == 0)
-		rc = zero_disk_read(z->shelf.disk, *out, t->shard_offset,
-				    zero_whole_pages(t->own.n * kolo_type_size(t->type)));
+	if (z->dry)
+		z->dry_read_bytes += len;
+	else if (rc == 0)
+		rc = zero_disk_read(z->shelf.disk, *out, t->shard_offset, len);
 	if (rc == 0)
 		z->shelf.tensor[*out] = tensor;
 	return rc;
@@ -126,7 +133,7 @@ int zero_shelf_ask(struct kolo_zero *z, int tensor)
 	struct zero_shelf *s = &z->shelf;
 	int i;
 
-	if (z->dry || z->tensors[tensor].shard_place != ZERO_FILES || z->tensors[tensor].own.n == 0 ||
+	if (z->tensors[tensor].shard_place != ZERO_FILES || z->tensors[tensor].own.n == 0 ||
 	    find_buffer(s, tensor) >= 0 || s->tensor[s->turn % s->n] >= 0)
 		return 0;
 	return start_read(z, tensor, &i);
@@ -137,8 +144,8 @@ int zero_shelf_forget(struct kolo_zero *z)
 	struct zero_shelf *s = &z->shelf;
 	int rc = s->disk ? zero_disk_check(s->disk) : 0;
 
-	for (int i = 0; s->disk && rc == 0 && i < s->n; i++) {
-		rc = zero_disk_wait(s->disk, i);
+	for (int i = 0; rc == 0 && i < s->n; i++) {
+		rc = s->disk ? zero_disk_wait(s->disk, i) : 0;
 		s->tensor[i] = -1;
 	}
 	return rc;
@@ -150,21 +157,14 @@ static int rise_from_file(struct kolo_zero *z, int tensor, char *to, size_t byte
 {
 	struct zero_shelf *s = &z->shelf;
 	struct zero_tensor *t = &z->tensors[tensor];
-	int i = z->dry ? -1 : find_buffer(s, tensor), rc;
-	double began;
+	int i = find_buffer(s, tensor), rc = i < 0 ? start_read(z, tensor, &i) : 0;
+	double began = zero_now();
 
-	if (z->dry) {
-		z->dry_read_bytes += zero_whole_pages(bytes);
-		return zero_copy_up(z, NULL, NULL, bytes, &t->up);
-	}
-	rc = i < 0 ? start_read(z, tensor, &i) : 0;
-	began = zero_now();
-
-	if (rc == 0)
+	if (rc == 0 && !z->dry)
 		rc = zero_disk_wait(s->disk, i);
 	z->times.transfer += zero_now() - began;
 	if (rc == 0)
-		rc = zero_copy_up(z, to, shelf_buffer(s, i), bytes, &s->tickets[i]);
+		rc = zero_copy_up(z, to, z->dry ? NULL : shelf_buffer(s, i), bytes, &s->tickets[i]);
 	if (rc == 0)
 		t->up = s->tickets[i];
 	if (i >= 0)

@@ -67,9 +67,10 @@ struct zero_tensor {
 	char *grad;
 	enum kolo_type grad_type;
 	struct zero_part grad_held;
-	size_t held_room, grad_room; /* elements of held and grad_held that there is memory for: as many on all ranks */
-	bool reported;            /* in this micro-step */
-	bool summed;              /* grad has a sum of earlier micro-steps */
+	size_t held_room,
+		grad_room; /* elements of held and grad_held that there is memory for: as many on all ranks */
+	bool reported;     /* in this micro-step */
+	bool summed;       /* grad has a sum of earlier micro-steps */
 	int first_piece, npieces; /* in the plan of reductions */
 };
 
@@ -185,7 +186,8 @@ struct kolo_zero {
 	struct zero_threads *threads;
 	int *order; /* norder trained tensors whose state is sharded, as they are updated; */
 	int norder;
-	size_t naway; /* elements of this rank that are away */
+	enum zero_place state_place; /* of what is away; ZERO_HOME: nothing is */
+	size_t naway;                /* elements of this rank that are, each tensor's in whole blocks */
 	struct zero_units units;
 	struct zero_shelf shelf;
 	struct zero_staging rising;  /* what was updated away, on its way home; */
@@ -341,6 +343,7 @@ void zero_away_close(struct kolo_zero *zero);
 int zero_values_get(struct kolo_zero *zero, int tensor, struct zero_part part, void *out);
 int zero_values_put(struct kolo_zero *zero, int tensor, struct zero_part part, const void *from);
 
+int zero_shelf_describe(struct kolo_zero *zero);
 int zero_shelf_open(struct kolo_zero *zero);
 void zero_shelf_close(struct kolo_zero *zero);
 /* What was read ahead of shards that are about to change. */

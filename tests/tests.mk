@@ -83,8 +83,9 @@ $B/tests/test_zero_log $B/tests/test_zero_log_files: $B/tests/log_run.o
 
 # Allocations and system calls that fail when a test says so.
 WRAPPED := malloc calloc realloc free mmap memfd_create socket pthread_create
-$B/tests/test_memory $B/tests/test_zero_config_errors: $B/tests/failing.o
-$B/tests/test_memory $B/tests/test_zero_config_errors: TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
+FAILING := $(addprefix $B/tests/test_,memory zero_config_errors zero_work)
+$(FAILING): $B/tests/failing.o
+$(FAILING): TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 
 # The cases of devices; here the system may have addresses but no pages too.
 $B/tests/test_zero_device: $(patsubst %,$B/tests/%.o,failing device_cases device_work)

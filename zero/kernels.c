@@ -64,7 +64,8 @@ static void lion(float *restrict p, float *restrict m, float *restrict v, const 
 	(void)v;
 	for (size_t i = 0; i < n; i++) {
 		float c = s.beta1 * m[i] + s.rest1 * g[i];
-		float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : 0.0f;
+		/* No branch: half of them would be guessed wrong. */
+		float sign = (float)((c > 0) - (c < 0));
 
 		p[i] = p[i] * s.keep - s.rate * sign;
 		m[i] = s.beta2 * m[i] + s.rest2 * g[i];
@@ -92,33 +93,6 @@ static inline float lamb_update(float p, float m, float v, const struct kolo_zer
 	return m / s->bias1 / (__builtin_sqrtf(v) / s->root2 + s->eps) + s->decay * p;
 }
 
-static void lamb_moments(const float *restrict p, float *restrict m, float *restrict v,
-			 const float *restrict g, size_t n, const struct kolo_zero_scalars *scalars,
-			 struct zero_lanes *p2, struct zero_lanes *u2)
-{
-	const struct kolo_zero_scalars s = *scalars;
-
-	for (size_t i = 0; i < n; i++) {
-		float u;
-
-		moments(&m[i], &v[i], g[i], &s);
-		u = lamb_update(p[i], m[i], v[i], &s);
-		p2->sum[i % ZERO_LANES] += (double)p[i] * (double)p[i];
-		u2->sum[i % ZERO_LANES] += (double)u * (double)u;
-	}
-}
-
-/* Behind lamb_moments, with the trust ratio in the rate. */
-static void lamb(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		 const struct kolo_zero_scalars *scalars)
-{
-	const struct kolo_zero_scalars s = *scalars;
-
-	(void)g;
-	for (size_t i = 0; i < n; i++)
-		p[i] -= s.rate * lamb_update(p[i], m[i], v[i], &s);
-}
-
 static void add_squares(struct zero_lanes *lanes, const float *restrict x, size_t n)
 {
 	double sum[ZERO_LANES];
@@ -131,6 +105,37 @@ static void add_squares(struct zero_lanes *lanes, const float *restrict x, size_
 	for (size_t k = 0; k < n - i; k++)
 		sum[k] += (double)x[i + k] * (double)x[i + k];
 	memcpy(lanes->sum, sum, sizeof(sum));
+}
+
+/* Updates first, then their squares, so that compilers see two simple loops. */
+static void lamb_moments(const float *restrict p, float *restrict m, float *restrict v,
+			 const float *restrict g, size_t n, const struct kolo_zero_scalars *scalars,
+			 struct zero_lanes *p2, struct zero_lanes *u2)
+{
+	enum { STEP = 16 * ZERO_LANES };
+	const struct kolo_zero_scalars s = *scalars;
+	float u[STEP];
+
+	for (size_t at = 0, k; at < n; at += k) {
+		k = n - at < STEP ? n - at : STEP;
+		for (size_t i = 0; i < k; i++) {
+			moments(&m[at + i], &v[at + i], g[at + i], &s);
+			u[i] = lamb_update(p[at + i], m[at + i], v[at + i], &s);
+		}
+		add_squares(p2, p + at, k);
+		add_squares(u2, u, k);
+	}
+}
+
+/* Behind lamb_moments, with the trust ratio in the rate. */
+static void lamb(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
+		 const struct kolo_zero_scalars *scalars)
+{
+	const struct kolo_zero_scalars s = *scalars;
+
+	(void)g;
+	for (size_t i = 0; i < n; i++)
+		p[i] -= s.rate * lamb_update(p[i], m[i], v[i], &s);
 }
 
 static void add(float *restrict sum, const float *restrict x, size_t n)

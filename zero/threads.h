@@ -5,10 +5,12 @@
 
 struct zero_threads;
 
-/* n threads, the caller one of them; each of the others is bound to a core of its own among those that the caller may use, where
- * there are enough. They sleep while they have nothing to do. 0: as many as such cores, or 1 where `sharing` processes of this
- * host have the same ones. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+/* n threads, the caller one of them. Where there are enough cores that the caller may use, and no other process of this host has the
+ * same ones, each of the others is bound to one of its own. They sleep while they have nothing to do. 0: as many as such cores,
+ * divided by `sharing`, the processes of this host that have the same ones, this one included; at least 1.
+ * Errors: KOLO_ENOMEM, KOLO_ESYS. */
 int zero_threads_open(int n, int sharing, struct zero_threads **out);
+/* NULL is allowed. */
 void zero_threads_close(struct zero_threads *threads);
 
 /* How many there are; 1 of NULL. */

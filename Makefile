@@ -76,7 +76,7 @@ $B/flags: FORCE
 .PHONY: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
-LEFT_OUT := comm/kernels.c zero/kernels.c cuda/cuda.c $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c)) \
+LEFT_OUT := comm/kernels.c zero/kernels.c $(wildcard cuda/cuda*.c) $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c)) \
 	$(if $(filter yes,$(JANSSON)),zero/config_none.c,$(filter-out zero/config_none.c,$(wildcard zero/config_*.c)))
 SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c) $(wildcard cuda/*.c) $(wildcard zero/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
@@ -160,27 +160,31 @@ $B/libkolo.a: $B/kolo.o
 ifeq ($(CUDA),yes)
 CUDA_LIB := $B/libkolo_cuda.so.$(SOVERSION)
 # The same for all flavours.
-FATBIN   := build/cuda/kernels.fatbin
+FATBINS  := build/cuda/kernels.fatbin build/cuda/zero_kernels.fatbin
+CUDA_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard cuda/cuda*.c)) $B/cuda/kernels.o $B/cuda/zero_kernels.o
 CUDA_INCLUDE := $(dir $(realpath $(NVCC)))../include
 NVCC_FLAGS := -std=c++17 -O3 --fmad=false -Iinclude $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a) \
 	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 
-$(FATBIN): cuda/kernels.cu cuda/job.h comm/mem.h comm/convert.h include/kolo/kolo.h $(wildcard comm/kernels_*.h)
+build/cuda/kernels.fatbin: cuda/job.h comm/mem.h $(wildcard comm/kernels_*.h)
+$(FATBINS): build/cuda/%.fatbin: cuda/%.cu comm/convert.h $(wildcard include/kolo/*.h)
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$Q$(NVCC) $(NVCC_FLAGS) --threads 0 -fatbin -o $@ $<
 
-$B/cuda/kernels.o: cuda/kernels.S $(FATBIN)
+$B/cuda/kernels.o: NAME := ko_gpu_kernels
+$B/cuda/zero_kernels.o: NAME := ko_gpu_zero_kernels
+$(FATBINS:build/%.fatbin=$B/%.o): $B/%.o: cuda/kernels.S build/%.fatbin
 	@mkdir -p $(@D)
 	$(call say,AS  )
-	$Q$(CC) -c -DKERNELS='"$(FATBIN)"' -o $@ $<
+	$Q$(CC) -c -DKERNELS='"$(word 2,$^)"' -DNAME=$(NAME) -o $@ $<
 
-$B/cuda/cuda.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
+$(filter $B/cuda/cuda%.o,$(CUDA_OBJECTS)): ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
 
-$(CUDA_LIB): $B/cuda/cuda.o $B/cuda/kernels.o
+$(CUDA_LIB): $(CUDA_OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo_cuda.so.$(SOVERSION) -Wl,-z,nodelete $(LDFLAGS) -o $@ $^ -lpthread -ldl
--include $B/cuda/cuda.d
+-include $(CUDA_OBJECTS:.o=.d)
 endif
 
 # ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
@@ -258,14 +262,19 @@ $B/perf/zero_adam.o: ALL_CFLAGS += -O3
 
 # The assumptions about a GPU, on one: libcuda itself is the driver's, and its stub enough to link.
 ifeq ($(CUDA),yes)
-$B/perf/stream_words.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
-$B/perf/stream_words: $B/perf/stream_words.o $B/cuda/cuda.o $B/cuda/kernels.o
+$B/perf/stream_words.o $B/perf/zero_cuda.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
+$B/perf/stream_words: $B/perf/stream_words.o $(CUDA_OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda -lpthread -ldl
+# Finds libkolo_cuda.so beside itself.
+$B/perf/zero_cuda: $B/perf/zero_cuda.o $(OBJECTS) | $(CUDA_LIB)
+	$(call say,LINK)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda
+	@ln -sf ../libkolo_cuda.so.$(SOVERSION) $(@D)/
 endif
 
 .PHONY: perf perf-programs
-perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%) $(if $(filter yes,$(CUDA)),$B/perf/stream_words)
+perf-programs: all $(PERF_PROGRAMS:%=$B/perf/%) $(if $(filter yes,$(CUDA)),$B/perf/stream_words $B/perf/zero_cuda)
 perf: perf-programs
 	$B/perf/reductions
 	$B/perf/links
@@ -290,7 +299,7 @@ help:
 	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=60"
 	@echo "make check-net    several hosts: network namespaces (root); part of make check, as check-verbs is"
 	@echo "make check-verbs  RDMA in virtual machines (qemu): tests, and speed beside perftest"
-	@echo "make check-cuda   collectives on CUDA streams, on a GPU (gcc, make, nvcc and a driver; nothing else)"
+	@echo "make check-cuda   collectives on CUDA streams and the training step, on a GPU (gcc, make, nvcc and a driver)"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
 	@echo "make perf         all operations beside the MPI libraries that are installed (an hour and a half)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="

@@ -1,14 +1,9 @@
-/* The driver of NVIDIA's GPUs (driver.h) on libcuda, whose functions are found when the first stream comes: in libkolo_cuda.so,
- * which is built where nvcc is. The only file that knows CUDA, beside kernels.cu, whose code lies in it as bytes. */
-#include "driver.h"
+/* The driver of NVIDIA's GPUs (driver.h) on libcuda: in libkolo_cuda.so, which is built where nvcc is. With the files that share
+ * cuda_own.h all that knows CUDA, beside the kernels, whose code lies in it as bytes. */
+#include "cuda_own.h"
 
-#include <cuda.h>
-#include <cudaTypedefs.h>
-
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +11,6 @@
 
 enum {
 	KO_AGAIN = 1, /* KO_EAGAIN of comm/error.h */
-	THREADS = 256,
 	MAX_OPS = 32,
 	MAX_DEPTH = 8,
 	/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no such */
@@ -24,144 +18,7 @@ enum {
 	BY_HANDLE = 2
 };
 
-/* ---- libcuda -------------------------------------------------------------------------------------------- */
-
-/* cuda.h makes names of newer forms of these; the members are called as the functions are. */
-#undef cuStreamGetCaptureInfo
-#undef cuStreamBatchMemOp
-#undef cuCtxPushCurrent
-#undef cuCtxPopCurrent
-#undef cuMemAlloc
-#undef cuMemFree
-#undef cuIpcOpenMemHandle
-#undef cuMemHostRegister
-#undef cuMemHostGetDevicePointer
-#undef cuEventDestroy
-#undef cuStreamDestroy
-
-static struct {
-#define F(name, since) PFN_##name##_v##since name;
-#include "functions.h"
-#undef F
-} cu;
-
-static _Thread_local char last_text[256];
-
-static int fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int fail(int code, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(last_text, sizeof(last_text), fmt, args);
-	va_end(args);
-	return code;
-}
-
-/* What a call of libcuda came back with, as a code. */
-static int check(CUresult result, const char *call)
-{
-	const char *why = NULL;
-
-	if (result == CUDA_SUCCESS)
-		return 0;
-	cu.cuGetErrorString(result, &why);
-	return fail(result == CUDA_ERROR_OUT_OF_MEMORY   ? KOLO_ENOMEM
-		    : result == CUDA_ERROR_NOT_SUPPORTED ? KOLO_ENOTSUP
-							 : KOLO_ESYS,
-		    "%s: %s (%d)", call, why ? why : "unknown", (int)result);
-}
-
-#define CU(name, ...) check(cu.name(__VA_ARGS__), #name)
-
-struct wanted {
-	const char *name;
-	int since;
-	void **out;
-};
-
-static int find_functions(PFN_cuGetProcAddress_v12000 get)
-{
-	const struct wanted all[] = {
-#define F(name, since) { #name, since, (void **)&cu.name },
-#include "functions.h"
-#undef F
-	};
-
-	for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
-		CUdriverProcAddressQueryResult found;
-
-		if (get(all[k].name, all[k].out, all[k].since, CU_GET_PROC_ADDRESS_DEFAULT, &found) !=
-			    CUDA_SUCCESS ||
-		    !*all[k].out)
-			return fail(
-				KOLO_ENOTSUP,
-				"the driver has no %s as of CUDA %d.%d: want a driver for CUDA 12 or later",
-				all[k].name, all[k].since / 1000, all[k].since % 1000 / 10);
-	}
-	return 0;
-}
-
-static int load(void)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-	PFN_cuGetProcAddress_v12000 get;
-	int rc;
-
-	if (!library)
-		return fail(KOLO_ENOTSUP, "no NVIDIA driver on this machine: %s", dlerror());
-	get = (PFN_cuGetProcAddress_v12000)dlsym(library, "cuGetProcAddress_v2");
-	if (!get)
-		return fail(KOLO_ENOTSUP,
-			    "libcuda.so.1 has no cuGetProcAddress_v2: want a driver for CUDA 12 or later");
-	rc = find_functions(get);
-	return rc < 0 ? rc : CU(cuInit, 0);
-}
-
-/* Once; whoever comes later gets the same. */
-static int loaded(void)
-{
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static bool tried;
-	static int code;
-	static char why[sizeof(last_text)];
-	int rc;
-
-	pthread_mutex_lock(&lock);
-	if (!tried) {
-		code = load();
-		memcpy(why, last_text, sizeof(why));
-		tried = true;
-	}
-	rc = code;
-	pthread_mutex_unlock(&lock);
-	if (rc < 0)
-		memcpy(last_text, why, sizeof(why));
-	return rc;
-}
-
-static const char *text(void)
-{
-	return last_text;
-}
-
 /* ---- GPUs ----------------------------------------------------------------------------------------------- */
-
-enum { NTYPES = KO_NTYPES };
-
-/* One for each context that is in use. */
-struct ko_gpu {
-	struct ko_gpu *next;
-	int holders;
-	CUcontext context;
-	CUdevice device;
-	CUmodule module;
-	CUfunction copy, scale[NTYPES], combine[NTYPES][KO_NCOMBINES];
-	struct ko_gpu_info info;
-	int processors;
-	bool descriptors; /* memory goes to other processes as descriptors */
-	bool flushes;     /* a wait can ask for what peers and cards have written */
-};
 
 static struct {
 	pthread_mutex_t lock;
@@ -180,13 +37,13 @@ static int enter(struct ko_gpu *gpu)
 	int rc;
 
 	if (entered.depth == MAX_DEPTH)
-		return fail(KOLO_ESYS, "GPUs entered %d times on one thread", MAX_DEPTH);
+		return ko_cuda_fail(KOLO_ESYS, "GPUs entered %d times on one thread", MAX_DEPTH);
 	rc = CU(cuCtxPushCurrent, gpu->context);
 	if (rc < 0)
 		return rc;
 	rc = CU(cuThreadExchangeStreamCaptureMode, &mode);
 	if (rc < 0) {
-		cu.cuCtxPopCurrent(&(CUcontext){ 0 });
+		ko_libcuda.cuCtxPopCurrent(&(CUcontext){ 0 });
 		return rc;
 	}
 	entered.mode[entered.depth++] = mode;
@@ -198,15 +55,15 @@ static void leave(struct ko_gpu *gpu)
 	CUstreamCaptureMode mode = entered.mode[--entered.depth];
 
 	(void)gpu;
-	cu.cuThreadExchangeStreamCaptureMode(&mode);
-	cu.cuCtxPopCurrent(&(CUcontext){ 0 });
+	ko_libcuda.cuThreadExchangeStreamCaptureMode(&mode);
+	ko_libcuda.cuCtxPopCurrent(&(CUcontext){ 0 });
 }
 
 static int attribute(const struct ko_gpu *gpu, CUdevice_attribute what)
 {
 	int value = 0;
 
-	return cu.cuDeviceGetAttribute(&value, what, gpu->device) == CUDA_SUCCESS ? value : 0;
+	return ko_libcuda.cuDeviceGetAttribute(&value, what, gpu->device) == CUDA_SUCCESS ? value : 0;
 }
 
 static int describe(struct ko_gpu *gpu)
@@ -223,7 +80,7 @@ static int describe(struct ko_gpu *gpu)
 	gpu->descriptors = attribute(gpu, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
 			   attribute(gpu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 	if (!attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))
-		return fail(
+		return ko_cuda_fail(
 			KOLO_ENOTSUP,
 			"GPU %d (%s) can't wait for words in a stream (memory operations of streams, compute "
 			"capability 7.0 and later)",
@@ -236,7 +93,7 @@ extern const char ko_gpu_kernels[];
 
 static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, int type)
 {
-	static const char *const types[NTYPES] = {
+	static const char *const types[KO_NTYPES] = {
 		[KOLO_I8] = "_i8",   [KOLO_U8] = "_u8",         [KOLO_I32] = "_i32",
 		[KOLO_U32] = "_u32", [KOLO_I64] = "_i64",       [KOLO_U64] = "_u64",
 		[KOLO_F16] = "_f16", [KOLO_BF16] = "_bf16",     [KOLO_F32] = "_f32",
@@ -265,14 +122,14 @@ static int try_kernels(const struct ko_gpu *gpu)
 	if (rc < 0)
 		return rc;
 	rc = try_kernel(gpu->copy, stream);
-	for (int t = 0; rc == 0 && t < NTYPES; t++) {
+	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = try_kernel(gpu->scale[t], stream);
 		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
 			rc = try_kernel(gpu->combine[t][k], stream);
 	}
 	if (rc == 0)
 		rc = CU(cuStreamSynchronize, stream);
-	cu.cuStreamDestroy(stream);
+	ko_libcuda.cuStreamDestroy(stream);
 	return rc;
 }
 
@@ -290,7 +147,7 @@ static int load_kernels(struct ko_gpu *gpu)
 
 	if (rc == 0)
 		rc = find_kernel(gpu, &gpu->copy, "copy_bytes", -1);
-	for (int t = 0; rc == 0 && t < NTYPES; t++) {
+	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = find_kernel(gpu, &gpu->scale[t], "scale", t);
 		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
 			rc = find_kernel(gpu, &gpu->combine[t][k], ways[k], t);
@@ -301,9 +158,12 @@ static int load_kernels(struct ko_gpu *gpu)
 static void free_gpu(struct ko_gpu *gpu)
 {
 	if (gpu->module && enter(gpu) == 0) {
-		cu.cuModuleUnload(gpu->module);
+		ko_cuda_zero_unload(gpu);
+		ko_libcuda.cuModuleUnload(gpu->module);
 		leave(gpu);
 	}
+	if (gpu->retained)
+		ko_libcuda.cuDevicePrimaryCtxRelease(gpu->device);
 	free(gpu);
 }
 
@@ -314,7 +174,7 @@ static int make_gpu(CUcontext context, struct ko_gpu **out)
 	int rc;
 
 	if (!gpu)
-		return fail(KOLO_ENOMEM, "no memory");
+		return ko_cuda_fail(KOLO_ENOMEM, "no memory");
 	gpu->context = context;
 	if ((rc = enter(gpu)) == 0) {
 		if ((rc = describe(gpu)) == 0)
@@ -331,42 +191,99 @@ static int make_gpu(CUcontext context, struct ko_gpu **out)
 	return 0;
 }
 
+/* The GPU of this context, one more time. With the lock. */
+static int hold_gpu(CUcontext context, struct ko_gpu **out)
+{
+	int rc = 0;
+
+	for (*out = gpus.first; *out && (*out)->context != context; *out = (*out)->next)
+		;
+	if (!*out)
+		rc = make_gpu(context, out);
+	if (rc == 0)
+		(*out)->holders++;
+	return rc;
+}
+
 static int open_gpu(void *stream, struct ko_gpu **out)
 {
 	CUcontext context = NULL;
-	struct ko_gpu *gpu;
-	int rc = loaded();
+	int rc = ko_cuda_load();
 
 	if (rc == 0)
 		rc = CU(cuStreamGetCtx, stream, &context);
 	if (rc == 0 && !context)
-		rc = fail(KOLO_EINVAL, "the default stream of a thread that has no current context");
+		rc = ko_cuda_fail(KOLO_EINVAL, "the default stream of a thread that has no current context");
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&gpus.lock);
-	for (gpu = gpus.first; gpu && gpu->context != context; gpu = gpu->next)
-		;
-	if (!gpu)
-		rc = make_gpu(context, &gpu);
-	if (rc == 0)
-		gpu->holders++;
+	rc = hold_gpu(context, out);
 	pthread_mutex_unlock(&gpus.lock);
-	*out = gpu;
 	return rc;
+}
+
+/* With the lock. */
+static void let_go(struct ko_gpu *gpu)
+{
+	struct ko_gpu **at = &gpus.first;
+
+	if (--gpu->holders > 0)
+		return;
+	while (*at != gpu)
+		at = &(*at)->next;
+	*at = gpu->next;
+	free_gpu(gpu);
 }
 
 static void close_gpu(struct ko_gpu *gpu)
 {
-	struct ko_gpu **at = &gpus.first;
-
 	pthread_mutex_lock(&gpus.lock);
-	if (--gpu->holders == 0) {
-		while (*at != gpu)
-			at = &(*at)->next;
-		*at = gpu->next;
-		free_gpu(gpu);
-	}
+	let_go(gpu);
 	pthread_mutex_unlock(&gpus.lock);
+}
+
+/* With the lock. Of several times that the context is retained the GPU keeps one. */
+static int hold_primary(CUdevice device, struct ko_gpu **out)
+{
+	CUcontext context;
+	int rc = CU(cuDevicePrimaryCtxRetain, &context, device);
+
+	if (rc < 0)
+		return rc;
+	rc = hold_gpu(context, out);
+	if (rc < 0 || (*out)->retained)
+		ko_libcuda.cuDevicePrimaryCtxRelease(device);
+	if (rc < 0)
+		return rc;
+	(*out)->retained = true;
+	rc = (*out)->zero.module ? 0 : enter(*out);
+	if (rc == 0 && !(*out)->zero.module) {
+		rc = ko_cuda_zero_load(*out);
+		leave(*out);
+	}
+	if (rc < 0)
+		let_go(*out);
+	return rc;
+}
+
+static int open_number(int number, struct ko_gpu **out)
+{
+	CUdevice device = 0;
+	int rc = ko_cuda_load(), n = 0;
+
+	if (rc == 0)
+		rc = CU(cuDeviceGetCount, &n);
+	if (rc == 0 && (number < 0 || number >= n))
+		rc = ko_cuda_fail(KOLO_ENOTSUP, "this process has GPUs 0 to %d (CUDA_VISIBLE_DEVICES)",
+				  n - 1);
+	if (rc == 0)
+		rc = CU(cuDeviceGet, &device, number);
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&gpus.lock);
+	rc = hold_primary(device, out);
+	pthread_mutex_unlock(&gpus.lock);
+	return rc;
 }
 
 static const struct ko_gpu_info *info(const struct ko_gpu *gpu)
@@ -406,14 +323,14 @@ static int map(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 		return rc;
 	rc = CU(cuMemMap, at, memory->len, 0, memory->handle, 0);
 	if (rc < 0) {
-		cu.cuMemAddressFree(at, memory->len);
+		ko_libcuda.cuMemAddressFree(at, memory->len);
 		return rc;
 	}
 	memory->at = (void *)(uintptr_t)at;
 	rc = allow(memory, gpu->info.ordinal);
 	if (rc < 0) {
-		cu.cuMemUnmap(at, memory->len);
-		cu.cuMemAddressFree(at, memory->len);
+		ko_libcuda.cuMemUnmap(at, memory->len);
+		ko_libcuda.cuMemAddressFree(at, memory->len);
 		memory->at = NULL;
 	}
 	return rc;
@@ -427,19 +344,26 @@ static CUmemAllocationProp properties(const struct ko_gpu *gpu)
 						    .id = gpu->info.ordinal } };
 }
 
+/* A part of what CUDA has in stock for this process, and no unit of its own. */
+static int alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+{
+	CUdeviceptr at = 0;
+	int rc = CU(cuMemAlloc, &at, len);
+
+	(void)gpu;
+	*out = (struct ko_gpu_memory){ .at = rc == 0 ? (void *)(uintptr_t)at : NULL, .len = len };
+	return rc;
+}
+
 static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 {
 	const CUmemAllocationProp prop = properties(gpu);
 	CUmemGenericAllocationHandle handle;
-	CUdeviceptr at;
 	size_t unit;
 	int rc;
 
-	if (!gpu->descriptors) {
-		rc = CU(cuMemAlloc, &at, len);
-		*out = (struct ko_gpu_memory){ .at = rc == 0 ? (void *)(uintptr_t)at : NULL, .len = len };
-		return rc;
-	}
+	if (!gpu->descriptors)
+		return alloc_own(gpu, len, out);
 	if ((rc = CU(cuMemGetAllocationGranularity, &unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) < 0)
 		return rc;
 	len = (len + unit - 1) / unit * unit;
@@ -448,8 +372,16 @@ static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 	*out = (struct ko_gpu_memory){ .len = len, .handle = handle };
 	rc = map(gpu, out);
 	if (rc < 0)
-		cu.cuMemRelease(handle);
+		ko_libcuda.cuMemRelease(handle);
 	return rc;
+}
+
+static int room(struct ko_gpu *gpu, size_t *out)
+{
+	size_t all;
+
+	(void)gpu;
+	return CU(cuMemGetInfo, out, &all);
 }
 
 static int export_memory(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
@@ -462,7 +394,7 @@ static int export_memory(struct ko_gpu *gpu, const struct ko_gpu_memory *memory,
 			  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	_Static_assert(sizeof(CUipcMemHandle) <= sizeof(out->bytes), "a handle fits");
 	*fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* nothing: the bytes are all */
-	return *fd < 0 ? fail(KOLO_ESYS, "/dev/null can't be opened")
+	return *fd < 0 ? ko_cuda_fail(KOLO_ESYS, "/dev/null can't be opened")
 		       : CU(cuIpcGetMemHandle, (CUipcMemHandle *)out->bytes, address(memory->at));
 }
 
@@ -481,7 +413,8 @@ static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd
 		return rc;
 	}
 	if (memory->kind != BY_DESCRIPTOR)
-		return fail(KOLO_ENOTSUP, "memory of kind %u, which this driver does not know", memory->kind);
+		return ko_cuda_fail(KOLO_ENOTSUP, "memory of kind %u, which this driver does not know",
+				    memory->kind);
 	rc = CU(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
 		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (rc < 0)
@@ -489,7 +422,7 @@ static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd
 	out->handle = handle;
 	rc = map(gpu, out);
 	if (rc < 0)
-		cu.cuMemRelease(handle);
+		ko_libcuda.cuMemRelease(handle);
 	return rc;
 }
 
@@ -499,13 +432,13 @@ static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 
 	(void)gpu;
 	if (memory->at && memory->handle) {
-		cu.cuMemUnmap(at, memory->len);
-		cu.cuMemAddressFree(at, memory->len);
-		cu.cuMemRelease(memory->handle);
+		ko_libcuda.cuMemUnmap(at, memory->len);
+		ko_libcuda.cuMemAddressFree(at, memory->len);
+		ko_libcuda.cuMemRelease(memory->handle);
 	} else if (memory->at && memory->mapped) {
-		cu.cuIpcCloseMemHandle(at);
+		ko_libcuda.cuIpcCloseMemHandle(at);
 	} else if (memory->at) {
-		cu.cuMemFree(at);
+		ko_libcuda.cuMemFree(at);
 	}
 	*memory = (struct ko_gpu_memory){ 0 };
 }
@@ -520,12 +453,14 @@ static int reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_m
 	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner->device)) < 0)
 		return rc;
 	if (!can)
-		return fail(KOLO_ENOTSUP, "GPU %d can't reach the memory of GPU %d", gpu->info.ordinal,
-			    owner->info.ordinal);
+		return ko_cuda_fail(KOLO_ENOTSUP, "GPU %d can't reach the memory of GPU %d",
+				    gpu->info.ordinal, owner->info.ordinal);
 	if (memory->handle)
 		return allow(memory, gpu->info.ordinal);
-	result = cu.cuCtxEnablePeerAccess(owner->context, 0);
-	return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? 0 : check(result, "cuCtxEnablePeerAccess");
+	result = ko_libcuda.cuCtxEnablePeerAccess(owner->context, 0);
+	return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+		       ? 0
+		       : ko_cuda_check(result, "cuCtxEnablePeerAccess");
 }
 
 static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
@@ -538,7 +473,7 @@ static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
 		return rc;
 	rc = CU(cuMemHostGetDevicePointer, &at, host, 0);
 	if (rc < 0)
-		cu.cuMemHostUnregister(host);
+		ko_libcuda.cuMemHostUnregister(host);
 	*out = (void *)(uintptr_t)at;
 	return rc;
 }
@@ -546,7 +481,7 @@ static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
 static void unpin(struct ko_gpu *gpu, void *host)
 {
 	(void)gpu;
-	cu.cuMemHostUnregister(host);
+	ko_libcuda.cuMemHostUnregister(host);
 }
 
 static int put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
@@ -616,7 +551,7 @@ static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops,
 	CUstreamBatchMemOpParams params[MAX_OPS];
 
 	if (n > MAX_OPS)
-		return fail(KOLO_ESYS, "%d operations on words at once: want %d at most", n, MAX_OPS);
+		return ko_cuda_fail(KOLO_ESYS, "%d operations on words at once: want %d at most", n, MAX_OPS);
 	for (int k = 0; k < n; k++)
 		params[k] = memory_operation(gpu, &ops[k]);
 	return CU(cuStreamBatchMemOp, stream, (unsigned)n, params, 0);
@@ -625,7 +560,7 @@ static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops,
 /* A copy is one of bytes. */
 static CUfunction kernel_of(const struct ko_gpu *gpu, struct ko_gpu_job *job)
 {
-	static const size_t sizes[NTYPES] = {
+	static const size_t sizes[KO_NTYPES] = {
 		[KOLO_I8] = 1,  [KOLO_U8] = 1,  [KOLO_I32] = 4,    [KOLO_U32] = 4,
 		[KOLO_I64] = 8, [KOLO_U64] = 8, [KOLO_F16] = 2,    [KOLO_BF16] = 2,
 		[KOLO_F32] = 4, [KOLO_F64] = 8, [KOLO_F8E4M3] = 1, [KOLO_F8E5M2] = 1,
@@ -644,10 +579,22 @@ static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wa
 	struct ko_gpu_job job = *wanted;
 	CUfunction kernel = kernel_of(gpu, &job);
 	void *params[] = { &job };
-	size_t blocks = (job.n + THREADS - 1) / THREADS, most = (size_t)gpu->processors * 8;
+	size_t blocks = (job.n + KO_CUDA_THREADS - 1) / KO_CUDA_THREADS, most = (size_t)gpu->processors * 8;
 
-	return CU(cuLaunchKernel, kernel, (unsigned)(blocks < most ? blocks : most), 1, 1, THREADS, 1, 1, 0,
-		  stream, params, NULL);
+	return CU(cuLaunchKernel, kernel, (unsigned)(blocks < most ? blocks : most), 1, 1, KO_CUDA_THREADS, 1,
+		  1, 0, stream, params, NULL);
+}
+
+static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)
+{
+	(void)gpu;
+	return CU(cuMemsetD8Async, address(memory), 0, len, stream);
+}
+
+static int copy(struct ko_gpu *gpu, void *stream, void *to, const void *from, size_t len)
+{
+	(void)gpu;
+	return CU(cuMemcpyAsync, address(to), address(from), len, stream);
 }
 
 /* ---- Events, streams ------------------------------------------------------------------------------------ */
@@ -661,7 +608,7 @@ static int event_create(struct ko_gpu *gpu, void **out)
 static void event_destroy(struct ko_gpu *gpu, void *event)
 {
 	(void)gpu;
-	cu.cuEventDestroy(event);
+	ko_libcuda.cuEventDestroy(event);
 }
 
 static int event_record(struct ko_gpu *gpu, void *event, void *stream)
@@ -678,10 +625,16 @@ static int event_await(struct ko_gpu *gpu, void *stream, void *event)
 
 static int event_poll(struct ko_gpu *gpu, void *event)
 {
-	CUresult result = cu.cuEventQuery(event);
+	CUresult result = ko_libcuda.cuEventQuery(event);
 
 	(void)gpu;
-	return result == CUDA_ERROR_NOT_READY ? KO_AGAIN : check(result, "cuEventQuery");
+	return result == CUDA_ERROR_NOT_READY ? KO_AGAIN : ko_cuda_check(result, "cuEventQuery");
+}
+
+static int event_finish(struct ko_gpu *gpu, void *event)
+{
+	(void)gpu;
+	return CU(cuEventSynchronize, event);
 }
 
 static int stream_create(struct ko_gpu *gpu, void **out)
@@ -693,7 +646,7 @@ static int stream_create(struct ko_gpu *gpu, void **out)
 static void stream_destroy(struct ko_gpu *gpu, void *stream)
 {
 	(void)gpu;
-	cu.cuStreamDestroy(stream);
+	ko_libcuda.cuStreamDestroy(stream);
 }
 
 static int capture(struct ko_gpu *gpu, void *stream, uint64_t *out)
@@ -704,7 +657,7 @@ static int capture(struct ko_gpu *gpu, void *stream, uint64_t *out)
 
 	(void)gpu;
 	if (rc == 0 && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
-		return fail(KOLO_EINVAL, "the capture of the stream is not valid any more");
+		return ko_cuda_fail(KOLO_EINVAL, "the capture of the stream is not valid any more");
 	*out = rc == 0 && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 	return rc;
 }
@@ -723,14 +676,17 @@ const struct ko_driver *kolo_cuda_driver(void)
 {
 	static const struct ko_driver driver = {
 		.version = KO_DRIVER_VERSION,
-		.text = text,
+		.text = ko_cuda_text,
 		.open = open_gpu,
+		.open_number = open_number,
 		.close = close_gpu,
 		.info = info,
 		.same = same,
 		.enter = enter,
 		.leave = leave,
+		.room = room,
 		.alloc = alloc,
+		.alloc_own = alloc_own,
 		.export = export_memory,
 		.import = import,
 		.release = release,
@@ -740,11 +696,15 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.pointer = pointer,
 		.words = words,
 		.compute = compute,
+		.zero = ko_cuda_zero,
+		.clear = clear,
+		.copy = copy,
 		.event_create = event_create,
 		.event_destroy = event_destroy,
 		.event_record = event_record,
 		.event_await = event_await,
 		.event_poll = event_poll,
+		.event_finish = event_finish,
 		.stream_create = stream_create,
 		.stream_destroy = stream_destroy,
 		.capture = capture,

@@ -3,17 +3,19 @@
  * on threads (tests/host_driver.c).
  *
  * Functions return 0 or a code of enum kolo_status, and text() then says for the calling thread what came back. None of them
- * calls Kolo. But for `open` they want the GPU to be entered on the calling thread. Pointers to a GPU's memory
- * are where the GPU sees it. None but `finish` waits for a stream, and `put`, when streams are at nothing yet; those that make, map or free memory may do so, and are not
- * called while one of this rank's streams waits for another rank. */
+ * calls Kolo. But for those that open they want the GPU to be entered on the calling thread. Pointers to a GPU's memory
+ * are where the GPU sees it. None but `finish` and `event_finish` waits for a stream, and `put`, when streams are at nothing
+ * yet; those that make, map or free memory may do so, and are not called while one of this rank's streams waits for another
+ * rank. */
 #ifndef KO_DRIVER_H
 #define KO_DRIVER_H
 
 #include "job.h"
 
 #include "kolo/kolo_cuda.h"
+#include "kolo/kolo_zero_device.h"
 
-enum { KO_DRIVER_VERSION = 1 }; /* of this table and what is in it */
+enum { KO_DRIVER_VERSION = 2 }; /* of this table and what is in it */
 
 struct ko_gpu; /* one context of one device */
 
@@ -59,6 +61,8 @@ struct ko_driver {
 	/* The GPU that the stream is on, NULL: the default stream of the thread's current context. All that it needs later is
 	 * loaded now. The caller gives it to `close`. KOLO_ENOTSUP: no driver, no device, or one that can't do what Kolo needs. */
 	int (*open)(void *stream, struct ko_gpu **out);
+	/* The GPU of this number, as the process counts, in its primary context, with all that `zero` needs too. The same of *out. */
+	int (*open_number)(int number, struct ko_gpu **out);
 	void (*close)(struct ko_gpu *gpu);
 	const struct ko_gpu_info *(*info)(const struct ko_gpu *gpu);
 
@@ -68,6 +72,12 @@ struct ko_driver {
 	/* From here to `leave` the thread works on this GPU. They nest. */
 	int (*enter)(struct ko_gpu *gpu);
 	void (*leave)(struct ko_gpu *gpu);
+
+	/* Bytes of this GPU's memory that nobody has. */
+	int (*room)(struct ko_gpu *gpu, size_t *out);
+
+	/* Memory for this process alone, aligned to 256 bytes at least; for `release`. KOLO_ENOMEM. */
+	int (*alloc_own)(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 
 	/* Memory on this GPU that other processes can map; its mapping there, from what `export` said and its descriptor, which
 	 * stays the caller's; and the end of either, by any GPU of the process. *fd of `export` is the caller's. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
@@ -92,12 +102,19 @@ struct ko_driver {
 	int (*words)(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n);
 	int (*compute)(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *job);
 
+	/* Work of a training step that has elements, types among f32, f16 and bf16, and another kind than clear; bad and sums are as
+	 * `pin` gave them. Memory that becomes 0. A copy between this GPU's memory and the host's, which stays until it is done. */
+	int (*zero)(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *work);
+	int (*clear)(struct ko_gpu *gpu, void *stream, void *memory, size_t len);
+	int (*copy)(struct ko_gpu *gpu, void *stream, void *to, const void *from, size_t len);
+
 	/* Events, as CUDA has them; any GPU of the process destroys one. `poll`: 0 when the last record has been reached, KO_EAGAIN. */
 	int (*event_create)(struct ko_gpu *gpu, void **out);
 	void (*event_destroy)(struct ko_gpu *gpu, void *event);
 	int (*event_record)(struct ko_gpu *gpu, void *event, void *stream);
 	int (*event_await)(struct ko_gpu *gpu, void *stream, void *event);
 	int (*event_poll)(struct ko_gpu *gpu, void *event);
+	int (*event_finish)(struct ko_gpu *gpu, void *event); /* blocks until then */
 
 	/* A stream of Kolo's own. */
 	int (*stream_create)(struct ko_gpu *gpu, void **out);

@@ -1,9 +1,9 @@
-/* kernels.cu as nvcc has compiled it, as bytes; KERNELS is the file's name. */
+/* What nvcc has made of a file of kernels, as bytes: KERNELS is the file's name, NAME theirs. */
 	.section .rodata
 	.balign 16
-	.global ko_gpu_kernels
-	.hidden ko_gpu_kernels
-ko_gpu_kernels:
+	.global NAME
+	.hidden NAME
+NAME:
 	.incbin KERNELS
 	.byte 0
 	.section .note.GNU-stack,"",%progbits

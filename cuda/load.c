@@ -51,11 +51,10 @@ static int load(const struct ko_driver **out)
 	ko_driver_fn *get;
 
 	if (!library)
-		return ko_fail(
-			KOLO_ENOTSUP,
-			"a queue from a CUDA stream needs %s, which is built where nvcc is (make says so) and "
-			"belongs beside libkolo: %s",
-			LIBRARY, dlerror());
+		return ko_fail(KOLO_ENOTSUP,
+			       "CUDA needs %s, which is built where nvcc is (make says so) and "
+			       "belongs beside libkolo: %s",
+			       LIBRARY, dlerror());
 	get = (ko_driver_fn *)dlsym(library, KO_DRIVER_SYMBOL);
 	if (!get || get()->version != KO_DRIVER_VERSION)
 		return ko_fail(KOLO_ENOTSUP,

@@ -1,24 +1,5 @@
-/* The kernels of cuda/kernels.cu as the host's C++ has them: a thread of a GPU is a call. */
-#include <cstddef>
-
-#define __device__
-#define __global__
-#define __forceinline__ inline
-#define __noinline__    __attribute__((noinline))
-#define __align__(n)    __attribute__((aligned(n)))
-#define __launch_bounds__(n)
-#define __grid_constant__
-
-struct uint4 {
-	unsigned x, y, z, w;
-};
-
-struct index {
-	unsigned x;
-};
-
-static index blockIdx, threadIdx;
-static const index blockDim = { 32 }, gridDim = { 3 };
+/* The kernels of cuda/kernels.cu as the host's C++ has them. */
+#include "gpu_host.h"
 
 #include "../cuda/kernels.cu"
 
@@ -43,7 +24,5 @@ extern "C" void t_launch(const struct ko_gpu_job *j)
 			    j->scales	    ? kernels[j->type][KO_NCOMBINES] :
 					      ko_copy_bytes;
 
-	for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
-		for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
-			kernel(*j);
+	launch(kernel, *j);
 }

@@ -1,6 +1,7 @@
-/* See gpu.h. Each stream is a thread, its GPU's memory is shared memory, and kernels are the host's loops. It does what CUDA
- * promises about order, and no more. */
+/* See gpu.h. Each stream is a thread, its GPU's memory is shared memory, and kernels are the host's loops, or the source of the
+ * GPU's, compiled for the host (gpu_zero_kernels.cc). It does what CUDA promises about order, and no more. */
 #include "gpu.h"
+#include "gpu_zero_kernels.h"
 
 #include "../cuda/driver.h"
 
@@ -19,6 +20,9 @@
 
 enum { MAX_OPS = 32 };
 
+/* GPUs that are found by their number, and how much memory they have, all of them together. */
+enum { GPUS = 8, GPU_MEMORY = 256 << 20 };
+
 struct ko_gpu {
 	struct ko_gpu_info info;
 };
@@ -32,10 +36,14 @@ struct event {
 };
 
 struct item {
-	enum { WORDS, KERNEL, RECORD, AWAIT, CALL } kind;
+	enum { WORDS, KERNEL, ZERO, CLEAR, COPY, RECORD, AWAIT, CALL } kind;
 	int nops;
 	struct ko_word_op ops[MAX_OPS];
 	struct ko_gpu_job job;
+	struct kolo_zero_work work;
+	void *to; /* `len` bytes of it become 0, or a copy of those at `from` */
+	const void *from;
+	size_t len;
 	struct event *event;
 	uint64_t number;
 	void (*fn)(void *arg);
@@ -63,9 +71,20 @@ struct t_graph {
 	struct list list;
 };
 
+enum { MAX_PINS = 1024 };
+
+static struct pinned {
+	const struct ko_gpu *gpu;
+	void *host;
+	size_t len;
+} pins[MAX_PINS];
+static size_t npins;
+static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
+
 static _Thread_local char last_text[128];
 static _Thread_local int depth; /* of enter */
 static atomic_long live, fail_at, calls;
+static atomic_size_t in_use; /* of GPU_MEMORY; what is mapped twice counts twice */
 static atomic_uint shaking;
 static atomic_ulong
 	written; /* words: the thread sanitizer does not know that two places are the same memory */
@@ -198,6 +217,9 @@ static void do_item(const struct item *item)
 			do_word(&item->ops[k]);
 		break;
 	case KERNEL: do_kernel(&item->job); break;
+	case ZERO: t_zero_launch(&item->work); break;
+	case CLEAR: memset(item->to, 0, item->len); break;
+	case COPY: memcpy(item->to, item->from, item->len); break;
 	case RECORD: reach_event(item->event, item->number); break;
 	case AWAIT: await_event(item->event, item->number); break;
 	case CALL: item->fn(item->arg); break;
@@ -251,14 +273,19 @@ static void give(struct t_stream *s, const struct item *item)
 	pthread_mutex_unlock(&s->lock);
 }
 
+static void describe(struct ko_gpu *gpu, int number)
+{
+	gpu->info = (struct ko_gpu_info){ .name = "made of threads", .ordinal = number };
+	snprintf(gpu->info.bus, sizeof(gpu->info.bus), "0000:%02x:00.0", number);
+}
+
 struct t_stream *t_stream_create(int device)
 {
 	struct t_stream *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		abort();
-	s->gpu.info = (struct ko_gpu_info){ .name = "made of threads", .ordinal = device };
-	snprintf(s->gpu.info.bus, sizeof(s->gpu.info.bus), "0000:%02x:00.0", device);
+	describe(&s->gpu, device);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->filled, NULL);
 	pthread_cond_init(&s->emptied, NULL);
@@ -352,6 +379,23 @@ static int open_gpu(void *stream, struct ko_gpu **out)
 	return 0;
 }
 
+static int open_number(int number, struct ko_gpu **out)
+{
+	char why[64];
+
+	snprintf(why, sizeof(why), "this process has GPUs 0 to %d", GPUS - 1);
+	if (number < 0 || number >= GPUS)
+		return fail(KOLO_ENOTSUP, why);
+	if (may_fail() < 0)
+		return KOLO_ESYS;
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return fail(KOLO_ENOMEM, "no memory");
+	describe(*out, number);
+	atomic_fetch_add(&live, 1);
+	return 0;
+}
+
 static void close_gpu(struct ko_gpu *gpu)
 {
 	free(gpu);
@@ -389,6 +433,7 @@ static int map_memory(int fd, size_t len, struct ko_gpu_memory *out)
 		return fail(KOLO_ENOMEM, strerror(errno));
 	*out = (struct ko_gpu_memory){ .at = at, .len = len, .handle = (uint64_t)fd };
 	atomic_fetch_add(&live, 1);
+	atomic_fetch_add(&in_use, len);
 	return 0;
 }
 
@@ -403,6 +448,26 @@ static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 	if (fd < 0 || ftruncate(fd, (off_t)len) < 0)
 		return fail(KOLO_ENOMEM, strerror(errno));
 	return map_memory(fd, len, out);
+}
+
+/* Bytes of it are not 0 before they are cleared. */
+static int alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+{
+	int rc;
+
+	if (len > GPU_MEMORY - atomic_load(&in_use))
+		return fail(KOLO_ENOMEM, "the GPU has less");
+	rc = alloc(gpu, len, out);
+	if (rc == 0)
+		memset(out->at, 0xa5, len < 4096 ? len : 4096);
+	return rc;
+}
+
+static int room(struct ko_gpu *gpu, size_t *out)
+{
+	(void)gpu;
+	*out = GPU_MEMORY - atomic_load(&in_use);
+	return may_fail_inside();
 }
 
 static int export_memory(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
@@ -439,6 +504,7 @@ static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 	if (!memory->at)
 		return;
 	munmap(memory->at, memory->len);
+	atomic_fetch_sub(&in_use, memory->len);
 	close((int)memory->handle);
 	*memory = (struct ko_gpu_memory){ 0 };
 	atomic_fetch_sub(&live, 1);
@@ -450,13 +516,31 @@ static int reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_m
 	return may_fail_inside();
 }
 
+/* Whether some of the bytes, but not all, are pinned at once, which CUDA does not copy; with the lock. */
+static bool is_mixed(const void *p, size_t len)
+{
+	uintptr_t begin = (uintptr_t)p, end = begin + len;
+
+	for (size_t k = 0; k < npins; k++) {
+		uintptr_t first = (uintptr_t)pins[k].host, last = first + pins[k].len;
+
+		if (begin < last && first < end && (begin < first || end > last))
+			return true;
+	}
+	return false;
+}
+
 static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
 {
 	int rc = may_fail_inside();
 
-	(void)gpu, (void)len;
 	if (rc < 0)
 		return rc;
+	pthread_mutex_lock(&pin_lock);
+	if (npins == MAX_PINS)
+		abort();
+	pins[npins++] = (struct pinned){ gpu, host, len };
+	pthread_mutex_unlock(&pin_lock);
 	*out = host;
 	atomic_fetch_add(&live, 1);
 	return 0;
@@ -464,7 +548,15 @@ static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
 
 static void unpin(struct ko_gpu *gpu, void *host)
 {
-	(void)gpu, (void)host;
+	size_t k = 0;
+
+	pthread_mutex_lock(&pin_lock);
+	while (k < npins && (pins[k].gpu != gpu || pins[k].host != host))
+		k++;
+	if (k == npins)
+		abort();
+	pins[k] = pins[--npins];
+	pthread_mutex_unlock(&pin_lock);
 	atomic_fetch_sub(&live, 1);
 }
 
@@ -501,6 +593,42 @@ static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *jo
 	(void)gpu;
 	if (rc == 0)
 		give(stream, &(struct item){ .kind = KERNEL, .job = *job });
+	return rc;
+}
+
+static int zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *work)
+{
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc == 0)
+		give(stream, &(struct item){ .kind = ZERO, .work = *work });
+	return rc;
+}
+
+static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)
+{
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc == 0)
+		give(stream, &(struct item){ .kind = CLEAR, .to = memory, .len = len });
+	return rc;
+}
+
+static int copy(struct ko_gpu *gpu, void *stream, void *to, const void *from, size_t len)
+{
+	int rc = may_fail_inside();
+	bool mixed;
+
+	(void)gpu;
+	pthread_mutex_lock(&pin_lock);
+	mixed = is_mixed(to, len) || is_mixed(from, len);
+	pthread_mutex_unlock(&pin_lock);
+	if (rc == 0 && mixed)
+		rc = fail(KOLO_ESYS, "a copy of memory of which some is pinned");
+	if (rc == 0)
+		give(stream, &(struct item){ .kind = COPY, .to = to, .from = from, .len = len });
 	return rc;
 }
 
@@ -589,6 +717,22 @@ static int event_poll(struct ko_gpu *gpu, void *event)
 	return rc;
 }
 
+static int event_finish(struct ko_gpu *gpu, void *event)
+{
+	struct event *e = event;
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&e->lock);
+	rc = e->capture ? fail(KOLO_ESYS, "an event that a capture has recorded") : 0;
+	while (rc == 0 && e->reached < e->recorded)
+		pthread_cond_wait(&e->changed, &e->lock);
+	pthread_mutex_unlock(&e->lock);
+	return rc;
+}
+
 static int stream_create(struct ko_gpu *gpu, void **out)
 {
 	int rc = may_fail_inside();
@@ -641,12 +785,15 @@ static const struct ko_driver driver = {
 	.version = KO_DRIVER_VERSION,
 	.text = text,
 	.open = open_gpu,
+	.open_number = open_number,
 	.close = close_gpu,
 	.info = info,
 	.same = same,
 	.enter = enter,
 	.leave = leave,
+	.room = room,
 	.alloc = alloc,
+	.alloc_own = alloc_own,
 	.export = export_memory,
 	.import = import,
 	.release = release,
@@ -656,11 +803,15 @@ static const struct ko_driver driver = {
 	.pointer = pointer,
 	.words = words,
 	.compute = compute,
+	.zero = zero,
+	.clear = clear,
+	.copy = copy,
 	.event_create = event_create,
 	.event_destroy = event_destroy,
 	.event_record = event_record,
 	.event_await = event_await,
 	.event_poll = event_poll,
+	.event_finish = event_finish,
 	.stream_create = stream_create,
 	.stream_destroy = stream_destroy,
 	.capture = capture,

@@ -16,7 +16,7 @@ CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))
 
 # What they share.
-TEST_COMMON := $(patsubst %,$B/tests/%.o,t trial host_driver) $B/tools/values.o
+TEST_COMMON := $(patsubst %,$B/tests/%.o,t trial host_driver gpu_zero_kernels) $B/tools/values.o
 
 # They see the library from within: its objects, not the archive that hides what they share.
 $B/tests/%: $B/tests/%.o $(TEST_COMMON) $(OBJECTS)
@@ -25,11 +25,13 @@ $B/tests/%: $B/tests/%.o $(TEST_COMMON) $(OBJECTS)
 
 # The kernels of GPUs as C++ of the host's.
 CXX_HOST := $(if $(findstring clang,$(CC)),clang++,g++)
-$B/tests/gpu_kernels.o: tests/gpu_kernels.cc cuda/kernels.cu $B/flags
+$B/tests/gpu_kernels.o: cuda/kernels.cu
+$B/tests/gpu_zero_kernels.o: cuda/zero_kernels.cu
+$(patsubst %,$B/tests/%.o,gpu_kernels gpu_zero_kernels): $B/tests/%.o: tests/%.cc $B/flags
 	@mkdir -p $(@D)
 	$(call say,CXX )
 	$Q$(CXX_HOST) -std=c++17 -O2 -g -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-strict-aliasing -ffp-contract=off \
-		$(SANFLAGS) -D_GNU_SOURCE -Iinclude -MMD -MP -c -o $@ $<
+		-fPIC -fvisibility=hidden $(SANFLAGS) -D_GNU_SOURCE -Iinclude -MMD -MP -c -o $@ $<
 $B/tests/test_gpu_kernels: $B/tests/gpu_kernels.o
 
 # Programs that need no test library: the README's, ranks of test_hosts.py and test_zero_checkpoint.py, and an optimizer.
@@ -39,13 +41,13 @@ $(PROGRAMS): $B/%: $B/%.o $B/libkolo.a
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # It brings its own driver of GPUs, which the archive would hide.
-$B/tests/host_gpu: $B/tests/host_gpu.o $B/tests/host_driver.o $(OBJECTS)
+$B/tests/host_gpu: $B/tests/host_gpu.o $B/tests/host_driver.o $B/tests/gpu_zero_kernels.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # libkolo_cuda.so and libcuda of threads, for tools.
 FAKE_CUDA := $B/tests/fake/libkolo_cuda.so.0
-$(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver cuda/load comm/mem comm/error) $(KERNELS:%=$B/comm/kernels_%.o)
+$(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver tests/gpu_zero_kernels cuda/load comm/mem comm/error) $(KERNELS:%=$B/comm/kernels_%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$Q$(CC) -shared $(SANFLAGS) $(LDFLAGS) -o $@ $^ -lpthread -ldl
@@ -133,21 +135,22 @@ $B/tests/fuzz_boot: $B/tests/fuzz_boot.o $(filter-out $B/comm/boot_server.o,$(OB
 	$(call say,LINK)
 	$Q$(CC) -fsanitize=address,fuzzer -o $@ $^ $(LIBS)
 
-# ---- On a GPU: what test_cuda does on threads, without a test library; wants gcc, make, nvcc and a driver -------------
+# ---- On a GPU: what these tests do on threads, without a test library; wants gcc, make, nvcc and a driver ---------------
 .PHONY: check-cuda
 ifeq ($(CUDA),yes)
-CHECK_CUDA := $(patsubst %,$B/check_cuda/%.o,test_cuda t trial real_gpu)
-$(CHECK_CUDA): $B/check_cuda/%.o: tests/%.c $B/flags
+CHECK_CUDA := $(patsubst %,$B/check_cuda/%,test_cuda test_zero_gpu_kernels test_zero_cuda_device)
+CHECK_CUDA_COMMON := $(patsubst %,$B/check_cuda/%.o,t trial real_gpu)
+$(CHECK_CUDA:=.o) $(CHECK_CUDA_COMMON): $B/check_cuda/%.o: tests/%.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -DT_PLAIN -isystem $(CUDA_INCLUDE) -c -o $@ $<
-$B/check_cuda/check_cuda: $(CHECK_CUDA) $B/tools/values.o $(OBJECTS)
+$(CHECK_CUDA): %: %.o $(CHECK_CUDA_COMMON) $B/tools/values.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda
-check-cuda: lib $B/check_cuda/check_cuda
+check-cuda: lib $(CHECK_CUDA)
 	@[ -e /dev/nvidiactl ] || { echo "make check-cuda: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }; \
-		ln -sf ../libkolo_cuda.so.$(SOVERSION) $B/check_cuda/ && $B/check_cuda/check_cuda
--include $(CHECK_CUDA:.o=.d)
+		ln -sf ../libkolo_cuda.so.$(SOVERSION) $B/check_cuda/ && for t in $(CHECK_CUDA); do $$t || exit 1; done
+-include $(CHECK_CUDA:=.d) $(CHECK_CUDA_COMMON:.o=.d)
 else
 check-cuda:
 	@echo "make check-cuda: skipped: nvcc is not found (NVCC=PATH names it)"

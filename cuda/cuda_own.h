@@ -1,0 +1,83 @@
+/* What the files of libkolo_cuda.so share: libcuda's functions, and a GPU. */
+#ifndef KO_CUDA_OWN_H
+#define KO_CUDA_OWN_H
+
+#include "driver.h"
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+/* ---- libcuda (cuda_load.c) ------------------------------------------------------------------------------ */
+
+/* cuda.h makes names of newer forms of these; the members are called as the functions are. */
+#undef cuStreamGetCaptureInfo
+#undef cuStreamBatchMemOp
+#undef cuCtxPushCurrent
+#undef cuCtxPopCurrent
+#undef cuDevicePrimaryCtxRelease
+#undef cuMemAlloc
+#undef cuMemFree
+#undef cuMemGetInfo
+#undef cuMemcpyAsync
+#undef cuMemsetD8Async
+#undef cuIpcOpenMemHandle
+#undef cuMemHostRegister
+#undef cuMemHostGetDevicePointer
+#undef cuEventDestroy
+#undef cuStreamDestroy
+
+struct ko_libcuda {
+#define F(name, since) PFN_##name##_v##since name;
+#include "functions.h"
+#undef F
+};
+
+/* Filled by ko_cuda_load, once; whoever calls it later gets the same result. KOLO_ENOTSUP, KOLO_ESYS. */
+extern struct ko_libcuda ko_libcuda;
+int ko_cuda_load(void);
+
+/* What the last failure on this thread was; writes it, and returns code. */
+const char *ko_cuda_text(void);
+int ko_cuda_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* What a call of libcuda came back with, as a code. */
+int ko_cuda_check(CUresult result, const char *call);
+#define CU(name, ...) ko_cuda_check(ko_libcuda.name(__VA_ARGS__), #name)
+
+/* ---- GPUs (cuda.c) -------------------------------------------------------------------------------------- */
+
+enum { KO_CUDA_THREADS = 256 }; /* of a block of any kernel */
+
+/* Work of a training step (cuda_zero.c). Types are f32, f16, bf16, in this order. */
+enum { KO_CUDA_FLOATS = 3 };
+struct ko_cuda_zero {
+	CUmodule module; /* NULL: not loaded, since no device of kolo_zero_device.h asked for it */
+	CUfunction cast[KO_CUDA_FLOATS][KO_CUDA_FLOATS]; /* from, to */
+	CUfunction add[KO_CUDA_FLOATS], squares[KO_CUDA_FLOATS], lamb_moments[KO_CUDA_FLOATS];
+	CUfunction update[KOLO_ZERO_LAMB + 1][KO_CUDA_FLOATS]; /* by the gradients' type */
+};
+
+/* One for each context that is in use. */
+struct ko_gpu {
+	struct ko_gpu *next;
+	int holders;
+	CUcontext context;
+	CUdevice device;
+	bool retained; /* the context is the device's primary one, and was retained for this */
+	CUmodule module;
+	CUfunction copy, scale[KO_NTYPES], combine[KO_NTYPES][KO_NCOMBINES];
+	struct ko_cuda_zero zero;
+	struct ko_gpu_info info;
+	int processors;
+	bool descriptors; /* memory goes to other processes as descriptors */
+	bool flushes;     /* a wait can ask for what peers and cards have written */
+};
+
+/* Loads all kernels for work, and tries each. The GPU is entered. */
+int ko_cuda_zero_load(struct ko_gpu *gpu);
+void ko_cuda_zero_unload(struct ko_gpu *gpu);
+
+/* `zero` of struct ko_driver. */
+int ko_cuda_zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *work);
+
+#endif

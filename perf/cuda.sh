@@ -1,12 +1,13 @@
 #!/bin/sh
-# What collectives on CUDA streams do on this machine's GPUs, in one run of less than 8 minutes: perf/cuda.sh [FOLDER]. Writes
-# the tables (cuda.txt) and one JSON object per line and measurement (cuda.json) into FOLDER (build/perf), builds what it needs,
-# and wants gcc, make, nvcc and a driver. compute-sanitizer is used where it is there.
+# What collectives on CUDA streams and work of a training step do on this machine's GPUs, in one run of less than 10 minutes:
+# perf/cuda.sh [FOLDER]. Writes the tables (cuda.txt) and one JSON object per line and measurement (cuda.json) into FOLDER
+# (build/perf), builds what it needs, and wants gcc, make, nvcc and a driver. compute-sanitizer is used where it is there.
 set -u
 cd "$(dirname "$0")/.."
 out=${1:-build/perf}
 [ -e /dev/nvidiactl ] || { echo "perf/cuda.sh: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }
-make -s lib build/ringbench build/ringrun build/check_cuda/check_cuda build/perf/stream_words || exit 1
+make -s lib build/ringbench build/ringrun build/check_cuda/test_cuda build/check_cuda/test_zero_gpu_kernels \
+	build/perf/stream_words build/perf/zero_cuda || exit 1
 ln -sf ../libkolo_cuda.so.0 build/check_cuda/
 mkdir -p "$out"
 table=$out/cuda.txt json=$out/cuda.json
@@ -31,6 +32,10 @@ say ""
 say "# what cuda/README.md assumes"
 timeout 120 build/perf/stream_words 2>&1 | tee /dev/fd/3
 
+say ""
+say "# work of a training step"
+timeout 60 build/perf/zero_cuda "$json" 2>&1 | tee /dev/fd/3
+
 # One rank copies from src to dst: what the memory does without neighbours.
 bench copy 1 -b 1M -e 1G -f 4 --out-of-place -c 0
 for n in 2 4 8; do
@@ -50,7 +55,9 @@ if command -v compute-sanitizer >/dev/null; then
 	for tool in memcheck racecheck; do
 		say ""
 		say "# compute-sanitizer --tool $tool: uneven blocks of all collectives"
-		T_ONLY=blocks_may timeout 120 compute-sanitizer --target-processes all --tool $tool build/check_cuda/check_cuda 2>&1 | tail -n 4 | tee /dev/fd/3
+		T_ONLY=blocks_may timeout 120 compute-sanitizer --target-processes all --tool $tool build/check_cuda/test_cuda 2>&1 | tail -n 4 | tee /dev/fd/3
+		say "# compute-sanitizer --tool $tool: work of a training step"
+		timeout 120 compute-sanitizer --tool $tool build/check_cuda/test_zero_gpu_kernels 2>&1 | tail -n 4 | tee /dev/fd/3
 	done
 fi
 rm -f "$out/part.json"

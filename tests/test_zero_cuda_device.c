@@ -417,8 +417,11 @@ static void a_driver_that_fails_is_told_and_leaves_nothing(void **state)
 
 #endif
 
-/* The one with processes comes first: who has used CUDA can't be forked. */
+/* Those with processes come first: who has used CUDA can't be forked. */
 static const struct CMUnitTest tests[] = {
+#ifndef T_PLAIN
+	cmocka_unit_test(a_machine_without_cuda_says_so),
+#endif
 	cmocka_unit_test(collectives_of_its_queue_come_between_work_and_copies),
 	cmocka_unit_test(memory_is_zeroed_counted_and_bounded),
 	cmocka_unit_test(pages_are_pinned_counted_and_released),
@@ -429,7 +432,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(results_have_to_be_in_pinned_memory),
 	cmocka_unit_test(a_gpu_that_there_is_not_is_refused),
 #ifndef T_PLAIN
-	cmocka_unit_test(a_machine_without_cuda_says_so),
 	cmocka_unit_test(a_driver_that_fails_is_told_and_leaves_nothing),
 #endif
 };

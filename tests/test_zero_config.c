@@ -47,6 +47,13 @@ static bool has_note(const struct kolo_zero_settings *s, const char *text)
 	return false;
 }
 
+static bool same_offload(const struct kolo_zero_offload *a, const struct kolo_zero_offload *b)
+{
+	return a->place == b->place && a->ratio == b->ratio && a->pin == b->pin && a->buffers == b->buffers &&
+	       a->buffer == b->buffer && a->in_host == b->in_host && !a->path == !b->path &&
+	       (!a->path || strcmp(a->path, b->path) == 0);
+}
+
 /* The resolved text read again gives the same text, the same config and groups, and no error. */
 static void check_fixpoint(const struct kolo_zero_settings *s, const struct kolo_zero_model *m)
 {
@@ -54,12 +61,16 @@ static void check_fixpoint(const struct kolo_zero_settings *s, const struct kolo
 	struct kolo_zero_settings *again;
 
 	plain.ngroups = m->ngroups;
+	plain.device = m->device;
 	again = parse_for(&plain, kolo_zero_settings_text(s));
 	if (strcmp(kolo_zero_settings_text(again), kolo_zero_settings_text(s)) != 0)
 		printf("# first:\n%s# second:\n%s", kolo_zero_settings_text(s),
 		       kolo_zero_settings_text(again));
 	CHECK(strcmp(kolo_zero_settings_text(again), kolo_zero_settings_text(s)) == 0);
 	CHECK(zero_hash_config(&s->config) == zero_hash_config(&again->config));
+	CHECK(same_offload(&s->config.offload_optimizer, &again->config.offload_optimizer) &&
+	      same_offload(&s->config.offload_param, &again->config.offload_param) &&
+	      s->config.io_block == again->config.io_block && s->config.io_depth == again->config.io_depth);
 	CHECK(s->type == again->type && s->train_batch == again->train_batch &&
 	      s->steps_per_print == again->steps_per_print && !s->csv_path == !again->csv_path);
 	kolo_zero_settings_destroy(again);
@@ -109,6 +120,13 @@ static void the_users_file_loads_unmodified(void **state)
 	CHECK(s->type == KOLO_BF16 && s->config.loss_scale == 1);
 	check_fixpoint(s, &m);
 	kolo_zero_settings_destroy(s);
+
+	m.device = 1;
+	CHECK(kolo_zero_settings_read(USERS_FILE, &m, &s) == 0);
+	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST && s->config.offload_optimizer.pin == 1);
+	CHECK(kolo_zero_settings_note(s, 0) && !kolo_zero_settings_note(s, 1)); /* bfloat16 alone */
+	check_fixpoint(s, &m);
+	kolo_zero_settings_destroy(s);
 }
 
 static void what_is_absent_has_the_presets(void **state)
@@ -125,6 +143,9 @@ static void what_is_absent_has_the_presets(void **state)
 	CHECK(s->config.prefetch == c.prefetch && s->config.persistence == c.persistence);
 	CHECK(s->config.max_live == c.max_live && s->config.reuse_distance == c.reuse_distance);
 	CHECK(s->config.sub_group == c.sub_group && s->config.predivide == 0 && s->config.loss_scale == 1);
+	CHECK(same_offload(&s->config.offload_optimizer, &c.offload_optimizer) &&
+	      same_offload(&s->config.offload_param, &c.offload_param) && s->config.io_block == c.io_block &&
+	      s->config.io_depth == c.io_depth);
 	CHECK(s->type == KOLO_F32 && s->steps_per_print == 0 && !s->csv_path && !s->jsonl_path);
 	CHECK(s->config.micro_batch == 3 && s->config.accumulation == 1);
 	/* No optimizer: the model description's. */
@@ -336,6 +357,99 @@ static void comments_are_no_part_of_a_config(void **state)
 	kolo_zero_settings_destroy(s);
 }
 
+/* What is offloaded with all that its sections may say, with a device and files. */
+static void offloads_take_their_keys(void **state)
+{
+	static const char text[] =
+		"{\"train_batch_size\": 2, \"zero_optimization\": {\"stage\": 3, \"offload_param\": {"
+		"\"device\": \"nvme\", \"nvme_path\": \"/fast/\\u00e4\", \"buffer_count\": 6, \"buffer_size\": 1e8,"
+		"\"max_in_cpu\": 1e9, \"pin_memory\": false}, \"offload_optimizer\": {\"device\": \"nvme\","
+		"\"nvme_path\": \"state\", \"buffer_count\": 3, \"pin_memory\": true, \"ratio\": 0.3,"
+		"\"fast_init\": false}}, \"aio\": {\"block_size\": 262144, \"queue_depth\": 32, \"use_gds\": false}}";
+	struct kolo_zero_model m = model_of(2);
+
+	(void)state;
+	for (m.device = 0; m.device < 2; m.device++) {
+		struct kolo_zero_settings *s = parse_for(&m, text);
+		const struct kolo_zero_offload *o = &s->config.offload_optimizer,
+					       *p = &s->config.offload_param;
+
+		CHECK(p->place == KOLO_ZERO_ON_NVME && strcmp(p->path, "/fast/\xc3\xa4") == 0);
+		CHECK(p->buffers == 6 && p->buffer == 100000000 && p->in_host == 1000000000 && p->pin == 0);
+		CHECK(o->place == KOLO_ZERO_ON_NVME && strcmp(o->path, "state") == 0);
+		CHECK(o->buffers == 3 && o->pin == 1 && o->ratio == 0.3);
+		CHECK(s->config.io_block == 262144 && s->config.io_depth == 32 && !s->config.device);
+		/* Without a device there is nothing to pin. */
+		CHECK((kolo_zero_settings_note(s, 0) == NULL) == m.device);
+		CHECK(m.device ||
+		      has_note(s, "offload_optimizer.pin_memory (line 1): no effect: an engine on"));
+		check_fixpoint(s, &m);
+		kolo_zero_settings_destroy(s);
+	}
+}
+
+static void what_is_offloaded_to_the_cpu_leaves_a_device(void **state)
+{
+	static const char text[] =
+		"{\"train_batch_size\": 2, \"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\":"
+		"\"cpu\"}, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.5, \"nvme_path\": null}}}";
+	struct kolo_zero_model m = model_of(2);
+	struct kolo_zero_settings *s;
+
+	(void)state;
+	m.device = 1;
+	s = parse_for(&m, text);
+	CHECK(s->config.offload_param.place == KOLO_ZERO_ON_HOST && s->config.offload_param.pin == 1 &&
+	      s->config.offload_param.buffers == 5 && !s->config.offload_param.path);
+	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST &&
+	      s->config.offload_optimizer.buffers == 4 && s->config.offload_optimizer.ratio == 0.5);
+	CHECK(!kolo_zero_settings_note(s, 0));
+	CHECK(strstr(kolo_zero_settings_text(s), "\"pin_memory\": true") &&
+	      !strstr(kolo_zero_settings_text(s), "max_in_cpu") &&
+	      !strstr(kolo_zero_settings_text(s), "aio"));
+	check_fixpoint(s, &m);
+	kolo_zero_settings_destroy(s);
+	m.device = 0;
+	s = parse_for(&m, text);
+	CHECK(has_note(s,
+		       "offload_param.device (line 1): already so: the engine and its state are in host") &&
+	      has_note(s, "offload_optimizer.device (line 1): already so") &&
+	      has_note(s, "offload_optimizer.ratio (line 1): no effect") && !kolo_zero_settings_note(s, 3));
+	CHECK(!strstr(kolo_zero_settings_text(s), "pin_memory"));
+	check_fixpoint(s, &m);
+	kolo_zero_settings_destroy(s);
+}
+
+static void old_names_of_offloads_are_these_offloads(void **state)
+{
+	static const char text[] =
+		"{\"train_batch_size\": 2, \"zero_optimization\": {\"stage\": 3,\n\"cpu_offload\": true, %s"
+		"\"cpu_offload_use_pin_memory\": false}}";
+	struct kolo_zero_model m = model_of(2);
+	struct kolo_zero_settings *s;
+	char both[256], one[256];
+
+	(void)state;
+	m.device = 1;
+	snprintf(both, sizeof(both), text, "\"cpu_offload_param\": true, ");
+	s = parse_for(&m, both);
+	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST && s->config.offload_optimizer.pin == 0);
+	CHECK(s->config.offload_param.place == KOLO_ZERO_ON_HOST && s->config.offload_param.pin == 0);
+	CHECK(has_note(s, "cpu_offload (line 2): an old form of offload_optimizer.device") &&
+	      has_note(s, "cpu_offload_param (line 2): an old form of offload_param.device") &&
+	      has_note(s, "cpu_offload_use_pin_memory (line 2): an old form of pin_memory") &&
+	      !kolo_zero_settings_note(s, 3));
+	CHECK(!strstr(kolo_zero_settings_text(s), "cpu_offload"));
+	check_fixpoint(s, &m);
+	kolo_zero_settings_destroy(s);
+	/* The section that goes beside the old flag has a pin_memory of its own. */
+	snprintf(one, sizeof(one), text, "\"offload_param\": {\"device\": \"cpu\"}, ");
+	s = parse_for(&m, one);
+	CHECK(s->config.offload_optimizer.pin == 0 && s->config.offload_param.pin == 1);
+	check_fixpoint(s, &m);
+	kolo_zero_settings_destroy(s);
+}
+
 static void keys_without_effect_get_a_remark(void **state)
 {
 	struct kolo_zero_settings *s;
@@ -343,13 +457,19 @@ static void keys_without_effect_get_a_remark(void **state)
 	(void)state;
 	s = parse(
 		"{\"train_batch_size\": 2,\n\"zero_optimization\": {\"stage\": 1, \"round_robin_gradients\": true,\n"
-		"\"stage3_max_live_parameters\": 1e9, \"cpu_offload\": true,\n\"offload_param\": {\"device\": \"cpu\"}},\n"
-		"\"aio\": {\"queue_depth\": 8, \"block_size\": 4096}}");
+		"\"stage3_max_live_parameters\": 1e9, \"cpu_offload\": true,\n\"offload_param\": {\"device\": \"none\","
+		"\"buffer_count\": 5, \"pin_memory\": true, \"max_in_cpu\": 1e9}},\n"
+		"\"aio\": {\"queue_depth\": 8, \"block_size\": 4096, \"single_submit\": true}}");
 	CHECK(has_note(s, "zero_optimization.round_robin_gradients (line 2): already so"));
 	CHECK(has_note(s, "zero_optimization.stage3_max_live_parameters (line 3): no effect but at stage 3"));
-	CHECK(has_note(s, "zero_optimization.cpu_offload (line 3): old name of offload_optimizer"));
-	CHECK(has_note(s, "zero_optimization.offload_param.device (line 4): already so"));
-	CHECK(has_note(s, "aio.block_size (line 5): no effect") && !has_note(s, "queue_depth"));
+	CHECK(has_note(s, "zero_optimization.cpu_offload (line 3): an old form of offload_optimizer.device"));
+	CHECK(has_note(s, "zero_optimization.cpu_offload (line 3): already so"));
+	CHECK(has_note(s, "offload_param.buffer_count (line 4): no effect: nothing is offloaded"));
+	CHECK(has_note(s, "offload_param.pin_memory (line 4): no effect: nothing is offloaded"));
+	CHECK(has_note(s, "offload_param.max_in_cpu (line 4): no effect: nothing is kept on NVMe"));
+	CHECK(has_note(s, "aio.block_size (line 5): no effect: nothing is kept on NVMe"));
+	CHECK(has_note(s, "aio.queue_depth (line 5): no effect") &&
+	      has_note(s, "aio.single_submit (line 5): "));
 	kolo_zero_settings_destroy(s);
 	s = parse("{\"train_batch_size\": 2, \"zero_optimization\": true}");
 	CHECK(s->config.stage == 1 && has_note(s, "zero_optimization (line 1): an old form: \"stage\": 1"));
@@ -417,6 +537,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(gradients_are_divided_where_the_keys_say),
 	cmocka_unit_test(the_loss_scale_stays_or_adapts),
 	cmocka_unit_test(comments_are_no_part_of_a_config),
+	cmocka_unit_test(offloads_take_their_keys),
+	cmocka_unit_test(what_is_offloaded_to_the_cpu_leaves_a_device),
+	cmocka_unit_test(old_names_of_offloads_are_these_offloads),
 	cmocka_unit_test(keys_without_effect_get_a_remark),
 	cmocka_unit_test(an_engine_trains_from_a_text),
 };

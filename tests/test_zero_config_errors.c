@@ -110,12 +110,42 @@ static const struct {
 	  "config:2:32: zero_optimization.stage is null: want an integer from 0 to 3" },
 	{ B "\"zero_optimization\": {\"reduce_bucket_siz\": 1}}",
 	  "config:2:23: zero_optimization.reduce_bucket_siz is unknown: did you mean zero_optimization.reduce_bucket_size?" },
-	{ B "\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\"}}}",
-	  "config:2:55: zero_optimization.offload_optimizer.device is \"nvme\": that is not there yet: want \"cpu\" or \"none\"" },
+	{ B "\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"nvme\"}}}",
+	  "config:2:67: zero_optimization.offload_optimizer.device is \"nvme\", and there is no nvme_path: want one, a directory" },
+	{ B
+	  "\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"nvme_path\": null, \"device\": \"nvme\"}}}",
+	  "config:2:82: zero_optimization.offload_param.device is \"nvme\", and there is no nvme_path: want one, a directory" },
+	{ B
+	  "\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"\"}}}",
+	  "config:2:84: zero_optimization.offload_param.nvme_path is \"\": want a directory for the files" },
+	{ B "\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}",
+	  "config:2:55: zero_optimization.offload_optimizer.device is \"cpu\", and the stage is 0: want stage 1, 2 or 3: what" },
+	{ B "\"zero_optimization\": {\"cpu_offload\": true}}",
+	  "config:2:38: zero_optimization.cpu_offload is true, and the stage is 0: want stage 1, 2 or 3: what" },
+	{ B "\"zero_optimization\": {\"stage\": 2, \"offload_param\": {\"device\": \"nvme\"}}}",
+	  "config:2:63: zero_optimization.offload_param.device is \"nvme\", and the stage is 2: want stage 3: below it" },
+	{ B "\"zero_optimization\": {\"cpu_offload_param\": true, \"stage\": 2}}",
+	  "config:2:44: zero_optimization.cpu_offload_param is true, and the stage is 2: want stage 3: below it" },
 	{ B "\"zero_optimization\": {\"offload_param\": {\"device\": \"gpu\"}}}",
 	  "config:2:51: zero_optimization.offload_param.device is \"gpu\": want one of \"none\", \"cpu\", \"nvme\"" },
-	{ B "\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": 0.5}}}",
-	  "config:2:54: zero_optimization.offload_optimizer.ratio is 0.5: only 1 is possible: all of the state is in host memory" },
+	{ B "\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": 1.5}}}",
+	  "config:2:54: zero_optimization.offload_optimizer.ratio is 1.5: want a number from 0 to 1" },
+	{ B "\"zero_optimization\": {\"offload_optimizer\": {\"buffer_count\": 1}}}",
+	  "config:2:61: zero_optimization.offload_optimizer.buffer_count is 1: want an integer from 2 to 2147483647" },
+	{ B "\"zero_optimization\": {\"offload_param\": {\"buffer_size\": 0}}}",
+	  "config:2:56: zero_optimization.offload_param.buffer_size is 0: want an integer of at least 1" },
+	{ B "\"zero_optimization\": {\"offload_param\": {\"max_in_cpu\": -1}}}",
+	  "config:2:55: zero_optimization.offload_param.max_in_cpu is -1: want an integer of at least 0" },
+	{ B "\"zero_optimization\": {\"offload_param\": {\"pin_memory\": 1}}}",
+	  "config:2:55: zero_optimization.offload_param.pin_memory is 1: want true or false" },
+	{ B "\"zero_optimization\": {\"offload_optimizer\": {\"super_offload\": true}}}",
+	  "config:2:62: zero_optimization.offload_optimizer.super_offload is true: only false is possible: updates" },
+	{ B "\"aio\": {\"block_size\": 10000}}",
+	  "config:2:23: aio.block_size is 10000: want a multiple of 4096, at most 2^30" },
+	{ B "\"aio\": {\"queue_depth\": 0}}",
+	  "config:2:24: aio.queue_depth is 0: want an integer from 1 to 32768" },
+	{ B "\"aio\": {\"use_gds\": true}}",
+	  "config:2:20: aio.use_gds is true: only false is possible: what is read and written passes through host memory" },
 	{ B "\"zero_optimization\": {\"cpu_offload\": true, \"offload_optimizer\": {}}}",
 	  "config:2:23: zero_optimization.cpu_offload is given beside offload_optimizer: keep the latter alone" },
 	{ B
@@ -237,6 +267,9 @@ static void a_wrong_model_description_is_told(void **state)
 	m = model_of(1);
 	m.type = KOLO_F64;
 	check_refused("{}", &m, "model.type is");
+	m = model_of(1);
+	m.device = 2;
+	check_refused("{}", &m, "model.device is 2: want 0 or 1");
 	m = model_of(1);
 	m.reserved[7] = 1;
 	check_refused("{}", &m, "model.reserved is not zero");
@@ -367,6 +400,7 @@ static void random_changes_crash_nothing(void **state)
 			change_value(changed, sizeof(changed), &seed);
 		if (i % 4 != 1)
 			change_bytes(changed, len, &seed);
+		m.device = i / 4 % 2;
 		if (kolo_zero_settings_parse(changed, &m, &s) < 0)
 			continue;
 		CHECK(kolo_zero_settings_parse(kolo_zero_settings_text(s), &m, &again) == 0);

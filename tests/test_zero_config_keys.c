@@ -6,10 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is needed beside a key: the type of its optimizer or schedule, and other keys of the same section. */
+/* What is needed beside a key: the type of its optimizer or schedule, other keys of the same section, a stage. */
 static const struct key {
 	const char *path, *value; /* NULL: refused with any */
 	const char *type, *beside;
+	int stage; /* of ZeRO */
 } keys[] = {
 	{ "train_batch_size", .value = "2" },
 	{ "train_micro_batch_size_per_gpu", .value = "1" },
@@ -45,26 +46,26 @@ static const struct key {
 	{ "zero_optimization.load_from_fp32_weights", .value = "true" },
 	{ "zero_optimization.elastic_checkpoint", .value = "false" },
 	{ "zero_optimization.offload_param", .value = "{}" },
-	{ "zero_optimization.offload_param.device", .value = "\"cpu\"" },
+	{ "zero_optimization.offload_param.device", .value = "\"cpu\"", .stage = 3 },
 	{ "zero_optimization.offload_param.nvme_path", .value = "\"a\"" },
-	{ "zero_optimization.offload_param.buffer_count", .value = "0" },
-	{ "zero_optimization.offload_param.buffer_size", .value = "0" },
+	{ "zero_optimization.offload_param.buffer_count", .value = "2" },
+	{ "zero_optimization.offload_param.buffer_size", .value = "1" },
 	{ "zero_optimization.offload_param.max_in_cpu", .value = "0" },
 	{ "zero_optimization.offload_param.pin_memory", .value = "true" },
 	{ "zero_optimization.offload_optimizer", .value = "{}" },
-	{ "zero_optimization.offload_optimizer.device", .value = "\"cpu\"" },
+	{ "zero_optimization.offload_optimizer.device", .value = "\"cpu\"", .stage = 1 },
 	{ "zero_optimization.offload_optimizer.nvme_path", .value = "\"a\"" },
-	{ "zero_optimization.offload_optimizer.buffer_count", .value = "0" },
+	{ "zero_optimization.offload_optimizer.buffer_count", .value = "2" },
 	{ "zero_optimization.offload_optimizer.pin_memory", .value = "true" },
 	{ "zero_optimization.offload_optimizer.pipeline", .value = "true" },
 	{ "zero_optimization.offload_optimizer.pipeline_read", .value = "true" },
 	{ "zero_optimization.offload_optimizer.pipeline_write", .value = "true" },
 	{ "zero_optimization.offload_optimizer.fast_init", .value = "true" },
-	{ "zero_optimization.offload_optimizer.ratio", .value = "1" },
+	{ "zero_optimization.offload_optimizer.ratio", .value = "0.5" },
 	{ "zero_optimization.offload_optimizer.super_offload", .value = "false" },
 	{ "zero_optimization.offload_optimizer.cpuadam_cores_perc", .value = "0.5" },
-	{ "zero_optimization.cpu_offload", .value = "true" },
-	{ "zero_optimization.cpu_offload_param", .value = "true" },
+	{ "zero_optimization.cpu_offload", .value = "true", .stage = 1 },
+	{ "zero_optimization.cpu_offload_param", .value = "true", .stage = 3 },
 	{ "zero_optimization.cpu_offload_use_pin_memory", .value = "true" },
 	{ "zero_optimization.sub_group_size", .value = "0" },
 	{ "zero_optimization.stage3_prefetch_bucket_size", .value = "0" },
@@ -226,13 +227,13 @@ static const struct key {
 	{ "activation_checkpointing.profile", .value = "false" },
 	{ "activation_checkpointing.number_checkpoints", .value = "1" },
 	{ "aio", .value = "{}" },
-	{ "aio.block_size", .value = "1" },
+	{ "aio.block_size", .value = "4096" },
 	{ "aio.queue_depth", .value = "1" },
 	{ "aio.intra_op_parallelism", .value = "1" },
 	{ "aio.thread_count", .value = "1" },
 	{ "aio.single_submit", .value = "true" },
 	{ "aio.overlap_events", .value = "true" },
-	{ "aio.use_gds", .value = "true" },
+	{ "aio.use_gds", .value = "false" },
 	{ "flops_profiler", .value = "{}" },
 	{ "flops_profiler.enabled", .value = "false" },
 	{ "flops_profiler.profile_step", .value = "1" },
@@ -281,6 +282,8 @@ static void compose(char *out, size_t room, const struct key *k, const char *val
 		len += (size_t)snprintf(out + len, room - len, "\"%.*s\": {", (int)(dot - path), path);
 		if (depth == 1 && k->type)
 			len += (size_t)snprintf(out + len, room - len, "\"type\": \"%s\", ", k->type);
+		if (depth == 1 && k->stage)
+			len += (size_t)snprintf(out + len, room - len, "\"stage\": %d, ", k->stage);
 	}
 	len += (size_t)snprintf(out + len, room - len, "%s\"%s\": %s", k->beside ? k->beside : "", path,
 				value);
@@ -300,11 +303,12 @@ static struct kolo_zero_model full_model(void)
 	return m;
 }
 
-static void check_taken(const struct key *k, const char *text)
+static void check_taken(const struct key *k, const char *text, int device)
 {
 	struct kolo_zero_model m = full_model();
 	struct kolo_zero_settings *s, *again;
 
+	m.device = device;
 	if (kolo_zero_settings_parse(text, &m, &s) < 0)
 		printf("# %s\n", text);
 	CHECK(s != NULL);
@@ -340,9 +344,9 @@ static void every_key_is_taken_with_a_value_it_may_have(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
 		compose(text, sizeof(text), &keys[i], keys[i].value ? keys[i].value : "0.5");
-		if (keys[i].value)
-			check_taken(&keys[i], text);
-		else
+		for (int device = 0; keys[i].value && device < 2; device++)
+			check_taken(&keys[i], text, device);
+		if (!keys[i].value)
 			check_refused(&keys[i], text);
 	}
 }

@@ -58,6 +58,25 @@ def every_field_of_the_model_has_an_option():
 
 
 @test
+def offload_is_out_of_a_device_or_into_files():
+    plain = config("-n", "2", "--micro-batch", "1", USERS_FILE)
+    assert plain.returncode == 0 and "offload_optimizer.device (line 33): already so" in plain.stderr, plain
+    away = config("-n", "2", "--micro-batch", "1", "--device", USERS_FILE)
+    assert away.returncode == 0 and "offload" not in away.stderr, away
+    assert json.loads(away.stdout)["zero_optimization"]["offload_optimizer"] == {
+        "device": "cpu", "buffer_count": 4, "pin_memory": True, "ratio": 1}, away
+    text = """{"train_batch_size": 1, "aio": {"queue_depth": 16}, "zero_optimization": {"stage": 3,
+        "offload_param": {"device": "nvme", "nvme_path": "/fast"}, "offload_optimizer": {"device": "none"}}}"""
+    files = config("/dev/stdin", input=text)
+    assert files.returncode == 0 and files.stderr == "", files
+    out = json.loads(files.stdout)
+    assert out["zero_optimization"]["offload_param"] == {
+        "device": "nvme", "nvme_path": "/fast", "buffer_count": 5, "buffer_size": 512 << 10, "max_in_cpu": 0}, out
+    assert out["zero_optimization"]["offload_optimizer"] == {"device": "none"}, out
+    assert out["aio"] == {"block_size": 1 << 20, "queue_depth": 16}, out
+
+
+@test
 def a_mistake_in_the_config_is_status_1_with_its_place():
     done = config("/dev/stdin", input='{"train_batch_size": 2,\n "zero_optimization": {"stag": 2}}')
     assert done.returncode == 1 and done.stdout == "", done

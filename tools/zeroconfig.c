@@ -34,6 +34,8 @@ static void usage(FILE *out)
 		"  --total-steps N       of a schedule\n"
 		"  --type f32|f16|bf16   of the tensors (f32)\n"
 		"  --groups N            groups of tensors with hyper-parameters of their own (1)\n"
+		"  --device              its tensors are on a device, which offload_optimizer and offload_param\n"
+		"                        leave; without it they are in host memory\n"
 		"\n"
 		"Other options:\n"
 		"  -o, --output FILE     write there instead\n"
@@ -84,18 +86,17 @@ static enum kolo_type parse_type(const char *value)
 static const char *parse_options(int argc, char **argv, struct kolo_zero_model *m)
 {
 	/* They have no letter; the fields follow. */
-	enum { TYPE = 256, HELP, VERSION, FIELD };
-	struct option longs[NFIELDS + 5] = {
-		{ "type", required_argument, NULL, TYPE },
-		{ "output", required_argument, NULL, 'o' },
-		{ "help", no_argument, NULL, HELP },
+	enum { TYPE = 256, DEVICE, HELP, VERSION, FIELD };
+	struct option longs[NFIELDS + 6] = {
+		{ "type", required_argument, NULL, TYPE }, { "output", required_argument, NULL, 'o' },
+		{ "device", no_argument, NULL, DEVICE },   { "help", no_argument, NULL, HELP },
 		{ "version", no_argument, NULL, VERSION },
 	};
 	const char *output = NULL;
 	int c;
 
 	for (int i = 0; i < NFIELDS; i++)
-		longs[4 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
+		longs[5 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:o:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
 			parse_field("zeroconfig", &fields[c - FIELD], optarg, m);
@@ -105,6 +106,7 @@ static const char *parse_options(int argc, char **argv, struct kolo_zero_model *
 		case 'n': parse_field("zeroconfig", &fields[0], optarg, m); break;
 		case 'o': output = optarg; break;
 		case TYPE: m->type = parse_type(optarg); break;
+		case DEVICE: m->device = 1; break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);
 		case VERSION: print_version("zeroconfig"); break;
 		default: fprintf(stderr, "See zeroconfig --help.\n"); exit(EXIT_USAGE);

@@ -54,6 +54,8 @@ void kolo_zero_settings_destroy(struct kolo_zero_settings *settings)
 		free(s->notes[i]);
 	free(s->notes);
 	free(s->shown.groups);
+	free(s->optimizer_path);
+	free(s->param_path);
 	free(s->csv_folder);
 	free(s->csv_job);
 	free(s->csv_path);

@@ -23,6 +23,9 @@ struct zero_settings {
 	int prescale;                      /* -1: absent */
 	double predivide;                  /* 0: absent */
 	size_t train, micro, accumulation; /* 0: absent, or "auto" and unknown */
+	int optimizer_place, param_place;  /* enum kolo_zero_place */
+	int old_pin;                       /* of cpu_offload_use_pin_memory; -1: absent */
+	char *optimizer_path, *param_path;
 	int csv;
 	char *csv_folder, *csv_job;
 	char *csv_path, *jsonl_path; /* what shown points to */
@@ -50,6 +53,7 @@ struct zero_range {
 	const char *want; /* the same in words; NULL of choices */
 	double low, high;
 	bool above, below;            /* low, or high, is excluded */
+	double multiple;              /* only multiples of it; 0: any */
 	const char *const *choices;   /* from low to high; NULL: */
 	const char *(*choice)(int i); /* gives them */
 	bool any_case;                /* of choices */
@@ -62,6 +66,7 @@ enum zero_role {
 	ZERO_REFUSED, /* can't be given, for the reason `why` */
 	ZERO_OFF, /* a section that may be there switched off only: null, empty, or with "enabled": false */
 	ZERO_RENAMED, /* the old name of `other` */
+	ZERO_OLD, /* the value goes to its place, and is shown by the keys that are meant now; `why` names them */
 };
 
 /* What "auto" stands for. */
@@ -85,6 +90,19 @@ enum zero_auto {
 	ZERO_AUTO_PERSISTENCE, /* 10 hidden */
 };
 
+/* Without what a key has no effect. */
+enum zero_need {
+	ZERO_NEEDS_NOTHING,
+	ZERO_NEEDS_STAGE_3,
+	ZERO_NEEDS_OPTIMIZER_AWAY,   /* from a device, or in files */
+	ZERO_NEEDS_OPTIMIZER_COPIED, /* between a device and the host */
+	ZERO_NEEDS_OPTIMIZER_FILES,
+	ZERO_NEEDS_PARAM_AWAY,
+	ZERO_NEEDS_PARAM_COPIED,
+	ZERO_NEEDS_PARAM_FILES,
+	ZERO_NEEDS_FILES, /* of either */
+};
+
 enum zero_slot { ZERO_NOWHERE, ZERO_IN_INT, ZERO_IN_LONG, ZERO_IN_SIZE, ZERO_IN_DOUBLE, ZERO_IN_TEXT };
 
 struct zero_key {
@@ -100,7 +118,7 @@ struct zero_key {
 	enum zero_auto automatic;
 	bool nullable;                  /* null is as if it were absent */
 	bool lists;                     /* may be a list of a number for each group */
-	bool stage3;                    /* without effect at other stages */
+	enum zero_need need;            /* given without it, there is a remark */
 	unsigned optimizers, schedules; /* bits 1 << type of those that have it; 0: all */
 };
 
@@ -174,6 +192,8 @@ const char *zero_place_text(const struct zero_settings *settings, const struct z
 
 /* The optimizer's and the schedule's presets, once their types are known. */
 void zero_rules_begin(const struct zero_reading *r);
+/* Why a key has no effect beside those that were taken before, NULL: it has one. */
+const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key);
 /* What holds between keys; makes config and groups complete. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
 int zero_rules_end(const struct zero_reading *r);
 

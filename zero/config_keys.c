@@ -16,6 +16,13 @@ static const struct zero_range count_int = { ZERO_INTEGER, "an integer from 1 to
 					     .high = INT_MAX };
 static const struct zero_range natural = { ZERO_INTEGER, "an integer of at least 0", .low = 0,
 					   .high = INFINITY };
+static const struct zero_range buffers = { ZERO_INTEGER, "an integer from 2 to 2147483647", .low = 2,
+					   .high = INT_MAX };
+/* The most that a request, and that a ring of io_uring, may have. */
+static const struct zero_range pages = { ZERO_INTEGER, "a multiple of 4096, at most 2^30", .low = 4096,
+					 .high = 1 << 30, .multiple = 4096 };
+static const struct zero_range depth = { ZERO_INTEGER, "an integer from 1 to 32768", .low = 1,
+					 .high = 32768 };
 static const struct zero_range integer = { ZERO_INTEGER, "an integer", .low = -INFINITY, .high = INFINITY };
 static const struct zero_range power = { ZERO_INTEGER, "an integer from 0 to 127", .low = 0, .high = 127 };
 static const struct zero_range number = { ZERO_NUMBER, "a number", .low = -INFINITY, .high = INFINITY };
@@ -60,9 +67,9 @@ static const struct zero_range validation = { ZERO_CHOICE, .low = 0, .high = 2, 
 /* ---- Reasons -------------------------------------------------------------------------------------------- */
 
 static const char already[] = "already so";
-static const char on_host[] = "already so: the engine and its state are in host memory";
-static const char no_pinning[] = "no effect: an engine on the host needs no pinned memory";
-static const char no_nvme[] = "no effect: nothing is kept on NVMe";
+static const char read_ahead[] = "already so: state is read ahead and written behind";
+static const char one_ring[] =
+	"no effect: the system is given many requests to a file at once (io_uring), without threads";
 static const char no_torch[] = "no effect: it is about PyTorch's modules";
 static const char no_quantizing[] = "what is sent is not quantized";
 static const char no_groups[] = "tensors are cut over all ranks, not over groups of them";
@@ -160,45 +167,55 @@ const struct zero_key zero_keys[] = {
 	  ROLE(ONLY, 1, "masters begin with the tensors that kolo_zero_create gets") },
 	{ ZERO("elastic_checkpoint"), &flag, ROLE(MOOT, 0, any_ranks) },
 	{ ZERO("offload_param"), &section, .nullable = true },
-	{ ZERO("offload_param.device"), &device, ROLE(MOOT, 0, on_host) },
-	{ ZERO("offload_param.nvme_path"), &text, ROLE(MOOT, NAN, no_nvme), .nullable = true },
-	{ ZERO("offload_param.buffer_count"), &natural, ROLE(MOOT, 5, no_nvme) },
-	{ ZERO("offload_param.buffer_size"), &natural, ROLE(MOOT, 1e8, no_nvme) },
-	{ ZERO("offload_param.max_in_cpu"), &natural, ROLE(MOOT, 1e9, no_nvme) },
-	{ ZERO("offload_param.pin_memory"), &flag, ROLE(MOOT, 0, no_pinning) },
+	{ ZERO("offload_param.device"), &device, SETTING(INT, param_place) },
+	{ ZERO("offload_param.nvme_path"), &text, SETTING(TEXT, param_path), .nullable = true,
+	  .need = ZERO_NEEDS_PARAM_FILES },
+	{ ZERO("offload_param.buffer_count"), &buffers, SETTING(INT, shown.config.offload_param.buffers),
+	  .need = ZERO_NEEDS_PARAM_AWAY },
+	{ ZERO("offload_param.buffer_size"), &count, SETTING(SIZE, shown.config.offload_param.buffer),
+	  .need = ZERO_NEEDS_PARAM_AWAY },
+	{ ZERO("offload_param.max_in_cpu"), &natural, SETTING(SIZE, shown.config.offload_param.in_host),
+	  .need = ZERO_NEEDS_PARAM_FILES },
+	{ ZERO("offload_param.pin_memory"), &flag, SETTING(INT, shown.config.offload_param.pin),
+	  .need = ZERO_NEEDS_PARAM_COPIED },
 	{ ZERO("offload_optimizer"), &section, .nullable = true },
-	{ ZERO("offload_optimizer.device"), &device, ROLE(MOOT, 0, on_host) },
-	{ ZERO("offload_optimizer.nvme_path"), &text, ROLE(MOOT, NAN, no_nvme), .nullable = true },
-	{ ZERO("offload_optimizer.buffer_count"), &natural, ROLE(MOOT, 4, no_nvme) },
-	{ ZERO("offload_optimizer.pin_memory"), &flag, ROLE(MOOT, 0, no_pinning) },
-	{ ZERO("offload_optimizer.pipeline"), &flag, ROLE(MOOT, 0, no_nvme) },
-	{ ZERO("offload_optimizer.pipeline_read"), &flag, ROLE(MOOT, 0, no_nvme) },
-	{ ZERO("offload_optimizer.pipeline_write"), &flag, ROLE(MOOT, 0, no_nvme) },
-	{ ZERO("offload_optimizer.fast_init"), &flag, ROLE(MOOT, 0, no_nvme) },
-	{ ZERO("offload_optimizer.ratio"), &part, ROLE(ONLY, 1, "all of the state is in host memory") },
+	{ ZERO("offload_optimizer.device"), &device, SETTING(INT, optimizer_place) },
+	{ ZERO("offload_optimizer.nvme_path"), &text, SETTING(TEXT, optimizer_path), .nullable = true,
+	  .need = ZERO_NEEDS_OPTIMIZER_FILES },
+	{ ZERO("offload_optimizer.buffer_count"), &buffers,
+	  SETTING(INT, shown.config.offload_optimizer.buffers), .need = ZERO_NEEDS_OPTIMIZER_AWAY },
+	{ ZERO("offload_optimizer.pin_memory"), &flag, SETTING(INT, shown.config.offload_optimizer.pin),
+	  .need = ZERO_NEEDS_OPTIMIZER_COPIED },
+	{ ZERO("offload_optimizer.pipeline"), &flag, ROLE(MOOT, 0, read_ahead) },
+	{ ZERO("offload_optimizer.pipeline_read"), &flag, ROLE(MOOT, 0, read_ahead) },
+	{ ZERO("offload_optimizer.pipeline_write"), &flag, ROLE(MOOT, 0, read_ahead) },
+	{ ZERO("offload_optimizer.fast_init"), &flag,
+	  ROLE(MOOT, 0, "no effect: there is one way for state to begin") },
+	{ ZERO("offload_optimizer.ratio"), &part, SETTING(DOUBLE, shown.config.offload_optimizer.ratio),
+	  .need = ZERO_NEEDS_OPTIMIZER_AWAY },
 	{ ZERO("offload_optimizer.super_offload"), &flag,
 	  ROLE(ONLY, 0, "updates are not made ahead of their norm") },
 	{ ZERO("offload_optimizer.cpuadam_cores_perc"), &part,
 	  ROLE(MOOT, 0.8, "no effect: it is about super_offload") },
-	{ ZERO("cpu_offload"), &flag,
-	  ROLE(MOOT, 0, "old name of offload_optimizer with \"device\": \"cpu\": already so"),
-	  ZERO("offload_optimizer") },
-	{ ZERO("cpu_offload_param"), &flag,
-	  ROLE(MOOT, 0, "old name of offload_param with \"device\": \"cpu\": already so"),
-	  ZERO("offload_param") },
-	{ ZERO("cpu_offload_use_pin_memory"), &flag, ROLE(MOOT, 0, no_pinning),
+	/* true is 1, as "cpu" is. */
+	{ ZERO("cpu_offload"), &flag, SETTING(INT, optimizer_place), .role = ZERO_OLD,
+	  .why = "an old form of offload_optimizer.device", .other = ZERO("offload_optimizer") },
+	{ ZERO("cpu_offload_param"), &flag, SETTING(INT, param_place), .role = ZERO_OLD,
+	  .why = "an old form of offload_param.device", .other = ZERO("offload_param") },
+	{ ZERO("cpu_offload_use_pin_memory"), &flag, SETTING(INT, old_pin), .role = ZERO_OLD,
+	  .why = "an old form of pin_memory, where cpu_offload and cpu_offload_param offload something",
 	  .other = ZERO("offload_optimizer") },
 	{ ZERO("sub_group_size"), &natural, SETTING(SIZE, shown.config.sub_group) },
 	{ ZERO("stage3_prefetch_bucket_size"), &natural, SETTING(SIZE, shown.config.prefetch),
-	  .automatic = ZERO_AUTO_PREFETCH, .stage3 = true },
+	  .automatic = ZERO_AUTO_PREFETCH, .need = ZERO_NEEDS_STAGE_3 },
 	{ ZERO("stage3_param_persistence_threshold"), &natural, SETTING(SIZE, shown.config.persistence),
-	  .automatic = ZERO_AUTO_PERSISTENCE, .stage3 = true },
+	  .automatic = ZERO_AUTO_PERSISTENCE, .need = ZERO_NEEDS_STAGE_3 },
 	{ ZERO("stage3_model_persistence_threshold"), &count,
 	  ROLE(ONLY, 0x1p63, "what stays is limited by tensor: leave it out") },
 	{ ZERO("stage3_max_live_parameters"), &natural, SETTING(SIZE, shown.config.max_live),
-	  .stage3 = true },
+	  .need = ZERO_NEEDS_STAGE_3 },
 	{ ZERO("stage3_max_reuse_distance"), &natural, SETTING(SIZE, shown.config.reuse_distance),
-	  .stage3 = true },
+	  .need = ZERO_NEEDS_STAGE_3 },
 	{ ZERO("stage3_gather_16bit_weights_on_model_save"), &flag,
 	  ROLE(MOOT, 0, "already so: kolo_zero_get gathers whole tensors at every stage") },
 	{ ZERO("stage3_gather_fp16_weights_on_model_save"), &flag, .role = ZERO_RENAMED,
@@ -389,13 +406,13 @@ const struct zero_key zero_keys[] = {
 	{ "activation_checkpointing.number_checkpoints", &count,
 	  ROLE(MOOT, NAN, "no effect without contiguous_memory_optimization"), .nullable = true },
 	{ "aio", .range = &section },
-	{ "aio.block_size", &count, ROLE(MOOT, 1048576, no_nvme) },
-	{ "aio.queue_depth", &count, ROLE(MOOT, 8, no_nvme) },
-	{ "aio.intra_op_parallelism", &count, ROLE(MOOT, 1, no_nvme) },
-	{ "aio.thread_count", &count, ROLE(MOOT, 1, no_nvme) },
-	{ "aio.single_submit", &flag, ROLE(MOOT, 0, no_nvme) },
-	{ "aio.overlap_events", &flag, ROLE(MOOT, 1, no_nvme) },
-	{ "aio.use_gds", &flag, ROLE(MOOT, 0, no_nvme) },
+	{ "aio.block_size", &pages, SETTING(SIZE, shown.config.io_block), .need = ZERO_NEEDS_FILES },
+	{ "aio.queue_depth", &depth, SETTING(INT, shown.config.io_depth), .need = ZERO_NEEDS_FILES },
+	{ "aio.intra_op_parallelism", &count, ROLE(MOOT, 1, one_ring) },
+	{ "aio.thread_count", &count, ROLE(MOOT, 1, one_ring) },
+	{ "aio.single_submit", &flag, ROLE(MOOT, 0, one_ring) },
+	{ "aio.overlap_events", &flag, ROLE(MOOT, 1, one_ring) },
+	{ "aio.use_gds", &flag, ROLE(ONLY, 0, "what is read and written passes through host memory") },
 	{ "flops_profiler", .range = &section },
 	{ "flops_profiler.enabled", &flag, ROLE(ONLY, 0, no_profiler) },
 	{ "flops_profiler.profile_step", &count, ROLE(MOOT, 1, no_profile) },
@@ -460,5 +477,6 @@ const char *zero_range_choice(const struct zero_range *range, int i)
 bool zero_range_has(const struct zero_range *range, double x)
 {
 	return (range->above ? x > range->low : x >= range->low) &&
-	       (range->below ? x < range->high : x <= range->high) && x > -INFINITY && x < INFINITY;
+	       (range->below ? x < range->high : x <= range->high) && x > -INFINITY && x < INFINITY &&
+	       (range->multiple == 0 || fmod(x, range->multiple) == 0);
 }

@@ -229,6 +229,8 @@ static int check_model(const struct kolo_zero_model *m)
 	if (m->type != KOLO_F32 && m->type != KOLO_F16 && m->type != KOLO_BF16)
 		return kolo_error_set(KOLO_EINVAL, "model.type is %d: want KOLO_F32, KOLO_F16 or KOLO_BF16",
 				      (int)m->type);
+	if ((m->device | 1) != 1)
+		return kolo_error_set(KOLO_EINVAL, "model.device is %d: want 0 or 1", m->device);
 	for (size_t i = 0; i < sizeof(m->reserved) / sizeof(m->reserved[0]); i++)
 		if (m->reserved[i])
 			return kolo_error_set(KOLO_EINVAL,

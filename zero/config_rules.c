@@ -1,5 +1,5 @@
 /* What keys have to do with each other: presets by type before they are read; batch sizes, precision, the division of gradients,
- * optimizer and schedule behind that. */
+ * optimizer, schedule and offload behind that. */
 #include "config.h"
 #include "scaler.h"
 #include "schedule.h"
@@ -42,7 +42,7 @@ void zero_rules_begin(const struct zero_reading *r)
 	s->shown.config.clip = 1;
 	s->shown.config.scaling = (struct kolo_zero_scaling){ .min = 1, .window = 1000, .hysteresis = 2 };
 	s->scale_power = 16;
-	s->adam_w_mode = s->wire = s->prescale = -1;
+	s->adam_w_mode = s->wire = s->prescale = s->old_pin = -1;
 	for (int i = 0; i < r->model->ngroups; i++) {
 		struct kolo_zero_group *g = &s->shown.groups[i];
 
@@ -225,22 +225,111 @@ static int decide_schedule(const struct zero_reading *r)
 	return 0;
 }
 
-/* ---- The rest ------------------------------------------------------------------------------------------- */
+/* ---- Offload -------------------------------------------------------------------------------------------- */
 
-static int check_devices(const struct zero_reading *r)
+/* Why something that is offloaded to `place` does not leave this program's memory, NULL: it does. */
+static const char *why_not_away(const struct zero_reading *r, int place)
 {
-	static const char *const paths[] = { "zero_optimization.offload_optimizer.device",
-					     "zero_optimization.offload_param.device" };
+	if (place == KOLO_ZERO_ON_DEVICE)
+		return "no effect: nothing is offloaded";
+	return place == KOLO_ZERO_ON_NVME || r->model->device
+		       ? NULL
+		       : "no effect: the engine and its state are in host memory";
+}
 
-	for (int i = 0; i < 2; i++) {
-		const struct zero_given *g = zero_given_of(r, paths[i]);
+static const char *why_not_copied(const struct zero_reading *r, int place)
+{
+	if (place == KOLO_ZERO_ON_DEVICE)
+		return "no effect: nothing is offloaded";
+	return r->model->device ? NULL : "no effect: an engine on the host needs no pinned memory";
+}
 
-		if (json_is_string(g->value) && strcmp(json_string_value(g->value), "nvme") == 0)
-			return zero_refuse_value(
-				r, g->path, "is \"nvme\": that is not there yet: want \"cpu\" or \"none\"");
+static const char *why_not_files(bool files)
+{
+	return files ? NULL : "no effect: nothing is kept on NVMe";
+}
+
+const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key)
+{
+	const struct zero_settings *s = r->out;
+	bool optimizer = s->optimizer_place == KOLO_ZERO_ON_NVME, param = s->param_place == KOLO_ZERO_ON_NVME;
+
+	switch (key->need) {
+	case ZERO_NEEDS_NOTHING: return NULL;
+	case ZERO_NEEDS_STAGE_3: return s->shown.config.stage == 3 ? NULL : "no effect but at stage 3";
+	case ZERO_NEEDS_OPTIMIZER_AWAY: return why_not_away(r, s->optimizer_place);
+	case ZERO_NEEDS_OPTIMIZER_COPIED: return why_not_copied(r, s->optimizer_place);
+	case ZERO_NEEDS_OPTIMIZER_FILES: return why_not_files(optimizer);
+	case ZERO_NEEDS_PARAM_AWAY: return why_not_away(r, s->param_place);
+	case ZERO_NEEDS_PARAM_COPIED: return why_not_copied(r, s->param_place);
+	case ZERO_NEEDS_PARAM_FILES: return why_not_files(param);
+	case ZERO_NEEDS_FILES: return why_not_files(optimizer || param);
 	}
+	return NULL;
+}
+
+/* What may be offloaded: its keys, and the stages at which there is something to offload. */
+static const struct kind {
+	const char *device, *old, *path;
+	int least;
+	const char *why;
+} optimizer_state = {
+	.device = "zero_optimization.offload_optimizer.device",
+	.old = "zero_optimization.cpu_offload",
+	.path = "zero_optimization.offload_optimizer.nvme_path",
+	.least = 1,
+	.why = "want stage 1, 2 or 3: what is offloaded is a rank's shard of the optimizer's state",
+};
+static const struct kind parameters = {
+	.device = "zero_optimization.offload_param.device",
+	.old = "zero_optimization.cpu_offload_param",
+	.path = "zero_optimization.offload_param.nvme_path",
+	.least = 3,
+	.why = "want stage 3: below it every rank has whole parameters on its device",
+};
+
+static int decide_one(const struct zero_reading *r, const struct kind *kind, int place, const char *path,
+		      struct kolo_zero_offload *out)
+{
+	const struct zero_given *old = zero_given_of(r, kind->old),
+				*g = old->value ? old : zero_given_of(r, kind->device);
+	int stage = r->out->shown.config.stage;
+	char shown[ZERO_SHOWN];
+
+	out->place = (enum kolo_zero_place)place;
+	if (place == KOLO_ZERO_ON_DEVICE)
+		return 0;
+	if (stage < kind->least)
+		return zero_refuse_value(r, g->path, "is %s, and the stage is %d: %s",
+					 zero_show(g->value, shown), stage, kind->why);
+	if (old->value && r->out->old_pin >= 0)
+		out->pin = r->out->old_pin;
+	if (place == KOLO_ZERO_ON_HOST)
+		return r->model->device
+			       ? 0
+			       : zero_note(r, g->path,
+					   "already so: the engine and its state are in host memory");
+	if (!path)
+		return zero_refuse_value(
+			r, g->path,
+			"is \"nvme\", and there is no nvme_path: want one, a directory for the files");
+	if (!*path)
+		return zero_refuse_value(r, kind->path, "is \"\": want a directory for the files");
+	out->path = path;
 	return 0;
 }
+
+static int decide_offload(const struct zero_reading *r)
+{
+	struct zero_settings *s = r->out;
+	struct kolo_zero_config *c = &s->shown.config;
+	int rc =
+		decide_one(r, &optimizer_state, s->optimizer_place, s->optimizer_path, &c->offload_optimizer);
+
+	return rc == 0 ? decide_one(r, &parameters, s->param_place, s->param_path, &c->offload_param) : rc;
+}
+
+/* ---- Files ---------------------------------------------------------------------------------------------- */
 
 /* FOLDER/JOB.suffix; an empty folder is the current one. */
 static char *join_file(const char *folder, const char *job, const char *suffix)
@@ -269,6 +358,8 @@ static int decide_files(const struct zero_reading *r)
 	return kolo_error_set(KOLO_ENOMEM, "%.200s: csv_monitor: out of memory", r->name);
 }
 
+/* ---- All together ---------------------------------------------------------------------------------------- */
+
 /* What no rule here knows of is refused at the section that it is about. */
 static int check_as_the_engine_does(const struct zero_reading *r)
 {
@@ -290,8 +381,8 @@ static int check_as_the_engine_does(const struct zero_reading *r)
 int zero_rules_end(const struct zero_reading *r)
 {
 	static int (*const rules[])(const struct zero_reading *) = {
-		derive_batch,     decide_precision, check_wire,    decide_division,
-		decide_optimizer, decide_schedule,  check_devices, decide_files,
+		derive_batch,     decide_precision, check_wire,     decide_division,
+		decide_optimizer, decide_schedule,  decide_offload, decide_files,
 	};
 	struct kolo_zero_settings *shown = &r->out->shown;
 	int rc = 0;

@@ -61,7 +61,7 @@ static bool shows_done(const struct zero_reading *r, int k)
 
 	if (key->range->kind == ZERO_SECTION || !zero_key_applies(key, r->out))
 		return false;
-	if (key->stage3 && r->out->shown.config.stage != 3 && !r->given[k].value)
+	if (!r->given[k].value && zero_key_idle(r, key))
 		return false;
 	if (key->slot == ZERO_IN_TEXT)
 		return zero_place_text(r->out, key) != NULL;
@@ -96,7 +96,7 @@ static json_t *make_tree(const struct zero_reading *r)
 	for (int k = 0; rc == 0 && k < zero_nkeys; k++) {
 		const struct zero_key *key = &zero_keys[k];
 
-		if (key->role != ZERO_DONE && r->given[k].value)
+		if (key->role != ZERO_DONE && key->role != ZERO_OLD && r->given[k].value)
 			rc = put_value(root, key->path, json_incref(r->given[k].value));
 		else if (key->role == ZERO_DONE && shows_done(r, k))
 			rc = put_value(root, key->path, make_done(r, key));

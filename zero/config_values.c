@@ -296,7 +296,7 @@ static int apply_role(const struct zero_reading *r, int k, const double x[NVALUE
 		return put_text(r, key, json_string_value(g->value));
 	for (int i = 0; i < (key->of_group ? r->model->ngroups : 1); i++)
 		put_number(r->out, key, i, x);
-	return 0;
+	return key->role == ZERO_OLD ? zero_note(r, g->path, key->why) : 0;
 }
 
 void zero_list_names(const struct zero_reading *r, const char *section, char out[ZERO_NAMES])
@@ -333,6 +333,7 @@ int zero_take(const struct zero_reading *r, int k)
 	const struct zero_given *g = &r->given[k];
 	char shown[ZERO_SHOWN], want[ZERO_NAMES];
 	double x[NVALUES] = { NAN, NAN };
+	const char *idle;
 	int rc = 0;
 
 	if (!g->value)
@@ -356,7 +357,7 @@ int zero_take(const struct zero_reading *r, int k)
 		return 0;
 	if (rc == 0)
 		rc = apply_role(r, k, x);
-	if (rc == 0 && key->stage3 && r->out->shown.config.stage != 3)
-		rc = zero_note(r, g->path, "no effect but at stage 3");
+	if (rc == 0 && (idle = zero_key_idle(r, key)))
+		rc = zero_note(r, g->path, idle);
 	return rc;
 }

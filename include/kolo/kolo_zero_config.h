@@ -18,8 +18,12 @@
  * What is absent has DeepSpeed's default, a gradient_clipping of 1 among them, but for: overlap_comm (true at every stage),
  * prescale_gradients (true, since a sum in 16 bits may overflow before it is divided), and reduce_bucket_size,
  * allgather_bucket_size, sub_group_size, stage3_prefetch_bucket_size, stage3_param_persistence_threshold,
- * stage3_max_live_parameters and stage3_max_reuse_distance, which are those of kolo_zero_config_init. Without "optimizer" it is
- * AdamW with the model description's hyper-parameters, without "scheduler" the learning rate stays.
+ * stage3_max_live_parameters, stage3_max_reuse_distance, and offload_param's buffer_size and max_in_cpu, which are those of
+ * kolo_zero_config_init. Without "optimizer" it is AdamW with the model description's hyper-parameters, without "scheduler" the
+ * learning rate stays.
+ *
+ * offload_optimizer and offload_param become those of struct kolo_zero_config, whose device the program sets. Where it has none,
+ * "cpu" is where everything is anyway, which a remark says; "nvme" is done.
  *
  * Conventions as in kolo.h. Nothing is printed, and nothing is told to other ranks: all read the same file, which
  * kolo_zero_create checks by its config. In a build without the library jansson nothing can be read. */
@@ -51,6 +55,7 @@ struct kolo_zero_model {
 	long total_steps;     /* of a schedule; 0: unknown. 0 */
 	enum kolo_type type;  /* of the tensors: KOLO_F32, KOLO_F16 or KOLO_BF16; KOLO_F32 */
 	int ngroups;          /* groups of tensors with hyper-parameters of their own; 1 */
+	int device;           /* 1: the program sets config.device; 0: tensors are in host memory. 0 */
 	uint64_t reserved[8]; /* zero */
 };
 

@@ -115,9 +115,13 @@ static void keep_peaks(struct run *r, const struct kolo_zero *zero, int rank)
 {
 	struct kolo_zero_memory m;
 
-	for (int k = 0; k < MEMORY_KINDS; k++) {
-		CHECK(kolo_zero_memory_get(zero, k, &m) == 0);
+	for (int k = 0; kolo_zero_memory_get(zero, k, &m) == 0; k++) {
+		CHECK(k < MEMORY_KINDS);
 		r->peaks[rank][k] = (double)m.peak;
+		if (rank > 0)
+			continue;
+		snprintf(r->kinds[k], sizeof(r->kinds[k]), "%s at %s", m.kind, m.place);
+		r->nkinds = k + 1;
 	}
 }
 

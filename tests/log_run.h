@@ -5,7 +5,7 @@
 #include "kolo/kolo_zero_log.h"
 #include "t.h"
 
-enum { MOST_ATTEMPTS = 16, MOST_LINES = 64, LINE = 2048, MEMORY_KINDS = 6 };
+enum { MOST_ATTEMPTS = 16, MOST_LINES = 64, LINE = 2048, MEMORY_KINDS = 32 };
 
 /* A training run; in memory that the test and its ranks share. */
 struct run {
@@ -20,7 +20,9 @@ struct run {
 	struct kolo_zero_result results[MOST_ATTEMPTS];
 	uint64_t samples[MOST_ATTEMPTS]; /* so far; */
 	long skipped[MOST_ATTEMPTS];     /* the same */
-	double peaks[8][MEMORY_KINDS];   /* of each rank */
+	double peaks[8][MEMORY_KINDS];   /* of each rank; */
+	char kinds[MEMORY_KINDS][64];    /* what they are of, as "moments at host"; */
+	int nkinds;
 	double seconds;                  /* that it took on rank 0, the longest of several times */
 	int nlines, line_of[MOST_LINES]; /* the attempts in which lines came */
 	char lines[MOST_LINES][LINE];

@@ -122,11 +122,24 @@ static void who_is_slow_is_named_with_times_that_add_up(void **state)
 	run_destroy(r);
 }
 
+/* The line of memory of kind number k, which has its place in front where the kind has others too. */
+static const char *find_memory(const struct run *r, long step, int k)
+{
+	const char *at = strstr(r->kinds[k], " at ");
+	size_t len = (size_t)(at - r->kinds[k]) + 4;
+	char name[80];
+	int n = 0;
+
+	for (int other = 0; other < r->nkinds; other++)
+		n += strncmp(r->kinds[other], r->kinds[k], len) == 0;
+	snprintf(name, sizeof(name), "%s%s%.*s", n > 1 ? at + 4 : "", n > 1 ? " " : "", (int)len - 4,
+		 r->kinds[k]);
+	return find_line(r, step, "memory", name);
+}
+
 /* Rank 1 fills a bucket that is reduced last first: it needs one more. */
 static void who_holds_most_is_named_with_each_kind_of_memory(void **state)
 {
-	static const char *const kinds[MEMORY_KINDS] = { "parameters", "gradients", "master weights",
-							 "moments",    "buckets",   "gathered" };
 	struct run *r = run_create();
 
 	(void)state;
@@ -134,9 +147,9 @@ static void who_holds_most_is_named_with_each_kind_of_memory(void **state)
 	r->config.memory = 1;
 	run_prints(r, 4);
 	t_processes(3, run_train, r);
-	CHECK(r->nlines == 1 + MEMORY_KINDS);
-	for (int k = 0; k < MEMORY_KINDS; k++) {
-		const char *line = find_line(r, 4, "memory", kinds[k]);
+	CHECK(r->nkinds >= 6 && r->nlines == 1 + r->nkinds);
+	for (int k = 0; k < r->nkinds; k++) {
+		const char *line = find_memory(r, 4, k);
 		int most = 0;
 
 		run_check_grammar(line);
@@ -149,6 +162,53 @@ static void who_holds_most_is_named_with_each_kind_of_memory(void **state)
 		CHECK(run_number(line, "bytes") <= run_number(line, "peak"));
 	}
 	CHECK(run_number(find_line(r, 4, "memory", "buckets"), "max_rank") == 1);
+	run_destroy(r);
+}
+
+/* An engine that has several kinds of memory in several places, where a test says so. */
+static const char *const spread[][2] = {
+	{ "parameters", "device" }, { "moments", "device" }, { "moments", "host" }, { "moments", "nvme" },
+	{ "gathered", "device" },   { "shards", "host" },    { "shards", "nvme" },  { "staging", "host" },
+};
+static bool is_spread;
+
+int __real_kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out);
+int __wrap_kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out);
+int __wrap_kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out)
+{
+	if (!is_spread)
+		return __real_kolo_zero_memory_get(zero, index, out);
+	if (index < 0 || index >= (int)ARRAY_LEN(spread))
+		return kolo_error_set(KOLO_EINVAL, "there is no such kind");
+	*out = (struct kolo_zero_memory){
+		.kind = spread[index][0],
+		.place = spread[index][1],
+		.bytes = 100 + (size_t)index,
+		.peak = 200 + (size_t)index,
+	};
+	return 0;
+}
+
+static void a_kind_in_several_places_has_a_line_for_each(void **state)
+{
+	static const char *const names[] = { "parameters", "device moments", "host moments", "nvme moments",
+					     "gathered",   "host shards",    "nvme shards",  "staging" };
+	struct run *r = run_create();
+
+	(void)state;
+	is_spread = true;
+	r->config.memory = 1;
+	run_prints(r, 4);
+	t_processes(2, run_train, r);
+	CHECK(r->nlines == 1 + (int)ARRAY_LEN(names));
+	for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+		const char *line = find_line(r, 4, "memory", names[k]);
+
+		run_check_grammar(line);
+		CHECK(run_number(line, "bytes") == 100 + (double)k &&
+		      run_number(line, "max_peak") == 200 + (double)k);
+	}
+	is_spread = false;
 	run_destroy(r);
 }
 
@@ -354,6 +414,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(without_steps_per_print_only_skipped_updates_have_lines),
 	cmocka_unit_test(who_is_slow_is_named_with_times_that_add_up),
 	cmocka_unit_test(who_holds_most_is_named_with_each_kind_of_memory),
+	cmocka_unit_test(a_kind_in_several_places_has_a_line_for_each),
 	cmocka_unit_test(a_failed_communicator_costs_the_breakdown_and_nothing_else),
 	cmocka_unit_test(wrong_arguments_of_one_rank_are_told_to_all),
 	cmocka_unit_test(steps_without_a_line_make_no_system_call),

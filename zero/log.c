@@ -51,7 +51,7 @@ static const char *const columns[NCOLUMNS] = {
 static const char *const times[NTIMES] = { "forward", "backward", "reduce", "step", "gather", "update" };
 
 enum {
-	MOST_KINDS = 16,               /* of memory; there are 6 */
+	MOST_KINDS = 32,               /* of memory, at all their places */
 	NSHARES = NTIMES + MOST_KINDS, /* what a rank tells rank 0: ms, and the most bytes */
 };
 
@@ -241,15 +241,27 @@ static void print_times(const struct kolo_zero_log *log, long step)
 	}
 }
 
+/* A kind has a line for each place that it is in, under a name of its own. */
+static bool is_in_several_places(const struct kolo_zero_log *log, const char *kind)
+{
+	struct kolo_zero_memory m;
+	int n = 0;
+
+	for (int k = 0; k < log->nkinds && kolo_zero_memory_get(log->zero, k, &m) == 0; k++)
+		n += strcmp(m.kind, kind) == 0;
+	return n > 1;
+}
+
 static void print_memory(const struct kolo_zero_log *log, long step)
 {
 	struct kolo_zero_memory m;
 
 	for (int k = 0; k < log->nkinds && kolo_zero_memory_get(log->zero, k, &m) == 0; k++) {
 		struct zero_text line = { 0 };
+		bool several = is_in_several_places(log, m.kind);
 
-		zero_text_put(&line, "step=%ld memory=\"%s\" bytes=%zu peak=%zu", step, m.kind, m.bytes,
-			      m.peak);
+		zero_text_put(&line, "step=%ld memory=\"%s%s%s\" bytes=%zu peak=%zu", step,
+			      several ? m.place : "", several ? " " : "", m.kind, m.bytes, m.peak);
 		put_most(log, &line, "max_peak", NTIMES + k);
 		log->config.print(line.bytes, log->config.print_arg);
 	}

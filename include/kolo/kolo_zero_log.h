@@ -25,7 +25,8 @@
  *   the slowest rank; so for forward, backward, reduce, step, gather and update of struct kolo_zero_times. Who makes the others
  *   wait has the most in forward or backward, and they have it in reduce; what a rank does between two micro-steps, like reading data, is in none of these
  * - step=99 memory="moments" bytes=1048576 peak=1048576 max_peak=1049600 max_rank=2 is what rank 0 has and had at most, and the rank
- *   that had most; so for each kind of kolo_zero_memory_get
+ *   that had most; so for each kind of kolo_zero_memory_get. One that is in several places has a line for each: "device moments"
+ *   and "host moments"
  * - step=98 skipped=1 loss_scale=65536 overflow="gradient of tensor 'a' at index 7 is inf on rank 2, micro-step 0" is an
  *   attempt that was skipped
  *

@@ -61,7 +61,7 @@ struct gpt *gpt_open(int segment, double dropout)
 		g->gradients[t] = calloc(tensor_shape_of(&g->sizes, t).n, sizeof(real));
 		fill_tensor(g, t);
 	}
-	g->model = model_create(&g->sizes, &weights);
+	g->model = model_create(&g->sizes, &weights, NULL);
 	for (size_t i = 0; i < sizeof(g->text); i++)
 		g->text[i] = (uint8_t)(97 + draw_word(5, (uint32_t)i) % 7);
 	for (int b = 0; b < GPT_BATCH; b++)

@@ -134,18 +134,12 @@ static long number(const char *option, const char *value, long min, long max)
 
 static size_t size(const char *option, const char *value)
 {
-	static const char units[] = "KMGkmg";
-	char *end, *unit;
-	unsigned long long x = strtoull(value, &end, 10);
-	int shift = 0;
+	size_t bytes;
+	const char *end = read_bytes(value, &bytes);
 
-	if (*end && (unit = strchr(units, *end))) {
-		shift = 10 * (int)((unit - units) % 3 + 1);
-		end++;
-	}
-	if (end == value || *value == '-' || *end || x == 0 || x > (SIZE_MAX >> 4 >> shift))
+	if (!end || *end)
 		mistake(option, value, "a number of bytes, like 8, 64K or 1G");
-	return (size_t)x << shift;
+	return bytes;
 }
 
 static void choose_type(const char *value, bool *types)

@@ -4,6 +4,7 @@
 #include "kolo/kolo.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,23 @@ long parse_number(const char *tool, const char *option, const char *value, long 
 		exit(EXIT_USAGE);
 	}
 	return x;
+}
+
+const char *read_bytes(const char *text, size_t *out)
+{
+	static const char units[] = "KMGkmg";
+	char *end, *unit;
+	unsigned long long x = strtoull(text, &end, 10);
+	int shift = 0;
+
+	if (*end && (unit = strchr(units, *end))) {
+		shift = 10 * (int)((unit - units) % 3 + 1);
+		end++;
+	}
+	if (*text < '0' || *text > '9' || x == 0 || x > (SIZE_MAX >> 4 >> shift))
+		return NULL;
+	*out = (size_t)x << shift;
+	return end;
 }
 
 static double parse_real(const char *tool, const char *option, const char *value)

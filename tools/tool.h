@@ -21,6 +21,9 @@ _Noreturn void print_version(const char *tool);
 /* `value` as a number from min to max; leaves the process with a message where it is something else. */
 long parse_number(const char *tool, const char *option, const char *value, long min, long max);
 
+/* A number of bytes, like 8, 64K or 1G, that `text` begins with. Returns where it ends; NULL: there is none, or 0. */
+const char *read_bytes(const char *text, size_t *out);
+
 /* An option of a long name that sets a member of a struct. */
 enum slot { IN_INT, IN_LONG, IN_SIZE, IN_DOUBLE, IN_TEXT };
 struct option_field {

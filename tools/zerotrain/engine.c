@@ -55,6 +55,7 @@ static int read_settings(struct kolo_comm *comm, const struct options *o, struct
 	model.total_steps = o->steps;
 	model.type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
 	model.ngroups = NGROUPS;
+	model.device = o->device.kind != HOST_MEMORY;
 	if ((rc = kolo_zero_settings_read(o->config, &model, out)) < 0)
 		return engine_failed(comm, "--config", rc);
 	for (int i = 0; kolo_comm_rank(comm) == 0 && (note = kolo_zero_settings_note(*out, i)); i++)
@@ -88,6 +89,56 @@ static void keep_settings(const struct kolo_zero_settings *s, struct engine *e)
 	e->memory = s->memory_breakdown;
 	snprintf(e->csv, sizeof(e->csv), "%s", s->csv_path ? s->csv_path : "");
 	snprintf(e->jsonl, sizeof(e->jsonl), "%s", s->jsonl_path ? s->jsonl_path : "");
+}
+
+/* ---- Offload -------------------------------------------------------------------------------------------- */
+
+/* The command line counts. */
+static void choose_places(const struct options *o, struct kolo_zero_config *c)
+{
+	struct kolo_zero_offload *both[] = { &c->offload_optimizer, &c->offload_param };
+	const int places[] = { o->offload_optimizer, o->offload_param };
+
+	for (int i = 0; i < 2; i++) {
+		if (places[i] != UNSET)
+			both[i]->place = (enum kolo_zero_place)places[i];
+		if (both[i]->place == KOLO_ZERO_ON_NVME && o->nvme_path)
+			both[i]->path = o->nvme_path;
+	}
+	if (o->offload_ratio != UNSET)
+		c->offload_optimizer.ratio = o->offload_ratio;
+	if (o->threads != UNSET)
+		c->threads = o->threads;
+}
+
+/* What a config and the command line say together, which neither is wrong in alone. */
+static int check_places(const struct options *o, const struct kolo_zero_config *c)
+{
+	const struct kolo_zero_offload *optimizer = &c->offload_optimizer, *param = &c->offload_param;
+	bool files = optimizer->place == KOLO_ZERO_ON_NVME || param->place == KOLO_ZERO_ON_NVME;
+
+	if (optimizer->place != KOLO_ZERO_ON_DEVICE && c->stage == 0)
+		fprintf(stderr,
+			"zerotrain: the optimizer can't be offloaded at stage 0: want --stage 1, 2 or 3\n");
+	else if (param->place != KOLO_ZERO_ON_DEVICE && c->stage != 3)
+		fprintf(stderr, "zerotrain: parameters can't be offloaded at stage %d: want --stage 3\n",
+			c->stage);
+	else if ((optimizer->place == KOLO_ZERO_ON_NVME && !optimizer->path) ||
+		 (param->place == KOLO_ZERO_ON_NVME && !param->path))
+		fprintf(stderr,
+			"zerotrain: offload to nvme: want --nvme-path DIR beside it, for the files\n");
+	else if (o->nvme_path && !files)
+		fprintf(stderr,
+			"zerotrain: --nvme-path %s: want --offload-optimizer nvme, or --offload-param nvme, "
+			"beside it\n",
+			o->nvme_path);
+	else if (o->offload_ratio != UNSET && optimizer->place == KOLO_ZERO_ON_DEVICE)
+		fprintf(stderr,
+			"zerotrain: --offload-ratio %g: want --offload-optimizer cpu or nvme beside it\n",
+			o->offload_ratio);
+	else
+		return EXIT_GOOD;
+	return EXIT_USAGE;
 }
 
 /* ---- Tensors -------------------------------------------------------------------------------------------- */
@@ -133,30 +184,46 @@ static int fill_tensors(struct engine *e)
 	return rc;
 }
 
-/* Room for a tensor in 16 bits. Blocks share theirs: the model uses one at a time. */
-static int plan_scratch(struct engine *e)
+/* Where tensors lie as floats: elements of all, and of the largest. Blocks share places: the model uses one at a time. */
+static int plan_places(struct engine *e, size_t *all, size_t *largest)
 {
 	int n = tensor_count(&e->sizes), last = n - 2;
-	size_t all = 0, largest = 0;
 
+	*all = *largest = 0;
 	e->places = calloc((size_t)n, sizeof(*e->places));
-	for (int t = 0; e->places && t < n; t++) {
+	if (!e->places)
+		return kolo_error_set(KOLO_ENOMEM, "places of %d tensors: out of memory", n);
+	for (int t = 0; t < n; t++) {
 		size_t elements = tensor_shape_of(&e->sizes, t).n;
 
-		largest = elements > largest ? elements : largest;
+		*largest = elements > *largest ? elements : *largest;
 		if (t >= FIRST_BLOCK + PER_BLOCK && t < last) {
 			e->places[t] = e->places[t - PER_BLOCK];
 			continue;
 		}
-		e->places[t] = all;
-		all += elements;
+		e->places[t] = *all;
+		*all += elements;
 	}
-	e->floats = malloc(all * sizeof(*e->floats));
-	e->halves = malloc(largest * sizeof(*e->halves));
-	e->scratch_len = all * sizeof(*e->floats) + largest * sizeof(*e->halves);
-	if (e->places && e->floats && e->halves)
+	return 0;
+}
+
+static int take_scratch(struct engine *e)
+{
+	bool wide = e->type == KOLO_F32;
+	size_t all, largest;
+	int rc;
+
+	if (wide && !e->device.copied)
 		return 0;
-	return kolo_error_set(KOLO_ENOMEM, "%zu bytes for tensors as floats: out of memory", e->scratch_len);
+	if ((rc = plan_places(e, &all, &largest)) < 0)
+		return rc;
+	e->floats_len = all * sizeof(*e->floats);
+	e->halves_len = wide ? 0 : largest * sizeof(*e->halves);
+	e->up_len = e->device.copied ? largest * kolo_type_size(e->type) : 0;
+	if (!(e->floats = device_take(&e->device, e->floats_len, "tensors as floats")) ||
+	    (!wide && !(e->halves = device_take(&e->device, e->halves_len, "a tensor in 16 bits"))))
+		return KOLO_ENOMEM;
+	return e->up_len ? kolo_zero_device_alloc(e->device.zero, e->up_len, "a gradient", &e->up) : 0;
 }
 
 static int open_with(struct kolo_comm *comm, struct kolo_zero_config *config, const struct options *o,
@@ -170,7 +237,13 @@ static int open_with(struct kolo_comm *comm, struct kolo_zero_config *config, co
 		config->overlap = o->overlap;
 	if (!config->micro_batch)
 		config->micro_batch = (size_t)e->batch;
-	if ((rc = make_engine(comm, config, e)) < 0 || (e->type != KOLO_F32 && (rc = plan_scratch(e)) < 0) ||
+	choose_places(o, config);
+	if ((rc = check_places(o, config)))
+		return rc;
+	config->device = e->device.zero;
+	e->moves = config->device || config->offload_optimizer.place == KOLO_ZERO_ON_NVME ||
+		   config->offload_param.place == KOLO_ZERO_ON_NVME;
+	if ((rc = make_engine(comm, config, e)) < 0 || (rc = take_scratch(e)) < 0 ||
 	    (rc = fill_tensors(e)) < 0)
 		return engine_failed(comm, "setting up the engine", rc);
 	return EXIT_GOOD;
@@ -197,7 +270,10 @@ int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *
 {
 	struct kolo_zero_group groups[NGROUPS];
 	struct kolo_zero_config config;
+	int rc = device_open(&o->device, &e->device);
 
+	if (rc < 0)
+		return engine_failed(comm, o->device.kind == CUDA ? "--device cuda" : "--device arena", rc);
 	if (o->config)
 		return open_from_config(comm, o, e);
 	choose_settings(o, &config, groups);
@@ -209,9 +285,12 @@ int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *
 void engine_close(struct engine *e)
 {
 	kolo_zero_destroy(e->zero);
-	free(e->halves);
-	free(e->floats);
+	if (e->up)
+		kolo_zero_device_free(e->device.zero, e->up, e->up_len);
+	device_give(&e->device, e->halves, e->halves_len);
+	device_give(&e->device, e->floats, e->floats_len);
 	free(e->places);
+	device_close(&e->device);
 }
 
 /* ---- Weights -------------------------------------------------------------------------------------------- */
@@ -219,15 +298,21 @@ void engine_close(struct engine *e)
 static int use_tensor(void *arg, int tensor, const real **out)
 {
 	struct engine *e = arg;
+	size_t n = tensor_shape_of(&e->sizes, tensor).n;
+	float *floats = e->floats ? e->floats + e->places[tensor] : NULL;
+	void *copy = e->type == KOLO_F32 ? (void *)floats : e->halves;
 	const void *values;
 	int rc = kolo_zero_use(e->zero, tensor, &values);
 
-	*out = values;
-	if (rc < 0 || e->type == KOLO_F32)
+	if (rc == 0 && e->device.copied) {
+		rc = kolo_zero_device_copy(e->device.zero, KOLO_ZERO_DOWN, copy, values,
+					   n * kolo_type_size(e->type));
+		values = copy;
+	}
+	if (rc < 0)
 		return rc;
-	*out = e->floats + e->places[tensor];
-	return kolo_cast(values, e->type, e->floats + e->places[tensor], KOLO_F32,
-			 tensor_shape_of(&e->sizes, tensor).n, 1);
+	*out = e->type == KOLO_F32 ? values : floats;
+	return e->type == KOLO_F32 ? 0 : kolo_cast(values, e->type, floats, KOLO_F32, n, 1);
 }
 
 static int release_tensor(void *arg, int tensor)
@@ -238,11 +323,20 @@ static int release_tensor(void *arg, int tensor)
 static int report_gradient(void *arg, int tensor, const real *gradient)
 {
 	struct engine *e = arg;
+	size_t n = tensor_shape_of(&e->sizes, tensor).n;
+	const void *values = gradient;
+	int rc = 0;
 
-	if (e->type == KOLO_F32)
-		return kolo_zero_gradient(e->zero, tensor, gradient);
-	kolo_cast(gradient, KOLO_F32, e->halves, e->type, tensor_shape_of(&e->sizes, tensor).n, 1);
-	return kolo_zero_gradient(e->zero, tensor, e->halves);
+	if (e->type != KOLO_F32) {
+		rc = kolo_cast(gradient, KOLO_F32, e->halves, e->type, n, 1);
+		values = e->halves;
+	}
+	if (rc == 0 && e->device.copied) {
+		rc = kolo_zero_device_copy(e->device.zero, KOLO_ZERO_UP, e->up, values,
+					   n * kolo_type_size(e->type));
+		values = e->up;
+	}
+	return rc < 0 ? rc : kolo_zero_gradient(e->zero, tensor, values);
 }
 
 struct weights engine_weights(struct engine *e)

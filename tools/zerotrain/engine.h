@@ -2,11 +2,11 @@
 #ifndef ENGINE_H
 #define ENGINE_H
 
+#include "device.h"
 #include "kolo/kolo_zero_config.h"
-#include "model.h"
-#include "options.h"
 
 struct engine {
+	struct device device;
 	struct kolo_zero *zero;
 	struct sizes sizes;
 	enum kolo_type type;
@@ -14,11 +14,14 @@ struct engine {
 	int wall_clock, memory;
 	char csv[4096], jsonl[4096]; /* "": none */
 	int batch;                   /* samples of a micro-step on this rank */
-	/* In 16 bits: values as the model counts, each tensor's at its place, and one gradient as the engine takes it. */
+	bool moves;                  /* something is on a device, or in files */
+	/* Where the model can't use the engine's values as they are: those as it counts, each tensor's at its place; one tensor in
+	 * 16 bits; and one gradient in the memory of a device that the host does not write. NULL where it is not needed. */
 	float *floats;
 	size_t *places;
 	uint16_t *halves;
-	size_t scratch_len; /* bytes of both */
+	void *up;
+	size_t floats_len, halves_len, up_len; /* bytes */
 };
 
 /* Sets up an engine of out->sizes as the options say, with weights to begin with. Collective. 0, or an exit status after a message; engine_close

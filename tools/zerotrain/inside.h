@@ -22,6 +22,7 @@ struct slot {
 struct model {
 	struct sizes sizes;
 	struct weights weights;
+	struct room room;
 	const struct loops *loops;
 	struct batch batch; /* of the last forward */
 	size_t rows;        /* N of it */

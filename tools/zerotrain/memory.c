@@ -64,7 +64,7 @@ bool plan_memory(struct model *m)
 	if (!m->slots || !m->inputs)
 		return false;
 	take_all(m);
-	m->arena = aligned_alloc(64, m->arena_len);
+	m->arena = m->room.take(m->room.arg, m->arena_len);
 	if (m->arena)
 		take_all(m);
 	return m->arena != NULL;

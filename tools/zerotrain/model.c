@@ -8,14 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct model *model_create(const struct sizes *sizes, const struct weights *weights)
+static void *take_of_host(void *arg, size_t bytes)
 {
+	(void)arg;
+	return aligned_alloc(64, bytes);
+}
+
+static void give_to_host(void *arg, void *memory, size_t bytes)
+{
+	(void)arg;
+	(void)bytes;
+	free(memory);
+}
+
+struct model *model_create(const struct sizes *sizes, const struct weights *weights, const struct room *room)
+{
+	static const struct room host = { take_of_host, give_to_host, NULL };
 	struct model *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return NULL;
 	m->sizes = *sizes;
 	m->weights = *weights;
+	m->room = room ? *room : host;
 	m->loops = best_loops();
 	use_one_thread();
 	if (!plan_memory(m)) {
@@ -29,7 +44,8 @@ void model_destroy(struct model *m)
 {
 	if (!m)
 		return;
-	free(m->arena);
+	if (m->arena)
+		m->room.give(m->room.arg, m->arena, m->arena_len);
 	free(m->inputs);
 	free(m->slots);
 	free(m);

@@ -58,11 +58,18 @@ struct batch {
 	const uint64_t *keys;   /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
 };
 
+/* Where the model's own memory comes from: bytes aligned to 64, NULL: there are none. They are given back as many. */
+struct room {
+	void *(*take)(void *arg, size_t bytes);
+	void (*give)(void *arg, void *memory, size_t bytes);
+	void *arg;
+};
+
 struct model;
 
-/* Makes a model, with all the memory that it will ever use. The caller gives it to model_destroy, which accepts NULL. NULL: out of
- * memory. */
-struct model *model_create(const struct sizes *sizes, const struct weights *weights);
+/* Makes a model, with all the memory that it will ever use, from `room`, which stays longer; NULL: the host's. The caller gives it to
+ * model_destroy, which accepts NULL. NULL: out of memory. */
+struct model *model_create(const struct sizes *sizes, const struct weights *weights, const struct room *room);
 void model_destroy(struct model *model);
 
 /* Bytes of activations, and of what backward needs beside them. */

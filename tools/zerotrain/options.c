@@ -1,5 +1,6 @@
 /* See options.h. */
 #include "options.h"
+#include "kolo/kolo_zero.h"
 #include "tool.h"
 
 #include <getopt.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void list_options(FILE *out)
+static void list_model(FILE *out)
 {
 	fprintf(out,
 		"The model:\n"
@@ -34,7 +35,34 @@ static void list_options(FILE *out)
 		"                        keep activations of all blocks, of one, or of N; others are computed\n"
 		"                        again in the backward pass (none)\n"
 		"  --config DS.json      settings of the engine from a DeepSpeed config\n"
-		"\n"
+		"\n");
+}
+
+static void list_places(FILE *out)
+{
+	fprintf(out,
+		"Where things are:\n"
+		"  --device arena:SIZE[,BANDWIDTH]|cuda[:N]\n"
+		"                        the memory that the engine works in, and the model: SIZE bytes of the\n"
+		"                        host's that stand for a device's, like 256M, which BANDWIDTH bytes are\n"
+		"                        copied from and to in a second, like 2G; or that of GPU number N (0). This\n"
+		"                        GPT has no kernels for GPUs: it is computed on the host, with copies of\n"
+		"                        what is on the GPU\n"
+		"  --offload-optimizer none|cpu|nvme\n"
+		"                        the optimizer's state out of the device, to the host or to files (none, or\n"
+		"                        what --config says); stages 1 to 3\n"
+		"  --offload-param none|cpu|nvme\n"
+		"                        a rank's shards of the parameters likewise; stage 3\n"
+		"  --nvme-path DIR       for these files\n"
+		"  --offload-ratio X     share of the optimizer's state that is offloaded, from 0 to 1 (1, or what\n"
+		"                        --config says)\n"
+		"  --threads N           that update what is on the host (the cores that a rank has to itself, or 1)\n"
+		"\n");
+}
+
+static void list_others(FILE *out)
+{
+	fprintf(out,
 		"Checkpoints:\n"
 		"  --save DIR            write checkpoints there, the last two of which stay\n"
 		"  --save-every N        updates from one to the next; the last update has one too (100)\n"
@@ -65,19 +93,24 @@ static void usage(FILE *out)
 		"\n"
 		"Prints `step N loss X` as training goes on, the loss of the text's last tenth, which is not\n"
 		"trained on, and at the end what --sample, --report and --plot ask for. Losses are in nats for\n"
-		"each byte: 5.55 knows nothing. They are the same at every stage, with and without overlap and\n"
-		"recomputing, for the same number of ranks.\n"
+		"each byte: 5.55 knows nothing. They are the same at every stage, with and without overlap,\n"
+		"recomputing and offload, for the same number of ranks.\n"
 		"\n");
-	list_options(out);
-	fprintf(out, "Exit status:\n"
-		     "  0      done\n"
-		     "  1      the text, the config or the checkpoint does not do; standard error says why\n"
-		     "  2      a mistake on the command line\n"
-		     "  3      a failure, with the reason on standard error\n"
-		     "\n"
-		     "Examples:\n"
-		     "  ringrun -n 2 zerotrain --data /usr/share/common-licenses/GPL-3 --sample 400\n"
-		     "             a license that nobody has written\n");
+	list_model(out);
+	list_places(out);
+	list_others(out);
+	fprintf(out,
+		"Exit status:\n"
+		"  0      done\n"
+		"  1      the text, the config or the checkpoint does not do; standard error says why\n"
+		"  2      a mistake on the command line\n"
+		"  3      a failure, with the reason on standard error\n"
+		"\n"
+		"Examples:\n"
+		"  ringrun -n 2 zerotrain --data /usr/share/common-licenses/GPL-3 --sample 400\n"
+		"             a license that nobody has written\n"
+		"  zerotrain --data TEXT --stage 3 --device arena:128M,2G --offload-optimizer cpu --report\n"
+		"             on a device of 128 MiB, with the optimizer's state 2 GiB/s away\n");
 }
 
 _Noreturn static void refuse(const char *option, const char *value, const char *want)
@@ -108,6 +141,9 @@ static const struct option_field fields[] = {
 	{ "seed", IN_LONG, offsetof(struct options, seed), 0, LONG_MAX },
 	{ "lr", IN_DOUBLE, offsetof(struct options, lr), 0, 0 },
 	{ "dropout", IN_DOUBLE, offsetof(struct options, dropout), 0, 0 },
+	{ "nvme-path", IN_TEXT, offsetof(struct options, nvme_path), 0, 0 },
+	{ "offload-ratio", IN_DOUBLE, offsetof(struct options, offload_ratio), 0, 0 },
+	{ "threads", IN_INT, offsetof(struct options, threads), 1, 1 << 12 },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
 
@@ -140,6 +176,56 @@ static int parse_switch(const char *value)
 	return strcmp(value, "on") == 0;
 }
 
+static struct device_option parse_device(const char *value)
+{
+	struct device_option d = { .kind = ARENA };
+	const char *end = NULL;
+	size_t bandwidth;
+
+	if (strcmp(value, "cuda") == 0)
+		return (struct device_option){ .kind = CUDA };
+	if (strncmp(value, "cuda:", 5) == 0) {
+		d.kind = CUDA;
+		d.ordinal = (int)parse_number("zerotrain", "--device cuda:", value + 5, 0, 1 << 10);
+		return d;
+	}
+	if (strncmp(value, "arena:", 6) == 0)
+		end = read_bytes(value + 6, &d.budget);
+	if (end && *end == ',' && (end = read_bytes(end + 1, &bandwidth)))
+		d.bandwidth = (double)bandwidth;
+	if (!end || *end)
+		refuse("device", value,
+		       "arena:SIZE or arena:SIZE,BANDWIDTH, like arena:256M,2G, or cuda, or cuda:N");
+	return d;
+}
+
+static int parse_place(const char *option, const char *value)
+{
+	static const char *const names[] = {
+		[KOLO_ZERO_ON_DEVICE] = "none", [KOLO_ZERO_ON_HOST] = "cpu", [KOLO_ZERO_ON_NVME] = "nvme"
+	};
+
+	for (int i = KOLO_ZERO_ON_DEVICE; i <= KOLO_ZERO_ON_NVME; i++)
+		if (strcmp(value, names[i]) == 0)
+			return i;
+	refuse(option, value, "none, cpu or nvme");
+}
+
+/* Without a device there is one place less. */
+static void check_places(const struct options *o)
+{
+	static const char *const want = "--device beside it: without one everything is in host memory";
+	char text[32];
+
+	if (o->device.kind == HOST_MEMORY && o->offload_optimizer == KOLO_ZERO_ON_HOST)
+		refuse("offload-optimizer", "cpu", want);
+	if (o->device.kind == HOST_MEMORY && o->offload_param == KOLO_ZERO_ON_HOST)
+		refuse("offload-param", "cpu", want);
+	snprintf(text, sizeof(text), "%g", o->offload_ratio);
+	if (o->offload_ratio != UNSET && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
+		refuse("offload-ratio", text, "a number from 0 to 1");
+}
+
 static void check_options(const struct options *o)
 {
 	char text[32];
@@ -160,16 +246,32 @@ static void check_options(const struct options *o)
 	snprintf(text, sizeof(text), "%g", o->lr);
 	if (!(o->lr > 0 && o->lr < 1))
 		refuse("lr", text, "a number between 0 and 1");
+	check_places(o);
 }
 
 static void parse_all(int argc, char **argv, struct options *o)
 {
 	/* They have no letter; the fields follow. */
-	enum { OVERLAP = 256, PRECISION, RECOMPUTE, REPORT, HELP, VERSION, FIELD };
-	struct option longs[NFIELDS + 7] = {
+	enum {
+		OVERLAP = 256,
+		PRECISION,
+		RECOMPUTE,
+		DEVICE,
+		OPTIMIZER,
+		PARAM,
+		REPORT,
+		HELP,
+		VERSION,
+		FIELD,
+		OTHERS = FIELD - OVERLAP,
+	};
+	struct option longs[OTHERS + NFIELDS + 1] = {
 		{ "overlap", required_argument, NULL, OVERLAP },
 		{ "precision", required_argument, NULL, PRECISION },
 		{ "recompute", required_argument, NULL, RECOMPUTE },
+		{ "device", required_argument, NULL, DEVICE },
+		{ "offload-optimizer", required_argument, NULL, OPTIMIZER },
+		{ "offload-param", required_argument, NULL, PARAM },
 		{ "report", no_argument, NULL, REPORT },
 		{ "help", no_argument, NULL, HELP },
 		{ "version", no_argument, NULL, VERSION },
@@ -177,7 +279,7 @@ static void parse_all(int argc, char **argv, struct options *o)
 	int c;
 
 	for (int i = 0; i < NFIELDS; i++)
-		longs[6 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
+		longs[OTHERS + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
 			parse_field("zerotrain", &fields[c - FIELD], optarg, o);
@@ -188,6 +290,9 @@ static void parse_all(int argc, char **argv, struct options *o)
 		case OVERLAP: o->overlap = parse_switch(optarg); break;
 		case PRECISION: o->type = parse_precision(optarg); break;
 		case RECOMPUTE: o->recompute = parse_recompute(optarg); break;
+		case DEVICE: o->device = parse_device(optarg); break;
+		case OPTIMIZER: o->offload_optimizer = parse_place("offload-optimizer", optarg); break;
+		case PARAM: o->offload_param = parse_place("offload-param", optarg); break;
 		case REPORT: o->report = true; break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);
 		case VERSION: print_version("zerotrain"); break;
@@ -202,6 +307,10 @@ void parse_options(int argc, char **argv, struct options *o)
 		.nranks = 1,
 		.stage = UNSET,
 		.overlap = UNSET,
+		.offload_optimizer = UNSET,
+		.offload_param = UNSET,
+		.offload_ratio = UNSET,
+		.threads = UNSET,
 		.type = (enum kolo_type)UNSET,
 		.layers = 5,
 		.dim = 128,

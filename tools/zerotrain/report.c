@@ -19,33 +19,91 @@ static int most_of(struct run *r, uint64_t *bytes)
 	return kolo_all_reduce(r->comm, bytes, bytes, 1, KOLO_U64, KOLO_MAX, NULL);
 }
 
-static int print_bytes(struct run *r, const char *kind, const char *formula, uint64_t bytes)
+/* Of a kind of memory; place and formula may be "". */
+static int print_bytes(struct run *r, const char *kind, const char *place, const char *formula,
+		       uint64_t bytes)
 {
 	int rc = most_of(r, &bytes);
 
 	if (rc == 0 && r->rank == 0 && bytes)
-		printf("  %-22s %10.2f MB%s%s\n", kind, in_mb(bytes), *formula ? "  " : "", formula);
+		printf("  %-22s %10.2f MB%s%s%s%s\n", kind, in_mb(bytes), *place ? "  " : "", place,
+		       *formula ? "  " : "", formula);
+	return rc;
+}
+
+/* Where the model has its own memory. */
+static const char *place_of_model(const struct run *r)
+{
+	const struct device *d = &r->engine.device;
+
+	return !r->engine.moves ? "" : d->zero && !d->copied ? "device" : "host";
+}
+
+/* What the engine holds, with places where there are several. */
+static int print_kinds(struct run *r)
+{
+	struct kolo_zero_memory memory;
+	char place[32] = "";
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && kolo_zero_memory_get(r->engine.zero, i, &memory) == 0; i++) {
+		if (r->engine.moves)
+			snprintf(place, sizeof(place), "%s%s", memory.place, memory.pinned ? ", pinned" : "");
+		rc = print_bytes(r, memory.kind, place, memory.formula, memory.peak);
+	}
 	return rc;
 }
 
 static int print_memory(struct run *r)
 {
-	struct kolo_zero_memory memory;
+	const struct engine *e = &r->engine;
+	const char *place = place_of_model(r);
 	struct rusage usage;
-	int rc = 0;
+	int rc;
 
 	if (r->rank == 0)
 		printf("memory, at most, of the rank that has most (P parameters of e bytes, N ranks):\n");
-	for (int i = 0; rc == 0 && kolo_zero_memory_get(r->engine.zero, i, &memory) == 0; i++)
-		rc = print_bytes(r, memory.kind, memory.formula, memory.peak);
-	if (rc == 0)
-		rc = print_bytes(r, "activations", "", model_memory(r->model));
-	if (rc == 0)
-		rc = print_bytes(r, "tensors as floats", "", r->engine.scratch_len);
+	if ((rc = print_kinds(r)) < 0 ||
+	    (rc = print_bytes(r, "activations", place, "", model_memory(r->model))) < 0 ||
+	    (rc = print_bytes(r, "tensors as floats", place, "", e->floats_len + e->halves_len)) < 0 ||
+	    (rc = print_bytes(r, "a gradient", "device", "", e->up_len)) < 0)
+		return rc;
 	getrusage(RUSAGE_SELF, &usage);
-	if (rc == 0)
-		rc = print_bytes(r, "resident", "", (uint64_t)usage.ru_maxrss * 1024);
-	return rc;
+	return print_bytes(r, "resident", "", "", (uint64_t)usage.ru_maxrss * 1024);
+}
+
+static int print_device(struct run *r)
+{
+	struct kolo_zero_device_info info;
+	int rc;
+
+	if (!r->engine.device.zero)
+		return 0;
+	kolo_zero_device_get(r->engine.device.zero, &info);
+	if (r->rank == 0)
+		printf("device %s %s, of the rank that has most:\n", info.kind, info.name);
+	if ((rc = print_bytes(r, "budget", "", "", info.budget)) < 0 ||
+	    (rc = print_bytes(r, "used", "", "", info.used)) < 0 ||
+	    (rc = print_bytes(r, "used at most", "", "", info.peak)) < 0)
+		return rc;
+	return print_bytes(r, "pinned, of the host's", "", "", info.pinned);
+}
+
+/* Between device and host, and of files: by the engine, and of the device by the model's copies too. */
+static void print_moves(const struct run *r, const struct kolo_zero_traffic *t, long steps)
+{
+	struct kolo_zero_device_info info = { .down_bytes = t->down_bytes, .up_bytes = t->up_bytes };
+
+	if (r->engine.device.zero)
+		kolo_zero_device_get(r->engine.device.zero, &info);
+	printf("moved by rank 0 in %ld updates:\n", steps);
+	printf("  %-22s %10.2f MB\n", "down to the host", in_mb(t->down_bytes));
+	printf("  %-22s %10.2f MB\n", "up to the device", in_mb(t->up_bytes));
+	if (r->engine.device.copied)
+		printf("  %-22s %10.2f MB down, %.2f MB up\n", "with the model's", in_mb(info.down_bytes),
+		       in_mb(info.up_bytes));
+	printf("  %-22s %10.2f MB\n", "read from files", in_mb(t->read_bytes));
+	printf("  %-22s %10.2f MB\n", "written to files", in_mb(t->written_bytes));
 }
 
 static int print_traffic(struct run *r, long steps)
@@ -61,6 +119,8 @@ static int print_traffic(struct run *r, long steps)
 	printf("  %-22s %10.2f MB in %" PRIu64 " gathers\n", "parameters", in_mb(t.parameter_bytes),
 	       t.gathers);
 	printf("  %-22s %10.2f MB\n", "control", in_mb(t.control_bytes));
+	if (r->engine.moves)
+		print_moves(r, &t, steps);
 	return 0;
 }
 
@@ -76,6 +136,8 @@ static void print_times(const struct run *r)
 	printf("  %-22s %10.2f s\n", "step", t.step);
 	printf("  %-22s %10.2f s\n", "of it waiting to reduce", t.reduce);
 	printf("  %-22s %10.2f s\n", "of it waiting to gather", t.gather);
+	if (r->engine.moves)
+		printf("  %-22s %10.2f s\n", "of it waiting to move", t.transfer);
 }
 
 int print_report(struct run *r)
@@ -84,7 +146,8 @@ int print_report(struct run *r)
 
 	if (r->rank == 0)
 		printf("\n");
-	if ((rc = print_memory(r)) < 0 || (rc = print_traffic(r, (long)r->trained.n)) < 0)
+	if ((rc = print_memory(r)) < 0 || (rc = print_device(r)) < 0 ||
+	    (rc = print_traffic(r, (long)r->trained.n)) < 0)
 		return engine_failed(r->comm, "--report", rc);
 	if (r->rank == 0)
 		print_times(r);

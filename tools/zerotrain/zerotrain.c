@@ -52,16 +52,19 @@ static int open_model(struct run *r)
 {
 	struct sizes sizes = r->engine.sizes;
 	struct weights weights = engine_weights(&r->engine);
+	struct room room = device_room(&r->engine.device);
 	size_t samples = (size_t)r->engine.batch, bytes = samples * r->data.context;
 
 	sizes.batch = r->engine.batch;
 	/* CBLAS counts with int. */
-	r->model = bytes <= INT_MAX ? model_create(&sizes, &weights) : NULL;
+	r->model = bytes <= INT_MAX ? model_create(&sizes, &weights, &room) : NULL;
 	r->in = malloc(bytes);
 	r->targets = malloc(bytes);
 	r->keys = malloc(samples * sizeof(*r->keys));
 	if (r->model && r->in && r->targets && r->keys)
 		return EXIT_GOOD;
+	if (bytes <= INT_MAX && !r->model)
+		engine_failed(r->comm, "activations", KOLO_ENOMEM);
 	fprintf(stderr,
 		"zerotrain: rank %d: out of memory for activations: want a smaller --batch or --context, or "
 		"--recompute block\n",
@@ -108,6 +111,15 @@ static void close_run(struct run *r)
 	free(r->validated.at);
 }
 
+static void print_device(struct kolo_zero_device *device, bool copied)
+{
+	struct kolo_zero_device_info info;
+
+	kolo_zero_device_get(device, &info);
+	printf("on %s %s of %.2f MB%s\n", info.kind, info.name, (double)info.budget / 1e6,
+	       copied ? "; the GPT is computed on the host, with copies of what is there" : "");
+}
+
 static void print_beginning(const struct run *r)
 {
 	size_t parameters = 0;
@@ -117,6 +129,8 @@ static void print_beginning(const struct run *r)
 	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu bytes of text, %zu for validation\n",
 	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type), r->nranks,
 	       r->nranks > 1 ? "s" : "", r->data.len, r->data.len - r->data.ntrain);
+	if (r->engine.device.zero)
+		print_device(r->engine.device.zero, r->engine.device.copied);
 	fflush(stdout);
 }
 

@@ -1,0 +1,30 @@
+/* What --device stands for: where the engine keeps what the model touches, and where the model computes.
+ *
+ * The model computes on the host. Where the host reads and writes the device's memory as its own, an arena's say, it does so there;
+ * where it does not, on copies in host memory: a tensor's values come down before it is used, a gradient goes up before the
+ * engine reads it. */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "kolo/kolo_zero_device.h"
+#include "model.h"
+#include "options.h"
+
+struct device {
+	struct kolo_zero_device *zero; /* NULL: host memory */
+	bool copied;                   /* the host computes on copies */
+};
+
+/* Errors: those of the device. device_close in any case. */
+int device_open(const struct device_option *option, struct device *out);
+void device_close(struct device *d);
+
+/* Memory that the host computes in: the device's, whose budget counts it, but where what is there has to be copied. NULL: there is
+ * none, and kolo_last_error says why. Given back with as many bytes; NULL is allowed. */
+void *device_take(struct device *d, size_t bytes, const char *what);
+void device_give(struct device *d, void *memory, size_t bytes);
+
+/* The same for the model. */
+struct room device_room(struct device *d);
+
+#endif

@@ -35,6 +35,7 @@ HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
 VERBS   ?= $(shell pkg-config --exists libibverbs 2>/dev/null && echo yes)
 OFI     ?= $(shell pkg-config --exists libfabric 2>/dev/null && echo yes)
 JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
+URING   ?= $(shell pkg-config --exists liburing 2>/dev/null && echo yes)
 OPENBLAS ?= $(shell pkg-config --exists openblas 2>/dev/null && echo yes)
 NVCC    ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 CUDA    ?= $(if $(NVCC),yes)
@@ -54,11 +55,12 @@ ARCH    := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 X86     := $(filter x86_64,$(ARCH))
 DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(HWLOC)),-DKO_HAVE_HWLOC $(shell pkg-config --cflags hwloc))
 DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --cflags jansson))
+DEFINES += $(if $(filter yes,$(URING)),$(shell pkg-config --cflags liburing))
 # libfabric itself is opened when a link needs it.
 DEFINES += $(if $(filter yes,$(OFI)),-DKO_HAVE_OFI $(shell pkg-config --cflags libfabric))
 DEFINES += $(if $(filter yes,$(VERBS)),-DKO_HAVE_VERBS)
 LIBS    := -lpthread -lm $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs hwloc)) $(if $(filter yes,$(VERBS)),$(shell pkg-config --libs libibverbs)) \
-	$(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson))
+	$(if $(filter yes,$(JANSSON)),$(shell pkg-config --libs jansson)) $(if $(filter yes,$(URING)),$(shell pkg-config --libs liburing))
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=all))
@@ -77,7 +79,8 @@ $B/flags: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
 LEFT_OUT := comm/kernels.c zero/kernels.c $(wildcard cuda/cuda*.c) $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c)) \
-	$(if $(filter yes,$(JANSSON)),zero/config_none.c,$(filter-out zero/config_none.c,$(wildcard zero/config_*.c)))
+	$(if $(filter yes,$(JANSSON)),zero/config_none.c,$(filter-out zero/config_none.c,$(wildcard zero/config_*.c))) \
+	$(if $(filter yes,$(URING)),zero/disk_none.c,zero/disk.c)
 SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c) $(wildcard cuda/*.c) $(wildcard zero/*.c))
 KERNELS := plain $(if $(X86),avx2 avx512)
 OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o) $(KERNELS:%=$B/zero/kernels_%.o)
@@ -104,6 +107,7 @@ report:
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: kolo_zero_config.h reads nothing, no zeroconfig, ringbench has no --against (package libjansson-dev; make deps))"
+	@echo "  liburing $(if $(filter yes,$(URING)),yes,no: kolo_zero.h offloads nothing to files (package liburing-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  openblas $(if $(filter yes,$(OPENBLAS)),yes,no: no zerotrain (package libopenblas-dev; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
@@ -305,7 +309,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
+	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d)

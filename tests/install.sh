@@ -39,9 +39,9 @@ static() {
 	not needs_libkolo "$dir/static"
 	prints_sums "$dir/static"
 }
-# Without hwloc, RDMA and jansson nothing but libc is needed, which can be linked statically too.
+# Without hwloc, RDMA, jansson and liburing nothing but libc is needed, which can be linked statically too.
 all_static() {
-	install_to "$dir/alone" "$dir/alone/lib" DESTDIR= HWLOC=no VERBS=no JANSSON=no CFLAGS=-O0 B="$dir/build" -j"$(nproc)"
+	install_to "$dir/alone" "$dir/alone/lib" DESTDIR= HWLOC=no VERBS=no JANSSON=no URING=no CFLAGS=-O0 B="$dir/build" -j"$(nproc)"
 	export PKG_CONFIG_PATH="$dir/alone/lib/pkgconfig"
 	$CC $flags -static $(pkg-config --cflags kolo) -o "$dir/all_static" "$here/tools/examples/all_reduce.c" \
 		$(pkg-config --static --libs kolo)
@@ -143,7 +143,7 @@ name="a C++ program links the shared library through pkg-config and runs"
 no_cxx=$(missing $CXX)
 if [ -n "$no_cxx" ]; then skip "$no_cxx" "$name"; else try "$name" shared "$CXX" all_reduce.cpp; fi
 try "a program links the static library through pkg-config and runs" static
-name="a program links everything statically when hwloc, RDMA and jansson are left out"
+name="a program links everything statically when hwloc, RDMA, jansson and liburing are left out"
 if [ -n "$SAN" ]; then skip "sanitizers are shared libraries" "$name"; else try "$name" all_static; fi
 name="a build without jansson refuses configs and says why"
 if [ -n "$SAN" ]; then skip "the build of the test before is needed" "$name"; else try "$name" no_configs; fi

@@ -32,7 +32,7 @@ clash() {
 			return ko_fail(1) != 1001;
 		}
 	END
-	$CC $flags -o "$dir/clash" "$dir/clash.c" "$a" $(pkg-config --libs-only-L --libs-only-l hwloc libibverbs jansson 2>/dev/null) -lpthread -lm
+	$CC $flags -o "$dir/clash" "$dir/clash.c" "$a" $(pkg-config --libs-only-L --libs-only-l hwloc libibverbs jansson liburing 2>/dev/null) -lpthread -lm
 	"$dir/clash"
 }
 # All objects that may change while the program runs. comm/README.md tells why each is harmless.

@@ -3,6 +3,7 @@
 # ---- Programs: one for each tests/test_*.c -------------------------------------------------------------------
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TESTS   := $(filter-out $(if $(filter yes,$(JANSSON)),,test_zero_config%),$(TESTS))
+TESTS   := $(filter-out $(if $(filter yes,$(URING)),,test_zero_disk%),$(TESTS))
 TESTS   := $(filter-out $(if $(filter yes,$(OPENBLAS)),,test_zerotrain),$(TESTS))
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
@@ -95,6 +96,12 @@ $(FAILING): TEST_LDFLAGS := $(WRAPPED:%=-Wl,--wrap=%)
 $B/tests/test_zero_device: $(patsubst %,$B/tests/%.o,failing device_cases device_work)
 $B/tests/test_zero_device: TEST_LDFLAGS := $(patsubst %,-Wl$(comma)--wrap=%,$(WRAPPED) madvise)
 
+# Files for state in memory that runs out, on systems that lack something.
+WRAPPED_DISK := $(WRAPPED) fallocate fcntl flock io_uring_queue_init io_uring_register_buffers io_uring_submit io_uring_submit_and_wait
+DISK_TESTS := $B/tests/test_zero_disk $B/tests/test_zero_disk_files
+$(DISK_TESTS): $B/tests/failing.o $B/tests/failing_disk.o
+$(DISK_TESTS): TEST_LDFLAGS := $(WRAPPED_DISK:%=-Wl,--wrap=%)
+
 # Reading and writing another process fails or stops half way there.
 $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=process_vm_writev
 
@@ -106,7 +113,11 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
+<<<<<<< HEAD
 -include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/stack.d $B/tests/log_run.d $B/tests/failing.d $B/tests/device_cases.d $B/tests/device_work.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
+=======
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $B/tests/failing_disk.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
+>>>>>>> ed59337 (zero: files for state that memory has no room for)
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

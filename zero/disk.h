@@ -19,26 +19,27 @@ struct zero_disk_attr {
 	uint64_t bytes;   /* of the file */
 	int nbuffers;     /* of buffer_len bytes each, a multiple of 4096 */
 	size_t buffer_len;
-	char *buffers; /* nbuffers times buffer_len, aligned to 4096; the caller's */
-	size_t block;  /* bytes of one request at most */
-	int depth;     /* requests at a time */
+	char *buffers; /* nbuffers times buffer_len, aligned to 4096; the caller's, mapped until it is closed */
+	size_t block; /* bytes of one request at most */
+	int depth;    /* requests at a time */
 };
 
-/* Errors: KOLO_ENOTSUP (a build without liburing, a system without io_uring), KOLO_ESYS (names the file and what to do), KOLO_ENOMEM. */
+/* Errors: KOLO_ENOTSUP (a build without liburing, a system without io_uring), KOLO_ESYS (names the file and what to do), KOLO_EINVAL
+ * (a path that is too long), KOLO_ENOMEM. */
 int zero_disk_open(const struct zero_disk_attr *attr, struct zero_disk **out);
 /* Waits for what is on its way, and removes the file. NULL is allowed. */
 void zero_disk_close(struct zero_disk *disk);
 
 /* Starts to fill buffer number i from the file, or to write it there: `len` bytes at `offset`. What was started for the buffer
- * before has been waited for. Errors: KOLO_ESYS. */
+ * before has been waited for, and so has what is on its way from or to the same place, unless both only read. Errors: KOLO_ESYS. */
 int zero_disk_read(struct zero_disk *disk, int i, uint64_t offset, size_t len);
 int zero_disk_write(struct zero_disk *disk, int i, uint64_t offset, size_t len);
 
 /* Blocks until what was started for buffer i is done; at once where nothing was. Errors: KOLO_ESYS with the file, the place and the
- * reason: a file that got shorter, a full disk, a device that fails. */
+ * reason: a file that got shorter, a full disk, a device that fails; again until something else is started for the buffer. */
 int zero_disk_wait(struct zero_disk *disk, int i);
 
-/* KOLO_ESYS where the file was removed or replaced since. */
+/* KOLO_ESYS where the file was removed, replaced or made shorter since. */
 int zero_disk_check(const struct zero_disk *disk);
 
 /* Bytes that were read and written since it was opened. */

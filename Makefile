@@ -256,7 +256,7 @@ lint: lib
 	@B=$B tests/lint
 
 # They see the library from within, as tests do.
-PERF_PROGRAMS := reductions links copies sockets overlap zero_overlap zero_stages zero_checkpoint zero_adam
+PERF_PROGRAMS := reductions links copies sockets overlap zero_overlap zero_stages zero_checkpoint zero_adam zero_disk
 $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -286,6 +286,7 @@ perf: perf-programs
 	B=$B python3 perf/side_by_side.py
 	B=$B python3 perf/side_by_side.py --window 64 send_recv
 	B=$B python3 perf/side_by_side.py --network all_reduce
+	$(if $(filter yes,$(URING)),B=$B python3 perf/disk.py /var/tmp)
 
 .PHONY: clean help
 clean:

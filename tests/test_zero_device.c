@@ -2,6 +2,7 @@
  * system, and calls that fail. */
 #include "device_cases.h"
 #include "failing.h"
+#include "gpu.h"
 #include "t.h"
 
 #include <errno.h>
@@ -28,9 +29,16 @@ static int open_slow_arena(struct kolo_zero_device **out)
 	return kolo_zero_arena_open(((size_t)64 << 20) + 77, 2e8, out);
 }
 
+static int open_cuda(struct kolo_zero_device **out)
+{
+	t_gpu_use();
+	return kolo_zero_cuda_open(0, out);
+}
+
 static const struct t_device rows[] = {
 	{ "arena", open_arena, true },
 	{ "arena with a bandwidth", open_slow_arena, true },
+	{ "cuda, on threads", open_cuda, false },
 };
 
 static void every_device_passes_every_case(void **state)

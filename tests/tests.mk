@@ -113,11 +113,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
-<<<<<<< HEAD
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/stack.d $B/tests/log_run.d $B/tests/failing.d $B/tests/device_cases.d $B/tests/device_work.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
-=======
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/log_run.d $B/tests/failing.d $B/tests/failing_disk.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
->>>>>>> ed59337 (zero: files for state that memory has no room for)
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/stack.d $B/tests/log_run.d $B/tests/failing.d $B/tests/failing_disk.d $B/tests/device_cases.d $B/tests/device_work.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

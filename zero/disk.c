@@ -245,8 +245,8 @@ static int open_ring(struct zero_disk *disk)
 		      : 0;
 }
 
-/* Pages of buffers that the system knows are not looked up for each request: that takes two thirds of the processor's time, and a
- * tenth of all. It may refuse, as where the limit of locked memory is low (ulimit -l): then they are looked up. */
+/* Pages of buffers that the system knows are not looked up for each request: that takes more than half of the processor's
+ * time, and a tenth of all. It may refuse, as where the limit of locked memory is low (ulimit -l): then they are looked up. */
 static int register_buffers(struct zero_disk *disk)
 {
 	struct iovec *each = calloc((size_t)disk->nbuffers, sizeof(*each));

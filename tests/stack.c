@@ -42,7 +42,7 @@ int stack_create(struct kolo_comm *comm, const struct kolo_zero_config *config, 
 	return rc;
 }
 
-/* As many gradients as the tensor has elements, where the model computes. */
+/* As many gradients as the tensor has elements, in host memory. */
 static void make_gradient(const struct kolo_zero_config *config, int tensor, enum kolo_type type,
 			  const void *values, int rank, int step, char *out)
 {
@@ -64,20 +64,64 @@ static void make_gradient(const struct kolo_zero_config *config, int tensor, enu
 	}
 }
 
+/* Where the model computes: memory for a gradient there, and of the host for what can't be computed there. */
+struct places {
+	struct kolo_zero_device *device;
+	bool on_host;
+	void *gradient;
+	char *values, *made; /* where not on_host */
+};
+
+static void open_places(const struct kolo_zero_config *config, struct places *out)
+{
+	size_t bytes = sizes[0] * sizeof(float);
+
+	*out = (struct places){ .device = config->device };
+	out->on_host = !out->device || out->device->ops->on_host;
+	if (out->device)
+		CHECK(kolo_zero_device_alloc(out->device, bytes, "the model's gradient", &out->gradient) ==
+		      0);
+	else
+		out->gradient = malloc(bytes);
+	out->values = malloc(bytes);
+	out->made = malloc(bytes);
+	CHECK(out->gradient && out->values && out->made);
+}
+
+static void close_places(struct places *p)
+{
+	if (p->device)
+		kolo_zero_device_free(p->device, p->gradient, sizes[0] * sizeof(float));
+	else
+		free(p->gradient);
+	free(p->values);
+	free(p->made);
+}
+
+/* A tensor's values to the host, its gradient made there, and that to where the model computes. */
+static void compute(struct places *p, const struct kolo_zero_config *config, int tensor, enum kolo_type type,
+		    const void *values, int rank, int step)
+{
+	size_t bytes = sizes[tensor] * kolo_type_size(type);
+
+	if (p->on_host) {
+		make_gradient(config, tensor, type, values, rank, step, p->gradient);
+		return;
+	}
+	CHECK(kolo_zero_device_copy(p->device, KOLO_ZERO_DOWN, p->values, values, bytes) == 0);
+	make_gradient(config, tensor, type, p->values, rank, step, p->made);
+	CHECK(kolo_zero_device_copy(p->device, KOLO_ZERO_UP, p->gradient, p->made, bytes) == 0);
+}
+
 int stack_step(struct kolo_zero *zero, const struct kolo_zero_config *config, enum kolo_type type, int rank,
 	       int micro_step, struct kolo_zero_result *out)
 {
-	size_t bytes = sizes[0] * sizeof(float);
 	struct kolo_zero_result result;
-	void *gradient = NULL;
+	struct places places;
 	const void *values;
 	int rc = kolo_zero_forward(zero, 1);
 
-	if (config->device)
-		CHECK(kolo_zero_device_alloc(config->device, bytes, "the model's gradient", &gradient) == 0);
-	else
-		gradient = malloc(bytes);
-	CHECK(gradient);
+	open_places(config, &places);
 	for (int t = 0; rc == 0 && t < STACK_TENSORS; t++)
 		if ((rc = kolo_zero_use(zero, t, &values)) == 0)
 			rc = kolo_zero_release(zero, t);
@@ -86,16 +130,13 @@ int stack_step(struct kolo_zero *zero, const struct kolo_zero_config *config, en
 	for (int t = STACK_TENSORS; rc == 0 && t-- > 0;) {
 		if ((rc = kolo_zero_use(zero, t, &values)) < 0)
 			break;
-		make_gradient(config, t, type, values, rank, micro_step, gradient);
+		compute(&places, config, t, type, values, rank, micro_step);
 		if (t < STACK_TENSORS - 1)
-			rc = kolo_zero_gradient(zero, t, gradient);
+			rc = kolo_zero_gradient(zero, t, places.gradient);
 		if (rc == 0)
 			rc = kolo_zero_release(zero, t);
 	}
-	if (config->device)
-		kolo_zero_device_free(config->device, gradient, bytes);
-	else
-		free(gradient);
+	close_places(&places);
 	return rc < 0 ? rc : kolo_zero_step(zero, out ? out : &result);
 }
 
@@ -106,15 +147,21 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t len)
 	return hash;
 }
 
-uint64_t stack_hash(struct kolo_zero *zero, enum kolo_type type)
+uint64_t stack_hash(struct kolo_zero *zero, struct kolo_zero_device *device, enum kolo_type type)
 {
 	float *masters = malloc(sizes[0] * sizeof(*masters));
+	bool on_host = !device || device->ops->on_host;
 	uint64_t hash = 14695981039346656037u;
 	const void *values;
 
 	CHECK(masters);
 	for (int t = 0; t < STACK_TENSORS; t++) {
 		CHECK(kolo_zero_use(zero, t, &values) == 0);
+		if (!on_host) {
+			CHECK(kolo_zero_device_copy(device, KOLO_ZERO_DOWN, masters, values,
+						    sizes[t] * kolo_type_size(type)) == 0);
+			values = masters;
+		}
 		hash = mix(hash, values, sizes[t] * kolo_type_size(type));
 		CHECK(kolo_zero_release(zero, t) == 0);
 		CHECK(kolo_zero_get(zero, t, masters) == 0);

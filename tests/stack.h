@@ -1,5 +1,5 @@
 /* A model for tests of offload: tensors of sizes that divide by nothing, whose gradients are made from their values, the rank and
- * the step, so that any bit that differs goes on to differ. It computes in a device's memory that the host can write. */
+ * the step, so that any bit that differs goes on to differ. Where the host can't compute in a device's memory it is copied. */
 #ifndef STACK_H
 #define STACK_H
 
@@ -19,6 +19,6 @@ int stack_step(struct kolo_zero *zero, const struct kolo_zero_config *config, en
 	       int micro_step, struct kolo_zero_result *out);
 
 /* A hash of all parameters as they are used, and of all masters. Collective. */
-uint64_t stack_hash(struct kolo_zero *zero, enum kolo_type type);
+uint64_t stack_hash(struct kolo_zero *zero, struct kolo_zero_device *device, enum kolo_type type);
 
 #endif

@@ -1,5 +1,6 @@
 /* Offload: the same bits wherever state and parameters are, what crosses, what is held and pinned, models larger than the device,
  * files that fail. */
+#include "gpu.h"
 #include "kolo/kolo_zero_checkpoint.h"
 #include "stack.h"
 #include "t.h"
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STEPS = 50, SLOW_STEPS = 5, MIB = 1 << 20 };
+enum { STEPS = 50, SLOW_STEPS = 5, MIB = 1 << 20, ON_GPU = 1 };
 
 static int steps(void)
 {
@@ -40,7 +41,7 @@ static bool has_files(struct kolo_comm *comm);
 /* What a way of offloading sets. */
 struct way {
 	const char *name;
-	size_t arena; /* bytes; 0: no device */
+	size_t arena; /* bytes; 0: no device; ON_GPU: one made of threads */
 	enum kolo_zero_place optimizer, param;
 	double ratio;
 	size_t bucket, buffer;
@@ -70,6 +71,15 @@ static const struct way ways[] = {
 	{ "no device, nothing to do", 0, 1, 1, 0.3, 0, 0, 0, 1, 5, 1, 0, 0 },
 };
 
+static const struct way gpu_ways[] = {
+	{ "a GPU alone", ON_GPU, 0, 0, 1, 0, 0, 0, 1, 1, 1, 0, 0 },
+	{ "a GPU, optimizer on the host", ON_GPU, 1, 0, 1, 5000, 0, 0, 1, 1, 1, 0, 0 },
+	{ "a GPU, a third of it on the host", ON_GPU, 1, 0, 0.3, 0, 4096, 2, 1, 1, 1, 0, 0 },
+	{ "a GPU, parameters too", ON_GPU, 1, 1, 0.5, 0, 4096, 2, 1, 1, 0, 0, 0 },
+	{ "a GPU, all in files", ON_GPU, 2, 2, 1, 0, 4096, 3, 1, 1, 1, 0, 0 },
+	{ "a GPU, parameters in files alone", ON_GPU, 0, 2, 1, 3000, 4096, 2, 1, 1, 1, 0, 0 },
+};
+
 static bool uses_files(const struct way *w)
 {
 	return w->optimizer == KOLO_ZERO_ON_NVME || w->param == KOLO_ZERO_ON_NVME;
@@ -94,8 +104,12 @@ static void apply(const struct way *w, int stage, const char *path, struct kolo_
 	c->offload_param.in_host = w->in_host;
 	c->offload_optimizer.path = c->offload_param.path = path;
 	c->prefetch = 20000;
-	if (w->arena)
+	if (w->arena == ON_GPU) {
+		t_gpu_use();
+		CHECK(kolo_zero_cuda_open(0, &c->device) == 0);
+	} else if (w->arena) {
 		CHECK(kolo_zero_arena_open(w->arena, w->bandwidth, &c->device) == 0);
+	}
 }
 
 static uint64_t train(struct kolo_comm *comm, const struct kolo_zero_config *c, enum kolo_type type,
@@ -109,7 +123,7 @@ static uint64_t train(struct kolo_comm *comm, const struct kolo_zero_config *c, 
 	for (int i = 0; i < nsteps * c->accumulation; i++)
 		CHECK(stack_step(zero, c, type, kolo_comm_rank(comm), i, &result) == 0);
 	CHECK(result.step == nsteps && result.updated);
-	hash = stack_hash(zero, type);
+	hash = stack_hash(zero, c->device, type);
 	kolo_zero_destroy(zero);
 	return hash;
 }
@@ -121,6 +135,9 @@ struct bits {
 	int accumulation;
 	enum kolo_zero_optimizer optimizer;
 	char path[64];
+	const struct way *ways;
+	size_t n;
+	int steps; /* 0: steps() */
 };
 
 static struct kolo_zero_config config_of(const struct bits *b)
@@ -141,25 +158,26 @@ static void every_way(struct t_rank *t)
 	const struct bits *b = t->arg;
 	struct kolo_comm *comm = t_comm_with(t, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
 	bool files = has_files(comm);
+	int nsteps = b->steps ? b->steps : steps();
 
 	for (int stage = 1; stage <= 3; stage++) {
 		struct kolo_zero_config plain = config_of(b);
 		uint64_t want;
 
 		plain.stage = stage;
-		want = train(comm, &plain, b->type, steps());
-		for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+		want = train(comm, &plain, b->type, nsteps);
+		for (size_t i = 0; i < b->n; i++) {
 			struct kolo_zero_config c = config_of(b);
 			uint64_t got;
 
-			if (uses_files(&ways[i]) && !files)
+			if (uses_files(&b->ways[i]) && !files)
 				continue;
-			apply(&ways[i], stage, b->path, &c);
-			got = train(comm, &c, b->type, steps());
+			apply(&b->ways[i], stage, b->path, &c);
+			got = train(comm, &c, b->type, nsteps);
 			kolo_zero_device_close(c.device);
 			if (got != want)
 				fprintf(stderr, "# %s, stage %d, %d ranks, %s, %s, %d micro-steps\n",
-					ways[i].name, stage, t->nranks, kolo_type_name(b->type),
+					b->ways[i].name, stage, t->nranks, kolo_type_name(b->type),
 					kolo_zero_optimizer_name(b->optimizer), b->accumulation);
 			CHECK(got == want);
 		}
@@ -188,7 +206,7 @@ static bool has_files(struct kolo_comm *comm)
 static void compare(enum kolo_type type, int accumulation, enum kolo_zero_optimizer optimizer, int most)
 {
 	for (int n = 1; n <= most; n++) {
-		struct bits b = { type, accumulation, optimizer, "" };
+		struct bits b = { type, accumulation, optimizer, "", ways, ARRAY_LEN(ways), 0 };
 
 		make_directory(b.path);
 		t_processes(n, every_way, &b);
@@ -212,6 +230,19 @@ static void the_same_bits_wherever_f16_is_added_up(void **state)
 {
 	(void)state;
 	compare(KOLO_F16, 3, KOLO_ZERO_ADAMW, 3);
+}
+
+static void the_same_bits_on_a_gpu(void **state)
+{
+	(void)state;
+	for (int n = 1; n <= 3; n++) {
+		struct bits b = { n == 2 ? KOLO_F16 : KOLO_BF16, n, KOLO_ZERO_ADAMW, "", gpu_ways,
+				  ARRAY_LEN(gpu_ways),           5 };
+
+		make_directory(b.path);
+		t_processes(n, every_way, &b);
+		CHECK(rmdir(b.path) == 0);
+	}
 }
 
 static void the_same_bits_with_every_optimizer(void **state)
@@ -368,7 +399,7 @@ static void plan_every_way(struct t_rank *t)
 
 	for (int stage = 1; stage <= 3; stage++)
 		for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
-			struct bits b = { KOLO_BF16, 1 + (int)(i % 2), KOLO_ZERO_ADAMW, "" };
+			struct bits b = { KOLO_BF16, 1 + (int)(i % 2), KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
 			struct kolo_zero_config c = config_of(&b);
 
 			if (uses_files(&ways[i]) && !files)
@@ -540,7 +571,7 @@ static void resume_elsewhere(struct t_rank *t)
 
 	snprintf(saved, sizeof(saved), "%s/saved", path);
 	for (size_t i = 0; has_files(comm) && i < ARRAY_LEN(pairs); i++) {
-		struct bits b = { KOLO_BF16, 1, i % 2 ? KOLO_ZERO_ADAGRAD : KOLO_ZERO_ADAMW, "" };
+		struct bits b = { KOLO_BF16, 1, i % 2 ? KOLO_ZERO_ADAGRAD : KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
 		struct kolo_zero_config from = config_of(&b), to = config_of(&b);
 		int stage = 1 + (int)i % 3;
 		struct kolo_zero *a, *z;
@@ -558,8 +589,8 @@ static void resume_elsewhere(struct t_rank *t)
 			CHECK(stack_step(a, &from, b.type, t->rank, k, NULL) == 0);
 			CHECK(stack_step(z, &to, b.type, t->rank, k, NULL) == 0);
 		}
-		hash = stack_hash(a, b.type);
-		CHECK(stack_hash(z, b.type) == hash);
+		hash = stack_hash(a, from.device, b.type);
+		CHECK(stack_hash(z, to.device, b.type) == hash);
 		kolo_zero_destroy(a);
 		kolo_zero_destroy(z);
 		kolo_zero_device_close(from.device);
@@ -601,7 +632,7 @@ static void cut_file(const char *path, off_t len)
 /* A file gets shorter: the error names it, the engine refuses, and another one goes on from the checkpoint to the same bits. */
 static void lose_a_file(struct t_rank *t)
 {
-	struct bits b = { KOLO_BF16, 1, KOLO_ZERO_ADAMW, "" };
+	struct bits b = { KOLO_BF16, 1, KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
 	struct kolo_comm *comm = t_comm(t);
 	struct kolo_zero_config c = config_of(&b);
 	char saved[128], first[512];
@@ -620,7 +651,7 @@ static void lose_a_file(struct t_rank *t)
 		CHECK(stack_step(zero, &c, b.type, 0, k, NULL) == 0);
 	CHECK(kolo_zero_save(zero, saved, 1, NULL, 0) == 0);
 	CHECK(stack_step(zero, &c, b.type, 0, 3, NULL) == 0);
-	hash = stack_hash(zero, b.type);
+	hash = stack_hash(zero, c.device, b.type);
 	cut_file(path, 3 * 4096);
 	CHECK(stack_step(zero, &c, b.type, 0, 4, NULL) == KOLO_ESYS);
 	snprintf(first, sizeof(first), "%s", kolo_last_error());
@@ -630,7 +661,7 @@ static void lose_a_file(struct t_rank *t)
 	CHECK(stack_create(comm, &c, b.type, &zero) == 0);
 	CHECK(kolo_zero_load(zero, saved, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
 	CHECK(stack_step(zero, &c, b.type, 0, 3, NULL) == 0);
-	CHECK(stack_hash(zero, b.type) == hash);
+	CHECK(stack_hash(zero, c.device, b.type) == hash);
 	kolo_zero_destroy(zero);
 	kolo_comm_destroy(comm);
 	remove_directory(saved);
@@ -666,7 +697,7 @@ static void overflow_away(struct t_rank *t)
 	gradient = memory;
 	for (int k = 0; k < 2; k++) {
 		size_t bad = k ? stack_size(0) - 1 : 5;
-		uint64_t hash = stack_hash(zero, KOLO_F32);
+		uint64_t hash = stack_hash(zero, c.device, KOLO_F32);
 
 		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 1) == 0);
 		/* Finite on each rank, not in the sum. */
@@ -679,7 +710,7 @@ static void overflow_away(struct t_rank *t)
 		CHECK(result.skipped == (k == 1 || t->nranks > 1));
 		if (result.skipped) {
 			CHECK(strstr(result.overflow, "'wide'"));
-			CHECK(stack_hash(zero, KOLO_F32) == hash);
+			CHECK(stack_hash(zero, c.device, KOLO_F32) == hash);
 		}
 	}
 	CHECK(strstr(result.overflow, "index 40960"));
@@ -762,7 +793,7 @@ static void leave_early(struct t_rank *t)
 	struct kolo_comm *comm = t_comm(t);
 
 	for (int k = 0; k < 6; k++) {
-		struct bits b = { KOLO_BF16, 1, KOLO_ZERO_ADAMW, "" };
+		struct bits b = { KOLO_BF16, 1, KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
 		struct kolo_zero_config c = config_of(&b);
 		struct kolo_zero *zero;
 		void *gradient;
@@ -798,6 +829,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_same_bits_wherever_bf16_is),
 	cmocka_unit_test(the_same_bits_wherever_f16_is_added_up),
 	cmocka_unit_test(the_same_bits_with_every_optimizer),
+	cmocka_unit_test(the_same_bits_on_a_gpu),
 	cmocka_unit_test(each_byte_crosses_once_in_an_update),
 	cmocka_unit_test(a_plan_is_what_the_engine_does),
 	cmocka_unit_test(a_model_of_four_arenas_trains),

@@ -80,6 +80,7 @@ static int open_memory(struct kolo_zero *z)
 	zero_take_memory(z);
 	z->sums = zero_arena_take(sums, z->nsums * sizeof(double));
 	z->bad = zero_arena_take(sums, sizeof(double));
+	z->spot = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_SUMS], z->on_host ? 0 : sizeof(float));
 	if ((rc = zero_reducer_open(z)) < 0 || (rc = zero_gatherer_open(z)) < 0 ||
 	    (rc = zero_away_open(z)) < 0)
 		return rc;
@@ -88,10 +89,12 @@ static int open_memory(struct kolo_zero *z)
 
 static int open_tensor(struct kolo_zero *z, struct zero_tensor *t)
 {
+	int rc;
+
 	if (!t->sharded)
 		return 0;
-	if (z->queue && kolo_event_create(&t->gathered) < 0)
-		return KOLO_ENOMEM;
+	if ((rc = zero_mark_open(z, &t->gathered)) < 0)
+		return rc;
 	return z->device ? 0 : zero_region_reserve(&t->region, t->n * kolo_type_size(t->type), t->name);
 }
 
@@ -296,7 +299,7 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	zero_away_close(z);
 	zero_shelf_close(z);
 	for (int i = 0; i < z->ntensors; i++) {
-		kolo_event_destroy(z->tensors[i].gathered);
+		zero_mark_close(&z->tensors[i].gathered);
 		if (z->tensors[i].state != ZERO_GONE)
 			zero_params_close(z, &z->tensors[i]);
 		if (!z->device)

@@ -424,6 +424,7 @@ static void count_buffers(struct kolo_zero *z)
 	away[ZERO_UNITS].used = (size_t)z->units.nbuffers * z->units.buffer_len;
 	away[ZERO_SHELF].used = (size_t)z->shelf.n * z->shelf.len;
 	away[ZERO_SUMS].used = (z->nsums + 1) * sizeof(double);
+	home[ZERO_SUMS].used = z->on_host ? 0 : sizeof(float);
 }
 
 /* ---- All ------------------------------------------------------------------------------------------------ */

@@ -83,12 +83,12 @@ int zero_gatherer_open(struct kolo_zero *z)
 	int rc = 0;
 
 	g->counts = calloc((size_t)z->nranks, sizeof(*g->counts));
-	g->events = calloc(n, sizeof(*g->events));
+	g->marks = calloc(n, sizeof(*g->marks));
 	g->buffer_of = calloc(n, sizeof(*g->buffer_of));
-	if (!g->counts || !g->events || !g->buffer_of)
+	if (!g->counts || !g->marks || !g->buffer_of)
 		return kolo_error_set(KOLO_ENOMEM, "gathers of %d buckets: out of memory", g->plan.nbuckets);
-	for (int b = 0; z->queue && rc == 0 && b < g->plan.nbuckets; b++)
-		rc = kolo_event_create(&g->events[b]);
+	for (int b = 0; rc == 0 && b < g->plan.nbuckets; b++)
+		rc = zero_mark_open(z, &g->marks[b]);
 	for (int i = 0; i < g->nbuffers; i++)
 		g->buffers[i] = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_BUCKETS], g->buffer_len);
 	for (int p = 0, bucket = 0; p < g->plan.npieces; p++) {
@@ -103,9 +103,9 @@ void zero_gatherer_close(struct kolo_zero *z)
 {
 	struct zero_gatherer *g = &z->gatherer;
 
-	for (int b = 0; g->events && b < g->plan.nbuckets; b++)
-		kolo_event_destroy(g->events[b]);
-	free(g->events);
+	for (int b = 0; g->marks && b < g->plan.nbuckets; b++)
+		zero_mark_close(&g->marks[b]);
+	free(g->marks);
 	free(g->buffer_of);
 	free(g->counts);
 }
@@ -143,8 +143,7 @@ int zero_gather_finish(struct kolo_zero *z, int nbuckets)
 		const struct zero_bucket *b = &g->plan.buckets[g->finished];
 		double began = zero_now();
 
-		if (z->queue)
-			rc = kolo_event_wait(g->events[g->finished]);
+		rc = zero_mark_wait(z, &g->marks[g->finished]);
 		z->times.gather += zero_now() - began;
 		if (rc == 0 && !b->whole)
 			rc = copy_parts(z, b, g->buffers[g->buffer_of[g->finished]], false);
@@ -195,8 +194,8 @@ static int start_gather(struct kolo_zero *z, int *turn, int *last_of_buffer)
 		if (rc == 0)
 			rc = gather_partial(z, b, g->buffers[buffer]);
 	}
-	if (rc == 0 && z->queue)
-		rc = kolo_event_record(g->events[g->started], z->queue);
+	if (rc == 0)
+		rc = zero_mark_set(z, &g->marks[g->started]);
 	if (rc == 0)
 		g->started++;
 	return rc;

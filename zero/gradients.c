@@ -16,7 +16,7 @@ static int open_buffer(struct kolo_zero *z, struct zero_buffer *b, char *memory)
 {
 	b->memory = memory;
 	b->bucket = -1;
-	return z->queue ? kolo_event_create(&b->event) : 0;
+	return zero_mark_open(z, &b->reduced);
 }
 
 int zero_reducer_open(struct kolo_zero *z)
@@ -43,7 +43,7 @@ void zero_reducer_close(struct kolo_zero *z)
 	struct zero_reducer *r = &z->reducer;
 
 	for (int i = 0; i < r->nbuffers; i++) {
-		kolo_event_destroy(r->buffers[i].event);
+		zero_mark_close(&r->buffers[i].reduced);
 		if (i >= r->nplanned && z->device)
 			kolo_zero_device_free(z->device, r->buffers[i].memory, r->buffer_len);
 		else if (i >= r->nplanned)
@@ -174,7 +174,7 @@ static int store_oldest(struct kolo_zero *z)
 	struct zero_reducer *r = &z->reducer;
 	struct zero_buffer *buffer = &r->buffers[r->buffer_of[r->stored]];
 	double began = zero_now();
-	int rc = z->queue ? kolo_event_wait(buffer->event) : 0;
+	int rc = zero_mark_wait(z, &buffer->reduced);
 
 	z->times.reduce += zero_now() - began;
 	if (rc == 0)
@@ -231,8 +231,8 @@ static int start_full(struct kolo_zero *z)
 
 		rc = reduce(z, &r->plan.buckets[r->started], buffer->memory);
 		z->times.reduce += zero_now() - began;
-		if (rc == 0 && z->queue)
-			rc = kolo_event_record(buffer->event, z->queue);
+		if (rc == 0)
+			rc = zero_mark_set(z, &buffer->reduced);
 		if (rc == 0)
 			r->started++;
 		if (rc == 0 && !z->queue)

@@ -126,6 +126,48 @@ int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char
 	return up ? zero_wait_up(z, s->tickets[i]) : zero_wait_down(z, s->tickets[i]);
 }
 
+/* ---- Marks ---------------------------------------------------------------------------------------------- */
+
+int zero_mark_open(struct kolo_zero *z, struct zero_mark *mark)
+{
+	return z->queue && z->on_host ? kolo_event_create(&mark->event) : 0;
+}
+
+void zero_mark_close(struct zero_mark *mark)
+{
+	kolo_event_destroy(mark->event);
+	*mark = (struct zero_mark){ 0 };
+}
+
+int zero_mark_set(struct kolo_zero *z, struct zero_mark *mark)
+{
+	struct kolo_zero_work work = {
+		.kind = KOLO_ZERO_WORK_CLEAR, .n = 1, .to = z->spot, .to_type = KOLO_F32
+	};
+	int rc;
+
+	if (!z->queue)
+		return 0;
+	if (z->on_host)
+		return kolo_event_record(mark->event, z->queue);
+	rc = zero_home_work(z, &work);
+	mark->ticket = z->computed;
+	return rc;
+}
+
+/* A device's lane does not know what has become of a collective. */
+int zero_mark_wait(struct kolo_zero *z, struct zero_mark *mark)
+{
+	int rc;
+
+	if (!z->queue)
+		return 0;
+	if (z->on_host)
+		return kolo_event_wait(mark->event);
+	rc = z->device->ops->wait(z->device, KOLO_ZERO_COMPUTE, mark->ticket);
+	return rc == 0 ? kolo_comm_status(z->data) : rc;
+}
+
 /* ---- Collectives that are waited for -------------------------------------------------------------------- */
 
 /* Host memory needs no queue. */

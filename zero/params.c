@@ -70,15 +70,15 @@ static int start_gather(struct kolo_zero *z, int tensor)
 	}
 	own = t->shard_place == ZERO_HOME ? t->shard : zero_at(t->param, t->type, t->own.first);
 	rc = zero_gather_whole(z, t, own, z->queue);
-	if (rc == 0 && z->queue)
-		rc = kolo_event_record(t->gathered, z->queue);
+	if (rc == 0)
+		rc = zero_mark_set(z, &t->gathered);
 	return rc;
 }
 
 static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 {
 	double began = zero_now();
-	int rc = z->queue && !z->dry ? kolo_event_wait(t->gathered) : 0;
+	int rc = z->dry ? 0 : zero_mark_wait(z, &t->gathered);
 
 	z->times.gather += zero_now() - began;
 	if (rc == 0)

@@ -82,6 +82,8 @@ static size_t staging_bytes(const struct kolo_zero *z, enum zero_place place, en
 {
 	const struct zero_staging *s = place == ZERO_HOME ? &z->falling : &z->rising;
 
+	if (place == ZERO_HOME && kind == ZERO_SUMS)
+		return z->on_host ? 0 : sizeof(float);
 	if (place == ZERO_FILES || (place == ZERO_HOME && kind != ZERO_STAGING))
 		return 0;
 	switch (kind) {

@@ -14,6 +14,12 @@
 #include <stdbool.h>
 #include <time.h>
 
+/* With overlap: where the queue is when it has done an operation. A device has its own order of collectives and work. */
+struct zero_mark {
+	struct kolo_event *event; /* of a queue of the host's; */
+	uint64_t ticket;          /* of work behind the operation on a device of its own */
+};
+
 /* Where a gathered tensor of stage 3 is. */
 enum zero_state {
 	ZERO_GONE,   /* it has no memory */
@@ -53,9 +59,9 @@ struct zero_tensor {
 	struct zero_region region;
 	enum zero_state state;
 	int last_gather; /* of one that is updated elsewhere too: so many buckets of the gatherer have to be finished for it */
-	bool ahead;                  /* gathered, or being so, before use */
-	int uses;                    /* kolo_zero_use without kolo_zero_release */
-	struct kolo_event *gathered; /* of a sharded one, with overlap: state may become ZERO_HERE */
+	bool ahead;                /* gathered, or being so, before use */
+	int uses;                  /* kolo_zero_use without kolo_zero_release */
+	struct zero_mark gathered; /* of a sharded one: state may become ZERO_HERE */
 
 	/* State of the optimizer for elements `held`, all in float: all of them at stage 0, else the own ones. Of the first ones it is
 	 * away; of the others master and moment. At home an element of type KOLO_F32 is its own master, which then is NULL. */
@@ -78,7 +84,7 @@ struct zero_tensor {
 struct zero_buffer {
 	char *memory;
 	int bucket;               /* -1: free */
-	struct kolo_event *event; /* with overlap: its operation is done */
+	struct zero_mark reduced; /* its operation is done */
 	uint64_t down;            /* the last copy from it, which who fills it waits for */
 };
 
@@ -102,8 +108,8 @@ struct zero_gatherer {
 	char *buffers[2]; /* for buckets that are not whole: two with overlap, else one; taken in turns */
 	int nbuffers;
 	size_t buffer_len;
-	int *buffer_of;             /* of each bucket that was started and is not whole */
-	struct kolo_event **events; /* with overlap: of each bucket, when it is gathered */
+	int *buffer_of;          /* of each bucket that was started and is not whole */
+	struct zero_mark *marks; /* of each bucket, when it is gathered */
 	int started, finished;
 	size_t *counts; /* of the ranks, for a tensor that does not divide; nranks */
 };
@@ -195,7 +201,8 @@ struct kolo_zero {
 	uint64_t computed, down, up; /* the last work at home, and the last copies */
 	size_t slice;                /* elements that are updated away, or fall, at a time */
 	uint32_t *bad;               /* with sums, what work at home notes */
-	double *sums;                /* of squares of all blocks, or of Lamb's two kinds of them; */
+	float *spot;  /* on a device of its own: for work that only marks a place in its order */
+	double *sums; /* of squares of all blocks, or of Lamb's two kinds of them; */
 	size_t nsums;
 	uint64_t down_bytes, up_bytes;
 	uint64_t read_before, written_before; /* of files, when the engine was made */
@@ -290,6 +297,12 @@ int zero_wait_up(struct kolo_zero *zero, uint64_t ticket);
 /* The next buffer of a staging; what was copied from it is done. */
 int zero_staging_take(struct kolo_zero *zero, struct zero_staging *staging, bool up, char **out,
 		      uint64_t **ticket);
+
+/* What is in the queue now, and waiting for that; nothing without overlap. */
+int zero_mark_open(struct kolo_zero *zero, struct zero_mark *mark);
+void zero_mark_close(struct zero_mark *mark);
+int zero_mark_set(struct kolo_zero *zero, struct zero_mark *mark);
+int zero_mark_wait(struct kolo_zero *zero, struct zero_mark *mark);
 
 /* The queue for a collective on memory at home that is waited for at once, and that wait. */
 struct kolo_queue *zero_queue_now(struct kolo_zero *zero);

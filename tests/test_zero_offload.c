@@ -252,6 +252,67 @@ static void the_same_bits_with_every_optimizer(void **state)
 		compare(KOLO_BF16, 1, (enum kolo_zero_optimizer)o, o == KOLO_ZERO_LAMB ? 3 : 1);
 }
 
+/* ---- Between updates ------------------------------------------------------------------------------------ */
+
+/* A micro-step without samples that ends early: what was read ahead is not used. */
+static void stop_early(struct kolo_zero *zero)
+{
+	CHECK(kolo_zero_forward(zero, 0) == 0);
+	CHECK(kolo_zero_use(zero, 0, NULL) == 0 && kolo_zero_release(zero, 0) == 0);
+	CHECK(kolo_zero_backward(zero, 0) == 0 && kolo_zero_step(zero, NULL) == 0);
+}
+
+static uint64_t get_between(struct kolo_comm *comm, const struct kolo_zero_config *c)
+{
+	float *frozen = malloc(stack_size(STACK_TENSORS - 1) * sizeof(*frozen));
+	struct kolo_zero *zero;
+	uint64_t hash;
+
+	CHECK(frozen && stack_create(comm, c, KOLO_BF16, &zero) == 0);
+	for (int k = 0; k < 4; k++) {
+		CHECK(stack_step(zero, c, KOLO_BF16, kolo_comm_rank(comm), k, NULL) == 0);
+		stop_early(zero);
+		CHECK(kolo_zero_get(zero, STACK_TENSORS - 1, frozen) == 0);
+	}
+	hash = stack_hash(zero, c->device, KOLO_BF16);
+	kolo_zero_destroy(zero);
+	free(frozen);
+	return hash;
+}
+
+static void get_from_files(struct t_rank *t)
+{
+	struct bits b = { KOLO_BF16, 1, KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
+	struct kolo_zero_config plain = config_of(&b);
+	struct kolo_comm *comm = t_comm(t);
+	uint64_t want;
+
+	plain.stage = 3;
+	want = get_between(comm, &plain);
+	for (size_t i = 0; has_files(comm) && i < ARRAY_LEN(ways); i++) {
+		struct kolo_zero_config c = config_of(&b);
+
+		if (ways[i].param != KOLO_ZERO_ON_NVME)
+			continue;
+		apply(&ways[i], 3, t->arg, &c);
+		c.prefetch = 1;
+		CHECK(get_between(comm, &c) == want);
+		kolo_zero_device_close(c.device);
+	}
+	kolo_comm_destroy(comm);
+}
+
+static void values_come_from_files_beside_what_was_read_ahead(void **state)
+{
+	char path[64];
+
+	(void)state;
+	make_directory(path);
+	t_processes(1, get_from_files, path);
+	t_processes(2, get_from_files, path);
+	CHECK(rmdir(path) == 0);
+}
+
 /* ---- What crosses --------------------------------------------------------------------------------------- */
 
 static uint64_t trained_bytes(const struct t_rank *t, size_t size)
@@ -830,6 +891,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_same_bits_wherever_f16_is_added_up),
 	cmocka_unit_test(the_same_bits_with_every_optimizer),
 	cmocka_unit_test(the_same_bits_on_a_gpu),
+	cmocka_unit_test(values_come_from_files_beside_what_was_read_ahead),
 	cmocka_unit_test(each_byte_crosses_once_in_an_update),
 	cmocka_unit_test(a_plan_is_what_the_engine_does),
 	cmocka_unit_test(a_model_of_four_arenas_trains),

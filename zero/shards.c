@@ -17,6 +17,21 @@ static uint64_t file_offset(const struct zero_tensor *t, size_t first)
 	return t->shard_offset + (first - t->own.first) * kolo_type_size(t->type);
 }
 
+/* A shard in a file to the host, or from it, through a buffer that nothing is on its way to or from then. */
+static int move_file(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, void *out,
+		     const void *from)
+{
+	struct zero_shelf *s = &z->shelf;
+	uint64_t offset = file_offset(t, part.first);
+	size_t bytes = part.n * kolo_type_size(t->type);
+	int rc = zero_shelf_forget(z);
+
+	if (rc < 0)
+		return rc;
+	return out ? zero_file_window_get(s->disk, s->buffers, s->len, offset, out, bytes)
+		   : zero_file_window_put(s->disk, s->buffers, s->len, offset, from, bytes);
+}
+
 int zero_values_get(struct kolo_zero *z, int tensor, struct zero_part part, void *out)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
@@ -27,8 +42,7 @@ int zero_values_get(struct kolo_zero *z, int tensor, struct zero_part part, void
 	if (t->shard_place == ZERO_HOME)
 		return zero_home_get(z, out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
 	if (t->shard_place == ZERO_FILES)
-		return zero_file_window_get(z->shelf.disk, z->shelf.buffers, z->shelf.len,
-					    file_offset(t, part.first), out, bytes);
+		return move_file(z, t, part, out, NULL);
 	memcpy(out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
 	return 0;
 }
@@ -43,8 +57,7 @@ int zero_values_put(struct kolo_zero *z, int tensor, struct zero_part part, cons
 	if (t->shard_place == ZERO_HOME)
 		return zero_home_put(z, zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
 	if (t->shard_place == ZERO_FILES)
-		return zero_file_window_put(z->shelf.disk, z->shelf.buffers, z->shelf.len,
-					    file_offset(t, part.first), from, bytes);
+		return move_file(z, t, part, NULL, from);
 	memcpy(zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
 	return 0;
 }

@@ -78,8 +78,10 @@ $(GRADIENTS): $B/%: $B/%.o
 # A model for the engine.
 $(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $B/tests/mlp.o
 
-# Another one, for offload.
-$B/tests/test_zero_offload: $B/tests/stack.o
+# Another one, for offload; and the rules of files, which it must keep.
+$B/tests/test_zero_offload: $B/tests/stack.o $B/tests/disk_rules.o
+$B/tests/test_zero_device_fails: $B/tests/stack.o
+$B/tests/test_zero_offload: TEST_LDFLAGS := $(patsubst %,-Wl$(comma)--wrap=zero_disk_%,read write wait close)
 
 # A training run with a log.
 $B/tests/test_zero_log $B/tests/test_zero_log_files: $B/tests/log_run.o
@@ -113,7 +115,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/stack.d $B/tests/log_run.d $B/tests/failing.d $B/tests/failing_disk.d $B/tests/device_cases.d $B/tests/device_work.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/stack.d $B/tests/disk_rules.d $B/tests/log_run.d $B/tests/failing.d $B/tests/failing_disk.d $B/tests/device_cases.d $B/tests/device_work.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

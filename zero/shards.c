@@ -103,13 +103,27 @@ void zero_shelf_close(struct kolo_zero *z)
 	zero_disk_close(z->shelf.disk);
 }
 
-/* The buffer that has a tensor's shard, or gets it; -1: none. */
+/* The buffer that has a tensor's shard, or gets it, or whatever else `tensor` says of one; -1: none. */
 static int find_buffer(const struct zero_shelf *s, int tensor)
 {
 	for (int i = 0; i < s->n; i++)
 		if (s->tensor[i] == tensor)
 			return i;
 	return -1;
+}
+
+/* What zero_shelf.tensor is of a buffer from which a tensor's shard is being written. */
+static int written(int tensor)
+{
+	return -2 - tensor;
+}
+
+/* What was written of a tensor's shard is in the file. */
+static int finish_write(struct kolo_zero *z, int tensor)
+{
+	int i = find_buffer(&z->shelf, written(tensor));
+
+	return i < 0 ? 0 : zero_disk_wait(z->shelf.disk, i);
 }
 
 /* The next buffer in turn, when nothing is on its way to or from it. */
@@ -132,6 +146,8 @@ static int start_read(struct kolo_zero *z, int tensor, int *out)
 	size_t len = zero_whole_pages(t->own.n * kolo_type_size(t->type));
 	int rc = take_buffer(z, out);
 
+	if (rc == 0)
+		rc = finish_write(z, tensor);
 	if (z->dry)
 		z->dry_read_bytes += len;
 	else if (rc == 0)
@@ -217,7 +233,7 @@ int zero_shard_end(struct kolo_zero *z, int tensor)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	struct zero_shelf *s = &z->shelf;
-	int rc;
+	int i, rc;
 
 	if (!t->sharded || t->shard_place == ZERO_HOME || t->own.n == 0)
 		return 0;
@@ -225,9 +241,11 @@ int zero_shard_end(struct kolo_zero *z, int tensor)
 	rc = zero_wait_down(z, z->down);
 	if (t->shard_place != ZERO_FILES)
 		return rc;
+	i = (int)((size_t)(t->shard - s->buffers) / s->len);
 	if (rc == 0)
-		rc = zero_disk_write(s->disk, (int)((size_t)(t->shard - s->buffers) / s->len),
-				     t->shard_offset, zero_whole_pages(t->own.n * kolo_type_size(t->type)));
+		rc = zero_disk_write(s->disk, i, t->shard_offset,
+				     zero_whole_pages(t->own.n * kolo_type_size(t->type)));
+	s->tensor[i] = written(tensor);
 	t->shard = NULL;
 	return rc;
 }

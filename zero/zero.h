@@ -162,7 +162,7 @@ struct zero_shelf {
 	char *buffers;
 	size_t len; /* of one; */
 	int n, turn;
-	int *tensor;       /* what is in it, or on its way to it; -1: nothing to be read */
+	int *tensor;       /* what is in it, or on its way to it; -1: nothing to be read; -2 - tensor: that is being written */
 	uint64_t *tickets; /* of the last copy from it */
 };
 

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -185,6 +186,20 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 	return rc;
 }
 
+/* Ranks wait for each other's values: who fails lets them go, and tells them why. */
+static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor *from)
+{
+	int rc = share_all_values(z, from), told;
+
+	if (rc < 0) {
+		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
+		kolo_comm_abort(z->data);
+		kolo_error_set(rc, "%s", z->failure);
+	}
+	told = zero_share_failure(z->control, rc == KOLO_EABORTED ? 0 : rc);
+	return told < 0 ? told : rc;
+}
+
 /* ---- Create and destroy --------------------------------------------------------------------------------- */
 
 static int open_queue(struct kolo_zero *z)
@@ -244,6 +259,16 @@ static int describe(struct kolo_comm *comm, const struct kolo_zero_config *confi
 	return zero_describe(*out, config, tensors, ntensors, kolo_comm_rank(comm), kolo_comm_nranks(comm));
 }
 
+/* Ends what was made so far; what it ends with must not be the error's text. */
+static int give_up(struct kolo_zero *z, int rc)
+{
+	char text[sizeof(z->failure)];
+
+	snprintf(text, sizeof(text), "%s", kolo_last_error());
+	kolo_zero_destroy(z);
+	return kolo_error_set(rc, "%s", text);
+}
+
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
 {
@@ -274,11 +299,9 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 	if (rc == 0)
 		rc = zero_share_failure(z->control, open_threads(z));
 	if (rc == 0)
-		rc = share_all_values(z, tensors);
-	if (rc < 0) {
-		kolo_zero_destroy(z);
-		return rc;
-	}
+		rc = share_first_values(z, tensors);
+	if (rc < 0)
+		return give_up(z, rc);
 	*out = z;
 	return 0;
 }

@@ -527,6 +527,7 @@ static void four_times_the_arena(struct t_rank *t)
 	struct kolo_comm *comm = t_comm(t);
 	struct kolo_zero_tensor tensors[LAYERS];
 	struct kolo_zero_device_info info;
+	struct kolo_zero_plan *plan;
 	char names[LAYERS][16];
 	struct kolo_zero_config c;
 	struct kolo_zero *zero;
@@ -540,6 +541,7 @@ static void four_times_the_arena(struct t_rank *t)
 	CHECK(kolo_zero_create(comm, &c, tensors, LAYERS, &zero) == KOLO_ENOMEM && zero == NULL);
 	CHECK(strstr(kolo_last_error(), "too much") && strstr(kolo_last_error(), "moments") &&
 	      strstr(kolo_last_error(), "offload_optimizer"));
+	CHECK(strncmp(kolo_last_error(), "rank 0: needs", strlen("rank 0: needs")) == 0);
 	c.offload_optimizer.place = KOLO_ZERO_ON_HOST;
 	c.offload_param.place = KOLO_ZERO_ON_HOST;
 	CHECK(kolo_zero_create(comm, &c, tensors, LAYERS, &zero) == 0);
@@ -552,7 +554,14 @@ static void four_times_the_arena(struct t_rank *t)
 	/* The host's memory has a budget too. */
 	c.host_budget = 4 * MIB / 4;
 	CHECK(kolo_zero_create(comm, &c, tensors, LAYERS, &zero) == KOLO_ENOMEM && zero == NULL);
-	CHECK(strstr(kolo_last_error(), "host memory"));
+	CHECK(strstr(kolo_last_error(), "host memory") &&
+	      strstr(kolo_last_error(), "offload_optimizer to nvme"));
+	/* Nobody is told to do what is done already. */
+	c.offload_optimizer.place = c.offload_param.place = KOLO_ZERO_ON_NVME;
+	c.offload_optimizer.path = c.offload_param.path = "/tmp";
+	CHECK(kolo_zero_plan_create(&c, tensors, LAYERS, 0, 1, &plan) == 0);
+	CHECK(kolo_zero_plan_check(plan) == KOLO_ENOMEM && strstr(kolo_last_error(), "smaller buffers"));
+	kolo_zero_plan_destroy(plan);
 	kolo_zero_device_close(c.device);
 	kolo_comm_destroy(comm);
 }

@@ -2,6 +2,7 @@
 #include "basics.h"
 
 #include <stdio.h>
+#include <string.h>
 
 uint64_t zero_hash(uint64_t hash, const void *bytes, size_t len)
 {
@@ -32,7 +33,8 @@ int zero_share_failure(struct kolo_comm *comm, int rc)
 		char text[508];
 	} failure = { .rc = rc };
 	int64_t nranks = kolo_comm_nranks(comm), first = rc < 0 ? kolo_comm_rank(comm) : nranks;
-	int sent;
+	char who[32];
+	int sent, len;
 
 	if (rc < 0)
 		snprintf(failure.text, sizeof(failure.text), "%s", kolo_last_error());
@@ -40,5 +42,10 @@ int zero_share_failure(struct kolo_comm *comm, int rc)
 	if (sent < 0 || first == nranks)
 		return sent;
 	sent = kolo_broadcast(comm, &failure, &failure, sizeof(failure), KOLO_U8, (int)first, NULL);
-	return sent < 0 ? sent : kolo_error_set(failure.rc, "rank %d: %s", (int)first, failure.text);
+	if (sent < 0)
+		return sent;
+	len = snprintf(who, sizeof(who), "rank %d: ", (int)first);
+	/* Some say so themselves. */
+	return kolo_error_set(failure.rc, "%s%s", who,
+			      failure.text + (strncmp(failure.text, who, (size_t)len) == 0 ? len : 0));
 }

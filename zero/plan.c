@@ -134,6 +134,19 @@ static size_t available_memory(void)
 	return bytes;
 }
 
+static const char *advice_for_host(const struct kolo_zero *z)
+{
+	const struct kolo_zero_config *c = &z->config;
+
+	if (c->offload_optimizer.place != KOLO_ZERO_ON_NVME)
+		return "offload_optimizer to nvme takes master weights and moments off it";
+	if (c->stage < 3 && z->nranks > 1)
+		return "a higher stage shards more of it";
+	if (c->offload_param.place != KOLO_ZERO_ON_NVME)
+		return "stage 3 with offload_param to nvme takes parameters off it";
+	return "fewer and smaller buffers need less";
+}
+
 static int check_host(const struct kolo_zero *z)
 {
 	size_t room = z->config.host_budget ? z->config.host_budget : available_memory();
@@ -146,10 +159,10 @@ static int check_host(const struct kolo_zero *z)
 		return 0;
 	return kolo_error_set(
 		KOLO_ENOMEM,
-		"rank %d: needs %.1f MiB of host memory, and %.1f MiB %s: %.1f MiB too much (%s%s%s); nvme takes optimizer state off it",
+		"rank %d: needs %.1f MiB of host memory, and %.1f MiB %s: %.1f MiB too much (%s%s%s); %s",
 		z->rank, (double)want / 0x1p20, (double)room / 0x1p20,
 		z->config.host_budget ? "are its budget" : "are available", (double)(want - room) / 0x1p20,
-		home, *home && *away ? ", " : "", away);
+		home, *home && *away ? ", " : "", away, advice_for_host(z));
 }
 
 int zero_plan_fits(const struct kolo_zero *z)

@@ -1,4 +1,6 @@
-/* Every call of a device fails once, on one rank: an error comes back on all of them, in time, and nothing is left on the device. */
+/* Every call of a device fails once, on one rank: an error comes back on all of them, in time, and nothing is left on the device, nor
+ * is any memory given back while its lanes have work. */
+#include "gpu.h"
 #include "kolo/kolo_zero_checkpoint.h"
 #include "stack.h"
 #include "t.h"
@@ -8,12 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An arena of which one call fails. */
+/* An arena, or a GPU, of which one call fails. */
 struct failing {
 	struct kolo_zero_device device;
+	struct kolo_zero_device_ops ops;
 	struct kolo_zero_device *arena;
 	long left; /* calls up to that one; 0: none fails any more */
 	bool failed;
+	bool ending; /* the engine is going */
+	uint64_t put[KOLO_ZERO_NLANES],
+		done[KOLO_ZERO_NLANES]; /* tickets: the last one, and what was waited for */
 };
 
 static struct kolo_zero_device *arena_of(struct kolo_zero_device *device)
@@ -46,6 +52,10 @@ static int allocate(struct kolo_zero_device *d, size_t bytes, const char *what, 
 
 static void release(struct kolo_zero_device *d, void *memory, size_t bytes)
 {
+	const struct failing *f = (struct failing *)d;
+
+	for (int lane = 0; f->ending && lane < KOLO_ZERO_NLANES; lane++)
+		CHECK(f->done[lane] >= f->put[lane]);
 	arena_of(d)->ops->release(arena_of(d), memory, bytes);
 }
 
@@ -66,19 +76,33 @@ static int copy(struct kolo_zero_device *d, enum kolo_zero_lane lane, void *to, 
 {
 	int rc = turn(d, KOLO_ESYS);
 
-	return rc == 0 ? arena_of(d)->ops->copy(arena_of(d), lane, to, from, bytes, ticket) : rc;
+	if (rc == 0)
+		rc = arena_of(d)->ops->copy(arena_of(d), lane, to, from, bytes, ticket);
+	if (rc == 0)
+		((struct failing *)d)->put[lane] = *ticket;
+	return rc;
 }
 
 static int work(struct kolo_zero_device *d, const struct kolo_zero_work *w, uint64_t *ticket)
 {
-	return arena_of(d)->ops->work(arena_of(d), w, ticket);
-}
-
-static int wait(struct kolo_zero_device *d, enum kolo_zero_lane lane, uint64_t ticket)
-{
 	int rc = turn(d, KOLO_ESYS);
 
-	return rc == 0 ? arena_of(d)->ops->wait(arena_of(d), lane, ticket) : rc;
+	if (rc == 0)
+		rc = arena_of(d)->ops->work(arena_of(d), w, ticket);
+	if (rc == 0)
+		((struct failing *)d)->put[KOLO_ZERO_COMPUTE] = *ticket;
+	return rc;
+}
+
+/* One that fails has waited too: what was waited for failed. */
+static int wait(struct kolo_zero_device *d, enum kolo_zero_lane lane, uint64_t ticket)
+{
+	struct failing *f = (struct failing *)d;
+	int rc = f->arena->ops->wait(f->arena, lane, ticket);
+
+	if (ticket > f->done[lane])
+		f->done[lane] = ticket;
+	return rc == 0 ? turn(d, KOLO_ESYS) : rc;
 }
 
 static int queue(struct kolo_zero_device *d, struct kolo_queue **out)
@@ -89,7 +113,6 @@ static int queue(struct kolo_zero_device *d, struct kolo_queue **out)
 }
 
 static const struct kolo_zero_device_ops ops = {
-	.on_host = 1,
 	.get = get,
 	.allocate = allocate,
 	.release = release,
@@ -104,7 +127,7 @@ static const struct kolo_zero_device_ops ops = {
 
 /* ---- A training run ------------------------------------------------------------------------------------- */
 
-enum { CASES = 5, MIB = 1 << 20 };
+enum { GPU_CASES = 2, CASES = 5, MIB = 1 << 20 }; /* the first ones are on a GPU too */
 
 static void set_case(int number, struct kolo_zero_config *c)
 {
@@ -141,10 +164,10 @@ static int train(struct kolo_zero *zero, const struct kolo_zero_config *c, int r
 }
 
 /* Returns whether there was such a call. */
-static bool fail_at(struct kolo_comm *base, int number, long call)
+static bool fail_at(struct kolo_comm *base, int number, bool gpu, long call)
 {
 	int rank = kolo_comm_rank(base), victim = kolo_comm_nranks(base) - 1, created, rc;
-	struct failing f = { .device.ops = &ops };
+	struct failing f = { .device.ops = &f.ops, .ops = ops };
 	struct kolo_zero_device_info info;
 	struct kolo_zero_config c;
 	int64_t failed;
@@ -153,7 +176,8 @@ static bool fail_at(struct kolo_comm *base, int number, long call)
 	char error[512];
 
 	CHECK(kolo_comm_split(base, 0, rank, &comm) == 0);
-	CHECK(kolo_zero_arena_open(64 * MIB, 0, &f.arena) == 0);
+	CHECK((gpu ? kolo_zero_cuda_open(0, &f.arena) : kolo_zero_arena_open(64 * MIB, 0, &f.arena)) == 0);
+	f.ops.on_host = f.arena->ops->on_host;
 	set_case(number, &c);
 	c.device = &f.device;
 	f.left = rank == victim ? call : 0;
@@ -170,6 +194,7 @@ static bool fail_at(struct kolo_comm *base, int number, long call)
 	CHECK(kolo_all_reduce(base, &failed, &failed, 1, KOLO_I64, KOLO_MAX, NULL) == 0);
 	CHECK((rc < 0) == (failed != 0));
 	f.left = 0;
+	f.ending = true;
 	kolo_zero_destroy(zero);
 	kolo_zero_device_get(&f.device, &info);
 	CHECK(info.used == 0 && info.pinned == 0);
@@ -194,14 +219,18 @@ static bool has_files(struct kolo_comm *comm)
 
 static void fail_each(struct t_rank *t)
 {
-	struct kolo_comm *comm = t_comm(t);
-	int cases = has_files(comm) ? CASES : CASES - 1;
+	struct kolo_comm *comm;
+	int cases;
 
-	for (int number = 0; number < cases; number++) {
+	t_gpu_use();
+	comm = t_comm(t);
+	cases = has_files(comm) ? CASES : CASES - 1;
+	for (int number = 0; number < cases + GPU_CASES; number++) {
+		bool gpu = number >= cases;
 		long call = 1;
 
-		while (fail_at(comm, number, call))
-			call += t_is_slow() && call > 8 ? 7 : 1;
+		while (fail_at(comm, gpu ? number - cases : number, gpu, call))
+			call += (t_is_slow() && call > 8) || gpu ? 7 : 1;
 		CHECK(call > 30);
 	}
 	kolo_comm_destroy(comm);

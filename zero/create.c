@@ -316,7 +316,10 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	/* Nothing is on its way to memory that goes. */
 	zero_wait_up(z, z->up);
 	zero_wait_down(z, z->down);
+	if (z->queue)
+		zero_queue_done(z, 0);
 	kolo_queue_destroy(z->queue);
+	zero_home_wait(z);
 	zero_reducer_close(z);
 	zero_gatherer_close(z);
 	zero_away_close(z);

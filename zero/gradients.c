@@ -471,6 +471,15 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 	return rc;
 }
 
+/* Where it failed the gradient is the caller's again too. Other ranks know by now, so that work ends that is behind theirs. */
+static int stop_reading(struct kolo_zero *z, int rc)
+{
+	if (rc == 0 || !z->failed)
+		return rc;
+	zero_home_wait(z);
+	return kolo_error_set(rc, "%s", z->failure);
+}
+
 int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 {
 	struct zero_tensor *t;
@@ -485,5 +494,5 @@ int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 	/* A rank without samples has no mean, whatever it passes. */
 	if (z->weight == 0)
 		return zero_failed(z, fill_without(z, t));
-	return zero_failed(z, take_gradient(z, tensor, gradient));
+	return stop_reading(z, zero_failed(z, take_gradient(z, tensor, gradient)));
 }

@@ -196,7 +196,7 @@ endif
 BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_against.c),$(wildcard tools/ringbench*.c))
 BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/gnuplot.c tools/values.c tools/tool.c)
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
-INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/tool.c)
+INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/json.c tools/tool.c)
 $B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a
 RUN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringrun*.c) tools/tool.c)
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a

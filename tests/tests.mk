@@ -55,7 +55,7 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver tests/gpu_ze
 	@ln -f $@ $(@D)/libcuda.so.1
 
 # It tests what ringinfo decides and prints.
-$B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/tool.o
+$B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/json.o $B/tools/tool.o
 
 # The model of zerotrain, without an engine; that which counts with double for differences of the loss.
 TRAIN_MODEL := $(addprefix tools/zerotrain/,attention block linear loops_best memory model products tensors)

@@ -1,55 +1,13 @@
 /* For programs: one object; tools/README.md has its fields. */
+#include "json.h"
 #include "ringinfo.h"
 
 /* ---- Values --------------------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `c`, 0 when it is none. */
-static int utf8_len(const unsigned char *c)
-{
-	int len = *c < 0x80                 ? 1
-		  : *c >= 0xc2 && *c < 0xe0 ? 2
-		  : (*c & 0xf0) == 0xe0     ? 3
-		  : (*c & 0xf8) == 0xf0     ? 4
-					    : 0;
-
-	for (int i = 1; i < len; i++)
-		if ((c[i] & 0xc0) != 0x80)
-			return 0;
-	/* Longer than needed, a surrogate, or beyond U+10FFFF. */
-	if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0) ||
-	    (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90) || c[0] > 0xf4)
-		return 0;
-	return len;
-}
-
-/* A string, or null. Bytes that are no UTF-8 become U+FFFD. */
-static void put_text(FILE *out, const char *text)
-{
-	const unsigned char *c = (const unsigned char *)text;
-
-	if (!text) {
-		fprintf(out, "null");
-		return;
-	}
-	fputc('"', out);
-	while (*c) {
-		int len = utf8_len(c);
-
-		if (len == 0)
-			fprintf(out, "\\ufffd");
-		else if (*c < 0x20)
-			fprintf(out, "\\u%04x", *c);
-		else
-			fprintf(out, "%s%.*s", *c == '"' || *c == '\\' ? "\\" : "", len, (const char *)c);
-		c += len ? len : 1;
-	}
-	fputc('"', out);
-}
-
 static void put_field(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, ", \"%s\": ", name);
-	put_text(out, value);
+	json_put_text(out, value);
 }
 
 static const char *truth(bool x)
@@ -100,7 +58,7 @@ static void put_environment(FILE *out)
 	fprintf(out, "],\n \"unknown\": [");
 	for (int at = 0, n = 0; next_unknown(&at, name, sizeof(name)); n++) {
 		fprintf(out, "%s", n ? ", " : "");
-		put_text(out, name);
+		json_put_text(out, name);
 	}
 	fprintf(out, "]");
 }
@@ -126,7 +84,7 @@ static void put_matrix(FILE *out, const struct matrix *m)
 	fprintf(out, "{\"between\": [");
 	for (int i = 0; i < m->n; i++) {
 		fprintf(out, "%s", i ? ", " : "");
-		put_text(out, m->labels[i]);
+		json_put_text(out, m->labels[i]);
 	}
 	fprintf(out, "]");
 	put_field(out, "name", m->name);

@@ -1,0 +1,10 @@
+/* What the tools' JSON has in common. */
+#ifndef JSON_H
+#define JSON_H
+
+#include <stdio.h>
+
+/* A string, or null. Bytes that are no UTF-8 become U+FFFD. */
+void json_put_text(FILE *out, const char *text);
+
+#endif

@@ -89,7 +89,7 @@ KERNELS_plain  :=
 KERNELS_avx2   := -mavx2 -mf16c
 KERNELS_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mf16c -mprefer-vector-width=512
 
-TOOLS   := ringbench ringinfo ringrun $(if $(filter yes,$(JANSSON)),zeroconfig) $(if $(filter yes,$(OPENBLAS)),zerotrain)
+TOOLS   := ringbench ringinfo ringrun zeroplan $(if $(filter yes,$(JANSSON)),zeroconfig) $(if $(filter yes,$(OPENBLAS)),zerotrain)
 TOOL_BINARIES := $(TOOLS:%=$B/%)
 
 .DEFAULT_GOAL := all
@@ -202,6 +202,8 @@ RUN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringrun*.c) tools/tool.c)
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
 ZEROCONFIG_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/zeroconfig*.c) tools/tool.c)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
+ZEROPLAN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/zeroplan*.c) tools/zerotrain/tensors.c tools/gnuplot.c tools/json.c tools/tool.c)
+$B/zeroplan: $(ZEROPLAN_OBJECTS) $B/libkolo.a
 TRAIN_OBJECTS := $(patsubst %.c,$B/%.o,$(filter-out tools/zerotrain/loops.c,$(wildcard tools/zerotrain/*.c)) tools/gnuplot.c tools/tool.c) \
 	$(KERNELS:%=$B/tools/zerotrain/loops_%.o)
 TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas))
@@ -256,7 +258,7 @@ lint: lib
 	@B=$B tests/lint
 
 # They see the library from within, as tests do.
-PERF_PROGRAMS := reductions links copies sockets overlap zero_overlap zero_stages zero_checkpoint zero_adam zero_disk
+PERF_PROGRAMS := reductions links copies sockets overlap zero_overlap zero_stages zero_checkpoint zero_adam zero_disk zero_plan
 $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -313,6 +315,6 @@ help:
 	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
--include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(ZEROPLAN_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d)
 
 endif

@@ -8,7 +8,7 @@ TESTS   := $(filter-out $(if $(filter yes,$(OPENBLAS)),,test_zerotrain),$(TESTS)
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
 # What tests the tools from outside runs plain and with sanitizers among which is the address one.
-TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_zeroconfig.py test_ringinfo.py test_launchers.py test_log.py \
+TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_zeroconfig.py test_zeroplan.py test_ringinfo.py test_launchers.py test_log.py \
 	test_zero_checkpoint.py test_zerotrain.py man.sh)
 ifneq ($(if $(findstring address,$(FLAVOUR)),,$(FLAVOUR)),)
 TEST_SCRIPTS  := $(filter-out $(TOOL_SCRIPTS),$(TEST_SCRIPTS))

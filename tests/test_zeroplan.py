@@ -1,0 +1,276 @@
+"""zeroplan from the outside: bytes and times against the formulas of zero/README.md and tools/README.md, what fits, what it
+measures, its options and exit codes. Writes TAP."""
+import json
+import os
+import shutil
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+from tap import B, Skip, main, run, test
+
+ZEROPLAN, ZEROCONFIG = f"{B}/zeroplan", f"{B}/zeroconfig"
+P = 12 << 20 # parameters of 12 layers of 1024 x 1024
+STACK = ("--parameters", str(P))
+RATES = {"ring": 2e9, "copy": 3e9, "memory": 5e9, "device": 50e9, "disk": 1e9, "compute": 0.25}
+
+
+def plan(*args, code=0):
+    """What zeroplan --json says."""
+    done = run(ZEROPLAN, "--json", *args)
+    assert done.returncode == code and not done.stderr, (args, done)
+    return json.loads(done.stdout)
+
+
+def stages(*args, code=0):
+    return {one["stage"]: one for one in plan(*args, code=code)["asked"]}
+
+
+def rates(**others):
+    return ("--bandwidth", ",".join(f"{name}={x!r}" for name, x in {**RATES, **others}.items() if x))
+
+
+def near(x, y, share=1e-9):
+    return abs(x - y) <= share * max(abs(x), abs(y))
+
+
+def peak(one, kind, place=None):
+    return sum(m["peak"] for m in one["memory"] if m["kind"] == kind and place in (None, m["place"]))
+
+
+def has_files():
+    """Whether this build has liburing."""
+    return "liburing" in run("ldd", ZEROPLAN).stdout
+
+
+@test
+def bytes_are_those_of_the_formulas():
+    for precision, size in (("fp32", 4), ("bf16", 2)):
+        asked = stages(*STACK, "-n", "4", "--precision", precision)
+        assert sorted(asked) == [0, 1, 2, 3]
+        for stage, one in asked.items():
+            share = P // 4 if stage else P
+            assert peak(one, "parameters") == size * (P // 4 if stage == 3 else P), one
+            assert peak(one, "gradients") == size * share, one
+            assert one["nvme_bytes"] == one["device_bytes"] == 0, one
+            assert one["host_bytes"] == sum(m["peak"] for m in one["memory"]), one
+            # Beside parameters and gradients state, buckets, and at stage 3 what is gathered.
+            assert one["host_bytes"] >= peak(one, "parameters") + peak(one, "gradients") + 8 * share, one
+            t, sent = one["traffic"], size * P * 3 // 4
+            assert t["gradient_bytes"] == (1 if stage else 2) * sent, one
+            assert t["parameter_bytes"] == {0: 0, 1: sent, 2: sent, 3: 2 * sent}[stage], one
+            assert t["down_bytes"] == t["up_bytes"] == t["read_bytes"] == t["written_bytes"] == 0, one
+
+
+@test
+def what_is_offloaded_is_elsewhere_and_crosses():
+    common = (*STACK, "-n", "2", "--precision", "bf16", "--device-memory", "1G", "--host-memory", "1G", "--stage", "2")
+    at_home, = plan(*common)["asked"]
+    half, = plan(*common, "--offload-optimizer", "cpu", "--ratio", "0.5")["asked"]
+    files, = plan(*common, "--offload-optimizer", "nvme")["asked"]
+    state = 12 * P // 2 # masters and two moments, of the own half
+    assert at_home["device_bytes"] >= state and at_home["nvme_bytes"] == 0, at_home
+    assert at_home["traffic"]["down_bytes"] == at_home["traffic"]["up_bytes"] == 0, at_home
+    assert near(at_home["device_bytes"] - half["device_bytes"], state / 2, 0.1), (at_home, half)
+    assert half["host_bytes"] >= state / 2, half
+    assert near(half["traffic"]["up_bytes"], 2 * P / 2 / 2, 0.01), half
+    assert near(half["traffic"]["down_bytes"], 2 * P / 2 / 2, 0.01), half
+    assert state <= files["nvme_bytes"] < 1.1 * state and files["host_bytes"] < state, files
+    assert state <= files["traffic"]["read_bytes"] < 1.1 * state, files
+    assert state <= files["traffic"]["written_bytes"] < 1.1 * state, files
+
+
+@test
+def the_gpt_is_that_of_zerotrain():
+    done = plan("--layers", "3", "--dim", "96", "--heads", "6", "--context", "64", "--vocab", "1000")
+    assert done["parameters"] == 1000 * 96 + 64 * 96 + 3 * (12 * 96 * 96 + 13 * 96) + 2 * 96, done
+    assert done["tensors"] == 2 + 3 * 12 + 2 and done["model"] == "GPT of 3 blocks, 96 wide, context 64, 1000 tokens", done
+    assert plan()["model"] == "GPT of 5 blocks, 128 wide, context 128, 256 tokens"
+
+
+@test
+def a_stack_has_as_many_parameters_as_one_says():
+    for text, n, tensors, model in (
+            ("12M", 12000000, 14, "13 layers of 960 x 960 and a vector of what is left"),
+            (str(P), P, 12, "12 layers of 1024 x 1024"),
+            ("1.5K", 1500, 13, "12 layers of 11 x 11 and a vector of what is left"),
+            ("5", 5, 5, "5 layers of 1 x 1"),
+            ("7B", 7000000000, 105, "104 layers of 8192 x 8192 and a vector of what is left")):
+        done = plan("--parameters", text, "--host-memory", "1000G")
+        assert (done["parameters"], done["tensors"], done["model"]) == (n, tensors, model), done
+
+
+@test
+def time_is_the_formula():
+    args = (*STACK, "-n", "4", "--precision", "bf16", "--device-memory", "1G", "--host-memory", "1G", "--stage", "1",
+            "--offload-optimizer", "cpu", "--ratio", "0.5")
+    one, = plan(*args, *rates())["asked"]
+    time, t, own = one["time"], one["traffic"], P / 4
+    each = 2 * 2 + 2 * 12 + 2 # a bf16 gradient twice, master and two moments both ways, the parameter
+    assert time["compute"] == 0.25 and near(time["fill"], 2 * 2 * P / 50e9) and time["unpack"] == 0, time
+    assert near(time["reduce"], t["gradient_bytes"] / 2e9) and near(time["gather"], t["parameter_bytes"] / 2e9), time
+    assert near(time["down"], t["down_bytes"] / 3e9) and near(time["up"], t["up_bytes"] / 3e9), time
+    assert near(time["update"], own / 2 * each / 5e9) and near(time["home"], own / 2 * each / 50e9), time
+    passes = max(time["compute"] + time["fill"], time["reduce"] + time["gather"], time["down"])
+    assert near(time["total"], passes + max(time["update"], time["home"], time["up"])), time
+    # One core for everything: nothing goes on beside anything else.
+    shared, = plan(*args, *rates(cores=1.0, device=0))["asked"]
+    time = shared["time"]
+    assert time["home"] == 0 and near(time["update"], own * each / 5e9), time
+    assert near(time["total"], sum(x for name, x in time.items() if name != "total")), time
+
+
+@test
+def tensors_that_no_bucket_holds_are_copied_twice():
+    many, = plan("--parameters", "50331648", "-n", "2", "--stage", "2", *rates(device=0))["asked"] # 2048 x 2048, buckets of 2 Mi
+    each = 4 * (50331648 + 50331648 / 2) / 3e9
+    assert near(many["time"]["fill"], each) and near(many["time"]["unpack"], each), many
+
+
+@test
+def files_and_shards_have_their_place_in_the_formula():
+    args = (*STACK, "-n", "2", "--device-memory", "1G", "--host-memory", "1G", "--stage", "3")
+    one, = plan(*args, "--offload-optimizer", "nvme", *rates(compute=0))["asked"]
+    time, t = one["time"], one["traffic"]
+    assert near(time["files"], (t["read_bytes"] + t["written_bytes"]) / 1e9) and time["compute"] == 0, time
+    assert near(time["total"], max(time["fill"], time["reduce"] + time["gather"], time["down"])
+                + max(time["files"], time["update"], time["up"])), time
+    # With shards away what comes up does so beside the passes.
+    one, = plan(*args, "--offload-optimizer", "cpu", "--offload-param", "cpu", *rates(compute=0))["asked"]
+    time = one["time"]
+    assert time["up"] > 0 and near(time["total"], max(time["fill"], time["reduce"] + time["gather"], time["down"], time["up"])
+                                   + max(time["update"], time["home"])), time
+
+
+@test
+def what_is_not_known_is_not_told():
+    one = stages(*STACK, "-n", "2", "--bandwidth", "ring=1e9")[1]
+    assert one["time"]["reduce"] > 0 and one["time"]["update"] is None and one["seconds"] is None, one
+    done = run(ZEROPLAN, *STACK, "-n", "2")
+    assert done.returncode == 0 and "Time of an update" not in done.stdout, done
+    assert "settings fit\n  stage  optimizer" in done.stdout, done
+
+
+@test
+def settings_that_fit_come_fastest_first():
+    args = (*STACK, "-n", "2", "--precision", "bf16", "--device-memory", "111M", "--host-memory", "1G", *rates())
+    fit = plan(*args)["settings"]
+    assert fit and all(one["fits"] and one["reason"] == "" and one["device_bytes"] <= 111 << 20 for one in fit), fit
+    times = [one["seconds"] for one in fit]
+    assert times == sorted(times), times
+    all_of_them = plan(*args, "--all")["settings"]
+    # Stages 0 to 2 have one place for parameters, 3 has three; optimizers at home, or two places with four ratios.
+    assert len(all_of_them) == 1 + 9 + 9 + 27 and all_of_them[:len(fit)] == fit, all_of_them
+    others = all_of_them[len(fit):]
+    assert others and not any(one["fits"] for one in others), others
+    assert all("device" in one["reason"] or "host" in one["reason"] for one in others), others
+    # Without a device the host's memory is home already.
+    assert len(plan(*STACK, "-n", "2", "--all", "--host-memory", "1G")["settings"]) == 1 + 5 + 5 + 10
+
+
+@test
+def what_does_not_fit_is_status_1_with_numbers():
+    args = (*STACK, "-n", "2", "--precision", "bf16", "--device-memory", "100M", "--host-memory", "1G")
+    done = run(ZEROPLAN, *args, "--stage", "1")
+    assert done.returncode == 1 and not done.stderr, done
+    one, = plan(*args, "--stage", "1", code=1)["asked"]
+    assert not one["fits"] and f"needs {one['device_bytes'] / 2**20:.1f} MiB on the device" in one["reason"], one
+    assert one["reason"] in done.stdout and "settings fit" in done.stdout, done
+    assert any(line.split()[:4] == ["3", "cpu", "1", "none"] for line in done.stdout.splitlines()), done
+    # Of all stages one is enough; where none fits, more is needed.
+    assert run(ZEROPLAN, *args, "--offload-optimizer", "cpu").returncode == 0
+    done = run(ZEROPLAN, *STACK, "--device-memory", "1M", "--host-memory", "1M")
+    assert done.returncode == 1 and "0 of 46 settings fit\n  more ranks" in done.stdout, done
+
+
+@test
+def a_config_says_what_options_do_not():
+    if not os.path.exists(ZEROCONFIG):
+        raise Skip("this build reads no config: it lacks jansson: make deps")
+    text = ('{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "bf16": {"enabled": true}, '
+            '"zero_optimization": {"stage": 2}, "optimizer": {"type": "Lion", "params": {}}}')
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write(text)
+        f.flush()
+        done = plan(*STACK, "-n", "2", "--config", f.name)
+        assert [one["stage"] for one in done["asked"]] == [2], done
+        assert (done["type"], done["optimizer"], done["accumulation"]) == ("bf16", "Lion", 3), done
+        done = plan(*STACK, "-n", "2", "--config", f.name, "--stage", "3", "--optimizer", "adam", "--accumulation", "1")
+        assert [one["stage"] for one in done["asked"]] == [3], done
+        assert (done["optimizer"], done["accumulation"]) == ("Adam", 1), done
+        assert len(plan(*STACK, "--config", f.name, "--stage", "all")["asked"]) == 4
+        done = run(ZEROPLAN, "--config", f.name, "--precision", "fp16")
+        assert done.returncode == 2 and "--precision is f16, but" in done.stderr and "bf16" in done.stderr, done
+    done = run(ZEROPLAN, "--config", "/dev/stdin", input='{"train_batch_size": 2, "zero_optimization": {"stag": 2}}')
+    assert done.returncode == 2 and "did you mean zero_optimization.stage?" in done.stderr, done
+    assert run(ZEROPLAN, "--config", "/nowhere/at/all").returncode == 3
+
+
+@test
+def what_is_measured_can_be_given():
+    with tempfile.TemporaryDirectory(dir=B) as folder:
+        first = plan(*STACK, "-n", "2", "--measure", "--path", folder, "--bandwidth", "compute=0.5")
+        assert os.listdir(folder) == []
+    rate = first["bandwidth"]
+    assert all(rate[name] > 0 for name in ("ring", "copy", "memory", "cores")), rate
+    assert rate["disk"] > 0 if has_files() else rate["disk"] is None, rate
+    assert rate["device"] is None and rate["compute"] == 0.5, rate
+    again = plan(*STACK, "-n", "2", "--bandwidth", ",".join(f"{name}={x!r}" for name, x in rate.items() if x))
+    assert again["asked"] == first["asked"], (first, again)
+    # What is given is not measured, and one rank has nobody to send to.
+    given = plan(*STACK, "--measure", "--bandwidth", "copy=7,memory=8,disk=9,cores=3")["bandwidth"]
+    assert [given[name] for name in ("ring", "copy", "memory", "disk", "cores")] == [None, 7, 8, 9, 3], given
+
+
+@test
+def a_picture_has_kinds_places_and_stages():
+    if not shutil.which("gnuplot"):
+        raise Skip("gnuplot is missing: make deps")
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/x.svg"
+        done = run(ZEROPLAN, *STACK, "-n", "2", "--precision", "bf16", "--device-memory", "150M", "--host-memory", "1G",
+                   "--offload-optimizer", "nvme", "--plot", path)
+        assert done.returncode == 0 and "Fits" in done.stdout, done
+        texts = [t.text for t in ElementTree.parse(path).iter() if t.tag.endswith(("text", "tspan")) and t.text]
+    for text in ("parameters", "gradients", "device memory", "device", "nvme", "stage 0: does not fit", "stage 1", "stage 3",
+                 "MiB of a rank, at most", "12 layers of 1024 x 1024, bf16, AdamW, 2 ranks"):
+        assert text in texts, (text, texts)
+    done = run(ZEROPLAN, "--plot", "x.jpeg")
+    assert done.returncode == 2 and "ends in .svg or .png" in done.stderr and not done.stdout, done
+    done = run(ZEROPLAN, "--plot", "/nowhere/at/all.svg")
+    assert done.returncode == 3 and "/nowhere/at/all.svg: opening it" in done.stderr, done
+
+
+@test
+def mistakes_are_refused():
+    for args, words in (
+            (["-n", "0"], "-n 0"), (["--stage", "4"], "--stage"), (["--precision", "f64"], "want fp32, fp16 or bf16"),
+            (["--optimizer", "adamax"], "want adamw"), (["--offload-param", "disk"], "want none, cpu or nvme"),
+            (["--ratio", "0"], "--ratio 0"), (["--ratio", "0.5"], "want --offload-optimizer"),
+            (["--ratio", "1.5"], "at most 1"), (["--ratio", "nan"], "at most 1"),
+            (["--parameters", "0.2"], "from 1 to 10T"),
+            (["--parameters", "7X"], "from 1 to 10T"), (["--device-memory", "lots"], "a number of bytes"),
+            (["--bandwidth", "ring"], "NAME=NUMBER"), (["--bandwidth", "rung=1"], "NAME=NUMBER"),
+            (["--bandwidth", "ring=0"], "NAME=NUMBER"), (["--bandwidth", "device=1e12"], "want --device-memory"),
+            (["--dim", "10", "--heads", "4"], "no multiple of --heads"),
+            (["--accumulation", "0"], "--accumulation 0"), (["x"], "want options only"), (["--wibble"], "zeroplan --help"),
+            (["-n", "65", "--measure"], "65 ranks are more"),
+            (["--stage", "1", "--offload-param", "cpu", "--device-memory", "1G"], "offload_param")):
+        done = run(ZEROPLAN, *args)
+        assert done.returncode == 2 and words in done.stderr and not done.stdout, (args, done)
+
+
+@test
+def failures_have_a_status_of_their_own():
+    if has_files():
+        done = run(ZEROPLAN, "-n", "2", "--measure", "--path", "/nowhere/at/all")
+        assert done.returncode == 3 and "/nowhere/at/all" in done.stderr and not done.stdout, done
+        assert "No such file or directory" in done.stderr, done
+    with open("/dev/full", "w") as full:
+        done = run("sh", "-c", f"{ZEROPLAN} >/dev/full", stdin=full)
+        assert done.returncode == 3 and "is the disk full?" in done.stderr, done
+    done = run(ZEROPLAN, "--help")
+    assert done.returncode == 0 and done.stdout.startswith("usage: zeroplan [OPTIONS]\n"), done
+    assert run(ZEROPLAN, "--version").stdout.startswith("zeroplan (Kolo) ")
+
+
+main()

@@ -1,0 +1,185 @@
+/* zeroplan: what a training run needs, before it is started. */
+#include "zeroplan.h"
+
+#include "gnuplot.h"
+
+#include <stdlib.h>
+
+/* ---- The run -------------------------------------------------------------------------------------------- */
+
+static int read_settings(const struct options *o, struct run *r)
+{
+	struct kolo_zero_model model;
+	int rc;
+
+	kolo_zero_model_init(&model);
+	model.nranks = o->nranks;
+	model.hidden = o->parameters ? 0 : (size_t)o->dim;
+	model.micro_batch = 1; /* what is held and sent does not depend on it, */
+	model.accumulation = o->accumulation;
+	model.total_steps = 1 << 20; /* nor on schedules */
+	model.type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
+	if ((rc = kolo_zero_settings_read(o->config, &model, &r->settings)) < 0)
+		return tell_failure(rc);
+	r->config = r->settings->config;
+	r->type = r->settings->type;
+	if (o->type == (enum kolo_type)UNSET || o->type == r->type)
+		return EXIT_GOOD;
+	fprintf(stderr, "zeroplan: --precision is %s, but %s says %s: want one of them only\n",
+		kolo_type_name(o->type), o->config, kolo_type_name(r->type));
+	return EXIT_USAGE;
+}
+
+/* What the command line says counts before the config. */
+static int take_options(const struct options *o, struct run *r)
+{
+	struct kolo_zero_config *c = &r->config;
+
+	if (o->optimizer != UNSET)
+		c->optimizer = (enum kolo_zero_optimizer)o->optimizer;
+	if (!r->settings) {
+		kolo_zero_group_init(&r->group, c->optimizer);
+		c->groups = &r->group;
+		c->ngroups = 1;
+	}
+	if (o->stage != UNSET && o->stage != ALL_STAGES)
+		c->stage = o->stage;
+	if (o->accumulation)
+		c->accumulation = o->accumulation;
+	if (o->at_optimizer != UNSET)
+		c->offload_optimizer.place = (enum kolo_zero_place)o->at_optimizer;
+	if (o->at_param != UNSET)
+		c->offload_param.place = (enum kolo_zero_place)o->at_param;
+	if (o->ratio > 0)
+		c->offload_optimizer.ratio = o->ratio;
+	if (o->path || !c->offload_optimizer.path)
+		c->offload_optimizer.path = o->path ? o->path : "/tmp";
+	if (o->path || !c->offload_param.path)
+		c->offload_param.path = o->path ? o->path : "/tmp";
+	c->host_budget = o->host_memory;
+	if (o->ratio == 0 || c->offload_optimizer.place != KOLO_ZERO_ON_DEVICE)
+		return EXIT_GOOD;
+	fprintf(stderr, "zeroplan: --ratio %g: want --offload-optimizer cpu or nvme too\n", o->ratio);
+	return EXIT_USAGE;
+}
+
+static int open_run(const struct options *o, struct run *r)
+{
+	int rc;
+
+	*r = (struct run){ .options = o, .bandwidths = o->bandwidths };
+	kolo_zero_config_init(&r->config);
+	r->type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
+	if (o->config && (rc = read_settings(o, r)))
+		return rc;
+	if ((rc = take_options(o, r)))
+		return rc;
+	/* It starts processes, which the device's threads would not survive. */
+	if (o->measure && (rc = measure(o, &r->config, r->type, &r->bandwidths)))
+		return rc;
+	if (o->device_memory && (rc = kolo_zero_arena_open(o->device_memory, 0, &r->device)) < 0)
+		return tell_failure(rc);
+	return make_tensors(o, r->type, &r->tensors);
+}
+
+static void close_run(struct run *r)
+{
+	free_tensors(&r->tensors);
+	kolo_zero_device_close(r->device);
+	kolo_zero_settings_destroy(r->settings);
+}
+
+/* ---- What is shown -------------------------------------------------------------------------------------- */
+
+static int plan_all(const struct run *r, const struct setting *settings, int n, struct outcome *out)
+{
+	int rc = EXIT_GOOD;
+
+	for (int i = 0; rc == EXIT_GOOD && i < n; i++)
+		rc = plan_setting(r, &settings[i], &out[i]);
+	return rc;
+}
+
+static bool any_fits(const struct outcome *outcomes, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (outcomes[i].fits)
+			return true;
+	return false;
+}
+
+/* Is any of what is asked a setting that the engine has? */
+static bool any_planned(const struct report *report)
+{
+	for (int i = 0; i < report->nasked; i++)
+		if (report->asked[i].status == 0)
+			return true;
+	return false;
+}
+
+static int show(const struct report *report)
+{
+	const struct options *o = report->run->options;
+	int rc;
+
+	if (!any_planned(report)) {
+		fprintf(stderr, "zeroplan: %s\n", report->asked[0].reason);
+		return EXIT_USAGE;
+	}
+	(o->json ? print_json : print_text)(stdout, report);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "zeroplan: the output could not be written: is the disk full?\n");
+		return EXIT_FAILED;
+	}
+	if (o->plot && (rc = draw_plan(report)))
+		return rc;
+	return any_fits(report->asked, report->nasked) ? EXIT_GOOD : EXIT_WRONG;
+}
+
+static int plan_run(const struct run *r)
+{
+	struct setting asked[ALL_STAGES];
+	int nasked = list_asked(r, asked), nfound = list_settings(r, NULL), rc;
+	struct setting *settings = calloc((size_t)nfound, sizeof(*settings));
+	struct outcome *outcomes = calloc((size_t)(nasked + nfound), sizeof(*outcomes)), *found;
+	struct report report = { .run = r, .asked = outcomes, .nasked = nasked, .nfound = nfound };
+
+	if (settings && outcomes) {
+		found = outcomes + nasked;
+		list_settings(r, settings);
+		if ((rc = plan_all(r, asked, nasked, outcomes)) == EXIT_GOOD &&
+		    (rc = plan_all(r, settings, nfound, found)) == EXIT_GOOD) {
+			sort_outcomes(found, nfound);
+			report.found = found;
+			for (int i = 0; i < nfound; i++)
+				report.nfit += found[i].fits;
+			rc = show(&report);
+		}
+	} else {
+		fprintf(stderr, "zeroplan: a list of %d settings: out of memory\n", nfound);
+		rc = EXIT_FAILED;
+	}
+	free(settings);
+	free(outcomes);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+	struct run run;
+	int rc;
+
+	parse_options(argc, argv, &options);
+	if (options.plot && !gnuplot_draws(options.plot)) {
+		fprintf(stderr, "zeroplan: --plot %s: want a name that ends in .svg or .png\n", options.plot);
+		return EXIT_USAGE;
+	}
+	if (options.plot && gnuplot_look("zeroplan", options.plot))
+		return EXIT_FAILED;
+	rc = open_run(&options, &run);
+	if (rc == EXIT_GOOD)
+		rc = plan_run(&run);
+	close_run(&run);
+	return rc;
+}

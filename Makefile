@@ -258,7 +258,7 @@ lint: lib
 	@B=$B tests/lint
 
 # They see the library from within, as tests do.
-PERF_PROGRAMS := reductions links copies sockets overlap zero_overlap zero_stages zero_checkpoint zero_adam zero_disk zero_plan
+PERF_PROGRAMS := reductions links copies sockets overlap zero_overlap zero_stages zero_checkpoint zero_adam zero_disk zero_plan zero_offload
 $(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

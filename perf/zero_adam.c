@@ -160,7 +160,7 @@ static void measure(int nthreads, struct arrays *a)
 
 	check(zero_threads_open(nthreads, 1, &threads));
 	take(a, &arena);
-	check(zero_arena_open(&arena, "arrays"));
+	check(zero_arena_open(&arena, "arrays", NULL));
 	take(a, &arena);
 	clear(threads, a);
 	for (size_t i = 0; i < a->n; i++)

@@ -407,6 +407,7 @@ static void compare_memory(const struct kolo_zero_plan *plan, const struct kolo_
 			fprintf(stderr, "# %s %s: planned %zu, held %zu, expected %zu\n", held.place,
 				held.kind, planned.peak, held.peak, held.expected);
 		CHECK(planned.peak == held.peak && held.peak <= held.expected);
+		CHECK(planned.pinned == held.pinned);
 	}
 	CHECK(kolo_zero_memory_get(zero, row, &held) == KOLO_EINVAL);
 }

@@ -37,24 +37,13 @@ void kolo_zero_config_init(struct kolo_zero_config *out)
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
 
-/* Where copies between device and host begin or end. Work of a device writes sums, which always are within its reach. */
 static int pin_memory(struct kolo_zero *z)
 {
-	const struct {
-		enum zero_kind kind;
-		bool wanted;
-	} pinned[] = {
-		{ ZERO_GRADIENTS, z->config.offload_optimizer.pin },
-		{ ZERO_STAGING, z->config.offload_optimizer.pin },
-		{ ZERO_PARAMETERS, z->config.offload_param.pin },
-		{ ZERO_SHELF, z->config.offload_param.pin },
-		{ ZERO_SUMS, !z->on_host },
-	};
 	int rc = 0;
 
-	for (size_t i = 0; z->device && rc == 0 && i < sizeof(pinned) / sizeof(pinned[0]); i++)
-		if (pinned[i].wanted)
-			rc = zero_arena_pin(&z->arenas[ZERO_AWAY][pinned[i].kind], z->device);
+	for (int k = 0; rc == 0 && k < ZERO_NKINDS; k++)
+		if (zero_is_pinned(z, (enum zero_kind)k))
+			rc = zero_arena_pin(&z->arenas[ZERO_AWAY][k], z->device);
 	return rc;
 }
 

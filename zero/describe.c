@@ -351,6 +351,8 @@ static void plan_sums(struct kolo_zero *z)
 			bool sums = z->config.parameter_server ? z->rank == 0
 							       : r == z->rank || z->config.stage == 0;
 
+			if (r == z->rank)
+				z->tensors[i].sums_at = z->nsums;
 			if (z->tensors[i].trained && sums)
 				z->nsums += zero_blocks(zero_owned(z->tensors[i].n, z->nranks, r).n);
 		}
@@ -411,6 +413,21 @@ void zero_take_memory(struct kolo_zero *z)
 			if (t->trained && size == sizeof(float))
 				take_state(z, t);
 		}
+}
+
+/* Where copies between device and host begin or end. Work of a device writes sums, which always are within its reach. */
+bool zero_is_pinned(const struct kolo_zero *z, enum zero_kind kind)
+{
+	if (!z->device)
+		return false;
+	switch (kind) {
+	case ZERO_GRADIENTS:
+	case ZERO_STAGING: return z->config.offload_optimizer.pin;
+	case ZERO_PARAMETERS:
+	case ZERO_SHELF: return z->config.offload_param.pin;
+	case ZERO_SUMS: return !z->on_host;
+	default: return false;
+	}
 }
 
 /* What is not of tensors. */

@@ -63,6 +63,7 @@ void zero_reducer_begin(struct kolo_zero *z)
 		r->buffer_of[b] = -1;
 	}
 	r->started = r->stored = 0;
+	z->squared = 0;
 	for (int i = 0; i < z->ntensors; i++)
 		z->tensors[i].reported = false;
 }
@@ -97,7 +98,10 @@ static int bring_down(struct kolo_zero *z, struct zero_tensor *t, struct zero_pa
 {
 	char *to = zero_at(t->away.grad, t->away.grad_type, part.first - t->held.first);
 
-	return zero_copy_down(z, to, from, part.n * kolo_type_size(t->away.grad_type), ticket);
+	int rc = zero_copy_down(z, to, from, part.n * kolo_type_size(t->away.grad_type), ticket);
+
+	t->down = z->down;
+	return rc;
 }
 
 /* The same wherever their state is. What is away comes down from the bucket, in the ticket's copy; or, with sums at home, from these
@@ -183,7 +187,7 @@ static int store_oldest(struct kolo_zero *z)
 		return rc;
 	buffer->bucket = -1;
 	r->stored++;
-	return 0;
+	return zero_square_landed(z);
 }
 
 /* ---- Reduction ------------------------------------------------------------------------------------------ */
@@ -286,7 +290,8 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 				continue;
 			r->buffers[i].bucket = bucket;
 			r->buffer_of[bucket] = i;
-			return zero_wait_down(z, r->buffers[i].down);
+			rc = zero_wait_down(z, r->buffers[i].down);
+			return rc == 0 ? zero_square_landed(z) : rc;
 		}
 		rc = r->stored < r->started ? store_oldest(z) : add_buffer(z);
 	}
@@ -455,6 +460,18 @@ static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const 
 	return 0;
 }
 
+/* What is reduced by now is stored, so that it comes down meanwhile. */
+static int store_done(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	int rc = 0;
+
+	while (rc == 0 && r->stored < r->started &&
+	       zero_mark_passed(z, &r->buffers[r->buffer_of[r->stored]].reduced))
+		rc = store_oldest(z);
+	return rc;
+}
+
 static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
@@ -468,7 +485,7 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 		rc = look_for_culprit(z, tensor, gradient);
 	if (rc == 0 && sums && zero_reduces_now(z))
 		rc = fill_tensor(z, t, t->grad, KOLO_F32, sum_weight(z));
-	return rc;
+	return rc == 0 ? store_done(z) : rc;
 }
 
 /* Where it failed the gradient is the caller's again too. Other ranks know by now, so that work ends that is behind theirs. */

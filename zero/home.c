@@ -83,7 +83,11 @@ int zero_copy_up(struct kolo_zero *z, void *home, const void *host, size_t bytes
 
 int zero_wait_down(struct kolo_zero *z, uint64_t ticket)
 {
-	return wait(z, KOLO_ZERO_DOWN, ticket);
+	int rc = wait(z, KOLO_ZERO_DOWN, ticket);
+
+	if (rc == 0 && ticket > z->landed)
+		z->landed = ticket;
+	return rc;
 }
 
 int zero_wait_up(struct kolo_zero *z, uint64_t ticket)
@@ -153,6 +157,13 @@ int zero_mark_set(struct kolo_zero *z, struct zero_mark *mark)
 	rc = zero_home_work(z, &work);
 	mark->ticket = z->computed;
 	return rc;
+}
+
+bool zero_mark_passed(struct kolo_zero *z, struct zero_mark *mark)
+{
+	int done = 0;
+
+	return z->queue && z->on_host && kolo_event_query(mark->event, &done) == 0 && done;
 }
 
 /* A device's lane does not know what has become of a collective. */

@@ -218,6 +218,9 @@ static void tell(const struct kolo_zero *z, enum zero_place place, enum zero_kin
 		out->bytes += z->user_bytes;
 	if (place == ZERO_HOME && kind == ZERO_BUCKETS)
 		out->bytes += z->extra_buckets;
+	/* Of a plan, whose memory is not there, what would be. */
+	if (place == ZERO_AWAY && !z->arenas[place][kind].base && zero_is_pinned(z, kind))
+		out->pinned = zero_whole_pages(out->expected);
 	out->peak = out->bytes;
 	if (place == ZERO_HOME && kind == ZERO_GATHERED) {
 		out->bytes = z->gathered;

@@ -39,6 +39,49 @@ static bool sums_part(const struct kolo_zero *z, int owner)
 	return z->config.parameter_server ? z->rank == 0 : owner == z->rank;
 }
 
+/* Squares of tensors in the order in which they are reduced: of those that are stored, and down if they have to be; or all. */
+static int square_stored(struct kolo_zero *z, bool all)
+{
+	const struct zero_plan *plan = &z->reducer.plan;
+	int stored = z->reducer.stored, pieces, rc = 0;
+
+	pieces = stored ? plan->buckets[stored - 1].first + plan->buckets[stored - 1].npieces : 0;
+	while (rc == 0 && z->squared < plan->npieces) {
+		const struct zero_tensor *t = &z->tensors[plan->pieces[z->squared].tensor];
+
+		if (!all && (z->squared + t->npieces > pieces || t->down > z->landed))
+			break;
+		rc = square_part(z, t, t->own, z->sums + t->sums_at);
+		z->squared += t->npieces;
+	}
+	return rc;
+}
+
+int zero_square_landed(struct kolo_zero *z)
+{
+	bool last = z->micro == z->config.accumulation - 1;
+
+	return last && z->config.stage > 0 ? square_stored(z, false) : 0;
+}
+
+/* The same where a rank has all gradients: each owner's part apart. */
+static int square_all(struct kolo_zero *z)
+{
+	size_t at = 0;
+	int rc = 0;
+
+	for (int r = 0; r < z->nranks; r++)
+		for (int i = 0; rc == 0 && i < z->ntensors && sums_part(z, r); i++) {
+			struct zero_part part = zero_owned(z->tensors[i].n, z->nranks, r);
+
+			if (!z->tensors[i].trained)
+				continue;
+			rc = square_part(z, &z->tensors[i], part, z->sums + at);
+			at += zero_blocks(part.n);
+		}
+	return rc;
+}
+
 static double add_blocks(const double **sums, size_t n)
 {
 	double sum = 0;
@@ -51,19 +94,11 @@ static double add_blocks(const double **sums, size_t n)
 int zero_square_sum(struct kolo_zero *z, double *out)
 {
 	const double *sums = z->sums;
-	size_t at = 0;
 	int rc = zero_wait_down(z, z->down);
 
 	*out = 0;
-	for (int r = 0; r < z->nranks; r++)
-		for (int i = 0; rc == 0 && i < z->ntensors && sums_part(z, r); i++) {
-			struct zero_part part = zero_owned(z->tensors[i].n, z->nranks, r);
-
-			if (!z->tensors[i].trained)
-				continue;
-			rc = square_part(z, &z->tensors[i], part, z->sums + at);
-			at += zero_blocks(part.n);
-		}
+	if (rc == 0)
+		rc = z->config.stage > 0 ? square_stored(z, true) : square_all(z);
 	if (rc == 0)
 		rc = zero_home_wait(z);
 	for (int r = 0; rc == 0 && r < z->nranks; r++) {

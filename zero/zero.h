@@ -54,7 +54,9 @@ struct zero_tensor {
 	char *shard; /* of a sharded tensor: the own values, always there; own.n of chunk are used. NULL in files */
 	enum zero_place shard_place;
 	uint64_t shard_offset; /* in the file of shards */
-	uint64_t up;           /* the last copy to param's own part, which who reads it waits for */
+	uint64_t up;           /* the last copy to param's own part, which who reads it waits for; */
+	uint64_t down;         /* and of its gradient, to where its state is away */
+	size_t sums_at;        /* its own part's blocks in the engine's sums */
 	bool in_user;          /* param is the caller's memory */
 	struct zero_region region;
 	enum zero_state state;
@@ -162,7 +164,7 @@ struct zero_shelf {
 	char *buffers;
 	size_t len; /* of one; */
 	int n, turn;
-	int *tensor;       /* what is in it, or on its way to it; -1: nothing to be read; -2 - tensor: that is being written */
+	int *tensor; /* what is in it, or on its way to it; -1: nothing to be read; -2 - tensor: that is being written */
 	uint64_t *tickets; /* of the last copy from it */
 };
 
@@ -204,6 +206,8 @@ struct kolo_zero {
 	float *spot;  /* on a device of its own: for work that only marks a place in its order */
 	double *sums; /* of squares of all blocks, or of Lamb's two kinds of them; */
 	size_t nsums;
+	int squared;     /* pieces of reductions of this micro-step whose tensors' squares are in sums */
+	uint64_t landed; /* copies down that were waited for */
 	uint64_t down_bytes, up_bytes;
 	uint64_t read_before, written_before; /* of files, when the engine was made */
 
@@ -265,6 +269,9 @@ int zero_describe(struct kolo_zero *zero, const struct kolo_zero_config *config,
 		  const struct kolo_zero_tensor *tensors, int ntensors, int rank, int nranks);
 void zero_undescribe(struct kolo_zero *zero);
 
+/* Whether host memory of a kind that is away is pinned. */
+bool zero_is_pinned(const struct kolo_zero *zero, enum zero_kind kind);
+
 /* Gives each tensor its parts of the arenas; before these are open they are counted. */
 void zero_take_memory(struct kolo_zero *zero);
 
@@ -303,6 +310,8 @@ int zero_mark_open(struct kolo_zero *zero, struct zero_mark *mark);
 void zero_mark_close(struct zero_mark *mark);
 int zero_mark_set(struct kolo_zero *zero, struct zero_mark *mark);
 int zero_mark_wait(struct kolo_zero *zero, struct zero_mark *mark);
+/* Whether that would not block; where a device has its own order it is not known. */
+bool zero_mark_passed(struct kolo_zero *zero, struct zero_mark *mark);
 
 /* The queue for a collective on memory at home that is waited for at once, and that wait. */
 struct kolo_queue *zero_queue_now(struct kolo_zero *zero);
@@ -421,6 +430,8 @@ int zero_gather_updated(struct kolo_zero *zero, zero_update_piece_fn *update, vo
 
 /* ---- update.c ------------------------------------------------------------------------------------------ */
 
+/* Squares of gradients that have come to stay, as far as that is known without waiting: beside backward. */
+int zero_square_landed(struct kolo_zero *zero);
 /* The sum of squares of this rank's part of the reduced gradients, and the first of them that is not finite. */
 int zero_square_sum(struct kolo_zero *zero, double *out);
 int zero_find_culprit(struct kolo_zero *zero, struct zero_culprit *out);

@@ -194,7 +194,7 @@ struct kolo_zero_config {
 	 * gradients of what is not on the device come down. Stages 1 to 3 */
 	struct kolo_zero_offload offload_optimizer;
 	struct kolo_zero_offload offload_param; /* a rank's shards, which come up for each gather. Stage 3 */
-	int threads; /* that update in host memory; 0: the cores that this rank may use, or 1 where ranks share them. 0 */
+	int threads; /* that update in host memory; 0: the cores that this rank may use, divided by the ranks that have the same. 0 */
 	size_t host_budget; /* bytes of host memory that a rank may plan for; 0: what the machine has available. 0 */
 	size_t io_block;      /* bytes of one request to files, a multiple of 4096; 1 Mi */
 	int io_depth;         /* requests to a file at a time; 8 */

@@ -2,6 +2,7 @@
  * device_cases.h. */
 #include "../zero/kernels.h"
 #include "device_cases.h"
+#include "scalars.h"
 #include "t.h"
 
 #include <math.h>
@@ -210,19 +211,6 @@ static void squares(struct round *r)
 
 /* ---- Updates -------------------------------------------------------------------------------------------- */
 
-static const struct kolo_zero_scalars scalars = { .keep = 0.999f,
-						  .decay = 0.01f,
-						  .beta1 = 0.9f,
-						  .rest1 = 0.1f,
-						  .beta2 = 0.99f,
-						  .rest2 = 0.01f,
-						  .rate = 0.03f,
-						  .root2 = 0.3f,
-						  .bias1 = 0.4f,
-						  .eps = 1e-6f,
-						  .momentum = 0.9f,
-						  .rest = 0.7f };
-
 /* What an update changes, on the host as it has to become. */
 struct state {
 	float p[MOST], m[2][MOST], g[MOST];
@@ -258,7 +246,7 @@ static void begin_update(struct round *r, struct state *s, enum kolo_zero_optimi
 					 .to_type = type,
 					 .factor = 0.125f,
 					 .optimizer = o,
-					 .scalars = scalars,
+					 .scalars = t_scalars(0, 0),
 					 .master = (float *)s->on[0].at,
 					 .moment = { (float *)s->on[1].at, (float *)s->on[2].at } };
 	if (moments_of(o) < 2)
@@ -320,6 +308,7 @@ static void lamb(struct round *r)
 		for (size_t at = 0; at < r->n; at += KOLO_ZERO_BLOCK) {
 			size_t n = r->n - at < KOLO_ZERO_BLOCK ? r->n - at : KOLO_ZERO_BLOCK;
 			const double *sums = &r->results->sums[2 * (at / KOLO_ZERO_BLOCK)];
+			const struct kolo_zero_scalars scalars = t_scalars(0, 0);
 			struct zero_lanes p2 = { 0 }, u2 = { 0 };
 
 			plain->lamb_moments(s.p + at, s.m[0] + at, s.m[1] + at, s.g + at, n, &scalars, &p2,

@@ -2,6 +2,7 @@
  * place, bit by bit, and nothing written beside it. On GPUs made of threads it is the source of cuda/zero_kernels.cu that runs, as
  * C++ of the host's; make check-cuda runs it on a GPU. */
 #include "gpu.h"
+#include "scalars.h"
 #include "t.h"
 
 #include "../zero/kernels.h"
@@ -371,24 +372,6 @@ static void squares_are_added_in_the_order_of_the_host(void **state)
 	close_device();
 }
 
-static struct kolo_zero_scalars scalars(uint64_t step)
-{
-	return (struct kolo_zero_scalars){ .keep = 0.999f,
-					   .decay = 0.01f,
-					   .beta1 = 0.9f,
-					   .rest1 = 0.1f,
-					   .beta2 = 0.99f,
-					   .rest2 = 0.01f,
-					   .rate = 0.03f,
-					   .root2 = 0.3f,
-					   .bias1 = 0.4f,
-					   .eps = 1e-6f,
-					   .momentum = 0.9f,
-					   .rest = 0.7f,
-					   .first = step % 3 == 0,
-					   .nesterov = step % 2 };
-}
-
 /* Work with a master, moments that the optimizer has, and gradients, in at.before and at.want. */
 static struct kolo_zero_work stepping(enum kolo_zero_optimizer optimizer, enum kolo_type from, size_t n,
 				      size_t first[NPLACES], uint64_t *seed)
@@ -398,7 +381,7 @@ static struct kolo_zero_work stepping(enum kolo_zero_optimizer optimizer, enum k
 				    .from_type = from,
 				    .factor = 0.37f,
 				    .optimizer = optimizer,
-				    .scalars = scalars(t_random(seed)),
+				    .scalars = t_scalars(t_random(seed) % 3 == 0, t_random(seed) % 2),
 				    .master = (float *)(void *)(at.want[MASTER] + first[MASTER]) };
 	bool second =
 		optimizer == KOLO_ZERO_ADAMW || optimizer == KOLO_ZERO_ADAM || optimizer == KOLO_ZERO_LAMB;

@@ -1,5 +1,6 @@
 /* The engine's loops, of every instruction set that this processor has, against the plain ones: the same bits. */
 #include "../zero/kernels.h"
+#include "scalars.h"
 #include "t.h"
 
 #include <math.h>
@@ -21,24 +22,6 @@ struct state {
 	struct zero_lanes p2, u2;
 };
 
-static struct kolo_zero_scalars scalars(uint64_t step)
-{
-	return (struct kolo_zero_scalars){ .keep = 0.999f,
-					   .decay = 0.01f,
-					   .beta1 = 0.9f,
-					   .rest1 = 0.1f,
-					   .beta2 = 0.99f,
-					   .rest2 = 0.01f,
-					   .rate = 0.03f,
-					   .root2 = 0.3f,
-					   .bias1 = 0.4f,
-					   .eps = 1e-6f,
-					   .momentum = 0.9f,
-					   .rest = 0.7f,
-					   .first = step == 0,
-					   .nesterov = step % 2 };
-}
-
 static void updates_have_the_same_bits_for_every_length(void **state)
 {
 	const struct zero_kernels *const *list = zero_kernels_list();
@@ -47,7 +30,7 @@ static void updates_have_the_same_bits_for_every_length(void **state)
 	(void)state;
 	for (const struct zero_kernels *const *k = list; *k; k++) {
 		for (size_t n = 0; n < MOST; n++) {
-			struct kolo_zero_scalars s = scalars(n % 3);
+			struct kolo_zero_scalars s = t_scalars(n % 3 == 0, n % 3 % 2);
 			struct state a, b;
 
 			memset(&a, 0, sizeof(a));

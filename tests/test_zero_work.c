@@ -3,6 +3,7 @@
 #include "../tools/values.h"
 #include "../zero/work.h"
 #include "failing.h"
+#include "scalars.h"
 #include "t.h"
 
 #include <dirent.h>
@@ -345,24 +346,6 @@ static void sums_and_squares_have_the_bits_of_the_definition(void **state)
 	close_pools();
 }
 
-static struct kolo_zero_scalars scalars(bool first, bool nesterov)
-{
-	return (struct kolo_zero_scalars){ .keep = 0.999f,
-					   .decay = 0.01f,
-					   .beta1 = 0.9f,
-					   .rest1 = 0.1f,
-					   .beta2 = 0.99f,
-					   .rest2 = 0.01f,
-					   .rate = 0.03f,
-					   .root2 = 0.3f,
-					   .bias1 = 0.4f,
-					   .eps = 1e-6f,
-					   .momentum = 0.9f,
-					   .rest = 0.7f,
-					   .first = first,
-					   .nesterov = nesterov };
-}
-
 static void compare_optimizer(enum kolo_zero_optimizer optimizer, int nmoments, struct kolo_zero_scalars s)
 {
 	/* Where parameters go, if anywhere. */
@@ -388,22 +371,22 @@ static void updates_have_the_bits_of_the_definition(void **state)
 {
 	(void)state;
 	open_pools();
-	compare_optimizer(KOLO_ZERO_ADAMW, 2, scalars(false, false));
-	compare_optimizer(KOLO_ZERO_ADAM, 2, scalars(false, false));
-	compare_optimizer(KOLO_ZERO_SGD, 0, scalars(true, false));
-	compare_optimizer(KOLO_ZERO_SGD, 1, scalars(true, true));
-	compare_optimizer(KOLO_ZERO_SGD, 1, scalars(false, false));
-	compare_optimizer(KOLO_ZERO_SGD, 1, scalars(false, true));
-	compare_optimizer(KOLO_ZERO_LION, 1, scalars(false, false));
-	compare_optimizer(KOLO_ZERO_ADAGRAD, 1, scalars(false, false));
-	compare_optimizer(KOLO_ZERO_LAMB, 2, scalars(false, false));
+	compare_optimizer(KOLO_ZERO_ADAMW, 2, t_scalars(false, false));
+	compare_optimizer(KOLO_ZERO_ADAM, 2, t_scalars(false, false));
+	compare_optimizer(KOLO_ZERO_SGD, 0, t_scalars(true, false));
+	compare_optimizer(KOLO_ZERO_SGD, 1, t_scalars(true, true));
+	compare_optimizer(KOLO_ZERO_SGD, 1, t_scalars(false, false));
+	compare_optimizer(KOLO_ZERO_SGD, 1, t_scalars(false, true));
+	compare_optimizer(KOLO_ZERO_LION, 1, t_scalars(false, false));
+	compare_optimizer(KOLO_ZERO_ADAGRAD, 1, t_scalars(false, false));
+	compare_optimizer(KOLO_ZERO_LAMB, 2, t_scalars(false, false));
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)
 		compare_sizes((struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_LAMB,
 						       .from = THERE,
 						       .from_type = types[i],
 						       .factor = 0.37f,
 						       .optimizer = KOLO_ZERO_LAMB,
-						       .scalars = scalars(false, false),
+						       .scalars = t_scalars(false, false),
 						       .master = THERE,
 						       .moment = { THERE, THERE },
 						       .sums = THERE });

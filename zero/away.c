@@ -109,7 +109,7 @@ static int open_slice(struct kolo_zero *z, const struct zero_tensor *t, size_t f
 	out->grad = t->away.grad + at * kolo_type_size(t->away.grad_type);
 	for (int m = 0; m < 2; m++)
 		out->moment[m] = t->away.moment[m] ? t->away.moment[m] + at : NULL;
-	out->master = t->away.master + at;
+	out->master = t->away.master ? t->away.master + at : NULL;
 	out->part = (struct zero_part){ first, *n };
 	if (!z->units.disk)
 		return 0;
@@ -128,9 +128,9 @@ static int open_slice(struct kolo_zero *z, const struct zero_tensor *t, size_t f
 /* Where the new values of a slice belong, if the host can write there: shards that are away, and all where home is the host's. */
 static char *values_in_reach(const struct kolo_zero *z, const struct zero_tensor *t, size_t first)
 {
-	if (t->sharded && (!z->device || t->shard_place != ZERO_HOME))
-		return zero_at(t->shard, t->type, first - t->own.first);
-	return z->device ? NULL : zero_at(t->param, t->type, first);
+	bool shard_away = t->sharded && t->shard_place != ZERO_HOME;
+
+	return z->device && !shard_away ? NULL : zero_kept_at(t, first);
 }
 
 /* One slice; values that the host can't write go home through a staging buffer. */
@@ -138,8 +138,6 @@ static int walk_slice(struct kolo_zero *z, int tensor, struct zero_slice *s, boo
 		      void *arg)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
-	char *home = t->sharded ? zero_at(t->shard, t->type, s->part.first - t->own.first)
-				: zero_at(t->param, t->type, s->part.first);
 	uint64_t *ticket;
 	int rc;
 
@@ -149,7 +147,8 @@ static int walk_slice(struct kolo_zero *z, int tensor, struct zero_slice *s, boo
 	if ((rc = zero_staging_take(z, &z->rising, true, &s->values, &ticket)) < 0 ||
 	    (rc = fn(z, tensor, s, arg)) < 0)
 		return rc;
-	rc = zero_copy_up(z, home, s->values, s->part.n * kolo_type_size(t->type), ticket);
+	rc = zero_copy_up(z, zero_kept_at(t, s->part.first), s->values, s->part.n * kolo_type_size(t->type),
+			  ticket);
 	t->up = *ticket;
 	return rc;
 }

@@ -2,13 +2,13 @@
  * one after the other, paced by absolute moments: a copy that was late is made up for by the next one, so that over any time
  * in which a lane is busy its rate is the set one. Everything but the lanes belongs to the caller's thread. */
 #include "basics.h"
+#include "threads.h"
 
 #include "kolo/kolo_zero_device.h"
 
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,23 +165,13 @@ static bool grow(struct lane *lane)
 	return true;
 }
 
-/* The thread gets no signals but those that it causes itself: others are for the program's own threads. */
 static int start_lane(struct lane *lane, const char *arena)
 {
-	sigset_t all, before;
 	int err;
 
 	if (!grow(lane))
 		return kolo_error_set(KOLO_ENOMEM, "%s: no memory for a queue of copies", arena);
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&lane->thread, NULL, run_lane, lane);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (err)
+	if ((err = zero_thread_start(&lane->thread, run_lane, lane)) != 0)
 		return kolo_error_set(KOLO_ESYS, "%s: no thread for copies: %s", arena, strerror(err));
 	lane->started = true;
 	return 0;

@@ -168,8 +168,7 @@ static int list_cores(int **out)
 	return n;
 }
 
-/* Like pthread_create, without signals but for those that a thread causes itself. */
-static int start_worker(struct worker *w)
+int zero_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
 	sigset_t all, before;
 	int err;
@@ -180,7 +179,7 @@ static int start_worker(struct worker *w)
 	sigdelset(&all, SIGFPE);
 	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&w->thread, NULL, work, w);
+	err = pthread_create(thread, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err;
 }
@@ -192,7 +191,7 @@ static int start_workers(struct zero_threads *t)
 		int err;
 
 		*w = (struct worker){ .threads = t, .index = i };
-		if ((err = start_worker(w)) != 0)
+		if ((err = zero_thread_start(&w->thread, work, w)) != 0)
 			return kolo_error_set(
 				KOLO_ESYS,
 				"thread %d of %d for updates: pthread_create: %s; fewer of them (threads) may do",

@@ -3,7 +3,12 @@
 #ifndef ZERO_THREADS_H
 #define ZERO_THREADS_H
 
+#include <pthread.h>
+
 struct zero_threads;
+
+/* Like pthread_create, without signals but for those that a thread causes itself: others are for the program's own threads. */
+int zero_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 
 /* n threads, the caller one of them. Where there are enough cores that the caller may use, and no other process of this host has the
  * same ones, each of the others is bound to one of its own. They sleep while they have nothing to do. 0: as many as such cores,

@@ -243,7 +243,7 @@ static int update_and_fall(struct kolo_zero *z, int tensor, struct zero_part par
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
 		struct zero_part slice = { part.first + done, n = min_size(part.n - done, z->slice) };
 		struct kolo_zero_work work = work_of(z, tensor, u);
-		char *to = zero_at(t->shard, t->type, slice.first - t->own.first), *values;
+		char *to = zero_kept_at(t, slice.first), *values;
 		uint64_t *ticket;
 
 		if ((rc = zero_staging_take(z, &z->falling, false, &values, &ticket)) < 0)
@@ -267,8 +267,7 @@ static int update_home(struct kolo_zero *z, int tensor, struct zero_part part, c
 	if (z->device && t->sharded && t->shard_place != ZERO_HOME)
 		return update_and_fall(z, tensor, part, u);
 	if (t->master)
-		values = t->sharded ? zero_at(t->shard, t->type, part.first - t->own.first)
-				    : zero_at(t->param, t->type, part.first);
+		values = zero_kept_at(t, part.first);
 	place_home(t, part, values, &work);
 	return zero_home_work(z, &work);
 }

@@ -397,6 +397,13 @@ static inline char *zero_at(char *base, enum kolo_type type, size_t n)
 	return base + n * kolo_type_size(type);
 }
 
+/* Where the values of elements from `first` on stay, which are in memory: in the shard, or among all. */
+static inline char *zero_kept_at(const struct zero_tensor *t, size_t first)
+{
+	return t->sharded ? zero_at(t->shard, t->type, first - t->own.first)
+			  : zero_at(t->param, t->type, first);
+}
+
 /* ---- params.c ------------------------------------------------------------------------------------------ */
 
 /* Memory for the values of a sharded tensor, which then is ZERO_RISING; and none any more. */

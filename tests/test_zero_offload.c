@@ -203,33 +203,33 @@ static bool has_files(struct kolo_comm *comm)
 	return rc == 0;
 }
 
-static void compare(enum kolo_type type, int accumulation, enum kolo_zero_optimizer optimizer, int most)
+static void compare(enum kolo_type type, int accumulation, enum kolo_zero_optimizer optimizer, int nranks)
 {
-	for (int n = 1; n <= most; n++) {
-		struct bits b = { type, accumulation, optimizer, "", ways, ARRAY_LEN(ways), 0 };
+	struct bits b = { type, accumulation, optimizer, "", ways, ARRAY_LEN(ways), 0 };
 
-		make_directory(b.path);
-		t_processes(n, every_way, &b);
-		CHECK(rmdir(b.path) == 0); /* no file is left */
-	}
+	make_directory(b.path);
+	t_processes(nranks, every_way, &b);
+	CHECK(rmdir(b.path) == 0); /* no file is left */
 }
 
 static void the_same_bits_wherever_f32_is(void **state)
 {
 	(void)state;
-	compare(KOLO_F32, 1, KOLO_ZERO_ADAMW, 4);
+	compare(KOLO_F32, 1, KOLO_ZERO_ADAMW, 3);
 }
 
 static void the_same_bits_wherever_bf16_is(void **state)
 {
 	(void)state;
-	compare(KOLO_BF16, 1, KOLO_ZERO_ADAMW, 4);
+	for (int n = 1; n <= 4; n++)
+		if (n == 2 || !t_is_slow())
+			compare(KOLO_BF16, 1, KOLO_ZERO_ADAMW, n);
 }
 
 static void the_same_bits_wherever_f16_is_added_up(void **state)
 {
 	(void)state;
-	compare(KOLO_F16, 3, KOLO_ZERO_ADAMW, 3);
+	compare(KOLO_F16, 3, KOLO_ZERO_ADAMW, 2);
 }
 
 static void the_same_bits_on_a_gpu(void **state)
@@ -249,7 +249,8 @@ static void the_same_bits_with_every_optimizer(void **state)
 {
 	(void)state;
 	for (int o = KOLO_ZERO_ADAM; o <= KOLO_ZERO_LAMB; o++)
-		compare(KOLO_BF16, 1, (enum kolo_zero_optimizer)o, o == KOLO_ZERO_LAMB ? 3 : 1);
+		compare(KOLO_BF16, 1, (enum kolo_zero_optimizer)o,
+			o == KOLO_ZERO_LAMB ? 3 : 1); /* Lamb's norms are over ranks */
 }
 
 /* ---- Between updates ------------------------------------------------------------------------------------ */

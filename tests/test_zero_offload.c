@@ -205,7 +205,8 @@ static bool has_files(struct kolo_comm *comm)
 
 static void compare(enum kolo_type type, int accumulation, enum kolo_zero_optimizer optimizer, int nranks)
 {
-	struct bits b = { type, accumulation, optimizer, "", ways, ARRAY_LEN(ways), 0 };
+	bool all_steps = t_is_slow() || (type == KOLO_BF16 && optimizer == KOLO_ZERO_ADAMW);
+	struct bits b = { type, accumulation, optimizer, "", ways, ARRAY_LEN(ways), all_steps ? 0 : 10 };
 
 	make_directory(b.path);
 	t_processes(nranks, every_way, &b);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STEPS = 50, SLOW_STEPS = 5, MIB = 1 << 20, ON_GPU = 1 };
+enum { STEPS = 50, SLOW_STEPS = 3, MIB = 1 << 20, ON_GPU = 1 };
 
 static int steps(void)
 {
@@ -170,7 +170,8 @@ static void every_way(struct t_rank *t)
 			struct kolo_zero_config c = config_of(b);
 			uint64_t got;
 
-			if (uses_files(&b->ways[i]) && !files)
+			/* A sanitizer has a third of them at each stage. */
+			if ((uses_files(&b->ways[i]) && !files) || (t_is_slow() && (i + (size_t)stage) % 3))
 				continue;
 			apply(&b->ways[i], stage, b->path, &c);
 			got = train(comm, &c, b->type, nsteps);

@@ -46,18 +46,22 @@ static int posted(struct ofi_end *e, const char *doing, ssize_t rc)
 	return rc < 0 ? ko_ofi_fail(e, doing, (int)-rc) : 0;
 }
 
-/* Sender: slot k goes out. Not injected: only a completion tells that it needs no more calls. */
+/* Sender: slot k goes out, for a completion that tells that it needs no more calls. That is asked for with each one: the
+ * provider tcp sends with the endpoint's flags, but writes without them, and then calls complete what it still holds. */
 static int post_slot(struct ofi_end *e, uint32_t k)
 {
+	const uint64_t flags = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
 	struct ofi_head *head = ofi_head_at(e, k);
-	size_t len = sizeof(*head) + head->len;
-	uint64_t there = e->base + ofi_slot_offset(e, k) - sizeof(*head);
+	const struct iovec from = { head, sizeof(*head) + head->len };
+	const struct fi_rma_iov to = { e->base + ofi_slot_offset(e, k) - sizeof(*head), from.iov_len,
+				       e->key };
+	void *desc = desc_of(e), *context = &e->of_slot[k];
+	const struct fi_msg_rma write = { &from, &desc, 1, e->peer, &to, 1, context, k };
+	const struct fi_msg message = { &from, &desc, 1, e->peer, context, 0 };
 
 	if (e->writes)
-		return posted(e, "writing a slot",
-			      fi_writedata(e->ep, head, len, desc_of(e), k, e->peer, there, e->key,
-					   &e->of_slot[k]));
-	return posted(e, "sending a slot", fi_send(e->ep, head, len, desc_of(e), e->peer, &e->of_slot[k]));
+		return posted(e, "writing a slot", fi_writemsg(e->ep, &write, flags | FI_REMOTE_CQ_DATA));
+	return posted(e, "sending a slot", fi_sendmsg(e->ep, &message, flags));
 }
 
 static int post_slots(struct ofi_end *e)

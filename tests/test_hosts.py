@@ -179,6 +179,15 @@ def so_they_have_through_libfabric():
 
 
 @test
+def what_is_drained_needs_no_more_calls_of_a_sender_whose_sockets_are_full():
+    links = os.path.abspath(f"{B}/tests/test_links")
+    with hosts(1) as (_, machines):
+        must(*inside(machines[0], "sh", "-c", "echo 4096 8192 8192 > /proc/sys/net/ipv4/tcp_wmem"))
+        done = run(*inside(machines[0], "env", "T_ONLY=what_is_drained_needs_*", links))
+        assert done.returncode == 0 and "what_is_drained_needs_no_more_calls" in done.stdout + done.stderr, done
+
+
+@test
 def streams_have_the_bits_that_calls_have():
     for n, each in ((2, 1), (2, 2), (3, 1)):
         for net in NETS if each == 1 and n == 2 else ("tcp", ):

@@ -392,14 +392,13 @@ static bool connect_end(struct ko_link *link, const struct ko_address *peer)
 	return rc == 0;
 }
 
-static struct pair connect_pair(const struct ko_link_ops *ops)
+static struct pair connect_pair(const struct ko_link_ops *ops, const struct ko_limits *of)
 {
 	struct ko_address of_tx, of_rx;
 	struct pair p = { .apart = false };
 	bool tx = false, rx = false;
 
-	CHECK(ops->open(KO_RECV, &here, &limits, &p.rx) == 0 &&
-	      ops->open(KO_SEND, &here, &limits, &p.tx) == 0);
+	CHECK(ops->open(KO_RECV, &here, of, &p.rx) == 0 && ops->open(KO_SEND, &here, of, &p.tx) == 0);
 	CHECK(p.rx->role == KO_RECV && p.tx->role == KO_SEND && p.rx->ops == ops);
 	CHECK(ops->address(p.rx, &of_rx) == 0 && ops->address(p.tx, &of_tx) == 0);
 	for (int64_t deadline = t_now_ms() + 10000; !(tx && rx); sched_yield()) {
@@ -464,7 +463,7 @@ static void every_link_passes_every_case(void **state)
 		bool here_too = is_here(ko_links[i]);
 
 		for (size_t k = 0; here_too && k < ARRAY_LEN(cases); k++) {
-			struct pair p = connect_pair(ko_links[i]);
+			struct pair p = connect_pair(ko_links[i], &limits);
 
 			printf("# %s: %s\n", ko_links[i]->name, cases[k].name);
 			fflush(stdout);
@@ -472,6 +471,45 @@ static void every_link_passes_every_case(void **state)
 			ko_links[i]->close(p.tx);
 			ko_links[i]->close(p.rx);
 		}
+	}
+}
+
+/* A small slot comes behind as many bytes as fill all buffers on the way. The receiver takes slots till the sender has drained. */
+static void drain_behind_full_buffers(struct pair *p, const struct ko_limits *of, size_t small)
+{
+	uint32_t took = 0;
+	struct ko_slot s;
+	int rc;
+
+	for (uint32_t k = 0; k + 1 < of->nslots; k++)
+		put(p, of->slot_len, (unsigned char)k, k);
+	put(p, small, 0x55, of->nslots - 1);
+	while ((rc = p->tx->ops->drain(p->tx)) == KO_EAGAIN)
+		if (p->rx->ops->peek(p->rx, &s) == 0 && s.tag == took)
+			CHECK(p->rx->ops->release(p->rx) == 0 && ++took <= of->nslots);
+	CHECK(rc == 0);
+	for (; took + 1 < of->nslots; took++)
+		get(p, of->slot_len, (unsigned char)took, took);
+	if (took < of->nslots)
+		get(p, small, 0x55, took);
+}
+
+static void what_is_drained_needs_no_more_calls(void **state)
+{
+	static const struct ko_limits big = { .slot_len = 64 << 10, .nslots = 4 };
+
+	(void)state;
+	for (size_t i = 0; ko_links[i]; i++) {
+		struct pair p;
+
+		if (!is_here(ko_links[i]))
+			continue;
+		p = connect_pair(ko_links[i], &big);
+		p.apart = true; /* get() must not call the sender's end */
+		for (size_t small = 1; small < 4096; small += 256)
+			drain_behind_full_buffers(&p, &big, small);
+		ko_links[i]->close(p.tx);
+		ko_links[i]->close(p.rx);
 	}
 }
 
@@ -534,7 +572,7 @@ static void slots_lie_near_the_end_that_was_said(void **state)
 			second = cpu;
 	}
 	if (second >= 0) {
-		p = connect_pair(&ko_shm_ops);
+		p = connect_pair(&ko_shm_ops, &limits);
 		for (int near = KO_SEND; near <= KO_RECV; near++) {
 			settle(&p, (enum ko_role)near, first, second);
 			CHECK(acquire(&p, &s) == 0);
@@ -621,6 +659,7 @@ static void transports_are_chosen_by_name_and_place(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(opening_a_link_leaves_signals_alone), /* before others have opened some */
 	cmocka_unit_test(every_link_passes_every_case),
+	cmocka_unit_test(what_is_drained_needs_no_more_calls),
 	cmocka_unit_test(every_link_joins_processes),
 	cmocka_unit_test(a_fifo_in_one_memory_passes_every_case),
 	cmocka_unit_test(closing_takes_null_and_half_built_ends),

@@ -208,6 +208,9 @@ static int open_engine(struct kolo_zero *z)
 		rc = zero_plan_fits(z);
 	if (rc == 0)
 		rc = open_queue(z);
+	z->spares = rc == 0 ? calloc((size_t)z->ntensors, sizeof(*z->spares)) : NULL;
+	if (rc == 0 && !z->spares)
+		rc = kolo_error_set(KOLO_ENOMEM, "an engine of %d tensors: out of memory", z->ntensors);
 	for (int i = 0; rc == 0 && i < z->ntensors; i++)
 		rc = open_tensor(z, &z->tensors[i]);
 	return rc == 0 ? open_memory(z) : rc;
@@ -291,6 +294,7 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 		rc = share_first_values(z, tensors);
 	if (rc < 0)
 		return give_up(z, rc);
+	z->keeps = true; /* first values wanted zeroed memory */
 	*out = z;
 	return 0;
 }
@@ -320,6 +324,7 @@ void kolo_zero_destroy(struct kolo_zero *z)
 		if (!z->device)
 			zero_region_free(&z->tensors[i].region);
 	}
+	zero_spares_close(z);
 	for (int k = 0; k < ZERO_NKINDS; k++) {
 		zero_arena_close(&z->arenas[ZERO_HOME][k]);
 		zero_arena_close(&z->arenas[ZERO_AWAY][k]);

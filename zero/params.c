@@ -4,18 +4,73 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- Memory on a device --------------------------------------------------------------------------------- */
+
+/* A device may take long to give memory: an arena zeroes it, a GPU waits for all that it does. So what a tensor leaves is kept for
+ * the next one of its length, as long as that and what is open are no more than the plan has, or was open at a time before. */
+static void give_back(struct kolo_zero *z)
+{
+	const struct zero_region *r = &z->spares[--z->nspares];
+
+	z->spare -= r->len;
+	z->device->ops->release(z->device, r->base, r->len);
+}
+
+void zero_spares_close(struct kolo_zero *z)
+{
+	while (z->nspares)
+		give_back(z);
+	free(z->spares);
+}
+
+static bool take_spare(struct kolo_zero *z, struct zero_region *out)
+{
+	for (int i = z->nspares; i-- > 0;) {
+		if (z->spares[i].len != out->len)
+			continue;
+		*out = z->spares[i];
+		z->spares[i] = z->spares[--z->nspares];
+		z->spare -= out->len;
+		return true;
+	}
+	return false;
+}
+
+static int ask_device(struct kolo_zero *z, struct zero_tensor *t)
+{
+	size_t most = z->most_gathered > z->dry_gathered ? z->most_gathered : z->dry_gathered;
+	void *memory;
+	int rc;
+
+	while (z->nspares && z->gathered + z->spare + t->region.len > most)
+		give_back(z);
+	rc = z->device->ops->allocate(z->device, t->region.len, t->name, &memory);
+	if (rc == 0)
+		t->region.base = memory;
+	return rc;
+}
+
+static void close_on_device(struct kolo_zero *z, struct zero_region *r)
+{
+	if (z->keeps) {
+		z->spares[z->nspares++] = *r;
+		z->spare += r->len;
+	} else {
+		z->device->ops->release(z->device, r->base, r->len);
+	}
+}
+
 /* ---- One tensor ----------------------------------------------------------------------------------------- */
 
 static int open_memory(struct kolo_zero *z, struct zero_tensor *t)
 {
-	void *memory;
-	int rc;
+	int rc = 0;
 
 	if (!z->device)
 		return zero_region_open(&t->region, t->name);
-	rc = z->device->ops->allocate(z->device, t->region.len, t->name, &memory);
-	if (rc == 0)
-		t->param = t->region.base = memory;
+	if (!take_spare(z, &t->region))
+		rc = ask_device(z, t);
+	t->param = t->region.base;
 	return rc;
 }
 
@@ -28,15 +83,15 @@ int zero_params_open(struct kolo_zero *z, struct zero_tensor *t)
 	t->state = ZERO_RISING;
 	z->trace.live += t->n;
 	z->gathered += t->region.len;
-	if (z->gathered > z->most_gathered)
-		z->most_gathered = z->gathered;
+	if (z->gathered + z->spare > z->most_gathered)
+		z->most_gathered = z->gathered + z->spare;
 	return 0;
 }
 
 void zero_params_close(struct kolo_zero *z, struct zero_tensor *t)
 {
 	if (z->device && !z->dry)
-		z->device->ops->release(z->device, t->region.base, t->region.len);
+		close_on_device(z, &t->region);
 	else if (!z->dry)
 		zero_region_close(&t->region);
 	t->state = ZERO_GONE;

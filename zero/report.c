@@ -223,7 +223,7 @@ static void tell(const struct kolo_zero *z, enum zero_place place, enum zero_kin
 		out->pinned = zero_whole_pages(out->expected);
 	out->peak = out->bytes;
 	if (place == ZERO_HOME && kind == ZERO_GATHERED) {
-		out->bytes = z->gathered;
+		out->bytes = z->gathered + z->spare;
 		out->peak = z->most_gathered;
 	}
 }

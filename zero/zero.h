@@ -215,10 +215,15 @@ struct kolo_zero {
 	bool dry;
 	size_t dry_gathered;
 	uint64_t dry_read_bytes;
-	size_t extra_buckets;           /* bytes of buffers beyond nplanned */
-	size_t gathered, most_gathered; /* bytes of regions that are open, now and at most; */
-	size_t used, most_used;         /* of these, that are in use */
-	size_t user_bytes;              /* of parameters in the caller's memory */
+	size_t extra_buckets; /* bytes of buffers beyond nplanned */
+	size_t gathered,
+		most_gathered;  /* bytes of regions that are open, now, and with the spare ones at most; */
+	size_t used, most_used; /* of these, that are in use */
+	struct zero_region *spares; /* memory of a device that no tensor has now: at most ntensors of them, */
+	int nspares;
+	size_t spare;      /* and their bytes; */
+	bool keeps;        /* which are kept when the engine has been made */
+	size_t user_bytes; /* of parameters in the caller's memory */
 
 	enum zero_phase phase;
 	int micro;                   /* micro-steps done towards the update */
@@ -409,6 +414,8 @@ static inline char *zero_kept_at(const struct zero_tensor *t, size_t first)
 /* Memory for the values of a sharded tensor, which then is ZERO_RISING; and none any more. */
 int zero_params_open(struct kolo_zero *zero, struct zero_tensor *tensor);
 void zero_params_close(struct kolo_zero *zero, struct zero_tensor *tensor);
+/* Gives back what a device's memory was kept of. */
+void zero_spares_close(struct kolo_zero *zero);
 /* Lets all gathered tensors go, before an update. */
 void zero_params_drop(struct kolo_zero *zero);
 /* The end of a micro-step: its uses are the order to expect from now on, and what was gathered for nothing goes. */

@@ -243,8 +243,9 @@ int kolo_zero_backward(struct kolo_zero *zero, double loss);
 int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
 
 /* Says that a tensor is done with. At stage 3 its memory then goes, and traps when it is touched (SIGSEGV) until it is gathered
- * again, at the same address; but not where it is of at most config.persistence elements, or kept by reuse_distance. Does not
- * block. Errors: KOLO_EINVAL (not in use). */
+ * again, at the same address; but not where it is of at most config.persistence elements, or kept by reuse_distance. With a
+ * device its memory is for other tensors of its length then, so what reads it there must have ended. Does not block. Errors:
+ * KOLO_EINVAL (not in use). */
 int kolo_zero_release(struct kolo_zero *zero, int tensor);
 
 /* Gives the gradient of this rank's mean loss, times loss_scale, of a tensor: as many elements as it has, of its type, read

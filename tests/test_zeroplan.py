@@ -72,6 +72,8 @@ def what_is_offloaded_is_elsewhere_and_crosses():
     assert at_home["traffic"]["down_bytes"] == at_home["traffic"]["up_bytes"] == 0, at_home
     assert near(at_home["device_bytes"] - half["device_bytes"], state / 2, 0.1), (at_home, half)
     assert half["host_bytes"] >= state / 2, half
+    assert half["pinned_bytes"] == sum(m["pinned"] for m in half["memory"]) > 0 == at_home["pinned_bytes"], (at_home, half)
+    assert sum(m["pinned"] for m in half["memory"] if m["place"] != "host") == 0, half
     assert near(half["traffic"]["up_bytes"], 2 * P / 2 / 2, 0.01), half
     assert near(half["traffic"]["down_bytes"], 2 * P / 2 / 2, 0.01), half
     assert state <= files["nvme_bytes"] < 1.1 * state and files["host_bytes"] < state, files

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 64, ROUNDS = 7 };
+enum { MOST_RANKS = 64, ROUNDS = 15 };
 
 /* The small model: elements of a rank, where there are at most MOST_OWN ranks. */
 enum { NTENSORS = 8, OWN = 8 << 20, MOST_OWN = 8 };

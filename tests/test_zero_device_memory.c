@@ -1,7 +1,9 @@
-/* Memory of gathered tensors on a device: what one leaves is for the next one of its length. */
+/* Memory on a device while a model trains: what a gathered tensor leaves is for the next one of its length, and buckets take as much
+ * as is planned. */
 #include "kolo/kolo_zero_device.h"
 #include "t.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 enum { SHORT = 8192, LONG = 3 * SHORT };
@@ -71,7 +73,68 @@ static void what_tensors_leave_on_a_device_is_for_others_of_their_length(void **
 	t_processes(2, leave_memory, NULL);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(
-	what_tensors_leave_on_a_device_is_for_others_of_their_length) };
+/* ---- Buckets of small tensors ----------------------------------------------------------------------------- */
+
+enum { SMALL = 30, SMALL_LEN = 1000, LARGE_LEN = 70000 };
+
+static void describe_small(struct kolo_zero_tensor out[SMALL + 1], char names[SMALL + 1][16])
+{
+	for (int i = 0; i <= SMALL; i++) {
+		snprintf(names[i], sizeof(names[i]), "%d", i);
+		out[i] = (struct kolo_zero_tensor){ .name = names[i],
+						    .shape = { i ? SMALL_LEN : LARGE_LEN },
+						    .ndims = 1,
+						    .type = i % 2 ? KOLO_F32 : KOLO_BF16 };
+	}
+}
+
+/* The large one's gradient comes last, and is reduced before those of all others, which fill many buckets till then. */
+static void fill_small_buckets(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero_tensor tensors[SMALL + 1];
+	struct kolo_zero_device_info info;
+	char names[SMALL + 1][16];
+	struct kolo_zero_config c;
+	size_t planned = 0;
+	struct kolo_zero *zero;
+	struct kolo_zero_memory m;
+	void *gradient;
+
+	describe_small(tensors, names);
+	kolo_zero_config_init(&c);
+	c.stage = 2;
+	c.reduce_bucket = 4096;
+	CHECK(kolo_zero_arena_open(16 << 20, 0, &c.device) == 0);
+	CHECK(kolo_zero_device_alloc(c.device, LARGE_LEN * sizeof(float), "a gradient", &gradient) == 0);
+	CHECK(kolo_zero_create(comm, &c, tensors, SMALL + 1, &zero) == 0);
+	planned = used_of(c.device);
+	for (int step = 0; step < 2; step++) {
+		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 1) == 0);
+		for (int i = SMALL; i >= 0; i--)
+			CHECK(kolo_zero_gradient(zero, i, gradient) == 0);
+		CHECK(kolo_zero_step(zero, NULL) == 0);
+	}
+	kolo_zero_device_get(c.device, &info);
+	CHECK(info.peak == planned);
+	for (int row = 0; kolo_zero_memory_get(zero, row, &m) == 0; row++)
+		CHECK(m.peak == m.expected);
+	kolo_zero_destroy(zero);
+	kolo_zero_device_free(c.device, gradient, LARGE_LEN * sizeof(float));
+	kolo_zero_device_close(c.device);
+	kolo_comm_destroy(comm);
+}
+
+static void buckets_of_small_tensors_are_planned(void **state)
+{
+	(void)state;
+	t_processes(1, fill_small_buckets, NULL);
+	t_processes(2, fill_small_buckets, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_tensors_leave_on_a_device_is_for_others_of_their_length),
+	cmocka_unit_test(buckets_of_small_tensors_are_planned),
+};
 
 T_MAIN(tests)

@@ -217,19 +217,55 @@ static bool brings_down(const struct kolo_zero *z)
 	return false;
 }
 
+static int max_int(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+/* A tensor's gradient comes: returns how many buckets are open then, of which those are started whose turn it is. */
+static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t, int *missing, int *open,
+		       int *started)
+{
+	int most = 0, bucket = 0;
+
+	for (int p = t->first_piece; p < t->first_piece + t->npieces; p++) {
+		while (p >= plan->buckets[bucket].first + plan->buckets[bucket].npieces)
+			bucket++;
+		*open += missing[bucket] == plan->buckets[bucket].npieces;
+		most = max_int(most, *open);
+		missing[bucket]--;
+		for (; *started < plan->nbuckets && missing[*started] == 0; ++*started)
+			--*open;
+	}
+	return most;
+}
+
+/* How many buckets there are at a time when gradients come in the tensors' reverse order: those that are open, as buckets of small
+ * tensors are until all others are started, and with overlap one that is reduced. */
+static int count_buffers_of(const struct kolo_zero *z, const struct zero_plan *plan, int *out)
+{
+	int *missing = calloc((size_t)plan->nbuckets + 1, sizeof(*missing)), open = 0, started = 0, most = 1;
+
+	if (!missing)
+		return kolo_error_set(KOLO_ENOMEM, "%d buckets: out of memory", plan->nbuckets);
+	for (int b = 0; b < plan->nbuckets; b++)
+		missing[b] = plan->buckets[b].npieces;
+	for (int i = z->ntensors; i-- > 0;)
+		most = max_int(most, fill_pieces(plan, &z->tensors[i], missing, &open, &started));
+	free(missing);
+	*out = most + z->config.overlap;
+	return 0;
+}
+
 /* Reductions in the reverse order of the tensors, in which backward makes gradients; small ones last, when all have come. */
 static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 {
 	struct zero_reducer *r = &z->reducer;
 	size_t alone = z->config.contiguous ? share(z, WHOLE) : 1;
-	int n = 0, open = 0, before, rc;
+	int n = 0, rc;
 
-	for (int family = 0; family < NFAMILIES; family++) {
-		before = n;
+	for (int family = 0; family < NFAMILIES; family++)
 		n = add_family(z, items, n, family, alone, true, true);
-		/* One that is filled, and with overlap while another one is reduced; those of small tensors stay open. */
-		open += n == before ? 0 : family == LARGE && z->config.overlap ? 2 : 1;
-	}
 	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket), alone);
 	for (int p = r->plan.npieces; rc == 0 && p-- > 0;) {
 		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
@@ -238,7 +274,8 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 		t->npieces++;
 	}
 	r->buffer_len = whole_lines((size_t)z->nranks * r->plan.largest);
-	r->nplanned = z->config.overlap && open < 2 ? 2 : open;
+	if (rc == 0)
+		rc = count_buffers_of(z, &r->plan, &r->nplanned);
 	/* One more from which gradients come down. */
 	r->nplanned += brings_down(z);
 	if (r->nplanned > r->plan.nbuckets)

@@ -2,7 +2,6 @@
  * cuda_own.h all that knows CUDA, beside the kernels, whose code lies in it as bytes. */
 #include "cuda_own.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +11,7 @@
 enum {
 	KO_AGAIN = 1, /* KO_EAGAIN of comm/error.h */
 	MAX_OPS = 32,
-	MAX_DEPTH = 8,
-	/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no such */
-	BY_DESCRIPTOR = 1,
-	BY_HANDLE = 2
+	MAX_DEPTH = 8
 };
 
 /* ---- GPUs ----------------------------------------------------------------------------------------------- */
@@ -59,7 +55,7 @@ static void leave(struct ko_gpu *gpu)
 	ko_libcuda.cuCtxPopCurrent(&(CUcontext){ 0 });
 }
 
-static int attribute(const struct ko_gpu *gpu, CUdevice_attribute what)
+int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what)
 {
 	int value = 0;
 
@@ -75,11 +71,12 @@ static int describe(struct ko_gpu *gpu)
 	    (rc = CU(cuDeviceGetPCIBusId, gpu->info.bus, sizeof(gpu->info.bus), gpu->device)) < 0)
 		return rc;
 	gpu->info.ordinal = gpu->device;
-	gpu->processors = attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-	gpu->flushes = attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES);
-	gpu->descriptors = attribute(gpu, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-			   attribute(gpu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
-	if (!attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))
+	gpu->processors = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	gpu->flushes = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES);
+	gpu->descriptors =
+		ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+		ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+	if (!ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))
 		return ko_cuda_fail(
 			KOLO_ENOTSUP,
 			"GPU %d (%s) can't wait for words in a stream (memory operations of streams, compute "
@@ -297,231 +294,6 @@ static bool same(const struct ko_gpu *a, const struct ko_gpu *b)
 	return a == b;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
-
-static CUdeviceptr address(const void *p)
-{
-	return (CUdeviceptr)(uintptr_t)p;
-}
-
-/* For the GPU of this number. */
-static int allow(const struct ko_gpu_memory *memory, int ordinal)
-{
-	const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal },
-					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-
-	return CU(cuMemSetAccess, address(memory->at), memory->len, &access, 1);
-}
-
-/* Gives memory an address here. */
-static int map(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
-{
-	CUdeviceptr at = 0;
-	int rc = CU(cuMemAddressReserve, &at, memory->len, 0, 0, 0);
-
-	if (rc < 0)
-		return rc;
-	rc = CU(cuMemMap, at, memory->len, 0, memory->handle, 0);
-	if (rc < 0) {
-		ko_libcuda.cuMemAddressFree(at, memory->len);
-		return rc;
-	}
-	memory->at = (void *)(uintptr_t)at;
-	rc = allow(memory, gpu->info.ordinal);
-	if (rc < 0) {
-		ko_libcuda.cuMemUnmap(at, memory->len);
-		ko_libcuda.cuMemAddressFree(at, memory->len);
-		memory->at = NULL;
-	}
-	return rc;
-}
-
-static CUmemAllocationProp properties(const struct ko_gpu *gpu)
-{
-	return (CUmemAllocationProp){ .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				      .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
-						    .id = gpu->info.ordinal } };
-}
-
-/* A part of what CUDA has in stock for this process, and no unit of its own. */
-static int alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
-{
-	CUdeviceptr at = 0;
-	int rc = CU(cuMemAlloc, &at, len);
-
-	(void)gpu;
-	*out = (struct ko_gpu_memory){ .at = rc == 0 ? (void *)(uintptr_t)at : NULL, .len = len };
-	return rc;
-}
-
-static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
-{
-	const CUmemAllocationProp prop = properties(gpu);
-	CUmemGenericAllocationHandle handle;
-	size_t unit;
-	int rc;
-
-	if (!gpu->descriptors)
-		return alloc_own(gpu, len, out);
-	if ((rc = CU(cuMemGetAllocationGranularity, &unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) < 0)
-		return rc;
-	len = (len + unit - 1) / unit * unit;
-	if ((rc = CU(cuMemCreate, &handle, len, &prop, 0)) < 0)
-		return rc;
-	*out = (struct ko_gpu_memory){ .len = len, .handle = handle };
-	rc = map(gpu, out);
-	if (rc < 0)
-		ko_libcuda.cuMemRelease(handle);
-	return rc;
-}
-
-static int room(struct ko_gpu *gpu, size_t *out)
-{
-	size_t all;
-
-	(void)gpu;
-	return CU(cuMemGetInfo, out, &all);
-}
-
-static int export_memory(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
-			 int *fd)
-{
-	*out = (struct ko_gpu_export){ .len = memory->len,
-				       .kind = gpu->descriptors ? BY_DESCRIPTOR : BY_HANDLE };
-	if (gpu->descriptors)
-		return CU(cuMemExportToShareableHandle, fd, memory->handle,
-			  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	_Static_assert(sizeof(CUipcMemHandle) <= sizeof(out->bytes), "a handle fits");
-	*fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* nothing: the bytes are all */
-	return *fd < 0 ? ko_cuda_fail(KOLO_ESYS, "/dev/null can't be opened")
-		       : CU(cuIpcGetMemHandle, (CUipcMemHandle *)out->bytes, address(memory->at));
-}
-
-static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
-{
-	CUmemGenericAllocationHandle handle;
-	CUipcMemHandle bytes;
-	CUdeviceptr at;
-	int rc;
-
-	*out = (struct ko_gpu_memory){ .len = memory->len, .mapped = true };
-	if (memory->kind == BY_HANDLE) {
-		memcpy(&bytes, memory->bytes, sizeof(bytes));
-		rc = CU(cuIpcOpenMemHandle, &at, bytes, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-		out->at = rc == 0 ? (void *)(uintptr_t)at : NULL;
-		return rc;
-	}
-	if (memory->kind != BY_DESCRIPTOR)
-		return ko_cuda_fail(KOLO_ENOTSUP, "memory of kind %u, which this driver does not know",
-				    memory->kind);
-	rc = CU(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
-		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	if (rc < 0)
-		return rc;
-	out->handle = handle;
-	rc = map(gpu, out);
-	if (rc < 0)
-		ko_libcuda.cuMemRelease(handle);
-	return rc;
-}
-
-static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
-{
-	CUdeviceptr at = address(memory->at);
-
-	(void)gpu;
-	if (memory->at && memory->handle) {
-		ko_libcuda.cuMemUnmap(at, memory->len);
-		ko_libcuda.cuMemAddressFree(at, memory->len);
-		ko_libcuda.cuMemRelease(memory->handle);
-	} else if (memory->at && memory->mapped) {
-		ko_libcuda.cuIpcCloseMemHandle(at);
-	} else if (memory->at) {
-		ko_libcuda.cuMemFree(at);
-	}
-	*memory = (struct ko_gpu_memory){ 0 };
-}
-
-static int reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory)
-{
-	CUresult result;
-	int can = 0, rc;
-
-	if (gpu->device == owner->device)
-		return 0;
-	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner->device)) < 0)
-		return rc;
-	if (!can)
-		return ko_cuda_fail(KOLO_ENOTSUP, "GPU %d can't reach the memory of GPU %d",
-				    gpu->info.ordinal, owner->info.ordinal);
-	if (memory->handle)
-		return allow(memory, gpu->info.ordinal);
-	result = ko_libcuda.cuCtxEnablePeerAccess(owner->context, 0);
-	return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-		       ? 0
-		       : ko_cuda_check(result, "cuCtxEnablePeerAccess");
-}
-
-static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
-{
-	CUdeviceptr at = 0;
-	int rc = CU(cuMemHostRegister, host, len, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE);
-
-	(void)gpu;
-	if (rc < 0)
-		return rc;
-	rc = CU(cuMemHostGetDevicePointer, &at, host, 0);
-	if (rc < 0)
-		ko_libcuda.cuMemHostUnregister(host);
-	*out = (void *)(uintptr_t)at;
-	return rc;
-}
-
-static void unpin(struct ko_gpu *gpu, void *host)
-{
-	(void)gpu;
-	ko_libcuda.cuMemHostUnregister(host);
-}
-
-static int put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
-{
-	int rc = CU(cuMemcpy, address(to), address(from), len);
-
-	(void)gpu;
-	/* What comes from memory that is not pinned may be on its way still. */
-	return rc < 0 ? rc : CU(cuStreamSynchronize, NULL);
-}
-
-/* Of memory that CUDA does not know all attributes are 0. */
-static int pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
-{
-	unsigned type = 0;
-	int managed = 0, ordinal = -1, rc;
-	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
-	void *where[] = { &type, &managed, &ordinal };
-
-	if ((rc = CU(cuPointerGetAttributes, 3, what, where, address(memory))) < 0)
-		return rc;
-	if (type == 0) {
-		out->kind = KOLO_CUDA_ORDINARY;
-		out->usable = attribute(gpu, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
-	} else if (managed) {
-		out->kind = KOLO_CUDA_MANAGED;
-		out->usable = 1;
-	} else if (type == CU_MEMORYTYPE_HOST) {
-		out->kind = KOLO_CUDA_REGISTERED;
-		out->usable =
-			attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0;
-	} else {
-		out->kind = KOLO_CUDA_DEVICE;
-		out->device = ordinal;
-		out->usable = ordinal == gpu->info.ordinal;
-	}
-	return 0;
-}
-
 /* ---- Recording ------------------------------------------------------------------------------------------ */
 
 /* A write has a barrier of the system before it, unless it is told not to. */
@@ -532,13 +304,13 @@ static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const
 	memset(&p, 0, sizeof(p));
 	if (op->kind == KO_WORD_WRITE) {
 		p.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-		p.writeValue.address = address(op->word);
+		p.writeValue.address = ko_cuda_address(op->word);
 		p.writeValue.value = op->value;
 		p.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 		return p;
 	}
 	p.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-	p.waitValue.address = address(op->word);
+	p.waitValue.address = ko_cuda_address(op->word);
 	p.waitValue.value = op->kind == KO_WORD_SET ? op->value : ~op->value;
 	p.waitValue.flags = op->kind == KO_WORD_SET ? CU_STREAM_WAIT_VALUE_AND : CU_STREAM_WAIT_VALUE_NOR;
 	if (gpu->flushes)
@@ -588,13 +360,13 @@ static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wa
 static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)
 {
 	(void)gpu;
-	return CU(cuMemsetD8Async, address(memory), 0, len, stream);
+	return CU(cuMemsetD8Async, ko_cuda_address(memory), 0, len, stream);
 }
 
 static int copy(struct ko_gpu *gpu, void *stream, void *to, const void *from, size_t len)
 {
 	(void)gpu;
-	return CU(cuMemcpyAsync, address(to), address(from), len, stream);
+	return CU(cuMemcpyAsync, ko_cuda_address(to), ko_cuda_address(from), len, stream);
 }
 
 /* ---- Events, streams ------------------------------------------------------------------------------------ */
@@ -684,16 +456,16 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.same = same,
 		.enter = enter,
 		.leave = leave,
-		.room = room,
-		.alloc = alloc,
-		.alloc_own = alloc_own,
-		.export = export_memory,
-		.import = import,
-		.release = release,
-		.reach = reach,
-		.pin = pin,
-		.unpin = unpin,
-		.pointer = pointer,
+		.room = ko_cuda_room,
+		.alloc = ko_cuda_alloc,
+		.alloc_own = ko_cuda_alloc_own,
+		.export = ko_cuda_export,
+		.import = ko_cuda_import,
+		.release = ko_cuda_release,
+		.reach = ko_cuda_reach,
+		.pin = ko_cuda_pin,
+		.unpin = ko_cuda_unpin,
+		.pointer = ko_cuda_pointer,
 		.words = words,
 		.compute = compute,
 		.zero = ko_cuda_zero,
@@ -709,8 +481,8 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.stream_destroy = stream_destroy,
 		.capture = capture,
 		.finish = finish,
-		.put = put,
-		.get = put, /* addresses tell where from and where to */
+		.put = ko_cuda_put,
+		.get = ko_cuda_put, /* addresses tell where from and where to */
 	};
 
 	return &driver;

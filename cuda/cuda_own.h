@@ -73,6 +73,31 @@ struct ko_gpu {
 	bool flushes;     /* a wait can ask for what peers and cards have written */
 };
 
+static inline CUdeviceptr ko_cuda_address(const void *p)
+{
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+/* 0: it has not got it, or can't say. */
+int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what);
+
+/* ---- Memory (cuda_memory.c) ----------------------------------------------------------------------------- */
+
+int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
+int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
+int ko_cuda_room(struct ko_gpu *gpu, size_t *out);
+int ko_cuda_export(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
+		   int *fd);
+int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out);
+void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory);
+int ko_cuda_reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory);
+int ko_cuda_pin(struct ko_gpu *gpu, void *host, size_t len, void **out);
+void ko_cuda_unpin(struct ko_gpu *gpu, void *host);
+int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out);
+int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len);
+
+/* ---- Work of a training step (cuda_zero.c) ---------------------------------------------------------------- */
+
 /* Loads all kernels for work, and tries each. The GPU is entered. */
 int ko_cuda_zero_load(struct ko_gpu *gpu);
 void ko_cuda_zero_unload(struct ko_gpu *gpu);

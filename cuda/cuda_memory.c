@@ -1,0 +1,226 @@
+/* Memory of GPUs: allocated, mapped, handed to other processes, within another GPU's reach; and host memory within a GPU's. Each
+ * function is the entry of driver.h that is called like it. */
+#include "cuda_own.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no such. */
+enum { BY_DESCRIPTOR = 1, BY_HANDLE = 2 };
+
+/* For the GPU of this number. */
+static int allow(const struct ko_gpu_memory *memory, int ordinal)
+{
+	const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal },
+					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	return CU(cuMemSetAccess, ko_cuda_address(memory->at), memory->len, &access, 1);
+}
+
+/* Gives memory an address here. */
+static int map(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
+{
+	CUdeviceptr at = 0;
+	int rc = CU(cuMemAddressReserve, &at, memory->len, 0, 0, 0);
+
+	if (rc < 0)
+		return rc;
+	rc = CU(cuMemMap, at, memory->len, 0, memory->handle, 0);
+	if (rc < 0) {
+		ko_libcuda.cuMemAddressFree(at, memory->len);
+		return rc;
+	}
+	memory->at = (void *)(uintptr_t)at;
+	rc = allow(memory, gpu->info.ordinal);
+	if (rc < 0) {
+		ko_libcuda.cuMemUnmap(at, memory->len);
+		ko_libcuda.cuMemAddressFree(at, memory->len);
+		memory->at = NULL;
+	}
+	return rc;
+}
+
+static CUmemAllocationProp properties(const struct ko_gpu *gpu)
+{
+	return (CUmemAllocationProp){ .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				      .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+						    .id = gpu->info.ordinal } };
+}
+
+/* A part of what CUDA has in stock for this process, and no unit of its own. */
+int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+{
+	CUdeviceptr at = 0;
+	int rc = CU(cuMemAlloc, &at, len);
+
+	(void)gpu;
+	*out = (struct ko_gpu_memory){ .at = rc == 0 ? (void *)(uintptr_t)at : NULL, .len = len };
+	return rc;
+}
+
+int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+{
+	const CUmemAllocationProp prop = properties(gpu);
+	CUmemGenericAllocationHandle handle;
+	size_t unit;
+	int rc;
+
+	if (!gpu->descriptors)
+		return ko_cuda_alloc_own(gpu, len, out);
+	if ((rc = CU(cuMemGetAllocationGranularity, &unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) < 0)
+		return rc;
+	len = (len + unit - 1) / unit * unit;
+	if ((rc = CU(cuMemCreate, &handle, len, &prop, 0)) < 0)
+		return rc;
+	*out = (struct ko_gpu_memory){ .len = len, .handle = handle };
+	rc = map(gpu, out);
+	if (rc < 0)
+		ko_libcuda.cuMemRelease(handle);
+	return rc;
+}
+
+int ko_cuda_room(struct ko_gpu *gpu, size_t *out)
+{
+	size_t all;
+
+	(void)gpu;
+	return CU(cuMemGetInfo, out, &all);
+}
+
+int ko_cuda_export(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out, int *fd)
+{
+	*out = (struct ko_gpu_export){ .len = memory->len,
+				       .kind = gpu->descriptors ? BY_DESCRIPTOR : BY_HANDLE };
+	if (gpu->descriptors)
+		return CU(cuMemExportToShareableHandle, fd, memory->handle,
+			  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	_Static_assert(sizeof(CUipcMemHandle) <= sizeof(out->bytes), "a handle fits");
+	*fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* nothing: the bytes are all */
+	return *fd < 0 ? ko_cuda_fail(KOLO_ESYS, "/dev/null can't be opened")
+		       : CU(cuIpcGetMemHandle, (CUipcMemHandle *)out->bytes, ko_cuda_address(memory->at));
+}
+
+int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
+{
+	CUmemGenericAllocationHandle handle;
+	CUipcMemHandle bytes;
+	CUdeviceptr at;
+	int rc;
+
+	*out = (struct ko_gpu_memory){ .len = memory->len, .mapped = true };
+	if (memory->kind == BY_HANDLE) {
+		memcpy(&bytes, memory->bytes, sizeof(bytes));
+		rc = CU(cuIpcOpenMemHandle, &at, bytes, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		out->at = rc == 0 ? (void *)(uintptr_t)at : NULL;
+		return rc;
+	}
+	if (memory->kind != BY_DESCRIPTOR)
+		return ko_cuda_fail(KOLO_ENOTSUP, "memory of kind %u, which this driver does not know",
+				    memory->kind);
+	rc = CU(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
+		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (rc < 0)
+		return rc;
+	out->handle = handle;
+	rc = map(gpu, out);
+	if (rc < 0)
+		ko_libcuda.cuMemRelease(handle);
+	return rc;
+}
+
+void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
+{
+	CUdeviceptr at = ko_cuda_address(memory->at);
+
+	(void)gpu;
+	if (memory->at && memory->handle) {
+		ko_libcuda.cuMemUnmap(at, memory->len);
+		ko_libcuda.cuMemAddressFree(at, memory->len);
+		ko_libcuda.cuMemRelease(memory->handle);
+	} else if (memory->at && memory->mapped) {
+		ko_libcuda.cuIpcCloseMemHandle(at);
+	} else if (memory->at) {
+		ko_libcuda.cuMemFree(at);
+	}
+	*memory = (struct ko_gpu_memory){ 0 };
+}
+
+int ko_cuda_reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory)
+{
+	CUresult result;
+	int can = 0, rc;
+
+	if (gpu->device == owner->device)
+		return 0;
+	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner->device)) < 0)
+		return rc;
+	if (!can)
+		return ko_cuda_fail(KOLO_ENOTSUP, "GPU %d can't reach the memory of GPU %d",
+				    gpu->info.ordinal, owner->info.ordinal);
+	if (memory->handle)
+		return allow(memory, gpu->info.ordinal);
+	result = ko_libcuda.cuCtxEnablePeerAccess(owner->context, 0);
+	return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+		       ? 0
+		       : ko_cuda_check(result, "cuCtxEnablePeerAccess");
+}
+
+int ko_cuda_pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
+{
+	CUdeviceptr at = 0;
+	int rc = CU(cuMemHostRegister, host, len, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE);
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	rc = CU(cuMemHostGetDevicePointer, &at, host, 0);
+	if (rc < 0)
+		ko_libcuda.cuMemHostUnregister(host);
+	*out = (void *)(uintptr_t)at;
+	return rc;
+}
+
+void ko_cuda_unpin(struct ko_gpu *gpu, void *host)
+{
+	(void)gpu;
+	ko_libcuda.cuMemHostUnregister(host);
+}
+
+int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
+{
+	int rc = CU(cuMemcpy, ko_cuda_address(to), ko_cuda_address(from), len);
+
+	(void)gpu;
+	/* What comes from memory that is not pinned may be on its way still. */
+	return rc < 0 ? rc : CU(cuStreamSynchronize, NULL);
+}
+
+/* Of memory that CUDA does not know all attributes are 0. */
+int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
+{
+	unsigned type = 0;
+	int managed = 0, ordinal = -1, rc;
+	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+	void *where[] = { &type, &managed, &ordinal };
+
+	if ((rc = CU(cuPointerGetAttributes, 3, what, where, ko_cuda_address(memory))) < 0)
+		return rc;
+	if (type == 0) {
+		out->kind = KOLO_CUDA_ORDINARY;
+		out->usable = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
+	} else if (managed) {
+		out->kind = KOLO_CUDA_MANAGED;
+		out->usable = 1;
+	} else if (type == CU_MEMORYTYPE_HOST) {
+		out->kind = KOLO_CUDA_REGISTERED;
+		out->usable = ko_cuda_attribute(
+				      gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0;
+	} else {
+		out->kind = KOLO_CUDA_DEVICE;
+		out->device = ordinal;
+		out->usable = ordinal == gpu->info.ordinal;
+	}
+	return 0;
+}

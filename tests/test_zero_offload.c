@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -696,34 +698,58 @@ static void a_checkpoint_does_not_know_where_state_was(void **state)
 /* ---- What goes wrong ------------------------------------------------------------------------------------ */
 
 /* The only file of state in a directory. */
-static void cut_file(const char *path, off_t len)
+static int open_state(const char *path)
 {
 	char command[256], name[200] = "";
 	FILE *pipe;
+	int fd;
 
 	snprintf(command, sizeof(command), "ls %s/*.state", path);
 	pipe = popen(command, "r");
 	CHECK(pipe && fscanf(pipe, "%199s", name) == 1);
 	pclose(pipe);
-	CHECK(truncate(name, len) == 0);
+	fd = open(name, O_RDWR);
+	CHECK(fd >= 0);
+	return fd;
 }
 
-/* A file gets shorter: the error names it, the engine refuses, and another one goes on from the checkpoint to the same bits. */
-static void lose_a_file(struct t_rank *t)
+static void cut_file(const char *path)
+{
+	int fd = open_state(path);
+
+	CHECK(ftruncate(fd, 3 * 4096) == 0);
+	close(fd);
+}
+
+/* As on a disk that gives room when it is written: what the file had goes, and another file takes all. */
+static void fill_disk(const char *path)
+{
+	static const char bytes[1 << 16];
+	int fd = open_state(path), other;
+	struct stat s;
+	char name[128];
+
+	CHECK(fstat(fd, &s) == 0);
+	CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, s.st_size) == 0);
+	close(fd);
+	snprintf(name, sizeof(name), "%s/other", path);
+	other = open(name, O_WRONLY | O_CREAT, 0600);
+	CHECK(other >= 0);
+	while (write(other, bytes, sizeof(bytes)) > 0)
+		;
+	close(other);
+}
+
+/* State is lost: the error names the file, the engine refuses, and another one goes on from the checkpoint to the same bits. */
+static void lose_state(struct kolo_comm *comm, const char *path, const char *saved,
+		       void (*lose)(const char *path), const char *want)
 {
 	struct bits b = { KOLO_BF16, 1, KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
-	struct kolo_comm *comm = t_comm(t);
 	struct kolo_zero_config c = config_of(&b);
-	char saved[128], first[512];
-	const char *path = t->arg;
+	char first[512], other[128];
 	struct kolo_zero *zero;
 	uint64_t hash;
 
-	if (!has_files(comm)) {
-		kolo_comm_destroy(comm);
-		return;
-	}
-	snprintf(saved, sizeof(saved), "%s/saved", path);
 	apply(&ways[13], 2, path, &c);
 	CHECK(stack_create(comm, &c, b.type, &zero) == 0);
 	for (int k = 0; k < 3; k++)
@@ -731,28 +757,55 @@ static void lose_a_file(struct t_rank *t)
 	CHECK(kolo_zero_save(zero, saved, 1, NULL, 0) == 0);
 	CHECK(stack_step(zero, &c, b.type, 0, 3, NULL) == 0);
 	hash = stack_hash(zero, c.device, b.type);
-	cut_file(path, 3 * 4096);
+	lose(path);
 	CHECK(stack_step(zero, &c, b.type, 0, 4, NULL) == KOLO_ESYS);
 	snprintf(first, sizeof(first), "%s", kolo_last_error());
-	CHECK(strstr(first, path) && strstr(first, "optimizer"));
+	CHECK(strstr(first, path) && strstr(first, "optimizer") && strstr(first, want));
 	CHECK(kolo_zero_forward(zero, 1) == KOLO_ESYS);
 	kolo_zero_destroy(zero);
+	snprintf(other, sizeof(other), "%s/other", path);
+	unlink(other);
 	CHECK(stack_create(comm, &c, b.type, &zero) == 0);
 	CHECK(kolo_zero_load(zero, saved, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
 	CHECK(stack_step(zero, &c, b.type, 0, 3, NULL) == 0);
 	CHECK(stack_hash(zero, c.device, b.type) == hash);
 	kolo_zero_destroy(zero);
-	kolo_comm_destroy(comm);
 	remove_directory(saved);
 }
 
-static void a_file_that_is_cut_costs_the_steps_since_the_checkpoint(void **state)
+/* A disk of a few MiB takes the directory's place, for this process. */
+static bool mount_disk(const char *path)
+{
+	return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("kolo", path, "tmpfs", 0, "size=4m") == 0;
+}
+
+static void lose_files(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	const char *path = t->arg;
+	char saved[128], disk[128];
+
+	snprintf(saved, sizeof(saved), "%s/saved", path);
+	snprintf(disk, sizeof(disk), "%s/disk", path);
+	CHECK(mkdir(disk, 0700) == 0);
+	if (has_files(comm))
+		lose_state(comm, path, saved, cut_file, "truncated");
+	if (has_files(comm) && mount_disk(disk)) {
+		lose_state(comm, disk, saved, fill_disk, "No space left");
+		CHECK(umount2(disk, MNT_DETACH) == 0);
+	}
+	CHECK(rmdir(disk) == 0);
+	kolo_comm_destroy(comm);
+}
+
+static void a_lost_file_costs_the_steps_since_the_checkpoint(void **state)
 {
 	char path[64];
 
 	(void)state;
 	make_directory(path);
-	t_processes(1, lose_a_file, path);
+	t_processes(1, lose_files, path);
 	CHECK(rmdir(path) == 0);
 }
 
@@ -915,7 +968,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_model_of_four_arenas_trains),
 	cmocka_unit_test(pinned_bytes_are_those_that_are_told),
 	cmocka_unit_test(a_checkpoint_does_not_know_where_state_was),
-	cmocka_unit_test(a_file_that_is_cut_costs_the_steps_since_the_checkpoint),
+	cmocka_unit_test(a_lost_file_costs_the_steps_since_the_checkpoint),
 	cmocka_unit_test(an_overflow_is_found_wherever_it_is),
 	cmocka_unit_test(mistakes_are_named),
 	cmocka_unit_test(an_engine_may_go_while_copies_are_under_way),

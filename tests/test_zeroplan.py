@@ -136,6 +136,8 @@ def files_and_shards_have_their_place_in_the_formula():
     assert near(time["files"], (t["read_bytes"] + t["written_bytes"]) / 1e9) and time["compute"] == 0, time
     assert near(time["total"], max(time["fill"], time["reduce"] + time["gather"], time["down"])
                 + max(time["files"], time["update"], time["up"])), time
+    # Out of a shard at home each use takes the own part.
+    assert near(time["gather"], t["parameter_bytes"] / 2e9 + 2 * 4 * P / 2 / (50e9 / 2)), time
     # With shards away what comes up does so beside the passes.
     one, = plan(*args, "--offload-optimizer", "cpu", "--offload-param", "cpu", *rates(compute=0))["asked"]
     time = one["time"]

@@ -47,7 +47,7 @@ static int posted(struct ofi_end *e, const char *doing, ssize_t rc)
 }
 
 /* Sender: slot k goes out, for a completion that tells that it needs no more calls. That is asked for with each one: the
- * provider tcp sends with the endpoint's flags, but writes without them, and then calls complete what it still holds. */
+ * provider tcp sends with the endpoint's flags, but writes without them, and a write is complete then that it still holds. */
 static int post_slot(struct ofi_end *e, uint32_t k)
 {
 	const uint64_t flags = FI_COMPLETION | FI_TRANSMIT_COMPLETE;

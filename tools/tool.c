@@ -35,6 +35,12 @@ void print_version(const char *tool)
 	exit(EXIT_GOOD);
 }
 
+void refuse_option(const char *tool, const char *option, const char *value, const char *want)
+{
+	fprintf(stderr, "%s: --%s %s: want %s\n", tool, option, value, want);
+	exit(EXIT_USAGE);
+}
+
 long parse_number(const char *tool, const char *option, const char *value, long min, long max)
 {
 	char *end;

@@ -18,6 +18,9 @@ double now_us(void);
 /* What --version prints; leaves the process. */
 _Noreturn void print_version(const char *tool);
 
+/* Leaves the process with "TOOL: --OPTION VALUE: want WANT". */
+_Noreturn void refuse_option(const char *tool, const char *option, const char *value, const char *want);
+
 /* `value` as a number from min to max; leaves the process with a message where it is something else. */
 long parse_number(const char *tool, const char *option, const char *value, long min, long max);
 

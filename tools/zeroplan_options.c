@@ -92,12 +92,6 @@ static void usage(FILE *out)
 		"             zerotrain's own model here, with its optimizer in files\n");
 }
 
-_Noreturn static void refuse(const char *option, const char *value, const char *want)
-{
-	fprintf(stderr, "zeroplan: --%s %s: want %s\n", option, value, want);
-	exit(EXIT_USAGE);
-}
-
 /* ---- Values --------------------------------------------------------------------------------------------- */
 
 static const char *const places[NPLACES] = { "none", "cpu", "nvme" };
@@ -112,7 +106,7 @@ static int parse_place(const char *option, const char *value)
 	for (int i = 0; i < NPLACES; i++)
 		if (strcmp(value, places[i]) == 0)
 			return i;
-	refuse(option, value, "none, cpu or nvme");
+	refuse_option("zeroplan", option, value, "none, cpu or nvme");
 }
 
 static enum kolo_type parse_precision(const char *value)
@@ -123,7 +117,7 @@ static enum kolo_type parse_precision(const char *value)
 	for (int i = 0; i < 3; i++)
 		if (strcmp(value, names[i]) == 0)
 			return types[i];
-	refuse("precision", value, "fp32, fp16 or bf16");
+	refuse_option("zeroplan", "precision", value, "fp32, fp16 or bf16");
 }
 
 static int parse_optimizer(const char *value)
@@ -133,7 +127,7 @@ static int parse_optimizer(const char *value)
 	for (int i = 0; (name = kolo_zero_optimizer_name((enum kolo_zero_optimizer)i)); i++)
 		if (strcasecmp(value, name) == 0)
 			return i;
-	refuse("optimizer", value, "adamw, adam, sgd, lion, adagrad or lamb");
+	refuse_option("zeroplan", "optimizer", value, "adamw, adam, sgd, lion, adagrad or lamb");
 }
 
 static int parse_stage(const char *value)
@@ -162,7 +156,7 @@ static size_t parse_parameters(const char *value)
 	double x = parse_decimal(value, "KMBT");
 
 	if (!(x >= 1 && x <= 1e13))
-		refuse("parameters", value, "a number from 1 to 10T, like 125M or 1.5B");
+		refuse_option("zeroplan", "parameters", value, "a number from 1 to 10T, like 125M or 1.5B");
 	return (size_t)llround(x);
 }
 
@@ -172,7 +166,7 @@ static size_t parse_bytes(const char *option, const char *value)
 	const char *end = read_bytes(value, &bytes);
 
 	if (!end || *end)
-		refuse(option, value, "a number of bytes, like 8, 64K or 1G");
+		refuse_option("zeroplan", option, value, "a number of bytes, like 8, 64K or 1G");
 	return bytes;
 }
 
@@ -184,7 +178,7 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 	char text[512], *rest = text, *part;
 
 	if ((size_t)snprintf(text, sizeof(text), "%s", value) >= sizeof(text))
-		refuse("bandwidth", value, "something shorter");
+		refuse_option("zeroplan", "bandwidth", value, "something shorter");
 	while ((part = strsep(&rest, ","))) {
 		char *equals = strchr(part, '=');
 		double *at = NULL, x = equals ? parse_decimal(equals + 1, "KMGT") : NAN;
@@ -195,7 +189,7 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 			if (strcmp(part, bandwidth_names[i].name) == 0)
 				at = bandwidth_at(out, i);
 		if (!at || isnan(x))
-			refuse("bandwidth", value, want);
+			refuse_option("zeroplan", "bandwidth", value, want);
 		*at = x;
 	}
 }
@@ -281,7 +275,7 @@ static void check_options(const struct options *o, bool ratio_given)
 
 	snprintf(text, sizeof(text), "%g", o->ratio);
 	if (ratio_given && !(o->ratio > 0 && o->ratio <= 1))
-		refuse("ratio", text, "a number above 0 and at most 1");
+		refuse_option("zeroplan", "ratio", text, "a number above 0 and at most 1");
 	if (o->bandwidths.device > 0 && !o->device_memory) {
 		fprintf(stderr,
 			"zeroplan: --bandwidth device: want --device-memory too: without it there is no device\n");

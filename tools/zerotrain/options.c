@@ -113,12 +113,6 @@ static void usage(FILE *out)
 		"             on a device of 128 MiB, with the optimizer's state 2 GiB/s away\n");
 }
 
-_Noreturn static void refuse(const char *option, const char *value, const char *want)
-{
-	fprintf(stderr, "zerotrain: --%s %s: want %s\n", option, value, want);
-	exit(EXIT_USAGE);
-}
-
 /* The options that take an integer, a text or a real number. */
 static const struct option_field fields[] = {
 	{ "data", IN_TEXT, offsetof(struct options, data), 0, 0 },
@@ -166,13 +160,13 @@ static enum kolo_type parse_precision(const char *value)
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		if (strcmp(value, types[i].name) == 0)
 			return types[i].type;
-	refuse("precision", value, "fp32, fp16 or bf16");
+	refuse_option("zerotrain", "precision", value, "fp32, fp16 or bf16");
 }
 
 static int parse_switch(const char *value)
 {
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
-		refuse("overlap", value, "on or off");
+		refuse_option("zerotrain", "overlap", value, "on or off");
 	return strcmp(value, "on") == 0;
 }
 
@@ -194,8 +188,8 @@ static struct device_option parse_device(const char *value)
 	if (end && *end == ',' && (end = read_bytes(end + 1, &bandwidth)))
 		d.bandwidth = (double)bandwidth;
 	if (!end || *end)
-		refuse("device", value,
-		       "arena:SIZE or arena:SIZE,BANDWIDTH, like arena:256M,2G, or cuda, or cuda:N");
+		refuse_option("zerotrain", "device", value,
+			      "arena:SIZE or arena:SIZE,BANDWIDTH, like arena:256M,2G, or cuda, or cuda:N");
 	return d;
 }
 
@@ -208,7 +202,7 @@ static int parse_place(const char *option, const char *value)
 	for (int i = KOLO_ZERO_ON_DEVICE; i <= KOLO_ZERO_ON_NVME; i++)
 		if (strcmp(value, names[i]) == 0)
 			return i;
-	refuse(option, value, "none, cpu or nvme");
+	refuse_option("zerotrain", option, value, "none, cpu or nvme");
 }
 
 /* Without a device there is one place less. */
@@ -218,12 +212,12 @@ static void check_places(const struct options *o)
 	char text[32];
 
 	if (o->device.kind == HOST_MEMORY && o->offload_optimizer == KOLO_ZERO_ON_HOST)
-		refuse("offload-optimizer", "cpu", want);
+		refuse_option("zerotrain", "offload-optimizer", "cpu", want);
 	if (o->device.kind == HOST_MEMORY && o->offload_param == KOLO_ZERO_ON_HOST)
-		refuse("offload-param", "cpu", want);
+		refuse_option("zerotrain", "offload-param", "cpu", want);
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
 	if (o->offload_ratio != UNSET && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
-		refuse("offload-ratio", text, "a number from 0 to 1");
+		refuse_option("zerotrain", "offload-ratio", text, "a number from 0 to 1");
 }
 
 static void check_options(const struct options *o)
@@ -242,10 +236,10 @@ static void check_options(const struct options *o)
 	}
 	snprintf(text, sizeof(text), "%g", o->dropout);
 	if (!(o->dropout >= 0 && o->dropout < 1))
-		refuse("dropout", text, "a number from 0 to less than 1");
+		refuse_option("zerotrain", "dropout", text, "a number from 0 to less than 1");
 	snprintf(text, sizeof(text), "%g", o->lr);
 	if (!(o->lr > 0 && o->lr < 1))
-		refuse("lr", text, "a number between 0 and 1");
+		refuse_option("zerotrain", "lr", text, "a number between 0 and 1");
 	check_places(o);
 }
 

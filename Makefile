@@ -108,10 +108,10 @@ report:
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: kolo_zero_config.h reads nothing, no zeroconfig, ringbench has no --against (package libjansson-dev; make deps))"
 	@echo "  liburing $(if $(filter yes,$(URING)),yes,no: kolo_zero.h offloads nothing to files (package liburing-dev; make deps))"
-	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: ringbench --plot needs it when it runs (package gnuplot-nox; make deps))"
+	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: --plot of ringbench, zeroplan and zerotrain needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  openblas $(if $(filter yes,$(OPENBLAS)),yes,no: no zerotrain (package libopenblas-dev; make deps))"
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
-	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams (nvcc is not found; NVCC=PATH names it))"
+	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams, no GPU as a device of kolo_zero_device.h (nvcc is not found; NVCC=PATH names it))"
 
 $(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
 	@mkdir -p $(@D)
@@ -297,7 +297,7 @@ clean:
 help:
 	@echo "make              build libkolo.so.0, libkolo.a and the tools into build/"
 	@echo "make deps         install what building and testing use (apt or dnf; root or sudo)"
-	@echo "make deps WITH=perf   the same, and what make perf compares with: Open MPI, MPICH"
+	@echo "make deps WITH=perf   the same, and what make perf compares with: Open MPI, MPICH, fio"
 	@echo "make deps-all     the same, and what tests try Kolo with: MPI, Fortran, numpy, CMake; Debian's packaging"
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make train        a GPT on the text of a license, for 2 ranks and a minute; DATA=FILE: another text"

@@ -362,7 +362,7 @@ static void offloads_take_their_keys(void **state)
 {
 	static const char text[] =
 		"{\"train_batch_size\": 2, \"zero_optimization\": {\"stage\": 3, \"offload_param\": {"
-		"\"device\": \"nvme\", \"nvme_path\": \"/fast/\\u00e4\", \"buffer_count\": 6, \"buffer_size\": 1e8,"
+		"\"device\": \"nvme\", \"nvme_path\": \"/fast/\\u00e4\", \"buffer_count\": 6,"
 		"\"max_in_cpu\": 1e9, \"pin_memory\": false}, \"offload_optimizer\": {\"device\": \"nvme\","
 		"\"nvme_path\": \"state\", \"buffer_count\": 3, \"pin_memory\": true, \"ratio\": 0.3,"
 		"\"fast_init\": false}}, \"aio\": {\"block_size\": 262144, \"queue_depth\": 32, \"use_gds\": false}}";
@@ -375,7 +375,7 @@ static void offloads_take_their_keys(void **state)
 					       *p = &s->config.offload_param;
 
 		CHECK(p->place == KOLO_ZERO_ON_NVME && strcmp(p->path, "/fast/\xc3\xa4") == 0);
-		CHECK(p->buffers == 6 && p->buffer == 100000000 && p->in_host == 1000000000 && p->pin == 0);
+		CHECK(p->buffers == 6 && p->in_host == 1000000000 && p->pin == 0);
 		CHECK(o->place == KOLO_ZERO_ON_NVME && strcmp(o->path, "state") == 0);
 		CHECK(o->buffers == 3 && o->pin == 1 && o->ratio == 0.3);
 		CHECK(s->config.io_block == 262144 && s->config.io_depth == 32 && !s->config.device);
@@ -458,13 +458,14 @@ static void keys_without_effect_get_a_remark(void **state)
 	s = parse(
 		"{\"train_batch_size\": 2,\n\"zero_optimization\": {\"stage\": 1, \"round_robin_gradients\": true,\n"
 		"\"stage3_max_live_parameters\": 1e9, \"cpu_offload\": true,\n\"offload_param\": {\"device\": \"none\","
-		"\"buffer_count\": 5, \"pin_memory\": true, \"max_in_cpu\": 1e9}},\n"
+		"\"buffer_count\": 5, \"buffer_size\": 1e8, \"pin_memory\": true, \"max_in_cpu\": 1e9}},\n"
 		"\"aio\": {\"queue_depth\": 8, \"block_size\": 4096, \"single_submit\": true}}");
 	CHECK(has_note(s, "zero_optimization.round_robin_gradients (line 2): already so"));
 	CHECK(has_note(s, "zero_optimization.stage3_max_live_parameters (line 3): no effect but at stage 3"));
 	CHECK(has_note(s, "zero_optimization.cpu_offload (line 3): an old form of offload_optimizer.device"));
 	CHECK(has_note(s, "zero_optimization.cpu_offload (line 3): already so"));
 	CHECK(has_note(s, "offload_param.buffer_count (line 4): no effect: nothing is offloaded"));
+	CHECK(has_note(s, "offload_param.buffer_size (line 4): no effect: a buffer holds any shard"));
 	CHECK(has_note(s, "offload_param.pin_memory (line 4): no effect: nothing is offloaded"));
 	CHECK(has_note(s, "offload_param.max_in_cpu (line 4): no effect: nothing is kept on NVMe"));
 	CHECK(has_note(s, "aio.block_size (line 5): no effect: nothing is kept on NVMe"));

@@ -71,7 +71,7 @@ def offload_is_out_of_a_device_or_into_files():
     assert files.returncode == 0 and files.stderr == "", files
     out = json.loads(files.stdout)
     assert out["zero_optimization"]["offload_param"] == {
-        "device": "nvme", "nvme_path": "/fast", "buffer_count": 5, "buffer_size": 512 << 10, "max_in_cpu": 0}, out
+        "device": "nvme", "nvme_path": "/fast", "buffer_count": 5, "max_in_cpu": 0}, out
     assert out["zero_optimization"]["offload_optimizer"] == {"device": "none"}, out
     assert out["aio"] == {"block_size": 1 << 20, "queue_depth": 16}, out
 

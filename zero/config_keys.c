@@ -16,13 +16,12 @@ static const struct zero_range count_int = { ZERO_INTEGER, "an integer from 1 to
 					     .high = INT_MAX };
 static const struct zero_range natural = { ZERO_INTEGER, "an integer of at least 0", .low = 0,
 					   .high = INFINITY };
-static const struct zero_range buffers = { ZERO_INTEGER, "an integer from 2 to 2147483647", .low = 2,
-					   .high = INT_MAX };
-/* The most that a request, and that a ring of io_uring, may have. */
+static const struct zero_range buffers = { ZERO_INTEGER, "an integer from 2 to 4096", .low = 2,
+					   .high = 4096 };
+/* As kolo_zero_create has it, below the most of a ring of io_uring. */
 static const struct zero_range pages = { ZERO_INTEGER, "a multiple of 4096, at most 2^30", .low = 4096,
 					 .high = 1 << 30, .multiple = 4096 };
-static const struct zero_range depth = { ZERO_INTEGER, "an integer from 1 to 32768", .low = 1,
-					 .high = 32768 };
+static const struct zero_range depth = { ZERO_INTEGER, "an integer from 1 to 4096", .low = 1, .high = 4096 };
 static const struct zero_range integer = { ZERO_INTEGER, "an integer", .low = -INFINITY, .high = INFINITY };
 static const struct zero_range power = { ZERO_INTEGER, "an integer from 0 to 127", .low = 0, .high = 127 };
 static const struct zero_range number = { ZERO_NUMBER, "a number", .low = -INFINITY, .high = INFINITY };
@@ -172,8 +171,7 @@ const struct zero_key zero_keys[] = {
 	  .need = ZERO_NEEDS_PARAM_FILES },
 	{ ZERO("offload_param.buffer_count"), &buffers, SETTING(INT, shown.config.offload_param.buffers),
 	  .need = ZERO_NEEDS_PARAM_AWAY },
-	{ ZERO("offload_param.buffer_size"), &count, SETTING(SIZE, shown.config.offload_param.buffer),
-	  .need = ZERO_NEEDS_PARAM_AWAY },
+	{ ZERO("offload_param.buffer_size"), &count, ROLE(MOOT, NAN, "no effect: a buffer holds any shard") },
 	{ ZERO("offload_param.max_in_cpu"), &natural, SETTING(SIZE, shown.config.offload_param.in_host),
 	  .need = ZERO_NEEDS_PARAM_FILES },
 	{ ZERO("offload_param.pin_memory"), &flag, SETTING(INT, shown.config.offload_param.pin),

@@ -226,17 +226,16 @@ struct kolo_zero {
 	size_t user_bytes; /* of parameters in the caller's memory */
 
 	enum zero_phase phase;
-	int micro;                   /* micro-steps done towards the update */
-	long step, skipped;          /* updates, and those that an overflow took */
-	uint64_t total_samples;      /* of all ranks, in updates */
-	struct zero_scaler scaler;   /* config.loss_scale is where it started */
-	double predivide;            /* config.predivide, or nranks */
-	bool asks_micro_batch;       /* config.micro_batch was 0 */
-	float weight;                /* of this micro-step's gradients */
-	size_t micro_samples;        /* of this micro-step on this rank; */
-	double samples, loss;        /* and this update's on this rank, loss times samples */
-	bool suspect;                /* the gradient that is being reported has a value that is not finite */
-	struct zero_culprit culprit; /* in the gradients that this rank reported */
+	int micro;                        /* micro-steps done towards the update */
+	long step, skipped;               /* updates, and those that an overflow took */
+	uint64_t total_samples;           /* of all ranks, in updates */
+	struct zero_scaler scaler;        /* config.loss_scale is where it started */
+	double predivide;                 /* config.predivide, or nranks */
+	bool asks_micro_batch;            /* config.micro_batch was 0 */
+	float weight;                     /* of this micro-step's gradients */
+	size_t micro_samples;             /* of this micro-step on this rank; */
+	double samples, loss;             /* and this update's on this rank, loss times samples */
+	struct zero_culprit culprit;      /* in the gradients that this rank reported */
 	struct kolo_zero_traffic traffic; /* but sent_bytes */
 	uint64_t sent_before;             /* by data before the first step, and by kolo_zero_get */
 	struct kolo_zero_times times;

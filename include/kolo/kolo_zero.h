@@ -144,17 +144,20 @@ struct kolo_zero_offload {
 	enum kolo_zero_place place; /* KOLO_ZERO_ON_DEVICE */
 	double ratio; /* of the optimizer: the share of its elements that is there, in whole blocks of each tensor; 1 */
 	int pin; /* 1: host memory that copies use is locked and registered with the device; 1 */
-	int buffers; /* at least 2: of the optimizer 4, of parameters 5. Updates and copies, or files, go on between them */
-	/* Elements in one of the optimizer's at most, in whole blocks of 4096; 512 Ki. One of parameters holds any shard */
+	int buffers; /* 2 to 4096: of the optimizer 4, of parameters 5. Updates and copies, or files, go on between them */
+	/* Elements in one of the optimizer's at most, in whole blocks of 4096; 512 Ki. Of parameters it is not looked at: a buffer
+	 * there holds any shard */
 	size_t buffer;
-	size_t in_host; /* of parameters in files: so many of this rank's elements stay in host memory; 0 */
+	/* Of parameters in files: whole shards, in the order of tensors as they fit, of at most so many elements together stay in host
+	 * memory; 0 */
+	size_t in_host;
 	const char *
 		path; /* KOLO_ZERO_ON_NVME: a directory that is there; copied. Files are removed at the end */
 	uint64_t reserved[4]; /* zero */
 };
 
 /* What kolo_zero_create needs; kolo_zero_config_init fills in the defaults. The same on all ranks, which is checked, but for
- * device, host_budget, threads and paths. */
+ * host_budget, threads, io_block, io_depth and paths; of device whether there is one. */
 struct kolo_zero_config {
 	int stage;        /* 0 to 3; 0 */
 	int accumulation; /* micro-steps for each update; 1 */
@@ -188,16 +191,18 @@ struct kolo_zero_config {
 	size_t reuse_distance; /* stage 3: keep what is used again before so many other elements are; 0: nothing */
 	int parameter_server; /* 1, stage 0: rank 0 alone updates, and the others send to it and receive from it; 0 */
 	/* The memory that the model computes in, which must outlive the engine; NULL: the host's. With a device kolo_zero_use gives
-	 * its memory, kolo_zero_gradient reads it, and a tensor's data is host memory that is read in kolo_zero_create only */
+	 * its memory, kolo_zero_gradient reads it, and a tensor's data is host memory that is read in kolo_zero_create only. Not with
+	 * parameter_server; with overlap alone where the host does not use that memory as its own */
 	struct kolo_zero_device *device;
 	/* Master weights and moments, which are updated where they are: those in files pass through buffers of the host, and
 	 * gradients of what is not on the device come down. Stages 1 to 3 */
 	struct kolo_zero_offload offload_optimizer;
 	struct kolo_zero_offload offload_param; /* a rank's shards, which come up for each gather. Stage 3 */
-	int threads; /* that update in host memory; 0: the cores that this rank may use, divided by the ranks that have the same. 0 */
+	/* That update in host memory, at most 4096; 0: the cores that this rank may use, divided by the ranks that have the same. 0 */
+	int threads;
 	size_t host_budget; /* bytes of host memory that a rank may plan for; 0: what the machine has available. 0 */
-	size_t io_block;      /* bytes of one request to files, a multiple of 4096; 1 Mi */
-	int io_depth;         /* requests to a file at a time; 8 */
+	size_t io_block;      /* bytes of one request to files, a multiple of 4096 up to 2^30; 1 Mi */
+	int io_depth;         /* requests to a file at a time, 1 to 4096; 8 */
 	uint64_t reserved[8]; /* zero */
 };
 
@@ -212,8 +217,10 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
  * for gradients and parameters, and for a few control bytes in each update; comm itself is not used afterwards. Parameters
  * become rank 0's on all ranks. The caller gives *out to kolo_zero_destroy.
  *
- * Errors: KOLO_EINVAL (names the tensor or the field), KOLO_ENOMEM, KOLO_EMISMATCH (ranks passed different tensors or
- * configs), and those of kolo_comm_split and the collectives; then *out is NULL. All ranks have the error of the first that
+ * Errors: KOLO_EINVAL (names the tensor or the field), KOLO_ENOMEM (also: it does not fit into the device or the host, with the
+ * bytes of each kind), KOLO_EMISMATCH (ranks passed different tensors or configs), KOLO_ENOTSUP (files in a build without liburing,
+ * or on a system without io_uring), KOLO_ESYS (files, locked memory, threads), and those of kolo_comm_split and the collectives;
+ * then *out is NULL. All ranks have the error of the first that
  * failed, with its number. */
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
@@ -244,8 +251,8 @@ int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
 
 /* Says that a tensor is done with. At stage 3 its memory then goes, and traps when it is touched (SIGSEGV) until it is gathered
  * again, at the same address; but not where it is of at most config.persistence elements, or kept by reuse_distance. With a
- * device its memory is for other tensors of its length then, so what reads it there must have ended. Does not block. Errors:
- * KOLO_EINVAL (not in use). */
+ * device it does not trap: its memory is for other tensors of its length then, so what reads it there must have ended, and the
+ * next use may give another address. Does not block. Errors: KOLO_EINVAL (not in use). */
 int kolo_zero_release(struct kolo_zero *zero, int tensor);
 
 /* Gives the gradient of this rank's mean loss, times loss_scale, of a tensor: as many elements as it has, of its type, read
@@ -301,8 +308,8 @@ struct kolo_zero_progress {
 /* Never fails. */
 void kolo_zero_progress_get(const struct kolo_zero *zero, struct kolo_zero_progress *out);
 
-/* Wall-clock seconds of this rank since the engine was made; forward, backward and step follow each other, reduce and gather are
- * parts of them. */
+/* Wall-clock seconds of this rank since the engine was made; forward, backward and step follow each other; reduce, gather, update
+ * and transfer are parts of them. */
 struct kolo_zero_times {
 	double forward;  /* between kolo_zero_forward and kolo_zero_backward */
 	double backward; /* between kolo_zero_backward and kolo_zero_step */

@@ -18,8 +18,8 @@
  * What is absent has DeepSpeed's default, a gradient_clipping of 1 among them, but for: overlap_comm (true at every stage),
  * prescale_gradients (true, since a sum in 16 bits may overflow before it is divided), and reduce_bucket_size,
  * allgather_bucket_size, sub_group_size, stage3_prefetch_bucket_size, stage3_param_persistence_threshold,
- * stage3_max_live_parameters, stage3_max_reuse_distance, and offload_param's buffer_size and max_in_cpu, which are those of
- * kolo_zero_config_init. Without "optimizer" it is AdamW with the model description's hyper-parameters, without "scheduler" the
+ * stage3_max_live_parameters, stage3_max_reuse_distance, offload_param's max_in_cpu, and pin_memory of both offloads (true),
+ * which are those of kolo_zero_config_init. Without "optimizer" it is AdamW with the model description's hyper-parameters, without "scheduler" the
  * learning rate stays.
  *
  * offload_optimizer and offload_param become those of struct kolo_zero_config, whose device the program sets. Where it has none,

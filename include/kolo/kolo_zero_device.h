@@ -90,11 +90,11 @@ enum kolo_zero_lane {
 };
 
 struct kolo_zero_device_info {
-	const char *kind; /* "arena", "cuda" */
-	const char *name; /* of this one; valid until it is closed */
-	size_t budget;    /* bytes that may be in use, those that are included */
-	size_t used, peak;
-	size_t pinned;                 /* bytes of host memory */
+	const char *kind;              /* "arena", "cuda" */
+	const char *name;              /* of this one; valid until it is closed */
+	size_t budget;                 /* bytes that may be in use, those that are included */
+	size_t used, peak;             /* bytes in use, the model's among them: now, and at most */
+	size_t pinned;                 /* bytes of host memory that are locked, in whole pages */
 	uint64_t down_bytes, up_bytes; /* copied since it was opened */
 	uint64_t reserved[4];
 };
@@ -112,23 +112,25 @@ struct kolo_zero_device_ops {
 	void (*release)(struct kolo_zero_device *device, void *memory, size_t bytes);
 
 	/* Locks whole pages of host memory, so that copies of them need no detour; they are what `pinned` counts. KOLO_ESYS, with
-	 * the limit that was met. Copies work without it. */
+	 * the limit that was met, KOLO_ENOMEM. Copies work without it. */
 	int (*pin)(struct kolo_zero_device *device, void *host, size_t bytes);
 	void (*unpin)(struct kolo_zero_device *device, void *host, size_t bytes);
 
 	/* Puts a copy on the lane DOWN or UP and returns at once; *ticket is its number there. A copy comes after all work that was
-	 * put on COMPUTE before. Source and target must stay until it is done. */
+	 * put on COMPUTE before. Source and target must stay until it is done. KOLO_EINVAL (a
+	 * lane, or memory, that is none of the device's), KOLO_ENOMEM, KOLO_ESYS. */
 	int (*copy)(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to, const void *from,
 		    size_t bytes, uint64_t *ticket);
 
-	/* Puts work on COMPUTE. It does not come after copies that were not waited for. */
+	/* Puts work on COMPUTE. It does not come after copies that were not waited for. KOLO_EINVAL, KOLO_ESYS. */
 	int (*work)(struct kolo_zero_device *device, const struct kolo_zero_work *work, uint64_t *ticket);
 
-	/* Blocks until the one with this ticket, and all before it on the lane, are done; 0 is done. */
+	/* Blocks until the one with this ticket, and all before it on the lane, are done; 0 is done. KOLO_EINVAL (there was none
+	 * such), KOLO_ESYS. */
 	int (*wait)(struct kolo_zero_device *device, enum kolo_zero_lane lane, uint64_t ticket);
 
 	/* A queue for collectives on this memory, behind all work that was put on COMPUTE when an operation is called; for
-	 * kolo_queue_destroy. */
+	 * kolo_queue_destroy. Errors: those of kolo_queue_create, and of a device's own. */
 	int (*queue)(struct kolo_zero_device *device, struct kolo_queue **out);
 
 	/* Frees the device, with what was not released. */
@@ -148,15 +150,17 @@ struct kolo_zero_device {
 int kolo_zero_arena_open(size_t budget, double bandwidth, struct kolo_zero_device **out);
 
 /* The CUDA GPU of this number, with all of its free memory as the budget. The same of *out.
- * Errors: KOLO_ENOTSUP (no CUDA in this build, no driver, no such GPU), KOLO_ENOMEM, KOLO_ESYS. */
+ * Errors: KOLO_EINVAL, KOLO_ENOTSUP (no CUDA in this build, no driver, no such GPU), KOLO_ENOMEM, KOLO_ESYS. */
 int kolo_zero_cuda_open(int ordinal, struct kolo_zero_device **out);
 
 /* The device's own account of it. Never fails. */
 void kolo_zero_device_get(struct kolo_zero_device *device, struct kolo_zero_device_info *out);
 
 /* Memory for the model itself, which the budget counts too; zeroed. The caller gives it to kolo_zero_device_free, with as many
- * bytes. `what` names it in errors. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+ * bytes. `what` names it in errors. May wait for what the device does. Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
 int kolo_zero_device_alloc(struct kolo_zero_device *device, size_t bytes, const char *what, void **out);
+
+/* Gives it back, when nothing uses it any more. NULL is allowed. */
 void kolo_zero_device_free(struct kolo_zero_device *device, void *memory, size_t bytes);
 
 /* Copies between the host and the device, done when it returns. lane: KOLO_ZERO_DOWN or KOLO_ZERO_UP. Errors: KOLO_EINVAL, KOLO_ESYS. */

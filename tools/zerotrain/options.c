@@ -53,7 +53,7 @@ static void list_places(FILE *out)
 		"                        what --config says); stages 1 to 3\n"
 		"  --offload-param none|cpu|nvme\n"
 		"                        a rank's shards of the parameters likewise; stage 3\n"
-		"  --nvme-path DIR       for these files\n"
+		"  --nvme-path DIR       for these files, which nvme wants unless --config says where\n"
 		"  --offload-ratio X     share of the optimizer's state that is offloaded, from 0 to 1 (1, or what\n"
 		"                        --config says)\n"
 		"  --threads N           that update what is on the host (the cores that a rank has to itself, or 1)\n"

@@ -17,6 +17,7 @@ struct failing {
 	struct kolo_zero_device *arena;
 	long left; /* calls up to that one; 0: none fails any more */
 	bool failed;
+	bool full;   /* it was for memory, which there is none of from then on */
 	bool ending; /* the engine is going */
 	uint64_t put[KOLO_ZERO_NLANES],
 		done[KOLO_ZERO_NLANES]; /* tickets: the last one, and what was waited for */
@@ -45,8 +46,10 @@ static void get(struct kolo_zero_device *d, struct kolo_zero_device_info *out)
 
 static int allocate(struct kolo_zero_device *d, size_t bytes, const char *what, void **out)
 {
-	int rc = turn(d, KOLO_ENOMEM);
+	struct failing *f = (struct failing *)d;
+	int rc = f->full ? kolo_error_set(KOLO_ENOMEM, "the device fails") : turn(d, KOLO_ENOMEM);
 
+	f->full |= rc < 0;
 	return rc == 0 ? arena_of(d)->ops->allocate(arena_of(d), bytes, what, out) : rc;
 }
 

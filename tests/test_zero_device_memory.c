@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { SHORT = 8192, LONG = 3 * SHORT };
-
 static const void *use_and_release(struct kolo_zero *zero, int tensor)
 {
 	const void *values;
@@ -24,42 +22,51 @@ static size_t used_of(struct kolo_zero_device *device)
 	return info.used;
 }
 
-/* Two short tensors and a long one. The device is asked when the lengths differ only, and never for more than was open at once. */
+enum { TENSORS = 4, BUDGET = 16 << 20 };
+
+/* Two short tensors, a long one, and one between. The device is asked when the lengths differ only, and keeps no more than the plan has. */
 static void leave_memory(struct t_rank *t)
 {
-	static const char *const names[] = { "a", "b", "c" };
-	const size_t len[] = { SHORT, SHORT, LONG }, page = (size_t)sysconf(_SC_PAGESIZE);
-	const size_t small = SHORT * sizeof(uint16_t) / page * page,
-		     large = LONG * sizeof(uint16_t) / page * page;
+	static const char *const names[TENSORS] = { "a", "b", "c", "d" };
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), small = 4 * page, large = 3 * small;
+	const size_t bytes[TENSORS] = { small, small, large, 2 * small };
 	struct kolo_comm *comm = t_comm(t);
-	struct kolo_zero_tensor tensors[3];
+	struct kolo_zero_tensor tensors[TENSORS];
 	struct kolo_zero_config c;
 	struct kolo_zero *zero;
 	const void *values, *other;
-	size_t before;
+	size_t before, rest;
+	void *filler;
 
-	for (int i = 0; i < 3; i++)
-		tensors[i] = (struct kolo_zero_tensor){
-			.name = names[i], .shape = { len[i] }, .ndims = 1, .type = KOLO_BF16
-		};
+	for (int i = 0; i < TENSORS; i++)
+		tensors[i] = (struct kolo_zero_tensor){ .name = names[i],
+							.shape = { bytes[i] / sizeof(uint16_t) },
+							.ndims = 1,
+							.type = KOLO_BF16 };
 	kolo_zero_config_init(&c);
 	c.stage = 3;
 	c.persistence = 0;
 	c.overlap = 0;
-	CHECK(kolo_zero_arena_open(16 << 20, 0, &c.device) == 0);
-	CHECK(kolo_zero_create(comm, &c, tensors, 3, &zero) == 0);
+	CHECK(kolo_zero_arena_open(BUDGET, 0, &c.device) == 0);
+	CHECK(kolo_zero_create(comm, &c, tensors, TENSORS, &zero) == 0);
 	before = used_of(c.device);
 	values = use_and_release(zero, 0);
 	CHECK(used_of(c.device) == before + small && use_and_release(zero, 1) == values);
 	CHECK(use_and_release(zero, 0) == values && used_of(c.device) == before + small);
 	use_and_release(zero, 2);
 	CHECK(used_of(c.device) == before + large);
-	/* Two at a time are more than the plan has, which from now on may be kept. */
+	/* Two at a time are more than the plan has, which are not kept. */
 	CHECK(kolo_zero_use(zero, 2, &values) == 0 && kolo_zero_use(zero, 1, &other) == 0);
 	CHECK(used_of(c.device) == before + large + small);
-	CHECK(kolo_zero_release(zero, 2) == 0 && kolo_zero_release(zero, 1) == 0);
-	CHECK(use_and_release(zero, 0) == other && use_and_release(zero, 2) == values);
-	CHECK(used_of(c.device) == before + large + small);
+	CHECK(kolo_zero_release(zero, 2) == 0 && used_of(c.device) == before + small);
+	CHECK(kolo_zero_release(zero, 1) == 0 && used_of(c.device) == before + small);
+	CHECK(use_and_release(zero, 0) == other);
+	/* Where the device has no more, what is kept is given back. */
+	rest = BUDGET - used_of(c.device) - small;
+	CHECK(kolo_zero_device_alloc(c.device, rest, "a filler", &filler) == 0);
+	use_and_release(zero, 3);
+	CHECK(used_of(c.device) == BUDGET);
+	kolo_zero_device_free(c.device, filler, rest);
 	kolo_zero_destroy(zero);
 	CHECK(used_of(c.device) == 0);
 	kolo_zero_device_close(c.device);

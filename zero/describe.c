@@ -226,11 +226,10 @@ static int max_int(int a, int b)
 static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t, int *missing, int *open,
 		       int *started)
 {
-	int most = 0, bucket = 0;
+	int most = 0, bucket = t->first_bucket;
 
 	for (int p = t->first_piece; p < t->first_piece + t->npieces; p++) {
-		while (p >= plan->buckets[bucket].first + plan->buckets[bucket].npieces)
-			bucket++;
+		bucket += p == plan->buckets[bucket].first + plan->buckets[bucket].npieces;
 		*open += missing[bucket] == plan->buckets[bucket].npieces;
 		most = max_int(most, *open);
 		missing[bucket]--;
@@ -267,11 +266,14 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 	for (int family = 0; family < NFAMILIES; family++)
 		n = add_family(z, items, n, family, alone, true, true);
 	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket), alone);
-	for (int p = r->plan.npieces; rc == 0 && p-- > 0;) {
+	for (int p = 0, b = 0; rc == 0 && p < r->plan.npieces; p++) {
 		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
 
-		t->first_piece = p;
-		t->npieces++;
+		b += p == r->plan.buckets[b].first + r->plan.buckets[b].npieces;
+		if (t->npieces++ == 0) {
+			t->first_piece = p;
+			t->first_bucket = b;
+		}
 	}
 	r->buffer_len = whole_lines((size_t)z->nranks * r->plan.largest);
 	if (rc == 0)

@@ -251,7 +251,7 @@ static int more_memory(struct kolo_zero *z, char **out)
 	int rc = 0;
 
 	if (z->device)
-		rc = kolo_zero_device_alloc(z->device, z->reducer.buffer_len, "one more bucket", &memory);
+		rc = zero_device_ask(z, z->reducer.buffer_len, "one more bucket", &memory);
 	else if (!(memory = malloc(z->reducer.buffer_len)))
 		rc = kolo_error_set(KOLO_ENOMEM, "rank %d: %zu bytes for bucket buffer %d: out of memory",
 				    z->rank, z->reducer.buffer_len, z->reducer.nbuffers + 1);
@@ -351,11 +351,10 @@ static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *s
 		       float weight)
 {
 	struct zero_reducer *r = &z->reducer;
-	int bucket = 0, rc = 0;
+	int bucket = t->first_bucket, rc = 0;
 
 	for (int p = t->first_piece; rc == 0 && p < t->first_piece + t->npieces; p++) {
-		while (p >= r->plan.buckets[bucket].first + r->plan.buckets[bucket].npieces)
-			bucket++;
+		bucket += p == r->plan.buckets[bucket].first + r->plan.buckets[bucket].npieces;
 		if (r->buffer_of[bucket] < 0)
 			rc = take_buffer(z, bucket);
 		if (rc < 0)

@@ -7,7 +7,7 @@
 /* ---- Memory on a device --------------------------------------------------------------------------------- */
 
 /* A device may take long to give memory: an arena zeroes it, a GPU waits for all that it does. So what a tensor leaves is kept for
- * the next one of its length, as long as that and what is open are no more than the plan has, or was open at a time before. */
+ * the next one of its length, as long as that and what is open are no more than the plan has. */
 static void give_back(struct kolo_zero *z)
 {
 	const struct zero_region *r = &z->spares[--z->nspares];
@@ -36,23 +36,36 @@ static bool take_spare(struct kolo_zero *z, struct zero_region *out)
 	return false;
 }
 
-static int ask_device(struct kolo_zero *z, struct zero_tensor *t)
+int zero_device_ask(struct kolo_zero *z, size_t bytes, const char *what, void **out)
 {
-	size_t most = z->most_gathered > z->dry_gathered ? z->most_gathered : z->dry_gathered;
+	int rc = z->device->ops->allocate(z->device, bytes, what, out);
+
+	if (rc != KOLO_ENOMEM || !z->nspares)
+		return rc;
+	while (z->nspares)
+		give_back(z);
+	return z->device->ops->allocate(z->device, bytes, what, out);
+}
+
+static int open_on_device(struct kolo_zero *z, struct zero_tensor *t)
+{
 	void *memory;
 	int rc;
 
-	while (z->nspares && z->gathered + z->spare + t->region.len > most)
+	if (take_spare(z, &t->region))
+		return 0;
+	while (z->nspares && z->gathered + z->spare + t->region.len > z->dry_gathered)
 		give_back(z);
-	rc = z->device->ops->allocate(z->device, t->region.len, t->name, &memory);
+	rc = zero_device_ask(z, t->region.len, t->name, &memory);
 	if (rc == 0)
 		t->region.base = memory;
 	return rc;
 }
 
-static void close_on_device(struct kolo_zero *z, struct zero_region *r)
+/* The region is still among what is gathered. */
+static void close_on_device(struct kolo_zero *z, const struct zero_region *r)
 {
-	if (z->keeps) {
+	if (z->keeps && z->gathered + z->spare <= z->dry_gathered) {
 		z->spares[z->nspares++] = *r;
 		z->spare += r->len;
 	} else {
@@ -64,12 +77,11 @@ static void close_on_device(struct kolo_zero *z, struct zero_region *r)
 
 static int open_memory(struct kolo_zero *z, struct zero_tensor *t)
 {
-	int rc = 0;
+	int rc;
 
 	if (!z->device)
 		return zero_region_open(&t->region, t->name);
-	if (!take_spare(z, &t->region))
-		rc = ask_device(z, t);
+	rc = open_on_device(z, t);
 	t->param = t->region.base;
 	return rc;
 }

@@ -79,7 +79,7 @@ struct zero_tensor {
 		grad_room; /* elements of held and grad_held that there is memory for: as many on all ranks */
 	bool reported;     /* in this micro-step */
 	bool summed;       /* grad has a sum of earlier micro-steps */
-	int first_piece, npieces; /* in the plan of reductions */
+	int first_piece, npieces, first_bucket; /* in the plan of reductions */
 };
 
 /* Memory in which a bucket of gradients is filled and reduced. */
@@ -413,7 +413,9 @@ static inline char *zero_kept_at(const struct zero_tensor *t, size_t first)
 /* Memory for the values of a sharded tensor, which then is ZERO_RISING; and none any more. */
 int zero_params_open(struct kolo_zero *zero, struct zero_tensor *tensor);
 void zero_params_close(struct kolo_zero *zero, struct zero_tensor *tensor);
-/* Gives back what a device's memory was kept of. */
+/* Memory of the device, for which those that no tensor has now are given back where it has none left. Errors: KOLO_ENOMEM and
+ * the device's own. */
+int zero_device_ask(struct kolo_zero *zero, size_t bytes, const char *what, void **out);
 void zero_spares_close(struct kolo_zero *zero);
 /* Lets all gathered tensors go, before an update. */
 void zero_params_drop(struct kolo_zero *zero);

@@ -106,6 +106,7 @@ static struct fi_info *make_hints(const struct ofi_end *e, const struct query *q
 				      (q->type == FI_EP_RDM ? FI_MR_ENDPOINT : 0);
 	hints->domain_attr->cq_data_size = q->writes ? sizeof(uint32_t) : 0;
 	hints->tx_attr->inject_size = sizeof(uint64_t);
+	hints->tx_attr->op_flags = FI_TRANSMIT_COMPLETE;
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = q->writes ? 0 : FI_ORDER_SAS;
 	hints->fabric_attr->prov_name = *provider ? strdup(provider) : NULL;
 	return hints;

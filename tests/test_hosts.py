@@ -185,6 +185,7 @@ def what_is_drained_needs_no_more_calls_of_a_sender_whose_sockets_are_full():
         must(*inside(machines[0], "sh", "-c", "echo 4096 8192 8192 > /proc/sys/net/ipv4/tcp_wmem"))
         done = run(*inside(machines[0], "env", "T_ONLY=what_is_drained_needs_*", links))
         assert done.returncode == 0 and "what_is_drained_needs_no_more_calls" in done.stdout + done.stderr, done
+        assert "ofi" not in NETS or "ofi is left out" not in done.stdout, done
 
 
 @test

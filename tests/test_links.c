@@ -477,6 +477,7 @@ static void every_link_passes_every_case(void **state)
 /* A small slot comes behind as many bytes as fill all buffers on the way. The receiver takes slots till the sender has drained. */
 static void drain_behind_full_buffers(struct pair *p, const struct ko_limits *of, size_t small)
 {
+	int64_t deadline = t_now_ms() + 10000;
 	uint32_t took = 0;
 	struct ko_slot s;
 	int rc;
@@ -485,9 +486,9 @@ static void drain_behind_full_buffers(struct pair *p, const struct ko_limits *of
 		put(p, of->slot_len, (unsigned char)k, k);
 	put(p, small, 0x55, of->nslots - 1);
 	p->apart = true; /* from here on get() must not call the sender's end */
-	while ((rc = p->tx->ops->drain(p->tx)) == KO_EAGAIN)
-		if (p->rx->ops->peek(p->rx, &s) == 0 && s.tag == took)
-			CHECK(p->rx->ops->release(p->rx) == 0 && ++took <= of->nslots);
+	while ((rc = p->tx->ops->drain(p->tx)) == KO_EAGAIN && t_now_ms() < deadline)
+		if (p->rx->ops->peek(p->rx, &s) == 0)
+			CHECK(s.tag == took && p->rx->ops->release(p->rx) == 0 && ++took <= of->nslots);
 	CHECK(rc == 0);
 	for (; took + 1 < of->nslots; took++)
 		get(p, of->slot_len, (unsigned char)took, took);

@@ -138,6 +138,9 @@ def files_and_shards_have_their_place_in_the_formula():
                 + max(time["files"], time["update"], time["up"])), time
     # Out of a shard at home each use takes the own part.
     assert near(time["gather"], t["parameter_bytes"] / 2e9 + 2 * 4 * P / 2 / (50e9 / 2)), time
+    # Without a device "cpu" is at home too.
+    home = [plan(*STACK, "-n", "2", "--stage", "3", *away, *rates(device=0))["asked"][0] for away in ((), ("--offload-param", "cpu"))]
+    assert home[0]["time"] == home[1]["time"], home
     # With shards away what comes up does so beside the passes.
     one, = plan(*args, "--offload-optimizer", "cpu", "--offload-param", "cpu", *rates(compute=0))["asked"]
     time = one["time"]

@@ -152,6 +152,7 @@ struct work {
 	double own, all;    /* elements: of this rank's optimizer state, and of the model */
 	double reduced;     /* of the latter, those that are copied out of buckets of gradients, */
 	double gathered;    /* and out of those of parameters: the others are moved where they lie */
+	double used;        /* that are copied out of shards at home, in an update */
 	size_t size;        /* bytes of an element */
 	int moments;        /* that the optimizer has */
 	bool lamb, overlap; /* Lamb passes twice */

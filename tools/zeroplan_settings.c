@@ -79,6 +79,10 @@ static struct work work_of(const struct run *r, const struct setting *s,
 	};
 
 	w.own = s->stage == 0 ? w.all : ceil(w.all / (double)nranks);
+	/* Forward and back. */
+	if (s->stage == 3 &&
+	    (s->param == KOLO_ZERO_ON_DEVICE || (s->param == KOLO_ZERO_ON_HOST && !c->device)))
+		w.used = 2 * w.accumulation * w.own;
 	return w;
 }
 

@@ -64,14 +64,12 @@ static struct seconds ways_of(const struct work *w, const struct setting *s, con
 	double away = s->optimizer == KOLO_ZERO_ON_DEVICE ? 0 : w->own * s->ratio;
 	double home = w->own - away, size = (double)w->size, share = w->own / w->all;
 	double unpacked = s->stage == 1 || s->stage == 2 ? w->gathered * (1 + share) : 0;
-	/* Forward and back, out of the shards. */
-	double used = s->stage == 3 && s->param == KOLO_ZERO_ON_DEVICE ? 2 * w->accumulation * w->own : 0;
 
 	return (struct seconds){
 		.compute = b->compute,
 		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * share), copy),
 		.reduce = seconds_of((double)t->gradient_bytes, b->ring),
-		.gather = seconds_of((double)t->parameter_bytes, b->ring) + seconds_of(size * used, copy),
+		.gather = seconds_of((double)t->parameter_bytes, b->ring) + seconds_of(size * w->used, copy),
 		.unpack = seconds_of(size * unpacked, copy),
 		.down = seconds_of((double)t->down_bytes, b->copy),
 		.up = seconds_of((double)t->up_bytes, b->copy),

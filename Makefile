@@ -303,7 +303,7 @@ help:
 	@echo "make train        a GPT on the text of a license, for 2 ranks and a minute; DATA=FILE: another text"
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
-	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=60"
+	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=30"
 	@echo "make check-net    several hosts: network namespaces (root); part of make check, as check-verbs is"
 	@echo "make check-verbs  RDMA in virtual machines (qemu): tests, and speed beside perftest"
 	@echo "make check-cuda   collectives on CUDA streams and the training step, on a GPU (gcc, make, nvcc and a driver)"

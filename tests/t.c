@@ -19,11 +19,12 @@
 #ifndef __has_feature
 #define __has_feature(feature) 0
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||     \
-	__has_feature(thread_sanitizer)
-enum { T_SANITIZED = 1 };
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+enum { T_SANITIZED = 1, T_SEES_RACES = 1 };
+#elif defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+enum { T_SANITIZED = 1, T_SEES_RACES = 0 };
 #else
-enum { T_SANITIZED = 0 };
+enum { T_SANITIZED = 0, T_SEES_RACES = 0 };
 #endif
 
 static pid_t main_process;
@@ -94,6 +95,11 @@ uint64_t t_random(uint64_t *state)
 bool t_is_slow(void)
 {
 	return T_SANITIZED || getenv("T_SLOW") != NULL;
+}
+
+bool t_is_slowest(void)
+{
+	return T_SEES_RACES;
 }
 
 /* ---- Ranks ---------------------------------------------------------------------------------------------- */

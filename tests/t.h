@@ -75,6 +75,9 @@ int t_main(const struct CMUnitTest *tests, size_t n);
 /* True under a sanitizer or valgrind: leave out what would take too long or too much memory there. */
 bool t_is_slow(void);
 
+/* True with the thread sanitizer, by far the slowest: few ways of each kind show threads that race. */
+bool t_is_slowest(void);
+
 enum { T_PATIENCE = 120, T_MAX_RANKS = 64 };
 
 #endif

@@ -5,13 +5,20 @@ TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 TESTS   := $(filter-out $(if $(filter yes,$(JANSSON)),,test_zero_config%),$(TESTS))
 TESTS   := $(filter-out $(if $(filter yes,$(URING)),,test_zero_disk%),$(TESTS))
 TESTS   := $(filter-out $(if $(filter yes,$(OPENBLAS)),,test_zerotrain),$(TESTS))
+# What has one thread has no races.
+ONE_THREAD    := $(addprefix test_,convert kernels gpu_kernels plan ringinfo_rule zero_kernels zero_layout zero_config zero_config_errors \
+	zero_config_keys zerotrain)
+ifneq ($(findstring thread,$(FLAVOUR)),)
+TESTS         := $(filter-out $(ONE_THREAD),$(TESTS))
+endif
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/test_*.py) $(filter-out tests/deb.sh,$(wildcard tests/*.sh)) # deb.sh: make check-deb
-# What tests the tools from outside runs plain and with sanitizers among which is the address one.
+# What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
+TEXT_SCRIPTS  := $(addprefix tests/,test_plot.py man.sh)
 TOOL_SCRIPTS  := $(addprefix tests/,test_tools.py test_zeroconfig.py test_zeroplan.py test_ringinfo.py test_launchers.py test_log.py \
-	test_zero_checkpoint.py test_zerotrain.py man.sh)
-ifneq ($(if $(findstring address,$(FLAVOUR)),,$(FLAVOUR)),)
-TEST_SCRIPTS  := $(filter-out $(TOOL_SCRIPTS),$(TEST_SCRIPTS))
+	test_zero_checkpoint.py test_zerotrain.py)
+ifneq ($(FLAVOUR),)
+TEST_SCRIPTS  := $(filter-out $(TEXT_SCRIPTS) $(if $(findstring address,$(FLAVOUR)),,$(TOOL_SCRIPTS)),$(TEST_SCRIPTS))
 endif
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))
@@ -134,7 +141,7 @@ check-verbs: check-programs
 	@B=$B T_ROUNDS=$(or $(T_ROUNDS),3) python3 -B tests/test_verbs.py
 
 # ---- Random bytes for who serves a meeting point: clang's libFuzzer ----------------------------------------------
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 30
 .PHONY: fuzz run-fuzz
 fuzz:
 	@command -v clang >/dev/null || { echo "make fuzz: clang is missing: make deps"; exit 1; }

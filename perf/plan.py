@@ -36,8 +36,8 @@ TRIALS = [
 ]
 
 
-def call(*args):
-    done = subprocess.run(args, capture_output=True, text=True)
+def call(*args, on_cores=None):
+    done = subprocess.run(args, capture_output=True, text=True, preexec_fn=on_cores)
     if done.returncode:
         sys.exit(f"{' '.join(args)}: status {done.returncode}\n{done.stderr}{done.stdout}")
     return json.loads(done.stdout)
@@ -48,7 +48,8 @@ def plan(options, nranks, stage, precision, optimizer, ratio, param):
     share = () if optimizer == "none" else ("--ratio", str(ratio))
     done = call(f"{B}/zeroplan", "--json", "-n", str(nranks), "--parameters", str(parameters), "--precision", precision,
                 "--stage", str(stage), "--offload-optimizer", optimizer, *share, "--offload-param", param,
-                "--path", options.path, "--device-memory", str(ROOM), "--measure")
+                "--path", options.path, "--device-memory", str(ROOM), "--measure",
+                on_cores=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:nranks])) # ringrun binds a rank to one
     return done["asked"][0]
 
 

@@ -36,8 +36,8 @@ TRIALS = [
 ]
 
 
-def call(*args, on_cores=None):
-    done = subprocess.run(args, capture_output=True, text=True, preexec_fn=on_cores)
+def call(*args):
+    done = subprocess.run(args, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(args)}: status {done.returncode}\n{done.stderr}{done.stdout}")
     return json.loads(done.stdout)
@@ -48,8 +48,7 @@ def plan(options, nranks, stage, precision, optimizer, ratio, param):
     share = () if optimizer == "none" else ("--ratio", str(ratio))
     done = call(f"{B}/zeroplan", "--json", "-n", str(nranks), "--parameters", str(parameters), "--precision", precision,
                 "--stage", str(stage), "--offload-optimizer", optimizer, *share, "--offload-param", param,
-                "--path", options.path, "--device-memory", str(ROOM), "--measure",
-                on_cores=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:nranks])) # ringrun binds a rank to one
+                "--path", options.path, "--device-memory", str(ROOM), "--measure")
     return done["asked"][0]
 
 

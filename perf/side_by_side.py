@@ -77,7 +77,7 @@ TCP_ONLY = {"openmpi": ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mc
 
 def mood(ranks):
     """near or far, and the slowest rate of a link."""
-    done = subprocess.run([f"{B}/ringrun", "-n", str(ranks), f"{B}/ringinfo", "--probe", "--json"], capture_output=True, text=True)
+    done = subprocess.run([f"{B}/ringinfo", "-n", str(ranks), "--probe", "--json"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"ringinfo returned {done.returncode}\n{done.stderr}")
     it = json.loads(done.stdout)

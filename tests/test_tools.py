@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -226,12 +227,23 @@ def ringrun_returns_the_failing_ranks_code():
 
 @test
 def ringrun_binds_ranks_to_cores():
-    cores = len(os.sched_getaffinity(0))
-    done = run(RINGRUN, "-n", "2", "sh", "-c", "grep Cpus_allowed_list /proc/self/status")
-    bound = {line.split()[-1] for line in done.stdout.splitlines()}
-    assert cores < 2 or len(bound) == 2 and all(x.isdigit() for x in bound), done
-    done = run(RINGRUN, "-n", "2", "--bind", "none", "sh", "-c", "grep Cpus_allowed_list /proc/self/status")
-    assert len(set(done.stdout.splitlines())) == 1, done
+    show = (sys.executable, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))")
+    def bound(*options):
+        done = run(RINGRUN, *options, *show)
+        assert done.returncode == 0, done
+        return sorted([int(cpu) for cpu in line.split()] for line in done.stdout.splitlines())
+    everywhere = sorted(os.sched_getaffinity(0))
+    assert bound("-n", "2", "--bind", "none") == [everywhere] * 2
+    (cores,) = bound("-n", "1")  # one thread of each core, which ranks share
+    for n in sorted({1, 2, 3, len(cores), len(cores) + 1}):
+        shares = bound("-n", str(n))
+        if n > len(cores):
+            assert shares == [everywhere] * n, shares
+            continue
+        assert sorted(sum(shares, [])) == cores, (cores, shares)
+        assert {len(share) for share in shares} <= {len(cores) // n, -(-len(cores) // n)}, (cores, shares)
+        ones = bound("-n", str(n), "--bind", "core")
+        assert {len(one) for one in ones} == {1} and len(set(sum(ones, []))) == n and set(sum(ones, [])) <= set(cores), ones
 
 
 @test

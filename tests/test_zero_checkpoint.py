@@ -47,7 +47,8 @@ def whoever_is_killed_while_saving_leaves_the_last_complete_checkpoint():
             results = finish(ranks)
             out = results[0][1]
             for p, (code, _, err) in zip(ranks, results):
-                assert code == -9 if p in victims else code == 1 and "rank" in err, (victims, results)
+                told = code == 1 and "rank" in err  # as a victim may, too, when those before it are gone
+                assert code == -9 if p is victims[0] else told or code == -9 and p in victims, (victims, results)
             for step in numbers(out, "loaded"):
                 assert step >= saved, (step, saved, results)
             saved = max([saved, *numbers(out, "saved")])

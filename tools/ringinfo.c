@@ -13,8 +13,8 @@ static void usage(FILE *out)
 		"Prints what this build of Kolo has, the machine, and the environment variables; in a job also the\n"
 		"order of the ring and what its ranks agreed on.\n"
 		"\n"
-		"  -n N       start N ranks and tell of their ring. In a job that a launcher has started,\n"
-		"             ringinfo joins it instead\n"
+		"  -n N       start N ranks, each on a core of its own where there are enough, and tell of\n"
+		"             their ring. In a job that a launcher has started, ringinfo joins it instead\n"
 		"  --probe    measure the edges of the ring; starts one rank for each core (at least 2) where\n"
 		"             neither -n nor a job says how many\n"
 		"  --json     one JSON object instead of text\n"
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 	}
 	if (!job.environment.launcher) {
 		if (options.nranks || options.probe)
-			return become_ringrun("ringinfo", argc, argv, options.nranks);
+			return become_ringrun("ringinfo", argc, argv, options.nranks, "core");
 		return print_all(&options, NULL);
 	}
 	rc = run_in_job(&options, &job);

@@ -139,18 +139,32 @@ static void die_with(pid_t keeper)
 		_exit(EXIT_OWN); /* it died before the line above */
 }
 
-/* In the child. cpu is -1 for no binding; ends are what it writes to, NULL for the keeper's own. */
-static void become_rank(const struct options *o, int rank, int cpu, const int *ends)
+/* What ranks may be bound to, in kolo_cores' order; n is 0 where they are not to be. */
+struct cores {
+	int n, cpus[CPU_SETSIZE];
+};
+
+/* In the child. Ranks get what follows each other in the list, in which cores that share caches are neighbours. */
+static void bind_rank(const struct options *o, int rank, const struct cores *cores)
+{
+	int all = o->bind == BIND_CORE ? o->nranks : cores->n; /* that are given away */
+	cpu_set_t set;
+
+	if (cores->n < o->nranks)
+		return;
+	CPU_ZERO(&set);
+	for (int i = rank * all / o->nranks; i < (rank + 1) * all / o->nranks; i++)
+		CPU_SET((size_t)cores->cpus[i], &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* In the child. ends are what it writes to, NULL for the keeper's own. */
+static void become_rank(const struct options *o, int rank, const struct cores *cores, const int *ends)
 {
 	sigset_t none;
-	cpu_set_t set;
 	int null, err;
 
-	if (cpu >= 0) {
-		CPU_ZERO(&set);
-		CPU_SET((size_t)cpu, &set);
-		sched_setaffinity(0, sizeof(set), &set);
-	}
+	bind_rank(o, rank, cores);
 	null = rank > 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
 	if (null >= 0)
 		dup2(null, STDIN_FILENO);
@@ -171,17 +185,19 @@ static void become_rank(const struct options *o, int rank, int cpu, const int *e
 static int start_ranks(struct keeper *k)
 {
 	const struct options *o = k->options;
-	int *cpus = calloc((size_t)o->nranks, sizeof(*cpus));
-	bool bind = cpus && o->bind && kolo_cores(cpus, o->nranks) >= o->nranks;
 	pid_t self = getpid();
 	static const char *const stale[] = { "KOLO_LAUNCHER", "KOLO_ROOT", "KOLO_JOB" }; /* another job's */
+	struct cores cores = { 0 };
 	struct kolo_id id;
 
-	if (!cpus || kolo_id_create(&id) < 0) {
-		fprintf(stderr, "ringrun: %s\n", cpus ? kolo_last_error() : "out of memory");
-		free(cpus);
+	if (kolo_id_create(&id) < 0) {
+		fprintf(stderr, "ringrun: %s\n", kolo_last_error());
 		return -1;
 	}
+	if (o->bind != BIND_NONE)
+		cores.n = kolo_cores(cores.cpus, CPU_SETSIZE);
+	if (cores.n > CPU_SETSIZE)
+		cores.n = CPU_SETSIZE;
 	set_id(&id);
 	set_number("KOLO_NRANKS", o->nranks);
 	for (size_t i = 0; i < sizeof(stale) / sizeof(stale[0]); i++)
@@ -190,7 +206,7 @@ static int start_ranks(struct keeper *k)
 		k->pids[rank] = fork();
 		if (k->pids[rank] == 0) {
 			die_with(self);
-			become_rank(o, rank, bind ? cpus[rank] : -1, k->ends ? k->ends + 2 * rank : NULL);
+			become_rank(o, rank, &cores, k->ends ? k->ends + 2 * rank : NULL);
 		}
 		if (k->pids[rank] < 0) {
 			complain("fork");
@@ -199,7 +215,6 @@ static int start_ranks(struct keeper *k)
 		}
 		k->running++;
 	}
-	free(cpus);
 	return k->running == o->nranks ? 0 : -1;
 }
 

@@ -11,9 +11,12 @@ enum {
 	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after SIGTERM */
 };
 
+enum binding { BIND_NONE, BIND_CORE, BIND_SHARE };
+
 struct options {
 	int nranks;
-	bool bind, tag;
+	enum binding bind;
+	bool tag;
 	char **command;
 };
 

@@ -11,13 +11,15 @@
 static void usage(FILE *out)
 {
 	fprintf(out,
-		"usage: ringrun -n N [--bind core|none] [--tag] PROGRAM [ARGS...]\n"
+		"usage: ringrun -n N [--bind share|core|none] [--tag] PROGRAM [ARGS...]\n"
 		"\n"
 		"Starts N ranks of PROGRAM on this host. Each finds its number, the number of ranks and their\n"
 		"meeting point in its environment, where kolo_comm_create looks when its attr is NULL.\n"
 		"\n"
 		"  -n N           number of ranks\n"
-		"  --bind core    each rank on a core of its own where there are enough (default)\n"
+		"  --bind share   each rank on its share of the cores: all of them divided by the ranks, neighbours\n"
+		"                 together; no binding where there are fewer cores than ranks (default)\n"
+		"  --bind core    each rank on one core; also no binding where there are fewer\n"
 		"  --bind none    no binding\n"
 		"  --tag          every line of output begins with its rank: [3] ...\n"
 		"  --help, --version\n"
@@ -37,7 +39,7 @@ static void usage(FILE *out)
 		"  KOLO_RANK, KOLO_NRANKS, KOLO_ID  set for every rank\n"
 		"\n"
 		"Examples:\n"
-		"  ringrun -n 4 ./program           four ranks, each on its own core\n"
+		"  ringrun -n 4 ./program           four ranks, each on a quarter of the cores\n"
 		"  ringrun -n 2 --tag sh -c 'echo $KOLO_RANK'\n"
 		"                                   prints [0] 0 and [1] 1, in any order\n",
 		GRACE_MS / 1000, GRACE_MS / 1000);
@@ -54,11 +56,16 @@ static int parse_nranks(const char *text)
 	exit(EXIT_OWN);
 }
 
-static bool parse_binding(const char *text)
+static enum binding parse_binding(const char *text)
 {
-	if (strcmp(text, "core") == 0 || strcmp(text, "none") == 0)
-		return text[0] == 'c';
-	fprintf(stderr, "ringrun: --bind %s: want core or none\n", text);
+	static const char *const names[] = {
+		[BIND_NONE] = "none", [BIND_CORE] = "core", [BIND_SHARE] = "share"
+	};
+
+	for (int i = BIND_NONE; i <= BIND_SHARE; i++)
+		if (strcmp(text, names[i]) == 0)
+			return (enum binding)i;
+	fprintf(stderr, "ringrun: --bind %s: want share, core or none\n", text);
 	exit(EXIT_OWN);
 }
 
@@ -73,7 +80,7 @@ void parse_options(int argc, char **argv, struct options *o)
 	};
 	int c;
 
-	*o = (struct options){ .bind = true };
+	*o = (struct options){ .bind = BIND_SHARE };
 	while ((c = getopt_long(argc, argv, "+n:", longs, NULL)) >= 0) {
 		switch (c) {
 		case 'n': o->nranks = parse_nranks(optarg); break;

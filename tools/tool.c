@@ -110,9 +110,9 @@ static void find_ringrun(char *out, size_t room)
 		strcpy(out, "ringrun");
 }
 
-int become_ringrun(const char *tool, int argc, char **argv, int nranks)
+int become_ringrun(const char *tool, int argc, char **argv, int nranks, char *bind)
 {
-	char ringrun[4096], number[16], **args = calloc((size_t)argc + 4, sizeof(*args));
+	char ringrun[4096], number[16], *own, **args = calloc((size_t)argc + 6, sizeof(*args));
 	int n = 0, cores = kolo_cores(NULL, 0);
 
 	if (!args) {
@@ -124,10 +124,12 @@ int become_ringrun(const char *tool, int argc, char **argv, int nranks)
 	args[n++] = ringrun;
 	args[n++] = "-n";
 	args[n++] = number;
-	args[n++] = realpath("/proc/self/exe", NULL);
+	args[n++] = "--bind";
+	args[n++] = bind;
+	args[n++] = own = realpath("/proc/self/exe", NULL);
 	for (int i = 1; i < argc; i++)
 		args[n++] = argv[i];
-	if (args[3])
+	if (own)
 		execvp(ringrun, args);
 	fprintf(stderr, "%s: %s: %s\n", tool, ringrun, strerror(errno));
 	return EXIT_FAILED;

@@ -39,8 +39,9 @@ struct option_field {
 /* Puts `value` into the member of *out; leaves the process with a message where it does not do. */
 void parse_field(const char *tool, const struct option_field *field, const char *value, void *out);
 
-/* Replaces this process by ringrun, which starts `nranks` of it with the same arguments; 0: one for each core, at
- * least 2. Returns an exit status, with the reason printed, where that can't be done. */
-int become_ringrun(const char *tool, int argc, char **argv, int nranks);
+/* Replaces this process by ringrun, which starts `nranks` of it with the same arguments, bound as its --bind has
+ * it ("core" for what measures, and must not move); 0: one for each core, at least 2. Returns an exit status, with the
+ * reason printed, where that can't be done. */
+int become_ringrun(const char *tool, int argc, char **argv, int nranks, char *bind);
 
 #endif

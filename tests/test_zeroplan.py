@@ -1,5 +1,6 @@
 """zeroplan from the outside: bytes and times against the formulas of zero/README.md and tools/README.md, what fits, what it
 measures, its options and exit codes. Writes TAP."""
+import contextlib
 import json
 import os
 import shutil
@@ -35,6 +36,14 @@ def near(x, y, share=1e-9):
 
 def peak(one, kind, place=None):
     return sum(m["peak"] for m in one["memory"] if m["kind"] == kind and place in (None, m["place"]))
+
+
+@contextlib.contextmanager
+def config(text):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write(text)
+        f.flush()
+        yield f.name
 
 
 def has_files():
@@ -119,6 +128,7 @@ def time_is_the_formula():
     time = shared["time"]
     assert time["home"] == 0 and near(time["update"], own * each / 5e9), time
     assert near(time["total"], sum(x for name, x in time.items() if name != "total")), time
+    assert plan(*args, *rates(cores=0.5, device=0))["asked"] == [shared] # bandwidths are what is left of a core already
 
 
 @test
@@ -126,6 +136,18 @@ def tensors_that_no_bucket_holds_are_copied_twice():
     many, = plan("--parameters", "50331648", "-n", "2", "--stage", "2", *rates(device=0))["asked"] # 2048 x 2048, buckets of 2 Mi
     each = 4 * (50331648 + 50331648 / 2) / 3e9
     assert near(many["time"]["fill"], each) and near(many["time"]["unpack"], each), many
+    if not os.path.exists(ZEROCONFIG):
+        raise Skip("this build reads no config: it lacks jansson: make deps")
+    # All small, of two ranks: gradients alone where they don't lie contiguously, shares of 12500 behind each other in sub-groups.
+    for keys, reduced, gathered in (('"stage": 2', 1, 1), ('"stage": 2, "contiguous_gradients": false', 0, 1)):
+        with config(f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{{keys}}}}}') as path:
+            few, = plan("--parameters", "300000", "-n", "2", "--config", path, *rates(device=0))["asked"]
+        assert near(few["time"]["fill"], 4 * 300000 * (1 + reduced / 2) / 3e9), few
+        assert near(few["time"]["unpack"], 4 * 300000 * gathered * 1.5 / 3e9), few
+    for sub_group, gathered in ((1 << 19, 0), ((1 << 19) - 1, 1)): # of 1024 x 1024, of which a rank has 512 Ki
+        with config(f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": 2, "sub_group_size": {sub_group}}}}}') as path:
+            few, = plan(*STACK, "-n", "2", "--config", path, *rates(device=0))["asked"]
+        assert near(few["time"]["unpack"], 4 * P * gathered * 1.5 / 3e9), few
 
 
 @test
@@ -146,6 +168,12 @@ def files_and_shards_have_their_place_in_the_formula():
     time = one["time"]
     assert time["up"] > 0 and near(time["total"], max(time["fill"], time["reduce"] + time["gather"], time["down"], time["up"])
                                    + max(time["update"], time["home"])), time
+    assert near(time["gather"], t["parameter_bytes"] / 2e9), time # and from where they lie
+    # Lamb's state is read and written twice, beside the update also where shards are in files.
+    both = ("--optimizer", "lamb", "--offload-optimizer", "nvme", "--offload-param", "nvme")
+    one, = plan(*args, *both, *rates(compute=1e4, disk=1e6))["asked"]
+    time, state = one["time"], 2 * 2 * 12 * P / 2 / 1e6
+    assert near(time["total"] - time["compute"] - time["fill"], state, 0.1), (state, time)
 
 
 @test

@@ -147,6 +147,7 @@ static int measure_engine(struct meter *m, enum kolo_zero_place place, double *s
 	config.overlap = 0;
 	config.micro_batch = 1;
 	config.parameter_server = 0;
+	config.host_budget = 0; /* that is the other model's */
 	config.offload_optimizer.place = place;
 	config.offload_optimizer.ratio = 1;
 	config.offload_param.place = KOLO_ZERO_ON_DEVICE;

@@ -44,10 +44,11 @@ int optimizer_moments(const struct kolo_zero_config *c)
 	}
 }
 
-/* zero/README.md: tensors of this size up to a bucket's have operations of their own. */
+/* zero/README.md: tensors of this size up to a bucket's have operations of their own; all up to that where gradients don't lie
+ * contiguously. */
 enum { OWN_OPERATION = 64 << 10 };
 
-static double copied_elements(const struct tensors *t, size_t bucket)
+static double copied_elements(const struct tensors *t, size_t least, size_t most)
 {
 	double sum = 0;
 
@@ -55,7 +56,7 @@ static double copied_elements(const struct tensors *t, size_t bucket)
 		const struct kolo_zero_tensor *one = &t->list[i];
 		size_t n = one->shape[0] * (one->ndims > 1 ? one->shape[1] : 1);
 
-		if (n < OWN_OPERATION || n > bucket)
+		if (n < least || n > most)
 			sum += (double)n;
 	}
 	return sum;
@@ -65,11 +66,10 @@ static struct work work_of(const struct run *r, const struct setting *s,
 			   const struct kolo_zero_traffic *traffic)
 {
 	const struct kolo_zero_config *c = &r->config;
-	size_t nranks = (size_t)r->options->nranks;
+	size_t nranks = (size_t)r->options->nranks, gathers = c->gather_bucket;
 	struct work w = {
 		.all = (double)r->tensors.parameters,
-		.reduced = copied_elements(&r->tensors, c->reduce_bucket),
-		.gathered = copied_elements(&r->tensors, c->gather_bucket),
+		.reduced = copied_elements(&r->tensors, c->contiguous ? OWN_OPERATION : 0, c->reduce_bucket),
 		.size = kolo_type_size(r->type),
 		.moments = optimizer_moments(c),
 		.lamb = c->optimizer == KOLO_ZERO_LAMB,
@@ -78,10 +78,13 @@ static struct work work_of(const struct run *r, const struct setting *s,
 		.traffic = traffic,
 	};
 
+	if (c->sub_group && c->sub_group < gathers / nranks)
+		gathers = c->sub_group * nranks;
+	w.gathered = copied_elements(&r->tensors, OWN_OPERATION, gathers);
 	w.own = s->stage == 0 ? w.all : ceil(w.all / (double)nranks);
 	/* Forward and back. */
 	if (s->stage == 3 &&
-	    (s->param == KOLO_ZERO_ON_DEVICE || (s->param == KOLO_ZERO_ON_HOST && !c->device)))
+	    (s->param == KOLO_ZERO_ON_DEVICE || (s->param == KOLO_ZERO_ON_HOST && !r->device)))
 		w.used = 2 * w.accumulation * w.own;
 	return w;
 }

@@ -35,11 +35,17 @@ static void add_way(struct phase *p, double seconds, double busy)
 	p->busy += busy;
 }
 
+/* Bandwidths are of what a rank has while others share its cores: less than one is one. */
+static double cores_of(const struct bandwidths *b)
+{
+	return fmax(b->cores, 1);
+}
+
 static double end_phase(const struct phase *p, const struct bandwidths *b)
 {
 	if (isnan(p->longest) || isnan(p->busy))
 		return NAN;
-	return b->cores > 0 ? fmax(p->longest, p->busy / b->cores) : p->longest;
+	return b->cores > 0 ? fmax(p->longest, p->busy / cores_of(b)) : p->longest;
 }
 
 /* ---- An update ------------------------------------------------------------------------------------------ */
@@ -48,7 +54,7 @@ static double end_phase(const struct phase *p, const struct bandwidths *b)
 static double state_in_files(const struct work *w, const struct setting *s)
 {
 	const struct kolo_zero_traffic *t = w->traffic;
-	double all = 2 * sizeof(float) * (1.0 + w->moments) * w->own * s->ratio;
+	double all = 2 * sizeof(float) * (1.0 + w->moments) * w->own * s->ratio * (w->lamb ? 2 : 1);
 
 	if (s->optimizer != KOLO_ZERO_ON_NVME)
 		return 0;
@@ -94,7 +100,8 @@ struct seconds time_of(const struct work *w, const struct setting *s, const stru
 	if (shards_away)
 		add_way(&passes, x.up, x.up);
 	add_way(&passes, x.files - state, 0);
-	add_way(&update, x.update + x.unpack, x.update * b->cores + x.unpack); /* the pass is on all cores */
+	/* The pass is on all cores. */
+	add_way(&update, x.update + x.unpack, x.update * cores_of(b) + x.unpack);
 	add_way(&update, x.home, 0);
 	if (!shards_away)
 		add_way(&update, x.up, x.up);

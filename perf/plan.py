@@ -45,10 +45,10 @@ def call(*args):
 
 def plan(options, nranks, stage, precision, optimizer, ratio, param):
     parameters = LAYERS * options.width * options.width
-    share = () if optimizer == "none" else ("--ratio", str(ratio))
+    share = () if optimizer == "none" else ("--offload-ratio", str(ratio))
     done = call(f"{B}/zeroplan", "--json", "-n", str(nranks), "--parameters", str(parameters), "--precision", precision,
                 "--stage", str(stage), "--offload-optimizer", optimizer, *share, "--offload-param", param,
-                "--path", options.path, "--device-memory", str(ROOM), "--measure")
+                "--nvme-path", options.path, "--device-memory", str(ROOM), "--measure")
     return done["asked"][0]
 
 

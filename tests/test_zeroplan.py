@@ -15,10 +15,10 @@ STACK = ("--parameters", str(P))
 RATES = {"ring": 2e9, "copy": 3e9, "memory": 5e9, "device": 50e9, "disk": 1e9, "compute": 0.25}
 
 
-def plan(*args, code=0):
+def plan(*args, code=0, remark=""):
     """What zeroplan --json says."""
     done = run(ZEROPLAN, "--json", *args)
-    assert done.returncode == code and not done.stderr, (args, done)
+    assert done.returncode == code and remark in done.stderr and bool(remark) == bool(done.stderr), (args, done)
     return json.loads(done.stdout)
 
 
@@ -74,7 +74,7 @@ def bytes_are_those_of_the_formulas():
 def what_is_offloaded_is_elsewhere_and_crosses():
     common = (*STACK, "-n", "2", "--precision", "bf16", "--device-memory", "1G", "--host-memory", "1G", "--stage", "2")
     at_home, = plan(*common)["asked"]
-    half, = plan(*common, "--offload-optimizer", "cpu", "--ratio", "0.5")["asked"]
+    half, = plan(*common, "--offload-optimizer", "cpu", "--offload-ratio", "0.5")["asked"]
     files, = plan(*common, "--offload-optimizer", "nvme")["asked"]
     state = 12 * P // 2 # masters and two moments, of the own half
     assert at_home["device_bytes"] >= state and at_home["nvme_bytes"] == 0, at_home
@@ -113,7 +113,7 @@ def a_stack_has_as_many_parameters_as_one_says():
 @test
 def time_is_the_formula():
     args = (*STACK, "-n", "4", "--precision", "bf16", "--device-memory", "1G", "--host-memory", "1G", "--stage", "1",
-            "--offload-optimizer", "cpu", "--ratio", "0.5")
+            "--offload-optimizer", "cpu", "--offload-ratio", "0.5")
     one, = plan(*args, *rates())["asked"]
     time, t, own = one["time"], one["traffic"], P / 4
     each = 2 * 2 + 2 * 12 + 2 # a bf16 gradient twice, master and two moments both ways, the parameter
@@ -160,9 +160,6 @@ def files_and_shards_have_their_place_in_the_formula():
                 + max(time["files"], time["update"], time["up"])), time
     # Out of a shard at home each use takes the own part.
     assert near(time["gather"], t["parameter_bytes"] / 2e9 + 2 * 4 * P / 2 / (50e9 / 2)), time
-    # Without a device "cpu" is at home too.
-    home = [plan(*STACK, "-n", "2", "--stage", "3", *away, *rates(device=0))["asked"][0] for away in ((), ("--offload-param", "cpu"))]
-    assert home[0]["time"] == home[1]["time"], home
     # With shards away what comes up does so beside the passes.
     one, = plan(*args, "--offload-optimizer", "cpu", "--offload-param", "cpu", *rates(compute=0))["asked"]
     time = one["time"]
@@ -235,6 +232,20 @@ def a_config_says_what_options_do_not():
         assert len(plan(*STACK, "--config", f.name, "--stage", "all")["asked"]) == 4
         done = run(ZEROPLAN, "--config", f.name, "--precision", "fp16")
         assert done.returncode == 2 and "--precision is f16, but" in done.stderr and "bf16" in done.stderr, done
+    text = ('{"train_batch_size": 96, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+            '"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "offload_param": {"device": "cpu"}}}')
+    with config(text) as path:
+        already, away = "offload_param.device (line 1): already so", ("--device-memory", "1G")
+        args = (*STACK, "--dim", "1024", "-n", "2", "--config", path)
+        assert plan(*args, remark=already)["accumulation"] == 48
+        assert plan(*args, "--batch", "16", remark=already)["accumulation"] == 3
+        assert plan(*args, "--accumulation", "3", "--batch", "16", remark=already)["accumulation"] == 3
+        # Without a device "cpu" is at home; there shards come up for use.
+        done = plan(*args, *away, *rates())["asked"][0]
+        home = plan(*args, *rates(device=0), remark=already)["asked"][0]
+        assert done["time"]["up"] > 0 == home["time"]["up"] and home["time"]["gather"] > done["time"]["gather"], (home, done)
+        done = run(ZEROPLAN, *STACK, "-n", "2", "--config", path)
+        assert done.returncode == 2 and "hidden of the model" in done.stderr and "--dim says" in done.stderr, done
     done = run(ZEROPLAN, "--config", "/dev/stdin", input='{"train_batch_size": 2, "zero_optimization": {"stag": 2}}')
     assert done.returncode == 2 and "did you mean zero_optimization.stage?" in done.stderr, done
     assert run(ZEROPLAN, "--config", "/nowhere/at/all").returncode == 3
@@ -243,7 +254,7 @@ def a_config_says_what_options_do_not():
 @test
 def what_is_measured_can_be_given():
     with tempfile.TemporaryDirectory(dir=B) as folder:
-        first = plan(*STACK, "-n", "2", "--measure", "--path", folder, "--bandwidth", "compute=0.5")
+        first = plan(*STACK, "-n", "2", "--measure", "--nvme-path", folder, "--bandwidth", "compute=0.5")
         assert os.listdir(folder) == []
     rate = first["bandwidth"]
     assert all(rate[name] > 0 for name in ("ring", "copy", "memory", "cores")), rate
@@ -280,8 +291,10 @@ def mistakes_are_refused():
     for args, words in (
             (["-n", "0"], "-n 0"), (["--stage", "4"], "--stage"), (["--precision", "f64"], "want fp32, fp16 or bf16"),
             (["--optimizer", "adamax"], "want adamw"), (["--offload-param", "disk"], "want none, cpu or nvme"),
-            (["--ratio", "0"], "--ratio 0"), (["--ratio", "0.5"], "want --offload-optimizer"),
-            (["--ratio", "1.5"], "at most 1"), (["--ratio", "nan"], "at most 1"),
+            (["--offload-ratio", "0.5"], "want --offload-optimizer"), (["--offload-ratio", "-1"], "from 0 to 1"),
+            (["--offload-ratio", "1.5"], "from 0 to 1"), (["--offload-ratio", "nan"], "want a number"),
+            (["--offload-optimizer", "cpu"], "want --device-memory"), (["--offload-param", "cpu"], "want --device-memory"),
+            ([*STACK, "--layers", "2"], "--layers 2: want no --parameters"), ([*STACK, "--vocab", "2"], "--vocab 2: want"),
             (["--parameters", "0.2"], "from 1 to 10T"),
             (["--parameters", "7X"], "from 1 to 10T"), (["--device-memory", "lots"], "a number of bytes"),
             (["--bandwidth", "ring"], "NAME=NUMBER"), (["--bandwidth", "rung=1"], "NAME=NUMBER"),
@@ -297,7 +310,7 @@ def mistakes_are_refused():
 @test
 def failures_have_a_status_of_their_own():
     if has_files():
-        done = run(ZEROPLAN, "-n", "2", "--measure", "--path", "/nowhere/at/all")
+        done = run(ZEROPLAN, "-n", "2", "--measure", "--nvme-path", "/nowhere/at/all")
         assert done.returncode == 3 and "/nowhere/at/all" in done.stderr and not done.stdout, done
         assert "No such file or directory" in done.stderr, done
     with open("/dev/full", "w") as full:

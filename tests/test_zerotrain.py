@@ -180,6 +180,8 @@ def another_number_of_ranks_goes_on_too():
         trained(data, "--steps", 6, "--save", f"{folder}/saved")
         out = trained(data, "--steps", 9, "--resume", f"{folder}/saved", "--stage", 3, n=3)
         assert [line.split()[1] for line in out.splitlines() if " loss " in line] == ["7", "8", "9"], out
+        out = trained(data, "--steps", 5, "--resume", f"{folder}/saved")
+        assert "resumed behind step 6: no update is left of --steps" in out and not losses(out), out
 
 
 def activations(out):
@@ -337,6 +339,12 @@ def a_config_says_stage_precision_and_log():
         if done.returncode and "jansson" in done.stderr:
             raise Skip("this build reads no configs: it lacks jansson: make deps")
         assert done.returncode == 0 and ", bf16, on 2 ranks" in done.stdout, done
+        config["optimizer"]["params"]["lr"] = 0.0625
+        with open(f"{folder}/fixed.json", "w") as f:
+            json.dump(config, f)
+        for lr, code in ("0.0625", 0), ("0.01", 1):
+            other = train(data, "--steps", 1, "--config", f"{folder}/fixed.json", "--lr", lr)
+            assert other.returncode == code and code == ("--lr 0.01, but" in other.stderr), other
         assert "step=4 samples=32 train_loss=" in done.stdout, done
         with open(f"{folder}/log.jsonl") as f:
             rows = [json.loads(line) for line in f]

@@ -4,6 +4,7 @@
 #include "kolo/kolo.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,13 +56,13 @@ long parse_number(const char *tool, const char *option, const char *value, long 
 
 const char *read_bytes(const char *text, size_t *out)
 {
-	static const char units[] = "KMGkmg";
+	static const char units[] = "KMGTkmgt";
 	char *end, *unit;
 	unsigned long long x = strtoull(text, &end, 10);
 	int shift = 0;
 
 	if (*end && (unit = strchr(units, *end))) {
-		shift = 10 * (int)((unit - units) % 3 + 1);
+		shift = 10 * (int)((unit - units) % 4 + 1);
 		end++;
 	}
 	if (*text < '0' || *text > '9' || x == 0 || x > (SIZE_MAX >> 4 >> shift))
@@ -75,7 +76,7 @@ static double parse_real(const char *tool, const char *option, const char *value
 	char *end;
 	double x = strtod(value, &end);
 
-	if (end == value || *end) {
+	if (end == value || *end || !isfinite(x)) {
 		fprintf(stderr, "%s: %s %s: want a number\n", tool, option, value);
 		exit(EXIT_USAGE);
 	}

@@ -24,7 +24,7 @@ _Noreturn void refuse_option(const char *tool, const char *option, const char *v
 /* `value` as a number from min to max; leaves the process with a message where it is something else. */
 long parse_number(const char *tool, const char *option, const char *value, long min, long max);
 
-/* A number of bytes, like 8, 64K or 1G, that `text` begins with. Returns where it ends; NULL: there is none, or 0. */
+/* A number of bytes, like 8, 64K or 1G (of 2^10, to T, 2^40), that `text` begins with. Returns where it ends; NULL: there is none, or 0. */
 const char *read_bytes(const char *text, size_t *out);
 
 /* An option of a long name that sets a member of a struct. */

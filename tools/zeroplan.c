@@ -3,24 +3,36 @@
 
 #include "gnuplot.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- The run -------------------------------------------------------------------------------------------- */
 
 static int read_settings(const struct options *o, struct run *r)
 {
 	struct kolo_zero_model model;
+	const char *note;
 	int rc;
 
 	kolo_zero_model_init(&model);
 	model.nranks = o->nranks;
-	model.hidden = o->parameters ? 0 : (size_t)o->dim;
-	model.micro_batch = 1; /* what is held and sent does not depend on it, */
+	model.hidden = (size_t)o->dim;
+	model.micro_batch = (size_t)o->batch;
 	model.accumulation = o->accumulation;
-	model.total_steps = 1 << 20; /* nor on schedules */
+	model.total_steps = 1 << 20; /* what is held and sent does not depend on schedules */
 	model.type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
-	if ((rc = kolo_zero_settings_read(o->config, &model, &r->settings)) < 0)
-		return tell_failure(rc);
+	model.device = o->device_memory > 0;
+	if ((rc = kolo_zero_settings_read(o->config, &model, &r->settings)) < 0) {
+		bool unknown = !o->dim && strstr(kolo_last_error(), "hidden of the model");
+
+		rc = tell_failure(rc);
+		if (unknown)
+			fprintf(stderr, "zeroplan: --dim says what hidden is\n");
+		return rc;
+	}
+	for (int i = 0; (note = kolo_zero_settings_note(r->settings, i)); i++)
+		fprintf(stderr, "zeroplan: %s: %s\n", o->config, note);
 	r->config = r->settings->config;
 	r->type = r->settings->type;
 	if (o->type == (enum kolo_type)UNSET || o->type == r->type)
@@ -50,16 +62,17 @@ static int take_options(const struct options *o, struct run *r)
 		c->offload_optimizer.place = (enum kolo_zero_place)o->at_optimizer;
 	if (o->at_param != UNSET)
 		c->offload_param.place = (enum kolo_zero_place)o->at_param;
-	if (o->ratio > 0)
-		c->offload_optimizer.ratio = o->ratio;
-	if (o->path || !c->offload_optimizer.path)
-		c->offload_optimizer.path = o->path ? o->path : "/tmp";
-	if (o->path || !c->offload_param.path)
-		c->offload_param.path = o->path ? o->path : "/tmp";
+	if (!isnan(o->offload_ratio))
+		c->offload_optimizer.ratio = o->offload_ratio;
+	if (o->nvme_path || !c->offload_optimizer.path)
+		c->offload_optimizer.path = o->nvme_path ? o->nvme_path : "/tmp";
+	if (o->nvme_path || !c->offload_param.path)
+		c->offload_param.path = o->nvme_path ? o->nvme_path : "/tmp";
 	c->host_budget = o->host_memory;
-	if (o->ratio == 0 || c->offload_optimizer.place != KOLO_ZERO_ON_DEVICE)
+	if (isnan(o->offload_ratio) || c->offload_optimizer.place != KOLO_ZERO_ON_DEVICE)
 		return EXIT_GOOD;
-	fprintf(stderr, "zeroplan: --ratio %g: want --offload-optimizer cpu or nvme too\n", o->ratio);
+	fprintf(stderr, "zeroplan: --offload-ratio %g: want --offload-optimizer cpu or nvme beside it\n",
+		o->offload_ratio);
 	return EXIT_USAGE;
 }
 

@@ -40,19 +40,20 @@ enum { UNSET = -1, ALL_STAGES = 4 };
 
 struct options {
 	const char *config, *plot; /* NULL: not given */
-	const char *path;          /* where files are; NULL: the config's, else /tmp */
+	const char *nvme_path;     /* where files are; NULL: the config's, else /tmp */
 	int nranks;
 	int stage;                  /* ALL_STAGES; UNSET: the config's, else all */
 	enum kolo_type type;        /* (enum kolo_type)UNSET: the config's, else KOLO_F32 */
+	int batch;                  /* of a rank and micro-step */
 	int accumulation;           /* 0: the config's, else 1 */
 	int optimizer;              /* UNSET: the config's, else AdamW */
 	int at_optimizer, at_param; /* enum kolo_zero_place; UNSET: the config's, else on the device */
-	double ratio;               /* 0: the config's, else 1 */
+	double offload_ratio;       /* NaN: the config's, else 1 */
 	size_t device_memory;       /* 0: the model is in host memory */
 	size_t host_memory;         /* 0: what there is */
 	size_t parameters;          /* of a stack of square layers; 0: a GPT of the following */
-	int layers, dim, heads, context, vocab;
-	struct bandwidths bandwidths; /* that are given */
+	int layers, dim, heads, context, vocab; /* beside `parameters` 0 but for dim, which may be given */
+	struct bandwidths bandwidths;           /* that are given */
 	bool measure, all, json;
 };
 

@@ -29,36 +29,42 @@ static void list_options(FILE *out)
 		"  --context C           tokens that it looks back to (128)\n"
 		"  --vocab V             tokens that there are (256)\n"
 		"  --parameters N        not a GPT but equal square layers, at least 12 and at most 8192 wide, and a\n"
-		"                        vector of what is left; like 125M or 1.5B\n"
+		"                        vector of what is left; like 125M or 1.5B. Beside it --dim is only what\n"
+		"                        sizes are made from that --config leaves to \"auto\"\n"
 		"\n"
 		"The run:\n"
 		"  -n N                  ranks (1)\n"
 		"  --stage 0|1|2|3|all   of ZeRO (all, or what --config says)\n"
 		"  --precision fp32|fp16|bf16\n"
 		"                        of parameters and gradients (fp32, or what --config says)\n"
+		"  --batch B             samples of a rank and micro-step; of use only where --config has a batch for\n"
+		"                        all and leaves that to \"auto\" (1)\n"
 		"  --accumulation A      micro-steps for each update (1, or what --config says)\n"
-		"  --optimizer NAME      adamw, adam, sgd, lion, adagrad or lamb (adamw, or what --config says)\n"
+		"  --optimizer NAME      adamw, adam, sgd, lion, adagrad or lamb (adamw, or what --config says;\n"
+		"                        sgd has no momentum but in a config)\n"
 		"  --offload-optimizer none|cpu|nvme\n"
 		"                        where masters and moments are, at stages 1 to 3 (none, or what --config\n"
-		"                        says)\n"
+		"                        says); cpu, here and below, with --device-memory\n"
 		"  --offload-param none|cpu|nvme\n"
 		"                        where shards are, at stage 3 (none, or what --config says)\n"
-		"  --ratio X             the share of the optimizer's state that is there (1, or what --config says)\n"
-		"  --path DIR            where files are, with nvme (/tmp, or what --config says)\n"
+		"  --offload-ratio X     the share of the optimizer's state that is there, from 0 to 1 (1, or what\n"
+		"                        --config says)\n"
+		"  --nvme-path DIR       where files are, with nvme (/tmp, or what --config says)\n"
 		"  --config DS.json      settings of the engine from a DeepSpeed config\n"
 		"\n"
 		"The machine:\n"
 		"  --device-memory SIZE  of each rank's device, which the model computes in, like 80G; without it\n"
-		"                        that is the host's memory\n"
-		"  --host-memory SIZE    of each rank (what this machine has)\n"
+		"                        that is the host's memory. K, M, G and T of sizes are 2^10, 2^20, ...\n"
+		"  --host-memory SIZE    of each rank (all that this machine has: divide it where ranks share it)\n"
 		"  --bandwidth NAME=X,...\n"
-		"                        bytes a second, like 25e9 or 25G, of what one rank has while all others\n"
+		"                        bytes a second, like 25e9 or 25G (10^9), of what one rank has while others\n"
 		"                        work too: ring (sends to its next), copy (between device and host, each\n"
 		"                        way), memory (of the optimizer's pass, all threads), device (the same in\n"
 		"                        the device's memory), disk (files); and of another kind: compute (seconds\n"
 		"                        of the model's work in an update), cores (that a rank has for messages\n"
 		"                        and copies; without it others, like a NIC, do these)\n"
-		"  --measure             measure here what --bandwidth does not say, but device and compute\n"
+		"  --measure             measure here what --bandwidth does not say, but device and compute; at\n"
+		"                        most 64 ranks\n"
 		"\n");
 }
 
@@ -88,7 +94,7 @@ static void usage(FILE *out)
 		"Examples:\n"
 		"  zeroplan -n 8 --parameters 7B --precision bf16 --device-memory 24G --host-memory 64G\n"
 		"             which stages and offloads train seven billion parameters on eight devices\n"
-		"  zeroplan -n 2 --measure --stage 2 --offload-optimizer nvme --path /var/tmp\n"
+		"  zeroplan -n 2 --measure --stage 2 --offload-optimizer nvme --nvme-path /var/tmp\n"
 		"             zerotrain's own model here, with its optimizer in files\n");
 }
 
@@ -166,7 +172,7 @@ static size_t parse_bytes(const char *option, const char *value)
 	const char *end = read_bytes(value, &bytes);
 
 	if (!end || *end)
-		refuse_option("zeroplan", option, value, "a number of bytes, like 8, 64K or 1G");
+		refuse_option("zeroplan", option, value, "a number of bytes, like 8, 64K, 1G or 2T");
 	return bytes;
 }
 
@@ -199,14 +205,15 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 static const struct option_field fields[] = {
 	{ "config", IN_TEXT, offsetof(struct options, config), 0, 0 },
 	{ "plot", IN_TEXT, offsetof(struct options, plot), 0, 0 },
-	{ "path", IN_TEXT, offsetof(struct options, path), 0, 0 },
+	{ "nvme-path", IN_TEXT, offsetof(struct options, nvme_path), 0, 0 },
 	{ "layers", IN_INT, offsetof(struct options, layers), 1, 10000 },
 	{ "dim", IN_INT, offsetof(struct options, dim), 1, 1 << 20 },
 	{ "heads", IN_INT, offsetof(struct options, heads), 1, 1 << 20 },
 	{ "context", IN_INT, offsetof(struct options, context), 1, 1 << 24 },
 	{ "vocab", IN_INT, offsetof(struct options, vocab), 1, 1 << 28 },
+	{ "batch", IN_INT, offsetof(struct options, batch), 1, INT_MAX },
 	{ "accumulation", IN_INT, offsetof(struct options, accumulation), 1, INT_MAX },
-	{ "ratio", IN_DOUBLE, offsetof(struct options, ratio), 0, 0 },
+	{ "offload-ratio", IN_DOUBLE, offsetof(struct options, offload_ratio), 0, 0 },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
 
@@ -269,43 +276,74 @@ static void take_option(int c, const char *value, struct options *o)
 	}
 }
 
-static void check_options(const struct options *o, bool ratio_given)
-{
-	char text[32];
+/* What a GPT has, and its default. */
+static const struct {
+	const char *name;
+	size_t offset;
+	int usual;
+} shape[] = {
+	{ "layers", offsetof(struct options, layers), 5 },
+	{ "dim", offsetof(struct options, dim), 128 },
+	{ "heads", offsetof(struct options, heads), 4 },
+	{ "context", offsetof(struct options, context), 128 },
+	{ "vocab", offsetof(struct options, vocab), 256 },
+};
 
-	snprintf(text, sizeof(text), "%g", o->ratio);
-	if (ratio_given && !(o->ratio > 0 && o->ratio <= 1))
-		refuse_option("zeroplan", "ratio", text, "a number above 0 and at most 1");
-	if (o->bandwidths.device > 0 && !o->device_memory) {
-		fprintf(stderr,
-			"zeroplan: --bandwidth device: want --device-memory too: without it there is no device\n");
-		exit(EXIT_USAGE);
+static void complete_shape(struct options *o)
+{
+	for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
+		int *x = (int *)((char *)o + shape[i].offset);
+
+		if (!o->parameters) {
+			*x = *x ? *x : shape[i].usual;
+		} else if (*x && x != &o->dim) {
+			fprintf(stderr,
+				"zeroplan: --%s %d: want no --parameters beside it, which is not a GPT\n",
+				shape[i].name, *x);
+			exit(EXIT_USAGE);
+		}
 	}
-	if (o->dim % o->heads == 0)
+	if (o->parameters || o->dim % o->heads == 0)
 		return;
 	fprintf(stderr, "zeroplan: --dim %d is no multiple of --heads %d: each head has as many elements\n",
 		o->dim, o->heads);
 	exit(EXIT_USAGE);
 }
 
+static void check_options(const struct options *o)
+{
+	static const char *const want =
+		"--device-memory beside it: without a device everything is in host memory";
+	char text[32];
+
+	snprintf(text, sizeof(text), "%g", o->offload_ratio);
+	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
+		refuse_option("zeroplan", "offload-ratio", text, "a number from 0 to 1");
+	if (!o->device_memory && o->at_optimizer == KOLO_ZERO_ON_HOST)
+		refuse_option("zeroplan", "offload-optimizer", "cpu", want);
+	if (!o->device_memory && o->at_param == KOLO_ZERO_ON_HOST)
+		refuse_option("zeroplan", "offload-param", "cpu", want);
+	if (!o->device_memory && o->bandwidths.device > 0) {
+		fprintf(stderr,
+			"zeroplan: --bandwidth device: want --device-memory too: without it there is no device\n");
+		exit(EXIT_USAGE);
+	}
+}
+
 void parse_options(int argc, char **argv, struct options *o)
 {
 	struct option longs[NNAMED + NFIELDS + 1] = { 0 };
-	bool ratio_given = false;
 	int c;
 
 	*o = (struct options){
 		.nranks = 1,
+		.batch = 1,
 		.stage = UNSET,
 		.type = (enum kolo_type)UNSET,
 		.optimizer = UNSET,
 		.at_optimizer = UNSET,
 		.at_param = UNSET,
-		.layers = 5,
-		.dim = 128,
-		.heads = 4,
-		.context = 128,
-		.vocab = 256,
+		.offload_ratio = NAN,
 	};
 	memcpy(longs, named, sizeof(named));
 	for (int i = 0; i < NFIELDS; i++)
@@ -315,11 +353,11 @@ void parse_options(int argc, char **argv, struct options *o)
 			parse_field("zeroplan", &fields[c - FIELD], optarg, o);
 		else
 			take_option(c, optarg, o);
-		ratio_given |= c >= FIELD && fields[c - FIELD].offset == offsetof(struct options, ratio);
 	}
 	if (optind < argc) {
 		fprintf(stderr, "zeroplan: %s: want options only\n", argv[optind]);
 		exit(EXIT_USAGE);
 	}
-	check_options(o, ratio_given);
+	complete_shape(o);
+	check_options(o);
 }

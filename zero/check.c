@@ -153,9 +153,10 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 				      t->name, t->ndims, KOLO_ZERO_DIMS);
 	for (int d = 0; d < t->ndims; d++)
 		if (t->shape[d] < 1 || __builtin_mul_overflow(n, t->shape[d], &n) || n > (size_t)1 << 46)
-			return kolo_error_set(KOLO_EINVAL,
-					      "tensor '%s': dimension %d is %zu, which is no size for it",
-					      t->name, d, t->shape[d]);
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"tensor '%s': dimension %d is %zu; want at least 1, and 2^46 elements in all at most",
+				t->name, d, t->shape[d]);
 	if (t->group < 0 || t->group >= ngroups)
 		return kolo_error_set(KOLO_EINVAL, "tensor '%s' is of group %d; there are %d groups", t->name,
 				      t->group, ngroups);

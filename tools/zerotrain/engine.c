@@ -2,6 +2,7 @@
 #include "engine.h"
 #include "tool.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,13 +17,18 @@ int engine_failed(const struct kolo_comm *comm, const char *doing, int status)
 /* Matrices decay, gains and biases don't. */
 enum { MATRICES, VECTORS, NGROUPS };
 
+static double lr_of(const struct options *o)
+{
+	return isnan(o->lr) ? DEFAULT_LR : o->lr;
+}
+
 /* Without a config: AdamW as GPTs are trained, with a warm-up and a cosine where there are steps enough for them. */
 static void choose_settings(const struct options *o, struct kolo_zero_config *config,
 			    struct kolo_zero_group groups[NGROUPS])
 {
 	kolo_zero_config_init(config);
 	kolo_zero_group_init(&groups[MATRICES], KOLO_ZERO_ADAMW);
-	groups[MATRICES].lr = o->lr;
+	groups[MATRICES].lr = lr_of(o);
 	groups[MATRICES].beta2 = 0.95;
 	groups[MATRICES].weight_decay = 0.1;
 	if (o->steps >= 40) {
@@ -51,7 +57,7 @@ static int read_settings(struct kolo_comm *comm, const struct options *o, struct
 	model.hidden = (size_t)o->dim;
 	model.micro_batch = (size_t)(o->batch == UNSET ? DEFAULT_BATCH : o->batch);
 	model.accumulation = 1;
-	model.lr = o->lr;
+	model.lr = lr_of(o);
 	model.total_steps = o->steps;
 	model.type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
 	model.ngroups = NGROUPS;
@@ -72,6 +78,9 @@ static int compare_settings(const struct options *o, const struct kolo_zero_sett
 	else if (o->type != (enum kolo_type)UNSET && s->type != o->type)
 		fprintf(stderr, "zerotrain: --precision is %s, but %s says %s: want one of them only\n",
 			kolo_type_name(o->type), o->config, kolo_type_name(s->type));
+	else if (!isnan(o->lr) && s->config.groups[0].lr != o->lr)
+		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: want one of them only\n", o->lr,
+			o->config, s->config.groups[0].lr);
 	else if (s->config.micro_batch > 1 << 16)
 		fprintf(stderr, "zerotrain: %s: a micro-batch of %zu: want at most %d\n", o->config,
 			s->config.micro_batch, 1 << 16);
@@ -105,7 +114,7 @@ static void choose_places(const struct options *o, struct kolo_zero_config *c)
 		if (both[i]->place == KOLO_ZERO_ON_NVME && o->nvme_path)
 			both[i]->path = o->nvme_path;
 	}
-	if (o->offload_ratio != UNSET)
+	if (!isnan(o->offload_ratio))
 		c->offload_optimizer.ratio = o->offload_ratio;
 	if (o->threads != UNSET)
 		c->threads = o->threads;
@@ -132,7 +141,7 @@ static int check_places(const struct options *o, const struct kolo_zero_config *
 			"zerotrain: --nvme-path %s: want --offload-optimizer nvme, or --offload-param nvme, "
 			"beside it\n",
 			o->nvme_path);
-	else if (o->offload_ratio != UNSET && optimizer->place == KOLO_ZERO_ON_DEVICE)
+	else if (!isnan(o->offload_ratio) && optimizer->place == KOLO_ZERO_ON_DEVICE)
 		fprintf(stderr,
 			"zerotrain: --offload-ratio %g: want --offload-optimizer cpu or nvme beside it\n",
 			o->offload_ratio);

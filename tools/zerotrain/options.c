@@ -5,6 +5,7 @@
 
 #include <getopt.h>
 #include <limits.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +25,8 @@ static void list_model(FILE *out)
 		"  --data FILE           the text\n"
 		"  --steps N             updates in all, those before a restart included (500)\n"
 		"  --batch B             sequences of a rank and micro-step (8, or what --config says)\n"
-		"  --lr X                the highest learning rate, behind a warm-up; it falls as a cosine to a\n"
-		"                        tenth (0.002)\n"
+		"  --lr X                the learning rate (0.002, or what --config says). Without --config it is\n"
+		"                        the highest, behind a warm-up, and falls as a cosine to a tenth\n"
 		"  --seed K              of weights, order of the text, dropout and --sample (1)\n"
 		"  --stage 0|1|2|3       of ZeRO (0, or what --config says)\n"
 		"  --overlap on|off      communication beside the model's work (on, or what --config says)\n"
@@ -216,7 +217,7 @@ static void check_places(const struct options *o)
 	if (o->device.kind == HOST_MEMORY && o->offload_param == KOLO_ZERO_ON_HOST)
 		refuse_option("zerotrain", "offload-param", "cpu", want);
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
-	if (o->offload_ratio != UNSET && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
+	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
 		refuse_option("zerotrain", "offload-ratio", text, "a number from 0 to 1");
 }
 
@@ -238,7 +239,7 @@ static void check_options(const struct options *o)
 	if (!(o->dropout >= 0 && o->dropout < 1))
 		refuse_option("zerotrain", "dropout", text, "a number from 0 to less than 1");
 	snprintf(text, sizeof(text), "%g", o->lr);
-	if (!(o->lr > 0 && o->lr < 1))
+	if (!isnan(o->lr) && !(o->lr > 0 && o->lr < 1))
 		refuse_option("zerotrain", "lr", text, "a number between 0 and 1");
 	check_places(o);
 }
@@ -303,7 +304,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		.overlap = UNSET,
 		.offload_optimizer = UNSET,
 		.offload_param = UNSET,
-		.offload_ratio = UNSET,
+		.offload_ratio = NAN,
 		.threads = UNSET,
 		.type = (enum kolo_type)UNSET,
 		.layers = 5,
@@ -316,7 +317,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		.validate = 100,
 		.keep = 100,
 		.seed = 1,
-		.lr = 0.002,
+		.lr = NAN,
 	};
 	parse_all(argc, argv, o);
 	if (optind < argc) {

@@ -25,7 +25,7 @@ struct options {
 	struct device_option device;
 	int offload_optimizer, offload_param; /* enum kolo_zero_place; UNSET: the config's */
 	const char *nvme_path;                /* NULL: the config's */
-	double offload_ratio;                 /* UNSET: the config's */
+	double offload_ratio;                 /* NaN: the config's */
 	int threads;                          /* UNSET: as many as the engine takes */
 	int batch;     /* of a rank and micro-step; UNSET: the config's, else as the help says */
 	int recompute; /* blocks of a segment; 0: all */
@@ -34,10 +34,12 @@ struct options {
 	int sample;
 	bool report;
 	long seed;
-	double lr, dropout;
+	double lr; /* NaN: the config's, else DEFAULT_LR */
+	double dropout;
 };
 
 enum { DEFAULT_BATCH = 8 };
+#define DEFAULT_LR 0.002
 
 /* Leaves the process where the help or the version is asked for, or something is wrong. */
 void parse_options(int argc, char **argv, struct options *out);

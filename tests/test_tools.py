@@ -227,13 +227,14 @@ def ringrun_returns_the_failing_ranks_code():
 
 @test
 def ringrun_binds_ranks_to_cores():
-    show = (sys.executable, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))")
+    show = (sys.executable, "-c", "import os; os.write(1, f'{sorted(os.sched_getaffinity(0))}\\n'.encode())")
     def bound(*options):
         done = run(RINGRUN, *options, *show)
         assert done.returncode == 0, done
-        return sorted([int(cpu) for cpu in line.split()] for line in done.stdout.splitlines())
+        return sorted(json.loads(line) for line in done.stdout.splitlines())
     everywhere = sorted(os.sched_getaffinity(0))
-    assert bound("-n", "2", "--bind", "none") == [everywhere] * 2
+    unbound = bound("-n", "2", "--bind", "none")
+    assert unbound == [everywhere] * 2, unbound
     (cores,) = bound("-n", "1")  # one thread of each core, which ranks share
     for n in sorted({1, 2, 3, len(cores), len(cores) + 1}):
         shares = bound("-n", str(n))

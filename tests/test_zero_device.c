@@ -310,12 +310,23 @@ static void pins_that_share_pages_keep_them(void **state)
 	const struct {
 		bool pin;
 		size_t at, bytes, pages; /* locked afterwards */
-	} steps[] = {
-		{ true, 10, 4, 1 },         { true, 20, 2 * page, 3 },   { true, 2 * page + 100, page, 4 },
-		{ false, 20, 2 * page, 3 }, /* the second page alone */
-		{ true, 0, 4, 3 },          { false, 10, 4, 3 },         { false, 0, 4, 2 },
-		{ false, 0, 4, 2 },         { true, 2 * page + 8, 0, 2 }
-	};
+	} steps[] = { { true, 10, 4, 1 },
+		      { true, 20, 2 * page, 3 },
+		      { true, 2 * page + 100, page, 4 },
+		      { false, 20, 2 * page, 3 }, /* the second page alone */
+		      { true, 0, 4, 3 },
+		      { false, 10, 4, 3 },
+		      { false, 0, 4, 2 },
+		      { false, 0, 4, 2 },
+		      { true, 2 * page + 8, 0, 2 },
+		      /* One within another, and one around others, in any order. */
+		      { true, 0, 4 * page, 4 },
+		      { false, 2 * page + 100, page, 4 },
+		      { true, page + 5, 3, 4 },
+		      { false, 0, 4 * page, 1 },
+		      { true, 1, 4 * page - 1, 4 },
+		      { false, page + 5, 3, 4 },
+		      { false, 1, 4 * page - 1, 0 } };
 
 	(void)state;
 	CHECK(host != MAP_FAILED);

@@ -40,6 +40,11 @@ static void remove_directory(const char *path)
 
 static bool has_files(struct kolo_comm *comm);
 
+/* A model of equal layers. */
+enum { LAYERS = 24, LAYER = 32768 };
+
+static void describe_layers(struct kolo_zero_tensor out[LAYERS], char names[LAYERS][16]);
+
 /* What a way of offloading sets. */
 struct way {
 	const char *name;
@@ -383,6 +388,48 @@ static void cross_each_way(struct t_rank *t)
 	kolo_comm_destroy(comm);
 }
 
+/* First values are no traffic, and take none of the model's time. */
+static void begin(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero_times times, no_times = { 0 };
+	struct kolo_zero_traffic traffic;
+	struct kolo_zero_tensor tensors[LAYERS];
+	char names[LAYERS][16];
+	bool files = has_files(comm);
+
+	describe_layers(tensors, names);
+	for (enum kolo_zero_place place = KOLO_ZERO_ON_DEVICE; place <= KOLO_ZERO_ON_NVME; place++) {
+		struct kolo_zero_config c;
+		struct kolo_zero *zero;
+
+		if (place == KOLO_ZERO_ON_NVME && !files)
+			continue;
+		kolo_zero_config_init(&c);
+		c.stage = 3;
+		c.offload_optimizer.place = c.offload_param.place = place;
+		c.offload_optimizer.path = c.offload_param.path = "/tmp";
+		CHECK(kolo_zero_arena_open(64 * MIB, 0, &c.device) == 0);
+		CHECK(kolo_zero_create(comm, &c, tensors, LAYERS, &zero) == 0);
+		CHECK(kolo_barrier(comm, NULL) == 0 && usleep(20000) == 0);
+		CHECK(kolo_zero_traffic_get(zero, &traffic) == 0);
+		CHECK(traffic.read_bytes == 0 && traffic.written_bytes == 0 && traffic.sent_bytes == 0);
+		CHECK(traffic.up_bytes == 0 && traffic.down_bytes == 0);
+		kolo_zero_times_get(zero, &times);
+		CHECK(memcmp(&times, &no_times, sizeof(times)) == 0);
+		kolo_zero_destroy(zero);
+		kolo_zero_device_close(c.device);
+	}
+	kolo_comm_destroy(comm);
+}
+
+static void counting_begins_with_the_first_step(void **state)
+{
+	(void)state;
+	t_processes(1, begin, NULL);
+	t_processes(2, begin, NULL);
+}
+
 static void each_byte_crosses_once_in_an_update(void **state)
 {
 	(void)state;
@@ -497,8 +544,6 @@ static void a_plan_is_what_the_engine_does(void **state)
 
 /* ---- More than the device holds -------------------------------------------------------------------------- */
 
-enum { LAYERS = 24, LAYER = 32768 };
-
 static void describe_layers(struct kolo_zero_tensor out[LAYERS], char names[LAYERS][16])
 {
 	for (int i = 0; i < LAYERS; i++) {
@@ -575,6 +620,63 @@ static void four_times_the_arena(struct t_rank *t)
 	kolo_zero_plan_destroy(plan);
 	kolo_zero_device_close(c.device);
 	kolo_comm_destroy(comm);
+}
+
+/* In one tensor of so many elements. Returns what it comes to in host memory. */
+static size_t plan_host(size_t n, struct kolo_zero_plan **out)
+{
+	struct kolo_zero_tensor tensor = { .name = "large", .shape = { n }, .ndims = 1, .type = KOLO_F32 };
+	struct kolo_zero_memory m;
+	struct kolo_zero_config c;
+	size_t sum = 0;
+
+	kolo_zero_config_init(&c);
+	CHECK(kolo_zero_plan_create(&c, &tensor, 1, 0, 2, out) == 0);
+	for (int k = 0; kolo_zero_plan_memory_get(*out, k, &m) == 0; k++)
+		sum += strcmp(m.place, "host") == 0 ? m.expected : 0;
+	return sum;
+}
+
+/* What fits for one fits not for two of a host. */
+static void share_the_host(struct t_rank *t)
+{
+	const size_t *n = t->arg;
+	struct kolo_zero_tensor tensor = { .name = "large", .shape = { *n }, .ndims = 1, .type = KOLO_F32 };
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero_config c;
+	struct kolo_zero *zero;
+
+	kolo_zero_config_init(&c);
+	CHECK(kolo_zero_create(comm, &c, &tensor, 1, &zero) == KOLO_ENOMEM && !zero);
+	CHECK(strncmp(kolo_last_error(), "rank 0: needs", strlen("rank 0: needs")) == 0);
+	CHECK(strstr(kolo_last_error(), "of host memory, other ranks here") &&
+	      strstr(kolo_last_error(), "are available") && strstr(kolo_last_error(), "stage 1 shards"));
+	/* A budget is a rank's own. */
+	c.host_budget = 1;
+	CHECK(kolo_zero_create(comm, &c, &tensor, 1, &zero) == KOLO_ENOMEM && !zero);
+	CHECK(!strstr(kolo_last_error(), "other ranks") && strstr(kolo_last_error(), "are its budget"));
+	kolo_comm_destroy(comm);
+}
+
+static void ranks_of_a_host_share_its_memory(void **state)
+{
+	size_t available = 0, n = (size_t)1 << 24;
+	FILE *file = fopen("/proc/meminfo", "re");
+	struct kolo_zero_plan *plan;
+	char line[128];
+
+	(void)state;
+	CHECK(file);
+	while (fgets(line, sizeof(line), file) && sscanf(line, "MemAvailable: %zu kB", &available) != 1)
+		continue;
+	fclose(file);
+	CHECK(available);
+	n = (size_t)(0.7 * (double)n * 1024 * (double)available / (double)plan_host(n, &plan));
+	kolo_zero_plan_destroy(plan);
+	plan_host(n, &plan);
+	CHECK(kolo_zero_plan_check(plan) == 0);
+	kolo_zero_plan_destroy(plan);
+	t_processes(2, share_the_host, &n);
 }
 
 static void a_model_of_four_arenas_trains(void **state)
@@ -791,7 +893,9 @@ static void lose_files(struct t_rank *t)
 	CHECK(mkdir(disk, 0700) == 0);
 	if (has_files(comm))
 		lose_state(comm, path, saved, cut_file, "truncated");
-	if (has_files(comm) && mount_disk(disk)) {
+	if (!has_files(comm)) {
+		printf("# this build has no files for state\n");
+	} else if (mount_disk(disk)) {
 		lose_state(comm, disk, saved, fill_disk, "No space left");
 		CHECK(umount2(disk, MNT_DETACH) == 0);
 	} else {
@@ -966,8 +1070,10 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_same_bits_on_a_gpu),
 	cmocka_unit_test(values_come_from_files_beside_what_was_read_ahead),
 	cmocka_unit_test(each_byte_crosses_once_in_an_update),
+	cmocka_unit_test(counting_begins_with_the_first_step),
 	cmocka_unit_test(a_plan_is_what_the_engine_does),
 	cmocka_unit_test(a_model_of_four_arenas_trains),
+	cmocka_unit_test(ranks_of_a_host_share_its_memory),
 	cmocka_unit_test(pinned_bytes_are_those_that_are_told),
 	cmocka_unit_test(a_checkpoint_does_not_know_where_state_was),
 	cmocka_unit_test(a_lost_file_costs_the_steps_since_the_checkpoint),

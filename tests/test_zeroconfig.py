@@ -92,7 +92,9 @@ def other_failures_have_other_statuses():
     assert done.returncode == 3 and "/nowhere/at/all: opening it: No such file" in done.stderr, done
     done = config("-n", "2", "--micro-batch", "1", "-o", "/nowhere/at/all", USERS_FILE)
     assert done.returncode == 3 and "/nowhere/at/all" in done.stderr and "No such file" in done.stderr, done
-    for args in (["-n", "0", USERS_FILE], ["--lr", "fast", USERS_FILE], ["--type", "f64", USERS_FILE], [], ["--wibble"],
+    done = config("-n", "2", "--micro-batch", "1", "--beta2", "1.5", "/dev/stdin", input='{"train_batch_size": 2}')
+    assert done.returncode == 1 and "beta2 is 1.5, and must be in [0, 1)" in done.stderr and not done.stdout, done
+    for args in (["-n", "0", USERS_FILE], ["--lr", "fast", USERS_FILE], ["--lr", "inf", USERS_FILE], ["--type", "f64", USERS_FILE], [], ["--wibble"],
                  [USERS_FILE, USERS_FILE]):
         done = config(*args)
         assert done.returncode == 2 and done.stderr and not done.stdout, done

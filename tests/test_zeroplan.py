@@ -71,6 +71,16 @@ def bytes_are_those_of_the_formulas():
 
 
 @test
+def any_number_of_micro_steps_is_planned_at_once():
+    for stage in 2, 3:
+        one, many = (plan(*STACK, "-n", "2", "--stage", str(stage), "--accumulation", str(n))["asked"][0]["traffic"]
+                     for n in (2, 2**31 - 2))
+        gathered = one["parameter_bytes"] // 2 # at stage 2 once in an update
+        assert many["gradient_bytes"] == one["gradient_bytes"] * (2**30 - 1), (one, many)
+        assert many["parameter_bytes"] == (gathered * (2**31 - 2) if stage == 3 else one["parameter_bytes"]), (one, many)
+
+
+@test
 def what_is_offloaded_is_elsewhere_and_crosses():
     common = (*STACK, "-n", "2", "--precision", "bf16", "--device-memory", "1G", "--host-memory", "1G", "--stage", "2")
     at_home, = plan(*common)["asked"]

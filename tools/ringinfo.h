@@ -23,7 +23,8 @@ struct rank_facts {
 	char host[64];
 	char transport[12]; /* of the link to next */
 	char stores[12];    /* with which it is written; "" when there is none */
-	char cpus[64];      /* that it may run on, like "0-3,8"; "all" */
+	char cpus
+		[256]; /* that it may run on, like "0-3,8"; "all"; with "..." at the end where there are more */
 };
 
 /* The edge from a rank to its next, as measured. Plain bytes. */

@@ -10,21 +10,29 @@
 
 /* ---- Facts ---------------------------------------------------------------------------------------------- */
 
-/* The processors of `set` as "0-3,8", cut where `out` is full. */
+/* The processors of `set` as "0-3,8", as many as there is room for. */
 static void list_cpus(const cpu_set_t *set, char *out, size_t room)
 {
-	size_t at = 0;
+	static const char more[] = ",...";
+	char text[32];
+	size_t at = 0, len;
 
 	out[0] = 0;
-	for (int cpu = 0; cpu < CPU_SETSIZE && at < room; cpu++) {
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		int last = cpu;
 
 		if (!CPU_ISSET(cpu, set))
 			continue;
 		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set))
 			last++;
-		at += (size_t)snprintf(out + at, room - at, last > cpu ? "%s%d-%d" : "%s%d", at ? "," : "",
+		len = (size_t)snprintf(text, sizeof(text), last > cpu ? "%s%d-%d" : "%s%d", at ? "," : "",
 				       cpu, last);
+		if (at + len + sizeof(more) > room) {
+			strcpy(out + at, more);
+			return;
+		}
+		memcpy(out + at, text, len + 1);
+		at += len;
 		cpu = last;
 	}
 }

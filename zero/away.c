@@ -12,22 +12,14 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static struct zero_part meet(struct zero_part a, struct zero_part b)
-{
-	size_t first = a.first > b.first ? a.first : b.first;
-	size_t end = min_size(a.first + a.n, b.first + b.n);
-
-	return (struct zero_part){ first, end > first ? end - first : 0 };
-}
-
 struct zero_part zero_part_away(const struct zero_tensor *t, struct zero_part part)
 {
-	return meet(part, (struct zero_part){ t->held.first, t->away.n });
+	return zero_part_meet(part, (struct zero_part){ t->held.first, t->away.n });
 }
 
 struct zero_part zero_part_home(const struct zero_tensor *t, struct zero_part part)
 {
-	return meet(part, (struct zero_part){ t->held.first + t->away.n, t->held.n - t->away.n });
+	return zero_part_meet(part, (struct zero_part){ t->held.first + t->away.n, t->held.n - t->away.n });
 }
 
 /* ---- Units: a pass over state in files ------------------------------------------------------------------ */

@@ -297,7 +297,7 @@ static int check_sums(struct loading *l, enum zero_file file, uint64_t *missing)
 			rc = kolo_error_set(
 				KOLO_ESYS,
 				"%s/%s: damaged: tensor '%s' does not match its checksum; load an earlier checkpoint",
-				l->dir, zero_file_names[file], table->entries[i].name);
+				zero_path_end(l->dir), zero_file_names[file], table->entries[i].name);
 	return rc;
 }
 
@@ -411,7 +411,8 @@ static int read_user(struct loading *l, void *user)
 	if (rc == 0)
 		rc = zero_file_load(path, &bytes, &len);
 	if (rc == 0 && (len != l->state.user_len || zero_hash(ZERO_HASH, bytes, len) != l->state.user_sum))
-		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: it does not match its checksum", path);
+		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: it does not match its checksum",
+				    zero_path_end(path));
 	if (rc == 0 && user && len)
 		memcpy(user, bytes, len);
 	free(bytes);

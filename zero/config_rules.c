@@ -1,6 +1,7 @@
 /* What keys have to do with each other: presets by type before they are read; batch sizes, precision, the division of gradients,
  * optimizer, schedule and offload behind that. */
 #include "config.h"
+#include "optimizer.h"
 #include "scaler.h"
 #include "schedule.h"
 
@@ -371,6 +372,10 @@ static int check_as_the_engine_does(const struct zero_reading *r)
 	for (int i = 0; rc == 0 && i < shown->config.ngroups; i++) {
 		section = "scheduler";
 		rc = zero_schedule_check(&shown->groups[i].schedule);
+		if (rc == 0) {
+			section = "optimizer";
+			rc = zero_optimizer_check(shown->config.optimizer, &shown->groups[i], i);
+		}
 	}
 	if (rc == 0)
 		return 0;

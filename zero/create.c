@@ -165,6 +165,8 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 
 	for (int i = 0; rc == 0 && i < z->ntensors; i++)
 		rc = share_values(z, i, from[i].data);
+	if (rc == 0) /* what is on its way to files is of now */
+		rc = zero_shelf_forget(z);
 	if (rc == 0)
 		rc = kolo_comm_stats(z->data, &stats);
 	if (rc == 0)
@@ -172,6 +174,7 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 	zero_files_counts(z, &read, &written);
 	z->read_before = read;
 	z->written_before = written;
+	z->times = (struct kolo_zero_times){ 0 };
 	return rc;
 }
 
@@ -189,6 +192,41 @@ static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor
 	return told < 0 ? told : rc;
 }
 
+/* ---- The host ------------------------------------------------------------------------------------------- */
+
+/* Of what the kernel was started with, else of the host's name, which others may have too. */
+static uint64_t hash_host(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char text[256] = { 0 };
+
+	if (!file || !fgets(text, sizeof(text), file))
+		gethostname(text, sizeof(text) - 1);
+	if (file)
+		fclose(file);
+	return zero_hash(ZERO_HASH, text, sizeof(text));
+}
+
+/* Ranks of a host share what it has available: all look at it before any takes some. others: bytes that these need. */
+static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_t *available, size_t *others)
+{
+	struct need {
+		uint64_t host, bytes;
+	} own = { hash_host(), zero_plan_host_bytes(z) }, *all = calloc((size_t)z->nranks, sizeof(*all));
+	int rc = all ? 0 : kolo_error_set(KOLO_ENOMEM, "needs of %d ranks: out of memory", z->nranks);
+
+	*available = zero_plan_available();
+	*others = 0;
+	rc = zero_share_failure(comm, rc);
+	if (rc == 0)
+		rc = kolo_all_gather(comm, &own, all, 2, KOLO_U64, NULL);
+	for (int r = 0; rc == 0 && r < z->nranks; r++)
+		if (r != z->rank && all[r].host == own.host)
+			*others += all[r].bytes;
+	free(all);
+	return rc;
+}
+
 /* ---- Create and destroy --------------------------------------------------------------------------------- */
 
 static int open_queue(struct kolo_zero *z)
@@ -199,13 +237,10 @@ static int open_queue(struct kolo_zero *z)
 }
 
 /* All that needs no other rank. */
-static int open_engine(struct kolo_zero *z)
+static int open_engine(struct kolo_zero *z, size_t available, size_t others)
 {
-	struct kolo_zero_traffic uses;
-	int rc = zero_plan_uses(z, &uses);
+	int rc = zero_plan_fits(z, available, others);
 
-	if (rc == 0)
-		rc = zero_plan_fits(z);
 	if (rc == 0)
 		rc = open_queue(z);
 	z->spares = rc == 0 ? calloc((size_t)z->ntensors, sizeof(*z->spares)) : NULL;
@@ -219,15 +254,11 @@ static int open_engine(struct kolo_zero *z)
 /* Of this host and the processors that the rank may run on. */
 static uint64_t hash_cores(void)
 {
-	char host[256] = { 0 };
 	cpu_set_t cpus;
-	uint64_t hash;
 
 	CPU_ZERO(&cpus);
-	gethostname(host, sizeof(host) - 1);
 	sched_getaffinity(0, sizeof(cpus), &cpus);
-	hash = zero_hash(ZERO_HASH, host, sizeof(host));
-	return zero_hash(hash, &cpus, sizeof(cpus));
+	return zero_hash(hash_host(), &cpus, sizeof(cpus));
 }
 
 /* As many threads as the ranks that have the same cores leave this one. */
@@ -245,10 +276,14 @@ static int open_threads(struct kolo_zero *z)
 static int describe(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		    const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
 {
+	struct kolo_zero_traffic uses;
+	int rc;
+
 	*out = calloc(1, sizeof(**out));
 	if (!*out)
 		return kolo_error_set(KOLO_ENOMEM, "an engine: out of memory");
-	return zero_describe(*out, config, tensors, ntensors, kolo_comm_rank(comm), kolo_comm_nranks(comm));
+	rc = zero_describe(*out, config, tensors, ntensors, kolo_comm_rank(comm), kolo_comm_nranks(comm));
+	return rc == 0 ? zero_plan_uses(*out, &uses) : rc;
 }
 
 /* Ends what was made so far; what it ends with must not be the error's text. */
@@ -266,6 +301,7 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 {
 	struct kolo_zero *z = NULL;
 	uint64_t *hashes = NULL;
+	size_t available, others;
 	int rc;
 
 	if (!comm || !out)
@@ -280,10 +316,11 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 	free(hashes);
 	if (rc < 0)
 		return rc;
-	rc = describe(comm, config, tensors, ntensors, &z);
+	rc = zero_share_failure(comm, describe(comm, config, tensors, ntensors, &z));
 	if (rc == 0)
-		rc = open_engine(z);
-	rc = zero_share_failure(comm, rc);
+		rc = look_at_host(comm, z, &available, &others);
+	if (rc == 0)
+		rc = zero_share_failure(comm, open_engine(z, available, others));
 	if (rc == 0)
 		rc = kolo_comm_split(comm, 0, z->rank, &z->data);
 	if (rc == 0)

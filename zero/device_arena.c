@@ -2,6 +2,7 @@
  * one after the other, paced by absolute moments: a copy that was late is made up for by the next one, so that over any time
  * in which a lane is busy its rate is the set one. Everything but the lanes belongs to the caller's thread. */
 #include "basics.h"
+#include "memory.h"
 #include "threads.h"
 
 #include "kolo/kolo_zero_device.h"
@@ -265,8 +266,6 @@ static int arena_wait(struct kolo_zero_device *device, enum kolo_zero_lane numbe
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
 
-enum { HUGE_PAGE = 2 << 20 };
-
 /* SIZE_MAX where there is no such number. */
 static size_t round_to_pages(const struct arena *a, size_t bytes)
 {
@@ -275,23 +274,13 @@ static size_t round_to_pages(const struct arena *a, size_t bytes)
 	return bytes > SIZE_MAX - more ? SIZE_MAX : bytes + more;
 }
 
-/* Zeroed memory; NULL with errno. At a huge page's address where there is room for one. */
+/* Zeroed memory; NULL with errno. */
 static char *map_pages(size_t len)
 {
-	size_t more = len >= HUGE_PAGE ? HUGE_PAGE : 0, skip;
-	char *base = mmap(NULL, len + more, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *base = zero_map(len, PROT_READ | PROT_WRITE);
 
-	if (base == MAP_FAILED)
+	if (!base)
 		return NULL;
-	skip = more ? -(uintptr_t)base % HUGE_PAGE : 0;
-	if (skip)
-		munmap(base, skip);
-	if (more > skip)
-		munmap(base + skip + len, more - skip);
-	base += skip;
-	if (more)
-		madvise(base, len, MADV_HUGEPAGE); /* where it can't, pages are small */
 #ifdef MADV_POPULATE_WRITE /* all pages in one call; older systems bring them one by one */
 	if (madvise(base, len, MADV_POPULATE_WRITE) < 0 && errno == ENOMEM) {
 		munmap(base, len);
@@ -381,16 +370,27 @@ static const struct pin *pin_at(const struct arena *a, uintptr_t page)
 	return p;
 }
 
-/* The system locks a page once, however many have asked, and unlocks it for all of them. What shares a page with others shares
- * its first or its last one: here are the pages in between, which no pin of the list has. */
-static void leave_shared(const struct arena *a, uintptr_t *begin, uintptr_t *end)
+/* The system locks a page once, however many have asked, and unlocks it for all of them. From *at on, before `end`: the next pages
+ * that no pin of the list has, up to *gap; false: there are none. */
+static bool next_gap(const struct arena *a, uintptr_t *at, uintptr_t end, uintptr_t *gap)
 {
 	const struct pin *p;
 
-	while (*begin < *end && (p = pin_at(a, *begin)))
-		*begin = p->end < *end ? p->end : *end;
-	while (*begin < *end && (p = pin_at(a, *end - a->page)))
-		*end = p->begin > *begin ? p->begin : *begin;
+	while (*at < end && (p = pin_at(a, *at)))
+		*at = p->end;
+	*gap = end;
+	for (p = a->pins; p; p = p->next)
+		if (p->begin > *at && p->begin < *gap)
+			*gap = p->begin;
+	return *at < end;
+}
+
+static void unlock_gaps(struct arena *a, uintptr_t at, uintptr_t end)
+{
+	for (uintptr_t gap; next_gap(a, &at, end, &gap); at = gap) {
+		munlock((const void *)at, gap - at);
+		a->pinned -= gap - at;
+	}
 }
 
 static int refuse_pin(const struct arena *a, size_t bytes, int err)
@@ -405,6 +405,22 @@ static int refuse_pin(const struct arena *a, size_t bytes, int err)
 		a->name, bytes, a->pinned, strerror(err), (unsigned long long)limit.rlim_cur);
 }
 
+static int lock_gaps(struct arena *a, uintptr_t begin, uintptr_t end)
+{
+	uintptr_t at = begin, gap;
+
+	for (; next_gap(a, &at, end, &gap); at = gap) {
+		if (mlock((const void *)at, gap - at) < 0) {
+			int err = errno;
+
+			unlock_gaps(a, begin, at);
+			return refuse_pin(a, gap - at, err);
+		}
+		a->pinned += gap - at;
+	}
+	return 0;
+}
+
 static int arena_pin(struct kolo_zero_device *device, void *host, size_t bytes)
 {
 	struct arena *a = arena_of(device);
@@ -417,14 +433,10 @@ static int arena_pin(struct kolo_zero_device *device, void *host, size_t bytes)
 	begin = (uintptr_t)host / a->page * a->page;
 	end = ((uintptr_t)host + bytes + a->page - 1) / a->page * a->page;
 	*p = (struct pin){ .host = host, .bytes = bytes, .begin = begin, .end = bytes ? end : begin };
-	end = p->end;
-	leave_shared(a, &begin, &end);
-	if (begin < end && mlock((const void *)begin, end - begin) < 0) {
-		rc = refuse_pin(a, end - begin, errno);
+	if ((rc = lock_gaps(a, p->begin, p->end)) < 0) {
 		free(p);
 		return rc;
 	}
-	a->pinned += end - begin;
 	p->next = a->pins;
 	a->pins = p;
 	return 0;
@@ -437,10 +449,7 @@ static void free_pin(struct arena *a, struct pin **at)
 
 	*at = p->next;
 	free(p);
-	leave_shared(a, &begin, &end);
-	if (begin < end)
-		munlock((const void *)begin, end - begin);
-	a->pinned -= end - begin;
+	unlock_gaps(a, begin, end);
 }
 
 static void arena_unpin(struct kolo_zero_device *device, void *host, size_t bytes)

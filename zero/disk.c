@@ -190,7 +190,7 @@ static int make_room(struct zero_disk *disk)
 		return 0;
 	return kolo_error_set(
 		KOLO_ESYS,
-		"%s: %s: %llu MiB are wanted and %llu MiB are free there: name a directory with more room (nvme_path) or offload less (a smaller ratio)",
+		"%s: %s: %llu MiB are wanted and %llu MiB are free there: name a directory with more room (nvme_path) or offload less (a smaller ratio of the optimizer, a larger max_in_cpu of parameters)",
 		zero_path_end(disk->path), strerror(errno),
 		(unsigned long long)((disk->bytes + (1 << 20) - 1) >> 20),
 		(unsigned long long)(free_bytes >> 20));

@@ -87,7 +87,8 @@ int zero_writer_open(struct zero_writer *w, const char *path)
 				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
 	w->bounce = malloc(BOUNCE + block_len());
 	if (!w->bounce)
-		return kolo_error_set(KOLO_ENOMEM, "%s: a buffer of %d bytes: out of memory", path, BOUNCE);
+		return kolo_error_set(KOLO_ENOMEM, "%s: a buffer of %d bytes: out of memory",
+				      zero_path_end(path), BOUNCE);
 	/* Where that is refused, as by tmpfs, the cache will do. */
 	w->direct = open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
 	return 0;
@@ -173,7 +174,7 @@ static int read_whole(int fd, char **out, size_t *len, const char *path)
 		return zero_system_error("stat", path);
 	text = malloc((size_t)s.st_size + 1);
 	if (!text)
-		return kolo_error_set(KOLO_ENOMEM, "%s: %lld bytes: out of memory", path,
+		return kolo_error_set(KOLO_ENOMEM, "%s: %lld bytes: out of memory", zero_path_end(path),
 				      (long long)s.st_size);
 	if ((rc = zero_file_read(fd, text, (size_t)s.st_size, 0, path)) < 0) {
 		free(text);

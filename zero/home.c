@@ -123,8 +123,9 @@ int zero_home_put(struct kolo_zero *z, void *home, const void *host, size_t byte
 
 int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char **out, uint64_t **ticket)
 {
-	int i = s->turn++ % s->n;
+	int i = s->turn;
 
+	s->turn = (i + 1) % s->n;
 	*out = s->memory + (size_t)i * s->len;
 	*ticket = &s->tickets[i];
 	return up ? zero_wait_up(z, s->tickets[i]) : zero_wait_down(z, s->tickets[i]);

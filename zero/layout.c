@@ -13,6 +13,14 @@ size_t zero_chunk(size_t n, int nranks)
 	return n / (size_t)nranks + (n % (size_t)nranks != 0);
 }
 
+struct zero_part zero_part_meet(struct zero_part a, struct zero_part b)
+{
+	size_t first = a.first > b.first ? a.first : b.first;
+	size_t end = min_size(a.first + a.n, b.first + b.n);
+
+	return (struct zero_part){ first, end > first ? end - first : 0 };
+}
+
 struct zero_part zero_part_of(size_t len, int nranks, int rank, size_t first, size_t n)
 {
 	size_t start = min_size(len, zero_chunk(len, nranks) * (size_t)rank + first);

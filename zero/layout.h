@@ -24,6 +24,9 @@ struct zero_part zero_owned(size_t n, int nranks, int rank);
 /* Elements [first, first + n) of the chunk of `rank`, as far as the tensor of `len` elements goes. */
 struct zero_part zero_part_of(size_t len, int nranks, int rank, size_t first, size_t n);
 
+/* Where two parts overlap. */
+struct zero_part zero_part_meet(struct zero_part a, struct zero_part b);
+
 /* Elements [first, first + n) of every rank's chunk of a tensor; `at` of each rank's part of the bucket. */
 struct zero_piece {
 	int tensor;

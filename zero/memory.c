@@ -82,22 +82,32 @@ void zero_arena_close(struct zero_arena *arena)
 /* Huge pages where a tensor has room for one: what is mapped for each use costs less than a third then. */
 enum { HUGE_PAGE = 2 << 20 };
 
-int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name)
+char *zero_map(size_t len, int protection)
 {
-	size_t len = zero_whole_pages(bytes), more = len >= HUGE_PAGE ? HUGE_PAGE : 0;
-	char *base = mmap(NULL, len + more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	size_t skip = more ? -(uintptr_t)base % HUGE_PAGE : 0;
+	size_t more = len >= HUGE_PAGE ? HUGE_PAGE : 0, skip;
+	char *base = mmap(NULL, len + more, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (base == MAP_FAILED)
-		return kolo_error_set(KOLO_ENOMEM, "%zu bytes of addresses for tensor '%s': %s", len, name,
-				      strerror(errno));
+		return NULL;
+	skip = more ? -(uintptr_t)base % HUGE_PAGE : 0;
 	if (skip)
 		munmap(base, skip);
 	if (more > skip)
 		munmap(base + skip + len, more - skip);
 	if (more)
 		madvise(base + skip, len, MADV_HUGEPAGE); /* where it can't, pages are small */
-	*region = (struct zero_region){ base + skip, len };
+	return base + skip;
+}
+
+int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name)
+{
+	size_t len = zero_whole_pages(bytes);
+	char *base = zero_map(len, PROT_NONE);
+
+	if (!base)
+		return kolo_error_set(KOLO_ENOMEM, "%zu bytes of addresses for tensor '%s': %s", len, name,
+				      strerror(errno));
+	*region = (struct zero_region){ base, len };
 	return 0;
 }
 

@@ -46,6 +46,9 @@ int zero_arena_open(struct zero_arena *arena, const char *kind, struct kolo_zero
 int zero_arena_pin(struct zero_arena *arena, struct kolo_zero_device *device);
 void zero_arena_close(struct zero_arena *arena);
 
+/* Maps `len` bytes, whole pages, with mmap's protection; at a huge page's address where there is room for one. NULL with errno. */
+char *zero_map(size_t len, int protection);
+
 /* Addresses for one gathered tensor: without memory, and a touch of them traps, but between open and close, when they are zeroed
  * memory. */
 struct zero_region {

@@ -88,10 +88,15 @@ static size_t list_kinds(const struct kolo_zero *z, enum zero_place place, char 
 	return sum;
 }
 
+static const char AT_STAGE_0[] =
+	"stage 1 shards master weights and moments, and lets offload_optimizer take them elsewhere";
+
 static const char *advice(const struct kolo_zero *z)
 {
 	const struct kolo_zero_config *c = &z->config;
 
+	if (c->stage == 0)
+		return AT_STAGE_0;
 	if (c->stage < 3 && c->offload_optimizer.place != KOLO_ZERO_ON_DEVICE && z->nranks > 1)
 		return "a higher stage shards more of it";
 	if (c->offload_optimizer.place == KOLO_ZERO_ON_DEVICE)
@@ -118,8 +123,7 @@ static int check_device(const struct kolo_zero *z)
 		(double)(want - room) / 0x1p20, text, advice(z));
 }
 
-/* What the system thinks that programs may still take; SIZE_MAX where it does not say. */
-static size_t available_memory(void)
+size_t zero_plan_available(void)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
 	unsigned long long kib;
@@ -138,6 +142,8 @@ static const char *advice_for_host(const struct kolo_zero *z)
 {
 	const struct kolo_zero_config *c = &z->config;
 
+	if (c->stage == 0)
+		return AT_STAGE_0;
 	if (c->offload_optimizer.place != KOLO_ZERO_ON_NVME)
 		return "offload_optimizer to nvme takes master weights and moments off it";
 	if (c->stage < 3 && z->nranks > 1)
@@ -147,29 +153,46 @@ static const char *advice_for_host(const struct kolo_zero *z)
 	return "fewer and smaller buffers need less";
 }
 
-static int check_host(const struct kolo_zero *z)
+/* What is at home in host memory, and what is away in it. Returns bytes of both. */
+static size_t list_host(const struct kolo_zero *z, char home[TEXT], char away[TEXT])
 {
-	size_t room = z->config.host_budget ? z->config.host_budget : available_memory();
-	char away[TEXT], home[TEXT] = "";
-	size_t want = list_kinds(z, ZERO_AWAY, away);
-
-	if (!z->device)
-		want += list_kinds(z, ZERO_HOME, home);
-	if (want <= room)
-		return 0;
-	return kolo_error_set(
-		KOLO_ENOMEM,
-		"rank %d: needs %.1f MiB of host memory, and %.1f MiB %s: %.1f MiB too much (%s%s%s); %s",
-		z->rank, (double)want / 0x1p20, (double)room / 0x1p20,
-		z->config.host_budget ? "are its budget" : "are available", (double)(want - room) / 0x1p20,
-		home, *home && *away ? ", " : "", away, advice_for_host(z));
+	home[0] = 0;
+	return (z->device ? 0 : list_kinds(z, ZERO_HOME, home)) + list_kinds(z, ZERO_AWAY, away);
 }
 
-int zero_plan_fits(const struct kolo_zero *z)
+size_t zero_plan_host_bytes(const struct kolo_zero *z)
+{
+	char home[TEXT], away[TEXT];
+
+	return list_host(z, home, away);
+}
+
+static int check_host(const struct kolo_zero *z, size_t available, size_t others)
+{
+	char home[TEXT], away[TEXT], beside[64] = "";
+	size_t want = list_host(z, home, away), budget = z->config.host_budget;
+	size_t room = budget ? budget : available;
+
+	if (budget)
+		others = 0;
+	if (want <= room && others <= room - want)
+		return 0;
+	if (others)
+		snprintf(beside, sizeof(beside), ", other ranks here %.1f MiB", (double)others / 0x1p20);
+	return kolo_error_set(
+		KOLO_ENOMEM,
+		"rank %d: needs %.1f MiB of host memory%s, and %.1f MiB %s: %.1f MiB too much (%s%s%s); %s",
+		z->rank, (double)want / 0x1p20, beside, (double)room / 0x1p20,
+		budget ? "are its budget" : "are available",
+		((double)want + (double)others - (double)room) / 0x1p20, home, *home && *away ? ", " : "",
+		away, advice_for_host(z));
+}
+
+int zero_plan_fits(const struct kolo_zero *z, size_t available, size_t others)
 {
 	int rc = z->device ? check_device(z) : 0;
 
-	return rc == 0 ? check_host(z) : rc;
+	return rc == 0 ? check_host(z, available, others) : rc;
 }
 
 /* ---- Traffic of one update ------------------------------------------------------------------------------ */
@@ -194,11 +217,13 @@ static void plan_server(struct kolo_zero *z)
 static void plan_reductions(struct kolo_zero *z)
 {
 	const struct zero_plan *p = &z->reducer.plan;
-	int times = z->config.stage >= 2 ? z->config.accumulation : 1;
+	uint64_t times = z->config.stage >= 2 ? (uint64_t)z->config.accumulation : 1;
 
 	for (int b = 0; b < p->nbuckets; b++)
-		for (int k = 0; k < times; k++)
-			zero_count_reduction(z, &p->buckets[b]);
+		zero_count_reduction(z, &p->buckets[b]);
+	z->traffic.reductions *= times;
+	z->traffic.gradient_bytes *= times;
+	z->traffic.padding_bytes *= times;
 }
 
 static void plan_gathers(struct kolo_zero *z)
@@ -317,5 +342,5 @@ int kolo_zero_plan_check(const struct kolo_zero_plan *plan)
 {
 	if (!plan)
 		return kolo_error_set(KOLO_EINVAL, "the plan is NULL");
-	return zero_plan_fits(&plan->zero);
+	return zero_plan_fits(&plan->zero, zero_plan_available(), 0);
 }

@@ -131,10 +131,11 @@ static int take_buffer(struct kolo_zero *z, int *out)
 {
 	struct zero_shelf *s = &z->shelf;
 	double began = zero_now();
-	int i = s->turn++ % s->n;
+	int i = s->turn;
 	int rc = z->dry ? 0 : zero_disk_wait(s->disk, i);
 
 	z->times.transfer += zero_now() - began;
+	s->turn = (i + 1) % s->n;
 	s->tensor[i] = -1;
 	*out = i;
 	return rc == 0 ? zero_wait_up(z, s->tickets[i]) : rc;
@@ -163,7 +164,7 @@ int zero_shelf_ask(struct kolo_zero *z, int tensor)
 	int i;
 
 	if (z->tensors[tensor].shard_place != ZERO_FILES || z->tensors[tensor].own.n == 0 ||
-	    find_buffer(s, tensor) >= 0 || s->tensor[s->turn % s->n] >= 0)
+	    find_buffer(s, tensor) >= 0 || s->tensor[s->turn] >= 0)
 		return 0;
 	return start_read(z, tensor, &i);
 }

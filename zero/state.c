@@ -330,16 +330,17 @@ int zero_state_read(const char *text, size_t len, const char *path, struct zero_
 		return kolo_error_set(
 			KOLO_ESYS,
 			"%s: damaged: it does not match the checksum in its last line; load an earlier checkpoint",
-			path);
+			zero_path_end(path));
 	copy = r.line = malloc(checked + 1);
 	if (!copy)
-		return kolo_error_set(KOLO_ENOMEM, "%s: %zu bytes: out of memory", path, checked);
+		return kolo_error_set(KOLO_ENOMEM, "%s: %zu bytes: out of memory", zero_path_end(path),
+				      checked);
 	memcpy(copy, text, checked);
 	copy[checked] = 0;
 	rc = read_state(&r, state, tables);
 	free(copy);
 	if (rc == 0 && !r.good)
 		return kolo_error_set(KOLO_ESYS, "%s: written by another version of Kolo than this one",
-				      path);
+				      zero_path_end(path));
 	return rc;
 }

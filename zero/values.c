@@ -101,15 +101,6 @@ void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
 
 /* ---- Values of tensors ----------------------------------------------------------------------------------- */
 
-/* Where two parts overlap. */
-static struct zero_part meet(struct zero_part a, struct zero_part b)
-{
-	size_t first = a.first > b.first ? a.first : b.first;
-	size_t end = a.first + a.n < b.first + b.n ? a.first + a.n : b.first + b.n;
-
-	return (struct zero_part){ first, end > first ? end - first : 0 };
-}
-
 enum { STEP = 4096 };
 
 static size_t step_of(size_t n)
@@ -149,12 +140,12 @@ static int values_as_floats(struct kolo_zero *z, int tensor, struct zero_part pa
 static int set_values(struct kolo_zero *z, int tensor, struct zero_part all, const float *values)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
-	struct zero_part part = t->sharded ? meet(all, t->own) : all;
+	struct zero_part part = t->sharded ? zero_part_meet(all, t->own) : all;
 	int rc = part.n ? zero_shelf_forget(z) : 0;
 
 	if (rc == 0 && part.n)
 		rc = put_floats(z, tensor, part, values + (part.first - all.first));
-	part = meet(all, t->held);
+	part = zero_part_meet(all, t->held);
 	if (rc == 0 && part.n)
 		rc = zero_state_put(z, t, 0, part, values + (part.first - all.first));
 	return rc;

@@ -154,7 +154,7 @@ struct zero_units {
 struct zero_staging {
 	char *memory; /* n times len bytes */
 	size_t len;
-	int n, turn;
+	int n, turn; /* turn: the one that is next */
 	uint64_t *tickets;
 };
 
@@ -162,8 +162,8 @@ struct zero_staging {
 struct zero_shelf {
 	struct zero_disk *disk; /* NULL: no shard is in a file */
 	char *buffers;
-	size_t len; /* of one; */
-	int n, turn;
+	size_t len;  /* of one; */
+	int n, turn; /* turn: the one that is next */
 	int *tensor; /* what is in it, or on its way to it; -1: nothing to be read; -2 - tensor: that is being written */
 	uint64_t *tickets; /* of the last copy from it */
 };
@@ -285,8 +285,14 @@ void zero_take_memory(struct kolo_zero *zero);
  * micro-step. Behind zero_describe, before anything is opened. Errors: KOLO_ENOMEM. */
 int zero_plan_uses(struct kolo_zero *zero, struct kolo_zero_traffic *of_one);
 
-/* KOLO_ENOMEM where what was described does not fit; behind zero_plan_uses. */
-int zero_plan_fits(const struct kolo_zero *zero);
+/* The rest is behind zero_plan_uses. Bytes of host memory that are needed, and what the system thinks that programs may still take;
+ * SIZE_MAX: it does not say. */
+size_t zero_plan_host_bytes(const struct kolo_zero *zero);
+size_t zero_plan_available(void);
+
+/* KOLO_ENOMEM where what was described does not fit into the device, or, beside `others` bytes of other ranks, into `available` ones of
+ * the host (or, whatever these are, its budget). */
+int zero_plan_fits(const struct kolo_zero *zero, size_t available, size_t others);
 
 /* ---- home.c: where the model computes ------------------------------------------------------------------- */
 

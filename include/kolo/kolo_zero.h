@@ -79,7 +79,7 @@ void kolo_zero_schedule_init(struct kolo_zero_schedule *out, enum kolo_zero_sche
 
 /* The learning rate of update number `step`, from 0, in a group of rate lr; *momentum is the group's beta1 then where the schedule
  * cycles it, else NaN. Either may be NULL. As DeepSpeed advances a schedule behind each update, the first two updates of a
- * warm-up have its first rate. Local. Errors: KOLO_EINVAL (names the field). */
+ * warm-up have its first rate, but a WARMUP_COSINE's first one has 0. Local. Errors: KOLO_EINVAL (names the field). */
 int kolo_zero_schedule_at(const struct kolo_zero_schedule *schedule, double lr, long step, double *out,
 			  double *momentum);
 
@@ -200,7 +200,7 @@ struct kolo_zero_config {
 	struct kolo_zero_offload offload_param; /* a rank's shards, which come up for each gather. Stage 3 */
 	/* That update in host memory, at most 4096; 0: the cores that this rank may use, divided by the ranks that have the same. 0 */
 	int threads;
-	size_t host_budget; /* bytes of host memory that a rank may plan for; 0: what the machine has available. 0 */
+	size_t host_budget; /* bytes of host memory that a rank may plan for; 0: what its host has available, for all ranks there. 0 */
 	size_t io_block;      /* bytes of one request to files, a multiple of 4096 up to 2^30; 1 Mi */
 	int io_depth;         /* requests to a file at a time, 1 to 4096; 8 */
 	uint64_t reserved[8]; /* zero */
@@ -390,7 +390,8 @@ int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index, stru
 /* What one update takes: `accumulation` micro-steps in which each tensor is used once forward and once backward. Never fails. */
 void kolo_zero_plan_traffic_get(const struct kolo_zero_plan *plan, struct kolo_zero_traffic *out);
 
-/* Whether it fits into the device's budget and the host's, as kolo_zero_create asks: KOLO_ENOMEM, with the bytes of each kind, what
+/* Whether it fits into the device's budget and the host's, as kolo_zero_create asks (which also counts what other ranks of the host
+ * need): KOLO_ENOMEM, with the bytes of each kind, what
  * is missing, and what could be offloaded. */
 int kolo_zero_plan_check(const struct kolo_zero_plan *plan);
 

@@ -131,7 +131,7 @@ def time_is_the_formula():
     assert near(time["reduce"], t["gradient_bytes"] / 2e9) and near(time["gather"], t["parameter_bytes"] / 2e9), time
     assert near(time["down"], t["down_bytes"] / 3e9) and near(time["up"], t["up_bytes"] / 3e9), time
     assert near(time["update"], own / 2 * each / 5e9) and near(time["home"], own / 2 * each / 50e9), time
-    passes = max(time["compute"] + time["fill"], time["reduce"] + time["gather"], time["down"])
+    passes = max(time["compute"] / 3, time["gather"]) + max(time["compute"] * 2 / 3 + time["fill"], time["reduce"], time["down"])
     assert near(time["total"], passes + max(time["update"], time["home"], time["up"])), time
     # One core for everything: nothing goes on beside anything else.
     shared, = plan(*args, *rates(cores=1.0, device=0))["asked"]
@@ -139,13 +139,25 @@ def time_is_the_formula():
     assert time["home"] == 0 and near(time["update"], own * each / 5e9), time
     assert near(time["total"], sum(x for name, x in time.items() if name != "total")), time
     assert plan(*args, *rates(cores=0.5, device=0))["asked"] == [shared] # bandwidths are what is left of a core already
+    # Of two the pass needs both.
+    ring = t["gradient_bytes"] / (time["compute"] * 2 / 3 + time["fill"]) # as long as the model's work
+    two, = plan(*args, *rates(cores=2.0, device=0, ring=ring))["asked"]
+    time = two["time"]
+    forward = [time["compute"] / 3, time["gather"]]
+    backward = [time["compute"] * 2 / 3 + time["fill"], time["reduce"], time["down"]]
+    assert sum(forward) / 2 < max(forward) and sum(backward) / 2 > max(backward), time
+    assert near(time["total"], max(forward) + sum(backward) / 2 + time["update"] + time["unpack"] + time["up"]), time
 
 
 @test
 def tensors_that_no_bucket_holds_are_copied_twice():
     many, = plan("--parameters", "50331648", "-n", "2", "--stage", "2", *rates(device=0))["asked"] # 2048 x 2048, buckets of 2 Mi
     each = 4 * (50331648 + 50331648 / 2) / 3e9
-    assert near(many["time"]["fill"], each) and near(many["time"]["unpack"], each), many
+    assert near(many["time"]["fill"], each) and near(many["time"]["unpack"], 4 * 50331648 / 3e9), many
+    # Of what is away the bucket is where it comes down from.
+    away = ("--device-memory", "2G", "--host-memory", "1G", "--offload-optimizer", "cpu", "--offload-ratio", "0.25")
+    some, = plan("--parameters", "50331648", "-n", "2", "--stage", "2", *away, *rates(device=0))["asked"]
+    assert near(some["time"]["fill"], 4 * (50331648 + 50331648 * 3 / 8) / 3e9), some
     if not os.path.exists(ZEROCONFIG):
         raise Skip("this build reads no config: it lacks jansson: make deps")
     # All small, of two ranks: gradients alone where they don't lie contiguously, shares of 12500 behind each other in sub-groups.
@@ -153,11 +165,11 @@ def tensors_that_no_bucket_holds_are_copied_twice():
         with config(f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{{keys}}}}}') as path:
             few, = plan("--parameters", "300000", "-n", "2", "--config", path, *rates(device=0))["asked"]
         assert near(few["time"]["fill"], 4 * 300000 * (1 + reduced / 2) / 3e9), few
-        assert near(few["time"]["unpack"], 4 * 300000 * gathered * 1.5 / 3e9), few
+        assert near(few["time"]["unpack"], 4 * 300000 * gathered / 3e9), few
     for sub_group, gathered in ((1 << 19, 0), ((1 << 19) - 1, 1)): # of 1024 x 1024, of which a rank has 512 Ki
         with config(f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": 2, "sub_group_size": {sub_group}}}}}') as path:
             few, = plan(*STACK, "-n", "2", "--config", path, *rates(device=0))["asked"]
-        assert near(few["time"]["unpack"], 4 * P * gathered * 1.5 / 3e9), few
+        assert near(few["time"]["unpack"], 4 * P * gathered / 3e9), few
 
 
 @test
@@ -166,15 +178,19 @@ def files_and_shards_have_their_place_in_the_formula():
     one, = plan(*args, "--offload-optimizer", "nvme", *rates(compute=0))["asked"]
     time, t = one["time"], one["traffic"]
     assert near(time["files"], (t["read_bytes"] + t["written_bytes"]) / 1e9) and time["compute"] == 0, time
-    assert near(time["total"], max(time["fill"], time["reduce"] + time["gather"], time["down"])
+    half = time["gather"] / 2
+    assert near(time["total"], half + max(time["fill"], time["reduce"] + half, time["down"])
                 + max(time["files"], time["update"], time["up"])), time
+    # A gradient twice, master and moments both ways, and the parameter on its way up.
+    assert near(time["update"], P / 2 * (2 * 4 + 2 * 12 + 4) / 5e9), time
     # Out of a shard at home each use takes the own part.
     assert near(time["gather"], t["parameter_bytes"] / 2e9 + 2 * 4 * P / 2 / (50e9 / 2)), time
     # With shards away what comes up does so beside the passes.
     one, = plan(*args, "--offload-optimizer", "cpu", "--offload-param", "cpu", *rates(compute=0))["asked"]
     time = one["time"]
-    assert time["up"] > 0 and near(time["total"], max(time["fill"], time["reduce"] + time["gather"], time["down"], time["up"])
-                                   + max(time["update"], time["home"])), time
+    half, rise = time["gather"] / 2, time["up"] / 2
+    assert rise > 0 and near(time["total"], max(half, rise) + max(time["fill"], time["reduce"] + half, time["down"], rise)
+                             + max(time["update"], time["home"])), time
     assert near(time["gather"], t["parameter_bytes"] / 2e9), time # and from where they lie
     # Lamb's state is read and written twice, beside the update also where shards are in files.
     both = ("--optimizer", "lamb", "--offload-optimizer", "nvme", "--offload-param", "nvme")

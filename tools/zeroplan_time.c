@@ -1,5 +1,5 @@
-/* How long an update takes, from bytes and bandwidths: arithmetic alone. Two phases follow each other: the passes of the model, and
- * the optimizer's; in each, ways of their own go side by side as far as there are cores for them. README.md has it in formulas. */
+/* How long an update takes, from bytes and bandwidths: arithmetic alone. Three phases follow each other: forward, backward, and the
+ * optimizer's pass; in each, ways of their own go side by side as far as there are cores for them. README.md has it in formulas. */
 #include "zeroplan.h"
 
 #include <math.h>
@@ -35,17 +35,12 @@ static void add_way(struct phase *p, double seconds, double busy)
 	p->busy += busy;
 }
 
-/* Bandwidths are of what a rank has while others share its cores: less than one is one. */
-static double cores_of(const struct bandwidths *b)
-{
-	return fmax(b->cores, 1);
-}
-
 static double end_phase(const struct phase *p, const struct bandwidths *b)
 {
 	if (isnan(p->longest) || isnan(p->busy))
 		return NAN;
-	return b->cores > 0 ? fmax(p->longest, p->busy / cores_of(b)) : p->longest;
+	/* Bandwidths are of what a rank has while others share its cores: less than one is one. */
+	return b->cores > 0 ? fmax(p->longest, p->busy / fmax(b->cores, 1)) : p->longest;
 }
 
 /* ---- An update ------------------------------------------------------------------------------------------ */
@@ -68,44 +63,55 @@ static struct seconds ways_of(const struct work *w, const struct setting *s, con
 	bool apart = b->device > 0;
 	double copy = apart ? b->device / 2 : b->copy; /* bytes that are read and written */
 	double away = s->optimizer == KOLO_ZERO_ON_DEVICE ? 0 : w->own * s->ratio;
-	double home = w->own - away, size = (double)w->size, share = w->own / w->all;
-	double unpacked = s->stage == 1 || s->stage == 2 ? w->gathered * (1 + share) : 0;
+	double home = w->own - away, size = (double)w->size;
+	double each = pass_bytes(w), each_away = each + (w->size < sizeof(float) ? 0 : size);
+	double unpacked = s->stage == 1 || s->stage == 2 ? w->gathered : 0;
 
 	return (struct seconds){
 		.compute = b->compute,
-		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * share), copy),
+		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * home / w->all), copy),
 		.reduce = seconds_of((double)t->gradient_bytes, b->ring),
 		.gather = seconds_of((double)t->parameter_bytes, b->ring) + seconds_of(size * w->used, copy),
 		.unpack = seconds_of(size * unpacked, copy),
 		.down = seconds_of((double)t->down_bytes, b->copy),
 		.up = seconds_of((double)t->up_bytes, b->copy),
-		.update = seconds_of((away + (apart ? 0 : home)) * pass_bytes(w), b->memory),
-		.home = apart ? seconds_of(home * pass_bytes(w), b->device) : 0,
+		.update = seconds_of(away * each_away + (apart ? 0 : home * each), b->memory),
+		.home = apart ? seconds_of(home * each, b->device) : 0,
 		.files = seconds_of((double)(t->read_bytes + t->written_bytes), b->disk),
 	};
 }
 
+/* The model's own work, and messages beside or behind it. */
+static void add_pass(struct phase *p, const struct work *w, double model, double messages)
+{
+	double behind = w->overlap ? 0 : messages;
+
+	add_way(p, model + behind, model + behind);
+	if (w->overlap)
+		add_way(p, messages, messages);
+}
+
 struct seconds time_of(const struct work *w, const struct setting *s, const struct bandwidths *b)
 {
+	struct phase forward = { 0 }, backward = { 0 }, update = { 0 };
 	struct seconds x = ways_of(w, s, b);
-	double state = seconds_of(state_in_files(w, s), b->disk), ring = x.reduce + x.gather;
-	double model = x.compute + x.fill + (w->overlap ? 0 : ring);
+	double state = seconds_of(state_in_files(w, s), b->disk), shards = (x.files - state) / 2;
+	double again = s->stage == 3 ? x.gather / 2 : 0; /* what is gathered for the backward pass too */
 	bool shards_away = s->param != KOLO_ZERO_ON_DEVICE;
-	struct phase passes = { 0 }, update = { 0 };
+	double rise = shards_away ? x.up / 2 : 0;
 
-	add_way(&passes, model, model);
-	if (w->overlap)
-		add_way(&passes, ring, ring);
-	add_way(&passes, x.down, x.down);
-	if (shards_away)
-		add_way(&passes, x.up, x.up);
-	add_way(&passes, x.files - state, 0);
-	/* The pass is on all cores. */
-	add_way(&update, x.update + x.unpack, x.update * cores_of(b) + x.unpack);
+	add_pass(&forward, w, x.compute / 3, x.gather - again);
+	add_way(&forward, rise, rise);
+	add_way(&forward, shards, 0);
+	add_pass(&backward, w, x.compute * 2 / 3 + x.fill, x.reduce + again);
+	add_way(&backward, rise, rise);
+	add_way(&backward, x.down, x.down);
+	add_way(&backward, shards, 0);
+	/* The pass is on all cores, of which each waits for the one that copies. */
+	add_way(&update, x.update + x.unpack + (b->cores > 0 ? x.up - 2 * rise : 0), 0);
 	add_way(&update, x.home, 0);
-	if (!shards_away)
-		add_way(&update, x.up, x.up);
+	add_way(&update, x.up - 2 * rise, 0);
 	add_way(&update, state, 0);
-	x.total = end_phase(&passes, b) + end_phase(&update, b);
+	x.total = end_phase(&forward, b) + end_phase(&backward, b) + end_phase(&update, b);
 	return x;
 }

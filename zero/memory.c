@@ -24,16 +24,24 @@ void *zero_arena_take(struct zero_arena *arena, size_t bytes)
 	return part;
 }
 
-static int map_arena(size_t len, const char *kind, char **out)
+/* Huge pages where there is room for one: what is mapped for each use costs less than a third then. */
+enum { HUGE_PAGE = 2 << 20 };
+
+char *zero_map(size_t len, int protection)
 {
-	void *base =
-		mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t more = len >= HUGE_PAGE ? HUGE_PAGE : 0, skip;
+	char *base = mmap(NULL, len + more, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (base == MAP_FAILED)
-		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for %s: %s", len, kind, strerror(errno));
-	madvise(base, len, MADV_HUGEPAGE); /* where it can't, pages are small */
-	*out = base;
-	return 0;
+		return NULL;
+	skip = more ? -(uintptr_t)base % HUGE_PAGE : 0;
+	if (skip)
+		munmap(base, skip);
+	if (more > skip)
+		munmap(base + skip + len, more - skip);
+	if (more)
+		madvise(base + skip, len, MADV_HUGEPAGE); /* where it can't, pages are small */
+	return base + skip;
 }
 
 int zero_arena_open(struct zero_arena *arena, const char *kind, struct kolo_zero_device *device)
@@ -41,14 +49,14 @@ int zero_arena_open(struct zero_arena *arena, const char *kind, struct kolo_zero
 	size_t len = zero_whole_pages(arena->used);
 	void *memory = NULL;
 	char *base = NULL;
-	int rc;
+	int rc = 0;
 
 	if (len == 0)
 		return 0;
 	if (device)
 		rc = device->ops->allocate(device, len, kind, &memory);
-	else
-		rc = map_arena(len, kind, &base);
+	else if (!(base = zero_map(len, PROT_READ | PROT_WRITE)))
+		rc = kolo_error_set(KOLO_ENOMEM, "%zu bytes for %s: %s", len, kind, strerror(errno));
 	if (rc == 0)
 		*arena = (struct zero_arena){ .base = device ? memory : base,
 					      .mapped = len,
@@ -77,26 +85,6 @@ void zero_arena_close(struct zero_arena *arena)
 	else if (arena->base)
 		munmap(arena->base, arena->mapped);
 	*arena = (struct zero_arena){ 0 };
-}
-
-/* Huge pages where a tensor has room for one: what is mapped for each use costs less than a third then. */
-enum { HUGE_PAGE = 2 << 20 };
-
-char *zero_map(size_t len, int protection)
-{
-	size_t more = len >= HUGE_PAGE ? HUGE_PAGE : 0, skip;
-	char *base = mmap(NULL, len + more, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (base == MAP_FAILED)
-		return NULL;
-	skip = more ? -(uintptr_t)base % HUGE_PAGE : 0;
-	if (skip)
-		munmap(base, skip);
-	if (more > skip)
-		munmap(base + skip + len, more - skip);
-	if (more)
-		madvise(base + skip, len, MADV_HUGEPAGE); /* where it can't, pages are small */
-	return base + skip;
 }
 
 int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name)

@@ -75,9 +75,8 @@ static double step(struct trial *t, double backward)
 	}
 	begin = ko_now_ns();
 	check(kolo_zero_step(t->zero, NULL));
-	check(kolo_zero_use(
-		t->zero, TENSORS - 1,
-		NULL)); /* the last one to come home; what is gathered for a use is the model's time */
+	/* The last one to come home; what is gathered for other uses is the model's time. */
+	check(kolo_zero_use(t->zero, TENSORS - 1, NULL));
 	check(kolo_zero_release(t->zero, TENSORS - 1));
 	return (double)(ko_now_ns() - begin) * 1e-9;
 }

@@ -56,7 +56,7 @@ def start(command):
 
 def run_zerotrain(a, stage):
     text, memory = finish([start([f"{B}/ringrun", "-n", str(a.ranks), f"{B}/zerotrain", "--data", a.data, "--stage", str(stage), "--print",
-                                  "1", "--validate", "0", *sizes(a)])])
+                                  "1", "--threads", "1", "--validate", "0", *sizes(a)])])
     speeds = [float(x) for x in re.findall(r"tokens/s (\d+)", text)]
     return {"speed": statistics.median(speeds[1:]), "memory": memory, "losses": losses(text)}
 

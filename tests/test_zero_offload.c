@@ -631,13 +631,13 @@ static size_t plan_host(size_t n, struct kolo_zero_plan **out)
 	size_t sum = 0;
 
 	kolo_zero_config_init(&c);
-	CHECK(kolo_zero_plan_create(&c, &tensor, 1, 0, 2, out) == 0);
+	CHECK(kolo_zero_plan_create(&c, &tensor, 1, 0, 4, out) == 0);
 	for (int k = 0; kolo_zero_plan_memory_get(*out, k, &m) == 0; k++)
 		sum += strcmp(m.place, "host") == 0 ? m.expected : 0;
 	return sum;
 }
 
-/* What fits for one fits not for two of a host. */
+/* What fits for one fits not for four of a host. */
 static void share_the_host(struct t_rank *t)
 {
 	const size_t *n = t->arg;
@@ -671,12 +671,12 @@ static void ranks_of_a_host_share_its_memory(void **state)
 		continue;
 	fclose(file);
 	CHECK(available);
-	n = (size_t)(0.7 * (double)n * 1024 * (double)available / (double)plan_host(n, &plan));
+	n = (size_t)(0.5 * (double)n * 1024 * (double)available / (double)plan_host(n, &plan));
 	kolo_zero_plan_destroy(plan);
 	plan_host(n, &plan);
 	CHECK(kolo_zero_plan_check(plan) == 0);
 	kolo_zero_plan_destroy(plan);
-	t_processes(2, share_the_host, &n);
+	t_processes(4, share_the_host, &n);
 }
 
 static void a_model_of_four_arenas_trains(void **state)

@@ -158,8 +158,15 @@ def tensors_that_no_bucket_holds_are_copied_twice():
     away = ("--device-memory", "2G", "--host-memory", "1G", "--offload-optimizer", "cpu", "--offload-ratio", "0.25")
     some, = plan("--parameters", "50331648", "-n", "2", "--stage", "2", *away, *rates(device=0))["asked"]
     assert near(some["time"]["fill"], 4 * (50331648 + 50331648 * 3 / 8) / 3e9), some
+    # Without a device gradients are put into host memory even if state is in files.
+    files, = plan("--parameters", "50331648", "-n", "2", "--stage", "2", "--offload-optimizer", "nvme", *rates(device=0))["asked"]
+    assert near(files["time"]["fill"], each), files
     if not os.path.exists(ZEROCONFIG):
         raise Skip("this build reads no config: it lacks jansson: make deps")
+    # Without a device what is to be offloaded to the host stays as it is.
+    with config('{"train_batch_size": 2, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}') as path:
+        stays, = plan("--parameters", "50331648", "-n", "2", "--config", path, *rates(device=0), remark="already so")["asked"]
+    assert near(stays["time"]["fill"], each) and near(stays["time"]["update"], 50331648 / 2 * 32 / 5e9), stays
     # All small, of two ranks: gradients alone where they don't lie contiguously, shares of 12500 behind each other in sub-groups.
     for keys, reduced, gathered in (('"stage": 2', 1, 1), ('"stage": 2, "contiguous_gradients": false', 0, 1)):
         with config(f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{{keys}}}}}') as path:

@@ -157,6 +157,7 @@ struct work {
 	size_t size;        /* bytes of an element */
 	int moments;        /* that the optimizer has */
 	bool lamb, overlap; /* Lamb passes twice */
+	bool device;        /* else host memory is home */
 	int accumulation;
 	const struct kolo_zero_traffic *traffic;
 };

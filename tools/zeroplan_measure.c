@@ -214,14 +214,17 @@ static int measure_rank(struct meter *m, const struct kolo_id *id)
 _Noreturn static void be_rank(struct meter *m, struct board *board, int pipe)
 {
 	char byte;
+	char who[32] = "";
 	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (read(pipe, &byte, 1) != 1) /* there is no id, or no parent */
 		_exit(EXIT_FAILED);
 	rc = measure_rank(m, &board->id);
+	if (strncmp(kolo_last_error(), "rank ", strlen("rank ")) != 0) /* some say so themselves */
+		snprintf(who, sizeof(who), "rank %d: ", m->rank);
 	if (rc < 0 && !atomic_exchange(&board->failed, 1))
-		snprintf(board->failure, sizeof(board->failure), "rank %d: %s", m->rank, kolo_last_error());
+		snprintf(board->failure, sizeof(board->failure), "%s%s", who, kolo_last_error());
 	kolo_comm_destroy(m->comm);
 	_exit(rc < 0 ? EXIT_FAILED : EXIT_GOOD);
 }

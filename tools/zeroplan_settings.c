@@ -73,6 +73,7 @@ static struct work work_of(const struct run *r, const struct setting *s,
 		.size = kolo_type_size(r->type),
 		.moments = optimizer_moments(c),
 		.lamb = c->optimizer == KOLO_ZERO_LAMB,
+		.device = r->device != NULL,
 		.overlap = c->overlap,
 		.accumulation = c->accumulation,
 		.traffic = traffic,
@@ -85,7 +86,7 @@ static struct work work_of(const struct run *r, const struct setting *s,
 	/* Forward and back. */
 	if (s->stage == 3 &&
 	    (s->param == KOLO_ZERO_ON_DEVICE || (s->param == KOLO_ZERO_ON_HOST && !r->device)))
-		w.used = 2 * w.accumulation * w.own;
+		w.used = 2.0 * w.accumulation * w.own;
 	return w;
 }
 

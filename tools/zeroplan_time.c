@@ -62,14 +62,17 @@ static struct seconds ways_of(const struct work *w, const struct setting *s, con
 	const struct kolo_zero_traffic *t = w->traffic;
 	bool apart = b->device > 0;
 	double copy = apart ? b->device / 2 : b->copy; /* bytes that are read and written */
-	double away = s->optimizer == KOLO_ZERO_ON_DEVICE ? 0 : w->own * s->ratio;
-	double home = w->own - away, size = (double)w->size;
+	bool leaves = s->optimizer == KOLO_ZERO_ON_NVME || (s->optimizer == KOLO_ZERO_ON_HOST && w->device);
+	double away = leaves ? w->own * s->ratio : 0, home = w->own - away, size = (double)w->size;
+	double stored =
+		w->device ? home
+			  : w->own; /* elements whose gradients are put where they stay; others go down */
 	double each = pass_bytes(w), each_away = each + (w->size < sizeof(float) ? 0 : size);
 	double unpacked = s->stage == 1 || s->stage == 2 ? w->gathered : 0;
 
 	return (struct seconds){
 		.compute = b->compute,
-		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * home / w->all), copy),
+		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * stored / w->all), copy),
 		.reduce = seconds_of((double)t->gradient_bytes, b->ring),
 		.gather = seconds_of((double)t->parameter_bytes, b->ring) + seconds_of(size * w->used, copy),
 		.unpack = seconds_of(size * unpacked, copy),

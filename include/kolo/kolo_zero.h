@@ -391,8 +391,7 @@ int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index, stru
 void kolo_zero_plan_traffic_get(const struct kolo_zero_plan *plan, struct kolo_zero_traffic *out);
 
 /* Whether it fits into the device's budget and the host's, as kolo_zero_create asks (which also counts what other ranks of the host
- * need): KOLO_ENOMEM, with the bytes of each kind, what
- * is missing, and what could be offloaded. */
+ * need): KOLO_ENOMEM, with the bytes of each kind, what is missing, and what could be offloaded. */
 int kolo_zero_plan_check(const struct kolo_zero_plan *plan);
 
 /* The name of an optimizer, like "AdamW"; NULL when there is no such. Static storage. */

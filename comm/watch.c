@@ -325,10 +325,14 @@ static void begin(struct ko_watch *w, const struct ko_run *run, int peer, const 
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
 }
 
-static void end(struct ko_watch *w)
+/* One that failed stays posted until the failure is told: who looks in between would take this rank, that no longer seems
+ * to wait, for the one to blame. */
+static void end(struct ko_watch *w, int rc)
 {
 	struct ko_post *post = &w->comm->roster->post[w->comm->rank];
 
+	if (rc < 0)
+		return;
 	atomic_store_explicit(&post->waiting_for, 0, memory_order_relaxed);
 	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
 	if (ko_desc_is_pair(w->desc))
@@ -423,7 +427,7 @@ static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_t
 			rc = trouble;
 		break;
 	}
-	end(&watch);
+	end(&watch, rc);
 	return rc;
 }
 

@@ -88,7 +88,7 @@ static int describe(struct ko_gpu *gpu)
 /* kernels.cu, compiled for all GPUs; kernels.S puts it into the library. */
 extern const char ko_gpu_kernels[];
 
-static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, int type)
+static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, enum kolo_type type)
 {
 	static const char *const types[KO_NTYPES] = {
 		[KOLO_I8] = "_i8",   [KOLO_U8] = "_u8",         [KOLO_I32] = "_i32",
@@ -98,7 +98,7 @@ static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, in
 	};
 	char name[40];
 
-	snprintf(name, sizeof(name), "ko_%s%s", what, type < 0 ? "" : types[type]);
+	snprintf(name, sizeof(name), "ko_%s%s", what, types[type]);
 	return CU(cuModuleGetFunction, out, gpu->module, name);
 }
 
@@ -118,9 +118,10 @@ static int try_kernels(const struct ko_gpu *gpu)
 
 	if (rc < 0)
 		return rc;
-	rc = try_kernel(gpu->copy, stream);
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
-		rc = try_kernel(gpu->scale[t], stream);
+		rc = try_kernel(gpu->copy[t], stream);
+		if (rc == 0)
+			rc = try_kernel(gpu->scale[t], stream);
 		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
 			rc = try_kernel(gpu->combine[t][k], stream);
 	}
@@ -142,12 +143,12 @@ static int load_kernels(struct ko_gpu *gpu)
 	};
 	int rc = CU(cuModuleLoadData, &gpu->module, ko_gpu_kernels);
 
-	if (rc == 0)
-		rc = find_kernel(gpu, &gpu->copy, "copy_bytes", -1);
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
-		rc = find_kernel(gpu, &gpu->scale[t], "scale", t);
+		rc = find_kernel(gpu, &gpu->copy[t], "copy", (enum kolo_type)t);
+		if (rc == 0)
+			rc = find_kernel(gpu, &gpu->scale[t], "scale", (enum kolo_type)t);
 		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
-			rc = find_kernel(gpu, &gpu->combine[t][k], ways[k], t);
+			rc = find_kernel(gpu, &gpu->combine[t][k], ways[k], (enum kolo_type)t);
 	}
 	return rc < 0 ? rc : try_kernels(gpu);
 }
@@ -329,26 +330,16 @@ static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops,
 	return CU(cuStreamBatchMemOp, stream, (unsigned)n, params, 0);
 }
 
-/* A copy is one of bytes. */
-static CUfunction kernel_of(const struct ko_gpu *gpu, struct ko_gpu_job *job)
+static CUfunction kernel_of(const struct ko_gpu *gpu, const struct ko_gpu_job *job)
 {
-	static const size_t sizes[KO_NTYPES] = {
-		[KOLO_I8] = 1,  [KOLO_U8] = 1,  [KOLO_I32] = 4,    [KOLO_U32] = 4,
-		[KOLO_I64] = 8, [KOLO_U64] = 8, [KOLO_F16] = 2,    [KOLO_BF16] = 2,
-		[KOLO_F32] = 4, [KOLO_F64] = 8, [KOLO_F8E4M3] = 1, [KOLO_F8E5M2] = 1,
-	};
-
 	if (job->in && job->own)
 		return gpu->combine[job->type][job->how];
-	if (job->scales)
-		return gpu->scale[job->type];
-	job->n *= sizes[job->type];
-	return gpu->copy;
+	return job->scales ? gpu->scale[job->type] : gpu->copy[job->type];
 }
 
 static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wanted)
 {
-	struct ko_gpu_job job = *wanted;
+	struct ko_gpu_job job = *wanted; /* the driver wants it writable */
 	CUfunction kernel = kernel_of(gpu, &job);
 	void *params[] = { &job };
 	size_t blocks = (job.n + KO_CUDA_THREADS - 1) / KO_CUDA_THREADS, most = (size_t)gpu->processors * 8;
@@ -425,9 +416,16 @@ static int capture(struct ko_gpu *gpu, void *stream, uint64_t *out)
 {
 	CUstreamCaptureStatus status;
 	cuuint64_t id = 0;
-	int rc = CU(cuStreamGetCaptureInfo, stream, &status, &id, NULL, NULL, NULL);
+	CUresult result = ko_libcuda.cuStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL);
+	int rc;
 
 	(void)gpu;
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+		return ko_cuda_fail(
+			KOLO_EINVAL,
+			"the default stream can't be used while a stream is captured that waits for it "
+			"(one made without CU_STREAM_NON_BLOCKING)");
+	rc = ko_cuda_check(result, "cuStreamGetCaptureInfo");
 	if (rc == 0 && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 		return ko_cuda_fail(KOLO_EINVAL, "the capture of the stream is not valid any more");
 	*out = rc == 0 && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;

@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no such. */
 enum { BY_DESCRIPTOR = 1, BY_HANDLE = 2 };
@@ -196,7 +198,16 @@ int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
 	return rc < 0 ? rc : CU(cuStreamSynchronize, NULL);
 }
 
-/* Of memory that CUDA does not know all attributes are 0. */
+/* Has this process memory at that address? */
+static bool is_mapped(const void *p)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	unsigned char resident;
+
+	return mincore((void *)((uintptr_t)p / page * page), 1, &resident) == 0;
+}
+
+/* Of memory that CUDA does not know all attributes are 0; some GPUs can use whatever the process has. */
 int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
 {
 	unsigned type = 0;
@@ -209,7 +220,8 @@ int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_poi
 		return rc;
 	if (type == 0) {
 		out->kind = KOLO_CUDA_ORDINARY;
-		out->usable = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
+		out->usable = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0 &&
+			      is_mapped(memory);
 	} else if (managed) {
 		out->kind = KOLO_CUDA_MANAGED;
 		out->usable = 1;

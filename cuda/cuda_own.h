@@ -65,7 +65,7 @@ struct ko_gpu {
 	CUdevice device;
 	bool retained; /* the context is the device's primary one, and was retained for this */
 	CUmodule module;
-	CUfunction copy, scale[KO_NTYPES], combine[KO_NTYPES][KO_NCOMBINES];
+	CUfunction copy[KO_NTYPES], scale[KO_NTYPES], combine[KO_NTYPES][KO_NCOMBINES];
 	struct ko_cuda_zero zero;
 	struct ko_gpu_info info;
 	int processors;

@@ -12,6 +12,7 @@
 enum {
 	KO_GPU_SLOTS = 4,       /* at most, in a link */
 	KO_GPU_ALIGN = 256,     /* slots begin at multiples of it, as allocations of CUDA's do */
+	KO_GPU_VECTOR = 16,     /* bytes that a kernel's thread loads and stores at once */
 	KO_GPU_PACE = 128,      /* moves that are recorded ahead of what the stream has done, twice over */
 	KO_GPU_CHAIN = 8,       /* slices of a vector that goes from rank to rank, */
 	KO_GPU_LEAST = 64 << 10 /* but no shorter ones */

@@ -48,31 +48,27 @@ static __device__ __forceinline__ bool is_aligned(const void *p, size_t unit)
 	return (uintptr_t)p % unit == 0;
 }
 
-/* m of the N elements of x, from an address of any alignment. */
-template <typename T, size_t N> static __device__ __forceinline__ void load_some(T *x, const void *from, size_t m)
+/* From an address of any alignment. */
+template <typename T> static __device__ __forceinline__ void load_one(T *x, const void *from)
 {
-	size_t unit = is_aligned(from, sizeof(T)) ? sizeof(T) : 1;
-
-	for (size_t i = 0; i < N; i++)
-		x[i] = 0;
-#pragma unroll 1
-	for (size_t i = 0; i < m * sizeof(T); i += unit)
-		if (unit == sizeof(T))
-			x[i / sizeof(T)] = ((const T *)from)[i / sizeof(T)];
-		else
-			((unsigned char *)x)[i] = ((const unsigned char *)from)[i];
+	if (is_aligned(from, sizeof(T))) {
+		*x = *(const T *)from;
+		return;
+	}
+#pragma unroll
+	for (size_t i = 0; i < sizeof(T); i++)
+		((unsigned char *)x)[i] = ((const unsigned char *)from)[i];
 }
 
-template <typename T> static __device__ __forceinline__ void store_some(void *to, const T *x, size_t m)
+template <typename T> static __device__ __forceinline__ void store_one(void *to, const T *x)
 {
-	size_t unit = is_aligned(to, sizeof(T)) ? sizeof(T) : 1;
-
-#pragma unroll 1
-	for (size_t i = 0; i < m * sizeof(T); i += unit)
-		if (unit == sizeof(T))
-			((T *)to)[i / sizeof(T)] = x[i / sizeof(T)];
-		else
-			((unsigned char *)to)[i] = ((const unsigned char *)x)[i];
+	if (is_aligned(to, sizeof(T))) {
+		*(T *)to = *x;
+		return;
+	}
+#pragma unroll
+	for (size_t i = 0; i < sizeof(T); i++)
+		((unsigned char *)to)[i] = ((const unsigned char *)x)[i];
 }
 
 template <typename T> static __device__ __forceinline__ void load_vector(T *x, const void *from)
@@ -105,26 +101,25 @@ template <combine_fn *F, fill_fn *D, bool SUM> struct combination {
 template <fill_fn *F> struct filling {
 	enum { INPUTS = 1 };
 	template <size_t N>
-	static __device__ __forceinline__ void apply(void *z, const void *x, const void *, const struct ko_gpu_job &j)
+	static __device__ __forceinline__ void apply(void *z, const void *x, const void *,
+						     const struct ko_gpu_job &j)
 	{
 		F(z, x, N, &j.s);
 	}
 };
 
-/* Elements [first, first + m) of the job, m <= N. Apart from the rest: what is indexed at run time does not lie in registers. */
 template <typename T, typename What>
-static __device__ __noinline__ void do_some(const struct ko_gpu_job &j, size_t first, size_t m)
+static __device__ __forceinline__ void do_one(const struct ko_gpu_job &j, size_t i)
 {
-	constexpr size_t N = VECTOR / sizeof(T);
-	T x[N], y[N] = { 0 }, z[N];
+	T x, y, z;
 
-	load_some<T, N>(x, (const T *)(j.in ? j.in : j.own) + first, m);
+	load_one<T>(&x, (const T *)(j.in ? j.in : j.own) + i);
 	if (What::INPUTS == 2)
-		load_some<T, N>(y, (const T *)j.own + first, m);
-	What::template apply<N>(z, x, y, j);
-	store_some<T>((T *)j.out + first, z, m);
+		load_one<T>(&y, (const T *)j.own + i);
+	What::template apply<1>(&z, &x, &y, j);
+	store_one<T>((T *)j.out + i, &z);
 	if (j.also)
-		store_some<T>((T *)j.also + first, z, m);
+		store_one<T>((T *)j.also + i, &z);
 }
 
 /* N elements from the first on, which lies at a multiple of 16 bytes everywhere. */
@@ -143,47 +138,45 @@ static __device__ __forceinline__ void do_vector(const struct ko_gpu_job &j, siz
 		store_vector<T>((T *)j.also + first, z);
 }
 
-/* Elements before the first that lies at a multiple of 16 bytes in all places; SIZE_MAX: they never do. */
+/* Elements before the first that lies at a multiple of 16 bytes in all places; n: none does. */
 template <typename T> static __device__ __forceinline__ size_t head_of(const struct ko_gpu_job &j)
 {
 	uintptr_t at = (uintptr_t)j.out % VECTOR;
+	size_t head = (VECTOR - at) % VECTOR / sizeof(T);
 
 	if (at % sizeof(T) || (j.in && (uintptr_t)j.in % VECTOR != at) ||
 	    (j.own && (uintptr_t)j.own % VECTOR != at) || (j.also && (uintptr_t)j.also % VECTOR != at))
-		return SIZE_MAX;
-	return (VECTOR - at) % VECTOR / sizeof(T);
+		return j.n;
+	return head < j.n ? head : j.n;
 }
 
+/* Threads beside each other do what lies beside each other, so that the loads and stores of a warp are few, of single elements
+ * too. */
 template <typename T, typename What> static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
 {
 	constexpr size_t N = VECTOR / sizeof(T);
 	size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
-	size_t head = head_of<T>(j), parts;
-	bool vectors = head != SIZE_MAX;
+	size_t head = head_of<T>(j), vectors = (j.n - head) / N;
 
-	head = !vectors ? 0 : head < j.n ? head : j.n;
-	parts = (j.n - head + N - 1) / N;
-	if (thread == 0 && head)
-		do_some<T, What>(j, 0, head);
-	for (size_t k = thread; k < parts; k += step) {
-		size_t first = head + k * N, m = j.n - first < N ? j.n - first : N;
-
-		if (vectors && m == N)
-			do_vector<T, What>(j, first);
-		else
-			do_some<T, What>(j, first, m);
-	}
+	for (size_t i = thread; i < head; i += step)
+		do_one<T, What>(j, i);
+	for (size_t k = thread; k < vectors; k += step)
+		do_vector<T, What>(j, head + k * N);
+	for (size_t i = head + vectors * N + thread; i < j.n; i += step)
+		do_one<T, What>(j, i);
 }
 
 #define KERNEL(name, type, ...)                                                                              \
-	extern "C" __global__ void __launch_bounds__(256) ko_##name(const __grid_constant__ struct ko_gpu_job j) \
+	extern "C" __global__ void __launch_bounds__(256)                                                    \
+		ko_##name(const __grid_constant__ struct ko_gpu_job j)                                       \
 	{                                                                                                    \
 		do_job<type, __VA_ARGS__>(j);                                                                \
 	}
 
+template <typename T>
 static __device__ __forceinline__ void copy(void *out, const void *src, size_t n, const union ko_scalar *)
 {
-	memcpy(out, src, n);
+	memcpy(out, src, n * sizeof(T));
 }
 
 static __device__ __forceinline__ void nothing(void *, const void *, size_t, const union ko_scalar *)
@@ -196,9 +189,9 @@ static __device__ __forceinline__ void nothing(void *, const void *, size_t, con
 	KERNEL(min_##name, type, combination<min_##name, divide, false>)                                     \
 	KERNEL(max_##name, type, combination<max_##name, divide, false>)                                     \
 	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, divide, false>)                       \
-	KERNEL(scale_##name, type, filling<scale_##name>)
+	KERNEL(scale_##name, type, filling<scale_##name>)                                                    \
+	KERNEL(copy_##name, type, filling<copy<type>>)
 
-KERNEL(copy_bytes, uint8_t, filling<copy>)
 KERNELS(i8, int8_t, divide_i8)
 KERNELS(u8, uint8_t, divide_u8)
 KERNELS(i32, int32_t, divide_i32)

@@ -20,7 +20,8 @@ struct record {
 	void *stream;
 	bool in_words, out_words; /* words say what the slots are, else events */
 	int nslots;
-	size_t stride;       /* bytes from slot to slot */
+	size_t stride; /* bytes from slot to slot */
+	const char *src, *dst;
 	uint64_t in, out;    /* slots that came, and went, in this operation */
 	uint64_t in_before;  /* slots of the pair from prev that were emptied before it, */
 	uint64_t out_before; /* and of the one to next that were filled */
@@ -231,21 +232,23 @@ static int compute(struct record *r, struct ko_gpu_job job, size_t n)
 	return rc < 0 ? ko_gpu_error(r->g, rc, "launching a kernel") : 0;
 }
 
-static void *from_prev(const struct record *r)
+/* A slot's elements begin `place` bytes of the vector behind a multiple of 16, as they do in a vector that is aligned: kernels
+ * load and store 16 bytes at once where all they work on lies alike. Both ends find the same. A relay's slots begin at once. */
+static void *slot_at(const struct record *r, const struct ko_gpu_link *link, int slot, size_t place)
 {
-	return (char *)r->g->in.memory.at + (size_t)in_slot(r) * r->stride;
+	return (char *)link->memory.at + (size_t)slot * r->stride + (link->room ? 0 : place % KO_GPU_VECTOR);
 }
 
-static void *to_next(const struct record *r)
-{
-	return (char *)r->g->out.memory.at + (size_t)out_slot(r) * r->stride;
-}
-
-/* One move: what comes in, goes out, or both. */
-static int move(struct record *r, struct ko_gpu_job job, bool data, bool room, size_t n)
+/* One move: what comes in, goes out, or both; of elements that begin `place` bytes into the vector. */
+static int move(struct record *r, struct ko_gpu_job job, bool data, bool room, size_t place, size_t n)
 {
 	size_t len = n * r->run.size;
 	int rc = begin_move(r, data, room);
+
+	if (data)
+		job.in = slot_at(r, &r->g->in, in_slot(r), place);
+	if (room)
+		*(job.out ? &job.also : &job.out) = slot_at(r, &r->g->out, out_slot(r), place);
 
 	if (rc == 0)
 		rc = compute(r, job, n);
@@ -258,64 +261,65 @@ static int move(struct record *r, struct ko_gpu_job job, bool data, bool room, s
 	return rc;
 }
 
+/* Of places in src, of which dst may be a part, and in dst; empty vectors are nowhere. */
+static size_t place_in(const char *vector, const void *p)
+{
+	return p ? (size_t)((const char *)p - vector) : 0;
+}
+
 static int record_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to, size_t n)
 {
 	struct record *r = record_of(run);
+	size_t place = to ? place_in(r->dst, to) : place_in(r->src, src);
 
-	(void)to;
-	return move(r, (struct ko_gpu_job){ .out = to_next(r), .own = src, .scales = fn != run->copy }, false,
-		    true, n);
+	return move(r, (struct ko_gpu_job){ .own = src, .scales = fn != run->copy }, false, true, place, n);
 }
 
 /* What comes in and the own elements, combined. */
 static struct ko_gpu_job addition(const struct record *r, const void *own)
 {
-	return (struct ko_gpu_job){ .in = from_prev(r), .own = own, .how = r->run.red.how };
+	return (struct ko_gpu_job){ .own = own, .how = r->run.red.how };
 }
 
 static int record_add_and_pass(struct ko_run *run, const void *own, size_t n)
 {
 	struct record *r = record_of(run);
+
+	return move(r, addition(r, own), true, true, place_in(r->src, own), n);
+}
+
+/* And finished, in dst; on to next, too, with `room`. */
+static int add_and_keep(struct record *r, const void *own, void *dst, bool room, size_t n)
+{
 	struct ko_gpu_job job = addition(r, own);
 
-	job.out = to_next(r);
-	return move(r, job, true, true, n);
+	job.out = dst;
+	job.divides = r->run.red.divides;
+	return move(r, job, true, room, place_in(r->src, own), n);
 }
 
 static int record_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 {
-	struct record *r = record_of(run);
-	struct ko_gpu_job job = addition(r, own);
-
-	job.out = dst;
-	job.divides = run->red.divides;
-	return move(r, job, true, false, n);
+	return add_and_keep(record_of(run), own, dst, false, n);
 }
 
 static int record_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
 {
-	struct record *r = record_of(run);
-	struct ko_gpu_job job = addition(r, own);
-
-	job.out = to_next(r);
-	job.also = dst;
-	job.divides = run->red.divides;
-	return move(r, job, true, true, n);
+	return add_and_keep(record_of(run), own, dst, true, n);
 }
 
 static int record_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
 	struct record *r = record_of(run);
 
-	return move(r, (struct ko_gpu_job){ .out = to_next(r), .also = dst, .in = from_prev(r) }, true, true,
-		    n);
+	return move(r, (struct ko_gpu_job){ .out = dst }, true, true, place_in(r->dst, dst), n);
 }
 
 static int record_keep(struct ko_run *run, void *dst, size_t n)
 {
 	struct record *r = record_of(run);
 
-	return move(r, (struct ko_gpu_job){ .out = dst, .in = from_prev(r) }, true, false, n);
+	return move(r, (struct ko_gpu_job){ .out = dst }, true, false, place_in(r->dst, dst), n);
 }
 
 static int record_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)
@@ -340,10 +344,10 @@ static size_t whole(size_t len, size_t unit)
 	return (len + unit - 1) / unit * unit;
 }
 
-/* How long slots are: of what goes all the way round, blocks as they are, since each rank is busy with another one all the time;
+/* How far apart slots are, KO_GPU_VECTOR bytes more than their elements have: of what goes all the way round, blocks as they are, since each rank is busy with another one all the time;
  * of what goes from rank to rank slices, so that all are busy. The same on all ranks. */
-static size_t choose_slot(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks,
-			  size_t size)
+static size_t choose_stride(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks,
+			    size_t size)
 {
 	size_t most = g->fixed ? g->arena / KO_GPU_SLOTS : g->arena / 2, len;
 
@@ -354,8 +358,8 @@ static size_t choose_slot(const struct ko_gpu_comm *g, enum ko_coll coll, size_t
 	} else {
 		len = (coll == KO_ALL_REDUCE ? (n + nranks - 1) / nranks : n) * size;
 	}
-	len = whole(len ? len : 1, KO_GPU_ALIGN);
-	return len < most ? len : most;
+	len = whole(len + KO_GPU_VECTOR, KO_GPU_ALIGN);
+	return g->fixed || len > most ? most : len;
 }
 
 static size_t largest_count(const struct ko_call *call)
@@ -368,9 +372,9 @@ static size_t largest_count(const struct ko_call *call)
 }
 
 /* Slots, words or events, and what came before. `captured`: into a graph, whose waits are words always. */
-static void prepare(struct record *r, struct ko_gpu_comm *g, void *stream, size_t slot_len, bool captured)
+static void prepare(struct record *r, struct ko_gpu_comm *g, void *stream, size_t stride, bool captured)
 {
-	size_t stride = g->fixed ? g->arena / KO_GPU_SLOTS : slot_len, fit = g->arena / stride;
+	size_t fit = g->arena / stride;
 
 	r->g = g;
 	r->stream = stream;
@@ -452,6 +456,8 @@ static int go_round(struct record *r, const void *src, void *dst)
 {
 	int rc = 0;
 
+	r->src = src;
+	r->dst = dst;
 	for (size_t k = 0; rc == 0 && k < r->run.plan.rounds; k++)
 		rc = ko_rounds[r->run.desc.coll](&r->run, k, src, dst);
 	return rc < 0 ? rc : finish(r);
@@ -508,20 +514,21 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 {
 	struct kolo_comm *c = call->comm;
 	size_t n = call->uneven ? largest_count(call) : call->n;
-	size_t slot_len = choose_slot(g, call->coll, n, (size_t)c->nranks, kolo_type_size(call->type));
+	size_t stride = choose_stride(g, call->coll, n, (size_t)c->nranks, kolo_type_size(call->type));
 	struct record r = { 0 };
 	uint64_t capture;
 	int rc = g->driver->capture(g->gpu, stream, &capture);
 
-	if (rc < 0) /* the others wait for this rank */
-		return ko_comm_fail(c, ko_gpu_error(g, rc, "asking whether the stream is captured"), "%s",
-				    kolo_last_error());
+	if (rc < 0)
+		rc = ko_gpu_error(g, rc, "asking whether the stream is captured");
+	if (rc < 0) /* the others wait for this rank; of a call that is wrong they don't hear */
+		return rc == KOLO_EINVAL ? rc : ko_comm_fail(c, rc, "%s", kolo_last_error());
 	if ((rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;
-	ko_collective_plan(&r.run, call, red, slot_len);
+	ko_collective_plan(&r.run, call, red, stride - KO_GPU_VECTOR);
 	r.run.moves = &recorded_moves;
 	r.run.desc.how |= KO_RECORDED;
-	prepare(&r, g, stream, slot_len, capture != 0);
+	prepare(&r, g, stream, stride, capture != 0);
 	rc = ko_run_begin(&r.run);
 	if (rc == 0)
 		rc = perform(&r, call, capture);
@@ -588,6 +595,9 @@ int ko_gpu_pass(struct ko_gpu_comm *g, const void *src, void *dst, size_t len)
 	if (rc < 0)
 		return ko_gpu_error(g, rc, "making a stream");
 	ko_roster_desc(c->roster, c->rank, c->seq, &r.run.desc);
+	r.run.desc.type = KOLO_U8;
+	r.src = src;
+	r.dst = dst;
 	prepare(&r, g, stream, whole(len, KO_GPU_ALIGN), false);
 	rc = pass(&r, src, dst, len);
 	if (rc < 0) { /* the others wait for this rank's part */

@@ -9,6 +9,7 @@ out=${1:-build/perf}
 make -s lib build/ringbench build/ringrun build/check_cuda/test_cuda build/check_cuda/test_zero_gpu_kernels \
 	build/perf/stream_words build/perf/zero_cuda || exit 1
 ln -sf ../libkolo_cuda.so.0 build/check_cuda/
+export CUDA_DEVICE_MAX_CONNECTIONS=32 # hardware queues: streams that wait hold up others in theirs
 mkdir -p "$out"
 table=$out/cuda.txt json=$out/cuda.json
 : >"$json"

@@ -42,6 +42,9 @@ void t_driver_shake(unsigned seed);
 /* The k-th call of the driver from here on that may fail does; 0: none. Returns how many there have been since the last time. */
 long t_driver_fail(long k);
 
+/* Kernels since the last time whose places lie at different distances behind multiples of 16 bytes. */
+long t_driver_unlike(void);
+
 /* What is in use: memory, mappings, events, streams of Kolo's, pinned ranges, GPUs. */
 long t_driver_live(void);
 

@@ -71,7 +71,18 @@ struct t_graph {
 	struct list list;
 };
 
-enum { MAX_PINS = 1024 };
+enum { MAX_PINS = 1024, MAX_ALLOCATIONS = 4096 };
+
+/* What the program and Kolo have of a GPU's memory, and of what host and GPUs both use; a child has its parent's. */
+static struct allocation {
+	void *at;
+	size_t len;
+	int ordinal; /* of a GPU; SHARED */
+} allocations[MAX_ALLOCATIONS];
+static size_t nallocations;
+static pthread_mutex_t allocation_lock = PTHREAD_MUTEX_INITIALIZER;
+
+enum { SHARED = -1 };
 
 static struct pinned {
 	const struct ko_gpu *gpu;
@@ -83,7 +94,7 @@ static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
 static _Thread_local char last_text[128];
 static _Thread_local int depth; /* of enter */
-static atomic_long live, fail_at, calls;
+static atomic_long live, fail_at, calls, unlike;
 static atomic_size_t in_use; /* of GPU_MEMORY; what is mapped twice counts twice */
 static atomic_uint shaking;
 static atomic_ulong
@@ -116,6 +127,11 @@ long t_driver_fail(long k)
 {
 	atomic_store(&fail_at, k);
 	return atomic_exchange(&calls, 0);
+}
+
+long t_driver_unlike(void)
+{
+	return atomic_exchange(&unlike, 0);
 }
 
 long t_driver_live(void)
@@ -425,7 +441,29 @@ static void leave(struct ko_gpu *gpu)
 	depth--;
 }
 
-static int map_memory(int fd, size_t len, struct ko_gpu_memory *out)
+static void note_memory(void *at, size_t len, int ordinal)
+{
+	pthread_mutex_lock(&allocation_lock);
+	if (nallocations == MAX_ALLOCATIONS)
+		abort();
+	allocations[nallocations++] = (struct allocation){ at, len, ordinal };
+	pthread_mutex_unlock(&allocation_lock);
+}
+
+static void forget_memory(const void *at)
+{
+	size_t k = 0;
+
+	pthread_mutex_lock(&allocation_lock);
+	while (k < nallocations && allocations[k].at != at)
+		k++;
+	if (k == nallocations)
+		abort();
+	allocations[k] = allocations[--nallocations];
+	pthread_mutex_unlock(&allocation_lock);
+}
+
+static int map_memory(int ordinal, int fd, size_t len, struct ko_gpu_memory *out)
 {
 	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -434,6 +472,7 @@ static int map_memory(int fd, size_t len, struct ko_gpu_memory *out)
 	*out = (struct ko_gpu_memory){ .at = at, .len = len, .handle = (uint64_t)fd };
 	atomic_fetch_add(&live, 1);
 	atomic_fetch_add(&in_use, len);
+	note_memory(at, len, ordinal);
 	return 0;
 }
 
@@ -441,13 +480,12 @@ static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 {
 	int rc = may_fail_inside(), fd;
 
-	(void)gpu;
 	if (rc < 0)
 		return rc;
 	fd = memfd_create("gpu", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, (off_t)len) < 0)
 		return fail(KOLO_ENOMEM, strerror(errno));
-	return map_memory(fd, len, out);
+	return map_memory(gpu->info.ordinal, fd, len, out);
 }
 
 /* Bytes of it are not 0 before they are cleared. */
@@ -487,13 +525,12 @@ static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd
 {
 	int rc = may_fail_inside(), own;
 
-	(void)gpu;
 	if (rc < 0)
 		return rc;
 	own = dup(fd);
 	if (own < 0 || memory->kind != 1)
 		return fail(KOLO_ESYS, "no descriptor of memory");
-	rc = map_memory(own, memory->len, out);
+	rc = map_memory(gpu->info.ordinal, own, memory->len, out);
 	out->mapped = true;
 	return rc;
 }
@@ -503,6 +540,7 @@ static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 	(void)gpu;
 	if (!memory->at)
 		return;
+	forget_memory(memory->at);
 	munmap(memory->at, memory->len);
 	atomic_fetch_sub(&in_use, memory->len);
 	close((int)memory->handle);
@@ -560,14 +598,20 @@ static void unpin(struct ko_gpu *gpu, void *host)
 	atomic_fetch_sub(&live, 1);
 }
 
-/* The first page is nobody's. */
 static int pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
 {
-	bool usable = (uintptr_t)memory >= 4096;
+	*out = (struct kolo_cuda_pointer){ .kind = KOLO_CUDA_ORDINARY, .device = -1 };
+	pthread_mutex_lock(&allocation_lock);
+	for (size_t k = 0; k < nallocations; k++) {
+		const struct allocation *a = &allocations[k];
 
-	*out = (struct kolo_cuda_pointer){
-		usable ? KOLO_CUDA_DEVICE : KOLO_CUDA_ORDINARY, usable ? gpu->info.ordinal : -1, usable, { 0 }
-	};
+		if ((uintptr_t)memory - (uintptr_t)a->at >= a->len)
+			continue;
+		out->kind = a->ordinal == SHARED ? KOLO_CUDA_MANAGED : KOLO_CUDA_DEVICE;
+		out->device = a->ordinal == SHARED ? -1 : a->ordinal;
+		out->usable = a->ordinal == SHARED || a->ordinal == gpu->info.ordinal;
+	}
+	pthread_mutex_unlock(&allocation_lock);
 	return may_fail_inside();
 }
 
@@ -586,13 +630,26 @@ static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops,
 	return 0;
 }
 
+/* Do all the job's places lie as far behind a multiple of 16 bytes? */
+static bool are_alike(const struct ko_gpu_job *j)
+{
+	const void *places[] = { j->out, j->also, j->in, j->own };
+	bool alike = true;
+
+	for (size_t k = 1; k < sizeof(places) / sizeof(places[0]); k++)
+		alike = alike && (!places[k] || ((uintptr_t)places[k] - (uintptr_t)j->out) % 16 == 0);
+	return alike;
+}
+
 static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *job)
 {
 	int rc = may_fail_inside();
 
 	(void)gpu;
-	if (rc == 0)
+	if (rc == 0) {
+		atomic_fetch_add(&unlike, !are_alike(job));
 		give(stream, &(struct item){ .kind = KERNEL, .job = *job });
+	}
 	return rc;
 }
 
@@ -832,14 +889,17 @@ struct CUstream_st *t_stream_handle(struct t_stream *s)
 
 void *t_gpu_alloc(size_t len)
 {
-	void *memory = calloc(1, len);
+	void *memory = aligned_alloc(256, (len + 255) / 256 * 256);
 
 	if (!memory)
 		abort();
+	memset(memory, 0, len);
+	note_memory(memory, len, SHARED);
 	return memory;
 }
 
 void t_gpu_free(void *memory)
 {
+	forget_memory(memory);
 	free(memory);
 }

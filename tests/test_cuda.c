@@ -116,13 +116,13 @@ static void every_type_and_op_equals_the_sequential_result(void **state)
 		for_every_relay(all_types_and_ops, NULL);
 }
 
-/* Slots hold 8192 f32 of a ring, 4096 of a chain. */
+/* Slots hold 8188 f32 of a ring, 4092 of a chain. */
 static void many_counts(struct t_rank *r)
 {
 	struct rank me = start_small(r);
 	struct t_setup setup = { me.c, { t_gpu_alloc(T_ROOM), t_gpu_alloc(T_ROOM) }, me.q, NULL, NULL };
 	size_t n = (size_t)r->nranks,
-	       counts[] = { 2 * n + 1, 509, 8192, 8193, n > 4 ? 8195 : 8192 * n + 1, 20481 };
+	       counts[] = { 2 * n + 1, 509, 8188, 8189, n > 4 ? 8195 : 8188 * n + 1, 20481 };
 
 	shake(17 + (unsigned)r->rank);
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
@@ -287,7 +287,7 @@ static void one_order(struct t_rank *r)
 	struct rank me = start_small(r);
 	struct t_stream *streams[NSTREAMS] = { me.stream };
 	struct kolo_queue *q[NSTREAMS] = { me.q };
-	uint64_t own = 11 + (uint64_t)r->rank, x[N], want[N];
+	uint64_t own = 11 + (uint64_t)r->rank, *x = t_gpu_alloc(N * sizeof(*x)), want[N];
 
 	for (int k = 1; k < NSTREAMS; k++) {
 		streams[k] = t_stream_create(r->rank % 2);
@@ -309,9 +309,10 @@ static void one_order(struct t_rank *r)
 	}
 	for (int k = 0; k < NSTREAMS; k++)
 		CHECK(kolo_queue_wait(q[k]) == 0);
-	CHECK(memcmp(x, want, sizeof(x)) == 0);
+	CHECK(memcmp(x, want, sizeof(want)) == 0);
 	shake(0);
 	end(&me);
+	t_gpu_free(x);
 	for (int k = 1; k < NSTREAMS; k++) {
 		kolo_queue_destroy(q[k]);
 		t_stream_destroy(streams[k]);
@@ -785,9 +786,10 @@ static void ranks_that_disagree_are_told_both_values(void **state)
 static void fail_to_join(struct t_rank *r)
 {
 	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
-	int x = 1, rc = -1;
+	int *x = t_gpu_alloc(sizeof(*x)), rc = -1;
 	long k = 0;
 
+	*x = 1;
 	for (; rc != 0; k++) {
 		CHECK(k < 200);
 		t_driver_fail(r->rank == 1 ? k + 1 : 0);
@@ -798,12 +800,13 @@ static void fail_to_join(struct t_rank *r)
 		      r->arg); /* the queue's GPU; threads share the count */
 		CHECK(rc == 0 || strstr(kolo_last_error(), "rank 1"));
 		CHECK(kolo_comm_status(me.c) == 0);
-		CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_MAX, NULL) == 0 && x == 1);
+		CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_MAX, NULL) == 0 && *x == 1);
 	}
 	CHECK(k > 10);
-	CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
-	CHECK(x == r->nranks);
+	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
+	CHECK(*x == r->nranks);
 	end(&me);
+	t_gpu_free(x);
 }
 
 static void a_driver_that_fails_in_joining_harms_nobody(void **state)
@@ -820,17 +823,18 @@ static void fail_to_record(struct t_rank *r)
 {
 	const long *k = r->arg;
 	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
-	int x = 1, rc;
+	int *x = t_gpu_alloc(sizeof(*x)), rc;
 
 	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
 	t_driver_fail(r->rank == 1 ? *k : 0);
-	rc = kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q);
+	rc = kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q);
 	t_driver_fail(0);
 	if (rc == 0)
 		rc = kolo_queue_wait(me.q);
 	CHECK(rc == KOLO_ESYS && strstr(kolo_last_error(), "rank 1"));
 	end(&me);
 	CHECK(t_driver_live() == 0);
+	t_gpu_free(x);
 }
 
 static void a_driver_that_fails_in_recording_fails_all(void **state)
@@ -844,6 +848,42 @@ static void a_driver_that_fails_in_recording_fails_all(void **state)
 	}
 }
 
+/* ---- Speed ---------------------------------------------------------------------------------------------- */
+
+/* Of vectors that begin at a multiple of 16 bytes kernels load and store 16 at once, wherever they are cut. */
+static void alike(struct t_rank *r)
+{
+	static const enum kolo_type types[] = { KOLO_F32, KOLO_BF16, KOLO_U8, KOLO_F64 };
+	struct rank me = start_small(r);
+	float *x = t_gpu_alloc(T_ROOM), *y = t_gpu_alloc(T_ROOM);
+
+	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
+	t_driver_unlike();
+	for (size_t k = 0; k < ARRAY_LEN(types); k++) {
+		size_t n = T_ROOM / 16 - 3 * k - 1;
+
+		CHECK(kolo_all_reduce(me.c, x, y, n, types[k], KOLO_SUM, me.q) == 0);
+		CHECK(kolo_all_reduce(me.c, x, x, n, types[k], KOLO_AVG, me.q) == 0);
+		CHECK(kolo_broadcast(me.c, x, y, n, types[k], 1, me.q) == 0);
+		CHECK(kolo_reduce(me.c, x, y, n, types[k], KOLO_MAX, 2, me.q) == 0);
+		n = n / (size_t)r->nranks / 16 * 16;
+		CHECK(kolo_all_gather(me.c, y, x, n, types[k], me.q) == 0);
+		CHECK(kolo_reduce_scatter(me.c, x, y, n, types[k], KOLO_SUM, me.q) == 0);
+	}
+	CHECK(t_driver_unlike() == 0);
+	CHECK(kolo_all_reduce(me.c, x + 1, y, 1000, KOLO_F32, KOLO_SUM, me.q) == 0);
+	CHECK(kolo_queue_wait(me.q) == 0 && t_driver_unlike() > 0);
+	end(&me);
+	t_gpu_free(x);
+	t_gpu_free(y);
+}
+
+static void wherever_a_vector_is_cut_places_lie_alike(void **state)
+{
+	(void)state;
+	t_processes(3, alike, NULL);
+}
+
 /* ---- What is refused ------------------------------------------------------------------------------------ */
 
 static void refuse(struct t_rank *r)
@@ -853,30 +893,33 @@ static void refuse(struct t_rank *r)
 	struct kolo_queue *on_other_gpu;
 	struct kolo_cuda_pointer p;
 	struct kolo_event *event;
-	int x = 1;
+	int *x = t_gpu_alloc(sizeof(*x)), y = 0;
 
-	CHECK(kolo_send(me.c, &x, 1, KOLO_I32, 0, me.q) == KOLO_ENOTSUP);
-	CHECK(kolo_all_to_all(me.c, &x, &x, 1, KOLO_I32, me.q) == KOLO_ENOTSUP);
+	*x = 1;
+	CHECK(kolo_send(me.c, x, 1, KOLO_I32, 0, me.q) == KOLO_ENOTSUP);
+	CHECK(kolo_all_to_all(me.c, x, x, 1, KOLO_I32, me.q) == KOLO_ENOTSUP);
 	CHECK(kolo_event_create(&event) == 0 && kolo_event_record(event, me.q) == KOLO_ENOTSUP);
-	CHECK(kolo_all_reduce(me.c, NULL, &x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL);
+	CHECK(kolo_all_reduce(me.c, NULL, x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL);
 	CHECK(kolo_cuda_queue_create(t_stream_handle(me.stream), NULL) == KOLO_EINVAL);
 	CHECK(kolo_cuda_connect(me.c, NULL) == KOLO_EINVAL && kolo_cuda_connect(NULL, me.q) == KOLO_EINVAL);
 	CHECK(kolo_cuda_connect(me.c, me.q) == 0 && kolo_cuda_connect(me.c, me.q) == 0);
 	CHECK(kolo_cuda_queue_create(t_stream_handle(far), &on_other_gpu) == 0);
 	CHECK(kolo_barrier(me.c, on_other_gpu) == KOLO_EINVAL && strstr(kolo_last_error(), "GPU 7"));
-	CHECK(kolo_all_reduce(me.c, (void *)16, &x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL &&
+	CHECK(kolo_all_reduce(me.c, (void *)16, x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL &&
 	      strstr(kolo_last_error(), "src (0x10) is ordinary memory"));
-	CHECK(kolo_broadcast(me.c, &x, (void *)16, 1, KOLO_I32, 0, me.q) == KOLO_EINVAL &&
+	CHECK(kolo_broadcast(me.c, x, (void *)16, 1, KOLO_I32, 0, me.q) == KOLO_EINVAL &&
 	      strstr(kolo_last_error(), "dst (0x10)"));
-	CHECK(kolo_cuda_pointer_get(me.q, &x, &p) == 0 && p.kind == KOLO_CUDA_DEVICE && p.usable &&
-	      p.device == r->rank % 2);
+	CHECK(kolo_all_reduce(me.c, x, &y, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL &&
+	      strstr(kolo_last_error(), "dst (") && strstr(kolo_last_error(), "ordinary memory"));
+	CHECK(kolo_cuda_pointer_get(me.q, x, &p) == 0 && p.kind == KOLO_CUDA_MANAGED && p.usable);
 	CHECK(kolo_cuda_pointer_get(me.q, NULL, &p) == 0 && p.kind == KOLO_CUDA_ORDINARY && !p.usable);
-	CHECK(kolo_cuda_pointer_get(NULL, &x, &p) == KOLO_EINVAL);
+	CHECK(kolo_cuda_pointer_get(NULL, x, &p) == KOLO_EINVAL);
 	kolo_queue_destroy(on_other_gpu);
 	kolo_event_destroy(event);
-	CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
-	CHECK(x == r->nranks);
+	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
+	CHECK(*x == r->nranks);
 	end(&me);
+	t_gpu_free(x);
 	t_stream_destroy(far);
 }
 
@@ -945,6 +988,7 @@ static const struct CMUnitTest tests[] = {
 #ifndef T_PLAIN
 	cmocka_unit_test(a_driver_that_fails_in_joining_harms_nobody),
 	cmocka_unit_test(a_driver_that_fails_in_recording_fails_all),
+	cmocka_unit_test(wherever_a_vector_is_cut_places_lie_alike),
 	cmocka_unit_test(what_a_stream_can_not_do_is_refused),
 	cmocka_unit_test(a_bad_variable_is_named_by_its_rank),
 	cmocka_unit_test(a_machine_without_a_driver_says_so),

@@ -345,6 +345,13 @@ def a_config_says_stage_precision_and_log():
         for lr, code in ("0.0625", 0), ("0.01", 1):
             other = train(data, "--steps", 1, "--config", f"{folder}/fixed.json", "--lr", lr)
             assert other.returncode == code and code == ("--lr 0.01, but" in other.stderr), other
+        for most, code in (0.5, 1), ("auto", 0):
+            config["optimizer"]["params"]["lr"] = "auto"
+            config["scheduler"] = {"type": "WarmupLR", "params": {"warmup_max_lr": most}}
+            with open(f"{folder}/fixed.json", "w") as f:
+                json.dump(config, f)
+            other = train(data, "--steps", 1, "--config", f"{folder}/fixed.json", "--lr", "0.01")
+            assert other.returncode == code and code == ("rates of its own" in other.stderr), other
         assert "step=4 samples=32 train_loss=" in done.stdout, done
         with open(f"{folder}/log.jsonl") as f:
             rows = [json.loads(line) for line in f]

@@ -167,6 +167,7 @@ $(CHECK_CUDA): %: %.o $(CHECK_CUDA_COMMON) $B/tools/values.o $(OBJECTS)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda
 check-cuda: lib $(CHECK_CUDA)
 	@[ -e /dev/nvidiactl ] || { echo "make check-cuda: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }; \
+		export CUDA_DEVICE_MAX_CONNECTIONS=32; \
 		ln -sf ../libkolo_cuda.so.$(SOVERSION) $B/check_cuda/ && for t in $(CHECK_CUDA); do $$t || exit 1; done
 -include $(CHECK_CUDA:=.d) $(CHECK_CUDA_COMMON:.o=.d)
 else

@@ -20,8 +20,8 @@ static struct {
 	int (*set_current)(void *context);
 	int (*alloc)(address *out, size_t len);
 	int (*free)(address memory);
-	int (*copy)(address to, address from, size_t len);
-	int (*set)(address to, unsigned char value, size_t len);
+	int (*copy)(address to, address from, size_t len, struct CUstream_st *stream);
+	int (*set)(address to, unsigned char value, size_t len, struct CUstream_st *stream);
 	int (*stream_create)(struct CUstream_st **out, unsigned flags);
 	int (*stream_destroy)(struct CUstream_st *stream);
 	int (*stream_wait)(struct CUstream_st *stream);
@@ -45,8 +45,8 @@ static const struct {
 	{ "cuCtxSetCurrent", (void **)&cu.set_current },
 	{ "cuMemAlloc_v2", (void **)&cu.alloc },
 	{ "cuMemFree_v2", (void **)&cu.free },
-	{ "cuMemcpy", (void **)&cu.copy },
-	{ "cuMemsetD8_v2", (void **)&cu.set },
+	{ "cuMemcpyAsync", (void **)&cu.copy },
+	{ "cuMemsetD8Async", (void **)&cu.set },
 	{ "cuStreamCreate", (void **)&cu.stream_create },
 	{ "cuStreamDestroy_v2", (void **)&cu.stream_destroy },
 	{ "cuStreamSynchronize", (void **)&cu.stream_wait },
@@ -194,20 +194,19 @@ static address at(const void *p)
 	return (address)(size_t)p;
 }
 
-void *gpu_alloc(struct gpu *gpu, size_t len)
+/* On the rank's own stream, which waits for no other one, and to its end. */
+int gpu_zero(struct gpu *gpu, void *to, size_t len)
 {
-	address memory;
-
-	if (gpu->nbuffers == MOST_BUFFERS || must(cu.alloc(&memory, len), "cuMemAlloc") < 0)
-		return NULL;
-	gpu->buffers[gpu->nbuffers++] = memory;
-	return must(cu.set(memory, 0, len), "cuMemsetD8") < 0 ? NULL : (void *)(size_t)memory;
+	return must(cu.set(at(to), 0, len, gpu->stream), "cuMemsetD8Async") < 0 ||
+			       must(cu.stream_wait(gpu->stream), "cuStreamSynchronize") < 0
+		       ? -1
+		       : 0;
 }
 
 int gpu_put(struct gpu *gpu, void *to, const void *from, size_t len)
 {
-	return must(cu.stream_wait(gpu->stream), "cuStreamSynchronize") < 0 ||
-			       must(cu.copy(at(to), at(from), len), "cuMemcpy") < 0
+	return must(cu.copy(at(to), at(from), len, gpu->stream), "cuMemcpyAsync") < 0 ||
+			       must(cu.stream_wait(gpu->stream), "cuStreamSynchronize") < 0
 		       ? -1
 		       : 0;
 }
@@ -217,12 +216,14 @@ int gpu_get(struct gpu *gpu, void *to, const void *from, size_t len)
 	return gpu_put(gpu, to, from, len); /* addresses tell which way */
 }
 
-int gpu_zero(struct gpu *gpu, void *to, size_t len)
+void *gpu_alloc(struct gpu *gpu, size_t len)
 {
-	return must(cu.stream_wait(gpu->stream), "cuStreamSynchronize") < 0 ||
-			       must(cu.set(at(to), 0, len), "cuMemsetD8") < 0
-		       ? -1
-		       : 0;
+	address memory;
+
+	if (gpu->nbuffers == MOST_BUFFERS || must(cu.alloc(&memory, len), "cuMemAlloc") < 0)
+		return NULL;
+	gpu->buffers[gpu->nbuffers++] = memory;
+	return gpu_zero(gpu, (void *)(size_t)memory, len) < 0 ? NULL : (void *)(size_t)memory;
 }
 
 int gpu_begin(struct gpu *gpu)

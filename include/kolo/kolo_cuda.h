@@ -58,7 +58,7 @@ int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue);
 
 /* Kinds of memory, as CUDA sees them. */
 enum kolo_cuda_kind {
-	KOLO_CUDA_ORDINARY,   /* it knows nothing of it: host memory of malloc, say */
+	KOLO_CUDA_ORDINARY,   /* it knows nothing of it: of malloc, say; some GPUs can use it */
 	KOLO_CUDA_REGISTERED, /* host memory that was registered with it, or allocated by it */
 	KOLO_CUDA_MANAGED,    /* it moves between host and devices by itself */
 	KOLO_CUDA_DEVICE,     /* a GPU's */

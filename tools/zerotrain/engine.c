@@ -69,18 +69,33 @@ static int read_settings(struct kolo_comm *comm, const struct options *o, struct
 	return EXIT_GOOD;
 }
 
+/* Does the schedule start from the group's rate, or go up to this one? */
+static bool takes_rate(const struct kolo_zero_schedule *s, double lr)
+{
+	bool warms_up = s->type == KOLO_ZERO_WARMUP || s->type == KOLO_ZERO_WARMUP_DECAY;
+
+	return s->type == KOLO_ZERO_CONSTANT || s->type == KOLO_ZERO_WARMUP_COSINE ||
+	       (warms_up && s->max_lr == lr);
+}
+
 /* What the command line and the config both say must be the same. */
 static int compare_settings(const struct options *o, const struct kolo_zero_settings *s)
 {
+	const struct kolo_zero_group *first = &s->config.groups[0];
+
 	if (o->batch != UNSET && s->config.micro_batch != (size_t)o->batch)
 		fprintf(stderr, "zerotrain: --batch %d, but %s says %zu: want one of them only\n", o->batch,
 			o->config, s->config.micro_batch);
 	else if (o->type != (enum kolo_type)UNSET && s->type != o->type)
 		fprintf(stderr, "zerotrain: --precision is %s, but %s says %s: want one of them only\n",
 			kolo_type_name(o->type), o->config, kolo_type_name(s->type));
-	else if (!isnan(o->lr) && s->config.groups[0].lr != o->lr)
+	else if (!isnan(o->lr) && first->lr != o->lr)
 		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: want one of them only\n", o->lr,
-			o->config, s->config.groups[0].lr);
+			o->config, first->lr);
+	else if (!isnan(o->lr) && !takes_rate(&first->schedule, o->lr))
+		fprintf(stderr,
+			"zerotrain: --lr %g, but %s has rates of its own in \"scheduler\" (%s): leave --lr out\n",
+			o->lr, o->config, kolo_zero_schedule_name(first->schedule.type));
 	else if (s->config.micro_batch > 1 << 16)
 		fprintf(stderr, "zerotrain: %s: a micro-batch of %zu: want at most %d\n", o->config,
 			s->config.micro_batch, 1 << 16);

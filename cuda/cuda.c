@@ -141,7 +141,7 @@ static int load_kernels(struct ko_gpu *gpu)
 		[KO_MAX] = "max",
 		[KO_SUM_SCALED] = "sum_scaled",
 	};
-	int rc = CU(cuModuleLoadData, &gpu->module, ko_gpu_kernels);
+	int rc = ko_cuda_load_module(&gpu->module, ko_gpu_kernels);
 
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = find_kernel(gpu, &gpu->copy[t], "copy", (enum kolo_type)t);

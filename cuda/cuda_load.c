@@ -101,6 +101,22 @@ int ko_cuda_load(void)
 	return rc;
 }
 
+int ko_cuda_load_module(CUmodule *out, const void *code)
+{
+	CUresult result = ko_libcuda.cuModuleLoadData(out, code);
+	const char *why = NULL;
+
+	if (result != CUDA_ERROR_NO_BINARY_FOR_GPU && result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION &&
+	    result != CUDA_ERROR_INVALID_IMAGE)
+		return ko_cuda_check(result, "cuModuleLoadData");
+	ko_libcuda.cuGetErrorString(result, &why);
+	return ko_cuda_fail(
+		KOLO_ENOTSUP,
+		"the kernels in libkolo_cuda.so, made by nvcc of CUDA %d.%d: %s: want a driver for CUDA %d or "
+		"later, and the GPU among CUDA_ARCHS of make",
+		CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, why ? why : "unknown", CUDA_VERSION / 1000);
+}
+
 const char *ko_cuda_text(void)
 {
 	return last_text;

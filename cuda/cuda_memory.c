@@ -189,13 +189,20 @@ void ko_cuda_unpin(struct ko_gpu *gpu, void *host)
 	ko_libcuda.cuMemHostUnregister(host);
 }
 
+/* On a stream of its own: the default one would disturb captures of streams that wait for it. */
 int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
 {
-	int rc = CU(cuMemcpy, ko_cuda_address(to), ko_cuda_address(from), len);
+	CUstream stream;
+	int rc = CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
 
 	(void)gpu;
-	/* What comes from memory that is not pinned may be on its way still. */
-	return rc < 0 ? rc : CU(cuStreamSynchronize, NULL);
+	if (rc < 0)
+		return rc;
+	rc = CU(cuMemcpyAsync, ko_cuda_address(to), ko_cuda_address(from), len, stream);
+	if (rc == 0)
+		rc = CU(cuStreamSynchronize, stream);
+	ko_libcuda.cuStreamDestroy(stream);
+	return rc;
 }
 
 /* Has this process memory at that address? */

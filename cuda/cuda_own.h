@@ -36,6 +36,9 @@ struct ko_libcuda {
 extern struct ko_libcuda ko_libcuda;
 int ko_cuda_load(void);
 
+/* Kernels that lie in this library. KOLO_ENOTSUP: they are not for this driver, or not for the current context's GPU. */
+int ko_cuda_load_module(CUmodule *out, const void *code);
+
 /* What the last failure on this thread was; writes it, and returns code. */
 const char *ko_cuda_text(void);
 int ko_cuda_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

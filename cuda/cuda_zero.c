@@ -56,7 +56,7 @@ int ko_cuda_zero_load(struct ko_gpu *gpu)
 
 	if (rc < 0)
 		return rc;
-	rc = CU(cuModuleLoadData, &gpu->zero.module, ko_gpu_zero_kernels);
+	rc = ko_cuda_load_module(&gpu->zero.module, ko_gpu_zero_kernels);
 	for (int from = 0; rc == 0 && from < KO_CUDA_FLOATS; from++)
 		rc = find_kernels(gpu, stream, from);
 	if (rc == 0)

@@ -34,8 +34,8 @@ int cuDevicePrimaryCtxRetain(void **context, int device) EXPORTED;
 int cuCtxSetCurrent(void *context) EXPORTED;
 int cuMemAlloc_v2(address *out, size_t len) EXPORTED;
 int cuMemFree_v2(address memory) EXPORTED;
-int cuMemcpy(address to, address from, size_t len) EXPORTED;
-int cuMemsetD8_v2(address to, unsigned char value, size_t len) EXPORTED;
+int cuMemcpyAsync(address to, address from, size_t len, struct t_stream *stream) EXPORTED;
+int cuMemsetD8Async(address to, unsigned char value, size_t len, struct t_stream *stream) EXPORTED;
 int cuStreamCreate(struct t_stream **out, unsigned flags) EXPORTED;
 int cuStreamDestroy_v2(struct t_stream *stream) EXPORTED;
 int cuStreamSynchronize(struct t_stream *stream) EXPORTED;
@@ -98,28 +98,54 @@ int cuCtxSetCurrent(void *context)
 
 int cuMemAlloc_v2(address *out, size_t len)
 {
-	void *memory = malloc(len);
-
-	*out = (address)(size_t)memory;
-	return memory ? 0 : 2;
+	*out = (address)(size_t)t_gpu_alloc(len);
+	return 0;
 }
 
 int cuMemFree_v2(address memory)
 {
-	free((void *)(size_t)memory);
+	t_gpu_free((void *)(size_t)memory);
 	return 0;
 }
 
-int cuMemcpy(address to, address from, size_t len)
+/* Bytes that a stream sets: to those at `from`, or, where that is NULL, to a value. */
+struct bytes {
+	void *to;
+	const void *from;
+	int value;
+	size_t len;
+};
+
+static void set_bytes(void *arg)
 {
-	memcpy((void *)(size_t)to, (const void *)(size_t)from, len);
+	struct bytes *b = arg;
+
+	if (b->from)
+		memcpy(b->to, b->from, b->len);
+	else
+		memset(b->to, b->value, b->len);
+	free(b);
+}
+
+static int give_bytes(struct t_stream *stream, struct bytes wanted)
+{
+	struct bytes *b = malloc(sizeof(*b));
+
+	if (!b)
+		return 2;
+	*b = wanted;
+	t_stream_run(stream, set_bytes, b);
 	return 0;
 }
 
-int cuMemsetD8_v2(address to, unsigned char value, size_t len)
+int cuMemcpyAsync(address to, address from, size_t len, struct t_stream *stream)
 {
-	memset((void *)(size_t)to, value, len);
-	return 0;
+	return give_bytes(stream, (struct bytes){ (void *)(size_t)to, (const void *)(size_t)from, 0, len });
+}
+
+int cuMemsetD8Async(address to, unsigned char value, size_t len, struct t_stream *stream)
+{
+	return give_bytes(stream, (struct bytes){ (void *)(size_t)to, NULL, value, len });
 }
 
 int cuStreamCreate(struct t_stream **out, unsigned flags)

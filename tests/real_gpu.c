@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct t_stream {
 	CUstream stream;
@@ -61,18 +63,33 @@ void t_stream_destroy(struct t_stream *s)
 	free(s);
 }
 
+/* Host memory that is registered: unlike managed memory it stays where it is, and other processes can read it. Its length, which
+ * t_gpu_free needs, is in the page before it. */
 void *t_gpu_alloc(size_t len)
 {
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = page + (len + page - 1) / page * page;
+	char *memory = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CUdeviceptr at;
 
-	MUST(cuMemAllocManaged(&at, len, CU_MEM_ATTACH_GLOBAL));
-	memset((void *)at, 0, len);
-	return (void *)at;
+	if (memory == MAP_FAILED)
+		abort();
+	*(size_t *)memory = all;
+	MUST(cuMemHostRegister(memory + page, all - page,
+			       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+	MUST(cuMemHostGetDevicePointer(&at, memory + page, 0));
+	if (at != (CUdeviceptr)(memory + page)) {
+		fprintf(stderr, "# this GPU sees registered memory elsewhere than the host\n");
+		_Exit(1);
+	}
+	return memory + page;
 }
 
 void t_gpu_free(void *memory)
 {
-	MUST(cuMemFree((CUdeviceptr)memory));
+	char *first = (char *)memory - sysconf(_SC_PAGESIZE);
+
+	MUST(cuMemHostUnregister(memory));
+	munmap(first, *(size_t *)first);
 }
 
 void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
@@ -100,6 +117,8 @@ struct t_graph *t_capture_end(struct t_stream *s)
 	MUST(cuStreamEndCapture(s->stream, &graph));
 	MUST(cuGraphInstantiate(&g->exec, graph, 0));
 	MUST(cuGraphDestroy(graph));
+	MUST(cuGraphUpload(g->exec, s->stream));
+	MUST(cuStreamSynchronize(s->stream));
 	return g;
 }
 

@@ -287,6 +287,7 @@ static int run_all(const struct CMUnitTest *tests, size_t n)
 
 		if (only && strncmp(tests[k].name, only, strlen(only)) != 0)
 			continue;
+		alarm(T_PATIENCE * 10);
 		if (setjmp(failed) == 0) {
 			tests[k].test(NULL);
 			good++;

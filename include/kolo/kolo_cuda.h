@@ -44,8 +44,10 @@ struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are
  * a process it is calls that wait, and fail.
  *
  * Graphs: a captured collective may be replayed any number of times, by all ranks alike, each replay behind what else of the
- * communicator is on a stream; the order between a graph and other streams is the caller's to make, and replays are over before the communicator is
- * destroyed. kolo_comm_stats does not count them. kolo_cuda_connect comes before the first capture.
+ * communicator is on a stream; the order between a graph and other streams is the caller's to make, and replays are over before
+ * the communicator is destroyed. Threads of one process launch theirs when all of them have instantiated and uploaded
+ * (cuGraphUpload), for CUDA may do neither while a graph that was launched waits. kolo_comm_stats does not count replays.
+ * kolo_cuda_connect comes before the first capture.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP: this build, driver or device can't do it. */
 int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out);

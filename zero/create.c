@@ -358,10 +358,10 @@ void kolo_zero_destroy(struct kolo_zero *z)
 		zero_mark_close(&z->tensors[i].gathered);
 		if (z->tensors[i].state != ZERO_GONE)
 			zero_params_close(z, &z->tensors[i]);
-		if (!z->device)
-			zero_region_free(&z->tensors[i].region);
 	}
 	zero_spares_close(z);
+	for (int i = 0; !z->device && i < z->ntensors; i++)
+		zero_region_free(&z->tensors[i].region);
 	for (int k = 0; k < ZERO_NKINDS; k++) {
 		zero_arena_close(&z->arenas[ZERO_HOME][k]);
 		zero_arena_close(&z->arenas[ZERO_AWAY][k]);

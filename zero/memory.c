@@ -110,10 +110,36 @@ int zero_region_open(struct zero_region *region, const char *name)
 	return 0;
 }
 
-void zero_region_close(struct zero_region *region)
+int zero_region_move(struct zero_region *to, const struct zero_region *from, const char *name)
+{
+	void *moved = to->base;
+
+#ifdef MREMAP_DONTUNMAP /* the pages alone move; the addresses stay taken */
+	if (to->base != from->base)
+		moved = mremap(from->base, from->len, to->len,
+			       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to->base);
+#else
+	moved = to->base == from->base ? to->base : MAP_FAILED;
+	errno = EINVAL;
+#endif
+	if (moved == MAP_FAILED && errno == EINVAL) { /* this system can't */
+		zero_region_drop(from);
+		return zero_region_open(to, name);
+	}
+	if (moved == MAP_FAILED || mprotect(to->base, to->len, PROT_READ | PROT_WRITE) < 0)
+		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for tensor '%s': %s", to->len, name,
+				      strerror(errno));
+	return 0;
+}
+
+void zero_region_close(const struct zero_region *region)
+{
+	mprotect(region->base, region->len, PROT_NONE);
+}
+
+void zero_region_drop(const struct zero_region *region)
 {
 	madvise(region->base, region->len, MADV_DONTNEED);
-	mprotect(region->base, region->len, PROT_NONE);
 }
 
 void zero_region_free(struct zero_region *region)

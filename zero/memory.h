@@ -49,16 +49,20 @@ void zero_arena_close(struct zero_arena *arena);
 /* Maps `len` bytes, whole pages, with mmap's protection; at a huge page's address where there is room for one. NULL with errno. */
 char *zero_map(size_t len, int protection);
 
-/* Addresses for one gathered tensor: without memory, and a touch of them traps, but between open and close, when they are zeroed
- * memory. */
+/* Addresses for one gathered tensor. A touch of them traps but between open, or move, and close. */
 struct zero_region {
 	char *base;
 	size_t len;
 };
 
 int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name);
+/* Zeroed memory is there; or that of a region that was closed, which is as long and may be the same one, with what is in it. Errors:
+ * KOLO_ENOMEM. */
 int zero_region_open(struct zero_region *region, const char *name);
-void zero_region_close(struct zero_region *region);
+int zero_region_move(struct zero_region *to, const struct zero_region *from, const char *name);
+/* The memory stays until it is dropped, or moved. */
+void zero_region_close(const struct zero_region *region);
+void zero_region_drop(const struct zero_region *region);
 void zero_region_free(struct zero_region *region);
 
 #endif

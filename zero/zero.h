@@ -219,7 +219,7 @@ struct kolo_zero {
 	size_t gathered,
 		most_gathered;  /* bytes of regions that are open, now, and with the spare ones at most; */
 	size_t used, most_used; /* of these, that are in use */
-	struct zero_region *spares; /* memory of a device that no tensor has now: at most ntensors of them, */
+	struct zero_region *spares; /* memory that no tensor has now: at most ntensors of them, */
 	int nspares;
 	size_t spare;      /* and their bytes; */
 	bool keeps;        /* which are kept when the engine has been made */

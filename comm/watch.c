@@ -325,14 +325,10 @@ static void begin(struct ko_watch *w, const struct ko_run *run, int peer, const 
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
 }
 
-/* One that failed stays posted until the failure is told: who looks in between would take this rank, that no longer seems
- * to wait, for the one to blame. */
-static void end(struct ko_watch *w, int rc)
+static void end(struct ko_watch *w)
 {
 	struct ko_post *post = &w->comm->roster->post[w->comm->rank];
 
-	if (rc < 0)
-		return;
 	atomic_store_explicit(&post->waiting_for, 0, memory_order_relaxed);
 	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
 	if (ko_desc_is_pair(w->desc))
@@ -406,7 +402,7 @@ static int look_around(struct ko_watch *w)
 static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_try_fn *try, void *what)
 {
 	struct ko_watch watch;
-	int rc = KO_EAGAIN;
+	int rc = KO_EAGAIN, trouble = 0;
 
 	for (int spins = 0; rc == KO_EAGAIN && spins < run->comm->spins; spins++) {
 		ko_relax();
@@ -415,9 +411,8 @@ static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_t
 	if (rc != KO_EAGAIN)
 		return rc;
 	begin(&watch, run, peer, transport);
-	while ((rc = try(what)) == KO_EAGAIN) {
-		int trouble = look_around(&watch);
-
+	while (trouble == 0 && (rc = try(what)) == KO_EAGAIN) {
+		trouble = look_around(&watch);
 		if (trouble == 0)
 			continue;
 		/* Creation does not fail for what a rank does that is through with it, nor does a recv: what is waited for
@@ -425,9 +420,11 @@ static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_t
 		rc = run->desc.seq == 0 || run->needs ? try(what) : trouble;
 		if (rc == KO_EAGAIN)
 			rc = trouble;
-		break;
 	}
-	end(&watch, rc);
+	/* What fails for others stays posted until that is told: who looks in between would take this rank, that no longer
+	 * seems to wait, for the one to blame. */
+	if (trouble == 0 || rc != trouble)
+		end(&watch);
 	return rc;
 }
 

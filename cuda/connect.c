@@ -374,7 +374,8 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 
 	if (rc < 0)
 		return rc;
-	g->arena = all[0].arena;
+	/* Elements have all of what was asked for: what lengths they have is often a power of two. */
+	g->arena = all[0].arena + (size_t)KO_GPU_SLOTS * KO_GPU_ALIGN;
 	for (int r = 0; r < c->nranks; r++)
 		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
 	if ((rc = kolo_alloc(g->local, (size_t)KO_GPU_ENDS * WORDS, &page)) < 0)

@@ -97,7 +97,7 @@ struct ko_gpu_comm {
 	struct kolo_comm *inner;
 	const struct ko_driver *driver;
 	struct ko_gpu *gpu;
-	size_t arena; /* bytes of a link's slots; agreed */
+	size_t arena; /* bytes of a link's slots, with room for their places in vectors; agreed */
 	bool fixed;   /* an edge is staged: slots have one length, a part of KO_GPU_SLOTS of it */
 	struct ko_gpu_relay *relay; /* NULL: both edges of this rank are without */
 	struct ko_gpu_link out, in;

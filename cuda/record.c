@@ -344,10 +344,11 @@ static size_t whole(size_t len, size_t unit)
 	return (len + unit - 1) / unit * unit;
 }
 
-/* How far apart slots are, KO_GPU_VECTOR bytes more than their elements have: of what goes all the way round, blocks as they are, since each rank is busy with another one all the time;
- * of what goes from rank to rank slices, so that all are busy. The same on all ranks. */
-static size_t choose_stride(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks,
-			    size_t size)
+/* How long slots are, KO_GPU_VECTOR bytes more than their elements have: of what goes all the way round, blocks as they are, since
+ * each rank is busy with another one all the time; of what goes from rank to rank slices, so that all are busy. The same on
+ * all ranks. */
+static size_t choose_slot(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks,
+			  size_t size)
 {
 	size_t most = g->fixed ? g->arena / KO_GPU_SLOTS : g->arena / 2, len;
 
@@ -359,7 +360,7 @@ static size_t choose_stride(const struct ko_gpu_comm *g, enum ko_coll coll, size
 		len = (coll == KO_ALL_REDUCE ? (n + nranks - 1) / nranks : n) * size;
 	}
 	len = whole(len + KO_GPU_VECTOR, KO_GPU_ALIGN);
-	return g->fixed || len > most ? most : len;
+	return len < most ? len : most;
 }
 
 static size_t largest_count(const struct ko_call *call)
@@ -372,9 +373,9 @@ static size_t largest_count(const struct ko_call *call)
 }
 
 /* Slots, words or events, and what came before. `captured`: into a graph, whose waits are words always. */
-static void prepare(struct record *r, struct ko_gpu_comm *g, void *stream, size_t stride, bool captured)
+static void prepare(struct record *r, struct ko_gpu_comm *g, void *stream, size_t slot_len, bool captured)
 {
-	size_t fit = g->arena / stride;
+	size_t stride = g->fixed ? g->arena / KO_GPU_SLOTS : slot_len, fit = g->arena / stride;
 
 	r->g = g;
 	r->stream = stream;
@@ -514,7 +515,7 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 {
 	struct kolo_comm *c = call->comm;
 	size_t n = call->uneven ? largest_count(call) : call->n;
-	size_t stride = choose_stride(g, call->coll, n, (size_t)c->nranks, kolo_type_size(call->type));
+	size_t slot_len = choose_slot(g, call->coll, n, (size_t)c->nranks, kolo_type_size(call->type));
 	struct record r = { 0 };
 	uint64_t capture;
 	int rc = g->driver->capture(g->gpu, stream, &capture);
@@ -525,10 +526,10 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 		return rc == KOLO_EINVAL ? rc : ko_comm_fail(c, rc, "%s", kolo_last_error());
 	if ((rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;
-	ko_collective_plan(&r.run, call, red, stride - KO_GPU_VECTOR);
+	ko_collective_plan(&r.run, call, red, slot_len - KO_GPU_VECTOR);
 	r.run.moves = &recorded_moves;
 	r.run.desc.how |= KO_RECORDED;
-	prepare(&r, g, stream, stride, capture != 0);
+	prepare(&r, g, stream, slot_len, capture != 0);
 	rc = ko_run_begin(&r.run);
 	if (rc == 0)
 		rc = perform(&r, call, capture);
@@ -595,7 +596,6 @@ int ko_gpu_pass(struct ko_gpu_comm *g, const void *src, void *dst, size_t len)
 	if (rc < 0)
 		return ko_gpu_error(g, rc, "making a stream");
 	ko_roster_desc(c->roster, c->rank, c->seq, &r.run.desc);
-	r.run.desc.type = KOLO_U8;
 	r.src = src;
 	r.dst = dst;
 	prepare(&r, g, stream, whole(len, KO_GPU_ALIGN), false);

@@ -672,6 +672,44 @@ static void learning(struct t_rank *t)
 	kolo_comm_destroy(comm);
 }
 
+static bool memory_moves(void)
+{
+	char *a = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *b = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return mremap(a, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, b) == b;
+}
+
+/* Behind a tensor's last element is a part of its page that nobody gathers. */
+static void leave_a_mark(struct t_rank *t)
+{
+	enum { PAGE = 4096, N = 1000 };
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero_tensor tensors[2] = {
+		{ .name = "a", .shape = { N }, .ndims = 1, .type = KOLO_F32 },
+		{ .name = "b", .shape = { N }, .ndims = 1, .type = KOLO_F32 },
+	};
+	struct kolo_zero_config c = config_of(3);
+	const void *a, *b;
+	struct kolo_zero *zero;
+
+	CHECK(kolo_zero_create(comm, &c, tensors, 2, &zero) == 0);
+	CHECK(kolo_zero_use(zero, 0, &a) == 0);
+	((char *)a)[PAGE - 1] = 77;
+	CHECK(kolo_zero_release(zero, 0) == 0 && !is_there(a));
+	CHECK(kolo_zero_use(zero, 1, &b) == 0 && a != b && !is_there(a));
+	CHECK(((const char *)b)[PAGE - 1] == (memory_moves() ? 77 : 0));
+	CHECK(kolo_zero_release(zero, 1) == 0 && !is_there(b));
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(comm);
+}
+
+static void what_a_tensor_leaves_the_next_one_has(void **state)
+{
+	(void)state;
+	t_processes(2, leave_a_mark, NULL);
+}
+
 static void what_comes_next_is_gathered_ahead_and_what_comes_soon_stays(void **state)
 {
 	(void)state;
@@ -1031,6 +1069,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(groups_have_their_own_settings_and_frozen_tensors_stay),
 	cmocka_unit_test(parameters_begin_with_rank_0s_and_may_be_read_between_updates),
 	cmocka_unit_test(what_comes_next_is_gathered_ahead_and_what_comes_soon_stays),
+	cmocka_unit_test(what_a_tensor_leaves_the_next_one_has),
 	cmocka_unit_test(masters_keep_what_16_bits_lose),
 	cmocka_unit_test(an_overflow_skips_on_all_ranks_and_is_named),
 	cmocka_unit_test(sums_of_micro_steps_need_no_more_room_than_one),

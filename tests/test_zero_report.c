@@ -264,7 +264,7 @@ static void hold(struct kolo_comm *comm, int stage, int accumulation, enum kolo_
 		CHECK(*m.kind && *m.formula);
 		CHECK(k >= 4 || m.bytes == expected[k]);
 		CHECK(k == 5 ? m.peak <= m.expected : m.bytes == m.expected);
-		CHECK(k != 5 || (m.bytes <= m.peak && (m.peak > 0) == (stage == 3)));
+		CHECK(k != 5 || ((m.bytes > 0) == (stage == 3) && m.bytes <= m.peak));
 		report += m.peak;
 	}
 	snprintf(what, sizeof(what), "stage %d, %s, rank %d of %d", stage, kolo_type_name(type),

@@ -88,6 +88,17 @@ static int open_tensor(struct kolo_zero *z, struct zero_tensor *t)
 	return z->device ? 0 : zero_region_reserve(&t->region, t->n * kolo_type_size(t->type), t->name);
 }
 
+/* As long as the largest tensor that is gathered. */
+static int open_passage(struct kolo_zero *z)
+{
+	size_t most = 0;
+
+	for (int i = 0; !z->device && i < z->ntensors; i++)
+		if (z->tensors[i].sharded && z->tensors[i].region.len > most)
+			most = z->tensors[i].region.len;
+	return most ? zero_region_reserve(&z->passage, most, "between others") : 0;
+}
+
 /* ---- First values --------------------------------------------------------------------------------------- */
 
 /* Masters and moments from the parameters, which are at `param` at home, from the own part on where the tensor is sharded. */
@@ -248,6 +259,8 @@ static int open_engine(struct kolo_zero *z, size_t available, size_t others)
 		rc = kolo_error_set(KOLO_ENOMEM, "an engine of %d tensors: out of memory", z->ntensors);
 	for (int i = 0; rc == 0 && i < z->ntensors; i++)
 		rc = open_tensor(z, &z->tensors[i]);
+	if (rc == 0)
+		rc = open_passage(z);
 	return rc == 0 ? open_memory(z) : rc;
 }
 
@@ -362,6 +375,7 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	zero_spares_close(z);
 	for (int i = 0; !z->device && i < z->ntensors; i++)
 		zero_region_free(&z->tensors[i].region);
+	zero_region_free(&z->passage);
 	for (int k = 0; k < ZERO_NKINDS; k++) {
 		zero_arena_close(&z->arenas[ZERO_HOME][k]);
 		zero_arena_close(&z->arenas[ZERO_AWAY][k]);

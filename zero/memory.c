@@ -110,23 +110,40 @@ int zero_region_open(struct zero_region *region, const char *name)
 	return 0;
 }
 
-int zero_region_move(struct zero_region *to, const struct zero_region *from, const char *name)
+/* The pages alone move; from's addresses stay taken. What fails may leave a hole at `to`, which is anybody's then. */
+static bool move_pages(char *to, const char *from, size_t len)
 {
-	void *moved = to->base;
-
-#ifdef MREMAP_DONTUNMAP /* the pages alone move; the addresses stay taken */
-	if (to->base != from->base)
-		moved = mremap(from->base, from->len, to->len,
-			       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to->base);
+#ifdef MREMAP_DONTUNMAP
+	return mremap((void *)from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
 #else
-	moved = to->base == from->base ? to->base : MAP_FAILED;
-	errno = EINVAL;
+	(void)to, (void)from, (void)len;
+	return false;
 #endif
-	if (moved == MAP_FAILED && errno == EINVAL) { /* this system can't */
+}
+
+/* By way of `passage`: what may fail, on old systems or where a part of the pages was locked or otherwise treated by itself, harms
+ * nobody's addresses but those, which are not used again then. */
+static bool move_through(struct zero_region *to, const struct zero_region *from, struct zero_region *passage)
+{
+	if (!passage->base)
+		return false;
+	if (!move_pages(passage->base, from->base, from->len)) {
+		passage->base = NULL;
+		return false;
+	}
+	if (!move_pages(to->base, passage->base, to->len))
+		to->base = NULL;
+	return true;
+}
+
+int zero_region_move(struct zero_region *to, const struct zero_region *from, struct zero_region *passage,
+		     const char *name)
+{
+	if (to->base != from->base && !move_through(to, from, passage)) {
 		zero_region_drop(from);
 		return zero_region_open(to, name);
 	}
-	if (moved == MAP_FAILED || mprotect(to->base, to->len, PROT_READ | PROT_WRITE) < 0)
+	if (!to->base || mprotect(to->base, to->len, PROT_READ | PROT_WRITE) < 0)
 		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for tensor '%s': %s", to->len, name,
 				      strerror(errno));
 	return 0;

@@ -56,10 +56,12 @@ struct zero_region {
 };
 
 int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name);
-/* Zeroed memory is there; or that of a region that was closed, which is as long and may be the same one, with what is in it. Errors:
- * KOLO_ENOMEM. */
+/* Zeroed memory is there. Errors: KOLO_ENOMEM. */
 int zero_region_open(struct zero_region *region, const char *name);
-int zero_region_move(struct zero_region *to, const struct zero_region *from, const char *name);
+/* Memory of `from` is there, with what is in it, or zeroed where the system does not move it: of a region that was closed, is as long,
+ * and may be the same one. `passage` is as long as any region and never open; its base may become NULL. Errors: KOLO_ENOMEM. */
+int zero_region_move(struct zero_region *to, const struct zero_region *from, struct zero_region *passage,
+		     const char *name);
 /* The memory stays until it is dropped, or moved. */
 void zero_region_close(const struct zero_region *region);
 void zero_region_drop(const struct zero_region *region);

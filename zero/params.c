@@ -91,7 +91,7 @@ static int open_memory(struct kolo_zero *z, struct zero_tensor *t)
 		if (z->device)
 			t->region = spare;
 		else
-			rc = zero_region_move(&t->region, &spare, t->name);
+			rc = zero_region_move(&t->region, &spare, &z->passage, t->name);
 	} else {
 		while (z->nspares && z->gathered + z->spare + t->region.len > z->dry_gathered)
 			give_back(z);

@@ -221,9 +221,10 @@ struct kolo_zero {
 	size_t used, most_used; /* of these, that are in use */
 	struct zero_region *spares; /* memory that no tensor has now: at most ntensors of them, */
 	int nspares;
-	size_t spare;      /* and their bytes; */
-	bool keeps;        /* which are kept when the engine has been made */
-	size_t user_bytes; /* of parameters in the caller's memory */
+	size_t spare;               /* and their bytes; */
+	struct zero_region passage; /* through which memory goes from one tensor of the host to another */
+	bool keeps;                 /* which are kept when the engine has been made */
+	size_t user_bytes;          /* of parameters in the caller's memory */
 
 	enum zero_phase phase;
 	int micro;                        /* micro-steps done towards the update */

@@ -249,10 +249,11 @@ int kolo_zero_backward(struct kolo_zero *zero, double loss);
  * Errors: KOLO_EINVAL, those of the collectives. */
 int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
 
-/* Says that a tensor is done with. At stage 3 its memory then goes, and traps when it is touched (SIGSEGV) until it is gathered
- * again, at the same address; but not where it is of at most config.persistence elements, or kept by reuse_distance. With a
- * device it does not trap: its memory is for other tensors of its length then, so what reads it there must have ended, and the
- * next use may give another address. Does not block. Errors: KOLO_EINVAL (not in use). */
+/* Says that a tensor is done with. At stage 3 it then traps when it is touched (SIGSEGV) until it is gathered again, at the same
+ * address; but not where it is of at most config.persistence elements, or kept by reuse_distance. Its memory is kept for the
+ * next tensor of its length, as long as no more is held than kolo_zero_plan_memory_get tells of, and counts as "gathered". With
+ * a device it does not trap: what reads it there must have ended, and the next use may give another address. Does not block.
+ * Errors: KOLO_EINVAL (not in use). */
 int kolo_zero_release(struct kolo_zero *zero, int tensor);
 
 /* Gives the gradient of this rank's mean loss, times loss_scale, of a tensor: as many elements as it has, of its type, read

@@ -411,16 +411,13 @@ static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_t
 	if (rc != KO_EAGAIN)
 		return rc;
 	begin(&watch, run, peer, transport);
-	while (trouble == 0 && (rc = try(what)) == KO_EAGAIN) {
-		trouble = look_around(&watch);
-		if (trouble == 0)
-			continue;
-		/* Creation does not fail for what a rank does that is through with it, nor does a recv: what is waited for
-		 * has come. */
-		rc = run->desc.seq == 0 || run->needs ? try(what) : trouble;
-		if (rc == KO_EAGAIN)
-			rc = trouble;
-	}
+	while ((rc = try(what)) == KO_EAGAIN && (trouble = look_around(&watch)) == 0)
+		;
+	/* Creation does not fail for what a rank does that is through with it, nor does a recv: what is waited for has come. */
+	if (trouble < 0 && (run->desc.seq == 0 || run->needs))
+		rc = try(what);
+	if (rc == KO_EAGAIN)
+		rc = trouble;
 	/* What fails for others stays posted until that is told: who looks in between would take this rank, that no longer
 	 * seems to wait, for the one to blame. */
 	if (trouble == 0 || rc != trouble)

@@ -20,11 +20,11 @@ struct record {
 	void *stream;
 	bool in_words, out_words; /* words say what the slots are, else events */
 	int nslots;
-	size_t stride; /* bytes from slot to slot */
-	const char *src, *dst;
-	uint64_t in, out;    /* slots that came, and went, in this operation */
-	uint64_t in_before;  /* slots of the pair from prev that were emptied before it, */
-	uint64_t out_before; /* and of the one to next that were filled */
+	size_t stride;         /* bytes from slot to slot */
+	const char *src, *dst; /* the caller's, which places are counted from */
+	uint64_t in, out;      /* slots that came, and went, in this operation */
+	uint64_t in_before;    /* slots of the pair from prev that were emptied before it, */
+	uint64_t out_before;   /* and of the one to next that were filled */
 	unsigned moves;
 	bool paced; /* it goes no further ahead of the stream than a launch queue is long */
 	struct ko_word_op ops[MAX_OPS]; /* nops of them are not on the stream yet */
@@ -249,7 +249,6 @@ static int move(struct record *r, struct ko_gpu_job job, bool data, bool room, s
 		job.in = slot_at(r, &r->g->in, in_slot(r), place);
 	if (room)
 		*(job.out ? &job.also : &job.out) = slot_at(r, &r->g->out, out_slot(r), place);
-
 	if (rc == 0)
 		rc = compute(r, job, n);
 	if (rc == 0 && room)
@@ -261,7 +260,7 @@ static int move(struct record *r, struct ko_gpu_job job, bool data, bool room, s
 	return rc;
 }
 
-/* Of places in src, of which dst may be a part, and in dst; empty vectors are nowhere. */
+/* Bytes from where the caller's vector begins; NULL, which has no elements, may be anywhere. */
 static size_t place_in(const char *vector, const void *p)
 {
 	return p ? (size_t)((const char *)p - vector) : 0;

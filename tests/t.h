@@ -61,6 +61,9 @@ bool t_has_transport(const char *name);
 
 int64_t t_now_ms(void);
 
+/* Is there memory at that address, so that a touch would not trap? */
+bool t_is_there(const void *p);
+
 /* A pseudo-random number; state may start anywhere. */
 uint64_t t_random(uint64_t *state);
 

@@ -49,6 +49,15 @@ int ko_call_wait_turn(struct kolo_comm *c, uint64_t place)
 	return rc;
 }
 
+void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
+{
+	const struct ko_desc desc = { .seq = ++c->seq, .n = n, .root = -1, .coll = (uint8_t)coll };
+
+	c->history = ko_desc_history(c->history, &desc);
+	ko_roster_enter(c->roster, c->rank, &desc);
+	ko_roster_finish(c->roster, c->rank, desc.seq);
+}
+
 /* ---- Later ---------------------------------------------------------------------------------------------- */
 
 /* A copy of the counts, behind what was copied before. */

@@ -44,6 +44,9 @@ int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red);
  * communicator. */
 int ko_call_wait_turn(struct kolo_comm *c, uint64_t place);
 
+/* Posts what all ranks have to do in the same place, like an operation, in which nobody waits. */
+void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n);
+
 /* A call that is done later, with copies of what need not last. */
 struct ko_left {
 	struct ko_left *next;

@@ -12,6 +12,8 @@ const char *ko_coll_name(int coll)
 		[KO_ALL_GATHER] = "all_gather",
 		[KO_ALLOC] = "kolo_alloc",
 		[KO_FREE] = "kolo_free",
+		[KO_REGISTER] = "kolo_cuda_register",
+		[KO_DEREGISTER] = "kolo_cuda_deregister",
 		[KO_ALL_TO_ALL] = "all_to_all",
 		[KO_GATHER] = "gather",
 		[KO_SCATTER] = "scatter",

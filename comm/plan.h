@@ -17,8 +17,10 @@ enum ko_coll {
 	KO_REDUCE_SCATTER,
 	KO_ALL_GATHER,
 	KO_NCOLLS,
-	KO_ALLOC = KO_NCOLLS, /* kolo_alloc and kolo_free: posted like collectives, and none */
+	KO_ALLOC = KO_NCOLLS, /* kolo_alloc and so on: posted like collectives, and none */
 	KO_FREE,
+	KO_REGISTER,
+	KO_DEREGISTER,
 	KO_ALL_TO_ALL, /* between pairs of ranks: collectives, */
 	KO_GATHER,
 	KO_SCATTER,

@@ -171,6 +171,13 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 	else if (desc->coll == KO_FREE)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64,
 			 desc->seq, desc->n);
+	else if (desc->coll == KO_REGISTER)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_cuda_register of %" PRIu64 " bytes", desc->seq,
+			 desc->n);
+	else if (desc->coll == KO_DEREGISTER)
+		snprintf(out, KO_DESC_TEXT,
+			 "#%" PRIu64 " kolo_cuda_deregister of its registration number %" PRIu64, desc->seq,
+			 desc->n);
 	else
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s%s(%s)%s", desc->seq, coll, suffix, arguments,
 			 where);

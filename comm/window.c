@@ -69,16 +69,6 @@ static int exchange(struct kolo_comm *c, int32_t status)
 	return rc;
 }
 
-/* Posts what all ranks have to do in the same place, like an operation, in which nobody waits. */
-static void post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
-{
-	const struct ko_desc desc = { .seq = ++c->seq, .n = n, .root = -1, .coll = (uint8_t)coll };
-
-	c->history = ko_desc_history(c->history, &desc);
-	ko_roster_enter(c->roster, c->rank, &desc);
-	ko_roster_finish(c->roster, c->rank, desc.seq);
-}
-
 /* Rank 0 has made the memory, and everyone has agreed to it. A rank that has finished that operation is in no wait, where
  * it would not know what comes over its lifeline. */
 static int hand_out(struct kolo_comm *c, int fd)
@@ -170,7 +160,7 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	if (!more)
 		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to remember a window", comm->rank);
 	comm->windows = more;
-	post(comm, KO_ALLOC, bytes);
+	ko_call_post(comm, KO_ALLOC, bytes);
 	rc = make_window(comm, made.part_len, &memory);
 	if (rc < 0) {
 		if (memory)
@@ -213,7 +203,7 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 	while (k < comm->nwindows && part(&comm->windows[k], comm->rank) != memory)
 		k++;
 	if (k < comm->nwindows) {
-		post(comm, KO_FREE, comm->windows[k].id);
+		ko_call_post(comm, KO_FREE, comm->windows[k].id);
 		take_back(comm->to_next, memory);
 		take_back(comm->from_prev, memory);
 		unmap(comm, &comm->windows[k]);

@@ -3,6 +3,8 @@
 #include "gpu.h"
 #include "record.h"
 #include "relay.h"
+#include "threads.h"
+#include "window.h"
 
 #include "../comm/clock.h"
 #include "../comm/env.h"
@@ -15,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS = 4096 }; /* bytes between the words of a rank's two ends: they are registered in pages */
+/* Bytes between the words of a rank's two ends, behind which its posts are: they are registered in pages. */
+enum { WORDS = 4096, SHARED = KO_GPU_ENDS * WORDS + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post) };
 
 _Static_assert(sizeof(struct ko_gpu_words) <= WORDS, "the words of an end fit");
 
@@ -23,7 +26,7 @@ _Static_assert(sizeof(struct ko_gpu_words) <= WORDS, "the words of an end fit");
 struct says {
 	int32_t status, pid;
 	uint64_t pidns; /* in this namespace of process ids */
-	uint64_t arena, pair;
+	uint64_t arena, pair, marks;
 	struct ko_gpu_export memory;
 };
 
@@ -82,81 +85,6 @@ bool ko_gpu_is_staged(const struct kolo_comm *c, int rank)
 static bool same_process(const struct says *a, const struct says *b)
 {
 	return a->pid == b->pid && a->pidns == b->pidns;
-}
-
-/* ---- An edge inside a process --------------------------------------------------------------------------- */
-
-static int make_events(struct ko_gpu_comm *g, void *events[KO_GPU_SLOTS])
-{
-	int rc = 0;
-
-	for (int k = 0; rc == 0 && k < KO_GPU_SLOTS; k++)
-		rc = g->driver->event_create(g->gpu, &events[k]);
-	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
-}
-
-/* Those of this process whose senders have not come yet: a receiver says where its pair is, and here the sender finds it. */
-static struct {
-	pthread_mutex_t lock;
-	struct ko_gpu_pair *first;
-} offered = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static void offer_pair(struct ko_gpu_pair *pair)
-{
-	pthread_mutex_lock(&offered.lock);
-	pair->next = offered.first;
-	offered.first = pair;
-	pthread_mutex_unlock(&offered.lock);
-}
-
-/* Takes it from the list, for whoever comes first; NULL: it is not there. */
-static struct ko_gpu_pair *take_pair(uint64_t address)
-{
-	struct ko_gpu_pair **at, *found;
-
-	pthread_mutex_lock(&offered.lock);
-	for (at = &offered.first; *at && (uintptr_t)*at != address; at = &(*at)->next)
-		;
-	found = *at;
-	if (found)
-		*at = found->next;
-	pthread_mutex_unlock(&offered.lock);
-	return found;
-}
-
-/* The receiver's part. */
-static int open_pair(struct ko_gpu_comm *g)
-{
-	struct ko_gpu_pair *pair = calloc(1, sizeof(*pair));
-
-	if (!pair)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an edge between threads", g->comm->rank);
-	atomic_store(&pair->holders, 1);
-	pair->receiver = g;
-	pair->memory = g->in.memory; /* the pair's from here on */
-	g->in.pair = pair;
-	offer_pair(pair);
-	return make_events(g, pair->empty);
-}
-
-/* Who leaves last frees it: the other one may still have to record a wait for what was over before. */
-static void let_go_of_pair(struct ko_gpu_comm *g, struct ko_gpu_link *link)
-{
-	struct ko_gpu_pair *pair = link->pair;
-
-	link->pair = NULL;
-	if (pair)
-		take_pair((uintptr_t)pair); /* should nobody have come */
-	if (!pair || atomic_fetch_sub(&pair->holders, 1) > 1)
-		return;
-	g->driver->release(g->gpu, &pair->memory);
-	for (int k = 0; k < KO_GPU_SLOTS; k++) {
-		if (pair->full[k])
-			g->driver->event_destroy(g->gpu, pair->full[k]);
-		if (pair->empty[k])
-			g->driver->event_destroy(g->gpu, pair->empty[k]);
-	}
-	free(pair);
 }
 
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
@@ -242,7 +170,9 @@ static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 	g->words = window->memory;
 	g->words_len = window->part_len;
 	g->gpu_words = at;
-	return prev_is_here ? open_pair(g) : 0;
+	if ((rc = ko_gpu_marks_open(g)) < 0)
+		return rc;
+	return prev_is_here ? ko_gpu_pair_open(g) : 0;
 }
 
 /* To prev, which writes into the slots. */
@@ -271,27 +201,6 @@ static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
 		      : 0;
 }
 
-/* The sender's part of an edge inside this process. */
-static int join_pair(struct ko_gpu_comm *g, uint64_t address)
-{
-	struct ko_gpu_pair *pair = take_pair(address);
-	struct ko_gpu_comm *next = pair ? pair->receiver : NULL;
-	int rc;
-
-	if (!pair)
-		return ko_fail(KOLO_ESYS, "rank %d: rank %d says that it is in this process, and is not",
-			       g->comm->rank, g->out.peer);
-	atomic_fetch_add(&pair->holders, 1);
-	g->out.pair = pair;
-	g->out.memory = next->in.memory;
-	rc = g->driver->reach(g->gpu, next->gpu, &next->in.memory);
-	if (rc < 0)
-		return ko_gpu_error(
-			g, rc,
-			"reaching the memory of the next rank's GPU (a transport by name, like shm, does without)");
-	return make_events(g, pair->full);
-}
-
 static size_t words_at(const struct ko_gpu_comm *g, int rank, int end)
 {
 	return (size_t)g->places[rank] * g->words_len + (size_t)end * WORDS;
@@ -302,6 +211,18 @@ struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int 
 	return g->places[rank] < 0 ? NULL : (void *)(g->words + words_at(g, rank, end));
 }
 
+char *ko_gpu_words_there(const struct ko_gpu_comm *g, int rank, int end)
+{
+	return g->gpu_words + words_at(g, rank, end);
+}
+
+struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq)
+{
+	struct ko_gpu_post *posts = (void *)(g->words + words_at(g, rank, KO_GPU_ENDS));
+
+	return &posts[seq % KO_GPU_POSTS];
+}
+
 /* The receiver's are those of an edge, and each end's own those of one that is staged. */
 static void set_words(struct ko_gpu_comm *g)
 {
@@ -309,9 +230,21 @@ static void set_words(struct ko_gpu_comm *g)
 	int end = g->out.room ? KO_GPU_OUT : KO_GPU_IN;
 
 	g->in.words = ko_gpu_words_of(g, rank, KO_GPU_IN);
-	g->in.gpu_words = g->gpu_words + words_at(g, rank, KO_GPU_IN);
+	g->in.gpu_words = ko_gpu_words_there(g, rank, KO_GPU_IN);
 	g->out.words = ko_gpu_words_of(g, owner, end);
-	g->out.gpu_words = g->gpu_words + words_at(g, owner, end);
+	g->out.gpu_words = ko_gpu_words_there(g, owner, end);
+}
+
+int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank)
+{
+	char them[KO_RANK_TEXT];
+
+	return ko_fail(
+		KOLO_ESYS,
+		"rank %d: what %s wrote into this GPU's memory, or has in its own, did not arrive as it was: the path "
+		"between the two GPUs lies. Access control (ACS) or an IOMMU between them does that: turn it off, "
+		"or keep these two GPUs apart",
+		g->comm->rank, ko_comm_name(g->comm, rank, them));
 }
 
 /* What prev wrote came here, and what this rank wrote came to next: links that lose or change bytes are known (PCIe with
@@ -322,14 +255,13 @@ static int check_path(struct ko_gpu_comm *g)
 	unsigned char *bytes = malloc(2 * LEN);
 	struct ko_gpu_memory memory = { 0 };
 	int rank = g->comm->rank, rc;
-	char them[KO_RANK_TEXT];
 
 	if (!bytes) /* the others wait for it */
 		return ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs",
 				    rank);
-	for (int k = 0; k < LEN; k++) { /* a different byte of the sender's at each place */
-		bytes[k] = (unsigned char)((k ^ k >> 8) + rank);
-		bytes[LEN + k] = (unsigned char)((k ^ k >> 8) + g->in.peer);
+	for (size_t k = 0; k < LEN; k++) {
+		bytes[k] = ko_gpu_pattern(rank, k);
+		bytes[LEN + k] = ko_gpu_pattern(g->in.peer, k);
 	}
 	if ((rc = g->driver->alloc(g->gpu, (size_t)2 * LEN, &memory)) < 0 ||
 	    (rc = g->driver->put(g->gpu, memory.at, bytes, LEN)) < 0)
@@ -339,18 +271,13 @@ static int check_path(struct ko_gpu_comm *g)
 	if (rc == 0 && (rc = g->driver->get(g->gpu, bytes, (char *)memory.at + LEN, LEN)) < 0)
 		rc = ko_gpu_error(g, rc, "reading what a path brought");
 	if (rc == 0 && !g->in.room && memcmp(bytes, bytes + LEN, LEN) != 0)
-		rc = ko_fail(
-			KOLO_ESYS,
-			"rank %d: what %s wrote into this GPU's memory did not arrive as it was: the path between "
-			"the two GPUs lies. Access control (ACS) or an IOMMU between them does that: turn it off, "
-			"or keep these two GPUs from being neighbours",
-			rank, ko_comm_name(g->comm, g->in.peer, them));
+		rc = ko_gpu_path_lies(g, g->in.peer);
 	g->driver->release(g->gpu, &memory);
 	free(bytes);
 	return rc < 0 ? ko_comm_fail(g->inner, rc, "%s", kolo_last_error()) : 0; /* the others wait for it */
 }
 
-/* From what all have said of their memory to two links. */
+/* From what all have said of their memory to two links, and to what the threads of this process have. */
 static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd)
 {
 	const struct says *me = &all[g->comm->rank], *next = &all[g->out.peer];
@@ -360,7 +287,10 @@ static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd
 	if (fd >= 0)
 		rc = hand_over(g, fd);
 	if (rc == 0 && !g->out.room)
-		rc = same_process(me, next) ? join_pair(g, next->pair) : take_over(g, &next->memory);
+		rc = same_process(me, next) ? ko_gpu_pair_join(g, next->pair) : take_over(g, &next->memory);
+	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
+		if (r != g->comm->rank && same_process(me, &all[r]))
+			rc = ko_gpu_marks_join(g, r, all[r].marks);
 	return rc;
 }
 
@@ -378,16 +308,23 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	g->arena = all[0].arena + (size_t)KO_GPU_SLOTS * KO_GPU_ALIGN;
 	for (int r = 0; r < c->nranks; r++)
 		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
-	if ((rc = kolo_alloc(g->local, (size_t)KO_GPU_ENDS * WORDS, &page)) < 0)
+	if ((rc = kolo_alloc(g->local, SHARED, &page)) < 0)
 		return rc;
 	entered = g->driver->enter(g->gpu);
 	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it")
 				  : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
 							same_process(&all[c->rank], &all[g->in.peer])));
 	if (mine.status == 0 && !g->in.pair && !g->in.room &&
-	    (mine.status = g->driver->export(g->gpu, &g->in.memory, &mine.memory, &fd)) < 0)
+	    (mine.status = g->driver->export(g->gpu, g->in.memory.at, g->arena, &mine.memory, &fd)) < 0)
 		ko_gpu_error(g, mine.status, "handing memory to another process");
 	mine.pair = (uintptr_t)g->in.pair;
+	mine.marks = (uintptr_t)g->marks[c->rank];
+	for (int r = c->nranks; r-- > 0;)
+		for (int k = 0; k <= r; k++)
+			if (same_process(&all[k], &all[r])) {
+				g->process[r] = k;
+				break;
+			}
 	rc = exchange(g, &mine, all);
 	if (rc == 0) {
 		mine = say(g, join_neighbours(g, all, fd));
@@ -415,7 +352,9 @@ static int make_communicators(struct ko_gpu_comm *g)
 	int color = -1, rc, n = 0;
 
 	g->places = malloc((size_t)c->nranks * sizeof(*g->places));
-	if (!g->places) /* the others wait in the next step */
+	g->process = calloc((size_t)c->nranks, sizeof(*g->process));
+	g->marks = calloc((size_t)c->nranks, sizeof(*g->marks));
+	if (!g->places || !g->process || !g->marks) /* the others wait in the next step */
 		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank, c->nranks);
 	for (int r = 0; r < c->nranks; r++) {
 		bool here = ko_place_same(&c->table[r].place, &c->table[c->rank].place);
@@ -530,14 +469,16 @@ static void free_memory(struct ko_gpu_comm *g)
 	const struct ko_driver *d = g->driver;
 	void *events[] = { g->pace[0], g->pace[1], g->last.event, g->captured.event };
 
+	ko_gpu_windows_close(g);
 	if (g->out.memory.mapped)
 		d->release(g->gpu, &g->out.memory);
 	free_room(g, &g->out);
 	free_room(g, &g->in);
 	if (!g->in.pair)
 		d->release(g->gpu, &g->in.memory);
-	let_go_of_pair(g, &g->out);
-	let_go_of_pair(g, &g->in);
+	ko_gpu_pair_let_go(g, &g->out);
+	ko_gpu_pair_let_go(g, &g->in);
+	ko_gpu_marks_let_go(g);
 	for (size_t k = 0; k < sizeof(events) / sizeof(events[0]); k++)
 		if (events[k])
 			d->event_destroy(g->gpu, events[k]);
@@ -564,6 +505,7 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 			kolo_comm_destroy(g->local);
 		kolo_comm_destroy(g->inner);
 		free(g->places);
+		free(g->process);
 	}
 	ko_gpu_use_no_more(g);
 	if (idle && g->gpu)

@@ -321,10 +321,11 @@ static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const
 
 static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n)
 {
-	CUstreamBatchMemOpParams params[MAX_OPS];
+	CUstreamBatchMemOpParams params[KO_DRIVER_OPS];
 
-	if (n > MAX_OPS)
-		return ko_cuda_fail(KOLO_ESYS, "%d operations on words at once: want %d at most", n, MAX_OPS);
+	if (n > KO_DRIVER_OPS)
+		return ko_cuda_fail(KOLO_ESYS, "%d operations on words at once: want %d at most", n,
+				    KO_DRIVER_OPS);
 	for (int k = 0; k < n; k++)
 		params[k] = memory_operation(gpu, &ops[k]);
 	return CU(cuStreamBatchMemOp, stream, (unsigned)n, params, 0);
@@ -332,7 +333,7 @@ static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops,
 
 static CUfunction kernel_of(const struct ko_gpu *gpu, const struct ko_gpu_job *job)
 {
-	if (job->in && job->own)
+	if (job->nins > 1)
 		return gpu->combine[job->type][job->how];
 	return job->scales ? gpu->scale[job->type] : gpu->copy[job->type];
 }

@@ -11,12 +11,12 @@
 enum { BY_DESCRIPTOR = 1, BY_HANDLE = 2 };
 
 /* For the GPU of this number. */
-static int allow(const struct ko_gpu_memory *memory, int ordinal)
+static int allow(CUdeviceptr at, size_t len, int ordinal)
 {
 	const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal },
 					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 
-	return CU(cuMemSetAccess, ko_cuda_address(memory->at), memory->len, &access, 1);
+	return CU(cuMemSetAccess, at, len, &access, 1);
 }
 
 /* Gives memory an address here. */
@@ -33,7 +33,7 @@ static int map(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 		return rc;
 	}
 	memory->at = (void *)(uintptr_t)at;
-	rc = allow(memory, gpu->info.ordinal);
+	rc = allow(at, memory->len, gpu->info.ordinal);
 	if (rc < 0) {
 		ko_libcuda.cuMemUnmap(at, memory->len);
 		ko_libcuda.cuMemAddressFree(at, memory->len);
@@ -90,17 +90,55 @@ int ko_cuda_room(struct ko_gpu *gpu, size_t *out)
 	return CU(cuMemGetInfo, out, &all);
 }
 
-int ko_cuda_export(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out, int *fd)
+/* The allocation that memory is in, and whether it is one for cudaIpc: cuMemAlloc's, say. */
+static int find_allocation(const void *at, CUdeviceptr *base, size_t *len, bool *for_handles)
 {
-	*out = (struct ko_gpu_export){ .len = memory->len,
-				       .kind = gpu->descriptors ? BY_DESCRIPTOR : BY_HANDLE };
-	if (gpu->descriptors)
-		return CU(cuMemExportToShareableHandle, fd, memory->handle,
-			  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	CUpointer_attribute what = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
+	int capable = 0;
+	void *where = &capable;
+	int rc = CU(cuMemGetAddressRange, base, len, ko_cuda_address(at));
+
+	if (rc == 0)
+		rc = CU(cuPointerGetAttributes, 1, &what, &where, *base);
+	*for_handles = capable != 0;
+	return rc;
+}
+
+/* Memory of cuMemCreate, if it was made for that. */
+static int export_descriptor(CUdeviceptr base, int *fd)
+{
+	CUmemGenericAllocationHandle handle;
+	int rc;
+
+	if (ko_libcuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)base) != CUDA_SUCCESS)
+		return ko_cuda_fail(KOLO_ENOTSUP,
+				    "it is of a kind that other processes can't map (of a pool, say): want "
+				    "kolo_cuda_alloc's, or cudaMalloc's");
+	rc = CU(cuMemExportToShareableHandle, fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	ko_libcuda.cuMemRelease(handle);
+	return rc;
+}
+
+int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd)
+{
+	CUdeviceptr base;
+	size_t all;
+	bool for_handles;
+	int rc = find_allocation(at, &base, &all, &for_handles);
+
+	(void)gpu;
+	if (rc < 0)
+		return rc;
+	*out = (struct ko_gpu_export){ .len = all, .offset = ko_cuda_address(at) - base };
+	if (len > all - out->offset)
+		return ko_cuda_fail(KOLO_ENOTSUP, "it lies in several allocations: want one");
+	out->kind = for_handles ? BY_HANDLE : BY_DESCRIPTOR;
+	if (!for_handles)
+		return export_descriptor(base, fd);
 	_Static_assert(sizeof(CUipcMemHandle) <= sizeof(out->bytes), "a handle fits");
 	*fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* nothing: the bytes are all */
 	return *fd < 0 ? ko_cuda_fail(KOLO_ESYS, "/dev/null can't be opened")
-		       : CU(cuIpcGetMemHandle, (CUipcMemHandle *)out->bytes, ko_cuda_address(memory->at));
+		       : CU(cuIpcGetMemHandle, (CUipcMemHandle *)out->bytes, base);
 }
 
 int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
@@ -148,21 +186,39 @@ void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 	*memory = (struct ko_gpu_memory){ 0 };
 }
 
-int ko_cuda_reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory)
+/* Of memory by address: whose GPU's it is, and which context's. */
+static int find_owner(const void *at, CUdevice *device, CUcontext *context)
 {
-	CUresult result;
-	int can = 0, rc;
+	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT };
+	int ordinal = 0;
+	void *where[] = { &ordinal, context };
+	int rc = CU(cuPointerGetAttributes, 2, what, where, ko_cuda_address(at));
 
-	if (gpu->device == owner->device)
-		return 0;
-	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner->device)) < 0)
+	return rc < 0 ? rc : CU(cuDeviceGet, device, ordinal);
+}
+
+int ko_cuda_reach(struct ko_gpu *gpu, const void *at)
+{
+	CUcontext context = NULL;
+	CUdeviceptr base;
+	CUdevice owner;
+	CUresult result;
+	size_t len;
+	bool for_handles;
+	int can = 0, rc = find_owner(at, &owner, &context);
+
+	if (rc < 0 || gpu->device == owner)
+		return rc;
+	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner)) < 0)
 		return rc;
 	if (!can)
 		return ko_cuda_fail(KOLO_ENOTSUP, "GPU %d can't reach the memory of GPU %d",
-				    gpu->info.ordinal, owner->info.ordinal);
-	if (memory->handle)
-		return allow(memory, gpu->info.ordinal);
-	result = ko_libcuda.cuCtxEnablePeerAccess(owner->context, 0);
+				    gpu->info.ordinal, owner);
+	if ((rc = find_allocation(at, &base, &len, &for_handles)) < 0)
+		return rc;
+	if (!for_handles)
+		return allow(base, len, gpu->info.ordinal);
+	result = ko_libcuda.cuCtxEnablePeerAccess(context, 0);
 	return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 		       ? 0
 		       : ko_cuda_check(result, "cuCtxEnablePeerAccess");

@@ -18,6 +18,7 @@
 #undef cuMemAlloc
 #undef cuMemFree
 #undef cuMemGetInfo
+#undef cuMemGetAddressRange
 #undef cuMemcpyAsync
 #undef cuMemsetD8Async
 #undef cuIpcOpenMemHandle
@@ -89,11 +90,10 @@ int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what);
 int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 int ko_cuda_room(struct ko_gpu *gpu, size_t *out);
-int ko_cuda_export(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
-		   int *fd);
+int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd);
 int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out);
 void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory);
-int ko_cuda_reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory);
+int ko_cuda_reach(struct ko_gpu *gpu, const void *at);
 int ko_cuda_pin(struct ko_gpu *gpu, void *host, size_t len, void **out);
 void ko_cuda_unpin(struct ko_gpu *gpu, void *host);
 int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out);

@@ -15,7 +15,9 @@
 #include "kolo/kolo_cuda.h"
 #include "kolo/kolo_zero_device.h"
 
-enum { KO_DRIVER_VERSION = 2 }; /* of this table and what is in it */
+enum { KO_DRIVER_VERSION = 3 }; /* of this table and what is in it */
+
+enum { KO_DRIVER_OPS = 64 }; /* on words, in one call at most */
 
 struct ko_gpu; /* one context of one device */
 
@@ -36,8 +38,9 @@ struct ko_gpu_memory {
 
 /* Memory as another process can map it. The descriptor travels beside it, -1 where there is none. */
 struct ko_gpu_export {
-	uint64_t len;
-	uint32_t kind; /* the driver's own */
+	uint64_t len;    /* of what is mapped, */
+	uint64_t offset; /* in which the memory begins here */
+	uint32_t kind;   /* the driver's own */
 	unsigned char bytes[64];
 };
 
@@ -79,17 +82,21 @@ struct ko_driver {
 	/* Memory for this process alone, aligned to 256 bytes at least; for `release`. KOLO_ENOMEM. */
 	int (*alloc_own)(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 
-	/* Memory on this GPU that other processes can map; its mapping there, from what `export` said and its descriptor, which
-	 * stays the caller's; and the end of either, by any GPU of the process. *fd of `export` is the caller's. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
+	/* Memory on this GPU that other processes can map. KOLO_ENOMEM. */
 	int (*alloc)(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
-	int (*export)(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
-		      int *fd);
+
+	/* What another process needs to map memory of this GPU, this driver's or the program's own; *fd is the caller's. KOLO_ENOTSUP,
+	 * with what memory can be mapped; KOLO_ESYS. And its mapping there: the descriptor stays the caller's; out->at is where
+	 * what is mapped begins. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
+	int (*export)(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd);
 	int (*import)(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd,
 		      struct ko_gpu_memory *out);
+
+	/* The end of memory that was allocated or mapped, by any GPU of the process. */
 	void (*release)(struct ko_gpu *gpu, struct ko_gpu_memory *memory);
 
-	/* Lets this GPU use memory that `owner` of the same process has made. KOLO_ENOTSUP. */
-	int (*reach)(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory);
+	/* Lets this GPU use memory that another one of this process has. KOLO_ENOTSUP. */
+	int (*reach)(struct ko_gpu *gpu, const void *at);
 
 	/* Host memory, whole pages of it, for word ops and kernels; *out is where the GPU sees it. */
 	int (*pin)(struct ko_gpu *gpu, void *host, size_t len, void **out);

@@ -10,12 +10,16 @@
 #include <pthread.h>
 
 enum {
-	KO_GPU_SLOTS = 4,       /* at most, in a link */
-	KO_GPU_ALIGN = 256,     /* slots begin at multiples of it, as allocations of CUDA's do */
-	KO_GPU_VECTOR = 16,     /* bytes that a kernel's thread loads and stores at once */
-	KO_GPU_PACE = 128,      /* moves that are recorded ahead of what the stream has done, twice over */
-	KO_GPU_CHAIN = 8,       /* slices of a vector that goes from rank to rank, */
-	KO_GPU_LEAST = 64 << 10 /* but no shorter ones */
+	KO_GPU_SLOTS = 4,        /* at most, in a link */
+	KO_GPU_ALIGN = 256,      /* slots begin at multiples of it, as allocations of CUDA's do */
+	KO_GPU_VECTOR = 16,      /* bytes that a kernel's thread loads and stores at once */
+	KO_GPU_PACE = 128,       /* moves that are recorded ahead of what the stream has done, twice over */
+	KO_GPU_CHAIN = 8,        /* slices of a vector that goes from rank to rank, */
+	KO_GPU_LEAST = 64 << 10, /* but no shorter ones */
+	KO_GPU_PEERS =
+		KO_JOB_PLACES, /* ranks that work on each other's registered memory; with more all goes round the ring */
+	KO_GPU_POSTS =
+		1024 /* operations back that places are known of: more than streams let ranks be apart */
 };
 
 /* A word says whether its slot is empty (0) or full. KO_SLOT_FAILED lets everyone pass: who waits for a full slot waits for the
@@ -25,8 +29,11 @@ enum { KO_SLOT_EMPTY = 0, KO_SLOT_FAILED = 1, KO_SLOT_TAKEN = 2, KO_SLOT_FULL = 
 /* What a rank's stream is at, in one word that the stream itself writes: 0, or these. */
 enum {
 	KO_STAGE_ACTIVE = 1, /* an operation is under way */
-	KO_STAGE_DATA = 2, /* its next move waits for slot number (stage >> 8 & 255) from prev to be full, */
-	KO_STAGE_ROOM = 4, /* and for number (stage >> 16 & 255) to next to be empty */
+	KO_STAGE_DATA = 2,  /* its next move waits for slot number (stage >> 8 & 255) from prev to be full, */
+	KO_STAGE_ROOM = 4,  /* and for number (stage >> 16 & 255) to next to be empty */
+	KO_STAGE_READY = 8, /* it waits until all others have come to the operation, */
+	KO_STAGE_DONE = 16, /* or have done their part, */
+	KO_STAGE_WORDS = 32,    /* by words for those of its own process too */
 	KO_STAGE_MOVE = 1 << 24 /* moves before it, modulo 256 */
 };
 
@@ -39,6 +46,9 @@ struct ko_gpu_word {
 
 struct ko_gpu_words {
 	struct ko_gpu_word slot[KO_GPU_SLOTS];
+	/* Of operations on registered memory, by the rank that writes them: it has come, it has done its part. KO_SLOT_FULL; 0 again
+	 * by this rank's stream */
+	struct ko_gpu_word ready[KO_GPU_PEERS], done[KO_GPU_PEERS];
 	struct ko_gpu_word stage;
 	struct ko_gpu_word
 		looked; /* the stream writes 0 with each stage, who watches 1: the stage is the same one since */
@@ -60,6 +70,34 @@ struct ko_gpu_pair {
 		emptied; /* slots, by the sender and the receiver; emptied <= filled <= emptied + nslots */
 	void *full[KO_GPU_SLOTS];  /* events; recorded by the sender */
 	void *empty[KO_GPU_SLOTS]; /* recorded by the receiver */
+};
+
+/* What the streams of a rank's process wait for instead of such words, in the same way. */
+struct ko_gpu_marks {
+	struct ko_gpu_marks *next;
+	int holders;
+	struct ko_gpu_mark {
+		_Atomic uint64_t count; /* how often it was recorded */
+		void *event;
+	} ready, done;
+};
+
+/* Where a buffer of a rank is, if in registered memory: the same on all ranks. */
+struct ko_gpu_place {
+	uint64_t at;     /* bytes from where the memory begins */
+	uint32_t window; /* the number of its registration; 0: in none */
+};
+
+/* What an operation's ranks read and write of each other. */
+struct ko_gpu_places {
+	struct ko_gpu_place src, dst;
+};
+
+/* The same, where the ranks of a host see it. */
+struct ko_gpu_post {
+	_Atomic uint64_t seq; /* of the operation; 0: it is being written */
+	_Atomic uint64_t src_at, dst_at;
+	_Atomic uint32_t src, dst;
 };
 
 /* One end of an edge. The slots are in the receiver's GPU memory. */
@@ -103,10 +141,16 @@ struct ko_gpu_comm {
 	struct ko_gpu_link out, in;
 	struct kolo_comm *
 		local; /* the ranks of this host, whose words are in memory of its own; `inner` where that is all */
-	int *places;      /* a rank's number in that, -1 for those of other hosts */
-	char *words;      /* of all ranks of this host, by place */
-	size_t words_len; /* bytes between two ranks' */
-	char *gpu_words;  /* as this GPU sees them */
+	int *places;                   /* a rank's number in that, -1 for those of other hosts */
+	int *process;                  /* the first rank of a rank's process, where that is on this host */
+	char *words;                   /* of all ranks of this host, by place */
+	size_t words_len;              /* bytes between two ranks' */
+	char *gpu_words;               /* as this GPU sees them */
+	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: it is another process */
+	struct ko_gpu_window *windows; /* nwindows of them, which are registered */
+	int nwindows;
+	uint32_t last_window; /* its number */
+	bool tried;           /* the paths to all ranks' memory */
 	/* The last operation, and the last one that went into a graph: what comes next, of the same kind, waits for it */
 	struct ko_gpu_last {
 		void *event;
@@ -138,8 +182,13 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g);
 /* Is the edge from a rank to its next staged: between hosts, or because a transport was asked for by name? */
 bool ko_gpu_is_staged(const struct kolo_comm *comm, int rank);
 
-/* The words of one end of a rank's, KO_GPU_IN or KO_GPU_OUT; NULL: it is on another host. */
+/* The words of one end of a rank's, KO_GPU_IN or KO_GPU_OUT; NULL: it is on another host. And of a rank of this host, as this
+ * GPU sees them. */
 struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end);
+char *ko_gpu_words_there(const struct ko_gpu_comm *g, int rank, int end);
+
+/* What a rank of this host posts of operation `seq`. */
+struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq);
 
 /* Starts and ends the thread that watches, as soon as the GPUs are joined: over neighbours that die, leave while this rank's
  * stream waits for them, or keep it waiting for longer than the timeout; and when the communicator has failed, that this rank's
@@ -150,6 +199,15 @@ void ko_gpu_unwatch(struct ko_gpu_comm *g);
 /* The communicator has failed: lets this rank's stream go on until the last operation is over. Blocks for that, for some seconds
  * at most. Not while the thread above runs. */
 void ko_gpu_let_go(struct ko_gpu_comm *g);
+
+/* What ranks send each other to try a path: a different byte of each rank's at each place. */
+static inline unsigned char ko_gpu_pattern(int rank, size_t k)
+{
+	return (unsigned char)((k ^ k >> 8) + (size_t)rank);
+}
+
+/* It did not come from that rank as it was. Returns KOLO_ESYS. */
+int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank);
 
 /* A driver's failure as the thread's error: "rank 1 (pid 7 on h): GPU 0 (...): WHAT: what the driver says". Returns code. */
 int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what);

@@ -8,18 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* out[i] = also[i] = what becomes of in[i] and own[i]; one kernel. */
+enum { KO_JOB_PLACES = 16 }; /* that a kernel reads, and writes, at most */
+
+/* Each outs[k][i] = what becomes of ins[0][i], which is multiplied by s first with `scales`, when it is combined with ins[1][i],
+ * and the result with ins[2][i], and so on; and divided by s.u64 (integers) at last with `divides`. One kernel. With several
+ * ins `scales` goes with KO_SUM_SCALED, and `divides` with KO_SUM. Any out may be any in; otherwise they don't overlap. */
 struct ko_gpu_job {
-	void *out;
-	void *also;      /* NULL: there is no second place */
-	const void *in;  /* NULL: nothing came in: own[i] alone, copied, or multiplied by s */
-	const void *own; /* NULL: in[i] alone, copied. out may be own */
 	size_t n;
 	enum kolo_type type;
-	enum ko_combine how; /* with in and own */
-	bool scales;         /* without in */
-	bool divides;        /* the result of in and own, by s.u64 (integers) */
+	enum ko_combine how;
+	bool scales, divides;
+	int nins, nouts; /* 1 at least */
 	union ko_scalar s;
+	const void *ins[KO_JOB_PLACES];
+	void *outs[KO_JOB_PLACES];
 };
 
 #endif

@@ -71,14 +71,23 @@ template <typename T> static __device__ __forceinline__ void store_one(void *to,
 		((unsigned char *)to)[i] = ((const unsigned char *)x)[i];
 }
 
-template <typename T> static __device__ __forceinline__ void load_vector(T *x, const void *from)
+/* N elements: one, or as many as 16 bytes hold, which lie at a multiple of those. */
+template <typename T, size_t N>
+static __device__ __forceinline__ void load(T *x, const void *from, size_t first)
 {
-	*(uint4 *)x = *(const uint4 *)from;
+	if (N == 1)
+		load_one<T>(x, (const T *)from + first);
+	else
+		*(uint4 *)x = *(const uint4 *)((const T *)from + first);
 }
 
-template <typename T> static __device__ __forceinline__ void store_vector(void *to, const T *x)
+template <typename T, size_t N>
+static __device__ __forceinline__ void store(void *to, size_t first, const T *x)
 {
-	*(uint4 *)to = *(const uint4 *)x;
+	if (N == 1)
+		store_one<T>((T *)to + first, x);
+	else
+		*(uint4 *)((T *)to + first) = *(const uint4 *)x;
 }
 
 /* ---- One kernel for each type and way ------------------------------------------------------------------- */
@@ -86,68 +95,60 @@ template <typename T> static __device__ __forceinline__ void store_vector(void *
 typedef void combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
 typedef void fill_fn(void *out, const void *src, size_t n, const union ko_scalar *s);
 
-template <combine_fn *F, fill_fn *D, bool SUM> struct combination {
-	enum { INPUTS = 2 };
-	template <size_t N>
-	static __device__ __forceinline__ void apply(void *z, const void *x, const void *y,
-						     const struct ko_gpu_job &j)
+/* What comes from two places or more. While two are combined the one behind them is on its way. */
+template <combine_fn *COMBINE, fill_fn *FIRST, fill_fn *LAST> struct combination {
+	template <typename T, size_t N>
+	static __device__ __forceinline__ void make(T *z, const struct ko_gpu_job &j, size_t first)
 	{
-		F(z, x, y, N, &j.s);
-		if (SUM && j.divides)
-			D(z, z, N, &j.s);
+		__align__(VECTOR) T x[N], y[N];
+
+		load<T, N>(z, j.ins[0], first);
+		load<T, N>(x, j.ins[1], first);
+		if (FIRST && j.scales)
+			FIRST(z, z, N, &j.s);
+		for (int k = 2; k < j.nins; k++) {
+			load<T, N>(y, j.ins[k], first);
+			COMBINE(z, z, x, N, &j.s);
+			memcpy(x, y, sizeof(x));
+		}
+		COMBINE(z, z, x, N, &j.s);
+		if (LAST && j.divides)
+			LAST(z, z, N, &j.s);
 	}
 };
 
-template <fill_fn *F> struct filling {
-	enum { INPUTS = 1 };
-	template <size_t N>
-	static __device__ __forceinline__ void apply(void *z, const void *x, const void *,
-						     const struct ko_gpu_job &j)
+/* And from one. */
+template <fill_fn *FILL> struct filling {
+	template <typename T, size_t N>
+	static __device__ __forceinline__ void make(T *z, const struct ko_gpu_job &j, size_t first)
 	{
-		F(z, x, N, &j.s);
+		load<T, N>(z, j.ins[0], first);
+		FILL(z, z, N, &j.s);
 	}
 };
 
-template <typename T, typename What>
-static __device__ __forceinline__ void do_one(const struct ko_gpu_job &j, size_t i)
+template <typename T, typename What, size_t N>
+static __device__ __forceinline__ void do_some(const struct ko_gpu_job &j, size_t first)
 {
-	T x, y, z;
+	__align__(VECTOR) T z[N];
 
-	load_one<T>(&x, (const T *)(j.in ? j.in : j.own) + i);
-	if (What::INPUTS == 2)
-		load_one<T>(&y, (const T *)j.own + i);
-	What::template apply<1>(&z, &x, &y, j);
-	store_one<T>((T *)j.out + i, &z);
-	if (j.also)
-		store_one<T>((T *)j.also + i, &z);
-}
-
-/* N elements from the first on, which lies at a multiple of 16 bytes everywhere. */
-template <typename T, typename What>
-static __device__ __forceinline__ void do_vector(const struct ko_gpu_job &j, size_t first)
-{
-	constexpr size_t N = VECTOR / sizeof(T);
-	__align__(VECTOR) T x[N], y[N], z[N];
-
-	load_vector<T>(x, (const T *)(j.in ? j.in : j.own) + first);
-	if (What::INPUTS == 2)
-		load_vector<T>(y, (const T *)j.own + first);
-	What::template apply<N>(z, x, y, j);
-	store_vector<T>((T *)j.out + first, z);
-	if (j.also)
-		store_vector<T>((T *)j.also + first, z);
+	What::template make<T, N>(z, j, first);
+	for (int k = 0; k < j.nouts; k++)
+		store<T, N>(j.outs[k], first, z);
 }
 
 /* Elements before the first that lies at a multiple of 16 bytes in all places; n: none does. */
 template <typename T> static __device__ __forceinline__ size_t head_of(const struct ko_gpu_job &j)
 {
-	uintptr_t at = (uintptr_t)j.out % VECTOR;
+	uintptr_t at = (uintptr_t)j.outs[0] % VECTOR;
 	size_t head = (VECTOR - at) % VECTOR / sizeof(T);
+	bool alike = at % sizeof(T) == 0;
 
-	if (at % sizeof(T) || (j.in && (uintptr_t)j.in % VECTOR != at) ||
-	    (j.own && (uintptr_t)j.own % VECTOR != at) || (j.also && (uintptr_t)j.also % VECTOR != at))
-		return j.n;
-	return head < j.n ? head : j.n;
+	for (int k = 0; k < j.nins; k++)
+		alike = alike && (uintptr_t)j.ins[k] % VECTOR == at;
+	for (int k = 1; k < j.nouts; k++)
+		alike = alike && (uintptr_t)j.outs[k] % VECTOR == at;
+	return alike && head < j.n ? head : j.n;
 }
 
 /* Threads beside each other do what lies beside each other, so that the loads and stores of a warp are few, of single elements
@@ -159,11 +160,11 @@ template <typename T, typename What> static __device__ __forceinline__ void do_j
 	size_t head = head_of<T>(j), vectors = (j.n - head) / N;
 
 	for (size_t i = thread; i < head; i += step)
-		do_one<T, What>(j, i);
+		do_some<T, What, 1>(j, i);
 	for (size_t k = thread; k < vectors; k += step)
-		do_vector<T, What>(j, head + k * N);
+		do_some<T, What, N>(j, head + k * N);
 	for (size_t i = head + vectors * N + thread; i < j.n; i += step)
-		do_one<T, What>(j, i);
+		do_some<T, What, 1>(j, i);
 }
 
 #define KERNEL(name, type, ...)                                                                              \
@@ -179,16 +180,12 @@ static __device__ __forceinline__ void copy(void *out, const void *src, size_t n
 	memcpy(out, src, n * sizeof(T));
 }
 
-static __device__ __forceinline__ void nothing(void *, const void *, size_t, const union ko_scalar *)
-{
-}
-
 #define KERNELS(name, type, divide)                                                                          \
-	KERNEL(sum_##name, type, combination<sum_##name, divide, true>)                                      \
-	KERNEL(prod_##name, type, combination<prod_##name, divide, false>)                                   \
-	KERNEL(min_##name, type, combination<min_##name, divide, false>)                                     \
-	KERNEL(max_##name, type, combination<max_##name, divide, false>)                                     \
-	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, divide, false>)                       \
+	KERNEL(sum_##name, type, combination<sum_##name, nullptr, divide>)                                   \
+	KERNEL(prod_##name, type, combination<prod_##name, nullptr, nullptr>)                                \
+	KERNEL(min_##name, type, combination<min_##name, nullptr, nullptr>)                                  \
+	KERNEL(max_##name, type, combination<max_##name, nullptr, nullptr>)                                  \
+	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, scale_##name, nullptr>)               \
 	KERNEL(scale_##name, type, filling<scale_##name>)                                                    \
 	KERNEL(copy_##name, type, filling<copy<type>>)
 
@@ -198,9 +195,9 @@ KERNELS(i32, int32_t, divide_i32)
 KERNELS(u32, uint32_t, divide_u32)
 KERNELS(i64, int64_t, divide_i64)
 KERNELS(u64, uint64_t, divide_u64)
-KERNELS(f16, uint16_t, nothing)
-KERNELS(bf16, uint16_t, nothing)
-KERNELS(f32, float, nothing)
-KERNELS(f64, double, nothing)
-KERNELS(f8e4m3, uint8_t, nothing)
-KERNELS(f8e5m2, uint8_t, nothing)
+KERNELS(f16, uint16_t, nullptr)
+KERNELS(bf16, uint16_t, nullptr)
+KERNELS(f32, float, nullptr)
+KERNELS(f64, double, nullptr)
+KERNELS(f8e4m3, uint8_t, nullptr)
+KERNELS(f8e5m2, uint8_t, nullptr)

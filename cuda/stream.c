@@ -1,27 +1,23 @@
 /* Queues that are CUDA streams: what kolo_cuda.h declares. An operation with one is recorded in its call. */
-#include "gpu.h"
+#include "stream.h"
 #include "record.h"
 
 #include "../comm/group.h"
-#include "../comm/queue.h"
 
 #include "kolo/kolo_cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct stream {
-	struct kolo_queue queue; /* first */
-	const struct ko_driver *driver;
-	struct ko_gpu *gpu;
-	void *stream; /* the driver's; NULL: the default one */
-	struct ko_gpu_uses *uses;
-};
-
 #define PER_THREAD ((struct CUstream_st *)2) /* CU_STREAM_PER_THREAD */
 
+struct ko_stream *ko_stream_of(struct kolo_queue *queue)
+{
+	return queue && queue->stream ? (struct ko_stream *)queue : NULL;
+}
+
 /* Is the queue on the GPU that the communicator has joined? */
-static int check_gpu(const struct stream *s, const struct ko_gpu_comm *g)
+static int check_gpu(const struct ko_stream *s, const struct ko_gpu_comm *g)
 {
 	const struct ko_gpu_info *mine = s->driver->info(s->gpu), *joined = s->driver->info(g->gpu);
 
@@ -34,8 +30,7 @@ static int check_gpu(const struct stream *s, const struct ko_gpu_comm *g)
 		g->comm->rank, mine->ordinal, mine->bus, joined->ordinal, joined->bus);
 }
 
-/* The communicator's GPU, joined to the others' if it was not. */
-static int join_gpus(struct stream *s, struct kolo_comm *comm, struct ko_gpu_comm **out)
+int ko_stream_join(struct ko_stream *s, struct kolo_comm *comm, struct ko_gpu_comm **out)
 {
 	int rc = ko_gpu_of(comm) ? 0 : ko_gpu_connect(comm, s->stream);
 
@@ -47,8 +42,7 @@ static int join_gpus(struct stream *s, struct kolo_comm *comm, struct ko_gpu_com
 	return rc;
 }
 
-/* The driver's answer, from any thread. */
-static int ask_for_pointer(const struct stream *s, const void *pointer, struct kolo_cuda_pointer *out)
+int ko_stream_ask(const struct ko_stream *s, const void *pointer, struct kolo_cuda_pointer *out)
 {
 	int rc = s->driver->enter(s->gpu);
 
@@ -62,11 +56,11 @@ static int ask_for_pointer(const struct stream *s, const void *pointer, struct k
 		      : 0;
 }
 
-static int check_pointer(const struct stream *s, const struct ko_call *call, const char *name,
+static int check_pointer(const struct ko_stream *s, const struct ko_call *call, const char *name,
 			 const void *pointer)
 {
 	struct kolo_cuda_pointer p;
-	int rc = ask_for_pointer(s, pointer, &p);
+	int rc = ko_stream_ask(s, pointer, &p);
 
 	if (rc < 0 || p.usable)
 		return rc;
@@ -80,7 +74,7 @@ static int check_pointer(const struct stream *s, const struct ko_call *call, con
 }
 
 /* Those that this rank reads and writes. */
-static int check_pointers(const struct stream *s, const struct ko_call *call)
+static int check_pointers(const struct ko_stream *s, const struct ko_call *call)
 {
 	bool root = call->comm->rank == call->root;
 	bool src = call->src && (call->coll != KO_BROADCAST || root);
@@ -96,20 +90,20 @@ static int check_pointers(const struct stream *s, const struct ko_call *call)
 
 static int record(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red)
 {
-	struct stream *s = (struct stream *)q;
+	struct ko_stream *s = (struct ko_stream *)q;
 	struct ko_gpu_comm *g;
 	int rc = check_pointers(s, call);
 
 	if (rc < 0 && rc != KOLO_EINVAL) /* the others wait for this rank */
 		return ko_comm_fail(call->comm, rc, "rank %d: %s", call->comm->rank, kolo_last_error());
 	if (rc == 0)
-		rc = join_gpus(s, call->comm, &g);
+		rc = ko_stream_join(s, call->comm, &g);
 	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
 }
 
 static int wait_stream(struct kolo_queue *q)
 {
-	struct stream *s = (struct stream *)q;
+	struct ko_stream *s = (struct ko_stream *)q;
 	int rc = s->driver->enter(s->gpu);
 
 	if (rc == 0) {
@@ -124,7 +118,7 @@ static int wait_stream(struct kolo_queue *q)
 
 static void destroy_stream(struct kolo_queue *q)
 {
-	struct stream *s = (struct stream *)q;
+	struct ko_stream *s = (struct ko_stream *)q;
 
 	if (s->gpu)
 		s->driver->close(s->gpu);
@@ -137,7 +131,7 @@ int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 {
 	static const struct ko_stream_ops ops = { record, wait_stream, destroy_stream };
 	const struct ko_driver *driver;
-	struct stream *s;
+	struct ko_stream *s;
 	int rc;
 
 	if (!out)
@@ -171,24 +165,27 @@ int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 
 int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue)
 {
+	struct ko_stream *s = ko_stream_of(queue);
 	struct ko_gpu_comm *g;
 	int rc;
 
-	if (!comm || !queue || !queue->stream)
+	if (!comm || !s)
 		return ko_fail(
 			KOLO_EINVAL,
 			"kolo_cuda_connect: comm must not be NULL, and queue must be from kolo_cuda_queue_create");
 	if ((rc = ko_group_refuse(comm, "kolo_cuda_connect")) < 0)
 		return rc;
 	ko_order_settle(comm->order);
-	return join_gpus((struct stream *)queue, comm, &g);
+	return ko_stream_join(s, comm, &g);
 }
 
 int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out)
 {
-	if (!queue || !queue->stream || !out)
+	struct ko_stream *s = ko_stream_of(queue);
+
+	if (!s || !out)
 		return ko_fail(KOLO_EINVAL,
 			       "kolo_cuda_pointer_get: out must not be NULL, and queue must be from "
 			       "kolo_cuda_queue_create");
-	return ask_for_pointer((struct stream *)queue, pointer, out);
+	return ko_stream_ask(s, pointer, out);
 }

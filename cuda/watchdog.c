@@ -34,12 +34,25 @@ static uint32_t value_of(const struct ko_gpu_word *word)
 	return atomic_load_explicit(&word->value, memory_order_acquire);
 }
 
-/* Whom the rank's stream waits for; -1: nobody that is known. */
+/* Has the other one not come yet where the rank's stream waits for all? Between threads of a process that is not seen, unless
+ * they do it by words. */
+static bool meets(const struct ko_gpu_comm *g, int rank, int other)
+{
+	const struct ko_gpu_words *in = ko_gpu_words_of(g, rank, KO_GPU_IN);
+	uint32_t stage = in ? value_of(&in->stage) : 0; /* of other hosts nothing is seen */
+	bool seen = stage & KO_STAGE_WORDS || g->process[other] != g->process[rank];
+
+	if (rank == other || !seen || !(stage & (KO_STAGE_READY | KO_STAGE_DONE)))
+		return false;
+	return !(value_of(stage & KO_STAGE_READY ? &in->ready[other] : &in->done[other]) & KO_SLOT_FAILED);
+}
+
+/* Whom the rank's stream waits for, of several one; -1: nobody that is known. */
 static int waits_for(const struct ko_gpu_comm *g, int rank)
 {
 	const struct ko_ring *ring = &g->comm->ring;
 	const struct ko_gpu_words *in = ko_gpu_words_of(g, rank, KO_GPU_IN), *out;
-	uint32_t stage = in ? value_of(&in->stage) : 0; /* of other hosts nothing is seen */
+	uint32_t stage = in ? value_of(&in->stage) : 0;
 	int next = ko_ring_next(ring, rank);
 
 	if (stage & KO_STAGE_DATA && !(value_of(&in->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
@@ -48,6 +61,9 @@ static int waits_for(const struct ko_gpu_comm *g, int rank)
 					      : ko_gpu_words_of(g, next, KO_GPU_IN);
 	if (stage & KO_STAGE_ROOM && value_of(&out->slot[stage >> 16 & 255]) & KO_SLOT_TAKEN)
 		return next;
+	for (int r = 0; r < g->comm->nranks; r++)
+		if (meets(g, rank, r))
+			return r;
 	return -1;
 }
 
@@ -118,20 +134,22 @@ static void report_gone(struct ko_gpu_comm *g, const struct ko_life *life)
 /* A rank that died or left is missed by those whose streams wait for it, and they say so to all. */
 static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
 {
+	int me = g->comm->rank;
 	const struct ko_life *life;
 
 	ko_lifelines_look(g->inner->lifelines);
 	for (int k = 0; (life = ko_lifelines_gone(g->inner->lifelines, &k)); k++)
-		if (waits_for(g, g->comm->rank) == life->rank && !may_still_come(g, life, w))
+		if ((waits_for(g, me) == life->rank || meets(g, me, life->rank)) &&
+		    !may_still_come(g, life, w))
 			report_gone(g, life);
 }
 
 /* ---- Letting go ----------------------------------------------------------------------------------------- */
 
-static void fail_slots(struct ko_gpu_words *words)
+static void fail_words(struct ko_gpu_word *words, int n)
 {
-	for (int k = 0; k < KO_GPU_SLOTS; k++)
-		atomic_store_explicit(&words->slot[k].value, KO_SLOT_FAILED, memory_order_release);
+	for (int k = 0; k < n; k++)
+		atomic_store_explicit(&words[k].value, KO_SLOT_FAILED, memory_order_release);
 }
 
 /* What this rank's stream waits for, and what its neighbours' do, who have failed too, is there; until the stream itself, or
@@ -140,8 +158,10 @@ static void let_pass(struct ko_gpu_comm *g)
 {
 	if (!g->in.words)
 		return;
-	fail_slots(g->in.words);
-	fail_slots(g->out.words);
+	fail_words(g->in.words->slot, KO_GPU_SLOTS);
+	fail_words(g->out.words->slot, KO_GPU_SLOTS);
+	fail_words(g->in.words->ready, KO_GPU_PEERS);
+	fail_words(g->in.words->done, KO_GPU_PEERS);
 }
 
 void ko_gpu_let_go(struct ko_gpu_comm *g)

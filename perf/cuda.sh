@@ -43,6 +43,12 @@ for n in 2 4 8; do
 	bench "all_reduce $n" "$n" -b 8 -e 512M -f 8
 	bench "all_reduce $n threads" "$n" --threads -b 8 -e 512M -f 8
 done
+# Without slots, on memory that the others reach.
+for n in 2 8; do
+	bench "registered $n" "$n" --memory cuda-registered -b 8 -e 512M -f 8 -c 0
+	bench "registered $n threads" "$n" --threads --memory cuda-registered -b 8 -e 512M -f 8 -c 0
+done
+bench "others, registered" 2 --memory cuda-registered broadcast reduce reduce_scatter all_gather -b 64K -e 256M -f 16
 bench others 2 broadcast reduce reduce_scatter all_gather -b 64K -e 256M -f 16
 bench types 2 -t all -b 64M -e 64M --out-of-place
 bench barrier 2 barrier

@@ -254,7 +254,9 @@ static void fill(unsigned char *x, int k)
 
 static struct ko_gpu_job copy_of(void *out, const void *own)
 {
-	return (struct ko_gpu_job){ .out = out, .own = own, .n = LEN, .type = KOLO_U8 };
+	return (struct ko_gpu_job){
+		.nins = 1, .ins = { own }, .nouts = 1, .outs = { out }, .n = LEN, .type = KOLO_U8
+	};
 }
 
 /* Owns the memory, waits for line 0, copies it out, and says so in line 1. */
@@ -268,7 +270,7 @@ static void receive_patterns(int sock)
 
 	MUST(d->alloc(s.gpu, LEN, &memory));
 	MUST(d->alloc(s.gpu, LEN, &own));
-	MUST(d->export(s.gpu, &memory, &export, &fd));
+	MUST(d->export(s.gpu, memory.at, LEN, &export, &fd));
 	send_fd(sock, fd, &export, sizeof(export));
 	for (int k = 0; k < PATTERNS; k++) {
 		struct ko_word_op full = op(&s, KO_WORD_SET, 0, 1), empty = op(&s, KO_WORD_WRITE, 0, 0);

@@ -25,6 +25,10 @@ void t_gpu_free(void *memory);
 /* The stream calls fn(arg), like a kernel of the program's. */
 void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg);
 
+/* The stream copies; and a copy that is over when it returns. Of any memory. */
+void t_stream_copy(struct t_stream *s, void *to, const void *from, size_t len);
+void t_gpu_copy(void *to, const void *from, size_t len);
+
 /* Blocks until it has done everything. */
 void t_stream_finish(struct t_stream *s);
 
@@ -41,6 +45,9 @@ void t_driver_shake(unsigned seed);
 
 /* The k-th call of the driver from here on that may fail does; 0: none. Returns how many there have been since the last time. */
 long t_driver_fail(long k);
+
+/* From here on this process's GPUs lose what they write to memory of other processes that they map. */
+void t_driver_lose(bool lose);
 
 /* Kernels since the last time whose places lie at different distances behind multiples of 16 bytes. */
 long t_driver_unlike(void);

@@ -20,7 +20,7 @@ static kernel_fn *const kernels[][KO_NCOMBINES + 2] = {
 /* Launches the job's kernel. */
 extern "C" void t_launch(const struct ko_gpu_job *j)
 {
-	int which = j->in && j->own ? j->how : j->scales ? KO_NCOMBINES : KO_NCOMBINES + 1;
+	int which = j->nins > 1 ? j->how : j->scales ? KO_NCOMBINES : KO_NCOMBINES + 1;
 
 	launch(kernels[j->type][which], *j);
 }

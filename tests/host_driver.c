@@ -18,8 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_OPS = 32 };
-
 /* GPUs that are found by their number, and how much memory they have, all of them together. */
 enum { GPUS = 8, GPU_MEMORY = 256 << 20 };
 
@@ -38,7 +36,7 @@ struct event {
 struct item {
 	enum { WORDS, KERNEL, ZERO, CLEAR, COPY, RECORD, AWAIT, CALL } kind;
 	int nops;
-	struct ko_word_op ops[MAX_OPS];
+	struct ko_word_op ops[KO_DRIVER_OPS];
 	struct ko_gpu_job job;
 	struct kolo_zero_work work;
 	void *to; /* `len` bytes of it become 0, or a copy of those at `from` */
@@ -78,6 +76,7 @@ static struct allocation {
 	void *at;
 	size_t len;
 	int ordinal; /* of a GPU; SHARED */
+	int fd;      /* of which it is a mapping; -1 */
 } allocations[MAX_ALLOCATIONS];
 static size_t nallocations;
 static pthread_mutex_t allocation_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -97,6 +96,7 @@ static _Thread_local int depth; /* of enter */
 static atomic_long live, fail_at, calls, unlike;
 static atomic_size_t in_use; /* of GPU_MEMORY; what is mapped twice counts twice */
 static atomic_uint shaking;
+static atomic_bool losing; /* what is written to others' memory */
 static atomic_ulong
 	written; /* words: the thread sanitizer does not know that two places are the same memory */
 static _Atomic uint64_t captures;
@@ -132,6 +132,11 @@ long t_driver_fail(long k)
 long t_driver_unlike(void)
 {
 	return atomic_exchange(&unlike, 0);
+}
+
+void t_driver_lose(bool lose)
+{
+	atomic_store(&losing, lose);
 }
 
 long t_driver_live(void)
@@ -185,19 +190,23 @@ static void do_word(const struct ko_word_op *op)
 	atomic_load_explicit(&written, memory_order_acquire);
 }
 
+/* Several places are combined beside them: any of them may be written. */
 static void do_kernel(const struct ko_gpu_job *j)
 {
 	const struct ko_kernels *k = ko_kernels_list()[0];
+	size_t len = j->n * kolo_type_size(j->type);
+	void *z = malloc(len);
 
-	if (j->in && j->own) {
-		k->combine[j->type][j->how](j->out, j->in, j->own, j->n, &j->s);
-		if (j->divides)
-			k->divide[j->type](j->out, j->out, j->n, &j->s);
-	} else {
-		(j->scales ? k->scale : k->copy)[j->type](j->out, j->in ? j->in : j->own, j->n, &j->s);
-	}
-	if (j->also)
-		k->copy[j->type](j->also, j->out, j->n, NULL);
+	if (!z)
+		abort();
+	(j->scales ? k->scale : k->copy)[j->type](z, j->ins[0], j->n, &j->s);
+	for (int i = 1; i < j->nins; i++)
+		k->combine[j->type][j->how](z, z, j->ins[i], j->n, &j->s);
+	if (j->divides)
+		k->divide[j->type](z, z, j->n, &j->s);
+	for (int i = 0; i < j->nouts; i++)
+		memcpy(j->outs[i], z, len);
+	free(z);
 }
 
 static void let_go(struct event *e)
@@ -326,6 +335,16 @@ void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
 	give(s, &(struct item){ .kind = CALL, .fn = fn, .arg = arg });
 }
 
+void t_stream_copy(struct t_stream *s, void *to, const void *from, size_t len)
+{
+	give(s, &(struct item){ .kind = COPY, .to = to, .from = from, .len = len });
+}
+
+void t_gpu_copy(void *to, const void *from, size_t len)
+{
+	memcpy(to, from, len);
+}
+
 void t_stream_finish(struct t_stream *s)
 {
 	pthread_mutex_lock(&s->lock);
@@ -441,12 +460,12 @@ static void leave(struct ko_gpu *gpu)
 	depth--;
 }
 
-static void note_memory(void *at, size_t len, int ordinal)
+static void note_memory(void *at, size_t len, int ordinal, int fd)
 {
 	pthread_mutex_lock(&allocation_lock);
 	if (nallocations == MAX_ALLOCATIONS)
 		abort();
-	allocations[nallocations++] = (struct allocation){ at, len, ordinal };
+	allocations[nallocations++] = (struct allocation){ at, len, ordinal, fd };
 	pthread_mutex_unlock(&allocation_lock);
 }
 
@@ -463,16 +482,16 @@ static void forget_memory(const void *at)
 	pthread_mutex_unlock(&allocation_lock);
 }
 
-static int map_memory(int ordinal, int fd, size_t len, struct ko_gpu_memory *out)
+static int map_memory(int ordinal, int fd, size_t len, int flags, struct ko_gpu_memory *out)
 {
-	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
 
 	if (at == MAP_FAILED)
 		return fail(KOLO_ENOMEM, strerror(errno));
 	*out = (struct ko_gpu_memory){ .at = at, .len = len, .handle = (uint64_t)fd };
 	atomic_fetch_add(&live, 1);
 	atomic_fetch_add(&in_use, len);
-	note_memory(at, len, ordinal);
+	note_memory(at, len, ordinal, fd);
 	return 0;
 }
 
@@ -485,7 +504,7 @@ static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 	fd = memfd_create("gpu", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, (off_t)len) < 0)
 		return fail(KOLO_ENOMEM, strerror(errno));
-	return map_memory(gpu->info.ordinal, fd, len, out);
+	return map_memory(gpu->info.ordinal, fd, len, MAP_SHARED, out);
 }
 
 /* Bytes of it are not 0 before they are cleared. */
@@ -508,17 +527,26 @@ static int room(struct ko_gpu *gpu, size_t *out)
 	return may_fail_inside();
 }
 
-static int export_memory(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, struct ko_gpu_export *out,
-			 int *fd)
+static int export_memory(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd)
 {
 	int rc = may_fail_inside();
 
 	(void)gpu;
 	if (rc < 0)
 		return rc;
-	*out = (struct ko_gpu_export){ .len = memory->len, .kind = 1 };
-	*fd = dup((int)memory->handle);
-	return *fd < 0 ? fail(KOLO_ESYS, strerror(errno)) : 0;
+	*fd = -1;
+	pthread_mutex_lock(&allocation_lock);
+	for (size_t k = 0; k < nallocations; k++) {
+		const struct allocation *a = &allocations[k];
+		size_t offset = (uintptr_t)at - (uintptr_t)a->at;
+
+		if (offset >= a->len || len > a->len - offset || a->fd < 0)
+			continue;
+		*out = (struct ko_gpu_export){ .len = a->len, .offset = offset, .kind = 1 };
+		*fd = dup(a->fd);
+	}
+	pthread_mutex_unlock(&allocation_lock);
+	return *fd < 0 ? fail(KOLO_ENOTSUP, "not one allocation of the GPU's") : 0;
 }
 
 static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
@@ -530,7 +558,8 @@ static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd
 	own = dup(fd);
 	if (own < 0 || memory->kind != 1)
 		return fail(KOLO_ESYS, "no descriptor of memory");
-	rc = map_memory(gpu->info.ordinal, own, memory->len, out);
+	rc = map_memory(gpu->info.ordinal, own, memory->len, atomic_load(&losing) ? MAP_PRIVATE : MAP_SHARED,
+			out);
 	out->mapped = true;
 	return rc;
 }
@@ -548,9 +577,9 @@ static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 	atomic_fetch_sub(&live, 1);
 }
 
-static int reach(struct ko_gpu *gpu, struct ko_gpu *owner, const struct ko_gpu_memory *memory)
+static int reach(struct ko_gpu *gpu, const void *at)
 {
-	(void)gpu, (void)owner, (void)memory;
+	(void)gpu, (void)at;
 	return may_fail_inside();
 }
 
@@ -623,7 +652,7 @@ static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops,
 	(void)gpu;
 	if (rc < 0)
 		return rc;
-	if (n > MAX_OPS)
+	if (n > KO_DRIVER_OPS)
 		return fail(KOLO_ESYS, "too many ops");
 	memcpy(item.ops, ops, (size_t)n * sizeof(*ops));
 	give(stream, &item);
@@ -633,11 +662,13 @@ static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops,
 /* Do all the job's places lie as far behind a multiple of 16 bytes? */
 static bool are_alike(const struct ko_gpu_job *j)
 {
-	const void *places[] = { j->out, j->also, j->in, j->own };
+	uintptr_t first = (uintptr_t)j->outs[0];
 	bool alike = true;
 
-	for (size_t k = 1; k < sizeof(places) / sizeof(places[0]); k++)
-		alike = alike && (!places[k] || ((uintptr_t)places[k] - (uintptr_t)j->out) % 16 == 0);
+	for (int k = 0; k < j->nins; k++)
+		alike = alike && ((uintptr_t)j->ins[k] - first) % 16 == 0;
+	for (int k = 1; k < j->nouts; k++)
+		alike = alike && ((uintptr_t)j->outs[k] - first) % 16 == 0;
 	return alike;
 }
 
@@ -894,7 +925,7 @@ void *t_gpu_alloc(size_t len)
 	if (!memory)
 		abort();
 	memset(memory, 0, len);
-	note_memory(memory, len, SHARED);
+	note_memory(memory, len, SHARED, -1);
 	return memory;
 }
 

@@ -3,6 +3,7 @@
 #include "gpu.h"
 
 #include <cuda.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,26 @@ void t_gpu_free(void *memory)
 void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
 {
 	MUST(cuLaunchHostFunc(s->stream, fn, arg));
+}
+
+static CUdeviceptr address(const void *p)
+{
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+void t_stream_copy(struct t_stream *s, void *to, const void *from, size_t len)
+{
+	MUST(cuMemcpyAsync(address(to), address(from), len, s->stream));
+}
+
+void t_gpu_copy(void *to, const void *from, size_t len)
+{
+	CUstream stream;
+
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuMemcpyAsync(address(to), address(from), len, stream));
+	MUST(cuStreamSynchronize(stream));
+	MUST(cuStreamDestroy(stream));
 }
 
 void t_stream_finish(struct t_stream *s)

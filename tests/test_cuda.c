@@ -2,9 +2,7 @@
  * die, stop, leave or disagree. Part of make check on a driver made of threads; make check-cuda runs it on a GPU, without
  * cmocka (T_PLAIN). */
 #include "../comm/comm.h"
-#include "gpu.h"
-#include "kolo/kolo_cuda.h"
-#include "t.h"
+#include "gpu_ranks.h"
 #include "trial.h"
 
 #include <signal.h>
@@ -14,88 +12,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { MAX_RANKS = 8 };
-
-/* Of tests that wait for one. GPUs take a while to start, and processes that start together not the same. */
-#ifdef T_PLAIN
-enum { TIMEOUT_S = 5 };
-#else
-enum { TIMEOUT_S = 1 };
-#endif
-
-/* A rank with a stream, all ranks on one GPU, or each on its own. */
-struct rank {
-	struct kolo_comm *c;
-	struct t_stream *stream;
-	struct kolo_queue *q;
-};
-
-/* Through which all that goes from GPU to GPU is staged; NULL: none, they reach each other. */
-static const char *transport;
-
-static struct rank start(struct t_rank *r, struct kolo_comm_attr attr)
-{
-	struct rank me = { .stream = t_stream_create(r->rank % 2) };
-
-	attr.transport = transport;
-	t_gpu_use();
-	me.c = t_comm_with(r, attr);
-	CHECK(kolo_cuda_queue_create(t_stream_handle(me.stream), &me.q) == 0);
-	return me;
-}
-
-/* With little memory for slots, so that little data makes many rounds. */
-static struct rank start_small(struct t_rank *r)
-{
-	setenv("KOLO_CUDA_MEMORY", "65536", 1);
-	return start(r, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
-}
-
-static void end(struct rank *me)
-{
-	kolo_comm_destroy(me->c);
-	kolo_queue_destroy(me->q);
-	t_stream_destroy(me->stream);
-}
-
-static void for_every_number_of_ranks(t_rank_fn *fn)
-{
-	for (int n = 1; n <= MAX_RANKS; n++) {
-		if (n > 3 && t_is_slow())
-			continue;
-		t_processes(n, fn, NULL);
-		t_threads(n, fn, NULL);
-	}
-}
-
-/* Staged through what a relay may have between two ranks. */
-static void for_every_relay(t_rank_fn *fn, void *arg)
-{
-	static const char *const names[] = { "shm", "tcp", "ofi" };
-
-	for (size_t k = 0; k < ARRAY_LEN(names); k++) {
-		if (!t_has_transport(names[k]))
-			continue;
-		transport = names[k];
-		t_processes(k == 0 ? 3 : 2, fn, arg);
-		if (k == 1 && !t_is_slow())
-			t_processes(4, fn, arg);
-	}
-	transport = "shm";
-	t_threads(3, fn, arg);
-	transport = NULL;
-}
-
-/* What only the driver made of threads does. */
-static void shake(unsigned seed)
-{
-#ifdef T_PLAIN
-	(void)seed;
-#else
-	t_driver_shake(seed);
-#endif
-}
 
 /* ---- Results -------------------------------------------------------------------------------------------- */
 
@@ -221,24 +137,6 @@ static void traffic_is_what_the_model_says(void **state)
 }
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
-
-enum { CELLS = 500 };
-
-/* What a program's own kernels do before and behind a collective. */
-struct own_work {
-	long *x;
-	long factor;
-	unsigned delay_us;
-};
-
-static void scale(void *arg)
-{
-	const struct own_work *w = arg;
-
-	usleep(w->delay_us);
-	for (int i = 0; i < CELLS; i++)
-		w->x[i] = w->x[i] * w->factor % 1000003;
-}
 
 /* A kernel, a collective, a kernel, on and on, without ever waiting on the host; now and then on another stream, which the
  * kernels are ordered with by events of the program's, and the collectives by Kolo. */
@@ -521,23 +419,6 @@ static void a_graph_is_replayed_three_times(void **state)
 }
 
 /* ---- Failures ------------------------------------------------------------------------------------------- */
-
-enum { GONE = 1 };
-
-static void wait_for_failure(struct rank *me, int code, const char *culprit)
-{
-	int64_t began = t_now_ms();
-	char name[32];
-	int rc;
-
-	rc = kolo_queue_wait(me->q);
-	CHECK(rc == code);
-	snprintf(name, sizeof(name), "%s", culprit);
-	CHECK(strstr(kolo_last_error(), name) != NULL);
-	CHECK(t_now_ms() - began < (code == KOLO_ETIMEDOUT ? TIMEOUT_S * 1000 + 3000 : 4000));
-	CHECK(kolo_comm_status(me->c) == code);
-	CHECK(kolo_barrier(me->c, me->q) == code && kolo_barrier(me->c, NULL) == code);
-}
 
 /* Rank 1 dies, or stops, with work of all of them under way on streams. */
 static void lose_rank(struct t_rank *r)

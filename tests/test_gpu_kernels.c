@@ -8,9 +8,9 @@
 
 void t_launch(const struct ko_gpu_job *j);
 
-enum { MOST = 1200, ROOM = MOST * 8 + 64, GUARD_BYTE = 0xa5 };
+enum { MOST = 1200, ROOM = MOST * 8 + 64, GUARD_BYTE = 0xa5, PLACES = KO_JOB_PLACES };
 
-static unsigned char in[ROOM], own[ROOM], out[ROOM], also[ROOM], want[ROOM];
+static unsigned char in[PLACES][ROOM], out[PLACES][ROOM], want[ROOM];
 
 /* Any bits but those of NaN, whose payload is not promised. */
 static void fill(unsigned char *p, enum kolo_type type, uint64_t *seed)
@@ -31,13 +31,11 @@ static void expect(const struct ko_gpu_job *j)
 {
 	const struct ko_kernels *k = ko_kernels_list()[0];
 
-	if (j->in && j->own) {
-		k->combine[j->type][j->how](want, j->in, j->own, j->n, &j->s);
-		if (j->divides)
-			k->divide[j->type](want, want, j->n, &j->s);
-	} else {
-		(j->scales ? k->scale : k->copy)[j->type](want, j->in ? j->in : j->own, j->n, &j->s);
-	}
+	(j->scales ? k->scale : k->copy)[j->type](want, j->ins[0], j->n, &j->s);
+	for (int i = 1; i < j->nins; i++)
+		k->combine[j->type][j->how](want, want, j->ins[i], j->n, &j->s);
+	if (j->divides)
+		k->divide[j->type](want, want, j->n, &j->s);
 }
 
 static void check_place(const unsigned char *place, size_t offset, size_t len)
@@ -51,27 +49,22 @@ static void check_place(const unsigned char *place, size_t offset, size_t len)
 
 static void try_job(struct ko_gpu_job j, uint64_t *seed)
 {
-	size_t size = kolo_type_size(j.type), offset = t_random(seed) % 33, other = t_random(seed) % 33;
-	size_t len = j.n * size;
+	size_t size = kolo_type_size(j.type), offsets[PLACES], offset = t_random(seed) % 16 * size;
 	bool congruent = t_random(seed) % 2;
 
-	fill(in, j.type, seed);
-	fill(own, j.type, seed);
-	memset(out, GUARD_BYTE, ROOM);
-	memset(also, GUARD_BYTE, ROOM);
-	if (j.in)
-		j.in = in + size * (congruent ? offset % 16 : t_random(seed) % 7);
-	if (j.own)
-		j.own = own + size * (congruent ? offset % 16 : t_random(seed) % 7);
-	offset = congruent ? offset % 16 * size : offset;
-	other = congruent ? offset : other;
-	j.out = out + offset;
-	j.also = t_random(seed) % 2 ? also + other : NULL;
+	for (int k = 0; k < j.nins; k++) {
+		fill(in[k], j.type, seed);
+		j.ins[k] = in[k] + (congruent ? offset : size * (t_random(seed) % 7));
+	}
+	for (int k = 0; k < j.nouts; k++) {
+		memset(out[k], GUARD_BYTE, ROOM);
+		offsets[k] = congruent ? offset : t_random(seed) % 33;
+		j.outs[k] = out[k] + offsets[k];
+	}
 	expect(&j);
 	t_launch(&j);
-	check_place(out, offset, len);
-	if (j.also)
-		check_place(also, other, len);
+	for (int k = 0; k < j.nouts; k++)
+		check_place(out[k], offsets[k], j.n * size);
 }
 
 static union ko_scalar factor_of(enum kolo_type type)
@@ -81,50 +74,51 @@ static union ko_scalar factor_of(enum kolo_type type)
 	return type == KOLO_F64 ? (union ko_scalar){ .f64 = 0.3 } : (union ko_scalar){ .f32 = 0.3f };
 }
 
+/* Of one place, or of several, on to several; the first is multiplied, the last divided. */
 static void every_type_op_and_alignment_is_as_on_the_host(void **state)
 {
+	static const int ins[] = { 2, 2, 3, 4, 7, PLACES }, outs[] = { 1, 2, 1, 4, PLACES };
 	uint64_t seed = 1;
 
 	(void)state;
 	for (int type = 0; type < KO_NTYPES; type++)
-		for (int how = 0; how < KO_NCOMBINES + 3; how++)
-			for (int k = 0; k < 60; k++) {
+		for (int how = 0; how < KO_NCOMBINES + 2; how++)
+			for (int k = 0; k < 90; k++) {
 				struct ko_gpu_job j = { .type = (enum kolo_type)type,
 							.n = k < 20 ? (size_t)k : t_random(&seed) % MOST };
 
 				j.s = factor_of(j.type);
-				j.in = how < KO_NCOMBINES + 1 ? in : NULL;
-				j.own = how != KO_NCOMBINES ? own : NULL;
+				j.nins = how < KO_NCOMBINES ? ins[(size_t)k % ARRAY_LEN(ins)] : 1;
+				j.nouts = outs[(size_t)k % ARRAY_LEN(outs)];
 				j.how = how < KO_NCOMBINES ? (enum ko_combine)how : KO_SUM;
-				j.scales = how == KO_NCOMBINES + 1;
+				j.scales = how == KO_NCOMBINES || (how == KO_SUM_SCALED && k % 2);
 				j.divides = how == KO_SUM && type <= KOLO_U64 && k % 2;
-				if (how == KO_NCOMBINES + 2)
-					j.in = NULL;
 				try_job(j, &seed);
 			}
 }
 
-/* out may be own, and so may the second place. */
+/* Any place that is written may be one that is read. */
 static void in_place_is_as_out_of_place(void **state)
 {
 	uint64_t seed = 2;
 
 	(void)state;
-	for (int k = 0; k < 100; k++) {
-		struct ko_gpu_job j = { .in = in + 4 * (k % 5),
-					.own = own + 4 * (k % 3),
-					.out = k % 2 ? own + 4 * (k % 3) : out,
-					.n = t_random(&seed) % MOST,
-					.type = KOLO_F32 };
+	for (int k = 0; k < 200; k++) {
+		struct ko_gpu_job j = {
+			.n = t_random(&seed) % MOST, .type = KOLO_F32, .nins = 2 + k % 4, .nouts = 1 + k % 3
+		};
+		int first = (int)(t_random(&seed) % (unsigned)j.nins);
 
-		if (k % 2 == 0)
-			j.also = own + 4 * (k % 3);
-		fill(in, j.type, &seed);
-		fill(own, j.type, &seed);
+		for (int i = 0; i < j.nins; i++) {
+			fill(in[i], j.type, &seed);
+			j.ins[i] = in[i] + 4 * (k % 5 + i % (1 + k % 2));
+		}
+		for (int i = 0; i < j.nouts; i++)
+			j.outs[i] = i == 1 ? (void *)out[i] : (void *)(uintptr_t)j.ins[(first + i) % j.nins];
 		expect(&j);
 		t_launch(&j);
-		CHECK(memcmp(own + 4 * (k % 3), want, 4 * j.n) == 0);
-		CHECK(memcmp(j.out, want, 4 * j.n) == 0);
+		for (int i = 0; i < j.nouts; i++)
+			CHECK(memcmp(j.outs[i], want, 4 * j.n) == 0);
 	}
 }
 

@@ -61,6 +61,10 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver tests/gpu_ze
 	$Q$(CC) -shared $(SANFLAGS) $(LDFLAGS) -o $@ $^ -lpthread -ldl
 	@ln -f $@ $(@D)/libcuda.so.1
 
+# Ranks with streams.
+GPU_TESTS := $(addprefix $B/tests/test_,cuda cuda_registered)
+$(GPU_TESTS): $B/tests/gpu_ranks.o
+
 # It tests what ringinfo decides and prints.
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/ringinfo_%.o,rule environment text json) $B/tools/json.o $B/tools/tool.o
 
@@ -122,7 +126,7 @@ check: check-programs
 	@$(if $(CMOCKA),:,echo "make check: the test library cmocka is missing: make deps"; exit 1)
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
--include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/stack.d $B/tests/disk_rules.d $B/tests/log_run.d $B/tests/failing.d $B/tests/failing_disk.d $B/tests/device_cases.d $B/tests/device_work.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
+-include $(TESTS:%=$B/tests/%.d) $B/tests/mlp.d $B/tests/stack.d $B/tests/disk_rules.d $B/tests/log_run.d $B/tests/failing.d $B/tests/failing_disk.d $B/tests/device_cases.d $B/tests/device_work.d $B/tests/gpu_ranks.d $(TEST_COMMON:.o=.d) $B/tests/gpu_kernels.d $B/tests/host_gpu.d $B/tests/fake_cuda.d $(PROGRAMS:%=%.d) $(TRAIN_F64:.o=.d) $B/tests/gpt.d $B/tests/zerotrain_gradients.d
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind
@@ -156,8 +160,8 @@ $B/tests/fuzz_boot: $B/tests/fuzz_boot.o $(filter-out $B/comm/boot_server.o,$(OB
 # ---- On a GPU: what these tests do on threads, without a test library; wants gcc, make, nvcc and a driver ---------------
 .PHONY: check-cuda
 ifeq ($(CUDA),yes)
-CHECK_CUDA := $(patsubst %,$B/check_cuda/%,test_cuda test_zero_gpu_kernels test_zero_cuda_device)
-CHECK_CUDA_COMMON := $(patsubst %,$B/check_cuda/%.o,t trial real_gpu)
+CHECK_CUDA := $(patsubst %,$B/check_cuda/%,test_cuda test_cuda_registered test_zero_gpu_kernels test_zero_cuda_device)
+CHECK_CUDA_COMMON := $(patsubst %,$B/check_cuda/%.o,t trial real_gpu gpu_ranks)
 $(CHECK_CUDA:=.o) $(CHECK_CUDA_COMMON): $B/check_cuda/%.o: tests/%.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )

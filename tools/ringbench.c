@@ -78,8 +78,26 @@ static int close_outputs(struct bench *b)
 	return rc;
 }
 
+/* On the queue's GPU, which the others reach. */
+static int allocate_registered(struct bench *b, size_t room)
+{
+	void **out[] = { (void **)&b->gpu_src, (void **)&b->gpu_dst };
+
+	for (int k = 0; k < 2; k++) {
+		if (kolo_cuda_alloc(b->queue, room, out[k]) < 0)
+			return fail(b, "getting memory");
+		if (gpu_zero(b->gpu, *out[k], room) < 0)
+			return EXIT_FAILED;
+		if (kolo_cuda_register(b->comm, b->queue, *out[k], room) < 0)
+			return fail(b, "registering memory");
+	}
+	return 0;
+}
+
 static int allocate_on_gpu(struct bench *b, size_t room)
 {
+	if (b->options->memory == REGISTERED)
+		return allocate_registered(b, room);
 	b->gpu_src = gpu_alloc(b->gpu, room);
 	b->gpu_dst = gpu_alloc(b->gpu, room);
 	if (b->gpu_src && b->gpu_dst)
@@ -279,11 +297,9 @@ static int run(struct bench *b)
 	b->algorithm = b->agreed.algorithm;
 	if ((rc = check_fit(b)))
 		return rc;
-	if (b->options->memory == CUDA && !(b->gpu = gpu_open(b->rank, b->options->devices)))
+	if (is_on_gpu(b->options) && !(b->gpu = gpu_open(b->rank, b->options->devices)))
 		return EXIT_FAILED;
-	if ((rc = learn_ring(b)) || (rc = open_outputs(b)) || (rc = allocate(b)))
-		return rc;
-	if ((rc = make_queue(b)))
+	if ((rc = learn_ring(b)) || (rc = open_outputs(b)) || (rc = make_queue(b)) || (rc = allocate(b)))
 		return rc;
 	report_header(b);
 	if (report_choices(b) < 0 || run_all(b, &verdict) < 0)
@@ -311,6 +327,10 @@ static int be_rank(struct bench *b)
 		free(b->dst);
 	}
 	kolo_comm_destroy(b->comm);
+	if (b->options->memory == REGISTERED) {
+		kolo_cuda_free(b->gpu_src);
+		kolo_cuda_free(b->gpu_dst);
+	}
 	kolo_queue_destroy(b->queue);
 	gpu_close(b->gpu);
 	free(b->next);

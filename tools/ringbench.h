@@ -41,14 +41,19 @@ struct options {
 	int warmups, iterations; /* iterations 0: for about 0.1 s */
 	int in_flight;           /* operations in a queue at a time; 0: no queue */
 	bool check, in_place, out_of_place, verbose, threads;
-	enum memory { HOST, ALLOC, CUDA } memory; /* of the buffers */
-	const char *devices;                      /* GPUs that ranks go round; NULL: all */
+	enum memory { HOST, ALLOC, CUDA, REGISTERED } memory; /* of the buffers; the last two of GPUs */
+	const char *devices;                                  /* GPUs that ranks go round; NULL: all */
 	const char *transport, *algorithm, *json, *csv, *plot;
 	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
 	const char *against[MAX_AGAINST];            /* files of earlier runs */
 	struct limit limits[MAX_LIMITS];
 	int nagainst, nlimits;
 };
+
+static inline bool is_on_gpu(const struct options *o)
+{
+	return o->memory >= CUDA;
+}
 
 /* One line of the table. */
 struct job {
@@ -126,8 +131,9 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);
 
-/* The kind of the buffers: "host", "alloc", "cuda". */
-const char *memory_name(const struct bench *b);
+/* A kind of buffers: "host", "alloc", "cuda", "cuda-registered"; the one of this name. */
+const char *memory_name(enum memory memory);
+bool memory_find(const char *name, enum memory *out);
 
 /* Rank 0's output. A row is begun with the job and gets one or two results. */
 void report_header(const struct bench *b);

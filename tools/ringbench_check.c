@@ -166,11 +166,23 @@ int partner(const struct bench *b)
 	return b->rank < half ? b->rank + half : b->rank < 2 * half ? b->rank - half : -1;
 }
 
-const char *memory_name(const struct bench *b)
-{
-	static const char *const names[] = { [HOST] = "host", [ALLOC] = "alloc", [CUDA] = "cuda" };
+static const char *const memories[] = {
+	[HOST] = "host", [ALLOC] = "alloc", [CUDA] = "cuda", [REGISTERED] = "cuda-registered"
+};
 
-	return names[b->options->memory];
+const char *memory_name(enum memory memory)
+{
+	return memories[memory];
+}
+
+bool memory_find(const char *name, enum memory *out)
+{
+	for (size_t k = 0; k < sizeof(memories) / sizeof(memories[0]); k++)
+		if (strcmp(memories[k], name) == 0) {
+			*out = (enum memory)k;
+			return true;
+		}
+	return false;
 }
 
 const char *algorithm_in_table(const struct bench *b, enum collective coll, size_t bytes)
@@ -195,7 +207,11 @@ static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in
 	size_t own = first >= j->n ? 0 : j->n - first < part ? j->n - first : part;
 	bool is_root = b->rank == j->root;
 
-	if (b->options->memory != ALLOC && j->coll != ALL_REDUCE &&
+	if (b->options->memory == REGISTERED && j->coll == BROADCAST) /* root writes all of it */
+		return is_root ? readers * j->bytes : 0;
+	if (b->options->memory == REGISTERED && j->coll == REDUCE) /* and reads */
+		return 0;
+	if (b->options->memory != ALLOC && b->options->memory != REGISTERED && j->coll != ALL_REDUCE &&
 	    !(j->coll == REDUCE && j->bytes >= LARGE_REDUCE))
 		return j->coll == BROADCAST && in_place && is_root && j->bytes >= LARGE_BROADCAST
 			       ? readers * (j->n / nranks) * element

@@ -83,7 +83,8 @@ static void usage(FILE *out)
 		"  --algorithm NAME  ring; board, exchange or direct where they can be (default: the best for each\n"
 		"                    size)\n"
 		"  --memory KIND     of the buffers: host; alloc: from kolo_alloc; cuda: of GPUs, with operations on a\n"
-		"                    stream, and the time by the GPU's clock (host)\n"
+		"                    stream, and the time by the GPU's clock; cuda-registered: such, on which all\n"
+		"                    ranks work directly (host)\n"
 		"  --device LIST     GPUs that ranks go round, like 0,2; several ranks may share one (default: all)\n"
 		"  --queue           leave operations to a queue and wait for it: the time is that of both\n"
 		"  --in-flight K     the same with K operations before each wait; the time is a K-th (1). For\n"
@@ -253,9 +254,8 @@ static void take_option(struct options *o, int c)
 	case TRANSPORT: o->transport = optarg; break;
 	case ALGORITHM: o->algorithm = optarg; break;
 	case MEMORY_KIND:
-		o->memory = strcmp(optarg, "alloc") == 0 ? ALLOC : strcmp(optarg, "cuda") == 0 ? CUDA : HOST;
-		if (o->memory == HOST && strcmp(optarg, "host") != 0)
-			mistake("--memory", optarg, "host, alloc or cuda");
+		if (!memory_find(optarg, &o->memory))
+			mistake("--memory", optarg, "host, alloc, cuda or cuda-registered");
 		break;
 	case DEVICES: o->devices = optarg; break;
 	case THREADS: o->threads = true; break;
@@ -314,14 +314,14 @@ static void check_used(const struct options *o)
 
 static void check_memory(struct options *o)
 {
-	if (o->devices && o->memory != CUDA)
+	if (o->devices && !is_on_gpu(o))
 		mistake("--device", o->devices, "--memory cuda beside it");
-	for (int coll = 0; o->memory == CUDA && coll < NCOLLECTIVES; coll++)
+	for (int coll = 0; is_on_gpu(o) && coll < NCOLLECTIVES; coll++)
 		if (o->collectives[coll] &&
 		    (collective_is_of_pairs((enum collective)coll) || coll == SEND_RECV))
-			mistake("--memory", "cuda",
+			mistake("--memory", memory_name(o->memory),
 				"a collective of the ring, or barrier: the others don't run on streams yet");
-	if (o->memory == CUDA && o->in_flight == 0)
+	if (is_on_gpu(o) && o->in_flight == 0)
 		o->in_flight = 1; /* a stream is a queue */
 }
 

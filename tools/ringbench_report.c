@@ -184,7 +184,7 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, memory_name(b), b->options->in_flight,
+		b->transport, b->algorithm, r->ran, memory_name(b->options->memory), b->options->in_flight,
 		in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us, r->min_us,
 		r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
@@ -203,8 +203,8 @@ static void report_csv(const struct bench *b, const struct job *j, bool in_place
 {
 	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,%s,%s,%d,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, memory_name(b), b->options->in_flight, in_place, j->bytes,
-		j->n, r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		b->transport, b->algorithm, r->ran, memory_name(b->options->memory), b->options->in_flight,
+		in_place, j->bytes, j->n, r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
 		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);
@@ -225,7 +225,7 @@ static void report_plot(const struct bench *b, const struct job *j, bool in_plac
 		.op = op_name(j),
 		.transport = b->transport,
 		.algorithm = b->algorithm,
-		.memory = memory_name(b),
+		.memory = memory_name(b->options->memory),
 		.root = j->root,
 		.ranks = b->nranks,
 		.in_place = in_place,

@@ -79,6 +79,38 @@ struct kolo_cuda_pointer {
  * Errors: KOLO_EINVAL, KOLO_ESYS. */
 int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out);
 
+/* Gets memory on the GPU of `queue`, one from kolo_cuda_queue_create, which others can map: see kolo_cuda_register. Local; CUDA may
+ * wait for the GPU. The caller gives it to kolo_cuda_free; it may be used with any queue on that GPU, and by kernels.
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
+int kolo_cuda_alloc(struct kolo_queue *queue, size_t bytes, void **out);
+
+/* Frees what kolo_cuda_alloc gave, when nothing uses it any more, and it is registered nowhere. NULL is allowed.
+ * Errors: KOLO_EINVAL (it is none, or was freed before). */
+int kolo_cuda_free(void *memory);
+
+/* Registers a buffer: memory of the queue's GPU, from kolo_cuda_alloc, cudaMalloc, or cuMemCreate if it can be handed to others as a
+ * descriptor. Collectives with such queues then work on it where it is: each rank reads and writes that of all others in one
+ * kernel, in two steps instead of twice as many as there are ranks, and nothing is copied on the way. That needs, on all ranks,
+ * the same place, counted from the beginning, of the same registration, of
+ *   - src and dst for all_reduce, src for reduce_scatter (also with counts), dst for all_gather (also with counts);
+ *   - dst for broadcast, and src for reduce, of up to 1 MiB in all that root moves, or with two ranks;
+ * other than with ops from kolo_op_create_premul_sum. Ranks that use different places are told so (KOLO_EMISMATCH). The results are those
+ * without: any part may be registered, none, or all. Beyond 16 ranks, between hosts, and where the communicator was made with a
+ * transport by name it is memory like other memory.
+ *
+ * A collective: every rank calls with the same number of bytes, on a queue on the GPU that it uses with comm, in the same place
+ * between its collectives. Blocks until what was called before is done and all have it; graphs that run are the caller's to wait for.
+ * A buffer overlaps no other one that is registered on comm, but may be registered on several communicators. kolo_cuda_deregister or
+ * kolo_comm_destroy ends it, and only then may it be freed.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP (memory that others can't map), KOLO_ESYS, those of the collectives. Nobody's is
+ * registered then; kolo_comm_status tells whether comm still works. */
+int kolo_cuda_register(struct kolo_comm *comm, struct kolo_queue *queue, void *memory, size_t bytes);
+
+/* Ends the registration of the buffer that begins there. A collective, like kolo_cuda_register. Graphs that were captured with it
+ * must not be launched any more. When it returns the buffer may be freed. Errors: KOLO_EINVAL, those of the collectives. */
+int kolo_cuda_deregister(struct kolo_comm *comm, void *memory);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

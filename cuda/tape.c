@@ -1,0 +1,121 @@
+/* See tape.h. */
+#include "tape.h"
+
+#include "../comm/watch.h"
+
+#include <stddef.h>
+#include <time.h>
+
+/* ---- Words ---------------------------------------------------------------------------------------------- */
+
+void ko_tape_word(struct ko_tape *t, enum ko_word_kind kind, uint32_t value, char *words, size_t offset)
+{
+	t->ops[t->nops++] = (struct ko_word_op){ kind, value, words + offset };
+}
+
+static void tell(struct ko_tape *t, uint32_t stage)
+{
+	if (!t->watched)
+		return;
+	ko_tape_word(t, KO_WORD_WRITE, stage, t->g->in.gpu_words, offsetof(struct ko_gpu_words, stage));
+	ko_tape_word(t, KO_WORD_WRITE, 0, t->g->in.gpu_words, offsetof(struct ko_gpu_words, looked));
+}
+
+void ko_tape_stage(struct ko_tape *t, uint32_t stage)
+{
+	tell(t, stage | (KO_STAGE_ACTIVE + (uint32_t)(t->moves & 255) * KO_STAGE_MOVE));
+}
+
+int ko_tape_flush(struct ko_tape *t)
+{
+	int n = t->nops, rc;
+
+	t->nops = 0;
+	if (n == 0)
+		return 0;
+	rc = t->g->driver->words(t->g->gpu, t->stream, t->ops, n);
+	return rc < 0 ? ko_gpu_error(t->g, rc, "recording a wait or a write") : 0;
+}
+
+int ko_tape_end(struct ko_tape *t)
+{
+	tell(t, 0);
+	return ko_tape_flush(t);
+}
+
+/* ---- Events --------------------------------------------------------------------------------------------- */
+
+/* Until the other rank, a thread of this process, has recorded so much. */
+struct recorded {
+	_Atomic uint64_t *count;
+	uint64_t least;
+};
+
+static int try_recorded(void *what)
+{
+	const struct recorded *r = what;
+
+	/* Pairs with the release in ko_tape_mark: the event was recorded. */
+	return atomic_load_explicit(r->count, memory_order_acquire) >= r->least ? 0 : KO_EAGAIN;
+}
+
+int ko_tape_await(struct ko_tape *t, int peer, _Atomic uint64_t *count, uint64_t least, void *event)
+{
+	struct recorded what = { count, least };
+	int rc = ko_tape_flush(t); /* others may wait for what is not on the stream yet */
+
+	if (rc == 0)
+		rc = ko_wait(&t->run, peer, "the GPU's stream", KO_TRACE_DATA, try_recorded, &what);
+	if (rc == 0 && (rc = t->g->driver->event_await(t->g->gpu, t->stream, event)) < 0)
+		rc = ko_gpu_error(t->g, rc, "waiting for an event");
+	return rc;
+}
+
+int ko_tape_mark(struct ko_tape *t, _Atomic uint64_t *count, void *event)
+{
+	struct kolo_comm *c = t->run.comm;
+	int rc = t->g->driver->event_record(t->g->gpu, event, t->stream);
+
+	if (rc < 0)
+		return ko_gpu_error(t->g, rc, "recording an event");
+	/* This rank alone writes it. Pairs with the acquire in try_recorded. */
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
+			      memory_order_release);
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return 0;
+}
+
+/* ---- Kernels -------------------------------------------------------------------------------------------- */
+
+int ko_tape_compute(struct ko_tape *t, struct ko_gpu_job job, size_t n)
+{
+	int rc;
+
+	job.n = n;
+	job.type = (enum kolo_type)t->run.desc.type;
+	job.s = t->run.red.s;
+	if (n == 0)
+		return 0;
+	rc = t->g->driver->compute(t->g->gpu, t->stream, &job);
+	return rc < 0 ? ko_gpu_error(t->g, rc, "launching a kernel") : 0;
+}
+
+/* So that the driver's queue of what it has to launch does not fill up, and block whoever would have to launch what empties
+ * it, the recording waits for the stream. Not longer than the communicator works: then the stream goes on. */
+int ko_tape_pace(struct ko_tape *t)
+{
+	struct ko_gpu_comm *g = t->g;
+	unsigned k = g->moves / KO_GPU_PACE;
+	int rc;
+
+	if (t->captured || g->moves++ % KO_GPU_PACE)
+		return 0;
+	rc = ko_tape_flush(t);
+	if (rc == 0 && (rc = g->driver->event_record(g->gpu, g->pace[k % 2], t->stream)) < 0)
+		rc = ko_gpu_error(g, rc, "recording an event");
+	while (rc == 0 && k > 0 && g->driver->event_poll(g->gpu, g->pace[(k - 1) % 2]) == KO_EAGAIN) {
+		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+		rc = ko_roster_cause(t->run.comm->roster);
+	}
+	return rc;
+}

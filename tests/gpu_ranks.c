@@ -1,0 +1,93 @@
+/* See gpu_ranks.h. */
+#include "gpu_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *transport;
+
+struct rank start(struct t_rank *r, struct kolo_comm_attr attr)
+{
+	struct rank me = { .stream = t_stream_create(r->rank % 2) };
+
+	attr.transport = transport;
+	t_gpu_use();
+	me.c = t_comm_with(r, attr);
+	CHECK(kolo_cuda_queue_create(t_stream_handle(me.stream), &me.q) == 0);
+	return me;
+}
+
+struct rank start_small(struct t_rank *r)
+{
+	setenv("KOLO_CUDA_MEMORY", "65536", 1);
+	return start(r, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
+}
+
+void end(struct rank *me)
+{
+	kolo_comm_destroy(me->c);
+	kolo_queue_destroy(me->q);
+	t_stream_destroy(me->stream);
+}
+
+void for_every_number_of_ranks(t_rank_fn *fn)
+{
+	for (int n = 1; n <= MAX_RANKS; n++) {
+		if (n > 3 && t_is_slow())
+			continue;
+		t_processes(n, fn, NULL);
+		t_threads(n, fn, NULL);
+	}
+}
+
+void for_every_relay(t_rank_fn *fn, void *arg)
+{
+	static const char *const names[] = { "shm", "tcp", "ofi" };
+
+	for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+		if (!t_has_transport(names[k]))
+			continue;
+		transport = names[k];
+		t_processes(k == 0 ? 3 : 2, fn, arg);
+		if (k == 1 && !t_is_slow())
+			t_processes(4, fn, arg);
+	}
+	transport = "shm";
+	t_threads(3, fn, arg);
+	transport = NULL;
+}
+
+void shake(unsigned seed)
+{
+#ifdef T_PLAIN
+	(void)seed;
+#else
+	t_driver_shake(seed);
+#endif
+}
+
+void wait_for_failure(struct rank *me, int code, const char *culprit)
+{
+	int64_t began = t_now_ms();
+	char name[32];
+	int rc;
+
+	rc = kolo_queue_wait(me->q);
+	CHECK(rc == code);
+	snprintf(name, sizeof(name), "%s", culprit);
+	CHECK(strstr(kolo_last_error(), name) != NULL);
+	CHECK(t_now_ms() - began < (code == KOLO_ETIMEDOUT ? TIMEOUT_S * 1000 + 3000 : 4000));
+	CHECK(kolo_comm_status(me->c) == code);
+	CHECK(kolo_barrier(me->c, me->q) == code && kolo_barrier(me->c, NULL) == code);
+}
+
+void scale(void *arg)
+{
+	const struct own_work *w = arg;
+
+	usleep(w->delay_us);
+	for (int i = 0; i < CELLS; i++)
+		w->x[i] = w->x[i] * w->factor % 1000003;
+}

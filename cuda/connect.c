@@ -472,6 +472,7 @@ static void free_memory(struct ko_gpu_comm *g)
 	ko_gpu_windows_close(g);
 	if (g->out.memory.mapped)
 		d->release(g->gpu, &g->out.memory);
+	ko_gpu_relay_close(g);
 	free_room(g, &g->out);
 	free_room(g, &g->in);
 	if (!g->in.pair)
@@ -500,7 +501,6 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 	}
 	ko_gpu_unwatch(g);
 	if (idle) {
-		ko_gpu_relay_close(g);
 		if (g->local != g->inner)
 			kolo_comm_destroy(g->local);
 		kolo_comm_destroy(g->inner);

@@ -30,6 +30,7 @@ struct end {
 	int peer;
 	struct head head;  /* of the parcel under way; kind 0: there is none */
 	const char *bytes; /* what goes, or NULL */
+	bool begun, taken; /* the head is gone; the link takes the bytes where they are */
 	char *to;          /* where it comes */
 	size_t done;       /* bytes of it that went, or came */
 	int code;          /* what the link failed with, when, and why; 0: it works */
@@ -40,6 +41,7 @@ struct end {
 struct ko_gpu_relay {
 	struct end out, in;
 	int last;             /* slot that was sent */
+	unsigned lent;        /* slots whose bytes the link still has, a bit for each */
 	_Atomic int busy;     /* something is on its way to next */
 	struct ko_desc came;  /* a post that comes */
 	pthread_mutex_t lock; /* for what follows: posts that wait to be sent, and */
@@ -47,6 +49,20 @@ struct ko_gpu_relay {
 	struct ko_desc theirs[POSTS]; /* what prev has said, by number modulo POSTS */
 	unsigned put, taken;          /* <= put <= taken + POSTS */
 };
+
+/* Slots are sent from where they are, and come to where they go, if the link can do that; else it copies. */
+static void lend(struct ko_gpu_comm *g, struct ko_link *link, char *room)
+{
+	if (room && link->ops->lend(link, room, g->arena) < 0)
+		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
+		       g->comm->rank, kolo_last_error());
+}
+
+static void take_back(struct ko_link *link, char *room)
+{
+	if (room)
+		link->ops->take_back(link, room);
+}
 
 int ko_gpu_relay_open(struct ko_gpu_comm *g)
 {
@@ -58,6 +74,8 @@ int ko_gpu_relay_open(struct ko_gpu_comm *g)
 	r->out = (struct end){ .link = g->inner->to_next, .peer = g->out.peer };
 	r->in = (struct end){ .link = g->inner->from_prev, .peer = g->in.peer };
 	g->relay = r;
+	lend(g, r->out.link, g->out.room);
+	lend(g, r->in.link, g->in.room);
 	return 0;
 }
 
@@ -65,6 +83,8 @@ void ko_gpu_relay_close(struct ko_gpu_comm *g)
 {
 	if (!g->relay)
 		return;
+	take_back(g->relay->out.link, g->out.room);
+	take_back(g->relay->in.link, g->in.room);
 	pthread_mutex_destroy(&g->relay->lock);
 	free(g->relay);
 	g->relay = NULL;
@@ -124,7 +144,8 @@ static bool take_slot(struct ko_gpu_comm *g)
 		int slot = (r->last + k) % KO_GPU_SLOTS;
 		struct ko_gpu_word *word = &g->out.words->slot[slot];
 
-		if (atomic_load_explicit(&word->value, memory_order_acquire) != KO_SLOT_FULL)
+		if (r->lent & 1u << slot ||
+		    atomic_load_explicit(&word->value, memory_order_acquire) != KO_SLOT_FULL)
 			continue;
 		r->last = slot;
 		r->out.bytes = g->out.room + (size_t)slot * slot_len(g);
@@ -141,6 +162,7 @@ static bool take_parcel(struct ko_gpu_comm *g)
 	struct ko_gpu_relay *r = g->relay;
 
 	r->out.done = 0;
+	r->out.begun = false;
 	atomic_store(&r->busy, 1);
 	if (take_post(r)) {
 		r->out.head = (struct head){ POST, 0, sizeof(r->going) };
@@ -150,26 +172,61 @@ static bool take_parcel(struct ko_gpu_comm *g)
 	return take_slot(g);
 }
 
+static void empty_slot(struct ko_gpu_comm *g, uint32_t slot)
+{
+	/* Pairs with the stream's wait: what is in the slot is not needed any more. */
+	atomic_store_explicit(&g->out.words->slot[slot].value, KO_SLOT_EMPTY, memory_order_release);
+}
+
+/* Slots whose bytes the link has had are empty, all at once: it says when it has drained, and no more. 1: some were; 0; or what it
+ * has failed with. */
+static int take_slots_back(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_relay *r = g->relay;
+	int rc = r->lent ? r->out.link->ops->drain(r->out.link) : KO_EAGAIN;
+
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	for (uint32_t k = 0; k < KO_GPU_SLOTS; k++)
+		if (r->lent & 1u << k)
+			empty_slot(g, k);
+	r->lent = 0;
+	return 1;
+}
+
 static void end_parcel(struct ko_gpu_comm *g)
 {
-	struct head *head = &g->relay->out.head;
+	struct ko_gpu_relay *r = g->relay;
+	struct head *head = &r->out.head;
 
-	if (head->kind == SLOT) /* pairs with the stream's wait: what is in the slot is not needed any more */
-		atomic_store_explicit(&g->out.words->slot[head->slot].value, KO_SLOT_EMPTY,
-				      memory_order_release);
+	if (head->kind == SLOT && r->out.taken)
+		r->lent |= 1u << head->slot;
+	else if (head->kind == SLOT)
+		empty_slot(g, head->slot);
 	head->kind = 0;
 }
 
-/* Fills a slot of the link with what is next of the parcel. Returns the slot's bytes. */
-static size_t fill(struct end *e, char *to, size_t room)
+/* What is next of the parcel, in a slot of the link or where it is. The head comes first: what the receiver offers a place for is
+ * counted from there. */
+static void fill(struct end *e, struct ko_slot *slot, size_t room)
 {
-	size_t head = e->done ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, room - head);
+	size_t head = e->begun ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, room - head);
+	const char *from = e->bytes + e->done;
 
-	if (head)
-		memcpy(to, &e->head, head);
-	memcpy(to + head, e->bytes + e->done, n);
+	if (!e->begun)
+		e->taken = e->head.kind == SLOT && ko_link_takes(e->link, e->bytes, e->head.len);
+	if (!e->begun && e->taken)
+		n = 0;
+	slot->tag = 0;
+	slot->len = head + n;
+	slot->belongs = e->begun && e->taken ? 1 + e->done : 0;
+	if (slot->belongs)
+		slot->ptr = (void *)from;
+	else
+		memcpy((char *)slot->ptr + head, from, n);
+	if (!e->begun)
+		memcpy(slot->ptr, &e->head, head);
 	e->done += n;
-	return head + n;
 }
 
 /* 1: something was moved, or will be at the next try; 0; or what the link has failed with. */
@@ -178,21 +235,24 @@ static int send_some(struct ko_gpu_comm *g)
 	struct ko_gpu_relay *r = g->relay;
 	struct end *e = &r->out;
 	struct ko_slot slot;
-	int rc;
+	int rc = take_slots_back(g), moved = rc;
 
+	if (rc < 0)
+		return rc;
 	if (!e->head.kind && !take_parcel(g)) {
 		rc = e->link->ops->drain(e->link);
-		if (rc == 0)
+		if (rc == 0 && !r->lent)
 			atomic_store(&r->busy, 0);
-		return rc < 0 ? rc : 0;
+		return rc < 0 ? rc : moved;
 	}
 	rc = e->link->ops->acquire(e->link, &slot);
 	if (rc != 0)
-		return rc < 0 ? rc : 0;
-	slot.belongs = 0;
-	slot.tag = 0;
-	slot.len = fill(e, slot.ptr, g->inner->limits.slot_len);
+		return rc < 0 ? rc : moved;
+	fill(e, &slot, g->inner->limits.slot_len);
 	rc = e->link->ops->commit(e->link, &slot);
+	if (!e->begun)
+		e->link->began = e->link->slots;
+	e->begun = true;
 	if (e->done == e->head.len)
 		end_parcel(g);
 	return rc < 0 ? rc : 1;
@@ -288,24 +348,42 @@ static void parcel_has_come(struct ko_gpu_comm *g)
 	e->head.kind = 0;
 }
 
+/* The head was released: what comes behind it may be put where it goes. */
+static void offer(struct end *e)
+{
+	struct ko_link *link = e->link;
+
+	link->began = link->slots;
+	if (e->head.kind == SLOT && !link->anywhere && ko_link_takes(link, e->to, e->head.len))
+		link->ops->offer(link, e->to, e->head.len);
+}
+
 /* As send_some. */
 static int receive_some(struct ko_gpu_comm *g)
 {
 	struct end *e = &g->relay->in;
 	size_t head = e->head.kind ? 0 : sizeof(e->head), n;
 	struct ko_slot slot;
-	int rc = e->link->ops->peek(e->link, &slot);
+	const char *from;
+	int rc;
 
+	e->link->into = head ? NULL : e->to + e->done;
+	e->link->into_len = head ? 0 : ko_min_size(e->head.len - e->done, g->inner->limits.slot_len);
+	rc = e->link->ops->peek(e->link, &slot);
 	if (rc == 0 && head)
 		rc = begin_parcel(g, &slot);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
+	from = (const char *)slot.ptr + head;
 	n = ko_min_size(slot.len - head, e->head.len - e->done);
-	memcpy(e->to + e->done, (const char *)slot.ptr + head, n);
+	if (from != e->to + e->done)
+		memcpy(e->to + e->done, from, n);
 	e->done += n;
 	rc = e->link->ops->release(e->link);
 	if (e->done == e->head.len)
 		parcel_has_come(g);
+	else if (head)
+		offer(e);
 	return rc < 0 ? rc : 1;
 }
 

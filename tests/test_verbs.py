@@ -7,7 +7,7 @@ import statistics
 import rig
 from tap import B, SLOW, Skip, main, run, test
 
-PROGRAMS = [os.path.abspath(f"{B}/{p}") for p in ("tests/test_links", "tests/host_rank", "ringrun", "ringbench", "tests/host_pairs")]
+PROGRAMS = [os.path.abspath(f"{B}/{p}") for p in ("tests/test_links", "tests/host_rank", "ringrun", "ringbench", "tests/host_pairs", "tests/host_gpu")]
 
 ROUNDS = int(os.environ.get("T_ROUNDS", 1))
 
@@ -76,6 +76,7 @@ both() {
 }
 step sweep both host_rank sweep "" 4
 step pairs both host_pairs all
+step gpus both host_gpu same
 step random both host_pairs random
 /rig/tc qdisc add dev eth0 root netem loss 1% delay 5ms
 step lossy both host_rank sweep "" 11
@@ -267,6 +268,14 @@ def two_hosts_give_the_bits_of_one():
     out = "".join(out for _, out in results)
     assert all(status == 0 for status, _ in results) and hashes(out) == sweep_here(4, 4), results
     assert out.count("to_next verbs") == 2 and out.count("to_next shm") == 2, out
+
+
+@test
+def slots_of_gpus_go_from_where_they_are_to_where_they_belong():
+    results = [machine["gpus"] for machine in pair()]
+    out = "".join(out for _, out in results)
+    assert all(status == 0 for status, _ in results) and out.count(": 0 wrong, traffic ok") == 4, results
+    assert "will be copied" not in out, out
 
 
 @test

@@ -53,6 +53,8 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 				   .help = "so many times before a verbs link has failed" },
 	[KO_ENV_CUDA_MEMORY] = { "KOLO_CUDA_MEMORY", 32 << 20, 64 << 10, (int64_t)4 << 30, 64 << 10,
 				 .help = "bytes of a GPU's memory for a communicator's slots; rank 0's value counts" },
+	[KO_ENV_CUDA_DMABUF] = { "KOLO_CUDA_DMABUF", 1, 0, 1,
+				 .help = "1: RDMA cards read and write slots in this rank's GPU, where they can" },
 };
 
 const struct ko_env *ko_env_row(int index)

@@ -49,6 +49,16 @@ int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len)
 	return 0;
 }
 
+int ko_link_lend_no_device(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
+{
+	(void)memory;
+	(void)len;
+	(void)fd;
+	(void)offset;
+	return ko_fail(KOLO_ENOTSUP, "%s: there is no card that could read or write a device's memory",
+		       link->ops->name);
+}
+
 void ko_link_offer_nothing(struct ko_link *link, void *vector, size_t len)
 {
 	(void)link;

@@ -46,6 +46,7 @@ struct ko_lent {
 	struct ko_lent *next;
 	const char *memory;
 	size_t len;
+	bool device; /* no processor may touch it */
 };
 
 struct ko_link {
@@ -116,6 +117,11 @@ struct ko_link_ops {
 	 * The memory stays the caller's. Nothing where it makes no difference. KOLO_ENOMEM, KOLO_ESYS: not lent. */
 	int (*lend)(struct ko_link *link, void *memory, size_t len);
 
+	/* The same for memory of a device, which a card then reads or writes without the host: `offset` bytes into the dmabuf
+	 * whose descriptor is fd (the caller's) lie `len` bytes that have the address `memory` for the device. KOLO_ENOTSUP
+	 * where there is no such card, KOLO_ENOMEM, KOLO_ESYS where its driver can't. */
+	int (*lend_device)(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset);
+
 	/* Receiver: what comes in the operation that began at slot link->began, and belongs into its vector, may be put into
 	 * this memory, which was lent and has room for the vector: then peek's ptr leads there. Nothing where it makes no
 	 * difference. */
@@ -141,6 +147,7 @@ enum { KO_LENT_MIN = 16 << 10 };
 
 /* For transports that do nothing with what is lent. */
 int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len);
+int ko_link_lend_no_device(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset);
 void ko_link_offer_nothing(struct ko_link *link, void *vector, size_t len);
 void ko_link_take_nothing_back(struct ko_link *link, void *memory);
 

@@ -304,6 +304,7 @@ const struct ko_link_ops ko_ofi_ops = {
 	.progress = progress_link,
 	.drain = drain_link,
 	.lend = ko_link_lend_nothing,
+	.lend_device = ko_link_lend_no_device,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
 	.settle = ko_link_stay,

@@ -138,6 +138,7 @@ const struct ko_link_ops ko_shm_ops = {
 	.progress = ko_fifo_progress,
 	.drain = ko_fifo_drain,
 	.lend = ko_link_lend_nothing,
+	.lend_device = ko_link_lend_no_device,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
 	.settle = ko_fifo_settle,

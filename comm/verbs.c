@@ -93,8 +93,9 @@ int ko_verbs_expect(struct verbs_end *e, uint64_t number)
 }
 
 /* Sender: writes a record, which lies here in n pieces, to the same place of the other end's memory; none only asks for a
- * completion of what went before. `posted` comes back with it. */
-static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces, int n, bool signalled)
+ * completion of what went before. `posted` comes back with it. Of a device's memory only the card reads. */
+static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces, int n, bool signalled,
+		      bool device)
 {
 	struct ibv_send_wr *bad, wr = { .wr_id = e->posted[rail], .sg_list = pieces, .num_sge = n };
 	size_t len = 0;
@@ -106,8 +107,8 @@ static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces
 	wr.wr.rdma.rkey = e->keys[rail % e->nnics];
 	for (int i = 0; i < n; i++)
 		len += pieces[i].length;
-	wr.send_flags =
-		(signalled ? IBV_SEND_SIGNALED : 0) | (n && len <= e->max_inline ? IBV_SEND_INLINE : 0);
+	wr.send_flags = (signalled ? IBV_SEND_SIGNALED : 0) |
+			(n && !device && len <= e->max_inline ? IBV_SEND_INLINE : 0);
 	err = ibv_post_send(verbs_qp_of(e, rail), &wr, &bad);
 	return err ? fail_posting(e, verbs_nic_of(e, rail), "writing a slot", err) : 0;
 }
@@ -151,23 +152,26 @@ static int post_record(struct verbs_end *e, const struct ko_slot *slot, bool off
 		{ (uintptr_t)slot->ptr, len, verbs_nic_of(e, rail)->mr->lkey },
 	};
 	bool borrowed = len > 0 && slot->ptr != verbs_slot_at(e, e->at);
-	bool signalled = ++e->unsignalled[rail] >= batch_of(e) || borrowed;
+	bool signalled = ++e->unsignalled[rail] >= batch_of(e) || borrowed, device = false;
 	int rc;
 
 	e->posted[rail] = e->committed + 1;
 	if (borrowed) {
-		pieces[1].lkey = find_lent(e, slot->ptr)->mrs[rail % e->nnics]->lkey;
+		const struct verbs_lent *lent = find_lent(e, slot->ptr);
+
+		pieces[1].lkey = lent->mrs[rail % e->nnics]->lkey;
+		device = lent->lent.device;
 		e->borrowed[rail] = e->posted[rail];
 	}
 	if (signalled)
 		e->unsignalled[rail] = 0;
 	if (offered) { /* in this order, also at the other end */
 		rc = post_bytes(e, rail, &pieces[1], slot->belongs);
-		return rc < 0 ? rc : post_write(e, rail, pieces, 1, signalled);
+		return rc < 0 ? rc : post_write(e, rail, pieces, 1, signalled, false);
 	}
 	if (!borrowed)
 		pieces[0].length += len;
-	return post_write(e, rail, pieces, borrowed ? 2 : 1, signalled);
+	return post_write(e, rail, pieces, borrowed ? 2 : 1, signalled, device);
 }
 
 /* Receiver: writes to the same place of the sender's memory what it has there in its own; it is read where it lies when it
@@ -434,7 +438,7 @@ void ko_verbs_linger(struct verbs_end *e)
 		return;
 	for (uint32_t r = 0; rc == 0 && r < e->nrails; r++)
 		if (e->unsignalled[r])
-			rc = post_write(e, r, NULL, 0, true);
+			rc = post_write(e, r, NULL, 0, true, false);
 	while (rc == 0 && !has_retired(e, e->posted) && ko_now_ms() < deadline) {
 		rc = reap(e);
 		sched_yield();
@@ -468,7 +472,7 @@ static int lend(struct ko_link *link, void *memory, size_t len, int fd, uint64_t
 
 	if (!lent)
 		return ko_fail(KOLO_ENOMEM, "verbs: no memory to remember what is lent");
-	lent->lent = (struct ko_lent){ .next = link->lent, .memory = memory, .len = len };
+	lent->lent = (struct ko_lent){ link->lent, memory, len, fd >= 0 };
 	for (uint32_t n = 0; n < e->nnics; n++) {
 		lent->mrs[n] = register_memory(e, e->nics[n].pd, memory, len, fd, offset);
 		if (!lent->mrs[n]) {
@@ -489,7 +493,7 @@ static int lend_memory(struct ko_link *link, void *memory, size_t len)
 	return lend(link, memory, len, -1, 0);
 }
 
-int ko_verbs_lend_dmabuf(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
+static int lend_device(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
 {
 	return lend(link, memory, len, fd, offset);
 }
@@ -544,6 +548,7 @@ const struct ko_link_ops ko_verbs_ops = {
 	.progress = progress_link,
 	.drain = drain_link,
 	.lend = lend_memory,
+	.lend_device = lend_device,
 	.offer = offer_memory,
 	.take_back = take_back,
 	.settle = ko_link_stay,

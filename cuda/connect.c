@@ -27,6 +27,7 @@ struct says {
 	int32_t status, pid;
 	uint64_t pidns; /* in this namespace of process ids */
 	uint64_t arena, pair, marks;
+	int32_t device; /* 1: it has slots that cards read or write */
 	struct ko_gpu_export memory;
 };
 
@@ -49,7 +50,9 @@ int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what)
 
 static struct says say(const struct ko_gpu_comm *g, int status)
 {
-	struct says s = { .status = status, .pid = getpid(), .arena = g->arena };
+	struct says s = {
+		.status = status, .pid = getpid(), .arena = g->arena, .device = g->in.device || g->out.device
+	};
 	struct stat st;
 
 	if (stat("/proc/self/ns/pid", &st) == 0)
@@ -58,13 +61,13 @@ static struct says say(const struct ko_gpu_comm *g, int status)
 }
 
 /* Fails on all ranks where it did on one. all[nranks]. */
-static int exchange(struct ko_gpu_comm *g, const struct says *mine, struct says *all)
+static int exchange(struct ko_gpu_comm *g, struct kolo_comm *over, const struct says *mine, struct says *all)
 {
 	char why[KO_TEXT], them[KO_RANK_TEXT];
 	int rc;
 
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = kolo_all_gather(g->inner, mine, all, sizeof(*mine), KOLO_U8, NULL);
+	rc = kolo_all_gather(over, mine, all, sizeof(*mine), KOLO_U8, NULL);
 	if (rc == 0 && mine->status < 0)
 		rc = ko_fail(mine->status, "%s", why);
 	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
@@ -109,8 +112,36 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
-/* Slots in host memory. */
-static int make_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+/* Of the inner communicator, over which a staged edge's slots go. */
+static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_gpu_link *link)
+{
+	return link == &g->out ? g->inner->to_next : g->inner->from_prev;
+}
+
+/* Slots in GPU memory that a card reads or writes by itself; what can't be is told. */
+static int make_device_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	struct ko_link *over = inner_link(g, link);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (g->arena + page - 1) / page * page;
+	int fd = -1, rc = g->driver->alloc_own(g->gpu, len, &link->memory);
+
+	if (rc == 0)
+		rc = g->driver->dmabuf(g->gpu, &link->memory, &fd);
+	if (rc < 0)
+		ko_gpu_error(g, rc, "memory that cards read and write");
+	else
+		rc = over->ops->lend_device(over, link->memory.at, len, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (rc < 0)
+		g->driver->release(g->gpu, &link->memory);
+	link->device = rc == 0;
+	link->room = rc == 0 ? link->memory.at : NULL;
+	return rc;
+}
+
+/* Slots in host memory. They are sent from where they are, and come to where they go, if the link can do that; else it copies. */
+static int make_host_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	void *room = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
 	int rc;
@@ -125,15 +156,39 @@ static int make_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	}
 	link->room = room;
 	link->memory.at = at;
+	if (inner_link(g, link)->ops->lend(inner_link(g, link), room, g->arena) < 0)
+		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
+		       g->comm->rank, kolo_last_error());
 	return 0;
+}
+
+static int make_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	int64_t wanted;
+	int rc = ko_env_get(KO_ENV_CUDA_DMABUF, &wanted);
+
+	if (rc < 0)
+		return rc;
+	if (wanted && make_device_room(g, link) == 0)
+		return 0;
+	if (wanted)
+		ko_log(&g->comm->log, KOLO_LOG_INFO,
+		       "rank %d: slots to or from rank %d are in host memory: %s", g->comm->rank, link->peer,
+		       kolo_last_error());
+	return make_host_room(g, link);
 }
 
 static void free_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	if (!link->room)
 		return;
-	g->driver->unpin(g->gpu, link->room);
-	munmap(link->room, g->arena);
+	inner_link(g, link)->ops->take_back(inner_link(g, link), link->room);
+	if (link->device) {
+		g->driver->release(g->gpu, &link->memory);
+	} else {
+		g->driver->unpin(g->gpu, link->room);
+		munmap(link->room, g->arena);
+	}
 	link->room = NULL;
 	link->memory.at = NULL;
 }
@@ -235,46 +290,51 @@ static void set_words(struct ko_gpu_comm *g)
 	g->out.gpu_words = ko_gpu_words_there(g, owner, end);
 }
 
-int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank)
+int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)
 {
 	char them[KO_RANK_TEXT];
 
 	return ko_fail(
 		KOLO_ESYS,
 		"rank %d: what %s wrote into this GPU's memory, or has in its own, did not arrive as it was: the path "
-		"between the two GPUs lies. Access control (ACS) or an IOMMU between them does that: turn it off, "
-		"or keep these two GPUs apart",
-		g->comm->rank, ko_comm_name(g->comm, rank, them));
+		"between the two GPUs lies. Access control (ACS) or an IOMMU between %s does that: turn it off, or %s",
+		g->comm->rank, ko_comm_name(g->comm, rank, them), staged ? "a GPU and its card" : "them",
+		staged ? "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)"
+		       : "keep these two GPUs apart");
 }
 
 /* What prev wrote came here, and what this rank wrote came to next: links that lose or change bytes are known (PCIe with
- * access control, an IOMMU in between). Blocks until prev has done its part. */
-static int check_path(struct ko_gpu_comm *g)
+ * access control, an IOMMU in between). Of edges that are staged, or of those that are not. Blocks until prev has done its
+ * part. */
+static int check_path(struct ko_gpu_comm *g, bool staged)
 {
-	enum { LEN = 64 << 10 };
-	unsigned char *bytes = malloc(2 * LEN);
+	enum { LEN = 64 << 10, STAGED_LEN = 16 << 10 }; /* which fit a slot */
+	size_t len = staged ? STAGED_LEN : LEN;
+	unsigned char *bytes = malloc(2 * len);
 	struct ko_gpu_memory memory = { 0 };
+	struct kolo_comm *c = staged ? g->comm : g->inner;
 	int rank = g->comm->rank, rc;
 
 	if (!bytes) /* the others wait for it */
-		return ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs",
-				    rank);
-	for (size_t k = 0; k < LEN; k++) {
+		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", rank);
+	for (size_t k = 0; k < len; k++) {
 		bytes[k] = ko_gpu_pattern(rank, k);
-		bytes[LEN + k] = ko_gpu_pattern(g->in.peer, k);
+		bytes[len + k] = ko_gpu_pattern(g->in.peer, k);
 	}
-	if ((rc = g->driver->alloc(g->gpu, (size_t)2 * LEN, &memory)) < 0 ||
-	    (rc = g->driver->put(g->gpu, memory.at, bytes, LEN)) < 0)
+	if ((rc = g->driver->alloc(g->gpu, 2 * len, &memory)) < 0 ||
+	    (rc = g->driver->put(g->gpu, memory.at, bytes, len)) < 0)
 		rc = ko_gpu_error(g, rc, "memory to check a path");
 	if (rc == 0)
-		rc = ko_gpu_pass(g, memory.at, (char *)memory.at + LEN, LEN);
-	if (rc == 0 && (rc = g->driver->get(g->gpu, bytes, (char *)memory.at + LEN, LEN)) < 0)
+		rc = ko_gpu_pass(g, memory.at, (char *)memory.at + len, len, staged);
+	if (rc < 0)
+		ko_comm_fail(c, rc, "%s", kolo_last_error()); /* the others wait for it */
+	if (rc == 0 && (rc = g->driver->get(g->gpu, bytes, (char *)memory.at + len, len)) < 0)
 		rc = ko_gpu_error(g, rc, "reading what a path brought");
-	if (rc == 0 && !g->in.room && memcmp(bytes, bytes + LEN, LEN) != 0)
-		rc = ko_gpu_path_lies(g, g->in.peer);
+	if (rc == 0 && staged == !!g->in.room && memcmp(bytes, bytes + len, len) != 0)
+		rc = ko_gpu_path_lies(g, g->in.peer, staged);
 	g->driver->release(g->gpu, &memory);
 	free(bytes);
-	return rc < 0 ? ko_comm_fail(g->inner, rc, "%s", kolo_last_error()) : 0; /* the others wait for it */
+	return rc;
 }
 
 /* From what all have said of their memory to two links, and to what the threads of this process have. */
@@ -300,7 +360,7 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	struct kolo_comm *c = g->comm;
 	struct says mine = say(g, open_gpu(g, stream));
 	void *page;
-	int fd = -1, rc = exchange(g, &mine, all), entered;
+	int fd = -1, rc = exchange(g, g->inner, &mine, all), entered;
 
 	if (rc < 0)
 		return rc;
@@ -325,20 +385,22 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 				g->process[r] = k;
 				break;
 			}
-	rc = exchange(g, &mine, all);
+	rc = exchange(g, g->inner, &mine, all);
 	if (rc == 0) {
 		mine = say(g, join_neighbours(g, all, fd));
-		rc = exchange(g, &mine, all);
+		rc = exchange(g, g->inner, &mine, all);
 	}
 	if (fd >= 0)
 		close(fd);
 	if (rc == 0) {
-		mine = say(g, check_path(g));
-		rc = exchange(g, &mine, all);
+		mine = say(g, check_path(g, false));
+		rc = exchange(g, g->inner, &mine, all);
 	}
+	for (int r = 0; r < c->nranks; r++)
+		g->cards = g->cards || all[r].device;
 	if (rc == 0) { /* from here on the inner communicator is the thread's that watches */
 		mine = say(g, ko_gpu_watch(g));
-		rc = exchange(g, &mine, all);
+		rc = exchange(g, g->inner, &mine, all);
 	}
 	if (entered == 0)
 		g->driver->leave(g->gpu);
@@ -369,14 +431,40 @@ static int make_communicators(struct ko_gpu_comm *g)
 	return c->spread ? kolo_comm_split(c, color, c->rank, &g->local) : 0;
 }
 
+/* From here on the thread watches. */
+static void let_it_watch(struct ko_gpu_comm *g)
+{
+	pthread_mutex_lock(&g->lock);
+	g->joined = true;
+	pthread_cond_signal(&g->changed);
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* Slots that cards read and write are proved by what comes there. The relays work by now, and have the inner communicator. */
+static int try_cards(struct ko_gpu_comm *g, struct says *all)
+{
+	struct says mine;
+	int rc;
+
+	if (!g->cards)
+		return 0;
+	if ((rc = g->driver->enter(g->gpu)) < 0)
+		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
+	mine = say(g, check_path(g, true));
+	g->driver->leave(g->gpu);
+	return exchange(g, g->comm, &mine, all);
+}
+
 static int join_all(struct ko_gpu_comm *g, void *stream)
 {
 	struct kolo_comm *c = g->comm;
 	struct says *all;
 	int rc;
 
-	if (c->nranks == 1)
+	if (c->nranks == 1) {
+		g->joined = true;
 		return open_gpu(g, stream);
+	}
 	g->in.peer = ko_ring_prev(&c->ring, c->rank);
 	g->out.peer = ko_ring_next(&c->ring, c->rank);
 	if ((rc = make_communicators(g)) < 0)
@@ -387,6 +475,10 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 				  c->nranks);
 	else
 		rc = join(g, stream, all);
+	if (rc == 0) {
+		let_it_watch(g);
+		rc = try_cards(g, all);
+	}
 	free(all);
 	return rc;
 }
@@ -417,10 +509,6 @@ int ko_gpu_connect(struct kolo_comm *comm, void *stream)
 		rc = join_all(g, stream);
 	comm->order->in_turn = false;
 	if (rc == 0) {
-		pthread_mutex_lock(&g->lock);
-		g->joined = true;
-		pthread_cond_signal(&g->changed);
-		pthread_mutex_unlock(&g->lock);
 		comm->attached = &g->attached;
 		return 0;
 	}

@@ -462,6 +462,8 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.import = ko_cuda_import,
 		.release = ko_cuda_release,
 		.reach = ko_cuda_reach,
+		.dmabuf = ko_cuda_dmabuf,
+		.flush = ko_cuda_flush,
 		.pin = ko_cuda_pin,
 		.unpin = ko_cuda_unpin,
 		.pointer = ko_cuda_pointer,

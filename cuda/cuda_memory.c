@@ -224,6 +224,34 @@ int ko_cuda_reach(struct ko_gpu *gpu, const void *at)
 		       : ko_cuda_check(result, "cuCtxEnablePeerAccess");
 }
 
+/* Does the GPU itself see what cards write, in order, without a flush? */
+static bool is_ordered(const struct ko_gpu *gpu)
+{
+	return ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+	       CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+}
+
+int ko_cuda_dmabuf(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, int *fd)
+{
+	int flushes = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+
+	if (!ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) ||
+	    !ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED))
+		return ko_cuda_fail(KOLO_ENOTSUP, "its driver hands no memory to cards (dmabuf)");
+	if (!is_ordered(gpu) && !(flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST))
+		return ko_cuda_fail(KOLO_ENOTSUP, "what cards write to its memory can't be flushed");
+	return CU(cuMemGetHandleForAddressRange, fd, ko_cuda_address(memory->at), memory->len,
+		  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+int ko_cuda_flush(struct ko_gpu *gpu)
+{
+	return is_ordered(gpu)
+		       ? 0
+		       : CU(cuFlushGPUDirectRDMAWrites, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+			    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+}
+
 int ko_cuda_pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
 {
 	CUdeviceptr at = 0;

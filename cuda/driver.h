@@ -98,6 +98,11 @@ struct ko_driver {
 	/* Lets this GPU use memory that another one of this process has. KOLO_ENOTSUP. */
 	int (*reach)(struct ko_gpu *gpu, const void *at);
 
+	/* A descriptor (dmabuf) by which cards read and write memory of alloc_own, whole pages of it; *fd is the caller's. And:
+	 * what cards have written there is seen by what streams do from now on. KOLO_ENOTSUP, KOLO_ESYS. */
+	int (*dmabuf)(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, int *fd);
+	int (*flush)(struct ko_gpu *gpu);
+
 	/* Host memory, whole pages of it, for word ops and kernels; *out is where the GPU sees it. */
 	int (*pin)(struct ko_gpu *gpu, void *host, size_t len, void **out);
 	void (*unpin)(struct ko_gpu *gpu, void *host);

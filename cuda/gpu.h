@@ -109,6 +109,7 @@ struct ko_gpu_link {
 	/* Slots in host memory, as the host sees them, that a relay fills or empties (relay.c); NULL: the sender's GPU writes into
 	 * the receiver's */
 	char *room;
+	bool device; /* they are in GPU memory instead, which cards read and write (dmabuf); the host does not touch it */
 	struct ko_gpu_pair *pair; /* NULL: the peer is another process */
 };
 
@@ -136,6 +137,7 @@ struct ko_gpu_comm {
 	const struct ko_driver *driver;
 	struct ko_gpu *gpu;
 	size_t arena; /* bytes of a link's slots, with room for their places in vectors; agreed */
+	bool cards;   /* some rank has slots in GPU memory that cards read and write */
 	bool fixed;   /* an edge is staged: slots have one length, a part of KO_GPU_SLOTS of it */
 	struct ko_gpu_relay *relay; /* NULL: both edges of this rank are without */
 	struct ko_gpu_link out, in;
@@ -206,8 +208,8 @@ static inline unsigned char ko_gpu_pattern(int rank, size_t k)
 	return (unsigned char)((k ^ k >> 8) + (size_t)rank);
 }
 
-/* It did not come from that rank as it was. Returns KOLO_ESYS. */
-int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank);
+/* It did not come from that rank as it was; over a staged edge. Returns KOLO_ESYS. */
+int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged);
 
 /* A driver's failure as the thread's error: "rank 1 (pid 7 on h): GPU 0 (...): WHAT: what the driver says". Returns code. */
 int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what);

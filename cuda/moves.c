@@ -295,7 +295,7 @@ int ko_gpu_go_round(struct ko_moves_tape *m, size_t slot_len, const void *src, v
 	return rc < 0 ? rc : finish(m);
 }
 
-int ko_gpu_pass_on(struct ko_moves_tape *m, const void *src, void *dst, size_t len)
+int ko_gpu_pass_on(struct ko_moves_tape *m, const void *src, void *dst, size_t len, bool staged)
 {
 	struct ko_run *run = &m->tape.run;
 	int rc = 0;
@@ -303,9 +303,9 @@ int ko_gpu_pass_on(struct ko_moves_tape *m, const void *src, void *dst, size_t l
 	m->src = src;
 	m->dst = dst;
 	prepare(m, whole(len, KO_GPU_ALIGN));
-	if (!m->tape.g->out.room)
+	if (staged == !!m->tape.g->out.room)
 		rc = record_send(run, run->copy, src, NULL, len);
-	if (rc == 0 && !m->tape.g->in.room)
+	if (rc == 0 && staged == !!m->tape.g->in.room)
 		rc = record_keep(run, dst, len);
 	return rc < 0 ? rc : finish(m);
 }

@@ -26,8 +26,9 @@ size_t ko_gpu_slot_room(size_t slot_len);
  * are there; what it is at the caller ends. Errors: ko_tape_flush's. */
 int ko_gpu_go_round(struct ko_moves_tape *m, size_t slot_len, const void *src, void *dst);
 
-/* Sends `len` bytes from src to next, and what comes from prev to dst, where these edges are not staged; no more than fits a slot.
+/* Sends `len` bytes from src to next, and what comes from prev to dst, over those of these edges that are staged, or over those
+ * that are not; no more than fits a slot.
  * Errors: the same. */
-int ko_gpu_pass_on(struct ko_moves_tape *m, const void *src, void *dst, size_t len);
+int ko_gpu_pass_on(struct ko_moves_tape *m, const void *src, void *dst, size_t len, bool staged);
 
 #endif

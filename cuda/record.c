@@ -171,42 +171,50 @@ int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 
 /* ---- Trying a path -------------------------------------------------------------------------------------- */
 
+struct passing {
+	struct ko_gpu_comm *g;
+	bool watched; /* by the thread, which has the lifelines then */
+};
+
 static int try_reached(void *what)
 {
-	const struct ko_gpu_comm *g = what;
+	const struct passing *p = what;
+	struct ko_gpu_comm *g = p->g;
 	char them[KO_RANK_TEXT];
 	int rc = g->driver->event_poll(g->gpu, g->last.event), k = 0;
 	const struct ko_life *gone;
 
 	if (rc != KO_EAGAIN)
 		return rc < 0 ? ko_gpu_error(g, rc, "trying the path to another GPU") : 0;
-	gone = ko_lifelines_gone(g->inner->lifelines, &k);
+	gone = p->watched ? NULL : ko_lifelines_gone(g->inner->lifelines, &k);
 	return gone ? ko_fail(KOLO_EPEER, "%s died or left while the ranks joined their GPUs",
 			      ko_comm_name(g->comm, gone->rank, them))
 		    : KO_EAGAIN;
 }
 
-int ko_gpu_pass(struct ko_gpu_comm *g, const void *src, void *dst, size_t len)
+int ko_gpu_pass(struct ko_gpu_comm *g, const void *src, void *dst, size_t len, bool staged)
 {
-	struct kolo_comm *c = g->inner;
+	struct kolo_comm *c = staged ? g->comm : g->inner;
 	struct ko_moves_tape m = { .tape = { .run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) },
 					     .g = g } };
 	struct ko_tape *t = &m.tape;
+	struct passing passing = { g, staged };
 	int rc = g->driver->stream_create(g->gpu, &t->stream);
 
 	if (rc < 0)
 		return ko_gpu_error(g, rc, "making a stream");
 	ko_roster_desc(c->roster, c->rank, c->seq, &t->run.desc);
-	rc = ko_gpu_pass_on(&m, src, dst, len);
+	rc = ko_gpu_pass_on(&m, src, dst, len, staged);
 	if (rc == 0)
 		rc = ko_tape_end(t);
 	if (rc == 0)
 		rc = mark_last(g, t->stream, 0);
 	if (rc == 0)
-		rc = ko_wait(&t->run, g->in.peer, "the GPU's stream", KO_TRACE_DATA, try_reached, g);
+		rc = ko_wait(&t->run, g->in.peer, "the GPU's stream", KO_TRACE_DATA, try_reached, &passing);
 	if (rc < 0) { /* the others wait for this rank's part */
 		rc = ko_comm_fail(c, give_up(t, 0, rc), "%s", kolo_last_error());
-		ko_gpu_let_go(g);
+		if (!staged) /* nobody else does */
+			ko_gpu_let_go(g);
 	}
 	g->driver->stream_destroy(g->gpu, t->stream);
 	g->last.recorded = false;

@@ -248,7 +248,7 @@ static int check_copy(struct ko_gpu_comm *g, const char *from, int rank)
 		return ko_gpu_error(g, rc, "reading what a path brought");
 	for (size_t k = 0; k < TRIED; k++)
 		if (bytes[k] != ko_gpu_pattern(rank, k))
-			return ko_gpu_path_lies(g, rank);
+			return ko_gpu_path_lies(g, rank, false);
 	return 0;
 }
 

@@ -30,6 +30,7 @@ struct end {
 	int peer;
 	struct head head;  /* of the parcel under way; kind 0: there is none */
 	const char *bytes; /* what goes, or NULL */
+	bool device;       /* slots are in a GPU's memory, which the host does not touch */
 	bool begun, taken; /* the head is gone; the link takes the bytes where they are */
 	char *to;          /* where it comes */
 	size_t done;       /* bytes of it that went, or came */
@@ -50,20 +51,6 @@ struct ko_gpu_relay {
 	unsigned put, taken;          /* <= put <= taken + POSTS */
 };
 
-/* Slots are sent from where they are, and come to where they go, if the link can do that; else it copies. */
-static void lend(struct ko_gpu_comm *g, struct ko_link *link, char *room)
-{
-	if (room && link->ops->lend(link, room, g->arena) < 0)
-		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
-		       g->comm->rank, kolo_last_error());
-}
-
-static void take_back(struct ko_link *link, char *room)
-{
-	if (room)
-		link->ops->take_back(link, room);
-}
-
 int ko_gpu_relay_open(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_relay *r = calloc(1, sizeof(*r));
@@ -71,11 +58,9 @@ int ko_gpu_relay_open(struct ko_gpu_comm *g)
 	if (!r)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a relay", g->comm->rank);
 	pthread_mutex_init(&r->lock, NULL);
-	r->out = (struct end){ .link = g->inner->to_next, .peer = g->out.peer };
-	r->in = (struct end){ .link = g->inner->from_prev, .peer = g->in.peer };
+	r->out = (struct end){ .link = g->inner->to_next, .peer = g->out.peer, .device = g->out.device };
+	r->in = (struct end){ .link = g->inner->from_prev, .peer = g->in.peer, .device = g->in.device };
 	g->relay = r;
-	lend(g, r->out.link, g->out.room);
-	lend(g, r->in.link, g->in.room);
 	return 0;
 }
 
@@ -83,8 +68,6 @@ void ko_gpu_relay_close(struct ko_gpu_comm *g)
 {
 	if (!g->relay)
 		return;
-	take_back(g->relay->out.link, g->out.room);
-	take_back(g->relay->in.link, g->in.room);
 	pthread_mutex_destroy(&g->relay->lock);
 	free(g->relay);
 	g->relay = NULL;
@@ -214,7 +197,8 @@ static void fill(struct end *e, struct ko_slot *slot, size_t room)
 	const char *from = e->bytes + e->done;
 
 	if (!e->begun)
-		e->taken = e->head.kind == SLOT && ko_link_takes(e->link, e->bytes, e->head.len);
+		e->taken =
+			e->head.kind == SLOT && (e->device || ko_link_takes(e->link, e->bytes, e->head.len));
 	if (!e->begun && e->taken)
 		n = 0;
 	slot->tag = 0;
@@ -336,6 +320,39 @@ int ko_gpu_relay_compare(struct ko_gpu_comm *g, const struct ko_desc *mine)
 	return compare(g, mine, &theirs);
 }
 
+/* What came where it does not belong. A GPU's memory is its driver's to write. */
+static int put(struct ko_gpu_comm *g, const struct end *e, const char *from, size_t n)
+{
+	char *to = e->to + e->done;
+	int rc;
+
+	if (from == to || n == 0)
+		return 0;
+	if (!e->device || e->head.kind == POST) {
+		memcpy(to, from, n);
+		return 0;
+	}
+	if ((rc = g->driver->enter(g->gpu)) == 0) {
+		rc = g->driver->put(g->gpu, to, from, n);
+		g->driver->leave(g->gpu);
+	}
+	return rc < 0 ? ko_gpu_error(g, rc, "putting what came into a slot") : 0;
+}
+
+/* What a card has written is there for the stream. */
+static int flush(struct ko_gpu_comm *g, const struct end *e)
+{
+	int rc;
+
+	if (!e->device || e->head.kind == POST)
+		return 0;
+	if ((rc = g->driver->enter(g->gpu)) == 0) {
+		rc = g->driver->flush(g->gpu);
+		g->driver->leave(g->gpu);
+	}
+	return rc < 0 ? ko_gpu_error(g, rc, "flushing what a card wrote") : 0;
+}
+
 static void parcel_has_come(struct ko_gpu_comm *g)
 {
 	struct end *e = &g->relay->in;
@@ -364,7 +381,6 @@ static int receive_some(struct ko_gpu_comm *g)
 	struct end *e = &g->relay->in;
 	size_t head = e->head.kind ? 0 : sizeof(e->head), n;
 	struct ko_slot slot;
-	const char *from;
 	int rc;
 
 	e->link->into = head ? NULL : e->to + e->done;
@@ -374,11 +390,13 @@ static int receive_some(struct ko_gpu_comm *g)
 		rc = begin_parcel(g, &slot);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
-	from = (const char *)slot.ptr + head;
 	n = ko_min_size(slot.len - head, e->head.len - e->done);
-	if (from != e->to + e->done)
-		memcpy(e->to + e->done, from, n);
+	rc = put(g, e, (const char *)slot.ptr + head, n);
 	e->done += n;
+	if (rc == 0 && e->done == e->head.len)
+		rc = flush(g, e);
+	if (rc < 0) /* the stream would wait for ever */
+		return ko_comm_fail(g->comm, rc, "%s", kolo_last_error());
 	rc = e->link->ops->release(e->link);
 	if (e->done == e->head.len)
 		parcel_has_come(g);

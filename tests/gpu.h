@@ -49,6 +49,9 @@ long t_driver_fail(long k);
 /* From here on this process's GPUs lose what they write to memory of other processes that they map. */
 void t_driver_lose(bool lose);
 
+/* GPUs hand their memory to cards, from here on, as what is no dmabuf. */
+void t_driver_for_cards(bool yes);
+
 /* Kernels since the last time whose places lie at different distances behind multiples of 16 bytes. */
 long t_driver_unlike(void);
 

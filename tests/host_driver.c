@@ -96,7 +96,8 @@ static _Thread_local int depth; /* of enter */
 static atomic_long live, fail_at, calls, unlike;
 static atomic_size_t in_use; /* of GPU_MEMORY; what is mapped twice counts twice */
 static atomic_uint shaking;
-static atomic_bool losing; /* what is written to others' memory */
+static atomic_bool losing;    /* what is written to others' memory */
+static atomic_bool for_cards; /* memory is handed to them */
 static atomic_ulong
 	written; /* words: the thread sanitizer does not know that two places are the same memory */
 static _Atomic uint64_t captures;
@@ -137,6 +138,11 @@ long t_driver_unlike(void)
 void t_driver_lose(bool lose)
 {
 	atomic_store(&losing, lose);
+}
+
+void t_driver_for_cards(bool yes)
+{
+	atomic_store(&for_cards, yes);
 }
 
 long t_driver_live(void)
@@ -597,6 +603,23 @@ static bool is_mixed(const void *p, size_t len)
 	return false;
 }
 
+static int dmabuf(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, int *fd)
+{
+	int rc = may_fail_inside();
+
+	(void)gpu;
+	if (rc < 0 || !atomic_load(&for_cards))
+		return rc < 0 ? rc : fail(KOLO_ENOTSUP, "no card reads or writes threads");
+	*fd = dup((int)memory->handle);
+	return *fd < 0 ? fail(KOLO_ESYS, strerror(errno)) : 0;
+}
+
+static int flush(struct ko_gpu *gpu)
+{
+	(void)gpu;
+	return may_fail_inside();
+}
+
 static int pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
 {
 	int rc = may_fail_inside();
@@ -886,6 +909,8 @@ static const struct ko_driver driver = {
 	.import = import,
 	.release = release,
 	.reach = reach,
+	.dmabuf = dmabuf,
+	.flush = flush,
 	.pin = pin,
 	.unpin = unpin,
 	.pointer = pointer,

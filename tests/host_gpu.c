@@ -1,9 +1,9 @@
-/* One rank of test_hosts.py's jobs on streams: GPUs made of threads (gpu.h), on several hosts.
+/* One rank of jobs on streams of test_hosts.py and test_verbs.py: GPUs made of threads (gpu.h), on several hosts.
  *
  * usage: host_gpu same | loop | differ
  *
  * same: collectives on a stream have the bits that they have without, twice as calls and three times as a graph. loop: goes on
- * until it fails. differ: the last rank calls with another count. Rank, size and meeting point come from the environment. A
+ * until it fails. differ: the last rank calls with another count. With T_CARDS=1 cards read and write the GPUs' memory. Rank, size and meeting point come from the environment. A
  * failure of the job is printed, and is none of this program's. */
 #include "gpu.h"
 
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { N = 30011, TIMES = 3, SECONDS = 60 };
@@ -29,6 +30,28 @@ static void must(int rc, const char *what)
 	printf("%s: %s\n", what, kolo_last_error());
 	exit(3);
 }
+
+#ifdef KO_HAVE_VERBS
+struct ibv_mr;
+struct ibv_pd;
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *memory, size_t len, uint64_t at, unsigned access);
+struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t at, int fd,
+					int access);
+
+/* A GPU that is made of threads has its memory where the host has it, and no dmabuf. With T_CARDS=lie the card has other memory
+ * there. */
+struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t at, int fd,
+					int access)
+{
+	void *memory = (void *)(uintptr_t)at;
+
+	(void)offset;
+	(void)fd;
+	if (strcmp(getenv("T_CARDS"), "lie") == 0)
+		memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return memory == MAP_FAILED ? NULL : ibv_reg_mr_iova(pd, memory, len, at, (unsigned)access);
+}
+#endif
 
 static void sequence(float *x, float *y, float *z, struct kolo_queue *q)
 {
@@ -108,6 +131,7 @@ int main(int argc, char **argv)
 	rank = kolo_comm_rank(comm);
 	nranks = kolo_comm_nranks(comm);
 	t_gpu_use();
+	t_driver_for_cards(getenv("T_CARDS") != NULL);
 	stream = t_stream_create(rank % 2);
 	must(kolo_cuda_queue_create(t_stream_handle(stream), &queue), "a queue");
 	x = t_gpu_alloc(N * sizeof(*x));

@@ -492,6 +492,7 @@ static const struct ko_link_ops faulty_ops = {
 	.progress = faulty_progress,
 	.drain = faulty_drain,
 	.lend = ko_link_lend_nothing,
+	.lend_device = ko_link_lend_no_device,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
 	.settle = ko_link_stay,

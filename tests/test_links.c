@@ -347,6 +347,7 @@ static const struct ko_link_ops one_memory_ops = {
 	.progress = ko_fifo_progress,
 	.drain = ko_fifo_drain,
 	.lend = ko_link_lend_nothing,
+	.lend_device = ko_link_lend_no_device,
 	.offer = ko_link_offer_nothing,
 	.take_back = ko_link_take_nothing_back,
 	.settle = ko_fifo_settle,
@@ -632,7 +633,7 @@ static void memory_of_no_device_is_refused(void **state)
 		skip();
 	CHECK(fd >= 0 && ftruncate(fd, sizeof(page)) == 0);
 	CHECK(ko_verbs_ops.open(KO_SEND, &here, &limits, &link) == 0);
-	CHECK(ko_verbs_lend_dmabuf(link, page, sizeof(page), fd, 0) == KOLO_ESYS && !link->lent);
+	CHECK(ko_verbs_ops.lend_device(link, page, sizeof(page), fd, 0) == KOLO_ESYS && !link->lent);
 	CHECK(strstr(kolo_last_error(), "dmabuf"));
 	ko_verbs_ops.close(link);
 	close(fd);

@@ -76,7 +76,9 @@ both() {
 }
 step sweep both host_rank sweep "" 4
 step pairs both host_pairs all
-step gpus both host_gpu same
+step gpus both env KOLO_SLOT_LEN=16384 KOLO_LOG=info host_gpu same
+step cards both env KOLO_SLOT_LEN=16384 KOLO_LOG=info T_CARDS=1 host_gpu same
+step liars both env T_CARDS=lie host_gpu same
 step random both host_pairs random
 /rig/tc qdisc add dev eth0 root netem loss 1% delay 5ms
 step lossy both host_rank sweep "" 11
@@ -272,10 +274,19 @@ def two_hosts_give_the_bits_of_one():
 
 @test
 def slots_of_gpus_go_from_where_they_are_to_where_they_belong():
-    results = [machine["gpus"] for machine in pair()]
+    for step in ("gpus", "cards"):
+        results = [machine[step] for machine in pair()]
+        out = "".join(out for _, out in results)
+        assert all(status == 0 for status, _ in results) and out.count(": 0 wrong, traffic ok") == 4, results
+        assert "will be copied" not in out and out.count("are in host memory: ") == (4 if step == "gpus" else 0), out
+
+
+@test
+def a_card_that_reads_something_else_than_the_gpu_is_found():
+    results = [machine["liars"] for machine in pair()]
     out = "".join(out for _, out in results)
-    assert all(status == 0 for status, _ in results) and out.count(": 0 wrong, traffic ok") == 4, results
-    assert "will be copied" not in out, out
+    assert all(status == 3 for status, _ in results) and "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)" in out, results
+    assert out.count("connect: ") == 4, out
 
 
 @test

@@ -51,7 +51,7 @@ $(PROGRAMS): $B/%: $B/%.o $B/libkolo.a
 # It brings its own driver of GPUs, which the archive would hide.
 $B/tests/host_gpu: $B/tests/host_gpu.o $B/tests/host_driver.o $B/tests/gpu_zero_kernels.o $(OBJECTS)
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) $(if $(filter yes,$(VERBS)),-Wl$(comma)--wrap=ibv_reg_dmabuf_mr) -o $@ $^ $(LIBS)
 
 # libkolo_cuda.so and libcuda of threads, for tools.
 FAKE_CUDA := $B/tests/fake/libkolo_cuda.so.0

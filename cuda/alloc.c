@@ -17,19 +17,17 @@ static struct {
 	struct allocation *first;
 } allocated = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The GPU stays open as long as its memory is there. */
+/* The GPU stays open as long as its memory is there. It is entered first: a default stream is that of the current context. */
 static int allocate(const struct ko_stream *s, size_t bytes, struct allocation *a)
 {
-	int rc = a->driver->open(s->stream, &a->gpu);
+	int rc = a->driver->enter(s->gpu);
 
 	if (rc < 0)
 		return rc;
-	if ((rc = a->driver->enter(a->gpu)) == 0) {
-		rc = a->driver->alloc(a->gpu, bytes, &a->memory);
-		a->driver->leave(a->gpu);
-	}
-	if (rc < 0)
+	if ((rc = a->driver->open(s->stream, &a->gpu)) == 0 &&
+	    (rc = a->driver->alloc(a->gpu, bytes, &a->memory)) < 0)
 		a->driver->close(a->gpu);
+	a->driver->leave(s->gpu);
 	return rc;
 }
 

@@ -344,12 +344,13 @@ static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd
 	int rc = 0;
 
 	set_words(g);
-	if (fd >= 0)
+	if (fd >= 0 && !g->in.pair)
 		rc = hand_over(g, fd);
 	if (rc == 0 && !g->out.room)
-		rc = same_process(me, next) ? ko_gpu_pair_join(g, next->pair) : take_over(g, &next->memory);
+		rc = same_process(me, next) ? ko_gpu_pair_join(g, next->pair, &next->memory)
+					    : take_over(g, &next->memory);
 	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
-		if (r != g->comm->rank && same_process(me, &all[r]))
+		if (r != g->comm->rank && g->places[r] >= 0 && same_process(me, &all[r]))
 			rc = ko_gpu_marks_join(g, r, all[r].marks);
 	return rc;
 }
@@ -374,14 +375,14 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it")
 				  : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
 							same_process(&all[c->rank], &all[g->in.peer])));
-	if (mine.status == 0 && !g->in.pair && !g->in.room &&
+	if (mine.status == 0 && !g->in.room &&
 	    (mine.status = g->driver->export(g->gpu, g->in.memory.at, g->arena, &mine.memory, &fd)) < 0)
 		ko_gpu_error(g, mine.status, "handing memory to another process");
 	mine.pair = (uintptr_t)g->in.pair;
 	mine.marks = (uintptr_t)g->marks[c->rank];
 	for (int r = c->nranks; r-- > 0;)
 		for (int k = 0; k <= r; k++)
-			if (same_process(&all[k], &all[r])) {
+			if (g->places[k] >= 0 && g->places[r] >= 0 && same_process(&all[k], &all[r])) {
 				g->process[r] = k;
 				break;
 			}
@@ -594,6 +595,7 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 		kolo_comm_destroy(g->inner);
 		free(g->places);
 		free(g->process);
+		free(g->marks);
 	}
 	ko_gpu_use_no_more(g);
 	if (idle && g->gpu)

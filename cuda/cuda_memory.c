@@ -90,21 +90,25 @@ int ko_cuda_room(struct ko_gpu *gpu, size_t *out)
 	return CU(cuMemGetInfo, out, &all);
 }
 
-/* The allocation that memory is in, and whether it is one for cudaIpc: cuMemAlloc's, say. */
-static int find_allocation(const void *at, CUdeviceptr *base, size_t *len, bool *for_handles)
+/* How other processes can map it, if at all. */
+static int find_kind(const void *at, unsigned *out)
 {
-	CUpointer_attribute what = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
-	int capable = 0;
-	void *where = &capable;
-	int rc = CU(cuMemGetAddressRange, base, len, ko_cuda_address(at));
+	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+				       CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES };
+	unsigned long long types = 0;
+	int capable = 0, rc;
+	void *where[] = { &capable, &types };
 
-	if (rc == 0)
-		rc = CU(cuPointerGetAttributes, 1, &what, &where, *base);
-	*for_handles = capable != 0;
-	return rc;
+	if ((rc = CU(cuPointerGetAttributes, 2, what, where, ko_cuda_address(at))) < 0)
+		return rc;
+	*out = types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? BY_DESCRIPTOR : BY_HANDLE;
+	return capable || *out == BY_DESCRIPTOR
+		       ? 0
+		       : ko_cuda_fail(KOLO_ENOTSUP,
+				      "other processes can't map it: want memory of kolo_cuda_alloc, or of "
+				      "cudaMalloc");
 }
 
-/* Memory of cuMemCreate, if it was made for that. */
 static int export_descriptor(CUdeviceptr base, int *fd)
 {
 	CUmemGenericAllocationHandle handle;
@@ -112,8 +116,8 @@ static int export_descriptor(CUdeviceptr base, int *fd)
 
 	if (ko_libcuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)base) != CUDA_SUCCESS)
 		return ko_cuda_fail(KOLO_ENOTSUP,
-				    "it is of a kind that other processes can't map (of a pool, say): want "
-				    "kolo_cuda_alloc's, or cudaMalloc's");
+				    "it is of a pool, which other processes can't map: want memory of "
+				    "kolo_cuda_alloc, or of cudaMalloc");
 	rc = CU(cuMemExportToShareableHandle, fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	ko_libcuda.cuMemRelease(handle);
 	return rc;
@@ -122,18 +126,17 @@ static int export_descriptor(CUdeviceptr base, int *fd)
 int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd)
 {
 	CUdeviceptr base;
+	unsigned kind;
 	size_t all;
-	bool for_handles;
-	int rc = find_allocation(at, &base, &all, &for_handles);
+	int rc = find_kind(at, &kind);
 
 	(void)gpu;
-	if (rc < 0)
+	if (rc < 0 || (rc = CU(cuMemGetAddressRange, &base, &all, ko_cuda_address(at))) < 0)
 		return rc;
-	*out = (struct ko_gpu_export){ .len = all, .offset = ko_cuda_address(at) - base };
+	*out = (struct ko_gpu_export){ .len = all, .offset = ko_cuda_address(at) - base, .kind = kind };
 	if (len > all - out->offset)
 		return ko_cuda_fail(KOLO_ENOTSUP, "it lies in several allocations: want one");
-	out->kind = for_handles ? BY_HANDLE : BY_DESCRIPTOR;
-	if (!for_handles)
+	if (kind == BY_DESCRIPTOR)
 		return export_descriptor(base, fd);
 	_Static_assert(sizeof(CUipcMemHandle) <= sizeof(out->bytes), "a handle fits");
 	*fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* nothing: the bytes are all */
@@ -197,27 +200,26 @@ static int find_owner(const void *at, CUdevice *device, CUcontext *context)
 	return rc < 0 ? rc : CU(cuDeviceGet, device, ordinal);
 }
 
-int ko_cuda_reach(struct ko_gpu *gpu, const void *at)
+/* What the owner found of it is not looked up here: for that its context would have to be entered. */
+int ko_cuda_reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory)
 {
+	bool own_context = memory->kind == BY_HANDLE; /* only where that has access */
 	CUcontext context = NULL;
-	CUdeviceptr base;
 	CUdevice owner;
 	CUresult result;
-	size_t len;
-	bool for_handles;
 	int can = 0, rc = find_owner(at, &owner, &context);
 
-	if (rc < 0 || gpu->device == owner)
+	if (rc < 0 || (gpu->device == owner && (!own_context || context == gpu->context)))
 		return rc;
+	if (gpu->device == owner)
+		return ko_cuda_fail(KOLO_ENOTSUP, "another context of GPU %d has that memory", owner);
 	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner)) < 0)
 		return rc;
 	if (!can)
 		return ko_cuda_fail(KOLO_ENOTSUP, "GPU %d can't reach the memory of GPU %d",
 				    gpu->info.ordinal, owner);
-	if ((rc = find_allocation(at, &base, &len, &for_handles)) < 0)
-		return rc;
-	if (!for_handles)
-		return allow(base, len, gpu->info.ordinal);
+	if (!own_context)
+		return allow(ko_cuda_address(at) - memory->offset, memory->len, gpu->info.ordinal);
 	result = ko_libcuda.cuCtxEnablePeerAccess(context, 0);
 	return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 		       ? 0

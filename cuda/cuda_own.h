@@ -93,7 +93,7 @@ int ko_cuda_room(struct ko_gpu *gpu, size_t *out);
 int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd);
 int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out);
 void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory);
-int ko_cuda_reach(struct ko_gpu *gpu, const void *at);
+int ko_cuda_reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory);
 int ko_cuda_dmabuf(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, int *fd);
 int ko_cuda_flush(struct ko_gpu *gpu);
 int ko_cuda_pin(struct ko_gpu *gpu, void *host, size_t len, void **out);

@@ -77,6 +77,15 @@ static struct ko_gpu_mark *mark_of(const struct ko_tape *t, int rank, bool done)
 	return done ? &t->g->marks[rank]->done : &t->g->marks[rank]->ready;
 }
 
+/* The words of the step before have been seen, and nobody writes them again before this one is told. They are not cleared sooner:
+ * who watches takes 0 for a rank that has not come. */
+static void clear(struct ko_tape *t, bool done)
+{
+	for (int r = 0; r < t->run.comm->nranks; r++)
+		if (by_words(t, r))
+			ko_tape_word(t, KO_WORD_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_words, word_from(done, r));
+}
+
 /* The stream has come so far, for all others; with `done`, it has done this rank's part. */
 static int say(struct ko_tape *t, bool done)
 {
@@ -104,9 +113,6 @@ static int wait_for_all(struct ko_tape *t, bool done)
 	for (int r = 0; r < nranks; r++)
 		if (by_words(t, r))
 			ko_tape_word(t, KO_WORD_SET, KO_SLOT_FAILED, t->g->in.gpu_words, word_from(done, r));
-	for (int r = 0; r < nranks; r++)
-		if (by_words(t, r))
-			ko_tape_word(t, KO_WORD_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_words, word_from(done, r));
 	for (int r = 0; rc == 0 && r < nranks; r++)
 		if (by_events(t, r)) {
 			struct ko_gpu_mark *mark = mark_of(t, r, done);
@@ -118,11 +124,13 @@ static int wait_for_all(struct ko_tape *t, bool done)
 
 static int meet(struct ko_tape *t, bool done)
 {
-	int rc;
+	int rc = ko_tape_pace(t);
 
 	ko_tape_stage(t, (done ? KO_STAGE_DONE : KO_STAGE_READY) | (t->captured ? KO_STAGE_WORDS : 0));
+	clear(t, !done);
 	t->moves++;
-	rc = say(t, done);
+	if (rc == 0)
+		rc = say(t, done);
 	if (rc == 0)
 		rc = wait_for_all(t, done);
 	return rc < 0 ? rc : ko_tape_flush(t);
@@ -166,9 +174,10 @@ static void write_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko
 static int do_part(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places)
 {
 	const struct ko_plan *p = &t->run.plan;
+	const void *failed = t->g->in.gpu_words + offsetof(struct ko_gpu_words, failed);
 	int me = call->comm->rank;
 	struct ko_piece own = ko_plan_block(p, ko_coll_has_root((int)call->coll) ? 0 : me);
-	struct ko_gpu_job job = { 0 };
+	struct ko_gpu_job job = { .unless = failed };
 
 	if (ko_coll_has_root((int)call->coll) && me != call->root)
 		return 0;
@@ -185,12 +194,11 @@ static int do_part(struct ko_tape *t, const struct ko_call *call, const struct k
 
 int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places)
 {
-	int rc = ko_tape_pace(t);
+	int rc;
 
 	for (int r = 0; r < call->comm->nranks; r++)
 		t->watched = t->watched || by_words(t, r);
-	if (rc == 0)
-		rc = meet(t, false);
+	rc = meet(t, false);
 	if (rc == 0)
 		rc = do_part(t, call, places);
 	return rc < 0 ? rc : meet(t, true);

@@ -95,8 +95,8 @@ struct ko_driver {
 	/* The end of memory that was allocated or mapped, by any GPU of the process. */
 	void (*release)(struct ko_gpu *gpu, struct ko_gpu_memory *memory);
 
-	/* Lets this GPU use memory that another one of this process has. KOLO_ENOTSUP. */
-	int (*reach)(struct ko_gpu *gpu, const void *at);
+	/* Lets this GPU use memory at `at` that another one of this process has, which said of it what `export` gave. KOLO_ENOTSUP. */
+	int (*reach)(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory);
 
 	/* A descriptor (dmabuf) by which cards read and write memory of alloc_own, whole pages of it; *fd is the caller's. And:
 	 * what cards have written there is seen by what streams do from now on. KOLO_ENOTSUP, KOLO_ESYS. */

@@ -47,8 +47,10 @@ struct ko_gpu_word {
 struct ko_gpu_words {
 	struct ko_gpu_word slot[KO_GPU_SLOTS];
 	/* Of operations on registered memory, by the rank that writes them: it has come, it has done its part. KO_SLOT_FULL; 0 again
-	 * by this rank's stream */
+	 * by this rank's stream in the step behind that */
 	struct ko_gpu_word ready[KO_GPU_PEERS], done[KO_GPU_PEERS];
+	struct ko_gpu_word
+		failed; /* 1: the communicator has, for good; kernels leave others' memory alone then */
 	struct ko_gpu_word stage;
 	struct ko_gpu_word
 		looked; /* the stream writes 0 with each stage, who watches 1: the stage is the same one since */
@@ -95,7 +97,8 @@ struct ko_gpu_places {
 
 /* The same, where the ranks of a host see it. */
 struct ko_gpu_post {
-	_Atomic uint64_t seq; /* of the operation; 0: it is being written */
+	_Atomic uint64_t seq;     /* of the operation; 0: it is being written */
+	_Atomic uint64_t history; /* of all up to this one */
 	_Atomic uint64_t src_at, dst_at;
 	_Atomic uint32_t src, dst;
 };
@@ -153,6 +156,7 @@ struct ko_gpu_comm {
 	int nwindows;
 	uint32_t last_window; /* its number */
 	bool tried;           /* the paths to all ranks' memory */
+	uint64_t history;     /* of the places of all operations */
 	/* The last operation, and the last one that went into a graph: what comes next, of the same kind, waits for it */
 	struct ko_gpu_last {
 		void *event;

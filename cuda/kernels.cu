@@ -151,6 +151,17 @@ template <typename T> static __device__ __forceinline__ size_t head_of(const str
 	return alike && head < j.n ? head : j.n;
 }
 
+/* A word in host memory, which one thread of a block looks at, for all. */
+static __device__ __forceinline__ bool is_set(const uint32_t *word)
+{
+	__shared__ uint32_t value;
+
+	if (threadIdx.x == 0)
+		value = *(const volatile uint32_t *)word;
+	__syncthreads();
+	return value != 0;
+}
+
 /* Threads beside each other do what lies beside each other, so that the loads and stores of a warp are few, of single elements
  * too. */
 template <typename T, typename What> static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
@@ -159,6 +170,8 @@ template <typename T, typename What> static __device__ __forceinline__ void do_j
 	size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
 	size_t head = head_of<T>(j), vectors = (j.n - head) / N;
 
+	if (j.unless && is_set(j.unless))
+		return;
 	for (size_t i = thread; i < head; i += step)
 		do_some<T, What, 1>(j, i);
 	for (size_t k = thread; k < vectors; k += step)

@@ -117,7 +117,7 @@ static int import(struct making *m, int rank, int fd)
 
 	if (g->marks[rank]) { /* of this process */
 		w->at[rank] = (char *)(uintptr_t)its->at;
-		rc = g->driver->reach(g->gpu, w->at[rank]);
+		rc = g->driver->reach(g->gpu, w->at[rank], &its->memory);
 	} else {
 		rc = g->driver->import(g->gpu, &its->memory, fd, &w->mapped[rank]);
 		w->at[rank] = (char *)w->mapped[rank].at + its->memory.offset;
@@ -220,7 +220,7 @@ static int use_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 {
 	const struct kolo_comm *c = g->comm;
 	void *stream;
-	int rc = g->driver->stream_create(g->gpu, &stream);
+	int rc = g->driver->stream_create(g->gpu, &stream), failed;
 
 	if (rc < 0)
 		return ko_gpu_error(g, rc, "making a stream");
@@ -231,10 +231,11 @@ static int use_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 		if (rc == 0)
 			rc = copy(g, stream, w->mine + read_of(c, r), w->at[r]);
 	}
-	if (rc == 0)
-		rc = g->driver->finish(g->gpu, stream);
 	if (rc < 0)
 		ko_gpu_error(g, rc, "trying paths to other GPUs");
+	failed = g->driver->finish(g->gpu, stream); /* in any case: the memory goes */
+	if (rc == 0 && failed < 0)
+		rc = ko_gpu_error(g, failed, "trying paths to other GPUs");
 	g->driver->stream_destroy(g->gpu, stream);
 	return rc;
 }
@@ -368,6 +369,8 @@ int kolo_cuda_deregister(struct kolo_comm *comm, void *memory)
 	if ((rc = g->driver->enter(g->gpu)) < 0)
 		return ko_comm_fail(comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
 	rc = settle(g);
+	if (rc < 0) /* the others wait for it */
+		rc = ko_comm_fail(comm, rc, "%s", kolo_last_error());
 	if (rc == 0)
 		rc = kolo_barrier(comm, NULL); /* no stream waits for another one's any more */
 	ko_gpu_window_close(g, &g->windows[k]);

@@ -59,7 +59,7 @@ int ko_gpu_pair_open(struct ko_gpu_comm *g)
 }
 
 /* The sender's part of an edge inside this process. */
-int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address)
+int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gpu_export *slots)
 {
 	struct ko_gpu_pair *pair = take_pair(address);
 	struct ko_gpu_comm *next = pair ? pair->receiver : NULL;
@@ -71,7 +71,7 @@ int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address)
 	atomic_fetch_add(&pair->holders, 1);
 	g->out.pair = pair;
 	g->out.memory = next->in.memory;
-	rc = g->driver->reach(g->gpu, next->in.memory.at);
+	rc = g->driver->reach(g->gpu, next->in.memory.at, slots);
 	if (rc < 0)
 		return ko_gpu_error(
 			g, rc,

@@ -9,8 +9,9 @@
 /* The edge from prev, of g->in: the receiver makes it, and the slots are the pair's from then on. KOLO_ENOMEM, the driver's. */
 int ko_gpu_pair_open(struct ko_gpu_comm *g);
 
-/* And the edge to next, which says that it is at this address: its sender joins. KOLO_ESYS, KOLO_ENOTSUP, the driver's. */
-int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address);
+/* And the edge to next, which says that it is at this address, and has said of its slots what the driver's `export` gave: its sender
+ * joins. KOLO_ESYS, KOLO_ENOTSUP, the driver's. */
+int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gpu_export *slots);
 
 void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link);
 

@@ -40,11 +40,12 @@ static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 {
 	const struct ko_gpu_words *in = ko_gpu_words_of(g, rank, KO_GPU_IN);
 	uint32_t stage = in ? value_of(&in->stage) : 0; /* of other hosts nothing is seen */
-	bool seen = stage & KO_STAGE_WORDS || g->process[other] != g->process[rank];
+	bool seen = stage & KO_STAGE_WORDS || g->process[other] != g->process[rank], here;
 
 	if (rank == other || !seen || !(stage & (KO_STAGE_READY | KO_STAGE_DONE)))
 		return false;
-	return !(value_of(stage & KO_STAGE_READY ? &in->ready[other] : &in->done[other]) & KO_SLOT_FAILED);
+	here = value_of(stage & KO_STAGE_READY ? &in->ready[other] : &in->done[other]) & KO_SLOT_FAILED;
+	return !here && value_of(&in->stage) == stage;
 }
 
 /* Whom the rank's stream waits for, of several one; -1: nobody that is known. */
@@ -158,6 +159,7 @@ static void let_pass(struct ko_gpu_comm *g)
 {
 	if (!g->in.words)
 		return;
+	fail_words(&g->in.words->failed, 1); /* before any wait ends */
 	fail_words(g->in.words->slot, KO_GPU_SLOTS);
 	fail_words(g->out.words->slot, KO_GPU_SLOTS);
 	fail_words(g->in.words->ready, KO_GPU_PEERS);

@@ -42,14 +42,34 @@ char *ko_gpu_window_at(const struct ko_gpu_comm *g, int rank, struct ko_gpu_plac
 
 /* ---- Comparing ------------------------------------------------------------------------------------------ */
 
-void ko_gpu_places_post(const struct ko_gpu_comm *g, uint64_t seq, const struct ko_gpu_places *mine)
+/* Have all registered something, and can they see each other's posts? The same on all ranks. */
+static bool compares(const struct ko_gpu_comm *g)
+{
+	return g->last_window && !g->fixed;
+}
+
+/* All places in one number: what passed without notice differs later, too. */
+static uint64_t extend(uint64_t history, uint64_t seq, const struct ko_gpu_places *p)
+{
+	const uint64_t words[] = { seq, p->src.at, p->src.window, p->dst.at, p->dst.window };
+
+	for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++) {
+		history = (history ^ words[k]) * 0x9e3779b97f4a7c15u;
+		history ^= history >> 29;
+	}
+	return history;
+}
+
+void ko_gpu_places_post(struct ko_gpu_comm *g, uint64_t seq, const struct ko_gpu_places *mine)
 {
 	struct ko_gpu_post *post;
 
-	if (g->last_window == 0) /* the same on all ranks */
+	if (!compares(g))
 		return;
 	post = ko_gpu_post_of(g, g->comm->rank, seq);
+	g->history = extend(g->history, seq, mine);
 	atomic_store(&post->seq, 0);
+	atomic_store(&post->history, g->history);
 	atomic_store(&post->src_at, mine->src.at);
 	atomic_store(&post->dst_at, mine->dst.at);
 	atomic_store(&post->src, mine->src.window);
@@ -58,7 +78,8 @@ void ko_gpu_places_post(const struct ko_gpu_comm *g, uint64_t seq, const struct 
 }
 
 /* false: the rank has not posted it, or it is too long ago. */
-static bool hear(const struct ko_gpu_comm *g, int rank, uint64_t seq, struct ko_gpu_places *out)
+static bool hear(const struct ko_gpu_comm *g, int rank, uint64_t seq, struct ko_gpu_places *out,
+		 uint64_t *history)
 {
 	struct ko_gpu_post *post = ko_gpu_post_of(g, rank, seq);
 
@@ -66,6 +87,7 @@ static bool hear(const struct ko_gpu_comm *g, int rank, uint64_t seq, struct ko_
 		return false;
 	out->src = (struct ko_gpu_place){ atomic_load(&post->src_at), atomic_load(&post->src) };
 	out->dst = (struct ko_gpu_place){ atomic_load(&post->dst_at), atomic_load(&post->dst) };
+	*history = atomic_load(&post->history);
 	return atomic_load(&post->seq) == seq;
 }
 
@@ -99,10 +121,18 @@ static int compare_with(const struct ko_gpu_comm *g, const struct ko_desc *desc,
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
 	char my_places[PLACES_TEXT], their_places[PLACES_TEXT];
 	struct ko_gpu_places theirs;
+	uint64_t history;
 
-	if (!hear(g, peer, desc->seq, &theirs) ||
-	    (same_place(theirs.src, mine->src) && same_place(theirs.dst, mine->dst)))
+	if (!hear(g, peer, desc->seq, &theirs, &history))
 		return 0;
+	if (same_place(theirs.src, mine->src) && same_place(theirs.dst, mine->dst))
+		return history == g->history
+			       ? 0
+			       : ko_fail(KOLO_EMISMATCH,
+					 "ranks disagree about registered memory: %s and %s had buffers in different places of it "
+					 "in some operation before %s",
+					 ko_comm_name(c, c->rank, me), ko_comm_name(c, peer, them),
+					 ko_desc_text(desc, op));
 	return ko_fail(
 		KOLO_EMISMATCH,
 		"ranks disagree about registered memory in %s: %s called with %s, %s with %s: want the same place of "
@@ -116,7 +146,7 @@ int ko_gpu_places_compare(const struct ko_gpu_comm *g, const struct ko_desc *des
 {
 	int rc;
 
-	if (g->last_window == 0)
+	if (!compares(g))
 		return 0;
 	rc = compare_with(g, desc, mine, g->in.peer);
 	return rc < 0 ? rc : compare_with(g, desc, mine, g->out.peer);

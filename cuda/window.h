@@ -23,7 +23,7 @@ char *ko_gpu_window_at(const struct ko_gpu_comm *g, int rank, struct ko_gpu_plac
 
 /* Tells the others which places this rank's operation has; and compares those of its neighbours, as far as they have told.
  * KOLO_EMISMATCH. */
-void ko_gpu_places_post(const struct ko_gpu_comm *g, uint64_t seq, const struct ko_gpu_places *mine);
+void ko_gpu_places_post(struct ko_gpu_comm *g, uint64_t seq, const struct ko_gpu_places *mine);
 int ko_gpu_places_compare(const struct ko_gpu_comm *g, const struct ko_desc *desc,
 			  const struct ko_gpu_places *mine);
 

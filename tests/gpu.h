@@ -22,6 +22,10 @@ void t_stream_destroy(struct t_stream *s);
 void *t_gpu_alloc(size_t len);
 void t_gpu_free(void *memory);
 
+/* Memory of that GPU as programs get it; the host may not be able to touch it. */
+void *t_device_alloc(size_t len);
+void t_device_free(void *memory);
+
 /* The stream calls fn(arg), like a kernel of the program's. */
 void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg);
 
@@ -45,6 +49,9 @@ void t_driver_shake(unsigned seed);
 
 /* The k-th call of the driver from here on that may fail does; 0: none. Returns how many there have been since the last time. */
 long t_driver_fail(long k);
+
+/* Kernels of Kolo's take so long, from here on, in this process. */
+void t_driver_slow(int ms);
 
 /* From here on this process's GPUs lose what they write to memory of other processes that they map. */
 void t_driver_lose(bool lose);

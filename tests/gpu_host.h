@@ -35,6 +35,10 @@ static inline void __syncwarp()
 {
 }
 
+static inline void __syncthreads()
+{
+}
+
 /* Calls the kernel for each thread. */
 template <typename Kernel, typename Job> static void launch(Kernel *kernel, const Job &job)
 {

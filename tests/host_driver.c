@@ -92,9 +92,11 @@ static size_t npins;
 static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
 static _Thread_local char last_text[128];
-static _Thread_local int depth; /* of enter */
+static _Thread_local int depth;       /* of enter */
+static _Thread_local int last_device; /* that a stream was made on */
 static atomic_long live, fail_at, calls, unlike;
 static atomic_size_t in_use; /* of GPU_MEMORY; what is mapped twice counts twice */
+static atomic_int slow_ms;   /* of a kernel */
 static atomic_uint shaking;
 static atomic_bool losing;    /* what is written to others' memory */
 static atomic_bool for_cards; /* memory is handed to them */
@@ -133,6 +135,11 @@ long t_driver_fail(long k)
 long t_driver_unlike(void)
 {
 	return atomic_exchange(&unlike, 0);
+}
+
+void t_driver_slow(int ms)
+{
+	atomic_store(&slow_ms, ms);
 }
 
 void t_driver_lose(bool lose)
@@ -201,8 +208,14 @@ static void do_kernel(const struct ko_gpu_job *j)
 {
 	const struct ko_kernels *k = ko_kernels_list()[0];
 	size_t len = j->n * kolo_type_size(j->type);
-	void *z = malloc(len);
+	int ms = atomic_load(&slow_ms);
+	void *z;
 
+	if (j->unless && atomic_load((const _Atomic uint32_t *)j->unless))
+		return;
+	if (ms)
+		nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+	z = malloc(len);
 	if (!z)
 		abort();
 	(j->scales ? k->scale : k->copy)[j->type](z, j->ins[0], j->n, &j->s);
@@ -317,6 +330,7 @@ struct t_stream *t_stream_create(int device)
 	if (!s)
 		abort();
 	describe(&s->gpu, device);
+	last_device = device;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->filled, NULL);
 	pthread_cond_init(&s->emptied, NULL);
@@ -501,16 +515,20 @@ static int map_memory(int ordinal, int fd, size_t len, int flags, struct ko_gpu_
 	return 0;
 }
 
-static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+static int make_memory(int ordinal, size_t len, struct ko_gpu_memory *out)
 {
-	int rc = may_fail_inside(), fd;
+	int fd = memfd_create("gpu", MFD_CLOEXEC);
 
-	if (rc < 0)
-		return rc;
-	fd = memfd_create("gpu", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, (off_t)len) < 0)
 		return fail(KOLO_ENOMEM, strerror(errno));
-	return map_memory(gpu->info.ordinal, fd, len, MAP_SHARED, out);
+	return map_memory(ordinal, fd, len, MAP_SHARED, out);
+}
+
+static int alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
+{
+	int rc = may_fail_inside();
+
+	return rc < 0 ? rc : make_memory(gpu->info.ordinal, len, out);
 }
 
 /* Bytes of it are not 0 before they are cleared. */
@@ -583,9 +601,9 @@ static void release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 	atomic_fetch_sub(&live, 1);
 }
 
-static int reach(struct ko_gpu *gpu, const void *at)
+static int reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory)
 {
-	(void)gpu, (void)at;
+	(void)gpu, (void)at, (void)memory;
 	return may_fail_inside();
 }
 
@@ -958,4 +976,27 @@ void t_gpu_free(void *memory)
 {
 	forget_memory(memory);
 	free(memory);
+}
+
+void *t_device_alloc(size_t len)
+{
+	struct ko_gpu_memory memory;
+
+	if (make_memory(last_device, len, &memory) < 0)
+		abort();
+	return memory.at;
+}
+
+void t_device_free(void *memory)
+{
+	struct ko_gpu_memory m = { .at = memory };
+
+	pthread_mutex_lock(&allocation_lock);
+	for (size_t k = 0; k < nallocations; k++)
+		if (allocations[k].at == memory) {
+			m.len = allocations[k].len;
+			m.handle = (uint64_t)allocations[k].fd;
+		}
+	pthread_mutex_unlock(&allocation_lock);
+	release(NULL, &m);
 }

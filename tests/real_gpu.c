@@ -14,6 +14,9 @@ struct t_stream {
 	CUstream stream;
 };
 
+/* Of a thread, for copies: made with its stream, before Kolo has any. */
+static _Thread_local CUstream copies;
+
 struct t_graph {
 	CUgraphExec exec;
 };
@@ -49,6 +52,8 @@ struct t_stream *t_stream_create(int device)
 	MUST(cuDevicePrimaryCtxRetain(&context, which));
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
+	if (!copies)
+		MUST(cuStreamCreate(&copies, CU_STREAM_NON_BLOCKING));
 	return s;
 }
 
@@ -93,6 +98,19 @@ void t_gpu_free(void *memory)
 	munmap(first, *(size_t *)first);
 }
 
+void *t_device_alloc(size_t len)
+{
+	CUdeviceptr at;
+
+	MUST(cuMemAlloc(&at, len));
+	return (void *)(uintptr_t)at;
+}
+
+void t_device_free(void *memory)
+{
+	MUST(cuMemFree((CUdeviceptr)(uintptr_t)memory));
+}
+
 void t_stream_run(struct t_stream *s, void (*fn)(void *arg), void *arg)
 {
 	MUST(cuLaunchHostFunc(s->stream, fn, arg));
@@ -110,12 +128,8 @@ void t_stream_copy(struct t_stream *s, void *to, const void *from, size_t len)
 
 void t_gpu_copy(void *to, const void *from, size_t len)
 {
-	CUstream stream;
-
-	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	MUST(cuMemcpyAsync(address(to), address(from), len, stream));
-	MUST(cuStreamSynchronize(stream));
-	MUST(cuStreamDestroy(stream));
+	MUST(cuMemcpyAsync(address(to), address(from), len, copies));
+	MUST(cuStreamSynchronize(copies));
 }
 
 void t_stream_finish(struct t_stream *s)

@@ -81,6 +81,11 @@ bool t_is_slow(void);
 /* True with the thread sanitizer, by far the slowest: few ways of each kind show threads that race. */
 bool t_is_slowest(void);
 
-enum { T_PATIENCE = 120, T_MAX_RANKS = 64 };
+#ifdef T_PLAIN
+enum { T_PATIENCE = 300 };
+#else
+enum { T_PATIENCE = 120 };
+#endif
+enum { T_MAX_RANKS = 64 };
 
 #endif

@@ -48,13 +48,24 @@ static struct t_setup setup_of(const struct owner *o)
 	return (struct t_setup){ o->me.c, { o->memory, o->memory + T_ROOM }, o->me.q, copy, NULL };
 }
 
+/* Of many ranks on a GPU some types only: processes take turns there. */
+static int step_of_types(int nranks)
+{
+#ifdef T_PLAIN
+	return nranks > 4 ? 5 : 1;
+#else
+	(void)nranks;
+	return 1;
+#endif
+}
+
 static void all_types_and_ops(struct t_rank *r)
 {
 	struct owner o = own(start_small(r), 2 * T_ROOM);
 	struct t_setup setup = setup_of(&o);
 	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n + 1, 67 };
 
-	for (int type = 0; type < VALUES_NTYPES; type++)
+	for (int type = 0; type < VALUES_NTYPES; type += step_of_types(r->nranks))
 		for (int op = 0; op <= T_PREMUL; op++)
 			for (size_t k = (size_t)(type + op) % 2; k < ARRAY_LEN(counts); k += 2)
 				t_try_all_calls(&setup, (struct t_trial){ .type = (enum kolo_type)type,
@@ -122,6 +133,8 @@ static void many_counts(struct t_rank *r)
 
 	unregistered.room[0] = t_gpu_alloc(T_ROOM);
 	unregistered.room[1] = t_gpu_alloc(T_ROOM);
+	CHECK(kolo_barrier(o.me.c, NULL) ==
+	      0); /* CUDA may keep who registers memory waiting for streams of its process */
 	shake(23 + (unsigned)r->rank);
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++)
 		for (int call = 0; call < T_NCALLS; call++) {
@@ -162,7 +175,7 @@ static void uneven(struct t_rank *r)
 	for (size_t i = 0; i < sum; i++)
 		y[i] = (int)i * (r->rank + 3);
 	t_gpu_copy(x, y, sum * sizeof(*x));
-	CHECK(kolo_comm_stats(o.me.c, &before) == 0);
+	CHECK(kolo_barrier(o.me.c, NULL) == 0 && kolo_comm_stats(o.me.c, &before) == 0);
 	CHECK(kolo_reduce_scatter_v(o.me.c, x, w, counts, KOLO_I32, KOLO_SUM, o.me.q) == 0);
 	CHECK(kolo_reduce_scatter_v(o.me.c, y, z, counts, KOLO_I32, KOLO_SUM, NULL) == 0);
 	CHECK(kolo_queue_wait(o.me.q) == 0 && memcmp(w, z, counts[r->rank] * sizeof(*w)) == 0);
@@ -205,7 +218,7 @@ static void producer_and_consumer(struct t_rank *r)
 	long *x = t_gpu_alloc(o.len), want[MAX_RANKS], sum;
 	uint64_t seed = 3 + (uint64_t)r->rank;
 
-	CHECK(work);
+	CHECK(work && kolo_barrier(o.me.c, NULL) == 0);
 	for (int i = 0; i < CELLS; i++)
 		x[i] = r->rank + 1;
 	for (int k = 0; k < r->nranks; k++)
@@ -286,17 +299,21 @@ static void a_graph_is_replayed_three_times(void **state)
 	for_ranks_of_both_kinds(replay);
 }
 
-/* Several buffers, one after another and at once, on two communicators. */
+/* Several buffers, one after another and at once, on two communicators; one of them within memory that Kolo did not allocate. */
 static void several(struct t_rank *r)
 {
-	enum { N = 1000, TIMES = 4 };
+	enum { N = 1000, TIMES = 4, BEFORE = 256 };
 	struct rank me = start_small(r);
 	struct kolo_comm *c;
+	char *device = t_device_alloc(BEFORE + N * sizeof(int));
 	int *x[3], *here = t_gpu_alloc(N * sizeof(*here)), sum = 0;
 
 	CHECK(kolo_comm_split(me.c, 0, -r->rank, &c) == 0);
 	for (int k = 0; k < 3; k++)
-		CHECK(kolo_cuda_alloc(me.q, N * sizeof(*here), (void **)&x[k]) == 0);
+		if (k == 1)
+			x[k] = (int *)(device + BEFORE);
+		else
+			CHECK(kolo_cuda_alloc(me.q, N * sizeof(*here), (void **)&x[k]) == 0);
 	for (int p = 0; p < r->nranks; p++)
 		sum += p;
 	for (int t = 0; t < TIMES; t++) {
@@ -321,8 +338,9 @@ static void several(struct t_rank *r)
 	CHECK(r->nranks == 1 || (me.c->ops[KO_DIRECT] == 2 * TIMES && c->ops[KO_DIRECT] == TIMES));
 	kolo_comm_destroy(c);
 	end(&me);
-	for (int k = 0; k < 3; k++)
+	for (int k = 0; k < 3; k += 2)
 		CHECK(kolo_cuda_free(x[k]) == 0);
+	t_device_free(device);
 	t_gpu_free(here);
 }
 
@@ -417,6 +435,46 @@ static void a_rank_that_does_not_come_is_named(void **state)
 	t_threads(3, one_is_late, &threads);
 }
 
+/* A rank that comes when all others have given up leaves their memory alone. */
+static void one_comes_too_late(struct t_rank *r)
+{
+	enum { LATE_S = TIMEOUT_S + 2, REFILLED = 77 };
+	struct owner o = own(start(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S }), N * sizeof(int));
+	struct own_work *late = t_gpu_alloc(sizeof(*late));
+	long *cells = t_gpu_alloc(CELLS * sizeof(*cells));
+	int *x = t_gpu_alloc(o.len);
+
+	*late = (struct own_work){ cells, 1, LATE_S * 1000000 };
+	if (r->rank == GONE)
+		t_stream_run(o.me.stream, scale, late);
+	CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, N, KOLO_I32, KOLO_SUM, o.me.q) == 0);
+	if (r->rank != GONE)
+		wait_for_failure(&o.me, KOLO_ETIMEDOUT, "rank 1 ");
+	else
+		CHECK(kolo_queue_wait(o.me.q) == KOLO_ETIMEDOUT);
+	kolo_comm_destroy(o.me.c);
+	for (int i = 0; i < N; i++)
+		x[i] = REFILLED;
+	t_gpu_copy(o.memory, x, o.len);
+	if (r->rank != GONE)
+		sleep(LATE_S);
+	t_gpu_copy(x, o.memory, o.len);
+	for (int i = 0; i < N; i++)
+		CHECK(x[i] == REFILLED);
+	kolo_queue_destroy(o.me.q);
+	t_stream_destroy(o.me.stream);
+	CHECK(kolo_cuda_free(o.memory) == 0);
+	t_gpu_free(late);
+	t_gpu_free(cells);
+	t_gpu_free(x);
+}
+
+static void who_comes_too_late_leaves_memory_alone(void **state)
+{
+	(void)state;
+	t_processes(3, one_comes_too_late, NULL);
+}
+
 /* Until all others have begun the operation behind this rank's last one: where one fails none is in anything else. */
 static void let_others_begin(const struct t_rank *r, const struct kolo_comm *c)
 {
@@ -492,6 +550,35 @@ static void ranks_that_disagree_are_told_both_places(void **state)
 		t_processes(3, disagree, &how);
 		t_threads(3, disagree, &how);
 	}
+}
+
+/* In graphs ranks may be far apart: the first of many operations differs. */
+static void disagree_long_ago(struct t_rank *r)
+{
+	enum { MANY = 1200 };
+	struct owner o = own(start(r, (struct kolo_comm_attr){ .timeout_s = 20 }), N * sizeof(int));
+	struct t_graph *graph;
+	int rc = 0;
+
+	if (r->rank == GONE) /* others are through with it */
+		for (struct ko_desc d; !ko_roster_desc(o.me.c->roster, 0, o.me.c->seq + MANY, &d);)
+			usleep(1000);
+	t_capture_begin(o.me.stream);
+	for (int k = 0; rc == 0 && k < MANY; k++)
+		rc = kolo_all_reduce(o.me.c, o.memory + (k == 0 && r->rank == GONE ? 64 : 0), o.memory, 10,
+				     KOLO_I32, KOLO_SUM, o.me.q);
+	graph = t_capture_end(o.me.stream);
+	CHECK(r->rank != GONE ||
+	      (rc == KOLO_EMISMATCH && strstr(kolo_last_error(), "in some operation before")));
+	t_graph_destroy(graph);
+	end(&o.me);
+	CHECK(kolo_cuda_free(o.memory) == 0);
+}
+
+static void so_they_are_when_that_was_long_ago(void **state)
+{
+	(void)state;
+	t_processes(2, disagree_long_ago, NULL);
 }
 
 static void refuse(struct t_rank *r)
@@ -571,6 +658,54 @@ static void a_driver_that_fails_in_registering_harms_nobody(void **state)
 	t_processes(3, fail_to_register, NULL);
 }
 
+/* Who fails to deregister says so to the others, who wait. */
+static void fail_to_deregister(struct t_rank *r)
+{
+	struct owner o = own(start(r, (struct kolo_comm_attr){ .timeout_s = 30 }), 4096);
+	int rc;
+
+	CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, 1, KOLO_I32, KOLO_SUM, o.me.q) == 0);
+	if (r->rank == GONE)
+		let_others_begin(r, o.me.c);
+	t_driver_fail(r->rank == GONE ? 1 : 0);
+	rc = kolo_cuda_deregister(o.me.c, o.memory);
+	t_driver_fail(0);
+	CHECK(rc == KOLO_ESYS && strstr(kolo_last_error(), "rank 1"));
+	end(&o.me);
+	CHECK(kolo_cuda_free(o.memory) == 0 && t_driver_live() == 0);
+}
+
+static void a_driver_that_fails_in_deregistering_fails_all(void **state)
+{
+	(void)state;
+	t_processes(3, fail_to_deregister, NULL);
+}
+
+/* Whoever's kernel takes too long is to blame, and nobody who waits for it. */
+static void slow_kernel(struct t_rank *r)
+{
+	const int *slow = r->arg;
+	struct owner o = own(start(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S }), 4096);
+	char name[16];
+
+	snprintf(name, sizeof(name), "rank %d ", *slow);
+	t_driver_slow(r->rank == *slow ? (TIMEOUT_S + 1) * 1000 : 0);
+	CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, 1000, KOLO_I32, KOLO_SUM, o.me.q) == 0);
+	CHECK(kolo_queue_wait(o.me.q) == KOLO_ETIMEDOUT);
+	CHECK(strncmp(kolo_last_error(), name, strlen(name)) == 0);
+	end(&o.me);
+	CHECK(kolo_cuda_free(o.memory) == 0);
+}
+
+static void a_rank_whose_kernel_runs_is_named(void **state)
+{
+	(void)state;
+	for (int slow = 0; slow < 3; slow++)
+		t_processes(3, slow_kernel, &slow);
+	for (int slow = 0; slow < 2; slow++)
+		t_processes(2, slow_kernel, &slow);
+}
+
 /* A path that loses bytes is found: joining tries those of the ring, registering all. */
 static void lose_bytes(struct t_rank *r)
 {
@@ -641,11 +776,15 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_killed_rank_is_named_and_streams_go_on),
 	cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
 	cmocka_unit_test(a_rank_that_does_not_come_is_named),
+	cmocka_unit_test(who_comes_too_late_leaves_memory_alone),
 	cmocka_unit_test(a_rank_that_leaves_or_aborts_ends_the_wait),
 	cmocka_unit_test(ranks_that_disagree_are_told_both_places),
+	cmocka_unit_test(so_they_are_when_that_was_long_ago),
 	cmocka_unit_test(what_can_not_be_registered_is_refused),
 #ifndef T_PLAIN
 	cmocka_unit_test(a_driver_that_fails_in_registering_harms_nobody),
+	cmocka_unit_test(a_driver_that_fails_in_deregistering_fails_all),
+	cmocka_unit_test(a_rank_whose_kernel_runs_is_named),
 	cmocka_unit_test(a_path_that_loses_bytes_is_found),
 	cmocka_unit_test(a_driver_that_fails_in_recording_fails_all),
 #endif

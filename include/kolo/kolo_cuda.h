@@ -31,8 +31,8 @@ struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are
  * communicator; several ranks may share a GPU. Where calls on one communicator name several streams, they are done in the
  * order of the calls. A call without a queue, or with one of kolo_queue_create, does not wait for what is on streams.
  *
- * The call returns when the collective is on the stream. It waits, as long as the timeout at most, for neighbours that are
- * threads of the same process to call as well: a thread that uses several ranks calls for them in one group. What is
+ * The call returns when the collective is on the stream. It waits, as long as the timeout at most, for neighbours, and on registered
+ * memory for all ranks, that are threads of the same process to call as well: a thread that uses several ranks calls for them in one group. What is
  * more than some 256 steps of a rank ahead of its stream is put there as the stream proceeds.
  *
  * GPUs of one host that are neighbours in the ring must reach each other's memory. Between hosts, and where the communicator was
@@ -40,7 +40,8 @@ struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are
  * the communicator's.
  *
  * When a rank dies, or keeps the others waiting on a stream for longer than the timeout, the communicator fails
- * (kolo_comm_status): what is on the streams of its ranks goes on without waiting, and leaves anything in dst. Between threads of
+ * (kolo_comm_status): what is on the streams of its ranks goes on without waiting, and leaves anything in dst; in registered memory
+ * of other ranks only kernels that run already, or begin just then. Between threads of
  * a process it is calls that wait, and fail.
  *
  * Graphs: a captured collective may be replayed any number of times, by all ranks alike, each replay behind what else of the
@@ -101,7 +102,7 @@ int kolo_cuda_free(void *memory);
  * A collective: every rank calls with the same number of bytes, on a queue on the GPU that it uses with comm, in the same place
  * between its collectives. Blocks until what was called before is done and all have it; graphs that run are the caller's to wait for.
  * A buffer overlaps no other one that is registered on comm, but may be registered on several communicators. kolo_cuda_deregister or
- * kolo_comm_destroy ends it, and only then may it be freed.
+ * kolo_comm_destroy ends it. It may be freed when deregister has returned 0, or all ranks' kolo_comm_destroy have returned.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP (memory that others can't map), KOLO_ESYS, those of the collectives. Nobody's is
  * registered then; kolo_comm_status tells whether comm still works. */

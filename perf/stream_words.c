@@ -259,6 +259,9 @@ static struct ko_gpu_job copy_of(void *out, const void *own)
 	};
 }
 
+/* Memory that is handed over as a handle (cudaIpc), not as a descriptor (cuMem). */
+static bool as_handle;
+
 /* Owns the memory, waits for line 0, copies it out, and says so in line 1. */
 static void receive_patterns(int sock)
 {
@@ -268,7 +271,7 @@ static void receive_patterns(int sock)
 	unsigned char *got = malloc(LEN), *want = malloc(LEN);
 	int fd, wrong = 0;
 
-	MUST(d->alloc(s.gpu, LEN, &memory));
+	MUST((as_handle ? d->alloc_own : d->alloc)(s.gpu, LEN, &memory));
 	MUST(d->alloc(s.gpu, LEN, &own));
 	MUST(d->export(s.gpu, memory.at, LEN, &export, &fd));
 	send_fd(sock, fd, &export, sizeof(export));
@@ -285,7 +288,9 @@ static void receive_patterns(int sock)
 		wrong += memcmp(got, want, LEN) != 0;
 	}
 	tell(wrong == 0,
-	     "what a kernel wrote into memory of another process (cuMem) is there behind the word: %.0f wrong",
+	     as_handle
+		     ? "the same of memory that came by cudaIpc: %.0f wrong"
+		     : "what a kernel wrote into memory of another process (cuMem) is there behind the word: %.0f wrong",
 	     wrong);
 	free(got);
 	free(want);
@@ -461,6 +466,8 @@ int main(void)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	two_processes(be_first, be_second);
+	data_before_words();
+	as_handle = true;
 	data_before_words();
 	wait_side(fork_side(alone, &sock));
 	two_processes(block_for_a_second, beside_one_that_waits);

@@ -16,13 +16,13 @@ static void *where_calls_find(const struct bench *b, const void *here)
 								: b->gpu_dst + (p - b->dst);
 }
 
-/* Both buffers to where calls find them, or from there. */
-static int copy_buffers(const struct bench *b, bool there)
+/* What the job has of both buffers to where calls find them, or from there. */
+static int copy_buffers(const struct bench *b, const struct job *j, bool there)
 {
-	size_t len = b->options->max + 64;
+	size_t len = j->bytes;
 	int rc;
 
-	if (!b->gpu)
+	if (!b->gpu || len == 0)
 		return 0;
 	rc = there ? gpu_put(b->gpu, b->gpu_src, b->src, len) | gpu_put(b->gpu, b->gpu_dst, b->dst, len)
 		   : gpu_get(b->gpu, b->src, b->gpu_src, len) | gpu_get(b->gpu, b->dst, b->gpu_dst, len);
@@ -132,11 +132,11 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	if (!b->options->check)
 		return 0;
 	fill_buffers(b, j, in_place);
-	rc = copy_buffers(b, true);
+	rc = copy_buffers(b, j, true);
 	if (rc == 0)
 		rc = call_and_wait(b, j, in_place, j->coll == SEND_RECV ? 0 : 1);
 	if (rc == 0)
-		rc = copy_buffers(b, false);
+		rc = copy_buffers(b, j, false);
 	if (rc < 0)
 		return rc;
 	mine = count_wrong(b, j);

@@ -38,7 +38,7 @@ JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
 URING   ?= $(shell pkg-config --exists liburing 2>/dev/null && echo yes)
 OPENBLAS ?= $(shell pkg-config --exists openblas 2>/dev/null && echo yes)
 NVCC    ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-CUDA    ?= $(if $(NVCC),yes)
+CUDA    ?= $(if $(NVCC),$(if $(shell command -v $(NVCC)),yes))
 # Compute capabilities that kernels are compiled for; the last one also for what comes later.
 CUDA_ARCHS ?= $(filter 70 75 80 86 89 90 100,$(if $(filter yes,$(CUDA)),$(shell $(NVCC) --list-gpu-arch 2>/dev/null | sed s/compute_//)))
 

@@ -134,11 +134,12 @@ int ko_call_check(const struct ko_call *call)
 	    !ko_comm_premul(call->comm, call->op, call->type))
 		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
 			       call->comm->rank, name_of(call), suffix, call->op, kolo_type_name(call->type));
-	if (ko_is_pairs(call->coll) && call->queue && call->queue->stream)
+	if (ko_is_pairs(call->coll) && (call->uneven || ko_coll_is_message(call->coll)) && call->queue &&
+	    call->queue->stream)
 		return ko_fail(
 			KOLO_ENOTSUP,
-			"rank %d: kolo_%s%s: a queue that is a stream takes the collectives of the ring and "
-			"barrier, and nothing between pairs of ranks yet",
+			"rank %d: kolo_%s%s: a queue that is a stream takes collectives, and neither messages nor "
+			"all_to_all, gather and scatter with counts yet",
 			call->comm->rank, name_of(call), suffix);
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;

@@ -1,5 +1,6 @@
 /* Joining the GPUs of a communicator's ranks, in steps between which all ranks tell each other how far they have come: a step
  * that fails on one fails on all. See README.md. */
+#include "exchange.h"
 #include "gpu.h"
 #include "record.h"
 #include "relay.h"
@@ -559,6 +560,7 @@ static void free_memory(struct ko_gpu_comm *g)
 	void *events[] = { g->pace[0], g->pace[1], g->last.event, g->captured.event };
 
 	ko_gpu_windows_close(g);
+	ko_gpu_exchange_close(g);
 	if (g->out.memory.mapped)
 		d->release(g->gpu, &g->out.memory);
 	ko_gpu_relay_close(g);

@@ -27,7 +27,8 @@ static bool may_be_direct(const struct ko_tape *t)
 	const struct ko_run *run = &t->run;
 	size_t others = (size_t)run->comm->nranks - 1, bytes = run->plan.count * run->size;
 
-	if (run->comm->nranks > KO_GPU_PEERS || bytes == 0 || run->desc.coll == KO_BARRIER)
+	if (run->comm->nranks > KO_GPU_PEERS || bytes == 0 || run->desc.coll == KO_BARRIER ||
+	    ko_coll_has_messages((enum ko_coll)run->desc.coll))
 		return false;
 	if (run->desc.op == KO_OP_PREMUL) /* what others multiply with is theirs */
 		return false;
@@ -122,9 +123,12 @@ static int wait_for_all(struct ko_tape *t, bool done)
 	return rc;
 }
 
-static int meet(struct ko_tape *t, bool done)
+int ko_gpu_meet(struct ko_tape *t, bool done)
 {
 	int rc = ko_tape_pace(t);
+
+	for (int r = 0; r < t->run.comm->nranks; r++)
+		t->watched = t->watched || by_words(t, r);
 
 	ko_tape_stage(t, (done ? KO_STAGE_DONE : KO_STAGE_READY) | (t->captured ? KO_STAGE_WORDS : 0));
 	clear(t, !done);
@@ -174,10 +178,9 @@ static void write_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko
 static int do_part(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places)
 {
 	const struct ko_plan *p = &t->run.plan;
-	const void *failed = t->g->in.gpu_words + offsetof(struct ko_gpu_words, failed);
 	int me = call->comm->rank;
 	struct ko_piece own = ko_plan_block(p, ko_coll_has_root((int)call->coll) ? 0 : me);
-	struct ko_gpu_job job = { .unless = failed };
+	struct ko_gpu_job job = { .unless = ko_gpu_failed_word(t->g) };
 
 	if (ko_coll_has_root((int)call->coll) && me != call->root)
 		return 0;
@@ -194,14 +197,11 @@ static int do_part(struct ko_tape *t, const struct ko_call *call, const struct k
 
 int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places)
 {
-	int rc;
+	int rc = ko_gpu_meet(t, false);
 
-	for (int r = 0; r < call->comm->nranks; r++)
-		t->watched = t->watched || by_words(t, r);
-	rc = meet(t, false);
 	if (rc == 0)
 		rc = do_part(t, call, places);
-	return rc < 0 ? rc : meet(t, true);
+	return rc < 0 ? rc : ko_gpu_meet(t, true);
 }
 
 struct ko_model ko_gpu_direct_model(const struct ko_tape *t)

@@ -16,6 +16,10 @@ static inline bool ko_gpu_is_direct(const struct ko_gpu_places *places)
 	return places->src.window || places->dst.window;
 }
 
+/* The stream says to all others that it has come, or with `done` that it has done its part, and waits until all have. One after the
+ * other in turn, `done` last. Errors: ko_tape_flush's. */
+int ko_gpu_meet(struct ko_tape *t, bool done);
+
 /* All of it; what the stream is at the caller ends. Errors: ko_tape_flush's. */
 int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places);
 

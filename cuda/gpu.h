@@ -8,6 +8,7 @@
 #include "../comm/comm.h"
 
 #include <pthread.h>
+#include <stddef.h>
 
 enum {
 	KO_GPU_SLOTS = 4,        /* at most, in a link */
@@ -118,6 +119,17 @@ struct ko_gpu_link {
 
 struct ko_gpu_comm;
 
+/* Memory that all ranks have mapped: window.h. */
+struct ko_gpu_window {
+	uint32_t id; /* counts the communicator's from 1; the same on all ranks */
+	char *mine;
+	size_t len;
+	/* By rank: where this GPU sees it, and what was mapped for that. NULL: ranks don't reach each other's memory, and this is
+	 * memory like other memory */
+	char **at;
+	struct ko_gpu_memory *mapped;
+};
+
 /* Which communicators a queue has been used with, and what those that are gone had failed with. Both hold it. */
 struct ko_gpu_uses {
 	pthread_mutex_t lock;
@@ -154,9 +166,11 @@ struct ko_gpu_comm {
 	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: it is another process */
 	struct ko_gpu_window *windows; /* nwindows of them, which are registered */
 	int nwindows;
-	uint32_t last_window; /* its number */
-	bool tried;           /* the paths to all ranks' memory */
-	uint64_t history;     /* of the places of all operations */
+	uint32_t last_window;         /* its number */
+	struct ko_gpu_window staging; /* of Kolo's own, for blocks on their way (exchange.h) */
+	struct ko_gpu_memory staging_memory;
+	bool tried;       /* the paths to all ranks' memory */
+	uint64_t history; /* of the places of all operations */
 	/* The last operation, and the last one that went into a graph: what comes next, of the same kind, waits for it */
 	struct ko_gpu_last {
 		void *event;
@@ -205,6 +219,12 @@ void ko_gpu_unwatch(struct ko_gpu_comm *g);
 /* The communicator has failed: lets this rank's stream go on until the last operation is over. Blocks for that, for some seconds
  * at most. Not while the thread above runs. */
 void ko_gpu_let_go(struct ko_gpu_comm *g);
+
+/* The word that is set when the communicator has failed, as the GPU sees it. */
+static inline const uint32_t *ko_gpu_failed_word(const struct ko_gpu_comm *g)
+{
+	return (const uint32_t *)(const void *)(g->in.gpu_words + offsetof(struct ko_gpu_words, failed));
+}
 
 /* What ranks send each other to try a path: a different byte of each rank's at each place. */
 static inline unsigned char ko_gpu_pattern(int rank, size_t k)

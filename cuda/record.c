@@ -1,6 +1,7 @@
 /* See record.h. */
 #include "record.h"
 #include "direct.h"
+#include "exchange.h"
 #include "moves.h"
 #include "relay.h"
 #include "window.h"
@@ -81,6 +82,7 @@ static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t s
 {
 	struct ko_tape *t = &m->tape;
 	struct ko_gpu_comm *g = t->g;
+	bool pairs = ko_coll_has_messages(call->coll);
 	struct ko_gpu_places places;
 	int rc;
 
@@ -96,9 +98,13 @@ static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t s
 	pthread_mutex_lock(&g->lock);
 	g->desc = t->run.desc;
 	pthread_mutex_unlock(&g->lock);
-	t->run.algorithm = ko_gpu_is_direct(&places) ? KO_DIRECT : KO_RING;
-	rc = t->run.algorithm == KO_DIRECT ? ko_gpu_direct(t, call, &places)
-					   : ko_gpu_go_round(m, slot_len, call->src, call->dst);
+	t->run.algorithm = pairs || ko_gpu_is_direct(&places) ? KO_DIRECT : KO_RING;
+	if (pairs)
+		rc = ko_gpu_exchange(t, call);
+	else if (ko_gpu_is_direct(&places))
+		rc = ko_gpu_direct(t, call, &places);
+	else
+		rc = ko_gpu_go_round(m, slot_len, call->src, call->dst);
 	if (rc == 0)
 		rc = ko_tape_end(t);
 	return rc < 0 ? give_up(t, capture, rc) : mark_last(g, t->stream, capture);
@@ -118,9 +124,14 @@ static void count(const struct ko_tape *t)
 	struct kolo_comm *c = t->run.comm;
 	int root = t->run.desc.how & KO_UNEVEN ? -1 : t->run.desc.root;
 	enum ko_coll coll = (enum ko_coll)t->run.desc.coll;
-	struct ko_model model = t->run.algorithm == KO_DIRECT
-					? ko_gpu_direct_model(t)
-					: ko_plan_model(&t->run.plan, coll, c->rank, &c->ring, root);
+	struct ko_model model;
+
+	if (ko_coll_has_messages(coll))
+		model = ko_gpu_exchange_model(t);
+	else if (t->run.algorithm == KO_DIRECT)
+		model = ko_gpu_direct_model(t);
+	else
+		model = ko_plan_model(&t->run.plan, coll, c->rank, &c->ring, root);
 
 	c->model.sent += model.sent * t->run.size;
 	c->model.received += model.received * t->run.size;

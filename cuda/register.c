@@ -49,8 +49,7 @@ static int exchange(struct making *m, int status)
 	return rc;
 }
 
-/* Do ranks reach each other's memory? */
-static bool is_shared(const struct ko_gpu_comm *g)
+bool ko_gpu_reaches_all(const struct ko_gpu_comm *g)
 {
 	return g->comm->nranks > 1 && g->comm->nranks <= KO_GPU_PEERS && !g->fixed;
 }
@@ -162,7 +161,7 @@ static int import_all(struct making *m)
 /* With how this rank has fared before. Nothing is left of what fails. */
 static int make_window(struct making *m, int status)
 {
-	bool shared = is_shared(m->g);
+	bool shared = ko_gpu_reaches_all(m->g);
 	int rc = exchange(m, status == 0 && shared ? offer(m) : status);
 
 	if (rc == 0 && shared)
@@ -291,17 +290,48 @@ static int try_paths(struct ko_gpu_comm *g, struct says *all)
 
 /* ---- Registering ---------------------------------------------------------------------------------------- */
 
+/* Before the first registration: settled by all. */
+static int get_ready(struct making *m, int status)
+{
+	struct ko_gpu_comm *g = m->g;
+	int rc = exchange(m, status == 0 ? settle(g) : status);
+
+	if (rc == 0 && ko_gpu_reaches_all(g) && !g->tried) {
+		rc = try_paths(g, m->all);
+		g->tried = rc == 0;
+	}
+	return rc;
+}
+
+int ko_gpu_window_make(struct ko_gpu_comm *g, size_t len, struct ko_gpu_memory *memory,
+		       struct ko_gpu_window *out)
+{
+	struct making m = { .g = g, .window = out, .fd = -1 };
+	int rc;
+
+	m.all = calloc((size_t)g->comm->nranks, sizeof(*m.all));
+	if (!m.all) /* the others wait in the next step */
+		return ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to map memory", g->comm->rank);
+	rc = g->driver->alloc(g->gpu, len, memory);
+	if (rc < 0)
+		ko_gpu_error(g, rc, "memory that all ranks map (KOLO_CUDA_MEMORY)");
+	*out = (struct ko_gpu_window){ .mine = memory->at, .len = len };
+	rc = get_ready(&m, rc);
+	if (rc == 0)
+		rc = make_window(&m, 0);
+	free(m.all);
+	if (rc < 0)
+		g->driver->release(g->gpu, memory);
+	return rc;
+}
+
 /* What can be wrong with the memory comes before what can be wrong with paths. The GPU is entered. */
 static int make_windows(struct making *m, const struct ko_stream *s)
 {
 	struct ko_gpu_comm *g = m->g;
 	int status = check_memory(s, g, m->window->mine, m->window->len);
-	int rc = exchange(m, status == 0 ? settle(g) : status);
+	int rc = get_ready(m, status);
 
-	if (rc == 0 && is_shared(g) && !g->tried) {
-		rc = try_paths(g, m->all);
-		g->tried = rc == 0;
-	}
 	return rc < 0 ? rc : make_window(m, 0);
 }
 

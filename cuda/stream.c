@@ -1,5 +1,6 @@
 /* Queues that are CUDA streams: what kolo_cuda.h declares. An operation with one is recorded in its call. */
 #include "stream.h"
+#include "exchange.h"
 #include "record.h"
 
 #include "../comm/group.h"
@@ -77,8 +78,8 @@ static int check_pointer(const struct ko_stream *s, const struct ko_call *call, 
 static int check_pointers(const struct ko_stream *s, const struct ko_call *call)
 {
 	bool root = call->comm->rank == call->root;
-	bool src = call->src && (call->coll != KO_BROADCAST || root);
-	bool dst = call->dst && (call->coll != KO_REDUCE || root);
+	bool src = call->src && ((call->coll != KO_BROADCAST && call->coll != KO_SCATTER) || root);
+	bool dst = call->dst && ((call->coll != KO_REDUCE && call->coll != KO_GATHER) || root);
 	int rc = 0;
 
 	if (call->coll == KO_BARRIER || (call->n == 0 && !call->uneven))
@@ -98,6 +99,8 @@ static int record(struct kolo_queue *q, const struct ko_call *call, const struct
 		return ko_comm_fail(call->comm, rc, "rank %d: %s", call->comm->rank, kolo_last_error());
 	if (rc == 0)
 		rc = ko_stream_join(s, call->comm, &g);
+	if (rc == 0 && ko_coll_has_messages(call->coll))
+		rc = ko_gpu_exchange_open(g, s->stream, call);
 	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
 }
 

@@ -160,6 +160,8 @@ void ko_gpu_window_close(struct ko_gpu_comm *g, struct ko_gpu_window *w)
 		g->driver->release(g->gpu, &w->mapped[r]);
 	free(w->mapped);
 	free(w->at);
+	w->mapped = NULL;
+	w->at = NULL;
 }
 
 void ko_gpu_windows_close(struct ko_gpu_comm *g)

@@ -5,16 +5,6 @@
 
 #include "gpu.h"
 
-struct ko_gpu_window {
-	uint32_t id; /* counts the communicator's from 1; the same on all ranks */
-	char *mine;
-	size_t len;
-	/* By rank: where this GPU sees it, and what was mapped for that. NULL: ranks don't reach each other's memory, and this is
-	 * memory like other memory */
-	char **at;
-	struct ko_gpu_memory *mapped;
-};
-
 /* Where `len` bytes of this rank are. */
 struct ko_gpu_place ko_gpu_window_find(const struct ko_gpu_comm *g, const void *buffer, size_t len);
 
@@ -26,6 +16,14 @@ char *ko_gpu_window_at(const struct ko_gpu_comm *g, int rank, struct ko_gpu_plac
 void ko_gpu_places_post(struct ko_gpu_comm *g, uint64_t seq, const struct ko_gpu_places *mine);
 int ko_gpu_places_compare(const struct ko_gpu_comm *g, const struct ko_desc *desc,
 			  const struct ko_gpu_places *mine);
+
+/* Do ranks reach each other's memory? The same on all. */
+bool ko_gpu_reaches_all(const struct ko_gpu_comm *g);
+
+/* Makes memory of Kolo's own that all ranks have mapped, not in the list. A collective; blocks until what was recorded is done. The
+ * GPU is entered. Errors: those of kolo_cuda_register; nobody has any then. */
+int ko_gpu_window_make(struct ko_gpu_comm *g, size_t len, struct ko_gpu_memory *memory,
+		       struct ko_gpu_window *out);
 
 /* Unmaps one, which is not in the list, and all that was not deregistered. */
 void ko_gpu_window_close(struct ko_gpu_comm *g, struct ko_gpu_window *w);

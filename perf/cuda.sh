@@ -62,6 +62,7 @@ done
 for memory in cuda cuda-registered; do
 	bench "others, $memory" 2 --memory $memory broadcast reduce reduce_scatter all_gather -b 64K -e 256M -f 16 -c 0
 done
+bench "blocks" 4 --threads all_to_all gather scatter -b 64K -e 256M -f 16 -c 0
 bench types 2 -t all -b 64M -e 64M --out-of-place
 bench barrier 2 barrier
 # How long should a slot be?

@@ -1,6 +1,7 @@
 /* See gpu_ranks.h. */
 #include "gpu_ranks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,43 @@ void for_every_number_of_ranks(t_rank_fn *fn)
 		t_processes(n, fn, NULL);
 		t_threads(n, fn, NULL);
 	}
+}
+
+struct thread {
+	struct t_rank rank;
+	t_rank_fn *fn;
+};
+
+static void *run_thread(void *arg)
+{
+	struct thread *t = arg;
+
+	t->fn(&t->rank);
+	return NULL;
+}
+
+static void two_threads(struct t_rank *r)
+{
+	t_rank_fn *const *fn = r->arg;
+	struct thread threads[2];
+	pthread_t ids[2];
+
+	for (int k = 0; k < 2; k++) {
+		/* 0, 2 and 1, 3; or neighbours */
+		threads[k] = (struct thread){ *r, *fn };
+		threads[k].rank.nranks = 2 * r->nranks;
+		threads[k].rank.rank = r->nranks == 2 ? r->rank + 2 * k : 2 * r->rank + k;
+		CHECK(pthread_create(&ids[k], NULL, run_thread, &threads[k]) == 0);
+	}
+	for (int k = 0; k < 2; k++)
+		pthread_join(ids[k], NULL);
+}
+
+void for_ranks_of_both_kinds(t_rank_fn *fn)
+{
+	t_processes(2, two_threads, &fn);
+	if (!t_is_slow())
+		t_processes(3, two_threads, &fn);
 }
 
 void for_every_relay(t_rank_fn *fn, void *arg)

@@ -37,6 +37,9 @@ void end(struct rank *me);
 
 void for_every_number_of_ranks(t_rank_fn *fn);
 
+/* Processes of two threads each: ranks meet in both ways at once. */
+void for_ranks_of_both_kinds(t_rank_fn *fn);
+
 /* Staged through what a relay may have between two ranks. */
 void for_every_relay(t_rank_fn *fn, void *arg);
 

@@ -4,7 +4,6 @@
 #include "gpu_ranks.h"
 #include "trial.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,44 +73,6 @@ static void all_types_and_ops(struct t_rank *r)
 	CHECK(r->nranks == 1 || transport || o.me.c->ops[KO_DIRECT] > 0);
 	CHECK(!transport || o.me.c->ops[KO_DIRECT] == 0);
 	disown(&o);
-}
-
-/* Some ranks are threads of a process, others are not: they meet in both ways at once. */
-struct thread {
-	struct t_rank rank;
-	t_rank_fn *fn;
-};
-
-static void *run_thread(void *arg)
-{
-	struct thread *t = arg;
-
-	t->fn(&t->rank);
-	return NULL;
-}
-
-static void two_threads(struct t_rank *r)
-{
-	t_rank_fn *const *fn = r->arg;
-	struct thread threads[2];
-	pthread_t ids[2];
-
-	for (int k = 0; k < 2; k++) {
-		/* 0, 2 and 1, 3; or neighbours */
-		threads[k] = (struct thread){ *r, *fn };
-		threads[k].rank.nranks = 2 * r->nranks;
-		threads[k].rank.rank = r->nranks == 2 ? r->rank + 2 * k : 2 * r->rank + k;
-		CHECK(pthread_create(&ids[k], NULL, run_thread, &threads[k]) == 0);
-	}
-	for (int k = 0; k < 2; k++)
-		pthread_join(ids[k], NULL);
-}
-
-static void for_ranks_of_both_kinds(t_rank_fn *fn)
-{
-	t_processes(2, two_threads, &fn);
-	if (!t_is_slow())
-		t_processes(3, two_threads, &fn);
 }
 
 static void every_type_and_op_equals_the_sequential_result(void **state)

@@ -127,6 +127,10 @@ def ringbench_measures_on_gpus():
     assert done.returncode == 0 and "number 1, threads 1" in done.stdout and "traffic as the model says" in done.stdout, done
     done = bench_on_gpus("-n", "3", "--threads", "-b", "64K", "-e", "64K", "-i", "3")
     assert done.returncode == 0 and "# 3 ranks" in done.stdout and "0 wrong elements; traffic as" in done.stdout, done
+    done = bench_on_gpus("-n", "3", "all_to_all", "gather", "scatter", "-e", "4M", "-f", "64", "-i", "3", "--json", "-")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and len({r["collective"] for r in rows}) == 3, done
+    assert all(r["ran"] == "direct" and r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
     for ranks in ("2",), ("3", "--threads"):
         done = bench_on_gpus("-n", *ranks, "--memory", "cuda-registered", "all", "-t", "f32", "-o", "avg", "-e", "4M", "-f", "64",
                              "-i", "3", "-w", "1", "--json", "-")
@@ -137,8 +141,8 @@ def ringbench_measures_on_gpus():
         assert all(r["ran"] == "direct" for r in rows if 64 <= r["bytes"] <= 65536), rows
     done = bench_on_gpus("--device", "2")
     assert done.returncode == 3 and "--device 2: want numbers from 0 to 1" in done.stderr, done
-    done = run(f"{B}/ringbench", "--memory", "cuda", "gather")
-    assert done.returncode == 2 and "a collective of the ring" in done.stderr, done
+    done = run(f"{B}/ringbench", "--memory", "cuda", "send_recv")
+    assert done.returncode == 2 and "messages don't run on streams" in done.stderr, done
     done = run(f"{B}/ringbench", "--memory", "gpu")
     assert done.returncode == 2 and "host, alloc, cuda or cuda-registered" in done.stderr, done
 

@@ -62,7 +62,7 @@ $(FAKE_CUDA): $(patsubst %,$B/%.o,tests/fake_cuda tests/host_driver tests/gpu_ze
 	@ln -f $@ $(@D)/libcuda.so.1
 
 # Ranks with streams.
-GPU_TESTS := $(addprefix $B/tests/test_,cuda cuda_registered)
+GPU_TESTS := $(addprefix $B/tests/test_,cuda cuda_registered cuda_exchange)
 $(GPU_TESTS): $B/tests/gpu_ranks.o
 
 # It tests what ringinfo decides and prints.
@@ -160,7 +160,7 @@ $B/tests/fuzz_boot: $B/tests/fuzz_boot.o $(filter-out $B/comm/boot_server.o,$(OB
 # ---- On a GPU: what these tests do on threads, without a test library; wants gcc, make, nvcc and a driver ---------------
 .PHONY: check-cuda
 ifeq ($(CUDA),yes)
-CHECK_CUDA := $(patsubst %,$B/check_cuda/%,test_cuda test_cuda_registered test_zero_gpu_kernels test_zero_cuda_device)
+CHECK_CUDA := $(patsubst %,$B/check_cuda/%,test_cuda test_cuda_registered test_cuda_exchange test_zero_gpu_kernels test_zero_cuda_device)
 CHECK_CUDA_COMMON := $(patsubst %,$B/check_cuda/%.o,t trial real_gpu gpu_ranks)
 $(CHECK_CUDA:=.o) $(CHECK_CUDA_COMMON): $B/check_cuda/%.o: tests/%.c $B/flags
 	@mkdir -p $(@D)

@@ -222,7 +222,7 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 {
 	if (b->nranks == 1)
 		return "none";
-	if (collective_is_of_pairs(j->coll))
+	if (collective_is_of_pairs(j->coll) && !b->gpu)
 		return s->board_ops > 0 ? "board" : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
 	if (s->exchange_ops > s->ring_ops)
 		return "exchange";

@@ -317,10 +317,9 @@ static void check_memory(struct options *o)
 	if (o->devices && !is_on_gpu(o))
 		mistake("--device", o->devices, "--memory cuda beside it");
 	for (int coll = 0; is_on_gpu(o) && coll < NCOLLECTIVES; coll++)
-		if (o->collectives[coll] &&
-		    (collective_is_of_pairs((enum collective)coll) || coll == SEND_RECV))
+		if (o->collectives[coll] && coll == SEND_RECV)
 			mistake("--memory", memory_name(o->memory),
-				"a collective of the ring, or barrier: the others don't run on streams yet");
+				"collectives: messages don't run on streams yet");
 	if (is_on_gpu(o) && o->in_flight == 0)
 		o->in_flight = 1; /* a stream is a queue */
 }

@@ -27,7 +27,8 @@ struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are
  * that was used with the queue. Events (kolo_event_record) can't be recorded on it (KOLO_ENOTSUP): the stream has its own.
  *
  * Collectives that take it: all_reduce, reduce, broadcast, reduce_scatter, reduce_scatter_v, all_gather, all_gather_v and
- * barrier; others return KOLO_ENOTSUP. All ranks must call with such a queue, each with one on the GPU that it used first with the
+ * barrier; and where up to 16 ranks are on one host, without a transport by name, all_to_all, gather and scatter, of which the first
+ * on a communicator blocks, since it makes memory, and can't be captured. Others return KOLO_ENOTSUP. All ranks must call with such a queue, each with one on the GPU that it used first with the
  * communicator; several ranks may share a GPU. Where calls on one communicator name several streams, they are done in the
  * order of the calls. A call without a queue, or with one of kolo_queue_create, does not wait for what is on streams.
  *

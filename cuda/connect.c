@@ -119,13 +119,24 @@ static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_g
 	return link == &g->out ? g->inner->to_next : g->inner->from_prev;
 }
 
+/* So much of a pattern goes over a staged edge that the last of it comes behind an offer: more than the link's own slots hold. */
+static size_t trial_len(const struct ko_gpu_comm *g)
+{
+	const struct ko_limits *limits = &g->inner->limits;
+
+	return ((size_t)limits->nslots + 2) * limits->slot_len;
+}
+
 /* Slots in GPU memory that a card reads or writes by itself; what can't be is told. */
 static int make_device_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	struct ko_link *over = inner_link(g, link);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (g->arena + page - 1) / page * page;
-	int fd = -1, rc = g->driver->alloc_own(g->gpu, len, &link->memory);
+	int fd = -1, rc;
 
+	if (g->arena / KO_GPU_SLOTS < trial_len(g) + KO_GPU_ALIGN)
+		return ko_fail(KOLO_ENOTSUP, "they are too short to try cards on them (KOLO_CUDA_MEMORY)");
+	rc = g->driver->alloc_own(g->gpu, len, &link->memory);
 	if (rc == 0)
 		rc = g->driver->dmabuf(g->gpu, &link->memory, &fd);
 	if (rc < 0)
@@ -170,6 +181,8 @@ static int make_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 
 	if (rc < 0)
 		return rc;
+	if (inner_link(g, link)->ops->lend_device == ko_link_lend_no_device)
+		wanted = 0; /* allocating and freeing may wait for the whole GPU */
 	if (wanted && make_device_room(g, link) == 0)
 		return 0;
 	if (wanted)
@@ -304,37 +317,69 @@ int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)
 		       : "keep these two GPUs apart");
 }
 
-/* What prev wrote came here, and what this rank wrote came to next: links that lose or change bytes are known (PCIe with
- * access control, an IOMMU in between). Of edges that are staged, or of those that are not. Blocks until prev has done its
- * part. */
-static int check_path(struct ko_gpu_comm *g, bool staged)
-{
-	enum { LEN = 64 << 10, STAGED_LEN = 16 << 10 }; /* which fit a slot */
-	size_t len = staged ? STAGED_LEN : LEN;
-	unsigned char *bytes = malloc(2 * len);
-	struct ko_gpu_memory memory = { 0 };
-	struct kolo_comm *c = staged ? g->comm : g->inner;
-	int rank = g->comm->rank, rc;
+/* A pattern of this rank's, on its way to next, and room for prev's. */
+struct trial {
+	size_t len;
+	unsigned char *bytes;        /* both, here */
+	struct ko_gpu_memory memory; /* both, on the GPU */
+	void *stream;
+};
 
-	if (!bytes) /* the others wait for it */
-		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", rank);
+static int prepare_trial(struct ko_gpu_comm *g, size_t len, struct trial *t)
+{
+	const struct ko_driver *d = g->driver;
+	int rc;
+
+	t->len = len;
+	t->bytes = malloc(2 * len);
+	if (!t->bytes)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", g->comm->rank);
 	for (size_t k = 0; k < len; k++) {
-		bytes[k] = ko_gpu_pattern(rank, k);
-		bytes[len + k] = ko_gpu_pattern(g->in.peer, k);
+		t->bytes[k] = ko_gpu_pattern(g->comm->rank, k);
+		t->bytes[len + k] = ko_gpu_pattern(g->in.peer, k);
 	}
-	if ((rc = g->driver->alloc(g->gpu, 2 * len, &memory)) < 0 ||
-	    (rc = g->driver->put(g->gpu, memory.at, bytes, len)) < 0)
-		rc = ko_gpu_error(g, rc, "memory to check a path");
-	if (rc == 0)
-		rc = ko_gpu_pass(g, memory.at, (char *)memory.at + len, len, staged);
-	if (rc < 0)
-		ko_comm_fail(c, rc, "%s", kolo_last_error()); /* the others wait for it */
-	if (rc == 0 && (rc = g->driver->get(g->gpu, bytes, (char *)memory.at + len, len)) < 0)
+	if ((rc = d->stream_create(g->gpu, &t->stream)) < 0 ||
+	    (rc = d->alloc(g->gpu, 2 * len, &t->memory)) < 0 ||
+	    (rc = d->put(g->gpu, t->memory.at, t->bytes, len)) < 0)
+		return ko_gpu_error(g, rc, "memory to check a path");
+	return 0;
+}
+
+static int run_trial(struct ko_gpu_comm *g, const struct trial *t, bool staged)
+{
+	char *came = (char *)t->memory.at + t->len;
+	int rc = ko_gpu_pass(g, t->stream, t->memory.at, came, t->len, staged);
+
+	if (rc == 0 && (rc = g->driver->get(g->gpu, t->bytes, came, t->len)) < 0)
 		rc = ko_gpu_error(g, rc, "reading what a path brought");
-	if (rc == 0 && staged == !!g->in.room && memcmp(bytes, bytes + len, len) != 0)
+	if (rc == 0 && staged == !!g->in.room && memcmp(t->bytes, t->bytes + t->len, t->len) != 0)
 		rc = ko_gpu_path_lies(g, g->in.peer, staged);
-	g->driver->release(g->gpu, &memory);
-	free(bytes);
+	return rc;
+}
+
+static void end_trial(struct ko_gpu_comm *g, struct trial *t)
+{
+	if (t->stream)
+		g->driver->stream_destroy(g->gpu, t->stream);
+	g->driver->release(g->gpu, &t->memory);
+	free(t->bytes);
+}
+
+/* What prev wrote came here, and what this rank wrote came to next: links that lose or change bytes are known (PCIe with
+ * access control, an IOMMU in between). Of edges that are staged, or of those that are not. A collective; what fails before
+ * anything is sent leaves the communicator `over` as it was. */
+static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
+{
+	enum { LEN = 64 << 10 };
+	struct trial t = { 0 };
+	struct says mine = say(g, prepare_trial(g, staged ? trial_len(g) : LEN, &t));
+	int rc = exchange(g, over, &mine, all);
+
+	if (rc == 0) {
+		mine = say(g, run_trial(g, &t, staged));
+		rc = exchange(g, over, &mine, all);
+	}
+	end_trial(g, &t);
 	return rc;
 }
 
@@ -394,10 +439,8 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	}
 	if (fd >= 0)
 		close(fd);
-	if (rc == 0) {
-		mine = say(g, check_path(g, false));
-		rc = exchange(g, g->inner, &mine, all);
-	}
+	if (rc == 0)
+		rc = check_paths(g, g->inner, all, false);
 	for (int r = 0; r < c->nranks; r++)
 		g->cards = g->cards || all[r].device;
 	if (rc == 0) { /* from here on the inner communicator is the thread's that watches */
@@ -445,16 +488,15 @@ static void let_it_watch(struct ko_gpu_comm *g)
 /* Slots that cards read and write are proved by what comes there. The relays work by now, and have the inner communicator. */
 static int try_cards(struct ko_gpu_comm *g, struct says *all)
 {
-	struct says mine;
 	int rc;
 
 	if (!g->cards)
 		return 0;
 	if ((rc = g->driver->enter(g->gpu)) < 0)
 		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
-	mine = say(g, check_path(g, true));
+	rc = check_paths(g, g->comm, all, true);
 	g->driver->leave(g->gpu);
-	return exchange(g, g->comm, &mine, all);
+	return rc;
 }
 
 static int join_all(struct ko_gpu_comm *g, void *stream)

@@ -113,11 +113,9 @@ static int try_kernel(CUfunction kernel, CUstream stream)
 
 static int try_kernels(const struct ko_gpu *gpu)
 {
-	CUstream stream;
-	int rc = CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	CUstream stream = gpu->copies;
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
 	for (int t = 0; rc == 0 && t < KO_NTYPES; t++) {
 		rc = try_kernel(gpu->copy[t], stream);
 		if (rc == 0)
@@ -125,10 +123,7 @@ static int try_kernels(const struct ko_gpu *gpu)
 		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
 			rc = try_kernel(gpu->combine[t][k], stream);
 	}
-	if (rc == 0)
-		rc = CU(cuStreamSynchronize, stream);
-	ko_libcuda.cuStreamDestroy(stream);
-	return rc;
+	return rc < 0 ? rc : CU(cuStreamSynchronize, stream);
 }
 
 /* All of them now: loading one later may wait for what a stream waits for. */
@@ -153,11 +148,22 @@ static int load_kernels(struct ko_gpu *gpu)
 	return rc < 0 ? rc : try_kernels(gpu);
 }
 
+/* Of the highest priority, so that it is in no hardware queue with a stream that waits for what is put. */
+static int make_stream(struct ko_gpu *gpu)
+{
+	int least, greatest, rc = CU(cuCtxGetStreamPriorityRange, &least, &greatest);
+
+	return rc < 0 ? rc : CU(cuStreamCreateWithPriority, &gpu->copies, CU_STREAM_NON_BLOCKING, greatest);
+}
+
 static void free_gpu(struct ko_gpu *gpu)
 {
-	if (gpu->module && enter(gpu) == 0) {
-		ko_cuda_zero_unload(gpu);
-		ko_libcuda.cuModuleUnload(gpu->module);
+	if (gpu->copies && enter(gpu) == 0) {
+		if (gpu->module) {
+			ko_cuda_zero_unload(gpu);
+			ko_libcuda.cuModuleUnload(gpu->module);
+		}
+		ko_libcuda.cuStreamDestroy(gpu->copies);
 		leave(gpu);
 	}
 	if (gpu->retained)
@@ -175,7 +181,7 @@ static int make_gpu(CUcontext context, struct ko_gpu **out)
 		return ko_cuda_fail(KOLO_ENOMEM, "no memory");
 	gpu->context = context;
 	if ((rc = enter(gpu)) == 0) {
-		if ((rc = describe(gpu)) == 0)
+		if ((rc = describe(gpu)) == 0 && (rc = make_stream(gpu)) == 0)
 			rc = load_kernels(gpu);
 		leave(gpu);
 	}

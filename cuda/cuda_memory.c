@@ -275,20 +275,12 @@ void ko_cuda_unpin(struct ko_gpu *gpu, void *host)
 	ko_libcuda.cuMemHostUnregister(host);
 }
 
-/* On a stream of its own: the default one would disturb captures of streams that wait for it. */
+/* Not on the default stream, which would disturb captures of streams that wait for it. */
 int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
 {
-	CUstream stream;
-	int rc = CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	int rc = CU(cuMemcpyAsync, ko_cuda_address(to), ko_cuda_address(from), len, gpu->copies);
 
-	(void)gpu;
-	if (rc < 0)
-		return rc;
-	rc = CU(cuMemcpyAsync, ko_cuda_address(to), ko_cuda_address(from), len, stream);
-	if (rc == 0)
-		rc = CU(cuStreamSynchronize, stream);
-	ko_libcuda.cuStreamDestroy(stream);
-	return rc;
+	return rc < 0 ? rc : CU(cuStreamSynchronize, gpu->copies);
 }
 
 /* Has this process memory at that address? */

@@ -73,6 +73,7 @@ struct ko_gpu {
 	struct ko_cuda_zero zero;
 	struct ko_gpu_info info;
 	int processors;
+	CUstream copies;  /* of `put` and `get` */
 	bool descriptors; /* memory goes to other processes as descriptors */
 	bool flushes;     /* a wait can ask for what peers and cards have written */
 };

@@ -53,7 +53,8 @@ int ko_gpu_exchange_open(struct ko_gpu_comm *g, void *stream, const struct ko_ca
 void ko_gpu_exchange_close(struct ko_gpu_comm *g)
 {
 	ko_gpu_window_close(g, &g->staging);
-	g->driver->release(g->gpu, &g->staging_memory);
+	if (ko_gpu_may_release(g))
+		g->driver->release(g->gpu, &g->staging_memory);
 }
 
 /* ---- Blocks --------------------------------------------------------------------------------------------- */

@@ -190,7 +190,7 @@ struct ko_gpu_comm {
 };
 
 /* Joins this rank's GPU, the one that the stream is on, to its neighbours'. A collective; blocks. With a failure nobody is
- * joined, and the communicator works as before. */
+ * joined, and the communicator works as before, unless that came while bytes went over staged edges, to try cards. */
 int ko_gpu_connect(struct kolo_comm *comm, void *stream);
 
 /* NULL: not joined yet. */
@@ -225,6 +225,10 @@ static inline const uint32_t *ko_gpu_failed_word(const struct ko_gpu_comm *g)
 {
 	return (const uint32_t *)(const void *)(g->in.gpu_words + offsetof(struct ko_gpu_words, failed));
 }
+
+/* May memory that other ranks have mapped be freed, which they may still work on when the communicator has failed? Threads of this
+ * process see it where it is: then it is left to the process. */
+bool ko_gpu_may_release(const struct ko_gpu_comm *g);
 
 /* What ranks send each other to try a path: a different byte of each rank's at each place. */
 static inline unsigned char ko_gpu_pattern(int rank, size_t k)

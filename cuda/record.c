@@ -10,6 +10,7 @@
 #include "../comm/watch.h"
 
 #include <stdio.h>
+#include <time.h>
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
 
@@ -203,31 +204,40 @@ static int try_reached(void *what)
 		    : KO_EAGAIN;
 }
 
-int ko_gpu_pass(struct ko_gpu_comm *g, const void *src, void *dst, size_t len, bool staged)
+/* What was recorded is over, or the thread that watches has let it go. */
+static void outlast(struct ko_gpu_comm *g)
+{
+	enum { STEPS = 10000, STEP_US = 500 };
+
+	for (int k = 0; k < STEPS && g->driver->event_poll(g->gpu, g->last.event) == KO_EAGAIN; k++)
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_US * 1000 }, NULL);
+}
+
+int ko_gpu_pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len, bool staged)
 {
 	struct kolo_comm *c = staged ? g->comm : g->inner;
 	struct ko_moves_tape m = { .tape = { .run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) },
-					     .g = g } };
+					     .g = g,
+					     .stream = stream } };
 	struct ko_tape *t = &m.tape;
 	struct passing passing = { g, staged };
-	int rc = g->driver->stream_create(g->gpu, &t->stream);
+	int rc;
 
-	if (rc < 0)
-		return ko_gpu_error(g, rc, "making a stream");
 	ko_roster_desc(c->roster, c->rank, c->seq, &t->run.desc);
 	rc = ko_gpu_pass_on(&m, src, dst, len, staged);
 	if (rc == 0)
 		rc = ko_tape_end(t);
 	if (rc == 0)
-		rc = mark_last(g, t->stream, 0);
+		rc = mark_last(g, stream, 0);
 	if (rc == 0)
 		rc = ko_wait(&t->run, g->in.peer, "the GPU's stream", KO_TRACE_DATA, try_reached, &passing);
 	if (rc < 0) { /* the others wait for this rank's part */
 		rc = ko_comm_fail(c, give_up(t, 0, rc), "%s", kolo_last_error());
-		if (!staged) /* nobody else does */
+		if (staged)
+			outlast(g);
+		else
 			ko_gpu_let_go(g);
 	}
-	g->driver->stream_destroy(g->gpu, t->stream);
 	g->last.recorded = false;
 	g->attached.sent = g->attached.received = 0; /* nobody asked for it */
 	return rc;

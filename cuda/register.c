@@ -284,7 +284,8 @@ static int try_paths(struct ko_gpu_comm *g, struct says *all)
 		if (ko_roster_cause(g->comm->roster) == 0) /* nobody has it mapped any more */
 			rc = exchange(&m, rc);
 	}
-	g->driver->release(g->gpu, &memory);
+	if (ko_gpu_may_release(g))
+		g->driver->release(g->gpu, &memory);
 	return rc;
 }
 

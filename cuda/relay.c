@@ -161,14 +161,28 @@ static void empty_slot(struct ko_gpu_comm *g, uint32_t slot)
 	atomic_store_explicit(&g->out.words->slot[slot].value, KO_SLOT_EMPTY, memory_order_release);
 }
 
+/* Who says goodbye has all that it waited for, whether or not its card's last word arrived here. */
+static bool has_left(const struct ko_gpu_comm *g, int rank)
+{
+	const struct ko_life *life;
+
+	for (int k = 0; (life = ko_lifelines_gone(g->inner->lifelines, &k)); k++)
+		if (life->rank == rank)
+			return life->state == KO_LIFE_LEFT;
+	return false;
+}
+
 /* Slots whose bytes the link has had are empty, all at once: it says when it has drained, and no more. 1: some were; 0; or what it
  * has failed with. */
 static int take_slots_back(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_relay *r = g->relay;
-	int rc = r->lent ? r->out.link->ops->drain(r->out.link) : KO_EAGAIN;
+	int rc = 0;
 
-	if (rc != 0)
+	if (!r->lent)
+		return 0;
+	rc = r->out.code ? KO_EAGAIN : r->out.link->ops->drain(r->out.link);
+	if (rc != 0 && !has_left(g, r->out.peer))
 		return rc < 0 ? rc : 0;
 	for (uint32_t k = 0; k < KO_GPU_SLOTS; k++)
 		if (r->lent & 1u << k)
@@ -219,19 +233,17 @@ static int send_some(struct ko_gpu_comm *g)
 	struct ko_gpu_relay *r = g->relay;
 	struct end *e = &r->out;
 	struct ko_slot slot;
-	int rc = take_slots_back(g), moved = rc;
+	int rc;
 
-	if (rc < 0)
-		return rc;
 	if (!e->head.kind && !take_parcel(g)) {
 		rc = e->link->ops->drain(e->link);
 		if (rc == 0 && !r->lent)
 			atomic_store(&r->busy, 0);
-		return rc < 0 ? rc : moved;
+		return rc < 0 ? rc : 0;
 	}
 	rc = e->link->ops->acquire(e->link, &slot);
 	if (rc != 0)
-		return rc < 0 ? rc : moved;
+		return rc < 0 ? rc : 0;
 	fill(e, &slot, g->inner->limits.slot_len);
 	rc = e->link->ops->commit(e->link, &slot);
 	if (!e->begun)
@@ -408,8 +420,10 @@ static int receive_some(struct ko_gpu_comm *g)
 int ko_gpu_relay_move(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_relay *r = g->relay;
-	int sent = r->out.code ? 0 : send_some(g), came;
+	int sent = take_slots_back(g), came;
 
+	if (sent == 0 && !r->out.code)
+		sent = send_some(g);
 	if (sent < 0)
 		note_failure(g, &r->out, sent);
 	came = r->in.code ? 0 : receive_some(g);

@@ -159,7 +159,10 @@ static void let_pass(struct ko_gpu_comm *g)
 {
 	if (!g->in.words)
 		return;
-	fail_words(&g->in.words->failed, 1); /* before any wait ends */
+	/* Before any wait ends: the kernels of other ranks leave this one's memory alone, too, whoever has noticed what. */
+	for (int r = 0; r < g->comm->nranks; r++)
+		if (g->places[r] >= 0)
+			fail_words(&ko_gpu_words_of(g, r, KO_GPU_IN)->failed, 1);
 	fail_words(g->in.words->slot, KO_GPU_SLOTS);
 	fail_words(g->out.words->slot, KO_GPU_SLOTS);
 	fail_words(g->in.words->ready, KO_GPU_PEERS);

@@ -164,6 +164,15 @@ void ko_gpu_window_close(struct ko_gpu_comm *g, struct ko_gpu_window *w)
 	w->at = NULL;
 }
 
+bool ko_gpu_may_release(const struct ko_gpu_comm *g)
+{
+	bool alone = true;
+
+	for (int r = 0; g->marks && r < g->comm->nranks; r++)
+		alone = alone && (r == g->comm->rank || !g->marks[r]);
+	return alone || ko_roster_cause(g->comm->roster) == 0;
+}
+
 void ko_gpu_windows_close(struct ko_gpu_comm *g)
 {
 	for (int k = 0; k < g->nwindows; k++)

@@ -39,7 +39,7 @@ struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 					int access);
 
 /* A GPU that is made of threads has its memory where the host has it, and no dmabuf. With T_CARDS=lie the card has other memory
- * there. */
+ * there, and with T_CARDS=miswrite where it writes. */
 struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t at, int fd,
 					int access)
 {
@@ -47,7 +47,8 @@ struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 
 	(void)offset;
 	(void)fd;
-	if (strcmp(getenv("T_CARDS"), "lie") == 0)
+	if (strcmp(getenv("T_CARDS"), "lie") == 0 ||
+	    (strcmp(getenv("T_CARDS"), "miswrite") == 0 && access != 0))
 		memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return memory == MAP_FAILED ? NULL : ibv_reg_mr_iova(pd, memory, len, at, (unsigned)access);
 }

@@ -708,23 +708,8 @@ static void a_driver_that_fails_in_joining_harms_nobody(void **state)
 	(void)state;
 	t_processes(3, fail_to_join, NULL);
 	transport = "shm";
-	setenv("KOLO_CUDA_DMABUF", "0", 1); /* what fails there is done without */
 	t_processes(2, fail_to_join, NULL);
-	unsetenv("KOLO_CUDA_DMABUF");
 	transport = NULL;
-}
-
-/* Slots that no card reads and writes are in host memory. */
-static void without_cards(struct t_rank *r)
-{
-	t_driver_for_cards(true);
-	traffic(r);
-}
-
-static void slots_are_in_host_memory_where_no_card_reads_others(void **state)
-{
-	(void)state;
-	for_every_relay(without_cards, NULL);
 }
 
 /* And while an operation is recorded: the communicator fails on all. */
@@ -895,7 +880,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ranks_that_disagree_are_told_both_values),
 #ifndef T_PLAIN
 	cmocka_unit_test(a_driver_that_fails_in_joining_harms_nobody),
-	cmocka_unit_test(slots_are_in_host_memory_where_no_card_reads_others),
 	cmocka_unit_test(a_driver_that_fails_in_recording_fails_all),
 	cmocka_unit_test(wherever_a_vector_is_cut_places_lie_alike),
 	cmocka_unit_test(what_a_stream_can_not_do_is_refused),

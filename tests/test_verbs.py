@@ -79,6 +79,7 @@ step pairs both host_pairs all
 step gpus both env KOLO_SLOT_LEN=16384 KOLO_LOG=info host_gpu same
 step cards both env KOLO_SLOT_LEN=16384 KOLO_LOG=info T_CARDS=1 host_gpu same
 step liars both env T_CARDS=lie host_gpu same
+step miswriters both env T_CARDS=miswrite host_gpu same
 step random both host_pairs random
 /rig/tc qdisc add dev eth0 root netem loss 1% delay 5ms
 step lossy both host_rank sweep "" 11
@@ -283,10 +284,11 @@ def slots_of_gpus_go_from_where_they_are_to_where_they_belong():
 
 @test
 def a_card_that_reads_something_else_than_the_gpu_is_found():
-    results = [machine["liars"] for machine in pair()]
-    out = "".join(out for _, out in results)
-    assert all(status == 3 for status, _ in results) and "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)" in out, results
-    assert out.count("connect: ") == 4, out
+    for step in ("liars", "miswriters"):
+        results = [machine[step] for machine in pair()]
+        out = "".join(out for _, out in results)
+        assert all(status == 3 for status, _ in results) and "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)" in out, results
+        assert out.count("connect: ") == 4, out
 
 
 @test

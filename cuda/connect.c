@@ -4,7 +4,9 @@
 #include "gpu.h"
 #include "record.h"
 #include "relay.h"
+#include "room.h"
 #include "threads.h"
+#include "trial.h"
 #include "window.h"
 
 #include "../comm/clock.h"
@@ -113,111 +115,17 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
-/* Of the inner communicator, over which a staged edge's slots go. */
-static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_gpu_link *link)
-{
-	return link == &g->out ? g->inner->to_next : g->inner->from_prev;
-}
-
-/* So much of a pattern goes over a staged edge that the last of it comes behind an offer: more than the link's own slots hold. */
-static size_t trial_len(const struct ko_gpu_comm *g)
-{
-	const struct ko_limits *limits = &g->inner->limits;
-
-	return ((size_t)limits->nslots + 2) * limits->slot_len;
-}
-
-/* Slots in GPU memory that a card reads or writes by itself; what can't be is told. */
-static int make_device_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
-{
-	struct ko_link *over = inner_link(g, link);
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (g->arena + page - 1) / page * page;
-	int fd = -1, rc;
-
-	if (g->arena / KO_GPU_SLOTS < trial_len(g) + KO_GPU_ALIGN)
-		return ko_fail(KOLO_ENOTSUP, "they are too short to try cards on them (KOLO_CUDA_MEMORY)");
-	rc = g->driver->alloc_own(g->gpu, len, &link->memory);
-	if (rc == 0)
-		rc = g->driver->dmabuf(g->gpu, &link->memory, &fd);
-	if (rc < 0)
-		ko_gpu_error(g, rc, "memory that cards read and write");
-	else
-		rc = over->ops->lend_device(over, link->memory.at, len, fd, 0);
-	if (fd >= 0)
-		close(fd);
-	if (rc < 0)
-		g->driver->release(g->gpu, &link->memory);
-	link->device = rc == 0;
-	link->room = rc == 0 ? link->memory.at : NULL;
-	return rc;
-}
-
-/* Slots in host memory. They are sent from where they are, and come to where they go, if the link can do that; else it copies. */
-static int make_host_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
-{
-	void *room = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
-	int rc;
-
-	if (room == MAP_FAILED)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for slots (KOLO_CUDA_MEMORY, %zu bytes)",
-			       g->comm->rank, g->arena);
-	rc = g->driver->pin(g->gpu, room, g->arena, &at);
-	if (rc < 0) {
-		munmap(room, g->arena);
-		return ko_gpu_error(g, rc, "registering host memory for slots");
-	}
-	link->room = room;
-	link->memory.at = at;
-	if (inner_link(g, link)->ops->lend(inner_link(g, link), room, g->arena) < 0)
-		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
-		       g->comm->rank, kolo_last_error());
-	return 0;
-}
-
-static int make_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
-{
-	int64_t wanted;
-	int rc = ko_env_get(KO_ENV_CUDA_DMABUF, &wanted);
-
-	if (rc < 0)
-		return rc;
-	if (inner_link(g, link)->ops->lend_device == ko_link_lend_no_device)
-		wanted = 0; /* allocating and freeing may wait for the whole GPU */
-	if (wanted && make_device_room(g, link) == 0)
-		return 0;
-	if (wanted)
-		ko_log(&g->comm->log, KOLO_LOG_INFO,
-		       "rank %d: slots to or from rank %d are in host memory: %s", g->comm->rank, link->peer,
-		       kolo_last_error());
-	return make_host_room(g, link);
-}
-
-static void free_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
-{
-	if (!link->room)
-		return;
-	inner_link(g, link)->ops->take_back(inner_link(g, link), link->room);
-	if (link->device) {
-		g->driver->release(g->gpu, &link->memory);
-	} else {
-		g->driver->unpin(g->gpu, link->room);
-		munmap(link->room, g->arena);
-	}
-	link->room = NULL;
-	link->memory.at = NULL;
-}
-
 /* The slots that prev writes, or its relay; and those that go to next's. */
 static int make_slots(struct ko_gpu_comm *g)
 {
 	int rc = 0;
 
 	if (ko_gpu_is_staged(g->comm, g->in.peer))
-		rc = make_room(g, &g->in);
+		rc = ko_gpu_room_make(g, &g->in);
 	else if ((rc = g->driver->alloc(g->gpu, g->arena, &g->in.memory)) < 0)
 		ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
 	if (rc == 0 && ko_gpu_is_staged(g->comm, g->comm->rank))
-		rc = make_room(g, &g->out);
+		rc = ko_gpu_room_make(g, &g->out);
 	return rc < 0 || (!g->in.room && !g->out.room) ? rc : ko_gpu_relay_open(g);
 }
 
@@ -304,82 +212,20 @@ static void set_words(struct ko_gpu_comm *g)
 	g->out.gpu_words = ko_gpu_words_there(g, owner, end);
 }
 
-int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)
-{
-	char them[KO_RANK_TEXT];
-
-	return ko_fail(
-		KOLO_ESYS,
-		"rank %d: what %s wrote into this GPU's memory, or has in its own, did not arrive as it was: the path "
-		"between the two GPUs lies. Access control (ACS) or an IOMMU between %s does that: turn it off, or %s",
-		g->comm->rank, ko_comm_name(g->comm, rank, them), staged ? "a GPU and its card" : "them",
-		staged ? "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)"
-		       : "keep these two GPUs apart");
-}
-
-/* A pattern of this rank's, on its way to next, and room for prev's. */
-struct trial {
-	size_t len;
-	unsigned char *bytes;        /* both, here */
-	struct ko_gpu_memory memory; /* both, on the GPU */
-	void *stream;
-};
-
-static int prepare_trial(struct ko_gpu_comm *g, size_t len, struct trial *t)
-{
-	const struct ko_driver *d = g->driver;
-	int rc;
-
-	t->len = len;
-	t->bytes = malloc(2 * len);
-	if (!t->bytes)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", g->comm->rank);
-	for (size_t k = 0; k < len; k++) {
-		t->bytes[k] = ko_gpu_pattern(g->comm->rank, k);
-		t->bytes[len + k] = ko_gpu_pattern(g->in.peer, k);
-	}
-	if ((rc = d->stream_create(g->gpu, &t->stream)) < 0 ||
-	    (rc = d->alloc(g->gpu, 2 * len, &t->memory)) < 0 ||
-	    (rc = d->put(g->gpu, t->memory.at, t->bytes, len)) < 0)
-		return ko_gpu_error(g, rc, "memory to check a path");
-	return 0;
-}
-
-static int run_trial(struct ko_gpu_comm *g, const struct trial *t, bool staged)
-{
-	char *came = (char *)t->memory.at + t->len;
-	int rc = ko_gpu_pass(g, t->stream, t->memory.at, came, t->len, staged);
-
-	if (rc == 0 && (rc = g->driver->get(g->gpu, t->bytes, came, t->len)) < 0)
-		rc = ko_gpu_error(g, rc, "reading what a path brought");
-	if (rc == 0 && staged == !!g->in.room && memcmp(t->bytes, t->bytes + t->len, t->len) != 0)
-		rc = ko_gpu_path_lies(g, g->in.peer, staged);
-	return rc;
-}
-
-static void end_trial(struct ko_gpu_comm *g, struct trial *t)
-{
-	if (t->stream)
-		g->driver->stream_destroy(g->gpu, t->stream);
-	g->driver->release(g->gpu, &t->memory);
-	free(t->bytes);
-}
-
-/* What prev wrote came here, and what this rank wrote came to next: links that lose or change bytes are known (PCIe with
- * access control, an IOMMU in between). Of edges that are staged, or of those that are not. A collective; what fails before
- * anything is sent leaves the communicator `over` as it was. */
+/* Of edges that are staged, or of those that are not. A collective; what fails before anything is sent leaves the communicator
+ * `over` as it was. */
 static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
 {
 	enum { LEN = 64 << 10 };
-	struct trial t = { 0 };
-	struct says mine = say(g, prepare_trial(g, staged ? trial_len(g) : LEN, &t));
+	struct ko_gpu_trial t = { 0 };
+	struct says mine = say(g, ko_gpu_trial_prepare(g, staged ? ko_gpu_trial_len(g) : LEN, &t));
 	int rc = exchange(g, over, &mine, all);
 
 	if (rc == 0) {
-		mine = say(g, run_trial(g, &t, staged));
+		mine = say(g, ko_gpu_trial_run(g, &t, staged));
 		rc = exchange(g, over, &mine, all);
 	}
-	end_trial(g, &t);
+	ko_gpu_trial_end(g, &t);
 	return rc;
 }
 
@@ -606,8 +452,8 @@ static void free_memory(struct ko_gpu_comm *g)
 	if (g->out.memory.mapped)
 		d->release(g->gpu, &g->out.memory);
 	ko_gpu_relay_close(g);
-	free_room(g, &g->out);
-	free_room(g, &g->in);
+	ko_gpu_room_free(g, &g->out);
+	ko_gpu_room_free(g, &g->in);
 	if (!g->in.pair)
 		d->release(g->gpu, &g->in.memory);
 	ko_gpu_pair_let_go(g, &g->out);

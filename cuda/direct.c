@@ -129,7 +129,6 @@ int ko_gpu_meet(struct ko_tape *t, bool done)
 
 	for (int r = 0; r < t->run.comm->nranks; r++)
 		t->watched = t->watched || by_words(t, r);
-
 	ko_tape_stage(t, (done ? KO_STAGE_DONE : KO_STAGE_READY) | (t->captured ? KO_STAGE_WORDS : 0));
 	clear(t, !done);
 	t->moves++;

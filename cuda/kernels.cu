@@ -106,12 +106,15 @@ template <combine_fn *COMBINE, fill_fn *FIRST, fill_fn *LAST> struct combination
 		load<T, N>(x, j.ins[1], first);
 		if (FIRST && j.scales)
 			FIRST(z, z, N, &j.s);
-		for (int k = 2; k < j.nins; k++) {
-			load<T, N>(y, j.ins[k], first);
+		_Pragma("unroll 1") for (int k = 2;; k++)
+		{
+			if (k < j.nins)
+				load<T, N>(y, j.ins[k], first);
 			COMBINE(z, z, x, N, &j.s);
+			if (k >= j.nins)
+				break;
 			memcpy(x, y, sizeof(x));
 		}
-		COMBINE(z, z, x, N, &j.s);
 		if (LAST && j.divides)
 			LAST(z, z, N, &j.s);
 	}
@@ -133,7 +136,7 @@ static __device__ __forceinline__ void do_some(const struct ko_gpu_job &j, size_
 	__align__(VECTOR) T z[N];
 
 	What::template make<T, N>(z, j, first);
-	for (int k = 0; k < j.nouts; k++)
+	_Pragma("unroll 1") for (int k = 0; k < j.nouts; k++)
 		store<T, N>(j.outs[k], first, z);
 }
 
@@ -144,9 +147,9 @@ template <typename T> static __device__ __forceinline__ size_t head_of(const str
 	size_t head = (VECTOR - at) % VECTOR / sizeof(T);
 	bool alike = at % sizeof(T) == 0;
 
-	for (int k = 0; k < j.nins; k++)
+	_Pragma("unroll 1") for (int k = 0; k < j.nins; k++)
 		alike = alike && (uintptr_t)j.ins[k] % VECTOR == at;
-	for (int k = 1; k < j.nouts; k++)
+	_Pragma("unroll 1") for (int k = 1; k < j.nouts; k++)
 		alike = alike && (uintptr_t)j.outs[k] % VECTOR == at;
 	return alike && head < j.n ? head : j.n;
 }
@@ -172,12 +175,11 @@ template <typename T, typename What> static __device__ __forceinline__ void do_j
 
 	if (j.unless && is_set(j.unless))
 		return;
-	for (size_t i = thread; i < head; i += step)
-		do_some<T, What, 1>(j, i);
 	for (size_t k = thread; k < vectors; k += step)
 		do_some<T, What, N>(j, head + k * N);
-	for (size_t i = head + vectors * N + thread; i < j.n; i += step)
-		do_some<T, What, 1>(j, i);
+	/* Before them and behind them. */
+	for (size_t k = thread; k < j.n - vectors * N; k += step)
+		do_some<T, What, 1>(j, k < head ? k : k + vectors * N);
 }
 
 #define KERNEL(name, type, ...)                                                                              \

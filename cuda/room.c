@@ -1,0 +1,94 @@
+/* See room.h. */
+#include "room.h"
+#include "trial.h"
+
+#include "../comm/env.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Of the inner communicator, over which a staged edge's slots go. */
+static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_gpu_link *link)
+{
+	return link == &g->out ? g->inner->to_next : g->inner->from_prev;
+}
+
+/* Slots in GPU memory that a card reads or writes by itself; what can't be is told. */
+static int make_device_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	struct ko_link *over = inner_link(g, link);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (g->arena + page - 1) / page * page;
+	int fd = -1, rc;
+
+	if (g->arena / KO_GPU_SLOTS < ko_gpu_trial_len(g) + KO_GPU_ALIGN)
+		return ko_fail(KOLO_ENOTSUP, "they are too short to try cards on them (KOLO_CUDA_MEMORY)");
+	rc = g->driver->alloc_own(g->gpu, len, &link->memory);
+	if (rc == 0)
+		rc = g->driver->dmabuf(g->gpu, &link->memory, &fd);
+	if (rc < 0)
+		ko_gpu_error(g, rc, "memory that cards read and write");
+	else
+		rc = over->ops->lend_device(over, link->memory.at, len, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (rc < 0)
+		g->driver->release(g->gpu, &link->memory);
+	link->device = rc == 0;
+	link->room = rc == 0 ? link->memory.at : NULL;
+	return rc;
+}
+
+/* Slots in host memory. They are sent from where they are, and come to where they go, if the link can do that; else it copies. */
+static int make_host_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	void *room = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
+	int rc;
+
+	if (room == MAP_FAILED)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for slots (KOLO_CUDA_MEMORY, %zu bytes)",
+			       g->comm->rank, g->arena);
+	rc = g->driver->pin(g->gpu, room, g->arena, &at);
+	if (rc < 0) {
+		munmap(room, g->arena);
+		return ko_gpu_error(g, rc, "registering host memory for slots");
+	}
+	link->room = room;
+	link->memory.at = at;
+	if (inner_link(g, link)->ops->lend(inner_link(g, link), room, g->arena) < 0)
+		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
+		       g->comm->rank, kolo_last_error());
+	return 0;
+}
+
+int ko_gpu_room_make(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	int64_t wanted;
+	int rc = ko_env_get(KO_ENV_CUDA_DMABUF, &wanted);
+
+	if (rc < 0)
+		return rc;
+	if (inner_link(g, link)->ops->lend_device == ko_link_lend_no_device)
+		wanted = 0; /* allocating and freeing may wait for the whole GPU */
+	if (wanted && make_device_room(g, link) == 0)
+		return 0;
+	if (wanted)
+		ko_log(&g->comm->log, KOLO_LOG_INFO,
+		       "rank %d: slots to or from rank %d are in host memory: %s", g->comm->rank, link->peer,
+		       kolo_last_error());
+	return make_host_room(g, link);
+}
+
+void ko_gpu_room_free(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	if (!link->room)
+		return;
+	inner_link(g, link)->ops->take_back(inner_link(g, link), link->room);
+	if (link->device) {
+		g->driver->release(g->gpu, &link->memory);
+	} else {
+		g->driver->unpin(g->gpu, link->room);
+		munmap(link->room, g->arena);
+	}
+	link->room = NULL;
+	link->memory.at = NULL;
+}

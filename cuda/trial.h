@@ -1,0 +1,28 @@
+/* Trying the paths of the ring: each rank sends next a pattern, and looks at what came from prev. Links that lose or change bytes are
+ * known (PCIe with access control, an IOMMU in between). */
+#ifndef KO_GPU_TRIAL_H
+#define KO_GPU_TRIAL_H
+
+#include "gpu.h"
+
+/* A pattern of this rank's, on its way to next, and room for prev's. */
+struct ko_gpu_trial {
+	size_t len;
+	unsigned char *bytes;        /* both, here */
+	struct ko_gpu_memory memory; /* both, on the GPU */
+	void *stream;
+};
+
+/* So much of a pattern goes over a staged edge that the last of it comes behind an offer: more than the link's own slots hold. */
+size_t ko_gpu_trial_len(const struct ko_gpu_comm *g);
+
+/* Before anything is sent. The GPU is entered, here and below. KOLO_ENOMEM, the driver's. */
+int ko_gpu_trial_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_trial *t);
+
+/* When all ranks are prepared: over the edges that are staged, or over those that are not. Blocks. KOLO_ESYS where the pattern did
+ * not come as it was; those of ko_gpu_pass. */
+int ko_gpu_trial_run(struct ko_gpu_comm *g, const struct ko_gpu_trial *t, bool staged);
+
+void ko_gpu_trial_end(struct ko_gpu_comm *g, struct ko_gpu_trial *t);
+
+#endif

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -242,9 +241,21 @@ static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd
 		rc = same_process(me, next) ? ko_gpu_pair_join(g, next->pair, &next->memory)
 					    : take_over(g, &next->memory);
 	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
-		if (r != g->comm->rank && g->places[r] >= 0 && same_process(me, &all[r]))
+		if (r != g->comm->rank && g->process[r] == g->process[g->comm->rank])
 			rc = ko_gpu_marks_join(g, r, all[r].marks);
 	return rc;
+}
+
+/* Whose process each rank of this host is in, by its first rank. Process ids of other hosts may be the same. */
+static void find_processes(struct ko_gpu_comm *g, const struct says *all)
+{
+	for (int r = 0; r < g->comm->nranks; r++) {
+		int first = 0;
+
+		while (first < r && (g->places[first] < 0 || !same_process(&all[first], &all[r])))
+			first++;
+		g->process[r] = g->places[r] < 0 ? r : first;
+	}
 }
 
 /* The steps, once there is a communicator to take them in. */
@@ -272,12 +283,7 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 		ko_gpu_error(g, mine.status, "handing memory to another process");
 	mine.pair = (uintptr_t)g->in.pair;
 	mine.marks = (uintptr_t)g->marks[c->rank];
-	for (int r = c->nranks; r-- > 0;)
-		for (int k = 0; k <= r; k++)
-			if (g->places[k] >= 0 && g->places[r] >= 0 && same_process(&all[k], &all[r])) {
-				g->process[r] = k;
-				break;
-			}
+	find_processes(g, all);
 	rc = exchange(g, g->inner, &mine, all);
 	if (rc == 0) {
 		mine = say(g, join_neighbours(g, all, fd));

@@ -104,7 +104,7 @@ template <combine_fn *COMBINE, fill_fn *FIRST, fill_fn *LAST> struct combination
 
 		load<T, N>(z, j.ins[0], first);
 		load<T, N>(x, j.ins[1], first);
-		if (FIRST && j.scales)
+		if (j.scales)
 			FIRST(z, z, N, &j.s);
 		_Pragma("unroll 1") for (int k = 2;; k++)
 		{
@@ -115,7 +115,7 @@ template <combine_fn *COMBINE, fill_fn *FIRST, fill_fn *LAST> struct combination
 				break;
 			memcpy(x, y, sizeof(x));
 		}
-		if (LAST && j.divides)
+		if (j.divides)
 			LAST(z, z, N, &j.s);
 	}
 };
@@ -195,12 +195,16 @@ static __device__ __forceinline__ void copy(void *out, const void *src, size_t n
 	memcpy(out, src, n * sizeof(T));
 }
 
+static __device__ __forceinline__ void nothing(void *, const void *, size_t, const union ko_scalar *)
+{
+}
+
 #define KERNELS(name, type, divide)                                                                          \
-	KERNEL(sum_##name, type, combination<sum_##name, nullptr, divide>)                                   \
-	KERNEL(prod_##name, type, combination<prod_##name, nullptr, nullptr>)                                \
-	KERNEL(min_##name, type, combination<min_##name, nullptr, nullptr>)                                  \
-	KERNEL(max_##name, type, combination<max_##name, nullptr, nullptr>)                                  \
-	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, scale_##name, nullptr>)               \
+	KERNEL(sum_##name, type, combination<sum_##name, nothing, divide>)                                   \
+	KERNEL(prod_##name, type, combination<prod_##name, nothing, nothing>)                                \
+	KERNEL(min_##name, type, combination<min_##name, nothing, nothing>)                                  \
+	KERNEL(max_##name, type, combination<max_##name, nothing, nothing>)                                  \
+	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, scale_##name, nothing>)               \
 	KERNEL(scale_##name, type, filling<scale_##name>)                                                    \
 	KERNEL(copy_##name, type, filling<copy<type>>)
 
@@ -210,9 +214,9 @@ KERNELS(i32, int32_t, divide_i32)
 KERNELS(u32, uint32_t, divide_u32)
 KERNELS(i64, int64_t, divide_i64)
 KERNELS(u64, uint64_t, divide_u64)
-KERNELS(f16, uint16_t, nullptr)
-KERNELS(bf16, uint16_t, nullptr)
-KERNELS(f32, float, nullptr)
-KERNELS(f64, double, nullptr)
-KERNELS(f8e4m3, uint8_t, nullptr)
-KERNELS(f8e5m2, uint8_t, nullptr)
+KERNELS(f16, uint16_t, nothing)
+KERNELS(bf16, uint16_t, nothing)
+KERNELS(f32, float, nothing)
+KERNELS(f64, double, nothing)
+KERNELS(f8e4m3, uint8_t, nothing)
+KERNELS(f8e5m2, uint8_t, nothing)

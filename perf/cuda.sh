@@ -1,8 +1,9 @@
 #!/bin/sh
-# What collectives on CUDA streams and work of a training step do on this machine's GPUs, in one run of less than 10 minutes:
+# What collectives on CUDA streams and work of a training step do on this machine's GPUs, in one run of less than 8 minutes:
 # perf/cuda.sh [FOLDER]. Writes the tables (cuda.txt) and one JSON object per line and measurement (cuda.json) into FOLDER
 # (build/perf), builds what it needs, and wants gcc, make, nvcc and a driver. compute-sanitizer is used where it is there.
 set -u
+end=$(($(date +%s) + 470))
 cd "$(dirname "$0")/.."
 out=${1:-build/perf}
 [ -e /dev/nvidiactl ] || { echo "perf/cuda.sh: skipped: no GPU here (/dev/nvidiactl)"; exit 0; }
@@ -17,7 +18,6 @@ exec 3>"$table"
 say() { echo "$*" | tee /dev/fd/3; }
 
 # within SECONDS COMMAND...: for so long at most, and what is left of the whole run.
-end=$(($(date +%s) + 540))
 within() {
 	left=$((end - $(date +%s)))
 	[ "$left" -lt "$1" ] || left=$1

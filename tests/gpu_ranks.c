@@ -129,3 +129,40 @@ void scale(void *arg)
 	for (int i = 0; i < CELLS; i++)
 		w->x[i] = w->x[i] * w->factor % 1000003;
 }
+
+void produce_and_consume(const struct rank *me, const struct t_rank *r, int steps, long *device)
+{
+	struct own_work *work = calloc((size_t)2 * (size_t)steps, sizeof(*work));
+	long *x = t_gpu_alloc(CELLS * sizeof(*x)), want[MAX_RANKS], sum;
+	long *where = device ? device : x;
+	uint64_t seed = 3 + (uint64_t)r->rank;
+
+	/* CUDA may keep who registers memory waiting for streams of its process. */
+	CHECK(work && kolo_barrier(me->c, NULL) == 0);
+	for (int i = 0; i < CELLS; i++)
+		x[i] = r->rank + 1;
+	for (int k = 0; k < r->nranks; k++)
+		want[k] = k + 1;
+	for (int s = 0; s < steps; s++) {
+		for (int k = 0; k < 2; k++)
+			work[2 * s + k] =
+				(struct own_work){ x, k ? 2 : r->rank + 2, t_random(&seed) % 8 ? 0 : 300 };
+		t_stream_run(me->stream, scale, &work[2 * s]);
+		if (device)
+			t_stream_copy(me->stream, device, x, CELLS * sizeof(*x));
+		CHECK(kolo_all_reduce(me->c, where, where, CELLS, KOLO_I64, KOLO_SUM, me->q) == 0);
+		if (device)
+			t_stream_copy(me->stream, x, device, CELLS * sizeof(*x));
+		t_stream_run(me->stream, scale, &work[2 * s + 1]);
+		sum = 0;
+		for (int k = 0; k < r->nranks; k++)
+			sum += want[k] * (k + 2) % 1000003;
+		for (int k = 0; k < r->nranks; k++)
+			want[k] = sum * 2 % 1000003;
+	}
+	CHECK(kolo_queue_wait(me->q) == 0);
+	for (int i = 0; i < CELLS; i++)
+		CHECK(x[i] == want[r->rank]);
+	t_gpu_free(x);
+	free(work);
+}

@@ -58,4 +58,8 @@ struct own_work {
 };
 void scale(void *own_work);
 
+/* A kernel, a collective, a kernel, on and on, without ever waiting on the host. In `device` the collective is done, CELLS longs that
+ * are copied there and back by the stream; NULL: where the kernels work. */
+void produce_and_consume(const struct rank *me, const struct t_rank *r, int steps, long *device);
+
 #endif

@@ -138,39 +138,12 @@ static void traffic_is_what_the_model_says(void **state)
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
 
-/* A kernel, a collective, a kernel, on and on, without ever waiting on the host; now and then on another stream, which the
- * kernels are ordered with by events of the program's, and the collectives by Kolo. */
 static void producer_and_consumer(struct t_rank *r)
 {
-	const int steps = *(const int *)r->arg;
+	const int *steps = r->arg;
 	struct rank me = start_small(r);
-	struct own_work *work = calloc((size_t)2 * (size_t)steps, sizeof(*work));
-	long *x = t_gpu_alloc(CELLS * sizeof(*x)), want[MAX_RANKS], sum;
-	uint64_t seed = 3 + (uint64_t)r->rank;
 
-	CHECK(work);
-	for (int i = 0; i < CELLS; i++)
-		x[i] = r->rank + 1;
-	for (int k = 0; k < r->nranks; k++)
-		want[k] = k + 1;
-	for (int s = 0; s < steps; s++) {
-		for (int k = 0; k < 2; k++)
-			work[2 * s + k] =
-				(struct own_work){ x, k ? 2 : r->rank + 2, t_random(&seed) % 8 ? 0 : 300 };
-		t_stream_run(me.stream, scale, &work[2 * s]);
-		CHECK(kolo_all_reduce(me.c, x, x, CELLS, KOLO_I64, KOLO_SUM, me.q) == 0);
-		t_stream_run(me.stream, scale, &work[2 * s + 1]);
-		sum = 0;
-		for (int k = 0; k < r->nranks; k++)
-			sum += want[k] * (k + 2) % 1000003;
-		for (int k = 0; k < r->nranks; k++)
-			want[k] = sum * 2 % 1000003;
-	}
-	CHECK(kolo_queue_wait(me.q) == 0);
-	for (int i = 0; i < CELLS; i++)
-		CHECK(x[i] == want[r->rank]);
-	t_gpu_free(x);
-	free(work);
+	produce_and_consume(&me, r, *steps, NULL);
 	end(&me);
 }
 

@@ -89,7 +89,7 @@ int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct 
 int kolo_cuda_alloc(struct kolo_queue *queue, size_t bytes, void **out);
 
 /* Frees what kolo_cuda_alloc gave, when nothing uses it any more, and it is registered nowhere. NULL is allowed.
- * Errors: KOLO_EINVAL (it is none, or was freed before). */
+ * Errors: KOLO_EINVAL (it is none, or was freed before), KOLO_ESYS (the GPU has failed; its memory stays with the process). */
 int kolo_cuda_free(void *memory);
 
 /* Registers a buffer: memory of the queue's GPU, from kolo_cuda_alloc, cudaMalloc, or cuMemCreate if it can be handed to others

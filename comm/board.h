@@ -8,7 +8,6 @@
 #define KO_BOARD_H
 
 #include "mem.h"
-#include "plan.h"
 
 #include <stdatomic.h>
 

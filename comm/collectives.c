@@ -6,7 +6,6 @@
 #include "learn.h"
 #include "oneshot.h"
 #include "rounds.h"
-#include "watch.h"
 
 #include <stdint.h>
 

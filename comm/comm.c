@@ -7,10 +7,7 @@
 #include "pairs.h"
 #include "shortcuts.h"
 
-#include "clock.h"
-#include "env.h"
 #include "error.h"
-#include "job.h"
 #include "shmem.h"
 
 #include <stdarg.h>

@@ -1,7 +1,6 @@
 /* See oneshot.h. */
 #include "oneshot.h"
 
-#include "moves.h"
 #include "shortcuts.h"
 #include "turns.h"
 

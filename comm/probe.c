@@ -8,7 +8,6 @@
 #include "peer.h"
 #include "shortcuts.h"
 #include "turns.h"
-#include "watch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "shortcuts.h"
 
 #include "edges.h"
-#include "error.h"
 #include "moves.h"
 #include "watch.h"
 

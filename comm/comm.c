@@ -114,7 +114,10 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 	if ((rc = ko_ring_make(c->table, c->nranks, &c->ring)) < 0 ||
 	    (rc = ko_lifelines_connect(c->lifelines, c->table, &c->ring, deadline)) < 0)
 		return rc;
-	return c->spread ? make_own_roster(c) : share_roster(c, deadline);
+	if (!c->spread)
+		return share_roster(c, deadline);
+	c->while_waiting = ko_far_listen;
+	return make_own_roster(c);
 }
 
 void ko_comm_give_up(struct kolo_comm *c, int code)

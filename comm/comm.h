@@ -59,8 +59,10 @@ struct kolo_comm {
 	uint64_t ops
 		[KO_NALGORITHMS]; /* operations finished; with one rank, which needs none, as if round the ring */
 	uint64_t pair_ops;        /* the same of those between pairs of ranks */
-	struct ko_model model;   /* bytes that they should have moved */
-	int spins;               /* tries before a wait gives the core away */
+	struct ko_model model; /* bytes that they should have moved */
+	int spins;             /* tries before a wait gives the core away */
+	/* What else it does from time to time, without blocking; NULL: nothing. 0, or an error that ends the wait */
+	int (*while_waiting)(struct kolo_comm *c);
 	struct ko_limits limits; /* agreed */
 	struct ko_entry *table;  /* who the ranks are, by rank */
 	struct ko_ring ring;     /* and how they stand in it */

@@ -407,8 +407,8 @@ static int try_all(void *what)
 
 	if (rc == STUCK && !run->comm->spread)
 		rc = step_all(run, true);
-	if (rc >= 0 && run->comm->spread)
-		heard = ko_far_listen(run->comm);
+	if (rc >= 0 && run->comm->while_waiting)
+		heard = run->comm->while_waiting(run->comm);
 	if (rc < 0 || heard < 0)
 		return rc < 0 ? rc : heard;
 	if (rc == STUCK)

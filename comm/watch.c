@@ -2,7 +2,6 @@
 #include "watch.h"
 
 #include "clock.h"
-#include "far.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -380,7 +379,7 @@ static int look_around(struct ko_watch *w)
 	if (now - w->looked >= LOOK_MS) {
 		w->looked = now;
 		ko_lifelines_look(c->lifelines);
-		if (c->spread && (rc = ko_far_listen(c)) < 0)
+		if (c->while_waiting && (rc = c->while_waiting(c)) < 0)
 			return rc;
 		if ((rc = check_gone(c, w->desc, w)) < 0 || (rc = compare_history(c, w->desc, w->peer)) < 0 ||
 		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))

@@ -37,7 +37,7 @@ void ko_call_forget(struct kolo_comm *c);
 /* Does it, or leaves it to the group that is open on this thread, or to the queue. Errors: the operation's; KOLO_ENOMEM. */
 int ko_call_do(const struct ko_call *call);
 
-/* Does it here and now, or records it, when its turn has come. `red` as ko_collective_reducer made it, NULL: it is made. */
+/* Does it here and now, or records it, when its turn has come. `red` as ko_comm_reducer made it, NULL: it is made. */
 int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red);
 
 /* Blocks until what was called before `place` is done, or the communicator has failed: a queue may be held up by another

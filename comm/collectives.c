@@ -143,13 +143,6 @@ static int32_t hash_counts(const struct ko_call *call)
 	return (int32_t)hash;
 }
 
-struct ko_reducer ko_collective_reducer(const struct ko_call *call)
-{
-	const struct ko_reducer *premul = ko_comm_premul(call->comm, call->op, call->type);
-
-	return premul ? *premul : ko_reducer_make(call->type, call->op, call->comm->nranks);
-}
-
 void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red,
 			size_t slot_len)
 {
@@ -159,7 +152,7 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const st
 	*run = (struct ko_run){ .comm = c,
 				.size = size,
 				.copy = ko_copy(call->type),
-				.red = red ? *red : ko_collective_reducer(call),
+				.red = red ? *red : ko_comm_reducer(c, call->op, call->type),
 				.moves = &ko_moves_now };
 	run->desc = (struct ko_desc){
 		.n = call->n,

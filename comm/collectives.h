@@ -4,7 +4,7 @@
 
 #include "call.h"
 
-/* All of a collective, on the thread that is to do it; its arguments are right. `red` as ko_collective_reducer made it when
+/* All of a collective, on the thread that is to do it; its arguments are right. `red` as ko_comm_reducer made it when
  * it was called, NULL: it is called now. Errors: those of the public calls. */
 int ko_collective(const struct ko_call *call, const struct ko_reducer *red);
 
@@ -12,8 +12,5 @@ int ko_collective(const struct ko_call *call, const struct ko_reducer *red);
  * bytes. `red` as above. */
 void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red,
 			size_t slot_len);
-
-/* What the call's op does, which may be destroyed right after the call. */
-struct ko_reducer ko_collective_reducer(const struct ko_call *call);
 
 #endif

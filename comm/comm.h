@@ -110,21 +110,12 @@ enum { KO_OP_FIRST = 0x1000 };
 /* The reducer of an op made at run time for `type`, NULL when there is none. */
 const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
 
+/* What an op does to elements of `type`, of those made at run time as it is now. */
+struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
+
 /* "rank 2 (pid 712 on host)". Returns out. */
 enum { KO_RANK_TEXT = 112 };
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT]);
-
-/* An unconnected communicator that listens, for the rank and nranks of *mine, which gets the rest of what it says of
- * itself. `log` is copied. Waits end when `parent`, NULL for none, fails. Errors: KOLO_ENOMEM, KOLO_ESYS. */
-int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
-		  struct ko_entry *mine, struct kolo_comm **out);
-
-/* From c->table of all ranks to a connected communicator; blocks until the deadline (ko_now_ms(), INT64_MAX for
- * never). Errors: those of kolo_comm_create. */
-int ko_comm_connect(struct kolo_comm *c, int64_t deadline);
-
-/* Ends a communicator that could not be made; the others are told why. The thread's error stays as it is. */
-void ko_comm_give_up(struct kolo_comm *c, int code);
 
 /* Fails the communicator on all ranks; the first cause stays. Returns its code, with its text as the thread's
  * error. From any thread. */

@@ -2,7 +2,7 @@
 #ifndef KO_CREATE_H
 #define KO_CREATE_H
 
-#include "comm.h"
+#include "open.h"
 
 /* From c->table of all ranks to a working communicator; blocks until the deadline (ko_now_ms(), INT64_MAX for
  * never). Errors: those of kolo_comm_create. */

@@ -1,5 +1,5 @@
-/* An operation as its caller asks for it. It is done at once, or left to a queue or to the end of a group; what is left
- * is kept as a list. */
+/* An operation as its caller asks for it; the last one of each kind, which may come again; and those that are done later,
+ * which are kept as a list. Doing it is in perform.c, and whether it is done now or later is decided in dispatch.c. */
 #ifndef KO_CALL_H
 #define KO_CALL_H
 
@@ -33,16 +33,6 @@ bool ko_call_is_known(const struct ko_call *call);
 
 /* What was decided may have to be decided otherwise. */
 void ko_call_forget(struct kolo_comm *c);
-
-/* Does it, or leaves it to the group that is open on this thread, or to the queue. Errors: the operation's; KOLO_ENOMEM. */
-int ko_call_do(const struct ko_call *call);
-
-/* Does it here and now, or records it, when its turn has come. `red` as ko_comm_reducer made it, NULL: it is made. */
-int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red);
-
-/* Blocks until what was called before `place` is done, or the communicator has failed: a queue may be held up by another
- * communicator. */
-int ko_call_wait_turn(struct kolo_comm *c, uint64_t place);
 
 /* Posts what all ranks have to do in the same place, like an operation, in which nobody waits. */
 void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n);

@@ -5,6 +5,7 @@
 #include "group.h"
 
 #include "pairs.h"
+#include "perform.h"
 #include "queue.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* The operations as their callers see them; kolo.h says what each one does. */
-#include "call.h"
+#include "dispatch.h"
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
 

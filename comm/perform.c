@@ -1,0 +1,22 @@
+/* See perform.h. */
+#include "perform.h"
+
+#include "collectives.h"
+#include "pairs.h"
+#include "queue.h"
+
+int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red)
+{
+	if (call->queue && call->queue->stream)
+		return call->queue->stream->record(call->queue, call, red);
+	return ko_is_pairs(call->coll) ? ko_pairs(call) : ko_collective(call, red);
+}
+
+int ko_call_wait_turn(struct kolo_comm *c, uint64_t place)
+{
+	int rc = 0;
+
+	while (rc == 0 && !ko_order_wait(c->order, place))
+		rc = ko_roster_cause(c->roster);
+	return rc;
+}

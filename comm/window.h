@@ -26,6 +26,15 @@ struct ko_where ko_window_find(const struct kolo_comm *c, const void *buffer, si
 /* `rank`'s buffer, as this rank sees it; NULL when it is in no window that is mapped here. */
 void *ko_window_at(const struct kolo_comm *c, int rank, struct ko_where where);
 
+/* The part of `rank`. */
+static inline char *ko_window_part(const struct ko_window *w, int rank)
+{
+	return w->memory + (size_t)rank * w->part_len;
+}
+
+/* Takes it out of this rank's address space. */
+void ko_window_unmap(const struct kolo_comm *c, const struct ko_window *w);
+
 /* Unmaps all that the user has not freed. */
 void ko_windows_close(struct kolo_comm *c);
 

@@ -5,6 +5,7 @@
 #include "group.h"
 #include "shmem.h"
 #include "turns.h"
+#include "window.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,12 +124,12 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 		return rc;
 	ko_order_settle(comm->order); /* what is in queues comes before it */
 	made = (struct ko_window){ .part_len = (bytes + PAGE - 1) / PAGE * PAGE,
-				   .id = comm->last_window + 1 };
+				   .id = comm->windows->last + 1 };
 	len = made.part_len * (size_t)comm->nranks;
-	more = realloc(comm->windows, ((size_t)comm->nwindows + 1) * sizeof(*more));
+	more = realloc(comm->windows->all, ((size_t)comm->windows->count + 1) * sizeof(*more));
 	if (!more)
 		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to remember a window", comm->rank);
-	comm->windows = more;
+	comm->windows->all = more;
 	ko_call_post(comm, KO_ALLOC, bytes);
 	rc = make_window(comm, made.part_len, &memory);
 	if (rc < 0) {
@@ -137,8 +138,8 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 		return rc;
 	}
 	made.memory = memory;
-	comm->last_window = made.id;
-	comm->windows[comm->nwindows++] = made;
+	comm->windows->last = made.id;
+	comm->windows->all[comm->windows->count++] = made;
 	ko_call_forget(comm);
 	*out = ko_window_part(&made, comm->rank);
 	lend(comm, comm->to_next, *out, made.part_len);
@@ -164,14 +165,14 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_free: another thread is in an operation on this communicator",
 			       comm->rank);
-	while (k < comm->nwindows && ko_window_part(&comm->windows[k], comm->rank) != memory)
+	while (k < comm->windows->count && ko_window_part(&comm->windows->all[k], comm->rank) != memory)
 		k++;
-	if (k < comm->nwindows) {
-		ko_call_post(comm, KO_FREE, comm->windows[k].id);
+	if (k < comm->windows->count) {
+		ko_call_post(comm, KO_FREE, comm->windows->all[k].id);
 		take_back(comm->to_next, memory);
 		take_back(comm->from_prev, memory);
-		ko_window_unmap(comm, &comm->windows[k]);
-		comm->windows[k] = comm->windows[--comm->nwindows];
+		ko_window_unmap(comm, &comm->windows->all[k]);
+		comm->windows->all[k] = comm->windows->all[--comm->windows->count];
 		ko_call_forget(comm);
 		k = -1;
 	}

@@ -1,11 +1,13 @@
 /* See collectives.h. With one rank there is nobody to talk to and the result is computed on the spot. */
 #include "collectives.h"
 
+#include "board.h"
 #include "clock.h"
 #include "direct.h"
 #include "learn.h"
 #include "oneshot.h"
 #include "rounds.h"
+#include "window.h"
 
 #include <stdint.h>
 
@@ -108,7 +110,7 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	else if (may_exchange(run, bytes))
 		run->algorithm = KO_EXCHANGE;
 	run->may_read = bytes >= c->algorithms.read_begin[call->coll];
-	run->offers = run->may_read || (c->nwindows && bytes >= c->algorithms.window_begin[call->coll]);
+	run->offers = run->may_read || (c->windows->count && bytes >= c->algorithms.window_begin[call->coll]);
 	run->in_place = in_place(call, run);
 	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
 }
@@ -130,7 +132,7 @@ static void expect_cell(const struct ko_call *call, size_t size)
 		mine = 0;
 	else if (call->coll == KO_REDUCE_SCATTER)
 		mine = whole;
-	ko_board_expect(&c->board, c->rank, mine);
+	ko_board_expect(c->board, c->rank, mine);
 }
 
 /* The counts as a number that all ranks must have, where others have root's. */

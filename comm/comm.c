@@ -8,6 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* An op made at run time; type is -1 while the place is free. */
+struct ko_premul {
+	int type;
+	struct ko_reducer red;
+};
+
 /* ---- Failing -------------------------------------------------------------------------------------------- */
 
 int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)

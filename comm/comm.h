@@ -3,9 +3,7 @@
 #define KO_COMM_H
 
 #include "algorithm.h"
-#include "board.h"
 #include "boot.h"
-#include "lane.h"
 #include "lifeline.h"
 #include "link.h"
 #include "log.h"
@@ -13,31 +11,15 @@
 #include "order.h"
 #include "roster.h"
 #include "trace.h"
-#include "window.h"
 
-/* An op made at run time; type is -1 while the place is free. */
-struct ko_premul {
-	int type;
-	struct ko_reducer red;
-};
-
-/* What operations of one collective and class of sizes have cost when done in one of two ways; see learn.h. */
-struct ko_trial {
-	uint32_t count;
-	float ns_per_byte[2]; /* 0: not known */
-};
-
-enum { KO_TRIALS = 20 };
-
-/* Bytes of this rank's memory. */
-struct ko_range {
-	uint64_t first, len;
-};
-
-enum { KO_OFFERED = 4 };
-
-/* How ranks get at each other's buffers. */
-enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW };
+struct ko_board;
+struct ko_known;
+struct ko_lanes;
+struct ko_premul;
+struct ko_readable;
+struct ko_shortcuts;
+struct ko_tuning;
+struct ko_windows;
 
 /* What operations with a queue that is a stream need of a communicator. */
 struct ko_attached {
@@ -73,33 +55,27 @@ struct kolo_comm {
 	struct ko_roster *roster;
 	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
 	size_t shared_len;              /* bytes of both, whole pages; behind them come the lanes */
-	struct ko_board board;
-	struct ko_lanes lanes;
-	struct ko_transfer *transfers; /* of the operation under way; transfers_room of them at most */
-	size_t transfers_room;
-	struct kolo_queue *worker; /* for what a group leaves to another thread; NULL: none needed yet */
+	struct kolo_queue *worker;      /* for what a group leaves to another thread; NULL: none needed yet */
 	enum ko_role
 		slots_near; /* which end of a link the slots lie near, where that makes a difference; agreed */
-	struct ko_costs costs;           /* likewise */
-	struct ko_algorithms algorithms; /* likewise */
-	/* Round the ring, and in windows: with ordinary or with streaming stores */
-	struct ko_trial writing[2][KO_NKINDS][KO_TRIALS];
-	/* Out of place, and in: round the ring, or in slots of a lane, or directly */
-	struct ko_trial reading[KO_NKINDS][2][KO_TRIALS];
+	struct ko_costs costs;               /* likewise */
+	struct ko_algorithms algorithms;     /* likewise */
 	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
 	struct ko_shortcuts *shortcuts;      /* NULL: there are none */
 	struct ko_premul *premuls;           /* npremuls of them */
 	int npremuls;
-	struct ko_window *windows; /* nwindows of them */
-	int nwindows;
-	uint32_t last_window;                /* its id */
-	struct ko_model direct;              /* bytes read in other ranks' buffers, and written */
-	struct ko_range offered[KO_OFFERED]; /* that others can read, the last noffered asked for */
-	unsigned noffered;
+	struct ko_model direct;       /* bytes read in other ranks' buffers, and written */
 	struct ko_attached *attached; /* NULL: there has been none with a stream */
-	struct ko_known *known;       /* KO_NKINDS of them */
 	size_t *firsts;               /* nranks + 1, of the uneven blocks of the operation under way */
-	char *scratch;                /* KO_SCRATCH bytes, for what is read of other ranks' memory */
+	/* Its parts, each declared where its functions are, in one block with it */
+	struct ko_board *board;
+	struct ko_windows *windows;
+	struct ko_readable *readable; /* peer.h */
+	struct ko_lanes *lanes;
+	struct ko_tuning *tuning; /* learn.h */
+	struct ko_known *known;   /* KO_NKINDS of them; call.h */
+	size_t memory;            /* bytes allocated for it and what it always has */
+	char *scratch;            /* KO_SCRATCH bytes, for what is read of other ranks' memory */
 };
 
 enum { KO_SCRATCH = 256 << 10 };

@@ -7,6 +7,7 @@
 #include "env.h"
 #include "error.h"
 #include "job.h"
+#include "lane.h"
 #include "probe.h"
 #include "shortcuts.h"
 
@@ -190,7 +191,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 
 	if (ko_env_get(KO_ENV_LANES, &lanes) < 0)
 		return KOLO_EINVAL;
-	c->lanes.kept = (int)lanes;
+	c->lanes->kept = (int)lanes;
 	if (!ko_algorithm_known(algorithm))
 		return ko_fail(KOLO_ENOTSUP,
 			       "no algorithm called '%.11s'; this build has: ring, board, exchange, direct",

@@ -1,9 +1,11 @@
 /* See direct.h. */
 #include "direct.h"
 
+#include "board.h"
 #include "learn.h"
 #include "peer.h"
 #include "turns.h"
+#include "window.h"
 
 enum {
 	LARGE_CHUNK = KO_SCRATCH / 2, /* added up in plain memory at a time; */
@@ -48,7 +50,7 @@ static size_t min_size(size_t a, size_t b)
 
 static struct ko_cell *offer_cell(const struct direct *d, int rank)
 {
-	return ko_board_cell(&d->run->comm->board, d->turn, rank);
+	return ko_board_cell(d->run->comm->board, d->turn, rank);
 }
 
 static const struct offer *offer_of(const struct direct *d, int rank)
@@ -381,7 +383,7 @@ static int perform(const struct direct *d)
 
 int ko_direct(struct ko_run *run, const void *src, void *dst)
 {
-	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board.turn };
+	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn };
 	int rc = make_offer(&d);
 
 	if (rc == 0)

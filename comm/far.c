@@ -79,8 +79,8 @@ static void close_link(struct ko_far *far, bool obsolete)
 
 void ko_far_close_all(struct kolo_comm *c, bool failed)
 {
-	for (int k = 0; c->lanes.ends && k < 2 * c->nranks; k++) {
-		struct ko_far *far = c->lanes.ends[k].far;
+	for (int k = 0; c->lanes->ends && k < 2 * c->nranks; k++) {
+		struct ko_far *far = c->lanes->ends[k].far;
 
 		if (!far)
 			continue;
@@ -89,7 +89,7 @@ void ko_far_close_all(struct kolo_comm *c, bool failed)
 		if (far->next_call >= 0)
 			close(far->next_call);
 		free(far);
-		c->lanes.ends[k].far = NULL;
+		c->lanes->ends[k].far = NULL;
 	}
 }
 
@@ -97,9 +97,9 @@ size_t ko_far_memory(const struct kolo_comm *c)
 {
 	size_t bytes = 0;
 
-	for (int k = 0; c->lanes.ends && k < 2 * c->nranks; k++)
-		if (c->lanes.ends[k].far && c->lanes.ends[k].far->link)
-			bytes += c->lanes.ends[k].far->link->memory;
+	for (int k = 0; c->lanes->ends && k < 2 * c->nranks; k++)
+		if (c->lanes->ends[k].far && c->lanes->ends[k].far->link)
+			bytes += c->lanes->ends[k].far->link->memory;
 	return bytes;
 }
 
@@ -277,16 +277,16 @@ static int listen_now(struct kolo_comm *c)
 
 	while (rc == 0 && ko_lifelines_answer(c->lifelines, &in))
 		rc = answer(c, &in);
-	c->lanes.joining = false;
-	for (int r = 0; rc == 0 && c->lanes.ends && r < c->nranks; r++) {
-		struct ko_lane_end *end = &c->lanes.ends[c->nranks + r];
+	c->lanes->joining = false;
+	for (int r = 0; rc == 0 && c->lanes->ends && r < c->nranks; r++) {
+		struct ko_lane_end *end = &c->lanes->ends[c->nranks + r];
 
 		if (!end->far)
 			continue;
 		if (!end->first)
 			look_after(c, end);
 		if (end->far->state == CALLING || end->far->state == JOINING)
-			c->lanes.joining = true;
+			c->lanes->joining = true;
 	}
 	return rc;
 }
@@ -295,9 +295,9 @@ int ko_far_listen(struct kolo_comm *c)
 {
 	int64_t now = ko_now_ms();
 
-	if (!c->lanes.joining && now - c->lanes.listened_ms < LISTEN_MS)
+	if (!c->lanes->joining && now - c->lanes->listened_ms < LISTEN_MS)
 		return 0;
-	c->lanes.listened_ms = now;
+	c->lanes->listened_ms = now;
 	return listen_now(c);
 }
 
@@ -360,7 +360,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end)
 	if (rc)
 		return rc < 0 ? rc : moved;
 	for (; end->first; end->first = end->first->next)
-		run->comm->lanes.sent += end->first->bytes;
+		run->comm->lanes->sent += end->first->bytes;
 	return 0;
 }
 
@@ -426,7 +426,7 @@ static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 			moved = 0;
 		if (rc < 0 || t->stage == KO_STAGE_WAITING || t->moved < t->bytes)
 			continue;
-		run->comm->lanes.received += t->bytes;
+		run->comm->lanes->received += t->bytes;
 		end->first = t->next;
 	}
 	return rc < 0 ? rc : moved;
@@ -444,15 +444,15 @@ int ko_far_advance(struct ko_run *run, struct ko_lane_end *end)
 	if (rc == 0)
 		rc = end->sends ? advance_send(run, end) : advance_recv(run, end);
 	else if (far->state != APART)
-		c->lanes.joining = true;
+		c->lanes->joining = true;
 	if (rc < 0 && rc != KOLO_EMISMATCH)
-		c->lanes.failed = end;
+		c->lanes->failed = end;
 	return rc;
 }
 
 int ko_far_explain(struct ko_run *run, int code)
 {
-	struct ko_lane_end *end = run->comm->lanes.failed;
+	struct ko_lane_end *end = run->comm->lanes->failed;
 	char why[KO_TEXT];
 	int rc;
 
@@ -494,7 +494,7 @@ static uint64_t let_go(struct kolo_comm *c, uint64_t since, bool *gone)
 	struct ko_lane_end *idle = NULL;
 
 	for (int r = 0; r < c->nranks; r++) {
-		struct ko_lane_end *end = &c->lanes.ends[r];
+		struct ko_lane_end *end = &c->lanes->ends[r];
 
 		if (is_open(end) && !end->first && end->used > since && (!idle || end->used < idle->used))
 			idle = end;
@@ -509,11 +509,11 @@ void ko_far_trim(struct kolo_comm *c)
 	bool gone;
 
 	for (int r = 0; r < c->nranks; r++)
-		open += is_open(&c->lanes.ends[r]);
-	for (uint64_t since = 0; open > c->lanes.kept && (since = let_go(c, since, &gone));)
+		open += is_open(&c->lanes->ends[r]);
+	for (uint64_t since = 0; open > c->lanes->kept && (since = let_go(c, since, &gone));)
 		open -= gone;
 	for (int r = 0; r < c->nranks; r++) {
-		struct ko_far *far = c->lanes.ends[r].far;
+		struct ko_far *far = c->lanes->ends[r].far;
 
 		if (far && far->state == LEAVING && far->link->ops->drain(far->link) != KO_EAGAIN)
 			close_link(far, false);

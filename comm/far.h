@@ -4,6 +4,7 @@
 #ifndef KO_FAR_H
 #define KO_FAR_H
 
+#include "lane.h"
 #include "run.h"
 
 /* An end of a lane of a communicator that is spread over hosts. KOLO_ENOMEM. */

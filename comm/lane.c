@@ -23,19 +23,19 @@ static int map_lane(struct kolo_comm *c, struct ko_lane_end *end)
 	uint64_t from = (uint64_t)(end->sends ? c->rank : end->peer), nranks = (uint64_t)c->nranks;
 	uint64_t to = (uint64_t)(end->sends ? end->peer : c->rank);
 	void *memory;
-	int rc = ko_shmem_map_part(c->lanes.fd, c->shared_len + (from * nranks + to) * KO_LANE_LEN,
+	int rc = ko_shmem_map_part(c->lanes->fd, c->shared_len + (from * nranks + to) * KO_LANE_LEN,
 				   KO_LANE_LEN, &memory);
 
 	if (rc < 0)
 		return rc;
 	end->lane = memory;
-	c->lanes.mapped += end->sends;
+	c->lanes->mapped += end->sends;
 	return 0;
 }
 
 int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end **out)
 {
-	struct ko_lanes *lanes = &c->lanes;
+	struct ko_lanes *lanes = c->lanes;
 	struct ko_lane_end *end;
 	int rc = 0;
 
@@ -47,7 +47,7 @@ int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end *
 	if (!end->lane && !end->far) {
 		*end = (struct ko_lane_end){ .peer = peer, .sends = sends, .next = 1 };
 		rc = c->spread ? ko_far_open(end) : map_lane(c, end);
-		c->lanes.nfar += c->spread && sends;
+		c->lanes->nfar += c->spread && sends;
 	}
 	end->used = ++lanes->uses;
 	*out = end;
@@ -107,7 +107,7 @@ static struct ko_lane_end *find_idle(const struct kolo_comm *c)
 	struct ko_lane_end *idle = NULL;
 
 	for (int r = 0; r < c->nranks; r++) {
-		struct ko_lane_end *end = &c->lanes.ends[r];
+		struct ko_lane_end *end = &c->lanes->ends[r];
 
 		if (end->has_slots && !end->first && ko_lane_is_taken(end, end->next - 1) &&
 		    (!idle || end->used < idle->used))
@@ -120,19 +120,20 @@ void ko_lanes_trim(struct kolo_comm *c)
 {
 	struct ko_lane_end *idle;
 
-	while (c->lanes.with_slots > KO_LANES_KEPT && (idle = find_idle(c))) {
+	while (c->lanes->with_slots > KO_LANES_KEPT && (idle = find_idle(c))) {
 		madvise((char *)idle->lane + KO_LANE_HEAD, KO_LANE_LEN - KO_LANE_HEAD, MADV_REMOVE);
 		idle->has_slots = false;
-		c->lanes.with_slots--;
+		c->lanes->with_slots--;
 	}
 }
 
 void ko_lanes_close(struct kolo_comm *c)
 {
-	for (int k = 0; c->lanes.ends && k < 2 * c->nranks; k++)
-		if (c->lanes.ends[k].lane)
-			munmap(c->lanes.ends[k].lane, KO_LANE_LEN);
-	free(c->lanes.ends);
-	if (c->lanes.fd >= 0)
-		close(c->lanes.fd);
+	for (int k = 0; c->lanes->ends && k < 2 * c->nranks; k++)
+		if (c->lanes->ends[k].lane)
+			munmap(c->lanes->ends[k].lane, KO_LANE_LEN);
+	free(c->lanes->ends);
+	free(c->lanes->transfers);
+	if (c->lanes->fd >= 0)
+		close(c->lanes->fd);
 }

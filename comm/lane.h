@@ -78,10 +78,12 @@ struct ko_lane_end {
 struct ko_lanes {
 	int fd; /* the shared memory, -1: none */
 	uint64_t uses;
-	struct ko_lane_end *ends;  /* 2 * nranks: to each rank, then from each; NULL: none used yet */
-	size_t mapped, with_slots; /* lanes to others that are mapped, and whose slots have memory */
-	struct ko_lane_end *busy;  /* the ends with something to do */
-	uint64_t sent, received;   /* bytes */
+	struct ko_lane_end *ends;      /* 2 * nranks: to each rank, then from each; NULL: none used yet */
+	size_t mapped, with_slots;     /* lanes to others that are mapped, and whose slots have memory */
+	struct ko_lane_end *busy;      /* the ends with something to do */
+	uint64_t sent, received;       /* bytes */
+	struct ko_transfer *transfers; /* of the operation under way; room for so many */
+	size_t room;
 	/* Far ones: how many this rank has ever sent through, and keeps open; is one being joined; the last look for calls; the
 	 * end whose link has failed */
 	int nfar, kept;

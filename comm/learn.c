@@ -54,7 +54,7 @@ int ko_learn_decider(const struct ko_run *run)
 
 static struct ko_trial *reading(const struct ko_run *run, bool in_place)
 {
-	return &run->comm->reading[run->desc.coll][in_place][class_of(bytes_of(run), READ_BITS)];
+	return &run->comm->tuning->reading[run->desc.coll][in_place][class_of(bytes_of(run), READ_BITS)];
 }
 
 bool ko_learn_to_read(const struct ko_run *run, bool in_place)
@@ -72,8 +72,8 @@ void ko_learn_stores(struct ko_run *run)
 	run->stores = KO_ORDINARY;
 	if (run->written < KO_LEARN_STORES || run->way == KO_BY_READING)
 		return;
-	run->writing = &run->comm->writing[run->way == KO_BY_WINDOW][run->desc.coll]
-					  [class_of(bytes_of(run), STORES_BITS)];
+	run->writing = &run->comm->tuning->writing[run->way == KO_BY_WINDOW][run->desc.coll]
+						  [class_of(bytes_of(run), STORES_BITS)];
 	run->stores = choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
 	if (!run->began_ns)
 		run->began_ns = ko_now_ns();

@@ -17,6 +17,22 @@
 /* Bytes that go to dst from which on stores are chosen. */
 enum { KO_LEARN_STORES = 1 << 20 };
 
+/* What operations of one collective and class of sizes have cost when done in one of two ways. */
+struct ko_trial {
+	uint32_t count;
+	float ns_per_byte[2]; /* 0: not known */
+};
+
+enum { KO_TRIALS = 20 };
+
+/* All that a communicator has learnt. */
+struct ko_tuning {
+	/* Round the ring, and in windows: with ordinary or with streaming stores */
+	struct ko_trial writing[2][KO_NKINDS][KO_TRIALS];
+	/* Out of place, and in: round the ring, or in slots of a lane, or directly */
+	struct ko_trial reading[KO_NKINDS][2][KO_TRIALS];
+};
+
 /* The rank that decides whether to read. */
 int ko_learn_decider(const struct ko_run *run);
 

@@ -1,6 +1,7 @@
 /* See oneshot.h. */
 #include "oneshot.h"
 
+#include "board.h"
 #include "shortcuts.h"
 #include "turns.h"
 
@@ -10,7 +11,7 @@
 
 static struct ko_cell *cell_of(const struct ko_run *run, int rank)
 {
-	const struct ko_board *board = &run->comm->board;
+	const struct ko_board *board = run->comm->board;
 
 	return ko_board_cell(board, board->turn, rank);
 }
@@ -24,7 +25,7 @@ static char *payload(const struct ko_run *run, int rank, size_t n)
 /* `src` may be NULL where n is 0. */
 static int write_cell(struct ko_run *run, const void *src, size_t n)
 {
-	run->comm->board.sent += n * run->size;
+	run->comm->board->sent += n * run->size;
 	return ko_turn_give(run, src, n * run->size);
 }
 
@@ -72,7 +73,7 @@ static void add_up_all(struct ko_run *run, void *dst)
 /* Counts n elements read in each of the others' cells. */
 static void count_read(struct ko_run *run, size_t n)
 {
-	run->comm->board.received += (size_t)(run->comm->nranks - 1) * n * run->size;
+	run->comm->board->received += (size_t)(run->comm->nranks - 1) * n * run->size;
 }
 
 /* Buffers may be NULL where there are no elements. */
@@ -86,7 +87,7 @@ static void keep(const struct ko_run *run, void *dst, const void *src, size_t n)
 static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece from, void *dst)
 {
 	keep(run, dst, ko_at(run, payload(run, rank, n), from.first), from.n);
-	run->comm->board.received += from.n * run->size;
+	run->comm->board->received += from.n * run->size;
 }
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
@@ -149,7 +150,7 @@ static int broadcast(struct ko_run *run, const void *src, void *dst)
 		return rc;
 	run->copy(dst, mine ? src : payload(run, root, n), n, NULL);
 	if (!mine)
-		run->comm->board.received += n * run->size;
+		run->comm->board->received += n * run->size;
 	return 0;
 }
 
@@ -180,7 +181,7 @@ static int give_blocks(struct ko_run *run, const void *src)
 	struct ko_piece own = ko_plan_block(&run->plan, run->comm->rank);
 	size_t behind = own.first + own.n;
 
-	run->comm->board.sent += given(run) * run->size;
+	run->comm->board->sent += given(run) * run->size;
 	return ko_turn_give_two(run, src, own.first * run->size, ko_at(run, src, behind),
 				(run->plan.count - behind) * run->size);
 }

@@ -1,11 +1,16 @@
 /* See open.h. What must be equal on all ranks is taken from rank 0's entry in the table. */
 #include "open.h"
 
+#include "board.h"
 #include "call.h"
 #include "error.h"
 #include "far.h"
+#include "lane.h"
+#include "learn.h"
+#include "peer.h"
 #include "shmem.h"
 #include "shortcuts.h"
+#include "window.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,21 +29,51 @@ static size_t whole_pages(size_t len)
 	return (len + PAGE - 1) / PAGE * PAGE;
 }
 
+/* A communicator and its parts. */
+struct whole {
+	struct kolo_comm comm;
+	struct ko_board board;
+	struct ko_windows windows;
+	struct ko_readable readable;
+	struct ko_lanes lanes;
+	struct ko_tuning tuning;
+	struct ko_known known[KO_NKINDS];
+};
+
+/* Zeroed, but for where its parts are; NULL: no memory. */
+static struct kolo_comm *allocate(int nranks)
+{
+	struct whole *w = calloc(1, sizeof(*w));
+	struct kolo_comm *c;
+
+	if (!w)
+		return NULL;
+	c = &w->comm;
+	c->nranks = c->ring.nranks = nranks;
+	c->board = &w->board;
+	c->windows = &w->windows;
+	c->readable = &w->readable;
+	c->lanes = &w->lanes;
+	c->tuning = &w->tuning;
+	c->known = w->known;
+	c->memory = sizeof(*w) + KO_SCRATCH + (size_t)nranks * sizeof(*c->table);
+	w->lanes.fd = -1;
+	return c;
+}
+
 int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
 		  struct ko_entry *mine, struct kolo_comm **out)
 {
-	struct kolo_comm *c = calloc(1, sizeof(*c));
+	struct kolo_comm *c = allocate(mine->nranks);
 	int rank = mine->rank, nranks = mine->nranks, rc;
 
 	*out = NULL;
 	if (!c)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a communicator", rank);
 	c->rank = rank;
-	c->nranks = c->ring.nranks = nranks;
 	c->timeout_ms = timeout_ms;
 	c->parent = parent;
 	c->shared_len = whole_pages(ko_roster_len(nranks) + ko_board_len(nranks));
-	c->lanes.fd = -1;
 	c->log = *log;
 	c->log.rank = rank;
 	mine->pid = getpid();
@@ -46,9 +81,8 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
 	c->firsts = calloc((size_t)nranks + 1, sizeof(*c->firsts));
 	c->scratch = malloc(KO_SCRATCH);
-	c->known = calloc(KO_NKINDS, sizeof(*c->known));
 	c->order = ko_order_create();
-	if (!c->table || !c->firsts || !c->scratch || !c->known || !c->order)
+	if (!c->table || !c->firsts || !c->scratch || !c->order)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
 	else
 		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
@@ -69,20 +103,20 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	int rc;
 
 	if (c->rank == 0) {
-		rc = ko_shmem_create(len, c->shared_len, true, &c->lanes.fd, &memory);
+		rc = ko_shmem_create(len, c->shared_len, true, &c->lanes->fd, &memory);
 		for (int r = 1; rc == 0 && r < c->nranks; r++)
-			rc = ko_lifelines_send(c->lifelines, r, &msg, c->lanes.fd);
+			rc = ko_lifelines_send(c->lifelines, r, &msg, c->lanes->fd);
 	} else {
 		/* When another rank keeps rank 0 waiting, rank 0 knows which: let it say so first. */
 		int64_t later = deadline == INT64_MAX ? deadline : deadline + GRACE_MS;
 
-		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &c->lanes.fd);
+		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &c->lanes->fd);
 		if (rc == 0)
-			rc = ko_shmem_map(c->lanes.fd, len, c->shared_len, true, &memory);
+			rc = ko_shmem_map(c->lanes->fd, len, c->shared_len, true, &memory);
 	}
 	c->roster = memory;
 	if (memory)
-		c->board = ko_board_view((char *)memory + ko_roster_len(c->nranks), c->nranks);
+		*c->board = ko_board_view((char *)memory + ko_roster_len(c->nranks), c->nranks);
 	return rc;
 }
 
@@ -176,10 +210,8 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	free(c->table);
 	ko_windows_close(c);
 	ko_lanes_close(c);
-	free(c->transfers);
 	free(c->firsts);
 	free(c->scratch);
-	free(c->known);
 	free(c->premuls);
 	ko_order_destroy(c->order);
 	free(c);

@@ -1,6 +1,8 @@
 /* See pairs.h. */
 #include "pairs.h"
 
+#include "board.h"
+#include "lane.h"
 #include "oneshot.h"
 #include "short.h"
 #include "transfer.h"
@@ -66,15 +68,16 @@ static size_t list_transfers(const struct ko_call *call, struct ko_transfer *out
 /* Room for so many of them, which stays for the next operation. NULL: no memory. */
 static struct ko_transfer *make_room(struct kolo_comm *c, size_t count)
 {
+	struct ko_lanes *lanes = c->lanes;
 	struct ko_transfer *more;
 
-	if (count <= c->transfers_room)
-		return c->transfers;
-	more = realloc(c->transfers, count * sizeof(*more));
+	if (count <= lanes->room)
+		return lanes->transfers;
+	more = realloc(lanes->transfers, count * sizeof(*more));
 	if (!more)
 		return NULL;
-	c->transfers = more;
-	c->transfers_room = count;
+	lanes->transfers = more;
+	lanes->room = count;
 	return more;
 }
 
@@ -118,7 +121,7 @@ static void expect_cell(const struct ko_call *call)
 						   : (root ? others * part : 0);
 
 	if (gives && gives <= KO_EXPECT_ONE_WAY)
-		ko_board_expect(&c->board, c->rank, gives);
+		ko_board_expect(c->board, c->rank, gives);
 }
 
 static void prepare_board(struct ko_run *run, const struct ko_call *call)

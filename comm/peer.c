@@ -26,20 +26,20 @@ bool ko_peer_reachable(const struct kolo_comm *c, int rank, uint64_t at, uint64_
 
 bool ko_peer_offers(struct kolo_comm *c, const void *buffer, size_t len)
 {
+	struct ko_readable *known = c->readable;
 	uint64_t first = (uintptr_t)buffer;
 	char byte;
 
 	/* Most programs pass the same buffers over and over. */
-	for (int k = 0; k < KO_OFFERED; k++)
-		if (first >= c->offered[k].first && len <= c->offered[k].len &&
-		    first - c->offered[k].first <= c->offered[k].len - len)
+	for (const struct ko_range *r = known->ranges; r < known->ranges + KO_READABLE; r++)
+		if (first >= r->first && len <= r->len && first - r->first <= r->len - len)
 			return true;
 	if (len == 0)
 		return true;
 	if (read_some(c, c->rank, first, &byte, 1) != 1 ||
 	    read_some(c, c->rank, first + len - 1, &byte, 1) != 1)
 		return false;
-	c->offered[c->noffered++ % KO_OFFERED] = (struct ko_range){ first, len };
+	known->ranges[known->asked++ % KO_READABLE] = (struct ko_range){ first, len };
 	return true;
 }
 

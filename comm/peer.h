@@ -5,6 +5,19 @@
 
 #include "comm.h"
 
+enum { KO_READABLE = 4 };
+
+/* Bytes of this rank's memory. */
+struct ko_range {
+	uint64_t first, len;
+};
+
+/* What of it others can get at, as far as was asked last. */
+struct ko_readable {
+	struct ko_range ranges[KO_READABLE];
+	unsigned asked; /* times; the next one's place is asked % KO_READABLE */
+};
+
 /* May this rank read what rank `rank` has at address `at`, the number `secret`, and write it there once more? */
 bool ko_peer_reachable(const struct kolo_comm *c, int rank, uint64_t at, uint64_t secret);
 

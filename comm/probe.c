@@ -1,6 +1,7 @@
 /* See probe.h. */
 #include "probe.h"
 
+#include "board.h"
 #include "clock.h"
 #include "edges.h"
 #include "moves.h"
@@ -49,7 +50,7 @@ static int take_turn(struct ko_run *run, char *buffer, size_t len)
 	struct kolo_comm *c = run->comm;
 	int rc;
 
-	ko_board_expect(&c->board, c->rank, len);
+	ko_board_expect(c->board, c->rank, len);
 	rc = ko_turn_give(run, buffer, len);
 	for (int k = 1; rc == 0 && k < c->nranks; k++)
 		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));

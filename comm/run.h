@@ -5,6 +5,10 @@
 #include "comm.h"
 
 struct ko_moves;
+struct ko_trial;
+
+/* How ranks get at each other's buffers. */
+enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW };
 
 struct ko_run {
 	struct kolo_comm *comm;

@@ -1,6 +1,7 @@
 /* See short.h. What the lines say is the same as in transfer.c. */
 #include "short.h"
 
+#include "lane.h"
 #include "watch.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	line->kind = small ? KO_LINE_SMALL : KO_LINE_SLOT;
 	line->type = (uint8_t)call->type;
 	ko_lane_commit(end);
-	c->lanes.sent += bytes;
+	c->lanes->sent += bytes;
 	c->model.sent += bytes;
 	return true;
 }
@@ -45,7 +46,7 @@ static bool recv_short(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	if (bytes)
 		memcpy(call->dst, line->kind == KO_LINE_SMALL ? line->small : ko_lane_slot(end), bytes);
 	ko_lane_take(end);
-	c->lanes.received += bytes;
+	c->lanes->received += bytes;
 	c->model.received += bytes;
 	return true;
 }
@@ -58,13 +59,13 @@ bool ko_short_pass(const struct ko_call *call)
 	struct ko_lane_end *end;
 
 	/* Lanes that keep too much memory are trimmed where transfers go in a list. */
-	if (!c->lanes.ends || c->lanes.with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->told ||
+	if (!c->lanes->ends || c->lanes->with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->told ||
 	    ko_watch_hear(c) < 0)
 		return false;
-	end = &c->lanes.ends[sends ? call->root : c->nranks + call->root];
+	end = &c->lanes->ends[sends ? call->root : c->nranks + call->root];
 	if (!end->lane || !(sends ? send_short : recv_short)(c, end, call, bytes))
 		return false;
-	end->used = ++c->lanes.uses;
+	end->used = ++c->lanes->uses;
 	c->pair_ops++;
 	ko_roster_ring(c->roster, c->rank, c->nranks);
 	return true;

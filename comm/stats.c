@@ -1,7 +1,9 @@
 /* What a communicator has done so far, and which algorithm it chooses for which sizes. */
+#include "board.h"
 #include "edges.h"
 #include "error.h"
 #include "far.h"
+#include "lane.h"
 #include "pairs.h"
 #include "shortcuts.h"
 
@@ -48,17 +50,15 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
 	out->sent_bytes = out->to_next.bytes + (comm->attached ? comm->attached->sent : 0) +
-			  comm->board.sent + comm->direct.sent + comm->lanes.sent + ko_shortcuts_sent(comm);
+			  comm->board->sent + comm->direct.sent + comm->lanes->sent + ko_shortcuts_sent(comm);
 	out->received_bytes = out->from_prev.bytes + (comm->attached ? comm->attached->received : 0) +
-			      comm->board.received + comm->direct.received + comm->lanes.received +
+			      comm->board->received + comm->direct.received + comm->lanes->received +
 			      ko_shortcuts_received(comm);
-	out->memory_bytes = sizeof(*comm) + KO_SCRATCH + KO_NKINDS * sizeof(*comm->known) +
-			    (size_t)comm->nranks * sizeof(*comm->table) +
-			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
-			    comm->lanes.mapped * KO_LANE_HEAD +
-			    comm->lanes.with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
-			    ko_shortcuts_memory(comm) + ko_far_memory(comm) +
-			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
+	out->memory_bytes =
+		comm->memory + (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
+		comm->lanes->mapped * KO_LANE_HEAD + comm->lanes->with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
+		ko_shortcuts_memory(comm) + ko_far_memory(comm) +
+		(comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }
 

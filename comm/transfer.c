@@ -91,7 +91,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 
 	if (!line)
 		return STUCK;
-	run->comm->lanes.with_slots += !end->has_slots;
+	run->comm->lanes->with_slots += !end->has_slots;
 	end->has_slots = true;
 	memcpy(ko_lane_slot(end), t->buffer + t->moved, len);
 	fill_line(run, t, line, t->moved ? KO_LINE_MORE : KO_LINE_SLOT);
@@ -212,7 +212,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_he
 		} else if (is_learnt(run, t) && !ko_lane_is_taken(end, t->line)) {
 			break;
 		}
-		run->comm->lanes.sent += t->bytes;
+		run->comm->lanes->sent += t->bytes;
 		end->first = t->next;
 		moved = MOVED;
 	}
@@ -284,7 +284,7 @@ static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_
  * itself, as it receives from this rank. */
 static uint64_t share(const struct ko_run *run, const struct ko_transfer *t, bool first)
 {
-	bool both_ways = run->comm->lanes.ends[t->peer].first;
+	bool both_ways = run->comm->lanes->ends[t->peer].first;
 
 	return both_ways ? 8 * PIECES : first ? PIECES / 2 : 1;
 }
@@ -356,7 +356,7 @@ static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 		if (rc < 0)
 			return rc;
 		if (rc == DONE) {
-			run->comm->lanes.received += end->first->bytes;
+			run->comm->lanes->received += end->first->bytes;
 			end->first = end->first->next;
 		}
 		if (rc != STUCK)
@@ -377,7 +377,7 @@ static int advance_far(struct ko_run *run, struct ko_lane_end *end)
 /* A step, STUCK or MOVED, of each lane with something to do; those that have nothing left leave the list. */
 static int step_all(struct ko_run *run, bool may_help)
 {
-	struct ko_lane_end **link = &run->comm->lanes.busy;
+	struct ko_lane_end **link = &run->comm->lanes->busy;
 	int moved = STUCK;
 
 	while (*link) {
@@ -432,8 +432,8 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 		end->last->next = t;
 	} else {
 		end->first = end->unposted = t;
-		end->busy = c->lanes.busy;
-		c->lanes.busy = end;
+		end->busy = c->lanes->busy;
+		c->lanes->busy = end;
 	}
 	end->last = t;
 	return 0;
@@ -484,7 +484,7 @@ static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 
 bool ko_transfers_need(const struct ko_run *run, int rank)
 {
-	const struct ko_lanes *lanes = &run->comm->lanes;
+	const struct ko_lanes *lanes = run->comm->lanes;
 
 	return lanes->ends && (lanes->ends[rank].first || lanes->ends[run->comm->nranks + rank].first);
 }
@@ -512,7 +512,7 @@ static void decide(struct ko_run *run, const struct ko_transfer *all, size_t cou
 
 int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
-	struct ko_lanes *lanes = &run->comm->lanes;
+	struct ko_lanes *lanes = run->comm->lanes;
 	bool own = false;
 	int rc = 0;
 

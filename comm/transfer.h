@@ -3,6 +3,7 @@
 #ifndef KO_TRANSFER_H
 #define KO_TRANSFER_H
 
+#include "lane.h"
 #include "run.h"
 
 /* How far one is. */

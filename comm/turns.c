@@ -1,6 +1,7 @@
 /* See turns.h. */
 #include "turns.h"
 
+#include "board.h"
 #include "watch.h"
 
 #include <string.h>
@@ -27,7 +28,7 @@ static int try_finished(void *what)
 static int try_cell(void *what)
 {
 	const struct look *l = what;
-	const struct ko_board *board = &l->run->comm->board;
+	const struct ko_board *board = l->run->comm->board;
 	struct ko_cell *cell = ko_board_cell(board, board->turn, l->rank);
 
 	/* Pairs with the release in ko_turn_give: who sees the turn sees the rest. */
@@ -41,11 +42,11 @@ static int try_cell(void *what)
 static int wait_room(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
-	struct look look = { .run = run, .seq = c->board.used[c->board.turn % KO_BOARD_CELLS] };
+	struct look look = { .run = run, .seq = c->board->used[c->board->turn % KO_BOARD_CELLS] };
 	uint64_t least = UINT64_MAX;
 	int rc = 0;
 
-	if (look.seq <= c->board.safe)
+	if (look.seq <= c->board->safe)
 		return 0;
 	for (; rc == 0 && look.rank < c->nranks; look.rank++) {
 		if (look.rank == c->rank)
@@ -54,7 +55,7 @@ static int wait_room(struct ko_run *run)
 		least = finished(c, look.rank) < least ? finished(c, look.rank) : least;
 	}
 	if (rc == 0) /* often further than asked for: then they need not be asked again for some turns */
-		c->board.safe = least;
+		c->board->safe = least;
 	return rc;
 }
 
@@ -66,7 +67,7 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len)
 int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
 {
 	struct kolo_comm *c = run->comm;
-	struct ko_cell *cell = ko_board_cell(&c->board, c->board.turn, c->rank);
+	struct ko_cell *cell = ko_board_cell(c->board, c->board->turn, c->rank);
 	int rc = wait_room(run);
 
 	if (rc < 0)
@@ -78,10 +79,10 @@ int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void
 	if (run->stores == KO_STREAMING)
 		ko_stream_fence();
 	cell->scalar = run->red.s;
-	c->board.used[c->board.turn % KO_BOARD_CELLS] = run->desc.seq;
+	c->board->used[c->board->turn % KO_BOARD_CELLS] = run->desc.seq;
 	cell->tag = run->tag;
 	/* Pairs with the acquire in try_cell. */
-	atomic_store_explicit(&cell->turn, c->board.turn, memory_order_release);
+	atomic_store_explicit(&cell->turn, c->board->turn, memory_order_release);
 	ko_roster_ring(c->roster, c->rank, c->nranks);
 	return 0;
 }
@@ -101,7 +102,7 @@ int ko_turn_wait_all(struct ko_run *run)
 	for (int k = 1; rc == 0 && k < c->nranks; k++)
 		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));
 	if (rc == 0) /* they have begun this operation, so they have finished those before */
-		c->board.safe = run->desc.seq - 1;
+		c->board->safe = run->desc.seq - 1;
 	return rc;
 }
 
@@ -114,5 +115,5 @@ int ko_turn_wait_finished(struct ko_run *run, int rank)
 
 void ko_turn_end(struct ko_run *run)
 {
-	run->comm->board.turn++;
+	run->comm->board->turn++;
 }

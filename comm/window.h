@@ -14,6 +14,13 @@ struct ko_window {
 	uint32_t id;     /* counts the communicator's windows from 1; the same on all ranks */
 };
 
+/* Those of a communicator. */
+struct ko_windows {
+	struct ko_window *all; /* count of them */
+	int count;
+	uint32_t last; /* the id of the one made last */
+};
+
 /* Where a buffer is, for the other ranks. */
 struct ko_where {
 	uint64_t at;     /* window 0: its address; else its offset in its rank's part */

@@ -11,6 +11,7 @@
 
 #include "../comm/clock.h"
 #include "../comm/env.h"
+#include "../comm/window.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +132,7 @@ static int make_slots(struct ko_gpu_comm *g)
 /* This rank's slots, words and events. */
 static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 {
-	const struct ko_window *window = &g->local->windows[0];
+	const struct ko_window *window = &g->local->windows->all[0];
 	const struct ko_driver *d = g->driver;
 	void *at;
 	int rc;

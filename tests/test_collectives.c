@@ -1,5 +1,6 @@
 /* Properties of the collectives, for 1 to 9 ranks: the sequential result bit for bit, the same in place and out of
  * place, the same on all ranks and for all slot sizes, nothing written beside dst, exact traffic. */
+#include "../comm/board.h"
 #include "../comm/comm.h"
 #include "t.h"
 #include "trial.h"
@@ -277,7 +278,7 @@ static void aged(struct t_rank *r)
 	struct kolo_comm *c = comm_with_algorithm(r);
 
 	for (size_t k = 0; k < ARRAY_LEN(turns); k++) {
-		c->board.turn = turns[k];
+		c->board->turn = turns[k];
 		for (int i = 0; i < 40; i++) {
 			int x = r->rank == 0 ? i : -1;
 

@@ -4,7 +4,6 @@
 
 #include "clock.h"
 #include "edges.h"
-#include "transfer.h"
 #include "watch.h"
 
 #include <stdlib.h>
@@ -49,12 +48,13 @@ struct head {
 
 /* ---- Opening and closing -------------------------------------------------------------------------------- */
 
-int ko_far_open(struct ko_lane_end *end)
+static int far_open(struct kolo_comm *c, struct ko_lane_end *end)
 {
 	end->far = malloc(sizeof(*end->far));
 	if (!end->far)
 		return ko_fail(KOLO_ENOMEM, "no memory for a lane to or from rank %d", end->peer);
 	*end->far = (struct ko_far){ .call = -1, .peer.fd = -1, .next_call = -1 };
+	c->lanes->nfar += end->sends;
 	return 0;
 }
 
@@ -77,30 +77,23 @@ static void close_link(struct ko_far *far, bool obsolete)
 	far->state = APART;
 }
 
-void ko_far_close_all(struct kolo_comm *c, bool failed)
+static void far_close(struct ko_lane_end *end, bool failed)
 {
-	for (int k = 0; c->lanes->ends && k < 2 * c->nranks; k++) {
-		struct ko_far *far = c->lanes->ends[k].far;
+	struct ko_far *far = end->far;
 
-		if (!far)
-			continue;
-		end_call(far);
-		close_link(far, failed);
-		if (far->next_call >= 0)
-			close(far->next_call);
-		free(far);
-		c->lanes->ends[k].far = NULL;
-	}
+	if (!far)
+		return;
+	end_call(far);
+	close_link(far, failed);
+	if (far->next_call >= 0)
+		close(far->next_call);
+	free(far);
+	end->far = NULL;
 }
 
-size_t ko_far_memory(const struct kolo_comm *c)
+static size_t far_memory(const struct ko_lane_end *end)
 {
-	size_t bytes = 0;
-
-	for (int k = 0; c->lanes->ends && k < 2 * c->nranks; k++)
-		if (c->lanes->ends[k].far && c->lanes->ends[k].far->link)
-			bytes += c->lanes->ends[k].far->link->memory;
-	return bytes;
+	return end->far && end->far->link ? end->far->link->memory : 0;
 }
 
 /* ---- Joining -------------------------------------------------------------------------------------------- */
@@ -301,6 +294,68 @@ int ko_far_listen(struct kolo_comm *c)
 	return listen_now(c);
 }
 
+/* ---- Idle lanes ----------------------------------------------------------------------------------------- */
+
+static bool is_open(const struct ko_lane_end *end)
+{
+	return end->far && end->far->state == JOINED;
+}
+
+/* False: its receiver has not read what it has. */
+static bool say_over(struct ko_lane_end *end)
+{
+	const struct head head = { .over = 1 };
+	struct ko_link *link = end->far->link;
+	struct ko_slot slot;
+
+	if (link->ops->acquire(link, &slot) != 0)
+		return false;
+	memcpy(slot.ptr, &head, sizeof(head));
+	slot.len = sizeof(head);
+	slot.tag = 0;
+	link->ops->commit(link, &slot);
+	end->far->state = LEAVING;
+	return true;
+}
+
+/* Lets go of the idle end that was not used for longest, of those used after `since`. 0: there is none; else when that was. */
+static uint64_t let_go(struct kolo_comm *c, uint64_t since, bool *gone)
+{
+	struct ko_lane_end *idle = NULL;
+
+	for (int r = 0; r < c->nranks; r++) {
+		struct ko_lane_end *end = &c->lanes->ends[r];
+
+		if (is_open(end) && !end->first && end->used > since && (!idle || end->used < idle->used))
+			idle = end;
+	}
+	*gone = idle && say_over(idle);
+	return idle ? idle->used : 0;
+}
+
+static void trim_now(struct kolo_comm *c)
+{
+	int open = 0;
+	bool gone;
+
+	for (int r = 0; r < c->nranks; r++)
+		open += is_open(&c->lanes->ends[r]);
+	for (uint64_t since = 0; open > c->lanes->kept && (since = let_go(c, since, &gone));)
+		open -= gone;
+	for (int r = 0; r < c->nranks; r++) {
+		struct ko_far *far = c->lanes->ends[r].far;
+
+		if (far && far->state == LEAVING && far->link->ops->drain(far->link) != KO_EAGAIN)
+			close_link(far, false);
+	}
+}
+
+static void far_trim(struct kolo_comm *c)
+{
+	if (c->lanes->nfar > c->lanes->kept)
+		trim_now(c);
+}
+
 /* ---- Sending -------------------------------------------------------------------------------------------- */
 
 /* A short message goes in one piece with its head. */
@@ -378,7 +433,7 @@ static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 		memcpy(&head, in->ptr, sizeof(head));
 	if (in->tag != run->tag || head.n != t->n || head.type != (uint32_t)t->type ||
 	    in->len != sizeof(head) + bytes)
-		return ko_transfer_mismatch(run, t, in->tag, head.n, head.type);
+		return ko_lane_mismatch(run, t, in->tag, head.n, head.type);
 	if (bytes)
 		memcpy(t->buffer, (const char *)in->ptr + sizeof(head), bytes);
 	t->moved = bytes;
@@ -432,14 +487,15 @@ static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 	return rc < 0 ? rc : moved;
 }
 
-int ko_far_advance(struct ko_run *run, struct ko_lane_end *end)
+static int far_advance(struct ko_run *run, struct ko_lane_end *end, bool may_help)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_far *far = end->far;
 	int rc;
 
+	(void)may_help;            /* nobody can */
 	if (far->state == LEAVING) /* it was idle, and is needed again */
-		ko_far_trim(c);
+		trim_now(c);
 	rc = far->state == LEAVING ? KO_EAGAIN : join(c, end);
 	if (rc == 0)
 		rc = end->sends ? advance_send(run, end) : advance_recv(run, end);
@@ -450,7 +506,7 @@ int ko_far_advance(struct ko_run *run, struct ko_lane_end *end)
 	return rc;
 }
 
-int ko_far_explain(struct ko_run *run, int code)
+static int far_explain(struct ko_run *run, int code)
 {
 	struct ko_lane_end *end = run->comm->lanes->failed;
 	char why[KO_TEXT];
@@ -464,58 +520,11 @@ int ko_far_explain(struct ko_run *run, int code)
 	return rc < 0 ? rc : ko_fail(code, "%s", why);
 }
 
-/* ---- Idle lanes ----------------------------------------------------------------------------------------- */
-
-static bool is_open(const struct ko_lane_end *end)
-{
-	return end->far && end->far->state == JOINED;
-}
-
-/* False: its receiver has not read what it has. */
-static bool say_over(struct ko_lane_end *end)
-{
-	const struct head head = { .over = 1 };
-	struct ko_link *link = end->far->link;
-	struct ko_slot slot;
-
-	if (link->ops->acquire(link, &slot) != 0)
-		return false;
-	memcpy(slot.ptr, &head, sizeof(head));
-	slot.len = sizeof(head);
-	slot.tag = 0;
-	link->ops->commit(link, &slot);
-	end->far->state = LEAVING;
-	return true;
-}
-
-/* Lets go of the idle end that was not used for longest, of those used after `since`. 0: there is none; else when that was. */
-static uint64_t let_go(struct kolo_comm *c, uint64_t since, bool *gone)
-{
-	struct ko_lane_end *idle = NULL;
-
-	for (int r = 0; r < c->nranks; r++) {
-		struct ko_lane_end *end = &c->lanes->ends[r];
-
-		if (is_open(end) && !end->first && end->used > since && (!idle || end->used < idle->used))
-			idle = end;
-	}
-	*gone = idle && say_over(idle);
-	return idle ? idle->used : 0;
-}
-
-void ko_far_trim(struct kolo_comm *c)
-{
-	int open = 0;
-	bool gone;
-
-	for (int r = 0; r < c->nranks; r++)
-		open += is_open(&c->lanes->ends[r]);
-	for (uint64_t since = 0; open > c->lanes->kept && (since = let_go(c, since, &gone));)
-		open -= gone;
-	for (int r = 0; r < c->nranks; r++) {
-		struct ko_far *far = c->lanes->ends[r].far;
-
-		if (far && far->state == LEAVING && far->link->ops->drain(far->link) != KO_EAGAIN)
-			close_link(far, false);
-	}
-}
+const struct ko_lane_ops ko_far_ops = {
+	.open = far_open,
+	.advance = far_advance,
+	.explain = far_explain,
+	.trim = far_trim,
+	.memory = far_memory,
+	.close = far_close,
+};

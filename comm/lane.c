@@ -1,12 +1,9 @@
-/* See lane.h. */
+/* See lane.h: what all lanes have in common, and the lines and slots of those in shared memory. */
 #include "lane.h"
 
-#include "comm.h"
-#include "far.h"
-#include "shmem.h"
+#include "watch.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(struct ko_line) == 64, "a line is one transfer between cores");
@@ -16,21 +13,6 @@ _Static_assert(sizeof(struct ko_where) <= KO_LANE_SMALL, "an offer fits into a l
 uint64_t ko_lanes_len(int nranks)
 {
 	return nranks == 1 ? 0 : (uint64_t)nranks * (uint64_t)nranks * KO_LANE_LEN;
-}
-
-static int map_lane(struct kolo_comm *c, struct ko_lane_end *end)
-{
-	uint64_t from = (uint64_t)(end->sends ? c->rank : end->peer), nranks = (uint64_t)c->nranks;
-	uint64_t to = (uint64_t)(end->sends ? end->peer : c->rank);
-	void *memory;
-	int rc = ko_shmem_map_part(c->lanes->fd, c->shared_len + (from * nranks + to) * KO_LANE_LEN,
-				   KO_LANE_LEN, &memory);
-
-	if (rc < 0)
-		return rc;
-	end->lane = memory;
-	c->lanes->mapped += end->sends;
-	return 0;
 }
 
 int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end **out)
@@ -46,8 +28,7 @@ int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end *
 	end = &lanes->ends[sends ? peer : c->nranks + peer];
 	if (!end->lane && !end->far) {
 		*end = (struct ko_lane_end){ .peer = peer, .sends = sends, .next = 1 };
-		rc = c->spread ? ko_far_open(end) : map_lane(c, end);
-		c->lanes->nfar += c->spread && sends;
+		rc = lanes->ops->open(c, end);
 	}
 	end->used = ++lanes->uses;
 	*out = end;
@@ -101,39 +82,45 @@ char *ko_lane_slot(const struct ko_lane_end *end)
 	return (char *)end->lane + KO_LANE_HEAD + end->next % KO_LANE_SLOTS * KO_LANE_SLOT;
 }
 
-/* Of the ends that send, have slots with memory, and nothing in them: the one that was not used for longest. */
-static struct ko_lane_end *find_idle(const struct kolo_comm *c)
+int ko_lane_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32_t tag, uint64_t n,
+		     uint32_t their_type)
 {
-	struct ko_lane_end *idle = NULL;
+	struct kolo_comm *c = run->comm;
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
+	const char *type = kolo_type_name((enum kolo_type)their_type);
 
-	for (int r = 0; r < c->nranks; r++) {
-		struct ko_lane_end *end = &c->lanes->ends[r];
-
-		if (end->has_slots && !end->first && ko_lane_is_taken(end, end->next - 1) &&
-		    (!idle || end->used < idle->used))
-			idle = end;
-	}
-	return idle;
+	ko_comm_name(c, c->rank, me);
+	ko_comm_name(c, t->peer, them);
+	ko_desc_text(&run->desc, op);
+	if (tag != run->tag && !ko_desc_is_pair(&run->desc))
+		return ko_watch_mismatch(c, &run->desc, t->peer, tag);
+	if (tag != run->tag)
+		return ko_fail(KOLO_EMISMATCH,
+			       "ranks disagree: %s, in %s, got a message of a collective from %s", me, op,
+			       them);
+	return ko_fail(KOLO_EMISMATCH,
+		       "ranks disagree: %s sends n=%llu %s to %s, which waits for n=%zu %s in %s", them,
+		       (unsigned long long)n, type ? type : "?", me, t->n, kolo_type_name(t->type), op);
 }
 
-void ko_lanes_trim(struct kolo_comm *c)
+size_t ko_lanes_memory(const struct kolo_comm *c)
 {
-	struct ko_lane_end *idle;
+	const struct ko_lanes *lanes = c->lanes;
+	size_t bytes = 0;
 
-	while (c->lanes->with_slots > KO_LANES_KEPT && (idle = find_idle(c))) {
-		madvise((char *)idle->lane + KO_LANE_HEAD, KO_LANE_LEN - KO_LANE_HEAD, MADV_REMOVE);
-		idle->has_slots = false;
-		c->lanes->with_slots--;
-	}
+	for (int k = 0; lanes->ends && k < 2 * c->nranks; k++)
+		bytes += lanes->ops->memory(&lanes->ends[k]);
+	return bytes;
 }
 
-void ko_lanes_close(struct kolo_comm *c)
+void ko_lanes_close(struct kolo_comm *c, bool failed)
 {
-	for (int k = 0; c->lanes->ends && k < 2 * c->nranks; k++)
-		if (c->lanes->ends[k].lane)
-			munmap(c->lanes->ends[k].lane, KO_LANE_LEN);
-	free(c->lanes->ends);
-	free(c->lanes->transfers);
-	if (c->lanes->fd >= 0)
-		close(c->lanes->fd);
+	struct ko_lanes *lanes = c->lanes;
+
+	for (int k = 0; lanes->ends && k < 2 * c->nranks; k++)
+		lanes->ops->close(&lanes->ends[k], failed);
+	free(lanes->ends);
+	free(lanes->transfers);
+	if (lanes->fd >= 0)
+		close(lanes->fd);
 }

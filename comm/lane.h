@@ -4,17 +4,22 @@
  *
  * A lane carries messages in order. A message is one line, or several: a small payload lies in the line itself, a larger
  * one in slots, one for a line; of a large one the line says where it lies, and both ends copy it, piece by piece, whoever
- * comes to a piece first. What is done with lanes is in transfer.c. */
+ * comes to a piece first. near.c does that.
+ *
+ * Where the ranks have no memory in common a lane is a link instead (far.c). What both have to do is in struct ko_lane_ops,
+ * and the loop over all lanes in transfer.c. */
 #ifndef KO_LANE_H
 #define KO_LANE_H
 
+#include "error.h"
 #include "window.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct ko_transfer;
 struct ko_far;
+struct ko_run;
+struct kolo_comm;
 
 enum {
 	KO_LANE_LINES = 32,
@@ -56,6 +61,37 @@ struct ko_lane {
 
 enum { KO_LANE_HEAD = 4096, KO_LANE_LEN = KO_LANE_HEAD + KO_LANE_SLOTS * KO_LANE_SLOT };
 
+/* How far a transfer is. */
+enum ko_stage {
+	KO_STAGE_WAITING, /* not begun */
+	KO_STAGE_SLOTS,   /* in slots, the first of which has gone or come */
+	KO_STAGE_OFFERED, /* both ends know of it, and copy pieces */
+	KO_STAGE_DONE,    /* sent, in slots, while one before it may still be offered */
+};
+
+/* Pieces that an end copies, as bytes of the message. */
+struct ko_claim {
+	uint64_t pieces; /* 0: none */
+	size_t first, len;
+};
+
+/* A message of this rank to or from another one. */
+struct ko_transfer {
+	/* As the operation has it: */
+	int peer; /* or this rank itself, where another transfer is the other end */
+	bool sends;
+	enum kolo_type type;
+	char *buffer; /* n elements; only read where it sends */
+	size_t n;
+	/* While it is done: */
+	struct ko_transfer *next; /* in its lane */
+	enum ko_stage stage;
+	size_t bytes, moved; /* moved counts those in slots */
+	uint32_t line;       /* in which it was offered */
+	struct ko_where there;
+	struct ko_claim mine; /* that the receiver has not copied yet */
+};
+
 /* One rank's end of a lane. */
 struct ko_lane_end {
 	struct ko_lane *lane; /* NULL: not mapped yet */
@@ -74,12 +110,37 @@ struct ko_lane_end {
 	struct ko_lane_end *busy; /* the next end with something to do */
 };
 
+/* What the lanes of a communicator are. */
+struct ko_lane_ops {
+	/* Makes this rank's end of one that is used for the first time. KOLO_ENOMEM, KOLO_ESYS. */
+	int (*open)(struct kolo_comm *c, struct ko_lane_end *end);
+
+	/* Moves the end's transfers on, as far as that goes without blocking. may_help: this rank has nothing else to do, and
+	 * may do what is left to the receiver. KO_EAGAIN: they could not be moved; 0: they could. Errors: KOLO_EMISMATCH,
+	 * those of ko_peer_read and ko_peer_write, or of the link and of ko_lifelines_call. */
+	int (*advance)(struct ko_run *run, struct ko_lane_end *end, bool may_help);
+
+	/* An operation has failed with `code`, and its text. Returns a code, the text of which says more if the lane knows
+	 * more. */
+	int (*explain)(struct ko_run *run, int code);
+
+	/* Where more lanes keep memory or links than shall, those that have been idle for longest give them back. */
+	void (*trim)(struct kolo_comm *c);
+
+	/* Bytes allocated for it. */
+	size_t (*memory)(const struct ko_lane_end *end);
+
+	/* Frees all that open and advance have made. failed: nobody waits for what is under way. */
+	void (*close)(struct ko_lane_end *end, bool failed);
+};
+
 /* All lanes that end at a rank. */
 struct ko_lanes {
+	const struct ko_lane_ops *ops;
 	int fd; /* the shared memory, -1: none */
 	uint64_t uses;
 	struct ko_lane_end *ends;      /* 2 * nranks: to each rank, then from each; NULL: none used yet */
-	size_t mapped, with_slots;     /* lanes to others that are mapped, and whose slots have memory */
+	size_t with_slots;             /* lanes to others whose slots have memory */
 	struct ko_lane_end *busy;      /* the ends with something to do */
 	uint64_t sent, received;       /* bytes */
 	struct ko_transfer *transfers; /* of the operation under way; room for so many */
@@ -112,10 +173,14 @@ bool ko_lane_is_taken(struct ko_lane_end *end, uint32_t line);
 struct ko_line *ko_lane_line(const struct ko_lane_end *end);
 char *ko_lane_slot(const struct ko_lane_end *end);
 
-/* Where too many lanes of this rank have slots with memory, those that have been idle for longest give it back. */
-void ko_lanes_trim(struct kolo_comm *c);
+/* What has come for the transfer belongs to another operation, or has another n or type. Returns KOLO_EMISMATCH. */
+int ko_lane_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32_t tag, uint64_t n,
+		     uint32_t their_type);
 
-/* Unmaps all. */
-void ko_lanes_close(struct kolo_comm *c);
+/* Bytes allocated for all. */
+size_t ko_lanes_memory(const struct kolo_comm *c);
+
+/* Closes and frees all. Of a communicator that has failed nobody waits for what is under way. */
+void ko_lanes_close(struct kolo_comm *c, bool failed);
 
 #endif

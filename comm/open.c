@@ -5,8 +5,8 @@
 #include "call.h"
 #include "error.h"
 #include "far.h"
-#include "lane.h"
 #include "learn.h"
+#include "near.h"
 #include "peer.h"
 #include "shmem.h"
 #include "shortcuts.h"
@@ -58,6 +58,7 @@ static struct kolo_comm *allocate(int nranks)
 	c->known = w->known;
 	c->memory = sizeof(*w) + KO_SCRATCH + (size_t)nranks * sizeof(*c->table);
 	w->lanes.fd = -1;
+	w->lanes.ops = &ko_near_ops;
 	return c;
 }
 
@@ -146,6 +147,7 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 		return rc;
 	if (!c->spread)
 		return share_roster(c, deadline);
+	c->lanes->ops = &ko_far_ops;
 	c->while_waiting = ko_far_listen;
 	return make_own_roster(c);
 }
@@ -177,7 +179,7 @@ static void close_links(struct kolo_comm *c)
 		ko_lifelines_look(c->lifelines);
 	}
 	ko_shortcuts_close(c->shortcuts, failed);
-	ko_far_close_all(c, failed);
+	ko_lanes_close(c, failed);
 	if (c->to_next) {
 		c->to_next->obsolete =
 			failed || (roster && atomic_load_explicit(&roster->post[next].finished,
@@ -209,7 +211,6 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	ko_ring_free(&c->ring);
 	free(c->table);
 	ko_windows_close(c);
-	ko_lanes_close(c);
 	free(c->firsts);
 	free(c->scratch);
 	free(c->premuls);

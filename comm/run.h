@@ -4,6 +4,8 @@
 
 #include "comm.h"
 
+#include <string.h>
+
 struct ko_moves;
 struct ko_trial;
 
@@ -53,6 +55,15 @@ int ko_run_begin(struct ko_run *run);
 
 /* It is over, with `rc`. Whatever it fails with, the others learn it: a failed communicator stays failed everywhere. */
 int ko_run_end(struct ko_run *run, int rc);
+
+/* dst = len bytes that belong there, with the operation's stores. */
+static inline void ko_run_copy(const struct ko_run *run, void *dst, const void *src, size_t len)
+{
+	if (run->stores == KO_STREAMING)
+		ko_stream_copy(dst, src, len);
+	else
+		memcpy(dst, src, len);
+}
 
 /* Element `element` of a buffer, which may be NULL where nothing is read or written. */
 static inline const void *ko_at(const struct ko_run *run, const void *base, size_t element)

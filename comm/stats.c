@@ -2,7 +2,6 @@
 #include "board.h"
 #include "edges.h"
 #include "error.h"
-#include "far.h"
 #include "lane.h"
 #include "pairs.h"
 #include "shortcuts.h"
@@ -54,11 +53,10 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	out->received_bytes = out->from_prev.bytes + (comm->attached ? comm->attached->received : 0) +
 			      comm->board->received + comm->direct.received + comm->lanes->received +
 			      ko_shortcuts_received(comm);
-	out->memory_bytes =
-		comm->memory + (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
-		comm->lanes->mapped * KO_LANE_HEAD + comm->lanes->with_slots * (KO_LANE_LEN - KO_LANE_HEAD) +
-		ko_shortcuts_memory(comm) + ko_far_memory(comm) +
-		(comm->rank == 0 || comm->spread ? comm->shared_len : 0);
+	out->memory_bytes = comm->memory +
+			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
+			    ko_lanes_memory(comm) + ko_shortcuts_memory(comm) +
+			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }
 

@@ -43,13 +43,14 @@ static int exchange(struct kolo_comm *c, int32_t status)
  * it would not know what comes over its lifeline. */
 static int hand_out(struct kolo_comm *c, int fd)
 {
-	struct ko_run run = { .comm = c, .since = c->told ? ko_now_ns() : 0 };
+	struct ko_desc desc = { 0 };
+	const struct ko_waiter waiter = { .comm = c, .desc = &desc, .since = c->told ? ko_now_ns() : 0 };
 	struct ko_msg msg = { .type = KO_MSG_WINDOW };
 	int rc = 0;
 
-	ko_roster_desc(c->roster, c->rank, c->seq, &run.desc);
+	ko_roster_desc(c->roster, c->rank, c->seq, &desc);
 	for (int r = 1; rc == 0 && r < c->nranks; r++)
-		if ((rc = ko_turn_wait_finished(&run, r)) == 0)
+		if ((rc = ko_turn_wait_finished(&waiter, r)) == 0)
 			rc = ko_lifelines_send(c->lifelines, r, &msg, fd);
 	return rc;
 }

@@ -271,6 +271,14 @@ static int sync(struct ko_run *run)
 	return rc;
 }
 
+/* `rank` has done its part of the operation. */
+static int wait_finished(const struct direct *d, int rank)
+{
+	const struct ko_waiter waiter = ko_run_waiter(d->run);
+
+	return ko_turn_wait_finished(&waiter, rank);
+}
+
 /* My block goes to all. In place it lies where nobody else reads. */
 static int all_reduce(const struct direct *d)
 {
@@ -335,7 +343,7 @@ static int reduce(const struct direct *d)
 		return rc < 0 ? rc : sync(d->run);
 	}
 	if (rank != root)
-		return ko_turn_wait_finished(d->run, root);
+		return wait_finished(d, root);
 	return add_up(d, root, ko_plan_block(&d->run->plan, 0), root, 1, 0);
 }
 
@@ -361,7 +369,7 @@ static int broadcast(const struct direct *d)
 	for (int k = 1; rc == 0 && c->rank == root && k < c->nranks; k++) {
 		int r = (root + k) % c->nranks;
 
-		rc = given ? give(d, r, 0, d->src, given) : ko_turn_wait_finished(d->run, r);
+		rc = given ? give(d, r, 0, d->src, given) : wait_finished(d, r);
 		c->direct.sent += bytes_of(d, given);
 	}
 	return given && rc == 0 ? sync(d->run) : rc;

@@ -70,10 +70,10 @@ static int try_joining(void *what)
 
 static int join_both(struct joining *j, int next)
 {
-	/* Not an operation: its number is 0. */
-	struct ko_run run = { .comm = j->comm };
+	const struct ko_desc none = { 0 };
+	const struct ko_waiter waiter = { .comm = j->comm, .desc = &none };
 
-	return ko_wait(&run, next, j->comm->to_next->ops->name, KO_TRACE_ROOM, try_joining, j);
+	return ko_watch_wait(&waiter, next, j->comm->to_next->ops->name, KO_TRACE_ROOM, try_joining, j);
 }
 
 /* Both ends of an edge send first and then wait, receivers' addresses before senders', so that two ranks, who are each

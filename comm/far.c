@@ -508,6 +508,7 @@ static int far_advance(struct ko_run *run, struct ko_lane_end *end, bool may_hel
 
 static int far_explain(struct ko_run *run, int code)
 {
+	const struct ko_waiter waiter = ko_run_waiter(run);
 	struct ko_lane_end *end = run->comm->lanes->failed;
 	char why[KO_TEXT];
 	int rc;
@@ -516,7 +517,7 @@ static int far_explain(struct ko_run *run, int code)
 		return code;
 	ko_edge_fail(run->comm, end->far->link, end->peer, code);
 	memcpy(why, kolo_last_error(), sizeof(why));
-	rc = ko_watch_for_cause(run, end->peer, end->peer, end->far->link->ops->name);
+	rc = ko_watch_for_cause(&waiter, end->peer, end->peer, end->far->link->ops->name);
 	return rc < 0 ? rc : ko_fail(code, "%s", why);
 }
 

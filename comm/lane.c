@@ -1,6 +1,7 @@
 /* See lane.h: what all lanes have in common, and the lines and slots of those in shared memory. */
 #include "lane.h"
 
+#include "run.h"
 #include "watch.h"
 
 #include <stdlib.h>

@@ -17,6 +17,13 @@ struct slot_wait {
 	const struct ko_link *failed; /* NULL: neither */
 };
 
+static bool is_needed(const struct slot_wait *w, int rank)
+{
+	const struct ko_waiter waiter = ko_run_waiter(w->run);
+
+	return ko_watch_needs(&waiter, rank);
+}
+
 /* The other link matters as long as its rank does: what was sent to that one, and is lost, is waited for here in the end. */
 static int try_slot(void *what)
 {
@@ -27,7 +34,7 @@ static int try_slot(void *what)
 	if (rc != KO_EAGAIN)
 		return rc;
 	beyond = w->other->ops->progress(w->other);
-	if (beyond == 0 || !ko_watch_needs(w->run, w->beyond))
+	if (beyond == 0 || !is_needed(w, w->beyond))
 		return KO_EAGAIN;
 	w->failed = w->other;
 	return beyond;
@@ -41,7 +48,7 @@ static int peer_of_failed(const struct slot_wait *w)
 /* Did the rank behind the link that failed do its part, and leave? */
 static bool had_left(const struct slot_wait *w)
 {
-	return !ko_watch_needs(w->run, peer_of_failed(w));
+	return !is_needed(w, peer_of_failed(w));
 }
 
 static int try_drain(struct ko_link *link, struct ko_slot *out)
@@ -55,12 +62,13 @@ static int try_drain(struct ko_link *link, struct ko_slot *out)
  * died those say who have one. */
 static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 {
+	const struct ko_waiter waiter = ko_run_waiter(run);
 	char why[KO_TEXT];
 	int rc;
 
 	ko_edge_fail(run->comm, w->failed, peer_of_failed(w), code);
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = ko_watch_for_cause(run, w->peer, peer_of_failed(w), w->failed->ops->name);
+	rc = ko_watch_for_cause(&waiter, w->peer, peer_of_failed(w), w->failed->ops->name);
 	if (rc < 0)
 		return rc;
 	if (had_left(w) && w->failed == w->other)

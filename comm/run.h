@@ -2,7 +2,7 @@
 #ifndef KO_RUN_H
 #define KO_RUN_H
 
-#include "comm.h"
+#include "watch.h"
 
 #include <string.h>
 
@@ -35,9 +35,8 @@ struct ko_run {
 	bool shared;
 	const char *vector; /* this rank's, of those that all fill; NULL: there are none */
 	int64_t since;      /* when it began; 0: nobody wants to know */
-	bool lost;          /* a link has failed: it will fail, with the best text that there is */
 	/* Does it still wait for `rank`? NULL: for all that have not finished it */
-	bool (*needs)(const struct ko_run *run, int rank);
+	bool (*needs)(const struct kolo_comm *c, int rank);
 };
 
 /* Makes the communicator this thread's until ko_run_end. KOLO_EINVAL where another one is in an operation. */
@@ -55,6 +54,23 @@ int ko_run_begin(struct ko_run *run);
 
 /* It is over, with `rc`. Whatever it fails with, the others learn it: a failed communicator stays failed everywhere. */
 int ko_run_end(struct ko_run *run, int rc);
+
+/* The operation as one that waits, as long as it stays where it is. */
+static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
+{
+	return (struct ko_waiter){
+		.comm = run->comm, .desc = &run->desc, .needs = run->needs, .since = run->since
+	};
+}
+
+/* ko_watch_wait in the operation. */
+static inline int ko_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
+			  ko_try_fn *try, void *what)
+{
+	const struct ko_waiter waiter = ko_run_waiter(run);
+
+	return ko_watch_wait(&waiter, peer, transport, kind, try, what);
+}
 
 /* dst = len bytes that belong there, with the operation's stores. */
 static inline void ko_run_copy(const struct ko_run *run, void *dst, const void *src, size_t len)

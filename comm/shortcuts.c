@@ -3,7 +3,6 @@
 
 #include "edges.h"
 #include "moves.h"
-#include "watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -209,9 +208,9 @@ static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, siz
 	}
 }
 
-static bool waits_for(const struct ko_run *run, int rank)
+static bool waits_for(const struct kolo_comm *c, int rank)
 {
-	return run->comm->shortcuts->waits_for == rank;
+	return c->shortcuts->waits_for == rank;
 }
 
 /* One hop: this rank has what it and the ranks before it gave, and gets as much of those before them. */

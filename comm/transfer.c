@@ -112,11 +112,11 @@ static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 	return 0;
 }
 
-bool ko_transfers_need(const struct ko_run *run, int rank)
+bool ko_transfers_need(const struct kolo_comm *c, int rank)
 {
-	const struct ko_lanes *lanes = run->comm->lanes;
+	const struct ko_lanes *lanes = c->lanes;
 
-	return lanes->ends && (lanes->ends[rank].first || lanes->ends[run->comm->nranks + rank].first);
+	return lanes->ends && (lanes->ends[rank].first || lanes->ends[c->nranks + rank].first);
 }
 
 /* How it shall be done, where there is a choice. */

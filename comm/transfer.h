@@ -12,6 +12,6 @@
 int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count);
 
 /* Is there still something to do with `rank`? See struct ko_run. */
-bool ko_transfers_need(const struct ko_run *run, int rank);
+bool ko_transfers_need(const struct kolo_comm *c, int rank);
 
 #endif

@@ -6,10 +6,17 @@
 
 #include <string.h>
 
+/* A cell that is waited for. */
 struct look {
 	const struct ko_run *run;
-	int rank;     /* who is waited for */
-	uint64_t seq; /* of the operation that it must have finished */
+	int rank; /* whose it is */
+};
+
+/* An operation that another rank must have finished. */
+struct past {
+	const struct kolo_comm *comm;
+	int rank;
+	uint64_t seq;
 };
 
 static uint64_t finished(const struct kolo_comm *c, int rank)
@@ -20,9 +27,9 @@ static uint64_t finished(const struct kolo_comm *c, int rank)
 
 static int try_finished(void *what)
 {
-	const struct look *l = what;
+	const struct past *p = what;
 
-	return finished(l->run->comm, l->rank) < l->seq ? KO_EAGAIN : 0;
+	return finished(p->comm, p->rank) < p->seq ? KO_EAGAIN : 0;
 }
 
 static int try_cell(void *what)
@@ -42,17 +49,17 @@ static int try_cell(void *what)
 static int wait_room(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
-	struct look look = { .run = run, .seq = c->board->used[c->board->turn % KO_BOARD_CELLS] };
+	struct past past = { .comm = c, .seq = c->board->used[c->board->turn % KO_BOARD_CELLS] };
 	uint64_t least = UINT64_MAX;
 	int rc = 0;
 
-	if (look.seq <= c->board->safe)
+	if (past.seq <= c->board->safe)
 		return 0;
-	for (; rc == 0 && look.rank < c->nranks; look.rank++) {
-		if (look.rank == c->rank)
+	for (; rc == 0 && past.rank < c->nranks; past.rank++) {
+		if (past.rank == c->rank)
 			continue;
-		rc = ko_wait(run, look.rank, "the board", KO_TRACE_ROOM, try_finished, &look);
-		least = finished(c, look.rank) < least ? finished(c, look.rank) : least;
+		rc = ko_wait(run, past.rank, "the board", KO_TRACE_ROOM, try_finished, &past);
+		least = finished(c, past.rank) < least ? finished(c, past.rank) : least;
 	}
 	if (rc == 0) /* often further than asked for: then they need not be asked again for some turns */
 		c->board->safe = least;
@@ -106,11 +113,11 @@ int ko_turn_wait_all(struct ko_run *run)
 	return rc;
 }
 
-int ko_turn_wait_finished(struct ko_run *run, int rank)
+int ko_turn_wait_finished(const struct ko_waiter *waiter, int rank)
 {
-	struct look look = { .run = run, .rank = rank, .seq = run->desc.seq };
+	struct past past = { .comm = waiter->comm, .rank = rank, .seq = waiter->desc->seq };
 
-	return ko_wait(run, rank, "the board", KO_TRACE_ROOM, try_finished, &look);
+	return ko_watch_wait(waiter, rank, "the board", KO_TRACE_ROOM, try_finished, &past);
 }
 
 void ko_turn_end(struct ko_run *run)

@@ -20,8 +20,8 @@ int ko_turn_wait(struct ko_run *run, int rank);
 /* Waits for everyone's cell. */
 int ko_turn_wait_all(struct ko_run *run);
 
-/* Waits until `rank` has finished this operation. */
-int ko_turn_wait_finished(struct ko_run *run, int rank);
+/* Waits until `rank` has finished the waiter's operation. */
+int ko_turn_wait_finished(const struct ko_waiter *waiter, int rank);
 
 /* The turn is over for this rank: what it waited for is not to be read any more. */
 void ko_turn_end(struct ko_run *run);

@@ -24,7 +24,7 @@ enum {
 
 /* A wait that has not ended at once. */
 struct ko_watch {
-	const struct ko_run *run; /* the operation that waits */
+	const struct ko_waiter *waiter;
 	struct kolo_comm *comm;
 	const struct ko_desc *desc;
 	int peer;              /* for this rank */
@@ -170,36 +170,30 @@ static bool has_done(const struct kolo_comm *c, const struct ko_desc *desc, int 
 	return atomic_load_explicit(&post->finished, memory_order_acquire) >= desc->seq;
 }
 
-/* `run` NULL: it has not begun. */
-static bool is_needed(const struct kolo_comm *c, const struct ko_desc *desc, const struct ko_run *run,
-		      int rank)
+bool ko_watch_needs(const struct ko_waiter *w, int rank)
 {
-	return run && run->needs ? run->needs(run, rank) : !has_done(c, desc, rank);
-}
-
-bool ko_watch_needs(const struct ko_run *run, int rank)
-{
-	return is_needed(run->comm, &run->desc, run, rank);
+	return w->needs ? w->needs(w->comm, rank) : !has_done(w->comm, w->desc, rank);
 }
 
 /* Across hosts a rank's last words, of which it posts nothing, may come after its death; what it sent in a pair after its
  * goodbye, too. */
-static bool may_still_come(const struct kolo_comm *c, const struct ko_life *life, const struct ko_watch *w)
+static bool may_still_come(const struct ko_life *life, const struct ko_waiter *waiter, int64_t waits_since)
 {
-	int64_t since = w && w->since > life->since ? w->since : life->since;
+	int64_t since = waits_since > life->since ? waits_since : life->since;
 
-	return c->spread && !(w && w->run->lost) && (life->state == KO_LIFE_DEAD || (w && w->run->needs)) &&
+	return waiter->comm->spread && !waiter->lost && (life->state == KO_LIFE_DEAD || waiter->needs) &&
 	       ko_now_ms() - since < ARRIVE_MS;
 }
 
-/* `w` NULL: it has not begun. */
-static int check_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_watch *w)
+/* `waits_since` 0: it has not begun to wait. */
+static int check_gone(const struct ko_waiter *waiter, int64_t waits_since)
 {
+	struct kolo_comm *c = waiter->comm;
 	const struct ko_life *life;
 
 	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++)
-		if (is_needed(c, desc, w ? w->run : NULL, life->rank) && !may_still_come(c, life, w))
-			return report_gone(c, desc, life);
+		if (ko_watch_needs(waiter, life->rank) && !may_still_come(life, waiter, waits_since))
+			return report_gone(c, waiter->desc, life);
 	return 0;
 }
 
@@ -210,11 +204,11 @@ static int check_peer(struct ko_watch *w, int peer)
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
 	int64_t now = ko_now_ms();
 
-	if (!is_needed(c, w->desc, w->run, peer) || !ko_lifelines_lost(c->lifelines, peer))
+	if (!ko_watch_needs(w->waiter, peer) || !ko_lifelines_lost(c->lifelines, peer))
 		return 0;
 	if (!w->missed)
 		w->missed = now;
-	if (c->spread && !w->run->lost &&
+	if (c->spread && !w->waiter->lost &&
 	    now - w->missed < ARRIVE_MS) /* what it sent before may still come */
 		return 0;
 	describe_place(c, peer, where);
@@ -227,7 +221,7 @@ static int check_peers(struct ko_watch *w)
 {
 	int rc = 0;
 
-	if (!w->run->needs)
+	if (!w->waiter->needs)
 		return check_peer(w, w->peer);
 	for (int r = 0; rc == 0 && r < w->comm->nranks; r++)
 		if (r != w->comm->rank)
@@ -249,7 +243,7 @@ int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
 	int rc = ko_watch_hear(c), k = 0;
 
 	if (rc == 0 && ko_lifelines_gone(c->lifelines, &k))
-		rc = check_gone(c, desc, NULL);
+		rc = check_gone(&(struct ko_waiter){ .comm = c, .desc = desc }, 0);
 	return rc;
 }
 
@@ -305,21 +299,21 @@ static int report_silence(struct ko_watch *w, int64_t now)
 
 /* ---- Looking around ------------------------------------------------------------------------------------- */
 
-static void begin(struct ko_watch *w, const struct ko_run *run, int peer, const char *transport)
+static void begin(struct ko_watch *w, const struct ko_waiter *waiter, int peer, const char *transport)
 {
-	struct kolo_comm *c = run->comm;
+	struct kolo_comm *c = waiter->comm;
 	struct ko_post *post = &c->roster->post[c->rank];
 
-	*w = (struct ko_watch){ .run = run,
+	*w = (struct ko_watch){ .waiter = waiter,
 				.comm = c,
-				.desc = &run->desc,
+				.desc = waiter->desc,
 				.peer = peer,
 				.transport = transport,
 				.since = ko_now_ms() };
 	w->looked = w->called = w->last = w->since;
 	if (ko_desc_is_pair(w->desc))
 		ko_roster_post_pair(c->roster, c->rank, w->desc);
-	atomic_store_explicit(&post->any, run->needs != NULL, memory_order_relaxed);
+	atomic_store_explicit(&post->any, waiter->needs != NULL, memory_order_relaxed);
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
 }
@@ -381,7 +375,8 @@ static int look_around(struct ko_watch *w)
 		ko_lifelines_look(c->lifelines);
 		if (c->while_waiting && (rc = c->while_waiting(c)) < 0)
 			return rc;
-		if ((rc = check_gone(c, w->desc, w)) < 0 || (rc = compare_history(c, w->desc, w->peer)) < 0 ||
+		if ((rc = check_gone(w->waiter, w->since)) < 0 ||
+		    (rc = compare_history(c, w->desc, w->peer)) < 0 ||
 		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
 			return rc;
 	}
@@ -398,22 +393,23 @@ static int look_around(struct ko_watch *w)
 /* ---- Waiting: every wait of a collective is here --------------------------------------------------------- */
 
 /* Spins, then gives the core away. */
-static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_try_fn *try, void *what)
+static int wait_longer(const struct ko_waiter *waiter, int peer, const char *transport, ko_try_fn *try,
+		       void *what)
 {
 	struct ko_watch watch;
 	int rc = KO_EAGAIN, trouble = 0;
 
-	for (int spins = 0; rc == KO_EAGAIN && spins < run->comm->spins; spins++) {
+	for (int spins = 0; rc == KO_EAGAIN && spins < waiter->comm->spins; spins++) {
 		ko_relax();
 		rc = try(what);
 	}
 	if (rc != KO_EAGAIN)
 		return rc;
-	begin(&watch, run, peer, transport);
+	begin(&watch, waiter, peer, transport);
 	while ((rc = try(what)) == KO_EAGAIN && (trouble = look_around(&watch)) == 0)
 		;
 	/* Creation does not fail for what a rank does that is through with it, nor does a recv: what is waited for has come. */
-	if (trouble < 0 && (run->desc.seq == 0 || run->needs))
+	if (trouble < 0 && (waiter->desc->seq == 0 || waiter->needs))
 		rc = try(what);
 	if (rc == KO_EAGAIN)
 		rc = trouble;
@@ -424,22 +420,22 @@ static int wait_longer(struct ko_run *run, int peer, const char *transport, ko_t
 	return rc;
 }
 
-int ko_wait(struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind, ko_try_fn *try,
-	    void *what)
+int ko_watch_wait(const struct ko_waiter *waiter, int peer, const char *transport, enum ko_trace_kind kind,
+		  ko_try_fn *try, void *what)
 {
 	int rc = try(what);
 	int64_t since;
 
 	if (rc != KO_EAGAIN)
 		return rc;
-	since = run->since ? ko_now_ns() : 0;
-	rc = wait_longer(run, peer, transport, try, what);
-	ko_trace_add(run->comm->trace, kind, since, (uint64_t)peer, NULL);
+	since = waiter->since ? ko_now_ns() : 0;
+	rc = wait_longer(waiter, peer, transport, try, what);
+	ko_trace_add(waiter->comm->trace, kind, since, (uint64_t)peer, NULL);
 	return rc;
 }
 
 struct patience {
-	const struct ko_run *run;
+	const struct ko_waiter *waiter;
 	int behind;
 	int64_t until;
 };
@@ -448,18 +444,17 @@ static int try_later(void *what)
 {
 	const struct patience *p = what;
 
-	return ko_now_ms() < p->until && ko_watch_needs(p->run, p->behind) ? KO_EAGAIN : 0;
+	return ko_now_ms() < p->until && ko_watch_needs(p->waiter, p->behind) ? KO_EAGAIN : 0;
 }
 
-int ko_watch_for_cause(struct ko_run *run, int peer, int behind, const char *transport)
+int ko_watch_for_cause(const struct ko_waiter *waiter, int peer, int behind, const char *transport)
 {
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
-	int patience = run->comm->spread ? ELSEWHERE_MS : HERE_MS, half = run->comm->timeout_ms / 2;
-	struct patience p = { run, behind, ko_now_ms() + (half && half < patience ? half : patience) };
-	int rc;
+	const struct kolo_comm *c = waiter->comm;
+	int patience = c->spread ? ELSEWHERE_MS : HERE_MS, half = c->timeout_ms / 2;
+	struct patience p = { waiter, behind, ko_now_ms() + (half && half < patience ? half : patience) };
+	struct ko_waiter lost = *waiter;
 
-	run->lost = true;
-	rc = ko_wait(run, peer, transport, KO_TRACE_DATA, try_later, &p);
-	run->lost = false;
-	return rc;
+	lost.lost = true;
+	return ko_watch_wait(&lost, peer, transport, KO_TRACE_DATA, try_later, &p);
 }

@@ -48,7 +48,7 @@ static int hand_out(struct kolo_comm *c, int fd)
 	struct ko_msg msg = { .type = KO_MSG_WINDOW };
 	int rc = 0;
 
-	ko_roster_desc(c->roster, c->rank, c->seq, &desc);
+	ko_roster_desc(c->roster, c->rank, c->sequence.seq, &desc);
 	for (int r = 1; rc == 0 && r < c->nranks; r++)
 		if ((rc = ko_turn_wait_finished(&waiter, r)) == 0)
 			rc = ko_lifelines_send(c->lifelines, r, &msg, fd);
@@ -162,7 +162,7 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 	if ((rc = ko_group_refuse(comm, "kolo_free")) < 0)
 		return rc;
 	ko_order_settle(comm->order);
-	if (atomic_exchange_explicit(&comm->busy, true, memory_order_acquire))
+	if (atomic_exchange_explicit(&comm->sequence.busy, true, memory_order_acquire))
 		return ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_free: another thread is in an operation on this communicator",
 			       comm->rank);
@@ -177,7 +177,7 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 		ko_call_forget(comm);
 		k = -1;
 	}
-	atomic_store_explicit(&comm->busy, false, memory_order_release);
+	atomic_store_explicit(&comm->sequence.busy, false, memory_order_release);
 	return k < 0 ? 0
 		     : ko_fail(KOLO_EINVAL,
 			       "rank %d: kolo_free: %p is no memory from kolo_alloc on this communicator",

@@ -33,9 +33,9 @@ void ko_call_firsts(const struct ko_call *call, const size_t *counts)
 
 void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
 {
-	const struct ko_desc desc = { .seq = ++c->seq, .n = n, .root = -1, .coll = (uint8_t)coll };
+	const struct ko_desc desc = { .seq = ++c->sequence.seq, .n = n, .root = -1, .coll = (uint8_t)coll };
 
-	c->history = ko_desc_history(c->history, &desc);
+	c->sequence.history = ko_desc_history(c->sequence.history, &desc);
 	ko_roster_enter(c->roster, c->rank, &desc);
 	ko_roster_finish(c->roster, c->rank, desc.seq);
 }

@@ -40,8 +40,8 @@ static int settle(struct ko_run *run)
 	if (rc < 0)
 		return rc;
 	model = model_of(run);
-	c->model.sent += model.sent * run->size;
-	c->model.received += model.received * run->size;
+	c->counters.model.sent += model.sent * run->size;
+	c->counters.model.received += model.received * run->size;
 	ko_learn(run);
 	return 0;
 }
@@ -55,7 +55,7 @@ static int end(struct ko_run *run, int rc)
 	if (rc == 0 && c->nranks > 1)
 		rc = settle(run);
 	if (rc == 0)
-		c->ops[run->algorithm]++;
+		c->counters.ops[run->algorithm]++;
 	return ko_run_end(run, rc);
 }
 
@@ -95,7 +95,8 @@ static bool fits_cell(const struct ko_run *run)
 /* An op made at run time may have another factor on each rank, which only cells carry. */
 static bool may_exchange(const struct ko_run *run, size_t bytes)
 {
-	return run->desc.op != KO_OP_PREMUL && bytes < run->comm->algorithms.exchange_end[run->desc.coll];
+	return run->desc.op != KO_OP_PREMUL &&
+	       bytes < run->comm->agreed.algorithms.exchange_end[run->desc.coll];
 }
 
 static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
@@ -105,12 +106,13 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 
 	if (c->nranks == 1)
 		return;
-	if (bytes < c->algorithms.board_end[call->coll] && (!call->uneven || fits_cell(run)))
+	if (bytes < c->agreed.algorithms.board_end[call->coll] && (!call->uneven || fits_cell(run)))
 		run->algorithm = KO_BOARD;
 	else if (may_exchange(run, bytes))
 		run->algorithm = KO_EXCHANGE;
-	run->may_read = bytes >= c->algorithms.read_begin[call->coll];
-	run->offers = run->may_read || (c->windows->count && bytes >= c->algorithms.window_begin[call->coll]);
+	run->may_read = bytes >= c->agreed.algorithms.read_begin[call->coll];
+	run->offers = run->may_read ||
+		      (c->windows->count && bytes >= c->agreed.algorithms.window_begin[call->coll]);
 	run->in_place = in_place(call, run);
 	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
 }
@@ -127,7 +129,7 @@ static void expect_cell(const struct ko_call *call, size_t size)
 		return;
 	if (call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER)
 		whole = mine * (size_t)c->nranks;
-	if (whole >= c->algorithms.board_end[call->coll] ||
+	if (whole >= c->agreed.algorithms.board_end[call->coll] ||
 	    (ko_coll_has_root((int)call->coll) && mine > KO_EXPECT_ONE_WAY))
 		mine = 0;
 	else if (call->coll == KO_REDUCE_SCATTER)
@@ -178,7 +180,7 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const st
 
 static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
-	ko_collective_plan(run, call, red, call->comm->limits.slot_len);
+	ko_collective_plan(run, call, red, call->comm->agreed.limits.slot_len);
 	choose_algorithm(run, call);
 }
 

@@ -28,54 +28,76 @@ struct ko_attached {
 	uint64_t sent, received; /* payload recorded */
 };
 
+/* Equal on all ranks, as rank 0 says or has decided. */
+struct ko_agreed {
+	struct ko_limits limits;
+	struct ko_costs costs;
+	struct ko_algorithms algorithms;
+	enum ko_role slots_near; /* which end of a link the slots lie near, if that makes a difference */
+};
+
+/* Operations begun. */
+struct ko_sequence {
+	uint64_t seq;      /* their number, */
+	uint64_t history;  /* and all of them in one number */
+	_Atomic bool busy; /* one is running; a second one is a user's error */
+};
+
+/* Operations finished. */
+struct ko_counters {
+	uint64_t ops[KO_NALGORITHMS]; /* collectives; with one rank, which needs none, as if round the ring */
+	uint64_t pair_ops;            /* those between pairs of ranks */
+	struct ko_model model;        /* bytes that they should have moved */
+	struct ko_model direct;       /* bytes read in other ranks' buffers, and written */
+};
+
 struct kolo_comm {
 	int rank, nranks;
-	struct ko_log log;
-	struct ko_trace *trace; /* NULL: none */
+	bool spread;            /* its ranks are on several hosts */
 	bool told;              /* each operation is logged or traced */
-	int timeout_ms;         /* without progress; 0: never */
-	struct ko_order *order; /* of operations in queues and those that are done at once */
-	_Atomic bool busy;      /* an operation is running; a second one is a user's error */
-	uint64_t seq;           /* operations begun, */
-	uint64_t history;       /* and all of them in one number */
-	uint64_t ops
-		[KO_NALGORITHMS]; /* operations finished; with one rank, which needs none, as if round the ring */
-	uint64_t pair_ops;        /* the same of those between pairs of ranks */
-	struct ko_model model; /* bytes that they should have moved */
-	int spins;             /* tries before a wait gives the core away */
+	struct ko_trace *trace; /* NULL: none */
+	struct ko_log log;
+
+	/* Operations */
+	struct ko_order *order; /* of those in queues and those that are done at once */
+	struct ko_sequence sequence;
+	struct ko_counters counters;
+	struct kolo_queue *worker;    /* for what a group leaves to another thread; NULL: none needed yet */
+	struct ko_attached *attached; /* NULL: there has been none with a stream */
+	struct ko_premul *premuls;    /* npremuls of them */
+	int npremuls;
+
+	/* Waiting */
+	int timeout_ms; /* without progress; 0: never */
+	int spins;      /* tries before a wait gives the core away */
+	int64_t heard;  /* ko_now_ms() of the last look at the lifelines, when spread */
 	/* What else it does from time to time, without blocking; NULL: nothing. 0, or an error that ends the wait */
 	int (*while_waiting)(struct kolo_comm *c);
-	struct ko_limits limits; /* agreed */
-	struct ko_entry *table;  /* who the ranks are, by rank */
-	struct ko_ring ring;     /* and how they stand in it */
+
+	/* The other ranks */
+	struct ko_agreed agreed;
+	struct ko_entry *table;              /* who they are, by rank */
+	struct ko_ring ring;                 /* and how they stand in it */
+	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
+	struct ko_shortcuts *shortcuts;      /* NULL: there are none */
 	struct ko_lifelines *lifelines;
-	bool spread;   /* its ranks are on several hosts: */
-	int64_t heard; /* then ko_now_ms() of the last look at the lifelines */
 	/* Shared by all ranks, with the board behind it; of a spread one each rank has its own, and no board */
 	struct ko_roster *roster;
 	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
 	size_t shared_len;              /* bytes of both, whole pages; behind them come the lanes */
-	struct kolo_queue *worker;      /* for what a group leaves to another thread; NULL: none needed yet */
-	enum ko_role
-		slots_near; /* which end of a link the slots lie near, where that makes a difference; agreed */
-	struct ko_costs costs;               /* likewise */
-	struct ko_algorithms algorithms;     /* likewise */
-	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
-	struct ko_shortcuts *shortcuts;      /* NULL: there are none */
-	struct ko_premul *premuls;           /* npremuls of them */
-	int npremuls;
-	struct ko_model direct;       /* bytes read in other ranks' buffers, and written */
-	struct ko_attached *attached; /* NULL: there has been none with a stream */
-	size_t *firsts;               /* nranks + 1, of the uneven blocks of the operation under way */
-	/* Its parts, each declared where its functions are, in one block with it */
-	struct ko_board *board;
-	struct ko_windows *windows;
+
+	/* Parts, each declared where its functions are; in one block with this (open.c) */
+	struct ko_board *board;       /* board.h */
+	struct ko_windows *windows;   /* window.h */
 	struct ko_readable *readable; /* peer.h */
-	struct ko_lanes *lanes;
-	struct ko_tuning *tuning; /* learn.h */
-	struct ko_known *known;   /* KO_NKINDS of them; call.h */
-	size_t memory;            /* bytes allocated for it and what it always has */
-	char *scratch;            /* KO_SCRATCH bytes, for what is read of other ranks' memory */
+	struct ko_lanes *lanes;       /* lane.h */
+	struct ko_tuning *tuning;     /* learn.h */
+	struct ko_known *known;       /* KO_NKINDS of them; call.h */
+
+	/* Memory */
+	size_t memory;  /* bytes allocated for it and what it always has */
+	size_t *firsts; /* nranks + 1, of the uneven blocks of the operation under way */
+	char *scratch;  /* KO_SCRATCH bytes, for what is read of other ranks' memory */
 };
 
 enum { KO_SCRATCH = 256 << 10 };

@@ -118,8 +118,8 @@ static void log_choices(const struct kolo_comm *c)
 		       *c->to_next->through ? " through " : "", c->to_next->through,
 		       *c->table[0].transport ? "rank 0 asked for it"
 					      : "the first in order that joins the two",
-		       c->limits.nslots, (unsigned long long)c->limits.slot_len, c->to_next->bytes_per_ns,
-		       ko_stores_name(c->to_next->stores));
+		       c->agreed.limits.nslots, (unsigned long long)c->agreed.limits.slot_len,
+		       c->to_next->bytes_per_ns, ko_stores_name(c->to_next->stores));
 	if (c->rank == 0 && *ko_edges_slots_near(c))
 		ko_log(&c->log, KOLO_LOG_INFO,
 		       "slots between NUMA nodes lie near the %s, which measured better",
@@ -130,10 +130,11 @@ static void log_choices(const struct kolo_comm *c)
 		       "are read directly at %.1f GB/s (0: not everyone may); "
 		       "all_reduce through the board below %llu bytes, round the ring from there on; directly above %llu "
 		       "in windows, %llu elsewhere",
-		       c->costs.hop_ns / 1e3, c->costs.bytes_per_ns, c->costs.turn_ns / 1e3,
-		       c->costs.read_bytes_per_ns, (unsigned long long)c->algorithms.board_end[KO_ALL_REDUCE],
-		       (unsigned long long)c->algorithms.window_begin[KO_ALL_REDUCE],
-		       (unsigned long long)c->algorithms.read_begin[KO_ALL_REDUCE]);
+		       c->agreed.costs.hop_ns / 1e3, c->agreed.costs.bytes_per_ns,
+		       c->agreed.costs.turn_ns / 1e3, c->agreed.costs.read_bytes_per_ns,
+		       (unsigned long long)c->agreed.algorithms.board_end[KO_ALL_REDUCE],
+		       (unsigned long long)c->agreed.algorithms.window_begin[KO_ALL_REDUCE],
+		       (unsigned long long)c->agreed.algorithms.read_begin[KO_ALL_REDUCE]);
 }
 
 /* One file for the ranks of a host: its name is made of what they all know. */

@@ -84,10 +84,10 @@ static int make_offer(const struct direct *d)
 	struct offer mine = { ko_window_find(c, d->src, bytes_of(d, src_n)),
 			      ko_window_find(c, d->dst, bytes_of(d, dst_n)), run->in_place, 0, 0 };
 
-	if (run->may_read && !c->algorithms.must_read)
+	if (run->may_read && !c->agreed.algorithms.must_read)
 		mine.hidden = is_hidden(d, bytes_of(d, src_n), bytes_of(d, dst_n));
 	if (run->may_read && c->rank == ko_learn_decider(run))
-		mine.read = c->algorithms.must_read
+		mine.read = c->agreed.algorithms.must_read
 				    ? 3
 				    : ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
 	return ko_turn_give(run, &mine, sizeof(mine));
@@ -152,7 +152,7 @@ static const char *view(const struct direct *d, int rank, struct ko_where where,
 	struct kolo_comm *c = d->run->comm;
 	const char *mapped = ko_window_at(c, rank, where);
 
-	c->direct.received += bytes_of(d, n);
+	c->counters.direct.received += bytes_of(d, n);
 	if (mapped)
 		return mapped + bytes_of(d, first);
 	*rc = ko_peer_read(c, rank, where.at + bytes_of(d, first), room, bytes_of(d, n));
@@ -254,7 +254,7 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 		for (int k = dst ? 1 : 0; rc == 0 && k < ranks; k++)
 			rc = give(d, (from + k) % c->nranks, to + at, acc, n);
 	}
-	c->direct.sent += bytes_of(d, q.n) * (size_t)(ranks - (from == c->rank));
+	c->counters.direct.sent += bytes_of(d, q.n) * (size_t)(ranks - (from == c->rank));
 	return rc;
 }
 
@@ -307,7 +307,8 @@ static void spread(const struct direct *d, const char *from, size_t n, size_t to
 			size_t m = min_size(chunk, n - at);
 
 			put(d, dst, from + bytes_of(d, at), m);
-			c->direct.sent += k > 0 && dst != from + bytes_of(d, at) ? bytes_of(d, m) : 0;
+			c->counters.direct.sent +=
+				k > 0 && dst != from + bytes_of(d, at) ? bytes_of(d, m) : 0;
 		}
 	}
 }
@@ -370,7 +371,7 @@ static int broadcast(const struct direct *d)
 		int r = (root + k) % c->nranks;
 
 		rc = given ? give(d, r, 0, d->src, given) : wait_finished(d, r);
-		c->direct.sent += bytes_of(d, given);
+		c->counters.direct.sent += bytes_of(d, given);
 	}
 	return given && rc == 0 ? sync(d->run) : rc;
 }

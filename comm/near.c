@@ -75,7 +75,7 @@ static void fill_line(const struct ko_run *run, const struct ko_transfer *t, str
 static bool can_offer(const struct ko_run *run, const struct ko_transfer *t, struct ko_where *where)
 {
 	struct kolo_comm *c = run->comm;
-	const struct ko_algorithms *table = &c->algorithms;
+	const struct ko_algorithms *table = &c->agreed.algorithms;
 
 	if (t->bytes < table->offer_begin && t->bytes < table->offer_window_begin)
 		return false;
@@ -193,7 +193,8 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 /* Could it have been offered, and is it to be known what is better? Then either way is over when the receiver has it. */
 static bool is_learnt(const struct ko_run *run, const struct ko_transfer *t)
 {
-	return run->reading && t->bytes > KO_LANE_SMALL && t->bytes >= run->comm->algorithms.offer_begin;
+	return run->reading && t->bytes > KO_LANE_SMALL &&
+	       t->bytes >= run->comm->agreed.algorithms.offer_begin;
 }
 
 /* What is offered is copied in the order of the lane, so the first one that is not done is the one under way. */
@@ -244,7 +245,8 @@ static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_
 	struct ko_lane *lane = end->lane;
 	struct ko_where where = ko_window_find(c, t->buffer, t->bytes);
 
-	if (!where.window && (c->costs.read_bytes_per_ns <= 0 || !ko_peer_offers(c, t->buffer, t->bytes)))
+	if (!where.window &&
+	    (c->agreed.costs.read_bytes_per_ns <= 0 || !ko_peer_offers(c, t->buffer, t->bytes)))
 		return;
 	lane->answer = where;
 	/* Pairs with the acquire in help. */

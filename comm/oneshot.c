@@ -283,7 +283,7 @@ size_t ko_oneshot_room(const struct kolo_comm *c)
 {
 	size_t each = KO_SCRATCH / (size_t)c->nranks;
 
-	size_t slot = c->limits.slot_len, most = ko_shortcuts_room(c);
+	size_t slot = c->agreed.limits.slot_len, most = ko_shortcuts_room(c);
 
 	each = each < slot ? each : slot;
 	return each < most ? each : most;

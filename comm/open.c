@@ -139,7 +139,7 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 {
 	int rc;
 
-	c->limits = c->table[0].limits;
+	c->agreed.limits = c->table[0].limits;
 	for (int r = 1; r < c->nranks; r++)
 		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
 	if ((rc = ko_ring_make(c->table, c->nranks, &c->ring)) < 0 ||
@@ -183,7 +183,7 @@ static void close_links(struct kolo_comm *c)
 	if (c->to_next) {
 		c->to_next->obsolete =
 			failed || (roster && atomic_load_explicit(&roster->post[next].finished,
-								  memory_order_acquire) >= c->seq);
+								  memory_order_acquire) >= c->sequence.seq);
 		c->to_next->ops->close(c->to_next);
 	}
 	if (c->from_prev)

@@ -90,14 +90,15 @@ static int perform(struct ko_run *run, struct ko_transfer *all, size_t count)
 		rc = ko_transfers_do(run, all, count);
 	for (size_t k = 0; rc == 0 && k < count; k++)
 		if (all[k].peer != c->rank)
-			*(all[k].sends ? &c->model.sent : &c->model.received) += all[k].bytes;
-	c->pair_ops += rc == 0;
+			*(all[k].sends ? &c->counters.model.sent : &c->counters.model.received) +=
+				all[k].bytes;
+	c->counters.pair_ops += rc == 0;
 	return ko_run_end(run, rc);
 }
 
 uint64_t ko_pairs_board_end(const struct kolo_comm *c)
 {
-	return ko_min_size(c->algorithms.board_end[KO_ALL_GATHER], ko_board_room(c->nranks) + 1);
+	return ko_min_size(c->agreed.algorithms.board_end[KO_ALL_GATHER], ko_board_room(c->nranks) + 1);
 }
 
 /* As on all ranks, which have the same n. */
@@ -132,7 +133,7 @@ static void prepare_board(struct ko_run *run, const struct ko_call *call)
 	run->algorithm = KO_BOARD;
 	run->size = kolo_type_size(call->type);
 	run->copy = ko_copy(call->type);
-	run->plan = ko_plan_make(call->coll, call->n, run->size, c->nranks, c->limits.slot_len);
+	run->plan = ko_plan_make(call->coll, call->n, run->size, c->nranks, c->agreed.limits.slot_len);
 }
 
 /* A small collective, in which each rank writes its cell and reads those of others. */
@@ -146,9 +147,9 @@ static int go_through_board(struct ko_run *run, const struct ko_call *call)
 		rc = ko_oneshot(run, call->src, call->dst);
 	if (rc == 0) {
 		model = ko_plan_board_model(&run->plan, call->coll, c->rank, c->nranks, call->root);
-		c->model.sent += model.sent * run->size;
-		c->model.received += model.received * run->size;
-		c->ops[KO_BOARD]++;
+		c->counters.model.sent += model.sent * run->size;
+		c->counters.model.received += model.received * run->size;
+		c->counters.ops[KO_BOARD]++;
 	}
 	return ko_run_end(run, rc);
 }

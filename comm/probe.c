@@ -140,7 +140,7 @@ static int place_slots(struct ko_run *run, char *buffer, size_t len)
 	unsigned char better;
 	int rc = 0;
 
-	c->slots_near = KO_RECV; /* whose they are at first */
+	c->agreed.slots_near = KO_RECV; /* whose they are at first */
 	if (!ko_edges_differ(c))
 		return 0;
 	for (int k = 0; rc == 0 && k < 2; k++) {
@@ -157,8 +157,8 @@ static int place_slots(struct ko_run *run, char *buffer, size_t len)
 		rc = ko_drain(run);
 	if (rc < 0)
 		return rc;
-	c->slots_near = (enum ko_role)better;
-	return ko_edges_settle(run, c->slots_near);
+	c->agreed.slots_near = (enum ko_role)better;
+	return ko_edges_settle(run, c->agreed.slots_near);
 }
 
 /* May this rank get at what all others have at their buffers? */
@@ -223,15 +223,10 @@ static bool is_network(const struct kolo_comm *c)
 	return c->spread || (*c->table[0].transport && strcmp(c->table[0].transport, "shm") != 0);
 }
 
-/* What rank 0 decides for all. */
-struct agreed {
-	struct ko_costs costs;
-	struct ko_algorithms algorithms;
-};
-
 /* Rank 0, when all have posted what they have measured: the slowest and the longest count. */
-static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct agreed *out)
+static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_agreed *out)
 {
+	*out = c->agreed;
 	out->costs = *costs;
 	out->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
 	out->costs.crowded = c->spins == 0;
@@ -254,7 +249,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct agr
 static int agree(struct ko_run *run, const struct ko_costs *costs)
 {
 	struct kolo_comm *c = run->comm;
-	struct agreed agreed = { 0 };
+	struct ko_agreed agreed = { 0 };
 	int rc = lap(run);
 
 	if (rc == 0 && c->rank == 0)
@@ -263,12 +258,12 @@ static int agree(struct ko_run *run, const struct ko_costs *costs)
 		rc = go_round(run, &agreed, sizeof(agreed));
 	if (rc == 0)
 		rc = ko_drain(run);
-	c->costs = agreed.costs;
-	c->algorithms = agreed.algorithms;
+	if (rc == 0)
+		c->agreed = agreed;
 	return rc;
 }
 
-_Static_assert(sizeof(struct agreed) <= KO_MIN_SLOT, "it goes in a slot");
+_Static_assert(sizeof(struct ko_agreed) <= KO_MIN_SLOT, "it goes in a slot");
 
 /* What is counted from now on is the user's. */
 static void forget(struct ko_link *link)
@@ -280,7 +275,7 @@ int ko_probe(struct kolo_comm *c)
 {
 	/* Not an operation: its number is 0, and nobody traces it. */
 	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
-	size_t len = c->limits.slot_len < PROBE_BYTES ? c->limits.slot_len : PROBE_BYTES;
+	size_t len = c->agreed.limits.slot_len < PROBE_BYTES ? c->agreed.limits.slot_len : PROBE_BYTES;
 	struct ko_costs costs = { 0 };
 	char *buffer;
 	int rc;

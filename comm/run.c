@@ -6,7 +6,7 @@
 
 int ko_run_claim(struct kolo_comm *c, enum ko_coll coll)
 {
-	if (!atomic_exchange_explicit(&c->busy, true, memory_order_acquire))
+	if (!atomic_exchange_explicit(&c->sequence.busy, true, memory_order_acquire))
 		return 0;
 	return ko_fail(KOLO_EINVAL,
 		       "rank %d: kolo_%s: another thread is in an operation on this communicator", c->rank,
@@ -33,9 +33,9 @@ int ko_run_begin(struct ko_run *run)
 		run->since = ko_now_ns();
 	if (ko_desc_is_pair(&run->desc))
 		return ko_watch_hear(c);
-	run->desc.seq = ++c->seq;
-	c->history = ko_desc_history(c->history, &run->desc);
-	run->tag = (uint32_t)c->history;
+	run->desc.seq = ++c->sequence.seq;
+	c->sequence.history = ko_desc_history(c->sequence.history, &run->desc);
+	run->tag = (uint32_t)c->sequence.history;
 	ko_roster_enter(c->roster, c->rank, &run->desc);
 	return ko_watch_health(c, &run->desc);
 }

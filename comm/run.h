@@ -45,7 +45,7 @@ int ko_run_claim(struct kolo_comm *c, enum ko_coll coll);
 /* What was claimed is free again; ko_run_end does it, too. */
 static inline void ko_run_release(struct kolo_comm *c)
 {
-	atomic_store_explicit(&c->busy, false, memory_order_release);
+	atomic_store_explicit(&c->sequence.busy, false, memory_order_release);
 }
 
 /* The operation desc of run->comm, which gets its number and its tag, begins: afterwards every rank knows what this one

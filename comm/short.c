@@ -8,7 +8,7 @@
 
 static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
 {
-	const struct ko_algorithms *table = &c->algorithms;
+	const struct ko_algorithms *table = &c->agreed.algorithms;
 	bool small = bytes <= KO_LANE_SMALL;
 	struct ko_line *line;
 
@@ -28,7 +28,7 @@ static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	line->type = (uint8_t)call->type;
 	ko_lane_commit(end);
 	c->lanes->sent += bytes;
-	c->model.sent += bytes;
+	c->counters.model.sent += bytes;
 	return true;
 }
 
@@ -47,7 +47,7 @@ static bool recv_short(struct kolo_comm *c, struct ko_lane_end *end, const struc
 		memcpy(call->dst, line->kind == KO_LINE_SMALL ? line->small : ko_lane_slot(end), bytes);
 	ko_lane_take(end);
 	c->lanes->received += bytes;
-	c->model.received += bytes;
+	c->counters.model.received += bytes;
 	return true;
 }
 
@@ -66,7 +66,7 @@ bool ko_short_pass(const struct ko_call *call)
 	if (!end->lane || !(sends ? send_short : recv_short)(c, end, call, bytes))
 		return false;
 	end->used = ++c->lanes->uses;
-	c->pair_ops++;
+	c->counters.pair_ops++;
 	ko_roster_ring(c->roster, c->rank, c->nranks);
 	return true;
 }

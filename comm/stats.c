@@ -30,18 +30,19 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_stats: comm and out must not be NULL");
 	ko_order_settle(comm->order);
 	*out = (struct kolo_stats){
-		.ops = comm->ops[KO_RING] + comm->ops[KO_BOARD] + comm->ops[KO_DIRECT] +
-		       comm->ops[KO_EXCHANGE] + comm->pair_ops,
-		.pair_ops = comm->pair_ops,
-		.ring_ops = comm->ops[KO_RING],
-		.board_ops = comm->ops[KO_BOARD],
-		.direct_ops = comm->ops[KO_DIRECT],
-		.exchange_ops = comm->ops[KO_EXCHANGE],
-		.model_sent_bytes = comm->model.sent,
-		.model_received_bytes = comm->model.received,
-		.slot_len = comm->limits.slot_len,
-		.nslots = comm->limits.nslots,
-		.hop_us = comm->costs.hop_ns / 1e3,
+		.ops = comm->counters.ops[KO_RING] + comm->counters.ops[KO_BOARD] +
+		       comm->counters.ops[KO_DIRECT] + comm->counters.ops[KO_EXCHANGE] +
+		       comm->counters.pair_ops,
+		.pair_ops = comm->counters.pair_ops,
+		.ring_ops = comm->counters.ops[KO_RING],
+		.board_ops = comm->counters.ops[KO_BOARD],
+		.direct_ops = comm->counters.ops[KO_DIRECT],
+		.exchange_ops = comm->counters.ops[KO_EXCHANGE],
+		.model_sent_bytes = comm->counters.model.sent,
+		.model_received_bytes = comm->counters.model.received,
+		.slot_len = comm->agreed.limits.slot_len,
+		.nslots = comm->agreed.limits.nslots,
+		.hop_us = comm->agreed.costs.hop_ns / 1e3,
 		.to_next = link_stats(comm->to_next, ko_ring_next(&comm->ring, comm->rank)),
 		.from_prev = link_stats(comm->from_prev, ko_ring_prev(&comm->ring, comm->rank)),
 	};
@@ -49,9 +50,10 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
 	out->sent_bytes = out->to_next.bytes + (comm->attached ? comm->attached->sent : 0) +
-			  comm->board->sent + comm->direct.sent + comm->lanes->sent + ko_shortcuts_sent(comm);
+			  comm->board->sent + comm->counters.direct.sent + comm->lanes->sent +
+			  ko_shortcuts_sent(comm);
 	out->received_bytes = out->from_prev.bytes + (comm->attached ? comm->attached->received : 0) +
-			      comm->board->received + comm->direct.received + comm->lanes->received +
+			      comm->board->received + comm->counters.direct.received + comm->lanes->received +
 			      ko_shortcuts_received(comm);
 	out->memory_bytes = comm->memory +
 			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
@@ -96,7 +98,7 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 /* Those of messages between two ranks, and of what is made of such when it is too large for the board. */
 static int pair_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
-	const struct ko_algorithms *t = &c->algorithms;
+	const struct ko_algorithms *t = &c->agreed.algorithms;
 	uint64_t begin = t->offer_begin, window = t->offer_window_begin, board = ko_pairs_board_end(c);
 	int n = 0;
 
@@ -119,7 +121,8 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: comm and out must not be NULL");
 	for (int coll = 0; comm->nranks > 1 && coll <= KO_NCOLLS; coll++) {
-		n = coll < KO_NCOLLS ? algorithm_rows(&comm->algorithms, coll, rows) : pair_rows(comm, rows);
+		n = coll < KO_NCOLLS ? algorithm_rows(&comm->agreed.algorithms, coll, rows)
+				     : pair_rows(comm, rows);
 		if (index >= at && index < at + n) {
 			*out = rows[index - at];
 			return 0;

@@ -129,12 +129,12 @@ static void decide(struct ko_run *run, const struct ko_transfer *all, size_t cou
 		const struct ko_transfer *t = &all[k];
 
 		*(t->sends ? &sent : &received) += t->bytes;
-		if (t->sends && t->peer != c->rank && t->bytes >= c->algorithms.offer_begin &&
+		if (t->sends && t->peer != c->rank && t->bytes >= c->agreed.algorithms.offer_begin &&
 		    !ko_window_find(c, t->buffer, t->bytes).window)
 			large += t->bytes;
 	}
 	run->offers = true;
-	if (c->algorithms.must_read)
+	if (c->agreed.algorithms.must_read)
 		large = 0;
 	if (large || received >= KO_LEARN_STORES)
 		ko_learn_messages(run, large, sent, received);

@@ -134,8 +134,8 @@ static void count(const struct ko_tape *t)
 	else
 		model = ko_plan_model(&t->run.plan, coll, c->rank, &c->ring, root);
 
-	c->model.sent += model.sent * t->run.size;
-	c->model.received += model.received * t->run.size;
+	c->counters.model.sent += model.sent * t->run.size;
+	c->counters.model.received += model.received * t->run.size;
 }
 
 /* On the GPU. */
@@ -165,7 +165,7 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 	if (rc == 0 && c->nranks > 1)
 		count(&m.tape);
 	if (rc == 0)
-		c->ops[run->algorithm]++;
+		c->counters.ops[run->algorithm]++;
 	return ko_run_end(run, rc);
 }
 
@@ -223,7 +223,7 @@ int ko_gpu_pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst,
 	struct passing passing = { g, staged };
 	int rc;
 
-	ko_roster_desc(c->roster, c->rank, c->seq, &t->run.desc);
+	ko_roster_desc(c->roster, c->rank, c->sequence.seq, &t->run.desc);
 	rc = ko_gpu_pass_on(&m, src, dst, len, staged);
 	if (rc == 0)
 		rc = ko_tape_end(t);

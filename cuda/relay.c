@@ -244,7 +244,7 @@ static int send_some(struct ko_gpu_comm *g)
 	rc = e->link->ops->acquire(e->link, &slot);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
-	fill(e, &slot, g->inner->limits.slot_len);
+	fill(e, &slot, g->inner->agreed.limits.slot_len);
 	rc = e->link->ops->commit(e->link, &slot);
 	if (!e->begun)
 		e->link->began = e->link->slots;
@@ -396,7 +396,7 @@ static int receive_some(struct ko_gpu_comm *g)
 	int rc;
 
 	e->link->into = head ? NULL : e->to + e->done;
-	e->link->into_len = head ? 0 : ko_min_size(e->head.len - e->done, g->inner->limits.slot_len);
+	e->link->into_len = head ? 0 : ko_min_size(e->head.len - e->done, g->inner->agreed.limits.slot_len);
 	rc = e->link->ops->peek(e->link, &slot);
 	if (rc == 0 && head)
 		rc = begin_parcel(g, &slot);

@@ -20,7 +20,7 @@ int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)
 
 size_t ko_gpu_trial_len(const struct ko_gpu_comm *g)
 {
-	const struct ko_limits *limits = &g->inner->limits;
+	const struct ko_limits *limits = &g->inner->agreed.limits;
 
 	return ((size_t)limits->nslots + 2) * limits->slot_len;
 }

@@ -69,8 +69,8 @@ static void all_types_and_ops(struct t_rank *r)
 				t_try_all_calls(&setup, (struct t_trial){ .type = (enum kolo_type)type,
 									  .op = op,
 									  .n = counts[k] });
-	CHECK(r->nranks == 1 || transport || o.me.c->ops[KO_DIRECT] > 0);
-	CHECK(!transport || o.me.c->ops[KO_DIRECT] == 0);
+	CHECK(r->nranks == 1 || transport || o.me.c->counters.ops[KO_DIRECT] > 0);
+	CHECK(!transport || o.me.c->counters.ops[KO_DIRECT] == 0);
 	disown(&o);
 }
 
@@ -153,7 +153,7 @@ static void uneven(struct t_rank *r)
 	CHECK(after.sent_bytes - before.sent_bytes == after.model_sent_bytes - before.model_sent_bytes);
 	CHECK(after.received_bytes - before.received_bytes ==
 	      after.model_received_bytes - before.model_received_bytes);
-	CHECK(o.me.c->ops[KO_DIRECT] >= (uint64_t)(r->nranks > 1 ? 3 + 2 * r->nranks : 0));
+	CHECK(o.me.c->counters.ops[KO_DIRECT] >= (uint64_t)(r->nranks > 1 ? 3 + 2 * r->nranks : 0));
 	t_gpu_free(y);
 	t_gpu_free(z);
 	t_gpu_free(w);
@@ -271,7 +271,8 @@ static void several(struct t_rank *r)
 			CHECK(kolo_cuda_deregister(k == 2 ? c : me.c, x[k]) == 0);
 		CHECK(kolo_cuda_deregister(c, x[0]) == 0);
 	}
-	CHECK(r->nranks == 1 || (me.c->ops[KO_DIRECT] == 2 * TIMES && c->ops[KO_DIRECT] == TIMES));
+	CHECK(r->nranks == 1 ||
+	      (me.c->counters.ops[KO_DIRECT] == 2 * TIMES && c->counters.ops[KO_DIRECT] == TIMES));
 	kolo_comm_destroy(c);
 	end(&me);
 	for (int k = 0; k < 3; k += 2)
@@ -417,7 +418,7 @@ static void let_others_begin(const struct t_rank *r, const struct kolo_comm *c)
 	struct ko_desc desc;
 
 	for (int p = 0; p < r->nranks; p++)
-		while (p != r->rank && !ko_roster_desc(c->roster, p, c->seq + 1, &desc))
+		while (p != r->rank && !ko_roster_desc(c->roster, p, c->sequence.seq + 1, &desc))
 			usleep(1000);
 }
 
@@ -497,7 +498,7 @@ static void disagree_long_ago(struct t_rank *r)
 	int rc = 0;
 
 	if (r->rank == GONE) /* others are through with it */
-		for (struct ko_desc d; !ko_roster_desc(o.me.c->roster, 0, o.me.c->seq + MANY, &d);)
+		for (struct ko_desc d; !ko_roster_desc(o.me.c->roster, 0, o.me.c->sequence.seq + MANY, &d);)
 			usleep(1000);
 	t_capture_begin(o.me.stream);
 	for (int k = 0; rc == 0 && k < MANY; k++)
@@ -582,7 +583,7 @@ static void fail_to_register(struct t_rank *r)
 		call = rc == 0 ? 0 : call;
 	}
 	CHECK(k > 15);
-	CHECK(me.c->ops[KO_DIRECT] == 2);
+	CHECK(me.c->counters.ops[KO_DIRECT] == 2);
 	end(&me); /* with a registration */
 	CHECK(kolo_cuda_free(memory) == 0);
 	CHECK(t_driver_live() == 0);

@@ -250,11 +250,14 @@ static int go_round(struct ko_run *run, const void *src, void *dst)
 	return rc;
 }
 
-/* What was not done directly. */
 static int perform(struct ko_run *run, const void *src, void *dst)
 {
+	enum ko_way way = KO_NO_WAY;
+	int rc = run->offers ? ko_direct(run, src, dst, &way) : 0;
+
+	if (rc < 0 || way != KO_NO_WAY)
+		return rc;
 	switch (run->algorithm) {
-	case KO_DIRECT: return 0;
 	case KO_BOARD: return ko_oneshot(run, src, dst);
 	case KO_EXCHANGE: return ko_exchange(run, src, dst);
 	default: return go_round(run, src, dst);
@@ -268,13 +271,9 @@ int ko_collective(const struct ko_call *call, const struct ko_reducer *red)
 
 	if (rc < 0)
 		return rc;
-	if (call->comm->nranks == 1) {
+	if (call->comm->nranks == 1)
 		compute_alone(&run, call->src, call->dst);
-		return end(&run, 0);
-	}
-	if (run.offers)
-		rc = ko_direct(&run, call->src, call->dst);
-	if (rc == 0)
+	else
 		rc = perform(&run, call->src, call->dst);
 	return end(&run, rc);
 }

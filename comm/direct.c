@@ -106,41 +106,58 @@ static bool in_window(const struct direct *d, int rank)
 }
 
 /* In place root of a broadcast has nothing else to do, nor have those who give to a reduce. */
-static bool is_shared(const struct ko_run *run)
+static bool is_shared(const struct ko_run *run, bool giver_in_place)
 {
 	size_t bytes = run->plan.count * run->size;
 
 	if (run->desc.coll == KO_REDUCE)
 		return bytes >= REDUCE_SHARED;
-	return run->desc.coll == KO_BROADCAST && run->giver_in_place && bytes >= BROADCAST_SHARED;
+	return run->desc.coll == KO_BROADCAST && giver_in_place && bytes >= BROADCAST_SHARED;
 }
 
-/* By what all ranks know. */
-static enum ko_way choose_way(const struct direct *d)
+/* What all ranks make of their offers, alike. */
+struct choice {
+	enum ko_way way;
+	bool in_place; /* of root of a broadcast, or the decider */
+	bool shared;
+};
+
+static struct choice choose(const struct direct *d)
 {
-	struct ko_run *run = d->run;
+	const struct ko_run *run = d->run;
 	int decider = ko_learn_decider(run),
 	    giver = run->desc.coll == KO_BROADCAST ? run->desc.root : decider;
-	bool all = true, hidden = false, in_place = offer_of(d, giver)->in_place;
+	struct choice choice = { .in_place = offer_of(d, giver)->in_place };
+	bool all = true, hidden = false;
 
 	for (int r = 0; r < run->comm->nranks; r++) {
 		all = all && in_window(d, r);
 		hidden = hidden || offer_of(d, r)->hidden;
 	}
-	run->giver_in_place = in_place;
 	if (all) {
-		/* Ranks write to others' dst too, which nobody has read, unless the result of a reduction replaces it. */
-		if (run->desc.coll == KO_BROADCAST || run->desc.coll == KO_REDUCE)
-			run->written =
-				run->desc.coll == KO_REDUCE && in_place ? 0 : bytes_of(d, run->plan.count);
-		return KO_BY_WINDOW;
+		choice.way = KO_BY_WINDOW;
+	} else if (!hidden && (offer_of(d, decider)->read >> choice.in_place & 1)) {
+		choice.way = KO_BY_READING;
+		choice.shared = is_shared(run, choice.in_place);
 	}
-	if (run->may_read && run->comm->rank == decider)
-		ko_learn_reading(run, in_place);
-	if (hidden || !(offer_of(d, decider)->read >> in_place & 1))
-		return KO_NO_WAY;
-	run->shared = is_shared(run);
-	return KO_BY_READING;
+	return choice;
+}
+
+/* The run goes on as was chosen. */
+static void adopt(struct ko_run *run, const struct choice *choice)
+{
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+
+	run->way = choice->way;
+	run->giver_in_place = choice->in_place;
+	run->shared = choice->shared;
+	if (choice->way != KO_NO_WAY)
+		run->algorithm = KO_DIRECT;
+	/* Ranks write to others' dst too, which nobody has read, unless the result of a reduction replaces it. */
+	if (choice->way == KO_BY_WINDOW && (coll == KO_BROADCAST || coll == KO_REDUCE))
+		run->written = coll == KO_REDUCE && choice->in_place ? 0 : run->plan.count * run->size;
+	if (choice->way != KO_BY_WINDOW && run->may_read && run->comm->rank == ko_learn_decider(run))
+		ko_learn_reading(run, choice->in_place);
 }
 
 /* ---- Others' memory ------------------------------------------------------------------------------------- */
@@ -390,20 +407,23 @@ static int perform(const struct direct *d)
 	return rc < 0 ? rc : sync(d->run);
 }
 
-int ko_direct(struct ko_run *run, const void *src, void *dst)
+int ko_direct(struct ko_run *run, const void *src, void *dst, enum ko_way *way)
 {
 	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn };
+	struct choice choice = { .way = KO_NO_WAY };
 	int rc = make_offer(&d);
 
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);
+	if (rc == 0)
+		choice = choose(&d);
 	ko_turn_end(run);
+	*way = choice.way;
 	if (rc < 0)
 		return rc;
-	run->way = choose_way(&d);
-	if (run->way == KO_NO_WAY)
+	adopt(run, &choice);
+	if (choice.way == KO_NO_WAY)
 		return 0;
-	run->algorithm = KO_DIRECT;
 	ko_learn_stores(run);
 	return perform(&d);
 }

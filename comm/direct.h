@@ -9,8 +9,8 @@
 
 #include "run.h"
 
-/* All of a collective, if that can be done directly, which all ranks answer alike. Sets run->way, run->stores, and then run->algorithm.
- * Errors: those of ko_wait, ko_peer_read and ko_peer_write. */
-int ko_direct(struct ko_run *run, const void *src, void *dst);
+/* All of a collective, if it can be done directly: all ranks agree on a way, or on none. *way: that way; with KO_NO_WAY nothing
+ * is done yet. Errors: those of ko_wait, ko_peer_read and ko_peer_write. */
+int ko_direct(struct ko_run *run, const void *src, void *dst, enum ko_way *way);
 
 #endif

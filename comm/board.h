@@ -26,7 +26,8 @@ struct ko_cell {
 /* One rank's view. */
 struct ko_board {
 	char *memory;
-	size_t cell_len; /* bytes from a cell to the next */
+	size_t cell_len; /* bytes from a cell to the next, */
+	size_t room;     /* and those that fit into one */
 	uint64_t turn;   /* counts operations on the board from 1; the same on all ranks */
 	uint64_t safe;   /* all ranks have finished the operation with this seq and those before */
 	uint64_t used[KO_BOARD_CELLS]; /* seq of the operation that this rank's cell was last used for */

@@ -11,6 +11,20 @@
 
 #include <stdint.h>
 
+uint64_t ko_collective_parts_end(const struct kolo_comm *c)
+{
+	return ko_min_size(c->agreed.algorithms.board_end[KO_ALL_GATHER], c->board->room + 1);
+}
+
+/* As on all ranks, which have the same n. */
+bool ko_collective_takes_parts(const struct ko_call *call)
+{
+	const struct kolo_comm *c = call->comm;
+
+	return ko_coll_has_messages(call->coll) && !call->uneven && c->nranks > 1 &&
+	       call->n * kolo_type_size(call->type) * (size_t)c->nranks < ko_collective_parts_end(c);
+}
+
 /* ---- Beginning and end ---------------------------------------------------------------------------------- */
 
 static struct ko_model model_of(const struct ko_run *run)
@@ -89,7 +103,7 @@ static bool fits_cell(const struct ko_run *run)
 {
 	bool part = run->desc.coll == KO_ALL_GATHER;
 
-	return (part ? run->plan.block : run->plan.count) * run->size <= ko_board_room(run->comm->nranks);
+	return (part ? run->plan.block : run->plan.count) * run->size <= run->comm->board->room;
 }
 
 /* An op made at run time may have another factor on each rank, which only cells carry. */
@@ -106,6 +120,10 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 
 	if (c->nranks == 1)
 		return;
+	if (ko_coll_has_messages(call->coll)) {
+		run->algorithm = KO_BOARD;
+		return;
+	}
 	if (bytes < c->agreed.algorithms.board_end[call->coll] && (!call->uneven || fits_cell(run)))
 		run->algorithm = KO_BOARD;
 	else if (may_exchange(run, bytes))
@@ -135,6 +153,20 @@ static void expect_cell(const struct ko_call *call, size_t size)
 	else if (call->coll == KO_REDUCE_SCATTER)
 		mine = whole;
 	ko_board_expect(c->board, c->rank, mine);
+}
+
+/* Likewise of a set of messages. */
+static void expect_parts(const struct ko_call *call, size_t size)
+{
+	const struct kolo_comm *c = call->comm;
+	size_t part = call->n * size, others = (size_t)c->nranks - 1;
+	bool root = c->rank == call->root;
+	size_t gives = call->coll == KO_ALL_TO_ALL ? others * part
+		       : call->coll == KO_GATHER   ? (root ? 0 : part)
+						   : (root ? others * part : 0);
+
+	if (gives && gives <= KO_EXPECT_ONE_WAY)
+		ko_board_expect(c->board, c->rank, gives);
 }
 
 /* The counts as a number that all ranks must have, where others have root's. */
@@ -199,7 +231,10 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 
 	if (rc < 0)
 		return rc;
-	expect_cell(call, kolo_type_size(call->type));
+	if (ko_coll_has_messages(call->coll))
+		expect_parts(call, kolo_type_size(call->type));
+	else
+		expect_cell(call, kolo_type_size(call->type));
 	if (known && ko_call_is_known(call)) {
 		*run = known->run;
 	} else {

@@ -1,9 +1,7 @@
 /* See pairs.h. */
 #include "pairs.h"
 
-#include "board.h"
 #include "lane.h"
-#include "oneshot.h"
 #include "short.h"
 #include "transfer.h"
 
@@ -96,66 +94,8 @@ static int perform(struct ko_run *run, struct ko_transfer *all, size_t count)
 	return ko_run_end(run, rc);
 }
 
-uint64_t ko_pairs_board_end(const struct kolo_comm *c)
-{
-	return ko_min_size(c->agreed.algorithms.board_end[KO_ALL_GATHER], ko_board_room(c->nranks) + 1);
-}
-
-/* As on all ranks, which have the same n. */
-static bool fits_board(const struct ko_call *call)
-{
-	const struct kolo_comm *c = call->comm;
-	size_t all = call->n * kolo_type_size(call->type) * (size_t)c->nranks;
-
-	return !call->uneven && c->nranks > 1 && ko_coll_has_messages(call->coll) &&
-	       all < ko_pairs_board_end(c);
-}
-
-/* See expect_cell in collectives.c. */
-static void expect_cell(const struct ko_call *call)
-{
-	struct kolo_comm *c = call->comm;
-	size_t part = call->n * kolo_type_size(call->type), others = (size_t)c->nranks - 1;
-	bool root = c->rank == call->root;
-	size_t gives = call->coll == KO_ALL_TO_ALL ? others * part
-		       : call->coll == KO_GATHER   ? (root ? 0 : part)
-						   : (root ? others * part : 0);
-
-	if (gives && gives <= KO_EXPECT_ONE_WAY)
-		ko_board_expect(c->board, c->rank, gives);
-}
-
-static void prepare_board(struct ko_run *run, const struct ko_call *call)
-{
-	const struct kolo_comm *c = call->comm;
-
-	run->needs = NULL;
-	run->algorithm = KO_BOARD;
-	run->size = kolo_type_size(call->type);
-	run->copy = ko_copy(call->type);
-	run->plan = ko_plan_make(call->coll, call->n, run->size, c->nranks, c->agreed.limits.slot_len);
-}
-
-/* A small collective, in which each rank writes its cell and reads those of others. */
-static int go_through_board(struct ko_run *run, const struct ko_call *call)
-{
-	struct kolo_comm *c = run->comm;
-	struct ko_model model;
-	int rc = ko_run_begin(run);
-
-	if (rc == 0)
-		rc = ko_oneshot(run, call->src, call->dst);
-	if (rc == 0) {
-		model = ko_plan_board_model(&run->plan, call->coll, c->rank, c->nranks, call->root);
-		c->counters.model.sent += model.sent * run->size;
-		c->counters.model.received += model.received * run->size;
-		c->counters.ops[KO_BOARD]++;
-	}
-	return ko_run_end(run, rc);
-}
-
-/* The communicator is claimed. What goes through the board is kept in `known`, where that is not NULL. */
-static int do_claimed(const struct ko_call *call, struct ko_known *known)
+/* The communicator is claimed. */
+static int do_claimed(const struct ko_call *call)
 {
 	struct kolo_comm *c = call->comm;
 	struct ko_run run = { .comm = c, .needs = ko_transfers_need };
@@ -169,13 +109,6 @@ static int do_claimed(const struct ko_call *call, struct ko_known *known)
 				     .how = call->uneven ? KO_UNEVEN : 0 };
 	if (call->uneven)
 		run.desc.n = 0; /* each pair has its own */
-	if (fits_board(call)) {
-		expect_cell(call);
-		prepare_board(&run, call);
-		if (known)
-			*known = (struct ko_known){ *call, run };
-		return go_through_board(&run, call);
-	}
 	all = is_message ? &one : make_room(c, 2 * (size_t)c->nranks);
 	if (!all)
 		return ko_run_end(&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",
@@ -190,27 +123,20 @@ int ko_pairs(const struct ko_call *call)
 	if (rc < 0)
 		return rc;
 	if (!ko_coll_is_message(call->coll) || !ko_short_pass(call))
-		return do_claimed(call, NULL);
+		return do_claimed(call);
 	ko_run_release(call->comm);
 	return 0;
 }
 
 int ko_pairs_now(const struct ko_call *call)
 {
-	struct ko_known *known = &call->comm->known[call->coll];
-	struct ko_run run;
 	int rc = ko_run_claim(call->comm, call->coll);
 
 	if (rc < 0)
 		return rc;
-	if (ko_call_is_known(call)) {
-		expect_cell(call);
-		run = known->run;
-		return go_through_board(&run, call);
-	}
 	rc = ko_call_check(call);
 	if (rc == 0)
-		return do_claimed(call, known);
+		return do_claimed(call);
 	ko_run_release(call->comm);
 	return rc;
 }

@@ -1,4 +1,5 @@
-/* What ranks do in pairs: send and recv, and the collectives that are a set of them: all_to_all, gather, scatter. */
+/* What ranks do in pairs: send and recv, and the collectives that are a set of them: all_to_all, gather, scatter, unless
+ * they are small enough for the board (collectives.h). */
 #ifndef KO_PAIRS_H
 #define KO_PAIRS_H
 
@@ -12,9 +13,6 @@ int ko_pairs(const struct ko_call *call);
 
 /* The same for a collective whose arguments nobody has checked. Also KOLO_EINVAL. */
 int ko_pairs_now(const struct ko_call *call);
-
-/* Bytes of the whole vector from which on all_to_all, gather and scatter don't go through the board. */
-uint64_t ko_pairs_board_end(const struct kolo_comm *c);
 
 /* Sends and recvs of one communicator, all together. `count` of them, which next() gives one by one. */
 typedef const struct ko_call *ko_next_fn(void *what);

@@ -1,9 +1,9 @@
 /* What a communicator has done so far, and which algorithm it chooses for which sizes. */
 #include "board.h"
+#include "collectives.h"
 #include "edges.h"
 #include "error.h"
 #include "lane.h"
-#include "pairs.h"
 #include "shortcuts.h"
 
 #include <stdio.h>
@@ -99,7 +99,7 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 static int pair_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
-	uint64_t begin = t->offer_begin, window = t->offer_window_begin, board = ko_pairs_board_end(c);
+	uint64_t begin = t->offer_begin, window = t->offer_window_begin, board = ko_collective_parts_end(c);
 	int n = 0;
 
 	for (int coll = KO_ALL_TO_ALL; board && coll <= KO_SCATTER; coll++)

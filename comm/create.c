@@ -1,4 +1,4 @@
-/* Making a communicator: what the caller wants, who the others are (boot.c), the connections (comm.c), what they can do
+/* Making a communicator: what the caller wants, who the others are (boot.c), the connections (open.c, edges.c), what they can do
  * (probe.c). What must be equal on all ranks is taken from rank 0's entry in the table, or decided by rank 0. */
 #include "create.h"
 

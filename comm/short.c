@@ -1,4 +1,4 @@
-/* See short.h. What the lines say is the same as in transfer.c. */
+/* See short.h. What the lines say is the same as in near.c. */
 #include "short.h"
 
 #include "lane.h"

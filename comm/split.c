@@ -1,5 +1,5 @@
 /* A communicator from a part of another. The ranks tell each other who they are through the parent's all_gather
- * instead of a meeting point; what follows is the same as for any communicator (comm.c). */
+ * instead of a meeting point; what follows is the same as for any communicator (create.c). */
 #include "clock.h"
 #include "create.h"
 #include "group.h"

@@ -6,6 +6,7 @@
 #include "plan.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_EXCHANGE, KO_NALGORITHMS };
 

@@ -7,11 +7,6 @@
 
 #include <stdlib.h>
 
-bool ko_is_pairs(enum ko_coll coll)
-{
-	return coll >= KO_ALL_TO_ALL;
-}
-
 /* ---- As transfers --------------------------------------------------------------------------------------- */
 
 /* n elements from `first` on of src, or of dst, which may be NULL where they are none. */

@@ -5,9 +5,6 @@
 
 #include "call.h"
 
-/* Is it one of them? */
-bool ko_is_pairs(enum ko_coll coll);
-
 /* All of it, on the thread that is to do it; its arguments are right. Errors: those of the public calls. */
 int ko_pairs(const struct ko_call *call);
 

@@ -1,40 +1,6 @@
 /* See plan.h. */
 #include "plan.h"
 
-const char *ko_coll_name(int coll)
-{
-	static const char *const names[KO_GROUP + 1] = {
-		[KO_BARRIER] = "barrier",
-		[KO_BROADCAST] = "broadcast",
-		[KO_REDUCE] = "reduce",
-		[KO_ALL_REDUCE] = "all_reduce",
-		[KO_REDUCE_SCATTER] = "reduce_scatter",
-		[KO_ALL_GATHER] = "all_gather",
-		[KO_ALLOC] = "kolo_alloc",
-		[KO_FREE] = "kolo_free",
-		[KO_REGISTER] = "kolo_cuda_register",
-		[KO_DEREGISTER] = "kolo_cuda_deregister",
-		[KO_ALL_TO_ALL] = "all_to_all",
-		[KO_GATHER] = "gather",
-		[KO_SCATTER] = "scatter",
-		[KO_SEND_TO] = "send",
-		[KO_RECV_FROM] = "recv",
-		[KO_GROUP] = "group",
-	};
-
-	return coll >= 0 && coll <= KO_GROUP ? names[coll] : "unknown";
-}
-
-bool ko_coll_reduces(int coll)
-{
-	return coll == KO_REDUCE || coll == KO_ALL_REDUCE || coll == KO_REDUCE_SCATTER;
-}
-
-bool ko_coll_has_root(int coll)
-{
-	return coll == KO_BROADCAST || coll == KO_REDUCE || coll == KO_GATHER || coll == KO_SCATTER;
-}
-
 static size_t ceil_div(size_t a, size_t b)
 {
 	return a / b + (a % b != 0);
@@ -55,7 +21,7 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 
 	if (coll == KO_ALL_REDUCE)
 		p.block = ceil_div(n, (size_t)nranks);
-	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || coll >= KO_ALL_TO_ALL)
+	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || ko_coll_is_pairs(coll))
 		p.count = n * (size_t)nranks;
 	slice(&p, size, slot_len);
 	return p;

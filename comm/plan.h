@@ -3,50 +3,10 @@
 #ifndef KO_PLAN_H
 #define KO_PLAN_H
 
+#include "coll.h"
 #include "ring.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-
-enum ko_coll {
-	KO_BARRIER,
-	KO_BROADCAST,
-	KO_REDUCE,
-	KO_ALL_REDUCE,
-	KO_REDUCE_SCATTER,
-	KO_ALL_GATHER,
-	KO_NCOLLS,
-	KO_ALLOC = KO_NCOLLS, /* kolo_alloc and so on: posted like collectives, and none */
-	KO_FREE,
-	KO_REGISTER,
-	KO_DEREGISTER,
-	KO_ALL_TO_ALL, /* between pairs of ranks: collectives, */
-	KO_GATHER,
-	KO_SCATTER,
-	KO_SEND_TO, /* and what the two ranks alone know of */
-	KO_RECV_FROM,
-	KO_GROUP,
-	KO_NKINDS,
-};
-
-/* "all_reduce" and so on; "unknown" outside. */
-const char *ko_coll_name(int coll);
-
-/* Does it have an op, or a root? */
-bool ko_coll_reduces(int coll);
-bool ko_coll_has_root(int coll);
-
-/* A message, and a collective that consists of such. */
-static inline bool ko_coll_is_message(enum ko_coll coll)
-{
-	return coll == KO_SEND_TO || coll == KO_RECV_FROM;
-}
-
-static inline bool ko_coll_has_messages(enum ko_coll coll)
-{
-	return coll >= KO_ALL_TO_ALL && coll <= KO_SCATTER;
-}
 
 enum { KO_MAX_SIZE = 8 }; /* bytes of the largest element */
 

@@ -1,0 +1,56 @@
+/* The kinds of operations on a communicator, and what can be asked of a kind alone: its name, whether it has an op or a root,
+ * whether it is done between pairs of ranks. Pure. */
+#ifndef KO_COLL_H
+#define KO_COLL_H
+
+#include <stdbool.h>
+
+enum ko_coll {
+	KO_BARRIER,
+	KO_BROADCAST,
+	KO_REDUCE,
+	KO_ALL_REDUCE,
+	KO_REDUCE_SCATTER,
+	KO_ALL_GATHER,
+	KO_NCOLLS,
+	KO_ALLOC = KO_NCOLLS, /* kolo_alloc and so on: posted like collectives, and none */
+	KO_FREE,
+	KO_REGISTER,
+	KO_DEREGISTER,
+	KO_ALL_TO_ALL, /* between pairs of ranks: collectives, */
+	KO_GATHER,
+	KO_SCATTER,
+	KO_SEND_TO, /* and what the two ranks alone know of */
+	KO_RECV_FROM,
+	KO_GROUP,
+	KO_NKINDS,
+};
+
+/* The name, "all_reduce" for example; "unknown" for a number that is no kind. */
+const char *ko_coll_name(int coll);
+
+/* Does it have an op? */
+bool ko_coll_reduces(int coll);
+
+/* Does it have a root? */
+bool ko_coll_has_root(int coll);
+
+/* Is it done between pairs of ranks: a message, a group, or a collective that consists of messages? */
+static inline bool ko_coll_is_pairs(enum ko_coll coll)
+{
+	return coll >= KO_ALL_TO_ALL;
+}
+
+/* Is it a message? */
+static inline bool ko_coll_is_message(enum ko_coll coll)
+{
+	return coll == KO_SEND_TO || coll == KO_RECV_FROM;
+}
+
+/* Is it a collective that consists of messages? */
+static inline bool ko_coll_has_messages(enum ko_coll coll)
+{
+	return coll >= KO_ALL_TO_ALL && coll <= KO_SCATTER;
+}
+
+#endif

@@ -1,8 +1,6 @@
 /* See algorithm.h. */
 #include "algorithm.h"
 
-#include "lane.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -93,9 +91,8 @@ static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
 	return coll == KO_ALL_GATHER ? room * (uint64_t)nranks : room;
 }
 
-/* Bytes from which on reading is tried, whatever was measured: operations will tell. Messages of pairs of ranks, of which
- * nothing is learnt, fill their lane then, and wait for the receiver anyway. */
-enum { LARGE = 1 << 20, LARGE_MESSAGE = KO_LANE_SLOTS * KO_LANE_SLOT + 1 };
+/* Bytes from which on reading is tried, whatever was measured: operations will tell. */
+enum { LARGE = 1 << 20 };
 
 /* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
 struct ends {
@@ -132,15 +129,17 @@ static void decide_offers(const char *name, const struct ko_costs *costs, struct
 	struct line slots = { turn, 1.5 * byte }, window = { 2 * turn, byte / 2 };
 	struct line read = { 2 * turn + costs->read_ns, 1 / costs->read_bytes_per_ns };
 	bool can_read = costs->read_bytes_per_ns > 0, force = strcmp(name, "direct") == 0;
+	/* Nothing is learnt of messages. From here on they fill their lane and wait for the receiver anyway. */
+	uint64_t large = costs->lane_bytes + 1;
 
 	out->offer_begin = out->offer_window_begin = UINT64_MAX;
 	if ((*name != 0 || costs->network) && !force)
 		return;
-	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), LARGE_MESSAGE));
+	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
 	if (can_read && costs->crowded && !force) /* what fits into a lane need not wait */
-		out->offer_begin = LARGE_MESSAGE;
+		out->offer_begin = large;
 	else if (can_read)
-		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), LARGE_MESSAGE));
+		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
 }
 
 /* Half of an all-reduce's hops round the ring, or fewer, and whole vectors; a barrier needs fewer with shortcuts only. Where

@@ -3,9 +3,10 @@
 #ifndef KO_ALGORITHM_H
 #define KO_ALGORITHM_H
 
-#include "plan.h"
+#include "coll.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_EXCHANGE, KO_NALGORITHMS };
@@ -21,6 +22,7 @@ struct ko_costs {
 	bool network;           /* bytes are to go through links that are no shared memory */
 	uint64_t exchange_room; /* bytes of a vector of which everyone can hold everyone's, */
 	int64_t exchange_hops;  /* and hops until everyone does */
+	uint64_t lane_bytes;    /* of a message between two ranks that the slots between them hold */
 };
 
 /* By bytes of the whole vector. */

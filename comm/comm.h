@@ -9,6 +9,8 @@
 #include "log.h"
 #include "mem.h"
 #include "order.h"
+#include "plan.h"
+#include "ring.h"
 #include "roster.h"
 #include "trace.h"
 

@@ -9,6 +9,7 @@
 #include "boot.h"
 #include "log.h"
 #include "msg.h"
+#include "ring.h"
 #include "roster.h"
 
 enum ko_life_state { KO_LIFE_NONE, KO_LIFE_UP, KO_LIFE_LEFT, KO_LIFE_DEAD };

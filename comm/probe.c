@@ -4,6 +4,7 @@
 #include "board.h"
 #include "clock.h"
 #include "edges.h"
+#include "lane.h"
 #include "moves.h"
 #include "oneshot.h"
 #include "peer.h"
@@ -233,6 +234,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.network = is_network(c);
 	out->costs.exchange_room = ko_oneshot_room(c);
 	out->costs.exchange_hops = ko_shortcuts_hops(c);
+	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];
 

@@ -4,11 +4,13 @@
 #ifndef KO_ROSTER_H
 #define KO_ROSTER_H
 
-#include "algorithm.h"
+#include "coll.h"
 #include "error.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* What a rank was asked to do. Equal on all ranks, or they disagree. Posted as three words. */
 struct ko_desc {

@@ -316,9 +316,12 @@ static void a_network_has_exchanges_instead(void **state)
 /* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
 static void large_ones_are_read_where_they_are(void **state)
 {
-	struct ko_costs costs = {
-		.hop_ns = 128, .bytes_per_ns = 8, .turn_ns = 128, .read_ns = 512, .read_bytes_per_ns = 16
-	};
+	struct ko_costs costs = { .hop_ns = 128,
+				  .bytes_per_ns = 8,
+				  .turn_ns = 128,
+				  .read_ns = 512,
+				  .read_bytes_per_ns = 16,
+				  .lane_bytes = 2048 };
 	struct ko_algorithms t;
 
 	(void)state;
@@ -327,6 +330,13 @@ static void large_ones_are_read_where_they_are(void **state)
 	CHECK(t.read_begin[KO_BROADCAST] == 3414 &&
 	      t.board_end[KO_BROADCAST] == 3414); /* 640 / (2/8 - 1/16) */
 	CHECK(t.window_begin[KO_BARRIER] == UINT64_MAX && t.read_begin[KO_BARRIER] == UINT64_MAX);
+	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 2049); /* what fills the lane waits anyway */
+	costs.lane_bytes = 8192;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 5120); /* 640 / (1.5/8 - 1/16) */
+	costs.crowded = true;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 8193);
 	costs.read_bytes_per_ns = 0; /* forbidden */
 	ko_algorithm_decide("", &costs, 2, 4096, &t);
 	CHECK(t.read_begin[KO_BROADCAST] == UINT64_MAX && t.board_end[KO_BROADCAST] == 4097);

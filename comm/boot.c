@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -182,5 +183,59 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 		close(s.fd);
 	if (s.pidfd >= 0)
 		close(s.pidfd);
+	return rc;
+}
+
+/* ---- The ring ------------------------------------------------------------------------------------------- */
+
+/* Ranks of a host one after the other, the lowest first. */
+static int by_machine(const void *a, const void *b)
+{
+	const struct ko_entry *x = *(const struct ko_entry *const *)a,
+			      *y = *(const struct ko_entry *const *)b;
+	int order = strcmp(x->place.machine, y->place.machine);
+
+	return order ? order : x->rank - y->rank;
+}
+
+/* host[r] becomes the lowest rank on the host of rank r. */
+static void find_hosts(const struct ko_entry **order, int nranks, int *host)
+{
+	qsort(order, (size_t)nranks, sizeof(*order), by_machine);
+	for (int k = 0; k < nranks; k++) {
+		bool same = k > 0 && ko_place_same(&order[k]->place, &order[k - 1]->place);
+
+		host[order[k]->rank] = same ? host[order[k - 1]->rank] : order[k]->rank;
+	}
+}
+
+static bool share_host(const struct ko_entry *table, int nranks)
+{
+	int r = 1;
+
+	while (r < nranks && ko_place_same(&table[0].place, &table[r].place))
+		r++;
+	return r >= nranks;
+}
+
+int ko_boot_ring(const struct ko_entry *table, int nranks, struct ko_ring *out)
+{
+	const struct ko_entry **order;
+	int rc, *host;
+
+	if (share_host(table, nranks))
+		return ko_ring_make(NULL, nranks, out);
+	order = malloc((size_t)nranks * sizeof(*order));
+	host = malloc((size_t)nranks * sizeof(*host));
+	for (int r = 0; order && r < nranks; r++)
+		order[r] = &table[r];
+	if (order && host) {
+		find_hosts(order, nranks, host);
+		rc = ko_ring_make(host, nranks, out);
+	} else {
+		rc = ko_fail(KOLO_ENOMEM, "no memory for the hosts of %d ranks", nranks);
+	}
+	free(order);
+	free(host);
 	return rc;
 }

@@ -7,6 +7,7 @@
 
 #include "kolo/kolo.h"
 #include "link.h"
+#include "ring.h"
 
 #include <stdbool.h>
 
@@ -55,5 +56,8 @@ typedef int ko_boot_reached_fn(void *arg, const union ko_net *here, struct ko_en
  * KOLO_ENOTSUP (another version), KOLO_ESYS. */
 int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,
 		 ko_boot_reached_fn *reached, void *arg, struct ko_entry *table);
+
+/* The ring of the ranks of a table, by the hosts where they run. The caller frees it. Takes time n log n. Errors: KOLO_ENOMEM. */
+int ko_boot_ring(const struct ko_entry *table, int nranks, struct ko_ring *out);
 
 #endif

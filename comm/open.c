@@ -142,7 +142,7 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 	c->agreed.limits = c->table[0].limits;
 	for (int r = 1; r < c->nranks; r++)
 		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
-	if ((rc = ko_ring_make(c->table, c->nranks, &c->ring)) < 0 ||
+	if ((rc = ko_boot_ring(c->table, c->nranks, &c->ring)) < 0 ||
 	    (rc = ko_lifelines_connect(c->lifelines, c->table, &c->ring, deadline)) < 0)
 		return rc;
 	if (!c->spread)

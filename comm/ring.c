@@ -1,91 +1,66 @@
-/* See ring.h. */
+/* Makes the ring: finds out whether ranks have to be grouped by host, and groups them. */
 #include "ring.h"
 
-#include "boot.h"
 #include "error.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* A rank, where it runs, and the lowest rank there. */
-struct seat {
-	const char *machine;
-	int rank, first;
-};
-
-static int by_machine(const void *a, const void *b)
-{
-	const struct seat *x = a, *y = b;
-	int order = strcmp(x->machine, y->machine);
-
-	return order ? order : x->rank - y->rank;
-}
-
-static int by_first(const void *a, const void *b)
-{
-	const struct seat *x = a, *y = b;
-
-	return x->first == y->first ? x->rank - y->rank : x->first - y->first;
-}
-
-/* Orders the seats as the ring goes. */
-static void arrange(struct seat *seats, int nranks)
-{
-	qsort(seats, (size_t)nranks, sizeof(*seats), by_machine);
-	for (int k = 0; k < nranks; k++) {
-		bool same = k > 0 && strcmp(seats[k].machine, seats[k - 1].machine) == 0;
-
-		seats[k].first = same ? seats[k - 1].first : seats[k].rank;
-	}
-	qsort(seats, (size_t)nranks, sizeof(*seats), by_first);
-}
-
-static int count_hosts(const struct seat *seats, int nranks)
+static int count_hosts(const int *host, int nranks)
 {
 	int hosts = 0;
 
-	for (int k = 0; k < nranks; k++)
-		hosts += k == 0 || seats[k].first != seats[k - 1].first;
+	for (int r = 0; r < nranks; r++)
+		hosts += host[r] == r;
 	return hosts;
 }
 
 /* Edges between hosts when ranks stand in the order of their numbers. */
-static int count_crossings(const struct ko_entry *table, int nranks)
+static int count_crossings(const int *host, int nranks)
 {
 	int edges = 0;
 
 	for (int r = 0; r < nranks; r++)
-		edges += !ko_place_same(&table[r].place, &table[(r + 1) % nranks].place);
+		edges += host[r] != host[(r + 1) % nranks];
 	return edges;
 }
 
-int ko_ring_make(const struct ko_entry *table, int nranks, struct ko_ring *out)
+/* Ranks by host, and by number within a host. next[0..nranks) is zero at first: then the ranks of each host are counted, and
+ * at last it has the place where the next rank of each host stands. */
+static void arrange(const int *host, int *next, struct ko_ring *ring)
 {
-	struct seat *seats;
-	int crossings = count_crossings(table, nranks);
+	for (int r = 0; r < ring->nranks; r++)
+		next[host[r]]++;
+	for (int h = 0, place = 0; h < ring->nranks; h++) {
+		int ranks = next[h];
+
+		next[h] = place;
+		place += ranks;
+	}
+	for (int r = 0; r < ring->nranks; r++) {
+		int place = next[host[r]]++;
+
+		ring->ranks[place] = r;
+		ring->places[r] = place;
+	}
+}
+
+int ko_ring_make(const int *host, int nranks, struct ko_ring *out)
+{
+	int crossings = host ? count_crossings(host, nranks) : 0, *next;
 
 	*out = (struct ko_ring){ .nranks = nranks };
-	if (crossings <= 2)
+	if (crossings <= 2 || crossings == count_hosts(host, nranks))
 		return 0;
-	seats = malloc((size_t)nranks * sizeof(*seats));
+	next = calloc((size_t)nranks, sizeof(*next));
 	out->ranks = malloc(2 * (size_t)nranks * sizeof(*out->ranks));
-	if (!seats || !out->ranks) {
-		free(seats);
+	if (!next || !out->ranks) {
+		free(next);
 		ko_ring_free(out);
 		return ko_fail(KOLO_ENOMEM, "no memory for a ring of %d ranks", nranks);
 	}
 	out->places = out->ranks + nranks;
-	for (int r = 0; r < nranks; r++)
-		seats[r] = (struct seat){ .machine = table[r].place.machine, .rank = r };
-	arrange(seats, nranks);
-	for (int k = 0; k < nranks; k++) {
-		out->ranks[k] = seats[k].rank;
-		out->places[seats[k].rank] = k;
-	}
-	if (crossings == count_hosts(seats, nranks))
-		ko_ring_free(out);
-	free(seats);
+	arrange(host, next, out);
+	free(next);
 	return 0;
 }
 

@@ -3,17 +3,16 @@
 #ifndef KO_RING_H
 #define KO_RING_H
 
-struct ko_entry;
-
 struct ko_ring {
 	int nranks;
 	/* Who stands at a place, and where a rank stands; NULL where each rank's place is its number, as on one host */
 	int *ranks, *places;
 };
 
-/* The ring of the nranks of a table: by their numbers where no other order has fewer edges between hosts, so that where jobs
- * run changes nothing for as long as hosts get their ranks together. The caller frees it. Errors: KOLO_ENOMEM. */
-int ko_ring_make(const struct ko_entry *table, int nranks, struct ko_ring *out);
+/* The ring of nranks ranks. host[r] is the lowest rank on the host of rank r; NULL if all ranks share one host. The ring visits
+ * ranks by number if no other order has fewer edges between hosts. So where a job runs changes nothing as long as each host
+ * gets ranks with successive numbers. Linear in nranks. The caller frees *out. Errors: KOLO_ENOMEM. */
+int ko_ring_make(const int *host, int nranks, struct ko_ring *out);
 void ko_ring_free(struct ko_ring *ring);
 
 static inline int ko_ring_place(const struct ko_ring *ring, int rank)

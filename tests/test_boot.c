@@ -350,7 +350,28 @@ static void a_maker_that_dies_is_noticed_though_its_child_lives(void **state)
 	t_processes(2, outlives_the_id, NULL);
 }
 
+/* Hosts are told apart by `machine`, whatever order their names have. */
+static void a_table_s_ring_groups_the_ranks_of_a_host(void **state)
+{
+	static const char hosts[] = "cbabcca";
+	static const int expected[] = { 0, 4, 5, 1, 3, 2, 6 };
+	struct ko_entry table[ARRAY_LEN(expected)] = { 0 };
+	struct ko_ring ring;
+
+	(void)state;
+	for (int r = 0; r < (int)ARRAY_LEN(table); r++) {
+		table[r].rank = r;
+		table[r].place.machine[0] = hosts[r];
+	}
+	CHECK(ko_boot_ring(table, ARRAY_LEN(table), &ring) == 0 && ring.nranks == ARRAY_LEN(table));
+	for (int k = 0; k < ring.nranks; k++)
+		CHECK(ring.ranks[k] == expected[k] && ko_ring_place(&ring, expected[k]) == k);
+	ko_ring_free(&ring);
+	CHECK(ko_boot_ring(table, 1, &ring) == 0 && !ring.ranks);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_table_s_ring_groups_the_ranks_of_a_host),
 	cmocka_unit_test(strangers_do_no_harm),
 	cmocka_unit_test(the_parent_that_forks_the_ranks_may_make_the_id),
 	cmocka_unit_test(ranks_that_contradict_each_other_fail_at_once),

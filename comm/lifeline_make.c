@@ -1,4 +1,5 @@
-/* See lifeline.h: making lifelines, and taking calls. Of two ranks the higher connects and the lower accepts. */
+/* Makes lifelines and takes calls (see lifeline.h). Of two ranks the higher connects and the lower accepts. What goes through
+ * lifelines afterwards is in lifeline.c, which never calls this file. */
 #include "lifeline_own.h"
 
 #include "clock.h"
@@ -89,55 +90,6 @@ int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struc
 	return ll->far_listener < 0 ? ko_fail(KOLO_ESYS, "rank %d: opening a TCP port at %s: %s", ll->rank,
 					      ko_net_text(here, at), strerror(errno))
 				    : 0;
-}
-
-struct ko_life *ko_life_find(struct ko_lifelines *ll, int rank)
-{
-	for (int k = 0; k < ll->n; k++)
-		if (ll->life[k].rank == rank)
-			return &ll->life[k];
-	return NULL;
-}
-
-bool ko_lifelines_hear(struct ko_lifelines *ll, int rank)
-{
-	return ko_life_find(ll, rank) != NULL;
-}
-
-int ko_life_gone_early(struct ko_lifelines *ll, int rank)
-{
-	const struct ko_entry *e = &ll->table[rank];
-
-	return ko_fail(
-		KOLO_EPEER,
-		"rank %d: rank %d (pid %d on %s) ended or gave up before it had done its part in making "
-		"the communicator or its memory; its own error says why",
-		ll->rank, rank, e->pid, e->place.host);
-}
-
-int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what)
-{
-	const struct ko_entry *e = &ll->table[rank];
-	bool far = !ko_place_same(&ll->table[ll->rank].place, &e->place);
-	char at[KO_NET_TEXT] = "a Unix socket";
-	int err = errno;
-
-	if (err == ECONNREFUSED || err == EPIPE || err == ECONNRESET)
-		return ko_life_gone_early(ll, rank);
-	if (err == EDESTADDRREQ)
-		return ko_fail(
-			KOLO_EUNREACH,
-			"rank %d (on %s) can't reach rank %d (pid %d on %s): another host, or container, and that "
-			"rank met the others where only its own host comes; give all ranks "
-			"KOLO_ROOT=host:port with an address that all reach",
-			ll->rank, ll->table[ll->rank].place.host, rank, e->pid, e->place.host);
-	if (far)
-		ko_net_text(&e->place.net, at);
-	return ko_fail(err == EAGAIN || err == ETIMEDOUT           ? KOLO_ETIMEDOUT
-		       : err == EHOSTUNREACH || err == ENETUNREACH ? KOLO_EUNREACH
-								   : KOLO_ESYS,
-		       "rank %d: %s rank %d (pid %d on %s) through %s: %s", ll->rank, what, rank, e->pid,
-		       e->place.host, at, strerror(err));
 }
 
 static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int fd)
@@ -336,11 +288,6 @@ static int check_missing(struct ko_lifelines *ll)
 	return 0;
 }
 
-int ko_life_check_parent(const struct ko_lifelines *ll)
-{
-	return ll->parent ? ko_roster_cause(ll->parent) : 0;
-}
-
 /* Waits for those that connect to us. */
 static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 {
@@ -411,14 +358,4 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 		if (ll->life[k].rank < ll->rank)
 			rc = call_lower(ll, &ll->life[k], deadline);
 	return rc < 0 ? rc : accept_higher(ll, deadline);
-}
-
-void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster)
-{
-	ll->parent = roster;
-}
-
-void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster)
-{
-	ll->own = roster;
 }

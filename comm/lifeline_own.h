@@ -1,5 +1,5 @@
-/* What a rank's lifelines are made of. Private to lifeline_make.c, which makes them and takes calls, and lifeline.c, which
- * uses them. */
+/* What a rank's lifelines are made of, and the functions of lifeline.c that lifeline_make.c needs too. Private to these two
+ * files. */
 #ifndef KO_LIFELINE_OWN_H
 #define KO_LIFELINE_OWN_H
 

@@ -1,4 +1,5 @@
-/* See boot.h. This file is the joining side, boot_server.c the serving side, boot_wire.h what they say. */
+/* Joining a meeting point (ko_boot_join), and the ring of those who have joined. boot_server.c is the serving side,
+ * boot_wire.h what both say. */
 #include "boot.h"
 
 #include "boot_wire.h"
@@ -7,37 +8,13 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum { GRACE_MS = 2000 }; /* for the server's answer to arrive */
-
-uint64_t ko_boot_pidns(void)
-{
-	struct stat st;
-
-	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (uint64_t)st.st_ino;
-}
-
-bool ko_boot_check(struct ko_entry *e)
-{
-	e->place.host[sizeof(e->place.host) - 1] = 0;
-	e->place.machine[sizeof(e->place.machine) - 1] = 0;
-	e->transport[sizeof(e->transport) - 1] = 0;
-	e->algorithm[sizeof(e->algorithm) - 1] = 0;
-	e->net[sizeof(e->net) - 1] = 0;
-	return e->nranks >= 1 && e->nranks <= KO_MAX_RANKS && e->rank >= 0 && e->rank < e->nranks &&
-	       e->socket_len <= sizeof(e->socket) &&
-	       (e->place.net.any.sa_family == 0 || e->place.net.any.sa_family == AF_INET ||
-		e->place.net.any.sa_family == AF_INET6) &&
-	       e->limits.nslots >= 2 && e->limits.nslots <= KO_MAX_SLOTS &&
-	       e->limits.slot_len >= KO_MIN_SLOT && e->limits.slot_len <= KO_MAX_SLOT;
-}
 
 /* A conversation with who serves the id. */
 struct server {
@@ -127,24 +104,6 @@ static int open_maker(const struct ko_meeting *m, int *pidfd)
 		return ko_fail(KOLO_EPEER,
 			       "the process that made the id (pid %d) ended before all ranks had joined",
 			       m->pid);
-	return 0;
-}
-
-int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out)
-{
-	struct ko_boot_id layout;
-
-	memcpy(&layout, id, sizeof(layout));
-	layout.host[sizeof(layout.host) - 1] = 0;
-	if (layout.magic != KO_BOOT_ID_MAGIC)
-		return ko_fail(KOLO_EINVAL, "these 128 bytes are no id made by kolo_id_create");
-	*out = (struct ko_meeting){
-		.tag = layout.tag, .port = layout.port, .nports = 1, .pid = layout.pid, .pidns = layout.pidns
-	};
-	memcpy(out->secret, layout.secret, sizeof(out->secret));
-	memcpy(out->proof, layout.proof, sizeof(out->proof));
-	memcpy(out->host, layout.host, sizeof(layout.host));
-	snprintf(out->what, sizeof(out->what), "%s port %d", layout.host, layout.port);
 	return 0;
 }
 

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -37,16 +36,6 @@ struct search {
 	struct pollfd *polls; /* n + 1: the id's maker last */
 	int n;
 };
-
-unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out)
-{
-	size_t len = strlen(m->name);
-
-	memset(out, 0, sizeof(*out));
-	out->sun_family = AF_UNIX;
-	memcpy(out->sun_path + 1, m->name, len);
-	return (unsigned)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
-}
 
 static void hang_up(struct candidate *c, int err)
 {

@@ -4,16 +4,15 @@
 #include "boot_wire.h"
 #include "clock.h"
 #include "log.h"
-#include "net.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -436,47 +435,5 @@ int ko_boot_serve(const struct ko_meeting *m, int listener)
 	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "no memory to serve %s", m->what) : start_thread(s);
 	if (rc < 0)
 		free_server(s);
-	return rc;
-}
-
-/* On KOLO_IFACE's address, else the loopback interface: nobody said that other hosts are to come. */
-static int listen_for_id(struct ko_boot_id *id, int *listener)
-{
-	union ko_net at[KO_NET_MAX];
-	int n, rc = ko_net_iface(at, &n);
-
-	if (rc < 0)
-		return rc;
-	if (n == 0)
-		at[0].v4 = (struct sockaddr_in){ .sin_family = AF_INET,
-						 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	*listener = ko_net_listen(&at[0]);
-	ko_net_text(&at[0], id->host);
-	if (*listener < 0)
-		return ko_fail(KOLO_ESYS, "kolo_id_create: opening a TCP port at %s: %s", id->host,
-			       strerror(errno));
-	id->port = ko_net_port(&at[0]);
-	return 0;
-}
-
-int kolo_id_create(struct kolo_id *out)
-{
-	struct ko_boot_id layout = { .magic = KO_BOOT_ID_MAGIC, .pid = getpid(), .pidns = ko_boot_pidns() };
-	struct ko_meeting m;
-	int rc, listener;
-
-	if (!out)
-		return ko_fail(KOLO_EINVAL, "kolo_id_create: out is NULL");
-	memset(out, 0, sizeof(*out));
-	if (getrandom(layout.secret, sizeof(layout.secret), 0) != sizeof(layout.secret) ||
-	    getrandom(layout.proof, sizeof(layout.proof), 0) != sizeof(layout.proof) ||
-	    getrandom(&layout.tag, sizeof(layout.tag), 0) != sizeof(layout.tag))
-		return ko_fail(KOLO_ESYS, "kolo_id_create: getrandom: %s", strerror(errno));
-	rc = listen_for_id(&layout, &listener);
-	if (rc < 0)
-		return rc;
-	memcpy(out, &layout, sizeof(layout));
-	if ((rc = ko_meeting_of_id(out, &m)) < 0 || (rc = ko_boot_serve(&m, listener)) < 0)
-		memset(out, 0, sizeof(*out));
 	return rc;
 }

@@ -47,27 +47,31 @@ struct ko_boot_reply {
 	char text[KO_TEXT];
 };
 
+/* ---- boot_wire.c ---------------------------------------------------------------------------------------- */
+
 /* A number that differs between namespaces of process ids; 0 when it can't be had. */
 uint64_t ko_boot_pidns(void);
 
 /* Makes what came from outside safe to use: texts end, lengths fit. False when it makes no sense at all. */
 bool ko_boot_check(struct ko_entry *entry);
 
-/* boot_dial.c. A connection to who serves `m`, whose greeting was right; waits until the deadline for rank 0 to serve
+/* The name of an abstract Unix socket as an address; its length. */
+struct sockaddr_un;
+unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out);
+
+/* ---- boot_dial.c, boot_listen.c, boot_server.c ------------------------------------------------------------ */
+
+/* A connection to who serves `m`, whose greeting was right; waits until the deadline for rank 0 to serve
  * it. `rank` is who dials, `maker` the pidfd of an id's maker or -1. Errors: KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_EPEER, KOLO_EINVAL,
  * KOLO_ESYS. */
 int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadline, int *out);
 
-/* boot_listen.c. A listening, non-blocking socket for rank 0's meeting point. Errors: KOLO_EUNREACH (the name or all
+/* A listening, non-blocking socket for rank 0's meeting point. Errors: KOLO_EUNREACH (the name or all
  * ports are taken; not an address of this host), KOLO_EINVAL, KOLO_ESYS. */
 int ko_boot_listen(const struct ko_meeting *m, int *out);
 
-/* boot_server.c. Serves m on a thread of its own until all have joined or joining has failed; takes over the
+/* Serves m on a thread of its own until all have joined or joining has failed; takes over the
  * listener, on errors too. Errors: KOLO_ESYS, KOLO_ENOMEM. */
 int ko_boot_serve(const struct ko_meeting *m, int listener);
-
-/* The name of an abstract Unix socket as an address; its length. */
-struct sockaddr_un;
-unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out);
 
 #endif

@@ -109,8 +109,8 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 		return *c->table[0].transport ? ko_edge_transport(c, 0, 0, &in) : 0;
 	if ((rc = ko_edge_transport(c, prev, c->rank, &in)) < 0 ||
 	    (rc = ko_edge_transport(c, c->rank, next, &out)) < 0 ||
-	    (rc = in->open(KO_RECV, here, &c->agreed.limits, &c->from_prev)) < 0 ||
-	    (rc = out->open(KO_SEND, here, &c->agreed.limits, &c->to_next)) < 0)
+	    (rc = ko_link_open(in, KO_RECV, here, &c->agreed.limits, &c->from_prev)) < 0 ||
+	    (rc = ko_link_open(out, KO_SEND, here, &c->agreed.limits, &c->to_next)) < 0)
 		return rc;
 	rc = exchange_addresses(c, prev, next, deadline, &j);
 	if (rc == 0)

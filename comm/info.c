@@ -80,7 +80,7 @@ static void look_at_transport(struct kolo_part_info *part)
 	part->built = 1;
 	ko_place_get(&here);
 	part->usable = ko_links[i]->probe(&here, &here, true) == 0 &&
-		       ko_links[i]->open(KO_RECV, &here, &limits, &link) == 0;
+		       ko_link_open(ko_links[i], KO_RECV, &here, &limits, &link) == 0;
 	if (!part->usable)
 		give_reason(part, kolo_last_error());
 	ko_links[i]->close(link);

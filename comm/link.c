@@ -1,27 +1,17 @@
-/* The table of transports: what is built in is decided here. */
+/* What all links have in common, whatever their transport. See link.h; link_table.c has the transports. */
 #include "link.h"
 
 #include "error.h"
-#include "ofi.h"
-#include "shm.h"
-#include "tcp.h"
-#include "verbs.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+int ko_link_open(const struct ko_link_ops *ops, enum ko_role role, const struct ko_place *here,
+		 const struct ko_limits *limits, struct ko_link **out)
+{
+	int rc = ops->open(role, here, limits, out);
 
-const struct ko_link_ops *const ko_links[] = {
-	&ko_shm_ops,
-#ifdef KO_HAVE_VERBS
-	&ko_verbs_ops,
-#endif
-	&ko_tcp_ops,
-#ifdef KO_HAVE_OFI
-	&ko_ofi_ops,
-#endif
-	NULL,
-};
+	if (rc == 0)
+		(*out)->ops = ops;
+	return rc;
+}
 
 const char *ko_stores_name(enum ko_stores stores)
 {
@@ -77,45 +67,4 @@ int ko_link_stay(struct ko_link *link, enum ko_role near)
 	(void)link;
 	(void)near;
 	return 0;
-}
-
-static int find_name(const char *name)
-{
-	char known[128] = "";
-
-	for (size_t i = 0; ko_links[i]; i++) {
-		size_t at = strlen(known);
-
-		if (strcmp(ko_links[i]->name, name) == 0)
-			return 0;
-		snprintf(known + at, sizeof(known) - at, " %s", ko_links[i]->name);
-	}
-	return ko_fail(KOLO_ENOTSUP, "no transport called '%s'; this build has:%s", name, known);
-}
-
-int ko_link_net(const char **out)
-{
-	*out = getenv("KOLO_NET");
-	if (!*out || !**out)
-		*out = "";
-	else if (find_name(*out) < 0)
-		return ko_fail(KOLO_EINVAL, "KOLO_NET=%s: %s", *out, kolo_last_error());
-	return 0;
-}
-
-int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
-		   const struct ko_link_ops **out)
-{
-	int rc = 0, tried = 0;
-
-	for (size_t i = 0; ko_links[i]; i++) {
-		if (*name && strcmp(name, ko_links[i]->name) != 0)
-			continue;
-		tried = 1;
-		rc = ko_links[i]->probe(a, b, *name != 0);
-		*out = ko_links[i];
-		if (rc == 0)
-			return 0;
-	}
-	return tried ? rc : find_name(name);
 }

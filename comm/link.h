@@ -74,8 +74,8 @@ struct ko_link_ops {
 	 * answer. 0, or KOLO_ENOTSUP with the reason. */
 	int (*probe)(const struct ko_place *a, const struct ko_place *b, bool asked);
 
-	/* Makes one end, not connected yet, for a rank that is `here`. The caller owns *out and closes it. KOLO_ENOMEM,
-	 * KOLO_ENOTSUP, KOLO_ESYS. */
+	/* Makes one end, not connected yet, for a rank that is `here`. ko_link_open calls it and writes (*out)->ops. Errors: those
+	 * of ko_link_open. */
 	int (*open)(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
 		    struct ko_link **out);
 
@@ -139,6 +139,11 @@ struct ko_link_ops {
 	void (*close)(struct ko_link *link);
 };
 
+/* Makes one end of a link of this transport, not connected yet, for a rank that is `here`. The caller owns *out and closes it;
+ * *out is NULL after an error. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
+int ko_link_open(const struct ko_link_ops *ops, enum ko_role role, const struct ko_place *here,
+		 const struct ko_limits *limits, struct ko_link **out);
+
 /* Does commit take these bytes where they are, or may they be offered? Below KO_LENT_MIN memory that was lent is not worth
  * it: whoever drains waits for the other end's acknowledgement. */
 bool ko_link_takes(const struct ko_link *link, const void *bytes, size_t len);
@@ -156,6 +161,8 @@ int ko_link_stay(struct ko_link *link, enum ko_role near);
 
 /* "ordinary", "streaming". */
 const char *ko_stores_name(enum ko_stores stores);
+
+/* ---- link_table.c --------------------------------------------------------------------------------------- */
 
 /* Best first, then NULL. */
 extern const struct ko_link_ops *const ko_links[];

@@ -291,7 +291,6 @@ int ko_ofi_open(enum ko_role role, const struct ko_place *here, const struct ko_
 	*out = NULL;
 	if (!e)
 		return ko_fail(KOLO_ENOMEM, "ofi: no memory for a link");
-	e->link.ops = &ko_ofi_ops;
 	e->link.role = role;
 	e->limits = *limits;
 	e->len = ofi_slot_offset(e, limits->nslots);

@@ -76,7 +76,6 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	*out = NULL;
 	if (!shm)
 		return ko_fail(KOLO_ENOMEM, "shm: no memory for a link");
-	shm->end.link.ops = &ko_shm_ops;
 	shm->end.link.role = role;
 	shm->limits = *limits;
 	shm->len = ko_fifo_len(limits);

@@ -68,9 +68,9 @@ static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, 
 	e->prev = ko_ring_back(&c->ring, c->rank, 1 << k);
 	if ((rc = ko_edge_transport(c, e->prev, c->rank, &in)) < 0 ||
 	    (rc = ko_edge_transport(c, c->rank, e->next, &out)) < 0 ||
-	    (rc = in->open(KO_RECV, here, &limits, &e->from)) < 0 ||
-	    (rc = out->open(KO_SEND, here, &limits, &e->to)) < 0 || (rc = in->address(e->from, &from)) < 0 ||
-	    (rc = out->address(e->to, &to)) < 0)
+	    (rc = ko_link_open(in, KO_RECV, here, &limits, &e->from)) < 0 ||
+	    (rc = ko_link_open(out, KO_SEND, here, &limits, &e->to)) < 0 ||
+	    (rc = in->address(e->from, &from)) < 0 || (rc = out->address(e->to, &to)) < 0)
 		return rc;
 	memcpy(mine->to[k], to.bytes, sizeof(to.bytes));
 	memcpy(mine->from[k], from.bytes, sizeof(from.bytes));

@@ -151,7 +151,6 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	*out = NULL;
 	if (!t)
 		return ko_fail(KOLO_ENOMEM, "tcp: no memory for a link");
-	t->link.ops = &ko_tcp_ops;
 	t->link.role = role;
 	t->link.anywhere = true;
 	t->limits = *limits;

@@ -217,7 +217,6 @@ int ko_verbs_open(enum ko_role role, const struct ko_place *here, const struct k
 	*out = NULL;
 	if (!e)
 		return ko_fail(KOLO_ENOMEM, "verbs: no memory for a link");
-	e->link.ops = &ko_verbs_ops;
 	e->link.role = role;
 	e->limits = *limits;
 	e->most = VERBS_GAP + limits->slot_len;

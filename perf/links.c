@@ -138,8 +138,8 @@ static struct edge open_edge(size_t slot_len)
 	struct ko_address address;
 	struct edge e;
 
-	if (ko_shm_ops.open(KO_RECV, &here, &limits, &e.recv) < 0 ||
-	    ko_shm_ops.open(KO_SEND, &here, &limits, &e.send) < 0 ||
+	if (ko_link_open(&ko_shm_ops, KO_RECV, &here, &limits, &e.recv) < 0 ||
+	    ko_link_open(&ko_shm_ops, KO_SEND, &here, &limits, &e.send) < 0 ||
 	    e.recv->ops->address(e.recv, &address) < 0 || e.send->ops->connect(e.send, &address) < 0) {
 		fprintf(stderr, "%s\n", kolo_last_error());
 		exit(1);

@@ -373,7 +373,7 @@ static void run_one_memory(size_t k)
 static bool is_here(const struct ko_link_ops *ops)
 {
 	struct ko_link *link;
-	int rc = ops->open(KO_RECV, &here, &limits, &link);
+	int rc = ko_link_open(ops, KO_RECV, &here, &limits, &link);
 
 	if (rc < 0)
 		printf("# %s is left out: %s\n", ops->name, kolo_last_error());
@@ -399,7 +399,8 @@ static struct pair connect_pair(const struct ko_link_ops *ops, const struct ko_l
 	struct pair p = { .apart = false };
 	bool tx = false, rx = false;
 
-	CHECK(ops->open(KO_RECV, &here, of, &p.rx) == 0 && ops->open(KO_SEND, &here, of, &p.tx) == 0);
+	CHECK(ko_link_open(ops, KO_RECV, &here, of, &p.rx) == 0 &&
+	      ko_link_open(ops, KO_SEND, &here, of, &p.tx) == 0);
 	CHECK(p.rx->role == KO_RECV && p.tx->role == KO_SEND && p.rx->ops == ops);
 	CHECK(ops->address(p.rx, &of_rx) == 0 && ops->address(p.tx, &of_tx) == 0);
 	for (int64_t deadline = t_now_ms() + 10000; !(tx && rx); sched_yield()) {
@@ -418,7 +419,7 @@ static struct ko_link *connect_across(const struct ko_link_ops *ops, enum ko_rol
 	struct ko_address mine, theirs;
 	struct ko_link *link;
 
-	CHECK(ops->open(role, &here, &limits, &link) == 0 && ops->address(link, &mine) == 0);
+	CHECK(ko_link_open(ops, role, &here, &limits, &link) == 0 && ops->address(link, &mine) == 0);
 	memcpy(msg.bytes, mine.bytes, sizeof(mine.bytes));
 	CHECK(ko_msg_send(sock, &msg, mine.fd) == 0);
 	while (recv(sock, &msg, 1, MSG_PEEK) < 0) /* blocks; ko_msg_recv doesn't */
@@ -541,7 +542,7 @@ static void closing_takes_null_and_half_built_ends(void **state)
 
 		ko_links[i]->close(NULL);
 		for (int role = KO_SEND; here_too && role <= KO_RECV; role++) {
-			CHECK(ko_links[i]->open((enum ko_role)role, &here, &limits, &link) == 0);
+			CHECK(ko_link_open(ko_links[i], (enum ko_role)role, &here, &limits, &link) == 0);
 			ko_links[i]->close(link);
 		}
 	}
@@ -599,8 +600,8 @@ static void an_address_of_something_else_is_refused(void **state)
 	for (size_t i = 0; ko_links[i]; i++) {
 		if (!is_here(ko_links[i]))
 			continue;
-		CHECK(ko_links[i]->open(KO_RECV, &here, &other, &rx) == 0 &&
-		      ko_links[i]->open(KO_SEND, &here, &limits, &tx) == 0);
+		CHECK(ko_link_open(ko_links[i], KO_RECV, &here, &other, &rx) == 0 &&
+		      ko_link_open(ko_links[i], KO_SEND, &here, &limits, &tx) == 0);
 		CHECK(ko_links[i]->address(rx, &address) == 0);
 		CHECK(ko_links[i]->connect(tx, &address) < 0);
 		ko_links[i]->close(rx);
@@ -632,7 +633,7 @@ static void memory_of_no_device_is_refused(void **state)
 	if (!is_here(&ko_verbs_ops))
 		skip();
 	CHECK(fd >= 0 && ftruncate(fd, sizeof(page)) == 0);
-	CHECK(ko_verbs_ops.open(KO_SEND, &here, &limits, &link) == 0);
+	CHECK(ko_link_open(&ko_verbs_ops, KO_SEND, &here, &limits, &link) == 0);
 	CHECK(ko_verbs_ops.lend_device(link, page, sizeof(page), fd, 0) == KOLO_ESYS && !link->lent);
 	CHECK(strstr(kolo_last_error(), "dmabuf"));
 	ko_verbs_ops.close(link);

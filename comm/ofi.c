@@ -1,20 +1,11 @@
 /* Links through libfabric: how slots move. See ofi_end.h for what lies where. */
-#include "ofi.h"
+#include "ofi_end.h"
 
 #include "error.h"
 #include "mem.h"
-#include "ofi_end.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
-{
-	(void)a;
-	(void)asked;
-	(void)b; /* whether there is a way between them is seen when they connect */
-	return 0;
-}
 
 static struct ofi_end *end_of(struct ko_link *link)
 {
@@ -210,7 +201,7 @@ static bool has_room(const struct ofi_end *e)
 	return e->committed - e->credited < e->limits.nslots && !e->is_flying[e->at];
 }
 
-static int acquire_slot(struct ko_link *link, struct ko_slot *out)
+int ko_ofi_acquire(struct ko_link *link, struct ko_slot *out)
 {
 	struct ofi_end *e = end_of(link);
 	int rc = has_room(e) ? 0 : advance_sender(e);
@@ -223,7 +214,7 @@ static int acquire_slot(struct ko_link *link, struct ko_slot *out)
 	return 0;
 }
 
-static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
+int ko_ofi_commit(struct ko_link *link, const struct ko_slot *slot)
 {
 	struct ofi_end *e = end_of(link);
 
@@ -240,7 +231,7 @@ static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
 }
 
 /* What has arrived can be used, whatever happened to the link since. */
-static int peek_slot(struct ko_link *link, struct ko_slot *out)
+int ko_ofi_peek(struct ko_link *link, struct ko_slot *out)
 {
 	struct ofi_end *e = end_of(link);
 	const struct ofi_head *head = ofi_head_at(e, e->at);
@@ -259,7 +250,7 @@ static int peek_slot(struct ko_link *link, struct ko_slot *out)
 }
 
 /* The sender is told of half of the slots at a time: a note costs as much as a small slot. */
-static int release_slot(struct ko_link *link)
+int ko_ofi_release(struct ko_link *link)
 {
 	struct ofi_end *e = end_of(link);
 
@@ -271,7 +262,7 @@ static int release_slot(struct ko_link *link)
 	return 0;
 }
 
-static int progress_link(struct ko_link *link)
+int ko_ofi_progress(struct ko_link *link)
 {
 	struct ofi_end *e = end_of(link);
 	int rc;
@@ -283,30 +274,10 @@ static int progress_link(struct ko_link *link)
 	return rc;
 }
 
-static int drain_link(struct ko_link *link)
+int ko_ofi_drain(struct ko_link *link)
 {
 	struct ofi_end *e = end_of(link);
 	int rc = e->flying ? advance_sender(e) : 0;
 
 	return rc < 0 || e->flying == 0 ? rc : KO_EAGAIN;
 }
-
-const struct ko_link_ops ko_ofi_ops = {
-	.name = "ofi",
-	.probe = probe_places,
-	.open = ko_ofi_open,
-	.address = ko_ofi_address,
-	.connect = ko_ofi_connect,
-	.acquire = acquire_slot,
-	.commit = commit_slot,
-	.peek = peek_slot,
-	.release = release_slot,
-	.progress = progress_link,
-	.drain = drain_link,
-	.lend = ko_link_lend_nothing,
-	.lend_device = ko_link_lend_no_device,
-	.offer = ko_link_offer_nothing,
-	.take_back = ko_link_take_nothing_back,
-	.settle = ko_link_stay,
-	.close = ko_ofi_close,
-};

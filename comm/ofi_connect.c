@@ -282,8 +282,24 @@ static int choose_provider(struct ofi_end *e, const struct ko_place *here)
 		       *forced ? " of KOLO_OFI_PROVIDER=" : "", forced, source);
 }
 
-int ko_ofi_open(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
-		struct ko_link **out)
+static void close_link(struct ko_link *link)
+{
+	struct ofi_end *e = (struct ofi_end *)link;
+
+	if (!e)
+		return;
+	if (e->cq && !e->broken)
+		ko_ofi_reap(e); /* a connection that is closed with something unread in it is reset */
+	close_fabric(e);
+	if (e->memory)
+		munmap(e->memory, e->len);
+	if (e->lib.handle)
+		dlclose(e->lib.handle);
+	free(e);
+}
+
+static int open_link(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
+		     struct ko_link **out)
 {
 	struct ofi_end *e = calloc(1, sizeof(*e));
 	int rc;
@@ -307,32 +323,16 @@ int ko_ofi_open(enum ko_role role, const struct ko_place *here, const struct ko_
 	if (rc == 0 && role == KO_RECV)
 		rc = choose_provider(e, here);
 	if (rc < 0) {
-		ko_ofi_close(&e->link);
+		close_link(&e->link);
 		return rc;
 	}
 	*out = &e->link;
 	return 0;
 }
 
-void ko_ofi_close(struct ko_link *link)
-{
-	struct ofi_end *e = (struct ofi_end *)link;
-
-	if (!e)
-		return;
-	if (e->cq && !e->broken)
-		ko_ofi_reap(e); /* a connection that is closed with something unread in it is reset */
-	close_fabric(e);
-	if (e->memory)
-		munmap(e->memory, e->len);
-	if (e->lib.handle)
-		dlclose(e->lib.handle);
-	free(e);
-}
-
 /* ---- Joining -------------------------------------------------------------------------------------------- */
 
-int ko_ofi_address(struct ko_link *link, struct ko_address *out)
+static int address_link(struct ko_link *link, struct ko_address *out)
 {
 	struct ofi_end *e = (struct ofi_end *)link;
 	struct ofi_address a = { .slot_len = e->limits.slot_len, .nslots = e->limits.nslots };
@@ -466,7 +466,7 @@ static int exchange_hello(struct ofi_end *e)
 		       : ko_ofi_fail(e, "taking the sender's address", FI_EINVAL);
 }
 
-int ko_ofi_connect(struct ko_link *link, const struct ko_address *peer)
+static int connect_link(struct ko_link *link, const struct ko_address *peer)
 {
 	struct ofi_end *e = (struct ofi_end *)link;
 	struct ofi_address a;
@@ -491,3 +491,33 @@ int ko_ofi_connect(struct ko_link *link, const struct ko_address *peer)
 		e->state = OFI_JOINED;
 	return rc;
 }
+
+/* ---- The transport ---------------------------------------------------------------------------------------- */
+
+static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
+{
+	(void)a;
+	(void)asked;
+	(void)b; /* whether there is a way between them is seen when they connect */
+	return 0;
+}
+
+const struct ko_link_ops ko_ofi_ops = {
+	.name = "ofi",
+	.probe = probe_places,
+	.open = open_link,
+	.address = address_link,
+	.connect = connect_link,
+	.acquire = ko_ofi_acquire,
+	.commit = ko_ofi_commit,
+	.peek = ko_ofi_peek,
+	.release = ko_ofi_release,
+	.progress = ko_ofi_progress,
+	.drain = ko_ofi_drain,
+	.lend = ko_link_lend_nothing,
+	.lend_device = ko_link_lend_no_device,
+	.offer = ko_link_offer_nothing,
+	.take_back = ko_link_take_nothing_back,
+	.settle = ko_link_stay,
+	.close = close_link,
+};

@@ -1,4 +1,5 @@
-/* One end of a link through libfabric. Private to ofi.c, which moves slots, and ofi_connect.c, which joins two ends.
+/* One end of a link through libfabric. Private to ofi.c, which moves slots, and ofi_connect.c, which joins two ends and has the
+ * transport's table. ofi_connect.c calls ofi.c, never the other way.
  *
  * Both ends have registered memory with the same layout: notes, then slots, each with its head before it, which travels
  * with it in one piece. The sender writes a slot into the receiver's memory where the provider can tell the receiver of
@@ -101,7 +102,15 @@ static inline struct ofi_hello *ofi_hello_of(const struct ofi_end *e)
 	return (struct ofi_hello *)(void *)(e->memory + KO_MAX_SLOTS * sizeof(uint64_t));
 }
 
-/* ofi.c */
+/* ---- ofi.c ---------------------------------------------------------------------------------------------- */
+
+/* Functions of the table: see struct ko_link_ops. */
+int ko_ofi_acquire(struct ko_link *link, struct ko_slot *out);
+int ko_ofi_commit(struct ko_link *link, const struct ko_slot *slot);
+int ko_ofi_peek(struct ko_link *link, struct ko_slot *out);
+int ko_ofi_release(struct ko_link *link);
+int ko_ofi_progress(struct ko_link *link);
+int ko_ofi_drain(struct ko_link *link);
 
 /* Posts the receives that a fresh endpoint needs. */
 int ko_ofi_begin(struct ofi_end *e);
@@ -111,12 +120,5 @@ int ko_ofi_reap(struct ofi_end *e);
 
 /* Keeps the first failure of the link, with libfabric's word for `err` (positive). Returns its code. */
 int ko_ofi_fail(struct ofi_end *e, const char *doing, int err);
-
-/* ofi_connect.c: the entries of the table. */
-int ko_ofi_open(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
-		struct ko_link **out);
-int ko_ofi_address(struct ko_link *link, struct ko_address *out);
-int ko_ofi_connect(struct ko_link *link, const struct ko_address *peer);
-void ko_ofi_close(struct ko_link *link);
 
 #endif

@@ -1,10 +1,9 @@
-/* Links through RDMA verbs: how slots move. See verbs_end.h for what lies where. */
-#include "verbs.h"
+/* Links through RDMA verbs: how slots move, and memory that was lent. See verbs_end.h for what lies where. */
+#include "verbs_end.h"
 
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
-#include "verbs_end.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,17 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Software that plays an RDMA card is slower than the kernel's TCP: it counts when it is asked for. */
-static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
-{
-	const struct ko_place *less = a->rdma < b->rdma ? a : b;
-
-	if (less->rdma == KO_RDMA_CARD || (less->rdma == KO_RDMA_SOFTWARE && asked))
-		return 0;
-	return ko_fail(KOLO_ENOTSUP, "verbs: no active %s on %s",
-		       asked ? "RDMA port" : "port of an RDMA card", less->host);
-}
 
 static struct verbs_end *end_of(struct ko_link *link)
 {
@@ -294,7 +282,7 @@ static bool has_room(const struct verbs_end *e)
 	       e->committed - e->retired[e->committed % e->nrails] < 2 * VERBS_RECORDS;
 }
 
-static int acquire_slot(struct ko_link *link, struct ko_slot *out)
+int ko_verbs_acquire(struct ko_link *link, struct ko_slot *out)
 {
 	struct verbs_end *e = end_of(link);
 	int rc = 0;
@@ -342,7 +330,7 @@ static bool is_offered(struct verbs_end *e, const struct ko_slot *slot)
 	return slot->belongs - 1 <= e->offer.len && slot->len <= e->offer.len - (slot->belongs - 1);
 }
 
-static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
+int ko_verbs_commit(struct ko_link *link, const struct ko_slot *slot)
 {
 	struct verbs_end *e = end_of(link);
 	bool offered = is_offered(e, slot);
@@ -366,7 +354,7 @@ static bool should_tell(const struct verbs_end *e)
 
 /* What has arrived can be used, whatever happened to the link since. What could not be told before is told now: whoever
  * waits here may have to. */
-static int peek_slot(struct ko_link *link, struct ko_slot *out)
+int ko_verbs_peek(struct ko_link *link, struct ko_slot *out)
 {
 	struct verbs_end *e = end_of(link);
 	const struct verbs_head *head = verbs_head_at(e, e->at);
@@ -388,7 +376,7 @@ static int peek_slot(struct ko_link *link, struct ko_slot *out)
 	return 0;
 }
 
-static int release_slot(struct ko_link *link)
+int ko_verbs_release(struct ko_link *link)
 {
 	struct verbs_end *e = end_of(link);
 
@@ -399,7 +387,7 @@ static int release_slot(struct ko_link *link)
 	return 0;
 }
 
-static int progress_link(struct ko_link *link)
+int ko_verbs_progress(struct ko_link *link)
 {
 	struct verbs_end *e = end_of(link);
 	int rc = reap(e);
@@ -417,7 +405,7 @@ static bool has_retired(const struct verbs_end *e, const uint64_t until[VERBS_RA
 }
 
 /* Cards need no calls to deliver what was posted. But what is not in the ring is the caller's again. */
-static int drain_link(struct ko_link *link)
+int ko_verbs_drain(struct ko_link *link)
 {
 	struct verbs_end *e = end_of(link);
 	int rc = 0;
@@ -488,17 +476,17 @@ static int lend(struct ko_link *link, void *memory, size_t len, int fd, uint64_t
 	return 0;
 }
 
-static int lend_memory(struct ko_link *link, void *memory, size_t len)
+int ko_verbs_lend(struct ko_link *link, void *memory, size_t len)
 {
 	return lend(link, memory, len, -1, 0);
 }
 
-static int lend_device(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
+int ko_verbs_lend_device(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset)
 {
 	return lend(link, memory, len, fd, offset);
 }
 
-static void take_back(struct ko_link *link, void *memory)
+void ko_verbs_take_back(struct ko_link *link, void *memory)
 {
 	for (struct ko_lent **at = &link->lent; *at; at = &(*at)->next) {
 		struct ko_lent *lent = *at;
@@ -511,7 +499,7 @@ static void take_back(struct ko_link *link, void *memory)
 	}
 }
 
-static void offer_memory(struct ko_link *link, void *vector, size_t len)
+void ko_verbs_offer(struct ko_link *link, void *vector, size_t len)
 {
 	struct verbs_end *e = end_of(link);
 	const struct verbs_lent *lent = find_lent(e, vector);
@@ -532,25 +520,5 @@ static void offer_memory(struct ko_link *link, void *vector, size_t len)
 void ko_verbs_take_all_back(struct verbs_end *e)
 {
 	while (e->link.lent)
-		take_back(&e->link, (void *)e->link.lent->memory);
+		ko_verbs_take_back(&e->link, (void *)e->link.lent->memory);
 }
-
-const struct ko_link_ops ko_verbs_ops = {
-	.name = "verbs",
-	.probe = probe_places,
-	.open = ko_verbs_open,
-	.address = ko_verbs_address,
-	.connect = ko_verbs_connect,
-	.acquire = acquire_slot,
-	.commit = commit_slot,
-	.peek = peek_slot,
-	.release = release_slot,
-	.progress = progress_link,
-	.drain = drain_link,
-	.lend = lend_memory,
-	.lend_device = lend_device,
-	.offer = offer_memory,
-	.take_back = take_back,
-	.settle = ko_link_stay,
-	.close = ko_verbs_close,
-};

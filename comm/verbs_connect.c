@@ -208,8 +208,39 @@ static int prepare(struct verbs_end *e, const struct ko_place *here)
 	return rc;
 }
 
-int ko_verbs_open(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
-		  struct ko_link **out)
+static void close_nic(struct verbs_nic *nic)
+{
+	for (int q = 0; q < VERBS_QPS; q++)
+		if (nic->qps[q])
+			ibv_destroy_qp(nic->qps[q]);
+	if (nic->mr)
+		ibv_dereg_mr(nic->mr);
+	if (nic->cq)
+		ibv_destroy_cq(nic->cq);
+	if (nic->pd)
+		ibv_dealloc_pd(nic->pd);
+	if (nic->context)
+		ibv_close_device(nic->context);
+}
+
+static void close_link(struct ko_link *link)
+{
+	struct verbs_end *e = (struct verbs_end *)link;
+
+	if (!e)
+		return;
+	if (link->role == KO_SEND && e->state == VERBS_JOINED && !e->broken && !link->obsolete)
+		ko_verbs_linger(e);
+	ko_verbs_take_all_back(e);
+	for (int n = 0; n < VERBS_NICS; n++)
+		close_nic(&e->nics[n]);
+	if (e->memory)
+		munmap(e->memory, e->len);
+	free(e);
+}
+
+static int open_link(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
+		     struct ko_link **out)
 {
 	struct verbs_end *e = calloc(1, sizeof(*e));
 	int rc;
@@ -229,47 +260,16 @@ int ko_verbs_open(enum ko_role role, const struct ko_place *here, const struct k
 	rc = e->memory ? prepare(e, here)
 		       : ko_fail(KOLO_ENOMEM, "verbs: no memory for %zu bytes of slots", e->len);
 	if (rc < 0) {
-		ko_verbs_close(&e->link);
+		close_link(&e->link);
 		return rc;
 	}
 	*out = &e->link;
 	return 0;
 }
 
-static void close_nic(struct verbs_nic *nic)
-{
-	for (int q = 0; q < VERBS_QPS; q++)
-		if (nic->qps[q])
-			ibv_destroy_qp(nic->qps[q]);
-	if (nic->mr)
-		ibv_dereg_mr(nic->mr);
-	if (nic->cq)
-		ibv_destroy_cq(nic->cq);
-	if (nic->pd)
-		ibv_dealloc_pd(nic->pd);
-	if (nic->context)
-		ibv_close_device(nic->context);
-}
-
-void ko_verbs_close(struct ko_link *link)
-{
-	struct verbs_end *e = (struct verbs_end *)link;
-
-	if (!e)
-		return;
-	if (link->role == KO_SEND && e->state == VERBS_JOINED && !e->broken && !link->obsolete)
-		ko_verbs_linger(e);
-	ko_verbs_take_all_back(e);
-	for (int n = 0; n < VERBS_NICS; n++)
-		close_nic(&e->nics[n]);
-	if (e->memory)
-		munmap(e->memory, e->len);
-	free(e);
-}
-
 /* ---- Joining -------------------------------------------------------------------------------------------- */
 
-int ko_verbs_address(struct ko_link *link, struct ko_address *out)
+static int address_link(struct ko_link *link, struct ko_address *out)
 {
 	const struct verbs_end *e = (const struct verbs_end *)link;
 	struct verbs_address a = { .slot_len = e->limits.slot_len,
@@ -399,7 +399,7 @@ static int (*const steps[])(struct verbs_end *e, const struct verbs_address *a) 
 	[VERBS_WAITING] = wait_for_answer,
 };
 
-int ko_verbs_connect(struct ko_link *link, const struct ko_address *peer)
+static int connect_link(struct ko_link *link, const struct ko_address *peer)
 {
 	struct verbs_end *e = (struct verbs_end *)link;
 	struct verbs_address a;
@@ -418,3 +418,36 @@ int ko_verbs_connect(struct ko_link *link, const struct ko_address *peer)
 			e->nics[0].name, GIVE_UP_MS / 1000);
 	return rc;
 }
+
+/* ---- The transport ---------------------------------------------------------------------------------------- */
+
+/* Software that plays an RDMA card is slower than the kernel's TCP: it counts when it is asked for. */
+static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
+{
+	const struct ko_place *less = a->rdma < b->rdma ? a : b;
+
+	if (less->rdma == KO_RDMA_CARD || (less->rdma == KO_RDMA_SOFTWARE && asked))
+		return 0;
+	return ko_fail(KOLO_ENOTSUP, "verbs: no active %s on %s",
+		       asked ? "RDMA port" : "port of an RDMA card", less->host);
+}
+
+const struct ko_link_ops ko_verbs_ops = {
+	.name = "verbs",
+	.probe = probe_places,
+	.open = open_link,
+	.address = address_link,
+	.connect = connect_link,
+	.acquire = ko_verbs_acquire,
+	.commit = ko_verbs_commit,
+	.peek = ko_verbs_peek,
+	.release = ko_verbs_release,
+	.progress = ko_verbs_progress,
+	.drain = ko_verbs_drain,
+	.lend = ko_verbs_lend,
+	.lend_device = ko_verbs_lend_device,
+	.offer = ko_verbs_offer,
+	.take_back = ko_verbs_take_back,
+	.settle = ko_link_stay,
+	.close = close_link,
+};

@@ -1,5 +1,5 @@
-/* One end of a link through RDMA verbs. Private to verbs.c, which moves slots, verbs_nic.c, which finds ports, and
- * verbs_connect.c, which joins two ends.
+/* One end of a link through RDMA verbs. Private to verbs_nic.c, which finds ports, verbs.c, which moves slots, and
+ * verbs_connect.c, which joins two ends and has the transport's table. Each calls only those named before it.
  *
  * Both ends have registered memory with the same layout: a word for credits, then a ring of bytes in which records lie
  * one after the other. A record is a slot with its head, which travels with it in one piece, and takes no more room than
@@ -153,6 +153,18 @@ static inline struct ibv_qp *verbs_qp_of(const struct verbs_end *e, uint32_t rai
 
 /* ---- verbs.c -------------------------------------------------------------------------------------------- */
 
+/* Functions of the table: see struct ko_link_ops. */
+int ko_verbs_acquire(struct ko_link *link, struct ko_slot *out);
+int ko_verbs_commit(struct ko_link *link, const struct ko_slot *slot);
+int ko_verbs_peek(struct ko_link *link, struct ko_slot *out);
+int ko_verbs_release(struct ko_link *link);
+int ko_verbs_progress(struct ko_link *link);
+int ko_verbs_drain(struct ko_link *link);
+int ko_verbs_lend(struct ko_link *link, void *memory, size_t len);
+int ko_verbs_lend_device(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset);
+void ko_verbs_offer(struct ko_link *link, void *vector, size_t len);
+void ko_verbs_take_back(struct ko_link *link, void *memory);
+
 /* Receiver: posts a receive for this record. 0, or what the link failed with. */
 int ko_verbs_expect(struct verbs_end *e, uint64_t number);
 
@@ -171,14 +183,6 @@ int ko_verbs_settings(struct verbs_settings *out);
 
 /* Opens the ports that the environment names, or else the best: e->nics, e->nnics. KOLO_ENOTSUP, KOLO_EINVAL, KOLO_ESYS. */
 int ko_verbs_open_nics(struct verbs_end *e, const struct ko_place *here);
-
-/* ---- verbs_connect.c: the entries of the table ----------------------------------------------------------- */
-
-int ko_verbs_open(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
-		  struct ko_link **out);
-int ko_verbs_address(struct ko_link *link, struct ko_address *out);
-int ko_verbs_connect(struct ko_link *link, const struct ko_address *peer);
-void ko_verbs_close(struct ko_link *link);
 
 /* What failed on this port, with the reason of `err`, an errno. Returns KOLO_ENOMEM or KOLO_ESYS. */
 int ko_verbs_fail(const struct verbs_nic *nic, const char *doing, int err);

@@ -95,7 +95,7 @@ static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 /* To a link, which may then send what lies in it without a copy, or receive there; if not, it copies. */
 static void lend(struct kolo_comm *c, struct ko_link *link, void *memory, size_t len)
 {
-	if (link && link->ops->lend(link, memory, len) < 0)
+	if (link && ko_link_lend(link, memory, len) < 0)
 		ko_log(&c->log, KOLO_LOG_WARN, "rank %d: %zu bytes from kolo_alloc will be copied: %s",
 		       c->rank, len, kolo_last_error());
 }
@@ -103,7 +103,7 @@ static void lend(struct kolo_comm *c, struct ko_link *link, void *memory, size_t
 static void take_back(struct ko_link *link, void *memory)
 {
 	if (link)
-		link->ops->take_back(link, memory);
+		ko_link_take_back(link, memory);
 }
 
 int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)

@@ -131,7 +131,7 @@ static bool edge_differs(const struct kolo_comm *c, int from)
 	const struct ko_link_ops *ops;
 
 	return ko_place_differ(&c->table[from].place, &c->table[to].place) &&
-	       ko_edge_transport(c, from, to, &ops) == 0 && ops->settle != ko_link_stay;
+	       ko_edge_transport(c, from, to, &ops) == 0 && ops->settle;
 }
 
 bool ko_edges_differ(const struct kolo_comm *c)

@@ -69,10 +69,8 @@ static void end_call(struct ko_far *far)
 
 static void close_link(struct ko_far *far, bool obsolete)
 {
-	if (far->link) {
-		far->link->obsolete = obsolete;
-		far->link->ops->close(far->link);
-	}
+	if (far->link)
+		far->link->ops->close(far->link, obsolete);
 	far->link = NULL;
 	far->state = APART;
 }
@@ -257,7 +255,7 @@ static void look_after(struct kolo_comm *c, struct ko_lane_end *end)
 	struct ko_far *far = end->far;
 	struct ko_slot in;
 
-	if (far->state == JOINED && far->link->ops->peek(far->link, &in) == 0)
+	if (far->state == JOINED && far->link->ops->peek(far->link, NULL, 0, &in) == 0)
 		take_leave(far, &in);
 	if (join(c, end) < 0 && far->state < JOINING)
 		hang_up(far);
@@ -459,10 +457,7 @@ static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	struct ko_slot in;
 	int rc;
 
-	link->into = begins ? NULL : t->buffer + t->moved;
-	link->into_len = len;
-	rc = link->ops->peek(link, &in);
-	link->into = NULL;
+	rc = link->ops->peek(link, begins ? NULL : t->buffer + t->moved, len, &in);
 	if (rc)
 		return rc;
 	rc = begins ? begin(run, end, t, &in) : go_on(t, &in, len);

@@ -62,11 +62,13 @@ int ko_fifo_commit(struct ko_link *link, const struct ko_slot *slot)
 	return 0;
 }
 
-int ko_fifo_peek(struct ko_link *link, struct ko_slot *out)
+int ko_fifo_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out)
 {
 	struct ko_fifo_end *end = end_of(link);
 	struct ko_fifo_line *line = &end->fifo->line[end->at];
 
+	(void)into;
+	(void)len;
 	if (!atomic_load_explicit(&line->full, memory_order_acquire))
 		return KO_EAGAIN;
 	*out = (struct ko_slot){ .ptr = slot_at(end), .len = line->len, .tag = line->tag };

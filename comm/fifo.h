@@ -47,7 +47,7 @@ void ko_fifo_init(struct ko_fifo *fifo, const struct ko_limits *limits, uint64_t
 /* The data path of links whose struct begins with a ko_fifo_end; see struct ko_link_ops. */
 int ko_fifo_acquire(struct ko_link *link, struct ko_slot *out);
 int ko_fifo_commit(struct ko_link *link, const struct ko_slot *slot);
-int ko_fifo_peek(struct ko_link *link, struct ko_slot *out);
+int ko_fifo_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out);
 int ko_fifo_release(struct ko_link *link);
 int ko_fifo_progress(struct ko_link *link);
 int ko_fifo_drain(struct ko_link *link);

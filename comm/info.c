@@ -83,7 +83,7 @@ static void look_at_transport(struct kolo_part_info *part)
 		       ko_link_open(ko_links[i], KO_RECV, &here, &limits, &link) == 0;
 	if (!part->usable)
 		give_reason(part, kolo_last_error());
-	ko_links[i]->close(link);
+	ko_links[i]->close(link, true);
 }
 
 static void look_at_hwloc(struct kolo_part_info *part)

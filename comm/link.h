@@ -1,8 +1,10 @@
-/* A link is one edge of the ring in one direction: a bounded FIFO of slots from a rank to its next. This table
- * is all that the rest of Kolo knows of a transport; every transport passes the same conformance suite.
+/* A link is one edge of the ring in one direction: a bounded FIFO of slots from a rank to its next. This table is all that the
+ * rest of Kolo knows of a transport. Every transport passes the same conformance suite, tests/test_links.c.
  *
- * Entries are never NULL. Those that say so return KO_EAGAIN and are tried again by the caller; none blocks. All are
- * called by the one thread that uses the communicator. */
+ * A new transport writes the functions of struct ko_link_ops, none of which may be NULL, and gets a row in link_table.c. It may
+ * add struct ko_rma_ops if it can send from or receive into memory of others, and `settle` if both ends share the slots'
+ * memory. Functions that say so return KO_EAGAIN, and the caller tries again. None blocks. All are called by the one thread
+ * that uses the communicator. */
 #ifndef KO_LINK_H
 #define KO_LINK_H
 
@@ -49,24 +51,28 @@ struct ko_lent {
 	bool device; /* no processor may touch it */
 };
 
+/* One end of a link; a transport's own struct begins with it. The transport writes all fields but those said otherwise. */
 struct ko_link {
-	const struct ko_link_ops *ops;
+	const struct ko_link_ops *ops; /* written by ko_link_open */
 	enum ko_role role;
-	uint64_t bytes, slots; /* payload and slots committed (KO_SEND) or released (KO_RECV) */
-	size_t memory;         /* bytes this end allocated for slots */
+	uint64_t bytes,
+		slots; /* payload and slots committed (KO_SEND) or released (KO_RECV); the caller may set them to 0 */
+	size_t memory; /* bytes this end allocated for slots */
 	/* What it goes through, for people: a card's port, a provider; "": nothing to name */
 	char through[48];
-	enum ko_stores stores; /* the better kind (KO_SEND) */
-	bool anywhere;         /* commit takes bytes that are not in the slot (KO_SEND) */
-	struct ko_lent *lent;  /* and where not: takes these (KO_SEND); may be offered (KO_RECV) */
-	uint64_t began;        /* slots when the operation under way began, or the last one with a vector */
-	bool obsolete;         /* the other end needs nothing more: close waits for nothing (KO_SEND) */
-	/* While it waits for a slot of `into_len` bytes the receiver may have a place for them: then peek's ptr may be that */
-	void *into;
-	size_t into_len;
-	double bytes_per_ns; /* of large slots with that kind, when it was measured (KO_SEND) */
+	/* Written by open: commit takes bytes that are not in the slot, wherever they are (KO_SEND) */
+	bool anywhere;
+	/* Written by lend and take_back: if not anywhere, commit takes these (KO_SEND); these may be offered (KO_RECV) */
+	struct ko_lent *lent;
+	/* Written by ko_link_begin: `slots` when the operation under way began, or the last one with a vector */
+	uint64_t began;
+	/* Written by who measures the link, when nothing is under way (KO_SEND): the kind of stores that fills slots best, which
+	 * commit must know to order them; and bytes of large slots in a nanosecond with that kind */
+	enum ko_stores stores;
+	double bytes_per_ns;
 };
 
+/* What a transport must have: a name and eleven functions. */
 struct ko_link_ops {
 	const char *name;
 
@@ -97,9 +103,10 @@ struct ko_link_ops {
 	 * the link has drained. A link that fails here says so at the next acquire or drain. */
 	int (*commit)(struct ko_link *link, const struct ko_slot *slot);
 
-	/* Receiver: the oldest slot, lent until release. Called again before release it gives the same slot.
-	 * KO_EAGAIN while the link is empty. */
-	int (*peek)(struct ko_link *link, struct ko_slot *out);
+	/* Receiver: the oldest slot, lent until release. Called again before release it gives the same slot. The caller may have a
+	 * place for a slot of `len` bytes, `into` (NULL: none): then out->ptr may be that. A caller that gave a place once gives
+	 * the same one until the slot has come. KO_EAGAIN while the link is empty. */
+	int (*peek)(struct ko_link *link, void *into, size_t len, struct ko_slot *out);
 
 	/* Receiver: the slot peeked may be written again by the sender, who learns it when half of the slots are free
 	 * again, or at the next progress. A link that fails here says so at the next peek that finds nothing. */
@@ -113,36 +120,50 @@ struct ko_link_ops {
 	 * then. A collective does not return before. */
 	int (*drain)(struct ko_link *link);
 
+	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. A sender's may wait for
+	 * a moment for what was drained to have arrived, unless it is `obsolete`: the other end needs nothing more. */
+	void (*close)(struct ko_link *link, bool obsolete);
+
+	/* Optional: NULL if slots are always copied, or bytes may be anywhere. */
+	const struct ko_rma_ops *rma;
+
+	/* Optional: NULL if the slots' memory lies with one end anyway. Both ends, before anything else is sent: gets that memory
+	 * anew, near the end `near`. KO_EAGAIN while the other end has not done its part: to be called again. KOLO_ENOMEM. */
+	int (*settle)(struct ko_link *link, enum ko_role near);
+};
+
+/* What a transport has if cards read and write memory of others by themselves. */
+struct ko_rma_ops {
 	/* Sender: commit takes bytes of this memory; receiver: it may be offered; until it is taken back, or the link closed.
-	 * The memory stays the caller's. Nothing where it makes no difference. KOLO_ENOMEM, KOLO_ESYS: not lent. */
+	 * The memory stays the caller's. KOLO_ENOMEM, KOLO_ESYS: not lent. */
 	int (*lend)(struct ko_link *link, void *memory, size_t len);
 
-	/* The same for memory of a device, which a card then reads or writes without the host: `offset` bytes into the dmabuf
-	 * whose descriptor is fd (the caller's) lie `len` bytes that have the address `memory` for the device. KOLO_ENOTSUP
-	 * where there is no such card, KOLO_ENOMEM, KOLO_ESYS where its driver can't. */
+	/* Lends memory of a device, which a card then reads or writes without the host: `offset` bytes into the dmabuf
+	 * whose descriptor is fd (the caller's) lie `len` bytes that have the address `memory` for the device. KOLO_ENOTSUP,
+	 * KOLO_ENOMEM, KOLO_ESYS where the card's driver can't. */
 	int (*lend_device)(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset);
 
-	/* Receiver: what comes in the operation that began at slot link->began, and belongs into its vector, may be put into
-	 * this memory, which was lent and has room for the vector: then peek's ptr leads there. Nothing where it makes no
-	 * difference. */
+	/* Receiver, right after ko_link_begin: what comes in that operation, and belongs into its vector, may be put into this
+	 * memory, which was lent and has room for the vector: then peek's ptr leads there. */
 	void (*offer)(struct ko_link *link, void *vector, size_t len);
 
-	/* What was lent, or may have been; nothing of it is under way. */
+	/* Takes back what was lent, or may have been; nothing of it is under way. */
 	void (*take_back)(struct ko_link *link, void *memory);
-
-	/* Both ends, before anything else is sent: gets the slots' memory anew, near the end `near`. KO_EAGAIN while the other
-	 * end has not done its part: to be called again. Nothing where it lies with one end anyway. KOLO_ENOMEM. */
-	int (*settle)(struct ko_link *link, enum ko_role near);
-
-	/* Frees this end, in any state, NULL allowed. The other end may go on reading what was committed. It may wait for a
-	 * moment for what was drained to have arrived. */
-	void (*close)(struct ko_link *link);
 };
+
+/* ---- link.c --------------------------------------------------------------------------------------------- */
 
 /* Makes one end of a link of this transport, not connected yet, for a rank that is `here`. The caller owns *out and closes it;
  * *out is NULL after an error. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
 int ko_link_open(const struct ko_link_ops *ops, enum ko_role role, const struct ko_place *here,
 		 const struct ko_limits *limits, struct ko_link **out);
+
+/* An operation with a vector begins at the next slot. Both ends call it at the same slot: an offer counts for the slots after
+ * it, until it is called again. */
+static inline void ko_link_begin(struct ko_link *link)
+{
+	link->began = link->slots;
+}
 
 /* Does commit take these bytes where they are, or may they be offered? Below KO_LENT_MIN memory that was lent is not worth
  * it: whoever drains waits for the other end's acknowledgement. */
@@ -150,14 +171,9 @@ bool ko_link_takes(const struct ko_link *link, const void *bytes, size_t len);
 
 enum { KO_LENT_MIN = 16 << 10 };
 
-/* For transports that do nothing with what is lent. */
-int ko_link_lend_nothing(struct ko_link *link, void *memory, size_t len);
-int ko_link_lend_no_device(struct ko_link *link, void *memory, size_t len, int fd, uint64_t offset);
-void ko_link_offer_nothing(struct ko_link *link, void *vector, size_t len);
-void ko_link_take_nothing_back(struct ko_link *link, void *memory);
-
-/* For those whose slots lie with one end anyway. */
-int ko_link_stay(struct ko_link *link, enum ko_role near);
+/* As ko_rma_ops has it; does nothing for transports without it. 0, KOLO_ENOMEM, KOLO_ESYS. */
+int ko_link_lend(struct ko_link *link, void *memory, size_t len);
+void ko_link_take_back(struct ko_link *link, void *memory);
 
 /* "ordinary", "streaming". */
 const char *ko_stores_name(enum ko_stores stores);

@@ -6,13 +6,16 @@
 
 #include <stdio.h>
 
-typedef int try_fn(struct ko_link *link, struct ko_slot *out);
+/* What is waited for: a slot from prev, a free slot to next, that what was sent needs no further call. */
+enum awaited { DATA, ROOM, SENT };
 
 struct slot_wait {
 	const struct ko_run *run;
 	struct ko_link *link, *other;
 	int peer, beyond; /* the ranks at their other ends */
-	try_fn *try;
+	enum awaited what;
+	void *into; /* DATA: see peek in link.h */
+	size_t len;
 	struct ko_slot *out;
 	const struct ko_link *failed; /* NULL: neither */
 };
@@ -24,11 +27,20 @@ static bool is_needed(const struct slot_wait *w, int rank)
 	return ko_watch_needs(&waiter, rank);
 }
 
+static int try_link(const struct slot_wait *w)
+{
+	switch (w->what) {
+	case DATA: return w->link->ops->peek(w->link, w->into, w->len, w->out);
+	case ROOM: return w->link->ops->acquire(w->link, w->out);
+	default: return w->link->ops->drain(w->link);
+	}
+}
+
 /* The other link matters as long as its rank does: what was sent to that one, and is lost, is waited for here in the end. */
 static int try_slot(void *what)
 {
 	struct slot_wait *w = what;
-	int rc = w->try(w->link, w->out), beyond;
+	int rc = try_link(w), beyond;
 
 	w->failed = rc < 0 ? w->link : NULL;
 	if (rc != KO_EAGAIN)
@@ -51,12 +63,6 @@ static bool had_left(const struct slot_wait *w)
 	return !is_needed(w, peer_of_failed(w));
 }
 
-static int try_drain(struct ko_link *link, struct ko_slot *out)
-{
-	(void)out;
-	return link->ops->drain(link);
-}
-
 /* Those who know the cause get some time to say it. A rank that had done its part and left needs nothing: KO_EAGAIN when it
  * is behind the other link, 0 when the link was to be drained. Of one without a lifeline nobody says that it left; that it
  * died those say who have one. */
@@ -73,20 +79,23 @@ static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 		return rc;
 	if (had_left(w) && w->failed == w->other)
 		return KO_EAGAIN;
-	return w->try == try_drain && (had_left(w) || ko_lifelines_lost(run->comm->lifelines, w->peer))
+	return w->what == SENT && (had_left(w) || ko_lifelines_lost(run->comm->lifelines, w->peer))
 		       ? 0
 		       : ko_fail(code, "%s", why);
 }
 
-/* `in`: for the link from prev. */
-static int wait_slot(struct ko_run *run, const struct ko_edges *e, bool in, try_fn *try, struct ko_slot *out)
+static int wait_slot(struct ko_run *run, const struct ko_edges *e, enum awaited what, void *into, size_t len,
+		     struct ko_slot *out)
 {
+	bool in = what == DATA;
 	struct slot_wait w = { .run = run,
 			       .link = in ? e->from : e->to,
 			       .other = in ? e->to : e->from,
 			       .peer = in ? e->prev : e->next,
 			       .beyond = in ? e->next : e->prev,
-			       .try = try,
+			       .what = what,
+			       .into = into,
+			       .len = len,
 			       .out = out };
 	enum ko_trace_kind kind = in ? KO_TRACE_DATA : KO_TRACE_ROOM;
 	int rc;
@@ -102,12 +111,8 @@ static int wait_slot(struct ko_run *run, const struct ko_edges *e, bool in, try_
 int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len, struct ko_slot *in)
 {
 	struct kolo_comm *c = run->comm;
-	int rc;
+	int rc = wait_slot(run, e, DATA, into, len, in);
 
-	e->from->into = into;
-	e->from->into_len = len;
-	rc = wait_slot(run, e, true, e->from->ops->peek, in);
-	e->from->into = NULL;
 	if (rc < 0)
 		return rc;
 	if (in->tag != run->tag)
@@ -121,12 +126,12 @@ int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_
 
 int ko_wait_room(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out)
 {
-	return wait_slot(run, e, false, e->to->ops->acquire, out);
+	return wait_slot(run, e, ROOM, NULL, 0, out);
 }
 
 int ko_wait_sent(struct ko_run *run, const struct ko_edges *e)
 {
-	return wait_slot(run, e, false, try_drain, NULL);
+	return wait_slot(run, e, SENT, NULL, 0, NULL);
 }
 
 int ko_hand_over(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out, size_t len)
@@ -218,10 +223,10 @@ void ko_offer(struct ko_run *run, void *dst)
 	size_t len = run->plan.count * run->size;
 
 	run->vector = dst;
-	to->began = to->slots;
-	from->began = from->slots;
+	ko_link_begin(to);
+	ko_link_begin(from);
 	if (gets && !from->anywhere && ko_link_takes(from, dst, len))
-		from->ops->offer(from, dst, len);
+		from->ops->rma->offer(from, dst, len);
 }
 
 /* Where this belongs in the vector that next gets. */

@@ -231,12 +231,14 @@ int ko_ofi_commit(struct ko_link *link, const struct ko_slot *slot)
 }
 
 /* What has arrived can be used, whatever happened to the link since. */
-int ko_ofi_peek(struct ko_link *link, struct ko_slot *out)
+int ko_ofi_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out)
 {
 	struct ofi_end *e = end_of(link);
 	const struct ofi_head *head = ofi_head_at(e, e->at);
 	int rc = e->has_arrived[e->at] ? 0 : ko_ofi_reap(e);
 
+	(void)into;
+	(void)len;
 	if (!e->has_arrived[e->at])
 		return rc < 0 ? rc : KO_EAGAIN;
 	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len)

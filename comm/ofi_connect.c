@@ -282,10 +282,11 @@ static int choose_provider(struct ofi_end *e, const struct ko_place *here)
 		       *forced ? " of KOLO_OFI_PROVIDER=" : "", forced, source);
 }
 
-static void close_link(struct ko_link *link)
+static void close_link(struct ko_link *link, bool obsolete)
 {
 	struct ofi_end *e = (struct ofi_end *)link;
 
+	(void)obsolete; /* it never waits */
 	if (!e)
 		return;
 	if (e->cq && !e->broken)
@@ -323,7 +324,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	if (rc == 0 && role == KO_RECV)
 		rc = choose_provider(e, here);
 	if (rc < 0) {
-		close_link(&e->link);
+		close_link(&e->link, true);
 		return rc;
 	}
 	*out = &e->link;
@@ -514,10 +515,5 @@ const struct ko_link_ops ko_ofi_ops = {
 	.release = ko_ofi_release,
 	.progress = ko_ofi_progress,
 	.drain = ko_ofi_drain,
-	.lend = ko_link_lend_nothing,
-	.lend_device = ko_link_lend_no_device,
-	.offer = ko_link_offer_nothing,
-	.take_back = ko_link_take_nothing_back,
-	.settle = ko_link_stay,
 	.close = close_link,
 };

@@ -107,7 +107,7 @@ static inline struct ofi_hello *ofi_hello_of(const struct ofi_end *e)
 /* Functions of the table: see struct ko_link_ops. */
 int ko_ofi_acquire(struct ko_link *link, struct ko_slot *out);
 int ko_ofi_commit(struct ko_link *link, const struct ko_slot *slot);
-int ko_ofi_peek(struct ko_link *link, struct ko_slot *out);
+int ko_ofi_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out);
 int ko_ofi_release(struct ko_link *link);
 int ko_ofi_progress(struct ko_link *link);
 int ko_ofi_drain(struct ko_link *link);

@@ -180,14 +180,13 @@ static void close_links(struct kolo_comm *c)
 	}
 	ko_shortcuts_close(c->shortcuts, failed);
 	ko_lanes_close(c, failed);
-	if (c->to_next) {
-		c->to_next->obsolete =
+	if (c->to_next)
+		c->to_next->ops->close(
+			c->to_next,
 			failed || (roster && atomic_load_explicit(&roster->post[next].finished,
-								  memory_order_acquire) >= c->sequence.seq);
-		c->to_next->ops->close(c->to_next);
-	}
+								  memory_order_acquire) >= c->sequence.seq));
 	if (c->from_prev)
-		c->from_prev->ops->close(c->from_prev);
+		c->from_prev->ops->close(c->from_prev, failed);
 }
 
 void kolo_comm_destroy(struct kolo_comm *c)

@@ -53,10 +53,11 @@ static int make_fifo(struct shm_link *shm)
 	return 0;
 }
 
-static void close_link(struct ko_link *link)
+static void close_link(struct ko_link *link, bool obsolete)
 {
 	struct shm_link *shm = (struct shm_link *)link;
 
+	(void)obsolete; /* it never waits */
 	if (!shm)
 		return;
 	if (shm->end.fifo)
@@ -83,7 +84,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	if (role == KO_RECV)
 		rc = make_fifo(shm);
 	if (rc < 0) {
-		close_link(&shm->end.link);
+		close_link(&shm->end.link, true);
 		return rc;
 	}
 	*out = &shm->end.link;
@@ -136,10 +137,6 @@ const struct ko_link_ops ko_shm_ops = {
 	.release = ko_fifo_release,
 	.progress = ko_fifo_progress,
 	.drain = ko_fifo_drain,
-	.lend = ko_link_lend_nothing,
-	.lend_device = ko_link_lend_no_device,
-	.offer = ko_link_offer_nothing,
-	.take_back = ko_link_take_nothing_back,
-	.settle = ko_fifo_settle,
 	.close = close_link,
+	.settle = ko_fifo_settle,
 };

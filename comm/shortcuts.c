@@ -175,12 +175,10 @@ int ko_shortcuts_connect(struct kolo_comm *c)
 void ko_shortcuts_close(struct ko_shortcuts *s, bool failed)
 {
 	for (int k = 1; s && k < MOST; k++) {
-		if (s->hops[k].to) {
-			s->hops[k].to->obsolete = failed;
-			s->hops[k].to->ops->close(s->hops[k].to);
-		}
+		if (s->hops[k].to)
+			s->hops[k].to->ops->close(s->hops[k].to, failed);
 		if (s->hops[k].from)
-			s->hops[k].from->ops->close(s->hops[k].from);
+			s->hops[k].from->ops->close(s->hops[k].from, failed);
 	}
 	free(s);
 }

@@ -102,10 +102,11 @@ static int probe_places(const struct ko_place *a, const struct ko_place *b, bool
 	return 0;
 }
 
-static void close_link(struct ko_link *link)
+static void close_link(struct ko_link *link, bool obsolete)
 {
 	struct tcp_link *t = of(link);
 
+	(void)obsolete; /* it never waits */
 	if (!t)
 		return;
 	if (t->fd >= 0)
@@ -165,7 +166,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	if (rc == 0 && role == KO_RECV)
 		rc = listen_there(t, here);
 	if (rc < 0) {
-		close_link(&t->link);
+		close_link(&t->link, true);
 		return rc;
 	}
 	*out = &t->link;
@@ -369,13 +370,13 @@ static size_t lacks(const struct tcp_link *t, const struct tcp_head *head)
 }
 
 /* Checks it, and finds a place for what comes behind it: the caller's, if it is what the caller waits for. */
-static int take_head(struct tcp_link *t, struct tcp_head *head)
+static int take_head(struct tcp_link *t, struct tcp_head *head, void *into, size_t into_len)
 {
 	if (head->number != (uint32_t)t->filled || head->len > t->limits.slot_len)
 		return break_link(t, "receiving", "what came is no slot, or not the next one");
 	t->place = (char *)(head + 1);
-	if (t->filled == t->released && t->link.into && t->link.into_len == head->len)
-		t->place = t->peeked = t->link.into;
+	if (t->filled == t->released && into && into_len == head->len)
+		t->place = t->peeked = into;
 	return 0;
 }
 
@@ -385,8 +386,8 @@ static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
 	return t->moved < sizeof(*head) ? (char *)head + t->moved : t->place + (t->moved - sizeof(*head));
 }
 
-/* Fills the next slot. KO_EAGAIN: not all of it has come. */
-static int fill_slot(struct tcp_link *t)
+/* Fills the next slot, or the place for it. KO_EAGAIN: not all of it has come. */
+static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
 {
 	struct tcp_head *head = head_at(t, t->filled);
 	int rc = t->broken ? ko_fail(t->broken, "%s", t->why) : 0;
@@ -406,7 +407,7 @@ static int fill_slot(struct tcp_link *t)
 		}
 		t->moved += n;
 		if (n && t->moved == sizeof(*head) && rc == 0)
-			rc = take_head(t, head);
+			rc = take_head(t, head, into, into_len);
 	}
 	if (rc)
 		return rc;
@@ -415,11 +416,11 @@ static int fill_slot(struct tcp_link *t)
 	return 0;
 }
 
-static int peek_slot(struct ko_link *link, struct ko_slot *out)
+static int peek_slot(struct ko_link *link, void *into, size_t len, struct ko_slot *out)
 {
 	struct tcp_link *t = of(link);
 	struct tcp_head *head = head_at(t, t->released);
-	int rc = t->released < t->filled ? 0 : fill_slot(t);
+	int rc = t->released < t->filled ? 0 : fill_slot(t, into, len);
 
 	if (rc == 0)
 		*out = (struct ko_slot){ .ptr = t->peeked ? t->peeked : (char *)(head + 1),
@@ -448,7 +449,7 @@ static int progress_link(struct ko_link *link)
 		rc = flush(t);
 	else
 		while (rc == 0 && t->filled - t->released < t->limits.nslots)
-			rc = fill_slot(t);
+			rc = fill_slot(t, NULL, 0);
 	return rc < 0 ? rc : 0;
 }
 
@@ -464,10 +465,5 @@ const struct ko_link_ops ko_tcp_ops = {
 	.release = release_slot,
 	.progress = progress_link,
 	.drain = drain_link,
-	.lend = ko_link_lend_nothing,
-	.lend_device = ko_link_lend_no_device,
-	.offer = ko_link_offer_nothing,
-	.take_back = ko_link_take_nothing_back,
-	.settle = ko_link_stay,
 	.close = close_link,
 };

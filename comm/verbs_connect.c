@@ -223,13 +223,13 @@ static void close_nic(struct verbs_nic *nic)
 		ibv_close_device(nic->context);
 }
 
-static void close_link(struct ko_link *link)
+static void close_link(struct ko_link *link, bool obsolete)
 {
 	struct verbs_end *e = (struct verbs_end *)link;
 
 	if (!e)
 		return;
-	if (link->role == KO_SEND && e->state == VERBS_JOINED && !e->broken && !link->obsolete)
+	if (link->role == KO_SEND && e->state == VERBS_JOINED && !e->broken && !obsolete)
 		ko_verbs_linger(e);
 	ko_verbs_take_all_back(e);
 	for (int n = 0; n < VERBS_NICS; n++)
@@ -260,7 +260,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	rc = e->memory ? prepare(e, here)
 		       : ko_fail(KOLO_ENOMEM, "verbs: no memory for %zu bytes of slots", e->len);
 	if (rc < 0) {
-		close_link(&e->link);
+		close_link(&e->link, true);
 		return rc;
 	}
 	*out = &e->link;
@@ -432,6 +432,13 @@ static int probe_places(const struct ko_place *a, const struct ko_place *b, bool
 		       asked ? "RDMA port" : "port of an RDMA card", less->host);
 }
 
+static const struct ko_rma_ops rma_ops = {
+	.lend = ko_verbs_lend,
+	.lend_device = ko_verbs_lend_device,
+	.offer = ko_verbs_offer,
+	.take_back = ko_verbs_take_back,
+};
+
 const struct ko_link_ops ko_verbs_ops = {
 	.name = "verbs",
 	.probe = probe_places,
@@ -444,10 +451,6 @@ const struct ko_link_ops ko_verbs_ops = {
 	.release = ko_verbs_release,
 	.progress = ko_verbs_progress,
 	.drain = ko_verbs_drain,
-	.lend = ko_verbs_lend,
-	.lend_device = ko_verbs_lend_device,
-	.offer = ko_verbs_offer,
-	.take_back = ko_verbs_take_back,
-	.settle = ko_link_stay,
 	.close = close_link,
+	.rma = &rma_ops,
 };

@@ -156,7 +156,7 @@ static inline struct ibv_qp *verbs_qp_of(const struct verbs_end *e, uint32_t rai
 /* Functions of the table: see struct ko_link_ops. */
 int ko_verbs_acquire(struct ko_link *link, struct ko_slot *out);
 int ko_verbs_commit(struct ko_link *link, const struct ko_slot *slot);
-int ko_verbs_peek(struct ko_link *link, struct ko_slot *out);
+int ko_verbs_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out);
 int ko_verbs_release(struct ko_link *link);
 int ko_verbs_progress(struct ko_link *link);
 int ko_verbs_drain(struct ko_link *link);

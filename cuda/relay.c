@@ -247,7 +247,7 @@ static int send_some(struct ko_gpu_comm *g)
 	fill(e, &slot, g->inner->agreed.limits.slot_len);
 	rc = e->link->ops->commit(e->link, &slot);
 	if (!e->begun)
-		e->link->began = e->link->slots;
+		ko_link_begin(e->link);
 	e->begun = true;
 	if (e->done == e->head.len)
 		end_parcel(g);
@@ -382,9 +382,9 @@ static void offer(struct end *e)
 {
 	struct ko_link *link = e->link;
 
-	link->began = link->slots;
+	ko_link_begin(link);
 	if (e->head.kind == SLOT && !link->anywhere && ko_link_takes(link, e->to, e->head.len))
-		link->ops->offer(link, e->to, e->head.len);
+		link->ops->rma->offer(link, e->to, e->head.len);
 }
 
 /* As send_some. */
@@ -395,9 +395,8 @@ static int receive_some(struct ko_gpu_comm *g)
 	struct ko_slot slot;
 	int rc;
 
-	e->link->into = head ? NULL : e->to + e->done;
-	e->link->into_len = head ? 0 : ko_min_size(e->head.len - e->done, g->inner->agreed.limits.slot_len);
-	rc = e->link->ops->peek(e->link, &slot);
+	n = head ? 0 : ko_min_size(e->head.len - e->done, g->inner->agreed.limits.slot_len);
+	rc = e->link->ops->peek(e->link, head ? NULL : e->to + e->done, n, &slot);
 	if (rc == 0 && head)
 		rc = begin_parcel(g, &slot);
 	if (rc != 0)

@@ -28,7 +28,7 @@ static int make_device_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	if (rc < 0)
 		ko_gpu_error(g, rc, "memory that cards read and write");
 	else
-		rc = over->ops->lend_device(over, link->memory.at, len, fd, 0);
+		rc = over->ops->rma->lend_device(over, link->memory.at, len, fd, 0);
 	if (fd >= 0)
 		close(fd);
 	if (rc < 0)
@@ -54,7 +54,7 @@ static int make_host_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	}
 	link->room = room;
 	link->memory.at = at;
-	if (inner_link(g, link)->ops->lend(inner_link(g, link), room, g->arena) < 0)
+	if (ko_link_lend(inner_link(g, link), room, g->arena) < 0)
 		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
 		       g->comm->rank, kolo_last_error());
 	return 0;
@@ -67,7 +67,7 @@ int ko_gpu_room_make(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 
 	if (rc < 0)
 		return rc;
-	if (inner_link(g, link)->ops->lend_device == ko_link_lend_no_device)
+	if (!inner_link(g, link)->ops->rma)
 		wanted = 0; /* allocating and freeing may wait for the whole GPU */
 	if (wanted && make_device_room(g, link) == 0)
 		return 0;
@@ -82,7 +82,7 @@ void ko_gpu_room_free(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	if (!link->room)
 		return;
-	inner_link(g, link)->ops->take_back(inner_link(g, link), link->room);
+	ko_link_take_back(inner_link(g, link), link->room);
 	if (link->device) {
 		g->driver->release(g->gpu, &link->memory);
 	} else {

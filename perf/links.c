@@ -61,7 +61,7 @@ static void receive_slot(struct side *s, char *to)
 {
 	struct ko_slot slot;
 
-	while (s->in.recv->ops->peek(s->in.recv, &slot) == KO_EAGAIN)
+	while (s->in.recv->ops->peek(s->in.recv, NULL, 0, &slot) == KO_EAGAIN)
 		;
 	memcpy(to, slot.ptr, slot.len);
 	s->in.recv->ops->release(s->in.recv);
@@ -149,8 +149,8 @@ static struct edge open_edge(size_t slot_len)
 
 static void close_edge(struct edge e)
 {
-	e.send->ops->close(e.send);
-	e.recv->ops->close(e.recv);
+	e.send->ops->close(e.send, false);
+	e.recv->ops->close(e.recv, false);
 }
 
 struct plain_copy {

@@ -445,12 +445,12 @@ static int faulty_commit(struct ko_link *link, const struct ko_slot *slot)
 	return rc < 0 ? rc : inner->ops->commit(inner, &sent);
 }
 
-static int faulty_peek(struct ko_link *link, struct ko_slot *out)
+static int faulty_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out)
 {
 	struct ko_link *inner = ((struct faulty *)link)->inner;
 	int rc = meddle(link);
 
-	return rc < 0 ? rc : inner->ops->peek(inner, out);
+	return rc < 0 ? rc : inner->ops->peek(inner, into, len, out);
 }
 
 static int faulty_release(struct ko_link *link)
@@ -476,11 +476,11 @@ static int faulty_drain(struct ko_link *link)
 	return rc < 0 ? rc : inner->ops->drain(inner);
 }
 
-static void faulty_close(struct ko_link *link)
+static void faulty_close(struct ko_link *link, bool obsolete)
 {
 	struct ko_link *inner = ((struct faulty *)link)->inner;
 
-	inner->ops->close(inner);
+	inner->ops->close(inner, obsolete);
 }
 
 static const struct ko_link_ops faulty_ops = {
@@ -491,11 +491,6 @@ static const struct ko_link_ops faulty_ops = {
 	.release = faulty_release,
 	.progress = faulty_progress,
 	.drain = faulty_drain,
-	.lend = ko_link_lend_nothing,
-	.lend_device = ko_link_lend_no_device,
-	.offer = ko_link_offer_nothing,
-	.take_back = ko_link_take_nothing_back,
-	.settle = ko_link_stay,
 	.close = faulty_close,
 };
 

@@ -62,9 +62,14 @@ static int acquire(struct pair *p, struct ko_slot *s)
 	return poll_link(p->tx->ops->acquire, p->tx, s, p->apart ? NULL : p->rx);
 }
 
+static int try_peek(struct ko_link *link, struct ko_slot *out)
+{
+	return link->ops->peek(link, NULL, 0, out);
+}
+
 static int peek(struct pair *p, struct ko_slot *s)
 {
-	return poll_link(p->rx->ops->peek, p->rx, s, p->apart ? NULL : p->tx);
+	return poll_link(try_peek, p->rx, s, p->apart ? NULL : p->tx);
 }
 
 /* Sends `len` bytes of value `fill` with the tag. */
@@ -96,7 +101,7 @@ static void an_empty_link_has_nothing_to_peek(struct pair *p)
 {
 	struct ko_slot s;
 
-	CHECK(p->rx->ops->peek(p->rx, &s) == KO_EAGAIN);
+	CHECK(try_peek(p->rx, &s) == KO_EAGAIN);
 }
 
 static void a_slot_arrives_with_its_bytes_length_and_tag(struct pair *p)
@@ -172,7 +177,7 @@ static void what_is_drained_outlives_its_sender(struct pair *p)
 {
 	put(p, 600, 0x66, 6);
 	CHECK(poll_link(try_drain, p->tx, NULL, p->rx) == 0);
-	p->tx->ops->close(p->tx);
+	p->tx->ops->close(p->tx, false);
 	p->tx = NULL;
 	get(p, 600, 0x66, 6);
 }
@@ -183,7 +188,7 @@ static void lent_memory_is_sent_from_where_it_is(struct pair *p)
 	static char memory[2 * KO_LENT_MIN];
 	struct ko_slot s;
 
-	CHECK(p->tx->ops->lend(p->tx, memory, sizeof(memory)) == 0);
+	CHECK(ko_link_lend(p->tx, memory, sizeof(memory)) == 0);
 	for (int k = 0; k < MANY; k++) {
 		/* The second half of it, and what has none of it left or too little. */
 		char *from = memory + KO_LENT_MIN;
@@ -204,9 +209,41 @@ static void lent_memory_is_sent_from_where_it_is(struct pair *p)
 		put(p, 100, 0x55, 77);
 		get(p, 100, 0x55, 77);
 	}
-	p->tx->ops->take_back(p->tx, memory);
-	p->tx->ops->take_back(p->tx, memory); /* what was not lent is no mistake */
+	ko_link_take_back(p->tx, memory);
+	ko_link_take_back(p->tx, memory); /* what was not lent is no mistake */
 	CHECK(p->tx->anywhere || !ko_link_takes(p->tx, memory, KO_LENT_MIN));
+}
+
+/* Takes a full slot while there is a place for `len` bytes. */
+static void get_into(struct pair *p, char *place, size_t len, bool *there)
+{
+	int64_t deadline = t_now_ms() + 10000;
+	struct ko_slot s;
+	int rc;
+
+	while ((rc = p->rx->ops->peek(p->rx, place, len, &s)) == KO_EAGAIN && t_now_ms() < deadline) {
+		p->tx->ops->progress(p->tx);
+		sched_yield();
+	}
+	CHECK(rc == 0 && s.len == limits.slot_len);
+	for (size_t i = 0; i < s.len; i++)
+		CHECK(((char *)s.ptr)[i] == 0x2a);
+	*there = s.ptr == place;
+	CHECK(p->rx->ops->release(p->rx) == 0);
+}
+
+static void a_slot_may_come_to_a_place_for_its_bytes(struct pair *p)
+{
+	static char place[KO_LENT_MIN];
+	bool there;
+
+	put(p, limits.slot_len, 0x2a, 1);
+	get_into(p, place, limits.slot_len, &there);
+	put(p, limits.slot_len, 0x2a, 2);
+	get_into(p, place, limits.slot_len - 1, &there);
+	CHECK(!there);
+	put(p, 100, 0x55, 3);
+	get(p, 100, 0x55, 3);
 }
 
 /* Sends KO_LENT_MIN bytes that belong into the second half of the receiver's vector. Were they put there? */
@@ -237,9 +274,9 @@ static void what_belongs_into_an_offered_vector_may_be_put_there(struct pair *p)
 	int64_t deadline = t_now_ms() + 10000;
 	bool always = strcmp(p->tx->ops->name, "verbs") == 0, there = false;
 
-	CHECK(p->rx->ops->lend(p->rx, vector, sizeof(vector)) == 0);
+	CHECK(ko_link_lend(p->rx, vector, sizeof(vector)) == 0);
 	if (!p->rx->anywhere && ko_link_takes(p->rx, vector, sizeof(vector)))
-		p->rx->ops->offer(p->rx, vector, sizeof(vector));
+		p->rx->ops->rma->offer(p->rx, vector, sizeof(vector));
 	do
 		there = put_offered(p, vector, 0x11);
 	while (always && !there && t_now_ms() < deadline);
@@ -247,9 +284,9 @@ static void what_belongs_into_an_offered_vector_may_be_put_there(struct pair *p)
 	put(p, 100, 0x55, 77);
 	get(p, 100, 0x55, 77);
 	CHECK(put_offered(p, vector, 0x22) == always);
-	p->tx->began = p->tx->slots;
+	ko_link_begin(p->tx);
 	CHECK(!put_offered(p, vector, 0x33));
-	p->rx->ops->take_back(p->rx, vector);
+	ko_link_take_back(p->rx, vector);
 }
 
 /* The sender is on processor `tx`, the receiver on `rx`; -1: wherever this thread is. */
@@ -265,7 +302,7 @@ static void settle(struct pair *p, enum ko_role near, int tx, int rx)
 			if (cpus[i] >= 0)
 				CHECK(run_on(cpus[i]));
 			if (rc[i] == KO_EAGAIN)
-				rc[i] = ends[i]->ops->settle(ends[i], near);
+				rc[i] = ends[i]->ops->settle ? ends[i]->ops->settle(ends[i], near) : 0;
 		}
 	}
 	CHECK(rc[0] == 0 && rc[1] == 0);
@@ -324,6 +361,7 @@ static const struct {
 	CASE(what_is_drained_outlives_its_sender),
 	CASE(lent_memory_is_sent_from_where_it_is),
 	CASE(what_belongs_into_an_offered_vector_may_be_put_there),
+	CASE(a_slot_may_come_to_a_place_for_its_bytes),
 	CASE(settled_slots_carry_what_comes_after),
 	CASE(a_stream_between_threads_arrives_whole),
 };
@@ -333,9 +371,10 @@ static const struct {
 /* The two ends on one piece of ordinary memory; closed with their test. */
 static const struct ko_link_ops one_memory_ops;
 
-static void close_nothing(struct ko_link *link)
+static void close_nothing(struct ko_link *link, bool obsolete)
 {
 	(void)link;
+	(void)obsolete;
 }
 
 static const struct ko_link_ops one_memory_ops = {
@@ -346,12 +385,8 @@ static const struct ko_link_ops one_memory_ops = {
 	.release = ko_fifo_release,
 	.progress = ko_fifo_progress,
 	.drain = ko_fifo_drain,
-	.lend = ko_link_lend_nothing,
-	.lend_device = ko_link_lend_no_device,
-	.offer = ko_link_offer_nothing,
-	.take_back = ko_link_take_nothing_back,
-	.settle = ko_fifo_settle,
 	.close = close_nothing,
+	.settle = ko_fifo_settle,
 };
 
 static void run_one_memory(size_t k)
@@ -378,7 +413,7 @@ static bool is_here(const struct ko_link_ops *ops)
 	if (rc < 0)
 		printf("# %s is left out: %s\n", ops->name, kolo_last_error());
 	CHECK(rc == 0 || strcmp(ops->name, "verbs") == 0 || strcmp(ops->name, "ofi") == 0);
-	ops->close(link);
+	ops->close(link, false);
 	return rc == 0;
 }
 
@@ -446,14 +481,14 @@ static void a_stream_between_processes_arrives_whole(const struct ko_link_ops *o
 		p.tx = connect_across(ops, KO_SEND, socks[0]);
 		send_stream(&p);
 		CHECK(poll_link(try_drain, p.tx, NULL, NULL) == 0);
-		ops->close(p.tx);
+		ops->close(p.tx, false);
 		_exit(0);
 	}
 	p.rx = connect_across(ops, KO_RECV, socks[1]);
 	for (unsigned i = 0; i < STREAM; i++)
 		get(&p, i % 257, (unsigned char)i, i);
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-	ops->close(p.rx);
+	ops->close(p.rx, false);
 	close(socks[0]);
 	close(socks[1]);
 }
@@ -470,8 +505,8 @@ static void every_link_passes_every_case(void **state)
 			printf("# %s: %s\n", ko_links[i]->name, cases[k].name);
 			fflush(stdout);
 			cases[k].run(&p);
-			ko_links[i]->close(p.tx);
-			ko_links[i]->close(p.rx);
+			ko_links[i]->close(p.tx, false);
+			ko_links[i]->close(p.rx, false);
 		}
 	}
 }
@@ -489,7 +524,7 @@ static void drain_behind_full_buffers(struct pair *p, const struct ko_limits *of
 	put(p, small, 0x55, of->nslots - 1);
 	p->apart = true; /* from here on get() must not call the sender's end */
 	while ((rc = p->tx->ops->drain(p->tx)) == KO_EAGAIN && t_now_ms() < deadline)
-		if (p->rx->ops->peek(p->rx, &s) == 0)
+		if (try_peek(p->rx, &s) == 0)
 			CHECK(s.tag == took && p->rx->ops->release(p->rx) == 0 && ++took <= of->nslots);
 	CHECK(rc == 0);
 	for (; took + 1 < of->nslots; took++)
@@ -512,8 +547,8 @@ static void what_is_drained_needs_no_more_calls(void **state)
 		p = connect_pair(ko_links[i], &big);
 		for (size_t small = 1; small < 4096; small += 256)
 			drain_behind_full_buffers(&p, &big, small);
-		ko_links[i]->close(p.tx);
-		ko_links[i]->close(p.rx);
+		ko_links[i]->close(p.tx, false);
+		ko_links[i]->close(p.rx, false);
 	}
 }
 
@@ -540,10 +575,10 @@ static void closing_takes_null_and_half_built_ends(void **state)
 	for (size_t i = 0; ko_links[i]; i++) {
 		bool here_too = is_here(ko_links[i]);
 
-		ko_links[i]->close(NULL);
+		ko_links[i]->close(NULL, false);
 		for (int role = KO_SEND; here_too && role <= KO_RECV; role++) {
 			CHECK(ko_link_open(ko_links[i], (enum ko_role)role, &here, &limits, &link) == 0);
-			ko_links[i]->close(link);
+			ko_links[i]->close(link, false);
 		}
 	}
 }
@@ -582,8 +617,8 @@ static void slots_lie_near_the_end_that_was_said(void **state)
 			CHECK(acquire(&p, &s) == 0);
 			CHECK(node_of(s.ptr) == (int)(near == KO_SEND ? other : node));
 		}
-		ko_shm_ops.close(p.tx);
-		ko_shm_ops.close(p.rx);
+		ko_shm_ops.close(p.tx, false);
+		ko_shm_ops.close(p.rx, false);
 	}
 	sched_setaffinity(0, sizeof(all), &all);
 	if (second < 0)
@@ -604,8 +639,8 @@ static void an_address_of_something_else_is_refused(void **state)
 		      ko_link_open(ko_links[i], KO_SEND, &here, &limits, &tx) == 0);
 		CHECK(ko_links[i]->address(rx, &address) == 0);
 		CHECK(ko_links[i]->connect(tx, &address) < 0);
-		ko_links[i]->close(rx);
-		ko_links[i]->close(tx);
+		ko_links[i]->close(rx, false);
+		ko_links[i]->close(tx, false);
 	}
 }
 
@@ -634,9 +669,9 @@ static void memory_of_no_device_is_refused(void **state)
 		skip();
 	CHECK(fd >= 0 && ftruncate(fd, sizeof(page)) == 0);
 	CHECK(ko_link_open(&ko_verbs_ops, KO_SEND, &here, &limits, &link) == 0);
-	CHECK(ko_verbs_ops.lend_device(link, page, sizeof(page), fd, 0) == KOLO_ESYS && !link->lent);
+	CHECK(ko_verbs_ops.rma->lend_device(link, page, sizeof(page), fd, 0) == KOLO_ESYS && !link->lent);
 	CHECK(strstr(kolo_last_error(), "dmabuf"));
-	ko_verbs_ops.close(link);
+	ko_verbs_ops.close(link, false);
 	close(fd);
 #else
 	(void)state;

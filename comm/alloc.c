@@ -143,8 +143,8 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	comm->windows->all[comm->windows->count++] = made;
 	ko_call_forget(comm);
 	*out = ko_window_part(&made, comm->rank);
-	lend(comm, comm->to_next, *out, made.part_len);
-	lend(comm, comm->from_prev, *out, made.part_len);
+	lend(comm, comm->edges.to, *out, made.part_len);
+	lend(comm, comm->edges.from, *out, made.part_len);
 	return 0;
 }
 
@@ -170,8 +170,8 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 		k++;
 	if (k < comm->windows->count) {
 		ko_call_post(comm, KO_FREE, comm->windows->all[k].id);
-		take_back(comm->to_next, memory);
-		take_back(comm->from_prev, memory);
+		take_back(comm->edges.to, memory);
+		take_back(comm->edges.from, memory);
 		ko_window_unmap(comm, &comm->windows->all[k]);
 		comm->windows->all[k] = comm->windows->all[--comm->windows->count];
 		ko_call_forget(comm);

@@ -78,10 +78,10 @@ struct kolo_comm {
 
 	/* The other ranks */
 	struct ko_agreed agreed;
-	struct ko_entry *table;              /* who they are, by rank */
-	struct ko_ring ring;                 /* and how they stand in it */
-	struct ko_link *to_next, *from_prev; /* NULL when there is one rank */
-	struct ko_shortcuts *shortcuts;      /* NULL: there are none */
+	struct ko_entry *table;         /* who they are, by rank */
+	struct ko_ring ring;            /* and how they stand in it */
+	struct ko_edges edges;          /* of the ring; no links when there is one rank */
+	struct ko_shortcuts *shortcuts; /* NULL: there are none */
 	struct ko_lifelines *lifelines;
 	/* Shared by all ranks, with the board behind it; of a spread one each rank has its own, and no board */
 	struct ko_roster *roster;

@@ -110,16 +110,16 @@ static void log_choices(const struct kolo_comm *c)
 	}
 	if (c->rank == 0)
 		ko_log(&c->log, KOLO_LOG_INFO, "ring of %d: %s0", c->nranks, ring);
-	if (c->to_next)
+	if (c->edges.to)
 		ko_log(&c->log, KOLO_LOG_INFO,
 		       "edge %d -> %d: %s%s%s (%s), %u slots of %llu bytes as rank 0 says; %.1f GB/s with %s stores, "
 		       "which measured best",
-		       c->rank, ko_ring_next(&c->ring, c->rank), c->to_next->ops->name,
-		       *c->to_next->through ? " through " : "", c->to_next->through,
+		       c->rank, ko_ring_next(&c->ring, c->rank), c->edges.to->ops->name,
+		       *c->edges.to->through ? " through " : "", c->edges.to->through,
 		       *c->table[0].transport ? "rank 0 asked for it"
 					      : "the first in order that joins the two",
 		       c->agreed.limits.nslots, (unsigned long long)c->agreed.limits.slot_len,
-		       c->to_next->bytes_per_ns, ko_stores_name(c->to_next->stores));
+		       c->edges.to->bytes_per_ns, ko_stores_name(c->edges.to->stores));
 	if (c->rank == 0 && *ko_edges_slots_near(c))
 		ko_log(&c->log, KOLO_LOG_INFO,
 		       "slots between NUMA nodes lie near the %s, which measured better",

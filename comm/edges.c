@@ -57,35 +57,35 @@ int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, cons
 static int try_joining(void *what)
 {
 	struct joining *j = what;
-	const struct kolo_comm *c = j->comm;
+	const struct ko_edges *e = &j->comm->edges;
 	int rc;
 
-	if ((rc = ko_edge_join(c, c->to_next, ko_ring_next(&c->ring, c->rank), &j->to_next, &j->has_next)) <
-		    0 ||
-	    (rc = ko_edge_join(c, c->from_prev, ko_ring_prev(&c->ring, c->rank), &j->from_prev,
-			       &j->has_prev)) < 0)
+	if ((rc = ko_edge_join(j->comm, e->to, e->next, &j->to_next, &j->has_next)) < 0 ||
+	    (rc = ko_edge_join(j->comm, e->from, e->prev, &j->from_prev, &j->has_prev)) < 0)
 		return rc;
 	return j->has_next && j->has_prev ? 0 : KO_EAGAIN;
 }
 
-static int join_both(struct joining *j, int next)
+static int join_both(struct joining *j)
 {
 	const struct ko_desc none = { 0 };
 	const struct ko_waiter waiter = { .comm = j->comm, .desc = &none };
 
-	return ko_watch_wait(&waiter, next, j->comm->to_next->ops->name, KO_TRACE_ROOM, try_joining, j);
+	return ko_watch_wait(&waiter, j->comm->edges.next, j->comm->edges.to->ops->name, KO_TRACE_ROOM,
+			     try_joining, j);
 }
 
 /* Both ends of an edge send first and then wait, receivers' addresses before senders', so that two ranks, who are each
  * other's prev and next, don't mix them up. */
-static int exchange_addresses(struct kolo_comm *c, int prev, int next, int64_t deadline, struct joining *out)
+static int exchange_addresses(struct kolo_comm *c, int64_t deadline, struct joining *out)
 {
+	const struct ko_edges *e = &c->edges;
 	int rc;
 
-	if ((rc = send_address(c, c->from_prev, prev)) < 0 || (rc = send_address(c, c->to_next, next)) < 0 ||
-	    (rc = recv_address(c, next, KO_RECV, deadline, &out->to_next)) < 0)
+	if ((rc = send_address(c, e->from, e->prev)) < 0 || (rc = send_address(c, e->to, e->next)) < 0 ||
+	    (rc = recv_address(c, e->next, KO_RECV, deadline, &out->to_next)) < 0)
 		return rc;
-	return recv_address(c, prev, KO_SEND, deadline, &out->from_prev);
+	return recv_address(c, e->prev, KO_SEND, deadline, &out->from_prev);
 }
 
 int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct ko_link_ops **out)
@@ -99,22 +99,24 @@ int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct 
 
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 {
-	int prev = ko_ring_prev(&c->ring, c->rank), next = ko_ring_next(&c->ring, c->rank);
 	const struct ko_place *here = &c->table[c->rank].place;
-	const struct ko_link_ops *in, *out;
 	struct joining j = { .comm = c, .to_next.fd = -1, .from_prev.fd = -1 };
+	struct ko_edges *e = &c->edges;
+	const struct ko_link_ops *in, *out;
 	int rc;
 
+	e->next = ko_ring_next(&c->ring, c->rank);
+	e->prev = ko_ring_prev(&c->ring, c->rank);
 	if (c->nranks == 1)
 		return *c->table[0].transport ? ko_edge_transport(c, 0, 0, &in) : 0;
-	if ((rc = ko_edge_transport(c, prev, c->rank, &in)) < 0 ||
-	    (rc = ko_edge_transport(c, c->rank, next, &out)) < 0 ||
-	    (rc = ko_link_open(in, KO_RECV, here, &c->agreed.limits, &c->from_prev)) < 0 ||
-	    (rc = ko_link_open(out, KO_SEND, here, &c->agreed.limits, &c->to_next)) < 0)
+	if ((rc = ko_edge_transport(c, e->prev, c->rank, &in)) < 0 ||
+	    (rc = ko_edge_transport(c, c->rank, e->next, &out)) < 0 ||
+	    (rc = ko_link_open(in, KO_RECV, here, &c->agreed.limits, &e->from)) < 0 ||
+	    (rc = ko_link_open(out, KO_SEND, here, &c->agreed.limits, &e->to)) < 0)
 		return rc;
-	rc = exchange_addresses(c, prev, next, deadline, &j);
+	rc = exchange_addresses(c, deadline, &j);
 	if (rc == 0)
-		rc = join_both(&j, next);
+		rc = join_both(&j);
 	if (j.to_next.fd >= 0)
 		close(j.to_next.fd);
 	if (j.from_prev.fd >= 0)
@@ -166,11 +168,11 @@ static int settle_one(struct settling *s, struct ko_link *link, int peer, bool *
 static int try_settling(void *what)
 {
 	struct settling *s = what;
-	const struct kolo_comm *c = s->comm;
+	const struct ko_edges *e = &s->comm->edges;
 	int rc;
 
-	if ((rc = settle_one(s, c->to_next, ko_ring_next(&c->ring, c->rank), &s->next)) < 0 ||
-	    (rc = settle_one(s, c->from_prev, ko_ring_prev(&c->ring, c->rank), &s->prev)) < 0)
+	if ((rc = settle_one(s, e->to, e->next, &s->next)) < 0 ||
+	    (rc = settle_one(s, e->from, e->prev, &s->prev)) < 0)
 		return rc;
 	return s->next && s->prev ? 0 : KO_EAGAIN;
 }
@@ -178,11 +180,10 @@ static int try_settling(void *what)
 int ko_edges_settle(struct ko_run *run, enum ko_role near)
 {
 	struct kolo_comm *c = run->comm;
-	int prev = ko_ring_prev(&c->ring, c->rank);
+	const struct ko_edges *e = &c->edges;
 	struct settling s = {
-		.comm = c, .near = near, .next = !edge_differs(c, c->rank), .prev = !edge_differs(c, prev)
+		.comm = c, .near = near, .next = !edge_differs(c, c->rank), .prev = !edge_differs(c, e->prev)
 	};
 
-	return ko_wait(run, ko_ring_next(&c->ring, c->rank), c->to_next->ops->name, KO_TRACE_ROOM,
-		       try_settling, &s);
+	return ko_wait(run, e->next, e->to->ops->name, KO_TRACE_ROOM, try_settling, &s);
 }

@@ -4,7 +4,7 @@
 
 #include "run.h"
 
-/* Chooses their transports, makes both ends here and joins them with the neighbours'; blocks until the deadline
+/* Makes c->edges: chooses the transports, makes both ends here and joins them with the neighbours'; blocks until the deadline
  * (ko_now_ms(), INT64_MAX for never). Lifelines and roster must be there. Errors: those of kolo_comm_create. */
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline);
 

@@ -151,6 +151,12 @@ struct ko_rma_ops {
 	void (*take_back)(struct ko_link *link, void *memory);
 };
 
+/* The link to one rank and that from another. While one is waited for the other is looked after. */
+struct ko_edges {
+	struct ko_link *to, *from;
+	int next, prev; /* the ranks at their other ends */
+};
+
 /* ---- link.c --------------------------------------------------------------------------------------------- */
 
 /* Makes one end of a link of this transport, not connected yet, for a rank that is `here`. The caller owns *out and closes it;

@@ -157,41 +157,27 @@ int ko_give_back(struct ko_run *run, const struct ko_edges *e)
 
 /* ---- Round the ring ------------------------------------------------------------------------------------- */
 
-static struct ko_edges ring(const struct kolo_comm *c)
-{
-	return (struct ko_edges){ c->to_next, c->from_prev, ko_ring_next(&c->ring, c->rank),
-				  ko_ring_prev(&c->ring, c->rank) };
-}
-
 /* The oldest slot from prev, which must be this operation's and hold n elements; they may be put into dst (NULL: nowhere
  * but in the slot). */
 static int wait_in(struct ko_run *run, struct ko_slot *in, void *dst, size_t n)
 {
-	struct ko_edges e = ring(run->comm);
-
-	return ko_wait_data(run, &e, dst, n * run->size, in);
+	return ko_wait_data(run, &run->comm->edges, dst, n * run->size, in);
 }
 
 /* A free slot to next. */
 static int wait_out(struct ko_run *run, struct ko_slot *out)
 {
-	struct ko_edges e = ring(run->comm);
-
-	return ko_wait_room(run, &e, out);
+	return ko_wait_room(run, &run->comm->edges, out);
 }
 
 static int commit(struct ko_run *run, struct ko_slot *out, size_t n)
 {
-	struct ko_edges e = ring(run->comm);
-
-	return ko_hand_over(run, &e, out, n * run->size);
+	return ko_hand_over(run, &run->comm->edges, out, n * run->size);
 }
 
 static int release(struct ko_run *run)
 {
-	struct ko_edges e = ring(run->comm);
-
-	return ko_give_back(run, &e);
+	return ko_give_back(run, &run->comm->edges);
 }
 
 /* Nothing is computed for an empty piece, whose pointers may be NULL. */
@@ -218,7 +204,7 @@ static void combine(const struct ko_run *run, enum ko_stores stores, void *dst, 
 /* Offers are told apart by their place in the stream of slots: who gets none must not make one. */
 void ko_offer(struct ko_run *run, void *dst)
 {
-	struct ko_link *to = run->comm->to_next, *from = run->comm->from_prev;
+	struct ko_link *to = run->comm->edges.to, *from = run->comm->edges.from;
 	bool gets = run->desc.coll != KO_BROADCAST || run->comm->rank != run->desc.root;
 	size_t len = run->plan.count * run->size;
 
@@ -243,10 +229,10 @@ int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to,
 	if (rc < 0)
 		return rc;
 	out.belongs = belongs(run, to);
-	if (fn == run->copy && ko_link_takes(run->comm->to_next, src, n * run->size))
+	if (fn == run->copy && ko_link_takes(run->comm->edges.to, src, n * run->size))
 		out.ptr = (void *)src;
 	else
-		fill(run, run->comm->to_next->stores, fn, out.ptr, src, n);
+		fill(run, run->comm->edges.to->stores, fn, out.ptr, src, n);
 	return commit(run, &out, n);
 }
 
@@ -257,7 +243,7 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 
 	if ((rc = wait_in(run, &in, NULL, n)) < 0 || (rc = wait_out(run, &out)) < 0)
 		return rc;
-	combine(run, run->comm->to_next->stores, out.ptr, in.ptr, own, n);
+	combine(run, run->comm->edges.to->stores, out.ptr, in.ptr, own, n);
 	if ((rc = commit(run, &out, n)) < 0)
 		return rc;
 	return release(run);
@@ -279,7 +265,7 @@ int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
  * lie anywhere is passed on from dst: it has come to stay. */
 int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
 {
-	bool taken = ko_link_takes(run->comm->to_next, dst, n * run->size);
+	bool taken = ko_link_takes(run->comm->edges.to, dst, n * run->size);
 	struct ko_slot in, out;
 	int rc;
 
@@ -288,7 +274,7 @@ int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t 
 	out.belongs = belongs(run, dst);
 	if (taken)
 		out.ptr = dst;
-	combine(run, taken ? KO_ORDINARY : run->comm->to_next->stores, out.ptr, in.ptr, own, n);
+	combine(run, taken ? KO_ORDINARY : run->comm->edges.to->stores, out.ptr, in.ptr, own, n);
 	fill(run, KO_ORDINARY, run->red.finish, out.ptr, out.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0 || (rc = release(run)) < 0)
 		return rc;
@@ -300,7 +286,7 @@ int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t 
 /* As above. */
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
-	bool taken = ko_link_takes(run->comm->to_next, dst, n * run->size);
+	bool taken = ko_link_takes(run->comm->edges.to, dst, n * run->size);
 	struct ko_slot in, out;
 	int rc;
 
@@ -309,7 +295,7 @@ int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 	out.belongs = belongs(run, dst);
 	if (taken)
 		out.ptr = dst;
-	fill(run, taken ? KO_ORDINARY : run->comm->to_next->stores, run->copy, out.ptr, in.ptr, n);
+	fill(run, taken ? KO_ORDINARY : run->comm->edges.to->stores, run->copy, out.ptr, in.ptr, n);
 	if ((rc = commit(run, &out, n)) < 0)
 		return rc;
 	if (!taken)
@@ -336,9 +322,9 @@ int ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)
 
 int ko_drain(struct ko_run *run)
 {
-	struct ko_edges e = ring(run->comm);
+	const struct ko_edges *e = &run->comm->edges;
 
-	return e.to ? ko_wait_sent(run, &e) : 0;
+	return e->to ? ko_wait_sent(run, e) : 0;
 }
 
 const struct ko_moves ko_moves_now = {

@@ -5,12 +5,6 @@
 
 #include "run.h"
 
-/* The link to one rank and that from another. While one is waited for the other is looked after. */
-struct ko_edges {
-	struct ko_link *to, *from;
-	int next, prev; /* the ranks at their other ends */
-};
-
 /* What moves are made of; they block. A free slot to next; its handing over with `len` bytes; the oldest slot from prev,
  * which must be this operation's and of `len` bytes, and may have been put `into` a place (NULL: none); its return; and
  * until what was handed over needs no further call. Errors: the link's, with the names of both ranks, and ko_wait's. */

@@ -171,7 +171,6 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 static void close_links(struct kolo_comm *c)
 {
 	const struct ko_roster *roster = c->roster;
-	int next = ko_ring_next(&c->ring, c->rank);
 	bool failed = roster && ko_roster_cause(roster) < 0;
 
 	if (c->spread && c->lifelines) {
@@ -180,13 +179,14 @@ static void close_links(struct kolo_comm *c)
 	}
 	ko_shortcuts_close(c->shortcuts, failed);
 	ko_lanes_close(c, failed);
-	if (c->to_next)
-		c->to_next->ops->close(
-			c->to_next,
-			failed || (roster && atomic_load_explicit(&roster->post[next].finished,
-								  memory_order_acquire) >= c->sequence.seq));
-	if (c->from_prev)
-		c->from_prev->ops->close(c->from_prev, failed);
+	if (c->edges.to) {
+		bool done = roster && atomic_load_explicit(&roster->post[c->edges.next].finished,
+							   memory_order_acquire) >= c->sequence.seq;
+
+		c->edges.to->ops->close(c->edges.to, failed || done);
+	}
+	if (c->edges.from)
+		c->edges.from->ops->close(c->edges.from, failed);
 }
 
 void kolo_comm_destroy(struct kolo_comm *c)

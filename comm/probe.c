@@ -119,7 +119,7 @@ static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, d
 /* The rate to next with each kind of stores, and the better kind for it. */
 static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 {
-	struct ko_link *link = run->comm->to_next;
+	struct ko_link *link = run->comm->edges.to;
 	double rates[2] = { 0, 0 };
 	int rc = 0;
 
@@ -297,7 +297,7 @@ int ko_probe(struct kolo_comm *c)
 	if (rc == 0)
 		rc = agree(&run, &costs);
 	free(buffer);
-	forget(c->to_next);
-	forget(c->from_prev);
+	forget(c->edges.to);
+	forget(c->edges.from);
 	return rc;
 }

@@ -146,8 +146,7 @@ static int make(struct kolo_comm *c, struct ends *all)
 	int rc = 0;
 
 	c->shortcuts->nhops = count_hops(c->nranks);
-	c->shortcuts->hops[0] = (struct ko_edges){ c->to_next, c->from_prev, ko_ring_next(&c->ring, c->rank),
-						   ko_ring_prev(&c->ring, c->rank) };
+	c->shortcuts->hops[0] = c->edges;
 	for (int k = 1; rc == 0 && k < c->shortcuts->nhops; k++)
 		rc = open_hop(c, &c->shortcuts->hops[k], &all[c->rank], k);
 	if (rc == 0)

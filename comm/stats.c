@@ -43,8 +43,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		.slot_len = comm->agreed.limits.slot_len,
 		.nslots = comm->agreed.limits.nslots,
 		.hop_us = comm->agreed.costs.hop_ns / 1e3,
-		.to_next = link_stats(comm->to_next, ko_ring_next(&comm->ring, comm->rank)),
-		.from_prev = link_stats(comm->from_prev, ko_ring_prev(&comm->ring, comm->rank)),
+		.to_next = link_stats(comm->edges.to, comm->edges.next),
+		.from_prev = link_stats(comm->edges.from, comm->edges.prev),
 	};
 	snprintf(out->slots_near, sizeof(out->slots_near), "%s", ko_edges_slots_near(comm));
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
@@ -56,7 +56,7 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 			      comm->board->received + comm->counters.direct.received + comm->lanes->received +
 			      ko_shortcuts_received(comm);
 	out->memory_bytes = comm->memory +
-			    (comm->from_prev ? comm->from_prev->memory + comm->to_next->memory : 0) +
+			    (comm->edges.from ? comm->edges.from->memory + comm->edges.to->memory : 0) +
 			    ko_lanes_memory(comm) + ko_shortcuts_memory(comm) +
 			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;

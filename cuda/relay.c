@@ -58,8 +58,8 @@ int ko_gpu_relay_open(struct ko_gpu_comm *g)
 	if (!r)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a relay", g->comm->rank);
 	pthread_mutex_init(&r->lock, NULL);
-	r->out = (struct end){ .link = g->inner->to_next, .peer = g->out.peer, .device = g->out.device };
-	r->in = (struct end){ .link = g->inner->from_prev, .peer = g->in.peer, .device = g->in.device };
+	r->out = (struct end){ .link = g->inner->edges.to, .peer = g->out.peer, .device = g->out.device };
+	r->in = (struct end){ .link = g->inner->edges.from, .peer = g->in.peer, .device = g->in.device };
 	g->relay = r;
 	return 0;
 }

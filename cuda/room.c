@@ -10,7 +10,7 @@
 /* Of the inner communicator, over which a staged edge's slots go. */
 static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_gpu_link *link)
 {
-	return link == &g->out ? g->inner->to_next : g->inner->from_prev;
+	return link == &g->out ? g->inner->edges.to : g->inner->edges.from;
 }
 
 /* Slots in GPU memory that a card reads or writes by itself; what can't be is told. */

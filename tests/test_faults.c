@@ -506,7 +506,7 @@ static void run_over_faulty_link(struct t_rank *r)
 	struct kolo_comm *c =
 		t_comm_with(r, (struct kolo_comm_attr){
 				       .slot_len = 4096, .timeout_s = T_PATIENCE / 2, .algorithm = "ring" });
-	struct ko_link **place = i->receiving ? &c->from_prev : &c->to_next;
+	struct ko_link **place = i->receiving ? &c->edges.from : &c->edges.to;
 	struct faulty f = { .link = { .ops = &faulty_ops },
 			    .inner = *place,
 			    .fail_at = i->fail_at,

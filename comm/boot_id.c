@@ -1,5 +1,6 @@
 /* Ids: kolo_id_create serves a new meeting point and puts all that ranks must know of it into 128 bytes; ko_meeting_of_id takes
  * it out again. */
+#include "boot.h"
 #include "boot_wire.h"
 #include "net.h"
 

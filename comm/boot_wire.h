@@ -3,7 +3,7 @@
 #ifndef KO_BOOT_WIRE_H
 #define KO_BOOT_WIRE_H
 
-#include "boot.h"
+#include "entry.h"
 #include "error.h"
 
 #include <stdbool.h>

@@ -4,6 +4,7 @@
  * launcher meet. */
 #include "job.h"
 
+#include "boot.h"
 #include "error.h"
 
 #include <ctype.h>

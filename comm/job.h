@@ -2,7 +2,7 @@
 #ifndef KO_JOB_H
 #define KO_JOB_H
 
-#include "boot.h"
+#include "entry.h"
 #include "log.h"
 
 /* rank, nranks and the meeting point. Errors: KOLO_EINVAL (no job, half a job, two jobs that contradict each other;

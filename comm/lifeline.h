@@ -6,7 +6,7 @@
 #ifndef KO_LIFELINE_H
 #define KO_LIFELINE_H
 
-#include "boot.h"
+#include "entry.h"
 #include "log.h"
 #include "msg.h"
 #include "ring.h"

@@ -3,7 +3,7 @@
 #ifndef KO_MSG_H
 #define KO_MSG_H
 
-#include "boot.h"
+#include "entry.h"
 #include "error.h"
 
 #include <stdbool.h>

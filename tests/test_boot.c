@@ -1,5 +1,6 @@
 /* The meeting point: strangers, ranks that contradict each other, ranks that are late or go away. */
 #include "t.h"
+#include "../comm/boot.h"
 #include "../comm/boot_wire.h"
 
 #include <arpa/inet.h>

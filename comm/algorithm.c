@@ -1,4 +1,5 @@
-/* See algorithm.h. */
+/* The cost model of the ring, the board, direct access and the exchange, and the table of sizes that follows from it
+ * (ko_algorithm_decide). See algorithm.h. */
 #include "algorithm.h"
 
 #include <math.h>

@@ -27,7 +27,8 @@ struct ko_costs {
 
 /* By bytes of the whole vector. */
 struct ko_algorithms {
-	uint64_t board_end[KO_NCOLLS]; /* below it the board, else the ring; but directly */
+	/* Shorter vectors use the board, longer ones the ring, unless they are done directly */
+	uint64_t board_end[KO_NCOLLS];
 	/* Below it an exchange instead of the ring: all-reduces, and barriers; 0 for all others */
 	uint64_t exchange_end[KO_NCOLLS];
 	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */

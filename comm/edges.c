@@ -1,4 +1,5 @@
-/* See edges.h. */
+/* Making a rank's two edges: which transport, both ends here, joining them with the neighbours' (ko_edges_connect), and near
+ * which NUMA node their slots lie. See edges.h. */
 #include "edges.h"
 
 #include "watch.h"

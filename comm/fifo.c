@@ -1,4 +1,4 @@
-/* See fifo.h. */
+/* Slots in shared memory: how the two ends take turns at them, and how their memory moves to another NUMA node. See fifo.h. */
 #include "fifo.h"
 
 #include "error.h"

@@ -1,4 +1,5 @@
-/* See mem.h. */
+/* Which loop reduces, scales or copies a type on this processor; streaming stores in pieces that stay in cache; kolo_cast. See
+ * mem.h. */
 #include "mem.h"
 
 #include "convert.h"

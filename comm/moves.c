@@ -1,4 +1,4 @@
-/* See moves.h. The reduction reads prev's slot and the own buffer and writes next's slot in one pass. */
+/* The moves of a ring at once, and waiting for slots (ko_moves_now). See moves.h. The reduction reads prev's slot and the own buffer and writes next's slot in one pass. */
 #include "moves.h"
 
 #include "edges.h"

@@ -5,13 +5,22 @@
 
 #include "run.h"
 
-/* What moves are made of; they block. A free slot to next; its handing over with `len` bytes; the oldest slot from prev,
- * which must be this operation's and of `len` bytes, and may have been put `into` a place (NULL: none); its return; and
- * until what was handed over needs no further call. Errors: the link's, with the names of both ranks, and ko_wait's. */
+/* What moves are made of. They block. Errors: the link's, with the names of both ranks, and ko_wait's. */
+
+/* Waits for a free slot to next. */
 int ko_wait_room(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out);
+
+/* Sends it, with `len` bytes. */
 int ko_hand_over(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out, size_t len);
+
+/* Waits for the oldest slot from prev, which must be this operation's and have `len` bytes. Its bytes may have been put
+ * `into` a place (NULL: none); then in->ptr is that. */
 int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len, struct ko_slot *in);
+
+/* Returns it to prev. */
 int ko_give_back(struct ko_run *run, const struct ko_edges *e);
+
+/* Waits until what was sent to next needs no further call. */
 int ko_wait_sent(struct ko_run *run, const struct ko_edges *e);
 
 /* The operation fills a vector, this rank's at dst: where the link from prev can put pieces there by itself, it may. */

@@ -1,4 +1,4 @@
-/* See msg.h. */
+/* Sending and receiving messages with descriptors, and dialling the rank they go to. See msg.h. */
 #include "msg.h"
 
 #include "clock.h"

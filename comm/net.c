@@ -1,4 +1,4 @@
-/* See net.h. */
+/* TCP addresses as text and numbers, the interfaces of KOLO_IFACE, listening and dialling. See net.h. */
 #include "net.h"
 
 #include "clock.h"

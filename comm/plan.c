@@ -1,4 +1,4 @@
-/* See plan.h. */
+/* How a vector is cut into blocks, slices and rounds, and how many elements each rank then moves. See plan.h. */
 #include "plan.h"
 
 static size_t ceil_div(size_t a, size_t b)

@@ -1,4 +1,5 @@
-/* See roster.h. */
+/* Posting what a rank does, reading what others posted, sleeping until they ring, and the first cause of a failure. See
+ * roster.h. */
 #include "roster.h"
 
 #include "clock.h"

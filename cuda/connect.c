@@ -1,12 +1,13 @@
 /* Joining the GPUs of a communicator's ranks, in steps between which all ranks tell each other how far they have come: a step
  * that fails on one fails on all. See README.md. */
+#include "connect.h"
 #include "exchange.h"
-#include "gpu.h"
-#include "record.h"
 #include "relay.h"
 #include "room.h"
 #include "threads.h"
 #include "trial.h"
+#include "uses.h"
+#include "watchdog.h"
 #include "window.h"
 
 #include "../comm/clock.h"
@@ -15,15 +16,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-/* Bytes between the words of a rank's two ends, behind which its posts are: they are registered in pages. */
-enum { WORDS = 4096, SHARED = KO_GPU_ENDS * WORDS + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post) };
-
-_Static_assert(sizeof(struct ko_gpu_words) <= WORDS, "the words of an end fit");
 
 /* What a rank says of itself in each step. Plain bytes. */
 struct says {
@@ -33,21 +28,6 @@ struct says {
 	int32_t device; /* 1: it has slots that cards read or write */
 	struct ko_gpu_export memory;
 };
-
-struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm)
-{
-	return (struct ko_gpu_comm *)comm->attached;
-}
-
-int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what)
-{
-	const struct ko_gpu_info *info = g->gpu ? g->driver->info(g->gpu) : NULL;
-	char me[KO_RANK_TEXT];
-
-	return ko_fail(code, "%s: GPU %d (%s at %s): %s: %s", ko_comm_name(g->comm, g->comm->rank, me),
-		       info ? info->ordinal : -1, info ? info->name : "none", info ? info->bus : "?", what,
-		       g->driver->text());
-}
 
 /* ---- Telling each other --------------------------------------------------------------------------------- */
 
@@ -79,13 +59,6 @@ static int exchange(struct ko_gpu_comm *g, struct kolo_comm *over, const struct 
 				     "%s could not join its GPU to the others' (%s); its own error says why",
 				     ko_comm_name(g->comm, r, them), kolo_strerror(all[r].status));
 	return rc;
-}
-
-bool ko_gpu_is_staged(const struct kolo_comm *c, int rank)
-{
-	int next = ko_ring_next(&c->ring, rank);
-
-	return c->table[0].transport[0] || !ko_place_same(&c->table[rank].place, &c->table[next].place);
 }
 
 static bool same_process(const struct says *a, const struct says *b)
@@ -178,28 +151,6 @@ static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
 		      : 0;
 }
 
-static size_t words_at(const struct ko_gpu_comm *g, int rank, int end)
-{
-	return (size_t)g->places[rank] * g->words_len + (size_t)end * WORDS;
-}
-
-struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end)
-{
-	return g->places[rank] < 0 ? NULL : (void *)(g->words + words_at(g, rank, end));
-}
-
-char *ko_gpu_words_there(const struct ko_gpu_comm *g, int rank, int end)
-{
-	return g->gpu_words + words_at(g, rank, end);
-}
-
-struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq)
-{
-	struct ko_gpu_post *posts = (void *)(g->words + words_at(g, rank, KO_GPU_ENDS));
-
-	return &posts[seq % KO_GPU_POSTS];
-}
-
 /* The receiver's are those of an edge, and each end's own those of one that is staged. */
 static void set_words(struct ko_gpu_comm *g)
 {
@@ -273,7 +224,7 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	g->arena = all[0].arena + (size_t)KO_GPU_SLOTS * KO_GPU_ALIGN;
 	for (int r = 0; r < c->nranks; r++)
 		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
-	if ((rc = kolo_alloc(g->local, SHARED, &page)) < 0)
+	if ((rc = kolo_alloc(g->local, KO_GPU_SHARED, &page)) < 0)
 		return rc;
 	entered = g->driver->enter(g->gpu);
 	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it")
@@ -380,40 +331,6 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 	return rc;
 }
 
-static void close_attached(struct ko_attached *attached)
-{
-	ko_gpu_disconnect((struct ko_gpu_comm *)attached);
-}
-
-int ko_gpu_connect(struct kolo_comm *comm, void *stream)
-{
-	struct ko_gpu_comm *g = calloc(1, sizeof(*g));
-	pthread_condattr_t attr;
-	char why[KO_TEXT];
-	int rc;
-
-	if (!g) /* the others wait for this rank */
-		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to join GPUs", comm->rank);
-	g->attached.close = close_attached;
-	g->comm = comm;
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&g->changed, &attr);
-	pthread_condattr_destroy(&attr);
-	comm->order->in_turn = true;
-	if ((rc = ko_driver_get(&g->driver)) == 0)
-		rc = join_all(g, stream);
-	comm->order->in_turn = false;
-	if (rc == 0) {
-		comm->attached = &g->attached;
-		return 0;
-	}
-	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	ko_gpu_disconnect(g);
-	return ko_fail(rc, "%s", why);
-}
-
 /* ---- Ending --------------------------------------------------------------------------------------------- */
 
 static void sleep_ms(int ms)
@@ -474,7 +391,7 @@ static void free_memory(struct ko_gpu_comm *g)
 }
 
 /* What is not idle, or can't be reached any more, is left to the process. */
-void ko_gpu_disconnect(struct ko_gpu_comm *g)
+static void disconnect(struct ko_gpu_comm *g)
 {
 	bool idle = !g->gpu;
 
@@ -500,4 +417,40 @@ void ko_gpu_disconnect(struct ko_gpu_comm *g)
 	pthread_mutex_destroy(&g->lock);
 	pthread_cond_destroy(&g->changed);
 	free(g);
+}
+
+/* ---- Connecting ----------------------------------------------------------------------------------------- */
+
+static void close_attached(struct ko_attached *attached)
+{
+	disconnect((struct ko_gpu_comm *)attached);
+}
+
+int ko_gpu_connect(struct kolo_comm *comm, void *stream)
+{
+	struct ko_gpu_comm *g = calloc(1, sizeof(*g));
+	pthread_condattr_t attr;
+	char why[KO_TEXT];
+	int rc;
+
+	if (!g) /* the others wait for this rank */
+		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to join GPUs", comm->rank);
+	g->attached.close = close_attached;
+	g->comm = comm;
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&g->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	comm->order->in_turn = true;
+	if ((rc = ko_driver_get(&g->driver)) == 0)
+		rc = join_all(g, stream);
+	comm->order->in_turn = false;
+	if (rc == 0) {
+		comm->attached = &g->attached;
+		return 0;
+	}
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	disconnect(g);
+	return ko_fail(rc, "%s", why);
 }

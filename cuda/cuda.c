@@ -6,11 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
 	KO_AGAIN = 1, /* KO_EAGAIN of comm/error.h */
-	MAX_OPS = 32,
 	MAX_DEPTH = 8
 };
 

@@ -104,6 +104,14 @@ struct ko_gpu_post {
 	_Atomic uint32_t src, dst;
 };
 
+/* Bytes between the words of a rank's two ends, behind which its posts are: they are registered in pages. */
+enum {
+	KO_GPU_WORDS = 4096,
+	KO_GPU_SHARED = KO_GPU_ENDS * KO_GPU_WORDS + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post)
+};
+
+_Static_assert(sizeof(struct ko_gpu_words) <= KO_GPU_WORDS, "the words of an end fit");
+
 /* One end of an edge. The slots are in the receiver's GPU memory. */
 struct ko_gpu_link {
 	int peer;
@@ -128,19 +136,6 @@ struct ko_gpu_window {
 	 * memory like other memory */
 	char **at;
 	struct ko_gpu_memory *mapped;
-};
-
-/* Which communicators a queue has been used with, and what those that are gone had failed with. Both hold it. */
-struct ko_gpu_uses {
-	pthread_mutex_t lock;
-	int holders;
-	struct ko_gpu_use {
-		struct ko_gpu_comm *g;
-		bool told; /* its failure */
-	} * use;
-	int n;
-	int code; /* 0: nothing that was not told yet */
-	char text[KO_TEXT];
 };
 
 /* Hangs at kolo_comm.attached. */
@@ -189,15 +184,8 @@ struct ko_gpu_comm {
 	int nuses;
 };
 
-/* Joins this rank's GPU, the one that the stream is on, to its neighbours'. A collective; blocks. With a failure nobody is
- * joined, and the communicator works as before, unless that came while bytes went over staged edges, to try cards. */
-int ko_gpu_connect(struct kolo_comm *comm, void *stream);
-
 /* NULL: not joined yet. */
 struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
-
-/* Waits until this rank's streams have done what was recorded, or dropped it. */
-void ko_gpu_disconnect(struct ko_gpu_comm *g);
 
 /* Is the edge from a rank to its next staged: between hosts, or because a transport was asked for by name? */
 bool ko_gpu_is_staged(const struct kolo_comm *comm, int rank);
@@ -210,16 +198,6 @@ char *ko_gpu_words_there(const struct ko_gpu_comm *g, int rank, int end);
 /* What a rank of this host posts of operation `seq`. */
 struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq);
 
-/* Starts and ends the thread that watches, as soon as the GPUs are joined: over neighbours that die, leave while this rank's
- * stream waits for them, or keep it waiting for longer than the timeout; and when the communicator has failed, that this rank's
- * streams go on. */
-int ko_gpu_watch(struct ko_gpu_comm *g);
-void ko_gpu_unwatch(struct ko_gpu_comm *g);
-
-/* The communicator has failed: lets this rank's stream go on until the last operation is over. Blocks for that, for some seconds
- * at most. Not while the thread above runs. */
-void ko_gpu_let_go(struct ko_gpu_comm *g);
-
 /* The word that is set when the communicator has failed, as the GPU sees it. */
 static inline const uint32_t *ko_gpu_failed_word(const struct ko_gpu_comm *g)
 {
@@ -229,6 +207,9 @@ static inline const uint32_t *ko_gpu_failed_word(const struct ko_gpu_comm *g)
 /* May memory that other ranks have mapped be freed, which they may still work on when the communicator has failed? Threads of this
  * process see it where it is: then it is left to the process. */
 bool ko_gpu_may_release(const struct ko_gpu_comm *g);
+
+/* So much of a pattern goes over a staged edge that the last of it comes behind an offer: more than the link's own slots hold. */
+size_t ko_gpu_trial_len(const struct ko_gpu_comm *g);
 
 /* What ranks send each other to try a path: a different byte of each rank's at each place. */
 static inline unsigned char ko_gpu_pattern(int rank, size_t k)
@@ -241,15 +222,5 @@ int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged);
 
 /* A driver's failure as the thread's error: "rank 1 (pid 7 on h): GPU 0 (...): WHAT: what the driver says". Returns code. */
 int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what);
-
-struct ko_gpu_uses *ko_gpu_uses_create(void);
-void ko_gpu_uses_let_go(struct ko_gpu_uses *uses);
-
-/* The communicator is used with a queue; it is not any more, with none. KOLO_ENOMEM. */
-int ko_gpu_use(struct ko_gpu_comm *g, struct ko_gpu_uses *uses);
-void ko_gpu_use_no_more(struct ko_gpu_comm *g);
-
-/* The first failure of any of them that was not told yet, as the thread's error; 0: there is none. */
-int ko_gpu_uses_failure(struct ko_gpu_uses *uses);
 
 #endif

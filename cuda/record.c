@@ -4,6 +4,7 @@
 #include "exchange.h"
 #include "moves.h"
 #include "relay.h"
+#include "watchdog.h"
 #include "window.h"
 
 #include "../comm/collectives.h"

@@ -1,6 +1,5 @@
 /* See room.h. */
 #include "room.h"
-#include "trial.h"
 
 #include "../comm/env.h"
 

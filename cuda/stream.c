@@ -1,14 +1,15 @@
 /* Queues that are CUDA streams: what kolo_cuda.h declares. An operation with one is recorded in its call. */
 #include "stream.h"
+#include "connect.h"
 #include "exchange.h"
 #include "record.h"
+#include "uses.h"
 
 #include "../comm/group.h"
 
 #include "kolo/kolo_cuda.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define PER_THREAD ((struct CUstream_st *)2) /* CU_STREAM_PER_THREAD */
 

@@ -5,26 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)
-{
-	char them[KO_RANK_TEXT];
-
-	return ko_fail(
-		KOLO_ESYS,
-		"rank %d: what %s wrote into this GPU's memory, or has in its own, did not arrive as it was: the path "
-		"between the two GPUs lies. Access control (ACS) or an IOMMU between %s does that: turn it off, or %s",
-		g->comm->rank, ko_comm_name(g->comm, rank, them), staged ? "a GPU and its card" : "them",
-		staged ? "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)"
-		       : "keep these two GPUs apart");
-}
-
-size_t ko_gpu_trial_len(const struct ko_gpu_comm *g)
-{
-	const struct ko_limits *limits = &g->inner->agreed.limits;
-
-	return ((size_t)limits->nslots + 2) * limits->slot_len;
-}
-
 int ko_gpu_trial_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_trial *t)
 {
 	const struct ko_driver *d = g->driver;

@@ -13,9 +13,6 @@ struct ko_gpu_trial {
 	void *stream;
 };
 
-/* So much of a pattern goes over a staged edge that the last of it comes behind an offer: more than the link's own slots hold. */
-size_t ko_gpu_trial_len(const struct ko_gpu_comm *g);
-
 /* Before anything is sent. The GPU is entered, here and below. KOLO_ENOMEM, the driver's. */
 int ko_gpu_trial_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_trial *t);
 

@@ -1,6 +1,6 @@
 /* Which communicators were used with which queues, so that who waits for a stream learns that what was on it has failed. The
  * roster is asked when the stream is done: a rank that fails writes there before any stream is let go. */
-#include "gpu.h"
+#include "uses.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The thread that watches over what a communicator has recorded. A stream that waits for a word has no deadline and knows of no
  * death: this thread does, and then writes words that let it go on. See README.md. */
-#include "gpu.h"
+#include "watchdog.h"
 #include "relay.h"
 
 #include "../comm/clock.h"

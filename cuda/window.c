@@ -1,14 +1,8 @@
 /* See window.h. Descriptors of memory go round the ring: a rank's lifelines lead to its neighbours. */
 #include "window.h"
-#include "stream.h"
-
-#include "../comm/call.h"
-#include "../comm/clock.h"
-#include "../comm/group.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* ---- Finding -------------------------------------------------------------------------------------------- */
 
@@ -162,15 +156,6 @@ void ko_gpu_window_close(struct ko_gpu_comm *g, struct ko_gpu_window *w)
 	free(w->at);
 	w->mapped = NULL;
 	w->at = NULL;
-}
-
-bool ko_gpu_may_release(const struct ko_gpu_comm *g)
-{
-	bool alone = true;
-
-	for (int r = 0; g->marks && r < g->comm->nranks; r++)
-		alone = alone && (r == g->comm->rank || !g->marks[r]);
-	return alone || ko_roster_cause(g->comm->roster) == 0;
 }
 
 void ko_gpu_windows_close(struct ko_gpu_comm *g)

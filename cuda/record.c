@@ -4,14 +4,10 @@
 #include "exchange.h"
 #include "moves.h"
 #include "relay.h"
-#include "watchdog.h"
 #include "window.h"
 
 #include "../comm/collectives.h"
 #include "../comm/watch.h"
-
-#include <stdio.h>
-#include <time.h>
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
 
@@ -25,31 +21,6 @@ static int follow_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 	if (last->recorded && last->capture == capture)
 		rc = g->driver->event_await(g->gpu, stream, last->event);
 	return rc < 0 ? ko_gpu_error(g, rc, "waiting for the operation before on its stream") : 0;
-}
-
-static int mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
-{
-	struct ko_gpu_last *last = capture ? &g->captured : &g->last;
-	int rc = g->driver->event_record(g->gpu, last->event, stream);
-
-	if (rc < 0)
-		return ko_gpu_error(g, rc, "recording an event");
-	last->capture = capture;
-	last->recorded = true;
-	return 0;
-}
-
-/* It is not recorded to its end: then the stream is at nothing any more when it has done what was, and `last` says when that
- * is, as far as the driver still does anything. Returns rc with its text. */
-static int give_up(struct ko_tape *t, uint64_t capture, int rc)
-{
-	char why[KO_TEXT];
-
-	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	t->nops = 0;
-	ko_tape_end(t);
-	mark_last(t->g, t->stream, capture);
-	return ko_fail(rc, "%s", why);
 }
 
 /* ---- An operation --------------------------------------------------------------------------------------- */
@@ -92,7 +63,7 @@ static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t s
 		return rc;
 	if (call->comm->nranks == 1) {
 		rc = compute_alone(t, call->src, call->dst);
-		return rc < 0 ? rc : mark_last(g, t->stream, capture);
+		return rc < 0 ? rc : ko_tape_mark_last(g, t->stream, capture);
 	}
 	places = ko_gpu_direct_places(t, call);
 	if ((rc = compare(t, &places)) < 0)
@@ -109,7 +80,7 @@ static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t s
 		rc = ko_gpu_go_round(m, slot_len, call->src, call->dst);
 	if (rc == 0)
 		rc = ko_tape_end(t);
-	return rc < 0 ? give_up(t, capture, rc) : mark_last(g, t->stream, capture);
+	return rc < 0 ? ko_tape_give_up(t, capture, rc) : ko_tape_mark_last(g, t->stream, capture);
 }
 
 static size_t largest_count(const struct ko_call *call)
@@ -179,67 +150,5 @@ int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
 	rc = record(g, stream, call, red);
 	g->driver->leave(g->gpu);
-	return rc;
-}
-
-/* ---- Trying a path -------------------------------------------------------------------------------------- */
-
-struct passing {
-	struct ko_gpu_comm *g;
-	bool watched; /* by the thread, which has the lifelines then */
-};
-
-static int try_reached(void *what)
-{
-	const struct passing *p = what;
-	struct ko_gpu_comm *g = p->g;
-	char them[KO_RANK_TEXT];
-	int rc = g->driver->event_poll(g->gpu, g->last.event), k = 0;
-	const struct ko_life *gone;
-
-	if (rc != KO_EAGAIN)
-		return rc < 0 ? ko_gpu_error(g, rc, "trying the path to another GPU") : 0;
-	gone = p->watched ? NULL : ko_lifelines_gone(g->inner->lifelines, &k);
-	return gone ? ko_fail(KOLO_EPEER, "%s died or left while the ranks joined their GPUs",
-			      ko_comm_name(g->comm, gone->rank, them))
-		    : KO_EAGAIN;
-}
-
-/* What was recorded is over, or the thread that watches has let it go. */
-static void outlast(struct ko_gpu_comm *g)
-{
-	enum { STEPS = 10000, STEP_US = 500 };
-
-	for (int k = 0; k < STEPS && g->driver->event_poll(g->gpu, g->last.event) == KO_EAGAIN; k++)
-		nanosleep(&(struct timespec){ .tv_nsec = STEP_US * 1000 }, NULL);
-}
-
-int ko_gpu_pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len, bool staged)
-{
-	struct kolo_comm *c = staged ? g->comm : g->inner;
-	struct ko_moves_tape m = { .tape = { .run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) },
-					     .g = g,
-					     .stream = stream } };
-	struct ko_tape *t = &m.tape;
-	struct passing passing = { g, staged };
-	int rc;
-
-	ko_roster_desc(c->roster, c->rank, c->sequence.seq, &t->run.desc);
-	rc = ko_gpu_pass_on(&m, src, dst, len, staged);
-	if (rc == 0)
-		rc = ko_tape_end(t);
-	if (rc == 0)
-		rc = mark_last(g, stream, 0);
-	if (rc == 0)
-		rc = ko_wait(&t->run, g->in.peer, "the GPU's stream", KO_TRACE_DATA, try_reached, &passing);
-	if (rc < 0) { /* the others wait for this rank's part */
-		rc = ko_comm_fail(c, give_up(t, 0, rc), "%s", kolo_last_error());
-		if (staged)
-			outlast(g);
-		else
-			ko_gpu_let_go(g);
-	}
-	g->last.recorded = false;
-	g->attached.sent = g->attached.received = 0; /* nobody asked for it */
 	return rc;
 }

@@ -12,8 +12,4 @@
 int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
 		  const struct ko_reducer *red);
 
-/* Sends `len` bytes from src to next, and what comes from prev to dst; no more than fits a slot. Over edges that are not staged, before
- * anyone watches; with `staged` over the others, when relays work. Blocks until it has come, or nothing of it is under way any more. */
-int ko_gpu_pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len, bool staged);
-
 #endif

@@ -4,6 +4,7 @@
 #include "../comm/watch.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <time.h>
 
 /* ---- Words ---------------------------------------------------------------------------------------------- */
@@ -83,6 +84,31 @@ int ko_tape_mark(struct ko_tape *t, _Atomic uint64_t *count, void *event)
 			      memory_order_release);
 	ko_roster_ring(c->roster, c->rank, c->nranks);
 	return 0;
+}
+
+/* ---- Order ---------------------------------------------------------------------------------------------- */
+
+int ko_tape_mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
+{
+	struct ko_gpu_last *last = capture ? &g->captured : &g->last;
+	int rc = g->driver->event_record(g->gpu, last->event, stream);
+
+	if (rc < 0)
+		return ko_gpu_error(g, rc, "recording an event");
+	last->capture = capture;
+	last->recorded = true;
+	return 0;
+}
+
+int ko_tape_give_up(struct ko_tape *t, uint64_t capture, int rc)
+{
+	char why[KO_TEXT];
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	t->nops = 0;
+	ko_tape_end(t);
+	ko_tape_mark_last(t->g, t->stream, capture);
+	return ko_fail(rc, "%s", why);
 }
 
 /* ---- Kernels -------------------------------------------------------------------------------------------- */

@@ -31,6 +31,14 @@ int ko_tape_flush(struct ko_tape *t);
 /* The operation is recorded: the stream is at nothing any more. */
 int ko_tape_end(struct ko_tape *t);
 
+/* What is on the stream is the communicator's last operation; of its capture, should that be a number and not 0. Errors:
+ * ko_gpu_error's. */
+int ko_tape_mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture);
+
+/* It is not recorded to its end: then the stream is at nothing any more when it has done what was, and `last` says when that
+ * is, as far as the driver still does anything. Returns rc with its text. */
+int ko_tape_give_up(struct ko_tape *t, uint64_t capture, int rc);
+
 /* The stream waits for an event of `peer`'s, a thread of this process, which has recorded it when `count` is `least`: for that
  * the caller waits. */
 int ko_tape_await(struct ko_tape *t, int peer, _Atomic uint64_t *count, uint64_t least, void *event);

@@ -17,7 +17,7 @@ struct ko_gpu_trial {
 int ko_gpu_trial_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_trial *t);
 
 /* When all ranks are prepared: over the edges that are staged, or over those that are not. Blocks. KOLO_ESYS where the pattern did
- * not come as it was; those of ko_gpu_pass. */
+ * not come as it was; those of a wait, and ko_gpu_error's. */
 int ko_gpu_trial_run(struct ko_gpu_comm *g, const struct ko_gpu_trial *t, bool staged);
 
 void ko_gpu_trial_end(struct ko_gpu_comm *g, struct ko_gpu_trial *t);

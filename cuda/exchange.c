@@ -1,6 +1,7 @@
 /* See exchange.h. */
 #include "exchange.h"
 #include "direct.h"
+#include "map.h"
 #include "window.h"
 
 /* ---- The memory ----------------------------------------------------------------------------------------- */

@@ -1,58 +1,16 @@
-/* Registering memory of GPUs: kolo_cuda_register and kolo_cuda_deregister. Descriptors of memory go round the ring: a rank's lifelines
- * lead to its neighbours. */
+/* Registering memory of GPUs: kolo_cuda_register and kolo_cuda_deregister. What maps
+ * the memory on other ranks is in map.c. */
+#include "map.h"
 #include "stream.h"
 #include "window.h"
 
 #include "../comm/call.h"
-#include "../comm/clock.h"
 #include "../comm/group.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-/* What a rank says of its memory. Plain bytes. */
-struct says {
-	int32_t status;
-	uint64_t at; /* for ranks of its process */
-	struct ko_gpu_export memory;
-};
-
-/* A registration that is being made. */
-struct making {
-	struct ko_gpu_comm *g;
-	struct ko_gpu_window *window;
-	struct says mine, *all;
-	int fd; /* of this rank's memory, -1 */
-};
-
-/* ---- Steps ---------------------------------------------------------------------------------------------- */
-
-/* How all have fared: what fails on one fails on all. */
-static int exchange(struct making *m, int status)
-{
-	struct kolo_comm *c = m->g->comm;
-	char why[KO_TEXT], them[KO_RANK_TEXT];
-	int rc;
-
-	m->mine.status = status;
-	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = kolo_all_gather(c, &m->mine, m->all, sizeof(m->mine), KOLO_U8, NULL);
-	if (rc == 0 && status < 0)
-		rc = ko_fail(status, "%s", why);
-	for (int r = 0; rc == 0 && r < c->nranks; r++)
-		if (m->all[r].status < 0)
-			rc = ko_fail(
-				m->all[r].status,
-				"kolo_cuda_register: %s could not take part (%s); its own error says why",
-				ko_comm_name(c, r, them), kolo_strerror(m->all[r].status));
-	return rc;
-}
-
-bool ko_gpu_reaches_all(const struct ko_gpu_comm *g)
-{
-	return g->comm->nranks > 1 && g->comm->nranks <= KO_GPU_PEERS && !g->fixed;
-}
+/* ---- Registering ---------------------------------------------------------------------------------------- */
 
 static int check_memory(const struct ko_stream *s, const struct ko_gpu_comm *g, const void *memory,
 			size_t bytes)
@@ -80,279 +38,21 @@ static int check_memory(const struct ko_stream *s, const struct ko_gpu_comm *g, 
 	return 0;
 }
 
-/* What was recorded before is done: mapping memory may wait for streams, of which none may wait for this rank. */
-static int settle(struct ko_gpu_comm *g)
-{
-	int rc = g->last.recorded ? g->driver->event_finish(g->gpu, g->last.event) : 0;
-
-	if (rc < 0)
-		return ko_gpu_error(g, rc, "waiting for the stream");
-	return ko_roster_cause(g->comm->roster);
-}
-
-/* This rank's memory, for the others. */
-static int offer(struct making *m)
-{
-	struct ko_gpu_comm *g = m->g;
-	struct ko_gpu_window *w = m->window;
-	size_t nranks = (size_t)g->comm->nranks;
-	int rc;
-
-	w->at = calloc(nranks, sizeof(*w->at));
-	w->mapped = calloc(nranks, sizeof(*w->mapped));
-	if (!w->at || !w->mapped)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to register a buffer", g->comm->rank);
-	m->mine.at = (uintptr_t)w->mine;
-	rc = g->driver->export(g->gpu, w->mine, w->len, &m->mine.memory, &m->fd);
-	return rc < 0 ? ko_gpu_error(g, rc, "handing memory to other processes") : 0;
-}
-
-static int import(struct making *m, int rank, int fd)
-{
-	struct ko_gpu_window *w = m->window;
-	struct ko_gpu_comm *g = m->g;
-	const struct says *its = &m->all[rank];
-	int rc;
-
-	if (g->marks[rank]) { /* of this process */
-		w->at[rank] = (char *)(uintptr_t)its->at;
-		rc = g->driver->reach(g->gpu, w->at[rank], &its->memory);
-	} else {
-		rc = g->driver->import(g->gpu, &its->memory, fd, &w->mapped[rank]);
-		w->at[rank] = (char *)w->mapped[rank].at + its->memory.offset;
-	}
-	return rc < 0 ? ko_gpu_error(g, rc, "mapping another rank's memory") : 0;
-}
-
-/* This rank's descriptor goes to prev, and then each that comes from next, until all have all. One step at a time: a
- * lifeline keeps one descriptor that was not waited for. */
-static int import_all(struct making *m)
-{
-	struct kolo_comm *c = m->g->comm;
-	const struct ko_msg msg = { .type = KO_MSG_MEMORY };
-	int64_t deadline = c->timeout_ms ? ko_now_ms() + c->timeout_ms : INT64_MAX;
-	int rank = c->rank, fd = m->fd, failed = 0, rc = 0;
-
-	m->fd = -1;
-	m->window->at[rank] = m->window->mine;
-	for (int k = 1; rc == 0 && k < c->nranks; k++) {
-		struct ko_msg in;
-		int next = -1;
-
-		rc = ko_lifelines_send(c->lifelines, m->g->in.peer, &msg, fd);
-		if (rc == 0)
-			rc = ko_lifelines_recv(c->lifelines, m->g->out.peer, KO_MSG_MEMORY, 0, deadline, &in,
-					       &next);
-		close(fd);
-		fd = next;
-		rank = ko_ring_next(&c->ring, rank);
-		if (rc < 0) /* others may wait for it */
-			rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
-		if (rc == 0 && failed == 0)
-			failed = import(m, rank, fd);
-		if (rc == 0)
-			rc = kolo_barrier(c, NULL);
-	}
-	if (fd >= 0)
-		close(fd);
-	return rc < 0 ? rc : failed;
-}
-
-/* With how this rank has fared before. Nothing is left of what fails. */
-static int make_window(struct making *m, int status)
-{
-	bool shared = ko_gpu_reaches_all(m->g);
-	int rc = exchange(m, status == 0 && shared ? offer(m) : status);
-
-	if (rc == 0 && shared)
-		rc = exchange(m, import_all(m));
-	if (m->fd >= 0)
-		close(m->fd);
-	if (rc < 0)
-		ko_gpu_window_close(m->g, m->window);
-	return rc;
-}
-
-/* ---- Trying the paths ------------------------------------------------------------------------------------ */
-
-enum { TRIED = 16 << 10 };
-
-/* Memory to try them on: this rank's pattern; what each rank writes here; and what this one reads of each. */
-static size_t trial_len(const struct kolo_comm *c)
-{
-	return (size_t)(2 * c->nranks + 1) * TRIED;
-}
-
-static size_t written_by(int rank)
-{
-	return (size_t)(1 + rank) * TRIED;
-}
-
-static size_t read_of(const struct kolo_comm *c, int rank)
-{
-	return (size_t)(1 + c->nranks + rank) * TRIED;
-}
-
-static int make_trial(struct ko_gpu_comm *g, struct ko_gpu_memory *out)
-{
-	unsigned char bytes[TRIED];
-	int rc = g->driver->alloc(g->gpu, trial_len(g->comm), out);
-
-	for (size_t k = 0; k < TRIED; k++)
-		bytes[k] = ko_gpu_pattern(g->comm->rank, k);
-	if (rc == 0)
-		rc = g->driver->put(g->gpu, out->at, bytes, TRIED);
-	return rc < 0 ? ko_gpu_error(g, rc, "memory to try paths") : 0;
-}
-
-static int copy(struct ko_gpu_comm *g, void *stream, void *to, const void *from)
-{
-	const struct ko_gpu_job job = {
-		.n = TRIED, .type = KOLO_U8, .nins = 1, .ins = { from }, .nouts = 1, .outs = { to }
-	};
-
-	return g->driver->compute(g->gpu, stream, &job);
-}
-
-/* Each writes to all others, and reads what they have. */
-static int use_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
-{
-	const struct kolo_comm *c = g->comm;
-	void *stream;
-	int rc = g->driver->stream_create(g->gpu, &stream), failed;
-
-	if (rc < 0)
-		return ko_gpu_error(g, rc, "making a stream");
-	for (int r = 0; rc == 0 && r < c->nranks; r++) {
-		if (r == c->rank)
-			continue;
-		rc = copy(g, stream, w->at[r] + written_by(c->rank), w->mine);
-		if (rc == 0)
-			rc = copy(g, stream, w->mine + read_of(c, r), w->at[r]);
-	}
-	if (rc < 0)
-		ko_gpu_error(g, rc, "trying paths to other GPUs");
-	failed = g->driver->finish(g->gpu, stream); /* in any case: the memory goes */
-	if (rc == 0 && failed < 0)
-		rc = ko_gpu_error(g, failed, "trying paths to other GPUs");
-	g->driver->stream_destroy(g->gpu, stream);
-	return rc;
-}
-
-static int check_copy(struct ko_gpu_comm *g, const char *from, int rank)
-{
-	unsigned char bytes[TRIED];
-	int rc = g->driver->get(g->gpu, bytes, from, TRIED);
-
-	if (rc < 0)
-		return ko_gpu_error(g, rc, "reading what a path brought");
-	for (size_t k = 0; k < TRIED; k++)
-		if (bytes[k] != ko_gpu_pattern(rank, k))
-			return ko_gpu_path_lies(g, rank, false);
-	return 0;
-}
-
-static int check_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
-{
-	const struct kolo_comm *c = g->comm;
-	int rc = 0;
-
-	for (int r = 0; rc == 0 && r < c->nranks; r++) {
-		if (r == c->rank)
-			continue;
-		rc = check_copy(g, w->mine + written_by(r), r);
-		if (rc == 0)
-			rc = check_copy(g, w->mine + read_of(c, r), r);
-	}
-	return rc;
-}
-
-/* Once for a communicator: joining has tried those of the ring alone. */
-static int try_paths(struct ko_gpu_comm *g, struct says *all)
-{
-	struct ko_gpu_memory memory = { 0 };
-	int rc = make_trial(g, &memory);
-	struct ko_gpu_window w = { .mine = memory.at, .len = trial_len(g->comm) };
-	struct making m = { .g = g, .window = &w, .all = all, .fd = -1 };
-
-	rc = make_window(&m, rc);
-	if (rc == 0) {
-		rc = exchange(&m, use_paths(g, &w));
-		if (rc == 0)
-			rc = exchange(&m, check_paths(g, &w));
-		ko_gpu_window_close(g, &w);
-		if (ko_roster_cause(g->comm->roster) == 0) /* nobody has it mapped any more */
-			rc = exchange(&m, rc);
-	}
-	if (ko_gpu_may_release(g))
-		g->driver->release(g->gpu, &memory);
-	return rc;
-}
-
-/* ---- Registering ---------------------------------------------------------------------------------------- */
-
-/* Before the first registration: settled by all. */
-static int get_ready(struct making *m, int status)
-{
-	struct ko_gpu_comm *g = m->g;
-	int rc = exchange(m, status == 0 ? settle(g) : status);
-
-	if (rc == 0 && ko_gpu_reaches_all(g) && !g->tried) {
-		rc = try_paths(g, m->all);
-		g->tried = rc == 0;
-	}
-	return rc;
-}
-
-int ko_gpu_window_make(struct ko_gpu_comm *g, size_t len, struct ko_gpu_memory *memory,
-		       struct ko_gpu_window *out)
-{
-	struct making m = { .g = g, .window = out, .fd = -1 };
-	int rc;
-
-	m.all = calloc((size_t)g->comm->nranks, sizeof(*m.all));
-	if (!m.all) /* the others wait in the next step */
-		return ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to map memory", g->comm->rank);
-	rc = g->driver->alloc(g->gpu, len, memory);
-	if (rc < 0)
-		ko_gpu_error(g, rc, "memory that all ranks map (KOLO_CUDA_MEMORY)");
-	*out = (struct ko_gpu_window){ .mine = memory->at, .len = len };
-	rc = get_ready(&m, rc);
-	if (rc == 0)
-		rc = make_window(&m, 0);
-	free(m.all);
-	if (rc < 0)
-		g->driver->release(g->gpu, memory);
-	return rc;
-}
-
-/* What can be wrong with the memory comes before what can be wrong with paths. The GPU is entered. */
-static int make_windows(struct making *m, const struct ko_stream *s)
-{
-	struct ko_gpu_comm *g = m->g;
-	int status = check_memory(s, g, m->window->mine, m->window->len);
-	int rc = get_ready(m, status);
-
-	return rc < 0 ? rc : make_window(m, 0);
-}
-
 static int register_memory(const struct ko_stream *s, struct ko_gpu_comm *g, void *memory, size_t bytes)
 {
 	struct ko_gpu_window w = { .id = g->last_window + 1, .mine = memory, .len = bytes }, *more;
-	struct making m = { .g = g, .window = &w, .fd = -1 };
 	int rc = g->driver->enter(g->gpu);
 
 	if (rc < 0) /* the others wait in the next step */
 		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
-	m.all = calloc((size_t)g->comm->nranks, sizeof(*m.all));
 	more = realloc(g->windows, ((size_t)g->nwindows + 1) * sizeof(*more));
 	g->windows = more ? more : g->windows;
 	ko_call_post(g->comm, KO_REGISTER, bytes);
-	rc = m.all && more ? make_windows(&m, s)
-			   : ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to register a buffer",
-					  g->comm->rank);
+	/* What can be wrong with the memory comes before what can be wrong with paths. */
+	rc = more ? ko_gpu_map(g, &w, check_memory(s, g, memory, bytes))
+		  : ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to register a buffer",
+				 g->comm->rank);
 	g->driver->leave(g->gpu);
-	free(m.all);
 	if (rc < 0)
 		return rc;
 	g->last_window = w.id;
@@ -399,7 +99,7 @@ int kolo_cuda_deregister(struct kolo_comm *comm, void *memory)
 	ko_call_post(comm, KO_DEREGISTER, g->windows[k].id);
 	if ((rc = g->driver->enter(g->gpu)) < 0)
 		return ko_comm_fail(comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
-	rc = settle(g);
+	rc = ko_gpu_settle(g);
 	if (rc < 0) /* the others wait for it */
 		rc = ko_comm_fail(comm, rc, "%s", kolo_last_error());
 	if (rc == 0)

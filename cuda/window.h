@@ -17,14 +17,6 @@ void ko_gpu_places_post(struct ko_gpu_comm *g, uint64_t seq, const struct ko_gpu
 int ko_gpu_places_compare(const struct ko_gpu_comm *g, const struct ko_desc *desc,
 			  const struct ko_gpu_places *mine);
 
-/* Do ranks reach each other's memory? The same on all. */
-bool ko_gpu_reaches_all(const struct ko_gpu_comm *g);
-
-/* Makes memory of Kolo's own that all ranks have mapped, not in the list. A collective; blocks until what was recorded is done. The
- * GPU is entered. Errors: those of kolo_cuda_register; nobody has any then. */
-int ko_gpu_window_make(struct ko_gpu_comm *g, size_t len, struct ko_gpu_memory *memory,
-		       struct ko_gpu_window *out);
-
 /* Unmaps one, which is not in the list, and all that was not deregistered. */
 void ko_gpu_window_close(struct ko_gpu_comm *g, struct ko_gpu_window *w);
 void ko_gpu_windows_close(struct ko_gpu_comm *g);

@@ -53,13 +53,6 @@ static void leave(struct ko_gpu *gpu)
 	ko_libcuda.cuCtxPopCurrent(&(CUcontext){ 0 });
 }
 
-int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what)
-{
-	int value = 0;
-
-	return ko_libcuda.cuDeviceGetAttribute(&value, what, gpu->device) == CUDA_SUCCESS ? value : 0;
-}
-
 static int describe(struct ko_gpu *gpu)
 {
 	int rc;

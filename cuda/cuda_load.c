@@ -117,6 +117,13 @@ int ko_cuda_load_module(CUmodule *out, const void *code)
 		CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, why ? why : "unknown", CUDA_VERSION / 1000);
 }
 
+int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what)
+{
+	int value = 0;
+
+	return ko_libcuda.cuDeviceGetAttribute(&value, what, gpu->device) == CUDA_SUCCESS ? value : 0;
+}
+
 const char *ko_cuda_text(void)
 {
 	return last_text;

@@ -48,6 +48,9 @@ int ko_cuda_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2
 int ko_cuda_check(CUresult result, const char *call);
 #define CU(name, ...) ko_cuda_check(ko_libcuda.name(__VA_ARGS__), #name)
 
+/* 0: it has not got it, or can't say. */
+int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what);
+
 /* ---- GPUs (cuda.c) -------------------------------------------------------------------------------------- */
 
 enum { KO_CUDA_THREADS = 256 }; /* of a block of any kernel */
@@ -82,9 +85,6 @@ static inline CUdeviceptr ko_cuda_address(const void *p)
 {
 	return (CUdeviceptr)(uintptr_t)p;
 }
-
-/* 0: it has not got it, or can't say. */
-int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what);
 
 /* ---- Memory (cuda_memory.c) ----------------------------------------------------------------------------- */
 

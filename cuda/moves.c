@@ -5,9 +5,10 @@
 
 #include <stddef.h>
 
+/* Moves are given the run that is in one. */
 static struct ko_moves_tape *tape_of(struct ko_run *run)
 {
-	return (struct ko_moves_tape *)run;
+	return (struct ko_moves_tape *)(void *)((char *)run - offsetof(struct ko_moves_tape, tape.run));
 }
 
 /* ---- Slots ---------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "tape.h"
 
 struct ko_moves_tape {
-	struct ko_tape tape;      /* first */
+	struct ko_tape tape;
 	bool in_words, out_words; /* words say what the slots are, else events */
 	int nslots;
 	size_t stride;         /* bytes from slot to slot */

@@ -92,7 +92,7 @@ static int check_pointers(const struct ko_stream *s, const struct ko_call *call)
 
 static int record(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red)
 {
-	struct ko_stream *s = (struct ko_stream *)q;
+	struct ko_stream *s = ko_stream_of(q);
 	struct ko_gpu_comm *g;
 	int rc = check_pointers(s, call);
 
@@ -107,7 +107,7 @@ static int record(struct kolo_queue *q, const struct ko_call *call, const struct
 
 static int wait_stream(struct kolo_queue *q)
 {
-	struct ko_stream *s = (struct ko_stream *)q;
+	struct ko_stream *s = ko_stream_of(q);
 	int rc = s->driver->enter(s->gpu);
 
 	if (rc == 0) {
@@ -122,7 +122,7 @@ static int wait_stream(struct kolo_queue *q)
 
 static void destroy_stream(struct kolo_queue *q)
 {
-	struct ko_stream *s = (struct ko_stream *)q;
+	struct ko_stream *s = ko_stream_of(q);
 
 	if (s->gpu)
 		s->driver->close(s->gpu);

@@ -8,7 +8,7 @@
 #include "../comm/run.h"
 
 struct ko_tape {
-	struct ko_run run; /* first: moves are given this */
+	struct ko_run run;
 	struct ko_gpu_comm *g;
 	void *stream;
 	bool captured; /* into a graph: waits are for words always, and nothing waits for the stream */

@@ -44,7 +44,7 @@ static struct says say(const struct ko_gpu_comm *g, int status)
 }
 
 /* Fails on all ranks where it did on one. all[nranks]. */
-static int exchange(struct ko_gpu_comm *g, struct kolo_comm *over, const struct says *mine, struct says *all)
+static int agree(struct ko_gpu_comm *g, struct kolo_comm *over, const struct says *mine, struct says *all)
 {
 	char why[KO_TEXT], them[KO_RANK_TEXT];
 	int rc;
@@ -88,21 +88,21 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
-/* The slots that prev writes, or its relay; and those that go to next's. */
+/* The slots that prev writes, or its proxy; and those that go to next's. */
 static int make_slots(struct ko_gpu_comm *g)
 {
 	int rc = 0;
 
 	if (ko_gpu_is_staged(g->comm, g->in.peer))
-		rc = ko_gpu_room_make(g, &g->in);
+		rc = ko_gpu_staged_make(g, &g->in);
 	else if ((rc = g->driver->alloc(g->gpu, g->arena, &g->in.memory)) < 0)
 		ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
 	if (rc == 0 && ko_gpu_is_staged(g->comm, g->comm->rank))
-		rc = ko_gpu_room_make(g, &g->out);
-	return rc < 0 || (!g->in.room && !g->out.room) ? rc : ko_gpu_relay_open(g);
+		rc = ko_gpu_staged_make(g, &g->out);
+	return rc < 0 || (!g->in.staged && !g->out.staged) ? rc : ko_gpu_proxy_open(g);
 }
 
-/* This rank's slots, words and events. */
+/* This rank's slots, flags and events. */
 static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 {
 	const struct ko_window *window = &g->local->windows->all[0];
@@ -117,9 +117,9 @@ static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 		return rc;
 	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->local->nranks, &at)) < 0)
 		return ko_gpu_error(g, rc, "registering host memory");
-	g->words = window->memory;
-	g->words_len = window->part_len;
-	g->gpu_words = at;
+	g->flags = window->memory;
+	g->flags_len = window->part_len;
+	g->gpu_flags = at;
 	if ((rc = ko_gpu_marks_open(g)) < 0)
 		return rc;
 	return prev_is_here ? ko_gpu_pair_open(g) : 0;
@@ -152,15 +152,15 @@ static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
 }
 
 /* The receiver's are those of an edge, and each end's own those of one that is staged. */
-static void set_words(struct ko_gpu_comm *g)
+static void set_flags(struct ko_gpu_comm *g)
 {
-	int rank = g->comm->rank, owner = g->out.room ? rank : g->out.peer;
-	int end = g->out.room ? KO_GPU_OUT : KO_GPU_IN;
+	int rank = g->comm->rank, owner = g->out.staged ? rank : g->out.peer;
+	int end = g->out.staged ? KO_GPU_OUT : KO_GPU_IN;
 
-	g->in.words = ko_gpu_words_of(g, rank, KO_GPU_IN);
-	g->in.gpu_words = ko_gpu_words_there(g, rank, KO_GPU_IN);
-	g->out.words = ko_gpu_words_of(g, owner, end);
-	g->out.gpu_words = ko_gpu_words_there(g, owner, end);
+	g->in.flags = ko_gpu_flags_of(g, rank, KO_GPU_IN);
+	g->in.gpu_flags = ko_gpu_flags_there(g, rank, KO_GPU_IN);
+	g->out.flags = ko_gpu_flags_of(g, owner, end);
+	g->out.gpu_flags = ko_gpu_flags_there(g, owner, end);
 }
 
 /* Of edges that are staged, or of those that are not. A collective; what fails before anything is sent leaves the communicator
@@ -168,15 +168,15 @@ static void set_words(struct ko_gpu_comm *g)
 static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
 {
 	enum { LEN = 64 << 10 };
-	struct ko_gpu_trial t = { 0 };
-	struct says mine = say(g, ko_gpu_trial_prepare(g, staged ? ko_gpu_trial_len(g) : LEN, &t));
-	int rc = exchange(g, over, &mine, all);
+	struct ko_gpu_path_check t = { 0 };
+	struct says mine = say(g, ko_gpu_path_check_prepare(g, staged ? ko_gpu_path_check_len(g) : LEN, &t));
+	int rc = agree(g, over, &mine, all);
 
 	if (rc == 0) {
-		mine = say(g, ko_gpu_trial_run(g, &t, staged));
-		rc = exchange(g, over, &mine, all);
+		mine = say(g, ko_gpu_path_check_run(g, &t, staged));
+		rc = agree(g, over, &mine, all);
 	}
-	ko_gpu_trial_end(g, &t);
+	ko_gpu_path_check_end(g, &t);
 	return rc;
 }
 
@@ -186,10 +186,10 @@ static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd
 	const struct says *me = &all[g->comm->rank], *next = &all[g->out.peer];
 	int rc = 0;
 
-	set_words(g);
+	set_flags(g);
 	if (fd >= 0 && !g->in.pair)
 		rc = hand_over(g, fd);
-	if (rc == 0 && !g->out.room)
+	if (rc == 0 && !g->out.staged)
 		rc = same_process(me, next) ? ko_gpu_pair_join(g, next->pair, &next->memory)
 					    : take_over(g, &next->memory);
 	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
@@ -216,7 +216,7 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	struct kolo_comm *c = g->comm;
 	struct says mine = say(g, open_gpu(g, stream));
 	void *page;
-	int fd = -1, rc = exchange(g, g->inner, &mine, all), entered;
+	int fd = -1, rc = agree(g, g->inner, &mine, all), entered;
 
 	if (rc < 0)
 		return rc;
@@ -230,16 +230,16 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it")
 				  : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
 							same_process(&all[c->rank], &all[g->in.peer])));
-	if (mine.status == 0 && !g->in.room &&
+	if (mine.status == 0 && !g->in.staged &&
 	    (mine.status = g->driver->export(g->gpu, g->in.memory.at, g->arena, &mine.memory, &fd)) < 0)
 		ko_gpu_error(g, mine.status, "handing memory to another process");
 	mine.pair = (uintptr_t)g->in.pair;
 	mine.marks = (uintptr_t)g->marks[c->rank];
 	find_processes(g, all);
-	rc = exchange(g, g->inner, &mine, all);
+	rc = agree(g, g->inner, &mine, all);
 	if (rc == 0) {
 		mine = say(g, join_neighbours(g, all, fd));
-		rc = exchange(g, g->inner, &mine, all);
+		rc = agree(g, g->inner, &mine, all);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -249,7 +249,7 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 		g->cards = g->cards || all[r].device;
 	if (rc == 0) { /* from here on the inner communicator is the thread's that watches */
 		mine = say(g, ko_gpu_watch(g));
-		rc = exchange(g, g->inner, &mine, all);
+		rc = agree(g, g->inner, &mine, all);
 	}
 	if (entered == 0)
 		g->driver->leave(g->gpu);
@@ -289,8 +289,8 @@ static void let_it_watch(struct ko_gpu_comm *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Slots that cards read and write are proved by what comes there. The relays work by now, and have the inner communicator. */
-static int try_cards(struct ko_gpu_comm *g, struct says *all)
+/* Slots that cards read and write are proved by what comes there. The proxies work by now, and have the inner communicator. */
+static int check_cards(struct ko_gpu_comm *g, struct says *all)
 {
 	int rc;
 
@@ -325,7 +325,7 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 		rc = join(g, stream, all);
 	if (rc == 0) {
 		let_it_watch(g);
-		rc = try_cards(g, all);
+		rc = check_cards(g, all);
 	}
 	free(all);
 	return rc;
@@ -345,9 +345,9 @@ static bool is_idle(const struct ko_gpu_comm *g)
 
 	if (rc < 0) /* the GPU has failed, and does nothing any more */
 		return true;
-	if (g->in.words && atomic_load_explicit(&g->in.words->stage.value, memory_order_acquire))
+	if (g->in.flags && atomic_load_explicit(&g->in.flags->stage.value, memory_order_acquire))
 		return false;
-	if (g->relay && !ko_gpu_relay_is_done(g) && ko_roster_cause(g->comm->roster) == 0)
+	if (g->proxy && !ko_gpu_proxy_is_done(g) && ko_roster_cause(g->comm->roster) == 0)
 		return false;
 	return rc == 0;
 }
@@ -372,12 +372,12 @@ static void free_memory(struct ko_gpu_comm *g)
 	void *events[] = { g->pace[0], g->pace[1], g->last.event, g->captured.event };
 
 	ko_gpu_windows_close(g);
-	ko_gpu_exchange_close(g);
+	ko_gpu_alltoall_close(g);
 	if (g->out.memory.mapped)
 		d->release(g->gpu, &g->out.memory);
-	ko_gpu_relay_close(g);
-	ko_gpu_room_free(g, &g->out);
-	ko_gpu_room_free(g, &g->in);
+	ko_gpu_proxy_close(g);
+	ko_gpu_staged_free(g, &g->out);
+	ko_gpu_staged_free(g, &g->in);
 	if (!g->in.pair)
 		d->release(g->gpu, &g->in.memory);
 	ko_gpu_pair_let_go(g, &g->out);
@@ -386,8 +386,8 @@ static void free_memory(struct ko_gpu_comm *g)
 	for (size_t k = 0; k < sizeof(events) / sizeof(events[0]); k++)
 		if (events[k])
 			d->event_destroy(g->gpu, events[k]);
-	if (g->gpu_words)
-		d->unpin(g->gpu, g->words);
+	if (g->gpu_flags)
+		d->unpin(g->gpu, g->flags);
 }
 
 /* What is not idle, or can't be reached any more, is left to the process. */

@@ -70,7 +70,7 @@ static int describe(struct ko_gpu *gpu)
 	if (!ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))
 		return ko_cuda_fail(
 			KOLO_ENOTSUP,
-			"GPU %d (%s) can't wait for words in a stream (memory operations of streams, compute "
+			"GPU %d (%s) can't wait for flags in a stream (memory operations of streams, compute "
 			"capability 7.0 and later)",
 			gpu->info.ordinal, gpu->info.name);
 	return 0;
@@ -295,33 +295,33 @@ static bool same(const struct ko_gpu *a, const struct ko_gpu *b)
 /* ---- Recording ------------------------------------------------------------------------------------------ */
 
 /* A write has a barrier of the system before it, unless it is told not to. */
-static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const struct ko_word_op *op)
+static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const struct ko_flag_op *op)
 {
 	CUstreamBatchMemOpParams p;
 
 	memset(&p, 0, sizeof(p));
-	if (op->kind == KO_WORD_WRITE) {
+	if (op->kind == KO_FLAG_WRITE) {
 		p.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-		p.writeValue.address = ko_cuda_address(op->word);
+		p.writeValue.address = ko_cuda_address(op->flag);
 		p.writeValue.value = op->value;
 		p.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 		return p;
 	}
 	p.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-	p.waitValue.address = ko_cuda_address(op->word);
-	p.waitValue.value = op->kind == KO_WORD_SET ? op->value : ~op->value;
-	p.waitValue.flags = op->kind == KO_WORD_SET ? CU_STREAM_WAIT_VALUE_AND : CU_STREAM_WAIT_VALUE_NOR;
+	p.waitValue.address = ko_cuda_address(op->flag);
+	p.waitValue.value = op->kind == KO_FLAG_SET ? op->value : ~op->value;
+	p.waitValue.flags = op->kind == KO_FLAG_SET ? CU_STREAM_WAIT_VALUE_AND : CU_STREAM_WAIT_VALUE_NOR;
 	if (gpu->flushes)
 		p.waitValue.flags |= CU_STREAM_WAIT_VALUE_FLUSH;
 	return p;
 }
 
-static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n)
+static int flags(struct ko_gpu *gpu, void *stream, const struct ko_flag_op *ops, int n)
 {
 	CUstreamBatchMemOpParams params[KO_DRIVER_OPS];
 
 	if (n > KO_DRIVER_OPS)
-		return ko_cuda_fail(KOLO_ESYS, "%d operations on words at once: want %d at most", n,
+		return ko_cuda_fail(KOLO_ESYS, "%d operations on flags at once: want %d at most", n,
 				    KO_DRIVER_OPS);
 	for (int k = 0; k < n; k++)
 		params[k] = memory_operation(gpu, &ops[k]);
@@ -452,7 +452,7 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.same = same,
 		.enter = enter,
 		.leave = leave,
-		.room = ko_cuda_room,
+		.free_bytes = ko_cuda_free_bytes,
 		.alloc = ko_cuda_alloc,
 		.alloc_own = ko_cuda_alloc_own,
 		.export = ko_cuda_export,
@@ -464,7 +464,7 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.pin = ko_cuda_pin,
 		.unpin = ko_cuda_unpin,
 		.pointer = ko_cuda_pointer,
-		.words = words,
+		.flags = flags,
 		.compute = compute,
 		.zero = ko_cuda_zero,
 		.clear = clear,

@@ -82,7 +82,7 @@ int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 	return rc;
 }
 
-int ko_cuda_room(struct ko_gpu *gpu, size_t *out)
+int ko_cuda_free_bytes(struct ko_gpu *gpu, size_t *out)
 {
 	size_t all;
 

@@ -90,7 +90,7 @@ static inline CUdeviceptr ko_cuda_address(const void *p)
 
 int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
-int ko_cuda_room(struct ko_gpu *gpu, size_t *out);
+int ko_cuda_free_bytes(struct ko_gpu *gpu, size_t *out);
 int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd);
 int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out);
 void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory);

@@ -55,22 +55,22 @@ struct ko_gpu_places ko_gpu_direct_places(const struct ko_tape *t, const struct 
 
 /* ---- Together ------------------------------------------------------------------------------------------- */
 
-/* Do the two ranks' streams meet by words? */
-static bool by_words(const struct ko_tape *t, int rank)
+/* Do the two ranks' streams meet by flags? */
+static bool by_flags(const struct ko_tape *t, int rank)
 {
 	return rank != t->run.comm->rank && (t->captured || !t->g->marks[rank]);
 }
 
 static bool by_events(const struct ko_tape *t, int rank)
 {
-	return rank != t->run.comm->rank && !by_words(t, rank);
+	return rank != t->run.comm->rank && !by_flags(t, rank);
 }
 
-/* Where a rank's word from another one is, as they see it. */
-static size_t word_from(bool done, int rank)
+/* Where a rank's flag from another one is, as they see it. */
+static size_t flag_from(bool done, int rank)
 {
-	return (done ? offsetof(struct ko_gpu_words, done) : offsetof(struct ko_gpu_words, ready)) +
-	       (size_t)rank * sizeof(struct ko_gpu_word);
+	return (done ? offsetof(struct ko_gpu_flags, done) : offsetof(struct ko_gpu_flags, ready)) +
+	       (size_t)rank * sizeof(struct ko_gpu_flag);
 }
 
 static struct ko_gpu_mark *mark_of(const struct ko_tape *t, int rank, bool done)
@@ -78,13 +78,13 @@ static struct ko_gpu_mark *mark_of(const struct ko_tape *t, int rank, bool done)
 	return done ? &t->g->marks[rank]->done : &t->g->marks[rank]->ready;
 }
 
-/* The words of the step before have been seen, and nobody writes them again before this one is told. They are not cleared sooner:
+/* The flags of the step before have been seen, and nobody writes them again before this one is told. They are not cleared sooner:
  * who watches takes 0 for a rank that has not come. */
 static void clear(struct ko_tape *t, bool done)
 {
 	for (int r = 0; r < t->run.comm->nranks; r++)
-		if (by_words(t, r))
-			ko_tape_word(t, KO_WORD_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_words, word_from(done, r));
+		if (by_flags(t, r))
+			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_flags, flag_from(done, r));
 }
 
 /* The stream has come so far, for all others; with `done`, it has done this rank's part. */
@@ -97,9 +97,9 @@ static int say(struct ko_tape *t, bool done)
 
 	for (int r = 0; r < nranks; r++) {
 		shared = shared || by_events(t, r);
-		if (by_words(t, r))
-			ko_tape_word(t, KO_WORD_WRITE, KO_SLOT_FULL, ko_gpu_words_there(t->g, r, KO_GPU_IN),
-				     word_from(done, me));
+		if (by_flags(t, r))
+			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_FULL, ko_gpu_flags_there(t->g, r, KO_GPU_IN),
+				     flag_from(done, me));
 	}
 	rc = ko_tape_flush(t);
 	return rc == 0 && shared ? ko_tape_mark(t, &mark->count, mark->event) : rc;
@@ -112,8 +112,8 @@ static int wait_for_all(struct ko_tape *t, bool done)
 	uint64_t least = mark_of(t, me, done)->count; /* of operations by events all have done as many */
 
 	for (int r = 0; r < nranks; r++)
-		if (by_words(t, r))
-			ko_tape_word(t, KO_WORD_SET, KO_SLOT_FAILED, t->g->in.gpu_words, word_from(done, r));
+		if (by_flags(t, r))
+			ko_tape_flag(t, KO_FLAG_SET, KO_SLOT_FAILED, t->g->in.gpu_flags, flag_from(done, r));
 	for (int r = 0; rc == 0 && r < nranks; r++)
 		if (by_events(t, r)) {
 			struct ko_gpu_mark *mark = mark_of(t, r, done);
@@ -128,8 +128,8 @@ int ko_gpu_meet(struct ko_tape *t, bool done)
 	int rc = ko_tape_pace(t);
 
 	for (int r = 0; r < t->run.comm->nranks; r++)
-		t->watched = t->watched || by_words(t, r);
-	ko_tape_stage(t, (done ? KO_STAGE_DONE : KO_STAGE_READY) | (t->captured ? KO_STAGE_WORDS : 0));
+		t->watched = t->watched || by_flags(t, r);
+	ko_tape_stage(t, (done ? KO_STAGE_DONE : KO_STAGE_READY) | (t->captured ? KO_STAGE_FLAGS : 0));
 	clear(t, !done);
 	t->moves++;
 	if (rc == 0)
@@ -179,7 +179,7 @@ static int do_part(struct ko_tape *t, const struct ko_call *call, const struct k
 	const struct ko_plan *p = &t->run.plan;
 	int me = call->comm->rank;
 	struct ko_piece own = ko_plan_block(p, ko_coll_has_root((int)call->coll) ? 0 : me);
-	struct ko_gpu_job job = { .unless = ko_gpu_failed_word(t->g) };
+	struct ko_gpu_job job = { .unless = ko_gpu_failed_flag(t->g) };
 
 	if (ko_coll_has_root((int)call->coll) && me != call->root)
 		return 0;

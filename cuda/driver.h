@@ -1,4 +1,4 @@
-/* The driver of GPUs: all that Kolo asks of one, in its own words. There are two: cuda.c on libcuda, in a shared object of
+/* The driver of GPUs: all that Kolo asks of one, in its own flags. There are two: cuda.c on libcuda, in a shared object of
  * its own (libkolo_cuda.so) that is loaded when the first queue is made from a stream; and, in the tests, one that does it all
  * on threads (tests/host_driver.c).
  *
@@ -17,7 +17,7 @@
 
 enum { KO_DRIVER_VERSION = 3 }; /* of this table and what is in it */
 
-enum { KO_DRIVER_OPS = 64 }; /* on words, in one call at most */
+enum { KO_DRIVER_OPS = 64 }; /* on flags, in one call at most */
 
 struct ko_gpu; /* one context of one device */
 
@@ -44,17 +44,17 @@ struct ko_gpu_export {
 	unsigned char bytes[64];
 };
 
-/* What a stream does with a word, in the order of its other work. A write comes after all that the stream has written before,
- * for whoever reads the word, on any device and on the host; and what it reads behind a wait is what was written before the
- * word. */
-struct ko_word_op {
-	enum ko_word_kind {
-		KO_WORD_WRITE,  /* *word = value */
-		KO_WORD_SET,    /* waits until *word & value is not 0 */
-		KO_WORD_CLEARED /* waits until *word & value is 0 */
+/* What a stream does with a flag, in the order of its other work. A write comes after all that the stream has written before,
+ * for whoever reads the flag, on any device and on the host; and what it reads behind a wait is what was written before the
+ * flag. */
+struct ko_flag_op {
+	enum ko_flag_kind {
+		KO_FLAG_WRITE,  /* *flag = value */
+		KO_FLAG_SET,    /* waits until *flag & value is not 0 */
+		KO_FLAG_CLEARED /* waits until *flag & value is 0 */
 	} kind;
 	uint32_t value;
-	void *word; /* as `pin` gave it */
+	void *flag; /* as `pin` gave it */
 };
 
 struct ko_driver {
@@ -77,7 +77,7 @@ struct ko_driver {
 	void (*leave)(struct ko_gpu *gpu);
 
 	/* Bytes of this GPU's memory that nobody has. */
-	int (*room)(struct ko_gpu *gpu, size_t *out);
+	int (*free_bytes)(struct ko_gpu *gpu, size_t *out);
 
 	/* Memory for this process alone, aligned to 256 bytes at least; for `release`. KOLO_ENOMEM. */
 	int (*alloc_own)(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
@@ -103,7 +103,7 @@ struct ko_driver {
 	int (*dmabuf)(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, int *fd);
 	int (*flush)(struct ko_gpu *gpu);
 
-	/* Host memory, whole pages of it, for word ops and kernels; *out is where the GPU sees it. */
+	/* Host memory, whole pages of it, for flag ops and kernels; *out is where the GPU sees it. */
 	int (*pin)(struct ko_gpu *gpu, void *host, size_t len, void **out);
 	void (*unpin)(struct ko_gpu *gpu, void *host);
 
@@ -111,7 +111,7 @@ struct ko_driver {
 	int (*pointer)(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out);
 
 	/* Recording. The stream does the ops in this order; or a kernel. */
-	int (*words)(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n);
+	int (*flags)(struct ko_gpu *gpu, void *stream, const struct ko_flag_op *ops, int n);
 	int (*compute)(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *job);
 
 	/* Work of a training step that has elements, types among f32, f16 and bf16, and another kind than clear; bad and sums are as

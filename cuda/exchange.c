@@ -19,7 +19,7 @@ static int make_memory(struct ko_gpu_comm *g)
 	return rc;
 }
 
-int ko_gpu_exchange_open(struct ko_gpu_comm *g, void *stream, const struct ko_call *call)
+int ko_gpu_alltoall_open(struct ko_gpu_comm *g, void *stream, const struct ko_call *call)
 {
 	const char *name = ko_coll_name((int)call->coll);
 	uint64_t capture;
@@ -51,7 +51,7 @@ int ko_gpu_exchange_open(struct ko_gpu_comm *g, void *stream, const struct ko_ca
 	return rc;
 }
 
-void ko_gpu_exchange_close(struct ko_gpu_comm *g)
+void ko_gpu_alltoall_close(struct ko_gpu_comm *g)
 {
 	ko_gpu_window_close(g, &g->staging);
 	if (ko_gpu_may_release(g))
@@ -110,7 +110,7 @@ static int copy(struct ko_tape *t, void *to, const void *from, size_t n, bool ot
 {
 	struct ko_gpu_job job = { .nins = 1, .ins = { from }, .nouts = 1, .outs = { to } };
 
-	job.unless = others ? ko_gpu_failed_word(t->g) : NULL;
+	job.unless = others ? ko_gpu_failed_flag(t->g) : NULL;
 	return to == from ? 0 : ko_tape_compute(t, job, n);
 }
 
@@ -139,7 +139,7 @@ static int take(struct ko_tape *t, const struct slice *s)
 	return rc;
 }
 
-int ko_gpu_exchange(struct ko_tape *t, const struct ko_call *call)
+int ko_gpu_alltoall(struct ko_tape *t, const struct ko_call *call)
 {
 	size_t nranks = (size_t)call->comm->nranks,
 	       stride = t->g->arena / nranks / KO_GPU_ALIGN * KO_GPU_ALIGN;
@@ -162,7 +162,7 @@ int ko_gpu_exchange(struct ko_tape *t, const struct ko_call *call)
 	return rc;
 }
 
-struct ko_model ko_gpu_exchange_model(const struct ko_tape *t)
+struct ko_model ko_gpu_alltoall_model(const struct ko_tape *t)
 {
 	const struct kolo_comm *c = t->run.comm;
 	size_t n = t->run.plan.block, all = n * ((size_t)c->nranks - 1);

@@ -1,4 +1,4 @@
-/* What a communicator has on its GPU: where its words lie, and what follows from that alone. See gpu.h. */
+/* What a communicator has on its GPU: where its flags lie, and what follows from that alone. See gpu.h. */
 #include "gpu.h"
 
 struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm)
@@ -23,24 +23,24 @@ bool ko_gpu_is_staged(const struct kolo_comm *c, int rank)
 	return c->table[0].transport[0] || !ko_place_same(&c->table[rank].place, &c->table[next].place);
 }
 
-static size_t words_at(const struct ko_gpu_comm *g, int rank, int end)
+static size_t flags_at(const struct ko_gpu_comm *g, int rank, int end)
 {
-	return (size_t)g->places[rank] * g->words_len + (size_t)end * KO_GPU_WORDS;
+	return (size_t)g->places[rank] * g->flags_len + (size_t)end * KO_GPU_FLAGS_LEN;
 }
 
-struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end)
+struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int end)
 {
-	return g->places[rank] < 0 ? NULL : (void *)(g->words + words_at(g, rank, end));
+	return g->places[rank] < 0 ? NULL : (void *)(g->flags + flags_at(g, rank, end));
 }
 
-char *ko_gpu_words_there(const struct ko_gpu_comm *g, int rank, int end)
+char *ko_gpu_flags_there(const struct ko_gpu_comm *g, int rank, int end)
 {
-	return g->gpu_words + words_at(g, rank, end);
+	return g->gpu_flags + flags_at(g, rank, end);
 }
 
 struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq)
 {
-	struct ko_gpu_post *posts = (void *)(g->words + words_at(g, rank, KO_GPU_ENDS));
+	struct ko_gpu_post *posts = (void *)(g->flags + flags_at(g, rank, KO_GPU_ENDS));
 
 	return &posts[seq % KO_GPU_POSTS];
 }
@@ -54,7 +54,7 @@ bool ko_gpu_may_release(const struct ko_gpu_comm *g)
 	return alone || ko_roster_cause(g->comm->roster) == 0;
 }
 
-size_t ko_gpu_trial_len(const struct ko_gpu_comm *g)
+size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g)
 {
 	const struct ko_limits *limits = &g->inner->agreed.limits;
 

@@ -1,4 +1,4 @@
-/* What a communicator has for queues that are CUDA streams: slots in this rank's GPU memory, words that say which of them are
+/* What a communicator has for queues that are CUDA streams: slots in this rank's GPU memory, flags that say which of them are
  * full, and a thread that watches over both. See README.md. */
 #ifndef KO_GPU_H
 #define KO_GPU_H
@@ -23,44 +23,44 @@ enum {
 		1024 /* operations back that places are known of: more than streams let ranks be apart */
 };
 
-/* A word says whether its slot is empty (0) or full. KO_SLOT_FAILED lets everyone pass: who waits for a full slot waits for the
+/* A flag says whether its slot is empty (0) or full. KO_SLOT_FAILED lets everyone pass: who waits for a full slot waits for the
  * first bit, who waits for an empty one for the absence of the second. */
 enum { KO_SLOT_EMPTY = 0, KO_SLOT_FAILED = 1, KO_SLOT_TAKEN = 2, KO_SLOT_FULL = 3 };
 
-/* What a rank's stream is at, in one word that the stream itself writes: 0, or these. */
+/* What a rank's stream is at, in one flag that the stream itself writes: 0, or these. */
 enum {
 	KO_STAGE_ACTIVE = 1, /* an operation is under way */
-	KO_STAGE_DATA = 2,  /* its next move waits for slot number (stage >> 8 & 255) from prev to be full, */
-	KO_STAGE_ROOM = 4,  /* and for number (stage >> 16 & 255) to next to be empty */
+	KO_STAGE_FULL = 2,  /* its next move waits for slot number (stage >> 8 & 255) from prev to be full, */
+	KO_STAGE_EMPTY = 4, /* and for number (stage >> 16 & 255) to next to be empty */
 	KO_STAGE_READY = 8, /* it waits until all others have come to the operation, */
 	KO_STAGE_DONE = 16, /* or have done their part, */
-	KO_STAGE_WORDS = 32,    /* by words for those of its own process too */
+	KO_STAGE_FLAGS = 32,    /* by flags for those of its own process too */
 	KO_STAGE_MOVE = 1 << 24 /* moves before it, modulo 256 */
 };
 
-/* A rank's words: host memory that all ranks of the host, and their GPUs, see. The GPU writes and waits; the host looks, and
+/* A rank's flags: host memory that all ranks of the host, and their GPUs, see. The GPU writes and waits; the host looks, and
  * writes KO_SLOT_FAILED. */
-struct ko_gpu_word {
+struct ko_gpu_flag {
 	_Alignas(64) _Atomic uint32_t value;
 	_Atomic uint32_t len; /* bytes in the slot, written before it is full; of staged edges */
 };
 
-struct ko_gpu_words {
-	struct ko_gpu_word slot[KO_GPU_SLOTS];
+struct ko_gpu_flags {
+	struct ko_gpu_flag slot[KO_GPU_SLOTS];
 	/* Of operations on registered memory, by the rank that writes them: it has come, it has done its part. KO_SLOT_FULL; 0 again
 	 * by this rank's stream in the step behind that */
-	struct ko_gpu_word ready[KO_GPU_PEERS], done[KO_GPU_PEERS];
-	struct ko_gpu_word
+	struct ko_gpu_flag ready[KO_GPU_PEERS], done[KO_GPU_PEERS];
+	struct ko_gpu_flag
 		failed; /* 1: the communicator has, for good; kernels leave others' memory alone then */
-	struct ko_gpu_word stage;
-	struct ko_gpu_word
+	struct ko_gpu_flag stage;
+	struct ko_gpu_flag
 		looked; /* the stream writes 0 with each stage, who watches 1: the stage is the same one since */
 };
 
 /* A rank has two: of the link from prev to it, with its stage, and, should the one to next be staged, of its end of that. */
 enum { KO_GPU_IN, KO_GPU_OUT, KO_GPU_ENDS };
 
-/* An edge between two ranks of one process: there streams wait for each other's events, which CUDA knows of, and not for words.
+/* An edge between two ranks of one process: there streams wait for each other's events, which CUDA knows of, and not for flags.
  * A wait must be recorded behind what it waits for, so each rank counts what it has recorded. Both ranks hold it; who leaves last
  * frees it. */
 struct ko_gpu_pair {
@@ -75,7 +75,7 @@ struct ko_gpu_pair {
 	void *empty[KO_GPU_SLOTS]; /* recorded by the receiver */
 };
 
-/* What the streams of a rank's process wait for instead of such words, in the same way. */
+/* What the streams of a rank's process wait for instead of such flags, in the same way. */
 struct ko_gpu_marks {
 	struct ko_gpu_marks *next;
 	int holders;
@@ -104,23 +104,23 @@ struct ko_gpu_post {
 	_Atomic uint32_t src, dst;
 };
 
-/* Bytes between the words of a rank's two ends, behind which its posts are: they are registered in pages. */
+/* Bytes between the flags of a rank's two ends, behind which its posts are: they are registered in pages. */
 enum {
-	KO_GPU_WORDS = 4096,
-	KO_GPU_SHARED = KO_GPU_ENDS * KO_GPU_WORDS + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post)
+	KO_GPU_FLAGS_LEN = 4096,
+	KO_GPU_SHARED = KO_GPU_ENDS * KO_GPU_FLAGS_LEN + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post)
 };
 
-_Static_assert(sizeof(struct ko_gpu_words) <= KO_GPU_WORDS, "the words of an end fit");
+_Static_assert(sizeof(struct ko_gpu_flags) <= KO_GPU_FLAGS_LEN, "the flags of an end fit");
 
 /* One end of an edge. The slots are in the receiver's GPU memory. */
 struct ko_gpu_link {
 	int peer;
 	struct ko_gpu_memory memory;
-	struct ko_gpu_words *words; /* of the receiver, as the host sees them, */
-	char *gpu_words;            /* and as this rank's GPU does */
-	/* Slots in host memory, as the host sees them, that a relay fills or empties (relay.c); NULL: the sender's GPU writes into
+	struct ko_gpu_flags *flags; /* of the receiver, as the host sees them, */
+	char *gpu_flags;            /* and as this rank's GPU does */
+	/* Slots in host memory, as the host sees them, that a proxy fills or empties (proxy.c); NULL: the sender's GPU writes into
 	 * the receiver's */
-	char *room;
+	char *staged;
 	bool device; /* they are in GPU memory instead, which cards read and write (dmabuf); the host does not touch it */
 	struct ko_gpu_pair *pair; /* NULL: the peer is another process */
 };
@@ -149,23 +149,23 @@ struct ko_gpu_comm {
 	size_t arena; /* bytes of a link's slots, with room for their places in vectors; agreed */
 	bool cards;   /* some rank has slots in GPU memory that cards read and write */
 	bool fixed;   /* an edge is staged: slots have one length, a part of KO_GPU_SLOTS of it */
-	struct ko_gpu_relay *relay; /* NULL: both edges of this rank are without */
+	struct ko_gpu_proxy *proxy; /* NULL: both edges of this rank are without */
 	struct ko_gpu_link out, in;
 	struct kolo_comm *
-		local; /* the ranks of this host, whose words are in memory of its own; `inner` where that is all */
+		local; /* the ranks of this host, whose flags are in memory of its own; `inner` where that is all */
 	int *places;                   /* a rank's number in that, -1 for those of other hosts */
 	int *process;                  /* the first rank of a rank's process, where that is on this host */
-	char *words;                   /* of all ranks of this host, by place */
-	size_t words_len;              /* bytes between two ranks' */
-	char *gpu_words;               /* as this GPU sees them */
+	char *flags;                   /* of all ranks of this host, by place */
+	size_t flags_len;              /* bytes between two ranks' */
+	char *gpu_flags;               /* as this GPU sees them */
 	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: it is another process */
 	struct ko_gpu_window *windows; /* nwindows of them, which are registered */
 	int nwindows;
 	uint32_t last_window;         /* its number */
 	struct ko_gpu_window staging; /* of Kolo's own, for blocks on their way (exchange.h) */
 	struct ko_gpu_memory staging_memory;
-	bool tried;       /* the paths to all ranks' memory */
-	uint64_t history; /* of the places of all operations */
+	bool paths_checked; /* the paths to all ranks' memory */
+	uint64_t history;   /* of the places of all operations */
 	/* The last operation, and the last one that went into a graph: what comes next, of the same kind, waits for it */
 	struct ko_gpu_last {
 		void *event;
@@ -190,18 +190,18 @@ struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
 /* Is the edge from a rank to its next staged: between hosts, or because a transport was asked for by name? */
 bool ko_gpu_is_staged(const struct kolo_comm *comm, int rank);
 
-/* The words of one end of a rank's, KO_GPU_IN or KO_GPU_OUT; NULL: it is on another host. And of a rank of this host, as this
+/* The flags of one end of a rank's, KO_GPU_IN or KO_GPU_OUT; NULL: it is on another host. And of a rank of this host, as this
  * GPU sees them. */
-struct ko_gpu_words *ko_gpu_words_of(const struct ko_gpu_comm *g, int rank, int end);
-char *ko_gpu_words_there(const struct ko_gpu_comm *g, int rank, int end);
+struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int end);
+char *ko_gpu_flags_there(const struct ko_gpu_comm *g, int rank, int end);
 
 /* What a rank of this host posts of operation `seq`. */
 struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq);
 
-/* The word that is set when the communicator has failed, as the GPU sees it. */
-static inline const uint32_t *ko_gpu_failed_word(const struct ko_gpu_comm *g)
+/* The flag that is set when the communicator has failed, as the GPU sees it. */
+static inline const uint32_t *ko_gpu_failed_flag(const struct ko_gpu_comm *g)
 {
-	return (const uint32_t *)(const void *)(g->in.gpu_words + offsetof(struct ko_gpu_words, failed));
+	return (const uint32_t *)(const void *)(g->in.gpu_flags + offsetof(struct ko_gpu_flags, failed));
 }
 
 /* May memory that other ranks have mapped be freed, which they may still work on when the communicator has failed? Threads of this
@@ -209,10 +209,10 @@ static inline const uint32_t *ko_gpu_failed_word(const struct ko_gpu_comm *g)
 bool ko_gpu_may_release(const struct ko_gpu_comm *g);
 
 /* So much of a pattern goes over a staged edge that the last of it comes behind an offer: more than the link's own slots hold. */
-size_t ko_gpu_trial_len(const struct ko_gpu_comm *g);
+size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g);
 
 /* What ranks send each other to try a path: a different byte of each rank's at each place. */
-static inline unsigned char ko_gpu_pattern(int rank, size_t k)
+static inline unsigned char ko_gpu_path_pattern(int rank, size_t k)
 {
 	return (unsigned char)((k ^ k >> 8) + (size_t)rank);
 }

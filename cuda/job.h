@@ -21,7 +21,7 @@ struct ko_gpu_job {
 	int nins, nouts; /* 1 at least */
 	union ko_scalar s;
 	const uint32_t *
-		unless; /* nothing is done where this word is not 0 when the kernel begins; NULL: there is none */
+		unless; /* nothing is done where this flag is not 0 when the kernel begins; NULL: there is none */
 	const void *ins[KO_JOB_PLACES];
 	void *outs[KO_JOB_PLACES];
 };

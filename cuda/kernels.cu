@@ -154,13 +154,13 @@ template <typename T> static __device__ __forceinline__ size_t head_of(const str
 	return alike && head < j.n ? head : j.n;
 }
 
-/* A word in host memory, which one thread of a block looks at, for all. */
-static __device__ __forceinline__ bool is_set(const uint32_t *word)
+/* A flag in host memory, which one thread of a block looks at, for all. */
+static __device__ __forceinline__ bool is_set(const uint32_t *flag)
 {
 	__shared__ uint32_t value;
 
 	if (threadIdx.x == 0)
-		value = *(const volatile uint32_t *)word;
+		value = *(const volatile uint32_t *)flag;
 	__syncthreads();
 	return value != 0;
 }

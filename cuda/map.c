@@ -26,7 +26,7 @@ struct mapping {
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
 
 /* How all have fared: what fails on one fails on all. */
-static int exchange(struct mapping *m, int status)
+static int agree(struct mapping *m, int status)
 {
 	struct kolo_comm *c = m->g->comm;
 	char why[KO_TEXT], them[KO_RANK_TEXT];
@@ -132,10 +132,10 @@ static int import_all(struct mapping *m)
 static int map_window(struct mapping *m, int status)
 {
 	bool shared = ko_gpu_reaches_all(m->g);
-	int rc = exchange(m, status == 0 && shared ? offer(m) : status);
+	int rc = agree(m, status == 0 && shared ? offer(m) : status);
 
 	if (rc == 0 && shared)
-		rc = exchange(m, import_all(m));
+		rc = agree(m, import_all(m));
 	if (m->fd >= 0)
 		close(m->fd);
 	if (rc < 0)
@@ -145,47 +145,47 @@ static int map_window(struct mapping *m, int status)
 
 /* ---- Trying the paths ------------------------------------------------------------------------------------ */
 
-enum { TRIED = 16 << 10 };
+enum { CHECKED = 16 << 10 };
 
 /* Memory to try them on: this rank's pattern; what each rank writes here; and what this one reads of each. */
-static size_t trial_len(const struct kolo_comm *c)
+static size_t check_len(const struct kolo_comm *c)
 {
-	return (size_t)(2 * c->nranks + 1) * TRIED;
+	return (size_t)(2 * c->nranks + 1) * CHECKED;
 }
 
 static size_t written_by(int rank)
 {
-	return (size_t)(1 + rank) * TRIED;
+	return (size_t)(1 + rank) * CHECKED;
 }
 
 static size_t read_of(const struct kolo_comm *c, int rank)
 {
-	return (size_t)(1 + c->nranks + rank) * TRIED;
+	return (size_t)(1 + c->nranks + rank) * CHECKED;
 }
 
-static int make_trial(struct ko_gpu_comm *g, struct ko_gpu_memory *out)
+static int make_check_memory(struct ko_gpu_comm *g, struct ko_gpu_memory *out)
 {
-	unsigned char bytes[TRIED];
-	int rc = g->driver->alloc(g->gpu, trial_len(g->comm), out);
+	unsigned char bytes[CHECKED];
+	int rc = g->driver->alloc(g->gpu, check_len(g->comm), out);
 
-	for (size_t k = 0; k < TRIED; k++)
-		bytes[k] = ko_gpu_pattern(g->comm->rank, k);
+	for (size_t k = 0; k < CHECKED; k++)
+		bytes[k] = ko_gpu_path_pattern(g->comm->rank, k);
 	if (rc == 0)
-		rc = g->driver->put(g->gpu, out->at, bytes, TRIED);
+		rc = g->driver->put(g->gpu, out->at, bytes, CHECKED);
 	return rc < 0 ? ko_gpu_error(g, rc, "memory to try paths") : 0;
 }
 
 static int copy(struct ko_gpu_comm *g, void *stream, void *to, const void *from)
 {
 	const struct ko_gpu_job job = {
-		.n = TRIED, .type = KOLO_U8, .nins = 1, .ins = { from }, .nouts = 1, .outs = { to }
+		.n = CHECKED, .type = KOLO_U8, .nins = 1, .ins = { from }, .nouts = 1, .outs = { to }
 	};
 
 	return g->driver->compute(g->gpu, stream, &job);
 }
 
 /* Each writes to all others, and reads what they have. */
-static int use_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
+static int write_and_read(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 {
 	const struct kolo_comm *c = g->comm;
 	void *stream;
@@ -209,20 +209,20 @@ static int use_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 	return rc;
 }
 
-static int check_copy(struct ko_gpu_comm *g, const char *from, int rank)
+static int compare_copy(struct ko_gpu_comm *g, const char *from, int rank)
 {
-	unsigned char bytes[TRIED];
-	int rc = g->driver->get(g->gpu, bytes, from, TRIED);
+	unsigned char bytes[CHECKED];
+	int rc = g->driver->get(g->gpu, bytes, from, CHECKED);
 
 	if (rc < 0)
 		return ko_gpu_error(g, rc, "reading what a path brought");
-	for (size_t k = 0; k < TRIED; k++)
-		if (bytes[k] != ko_gpu_pattern(rank, k))
+	for (size_t k = 0; k < CHECKED; k++)
+		if (bytes[k] != ko_gpu_path_pattern(rank, k))
 			return ko_gpu_path_lies(g, rank, false);
 	return 0;
 }
 
-static int check_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
+static int compare_copies(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 {
 	const struct kolo_comm *c = g->comm;
 	int rc = 0;
@@ -230,29 +230,29 @@ static int check_paths(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 	for (int r = 0; rc == 0 && r < c->nranks; r++) {
 		if (r == c->rank)
 			continue;
-		rc = check_copy(g, w->mine + written_by(r), r);
+		rc = compare_copy(g, w->mine + written_by(r), r);
 		if (rc == 0)
-			rc = check_copy(g, w->mine + read_of(c, r), r);
+			rc = compare_copy(g, w->mine + read_of(c, r), r);
 	}
 	return rc;
 }
 
 /* Once for a communicator: joining has tried those of the ring alone. */
-static int try_paths(struct ko_gpu_comm *g, struct says *all)
+static int check_paths(struct ko_gpu_comm *g, struct says *all)
 {
 	struct ko_gpu_memory memory = { 0 };
-	int rc = make_trial(g, &memory);
-	struct ko_gpu_window w = { .mine = memory.at, .len = trial_len(g->comm) };
+	int rc = make_check_memory(g, &memory);
+	struct ko_gpu_window w = { .mine = memory.at, .len = check_len(g->comm) };
 	struct mapping m = { .g = g, .window = &w, .all = all, .fd = -1 };
 
 	rc = map_window(&m, rc);
 	if (rc == 0) {
-		rc = exchange(&m, use_paths(g, &w));
+		rc = agree(&m, write_and_read(g, &w));
 		if (rc == 0)
-			rc = exchange(&m, check_paths(g, &w));
+			rc = agree(&m, compare_copies(g, &w));
 		ko_gpu_window_close(g, &w);
 		if (ko_roster_cause(g->comm->roster) == 0) /* nobody has it mapped any more */
-			rc = exchange(&m, rc);
+			rc = agree(&m, rc);
 	}
 	if (ko_gpu_may_release(g))
 		g->driver->release(g->gpu, &memory);
@@ -265,11 +265,11 @@ static int try_paths(struct ko_gpu_comm *g, struct says *all)
 static int prepare(struct mapping *m, int status)
 {
 	struct ko_gpu_comm *g = m->g;
-	int rc = exchange(m, status == 0 ? ko_gpu_settle(g) : status);
+	int rc = agree(m, status == 0 ? ko_gpu_settle(g) : status);
 
-	if (rc == 0 && ko_gpu_reaches_all(g) && !g->tried) {
-		rc = try_paths(g, m->all);
-		g->tried = rc == 0;
+	if (rc == 0 && ko_gpu_reaches_all(g) && !g->paths_checked) {
+		rc = check_paths(g, m->all);
+		g->paths_checked = rc == 0;
 	}
 	return rc;
 }

@@ -13,9 +13,9 @@ static struct ko_moves_tape *tape_of(struct ko_run *run)
 
 /* ---- Slots ---------------------------------------------------------------------------------------------- */
 
-static size_t word_of_slot(int slot)
+static size_t flag_of_slot(int slot)
 {
-	return offsetof(struct ko_gpu_words, slot) + (size_t)slot * sizeof(struct ko_gpu_word);
+	return offsetof(struct ko_gpu_flags, slot) + (size_t)slot * sizeof(struct ko_gpu_flag);
 }
 
 static int in_slot(const struct ko_moves_tape *m)
@@ -33,11 +33,11 @@ static int wait_data(struct ko_moves_tape *m)
 {
 	struct ko_gpu_pair *pair = m->tape.g->in.pair;
 
-	if (!m->in_words)
+	if (!m->in_flags)
 		return ko_tape_await(&m->tape, m->tape.g->in.peer, &pair->filled, m->in_before + m->in + 1,
 				     pair->full[in_slot(m)]);
-	ko_tape_word(&m->tape, KO_WORD_SET, KO_SLOT_FAILED, m->tape.g->in.gpu_words,
-		     word_of_slot(in_slot(m)));
+	ko_tape_flag(&m->tape, KO_FLAG_SET, KO_SLOT_FAILED, m->tape.g->in.gpu_flags,
+		     flag_of_slot(in_slot(m)));
 	return 0;
 }
 
@@ -47,10 +47,10 @@ static int wait_emptied(struct ko_moves_tape *m, uint64_t filled)
 	struct ko_gpu_pair *pair = m->tape.g->out.pair;
 	int slot = (int)((filled - 1) % (uint64_t)m->nslots);
 
-	if (!m->out_words)
+	if (!m->out_flags)
 		return ko_tape_await(&m->tape, m->tape.g->out.peer, &pair->emptied, m->out_before + filled,
 				     pair->empty[slot]);
-	ko_tape_word(&m->tape, KO_WORD_CLEARED, KO_SLOT_TAKEN, m->tape.g->out.gpu_words, word_of_slot(slot));
+	ko_tape_flag(&m->tape, KO_FLAG_CLEARED, KO_SLOT_TAKEN, m->tape.g->out.gpu_flags, flag_of_slot(slot));
 	return 0;
 }
 
@@ -61,12 +61,12 @@ static int say_full(struct ko_moves_tape *m, size_t len)
 	int slot = out_slot(m);
 
 	m->out++;
-	if (!m->out_words)
+	if (!m->out_flags)
 		return ko_tape_mark(&m->tape, &pair->filled, pair->full[slot]);
-	if (m->tape.g->out.room)
-		ko_tape_word(&m->tape, KO_WORD_WRITE, (uint32_t)len, m->tape.g->out.gpu_words,
-			     word_of_slot(slot) + offsetof(struct ko_gpu_word, len));
-	ko_tape_word(&m->tape, KO_WORD_WRITE, KO_SLOT_FULL, m->tape.g->out.gpu_words, word_of_slot(slot));
+	if (m->tape.g->out.staged)
+		ko_tape_flag(&m->tape, KO_FLAG_WRITE, (uint32_t)len, m->tape.g->out.gpu_flags,
+			     flag_of_slot(slot) + offsetof(struct ko_gpu_flag, len));
+	ko_tape_flag(&m->tape, KO_FLAG_WRITE, KO_SLOT_FULL, m->tape.g->out.gpu_flags, flag_of_slot(slot));
 	return 0;
 }
 
@@ -76,73 +76,74 @@ static int say_empty(struct ko_moves_tape *m)
 	int slot = in_slot(m);
 
 	m->in++;
-	if (!m->in_words)
+	if (!m->in_flags)
 		return ko_tape_mark(&m->tape, &pair->emptied, pair->empty[slot]);
-	ko_tape_word(&m->tape, KO_WORD_WRITE, KO_SLOT_EMPTY, m->tape.g->in.gpu_words, word_of_slot(slot));
+	ko_tape_flag(&m->tape, KO_FLAG_WRITE, KO_SLOT_EMPTY, m->tape.g->in.gpu_flags, flag_of_slot(slot));
 	return 0;
 }
 
 /* ---- Moves ---------------------------------------------------------------------------------------------- */
 
 /* What the stream is about to wait for. */
-static uint32_t stage_of(const struct ko_moves_tape *m, bool data, bool room)
+static uint32_t stage_of(const struct ko_moves_tape *m, bool receives, bool sends)
 {
 	uint32_t stage = 0;
 
-	if (data && m->in_words)
-		stage |= KO_STAGE_DATA | (uint32_t)in_slot(m) << 8;
-	if (room && m->out_words)
-		stage |= KO_STAGE_ROOM | (uint32_t)out_slot(m) << 16;
+	if (receives && m->in_flags)
+		stage |= KO_STAGE_FULL | (uint32_t)in_slot(m) << 8;
+	if (sends && m->out_flags)
+		stage |= KO_STAGE_EMPTY | (uint32_t)out_slot(m) << 16;
 	return stage;
 }
 
-static int begin_move(struct ko_moves_tape *m, bool data, bool room)
+static int begin_move(struct ko_moves_tape *m, bool receives, bool sends)
 {
 	int rc = ko_tape_pace(&m->tape);
 
 	/* The first slots are empty: each operation ends so. */
-	room = room && m->out >= (uint64_t)m->nslots;
-	ko_tape_stage(&m->tape, stage_of(m, data, room));
-	if (rc == 0 && data)
+	sends = sends && m->out >= (uint64_t)m->nslots;
+	ko_tape_stage(&m->tape, stage_of(m, receives, sends));
+	if (rc == 0 && receives)
 		rc = wait_data(m);
-	if (rc == 0 && room)
+	if (rc == 0 && sends)
 		rc = wait_emptied(m, m->out + 1 - (uint64_t)m->nslots);
 	m->tape.moves++;
 	return rc < 0 ? rc : ko_tape_flush(&m->tape);
 }
 
 /* A slot's elements begin `place` bytes of the vector behind a multiple of 16, as they do in a vector that is aligned: kernels
- * load and store 16 bytes at once where all they work on lies alike. Both ends find the same. A relay's slots begin at once. */
+ * load and store 16 bytes at once where all they work on lies alike. Both ends find the same. A proxy's slots begin at once. */
 static void *slot_at(const struct ko_moves_tape *m, const struct ko_gpu_link *link, int slot, size_t place)
 {
-	return (char *)link->memory.at + (size_t)slot * m->stride + (link->room ? 0 : place % KO_GPU_VECTOR);
+	return (char *)link->memory.at + (size_t)slot * m->stride +
+	       (link->staged ? 0 : place % KO_GPU_VECTOR);
 }
 
 /* One move: what comes in, goes out, or both; of elements that begin `place` bytes into the vector. `own`, of this rank, is
  * combined with what comes in; dst gets the result, too. Either may be NULL. */
-static int move(struct ko_moves_tape *m, struct ko_gpu_job job, const void *own, void *dst, bool data,
-		bool room, size_t place, size_t n)
+static int move(struct ko_moves_tape *m, struct ko_gpu_job job, const void *own, void *dst, bool receives,
+		bool sends, size_t place, size_t n)
 {
 	struct ko_gpu_comm *g = m->tape.g;
 	size_t len = n * m->tape.run.size;
-	int rc = begin_move(m, data, room);
+	int rc = begin_move(m, receives, sends);
 
-	if (data)
+	if (receives)
 		job.ins[job.nins++] = slot_at(m, &g->in, in_slot(m), place);
 	if (own)
 		job.ins[job.nins++] = own;
 	if (dst)
 		job.outs[job.nouts++] = dst;
-	if (room)
+	if (sends)
 		job.outs[job.nouts++] = slot_at(m, &g->out, out_slot(m), place);
 	if (rc == 0)
 		rc = ko_tape_compute(&m->tape, job, n);
-	if (rc == 0 && room)
+	if (rc == 0 && sends)
 		rc = say_full(m, len);
-	if (rc == 0 && data)
+	if (rc == 0 && receives)
 		rc = say_empty(m);
-	g->attached.sent += room ? len : 0;
-	g->attached.received += data ? len : 0;
+	g->attached.sent += sends ? len : 0;
+	g->attached.received += receives ? len : 0;
 	return rc;
 }
 
@@ -160,13 +161,13 @@ static int record_send(struct ko_run *run, ko_fill_fn *fn, const void *src, cons
 	return move(m, (struct ko_gpu_job){ .scales = fn != run->copy }, src, NULL, false, true, place, n);
 }
 
-/* What comes in and the own elements, combined; finished, in dst, unless that is NULL; on to next, too, with `room`. */
-static int add(struct ko_run *run, const void *own, void *dst, bool room, size_t n)
+/* What comes in and the own elements, combined; finished, in dst, unless that is NULL; on to next, too, with `sends`. */
+static int add(struct ko_run *run, const void *own, void *dst, bool sends, size_t n)
 {
 	struct ko_moves_tape *m = tape_of(run);
 	struct ko_gpu_job job = { .how = run->red.how, .divides = dst && run->red.divides };
 
-	return move(m, job, own, dst, true, room, place_in(m->src, own), n);
+	return move(m, job, own, dst, true, sends, place_in(m->src, own), n);
 }
 
 static int record_add_and_pass(struct ko_run *run, const void *own, size_t n)
@@ -185,11 +186,11 @@ static int record_add_keep_and_pass(struct ko_run *run, const void *own, void *d
 }
 
 /* What comes in, as it is. */
-static int keep(struct ko_run *run, void *dst, bool room, size_t n)
+static int keep(struct ko_run *run, void *dst, bool sends, size_t n)
 {
 	struct ko_moves_tape *m = tape_of(run);
 
-	return move(m, (struct ko_gpu_job){ 0 }, NULL, dst, true, room, place_in(m->dst, dst), n);
+	return move(m, (struct ko_gpu_job){ 0 }, NULL, dst, true, sends, place_in(m->dst, dst), n);
 }
 
 static int record_keep_and_pass(struct ko_run *run, void *dst, size_t n)
@@ -243,12 +244,12 @@ size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n,
 	return len < most ? len : most;
 }
 
-size_t ko_gpu_slot_room(size_t slot_len)
+size_t ko_gpu_slot_payload(size_t slot_len)
 {
 	return slot_len - KO_GPU_VECTOR;
 }
 
-/* Slots, words or events, and what came before. */
+/* Slots, flags or events, and what came before. */
 static void prepare(struct ko_moves_tape *m, size_t slot_len)
 {
 	const struct ko_gpu_comm *g = m->tape.g;
@@ -256,27 +257,27 @@ static void prepare(struct ko_moves_tape *m, size_t slot_len)
 
 	m->stride = stride;
 	m->nslots = fit < KO_GPU_SLOTS ? (int)fit : KO_GPU_SLOTS;
-	m->in_words = m->tape.captured || !g->in.pair;
-	m->out_words = m->tape.captured || !g->out.pair;
-	m->tape.watched = m->in_words || m->out_words;
+	m->in_flags = m->tape.captured || !g->in.pair;
+	m->out_flags = m->tape.captured || !g->out.pair;
+	m->tape.watched = m->in_flags || m->out_flags;
 	if (g->in.pair)
 		m->in_before = atomic_load_explicit(&g->in.pair->emptied, memory_order_relaxed);
 	if (g->out.pair)
 		m->out_before = atomic_load_explicit(&g->out.pair->filled, memory_order_relaxed);
 }
 
-/* The operation is over when next, or the relay, has taken all: the next one's slots may lie otherwise, and a relay does not
+/* The operation is over when next, or the proxy, has taken all: the next one's slots may lie otherwise, and a proxy does not
  * take them in their order. */
 static int finish(struct ko_moves_tape *m)
 {
 	uint64_t all = m->out < (uint64_t)m->nslots ? m->out : (uint64_t)m->nslots;
-	uint64_t waits = m->tape.g->out.room ? all : all > 0;
+	uint64_t waits = m->tape.g->out.staged ? all : all > 0;
 	int rc = 0;
 
 	for (uint64_t k = waits; rc == 0 && k-- > 0;) {
 		uint64_t filled = m->out - k, slot = (filled - 1) % (uint64_t)m->nslots;
 
-		ko_tape_stage(&m->tape, m->out_words ? KO_STAGE_ROOM | (uint32_t)slot << 16 : 0);
+		ko_tape_stage(&m->tape, m->out_flags ? KO_STAGE_EMPTY | (uint32_t)slot << 16 : 0);
 		rc = wait_emptied(m, filled);
 	}
 	return rc;
@@ -304,9 +305,9 @@ int ko_gpu_pass_on(struct ko_moves_tape *m, const void *src, void *dst, size_t l
 	m->src = src;
 	m->dst = dst;
 	prepare(m, whole(len, KO_GPU_ALIGN));
-	if (staged == !!m->tape.g->out.room)
+	if (staged == !!m->tape.g->out.staged)
 		rc = record_send(run, run->copy, src, NULL, len);
-	if (rc == 0 && staged == !!m->tape.g->in.room)
+	if (rc == 0 && staged == !!m->tape.g->in.staged)
 		rc = record_keep(run, dst, len);
 	return rc < 0 ? rc : finish(m);
 }

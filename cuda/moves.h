@@ -8,7 +8,7 @@
 
 struct ko_moves_tape {
 	struct ko_tape tape;
-	bool in_words, out_words; /* words say what the slots are, else events */
+	bool in_flags, out_flags; /* flags say what the slots are, else events */
 	int nslots;
 	size_t stride;         /* bytes from slot to slot */
 	const char *src, *dst; /* the caller's, which places are counted from */
@@ -17,10 +17,10 @@ struct ko_moves_tape {
 	uint64_t out_before;   /* and of the one to next that were filled */
 };
 
-/* Bytes of a slot, of which elements may take ko_gpu_slot_room: the same on all ranks. `n` as the plan is made of, or the largest
+/* Bytes of a slot, of which elements may take ko_gpu_slot_payload: the same on all ranks. `n` as the plan is made of, or the largest
  * of its counts. */
 size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks, size_t size);
-size_t ko_gpu_slot_room(size_t slot_len);
+size_t ko_gpu_slot_payload(size_t slot_len);
 
 /* All rounds of the tape's plan, which was made for that room, until next has taken all. g, stream, captured and run of the tape
  * are there; what it is at the caller ends. Errors: ko_tape_flush's. */

@@ -45,7 +45,7 @@ static int compare(struct ko_tape *t, const struct ko_gpu_places *mine)
 	__sync_synchronize(); /* pairs with itself there */
 	if ((rc = ko_watch_compare(c, &t->run.desc, g->in.peer)) < 0 ||
 	    (rc = ko_watch_compare(c, &t->run.desc, g->out.peer)) < 0 ||
-	    (g->relay && (rc = ko_gpu_relay_compare(g, &t->run.desc)) < 0))
+	    (g->proxy && (rc = ko_gpu_proxy_compare(g, &t->run.desc)) < 0))
 		return rc;
 	return ko_gpu_places_compare(g, &t->run.desc, mine);
 }
@@ -73,7 +73,7 @@ static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t s
 	pthread_mutex_unlock(&g->lock);
 	t->run.algorithm = pairs || ko_gpu_is_direct(&places) ? KO_DIRECT : KO_RING;
 	if (pairs)
-		rc = ko_gpu_exchange(t, call);
+		rc = ko_gpu_alltoall(t, call);
 	else if (ko_gpu_is_direct(&places))
 		rc = ko_gpu_direct(t, call, &places);
 	else
@@ -100,7 +100,7 @@ static void count(const struct ko_tape *t)
 	struct ko_model model;
 
 	if (ko_coll_has_messages(coll))
-		model = ko_gpu_exchange_model(t);
+		model = ko_gpu_alltoall_model(t);
 	else if (t->run.algorithm == KO_DIRECT)
 		model = ko_gpu_direct_model(t);
 	else
@@ -128,7 +128,7 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 		return rc == KOLO_EINVAL ? rc : ko_comm_fail(c, rc, "%s", kolo_last_error());
 	if ((rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;
-	ko_collective_plan(run, call, red, ko_gpu_slot_room(slot_len));
+	ko_collective_plan(run, call, red, ko_gpu_slot_payload(slot_len));
 	run->desc.how |= KO_RECORDED;
 	m.tape.captured = capture != 0;
 	rc = ko_run_begin(run);

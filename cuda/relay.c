@@ -1,5 +1,5 @@
-/* See relay.h. What goes over the link is parcels: a head, then a slot's bytes, in as many of the link's slots as it takes. A
- * parcel says which slot it belongs into, and the other end's relay waits until that is empty. Slots are looked at in turn,
+/* See proxy.h. What goes over the link is parcels: a head, then a slot's bytes, in as many of the link's slots as it takes. A
+ * parcel says which slot it belongs into, and the other end's proxy waits until that is empty. Slots are looked at in turn,
  * from the one behind the last that was sent: a sender's stream can't fill one for the second time before what it has filled
  * before the first time is sent, so nobody waits for what is behind it. */
 #include "relay.h"
@@ -39,7 +39,7 @@ struct end {
 	char why[KO_TEXT];
 };
 
-struct ko_gpu_relay {
+struct ko_gpu_proxy {
 	struct end out, in;
 	int last;             /* slot that was sent */
 	unsigned lent;        /* slots whose bytes the link still has, a bit for each */
@@ -51,26 +51,26 @@ struct ko_gpu_relay {
 	unsigned put, taken;          /* <= put <= taken + POSTS */
 };
 
-int ko_gpu_relay_open(struct ko_gpu_comm *g)
+int ko_gpu_proxy_open(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = calloc(1, sizeof(*r));
+	struct ko_gpu_proxy *r = calloc(1, sizeof(*r));
 
 	if (!r)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a relay", g->comm->rank);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a proxy", g->comm->rank);
 	pthread_mutex_init(&r->lock, NULL);
 	r->out = (struct end){ .link = g->inner->edges.to, .peer = g->out.peer, .device = g->out.device };
 	r->in = (struct end){ .link = g->inner->edges.from, .peer = g->in.peer, .device = g->in.device };
-	g->relay = r;
+	g->proxy = r;
 	return 0;
 }
 
-void ko_gpu_relay_close(struct ko_gpu_comm *g)
+void ko_gpu_proxy_close(struct ko_gpu_comm *g)
 {
-	if (!g->relay)
+	if (!g->proxy)
 		return;
-	pthread_mutex_destroy(&g->relay->lock);
-	free(g->relay);
-	g->relay = NULL;
+	pthread_mutex_destroy(&g->proxy->lock);
+	free(g->proxy);
+	g->proxy = NULL;
 }
 
 /* ---- Links that fail ------------------------------------------------------------------------------------ */
@@ -89,9 +89,9 @@ static bool is_overdue(const struct end *e, int waits_for)
 	return e->code && waits_for == e->peer && ko_now_ms() - e->failed >= GRACE_MS;
 }
 
-void ko_gpu_relay_check(struct ko_gpu_comm *g, int waits_for)
+void ko_gpu_proxy_check(struct ko_gpu_comm *g, int waits_for)
 {
-	const struct ko_gpu_relay *r = g->relay;
+	const struct ko_gpu_proxy *r = g->proxy;
 
 	if (is_overdue(&r->out, waits_for))
 		ko_comm_fail(g->comm, r->out.code, "%s", r->out.why);
@@ -106,7 +106,7 @@ static size_t slot_len(const struct ko_gpu_comm *g)
 	return g->arena / KO_GPU_SLOTS;
 }
 
-static bool take_post(struct ko_gpu_relay *r)
+static bool take_post(struct ko_gpu_proxy *r)
 {
 	bool taken;
 
@@ -121,19 +121,19 @@ static bool take_post(struct ko_gpu_relay *r)
 /* The next slot that the stream has filled; false: there is none. */
 static bool take_slot(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 
-	for (int k = 1; g->out.room && k <= KO_GPU_SLOTS; k++) {
+	for (int k = 1; g->out.staged && k <= KO_GPU_SLOTS; k++) {
 		int slot = (r->last + k) % KO_GPU_SLOTS;
-		struct ko_gpu_word *word = &g->out.words->slot[slot];
+		struct ko_gpu_flag *flag = &g->out.flags->slot[slot];
 
 		if (r->lent & 1u << slot ||
-		    atomic_load_explicit(&word->value, memory_order_acquire) != KO_SLOT_FULL)
+		    atomic_load_explicit(&flag->value, memory_order_acquire) != KO_SLOT_FULL)
 			continue;
 		r->last = slot;
-		r->out.bytes = g->out.room + (size_t)slot * slot_len(g);
+		r->out.bytes = g->out.staged + (size_t)slot * slot_len(g);
 		r->out.head = (struct head){ SLOT, (uint32_t)slot,
-					     atomic_load_explicit(&word->len, memory_order_relaxed) };
+					     atomic_load_explicit(&flag->len, memory_order_relaxed) };
 		return true;
 	}
 	return false;
@@ -142,7 +142,7 @@ static bool take_slot(struct ko_gpu_comm *g)
 /* Posts first: what comes behind them is compared then. */
 static bool take_parcel(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 
 	r->out.done = 0;
 	r->out.begun = false;
@@ -158,10 +158,10 @@ static bool take_parcel(struct ko_gpu_comm *g)
 static void empty_slot(struct ko_gpu_comm *g, uint32_t slot)
 {
 	/* Pairs with the stream's wait: what is in the slot is not needed any more. */
-	atomic_store_explicit(&g->out.words->slot[slot].value, KO_SLOT_EMPTY, memory_order_release);
+	atomic_store_explicit(&g->out.flags->slot[slot].value, KO_SLOT_EMPTY, memory_order_release);
 }
 
-/* Who says goodbye has all that it waited for, whether or not its card's last word arrived here. */
+/* Who says goodbye has all that it waited for, whether or not its card's last flag arrived here. */
 static bool has_left(const struct ko_gpu_comm *g, int rank)
 {
 	const struct ko_life *life;
@@ -176,7 +176,7 @@ static bool has_left(const struct ko_gpu_comm *g, int rank)
  * has failed with. */
 static int take_slots_back(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 	int rc = 0;
 
 	if (!r->lent)
@@ -193,7 +193,7 @@ static int take_slots_back(struct ko_gpu_comm *g)
 
 static void end_parcel(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 	struct head *head = &r->out.head;
 
 	if (head->kind == SLOT && r->out.taken)
@@ -205,9 +205,9 @@ static void end_parcel(struct ko_gpu_comm *g)
 
 /* What is next of the parcel, in a slot of the link or where it is. The head comes first: what the receiver offers a place for is
  * counted from there. */
-static void fill(struct end *e, struct ko_slot *slot, size_t room)
+static void fill(struct end *e, struct ko_slot *slot, size_t free_len)
 {
-	size_t head = e->begun ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, room - head);
+	size_t head = e->begun ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, free_len - head);
 	const char *from = e->bytes + e->done;
 
 	if (!e->begun)
@@ -230,7 +230,7 @@ static void fill(struct end *e, struct ko_slot *slot, size_t room)
 /* 1: something was moved, or will be at the next try; 0; or what the link has failed with. */
 static int send_some(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 	struct end *e = &r->out;
 	struct ko_slot slot;
 	int rc;
@@ -254,12 +254,12 @@ static int send_some(struct ko_gpu_comm *g)
 	return rc < 0 ? rc : 1;
 }
 
-bool ko_gpu_relay_is_done(const struct ko_gpu_comm *g)
+bool ko_gpu_proxy_is_done(const struct ko_gpu_comm *g)
 {
-	for (int k = 0; g->out.room && g->out.words && k < KO_GPU_SLOTS; k++)
-		if (atomic_load_explicit(&g->out.words->slot[k].value, memory_order_acquire) == KO_SLOT_FULL)
+	for (int k = 0; g->out.staged && g->out.flags && k < KO_GPU_SLOTS; k++)
+		if (atomic_load_explicit(&g->out.flags->slot[k].value, memory_order_acquire) == KO_SLOT_FULL)
 			return false;
-	return !atomic_load(&g->relay->busy) || g->relay->out.code;
+	return !atomic_load(&g->proxy->busy) || g->proxy->out.code;
 }
 
 /* ---- From prev ------------------------------------------------------------------------------------------ */
@@ -267,7 +267,7 @@ bool ko_gpu_relay_is_done(const struct ko_gpu_comm *g)
 /* Where a parcel goes; KO_EAGAIN while its slot is not empty. */
 static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 	struct head head;
 
 	if (slot->len < sizeof(head))
@@ -276,12 +276,12 @@ static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
 	memcpy(&head, slot->ptr, sizeof(head));
 	if (head.kind == POST && head.len == sizeof(r->came)) {
 		r->in.to = (char *)&r->came;
-	} else if (head.kind == SLOT && g->in.room && head.slot < KO_GPU_SLOTS && head.len <= slot_len(g)) {
+	} else if (head.kind == SLOT && g->in.staged && head.slot < KO_GPU_SLOTS && head.len <= slot_len(g)) {
 		/* Pairs with the stream's write, behind what it has read there. */
-		if (atomic_load_explicit(&g->in.words->slot[head.slot].value, memory_order_acquire) !=
+		if (atomic_load_explicit(&g->in.flags->slot[head.slot].value, memory_order_acquire) !=
 		    KO_SLOT_EMPTY)
 			return KO_EAGAIN;
-		r->in.to = g->in.room + (size_t)head.slot * slot_len(g);
+		r->in.to = g->in.staged + (size_t)head.slot * slot_len(g);
 	} else {
 		return ko_fail(KOLO_ESYS,
 			       "rank %d: rank %d sent a parcel that makes no sense (kind %u, slot %u)",
@@ -308,7 +308,7 @@ static int compare(struct ko_gpu_comm *g, const struct ko_desc *mine, const stru
  * sees the other. */
 static void compare_post(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 	struct kolo_comm *c = g->comm;
 	struct ko_desc mine;
 
@@ -319,14 +319,14 @@ static void compare_post(struct ko_gpu_comm *g)
 		ko_comm_fail(c, KOLO_EMISMATCH, "%s", kolo_last_error());
 }
 
-int ko_gpu_relay_compare(struct ko_gpu_comm *g, const struct ko_desc *mine)
+int ko_gpu_proxy_compare(struct ko_gpu_comm *g, const struct ko_desc *mine)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 	struct ko_desc theirs;
 
 	pthread_mutex_lock(&r->lock);
 	theirs = r->theirs[mine->seq % POSTS];
-	if (r->put - r->taken < POSTS && g->out.room) /* else it is not compared */
+	if (r->put - r->taken < POSTS && g->out.staged) /* else it is not compared */
 		r->posts[r->put++ % POSTS] = *mine;
 	pthread_mutex_unlock(&r->lock);
 	return compare(g, mine, &theirs);
@@ -367,12 +367,12 @@ static int flush(struct ko_gpu_comm *g, const struct end *e)
 
 static void parcel_has_come(struct ko_gpu_comm *g)
 {
-	struct end *e = &g->relay->in;
+	struct end *e = &g->proxy->in;
 
 	if (e->head.kind == POST)
 		compare_post(g);
 	else /* pairs with the stream's wait: the bytes are there */
-		atomic_store_explicit(&g->in.words->slot[e->head.slot].value, KO_SLOT_FULL,
+		atomic_store_explicit(&g->in.flags->slot[e->head.slot].value, KO_SLOT_FULL,
 				      memory_order_release);
 	e->head.kind = 0;
 }
@@ -390,7 +390,7 @@ static void offer(struct end *e)
 /* As send_some. */
 static int receive_some(struct ko_gpu_comm *g)
 {
-	struct end *e = &g->relay->in;
+	struct end *e = &g->proxy->in;
 	size_t head = e->head.kind ? 0 : sizeof(e->head), n;
 	struct ko_slot slot;
 	int rc;
@@ -416,9 +416,9 @@ static int receive_some(struct ko_gpu_comm *g)
 	return rc < 0 ? rc : 1;
 }
 
-int ko_gpu_relay_move(struct ko_gpu_comm *g)
+int ko_gpu_proxy_move(struct ko_gpu_comm *g)
 {
-	struct ko_gpu_relay *r = g->relay;
+	struct ko_gpu_proxy *r = g->proxy;
 	int sent = take_slots_back(g), came;
 
 	if (sent == 0 && !r->out.code)

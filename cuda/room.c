@@ -1,4 +1,4 @@
-/* See room.h. */
+/* See slots.h. */
 #include "room.h"
 
 #include "../comm/env.h"
@@ -13,13 +13,13 @@ static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_g
 }
 
 /* Slots in GPU memory that a card reads or writes by itself; what can't be is told. */
-static int make_device_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	struct ko_link *over = inner_link(g, link);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (g->arena + page - 1) / page * page;
 	int fd = -1, rc;
 
-	if (g->arena / KO_GPU_SLOTS < ko_gpu_trial_len(g) + KO_GPU_ALIGN)
+	if (g->arena / KO_GPU_SLOTS < ko_gpu_path_check_len(g) + KO_GPU_ALIGN)
 		return ko_fail(KOLO_ENOTSUP, "they are too short to try cards on them (KOLO_CUDA_MEMORY)");
 	rc = g->driver->alloc_own(g->gpu, len, &link->memory);
 	if (rc == 0)
@@ -33,33 +33,33 @@ static int make_device_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	if (rc < 0)
 		g->driver->release(g->gpu, &link->memory);
 	link->device = rc == 0;
-	link->room = rc == 0 ? link->memory.at : NULL;
+	link->staged = rc == 0 ? link->memory.at : NULL;
 	return rc;
 }
 
 /* Slots in host memory. They are sent from where they are, and come to where they go, if the link can do that; else it copies. */
-static int make_host_room(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+static int make_host_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
-	void *room = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
+	void *slots = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
 	int rc;
 
-	if (room == MAP_FAILED)
+	if (slots == MAP_FAILED)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for slots (KOLO_CUDA_MEMORY, %zu bytes)",
 			       g->comm->rank, g->arena);
-	rc = g->driver->pin(g->gpu, room, g->arena, &at);
+	rc = g->driver->pin(g->gpu, slots, g->arena, &at);
 	if (rc < 0) {
-		munmap(room, g->arena);
+		munmap(slots, g->arena);
 		return ko_gpu_error(g, rc, "registering host memory for slots");
 	}
-	link->room = room;
+	link->staged = slots;
 	link->memory.at = at;
-	if (ko_link_lend(inner_link(g, link), room, g->arena) < 0)
+	if (ko_link_lend(inner_link(g, link), slots, g->arena) < 0)
 		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
 		       g->comm->rank, kolo_last_error());
 	return 0;
 }
 
-int ko_gpu_room_make(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+int ko_gpu_staged_make(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	int64_t wanted;
 	int rc = ko_env_get(KO_ENV_CUDA_DMABUF, &wanted);
@@ -68,26 +68,26 @@ int ko_gpu_room_make(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 		return rc;
 	if (!inner_link(g, link)->ops->rma)
 		wanted = 0; /* allocating and freeing may wait for the whole GPU */
-	if (wanted && make_device_room(g, link) == 0)
+	if (wanted && make_device_slots(g, link) == 0)
 		return 0;
 	if (wanted)
 		ko_log(&g->comm->log, KOLO_LOG_INFO,
 		       "rank %d: slots to or from rank %d are in host memory: %s", g->comm->rank, link->peer,
 		       kolo_last_error());
-	return make_host_room(g, link);
+	return make_host_slots(g, link);
 }
 
-void ko_gpu_room_free(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+void ko_gpu_staged_free(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
-	if (!link->room)
+	if (!link->staged)
 		return;
-	ko_link_take_back(inner_link(g, link), link->room);
+	ko_link_take_back(inner_link(g, link), link->staged);
 	if (link->device) {
 		g->driver->release(g->gpu, &link->memory);
 	} else {
-		g->driver->unpin(g->gpu, link->room);
-		munmap(link->room, g->arena);
+		g->driver->unpin(g->gpu, link->staged);
+		munmap(link->staged, g->arena);
 	}
-	link->room = NULL;
+	link->staged = NULL;
 	link->memory.at = NULL;
 }

@@ -101,7 +101,7 @@ static int record(struct kolo_queue *q, const struct ko_call *call, const struct
 	if (rc == 0)
 		rc = ko_stream_join(s, call->comm, &g);
 	if (rc == 0 && ko_coll_has_messages(call->coll))
-		rc = ko_gpu_exchange_open(g, s->stream, call);
+		rc = ko_gpu_alltoall_open(g, s->stream, call);
 	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
 }
 

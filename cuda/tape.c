@@ -7,19 +7,19 @@
 #include <stdio.h>
 #include <time.h>
 
-/* ---- Words ---------------------------------------------------------------------------------------------- */
+/* ---- Flags ---------------------------------------------------------------------------------------------- */
 
-void ko_tape_word(struct ko_tape *t, enum ko_word_kind kind, uint32_t value, char *words, size_t offset)
+void ko_tape_flag(struct ko_tape *t, enum ko_flag_kind kind, uint32_t value, char *flags, size_t offset)
 {
-	t->ops[t->nops++] = (struct ko_word_op){ kind, value, words + offset };
+	t->ops[t->nops++] = (struct ko_flag_op){ kind, value, flags + offset };
 }
 
 static void tell(struct ko_tape *t, uint32_t stage)
 {
 	if (!t->watched)
 		return;
-	ko_tape_word(t, KO_WORD_WRITE, stage, t->g->in.gpu_words, offsetof(struct ko_gpu_words, stage));
-	ko_tape_word(t, KO_WORD_WRITE, 0, t->g->in.gpu_words, offsetof(struct ko_gpu_words, looked));
+	ko_tape_flag(t, KO_FLAG_WRITE, stage, t->g->in.gpu_flags, offsetof(struct ko_gpu_flags, stage));
+	ko_tape_flag(t, KO_FLAG_WRITE, 0, t->g->in.gpu_flags, offsetof(struct ko_gpu_flags, looked));
 }
 
 void ko_tape_stage(struct ko_tape *t, uint32_t stage)
@@ -34,7 +34,7 @@ int ko_tape_flush(struct ko_tape *t)
 	t->nops = 0;
 	if (n == 0)
 		return 0;
-	rc = t->g->driver->words(t->g->gpu, t->stream, t->ops, n);
+	rc = t->g->driver->flags(t->g->gpu, t->stream, t->ops, n);
 	return rc < 0 ? ko_gpu_error(t->g, rc, "recording a wait or a write") : 0;
 }
 

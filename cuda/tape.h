@@ -1,4 +1,4 @@
-/* What an operation puts on a stream: waits and writes of words, waits for events, kernels. Nothing of it is looked at on the host,
+/* What an operation puts on a stream: waits and writes of flags, waits for events, kernels. Nothing of it is looked at on the host,
  * and every number in it is a constant, so that a graph can hold it. */
 #ifndef KO_TAPE_H
 #define KO_TAPE_H
@@ -11,17 +11,17 @@ struct ko_tape {
 	struct ko_run run;
 	struct ko_gpu_comm *g;
 	void *stream;
-	bool captured; /* into a graph: waits are for words always, and nothing waits for the stream */
-	bool watched;  /* some wait is for words: who watches is told what the stream is at */
+	bool captured; /* into a graph: waits are for flags always, and nothing waits for the stream */
+	bool watched;  /* some wait is for flags: who watches is told what the stream is at */
 	unsigned moves;
-	struct ko_word_op ops[KO_DRIVER_OPS]; /* nops of them are not on the stream yet */
+	struct ko_flag_op ops[KO_DRIVER_OPS]; /* nops of them are not on the stream yet */
 	int nops;
 };
 
 /* Errors, of all that return them: as ko_gpu_error has them, and those of a wait. */
 
-/* One more op, on a word of some ko_gpu_words, as the GPU sees them. On the stream with the next flush. */
-void ko_tape_word(struct ko_tape *t, enum ko_word_kind kind, uint32_t value, char *words, size_t offset);
+/* One more op, on a flag of some ko_gpu_flags, as the GPU sees them. On the stream with the next flush. */
+void ko_tape_flag(struct ko_tape *t, enum ko_flag_kind kind, uint32_t value, char *flags, size_t offset);
 
 /* Tells who watches what the stream is about to wait for: KO_STAGE_..., in the operation's move that is recorded now. */
 void ko_tape_stage(struct ko_tape *t, uint32_t stage);

@@ -1,4 +1,4 @@
-/* Ranks of one process: their streams wait for each other's events, which CUDA knows of, and not for words. An event must be
+/* Ranks of one process: their streams wait for each other's events, which CUDA knows of, and not for flags. An event must be
  * recorded before it is waited for: so each rank counts what it has recorded. Ranks find what others have by its address, which
  * they tell each other while they join; whoever leaves last frees it. */
 #ifndef KO_GPU_THREADS_H

@@ -42,7 +42,7 @@ static void outlast(struct ko_gpu_comm *g)
 }
 
 /* Sends `len` bytes from src to next, and what comes from prev to dst; no more than fits a slot. Over edges that are not staged, before
- * anyone watches; with `staged` over the others, when relays work. Blocks until it has come, or nothing of it is under way any more. */
+ * anyone watches; with `staged` over the others, when proxies work. Blocks until it has come, or nothing of it is under way any more. */
 static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len, bool staged)
 {
 	struct kolo_comm *c = staged ? g->comm : g->inner;
@@ -75,7 +75,7 @@ static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst,
 
 /* ---- The check ------------------------------------------------------------------------------------------ */
 
-int ko_gpu_trial_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_trial *t)
+int ko_gpu_path_check_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_path_check *t)
 {
 	const struct ko_driver *d = g->driver;
 	int rc;
@@ -85,8 +85,8 @@ int ko_gpu_trial_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_trial 
 	if (!t->bytes)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", g->comm->rank);
 	for (size_t k = 0; k < len; k++) {
-		t->bytes[k] = ko_gpu_pattern(g->comm->rank, k);
-		t->bytes[len + k] = ko_gpu_pattern(g->in.peer, k);
+		t->bytes[k] = ko_gpu_path_pattern(g->comm->rank, k);
+		t->bytes[len + k] = ko_gpu_path_pattern(g->in.peer, k);
 	}
 	if ((rc = d->stream_create(g->gpu, &t->stream)) < 0 ||
 	    (rc = d->alloc(g->gpu, 2 * len, &t->memory)) < 0 ||
@@ -95,19 +95,19 @@ int ko_gpu_trial_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_trial 
 	return 0;
 }
 
-int ko_gpu_trial_run(struct ko_gpu_comm *g, const struct ko_gpu_trial *t, bool staged)
+int ko_gpu_path_check_run(struct ko_gpu_comm *g, const struct ko_gpu_path_check *t, bool staged)
 {
 	char *came = (char *)t->memory.at + t->len;
 	int rc = pass(g, t->stream, t->memory.at, came, t->len, staged);
 
 	if (rc == 0 && (rc = g->driver->get(g->gpu, t->bytes, came, t->len)) < 0)
 		rc = ko_gpu_error(g, rc, "reading what a path brought");
-	if (rc == 0 && staged == !!g->in.room && memcmp(t->bytes, t->bytes + t->len, t->len) != 0)
+	if (rc == 0 && staged == !!g->in.staged && memcmp(t->bytes, t->bytes + t->len, t->len) != 0)
 		rc = ko_gpu_path_lies(g, g->in.peer, staged);
 	return rc;
 }
 
-void ko_gpu_trial_end(struct ko_gpu_comm *g, struct ko_gpu_trial *t)
+void ko_gpu_path_check_end(struct ko_gpu_comm *g, struct ko_gpu_path_check *t)
 {
 	if (t->stream)
 		g->driver->stream_destroy(g->gpu, t->stream);

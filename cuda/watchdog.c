@@ -1,5 +1,5 @@
-/* The thread that watches over what a communicator has recorded. A stream that waits for a word has no deadline and knows of no
- * death: this thread does, and then writes words that let it go on. See README.md. */
+/* The thread that watches over what a communicator has recorded. A stream that waits for a flag has no deadline and knows of no
+ * death: this thread does, and then writes flags that let it go on. See README.md. */
 #include "watchdog.h"
 #include "relay.h"
 
@@ -15,8 +15,8 @@ enum {
 	LOOK_US = 20000,  /* between looks at the others, while all is well */
 	DRAIN_US = 100,   /* between writes that let a failed communicator's stream go on, while it does */
 	FAILED_US = 5000, /* and while it has nothing to do, but a graph may be launched */
-	SPIN_US = 100,    /* for which a relay waits for the next parcel without sleeping, */
-	RELAY_US = 1000,  /* and the longest that it sleeps */
+	SPIN_US = 100,    /* for which a proxy waits for the next parcel without sleeping, */
+	PROXY_US = 1000,  /* and the longest that it sleeps */
 	GRACE_MS = 1000,  /* for what a rank sent before it died or left, once nothing moves */
 	PAUSE_MS = 1000,  /* this process did not run itself */
 	DRAIN_MS = 5000   /* for a stream to do what was recorded, without waiting */
@@ -24,23 +24,23 @@ enum {
 
 struct watch {
 	int64_t since, last;   /* of the wait that goes on; of the last look */
-	int64_t moved, looked; /* of the last parcel, and look, in us, where there is a relay */
+	int64_t moved, looked; /* of the last parcel, and look, in us, where there is a proxy */
 };
 
 /* ---- What streams are at -------------------------------------------------------------------------------- */
 
-static uint32_t value_of(const struct ko_gpu_word *word)
+static uint32_t value_of(const struct ko_gpu_flag *flag)
 {
-	return atomic_load_explicit(&word->value, memory_order_acquire);
+	return atomic_load_explicit(&flag->value, memory_order_acquire);
 }
 
 /* Has the other one not come yet where the rank's stream waits for all? Between threads of a process that is not seen, unless
- * they do it by words. */
+ * they do it by flags. */
 static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 {
-	const struct ko_gpu_words *in = ko_gpu_words_of(g, rank, KO_GPU_IN);
+	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN);
 	uint32_t stage = in ? value_of(&in->stage) : 0; /* of other hosts nothing is seen */
-	bool seen = stage & KO_STAGE_WORDS || g->process[other] != g->process[rank], here;
+	bool seen = stage & KO_STAGE_FLAGS || g->process[other] != g->process[rank], here;
 
 	if (rank == other || !seen || !(stage & (KO_STAGE_READY | KO_STAGE_DONE)))
 		return false;
@@ -52,15 +52,15 @@ static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 static int waits_for(const struct ko_gpu_comm *g, int rank)
 {
 	const struct ko_ring *ring = &g->comm->ring;
-	const struct ko_gpu_words *in = ko_gpu_words_of(g, rank, KO_GPU_IN), *out;
+	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN), *out;
 	uint32_t stage = in ? value_of(&in->stage) : 0;
 	int next = ko_ring_next(ring, rank);
 
-	if (stage & KO_STAGE_DATA && !(value_of(&in->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
+	if (stage & KO_STAGE_FULL && !(value_of(&in->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
 		return ko_ring_prev(ring, rank);
-	out = ko_gpu_is_staged(g->comm, rank) ? ko_gpu_words_of(g, rank, KO_GPU_OUT)
-					      : ko_gpu_words_of(g, next, KO_GPU_IN);
-	if (stage & KO_STAGE_ROOM && value_of(&out->slot[stage >> 16 & 255]) & KO_SLOT_TAKEN)
+	out = ko_gpu_is_staged(g->comm, rank) ? ko_gpu_flags_of(g, rank, KO_GPU_OUT)
+					      : ko_gpu_flags_of(g, next, KO_GPU_IN);
+	if (stage & KO_STAGE_EMPTY && value_of(&out->slot[stage >> 16 & 255]) & KO_SLOT_TAKEN)
 		return next;
 	for (int r = 0; r < g->comm->nranks; r++)
 		if (meets(g, rank, r))
@@ -98,7 +98,7 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 	struct kolo_comm *c = g->comm;
 	int culprit = find_culprit(g, peer);
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
-	const struct ko_gpu_words *its = ko_gpu_words_of(g, culprit, KO_GPU_IN);
+	const struct ko_gpu_flags *its = ko_gpu_flags_of(g, culprit, KO_GPU_IN);
 	bool idle = its && value_of(&its->stage) == 0;
 
 	ko_comm_fail(
@@ -112,12 +112,12 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
 }
 
-/* A goodbye, or the end, may overtake what came before it through a relay. */
+/* A goodbye, or the end, may overtake what came before it through a proxy. */
 static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *life, const struct watch *w)
 {
 	int64_t since = life->since > w->moved / 1000 ? life->since : w->moved / 1000;
 
-	return g->relay && ko_now_ms() - since < GRACE_MS;
+	return g->proxy && ko_now_ms() - since < GRACE_MS;
 }
 
 static void report_gone(struct ko_gpu_comm *g, const struct ko_life *life)
@@ -147,26 +147,26 @@ static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
 
 /* ---- Letting go ----------------------------------------------------------------------------------------- */
 
-static void fail_words(struct ko_gpu_word *words, int n)
+static void fail_flags(struct ko_gpu_flag *flags, int n)
 {
 	for (int k = 0; k < n; k++)
-		atomic_store_explicit(&words[k].value, KO_SLOT_FAILED, memory_order_release);
+		atomic_store_explicit(&flags[k].value, KO_SLOT_FAILED, memory_order_release);
 }
 
 /* What this rank's stream waits for, and what its neighbours' do, who have failed too, is there; until the stream itself, or
- * theirs, writes these words again. */
+ * theirs, writes these flags again. */
 static void let_pass(struct ko_gpu_comm *g)
 {
-	if (!g->in.words)
+	if (!g->in.flags)
 		return;
 	/* Before any wait ends: the kernels of other ranks leave this one's memory alone, too, whoever has noticed what. */
 	for (int r = 0; r < g->comm->nranks; r++)
 		if (g->places[r] >= 0)
-			fail_words(&ko_gpu_words_of(g, r, KO_GPU_IN)->failed, 1);
-	fail_words(g->in.words->slot, KO_GPU_SLOTS);
-	fail_words(g->out.words->slot, KO_GPU_SLOTS);
-	fail_words(g->in.words->ready, KO_GPU_PEERS);
-	fail_words(g->in.words->done, KO_GPU_PEERS);
+			fail_flags(&ko_gpu_flags_of(g, r, KO_GPU_IN)->failed, 1);
+	fail_flags(g->in.flags->slot, KO_GPU_SLOTS);
+	fail_flags(g->out.flags->slot, KO_GPU_SLOTS);
+	fail_flags(g->in.flags->ready, KO_GPU_PEERS);
+	fail_flags(g->in.flags->done, KO_GPU_PEERS);
 }
 
 void ko_gpu_let_go(struct ko_gpu_comm *g)
@@ -184,7 +184,7 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 /* While all is well: has this rank's stream waited too long? */
 static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 {
-	bool looked = atomic_exchange(&g->in.words->looked.value, 1);
+	bool looked = atomic_exchange(&g->in.flags->looked.value, 1);
 	int peer = waits_for(g, g->comm->rank);
 	int64_t now = ko_now_ms();
 
@@ -215,14 +215,14 @@ static int look(struct ko_gpu_comm *g, struct watch *w)
 		hear(g);
 		check_gone(g, w);
 		check_silence(g, w);
-		if (g->relay)
-			ko_gpu_relay_check(g, waits_for(g, g->comm->rank));
+		if (g->proxy)
+			ko_gpu_proxy_check(g, waits_for(g, g->comm->rank));
 		return ko_roster_cause(g->comm->roster) < 0 ? 0 : LOOK_US;
 	}
 	if (g->comm->spread) /* those of other hosts hear it over its lifelines */
 		ko_comm_fail(g->inner, code, "%s", kolo_last_error());
 	let_pass(g);
-	return value_of(&g->in.words->stage) ? DRAIN_US : FAILED_US;
+	return value_of(&g->in.flags->stage) ? DRAIN_US : FAILED_US;
 }
 
 /* Sleeps until it is to look again; false: it is over. */
@@ -249,21 +249,21 @@ static bool wait_turn(struct ko_gpu_comm *g, int us)
 
 /* Moves what there is to be moved, and looks around from time to time. How long to sleep then: while nothing moves a
  * sixteenth of that time, as in all waits, and a millisecond at most. */
-static int relay(struct ko_gpu_comm *g, struct watch *w)
+static int run_proxy(struct ko_gpu_comm *g, struct watch *w)
 {
 	int64_t now = ko_now_ns() / 1000, idle;
 	int us = LOOK_US;
 
 	if (ko_roster_cause(g->comm->roster) < 0)
 		return look(g, w);
-	if (ko_gpu_relay_move(g))
+	if (ko_gpu_proxy_move(g))
 		w->moved = now;
 	if (now - w->looked >= LOOK_US) {
 		w->looked = now;
 		us = look(g, w);
 	}
 	idle = (now - w->moved) / 16;
-	us = us < RELAY_US ? us : RELAY_US;
+	us = us < PROXY_US ? us : PROXY_US;
 	return idle * 16 < SPIN_US ? 0 : idle < us ? (int)idle : us;
 }
 
@@ -274,7 +274,7 @@ static void *watch(void *arg)
 	int us = 0;
 
 	while (wait_turn(g, us))
-		us = g->relay ? relay(g, &w) : look(g, &w);
+		us = g->proxy ? run_proxy(g, &w) : look(g, &w);
 	return NULL;
 }
 

@@ -45,10 +45,10 @@ static bool compares(const struct ko_gpu_comm *g)
 /* All places in one number: what passed without notice differs later, too. */
 static uint64_t extend(uint64_t history, uint64_t seq, const struct ko_gpu_places *p)
 {
-	const uint64_t words[] = { seq, p->src.at, p->src.window, p->dst.at, p->dst.window };
+	const uint64_t numbers[] = { seq, p->src.at, p->src.window, p->dst.at, p->dst.window };
 
-	for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++) {
-		history = (history ^ words[k]) * 0x9e3779b97f4a7c15u;
+	for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
+		history = (history ^ numbers[k]) * 0x9e3779b97f4a7c15u;
 		history ^= history >> 29;
 	}
 	return history;

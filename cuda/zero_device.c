@@ -494,7 +494,7 @@ static void describe(struct gpu_device *d, size_t budget)
 /* What it takes for itself is not part of the budget. */
 static int open_device(struct gpu_device *d, int ordinal)
 {
-	size_t room = 0;
+	size_t left = 0;
 	int rc;
 
 	if ((rc = d->driver->open_number(ordinal, &d->gpu)) < 0) {
@@ -503,8 +503,8 @@ static int open_device(struct gpu_device *d, int ordinal)
 	}
 	if ((rc = d->driver->enter(d->gpu)) < 0)
 		return rc;
-	if ((rc = open_lanes(d)) == 0 && (rc = d->driver->room(d->gpu, &room)) == 0)
-		describe(d, room);
+	if ((rc = open_lanes(d)) == 0 && (rc = d->driver->free_bytes(d->gpu, &left)) == 0)
+		describe(d, left);
 	d->driver->leave(d->gpu);
 	return rc;
 }

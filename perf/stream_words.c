@@ -99,16 +99,16 @@ static struct side open_side(void)
 	return s;
 }
 
-static struct ko_word_op op(const struct side *s, enum ko_word_kind kind, int line, uint32_t value)
+static struct ko_flag_op op(const struct side *s, enum ko_flag_kind kind, int line, uint32_t value)
 {
-	return (struct ko_word_op){ kind, value, s->words + (size_t)line * sizeof(struct line) };
+	return (struct ko_flag_op){ kind, value, s->words + (size_t)line * sizeof(struct line) };
 }
 
-static void put_ops(const struct side *s, CUstream stream, struct ko_word_op a, struct ko_word_op b)
+static void put_ops(const struct side *s, CUstream stream, struct ko_flag_op a, struct ko_flag_op b)
 {
-	const struct ko_word_op ops[] = { a, b };
+	const struct ko_flag_op ops[] = { a, b };
 
-	MUST(d->words(s->gpu, stream, ops, 2));
+	MUST(d->flags(s->gpu, stream, ops, 2));
 }
 
 /* To and fro over lines 0 and 1: the first writes and waits, the second waits and writes. */
@@ -118,9 +118,9 @@ static void ping_pong(const struct side *s, CUstream stream, bool first)
 		uint32_t bit = 1 + k % 2; /* 1, 2, 1, ... */
 
 		if (first)
-			put_ops(s, stream, op(s, KO_WORD_WRITE, 0, bit), op(s, KO_WORD_SET, 1, bit));
+			put_ops(s, stream, op(s, KO_FLAG_WRITE, 0, bit), op(s, KO_FLAG_SET, 1, bit));
 		else
-			put_ops(s, stream, op(s, KO_WORD_SET, 0, bit), op(s, KO_WORD_WRITE, 1, bit));
+			put_ops(s, stream, op(s, KO_FLAG_SET, 0, bit), op(s, KO_FLAG_WRITE, 1, bit));
 		if (k % 64 == 63)
 			MUST(d->finish(s->gpu, stream));
 	}
@@ -276,12 +276,12 @@ static void receive_patterns(int sock)
 	MUST(d->export(s.gpu, memory.at, LEN, &export, &fd));
 	send_fd(sock, fd, &export, sizeof(export));
 	for (int k = 0; k < PATTERNS; k++) {
-		struct ko_word_op full = op(&s, KO_WORD_SET, 0, 1), empty = op(&s, KO_WORD_WRITE, 0, 0);
+		struct ko_flag_op full = op(&s, KO_FLAG_SET, 0, 1), empty = op(&s, KO_FLAG_WRITE, 0, 0);
 		struct ko_gpu_job job = copy_of(own.at, memory.at);
 
-		MUST(d->words(s.gpu, s.stream, &full, 1));
+		MUST(d->flags(s.gpu, s.stream, &full, 1));
 		MUST(d->compute(s.gpu, s.stream, &job));
-		MUST(d->words(s.gpu, s.stream, &empty, 1));
+		MUST(d->flags(s.gpu, s.stream, &empty, 1));
 		MUST(d->finish(s.gpu, s.stream));
 		MUST(d->get(s.gpu, got, own.at, LEN));
 		fill(want, k);
@@ -307,15 +307,15 @@ static void send_patterns(int sock)
 	MUST(d->import(s.gpu, &export, fd, &memory));
 	MUST(d->alloc(s.gpu, LEN, &own));
 	for (int k = 0; k < PATTERNS; k++) {
-		struct ko_word_op empty = op(&s, KO_WORD_CLEARED, 0, 1), full = op(&s, KO_WORD_WRITE, 0, 1);
+		struct ko_flag_op empty = op(&s, KO_FLAG_CLEARED, 0, 1), full = op(&s, KO_FLAG_WRITE, 0, 1);
 		struct ko_gpu_job job = copy_of(memory.at, own.at);
 
 		fill(x, k);
 		MUST(d->finish(s.gpu, s.stream));
 		MUST(d->put(s.gpu, own.at, x, LEN));
-		MUST(d->words(s.gpu, s.stream, &empty, 1));
+		MUST(d->flags(s.gpu, s.stream, &empty, 1));
 		MUST(d->compute(s.gpu, s.stream, &job));
-		MUST(d->words(s.gpu, s.stream, &full, 1));
+		MUST(d->flags(s.gpu, s.stream, &full, 1));
 	}
 	MUST(d->finish(s.gpu, s.stream));
 	free(x);
@@ -339,15 +339,15 @@ static void data_before_words(void)
 
 static void replay_words(const struct side *s)
 {
-	struct ko_word_op wait = op(s, KO_WORD_SET, 2, 1), done = op(s, KO_WORD_WRITE, 3, 1);
+	struct ko_flag_op wait = op(s, KO_FLAG_SET, 2, 1), done = op(s, KO_FLAG_WRITE, 3, 1);
 	CUgraphExec exec;
 	CUgraph graph;
 	int right = 0;
 
 	clear_lines();
 	CUDA(cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	MUST(d->words(s->gpu, s->stream, &wait, 1));
-	MUST(d->words(s->gpu, s->stream, &done, 1));
+	MUST(d->flags(s->gpu, s->stream, &wait, 1));
+	MUST(d->flags(s->gpu, s->stream, &done, 1));
 	CUDA(cuStreamEndCapture(s->stream, &graph));
 	CUDA(cuGraphInstantiate(&exec, graph, 0));
 	for (int k = 0; k < 3; k++) {
@@ -367,13 +367,13 @@ static void replay_words(const struct side *s)
 /* So many streams wait for line 4; can another one, made last, write it? */
 static bool another_gets_through(const struct side *s, CUstream *streams, int n)
 {
-	struct ko_word_op wait = op(s, KO_WORD_SET, 4, 1), write = op(s, KO_WORD_WRITE, 4, 1);
+	struct ko_flag_op wait = op(s, KO_FLAG_SET, 4, 1), write = op(s, KO_FLAG_WRITE, 4, 1);
 	double begin;
 
 	atomic_store(&lines[4].word, 0);
 	for (int k = 0; k < n; k++)
-		MUST(d->words(s->gpu, streams[k], &wait, 1));
-	MUST(d->words(s->gpu, streams[n], &write, 1));
+		MUST(d->flags(s->gpu, streams[k], &wait, 1));
+	MUST(d->flags(s->gpu, streams[n], &write, 1));
 	for (begin = now_us(); now_us() - begin < 500e3 && !atomic_load(&lines[4].word);)
 		usleep(1000);
 	if (atomic_load(&lines[4].word))
@@ -417,9 +417,9 @@ static double kernel_us(const struct side *s, CUstream stream, void *a, void *b)
 static void block_for_a_second(int sock)
 {
 	struct side s = open_side();
-	struct ko_word_op wait = op(&s, KO_WORD_SET, 5, 1);
+	struct ko_flag_op wait = op(&s, KO_FLAG_SET, 5, 1);
 
-	MUST(d->words(s.gpu, s.stream, &wait, 1));
+	MUST(d->flags(s.gpu, s.stream, &wait, 1));
 	step(sock);
 	MUST(d->finish(s.gpu, s.stream));
 }

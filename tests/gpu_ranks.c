@@ -80,7 +80,7 @@ void for_ranks_of_both_kinds(t_rank_fn *fn)
 		t_processes(3, two_threads, &fn);
 }
 
-void for_every_relay(t_rank_fn *fn, void *arg)
+void for_every_proxy(t_rank_fn *fn, void *arg)
 {
 	static const char *const names[] = { "shm", "tcp", "ofi" };
 

@@ -40,8 +40,8 @@ void for_every_number_of_ranks(t_rank_fn *fn);
 /* Processes of two threads each: ranks meet in both ways at once. */
 void for_ranks_of_both_kinds(t_rank_fn *fn);
 
-/* Staged through what a relay may have between two ranks. */
-void for_every_relay(t_rank_fn *fn, void *arg);
+/* Staged through what a proxy may have between two ranks. */
+void for_every_proxy(t_rank_fn *fn, void *arg);
 
 /* t_driver_shake, on the driver made of threads. */
 void shake(unsigned seed);

@@ -34,9 +34,9 @@ struct event {
 };
 
 struct item {
-	enum { WORDS, KERNEL, ZERO, CLEAR, COPY, RECORD, AWAIT, CALL } kind;
+	enum { FLAGS, KERNEL, ZERO, CLEAR, COPY, RECORD, AWAIT, CALL } kind;
 	int nops;
-	struct ko_word_op ops[KO_DRIVER_OPS];
+	struct ko_flag_op ops[KO_DRIVER_OPS];
 	struct ko_gpu_job job;
 	struct kolo_zero_work work;
 	void *to; /* `len` bytes of it become 0, or a copy of those at `from` */
@@ -101,7 +101,7 @@ static atomic_uint shaking;
 static atomic_bool losing;    /* what is written to others' memory */
 static atomic_bool for_cards; /* memory is handed to them */
 static atomic_ulong
-	written; /* words, and streams to their ends: the thread sanitizer does not know that two places are the same memory */
+	written; /* flags, and streams to their ends: the thread sanitizer does not know that two places are the same memory */
 static _Atomic uint64_t captures;
 
 /* ---- Failures ------------------------------------------------------------------------------------------- */
@@ -184,17 +184,17 @@ static void shake(void)
 		sched_yield();
 }
 
-static void do_word(const struct ko_word_op *op)
+static void do_flag(const struct ko_flag_op *op)
 {
-	_Atomic uint32_t *word = op->word;
+	_Atomic uint32_t *flag = op->flag;
 	unsigned tries = 0;
 
-	if (op->kind == KO_WORD_WRITE) {
+	if (op->kind == KO_FLAG_WRITE) {
 		atomic_fetch_add_explicit(&written, 1, memory_order_release);
-		atomic_store_explicit(word, op->value, memory_order_release);
+		atomic_store_explicit(flag, op->value, memory_order_release);
 		return;
 	}
-	while (!(atomic_load_explicit(word, memory_order_acquire) & op->value) == (op->kind == KO_WORD_SET)) {
+	while (!(atomic_load_explicit(flag, memory_order_acquire) & op->value) == (op->kind == KO_FLAG_SET)) {
 		if (++tries < 100)
 			sched_yield();
 		else
@@ -256,9 +256,9 @@ static void do_item(const struct item *item)
 {
 	shake();
 	switch (item->kind) {
-	case WORDS:
+	case FLAGS:
 		for (int k = 0; k < item->nops; k++)
-			do_word(&item->ops[k]);
+			do_flag(&item->ops[k]);
 		break;
 	case KERNEL: do_kernel(&item->job); break;
 	case ZERO: t_zero_launch(&item->work); break;
@@ -544,7 +544,7 @@ static int alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 	return rc;
 }
 
-static int room(struct ko_gpu *gpu, size_t *out)
+static int free_bytes(struct ko_gpu *gpu, size_t *out)
 {
 	(void)gpu;
 	*out = GPU_MEMORY - atomic_load(&in_use);
@@ -685,9 +685,9 @@ static int pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_poin
 	return may_fail_inside();
 }
 
-static int words(struct ko_gpu *gpu, void *stream, const struct ko_word_op *ops, int n)
+static int flags(struct ko_gpu *gpu, void *stream, const struct ko_flag_op *ops, int n)
 {
-	struct item item = { .kind = WORDS, .nops = n };
+	struct item item = { .kind = FLAGS, .nops = n };
 	int rc = may_fail_inside();
 
 	(void)gpu;
@@ -922,7 +922,7 @@ static const struct ko_driver driver = {
 	.same = same,
 	.enter = enter,
 	.leave = leave,
-	.room = room,
+	.free_bytes = free_bytes,
 	.alloc = alloc,
 	.alloc_own = alloc_own,
 	.export = export_memory,
@@ -934,7 +934,7 @@ static const struct ko_driver driver = {
 	.pin = pin,
 	.unpin = unpin,
 	.pointer = pointer,
-	.words = words,
+	.flags = flags,
 	.compute = compute,
 	.zero = zero,
 	.clear = clear,

@@ -37,7 +37,7 @@ static void every_type_and_op_equals_the_sequential_result(void **state)
 	(void)state;
 	for_every_number_of_ranks(all_types_and_ops);
 	if (!t_is_slow())
-		for_every_relay(all_types_and_ops, NULL);
+		for_every_proxy(all_types_and_ops, NULL);
 }
 
 /* Slots hold 8316 f32 of a ring, 4156 of a chain. */
@@ -70,7 +70,7 @@ static void every_count_equals_the_sequential_result(void **state)
 	(void)state;
 	for_every_number_of_ranks(many_counts);
 	if (!t_is_slow())
-		for_every_relay(many_counts, NULL);
+		for_every_proxy(many_counts, NULL);
 }
 
 /* Blocks of any size, which is what the host makes of them. */
@@ -103,7 +103,7 @@ static void blocks_may_be_uneven(void **state)
 	(void)state;
 	t_processes(3, uneven, NULL);
 	t_threads(4, uneven, NULL);
-	for_every_relay(uneven, NULL);
+	for_every_proxy(uneven, NULL);
 }
 
 static void traffic(struct t_rank *r)
@@ -133,7 +133,7 @@ static void traffic_is_what_the_model_says(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(traffic);
-	for_every_relay(traffic, NULL);
+	for_every_proxy(traffic, NULL);
 }
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static void a_collective_comes_between_the_kernels_around_it(void **state)
 	t_processes(2, producer_and_consumer, &many);
 	t_processes(4, producer_and_consumer, &steps);
 	t_threads(3, producer_and_consumer, &many);
-	for_every_relay(producer_and_consumer, &steps);
+	for_every_proxy(producer_and_consumer, &steps);
 }
 
 /* Operations of one communicator on streams that each rank chooses for itself; each needs what the one before has left. */
@@ -239,7 +239,7 @@ static void streams_of_a_communicator_keep_the_order_of_calls(void **state)
 	(void)state;
 	t_processes(3, one_order, NULL);
 	t_threads(3, one_order, NULL);
-	for_every_relay(one_order, NULL);
+	for_every_proxy(one_order, NULL);
 	t_processes(3, around_a_capture, NULL);
 	t_threads(2, around_a_capture, NULL);
 }
@@ -388,7 +388,7 @@ static void a_graph_is_replayed_three_times(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(replay);
-	for_every_relay(replay, NULL);
+	for_every_proxy(replay, NULL);
 }
 
 /* ---- Failures ------------------------------------------------------------------------------------------- */
@@ -547,7 +547,7 @@ static void a_rank_that_leaves_or_aborts_ends_the_wait(void **state)
 	t_processes(4, one_leaves, &abort_it);
 	abort_it = 1;
 	t_processes(3, one_leaves, &abort_it);
-	for_every_relay(one_leaves, &abort_it);
+	for_every_proxy(one_leaves, &abort_it);
 	abort_it = 0;
 	transport = "tcp";
 	t_processes(3, one_leaves, &abort_it);
@@ -596,7 +596,7 @@ static void send_much_and_leave(struct t_rank *r)
 static void what_was_sent_before_leaving_arrives(void **state)
 {
 	(void)state;
-	for_every_relay(send_much_and_leave, NULL);
+	for_every_proxy(send_much_and_leave, NULL);
 	t_processes(3, send_much_and_leave, NULL);
 }
 
@@ -618,7 +618,7 @@ static void who_has_done_its_part_may_leave(void **state)
 	(void)state;
 	t_processes(4, leave_early, NULL);
 	t_threads(4, leave_early, NULL);
-	for_every_relay(leave_early, NULL);
+	for_every_proxy(leave_early, NULL);
 }
 
 static void disagree(struct t_rank *r)
@@ -644,7 +644,7 @@ static void ranks_that_disagree_are_told_both_values(void **state)
 		t_processes(2, disagree, &how);
 		t_processes(3, disagree, &how);
 		t_threads(3, disagree, &how);
-		for_every_relay(disagree, &how);
+		for_every_proxy(disagree, &how);
 	}
 }
 

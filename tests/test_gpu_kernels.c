@@ -122,13 +122,13 @@ static void in_place_is_as_out_of_place(void **state)
 	}
 }
 
-/* Unless a word is set: then it does nothing. */
-static void a_word_that_is_set_stops_it(void **state)
+/* Unless a flag is set: then it does nothing. */
+static void a_flag_that_is_set_stops_it(void **state)
 {
-	uint32_t word = 0;
+	uint32_t flag = 0;
 	struct ko_gpu_job j = { .n = 1000,
 				.type = KOLO_I32,
-				.unless = &word,
+				.unless = &flag,
 				.nins = 2,
 				.ins = { in[0], in[1] },
 				.nouts = 1,
@@ -140,11 +140,11 @@ static void a_word_that_is_set_stops_it(void **state)
 	fill(in[1], j.type, &seed);
 	memset(out[0], GUARD_BYTE, ROOM);
 	expect(&j);
-	word = 1;
+	flag = 1;
 	t_launch(&j);
 	for (size_t i = 0; i < ROOM; i++)
 		CHECK(out[0][i] == GUARD_BYTE);
-	word = 0;
+	flag = 0;
 	t_launch(&j);
 	check_place(out[0], 0, 4 * j.n);
 }
@@ -152,7 +152,7 @@ static void a_word_that_is_set_stops_it(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_type_op_and_alignment_is_as_on_the_host),
 	cmocka_unit_test(in_place_is_as_out_of_place),
-	cmocka_unit_test(a_word_that_is_set_stops_it),
+	cmocka_unit_test(a_flag_that_is_set_stops_it),
 };
 
 T_MAIN(tests)

@@ -1,4 +1,5 @@
-/* Memory of GPUs for the program, of a kind that others can map: kolo_cuda_alloc and kolo_cuda_free. */
+/* Memory of GPUs for the program, which other processes can map: kolo_cuda_alloc and
+ * kolo_cuda_free. */
 #include "stream.h"
 
 #include "../comm/error.h"
@@ -17,7 +18,8 @@ static struct {
 	struct allocation *first;
 } allocated = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The GPU stays open as long as its memory is there. It is entered first: a default stream is that of the current context. */
+/* The GPU stays open as long as its memory is there. It is entered first: a default stream is that
+ * of the current context. */
 static int allocate(const struct ko_stream *s, size_t bytes, struct allocation *a)
 {
 	int rc = a->driver->enter(s->gpu);

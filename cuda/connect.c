@@ -1,5 +1,7 @@
-/* Joining the GPUs of a communicator's ranks, in steps between which all ranks tell each other how far they have come: a step
- * that fails on one fails on all. See README.md. */
+/* Joining the GPUs of a communicator's ranks, and leaving them (ko_gpu_connect).
+ *
+ * Joining is done in steps. After each step all ranks report how they fared (agree). So a step that
+ * fails on one rank fails on all. */
 #include "connect.h"
 #include "exchange.h"
 #include "relay.h"
@@ -163,8 +165,8 @@ static void set_flags(struct ko_gpu_comm *g)
 	g->out.gpu_flags = ko_gpu_flags_there(g, owner, end);
 }
 
-/* Of edges that are staged, or of those that are not. A collective; what fails before anything is sent leaves the communicator
- * `over` as it was. */
+/* Of edges that are staged, or of those that are not. A collective; what fails before anything is
+ * sent leaves the communicator `over` as it was. */
 static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
 {
 	enum { LEN = 64 << 10 };
@@ -180,7 +182,8 @@ static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct say
 	return rc;
 }
 
-/* From what all have said of their memory to two links, and to what the threads of this process have. */
+/* From what all have said of their memory to two links, and to what the threads of this process
+ * have. */
 static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd)
 {
 	const struct says *me = &all[g->comm->rank], *next = &all[g->out.peer];
@@ -198,7 +201,8 @@ static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd
 	return rc;
 }
 
-/* Whose process each rank of this host is in, by its first rank. Process ids of other hosts may be the same. */
+/* Whose process each rank of this host is in, by its first rank. Process ids of other hosts may be
+ * the same. */
 static void find_processes(struct ko_gpu_comm *g, const struct says *all)
 {
 	for (int r = 0; r < g->comm->nranks; r++) {
@@ -289,7 +293,8 @@ static void let_it_watch(struct ko_gpu_comm *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Slots that cards read and write are proved by what comes there. The proxies work by now, and have the inner communicator. */
+/* Slots that cards read and write are proved by what comes there. The proxies work by now, and have
+ * the inner communicator. */
 static int check_cards(struct ko_gpu_comm *g, struct says *all)
 {
 	int rc;
@@ -352,8 +357,9 @@ static bool is_idle(const struct ko_gpu_comm *g)
 	return rc == 0;
 }
 
-/* Until then. A healthy communicator ends by itself, or fails when its time is over; a failed one is let go by the thread that
- * watches, which takes some moves' time. false: it did not, and its memory is still in use. */
+/* Until then. A healthy communicator ends by itself, or fails when its time is over; a failed one
+ * is let go by the thread that watches, which takes some moves' time. false: it did not, and its
+ * memory is still in use. */
 static bool wait_until_idle(struct ko_gpu_comm *g)
 {
 	enum { PATIENCE_MS = 10000, STEP_MS = 1 };

@@ -4,8 +4,9 @@
 
 #include "gpu.h"
 
-/* Joins this rank's GPU, the one that the stream is on, to its neighbours'. A collective; blocks. With a failure nobody is
- * joined, and the communicator works as before, unless that came while bytes went over staged edges, to try cards. */
+/* Joins this rank's GPU, which `stream` is on, to the GPUs of its neighbours. A collective; blocks.
+ * After a failure nobody is joined, and the communicator works as before. There is one exception:
+ * it fails for good if the failure came while a staged edge through cards was checked. */
 int ko_gpu_connect(struct kolo_comm *comm, void *stream);
 
 #endif

@@ -1,5 +1,6 @@
-/* The driver of NVIDIA's GPUs (driver.h) on libcuda: in libkolo_cuda.so, which is built where nvcc is. With the files that share
- * cuda_own.h all that knows CUDA, beside the kernels, whose code lies in it as bytes. */
+/* The driver of NVIDIA's GPUs on libcuda (kolo_cuda_driver): GPUs, recording, events, streams. It
+ * is part of libkolo_cuda.so, which is built if nvcc is there. Only the files of that library know
+ * CUDA (cuda_own.h). */
 #include "cuda_own.h"
 
 #include <pthread.h>
@@ -19,7 +20,8 @@ static struct {
 	struct ko_gpu *first;
 } gpus = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* What enter has to undo, and the modes of captures before it: what makes memory is not put into a graph. */
+/* What enter has to undo, and the modes of captures before it: what makes memory is not put into a
+ * graph. */
 static _Thread_local struct {
 	int depth;
 	CUstreamCaptureMode mode[MAX_DEPTH];
@@ -139,7 +141,8 @@ static int load_kernels(struct ko_gpu *gpu)
 	return rc < 0 ? rc : try_kernels(gpu);
 }
 
-/* Of the highest priority, so that it is in no hardware queue with a stream that waits for what is put. */
+/* Of the highest priority, so that it is in no hardware queue with a stream that waits for what is
+ * put. */
 static int make_stream(struct ko_gpu *gpu)
 {
 	int least, greatest, rc = CU(cuCtxGetStreamPriorityRange, &least, &greatest);

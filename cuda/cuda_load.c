@@ -1,4 +1,5 @@
-/* Finding the functions of libcuda, in the forms that functions.h names. */
+/* Finding the functions of libcuda, in the forms that functions.h names (ko_cuda_load), and turning
+ * its failures into codes and texts. */
 #include "cuda_own.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* Memory of GPUs: allocated, mapped, handed to other processes, within another GPU's reach; and host memory within a GPU's. Each
- * function is the entry of driver.h that is called like it. */
+/* Memory of GPUs: allocated, exported, imported, reached from another GPU; and host memory that is
+ * pinned. Each function is the entry of driver.h with its name. */
 #include "cuda_own.h"
 
 #include <fcntl.h>
@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no such. */
+/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no
+ * such. */
 enum { BY_DESCRIPTOR = 1, BY_HANDLE = 2 };
 
 /* For the GPU of this number. */
@@ -292,7 +293,8 @@ static bool is_mapped(const void *p)
 	return mincore((void *)((uintptr_t)p / page * page), 1, &resident) == 0;
 }
 
-/* Of memory that CUDA does not know all attributes are 0; some GPUs can use whatever the process has. */
+/* Of memory that CUDA does not know all attributes are 0; some GPUs can use whatever the process
+ * has. */
 int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
 {
 	unsigned type = 0;

@@ -1,4 +1,5 @@
-/* What the files of libkolo_cuda.so share: libcuda's functions, and a GPU. */
+/* What the files of libkolo_cuda.so share: libcuda's functions, and a GPU. No other file sees
+ * cuda.h. */
 #ifndef KO_CUDA_OWN_H
 #define KO_CUDA_OWN_H
 
@@ -9,7 +10,7 @@
 
 /* ---- libcuda (cuda_load.c) ------------------------------------------------------------------------------ */
 
-/* cuda.h makes names of newer forms of these; the members are called as the functions are. */
+/* cuda.h defines these names as newer forms. The members below need the plain names. */
 #undef cuStreamGetCaptureInfo
 #undef cuStreamBatchMemOp
 #undef cuCtxPushCurrent
@@ -33,52 +34,56 @@ struct ko_libcuda {
 #undef F
 };
 
-/* Filled by ko_cuda_load, once; whoever calls it later gets the same result. KOLO_ENOTSUP, KOLO_ESYS. */
+/* The first call of ko_cuda_load fills it. Later calls return the same result. KOLO_ENOTSUP,
+ * KOLO_ESYS. */
 extern struct ko_libcuda ko_libcuda;
 int ko_cuda_load(void);
 
-/* Kernels that lie in this library. KOLO_ENOTSUP: they are not for this driver, or not for the current context's GPU. */
+/* Loads kernels that lie in this library as bytes. KOLO_ENOTSUP: they are not for this driver, or
+ * not for the GPU of the current context. */
 int ko_cuda_load_module(CUmodule *out, const void *code);
 
-/* What the last failure on this thread was; writes it, and returns code. */
+/* What the last failure on this thread was. */
 const char *ko_cuda_text(void);
+
+/* Makes this text the last failure of the thread, and returns code. */
 int ko_cuda_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* What a call of libcuda came back with, as a code. */
+/* Turns the result of a call of libcuda into a code. */
 int ko_cuda_check(CUresult result, const char *call);
 #define CU(name, ...) ko_cuda_check(ko_libcuda.name(__VA_ARGS__), #name)
 
-/* 0: it has not got it, or can't say. */
+/* An attribute of the GPU. 0: the GPU lacks it, or the driver does not know it. */
 int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what);
 
 /* ---- GPUs (cuda.c) -------------------------------------------------------------------------------------- */
 
-enum { KO_CUDA_THREADS = 256 }; /* of a block of any kernel */
+enum { KO_CUDA_THREADS = 256 }; /* in a block of any kernel */
 
-/* Work of a training step (cuda_zero.c). Types are f32, f16, bf16, in this order. */
+/* Kernels for work of a training step (cuda_zero.c). Types are f32, f16, bf16, in this order. */
 enum { KO_CUDA_FLOATS = 3 };
 struct ko_cuda_zero {
-	CUmodule module; /* NULL: not loaded, since no device of kolo_zero_device.h asked for it */
+	CUmodule module; /* NULL: no device of kolo_zero_device.h has asked for it */
 	CUfunction cast[KO_CUDA_FLOATS][KO_CUDA_FLOATS]; /* from, to */
 	CUfunction add[KO_CUDA_FLOATS], squares[KO_CUDA_FLOATS], lamb_moments[KO_CUDA_FLOATS];
 	CUfunction update[KOLO_ZERO_LAMB + 1][KO_CUDA_FLOATS]; /* by the gradients' type */
 };
 
-/* One for each context that is in use. */
+/* A GPU: one for each context that is in use. */
 struct ko_gpu {
 	struct ko_gpu *next;
 	int holders;
 	CUcontext context;
 	CUdevice device;
-	bool retained; /* the context is the device's primary one, and was retained for this */
+	bool retained; /* the context is the device's primary one, and must be released */
 	CUmodule module;
 	CUfunction copy[KO_NTYPES], scale[KO_NTYPES], combine[KO_NTYPES][KO_NCOMBINES];
 	struct ko_cuda_zero zero;
 	struct ko_gpu_info info;
 	int processors;
-	CUstream copies;  /* of `put` and `get` */
-	bool descriptors; /* memory goes to other processes as descriptors */
-	bool flushes;     /* a wait can ask for what peers and cards have written */
+	CUstream copies;  /* for `put` and `get` */
+	bool descriptors; /* other processes get memory as descriptors */
+	bool flushes;     /* a wait can flush what peers and cards have written */
 };
 
 static inline CUdeviceptr ko_cuda_address(const void *p)
@@ -86,7 +91,7 @@ static inline CUdeviceptr ko_cuda_address(const void *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-/* ---- Memory (cuda_memory.c) ----------------------------------------------------------------------------- */
+/* ---- Memory (cuda_memory.c): each is the entry of struct ko_driver with its name ------------------------- */
 
 int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
@@ -104,11 +109,11 @@ int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len);
 
 /* ---- Work of a training step (cuda_zero.c) ---------------------------------------------------------------- */
 
-/* Loads all kernels for work, and tries each. The GPU is entered. */
+/* Loads all kernels for work, and launches each once. The GPU is entered. */
 int ko_cuda_zero_load(struct ko_gpu *gpu);
 void ko_cuda_zero_unload(struct ko_gpu *gpu);
 
-/* `zero` of struct ko_driver. */
+/* The entry `zero` of struct ko_driver. */
 int ko_cuda_zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *work);
 
 #endif

@@ -1,4 +1,4 @@
-/* Work of a training step on a GPU: which kernel does it, on how many threads. */
+/* Launching work of a training step on a GPU (ko_cuda_zero): which kernel, on how many threads. */
 #include "cuda_own.h"
 
 #include <limits.h>
@@ -16,8 +16,8 @@ static const char *const optimizers[] = {
 	[KOLO_ZERO_LION] = "lion",   [KOLO_ZERO_ADAGRAD] = "adagrad", [KOLO_ZERO_LAMB] = "lamb",
 };
 
-/* Finds ko_zero_WHAT_FROM, or ko_zero_WHAT_FROM_TO, and lets it do nothing on the stream: what the driver has yet to get for
- * it, it gets now. */
+/* Finds ko_zero_WHAT_FROM, or ko_zero_WHAT_FROM_TO, and lets it do nothing on the stream: what the
+ * driver has yet to get for it, it gets now. */
 static int find(struct ko_gpu *gpu, CUstream stream, CUfunction *out, const char *what, int from, int to)
 {
 	struct kolo_zero_work nothing = { .n = 0 };
@@ -99,7 +99,8 @@ static size_t threads_of(const struct kolo_zero_work *work)
 	return (work->n + TOGETHER - 1) / TOGETHER;
 }
 
-/* As many threads as there is work, and no fewer that go round: a GPU then is busy to the end, however many fit on it. */
+/* As many threads as there is work, and no fewer that go round: a GPU then is busy to the end,
+ * however many fit on it. */
 int ko_cuda_zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *work)
 {
 	struct kolo_zero_work copy = *work;

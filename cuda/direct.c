@@ -1,11 +1,14 @@
-/* See direct.h. Elements are added up in the order that they have round the ring, by the rank whose block they are in: the bits are
- * the same. */
+/* Operations on registered memory (ko_gpu_direct).
+ *
+ * The rank that has a block adds up its elements, in the order that they have round the ring. So
+ * the bits are the same as on the ring. */
 #include "direct.h"
 #include "window.h"
 
 #include <stddef.h>
 
-/* Bytes that a root alone may move to, or from, all others: of more each rank moves its part, round the ring. */
+/* Bytes that a root alone may move to, or from, all others: of more each rank moves its part, round
+ * the ring. */
 enum { ALONE = 1 << 20 };
 
 /* ---- Where ---------------------------------------------------------------------------------------------- */
@@ -78,8 +81,8 @@ static struct ko_gpu_mark *mark_of(const struct ko_tape *t, int rank, bool done)
 	return done ? &t->g->marks[rank]->done : &t->g->marks[rank]->ready;
 }
 
-/* The flags of the step before have been seen, and nobody writes them again before this one is told. They are not cleared sooner:
- * who watches takes 0 for a rank that has not come. */
+/* The flags of the step before have been seen, and nobody writes them again before this one is
+ * told. They are not cleared sooner: who watches takes 0 for a rank that has not come. */
 static void clear(struct ko_tape *t, bool done)
 {
 	for (int r = 0; r < t->run.comm->nranks; r++)

@@ -1,5 +1,5 @@
-/* Operations on registered memory: each rank reads and writes all others' where it is, in one kernel, with no slots between. All
- * wait for all before it, and behind it. */
+/* Operations on registered memory. Each rank reads and writes the memory of all others where it is,
+ * in one kernel, without slots. All ranks wait for each other before the kernel, and after it. */
 #ifndef KO_GPU_DIRECT_H
 #define KO_GPU_DIRECT_H
 
@@ -7,8 +7,8 @@
 
 #include "../comm/call.h"
 
-/* Where the call's buffers are that others work on; in no window, where it goes round the ring. The same on all ranks, or they
- * disagree. */
+/* The places of the buffers that other ranks work on. They are in no window if the operation goes
+ * round the ring. If ranks differ in that, ko_gpu_places_compare reports it. */
 struct ko_gpu_places ko_gpu_direct_places(const struct ko_tape *t, const struct ko_call *call);
 
 static inline bool ko_gpu_is_direct(const struct ko_gpu_places *places)
@@ -16,14 +16,15 @@ static inline bool ko_gpu_is_direct(const struct ko_gpu_places *places)
 	return places->src.window || places->dst.window;
 }
 
-/* The stream says to all others that it has come, or with `done` that it has done its part, and waits until all have. One after the
- * other in turn, `done` last. Errors: ko_tape_flush's. */
+/* The stream signals to all others that it has come, and waits until all have come. With `done` it
+ * signals that it has done its part. An operation calls it in turns, the last time with `done`.
+ * Errors: those of ko_tape_flush. */
 int ko_gpu_meet(struct ko_tape *t, bool done);
 
-/* All of it; what the stream is at the caller ends. Errors: ko_tape_flush's. */
+/* Records the whole operation. The caller ends the tape. Errors: those of ko_tape_flush. */
 int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places);
 
-/* Elements that this rank writes to others' memory, and reads there. */
+/* Elements that this rank writes to other ranks' memory, and reads there. */
 struct ko_model ko_gpu_direct_model(const struct ko_tape *t);
 
 #endif

@@ -1,4 +1,5 @@
-/* See exchange.h. */
+/* all_to_all, gather and scatter on streams (ko_gpu_alltoall), through memory that all ranks have
+ * mapped. */
 #include "exchange.h"
 #include "direct.h"
 #include "map.h"

@@ -1,5 +1,5 @@
-/* What is used of libcuda: F(name, since), the version of CUDA that brought the form that is used, in thousands and tens. Included
- * by cuda_own.h and cuda_load.c. */
+/* The functions of libcuda that are used. F(name, since): `since` is the version of CUDA that
+ * brought this form, times 1000. cuda_own.h and cuda_load.c include it. */
 F(cuInit, 2000)
 F(cuGetErrorString, 6000)
 F(cuStreamGetCtx, 9020)

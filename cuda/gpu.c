@@ -1,4 +1,5 @@
-/* What a communicator has on its GPU: where its flags lie, and what follows from that alone. See gpu.h. */
+/* What a communicator has on its GPU: its errors, where its flags and posts lie, and questions that
+ * are answered from that alone. */
 #include "gpu.h"
 
 struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm)

@@ -1,5 +1,6 @@
-/* The kernels: the host's loops over elements (comm/kernels_types.h), a few elements for each call, with loads and stores of 16
- * bytes around them where all pointers allow it. Compiled without fused multiply-adds: the bits are the host's. */
+/* The kernels of collectives. They call the host's loops over elements (comm/kernels_types.h), a
+ * few elements at a time. Loads and stores around them have 16 bytes if all pointers allow it.
+ * Compiled without fused multiply-adds, so the bits are the host's. */
 #define KO_INLINE static __device__ __forceinline__
 #include "job.h"
 
@@ -165,8 +166,8 @@ static __device__ __forceinline__ bool is_set(const uint32_t *flag)
 	return value != 0;
 }
 
-/* Threads beside each other do what lies beside each other, so that the loads and stores of a warp are few, of single elements
- * too. */
+/* Threads beside each other do what lies beside each other, so that the loads and stores of a warp
+ * are few, of single elements too. */
 template <typename T, typename What> static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
 {
 	constexpr size_t N = VECTOR / sizeof(T);

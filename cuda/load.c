@@ -1,5 +1,6 @@
-/* Finding the driver (driver.h): libkolo_cuda.so, built where nvcc is, lies beside the library, or beside the program that
- * has the library in it, or where the system looks for libraries. It is loaded once and stays. */
+/* Finding the driver (ko_driver_get). libkolo_cuda.so is built if nvcc is there. It is looked for
+ * beside libkolo, beside a program that contains libkolo, and where the system looks for libraries.
+ * It is loaded once and stays. */
 #include "driver.h"
 
 #include "../comm/error.h"

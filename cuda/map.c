@@ -1,4 +1,6 @@
-/* See map.h. Descriptors of memory go round the ring: a rank's lifelines lead to its neighbours. */
+/* Mapping memory on all ranks (ko_gpu_map), and checking the paths between all GPUs.
+ *
+ * Descriptors of memory go round the ring, because a rank's lifelines lead to its neighbours. */
 #include "map.h"
 #include "window.h"
 
@@ -94,8 +96,8 @@ static int import(struct mapping *m, int rank, int fd)
 	return rc < 0 ? ko_gpu_error(g, rc, "mapping another rank's memory") : 0;
 }
 
-/* This rank's descriptor goes to prev, and then each that comes from next, until all have all. One step at a time: a
- * lifeline keeps one descriptor that was not waited for. */
+/* This rank's descriptor goes to prev, and then each that comes from next, until all have all. One
+ * step at a time: a lifeline keeps one descriptor that was not waited for. */
 static int import_all(struct mapping *m)
 {
 	struct kolo_comm *c = m->g->comm;
@@ -147,7 +149,8 @@ static int map_window(struct mapping *m, int status)
 
 enum { CHECKED = 16 << 10 };
 
-/* Memory to try them on: this rank's pattern; what each rank writes here; and what this one reads of each. */
+/* Memory to try them on: this rank's pattern; what each rank writes here; and what this one reads
+ * of each. */
 static size_t check_len(const struct kolo_comm *c)
 {
 	return (size_t)(2 * c->nranks + 1) * CHECKED;

@@ -1,23 +1,26 @@
-/* Mapping memory: every rank gets what each of the others has offered, after all paths have been checked. All of it is done by
- * collectives on the host. */
+/* Mapping memory on all ranks. Each rank offers memory, and all others map it. The paths between
+ * all GPUs are checked before the first time. All of this is done by collectives on the host. */
 #ifndef KO_GPU_MAP_H
 #define KO_GPU_MAP_H
 
 #include "gpu.h"
 
-/* Do ranks reach each other's memory? The same on all. */
+/* Do ranks reach each other's memory? The answer is the same on all. */
 bool ko_gpu_reaches_all(const struct ko_gpu_comm *g);
 
-/* What was recorded before is done: mapping memory may wait for streams, of which none may wait for this rank. Blocks. */
+/* Blocks until what was recorded before is done. Mapping memory may wait for all streams, and none
+ * of them may then wait for this rank. */
 int ko_gpu_settle(struct ko_gpu_comm *g);
 
-/* Maps the window of each rank on all others, once all have settled and, the first time, have checked the paths between them. A
- * collective, also of ranks whose `status` says that they have failed before, with the thread's error: what fails on one fails on
- * all, and leaves nothing mapped. The GPU is entered. Errors: those of kolo_cuda_register. */
+/* Maps the window of each rank on all others. A collective: all ranks settle, and the first time
+ * they check the paths. A rank that has failed before calls it too, with `status` and the thread's
+ * error. What fails on one rank fails on all, and leaves nothing mapped. The GPU is entered.
+ * Errors: those of kolo_cuda_register. */
 int ko_gpu_map(struct ko_gpu_comm *g, struct ko_gpu_window *w, int status);
 
-/* Makes memory of Kolo's own that all ranks have mapped, not in the list. A collective; blocks until what was recorded is done. The
- * GPU is entered. Errors: those of kolo_cuda_register; nobody has any then. */
+/* Allocates `len` bytes of Kolo's own, and maps them on all ranks; not in the list of
+ * registrations. A collective; blocks until what was recorded is done. The GPU is entered. After an
+ * error no rank has any. Errors: those of kolo_cuda_register. */
 int ko_gpu_window_make(struct ko_gpu_comm *g, size_t len, struct ko_gpu_memory *memory,
 		       struct ko_gpu_window *out);
 

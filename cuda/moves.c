@@ -1,4 +1,5 @@
-/* See moves.h. */
+/* The ring's moves, recorded (ko_gpu_go_round): waits for slots, kernels, and marks of slots that
+ * are full or empty. */
 #include "moves.h"
 
 #include "../comm/rounds.h"
@@ -41,7 +42,8 @@ static int wait_data(struct ko_moves_tape *m)
 	return 0;
 }
 
-/* The stream waits until next has emptied the slot that this rank has filled as its number `filled`, from 1. */
+/* The stream waits until next has emptied the slot that this rank has filled as its number
+ * `filled`, from 1. */
 static int wait_emptied(struct ko_moves_tape *m, uint64_t filled)
 {
 	struct ko_gpu_pair *pair = m->tape.g->out.pair;
@@ -111,16 +113,18 @@ static int begin_move(struct ko_moves_tape *m, bool receives, bool sends)
 	return rc < 0 ? rc : ko_tape_flush(&m->tape);
 }
 
-/* A slot's elements begin `place` bytes of the vector behind a multiple of 16, as they do in a vector that is aligned: kernels
- * load and store 16 bytes at once where all they work on lies alike. Both ends find the same. A proxy's slots begin at once. */
+/* A slot's elements begin `place` bytes of the vector behind a multiple of 16, as they do in a
+ * vector that is aligned: kernels load and store 16 bytes at once where all they work on lies
+ * alike. Both ends find the same. A proxy's slots begin at once. */
 static void *slot_at(const struct ko_moves_tape *m, const struct ko_gpu_link *link, int slot, size_t place)
 {
 	return (char *)link->memory.at + (size_t)slot * m->stride +
 	       (link->staged ? 0 : place % KO_GPU_VECTOR);
 }
 
-/* One move: what comes in, goes out, or both; of elements that begin `place` bytes into the vector. `own`, of this rank, is
- * combined with what comes in; dst gets the result, too. Either may be NULL. */
+/* One move: what comes in, goes out, or both; of elements that begin `place` bytes into the vector.
+ * `own`, of this rank, is combined with what comes in; dst gets the result, too. Either may be
+ * NULL. */
 static int move(struct ko_moves_tape *m, struct ko_gpu_job job, const void *own, void *dst, bool receives,
 		bool sends, size_t place, size_t n)
 {
@@ -161,7 +165,8 @@ static int record_send(struct ko_run *run, ko_fill_fn *fn, const void *src, cons
 	return move(m, (struct ko_gpu_job){ .scales = fn != run->copy }, src, NULL, false, true, place, n);
 }
 
-/* What comes in and the own elements, combined; finished, in dst, unless that is NULL; on to next, too, with `sends`. */
+/* What comes in and the own elements, combined; finished, in dst, unless that is NULL; on to next,
+ * too, with `sends`. */
 static int add(struct ko_run *run, const void *own, void *dst, bool sends, size_t n)
 {
 	struct ko_moves_tape *m = tape_of(run);
@@ -227,8 +232,8 @@ static size_t whole(size_t len, size_t unit)
 	return (len + unit - 1) / unit * unit;
 }
 
-/* Of what goes all the way round blocks as they are, since each rank is busy with another one all the time; of what goes from
- * rank to rank slices, so that all are busy. */
+/* Of what goes all the way round blocks as they are, since each rank is busy with another one all
+ * the time; of what goes from rank to rank slices, so that all are busy. */
 size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks, size_t size)
 {
 	size_t most = g->fixed ? g->arena / KO_GPU_SLOTS : g->arena / 2, len;
@@ -266,8 +271,8 @@ static void prepare(struct ko_moves_tape *m, size_t slot_len)
 		m->out_before = atomic_load_explicit(&g->out.pair->filled, memory_order_relaxed);
 }
 
-/* The operation is over when next, or the proxy, has taken all: the next one's slots may lie otherwise, and a proxy does not
- * take them in their order. */
+/* The operation is over when next, or the proxy, has taken all: the next one's slots may lie
+ * otherwise, and a proxy does not take them in their order. */
 static int finish(struct ko_moves_tape *m)
 {
 	uint64_t all = m->out < (uint64_t)m->nslots ? m->out : (uint64_t)m->nslots;

@@ -1,4 +1,5 @@
-/* See record.h. */
+/* Recording a collective (ko_gpu_record): its order among others, the comparison with the
+ * neighbours' calls, and the choice between ring, registered memory and all_to_all. */
 #include "record.h"
 #include "direct.h"
 #include "exchange.h"
@@ -11,8 +12,8 @@
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
 
-/* The communicator's last operation comes first, whatever stream that was on. What was captured is ordered where its graph is
- * launched, which is the caller's. */
+/* The communicator's last operation comes first, whatever stream that was on. What was captured is
+ * ordered where its graph is launched, which is the caller's. */
 static int follow_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 {
 	const struct ko_gpu_last *last = capture ? &g->captured : &g->last;

@@ -1,4 +1,5 @@
-/* Recording: the same rounds as on the host, of moves that put waits, kernels and writes on a stream. */
+/* Recording a collective. It makes the same rounds as on the host, of moves that put waits, kernels
+ * and writes on a stream. */
 #ifndef KO_RECORD_H
 #define KO_RECORD_H
 
@@ -6,9 +7,9 @@
 
 #include "../comm/call.h"
 
-/* Puts a collective on the stream, which is on g's GPU; returns when that is done. It blocks where a neighbour that is a thread of
- * this process has not come to the operation, and where a long one is more than KO_GPU_PACE moves ahead of the stream.
- * Errors: those of a collective. */
+/* Puts a collective on the stream, which is on g's GPU. Returns when all of it is there. Blocks
+ * while a neighbour that is a thread of this process has not come to the operation. Blocks also
+ * while more than KO_GPU_PACE moves are ahead of the stream. Errors: those of a collective. */
 int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
 		  const struct ko_reducer *red);
 

@@ -1,5 +1,5 @@
-/* Registering memory of GPUs: kolo_cuda_register and kolo_cuda_deregister. What maps
- * the memory on other ranks is in map.c. */
+/* Registering memory of GPUs: kolo_cuda_register and kolo_cuda_deregister. map.c maps it on the
+ * other ranks. */
 #include "map.h"
 #include "stream.h"
 #include "window.h"

@@ -1,7 +1,11 @@
-/* See proxy.h. What goes over the link is parcels: a head, then a slot's bytes, in as many of the link's slots as it takes. A
- * parcel says which slot it belongs into, and the other end's proxy waits until that is empty. Slots are looked at in turn,
- * from the one behind the last that was sent: a sender's stream can't fill one for the second time before what it has filled
- * before the first time is sent, so nobody waits for what is behind it. */
+/* The proxy of staged edges (ko_gpu_proxy_move).
+ *
+ * It sends parcels: a head, then the bytes of one slot, in as many slots of the link as that takes.
+ * The head names the slot. The other proxy waits until that slot is empty.
+ *
+ * The sending proxy looks at its slots in turn, beginning after the last one sent. A stream can't
+ * fill a slot a second time before its first bytes are sent. So no rank waits for a slot that the
+ * proxy looks at too late. */
 #include "relay.h"
 
 #include "../comm/clock.h"
@@ -75,7 +79,8 @@ void ko_gpu_proxy_close(struct ko_gpu_comm *g)
 
 /* ---- Links that fail ------------------------------------------------------------------------------------ */
 
-/* Whose end has left lets its link fail, and that is all right where nothing more is due; the lifelines know more. */
+/* Whose end has left lets its link fail, and that is all right where nothing more is due; the
+ * lifelines know more. */
 static void note_failure(struct ko_gpu_comm *g, struct end *e, int code)
 {
 	ko_edge_fail(g->inner, e->link, e->peer, code);
@@ -172,8 +177,8 @@ static bool has_left(const struct ko_gpu_comm *g, int rank)
 	return false;
 }
 
-/* Slots whose bytes the link has had are empty, all at once: it says when it has drained, and no more. 1: some were; 0; or what it
- * has failed with. */
+/* Slots whose bytes the link has had are empty, all at once: it says when it has drained, and no
+ * more. 1: some were; 0; or what it has failed with. */
 static int take_slots_back(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_proxy *r = g->proxy;
@@ -203,8 +208,8 @@ static void end_parcel(struct ko_gpu_comm *g)
 	head->kind = 0;
 }
 
-/* What is next of the parcel, in a slot of the link or where it is. The head comes first: what the receiver offers a place for is
- * counted from there. */
+/* What is next of the parcel, in a slot of the link or where it is. The head comes first: what the
+ * receiver offers a place for is counted from there. */
 static void fill(struct end *e, struct ko_slot *slot, size_t free_len)
 {
 	size_t head = e->begun ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, free_len - head);
@@ -304,8 +309,8 @@ static int compare(struct ko_gpu_comm *g, const struct ko_desc *mine, const stru
 		       ko_comm_name(c, g->in.peer, them), ko_desc_text(theirs, their_op));
 }
 
-/* Prev says what it was called with: kept, should this rank not have been called yet, and then compared. Whichever comes later
- * sees the other. */
+/* Prev says what it was called with: kept, should this rank not have been called yet, and then
+ * compared. Whichever comes later sees the other. */
 static void compare_post(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_proxy *r = g->proxy;

@@ -1,4 +1,5 @@
-/* See slots.h. */
+/* The slots of a staged edge's end (ko_gpu_staged_make): in GPU memory if a card can use that, else
+ * in pinned host memory. */
 #include "room.h"
 
 #include "../comm/env.h"
@@ -37,7 +38,8 @@ static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	return rc;
 }
 
-/* Slots in host memory. They are sent from where they are, and come to where they go, if the link can do that; else it copies. */
+/* Slots in host memory. They are sent from where they are, and come to where they go, if the link
+ * can do that; else it copies. */
 static int make_host_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	void *slots = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;

@@ -1,4 +1,5 @@
-/* Queues that are CUDA streams: what kolo_cuda.h declares. An operation with one is recorded in its call. */
+/* Queues that are CUDA streams: the functions of kolo_cuda.h, except for registering and allocating
+ * memory. A collective with such a queue is recorded during its call (record). */
 #include "stream.h"
 #include "connect.h"
 #include "exchange.h"

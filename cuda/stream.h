@@ -1,4 +1,4 @@
-/* A queue that is a stream. */
+/* Queues that are CUDA streams. */
 #ifndef KO_STREAM_H
 #define KO_STREAM_H
 
@@ -14,13 +14,14 @@ struct ko_stream {
 	struct ko_gpu_uses *uses;
 };
 
-/* The queue as a stream; NULL: it is none. */
+/* The stream of a queue. NULL: the queue is none, or not a stream. */
 struct ko_stream *ko_stream_of(struct kolo_queue *queue);
 
-/* The communicator's GPU, which is the queue's, joined to the others' if it was not: a collective then. */
+/* Finds the communicator's GPU, which must be the queue's. If the communicator has not joined its
+ * GPUs yet, this is a collective that does it. KOLO_EINVAL, and those of ko_gpu_connect. */
 int ko_stream_join(struct ko_stream *s, struct kolo_comm *comm, struct ko_gpu_comm **out);
 
-/* What memory a pointer leads to, as the stream's GPU sees it. From any thread. KOLO_ESYS. */
+/* Reports what memory a pointer leads to, as the stream's GPU sees it. From any thread. KOLO_ESYS. */
 int ko_stream_ask(const struct ko_stream *s, const void *pointer, struct kolo_cuda_pointer *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* See tape.h. */
+/* What operations put on a stream: flag operations in batches, events, kernels. It also keeps
+ * recording from getting too far ahead of the stream. */
 #include "tape.h"
 
 #include "../comm/watch.h"
@@ -126,8 +127,9 @@ int ko_tape_compute(struct ko_tape *t, struct ko_gpu_job job, size_t n)
 	return rc < 0 ? ko_gpu_error(t->g, rc, "launching a kernel") : 0;
 }
 
-/* So that the driver's queue of what it has to launch does not fill up, and block whoever would have to launch what empties
- * it, the recording waits for the stream. Not longer than the communicator works: then the stream goes on. */
+/* So that the driver's queue of what it has to launch does not fill up, and block whoever would
+ * have to launch what empties it, the recording waits for the stream. Not longer than the
+ * communicator works: then the stream goes on. */
 int ko_tape_pace(struct ko_tape *t)
 {
 	struct ko_gpu_comm *g = t->g;

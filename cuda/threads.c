@@ -1,4 +1,5 @@
-/* See threads.h. */
+/* Edges and marks between ranks of one process (ko_gpu_pair_open, ko_gpu_marks_open). Lists of this
+ * process are where ranks find each other's. */
 #include "threads.h"
 
 #include <stdlib.h>
@@ -14,7 +15,8 @@ static int make_events(struct ko_gpu_comm *g, void *events[KO_GPU_SLOTS])
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
-/* Those of this process whose senders have not come yet: a receiver says where its pair is, and here the sender finds it. */
+/* Those of this process whose senders have not come yet: a receiver says where its pair is, and
+ * here the sender finds it. */
 static struct {
 	pthread_mutex_t lock;
 	struct ko_gpu_pair *first;

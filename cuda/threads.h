@@ -1,25 +1,30 @@
-/* Ranks of one process: their streams wait for each other's events, which CUDA knows of, and not for flags. An event must be
- * recorded before it is waited for: so each rank counts what it has recorded. Ranks find what others have by its address, which
- * they tell each other while they join; whoever leaves last frees it. */
+/* Ranks of one process. Their streams wait for each other's events, not for flags, because CUDA
+ * knows the order that events make. An event must be recorded before it is waited for, so each rank
+ * counts what it has recorded. While they join, ranks send each other the addresses of what they
+ * share. The last to leave frees it. */
 #ifndef KO_GPU_THREADS_H
 #define KO_GPU_THREADS_H
 
 #include "gpu.h"
 
-/* The edge from prev, of g->in: the receiver makes it, and the slots are the pair's from then on. KOLO_ENOMEM, the driver's. */
+/* The receiver makes the pair of the edge from prev, for g->in. The slots belong to the pair from
+ * then on. KOLO_ENOMEM, the driver's errors. */
 int ko_gpu_pair_open(struct ko_gpu_comm *g);
 
-/* And the edge to next, which says that it is at this address, and has said of its slots what the driver's `export` gave: its sender
- * joins. KOLO_ESYS, KOLO_ENOTSUP, the driver's. */
+/* The sender joins the pair of the edge to next. `address` is where next says that it is. `slots`
+ * is what the driver's `export` gave there. KOLO_ESYS, KOLO_ENOTSUP, the driver's errors. */
 int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gpu_export *slots);
 
+/* Leaves the pair of this link, if it has one. */
 void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link);
 
-/* This rank's marks; and those of another one of the process. The same errors. */
+/* Makes this rank's marks. KOLO_ENOMEM, the driver's errors. */
 int ko_gpu_marks_open(struct ko_gpu_comm *g);
+
+/* Finds the marks of another rank of the process, which says that they are at `address`. KOLO_ESYS. */
 int ko_gpu_marks_join(struct ko_gpu_comm *g, int rank, uint64_t address);
 
-/* All of them. */
+/* Leaves all marks. */
 void ko_gpu_marks_let_go(struct ko_gpu_comm *g);
 
 #endif

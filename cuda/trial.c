@@ -1,4 +1,5 @@
-/* See trial.h. */
+/* Checking the paths of the ring with a pattern (ko_gpu_path_check_run). The pattern is passed by
+ * the same moves as elements are. */
 #include "trial.h"
 #include "moves.h"
 #include "watchdog.h"
@@ -41,8 +42,9 @@ static void outlast(struct ko_gpu_comm *g)
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_US * 1000 }, NULL);
 }
 
-/* Sends `len` bytes from src to next, and what comes from prev to dst; no more than fits a slot. Over edges that are not staged, before
- * anyone watches; with `staged` over the others, when proxies work. Blocks until it has come, or nothing of it is under way any more. */
+/* Sends `len` bytes from src to next, and what comes from prev to dst; no more than fits a slot.
+ * Over edges that are not staged, before anyone watches; with `staged` over the others, when
+ * proxies work. Blocks until it has come, or nothing of it is under way any more. */
 static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len, bool staged)
 {
 	struct kolo_comm *c = staged ? g->comm : g->inner;

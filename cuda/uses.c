@@ -1,5 +1,5 @@
-/* Which communicators were used with which queues, so that who waits for a stream learns that what was on it has failed. The
- * roster is asked when the stream is done: a rank that fails writes there before any stream is let go. */
+/* Which communicators a queue has been used with (ko_gpu_uses_failure). The roster is asked after
+ * the stream is done. A rank that fails writes its cause there before any stream goes on. */
 #include "uses.h"
 
 #include <stdio.h>

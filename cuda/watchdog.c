@@ -1,5 +1,6 @@
-/* The thread that watches over what a communicator has recorded. A stream that waits for a flag has no deadline and knows of no
- * death: this thread does, and then writes flags that let it go on. See README.md. */
+/* The thread that watches what a communicator has recorded (watch). A stream that waits for a flag
+ * has no deadline and notices no death. This thread does both, and then writes flags that let the
+ * stream go on. See README.md. */
 #include "watchdog.h"
 #include "relay.h"
 
@@ -34,8 +35,8 @@ static uint32_t value_of(const struct ko_gpu_flag *flag)
 	return atomic_load_explicit(&flag->value, memory_order_acquire);
 }
 
-/* Has the other one not come yet where the rank's stream waits for all? Between threads of a process that is not seen, unless
- * they do it by flags. */
+/* Has the other one not come yet where the rank's stream waits for all? Between threads of a
+ * process that is not seen, unless they do it by flags. */
 static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 {
 	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN);
@@ -153,13 +154,14 @@ static void fail_flags(struct ko_gpu_flag *flags, int n)
 		atomic_store_explicit(&flags[k].value, KO_SLOT_FAILED, memory_order_release);
 }
 
-/* What this rank's stream waits for, and what its neighbours' do, who have failed too, is there; until the stream itself, or
- * theirs, writes these flags again. */
+/* What this rank's stream waits for, and what its neighbours' do, who have failed too, is there;
+ * until the stream itself, or theirs, writes these flags again. */
 static void let_pass(struct ko_gpu_comm *g)
 {
 	if (!g->in.flags)
 		return;
-	/* Before any wait ends: the kernels of other ranks leave this one's memory alone, too, whoever has noticed what. */
+	/* Before any wait ends: the kernels of other ranks leave this one's memory alone, too,
+	 * whoever has noticed what. */
 	for (int r = 0; r < g->comm->nranks; r++)
 		if (g->places[r] >= 0)
 			fail_flags(&ko_gpu_flags_of(g, r, KO_GPU_IN)->failed, 1);
@@ -247,8 +249,8 @@ static bool wait_turn(struct ko_gpu_comm *g, int us)
 	return !closing;
 }
 
-/* Moves what there is to be moved, and looks around from time to time. How long to sleep then: while nothing moves a
- * sixteenth of that time, as in all waits, and a millisecond at most. */
+/* Moves what there is to be moved, and looks around from time to time. How long to sleep then:
+ * while nothing moves a sixteenth of that time, as in all waits, and a millisecond at most. */
 static int run_proxy(struct ko_gpu_comm *g, struct watch *w)
 {
 	int64_t now = ko_now_ns() / 1000, idle;

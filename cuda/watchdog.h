@@ -1,17 +1,19 @@
-/* The thread that watches over what a communicator has recorded. */
+/* The thread that watches what a communicator has recorded. */
 #ifndef KO_GPU_WATCHDOG_H
 #define KO_GPU_WATCHDOG_H
 
 #include "gpu.h"
 
-/* Starts and ends the thread that watches, as soon as the GPUs are joined: over neighbours that die, leave while this rank's
- * stream waits for them, or keep it waiting for longer than the timeout; and when the communicator has failed, that this rank's
- * streams go on. */
+/* Starts the thread. It begins to watch when the GPUs are joined (g->joined). It fails the
+ * communicator if this rank's stream waits for a rank that has died or left, or for longer than the
+ * timeout. After a failure it lets this rank's streams go on. It also runs the proxy. KOLO_ESYS. */
 int ko_gpu_watch(struct ko_gpu_comm *g);
+
+/* Ends the thread. */
 void ko_gpu_unwatch(struct ko_gpu_comm *g);
 
-/* The communicator has failed: lets this rank's stream go on until the last operation is over. Blocks for that, for some seconds
- * at most. Not while the thread above runs. */
+/* After the communicator has failed: lets this rank's stream go on until the last operation is
+ * over. Blocks, for at most 5 s. Not while the thread watches. */
 void ko_gpu_let_go(struct ko_gpu_comm *g);
 
 #endif

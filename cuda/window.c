@@ -1,4 +1,5 @@
-/* See window.h. Descriptors of memory go round the ring: a rank's lifelines lead to its neighbours. */
+/* Registered memory: finding a buffer in it, and comparing the places that neighbours use
+ * (ko_gpu_places_compare). */
 #include "window.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
-/* A CUDA GPU as a device of kolo_zero_device.h. Each lane is a stream with a ring of events, one for each ticket that may still be
- * waited for; work is one kernel each (zero_kernels.cu). What CUDA has is asked for by driver.h alone. */
+/* A CUDA GPU as a device of kolo_zero_device.h (kolo_zero_cuda_open).
+ *
+ * Each lane is a stream with a ring of events, one for each ticket that may still be waited for.
+ * Each piece of work is one kernel (zero_kernels.cu). It uses CUDA through driver.h alone. */
 #include "driver.h"
 
 #include "../comm/error.h"
@@ -8,7 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Tickets of a lane that are not done; who wants one more waits for the oldest. CUDA itself takes some 1000 launches. */
+/* Tickets of a lane that are not done; who wants one more waits for the oldest. CUDA itself takes
+ * some 1000 launches. */
 enum { RING = 128 };
 
 struct lane {
@@ -140,7 +143,8 @@ static int follow_work(struct gpu_device *d, enum kolo_zero_lane lane)
 		      : 0;
 }
 
-/* Bytes from `host` on that are alike: all in one pin, or in none. CUDA takes no others for one copy. */
+/* Bytes from `host` on that are alike: all in one pin, or in none. CUDA takes no others for one
+ * copy. */
 static size_t alike(const struct gpu_device *d, const void *host, size_t bytes)
 {
 	uintptr_t at = (uintptr_t)host;
@@ -243,7 +247,8 @@ static int not_pinned(const struct gpu_device *d, const struct kolo_zero_work *w
 		       d->name, work_names[work->kind], name);
 }
 
-/* bad and sums as the GPU sees them. A kernel that wrote to other host memory would end all work on the GPU. */
+/* bad and sums as the GPU sees them. A kernel that wrote to other host memory would end all work on
+ * the GPU. */
 static int find_results(const struct gpu_device *d, const struct kolo_zero_work *work, uint32_t **bad,
 			double **sums)
 {

@@ -1,9 +1,11 @@
-/* The kernels for work of a training step (struct kolo_zero_work): each loop as kolo_zero_device.h says, in the order of the
- * host's loops, so that the bits are the host's. Compiled without fused multiply-adds, with roots and quotients as IEEE has
- * them. NaN stays NaN, its payload does not.
+/* The kernels for work of a training step (struct kolo_zero_work).
  *
- * Elements by themselves: four for each thread, loaded and stored at once where all places allow it. Sums of squares: 16 threads
- * for a block of elements, each a lane. */
+ * Each loop does what kolo_zero_device.h says, in the order of the host's loops. So the bits are
+ * the host's, except for the payload of NaN. They are compiled without fused multiply-adds; roots
+ * and quotients round as IEEE says.
+ *
+ * Most kernels do four elements in each thread, loaded and stored at once if all places allow it.
+ * Sums of squares have 16 threads for a block of elements; each is a lane of the sum. */
 #define KO_INLINE static __device__ __forceinline__
 #include "kolo/kolo_zero_device.h"
 
@@ -103,8 +105,8 @@ template <int N, typename T> ON_GPU void store(void *to, size_t at, const T *x)
 	*(together *)((T *)to + at) = *(const together *)x;
 }
 
-/* Elements before the first that four of this size are together from; SIZE_MAX: not where it is `head` elsewhere. p NULL is
- * anywhere. */
+/* Elements before the first that four of this size are together from; SIZE_MAX: not where it is
+ * `head` elsewhere. p NULL is anywhere. */
 ON_GPU size_t head_of(const void *p, size_t size)
 {
 	return (TOGETHER - (uintptr_t)p / size % TOGETHER) % TOGETHER;
@@ -207,7 +209,8 @@ ON_GPU float lamb_update(float p, float m, float v, const struct kolo_zero_scala
 	return m / s.bias1 / (sqrtf(v) / s.root2 + s.eps) + s.decay * p;
 }
 
-/* MOMENTS that are read, STORED of them written; GRADIENT: 1 where there is one. `moving`: the first moment is not NULL. */
+/* MOMENTS that are read, STORED of them written; GRADIENT: 1 where there is one. `moving`: the
+ * first moment is not NULL. */
 struct adamw {
 	enum { MOMENTS = 2, STORED = 2, GRADIENT = 1 };
 	ON_GPU void one(float &p, float &m, float &v, float g, const struct kolo_zero_scalars &s, bool)
@@ -351,7 +354,8 @@ ON_GPU struct place place_of(const struct kolo_zero_work &w)
 	return at;
 }
 
-/* The lanes together, in their order: what the last one returns. All threads come here, and they are of one warp. */
+/* The lanes together, in their order: what the last one returns. All threads come here, and they
+ * are of one warp. */
 ON_GPU double together(double *sums, double mine)
 {
 	double sum = 0;

@@ -224,7 +224,8 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 
 	if (rc < 0)
 		return rc;
-	/* Elements have all of what was asked for: what lengths they have is often a power of two. */
+	/* Elements have all of what was asked for: what lengths they have is often a power of
+	 * two. */
 	g->arena = all[0].arena + (size_t)KO_GPU_SLOTS * KO_GPU_ALIGN;
 	for (int r = 0; r < c->nranks; r++)
 		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
@@ -343,7 +344,8 @@ static void sleep_ms(int ms)
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
-/* Has what was recorded been done, as far as it is not a graph that was launched and has not begun? */
+/* Has what was recorded been done, as far as it is not a graph that was launched and has not
+ * begun? */
 static bool is_idle(const struct ko_gpu_comm *g)
 {
 	int rc = g->last.recorded ? g->driver->event_poll(g->gpu, g->last.event) : 0;

@@ -201,7 +201,8 @@ static int find_owner(const void *at, CUdevice *device, CUcontext *context)
 	return rc < 0 ? rc : CU(cuDeviceGet, device, ordinal);
 }
 
-/* What the owner found of it is not looked up here: for that its context would have to be entered. */
+/* What the owner found of it is not looked up here: for that its context would have to be
+ * entered. */
 int ko_cuda_reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory)
 {
 	bool own_context = memory->kind == BY_HANDLE; /* only where that has access */

@@ -113,7 +113,8 @@ struct ko_driver {
 	/* Makes what cards have written there visible to what streams do from now on. KOLO_ESYS. */
 	int (*flush)(struct ko_gpu *gpu);
 
-	/* Pins whole pages of host memory, for flags and kernels. *out is where the GPU sees them. */
+	/* Pins whole pages of host memory, for flags and kernels. *out is where the GPU sees
+	 * them. */
 	int (*pin)(struct ko_gpu *gpu, void *host, size_t len, void **out);
 	void (*unpin)(struct ko_gpu *gpu, void *host);
 
@@ -159,7 +160,8 @@ struct ko_driver {
 	int (*get)(struct ko_gpu *gpu, void *host, const void *from, size_t len);
 };
 
-/* Returns the driver of this process. The first call loads it. KOLO_ENOTSUP, with what was tried. */
+/* Returns the driver of this process. The first call loads it. KOLO_ENOTSUP, with what was
+ * tried. */
 int ko_driver_get(const struct ko_driver **out);
 
 /* For tests: makes this the driver from now on. */

@@ -54,7 +54,8 @@ struct ko_gpu_flag {
 struct ko_gpu_flags {
 	struct ko_gpu_flag slot[KO_GPU_SLOTS];
 	/* Operations on registered memory: the rank with this number has come, or has done its
-	 * part. That rank writes KO_SLOT_FULL. The owner's stream writes 0 again in the step after. */
+	 * part. That rank writes KO_SLOT_FULL. The owner's stream writes 0 again in the step
+	 * after. */
 	struct ko_gpu_flag ready[KO_GPU_PEERS], done[KO_GPU_PEERS];
 	struct ko_gpu_flag failed; /* 1: the communicator has failed; kernels do nothing */
 	struct ko_gpu_flag stage;  /* KO_STAGE_... */
@@ -160,7 +161,8 @@ struct ko_gpu_comm {
 	bool fixed;                 /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
 	struct ko_gpu_proxy *proxy; /* NULL: neither edge of this rank is staged */
 	struct ko_gpu_link out, in;
-	/* The ranks of this host; the flags lie in a window of it. Is `inner` if that is all ranks. */
+	/* The ranks of this host; the flags lie in a window of it. Is `inner` if that is all
+	 * ranks. */
 	struct kolo_comm *local;
 	int *places;                   /* a rank's number in `local`; -1: another host */
 	int *process;                  /* the first rank in the same process; itself for other hosts */

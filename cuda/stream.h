@@ -21,7 +21,8 @@ struct ko_stream *ko_stream_of(struct kolo_queue *queue);
  * GPUs yet, this is a collective that does it. KOLO_EINVAL, and those of ko_gpu_connect. */
 int ko_stream_join(struct ko_stream *s, struct kolo_comm *comm, struct ko_gpu_comm **out);
 
-/* Reports what memory a pointer leads to, as the stream's GPU sees it. From any thread. KOLO_ESYS. */
+/* Reports what memory a pointer leads to, as the stream's GPU sees it. From any thread.
+ * KOLO_ESYS. */
 int ko_stream_ask(const struct ko_stream *s, const void *pointer, struct kolo_cuda_pointer *out);
 
 #endif

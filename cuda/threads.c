@@ -81,7 +81,8 @@ int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gp
 	return make_events(g, pair->full);
 }
 
-/* Who leaves last frees it: the other one may still have to record a wait for what was over before. */
+/* Who leaves last frees it: the other one may still have to record a wait for what was over
+ * before. */
 void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	struct ko_gpu_pair *pair = link->pair;

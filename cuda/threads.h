@@ -21,7 +21,8 @@ void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link);
 /* Makes this rank's marks. KOLO_ENOMEM, the driver's errors. */
 int ko_gpu_marks_open(struct ko_gpu_comm *g);
 
-/* Finds the marks of another rank of the process, which says that they are at `address`. KOLO_ESYS. */
+/* Finds the marks of another rank of the process, which says that they are at `address`.
+ * KOLO_ESYS. */
 int ko_gpu_marks_join(struct ko_gpu_comm *g, int rank, uint64_t address);
 
 /* Leaves all marks. */

@@ -1,4 +1,5 @@
-/* Which communicators a queue has been used with, so that kolo_queue_wait reports their failures. */
+/* Which communicators a queue has been used with, so that kolo_queue_wait reports their
+ * failures. */
 #ifndef KO_GPU_USES_H
 #define KO_GPU_USES_H
 

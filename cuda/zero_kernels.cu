@@ -337,7 +337,8 @@ template <typename O, typename From> struct update {
 
 /* ---- Blocks --------------------------------------------------------------------------------------------- */
 
-/* What this thread is for: lane `lane` of block `block`, elements [first + lane, end) of the work. */
+/* What this thread is for: lane `lane` of block `block`, elements [first + lane, end) of the
+ * work. */
 struct place {
 	size_t block, first, end;
 	unsigned lane;

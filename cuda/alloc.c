@@ -18,8 +18,8 @@ static struct {
 	struct allocation *first;
 } allocated = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The GPU stays open as long as its memory is there. It is entered first: a default stream is that
- * of the current context. */
+/* The GPU stays open as long as its memory exists. It is entered first: a default stream is that of
+ * the current context. */
 static int allocate(const struct ko_stream *s, size_t bytes, struct allocation *a)
 {
 	int rc = a->driver->enter(s->gpu);

@@ -45,7 +45,7 @@ static struct says say(const struct ko_gpu_comm *g, int status)
 	return s;
 }
 
-/* Fails on all ranks where it did on one. all[nranks]. */
+/* Reports to all ranks how this one fared, and fails on all if it failed on one. all[nranks]. */
 static int agree(struct ko_gpu_comm *g, struct kolo_comm *over, const struct says *mine, struct says *all)
 {
 	char why[KO_TEXT], them[KO_RANK_TEXT];
@@ -90,7 +90,8 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
-/* The slots that prev writes, or its proxy; and those that go to next's. */
+/* Makes the slots that prev or its proxy writes. If the edge to next is staged, also the slots for
+ * that. */
 static int make_slots(struct ko_gpu_comm *g)
 {
 	int rc = 0;
@@ -153,7 +154,7 @@ static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
 		      : 0;
 }
 
-/* The receiver's are those of an edge, and each end's own those of one that is staged. */
+/* An edge has the receiver's flags. Each end of a staged edge has its own. */
 static void set_flags(struct ko_gpu_comm *g)
 {
 	int rank = g->comm->rank, owner = g->out.staged ? rank : g->out.peer;
@@ -165,8 +166,8 @@ static void set_flags(struct ko_gpu_comm *g)
 	g->out.gpu_flags = ko_gpu_flags_there(g, owner, end);
 }
 
-/* Of edges that are staged, or of those that are not. A collective; what fails before anything is
- * sent leaves the communicator `over` as it was. */
+/* Checks the paths of staged edges, or of the others. A collective. If it fails before anything is
+ * sent, the communicator `over` is as it was. */
 static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
 {
 	enum { LEN = 64 << 10 };
@@ -182,8 +183,8 @@ static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct say
 	return rc;
 }
 
-/* From what all have said of their memory to two links, and to what the threads of this process
- * have. */
+/* Finds the slots of next, and the marks of this process's threads, from what all ranks have
+ * reported. */
 static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd)
 {
 	const struct says *me = &all[g->comm->rank], *next = &all[g->out.peer];
@@ -201,8 +202,8 @@ static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd
 	return rc;
 }
 
-/* Whose process each rank of this host is in, by its first rank. Process ids of other hosts may be
- * the same. */
+/* Finds the process of each rank of this host, as the first rank in it. Process ids of other hosts
+ * may be the same. */
 static void find_processes(struct ko_gpu_comm *g, const struct says *all)
 {
 	for (int r = 0; r < g->comm->nranks; r++) {
@@ -294,8 +295,8 @@ static void let_it_watch(struct ko_gpu_comm *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Slots that cards read and write are proved by what comes there. The proxies work by now, and have
- * the inner communicator. */
+/* Checks slots that cards read and write. By now the proxies work, and have the inner
+ * communicator. */
 static int check_cards(struct ko_gpu_comm *g, struct says *all)
 {
 	int rc;
@@ -344,8 +345,8 @@ static void sleep_ms(int ms)
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
-/* Has what was recorded been done, as far as it is not a graph that was launched and has not
- * begun? */
+/* Is all done that was recorded? Of a graph that was launched and has not begun nothing is
+ * known. */
 static bool is_idle(const struct ko_gpu_comm *g)
 {
 	int rc = g->last.recorded ? g->driver->event_poll(g->gpu, g->last.event) : 0;
@@ -359,9 +360,9 @@ static bool is_idle(const struct ko_gpu_comm *g)
 	return rc == 0;
 }
 
-/* Until then. A healthy communicator ends by itself, or fails when its time is over; a failed one
- * is let go by the thread that watches, which takes some moves' time. false: it did not, and its
- * memory is still in use. */
+/* Waits for that. A healthy communicator becomes idle by itself, or fails after its timeout. The
+ * watching thread lets a failed one go on. false: the stream did not end, and its memory is still
+ * in use. */
 static bool wait_until_idle(struct ko_gpu_comm *g)
 {
 	enum { PATIENCE_MS = 10000, STEP_MS = 1 };
@@ -398,7 +399,7 @@ static void free_memory(struct ko_gpu_comm *g)
 		d->unpin(g->gpu, g->flags);
 }
 
-/* What is not idle, or can't be reached any more, is left to the process. */
+/* Leaves what is not idle, or can't be reached any more, to the process. */
 static void disconnect(struct ko_gpu_comm *g)
 {
 	bool idle = !g->gpu;

@@ -95,7 +95,7 @@ static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, en
 	return CU(cuModuleGetFunction, out, gpu->module, name);
 }
 
-/* With nothing to do: what the driver has yet to get for it, it gets now. */
+/* Launches it with nothing to do, so that the driver gets now what it needs for it. */
 static int try_kernel(CUfunction kernel, CUstream stream)
 {
 	struct ko_gpu_job job = { .n = 0 };
@@ -119,7 +119,7 @@ static int try_kernels(const struct ko_gpu *gpu)
 	return rc < 0 ? rc : CU(cuStreamSynchronize, stream);
 }
 
-/* All of them now: loading one later may wait for what a stream waits for. */
+/* Loads all kernels now. Loading one later may wait for a stream that waits for another rank. */
 static int load_kernels(struct ko_gpu *gpu)
 {
 	static const char *const ways[KO_NCOMBINES] = {
@@ -141,8 +141,8 @@ static int load_kernels(struct ko_gpu *gpu)
 	return rc < 0 ? rc : try_kernels(gpu);
 }
 
-/* Of the highest priority, so that it is in no hardware queue with a stream that waits for what is
- * put. */
+/* Makes a stream of the highest priority. So it is in no hardware queue with a stream that waits
+ * for its copies. */
 static int make_stream(struct ko_gpu *gpu)
 {
 	int least, greatest, rc = CU(cuCtxGetStreamPriorityRange, &least, &greatest);
@@ -240,7 +240,7 @@ static void close_gpu(struct ko_gpu *gpu)
 	pthread_mutex_unlock(&gpus.lock);
 }
 
-/* With the lock. Of several times that the context is retained the GPU keeps one. */
+/* With the lock. The context may be retained several times; the GPU keeps one. */
 static int hold_primary(CUdevice device, struct ko_gpu **out)
 {
 	CUcontext context;
@@ -297,7 +297,7 @@ static bool same(const struct ko_gpu *a, const struct ko_gpu *b)
 
 /* ---- Recording ------------------------------------------------------------------------------------------ */
 
-/* A write has a barrier of the system before it, unless it is told not to. */
+/* A write has a barrier of the whole system before it, by default. */
 static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const struct ko_flag_op *op)
 {
 	CUstreamBatchMemOpParams p;

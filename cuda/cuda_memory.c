@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* How another process gets memory: a descriptor (cuMem), or bytes (cudaIpc) where there are no
- * such. */
+/* How another process gets memory: as a descriptor (cuMem), or as bytes (cudaIpc) if there is
+ * none. */
 enum { BY_DESCRIPTOR = 1, BY_HANDLE = 2 };
 
 /* For the GPU of this number. */
@@ -51,7 +51,7 @@ static CUmemAllocationProp properties(const struct ko_gpu *gpu)
 						    .id = gpu->info.ordinal } };
 }
 
-/* A part of what CUDA has in stock for this process, and no unit of its own. */
+/* Takes a part of the memory that CUDA keeps for this process, not a unit of its own. */
 int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 {
 	CUdeviceptr at = 0;
@@ -201,8 +201,7 @@ static int find_owner(const void *at, CUdevice *device, CUcontext *context)
 	return rc < 0 ? rc : CU(cuDeviceGet, device, ordinal);
 }
 
-/* What the owner found of it is not looked up here: for that its context would have to be
- * entered. */
+/* It does not look up what the owner has exported: the owner's context would have to be entered. */
 int ko_cuda_reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory)
 {
 	bool own_context = memory->kind == BY_HANDLE; /* only where that has access */
@@ -277,7 +276,7 @@ void ko_cuda_unpin(struct ko_gpu *gpu, void *host)
 	ko_libcuda.cuMemHostUnregister(host);
 }
 
-/* Not on the default stream, which would disturb captures of streams that wait for it. */
+/* Not on the default stream: that would disturb captures of streams that wait for it. */
 int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len)
 {
 	int rc = CU(cuMemcpyAsync, ko_cuda_address(to), ko_cuda_address(from), len, gpu->copies);
@@ -294,8 +293,8 @@ static bool is_mapped(const void *p)
 	return mincore((void *)((uintptr_t)p / page * page), 1, &resident) == 0;
 }
 
-/* Of memory that CUDA does not know all attributes are 0; some GPUs can use whatever the process
- * has. */
+/* CUDA returns 0 for all attributes of memory that it does not know. Some GPUs can use all memory
+ * of the process. */
 int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out)
 {
 	unsigned type = 0;

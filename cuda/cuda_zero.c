@@ -16,8 +16,8 @@ static const char *const optimizers[] = {
 	[KOLO_ZERO_LION] = "lion",   [KOLO_ZERO_ADAGRAD] = "adagrad", [KOLO_ZERO_LAMB] = "lamb",
 };
 
-/* Finds ko_zero_WHAT_FROM, or ko_zero_WHAT_FROM_TO, and lets it do nothing on the stream: what the
- * driver has yet to get for it, it gets now. */
+/* Finds the kernel ko_zero_WHAT_FROM or ko_zero_WHAT_FROM_TO, and launches it with nothing to do.
+ * So the driver gets now what it needs for it. */
 static int find(struct ko_gpu *gpu, CUstream stream, CUfunction *out, const char *what, int from, int to)
 {
 	struct kolo_zero_work nothing = { .n = 0 };
@@ -99,8 +99,8 @@ static size_t threads_of(const struct kolo_zero_work *work)
 	return (work->n + TOGETHER - 1) / TOGETHER;
 }
 
-/* As many threads as there is work, and no fewer that go round: a GPU then is busy to the end,
- * however many fit on it. */
+/* Starts as many threads as there is work, instead of fewer that loop. So a GPU is busy to the end,
+ * however many threads fit on it. */
 int ko_cuda_zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *work)
 {
 	struct kolo_zero_work copy = *work;

@@ -13,7 +13,7 @@ enum { ALONE = 1 << 20 };
 
 /* ---- Where ---------------------------------------------------------------------------------------------- */
 
-/* What others read, and what they write: of whom, if not of all. */
+/* Do other ranks read src, or write dst? */
 static bool reads_src(enum ko_coll coll)
 {
 	return coll == KO_ALL_REDUCE || coll == KO_REDUCE_SCATTER || coll == KO_REDUCE;
@@ -24,7 +24,7 @@ static bool writes_dst(enum ko_coll coll)
 	return coll == KO_ALL_REDUCE || coll == KO_ALL_GATHER || coll == KO_BROADCAST;
 }
 
-/* By what all ranks know, but for the places. */
+/* Can it be done directly, as far as all ranks know without the places? */
 static bool may_be_direct(const struct ko_tape *t)
 {
 	const struct ko_run *run = &t->run;
@@ -69,7 +69,7 @@ static bool by_events(const struct ko_tape *t, int rank)
 	return rank != t->run.comm->rank && !by_flags(t, rank);
 }
 
-/* Where a rank's flag from another one is, as they see it. */
+/* Where a rank has its flag from another rank. */
 static size_t flag_from(bool done, int rank)
 {
 	return (done ? offsetof(struct ko_gpu_flags, done) : offsetof(struct ko_gpu_flags, ready)) +
@@ -81,8 +81,9 @@ static struct ko_gpu_mark *mark_of(const struct ko_tape *t, int rank, bool done)
 	return done ? &t->g->marks[rank]->done : &t->g->marks[rank]->ready;
 }
 
-/* The flags of the step before have been seen, and nobody writes them again before this one is
- * told. They are not cleared sooner: who watches takes 0 for a rank that has not come. */
+/* Clears the flags of the step before. All ranks have seen them, and nobody writes them again
+ * before this step is signalled. They must not be cleared sooner: to the watching thread 0 means
+ * that a rank has not come. */
 static void clear(struct ko_tape *t, bool done)
 {
 	for (int r = 0; r < t->run.comm->nranks; r++)
@@ -90,7 +91,8 @@ static void clear(struct ko_tape *t, bool done)
 			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_flags, flag_from(done, r));
 }
 
-/* The stream has come so far, for all others; with `done`, it has done this rank's part. */
+/* Signals to all others that the stream has come so far. With `done`, that it has done this rank's
+ * part. */
 static int say(struct ko_tape *t, bool done)
 {
 	int me = t->run.comm->rank, nranks = t->run.comm->nranks;
@@ -144,7 +146,7 @@ int ko_gpu_meet(struct ko_tape *t, bool done)
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
 
-/* This rank's elements q of all, in the order of a block of `owner`, are what the job reads. */
+/* Lets the job read elements q of every rank's src, in the order of a block of `owner`. */
 static void read_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko_gpu_place src, int owner,
 		     struct ko_piece q)
 {
@@ -161,7 +163,7 @@ static void read_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko_
 	t->g->attached.received += q.n * t->run.size * (size_t)(c->nranks - 1);
 }
 
-/* And what it writes: elements q of dst of all; of this rank's, too, unless `own` lies there. */
+/* Lets the job write elements q of every rank's dst, except this rank's if `own` lies there. */
 static void write_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko_gpu_place dst,
 		      struct ko_piece q, const void *own)
 {

@@ -7,7 +7,7 @@
 
 /* ---- The memory ----------------------------------------------------------------------------------------- */
 
-/* Within the turn of the call that needs it. */
+/* Makes the memory, within the turn of the call that needs it. */
 static int make_memory(struct ko_gpu_comm *g)
 {
 	struct ko_order *order = g->comm->order;
@@ -92,7 +92,7 @@ static bool gets(const struct slice *s, int rank)
 	}
 }
 
-/* In src, what is for `rank`; in dst, what is from there. */
+/* The block in src for `rank`. */
 static const char *given(const struct ko_tape *t, const struct slice *s, int rank)
 {
 	size_t block = s->call->coll == KO_GATHER ? 0 : (size_t)rank * s->call->n;
@@ -115,7 +115,7 @@ static int copy(struct ko_tape *t, void *to, const void *from, size_t n, bool ot
 	return to == from ? 0 : ko_tape_compute(t, job, n);
 }
 
-/* What is for others, into this rank's memory, by who it is for. */
+/* Puts blocks for other ranks into this rank's memory, in the order of those ranks. */
 static int put(struct ko_tape *t, const struct slice *s)
 {
 	int me = t->run.comm->rank, rc = 0;
@@ -128,6 +128,7 @@ static int put(struct ko_tape *t, const struct slice *s)
 	return rc;
 }
 
+/* Takes this rank's blocks from the others' memory. */
 static int take(struct ko_tape *t, const struct slice *s)
 {
 	int me = t->run.comm->rank, rc = 0;

@@ -96,7 +96,7 @@ static __device__ __forceinline__ void store(void *to, size_t first, const T *x)
 typedef void combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
 typedef void fill_fn(void *out, const void *src, size_t n, const union ko_scalar *s);
 
-/* What comes from two places or more. While two are combined the one behind them is on its way. */
+/* Combines two or more places. The next place is loaded while two are combined. */
 template <combine_fn *COMBINE, fill_fn *FIRST, fill_fn *LAST> struct combination {
 	template <typename T, size_t N>
 	static __device__ __forceinline__ void make(T *z, const struct ko_gpu_job &j, size_t first)
@@ -121,7 +121,7 @@ template <combine_fn *COMBINE, fill_fn *FIRST, fill_fn *LAST> struct combination
 	}
 };
 
-/* And from one. */
+/* Reads one place. */
 template <fill_fn *FILL> struct filling {
 	template <typename T, size_t N>
 	static __device__ __forceinline__ void make(T *z, const struct ko_gpu_job &j, size_t first)
@@ -155,7 +155,7 @@ template <typename T> static __device__ __forceinline__ size_t head_of(const str
 	return alike && head < j.n ? head : j.n;
 }
 
-/* A flag in host memory, which one thread of a block looks at, for all. */
+/* Reads a flag in host memory: one thread of a block reads it for all. */
 static __device__ __forceinline__ bool is_set(const uint32_t *flag)
 {
 	__shared__ uint32_t value;
@@ -166,8 +166,8 @@ static __device__ __forceinline__ bool is_set(const uint32_t *flag)
 	return value != 0;
 }
 
-/* Threads beside each other do what lies beside each other, so that the loads and stores of a warp
- * are few, of single elements too. */
+/* Neighbouring threads do neighbouring elements, so that a warp makes few loads and stores, also of
+ * single elements. */
 template <typename T, typename What> static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
 {
 	constexpr size_t N = VECTOR / sizeof(T);

@@ -27,7 +27,7 @@ struct mapping {
 
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
 
-/* How all have fared: what fails on one fails on all. */
+/* Reports how this rank fared. What fails on one rank fails on all. */
 static int agree(struct mapping *m, int status)
 {
 	struct kolo_comm *c = m->g->comm;
@@ -96,8 +96,9 @@ static int import(struct mapping *m, int rank, int fd)
 	return rc < 0 ? ko_gpu_error(g, rc, "mapping another rank's memory") : 0;
 }
 
-/* This rank's descriptor goes to prev, and then each that comes from next, until all have all. One
- * step at a time: a lifeline keeps one descriptor that was not waited for. */
+/* Sends this rank's descriptor to prev, then each one that comes from next, until all ranks have
+ * all. One step at a time, because a lifeline keeps only one descriptor that nobody waits for
+ * yet. */
 static int import_all(struct mapping *m)
 {
 	struct kolo_comm *c = m->g->comm;
@@ -130,7 +131,7 @@ static int import_all(struct mapping *m)
 	return rc < 0 ? rc : failed;
 }
 
-/* With how this rank has fared before. Nothing is left of what fails. */
+/* `status` says how this rank has fared before. What fails leaves nothing mapped. */
 static int map_window(struct mapping *m, int status)
 {
 	bool shared = ko_gpu_reaches_all(m->g);
@@ -149,8 +150,8 @@ static int map_window(struct mapping *m, int status)
 
 enum { CHECKED = 16 << 10 };
 
-/* Memory to try them on: this rank's pattern; what each rank writes here; and what this one reads
- * of each. */
+/* Memory to check the paths: this rank's pattern, what each rank writes here, and what this rank
+ * reads from each. */
 static size_t check_len(const struct kolo_comm *c)
 {
 	return (size_t)(2 * c->nranks + 1) * CHECKED;
@@ -187,7 +188,7 @@ static int copy(struct ko_gpu_comm *g, void *stream, void *to, const void *from)
 	return g->driver->compute(g->gpu, stream, &job);
 }
 
-/* Each writes to all others, and reads what they have. */
+/* Writes to all other ranks' memory, and reads what they have. */
 static int write_and_read(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 {
 	const struct kolo_comm *c = g->comm;
@@ -240,7 +241,7 @@ static int compare_copies(struct ko_gpu_comm *g, const struct ko_gpu_window *w)
 	return rc;
 }
 
-/* Once for a communicator: joining has tried those of the ring alone. */
+/* Once for each communicator. Joining has checked the paths of the ring alone. */
 static int check_paths(struct ko_gpu_comm *g, struct says *all)
 {
 	struct ko_gpu_memory memory = { 0 };
@@ -264,7 +265,7 @@ static int check_paths(struct ko_gpu_comm *g, struct says *all)
 
 /* ---- Making a window ------------------------------------------------------------------------------------ */
 
-/* All settle; and the first time the paths are checked. */
+/* All ranks settle. The first time they check the paths. */
 static int prepare(struct mapping *m, int status)
 {
 	struct ko_gpu_comm *g = m->g;

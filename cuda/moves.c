@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* Moves are given the run that is in one. */
+/* Moves get a run. This is the tape that it lies in. */
 static struct ko_moves_tape *tape_of(struct ko_run *run)
 {
 	return (struct ko_moves_tape *)(void *)((char *)run - offsetof(struct ko_moves_tape, tape.run));
@@ -43,7 +43,7 @@ static int wait_data(struct ko_moves_tape *m)
 }
 
 /* The stream waits until next has emptied the slot that this rank has filled as its number
- * `filled`, from 1. */
+ * `filled`, counted from 1. */
 static int wait_emptied(struct ko_moves_tape *m, uint64_t filled)
 {
 	struct ko_gpu_pair *pair = m->tape.g->out.pair;
@@ -56,7 +56,7 @@ static int wait_emptied(struct ko_moves_tape *m, uint64_t filled)
 	return 0;
 }
 
-/* With `len` bytes. */
+/* Marks this rank's next slot to next as full, with `len` bytes. */
 static int say_full(struct ko_moves_tape *m, size_t len)
 {
 	struct ko_gpu_pair *pair = m->tape.g->out.pair;
@@ -113,18 +113,17 @@ static int begin_move(struct ko_moves_tape *m, bool receives, bool sends)
 	return rc < 0 ? rc : ko_tape_flush(&m->tape);
 }
 
-/* A slot's elements begin `place` bytes of the vector behind a multiple of 16, as they do in a
- * vector that is aligned: kernels load and store 16 bytes at once where all they work on lies
- * alike. Both ends find the same. A proxy's slots begin at once. */
+/* A slot's elements begin as far after a multiple of 16 bytes as they do in an aligned vector,
+ * where they are `place` bytes after the beginning. Kernels load 16 bytes at once if all places
+ * have the same such distance. Both ends know `place`. Staged slots begin without a distance. */
 static void *slot_at(const struct ko_moves_tape *m, const struct ko_gpu_link *link, int slot, size_t place)
 {
 	return (char *)link->memory.at + (size_t)slot * m->stride +
 	       (link->staged ? 0 : place % KO_GPU_VECTOR);
 }
 
-/* One move: what comes in, goes out, or both; of elements that begin `place` bytes into the vector.
- * `own`, of this rank, is combined with what comes in; dst gets the result, too. Either may be
- * NULL. */
+/* One move: receives, sends, or both. Its elements begin `place` bytes into the vector. `own` is
+ * combined with what is received. dst gets the result too. Both may be NULL. */
 static int move(struct ko_moves_tape *m, struct ko_gpu_job job, const void *own, void *dst, bool receives,
 		bool sends, size_t place, size_t n)
 {
@@ -151,7 +150,8 @@ static int move(struct ko_moves_tape *m, struct ko_gpu_job job, const void *own,
 	return rc;
 }
 
-/* Bytes from where the caller's vector begins; NULL, which has no elements, may be anywhere. */
+/* Bytes from the beginning of the caller's vector. NULL has no elements, so its place does not
+ * matter. */
 static size_t place_in(const char *vector, const void *p)
 {
 	return p ? (size_t)((const char *)p - vector) : 0;
@@ -165,8 +165,8 @@ static int record_send(struct ko_run *run, ko_fill_fn *fn, const void *src, cons
 	return move(m, (struct ko_gpu_job){ .scales = fn != run->copy }, src, NULL, false, true, place, n);
 }
 
-/* What comes in and the own elements, combined; finished, in dst, unless that is NULL; on to next,
- * too, with `sends`. */
+/* Combines the received elements with this rank's own. dst gets the finished result if it is not
+ * NULL. With `sends` the result also goes to next. */
 static int add(struct ko_run *run, const void *own, void *dst, bool sends, size_t n)
 {
 	struct ko_moves_tape *m = tape_of(run);
@@ -190,7 +190,7 @@ static int record_add_keep_and_pass(struct ko_run *run, const void *own, void *d
 	return add(run, own, dst, true, n);
 }
 
-/* What comes in, as it is. */
+/* Keeps the received elements as they are. */
 static int keep(struct ko_run *run, void *dst, bool sends, size_t n)
 {
 	struct ko_moves_tape *m = tape_of(run);
@@ -232,8 +232,8 @@ static size_t whole(size_t len, size_t unit)
 	return (len + unit - 1) / unit * unit;
 }
 
-/* Of what goes all the way round blocks as they are, since each rank is busy with another one all
- * the time; of what goes from rank to rank slices, so that all are busy. */
+/* If data goes all the way round, a slot has a whole block, because each rank always works on
+ * another one. If data goes from rank to rank, a slot has a slice, so that all ranks are busy. */
 size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks, size_t size)
 {
 	size_t most = g->fixed ? g->arena / KO_GPU_SLOTS : g->arena / 2, len;
@@ -254,7 +254,7 @@ size_t ko_gpu_slot_payload(size_t slot_len)
 	return slot_len - KO_GPU_VECTOR;
 }
 
-/* Slots, flags or events, and what came before. */
+/* Sets slots, flags or events, and the counts from before this operation. */
 static void prepare(struct ko_moves_tape *m, size_t slot_len)
 {
 	const struct ko_gpu_comm *g = m->tape.g;
@@ -271,8 +271,8 @@ static void prepare(struct ko_moves_tape *m, size_t slot_len)
 		m->out_before = atomic_load_explicit(&g->out.pair->filled, memory_order_relaxed);
 }
 
-/* The operation is over when next, or the proxy, has taken all: the next one's slots may lie
- * otherwise, and a proxy does not take them in their order. */
+/* Waits until next, or the proxy, has taken all: the next operation may use other slot lengths, and
+ * a proxy does not take slots in order. */
 static int finish(struct ko_moves_tape *m)
 {
 	uint64_t all = m->out < (uint64_t)m->nslots ? m->out : (uint64_t)m->nslots;

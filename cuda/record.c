@@ -12,8 +12,8 @@
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
 
-/* The communicator's last operation comes first, whatever stream that was on. What was captured is
- * ordered where its graph is launched, which is the caller's. */
+/* Lets the stream wait for the communicator's last operation, on whatever stream that was. A
+ * captured operation waits only for others of its capture. The program orders graphs. */
 static int follow_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 {
 	const struct ko_gpu_last *last = capture ? &g->captured : &g->last;
@@ -35,7 +35,7 @@ static int compute_alone(struct ko_tape *t, const void *src, void *dst)
 	return dst == src && !job.scales ? 0 : ko_tape_compute(t, job, t->run.plan.count);
 }
 
-/* Do neighbours do the same? Of two one sees what the other has posted. */
+/* Do the neighbours do the same? Of two neighbours at least one sees the other's post. */
 static int compare(struct ko_tape *t, const struct ko_gpu_places *mine)
 {
 	struct ko_gpu_comm *g = t->g;

@@ -79,7 +79,7 @@ void ko_gpu_proxy_close(struct ko_gpu_comm *g)
 
 /* ---- Links that fail ------------------------------------------------------------------------------------ */
 
-/* Whose end has left lets its link fail, and that is all right where nothing more is due; the
+/* A link fails also if its other end has left. That is all right if nothing more is due. The
  * lifelines know more. */
 static void note_failure(struct ko_gpu_comm *g, struct end *e, int code)
 {
@@ -144,7 +144,7 @@ static bool take_slot(struct ko_gpu_comm *g)
 	return false;
 }
 
-/* Posts first: what comes behind them is compared then. */
+/* Takes posts before slots, so that the other end compares before it gets elements. */
 static bool take_parcel(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_proxy *r = g->proxy;
@@ -166,7 +166,8 @@ static void empty_slot(struct ko_gpu_comm *g, uint32_t slot)
 	atomic_store_explicit(&g->out.flags->slot[slot].value, KO_SLOT_EMPTY, memory_order_release);
 }
 
-/* Who says goodbye has all that it waited for, whether or not its card's last flag arrived here. */
+/* A rank that says goodbye has all that it waited for, even if its card's last word did not
+ * arrive. */
 static bool has_left(const struct ko_gpu_comm *g, int rank)
 {
 	const struct ko_life *life;
@@ -177,8 +178,8 @@ static bool has_left(const struct ko_gpu_comm *g, int rank)
 	return false;
 }
 
-/* Slots whose bytes the link has had are empty, all at once: it says when it has drained, and no
- * more. 1: some were; 0; or what it has failed with. */
+/* Marks slots whose bytes the link had as empty, all at once: the link reports only that it has
+ * drained. Returns 1 if there were any, 0 if not, or what the link has failed with. */
 static int take_slots_back(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_proxy *r = g->proxy;
@@ -208,8 +209,8 @@ static void end_parcel(struct ko_gpu_comm *g)
 	head->kind = 0;
 }
 
-/* What is next of the parcel, in a slot of the link or where it is. The head comes first: what the
- * receiver offers a place for is counted from there. */
+/* Fills a slot of the link with the next part of the parcel, or lends the bytes where they are. The
+ * head comes first: the receiver's offer is counted from there. */
 static void fill(struct end *e, struct ko_slot *slot, size_t free_len)
 {
 	size_t head = e->begun ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, free_len - head);
@@ -232,7 +233,8 @@ static void fill(struct end *e, struct ko_slot *slot, size_t free_len)
 	e->done += n;
 }
 
-/* 1: something was moved, or will be at the next try; 0; or what the link has failed with. */
+/* Returns 1 if something was moved or will be at the next try, 0 if not, or what the link has
+ * failed with. */
 static int send_some(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_proxy *r = g->proxy;
@@ -269,7 +271,7 @@ bool ko_gpu_proxy_is_done(const struct ko_gpu_comm *g)
 
 /* ---- From prev ------------------------------------------------------------------------------------------ */
 
-/* Where a parcel goes; KO_EAGAIN while its slot is not empty. */
+/* Finds where a parcel goes. KO_EAGAIN while its slot is not empty. */
 static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
 {
 	struct ko_gpu_proxy *r = g->proxy;
@@ -309,8 +311,8 @@ static int compare(struct ko_gpu_comm *g, const struct ko_desc *mine, const stru
 		       ko_comm_name(c, g->in.peer, them), ko_desc_text(theirs, their_op));
 }
 
-/* Prev says what it was called with: kept, should this rank not have been called yet, and then
- * compared. Whichever comes later sees the other. */
+/* Keeps what prev was called with, in case this rank has not been called yet, and compares.
+ * Whichever rank comes later sees the other's post. */
 static void compare_post(struct ko_gpu_comm *g)
 {
 	struct ko_gpu_proxy *r = g->proxy;
@@ -337,7 +339,7 @@ int ko_gpu_proxy_compare(struct ko_gpu_comm *g, const struct ko_desc *mine)
 	return compare(g, mine, &theirs);
 }
 
-/* What came where it does not belong. A GPU's memory is its driver's to write. */
+/* Copies bytes that the link has in its own slot. Only the driver writes a GPU's memory. */
 static int put(struct ko_gpu_comm *g, const struct end *e, const char *from, size_t n)
 {
 	char *to = e->to + e->done;
@@ -356,7 +358,7 @@ static int put(struct ko_gpu_comm *g, const struct end *e, const char *from, siz
 	return rc < 0 ? ko_gpu_error(g, rc, "putting what came into a slot") : 0;
 }
 
-/* What a card has written is there for the stream. */
+/* Makes what a card has written visible to the stream. */
 static int flush(struct ko_gpu_comm *g, const struct end *e)
 {
 	int rc;
@@ -382,7 +384,7 @@ static void parcel_has_come(struct ko_gpu_comm *g)
 	e->head.kind = 0;
 }
 
-/* The head was released: what comes behind it may be put where it goes. */
+/* After the head was released: offers the card the place for the rest of the parcel. */
 static void offer(struct end *e)
 {
 	struct ko_link *link = e->link;

@@ -7,13 +7,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of the inner communicator, over which a staged edge's slots go. */
+/* The link of the inner communicator that carries this end's slots. */
 static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_gpu_link *link)
 {
 	return link == &g->out ? g->inner->edges.to : g->inner->edges.from;
 }
 
-/* Slots in GPU memory that a card reads or writes by itself; what can't be is told. */
+/* Makes slots in GPU memory, which a card reads or writes itself. The error says what does not
+ * work. */
 static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	struct ko_link *over = inner_link(g, link);
@@ -38,8 +39,8 @@ static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	return rc;
 }
 
-/* Slots in host memory. They are sent from where they are, and come to where they go, if the link
- * can do that; else it copies. */
+/* Makes slots in host memory. If the link can, bytes are sent from there and arrive there. Else it
+ * copies. */
 static int make_host_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	void *slots = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;

@@ -47,7 +47,7 @@ int ko_tape_end(struct ko_tape *t)
 
 /* ---- Events --------------------------------------------------------------------------------------------- */
 
-/* Until the other rank, a thread of this process, has recorded so much. */
+/* A wait until another rank, a thread of this process, has recorded its event so often. */
 struct recorded {
 	_Atomic uint64_t *count;
 	uint64_t least;
@@ -127,9 +127,9 @@ int ko_tape_compute(struct ko_tape *t, struct ko_gpu_job job, size_t n)
 	return rc < 0 ? ko_gpu_error(t->g, rc, "launching a kernel") : 0;
 }
 
-/* So that the driver's queue of what it has to launch does not fill up, and block whoever would
- * have to launch what empties it, the recording waits for the stream. Not longer than the
- * communicator works: then the stream goes on. */
+/* Otherwise the driver's queue of launches fills up, and the thread that blocks there may be the
+ * one that must launch what empties it. The wait ends when the communicator fails, because then the
+ * stream goes on. */
 int ko_tape_pace(struct ko_tape *t)
 {
 	struct ko_gpu_comm *g = t->g;

@@ -15,8 +15,8 @@ static int make_events(struct ko_gpu_comm *g, void *events[KO_GPU_SLOTS])
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
-/* Those of this process whose senders have not come yet: a receiver says where its pair is, and
- * here the sender finds it. */
+/* Pairs of this process whose senders have not come. A receiver sends the address of its pair, and
+ * the sender finds it here. */
 static struct {
 	pthread_mutex_t lock;
 	struct ko_gpu_pair *first;
@@ -30,7 +30,7 @@ static void offer_pair(struct ko_gpu_pair *pair)
 	pthread_mutex_unlock(&offered.lock);
 }
 
-/* Takes it from the list, for whoever comes first; NULL: it is not there. */
+/* Takes it out of the list. NULL: it is not there. */
 static struct ko_gpu_pair *take_pair(uint64_t address)
 {
 	struct ko_gpu_pair **at, *found;
@@ -81,8 +81,8 @@ int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gp
 	return make_events(g, pair->full);
 }
 
-/* Who leaves last frees it: the other one may still have to record a wait for what was over
- * before. */
+/* The last to leave frees the pair. The other rank may still have to record a wait for an event in
+ * it. */
 void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
 	struct ko_gpu_pair *pair = link->pair;

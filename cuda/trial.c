@@ -33,7 +33,7 @@ static int try_reached(void *what)
 		    : KO_EAGAIN;
 }
 
-/* What was recorded is over, or the thread that watches has let it go. */
+/* Waits until what was recorded is over, or the watching thread has let it go. */
 static void outlast(struct ko_gpu_comm *g)
 {
 	enum { STEPS = 10000, STEP_US = 500 };
@@ -42,9 +42,10 @@ static void outlast(struct ko_gpu_comm *g)
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_US * 1000 }, NULL);
 }
 
-/* Sends `len` bytes from src to next, and what comes from prev to dst; no more than fits a slot.
- * Over edges that are not staged, before anyone watches; with `staged` over the others, when
- * proxies work. Blocks until it has come, or nothing of it is under way any more. */
+/* Sends `len` bytes from src to next, and receives what prev sends into dst. `len` fits a slot.
+ * Without `staged`: over edges that are not staged, before the thread watches. With `staged`: over
+ * the others, after the proxies have started. Blocks until it has come, or until nothing of it is
+ * under way any more. */
 static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len, bool staged)
 {
 	struct kolo_comm *c = staged ? g->comm : g->inner;

@@ -30,7 +30,7 @@ void ko_gpu_uses_let_go(struct ko_gpu_uses *uses)
 	free(uses);
 }
 
-/* The queue's side of it; false: no memory. */
+/* Adds it to the queue's list. false: no memory. */
 static bool add_use(struct ko_gpu_uses *uses, struct ko_gpu_comm *g)
 {
 	struct ko_gpu_use *more;

@@ -35,8 +35,8 @@ static uint32_t value_of(const struct ko_gpu_flag *flag)
 	return atomic_load_explicit(&flag->value, memory_order_acquire);
 }
 
-/* Has the other one not come yet where the rank's stream waits for all? Between threads of a
- * process that is not seen, unless they do it by flags. */
+/* Does the stream of `rank` wait for all, and has `other` not come yet? Between threads of a
+ * process that shows only if they use flags. */
 static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 {
 	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN);
@@ -49,7 +49,7 @@ static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 	return !here && value_of(&in->stage) == stage;
 }
 
-/* Whom the rank's stream waits for, of several one; -1: nobody that is known. */
+/* Returns one rank that the stream of `rank` waits for. -1: none is known. */
 static int waits_for(const struct ko_gpu_comm *g, int rank)
 {
 	const struct ko_ring *ring = &g->comm->ring;
@@ -69,7 +69,7 @@ static int waits_for(const struct ko_gpu_comm *g, int rank)
 	return -1;
 }
 
-/* Follows who waits for whom from the rank on; only who waits for nobody is to blame. */
+/* Follows the waits from rank to rank. The rank that waits for nobody is to blame. */
 static int find_culprit(const struct ko_gpu_comm *g, int rank)
 {
 	for (int hops = 0; hops < g->comm->nranks; hops++) {
@@ -113,7 +113,7 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 		ko_comm_name(c, c->rank, me), peer, last_operation(g, op));
 }
 
-/* A goodbye, or the end, may overtake what came before it through a proxy. */
+/* A goodbye, or a death, may overtake bytes that were sent before it through a proxy. */
 static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *life, const struct watch *w)
 {
 	int64_t since = life->since > w->moved / 1000 ? life->since : w->moved / 1000;
@@ -133,7 +133,7 @@ static void report_gone(struct ko_gpu_comm *g, const struct ko_life *life)
 		     ko_comm_name(c, c->rank, me), last_operation(g, op));
 }
 
-/* A rank that died or left is missed by those whose streams wait for it, and they say so to all. */
+/* Fails the communicator if this rank's stream waits for a rank that died or left. */
 static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
 {
 	int me = g->comm->rank;
@@ -154,8 +154,9 @@ static void fail_flags(struct ko_gpu_flag *flags, int n)
 		atomic_store_explicit(&flags[k].value, KO_SLOT_FAILED, memory_order_release);
 }
 
-/* What this rank's stream waits for, and what its neighbours' do, who have failed too, is there;
- * until the stream itself, or theirs, writes these flags again. */
+/* Writes the flags that this rank's stream waits for, and those of its neighbours' streams, whose
+ * communicator has failed too. It is done again and again, because streams write these flags
+ * themselves. */
 static void let_pass(struct ko_gpu_comm *g)
 {
 	if (!g->in.flags)
@@ -183,7 +184,7 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 
 /* ---- The thread ----------------------------------------------------------------------------------------- */
 
-/* While all is well: has this rank's stream waited too long? */
+/* Fails the communicator if this rank's stream has waited too long. */
 static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 {
 	bool looked = atomic_exchange(&g->in.flags->looked.value, 1);
@@ -199,7 +200,7 @@ static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 		report_silence(g, peer);
 }
 
-/* What ranks of other hosts have failed with comes over the inner communicator's lifelines. */
+/* Ranks of other hosts report failures over the inner communicator's lifelines. */
 static void hear(struct ko_gpu_comm *g)
 {
 	int code = g->comm->spread ? ko_watch_hear(g->inner) : 0;
@@ -208,7 +209,7 @@ static void hear(struct ko_gpu_comm *g)
 		ko_comm_fail(g->comm, code, "%s", kolo_last_error());
 }
 
-/* Looks around once; how long to sleep then. */
+/* Looks around once. Returns how many us to sleep then. */
 static int look(struct ko_gpu_comm *g, struct watch *w)
 {
 	int code = ko_roster_cause(g->comm->roster);
@@ -227,7 +228,7 @@ static int look(struct ko_gpu_comm *g, struct watch *w)
 	return value_of(&g->in.flags->stage) ? DRAIN_US : FAILED_US;
 }
 
-/* Sleeps until it is to look again; false: it is over. */
+/* Sleeps until the next look. false: the thread is to end. */
 static bool wait_turn(struct ko_gpu_comm *g, int us)
 {
 	struct timespec until;
@@ -249,8 +250,8 @@ static bool wait_turn(struct ko_gpu_comm *g, int us)
 	return !closing;
 }
 
-/* Moves what there is to be moved, and looks around from time to time. How long to sleep then:
- * while nothing moves a sixteenth of that time, as in all waits, and a millisecond at most. */
+/* Moves what can be moved, and looks around from time to time. Returns how many us to sleep then: a
+ * sixteenth of the time that nothing has moved, at most 1000. */
 static int run_proxy(struct ko_gpu_comm *g, struct watch *w)
 {
 	int64_t now = ko_now_ns() / 1000, idle;

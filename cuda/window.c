@@ -37,13 +37,15 @@ char *ko_gpu_window_at(const struct ko_gpu_comm *g, int rank, struct ko_gpu_plac
 
 /* ---- Comparing ------------------------------------------------------------------------------------------ */
 
-/* Have all registered something, and can they see each other's posts? The same on all ranks. */
+/* Have all ranks registered something, and can they see each other's posts? The answer is the same
+ * on all. */
 static bool compares(const struct ko_gpu_comm *g)
 {
 	return g->last_window && !g->fixed;
 }
 
-/* All places in one number: what passed without notice differs later, too. */
+/* Hashes all places into one number. So a difference that passed without notice shows later,
+ * too. */
 static uint64_t extend(uint64_t history, uint64_t seq, const struct ko_gpu_places *p)
 {
 	const uint64_t numbers[] = { seq, p->src.at, p->src.window, p->dst.at, p->dst.window };
@@ -72,7 +74,7 @@ void ko_gpu_places_post(struct ko_gpu_comm *g, uint64_t seq, const struct ko_gpu
 	atomic_store(&post->seq, seq);
 }
 
-/* false: the rank has not posted it, or it is too long ago. */
+/* Reads a rank's post. false: the rank has not posted it, or has overwritten it. */
 static bool hear(const struct ko_gpu_comm *g, int rank, uint64_t seq, struct ko_gpu_places *out,
 		 uint64_t *history)
 {

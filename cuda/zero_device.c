@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Tickets of a lane that are not done; who wants one more waits for the oldest. CUDA itself takes
- * some 1000 launches. */
+/* Tickets of a lane that are not done. To get one more the caller waits for the oldest. CUDA itself
+ * takes some 1000 launches. */
 enum { RING = 128 };
 
 struct lane {
@@ -26,7 +26,7 @@ struct piece {
 	struct ko_gpu_memory memory;
 };
 
-/* Whole pages of host memory, and where the GPU sees them. */
+/* Pages of host memory that are pinned, and where the GPU sees them. */
 struct pin {
 	struct pin *next;
 	uintptr_t host;
@@ -61,7 +61,7 @@ static const char *const work_names[] = {
 	[KOLO_ZERO_WORK_UPDATE] = "update", [KOLO_ZERO_WORK_LAMB] = "Lamb's moments",
 };
 
-/* What the driver said, behind what was tried. */
+/* The error: what was tried, and what the driver said. */
 static int driver_failed(const struct gpu_device *d, int code, const char *what, size_t n, const char *unit)
 {
 	return ko_fail(code, "%s: %s of %zu %s: %s", d->name, what, n, unit, d->driver->text());
@@ -100,7 +100,7 @@ static int make_room(struct gpu_device *d, enum kolo_zero_lane lane)
 	return l->issued - l->done < RING ? 0 : finish_ticket(d, lane, l->issued - RING + 1);
 }
 
-/* What was put on the lane last gets its number. */
+/* Gives a number to what was put on the lane last. */
 static int issue(struct gpu_device *d, enum kolo_zero_lane lane, uint64_t *ticket)
 {
 	struct lane *l = &d->lanes[lane];
@@ -132,7 +132,7 @@ static int wait_ticket(struct kolo_zero_device *device, enum kolo_zero_lane lane
 
 /* ---- Copies --------------------------------------------------------------------------------------------- */
 
-/* What comes on the lane comes behind all that COMPUTE has, collectives of its queue included. */
+/* Lets the lane wait for all that COMPUTE has, including collectives of its queue. */
 static int follow_work(struct gpu_device *d, enum kolo_zero_lane lane)
 {
 	int rc = d->driver->event_record(d->gpu, d->before, d->lanes[KOLO_ZERO_COMPUTE].stream);
@@ -143,8 +143,8 @@ static int follow_work(struct gpu_device *d, enum kolo_zero_lane lane)
 		      : 0;
 }
 
-/* Bytes from `host` on that are alike: all in one pin, or in none. CUDA takes no others for one
- * copy. */
+/* How many bytes from `host` on are all in one pin, or all in none. CUDA copies no others at
+ * once. */
 static size_t alike(const struct gpu_device *d, const void *host, size_t bytes)
 {
 	uintptr_t at = (uintptr_t)host;
@@ -247,8 +247,8 @@ static int not_pinned(const struct gpu_device *d, const struct kolo_zero_work *w
 		       d->name, work_names[work->kind], name);
 }
 
-/* bad and sums as the GPU sees them. A kernel that wrote to other host memory would end all work on
- * the GPU. */
+/* Finds bad and sums as the GPU sees them. A kernel that wrote to other host memory would end all
+ * work on the GPU. */
 static int find_results(const struct gpu_device *d, const struct kolo_zero_work *work, uint32_t **bad,
 			double **sums)
 {
@@ -306,7 +306,8 @@ static void get(struct kolo_zero_device *device, struct kolo_zero_device_info *o
 	*out = of(device)->info;
 }
 
-/* Of the GPU, which is entered. Zeroed behind the copies up: those are sooner over than work. */
+/* Allocates on the GPU, which is entered. Zeroes after the copies up, which are over sooner than
+ * work. */
 static int make_piece(struct gpu_device *d, size_t bytes, const char *what, struct ko_gpu_memory *out)
 {
 	void *stream = d->lanes[KOLO_ZERO_UP].stream;

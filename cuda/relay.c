@@ -166,7 +166,7 @@ static void empty_slot(struct ko_gpu_comm *g, uint32_t slot)
 	atomic_store_explicit(&g->out.flags->slot[slot].value, KO_SLOT_EMPTY, memory_order_release);
 }
 
-/* A rank that says goodbye has all that it waited for, even if its card's last word did not
+/* A rank that says goodbye has all that it waited for, even if its card's last message did not
  * arrive. */
 static bool has_left(const struct ko_gpu_comm *g, int rank)
 {

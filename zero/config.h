@@ -36,7 +36,7 @@ struct zero_settings {
 
 /* ---- The table ------------------------------------------------------------------------------------------ */
 
-enum zero_kind {
+enum zero_value_kind {
 	ZERO_FLAG,
 	ZERO_INTEGER, /* 2e8 is one, 2.5 is not */
 	ZERO_NUMBER,
@@ -49,7 +49,7 @@ enum zero_kind {
 
 /* What values a key may have: numbers from low to high, each excluded where it is said. */
 struct zero_range {
-	enum zero_kind kind;
+	enum zero_value_kind kind;
 	const char *want; /* the same in words; NULL of choices */
 	double low, high;
 	bool above, below;            /* low, or high, is excluded */

@@ -1,5 +1,6 @@
 /* State that is not at home: masters, moments and gradients in host memory, or masters and moments in files, in units that a pass
  * reads ahead and writes behind. An update goes over it in slices, whose new values go home through staging buffers. */
+#include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
@@ -10,16 +11,6 @@ enum { SECTOR = 4096 };
 static size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
-}
-
-struct zero_part zero_part_away(const struct zero_tensor *t, struct zero_part part)
-{
-	return zero_part_meet(part, (struct zero_part){ t->held.first, t->away.n });
-}
-
-struct zero_part zero_part_home(const struct zero_tensor *t, struct zero_part part)
-{
-	return zero_part_meet(part, (struct zero_part){ t->held.first + t->away.n, t->held.n - t->away.n });
 }
 
 /* ---- Units: a pass over state in files ------------------------------------------------------------------ */

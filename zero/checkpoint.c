@@ -1,6 +1,9 @@
 /* See checkpoint.h: what a checkpoint has of each tensor, which rank's part of it, and what ranks tell each other. */
 #include "checkpoint.h"
 
+#include "guard.h"
+#include "tensor.h"
+
 #include <stdlib.h>
 #include <string.h>
 

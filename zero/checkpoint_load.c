@@ -1,7 +1,10 @@
 /* Checkpoints back: rank 0 finds and checks what is not in tensors, each rank reads its own parts, and what a stage keeps beyond
  * those comes from their owners. */
 #include "checkpoint.h"
+
 #include "folders.h"
+#include "guard.h"
+#include "tensor.h"
 
 #include <errno.h>
 #include <fcntl.h>

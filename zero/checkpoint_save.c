@@ -1,7 +1,9 @@
 /* Checkpoints and weights on their way to the disk: rank 0 makes the files, all ranks write their parts into them, and rank 0
  * gives them their name when all are there. */
 #include "checkpoint.h"
+
 #include "folders.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* An engine from its description: memory, files, threads, communicators, and the first values. */
 #include "check.h"
+#include "zero.h"
 
 #include <sched.h>
 #include <stdio.h>

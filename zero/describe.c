@@ -1,5 +1,6 @@
 /* An engine as far as arithmetic goes: which rank has what of each tensor, what of it is where, which buckets it travels in, and
  * how much memory that takes. No other rank is asked, and nothing but lists is made: a plan is that, and an engine begins so. */
+#include "tensor.h"
 #include "work.h"
 #include "zero.h"
 
@@ -467,6 +468,14 @@ bool zero_is_pinned(const struct kolo_zero *z, enum zero_kind kind)
 	case ZERO_SUMS: return !z->on_host;
 	default: return false;
 	}
+}
+
+size_t zero_bucket_bytes(const struct kolo_zero *z)
+{
+	int nreduced = z->reducer.nplanned + z->config.parameter_server;
+
+	return (size_t)nreduced * z->reducer.buffer_len +
+	       (size_t)z->gatherer.nbuffers * z->gatherer.buffer_len;
 }
 
 /* What is not of tensors. */

@@ -2,6 +2,7 @@
 #include "folders.h"
 
 #include "files.h"
+
 #include "kolo/kolo_zero_checkpoint.h"
 
 #include <dirent.h>

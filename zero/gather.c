@@ -1,5 +1,6 @@
 /* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by bucket. With a queue the step
  * ends while they run; who uses a tensor waits for its buckets, so that they are done beside the next forward. */
+#include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>

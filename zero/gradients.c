@@ -5,6 +5,8 @@
  *
  * A gradient's weight is its rank's share of the samples, samples / (micro_batch nranks); what that leaves to divide by, the
  * number of samples of all ranks, is known at the end of the update only and part of its factor (update.c). */
+#include "guard.h"
+#include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
@@ -69,6 +71,11 @@ void zero_reducer_begin(struct kolo_zero *z)
 }
 
 /* ---- Results -------------------------------------------------------------------------------------------- */
+
+bool zero_reduces_now(const struct kolo_zero *z)
+{
+	return z->config.stage >= 2 || z->micro == z->config.accumulation - 1;
+}
 
 static bool is_last_micro(const struct kolo_zero *z)
 {

@@ -1,6 +1,8 @@
 /* See layout.h. */
 #include "layout.h"
 
+#include "basics.h"
+
 #include <stdlib.h>
 
 static size_t min_size(size_t a, size_t b)

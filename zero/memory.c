@@ -1,6 +1,8 @@
 /* See memory.h. Mapped from the system, not taken from malloc: what is freed goes back at once, and is counted to the page. */
 #include "memory.h"
 
+#include "basics.h"
+
 #include "kolo/kolo_zero.h"
 
 #include <errno.h>
@@ -8,6 +10,19 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+const char *zero_kind_name(enum zero_kind kind)
+{
+	static const char *const names[ZERO_NKINDS] = {
+		[ZERO_PARAMETERS] = "parameters",  [ZERO_GRADIENTS] = "gradients",
+		[ZERO_MASTERS] = "master weights", [ZERO_MOMENTS] = "moments",
+		[ZERO_BUCKETS] = "buckets",        [ZERO_GATHERED] = "gathered",
+		[ZERO_STAGING] = "copies",         [ZERO_UNITS] = "units of state",
+		[ZERO_SHELF] = "shards read",      [ZERO_SUMS] = "sums",
+	};
+
+	return names[kind];
+}
 
 size_t zero_whole_pages(size_t bytes)
 {

@@ -21,6 +21,9 @@ enum zero_kind {
 	ZERO_NKINDS,
 };
 
+/* What kolo_zero_memory calls a kind. Static storage. */
+const char *zero_kind_name(enum zero_kind kind);
+
 /* Home is where the model computes: the device's memory, or the host's where there is none. */
 enum zero_place { ZERO_HOME, ZERO_AWAY, ZERO_FILES, ZERO_NPLACES };
 

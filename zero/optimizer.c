@@ -1,6 +1,7 @@
 /* See optimizer.h. */
 #include "optimizer.h"
 
+#include "basics.h"
 #include "schedule.h"
 
 /* What DeepSpeed's OneCycle gives Adam for its second moment. */

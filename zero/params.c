@@ -1,4 +1,6 @@
 /* Parameters of stage 3: gathered for use, gone after it, and ahead of use in the order that the first micro-step had. */
+#include "guard.h"
+#include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>

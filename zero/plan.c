@@ -1,6 +1,7 @@
 /* What an engine would hold and send: a description (describe.c) of which no memory is made, and in which a model uses its tensors
  * without a value being moved. An engine asks whether it fits before it makes anything. */
 #include "check.h"
+#include "zero.h"
 
 #include <stdio.h>
 #include <stdlib.h>

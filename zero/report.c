@@ -1,5 +1,6 @@
 /* What the engine takes and sends, beside what the formulas say. P is the number of parameters, e the bytes of one in its type,
  * N the number of ranks; what is sharded is ceil(n / N) elements of each tensor of n. */
+#include "guard.h"
 #include "zero.h"
 
 #include <string.h>
@@ -94,14 +95,6 @@ static size_t staging_bytes(const struct kolo_zero *z, enum zero_place place, en
 	}
 }
 
-size_t zero_bucket_bytes(const struct kolo_zero *z)
-{
-	int nreduced = z->reducer.nplanned + z->config.parameter_server;
-
-	return (size_t)nreduced * z->reducer.buffer_len +
-	       (size_t)z->gatherer.nbuffers * z->gatherer.buffer_len;
-}
-
 static size_t add_up_to(size_t a, size_t b, size_t most)
 {
 	return b < most - (a < most ? a : most) ? a + b : most;
@@ -155,19 +148,6 @@ static const char *formula_of(const struct kolo_zero *z, enum zero_kind kind)
 	case ZERO_SUMS: return "8 P / (4096 N)";
 	default: return "buffers times the longest piece";
 	}
-}
-
-const char *zero_kind_name(enum zero_kind kind)
-{
-	static const char *const names[ZERO_NKINDS] = {
-		[ZERO_PARAMETERS] = "parameters",  [ZERO_GRADIENTS] = "gradients",
-		[ZERO_MASTERS] = "master weights", [ZERO_MOMENTS] = "moments",
-		[ZERO_BUCKETS] = "buckets",        [ZERO_GATHERED] = "gathered",
-		[ZERO_STAGING] = "copies",         [ZERO_UNITS] = "units of state",
-		[ZERO_SHELF] = "shards read",      [ZERO_SUMS] = "sums",
-	};
-
-	return names[kind];
 }
 
 /* Bytes of a kind that are expected at a place. */
@@ -243,21 +223,6 @@ int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_
 }
 
 /* ---- Traffic -------------------------------------------------------------------------------------------- */
-
-size_t zero_bucket_elements(const struct kolo_zero *z, const struct zero_plan *plan,
-			    const struct zero_bucket *b)
-{
-	size_t n = 0;
-
-	for (int p = b->first; p < b->first + b->npieces; p++) {
-		const struct zero_piece *piece = &plan->pieces[p];
-
-		for (int r = 0; r < z->nranks; r++)
-			n += zero_part_of(z->tensors[piece->tensor].n, z->nranks, r, piece->first, piece->n)
-				     .n;
-	}
-	return n;
-}
 
 int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {

@@ -1,6 +1,8 @@
 /* See scaler.h. */
 #include "scaler.h"
 
+#include "basics.h"
+
 static bool is_scale(double x)
 {
 	return x > 0 && x < __builtin_inf();

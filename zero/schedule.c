@@ -2,6 +2,8 @@
  * and are advanced behind each; update number `step` has the rate of i = step - 1. */
 #include "schedule.h"
 
+#include "basics.h"
+
 #include <math.h>
 
 enum { NSCHEDULES = KOLO_ZERO_RANGE_TEST + 1 };

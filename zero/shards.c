@@ -1,5 +1,6 @@
 /* Values of tensors, wherever they are; and shards that are away: up to where they are gathered, out of host memory or of a file
  * that is read ahead, and back when they were updated. */
+#include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>

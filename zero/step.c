@@ -1,52 +1,10 @@
 /* A micro-step from forward to step, and what ranks tell each other at its end. */
+#include "guard.h"
 #include "zero.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int zero_check(struct kolo_zero *z)
-{
-	if (!z)
-		return kolo_error_set(KOLO_EINVAL, "the engine is NULL");
-	if (z->failed)
-		return kolo_error_set(z->failed, "%s", z->failure);
-	if (z->torn)
-		return kolo_error_set(
-			KOLO_EINVAL,
-			"rank %d: a load has failed half way, and only another kolo_zero_load helps: %s",
-			z->rank, z->failure);
-	return 0;
-}
-
-int zero_failed(struct kolo_zero *z, int rc)
-{
-	if (rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed) {
-		z->failed = rc;
-		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
-		/* The others must not wait for this rank. That one is dead, or ranks disagree, they find themselves. */
-		if (rc != KOLO_EPEER && rc != KOLO_EMISMATCH) {
-			kolo_comm_abort(z->data);
-			kolo_comm_abort(z->control);
-		}
-		kolo_error_set(rc, "%s", z->failure);
-	}
-	return rc;
-}
-
-struct zero_tensor *zero_tensor_get(struct kolo_zero *z, int tensor, const char *what)
-{
-	if (tensor >= 0 && tensor < z->ntensors)
-		return &z->tensors[tensor];
-	kolo_error_set(KOLO_EINVAL, "rank %d: %s of tensor %d; the model has 0 to %d", z->rank, what, tensor,
-		       z->ntensors - 1);
-	return NULL;
-}
-
-bool zero_reduces_now(const struct kolo_zero *z)
-{
-	return z->config.stage >= 2 || z->micro == z->config.accumulation - 1;
-}
 
 /* ---- Forward and backward ------------------------------------------------------------------------------- */
 

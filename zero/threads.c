@@ -2,6 +2,8 @@
  * not done with the last one, and wakes the caller. */
 #include "threads.h"
 
+#include "basics.h"
+
 #include "kolo/kolo.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* The update: norm, and one pass over gradients, masters and moments that also writes the parameters, wherever each of them is. */
+#include "tensor.h"
 #include "work.h"
 #include "zero.h"
 
@@ -176,20 +177,6 @@ struct update {
 	double *sums;                     /* of Lamb's first pass over a tensor; */
 	struct zero_part part;            /* and the part that it is over */
 };
-
-float *zero_master_at(const struct zero_tensor *t, size_t first)
-{
-	if (t->master)
-		return t->master + (first - t->held.first - t->away.n);
-	if (t->sharded)
-		return (float *)(void *)t->shard + (first - t->own.first);
-	return (float *)(void *)t->param + first;
-}
-
-float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first)
-{
-	return t->moment[moment] ? t->moment[moment] + (first - t->held.first - t->away.n) : NULL;
-}
 
 /* The work of a tensor's update, but for where it is. */
 static struct kolo_zero_work work_of(const struct kolo_zero *z, int tensor, const struct update *u)

@@ -1,20 +1,13 @@
 /* Values from outside, and for outside: tensors as floats; learning rates and the loss scale. */
+#include "guard.h"
 #include "schedule.h"
+#include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int zero_check_between_updates(struct kolo_zero *z, const char *what)
-{
-	int rc = zero_check(z);
-
-	if (rc == 0 && (z->phase != ZERO_IDLE || z->micro > 0))
-		return kolo_error_set(KOLO_EINVAL, "rank %d: %s in the middle of an update", z->rank, what);
-	return rc;
-}
-
-/* The same, and no parameter is on its way, nor is this one in use. */
+/* Between updates, when no parameter is on its way, nor is this one in use. */
 static int check_at_rest(struct kolo_zero *z, int tensor)
 {
 	int rc = zero_check_between_updates(z, "values of a tensor");

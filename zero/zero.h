@@ -252,20 +252,6 @@ static inline double zero_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- step.c -------------------------------------------------------------------------------------------- */
-
-/* 0, or what the engine failed with earlier. */
-int zero_check(struct kolo_zero *zero);
-
-/* Keeps a failure for later calls, but KOLO_EINVAL; returns rc. */
-int zero_failed(struct kolo_zero *zero, int rc);
-
-/* The tensor of this number; NULL and the error text of `what` where there is none. */
-struct zero_tensor *zero_tensor_get(struct kolo_zero *zero, int tensor, const char *what);
-
-/* Whether ranks have a sum to reduce in this micro-step: at stages 0 and 1 in the last of an update only. */
-bool zero_reduces_now(const struct kolo_zero *zero);
-
 /* ---- describe.c ---------------------------------------------------------------------------------------- */
 
 /* An engine as far as arithmetic goes: tensors, what is where, buckets, and how much memory that takes. Needs no other rank; frees
@@ -276,6 +262,9 @@ void zero_undescribe(struct kolo_zero *zero);
 
 /* Whether host memory of a kind that is away is pinned. */
 bool zero_is_pinned(const struct kolo_zero *zero, enum zero_kind kind);
+
+/* Bytes of all buffers that are planned for. */
+size_t zero_bucket_bytes(const struct kolo_zero *zero);
 
 /* Gives each tensor its parts of the arenas; before these are open they are counted. */
 void zero_take_memory(struct kolo_zero *zero);
@@ -329,10 +318,6 @@ struct kolo_queue *zero_queue_now(struct kolo_zero *zero);
 int zero_queue_done(struct kolo_zero *zero, int rc);
 
 /* ---- away.c: state that is not at home ------------------------------------------------------------------ */
-
-/* Where elements of a tensor's own part stand: those that are away are the first. */
-struct zero_part zero_part_away(const struct zero_tensor *t, struct zero_part part);
-struct zero_part zero_part_home(const struct zero_tensor *t, struct zero_part part);
 
 /* Elements of a tensor with their state in host memory; values: where the updated ones go to, in the tensor's type. */
 struct zero_slice {
@@ -397,23 +382,12 @@ int zero_reducer_open(struct kolo_zero *zero);
 void zero_reducer_close(struct kolo_zero *zero);
 /* A new micro-step. */
 void zero_reducer_begin(struct kolo_zero *zero);
+/* Whether ranks have a sum to reduce in this micro-step: at stages 0 and 1 in the last of an update only. */
+bool zero_reduces_now(const struct kolo_zero *zero);
 /* Counts the reduction of a bucket. */
 void zero_count_reduction(struct kolo_zero *zero, const struct zero_bucket *bucket);
 /* Fills what is missing with zeros or earlier sums, and waits until all is reduced and stored. */
 int zero_reducer_finish(struct kolo_zero *zero);
-
-/* The n-th of the elements that `held` begins with, of a type. */
-static inline char *zero_at(char *base, enum kolo_type type, size_t n)
-{
-	return base + n * kolo_type_size(type);
-}
-
-/* Where the values of elements from `first` on stay, which are in memory: in the shard, or among all. */
-static inline char *zero_kept_at(const struct zero_tensor *t, size_t first)
-{
-	return t->sharded ? zero_at(t->shard, t->type, first - t->own.first)
-			  : zero_at(t->param, t->type, first);
-}
 
 /* ---- params.c ------------------------------------------------------------------------------------------ */
 
@@ -458,32 +432,11 @@ int zero_square_landed(struct kolo_zero *zero);
 int zero_square_sum(struct kolo_zero *zero, double *out);
 int zero_find_culprit(struct kolo_zero *zero, struct zero_culprit *out);
 
-/* The floats at home that element `first` of a trained tensor is updated in; and its moments, NULL where it has none. */
-float *zero_master_at(const struct zero_tensor *t, size_t first);
-float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first);
-
 /* The values of elements of a tensor from their masters, wherever either is. Between updates. */
 int zero_values_from_masters(struct kolo_zero *zero, int tensor, struct zero_part part);
 
 /* Updates all tensors with gradients times factor, and gathers what the stage keeps whole. */
 int zero_update(struct kolo_zero *zero, float factor);
-
-/* ---- values.c ------------------------------------------------------------------------------------------ */
-
-/* 0, or KOLO_EINVAL where `what` comes in the middle of an update. */
-int zero_check_between_updates(struct kolo_zero *zero, const char *what);
-
-/* ---- report.c ------------------------------------------------------------------------------------------ */
-
-/* What kolo_zero_memory calls a kind. Static storage. */
-const char *zero_kind_name(enum zero_kind kind);
-
-/* Bytes of all buffers that are planned for. */
-size_t zero_bucket_bytes(const struct kolo_zero *zero);
-
-/* Elements in a bucket, of all ranks, without padding. */
-size_t zero_bucket_elements(const struct kolo_zero *zero, const struct zero_plan *plan,
-			    const struct zero_bucket *bucket);
 
 /* ---- server.c ------------------------------------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
  * A gradient's weight is its rank's share of the samples, samples / (micro_batch nranks); what that leaves to divide by, the
  * number of samples of all ranks, is known at the end of the update only and part of its factor (update.c). */
 #include "guard.h"
+#include "norm.h"
 #include "tensor.h"
 #include "zero.h"
 

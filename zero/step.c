@@ -1,5 +1,6 @@
 /* A micro-step from forward to step, and what ranks tell each other at its end. */
 #include "guard.h"
+#include "norm.h"
 #include "zero.h"
 
 #include <stdio.h>

@@ -426,12 +426,6 @@ int zero_gather_updated(struct kolo_zero *zero, zero_update_piece_fn *update, vo
 
 /* ---- update.c ------------------------------------------------------------------------------------------ */
 
-/* Squares of gradients that have come to stay, as far as that is known without waiting: beside backward. */
-int zero_square_landed(struct kolo_zero *zero);
-/* The sum of squares of this rank's part of the reduced gradients, and the first of them that is not finite. */
-int zero_square_sum(struct kolo_zero *zero, double *out);
-int zero_find_culprit(struct kolo_zero *zero, struct zero_culprit *out);
-
 /* The values of elements of a tensor from their masters, wherever either is. Between updates. */
 int zero_values_from_masters(struct kolo_zero *zero, int tensor, struct zero_part part);
 

@@ -7,8 +7,10 @@
  * usage: zero_adam [THREADS [MIB]]   this number of threads instead of 1 and 2; MIB times 2^20 parameters instead of 32 */
 #include "perf.h"
 
+#include "../zero/kernels.h"
 #include "../zero/memory.h"
 #include "../zero/optimizer.h"
+#include "../zero/threads.h"
 #include "../zero/work.h"
 
 #include <stdio.h>

@@ -1,6 +1,8 @@
 /* Work in host memory: every kind, type, instruction set and number of threads against loops that are written out here, bit by bit
  * and with everything round about the arrays; and the threads themselves. */
 #include "../tools/values.h"
+#include "../zero/kernels.h"
+#include "../zero/threads.h"
 #include "../zero/work.h"
 #include "failing.h"
 #include "scalars.h"

@@ -1,12 +1,17 @@
 /* State that is not at home: masters, moments and gradients in host memory, or masters and moments in files, in units that a pass
  * reads ahead and writes behind. An update goes over it in slices, whose new values go home through staging buffers. */
+#include "away.h"
+
+#include "basics.h"
+#include "disk.h"
+#include "disk_bytes.h"
+#include "home.h"
+#include "optimizer.h"
 #include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { SECTOR = 4096 };
 
 static size_t min_size(size_t a, size_t b)
 {
@@ -154,66 +159,6 @@ int zero_away_walk(struct kolo_zero *z, int tensor, struct zero_part part, bool 
 
 /* ---- Single elements ------------------------------------------------------------------------------------ */
 
-/* The whole sectors around a place, as many as the buffer holds. */
-struct window {
-	uint64_t first;
-	size_t len, skip, bytes; /* of the bytes that are wanted: before, and in it */
-};
-
-static struct window window_at(uint64_t offset, size_t bytes, size_t room)
-{
-	struct window w = { .first = offset / SECTOR * SECTOR };
-
-	w.skip = (size_t)(offset - w.first);
-	w.bytes = min_size(bytes, room - w.skip);
-	w.len = (w.skip + w.bytes + SECTOR - 1) / SECTOR * SECTOR;
-	return w;
-}
-
-static int fill_window(struct zero_disk *disk, const struct window *w)
-{
-	int rc = zero_disk_read(disk, 0, w->first, w->len);
-
-	return rc == 0 ? zero_disk_wait(disk, 0) : rc;
-}
-
-int zero_file_window_get(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset, void *out,
-			 size_t bytes)
-{
-	int rc = 0;
-
-	for (size_t done = 0; rc == 0 && done < bytes;) {
-		struct window w = window_at(offset + done, bytes - done, len);
-
-		rc = fill_window(disk, &w);
-		if (rc == 0)
-			memcpy((char *)out + done, buffer + w.skip, w.bytes);
-		done += w.bytes;
-	}
-	return rc;
-}
-
-int zero_file_window_put(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset, const void *from,
-			 size_t bytes)
-{
-	int rc = 0;
-
-	for (size_t done = 0; rc == 0 && done < bytes;) {
-		struct window w = window_at(offset + done, bytes - done, len);
-
-		if (w.bytes < w.len)
-			rc = fill_window(disk, &w);
-		if (rc < 0)
-			return rc;
-		memcpy(buffer + w.skip, (const char *)from + done, w.bytes);
-		rc = zero_disk_write(disk, 0, w.first, w.len);
-		if (rc == 0)
-			rc = zero_disk_wait(disk, 0);
-		done += w.bytes;
-	}
-	return rc;
-}
-
 /* Floats of one kind of state that is in files: from `first` of all that is away on. */
 static int move_units(struct kolo_zero *z, size_t first, int state, size_t n, float *out, const float *from)
 {
@@ -227,11 +172,11 @@ static int move_units(struct kolo_zero *z, size_t first, int state, size_t n, fl
 
 		k = min_size(n - done, u->unit - in_unit);
 		if (out)
-			rc = zero_file_window_get(u->disk, u->buffers, u->buffer_len, offset, out + done,
-						  k * sizeof(float));
+			rc = zero_disk_get(u->disk, u->buffers, u->buffer_len, offset, out + done,
+					   k * sizeof(float));
 		else
-			rc = zero_file_window_put(u->disk, u->buffers, u->buffer_len, offset, from + done,
-						  k * sizeof(float));
+			rc = zero_disk_put(u->disk, u->buffers, u->buffer_len, offset, from + done,
+					   k * sizeof(float));
 	}
 	return rc;
 }
@@ -277,23 +222,6 @@ int zero_state_put(struct kolo_zero *z, struct zero_tensor *t, int state, struct
 		rc = zero_home_put(z, state_home(t, state, home.first), from + (home.first - part.first),
 				   home.n * sizeof(float));
 	return rc;
-}
-
-void zero_files_counts(const struct kolo_zero *z, uint64_t *read_bytes, uint64_t *written_bytes)
-{
-	const struct zero_disk *disks[] = { z->units.disk, z->shelf.disk };
-
-	*read_bytes = *written_bytes = 0;
-	for (int i = 0; i < 2; i++) {
-		uint64_t read = 0, written = 0;
-
-		if (disks[i])
-			zero_disk_counts(disks[i], &read, &written);
-		*read_bytes += read;
-		*written_bytes += written;
-	}
-	*read_bytes -= z->read_before;
-	*written_bytes -= z->written_before;
 }
 
 /* ---- Open and close ------------------------------------------------------------------------------------- */

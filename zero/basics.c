@@ -3,12 +3,21 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 uint64_t zero_hash(uint64_t hash, const void *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
 		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
 	return hash;
+}
+
+double zero_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 size_t zero_character_len(const char *text)

@@ -11,6 +11,9 @@ int kolo_error_set(int status, const char *format, ...) __attribute__((format(pr
 #define ZERO_HASH 14695981039346656037u
 uint64_t zero_hash(uint64_t hash, const void *bytes, size_t len);
 
+/* Seconds, from any time on. */
+double zero_now(void);
+
 /* Bytes of the character in UTF-8 that text begins with; 0: it is none. */
 size_t zero_character_len(const char *text);
 

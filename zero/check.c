@@ -1,6 +1,10 @@
 /* What the caller passes to kolo_zero_create: checked on each rank, then compared between all. */
 #include "check.h"
 
+#include "basics.h"
+#include "optimizer.h"
+#include "scaler.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef ZERO_CHECK_H
 #define ZERO_CHECK_H
 
-#include "zero.h"
+#include "kolo/kolo_zero.h"
 
 /* 0 or KOLO_EINVAL, with what is wrong. Local. */
 int zero_check_arguments(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,

@@ -1,8 +1,13 @@
 /* See checkpoint.h: what a checkpoint has of each tensor, which rank's part of it, and what ranks tell each other. */
 #include "checkpoint.h"
 
+#include "away.h"
+#include "basics.h"
 #include "guard.h"
+#include "optimizer.h"
+#include "shards.h"
 #include "tensor.h"
+#include "zero.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,9 +5,12 @@
 #ifndef ZERO_CHECKPOINT_H
 #define ZERO_CHECKPOINT_H
 
-#include "files.h"
+#include "layout.h"
+#include "scaler.h"
+
 #include "kolo/kolo_zero_checkpoint.h"
-#include "zero.h"
+
+struct zero_tensor;
 
 enum zero_file { ZERO_WEIGHTS, ZERO_MOMENT1, ZERO_MOMENT2, ZERO_NFILES };
 

@@ -2,9 +2,17 @@
  * those comes from their owners. */
 #include "checkpoint.h"
 
+#include "basics.h"
+#include "files.h"
 #include "folders.h"
+#include "gather.h"
 #include "guard.h"
+#include "home.h"
+#include "kernels.h"
+#include "shards.h"
 #include "tensor.h"
+#include "values.h"
+#include "zero.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,13 @@
  * gives them their name when all are there. */
 #include "checkpoint.h"
 
+#include "basics.h"
+#include "files.h"
 #include "folders.h"
+#include "gather.h"
 #include "guard.h"
+#include "kernels.h"
+#include "zero.h"
 
 #include <errno.h>
 #include <stdio.h>

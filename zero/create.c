@@ -1,11 +1,22 @@
 /* An engine from its description: memory, files, threads, communicators, and the first values. */
+#include "away.h"
+#include "basics.h"
 #include "check.h"
+#include "describe.h"
+#include "gather.h"
+#include "gradients.h"
+#include "home.h"
+#include "optimizer.h"
+#include "params.h"
+#include "plan.h"
+#include "report.h"
+#include "shards.h"
+#include "threads.h"
 #include "zero.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 void kolo_zero_offload_init(struct kolo_zero_offload *out)

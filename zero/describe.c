@@ -1,5 +1,10 @@
 /* An engine as far as arithmetic goes: which rank has what of each tensor, what of it is where, which buckets it travels in, and
  * how much memory that takes. No other rank is asked, and nothing but lists is made: a plan is that, and an engine begins so. */
+#include "describe.h"
+
+#include "basics.h"
+#include "kernels.h"
+#include "optimizer.h"
 #include "tensor.h"
 #include "work.h"
 #include "zero.h"
@@ -383,6 +388,19 @@ static void plan_staging(struct kolo_zero *z)
 	z->falling = (struct zero_staging){ .len = whole_lines(down), .n = down ? 2 : 0 };
 }
 
+static int plan_shelf(struct kolo_zero *z)
+{
+	struct zero_shelf *s = &z->shelf;
+
+	s->tensor = calloc((size_t)s->n + 1, sizeof(*s->tensor));
+	s->tickets = calloc((size_t)s->n + 1, sizeof(*s->tickets));
+	if (!s->tensor || !s->tickets)
+		return kolo_error_set(KOLO_ENOMEM, "%d buffers of shards: out of memory", s->n);
+	for (int i = 0; i < s->n; i++)
+		s->tensor[i] = -1;
+	return 0;
+}
+
 /* Sums of squares of the parts that this rank has gradients of. */
 static void plan_sums(struct kolo_zero *z)
 {
@@ -569,7 +587,7 @@ int zero_describe(struct kolo_zero *z, const struct kolo_zero_config *config,
 	plan_sums(z);
 	zero_take_memory(z);
 	count_buffers(z);
-	return zero_shelf_describe(z);
+	return plan_shelf(z);
 }
 
 void zero_undescribe(struct kolo_zero *z)

@@ -3,6 +3,7 @@
  * whoever calls takes up what the system has done, and hands it as much as there is room for. */
 #include "disk.h"
 
+#include "basics.h"
 #include "files.h"
 
 #include <dirent.h>

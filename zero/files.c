@@ -1,6 +1,8 @@
 /* See files.h. */
 #include "files.h"
 
+#include "basics.h"
+
 #include "kolo/kolo_zero.h"
 
 #include <errno.h>

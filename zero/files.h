@@ -3,8 +3,6 @@
 #ifndef ZERO_FILES_H
 #define ZERO_FILES_H
 
-#include "basics.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* See folders.h. */
 #include "folders.h"
 
+#include "basics.h"
 #include "files.h"
 
 #include "kolo/kolo_zero_checkpoint.h"

@@ -1,10 +1,13 @@
 /* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by bucket. With a queue the step
  * ends while they run; who uses a tensor waits for its buckets, so that they are done beside the next forward. */
+#include "gather.h"
+
+#include "basics.h"
+#include "home.h"
 #include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The owners' parts of a tensor, one call each: the same bytes in other operations. */
 static int broadcast_parts(struct kolo_zero *z, char *base, const size_t *counts, size_t n,

@@ -5,13 +5,18 @@
  *
  * A gradient's weight is its rank's share of the samples, samples / (micro_batch nranks); what that leaves to divide by, the
  * number of samples of all ranks, is known at the end of the update only and part of its factor (update.c). */
+#include "gradients.h"
+
+#include "basics.h"
 #include "guard.h"
+#include "home.h"
 #include "norm.h"
+#include "params.h"
+#include "server.h"
 #include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Buffers -------------------------------------------------------------------------------------------- */
 

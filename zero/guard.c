@@ -1,6 +1,7 @@
 /* See guard.h. What a failed engine does to the others: it aborts the communicators, so that they do not wait for it. */
 #include "guard.h"
 
+#include "basics.h"
 #include "zero.h"
 
 #include <stdio.h>

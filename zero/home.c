@@ -1,5 +1,8 @@
 /* Where the model computes: work there, and copies from and to it. Without a device home is host memory, and copies are done at
  * once. */
+#include "home.h"
+
+#include "basics.h"
 #include "work.h"
 #include "zero.h"
 

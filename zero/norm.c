@@ -2,6 +2,7 @@
  * owners in the order of ranks. So the sum does not depend on threads, on the stage, or on where a gradient is. */
 #include "norm.h"
 
+#include "home.h"
 #include "tensor.h"
 #include "work.h"
 

@@ -2,6 +2,7 @@
 #include "optimizer.h"
 
 #include "basics.h"
+#include "kernels.h"
 #include "schedule.h"
 
 /* What DeepSpeed's OneCycle gives Adam for its second moment. */

@@ -3,7 +3,7 @@
 #ifndef ZERO_OPTIMIZER_H
 #define ZERO_OPTIMIZER_H
 
-#include "kernels.h"
+#include "kolo/kolo_zero_device.h"
 
 /* How many moments, each as large as the parameters in float, the optimizer keeps for tensors of this group. */
 int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group);

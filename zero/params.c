@@ -1,10 +1,15 @@
 /* Parameters of stage 3: gathered for use, gone after it, and ahead of use in the order that the first micro-step had. */
+#include "params.h"
+
+#include "basics.h"
+#include "gather.h"
 #include "guard.h"
+#include "home.h"
+#include "shards.h"
 #include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
 

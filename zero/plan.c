@@ -1,6 +1,14 @@
 /* What an engine would hold and send: a description (describe.c) of which no memory is made, and in which a model uses its tensors
  * without a value being moved. An engine asks whether it fits before it makes anything. */
+#include "plan.h"
+
+#include "basics.h"
 #include "check.h"
+#include "describe.h"
+#include "gather.h"
+#include "gradients.h"
+#include "params.h"
+#include "shards.h"
 #include "zero.h"
 
 #include <stdio.h>

@@ -1,9 +1,14 @@
 /* What the engine takes and sends, beside what the formulas say. P is the number of parameters, e the bytes of one in its type,
  * N the number of ranks; what is sharded is ceil(n / N) elements of each tensor of n. */
-#include "guard.h"
-#include "zero.h"
+#include "report.h"
 
-#include <string.h>
+#include "basics.h"
+#include "describe.h"
+#include "disk.h"
+#include "guard.h"
+#include "optimizer.h"
+#include "shards.h"
+#include "zero.h"
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
 
@@ -223,6 +228,23 @@ int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_
 }
 
 /* ---- Traffic -------------------------------------------------------------------------------------------- */
+
+void zero_files_counts(const struct kolo_zero *z, uint64_t *read_bytes, uint64_t *written_bytes)
+{
+	const struct zero_disk *disks[] = { z->units.disk, z->shelf.disk };
+
+	*read_bytes = *written_bytes = 0;
+	for (int i = 0; i < 2; i++) {
+		uint64_t read = 0, written = 0;
+
+		if (disks[i])
+			zero_disk_counts(disks[i], &read, &written);
+		*read_bytes += read;
+		*written_bytes += written;
+	}
+	*read_bytes -= z->read_before;
+	*written_bytes -= z->written_before;
+}
 
 int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {

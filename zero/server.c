@@ -1,8 +1,9 @@
 /* The parameter server: rank 0 has the optimizer, receives all gradients and sends all parameters, with send and recv alone. The
  * baseline that a ring is compared with: of K bytes the others send K each, and rank 0 receives and sends (N-1) K. */
-#include "zero.h"
+#include "server.h"
 
-#include <string.h>
+#include "kernels.h"
+#include "zero.h"
 
 /* Rank 0 adds the others' buckets to its own, in their order. */
 static int collect(struct kolo_zero *z, const struct zero_bucket *b, char *memory)

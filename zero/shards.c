@@ -1,9 +1,14 @@
 /* Values of tensors, wherever they are; and shards that are away: up to where they are gathered, out of host memory or of a file
  * that is read ahead, and back when they were updated. */
+#include "shards.h"
+
+#include "basics.h"
+#include "disk.h"
+#include "disk_bytes.h"
+#include "home.h"
 #include "tensor.h"
 #include "zero.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Values --------------------------------------------------------------------------------------------- */
@@ -29,8 +34,8 @@ static int move_file(struct kolo_zero *z, const struct zero_tensor *t, struct ze
 
 	if (rc < 0)
 		return rc;
-	return out ? zero_file_window_get(s->disk, s->buffers, s->len, offset, out, bytes)
-		   : zero_file_window_put(s->disk, s->buffers, s->len, offset, from, bytes);
+	return out ? zero_disk_get(s->disk, s->buffers, s->len, offset, out, bytes)
+		   : zero_disk_put(s->disk, s->buffers, s->len, offset, from, bytes);
 }
 
 int zero_values_get(struct kolo_zero *z, int tensor, struct zero_part part, void *out)
@@ -64,19 +69,6 @@ int zero_values_put(struct kolo_zero *z, int tensor, struct zero_part part, cons
 }
 
 /* ---- Shards in files ------------------------------------------------------------------------------------ */
-
-int zero_shelf_describe(struct kolo_zero *z)
-{
-	struct zero_shelf *s = &z->shelf;
-
-	s->tensor = calloc((size_t)s->n + 1, sizeof(*s->tensor));
-	s->tickets = calloc((size_t)s->n + 1, sizeof(*s->tickets));
-	if (!s->tensor || !s->tickets)
-		return kolo_error_set(KOLO_ENOMEM, "%d buffers of shards: out of memory", s->n);
-	for (int i = 0; i < s->n; i++)
-		s->tensor[i] = -1;
-	return 0;
-}
 
 int zero_shelf_open(struct kolo_zero *z)
 {

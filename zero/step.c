@@ -1,11 +1,15 @@
 /* A micro-step from forward to step, and what ranks tell each other at its end. */
+#include "basics.h"
+#include "gradients.h"
 #include "guard.h"
 #include "norm.h"
+#include "optimizer.h"
+#include "params.h"
+#include "update.h"
 #include "zero.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Forward and backward ------------------------------------------------------------------------------- */
 

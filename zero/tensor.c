@@ -1,6 +1,8 @@
 /* See tensor.h: what is away of a part, and what is at home. */
 #include "tensor.h"
 
+#include "basics.h"
+
 struct zero_tensor *zero_tensor_get(struct kolo_zero *z, int tensor, const char *what)
 {
 	if (tensor >= 0 && tensor < z->ntensors)

@@ -1,4 +1,13 @@
 /* The update: one pass over gradients, masters and moments that also writes the parameters, wherever each of them is. */
+#include "update.h"
+
+#include "away.h"
+#include "basics.h"
+#include "gather.h"
+#include "home.h"
+#include "optimizer.h"
+#include "server.h"
+#include "shards.h"
 #include "tensor.h"
 #include "work.h"
 #include "zero.h"
@@ -278,32 +287,5 @@ int zero_update(struct kolo_zero *z, float factor)
 	}
 	free(u.groups);
 	free(u.ratios);
-	return rc;
-}
-
-/* ---- Values from outside --------------------------------------------------------------------------------- */
-
-int zero_values_from_masters(struct kolo_zero *z, int tensor, struct zero_part part)
-{
-	enum { STEP = 64 << 10 };
-	const struct zero_tensor *t = &z->tensors[tensor];
-	float *floats = t->master || t->away.n ? malloc(2 * STEP * sizeof(*floats)) : NULL;
-	int rc = 0;
-
-	/* It is its own master. */
-	if (!t->master && !t->away.n)
-		return 0;
-	if (!floats)
-		return kolo_error_set(KOLO_ENOMEM, "values of tensor '%s': out of memory", t->name);
-	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		struct zero_part some = { part.first + done, n = min_size(part.n - done, STEP) };
-
-		rc = zero_state_get(z, t, 0, some, floats);
-		if (rc == 0)
-			rc = kolo_cast(floats, KOLO_F32, floats + STEP, t->type, n, 1);
-		if (rc == 0)
-			rc = zero_values_put(z, tensor, some, floats + STEP);
-	}
-	free(floats);
 	return rc;
 }

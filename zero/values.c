@@ -1,11 +1,17 @@
 /* Values from outside, and for outside: tensors as floats; learning rates and the loss scale. */
+#include "values.h"
+
+#include "away.h"
+#include "basics.h"
+#include "gather.h"
 #include "guard.h"
+#include "optimizer.h"
 #include "schedule.h"
+#include "shards.h"
 #include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Between updates, when no parameter is on its way, nor is this one in use. */
 static int check_at_rest(struct kolo_zero *z, int tensor)
@@ -206,4 +212,30 @@ int kolo_zero_get(struct kolo_zero *z, int tensor, float *out)
 	if (t->master)
 		return zero_failed(z, zero_state_get(z, t, 0, (struct zero_part){ 0, t->n }, out));
 	return zero_failed(z, values_as_floats(z, tensor, (struct zero_part){ 0, t->n }, out));
+}
+
+int zero_values_from_masters(struct kolo_zero *z, int tensor, struct zero_part part)
+{
+	enum { MANY = 64 << 10 };
+	const struct zero_tensor *t = &z->tensors[tensor];
+	float *floats = t->master || t->away.n ? malloc(2 * MANY * sizeof(*floats)) : NULL;
+	int rc = 0;
+
+	/* It is its own master. */
+	if (!t->master && !t->away.n)
+		return 0;
+	if (!floats)
+		return kolo_error_set(KOLO_ENOMEM, "values of tensor '%s': out of memory", t->name);
+	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
+		struct zero_part some = { part.first + done, 0 };
+
+		n = some.n = part.n - done < MANY ? part.n - done : MANY;
+		rc = zero_state_get(z, t, 0, some, floats);
+		if (rc == 0)
+			rc = kolo_cast(floats, KOLO_F32, floats + MANY, t->type, n, 1);
+		if (rc == 0)
+			rc = zero_values_put(z, tensor, some, floats + MANY);
+	}
+	free(floats);
+	return rc;
 }

@@ -3,6 +3,9 @@
  * and written once. */
 #include "work.h"
 
+#include "kernels.h"
+#include "threads.h"
+
 #include <string.h>
 
 enum {

@@ -3,8 +3,10 @@
 #ifndef ZERO_WORK_H
 #define ZERO_WORK_H
 
-#include "kernels.h"
-#include "threads.h"
+#include "kolo/kolo_zero_device.h"
+
+struct zero_kernels;
+struct zero_threads;
 
 /* Done when it returns. Never fails. */
 void zero_work_run(struct zero_threads *threads, const struct zero_kernels *kernels,

@@ -7,8 +7,8 @@
 #include "gradients.h"
 #include "home.h"
 #include "optimizer.h"
-#include "params.h"
 #include "plan.h"
+#include "regions.h"
 #include "report.h"
 #include "shards.h"
 #include "threads.h"
@@ -162,7 +162,7 @@ static int keep_shard(struct kolo_zero *z, int tensor)
 static int share_values(struct kolo_zero *z, int tensor, const void *data)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
-	int rc = t->sharded ? zero_params_open(z, t) : 0;
+	int rc = t->sharded ? zero_gathered_open(z, t) : 0;
 
 	if (rc < 0)
 		return rc;
@@ -176,7 +176,7 @@ static int share_values(struct kolo_zero *z, int tensor, const void *data)
 	if (rc == 0 && t->trained)
 		rc = init_state(z, t);
 	if (t->sharded)
-		zero_params_close(z, t);
+		zero_gathered_close(z, t);
 	return rc;
 }
 
@@ -382,7 +382,7 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	for (int i = 0; i < z->ntensors; i++) {
 		zero_mark_close(&z->tensors[i].gathered);
 		if (z->tensors[i].state != ZERO_GONE)
-			zero_params_close(z, &z->tensors[i]);
+			zero_gathered_close(z, &z->tensors[i]);
 	}
 	zero_spares_close(z);
 	for (int i = 0; !z->device && i < z->ntensors; i++)

@@ -11,7 +11,7 @@
 #include "guard.h"
 #include "home.h"
 #include "norm.h"
-#include "params.h"
+#include "regions.h"
 #include "server.h"
 #include "tensor.h"
 #include "zero.h"

@@ -5,150 +5,19 @@
 #include "gather.h"
 #include "guard.h"
 #include "home.h"
+#include "regions.h"
 #include "shards.h"
 #include "tensor.h"
 #include "zero.h"
 
 #include <stdlib.h>
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
-
-/* Memory takes long to come: the system zeroes it page by page, an arena too, and a GPU waits for all that it does. So what a tensor
- * leaves is kept for the next one of its length, as long as that and what is open are no more than the plan has. On a device
- * it has its own addresses; on the host tensors have, and spare memory is at those of the tensor that has left it. */
-static void let_go(struct kolo_zero *z, const struct zero_region *r)
-{
-	if (z->device)
-		z->device->ops->release(z->device, r->base, r->len);
-	else
-		zero_region_drop(r);
-}
-
-static void give_back(struct kolo_zero *z)
-{
-	const struct zero_region *r = &z->spares[--z->nspares];
-
-	z->spare -= r->len;
-	let_go(z, r);
-}
-
-void zero_spares_close(struct kolo_zero *z)
-{
-	while (z->nspares)
-		give_back(z);
-	free(z->spares);
-	z->spares = NULL;
-}
-
-/* The tensor's own one rather than the last; -1: there is none. */
-static int find_spare(const struct kolo_zero *z, const struct zero_region *wanted)
-{
-	int found = -1;
-
-	for (int i = 0; i < z->nspares; i++)
-		if (z->spares[i].len == wanted->len && (found < 0 || z->spares[found].base != wanted->base))
-			found = i;
-	return found;
-}
-
-static bool take_spare(struct kolo_zero *z, const struct zero_region *wanted, struct zero_region *out)
-{
-	int i = find_spare(z, wanted);
-
-	if (i < 0)
-		return false;
-	*out = z->spares[i];
-	z->spares[i] = z->spares[--z->nspares];
-	z->spare -= out->len;
-	return true;
-}
-
-int zero_device_ask(struct kolo_zero *z, size_t bytes, const char *what, void **out)
-{
-	int rc = z->device->ops->allocate(z->device, bytes, what, out);
-
-	if (rc != KOLO_ENOMEM || !z->nspares)
-		return rc;
-	while (z->nspares)
-		give_back(z);
-	return z->device->ops->allocate(z->device, bytes, what, out);
-}
-
-static int ask_for_memory(struct kolo_zero *z, struct zero_tensor *t)
-{
-	void *memory;
-	int rc;
-
-	if (!z->device)
-		return zero_region_open(&t->region, t->name);
-	rc = zero_device_ask(z, t->region.len, t->name, &memory);
-	if (rc == 0)
-		t->region.base = memory;
-	return rc;
-}
-
 /* ---- One tensor ----------------------------------------------------------------------------------------- */
-
-static int open_memory(struct kolo_zero *z, struct zero_tensor *t)
-{
-	struct zero_region spare;
-	int rc = 0;
-
-	if (take_spare(z, &t->region, &spare)) {
-		if (z->device)
-			t->region = spare;
-		else
-			rc = zero_region_move(&t->region, &spare, &z->passage, t->name);
-	} else {
-		while (z->nspares && z->gathered + z->spare + t->region.len > z->dry_gathered)
-			give_back(z);
-		rc = ask_for_memory(z, t);
-	}
-	if (rc == 0 && z->device)
-		t->param = t->region.base;
-	return rc;
-}
-
-/* The region is still among what is gathered. */
-static void close_memory(struct kolo_zero *z, const struct zero_region *r)
-{
-	if (!z->device)
-		zero_region_close(r);
-	if (z->keeps && z->gathered + z->spare <= z->dry_gathered) {
-		z->spares[z->nspares++] = *r;
-		z->spare += r->len;
-	} else {
-		let_go(z, r);
-	}
-}
-
-int zero_params_open(struct kolo_zero *z, struct zero_tensor *t)
-{
-	int rc = z->dry ? 0 : open_memory(z, t);
-
-	if (rc < 0)
-		return rc;
-	t->state = ZERO_RISING;
-	z->trace.live += t->n;
-	z->gathered += t->region.len;
-	if (z->gathered + z->spare > z->most_gathered)
-		z->most_gathered = z->gathered + z->spare;
-	return 0;
-}
-
-void zero_params_close(struct kolo_zero *z, struct zero_tensor *t)
-{
-	if (!z->dry)
-		close_memory(z, &t->region);
-	t->state = ZERO_GONE;
-	z->trace.live -= t->n;
-	z->gathered -= t->region.len;
-}
 
 /* Memory for a tensor, and this rank's part on its way there, if it is away. */
 static int start_rise(struct kolo_zero *z, int tensor)
 {
-	int rc = zero_params_open(z, &z->tensors[tensor]);
+	int rc = zero_gathered_open(z, &z->tensors[tensor]);
 
 	return rc == 0 ? zero_shard_rise(z, tensor) : rc;
 }
@@ -240,12 +109,12 @@ static int drop_ahead(struct kolo_zero *z)
 		if (t->state == ZERO_RISING) {
 			rc = zero_wait_up(z, t->up);
 			z->trace.rising -= t->n;
-			zero_params_close(z, t);
+			zero_gathered_close(z, t);
 		}
 		if (!t->ahead)
 			continue;
 		rc = finish_gather(z, t);
-		zero_params_close(z, t);
+		zero_gathered_close(z, t);
 		t->ahead = false;
 		z->trace.ahead -= t->n;
 	}
@@ -395,7 +264,7 @@ int kolo_zero_release(struct kolo_zero *z, int tensor)
 	z->used -= t->region.len;
 	mix_into_hash(z, ~tensor);
 	if (!is_used_soon(z, tensor))
-		zero_params_close(z, t);
+		zero_gathered_close(z, t);
 	return 0;
 }
 
@@ -404,6 +273,6 @@ void zero_params_drop(struct kolo_zero *z)
 	for (int i = 0; i < z->ntensors; i++) {
 		struct zero_tensor *t = &z->tensors[i];
 		if (t->state != ZERO_GONE)
-			zero_params_close(z, t);
+			zero_gathered_close(z, t);
 	}
 }

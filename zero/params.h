@@ -2,17 +2,7 @@
 #ifndef ZERO_PARAMS_H
 #define ZERO_PARAMS_H
 
-#include <stddef.h>
-
 struct kolo_zero;
-struct zero_tensor;
-
-/* Memory for the values of a sharded tensor, which then is ZERO_RISING; and none any more. */
-int zero_params_open(struct kolo_zero *zero, struct zero_tensor *tensor);
-void zero_params_close(struct kolo_zero *zero, struct zero_tensor *tensor);
-/* Memory of the device. If it has none left, spare memory is given back to it first. Errors: KOLO_ENOMEM, and the device's own. */
-int zero_device_ask(struct kolo_zero *zero, size_t bytes, const char *what, void **out);
-void zero_spares_close(struct kolo_zero *zero);
 
 /* Lets all gathered tensors go, before an update. */
 void zero_params_drop(struct kolo_zero *zero);

@@ -1,0 +1,27 @@
+/* The work of updating elements of one tensor, described for whoever does it: the device, or the host's threads. */
+#ifndef ZERO_UPDATE_WORK_H
+#define ZERO_UPDATE_WORK_H
+
+#include "layout.h"
+
+#include "kolo/kolo_zero_device.h"
+
+struct kolo_zero;
+struct zero_slice;
+
+/* What an update multiplies with. */
+struct zero_scalars {
+	float factor;                     /* of gradients */
+	struct kolo_zero_scalars *groups; /* of each group */
+	double *ratios; /* of each tensor, Lamb's trust ratio; NULL: rates are the groups' */
+};
+
+/* An update of elements at home. values: where their values go, NULL: masters are the values. Its kind may be changed. */
+struct kolo_zero_work zero_update_home(const struct kolo_zero *zero, int tensor, struct zero_part part,
+				       char *values, const struct zero_scalars *update);
+
+/* An update of a slice that is away. Its kind may be changed. */
+struct kolo_zero_work zero_update_away(const struct kolo_zero *zero, int tensor,
+				       const struct zero_slice *slice, const struct zero_scalars *update);
+
+#endif

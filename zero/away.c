@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- Units: a pass over state in files ------------------------------------------------------------------ */
 
 static char *unit_buffer(const struct zero_units *u, size_t unit)
@@ -102,7 +97,7 @@ static int open_slice(struct kolo_zero *z, const struct zero_tensor *t, size_t f
 	if (!z->units.disk)
 		return 0;
 	in_unit = index % unit;
-	*n = out->part.n = min_size(*n, unit - in_unit);
+	*n = out->part.n = zero_min(*n, unit - in_unit);
 	if ((rc = open_unit(z, index / unit)) < 0)
 		return rc;
 	floats = (float *)(void *)unit_buffer(&z->units, index / unit) + in_unit;
@@ -149,7 +144,7 @@ int zero_away_walk(struct kolo_zero *z, int tensor, struct zero_part part, bool 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
 		struct zero_slice slice = { .part = part };
 
-		n = min_size(part.n - done, z->slice);
+		n = zero_min(part.n - done, z->slice);
 		rc = open_slice(z, &z->tensors[tensor], part.first + done, &n, &slice);
 		if (rc == 0)
 			rc = walk_slice(z, tensor, &slice, update, fn, arg);
@@ -170,7 +165,7 @@ static int move_units(struct kolo_zero *z, size_t first, int state, size_t n, fl
 		uint64_t offset = unit * (uint64_t)u->buffer_len +
 				  ((uint64_t)state * u->unit + in_unit) * sizeof(float);
 
-		k = min_size(n - done, u->unit - in_unit);
+		k = zero_min(n - done, u->unit - in_unit);
 		if (out)
 			rc = zero_disk_get(u->disk, u->buffers, u->buffer_len, offset, out + done,
 					   k * sizeof(float));

@@ -7,6 +7,16 @@
 /* The public declaration, with its format checked here. */
 int kolo_error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+static inline size_t zero_min(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline size_t zero_max(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
 /* FNV-1a, on from `hash`: a byte that differs always shows. */
 #define ZERO_HASH 14695981039346656037u
 uint64_t zero_hash(uint64_t hash, const void *bytes, size_t len);

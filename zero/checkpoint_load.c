@@ -248,7 +248,7 @@ static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header
 	int rc;
 
 	if (!to || type != e->type) {
-		part->n = part->n < ROOM ? part->n : ROOM;
+		part->n = zero_min(part->n, ROOM);
 		raw = (char *)read;
 	}
 	rc = zero_file_read(fd, raw, part->n * size, header_len + e->offset + part->first * size, path);
@@ -270,7 +270,7 @@ static int read_part(struct kolo_zero *z, enum zero_file file, uint64_t header_l
 	int rc = 0;
 
 	for (size_t done = 0; rc == 0 && done < part.n;) {
-		struct zero_part some = { part.first + done, part.n - done < step ? part.n - done : step };
+		struct zero_part some = { part.first + done, zero_min(part.n - done, step) };
 
 		rc = read_values(z, file, header_len, e, &some, fd, path);
 		done += some.n;

@@ -66,7 +66,7 @@ static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		struct zero_part some = { part.first + done, part.n - done < step ? part.n - done : step };
+		struct zero_part some = { part.first + done, zero_min(part.n - done, step) };
 		const char *from;
 
 		rc = find_values(z, file, e, &some, copy, converted, &from);

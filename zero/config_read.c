@@ -13,11 +13,6 @@ struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
 
 /* ---- Unknown keys --------------------------------------------------------------------------------------- */
 
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 enum { LONGEST = 48 }; /* of names that are compared: longer ones resemble none */
 
 /* Insertions, deletions and replacements that make one name of the other (Levenshtein); LONGEST: too long to tell. */
@@ -37,7 +32,7 @@ static size_t count_edits(const char *a, const char *b)
 			size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
 
 			diagonal = row[j];
-			row[j] = min_size(replaced, 1 + min_size(row[j], row[j - 1]));
+			row[j] = zero_min(replaced, 1 + zero_min(row[j], row[j - 1]));
 		}
 	}
 	return row[nb];
@@ -53,7 +48,7 @@ static const char *name_of(const char *path)
 /* The key that somebody may have meant: one of the same section with a few other letters, or of that name in another. */
 static const char *find_nearest(const char *section, const char *name)
 {
-	size_t len = strlen(section), least = min_size(strlen(name) / 3 + 1, LONGEST - 1);
+	size_t len = strlen(section), least = zero_min(strlen(name) / 3 + 1, LONGEST - 1);
 	const char *best = NULL, *elsewhere = NULL;
 
 	for (int k = 0; k < zero_nkeys; k++) {
@@ -91,8 +86,8 @@ static int refuse_unknown(const struct zero_reading *r, const char *path, const 
 /* Cut where it is too long, and without control characters: no known path has such. */
 static void join_path(char out[ZERO_PATH], const char *section, const char *name)
 {
-	size_t len = min_size(strlen(section), ZERO_PATH - 1),
-	       rest = min_size(strlen(name), ZERO_PATH - 1 - len);
+	size_t len = zero_min(strlen(section), ZERO_PATH - 1),
+	       rest = zero_min(strlen(name), ZERO_PATH - 1 - len);
 
 	memmove(out, section, len);
 	memcpy(out + len, name, rest);

@@ -126,7 +126,7 @@ static int init_state(struct kolo_zero *z, struct zero_tensor *t)
 	for (size_t done = 0, n; rc == 0 && done < t->held.n; done += n) {
 		struct zero_part part = { t->held.first + done, 0 };
 
-		n = part.n = t->held.n - done < STEP ? t->held.n - done : STEP;
+		n = part.n = zero_min(t->held.n - done, STEP);
 		if (masters) {
 			rc = zero_home_get(z, values, t->param + part.first * size, n * size);
 			kolo_cast(values, t->type, floats, KOLO_F32, n, 1);

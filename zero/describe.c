@@ -18,16 +18,6 @@ enum {
 	WHOLE = 64 << 10,
 };
 
-static size_t max_size(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- Tensors -------------------------------------------------------------------------------------------- */
 
 static size_t count_elements(const struct kolo_zero_tensor *t)
@@ -124,10 +114,10 @@ static void decide_away(const struct kolo_zero *z, struct zero_tensor *t, double
 	*due += ratio * (double)t->chunk;
 	blocks = (*due - (double)*given) / KOLO_ZERO_BLOCK + 0.5;
 	t->away.room = ratio >= 1    ? t->chunk
-		       : blocks >= 1 ? min_size(t->chunk, (size_t)blocks * KOLO_ZERO_BLOCK)
+		       : blocks >= 1 ? zero_min(t->chunk, (size_t)blocks * KOLO_ZERO_BLOCK)
 				     : 0;
 	*given += t->away.room;
-	t->away.n = min_size(t->away.room, t->held.n);
+	t->away.n = zero_min(t->away.room, t->held.n);
 	t->away.grad_type = z->device && !sums_behind(z) ? t->type : t->grad_type;
 	if (!z->device || sums_before(z) || sums_behind(z))
 		return;
@@ -154,7 +144,7 @@ static void decide_shard(struct kolo_zero *z, struct zero_tensor *t, size_t *in_
 	t->shard_offset = files->used;
 	files->used += len;
 	z->shelf.n = z->config.offload_param.buffers;
-	z->shelf.len = max_size(z->shelf.len, len);
+	z->shelf.len = zero_max(z->shelf.len, len);
 }
 
 static void decide_places(struct kolo_zero *z)
@@ -180,7 +170,7 @@ static void decide_places(struct kolo_zero *z)
 /* Elements of each rank in a bucket of so many. */
 static size_t share(const struct kolo_zero *z, size_t bucket)
 {
-	return max_size(bucket / (size_t)z->nranks, 1);
+	return zero_max(bucket / (size_t)z->nranks, 1);
 }
 
 /* Buffers begin with a line of the cache. */
@@ -356,7 +346,7 @@ static void plan_units(struct kolo_zero *z)
 
 		moments = n > moments ? n : moments;
 	}
-	u->unit = min_size(z->slice, z->naway);
+	u->unit = zero_min(z->slice, z->naway);
 	u->nunits = (z->naway + u->unit - 1) / u->unit;
 	u->states = 1 + moments;
 	u->nbuffers = z->config.offload_optimizer.buffers;
@@ -379,9 +369,9 @@ static void plan_staging(struct kolo_zero *z)
 		if (!z->device || !t->trained)
 			continue;
 		if (t->shard_place == ZERO_HOME)
-			up = max_size(up, min_size(z->slice, t->away.room) * size);
+			up = zero_max(up, zero_min(z->slice, t->away.room) * size);
 		else
-			down = max_size(down, min_size(z->slice, home) * size);
+			down = zero_max(down, zero_min(z->slice, home) * size);
 	}
 	z->rising = (struct zero_staging){ .len = whole_lines(up),
 					   .n = up ? z->config.offload_optimizer.buffers : 0 };

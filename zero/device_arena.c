@@ -112,7 +112,7 @@ static int64_t copy_paced(const struct copy *c, double bandwidth, int64_t before
 	int64_t start = c->submitted > before ? c->submitted : before;
 
 	for (size_t at = 0; at < c->bytes;) {
-		size_t n = c->bytes - at < PIECE ? c->bytes - at : PIECE;
+		size_t n = zero_min(c->bytes - at, PIECE);
 
 		memcpy(c->to + at, c->from + at, n);
 		at += n;

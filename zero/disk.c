@@ -283,7 +283,7 @@ static void cut(struct zero_disk *disk)
 	while (disk->nidle > 0 && disk->queued > 0) {
 		int buffer = disk->queue[disk->first];
 		struct job *job = &disk->jobs[buffer];
-		size_t left = job->len - job->given, len = left < disk->block ? left : disk->block;
+		size_t left = job->len - job->given, len = zero_min(left, disk->block);
 
 		if (len > 0) {
 			struct request *request = disk->idle[--disk->nidle];
@@ -422,7 +422,7 @@ static int allocate(const struct zero_disk_attr *attr, struct zero_disk **out)
 {
 	struct zero_disk *disk = calloc(1, sizeof(*disk));
 	size_t nbuffers = (size_t)attr->nbuffers, depth = (size_t)attr->depth;
-	size_t block = attr->block < LONGEST ? attr->block : LONGEST;
+	size_t block = zero_min(attr->block, LONGEST);
 
 	if (!disk)
 		return kolo_error_set(KOLO_ENOMEM, "a file for the %s: out of memory", attr->what);

@@ -1,14 +1,10 @@
 /* See disk_bytes.h. A file is read and written in whole sectors: what lies beside the wanted bytes is read before it is written. */
 #include "disk_bytes.h"
 
+#include "basics.h"
 #include "disk.h"
 
 #include <string.h>
-
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 enum { SECTOR = 4096 };
 
@@ -23,7 +19,7 @@ static struct window window_at(uint64_t offset, size_t bytes, size_t room)
 	struct window w = { .first = offset / SECTOR * SECTOR };
 
 	w.skip = (size_t)(offset - w.first);
-	w.bytes = min_size(bytes, room - w.skip);
+	w.bytes = zero_min(bytes, room - w.skip);
 	w.len = (w.skip + w.bytes + SECTOR - 1) / SECTOR * SECTOR;
 	return w;
 }

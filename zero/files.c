@@ -106,7 +106,7 @@ static int write_direct(struct zero_writer *w, const char *src, size_t len, uint
 	for (size_t done = 0, n; rc == 0 && done < len; done += n) {
 		const char *from = src + done;
 
-		n = len - done < BOUNCE ? len - done : BOUNCE;
+		n = zero_min(len - done, BOUNCE);
 		if ((uintptr_t)from % block != 0)
 			from = memcpy(aligned, from, n);
 		if (pwrite(w->direct, from, n, (off_t)(offset + done)) == (ssize_t)n)

@@ -438,7 +438,7 @@ static int look_for_culprit(struct kolo_zero *z, int tensor, const char *gradien
 	if (z->culprit.tensor >= 0 || !*z->bad)
 		return 0;
 	for (size_t i = 0, n; rc == 0 && i < t->n; i += n) {
-		n = t->n - i < sizeof(some) / size ? t->n - i : sizeof(some) / size;
+		n = zero_min(t->n - i, sizeof(some) / size);
 		rc = zero_home_get(z, some, gradient + i * size, n * size);
 		for (size_t k = 0; rc == 0 && k < n; k++) {
 			kolo_cast(some + k * size, t->type, &value, KOLO_F32, 1, 1);

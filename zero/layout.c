@@ -5,11 +5,6 @@
 
 #include <stdlib.h>
 
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 size_t zero_chunk(size_t n, int nranks)
 {
 	return n / (size_t)nranks + (n % (size_t)nranks != 0);
@@ -18,16 +13,16 @@ size_t zero_chunk(size_t n, int nranks)
 struct zero_part zero_part_meet(struct zero_part a, struct zero_part b)
 {
 	size_t first = a.first > b.first ? a.first : b.first;
-	size_t end = min_size(a.first + a.n, b.first + b.n);
+	size_t end = zero_min(a.first + a.n, b.first + b.n);
 
 	return (struct zero_part){ first, end > first ? end - first : 0 };
 }
 
 struct zero_part zero_part_of(size_t len, int nranks, int rank, size_t first, size_t n)
 {
-	size_t start = min_size(len, zero_chunk(len, nranks) * (size_t)rank + first);
+	size_t start = zero_min(len, zero_chunk(len, nranks) * (size_t)rank + first);
 
-	return (struct zero_part){ start, min_size(n, len - start) };
+	return (struct zero_part){ start, zero_min(n, len - start) };
 }
 
 struct zero_part zero_owned(size_t n, int nranks, int rank)
@@ -80,7 +75,7 @@ static void put_item(struct maker *m, const struct zero_item *item)
 	if (alone || (m->open.n && m->open.type != item->type))
 		close_bucket(m);
 	while (first < item->chunk) {
-		size_t n = min_size(item->chunk - first, m->limit - m->open.n);
+		size_t n = zero_min(item->chunk - first, m->limit - m->open.n);
 
 		if (n == 0) {
 			close_bucket(m);

@@ -2,14 +2,10 @@
  * owners in the order of ranks. So the sum does not depend on threads, on the stage, or on where a gradient is. */
 #include "norm.h"
 
+#include "basics.h"
 #include "home.h"
 #include "tensor.h"
 #include "work.h"
-
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 /* ---- Squares -------------------------------------------------------------------------------------------- */
 
@@ -139,7 +135,7 @@ static int find_bad_of(struct kolo_zero *z, const struct zero_tensor *t, size_t 
 		return 0;
 	}
 	for (size_t at = t->grad_held.first; rc == 0 && at < end; at += step) {
-		step = min_size(sizeof(some) / size, end - at);
+		step = zero_min(sizeof(some) / size, end - at);
 		rc = zero_home_get(z, some, t->grad + (at - t->grad_held.first) * size, step * size);
 		bad = rc == 0 ? find_bad(some, t->grad_type, step, value) : step;
 		if (bad < step) {

@@ -240,7 +240,7 @@ int kolo_zero_use(struct kolo_zero *z, int tensor, const void **out)
 		return zero_failed(z, rc);
 	if (t->sharded && t->uses == 0) {
 		z->used += t->region.len;
-		z->most_used = z->used > z->most_used ? z->used : z->most_used;
+		z->most_used = zero_max(z->most_used, z->used);
 	}
 	t->uses++;
 	if (out)

@@ -102,7 +102,7 @@ static size_t staging_bytes(const struct kolo_zero *z, enum zero_place place, en
 
 static size_t add_up_to(size_t a, size_t b, size_t most)
 {
-	return b < most - (a < most ? a : most) ? a + b : most;
+	return b < most - zero_min(a, most) ? a + b : most;
 }
 
 /* The most that can be gathered at a time: what the model used at once, or the largest, whose values are shared at creation; and
@@ -117,12 +117,10 @@ static size_t gathered_limit(const struct kolo_zero *z)
 		if (!t->sharded)
 			continue;
 		all += t->region.len;
-		most = t->n > most ? t->n : most;
-		largest = t->region.len > largest ? t->region.len : largest;
+		most = zero_max(most, t->n);
+		largest = zero_max(largest, t->region.len);
 	}
-	ahead = z->config.overlap && z->config.prefetch
-			? (z->config.prefetch > most ? z->config.prefetch : most)
-			: 0;
+	ahead = z->config.overlap && z->config.prefetch ? zero_max(z->config.prefetch, most) : 0;
 	/* As much again rises meanwhile. */
 	if (z->config.offload_param.place != KOLO_ZERO_ON_DEVICE)
 		ahead = add_up_to(ahead, ahead, SIZE_MAX / 8);
@@ -131,7 +129,7 @@ static size_t gathered_limit(const struct kolo_zero *z)
 	ahead = add_up_to(ahead, kept * most, SIZE_MAX / 8) * sizeof(float);
 	if (ahead)
 		ahead = add_up_to(ahead, (size_t)z->ntensors * 4096, SIZE_MAX / 2);
-	return add_up_to(z->most_used > largest ? z->most_used : largest, ahead, all);
+	return add_up_to(zero_max(z->most_used, largest), ahead, all);
 }
 
 /* What formulas are called, by stage. */

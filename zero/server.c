@@ -2,6 +2,7 @@
  * baseline that a ring is compared with: of K bytes the others send K each, and rank 0 receives and sends (N-1) K. */
 #include "server.h"
 
+#include "basics.h"
 #include "kernels.h"
 #include "zero.h"
 
@@ -16,7 +17,7 @@ static int collect(struct kolo_zero *z, const struct zero_bucket *b, char *memor
 	for (int r = 1; rc == 0 && r < z->nranks; r++) {
 		rc = kolo_recv(z->data, incoming, n, b->type, r, NULL);
 		for (size_t at = 0; rc == 0 && at < n; at += 512) {
-			size_t m = n - at < 512 ? n - at : 512;
+			size_t m = zero_min(n - at, 512);
 
 			kolo_cast(memory + at * size, b->type, sum, KOLO_F32, m, 1);
 			kolo_cast(incoming + at * size, b->type, x, KOLO_F32, m, 1);

@@ -16,11 +16,6 @@
 
 #include <stdlib.h>
 
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 static int update_slice(struct kolo_zero *z, int tensor, const struct zero_slice *s, void *arg)
 {
 	struct kolo_zero_work work = zero_update_away(z, tensor, s, arg);
@@ -37,7 +32,7 @@ static int update_and_fall(struct kolo_zero *z, int tensor, struct zero_part par
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		struct zero_part slice = { part.first + done, n = min_size(part.n - done, z->slice) };
+		struct zero_part slice = { part.first + done, n = zero_min(part.n - done, z->slice) };
 		struct kolo_zero_work work;
 		char *to = zero_kept_at(t, slice.first), *values;
 		uint64_t *ticket;

@@ -102,11 +102,6 @@ void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
 
 enum { STEP = 4096 };
 
-static size_t step_of(size_t n)
-{
-	return n < STEP ? n : STEP;
-}
-
 /* Values of a tensor, of its own part where it is sharded, from floats. */
 static int put_floats(struct kolo_zero *z, int tensor, struct zero_part part, const float *from)
 {
@@ -115,7 +110,7 @@ static int put_floats(struct kolo_zero *z, int tensor, struct zero_part part, co
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		n = step_of(part.n - done);
+		n = zero_min(part.n - done, STEP);
 		kolo_cast(from + done, KOLO_F32, values, type, n, 1);
 		rc = zero_values_put(z, tensor, (struct zero_part){ part.first + done, n }, values);
 	}
@@ -129,7 +124,7 @@ static int values_as_floats(struct kolo_zero *z, int tensor, struct zero_part pa
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		n = step_of(part.n - done);
+		n = zero_min(part.n - done, STEP);
 		rc = zero_values_get(z, tensor, (struct zero_part){ part.first + done, n }, values);
 		kolo_cast(values, type, out + done, KOLO_F32, n, 1);
 	}
@@ -229,7 +224,7 @@ int zero_values_from_masters(struct kolo_zero *z, int tensor, struct zero_part p
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
 		struct zero_part some = { part.first + done, 0 };
 
-		n = some.n = part.n - done < MANY ? part.n - done : MANY;
+		n = some.n = zero_min(part.n - done, MANY);
 		rc = zero_state_get(z, t, 0, some, floats);
 		if (rc == 0)
 			rc = kolo_cast(floats, KOLO_F32, floats + MANY, t->type, n, 1);

@@ -3,6 +3,7 @@
  * and written once. */
 #include "work.h"
 
+#include "basics.h"
 #include "kernels.h"
 #include "threads.h"
 
@@ -22,11 +23,6 @@ struct job {
 	const struct kolo_zero_work *work;
 	int nparts;
 };
-
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 static const void *from_at(const struct kolo_zero_work *w, size_t i)
 {
@@ -118,7 +114,7 @@ static void squares(const struct job *job, size_t i, size_t n)
 	float room[PIECE];
 
 	for (size_t at = i; at < i + n; at += PIECE) {
-		size_t m = min_size(PIECE, i + n - at);
+		size_t m = zero_min(PIECE, i + n - at);
 
 		job->kernels->add_squares(&lanes, load(job->work, at, m, 1, room), m);
 	}
@@ -133,7 +129,7 @@ static void lamb(const struct job *job, size_t i, size_t n)
 	float room[PIECE];
 
 	for (size_t at = i; at < i + n; at += PIECE) {
-		size_t m = min_size(PIECE, i + n - at);
+		size_t m = zero_min(PIECE, i + n - at);
 
 		job->kernels->lamb_moments(w->master + at, moment_at(w, 0, at), moment_at(w, 1, at),
 					   load(w, at, m, w->factor, room), m, &w->scalars, &p2, &u2);
@@ -157,9 +153,9 @@ static const struct {
 static size_t part_begin(const struct job *job, int part)
 {
 	size_t nblocks = zero_blocks(job->work->n), nparts = (size_t)job->nparts, p = (size_t)part;
-	size_t block = nblocks / nparts * p + min_size(p, nblocks % nparts);
+	size_t block = nblocks / nparts * p + zero_min(p, nblocks % nparts);
 
-	return min_size(block * KOLO_ZERO_BLOCK, job->work->n);
+	return zero_min(block * KOLO_ZERO_BLOCK, job->work->n);
 }
 
 static void run_part(void *arg, int part)
@@ -168,7 +164,7 @@ static void run_part(void *arg, int part)
 	size_t end = part_begin(job, part + 1), step = kinds[job->work->kind].step;
 
 	for (size_t i = part_begin(job, part), n; i < end; i += n) {
-		n = min_size(step, end - i);
+		n = zero_min(step, end - i);
 		kinds[job->work->kind].run(job, i, n);
 	}
 }

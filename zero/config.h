@@ -154,6 +154,8 @@ struct zero_reading {
 
 /* What the file has of a key. */
 struct zero_given *zero_given_of(const struct zero_reading *r, const char *path);
+/* Why a key has no effect beside those that were taken before. NULL: it has one. */
+const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key);
 
 /* ---- config_source.c ------------------------------------------------------------------------------------ */
 
@@ -192,8 +194,6 @@ const char *zero_place_text(const struct zero_settings *settings, const struct z
 
 /* The optimizer's and the schedule's presets, once their types are known. */
 void zero_rules_begin(const struct zero_reading *r);
-/* Why a key has no effect beside those that were taken before, NULL: it has one. */
-const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key);
 /* What holds between keys; makes config and groups complete. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
 int zero_rules_end(const struct zero_reading *r);
 

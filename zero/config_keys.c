@@ -478,3 +478,51 @@ bool zero_range_has(const struct zero_range *range, double x)
 	       (range->below ? x < range->high : x <= range->high) && x > -INFINITY && x < INFINITY &&
 	       (range->multiple == 0 || fmod(x, range->multiple) == 0);
 }
+
+struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
+{
+	return &r->given[zero_key_find(path)];
+}
+
+/* ---- What has no effect --------------------------------------------------------------------------------- */
+
+/* Why something that is offloaded to `place` does not leave this program's memory, NULL: it does. */
+static const char *why_not_away(const struct zero_reading *r, int place)
+{
+	if (place == KOLO_ZERO_ON_DEVICE)
+		return "no effect: nothing is offloaded";
+	return place == KOLO_ZERO_ON_NVME || r->model->device
+		       ? NULL
+		       : "no effect: the engine and its state are in host memory";
+}
+
+static const char *why_not_copied(const struct zero_reading *r, int place)
+{
+	if (place == KOLO_ZERO_ON_DEVICE)
+		return "no effect: nothing is offloaded";
+	return r->model->device ? NULL : "no effect: an engine on the host needs no pinned memory";
+}
+
+static const char *why_not_files(bool files)
+{
+	return files ? NULL : "no effect: nothing is kept on NVMe";
+}
+
+const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key)
+{
+	const struct zero_settings *s = r->out;
+	bool state = s->optimizer_place == KOLO_ZERO_ON_NVME, params = s->param_place == KOLO_ZERO_ON_NVME;
+
+	switch (key->need) {
+	case ZERO_NEEDS_NOTHING: return NULL;
+	case ZERO_NEEDS_STAGE_3: return s->shown.config.stage == 3 ? NULL : "no effect but at stage 3";
+	case ZERO_NEEDS_OPTIMIZER_AWAY: return why_not_away(r, s->optimizer_place);
+	case ZERO_NEEDS_OPTIMIZER_COPIED: return why_not_copied(r, s->optimizer_place);
+	case ZERO_NEEDS_OPTIMIZER_FILES: return why_not_files(state);
+	case ZERO_NEEDS_PARAM_AWAY: return why_not_away(r, s->param_place);
+	case ZERO_NEEDS_PARAM_COPIED: return why_not_copied(r, s->param_place);
+	case ZERO_NEEDS_PARAM_FILES: return why_not_files(params);
+	case ZERO_NEEDS_FILES: return why_not_files(state || params);
+	}
+	return NULL;
+}

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
-{
-	return &r->given[zero_key_find(path)];
-}
-
 /* ---- Unknown keys --------------------------------------------------------------------------------------- */
 
 enum { LONGEST = 48 }; /* of names that are compared: longer ones resemble none */

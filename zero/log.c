@@ -3,9 +3,10 @@
  * allocated, and a step without a row or a line reads no clock. */
 #include "kolo/kolo_zero_log.h"
 
-#include "log.h"
+#include "basics.h"
+#include "log_file.h"
+#include "log_text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

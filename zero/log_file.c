@@ -1,5 +1,8 @@
 /* Files that lines are appended to, whole ones only. */
-#include "log.h"
+#include "log_file.h"
+
+#include "basics.h"
+#include "log_text.h"
 
 #include "kolo/kolo.h"
 

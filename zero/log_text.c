@@ -1,5 +1,7 @@
 /* Lines of the log, made in memory: numbers and strings, as a parser wants them. */
-#include "log.h"
+#include "log_text.h"
+
+#include "basics.h"
 
 #include <stdarg.h>
 #include <stdint.h>

@@ -439,8 +439,8 @@ static void set_state(struct loading *l)
 	z->skipped = s->skipped;
 	z->total_samples = s->samples;
 	/* One that ranks were asked for is the same again. */
-	if (z->asks_micro_batch)
-		z->config.micro_batch = s->micro_batch;
+	if (z->config.micro_batch == 0)
+		z->micro_batch = s->micro_batch;
 	/* One that adapts goes on; what is fixed here is the config's, and what was fixed there says nothing. */
 	if (z->scaler.adapts && s->scaler.adapts)
 		z->scaler = s->scaler;

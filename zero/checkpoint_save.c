@@ -212,7 +212,7 @@ static int describe_state(const struct kolo_zero *z, const void *user, size_t us
 		.step = z->step,
 		.skipped = z->skipped,
 		.samples = z->total_samples,
-		.micro_batch = z->config.micro_batch,
+		.micro_batch = z->micro_batch,
 		.scaler = z->scaler,
 		.optimizer = z->config.optimizer,
 		.ngroups = z->config.ngroups,

@@ -544,7 +544,7 @@ static void init_engine(struct kolo_zero *z, const struct kolo_zero_config *conf
 	z->kernels = zero_kernels_best();
 	z->predivide = config->predivide > 0 ? config->predivide : nranks;
 	zero_scaler_init(&z->scaler, config);
-	z->asks_micro_batch = config->micro_batch == 0;
+	z->micro_batch = config->micro_batch;
 	z->culprit.tensor = -1;
 	z->trace.hash = ZERO_HASH;
 }

@@ -19,7 +19,7 @@ static int agree_on_micro_batch(struct kolo_zero *z, size_t samples)
 	uint64_t most = samples > 1 ? samples : 1;
 	int rc = kolo_all_reduce(z->control, &most, &most, 1, KOLO_U64, KOLO_MAX, NULL);
 
-	z->config.micro_batch = most;
+	z->micro_batch = most;
 	return rc;
 }
 
@@ -33,12 +33,12 @@ int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 		return kolo_error_set(KOLO_EINVAL,
 				      "rank %d: forward in a micro-step that kolo_zero_step has not ended",
 				      z->rank);
-	if (z->config.micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
+	if (z->micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
 		return zero_failed(z, rc);
 	z->phase = ZERO_FORWARD;
 	z->phase_began = zero_now();
 	z->micro_samples = samples;
-	z->weight = (float)((double)samples / ((double)z->config.micro_batch * z->predivide));
+	z->weight = (float)((double)samples / ((double)z->micro_batch * z->predivide));
 	zero_reducer_begin(z);
 	return 0;
 }
@@ -166,7 +166,7 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 /* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch predivide). */
 static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
 {
-	double unit = (double)z->config.micro_batch * z->predivide;
+	double unit = (double)z->micro_batch * z->predivide;
 	/* Sums of micro-steps were divided by their number before they were reduced. */
 	int summed = z->config.stage < 2 ? z->config.accumulation : 1;
 	double mean = s->samples > 0 ? unit * summed / s->samples / z->scaler.scale : 0;

@@ -223,13 +223,13 @@ struct kolo_zero {
 	size_t user_bytes;          /* of parameters in the caller's memory */
 
 	enum zero_phase phase;
-	int micro;                        /* micro-steps done towards the update */
-	long step, skipped;               /* updates, and those that an overflow took */
-	uint64_t total_samples;           /* of all ranks, in updates */
-	struct zero_scaler scaler;        /* config.loss_scale is where it started */
-	double predivide;                 /* config.predivide, or nranks */
-	bool asks_micro_batch;            /* config.micro_batch was 0 */
-	float weight;                     /* of this micro-step's gradients */
+	int micro;                 /* micro-steps done towards the update */
+	long step, skipped;        /* updates, and those that an overflow took */
+	uint64_t total_samples;    /* of all ranks, in updates */
+	struct zero_scaler scaler; /* config.loss_scale is where it started */
+	double predivide;          /* config.predivide, or nranks */
+	size_t micro_batch; /* so many samples weigh 1 / nranks: config.micro_batch, or agreed later; 0: not yet */
+	float weight;       /* of this micro-step's gradients */
 	size_t micro_samples;             /* of this micro-step on this rank; */
 	double samples, loss;             /* and this update's on this rank, loss times samples */
 	struct zero_culprit culprit;      /* in the gradients that this rank reported */

@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { BUCKET = 2 << 20 }; /* elements; include/kolo/kolo_zero.h documents it */
+
 void kolo_zero_offload_init(struct kolo_zero_offload *out)
 {
 	*out = (struct kolo_zero_offload){ .ratio = 1, .pin = 1, .buffers = 4, .buffer = 512 << 10 };
@@ -32,8 +34,8 @@ void kolo_zero_config_init(struct kolo_zero_config *out)
 		.scaling = { .initial = 65536, .min = 1, .window = 1000, .hysteresis = 2 },
 		.optimizer = KOLO_ZERO_ADAMW,
 		.overlap = 1,
-		.reduce_bucket = 2 << 20,
-		.gather_bucket = 2 << 20,
+		.reduce_bucket = BUCKET,
+		.gather_bucket = BUCKET,
 		.contiguous = 1,
 		.reduce_scatter = 1,
 		.allgather = 1,

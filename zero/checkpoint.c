@@ -76,17 +76,17 @@ enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file
 	return file == ZERO_WEIGHTS && !t->trained ? t->type : KOLO_F32;
 }
 
-/* The moments of a tensor at home, or away in memory, or NULL. */
+/* The moments of a tensor in memory: on the device or offloaded to the host. NULL: there are none. */
 static char *state_at(const struct kolo_zero *z, const struct zero_tensor *t, int state,
 		      struct zero_part *part)
 {
-	struct zero_part away = zero_part_away(t, *part);
+	struct zero_part offloaded = zero_part_offloaded(t, *part);
 	float *at;
 
-	if (away.n) {
-		*part = away;
-		at = state == 0 ? t->away.master : t->away.moment[state - 1];
-		return at ? (char *)(at + (away.first - t->held.first)) : NULL;
+	if (offloaded.n) {
+		*part = offloaded;
+		at = state == 0 ? t->offloaded.master : t->offloaded.moment[state - 1];
+		return at ? (char *)(at + (offloaded.first - t->held.first)) : NULL;
 	}
 	if (!z->on_host)
 		return NULL;
@@ -102,7 +102,7 @@ char *zero_stored_at(const struct kolo_zero *z, int tensor, enum zero_file file,
 		return state_at(z, t, (int)file, part);
 	if (!t->sharded)
 		return z->on_host ? zero_at(t->param, t->type, part->first) : NULL;
-	if (!t->shard || (t->shard_place == ZERO_HOME && !z->on_host))
+	if (!t->shard || (t->shard_place == ZERO_ON_DEVICE && !z->on_host))
 		return NULL;
 	return zero_at(t->shard, t->type, part->first - t->own.first);
 }

@@ -334,7 +334,7 @@ static int read_file(struct loading *l, enum zero_file file)
 
 /* ---- From the owners to who else has it ----------------------------------------------------------------- */
 
-/* A tensor's parts at home, each with its owner, to all ranks. */
+/* Sends a tensor's parts, each from its owner, to all ranks. */
 static int gather_parts(struct kolo_zero *z, const struct zero_tensor *t, char *base, enum kolo_type type)
 {
 	for (int r = 0; r < z->nranks; r++)
@@ -377,7 +377,7 @@ static int write_piece(struct kolo_zero *z, const struct zero_piece *piece, void
 static int spread(struct loading *l)
 {
 	struct kolo_zero *z = l->z;
-	int rc = zero_shelf_forget(z);
+	int rc = zero_param_buffers_forget(z);
 
 	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
 		struct zero_tensor *t = &z->tensors[i];

@@ -94,10 +94,10 @@ enum zero_auto {
 enum zero_need {
 	ZERO_NEEDS_NOTHING,
 	ZERO_NEEDS_STAGE_3,
-	ZERO_NEEDS_OPTIMIZER_AWAY,   /* from a device, or in files */
-	ZERO_NEEDS_OPTIMIZER_COPIED, /* between a device and the host */
+	ZERO_NEEDS_OPTIMIZER_OFFLOADED, /* from a device, or in files */
+	ZERO_NEEDS_OPTIMIZER_COPIED,    /* between a device and the host */
 	ZERO_NEEDS_OPTIMIZER_FILES,
-	ZERO_NEEDS_PARAM_AWAY,
+	ZERO_NEEDS_PARAM_OFFLOADED,
 	ZERO_NEEDS_PARAM_COPIED,
 	ZERO_NEEDS_PARAM_FILES,
 	ZERO_NEEDS_FILES, /* of either */

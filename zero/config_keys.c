@@ -170,7 +170,7 @@ const struct zero_key zero_keys[] = {
 	{ ZERO("offload_param.nvme_path"), &text, SETTING(TEXT, param_path), .nullable = true,
 	  .need = ZERO_NEEDS_PARAM_FILES },
 	{ ZERO("offload_param.buffer_count"), &buffers, SETTING(INT, shown.config.offload_param.buffers),
-	  .need = ZERO_NEEDS_PARAM_AWAY },
+	  .need = ZERO_NEEDS_PARAM_OFFLOADED },
 	{ ZERO("offload_param.buffer_size"), &count, ROLE(MOOT, NAN, "no effect: a buffer holds any shard") },
 	{ ZERO("offload_param.max_in_cpu"), &natural, SETTING(SIZE, shown.config.offload_param.in_host),
 	  .need = ZERO_NEEDS_PARAM_FILES },
@@ -181,7 +181,7 @@ const struct zero_key zero_keys[] = {
 	{ ZERO("offload_optimizer.nvme_path"), &text, SETTING(TEXT, optimizer_path), .nullable = true,
 	  .need = ZERO_NEEDS_OPTIMIZER_FILES },
 	{ ZERO("offload_optimizer.buffer_count"), &buffers,
-	  SETTING(INT, shown.config.offload_optimizer.buffers), .need = ZERO_NEEDS_OPTIMIZER_AWAY },
+	  SETTING(INT, shown.config.offload_optimizer.buffers), .need = ZERO_NEEDS_OPTIMIZER_OFFLOADED },
 	{ ZERO("offload_optimizer.pin_memory"), &flag, SETTING(INT, shown.config.offload_optimizer.pin),
 	  .need = ZERO_NEEDS_OPTIMIZER_COPIED },
 	{ ZERO("offload_optimizer.pipeline"), &flag, ROLE(MOOT, 0, read_ahead) },
@@ -190,7 +190,7 @@ const struct zero_key zero_keys[] = {
 	{ ZERO("offload_optimizer.fast_init"), &flag,
 	  ROLE(MOOT, 0, "no effect: there is one way for state to begin") },
 	{ ZERO("offload_optimizer.ratio"), &part, SETTING(DOUBLE, shown.config.offload_optimizer.ratio),
-	  .need = ZERO_NEEDS_OPTIMIZER_AWAY },
+	  .need = ZERO_NEEDS_OPTIMIZER_OFFLOADED },
 	{ ZERO("offload_optimizer.super_offload"), &flag,
 	  ROLE(ONLY, 0, "updates are not made ahead of their norm") },
 	{ ZERO("offload_optimizer.cpuadam_cores_perc"), &part,
@@ -487,7 +487,7 @@ struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
 /* ---- What has no effect --------------------------------------------------------------------------------- */
 
 /* Why something that is offloaded to `place` does not leave this program's memory, NULL: it does. */
-static const char *why_not_away(const struct zero_reading *r, int place)
+static const char *why_not_offloaded(const struct zero_reading *r, int place)
 {
 	if (place == KOLO_ZERO_ON_DEVICE)
 		return "no effect: nothing is offloaded";
@@ -516,10 +516,10 @@ const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *k
 	switch (key->need) {
 	case ZERO_NEEDS_NOTHING: return NULL;
 	case ZERO_NEEDS_STAGE_3: return s->shown.config.stage == 3 ? NULL : "no effect but at stage 3";
-	case ZERO_NEEDS_OPTIMIZER_AWAY: return why_not_away(r, s->optimizer_place);
+	case ZERO_NEEDS_OPTIMIZER_OFFLOADED: return why_not_offloaded(r, s->optimizer_place);
 	case ZERO_NEEDS_OPTIMIZER_COPIED: return why_not_copied(r, s->optimizer_place);
 	case ZERO_NEEDS_OPTIMIZER_FILES: return why_not_files(state);
-	case ZERO_NEEDS_PARAM_AWAY: return why_not_away(r, s->param_place);
+	case ZERO_NEEDS_PARAM_OFFLOADED: return why_not_offloaded(r, s->param_place);
 	case ZERO_NEEDS_PARAM_COPIED: return why_not_copied(r, s->param_place);
 	case ZERO_NEEDS_PARAM_FILES: return why_not_files(params);
 	case ZERO_NEEDS_FILES: return why_not_files(state || params);

@@ -57,7 +57,7 @@ static int pin_memory(struct kolo_zero *z)
 
 	for (int k = 0; rc == 0 && k < ZERO_NKINDS; k++)
 		if (zero_is_pinned(z, (enum zero_kind)k))
-			rc = zero_arena_pin(&z->arenas[ZERO_AWAY][k], z->device);
+			rc = zero_arena_pin(&z->arenas[ZERO_ON_HOST][k], z->device);
 	return rc;
 }
 
@@ -66,9 +66,10 @@ static int open_arenas(struct kolo_zero *z)
 	int rc = 0;
 
 	for (int k = 0; rc == 0 && k < ZERO_NKINDS; k++) {
-		rc = zero_arena_open(&z->arenas[ZERO_HOME][k], zero_kind_name((enum zero_kind)k), z->device);
+		rc = zero_arena_open(&z->arenas[ZERO_ON_DEVICE][k], zero_kind_name((enum zero_kind)k),
+				     z->device);
 		if (rc == 0)
-			rc = zero_arena_open(&z->arenas[ZERO_AWAY][k], zero_kind_name((enum zero_kind)k),
+			rc = zero_arena_open(&z->arenas[ZERO_ON_HOST][k], zero_kind_name((enum zero_kind)k),
 					     NULL);
 	}
 	return rc == 0 ? pin_memory(z) : rc;
@@ -76,7 +77,7 @@ static int open_arenas(struct kolo_zero *z)
 
 static int open_memory(struct kolo_zero *z)
 {
-	struct zero_arena *sums = &z->arenas[ZERO_AWAY][ZERO_SUMS];
+	struct zero_arena *sums = &z->arenas[ZERO_ON_HOST][ZERO_SUMS];
 	int rc = open_arenas(z);
 
 	if (rc < 0)
@@ -84,11 +85,11 @@ static int open_memory(struct kolo_zero *z)
 	zero_take_memory(z);
 	z->sums = zero_arena_take(sums, z->nsums * sizeof(double));
 	z->bad = zero_arena_take(sums, sizeof(double));
-	z->spot = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_SUMS], z->on_host ? 0 : sizeof(float));
+	z->spot = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_SUMS], z->on_host ? 0 : sizeof(float));
 	if ((rc = zero_reducer_open(z)) < 0 || (rc = zero_gatherer_open(z)) < 0 ||
-	    (rc = zero_away_open(z)) < 0)
+	    (rc = zero_offload_open(z)) < 0)
 		return rc;
-	return zero_shelf_open(z);
+	return zero_param_buffers_open(z);
 }
 
 static int open_tensor(struct kolo_zero *z, struct zero_tensor *t)
@@ -115,14 +116,14 @@ static int open_passage(struct kolo_zero *z)
 
 /* ---- First values --------------------------------------------------------------------------------------- */
 
-/* Masters and moments from the parameters, which are at `param` at home, from the own part on where the tensor is sharded. */
+/* Masters and moments from the parameters, all of which are at `param`. */
 static int init_state(struct kolo_zero *z, struct zero_tensor *t)
 {
 	enum { STEP = 4096 };
 	float initial = zero_optimizer_initial(z->config.optimizer, &z->config.groups[t->group]);
 	float values[STEP], floats[STEP];
 	size_t size = kolo_type_size(t->type);
-	bool masters = t->master || t->away.n;
+	bool masters = t->master || t->offloaded.n;
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < t->held.n; done += n) {
@@ -130,7 +131,7 @@ static int init_state(struct kolo_zero *z, struct zero_tensor *t)
 
 		n = part.n = zero_min(t->held.n - done, STEP);
 		if (masters) {
-			rc = zero_home_get(z, values, t->param + part.first * size, n * size);
+			rc = zero_download_now(z, values, t->param + part.first * size, n * size);
 			kolo_cast(values, t->type, floats, KOLO_F32, n, 1);
 		}
 		if (rc == 0 && masters)
@@ -151,12 +152,12 @@ static int keep_shard(struct kolo_zero *z, int tensor)
 	size_t bytes = t->own.n * kolo_type_size(t->type);
 	int rc = zero_shard_begin(z, tensor);
 
-	if (rc == 0 && t->shard_place == ZERO_HOME) {
-		rc = zero_home_copy(z, own, t->type, t->shard, t->own.n);
-		return rc == 0 ? zero_home_wait(z) : rc;
+	if (rc == 0 && t->shard_place == ZERO_ON_DEVICE) {
+		rc = zero_compute_copy(z, own, t->type, t->shard, t->own.n);
+		return rc == 0 ? zero_compute_wait(z) : rc;
 	}
 	if (rc == 0)
-		rc = zero_home_get(z, t->shard, own, bytes);
+		rc = zero_download_now(z, t->shard, own, bytes);
 	return rc == 0 ? zero_shard_end(z, tensor) : rc;
 }
 
@@ -169,7 +170,7 @@ static int share_values(struct kolo_zero *z, int tensor, const void *data)
 	if (rc < 0)
 		return rc;
 	if (!t->in_user && data && z->rank == 0)
-		rc = zero_home_put(z, t->param, data, t->n * kolo_type_size(t->type));
+		rc = zero_upload_now(z, t->param, data, t->n * kolo_type_size(t->type));
 	if (rc == 0)
 		rc = zero_queue_done(
 			z, kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, zero_queue_now(z)));
@@ -191,7 +192,7 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 	for (int i = 0; rc == 0 && i < z->ntensors; i++)
 		rc = share_values(z, i, from[i].data);
 	if (rc == 0) /* what is on its way to files is of now */
-		rc = zero_shelf_forget(z);
+		rc = zero_param_buffers_forget(z);
 	if (rc == 0)
 		rc = kolo_comm_stats(z->data, &stats);
 	if (rc == 0)
@@ -371,16 +372,16 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	if (!z->failed && z->data)
 		zero_gather_finish_all(z);
 	/* Nothing is on its way to memory that goes. */
-	zero_wait_up(z, z->up);
-	zero_wait_down(z, z->down);
+	zero_upload_wait(z, z->last_upload);
+	zero_download_wait(z, z->last_download);
 	if (z->queue)
 		zero_queue_done(z, 0);
 	kolo_queue_destroy(z->queue);
-	zero_home_wait(z);
+	zero_compute_wait(z);
 	zero_reducer_close(z);
 	zero_gatherer_close(z);
-	zero_away_close(z);
-	zero_shelf_close(z);
+	zero_offload_close(z);
+	zero_param_buffers_close(z);
 	for (int i = 0; i < z->ntensors; i++) {
 		zero_mark_close(&z->tensors[i].gathered);
 		if (z->tensors[i].state != ZERO_GONE)
@@ -391,8 +392,8 @@ void kolo_zero_destroy(struct kolo_zero *z)
 		zero_region_free(&z->tensors[i].region);
 	zero_region_free(&z->passage);
 	for (int k = 0; k < ZERO_NKINDS; k++) {
-		zero_arena_close(&z->arenas[ZERO_HOME][k]);
-		zero_arena_close(&z->arenas[ZERO_AWAY][k]);
+		zero_arena_close(&z->arenas[ZERO_ON_DEVICE][k]);
+		zero_arena_close(&z->arenas[ZERO_ON_HOST][k]);
 	}
 	zero_threads_close(z->threads);
 	free(z->trace.tensors);

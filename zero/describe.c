@@ -70,12 +70,12 @@ static int init_tensors(struct kolo_zero *z, const struct kolo_zero_tensor *from
 
 /* ---- What is where -------------------------------------------------------------------------------------- */
 
-/* Where state and shards are that are offloaded. Without a device the host's memory is home. */
+/* Where state and shards are. Without a device the model computes in host memory, and nothing is offloaded to that. */
 static enum zero_place place_of(const struct kolo_zero *z, const struct kolo_zero_offload *o)
 {
-	return o->place == KOLO_ZERO_ON_NVME                ? ZERO_FILES
-	       : o->place == KOLO_ZERO_ON_HOST && z->device ? ZERO_AWAY
-							    : ZERO_HOME;
+	return o->place == KOLO_ZERO_ON_NVME                ? ZERO_IN_FILES
+	       : o->place == KOLO_ZERO_ON_HOST && z->device ? ZERO_ON_HOST
+							    : ZERO_ON_DEVICE;
 }
 
 static bool sums_before(const struct kolo_zero *z)
@@ -105,46 +105,46 @@ static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 	}
 }
 
-/* A tensor's share of what is away: *due is how many elements the tensors up to here should have there, *given how many have. So
- * all together come close, whatever their sizes. */
-static void decide_away(const struct kolo_zero *z, struct zero_tensor *t, double *due, size_t *given)
+/* A tensor's share of what is offloaded. *due: elements that the tensors up to here should have offloaded; *given:
+ * those that they have. So all tensors together come close to the ratio, whatever their sizes. */
+static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, double *due, size_t *given)
 {
 	double ratio = z->config.offload_optimizer.ratio, blocks;
 
 	*due += ratio * (double)t->chunk;
 	blocks = (*due - (double)*given) / KOLO_ZERO_BLOCK + 0.5;
-	t->away.room = ratio >= 1    ? t->chunk
-		       : blocks >= 1 ? zero_min(t->chunk, (size_t)blocks * KOLO_ZERO_BLOCK)
-				     : 0;
-	*given += t->away.room;
-	t->away.n = zero_min(t->away.room, t->held.n);
-	t->away.grad_type = z->device && !sums_behind(z) ? t->type : t->grad_type;
+	t->offloaded.room = ratio >= 1    ? t->chunk
+			    : blocks >= 1 ? zero_min(t->chunk, (size_t)blocks * KOLO_ZERO_BLOCK)
+					  : 0;
+	*given += t->offloaded.room;
+	t->offloaded.n = zero_min(t->offloaded.room, t->held.n);
+	t->offloaded.grad_type = z->device && !sums_behind(z) ? t->type : t->grad_type;
 	if (!z->device || sums_before(z) || sums_behind(z))
 		return;
-	/* What is away comes down from the buckets. */
-	t->grad_held = zero_part_home(t, t->held);
-	t->grad_room = t->chunk - t->away.room;
+	/* What is offloaded is downloaded from the buckets. */
+	t->grad_held = zero_part_on_device(t, t->held);
+	t->grad_room = t->chunk - t->offloaded.room;
 }
 
 static void decide_shard(struct kolo_zero *z, struct zero_tensor *t, size_t *in_host)
 {
 	enum zero_place place = place_of(z, &z->config.offload_param);
-	struct zero_arena *files = &z->arenas[ZERO_FILES][ZERO_PARAMETERS];
+	struct zero_arena *files = &z->arenas[ZERO_IN_FILES][ZERO_PARAMETERS];
 	size_t len = zero_whole_pages(t->chunk * kolo_type_size(t->type));
 
 	if (!t->sharded)
 		return;
-	if (place == ZERO_FILES && t->chunk <= *in_host) {
+	if (place == ZERO_IN_FILES && t->chunk <= *in_host) {
 		*in_host -= t->chunk;
-		place = z->device ? ZERO_AWAY : ZERO_HOME;
+		place = z->device ? ZERO_ON_HOST : ZERO_ON_DEVICE;
 	}
 	t->shard_place = place;
-	if (place != ZERO_FILES)
+	if (place != ZERO_IN_FILES)
 		return;
 	t->shard_offset = files->used;
 	files->used += len;
-	z->shelf.n = z->config.offload_param.buffers;
-	z->shelf.len = zero_max(z->shelf.len, len);
+	z->param_buffers.n = z->config.offload_param.buffers;
+	z->param_buffers.len = zero_max(z->param_buffers.len, len);
 }
 
 static void decide_places(struct kolo_zero *z)
@@ -160,8 +160,8 @@ static void decide_places(struct kolo_zero *z)
 		if (!t->trained)
 			continue;
 		decide_parts(z, t);
-		if (z->state_place != ZERO_HOME)
-			decide_away(z, t, &due, &given);
+		if (z->state_place != ZERO_ON_DEVICE)
+			decide_offloaded(z, t, &due, &given);
 	}
 }
 
@@ -205,10 +205,10 @@ static int add_family(const struct kolo_zero *z, struct zero_item *items, int n,
 	return n;
 }
 
-static bool brings_down(const struct kolo_zero *z)
+static bool downloads_from_buckets(const struct kolo_zero *z)
 {
 	for (int i = 0; i < z->ntensors; i++)
-		if (z->device && z->tensors[i].away.room)
+		if (z->device && z->tensors[i].offloaded.room)
 			return !sums_behind(z);
 	return false;
 }
@@ -274,8 +274,8 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 	r->buffer_len = whole_lines((size_t)z->nranks * r->plan.largest);
 	if (rc == 0)
 		rc = count_buffers_of(z, &r->plan, &r->nplanned);
-	/* One more from which gradients come down. */
-	r->nplanned += brings_down(z);
+	/* One more, from which gradients are downloaded. */
+	r->nplanned += downloads_from_buckets(z);
 	if (r->nplanned > r->plan.nbuckets)
 		r->nplanned = r->plan.nbuckets;
 	return rc;
@@ -310,12 +310,12 @@ static int plan_buckets(struct kolo_zero *z)
 	return rc;
 }
 
-/* Tensors with sharded state in the order in which an update comes to them; the place of what is away among all of that: whole
- * blocks, so that sums over them do not depend on it. */
+/* Lists tensors with sharded state in the order of updates, and gives what is offloaded of each its number among
+ * all of that. Each begins a block of elements, so that sums over blocks do not depend on it. */
 static void decide_order(struct kolo_zero *z)
 {
 	const struct zero_plan *gathers = &z->gatherer.plan;
-	size_t away = 0;
+	size_t offloaded = 0;
 
 	for (int i = 0; z->config.stage > 0 && i < z->ntensors; i++)
 		if (z->tensors[i].trained && z->tensors[i].sharded)
@@ -326,33 +326,34 @@ static void decide_order(struct kolo_zero *z)
 	for (int k = 0; k < z->norder; k++) {
 		struct zero_tensor *t = &z->tensors[z->order[k]];
 
-		t->away.first = away;
-		away += zero_blocks(t->away.n) * KOLO_ZERO_BLOCK;
+		t->offloaded.first = offloaded;
+		offloaded += zero_blocks(t->offloaded.n) * KOLO_ZERO_BLOCK;
 	}
-	z->naway = away;
+	z->noffloaded = offloaded;
 }
 
 /* ---- Buffers -------------------------------------------------------------------------------------------- */
 
-static void plan_units(struct kolo_zero *z)
+static void plan_state_blocks(struct kolo_zero *z)
 {
-	struct zero_units *u = &z->units;
+	struct zero_state_blocks *u = &z->state_blocks;
 	int moments = 0;
 
-	if (z->naway == 0 || z->state_place != ZERO_FILES)
+	if (z->noffloaded == 0 || z->state_place != ZERO_IN_FILES)
 		return;
 	for (int g = 0; g < z->config.ngroups; g++) {
 		int n = zero_optimizer_moments(z->config.optimizer, &z->config.groups[g]);
 
 		moments = n > moments ? n : moments;
 	}
-	u->unit = zero_min(z->slice, z->naway);
-	u->nunits = (z->naway + u->unit - 1) / u->unit;
+	u->elements = zero_min(z->slice, z->noffloaded);
+	u->nblocks = (z->noffloaded + u->elements - 1) / u->elements;
 	u->states = 1 + moments;
 	u->nbuffers = z->config.offload_optimizer.buffers;
-	u->buffer_len = u->unit * (size_t)u->states * sizeof(float);
-	z->arenas[ZERO_FILES][ZERO_MASTERS].used = u->nunits * u->unit * sizeof(float);
-	z->arenas[ZERO_FILES][ZERO_MOMENTS].used = u->nunits * u->unit * sizeof(float) * (size_t)moments;
+	u->buffer_len = u->elements * (size_t)u->states * sizeof(float);
+	z->arenas[ZERO_IN_FILES][ZERO_MASTERS].used = u->nblocks * u->elements * sizeof(float);
+	z->arenas[ZERO_IN_FILES][ZERO_MOMENTS].used =
+		u->nblocks * u->elements * sizeof(float) * (size_t)moments;
 }
 
 /* What is updated on one side and belongs on the other passes through buffers. */
@@ -364,23 +365,23 @@ static void plan_staging(struct kolo_zero *z)
 		   KOLO_ZERO_BLOCK;
 	for (int i = 0; i < z->ntensors; i++) {
 		const struct zero_tensor *t = &z->tensors[i];
-		size_t size = kolo_type_size(t->type), home = t->chunk - t->away.room;
+		size_t size = kolo_type_size(t->type), rest = t->chunk - t->offloaded.room;
 
 		if (!z->device || !t->trained)
 			continue;
-		if (t->shard_place == ZERO_HOME)
-			up = zero_max(up, zero_min(z->slice, t->away.room) * size);
+		if (t->shard_place == ZERO_ON_DEVICE)
+			up = zero_max(up, zero_min(z->slice, t->offloaded.room) * size);
 		else
-			down = zero_max(down, zero_min(z->slice, home) * size);
+			down = zero_max(down, zero_min(z->slice, rest) * size);
 	}
-	z->rising = (struct zero_staging){ .len = whole_lines(up),
-					   .n = up ? z->config.offload_optimizer.buffers : 0 };
-	z->falling = (struct zero_staging){ .len = whole_lines(down), .n = down ? 2 : 0 };
+	z->uploads = (struct zero_staging){ .len = whole_lines(up),
+					    .n = up ? z->config.offload_optimizer.buffers : 0 };
+	z->downloads = (struct zero_staging){ .len = whole_lines(down), .n = down ? 2 : 0 };
 }
 
-static int plan_shelf(struct kolo_zero *z)
+static int plan_param_buffers(struct kolo_zero *z)
 {
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 
 	s->tensor = calloc((size_t)s->n + 1, sizeof(*s->tensor));
 	s->tickets = calloc((size_t)s->n + 1, sizeof(*s->tickets));
@@ -411,14 +412,14 @@ static void plan_sums(struct kolo_zero *z)
 
 static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 {
-	struct zero_arena *home = &z->arenas[ZERO_HOME][ZERO_PARAMETERS];
+	struct zero_arena *device = &z->arenas[ZERO_ON_DEVICE][ZERO_PARAMETERS];
 
 	if (kolo_type_size(t->type) != size)
 		return;
-	if (t->sharded && t->shard_place != ZERO_FILES)
+	if (t->sharded && t->shard_place != ZERO_IN_FILES)
 		t->shard = zero_arena_take(&z->arenas[t->shard_place][ZERO_PARAMETERS], t->chunk * size);
 	else if (!t->sharded && !t->in_user)
-		t->param = zero_arena_take(home, t->n * size);
+		t->param = zero_arena_take(device, t->n * size);
 	if (t->sharded)
 		t->param = t->region.base;
 }
@@ -426,27 +427,29 @@ static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 static void take_gradients(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 {
 	if (kolo_type_size(t->grad_type) == size)
-		t->grad = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_GRADIENTS], t->grad_room * size);
-	if (z->device && kolo_type_size(t->away.grad_type) == size)
-		t->away.grad = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_GRADIENTS], t->away.room * size);
+		t->grad = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_GRADIENTS], t->grad_room * size);
+	if (z->device && kolo_type_size(t->offloaded.grad_type) == size)
+		t->offloaded.grad =
+			zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_GRADIENTS], t->offloaded.room * size);
 	if (!z->device && t->grad)
-		t->away.grad = zero_at(t->grad, t->grad_type, t->held.first - t->grad_held.first);
+		t->offloaded.grad = zero_at(t->grad, t->grad_type, t->held.first - t->grad_held.first);
 }
 
 static void take_state(struct kolo_zero *z, struct zero_tensor *t)
 {
-	size_t home = (t->held_room - t->away.room) * sizeof(float), away = t->away.room * sizeof(float);
+	size_t on_device = (t->held_room - t->offloaded.room) * sizeof(float),
+	       on_host = t->offloaded.room * sizeof(float);
 	int moments = zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
-	bool files = z->state_place == ZERO_FILES;
+	bool files = z->state_place == ZERO_IN_FILES;
 
-	if (home && (t->type != KOLO_F32 || (t->sharded && t->shard_place != ZERO_HOME)))
-		t->master = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_MASTERS], home);
-	for (int m = 0; home && m < moments; m++)
-		t->moment[m] = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_MOMENTS], home);
-	if (away && !files)
-		t->away.master = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_MASTERS], away);
-	for (int m = 0; away && !files && m < moments; m++)
-		t->away.moment[m] = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_MOMENTS], away);
+	if (on_device && (t->type != KOLO_F32 || (t->sharded && t->shard_place != ZERO_ON_DEVICE)))
+		t->master = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_MASTERS], on_device);
+	for (int m = 0; on_device && m < moments; m++)
+		t->moment[m] = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_MOMENTS], on_device);
+	if (on_host && !files)
+		t->offloaded.master = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MASTERS], on_host);
+	for (int m = 0; on_host && !files && m < moments; m++)
+		t->offloaded.moment[m] = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MOMENTS], on_host);
 }
 
 void zero_take_memory(struct kolo_zero *z)
@@ -472,7 +475,7 @@ bool zero_is_pinned(const struct kolo_zero *z, enum zero_kind kind)
 	case ZERO_GRADIENTS:
 	case ZERO_STAGING: return z->config.offload_optimizer.pin;
 	case ZERO_PARAMETERS:
-	case ZERO_SHELF: return z->config.offload_param.pin;
+	case ZERO_PARAM_BUFFERS: return z->config.offload_param.pin;
 	case ZERO_SUMS: return !z->on_host;
 	default: return false;
 	}
@@ -489,15 +492,15 @@ size_t zero_bucket_bytes(const struct kolo_zero *z)
 /* What is not of tensors. */
 static void count_buffers(struct kolo_zero *z)
 {
-	struct zero_arena *away = z->arenas[ZERO_AWAY], *home = z->arenas[ZERO_HOME];
+	struct zero_arena *host = z->arenas[ZERO_ON_HOST], *device = z->arenas[ZERO_ON_DEVICE];
 
-	home[ZERO_BUCKETS].used = zero_bucket_bytes(z);
-	home[ZERO_STAGING].used = (size_t)z->falling.n * z->falling.len;
-	away[ZERO_STAGING].used = (size_t)z->rising.n * z->rising.len;
-	away[ZERO_UNITS].used = (size_t)z->units.nbuffers * z->units.buffer_len;
-	away[ZERO_SHELF].used = (size_t)z->shelf.n * z->shelf.len;
-	away[ZERO_SUMS].used = (z->nsums + 1) * sizeof(double);
-	home[ZERO_SUMS].used = z->on_host ? 0 : sizeof(float);
+	device[ZERO_BUCKETS].used = zero_bucket_bytes(z);
+	device[ZERO_STAGING].used = (size_t)z->downloads.n * z->downloads.len;
+	host[ZERO_STAGING].used = (size_t)z->uploads.n * z->uploads.len;
+	host[ZERO_STATE_BLOCKS].used = (size_t)z->state_blocks.nbuffers * z->state_blocks.buffer_len;
+	host[ZERO_PARAM_BUFFERS].used = (size_t)z->param_buffers.n * z->param_buffers.len;
+	host[ZERO_SUMS].used = (z->nsums + 1) * sizeof(double);
+	device[ZERO_SUMS].used = z->on_host ? 0 : sizeof(float);
 }
 
 /* ---- All ------------------------------------------------------------------------------------------------ */
@@ -545,7 +548,7 @@ static void init_engine(struct kolo_zero *z, const struct kolo_zero_config *conf
 	z->predivide = config->predivide > 0 ? config->predivide : nranks;
 	zero_scaler_init(&z->scaler, config);
 	z->micro_batch = config->micro_batch;
-	z->culprit.tensor = -1;
+	z->nonfinite.tensor = -1;
 	z->trace.hash = ZERO_HASH;
 }
 
@@ -573,11 +576,11 @@ int zero_describe(struct kolo_zero *z, const struct kolo_zero_config *config,
 		return rc;
 	decide_order(z);
 	plan_staging(z);
-	plan_units(z);
+	plan_state_blocks(z);
 	plan_sums(z);
 	zero_take_memory(z);
 	count_buffers(z);
-	return plan_shelf(z);
+	return plan_param_buffers(z);
 }
 
 void zero_undescribe(struct kolo_zero *z)
@@ -588,8 +591,8 @@ void zero_undescribe(struct kolo_zero *z)
 		free(z->tensors[i].name);
 	free(z->tensors);
 	free(z->order);
-	free(z->shelf.tensor);
-	free(z->shelf.tickets);
+	free(z->param_buffers.tensor);
+	free(z->param_buffers.tickets);
 	free((void *)z->config.groups);
 	free((void *)z->config.offload_param.path);
 	free((void *)z->config.offload_optimizer.path);

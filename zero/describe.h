@@ -17,7 +17,7 @@ void zero_undescribe(struct kolo_zero *zero);
 /* Gives each tensor its parts of the arenas. Before these are open they are counted. */
 void zero_take_memory(struct kolo_zero *zero);
 
-/* Whether host memory of a kind that is away is pinned. */
+/* Whether host memory of a kind that is offloaded is pinned. */
 bool zero_is_pinned(const struct kolo_zero *zero, enum zero_kind kind);
 
 /* Bytes of all buffers of buckets that are planned for. */

@@ -94,7 +94,7 @@ int zero_gatherer_open(struct kolo_zero *z)
 	for (int b = 0; rc == 0 && b < g->plan.nbuckets; b++)
 		rc = zero_mark_open(z, &g->marks[b]);
 	for (int i = 0; i < g->nbuffers; i++)
-		g->buffers[i] = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_BUCKETS], g->buffer_len);
+		g->buffers[i] = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], g->buffer_len);
 	for (int p = 0, bucket = 0; p < g->plan.npieces; p++) {
 		while (p >= g->plan.buckets[bucket].first + g->plan.buckets[bucket].npieces)
 			bucket++;
@@ -130,12 +130,12 @@ static int copy_parts(struct kolo_zero *z, const struct zero_bucket *b, char *me
 			char *there = t->param + part.first * size;
 
 			if (in && r == z->rank)
-				rc = zero_home_copy(z, there, b->type, here, part.n);
+				rc = zero_compute_copy(z, there, b->type, here, part.n);
 			if (!in && r != z->rank)
-				rc = zero_home_copy(z, here, b->type, there, part.n);
+				rc = zero_compute_copy(z, here, b->type, there, part.n);
 		}
 	}
-	return rc == 0 && !in ? zero_home_wait(z) : rc;
+	return rc == 0 && !in ? zero_compute_wait(z) : rc;
 }
 
 int zero_gather_finish(struct kolo_zero *z, int nbuckets)
@@ -159,8 +159,8 @@ int zero_gather_finish_all(struct kolo_zero *z)
 {
 	int rc = zero_gather_finish(z, z->gatherer.plan.nbuckets);
 
-	/* What was updated away, and is gathered for use only. */
-	return rc == 0 ? zero_wait_up(z, z->up) : rc;
+	/* What was uploaded and is gathered only for use. */
+	return rc == 0 ? zero_upload_wait(z, z->last_upload) : rc;
 }
 
 static int gather_partial(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
@@ -215,23 +215,23 @@ static int update_bucket(struct kolo_zero *z, const struct zero_bucket *b, zero_
 	return rc;
 }
 
-/* What was updated away has to be home before it is gathered: meanwhile the next bucket is updated. */
+/* A bucket is gathered after its uploads. Meanwhile the next one is updated. */
 int zero_gather_updated(struct kolo_zero *z, zero_update_piece_fn *update, void *arg)
 {
 	struct zero_gatherer *g = &z->gatherer;
 	int rc = zero_gather_finish_all(z), turn = 0, last_of_buffer[2] = { -1, -1 };
-	int lag = z->device && z->naway ? 1 : 0;
+	int lag = z->device && z->noffloaded ? 1 : 0;
 
 	g->started = g->finished = 0;
 	for (int b = 0; rc == 0 && b < g->plan.nbuckets + lag; b++) {
-		uint64_t home = z->up;
+		uint64_t upload = z->last_upload;
 
 		if (b < g->plan.nbuckets)
 			rc = update_bucket(z, &g->plan.buckets[b], update, arg);
 		if (b < lag)
 			continue;
 		if (rc == 0 && lag)
-			rc = zero_wait_up(z, home);
+			rc = zero_upload_wait(z, upload);
 		if (rc == 0)
 			rc = start_gather(z, &turn, last_of_buffer);
 	}

@@ -40,9 +40,9 @@ int zero_reducer_open(struct kolo_zero *z)
 		return kolo_error_set(KOLO_ENOMEM, "%d buckets: out of memory", r->plan.nbuckets);
 	for (; r->nbuffers < r->nplanned && rc == 0; r->nbuffers++)
 		rc = open_buffer(z, &r->buffers[r->nbuffers],
-				 zero_arena_take(&z->arenas[ZERO_HOME][ZERO_BUCKETS], r->buffer_len));
+				 zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len));
 	if (z->config.parameter_server)
-		r->incoming = zero_arena_take(&z->arenas[ZERO_HOME][ZERO_BUCKETS], r->buffer_len);
+		r->incoming = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len);
 	return rc;
 }
 
@@ -88,8 +88,9 @@ static bool is_last_micro(const struct kolo_zero *z)
 	return z->micro == z->config.accumulation - 1;
 }
 
-/* Reduced elements of tensor t become its gradient at home, or are added to it. */
-static int store_home(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from)
+/* Reduced elements of tensor t become its gradient on the device, or are added to it. */
+static int store_on_device(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part,
+			   const char *from)
 {
 	/* Where ranks reduce only once for an update they have added up before. */
 	bool first = z->micro == 0 || z->config.stage < 2;
@@ -103,42 +104,44 @@ static int store_home(struct kolo_zero *z, struct zero_tensor *t, struct zero_pa
 		.factor = 1,
 	};
 
-	return zero_home_work(z, &work);
+	return zero_compute(z, &work);
 }
 
-static int bring_down(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
-		      uint64_t *ticket)
+static int download(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
+		    uint64_t *ticket)
 {
-	char *to = zero_at(t->away.grad, t->away.grad_type, part.first - t->held.first);
+	char *to = zero_at(t->offloaded.grad, t->offloaded.grad_type, part.first - t->held.first);
 
-	int rc = zero_copy_down(z, to, from, part.n * kolo_type_size(t->away.grad_type), ticket);
+	int rc = zero_download(z, to, from, part.n * kolo_type_size(t->offloaded.grad_type), ticket);
 
-	t->down = z->down;
+	t->download = z->last_download;
 	return rc;
 }
 
-/* The same wherever their state is. What is away comes down from the bucket, in the ticket's copy; or, with sums at home, from these
- * in the last micro-step. */
+/* Stores reduced elements, wherever their state is. What is offloaded is downloaded: from the bucket, and *ticket
+ * is that of the copy; or, with sums on the device, from these in the last micro-step. */
 static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
 		      uint64_t *ticket)
 {
-	struct zero_part away = z->device ? zero_part_away(t, part) : (struct zero_part){ part.first, 0 };
+	struct zero_part offloaded =
+		z->device ? zero_part_offloaded(t, part) : (struct zero_part){ part.first, 0 };
 	bool sums = z->config.stage >= 2 && z->config.accumulation > 1;
 	uint64_t of_sum;
 	int rc;
 
-	if (away.n == 0)
-		return store_home(z, t, part, from);
+	if (offloaded.n == 0)
+		return store_on_device(z, t, part, from);
 	if (sums) {
-		rc = store_home(z, t, part, from);
-		from = zero_at(t->grad, t->grad_type, away.first - t->grad_held.first);
-		return rc < 0 || !is_last_micro(z) ? rc : bring_down(z, t, away, from, &of_sum);
+		rc = store_on_device(z, t, part, from);
+		from = zero_at(t->grad, t->grad_type, offloaded.first - t->grad_held.first);
+		return rc < 0 || !is_last_micro(z) ? rc : download(z, t, offloaded, from, &of_sum);
 	}
-	/* What is away comes before the rest. */
-	rc = bring_down(z, t, away, from, ticket);
-	if (rc == 0 && away.n < part.n)
-		rc = store_home(z, t, (struct zero_part){ away.first + away.n, part.n - away.n },
-				from + away.n * kolo_type_size(t->type));
+	/* Offloaded elements come before the rest. */
+	rc = download(z, t, offloaded, from, ticket);
+	if (rc == 0 && offloaded.n < part.n)
+		rc = store_on_device(
+			z, t, (struct zero_part){ offloaded.first + offloaded.n, part.n - offloaded.n },
+			from + offloaded.n * kolo_type_size(t->type));
 	return rc;
 }
 
@@ -158,7 +161,7 @@ static char *destination(const struct kolo_zero *z, const struct zero_bucket *b)
 	bool same_parts = z->config.stage == 0 || z->config.reduce_scatter;
 
 	if (!b->whole || t->chunk * (size_t)z->nranks != t->n || z->config.accumulation > 1 || !same_parts ||
-	    z->config.parameter_server || (z->device && t->away.n))
+	    z->config.parameter_server || (z->device && t->offloaded.n))
 		return NULL;
 	return t->grad;
 }
@@ -179,7 +182,7 @@ static int store_bucket(struct kolo_zero *z, const struct zero_bucket *b, struct
 			if (keeps(z, r))
 				rc = store_part(z, t,
 						zero_part_of(t->n, z->nranks, r, piece->first, piece->n),
-						buffer->memory + at, &buffer->down);
+						buffer->memory + at, &buffer->download);
 		}
 	}
 	return rc;
@@ -200,7 +203,7 @@ static int store_oldest(struct kolo_zero *z)
 		return rc;
 	buffer->bucket = -1;
 	r->stored++;
-	return zero_square_landed(z);
+	return zero_square_downloaded(z);
 }
 
 /* ---- Reduction ------------------------------------------------------------------------------------------ */
@@ -303,8 +306,8 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 				continue;
 			r->buffers[i].bucket = bucket;
 			r->buffer_of[bucket] = i;
-			rc = zero_wait_down(z, r->buffers[i].down);
-			return rc == 0 ? zero_square_landed(z) : rc;
+			rc = zero_download_wait(z, r->buffers[i].download);
+			return rc == 0 ? zero_square_downloaded(z) : rc;
 		}
 		rc = r->stored < r->started ? store_oldest(z) : add_buffer(z);
 	}
@@ -326,14 +329,14 @@ static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char 
 		.bad = z->bad,
 	};
 
-	return zero_home_work(z, &work);
+	return zero_compute(z, &work);
 }
 
 static int clear(struct kolo_zero *z, char *to, enum kolo_type type, size_t n)
 {
 	struct kolo_zero_work work = { .kind = KOLO_ZERO_WORK_CLEAR, .n = n, .to = to, .to_type = type };
 
-	return zero_home_work(z, &work);
+	return zero_compute(z, &work);
 }
 
 /* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches beyond the tensor is zero,
@@ -427,7 +430,7 @@ static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gr
 }
 
 /* Keeps where this rank's gradients first had a value that is not finite. */
-static int look_for_culprit(struct kolo_zero *z, int tensor, const char *gradient)
+static int look_for_nonfinite(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
 	size_t size = kolo_type_size(t->type);
@@ -435,16 +438,16 @@ static int look_for_culprit(struct kolo_zero *z, int tensor, const char *gradien
 	float value;
 	int rc = 0;
 
-	if (z->culprit.tensor >= 0 || !*z->bad)
+	if (z->nonfinite.tensor >= 0 || !*z->bad)
 		return 0;
 	for (size_t i = 0, n; rc == 0 && i < t->n; i += n) {
 		n = zero_min(t->n - i, sizeof(some) / size);
-		rc = zero_home_get(z, some, gradient + i * size, n * size);
+		rc = zero_download_now(z, some, gradient + i * size, n * size);
 		for (size_t k = 0; rc == 0 && k < n; k++) {
 			kolo_cast(some + k * size, t->type, &value, KOLO_F32, 1, 1);
 			if (__builtin_isfinite(value))
 				continue;
-			z->culprit = (struct zero_culprit){ tensor, z->micro, i + k, (double)value, 0 };
+			z->nonfinite = (struct zero_nonfinite){ tensor, z->micro, i + k, (double)value, 0 };
 			return 0;
 		}
 	}
@@ -472,7 +475,7 @@ static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const 
 	return 0;
 }
 
-/* What is reduced by now is stored, so that it comes down meanwhile. */
+/* Stores what is reduced by now, so that it is downloaded meanwhile. */
 static int store_done(struct kolo_zero *z)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -492,9 +495,9 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 
 	/* It has been read, and what was found in it is known. */
 	if (rc == 0)
-		rc = zero_home_wait(z);
+		rc = zero_compute_wait(z);
 	if (rc == 0)
-		rc = look_for_culprit(z, tensor, gradient);
+		rc = look_for_nonfinite(z, tensor, gradient);
 	if (rc == 0 && sums && zero_reduces_now(z))
 		rc = fill_tensor(z, t, t->grad, KOLO_F32, sum_weight(z));
 	return rc == 0 ? store_done(z) : rc;
@@ -505,7 +508,7 @@ static int stop_reading(struct kolo_zero *z, int rc)
 {
 	if (rc == 0 || !z->failed)
 		return rc;
-	zero_home_wait(z);
+	zero_compute_wait(z);
 	return kolo_error_set(rc, "%s", z->failure);
 }
 

@@ -1,5 +1,4 @@
-/* Where the model computes: work there, and copies from and to it. Without a device home is host memory, and copies are done at
- * once. */
+/* See home.h. Without a device, work is done by the host's threads, and copies are done at once. */
 #include "home.h"
 
 #include "basics.h"
@@ -10,7 +9,7 @@
 
 /* ---- Work ----------------------------------------------------------------------------------------------- */
 
-int zero_home_work(struct kolo_zero *z, const struct kolo_zero_work *work)
+int zero_compute(struct kolo_zero *z, const struct kolo_zero_work *work)
 {
 	if (work->n == 0)
 		return 0;
@@ -20,12 +19,12 @@ int zero_home_work(struct kolo_zero *z, const struct kolo_zero_work *work)
 	return 0;
 }
 
-int zero_home_wait(struct kolo_zero *z)
+int zero_compute_wait(struct kolo_zero *z)
 {
 	return z->on_host ? 0 : z->device->ops->wait(z->device, KOLO_ZERO_COMPUTE, z->computed);
 }
 
-int zero_home_copy(struct kolo_zero *z, const void *from, enum kolo_type type, void *to, size_t n)
+int zero_compute_copy(struct kolo_zero *z, const void *from, enum kolo_type type, void *to, size_t n)
 {
 	struct kolo_zero_work work = {
 		.kind = KOLO_ZERO_WORK_CAST,
@@ -37,7 +36,7 @@ int zero_home_copy(struct kolo_zero *z, const void *from, enum kolo_type type, v
 		.factor = 1,
 	};
 
-	return zero_home_work(z, &work);
+	return zero_compute(z, &work);
 }
 
 /* ---- Copies --------------------------------------------------------------------------------------------- */
@@ -62,38 +61,38 @@ static int wait(struct kolo_zero *z, enum kolo_zero_lane lane, uint64_t ticket)
 	return rc;
 }
 
-int zero_copy_down(struct kolo_zero *z, void *host, const void *home, size_t bytes, uint64_t *ticket)
+int zero_download(struct kolo_zero *z, void *host, const void *device, size_t bytes, uint64_t *ticket)
 {
-	int rc = copy(z, KOLO_ZERO_DOWN, host, home, bytes, ticket);
+	int rc = copy(z, KOLO_ZERO_DOWN, host, device, bytes, ticket);
 
 	if (rc == 0 && z->device && bytes) {
-		z->down = *ticket;
+		z->last_download = *ticket;
 		z->down_bytes += bytes;
 	}
 	return rc;
 }
 
-int zero_copy_up(struct kolo_zero *z, void *home, const void *host, size_t bytes, uint64_t *ticket)
+int zero_upload(struct kolo_zero *z, void *device, const void *host, size_t bytes, uint64_t *ticket)
 {
-	int rc = copy(z, KOLO_ZERO_UP, home, host, bytes, ticket);
+	int rc = copy(z, KOLO_ZERO_UP, device, host, bytes, ticket);
 
 	if (rc == 0 && z->device && bytes) {
-		z->up = *ticket;
+		z->last_upload = *ticket;
 		z->up_bytes += bytes;
 	}
 	return rc;
 }
 
-int zero_wait_down(struct kolo_zero *z, uint64_t ticket)
+int zero_download_wait(struct kolo_zero *z, uint64_t ticket)
 {
 	int rc = wait(z, KOLO_ZERO_DOWN, ticket);
 
-	if (rc == 0 && ticket > z->landed)
-		z->landed = ticket;
+	if (rc == 0 && ticket > z->downloaded)
+		z->downloaded = ticket;
 	return rc;
 }
 
-int zero_wait_up(struct kolo_zero *z, uint64_t ticket)
+int zero_upload_wait(struct kolo_zero *z, uint64_t ticket)
 {
 	return wait(z, KOLO_ZERO_UP, ticket);
 }
@@ -114,14 +113,14 @@ static int copy_now(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, con
 	return rc == 0 ? wait(z, lane, ticket) : rc;
 }
 
-int zero_home_get(struct kolo_zero *z, void *host, const void *home, size_t bytes)
+int zero_download_now(struct kolo_zero *z, void *host, const void *device, size_t bytes)
 {
-	return copy_now(z, KOLO_ZERO_DOWN, host, home, bytes);
+	return copy_now(z, KOLO_ZERO_DOWN, host, device, bytes);
 }
 
-int zero_home_put(struct kolo_zero *z, void *home, const void *host, size_t bytes)
+int zero_upload_now(struct kolo_zero *z, void *device, const void *host, size_t bytes)
 {
-	return copy_now(z, KOLO_ZERO_UP, home, host, bytes);
+	return copy_now(z, KOLO_ZERO_UP, device, host, bytes);
 }
 
 int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char **out, uint64_t **ticket)
@@ -131,7 +130,7 @@ int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char
 	s->turn = (i + 1) % s->n;
 	*out = s->memory + (size_t)i * s->len;
 	*ticket = &s->tickets[i];
-	return up ? zero_wait_up(z, s->tickets[i]) : zero_wait_down(z, s->tickets[i]);
+	return up ? zero_upload_wait(z, s->tickets[i]) : zero_download_wait(z, s->tickets[i]);
 }
 
 /* ---- Marks ---------------------------------------------------------------------------------------------- */
@@ -158,7 +157,7 @@ int zero_mark_set(struct kolo_zero *z, struct zero_mark *mark)
 		return 0;
 	if (z->on_host)
 		return kolo_event_record(mark->event, z->queue);
-	rc = zero_home_work(z, &work);
+	rc = zero_compute(z, &work);
 	mark->ticket = z->computed;
 	return rc;
 }

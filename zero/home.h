@@ -1,4 +1,5 @@
-/* Home is where the model computes: the device, or the host's memory without one. Work there, and copies from and to it. */
+/* Work where the model computes, and copies between there and the host. In names "device" is that memory: a device's, or
+ * host memory if the config has no device. */
 #ifndef ZERO_HOME_H
 #define ZERO_HOME_H
 
@@ -12,24 +13,24 @@ struct zero_staging;
 
 /* ---- Work ----------------------------------------------------------------------------------------------- */
 
-/* Does work at home. On a device of its own the work is done when zero_home_wait has returned. */
-int zero_home_work(struct kolo_zero *zero, const struct kolo_zero_work *work);
-int zero_home_wait(struct kolo_zero *zero);
+/* Does work on device memory. On a device of its own the work is done when zero_compute_wait has returned. */
+int zero_compute(struct kolo_zero *zero, const struct kolo_zero_work *work);
+int zero_compute_wait(struct kolo_zero *zero);
 
-/* Copies n elements, from and to home; done when zero_home_wait has returned. */
-int zero_home_copy(struct kolo_zero *zero, const void *from, enum kolo_type type, void *to, size_t n);
+/* Copies n elements within device memory; done when zero_compute_wait has returned. */
+int zero_compute_copy(struct kolo_zero *zero, const void *from, enum kolo_type type, void *to, size_t n);
 
-/* Copies bytes from home to the host, and to home. Done when they return. */
-int zero_home_get(struct kolo_zero *zero, void *host, const void *home, size_t bytes);
-int zero_home_put(struct kolo_zero *zero, void *home, const void *host, size_t bytes);
+/* Copies bytes to the host, and from it. Done when they return. */
+int zero_download_now(struct kolo_zero *zero, void *host, const void *device, size_t bytes);
+int zero_upload_now(struct kolo_zero *zero, void *device, const void *host, size_t bytes);
 
 /* ---- Copies --------------------------------------------------------------------------------------------- */
 
-/* Starts a copy. zero_wait_down, or zero_wait_up, waits for *ticket. Without a device the copy is done at once. */
-int zero_copy_down(struct kolo_zero *zero, void *host, const void *home, size_t bytes, uint64_t *ticket);
-int zero_copy_up(struct kolo_zero *zero, void *home, const void *host, size_t bytes, uint64_t *ticket);
-int zero_wait_down(struct kolo_zero *zero, uint64_t ticket);
-int zero_wait_up(struct kolo_zero *zero, uint64_t ticket);
+/* Starts a copy to the host, or from it. zero_download_wait, or zero_upload_wait, waits for *ticket. Without a device the copy is done at once. */
+int zero_download(struct kolo_zero *zero, void *host, const void *device, size_t bytes, uint64_t *ticket);
+int zero_upload(struct kolo_zero *zero, void *device, const void *host, size_t bytes, uint64_t *ticket);
+int zero_download_wait(struct kolo_zero *zero, uint64_t ticket);
+int zero_upload_wait(struct kolo_zero *zero, uint64_t ticket);
 
 /* The next buffer of a staging, after the last copy from it is done; *ticket is that of the next copy. */
 int zero_staging_take(struct kolo_zero *zero, struct zero_staging *staging, bool up, char **out,
@@ -50,7 +51,7 @@ bool zero_mark_passed(struct kolo_zero *zero, struct zero_mark *mark);
 
 /* ---- Collectives that are waited for -------------------------------------------------------------------- */
 
-/* The queue for a collective on memory at home that is waited for at once. NULL for host memory, which needs none. */
+/* The queue for a collective on device memory that is waited for at once. NULL for host memory, which needs none. */
 struct kolo_queue *zero_queue_now(struct kolo_zero *zero);
 
 /* Waits for the collective that was put into it, if rc is 0. Returns the status. */

@@ -22,7 +22,7 @@ struct pass {
 static int lamb_slice(struct kolo_zero *z, int tensor, const struct zero_slice *s, void *arg)
 {
 	const struct pass *pass = arg;
-	struct kolo_zero_work work = zero_update_away(z, tensor, s, pass->update);
+	struct kolo_zero_work work = zero_update_offloaded(z, tensor, s, pass->update);
 
 	work.kind = KOLO_ZERO_WORK_LAMB;
 	work.sums = pass->sums + 2 * zero_blocks(s->part.first - pass->part.first);
@@ -30,17 +30,17 @@ static int lamb_slice(struct kolo_zero *z, int tensor, const struct zero_slice *
 	return 0;
 }
 
-static int lamb_home(struct kolo_zero *z, int tensor, struct zero_part part, const struct zero_scalars *u,
-		     double *sums)
+static int lamb_on_device(struct kolo_zero *z, int tensor, struct zero_part part,
+			  const struct zero_scalars *u, double *sums)
 {
 	struct kolo_zero_work work;
 
 	if (part.n == 0)
 		return 0;
-	work = zero_update_home(z, tensor, part, NULL, u);
+	work = zero_update_on_device(z, tensor, part, NULL, u);
 	work.kind = KOLO_ZERO_WORK_LAMB;
 	work.sums = sums;
-	return zero_home_work(z, &work);
+	return zero_compute(z, &work);
 }
 
 /* The moments of one owner's part of a tensor; adds the squares of parameters and updates to sums[0] and sums[1]. */
@@ -48,15 +48,16 @@ static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part, con
 		     double *sums)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
-	struct zero_part away = zero_part_away(t, part);
+	struct zero_part offloaded = zero_part_offloaded(t, part);
 	struct pass pass = { u, part, z->sums };
 	double of_part[2] = { 0 };
-	int rc = lamb_home(z, tensor, zero_part_home(t, part), u, z->sums + 2 * zero_blocks(away.n));
+	int rc = lamb_on_device(z, tensor, zero_part_on_device(t, part), u,
+				z->sums + 2 * zero_blocks(offloaded.n));
 
 	if (rc == 0)
-		rc = zero_away_walk(z, tensor, away, false, lamb_slice, &pass);
+		rc = zero_offload_walk(z, tensor, offloaded, false, lamb_slice, &pass);
 	if (rc == 0)
-		rc = zero_home_wait(z);
+		rc = zero_compute_wait(z);
 	for (size_t b = 0; b < zero_blocks(part.n); b++)
 		for (int k = 0; k < 2; k++)
 			of_part[k] += z->sums[2 * b + (size_t)k];
@@ -81,7 +82,7 @@ static int add_over_owners(struct kolo_zero *z, double *own, double *all, double
 /* Moments of all tensors. Where all is held each owner's part is summed apart, as their owners do elsewhere. */
 static int lamb_all(struct kolo_zero *z, const struct zero_scalars *u, double *own, double *total)
 {
-	int rc = zero_away_begin(z);
+	int rc = zero_offload_begin(z);
 
 	for (int k = 0; rc == 0 && z->config.stage > 0 && k < z->norder; k++)
 		rc = lamb_part(z, z->order[k], z->tensors[z->order[k]].held, u, &own[2 * z->order[k]]);
@@ -90,7 +91,7 @@ static int lamb_all(struct kolo_zero *z, const struct zero_scalars *u, double *o
 			if (z->tensors[i].trained && z->tensors[i].held.n)
 				rc = lamb_part(z, i, zero_owned(z->tensors[i].n, z->nranks, r), u,
 					       &total[2 * i]);
-	return rc == 0 ? zero_away_end(z) : rc;
+	return rc == 0 ? zero_offload_end(z) : rc;
 }
 
 int zero_lamb_ratios(struct kolo_zero *z, struct zero_scalars *u)

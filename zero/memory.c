@@ -14,11 +14,16 @@
 const char *zero_kind_name(enum zero_kind kind)
 {
 	static const char *const names[ZERO_NKINDS] = {
-		[ZERO_PARAMETERS] = "parameters",  [ZERO_GRADIENTS] = "gradients",
-		[ZERO_MASTERS] = "master weights", [ZERO_MOMENTS] = "moments",
-		[ZERO_BUCKETS] = "buckets",        [ZERO_GATHERED] = "gathered",
-		[ZERO_STAGING] = "copies",         [ZERO_UNITS] = "units of state",
-		[ZERO_SHELF] = "shards read",      [ZERO_SUMS] = "sums",
+		[ZERO_PARAMETERS] = "parameters",
+		[ZERO_GRADIENTS] = "gradients",
+		[ZERO_MASTERS] = "master weights",
+		[ZERO_MOMENTS] = "moments",
+		[ZERO_BUCKETS] = "buckets",
+		[ZERO_GATHERED] = "gathered",
+		[ZERO_STAGING] = "copies",
+		[ZERO_STATE_BLOCKS] = "units of state",
+		[ZERO_PARAM_BUFFERS] = "shards read",
+		[ZERO_SUMS] = "sums",
 	};
 
 	return names[kind];

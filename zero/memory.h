@@ -14,18 +14,23 @@ enum zero_kind {
 	ZERO_MOMENTS,
 	ZERO_BUCKETS,
 	ZERO_GATHERED,
-	ZERO_STAGING, /* for copies of what was updated away from home, and at home of what belongs away */
-	ZERO_UNITS,   /* for state that is in files */
-	ZERO_SHELF,   /* for shards that are in files */
-	ZERO_SUMS,    /* of squares, and other notes of a device */
+	ZERO_STAGING,       /* for values that were updated in one place and belong in the other */
+	ZERO_STATE_BLOCKS,  /* for state that is in files */
+	ZERO_PARAM_BUFFERS, /* for shards that are in files */
+	ZERO_SUMS,          /* of squares, and other notes of a device */
 	ZERO_NKINDS,
 };
 
 /* What kolo_zero_memory calls a kind. Static storage. */
 const char *zero_kind_name(enum zero_kind kind);
 
-/* Home is where the model computes: the device's memory, or the host's where there is none. */
-enum zero_place { ZERO_HOME, ZERO_AWAY, ZERO_FILES, ZERO_NPLACES };
+/* Places in an engine. The last two are offloaded. */
+enum zero_place {
+	ZERO_ON_DEVICE, /* where the model computes: the device's memory, or the host's if the config has no device */
+	ZERO_ON_HOST,
+	ZERO_IN_FILES,
+	ZERO_NPLACES
+};
 
 /* One kind at one place. Parts are taken twice: first only counted, then, behind zero_arena_open, for real. */
 struct zero_arena {

@@ -9,25 +9,25 @@
 
 /* ---- Squares -------------------------------------------------------------------------------------------- */
 
-/* The blocks of a part of a tensor: those that are away, then those at home. */
+/* The blocks of a part of a tensor: those that are offloaded, then those on the device. */
 static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, double *sums)
 {
-	struct zero_part away = zero_part_away(t, part), home = zero_part_home(t, part);
+	struct zero_part offloaded = zero_part_offloaded(t, part), on_device = zero_part_on_device(t, part);
 	struct kolo_zero_work work = {
 		.kind = KOLO_ZERO_WORK_SQUARES,
-		.n = away.n,
-		.from = t->away.grad,
-		.from_type = t->away.grad_type,
+		.n = offloaded.n,
+		.from = t->offloaded.grad,
+		.from_type = t->offloaded.grad_type,
 		.sums = sums,
 	};
 
-	if (away.n)
+	if (offloaded.n)
 		zero_work_run(z->threads, z->kernels, &work);
-	work.n = home.n;
-	work.from = zero_at(t->grad, t->grad_type, home.first - t->grad_held.first);
+	work.n = on_device.n;
+	work.from = zero_at(t->grad, t->grad_type, on_device.first - t->grad_held.first);
 	work.from_type = t->grad_type;
-	work.sums = sums + zero_blocks(away.n);
-	return zero_home_work(z, &work);
+	work.sums = sums + zero_blocks(offloaded.n);
+	return zero_compute(z, &work);
 }
 
 /* The parts of the gradients whose squares this rank adds up: its own; of a parameter server all, the other ranks' none. */
@@ -36,7 +36,8 @@ static bool sums_part(const struct kolo_zero *z, int owner)
 	return z->config.parameter_server ? z->rank == 0 : owner == z->rank;
 }
 
-/* Squares of tensors in the order in which they are reduced: of those that are stored, and down if they have to be; or all. */
+/* Adds up squares of tensors in the order in which they are reduced: all of them, or those that are stored and
+ * downloaded. */
 static int square_stored(struct kolo_zero *z, bool all)
 {
 	const struct zero_plan *plan = &z->reducer.plan;
@@ -46,7 +47,7 @@ static int square_stored(struct kolo_zero *z, bool all)
 	while (rc == 0 && z->squared < plan->npieces) {
 		const struct zero_tensor *t = &z->tensors[plan->pieces[z->squared].tensor];
 
-		if (!all && (z->squared + t->npieces > pieces || t->down > z->landed))
+		if (!all && (z->squared + t->npieces > pieces || t->download > z->downloaded))
 			break;
 		rc = square_part(z, t, t->own, z->sums + t->sums_at);
 		z->squared += t->npieces;
@@ -54,7 +55,7 @@ static int square_stored(struct kolo_zero *z, bool all)
 	return rc;
 }
 
-int zero_square_landed(struct kolo_zero *z)
+int zero_square_downloaded(struct kolo_zero *z)
 {
 	bool last = z->micro == z->config.accumulation - 1;
 
@@ -91,13 +92,13 @@ static double add_blocks(const double **sums, size_t n)
 int zero_square_sum(struct kolo_zero *z, double *out)
 {
 	const double *sums = z->sums;
-	int rc = zero_wait_down(z, z->down);
+	int rc = zero_download_wait(z, z->last_download);
 
 	*out = 0;
 	if (rc == 0)
 		rc = z->config.stage > 0 ? square_stored(z, true) : square_all(z);
 	if (rc == 0)
-		rc = zero_home_wait(z);
+		rc = zero_compute_wait(z);
 	for (int r = 0; rc == 0 && r < z->nranks; r++) {
 		double of_owner = 0;
 
@@ -130,13 +131,14 @@ static int find_bad_of(struct kolo_zero *z, const struct zero_tensor *t, size_t 
 	int rc = 0;
 
 	*out = t->n;
-	if (t->away.n && (bad = find_bad(t->away.grad, t->away.grad_type, t->away.n, value)) < t->away.n) {
+	if (t->offloaded.n && (bad = find_bad(t->offloaded.grad, t->offloaded.grad_type, t->offloaded.n,
+					      value)) < t->offloaded.n) {
 		*out = t->held.first + bad;
 		return 0;
 	}
 	for (size_t at = t->grad_held.first; rc == 0 && at < end; at += step) {
 		step = zero_min(sizeof(some) / size, end - at);
-		rc = zero_home_get(z, some, t->grad + (at - t->grad_held.first) * size, step * size);
+		rc = zero_download_now(z, some, t->grad + (at - t->grad_held.first) * size, step * size);
 		bad = rc == 0 ? find_bad(some, t->grad_type, step, value) : step;
 		if (bad < step) {
 			*out = at + bad;
@@ -146,7 +148,7 @@ static int find_bad_of(struct kolo_zero *z, const struct zero_tensor *t, size_t 
 	return rc;
 }
 
-int zero_find_culprit(struct kolo_zero *z, struct zero_culprit *out)
+int zero_find_nonfinite(struct kolo_zero *z, struct zero_nonfinite *out)
 {
 	int rc = 0;
 
@@ -158,7 +160,7 @@ int zero_find_culprit(struct kolo_zero *z, struct zero_culprit *out)
 		if (t->trained)
 			rc = find_bad_of(z, t, &bad, &value);
 		if (bad < t->n) {
-			*out = (struct zero_culprit){ i, z->micro, bad, (double)value, 1 };
+			*out = (struct zero_nonfinite){ i, z->micro, bad, (double)value, 1 };
 			return rc;
 		}
 	}

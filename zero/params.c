@@ -14,31 +14,31 @@
 
 /* ---- One tensor ----------------------------------------------------------------------------------------- */
 
-/* Memory for a tensor, and this rank's part on its way there, if it is away. */
-static int start_rise(struct kolo_zero *z, int tensor)
+/* Memory for a tensor. If this rank's shard is offloaded its upload starts. */
+static int start_upload(struct kolo_zero *z, int tensor)
 {
 	int rc = zero_gathered_open(z, &z->tensors[tensor]);
 
-	return rc == 0 ? zero_shard_rise(z, tensor) : rc;
+	return rc == 0 ? zero_shard_upload(z, tensor) : rc;
 }
 
 static int start_gather(struct kolo_zero *z, int tensor)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
-	int rc = t->state == ZERO_GONE ? start_rise(z, tensor) : 0;
+	int rc = t->state == ZERO_GONE ? start_upload(z, tensor) : 0;
 	const char *own;
 
-	/* Risen; or what an update made of it. */
+	/* Uploaded now, or by an update. */
 	if (rc == 0)
-		rc = zero_wait_up(z, t->up);
+		rc = zero_upload_wait(z, t->upload);
 	if (rc < 0)
 		return rc;
-	t->state = ZERO_COMING;
+	t->state = ZERO_GATHERING;
 	if (z->dry) {
 		zero_count_whole(z, t);
 		return 0;
 	}
-	own = t->shard_place == ZERO_HOME ? t->shard : zero_at(t->param, t->type, t->own.first);
+	own = t->shard_place == ZERO_ON_DEVICE ? t->shard : zero_at(t->param, t->type, t->own.first);
 	rc = zero_gather_whole(z, t, own, z->queue);
 	if (rc == 0)
 		rc = zero_mark_set(z, &t->gathered);
@@ -98,17 +98,17 @@ static int trace_use(struct kolo_zero *z, int tensor)
 	return rc;
 }
 
-/* What was gathered ahead and not used after all, and what was on its way up. */
+/* Lets go what was gathered or uploaded ahead and not used after all. */
 static int drop_ahead(struct kolo_zero *z)
 {
 	int rc = 0;
 
-	for (int i = 0; rc == 0 && i < z->ntensors && (z->trace.ahead || z->trace.rising); i++) {
+	for (int i = 0; rc == 0 && i < z->ntensors && (z->trace.ahead || z->trace.uploading); i++) {
 		struct zero_tensor *t = &z->tensors[i];
 
-		if (t->state == ZERO_RISING) {
-			rc = zero_wait_up(z, t->up);
-			z->trace.rising -= t->n;
+		if (t->state == ZERO_UPLOADING) {
+			rc = zero_upload_wait(z, t->upload);
+			z->trace.uploading -= t->n;
 			zero_gathered_close(z, t);
 		}
 		if (!t->ahead)
@@ -141,14 +141,14 @@ static int gather_ahead(struct kolo_zero *z, int *next)
 
 	for (i = trace->at; rc == 0 && trace->matches && i < trace->n; i++) {
 		struct zero_tensor *t = &z->tensors[trace->tensors[i]];
-		bool rising = t->state == ZERO_RISING;
+		bool uploading = t->state == ZERO_UPLOADING;
 
-		if (t->state != ZERO_GONE && !rising)
+		if (t->state != ZERO_GONE && !uploading)
 			continue;
 		if ((trace->ahead && trace->ahead + t->n > z->config.prefetch) || z->config.prefetch == 0 ||
-		    trace->live + (rising ? 0 : t->n) > z->config.max_live)
+		    trace->live + (uploading ? 0 : t->n) > z->config.max_live)
 			break;
-		trace->rising -= rising ? t->n : 0;
+		trace->uploading -= uploading ? t->n : 0;
 		trace->ahead += t->n;
 		t->ahead = true;
 		rc = start_gather(z, trace->tensors[i]);
@@ -157,9 +157,9 @@ static int gather_ahead(struct kolo_zero *z, int *next)
 	return rc;
 }
 
-/* Where shards are away, those behind what is gathered ahead rise meanwhile, within the same limits, and the ones behind these are
- * read. */
-static int rise_ahead(struct kolo_zero *z, int next)
+/* If shards are offloaded: uploads those that come after what is gathered ahead, within the same limits, and starts to
+ * read the ones after these. */
+static int upload_ahead(struct kolo_zero *z, int next)
 {
 	struct zero_trace *trace = &z->trace;
 	int rc = 0, i;
@@ -172,15 +172,15 @@ static int rise_ahead(struct kolo_zero *z, int next)
 
 		if (t->state != ZERO_GONE)
 			continue;
-		if ((trace->rising && trace->rising + t->n > z->config.prefetch) ||
+		if ((trace->uploading && trace->uploading + t->n > z->config.prefetch) ||
 		    trace->live + t->n > z->config.max_live)
 			break;
-		trace->rising += t->n;
-		rc = start_rise(z, trace->tensors[i]);
+		trace->uploading += t->n;
+		rc = start_upload(z, trace->tensors[i]);
 	}
-	for (int asked = 0; rc == 0 && asked < z->shelf.n && i < trace->n; i++, asked++)
+	for (int asked = 0; rc == 0 && asked < z->param_buffers.n && i < trace->n; i++, asked++)
 		if (z->tensors[trace->tensors[i]].state == ZERO_GONE)
-			rc = zero_shelf_ask(z, trace->tensors[i]);
+			rc = zero_param_prefetch(z, trace->tensors[i]);
 	return rc;
 }
 
@@ -210,9 +210,9 @@ static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 	int rc = z->phase == ZERO_IDLE ? 0 : trace_use(z, tensor), next;
 
 	mix_into_hash(z, tensor);
-	if (t->state == ZERO_RISING)
-		z->trace.rising -= t->n;
-	if (rc == 0 && (t->state == ZERO_GONE || t->state == ZERO_RISING))
+	if (t->state == ZERO_UPLOADING)
+		z->trace.uploading -= t->n;
+	if (rc == 0 && (t->state == ZERO_GONE || t->state == ZERO_UPLOADING))
 		rc = start_gather(z, tensor);
 	if (t->ahead) {
 		z->trace.ahead -= t->n;
@@ -222,8 +222,8 @@ static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 	if (rc == 0 && z->config.overlap && z->phase != ZERO_IDLE)
 		rc = gather_ahead(z, &next);
 	if (rc == 0 && z->config.overlap && z->phase != ZERO_IDLE)
-		rc = rise_ahead(z, next);
-	if (rc == 0 && t->state == ZERO_COMING)
+		rc = upload_ahead(z, next);
+	if (rc == 0 && t->state == ZERO_GATHERING)
 		rc = finish_gather(z, t);
 	return rc;
 }

@@ -59,7 +59,7 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 		rc = use_all(z);
 	zero_params_drop(z);
 	if (rc == 0)
-		rc = zero_shelf_forget(z);
+		rc = zero_param_buffers_forget(z);
 	*of_one = z->traffic;
 	of_one->up_bytes = z->up_bytes;
 	of_one->read_bytes = z->dry_read_bytes;
@@ -68,7 +68,7 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 	z->traffic = (struct kolo_zero_traffic){ 0 };
 	z->up_bytes = z->dry_read_bytes = 0;
 	z->most_gathered = z->most_used = 0;
-	z->shelf.turn = 0;
+	z->param_buffers.turn = 0;
 	z->trace.n = z->trace.at = 0;
 	z->trace.matches = false;
 	z->trace.hash = ZERO_HASH;
@@ -86,7 +86,7 @@ static size_t list_kinds(const struct kolo_zero *z, enum zero_place place, char 
 
 	text[0] = 0;
 	for (int k = 0; k < ZERO_NKINDS; k++) {
-		bool gathered = k == ZERO_GATHERED && place == ZERO_HOME;
+		bool gathered = k == ZERO_GATHERED && place == ZERO_ON_DEVICE;
 		size_t bytes = gathered ? z->dry_gathered : zero_whole_pages(z->arenas[place][k].used);
 
 		sum += bytes;
@@ -119,7 +119,7 @@ static int check_device(const struct kolo_zero *z)
 {
 	struct kolo_zero_device_info info = { 0 };
 	char text[TEXT];
-	size_t want = list_kinds(z, ZERO_HOME, text), room;
+	size_t want = list_kinds(z, ZERO_ON_DEVICE, text), room;
 
 	z->device->ops->get(z->device, &info);
 	room = info.budget > info.used ? info.budget - info.used : 0;
@@ -162,24 +162,25 @@ static const char *advice_for_host(const struct kolo_zero *z)
 	return "fewer and smaller buffers need less";
 }
 
-/* What is at home in host memory, and what is away in it. Returns bytes of both. */
-static size_t list_host(const struct kolo_zero *z, char home[TEXT], char away[TEXT])
+/* Lists what is in host memory: what the model computes with, without a device; and what is offloaded. Returns
+ * the bytes of both. */
+static size_t list_host(const struct kolo_zero *z, char used[TEXT], char offloaded[TEXT])
 {
-	home[0] = 0;
-	return (z->device ? 0 : list_kinds(z, ZERO_HOME, home)) + list_kinds(z, ZERO_AWAY, away);
+	used[0] = 0;
+	return (z->device ? 0 : list_kinds(z, ZERO_ON_DEVICE, used)) + list_kinds(z, ZERO_ON_HOST, offloaded);
 }
 
 size_t zero_plan_host_bytes(const struct kolo_zero *z)
 {
-	char home[TEXT], away[TEXT];
+	char used[TEXT], offloaded[TEXT];
 
-	return list_host(z, home, away);
+	return list_host(z, used, offloaded);
 }
 
 static int check_host(const struct kolo_zero *z, size_t available, size_t others)
 {
-	char home[TEXT], away[TEXT], beside[64] = "";
-	size_t want = list_host(z, home, away), budget = z->config.host_budget;
+	char used[TEXT], offloaded[TEXT], beside[64] = "";
+	size_t want = list_host(z, used, offloaded), budget = z->config.host_budget;
 	size_t room = budget ? budget : available;
 
 	if (budget)
@@ -193,8 +194,8 @@ static int check_host(const struct kolo_zero *z, size_t available, size_t others
 		"rank %d: needs %.1f MiB of host memory%s, and %.1f MiB %s: %.1f MiB too much (%s%s%s); %s",
 		z->rank, (double)want / 0x1p20, beside, (double)room / 0x1p20,
 		budget ? "are its budget" : "are available",
-		((double)want + (double)others - (double)room) / 0x1p20, home, *home && *away ? ", " : "",
-		away, advice_for_host(z));
+		((double)want + (double)others - (double)room) / 0x1p20, used,
+		*used && *offloaded ? ", " : "", offloaded, advice_for_host(z));
 }
 
 int zero_plan_fits(const struct kolo_zero *z, size_t available, size_t others)
@@ -246,8 +247,9 @@ static void plan_gathers(struct kolo_zero *z)
 /* What crosses when an update is made, but for gathers of what is used. */
 static void plan_crossings(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {
-	const struct zero_units *u = &z->units;
-	uint64_t pass = u->nunits * (uint64_t)u->buffer_len * (z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1);
+	const struct zero_state_blocks *u = &z->state_blocks;
+	uint64_t pass =
+		u->nblocks * (uint64_t)u->buffer_len * (z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1);
 
 	out->read_bytes += pass;
 	out->written_bytes += pass;
@@ -257,15 +259,15 @@ static void plan_crossings(struct kolo_zero *z, struct kolo_zero_traffic *out)
 
 		if (!t->trained)
 			continue;
-		if (t->shard_place == ZERO_FILES && t->own.n)
+		if (t->shard_place == ZERO_IN_FILES && t->own.n)
 			out->written_bytes += zero_whole_pages(t->own.n * size);
 		if (!z->device)
 			continue;
-		out->down_bytes += t->away.n * kolo_type_size(t->away.grad_type);
-		if (t->shard_place == ZERO_HOME)
-			out->up_bytes += t->away.n * size;
+		out->down_bytes += t->offloaded.n * kolo_type_size(t->offloaded.grad_type);
+		if (t->shard_place == ZERO_ON_DEVICE)
+			out->up_bytes += t->offloaded.n * size;
 		else
-			out->down_bytes += (t->held.n - t->away.n) * size;
+			out->down_bytes += (t->held.n - t->offloaded.n) * size;
 	}
 }
 

@@ -121,7 +121,7 @@ int zero_gathered_open(struct kolo_zero *z, struct zero_tensor *t)
 
 	if (rc < 0)
 		return rc;
-	t->state = ZERO_RISING;
+	t->state = ZERO_UPLOADING;
 	z->trace.live += t->n;
 	z->gathered += t->region.len;
 	if (z->gathered + z->spare > z->most_gathered)

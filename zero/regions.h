@@ -7,7 +7,7 @@
 struct kolo_zero;
 struct zero_tensor;
 
-/* Memory for the values of a sharded tensor, which then is ZERO_RISING. Errors: KOLO_ENOMEM, and the device's own. */
+/* Memory for the values of a sharded tensor, which then is ZERO_UPLOADING. Errors: KOLO_ENOMEM, and the device's own. */
 int zero_gathered_open(struct kolo_zero *zero, struct zero_tensor *tensor);
 
 /* The tensor is ZERO_GONE. */

@@ -20,9 +20,9 @@ static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tenso
 	size_t bytes = (t->sharded ? t->chunk : t->n) * kolo_type_size(t->type);
 
 	(void)z;
-	if (place != (t->sharded ? t->shard_place : ZERO_HOME))
+	if (place != (t->sharded ? t->shard_place : ZERO_ON_DEVICE))
 		return 0;
-	return place == ZERO_FILES ? zero_whole_pages(bytes) : bytes;
+	return place == ZERO_IN_FILES ? zero_whole_pages(bytes) : bytes;
 }
 
 /* Elements that a rank has state for at a place: all of them at stage 0, of the parameter server's other ranks none. */
@@ -31,46 +31,47 @@ static size_t held(const struct kolo_zero *z, const struct zero_tensor *t, enum 
 	bool none = !t->trained || (z->config.parameter_server && z->rank > 0);
 	size_t all = none ? 0 : z->config.stage == 0 ? t->n : t->chunk;
 
-	if (place == ZERO_HOME)
-		return all - t->away.room;
-	return place == z->state_place ? t->away.room : 0;
+	if (place == ZERO_ON_DEVICE)
+		return all - t->offloaded.room;
+	return place == z->state_place ? t->offloaded.room : 0;
 }
 
 static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
 	bool sums = z->config.accumulation > 1, all = sums && z->config.stage < 2;
-	size_t size = sums ? sizeof(float) : kolo_type_size(t->type), n = held(z, t, ZERO_HOME);
+	size_t size = sums ? sizeof(float) : kolo_type_size(t->type), n = held(z, t, ZERO_ON_DEVICE);
 
-	if (!t->trained || place == ZERO_FILES)
+	if (!t->trained || place == ZERO_IN_FILES)
 		return 0;
-	if (place == ZERO_AWAY)
-		return z->device ? t->away.room * kolo_type_size(t->away.grad_type) : 0;
-	/* Home has all sums, and without a device those of what is in files too. */
+	if (place == ZERO_ON_HOST)
+		return z->device ? t->offloaded.room * kolo_type_size(t->offloaded.grad_type) : 0;
+	/* Sums are where the model computes; without a device so are gradients of state in files. */
 	if (all)
 		return t->n * size;
-	return (sums || !z->device ? n + t->away.room : n) * size;
+	return (sums || !z->device ? n + t->offloaded.room : n) * size;
 }
 
 static size_t files_bytes(const struct kolo_zero *z, const struct zero_tensor *t, size_t states)
 {
 	/* All of them are the last tensor's. */
-	return t == &z->tensors[z->ntensors - 1] ? z->units.nunits * z->units.unit * states * sizeof(float)
-						 : 0;
+	return t == &z->tensors[z->ntensors - 1]
+		       ? z->state_blocks.nblocks * z->state_blocks.elements * states * sizeof(float)
+		       : 0;
 }
 
 static size_t master_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
-	bool own = t->type == KOLO_F32 && (!t->sharded || t->shard_place == ZERO_HOME);
+	bool own = t->type == KOLO_F32 && (!t->sharded || t->shard_place == ZERO_ON_DEVICE);
 
-	if (place == ZERO_FILES)
+	if (place == ZERO_IN_FILES)
 		return files_bytes(z, t, 1);
-	return own && place == ZERO_HOME ? 0 : held(z, t, place) * sizeof(float);
+	return own && place == ZERO_ON_DEVICE ? 0 : held(z, t, place) * sizeof(float);
 }
 
 static size_t moment_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
-	if (place == ZERO_FILES)
-		return files_bytes(z, t, (size_t)(z->units.states ? z->units.states - 1 : 0));
+	if (place == ZERO_IN_FILES)
+		return files_bytes(z, t, (size_t)(z->state_blocks.states ? z->state_blocks.states - 1 : 0));
 	return held(z, t, place) * sizeof(float) *
 	       (size_t)zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
 }
@@ -86,16 +87,16 @@ static size_t sum_bytes(const struct kolo_zero *z, enum zero_place place, bytes_
 
 static size_t staging_bytes(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
 {
-	const struct zero_staging *s = place == ZERO_HOME ? &z->falling : &z->rising;
+	const struct zero_staging *s = place == ZERO_ON_DEVICE ? &z->downloads : &z->uploads;
 
-	if (place == ZERO_HOME && kind == ZERO_SUMS)
+	if (place == ZERO_ON_DEVICE && kind == ZERO_SUMS)
 		return z->on_host ? 0 : sizeof(float);
-	if (place == ZERO_FILES || (place == ZERO_HOME && kind != ZERO_STAGING))
+	if (place == ZERO_IN_FILES || (place == ZERO_ON_DEVICE && kind != ZERO_STAGING))
 		return 0;
 	switch (kind) {
 	case ZERO_STAGING: return (size_t)s->n * s->len;
-	case ZERO_UNITS: return (size_t)z->units.nbuffers * z->units.buffer_len;
-	case ZERO_SHELF: return (size_t)z->shelf.n * z->shelf.len;
+	case ZERO_STATE_BLOCKS: return (size_t)z->state_blocks.nbuffers * z->state_blocks.buffer_len;
+	case ZERO_PARAM_BUFFERS: return (size_t)z->param_buffers.n * z->param_buffers.len;
 	default: return (z->nsums + 1) * sizeof(double);
 	}
 }
@@ -121,7 +122,7 @@ static size_t gathered_limit(const struct kolo_zero *z)
 		largest = zero_max(largest, t->region.len);
 	}
 	ahead = z->config.overlap && z->config.prefetch ? zero_max(z->config.prefetch, most) : 0;
-	/* As much again rises meanwhile. */
+	/* As much again is being uploaded. */
 	if (z->config.offload_param.place != KOLO_ZERO_ON_DEVICE)
 		ahead = add_up_to(ahead, ahead, SIZE_MAX / 8);
 	/* In bytes of the widest type, and with all tensors' pages that are not full. */
@@ -166,8 +167,8 @@ static size_t expected_at(const struct kolo_zero *z, enum zero_place place, enum
 	if (bytes[kind])
 		return sum_bytes(z, place, bytes[kind]);
 	switch (kind) {
-	case ZERO_BUCKETS: return place == ZERO_HOME ? zero_bucket_bytes(z) : 0;
-	case ZERO_GATHERED: return place == ZERO_HOME ? gathered_limit(z) : 0;
+	case ZERO_BUCKETS: return place == ZERO_ON_DEVICE ? zero_bucket_bytes(z) : 0;
+	case ZERO_GATHERED: return place == ZERO_ON_DEVICE ? gathered_limit(z) : 0;
 	default: return staging_bytes(z, place, kind);
 	}
 }
@@ -178,12 +179,12 @@ static bool is_told(const struct kolo_zero *z, enum zero_place place, enum zero_
 {
 	if (kind == ZERO_SUMS && !z->device)
 		return false;
-	return (place == ZERO_HOME && kind <= ZERO_GATHERED) || z->arenas[place][kind].used > 0;
+	return (place == ZERO_ON_DEVICE && kind <= ZERO_GATHERED) || z->arenas[place][kind].used > 0;
 }
 
 static const char *place_name(const struct kolo_zero *z, enum zero_place place)
 {
-	return place == ZERO_FILES ? "nvme" : place == ZERO_HOME && z->device ? "device" : "host";
+	return place == ZERO_IN_FILES ? "nvme" : place == ZERO_ON_DEVICE && z->device ? "device" : "host";
 }
 
 static void tell(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind,
@@ -197,15 +198,15 @@ static void tell(const struct kolo_zero *z, enum zero_place place, enum zero_kin
 		.pinned = z->arenas[place][kind].pinned,
 		.expected = expected_at(z, place, kind),
 	};
-	if (place == ZERO_HOME && kind == ZERO_PARAMETERS)
+	if (place == ZERO_ON_DEVICE && kind == ZERO_PARAMETERS)
 		out->bytes += z->user_bytes;
-	if (place == ZERO_HOME && kind == ZERO_BUCKETS)
+	if (place == ZERO_ON_DEVICE && kind == ZERO_BUCKETS)
 		out->bytes += z->extra_buckets;
 	/* Of a plan, whose memory is not there, what would be. */
-	if (place == ZERO_AWAY && !z->arenas[place][kind].base && zero_is_pinned(z, kind))
+	if (place == ZERO_ON_HOST && !z->arenas[place][kind].base && zero_is_pinned(z, kind))
 		out->pinned = zero_whole_pages(out->expected);
 	out->peak = out->bytes;
-	if (place == ZERO_HOME && kind == ZERO_GATHERED) {
+	if (place == ZERO_ON_DEVICE && kind == ZERO_GATHERED) {
 		out->bytes = z->gathered + z->spare;
 		out->peak = z->most_gathered;
 	}
@@ -229,7 +230,7 @@ int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_
 
 void zero_files_counts(const struct kolo_zero *z, uint64_t *read_bytes, uint64_t *written_bytes)
 {
-	const struct zero_disk *disks[] = { z->units.disk, z->shelf.disk };
+	const struct zero_disk *disks[] = { z->state_blocks.disk, z->param_buffers.disk };
 
 	*read_bytes = *written_bytes = 0;
 	for (int i = 0; i < 2; i++) {
@@ -253,7 +254,7 @@ int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 		return rc;
 	if (!out || z->phase != ZERO_IDLE)
 		return kolo_error_set(KOLO_EINVAL, "rank %d: traffic in a micro-step, or into NULL", z->rank);
-	if ((rc = zero_shelf_forget(z)) < 0 || (rc = kolo_comm_stats(z->data, &stats)) < 0)
+	if ((rc = zero_param_buffers_forget(z)) < 0 || (rc = kolo_comm_stats(z->data, &stats)) < 0)
 		return zero_failed(z, rc);
 	*out = z->traffic;
 	out->sent_bytes = stats.sent_bytes - z->sent_before;

@@ -1,5 +1,5 @@
-/* Values of tensors, wherever they are; and shards that are away: up to where they are gathered, out of host memory or of a file
- * that is read ahead, and back when they were updated. */
+/* See shards.h. A shard in a file is read into one of the param buffers, uploaded from it, and after an update written
+ * from one. */
 #include "shards.h"
 
 #include "basics.h"
@@ -13,7 +13,7 @@
 
 /* ---- Values --------------------------------------------------------------------------------------------- */
 
-static char *shelf_buffer(const struct zero_shelf *s, int i)
+static char *param_buffer(const struct zero_param_buffers *s, int i)
 {
 	return s->buffers + (size_t)i * s->len;
 }
@@ -27,10 +27,10 @@ static uint64_t file_offset(const struct zero_tensor *t, size_t first)
 static int move_file(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, void *out,
 		     const void *from)
 {
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 	uint64_t offset = file_offset(t, part.first);
 	size_t bytes = part.n * kolo_type_size(t->type);
-	int rc = zero_shelf_forget(z);
+	int rc = zero_param_buffers_forget(z);
 
 	if (rc < 0)
 		return rc;
@@ -44,10 +44,11 @@ int zero_values_get(struct kolo_zero *z, int tensor, struct zero_part part, void
 	size_t bytes = part.n * kolo_type_size(t->type);
 
 	if (!t->sharded)
-		return zero_home_get(z, out, zero_at(t->param, t->type, part.first), bytes);
-	if (t->shard_place == ZERO_HOME)
-		return zero_home_get(z, out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
-	if (t->shard_place == ZERO_FILES)
+		return zero_download_now(z, out, zero_at(t->param, t->type, part.first), bytes);
+	if (t->shard_place == ZERO_ON_DEVICE)
+		return zero_download_now(z, out, zero_at(t->shard, t->type, part.first - t->own.first),
+					 bytes);
+	if (t->shard_place == ZERO_IN_FILES)
 		return move_file(z, t, part, out, NULL);
 	memcpy(out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
 	return 0;
@@ -59,10 +60,10 @@ int zero_values_put(struct kolo_zero *z, int tensor, struct zero_part part, cons
 	size_t bytes = part.n * kolo_type_size(t->type);
 
 	if (!t->sharded)
-		return zero_home_put(z, zero_at(t->param, t->type, part.first), from, bytes);
-	if (t->shard_place == ZERO_HOME)
-		return zero_home_put(z, zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
-	if (t->shard_place == ZERO_FILES)
+		return zero_upload_now(z, zero_at(t->param, t->type, part.first), from, bytes);
+	if (t->shard_place == ZERO_ON_DEVICE)
+		return zero_upload_now(z, zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
+	if (t->shard_place == ZERO_IN_FILES)
 		return move_file(z, t, part, NULL, from);
 	memcpy(zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
 	return 0;
@@ -70,14 +71,14 @@ int zero_values_put(struct kolo_zero *z, int tensor, struct zero_part part, cons
 
 /* ---- Shards in files ------------------------------------------------------------------------------------ */
 
-int zero_shelf_open(struct kolo_zero *z)
+int zero_param_buffers_open(struct kolo_zero *z)
 {
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 	struct zero_disk_attr attr = {
 		.dir = z->config.offload_param.path,
 		.what = "parameters",
 		.rank = z->rank,
-		.bytes = z->arenas[ZERO_FILES][ZERO_PARAMETERS].used,
+		.bytes = z->arenas[ZERO_IN_FILES][ZERO_PARAMETERS].used,
 		.nbuffers = s->n,
 		.buffer_len = s->len,
 		.block = z->config.io_block,
@@ -86,18 +87,18 @@ int zero_shelf_open(struct kolo_zero *z)
 
 	if (attr.bytes == 0)
 		return 0;
-	s->buffers = zero_arena_take(&z->arenas[ZERO_AWAY][ZERO_SHELF], (size_t)s->n * s->len);
+	s->buffers = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_PARAM_BUFFERS], (size_t)s->n * s->len);
 	attr.buffers = s->buffers;
 	return zero_disk_open(&attr, &s->disk);
 }
 
-void zero_shelf_close(struct kolo_zero *z)
+void zero_param_buffers_close(struct kolo_zero *z)
 {
-	zero_disk_close(z->shelf.disk);
+	zero_disk_close(z->param_buffers.disk);
 }
 
 /* The buffer that has a tensor's shard, or gets it, or whatever else `tensor` says of one; -1: none. */
-static int find_buffer(const struct zero_shelf *s, int tensor)
+static int find_buffer(const struct zero_param_buffers *s, int tensor)
 {
 	for (int i = 0; i < s->n; i++)
 		if (s->tensor[i] == tensor)
@@ -105,7 +106,7 @@ static int find_buffer(const struct zero_shelf *s, int tensor)
 	return -1;
 }
 
-/* What zero_shelf.tensor is of a buffer from which a tensor's shard is being written. */
+/* What zero_param_buffers.tensor is of a buffer from which a tensor's shard is being written. */
 static int written(int tensor)
 {
 	return -2 - tensor;
@@ -114,15 +115,15 @@ static int written(int tensor)
 /* What was written of a tensor's shard is in the file. */
 static int finish_write(struct kolo_zero *z, int tensor)
 {
-	int i = find_buffer(&z->shelf, written(tensor));
+	int i = find_buffer(&z->param_buffers, written(tensor));
 
-	return i < 0 ? 0 : zero_disk_wait(z->shelf.disk, i);
+	return i < 0 ? 0 : zero_disk_wait(z->param_buffers.disk, i);
 }
 
 /* The next buffer in turn, when nothing is on its way to or from it. */
 static int take_buffer(struct kolo_zero *z, int *out)
 {
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 	double began = zero_now();
 	int i = s->turn;
 	int rc = z->dry ? 0 : zero_disk_wait(s->disk, i);
@@ -131,7 +132,7 @@ static int take_buffer(struct kolo_zero *z, int *out)
 	s->turn = (i + 1) % s->n;
 	s->tensor[i] = -1;
 	*out = i;
-	return rc == 0 ? zero_wait_up(z, s->tickets[i]) : rc;
+	return rc == 0 ? zero_upload_wait(z, s->tickets[i]) : rc;
 }
 
 static int start_read(struct kolo_zero *z, int tensor, int *out)
@@ -145,26 +146,26 @@ static int start_read(struct kolo_zero *z, int tensor, int *out)
 	if (z->dry)
 		z->dry_read_bytes += len;
 	else if (rc == 0)
-		rc = zero_disk_read(z->shelf.disk, *out, t->shard_offset, len);
+		rc = zero_disk_read(z->param_buffers.disk, *out, t->shard_offset, len);
 	if (rc == 0)
-		z->shelf.tensor[*out] = tensor;
+		z->param_buffers.tensor[*out] = tensor;
 	return rc;
 }
 
-int zero_shelf_ask(struct kolo_zero *z, int tensor)
+int zero_param_prefetch(struct kolo_zero *z, int tensor)
 {
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 	int i;
 
-	if (z->tensors[tensor].shard_place != ZERO_FILES || z->tensors[tensor].own.n == 0 ||
+	if (z->tensors[tensor].shard_place != ZERO_IN_FILES || z->tensors[tensor].own.n == 0 ||
 	    find_buffer(s, tensor) >= 0 || s->tensor[s->turn] >= 0)
 		return 0;
 	return start_read(z, tensor, &i);
 }
 
-int zero_shelf_forget(struct kolo_zero *z)
+int zero_param_buffers_forget(struct kolo_zero *z)
 {
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 	int rc = s->disk ? zero_disk_check(s->disk) : 0;
 
 	for (int i = 0; rc == 0 && i < s->n; i++) {
@@ -174,11 +175,11 @@ int zero_shelf_forget(struct kolo_zero *z)
 	return rc;
 }
 
-/* ---- Up ------------------------------------------------------------------------------------------------- */
+/* ---- Uploads ------------------------------------------------------------------------------------------------- */
 
-static int rise_from_file(struct kolo_zero *z, int tensor, char *to, size_t bytes)
+static int upload_from_file(struct kolo_zero *z, int tensor, char *to, size_t bytes)
 {
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 	struct zero_tensor *t = &z->tensors[tensor];
 	int i = find_buffer(s, tensor), rc = i < 0 ? start_read(z, tensor, &i) : 0;
 	double began = zero_now();
@@ -187,25 +188,25 @@ static int rise_from_file(struct kolo_zero *z, int tensor, char *to, size_t byte
 		rc = zero_disk_wait(s->disk, i);
 	z->times.transfer += zero_now() - began;
 	if (rc == 0)
-		rc = zero_copy_up(z, to, z->dry ? NULL : shelf_buffer(s, i), bytes, &s->tickets[i]);
+		rc = zero_upload(z, to, z->dry ? NULL : param_buffer(s, i), bytes, &s->tickets[i]);
 	if (rc == 0)
-		t->up = s->tickets[i];
+		t->upload = s->tickets[i];
 	if (i >= 0)
 		s->tensor[i] = -1;
 	return rc;
 }
 
-int zero_shard_rise(struct kolo_zero *z, int tensor)
+int zero_shard_upload(struct kolo_zero *z, int tensor)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	size_t bytes = t->own.n * kolo_type_size(t->type);
 	char *to = z->dry ? NULL : zero_at(t->param, t->type, t->own.first);
 
-	if (bytes == 0 || t->shard_place == ZERO_HOME)
+	if (bytes == 0 || t->shard_place == ZERO_ON_DEVICE)
 		return 0;
-	if (t->shard_place == ZERO_FILES)
-		return rise_from_file(z, tensor, to, bytes);
-	return zero_copy_up(z, to, t->shard, bytes, &t->up);
+	if (t->shard_place == ZERO_IN_FILES)
+		return upload_from_file(z, tensor, to, bytes);
+	return zero_upload(z, to, t->shard, bytes, &t->upload);
 }
 
 /* ---- Updated -------------------------------------------------------------------------------------------- */
@@ -215,25 +216,25 @@ int zero_shard_begin(struct kolo_zero *z, int tensor)
 	struct zero_tensor *t = &z->tensors[tensor];
 	int i, rc;
 
-	if (!t->sharded || t->shard_place != ZERO_FILES || t->own.n == 0)
+	if (!t->sharded || t->shard_place != ZERO_IN_FILES || t->own.n == 0)
 		return 0;
 	rc = take_buffer(z, &i);
 	if (rc == 0)
-		t->shard = shelf_buffer(&z->shelf, i);
+		t->shard = param_buffer(&z->param_buffers, i);
 	return rc;
 }
 
 int zero_shard_end(struct kolo_zero *z, int tensor)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
-	struct zero_shelf *s = &z->shelf;
+	struct zero_param_buffers *s = &z->param_buffers;
 	int i, rc;
 
-	if (!t->sharded || t->shard_place == ZERO_HOME || t->own.n == 0)
+	if (!t->sharded || t->shard_place == ZERO_ON_DEVICE || t->own.n == 0)
 		return 0;
-	/* What was updated at home has to be down. */
-	rc = zero_wait_down(z, z->down);
-	if (t->shard_place != ZERO_FILES)
+	/* Updated values have to be downloaded. */
+	rc = zero_download_wait(z, z->last_download);
+	if (t->shard_place != ZERO_IN_FILES)
 		return rc;
 	i = (int)((size_t)(t->shard - s->buffers) / s->len);
 	if (rc == 0)

@@ -77,23 +77,25 @@ struct record {
 	double square_sum, loss, samples;
 	uint64_t uses;     /* the hash of the order of uses and releases */
 	uint64_t settings; /* that of learning rates and the loss scale */
-	struct zero_culprit culprit;
+	struct zero_nonfinite nonfinite;
 };
 
 /* What all ranks' records say together. */
 struct summary {
 	double square_sum, loss, samples;
-	int culprit_rank;
-	struct zero_culprit culprit;
+	int nonfinite_rank;
+	struct zero_nonfinite nonfinite;
 };
 
-/* Adds up in the ranks' order. The culprit is the first rank's whose own gradient was not finite; else who found it in a sum. */
+/* Adds up in the order of ranks. What is not finite is that of the first rank whose own gradient had it; else of the
+ * first rank that found it in a sum. */
 static int summarize(struct kolo_zero *z, const struct record *records, struct summary *out)
 {
-	*out = (struct summary){ .culprit = { .tensor = -1 } };
+	*out = (struct summary){ .nonfinite = { .tensor = -1 } };
 	for (int r = 0; r < z->nranks; r++) {
 		const struct record *record = &records[r];
-		bool first = out->culprit.tensor < 0 || (out->culprit.reduced && !record->culprit.reduced);
+		bool first =
+			out->nonfinite.tensor < 0 || (out->nonfinite.reduced && !record->nonfinite.reduced);
 
 		if (record->uses != records[0].uses)
 			return kolo_error_set(
@@ -107,9 +109,9 @@ static int summarize(struct kolo_zero *z, const struct record *records, struct s
 		out->square_sum += record->square_sum;
 		out->loss += record->loss;
 		out->samples += record->samples;
-		if (record->culprit.tensor >= 0 && first) {
-			out->culprit = record->culprit;
-			out->culprit_rank = r;
+		if (record->nonfinite.tensor >= 0 && first) {
+			out->nonfinite = record->nonfinite;
+			out->nonfinite_rank = r;
 		}
 	}
 	return 0;
@@ -126,7 +128,7 @@ static uint64_t hash_settings(const struct kolo_zero *z)
 
 static int exchange(struct kolo_zero *z, struct summary *out)
 {
-	struct record own = { 0, z->loss, z->samples, z->trace.hash, hash_settings(z), z->culprit };
+	struct record own = { 0, z->loss, z->samples, z->trace.hash, hash_settings(z), z->nonfinite };
 	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
 	int rc;
 
@@ -134,8 +136,8 @@ static int exchange(struct kolo_zero *z, struct summary *out)
 		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory", z->rank,
 				      z->nranks);
 	rc = zero_square_sum(z, &own.square_sum);
-	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.culprit.tensor < 0)
-		rc = zero_find_culprit(z, &own.culprit);
+	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.nonfinite.tensor < 0)
+		rc = zero_find_nonfinite(z, &own.nonfinite);
 	if (rc == 0)
 		rc = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
 	z->traffic.control_bytes += (uint64_t)(z->nranks - 1) * sizeof(own);
@@ -149,7 +151,7 @@ static int exchange(struct kolo_zero *z, struct summary *out)
 
 static void describe_overflow(const struct kolo_zero *z, const struct summary *s, char *out, size_t len)
 {
-	const struct zero_culprit *c = &s->culprit;
+	const struct zero_nonfinite *c = &s->nonfinite;
 	const char *name = z->tensors[c->tensor].name;
 
 	if (c->reduced)
@@ -157,10 +159,10 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 			out, len,
 			"gradient of tensor '%s' at index %llu is %g in the sum over ranks (found by its owner, rank %d; "
 			"each rank's own was finite)",
-			name, (unsigned long long)c->index, c->value, s->culprit_rank);
+			name, (unsigned long long)c->index, c->value, s->nonfinite_rank);
 	else
 		snprintf(out, len, "gradient of tensor '%s' at index %llu is %g on rank %d, micro-step %d",
-			 name, (unsigned long long)c->index, c->value, s->culprit_rank, c->micro);
+			 name, (unsigned long long)c->index, c->value, s->nonfinite_rank, c->micro);
 }
 
 /* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch predivide). */
@@ -178,7 +180,7 @@ static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_
 	out->norm = __builtin_sqrt(s->square_sum) * mean;
 	out->loss_scale = z->scaler.scale;
 	out->lr = zero_optimizer_scheduled(&z->config.groups[0], z->step + 1).lr;
-	if (s->culprit.tensor >= 0) {
+	if (s->nonfinite.tensor >= 0) {
 		out->skipped = 1;
 		describe_overflow(z, s, out->overflow, sizeof(out->overflow));
 		z->skipped++;
@@ -203,7 +205,7 @@ static void begin_update(struct kolo_zero *z)
 {
 	z->micro = 0;
 	z->samples = z->loss = 0;
-	z->culprit.tensor = -1;
+	z->nonfinite.tensor = -1;
 	z->trace.hash = ZERO_HASH;
 	for (int i = 0; i < z->ntensors; i++)
 		z->tensors[i].summed = false;

@@ -1,4 +1,4 @@
-/* See tensor.h: what is away of a part, and what is at home. */
+/* See tensor.h: what is offloaded of a part, and what is on the device. */
 #include "tensor.h"
 
 #include "basics.h"
@@ -12,20 +12,21 @@ struct zero_tensor *zero_tensor_get(struct kolo_zero *z, int tensor, const char 
 	return NULL;
 }
 
-struct zero_part zero_part_away(const struct zero_tensor *t, struct zero_part part)
+struct zero_part zero_part_offloaded(const struct zero_tensor *t, struct zero_part part)
 {
-	return zero_part_meet(part, (struct zero_part){ t->held.first, t->away.n });
+	return zero_part_meet(part, (struct zero_part){ t->held.first, t->offloaded.n });
 }
 
-struct zero_part zero_part_home(const struct zero_tensor *t, struct zero_part part)
+struct zero_part zero_part_on_device(const struct zero_tensor *t, struct zero_part part)
 {
-	return zero_part_meet(part, (struct zero_part){ t->held.first + t->away.n, t->held.n - t->away.n });
+	return zero_part_meet(
+		part, (struct zero_part){ t->held.first + t->offloaded.n, t->held.n - t->offloaded.n });
 }
 
 float *zero_master_at(const struct zero_tensor *t, size_t first)
 {
 	if (t->master)
-		return t->master + (first - t->held.first - t->away.n);
+		return t->master + (first - t->held.first - t->offloaded.n);
 	if (t->sharded)
 		return (float *)(void *)t->shard + (first - t->own.first);
 	return (float *)(void *)t->param + first;
@@ -33,7 +34,7 @@ float *zero_master_at(const struct zero_tensor *t, size_t first)
 
 float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first)
 {
-	return t->moment[moment] ? t->moment[moment] + (first - t->held.first - t->away.n) : NULL;
+	return t->moment[moment] ? t->moment[moment] + (first - t->held.first - t->offloaded.n) : NULL;
 }
 
 size_t zero_bucket_elements(const struct kolo_zero *z, const struct zero_plan *plan,

@@ -7,13 +7,13 @@
 /* The tensor of this number. NULL with the error text of `what` if there is none. */
 struct zero_tensor *zero_tensor_get(struct kolo_zero *zero, int tensor, const char *what);
 
-/* Where elements of a tensor's own part stand: those that are away are the first. */
-struct zero_part zero_part_away(const struct zero_tensor *t, struct zero_part part);
-struct zero_part zero_part_home(const struct zero_tensor *t, struct zero_part part);
+/* The elements of a part whose state is offloaded, and those whose state is on the device. The former come first. */
+struct zero_part zero_part_offloaded(const struct zero_tensor *t, struct zero_part part);
+struct zero_part zero_part_on_device(const struct zero_tensor *t, struct zero_part part);
 
-/* The floats at home that element `first` of a trained tensor is updated in. */
+/* The floats on the device that element `first` of a trained tensor is updated in. */
 float *zero_master_at(const struct zero_tensor *t, size_t first);
-/* Its moments at home, NULL if it has none of that number. */
+/* Its moment on the device. NULL if it has none of that number. */
 float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first);
 
 /* Elements in a bucket, of all ranks, without padding. */

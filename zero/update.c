@@ -18,15 +18,15 @@
 
 static int update_slice(struct kolo_zero *z, int tensor, const struct zero_slice *s, void *arg)
 {
-	struct kolo_zero_work work = zero_update_away(z, tensor, s, arg);
+	struct kolo_zero_work work = zero_update_offloaded(z, tensor, s, arg);
 
 	zero_work_run(z->threads, z->kernels, &work);
 	return 0;
 }
 
-/* What is updated at home, of a shard that is not there: its values come down through buffers. */
-static int update_and_fall(struct kolo_zero *z, int tensor, struct zero_part part,
-			   const struct zero_scalars *u)
+/* Updates on the device a part of a shard that is offloaded: its values are downloaded through buffers. */
+static int update_and_download(struct kolo_zero *z, int tensor, struct zero_part part,
+			       const struct zero_scalars *u)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	int rc = 0;
@@ -37,17 +37,18 @@ static int update_and_fall(struct kolo_zero *z, int tensor, struct zero_part par
 		char *to = zero_kept_at(t, slice.first), *values;
 		uint64_t *ticket;
 
-		if ((rc = zero_staging_take(z, &z->falling, false, &values, &ticket)) < 0)
+		if ((rc = zero_staging_take(z, &z->downloads, false, &values, &ticket)) < 0)
 			return rc;
-		work = zero_update_home(z, tensor, slice, values, u);
-		rc = zero_home_work(z, &work);
+		work = zero_update_on_device(z, tensor, slice, values, u);
+		rc = zero_compute(z, &work);
 		if (rc == 0)
-			rc = zero_copy_down(z, to, values, slice.n * kolo_type_size(t->type), ticket);
+			rc = zero_download(z, to, values, slice.n * kolo_type_size(t->type), ticket);
 	}
 	return rc;
 }
 
-static int update_home(struct kolo_zero *z, int tensor, struct zero_part part, const struct zero_scalars *u)
+static int update_on_device(struct kolo_zero *z, int tensor, struct zero_part part,
+			    const struct zero_scalars *u)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	struct kolo_zero_work work;
@@ -55,21 +56,22 @@ static int update_home(struct kolo_zero *z, int tensor, struct zero_part part, c
 
 	if (part.n == 0)
 		return 0;
-	if (z->device && t->sharded && t->shard_place != ZERO_HOME)
-		return update_and_fall(z, tensor, part, u);
+	if (z->device && t->sharded && t->shard_place != ZERO_ON_DEVICE)
+		return update_and_download(z, tensor, part, u);
 	if (t->master)
 		values = zero_kept_at(t, part.first);
-	work = zero_update_home(z, tensor, part, values, u);
-	return zero_home_work(z, &work);
+	work = zero_update_on_device(z, tensor, part, values, u);
+	return zero_compute(z, &work);
 }
 
-/* Work at home goes on beside what is away, where home is a device of its own. */
+/* On a device of its own the first part of the work goes on beside the second. */
 static int update_part(struct kolo_zero *z, int tensor, struct zero_part part, struct zero_scalars *u)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
-	int rc = update_home(z, tensor, zero_part_home(t, part), u);
+	int rc = update_on_device(z, tensor, zero_part_on_device(t, part), u);
 
-	return rc == 0 ? zero_away_walk(z, tensor, zero_part_away(t, part), true, update_slice, u) : rc;
+	return rc == 0 ? zero_offload_walk(z, tensor, zero_part_offloaded(t, part), true, update_slice, u)
+		       : rc;
 }
 
 static int update_piece(struct kolo_zero *z, const struct zero_piece *piece, void *arg)
@@ -96,9 +98,9 @@ static int update_all(struct kolo_zero *z, struct zero_scalars *u)
 	int rc = u->ratios ? zero_lamb_ratios(z, u) : 0;
 
 	if (rc == 0)
-		rc = zero_shelf_forget(z);
+		rc = zero_param_buffers_forget(z);
 	if (rc == 0)
-		rc = zero_away_begin(z);
+		rc = zero_offload_begin(z);
 	for (int i = 0; rc == 0 && z->config.stage == 0 && i < z->ntensors; i++)
 		if (z->tensors[i].trained)
 			rc = update_part(z, i, z->tensors[i].held, u);
@@ -108,9 +110,9 @@ static int update_all(struct kolo_zero *z, struct zero_scalars *u)
 	if (rc == 0)
 		rc = zero_gather_updated(z, update_piece, u);
 	if (rc == 0)
-		rc = zero_away_end(z);
+		rc = zero_offload_end(z);
 	if (rc == 0)
-		rc = zero_home_wait(z);
+		rc = zero_compute_wait(z);
 	if (rc == 0 && z->config.parameter_server)
 		rc = zero_server_share(z);
 	return rc;

@@ -1,4 +1,4 @@
-/* See update_work.h: which gradients, masters, moments and scalars belong to an element, at home and away. */
+/* See update_work.h: which gradients, masters, moments and scalars belong to an element, on the device or offloaded. */
 #include "update_work.h"
 
 #include "away.h"
@@ -23,8 +23,8 @@ static struct kolo_zero_work work_of(const struct kolo_zero *z, int tensor, cons
 	return work;
 }
 
-struct kolo_zero_work zero_update_home(const struct kolo_zero *z, int tensor, struct zero_part part,
-				       char *values, const struct zero_scalars *u)
+struct kolo_zero_work zero_update_on_device(const struct kolo_zero *z, int tensor, struct zero_part part,
+					    char *values, const struct zero_scalars *u)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
 	struct kolo_zero_work work = work_of(z, tensor, u);
@@ -39,14 +39,14 @@ struct kolo_zero_work zero_update_home(const struct kolo_zero *z, int tensor, st
 	return work;
 }
 
-struct kolo_zero_work zero_update_away(const struct kolo_zero *z, int tensor, const struct zero_slice *s,
-				       const struct zero_scalars *u)
+struct kolo_zero_work zero_update_offloaded(const struct kolo_zero *z, int tensor, const struct zero_slice *s,
+					    const struct zero_scalars *u)
 {
 	struct kolo_zero_work work = work_of(z, tensor, u);
 
 	work.n = s->part.n;
 	work.from = s->grad;
-	work.from_type = z->tensors[tensor].away.grad_type;
+	work.from_type = z->tensors[tensor].offloaded.grad_type;
 	work.master = s->master;
 	memcpy(work.moment, s->moment, sizeof(work.moment));
 	work.to = s->values;

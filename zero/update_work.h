@@ -16,12 +16,14 @@ struct zero_scalars {
 	double *ratios; /* of each tensor, Lamb's trust ratio; NULL: rates are the groups' */
 };
 
-/* An update of elements at home. values: where their values go, NULL: masters are the values. Its kind may be changed. */
-struct kolo_zero_work zero_update_home(const struct kolo_zero *zero, int tensor, struct zero_part part,
-				       char *values, const struct zero_scalars *update);
+/* An update of elements whose state is on the device. values: where new values go; NULL: masters are the values. The
+ * caller may change its kind. */
+struct kolo_zero_work zero_update_on_device(const struct kolo_zero *zero, int tensor, struct zero_part part,
+					    char *values, const struct zero_scalars *update);
 
-/* An update of a slice that is away. Its kind may be changed. */
-struct kolo_zero_work zero_update_away(const struct kolo_zero *zero, int tensor,
-				       const struct zero_slice *slice, const struct zero_scalars *update);
+/* An update of a slice that is offloaded. The caller may change its kind. */
+struct kolo_zero_work zero_update_offloaded(const struct kolo_zero *zero, int tensor,
+					    const struct zero_slice *slice,
+					    const struct zero_scalars *update);
 
 #endif

@@ -135,7 +135,7 @@ static int set_values(struct kolo_zero *z, int tensor, struct zero_part all, con
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	struct zero_part part = t->sharded ? zero_part_meet(all, t->own) : all;
-	int rc = part.n ? zero_shelf_forget(z) : 0;
+	int rc = part.n ? zero_param_buffers_forget(z) : 0;
 
 	if (rc == 0 && part.n)
 		rc = put_floats(z, tensor, part, values + (part.first - all.first));
@@ -213,11 +213,11 @@ int zero_values_from_masters(struct kolo_zero *z, int tensor, struct zero_part p
 {
 	enum { MANY = 64 << 10 };
 	const struct zero_tensor *t = &z->tensors[tensor];
-	float *floats = t->master || t->away.n ? malloc(2 * MANY * sizeof(*floats)) : NULL;
+	float *floats = t->master || t->offloaded.n ? malloc(2 * MANY * sizeof(*floats)) : NULL;
 	int rc = 0;
 
 	/* It is its own master. */
-	if (!t->master && !t->away.n)
+	if (!t->master && !t->offloaded.n)
 		return 0;
 	if (!floats)
 		return kolo_error_set(KOLO_ENOMEM, "values of tensor '%s': out of memory", t->name);

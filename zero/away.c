@@ -1,5 +1,5 @@
-/* See away.h. A pass over files reads some blocks of state ahead, has one open, and writes some out. An update
- * visits slices; their new values are uploaded through staging buffers. */
+/* See away.h. A pass over files reads some blocks of state ahead, has one open, and writes some
+ * out. An update visits slices; their new values are uploaded through staging buffers. */
 #include "away.h"
 
 #include "basics.h"
@@ -43,8 +43,8 @@ static int leave_block(struct zero_state_blocks *u)
 						u->buffer_len);
 }
 
-/* Opens a block, and starts to read those after it: then all buffers are in use except one, which is being
- * written. */
+/* Opens a block, and starts to read those after it: then all buffers are in use except one, which
+ * is being written. */
 static int open_block(struct kolo_zero *z, size_t block)
 {
 	struct zero_state_blocks *u = &z->state_blocks;
@@ -110,7 +110,8 @@ static int open_slice(struct kolo_zero *z, const struct zero_tensor *t, size_t f
 	return 0;
 }
 
-/* Where the new values of a slice belong, if the host can write there. NULL: they have to be uploaded. */
+/* Where the new values of a slice belong, if the host can write there. NULL: they have to be
+ * uploaded. */
 static char *values_in_reach(const struct kolo_zero *z, const struct zero_tensor *t, size_t first)
 {
 	bool shard_offloaded = t->sharded && t->shard_place != ZERO_ON_DEVICE;

@@ -1,4 +1,5 @@
-/* What files of all kinds here need: errors whose format is checked, a hash, letters, and one outcome for all ranks. */
+/* What all kinds of files here need: errors with a checked format, sizes, a hash, a clock, letters,
+ * one outcome for all ranks. */
 #ifndef ZERO_BASICS_H
 #define ZERO_BASICS_H
 
@@ -27,8 +28,8 @@ double zero_now(void);
 /* Bytes of the character in UTF-8 that text begins with; 0: it is none. */
 size_t zero_character_len(const char *text);
 
-/* Collective: where `rc` of any rank is an error all return that of the first such rank, with its number and its text; else 0.
- * Errors: those of the collectives besides. */
+/* Collective: if `rc` of any rank is an error, all return that of the first such rank, with its
+ * number and its text; else 0. Errors: those of the collectives besides. */
 int zero_share_failure(struct kolo_comm *comm, int rc);
 
 #endif

@@ -306,7 +306,8 @@ static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 /* In the order in which they are told. */
 enum { NTENSORS, CONFIG, NWAYS };
 
-/* The lowest rank of each way to differ from rank 0, nranks where none does; no memory is needed to say so. */
+/* The lowest rank of each way to differ from rank 0, nranks where none does; no memory is needed to
+ * say so. */
 static int find_different(struct kolo_comm *comm, uint64_t ntensors, uint64_t config, uint64_t *different)
 {
 	uint64_t of_rank_0[2] = { ntensors, config }, nranks = (uint64_t)kolo_comm_nranks(comm);

@@ -11,8 +11,8 @@ int zero_check_arguments(const struct kolo_zero_config *config, const struct kol
 /* Of all that a config says, groups included. */
 uint64_t zero_hash_config(const struct kolo_zero_config *config);
 
-/* Collective: `rc` of this rank, and the others'. Where one failed all do, with its text; where configs or numbers of tensors
- * differ too. */
+/* Collective, with `rc` of this rank. If one rank failed all fail, with its text. They also fail if
+ * configs or numbers of tensors differ. */
 int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config);
 
 /* For zero_agree_tensors: of each tensor, in memory that the caller frees. Errors: KOLO_ENOMEM. */

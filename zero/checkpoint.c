@@ -1,4 +1,5 @@
-/* See checkpoint.h: what a checkpoint has of each tensor, which rank's part of it, and what ranks tell each other. */
+/* See checkpoint.h: what a checkpoint has of each tensor, which rank's part of it, and what ranks
+ * tell each other. */
 #include "checkpoint.h"
 
 #include "away.h"
@@ -76,7 +77,8 @@ enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file
 	return file == ZERO_WEIGHTS && !t->trained ? t->type : KOLO_F32;
 }
 
-/* The moments of a tensor in memory: on the device or offloaded to the host. NULL: there are none. */
+/* The moments of a tensor in memory: on the device or offloaded to the host. NULL: there are
+ * none. */
 static char *state_at(const struct kolo_zero *z, const struct zero_tensor *t, int state,
 		      struct zero_part *part)
 {

@@ -1,7 +1,8 @@
-/* Checkpoints within: what their files share. kolo_zero_checkpoint.h tells what is on the disk.
+/* Checkpoints within: what their files share. kolo_zero_checkpoint.h describes what is on the disk.
  *
- * A file of tensors is described by a table: of each tensor its name, type, shape, its place and its checksum. The table of a
- * checkpoint that is written is made from the engine; of one that is read from its state file; who reads matches both. */
+ * A file of tensors is described by a table: of each tensor its name, type, shape, its place and
+ * its checksum. The table of a checkpoint that is written is made from the engine; of one that is
+ * read from its state file; who reads matches both. */
 #ifndef ZERO_CHECKPOINT_H
 #define ZERO_CHECKPOINT_H
 
@@ -48,7 +49,8 @@ struct zero_saved {
 
 /* ---- checkpoint.c: tables and parts ---------------------------------------------------------------------- */
 
-/* The table of one of the engine's files; type is what weights are converted to, with as_is false. Sums are 0. */
+/* The table of one of the engine's files; type is what weights are converted to, with as_is false.
+ * Sums are 0. */
 int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_is, enum kolo_type type,
 		    struct zero_table *out);
 void zero_table_free(struct zero_table *table);
@@ -56,31 +58,35 @@ void zero_table_free(struct zero_table *table);
 /* The type of a tensor's values in a file. */
 enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file);
 
-/* Where the host can read and write elements of a tensor that belong into a file, of its own part or of what it holds beyond that;
- * *part becomes as short as they stand together. NULL: they are on a device or in a file. */
+/* Where the host can read and write elements of a tensor that belong into a file, of its own part
+ * or of what it holds beyond that; *part becomes as short as they stand together. NULL: they are on
+ * a device or in a file. */
 char *zero_stored_at(const struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part *part);
 
-/* The same elements copied, wherever they are. */
+/* Copies such elements, wherever they are, to the host and from it. */
 int zero_stored_get(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
 		    void *out);
 int zero_stored_put(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
 		    const void *from);
 
-/* The part of a tensor that this rank writes and reads: its own one; of a parameter server rank 0 has all. */
+/* The part of a tensor that this rank writes and reads: its own one; of a parameter server rank 0
+ * has all. */
 struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);
 
-/* Collective: rc of all ranks. Where one failed all return the first's code and text, else 0. The engine goes on. */
+/* Collective: if rc of any rank is an error, all return that of the first such rank, with its text;
+ * else 0. The engine goes on. */
 int zero_all_well(struct kolo_zero *zero, int rc);
 
 /* ---- safetensors.c --------------------------------------------------------------------------------------- */
 
-/* The header of a file with this table, in memory that the caller frees; sets header_len and header_sum. */
+/* The header of a file with this table, in memory that the caller frees; sets header_len and
+ * header_sum. */
 int zero_safetensors_header(struct zero_table *table, long step, char **out);
 
 /* ---- state.c --------------------------------------------------------------------------------------------- */
 
-/* The text of a state file, which the caller frees, and back. Errors: KOLO_ENOMEM; KOLO_ESYS, with `path`, where it is no
- * such text or was damaged. */
+/* The text of a state file, which the caller frees, and back. Errors: KOLO_ENOMEM; KOLO_ESYS, with
+ * `path`, where it is no such text or was damaged. */
 int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out,
 		     size_t *len);
 int zero_state_read(const char *text, size_t len, const char *path, struct zero_saved *state,

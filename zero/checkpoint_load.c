@@ -1,5 +1,5 @@
-/* Checkpoints back: rank 0 finds and checks what is not in tensors, each rank reads its own parts, and what a stage keeps beyond
- * those comes from their owners. */
+/* Checkpoints back: rank 0 finds and checks what is not in tensors, each rank reads its own parts,
+ * and what a stage keeps beyond those comes from their owners. */
 #include "checkpoint.h"
 
 #include "basics.h"
@@ -195,7 +195,8 @@ static int match_entry(const struct loading *l, const struct zero_entry *wanted,
 	return 0;
 }
 
-/* Both tables have the same tensors; those of the checkpoint learn which of the engine's they are. */
+/* Both tables have the same tensors; those of the checkpoint learn which of the engine's they
+ * are. */
 static int match_table(const struct loading *l, enum zero_file file, struct zero_table *table)
 {
 	struct zero_table wanted;
@@ -261,7 +262,8 @@ static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header
 	return rc == 0 && !to ? zero_stored_put(z, e->tensor, file, *part, converted) : rc;
 }
 
-/* This rank's part of a tensor. The entry's sum is what the file should have, and becomes what is missing from it. */
+/* This rank's part of a tensor. The entry's sum is what the file should have, and becomes what is
+ * missing from it. */
 static int read_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
 		     int fd, const char *path)
 {
@@ -296,7 +298,8 @@ static int read_parts(struct loading *l, enum zero_file file)
 	return rc;
 }
 
-/* What all ranks together miss of each tensor's checksum is nothing. Rank 0 alone brings the expected sum along. */
+/* What all ranks together miss of each tensor's checksum is nothing. Rank 0 alone brings the
+ * expected sum along. */
 static int check_sums(struct loading *l, enum zero_file file, uint64_t *missing)
 {
 	struct zero_table *table = &l->tables[file];
@@ -441,7 +444,8 @@ static void set_state(struct loading *l)
 	/* One that ranks were asked for is the same again. */
 	if (z->config.micro_batch == 0)
 		z->micro_batch = s->micro_batch;
-	/* One that adapts goes on; what is fixed here is the config's, and what was fixed there says nothing. */
+	/* One that adapts goes on; what is fixed here is the config's, and what was fixed there
+	 * says nothing. */
 	if (z->scaler.adapts && s->scaler.adapts)
 		z->scaler = s->scaler;
 	for (int i = 0; i < s->ngroups; i++)
@@ -481,7 +485,8 @@ static int load(struct loading *l, const char *path, void *user, size_t *user_le
 		rc = zero_all_well(z, match_engine(l, user, user_len));
 	if (rc == 0)
 		rc = zero_all_well(z, root ? check_files(l) : 0);
-	/* Where all is loaded the user's bytes are checked, too, and each rank that wants them has them. */
+	/* Where all is loaded the user's bytes are checked, too, and each rank that wants them has
+	 * them. */
 	if (rc == 0)
 		rc = zero_all_well(z,
 				   user || (root && l->what == KOLO_ZERO_LOAD_ALL) ? read_user(l, user) : 0);

@@ -1,5 +1,5 @@
-/* Checkpoints and weights on their way to the disk: rank 0 makes the files, all ranks write their parts into them, and rank 0
- * gives them their name when all are there. */
+/* Checkpoints and weights on their way to the disk: rank 0 makes the files, all ranks write their
+ * parts into them, and rank 0 gives them their name when all are there. */
 #include "checkpoint.h"
 
 #include "basics.h"
@@ -18,7 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes that are summed and written at a time; and of those that have to be copied or converted before. */
+/* Bytes that are summed and written at a time; and of those that have to be copied or converted
+ * before. */
 enum { STEP = 4 << 20, PIECE = 64 << 10 };
 
 /* ---- A file of tensors ---------------------------------------------------------------------------------- */
@@ -35,7 +36,8 @@ static int create_file(const char *path, struct zero_table *table, long step)
 	return rc;
 }
 
-/* Elements of a tensor as the type that the file has, where they are or copied; *part becomes as short as that goes. */
+/* Elements of a tensor as the type that the file has, where they are or copied; *part becomes as
+ * short as that goes. */
 static int find_values(struct kolo_zero *z, enum zero_file file, const struct zero_entry *e,
 		       struct zero_part *part, char *copy, char *converted, const char **out)
 {
@@ -167,8 +169,9 @@ static int share_header_lengths(struct saving *s)
 	return zero_failed(s->z, rc);
 }
 
-/* All are written before the first of them has to be on the disk, which then has work at any time; neighbours begin with
- * different files, since a file is written by one process of a host at a time. */
+/* All are written before the first of them has to be on the disk, which then has work at any time;
+ * neighbours begin with different files, since a file is written by one process of a host at a
+ * time. */
 static int write_all_parts(struct saving *s)
 {
 	struct zero_writer writers[ZERO_NFILES];

@@ -1,8 +1,10 @@
-/* The reader of configs within: a table of all keys (config_keys.c), and what happens to a text on its way to settings.
+/* The reader of configs within: a table of all keys (config_keys.c), and what happens to a text on
+ * its way to settings.
  *
- * The text's comments are blanked, so that lines and columns stay (config_source.c); jansson makes a tree of it, in which every
- * key must be one of the table (config_read.c); each value is checked and goes to its place (config_values.c), then come the
- * rules between keys (config_rules.c), and the tree of what has come out is written as text (config_text.c). */
+ * The text's comments are blanked, so that lines and columns stay (config_source.c); jansson makes
+ * a tree of it, in which every key must be one of the table (config_read.c); each value is checked
+ * and goes to its place (config_values.c), then come the rules between keys (config_rules.c), and
+ * the tree of what has come out is written as text (config_text.c). */
 #ifndef ZERO_CONFIG_H
 #define ZERO_CONFIG_H
 
@@ -11,7 +13,8 @@
 
 #include <stdbool.h>
 
-/* What a caller has is the first member; the others are values that rules make something of, as their keys give them. */
+/* What a caller has is the first member; the others are values that rules make something of, as
+ * their keys give them. */
 struct zero_settings {
 	struct kolo_zero_settings shown;
 	int optimizer, schedule; /* enum kolo_zero_optimizer, enum kolo_zero_schedule_type */
@@ -168,7 +171,8 @@ int zero_refuse_key(const struct zero_reading *r, const char *path, const char *
 	__attribute__((format(printf, 3, 4)));
 int zero_refuse_value(const struct zero_reading *r, const char *path, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same of the key that ends `end` bytes from the text's begin, and is there for the second time. */
+/* The same of the key that ends `end` bytes from the text's begin, and is there for the second
+ * time. */
 int zero_refuse_twice(const struct zero_reading *r, size_t end);
 /* Adds a remark. Errors: KOLO_ENOMEM. */
 int zero_note(const struct zero_reading *r, const char *path, const char *text);
@@ -181,7 +185,8 @@ enum { ZERO_SHOWN = 48, ZERO_NAMES = 256 };
 const char *zero_show(const struct json_t *value, char out[ZERO_SHOWN]);
 /* What values a key may have, in words. Returns out. */
 const char *zero_want(const struct zero_range *range, char out[ZERO_NAMES]);
-/* Checks what was given for a key, and does what its role says. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+/* Checks what was given for a key, and does what its role says. Errors: KOLO_EINVAL,
+ * KOLO_ENOMEM. */
 int zero_take(const struct zero_reading *r, int key);
 /* The keys of a section, which ends with a dot, that the chosen types have. */
 void zero_list_names(const struct zero_reading *r, const char *section, char out[ZERO_NAMES]);

@@ -1,5 +1,6 @@
-/* The table of keys: what each may be, and what becomes of it. A new key is a row here, and a place or a rule if it does
- * something. Rows of a section follow each other, in the order in which the resolved text has them. */
+/* The table of keys: what each may be, and what becomes of it. A new key is a row here, and a place
+ * or a rule if it does something. Rows of a section follow each other, in the order in which the
+ * resolved text has them. */
 #include "config.h"
 
 #include <limits.h>
@@ -486,7 +487,8 @@ struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
 
 /* ---- What has no effect --------------------------------------------------------------------------------- */
 
-/* Why something that is offloaded to `place` does not leave this program's memory, NULL: it does. */
+/* Why something that is offloaded to `place` does not leave this program's memory, NULL: it
+ * does. */
 static const char *why_not_offloaded(const struct zero_reading *r, int place)
 {
 	if (place == KOLO_ZERO_ON_DEVICE)

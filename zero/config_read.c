@@ -1,4 +1,5 @@
-/* From a text to settings: a tree whose every key the table knows, then its values, then what holds between them. */
+/* From a text to settings: a tree whose every key the table knows, then its values, then what holds
+ * between them. */
 #include "config.h"
 
 #include <jansson.h>
@@ -10,7 +11,8 @@
 
 enum { LONGEST = 48 }; /* of names that are compared: longer ones resemble none */
 
-/* Insertions, deletions and replacements that make one name of the other (Levenshtein); LONGEST: too long to tell. */
+/* Insertions, deletions and replacements that make one name of the other (Levenshtein); LONGEST:
+ * too long to tell. */
 static size_t count_edits(const char *a, const char *b)
 {
 	size_t row[LONGEST + 1], na = strlen(a), nb = strlen(b);
@@ -40,7 +42,8 @@ static const char *name_of(const char *path)
 	return dot ? dot + 1 : path;
 }
 
-/* The key that somebody may have meant: one of the same section with a few other letters, or of that name in another. */
+/* The key that somebody may have meant: one of the same section with a few other letters, or of
+ * that name in another. */
 static const char *find_nearest(const char *section, const char *name)
 {
 	size_t len = strlen(section), least = zero_min(strlen(name) / 3 + 1, LONGEST - 1);
@@ -126,7 +129,8 @@ static int find_row(struct zero_reading *r, const json_t *object, const char *sp
 	return rc;
 }
 
-/* The sections that an object is, as the file spells them and as the table has them: empty, or with a dot at the end. */
+/* The sections that an object is, as the file spells them and as the table has them: empty, or with
+ * a dot at the end. */
 struct sections {
 	char spelled[ZERO_PATH], known[ZERO_PATH];
 };
@@ -228,7 +232,8 @@ static int check_model(const struct kolo_zero_model *m)
 	return 0;
 }
 
-/* jansson tells where it stopped; with nothing to tell it had no memory, which it takes for a wrong token elsewhere. */
+/* jansson tells where it stopped; with nothing to tell it had no memory, which it takes for a wrong
+ * token elsewhere. */
 static int load_tree(struct zero_reading *r)
 {
 	json_error_t error = { .line = -1 };

@@ -1,5 +1,6 @@
-/* The text of a config: read from its file, comments blanked, and the line and column of a key in it, for errors and remarks.
- * jansson tells positions of syntax errors only; what is located here is a text that it has read, so it is well-formed. */
+/* The text of a config: read from its file, comments blanked, and the line and column of a key in
+ * it, for errors and remarks. jansson tells positions of syntax errors only; what is located here
+ * is a text that it has read, so it is well-formed. */
 #include "config.h"
 
 #include <errno.h>
@@ -87,7 +88,8 @@ static char *skip_string(const char *p)
 	return (char *)p + (*p == '"');
 }
 
-/* The end of a comment that begins at p: behind it, or its line's end; p where there is none, NULL where it has no end. */
+/* The end of a comment that begins at p: behind it, or its line's end; p where there is none, NULL
+ * where it has no end. */
 static char *find_comment_end(char *p)
 {
 	char *end;
@@ -187,7 +189,8 @@ static const char *find_key(const char *text, const char *path, const char **val
 	return key;
 }
 
-/* The last key that begins before `end`, and its path: of a text that is well-formed up to there. */
+/* The last key that begins before `end`, and its path: of a text that is well-formed up to
+ * there. */
 static const char *find_last_key(const char *text, const char *end, char path[ZERO_PATH])
 {
 	enum { DEEPEST = 32 };

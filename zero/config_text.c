@@ -1,4 +1,5 @@
-/* The resolved config as text: keys in the table's order, what has an effect with its value, what has none as it was given. */
+/* The resolved config as text: keys in the table's order, what has an effect with its value, what
+ * has none as it was given. */
 #include "config.h"
 
 #include <jansson.h>
@@ -54,7 +55,8 @@ static json_t *make_done(const struct zero_reading *r, const struct zero_key *ke
 
 /* ---- Which keys ----------------------------------------------------------------------------------------- */
 
-/* Whether a key that something is done for has something to tell. What it may not be is how a place says that nothing is set. */
+/* Whether a key that something is done for has something to tell. What it may not be is how a place
+ * says that nothing is set. */
 static bool shows_done(const struct zero_reading *r, int k)
 {
 	const struct zero_key *key = &zero_keys[k];
@@ -68,7 +70,8 @@ static bool shows_done(const struct zero_reading *r, int k)
 	return zero_range_has(key->range, zero_place_get(r->out, key, 0));
 }
 
-/* Puts a value into its section, which is made where it is missing. Takes over value, NULL: no memory. */
+/* Puts a value into its section, which is made where it is missing. Takes over value, NULL: no
+ * memory. */
 static int put_value(json_t *root, const char *path, json_t *value)
 {
 	const char *dot;

@@ -1,4 +1,5 @@
-/* The value of one key: what the file has, or what "auto" stands for, checked and put where it belongs. */
+/* The value of one key: what the file has, or what "auto" stands for, checked and put where it
+ * belongs. */
 #include "config.h"
 
 #include <jansson.h>
@@ -10,7 +11,8 @@
 
 /* ---- In words ------------------------------------------------------------------------------------------- */
 
-/* A text between quotes, cut; what is not plain ASCII is a question mark, since an error may end in any terminal. */
+/* A text between quotes, cut; what is not plain ASCII is a question mark, since an error may end in
+ * any terminal. */
 static void show_text(const char *text, char out[ZERO_SHOWN])
 {
 	size_t n = strlen(text), shown = n < 36 ? n : 32;
@@ -80,7 +82,8 @@ static bool is_auto(const json_t *value)
 	return json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
 }
 
-/* What "auto" stands for, and the field of the model description that says so; NaN where it is unknown, 0 of batch sizes. */
+/* What "auto" stands for, and the field of the model description that says so; NaN where it is
+ * unknown, 0 of batch sizes. */
 static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automatic, double x[NVALUES],
 			 const char **field)
 {
@@ -166,7 +169,8 @@ static bool read_choice(const struct zero_range *range, const json_t *value, dou
 	return false;
 }
 
-/* What a value is as numbers; false where it is not what the range wants. Of texts, lists and sections there is nothing to tell. */
+/* What a value is as numbers; false where it is not what the range wants. Of texts, lists and
+ * sections there is nothing to tell. */
 static bool read_value(const struct zero_range *range, const json_t *value, double x[NVALUES])
 {
 	switch (range->kind) {

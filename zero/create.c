@@ -233,7 +233,8 @@ static uint64_t hash_host(void)
 	return zero_hash(ZERO_HASH, text, sizeof(text));
 }
 
-/* Ranks of a host share what it has available: all look at it before any takes some. others: bytes that these need. */
+/* Ranks of a host share what it has available: all look at it before any takes some. others: bytes
+ * that these need. */
 static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_t *available, size_t *others)
 {
 	struct need {

@@ -1,5 +1,6 @@
-/* An engine as far as arithmetic goes: which rank has what of each tensor, what of it is where, which buckets it travels in, and
- * how much memory that takes. No other rank is asked, and nothing but lists is made: a plan is that, and an engine begins so. */
+/* An engine as far as arithmetic goes: which rank has what of each tensor, what of it is where,
+ * which buckets it travels in, and how much memory that takes. No other rank is asked, and nothing
+ * but lists is made: a plan is that, and an engine begins so. */
 #include "describe.h"
 
 #include "basics.h"
@@ -13,8 +14,8 @@
 #include <string.h>
 
 enum {
-	/* Tensors of at least so many elements have operations of their own, which leave results and gathered parameters where
-	 * they belong; smaller ones share them, and are copied */
+	/* Tensors of at least so many elements have operations of their own, which leave results
+	 * and gathered parameters where they belong; smaller ones share them, and are copied */
 	WHOLE = 64 << 10,
 };
 
@@ -70,7 +71,8 @@ static int init_tensors(struct kolo_zero *z, const struct kolo_zero_tensor *from
 
 /* ---- What is where -------------------------------------------------------------------------------------- */
 
-/* Where state and shards are. Without a device the model computes in host memory, and nothing is offloaded to that. */
+/* Where state and shards are. Without a device the model computes in host memory, and nothing is
+ * offloaded to that. */
 static enum zero_place place_of(const struct kolo_zero *z, const struct kolo_zero_offload *o)
 {
 	return o->place == KOLO_ZERO_ON_NVME                ? ZERO_IN_FILES
@@ -105,8 +107,9 @@ static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 	}
 }
 
-/* A tensor's share of what is offloaded. *due: elements that the tensors up to here should have offloaded; *given:
- * those that they have. So all tensors together come close to the ratio, whatever their sizes. */
+/* A tensor's share of what is offloaded. *due: elements that the tensors up to here should have
+ * offloaded; *given: those that they have. So all tensors together come close to the ratio,
+ * whatever their sizes. */
 static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, double *due, size_t *given)
 {
 	double ratio = z->config.offload_optimizer.ratio, blocks;
@@ -179,8 +182,8 @@ static size_t whole_lines(size_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* What travels alone, and what shares buckets, by type: those of one family stand together, so that what comes between small
- * tensors does not close their bucket. */
+/* What travels alone, and what shares buckets, by type: those of one family stand together, so that
+ * what comes between small tensors does not close their bucket. */
 enum { LARGE, SMALL_F32, SMALL_F16, SMALL_BF16, NFAMILIES };
 
 static int family_of(const struct zero_tensor *t, size_t alone)
@@ -191,7 +194,8 @@ static int family_of(const struct zero_tensor *t, size_t alone)
 				     : SMALL_BF16;
 }
 
-/* Adds the tensors of a family that are trained, but not sharded ones unless asked for; from the first to the last or back. */
+/* Adds the tensors of a family that are trained, but not sharded ones unless asked for; from the
+ * first to the last or back. */
 static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family, size_t alone,
 		      bool sharded, bool backwards)
 {
@@ -218,7 +222,8 @@ static int max_int(int a, int b)
 	return a > b ? a : b;
 }
 
-/* A tensor's gradient comes: returns how many buckets are open then, of which those are started whose turn it is. */
+/* A tensor's gradient comes: returns how many buckets are open then, of which those are started
+ * whose turn it is. */
 static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t, int *missing, int *open,
 		       int *started)
 {
@@ -235,8 +240,9 @@ static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t
 	return most;
 }
 
-/* How many buckets there are at a time when gradients come in the tensors' reverse order: those that are open, as buckets of small
- * tensors are until all others are started, and with overlap one that is reduced. */
+/* How many buckets there are at a time when gradients come in the tensors' reverse order: those
+ * that are open, as buckets of small tensors are until all others are started, and with overlap one
+ * that is reduced. */
 static int count_buffers_of(const struct kolo_zero *z, const struct zero_plan *plan, int *out)
 {
 	int *missing = calloc((size_t)plan->nbuckets + 1, sizeof(*missing)), open = 0, started = 0, most = 1;
@@ -252,7 +258,8 @@ static int count_buffers_of(const struct kolo_zero *z, const struct zero_plan *p
 	return 0;
 }
 
-/* Reductions in the reverse order of the tensors, in which backward makes gradients; small ones last, when all have come. */
+/* Reductions in the reverse order of the tensors, in which backward makes gradients; small ones
+ * last, when all have come. */
 static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -281,7 +288,8 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 	return rc;
 }
 
-/* Gathers of all that is trained and whole on every rank, and owned by one; small ones, that others would wait for, first. */
+/* Gathers of all that is trained and whole on every rank, and owned by one; small ones, that others
+ * would wait for, first. */
 static int plan_gathers(struct kolo_zero *z, struct zero_item *items)
 {
 	struct zero_gatherer *g = &z->gatherer;
@@ -310,8 +318,9 @@ static int plan_buckets(struct kolo_zero *z)
 	return rc;
 }
 
-/* Lists tensors with sharded state in the order of updates, and gives what is offloaded of each its number among
- * all of that. Each begins a block of elements, so that sums over blocks do not depend on it. */
+/* Lists tensors with sharded state in the order of updates, and gives what is offloaded of each its
+ * number among all of that. Each begins a block of elements, so that sums over blocks do not depend
+ * on it. */
 static void decide_order(struct kolo_zero *z)
 {
 	const struct zero_plan *gathers = &z->gatherer.plan;
@@ -466,7 +475,8 @@ void zero_take_memory(struct kolo_zero *z)
 		}
 }
 
-/* Where copies between device and host begin or end. Work of a device writes sums, which always are within its reach. */
+/* Where copies between device and host begin or end. Work of a device writes sums, which always are
+ * within its reach. */
 bool zero_is_pinned(const struct kolo_zero *z, enum zero_kind kind)
 {
 	if (!z->device)

@@ -1,6 +1,7 @@
-/* An arena (kolo_zero_device.h): mapped memory that is counted against a budget, and for each direction a thread that does copies
- * one after the other, paced by absolute moments: a copy that was late is made up for by the next one, so that over any time
- * in which a lane is busy its rate is the set one. Everything but the lanes belongs to the caller's thread. */
+/* An arena (kolo_zero_device.h): mapped memory that is counted against a budget, and for each
+ * direction a thread that does copies one after the other, paced by absolute moments: a copy that
+ * was late is made up for by the next one, so that over any time in which a lane is busy its rate
+ * is the set one. Everything but the lanes belongs to the caller's thread. */
 #include "basics.h"
 #include "memory.h"
 #include "threads.h"
@@ -74,8 +75,9 @@ static struct arena *arena_of(struct kolo_zero_device *device)
 
 /* ---- Copies --------------------------------------------------------------------------------------------- */
 
-/* Bytes between two looks at the clock. A thread that sleeps more often is in the way of those that update: with pieces of 256 KiB a
- * step took 1.2 times the update that its copies should be hidden behind, with 1 MiB 1.05 (perf/zero_offload). */
+/* Bytes between two looks at the clock. A thread that sleeps more often is in the way of those that
+ * update: with pieces of 256 KiB a step took 1.2 times the update that its copies should be hidden
+ * behind, with 1 MiB 1.05 (perf/zero_offload). */
 enum { FIRST_ROOM = 64, PIECE = 1 << 20 };
 
 /* Later than anybody waits, and far from the end of the type. */
@@ -370,8 +372,9 @@ static const struct pin *pin_at(const struct arena *a, uintptr_t page)
 	return p;
 }
 
-/* The system locks a page once, however many have asked, and unlocks it for all of them. From *at on, before `end`: the next pages
- * that no pin of the list has, up to *gap; false: there are none. */
+/* The system locks a page once, however many have asked, and unlocks it for all of them. From *at
+ * on, before `end`: the next pages that no pin of the list has, up to *gap; false: there are
+ * none. */
 static bool next_gap(const struct arena *a, uintptr_t *at, uintptr_t end, uintptr_t *gap)
 {
 	const struct pin *p;

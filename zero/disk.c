@@ -1,6 +1,7 @@
-/* See disk.h. What was started for a buffer is its *job*; jobs are cut into *requests* of a block, of which `depth` are on their
- * way at a time. Jobs with something left to cut stand in a queue, in the order in which they were started. There is no thread:
- * whoever calls takes up what the system has done, and hands it as much as there is room for. */
+/* See disk.h. What was started for a buffer is its *job*; jobs are cut into *requests* of a block,
+ * of which `depth` are on their way at a time. Jobs with something left to cut stand in a queue, in
+ * the order in which they were started. There is no thread: whoever calls takes up what the system
+ * has done, and hands it as much as there is room for. */
 #include "disk.h"
 
 #include "basics.h"
@@ -153,7 +154,8 @@ static int create_file(struct zero_disk *disk, const struct zero_disk_attr *attr
 
 		if (rc < 0)
 			return rc;
-		/* Where the file system has no locks nobody gets one, so nobody takes the file for a leftover. */
+		/* Where the file system has no locks nobody gets one, so nobody takes the file for
+		 * a leftover. */
 		lock(disk->fd, LOCK_EX);
 		/* Another rank may have taken it for one before it was locked. */
 		if (has_its_name(disk))
@@ -201,7 +203,8 @@ static void set_direct(struct zero_disk *disk, bool direct)
 {
 	int flags = fcntl(disk->fd, F_GETFL);
 
-	/* Refused where the file system can't; opening a file with O_DIRECT there would make it and fail. */
+	/* Refused where the file system can't; opening a file with O_DIRECT there would make it and
+	 * fail. */
 	disk->direct = fcntl(disk->fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
 }
 
@@ -246,8 +249,9 @@ static int open_ring(struct zero_disk *disk)
 		      : 0;
 }
 
-/* Pages of buffers that the system knows are not looked up for each request: that takes more than half of the processor's
- * time, and a tenth of all. It may refuse, as where the limit of locked memory is low (ulimit -l): then they are looked up. */
+/* Pages of buffers that the system knows are not looked up for each request: that takes more than
+ * half of the processor's time, and a tenth of all. It may refuse, as where the limit of locked
+ * memory is low (ulimit -l): then they are looked up. */
 static int register_buffers(struct zero_disk *disk)
 {
 	struct iovec *each = calloc((size_t)disk->nbuffers, sizeof(*each));
@@ -312,8 +316,9 @@ static void fail(struct job *job, const struct request *request, int error)
 	job->error_len = request->len;
 }
 
-/* Bytes of a request that are done. Where the next one is no good place for direct access, as behind the end of a file that got
- * shorter, the next answer is EINVAL, and the rest goes through the cache. */
+/* Bytes of a request that are done. Where the next one is no good place for direct access, as
+ * behind the end of a file that got shorter, the next answer is EINVAL, and the rest goes through
+ * the cache. */
 static size_t advance(struct zero_disk *disk, struct request *request, int result)
 {
 	size_t done = result < 0 ? 0 : (size_t)result;
@@ -363,7 +368,8 @@ static void turn(struct zero_disk *disk)
 	cut(disk);
 }
 
-/* The system has no memory for requests now: sleeps until one that it has is done, or for a moment. */
+/* The system has no memory for requests now: sleeps until one that it has is done, or for a
+ * moment. */
 static int wait_for_memory(struct zero_disk *disk)
 {
 	int on_their_way = disk->depth - disk->nidle - (int)io_uring_sq_ready(&disk->ring);
@@ -375,8 +381,9 @@ static int wait_for_memory(struct zero_disk *disk)
 	return ++disk->refusals < PATIENCE ? 0 : -ENOMEM;
 }
 
-/* Gives the system what is prepared; what it can't take now is for a later call. With `sleep`, while something is on its way,
- * returns when something is done, or early. False: the ring is broken. */
+/* Gives the system what is prepared; what it can't take now is for a later call. With `sleep`,
+ * while something is on its way, returns when something is done, or early. False: the ring is
+ * broken. */
 static bool submit(struct zero_disk *disk, bool sleep)
 {
 	int rc;

@@ -1,4 +1,5 @@
-/* See disk_bytes.h. A file is read and written in whole sectors: what lies beside the wanted bytes is read before it is written. */
+/* See disk_bytes.h. A file is read and written in whole sectors: what lies beside the wanted bytes
+ * is read before it is written. */
 #include "disk_bytes.h"
 
 #include "basics.h"

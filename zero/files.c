@@ -111,7 +111,8 @@ static int write_direct(struct zero_writer *w, const char *src, size_t len, uint
 			from = memcpy(aligned, from, n);
 		if (pwrite(w->direct, from, n, (off_t)(offset + done)) == (ssize_t)n)
 			continue;
-		/* Some refuse it only now, or write a part; what is wrong besides the cache will tell. */
+		/* Some refuse it only now, or write a part; what is wrong besides the cache will
+		 * tell. */
 		rc = zero_file_write(w->fd, src + done, n, offset + done, w->path);
 	}
 	return rc;
@@ -124,7 +125,8 @@ int zero_writer_write(struct zero_writer *w, const void *src, size_t len, uint64
 	const char *from = src;
 	int rc;
 
-	/* A block that two processes write parts of goes through the cache, which puts them together. */
+	/* A block that two processes write parts of goes through the cache, which puts them
+	 * together. */
 	if (w->direct < 0 || body < BOUNCE / 4)
 		return zero_file_write(w->fd, src, len, offset, w->path);
 	rc = zero_file_write(w->fd, from, head, offset, w->path);

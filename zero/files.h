@@ -1,5 +1,6 @@
-/* Files and directories that last: whole reads and writes, and names that appear when what they stand for is complete. Errors are
- * KOLO_ESYS with the path and the reason, and KOLO_EINVAL of paths that are too long. */
+/* Files and directories that last: whole reads and writes, and names that appear when their content
+ * is complete. Errors are KOLO_ESYS with the path and the reason, and KOLO_EINVAL for paths that
+ * are too long. */
 #ifndef ZERO_FILES_H
 #define ZERO_FILES_H
 
@@ -22,15 +23,15 @@ const char *zero_path_end(const char *path);
 int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path);
 int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path);
 
-/* A file that exists and is written in parts, by several processes at once. What is long goes to the disk without a copy in the
- * system's cache, where the file system can do that. */
+/* A file that exists and is written in parts, by several processes at once. What is long goes to
+ * the disk without a copy in the system's cache, where the file system can do that. */
 struct zero_writer {
 	const char *path; /* the caller's */
 	int fd, direct;   /* -1: not open; direct: past the cache */
 	char *bounce;     /* for bytes that do not lie in memory as on the disk */
 };
 
-/* Errors: KOLO_ENOMEM, KOLO_ESYS. To be closed behind errors too. */
+/* Errors: KOLO_ENOMEM, KOLO_ESYS. To be closed after errors too. */
 int zero_writer_open(struct zero_writer *writer, const char *path);
 int zero_writer_write(struct zero_writer *writer, const void *src, size_t len, uint64_t offset);
 /* With rc 0 all that was written is on the disk when this returns; else it returns rc. */
@@ -39,13 +40,14 @@ int zero_writer_close(struct zero_writer *writer, int rc);
 /* Gives a complete file its name, in place of one that had it, to stay. */
 int zero_file_publish(const char *from, const char *to);
 
-/* Makes a file of len bytes that begins with head[head_len]; with sync it is on the disk when this returns. */
+/* Makes a file of len bytes that begins with head[head_len]; with sync it is on the disk when this
+ * returns. */
 int zero_file_create(const char *path, const void *head, size_t head_len, uint64_t len, bool sync);
 
 /* A whole file, in memory that the caller frees. */
 int zero_file_load(const char *path, char **out, size_t *len);
 
-/* KOLO_ESYS where the disk of a path has no room for so many bytes. */
+/* KOLO_ESYS if the disk of a path has no room for so many bytes. */
 int zero_disk_has_room(const char *path, uint64_t bytes);
 
 /* Makes a directory that may be there already; and fsync of what one lists. */

@@ -1,20 +1,21 @@
-/* The directory of checkpoints: step-000000123 is complete, what begins with a dot is not, and a rename makes the one of the
- * other. */
+/* The directory of checkpoints. step-000000123 is complete; a name that begins with a dot is not. A
+ * rename makes the one of the other. */
 #ifndef ZERO_FOLDERS_H
 #define ZERO_FOLDERS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The name of the checkpoint of a step; and what it is called before, by a number that only this save has. */
+/* The name of the checkpoint of a step; and what it is called before, by a number that only this
+ * save has. */
 void zero_checkpoint_name(char *out, size_t len, long step);
 void zero_partial_name(char *out, size_t len, long step, uint64_t number);
 
 /* Removes what begins with a dot and was left by saves that did not end. */
 int zero_folder_clean(const char *dir);
 
-/* Gives what is complete, at path `partial`, its name, in place of one that had it. Checkpoints of later steps, behind which
- * training has gone back, are renamed to later-step-... before. */
+/* Gives what is complete, at path `partial`, its name, in place of one that had it. Checkpoints of
+ * later steps, before which training has gone back, are renamed to later-step-... first. */
 int zero_folder_publish(const char *dir, const char *partial, long step);
 
 /* Removes checkpoints but the newest `keep`; 0: none. */

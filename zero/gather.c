@@ -1,5 +1,6 @@
-/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by bucket. With a queue the step
- * ends while they run; who uses a tensor waits for its buckets, so that they are done beside the next forward. */
+/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by
+ * bucket. With a queue the step ends while they run; who uses a tensor waits for its buckets, so
+ * that they are done beside the next forward. */
 #include "gather.h"
 
 #include "basics.h"
@@ -26,7 +27,8 @@ static int broadcast_parts(struct kolo_zero *z, char *base, const size_t *counts
 	return rc;
 }
 
-/* What this rank sends of n elements (counts[r] of rank r, or equal parts): all but the next rank's part. */
+/* What this rank sends of n elements (counts[r] of rank r, or equal parts): all but the next rank's
+ * part. */
 static void count_gather(struct kolo_zero *z, size_t n, size_t next, size_t real, enum kolo_type type)
 {
 	z->traffic.gathers++;

@@ -1,4 +1,5 @@
-/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by bucket. */
+/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by
+ * bucket. */
 #ifndef ZERO_GATHER_H
 #define ZERO_GATHER_H
 
@@ -12,11 +13,13 @@ struct zero_tensor;
 int zero_gatherer_open(struct kolo_zero *zero);
 void zero_gatherer_close(struct kolo_zero *zero);
 
-/* Gathers a tensor's chunks where it lies. src: this rank's chunk; NULL: it is in its place. queue: as in kolo.h. */
+/* Gathers a tensor's chunks where it lies. src: this rank's chunk; NULL: it is in its place. queue:
+ * as in kolo.h. */
 int zero_gather_whole(struct kolo_zero *zero, struct zero_tensor *t, const void *src,
 		      struct kolo_queue *queue);
 
-/* Updates own chunks bucket by bucket, by calling `update` for each piece, and starts to gather each bucket after its update. */
+/* Updates own chunks bucket by bucket, by calling `update` for each piece, and starts to gather
+ * each bucket after its update. */
 typedef int zero_update_piece_fn(struct kolo_zero *zero, const struct zero_piece *piece, void *arg);
 int zero_gather_updated(struct kolo_zero *zero, zero_update_piece_fn *update, void *arg);
 

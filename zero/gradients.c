@@ -1,10 +1,12 @@
 /* Gradients: from the model into buckets, buckets reduced over the ranks, and the results stored.
  *
- * Which piece of which tensor is in which bucket is fixed by the plan. So gradients may come in any order, another one on each
- * rank: a bucket is reduced when it and all before it are full, and ranks reduce the same buckets one after the other.
+ * Which piece of which tensor is in which bucket is fixed by the plan. So gradients may come in any
+ * order, another one on each rank: a bucket is reduced when it and all before it are full, and
+ * ranks reduce the same buckets one after the other.
  *
- * A gradient's weight is its rank's share of the samples, samples / (micro_batch nranks); what that leaves to divide by, the
- * number of samples of all ranks, is known at the end of the update only and part of its factor (update.c). */
+ * A gradient's weight is its rank's share of the samples, samples / (micro_batch nranks); what that
+ * leaves to divide by, the number of samples of all ranks, is known at the end of the update only
+ * and part of its factor (update.c). */
 #include "gradients.h"
 
 #include "basics.h"
@@ -118,8 +120,9 @@ static int download(struct kolo_zero *z, struct zero_tensor *t, struct zero_part
 	return rc;
 }
 
-/* Stores reduced elements, wherever their state is. What is offloaded is downloaded: from the bucket, and *ticket
- * is that of the copy; or, with sums on the device, from these in the last micro-step. */
+/* Stores reduced elements, wherever their state is. What is offloaded is downloaded: from the
+ * bucket, and *ticket is that of the copy; or, with sums on the device, from these in the last
+ * micro-step. */
 static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
 		      uint64_t *ticket)
 {
@@ -145,7 +148,8 @@ static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_pa
 	return rc;
 }
 
-/* The ranks whose parts of a bucket this rank keeps: all at stage 0, the parameter server's other ranks none. */
+/* The ranks whose parts of a bucket this rank keeps: all at stage 0, the parameter server's other
+ * ranks none. */
 static bool keeps(const struct kolo_zero *z, int owner)
 {
 	if (z->config.parameter_server)
@@ -153,8 +157,9 @@ static bool keeps(const struct kolo_zero *z, int owner)
 	return z->config.stage == 0 || owner == z->rank;
 }
 
-/* Where a reduction leaves what this rank keeps at once: the gradient of the one tensor in the bucket. NULL: it has to be
- * stored, for there are several tensors, padding, sums to add it to, or parts that are not kept. */
+/* Where a reduction leaves what this rank keeps at once: the gradient of the one tensor in the
+ * bucket. NULL: it has to be stored, for there are several tensors, padding, sums to add it to, or
+ * parts that are not kept. */
 static char *destination(const struct kolo_zero *z, const struct zero_bucket *b)
 {
 	const struct zero_tensor *t = &z->tensors[z->reducer.plan.pieces[b->first].tensor];
@@ -314,7 +319,8 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 	return rc;
 }
 
-/* n elements times weight, on their way from the model or from sums; notes whether all were finite. */
+/* n elements times weight, on their way from the model or from sums; notes whether all were
+ * finite. */
 static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char *src, enum kolo_type type,
 		 char *dst, enum kolo_type dst_type, size_t n, float weight)
 {
@@ -339,8 +345,8 @@ static int clear(struct kolo_zero *z, char *to, enum kolo_type type, size_t n)
 	return zero_compute(z, &work);
 }
 
-/* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches beyond the tensor is zero,
- * and all of it where src is NULL. */
+/* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches
+ * beyond the tensor is zero, and all of it where src is NULL. */
 static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
 		      char *memory, const char *src, enum kolo_type type, float weight)
 {
@@ -384,14 +390,15 @@ static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *s
 	return rc;
 }
 
-/* What sums of micro-steps are multiplied with before ranks add them in the tensor's type, so that they need no more room than
- * the gradient of one. The update takes it into account. */
+/* What sums of micro-steps are multiplied with before ranks add them in the tensor's type, so that
+ * they need no more room than the gradient of one. The update takes it into account. */
 static float sum_weight(const struct kolo_zero *z)
 {
 	return 1.0f / (float)z->config.accumulation;
 }
 
-/* What a tensor without a gradient in this micro-step gives to its buckets: zeros, or what was summed before. */
+/* What a tensor without a gradient in this micro-step gives to its buckets: zeros, or what was
+ * summed before. */
 static int fill_without(struct kolo_zero *z, struct zero_tensor *t)
 {
 	t->reported = true;
@@ -503,7 +510,8 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 	return rc == 0 ? store_done(z) : rc;
 }
 
-/* Where it failed the gradient is the caller's again too. Other ranks know by now, so that work ends that is behind theirs. */
+/* Where it failed the gradient is the caller's again too. Other ranks know by now, so that work
+ * ends that is behind theirs. */
 static int stop_reading(struct kolo_zero *z, int rc)
 {
 	if (rc == 0 || !z->failed)

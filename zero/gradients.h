@@ -1,4 +1,5 @@
-/* Gradients on their way: into buckets, over the ranks, and to where they are kept. kolo_zero_gradient is here. */
+/* Gradients on their way: into buckets, over the ranks, and to where they are kept.
+ * kolo_zero_gradient is here. */
 #ifndef ZERO_GRADIENTS_H
 #define ZERO_GRADIENTS_H
 

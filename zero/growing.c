@@ -1,4 +1,5 @@
-/* See growing.h. Not open_memstream: that loses what it has no memory for, and tells so in no place that covers all writes. */
+/* See growing.h. Not open_memstream: that loses what it has no memory for, and tells so in no place
+ * that covers all writes. */
 #include "growing.h"
 
 #include <stdarg.h>

@@ -1,16 +1,19 @@
-/* Whether a call may go on: an engine that has failed refuses all later ones, with the first failure's text. */
+/* Whether a call may go on: an engine that has failed refuses all later ones, with the first
+ * failure's text. */
 #ifndef ZERO_GUARD_H
 #define ZERO_GUARD_H
 
 struct kolo_zero;
 
-/* 0, or what the engine failed with earlier. KOLO_EINVAL of NULL, and after a load that failed half way. */
+/* 0, or what the engine failed with earlier. KOLO_EINVAL of NULL, and after a load that failed half
+ * way. */
 int zero_check(struct kolo_zero *zero);
 
 /* The same, and KOLO_EINVAL if `what` comes in the middle of an update. */
 int zero_check_between_updates(struct kolo_zero *zero, const char *what);
 
-/* Keeps a failure for later calls, except KOLO_EINVAL and KOLO_EOVERFLOW, and lets the other ranks go. Returns rc. */
+/* Keeps a failure for later calls, except KOLO_EINVAL and KOLO_EOVERFLOW, and lets the other ranks
+ * go. Returns rc. */
 int zero_failed(struct kolo_zero *zero, int rc);
 
 #endif

@@ -1,5 +1,5 @@
-/* Work where the model computes, and copies between there and the host. In names "device" is that memory: a device's, or
- * host memory if the config has no device. */
+/* Work where the model computes, and copies between there and the host. In names "device" is that
+ * memory: a device's, or host memory if the config has no device. */
 #ifndef ZERO_HOME_H
 #define ZERO_HOME_H
 
@@ -13,7 +13,8 @@ struct zero_staging;
 
 /* ---- Work ----------------------------------------------------------------------------------------------- */
 
-/* Does work on device memory. On a device of its own the work is done when zero_compute_wait has returned. */
+/* Does work on device memory. On a device of its own the work is done when zero_compute_wait has
+ * returned. */
 int zero_compute(struct kolo_zero *zero, const struct kolo_zero_work *work);
 int zero_compute_wait(struct kolo_zero *zero);
 
@@ -26,19 +27,22 @@ int zero_upload_now(struct kolo_zero *zero, void *device, const void *host, size
 
 /* ---- Copies --------------------------------------------------------------------------------------------- */
 
-/* Starts a copy to the host, or from it. zero_download_wait, or zero_upload_wait, waits for *ticket. Without a device the copy is done at once. */
+/* Starts a copy to the host, or from it. zero_download_wait, or zero_upload_wait, waits for
+ * *ticket. Without a device the copy is done at once. */
 int zero_download(struct kolo_zero *zero, void *host, const void *device, size_t bytes, uint64_t *ticket);
 int zero_upload(struct kolo_zero *zero, void *device, const void *host, size_t bytes, uint64_t *ticket);
 int zero_download_wait(struct kolo_zero *zero, uint64_t ticket);
 int zero_upload_wait(struct kolo_zero *zero, uint64_t ticket);
 
-/* The next buffer of a staging, after the last copy from it is done; *ticket is that of the next copy. */
+/* The next buffer of a staging, after the last copy from it is done; *ticket is that of the next
+ * copy. */
 int zero_staging_take(struct kolo_zero *zero, struct zero_staging *staging, bool up, char **out,
 		      uint64_t **ticket);
 
 /* ---- Marks ---------------------------------------------------------------------------------------------- */
 
-/* A mark is a place in the engine's queue. Without overlap there is no queue, and marks do nothing. */
+/* A mark is a place in the engine's queue. Without overlap there is no queue, and marks do
+ * nothing. */
 int zero_mark_open(struct kolo_zero *zero, struct zero_mark *mark);
 void zero_mark_close(struct zero_mark *mark);
 
@@ -51,7 +55,8 @@ bool zero_mark_passed(struct kolo_zero *zero, struct zero_mark *mark);
 
 /* ---- Collectives that are waited for -------------------------------------------------------------------- */
 
-/* The queue for a collective on device memory that is waited for at once. NULL for host memory, which needs none. */
+/* The queue for a collective on device memory that is waited for at once. NULL for host memory,
+ * which needs none. */
 struct kolo_queue *zero_queue_now(struct kolo_zero *zero);
 
 /* Waits for the collective that was put into it, if rc is 0. Returns the status. */

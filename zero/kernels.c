@@ -1,5 +1,6 @@
-/* See kernels.h. Compiled once for each instruction set, with ZERO_KERNELS the name of its table; plain C that compilers
- * vectorise. Order of operations: torch's, so that differences to it stay in the last bit. */
+/* See kernels.h. Compiled once for each instruction set, with ZERO_KERNELS the name of its table;
+ * plain C that compilers vectorise. Order of operations: torch's, so that differences to it stay in
+ * the last bit. */
 #include "kernels.h"
 
 #include <string.h>
@@ -166,8 +167,9 @@ static bool finite_32(const float *x, size_t n)
 	return !bad;
 }
 
-/* Different elements have different numbers: a product of 32 bits and 32 loses nothing, nor does an exclusive or with what stands
- * above it, without which a sum would not tell two elements that changed places. */
+/* Different elements have different numbers: a product of 32 bits and 32 loses nothing, nor does an
+ * exclusive or with what stands above it, without which a sum would not tell two elements that
+ * changed places. */
 static inline uint64_t number_of(uint32_t element, uint64_t index)
 {
 	uint32_t key = (uint32_t)index * 0x9e3779b1u + (uint32_t)(index >> 32) * 0x85ebca77u;

@@ -1,5 +1,5 @@
-/* See lamb.h. Squares of parameters and updates are summed in double, block by block, each owner's part apart, and added in the
- * order of ranks: so all stages give the same bits. */
+/* See lamb.h. Squares of parameters and updates are summed in double, block by block, each owner's
+ * part apart, and added in the order of ranks: so all stages give the same bits. */
 #include "lamb.h"
 
 #include "away.h"
@@ -43,7 +43,8 @@ static int lamb_on_device(struct kolo_zero *z, int tensor, struct zero_part part
 	return zero_compute(z, &work);
 }
 
-/* The moments of one owner's part of a tensor; adds the squares of parameters and updates to sums[0] and sums[1]. */
+/* The moments of one owner's part of a tensor; adds the squares of parameters and updates to
+ * sums[0] and sums[1]. */
 static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part, const struct zero_scalars *u,
 		     double *sums)
 {
@@ -66,7 +67,8 @@ static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part, con
 	return rc;
 }
 
-/* The sums of all tensors over all owners, in the owners' order: own has this rank's, of two for each tensor. */
+/* The sums of all tensors over all owners, in the owners' order: own has this rank's, of two for
+ * each tensor. */
 static int add_over_owners(struct kolo_zero *z, double *own, double *all, double *total)
 {
 	size_t n = 2 * (size_t)z->ntensors;
@@ -79,7 +81,8 @@ static int add_over_owners(struct kolo_zero *z, double *own, double *all, double
 	return rc;
 }
 
-/* Moments of all tensors. Where all is held each owner's part is summed apart, as their owners do elsewhere. */
+/* Moments of all tensors. Where all is held each owner's part is summed apart, as their owners do
+ * elsewhere. */
 static int lamb_all(struct kolo_zero *z, const struct zero_scalars *u, double *own, double *total)
 {
 	int rc = zero_offload_begin(z);

@@ -5,8 +5,8 @@
 struct kolo_zero;
 struct zero_scalars;
 
-/* Updates the moments, and fills update->ratios: ||p|| / ||update|| of each tensor over all ranks, 1 if one of them is 0.
- * Collective. Errors: KOLO_ENOMEM, and those of collectives and of files. */
+/* Updates the moments, and fills update->ratios: ||p|| / ||update|| of each tensor over all ranks,
+ * 1 if one of them is 0. Collective. Errors: KOLO_ENOMEM, and those of collectives and of files. */
 int zero_lamb_ratios(struct kolo_zero *zero, struct zero_scalars *update);
 
 #endif

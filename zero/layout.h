@@ -1,9 +1,11 @@
-/* Who owns what, and what travels together: arithmetic alone, so that a test can try every shape and number of ranks.
+/* Who owns what, and what travels together. Arithmetic alone, so that a test can try every shape
+ * and number of ranks.
  *
- * A tensor of n elements is cut into nranks chunks of c = ceil(n / nranks) elements; rank r owns the r-th, which ends with the
- * tensor: the last ones may be short or empty. Collectives add an element in an order that its owner determines; so a
- * bucket holds the same part [first, first + n) of the chunks of all ranks, the parts of rank 0 first (owner-major), and an
- * element is added in the same order whatever the bucket. */
+ * A tensor of n elements is cut into nranks chunks of c = ceil(n / nranks) elements. Rank r owns
+ * the r-th. The last ones may be short or empty. Collectives add an element in an order that its
+ * owner determines; so a bucket holds the same part [first, first + n) of the chunks of all ranks,
+ * the parts of rank 0 first (owner-major), and an element is added in the same order whatever the
+ * bucket. */
 #ifndef ZERO_LAYOUT_H
 #define ZERO_LAYOUT_H
 
@@ -21,19 +23,22 @@ size_t zero_chunk(size_t n, int nranks);
 /* The elements of a tensor of n that a rank owns. first is n where it owns none. */
 struct zero_part zero_owned(size_t n, int nranks, int rank);
 
-/* Elements [first, first + n) of the chunk of `rank`, as far as the tensor of `len` elements goes. */
+/* Elements [first, first + n) of the chunk of `rank`, as far as the tensor of `len` elements
+ * goes. */
 struct zero_part zero_part_of(size_t len, int nranks, int rank, size_t first, size_t n);
 
 /* Where two parts overlap. */
 struct zero_part zero_part_meet(struct zero_part a, struct zero_part b);
 
-/* Elements [first, first + n) of every rank's chunk of a tensor; `at` of each rank's part of the bucket. */
+/* Elements [first, first + n) of every rank's chunk of a tensor; `at` of each rank's part of the
+ * bucket. */
 struct zero_piece {
 	int tensor;
 	size_t first, n, at;
 };
 
-/* What one operation moves: pieces [first, first + npieces) of the plan, n elements of each rank, all of one type. */
+/* What one operation moves: pieces [first, first + npieces) of the plan, n elements of each rank,
+ * all of one type. */
 struct zero_bucket {
 	int first, npieces;
 	size_t n;
@@ -56,8 +61,9 @@ struct zero_plan {
 	size_t largest_partial; /* and in the largest that is not whole */
 };
 
-/* Fills *out, which is zeroed, with buckets of at most `limit` >= 1 elements of each rank; tensors with chunks of at least
- * `alone` elements share theirs with no other tensor. Larger ones than a bucket are cut. Errors: KOLO_ENOMEM. */
+/* Fills *out, which is zeroed, with buckets of at most `limit` >= 1 elements of each rank; tensors
+ * with chunks of at least `alone` elements share theirs with no other tensor. Larger ones than a
+ * bucket are cut. Errors: KOLO_ENOMEM. */
 int zero_plan_make(struct zero_plan *out, const struct zero_item *items, int nitems, size_t limit,
 		   size_t alone);
 void zero_plan_free(struct zero_plan *plan);

@@ -1,6 +1,7 @@
-/* See kolo_zero_log.h. A row is an array of numbers, one for each column, whether it becomes a line, a row of the table or an
- * object; what something took is the difference of two marks. It uses the engine's public functions alone. Behind create nothing is
- * allocated, and a step without a row or a line reads no clock. */
+/* See kolo_zero_log.h. A row is an array of numbers, one for each column, whether it becomes a
+ * line, a row of the table or an object; what something took is the difference of two marks. It
+ * uses the engine's public functions alone. Behind create nothing is allocated, and a step without
+ * a row or a line reads no clock. */
 #include "kolo/kolo_zero_log.h"
 
 #include "basics.h"
@@ -379,7 +380,8 @@ static int make_log(struct kolo_comm *comm, const struct kolo_zero *zero,
 	return open_files(log, c);
 }
 
-/* All ranks fail where one does, with its text, and where settings differ that say who has to come to a gather. */
+/* All ranks fail where one does, with its text, and where settings differ that say who has to come
+ * to a gather. */
 static int agree(struct kolo_comm *comm, const struct kolo_zero_log_config *c, int status)
 {
 	int rc = zero_share_failure(comm, status);

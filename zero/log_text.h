@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of any line: 15 names and numbers of at most 60, and an overflow of 255, six for one where escaped. */
+/* Bytes of any line: 15 names and numbers of at most 60, and an overflow of 255, six for one where
+ * escaped. */
 enum { ZERO_LINE = 4096 };
 
 struct zero_text {
@@ -17,8 +18,8 @@ struct zero_text {
 /* Appends the way of printf; for numbers with a point see below. */
 void zero_text_put(struct zero_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends six digits; exact: as many as it takes to read the same number. Whole ones have all. `numbers` is a locale with a
- * decimal point, whatever the thread's own is. */
+/* Appends six digits; exact: as many as it takes to read the same number. Whole ones have all.
+ * `numbers` is a locale with a decimal point, whatever the thread's own is. */
 void zero_text_number(struct zero_text *t, locale_t numbers, double value, bool exact);
 
 /* Appends a JSON string. What is no UTF-8 becomes U+FFFD. */

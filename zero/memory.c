@@ -1,4 +1,5 @@
-/* See memory.h. Mapped from the system, not taken from malloc: what is freed goes back at once, and is counted to the page. */
+/* See memory.h. Mapped from the system, not taken from malloc: what is freed goes back at once, and
+ * is counted to the page. */
 #include "memory.h"
 
 #include "basics.h"
@@ -44,7 +45,8 @@ void *zero_arena_take(struct zero_arena *arena, size_t bytes)
 	return part;
 }
 
-/* Huge pages where there is room for one: what is mapped for each use costs less than a third then. */
+/* Huge pages where there is room for one: what is mapped for each use costs less than a third
+ * then. */
 enum { HUGE_PAGE = 2 << 20 };
 
 char *zero_map(size_t len, int protection)
@@ -130,7 +132,8 @@ int zero_region_open(struct zero_region *region, const char *name)
 	return 0;
 }
 
-/* The pages alone move; from's addresses stay taken. What fails may leave a hole at `to`, which is anybody's then. */
+/* The pages alone move; from's addresses stay taken. What fails may leave a hole at `to`, which is
+ * anybody's then. */
 static bool move_pages(char *to, const char *from, size_t len)
 {
 #ifdef MREMAP_DONTUNMAP
@@ -141,8 +144,9 @@ static bool move_pages(char *to, const char *from, size_t len)
 #endif
 }
 
-/* By way of `passage`: what may fail, on old systems or where a part of the pages was locked or otherwise treated by itself, harms
- * nobody's addresses but those, which are not used again then. */
+/* By way of `passage`: what may fail, on old systems or where a part of the pages was locked or
+ * otherwise treated by itself, harms nobody's addresses but those, which are not used again
+ * then. */
 static bool move_through(struct zero_region *to, const struct zero_region *from, struct zero_region *passage)
 {
 	if (!passage->base)

@@ -1,4 +1,5 @@
-/* Memory by kind, counted: what the engine holds is mapped in one piece for each kind, and each tensor has its part of it. */
+/* Memory by kind, counted. What the engine holds of a kind at a place is one arena; each tensor has
+ * its parts of it. */
 #ifndef ZERO_MEMORY_H
 #define ZERO_MEMORY_H
 
@@ -32,7 +33,8 @@ enum zero_place {
 	ZERO_NPLACES
 };
 
-/* One kind at one place. Parts are taken twice: first only counted, then, behind zero_arena_open, for real. */
+/* One kind at one place. Parts are taken twice: first they are only counted; after zero_arena_open
+ * they are given. */
 struct zero_arena {
 	char *base; /* NULL while counting, of files, and of nothing */
 	size_t used;
@@ -44,33 +46,37 @@ struct zero_arena {
 
 size_t zero_whole_pages(size_t bytes);
 
-/* The next `bytes` of an arena, which may be none; NULL while counting. Parts follow each other without a gap: those of types
- * with larger elements are taken first, so that all are aligned. */
+/* The next `bytes` of an arena; 0 is allowed. NULL while counting. Parts follow each other without
+ * a gap: to be aligned, those of types with larger elements are taken first. */
 void *zero_arena_take(struct zero_arena *arena, size_t bytes);
 
-/* Makes what was counted, zeroed, and starts again: the device's memory, or with device NULL the host's. Errors: KOLO_ENOMEM. */
+/* Makes what was counted, zeroed, and starts again. device NULL: host memory. Errors:
+ * KOLO_ENOMEM. */
 int zero_arena_open(struct zero_arena *arena, const char *kind, struct kolo_zero_device *device);
 /* Pins an arena of host memory. Errors: KOLO_ESYS. */
 int zero_arena_pin(struct zero_arena *arena, struct kolo_zero_device *device);
 void zero_arena_close(struct zero_arena *arena);
 
-/* Maps `len` bytes, whole pages, with mmap's protection; at a huge page's address where there is room for one. NULL with errno. */
+/* Maps `len` bytes, whole pages, with mmap's protection. From 2 MiB on they begin at a huge page.
+ * NULL with errno. */
 char *zero_map(size_t len, int protection);
 
-/* Addresses for one gathered tensor. A touch of them traps but between open, or move, and close. */
+/* Addresses for one gathered tensor. A touch of them traps, except between open, or move, and
+ * close. */
 struct zero_region {
 	char *base;
 	size_t len;
 };
 
 int zero_region_reserve(struct zero_region *region, size_t bytes, const char *name);
-/* Zeroed memory is there. Errors: KOLO_ENOMEM. */
+/* Puts zeroed memory there. Errors: KOLO_ENOMEM. */
 int zero_region_open(struct zero_region *region, const char *name);
-/* Memory of `from` is there, with what is in it, or zeroed where the system does not move it: of a region that was closed, is as long,
- * and may be the same one. `passage` is as long as any region and never open; its base may become NULL. Errors: KOLO_ENOMEM. */
+/* Puts the memory of `from` there, with what is in it; zeroed, if the system can't move it. `from`
+ * was closed, is as long, and may be the same region. `passage` is as long as any region and never
+ * open; its base may become NULL. Errors: KOLO_ENOMEM. */
 int zero_region_move(struct zero_region *to, const struct zero_region *from, struct zero_region *passage,
 		     const char *name);
-/* The memory stays until it is dropped, or moved. */
+/* Closes a region: its memory stays until it is dropped, or moved. */
 void zero_region_close(const struct zero_region *region);
 void zero_region_drop(const struct zero_region *region);
 void zero_region_free(struct zero_region *region);

@@ -1,5 +1,6 @@
-/* The gradient norm: squares in double, by 16 lanes for each block of 4096 elements of a chunk, chunks in the order of tensors,
- * owners in the order of ranks. So the sum does not depend on threads, on the stage, or on where a gradient is. */
+/* The gradient norm: squares in double, by 16 lanes for each block of 4096 elements of a chunk,
+ * chunks in the order of tensors, owners in the order of ranks. So the sum does not depend on
+ * threads, on the stage, or on where a gradient is. */
 #include "norm.h"
 
 #include "basics.h"
@@ -30,14 +31,15 @@ static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct 
 	return zero_compute(z, &work);
 }
 
-/* The parts of the gradients whose squares this rank adds up: its own; of a parameter server all, the other ranks' none. */
+/* The parts of the gradients whose squares this rank adds up: its own; of a parameter server all,
+ * the other ranks' none. */
 static bool sums_part(const struct kolo_zero *z, int owner)
 {
 	return z->config.parameter_server ? z->rank == 0 : owner == z->rank;
 }
 
-/* Adds up squares of tensors in the order in which they are reduced: all of them, or those that are stored and
- * downloaded. */
+/* Adds up squares of tensors in the order in which they are reduced: all of them, or those that are
+ * stored and downloaded. */
 static int square_stored(struct kolo_zero *z, bool all)
 {
 	const struct zero_plan *plan = &z->reducer.plan;

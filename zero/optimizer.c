@@ -55,7 +55,8 @@ float zero_optimizer_initial(enum kolo_zero_optimizer optimizer, const struct ko
 	return optimizer == KOLO_ZERO_ADAGRAD ? (float)group->initial : 0.0f;
 }
 
-/* x to the power n >= 0, n factors as torch's Python has them but in a few products: differences are in double's last bits. */
+/* x to the power n >= 0, n factors as torch's Python has them but in a few products: differences
+ * are in double's last bits. */
 static double power(double x, long n)
 {
 	double y = 1;

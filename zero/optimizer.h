@@ -1,11 +1,12 @@
-/* What distinguishes the optimizers beside their loops (kernels.h): names, state, defaults, and what becomes of the hyper-
- * parameters in a step. */
+/* What distinguishes the optimizers, besides their loops (kernels.h): names, state, defaults, and
+ * the factors of a step. */
 #ifndef ZERO_OPTIMIZER_H
 #define ZERO_OPTIMIZER_H
 
 #include "kolo/kolo_zero_device.h"
 
-/* How many moments, each as large as the parameters in float, the optimizer keeps for tensors of this group. */
+/* How many moments, each as large as the parameters in float, the optimizer keeps for tensors of
+ * this group. */
 int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group);
 
 /* What the first moment begins with; the second with 0. */

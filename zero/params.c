@@ -1,4 +1,5 @@
-/* Parameters of stage 3: gathered for use, gone after it, and ahead of use in the order that the first micro-step had. */
+/* Parameters of stage 3: gathered for use, gone after it, and ahead of use in the order that the
+ * first micro-step had. */
 #include "params.h"
 
 #include "basics.h"
@@ -58,7 +59,8 @@ static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 
 /* ---- The order of uses ---------------------------------------------------------------------------------- */
 
-/* What decides which tensors are gathered has to be the same on all ranks: uses, and where tensors are released. */
+/* What decides which tensors are gathered has to be the same on all ranks: uses, and where tensors
+ * are released. */
 static void mix_into_hash(struct kolo_zero *z, int event)
 {
 	z->trace.hash = zero_hash(z->trace.hash, &event, sizeof(event));
@@ -132,8 +134,8 @@ int zero_trace_end(struct kolo_zero *z)
 	return drop_ahead(z);
 }
 
-/* Gathers what comes next, as far as the limits go, but at least one; *next is the use that is next behind these. The same on all
- * ranks, whose uses and releases are. */
+/* Gathers what comes next, as far as the limits go, but at least one; *next is the use that is next
+ * behind these. The same on all ranks, whose uses and releases are. */
 static int gather_ahead(struct kolo_zero *z, int *next)
 {
 	struct zero_trace *trace = &z->trace;
@@ -157,8 +159,8 @@ static int gather_ahead(struct kolo_zero *z, int *next)
 	return rc;
 }
 
-/* If shards are offloaded: uploads those that come after what is gathered ahead, within the same limits, and starts to
- * read the ones after these. */
+/* If shards are offloaded: uploads those that come after what is gathered ahead, within the same
+ * limits, and starts to read the ones after these. */
 static int upload_ahead(struct kolo_zero *z, int next)
 {
 	struct zero_trace *trace = &z->trace;
@@ -184,7 +186,8 @@ static int upload_ahead(struct kolo_zero *z, int next)
 	return rc;
 }
 
-/* Whether a tensor that is released is used again before so many other elements are that letting it go pays. */
+/* Whether a tensor that is released is used again before so many other elements are that letting it
+ * go pays. */
 static bool is_used_soon(const struct kolo_zero *z, int tensor)
 {
 	const struct zero_trace *trace = &z->trace;

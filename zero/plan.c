@@ -1,5 +1,6 @@
-/* What an engine would hold and send: a description (describe.c) of which no memory is made, and in which a model uses its tensors
- * without a value being moved. An engine asks whether it fits before it makes anything. */
+/* What an engine would hold and send: a description (describe.c) of which no memory is made, and in
+ * which a model uses its tensors without a value being moved. An engine asks whether it fits before
+ * it makes anything. */
 #include "plan.h"
 
 #include "basics.h"
@@ -162,8 +163,8 @@ static const char *advice_for_host(const struct kolo_zero *z)
 	return "fewer and smaller buffers need less";
 }
 
-/* Lists what is in host memory: what the model computes with, without a device; and what is offloaded. Returns
- * the bytes of both. */
+/* Lists what is in host memory: what the model computes with, without a device; and what is
+ * offloaded. Returns the bytes of both. */
 static size_t list_host(const struct kolo_zero *z, char used[TEXT], char offloaded[TEXT])
 {
 	used[0] = 0;

@@ -7,8 +7,9 @@
 struct kolo_zero;
 struct kolo_zero_traffic;
 
-/* Finds what a model gathers that uses its tensors one after the other, forward and back: dry_gathered, and the traffic of one such
- * micro-step. After zero_describe, before anything is opened. Errors: KOLO_ENOMEM. */
+/* Finds what a model gathers that uses its tensors one after the other, forward and back:
+ * dry_gathered, and the traffic of one such micro-step. After zero_describe, before anything is
+ * opened. Errors: KOLO_ENOMEM. */
 int zero_plan_uses(struct kolo_zero *zero, struct kolo_zero_traffic *of_one);
 
 /* Bytes of host memory that the engine needs. After zero_plan_uses. */
@@ -17,8 +18,9 @@ size_t zero_plan_host_bytes(const struct kolo_zero *zero);
 /* Bytes that programs may still take, as the system estimates it; SIZE_MAX: it does not say. */
 size_t zero_plan_available(void);
 
-/* KOLO_ENOMEM if the engine does not fit into the device, or not into the host beside `others` bytes of other ranks. `available`: the
- * host's bytes, which count if the config has no budget. After zero_plan_uses. */
+/* KOLO_ENOMEM if the engine does not fit into the device, or not into the host beside `others`
+ * bytes of other ranks. `available`: the host's bytes, which count if the config has no budget.
+ * After zero_plan_uses. */
 int zero_plan_fits(const struct kolo_zero *zero, size_t available, size_t others);
 
 #endif

@@ -1,6 +1,8 @@
-/* See regions.h. Memory takes long to come: the system zeroes it page by page, an arena too, and a GPU waits for all that it does. So what a tensor
- * leaves is kept for the next one of its length, as long as that and what is open are no more than the plan has. On a device
- * it has its own addresses; on the host tensors have, and spare memory is at those of the tensor that has left it. */
+/* See regions.h. Memory takes long to come: the system zeroes it page by page, an arena too, and a
+ * GPU waits for all that it does. So what a tensor leaves is kept for the next one of its length,
+ * as long as that and what is open are no more than the plan has. On a device it has its own
+ * addresses; on the host tensors have, and spare memory is at those of the tensor that has left
+ * it. */
 #include "regions.h"
 
 #include "zero.h"

@@ -7,13 +7,15 @@
 struct kolo_zero;
 struct zero_tensor;
 
-/* Memory for the values of a sharded tensor, which then is ZERO_UPLOADING. Errors: KOLO_ENOMEM, and the device's own. */
+/* Memory for the values of a sharded tensor, which then is ZERO_UPLOADING. Errors: KOLO_ENOMEM, and
+ * the device's own. */
 int zero_gathered_open(struct kolo_zero *zero, struct zero_tensor *tensor);
 
 /* The tensor is ZERO_GONE. */
 void zero_gathered_close(struct kolo_zero *zero, struct zero_tensor *tensor);
 
-/* Memory of the device. If it has none left, spare memory is given back to it first. Errors: KOLO_ENOMEM, and the device's own. */
+/* Memory of the device. If it has none left, spare memory is given back to it first. Errors:
+ * KOLO_ENOMEM, and the device's own. */
 int zero_device_ask(struct kolo_zero *zero, size_t bytes, const char *what, void **out);
 
 /* Gives all spare memory back. */

@@ -1,5 +1,6 @@
-/* What the engine takes and sends, beside what the formulas say. P is the number of parameters, e the bytes of one in its type,
- * N the number of ranks; what is sharded is ceil(n / N) elements of each tensor of n. */
+/* What the engine takes and sends, beside what the formulas say. P is the number of parameters, e
+ * the bytes of one in its type, N the number of ranks; what is sharded is ceil(n / N) elements of
+ * each tensor of n. */
 #include "report.h"
 
 #include "basics.h"
@@ -25,7 +26,8 @@ static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tenso
 	return place == ZERO_IN_FILES ? zero_whole_pages(bytes) : bytes;
 }
 
-/* Elements that a rank has state for at a place: all of them at stage 0, of the parameter server's other ranks none. */
+/* Elements that a rank has state for at a place: all of them at stage 0, of the parameter server's
+ * other ranks none. */
 static size_t held(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
 	bool none = !t->trained || (z->config.parameter_server && z->rank > 0);
@@ -45,7 +47,8 @@ static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor
 		return 0;
 	if (place == ZERO_ON_HOST)
 		return z->device ? t->offloaded.room * kolo_type_size(t->offloaded.grad_type) : 0;
-	/* Sums are where the model computes; without a device so are gradients of state in files. */
+	/* Sums are where the model computes; without a device so are gradients of state in
+	 * files. */
 	if (all)
 		return t->n * size;
 	return (sums || !z->device ? n + t->offloaded.room : n) * size;
@@ -106,8 +109,8 @@ static size_t add_up_to(size_t a, size_t b, size_t most)
 	return b < most - zero_min(a, most) ? a + b : most;
 }
 
-/* The most that can be gathered at a time: what the model used at once, or the largest, whose values are shared at creation; and
- * what is gathered ahead, at least one, or kept beside it. */
+/* The most that can be gathered at a time: what the model used at once, or the largest, whose
+ * values are shared at creation; and what is gathered ahead, at least one, or kept beside it. */
 static size_t gathered_limit(const struct kolo_zero *z)
 {
 	size_t all = 0, largest = 0, most = 0, ahead, kept = z->config.reuse_distance ? 1 : 0;
@@ -173,8 +176,8 @@ static size_t expected_at(const struct kolo_zero *z, enum zero_place place, enum
 	}
 }
 
-/* The kinds that are always there, whatever of them there is; others where there is something. Sums are only told where a device
- * has others than the host's threads. */
+/* The kinds that are always there, whatever of them there is; others where there is something. Sums
+ * are only told where a device has others than the host's threads. */
 static bool is_told(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
 {
 	if (kind == ZERO_SUMS && !z->device)

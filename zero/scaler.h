@@ -1,4 +1,5 @@
-/* The loss scale: fixed, or adapting to overflows by DeepSpeed's rule, which kolo_zero.h tells. */
+/* The loss scale: fixed, or adapting to overflows by DeepSpeed's rule, which kolo_zero.h
+ * describes. */
 #ifndef ZERO_SCALER_H
 #define ZERO_SCALER_H
 
@@ -19,7 +20,8 @@ int zero_scaler_check(const struct kolo_zero_config *config);
 
 void zero_scaler_init(struct zero_scaler *out, const struct kolo_zero_config *config);
 
-/* Behind an update: whether its gradients overflowed. false: they did, and the scale is already at its minimum. */
+/* After an update. overflow: whether its gradients did. false: they did, and the scale is already
+ * at its minimum. */
 bool zero_scaler_update(struct zero_scaler *scaler, const struct kolo_zero_scaling *scaling, bool overflow);
 
 #endif

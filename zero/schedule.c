@@ -1,5 +1,6 @@
-/* Learning rates by the number of the update. DeepSpeed's schedulers hold the number i of the last update, -1 before the first,
- * and are advanced behind each; update number `step` has the rate of i = step - 1. */
+/* Learning rates by the number of the update. DeepSpeed's schedulers hold the number i of the last
+ * update, -1 before the first, and are advanced behind each; update number `step` has the rate of i
+ * = step - 1. */
 #include "schedule.h"
 
 #include "basics.h"
@@ -179,7 +180,8 @@ static double cosine_at(const struct kolo_zero_schedule *s, double i)
 	return max_double(0, s->final_ratio + (1 - s->final_ratio) * (1 + cos(M_PI * part)) / 2);
 }
 
-/* Where a cycle is: 0 at its ends, 1 on top; *behind is how many updates it is over, 0: it is not. */
+/* Where a cycle is: 0 at its ends, 1 on top; *behind is how many updates it is over, 0: it is
+ * not. */
 static double height_at(const struct kolo_zero_schedule *s, double step, double *behind)
 {
 	double first = (double)s->first_steps, second = s->second_steps ? (double)s->second_steps : first;

@@ -1,4 +1,5 @@
-/* The learning rate and the momentum of an update, by its number from 0; the public half is in kolo_zero.h. */
+/* The learning rate and the momentum of an update, by its number from 0; the public half is in
+ * kolo_zero.h. */
 #ifndef ZERO_SCHEDULE_H
 #define ZERO_SCHEDULE_H
 

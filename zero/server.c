@@ -1,5 +1,6 @@
-/* The parameter server: rank 0 has the optimizer, receives all gradients and sends all parameters, with send and recv alone. The
- * baseline that a ring is compared with: of K bytes the others send K each, and rank 0 receives and sends (N-1) K. */
+/* The parameter server: rank 0 has the optimizer, receives all gradients and sends all parameters,
+ * with send and recv alone. The baseline that a ring is compared with: of K bytes the others send K
+ * each, and rank 0 receives and sends (N-1) K. */
 #include "server.h"
 
 #include "basics.h"

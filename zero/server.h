@@ -1,4 +1,5 @@
-/* The parameter server: reductions and gathers by send and recv alone, for comparison with a ring. */
+/* The parameter server: reductions and gathers by send and recv alone, for comparison with a
+ * ring. */
 #ifndef ZERO_SERVER_H
 #define ZERO_SERVER_H
 

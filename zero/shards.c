@@ -1,5 +1,5 @@
-/* See shards.h. A shard in a file is read into one of the param buffers, uploaded from it, and after an update written
- * from one. */
+/* See shards.h. A shard in a file is read into one of the param buffers, uploaded from it, and
+ * after an update written from one. */
 #include "shards.h"
 
 #include "basics.h"
@@ -23,7 +23,8 @@ static uint64_t file_offset(const struct zero_tensor *t, size_t first)
 	return t->shard_offset + (first - t->own.first) * kolo_type_size(t->type);
 }
 
-/* A shard in a file to the host, or from it, through a buffer that nothing is on its way to or from then. */
+/* A shard in a file to the host, or from it, through a buffer that nothing is on its way to or from
+ * then. */
 static int move_file(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, void *out,
 		     const void *from)
 {
@@ -97,7 +98,8 @@ void zero_param_buffers_close(struct kolo_zero *z)
 	zero_disk_close(z->param_buffers.disk);
 }
 
-/* The buffer that has a tensor's shard, or gets it, or whatever else `tensor` says of one; -1: none. */
+/* The buffer that has a tensor's shard, or gets it, or whatever else `tensor` says of one; -1:
+ * none. */
 static int find_buffer(const struct zero_param_buffers *s, int tensor)
 {
 	for (int i = 0; i < s->n; i++)

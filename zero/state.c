@@ -1,5 +1,6 @@
-/* The state file of a checkpoint: lines of words, of which the first says what they are; the last one has the hash of all before
- * it. Names are written with %XX for what is no plain character, so that words have no spaces. */
+/* The state file of a checkpoint: lines of words, of which the first says what they are; the last
+ * one has the hash of all before it. Names are written with %XX for what is no plain character, so
+ * that words have no spaces. */
 #include "basics.h"
 #include "checkpoint.h"
 #include "files.h"
@@ -91,8 +92,8 @@ int zero_state_write(const struct zero_saved *state, const struct zero_table *ta
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-/* The words of one line after the other. What is wrong with them is told once, at the end: behind a good hash it can only be
- * another version's. */
+/* The words of one line after the other. What is wrong with them is told once, at the end: behind a
+ * good hash it can only be another version's. */
 struct reader {
 	char *line, *word; /* the rest of the text, and of its line */
 	bool good;

@@ -87,8 +87,8 @@ struct summary {
 	struct zero_nonfinite nonfinite;
 };
 
-/* Adds up in the order of ranks. What is not finite is that of the first rank whose own gradient had it; else of the
- * first rank that found it in a sum. */
+/* Adds up in the order of ranks. What is not finite is that of the first rank whose own gradient
+ * had it; else of the first rank that found it in a sum. */
 static int summarize(struct kolo_zero *z, const struct record *records, struct summary *out)
 {
 	*out = (struct summary){ .nonfinite = { .tensor = -1 } };
@@ -165,7 +165,8 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 			 name, (unsigned long long)c->index, c->value, s->nonfinite_rank, c->micro);
 }
 
-/* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch predivide). */
+/* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch
+ * predivide). */
 static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
 {
 	double unit = (double)z->micro_batch * z->predivide;

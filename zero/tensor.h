@@ -7,7 +7,8 @@
 /* The tensor of this number. NULL with the error text of `what` if there is none. */
 struct zero_tensor *zero_tensor_get(struct kolo_zero *zero, int tensor, const char *what);
 
-/* The elements of a part whose state is offloaded, and those whose state is on the device. The former come first. */
+/* The elements of a part whose state is offloaded, and those whose state is on the device. The
+ * former come first. */
 struct zero_part zero_part_offloaded(const struct zero_tensor *t, struct zero_part part);
 struct zero_part zero_part_on_device(const struct zero_tensor *t, struct zero_part part);
 

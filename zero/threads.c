@@ -1,5 +1,5 @@
-/* See threads.h. Two words that threads sleep on: `round` counts the runs, and wakes the workers; `left` counts the workers that are
- * not done with the last one, and wakes the caller. */
+/* See threads.h. Two words that threads sleep on: `round` counts the runs, and wakes the workers;
+ * `left` counts the workers that are not done with the last one, and wakes the caller. */
 #include "threads.h"
 
 #include "basics.h"
@@ -39,8 +39,9 @@ struct zero_threads {
 	struct worker workers[];
 };
 
-/* Returns when the word is not `old` any more, or sooner. Nobody looks at it for a while first: where threads share cores that takes
- * time from those that work (four threads on two cores meet in 13 us, with a microsecond of looking in 50). */
+/* Returns when the word is not `old` any more, or sooner. Nobody looks at it for a while first:
+ * where threads share cores that takes time from those that work (four threads on two cores meet in
+ * 13 us, with a microsecond of looking in 50). */
 static void sleep_on(_Atomic uint32_t *word, uint32_t old)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
@@ -99,8 +100,8 @@ static void bind_worker(const struct worker *w, int core)
 	CPU_FREE(set);
 }
 
-/* The system may have moved the caller to a worker's core, which would do one of the two behind the other: that worker gets the
- * core that the caller has left. */
+/* The system may have moved the caller to a worker's core, which would do one of the two behind the
+ * other: that worker gets the core that the caller has left. */
 static void make_room(struct zero_threads *t)
 {
 	int here = t->cores ? sched_getcpu() : -1;
@@ -152,7 +153,8 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
-/* How many cores there are, or an error; and a list of them that begins with the one that the caller is on. */
+/* How many cores there are, or an error; and a list of them that begins with the one that the
+ * caller is on. */
 static int list_cores(int **out)
 {
 	int n = kolo_cores(NULL, 0), here = sched_getcpu(), at = 0;

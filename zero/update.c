@@ -1,4 +1,5 @@
-/* The update: one pass over gradients, masters and moments that also writes the parameters, wherever each of them is. */
+/* The update: one pass over gradients, masters and moments that also writes the parameters,
+ * wherever each of them is. */
 #include "update.h"
 
 #include "away.h"
@@ -24,7 +25,8 @@ static int update_slice(struct kolo_zero *z, int tensor, const struct zero_slice
 	return 0;
 }
 
-/* Updates on the device a part of a shard that is offloaded: its values are downloaded through buffers. */
+/* Updates on the device a part of a shard that is offloaded: its values are downloaded through
+ * buffers. */
 static int update_and_download(struct kolo_zero *z, int tensor, struct zero_part part,
 			       const struct zero_scalars *u)
 {

@@ -4,7 +4,8 @@
 
 struct kolo_zero;
 
-/* Updates all tensors with gradients times factor, and starts to gather what the stage keeps whole. */
+/* Updates all tensors with gradients times factor, and starts to gather what the stage keeps
+ * whole. */
 int zero_update(struct kolo_zero *zero, float factor);
 
 #endif

@@ -1,4 +1,5 @@
-/* See update_work.h: which gradients, masters, moments and scalars belong to an element, on the device or offloaded. */
+/* See update_work.h: which gradients, masters, moments and scalars belong to an element, on the
+ * device or offloaded. */
 #include "update_work.h"
 
 #include "away.h"

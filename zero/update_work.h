@@ -1,4 +1,5 @@
-/* The work of updating elements of one tensor, described for whoever does it: the device, or the host's threads. */
+/* The work of updating elements of one tensor, described for whoever does it: the device, or the
+ * host's threads. */
 #ifndef ZERO_UPDATE_WORK_H
 #define ZERO_UPDATE_WORK_H
 
@@ -16,8 +17,8 @@ struct zero_scalars {
 	double *ratios; /* of each tensor, Lamb's trust ratio; NULL: rates are the groups' */
 };
 
-/* An update of elements whose state is on the device. values: where new values go; NULL: masters are the values. The
- * caller may change its kind. */
+/* An update of elements whose state is on the device. values: where new values go; NULL: masters
+ * are the values. The caller may change its kind. */
 struct kolo_zero_work zero_update_on_device(const struct kolo_zero *zero, int tensor, struct zero_part part,
 					    char *values, const struct zero_scalars *update);
 

@@ -1,6 +1,6 @@
-/* See work.h. A thread has whole blocks of KOLO_ZERO_BLOCK elements, and goes through them in pieces that stay in the first-level
- * cache from loop to loop: gradients become floats, the update is made, parameters are written. So each byte in memory is read
- * and written once. */
+/* See work.h. A thread has whole blocks of KOLO_ZERO_BLOCK elements, and goes through them in
+ * pieces that stay in the first-level cache from loop to loop: gradients become floats, the update
+ * is made, parameters are written. So each byte in memory is read and written once. */
 #include "work.h"
 
 #include "basics.h"
@@ -10,10 +10,12 @@
 #include <string.h>
 
 enum {
-	/* Elements; divides KOLO_ZERO_BLOCK. AdamW with parameters of 16 bits takes a tenth longer with 1024, half longer with 4096: a
-	 * core waits for memory in the first loop over a piece, and does nothing else meanwhile. */
+	/* Elements; divides KOLO_ZERO_BLOCK. AdamW with parameters of 16 bits takes a tenth longer
+	 * with 1024, half longer with 4096: a core waits for memory in the first loop over a piece,
+	 * and does nothing else meanwhile. */
 	PIECE = 256,
-	/* Fewer elements are done by the caller alone: it updates as many in the 5 to 30 us in which another thread wakes up. */
+	/* Fewer elements are done by the caller alone: it updates as many in the 5 to 30 us in
+	 * which another thread wakes up. */
 	ALONE = 64 * 1024,
 };
 
@@ -61,7 +63,8 @@ static void look(const struct job *job, size_t i, size_t n)
 	else
 		finite =
 			job->kernels->finite_16(from_at(w, i), n, w->from_type == KOLO_F16 ? 0x7c00 : 0x7f80);
-	/* Several threads may write it, all the same; zero_threads_run's end is what makes it visible. */
+	/* Several threads may write it, all the same; zero_threads_run's end is what makes it
+	 * visible. */
 	if (!finite)
 		__atomic_store_n(w->bad, 1, __ATOMIC_RELAXED);
 }

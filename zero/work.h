@@ -1,5 +1,6 @@
-/* Work (kolo_zero_device.h) done in host memory: by the loops of kernels.h, in blocks that stay in the first-level cache between
- * a loop and the next one, on threads. Bits are those of one thread, and of the plain loops. */
+/* Work (kolo_zero_device.h) in host memory: the loops of kernels.h, on threads, in blocks that stay
+ * in the first-level cache from one loop to the next. Bits are those of one thread, and of the
+ * plain loops. */
 #ifndef ZERO_WORK_H
 #define ZERO_WORK_H
 

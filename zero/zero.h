@@ -1,7 +1,8 @@
-/* The engine within: the structs that its files share, and who owns what. See README.md for the reading order.
+/* The engine within: the structs that its files share, and who owns what. See README.md for the
+ * reading order.
  *
- * "On the device" means where the model computes: in the memory of config.device, or in host memory without one.
- * "Offloaded" means kept elsewhere between updates: in host memory, or in files. */
+ * "On the device" means where the model computes: in the memory of config.device, or in host memory
+ * without one. "Offloaded" means kept elsewhere between updates: in host memory, or in files. */
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 
@@ -13,7 +14,8 @@ struct zero_disk;
 struct zero_kernels;
 struct zero_threads;
 
-/* With overlap: a place in the queue. A device of its own has another order, of collectives and work. */
+/* With overlap: a place in the queue. A device of its own has another order, of collectives and
+ * work. */
 struct zero_mark {
 	struct kolo_event *event; /* in a queue of the host's */
 	uint64_t ticket;          /* on a device of its own: of work after the operation */
@@ -66,14 +68,15 @@ struct zero_tensor {
 	int uses;        /* kolo_zero_use without kolo_zero_release */
 	struct zero_mark gathered; /* of a sharded one: state may become ZERO_HERE */
 
-	/* The optimizer's state for elements `held`, in float: all of them at stage 0, else the own ones. The first are
-	 * offloaded. The others have their master and moments here. An element of type KOLO_F32 on the device is its own
-	 * master: then master is NULL. */
+	/* The optimizer's state for elements `held`, in float: all of them at stage 0, else the own
+	 * ones. The first are offloaded. The others have their master and moments here. An element
+	 * of type KOLO_F32 on the device is its own master: then master is NULL. */
 	struct zero_part held;
 	struct zero_offloaded offloaded;
 	float *master, *moment[2];
 
-	/* Reduced gradients on the device, and with accumulation their sums: of elements grad_held. */
+	/* Reduced gradients on the device, and with accumulation their sums: of elements
+	 * grad_held. */
 	char *grad;
 	enum kolo_type grad_type;
 	struct zero_part grad_held;
@@ -94,8 +97,8 @@ struct zero_buffer {
 	uint64_t download;        /* ticket of the last download from it; whoever fills it waits for that */
 };
 
-/* The buckets of one micro-step: filled in any order, reduced in the order of their numbers, stored in that order.
- * stored <= started <= plan.nbuckets. */
+/* The buckets of one micro-step: filled in any order, reduced in the order of their numbers, stored
+ * in that order. stored <= started <= plan.nbuckets. */
 struct zero_reducer {
 	struct zero_plan plan;
 	int *missing;   /* of each bucket: pieces not filled yet */
@@ -108,7 +111,8 @@ struct zero_reducer {
 	char *incoming; /* one more buffer, for what a parameter server receives */
 };
 
-/* All-gathers of updated parameters, in the order of the plan. finished <= started <= plan.nbuckets. */
+/* All-gathers of updated parameters, in the order of the plan. finished <= started <=
+ * plan.nbuckets. */
 struct zero_gatherer {
 	struct zero_plan plan;
 	char *buffers[2]; /* for buckets that are not whole: two with overlap, else one; taken in turns */
@@ -120,7 +124,8 @@ struct zero_gatherer {
 	size_t *counts; /* [nranks], for a tensor that does not divide */
 };
 
-/* Stage 3: the order in which sharded tensors are used in a micro-step, learnt from the first one. */
+/* Stage 3: the order in which sharded tensors are used in a micro-step, learnt from the first
+ * one. */
 struct zero_trace {
 	int *tensors; /* n of them: those of the last micro-step, or of this one so far */
 	int n, room;
@@ -143,8 +148,9 @@ struct zero_nonfinite {
 
 /* ---- Offload -------------------------------------------------------------------------------------------- */
 
-/* State in a file: nblocks blocks of `elements` elements each, in the order of updates. Each element has `states` floats;
- * in a block those of one kind are contiguous. A pass goes over all blocks once, in order. */
+/* State in a file: nblocks blocks of `elements` elements each, in the order of updates. Each
+ * element has `states` floats; in a block those of one kind are contiguous. A pass goes over all
+ * blocks once, in order. */
 struct zero_state_blocks {
 	struct zero_disk *disk; /* NULL: nothing is in files */
 	size_t elements, nblocks;

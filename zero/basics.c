@@ -1,4 +1,4 @@
-/* See basics.h. */
+/* See basics.h. zero_share_failure takes one all-reduce, and a broadcast if a rank failed. */
 #include "basics.h"
 
 #include <stdio.h>

@@ -23,7 +23,7 @@ struct zero_entry {
 	int ndims;
 	size_t shape[KOLO_ZERO_DIMS];
 	size_t n;        /* elements */
-	uint64_t offset; /* bytes from where data begins; entries follow each other without a gap */
+	uint64_t offset; /* bytes from the begin of data; entries follow each other without a gap */
 	uint64_t sum;    /* of all its elements: checksum of kernels.h */
 	int tensor;      /* the engine's; -1: it has none */
 };
@@ -86,7 +86,7 @@ int zero_safetensors_header(struct zero_table *table, long step, char **out);
 /* ---- state.c --------------------------------------------------------------------------------------------- */
 
 /* The text of a state file, which the caller frees, and back. Errors: KOLO_ENOMEM; KOLO_ESYS, with
- * `path`, where it is no such text or was damaged. */
+ * `path`, if it is no such text or was damaged. */
 int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out,
 		     size_t *len);
 int zero_state_read(const char *text, size_t len, const char *path, struct zero_saved *state,

@@ -50,7 +50,7 @@ enum zero_value_kind {
 	ZERO_SECTION,
 };
 
-/* What values a key may have: numbers from low to high, each excluded where it is said. */
+/* What values a key may have: numbers from low to high. `above` and `below` exclude these two. */
 struct zero_range {
 	enum zero_value_kind kind;
 	const char *want; /* the same in words; NULL of choices */
@@ -112,7 +112,7 @@ struct zero_key {
 	const char *path; /* like "zero_optimization.stage" */
 	const struct zero_range *range;
 	enum zero_role role;
-	double preset; /* DeepSpeed's default where it matters; NaN: none. Of ZERO_DONE the place has it before */
+	double preset; /* DeepSpeed's default if it matters; NaN: none. Keys of ZERO_DONE have it in their place */
 	const char *why;
 	const char *other; /* a key of the same section that may not be given beside it */
 	enum zero_slot slot;
@@ -132,7 +132,7 @@ extern const int zero_nkeys;
 int zero_key_find(const char *path);
 /* Whether the chosen optimizer, and schedule, have the key. */
 bool zero_key_applies(const struct zero_key *key, const struct zero_settings *settings);
-/* The i-th choice; NULL where there is none. */
+/* The i-th choice; NULL if there is none. */
 const char *zero_range_choice(const struct zero_range *range, int i);
 bool zero_range_has(const struct zero_range *range, double value);
 
@@ -171,7 +171,7 @@ int zero_refuse_key(const struct zero_reading *r, const char *path, const char *
 	__attribute__((format(printf, 3, 4)));
 int zero_refuse_value(const struct zero_reading *r, const char *path, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same of the key that ends `end` bytes from the text's begin, and is there for the second
+/* Refuses the key that ends `end` bytes from the text's begin, and is there for the second
  * time. */
 int zero_refuse_twice(const struct zero_reading *r, size_t end);
 /* Adds a remark. Errors: KOLO_ENOMEM. */
@@ -190,9 +190,9 @@ const char *zero_want(const struct zero_range *range, char out[ZERO_NAMES]);
 int zero_take(const struct zero_reading *r, int key);
 /* The keys of a section, which ends with a dot, that the chosen types have. */
 void zero_list_names(const struct zero_reading *r, const char *section, char out[ZERO_NAMES]);
-/* The value that a place has, of group number `group` where it is of a group. */
+/* The value in a key's place; of group number `group` if the key is one of groups. */
 double zero_place_get(const struct zero_settings *settings, const struct zero_key *key, int group);
-/* The same of a text, NULL: none. */
+/* The text in a key's place, NULL: none. */
 const char *zero_place_text(const struct zero_settings *settings, const struct zero_key *key);
 
 /* ---- config_rules.c, config_text.c ---------------------------------------------------------------------- */

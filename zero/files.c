@@ -1,4 +1,5 @@
-/* See files.h. */
+/* See files.h. Long writes go past the cache (O_DIRECT), what does not lie as on the disk by way of
+ * a bounce buffer. */
 #include "files.h"
 
 #include "basics.h"

@@ -13,10 +13,10 @@ enum { ZERO_PATH_LEN = 4096 };
 /* Sets "PATH: WHAT: " and errno's text; returns KOLO_ESYS. */
 int zero_system_error(const char *what, const char *path);
 
-/* dir/name, checked for length; "" where that fails. */
+/* dir/name, checked for length; "" if that fails. */
 int zero_path_join(char *out, const char *dir, const char *name);
 
-/* The last part of a path that is so long that an error's reason would not fit behind it. */
+/* The last part of a path that is so long that an error's reason would not fit after it. */
 const char *zero_path_end(const char *path);
 
 /* pread and pwrite until done. Errors: KOLO_ESYS; what ends early is "truncated". */
@@ -24,7 +24,7 @@ int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *p
 int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const char *path);
 
 /* A file that exists and is written in parts, by several processes at once. What is long goes to
- * the disk without a copy in the system's cache, where the file system can do that. */
+ * the disk without a copy in the system's cache, if the file system can do that. */
 struct zero_writer {
 	const char *path; /* the caller's */
 	int fd, direct;   /* -1: not open; direct: past the cache */

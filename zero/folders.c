@@ -1,4 +1,5 @@
-/* See folders.h. */
+/* See folders.h. kolo_zero_newest is here; zero_folder_publish is where a checkpoint becomes
+ * complete. */
 #include "folders.h"
 
 #include "basics.h"

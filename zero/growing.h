@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct zero_growing {
-	char *text; /* malloc'ed, with a zero behind it; NULL while it is empty */
+	char *text; /* malloc'ed, with a zero after it; NULL while it is empty */
 	size_t len, room;
 	bool failed; /* there was no memory for some of it, and nothing is added any more */
 };

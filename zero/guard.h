@@ -9,7 +9,7 @@ struct kolo_zero;
  * way. */
 int zero_check(struct kolo_zero *zero);
 
-/* The same, and KOLO_EINVAL if `what` comes in the middle of an update. */
+/* As zero_check, and KOLO_EINVAL if `what` comes in the middle of an update. */
 int zero_check_between_updates(struct kolo_zero *zero, const char *what);
 
 /* Keeps a failure for later calls, except KOLO_EINVAL and KOLO_EOVERFLOW, and lets the other ranks

@@ -1,4 +1,5 @@
-/* See layout.h. */
+/* See layout.h. zero_plan_make is the entry: it cuts tensors into pieces and puts them into
+ * buckets. */
 #include "layout.h"
 
 #include "basics.h"

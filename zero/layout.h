@@ -20,7 +20,7 @@ struct zero_part {
 /* Elements of each rank's chunk of a tensor of n elements; the last chunks may end earlier. */
 size_t zero_chunk(size_t n, int nranks);
 
-/* The elements of a tensor of n that a rank owns. first is n where it owns none. */
+/* The elements of a tensor of n that a rank owns. first is n if it owns none. */
 struct zero_part zero_owned(size_t n, int nranks, int rank);
 
 /* Elements [first, first + n) of the chunk of `rank`, as far as the tensor of `len` elements

@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of any line: 15 names and numbers of at most 60, and an overflow of 255, six for one where
- * escaped. */
+/* Bytes of any line: 15 names and numbers of at most 60, and an overflow of 255, six bytes for one
+ * if it is escaped. */
 enum { ZERO_LINE = 4096 };
 
 struct zero_text {
 	size_t len;
-	char bytes[ZERO_LINE]; /* with a zero behind; what does not fit is left out */
+	char bytes[ZERO_LINE]; /* with a zero after it; what does not fit is left out */
 };
 
 /* Appends the way of printf; for numbers with a point see below. */

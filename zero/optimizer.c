@@ -1,4 +1,5 @@
-/* See optimizer.h. */
+/* See optimizer.h: torch's defaults, checks of a group, and in zero_optimizer_scalars the factors
+ * of a step. */
 #include "optimizer.h"
 
 #include "basics.h"

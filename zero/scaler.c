@@ -1,4 +1,5 @@
-/* See scaler.h. */
+/* See scaler.h. zero_scaler_update is the rule: halve after an overflow, double after a window of
+ * clean updates. */
 #include "scaler.h"
 
 #include "basics.h"

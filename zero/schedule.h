@@ -10,7 +10,7 @@
 /* 0, or KOLO_EINVAL with the field that is wrong. */
 int zero_schedule_check(const struct kolo_zero_schedule *schedule);
 
-/* Of a schedule that was checked. Momentum is NaN where it is not cycled. */
+/* Of a schedule that was checked. Momentum is NaN if it is not cycled. */
 double zero_schedule_lr(const struct kolo_zero_schedule *schedule, double lr, long step);
 double zero_schedule_momentum(const struct kolo_zero_schedule *schedule, long step);
 

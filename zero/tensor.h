@@ -1,4 +1,4 @@
-/* A tensor of the engine: where elements of it stand. */
+/* A tensor of the engine: its elements, on the device and offloaded. */
 #ifndef ZERO_TENSOR_H
 #define ZERO_TENSOR_H
 

@@ -485,7 +485,7 @@ static int load(struct loading *l, const char *path, void *user, size_t *user_le
 		rc = zero_all_well(z, match_engine(l, user, user_len));
 	if (rc == 0)
 		rc = zero_all_well(z, root ? check_files(l) : 0);
-	/* Where all is loaded the user's bytes are checked, too, and each rank that wants them has
+	/* If all is loaded the user's bytes are checked, too, and each rank that wants them has
 	 * them. */
 	if (rc == 0)
 		rc = zero_all_well(z,
@@ -497,7 +497,7 @@ static int load(struct loading *l, const char *path, void *user, size_t *user_le
 	return rc;
 }
 
-/* Where a load has failed another one may come. */
+/* After a load that has failed another one may come. */
 static int check_loadable(struct kolo_zero *z)
 {
 	bool torn = z && z->torn;

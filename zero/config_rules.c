@@ -1,5 +1,5 @@
 /* What keys have to do with each other: presets by type before they are read; batch sizes,
- * precision, the division of gradients, optimizer, schedule and offload behind that. */
+ * precision, the division of gradients, optimizer, schedule and offload after that. */
 #include "config.h"
 #include "optimizer.h"
 #include "scaler.h"
@@ -13,7 +13,7 @@
 
 /* ---- Before --------------------------------------------------------------------------------------------- */
 
-/* DeepSpeed's presets of an optimizer that the config names, where they are not torch's; without
+/* DeepSpeed's presets of an optimizer that the config names, if they are not torch's; without
  * one the model description is the preset. */
 static void init_group(const struct zero_reading *r, struct kolo_zero_group *g)
 {

@@ -88,8 +88,8 @@ static char *skip_string(const char *p)
 	return (char *)p + (*p == '"');
 }
 
-/* The end of a comment that begins at p: behind it, or its line's end; p where there is none, NULL
- * where it has no end. */
+/* The end of a comment that begins at p: after it, or its line's end. p if there is none, NULL if
+ * it has no end. */
 static char *find_comment_end(char *p)
 {
 	char *end;

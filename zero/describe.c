@@ -15,7 +15,7 @@
 
 enum {
 	/* Tensors of at least so many elements have operations of their own, which leave results
-	 * and gathered parameters where they belong; smaller ones share them, and are copied */
+	 * and gathered parameters in their places; smaller ones share them, and are copied */
 	WHOLE = 64 << 10,
 };
 
@@ -194,8 +194,8 @@ static int family_of(const struct zero_tensor *t, size_t alone)
 				     : SMALL_BF16;
 }
 
-/* Adds the tensors of a family that are trained, but not sharded ones unless asked for; from the
- * first to the last or back. */
+/* Adds the trained tensors of a family, from the first to the last or back; sharded ones only if
+ * asked for. */
 static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family, size_t alone,
 		      bool sharded, bool backwards)
 {

@@ -1,7 +1,7 @@
 /* An arena (kolo_zero_device.h): mapped memory that is counted against a budget, and for each
  * direction a thread that does copies one after the other, paced by absolute moments: a copy that
  * was late is made up for by the next one, so that over any time in which a lane is busy its rate
- * is the set one. Everything but the lanes belongs to the caller's thread. */
+ * is the set one. Everything except the lanes belongs to the caller's thread. */
 #include "basics.h"
 #include "memory.h"
 #include "threads.h"
@@ -238,7 +238,7 @@ static int arena_copy(struct kolo_zero_device *device, enum kolo_zero_lane numbe
 	lane->copies[lane->put++ % lane->room] = (struct copy){ to, from, bytes, moment() };
 	*ticket = lane->put;
 	pthread_mutex_unlock(&lane->lock);
-	pthread_cond_signal(&lane->filled); /* behind the lock, which the thread needs at once */
+	pthread_cond_signal(&lane->filled); /* after the lock, which the thread needs at once */
 	return 0;
 }
 

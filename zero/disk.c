@@ -154,7 +154,7 @@ static int create_file(struct zero_disk *disk, const struct zero_disk_attr *attr
 
 		if (rc < 0)
 			return rc;
-		/* Where the file system has no locks nobody gets one, so nobody takes the file for
+		/* If the file system has no locks nobody gets one, so nobody takes the file for
 		 * a leftover. */
 		lock(disk->fd, LOCK_EX);
 		/* Another rank may have taken it for one before it was locked. */

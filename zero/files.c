@@ -92,7 +92,7 @@ int zero_writer_open(struct zero_writer *w, const char *path)
 	if (!w->bounce)
 		return kolo_error_set(KOLO_ENOMEM, "%s: a buffer of %d bytes: out of memory",
 				      zero_path_end(path), BOUNCE);
-	/* Where that is refused, as by tmpfs, the cache will do. */
+	/* If that is refused, as by tmpfs, the cache will do. */
 	w->direct = open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
 	return 0;
 }

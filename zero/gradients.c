@@ -94,7 +94,7 @@ static bool is_last_micro(const struct kolo_zero *z)
 static int store_on_device(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part,
 			   const char *from)
 {
-	/* Where ranks reduce only once for an update they have added up before. */
+	/* If ranks reduce only once for an update they have added up before. */
 	bool first = z->micro == 0 || z->config.stage < 2;
 	struct kolo_zero_work work = {
 		.kind = first ? KOLO_ZERO_WORK_CAST : KOLO_ZERO_WORK_ADD,
@@ -346,7 +346,7 @@ static int clear(struct kolo_zero *z, char *to, enum kolo_type type, size_t n)
 }
 
 /* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches
- * beyond the tensor is zero, and all of it where src is NULL. */
+ * beyond the tensor is zero; so is all of it if src is NULL. */
 static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
 		      char *memory, const char *src, enum kolo_type type, float weight)
 {
@@ -510,8 +510,8 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 	return rc == 0 ? store_done(z) : rc;
 }
 
-/* Where it failed the gradient is the caller's again too. Other ranks know by now, so that work
- * ends that is behind theirs. */
+/* After a failure the gradient is the caller's again too. Other ranks know by now, so that work
+ * ends that waits for theirs. */
 static int stop_reading(struct kolo_zero *z, int rc)
 {
 	if (rc == 0 || !z->failed)

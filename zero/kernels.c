@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* g + weight decay times p, where that is torch's L2 way. */
+/* g + weight decay times p, if that is torch's L2 way. */
 static inline float decayed(float g, float p, const struct kolo_zero_scalars *s)
 {
 	return g + s->decay * p;

@@ -81,8 +81,8 @@ static int add_over_owners(struct kolo_zero *z, double *own, double *all, double
 	return rc;
 }
 
-/* Moments of all tensors. Where all is held each owner's part is summed apart, as their owners do
- * elsewhere. */
+/* Moments of all tensors. At stage 0 each owner's part is summed apart, as their owners do at the
+ * others. */
 static int lamb_all(struct kolo_zero *z, const struct zero_scalars *u, double *own, double *total)
 {
 	int rc = zero_offload_begin(z);

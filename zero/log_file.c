@@ -28,7 +28,7 @@ static int mend_file(const struct zero_log_file *f)
 	return ftruncate(f->fd, from + n);
 }
 
-/* One write, but where something cut it short: then the next one tells the reason. */
+/* One write. If something cuts it short the next one reports the reason. */
 int zero_log_file_append(struct zero_log_file *f, const struct zero_text *line)
 {
 	size_t done = 0;

@@ -84,7 +84,7 @@ static int append_use(struct kolo_zero *z, int tensor)
 	return 0;
 }
 
-/* Takes a use into account. Where the order is not the learnt one it is learnt anew. */
+/* Takes a use into account. If the order is not the learnt one it is learnt anew. */
 static int trace_use(struct kolo_zero *z, int tensor)
 {
 	struct zero_trace *trace = &z->trace;
@@ -134,8 +134,8 @@ int zero_trace_end(struct kolo_zero *z)
 	return drop_ahead(z);
 }
 
-/* Gathers what comes next, as far as the limits go, but at least one; *next is the use that is next
- * behind these. The same on all ranks, whose uses and releases are. */
+/* Gathers what comes next, at least one tensor, as far as the limits go. *next is the use after
+ * these. All ranks gather the same, since their uses and releases are the same. */
 static int gather_ahead(struct kolo_zero *z, int *next)
 {
 	struct zero_trace *trace = &z->trace;

@@ -245,7 +245,7 @@ static void plan_gathers(struct kolo_zero *z)
 		zero_count_gather(z, &p->buckets[b]);
 }
 
-/* What crosses when an update is made, but for gathers of what is used. */
+/* Counts what an update copies, reads and writes, except gathers for use. */
 static void plan_crossings(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {
 	const struct zero_state_blocks *u = &z->state_blocks;

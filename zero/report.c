@@ -176,8 +176,8 @@ static size_t expected_at(const struct kolo_zero *z, enum zero_place place, enum
 	}
 }
 
-/* The kinds that are always there, whatever of them there is; others where there is something. Sums
- * are only told where a device has others than the host's threads. */
+/* Reported are kinds that always exist, and others of which there is something; sums only if there
+ * is a device. */
 static bool is_told(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
 {
 	if (kind == ZERO_SUMS && !z->device)

@@ -53,7 +53,7 @@ void zero_scaler_init(struct zero_scaler *out, const struct kolo_zero_config *c)
 	};
 }
 
-/* Smaller, where the hysteresis is used up. */
+/* Smaller, if the hysteresis is used up. */
 static bool shrink(struct zero_scaler *s, const struct kolo_zero_scaling *c)
 {
 	bool at_min = s->scale == c->min;

@@ -228,7 +228,7 @@ static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 	return rc;
 }
 
-/* Behind the update, whose gradients had the scale that was. */
+/* After the update, whose gradients had the old scale. */
 static int adapt_scale(struct kolo_zero *z, const struct kolo_zero_result *r)
 {
 	bool good = r->updated || r->skipped ? zero_scaler_update(&z->scaler, &z->config.scaling, r->skipped)

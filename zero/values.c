@@ -102,7 +102,7 @@ void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
 
 enum { STEP = 4096 };
 
-/* Values of a tensor, of its own part where it is sharded, from floats. */
+/* Values of a tensor, of its own part if it is sharded, from floats. */
 static int put_floats(struct kolo_zero *z, int tensor, struct zero_part part, const float *from)
 {
 	enum kolo_type type = z->tensors[tensor].type;

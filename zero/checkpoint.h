@@ -47,8 +47,6 @@ struct zero_saved {
 	uint64_t user_len, user_sum;
 };
 
-/* ---- checkpoint.c: tables and parts ---------------------------------------------------------------------- */
-
 /* The table of one of the engine's files; type is what weights are converted to, with as_is false.
  * Sums are 0. */
 int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_is, enum kolo_type type,
@@ -76,20 +74,5 @@ struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zer
 /* Collective: if rc of any rank is an error, all return that of the first such rank, with its text;
  * else 0. The engine goes on. */
 int zero_all_well(struct kolo_zero *zero, int rc);
-
-/* ---- safetensors.c --------------------------------------------------------------------------------------- */
-
-/* The header of a file with this table, in memory that the caller frees; sets header_len and
- * header_sum. */
-int zero_safetensors_header(struct zero_table *table, long step, char **out);
-
-/* ---- state.c --------------------------------------------------------------------------------------------- */
-
-/* The text of a state file, which the caller frees, and back. Errors: KOLO_ENOMEM; KOLO_ESYS, with
- * `path`, if it is no such text or was damaged. */
-int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out,
-		     size_t *len);
-int zero_state_read(const char *text, size_t len, const char *path, struct zero_saved *state,
-		    struct zero_table *tables);
 
 #endif

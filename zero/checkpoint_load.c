@@ -10,6 +10,7 @@
 #include "home.h"
 #include "kernels.h"
 #include "shards.h"
+#include "state.h"
 #include "tensor.h"
 #include "values.h"
 #include "zero.h"

@@ -8,6 +8,8 @@
 #include "gather.h"
 #include "guard.h"
 #include "kernels.h"
+#include "safetensors.h"
+#include "state.h"
 #include "zero.h"
 
 #include <errno.h>

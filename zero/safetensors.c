@@ -1,6 +1,8 @@
 /* The header of a safetensors file: 8 bytes with its length, then JSON that names each tensor's
  * type, shape and place. Padded with spaces, so that data begins on a page.
  * https://github.com/huggingface/safetensors tells the format. */
+#include "safetensors.h"
+
 #include "basics.h"
 #include "checkpoint.h"
 #include "growing.h"

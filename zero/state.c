@@ -1,6 +1,8 @@
 /* The state file of a checkpoint: lines of words, of which the first says what they are; the last
  * one has the hash of all before it. Names are written with %XX for what is no plain character, so
  * that words have no spaces. */
+#include "state.h"
+
 #include "basics.h"
 #include "checkpoint.h"
 #include "files.h"

@@ -1,0 +1,17 @@
+/* The state file: a text that describes the files of tensors, and holds what is not in tensors. */
+#ifndef ZERO_STATE_H
+#define ZERO_STATE_H
+
+#include <stddef.h>
+
+struct zero_saved;
+struct zero_table;
+
+/* The text of a state file, which the caller frees, and back. Errors: KOLO_ENOMEM; KOLO_ESYS, with
+ * `path`, if it is no such text or was damaged. */
+int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out,
+		     size_t *len);
+int zero_state_read(const char *text, size_t len, const char *path, struct zero_saved *state,
+		    struct zero_table *tables);
+
+#endif

@@ -2,11 +2,15 @@
  *
  * The model is a list of tensors. It runs forward and backward itself and tells the engine what it does:
  *
- *     kolo_zero_forward(zero, samples);         a micro-step begins
- *         kolo_zero_use(zero, i, &p); ... kolo_zero_release(zero, i);      around each tensor's use
+ *     kolo_zero_forward(zero, samples);       a micro-step begins
+ *         kolo_zero_use(zero, i, &p);         before each use of tensor i
+ *         kolo_zero_release(zero, i);         after it
  *     kolo_zero_backward(zero, loss);
- *         kolo_zero_use ... kolo_zero_release, and kolo_zero_gradient(zero, i, g) as gradients become ready
- *     kolo_zero_step(zero, &result);            the micro-step ends; every `accumulation` of them the update
+ *         kolo_zero_use(zero, i, &p);         before each use of tensor i
+ *         kolo_zero_release(zero, i);         after it
+ *         kolo_zero_gradient(zero, i, g);     when a gradient is ready
+ *     kolo_zero_step(zero, &result);          the micro-step ends; the last of
+ *                                             `accumulation` ones updates
  *
  * Rank r owns elements [r c, (r+1) c) of a tensor of n elements, c = ceil(n / nranks), at every stage; so its gradient is
  * added in the same order, and all stages, bucket sizes and transports give the same bits; with accumulation stages 0 and 1

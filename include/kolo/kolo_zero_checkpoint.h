@@ -2,11 +2,13 @@
  *
  * A checkpoint is a directory, dir/step-000000123, with
  *
- *     weights.safetensors     trained tensors as float (the master weights), frozen ones in their own type
- *     moment1.safetensors     the optimizer's state, as float, where it has such
- *     moment2.safetensors
- *     user                    what the caller gave
- *     state                   text: numbers of steps, loss scale, learning rates, and what is where with which checksum
+ *     weights.safetensors     trained tensors as float (master weights),
+ *                             frozen tensors in their own type
+ *     moment1.safetensors     the optimizer's first moments as float, if any
+ *     moment2.safetensors     the optimizer's second moments as float, if any
+ *     user                    the caller's own bytes
+ *     state                   text: step counts, loss scale, learning rates,
+ *                             places and checksums of all parts
  *
  * Tensors are whole and have no padding, and nothing tells how many ranks or which stage wrote them; so any number of ranks
  * at any stage loads them. All ranks write their own parts into the same files at once. The directory has another name until

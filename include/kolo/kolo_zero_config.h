@@ -4,9 +4,9 @@
  *     struct kolo_zero_settings *settings;
  *
  *     kolo_zero_model_init(&model);
- *     model.nranks = kolo_comm_nranks(comm);                 and what else the program knows
+ *     model.nranks = kolo_comm_nranks(comm);  and what else the program knows
  *     kolo_zero_settings_read("ds_config.json", &model, &settings);
- *     settings->groups[1].weight_decay = 0;                  what the file can't say
+ *     settings->groups[1].weight_decay = 0;   what the file can't say
  *     kolo_zero_create(comm, &settings->config, tensors, ntensors, &zero);
  *     kolo_zero_settings_destroy(settings);
  *

@@ -2,9 +2,9 @@
  *
  *     struct kolo_zero_device *device;
  *
- *     kolo_zero_arena_open((size_t)256 << 20, 0, &device);   256 MiB that stand for a GPU's
- *     config.device = device;                                parameters, gradients and the rest are there,
- *     config.offload_optimizer.place = KOLO_ZERO_ON_HOST;    but for what is offloaded
+ *     kolo_zero_arena_open((size_t)256 << 20, 0, &device);    256 MiB
+ *     config.device = device;
+ *     config.offload_optimizer.place = KOLO_ZERO_ON_HOST;
  *     kolo_zero_create(comm, &config, tensors, ntensors, &zero);
  *     ...
  *     kolo_zero_destroy(zero);

@@ -1,7 +1,8 @@
 /* Kolo: the log of a training run: lines, a table (CSV) and JSON lines, on kolo_zero.h and kolo.h alone.
  *
  *     kolo_zero_log_create(comm, zero, &config, &log);
- *         kolo_zero_step(zero, &result); kolo_zero_log_step(log, &result);      each micro-step
+ *         kolo_zero_step(zero, &result);        in each micro-step
+ *         kolo_zero_log_step(log, &result);
  *     kolo_zero_log_destroy(log);
  *
  * An attempt is an update that was done or skipped. These numbers are in lines and files, under the same names:

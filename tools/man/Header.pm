@@ -5,23 +5,26 @@
 # - A member of a struct or enum has its comment behind it, or above it; one above holds for all members up to
 #   the next comment.
 # - A comment's paragraphs are separated by empty lines; a line that begins with "- " is an item of a list.
+#   Lines that are indented by four blanks or more are shown as they are: code, or a table.
 package Header;
 use strict;
 use warnings FATAL => 'all';
 use Exporter 'import';
 our @EXPORT_OK = qw(read_header blocks);
 
-# The paragraphs and items of a comment, each one line; items keep their "- ".
+# The paragraphs and items of a comment, each one line; items keep their "- ". Indented lines that follow each
+# other are one block, with their line ends and indentation.
 sub blocks {
 	my ($comment) = @_;
 	my @blocks = ('');
 
 	for my $line (split /\n/, $comment) {
 		$line =~ s/^\s*\*? ?//;
-		push @blocks, '' if $line =~ /^(- |$)/;
-		$blocks[-1] .= ($blocks[-1] eq '' ? '' : ' ') . $line if $line ne '';
+		my $as_is = $line =~ /^ {4}/;
+		push @blocks, '' if $line =~ /^(- |$)/ || $as_is != ($blocks[-1] =~ /^ {4}/);
+		$blocks[-1] .= ($blocks[-1] eq '' ? '' : $as_is ? "\n" : ' ') . $line if $line ne '';
 	}
-	s/\s+/ /g, s/^ | $//g for @blocks;
+	s/\s+/ /g, s/^ | $//g for grep { !/^ {4}/ } @blocks;
 	return grep { $_ ne '' } @blocks;
 }
 

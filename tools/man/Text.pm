@@ -49,7 +49,7 @@ sub summary {
 	return escape($text =~ s/^([A-Z])(?=[a-z ])/\l$1/r);
 }
 
-# Paragraphs and lists ("- ") from blocks.
+# Paragraphs, lists ("- ") and indented text from blocks.
 sub paragraphs {
 	my ($format, @blocks) = @_;
 	my ($out, $list) = ('', 0);
@@ -58,7 +58,8 @@ sub paragraphs {
 		my $item = $block =~ s/^- //;
 		$out .= "=over 2\n\n" if $item && !$list;
 		$out .= "=back\n\n" if $list && !$item;
-		$out .= ($item ? "=item *\n\n" : '') . $format->($block) . "\n\n";
+		$out .= $block =~ /^ {4}/ ? verbatim($block =~ s/^ {4}//gmr . "\n")
+			: ($item ? "=item *\n\n" : '') . $format->($block) . "\n\n";
 		$list = $item;
 	}
 	return $out . ($list ? "=back\n\n" : '');

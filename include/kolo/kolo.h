@@ -1,17 +1,20 @@
 /* Kolo: collectives on a ring.
  *
- * A communicator joins `nranks` ranks into a ring. Ranks may be processes or threads. Every rank calls the
- * same collectives in the same order. A collective blocks until its result may be read, or is left to a queue.
+ * A communicator joins `nranks` ranks into a ring. A rank is a process or a thread. Every rank
+ * calls the same collectives in the same order. A collective blocks until its result may be read,
+ * or a queue does it later.
  *
  * Conventions, for every function unless it says otherwise:
- * - int results are 0 (KOLO_OK) or a negative enum kolo_status; the text is in kolo_last_error().
+ * - An int result is 0 (KOLO_OK) or a negative enum kolo_status. The text of an error is in
+ *   kolo_last_error().
  * - `n` counts elements, `len` counts bytes. Buffers need no alignment.
- * - A communicator is used by one thread at a time; only kolo_comm_abort and kolo_comm_status may be called
- *   from other threads while it is in use.
+ * - One thread at a time uses a communicator. Other threads may call kolo_comm_abort and
+ *   kolo_comm_status at any time.
  * - The library never prints, never ends the process and installs no signal handler.
  *
- * Memory: with the default slots a communicator takes at most KOLO_DEFAULT_MEMORY bytes per rank, shared
- * memory included; but 64 KiB more for each rank beyond 16 that it is just sending messages to. */
+ * Memory: with the default slots a communicator takes at most KOLO_DEFAULT_MEMORY bytes per rank,
+ * shared memory included. Sending messages to more than 16 ranks at a time adds 64 KiB for each
+ * further rank. */
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 
@@ -32,22 +35,25 @@ extern "C" {
 
 enum kolo_status {
 	KOLO_OK = 0,
-	KOLO_EINVAL = -1,    /* an argument or an environment variable is wrong; nothing was done */
-	KOLO_ENOMEM = -2,    /* out of memory */
-	KOLO_ENOTSUP = -3,   /* this build or this machine can't do that */
-	KOLO_EUNREACH = -4,  /* a rank could not be reached while the communicator was made */
-	KOLO_ETIMEDOUT = -5, /* a rank was waited for longer than the timeout */
-	KOLO_EPEER = -6,     /* a rank died or left */
-	KOLO_EMISMATCH = -7, /* ranks called different collectives, or with different arguments */
-	KOLO_ESYS = -8,      /* the operating system refused something; the text has its reason */
-	KOLO_EABORTED = -9,  /* kolo_comm_abort was called */
-	KOLO_EOVERFLOW =
-		-10, /* a value became too large, and there is nothing left to make it smaller with */
+	KOLO_EINVAL = -1,     /* an argument or environment variable is wrong; nothing was done */
+	KOLO_ENOMEM = -2,     /* out of memory */
+	KOLO_ENOTSUP = -3,    /* this build or this machine can't do that */
+	KOLO_EUNREACH = -4,   /* a rank could not be reached while a communicator was made */
+	KOLO_ETIMEDOUT = -5,  /* another rank did not come within the timeout */
+	KOLO_EPEER = -6,      /* another rank died or left */
+	KOLO_EMISMATCH = -7,  /* ranks called different collectives, or with different arguments */
+	KOLO_ESYS = -8,       /* the operating system refused something; the text has its reason */
+	KOLO_EABORTED = -9,   /* some rank called kolo_comm_abort */
+	KOLO_EOVERFLOW = -10, /* gradients overflowed, and the loss scale can't become smaller */
 };
 
-/* Element types. Integers wrap. KOLO_F8E4M3 and KOLO_F8E5M2 are the OCP 8-bit formats; e4m3 has no infinity,
- * and what is too large for it becomes +-448. F16, BF16 and the 8-bit types are combined in float and rounded
- * to nearest even after each addition. */
+/* Element types.
+ *
+ * - Integers wrap.
+ * - KOLO_F8E4M3 and KOLO_F8E5M2 are the OCP 8-bit formats. e4m3 has no infinity: values that are
+ *   too large for it become +-448.
+ * - KOLO_F16, KOLO_BF16 and the 8-bit types are combined in float and rounded to nearest even
+ *   after each addition. */
 enum kolo_type {
 	KOLO_I8,
 	KOLO_U8,
@@ -63,10 +69,13 @@ enum kolo_type {
 	KOLO_F8E5M2,
 };
 
-/* How elements are combined. KOLO_MIN and KOLO_MAX return NaN where an element is NaN, and -0 < +0.
- * KOLO_AVG of floating types multiplies each rank's element by 1/nranks (in float; KOLO_F64 in double) before
- * it is added; of integers it divides the wrapped sum by nranks, towards zero. kolo_op_create_premul_sum makes
- * further values. */
+/* How elements are combined.
+ *
+ * - KOLO_MIN and KOLO_MAX return NaN if an element is NaN. They take -0 as less than +0.
+ * - KOLO_AVG of a floating type multiplies each rank's element by 1/nranks before it is added. It
+ *   multiplies in float, for KOLO_F64 in double.
+ * - KOLO_AVG of an integer type divides the wrapped sum by nranks, towards zero.
+ * - kolo_op_create_premul_sum makes further values. */
 enum kolo_op {
 	KOLO_SUM,
 	KOLO_PROD,
@@ -77,122 +86,150 @@ enum kolo_op {
 };
 
 struct kolo_comm;  /* a communicator: one rank's view of its ring */
-struct kolo_queue; /* work that a thread of its own does in order */
-struct kolo_event; /* a place in a queue, which can be waited for */
+struct kolo_queue; /* a list of operations that one thread does in order */
+struct kolo_event; /* a place in a queue; it can be waited for */
 
-/* ---- Versions, names, errors ---------------------------------------------------------------------------- */
+/* ---- Versions, names, errors ----------------------------------------------------------------- */
 
 /* The version of the library in use: major * 10000 + minor * 100 + patch. Never fails. */
 int kolo_version(void);
 
-/* The text of the last error on the calling thread; "" when there was none. Valid until the next Kolo call of
- * this thread. Names who (rank, host), where, what was tried, what came back and what to do. */
+/* The text of the last error on the calling thread, or "" if there was none. It names the rank
+ * and its host, what was tried, what came back and what to do. It is valid until the next Kolo
+ * call on this thread. */
 const char *kolo_last_error(void);
 
-/* Sets the text of kolo_last_error on this thread, printf's way, and returns status: for layers on top of Kolo. At most 511
- * bytes of it are kept. Never fails. */
+/* Sets the text of kolo_last_error on the calling thread and returns `status`. `format` and what
+ * follows are as for printf. It keeps at most 511 bytes of the text. Layers on top of Kolo use
+ * it. Never fails. */
 int kolo_error_set(int status, const char *format, ...);
 
-/* What a code of enum kolo_status means, in a few words. Static storage, never NULL. */
+/* Describes a code of enum kolo_status in a few words. The text has static storage and is never
+ * NULL. */
 const char *kolo_strerror(int status);
 
-/* Bytes of one element; 0 when there is no such type. */
+/* Bytes of one element; 0 if there is no such type. */
 size_t kolo_type_size(enum kolo_type type);
 
-/* The name of a type or an op, like "f32" or "sum"; NULL when there is no such type or op. Static storage. */
+/* The name of a type or an op, like "f32" or "sum"; NULL if there is no such type or op. The text
+ * has static storage. */
 const char *kolo_type_name(enum kolo_type type);
 const char *kolo_op_name(enum kolo_op op);
 
-/* dst = src * scale, n elements, between any two of KOLO_F32, F16, BF16, F8E4M3 and F8E5M2: multiplied in float and rounded
- * once, to nearest even. dst may be src where both types are the same; else they must not overlap. Local.
+/* Converts n elements: dst = src * scale. The types are any two of KOLO_F32, KOLO_F16, KOLO_BF16,
+ * KOLO_F8E4M3 and KOLO_F8E5M2. It multiplies in float and rounds once, to nearest even. If both
+ * types are equal dst may be src; otherwise src and dst must not overlap. Local.
+ *
  * Errors: KOLO_EINVAL. */
 int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type, size_t n,
 	      float scale);
 
-/* The cores that the calling thread may run on: for each the processor number (as sched_setaffinity wants it) of
- * one hardware thread, cores that share caches next to each other; in a build without hwloc, of every hardware
- * thread. Writes at most `max` of them to `cpus` and returns how many cores there are; never fails, at least 1. */
+/* Lists the cores that the calling thread may run on. For each core it gives the number of one
+ * hardware thread, as sched_setaffinity takes it. Cores that share caches are next to each other.
+ * A build without hwloc lists every hardware thread.
+ *
+ * Writes at most `max` numbers to `cpus`. Returns how many cores there are, at least 1. Never
+ * fails. */
 int kolo_cores(int *cpus, int max);
 
-/* ---- What this library is ------------------------------------------------------------------------------- */
+/* ---- What this library is -------------------------------------------------------------------- */
 
-/* An environment variable of Kolo's own; launchers have others. Static storage, but for value: as getenv gives it. */
+/* An environment variable of Kolo's own. Variables of launchers are not listed. All texts have
+ * static storage, except `value`. */
 struct kolo_env_info {
 	const char *name;
-	const char *value;    /* NULL: unset */
-	const char *help;     /* what it is, in a few words */
-	char preset[24];      /* what counts while it is unset, as text; "" where that is nothing */
-	char range[64];       /* the values it may have, in words */
-	int secret;           /* 1: its value is not to be shown */
-	int good;             /* 0: kolo_comm_create would refuse the value; 1 where only joining can tell */
+	const char *value;    /* as getenv returns it; NULL: unset */
+	const char *help;     /* what the variable sets, in a few words */
+	char preset[24];      /* the default, as text; "": there is none */
+	char range[64];       /* the values that it may have, in words */
+	int secret;           /* 1: do not show its value to others */
+	int good;             /* 0: kolo_comm_create refuses the value; 1: all other cases */
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Tells about the variable number `index`, from 0. The values of KOLO_TIMEOUT, KOLO_SLOTS, KOLO_SLOT_LEN, KOLO_LOG
- * (whose file is opened) and KOLO_TRACE are tried as kolo_comm_create would; where good is 0, kolo_last_error says why.
- * Errors: KOLO_EINVAL where there is no further one, so that a loop ends. */
+/* Describes the environment variable number `index`, from 0. It checks values that are numbers,
+ * and those of KOLO_NET, KOLO_LOG and KOLO_TRACE, by the same rules as the library's own use of
+ * them. For KOLO_LOG it opens the file. If `good` is 0, kolo_last_error has the reason. A value
+ * that says where ranks meet is not checked: only joining can do that.
+ *
+ * Errors: KOLO_EINVAL if there is no variable of this number, so that a loop ends. */
 int kolo_env_get(int index, struct kolo_env_info *out);
 
-/* A part of the library that may be missing from a build, or of no use on a machine. */
+/* A part of the library. A build may lack it, or a machine may be unable to use it. */
 struct kolo_part_info {
-	const char *kind;     /* "transport", "library" or "kernels"; static storage, as is name */
-	const char *name;     /* "shm", "hwloc", "avx512", ... */
+	const char *kind;     /* "transport", "library" or "kernels"; static storage */
+	const char *name;     /* "shm", "hwloc", "avx512", ...; static storage */
 	int built;            /* 1: this build has it */
 	int usable;           /* 1: it works in this process, on this machine */
-	char reason[256];     /* why it is not built or not usable; "" when it is */
+	char reason[256];     /* why it is not built or not usable; "": it is usable */
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Tells about the part number `index`, from 0: the transports, best first, then the libraries, then the kernels, the
- * fastest last; of the kernels the last that is usable is used. A transport is usable when it can be opened, which
- * is tried. Errors: KOLO_EINVAL where there is no further one. */
+/* Describes the part number `index`, from 0. The order is: transports, the preferred one first;
+ * then libraries; then kernels, the fastest last. Kolo uses the last usable row of kernels. To
+ * find whether a transport is usable, the call opens one end of a link.
+ *
+ * Errors: KOLO_EINVAL if there is no part of this number, so that a loop ends. */
 int kolo_part_get(int index, struct kolo_part_info *out);
 
-/* ---- Communicators -------------------------------------------------------------------------------------- */
+/* ---- Communicators --------------------------------------------------------------------------- */
 
-/* A meeting point. Plain bytes: copy, print as hex, send them to the ranks as you like. Who has them can
- * join, so treat them as a secret. */
+/* A meeting point of ranks. It is plain bytes: copy it, print it as hex, send it to the ranks in
+ * any way. Whoever has these bytes can join, so treat them as a secret. */
 struct kolo_id {
 	unsigned char bytes[128];
 };
 
-/* Makes an id and starts to serve it on a background thread of this process, which need not become a rank but
- * must live until all ranks have joined. An id makes one communicator. An id that is never used up keeps its
- * thread (asleep) and its socket until the process ends. Ranks of other hosts reach it where KOLO_IFACE names an interface
- * that they reach; else it is for this host. May block for a few system calls.
+/* Makes an id and serves it on a background thread of this process. The process need not become a
+ * rank, but it must live until all ranks have joined.
+ *
+ * One id makes one communicator. An id that is never used up keeps its thread (asleep) and its
+ * socket until the process ends. Ranks of other hosts reach the id only if KOLO_IFACE names an
+ * interface that they can reach. Otherwise the id is for this host. May block for a few system
+ * calls.
+ *
  * Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
 int kolo_id_create(struct kolo_id *out);
 
-/* Levels of the log, each with those above it. */
+/* Levels of the log. Each includes the levels above it. */
 enum kolo_log_level {
 	KOLO_LOG_ERROR = 1, /* a communicator has failed */
-	KOLO_LOG_WARN,      /* a stranger was dropped, a trace can't be written */
+	KOLO_LOG_WARN,      /* a stranger's connection was dropped, a trace can't be written, ... */
 	KOLO_LOG_INFO,      /* what was chosen, and why */
 	KOLO_LOG_TRACE,     /* each operation, and how long it took */
 };
 
-/* Gets a line of the log, without a newline; it is valid during the call only. Must not call Kolo. */
+/* Receives a line of the log, without a newline. The line is valid only during the call. The
+ * function must not call Kolo. */
 typedef void kolo_log_fn(void *arg, enum kolo_log_level level, const char *line);
 
-/* What kolo_comm_create needs. Zero means the default, everywhere. */
+/* What kolo_comm_create needs. Zero means the default in every field. */
 struct kolo_comm_attr {
 	const struct kolo_id *id; /* read during the call only */
-	int rank;                 /* 0 <= rank < nranks; each taken by exactly one */
-	int nranks;               /* from 1 to 65536 */
-	int timeout_s;   /* seconds until a silent rank is given up; 0: KOLO_TIMEOUT (300), < 0: never */
-	int nslots;      /* slots in a link, 2..64; 0: KOLO_SLOTS (4). Rank 0's value counts */
-	size_t slot_len; /* bytes of a slot, a multiple of 4096 up to 64 MiB; 0: KOLO_SLOT_LEN. As above */
-	/* Its name: "shm"; "verbs" (RDMA), "tcp" or "ofi" (libfabric), through which then all bytes of collectives go but those
-	 * of all_to_all, gather and scatter; NULL: shm inside a host, KOLO_NET between hosts. Rank 0's value counts */
+	int rank;                 /* 0 <= rank < nranks; exactly one rank has each number */
+	int nranks;               /* 1 to 65536 */
+	/* Seconds until a silent rank is given up, at most 1000000. 0: KOLO_TIMEOUT (default:
+	 * 300). < 0: never */
+	int timeout_s;
+	/* Slots in a link, 2 to 64. 0: KOLO_SLOTS (default: 4). Rank 0's value counts */
+	int nslots;
+	/* Bytes of a slot, a multiple of 4096 up to 64 MiB. 0: KOLO_SLOT_LEN (default: 256 KiB).
+	 * Rank 0's value counts */
+	size_t slot_len;
+	/* The name of a transport: "shm", "verbs" (RDMA), "tcp" or "ofi" (libfabric). Collectives
+	 * then use this transport for everything, even inside a host; all_to_all, gather and
+	 * scatter are not affected. NULL: shm inside a host, KOLO_NET between hosts. Rank 0's
+	 * value counts */
 	const char *transport;
-	/* Its name: "ring"; "board", "exchange" or "direct" where they can be; NULL: the best for each size. Rank 0's value
-	 * counts */
+	/* The name of an algorithm: "ring"; or "board", "exchange" or "direct", which run
+	 * wherever they can. NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
-	/* Called with log_arg on the threads that call Kolo with this communicator or one split from it, and on those of
-	 * the queues given, until they are destroyed; KOLO_LOG goes on beside it. NULL: none */
+	/* Receives lines of the log, with log_arg. It is called on threads that call Kolo with
+	 * this communicator or with one split from it, and on the threads of their queues, until
+	 * these are destroyed. KOLO_LOG works independently of it. NULL: none */
 	kolo_log_fn *log;
 	void *log_arg;
-	enum kolo_log_level log_level; /* the highest that it gets; 0: KOLO_LOG_WARN */
+	enum kolo_log_level log_level; /* the highest level for `log`; 0: KOLO_LOG_WARN */
 	uint64_t reserved[5];          /* must be zero */
 };
 
@@ -200,332 +237,453 @@ struct kolo_comm_attr {
 struct kolo_job {
 	/* "kolo" (ringrun, or by hand), "torchrun", "openmpi", "pmi", "slurm"; NULL: no job */
 	const char *launcher;
-	int rank, nranks;     /* this rank's number, from 0, and how many there are */
-	uint64_t reserved[4]; /* 0 */
+	int rank, nranks;     /* this rank's number, from 0, and the number of ranks */
+	uint64_t reserved[4]; /* zero */
 };
 
-/* Tells which rank of which job this process is, as kolo_comm_create finds it when it is called without a rank
- * and an id. launcher is static storage. Reads the environment only; never blocks. Errors: KOLO_EINVAL when it
- * describes half a job, or two that contradict each other. */
+/* Finds which rank of which job this process is. kolo_comm_create finds the same if it is called
+ * without a rank and an id. `launcher` has static storage. Reads the environment only; never
+ * blocks.
+ *
+ * Errors: KOLO_EINVAL if the environment describes half a job, or two jobs that contradict each
+ * other. */
 int kolo_job_get(struct kolo_job *out);
 
-/* Joins the ring and returns when this rank is connected to its neighbours; blocks at most the timeout for all
- * ranks to join, once more to connect, and as long again in each step of measuring the links. With attr NULL, or
- * with its id NULL and nranks 0, rank, nranks and the meeting point come from the environment that a launcher made:
- * ringrun, mpirun (Open MPI), mpiexec (MPICH, PMI), srun (Slurm), torchrun; or from KOLO_RANK and KOLO_NRANKS set
- * by hand. KOLO_ROOT=host:port or KOLO_JOB=text say where the ranks meet, instead of what the launcher offers
- * (kolo(7)).
+/* Makes a communicator: joins the ring. Returns when this rank is connected to its neighbours.
  *
- * A process may have any number of communicators; a communicator belongs to the process that made it, and a
- * child of fork must not use it. At most 65536 ranks. The caller owns *out and gives it to kolo_comm_destroy.
+ * With attr NULL, or with its id NULL and its nranks 0, the environment gives rank, nranks and
+ * the meeting point. A launcher sets it: ringrun, mpirun (Open MPI), mpiexec (MPICH, PMI), srun
+ * (Slurm) or torchrun. Or you set KOLO_RANK and KOLO_NRANKS by hand. KOLO_ROOT=host:port or
+ * KOLO_JOB=text replace the launcher's meeting point (kolo(7)).
  *
- * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are missing),
- * KOLO_EPEER, KOLO_EMISMATCH, KOLO_ENOTSUP, KOLO_ESYS; then *out is NULL. */
+ * The call blocks at most the timeout until all ranks have joined, the timeout again to connect,
+ * and the timeout again in each step that measures the links.
+ *
+ * A process may have any number of communicators. A communicator belongs to the process that made
+ * it: a child of fork must not use it. The caller owns *out and gives it to kolo_comm_destroy.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are
+ * missing), KOLO_EPEER, KOLO_EMISMATCH, KOLO_ENOTSUP, KOLO_ESYS. Then *out is NULL. */
 int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
 
 /* For kolo_comm_split: this rank takes part but gets no communicator. */
 #define KOLO_NOCOLOR (-1)
 
-/* Splits a communicator. A collective over all ranks of `comm`: those with the same color (>= 0) get a
- * communicator of their own, in order of key, ties in order of their rank in `comm`. KOLO_NOCOLOR gives *out NULL
- * and success. Timeout, slots and algorithm are those of `comm`, which stays as it was. Errors as kolo_comm_create
- * and the collectives. */
+/* Splits a communicator. A collective over all ranks of `comm`; blocks. Ranks with the same color
+ * (>= 0) get a communicator of their own. Its ranks are ordered by key; equal keys are ordered by
+ * rank in `comm`. With KOLO_NOCOLOR *out becomes NULL and the call succeeds.
+ *
+ * The new communicator has the timeout, slots and algorithm of `comm`. `comm` does not change.
+ * The caller gives *out to kolo_comm_destroy.
+ *
+ * Errors: those of kolo_comm_create and of the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
 
-/* Leaves the ring, when what queues have to do on comm is done. Else it does not wait for the other ranks: those that
- * still need this one get KOLO_EPEER. NULL is allowed. No call on comm may be running or follow. */
+/* Leaves the ring and frees a communicator. First it waits for this rank's queued operations on
+ * comm. It does not wait for other ranks: a rank that still needs this one gets KOLO_EPEER. Links
+ * through RDMA may wait up to 5 s until their last bytes are sent. NULL is allowed. No other call
+ * on comm may be running or follow. */
 void kolo_comm_destroy(struct kolo_comm *comm);
 
-/* Ends all work on a communicator. From any thread, at any time between create and destroy: every rank's running
- * and later calls on it return KOLO_EABORTED. Returns at once. comm must still be destroyed. */
+/* Ends all work on a communicator. On every rank, running and later calls on it return
+ * KOLO_EABORTED, unless it had failed before. Any thread may call it, at any time between create
+ * and destroy. Returns at once. comm must still be destroyed. */
 void kolo_comm_abort(struct kolo_comm *comm);
 
-/* Tells whether a communicator works: 0, else the enum kolo_status with which it failed, the text in
- * kolo_last_error(). From any thread. A failed communicator stays failed. Does not look at the other ranks' health. */
+/* Reports whether a communicator works: 0, or the enum kolo_status with which it failed and the
+ * text in kolo_last_error(). Any thread may call it. A failed communicator stays failed. The call
+ * does not look at the health of other ranks. Across hosts it knows of a failure elsewhere only
+ * after this rank's next call. Errors: KOLO_EINVAL if comm is NULL. */
 int kolo_comm_status(struct kolo_comm *comm);
 
-/* This rank's number (from 0) and the number of ranks. Never fail. */
+/* The number of this rank and the number of ranks. Ranks count from 0. Never fail. */
 int kolo_comm_rank(const struct kolo_comm *comm);
 int kolo_comm_nranks(const struct kolo_comm *comm);
 
-/* One direction of one edge of the ring, as seen by this rank. */
+/* One direction of one edge of the ring, as this rank counts it. */
 struct kolo_link_stats {
-	int peer;           /* the rank at the other end; -1 when there is no link (one rank) */
-	char transport[12]; /* its name, like "shm" */
-	uint64_t bytes;     /* payload through this link, both directions counted apart */
+	int peer;           /* the rank at the other end; -1: there is no link (one rank) */
+	char transport[12]; /* the name of its transport, like "shm" */
+	uint64_t bytes;     /* payload through this link, in this direction alone */
 	uint64_t slots;     /* slots that carried it, empty ones included */
-	/* Of to_next, else "" and 0: how slots are written, "ordinary" or "streaming" (past the caches), whichever was
-	 * faster when the communicator was made, and the rate with it, in 10^9 bytes a second, one way */
+	/* How slots are written: "ordinary", or "streaming" (past the caches). It is the way that
+	 * measured faster when the communicator was made. Set for to_next alone; otherwise "" */
 	char stores[12];
+	/* The rate measured with these stores, in 10^9 bytes per second, one way. Set for to_next
+	 * alone; otherwise 0 */
 	double rate;
 };
 
-/* Of one rank and one communicator, since it was made. */
+/* Counts of one rank and one communicator, since it was made. */
 struct kolo_stats {
-	uint64_t ops; /* operations finished; */
-	/* of these by each algorithm (kolo_algorithm_get) */
+	uint64_t ops; /* operations finished: the sum of the five counts below */
+	/* Operations by each algorithm (kolo_algorithm_get) */
 	uint64_t ring_ops, board_ops, direct_ops, exchange_ops;
-	/* Of these, between pairs of ranks: send, recv, group of them; all_to_all, gather, scatter but through the board */
+	/* Operations between pairs of ranks: each send and recv, each group of these, and each
+	 * all_to_all, gather or scatter that did not use the board */
 	uint64_t pair_ops;
-	/* Payload, counted slot by slot; through the board what was written into the own cells and read in the others';
-	 * directly what was written into the others' buffers and read there; between pairs of ranks the messages */
+	/* Payload. Ring and exchange: counted slot by slot. Board: sent is written into this
+	 * rank's cells, received is read from other ranks' cells. Direct: sent is written into
+	 * other ranks' buffers, received is read from them. Between pairs of ranks: the messages */
 	uint64_t sent_bytes, received_bytes;
-	/* What the model says for these ops: for K bytes on N ranks an all-reduce round the ring sends 2K(N-1)/N where
-	 * N divides, one through the board K, an exchange (N-1)K. */
+	/* What the formulas give for these operations: for collectives the table at
+	 * kolo_all_reduce, for messages their bytes */
 	uint64_t model_sent_bytes;
 	uint64_t model_received_bytes;
-	uint64_t memory_bytes;     /* this rank's share of the memory the communicator took */
-	uint64_t slot_len, nslots; /* agreed at creation */
-	char algorithm[16];        /* the name that was asked for, "best" without one */
-	double hop_us;             /* of a small message from a rank to its next, as rank 0 measured */
+	uint64_t memory_bytes;     /* this rank's share of the communicator's memory */
+	uint64_t slot_len, nslots; /* agreed when the communicator was made */
+	char algorithm[16];        /* the name that rank 0 asked for; "best": none */
+	double hop_us;             /* microseconds of a small message to the next rank, by rank 0 */
 	struct kolo_link_stats to_next, from_prev; /* this rank's two links */
-	/* Where neighbours are bound to different NUMA nodes of a host: "receiver" or "sender", near whom slots measured
-	 * faster when the communicator was made, and now lie; "" where there are none such */
+	/* If neighbours of one host are bound to different NUMA nodes: "receiver" or "sender".
+	 * Slots lie near that end, because it measured faster when the communicator was made.
+	 * Otherwise "" */
 	char slots_near[16];
-	uint64_t reserved[2]; /* 0 */
+	uint64_t reserved[2]; /* zero */
 };
 
-/* Counts what went through a communicator since it was made. On the thread that uses comm, between operations.
- * Blocks until what is left to queues on comm is done.
+/* Reports what went through a communicator since it was made. Call it on the thread that uses
+ * comm, between operations. Blocks until this rank's queued operations on comm are done.
  *
  * Errors: KOLO_EINVAL. */
 int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
 
-/* A row of the table that says which algorithm runs. */
+/* A row of the table that says which algorithm runs. The algorithms are:
+ *
+ * - "ring": slices go round the ring, from rank to rank.
+ * - "board": each rank writes its vector where all other ranks read it, in one hop.
+ * - "exchange": each rank's whole vector goes to all others, and every rank adds all of them.
+ * - "direct": each rank reads and writes the other ranks' buffers in place. In memory that is not
+ *   from kolo_alloc this happens only if it was faster than the ring, or the lane, in earlier
+ *   operations of this collective and size.
+ * - "lane": a message goes through a small place in shared memory that only its two ranks use. */
 struct kolo_algorithm {
-	/* "all_reduce", ... "barrier"; "send_recv": of messages between two ranks, of which all_to_all, gather and scatter
-	 * consist where no row of theirs says else */
+	/* "all_reduce", ... "barrier"; or "send_recv" for messages between two ranks. all_to_all,
+	 * gather and scatter are such messages if no row of their own fits */
 	const char *collective;
-	/* "ring": round the ring in slices. "lane": through a small place in shared memory that the two ranks have for it.
-	 * "board": each rank writes its vector where all others read it, in one hop.
-	 * "exchange": each rank's vector goes to all others whole, and all add up all of them.
-	 * "direct": each rank reads and writes the others' buffers where they are; of any memory only where earlier operations of
-	 * this collective and size were faster so than round the ring, or in a lane */
-	const char *name;
-	/* Of the buffers: "any", or "alloc" where all ranks pass memory from kolo_alloc: then such rows come first */
+	const char *name; /* of the algorithm */
+	/* Which buffers it is for: "any", or "alloc" if all ranks pass memory from kolo_alloc.
+	 * Rows with "alloc" come first */
 	const char *memory;
-	uint64_t min_bytes,
-		max_bytes; /* of the whole vector, or the message, both included; UINT64_MAX: no bound */
+	/* Bytes of the whole vector, or of the message. Both bounds are included. UINT64_MAX: no
+	 * bound */
+	uint64_t min_bytes, max_bytes;
 };
 
-/* Fills *out with row `index`, 0 and up, of the table of `comm`: each collective has its rows together; the first one
- * that fits size and memory counts. Rank 0 made the table when comm was made, from what all ranks had measured; all have the same. A communicator of
- * one rank has none. Never blocks.
+/* Describes row number `index`, from 0, of the table of algorithms of `comm`. The rows of a
+ * collective stand together; the first row that fits size and memory counts. Rank 0 made the
+ * table when comm was made, from what all ranks had measured. Every rank has the same table. A
+ * communicator of one rank has no rows. Never blocks.
  *
- * Errors: KOLO_EINVAL (no such row). */
+ * Errors: KOLO_EINVAL if there is no such row. */
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out);
 
-/* ---- Memory that the others can reach -------------------------------------------------------------------- */
+/* ---- Memory that the others can reach -------------------------------------------------------- */
 
-/* Gets memory in which the others read and write a collective's buffers directly. Any part of it serves as src or dst
- * of collectives on comm, like other memory; where all ranks pass such memory for whatever the others need, nothing is
- * copied on the way (kolo_algorithm_get: "direct"); where ranks are on several hosts it is memory like other memory. A collective: every rank calls with the same number of bytes and
- * gets as many of its own in *out, zeroed, at the start of a page. Blocks until all have it. Communicators split from
- * comm take it for plain memory. The caller gives it to kolo_free, or kolo_comm_destroy frees it.
+/* Allocates memory that the other ranks can reach. Any part of it may be src or dst of
+ * collectives on comm, like other memory. Inside a host, if all ranks pass such memory for the
+ * buffers that others need, nothing is copied on the way (kolo_algorithm_get: "direct"). Across
+ * hosts, links through RDMA send from it and receive into it without a copy; other links treat it
+ * like other memory.
  *
- * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS, and those of the collectives. Nobody got any; kolo_comm_status tells
- * whether comm still works. */
+ * A collective: every rank calls with the same number of bytes. *out is this rank's own memory of
+ * that size, zeroed, at the start of a page. Waits for this rank's queued operations on comm,
+ * then blocks until all ranks have their memory. Communicators split from comm treat it like
+ * other memory. The caller gives *out to kolo_free, or kolo_comm_destroy frees it.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS, and those of the collectives. After an error no
+ * rank has got memory; kolo_comm_status reports whether comm still works. */
 int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out);
 
-/* Frees what kolo_alloc gave. Every rank calls, in the same place between its collectives; nobody waits. NULL is allowed.
+/* Frees memory from kolo_alloc. Every rank calls it in the same place between its collectives. It
+ * waits for this rank's queued operations on comm, but not for other ranks. NULL is allowed.
+ *
  * Errors: KOLO_EINVAL. */
 int kolo_free(struct kolo_comm *comm, void *memory);
 
-/* ---- Queues --------------------------------------------------------------------------------------------- */
+/* ---- Queues ---------------------------------------------------------------------------------- */
 
-/* An operation that gets a queue is left to the queue's thread, which does what is in the queue one after the other; the
- * call returns at once. Arguments are checked in the call; what is wrong with them is its error, and nothing is
- * queued. Until the operation is done src and dst must stay, src must not be written, and dst not be touched.
+/* A call with a queue returns at once. The queue's thread does the operations in the queue one
+ * after the other. The call checks the arguments. If they are wrong it returns the error, and
+ * nothing is queued. Until the operation is done, src and dst must stay valid, src must not be
+ * written, and dst must not be read or written.
  *
- * Operations on one communicator are done in the order of their calls, across all queues and NULL: a queue waits for the
- * turn of its operation, and so does a call with NULL. Ranks need not use queues alike. Two communicators whose operations
- * are queued in different orders on different ranks, in one queue each, wait for each other until the timeout.
+ * Order: operations on one communicator are done in the order of their calls, over all queues and
+ * calls without a queue. A queue waits for the turn of its operation, and so does a call with
+ * `queue` NULL. Ranks need not use queues alike.
  *
- * An operation that fails while it is done fails its communicator, as it would without a queue; the queue goes on with
- * what is left. The first failure is kept for kolo_queue_wait.
+ * Example of a deadlock: rank 0 puts an operation on communicator A and then one on B into one
+ * queue. Rank 1 puts B first and then A. Each rank waits for the other until the timeout.
  *
- * Queues and events may be used from any thread, but not from a kolo_log_fn, and not in a child of fork. A queue that
- * has nothing to do sleeps. */
+ * If an operation fails while it is done, its communicator fails, as without a queue. The queue
+ * goes on with the next operation. It keeps the first failure for kolo_queue_wait.
+ *
+ * Any thread may use queues and events, except inside a kolo_log_fn and in a child of fork. A
+ * queue with nothing to do sleeps. */
 
-/* Makes a queue and its thread, which gets no signals but those that it causes itself. The caller gives it to kolo_queue_destroy.
+/* Makes a queue and its thread. The thread gets no signals, except those that it causes itself.
+ * The caller gives *out to kolo_queue_destroy.
+ *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
 int kolo_queue_create(struct kolo_queue **out);
 
-/* Ends a queue when all in it is done: blocks until then. What failed and no wait told is only in the log. NULL is
- * allowed. No call on queue may be running or follow; events recorded on it stay good. */
+/* Ends a queue. Blocks until all operations in it are done. Failures that no kolo_queue_wait
+ * returned appear only in the log. NULL is allowed. No other call on `queue` may be running or
+ * follow. Events recorded on it stay valid. */
 void kolo_queue_destroy(struct kolo_queue *queue);
 
-/* Blocks until all is done that was in the queue when it was called.
- * Errors: KOLO_EINVAL; the first failure of the queue since the last wait, with its text, and those of events that it
- * waited for. */
+/* Blocks until the operations are done that were in the queue when it was called.
+ *
+ * Errors: KOLO_EINVAL; or the first failure of the queue since the last kolo_queue_wait, with its
+ * text. Failures of events that the queue waited for count too. */
 int kolo_queue_wait(struct kolo_queue *queue);
 
-/* An event, not recorded yet. The caller gives it to kolo_event_destroy. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+/* Makes an event that is not recorded yet. The caller gives *out to kolo_event_destroy.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM. */
 int kolo_event_create(struct kolo_event **out);
 
-/* Frees an event, at any time: queues that wait for it go on to do so. NULL is allowed. */
+/* Frees an event. Queues that wait for it continue to wait for its last record. NULL is allowed. */
 void kolo_event_destroy(struct kolo_event *event);
 
-/* Sets an event: it comes when all is done that is in the queue now. What waits for an earlier record goes on to wait for
- * that one. Returns at once. Errors: KOLO_EINVAL, KOLO_ENOMEM; the event stays as it was. */
+/* Records an event: it comes when all operations are done that are in the queue now. Whoever
+ * waits for an earlier record still waits for that one. Returns at once.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP if the queue is a stream (kolo_cuda.h). Then the
+ * event is as it was. */
 int kolo_event_record(struct kolo_event *event, struct kolo_queue *queue);
 
-/* Tells whether an event has come: *done = 1 then, or if it was never recorded; 0: not yet. Never blocks. Errors: KOLO_EINVAL. */
+/* Reports whether an event has come. *done becomes 1 if it has come or was never recorded,
+ * otherwise 0. Never blocks.
+ *
+ * Errors: KOLO_EINVAL. */
 int kolo_event_query(struct kolo_event *event, int *done);
 
-/* Blocks until an event has come; returns at once where it was never recorded. Errors: KOLO_EINVAL; what its queue had failed
- * with until then, unless a kolo_queue_wait had told it. */
+/* Blocks until an event has come. Returns at once if it was never recorded.
+ *
+ * Errors: KOLO_EINVAL; or the failure that its queue had when the event came, if no
+ * kolo_queue_wait had returned it before. */
 int kolo_event_wait(struct kolo_event *event);
 
-/* Lets a queue wait for an event as it is recorded now, before what is put in from now on. Returns at once. If the event comes
- * with a failure, that is a failure of this queue too. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+/* Lets a queue wait for the last record of an event, before operations that are put into the
+ * queue from now on. Returns at once. If the event comes with a failure, this queue has that
+ * failure too.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP if the queue is a stream (kolo_cuda.h). */
 int kolo_queue_wait_event(struct kolo_queue *queue, struct kolo_event *event);
 
-/* ---- Operations made at run time ------------------------------------------------------------------------ */
+/* ---- Operations made at run time ------------------------------------------------------------- */
 
-/* Makes a sum to which each rank's elements go multiplied by *scalar, one element of `type` that is read during
- * the call; floating types multiply as KOLO_AVG does, integers wrap. Ranks may use different scalars. The op is good
- * on this communicator and for this type only. Local. Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+/* Makes an op that adds each rank's elements, multiplied by *scalar. *scalar is one element of
+ * `type`; it is read during the call. Floating types multiply as KOLO_AVG does; integers wrap.
+ * Ranks may use different scalars. The op is valid on this communicator and for this type only.
+ * Local.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM. */
 int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,
 			      enum kolo_op *out);
 
-/* Frees an op made by kolo_op_create_premul_sum. Errors: KOLO_EINVAL. */
+/* Frees an op made by kolo_op_create_premul_sum. Local. Queued operations that use it are not
+ * affected.
+ *
+ * Errors: KOLO_EINVAL. */
 int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 
-/* ---- Collectives ---------------------------------------------------------------------------------------- */
+/* ---- Collectives ----------------------------------------------------------------------------- */
 
-/* All collectives: every rank calls with the same n, type, op and root. With `queue` NULL they block until dst may be
- * read; else the queue does them (kolo_queue_create). Other than in place as each one says, src and dst must not
- * overlap. n may be 0. Floating-point results depend on nranks, n, type, op, root (of a reduce) and the order of the
- * ring only, and have the same bits on every rank. In the ring ranks follow each other by their numbers, unless hosts
- * then met more often than need be: there the ranks of a host stand together, the lowest first, and hosts in the order
- * of their lowest ranks (to_next.peer of struct kolo_stats tells).
+/* All collectives: every rank calls the same function with the same n, type, op and root. With
+ * `queue` NULL the call blocks until dst may be read; otherwise the queue does it
+ * (kolo_queue_create). src and dst must not overlap, except in place as each function says. n may
+ * be 0.
  *
- * Errors: KOLO_EINVAL, KOLO_ENOMEM with a queue (nothing was done, comm still works); KOLO_EMISMATCH, KOLO_EPEER,
- * KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ENOMEM, KOLO_ESYS: dst is undefined, and a rank that is just
- * writing there may finish that piece, in memory of kolo_alloc over RDMA several, until it knows; comm stays failed on
- * all ranks. A rank whose part was already over learns it at its next call; ranks that disagree in their very last call, without
- * waiting for each other in it (two roots of a broadcast, say), do not: a barrier behind it tells. */
+ * The result of floating types depends only on nranks, n, type, op, the order of the ring and,
+ * for a reduce, root. Every rank gets the same bits.
+ *
+ * The ring visits ranks by number. If that would cross between hosts more often than necessary,
+ * ranks of a host are grouped. A group has its lowest rank first, and groups are ordered by their
+ * lowest rank. to_next.peer of struct kolo_stats is a rank's next one.
+ *
+ * The algorithm (kolo_algorithm_get) determines how many bytes a rank sends. The table is for a
+ * vector of K bytes on N ranks; K is all of src or dst, whichever is larger. "Direct" sends are
+ * bytes that a rank writes into other ranks' buffers.
+ *
+ *     collective      ring       board   direct, kolo_alloc  direct, other
+ *     all_reduce      2K(N-1)/N  K       K(N-1)/N            K(N-1)/N
+ *     reduce_scatter  K(N-1)/N   K       0                   0
+ *     all_gather      K(N-1)/N   K/N     K(N-1)/N            0
+ *     reduce          K [1]      K       K/N [1]             K/N [1] [2]
+ *     broadcast       K [3]      K [4]   K(N-1)/N [5]        K(N-1)/N [6]
+ *
+ * - Ring: all_reduce, reduce_scatter and all_gather send exactly this if N divides n, else a
+ *   little more or less.
+ * - [1] Root sends 0.
+ * - [2] Below 256 KiB every rank sends 0: root reads all vectors.
+ * - [3] The rank before root in the ring sends 0.
+ * - [4] Root alone sends.
+ * - [5] In place, ranks other than root send K(N-2)/N.
+ * - [6] Root alone sends, in place and from 32 KiB on; the others read the rest. Otherwise every
+ *   rank sends 0.
+ * - Exchange: an all_reduce sends K(N-1).
+ *
+ * Errors:
+ * - KOLO_EINVAL, and KOLO_ENOMEM with a queue: nothing was done, and comm still works.
+ * - KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_EABORTED, KOLO_ESYS, and KOLO_ENOMEM without
+ *   a queue: comm has failed on all ranks and stays failed. dst is undefined. Other ranks may
+ *   still write to dst for a short time after the error: one piece, or several over RDMA into
+ *   kolo_alloc memory. A rank whose part was already done gets the error from its next call. A
+ *   mismatch in the last call before kolo_comm_destroy may go unnoticed if its ranks do not wait
+ *   for each other, as with two roots of a broadcast. Call kolo_barrier after it if you need to
+ *   know. */
 
-/* dst = src combined over all ranks, on every rank; n elements each. In place: src == dst. Each element is
- * added in ring order, from the rank after its owner round to the owner: element i belongs to rank
- * i / ceil(n / nranks). Sends 2K(N-1)/N bytes per rank for K bytes and N ranks where N divides n; through
- * the board (kolo_algorithm_get) K; directly a rank writes K(N-1)/N and reads as much. */
+/* Combines src over all ranks and leaves the result in dst on every rank. src and dst have n
+ * elements each. In place: src == dst.
+ *
+ * Each element is added in ring order, from the rank after its owner round to the owner. Element
+ * i belongs to rank i / ceil(n / nranks). */
 int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    enum kolo_op op, struct kolo_queue *queue);
 
-/* dst on rank `root` = src combined over all ranks; n elements each. In place: src == dst on root. dst is not
- * touched elsewhere and may be NULL there. Added from the rank after root round to root. K bytes are sent by
- * every rank but root; through the board by root too; directly every rank but root writes K/N, but nothing below
- * 256 KiB in plain memory. */
+/* Combines src over all ranks and leaves the result in dst on rank `root`. src and dst have n
+ * elements each. In place: src == dst on root. Other ranks do not touch dst; it may be NULL
+ * there. Each element is added from the rank after root round to root. */
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		enum kolo_op op, int root, struct kolo_queue *queue);
 
-/* dst on every rank = src on rank `root`; n elements each. In place: src == dst on root. src is not read
- * elsewhere and may be NULL there. K bytes are sent by every rank but the one before root;
- * through the board by root only; directly in plain memory by none, but in place from 32 KiB on root writes K/N to
- * each of the others, who read the rest. */
+/* Copies src of rank `root` to dst on every rank. src and dst have n elements each. In place: src
+ * == dst on root. Other ranks do not read src; it may be NULL there. */
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		   int root, struct kolo_queue *queue);
 
-/* dst = block `rank` of src combined over all ranks; dst has n elements, src nranks * n. In place:
- * dst == src + rank * n elements. Added as all_reduce of nranks * n elements does. Sends K(N-1)/N of src's K
- * bytes; through the board K. src is left as it was, except in place. */
+/* Combines src over all ranks; block r of the result goes to dst on rank r. src has nranks * n
+ * elements, dst has n. In place: dst == src + rank * n elements. Elements are added in the same
+ * order as in kolo_all_reduce of nranks * n elements. src does not change, except in place. */
 int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 			enum kolo_op op, struct kolo_queue *queue);
 
-/* kolo_reduce_scatter with blocks of any size: counts[r] elements for rank r, nranks of them, the same on all ranks; src has
- * as many as they are together, block after block, dst counts[rank]. In place: dst is where the own block of src is. */
+/* Does kolo_reduce_scatter with blocks of any size. counts[r] is the number of elements of rank
+ * r's block; counts has nranks entries, the same on all ranks. src has the sum of all counts,
+ * block after block; dst has counts[rank]. In place: dst is the place of this rank's block in
+ * src. counts is read during the call. */
 int kolo_reduce_scatter_v(struct kolo_comm *comm, const void *src, void *dst, const size_t *counts,
 			  enum kolo_type type, enum kolo_op op, struct kolo_queue *queue);
 
-/* Block r of dst = src of rank r, on every rank; src has n elements, dst nranks * n. In place:
- * src == dst + rank * n elements. Sends K(N-1)/N of dst's K bytes; through the board K/N. */
+/* Copies src of rank r to block r of dst, on every rank. src has n elements, dst has nranks * n.
+ * In place: src == dst + rank * n elements. */
 int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    struct kolo_queue *queue);
 
-/* kolo_all_gather with blocks of any size: src of rank r has counts[r] elements, dst as many as all together, block after
- * block; counts are nranks, the same on all ranks. In place: src is where the own block of dst is. */
+/* Does kolo_all_gather with blocks of any size. counts[r] is the number of elements in src of
+ * rank r; counts has nranks entries, the same on all ranks. dst has the sum of all counts, block
+ * after block. In place: src is the place of this rank's block in dst. counts is read during the
+ * call. */
 int kolo_all_gather_v(struct kolo_comm *comm, const void *src, void *dst, const size_t *counts,
 		      enum kolo_type type, struct kolo_queue *queue);
 
-/* Returns when every rank has called it. Moves no payload. */
+/* Waits until every rank has called it. Moves no payload. */
 int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue);
 
-/* ---- Between pairs of ranks ------------------------------------------------------------------------------ */
+/* ---- Between pairs of ranks ------------------------------------------------------------------ */
 
-/* Messages from one rank to another, and the collectives that consist of them. A message is n elements of a type; both ends
- * must name the same, or the receiver gets KOLO_EMISMATCH. It goes through a lane (kolo_algorithm_get: "send_recv"), a place
- * of some KiB that two ranks have in shared memory from the first message on, or directly: then both ends copy a part of
- * it. A lane that is idle gives most of its memory back when a rank has many. Where the ranks of comm are on several hosts
- * lanes are connections (KOLO_LANES of them stay open while idle): the first message to a rank waits until that one
- * waits in any call on its communicator, and a large one needs its receiver. Of arrays of counts each has
- * nranks elements, which are read during the call; parts lie one after the other, without gaps. n and counts may be 0.
- * Between two ranks sends and these collectives come in one order: where one rank sends before a gather, the other must receive
- * before it, or gets KOLO_EMISMATCH or waits. A collective may wait until all ranks have come to
- * earlier ones, whoever sends or receives in them.
- * Conventions and errors are those of the collectives. */
+/* Messages from one rank to another, and the collectives that are made of messages. The
+ * conventions and errors of the collectives hold here too. n and counts may be 0.
+ *
+ * A message is n elements of a type. Both ends must name the same n and type; otherwise the
+ * receiver gets KOLO_EMISMATCH. An array of counts has nranks entries and is read during the
+ * call; the parts of a buffer follow each other without gaps.
+ *
+ * How a message goes inside a host (kolo_algorithm_get: "send_recv"): through a lane, a place of
+ * some KiB in shared memory that two ranks have from their first message on. Or directly: then
+ * both ends copy a part of it. If a rank has many lanes, an idle one gives most of its memory
+ * back.
+ *
+ * Across hosts: a lane is a connection. KOLO_LANES connections stay open while they are idle. The
+ * first message to a rank completes only once that rank waits inside some call on this
+ * communicator. Large messages always wait for the matching kolo_recv.
+ *
+ * Order: between two ranks, sends and these collectives have one order. If one rank sends before
+ * a gather, the other must receive before that gather. Otherwise it gets KOLO_EMISMATCH, or
+ * waits. A collective may wait until all ranks have come to earlier collectives, whichever ranks
+ * send or receive in these. */
 
-/* Sends n elements to rank `peer`, which must call kolo_recv with the same n and type; messages from one rank to another are
- * received in the order in which they were sent. With `queue` NULL it blocks until src may be written again: a small message
- * may still be on its way then, a large one has been received. Two ranks that first send large messages to each
- * other and then receive wait for each other until the timeout: kolo_group_begin is for that. */
+/* Sends n elements to rank `peer`, which must call kolo_recv with the same n and type. Messages
+ * from one rank to another are received in the order in which they were sent.
+ *
+ * With `queue` NULL it blocks until src may be written again. A small message may still be on its
+ * way then; a large one has been received. So two ranks that both send a large message before
+ * they receive wait for each other until the timeout. Use kolo_group_begin for that. */
 int kolo_send(struct kolo_comm *comm, const void *src, size_t n, enum kolo_type type, int peer,
 	      struct kolo_queue *queue);
 
-/* Receives n elements, the next message from rank `peer`. With `queue` NULL it blocks until dst may be read. */
+/* Receives n elements: the next message from rank `peer`. With `queue` NULL it blocks until dst
+ * may be read. */
 int kolo_recv(struct kolo_comm *comm, void *dst, size_t n, enum kolo_type type, int peer,
 	      struct kolo_queue *queue);
 
-/* Part r of dst = part `rank` of src on rank r; n elements in each of the nranks parts. src and dst must not overlap. Sends
- * K(N-1)/N of src's K bytes. A collective: every rank calls. */
+/* Copies part `rank` of src on rank r to part r of dst, for each r. src and dst have nranks parts
+ * of n elements each. src and dst must not overlap. It sends K(N-1)/N bytes for src of K bytes on
+ * N ranks. A collective: every rank calls. */
 int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		    struct kolo_queue *queue);
 
-/* kolo_all_to_all with parts of any size: send_counts[r] elements of src go to rank r, recv_counts[r] of dst come from there,
- * where send_counts[rank] must be as many. */
+/* Does kolo_all_to_all with parts of any size. send_counts[r] elements of src go to rank r;
+ * recv_counts[r] elements of dst come from rank r. recv_counts[r] must equal send_counts[rank] on
+ * rank r. */
 int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *send_counts, void *dst,
 		      const size_t *recv_counts, enum kolo_type type, struct kolo_queue *queue);
 
-/* Part r of dst on rank `root` = src of rank r; src has n elements, dst nranks * n, and is not touched elsewhere, where it may
- * be NULL. In place: src == dst + rank * n elements on root. A collective. */
+/* Copies src of rank r to part r of dst on rank `root`. src has n elements, dst has nranks * n.
+ * Other ranks do not touch dst; it may be NULL there. In place: src == dst + rank * n elements on
+ * root. A collective. */
 int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
 		struct kolo_queue *queue);
 
-/* kolo_gather with parts of any size: rank r gives n elements, and counts[r] on root must be as many. counts are read on root
- * only, and may be NULL elsewhere. In place: src is where root's own part of dst is. */
+/* Does kolo_gather with parts of any size. Rank r gives n elements; counts[r] on root must be
+ * that n. counts is read on root only and may be NULL elsewhere. In place: src is the place of
+ * root's own part in dst. */
 int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst, const size_t *counts,
 		  enum kolo_type type, int root, struct kolo_queue *queue);
 
-/* dst on rank r = part r of src on rank `root`; dst has n elements, src nranks * n, and is not read elsewhere, where it may be
- * NULL. In place: dst == src + rank * n elements on root. A collective. */
+/* Copies part r of src on rank `root` to dst on rank r. dst has n elements, src has nranks * n.
+ * Other ranks do not read src; it may be NULL there. In place: dst == src + rank * n elements on
+ * root. A collective. */
 int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
 		 struct kolo_queue *queue);
 
-/* kolo_scatter with parts of any size: rank r gets n elements, and counts[r] on root must be as many. counts are read on root
- * only, and may be NULL elsewhere. In place: dst is where root's own part of src is. */
+/* Does kolo_scatter with parts of any size. Rank r gets n elements; counts[r] on root must be
+ * that n. counts is read on root only and may be NULL elsewhere. In place: dst is the place of
+ * root's own part in src. */
 int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst, size_t n,
 		   enum kolo_type type, int root, struct kolo_queue *queue);
 
-/* ---- Groups --------------------------------------------------------------------------------------------- */
+/* ---- Groups ---------------------------------------------------------------------------------- */
 
-/* Calls of collectives, sends and recvs between these two are done together, at the end: of each communicator first all
- * sends and recvs at once, in any order without waiting for each other in a circle, then its collectives in the
- * order of their calls. A rank may send to itself there. Communicators don't wait for each other: a thread that uses several
- * ranks of one ring calls for all of them in one group.
+/* Calls of collectives, sends and recvs between kolo_group_begin and kolo_group_end are done
+ * together, at the end. For each communicator all sends and recvs are done first, at once and in
+ * any order. So they can't wait for each other in a circle. Then its collectives are done in the
+ * order of their calls. In a group a rank may send to itself. Communicators don't wait for each
+ * other: a thread that uses several ranks of one ring calls for all of them in one group.
  *
- * A group belongs to the thread that began it, and groups nest: only the outermost end does anything. Arguments are checked in
- * the call; one that fails is left out, and the others are done. Buffers must stay until the end, or, with a queue, until that is
- * done. Where calls name several queues, the group is done by the first one, when all have come to it, and they go on
- * behind it. kolo_alloc, kolo_free and kolo_comm_split are refused while a group is open; calls on queues and events are not part
- * of it. What its calls name, communicators and queues, must stay until its end. */
+ * A group belongs to the thread that began it. Groups nest: only the outermost kolo_group_end
+ * does anything. Arguments are checked in each call; a call that fails is left out, and the
+ * others are done. Buffers must stay valid until the group ends, or, if calls have queues, until
+ * its operations are done. The communicators and queues of its calls must stay until they are
+ * done, too.
+ *
+ * Queues: if calls name several queues, the first one does the group, once all of them have come
+ * to it. The other queues continue after the group. While a group is open, kolo_alloc, kolo_free
+ * and kolo_comm_split return KOLO_EINVAL. Calls on queues and events are not part of a group. */
 
 /* Begins a group. Never fails. */
 int kolo_group_begin(void);
 
-/* Ends it; the outermost end does its calls. Blocks until they are done, unless all have queues.
- * Errors: KOLO_EINVAL (no group was begun), KOLO_ENOMEM, KOLO_ESYS (nothing was done); the first failure of a call, where one
- * has no queue; kolo_queue_wait tells it for each queue. A send to this rank itself without its recv fails comm: KOLO_EMISMATCH. */
+/* Ends a group; the outermost end does its calls. Blocks until they are done, unless all of them
+ * have queues. If a call has no queue, it returns the first failure of any call. kolo_queue_wait
+ * returns that failure for each queue.
+ *
+ * Errors:
+ * - KOLO_EINVAL: no group was begun on this thread.
+ * - KOLO_ENOMEM, KOLO_ESYS: nothing of the group was done. * - KOLO_EMISMATCH: this rank sends to
+ *   itself and does not receive it in the group, or the reverse. comm has failed. */
 int kolo_group_end(void);
 
 #ifdef __GNUC__

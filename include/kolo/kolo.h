@@ -549,8 +549,8 @@ int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		enum kolo_op op, int root, struct kolo_queue *queue);
 
-/* Copies src of rank `root` to dst on every rank. src and dst have n elements each. In place: src
- * == dst on root. Other ranks do not read src; it may be NULL there. */
+/* Copies src of rank `root` to dst on every rank. src and dst have n elements each. In place:
+ * src == dst on root. Other ranks do not read src; it may be NULL there. */
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		   int root, struct kolo_queue *queue);
 
@@ -682,8 +682,9 @@ int kolo_group_begin(void);
  *
  * Errors:
  * - KOLO_EINVAL: no group was begun on this thread.
- * - KOLO_ENOMEM, KOLO_ESYS: nothing of the group was done. * - KOLO_EMISMATCH: this rank sends to
- *   itself and does not receive it in the group, or the reverse. comm has failed. */
+ * - KOLO_ENOMEM, KOLO_ESYS: nothing of the group was done.
+ * - KOLO_EMISMATCH: this rank sends to itself and does not receive it in the group, or the
+ *   reverse. comm has failed. */
 int kolo_group_end(void);
 
 #ifdef __GNUC__

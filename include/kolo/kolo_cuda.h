@@ -1,11 +1,14 @@
 /* Kolo on CUDA streams: the collectives of kolo.h on GPU memory, in the order of a stream.
  *
- * A queue made from a stream is given to the collectives of kolo.h like any other queue. Then the call puts the collective on
- * the stream and returns: it starts when all is done that the stream had to do before, and what is put on the stream later
- * finds its result. src and dst are memory that the stream's GPU can read and write: its own, managed, or host memory that was
- * registered with CUDA. Nothing of the call is needed to be on the host when it runs, so a stream may capture it for a graph.
+ * Make a queue from a stream and pass it to the collectives of kolo.h like any other queue. The
+ * call puts the collective on the stream and returns. The collective starts when all earlier work
+ * of the stream is done. Later work on the stream finds its result. src and dst are memory that
+ * the stream's GPU can read and write: its own memory, managed memory, or host memory that was
+ * registered with CUDA. While the collective runs it needs nothing on the host from the call, so
+ * a stream may capture it for a graph.
  *
- * Nothing of CUDA is needed to compile or link this; libkolo_cuda.so and the driver are loaded with the first queue. */
+ * Programs need nothing of CUDA to compile or link this. The first queue loads libkolo_cuda.so
+ * and the driver. */
 #ifndef KOLO_KOLO_CUDA_H
 #define KOLO_KOLO_CUDA_H
 
@@ -18,102 +21,152 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-struct CUstream_st; /* CUstream of cuda.h and cudaStream_t of cuda_runtime.h are pointers to it */
+struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
 
-/* Makes a queue from a stream, NULL: the legacy default stream of the calling thread's current context; not a default stream of
- * each thread (cudaStreamPerThread). The stream stays the caller's, must outlive the queue, and may be used for all else. The
- * caller gives *out to kolo_queue_destroy, which does not wait for the stream; kolo_queue_wait waits for all that is on it, and
- * returns the first failure of a communicator that was used with the queue. Events (kolo_event_record) can't be recorded on it
- * (KOLO_ENOTSUP): the stream has its own.
+/* Makes a queue from a stream. `stream` NULL is the legacy default stream of the calling thread's
+ * current context. The default stream of each thread (cudaStreamPerThread) is refused. The stream
+ * stays the caller's. It must outlive the queue and may be used for anything else.
  *
- * Collectives that take it: all_reduce, reduce, broadcast, reduce_scatter, reduce_scatter_v, all_gather, all_gather_v and
- * barrier; and where up to 16 ranks are on one host, without a transport by name, all_to_all, gather and scatter, of which the
- * first on a communicator blocks, since it makes memory, and can't be captured. Others return KOLO_ENOTSUP. All ranks must call
- * with such a queue, each with one on the GPU that it used first with the communicator; several ranks may share a GPU. Where
- * calls on one communicator name several streams, they are done in the order of the calls. A call without a queue, or with one
- * of kolo_queue_create, does not wait for what is on streams.
+ * The caller gives *out to kolo_queue_destroy, which does not wait for the stream.
+ * kolo_queue_wait waits for all work on the stream and returns the first failure of a
+ * communicator that was used with the queue. kolo_event_record and kolo_queue_wait_event return
+ * KOLO_ENOTSUP for it: the stream has events of its own.
  *
- * The call returns when the collective is on the stream. It waits, as long as the timeout at most, for ranks that are threads
- * of the same process to call as well: for neighbours, and for all of them with all_to_all, gather, scatter and registered
- * memory. So a thread that uses several ranks calls for them in one group. What is more than some 256 steps of a rank ahead of
- * its stream is put there as the stream proceeds.
+ * These collectives take such a queue; others return KOLO_ENOTSUP:
  *
- * GPUs of one host that are neighbours in the ring must reach each other's memory. Between hosts, and where the communicator was
- * made with a transport by name ("shm" where they don't), bytes go by a thread of the communicator's over that transport, from
- * and to host memory, or, over RDMA cards that can, the GPU's own.
+ *     all_reduce, reduce, broadcast, reduce_scatter, reduce_scatter_v,
+ *     all_gather, all_gather_v, barrier
+ *                       always
+ *     all_to_all, gather, scatter
+ *                       up to 16 ranks on one host whose GPUs reach
+ *                       each other, if the communicator was made
+ *                       without a transport by name
  *
- * When a rank dies, or keeps the others waiting on a stream for longer than the timeout, the communicator fails
- * (kolo_comm_status): what is on the streams of its ranks goes on without waiting, and leaves anything in dst; in registered
- * memory of other ranks only kernels that run already, or begin just then. Between threads of a process it is calls that wait,
- * and fail.
+ * The first all_to_all, gather or scatter on a communicator makes memory: it blocks and can't be
+ * captured.
  *
- * Graphs: a captured collective may be replayed any number of times, by all ranks alike, each replay behind what else of the
- * communicator is on a stream; the order between a graph and other streams is the caller's to make, and replays are over before
- * the communicator is destroyed. Threads of one process launch theirs when all of them have instantiated and uploaded
- * (cuGraphUpload), for CUDA may do neither while a graph that was launched waits. kolo_comm_stats does not count replays.
- * kolo_cuda_connect comes before the first capture.
+ * All ranks must call with such a queue. Each rank uses one GPU with a communicator: that of its
+ * first queue. Several ranks may share a GPU. If calls on one communicator name several streams,
+ * they are done in the order of the calls. A call without a queue, or with a queue from
+ * kolo_queue_create, does not wait for work on streams.
+ *
+ * Blocking: the call returns when the collective is on the stream. If ranks are threads of one
+ * process, it first waits, at most the timeout, until other ranks have called too: its
+ * neighbours, or all of these threads for all_to_all, gather, scatter and registered memory. So a
+ * thread that uses several ranks calls for them in one group. A call may also block while more
+ * than about 256 recorded steps are still waiting on the stream.
+ *
+ * Paths: GPUs of one host that are neighbours in the ring must reach each other's memory. Between
+ * hosts, bytes go by a thread of the communicator over the transport between hosts. If the
+ * communicator was made with a transport by name, all bytes go that way; name "shm" for GPUs that
+ * can't reach each other. These bytes come from and go to host memory, or the GPU's own memory if
+ * the RDMA cards can use that.
+ *
+ * Failures: if a rank dies, or keeps others waiting on a stream for longer than the timeout, the
+ * communicator fails (kolo_comm_status). Work on the streams of its ranks continues without
+ * waiting. dst is undefined. Other ranks' registered memory is left alone, except by kernels that
+ * already run or just begin. Between threads of one process the calls wait, so the calls fail.
+ *
+ * Graphs: a captured collective may be replayed any number of times. All ranks replay alike. Each
+ * replay comes after the communicator's other work on a stream: the caller makes the order
+ * between a graph and other streams. Replays must be over before the communicator is destroyed.
+ * Threads of one process launch their graphs only after all of them have instantiated and
+ * uploaded theirs (cuGraphUpload): CUDA may do neither while a launched graph waits.
+ * kolo_comm_stats does not count replays. Call kolo_cuda_connect before the first capture.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM; KOLO_ENOTSUP: this build, driver or device can't do it. */
 int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out);
 
-/* Joins the GPUs of a communicator's ranks: memory for slots (KOLO_CUDA_MEMORY), mapped by the neighbours, and a thread that
- * watches. A collective; blocks. Without it the first collective with such a queue does it. What goes wrong on one rank is a
- * failure on all, and the communicator works on without GPUs; kolo_comm_status tells.
+/* Joins the GPUs of a communicator's ranks. It makes memory for slots (KOLO_CUDA_MEMORY bytes on
+ * each GPU), which the neighbours map, and a thread that watches. A collective; blocks. Without
+ * it the first collective with such a queue does it. It returns KOLO_EINVAL in a group. A failure
+ * on one rank is a failure on all ranks. The communicator then still works without GPUs;
+ * kolo_comm_status reports whether it does.
+ *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS, and those of the collectives. */
 int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue);
 
 /* Kinds of memory, as CUDA sees them. */
 enum kolo_cuda_kind {
-	KOLO_CUDA_ORDINARY,   /* it knows nothing of it: of malloc, say; some GPUs can use it */
-	KOLO_CUDA_REGISTERED, /* host memory that was registered with it, or allocated by it */
-	KOLO_CUDA_MANAGED,    /* it moves between host and devices by itself */
-	KOLO_CUDA_DEVICE,     /* a GPU's */
+	KOLO_CUDA_ORDINARY,   /* unknown to CUDA, for example from malloc; some GPUs can use it */
+	KOLO_CUDA_REGISTERED, /* host memory that CUDA allocated or that was registered with it */
+	KOLO_CUDA_MANAGED,    /* memory that moves between host and devices by itself */
+	KOLO_CUDA_DEVICE,     /* memory of a GPU */
 };
 
-/* What a pointer leads to. */
+/* What a pointer points to. */
 struct kolo_cuda_pointer {
 	int kind;        /* enum kolo_cuda_kind */
 	int device;      /* the number of the GPU that has it, as this process counts; -1: none */
 	int usable;      /* 1: collectives with the queue can use it */
-	int reserved[5]; /* 0 */
+	int reserved[5]; /* zero */
 };
 
-/* Tells what kind of memory a pointer leads to, and whether collectives with `queue`, one from kolo_cuda_queue_create, can use
- * it. They look themselves, and return KOLO_EINVAL where they can't: a kernel that touched it would end all work on the GPU.
+/* Reports what kind of memory a pointer points to, and whether collectives with `queue` can use
+ * it. `queue` is from kolo_cuda_queue_create. Collectives make the same check and return
+ * KOLO_EINVAL for memory that they can't use: a kernel that touched it would end all work on the
+ * GPU. Local.
+ *
  * Errors: KOLO_EINVAL, KOLO_ESYS. */
 int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out);
 
-/* Gets memory on the GPU of `queue`, one from kolo_cuda_queue_create, which others can map: see kolo_cuda_register. Local; CUDA
- * may wait for the GPU. The caller gives it to kolo_cuda_free; it may be used with any queue on that GPU, and by kernels.
+/* Allocates memory on the GPU of `queue`. Other ranks can map it (kolo_cuda_register). `queue` is
+ * from kolo_cuda_queue_create. Local, but CUDA may wait for the GPU. The caller gives *out to
+ * kolo_cuda_free. Any queue on that GPU and any kernel may use the memory.
+ *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
 int kolo_cuda_alloc(struct kolo_queue *queue, size_t bytes, void **out);
 
-/* Frees what kolo_cuda_alloc gave, when nothing uses it any more, and it is registered nowhere. NULL is allowed.
- * Errors: KOLO_EINVAL (it is none, or was freed before), KOLO_ESYS (the GPU has failed; its memory stays with the process). */
+/* Frees memory from kolo_cuda_alloc. Nothing may use it any more, and it must not be registered
+ * anywhere. NULL is allowed.
+ *
+ * Errors: KOLO_EINVAL (it is not from kolo_cuda_alloc, or was freed before), KOLO_ESYS (the GPU
+ * has failed; its memory stays with the process). */
 int kolo_cuda_free(void *memory);
 
-/* Registers a buffer: memory of the queue's GPU, from kolo_cuda_alloc, cudaMalloc, or cuMemCreate if it can be handed to others
- * as a descriptor. Collectives with such queues then work on it where it is: each rank reads and writes that of all others in
- * one kernel, in two steps instead of twice as many as there are ranks, and nothing is copied on the way. That needs, on all
- * ranks, the same place, counted from the beginning, of the same registration, of
- *   - src and dst for all_reduce, src for reduce_scatter (also with counts), dst for all_gather (also with counts);
- *   - dst for broadcast, and src for reduce, of up to 1 MiB in all that root moves, or with two ranks;
- * other than with ops from kolo_op_create_premul_sum. Ranks that use different places are told so (KOLO_EMISMATCH). The results
- * are those without: any part may be registered, none, or all. Beyond 16 ranks, between hosts, and where the communicator was
- * made with a transport by name it is memory like other memory.
+/* Registers a buffer of GPU memory, so that all ranks can reach it. It is memory of the queue's
+ * GPU: from kolo_cuda_alloc, from cudaMalloc, or from cuMemCreate if it can be handed to others
+ * as a descriptor. Collectives with such queues then work on it in place. One kernel reads and
+ * writes the memory of all ranks, in 2 steps instead of 2 * (nranks - 1), and nothing is copied
+ * on the way.
  *
- * A collective: every rank calls with the same number of bytes, on a queue on the GPU that it uses with comm, in the same place
- * between its collectives. Blocks until what was called before is done and all have it; graphs that run are the caller's to
- * wait for. A buffer overlaps no other one that is registered on comm, but may be registered on several communicators.
- * kolo_cuda_deregister or kolo_comm_destroy ends it. It may be freed when deregister has returned 0, or all ranks'
- * kolo_comm_destroy have returned.
+ * A collective takes this fast path if every rank passes the same offset into the same
+ * registration. These buffers must be registered:
  *
- * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP (memory that others can't map), KOLO_ESYS, those of the collectives. Nobody's
- * is registered then; kolo_comm_status tells whether comm still works. */
+ *     collective                        src         dst
+ *     all_reduce                        registered  registered
+ *     reduce_scatter, reduce_scatter_v  registered  any
+ *     all_gather, all_gather_v          any         registered
+ *     broadcast [1]                     any         registered
+ *     reduce [1]                        registered  any
+ *
+ * [1] Only with two ranks, or if the n elements times (nranks - 1) are at most 1 MiB.
+ *
+ * Ops from kolo_op_create_premul_sum do not take it. If ranks pass different offsets or
+ * registrations, they get KOLO_EMISMATCH. The results are the same with and without registration:
+ * any part of the buffers may be registered, none, or all. Registered memory is treated like
+ * other memory with more than 16 ranks, between hosts, and if the communicator was made with a
+ * transport by name.
+ *
+ * A collective: every rank calls with the same number of bytes, in the same place between its
+ * collectives, not in a group. `queue` is on the GPU that the rank uses with comm. Blocks until
+ * earlier work of the communicator is done and all ranks have the registration. The caller waits
+ * for graphs that run. A buffer must not overlap another one that is registered on comm, but it
+ * may be registered on several communicators.
+ *
+ * kolo_cuda_deregister or kolo_comm_destroy ends the registration. The buffer may be freed when
+ * kolo_cuda_deregister has returned 0, or when kolo_comm_destroy has returned on all ranks.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP (other ranks can't map the memory), KOLO_ESYS,
+ * and those of the collectives. Then no rank's buffer is registered; kolo_comm_status reports
+ * whether comm still works. */
 int kolo_cuda_register(struct kolo_comm *comm, struct kolo_queue *queue, void *memory, size_t bytes);
 
-/* Ends the registration of the buffer that begins there. A collective, like kolo_cuda_register. Graphs that were captured with it
- * must not be launched any more. When it returns the buffer may be freed. Errors: KOLO_EINVAL, those of the collectives. */
+/* Ends the registration of the buffer that begins at `memory`. A collective, like
+ * kolo_cuda_register; blocks; not in a group. Graphs that were captured with the buffer must not
+ * be launched any more. When it has returned 0 the buffer may be freed.
+ *
+ * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_cuda_deregister(struct kolo_comm *comm, void *memory);
 
 #ifdef __GNUC__

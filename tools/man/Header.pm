@@ -86,7 +86,7 @@ sub read_declarations {
 # The overview of a header that is not the first: the title and the common text of a section.
 sub begin_header {
 	my ($header, $path, $comment) = @_;
-	my $title = $comment =~ s/^ (.*?): /  / ? $1 : die "$path: the overview has no title\n";
+	my $title = $comment =~ s/^ (.*?): (.)/  \u$2/ ? $1 : die "$path: the overview has no title\n";
 
 	push @{ $header->{sections} }, { title => $title, common => $comment, pages => [], path => $path };
 }

@@ -10,11 +10,11 @@ sub escape {
 	return $text =~ s/([<>])/$1 eq '<' ? 'E<lt>' : 'E<gt>'/ger;
 }
 
-# What is more than a word in running text: "string", `code`, **bold**, --option, an identifier, a word that may be a
-# page or a parameter.
+# What is more than a word in running text: "string", `code`, **bold**, --option, a header, an identifier, a word that
+# may be a page or a parameter.
 my $token = qr{
 	"[^" ]*" | `[^`]+` | \*\*.+?\*\* | (?<![\w-])--?[a-z][\w-]* |
-	\b(?:enum\ |struct\ )?(?i:kolo)_\w+(?:\(\d?\))? | \b[a-z]+(?:\(\d?\))?
+	\b\w+\.h\b | \b(?:enum\ |struct\ )?(?i:kolo)_\w+(?:\(\d?\))? | \b[a-z]+(?:\(\d?\))?
 }x;
 
 # One line of text. `known` tells the section of what has a page, '' of the page itself; `italic` which words are

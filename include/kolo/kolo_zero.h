@@ -1,6 +1,8 @@
-/* Kolo: training with sharded optimizer state, gradients and parameters (ZeRO, stages 0 to 3), on kolo.h alone.
+/* Kolo ZeRO: training with sharded optimizer state, gradients and parameters (ZeRO, stages 0 to
+ * 3), on kolo.h alone.
  *
- * The model is a list of tensors. It runs forward and backward itself and tells the engine what it does:
+ * The model is a list of tensors. The program runs it forward and backward and reports to the
+ * engine what it does:
  *
  *     kolo_zero_forward(zero, samples);       a micro-step begins
  *         kolo_zero_use(zero, i, &p);         before each use of tensor i
@@ -12,13 +14,23 @@
  *     kolo_zero_step(zero, &result);          the micro-step ends; the last of
  *                                             `accumulation` ones updates
  *
- * Rank r owns elements [r c, (r+1) c) of a tensor of n elements, c = ceil(n / nranks), at every stage; so its gradient is
- * added in the same order, and all stages, bucket sizes and transports give the same bits; with accumulation stages 0 and 1
- * do, which add up micro-steps before ranks, and stages 2 and 3, which do so behind them. Stage 0 keeps everything on every
- * rank; stage 1 keeps optimizer state with the owner only, stage 2 gradients too, stage 3 parameters too.
+ * Stages: what each rank keeps whole, and what it keeps only of the elements that it owns.
  *
- * Conventions as in kolo.h. An engine is used by one thread at a time. Calls marked collective are made by all ranks in
- * the same order. After a failure other than KOLO_EINVAL the engine refuses all but kolo_zero_destroy. No call may be made
+ *     stage   parameters   gradients   optimizer state
+ *     0       whole        whole       whole
+ *     1       whole        whole       own
+ *     2       whole        own         own
+ *     3       own          own         own
+ *
+ * Owner: rank r owns elements [r c, (r+1) c) of a tensor of n elements, c = ceil(n / nranks), at
+ * every stage. So a gradient is always added in the same order: all stages, bucket sizes and
+ * transports give the same bits. With gradient accumulation, stages 0 and 1 agree with each
+ * other, and stages 2 and 3 agree with each other. Stages 0 and 1 add micro-steps first and ranks
+ * then; stages 2 and 3 add ranks first.
+ *
+ * The conventions of kolo.h hold here too. One thread at a time uses an engine. A call marked
+ * collective is made by all ranks, in the same order. After a failure other than KOLO_EINVAL and
+ * KOLO_EOVERFLOW the engine refuses all calls except kolo_zero_destroy. No call may be made
  * between kolo_group_begin and kolo_group_end. */
 #ifndef KOLO_KOLO_ZERO_H
 #define KOLO_KOLO_ZERO_H
@@ -37,369 +49,507 @@ extern "C" {
 struct kolo_zero;
 
 enum kolo_zero_optimizer {
-	KOLO_ZERO_ADAMW,   /* torch.optim.AdamW: decay apart from the gradient */
-	KOLO_ZERO_ADAM,    /* torch.optim.Adam: decay added to the gradient */
+	KOLO_ZERO_ADAMW,   /* torch.optim.AdamW: weight decay apart from the gradient */
+	KOLO_ZERO_ADAM,    /* torch.optim.Adam: weight decay added to the gradient */
 	KOLO_ZERO_SGD,     /* torch.optim.SGD, with momentum, dampening, nesterov */
 	KOLO_ZERO_LION,    /* Chen et al. 2023: the sign of an interpolated gradient */
 	KOLO_ZERO_ADAGRAD, /* torch.optim.Adagrad */
-	KOLO_ZERO_LAMB,    /* You et al. 2020: Adam with a trust ratio ||p|| / ||u|| for each tensor */
+	KOLO_ZERO_LAMB,    /* You et al. 2020: Adam with a trust ratio ||p|| / ||u|| per tensor */
 };
 
 enum kolo_zero_schedule_type {
 	KOLO_ZERO_CONSTANT,      /* the group's lr */
 	KOLO_ZERO_WARMUP,        /* from min_lr to max_lr over warmup_steps, then max_lr */
-	KOLO_ZERO_WARMUP_DECAY,  /* the same, then linearly to 0 at total_steps */
-	KOLO_ZERO_WARMUP_COSINE, /* the group's lr times a ratio, which falls as a cosine behind the warm-up */
-	KOLO_ZERO_ONE_CYCLE,  /* up and down between min_lr and max_lr, momentum the other way, then decay */
-	KOLO_ZERO_RANGE_TEST, /* grows from min_lr on, to find out how large it may be */
+	KOLO_ZERO_WARMUP_DECAY,  /* like WARMUP, then linearly to min_lr at total_steps */
+	KOLO_ZERO_WARMUP_COSINE, /* the group's lr times a ratio: a warm-up, then a cosine */
+	/* Up and down between min_lr and max_lr, momentum the other way, then decay */
+	KOLO_ZERO_ONE_CYCLE,
+	KOLO_ZERO_RANGE_TEST, /* grows from min_lr, to find out how large a rate may be */
 };
 
-/* How the learning rate of a group goes from update to update, as DeepSpeed's schedules of these names do: an update that is
- * skipped does not count. kolo_zero_schedule_init fills in the defaults. */
+/* How the learning rate of a group changes from update to update. The rules are those of
+ * DeepSpeed's schedules of these names. An update that is skipped does not count.
+ * kolo_zero_schedule_init fills in the defaults. */
 struct kolo_zero_schedule {
 	enum kolo_zero_schedule_type type;
-	double min_lr, max_lr;          /* WARMUP, WARMUP_DECAY, ONE_CYCLE; RANGE_TEST: min_lr alone */
-	long warmup_steps;              /* WARMUP...; less than 2 are 2; 1000 */
-	long total_steps;               /* WARMUP_DECAY, WARMUP_COSINE; more than warmup_steps */
-	int linear;                     /* WARMUP...: 1: grows linearly, 0: as a logarithm; 0 */
-	double warmup_ratio;            /* WARMUP_COSINE: the ratio that the warm-up begins with; 0 */
-	double final_ratio;             /* WARMUP_COSINE: the ratio at total_steps; 1e-4 */
-	long first_steps, second_steps; /* ONE_CYCLE: up, and down again, 0: as many; 2000, 0 */
-	long decay_steps; /* ONE_CYCLE: lr = min_lr / (1 + decay_rate k / decay_steps) in the k-th behind it; */
-	double decay_rate; /* 0, 0: none */
-	/* ONE_CYCLE: 1: beta1 goes from max_momentum to min_momentum and back, but is min_momentum in the first update; beta2 is
-	 * 0.99. 1 */
+	/* WARMUP, WARMUP_DECAY, ONE_CYCLE: the least and the largest rate. RANGE_TEST: min_lr is
+	 * its first rate. Default: 0 and 1e-3; min_lr of RANGE_TEST: 1e-3. */
+	double min_lr, max_lr;
+	/* WARMUP, WARMUP_DECAY, WARMUP_COSINE: updates of the warm-up; 0 and 1 count as 2.
+	 * Default: 1000. */
+	long warmup_steps;
+	/* WARMUP_DECAY, WARMUP_COSINE: updates until the end; more than warmup_steps. Default: 0,
+	 * so it must be set. */
+	long total_steps;
+	/* WARMUP, WARMUP_DECAY, WARMUP_COSINE: 1: the warm-up grows linearly; 0: as a logarithm.
+	 * Default: 0. */
+	int linear;
+	/* WARMUP_COSINE: the ratio at the beginning of the warm-up. Default: 0. */
+	double warmup_ratio;
+	/* WARMUP_COSINE: the ratio at total_steps. Default: 1e-4. */
+	double final_ratio;
+	/* ONE_CYCLE: updates on the way up, and down again. second_steps 0: as many as
+	 * first_steps. Default: 2000 and 0. */
+	long first_steps, second_steps;
+	/* ONE_CYCLE: in the k-th update after the cycle, lr = min_lr / (1 + decay_rate k /
+	 * decay_steps). 0: lr stays min_lr. Default: 0. */
+	long decay_steps;
+	double decay_rate; /* ONE_CYCLE: see decay_steps. Default: 0. */
+	/* ONE_CYCLE: 1: beta1 goes from max_momentum to min_momentum and back, and beta2 is 0.99.
+	 * The first update has min_momentum. 0: both are the group's. Default: 1. */
 	int cycle_momentum;
-	double min_momentum, max_momentum; /* 0.8, 0.9 */
-	double momentum_decay_rate; /* grows by 1 + momentum_decay_rate k / decay_steps behind the cycle, but stays below 1; 0 */
-	long range_steps;     /* RANGE_TEST: lr = min_lr (1 + range_rate k / range_steps) in the k-th; 2000 */
-	double range_rate;    /* 1 */
-	int staircase;        /* RANGE_TEST: 1: k / range_steps is rounded down; 0 */
+	double min_momentum, max_momentum; /* ONE_CYCLE. Default: 0.8 and 0.9. */
+	/* ONE_CYCLE: after the cycle, momentum is max_momentum (1 + momentum_decay_rate k /
+	 * decay_steps). It stays below 1: at most 0.999, or max_momentum if that is larger.
+	 * Default: 0. */
+	double momentum_decay_rate;
+	/* RANGE_TEST: lr = min_lr (1 + range_rate k / range_steps) in update number k, from 0.
+	 * Default: 2000. */
+	long range_steps;
+	double range_rate;    /* RANGE_TEST: see range_steps. Default: 1. */
+	int staircase;        /* RANGE_TEST: 1: k / range_steps is rounded down. Default: 0. */
 	uint64_t reserved[4]; /* zero */
 };
 
-/* The defaults of a schedule; min_lr 0 and max_lr 1e-3, of RANGE_TEST min_lr 1e-3. Never fails. */
+/* Fills in the defaults of a schedule. Never fails. */
 void kolo_zero_schedule_init(struct kolo_zero_schedule *out, enum kolo_zero_schedule_type type);
 
-/* The learning rate of update number `step`, from 0, in a group of rate lr; *momentum is the group's beta1 then where the schedule
- * cycles it, else NaN. Either may be NULL. As DeepSpeed advances a schedule behind each update, the first two updates of a
- * warm-up have its first rate, but a WARMUP_COSINE's first one has 0. Local. Errors: KOLO_EINVAL (names the field). */
+/* Computes the learning rate of update number `step`, from 0, in a group whose rate is lr. If the
+ * schedule cycles momentum, *momentum becomes beta1 of that update, otherwise NaN. out and
+ * momentum may be NULL. Local.
+ *
+ * The first two updates of WARMUP and WARMUP_DECAY have the first rate of the warm-up, because
+ * DeepSpeed advances a schedule after each update. The first update of WARMUP_COSINE has the rate
+ * 0.
+ *
+ * Errors: KOLO_EINVAL (names the field). */
 int kolo_zero_schedule_at(const struct kolo_zero_schedule *schedule, double lr, long step, double *out,
 			  double *momentum);
 
-/* The name of a schedule, like "WarmupLR"; NULL when there is no such. Static storage. */
+/* The name of a schedule, like "WarmupLR"; NULL if there is no such schedule. The text has static
+ * storage. */
 const char *kolo_zero_schedule_name(enum kolo_zero_schedule_type type);
 
-/* The hyper-parameters of a group of tensors; kolo_zero_group_init fills in the defaults of torch (of the papers where torch
- * has none). All are checked, those too that an optimizer has no use for. */
+/* The hyper-parameters of a group of tensors. kolo_zero_group_init fills in torch's defaults, or
+ * those of the papers if torch has none. kolo_zero_create checks all fields, even those that the
+ * optimizer does not use. */
 struct kolo_zero_group {
-	double lr;
+	double lr;                          /* the learning rate */
 	double beta1, beta2;                /* AdamW, Adam, Lion, Lamb */
 	double eps;                         /* AdamW, Adam, Adagrad, Lamb */
-	double weight_decay;                /* all */
+	double weight_decay;                /* all optimizers */
 	double momentum;                    /* SGD; 0: no state */
 	double dampening;                   /* SGD */
 	double lr_decay;                    /* Adagrad */
-	double initial;                     /* Adagrad: what the sum of squares begins with */
+	double initial;                     /* Adagrad: the sum of squares at the beginning */
 	int nesterov;                       /* SGD */
-	struct kolo_zero_schedule schedule; /* of lr; KOLO_ZERO_CONSTANT */
+	struct kolo_zero_schedule schedule; /* of lr. Default: KOLO_ZERO_CONSTANT. */
 	uint64_t reserved[4];               /* zero */
 };
 
-/* How a loss scale adapts: DeepSpeed's rule. An update whose gradients overflowed is skipped, and takes one of `hysteresis`; where
- * only one is left it halves the scale, but not below min. The scale doubles behind window + 1 updates without overflow from
- * the start or from the last overflow on, then behind every window more; which also gives `hysteresis` back, as with
- * consecutive each such update does. */
+/* How a loss scale adapts, by DeepSpeed's rule.
+ *
+ * - Each overflow skips the update and uses up one `hysteresis`. If only one is left, it halves
+ *   the scale instead, but not below min.
+ * - After window + 1 updates without overflow, counted from the start or from the last overflow,
+ *   the scale doubles and `hysteresis` is restored. Then this repeats after every `window`
+ *   further updates without overflow.
+ * - With consecutive 1, every update without overflow restores `hysteresis`. */
 struct kolo_zero_scaling {
-	double initial;       /* 65536 */
-	double min;           /* 1 */
-	long window;          /* 1000 */
-	int hysteresis;       /* 2 */
-	int consecutive;      /* 0 */
+	double initial;       /* the first scale. Default: 65536. */
+	double min;           /* the least scale. Default: 1. */
+	long window;          /* updates, at least 1. Default: 1000. */
+	int hysteresis;       /* overflows, at least 1. Default: 2. */
+	int consecutive;      /* 0 or 1. Default: 0. */
 	uint64_t reserved[4]; /* zero */
 };
 
 /* One tensor of the model. */
 struct kolo_zero_tensor {
 	const char *name;             /* unique; copied */
-	size_t shape[KOLO_ZERO_DIMS]; /* row-major; ndims of them, each at least 1 */
-	int ndims;                    /* 0: one element */
-	enum kolo_type type;          /* KOLO_F32, KOLO_F16 or KOLO_BF16; of the gradient too */
+	size_t shape[KOLO_ZERO_DIMS]; /* row-major; ndims numbers, each at least 1 */
+	int ndims;                    /* 0 to KOLO_ZERO_DIMS; 0: one element */
+	enum kolo_type type;          /* of tensor and gradient: KOLO_F32, KOLO_F16 or KOLO_BF16 */
 	int group;                    /* index into the config's groups */
 	int frozen;                   /* 1: has no gradient and is not updated */
-	/* The caller's memory with the values to begin with, of which rank 0's count; no two tensors share any. Stages 0 to 2
-	 * train in it: it must stay until kolo_zero_destroy, and is read behind kolo_zero_use, or behind that. Stage 3 reads it
-	 * in kolo_zero_create only. NULL: memory of the engine's, zeroed */
+	/* The caller's memory with the first values; rank 0's values count. No two tensors share
+	 * memory. Stages 0 to 2 train in it: keep it until kolo_zero_destroy. Read it only
+	 * between kolo_zero_use and kolo_zero_release, or after kolo_zero_destroy. Stage 3 reads
+	 * it in kolo_zero_create only. NULL: the engine makes memory, zeroed */
 	void *data;
 	uint64_t reserved[4]; /* zero */
 };
 
 struct kolo_zero_device; /* kolo_zero_device.h */
 
-/* Where something is. */
+/* Where something is kept. */
 enum kolo_zero_place {
-	KOLO_ZERO_ON_DEVICE, /* with the model: config.device's memory, or the host's where there is none */
-	KOLO_ZERO_ON_HOST,   /* in host memory; the same where there is no device */
-	KOLO_ZERO_ON_NVME,   /* in files (io_uring, past the system's cache) */
+	/* With the model: in config.device's memory, or in host memory if there is no device */
+	KOLO_ZERO_ON_DEVICE,
+	/* In host memory. Without a device this is the same as KOLO_ZERO_ON_DEVICE */
+	KOLO_ZERO_ON_HOST,
+	KOLO_ZERO_ON_NVME, /* in files (io_uring, past the system's cache) */
 };
 
-/* What leaves the device. Bits are the same wherever state is. kolo_zero_offload_init fills in the defaults. */
+/* What is offloaded from the device. Results have the same bits wherever state is.
+ * kolo_zero_offload_init fills in the defaults. */
 struct kolo_zero_offload {
-	enum kolo_zero_place place; /* KOLO_ZERO_ON_DEVICE */
-	double ratio; /* of the optimizer: the share of its elements that is there, in whole blocks of each tensor; 1 */
-	int pin; /* 1: host memory that copies use is locked and registered with the device; 1 */
-	int buffers; /* 2 to 4096: of the optimizer 4, of parameters 5. Updates and copies, or files, go on between them */
-	/* Elements in one of the optimizer's at most, in whole blocks of 4096; 512 Ki. Of parameters it is not looked at: a buffer
-	 * there holds any shard */
+	enum kolo_zero_place place; /* Default: KOLO_ZERO_ON_DEVICE. */
+	/* Optimizer: the share of its elements that is offloaded, 0 to 1, in whole blocks of each
+	 * tensor. Default: 1. */
+	double ratio;
+	/* 1: host memory that copies use is locked and registered with the device. Default: 1. */
+	int pin;
+	/* Buffers, 2 to 4096. Updates overlap with copies and file requests between them.
+	 * Default: 4 for the optimizer, 5 for parameters. */
+	int buffers;
+	/* Optimizer: the most elements in one buffer, in whole blocks of 4096. Default: 512 Ki.
+	 * Parameters: not used, since a buffer holds any shard */
 	size_t buffer;
-	/* Of parameters in files: whole shards, in the order of tensors as they fit, of at most so many elements together stay in host
-	 * memory; 0 */
+	/* Parameters in files: the most elements, of whole shards together, that stay in host
+	 * memory. Shards are taken in the order of tensors, as they fit. Default: 0. */
 	size_t in_host;
-	const char *
-		path; /* KOLO_ZERO_ON_NVME: a directory that is there; copied. Files are removed at the end */
+	/* KOLO_ZERO_ON_NVME: a directory that exists; copied. The engine removes its files at the
+	 * end */
+	const char *path;
 	uint64_t reserved[4]; /* zero */
 };
 
-/* What kolo_zero_create needs; kolo_zero_config_init fills in the defaults. The same on all ranks, which is checked, but for
- * host_budget, threads, io_block, io_depth and paths; of device whether there is one. */
+/* What kolo_zero_create needs. kolo_zero_config_init fills in the defaults. All ranks must pass
+ * the same values, which is checked. Ranks may differ in host_budget, threads, io_block, io_depth
+ * and paths. Of `device` only its presence must be the same. */
 struct kolo_zero_config {
-	int stage;        /* 0 to 3; 0 */
-	int accumulation; /* micro-steps for each update; 1 */
-	/* Samples of a micro-step on a rank that give its gradient the weight 1 / nranks; other numbers weigh in proportion, which
-	 * is done in the gradient's type: far larger ones may overflow. 0: the most of any rank in the first micro-step, for
-	 * which ranks are asked then; 0 */
+	int stage;        /* 0 to 3. Default: 0. */
+	int accumulation; /* micro-steps for each update, at least 1. Default: 1. */
+	/* The number of samples of a micro-step on one rank that gives its gradient the weight 1
+	 * / nranks. Other numbers weigh in proportion. The weight is applied in the gradient's
+	 * type, so far larger numbers may overflow. 0: the largest number of any rank in the
+	 * first micro-step. Default: 0. */
 	size_t micro_batch;
-	double clip; /* the gradient's norm over all tensors is made at most so large; 0: no limit. 0 */
-	/* What the model multiplies its loss by, so that small gradients survive in 16 bits. 0: it adapts, and
-	 * kolo_zero_loss_scale tells it; 1 */
+	/* The largest norm of the gradient over all tensors. A larger gradient is scaled down to
+	 * it. 0: no limit. Default: 0. */
+	double clip;
+	/* What the model multiplies its loss by, so that small gradients survive in 16 bits. 0:
+	 * the scale adapts, and kolo_zero_loss_scale returns it. Default: 1. */
 	double loss_scale;
-	struct kolo_zero_scaling scaling; /* where loss_scale is 0 */
-	/* What gradients are divided by before ranks add them, where 16 bits could not hold the sum; what is left of nranks
-	 * afterwards. 0: nranks. 0 */
+	struct kolo_zero_scaling scaling; /* used if loss_scale is 0 */
+	/* Gradients are divided by this before the sum over ranks, and by nranks / predivide
+	 * after it. Use it if 16 bits can't hold the sum. 0: nranks, so all of it before.
+	 * Default: 0. */
 	double predivide;
-	enum kolo_zero_optimizer optimizer;   /* KOLO_ZERO_ADAMW */
-	const struct kolo_zero_group *groups; /* ngroups of them; NULL: one, of the defaults. Copied */
-	int ngroups;
-	int overlap;          /* 1: communication runs on a queue beside the model's work; 1 */
-	size_t reduce_bucket; /* elements in one reduction at most, of all ranks; 2 Mi */
-	size_t gather_bucket; /* elements in one all-gather of updated parameters at most; 2 Mi, stages 1 to 3 */
-	int contiguous; /* 0: each tensor is reduced by itself, not small ones in buckets with others; 1 */
-	int reduce_scatter; /* 0: gradients are all-reduced: the same bits, twice the traffic; 1. Stages 1 to 3 */
-	/* 0: updated parameters are broadcast by their owners, not all-gathered; 1. What stage 3 gathers for use is gathered */
+	enum kolo_zero_optimizer optimizer;   /* Default: KOLO_ZERO_ADAMW. */
+	const struct kolo_zero_group *groups; /* copied; NULL: one group with the defaults */
+	int ngroups;                          /* number of groups; 0 if groups is NULL */
+	/* 1: communication runs on a queue beside the model's work. Default: 1. */
+	int overlap;
+	/* The most elements in one reduction of gradients, over all ranks. Default: 2 Mi. */
+	size_t reduce_bucket;
+	/* Stages 1 to 3: the most elements in one all-gather of updated parameters. Default: 2
+	 * Mi. */
+	size_t gather_bucket;
+	/* 1: small tensors share buckets; 0: each tensor is reduced by itself. Default: 1. */
+	int contiguous;
+	/* Stages 1 to 3: 1: gradients are reduce-scattered; 0: they are all-reduced, with the
+	 * same bits and twice the traffic. Default: 1. */
+	int reduce_scatter;
+	/* 1: updated parameters are all-gathered; 0: their owners broadcast them. Stage 3 always
+	 * gathers parameters for use. Default: 1. */
 	int allgather;
-	size_t sub_group; /* own elements at most that are updated before they are gathered; 0: gather_bucket / nranks */
-	size_t persistence; /* stage 3: tensors of at most so many elements stay on all ranks; 0 */
-	/* Stage 3, overlap: elements gathered ahead of use at most, but one tensor of any size; 0: nothing. 4 Mi */
+	/* The most own elements that are updated before they are gathered. 0: gather_bucket /
+	 * nranks. Default: 0. */
+	size_t sub_group;
+	/* Stage 3: tensors of at most so many elements stay whole on all ranks. Default: 0. */
+	size_t persistence;
+	/* Stage 3 with overlap: the most elements gathered ahead of use, or one tensor if it is
+	 * larger. 0: none. Default: 4 Mi. */
 	size_t prefetch;
-	size_t max_live; /* stage 3: no prefetch, and nothing kept, beyond so many gathered elements; 2^30 */
-	size_t reuse_distance; /* stage 3: keep what is used again before so many other elements are; 0: nothing */
-	int parameter_server; /* 1, stage 0: rank 0 alone updates, and the others send to it and receive from it; 0 */
-	/* The memory that the model computes in, which must outlive the engine; NULL: the host's. With a device kolo_zero_use gives
-	 * its memory, kolo_zero_gradient reads it, and a tensor's data is host memory that is read in kolo_zero_create only. Not with
-	 * parameter_server; with overlap alone where the host does not use that memory as its own */
+	/* Stage 3: beyond so many gathered elements nothing is gathered ahead, and nothing is
+	 * kept for reuse. Default: 2^30. */
+	size_t max_live;
+	/* Stage 3: keep a released tensor if it is used again within so many elements of other
+	 * tensors. 0: keep none. Default: 0. */
+	size_t reuse_distance;
+	/* 1: rank 0 alone updates; the others send gradients to it and receive parameters from
+	 * it. Needs stage 0, overlap 0 and no device. Default: 0. */
+	int parameter_server;
+	/* The memory that the model computes in; it must outlive the engine. NULL: host memory.
+	 * With a device, kolo_zero_use gives device memory, kolo_zero_gradient reads device
+	 * memory, and a tensor's data is host memory that only kolo_zero_create reads. A device
+	 * whose memory the host can't use as its own needs overlap 1. Default: NULL. */
 	struct kolo_zero_device *device;
-	/* Master weights and moments, which are updated where they are: those in files pass through buffers of the host, and
-	 * gradients of what is not on the device come down. Stages 1 to 3 */
+	/* Stages 1 to 3: where master weights and moments are. They are updated in place; state
+	 * in files passes through host buffers. Gradients of offloaded state are downloaded */
 	struct kolo_zero_offload offload_optimizer;
-	struct kolo_zero_offload offload_param; /* a rank's shards, which come up for each gather. Stage 3 */
-	/* That update in host memory, at most 4096; 0: the cores that this rank may use, divided by the ranks that have the same. 0 */
+	/* Stage 3: where this rank's shards are. They are uploaded for each gather */
+	struct kolo_zero_offload offload_param;
+	/* Threads that update in host memory, at most 4096. 0: the cores that this rank may use,
+	 * divided by the number of ranks that may use the same cores. Default: 0. */
 	int threads;
-	size_t host_budget; /* bytes of host memory that a rank may plan for; 0: what its host has available, for all ranks there. 0 */
-	size_t io_block;      /* bytes of one request to files, a multiple of 4096 up to 2^30; 1 Mi */
-	int io_depth;         /* requests to a file at a time, 1 to 4096; 8 */
+	/* Bytes of host memory that this rank may plan for. 0: what its host has available, for
+	 * all ranks there together. Default: 0. */
+	size_t host_budget;
+	/* Bytes of one file request, a multiple of 4096 up to 2^30. Default: 1 Mi. */
+	size_t io_block;
+	int io_depth;         /* file requests at a time, 1 to 4096. Default: 8. */
 	uint64_t reserved[8]; /* zero */
 };
 
-/* The defaults of an offload of the optimizer; kolo_zero_config_init has those of both. Never fails. */
+/* Fills in the defaults of an offload of the optimizer. kolo_zero_config_init fills in those of
+ * both offloads. Never fails. */
 void kolo_zero_offload_init(struct kolo_zero_offload *out);
 
-/* The defaults of an optimizer. Never fails. */
+/* Fill in the defaults: of a group for an optimizer, and of a config. Never fail. */
 void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer optimizer);
 void kolo_zero_config_init(struct kolo_zero_config *out);
 
-/* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. Splits comm twice,
- * for gradients and parameters, and for a few control bytes in each update; comm itself is not used afterwards. Parameters
- * become rank 0's on all ranks. The caller gives *out to kolo_zero_destroy.
+/* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. It splits comm
+ * twice: one communicator is for gradients and parameters, one for a few control bytes in each
+ * update. It does not use comm itself afterwards. Parameters become rank 0's on all ranks. The
+ * caller gives *out to kolo_zero_destroy.
  *
- * Errors: KOLO_EINVAL (names the tensor or the field), KOLO_ENOMEM (also: it does not fit into the device or the host, with the
- * bytes of each kind), KOLO_EMISMATCH (ranks passed different tensors or configs), KOLO_ENOTSUP (files in a build without liburing,
- * or on a system without io_uring), KOLO_ESYS (files, locked memory, threads), and those of kolo_comm_split and the collectives;
- * then *out is NULL. All ranks have the error of the first that
- * failed, with its number. */
+ * All ranks get the error of the first rank that failed, with its number. Then *out is NULL.
+ *
+ * Errors: those of kolo_comm_split and of the collectives, and:
+ * - KOLO_EINVAL: an argument is wrong; names the tensor or the field.
+ * - KOLO_ENOMEM: out of memory, or the engine does not fit into the device or the host. Then the
+ *   text has the bytes of each kind.
+ * - KOLO_EMISMATCH: ranks passed different tensors or configs.
+ * - KOLO_ENOTSUP: files in a build without liburing, or on a system without io_uring.
+ * - KOLO_ESYS: files, locked memory or threads. */
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
 
-/* Ends an engine, when the last update is gathered into the caller's memory: blocks until then. The others get
- * KOLO_EPEER where they still need this rank. NULL is allowed. */
+/* Ends an engine. Blocks until the last update is gathered into the caller's memory. Ranks that
+ * still need this rank get KOLO_EPEER. NULL is allowed. */
 void kolo_zero_destroy(struct kolo_zero *zero);
 
-/* Begins a micro-step on `samples` samples of this rank, which may be none. Ranks may have different numbers: gradients and
- * loss become means over all samples of all ranks and micro-steps. Local, but the first one, where config.micro_batch is 0, is
- * collective. Errors: KOLO_EINVAL, those of the collectives. */
+/* Begins a micro-step on `samples` samples of this rank; 0 is allowed. Ranks may have different
+ * numbers. Gradients and loss become means over all samples of all ranks and micro-steps. Local,
+ * except the first call if config.micro_batch is 0: that one is collective and blocks.
+ *
+ * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_zero_forward(struct kolo_zero *zero, size_t samples);
 
-/* Ends the forward part; `loss` is this rank's mean over its samples, not scaled. Local. Errors: KOLO_EINVAL. */
+/* Ends the forward part and begins the backward part. `loss` is this rank's mean over its
+ * samples, not scaled. Local.
+ *
+ * Errors: KOLO_EINVAL. */
 int kolo_zero_backward(struct kolo_zero *zero, double loss);
 
-/* Says that a tensor is about to be read: *out is its values, in its own type, which may be read until kolo_zero_release and
- * not be written. Blocks until they are gathered: at stages 1 and 2 that is what the last update had to gather, which goes on
- * beside what follows kolo_zero_step. May be nested; each use is released. Outside of a micro-step too, as for an evaluation.
- * out may be NULL.
+/* Begins a use of a tensor. *out becomes the tensor's values, in its own type. They may be read
+ * until kolo_zero_release; they must not be written. out may be NULL. Uses may be nested; each
+ * one is released. A use outside of a micro-step is allowed too, for an evaluation for example.
  *
- * At stage 3 collective: all ranks use, release and report gradients of tensors in the same order, also ranks without
- * samples; a rank that alone has no gradient for a tensor reports zeros. What differs in uses and releases is told by
- * kolo_zero_step at the latest, before anything is updated.
+ * Blocks until the values are gathered. At stages 1 and 2 the gathers of the last update go on
+ * after kolo_zero_step, and this call waits for those of the tensor.
  *
- * Errors: KOLO_EINVAL, those of the collectives. */
+ * Stage 3: collective. All ranks use tensors, release them and report gradients in the same
+ * order, also ranks without samples. If one rank has no gradient for a tensor and others have, it
+ * reports zeros. kolo_zero_step finds differences in uses and releases before anything is
+ * updated.
+ *
+ * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
 
-/* Says that a tensor is done with. At stage 3 it then traps when it is touched (SIGSEGV) until it is gathered again, at the same
- * address; but not where it is of at most config.persistence elements, or kept by reuse_distance. Its memory is kept for the
- * next tensor of its length, as long as no more is held than kolo_zero_plan_memory_get tells of, and counts as "gathered". With
- * a device it does not trap: what reads it there must have ended, and the next use may give another address. Does not block.
- * Errors: KOLO_EINVAL (not in use). */
+/* Ends a use of a tensor. Does not block.
+ *
+ * Stage 3: after its last release the tensor is gone until it is gathered again, at the same
+ * address. To touch it then is a SIGSEGV. Tensors of at most config.persistence elements stay,
+ * and so do those that reuse_distance keeps. The memory is kept for the next tensor of the same
+ * length, as long as no more is held than kolo_zero_plan_memory_get reports; it counts as
+ * "gathered".
+ *
+ * With a device a released tensor does not trap. The device's reads of it must have ended before
+ * the call, and the next use may give another address.
+ *
+ * Errors: KOLO_EINVAL (the tensor is not in use). */
 int kolo_zero_release(struct kolo_zero *zero, int tensor);
 
-/* Gives the gradient of this rank's mean loss, times loss_scale, of a tensor: as many elements as it has, of its type, read
- * during the call. Once in each micro-step, in any order, and but at stage 3 ranks' orders need not be the same; a tensor
- * without one counts as zero, and is updated as such. NULL will do in a micro-step without samples. Returns when the gradient
- * is in a bucket, for which with overlap an earlier one may have to be reduced first; without overlap full buckets are
- * reduced here.
+/* Reports the gradient of a tensor: that of this rank's mean loss, times the loss scale. It has
+ * as many elements as the tensor, of its type, and is read during the call. NULL is allowed in a
+ * micro-step without samples.
  *
- * Errors: KOLO_EINVAL (twice, frozen, not between backward and step), KOLO_ENOMEM, those of the collectives. */
+ * Call it at most once per tensor and micro-step, in any order. Only at stage 3 must ranks use
+ * the same order. A tensor without a gradient counts as zero and is updated as such.
+ *
+ * Returns when the gradient is in a bucket. With overlap it may first wait until an earlier
+ * bucket is reduced. Without overlap it reduces full buckets itself.
+ *
+ * Errors: KOLO_EINVAL (a second time, a frozen tensor, or not between backward and step),
+ * KOLO_ENOMEM, and those of the collectives. */
 int kolo_zero_gradient(struct kolo_zero *zero, int tensor, const void *gradient);
 
 /* What a step did. */
 struct kolo_zero_result {
-	int updated; /* 1: parameters were updated; 0: not the last micro-step of `accumulation`, or skipped, or no sample at all */
-	int skipped; /* 1: a gradient was infinite or NaN, and nothing was changed, on any rank */
+	/* 1: parameters were updated. 0: it was not the last micro-step of `accumulation`, or the
+	 * update was skipped, or there was no sample at all */
+	int updated;
+	int skipped; /* 1: a gradient was infinite or NaN; nothing was changed, on any rank */
 	long step;   /* updates so far */
-	double loss; /* the mean over all samples of all ranks, of this update's micro-steps; where updated or skipped */
+	/* The mean over all samples of all ranks in this update's micro-steps, if updated or
+	 * skipped */
+	double loss;
 	double norm;        /* of the mean gradient over all tensors, unscaled, before clipping */
-	size_t samples;     /* of all ranks and micro-steps */
-	double loss_scale;  /* that the gradients of this update were made with */
-	double lr;          /* that this update had, of group 0 */
-	char overflow[256]; /* where skipped: the tensor, the rank and the index of the first bad value */
+	size_t samples;     /* of all ranks and micro-steps of this update */
+	double loss_scale;  /* the scale of this update's gradients */
+	double lr;          /* the learning rate of this update in group 0 */
+	char overflow[256]; /* if skipped: tensor, rank and index of the first bad value */
 	uint64_t reserved[4];
 };
 
-/* Ends a micro-step. The last of config.accumulation updates: reduces what is left to reduce, unscales with the scale that the
- * gradients were made with, clips, updates, and has parameters gathered where the stage keeps them whole (kolo_zero_use
- * waits for that); then the loss scale and the schedules go on. Collective; blocks. out may be NULL. The gradient's norm is
- * summed in an order that only the tensors' sizes and nranks determine.
+/* Ends a micro-step. Collective; blocks. out may be NULL.
  *
- * Errors: KOLO_EINVAL (a tensor is still in use; no backward), KOLO_EOVERFLOW (gradients overflowed, and the loss scale that
- * adapts is as small as it may be: the update is skipped, *out is filled in, and the engine is as good as before: a checkpoint
- * can be written, or training go on), KOLO_EMISMATCH (ranks used different tensors, or have
- * different learning rates or loss scales), KOLO_ENOMEM, those of the collectives. */
+ * The last micro-step of config.accumulation updates: it finishes the reductions, divides
+ * gradients by their loss scale, clips, updates, and starts the gathers of parameters that the
+ * stage keeps whole (kolo_zero_use waits for these). Then the loss scale and the schedules
+ * advance. The norm of the gradient is summed in an order that depends only on the tensors' sizes
+ * and nranks.
+ *
+ * Errors: those of the collectives, and:
+ * - KOLO_EINVAL: a tensor is still in use, or kolo_zero_backward is missing.
+ * - KOLO_EOVERFLOW: gradients overflowed, and the adapting loss scale is already at its least.
+ *   The update is skipped and *out is filled in. The engine still works: write a checkpoint, or
+ *   continue training.
+ * - KOLO_EMISMATCH: ranks used different tensors, or have different learning rates or loss
+ *   scales.
+ * - KOLO_ENOMEM. */
 int kolo_zero_step(struct kolo_zero *zero, struct kolo_zero_result *out);
 
-/* What the model has to multiply its loss by now. Never fails. */
+/* The loss scale: what the model must multiply its loss by now. Never fails. */
 double kolo_zero_loss_scale(const struct kolo_zero *zero);
 
-/* The learning rate of a group in the next update; *momentum its beta1, or of SGD its momentum. Either may be NULL. Local.
+/* Reports the learning rate of a group in the next update. *momentum becomes its beta1, or for
+ * SGD its momentum. lr and momentum may be NULL. Local.
+ *
  * Errors: KOLO_EINVAL. */
 int kolo_zero_lr_get(const struct kolo_zero *zero, int group, double *lr, double *momentum);
 
-/* How far training is. */
+/* How far training has come. */
 struct kolo_zero_progress {
 	long step;            /* updates */
-	long skipped;         /* updates that were skipped for an overflow */
+	long skipped;         /* updates that were skipped because of an overflow */
 	uint64_t samples;     /* of all ranks, in updates that were not skipped */
-	double loss_scale;    /* now */
+	double loss_scale;    /* the scale now */
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Never fails. */
+/* Reports how far training has come. Local. Never fails. */
 void kolo_zero_progress_get(const struct kolo_zero *zero, struct kolo_zero_progress *out);
 
-/* Wall-clock seconds of this rank since the engine was made; forward, backward and step follow each other; reduce, gather, update
- * and transfer are parts of them. */
+/* Wall-clock seconds of this rank since the engine was made. forward, backward and step follow
+ * each other. reduce, gather, update and transfer are parts of these three. */
 struct kolo_zero_times {
-	double forward;  /* between kolo_zero_forward and kolo_zero_backward */
-	double backward; /* between kolo_zero_backward and kolo_zero_step */
+	double forward;  /* from kolo_zero_forward to kolo_zero_backward */
+	double backward; /* from kolo_zero_backward to kolo_zero_step */
 	double step;     /* in kolo_zero_step */
-	double reduce;   /* waiting for reductions of gradients, or, without overlap, doing them */
-	double gather;   /* the same of gathers of parameters */
-	double update;   /* the optimizer's own part of step: norm, clipping, the pass over the state */
+	double reduce;   /* waiting for reductions of gradients; without overlap, doing them */
+	double gather;   /* waiting for gathers of parameters; without overlap, doing them */
+	double update;   /* the optimizer's part of step: norm, clipping, the pass over the state */
 	double transfer; /* waiting for copies between device and host, or for files */
 	long micro_steps;
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Never fails. */
+/* Reports where time went. Local. Never fails. */
 void kolo_zero_times_get(const struct kolo_zero *zero, struct kolo_zero_times *out);
 
-/* Sets the learning rate of a group, or the loss scale, from the next forward on; between updates only. A schedule that takes the
- * group's lr goes on from there, and one that adapts from the scale. Local and at once, the same on all ranks (checked at the
- * next update). Errors: KOLO_EINVAL (a rate that the schedule would not look at). */
+/* Set the learning rate of a group, or the loss scale, from the next forward on. Call them
+ * between updates only. A schedule that uses the group's lr continues from the new one; an
+ * adapting loss scale continues from the new scale. Local; they return at once. All ranks must
+ * set the same value, which the next update checks.
+ *
+ * Errors: KOLO_EINVAL (also a rate that the group's schedule does not use). */
 int kolo_zero_set_lr(struct kolo_zero *zero, int group, double lr);
 int kolo_zero_set_loss_scale(struct kolo_zero *zero, double loss_scale);
 
-/* Sets elements [first, first + n) of a tensor from floats, in the parameters and the master weights, as far as this rank has
- * them; all ranks call it alike, between updates, while the tensor is not in use. Blocks until gathers of the last update are
- * done. Errors: KOLO_EINVAL, those of the collectives. */
+/* Sets elements [first, first + n) of a tensor from n floats. It changes the parameter and the
+ * master weights, as far as this rank has them. All ranks call it alike, between updates, while
+ * the tensor is not in use. Blocks until the gathers of the last update are done.
+ *
+ * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_zero_set(struct kolo_zero *zero, int tensor, size_t first, size_t n, const float *values);
 
-/* Gets a whole tensor as floats: the master weights where it has such, else the parameter. Between updates, while it is not in
- * use. Collective at stages 1 to 3. Errors: KOLO_EINVAL, those of the collectives. */
+/* Gets all elements of a tensor as floats: the master weights if it has some, otherwise the
+ * parameter. out has room for as many floats as the tensor has elements. Call it between updates,
+ * while the tensor is not in use. Collective at stages 1 to 3; blocks.
+ *
+ * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_zero_get(struct kolo_zero *zero, int tensor, float *out);
 
 /* Memory of one kind on this rank, in bytes. */
 struct kolo_zero_memory {
 	const char *kind;    /* "parameters", "gradients", ...; static storage */
 	const char *place;   /* "host", "device", "nvme"; static storage */
-	const char *formula; /* what it should be, in words, like "e P / N"; static storage */
-	size_t bytes;        /* what is allocated now, the caller's parameters included */
-	size_t peak;         /* the most there was */
-	size_t expected;     /* what the formula gives; of gathered parameters the most that it allows */
+	const char *formula; /* the expected size in words, like "e P / N"; static storage */
+	size_t bytes;        /* allocated now, with the caller's parameters */
+	size_t peak;         /* the most at any time */
+	size_t expected;     /* by the formula; for "gathered" the most that it allows */
 	size_t pinned;       /* bytes of whole pages that are locked */
 	uint64_t reserved[4];
 };
 
-/* Tells about the kind number `index`, from 0. Local. Errors: KOLO_EINVAL where there is no further one. */
+/* Reports the memory of kind number `index`, from 0. Local.
+ *
+ * Errors: KOLO_EINVAL if there is no kind of this number, so that a loop ends. */
 int kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out);
 
-/* Bytes that this rank sent since it was made, without what kolo_zero_create and kolo_zero_get send. */
+/* Bytes that this rank sent since the engine was made. What kolo_zero_create and kolo_zero_get
+ * send is not counted. */
 struct kolo_zero_traffic {
-	uint64_t sent_bytes; /* as the communicator counted; = the two below where it sends round the ring */
-	uint64_t gradient_bytes;            /* by formula: reductions */
-	uint64_t parameter_bytes;           /* by formula: all-gathers or broadcasts */
-	uint64_t padding_bytes;             /* of these two, what fills buckets up to equal parts */
-	uint64_t control_bytes;             /* norm, loss, overflow, order of use; on a communicator apart */
+	/* As the communicator counted. If it sends round the ring, this is gradient_bytes +
+	 * parameter_bytes */
+	uint64_t sent_bytes;
+	uint64_t gradient_bytes;  /* by formula: reductions */
+	uint64_t parameter_bytes; /* by formula: all-gathers or broadcasts */
+	uint64_t padding_bytes;   /* the part of these two that fills buckets to equal parts */
+	/* Norm, loss, overflow and order of use. They go over a communicator of their own */
+	uint64_t control_bytes;
 	uint64_t reductions, gathers;       /* operations */
-	uint64_t down_bytes, up_bytes;      /* between device and host */
-	uint64_t read_bytes, written_bytes; /* of files of offloaded state, padding included */
+	uint64_t down_bytes, up_bytes;      /* downloads and uploads between device and host */
+	uint64_t read_bytes, written_bytes; /* of files of offloaded state, with padding */
 	uint64_t reserved[4];
 };
 
-/* Counts. Between updates; blocks until what is on the way is done. Errors: KOLO_EINVAL, those of the collectives. */
+/* Reports what this rank sent. Call it outside of a micro-step. Blocks until pending
+ * communication is done.
+ *
+ * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_zero_traffic_get(struct kolo_zero *zero, struct kolo_zero_traffic *out);
 
-/* What an engine of these arguments would hold and send on one rank, without making it: by the same code, and checked by the same
- * rules. */
+/* What an engine with certain arguments would hold and send on one rank. The same code computes
+ * it, and the same rules check the arguments, but no engine is made. */
 struct kolo_zero_plan;
 
-/* Plans for rank `rank` of `nranks`. The device, if there is one, is asked for its budget only. Local. The caller gives *out to
- * kolo_zero_plan_destroy. Errors: KOLO_EINVAL, KOLO_ENOMEM; then *out is NULL. */
+/* Makes a plan for rank `rank` of `nranks`. If there is a device, it is asked for its budget
+ * only. Local. The caller gives *out to kolo_zero_plan_destroy.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM. Then *out is NULL. */
 int kolo_zero_plan_create(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,
 			  int ntensors, int rank, int nranks, struct kolo_zero_plan **out);
 
-/* NULL is allowed. */
+/* Frees a plan. NULL is allowed. */
 void kolo_zero_plan_destroy(struct kolo_zero_plan *plan);
 
-/* As kolo_zero_memory_get, of the plan: bytes and peak are what is expected, of gathered parameters of a model that uses its
- * tensors one after the other, forward and back, each for itself. Errors: KOLO_EINVAL where there is no further one. */
+/* Reports the planned memory of kind number `index`, from 0, like kolo_zero_memory_get. bytes and
+ * peak are the expected ones. For gathered parameters they assume a model that uses its tensors
+ * one by one, forward and back. Local.
+ *
+ * Errors: KOLO_EINVAL if there is no kind of this number, so that a loop ends. */
 int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index, struct kolo_zero_memory *out);
 
-/* What one update takes: `accumulation` micro-steps in which each tensor is used once forward and once backward. Never fails. */
+/* Reports the planned traffic of one update: `accumulation` micro-steps that use each tensor once
+ * forward and once backward. Local. Never fails. */
 void kolo_zero_plan_traffic_get(const struct kolo_zero_plan *plan, struct kolo_zero_traffic *out);
 
-/* Whether it fits into the device's budget and the host's, as kolo_zero_create asks (which also counts what other ranks of the host
- * need): KOLO_ENOMEM, with the bytes of each kind, what is missing, and what could be offloaded. */
+/* Checks whether the plan fits into the budgets of the device and the host. kolo_zero_create
+ * makes the same check, and also counts what other ranks of the host need. Local.
+ *
+ * Errors: KOLO_ENOMEM if it does not fit. The text has the bytes of each kind, what is missing,
+ * and what could be offloaded. */
 int kolo_zero_plan_check(const struct kolo_zero_plan *plan);
 
-/* The name of an optimizer, like "AdamW"; NULL when there is no such. Static storage. */
+/* The name of an optimizer, like "AdamW"; NULL if there is no such optimizer. The text has static
+ * storage. */
 const char *kolo_zero_optimizer_name(enum kolo_zero_optimizer optimizer);
 
 #ifdef __GNUC__

@@ -1,6 +1,7 @@
-/* Kolo: checkpoints of the engine of kolo_zero.h, and its weights as safetensors.
+/* Kolo ZeRO checkpoints: checkpoints of the engine of kolo_zero.h, and its weights as
+ * safetensors.
  *
- * A checkpoint is a directory, dir/step-000000123, with
+ * A checkpoint is a directory, like dir/step-000000123, with these files:
  *
  *     weights.safetensors     trained tensors as float (master weights),
  *                             frozen tensors in their own type
@@ -10,12 +11,14 @@
  *     state                   text: step counts, loss scale, learning rates,
  *                             places and checksums of all parts
  *
- * Tensors are whole and have no padding, and nothing tells how many ranks or which stage wrote them; so any number of ranks
- * at any stage loads them. All ranks write their own parts into the same files at once. The directory has another name until
- * everything is on the disk: one that is called step-... is complete, whatever happened to who wrote it.
+ * Tensors are whole and have no padding. Nothing in the files depends on how many ranks or which
+ * stage wrote them, so any number of ranks at any stage loads them. All ranks write their own
+ * parts into the same files at once. The directory has another name until everything is on the
+ * disk. A directory that is called step-... is complete, even if the job that wrote it died.
  *
- * All calls are collective and blocking, between updates, and need a directory that all ranks see. When one rank fails all
- * do, with that rank's reason. */
+ * All calls except kolo_zero_newest are collective and block. They are made between updates and
+ * need a directory that all ranks see. If one rank fails all ranks fail, with that rank's reason.
+ */
 #ifndef KOLO_KOLO_ZERO_CHECKPOINT_H
 #define KOLO_KOLO_ZERO_CHECKPOINT_H
 
@@ -28,45 +31,64 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* Writes a checkpoint named after the number of updates into `dir`, which is made where it is missing; one of the same name is
- * replaced, and later ones, behind which training has gone back, are renamed to later-step-..., which nothing here looks at. Of
- * the others the newest `keep` stay; 0: all do. Checkpoints that were not completed are removed, so that only one job may
- * write into a directory at a time. user[user_len] of rank 0, which may be NULL and 0, is kept with it: the
- * place in the data, say.
+/* Writes a checkpoint into `dir`, named after the number of updates. If `dir` does not exist it
+ * is made. A checkpoint of the same name is replaced. Later checkpoints, from before training
+ * went back, are renamed to later-step-...; no function here looks at these. Of the others the
+ * newest `keep` stay; 0: all stay. Incomplete checkpoints are removed, so only one job may write
+ * into a directory at a time.
  *
- * Returns when all is on the disk. When it fails nothing that was complete is lost, and the engine is as good as before.
- * Errors: KOLO_EINVAL (in the middle of an update; a tensor's name is no UTF-8), KOLO_ENOMEM, KOLO_ESYS (disk full, ...; names
- * file and rank), those of the collectives. */
+ * user[user_len] of rank 0 is stored with the checkpoint, for example the place in the data. user
+ * may be NULL with user_len 0.
+ *
+ * Returns when all is on the disk. If it fails, no complete checkpoint is lost, and the engine
+ * still works.
+ *
+ * Errors: those of the collectives, and:
+ * - KOLO_EINVAL: in the middle of an update, or a tensor's name is not UTF-8.
+ * - KOLO_ENOMEM.
+ * - KOLO_ESYS: disk full, for example; names the file and the rank. */
 int kolo_zero_save(struct kolo_zero *zero, const char *dir, int keep, const void *user, size_t user_len);
 
-/* The step of the newest checkpoint in `dir`; -1 where there is none, or no such directory. Local, any time.
+/* Finds the step of the newest checkpoint in `dir`. *out becomes -1 if there is no checkpoint or
+ * no such directory. Local; at any time.
+ *
  * Errors: KOLO_EINVAL, KOLO_ESYS. */
 int kolo_zero_newest(const char *dir, long *out);
 
 enum kolo_zero_load_what {
-	KOLO_ZERO_LOAD_ALL,     /* training goes on as if it had never stopped */
-	KOLO_ZERO_LOAD_WEIGHTS, /* the tensors' values alone; optimizer, steps and scale stay as they are */
+	KOLO_ZERO_LOAD_ALL,     /* training continues as if it had never stopped */
+	KOLO_ZERO_LOAD_WEIGHTS, /* only values of tensors; optimizer, steps and scale do not change */
 };
 
-/* Loads a checkpoint: `path` itself, or, where it has none but contains some, the newest in it. The engine's tensors must have
- * the names and shapes of the checkpoint's, in any order; types of weights are converted. Everything is checked against its
- * checksum while it is read. With KOLO_ZERO_LOAD_ALL the optimizer must be the same, and learning rates become those of the
- * checkpoint; kolo_zero_set_lr changes them afterwards. The bits of training go on as if it had not stopped where the
- * number of ranks and the stage (of accumulated gradients: the pair of stages) are the same.
+/* Loads a checkpoint. `path` is a checkpoint, or a directory that contains some; then the newest
+ * is loaded. The engine's tensors must have the names and shapes of the checkpoint's tensors, in
+ * any order. Types of weights are converted. All data are checked against their checksums while
+ * they are read.
  *
- * *user_len is the room in user, and becomes the length of what rank 0 gave to kolo_zero_save. Both may be NULL, or user
- * alone, to learn the length.
+ * With KOLO_ZERO_LOAD_ALL the optimizer and the number of groups must be the same. Learning rates
+ * become those of the checkpoint; kolo_zero_set_lr changes them afterwards. Training continues
+ * with the same bits if the number of ranks and the stage are the same. With accumulated
+ * gradients a stage of the same pair (0 and 1, or 2 and 3) is enough.
  *
- * Errors: KOLO_EINVAL (another model or optimizer, too little room for user), KOLO_ESYS (no checkpoint, or a damaged one: names
- * the file and the tensor), KOLO_ENOMEM, those of the collectives. Where it fails behind the reading of tensors has begun
- * the engine refuses all but another kolo_zero_load, of an earlier checkpoint say, and kolo_zero_destroy. */
+ * *user_len is the room in `user`. It becomes the length of what rank 0 gave to kolo_zero_save.
+ * Both may be NULL. `user` alone may be NULL to learn the length.
+ *
+ * If it fails after it has begun to read tensors, the engine refuses all calls except
+ * kolo_zero_destroy and another kolo_zero_load, of an earlier checkpoint for example.
+ *
+ * Errors: those of the collectives, and:
+ * - KOLO_EINVAL: another model or optimizer, or too little room for `user`.
+ * - KOLO_ESYS: no checkpoint, or a damaged one; names the file and the tensor.
+ * - KOLO_ENOMEM. */
 int kolo_zero_load(struct kolo_zero *zero, const char *path, enum kolo_zero_load_what what, void *user,
 		   size_t *user_len);
 
-/* Writes the weights of all tensors as one safetensors file: trained ones from their master weights. type is KOLO_F32, F16 or
- * BF16, into which all are converted. The file appears under its name when it is complete, in place of one that was there;
- * what a killed job leaves of it is called path.NUMBER.partial.
- * Errors: as kolo_zero_save. */
+/* Writes the weights of all tensors as one safetensors file. Trained tensors come from their
+ * master weights. All are converted into `type`: KOLO_F32, KOLO_F16 or KOLO_BF16. The file gets
+ * its name when it is complete, and replaces a file of that name. A killed job leaves
+ * path.NUMBER.partial.
+ *
+ * Errors: those of kolo_zero_save. */
 int kolo_zero_export(struct kolo_zero *zero, const char *path, enum kolo_type type);
 
 #ifdef __GNUC__

@@ -1,4 +1,5 @@
-/* Kolo: devices, whose memory a model computes in, and what an engine of kolo_zero.h asks of one.
+/* Kolo ZeRO devices: the memory that a model computes in, and what an engine of kolo_zero.h asks
+ * of it.
  *
  *     struct kolo_zero_device *device;
  *
@@ -10,10 +11,15 @@
  *     kolo_zero_destroy(zero);
  *     kolo_zero_device_close(device);
  *
- * A device is a table of functions. Kolo has two: a CUDA GPU, and an *arena*, host memory of a bounded size with copies of
- * a set bandwidth, with which placement, budgets and overlap can be tried on any machine. A program may bring its own.
+ * Parameters, gradients and everything else of this engine are in the device's memory, except
+ * what is offloaded.
  *
- * Conventions as in kolo.h. A device is used by one thread at a time; it belongs to the process that opened it. */
+ * A device is a table of functions. Kolo has two. One is a CUDA GPU. The other is an *arena*:
+ * host memory of a bounded size, with copies at a set bandwidth. An arena lets you try placement,
+ * budgets and overlap on any machine. A program may bring its own device.
+ *
+ * The conventions of kolo.h hold here too. One thread at a time uses a device. A device belongs
+ * to the process that opened it. */
 #ifndef KOLO_KOLO_ZERO_DEVICE_H
 #define KOLO_KOLO_ZERO_DEVICE_H
 
@@ -26,44 +32,55 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* ---- What is computed ----------------------------------------------------------------------------------- */
+/* ---- What is computed ------------------------------------------------------------------------ */
 
-/* Elements whose squares are added up apart from others, so that any number of threads, on any device, gives the same bits. */
+/* Elements in a block. Squares of a block are added apart from other blocks. So any number of
+ * threads gives the same bits, on any device. */
 #define KOLO_ZERO_BLOCK 4096
 
-/* Of each block: element i is in lane i % 16; lanes add up in the order of their elements, then lane 0 to 15 in this order. */
+/* Lanes in a block: element i is in lane i % 16. Each lane adds its elements in their order; then
+ * lanes 0 to 15 are added in this order. */
 #define KOLO_ZERO_LANES 16
 
-/* What an update multiplies and adds in float, from the group's hyper-parameters in double and the number of the step. */
+/* The factors of an update, in float. They are computed in double from the group's
+ * hyper-parameters and the number of the step. */
 struct kolo_zero_scalars {
-	float keep;         /* 1 - lr weight_decay: AdamW, Lion */
-	float decay;        /* weight_decay, where it is added to the gradient or the update */
+	float keep;         /* AdamW, Lion: 1 - lr weight_decay */
+	float decay;        /* weight_decay, for optimizers that add it to the gradient or update */
 	float beta1, rest1; /* rest1 = 1 - beta1 */
-	float beta2, rest2;
-	float rate;  /* lr; Adam and AdamW: lr / (1 - beta1^step); Lamb: lr times the trust ratio */
+	float beta2, rest2; /* rest2 = 1 - beta2 */
+	/* lr. Adam and AdamW: lr / (1 - beta1^step). Adagrad: lr / (1 + (step - 1) lr_decay).
+	 * Lamb: lr times the trust ratio */
+	float rate;
 	float root2; /* sqrt(1 - beta2^step) */
 	float bias1; /* 1 - beta1^step */
 	float eps;
 	float momentum, rest; /* SGD; rest = 1 - dampening */
-	int first, nesterov;  /* SGD; first: the moment begins */
+	int first, nesterov;  /* SGD; first: 1 in the first step, which sets the moment */
 };
 
 enum kolo_zero_work_kind {
-	/* to[i] = from[i] * factor, multiplied in float and rounded once; *bad becomes 1 where a from[i] is not finite, unless bad is
-	 * NULL. With equal types and factor 1 a copy */
+	/* to[i] = from[i] * factor, multiplied in float and rounded once. If a from[i] is not
+	 * finite, *bad becomes 1; bad may be NULL. With equal types and factor 1 it is a copy */
 	KOLO_ZERO_WORK_CAST,
-	KOLO_ZERO_WORK_ADD,   /* to[i] += from[i] * factor, to of KOLO_F32, each rounded once; bad as above */
+	/* to[i] += from[i] * factor, with `to` of KOLO_F32; the product and the sum are rounded
+	 * once each. If a from[i] is not finite, *bad becomes 1; bad may be NULL */
+	KOLO_ZERO_WORK_ADD,
 	KOLO_ZERO_WORK_CLEAR, /* to[i] = 0 */
-	KOLO_ZERO_WORK_SQUARES, /* sums[b]: of the squares of from[i] of block b, in double */
-	/* The optimizer's step: gradients from[i] * factor; master and moments in place; to[i] = master[i] where to is not NULL.
-	 * Lamb: moments are this step's already, and from is not read */
+	/* sums[b] = the sum of the squares of from[i] in block b, in double */
+	KOLO_ZERO_WORK_SQUARES,
+	/* The optimizer's step. Gradients are from[i] * factor. master and moments are updated in
+	 * place. If `to` is not NULL, to[i] = master[i]. Lamb: moments are this step's already,
+	 * and from is not read */
 	KOLO_ZERO_WORK_UPDATE,
-	/* Lamb: moments of this step; sums[2 b] and [2 b + 1]: of the squares of masters and of updates of block b */
+	/* Lamb: computes this step's moments. sums[2 b] and sums[2 b + 1] become the sums of the
+	 * squares of masters and of updates in block b */
 	KOLO_ZERO_WORK_LAMB,
 };
 
-/* One loop over n elements. Everything is the device's memory, but for bad and sums: host memory that `pin` was called for, which
- * is complete when the work was waited for. Nothing overlaps. */
+/* One loop over n elements. All pointers are to the device's memory, except bad and sums. Those
+ * are host memory that `pin` was called for; they are complete when the work was waited for. No
+ * two areas overlap. */
 struct kolo_zero_work {
 	enum kolo_zero_work_kind kind;
 	size_t n;
@@ -76,12 +93,12 @@ struct kolo_zero_work {
 	double *sums;
 	enum kolo_zero_optimizer optimizer;
 	struct kolo_zero_scalars scalars;
-	float *master, *moment[2]; /* moments that the optimizer does not have are NULL */
+	float *master, *moment[2]; /* NULL for a moment that the optimizer does not have */
 };
 
-/* ---- The table ------------------------------------------------------------------------------------------ */
+/* ---- The table ------------------------------------------------------------------------------- */
 
-/* Ways that go on side by side; what is put on one of them is done in order. */
+/* Lanes of a device. Lanes run side by side; the work on one lane is done in order. */
 enum kolo_zero_lane {
 	KOLO_ZERO_COMPUTE, /* work */
 	KOLO_ZERO_DOWN,    /* copies from the device to the host */
@@ -91,83 +108,101 @@ enum kolo_zero_lane {
 
 struct kolo_zero_device_info {
 	const char *kind;              /* "arena", "cuda" */
-	const char *name;              /* of this one; valid until it is closed */
-	size_t budget;                 /* bytes that may be in use, those that are included */
-	size_t used, peak;             /* bytes in use, the model's among them: now, and at most */
+	const char *name;              /* of this device; valid until it is closed */
+	size_t budget;                 /* bytes that may be in use in all */
+	size_t used, peak;             /* bytes in use, with the model's: now, and the most */
 	size_t pinned;                 /* bytes of host memory that are locked, in whole pages */
-	uint64_t down_bytes, up_bytes; /* copied since it was opened */
+	uint64_t down_bytes, up_bytes; /* downloaded and uploaded since it was opened */
 	uint64_t reserved[4];
 };
 
 struct kolo_zero_device_ops {
-	/* 1: the host reads and writes this memory as its own, and work is done there; `work` then is not called */
+	/* 1: the host uses this memory as its own and does the work; `work` is then never called */
 	int on_host;
 
-	/* Never fails. */
+	/* Reports on the device. Never fails. */
 	void (*get)(struct kolo_zero_device *device, struct kolo_zero_device_info *out);
 
-	/* Memory, zeroed, aligned to 256 bytes at least; `what` names it in errors. KOLO_ENOMEM: how much is missing from the budget. It
-	 * may wait for lanes. release: as many bytes; nothing on a lane may use it any more. */
+	/* Allocates memory, zeroed, aligned to at least 256 bytes. `what` names it in errors. May
+	 * wait for lanes. KOLO_ENOMEM: the text has how many bytes the budget lacks. */
 	int (*allocate)(struct kolo_zero_device *device, size_t bytes, const char *what, void **out);
+	/* Frees memory from allocate, with the same number of bytes. No work on a lane may use
+	 * it. */
 	void (*release)(struct kolo_zero_device *device, void *memory, size_t bytes);
 
-	/* Locks whole pages of host memory, so that copies of them need no detour; they are what `pinned` counts. KOLO_ESYS, with
-	 * the limit that was met, KOLO_ENOMEM. Copies work without it. */
+	/* Locks whole pages of host memory, so that copies are direct. info.pinned counts these
+	 * pages. Copies work without it. KOLO_ESYS (the text has the limit), KOLO_ENOMEM. */
 	int (*pin)(struct kolo_zero_device *device, void *host, size_t bytes);
+	/* Unlocks memory of pin. */
 	void (*unpin)(struct kolo_zero_device *device, void *host, size_t bytes);
 
-	/* Puts a copy on the lane DOWN or UP and returns at once; *ticket is its number there. A copy comes after all work that was
-	 * put on COMPUTE before. Source and target must stay until it is done. KOLO_EINVAL (a
-	 * lane, or memory, that is none of the device's), KOLO_ENOMEM, KOLO_ESYS. */
+	/* Puts a copy on the lane DOWN or UP and returns at once. *ticket becomes its number on
+	 * that lane. The copy comes after all work that is on COMPUTE already. Source and target
+	 * must stay until it is done. KOLO_EINVAL (a lane or memory that is not the device's),
+	 * KOLO_ENOMEM, KOLO_ESYS. */
 	int (*copy)(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to, const void *from,
 		    size_t bytes, uint64_t *ticket);
 
-	/* Puts work on COMPUTE. It does not come after copies that were not waited for. KOLO_EINVAL, KOLO_ESYS. */
+	/* Puts work on COMPUTE and returns at once. The work does not wait for copies: the caller
+	 * waits for those that it needs. KOLO_EINVAL, KOLO_ESYS. */
 	int (*work)(struct kolo_zero_device *device, const struct kolo_zero_work *work, uint64_t *ticket);
 
-	/* Blocks until the one with this ticket, and all before it on the lane, are done; 0 is done. KOLO_EINVAL (there was none
-	 * such), KOLO_ESYS. */
+	/* Blocks until the item with this ticket, and all items before it on the lane, are done.
+	 * Ticket 0 is always done. KOLO_EINVAL (there is no such ticket), KOLO_ESYS. */
 	int (*wait)(struct kolo_zero_device *device, enum kolo_zero_lane lane, uint64_t ticket);
 
-	/* A queue for collectives on this memory, behind all work that was put on COMPUTE when an operation is called; for
-	 * kolo_queue_destroy. Errors: those of kolo_queue_create, and of a device's own. */
+	/* Makes a queue for collectives on this memory. An operation comes after all work that is
+	 * on COMPUTE when it is called. The caller gives *out to kolo_queue_destroy. Errors:
+	 * those of kolo_queue_create, and of the device. */
 	int (*queue)(struct kolo_zero_device *device, struct kolo_queue **out);
 
-	/* Frees the device, with what was not released. */
+	/* Frees the device and all memory that was not released. */
 	void (*close)(struct kolo_zero_device *device);
 };
 
-/* The first member of any device. */
+/* The first member of every device. */
 struct kolo_zero_device {
 	const struct kolo_zero_device_ops *ops;
 };
 
-/* ---- Those that there are ------------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------------------------------- */
 
-/* An arena: `budget` bytes of host memory that stand for a device's, counted by whole pages, and two threads that copy down and
- * up with `bandwidth` bytes a second each; 0: as fast as they can. What was released traps when it is touched. The caller gives
- * *out to kolo_zero_device_close. Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
+/* Opens an arena: `budget` bytes of host memory that stand for a device's, counted in whole
+ * pages. Two threads copy, one down and one up, at `bandwidth` bytes per second each; 0: as fast
+ * as they can. Released memory traps when it is touched. The caller gives *out to
+ * kolo_zero_device_close.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
 int kolo_zero_arena_open(size_t budget, double bandwidth, struct kolo_zero_device **out);
 
-/* The CUDA GPU of this number, with all of its free memory as the budget. The same of *out.
- * Errors: KOLO_EINVAL, KOLO_ENOTSUP (no CUDA in this build, no driver, no such GPU), KOLO_ENOMEM, KOLO_ESYS. */
+/* Opens the CUDA GPU number `ordinal`, as this process counts. The budget is all of its free
+ * memory. The caller gives *out to kolo_zero_device_close.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOTSUP (no CUDA in this build, no driver, no such GPU), KOLO_ENOMEM,
+ * KOLO_ESYS. */
 int kolo_zero_cuda_open(int ordinal, struct kolo_zero_device **out);
 
-/* The device's own account of it. Never fails. */
+/* Reports kind, name, budget, memory and traffic of a device. Local. Never fails. */
 void kolo_zero_device_get(struct kolo_zero_device *device, struct kolo_zero_device_info *out);
 
-/* Memory for the model itself, which the budget counts too; zeroed. The caller gives it to kolo_zero_device_free, with as many
- * bytes. `what` names it in errors. May wait for what the device does. Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
+/* Allocates device memory for the model itself, zeroed. The budget counts it too. `what` names it
+ * in errors. May wait for the device. The caller gives *out to kolo_zero_device_free, with the
+ * same number of bytes.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
 int kolo_zero_device_alloc(struct kolo_zero_device *device, size_t bytes, const char *what, void **out);
 
-/* Gives it back, when nothing uses it any more. NULL is allowed. */
+/* Frees memory from kolo_zero_device_alloc. Nothing may use it any more. NULL is allowed. */
 void kolo_zero_device_free(struct kolo_zero_device *device, void *memory, size_t bytes);
 
-/* Copies between the host and the device, done when it returns. lane: KOLO_ZERO_DOWN or KOLO_ZERO_UP. Errors: KOLO_EINVAL, KOLO_ESYS. */
+/* Copies `bytes` bytes between the host and the device. `lane` is KOLO_ZERO_DOWN (to the host) or
+ * KOLO_ZERO_UP (to the device). Blocks until the copy is done.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
 int kolo_zero_device_copy(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to,
 			  const void *from, size_t bytes);
 
-/* Ends a device, after the engines on it. NULL is allowed. */
+/* Closes a device. Engines on it must be destroyed before. NULL is allowed. */
 void kolo_zero_device_close(struct kolo_zero_device *device);
 
 #ifdef __GNUC__

@@ -48,6 +48,7 @@ extern "C" {
 
 struct kolo_zero;
 
+/* The optimizers, each with the definition that it follows. */
 enum kolo_zero_optimizer {
 	KOLO_ZERO_ADAMW,   /* torch.optim.AdamW: weight decay apart from the gradient */
 	KOLO_ZERO_ADAM,    /* torch.optim.Adam: weight decay added to the gradient */
@@ -57,6 +58,7 @@ enum kolo_zero_optimizer {
 	KOLO_ZERO_LAMB,    /* You et al. 2020: Adam with a trust ratio ||p|| / ||u|| per tensor */
 };
 
+/* Schedules of the learning rate. */
 enum kolo_zero_schedule_type {
 	KOLO_ZERO_CONSTANT,      /* the group's lr */
 	KOLO_ZERO_WARMUP,        /* from min_lr to max_lr over warmup_steps, then max_lr */
@@ -412,7 +414,7 @@ struct kolo_zero_result {
  *   continue training.
  * - KOLO_EMISMATCH: ranks used different tensors, or have different learning rates or loss
  *   scales.
- * - KOLO_ENOMEM. */
+ * - KOLO_ENOMEM: out of memory. */
 int kolo_zero_step(struct kolo_zero *zero, struct kolo_zero_result *out);
 
 /* The loss scale: what the model must multiply its loss by now. Never fails. */

@@ -45,7 +45,7 @@ extern "C" {
  *
  * Errors: those of the collectives, and:
  * - KOLO_EINVAL: in the middle of an update, or a tensor's name is not UTF-8.
- * - KOLO_ENOMEM.
+ * - KOLO_ENOMEM: out of memory.
  * - KOLO_ESYS: disk full, for example; names the file and the rank. */
 int kolo_zero_save(struct kolo_zero *zero, const char *dir, int keep, const void *user, size_t user_len);
 
@@ -55,9 +55,10 @@ int kolo_zero_save(struct kolo_zero *zero, const char *dir, int keep, const void
  * Errors: KOLO_EINVAL, KOLO_ESYS. */
 int kolo_zero_newest(const char *dir, long *out);
 
+/* What kolo_zero_load loads. */
 enum kolo_zero_load_what {
 	KOLO_ZERO_LOAD_ALL,     /* training continues as if it had never stopped */
-	KOLO_ZERO_LOAD_WEIGHTS, /* only values of tensors; optimizer, steps and scale do not change */
+	KOLO_ZERO_LOAD_WEIGHTS, /* values of tensors; optimizer, steps and scale do not change */
 };
 
 /* Loads a checkpoint. `path` is a checkpoint, or a directory that contains some; then the newest
@@ -66,9 +67,9 @@ enum kolo_zero_load_what {
  * they are read.
  *
  * With KOLO_ZERO_LOAD_ALL the optimizer and the number of groups must be the same. Learning rates
- * become those of the checkpoint; kolo_zero_set_lr changes them afterwards. Training continues
- * with the same bits if the number of ranks and the stage are the same. With accumulated
- * gradients a stage of the same pair (0 and 1, or 2 and 3) is enough.
+ * become those of the checkpoint; kolo_zero_set_lr changes them afterwards. On the same number of
+ * ranks training continues with the same bits: at any stage without accumulation, and at a stage
+ * of the same pair (0 and 1, or 2 and 3) with it.
  *
  * *user_len is the room in `user`. It becomes the length of what rank 0 gave to kolo_zero_save.
  * Both may be NULL. `user` alone may be NULL to learn the length.
@@ -79,7 +80,7 @@ enum kolo_zero_load_what {
  * Errors: those of the collectives, and:
  * - KOLO_EINVAL: another model or optimizer, or too little room for `user`.
  * - KOLO_ESYS: no checkpoint, or a damaged one; names the file and the tensor.
- * - KOLO_ENOMEM. */
+ * - KOLO_ENOMEM: out of memory. */
 int kolo_zero_load(struct kolo_zero *zero, const char *path, enum kolo_zero_load_what what, void *user,
 		   size_t *user_len);
 

@@ -54,8 +54,9 @@ extern "C" {
 /* What a config can't know, and the values of "auto" in it. kolo_zero_model_init fills in the
  * defaults. */
 struct kolo_zero_model {
-	int nranks;    /* Default: 1. */
-	size_t hidden; /* elements in a hidden state; bucket sizes follow from it. 0 (default): unknown. */
+	int nranks; /* Default: 1. */
+	/* Elements in a hidden state; bucket sizes follow from it. 0 (default): unknown. */
+	size_t hidden;
 	size_t micro_batch; /* samples of a micro-step on a rank. 0 (default): unknown. */
 	int accumulation;   /* micro-steps for each update. 0 (default): unknown. */
 	size_t train_batch; /* samples of an update on all ranks. 0 (default): unknown. */
@@ -69,7 +70,8 @@ struct kolo_zero_model {
 	long total_steps;    /* updates in a schedule. 0 (default): unknown. */
 	enum kolo_type type; /* of the tensors: KOLO_F32 (default), KOLO_F16 or KOLO_BF16 */
 	int ngroups;         /* groups of tensors with hyper-parameters of their own. Default: 1. */
-	int device; /* 1: the program sets config.device; 0: tensors are in host memory. Default: 0. */
+	/* 1: the program sets config.device; 0: tensors are in host memory. Default: 0. */
+	int device;
 	uint64_t reserved[8]; /* zero */
 };
 
@@ -85,7 +87,7 @@ struct kolo_zero_settings {
 	int wall_clock_breakdown; /* 1: the log shall have the times of kolo_zero_times_get */
 	int memory_breakdown;     /* 1: the log shall have the memory of kolo_zero_memory_get */
 	const char *csv_path;     /* the log's CSV file if csv_monitor is enabled, else NULL */
-	const char *jsonl_path;   /* the log's file of JSON lines, else NULL */
+	const char *jsonl_path;   /* the log's JSON lines if csv_monitor is enabled, else NULL */
 	uint64_t reserved[8];     /* zero */
 };
 
@@ -105,7 +107,7 @@ void kolo_zero_model_init(struct kolo_zero_model *out);
  * - KOLO_EINVAL: names the key, its value and what it must be. Or it names the field of the model
  *   description that "auto" needs.
  * - KOLO_ESYS: the file can't be read.
- * - KOLO_ENOMEM.
+ * - KOLO_ENOMEM: out of memory.
  * - KOLO_ENOTSUP: this build has no jansson. */
 int kolo_zero_settings_read(const char *path, const struct kolo_zero_model *model,
 			    struct kolo_zero_settings **out);

@@ -59,6 +59,7 @@ struct kolo_zero_scalars {
 	int first, nesterov;  /* SGD; first: 1 in the first step, which sets the moment */
 };
 
+/* Kinds of work. */
 enum kolo_zero_work_kind {
 	/* to[i] = from[i] * factor, multiplied in float and rounded once. If a from[i] is not
 	 * finite, *bad becomes 1; bad may be NULL. With equal types and factor 1 it is a copy */
@@ -106,6 +107,7 @@ enum kolo_zero_lane {
 	KOLO_ZERO_NLANES,
 };
 
+/* What a device reports of itself. */
 struct kolo_zero_device_info {
 	const char *kind;              /* "arena", "cuda" */
 	const char *name;              /* of this device; valid until it is closed */
@@ -116,6 +118,7 @@ struct kolo_zero_device_info {
 	uint64_t reserved[4];
 };
 
+/* The functions of a device. */
 struct kolo_zero_device_ops {
 	/* 1: the host uses this memory as its own and does the work; `work` is then never called */
 	int on_host;
@@ -136,15 +139,16 @@ struct kolo_zero_device_ops {
 	/* Unlocks memory of pin. */
 	void (*unpin)(struct kolo_zero_device *device, void *host, size_t bytes);
 
-	/* Puts a copy on the lane DOWN or UP and returns at once. *ticket becomes its number on
+	/* Puts a copy on the lane DOWN or UP; does not wait for it. *ticket becomes its number on
 	 * that lane. The copy comes after all work that is on COMPUTE already. Source and target
 	 * must stay until it is done. KOLO_EINVAL (a lane or memory that is not the device's),
 	 * KOLO_ENOMEM, KOLO_ESYS. */
 	int (*copy)(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to, const void *from,
 		    size_t bytes, uint64_t *ticket);
 
-	/* Puts work on COMPUTE and returns at once. The work does not wait for copies: the caller
-	 * waits for those that it needs. KOLO_EINVAL, KOLO_ESYS. */
+	/* Puts work on COMPUTE; does not wait for it. *ticket becomes its number there. The work
+	 * does not come after copies: the caller waits for those that it needs. KOLO_EINVAL,
+	 * KOLO_ESYS. */
 	int (*work)(struct kolo_zero_device *device, const struct kolo_zero_work *work, uint64_t *ticket);
 
 	/* Blocks until the item with this ticket, and all items before it on the lane, are done.

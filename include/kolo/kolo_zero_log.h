@@ -104,7 +104,7 @@ void kolo_zero_log_config_init(struct kolo_zero_log_config *out);
  * Errors: those of the collectives, and:
  * - KOLO_EINVAL: names the field. Or a file exists and does not begin as this log's files do; it
  *   is not changed.
- * - KOLO_ENOMEM.
+ * - KOLO_ENOMEM: out of memory.
  * - KOLO_ESYS: names the file and the reason.
  * - KOLO_EMISMATCH: ranks passed different configs. */
 int kolo_zero_log_create(struct kolo_comm *comm, const struct kolo_zero *zero,
@@ -113,14 +113,14 @@ int kolo_zero_log_create(struct kolo_comm *comm, const struct kolo_zero *zero,
 /* Logs what a step did. Call it after each kolo_zero_step, also after one that returned
  * KOLO_EOVERFLOW.
  *
- * Micro-steps without an update are ignored. The call is cheap and local unless a line is due: it
- * then waits only for the disk of the files. If a line is due, and wall_clock or memory is set,
- * the call is collective on comm, and rank 0 waits until all ranks have come.
+ * A micro-step that neither updated nor skipped is ignored. If no line is due the call is cheap
+ * and local: it waits at most for the disk of the files. If a line is due, and wall_clock or
+ * memory is set, the call is collective on comm, and rank 0 waits until all ranks have come.
  *
  * If several things fail, the last failure is returned.
  *
  * Errors: those of the collectives, and:
- * - KOLO_EINVAL.
+ * - KOLO_EINVAL: an argument is NULL.
  * - KOLO_ESYS: on rank 0 alone; names the file and the reason. This row is missing in that file;
  *   all else was done. Training and log still work: rows come again when the disk has room.
  * - KOLO_EPEER and the other errors of collectives: comm has failed. What comes from rank 0 alone

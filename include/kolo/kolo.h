@@ -224,8 +224,8 @@ struct kolo_comm_attr {
 	/* The name of an algorithm: "ring"; or "board", "exchange" or "direct", which run
 	 * wherever they can. NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
-	/* Receives lines of the log, with log_arg. It is called on threads that call Kolo with
-	 * this communicator or with one split from it, and on the threads of their queues, until
+	/* Receives lines of the log, with log_arg. It is called on the threads that use this
+	 * communicator, or one split from it, and on the threads of their queues. This ends when
 	 * these are destroyed. KOLO_LOG works independently of it. NULL: none */
 	kolo_log_fn *log;
 	void *log_arg;
@@ -256,8 +256,8 @@ int kolo_job_get(struct kolo_job *out);
  * (Slurm) or torchrun. Or you set KOLO_RANK and KOLO_NRANKS by hand. KOLO_ROOT=host:port or
  * KOLO_JOB=text replace the launcher's meeting point (kolo(7)).
  *
- * The call blocks at most the timeout until all ranks have joined, the timeout again to connect,
- * and the timeout again in each step that measures the links.
+ * The call blocks at most the timeout until all ranks have joined. It may take the timeout again
+ * to connect, and again in each step that measures the links.
  *
  * A process may have any number of communicators. A communicator belongs to the process that made
  * it: a child of fork must not use it. The caller owns *out and gives it to kolo_comm_destroy.
@@ -354,8 +354,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
  * - "board": each rank writes its vector where all other ranks read it, in one hop.
  * - "exchange": each rank's whole vector goes to all others, and every rank adds all of them.
  * - "direct": each rank reads and writes the other ranks' buffers in place. In memory that is not
- *   from kolo_alloc this happens only if it was faster than the ring, or the lane, in earlier
- *   operations of this collective and size.
+ *   from kolo_alloc it must have been faster than the ring, or the lane, in earlier operations of
+ *   this kind and size.
  * - "lane": a message goes through a small place in shared memory that only its two ranks use. */
 struct kolo_algorithm {
 	/* "all_reduce", ... "barrier"; or "send_recv" for messages between two ranks. all_to_all,
@@ -531,9 +531,9 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *   a queue: comm has failed on all ranks and stays failed. dst is undefined. Other ranks may
  *   still write to dst for a short time after the error: one piece, or several over RDMA into
  *   kolo_alloc memory. A rank whose part was already done gets the error from its next call. A
- *   mismatch in the last call before kolo_comm_destroy may go unnoticed if its ranks do not wait
- *   for each other, as with two roots of a broadcast. Call kolo_barrier after it if you need to
- *   know. */
+ *   mismatch in the last call before kolo_comm_destroy may go unnoticed, for example two roots of
+ *   a broadcast: its ranks need not wait for each other. Call kolo_barrier after it if you need
+ *   to know. */
 
 /* Combines src over all ranks and leaves the result in dst on every rank. src and dst have n
  * elements each. In place: src == dst.

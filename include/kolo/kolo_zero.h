@@ -402,10 +402,10 @@ struct kolo_zero_result {
 /* Ends a micro-step. Collective; blocks. out may be NULL.
  *
  * The last micro-step of config.accumulation updates: it finishes the reductions, divides
- * gradients by their loss scale, clips, updates, and starts the gathers of parameters that the
- * stage keeps whole (kolo_zero_use waits for these). Then the loss scale and the schedules
- * advance. The norm of the gradient is summed in an order that depends only on the tensors' sizes
- * and nranks.
+ * gradients by their loss scale, clips and updates. Then it starts the gathers of parameters that
+ * the stage keeps whole; kolo_zero_use waits for these. At the end the loss scale and the
+ * schedules advance. The norm of the gradient is summed in an order that depends only on the
+ * tensors' sizes and nranks.
  *
  * Errors: those of the collectives, and:
  * - KOLO_EINVAL: a tensor is still in use, or kolo_zero_backward is missing.

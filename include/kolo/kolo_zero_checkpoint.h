@@ -74,8 +74,8 @@ enum kolo_zero_load_what {
  * *user_len is the room in `user`. It becomes the length of what rank 0 gave to kolo_zero_save.
  * Both may be NULL. `user` alone may be NULL to learn the length.
  *
- * If it fails after it has begun to read tensors, the engine refuses all calls except
- * kolo_zero_destroy and another kolo_zero_load, of an earlier checkpoint for example.
+ * If it fails after it has begun to read tensors, the engine refuses all calls except two:
+ * kolo_zero_destroy, and another kolo_zero_load, for example of an earlier checkpoint.
  *
  * Errors: those of the collectives, and:
  * - KOLO_EINVAL: another model or optimizer, or too little room for `user`.

@@ -115,7 +115,7 @@ int kolo_zero_log_create(struct kolo_comm *comm, const struct kolo_zero *zero,
  *
  * A micro-step that neither updated nor skipped is ignored. If no line is due the call is cheap
  * and local: it waits at most for the disk of the files. If a line is due, and wall_clock or
- * memory is set, the call is collective on comm, and rank 0 waits until all ranks have come.
+ * memory is set, the call is collective on comm. Then rank 0 waits until all ranks have come.
  *
  * If several things fail, the last failure is returned.
  *

@@ -221,8 +221,9 @@ struct kolo_comm_attr {
 	 * scatter are not affected. NULL: shm inside a host, KOLO_NET between hosts. Rank 0's
 	 * value counts */
 	const char *transport;
-	/* The name of an algorithm: "ring"; or "board", "exchange" or "direct", which run
-	 * wherever they can. NULL: the best for each size. Rank 0's value counts */
+	/* The name of an algorithm: "ring", "board", "exchange" or "direct". The last three run
+	 * wherever they can; other operations use the ring or the board. "board" and "direct"
+	 * need all ranks on one host. NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this
 	 * communicator, or one split from it, and on the threads of their queues. This ends when
@@ -273,8 +274,8 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
  * (>= 0) get a communicator of their own. Its ranks are ordered by key; equal keys are ordered by
  * rank in `comm`. With KOLO_NOCOLOR *out becomes NULL and the call succeeds.
  *
- * The new communicator has the timeout, slots and algorithm of `comm`. `comm` does not change.
- * The caller gives *out to kolo_comm_destroy.
+ * The new communicator has the timeout, slots, transport, algorithm and log of `comm`. `comm`
+ * does not change. The caller gives *out to kolo_comm_destroy.
  *
  * Errors: those of kolo_comm_create and of the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);

@@ -147,7 +147,7 @@ struct kolo_env_info {
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Describes the environment variable number `index`, from 0. It checks values that are numbers,
+/* Describes one environment variable: number `index`, from 0. It checks values that are numbers,
  * and those of KOLO_NET, KOLO_LOG and KOLO_TRACE, by the same rules as the library's own use of
  * them. For KOLO_LOG it opens the file. If `good` is 0, kolo_last_error has the reason. A value
  * that says where ranks meet is not checked: only joining can do that.
@@ -165,9 +165,9 @@ struct kolo_part_info {
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Describes the part number `index`, from 0. The order is: transports, the preferred one first;
- * then libraries; then kernels, the fastest last. Kolo uses the last usable row of kernels. To
- * find whether a transport is usable, the call opens one end of a link.
+/* Describes one part of the library: number `index`, from 0. The order is: transports, the
+ * preferred one first; then libraries; then kernels, the fastest last. Kolo uses the last usable
+ * row of kernels. To find whether a transport is usable, the call opens one end of a link.
  *
  * Errors: KOLO_EINVAL if there is no part of this number, so that a loop ends. */
 int kolo_part_get(int index, struct kolo_part_info *out);
@@ -371,7 +371,7 @@ struct kolo_algorithm {
 	uint64_t min_bytes, max_bytes;
 };
 
-/* Describes row number `index`, from 0, of the table of algorithms of `comm`. The rows of a
+/* Describes one row of the table of algorithms of `comm`: number `index`, from 0. The rows of a
  * collective stand together; the first row that fits size and memory counts. Rank 0 made the
  * table when comm was made, from what all ranks had measured. Every rank has the same table. A
  * communicator of one rank has no rows. Never blocks.
@@ -555,9 +555,10 @@ int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		   int root, struct kolo_queue *queue);
 
-/* Combines src over all ranks; block r of the result goes to dst on rank r. src has nranks * n
- * elements, dst has n. In place: dst == src + rank * n elements. Elements are added in the same
- * order as in kolo_all_reduce of nranks * n elements. src does not change, except in place. */
+/* Combines src over all ranks and scatters the result: block r goes to dst on rank r. src has
+ * nranks * n elements, dst has n. In place: dst == src + rank * n elements. Elements are added in
+ * the same order as in kolo_all_reduce of nranks * n elements. src does not change, except in
+ * place. */
 int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 			enum kolo_op op, struct kolo_queue *queue);
 

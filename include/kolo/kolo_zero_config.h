@@ -13,8 +13,8 @@
  *
  * Keys: each key of DeepSpeed's has one of three outcomes. Its setting is applied. Or it needs
  * nothing, because the engine always does it or it has no effect; then kolo_zero_settings_note
- * has a remark. Or it is refused with the reason. A key that DeepSpeed does not have is refused
- * with the nearest one that it has.
+ * has a remark. Or it is refused with the reason. A key that DeepSpeed does not have is refused,
+ * too; the error names the nearest key.
  *
  * Syntax: JSON, and comments: from // or # to the end of the line, or between the marks of C.
  * Nothing else of Hjson is accepted. Integers may be written like 2e8. "auto" stands for the
@@ -57,14 +57,13 @@ struct kolo_zero_model {
 	int nranks; /* Default: 1. */
 	/* Elements in a hidden state; bucket sizes follow from it. 0 (default): unknown. */
 	size_t hidden;
-	size_t micro_batch; /* samples of a micro-step on a rank. 0 (default): unknown. */
-	int accumulation;   /* micro-steps for each update. 0 (default): unknown. */
-	size_t train_batch; /* samples of an update on all ranks. 0 (default): unknown. */
-	/* Hyper-parameters. Default: those of AdamW in kolo_zero_group_init. */
-	double lr;           /* the learning rate */
-	double beta1, beta2; /* Adam, Lion and Lamb */
-	double eps;          /* Adam, Adagrad and Lamb */
-	double weight_decay; /* all optimizers */
+	size_t micro_batch;  /* samples of a micro-step on a rank. 0 (default): unknown. */
+	int accumulation;    /* micro-steps for each update. 0 (default): unknown. */
+	size_t train_batch;  /* samples of an update on all ranks. 0 (default): unknown. */
+	double lr;           /* the learning rate. Default: that of AdamW (kolo_zero_group_init). */
+	double beta1, beta2; /* Adam, Lion and Lamb. Default: those of AdamW. */
+	double eps;          /* Adam, Adagrad and Lamb. Default: that of AdamW. */
+	double weight_decay; /* all optimizers. Default: that of AdamW. */
 	double clip;         /* the largest norm of the gradient. Default: 1. */
 	long warmup_steps;   /* updates in a schedule's warm-up. Default: 0. */
 	long total_steps;    /* updates in a schedule. 0 (default): unknown. */
@@ -98,7 +97,8 @@ void kolo_zero_model_init(struct kolo_zero_model *out);
  * Local; reading the file blocks. The caller gives *out to kolo_zero_settings_destroy. After an
  * error *out is NULL.
  *
- * An error text begins with the file's name ("config" for a text), the line and the column:
+ * An error text is one line. It begins with the file's name ("config" for a text), the line and
+ * the column:
  *
  *     ds_config.json:12:18: zero_optimization.stage is "two": want an
  *     integer from 0 to 3

@@ -1,5 +1,6 @@
 /* ringbench: how fast the collectives are on this machine, whether they are right, and whether they send what the
  * model says. Without a job in the environment it becomes `ringrun -n N ringbench ...`. */
+#include "gnuplot.h"
 #include "ringbench_plot.h"
 
 #include <errno.h>
@@ -32,6 +33,25 @@ static FILE *open_output(const char *name)
 	return f;
 }
 
+/* Rank 0, before anything is measured: reads the earlier files, and looks for gnuplot. */
+static int open_plot(struct bench *b)
+{
+	int rc = plot_open(b->options, &b->plot);
+
+#ifdef KO_HAVE_JANSSON
+	if (rc == 0)
+		rc = against_read(b->plot);
+#endif
+	return rc ? rc : gnuplot_look("ringbench", b->options->plot);
+}
+
+static int draw_plot(struct bench *b)
+{
+	int rc = plot_finish(b->plot);
+
+	return rc ? rc : plot_draw(b->plot, b->picture);
+}
+
 /* A table on standard output unless that is taken. Earlier files are read before any output replaces them. */
 static int open_files(struct bench *b)
 {
@@ -39,7 +59,7 @@ static int open_files(struct bench *b)
 	bool taken = (o->json && strcmp(o->json, "-") == 0) || (o->csv && strcmp(o->csv, "-") == 0);
 	int rc;
 
-	if (o->plot && (rc = plot_open(o, &b->plot)))
+	if (o->plot && (rc = open_plot(b)))
 		return rc;
 	b->table = taken ? NULL : stdout;
 	b->progress = isatty(STDERR_FILENO) && (taken || !isatty(STDOUT_FILENO));
@@ -313,7 +333,7 @@ static int run(struct bench *b)
 		return EXIT_USAGE;
 	}
 	report_footer(b, verdict.wrong, verdict.traffic_ok);
-	rc = b->plot ? plot_draw(b->plot, b->picture) : EXIT_GOOD;
+	rc = b->plot ? draw_plot(b) : EXIT_GOOD;
 	return verdict.wrong || !verdict.traffic_ok ? EXIT_WRONG : rc;
 }
 

@@ -4,25 +4,12 @@
 
 #include "kolo/kolo.h"
 #include "ringbench_cuda.h"
+#include "ringbench_names.h"
 #include "tool.h"
 #include "values.h"
 
 #include <stdbool.h>
 #include <stdio.h>
-
-enum collective {
-	ALL_REDUCE,
-	BROADCAST,
-	REDUCE,
-	REDUCE_SCATTER,
-	ALL_GATHER,
-	ALL_TO_ALL,
-	GATHER,
-	SCATTER,
-	SEND_RECV, /* messages between two ranks: rank r and r + nranks / 2 */
-	BARRIER,
-	NCOLLECTIVES
-};
 
 /* A horizontal line in the plot. */
 struct limit {
@@ -41,8 +28,8 @@ struct options {
 	int warmups, iterations; /* iterations 0: for about 0.1 s */
 	int in_flight;           /* operations in a queue at a time; 0: no queue */
 	bool check, in_place, out_of_place, verbose, threads;
-	enum memory { HOST, ALLOC, CUDA, REGISTERED } memory; /* of the buffers; the last two of GPUs */
-	const char *devices;                                  /* GPUs that ranks go round; NULL: all */
+	enum memory memory;  /* of the buffers */
+	const char *devices; /* GPUs that ranks go round; NULL: all */
 	const char *transport, *algorithm, *json, *csv, *plot;
 	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
 	const char *against[MAX_AGAINST];            /* files of earlier runs */
@@ -98,11 +85,6 @@ enum { MAX_ITERATIONS = 100000, MAX_IN_FLIGHT = 10000 };
 
 /* Fills *o from the command line; leaves the process for --help, --version and mistakes. */
 void parse_options(int argc, char **argv, struct options *o);
-const char *collective_name(enum collective coll);
-bool collective_reduces(enum collective coll);
-bool collective_has_root(enum collective coll);
-bool collective_is_per_rank(enum collective coll); /* n counts the elements of one rank's part */
-bool collective_is_of_pairs(enum collective coll); /* of messages from rank to rank */
 
 /* Is the collective measured there? Some have no way of being done in place. */
 bool is_measured(const struct options *o, enum collective coll, bool in_place);
@@ -130,10 +112,6 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, 
 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);
-
-/* A kind of buffers: "host", "alloc", "cuda", "cuda-registered"; the one of this name. */
-const char *memory_name(enum memory memory);
-bool memory_find(const char *name, enum memory *out);
 
 /* Rank 0's output. A row is begun with the job and gets one or two results. */
 void report_header(const struct bench *b);

@@ -56,7 +56,7 @@ static int add_line(struct plot *p, const char *name, const char *source, int nu
 	return wrong ? refuse(name, number, wrong) : 0;
 }
 
-int against_read(struct plot *p, const char *name, const char *source)
+static int read_file(struct plot *p, const char *name, const char *source)
 {
 	FILE *f = fopen(name, "r");
 	char *text = NULL;
@@ -75,5 +75,30 @@ int against_read(struct plot *p, const char *name, const char *source)
 	free(text);
 	if (f)
 		fclose(f);
+	return rc;
+}
+
+static const char *last_part(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return slash ? slash + 1 : name;
+}
+
+/* Files go by their last part, or as they were given where two share that. */
+int against_read(struct plot *p)
+{
+	const struct options *o = p->options;
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < o->nagainst; i++) {
+		const char *source = last_part(o->against[i]);
+
+		for (int k = 0; k < o->nagainst; k++)
+			if (k != i && strcmp(source, last_part(o->against[k])) == 0)
+				source = o->against[i];
+		rc = read_file(p, o->against[i], source);
+	}
+	p->nearlier = p->ncurves;
 	return rc;
 }

@@ -166,25 +166,6 @@ int partner(const struct bench *b)
 	return b->rank < half ? b->rank + half : b->rank < 2 * half ? b->rank - half : -1;
 }
 
-static const char *const memories[] = {
-	[HOST] = "host", [ALLOC] = "alloc", [CUDA] = "cuda", [REGISTERED] = "cuda-registered"
-};
-
-const char *memory_name(enum memory memory)
-{
-	return memories[memory];
-}
-
-bool memory_find(const char *name, enum memory *out)
-{
-	for (size_t k = 0; k < sizeof(memories) / sizeof(memories[0]); k++)
-		if (strcmp(memories[k], name) == 0) {
-			*out = (enum memory)k;
-			return true;
-		}
-	return false;
-}
-
 const char *algorithm_in_table(const struct bench *b, enum collective coll, size_t bytes)
 {
 	struct kolo_algorithm row;

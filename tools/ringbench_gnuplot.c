@@ -312,7 +312,7 @@ static void write_plot(FILE *script, const char *name, const void *arg)
 			layout.named, p->ncurves);
 }
 
-int draw_plot(const struct plot *p, FILE *out)
+int plot_draw(const struct plot *p, FILE *out)
 {
 	setlocale(LC_CTYPE, "C.UTF-8"); /* for gnuplot_write_quoted */
 	return gnuplot_run("ringbench", p->options->plot, write_plot, p, out);

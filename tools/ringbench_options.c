@@ -7,48 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[NCOLLECTIVES] = {
-	[ALL_REDUCE] = "all_reduce", [BROADCAST] = "broadcast",
-	[REDUCE] = "reduce",         [REDUCE_SCATTER] = "reduce_scatter",
-	[ALL_GATHER] = "all_gather", [ALL_TO_ALL] = "all_to_all",
-	[GATHER] = "gather",         [SCATTER] = "scatter",
-	[SEND_RECV] = "send_recv",   [BARRIER] = "barrier",
-};
-
-const char *collective_name(enum collective coll)
-{
-	return names[coll];
-}
-
-bool collective_reduces(enum collective coll)
-{
-	return coll == ALL_REDUCE || coll == REDUCE || coll == REDUCE_SCATTER;
-}
-
-bool collective_has_root(enum collective coll)
-{
-	return coll == BROADCAST || coll == REDUCE || coll == GATHER || coll == SCATTER;
-}
-
-bool collective_is_per_rank(enum collective coll)
-{
-	return coll == REDUCE_SCATTER || coll == ALL_GATHER || coll == ALL_TO_ALL || coll == GATHER ||
-	       coll == SCATTER;
-}
-
-bool collective_is_of_pairs(enum collective coll)
-{
-	return coll == ALL_TO_ALL || coll == GATHER || coll == SCATTER || coll == SEND_RECV;
-}
-
-static bool can_be_in_place(enum collective coll)
-{
-	return coll != ALL_TO_ALL && coll != SEND_RECV;
-}
-
 bool is_measured(const struct options *o, enum collective coll, bool in_place)
 {
-	return in_place ? o->in_place && can_be_in_place(coll) : o->out_of_place;
+	return in_place ? o->in_place && collective_can_be_in_place(coll) : o->out_of_place;
 }
 
 static void usage(FILE *out)
@@ -173,7 +134,8 @@ static void choose_collective(const char *value, bool *collectives)
 	bool any = false;
 
 	for (int coll = 0; coll < NCOLLECTIVES; coll++) {
-		bool hit = !strcmp(value, names[coll]) || (!strcmp(value, "all") && coll <= ALL_GATHER);
+		bool hit = !strcmp(value, collective_name((enum collective)coll)) ||
+			   (!strcmp(value, "all") && coll <= ALL_GATHER);
 
 		collectives[coll] |= hit;
 		any |= hit;
@@ -305,8 +267,9 @@ static void check_used(const struct options *o)
 		mistake("-t", o->type_text, "a collective that moves elements beside it");
 	for (int coll = 0; coll < NCOLLECTIVES; coll++)
 		if (o->collectives[coll] && o->in_place && !o->out_of_place &&
-		    !can_be_in_place((enum collective)coll))
-			mistake("--in-place", names[coll], "a collective that can be done in place");
+		    !collective_can_be_in_place((enum collective)coll))
+			mistake("--in-place", collective_name((enum collective)coll),
+				"a collective that can be done in place");
 	if ((o->in_place || o->out_of_place) && !has_type)
 		mistake(o->in_place ? "--in-place" : "--out-of-place", "barrier",
 			"a collective that moves elements beside it");

@@ -3,7 +3,6 @@
  * A curve is all measurements that are equal in every field but the size. What all curves share goes into the
  * title, what tells them apart into the legend. */
 #include "ringbench_plot.h"
-#include "gnuplot.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,45 +177,14 @@ static int no_memory(void)
 	return EXIT_FAILED;
 }
 
-#ifdef KO_HAVE_JANSSON
-static const char *last_part(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-
-	return slash ? slash + 1 : name;
-}
-
-/* Files go by their last part, or as they were given where two share that. */
-static int read_earlier(struct plot *p)
-{
-	const struct options *o = p->options;
-	int rc = 0;
-
-	for (int i = 0; rc == 0 && i < o->nagainst; i++) {
-		const char *source = last_part(o->against[i]);
-
-		for (int k = 0; k < o->nagainst; k++)
-			if (k != i && strcmp(source, last_part(o->against[k])) == 0)
-				source = o->against[i];
-		rc = against_read(p, o->against[i], source);
-	}
-	p->nearlier = p->ncurves;
-	return rc;
-}
-#endif
-
 int plot_open(const struct options *o, struct plot **out)
 {
 	struct plot *p = *out = calloc(1, sizeof(*p));
-	int rc = 0;
 
 	if (!p)
 		return no_memory();
 	p->options = o;
-#ifdef KO_HAVE_JANSSON
-	rc = read_earlier(p);
-#endif
-	return rc ? rc : gnuplot_look("ringbench", o->plot);
+	return 0;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -251,7 +219,7 @@ static void choose_styles(struct plot *p)
 	}
 }
 
-int plot_draw(struct plot *p, FILE *out)
+int plot_finish(struct plot *p)
 {
 	if (p->no_memory)
 		return no_memory();
@@ -269,7 +237,7 @@ int plot_draw(struct plot *p, FILE *out)
 	for (int i = 0; i < p->ncurves; i++)
 		qsort(p->curves[i].points, p->curves[i].npoints, sizeof(struct point), by_bytes);
 	choose_styles(p);
-	return draw_plot(p, out);
+	return 0;
 }
 
 void plot_close(struct plot *p)

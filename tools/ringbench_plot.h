@@ -25,7 +25,7 @@ struct curve {
 	char *fields[NFIELDS]; /* as the legend says them; "" where the measurement has no such thing */
 	struct point *points;  /* in the order of plot_add; ascending by bytes after plot_finish */
 	size_t npoints;
-	int style;  /* set by plot_draw; curves that differ in SOURCE and PLACE only share one */
+	int style;  /* set by plot_finish; curves that differ in SOURCE and PLACE only share one */
 	int source; /* likewise; a number for each SOURCE, in the order drawn */
 };
 
@@ -37,15 +37,14 @@ struct plot {
 	bool no_memory;
 };
 
-/* Rank 0, before anything is measured: reads the earlier files and looks for gnuplot. 0, or EXIT_FAILED after a
- * message. *out goes to plot_close in any case. */
+/* Makes a plot without curves. 0, or EXIT_FAILED after a message. *out goes to plot_close in any case. */
 int plot_open(const struct options *o, struct plot **out);
 
 /* Takes a measurement in, or counts it as left out. Without memory it sets no_memory. */
 void plot_add(struct plot *p, const struct plot_row *row);
 
-/* Draws into `out`; after the last plot_add. 0, or EXIT_FAILED after a message. */
-int plot_draw(struct plot *p, FILE *out);
+/* After the last plot_add: sorts the points and chooses the styles. 0, or EXIT_FAILED after a message: there is nothing to draw. */
+int plot_finish(struct plot *p);
 void plot_close(struct plot *p);
 
 /* The i-th curve to draw: this run's first, then those of the files. */
@@ -58,10 +57,11 @@ bool plot_varies(const struct plot *p, enum field field);
 void plot_label(const struct plot *p, const struct curve *c, char *out, size_t room);
 void plot_title(const struct plot *p, char *out, size_t room);
 
-/* Adds what `ringbench --json name` wrote, as `source`. 0, or EXIT_FAILED after a message that names the line. */
-int against_read(struct plot *p, const char *name, const char *source);
+/* ringbench_against.c: adds the curves of all files of --against; before any other plot_add. 0, or EXIT_FAILED after a
+ * message that names the file and the line. */
+int against_read(struct plot *p);
 
-/* 0, or EXIT_FAILED after a message. */
-int draw_plot(const struct plot *p, FILE *out);
+/* ringbench_gnuplot.c: draws into `out`, after plot_finish. 0, or EXIT_FAILED after a message. */
+int plot_draw(const struct plot *p, FILE *out);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "../tools/zerotrain/model.h"
 
+#include <stdbool.h>
+
 enum { GPT_LAYERS = 3, GPT_DIM = 24, GPT_CONTEXT = 40, GPT_BATCH = 3, GPT_HEADS = 2 };
 
 struct gpt {

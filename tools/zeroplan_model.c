@@ -1,7 +1,7 @@
 /* The tensors of the model that is asked about: a GPT's as zerotrain has them, or a stack of equal square layers. */
 #include "zeroplan.h"
 
-#include "zerotrain/model.h"
+#include "zerotrain/tensors.h"
 
 #include <math.h>
 #include <stdlib.h>

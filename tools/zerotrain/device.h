@@ -6,8 +6,8 @@
 #ifndef DEVICE_H
 #define DEVICE_H
 
+#include "inputs.h"
 #include "kolo/kolo_zero_device.h"
-#include "model.h"
 #include "options.h"
 
 struct device {

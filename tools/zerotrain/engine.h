@@ -4,6 +4,7 @@
 
 #include "device.h"
 #include "kolo/kolo_zero_config.h"
+#include "tensors.h"
 
 struct engine {
 	struct device device;

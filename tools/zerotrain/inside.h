@@ -2,8 +2,10 @@
 #ifndef INSIDE_H
 #define INSIDE_H
 
-#include "model.h"
+#include "inputs.h"
+#include "loops.h"
 #include "products.h"
+#include "tensors.h"
 
 /* Rows of attention that are computed together: they see no place behind their last one, which saves half of the square, and
  * there are enough of them for a matrix product to be fast. */

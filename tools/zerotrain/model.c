@@ -3,6 +3,7 @@
  * Blocks are divided into segments of sizes.segment, for which there are slots. Forward keeps what each segment begins with; the
  * last one's activations are still there when backward begins, and those before it are computed again, with the same bits.
  * So one segment of all blocks computes nothing twice. */
+#include "model.h"
 #include "inside.h"
 
 #include <stdlib.h>

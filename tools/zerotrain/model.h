@@ -9,61 +9,8 @@
 #ifndef MODEL_H
 #define MODEL_H
 
-#include "loops.h"
-
-#include <stdbool.h>
-
-enum { VALUES = 256 };
-
-/* Tensors by number: two embeddings, PER_BLOCK for each block, and the last normalization. But for the embeddings they are pairs of
- * a matrix (or a gain) and the bias behind it. */
-enum tensor { BYTES, PLACES, FIRST_BLOCK };
-enum block_tensor { NORM1, QKV = 2, PROJECT = 4, NORM2 = 6, WIDEN = 8, NARROW = 10, PER_BLOCK = 12 };
-
-struct sizes {
-	int layers, dim, heads, context; /* L, D, H, C; heads divides dim */
-	int batch;                       /* B at most */
-	int segment; /* blocks whose activations are kept at a time, 1 to layers; others are computed again */
-	double dropout;
-	uint64_t seed;
-};
-
-/* One tensor: what it is called and how large it is. */
-struct tensor_shape {
-	char name[24];
-	size_t rows, columns; /* columns 0: a vector of `rows` */
-	size_t n;             /* elements */
-};
-
-int tensor_count(const struct sizes *s);
-struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor);
-
-/* Elements [first, first + n) of what training begins with, a function of the seed: embeddings and matrices from a normal
- * distribution, gains 1, biases 0. */
-void tensor_init(const struct sizes *s, int tensor, size_t first, size_t n, float *out);
-
-/* Where the weights are. Each returns 0, or what went wrong, which the model passes on. */
-struct weights {
-	int (*use)(void *arg, int tensor, const real **out); /* may be read until release */
-	int (*release)(void *arg, int tensor);
-	int (*gradient)(void *arg, int tensor, const real *gradient); /* read during the call */
-	void *arg;
-};
-
-/* What goes through the model at once. */
-struct batch {
-	int count, length;      /* B, from 0, and T, from 1; up to sizes.batch and sizes.context */
-	const uint8_t *in;      /* [B, T] */
-	const uint8_t *targets; /* [B, T]: what comes behind each byte */
-	const uint64_t *keys;   /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
-};
-
-/* Where the model's own memory comes from: bytes aligned to 64, NULL: there are none. They are given back as many. */
-struct room {
-	void *(*take)(void *arg, size_t bytes);
-	void (*give)(void *arg, void *memory, size_t bytes);
-	void *arg;
-};
+#include "inputs.h"
+#include "tensors.h"
 
 struct model;
 

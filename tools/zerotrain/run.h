@@ -5,6 +5,7 @@
 #include "data.h"
 #include "engine.h"
 #include "kolo/kolo_zero_log.h"
+#include "model.h"
 
 #include <stdio.h>
 

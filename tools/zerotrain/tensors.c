@@ -1,8 +1,9 @@
 /* The list of a GPT's tensors: names, shapes, values to begin with. See model.h. */
-#include "model.h"
+#include "tensors.h"
 #include "random.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 static const char *const names[PER_BLOCK] = {

@@ -1,0 +1,37 @@
+/* The tensors of a GPT: how many, how large, what they are called, and the values that training begins with. See model.h for the letters. */
+#ifndef TENSORS_H
+#define TENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { VALUES = 256 };
+
+/* Tensors by number: two embeddings, PER_BLOCK for each block, and the last normalization. But for the embeddings they are pairs of
+ * a matrix (or a gain) and the bias behind it. */
+enum tensor { BYTES, PLACES, FIRST_BLOCK };
+enum block_tensor { NORM1, QKV = 2, PROJECT = 4, NORM2 = 6, WIDEN = 8, NARROW = 10, PER_BLOCK = 12 };
+
+struct sizes {
+	int layers, dim, heads, context; /* L, D, H, C; heads divides dim */
+	int batch;                       /* B at most */
+	int segment; /* blocks whose activations are kept at a time, 1 to layers; others are computed again */
+	double dropout;
+	uint64_t seed;
+};
+
+/* One tensor: what it is called and how large it is. */
+struct tensor_shape {
+	char name[24];
+	size_t rows, columns; /* columns 0: a vector of `rows` */
+	size_t n;             /* elements */
+};
+
+int tensor_count(const struct sizes *s);
+struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor);
+
+/* Elements [first, first + n) of what training begins with, a function of the seed: embeddings and matrices from a normal
+ * distribution, gains 1, biases 0. */
+void tensor_init(const struct sizes *s, int tensor, size_t first, size_t n, float *out);
+
+#endif

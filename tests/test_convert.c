@@ -42,7 +42,7 @@ static double defined_value(enum kolo_type type, unsigned code)
 	uint16_t two = (uint16_t)code;
 	uint8_t one = (uint8_t)code;
 
-	return value_decode(type, kolo_type_size(type) == 2 ? (void *)&two : (void *)&one);
+	return values_decode(type, kolo_type_size(type) == 2 ? (void *)&two : (void *)&one);
 }
 
 static unsigned defined_code(enum kolo_type type, float x)
@@ -50,7 +50,7 @@ static unsigned defined_code(enum kolo_type type, float x)
 	uint16_t two = 0;
 	uint8_t one = 0;
 
-	value_encode(type, (double)x, kolo_type_size(type) == 2 ? (void *)&two : (void *)&one);
+	values_encode(type, (double)x, kolo_type_size(type) == 2 ? (void *)&two : (void *)&one);
 	return kolo_type_size(type) == 2 ? two : one;
 }
 

@@ -25,17 +25,17 @@ static void fill_random(struct buffer *b, uint64_t *seed, enum kolo_type type, b
 
 	for (size_t i = 0; i < sizeof(b->bytes); i++)
 		b->bytes[i] = (unsigned char)(t_random(seed) >> 32);
-	for (size_t i = 0; tame && !value_is_integer(type) && i < MOST; i++)
-		value_encode(type,
-			     ldexp((double)(t_random(seed) % 4000) - 2000, (int)(t_random(seed) % 9) - 12),
-			     elements(b) + i * size);
+	for (size_t i = 0; tame && !values_is_integer(type) && i < MOST; i++)
+		values_encode(type,
+			      ldexp((double)(t_random(seed) % 4000) - 2000, (int)(t_random(seed) % 9) - 12),
+			      elements(b) + i * size);
 }
 
 /* Equal bits, or both NaN. */
 static bool same(enum kolo_type type, const void *a, const void *b)
 {
 	return memcmp(a, b, kolo_type_size(type)) == 0 ||
-	       (!value_is_integer(type) && isnan(value_decode(type, a)) && isnan(value_decode(type, b)));
+	       (!values_is_integer(type) && isnan(values_decode(type, a)) && isnan(values_decode(type, b)));
 }
 
 /* The combination as values.h names it. */
@@ -50,13 +50,13 @@ static const struct named named[KO_NCOMBINES] = {
 	{ KO_MAX, KOLO_MAX, false }, { KO_SUM_SCALED, KOLO_SUM, true },
 };
 
-static union ko_scalar scalar_of(enum kolo_type type, struct value_scale s)
+static union ko_scalar scalar_of(enum kolo_type type, struct values_scale s)
 {
 	union ko_scalar out = { .u64 = s.u };
 
 	if (type == KOLO_F64)
 		out.f64 = s.f;
-	else if (!value_is_integer(type))
+	else if (!values_is_integer(type))
 		out.f32 = (float)s.f;
 	return out;
 }
@@ -64,7 +64,7 @@ static union ko_scalar scalar_of(enum kolo_type type, struct value_scale s)
 static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct named how, size_t n,
 			uint64_t *seed, bool in_place, bool tame)
 {
-	struct value_scale s = { .f = -1.7f, .u = 0xfedcba9876543211 };
+	struct values_scale s = { .f = -1.7f, .u = 0xfedcba9876543211 };
 	union ko_scalar scalar = scalar_of(type, s);
 	struct buffer in, own, out, want;
 	size_t size = kolo_type_size(type);
@@ -74,8 +74,8 @@ static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct 
 	memset(&out, GUARD, sizeof(out));
 	want = in;
 	for (size_t i = 0; i < n; i++)
-		value_combine(type, how.op, how.premul, s, elements(&want) + i * size,
-			      elements(&own) + i * size);
+		values_combine(type, how.op, how.premul, s, elements(&want) + i * size,
+			       elements(&own) + i * size);
 	if (in_place)
 		out = own;
 	k->combine[type][how.how](elements(&out), elements(&in), in_place ? elements(&out) : elements(&own),
@@ -120,8 +120,8 @@ static void narrow_types_combine_right_in_every_pair(void **state)
 					(*k)->combine[types[t]][how](out, in, own, 256, &none);
 					for (int b = 0; b < 256; b++) {
 						want = (unsigned char)a;
-						value_combine(types[t], named[how].op, false,
-							      (struct value_scale){ 1, 1 }, &want, &own[b]);
+						values_combine(types[t], named[how].op, false,
+							       (struct values_scale){ 1, 1 }, &want, &own[b]);
 						CHECK(same(types[t], &out[b], &want));
 					}
 				}
@@ -132,7 +132,7 @@ static void narrow_types_combine_right_in_every_pair(void **state)
 
 static void try_fill(const struct ko_kernels *k, enum kolo_type type, size_t n, uint64_t *seed)
 {
-	struct value_scale s = { .f = 0.3f, .u = 0x1234567890abcdef };
+	struct values_scale s = { .f = 0.3f, .u = 0x1234567890abcdef };
 	union ko_scalar scale = scalar_of(type, s), divisor = { .u64 = 300 };
 	struct buffer src, out;
 	size_t size = kolo_type_size(type);
@@ -141,14 +141,14 @@ static void try_fill(const struct ko_kernels *k, enum kolo_type type, size_t n, 
 	fill_random(&src, seed, type, n & 1);
 	k->scale[type](elements(&out), elements(&src), n, &scale);
 	for (size_t i = 0; i < n; i++) {
-		value_first(type, KOLO_SUM, true, s, elements(&src) + i * size, want);
+		values_first(type, KOLO_SUM, true, s, elements(&src) + i * size, want);
 		CHECK(same(type, elements(&out) + i * size, want));
 	}
 	out = src;
 	k->divide[type](elements(&out), elements(&out), n, &divisor);
 	for (size_t i = 0; i < n; i++) {
 		memcpy(want, elements(&src) + i * size, size);
-		value_finish(type, KOLO_AVG, 300, want);
+		values_finish(type, KOLO_AVG, 300, want);
 		CHECK(memcmp(elements(&out) + i * size, want, size) == 0);
 	}
 	memset(&out, GUARD, sizeof(out));
@@ -172,9 +172,9 @@ static void cast_by_definition(enum kolo_type from, const unsigned char *src, en
 			       unsigned char *dst, size_t n, float scale)
 {
 	for (size_t i = 0; i < n; i++) {
-		float x = (float)value_decode(from, src + i * kolo_type_size(from)) * scale;
+		float x = (float)values_decode(from, src + i * kolo_type_size(from)) * scale;
 
-		value_encode(to, (double)x, dst + i * kolo_type_size(to));
+		values_encode(to, (double)x, dst + i * kolo_type_size(to));
 	}
 }
 
@@ -236,9 +236,9 @@ static void conversions_inside_the_loops_are_exact_for_every_code(void **state)
 
 				(*k)->scale[types[t]](out, codes, ARRAY_LEN(codes), &s);
 				for (unsigned c = 0; c < ARRAY_LEN(codes); c++) {
-					value_first(types[t], KOLO_SUM, true,
-						    (struct value_scale){ (double)s.f32, 1 }, &codes[c],
-						    &want);
+					values_first(types[t], KOLO_SUM, true,
+						     (struct values_scale){ (double)s.f32, 1 }, &codes[c],
+						     &want);
 					CHECK(same(types[t], &out[c], &want));
 				}
 			}

@@ -24,12 +24,12 @@ static const enum kolo_type types[] = { KOLO_F32, KOLO_F16, KOLO_BF16 };
 
 static float get(const void *x, enum kolo_type type, size_t i)
 {
-	return (float)value_decode(type, (const char *)x + i * kolo_type_size(type));
+	return (float)values_decode(type, (const char *)x + i * kolo_type_size(type));
 }
 
 static void put(void *x, enum kolo_type type, size_t i, float value)
 {
-	value_encode(type, (double)value, (char *)x + i * kolo_type_size(type));
+	values_encode(type, (double)value, (char *)x + i * kolo_type_size(type));
 }
 
 /* Adam's moments of element i. */

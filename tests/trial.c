@@ -19,23 +19,23 @@ static void make_element(enum kolo_type type, int op, int rank, size_t i, void *
 
 	if ((op == KOLO_MIN || op == KOLO_MAX) && bits >> 32 & 1)
 		x = special[(bits >> 33) % ARRAY_LEN(special)];
-	if (value_is_integer(type))
+	if (values_is_integer(type))
 		memcpy(out, &bits, kolo_type_size(type));
 	else
-		value_encode(type, x, out);
+		values_encode(type, x, out);
 }
 
 /* The factor that a rank scales with in a premultiplied sum. */
-static struct value_scale scale_of(const struct t_trial *t, int rank, int nranks)
+static struct values_scale scale_of(const struct t_trial *t, int rank, int nranks)
 {
 	char element[8] = { 0 };
-	struct value_scale s = { .f = 0.5 + rank * 0.25, .u = (uint64_t)rank * 2 + 3 };
+	struct values_scale s = { .f = 0.5 + rank * 0.25, .u = (uint64_t)rank * 2 + 3 };
 
 	if (t->op != T_PREMUL)
-		return value_avg_scale(t->type, nranks);
-	if (!value_is_integer(t->type)) { /* as the type can hold it */
-		value_encode(t->type, s.f, element);
-		s.f = value_decode(t->type, element);
+		return values_avg_scale(t->type, nranks);
+	if (!values_is_integer(t->type)) { /* as the type can hold it */
+		values_encode(t->type, s.f, element);
+		s.f = values_decode(t->type, element);
 	}
 	return s;
 }
@@ -49,21 +49,21 @@ static void expect(const struct t_trial *t, int owner, int nranks, size_t i, voi
 
 	for (int k = 1; k <= nranks; k++) {
 		int rank = (owner + k) % nranks;
-		struct value_scale s = scale_of(t, rank, nranks);
+		struct values_scale s = scale_of(t, rank, nranks);
 
 		make_element(t->type, t->op, rank, i, own);
 		if (k == 1)
-			value_first(t->type, op, premul, s, own, out);
+			values_first(t->type, op, premul, s, own, out);
 		else
-			value_combine(t->type, op, premul, s, out, own);
+			values_combine(t->type, op, premul, s, out, own);
 	}
-	value_finish(t->type, op, nranks, out);
+	values_finish(t->type, op, nranks, out);
 }
 
 static bool same(enum kolo_type type, const void *a, const void *b)
 {
 	return memcmp(a, b, kolo_type_size(type)) == 0 ||
-	       (!value_is_integer(type) && isnan(value_decode(type, a)) && isnan(value_decode(type, b)));
+	       (!values_is_integer(type) && isnan(values_decode(type, a)) && isnan(values_decode(type, b)));
 }
 
 /* ---- One trial ------------------------------------------------------------------------------------------ */
@@ -162,16 +162,16 @@ static void check_guards(const char *memory, const char *begin, size_t len)
 
 static enum kolo_op make_op(struct kolo_comm *c, const struct t_trial *t, int rank, int nranks)
 {
-	struct value_scale s = scale_of(t, rank, nranks);
+	struct values_scale s = scale_of(t, rank, nranks);
 	enum kolo_op op;
 	char scalar[8];
 
 	if (t->op != T_PREMUL)
 		return (enum kolo_op)t->op;
-	if (value_is_integer(t->type))
+	if (values_is_integer(t->type))
 		memcpy(scalar, &s.u, kolo_type_size(t->type));
 	else
-		value_encode(t->type, s.f, scalar);
+		values_encode(t->type, s.f, scalar);
 	CHECK(kolo_op_create_premul_sum(c, scalar, t->type, &op) == 0);
 	return op;
 }

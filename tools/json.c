@@ -20,7 +20,7 @@ static int utf8_len(const unsigned char *c)
 	return len;
 }
 
-void json_put_text(FILE *out, const char *text)
+void tool_put_json_text(FILE *out, const char *text)
 {
 	const unsigned char *c = (const unsigned char *)text;
 

@@ -5,6 +5,6 @@
 #include <stdio.h>
 
 /* A string, or null. Bytes that are no UTF-8 become U+FFFD. */
-void json_put_text(FILE *out, const char *text);
+void tool_put_json_text(FILE *out, const char *text);
 
 #endif

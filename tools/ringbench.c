@@ -430,6 +430,6 @@ int main(int argc, char **argv)
 	if (options.threads)
 		return run_threads(&options);
 	if (!job.launcher)
-		return become_ringrun("ringbench", argc, argv, options.nranks, "core");
+		return tool_become_ringrun("ringbench", argc, argv, options.nranks, "core");
 	return be_rank(&bench);
 }

@@ -25,10 +25,10 @@ static void make_element(enum kolo_type type, int rank, size_t i, void *out)
 	uint64_t bits = mix((uint64_t)rank * PERIOD + i % PERIOD + 1);
 	double x = 0.5 + 1.5 * (double)(bits >> 12) / (double)(1ULL << 52);
 
-	if (value_is_integer(type))
+	if (values_is_integer(type))
 		memcpy(out, &bits, kolo_type_size(type));
 	else
-		value_encode(type, bits & 1 ? -x : x, out);
+		values_encode(type, bits & 1 ? -x : x, out);
 }
 
 /* n elements of `rank`, from its first on. */
@@ -73,18 +73,18 @@ void fill_buffers(const struct bench *b, const struct job *j, bool in_place)
  * round to the owner. */
 static void expect_element(const struct bench *b, const struct job *j, int owner, size_t i, void *out)
 {
-	struct value_scale scale = value_avg_scale(j->type, b->nranks);
+	struct values_scale scale = values_avg_scale(j->type, b->nranks);
 	char own[8];
 	int rank = b->next[owner];
 
 	make_element(j->type, rank, i, own);
-	value_first(j->type, j->op, false, scale, own, out);
+	values_first(j->type, j->op, false, scale, own, out);
 	while (rank != owner) {
 		rank = b->next[rank];
 		make_element(j->type, rank, i, own);
-		value_combine(j->type, j->op, false, scale, out, own);
+		values_combine(j->type, j->op, false, scale, out, own);
 	}
-	value_finish(j->type, j->op, b->nranks, out);
+	values_finish(j->type, j->op, b->nranks, out);
 }
 
 /* Elements [first, first + n) of the vector are at p and belong to `owner`. */

@@ -209,8 +209,8 @@ static void write_titles(FILE *out, const struct plot *p, const struct layout *l
 	processor(model, sizeof(model));
 	strftime(date, sizeof(date), "%Y-%m-%d", localtime(&now));
 	snprintf(text, sizeof(text), "%s%s, %ld processors; Kolo %s; %s; median of the slowest rank",
-		 p->nearlier ? "this run: " : "", model, sysconf(_SC_NPROCESSORS_ONLN), version_text(version),
-		 date);
+		 p->nearlier ? "this run: " : "", model, sysconf(_SC_NPROCESSORS_ONLN),
+		 tool_version_text(version), date);
 	fprintf(out, "set label 2 ");
 	gnuplot_write_quoted(out, text);
 	fprintf(out, " at screen %g,%g left textcolor '#555555'\n", (double)LEFT / l->width,

@@ -163,13 +163,13 @@ static int time_stream(const struct bench *b, const struct job *j, bool in_place
 static int time_once(struct bench *b, const struct job *j, bool in_place, double *us)
 {
 	int rc = kolo_barrier(b->comm, NULL);
-	double begin = now_us();
+	double begin = tool_now_us();
 
 	if (rc == 0 && b->gpu)
 		return time_stream(b, j, in_place, us);
 	if (rc == 0)
 		rc = call_and_wait(b, j, in_place, in_flight(b));
-	*us = (now_us() - begin) / (j->coll == SEND_RECV ? messages(b) : in_flight(b));
+	*us = (tool_now_us() - begin) / (j->coll == SEND_RECV ? messages(b) : in_flight(b));
 	return rc;
 }
 

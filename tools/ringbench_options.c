@@ -92,13 +92,13 @@ static void mistake(const char *option, const char *value, const char *want)
 
 static long number(const char *option, const char *value, long min, long max)
 {
-	return parse_number("ringbench", option, value, min, max);
+	return tool_parse_number("ringbench", option, value, min, max);
 }
 
 static size_t size(const char *option, const char *value)
 {
 	size_t bytes;
-	const char *end = read_bytes(value, &bytes);
+	const char *end = tool_read_bytes(value, &bytes);
 
 	if (!end || *end)
 		mistake(option, value, "a number of bytes, like 8, 64K or 1G");
@@ -229,7 +229,7 @@ static void take_option(struct options *o, int c)
 	case AGAINST: add_against(o, optarg); break;
 	case LIMIT: add_limit(o, optarg); break;
 	case HELP: usage(stdout); exit(EXIT_GOOD);
-	case VERSION: print_version("ringbench");
+	case VERSION: tool_print_version("ringbench");
 	default: fprintf(stderr, "See ringbench --help.\n"); exit(EXIT_USAGE);
 	}
 }

@@ -25,7 +25,7 @@ void report_header(const struct bench *b)
 	if (!b->table)
 		return;
 	gethostname(host, sizeof(host) - 1);
-	fprintf(b->table, "# ringbench, Kolo %s\n", version_text(version));
+	fprintf(b->table, "# ringbench, Kolo %s\n", tool_version_text(version));
 	fprintf(b->table,
 		"# %d ranks on %s (%ld processors), transport %s, algorithm %s, %llu slots of %llu KiB per link\n",
 		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), b->transport, b->algorithm,

@@ -57,11 +57,11 @@ static void parse_options(int argc, char **argv, struct options *o)
 
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		switch (c) {
-		case 'n': o->nranks = (int)parse_number("ringinfo", "-n", optarg, 1, MAX_RANKS); break;
+		case 'n': o->nranks = (int)tool_parse_number("ringinfo", "-n", optarg, 1, MAX_RANKS); break;
 		case PROBE: o->probe = true; break;
 		case JSON: o->json = true; break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);
-		case VERSION: print_version("ringinfo"); break;
+		case VERSION: tool_print_version("ringinfo"); break;
 		default: fprintf(stderr, "See ringinfo --help.\n"); exit(EXIT_USAGE);
 		}
 	}
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 	}
 	if (!job.environment.launcher) {
 		if (options.nranks || options.probe)
-			return become_ringrun("ringinfo", argc, argv, options.nranks, "core");
+			return tool_become_ringrun("ringinfo", argc, argv, options.nranks, "core");
 		return print_all(&options, NULL);
 	}
 	rc = run_in_job(&options, &job);

@@ -95,7 +95,7 @@ void look_at_machine(struct machine *m);
 void free_machine(struct machine *m);
 
 /* Zeroed memory; ends the process where there is none. */
-void *allocate(size_t n, size_t size);
+void *info_allocate(size_t n, size_t size);
 
 /* ---- The environment ------------------------------------------------------------------------------------ */
 

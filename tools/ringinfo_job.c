@@ -67,7 +67,7 @@ int join_job(struct job *j)
 	}
 	j->rank = kolo_comm_rank(j->comm);
 	j->nranks = kolo_comm_nranks(j->comm);
-	j->ranks = allocate((size_t)j->nranks, sizeof(*j->ranks));
+	j->ranks = info_allocate((size_t)j->nranks, sizeof(*j->ranks));
 	tell_own_facts(j, &mine);
 	if (kolo_all_gather(j->comm, &mine, j->ranks, sizeof(mine), KOLO_U8, NULL) < 0) {
 		fprintf(stderr, "ringinfo: rank %d: gathering: %s\n", j->rank, kolo_last_error());
@@ -104,10 +104,10 @@ static int measure_rate(struct kolo_comm *pair, uint64_t *words, struct edge *ou
 		for (uint64_t i = 0; sends && i < RATE_WORDS; i++)
 			words[i] = word_of(round, i);
 		rc = kolo_barrier(pair, NULL);
-		begin = now_us();
+		begin = tool_now_us();
 		if (rc == 0)
 			rc = kolo_broadcast(pair, words, words, RATE_WORDS, KOLO_U64, SENDER, NULL);
-		rate = RATE_WORDS * sizeof(*words) / (now_us() - begin) / 1e3;
+		rate = RATE_WORDS * sizeof(*words) / (tool_now_us() - begin) / 1e3;
 		out->rate = rate > out->rate ? rate : out->rate;
 		for (uint64_t i = 0; rc == 0 && !sends && i < RATE_WORDS; i++)
 			out->wrong += words[i] != word_of(round, i);
@@ -137,10 +137,10 @@ static int measure_latency(struct kolo_comm *pair, struct edge *out)
 
 	for (uint64_t round = 0; rc == 0 && round < LATENCY_ROUNDS; round++) {
 		rc = kolo_barrier(pair, NULL);
-		begin = now_us();
+		begin = tool_now_us();
 		for (uint64_t i = 0; rc == 0 && i < ROUND_TRIPS; i++)
 			rc = round_trip(pair, round * ROUND_TRIPS + i, &out->wrong);
-		latency = (now_us() - begin) / ROUND_TRIPS / 2;
+		latency = (tool_now_us() - begin) / ROUND_TRIPS / 2;
 		out->latency = round && out->latency < latency ? out->latency : latency;
 	}
 	return rc;
@@ -190,10 +190,10 @@ static int probe_phase(struct job *j, int phase, uint64_t *words, struct edge *i
 /* in: the edge that ends at this rank. */
 static int gather_edges(struct job *j, const struct edge *in)
 {
-	struct edge *by_receiver = allocate((size_t)j->nranks, sizeof(*by_receiver));
+	struct edge *by_receiver = info_allocate((size_t)j->nranks, sizeof(*by_receiver));
 	int rc = kolo_all_gather(j->comm, in, by_receiver, sizeof(*in), KOLO_U8, NULL);
 
-	j->edges = allocate((size_t)j->nranks, sizeof(*j->edges));
+	j->edges = info_allocate((size_t)j->nranks, sizeof(*j->edges));
 	for (int r = 0; r < j->nranks; r++)
 		j->edges[r] = by_receiver[j->ranks[r].next];
 	free(by_receiver);
@@ -209,7 +209,7 @@ int probe_edges(struct job *j)
 	j->probed = true;
 	if (j->nranks == 1)
 		return 0;
-	words = allocate(RATE_WORDS, sizeof(*words));
+	words = info_allocate(RATE_WORDS, sizeof(*words));
 	for (int phase = 0; rc == 0 && phase < 2 + j->nranks % 2; phase++)
 		rc = probe_phase(j, phase, words, &in);
 	free(words);

@@ -7,7 +7,7 @@
 static void put_field(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, ", \"%s\": ", name);
-	json_put_text(out, value);
+	tool_put_json_text(out, value);
 }
 
 static const char *truth(bool x)
@@ -58,7 +58,7 @@ static void put_environment(FILE *out)
 	fprintf(out, "],\n \"unknown\": [");
 	for (int at = 0, n = 0; next_unknown(&at, name, sizeof(name)); n++) {
 		fprintf(out, "%s", n ? ", " : "");
-		json_put_text(out, name);
+		tool_put_json_text(out, name);
 	}
 	fprintf(out, "]");
 }
@@ -84,7 +84,7 @@ static void put_matrix(FILE *out, const struct matrix *m)
 	fprintf(out, "{\"between\": [");
 	for (int i = 0; i < m->n; i++) {
 		fprintf(out, "%s", i ? ", " : "");
-		json_put_text(out, m->labels[i]);
+		tool_put_json_text(out, m->labels[i]);
 	}
 	fprintf(out, "]");
 	put_field(out, "name", m->name);
@@ -185,7 +185,7 @@ void print_json(FILE *out, const struct machine *m, const struct job *j)
 {
 	char version[VERSION_TEXT];
 
-	fprintf(out, "{\"version\": \"%s\",\n", version_text(version));
+	fprintf(out, "{\"version\": \"%s\",\n", tool_version_text(version));
 	put_parts(out);
 	put_machine(out, m);
 	if (j)

@@ -10,7 +10,7 @@
 #include <hwloc.h>
 #endif
 
-void *allocate(size_t n, size_t size)
+void *info_allocate(size_t n, size_t size)
 {
 	void *memory = calloc(n, size);
 
@@ -23,7 +23,7 @@ void *allocate(size_t n, size_t size)
 
 static struct node *new_node(const char *what)
 {
-	struct node *node = allocate(1, sizeof(*node));
+	struct node *node = info_allocate(1, sizeof(*node));
 
 	node->what = what;
 	node->count = 1;
@@ -322,14 +322,14 @@ static struct node **describe(hwloc_obj_t obj, const char *caches, struct node *
 
 static struct matrix *copy_matrix(hwloc_topology_t topology, struct hwloc_distances_s *d)
 {
-	struct matrix *m = allocate(1, sizeof(*m));
+	struct matrix *m = info_allocate(1, sizeof(*m));
 	const char *name = hwloc_distances_get_name(topology, d);
 	size_t n = d->nbobjs;
 
 	snprintf(m->name, sizeof(m->name), "%s", name ? name : "distances");
 	m->n = (int)n;
-	m->labels = allocate(n, sizeof(*m->labels));
-	m->values = allocate(n * n, sizeof(*m->values));
+	m->labels = info_allocate(n, sizeof(*m->labels));
+	m->values = info_allocate(n * n, sizeof(*m->values));
 	for (size_t i = 0; i < n; i++) {
 		const char *what = word_for(d->objs[i]);
 

@@ -208,7 +208,7 @@ void print_text(FILE *out, const struct machine *m, const struct job *j)
 {
 	char version[VERSION_TEXT];
 
-	fprintf(out, "Kolo %s\n", version_text(version));
+	fprintf(out, "Kolo %s\n", tool_version_text(version));
 	print_parts(out);
 	print_machine(out, m);
 	if (j)

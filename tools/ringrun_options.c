@@ -87,7 +87,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		case 'b': o->bind = parse_binding(optarg); break;
 		case 't': o->tag = true; break;
 		case 'h': usage(stdout); exit(0);
-		case 'v': print_version("ringrun"); break;
+		case 'v': tool_print_version("ringrun"); break;
 		default: usage(stderr); exit(EXIT_OWN);
 		}
 	}

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *version_text(char out[VERSION_TEXT])
+const char *tool_version_text(char out[VERSION_TEXT])
 {
 	int v = kolo_version();
 
@@ -20,7 +20,7 @@ const char *version_text(char out[VERSION_TEXT])
 	return out;
 }
 
-double now_us(void)
+double tool_now_us(void)
 {
 	struct timespec t;
 
@@ -28,21 +28,21 @@ double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-void print_version(const char *tool)
+void tool_print_version(const char *tool)
 {
 	char version[VERSION_TEXT];
 
-	printf("%s (Kolo) %s\n", tool, version_text(version));
+	printf("%s (Kolo) %s\n", tool, tool_version_text(version));
 	exit(EXIT_GOOD);
 }
 
-void refuse_option(const char *tool, const char *option, const char *value, const char *want)
+void tool_refuse_option(const char *tool, const char *option, const char *value, const char *want)
 {
 	fprintf(stderr, "%s: --%s %s: want %s\n", tool, option, value, want);
 	exit(EXIT_USAGE);
 }
 
-long parse_number(const char *tool, const char *option, const char *value, long min, long max)
+long tool_parse_number(const char *tool, const char *option, const char *value, long min, long max)
 {
 	char *end;
 	long x = strtol(value, &end, 10);
@@ -54,7 +54,7 @@ long parse_number(const char *tool, const char *option, const char *value, long 
 	return x;
 }
 
-const char *read_bytes(const char *text, size_t *out)
+const char *tool_read_bytes(const char *text, size_t *out)
 {
 	static const char units[] = "KMGTkmgt";
 	char *end, *unit;
@@ -83,16 +83,18 @@ static double parse_real(const char *tool, const char *option, const char *value
 	return x;
 }
 
-void parse_field(const char *tool, const struct option_field *f, const char *value, void *out)
+void tool_parse_field(const char *tool, const struct tool_option *f, const char *value, void *out)
 {
 	void *place = (char *)out + f->offset;
 	char option[24];
 
 	snprintf(option, sizeof(option), "--%s", f->option);
 	switch (f->slot) {
-	case IN_INT: *(int *)place = (int)parse_number(tool, option, value, f->min, f->max); break;
-	case IN_LONG: *(long *)place = parse_number(tool, option, value, f->min, f->max); break;
-	case IN_SIZE: *(size_t *)place = (size_t)parse_number(tool, option, value, f->min, f->max); break;
+	case IN_INT: *(int *)place = (int)tool_parse_number(tool, option, value, f->min, f->max); break;
+	case IN_LONG: *(long *)place = tool_parse_number(tool, option, value, f->min, f->max); break;
+	case IN_SIZE:
+		*(size_t *)place = (size_t)tool_parse_number(tool, option, value, f->min, f->max);
+		break;
 	case IN_DOUBLE: *(double *)place = parse_real(tool, option, value); break;
 	case IN_TEXT: *(const char **)place = value; break;
 	}
@@ -111,7 +113,7 @@ static void find_ringrun(char *out, size_t room)
 		strcpy(out, "ringrun");
 }
 
-int become_ringrun(const char *tool, int argc, char **argv, int nranks, char *bind)
+int tool_become_ringrun(const char *tool, int argc, char **argv, int nranks, char *bind)
 {
 	char ringrun[4096], number[16], *own, **args = calloc((size_t)argc + 6, sizeof(*args));
 	int n = 0, cores = kolo_cores(NULL, 0);

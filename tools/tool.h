@@ -10,38 +10,38 @@ enum { MAX_RANKS = 65536 }; /* kolo_comm_create has no more */
 
 /* "0.1.0": the library's version. Returns out. */
 enum { VERSION_TEXT = 16 };
-const char *version_text(char out[VERSION_TEXT]);
+const char *tool_version_text(char out[VERSION_TEXT]);
 
 /* Microseconds of the machine's monotonic clock. */
-double now_us(void);
+double tool_now_us(void);
 
 /* What --version prints; leaves the process. */
-_Noreturn void print_version(const char *tool);
+_Noreturn void tool_print_version(const char *tool);
 
 /* Leaves the process with "TOOL: --OPTION VALUE: want WANT". */
-_Noreturn void refuse_option(const char *tool, const char *option, const char *value, const char *want);
+_Noreturn void tool_refuse_option(const char *tool, const char *option, const char *value, const char *want);
 
 /* `value` as a number from min to max; leaves the process with a message where it is something else. */
-long parse_number(const char *tool, const char *option, const char *value, long min, long max);
+long tool_parse_number(const char *tool, const char *option, const char *value, long min, long max);
 
 /* A number of bytes, like 8, 64K or 1G (of 2^10, to T, 2^40), that `text` begins with. Returns where it ends; NULL: there is none, or 0. */
-const char *read_bytes(const char *text, size_t *out);
+const char *tool_read_bytes(const char *text, size_t *out);
 
 /* An option of a long name that sets a member of a struct. */
-enum slot { IN_INT, IN_LONG, IN_SIZE, IN_DOUBLE, IN_TEXT };
-struct option_field {
+enum tool_slot { IN_INT, IN_LONG, IN_SIZE, IN_DOUBLE, IN_TEXT };
+struct tool_option {
 	const char *option;
-	enum slot slot;
+	enum tool_slot slot;
 	size_t offset; /* of the member */
 	long min, max; /* of integers */
 };
 
 /* Puts `value` into the member of *out; leaves the process with a message where it does not do. */
-void parse_field(const char *tool, const struct option_field *field, const char *value, void *out);
+void tool_parse_field(const char *tool, const struct tool_option *field, const char *value, void *out);
 
 /* Replaces this process by ringrun, which starts `nranks` of it with the same arguments, bound as its --bind has
  * it ("core" for what measures, and must not move); 0: one for each core, at least 2. Returns an exit status, with the
  * reason printed, where that can't be done. */
-int become_ringrun(const char *tool, int argc, char **argv, int nranks, char *bind);
+int tool_become_ringrun(const char *tool, int argc, char **argv, int nranks, char *bind);
 
 #endif

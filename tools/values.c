@@ -17,7 +17,7 @@ static const struct format formats[VALUES_NTYPES] = {
 	[KOLO_F8E5M2] = { 8, 2, 15, true },
 };
 
-bool value_is_integer(enum kolo_type type)
+bool values_is_integer(enum kolo_type type)
 {
 	return type <= KOLO_U64;
 }
@@ -95,7 +95,7 @@ static unsigned encode_small(const struct format *f, double x)
 	return sign | low;
 }
 
-double value_decode(enum kolo_type type, const void *p)
+double values_decode(enum kolo_type type, const void *p)
 {
 	uint16_t two;
 	uint8_t one;
@@ -111,7 +111,7 @@ double value_decode(enum kolo_type type, const void *p)
 	}
 }
 
-void value_encode(enum kolo_type type, double x, void *out)
+void values_encode(enum kolo_type type, double x, void *out)
 {
 	uint16_t two;
 	uint8_t one;
@@ -169,29 +169,29 @@ static double computed(enum kolo_type type, double x)
 	return type == KOLO_F64 ? x : (double)(float)x;
 }
 
-struct value_scale value_avg_scale(enum kolo_type type, int nranks)
+struct values_scale values_avg_scale(enum kolo_type type, int nranks)
 {
-	return (struct value_scale){ .f = computed(type, 1.0 / nranks), .u = 1 };
+	return (struct values_scale){ .f = computed(type, 1.0 / nranks), .u = 1 };
 }
 
 static bool scales(enum kolo_type type, enum kolo_op op, bool premul)
 {
-	return premul || (op == KOLO_AVG && !value_is_integer(type));
+	return premul || (op == KOLO_AVG && !values_is_integer(type));
 }
 
-void value_first(enum kolo_type type, enum kolo_op op, bool premul, struct value_scale s, const void *src,
-		 void *out)
+void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, const void *src,
+		  void *out)
 {
 	uint64_t x;
 
 	memmove(out, src, kolo_type_size(type));
 	if (!scales(type, op, premul))
 		return;
-	if (value_is_integer(type)) {
+	if (values_is_integer(type)) {
 		x = load_int(type, src) * s.u;
 		memcpy(out, &x, kolo_type_size(type));
 	} else {
-		value_encode(type, computed(type, value_decode(type, src) * s.f), out);
+		values_encode(type, computed(type, values_decode(type, src) * s.f), out);
 	}
 }
 
@@ -205,34 +205,34 @@ static double pick(enum kolo_op op, double a, double b)
 	return a_less == (op == KOLO_MIN) ? a : b;
 }
 
-void value_combine(enum kolo_type type, enum kolo_op op, bool premul, struct value_scale s, void *acc,
-		   const void *src)
+void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, void *acc,
+		    const void *src)
 {
 	uint64_t x;
 	double a, b;
 
-	if (value_is_integer(type)) {
+	if (values_is_integer(type)) {
 		x = combine_int(type, premul ? KOLO_SUM : op, load_int(type, acc),
 				premul ? load_int(type, src) * s.u : load_int(type, src));
 		memcpy(acc, &x, kolo_type_size(type));
 		return;
 	}
-	a = value_decode(type, acc);
-	b = value_decode(type, src);
+	a = values_decode(type, acc);
+	b = values_decode(type, src);
 	if (scales(type, op, premul))
 		b = computed(type, b * s.f);
 	if (!premul && (op == KOLO_MIN || op == KOLO_MAX))
 		a = pick(op, a, b);
 	else
 		a = computed(type, !premul && op == KOLO_PROD ? a * b : a + b);
-	value_encode(type, a, acc);
+	values_encode(type, a, acc);
 }
 
-void value_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc)
+void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc)
 {
 	uint64_t x;
 
-	if (op != KOLO_AVG || !value_is_integer(type))
+	if (op != KOLO_AVG || !values_is_integer(type))
 		return;
 	x = load_int(type, acc);
 	x = is_signed(type) ? (uint64_t)((int64_t)x / nranks) : x / (uint64_t)nranks;

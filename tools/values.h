@@ -10,32 +10,32 @@
 
 enum { VALUES_NTYPES = KOLO_F8E5M2 + 1, VALUES_NOPS = KOLO_AVG + 1 };
 
-bool value_is_integer(enum kolo_type type);
+bool values_is_integer(enum kolo_type type);
 
 /* The element at p, of a floating type. */
-double value_decode(enum kolo_type type, const void *p);
+double values_decode(enum kolo_type type, const void *p);
 
 /* The element of a floating type nearest to x, ties to even; F8E4M3 saturates. */
-void value_encode(enum kolo_type type, double x, void *out);
+void values_encode(enum kolo_type type, double x, void *out);
 
 /* A factor: f for floating types, u (wrapping) for integers. */
-struct value_scale {
+struct values_scale {
 	double f;
 	uint64_t u;
 };
 
 /* What the first rank of an addition contributes: src, scaled for AVG and (premul) sums with a factor. */
-void value_first(enum kolo_type type, enum kolo_op op, bool premul, struct value_scale s, const void *src,
-		 void *out);
+void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, const void *src,
+		  void *out);
 
 /* acc = acc combined with src, rounded as the header promises. */
-void value_combine(enum kolo_type type, enum kolo_op op, bool premul, struct value_scale s, void *acc,
-		   const void *src);
+void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, void *acc,
+		    const void *src);
 
 /* The last step: integers' AVG divides by nranks. */
-void value_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc);
+void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc);
 
 /* The factor that AVG over nranks uses. */
-struct value_scale value_avg_scale(enum kolo_type type, int nranks);
+struct values_scale values_avg_scale(enum kolo_type type, int nranks);
 
 #endif

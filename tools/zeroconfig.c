@@ -53,7 +53,7 @@ static void usage(FILE *out)
 }
 
 /* The options that set a number of the model description. */
-static const struct option_field fields[] = {
+static const struct tool_option fields[] = {
 	{ "nranks", IN_INT, offsetof(struct kolo_zero_model, nranks), 1, MAX_RANKS },
 	{ "hidden", IN_SIZE, offsetof(struct kolo_zero_model, hidden), 1, LONG_MAX },
 	{ "micro-batch", IN_SIZE, offsetof(struct kolo_zero_model, micro_batch), 1, LONG_MAX },
@@ -99,16 +99,16 @@ static const char *parse_options(int argc, char **argv, struct kolo_zero_model *
 		longs[5 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:o:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
-			parse_field("zeroconfig", &fields[c - FIELD], optarg, m);
+			tool_parse_field("zeroconfig", &fields[c - FIELD], optarg, m);
 			continue;
 		}
 		switch (c) {
-		case 'n': parse_field("zeroconfig", &fields[0], optarg, m); break;
+		case 'n': tool_parse_field("zeroconfig", &fields[0], optarg, m); break;
 		case 'o': output = optarg; break;
 		case TYPE: m->type = parse_type(optarg); break;
 		case DEVICE: m->device = 1; break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);
-		case VERSION: print_version("zeroconfig"); break;
+		case VERSION: tool_print_version("zeroconfig"); break;
 		default: fprintf(stderr, "See zeroconfig --help.\n"); exit(EXIT_USAGE);
 		}
 	}

@@ -26,7 +26,7 @@ static int read_settings(const struct options *o, struct run *r)
 	if ((rc = kolo_zero_settings_read(o->config, &model, &r->settings)) < 0) {
 		bool unknown = !o->dim && strstr(kolo_last_error(), "hidden of the model");
 
-		rc = tell_failure(rc);
+		rc = plan_report_failure(rc);
 		if (unknown)
 			fprintf(stderr, "zeroplan: --dim says what hidden is\n");
 		return rc;
@@ -88,10 +88,10 @@ static int open_run(const struct options *o, struct run *r)
 	if ((rc = take_options(o, r)))
 		return rc;
 	/* It starts processes, which the device's threads would not survive. */
-	if (o->measure && (rc = measure(o, &r->config, r->type, &r->bandwidths)))
+	if (o->measure && (rc = plan_measure(o, &r->config, r->type, &r->bandwidths)))
 		return rc;
 	if (o->device_memory && (rc = kolo_zero_arena_open(o->device_memory, 0, &r->device)) < 0)
-		return tell_failure(rc);
+		return plan_report_failure(rc);
 	return make_tensors(o, r->type, &r->tensors);
 }
 

@@ -61,7 +61,7 @@ struct options {
 void parse_options(int argc, char **argv, struct options *out);
 
 /* "none", "cpu" or "nvme", as the options say it. */
-const char *place_name(enum kolo_zero_place place);
+const char *plan_place_name(enum kolo_zero_place place);
 
 /* ---- The tensors ---------------------------------------------------------------------------------------- */
 
@@ -129,10 +129,10 @@ struct outcome {
 };
 
 /* "device", "host", "nvme": what kolo_zero_memory calls places. */
-extern const char *const place_words[NPLACES];
+extern const char *const plan_place_words[NPLACES];
 
 /* Prints the library's text of the error `rc`. An exit status. */
-int tell_failure(int rc);
+int plan_report_failure(int rc);
 
 /* Asks the library. 0, or an exit status after a message. */
 int plan_setting(const struct run *r, const struct setting *setting, struct outcome *out);
@@ -175,8 +175,8 @@ double pass_bytes(const struct work *w);
 
 /* Fills in what is 0 of *out, but device and compute, by as many processes of this host as there are ranks, which all do the same at
  * a time; with the optimizer of the config, and in its folder. Before any thread is started. 0, or an exit status after a message. */
-int measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
-	    struct bandwidths *out);
+int plan_measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
+		 struct bandwidths *out);
 
 /* ---- Showing -------------------------------------------------------------------------------------------- */
 
@@ -189,7 +189,7 @@ struct report {
 };
 
 /* The kinds of memory of all that is asked, by name and place, each once; and how much of one there is at most. */
-int list_kinds(const struct report *r, const struct kolo_zero_memory *out[MOST_KINDS]);
+int plan_list_kinds(const struct report *r, const struct kolo_zero_memory *out[MOST_KINDS]);
 size_t peak_of(const struct outcome *o, const struct kolo_zero_memory *kind);
 
 /* What is told of traffic and of time: what people read, and programs. */

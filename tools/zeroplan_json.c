@@ -17,7 +17,7 @@ static void put_number(FILE *out, const char *name, double x, bool known)
 static void put_field(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, "\"%s\": ", name);
-	json_put_text(out, value);
+	tool_put_json_text(out, value);
 }
 
 static void put_request(FILE *out, const struct report *r)
@@ -70,12 +70,12 @@ static void put_outcome(FILE *out, const struct outcome *o)
 
 	fprintf(out,
 		"{\"stage\": %d, \"offload_optimizer\": \"%s\", \"ratio\": %g, \"offload_param\": \"%s\", ",
-		s->stage, place_name(s->optimizer), s->ratio, place_name(s->param));
+		s->stage, plan_place_name(s->optimizer), s->ratio, plan_place_name(s->param));
 	fprintf(out, "\"fits\": %s, ", o->fits ? "true" : "false");
 	put_field(out, "reason", o->reason);
 	fprintf(out, ",\n   ");
 	for (int p = 0; p < NPLACES; p++)
-		fprintf(out, "\"%s_bytes\": %zu, ", place_words[p], o->bytes[p]);
+		fprintf(out, "\"%s_bytes\": %zu, ", plan_place_words[p], o->bytes[p]);
 	fprintf(out, "\"pinned_bytes\": %zu,\n   ", o->pinned);
 	put_number(out, "seconds", o->seconds.total, !isnan(o->seconds.total));
 }

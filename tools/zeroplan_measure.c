@@ -65,11 +65,11 @@ static int measure_ring(struct meter *m)
 		double begin;
 
 		rc = kolo_barrier(m->comm, NULL);
-		begin = now_us();
+		begin = tool_now_us();
 		if (rc == 0)
 			rc = kolo_all_reduce(m->comm, buffer, buffer, n, m->type, KOLO_SUM, NULL);
 		if (i >= 0)
-			seconds[i] = (now_us() - begin) * 1e-6;
+			seconds[i] = (tool_now_us() - begin) * 1e-6;
 	}
 	free(buffer);
 	if (rc == 0)
@@ -87,10 +87,10 @@ static int measure_copies(struct meter *m)
 	if (!memory)
 		return kolo_error_set(KOLO_ENOMEM, "copying %d bytes: out of memory", BYTES);
 	for (int i = 0; i < ROUNDS; i++) {
-		double begin = now_us();
+		double begin = tool_now_us();
 
 		memcpy(memory + (i % 2 ? BYTES : 0), memory + (i % 2 ? 0 : BYTES), BYTES);
-		rates[i] = BYTES / (now_us() - begin) * 1e6;
+		rates[i] = BYTES / (tool_now_us() - begin) * 1e6;
 	}
 	free(memory);
 	m->out->copy = median_of(rates, ROUNDS);
@@ -307,8 +307,8 @@ static void keep_slowest(const struct meter *m, struct board *board, struct band
 		out->cores = (double)kolo_cores(NULL, 0) / m->nranks;
 }
 
-int measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
-	    struct bandwidths *out)
+int plan_measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
+		 struct bandwidths *out)
 {
 	struct meter m = { .config = config, .type = type, .known = *out, .nranks = o->nranks };
 	size_t len = sizeof(struct board) + (size_t)o->nranks * sizeof(struct bandwidths);

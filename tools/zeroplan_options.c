@@ -102,7 +102,7 @@ static void usage(FILE *out)
 
 static const char *const places[NPLACES] = { "none", "cpu", "nvme" };
 
-const char *place_name(enum kolo_zero_place place)
+const char *plan_place_name(enum kolo_zero_place place)
 {
 	return places[place];
 }
@@ -112,7 +112,7 @@ static int parse_place(const char *option, const char *value)
 	for (int i = 0; i < NPLACES; i++)
 		if (strcmp(value, places[i]) == 0)
 			return i;
-	refuse_option("zeroplan", option, value, "none, cpu or nvme");
+	tool_refuse_option("zeroplan", option, value, "none, cpu or nvme");
 }
 
 static enum kolo_type parse_precision(const char *value)
@@ -123,7 +123,7 @@ static enum kolo_type parse_precision(const char *value)
 	for (int i = 0; i < 3; i++)
 		if (strcmp(value, names[i]) == 0)
 			return types[i];
-	refuse_option("zeroplan", "precision", value, "fp32, fp16 or bf16");
+	tool_refuse_option("zeroplan", "precision", value, "fp32, fp16 or bf16");
 }
 
 static int parse_optimizer(const char *value)
@@ -133,12 +133,13 @@ static int parse_optimizer(const char *value)
 	for (int i = 0; (name = kolo_zero_optimizer_name((enum kolo_zero_optimizer)i)); i++)
 		if (strcasecmp(value, name) == 0)
 			return i;
-	refuse_option("zeroplan", "optimizer", value, "adamw, adam, sgd, lion, adagrad or lamb");
+	tool_refuse_option("zeroplan", "optimizer", value, "adamw, adam, sgd, lion, adagrad or lamb");
 }
 
 static int parse_stage(const char *value)
 {
-	return strcmp(value, "all") == 0 ? ALL_STAGES : (int)parse_number("zeroplan", "--stage", value, 0, 3);
+	return strcmp(value, "all") == 0 ? ALL_STAGES
+					 : (int)tool_parse_number("zeroplan", "--stage", value, 0, 3);
 }
 
 /* A positive number with a power of 1000; NaN: it is none. */
@@ -162,17 +163,18 @@ static size_t parse_parameters(const char *value)
 	double x = parse_decimal(value, "KMBT");
 
 	if (!(x >= 1 && x <= 1e13))
-		refuse_option("zeroplan", "parameters", value, "a number from 1 to 10T, like 125M or 1.5B");
+		tool_refuse_option("zeroplan", "parameters", value,
+				   "a number from 1 to 10T, like 125M or 1.5B");
 	return (size_t)llround(x);
 }
 
 static size_t parse_bytes(const char *option, const char *value)
 {
 	size_t bytes;
-	const char *end = read_bytes(value, &bytes);
+	const char *end = tool_read_bytes(value, &bytes);
 
 	if (!end || *end)
-		refuse_option("zeroplan", option, value, "a number of bytes, like 8, 64K, 1G or 2T");
+		tool_refuse_option("zeroplan", option, value, "a number of bytes, like 8, 64K, 1G or 2T");
 	return bytes;
 }
 
@@ -184,7 +186,7 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 	char text[512], *rest = text, *part;
 
 	if ((size_t)snprintf(text, sizeof(text), "%s", value) >= sizeof(text))
-		refuse_option("zeroplan", "bandwidth", value, "something shorter");
+		tool_refuse_option("zeroplan", "bandwidth", value, "something shorter");
 	while ((part = strsep(&rest, ","))) {
 		char *equals = strchr(part, '=');
 		double *at = NULL, x = equals ? parse_decimal(equals + 1, "KMGT") : NAN;
@@ -195,14 +197,14 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 			if (strcmp(part, bandwidth_names[i].name) == 0)
 				at = bandwidth_at(out, i);
 		if (!at || isnan(x))
-			refuse_option("zeroplan", "bandwidth", value, want);
+			tool_refuse_option("zeroplan", "bandwidth", value, want);
 		*at = x;
 	}
 }
 
 /* ---- All of it ------------------------------------------------------------------------------------------ */
 
-static const struct option_field fields[] = {
+static const struct tool_option fields[] = {
 	{ "config", IN_TEXT, offsetof(struct options, config), 0, 0 },
 	{ "plot", IN_TEXT, offsetof(struct options, plot), 0, 0 },
 	{ "nvme-path", IN_TEXT, offsetof(struct options, nvme_path), 0, 0 },
@@ -257,7 +259,7 @@ enum { NNAMED = sizeof(named) / sizeof(named[0]) };
 static void take_option(int c, const char *value, struct options *o)
 {
 	switch (c) {
-	case 'n': o->nranks = (int)parse_number("zeroplan", "-n", value, 1, MAX_RANKS); break;
+	case 'n': o->nranks = (int)tool_parse_number("zeroplan", "-n", value, 1, MAX_RANKS); break;
 	case STAGE: o->stage = parse_stage(value); break;
 	case PRECISION: o->type = parse_precision(value); break;
 	case OPTIMIZER: o->optimizer = parse_optimizer(value); break;
@@ -271,7 +273,7 @@ static void take_option(int c, const char *value, struct options *o)
 	case ALL: o->all = true; break;
 	case JSON: o->json = true; break;
 	case HELP: usage(stdout); exit(EXIT_GOOD);
-	case VERSION: print_version("zeroplan"); break;
+	case VERSION: tool_print_version("zeroplan"); break;
 	default: fprintf(stderr, "See zeroplan --help.\n"); exit(EXIT_USAGE);
 	}
 }
@@ -318,11 +320,11 @@ static void check_options(const struct options *o)
 
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
 	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
-		refuse_option("zeroplan", "offload-ratio", text, "a number from 0 to 1");
+		tool_refuse_option("zeroplan", "offload-ratio", text, "a number from 0 to 1");
 	if (!o->device_memory && o->at_optimizer == KOLO_ZERO_ON_HOST)
-		refuse_option("zeroplan", "offload-optimizer", "cpu", want);
+		tool_refuse_option("zeroplan", "offload-optimizer", "cpu", want);
 	if (!o->device_memory && o->at_param == KOLO_ZERO_ON_HOST)
-		refuse_option("zeroplan", "offload-param", "cpu", want);
+		tool_refuse_option("zeroplan", "offload-param", "cpu", want);
 	if (!o->device_memory && o->bandwidths.device > 0) {
 		fprintf(stderr,
 			"zeroplan: --bandwidth device: want --device-memory too: without it there is no device\n");
@@ -350,7 +352,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		longs[NNAMED + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		if (c >= FIELD)
-			parse_field("zeroplan", &fields[c - FIELD], optarg, o);
+			tool_parse_field("zeroplan", &fields[c - FIELD], optarg, o);
 		else
 			take_option(c, optarg, o);
 	}

@@ -21,7 +21,7 @@ struct picture {
 static void look_at(const struct report *r, struct picture *p)
 {
 	const struct kolo_zero_memory *kinds[MOST_KINDS];
-	int n = list_kinds(r, kinds), k;
+	int n = plan_list_kinds(r, kinds), k;
 
 	*p = (struct picture){ .report = r, .unit = 1 << 20, .unit_name = "MiB" };
 	for (int i = 0; i < n; i++) {
@@ -65,7 +65,7 @@ static void write_bars(FILE *out, const struct picture *p)
 			fprintf(out, "%g", i + (j - (p->nplaces - 1) / 2.0) * 0.3);
 			for (int k = 0; k < p->nkinds; k++)
 				fprintf(out, " %.6g",
-					bytes_of(&r->asked[i], p->kinds[k], place_words[p->places[j]]) /
+					bytes_of(&r->asked[i], p->kinds[k], plan_place_words[p->places[j]]) /
 						p->unit);
 			fprintf(out, "\n");
 		}
@@ -80,7 +80,7 @@ static void write_names(FILE *out, const struct picture *p)
 	fprintf(out, "set xtics (");
 	for (int i = 0; i < r->nasked; i++) {
 		for (int j = 0; j < p->nplaces; j++)
-			fprintf(out, "%s'%s' %g", i || j ? ", " : "", place_words[p->places[j]],
+			fprintf(out, "%s'%s' %g", i || j ? ", " : "", plan_place_words[p->places[j]],
 				i + (j - (p->nplaces - 1) / 2.0) * 0.3);
 	}
 	fprintf(out, ")\n");

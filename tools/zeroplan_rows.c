@@ -31,7 +31,7 @@ static bool is_same(const struct kolo_zero_memory *a, const struct kolo_zero_mem
 	return strcmp(a->kind, b->kind) == 0 && strcmp(a->place, b->place) == 0;
 }
 
-int list_kinds(const struct report *r, const struct kolo_zero_memory *out[MOST_KINDS])
+int plan_list_kinds(const struct report *r, const struct kolo_zero_memory *out[MOST_KINDS])
 {
 	int n = 0, k;
 

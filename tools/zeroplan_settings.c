@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const place_words[NPLACES] = { "device", "host", "nvme" };
+const char *const plan_place_words[NPLACES] = { "device", "host", "nvme" };
 
 /* ---- One setting ---------------------------------------------------------------------------------------- */
 
@@ -27,7 +27,7 @@ static void keep_memory(const struct kolo_zero_plan *plan, struct outcome *out)
 
 	while (out->nkinds < MOST_KINDS && kolo_zero_plan_memory_get(plan, out->nkinds, &m) == 0) {
 		for (int p = 0; p < NPLACES; p++)
-			if (strcmp(m.place, place_words[p]) == 0)
+			if (strcmp(m.place, plan_place_words[p]) == 0)
 				out->bytes[p] += m.peak;
 		out->pinned += m.pinned;
 		out->memory[out->nkinds++] = m;
@@ -90,7 +90,7 @@ static struct work work_of(const struct run *r, const struct setting *s,
 	return w;
 }
 
-int tell_failure(int rc)
+int plan_report_failure(int rc)
 {
 	fprintf(stderr, "zeroplan: %s\n", kolo_last_error());
 	return rc == KOLO_EINVAL ? EXIT_USAGE : EXIT_FAILED;
@@ -102,7 +102,7 @@ static int keep_plan(const struct run *r, const struct kolo_zero_plan *plan, str
 	int rc = kolo_zero_plan_check(plan);
 
 	if (rc < 0 && rc != KOLO_ENOMEM)
-		return tell_failure(rc);
+		return plan_report_failure(rc);
 	out->fits = rc == 0;
 	if (rc < 0)
 		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());
@@ -127,7 +127,7 @@ int plan_setting(const struct run *r, const struct setting *s, struct outcome *o
 		return EXIT_GOOD;
 	}
 	if (out->status < 0)
-		return tell_failure(out->status);
+		return plan_report_failure(out->status);
 	rc = keep_plan(r, plan, out);
 	kolo_zero_plan_destroy(plan);
 	return rc;

@@ -55,10 +55,10 @@ static void print_request(FILE *out, const struct report *r)
 	fprintf(out, "  %d rank%s, %s, %d micro-step%s for each update\n", o->nranks,
 		o->nranks > 1 ? "s" : "", kolo_zero_optimizer_name(c->optimizer), c->accumulation,
 		c->accumulation > 1 ? "s" : "");
-	fprintf(out, "  optimizer offloaded: %s", place_name(s->optimizer));
+	fprintf(out, "  optimizer offloaded: %s", plan_place_name(s->optimizer));
 	if (s->optimizer != KOLO_ZERO_ON_DEVICE)
 		fprintf(out, ", %g of it", s->ratio);
-	fprintf(out, "; parameters: %s\n", place_name(s->param));
+	fprintf(out, "; parameters: %s\n", plan_place_name(s->param));
 	if (o->device_memory)
 		fprintf(out, "  memory of a rank: %s on the device",
 			write_bytes(text, (double)o->device_memory));
@@ -87,7 +87,7 @@ static void print_total(FILE *out, const struct report *r, const char *title, si
 static void print_memory(FILE *out, const struct report *r)
 {
 	const struct kolo_zero_memory *kinds[MOST_KINDS];
-	int n = list_kinds(r, kinds);
+	int n = plan_list_kinds(r, kinds);
 
 	print_title(out, r, "Memory of a rank, at most");
 	for (int k = 0; k < n; k++) {
@@ -167,12 +167,12 @@ static void print_found(FILE *out, const struct outcome *o, bool timed)
 
 	if (timed)
 		print_seconds(out, o->seconds.total);
-	fprintf(out, "  %5d  %-9s ", s->stage, place_name(s->optimizer));
+	fprintf(out, "  %5d  %-9s ", s->stage, plan_place_name(s->optimizer));
 	if (s->optimizer == KOLO_ZERO_ON_DEVICE)
 		fprintf(out, "%5s", "-");
 	else
 		fprintf(out, "%5g", s->ratio);
-	fprintf(out, "  %-10s", place_name(s->param));
+	fprintf(out, "  %-10s", plan_place_name(s->param));
 	for (int p = 0; p < NPLACES; p++)
 		print_bytes(out, (double)o->bytes[p]);
 	fprintf(out, "\n");

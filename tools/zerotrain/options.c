@@ -115,7 +115,7 @@ static void usage(FILE *out)
 }
 
 /* The options that take an integer, a text or a real number. */
-static const struct option_field fields[] = {
+static const struct tool_option fields[] = {
 	{ "data", IN_TEXT, offsetof(struct options, data), 0, 0 },
 	{ "config", IN_TEXT, offsetof(struct options, config), 0, 0 },
 	{ "save", IN_TEXT, offsetof(struct options, save), 0, 0 },
@@ -148,7 +148,7 @@ static int parse_recompute(const char *value)
 		return 0;
 	if (strcmp(value, "block") == 0)
 		return 1;
-	return (int)parse_number("zerotrain", "--recompute", value, 1, 1000);
+	return (int)tool_parse_number("zerotrain", "--recompute", value, 1, 1000);
 }
 
 static enum kolo_type parse_precision(const char *value)
@@ -161,13 +161,13 @@ static enum kolo_type parse_precision(const char *value)
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		if (strcmp(value, types[i].name) == 0)
 			return types[i].type;
-	refuse_option("zerotrain", "precision", value, "fp32, fp16 or bf16");
+	tool_refuse_option("zerotrain", "precision", value, "fp32, fp16 or bf16");
 }
 
 static int parse_switch(const char *value)
 {
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
-		refuse_option("zerotrain", "overlap", value, "on or off");
+		tool_refuse_option("zerotrain", "overlap", value, "on or off");
 	return strcmp(value, "on") == 0;
 }
 
@@ -181,16 +181,17 @@ static struct device_option parse_device(const char *value)
 		return (struct device_option){ .kind = CUDA };
 	if (strncmp(value, "cuda:", 5) == 0) {
 		d.kind = CUDA;
-		d.ordinal = (int)parse_number("zerotrain", "--device cuda:", value + 5, 0, 1 << 10);
+		d.ordinal = (int)tool_parse_number("zerotrain", "--device cuda:", value + 5, 0, 1 << 10);
 		return d;
 	}
 	if (strncmp(value, "arena:", 6) == 0)
-		end = read_bytes(value + 6, &d.budget);
-	if (end && *end == ',' && (end = read_bytes(end + 1, &bandwidth)))
+		end = tool_read_bytes(value + 6, &d.budget);
+	if (end && *end == ',' && (end = tool_read_bytes(end + 1, &bandwidth)))
 		d.bandwidth = (double)bandwidth;
 	if (!end || *end)
-		refuse_option("zerotrain", "device", value,
-			      "arena:SIZE or arena:SIZE,BANDWIDTH, like arena:256M,2G, or cuda, or cuda:N");
+		tool_refuse_option(
+			"zerotrain", "device", value,
+			"arena:SIZE or arena:SIZE,BANDWIDTH, like arena:256M,2G, or cuda, or cuda:N");
 	return d;
 }
 
@@ -203,7 +204,7 @@ static int parse_place(const char *option, const char *value)
 	for (int i = KOLO_ZERO_ON_DEVICE; i <= KOLO_ZERO_ON_NVME; i++)
 		if (strcmp(value, names[i]) == 0)
 			return i;
-	refuse_option("zerotrain", option, value, "none, cpu or nvme");
+	tool_refuse_option("zerotrain", option, value, "none, cpu or nvme");
 }
 
 /* Without a device there is one place less. */
@@ -213,12 +214,12 @@ static void check_places(const struct options *o)
 	char text[32];
 
 	if (o->device.kind == HOST_MEMORY && o->offload_optimizer == KOLO_ZERO_ON_HOST)
-		refuse_option("zerotrain", "offload-optimizer", "cpu", want);
+		tool_refuse_option("zerotrain", "offload-optimizer", "cpu", want);
 	if (o->device.kind == HOST_MEMORY && o->offload_param == KOLO_ZERO_ON_HOST)
-		refuse_option("zerotrain", "offload-param", "cpu", want);
+		tool_refuse_option("zerotrain", "offload-param", "cpu", want);
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
 	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
-		refuse_option("zerotrain", "offload-ratio", text, "a number from 0 to 1");
+		tool_refuse_option("zerotrain", "offload-ratio", text, "a number from 0 to 1");
 }
 
 static void check_options(const struct options *o)
@@ -237,10 +238,10 @@ static void check_options(const struct options *o)
 	}
 	snprintf(text, sizeof(text), "%g", o->dropout);
 	if (!(o->dropout >= 0 && o->dropout < 1))
-		refuse_option("zerotrain", "dropout", text, "a number from 0 to less than 1");
+		tool_refuse_option("zerotrain", "dropout", text, "a number from 0 to less than 1");
 	snprintf(text, sizeof(text), "%g", o->lr);
 	if (!isnan(o->lr) && !(o->lr > 0 && o->lr < 1))
-		refuse_option("zerotrain", "lr", text, "a number between 0 and 1");
+		tool_refuse_option("zerotrain", "lr", text, "a number between 0 and 1");
 	check_places(o);
 }
 
@@ -277,11 +278,11 @@ static void parse_all(int argc, char **argv, struct options *o)
 		longs[OTHERS + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
-			parse_field("zerotrain", &fields[c - FIELD], optarg, o);
+			tool_parse_field("zerotrain", &fields[c - FIELD], optarg, o);
 			continue;
 		}
 		switch (c) {
-		case 'n': o->nranks = (int)parse_number("zerotrain", "-n", optarg, 1, MAX_RANKS); break;
+		case 'n': o->nranks = (int)tool_parse_number("zerotrain", "-n", optarg, 1, MAX_RANKS); break;
 		case OVERLAP: o->overlap = parse_switch(optarg); break;
 		case PRECISION: o->type = parse_precision(optarg); break;
 		case RECOMPUTE: o->recompute = parse_recompute(optarg); break;
@@ -290,7 +291,7 @@ static void parse_all(int argc, char **argv, struct options *o)
 		case PARAM: o->offload_param = parse_place("offload-param", optarg); break;
 		case REPORT: o->report = true; break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);
-		case VERSION: print_version("zerotrain"); break;
+		case VERSION: tool_print_version("zerotrain"); break;
 		default: fprintf(stderr, "See zerotrain --help.\n"); exit(EXIT_USAGE);
 		}
 	}

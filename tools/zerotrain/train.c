@@ -128,7 +128,7 @@ struct pace {
 
 static void print_step(struct run *r, const struct kolo_zero_result *result, struct pace *pace)
 {
-	double now = now_us();
+	double now = tool_now_us();
 
 	printf("step %ld loss %.9f tokens/s %.0f lr %.4g scale %g\n", result->step, result->loss,
 	       (double)(r->bytes - pace->bytes) / (now - pace->us) * 1e6, result->lr, result->loss_scale);
@@ -147,10 +147,10 @@ static int end_step(struct run *r, const struct kolo_zero_result *result, struct
 	if (r->rank == 0 && (last || result->step == 1 || result->step % o->print == 0))
 		print_step(r, result, pace);
 	if (last || (o->validate && result->step % o->validate == 0)) {
-		double before = now_us();
+		double before = tool_now_us();
 
 		rc = validate(r, result->step);
-		pace->us += now_us() - before;
+		pace->us += tool_now_us() - before;
 	}
 	if (rc == EXIT_GOOD && o->save && (last || result->step % o->keep == 0))
 		rc = save_run(r);
@@ -160,7 +160,7 @@ static int end_step(struct run *r, const struct kolo_zero_result *result, struct
 int train(struct run *r)
 {
 	struct kolo_zero_progress progress;
-	double began = now_us();
+	double began = tool_now_us();
 	struct pace pace = { .us = began };
 	int rc = EXIT_GOOD;
 
@@ -179,6 +179,6 @@ int train(struct run *r)
 		progress.step = result.step;
 		rc = end_step(r, &result, &pace);
 	}
-	r->seconds = (now_us() - began) / 1e6;
+	r->seconds = (tool_now_us() - began) / 1e6;
 	return rc;
 }

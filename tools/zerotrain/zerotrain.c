@@ -168,7 +168,7 @@ int main(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	if (!job.launcher)
-		return become_ringrun("zerotrain", argc, argv, options.nranks, "share");
+		return tool_become_ringrun("zerotrain", argc, argv, options.nranks, "share");
 	if (kolo_comm_create(NULL, &run.comm) < 0) {
 		fprintf(stderr, "zerotrain: joining: %s\n", kolo_last_error());
 		return EXIT_FAILED;

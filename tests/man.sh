@@ -20,7 +20,22 @@ tools() {
 	for tool in $TOOLS; do
 		[ -s "$man/man1/$tool.1" ] || echo "$tool has no page"
 	done
-	[ -s "$man/man7/kolo.7" ] || echo "there is no kolo.7"
+	for page in kolo kolo-environment; do
+		[ -s "$man/man7/$page.7" ] || echo "there is no $page.7"
+	done
+}
+# Each variable with what the library's table says of it.
+variables() {
+	"$B/ringinfo" --environment | awk '$1 ~ /^KOLO_/ { print $1, $3 }' >"$dir/variables"
+	grep -oE '"KOLO_[A-Z_]+"' comm/env.c | tr -d '"' | sort -u >"$dir/table"
+	cut -d' ' -f1 "$dir/variables" | sort | diff "$dir/table" -
+	while read -r name default; do
+		grep -A4 "^ *$name\$" "$dir/kolo-environment.7.80" | tr -s ' \n' '  ' >"$dir/entry"
+		case $default in
+		-) grep -q "Values: " "$dir/entry" || echo "$name has no values" ;;
+		*) grep -qF "Default: $default. Range: " "$dir/entry" || echo "$name lacks its default, $default" ;;
+		esac
+	done <"$dir/variables"
 }
 warnings() {
 	for page in $pages; do
@@ -88,12 +103,13 @@ files() {
 }
 
 try "every exported function has a page, and nothing else in section 3" silent functions
-try "every tool has a page, and the whole has one" silent tools
+try "every tool has a page, and so have the whole and its environment" silent tools
 try "groff and man have no warning, at 80 columns and at 60" silent warnings
 try "no line is wider than 80 columns" silent wide_lines
 try "lexgrog finds each page's own name, and a line behind it" silent names
 try "every member of every struct and enum is in some page" silent members
 try "what holds for all collectives is in the page of each" silent common
+try "kolo-environment(7) has every variable of the library's table, with its default" silent variables
 try "kolo(7) leaves out what the README marks" silent left_out
 try "make install puts every page below PREFIX/share/man" silent installed
 try "kolo(7) has every installed file" silent files

@@ -219,6 +219,21 @@ def values_that_joining_would_refuse_are_marked():
 
 
 @test
+def variables_alone_need_no_job():
+    env = environment(KOLO_RANK="0", KOLO_SLOTS="1000", KOLO_SLOTZ="9")  # half a job, which joining would refuse
+    alone = run(RINGINFO, "--environment", "--json", env=env)
+    assert alone.returncode == 0, alone
+    it = json.loads(alone.stdout)
+    assert set(it) == {"environment", "unknown"} and it["unknown"] == ["KOLO_SLOTZ"], it
+    assert [v["name"] for v in it["environment"]] == [v["name"] for v in info()["environment"]]
+    assert [v["name"] for v in it["environment"] if not v["good"]] == ["KOLO_SLOTS"], it
+    assert text("--environment") == text()[text().index("\nEnvironment ") + 1:]
+    for args in (("-n", "2"), ("--probe",)):
+        done = run(RINGINFO, "--environment", *args)
+        assert done.returncode == 2 and "--environment" in done.stderr and not done.stdout, done
+
+
+@test
 def variables_that_are_not_kolos_are_told():
     env = environment(KOLO_SLOTZ="9", KOLO_="", KOLO_RAN="0", KOLO_JOB_="\n", KOLONEL="1", xKOLO_A="1")
     assert sorted(info(env=env)["unknown"]) == ["KOLO_", "KOLO_JOB_", "KOLO_RAN", "KOLO_SLOTZ"]

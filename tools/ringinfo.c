@@ -9,6 +9,7 @@ static void usage(FILE *out)
 {
 	fprintf(out,
 		"usage: ringinfo [-n N] [--probe] [--json]\n"
+		"       ringinfo --environment [--json]\n"
 		"\n"
 		"Prints what this build of Kolo has, the machine, and the environment variables; in a job also the\n"
 		"order of the ring and what its ranks agreed on.\n"
@@ -17,6 +18,8 @@ static void usage(FILE *out)
 		"             their ring. In a job that a launcher has started, ringinfo joins it instead\n"
 		"  --probe    measure the edges of the ring; starts one rank for each core (at least 2) where\n"
 		"             neither -n nor a job says how many\n"
+		"  --environment\n"
+		"             print the environment variables only, and join no job\n"
 		"  --json     one JSON object instead of text\n"
 		"  --help, --version\n"
 		"\n"
@@ -45,13 +48,11 @@ static void usage(FILE *out)
 static void parse_options(int argc, char **argv, struct options *o)
 {
 	/* PROBE and those after it have no letter. */
-	enum { PROBE = 256, JSON, HELP, VERSION };
+	enum { PROBE = 256, ENVIRONMENT, JSON, HELP, VERSION };
 	static const struct option longs[] = {
-		{ "probe", no_argument, NULL, PROBE },
-		{ "json", no_argument, NULL, JSON },
-		{ "help", no_argument, NULL, HELP },
-		{ "version", no_argument, NULL, VERSION },
-		{ NULL, 0, NULL, 0 },
+		{ "probe", no_argument, NULL, PROBE },     { "environment", no_argument, NULL, ENVIRONMENT },
+		{ "json", no_argument, NULL, JSON },       { "help", no_argument, NULL, HELP },
+		{ "version", no_argument, NULL, VERSION }, { NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -59,16 +60,37 @@ static void parse_options(int argc, char **argv, struct options *o)
 		switch (c) {
 		case 'n': o->nranks = (int)tool_parse_number("ringinfo", "-n", optarg, 1, MAX_RANKS); break;
 		case PROBE: o->probe = true; break;
+		case ENVIRONMENT: o->environment = true; break;
 		case JSON: o->json = true; break;
 		case HELP: usage(stdout); exit(EXIT_GOOD);
 		case VERSION: tool_print_version("ringinfo"); break;
 		default: fprintf(stderr, "See ringinfo --help.\n"); exit(EXIT_USAGE);
 		}
 	}
+	if (o->environment && (o->nranks || o->probe)) {
+		fprintf(stderr, "ringinfo: --environment: want neither -n nor --probe beside it\n");
+		exit(EXIT_USAGE);
+	}
 	if (optind < argc) {
 		fprintf(stderr, "ringinfo: %s: want options only\n", argv[optind]);
 		exit(EXIT_USAGE);
 	}
+}
+
+/* A full disk is no success. */
+static int end_output(void)
+{
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "ringinfo: the output could not be written: is the disk full?\n");
+		return EXIT_FAILED;
+	}
+	return EXIT_GOOD;
+}
+
+static int print_environment(const struct options *o)
+{
+	(o->json ? print_environment_json : print_environment_text)(stdout);
+	return end_output();
 }
 
 static int print_all(const struct options *o, const struct job *j)
@@ -78,11 +100,7 @@ static int print_all(const struct options *o, const struct job *j)
 	look_at_machine(&machine);
 	(o->json ? print_json : print_text)(stdout, &machine, j);
 	free_machine(&machine);
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		fprintf(stderr, "ringinfo: the output could not be written: is the disk full?\n");
-		return EXIT_FAILED;
-	}
-	return EXIT_GOOD;
+	return end_output();
 }
 
 static int run_in_job(const struct options *o, struct job *j)
@@ -115,6 +133,8 @@ int main(int argc, char **argv)
 	int rc;
 
 	parse_options(argc, argv, &options);
+	if (options.environment)
+		return print_environment(&options);
 	if (kolo_job_get(&job.environment) < 0) {
 		fprintf(stderr, "ringinfo: looking for a job: %s\n", kolo_last_error());
 		return EXIT_FAILED;

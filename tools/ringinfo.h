@@ -11,7 +11,7 @@
 
 struct options {
 	int nranks; /* 0: not given */
-	bool probe, json;
+	bool probe, environment, json;
 };
 
 /* ---- The job -------------------------------------------------------------------------------------------- */
@@ -107,5 +107,9 @@ bool next_unknown(int *at, char *name, size_t room);
 /* j is NULL where there is no job. */
 void print_text(FILE *out, const struct machine *m, const struct job *j);
 void print_json(FILE *out, const struct machine *m, const struct job *j);
+
+/* The environment variables alone. */
+void print_environment_text(FILE *out);
+void print_environment_json(FILE *out);
 
 #endif

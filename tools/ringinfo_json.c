@@ -199,3 +199,10 @@ void print_json(FILE *out, const struct machine *m, const struct job *j)
 	put_environment(out);
 	fprintf(out, "}\n");
 }
+
+void print_environment_json(FILE *out)
+{
+	fprintf(out, "{");
+	put_environment(out);
+	fprintf(out, "}\n");
+}

@@ -53,12 +53,12 @@ static void print_value(FILE *out, const struct kolo_env_info *info)
 	fprintf(out, "%*s", width < 12 ? 12 - width : 0, "");
 }
 
-static void print_environment(FILE *out)
+void print_environment_text(FILE *out)
 {
 	struct kolo_env_info info;
 	char name[128];
 
-	fprintf(out, "\nEnvironment           value         default  range\n");
+	fprintf(out, "Environment           value         default  range\n");
 	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
 		fprintf(out, "  %-20s  ", info.name); /* KOLO_VERBS_GID_INDEX */
 		print_value(out, &info);
@@ -213,5 +213,6 @@ void print_text(FILE *out, const struct machine *m, const struct job *j)
 	print_machine(out, m);
 	if (j)
 		print_job(out, j);
-	print_environment(out);
+	fprintf(out, "\n");
+	print_environment_text(out);
 }

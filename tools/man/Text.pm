@@ -13,7 +13,7 @@ sub escape {
 # What is more than a word in running text: "string", `code`, **bold**, --option, a header, an identifier, a word that
 # may be a page or a parameter.
 my $token = qr{
-	"[^" ]*" | `[^`]+` | \*\*.+?\*\* | (?<![\w-])--?[a-z][\w-]* |
+	\bkolo-environment(?:\(\d?\))? | "[^" ]*" | `[^`]+` | \*\*.+?\*\* | (?<![\w-])--?[a-z][\w-]* |
 	\b\w+\.h\b | \b(?:enum\ |struct\ )?(?i:kolo)_\w+(?:\(\d?\))? | \b[a-z]+(?:\(\d?\))?
 }x;
 

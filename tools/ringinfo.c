@@ -5,45 +5,44 @@
 #include <getopt.h>
 #include <stdlib.h>
 
-static void usage(FILE *out)
-{
-	fprintf(out,
-		"usage: ringinfo [-n N] [--probe] [--json]\n"
-		"       ringinfo --environment [--json]\n"
-		"\n"
-		"Prints what this build of Kolo has, the machine, and the environment variables; in a job also the\n"
-		"order of the ring and what its ranks agreed on.\n"
-		"\n"
-		"  -n N       start N ranks, each on a core of its own where there are enough, and tell of\n"
-		"             their ring. In a job that a launcher has started, ringinfo joins it instead\n"
-		"  --probe    measure the edges of the ring; starts one rank for each core (at least 2) where\n"
-		"             neither -n nor a job says how many\n"
-		"  --environment\n"
-		"             print the environment variables only, and join no job\n"
-		"  --json     one JSON object instead of text\n"
-		"  --help, --version\n"
-		"\n"
-		"The probe sends 8 MiB over an edge for its rate (best of 6), then 8 bytes there and back for its\n"
-		"latency (best of 5 times 200), and checks what arrives. Edges that share no rank are measured at\n"
-		"the same time. Slow: " SLOW_RULE ".\n"
-		"\n"
-		"Exit status:\n"
-		"  0      all right\n"
-		"  1      the probe received wrong bytes\n"
-		"  2      a mistake on the command line\n"
-		"  3      a failure, with the reason on standard error\n"
-		"  other  what ringrun returns when it could not start the ranks or one was killed\n"
-		"\n"
-		"Environment:\n"
-		"  KOLO_*     as for every program that uses Kolo: kolo(7); values that joining would refuse are\n"
-		"             marked, names that are not Kolo's are told\n"
-		"\n"
-		"Examples:\n"
-		"  ringinfo --probe\n"
-		"             what there is, and the ring of one rank for each core with its edges measured\n"
-		"  mpirun -n 4 ringinfo --json\n"
-		"             the ring that this launcher makes, for programs\n");
-}
+static const char help[] =
+	"usage: ringinfo [-n N] [--probe] [--json]\n"
+	"       ringinfo --environment [--json]\n"
+	"\n"
+	"Reports what this build of Kolo has, the machine, and the environment variables. In a job it also\n"
+	"reports the order of the ring and what its ranks agreed on.\n"
+	"\n"
+	"  -n N       Start N ranks and report their ring. Each rank is on a core of its own if there are\n"
+	"             enough cores. In a job that a launcher has started, ringinfo joins that job instead.\n"
+	"  --probe    Measure the edges of the ring. Without -n and without a job, start one rank for each\n"
+	"             core, at least 2 ranks.\n"
+	"  --environment\n"
+	"             Print only the environment variables. Join no job.\n"
+	"  --json     Print one JSON object instead of text.\n"
+	"  --help     Print this text.\n"
+	"  --version  Print the version.\n"
+	"\n"
+	"The probe measures an edge by sending 8 MiB over it: its rate is the best of 6 times. Then 8 bytes\n"
+	"go there and back: its latency is the best of 5 means of 200 times. The probe checks all bytes that\n"
+	"arrive. It measures edges that share no rank at the same time. The rule for a slow edge:\n"
+	"" SLOW_RULE ".\n"
+	"\n"
+	"Exit status:\n"
+	"  0      Success.\n"
+	"  1      The probe received wrong bytes.\n"
+	"  2      The command line has a mistake.\n"
+	"  3      Something failed. Standard error has the reason.\n"
+	"  other  The status of ringrun: it could not start the ranks, or a rank was killed.\n"
+	"\n"
+	"Environment:\n"
+	"  KOLO_*     See kolo-environment(7). ringinfo marks values that joining a job would refuse. It also\n"
+	"             reports variables that begin with KOLO_ and are not Kolo's.\n"
+	"\n"
+	"Examples:\n"
+	"  ringinfo --probe\n"
+	"             Reports the machine, and the ring of one rank for each core with its edges measured.\n"
+	"  mpirun -n 4 ringinfo --json\n"
+	"             Reports the ring that this launcher makes, as JSON.\n";
 
 static void parse_options(int argc, char **argv, struct options *o)
 {
@@ -62,7 +61,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 		case PROBE: o->probe = true; break;
 		case ENVIRONMENT: o->environment = true; break;
 		case JSON: o->json = true; break;
-		case HELP: usage(stdout); exit(EXIT_GOOD);
+		case HELP: fputs(help, stdout); exit(EXIT_GOOD);
 		case VERSION: tool_print_version("ringinfo"); break;
 		default: fprintf(stderr, "See ringinfo --help.\n"); exit(EXIT_USAGE);
 		}

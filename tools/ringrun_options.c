@@ -8,41 +8,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What --help prints; the numbers are those of GRACE_MS. */
+static const char help[] =
+	"usage: ringrun -n N [--bind share|core|none] [--tag] PROGRAM [ARGS...]\n"
+	"\n"
+	"Starts N ranks of PROGRAM on this host. Each rank finds its number, the number of ranks and their\n"
+	"meeting point in its environment. kolo_comm_create reads them there if its attr is NULL.\n"
+	"\n"
+	"  -n N           The number of ranks, from 1 to 65536.\n"
+	"  --bind share   Bind each rank to its share of the cores. Neighbours in rank order get\n"
+	"                 neighbouring cores. If there are fewer cores than ranks, bind nothing. This is the\n"
+	"                 default.\n"
+	"  --bind core    Bind each rank to one core. If there are fewer cores than ranks, bind nothing.\n"
+	"  --bind none    Bind nothing.\n"
+	"  --tag          Begin every line of output with its rank, like [3].\n"
+	"  --help         Print this text.\n"
+	"  --version      Print the version.\n"
+	"\n"
+	"Standard input goes to rank 0. ringrun passes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2\n"
+	"on to all ranks. If a rank fails, the others have %d s to end by themselves. Then they get SIGTERM,\n"
+	"and %d s later SIGKILL.\n"
+	"\n"
+	"Exit status:\n"
+	"  0      All ranks returned 0.\n"
+	"  125    ringrun itself failed.\n"
+	"  126    PROGRAM could not be run.\n"
+	"  127    PROGRAM was not found.\n"
+	"  other  The status of the first rank that failed: 128 + N if signal N killed it.\n"
+	"\n"
+	"Environment:\n"
+	"  KOLO_RANK, KOLO_NRANKS, KOLO_ID\n"
+	"         ringrun sets these for every rank. See kolo-environment(7).\n"
+	"\n"
+	"Examples:\n"
+	"  ringrun -n 4 ./program\n"
+	"         Starts four ranks, each on a quarter of the cores.\n"
+	"  ringrun -n 2 --tag sh -c 'echo $KOLO_RANK'\n"
+	"         Prints [0] 0 and [1] 1, in any order.\n";
+
 static void usage(FILE *out)
 {
-	fprintf(out,
-		"usage: ringrun -n N [--bind share|core|none] [--tag] PROGRAM [ARGS...]\n"
-		"\n"
-		"Starts N ranks of PROGRAM on this host. Each finds its number, the number of ranks and their\n"
-		"meeting point in its environment, where kolo_comm_create looks when its attr is NULL.\n"
-		"\n"
-		"  -n N           number of ranks\n"
-		"  --bind share   each rank on its share of the cores: all of them divided by the ranks, neighbours\n"
-		"                 together; no binding where there are fewer cores than ranks (default)\n"
-		"  --bind core    each rank on one core; also no binding where there are fewer\n"
-		"  --bind none    no binding\n"
-		"  --tag          every line of output begins with its rank: [3] ...\n"
-		"  --help, --version\n"
-		"\n"
-		"Standard input goes to rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are\n"
-		"passed on to all ranks. When a rank fails, the others have %d s to end by themselves, get SIGTERM,\n"
-		"and %d s later SIGKILL.\n"
-		"\n"
-		"Exit status:\n"
-		"  0      all ranks returned 0\n"
-		"  125    ringrun itself failed\n"
-		"  126    PROGRAM could not be run\n"
-		"  127    PROGRAM was not found\n"
-		"  other  that of the first rank that failed; 128 + N when signal N killed it\n"
-		"\n"
-		"Environment:\n"
-		"  KOLO_RANK, KOLO_NRANKS, KOLO_ID  set for every rank\n"
-		"\n"
-		"Examples:\n"
-		"  ringrun -n 4 ./program           four ranks, each on a quarter of the cores\n"
-		"  ringrun -n 2 --tag sh -c 'echo $KOLO_RANK'\n"
-		"                                   prints [0] 0 and [1] 1, in any order\n",
-		GRACE_MS / 1000, GRACE_MS / 1000);
+	fprintf(out, help, GRACE_MS / 1000, GRACE_MS / 1000);
 }
 
 static int parse_nranks(const char *text)

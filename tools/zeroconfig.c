@@ -10,47 +10,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void usage(FILE *out)
-{
-	fprintf(out,
-		"usage: zeroconfig [OPTIONS] FILE\n"
-		"\n"
-		"Reads a DeepSpeed config and prints what Kolo's engine makes of it: a config in which \"auto\" is\n"
-		"resolved and every key that has an effect has its value. Remarks, on keys that need nothing done or\n"
-		"do something else than one may expect, go to standard error.\n"
-		"\n"
-		"What the program would say, and \"auto\" stands for:\n"
-		"  -n, --nranks N        number of ranks (1)\n"
-		"  --hidden N            elements in a hidden state, from which sizes of buckets follow\n"
-		"  --micro-batch N       samples of a micro-step on a rank\n"
-		"  --accumulation N      micro-steps for each update\n"
-		"  --train-batch N       samples of an update on all ranks\n"
-		"  --lr X                learning rate (0.001)\n"
-		"  --beta1 X, --beta2 X  of Adam, Lion and Lamb (0.9, 0.999)\n"
-		"  --eps X               of Adam, Adagrad and Lamb (1e-8)\n"
-		"  --weight-decay X      (0.01)\n"
-		"  --clip X              the largest norm of the gradient (1)\n"
-		"  --warmup-steps N      of a schedule (0)\n"
-		"  --total-steps N       of a schedule\n"
-		"  --type f32|f16|bf16   of the tensors (f32)\n"
-		"  --groups N            groups of tensors with hyper-parameters of their own (1)\n"
-		"  --device              its tensors are on a device, which offload_optimizer and offload_param\n"
-		"                        leave; without it they are in host memory\n"
-		"\n"
-		"Other options:\n"
-		"  -o, --output FILE     write there instead\n"
-		"  --help, --version\n"
-		"\n"
-		"Exit status:\n"
-		"  0      the config is good\n"
-		"  1      it is not; standard error has the line, the key, and what is wrong with it\n"
-		"  2      a mistake on the command line\n"
-		"  3      a failure, with the reason on standard error\n"
-		"\n"
-		"Examples:\n"
-		"  zeroconfig -n 8 --micro-batch 4 --type bf16 ds_config.json\n"
-		"             a config of a Hugging Face trainer, for eight ranks\n");
-}
+static const char help[] =
+	"usage: zeroconfig [OPTIONS] FILE\n"
+	"\n"
+	"Reads a DeepSpeed config and prints what Kolo's engine makes of it. The output is a config too: each\n"
+	"\"auto\" is replaced by its value, and every key that has an effect has its value. Standard error gets\n"
+	"remarks on keys that need no action and on keys that do something unexpected.\n"
+	"\n"
+	"What the program would say:\n"
+	"  -n, --nranks N        The number of ranks. Default: 1.\n"
+	"  --hidden N            Elements in a hidden state. Sizes of buckets follow from it.\n"
+	"  --micro-batch N       Samples of a rank in a micro-step.\n"
+	"  --accumulation N      Micro-steps for each update.\n"
+	"  --train-batch N       Samples of all ranks in an update.\n"
+	"  --lr X                The learning rate. Default: 0.001.\n"
+	"  --beta1 X, --beta2 X  Decay rates of Adam, Lion and Lamb. Default: 0.9, 0.999.\n"
+	"  --eps X               The epsilon of Adam, Adagrad and Lamb. Default: 1e-8.\n"
+	"  --weight-decay X      The weight decay. Default: 0.01.\n"
+	"  --clip X              The largest norm of the gradient. Default: 1.\n"
+	"  --warmup-steps N      Warm-up steps of a schedule. Default: 0.\n"
+	"  --total-steps N       All steps of a schedule.\n"
+	"  --type f32|f16|bf16   The type of the tensors. Default: f32.\n"
+	"  --groups N            Groups of tensors, each with its own hyper-parameters. Default: 1.\n"
+	"  --device              The tensors are on a device, and offload_optimizer and offload_param move\n"
+	"                        state away from it. Without this option they are in host memory.\n"
+	"\n"
+	"Each \"auto\" in the config stands for the value of the option here.\n"
+	"\n"
+	"Other options:\n"
+	"  -o, --output FILE     Write to this file instead of standard output.\n"
+	"  --help                Print this text.\n"
+	"  --version             Print the version.\n"
+	"\n"
+	"Exit status:\n"
+	"  0      The config is good.\n"
+	"  1      The config is wrong. Standard error has the line, the key and the mistake.\n"
+	"  2      The command line has a mistake.\n"
+	"  3      Something failed. Standard error has the reason.\n"
+	"\n"
+	"Examples:\n"
+	"  zeroconfig -n 8 --micro-batch 4 --type bf16 ds_config.json\n"
+	"         Reads the config of a Hugging Face trainer, for eight ranks.\n";
 
 /* The options that set a number of the model description. */
 static const struct tool_option fields[] = {
@@ -107,7 +107,7 @@ static const char *parse_options(int argc, char **argv, struct kolo_zero_model *
 		case 'o': output = optarg; break;
 		case TYPE: m->type = parse_type(optarg); break;
 		case DEVICE: m->device = 1; break;
-		case HELP: usage(stdout); exit(EXIT_GOOD);
+		case HELP: fputs(help, stdout); exit(EXIT_GOOD);
 		case VERSION: tool_print_version("zeroconfig"); break;
 		default: fprintf(stderr, "See zeroconfig --help.\n"); exit(EXIT_USAGE);
 		}

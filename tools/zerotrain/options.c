@@ -11,108 +11,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void list_model(FILE *out)
-{
-	fprintf(out,
-		"The model:\n"
-		"  --layers L            blocks (5)\n"
-		"  --dim D               elements in a hidden state, a multiple of the heads (128)\n"
-		"  --heads H             (4)\n"
-		"  --context C           bytes that it looks back to (128)\n"
-		"  --dropout X           share of activations that are dropped in training (0)\n"
-		"\n"
-		"Training:\n"
-		"  --data FILE           the text\n"
-		"  --steps N             updates in all, those before a restart included (500)\n"
-		"  --batch B             sequences of a rank and micro-step (8, or what --config says)\n"
-		"  --lr X                the learning rate (0.002, or what --config says). Without --config it is\n"
-		"                        the highest, behind a warm-up, and falls as a cosine to a tenth\n"
-		"  --seed K              of weights, order of the text, dropout and --sample (1)\n"
-		"  --stage 0|1|2|3       of ZeRO (0, or what --config says)\n"
-		"  --overlap on|off      communication beside the model's work (on, or what --config says)\n"
-		"  --precision fp32|fp16|bf16\n"
-		"                        of parameters and gradients (fp32, or what --config says)\n"
-		"  --recompute none|block|N\n"
-		"                        keep activations of all blocks, of one, or of N; others are computed\n"
-		"                        again in the backward pass (none)\n"
-		"  --config DS.json      settings of the engine from a DeepSpeed config\n"
-		"\n");
-}
-
-static void list_places(FILE *out)
-{
-	fprintf(out,
-		"Where things are:\n"
-		"  --device arena:SIZE[,BANDWIDTH]|cuda[:N]\n"
-		"                        the memory that the engine works in, and the model: SIZE bytes of the\n"
-		"                        host's that stand for a device's, like 256M, which BANDWIDTH bytes are\n"
-		"                        copied from and to in a second, like 2G; or that of GPU number N (0). This\n"
-		"                        GPT has no kernels for GPUs: it is computed on the host, with copies of\n"
-		"                        what is on the GPU\n"
-		"  --offload-optimizer none|cpu|nvme\n"
-		"                        the optimizer's state out of the device, to the host or to files (none, or\n"
-		"                        what --config says); stages 1 to 3\n"
-		"  --offload-param none|cpu|nvme\n"
-		"                        a rank's shards of the parameters likewise; stage 3\n"
-		"  --nvme-path DIR       for these files, which nvme wants unless --config says where\n"
-		"  --offload-ratio X     share of the optimizer's state that is offloaded, from 0 to 1 (1, or what\n"
-		"                        --config says)\n"
-		"  --threads N           that update what is on the host (the cores that a rank has to itself, or 1)\n"
-		"\n");
-}
-
-static void list_others(FILE *out)
-{
-	fprintf(out,
-		"Checkpoints:\n"
-		"  --save DIR            write checkpoints there, the last two of which stay\n"
-		"  --save-every N        updates from one to the next; the last update has one too (100)\n"
-		"  --resume DIR          go on from the newest checkpoint in DIR, with the same options\n"
-		"\n"
-		"What is told:\n"
-		"  --print N             updates from line to line (10)\n"
-		"  --validate N          updates from validation to validation; 0: at the end only (100)\n"
-		"  --sample N            let it write N bytes at the end\n"
-		"  --report              memory, traffic and time\n"
-		"  --plot FILE           losses over steps, as .svg or .png (gnuplot)\n"
-		"  --log FILE            a row for each update, as .csv or .jsonl\n"
-		"\n"
-		"Other options:\n"
-		"  -n N                  ranks to start where there is no launcher (1)\n"
-		"  --help, --version\n"
-		"\n");
-}
-
-static void usage(FILE *out)
-{
-	fprintf(out,
-		"usage: ringrun -n N zerotrain --data FILE [OPTIONS]\n"
-		"       zerotrain [-n N] --data FILE [OPTIONS]\n"
-		"\n"
-		"Trains a small GPT on the bytes of a file with Kolo's ZeRO engine, and lets it write. Without a\n"
-		"launcher it starts itself through ringrun.\n"
-		"\n"
-		"Prints `step N loss X` as training goes on, the loss of the text's last tenth, which is not\n"
-		"trained on, and at the end what --sample, --report and --plot ask for. Losses are in nats for\n"
-		"each byte: 5.55 knows nothing. They are the same at every stage, with and without overlap,\n"
-		"recomputing and offload, for the same number of ranks.\n"
-		"\n");
-	list_model(out);
-	list_places(out);
-	list_others(out);
-	fprintf(out,
-		"Exit status:\n"
-		"  0      done\n"
-		"  1      the text, the config or the checkpoint does not do; standard error says why\n"
-		"  2      a mistake on the command line\n"
-		"  3      a failure, with the reason on standard error\n"
-		"\n"
-		"Examples:\n"
-		"  ringrun -n 2 zerotrain --data /usr/share/common-licenses/GPL-3 --sample 400\n"
-		"             a license that nobody has written\n"
-		"  zerotrain --data TEXT --stage 3 --device arena:128M,2G --offload-optimizer cpu --report\n"
-		"             on a device of 128 MiB, with the optimizer's state 2 GiB/s away\n");
-}
+static const char help[] =
+	"usage: ringrun -n N zerotrain --data FILE [OPTIONS]\n"
+	"       zerotrain [-n N] --data FILE [OPTIONS]\n"
+	"\n"
+	"Trains a small GPT on the bytes of a file with Kolo's ZeRO engine, then generates text with it.\n"
+	"Without a launcher it starts itself through ringrun.\n"
+	"\n"
+	"It prints `step N loss X` during training. It also prints the loss of the last tenth of the text,\n"
+	"which is not trained on. At the end it prints what --sample, --report and --plot ask for. A loss is\n"
+	"in nats for each byte: 5.55 means that the model knows nothing. For the same number of ranks, losses\n"
+	"are the same at every stage, with and without overlap, recomputing and offload.\n"
+	"\n"
+	"The model:\n"
+	"  --layers L            The number of blocks. Default: 5.\n"
+	"  --dim D               Elements in a hidden state, a multiple of the number of heads. Default: 128.\n"
+	"  --heads H             The number of attention heads. Default: 4.\n"
+	"  --context C           The number of bytes that the model looks back to. Default: 128.\n"
+	"  --dropout X           The share of activations that training drops. Default: 0.\n"
+	"\n"
+	"Training:\n"
+	"  --data FILE           The text.\n"
+	"  --config DS.json      Read the engine's settings from this DeepSpeed config. If it has a value,\n"
+	"                        that value is the default of --batch, --lr, --stage, --overlap,\n"
+	"                        --precision, --offload-optimizer, --offload-param, --offload-ratio and\n"
+	"                        --nvme-path.\n"
+	"  --steps N             The number of updates, with those before a restart. Default: 500.\n"
+	"  --batch B             Sequences of a rank in a micro-step. Default: 8.\n"
+	"  --lr X                The learning rate. Default: 0.002. Without --config this is its maximum: it\n"
+	"                        rises during a warm-up, then falls as a cosine to a tenth.\n"
+	"  --seed K              The seed of weights, order of the text, dropout and --sample. Default: 1.\n"
+	"  --stage 0|1|2|3       The ZeRO stage. Default: 0.\n"
+	"  --overlap on|off      Communicate while the model computes. Default: on.\n"
+	"  --precision fp32|fp16|bf16\n"
+	"                        The type of parameters and gradients. Default: fp32.\n"
+	"  --recompute none|block|N\n"
+	"                        Keep the activations of all blocks, of one block, or of N blocks. The\n"
+	"                        backward pass computes the others again. Default: none.\n"
+	"\n"
+	"Memory:\n"
+	"  --device arena:SIZE[,BANDWIDTH]\n"
+	"                        Keep the engine's and the model's memory in SIZE bytes of host memory that\n"
+	"                        stand for a device's, like 256M. BANDWIDTH limits copies from and to it, in\n"
+	"                        bytes per second, like 2G.\n"
+	"  --device cuda[:N]     Keep the engine's memory on GPU number N. Default: 0. This GPT has no\n"
+	"                        kernels for GPUs: the host computes it, on copies of what is on the GPU.\n"
+	"  --offload-optimizer none|cpu|nvme\n"
+	"                        Move the optimizer's state from the device to host memory (cpu) or to files\n"
+	"                        (nvme). This needs stage 1, 2 or 3. Default: none.\n"
+	"  --offload-param none|cpu|nvme\n"
+	"                        Move a rank's parameter shards from the device to host memory (cpu) or to\n"
+	"                        files (nvme). This needs stage 3. Default: none.\n"
+	"  --nvme-path DIR       The folder of these files. nvme needs it, unless the config has it.\n"
+	"  --offload-ratio X     The share of the optimizer's state that is offloaded, from 0 to 1.\n"
+	"                        Default: 1.\n"
+	"  --threads N           The number of threads that update state in host memory. Default: the number\n"
+	"                        of cores that a rank has to itself, or 1.\n"
+	"\n"
+	"Checkpoints:\n"
+	"  --save DIR            Write checkpoints to this folder. The last two of them are kept.\n"
+	"  --save-every N        Updates between two checkpoints. The last update has one too. Default: 100.\n"
+	"  --resume DIR          Continue from the newest checkpoint in DIR, with the same options.\n"
+	"\n"
+	"Output:\n"
+	"  --print N             Updates between two lines. Default: 10.\n"
+	"  --validate N          Updates between two validations. 0: only at the end. Default: 100.\n"
+	"  --sample N            Generate N bytes of text at the end.\n"
+	"  --report              Print memory, traffic and time at the end.\n"
+	"  --plot FILE           Draw losses over steps as .svg or .png. This needs the program gnuplot.\n"
+	"  --log FILE            Write a row for each update, as .csv or .jsonl.\n"
+	"\n"
+	"Other options:\n"
+	"  -n N                  The number of ranks to start without a launcher. Default: 1.\n"
+	"  --help                Print this text.\n"
+	"  --version             Print the version.\n"
+	"\n"
+	"Exit status:\n"
+	"  0      Success.\n"
+	"  1      The text, the config or the checkpoint cannot be used. Standard error has the reason.\n"
+	"  2      The command line has a mistake.\n"
+	"  3      Something failed. Standard error has the reason.\n"
+	"\n"
+	"Examples:\n"
+	"  ringrun -n 2 zerotrain --data /usr/share/common-licenses/GPL-3 --sample 400\n"
+	"         Trains on a license, and generates 400 bytes of a new one.\n"
+	"  zerotrain --data TEXT --stage 3 --device arena:128M,2G --offload-optimizer cpu --report\n"
+	"         Trains on a device of 128 MiB, with the optimizer's state in host memory at 2 GiB/s.\n";
 
 /* The options that take an integer, a text or a real number. */
 static const struct tool_option fields[] = {
@@ -290,7 +274,7 @@ static void parse_all(int argc, char **argv, struct options *o)
 		case OPTIMIZER: o->offload_optimizer = parse_place("offload-optimizer", optarg); break;
 		case PARAM: o->offload_param = parse_place("offload-param", optarg); break;
 		case REPORT: o->report = true; break;
-		case HELP: usage(stdout); exit(EXIT_GOOD);
+		case HELP: fputs(help, stdout); exit(EXIT_GOOD);
 		case VERSION: tool_print_version("zerotrain"); break;
 		default: fprintf(stderr, "See zerotrain --help.\n"); exit(EXIT_USAGE);
 		}

@@ -259,7 +259,7 @@ def files_that_ringbench_did_not_write_are_refused_with_their_line():
             refused(3, (f"{file}, line {line}: ", word, "ringbench --json"), *FAST, *plot, "--against", file)
         refused(3, ("absent.json", "No such file"), *FAST, *plot, "--against", "absent.json")
         refused(3, ("Is a directory",), *FAST, *plot, "--against", path)
-        refused(2, ("each file once",), *FAST, *plot, "--against", file, "--against", file)
+        refused(2, ("each file only once",), *FAST, *plot, "--against", file, "--against", file)
         refused(2, ("--plot FILE",), *FAST, "--against", file)
         refused(2, ("at most 16",), *FAST, *plot, *(a for k in range(17) for a in ("--against", f"{k}.json")))
         assert os.listdir(path) == ["a.json"]

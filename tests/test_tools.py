@@ -111,7 +111,7 @@ def ringbench_has_ranks_as_threads():
     done = run(RINGBENCH, "-n", "3", "--threads", "all", "-b", "8", "-e", "64K", "-f", "64", "-i", "3")
     assert done.returncode == 0 and "# 3 ranks" in done.stdout and "0 wrong elements; traffic as" in done.stdout, done
     done = run(RINGRUN, "-n", "2", RINGBENCH, "--threads")
-    assert done.returncode == 2 and "--threads: want it without a launcher" in done.stderr, done
+    assert done.returncode == 2 and "--threads: cannot be used in a job of" in done.stderr, done
     done = run(RINGBENCH, "--threads", "-n", "2", "--algorithm", "none")
     assert done.returncode == 3 and "none" in done.stderr, done
 
@@ -140,9 +140,9 @@ def ringbench_measures_on_gpus():
         # All on registered memory, but for what a root would have to move alone, and where nothing is moved.
         assert all(r["ran"] == "direct" for r in rows if 64 <= r["bytes"] <= 65536), rows
     done = bench_on_gpus("--device", "2")
-    assert done.returncode == 3 and "--device 2: want numbers from 0 to 1" in done.stderr, done
+    assert done.returncode == 3 and "--device 2: must be numbers from 0 to 1" in done.stderr, done
     done = run(f"{B}/ringbench", "--memory", "cuda", "send_recv")
-    assert done.returncode == 2 and "messages don't run on streams" in done.stderr, done
+    assert done.returncode == 2 and "send_recv cannot run on streams" in done.stderr, done
     done = run(f"{B}/ringbench", "--memory", "gpu")
     assert done.returncode == 2 and "host, alloc, cuda or cuda-registered" in done.stderr, done
 
@@ -189,7 +189,7 @@ def ringbench_refuses_mistakes():
     done = run(RINGBENCH, "-n", "2", "all", "-t", "u8", "-b", "1", "-e", "1", "-i", "1")
     assert done.returncode == 0 and "# all_gather is left out" in done.stdout and "# broadcast is" not in done.stdout, done
     done = run(RINGBENCH, "-n", "2", "-r", "2", "broadcast")
-    assert done.returncode == 2 and "there are 2 ranks" in done.stderr, done
+    assert done.returncode == 2 and "below the number of ranks, 2" in done.stderr, done
     for option, name in (("--transport", "pigeon"), ("--algorithm", "magic")):
         done = run(RINGBENCH, "-n", "2", option, name)
         assert done.returncode == 3 and name in done.stderr, done

@@ -1,4 +1,4 @@
-"""zeroplan from the outside: bytes and times against the formulas of zero/README.md and tools/README.md, what fits, what it
+"""zeroplan from the outside: bytes and times against the formulas of zero/README.md and tools/zeroplan.md, what fits, what it
 measures, its options and exit codes. Writes TAP."""
 import contextlib
 import json
@@ -278,7 +278,7 @@ def a_config_says_what_options_do_not():
         home = plan(*args, *rates(device=0), remark=already)["asked"][0]
         assert done["time"]["up"] > 0 == home["time"]["up"] and home["time"]["gather"] > done["time"]["gather"], (home, done)
         done = run(ZEROPLAN, *STACK, "-n", "2", "--config", path)
-        assert done.returncode == 2 and "hidden of the model" in done.stderr and "--dim says" in done.stderr, done
+        assert done.returncode == 2 and "hidden of the model" in done.stderr and "as --dim" in done.stderr, done
     done = run(ZEROPLAN, "--config", "/dev/stdin", input='{"train_batch_size": 2, "zero_optimization": {"stag": 2}}')
     assert done.returncode == 2 and "did you mean zero_optimization.stage?" in done.stderr, done
     assert run(ZEROPLAN, "--config", "/nowhere/at/all").returncode == 3
@@ -322,18 +322,18 @@ def a_picture_has_kinds_places_and_stages():
 @test
 def mistakes_are_refused():
     for args, words in (
-            (["-n", "0"], "-n 0"), (["--stage", "4"], "--stage"), (["--precision", "f64"], "want fp32, fp16 or bf16"),
-            (["--optimizer", "adamax"], "want adamw"), (["--offload-param", "disk"], "want none, cpu or nvme"),
-            (["--offload-ratio", "0.5"], "want --offload-optimizer"), (["--offload-ratio", "-1"], "from 0 to 1"),
-            (["--offload-ratio", "1.5"], "from 0 to 1"), (["--offload-ratio", "nan"], "want a number"),
-            (["--offload-optimizer", "cpu"], "want --device-memory"), (["--offload-param", "cpu"], "want --device-memory"),
-            ([*STACK, "--layers", "2"], "--layers 2: want no --parameters"), ([*STACK, "--vocab", "2"], "--vocab 2: want"),
+            (["-n", "0"], "-n 0"), (["--stage", "4"], "--stage"), (["--precision", "f64"], "must be fp32, fp16 or bf16"),
+            (["--optimizer", "adamax"], "must be adamw"), (["--offload-param", "disk"], "must be none, cpu or nvme"),
+            (["--offload-ratio", "0.5"], "needs --offload-optimizer"), (["--offload-ratio", "-1"], "from 0 to 1"),
+            (["--offload-ratio", "1.5"], "from 0 to 1"), (["--offload-ratio", "nan"], "must be a number"),
+            (["--offload-optimizer", "cpu"], "needs --device-memory"), (["--offload-param", "cpu"], "needs --device-memory"),
+            ([*STACK, "--layers", "2"], "--layers 2: cannot be used with --parameters"), ([*STACK, "--vocab", "2"], "--vocab 2: cannot"),
             (["--parameters", "0.2"], "from 1 to 10T"),
             (["--parameters", "7X"], "from 1 to 10T"), (["--device-memory", "lots"], "a number of bytes"),
             (["--bandwidth", "ring"], "NAME=NUMBER"), (["--bandwidth", "rung=1"], "NAME=NUMBER"),
-            (["--bandwidth", "ring=0"], "NAME=NUMBER"), (["--bandwidth", "device=1e12"], "want --device-memory"),
-            (["--dim", "10", "--heads", "4"], "no multiple of --heads"),
-            (["--accumulation", "0"], "--accumulation 0"), (["x"], "want options only"), (["--wibble"], "zeroplan --help"),
+            (["--bandwidth", "ring=0"], "NAME=NUMBER"), (["--bandwidth", "device=1e12"], "needs --device-memory"),
+            (["--dim", "10", "--heads", "4"], "a multiple of --heads"),
+            (["--accumulation", "0"], "--accumulation 0"), (["x"], "not an option"), (["--wibble"], "zeroplan --help"),
             (["-n", "65", "--measure"], "65 ranks are more"),
             (["--stage", "1", "--offload-param", "cpu", "--device-memory", "1G"], "offload_param")):
         done = run(ZEROPLAN, *args)

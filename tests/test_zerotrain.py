@@ -261,7 +261,7 @@ def a_model_that_a_device_is_too_small_for_is_refused_and_trains_with_offload():
         assert " MiB too much (" in done.stderr and "offload_optimizer takes" in done.stderr, done
         done = train(data, *options, "--batch", 64, "--device", f"arena:{int(whole * 1e6)}")
         assert done.returncode == 3 and re.search(r"rank \d: activations: .*\d{4,}", done.stderr), done
-        assert "want a smaller --batch" in done.stderr, done
+        assert "use a smaller --batch" in done.stderr, done
         done = train(data, *options, "--device", "arena:200K")
         assert done.returncode == 3 and "moments" in done.stderr and " 0.2 MiB are free" in done.stderr, done
 
@@ -321,7 +321,7 @@ def a_config_says_what_is_offloaded():
         done = train(data, "--steps", 2, "--dim", 64, "--config", path, "--report", *ARENA, OPTIMIZER, "none")
         assert done.returncode == 0 and in_report(done.stdout, "moments")[1].startswith("device"), done
         done = train(data, "--steps", 2, "--config", path, "--stage", 0, *ARENA)
-        assert done.returncode == 2 and "the optimizer can't be offloaded at stage 0" in done.stderr, done
+        assert done.returncode == 2 and "the optimizer cannot be offloaded at stage 0" in done.stderr, done
         done = train(data, "--steps", 2, "--config", path)
         assert done.returncode == 0 and "offload_optimizer.device (line 1): already so" in done.stderr, done
 
@@ -407,43 +407,43 @@ def mistakes_are_told_with_what_to_do():
             with open(path, "w") as f:
                 f.write(text)
         for status, args, told in [
-                (1, ["--data", "/nowhere"], "--data /nowhere: No such file or directory: want a file of text"),
-                (1, ["--data", folder], "want a file of text"),
-                (1, ["--data", empty], "want a file of text"),
-                (1, ["--data", short], "has 60 bytes: --context 24 wants 73"),
-                (2, ["--dim", "20", "--heads", "3"], "--dim 20 is no multiple of --heads 3"),
-                (2, ["--batch", "0"], "--batch 0: want a number from 1"),
-                (2, ["--precision", "fp8"], "--precision fp8: want fp32, fp16 or bf16"),
-                (2, ["--overlap", "maybe"], "--overlap maybe: want on or off"),
-                (2, ["--recompute", "all"], "--recompute all: want a number"),
-                (2, ["--dropout", "1"], "--dropout 1: want a number from 0 to less than 1"),
-                (2, ["--stage", "4"], "--stage 4: want a number from 0 to 3"),
-                (2, ["--device", "arena"], "--device arena: want arena:SIZE or arena:SIZE,BANDWIDTH, like"),
-                (2, ["--device", "arena:0"], "--device arena:0: want arena:SIZE"),
-                (2, ["--device", "arena:1M,"], "--device arena:1M,: want arena:SIZE"),
-                (2, ["--device", "arena:1M,1Gb"], "--device arena:1M,1Gb: want arena:SIZE"),
-                (2, ["--device", "cuda:x"], "--device cuda: x: want a number from 0"),
+                (1, ["--data", "/nowhere"], "--data /nowhere: No such file or directory: must be a file of text"),
+                (1, ["--data", folder], "must be a file of text"),
+                (1, ["--data", empty], "must be a file of text"),
+                (1, ["--data", short], "has 60 bytes, and --context 24 needs 73"),
+                (2, ["--dim", "20", "--heads", "3"], "--dim 20 must be a multiple of --heads 3"),
+                (2, ["--batch", "0"], "--batch 0: must be a number from 1"),
+                (2, ["--precision", "fp8"], "--precision fp8: must be fp32, fp16 or bf16"),
+                (2, ["--overlap", "maybe"], "--overlap maybe: must be on or off"),
+                (2, ["--recompute", "all"], "--recompute all: must be a number"),
+                (2, ["--dropout", "1"], "--dropout 1: must be a number from 0 to less than 1"),
+                (2, ["--stage", "4"], "--stage 4: must be a number from 0 to 3"),
+                (2, ["--device", "arena"], "--device arena: must be arena:SIZE or arena:SIZE,BANDWIDTH, like"),
+                (2, ["--device", "arena:0"], "--device arena:0: must be arena:SIZE"),
+                (2, ["--device", "arena:1M,"], "--device arena:1M,: must be arena:SIZE"),
+                (2, ["--device", "arena:1M,1Gb"], "--device arena:1M,1Gb: must be arena:SIZE"),
+                (2, ["--device", "cuda:x"], "--device cuda: x: must be a number from 0"),
                 (3, ["--device", "cuda:1000"], "--device cuda: "),
-                (2, [OPTIMIZER, "disk"], "--offload-optimizer disk: want none, cpu or nvme"),
-                (2, [OPTIMIZER, "cpu", "--stage", 1], "--offload-optimizer cpu: want --device beside it"),
-                (2, [PARAM, "cpu", "--stage", 3], "--offload-param cpu: want --device beside it"),
-                (2, [OPTIMIZER, "nvme", "--stage", 1], "offload to nvme: want --nvme-path DIR beside it"),
-                (2, [*ARENA, OPTIMIZER, "cpu"], "the optimizer can't be offloaded at stage 0: want --stage 1, 2 or 3"),
-                (2, [*ARENA, PARAM, "cpu", "--stage", 2], "parameters can't be offloaded at stage 2: want --stage 3"),
-                (2, ["--nvme-path", folder], "want --offload-optimizer nvme, or --offload-param nvme, beside it"),
-                (2, ["--offload-ratio", "1.5"], "--offload-ratio 1.5: want a number from 0 to 1"),
-                (2, ["--offload-ratio", "0.5", "--stage", 1], "--offload-ratio 0.5: want --offload-optimizer cpu"),
-                (2, ["--threads", "0"], "--threads 0: want a number from 1"),
+                (2, [OPTIMIZER, "disk"], "--offload-optimizer disk: must be none, cpu or nvme"),
+                (2, [OPTIMIZER, "cpu", "--stage", 1], "--offload-optimizer cpu: needs --device"),
+                (2, [PARAM, "cpu", "--stage", 3], "--offload-param cpu: needs --device"),
+                (2, [OPTIMIZER, "nvme", "--stage", 1], "offload to nvme: needs --nvme-path DIR"),
+                (2, [*ARENA, OPTIMIZER, "cpu"], "the optimizer cannot be offloaded at stage 0: use --stage 1, 2 or 3"),
+                (2, [*ARENA, PARAM, "cpu", "--stage", 2], "parameters cannot be offloaded at stage 2: use --stage 3"),
+                (2, ["--nvme-path", folder], "needs --offload-optimizer nvme or --offload-param nvme"),
+                (2, ["--offload-ratio", "1.5"], "--offload-ratio 1.5: must be a number from 0 to 1"),
+                (2, ["--offload-ratio", "0.5", "--stage", 1], "--offload-ratio 0.5: needs --offload-optimizer cpu"),
+                (2, ["--threads", "0"], "--threads 0: must be a number from 1"),
                 (2, ["--wibble"], "See zerotrain --help"),
-                (2, ["more"], "more: want options only"),
-                (2, ["--log", "log.txt"], "--log log.txt: want a name that ends in .csv or .jsonl"),
-                (2, ["--plot", "plot.gif"], "--plot plot.gif: want a name that ends in .svg or .png"),
+                (2, ["more"], "more: not an option"),
+                (2, ["--log", "log.txt"], "--log log.txt: must be a name that ends in .csv or .jsonl"),
+                (2, ["--plot", "plot.gif"], "--plot plot.gif: must be a name that ends in .svg or .png"),
                 (1, ["--resume", folder], "is no checkpoint and has none"),
                 (1, ["--config", short], f"--config: {short}:1:")]:
             done = train(data, "--steps", 1, *args, n=1)
             assert done.returncode == status and told in done.stderr, (args, told, done)
         done = run(ZEROTRAIN)
-        assert done.returncode == 2 and "want --data FILE" in done.stderr, done
+        assert done.returncode == 2 and "--data FILE is missing" in done.stderr, done
 
 
 @test
@@ -456,7 +456,7 @@ def a_checkpoint_of_another_run_is_refused():
         for args, told in [(["--dim", 32], "has shape"), (["--layers", 2], "tensor"), (["--seed", 2], "--seed 1"),
                            (["--heads", 4], "--heads 2"), (["--batch", 3], "--batch 2"), (["--data", other], "text ")]:
             done = train(data, "--steps", 4, "--resume", f"{folder}/saved", *args)
-            assert done.returncode == 1 and told in done.stderr and "that it began with" in done.stderr, (args, done)
+            assert done.returncode == 1 and told in done.stderr and "began with" in done.stderr, (args, done)
 
 
 main()

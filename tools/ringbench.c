@@ -29,7 +29,7 @@ static FILE *open_output(const char *name)
 		return name ? stdout : NULL;
 	f = fopen(name, "w");
 	if (!f)
-		fprintf(stderr, "ringbench: %s: %s\n", name, strerror(errno));
+		fprintf(stderr, "ringbench: opening %s: %s\n", name, strerror(errno));
 	return f;
 }
 
@@ -105,11 +105,11 @@ static int allocate_registered(struct bench *b, size_t room)
 
 	for (int k = 0; k < 2; k++) {
 		if (kolo_cuda_alloc(b->queue, room, out[k]) < 0)
-			return fail(b, "getting memory");
+			return fail(b, "allocating buffers");
 		if (gpu_zero(b->gpu, *out[k], room) < 0)
 			return EXIT_FAILED;
 		if (kolo_cuda_register(b->comm, b->queue, *out[k], room) < 0)
-			return fail(b, "registering memory");
+			return fail(b, "registering buffers");
 	}
 	return 0;
 }
@@ -122,8 +122,9 @@ static int allocate_on_gpu(struct bench *b, size_t room)
 	b->gpu_dst = gpu_alloc(b->gpu, room);
 	if (b->gpu_src && b->gpu_dst)
 		return 0;
-	fprintf(stderr, "ringbench: rank %d: no memory for two buffers of %zu bytes on GPU %d\n", b->rank,
-		room, gpu_number(b->gpu));
+	fprintf(stderr,
+		"ringbench: rank %d: out of memory for two buffers of %zu bytes on GPU %d: use a smaller -e\n",
+		b->rank, room, gpu_number(b->gpu));
 	return EXIT_FAILED;
 }
 
@@ -137,7 +138,7 @@ static int allocate(struct bench *b)
 		void *src, *dst;
 
 		if (kolo_alloc(b->comm, room, &src) < 0 || kolo_alloc(b->comm, room, &dst) < 0)
-			return fail(b, "getting memory");
+			return fail(b, "allocating buffers");
 		b->src = src;
 		b->dst = dst;
 	} else {
@@ -145,8 +146,9 @@ static int allocate(struct bench *b)
 		b->dst = malloc(room);
 	}
 	if (!b->src || !b->dst || !b->times) {
-		fprintf(stderr, "ringbench: rank %d: no memory for two buffers of %zu bytes\n", b->rank,
-			room);
+		fprintf(stderr,
+			"ringbench: rank %d: out of memory for two buffers of %zu bytes: use a smaller -e\n",
+			b->rank, room);
 		return EXIT_FAILED;
 	}
 	/* Touched now, not while the clock runs. */
@@ -166,7 +168,7 @@ static int make_queue(struct bench *b)
 		rc = kolo_queue_create(&b->queue);
 	if (rc == 0 && b->gpu)
 		rc = kolo_cuda_connect(b->comm, b->queue);
-	return rc < 0 ? fail(b, "making a queue") : 0;
+	return rc < 0 ? fail(b, "creating a queue") : 0;
 }
 
 /* ---- The loops ------------------------------------------------------------------------------------------ */
@@ -273,13 +275,15 @@ static int check_fit(const struct bench *b)
 
 	if (o->nranks && o->nranks != b->nranks) {
 		if (b->rank == 0)
-			fprintf(stderr, "ringbench: -n %d, but the job in the environment has %d ranks\n",
+			fprintf(stderr,
+				"ringbench: -n %d, but the job in the environment has %d ranks: leave out -n\n",
 				o->nranks, b->nranks);
 		return EXIT_USAGE;
 	}
 	if (o->root >= b->nranks) {
 		if (b->rank == 0)
-			fprintf(stderr, "ringbench: -r %d: there are %d ranks\n", o->root, b->nranks);
+			fprintf(stderr, "ringbench: -r %d: must be below the number of ranks, %d\n", o->root,
+				b->nranks);
 		return EXIT_USAGE;
 	}
 	return 0;
@@ -292,7 +296,7 @@ static int learn_ring(struct bench *b)
 
 	b->next = malloc((size_t)b->nranks * sizeof(*b->next));
 	if (!b->next) {
-		fprintf(stderr, "ringbench: no memory for a ring of %d ranks\n", b->nranks);
+		fprintf(stderr, "ringbench: out of memory for a ring of %d ranks\n", b->nranks);
 		return EXIT_FAILED;
 	}
 	return kolo_all_gather(b->comm, &next, b->next, 1, KOLO_I32, NULL) < 0 ? fail(b, "learning the ring")
@@ -310,7 +314,7 @@ static int run(struct bench *b)
 	int rc;
 
 	if (kolo_comm_create(&attr, &b->comm) < 0 || kolo_comm_stats(b->comm, &b->agreed) < 0)
-		return fail(b, "joining");
+		return fail(b, "joining the job");
 	b->rank = kolo_comm_rank(b->comm);
 	b->nranks = kolo_comm_nranks(b->comm);
 	b->transport = b->nranks > 1 ? b->agreed.to_next.transport : "none";
@@ -328,7 +332,7 @@ static int run(struct bench *b)
 		if (b->rank == 0)
 			fprintf(stderr,
 				"ringbench: nothing was measured: sizes from %zu to %zu bytes hold no element of the chosen "
-				"types%s\n",
+				"types%s: use a larger -e\n",
 				b->options->min, b->options->max, b->nranks > 1 ? " for each rank" : "");
 		return EXIT_USAGE;
 	}
@@ -385,7 +389,7 @@ static int start_thread(struct rank_thread *t, const struct options *o, const st
 	t->bench = (struct bench){ .options = o, .id = id, .rank = rank, .nranks = n };
 	err = pthread_create(&t->thread, NULL, be_thread, t);
 	if (err)
-		fprintf(stderr, "ringbench: no thread for rank %d: %s\n", rank, strerror(err));
+		fprintf(stderr, "ringbench: starting a thread for rank %d: %s\n", rank, strerror(err));
 	return err;
 }
 
@@ -398,7 +402,7 @@ static int run_threads(const struct options *o)
 
 	if (!threads || kolo_id_create(&id) < 0) {
 		free(threads);
-		return fail(&none, "making an id");
+		return fail(&none, "creating an id");
 	}
 	for (int r = 0; r < n; r++)
 		if (start_thread(&threads[r], o, &id, r, n))
@@ -423,7 +427,8 @@ int main(int argc, char **argv)
 	if (kolo_job_get(&job) < 0)
 		return fail(&bench, "looking for a job");
 	if (options.threads && job.launcher) {
-		fprintf(stderr, "ringbench: --threads: want it without a launcher, not in a job of %s\n",
+		fprintf(stderr,
+			"ringbench: --threads: cannot be used in a job of %s: start ringbench without a launcher\n",
 			job.launcher);
 		return EXIT_USAGE;
 	}

@@ -8,7 +8,8 @@
 
 static int refuse(const char *name, int line, const char *why)
 {
-	fprintf(stderr, "ringbench: --against %s, line %d: %s: want a file that ringbench --json wrote\n",
+	fprintf(stderr,
+		"ringbench: --against %s, line %d: %s: the file must be one that ringbench --json wrote\n",
 		name, line, why);
 	return EXIT_FAILED;
 }
@@ -67,7 +68,7 @@ static int read_file(struct plot *p, const char *name, const char *source)
 	while (f && rc == 0 && (len = getline(&text, &room, f)) >= 0)
 		rc = add_line(p, name, source, ++number, text, (size_t)len);
 	if (!f || (rc == 0 && !feof(f))) {
-		fprintf(stderr, "ringbench: --against %s: %s\n", name, strerror(errno));
+		fprintf(stderr, "ringbench: --against %s: reading it: %s\n", name, strerror(errno));
 		rc = EXIT_FAILED;
 	} else if (rc == 0 && number == 0) {
 		rc = refuse(name, 1, "the file is empty");

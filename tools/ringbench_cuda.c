@@ -91,7 +91,8 @@ static int load_once(void)
 	for (size_t k = 0; k < sizeof(wanted) / sizeof(wanted[0]); k++) {
 		*wanted[k].out = dlsym(library, wanted[k].name);
 		if (!*wanted[k].out) {
-			fprintf(stderr, "ringbench: --memory cuda: the NVIDIA driver has no %s\n",
+			fprintf(stderr,
+				"ringbench: --memory cuda: the NVIDIA driver lacks %s: install a newer one\n",
 				wanted[k].name);
 			return -1;
 		}
@@ -129,7 +130,7 @@ static int choose(int rank, const char *devices, int count)
 
 		if (n == 64 || end == at || (*end && *end != ',') || number < 0 || number >= count) {
 			fprintf(stderr,
-				"ringbench: --device %s: want numbers from 0 to %d, with commas between them\n",
+				"ringbench: --device %s: must be numbers from 0 to %d, separated by commas\n",
 				devices, count - 1);
 			return -1;
 		}

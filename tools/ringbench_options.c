@@ -115,9 +115,9 @@ bool is_measured(const struct options *o, enum collective coll, bool in_place)
 	return in_place ? o->in_place && collective_can_be_in_place(coll) : o->out_of_place;
 }
 
-static void mistake(const char *option, const char *value, const char *want)
+static void mistake(const char *option, const char *value, const char *why)
 {
-	fprintf(stderr, "ringbench: %s %s: want %s\n", option, value, want);
+	fprintf(stderr, "ringbench: %s %s: %s\n", option, value, why);
 	exit(EXIT_USAGE);
 }
 
@@ -132,7 +132,7 @@ static size_t size(const char *option, const char *value)
 	const char *end = tool_read_bytes(value, &bytes);
 
 	if (!end || *end)
-		mistake(option, value, "a number of bytes, like 8, 64K or 1G");
+		mistake(option, value, "must be a number of bytes, like 8, 64K or 1G");
 	return bytes;
 }
 
@@ -145,7 +145,7 @@ static void choose_type(const char *value, bool *types)
 		any |= types[t];
 	}
 	if (!any)
-		mistake("-t", value, "i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
+		mistake("-t", value, "must be i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
 }
 
 static void choose_op(const char *value, bool *ops)
@@ -157,7 +157,7 @@ static void choose_op(const char *value, bool *ops)
 		any |= ops[op];
 	}
 	if (!any)
-		mistake("-o", value, "sum prod min max avg or all");
+		mistake("-o", value, "must be sum prod min max avg or all");
 }
 
 static void choose_collective(const char *value, bool *collectives)
@@ -173,7 +173,7 @@ static void choose_collective(const char *value, bool *collectives)
 	}
 	if (!any)
 		mistake("COLLECTIVE", value,
-			"all_reduce broadcast reduce reduce_scatter all_gather all_to_all gather scatter "
+			"must be all_reduce broadcast reduce reduce_scatter all_gather all_to_all gather scatter "
 			"send_recv barrier or all");
 }
 
@@ -181,9 +181,9 @@ static void add_against(struct options *o, const char *value)
 {
 	for (int i = 0; i < o->nagainst; i++)
 		if (strcmp(o->against[i], value) == 0)
-			mistake("--against", value, "each file once");
+			mistake("--against", value, "name each file only once");
 	if (o->nagainst == MAX_AGAINST)
-		mistake("--against", value, "at most 16 files");
+		mistake("--against", value, "give at most 16 files");
 	o->against[o->nagainst++] = value;
 }
 
@@ -193,9 +193,10 @@ static void add_limit(struct options *o, const char *value)
 	double gbs = strtod(value, &end);
 
 	if (end == value || !(gbs >= 1e-6 && gbs <= 1e9) || (*end && (*end != ':' || !end[1])))
-		mistake("--limit", value, "GB/s from 1e-6 to 1e9, and a label if you like: 12.5 or 12.5:NIC");
+		mistake("--limit", value,
+			"must be GB/s from 1e-6 to 1e9, with a label or without: 12.5 or 12.5:NIC");
 	if (o->nlimits == MAX_LIMITS)
-		mistake("--limit", value, "at most 8 of them");
+		mistake("--limit", value, "give at most 8 limits");
 	o->limits[o->nlimits++] = (struct limit){ gbs, *end ? end + 1 : "limit", value };
 }
 
@@ -248,7 +249,7 @@ static void take_option(struct options *o, int c)
 	case ALGORITHM: o->algorithm = optarg; break;
 	case MEMORY_KIND:
 		if (!memory_find(optarg, &o->memory))
-			mistake("--memory", optarg, "host, alloc, cuda or cuda-registered");
+			mistake("--memory", optarg, "must be host, alloc, cuda or cuda-registered");
 		break;
 	case DEVICES: o->devices = optarg; break;
 	case THREADS: o->threads = true; break;
@@ -273,8 +274,9 @@ static void check_outputs(const struct options *o)
 		for (int k = 0; k < i; k++) {
 			if (!files[i] || !files[k] || strcmp(files[i], files[k]) != 0)
 				continue;
-			fprintf(stderr, "ringbench: --%s and --%s can't both go to %s\n", options[k],
-				options[i], files[i]);
+			fprintf(stderr,
+				"ringbench: --%s and --%s cannot both write to %s: give each its own file\n",
+				options[k], options[i], files[i]);
 			exit(EXIT_USAGE);
 		}
 	}
@@ -291,29 +293,29 @@ static void check_used(const struct options *o)
 		has_type |= o->collectives[coll] && coll != BARRIER;
 	}
 	if (o->op_text && !reduces)
-		mistake("-o", o->op_text, "a collective that reduces beside it");
+		mistake("-o", o->op_text, "needs a collective that reduces, like all_reduce");
 	if (o->root_text && !has_root)
-		mistake("-r", o->root_text, "broadcast, reduce, gather or scatter beside it");
+		mistake("-r", o->root_text, "needs broadcast, reduce, gather or scatter");
 	if (o->type_text && !has_type)
-		mistake("-t", o->type_text, "a collective that moves elements beside it");
+		mistake("-t", o->type_text, "needs a collective that moves elements");
 	for (int coll = 0; coll < NCOLLECTIVES; coll++)
 		if (o->collectives[coll] && o->in_place && !o->out_of_place &&
 		    !collective_can_be_in_place((enum collective)coll))
 			mistake("--in-place", collective_name((enum collective)coll),
-				"a collective that can be done in place");
+				"this collective cannot be in place: leave one of them out");
 	if ((o->in_place || o->out_of_place) && !has_type)
 		mistake(o->in_place ? "--in-place" : "--out-of-place", "barrier",
-			"a collective that moves elements beside it");
+			"needs a collective that moves elements");
 }
 
 static void check_memory(struct options *o)
 {
 	if (o->devices && !is_on_gpu(o))
-		mistake("--device", o->devices, "--memory cuda beside it");
+		mistake("--device", o->devices, "needs --memory cuda or --memory cuda-registered");
 	for (int coll = 0; is_on_gpu(o) && coll < NCOLLECTIVES; coll++)
 		if (o->collectives[coll] && coll == SEND_RECV)
 			mistake("--memory", memory_name(o->memory),
-				"collectives: messages don't run on streams yet");
+				"send_recv cannot run on streams: leave it out");
 	if (is_on_gpu(o) && o->in_flight == 0)
 		o->in_flight = 1; /* a stream is a queue */
 }
@@ -327,11 +329,11 @@ static void check_plot(const struct options *o)
 	if (!o->plot && (o->nagainst || o->nlimits))
 		mistake(o->nagainst ? "--against" : "--limit",
 			o->nagainst ? o->against[0] : o->limits[0].text,
-			"--plot FILE too, where it is drawn");
+			"needs --plot FILE, in which it is drawn");
 	if (o->plot && !gnuplot_draws(o->plot))
-		mistake("--plot", o->plot, "a name that ends in .svg or .png");
+		mistake("--plot", o->plot, "must be a name that ends in .svg or .png");
 	if (o->plot && !any)
-		mistake("--plot", o->plot, "a collective that has a bandwidth; a barrier moves no bytes");
+		mistake("--plot", o->plot, "needs a collective with a bandwidth: a barrier moves no bytes");
 }
 
 void parse_options(int argc, char **argv, struct options *o)
@@ -375,7 +377,8 @@ void parse_options(int argc, char **argv, struct options *o)
 	check_plot(o);
 	check_outputs(o);
 	if (o->min > o->max) {
-		fprintf(stderr, "ringbench: -b is above -e\n");
+		fprintf(stderr, "ringbench: -b %zu is above -e %zu: give the smallest size as -b\n", o->min,
+			o->max);
 		exit(EXIT_USAGE);
 	}
 }

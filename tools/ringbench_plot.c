@@ -173,7 +173,7 @@ void plot_title(const struct plot *p, char *out, size_t room)
 
 static int no_memory(void)
 {
-	fprintf(stderr, "ringbench: --plot: no memory for the curves\n");
+	fprintf(stderr, "ringbench: --plot: out of memory for the curves\n");
 	return EXIT_FAILED;
 }
 

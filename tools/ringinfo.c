@@ -67,11 +67,11 @@ static void parse_options(int argc, char **argv, struct options *o)
 		}
 	}
 	if (o->environment && (o->nranks || o->probe)) {
-		fprintf(stderr, "ringinfo: --environment: want neither -n nor --probe beside it\n");
+		fprintf(stderr, "ringinfo: --environment: cannot be used with -n or --probe\n");
 		exit(EXIT_USAGE);
 	}
 	if (optind < argc) {
-		fprintf(stderr, "ringinfo: %s: want options only\n", argv[optind]);
+		fprintf(stderr, "ringinfo: %s: not an option. See ringinfo --help.\n", argv[optind]);
 		exit(EXIT_USAGE);
 	}
 }
@@ -110,7 +110,8 @@ static int run_in_job(const struct options *o, struct job *j)
 		return rc;
 	if (o->nranks && o->nranks != j->nranks) {
 		if (j->rank == 0)
-			fprintf(stderr, "ringinfo: -n %d, but the job in the environment has %d ranks\n",
+			fprintf(stderr,
+				"ringinfo: -n %d, but the job in the environment has %d ranks: leave out -n\n",
 				o->nranks, j->nranks);
 		return EXIT_USAGE;
 	}

@@ -62,7 +62,7 @@ int join_job(struct job *j)
 	struct rank_facts mine;
 
 	if (kolo_comm_create(NULL, &j->comm) < 0 || kolo_comm_stats(j->comm, &j->agreed) < 0) {
-		fprintf(stderr, "ringinfo: joining: %s\n", kolo_last_error());
+		fprintf(stderr, "ringinfo: joining the job: %s\n", kolo_last_error());
 		return EXIT_FAILED;
 	}
 	j->rank = kolo_comm_rank(j->comm);
@@ -70,7 +70,8 @@ int join_job(struct job *j)
 	j->ranks = info_allocate((size_t)j->nranks, sizeof(*j->ranks));
 	tell_own_facts(j, &mine);
 	if (kolo_all_gather(j->comm, &mine, j->ranks, sizeof(mine), KOLO_U8, NULL) < 0) {
-		fprintf(stderr, "ringinfo: rank %d: gathering: %s\n", j->rank, kolo_last_error());
+		fprintf(stderr, "ringinfo: rank %d: gathering what the ranks report: %s\n", j->rank,
+			kolo_last_error());
 		return EXIT_FAILED;
 	}
 	return 0;

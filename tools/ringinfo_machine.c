@@ -15,7 +15,7 @@ void *info_allocate(size_t n, size_t size)
 	void *memory = calloc(n, size);
 
 	if (!memory) {
-		fprintf(stderr, "ringinfo: no memory for %zu bytes\n", n * size);
+		fprintf(stderr, "ringinfo: out of memory for %zu bytes\n", n * size);
 		exit(EXIT_FAILED);
 	}
 	return memory;

@@ -209,7 +209,7 @@ static int start_ranks(struct keeper *k)
 			become_rank(o, rank, &cores, k->ends ? k->ends + 2 * rank : NULL);
 		}
 		if (k->pids[rank] < 0) {
-			complain("fork");
+			complain("starting a rank");
 			k->pids[rank] = 0;
 			break;
 		}
@@ -235,7 +235,7 @@ static void write_line(struct pipe_end *p, size_t len)
 		if (put < 0 && errno == EAGAIN) {
 			poll(&(struct pollfd){ .fd = p->to, .events = POLLOUT }, 1, -1);
 		} else if (put < 0 && errno != EINTR) {
-			complain("writing what a rank wrote");
+			complain("writing a rank's output");
 			_exit(EXIT_OWN);
 		}
 		at += put > 0 ? (size_t)put : 0;
@@ -306,7 +306,8 @@ static int start_tagger(struct keeper *k)
 	k->ends = calloc((size_t)n, sizeof(*k->ends));
 	for (int i = 0; pipes && k->ends && i < n; i++) {
 		if (pipe2(fds, O_CLOEXEC) < 0) {
-			complain("a pipe (--tag needs four descriptors for each rank: ulimit -n)");
+			complain(
+				"opening a pipe (--tag needs four descriptors for each rank: raise ulimit -n)");
 			_exit(EXIT_OWN);
 		}
 		pipes[i] = (struct pipe_end){ .fd = fds[0],
@@ -326,7 +327,7 @@ static int start_tagger(struct keeper *k)
 	if (k->tagger > 0)
 		return 0;
 	k->tagger = 0;
-	complain("starting");
+	complain("starting the process that tags output");
 	return -1;
 }
 
@@ -509,7 +510,7 @@ int main(int argc, char **argv)
 	signals = open_signals();
 	keeper = signals < 0 ? -1 : fork();
 	if (keeper < 0) {
-		complain("starting");
+		complain("starting the process that keeps the ranks");
 		return EXIT_OWN;
 	}
 	if (keeper > 0)

@@ -58,7 +58,7 @@ static int parse_nranks(const char *text)
 
 	if (end != text && *end == 0 && n >= 1 && n <= MAX_RANKS)
 		return (int)n;
-	fprintf(stderr, "ringrun: -n %s: want a number of ranks from 1 to %d\n", text, MAX_RANKS);
+	fprintf(stderr, "ringrun: -n %s: must be a number of ranks from 1 to %d\n", text, MAX_RANKS);
 	exit(EXIT_OWN);
 }
 
@@ -71,7 +71,7 @@ static enum binding parse_binding(const char *text)
 	for (int i = BIND_NONE; i <= BIND_SHARE; i++)
 		if (strcmp(text, names[i]) == 0)
 			return (enum binding)i;
-	fprintf(stderr, "ringrun: --bind %s: want share, core or none\n", text);
+	fprintf(stderr, "ringrun: --bind %s: must be share, core or none\n", text);
 	exit(EXIT_OWN);
 }
 

@@ -36,9 +36,9 @@ void tool_print_version(const char *tool)
 	exit(EXIT_GOOD);
 }
 
-void tool_refuse_option(const char *tool, const char *option, const char *value, const char *want)
+void tool_refuse_option(const char *tool, const char *option, const char *value, const char *why)
 {
-	fprintf(stderr, "%s: --%s %s: want %s\n", tool, option, value, want);
+	fprintf(stderr, "%s: --%s %s: %s\n", tool, option, value, why);
 	exit(EXIT_USAGE);
 }
 
@@ -48,7 +48,8 @@ long tool_parse_number(const char *tool, const char *option, const char *value, 
 	long x = strtol(value, &end, 10);
 
 	if (end == value || *end || x < min || x > max) {
-		fprintf(stderr, "%s: %s %s: want a number from %ld to %ld\n", tool, option, value, min, max);
+		fprintf(stderr, "%s: %s %s: must be a number from %ld to %ld\n", tool, option, value, min,
+			max);
 		exit(EXIT_USAGE);
 	}
 	return x;
@@ -77,7 +78,7 @@ static double parse_real(const char *tool, const char *option, const char *value
 	double x = strtod(value, &end);
 
 	if (end == value || *end || !isfinite(x)) {
-		fprintf(stderr, "%s: %s %s: want a number\n", tool, option, value);
+		fprintf(stderr, "%s: %s %s: must be a number\n", tool, option, value);
 		exit(EXIT_USAGE);
 	}
 	return x;
@@ -119,7 +120,7 @@ int tool_become_ringrun(const char *tool, int argc, char **argv, int nranks, cha
 	int n = 0, cores = kolo_cores(NULL, 0);
 
 	if (!args) {
-		fprintf(stderr, "%s: out of memory\n", tool);
+		fprintf(stderr, "%s: starting ringrun: out of memory\n", tool);
 		return EXIT_FAILED;
 	}
 	find_ringrun(ringrun, sizeof(ringrun));
@@ -134,6 +135,6 @@ int tool_become_ringrun(const char *tool, int argc, char **argv, int nranks, cha
 		args[n++] = argv[i];
 	if (own)
 		execvp(ringrun, args);
-	fprintf(stderr, "%s: %s: %s\n", tool, ringrun, strerror(errno));
+	fprintf(stderr, "%s: starting %s: %s\n", tool, ringrun, strerror(errno));
 	return EXIT_FAILED;
 }

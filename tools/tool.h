@@ -18,8 +18,8 @@ double tool_now_us(void);
 /* What --version prints; leaves the process. */
 _Noreturn void tool_print_version(const char *tool);
 
-/* Leaves the process with "TOOL: --OPTION VALUE: want WANT". */
-_Noreturn void tool_refuse_option(const char *tool, const char *option, const char *value, const char *want);
+/* Leaves the process with "TOOL: --OPTION VALUE: WHY", which is what it must be or needs. */
+_Noreturn void tool_refuse_option(const char *tool, const char *option, const char *value, const char *why);
 
 /* `value` as a number from min to max; leaves the process with a message where it is something else. */
 long tool_parse_number(const char *tool, const char *option, const char *value, long min, long max);

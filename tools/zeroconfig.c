@@ -78,7 +78,7 @@ static enum kolo_type parse_type(const char *value)
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		if (strcmp(value, kolo_type_name(types[i])) == 0)
 			return types[i];
-	fprintf(stderr, "zeroconfig: --type %s: want f32, f16 or bf16\n", value);
+	fprintf(stderr, "zeroconfig: --type %s: must be f32, f16 or bf16\n", value);
 	exit(EXIT_USAGE);
 }
 
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 	kolo_zero_model_init(&model);
 	output = parse_options(argc, argv, &model);
 	if (optind + 1 != argc) {
-		fprintf(stderr, "zeroconfig: want one FILE. See zeroconfig --help.\n");
+		fprintf(stderr, "zeroconfig: name one FILE. See zeroconfig --help.\n");
 		return EXIT_USAGE;
 	}
 	if ((rc = kolo_zero_settings_read(argv[optind], &model, &settings)) < 0)

@@ -28,7 +28,7 @@ static int read_settings(const struct options *o, struct run *r)
 
 		rc = plan_report_failure(rc);
 		if (unknown)
-			fprintf(stderr, "zeroplan: --dim says what hidden is\n");
+			fprintf(stderr, "zeroplan: give hidden as --dim\n");
 		return rc;
 	}
 	for (int i = 0; (note = kolo_zero_settings_note(r->settings, i)); i++)
@@ -37,7 +37,7 @@ static int read_settings(const struct options *o, struct run *r)
 	r->type = r->settings->type;
 	if (o->type == (enum kolo_type)UNSET || o->type == r->type)
 		return EXIT_GOOD;
-	fprintf(stderr, "zeroplan: --precision is %s, but %s says %s: want one of them only\n",
+	fprintf(stderr, "zeroplan: --precision is %s, but %s says %s: leave --precision out\n",
 		kolo_type_name(o->type), o->config, kolo_type_name(r->type));
 	return EXIT_USAGE;
 }
@@ -71,7 +71,7 @@ static int take_options(const struct options *o, struct run *r)
 	c->host_budget = o->host_memory;
 	if (isnan(o->offload_ratio) || c->offload_optimizer.place != KOLO_ZERO_ON_DEVICE)
 		return EXIT_GOOD;
-	fprintf(stderr, "zeroplan: --offload-ratio %g: want --offload-optimizer cpu or nvme beside it\n",
+	fprintf(stderr, "zeroplan: --offload-ratio %g: needs --offload-optimizer cpu or nvme\n",
 		o->offload_ratio);
 	return EXIT_USAGE;
 }
@@ -169,7 +169,7 @@ static int plan_run(const struct run *r)
 			rc = show(&report);
 		}
 	} else {
-		fprintf(stderr, "zeroplan: a list of %d settings: out of memory\n", nfound);
+		fprintf(stderr, "zeroplan: out of memory for a list of %d settings\n", nfound);
 		rc = EXIT_FAILED;
 	}
 	free(settings);
@@ -185,7 +185,8 @@ int main(int argc, char **argv)
 
 	parse_options(argc, argv, &options);
 	if (options.plot && !gnuplot_draws(options.plot)) {
-		fprintf(stderr, "zeroplan: --plot %s: want a name that ends in .svg or .png\n", options.plot);
+		fprintf(stderr, "zeroplan: --plot %s: must be a name that ends in .svg or .png\n",
+			options.plot);
 		return EXIT_USAGE;
 	}
 	if (options.plot && gnuplot_look("zeroplan", options.plot))

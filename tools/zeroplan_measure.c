@@ -317,13 +317,13 @@ int plan_measure(const struct options *o, const struct kolo_zero_config *config,
 
 	if (o->nranks > MOST_RANKS) {
 		fprintf(stderr,
-			"zeroplan: --measure: %d ranks are more than one machine may have here, %d: want --bandwidth\n",
+			"zeroplan: --measure: %d ranks are more than it can start, %d: give --bandwidth instead\n",
 			o->nranks, MOST_RANKS);
 		return EXIT_USAGE;
 	}
 	board = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (board == MAP_FAILED) {
-		fprintf(stderr, "zeroplan: --measure: %zu bytes of shared memory: %s\n", len,
+		fprintf(stderr, "zeroplan: --measure: sharing %zu bytes of memory: %s\n", len,
 			strerror(errno));
 		return EXIT_FAILED;
 	}

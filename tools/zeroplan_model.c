@@ -14,7 +14,7 @@ static int make_room(struct tensors *t, int n)
 	t->n = n;
 	if (t->list && t->names)
 		return EXIT_GOOD;
-	fprintf(stderr, "zeroplan: a list of %d tensors: out of memory\n", n);
+	fprintf(stderr, "zeroplan: out of memory for a list of %d tensors\n", n);
 	return EXIT_FAILED;
 }
 

@@ -118,7 +118,7 @@ static int parse_place(const char *option, const char *value)
 	for (int i = 0; i < NPLACES; i++)
 		if (strcmp(value, places[i]) == 0)
 			return i;
-	tool_refuse_option("zeroplan", option, value, "none, cpu or nvme");
+	tool_refuse_option("zeroplan", option, value, "must be none, cpu or nvme");
 }
 
 static enum kolo_type parse_precision(const char *value)
@@ -129,7 +129,7 @@ static enum kolo_type parse_precision(const char *value)
 	for (int i = 0; i < 3; i++)
 		if (strcmp(value, names[i]) == 0)
 			return types[i];
-	tool_refuse_option("zeroplan", "precision", value, "fp32, fp16 or bf16");
+	tool_refuse_option("zeroplan", "precision", value, "must be fp32, fp16 or bf16");
 }
 
 static int parse_optimizer(const char *value)
@@ -139,7 +139,7 @@ static int parse_optimizer(const char *value)
 	for (int i = 0; (name = kolo_zero_optimizer_name((enum kolo_zero_optimizer)i)); i++)
 		if (strcasecmp(value, name) == 0)
 			return i;
-	tool_refuse_option("zeroplan", "optimizer", value, "adamw, adam, sgd, lion, adagrad or lamb");
+	tool_refuse_option("zeroplan", "optimizer", value, "must be adamw, adam, sgd, lion, adagrad or lamb");
 }
 
 static int parse_stage(const char *value)
@@ -170,7 +170,7 @@ static size_t parse_parameters(const char *value)
 
 	if (!(x >= 1 && x <= 1e13))
 		tool_refuse_option("zeroplan", "parameters", value,
-				   "a number from 1 to 10T, like 125M or 1.5B");
+				   "must be a number from 1 to 10T, like 125M or 1.5B");
 	return (size_t)llround(x);
 }
 
@@ -180,19 +180,20 @@ static size_t parse_bytes(const char *option, const char *value)
 	const char *end = tool_read_bytes(value, &bytes);
 
 	if (!end || *end)
-		tool_refuse_option("zeroplan", option, value, "a number of bytes, like 8, 64K, 1G or 2T");
+		tool_refuse_option("zeroplan", option, value,
+				   "must be a number of bytes, like 8, 64K, 1G or 2T");
 	return bytes;
 }
 
 /* "ring=25e9,copy=12G" */
 static void parse_bandwidths(const char *value, struct bandwidths *out)
 {
-	static const char want[] =
-		"NAME=NUMBER,... with the names ring, copy, memory, device, disk, compute, cores";
+	static const char why[] =
+		"must be NAME=NUMBER,... with the names ring, copy, memory, device, disk, compute, cores";
 	char text[512], *rest = text, *part;
 
 	if ((size_t)snprintf(text, sizeof(text), "%s", value) >= sizeof(text))
-		tool_refuse_option("zeroplan", "bandwidth", value, "something shorter");
+		tool_refuse_option("zeroplan", "bandwidth", value, "must be shorter");
 	while ((part = strsep(&rest, ","))) {
 		char *equals = strchr(part, '=');
 		double *at = NULL, x = equals ? parse_decimal(equals + 1, "KMGT") : NAN;
@@ -203,7 +204,7 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 			if (strcmp(part, bandwidth_names[i].name) == 0)
 				at = bandwidth_at(out, i);
 		if (!at || isnan(x))
-			tool_refuse_option("zeroplan", "bandwidth", value, want);
+			tool_refuse_option("zeroplan", "bandwidth", value, why);
 		*at = x;
 	}
 }
@@ -306,34 +307,33 @@ static void complete_shape(struct options *o)
 			*x = *x ? *x : shape[i].usual;
 		} else if (*x && x != &o->dim) {
 			fprintf(stderr,
-				"zeroplan: --%s %d: want no --parameters beside it, which is not a GPT\n",
+				"zeroplan: --%s %d: cannot be used with --parameters, which is not a GPT\n",
 				shape[i].name, *x);
 			exit(EXIT_USAGE);
 		}
 	}
 	if (o->parameters || o->dim % o->heads == 0)
 		return;
-	fprintf(stderr, "zeroplan: --dim %d is no multiple of --heads %d: each head has as many elements\n",
+	fprintf(stderr, "zeroplan: --dim %d must be a multiple of --heads %d: all heads have the same size\n",
 		o->dim, o->heads);
 	exit(EXIT_USAGE);
 }
 
 static void check_options(const struct options *o)
 {
-	static const char *const want =
-		"--device-memory beside it: without a device everything is in host memory";
+	static const char *const why = "needs --device-memory: without a device everything is in host memory";
 	char text[32];
 
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
 	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
-		tool_refuse_option("zeroplan", "offload-ratio", text, "a number from 0 to 1");
+		tool_refuse_option("zeroplan", "offload-ratio", text, "must be a number from 0 to 1");
 	if (!o->device_memory && o->at_optimizer == KOLO_ZERO_ON_HOST)
-		tool_refuse_option("zeroplan", "offload-optimizer", "cpu", want);
+		tool_refuse_option("zeroplan", "offload-optimizer", "cpu", why);
 	if (!o->device_memory && o->at_param == KOLO_ZERO_ON_HOST)
-		tool_refuse_option("zeroplan", "offload-param", "cpu", want);
+		tool_refuse_option("zeroplan", "offload-param", "cpu", why);
 	if (!o->device_memory && o->bandwidths.device > 0) {
 		fprintf(stderr,
-			"zeroplan: --bandwidth device: want --device-memory too: without it there is no device\n");
+			"zeroplan: --bandwidth device: needs --device-memory: without it there is no device\n");
 		exit(EXIT_USAGE);
 	}
 }
@@ -363,7 +363,7 @@ void parse_options(int argc, char **argv, struct options *o)
 			take_option(c, optarg, o);
 	}
 	if (optind < argc) {
-		fprintf(stderr, "zeroplan: %s: want options only\n", argv[optind]);
+		fprintf(stderr, "zeroplan: %s: not an option. See zeroplan --help.\n", argv[optind]);
 		exit(EXIT_USAGE);
 	}
 	complete_shape(o);

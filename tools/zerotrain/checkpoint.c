@@ -41,7 +41,7 @@ static int take_place(struct run *r, const char *user)
 	if (*there == ' ' && strcmp(there + 1, here) == 0)
 		return EXIT_GOOD;
 	fprintf(stderr,
-		"zerotrain: rank %d: --resume %s: the checkpoint is of another run: want the options and the "
+		"zerotrain: rank %d: --resume %s: the checkpoint is of another run: use the options and the "
 		"text that it began with\n  there: %s\n  here:  %s\n",
 		r->rank, r->options->resume, *there == ' ' ? there + 1 : "another program's", here);
 	return EXIT_WRONG;
@@ -57,7 +57,7 @@ int resume_run(struct run *r)
 	if (rc < 0) {
 		engine_failed(r->comm, "--resume", rc);
 		fprintf(stderr,
-			"zerotrain: a run goes on with the options and the text that it began with\n");
+			"zerotrain: --resume needs the options and the text that the run began with\n");
 		return rc == KOLO_ENOMEM ? EXIT_FAILED : EXIT_WRONG;
 	}
 	if ((rc = take_place(r, user)))

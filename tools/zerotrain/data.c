@@ -27,7 +27,7 @@ static int map_file(const char *path, struct data *d)
 			errno = S_ISREG(st.st_mode) ? ENODATA : EINVAL;
 	}
 	if (bytes == MAP_FAILED)
-		fprintf(stderr, "zerotrain: --data %s: %s: want a file of text\n", path, strerror(errno));
+		fprintf(stderr, "zerotrain: --data %s: %s: must be a file of text\n", path, strerror(errno));
 	else
 		d->bytes = bytes;
 	if (fd >= 0)
@@ -46,8 +46,8 @@ int data_open(const char *path, int context, uint64_t seed, struct data *d)
 	held = tenth > t + 1 ? tenth : t + 1;
 	if (d->len < 3 * t + 1) {
 		fprintf(stderr,
-			"zerotrain: --data %s has %zu bytes: --context %d wants %zu; a longer file, or a "
-			"smaller context\n",
+			"zerotrain: --data %s has %zu bytes, and --context %d needs %zu: use a longer file or a "
+			"smaller --context\n",
 			path, d->len, context, 3 * t + 1);
 		return EXIT_WRONG;
 	}

@@ -84,20 +84,20 @@ static int compare_settings(const struct options *o, const struct kolo_zero_sett
 	const struct kolo_zero_group *first = &s->config.groups[0];
 
 	if (o->batch != UNSET && s->config.micro_batch != (size_t)o->batch)
-		fprintf(stderr, "zerotrain: --batch %d, but %s says %zu: want one of them only\n", o->batch,
+		fprintf(stderr, "zerotrain: --batch %d, but %s says %zu: leave --batch out\n", o->batch,
 			o->config, s->config.micro_batch);
 	else if (o->type != (enum kolo_type)UNSET && s->type != o->type)
-		fprintf(stderr, "zerotrain: --precision is %s, but %s says %s: want one of them only\n",
+		fprintf(stderr, "zerotrain: --precision is %s, but %s says %s: leave --precision out\n",
 			kolo_type_name(o->type), o->config, kolo_type_name(s->type));
 	else if (!isnan(o->lr) && first->lr != o->lr)
-		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: want one of them only\n", o->lr,
-			o->config, first->lr);
+		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: leave --lr out\n", o->lr, o->config,
+			first->lr);
 	else if (!isnan(o->lr) && !takes_rate(&first->schedule, o->lr))
 		fprintf(stderr,
 			"zerotrain: --lr %g, but %s has rates of its own in \"scheduler\" (%s): leave --lr out\n",
 			o->lr, o->config, kolo_zero_schedule_name(first->schedule.type));
 	else if (s->config.micro_batch > 1 << 16)
-		fprintf(stderr, "zerotrain: %s: a micro-batch of %zu: want at most %d\n", o->config,
+		fprintf(stderr, "zerotrain: %s: a micro-batch of %zu: must be at most %d\n", o->config,
 			s->config.micro_batch, 1 << 16);
 	else
 		return EXIT_GOOD;
@@ -143,22 +143,19 @@ static int check_places(const struct options *o, const struct kolo_zero_config *
 
 	if (optimizer->place != KOLO_ZERO_ON_DEVICE && c->stage == 0)
 		fprintf(stderr,
-			"zerotrain: the optimizer can't be offloaded at stage 0: want --stage 1, 2 or 3\n");
+			"zerotrain: the optimizer cannot be offloaded at stage 0: use --stage 1, 2 or 3\n");
 	else if (param->place != KOLO_ZERO_ON_DEVICE && c->stage != 3)
-		fprintf(stderr, "zerotrain: parameters can't be offloaded at stage %d: want --stage 3\n",
+		fprintf(stderr, "zerotrain: parameters cannot be offloaded at stage %d: use --stage 3\n",
 			c->stage);
 	else if ((optimizer->place == KOLO_ZERO_ON_NVME && !optimizer->path) ||
 		 (param->place == KOLO_ZERO_ON_NVME && !param->path))
-		fprintf(stderr,
-			"zerotrain: offload to nvme: want --nvme-path DIR beside it, for the files\n");
+		fprintf(stderr, "zerotrain: offload to nvme: needs --nvme-path DIR for its files\n");
 	else if (o->nvme_path && !files)
 		fprintf(stderr,
-			"zerotrain: --nvme-path %s: want --offload-optimizer nvme, or --offload-param nvme, "
-			"beside it\n",
+			"zerotrain: --nvme-path %s: needs --offload-optimizer nvme or --offload-param nvme\n",
 			o->nvme_path);
 	else if (!isnan(o->offload_ratio) && optimizer->place == KOLO_ZERO_ON_DEVICE)
-		fprintf(stderr,
-			"zerotrain: --offload-ratio %g: want --offload-optimizer cpu or nvme beside it\n",
+		fprintf(stderr, "zerotrain: --offload-ratio %g: needs --offload-optimizer cpu or nvme\n",
 			o->offload_ratio);
 	else
 		return EXIT_GOOD;

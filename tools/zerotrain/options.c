@@ -145,13 +145,13 @@ static enum kolo_type parse_precision(const char *value)
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		if (strcmp(value, types[i].name) == 0)
 			return types[i].type;
-	tool_refuse_option("zerotrain", "precision", value, "fp32, fp16 or bf16");
+	tool_refuse_option("zerotrain", "precision", value, "must be fp32, fp16 or bf16");
 }
 
 static int parse_switch(const char *value)
 {
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
-		tool_refuse_option("zerotrain", "overlap", value, "on or off");
+		tool_refuse_option("zerotrain", "overlap", value, "must be on or off");
 	return strcmp(value, "on") == 0;
 }
 
@@ -175,7 +175,7 @@ static struct device_option parse_device(const char *value)
 	if (!end || *end)
 		tool_refuse_option(
 			"zerotrain", "device", value,
-			"arena:SIZE or arena:SIZE,BANDWIDTH, like arena:256M,2G, or cuda, or cuda:N");
+			"must be arena:SIZE or arena:SIZE,BANDWIDTH, like arena:256M,2G, or cuda, or cuda:N");
 	return d;
 }
 
@@ -188,22 +188,22 @@ static int parse_place(const char *option, const char *value)
 	for (int i = KOLO_ZERO_ON_DEVICE; i <= KOLO_ZERO_ON_NVME; i++)
 		if (strcmp(value, names[i]) == 0)
 			return i;
-	tool_refuse_option("zerotrain", option, value, "none, cpu or nvme");
+	tool_refuse_option("zerotrain", option, value, "must be none, cpu or nvme");
 }
 
 /* Without a device there is one place less. */
 static void check_places(const struct options *o)
 {
-	static const char *const want = "--device beside it: without one everything is in host memory";
+	static const char *const why = "needs --device: without one everything is in host memory";
 	char text[32];
 
 	if (o->device.kind == HOST_MEMORY && o->offload_optimizer == KOLO_ZERO_ON_HOST)
-		tool_refuse_option("zerotrain", "offload-optimizer", "cpu", want);
+		tool_refuse_option("zerotrain", "offload-optimizer", "cpu", why);
 	if (o->device.kind == HOST_MEMORY && o->offload_param == KOLO_ZERO_ON_HOST)
-		tool_refuse_option("zerotrain", "offload-param", "cpu", want);
+		tool_refuse_option("zerotrain", "offload-param", "cpu", why);
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
 	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
-		tool_refuse_option("zerotrain", "offload-ratio", text, "a number from 0 to 1");
+		tool_refuse_option("zerotrain", "offload-ratio", text, "must be a number from 0 to 1");
 }
 
 static void check_options(const struct options *o)
@@ -211,21 +211,22 @@ static void check_options(const struct options *o)
 	char text[32];
 
 	if (!o->data) {
-		fprintf(stderr, "zerotrain: want --data FILE, a text to train on. See zerotrain --help.\n");
+		fprintf(stderr,
+			"zerotrain: --data FILE is missing: name a text to train on. See zerotrain --help.\n");
 		exit(EXIT_USAGE);
 	}
 	if (o->dim % o->heads) {
 		fprintf(stderr,
-			"zerotrain: --dim %d is no multiple of --heads %d: each head has as many elements\n",
+			"zerotrain: --dim %d must be a multiple of --heads %d: all heads have the same size\n",
 			o->dim, o->heads);
 		exit(EXIT_USAGE);
 	}
 	snprintf(text, sizeof(text), "%g", o->dropout);
 	if (!(o->dropout >= 0 && o->dropout < 1))
-		tool_refuse_option("zerotrain", "dropout", text, "a number from 0 to less than 1");
+		tool_refuse_option("zerotrain", "dropout", text, "must be a number from 0 to less than 1");
 	snprintf(text, sizeof(text), "%g", o->lr);
 	if (!isnan(o->lr) && !(o->lr > 0 && o->lr < 1))
-		tool_refuse_option("zerotrain", "lr", text, "a number between 0 and 1");
+		tool_refuse_option("zerotrain", "lr", text, "must be a number between 0 and 1");
 	check_places(o);
 }
 
@@ -306,7 +307,7 @@ void parse_options(int argc, char **argv, struct options *o)
 	};
 	parse_all(argc, argv, o);
 	if (optind < argc) {
-		fprintf(stderr, "zerotrain: %s: want options only\n", argv[optind]);
+		fprintf(stderr, "zerotrain: %s: not an option. See zerotrain --help.\n", argv[optind]);
 		exit(EXIT_USAGE);
 	}
 	check_options(o);

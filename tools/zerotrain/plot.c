@@ -14,7 +14,7 @@ int open_plot(struct run *r)
 	const char *name = r->options->plot;
 
 	if (!gnuplot_draws(name)) {
-		fprintf(stderr, "zerotrain: --plot %s: want a name that ends in .svg or .png\n", name);
+		fprintf(stderr, "zerotrain: --plot %s: must be a name that ends in .svg or .png\n", name);
 		return EXIT_USAGE;
 	}
 	if (gnuplot_look("zerotrain", name))

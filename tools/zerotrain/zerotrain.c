@@ -39,7 +39,7 @@ static int open_log(struct run *r)
 	} else if (file && ends_with(file, ".jsonl")) {
 		config.jsonl = file;
 	} else if (file) {
-		fprintf(stderr, "zerotrain: --log %s: want a name that ends in .csv or .jsonl\n", file);
+		fprintf(stderr, "zerotrain: --log %s: must be a name that ends in .csv or .jsonl\n", file);
 		return EXIT_USAGE;
 	}
 	if (!config.print && !config.csv && !config.jsonl)
@@ -66,7 +66,7 @@ static int open_model(struct run *r)
 	if (bytes <= INT_MAX && !r->model)
 		engine_failed(r->comm, "activations", KOLO_ENOMEM);
 	fprintf(stderr,
-		"zerotrain: rank %d: out of memory for activations: want a smaller --batch or --context, or "
+		"zerotrain: rank %d: out of memory for activations: use a smaller --batch or --context, or "
 		"--recompute block\n",
 		r->rank);
 	return EXIT_FAILED;
@@ -170,7 +170,7 @@ int main(int argc, char **argv)
 	if (!job.launcher)
 		return tool_become_ringrun("zerotrain", argc, argv, options.nranks, "share");
 	if (kolo_comm_create(NULL, &run.comm) < 0) {
-		fprintf(stderr, "zerotrain: joining: %s\n", kolo_last_error());
+		fprintf(stderr, "zerotrain: joining the job: %s\n", kolo_last_error());
 		return EXIT_FAILED;
 	}
 	run.rank = kolo_comm_rank(run.comm);

@@ -1,5 +1,6 @@
-/* See gnuplot.h. Script and picture go through nameless files in memory: gnuplot says nothing when it can't write its output, and
- * a pipe would need a reader at each end at once. */
+/* Runs the program gnuplot as a child, which draws a picture from a script. Script and picture are
+ * files in memory: gnuplot is silent if it cannot write its output, and pipes would need a reader
+ * at each end at once. */
 #include "gnuplot.h"
 #include "tool.h"
 

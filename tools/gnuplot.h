@@ -1,4 +1,4 @@
-/* Pictures by the program gnuplot, version 5 or later, as a child that reads a script. */
+/* Pictures by the program gnuplot, version 5 or later. It runs as a child and reads a script. */
 #ifndef GNUPLOT_H
 #define GNUPLOT_H
 

@@ -1,4 +1,4 @@
-/* See json.h. */
+/* Writes a text as a JSON string. Bytes that are not UTF-8 are replaced. */
 #include "json.h"
 
 /* Bytes of the UTF-8 character at `c`, 0 when it is none. */

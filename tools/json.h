@@ -1,4 +1,4 @@
-/* What the tools' JSON has in common. */
+/* JSON that several tools write. */
 #ifndef JSON_H
 #define JSON_H
 

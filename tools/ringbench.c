@@ -1,5 +1,6 @@
-/* ringbench: how fast the collectives are on this machine, whether they are right, and whether they send what the
- * model says. Without a job in the environment it becomes `ringrun -n N ringbench ...`. */
+/* ringbench from start to end: joins the job, opens the outputs, allocates the buffers, and loops
+ * over collectives, types, operations, roots and sizes. Without a job it becomes `ringrun -n N
+ * ringbench ...`. */
 #include "gnuplot.h"
 #include "ringbench_plot.h"
 

@@ -1,4 +1,4 @@
-/* ringbench in parts: options, data and its check, measuring, reporting. Sees Kolo's headers and this folder only. */
+/* What the files of ringbench share. They include Kolo's headers and files of this folder only. */
 #ifndef RINGBENCH_H
 #define RINGBENCH_H
 

@@ -1,4 +1,4 @@
-/* ringbench --against: reads what an earlier `ringbench --json` wrote, one object per line. */
+/* Reads the files of --against, which an earlier `ringbench --json` wrote: one object on a line. */
 #include "ringbench_plot.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-/* The data that ringbench sends, and what must come out.
+/* The data that ringbench sends, the results that must come out, and the bytes that the model expects.
  *
- * Element i of rank r is a number that depends on r and on i modulo a prime, so that the expected result of each
- * block repeats too: it is computed once for one period, element by element (values.h), and compared as bytes. A
- * prime divides no slot, piece or block: what lands in the wrong place shows. */
+ * Element i of rank r depends on r and on i modulo a prime, so that the expected result of each block
+ * repeats too. It is computed once for one period (values.h), and compared as bytes. A prime divides
+ * no slot, piece or block: bytes that land in the wrong place are found. */
 #include "ringbench.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* See ringbench_cuda.h. The functions of libcuda as they have been since CUDA 4; CUresult 0 is success. */
+/* Buffers on a GPU, with the functions that libcuda has had since CUDA 4. A CUresult of 0 is
+ * success. */
 #include "ringbench_cuda.h"
 
 #include <dlfcn.h>

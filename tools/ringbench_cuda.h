@@ -1,5 +1,6 @@
-/* Buffers of ringbench on a GPU: through the driver, libcuda, which is opened when it is asked for. Nothing of CUDA is needed
- * to build this. What fails says why on standard error, and then ringbench ends. */
+/* Buffers on a GPU. They need the driver's library, libcuda, which is opened at run time; a build
+ * needs nothing of CUDA. On failure a function prints the reason on standard error, and ringbench
+ * ends. */
 #ifndef RINGBENCH_CUDA_H
 #define RINGBENCH_CUDA_H
 

@@ -1,7 +1,5 @@
-/* The picture of ringbench --plot: a script for gnuplot.
- *
- * Bus bandwidth on the left, algorithm bandwidth on the right, the same log axes, one legend for both outside. Everything is
- * placed by the pixel. */
+/* The picture of ringbench --plot, as a script for gnuplot. Bus bandwidth is on the left, algorithm
+ * bandwidth on the right, with the same log axes and one legend. Everything is placed by the pixel. */
 #include "gnuplot.h"
 #include "ringbench_plot.h"
 

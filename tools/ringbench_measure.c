@@ -1,4 +1,5 @@
-/* Runs one job: once with data, to check it; then warm-ups; then timed, behind a barrier each time. */
+/* Measures one job: runs it once to check its result, then warms up, then times it. Before each
+ * timed run there is a barrier. */
 #include "ringbench.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The names of collectives and of kinds of memory, and which collectives reduce, have a root, or can be in place. */
+/* The names of collectives and of kinds of memory. It also knows which collectives reduce, which
+ * have a root, and which can be in place. */
 #include "ringbench_names.h"
 
 #include <stddef.h>

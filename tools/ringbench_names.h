@@ -1,4 +1,4 @@
-/* What ringbench measures, by name: the collectives with what is true of each, and kinds of memory. */
+/* What ringbench measures: the collectives with what is true of each, and the kinds of memory. */
 #ifndef RINGBENCH_NAMES_H
 #define RINGBENCH_NAMES_H
 

@@ -1,4 +1,4 @@
-/* ringbench's command line. */
+/* ringbench's command line: its help, its options, and which of them go together. */
 #include "gnuplot.h"
 #include "ringbench_plot.h"
 

@@ -1,7 +1,5 @@
-/* ringbench --plot: collects measurements as curves, and names them.
- *
- * A curve is all measurements that are equal in every field but the size. What all curves share goes into the
- * title, what tells them apart into the legend. */
+/* ringbench --plot: collects measurements as curves, and names them. A curve has all measurements that
+ * differ only in their size. The title has what all curves share, the legend what differs. */
 #include "ringbench_plot.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* ringbench --plot: measurements as curves (ringbench_plot.c), those of earlier files (ringbench_against.c), and the
- * picture (ringbench_gnuplot.c). */
+/* ringbench --plot in three parts: measurements as curves (ringbench_plot.c), those of earlier
+ * files (ringbench_against.c), and the picture (ringbench_gnuplot.c). */
 #ifndef RINGBENCH_PLOT_H
 #define RINGBENCH_PLOT_H
 

@@ -1,5 +1,4 @@
-/* ringbench's table, JSON and CSV, all written by rank 0 as results come; and what goes into the
- * plot. */
+/* Prints results as they come, on rank 0: the table, JSON and CSV. It also adds them to the plot. */
 #include "ringbench_plot.h"
 
 #include <stdlib.h>

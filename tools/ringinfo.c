@@ -1,5 +1,5 @@
-/* ringinfo: what this build and this machine have, and how the ring of a job lies on them. Rank 0 prints. Without a
- * job in the environment it tells of the machine alone, or, with -n or --probe, becomes `ringrun -n N ringinfo ...`. */
+/* ringinfo from start to end: reports this build, this machine and the ring of a job. Rank 0
+ * prints. With -n or --probe and without a job it becomes `ringrun -n N ringinfo ...`. */
 #include "ringinfo.h"
 
 #include <getopt.h>

@@ -1,4 +1,5 @@
-/* ringinfo in parts: the job, the probe, the machine, the environment, and two ways to print them. */
+/* What the files of ringinfo share: the job, the probe, the machine, the environment, and two ways
+ * to print them. */
 #ifndef RINGINFO_H
 #define RINGINFO_H
 

@@ -1,4 +1,4 @@
-/* Variables that look like Kolo's and are not: the library would never read them. */
+/* Finds variables that begin with KOLO_ and that the library does not know. */
 #include "ringinfo.h"
 
 #include <string.h>

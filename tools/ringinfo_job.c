@@ -1,5 +1,5 @@
-/* The job: what the ranks tell of themselves, and what the edges between them can do. All of it by public calls:
- * facts travel by all_gather, and an edge is measured in a communicator of its two ranks. */
+/* Gathers what each rank knows of itself, and measures the edges between ranks. An edge is
+ * measured in a communicator of its two ranks. */
 #include "ringinfo.h"
 
 #include <sched.h>

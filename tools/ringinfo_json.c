@@ -1,4 +1,4 @@
-/* For programs: one object; tools/README.md has its fields. */
+/* Prints everything as one JSON object. tools/ringinfo.md lists its fields. */
 #include "json.h"
 #include "ringinfo.h"
 

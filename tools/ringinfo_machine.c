@@ -1,5 +1,6 @@
-/* The machine as hwloc sees it, cut down to what matters to a ring: packages, NUMA nodes, caches that are shared,
- * cores, NICs and GPUs. A cache above one core only is told with the core; equal neighbours become one node. */
+/* Reads the machine from hwloc and keeps what matters to a ring: packages, NUMA nodes, shared
+ * caches, cores, NICs and GPUs. A cache above a single core is shown with that core. Equal
+ * neighbours become one node with a count. */
 #include "ringinfo.h"
 
 #include <stdlib.h>

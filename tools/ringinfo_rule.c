@@ -1,5 +1,6 @@
-/* Which edges are slow: those that are far behind the best one. A median would not do: of two edges it is their mean,
- * which the slower can't be twice of, and where half of the edges are slow it is slow too. */
+/* Decides which edges are slow: those far from the best one. The median would not do. With two
+ * edges it is their mean, and the slower edge cannot be twice that. If half of the edges are slow,
+ * the median is slow too. */
 #include "ringinfo.h"
 
 #include <string.h>

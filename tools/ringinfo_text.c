@@ -1,4 +1,4 @@
-/* For people: sections with a title each, in 80 columns where names permit. */
+/* Prints everything as text, in sections with titles, and within 80 columns if names permit. */
 #include "ringinfo.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* ringrun in parts: the command line, and the processes. */
+/* What the files of ringrun share: the options. */
 #ifndef RINGRUN_H
 #define RINGRUN_H
 

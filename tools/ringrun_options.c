@@ -1,4 +1,4 @@
-/* ringrun's command line. */
+/* ringrun's command line and its help. */
 #include "ringrun.h"
 
 #include "tool.h"

@@ -1,4 +1,4 @@
-/* See tool.h. */
+/* What several tools do: read numbers, print the version, refuse an option, become ringrun. */
 #include "tool.h"
 
 #include "kolo/kolo.h"

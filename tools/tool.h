@@ -1,4 +1,5 @@
-/* What the tools have in common: exit statuses, numbers on the command line, time, starting as a job. */
+/* What all tools share: exit statuses, numbers on the command line, the clock, and starting as a
+ * job. */
 #ifndef TOOL_H
 #define TOOL_H
 

@@ -1,4 +1,4 @@
-/* See values.h. */
+/* Computes elements and reductions one at a time, straight from the definitions of the formats. */
 #include "values.h"
 
 #include <math.h>

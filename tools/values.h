@@ -1,6 +1,6 @@
-/* Elements by definition: each type's values as the formats' documents define them, and what a collective must
- * make of them, one element at a time. Slow, and shares no line with the library: what ringbench and the tests
- * compare the library with. */
+/* Elements by definition: the values of each type, and what a collective makes of them, one
+ * element at a time. This is slow and shares no line with the library. ringbench and the tests
+ * compare the library with it. */
 #ifndef VALUES_H
 #define VALUES_H
 

@@ -1,4 +1,4 @@
-/* zeroconfig: what a config in DeepSpeed's format comes to: every key with its value on standard output, remarks on standard
+/* zeroconfig: reads a DeepSpeed config and prints every key with its value. Remarks go to standard
  * error. */
 #include "kolo/kolo_zero_config.h"
 #include "tool.h"

@@ -1,4 +1,5 @@
-/* zeroplan: what a training run needs, before it is started. */
+/* zeroplan from start to end: reads the options and the config, plans the settings, and shows
+ * them. */
 #include "zeroplan.h"
 
 #include "gnuplot.h"

@@ -1,5 +1,5 @@
-/* zeroplan in parts: the command line, the tensors, what a setting comes to, how long it takes, what is measured, and three ways to
- * show it. What fits is the library's to say (kolo_zero_plan_check); times are this tool's. */
+/* What the files of zeroplan share. The library decides what fits (kolo_zero_plan_check); this
+ * tool computes the times. */
 #ifndef ZEROPLAN_H
 #define ZEROPLAN_H
 

@@ -1,4 +1,4 @@
-/* For programs: one object; README.md has its fields. */
+/* Prints everything as one JSON object. tools/zeroplan.md lists its fields. */
 #include "json.h"
 #include "zeroplan.h"
 

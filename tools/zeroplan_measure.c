@@ -1,5 +1,6 @@
-/* --measure: bandwidths of this machine while as many ranks as will run do the same at a time. Each is a process of its own; they
- * find each other by an id, and tell what they measured in memory that they share with their parent. */
+/* --measure: starts as many processes as ranks, which all measure the same bandwidth at the same
+ * time. They find each other by an id, and return their results in memory that they share with
+ * their parent. */
 #include "zeroplan.h"
 
 #include <errno.h>

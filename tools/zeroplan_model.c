@@ -1,4 +1,5 @@
-/* The tensors of the model that is asked about: a GPT's as zerotrain has them, or a stack of equal square layers. */
+/* Lists the tensors of the model: those of a GPT like zerotrain's, or those of a stack of equal
+ * square layers. */
 #include "zeroplan.h"
 
 #include "zerotrain/tensors.h"

@@ -1,4 +1,4 @@
-/* The command line of zeroplan. */
+/* zeroplan's command line: its help, its options, and which of them go together. */
 #include "zeroplan.h"
 
 #include <getopt.h>

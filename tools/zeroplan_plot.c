@@ -1,4 +1,4 @@
-/* The picture of --plot: bytes of a rank, for each stage a bar for each place, in which kinds are stacked. */
+/* Draws the picture of --plot: for each stage and place a bar of bytes, with the kinds stacked. */
 #include "gnuplot.h"
 #include "zeroplan.h"
 

@@ -1,4 +1,4 @@
-/* What the ways to show a plan have in common: its rows. */
+/* The rows that all ways to show a plan share. */
 #include "zeroplan.h"
 
 #include <string.h>

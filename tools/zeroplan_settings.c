@@ -1,4 +1,5 @@
-/* What a setting comes to: the library's plan of it, whether that fits, and its time. And which settings there are. */
+/* Asks the library what a setting needs and whether it fits, computes its time, and lists the
+ * settings there are. */
 #include "zeroplan.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* For people: what is asked, a column for each stage, then the settings that fit. */
+/* Prints the plan as text: a column for each stage, then the settings that fit. */
 #include "zeroplan.h"
 
 #include <math.h>

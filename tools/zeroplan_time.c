@@ -1,5 +1,5 @@
-/* How long an update takes, from bytes and bandwidths: arithmetic alone. Three phases follow each other: forward, backward, and the
- * optimizer's pass; in each, ways of their own go side by side as far as there are cores for them. README.md has it in formulas. */
+/* Computes how long an update takes, from bytes and bandwidths alone. Three phases follow each
+ * other: forward, backward, and the optimizer's pass. tools/zeroplan.md has the formula. */
 #include "zeroplan.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* Causal attention: each place takes a mixture of the values of those before it and of itself. See inside.h.
+/* Causal attention: each place gets a mixture of the values of the places before it and of its own.
  *
- * Of each head, with q, k, v [T, D / H] its parts of qkv: shares [T, T] = softmax(q k' / sqrt(D / H)), heads = shares v.
- * QUERIES rows of shares are done at a time. */
+ * For each head q, k and v [T, D / H] are its parts of qkv: shares [T, T] = softmax(q k' / sqrt(D / H)),
+ * heads = shares v. QUERIES rows of shares are computed at a time. */
 #include "inside.h"
 
 #include <math.h>

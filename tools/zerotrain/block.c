@@ -1,4 +1,5 @@
-/* One block: x + project(attend(norm(x))), then the same with narrow(GELU(widen(norm(x)))). See inside.h. */
+/* Forward and backward of one block: x + project(attend(norm(x))), then x +
+ * narrow(GELU(widen(norm(x)))). */
 #include "inside.h"
 #include "random.h"
 

@@ -1,4 +1,5 @@
-/* Checkpoints of a run: the engine's, with the place in the text and a description of the run. See run.h. */
+/* Saves and loads checkpoints: those of the engine, with the place in the text and a description
+ * of the run. */
 #include "kolo/kolo_zero_checkpoint.h"
 #include "run.h"
 #include "tool.h"

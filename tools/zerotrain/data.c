@@ -1,4 +1,4 @@
-/* See data.h. */
+/* Maps the file of text and finds the bytes of a sample. */
 #include "data.h"
 #include "random.h"
 #include "tool.h"

@@ -1,8 +1,9 @@
-/* The text: bytes of a file, the last tenth of which is for validation.
+/* The text: the bytes of a file. The last tenth of them is for validation.
  *
- * Training reads windows of `context` bytes and the byte behind. In an epoch they follow each other without a gap or an overlap,
- * from a place on that the epoch's number draws, and come in an order that it draws too. Sample number k, counted from the
- * start of training over all ranks, is window k % windows of epoch k / windows: nothing has to be remembered but k. */
+ * Training reads windows of `context` bytes and the byte after each. The windows of an epoch touch, and
+ * do not overlap. The epoch's number draws where the first one begins, and their order. Sample k,
+ * counted from the start of training over all ranks, is window k % windows of epoch k / windows: a
+ * checkpoint needs k only. */
 #ifndef DATA_H
 #define DATA_H
 

@@ -1,4 +1,4 @@
-/* See device.h. */
+/* Opens the device of --device and takes memory from it. */
 #include "device.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* See engine.h. */
+/* Sets up Kolo's engine from options and config, and gives the model its weights. */
 #include "engine.h"
 #include "tool.h"
 

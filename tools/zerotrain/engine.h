@@ -1,4 +1,5 @@
-/* Kolo's engine with a GPT's tensors in it: how it is set up, and what the model sees of it. */
+/* Kolo's engine with the tensors of a GPT: how it is set up, and how the model reaches its
+ * weights. */
 #ifndef ENGINE_H
 #define ENGINE_H
 

@@ -1,4 +1,5 @@
-/* What a model gets from its caller: the weights, a batch, and memory. See model.h for the letters. */
+/* What a model gets from its caller: the weights, a batch, and memory. model.h explains the
+ * letters. */
 #ifndef INPUTS_H
 #define INPUTS_H
 

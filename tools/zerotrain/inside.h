@@ -1,4 +1,5 @@
-/* What the model's files share: where activations lie, linear layers, attention, blocks. See model.h for the letters. */
+/* What the files of the model share: where activations are, linear layers, attention, blocks.
+ * model.h explains the letters. */
 #ifndef INSIDE_H
 #define INSIDE_H
 

@@ -1,4 +1,4 @@
-/* Layers with weights: linear ones and normalization. See inside.h. */
+/* Forward and backward of the layers with weights: linear layers and normalization. */
 #include "inside.h"
 
 static int use_pair(struct model *m, int tensor, const real **first, const real **second)

@@ -1,4 +1,4 @@
-/* See loops.h. Compiled once for each instruction set, under the name LOOPS. */
+/* The loops over rows. This file is compiled once for each instruction set, under the name LOOPS. */
 #include "loops.h"
 #include "random.h"
 

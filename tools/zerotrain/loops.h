@@ -1,5 +1,6 @@
-/* What a GPT computes beside matrix products: loops over rows of activations, compiled for three instruction sets with the
- * same bits. Arrays are row-major; sums go through 16 lanes, in an order that only the length determines. */
+/* What a GPT computes besides matrix products: loops over rows of activations. They are compiled for three
+ * instruction sets and give the same bits. Arrays are row-major. Sums go through 16 lanes, in an order
+ * that only the length determines. */
 #ifndef LOOPS_H
 #define LOOPS_H
 

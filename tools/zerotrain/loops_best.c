@@ -1,4 +1,4 @@
-/* Which of the compiled loops this processor can run. See loops.h. */
+/* Chooses the best compiled loops that this processor can run. */
 #include "loops.h"
 
 extern const struct loops loops_plain;

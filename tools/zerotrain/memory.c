@@ -1,4 +1,4 @@
-/* The model's memory: one arena, planned when it is made. See inside.h. */
+/* The model's memory: one block, laid out when the model is made. */
 #include "inside.h"
 
 #include <stdlib.h>

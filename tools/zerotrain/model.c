@@ -1,8 +1,8 @@
-/* The whole model: embedding, blocks in segments, head and loss. See model.h.
+/* The whole model: embedding, blocks in segments, head and loss.
  *
- * Blocks are divided into segments of sizes.segment, for which there are slots. Forward keeps what each segment begins with; the
- * last one's activations are still there when backward begins, and those before it are computed again, with the same bits.
- * So one segment of all blocks computes nothing twice. */
+ * A segment has sizes.segment blocks, and there are slots for one segment. Forward keeps the input of
+ * each segment. When backward begins, the last segment's activations are still there. It computes those
+ * of the other segments again, with the same bits. One segment of all blocks computes nothing twice. */
 #include "model.h"
 #include "inside.h"
 

@@ -1,11 +1,13 @@
-/* A GPT over bytes: embeddings of byte and place, blocks of attention and MLP with normalization in front of each, a last
- * normalization, and a head that is the embedding again. Forward and backward of a batch, on one thread.
+/* A GPT over bytes: embeddings of byte and place, blocks of attention and MLP, each with normalization
+ * before it, a last normalization, and the embedding again as the head. It runs forward and backward
+ * of a batch on one thread.
  *
- * It does not know where its weights are: it tells a struct weights which one it uses next and which gradient is ready, as
- * kolo_zero.h wants it; tests give it plain arrays instead.
+ * The model does not know where its weights are. It asks a struct weights for the tensor that it uses
+ * next, and reports which gradient is ready, as kolo_zero.h needs it. Tests give it plain arrays.
  *
- * Letters in shapes: B sequences in a batch, T bytes in each, N = B T, D elements in a hidden state, H heads, L blocks,
- * V = 256 values of a byte, C bytes of context that T may be at most. A linear layer of weight w [out, in] is y = x w' + b. */
+ * Letters in shapes: B sequences in a batch, T bytes in each, N = B T, D elements in a hidden state,
+ * H heads, L blocks, V = 256 values of a byte, C bytes of context (T is at most C). A linear layer of
+ * weight w [out, in] is y = x w' + b. */
 #ifndef MODEL_H
 #define MODEL_H
 

@@ -1,4 +1,4 @@
-/* See options.h. */
+/* zerotrain's command line: its help, its options, and which of them go together. */
 #include "options.h"
 #include "kolo/kolo_zero.h"
 #include "tool.h"

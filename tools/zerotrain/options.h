@@ -1,4 +1,4 @@
-/* The command line of zerotrain. */
+/* zerotrain's options. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* The picture of --plot: losses over steps. See run.h. */
+/* Draws the picture of --plot: losses over steps. */
 #include "gnuplot.h"
 #include "run.h"
 #include "tool.h"

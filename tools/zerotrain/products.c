@@ -1,4 +1,4 @@
-/* See products.h. */
+/* Matrix products by CBLAS. */
 #include "products.h"
 
 #include <cblas.h>

@@ -1,4 +1,4 @@
-/* Matrix products. The only place that knows CBLAS, which is OpenBLAS. */
+/* Matrix products. products.c is the only file that includes CBLAS, which is that of OpenBLAS. */
 #ifndef PRODUCTS_H
 #define PRODUCTS_H
 

@@ -1,5 +1,5 @@
-/* Random numbers without state: each is a function of a key and a counter, so that a run that is resumed, a block that is computed
- * twice and any number of ranks draw the same ones. */
+/* Random numbers without state: each is a function of a key and a counter. So a run that is
+ * resumed, a block that is computed twice and any number of ranks draw the same numbers. */
 #ifndef RANDOM_H
 #define RANDOM_H
 

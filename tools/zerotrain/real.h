@@ -1,4 +1,5 @@
-/* The type that the model counts with: float; double where a test compares gradients with finite differences. */
+/* The type that the model computes in: float, or double if a test compares gradients with finite
+ * differences. */
 #ifndef REAL_H
 #define REAL_H
 

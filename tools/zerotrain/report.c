@@ -1,4 +1,4 @@
-/* Where memory, traffic and time went. See run.h. */
+/* Prints where memory, traffic and time went. */
 #include "run.h"
 #include "tool.h"
 

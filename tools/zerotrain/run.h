@@ -1,4 +1,4 @@
-/* A training run: what its files share. */
+/* A training run: what the files around the training loop share. */
 #ifndef RUN_H
 #define RUN_H
 

@@ -1,4 +1,4 @@
-/* What the model writes. See run.h. */
+/* Generates text with the model. */
 #include "random.h"
 #include "run.h"
 #include "tool.h"

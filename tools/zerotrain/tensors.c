@@ -1,4 +1,4 @@
-/* The list of a GPT's tensors: names, shapes, values to begin with. See model.h. */
+/* Lists a GPT's tensors: names, shapes, and values before training. */
 #include "tensors.h"
 #include "random.h"
 

@@ -1,4 +1,5 @@
-/* The tensors of a GPT: how many, how large, what they are called, and the values that training begins with. See model.h for the letters. */
+/* The tensors of a GPT: their number, names and shapes, and their values before training. model.h
+ * explains the letters. */
 #ifndef TENSORS_H
 #define TENSORS_H
 

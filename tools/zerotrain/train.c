@@ -1,4 +1,4 @@
-/* The training loop. See run.h. */
+/* The training loop. */
 #include "random.h"
 #include "run.h"
 #include "tool.h"

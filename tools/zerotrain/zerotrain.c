@@ -1,4 +1,5 @@
-/* zerotrain: trains a small GPT on the bytes of a file, through Kolo's ZeRO engine: a program on the public interface alone. */
+/* zerotrain from start to end: opens the engine, the text and the model, trains, and prints what
+ * the options ask for. */
 #include "run.h"
 #include "tool.h"
 

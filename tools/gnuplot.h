@@ -11,16 +11,18 @@ bool gnuplot_draws(const char *name);
 /* The height of a title's letters in the picture `name`, in points. */
 int gnuplot_title_size(const char *name);
 
-/* What a script begins with: the kind of the picture `name`, its size in pixels, of which a PNG has twice as many. */
+/* Begins a script: the kind of the picture `name` and its size in pixels. A PNG has twice as many. */
 void gnuplot_write_terminal(FILE *script, const char *name, int width, int height);
 
-/* A text in single quotes. What is no UTF-8, where LC_CTYPE is such, and control characters become question marks. */
+/* Writes a text in single quotes. Control characters become question marks. LC_CTYPE must be UTF-8:
+ * if the text is not valid in it, bytes above 0x7f become question marks too. */
 void gnuplot_write_quoted(FILE *script, const char *text);
 
 /* Writes a script of what is to be drawn. */
 typedef void gnuplot_script_fn(FILE *script, const char *name, const void *arg);
 
-/* Draws the picture `name` of `tool`'s --plot into `out`. NULL: what comes out is thrown away. 0, or EXIT_FAILED after a message. */
+/* Draws the picture `name` of `tool`'s --plot into `out`. If out is NULL, the picture is thrown
+ * away. Returns 0, or EXIT_FAILED after a message. */
 int gnuplot_run(const char *tool, const char *name, gnuplot_script_fn *write, const void *arg, FILE *out);
 
 /* Is there a gnuplot that draws such a picture? 0, or EXIT_FAILED after a message. */

@@ -75,7 +75,7 @@ struct bench {
 	char *gpu_src, *gpu_dst;            /* else there */
 	double *times;                      /* MAX_ITERATIONS of them */
 	FILE *table, *json, *csv, *picture; /* rank 0's; NULL: none */
-	struct plot *plot;                  /* likewise; drawn into `picture` at the end */
+	struct plot *plot;                  /* rank 0's; drawn into `picture` at the end; NULL: none */
 	bool progress; /* say on standard error what is being measured: a terminal that shows no table */
 	const char *transport, *algorithm;
 	struct kolo_stats agreed; /* as the communicator began */
@@ -105,8 +105,9 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 /* The rank that this one exchanges messages with in send_recv; -1: none. */
 int partner(const struct bench *b);
 
-/* Bytes that this rank sends for the job, done so many times by each algorithm, by their formulas; and for one of those
- * that consist of messages: in send_recv by a rank that sends one. */
+/* model_bytes: what this rank sends for the job if it ran as often by each algorithm as s counts.
+ * pair_bytes: what it sends for a collective that consists of messages; in send_recv, what a rank
+ * sends with one message. */
 uint64_t pair_bytes(const struct bench *b, const struct job *j);
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s);
 

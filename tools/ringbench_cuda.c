@@ -215,7 +215,7 @@ int gpu_put(struct gpu *gpu, void *to, const void *from, size_t len)
 
 int gpu_get(struct gpu *gpu, void *to, const void *from, size_t len)
 {
-	return gpu_put(gpu, to, from, len); /* addresses tell which way */
+	return gpu_put(gpu, to, from, len); /* the driver sees the direction from the addresses */
 }
 
 void *gpu_alloc(struct gpu *gpu, size_t len)

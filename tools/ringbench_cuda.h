@@ -28,7 +28,8 @@ int gpu_put(struct gpu *gpu, void *to, const void *from, size_t len);
 int gpu_get(struct gpu *gpu, void *to, const void *from, size_t len);
 int gpu_zero(struct gpu *gpu, void *to, size_t len);
 
-/* The time between two places in the stream: at the first call of begin, and of end, which waits until that is reached. */
+/* The time between two places in the stream: where gpu_begin was called, and where gpu_end was
+ * called. gpu_end waits until the stream is there. */
 int gpu_begin(struct gpu *gpu);
 int gpu_end(struct gpu *gpu, double *us);
 

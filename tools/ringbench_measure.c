@@ -147,7 +147,7 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	return kolo_all_reduce(b->comm, wrong, wrong, 1, KOLO_U64, KOLO_SUM, NULL);
 }
 
-/* By the GPU's clock, from what comes before the operations to what comes behind them. */
+/* By the GPU's clock, from just before the operations to just after them. */
 static int time_stream(const struct bench *b, const struct job *j, bool in_place, double *us)
 {
 	int rc = gpu_begin(b->gpu);

@@ -5,7 +5,7 @@
 
 #include "ringbench.h"
 
-/* What tells one curve from another, in the order in which titles and legends name it. */
+/* What makes curves differ, in the order in which titles and legends name it. */
 enum field { SOURCE, COLLECTIVE_NAME, TYPE, OP, ROOT, PLACE, RANKS, LINK, METHOD, MEMORY, NFIELDS };
 
 /* One measurement, named as in JSON. Bandwidths in GB/s; 0: none. */
@@ -26,7 +26,7 @@ struct curve {
 	struct point *points;  /* in the order of plot_add; ascending by bytes after plot_finish */
 	size_t npoints;
 	int style;  /* set by plot_finish; curves that differ in SOURCE and PLACE only share one */
-	int source; /* likewise; a number for each SOURCE, in the order drawn */
+	int source; /* set by plot_finish; a number for each SOURCE, in the order drawn */
 };
 
 struct plot {
@@ -43,7 +43,8 @@ int plot_open(const struct options *o, struct plot **out);
 /* Takes a measurement in, or counts it as left out. Without memory it sets no_memory. */
 void plot_add(struct plot *p, const struct plot_row *row);
 
-/* After the last plot_add: sorts the points and chooses the styles. 0, or EXIT_FAILED after a message: there is nothing to draw. */
+/* After the last plot_add: sorts the points and chooses the styles. Returns 0, or EXIT_FAILED after
+ * a message if there is nothing to draw. */
 int plot_finish(struct plot *p);
 void plot_close(struct plot *p);
 
@@ -53,12 +54,13 @@ const struct curve *plot_curve(const struct plot *p, int i);
 /* Do curves that have the field differ in it? */
 bool plot_varies(const struct plot *p, enum field field);
 
-/* The fields that vary, for the legend; those that don't, for the title. What is too long for `room` is cut. */
+/* plot_label writes the fields that vary, for the legend. plot_title writes the others. What does
+ * not fit into `room` is cut. */
 void plot_label(const struct plot *p, const struct curve *c, char *out, size_t room);
 void plot_title(const struct plot *p, char *out, size_t room);
 
-/* ringbench_against.c: adds the curves of all files of --against; before any other plot_add. 0, or EXIT_FAILED after a
- * message that names the file and the line. */
+/* ringbench_against.c: adds the curves of all files of --against. Call it before any other
+ * plot_add. Returns 0, or EXIT_FAILED after a message that names the file and the line. */
 int against_read(struct plot *p);
 
 /* ringbench_gnuplot.c: draws into `out`, after plot_finish. 0, or EXIT_FAILED after a message. */

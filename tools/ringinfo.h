@@ -17,7 +17,7 @@ struct options {
 
 /* ---- The job -------------------------------------------------------------------------------------------- */
 
-/* What a rank tells of itself. Plain bytes: it travels. */
+/* What a rank reports of itself, as plain bytes that can be sent. */
 struct rank_facts {
 	int pid, next;  /* next is -1 when there is one rank */
 	int processors; /* of its host */
@@ -44,7 +44,8 @@ struct job {
 	struct edge *edges; /* by the sending rank, when probed; NULL where there is one rank */
 };
 
-/* Joins the job in the environment and gathers all but the edges. Returns an exit status, with the reason printed. */
+/* Joins the job in the environment and gathers everything except the edges. Returns 0, or an exit
+ * status after a message. */
 int join_job(struct job *j);
 
 /* Measures the edges, on all ranks. Returns 0 or a kolo_status. */
@@ -55,7 +56,8 @@ uint64_t count_wrong(const struct job *j); /* on all edges */
 /* The best rate and the best latency, each of any of the n >= 1 edges. */
 struct edge find_best(const struct edge *edges, int n);
 
-/* Below the floor a latency is as good as the best: what differs there is noise. The rule is printed as SLOW_RULE. */
+/* A latency below the floor is as good as the best: differences there are noise. SLOW_RULE is the
+ * text of the rule. */
 bool edge_is_slow(const struct edge *e, const struct edge *best);
 #define SLOW_LATENCY_FLOOR_US 1
 #define SLOW_RULE             "rate below half of the best, or latency above twice the best and 1 us"
@@ -100,7 +102,8 @@ void *info_allocate(size_t n, size_t size);
 
 /* ---- The environment ------------------------------------------------------------------------------------ */
 
-/* Names, one by one, that begin with KOLO_ and are no variable of Kolo's. *at is 0 at first. False: no more. */
+/* Each call returns one more name that begins with KOLO_ and is not a variable of Kolo. *at is 0 at
+ * first. Returns false if there is no other. */
 bool next_unknown(int *at, char *name, size_t room);
 
 /* ---- Printing ------------------------------------------------------------------------------------------- */

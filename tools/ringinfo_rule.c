@@ -30,7 +30,7 @@ int count_crowd(const struct job *j, int rank)
 		bool here = strcmp(j->ranks[r].host, j->ranks[rank].host) == 0;
 
 		if (here && r < rank)
-			return 0; /* told of that rank */
+			return 0; /* counted at that rank */
 		n += here;
 	}
 	return n > j->ranks[rank].processors ? n : 0;

@@ -1,9 +1,7 @@
-/* ringrun: starts N ranks of a program on this host.
- *
- * Two processes stand above the ranks. The one that the user sees only passes signals on. Its child, the keeper,
- * starts the ranks, watches them and serves their meeting point. The keeper adopts whatever its descendants leave
- * behind (it is a subreaper) and learns at once when the process above it dies, so nothing survives a `kill -9`
- * of either: the ranks themselves die with the keeper. */
+/* ringrun from start to end. The process that the user sees only passes signals on. Its child, the
+ * keeper, starts the ranks, watches them and serves their meeting point. As a subreaper the keeper
+ * adopts what its descendants leave. It notices at once if the process above it dies, and the ranks
+ * die with the keeper: nothing survives a `kill -9` of either. */
 #include "ringrun.h"
 
 #include "kolo/kolo.h"

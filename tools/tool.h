@@ -22,10 +22,12 @@ _Noreturn void tool_print_version(const char *tool);
 /* Leaves the process with "TOOL: --OPTION VALUE: WHY", which is what it must be or needs. */
 _Noreturn void tool_refuse_option(const char *tool, const char *option, const char *value, const char *why);
 
-/* `value` as a number from min to max; leaves the process with a message where it is something else. */
+/* `value` as a number from min to max. If it is something else, prints a message and leaves the
+ * process. */
 long tool_parse_number(const char *tool, const char *option, const char *value, long min, long max);
 
-/* A number of bytes, like 8, 64K or 1G (of 2^10, to T, 2^40), that `text` begins with. Returns where it ends; NULL: there is none, or 0. */
+/* Reads a number of bytes from the beginning of `text`, like 8, 64K or 1G (units of 2^10 to 2^40,
+ * T). Returns where the number ends. Returns NULL if there is none, or if it is 0. */
 const char *tool_read_bytes(const char *text, size_t *out);
 
 /* An option of a long name that sets a member of a struct. */
@@ -37,12 +39,13 @@ struct tool_option {
 	long min, max; /* of integers */
 };
 
-/* Puts `value` into the member of *out; leaves the process with a message where it does not do. */
+/* Puts `value` into the member of *out. If it is not valid, prints a message and leaves the
+ * process. */
 void tool_parse_field(const char *tool, const struct tool_option *field, const char *value, void *out);
 
-/* Replaces this process by ringrun, which starts `nranks` of it with the same arguments, bound as its --bind has
- * it ("core" for what measures, and must not move); 0: one for each core, at least 2. Returns an exit status, with the
- * reason printed, where that can't be done. */
+/* Replaces this process by ringrun, which starts `nranks` of it with the same arguments. 0 ranks
+ * mean one for each core, at least 2. `bind` is the value of ringrun's --bind: "core" for a tool
+ * that measures. Returns only on failure: an exit status, after a message. */
 int tool_become_ringrun(const char *tool, int argc, char **argv, int nranks, char *bind);
 
 #endif

@@ -137,13 +137,15 @@ int plan_report_failure(int rc);
 /* Asks the library. 0, or an exit status after a message. */
 int plan_setting(const struct run *r, const struct setting *setting, struct outcome *out);
 
-/* The settings that --stage, --offload... and --config ask for: one, or one for each stage. Returns how many. */
+/* The settings that --stage, --offload... and --config ask for: one, or one for each stage. Returns
+ * their number. */
 int list_asked(const struct run *r, struct setting out[ALL_STAGES]);
 
 /* All settings that are looked at for those that fit. Returns how many; out NULL: only counts. */
 int list_settings(const struct run *r, struct setting *out);
 
-/* Best first: those that fit by their time, then those without a known time and those that don't fit, in the order of the list. */
+/* Sorts: first the settings that fit, by their time. Then those without a known time and those that
+ * do not fit, in the order of the list. */
 void sort_outcomes(struct outcome *outcomes, int n);
 
 /* ---- Time ----------------------------------------------------------------------------------------------- */
@@ -173,8 +175,10 @@ double pass_bytes(const struct work *w);
 
 /* ---- Measuring ------------------------------------------------------------------------------------------ */
 
-/* Fills in what is 0 of *out, but device and compute, by as many processes of this host as there are ranks, which all do the same at
- * a time; with the optimizer of the config, and in its folder. Before any thread is started. 0, or an exit status after a message. */
+/* Measures what is 0 in *out, except device and compute. It starts as many processes on this host
+ * as there are ranks, which all do the same at the same time, with the optimizer of the config and
+ * in its folder. Call it before any thread is started. Returns 0, or an exit status after a
+ * message. */
 int plan_measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
 		 struct bandwidths *out);
 
@@ -188,11 +192,12 @@ struct report {
 	int nfound, nfit;
 };
 
-/* The kinds of memory of all that is asked, by name and place, each once; and how much of one there is at most. */
+/* plan_list_kinds: the kinds of memory of all settings that are asked for, by name and place, each
+ * once. peak_of: the largest number of bytes of one kind. */
 int plan_list_kinds(const struct report *r, const struct kolo_zero_memory *out[MOST_KINDS]);
 size_t peak_of(const struct outcome *o, const struct kolo_zero_memory *kind);
 
-/* What is told of traffic and of time: what people read, and programs. */
+/* The rows of traffic and of time: the text for people, the name in JSON. */
 struct row {
 	const char *text, *name;
 	size_t offset;

@@ -84,7 +84,7 @@ static struct seconds ways_of(const struct work *w, const struct setting *s, con
 	};
 }
 
-/* The model's own work, and messages beside or behind it. */
+/* The model's own work, with messages during it or after it. */
 static void add_pass(struct phase *p, const struct work *w, double model, double messages)
 {
 	double behind = w->overlap ? 0 : messages;

@@ -55,7 +55,7 @@ int data_open(const char *path, int context, uint64_t seed, struct data *d)
 	d->seed = make_key(seed, 0x64617461);
 	d->ntrain = d->len - held;
 	d->windows =
-		(d->ntrain - t) / t; /* an epoch begins up to t - 1 bytes late, and needs a byte behind */
+		(d->ntrain - t) / t; /* an epoch begins up to t - 1 bytes late, and needs one byte more */
 	d->validation = (held - 1) / t;
 	if (d->validation > MOST_VALIDATION)
 		d->validation = MOST_VALIDATION;
@@ -69,8 +69,8 @@ void data_close(struct data *d)
 	d->bytes = NULL;
 }
 
-/* A permutation of [0, n), by its key: rounds of a Feistel network on as many bits as n takes, or one more, again until the result
- * is below n. */
+/* A permutation of [0, n), by its key. It is a Feistel network on as many bits as n takes, or one
+ * more. The rounds repeat until the result is below n. */
 static uint64_t permute(uint64_t i, uint64_t n, uint64_t key)
 {
 	unsigned half = 1;

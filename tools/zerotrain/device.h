@@ -19,8 +19,9 @@ struct device {
 int device_open(const struct device_option *option, struct device *out);
 void device_close(struct device *d);
 
-/* Memory that the host computes in: the device's, whose budget counts it, but where what is there has to be copied. NULL: there is
- * none, and kolo_last_error says why. Given back with as many bytes; NULL is allowed. */
+/* Memory that the host computes in. It is the device's, so that its budget counts it, unless values
+ * there must be copied. Returns NULL if there is none, and kolo_last_error has the reason. Give it
+ * back with the same number of bytes; NULL is allowed. */
 void *device_take(struct device *d, size_t bytes, const char *what);
 void device_give(struct device *d, void *memory, size_t bytes);
 

@@ -17,8 +17,9 @@ struct engine {
 	char csv[4096], jsonl[4096]; /* "": none */
 	int batch;                   /* samples of a micro-step on this rank */
 	bool moves;                  /* something is on a device, or in files */
-	/* Where the model can't use the engine's values as they are: those as it counts, each tensor's at its place; one tensor in
-	 * 16 bits; and one gradient in the memory of a device that the host does not write. NULL where it is not needed. */
+	/* Only if the model cannot use the engine's values as they are, else NULL: all values as
+	 * float, each tensor's at its place; one tensor in 16 bits; one gradient in memory of a
+	 * device that the host cannot write. */
 	float *floats;
 	size_t *places;
 	uint16_t *halves;
@@ -26,8 +27,8 @@ struct engine {
 	size_t floats_len, halves_len, up_len; /* bytes */
 };
 
-/* Sets up an engine of out->sizes as the options say, with weights to begin with. Collective. 0, or an exit status after a message; engine_close
- * in any case. */
+/* Sets up an engine of out->sizes as the options say, with first weights. Collective. Returns 0, or
+ * an exit status after a message. Call engine_close in both cases. */
 int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *out);
 void engine_close(struct engine *e);
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where the weights are. Each returns 0, or what went wrong, which the model passes on. */
+/* Where the weights are. Each function returns 0 or an error, which the model passes on. */
 struct weights {
 	int (*use)(void *arg, int tensor, const real **out); /* may be read until release */
 	int (*release)(void *arg, int tensor);
@@ -20,11 +20,12 @@ struct weights {
 struct batch {
 	int count, length;      /* B, from 0, and T, from 1; up to sizes.batch and sizes.context */
 	const uint8_t *in;      /* [B, T] */
-	const uint8_t *targets; /* [B, T]: what comes behind each byte */
+	const uint8_t *targets; /* [B, T]: the byte after each byte */
 	const uint64_t *keys;   /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
 };
 
-/* Where the model's own memory comes from: bytes aligned to 64, NULL: there are none. They are given back as many. */
+/* Where the model's own memory comes from. take returns bytes aligned to 64, or NULL if there are
+ * none. give gets the same number of bytes back. */
 struct room {
 	void *(*take)(void *arg, size_t bytes);
 	void (*give)(void *arg, void *memory, size_t bytes);

@@ -8,8 +8,8 @@
 #include "products.h"
 #include "tensors.h"
 
-/* Rows of attention that are computed together: they see no place behind their last one, which saves half of the square, and
- * there are enough of them for a matrix product to be fast. */
+/* Rows of attention that are computed together. They see no place after their last one, which saves
+ * half of the square. There are enough of them for a fast matrix product. */
 enum { QUERIES = 32 };
 
 /* What forward keeps of a block. */
@@ -19,7 +19,7 @@ struct slot {
 	real *normed1, *heads, *mid, *normed2; /* [N, D]: heads is what attention gives, mid in + projected */
 	real *qkv;                             /* [N, 3 D]: queries, keys, values */
 	real *shares;                          /* [B, H, T, T] what each place takes from those before it */
-	real *wide, *bent;                     /* [N, 4 D] before and behind GELU */
+	real *wide, *bent;                     /* [N, 4 D] before and after GELU */
 };
 
 struct model {
@@ -35,7 +35,7 @@ struct model {
 	real *last;            /* [N, D] what the last block gives */
 	real *mean, *rstd;     /* [N] of the last normalization, */
 	real *normed;          /* [N, D] and what it gives */
-	real *logits;          /* [N, V]; behind the loss their derivative */
+	real *logits;          /* [N, V]; after the loss their derivative */
 	real *dstream;         /* [N, D] the derivative of the residual stream, */
 	real *dnarrow, *dwide; /* [N, D], [N, 4 D] of what is beside it; */
 	real *dshares;         /* [QUERIES, T] of shares */
@@ -52,7 +52,8 @@ int linear(struct model *m, int tensor, const real *x, size_t in, real *y, size_
 /* dx [N, in] = dy w, and the gradients of w and b. */
 int linear_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out, real *dx);
 
-/* y [N, D] = normalized x, with gain and bias tensors number `tensor` and the next; mean and rstd [N] are kept. */
+/* y [N, D] = normalized x. Gain and bias are tensors number `tensor` and the next. Keeps mean and
+ * rstd [N]. */
 int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, real *rstd);
 
 /* Adds to dx [N, D], and the gradients of gain and bias. */
@@ -63,10 +64,11 @@ int normalize_back(struct model *m, int tensor, const real *x, real *mean, real 
 void attend(struct model *m, const struct slot *s);
 void attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv);
 
-/* x, which may be y, is dropped into y, [N, D]. `site` tells the places of dropout from each other. */
+/* x, which may be y, is dropped into y, [N, D]. `site` is a number for each place of dropout. */
 void drop_rows(struct model *m, int site, const real *x, real *y);
 
-/* out [N, D] from what is in the slot of a block; dstream becomes that of its input from that of its output. */
+/* block_forward: out [N, D] from the input in the slot of a block. block_backward: replaces the
+ * derivative of its output in dstream by that of its input. */
 int block_forward(struct model *m, int block, const struct slot *s, real *out);
 int block_backward(struct model *m, int block, const struct slot *s);
 

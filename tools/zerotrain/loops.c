@@ -21,7 +21,7 @@ static inline real exp_of(real x)
  * would not be vectorised. Where the result would be infinite or denormal it is the largest or least that isn't. */
 static inline real exp_of(real x)
 {
-	const float shift = 12582912.0f; /* 1.5 * 2^23: the sum has no bits behind the point */
+	const float shift = 12582912.0f; /* 1.5 * 2^23: the sum has no bits after the point */
 	float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
 	float shifted = clamped * 1.44269504f + shift, k = shifted - shift;
 	float r = clamped - k * 0.693359375f - k * -2.12194440e-4f, power, series;

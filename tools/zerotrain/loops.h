@@ -38,7 +38,8 @@ struct loops {
 	void (*add)(const real *x, const real *a, real *y, size_t n);
 	/* y = x / (1 - rate) where kept, else 0; the same in forward and backward. y may be x. */
 	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key);
-	/* Logits x [rows, n] become their derivative of `factor` times the sum of losses. Returns that sum, without the factor. */
+	/* Replaces logits x [rows, n] by their derivative of `factor` times the sum of losses.
+	 * Returns that sum, without the factor. */
 	double (*cross_entropy)(real *x, const uint8_t *targets, size_t rows, size_t n, real factor);
 };
 

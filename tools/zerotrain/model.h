@@ -16,22 +16,23 @@
 
 struct model;
 
-/* Makes a model, with all the memory that it will ever use, from `room`, which stays longer; NULL: the host's. The caller gives it to
- * model_destroy, which accepts NULL. NULL: out of memory. */
+/* Makes a model with all the memory that it will ever use. The memory comes from `room`, which must
+ * outlive the model; NULL means host memory. Give the model to model_destroy, which accepts NULL.
+ * Returns NULL if out of memory. */
 struct model *model_create(const struct sizes *sizes, const struct weights *weights, const struct room *room);
 void model_destroy(struct model *model);
 
 /* Bytes of activations, and of what backward needs beside them. */
 size_t model_memory(const struct model *model);
 
-/* Computes the mean loss of a batch, 0 of an empty one, and keeps what backward needs: of the batch itself too, which must stay.
- * The gradient is to be that of `scale` times the loss. */
+/* Computes the mean loss of a batch, 0 if it is empty. Keeps what backward needs, also of the batch
+ * itself, which must stay. The gradient will be that of `scale` times the loss. */
 int model_forward(struct model *model, const struct batch *batch, double scale, double *loss);
 
 /* The gradients of the batch of the last forward, each reported once. */
 int model_backward(struct model *model);
 
-/* The logits [V] of the byte behind in[length]. */
+/* The logits [V] of the byte after in[length - 1]. */
 int model_predict(struct model *model, const uint8_t *in, int length, real *logits);
 
 #endif

@@ -14,11 +14,13 @@ struct matrix {
 	bool turned;
 };
 
-/* c [m, n] = factor a b + keep c, where a is [m, k] or turned, [k, m], and b [k, n] or turned; rows of c are `stride` apart. */
+/* c [m, n] = factor a b + keep c. a is [m, k], or turned [k, m]. b is [k, n], or turned. Rows of c
+ * are `stride` apart. */
 void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b, real keep, real *c,
 	      size_t stride);
 
-/* From now on products are computed by the calling thread alone, so that their bits don't depend on the number of cores. */
+/* From now on the calling thread alone computes products. So their bits do not depend on the number
+ * of cores. */
 void use_one_thread(void);
 
 #endif

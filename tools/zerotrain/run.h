@@ -38,18 +38,19 @@ struct run {
 	uint64_t bytes; /* and on how many all ranks trained in it */
 };
 
-/* Trains until options.steps. An exit status, with the reason told. */
+/* Trains until options.steps. Returns an exit status, after a message if it failed. */
 int train(struct run *r);
 
-/* Checkpoints. Collective; an exit status, with the reason told. */
+/* Checkpoints. Collective; returns an exit status, after a message if it failed. */
 int save_run(struct run *r);
 int resume_run(struct run *r);
 
-/* What the options want at the end. Collective; an exit status, with the reason told. */
+/* What the options want at the end. Collective; returns an exit status, after a message if it failed. */
 int write_sample(struct run *r);
 int print_report(struct run *r);
 
-/* Rank 0: opens the file of --plot and looks for gnuplot before anything is trained; draws what was printed. An exit status. */
+/* On rank 0. open_plot opens the file of --plot and looks for gnuplot, before training. draw_losses
+ * draws what was printed. Both return an exit status. */
 int open_plot(struct run *r);
 int draw_losses(struct run *r);
 

@@ -26,7 +26,7 @@ static uint8_t choose_byte(const real *logits, double uniform)
 	return (uint8_t)i;
 }
 
-/* All ranks compute the same bytes, since at stage 3 they need each other's weights. They go on behind the text's
+/* All ranks compute the same bytes, since at stage 3 they need each other's weights. They go on after the text's
  * first byte, which the model has seen, whatever the text is. */
 static int choose_text(struct run *r, uint8_t *text, size_t n)
 {

@@ -8,8 +8,8 @@
 
 enum { VALUES = 256 };
 
-/* Tensors by number: two embeddings, PER_BLOCK for each block, and the last normalization. But for the embeddings they are pairs of
- * a matrix (or a gain) and the bias behind it. */
+/* Tensors by number: two embeddings, PER_BLOCK for each block, and the last normalization. Except
+ * for the embeddings they are pairs of a matrix (or a gain) and the bias after it. */
 enum tensor { BYTES, PLACES, FIRST_BLOCK };
 enum block_tensor { NORM1, QKV = 2, PROJECT = 4, NORM2 = 6, WIDEN = 8, NARROW = 10, PER_BLOCK = 12 };
 
@@ -31,8 +31,8 @@ struct tensor_shape {
 int tensor_count(const struct sizes *s);
 struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor);
 
-/* Elements [first, first + n) of what training begins with, a function of the seed: embeddings and matrices from a normal
- * distribution, gains 1, biases 0. */
+/* Elements [first, first + n) of the values before training, a function of the seed. Embeddings and
+ * matrices are from a normal distribution, gains are 1, biases 0. */
 void tensor_init(const struct sizes *s, int tensor, size_t first, size_t n, float *out);
 
 #endif

@@ -46,7 +46,7 @@ static struct batch load_batch(struct run *r)
 	return (struct batch){ n, (int)r->data.context, r->in, r->targets, r->keys };
 }
 
-/* A row that could not be written, on a full disk say, is told, and training goes on. */
+/* If a row cannot be written, as on a full disk, a message says so and training goes on. */
 static int log_step(struct run *r, const struct kolo_zero_result *result)
 {
 	int rc = r->log ? kolo_zero_log_step(r->log, result) : 0;
@@ -79,8 +79,8 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 
 /* ---- Validation ----------------------------------------------------------------------------------------- */
 
-/* The sum of losses of this rank's windows of the text that is not trained on; ranks without one compute all the same, since all
- * use tensors alike. */
+/* The sum of losses of this rank's windows of the text that is not trained on. Ranks without a
+ * window compute all the same, because all ranks must use the same tensors. */
 static int sum_validation(struct run *r, double *sum)
 {
 	uint64_t step = (uint64_t)r->engine.batch * (uint64_t)r->nranks;
@@ -136,7 +136,7 @@ static void print_step(struct run *r, const struct kolo_zero_result *result, str
 	*pace = (struct pace){ now, r->bytes };
 }
 
-/* What is due behind an update. */
+/* What is due after an update. */
 static int end_step(struct run *r, const struct kolo_zero_result *result, struct pace *pace)
 {
 	const struct options *o = r->options;

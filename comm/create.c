@@ -1,6 +1,7 @@
 /* Making a communicator: what the caller wants, who the others are (boot.c), the connections (open.c, edges.c), what they can do
  * (probe.c). What must be equal on all ranks is taken from rank 0's entry in the table, or decided by rank 0. */
 #include "create.h"
+#include "transports.h"
 
 #include "clock.h"
 #include "edges.h"
@@ -241,7 +242,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
-	    (rc = ko_link_net(&net)) < 0 || (rc = check_name("transport", net, mine.net)) < 0 ||
+	    (rc = ko_transport_of_net(&net)) < 0 || (rc = check_name("transport", net, mine.net)) < 0 ||
 	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;
 	rc = ko_boot_join(&meeting, &mine, timeout_ms, listen_for_hosts, c->lifelines, c->table);

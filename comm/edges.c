@@ -1,6 +1,7 @@
 /* Making a rank's two edges: which transport, both ends here, joining them with the neighbours' (ko_edges_connect), and near
  * which NUMA node their slots lie. See edges.h. */
 #include "edges.h"
+#include "transports.h"
 
 #include "watch.h"
 
@@ -95,7 +96,7 @@ int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct 
 	const struct ko_entry *first = &c->table[0];
 	bool hosts = !*first->transport && !ko_place_same(a, b);
 
-	return ko_link_choose(hosts ? first->net : first->transport, a, b, out);
+	return ko_transport_choose(hosts ? first->net : first->transport, a, b, out);
 }
 
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline)

@@ -5,6 +5,7 @@
 #include "log.h"
 #include "mem.h"
 #include "trace.h"
+#include "transports.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static int value_is_good(int index)
 	int64_t number;
 
 	if (index == KO_ENV_NET)
-		return ko_link_net(&net) == 0;
+		return ko_transport_of_net(&net) == 0;
 	if (index == KO_ENV_LOG)
 		return ko_log_check() == 0;
 	if (index == KO_ENV_TRACE)
@@ -68,9 +69,9 @@ static void look_at_transport(struct kolo_part_info *part)
 	struct ko_place here;
 	size_t i = 0;
 
-	while (ko_links[i] && strcmp(ko_links[i]->name, part->name) != 0)
+	while (ko_transports[i] && strcmp(ko_transports[i]->name, part->name) != 0)
 		i++;
-	if (!ko_links[i]) {
+	if (!ko_transports[i]) {
 		give_reason(part,
 			    strcmp(part->name, "ofi") == 0
 				    ? "not in this build: links through libfabric (package libfabric-dev)"
@@ -79,11 +80,11 @@ static void look_at_transport(struct kolo_part_info *part)
 	}
 	part->built = 1;
 	ko_place_get(&here);
-	part->usable = ko_links[i]->probe(&here, &here, true) == 0 &&
-		       ko_link_open(ko_links[i], KO_RECV, &here, &limits, &link) == 0;
+	part->usable = ko_transports[i]->probe(&here, &here, true) == 0 &&
+		       ko_link_open(ko_transports[i], KO_RECV, &here, &limits, &link) == 0;
 	if (!part->usable)
 		give_reason(part, kolo_last_error());
-	ko_links[i]->close(link, true);
+	ko_transports[i]->close(link, true);
 }
 
 static void look_at_hwloc(struct kolo_part_info *part)

@@ -1,4 +1,4 @@
-/* What all links have in common, whatever their transport. See link.h; link_table.c has the transports. */
+/* What all links have in common, whatever their transport. See link.h; transports.c has the transports. */
 #include "link.h"
 
 int ko_link_open(const struct ko_link_ops *ops, enum ko_role role, const struct ko_place *here,

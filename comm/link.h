@@ -1,7 +1,7 @@
 /* A link is one edge of the ring in one direction: a bounded FIFO of slots from a rank to its next. This table is all that the
  * rest of Kolo knows of a transport. Every transport passes the same conformance suite, tests/test_links.c.
  *
- * A new transport writes the functions of struct ko_link_ops, none of which may be NULL, and gets a row in link_table.c. It may
+ * A new transport writes the functions of struct ko_link_ops, none of which may be NULL, and gets a row in transports.c. It may
  * add struct ko_rma_ops if it can send from or receive into memory of others, and `settle` if both ends share the slots'
  * memory. Functions that say so return KO_EAGAIN, and the caller tries again. None blocks. All are called by the one thread
  * that uses the communicator. */
@@ -183,18 +183,5 @@ void ko_link_take_back(struct ko_link *link, void *memory);
 
 /* "ordinary", "streaming". */
 const char *ko_stores_name(enum ko_stores stores);
-
-/* ---- link_table.c --------------------------------------------------------------------------------------- */
-
-/* Best first, then NULL. */
-extern const struct ko_link_ops *const ko_links[];
-
-/* The transport between hosts that KOLO_NET names; "" when it is unset. Errors: KOLO_EINVAL, with those there are. */
-int ko_link_net(const char **out);
-
-/* The table row called `name`; the best one that joins a and b when name is "". Errors: KOLO_ENOTSUP, with the reason
- * of the last one tried. */
-int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
-		   const struct ko_link_ops **out);
 
 #endif

@@ -2,6 +2,7 @@
 #include "t.h"
 
 #include "../comm/link.h"
+#include "../comm/transports.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -68,8 +69,8 @@ void t_check(bool ok, const char *what, const char *file, int line)
 
 bool t_has_transport(const char *name)
 {
-	for (size_t i = 0; ko_links[i]; i++)
-		if (strcmp(ko_links[i]->name, name) == 0)
+	for (size_t i = 0; ko_transports[i]; i++)
+		if (strcmp(ko_transports[i]->name, name) == 0)
 			return true;
 	return false;
 }

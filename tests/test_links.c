@@ -1,10 +1,11 @@
-/* The conformance suite: what every link must do, run unchanged on every transport in ko_links, and on a fifo
+/* The conformance suite: what every link must do, run unchanged on every transport in ko_transports, and on a fifo
  * whose two ends share one mapping, which lets the thread sanitizer see both sides. */
 #include "../comm/error.h"
 #include "../comm/fifo.h"
 #include "../comm/link.h"
 #include "../comm/msg.h"
 #include "../comm/shm.h"
+#include "../comm/transports.h"
 #include "../comm/verbs.h"
 #include "t.h"
 
@@ -496,17 +497,17 @@ static void a_stream_between_processes_arrives_whole(const struct ko_link_ops *o
 static void every_link_passes_every_case(void **state)
 {
 	(void)state;
-	for (size_t i = 0; ko_links[i]; i++) {
-		bool here_too = is_here(ko_links[i]);
+	for (size_t i = 0; ko_transports[i]; i++) {
+		bool here_too = is_here(ko_transports[i]);
 
 		for (size_t k = 0; here_too && k < ARRAY_LEN(cases); k++) {
-			struct pair p = connect_pair(ko_links[i], &limits);
+			struct pair p = connect_pair(ko_transports[i], &limits);
 
-			printf("# %s: %s\n", ko_links[i]->name, cases[k].name);
+			printf("# %s: %s\n", ko_transports[i]->name, cases[k].name);
 			fflush(stdout);
 			cases[k].run(&p);
-			ko_links[i]->close(p.tx, false);
-			ko_links[i]->close(p.rx, false);
+			ko_transports[i]->close(p.tx, false);
+			ko_transports[i]->close(p.rx, false);
 		}
 	}
 }
@@ -539,25 +540,25 @@ static void what_is_drained_needs_no_more_calls(void **state)
 	static const struct ko_limits big = { .slot_len = 64 << 10, .nslots = 4 };
 
 	(void)state;
-	for (size_t i = 0; ko_links[i]; i++) {
+	for (size_t i = 0; ko_transports[i]; i++) {
 		struct pair p;
 
-		if (!is_here(ko_links[i]))
+		if (!is_here(ko_transports[i]))
 			continue;
-		p = connect_pair(ko_links[i], &big);
+		p = connect_pair(ko_transports[i], &big);
 		for (size_t small = 1; small < 4096; small += 256)
 			drain_behind_full_buffers(&p, &big, small);
-		ko_links[i]->close(p.tx, false);
-		ko_links[i]->close(p.rx, false);
+		ko_transports[i]->close(p.tx, false);
+		ko_transports[i]->close(p.rx, false);
 	}
 }
 
 static void every_link_joins_processes(void **state)
 {
 	(void)state;
-	for (size_t i = 0; ko_links[i]; i++)
-		if (is_here(ko_links[i]))
-			a_stream_between_processes_arrives_whole(ko_links[i]);
+	for (size_t i = 0; ko_transports[i]; i++)
+		if (is_here(ko_transports[i]))
+			a_stream_between_processes_arrives_whole(ko_transports[i]);
 }
 
 static void a_fifo_in_one_memory_passes_every_case(void **state)
@@ -572,13 +573,13 @@ static void closing_takes_null_and_half_built_ends(void **state)
 	struct ko_link *link;
 
 	(void)state;
-	for (size_t i = 0; ko_links[i]; i++) {
-		bool here_too = is_here(ko_links[i]);
+	for (size_t i = 0; ko_transports[i]; i++) {
+		bool here_too = is_here(ko_transports[i]);
 
-		ko_links[i]->close(NULL, false);
+		ko_transports[i]->close(NULL, false);
 		for (int role = KO_SEND; here_too && role <= KO_RECV; role++) {
-			CHECK(ko_link_open(ko_links[i], (enum ko_role)role, &here, &limits, &link) == 0);
-			ko_links[i]->close(link, false);
+			CHECK(ko_link_open(ko_transports[i], (enum ko_role)role, &here, &limits, &link) == 0);
+			ko_transports[i]->close(link, false);
 		}
 	}
 }
@@ -632,15 +633,15 @@ static void an_address_of_something_else_is_refused(void **state)
 	struct ko_link *tx, *rx;
 
 	(void)state;
-	for (size_t i = 0; ko_links[i]; i++) {
-		if (!is_here(ko_links[i]))
+	for (size_t i = 0; ko_transports[i]; i++) {
+		if (!is_here(ko_transports[i]))
 			continue;
-		CHECK(ko_link_open(ko_links[i], KO_RECV, &here, &other, &rx) == 0 &&
-		      ko_link_open(ko_links[i], KO_SEND, &here, &limits, &tx) == 0);
-		CHECK(ko_links[i]->address(rx, &address) == 0);
-		CHECK(ko_links[i]->connect(tx, &address) < 0);
-		ko_links[i]->close(rx, false);
-		ko_links[i]->close(tx, false);
+		CHECK(ko_link_open(ko_transports[i], KO_RECV, &here, &other, &rx) == 0 &&
+		      ko_link_open(ko_transports[i], KO_SEND, &here, &limits, &tx) == 0);
+		CHECK(ko_transports[i]->address(rx, &address) == 0);
+		CHECK(ko_transports[i]->connect(tx, &address) < 0);
+		ko_transports[i]->close(rx, false);
+		ko_transports[i]->close(tx, false);
 	}
 }
 
@@ -651,8 +652,8 @@ static void opening_a_link_leaves_signals_alone(void **state)
 	(void)state;
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, NULL, &before[s]);
-	for (size_t i = 0; ko_links[i]; i++)
-		is_here(ko_links[i]);
+	for (size_t i = 0; ko_transports[i]; i++)
+		is_here(ko_transports[i]);
 	for (int s = 1; s < NSIG; s++)
 		CHECK(sigaction(s, NULL, &after) < 0 || after.sa_handler == before[s].sa_handler);
 }
@@ -688,10 +689,10 @@ static void transports_are_chosen_by_name_and_place(void **state)
 	ko_place_get(&local);
 	elsewhere = local;
 	elsewhere.machine[0] ^= 1;
-	CHECK(ko_link_choose("", &local, &local, &ops) == 0 && ops == ko_links[0]);
-	CHECK(ko_link_choose("shm", &local, &local, &ops) == 0 && strcmp(ops->name, "shm") == 0);
-	CHECK(ko_link_choose("shm", &local, &elsewhere, &ops) == KOLO_ENOTSUP);
-	CHECK(ko_link_choose("pigeon", &local, &local, &ops) == KOLO_ENOTSUP);
+	CHECK(ko_transport_choose("", &local, &local, &ops) == 0 && ops == ko_transports[0]);
+	CHECK(ko_transport_choose("shm", &local, &local, &ops) == 0 && strcmp(ops->name, "shm") == 0);
+	CHECK(ko_transport_choose("shm", &local, &elsewhere, &ops) == KOLO_ENOTSUP);
+	CHECK(ko_transport_choose("pigeon", &local, &local, &ops) == KOLO_ENOTSUP);
 	CHECK(strstr(kolo_last_error(), "shm") != NULL);
 }
 

@@ -1,5 +1,5 @@
-/* The table of transports: what is built in is decided here, and which one joins two ranks is chosen here. See link.h. */
-#include "link.h"
+/* See transports.h: what is built in is decided here. */
+#include "transports.h"
 
 #include "error.h"
 #include "ofi.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct ko_link_ops *const ko_links[] = {
+const struct ko_link_ops *const ko_transports[] = {
 	&ko_shm_ops,
 #ifdef KO_HAVE_VERBS
 	&ko_verbs_ops,
@@ -27,17 +27,17 @@ static int find_name(const char *name)
 {
 	char known[128] = "";
 
-	for (size_t i = 0; ko_links[i]; i++) {
+	for (size_t i = 0; ko_transports[i]; i++) {
 		size_t at = strlen(known);
 
-		if (strcmp(ko_links[i]->name, name) == 0)
+		if (strcmp(ko_transports[i]->name, name) == 0)
 			return 0;
-		snprintf(known + at, sizeof(known) - at, " %s", ko_links[i]->name);
+		snprintf(known + at, sizeof(known) - at, " %s", ko_transports[i]->name);
 	}
 	return ko_fail(KOLO_ENOTSUP, "no transport called '%s'; this build has:%s", name, known);
 }
 
-int ko_link_net(const char **out)
+int ko_transport_of_net(const char **out)
 {
 	*out = getenv("KOLO_NET");
 	if (!*out || !**out)
@@ -47,17 +47,17 @@ int ko_link_net(const char **out)
 	return 0;
 }
 
-int ko_link_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
-		   const struct ko_link_ops **out)
+int ko_transport_choose(const char *name, const struct ko_place *a, const struct ko_place *b,
+			const struct ko_link_ops **out)
 {
 	int rc = 0, tried = 0;
 
-	for (size_t i = 0; ko_links[i]; i++) {
-		if (*name && strcmp(name, ko_links[i]->name) != 0)
+	for (size_t i = 0; ko_transports[i]; i++) {
+		if (*name && strcmp(name, ko_transports[i]->name) != 0)
 			continue;
 		tried = 1;
-		rc = ko_links[i]->probe(a, b, *name != 0);
-		*out = ko_links[i];
+		rc = ko_transports[i]->probe(a, b, *name != 0);
+		*out = ko_transports[i];
 		if (rc == 0)
 			return 0;
 	}

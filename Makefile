@@ -6,9 +6,9 @@ ifneq ($(filter deps deps-all,$(MAKECMDGOALS)),)
 AFTER := $(filter-out deps deps-all,$(MAKECMDGOALS))
 .PHONY: deps deps-all $(AFTER)
 deps:
-	@tools/install-deps $(WITH)
+	@tools/package/install-deps $(WITH)
 deps-all:
-	@tools/install-deps all
+	@tools/package/install-deps all
 # All the other goals in one run of make, the first of them standing for the rest.
 $(firstword $(AFTER)): $(filter deps deps-all,$(MAKECMDGOALS))
 	@+$(MAKE) --no-print-directory MAKECMDGOALS= $(AFTER)
@@ -65,7 +65,7 @@ LIBS    := -lpthread -lm $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs h
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=all))
 # -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
-ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -MMD -MP
+ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -I. -MMD -MP
 
 # Short lines; V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -78,12 +78,17 @@ $B/flags: FORCE
 .PHONY: FORCE
 
 # ---- Library ------------------------------------------------------------------------------------------------
-LEFT_OUT := comm/kernels.c zero/kernels.c $(wildcard cuda/cuda*.c) $(if $(filter yes,$(OFI)),,$(wildcard comm/ofi*.c)) $(if $(filter yes,$(VERBS)),,$(wildcard comm/verbs*.c)) \
-	$(if $(filter yes,$(JANSSON)),zero/config_none.c,$(filter-out zero/config_none.c,$(wildcard zero/config_*.c))) \
-	$(if $(filter yes,$(URING)),zero/disk_none.c,zero/disk.c)
-SOURCES := $(filter-out $(LEFT_OUT),$(wildcard comm/*.c) $(wildcard cuda/*.c) $(wildcard zero/*.c))
+# Rooms, and what lies in them that is compiled in another way, or not for want of a library.
+ROOMS   := $(addprefix comm/,base sys reduce plan transport $(if $(filter yes,$(VERBS)),transport/verbs) $(if $(filter yes,$(OFI)),transport/ofi) \
+		bootstrap health core memory coll p2p api create) \
+	$(addprefix cuda/,driver gpu stream api) \
+	$(addprefix zero/,base optim core offload step create checkpoint config log)
+LEFT_OUT := comm/reduce/kernels.c zero/optim/kernels.c \
+	$(if $(filter yes,$(JANSSON)),zero/config/none.c,$(filter-out zero/config/none.c zero/config/config.c,$(wildcard zero/config/*.c))) \
+	$(if $(filter yes,$(URING)),zero/offload/disk_none.c,zero/offload/disk.c)
+SOURCES := $(filter-out $(LEFT_OUT),$(wildcard $(ROOMS:=/*.c)))
 KERNELS := plain $(if $(X86),avx2 avx512)
-OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/kernels_%.o) $(KERNELS:%=$B/zero/kernels_%.o)
+OBJECTS := $(SOURCES:%.c=$B/%.o) $(KERNELS:%=$B/comm/reduce/kernels_%.o) $(KERNELS:%=$B/zero/optim/kernels_%.o)
 
 KERNELS_plain  :=
 KERNELS_avx2   := -mavx2 -mf16c
@@ -113,23 +118,23 @@ report:
 	@echo "  manual  $(if $(MANUAL),yes,no: Pod::Man or another Perl module is missing (package perl; make deps))"
 	@echo "  cuda    $(if $(filter yes,$(CUDA)),yes: kernels for $(CUDA_ARCHS),no: no queues from CUDA streams, no GPU as a device of kolo_zero_device.h (nvcc is not found; NVCC=PATH names it))"
 
-$(KERNELS:%=$B/comm/kernels_%.o): $B/comm/kernels_%.o: comm/kernels.c $B/flags
+$(KERNELS:%=$B/comm/reduce/kernels_%.o): $B/comm/reduce/kernels_%.o: comm/reduce/kernels.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DKO_KERNELS=ko_kernels_$* -c -o $@ $<
 
 # Square roots are instructions: no errno.
 $B/zero/%.o: ALL_CFLAGS += -fno-math-errno
-$(KERNELS:%=$B/zero/kernels_%.o): $B/zero/kernels_%.o: zero/kernels.c $B/flags
+$(KERNELS:%=$B/zero/optim/kernels_%.o): $B/zero/optim/kernels_%.o: zero/optim/kernels.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DZERO_KERNELS=zero_kernels_$* -c -o $@ $<
 
-# A GPT's loops likewise; it shares what the tools share, and doesn't look at errno either.
-TRAIN_FLAGS := -Itools -fno-math-errno
+# A GPT's loops likewise, and it doesn't look at errno either.
+TRAIN_FLAGS := -fno-math-errno
 TRAIN_CFLAGS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --cflags openblas))
 $B/tools/zerotrain/%.o: ALL_CFLAGS += $(TRAIN_FLAGS) $(TRAIN_CFLAGS)
-$(KERNELS:%=$B/tools/zerotrain/loops_%.o): $B/tools/zerotrain/loops_%.o: tools/zerotrain/loops.c $B/flags
+$(KERNELS:%=$B/tools/zerotrain/model/loops_%.o): $B/tools/zerotrain/model/loops_%.o: tools/zerotrain/model/loops.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DLOOPS=loops_$* -c -o $@ $<
@@ -164,26 +169,27 @@ $B/libkolo.a: $B/kolo.o
 ifeq ($(CUDA),yes)
 CUDA_LIB := $B/libkolo_cuda.so.$(SOVERSION)
 # The same for all flavours.
-FATBINS  := build/cuda/kernels.fatbin build/cuda/zero_kernels.fatbin
-CUDA_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard cuda/cuda*.c)) $B/cuda/kernels.o $B/cuda/zero_kernels.o
+FATBINS  := build/cuda/libcuda/kernels.fatbin build/cuda/libcuda/zero_kernels.fatbin
+CUDA_C_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard cuda/libcuda/*.c))
+CUDA_OBJECTS := $(CUDA_C_OBJECTS) $B/cuda/libcuda/kernels.o $B/cuda/libcuda/zero_kernels.o
 CUDA_INCLUDE := $(dir $(realpath $(NVCC)))../include
-NVCC_FLAGS := -std=c++17 -O3 --fmad=false -Iinclude $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a) \
+NVCC_FLAGS := -std=c++17 -O3 --fmad=false -Iinclude -I. $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a) \
 	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 
-build/cuda/kernels.fatbin: cuda/job.h comm/mem.h $(wildcard comm/kernels_*.h)
-$(FATBINS): build/cuda/%.fatbin: cuda/%.cu comm/convert.h $(wildcard include/kolo/*.h)
+build/cuda/libcuda/kernels.fatbin: cuda/driver/kernel_args.h $(wildcard comm/reduce/*.h)
+$(FATBINS): build/cuda/libcuda/%.fatbin: cuda/libcuda/%.cu comm/reduce/convert.h $(wildcard include/kolo/*.h)
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$Q$(NVCC) $(NVCC_FLAGS) --threads 0 -fatbin -o $@ $<
 
-$B/cuda/kernels.o: NAME := ko_gpu_kernels
-$B/cuda/zero_kernels.o: NAME := ko_gpu_zero_kernels
-$(FATBINS:build/%.fatbin=$B/%.o): $B/%.o: cuda/kernels.S build/%.fatbin
+$B/cuda/libcuda/kernels.o: NAME := ko_gpu_kernels
+$B/cuda/libcuda/zero_kernels.o: NAME := ko_gpu_zero_kernels
+$(FATBINS:build/%.fatbin=$B/%.o): $B/%.o: cuda/libcuda/kernels.S build/%.fatbin
 	@mkdir -p $(@D)
 	$(call say,AS  )
 	$Q$(CC) -c -DKERNELS='"$(word 2,$^)"' -DNAME=$(NAME) -o $@ $<
 
-$(filter $B/cuda/cuda%.o,$(CUDA_OBJECTS)): ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
+$(CUDA_C_OBJECTS): ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
 
 $(CUDA_LIB): $(CUDA_OBJECTS)
 	$(call say,LINK)
@@ -191,21 +197,21 @@ $(CUDA_LIB): $(CUDA_OBJECTS)
 -include $(CUDA_OBJECTS:.o=.d)
 endif
 
-# ---- Tools: they see include/ and their own folder, and link the library statically, so that they run from
-# build/ and from anywhere. -----------------------------------------------------------------------------------
-BENCH_SOURCES := $(filter-out $(if $(filter yes,$(JANSSON)),,tools/ringbench_against.c),$(wildcard tools/ringbench*.c))
-BENCH_OBJECTS := $(patsubst %.c,$B/%.o,$(BENCH_SOURCES) tools/gnuplot.c tools/values.c tools/tool.c)
+# ---- Tools: they see include/ and tools/, and link the library statically, so that they run from build/ and
+# from anywhere. A tool is a room, and what it shares with others. -------------------------------------------
+tool_objects = $(patsubst %.c,$B/%.o,$(wildcard $(1:%=tools/%/*.c)) $(2:%=tools/%.c))
+BENCH_OBJECTS := $(filter-out $(if $(filter yes,$(JANSSON)),,$B/tools/ringbench/against.o),$(call tool_objects,ringbench,common/gnuplot common/values common/tool))
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
-INFO_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringinfo*.c) tools/json.c tools/tool.c)
+INFO_OBJECTS := $(call tool_objects,ringinfo,common/json common/tool)
 $B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a
-RUN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/ringrun*.c) tools/tool.c)
+RUN_OBJECTS := $(call tool_objects,ringrun,common/tool)
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
-ZEROCONFIG_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/zeroconfig*.c) tools/tool.c)
+ZEROCONFIG_OBJECTS := $(call tool_objects,zeroconfig,common/tool)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
-ZEROPLAN_OBJECTS := $(patsubst %.c,$B/%.o,$(wildcard tools/zeroplan*.c) tools/zerotrain/tensors.c tools/gnuplot.c tools/json.c tools/tool.c)
+ZEROPLAN_OBJECTS := $(call tool_objects,zeroplan,zerotrain/model/tensors common/gnuplot common/json common/tool)
 $B/zeroplan: $(ZEROPLAN_OBJECTS) $B/libkolo.a
-TRAIN_OBJECTS := $(patsubst %.c,$B/%.o,$(filter-out tools/zerotrain/loops.c,$(wildcard tools/zerotrain/*.c)) tools/gnuplot.c tools/tool.c) \
-	$(KERNELS:%=$B/tools/zerotrain/loops_%.o)
+TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/model,common/gnuplot common/tool)) \
+	$(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
 TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas))
 $B/zerotrain: $(TRAIN_OBJECTS) $B/libkolo.a
 $B/zerotrain: LIBS += $(TRAIN_LIBS)
@@ -231,12 +237,12 @@ install: all
 	install -m 644 $B/libkolo.a "$(DESTDIR)$(LIBDIR)"
 	$(if $(CUDA_LIB),install -m 755 $(CUDA_LIB) "$(DESTDIR)$(LIBDIR)")
 	install -m 755 $(TOOL_BINARIES) "$(DESTDIR)$(PREFIX)/bin"
-	$(call fill,tools/kolo.pc.in,pkgconfig/kolo.pc)
-	$(call fill,tools/koloConfig.cmake.in,cmake/kolo/koloConfig.cmake)
-	$(call fill,tools/koloConfigVersion.cmake.in,cmake/kolo/koloConfigVersion.cmake)
+	$(call fill,tools/package/kolo.pc.in,pkgconfig/kolo.pc)
+	$(call fill,tools/package/koloConfig.cmake.in,cmake/kolo/koloConfig.cmake)
+	$(call fill,tools/package/koloConfigVersion.cmake.in,cmake/kolo/koloConfigVersion.cmake)
 
 include tools/man/man.mk
-include tools/deb.mk
+include tools/package/deb.mk
 
 # ---- Bench, check, lint -------------------------------------------------------------------------------------
 .PHONY: bench check lint train
@@ -259,21 +265,23 @@ lint: lib
 
 # They see the library from within, as tests do.
 PERF_PROGRAMS := reductions links copies sockets overlap zero_overlap zero_stages zero_checkpoint zero_adam zero_disk zero_plan zero_offload
-$(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $B/perf/%.o $(OBJECTS)
+perf_object = $(patsubst %.c,$B/%.o,$(wildcard perf/*/$1.c))
+.SECONDEXPANSION:
+$(PERF_PROGRAMS:%=$B/perf/%): $B/perf/%: $$(call perf_object,$$*) $(OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Its triad is what the compiler can make of the loop.
-$B/perf/zero_adam.o: ALL_CFLAGS += -O3
+$B/perf/zero/zero_adam.o: ALL_CFLAGS += -O3
 
 # The assumptions about a GPU, on one: libcuda itself is the driver's, and its stub enough to link.
 ifeq ($(CUDA),yes)
-$B/perf/stream_words.o $B/perf/zero_cuda.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
-$B/perf/stream_words: $B/perf/stream_words.o $(CUDA_OBJECTS)
+$B/perf/cuda/stream_words.o $B/perf/cuda/zero_cuda.o: ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
+$B/perf/stream_words: $B/perf/cuda/stream_words.o $(CUDA_OBJECTS)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda -lpthread -ldl
 # Finds libkolo_cuda.so beside itself.
-$B/perf/zero_cuda: $B/perf/zero_cuda.o $(OBJECTS) | $(CUDA_LIB)
+$B/perf/zero_cuda: $B/perf/cuda/zero_cuda.o $(OBJECTS) | $(CUDA_LIB)
 	$(call say,LINK)
 	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -L$(CUDA_INCLUDE)/../lib64/stubs -lcuda
 	@ln -sf ../libkolo_cuda.so.$(SOVERSION) $(@D)/
@@ -285,10 +293,10 @@ perf: perf-programs
 	$B/perf/reductions
 	$B/perf/links
 	$B/ringrun -n 2 $B/perf/overlap
-	B=$B python3 perf/side_by_side.py
-	B=$B python3 perf/side_by_side.py --window 64 send_recv
-	B=$B python3 perf/side_by_side.py --network all_reduce
-	$(if $(filter yes,$(URING)),B=$B python3 perf/disk.py /var/tmp)
+	B=$B python3 perf/comm/side_by_side.py
+	B=$B python3 perf/comm/side_by_side.py --window 64 send_recv
+	B=$B python3 perf/comm/side_by_side.py --network all_reduce
+	$(if $(filter yes,$(URING)),B=$B python3 perf/zero/disk.py /var/tmp)
 
 .PHONY: clean help
 clean:

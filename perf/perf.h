@@ -2,7 +2,7 @@
 #ifndef PERF_H
 #define PERF_H
 
-#include "../comm/clock.h"
+#include "comm/base/clock.h"
 
 #include <stdint.h>
 #include <stdlib.h>

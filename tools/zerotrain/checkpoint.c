@@ -1,8 +1,8 @@
 /* Saves and loads checkpoints: those of the engine, with the place in the text and a description
  * of the run. */
 #include "kolo/kolo_zero_checkpoint.h"
-#include "run.h"
-#include "tool.h"
+#include "tools/common/tool.h"
+#include "tools/zerotrain/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>

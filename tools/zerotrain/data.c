@@ -1,7 +1,7 @@
 /* Maps the file of text and finds the bytes of a sample. */
-#include "data.h"
-#include "random.h"
-#include "tool.h"
+#include "tools/zerotrain/data.h"
+#include "tools/common/tool.h"
+#include "tools/zerotrain/model/random.h"
 
 #include <errno.h>
 #include <fcntl.h>

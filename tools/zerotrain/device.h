@@ -6,9 +6,9 @@
 #ifndef DEVICE_H
 #define DEVICE_H
 
-#include "inputs.h"
 #include "kolo/kolo_zero_device.h"
-#include "options.h"
+#include "tools/zerotrain/model/inputs.h"
+#include "tools/zerotrain/options.h"
 
 struct device {
 	struct kolo_zero_device *zero; /* NULL: host memory */

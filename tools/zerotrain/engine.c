@@ -1,6 +1,6 @@
 /* Sets up Kolo's engine from options and config, and gives the model its weights. */
-#include "engine.h"
-#include "tool.h"
+#include "tools/zerotrain/engine.h"
+#include "tools/common/tool.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,9 +3,9 @@
 #ifndef ENGINE_H
 #define ENGINE_H
 
-#include "device.h"
 #include "kolo/kolo_zero_config.h"
-#include "tensors.h"
+#include "tools/zerotrain/device.h"
+#include "tools/zerotrain/model/tensors.h"
 
 struct engine {
 	struct device device;

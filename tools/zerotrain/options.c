@@ -1,7 +1,7 @@
 /* zerotrain's command line: its help, its options, and which of them go together. */
-#include "options.h"
+#include "tools/zerotrain/options.h"
 #include "kolo/kolo_zero.h"
-#include "tool.h"
+#include "tools/common/tool.h"
 
 #include <getopt.h>
 #include <limits.h>

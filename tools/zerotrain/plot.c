@@ -1,7 +1,7 @@
 /* Draws the picture of --plot: losses over steps. */
-#include "gnuplot.h"
-#include "run.h"
-#include "tool.h"
+#include "tools/common/gnuplot.h"
+#include "tools/common/tool.h"
+#include "tools/zerotrain/run.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -1,6 +1,6 @@
 /* Prints where memory, traffic and time went. */
-#include "run.h"
-#include "tool.h"
+#include "tools/common/tool.h"
+#include "tools/zerotrain/run.h"
 
 #include <inttypes.h>
 #include <math.h>

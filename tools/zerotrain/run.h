@@ -2,10 +2,10 @@
 #ifndef RUN_H
 #define RUN_H
 
-#include "data.h"
-#include "engine.h"
 #include "kolo/kolo_zero_log.h"
-#include "model.h"
+#include "tools/zerotrain/data.h"
+#include "tools/zerotrain/engine.h"
+#include "tools/zerotrain/model/model.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* Generates text with the model. */
-#include "random.h"
-#include "run.h"
-#include "tool.h"
+#include "tools/common/tool.h"
+#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/run.h"
 
 #include <locale.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The training loop. */
-#include "random.h"
-#include "run.h"
-#include "tool.h"
+#include "tools/common/tool.h"
+#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

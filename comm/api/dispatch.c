@@ -1,0 +1,91 @@
+/* See dispatch.h. */
+#include "comm/api/dispatch.h"
+
+#include "comm/api/group.h"
+#include "comm/api/perform.h"
+#include "comm/coll/collectives.h"
+#include "comm/p2p/p2p.h"
+#include "comm/sys/queue.h"
+
+#include <stdlib.h>
+
+/* ---- Later ---------------------------------------------------------------------------------------------- */
+
+/* What a queue has to do. */
+struct work {
+	struct ko_left *left;
+	uint64_t place; /* in the communicator's order */
+};
+
+_Static_assert(sizeof(struct work) <= KO_WORK_ARG, "an item of a queue has room for a call");
+
+/* A queue has come to it. */
+static int perform_in_turn(void *arg)
+{
+	const struct work *w = arg;
+	struct kolo_comm *c = w->left->call.comm;
+	int rc = ko_call_wait_turn(c, w->place);
+
+	if (rc == 0)
+		rc = ko_call_perform(&w->left->call, &w->left->red);
+	ko_order_serve(c->order);
+	free(w->left);
+	return rc;
+}
+
+static int enqueue(const struct ko_call *call)
+{
+	struct ko_order *order = call->comm->order;
+	const struct work w = { malloc(ko_left_len(call)), order->issued + 1 };
+	int rc;
+
+	if (!w.left)
+		return ko_left_fail(call);
+	ko_left_init(w.left, call);
+	rc = ko_queue_put(call->queue, perform_in_turn, &w, sizeof(w));
+	if (rc == 0)
+		order->issued++;
+	else
+		free(w.left);
+	return rc;
+}
+
+/* ---- Now, or then --------------------------------------------------------------------------------------- */
+
+static bool is_for_itself(const struct ko_call *call)
+{
+	return ko_coll_is_message(call->coll) && call->root == call->comm->rank;
+}
+
+/* A collective that waits for nothing is checked where it begins, if it must be. */
+static bool is_for_now(const struct ko_call *call)
+{
+	bool collective = call->coll < KO_NCOLLS || ko_coll_has_messages(call->coll);
+
+	return call->comm && collective && !call->queue && !ko_group_is_open() &&
+	       ko_order_is_settled(call->comm->order);
+}
+
+int ko_call_do(const struct ko_call *call)
+{
+	int rc;
+
+	if (is_for_now(call))
+		return ko_collective_takes(call) ? ko_collective(call, NULL) : ko_pairs_now(call);
+	rc = ko_call_check(call);
+	if (rc < 0)
+		return rc;
+	if (ko_group_is_open())
+		return ko_group_add(call);
+	if (is_for_itself(call))
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_%s: peer %d is this rank itself: want its other end in the same "
+			"group (kolo_group_begin)",
+			call->comm->rank, ko_coll_name((int)call->coll), call->root);
+	if (!ko_queue_is_now(call->queue))
+		return enqueue(call);
+	if (!ko_order_is_settled(call->comm->order) && !call->comm->order->in_turn)
+		rc = ko_call_wait_turn(call->comm, call->comm->order->issued + 1);
+	return rc < 0 ? rc : ko_call_perform(call, NULL);
+}

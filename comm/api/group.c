@@ -1,0 +1,463 @@
+/* See group.h. At the outermost end the calls are sorted by communicator. What one communicator has to do is a share: first
+ * all sends and recvs together, then its collectives in the order of their calls. Shares don't wait for each other: the
+ * first one is done by the thread that does the group, each of the others by a thread of its communicator. That gets
+ * it at the end of the group, in the order of the communicator's places, and begins when the group does. */
+#include "comm/api/group.h"
+
+#include "comm/api/perform.h"
+#include "comm/p2p/p2p.h"
+#include "comm/sys/queue.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory for calls, which last as long as their group. */
+struct chunk {
+	struct chunk *next;
+	size_t used, size; /* of the bytes behind */
+};
+
+enum { CHUNK = 16 << 10, ALIGN = 8 };
+
+_Static_assert(sizeof(struct chunk) % ALIGN == 0, "calls behind it are aligned");
+
+/* The group that is open on this thread. */
+static _Thread_local struct {
+	int depth; /* 0: none */
+	struct ko_left *first, *last;
+	struct chunk *chunks;
+	size_t count;
+} group;
+
+struct share {
+	struct kolo_comm *comm;
+	struct ko_left *first, **end; /* its calls, in order */
+	size_t pairs;                 /* how many are sends and recvs */
+	uint64_t place;               /* in the communicator's order */
+};
+
+/* A group that is over for its thread. Everyone who may still look at it holds it. */
+struct batch {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int holders;
+	enum { NOT_BEGUN, BEGUN, DROPPED } stage; /* dropped: it will not be done */
+	size_t left;                              /* shares that are not done */
+	int code;                                 /* the first failure, and its text; 0: none */
+	char text[KO_TEXT];
+	struct chunk *chunks; /* with its calls */
+	size_t nshares;
+	struct share shares[];
+};
+
+bool ko_group_is_open(void)
+{
+	return group.depth > 0;
+}
+
+/* Room for so many bytes in the group. NULL: no memory. */
+static void *make_room(size_t len)
+{
+	struct chunk *chunk = group.chunks;
+	char *room;
+
+	len = (len + ALIGN - 1) / ALIGN * ALIGN;
+	if (!chunk || chunk->size - chunk->used < len) {
+		size_t size = len < CHUNK ? CHUNK : len;
+
+		chunk = malloc(sizeof(*chunk) + size);
+		if (!chunk)
+			return NULL;
+		*chunk = (struct chunk){ .next = group.chunks, .size = size };
+		group.chunks = chunk;
+	}
+	room = (char *)(chunk + 1) + chunk->used;
+	chunk->used += len;
+	return room;
+}
+
+static void free_chunks(struct chunk *first)
+{
+	while (first) {
+		struct chunk *next = first->next;
+
+		free(first);
+		first = next;
+	}
+}
+
+int ko_group_add(const struct ko_call *call)
+{
+	struct ko_left *left = make_room(ko_left_len(call));
+
+	if (!left)
+		return ko_left_fail(call);
+	ko_left_init(left, call);
+	if (group.last)
+		group.last->next = left;
+	else
+		group.first = left;
+	group.last = left;
+	group.count++;
+	return 0;
+}
+
+int ko_group_refuse(const struct kolo_comm *c, const char *function)
+{
+	return group.depth
+		       ? ko_fail(KOLO_EINVAL,
+				 "rank %d: %s between kolo_group_begin and kolo_group_end: want it before "
+				 "or behind",
+				 c->rank, function)
+		       : 0;
+}
+
+/* ---- Doing it ------------------------------------------------------------------------------------------- */
+
+/* For ko_pairs_together: the next send or recv. */
+static const struct ko_call *next_pair(void *what)
+{
+	struct ko_left **at = what, *left = *at;
+
+	while (!ko_coll_is_message(left->call.coll))
+		left = left->next;
+	*at = left->next;
+	return &left->call;
+}
+
+static void hold(struct batch *batch)
+{
+	pthread_mutex_lock(&batch->lock);
+	batch->holders++;
+	pthread_mutex_unlock(&batch->lock);
+}
+
+static void let_go(struct batch *batch)
+{
+	int left;
+
+	pthread_mutex_lock(&batch->lock);
+	left = --batch->holders;
+	pthread_mutex_unlock(&batch->lock);
+	if (left)
+		return;
+	free_chunks(batch->chunks);
+	pthread_mutex_destroy(&batch->lock);
+	pthread_cond_destroy(&batch->changed);
+	free(batch);
+}
+
+static void set_stage(struct batch *batch, int stage)
+{
+	pthread_mutex_lock(&batch->lock);
+	batch->stage = stage;
+	pthread_cond_broadcast(&batch->changed);
+	pthread_mutex_unlock(&batch->lock);
+}
+
+/* In the communicator's order. */
+static int perform_calls(const struct share *share)
+{
+	struct ko_left *at = share->first;
+	int rc = ko_call_wait_turn(share->comm, share->place);
+
+	if (rc == 0 && share->pairs)
+		rc = ko_pairs_together(share->comm, share->pairs, next_pair, &at);
+	for (at = share->first; rc == 0 && at; at = at->next)
+		if (!ko_coll_is_message(at->call.coll))
+			rc = ko_call_perform(&at->call, &at->red);
+	return rc;
+}
+
+static void perform_share(struct batch *batch, const struct share *share)
+{
+	struct ko_order *order = share->comm->order;
+	int rc = perform_calls(share);
+
+	pthread_mutex_lock(&batch->lock);
+	if (rc < 0 && batch->code == 0) {
+		batch->code = rc;
+		memcpy(batch->text, kolo_last_error(), sizeof(batch->text));
+	}
+	batch->left--;
+	pthread_cond_broadcast(&batch->changed);
+	pthread_mutex_unlock(&batch->lock);
+	ko_order_serve(order); /* from here on the communicator may be destroyed */
+}
+
+struct share_work {
+	struct batch *batch;
+	size_t index;
+};
+
+_Static_assert(sizeof(struct share_work) <= KO_WORK_ARG, "an item of a queue has room for a share");
+
+/* On the communicator's own thread. */
+static int perform_other_share(void *arg)
+{
+	const struct share_work *w = arg;
+	struct batch *batch = w->batch;
+	int stage;
+
+	pthread_mutex_lock(&batch->lock);
+	while (batch->stage == NOT_BEGUN)
+		pthread_cond_wait(&batch->changed, &batch->lock);
+	stage = batch->stage;
+	pthread_mutex_unlock(&batch->lock);
+	if (stage == BEGUN)
+		perform_share(batch, &batch->shares[w->index]);
+	let_go(batch);
+	return 0; /* the batch tells */
+}
+
+/* Blocks until all of it is done; what it failed with. */
+static int wait_over(struct batch *batch)
+{
+	int rc;
+
+	pthread_mutex_lock(&batch->lock);
+	while (batch->left)
+		pthread_cond_wait(&batch->changed, &batch->lock);
+	rc = batch->code ? ko_fail(batch->code, "%s", batch->text) : 0;
+	pthread_mutex_unlock(&batch->lock);
+	return rc;
+}
+
+/* What the queues of its calls do, but for the first one. */
+static int await_batch(void *arg)
+{
+	struct batch *batch = *(struct batch **)arg;
+	int rc = wait_over(batch);
+
+	let_go(batch);
+	return rc;
+}
+
+static int perform_batch(void *arg)
+{
+	struct batch *batch = *(struct batch **)arg;
+
+	set_stage(batch, BEGUN);
+	perform_share(batch, &batch->shares[0]);
+	return await_batch(&batch);
+}
+
+/* ---- Putting it together -------------------------------------------------------------------------------- */
+
+static struct share *share_of(struct batch *batch, struct kolo_comm *c)
+{
+	struct share *share = batch->shares;
+
+	while (share < batch->shares + batch->nshares && share->comm != c)
+		share++;
+	if (share == batch->shares + batch->nshares) {
+		*share = (struct share){ .comm = c };
+		share->end = &share->first;
+		batch->nshares++;
+	}
+	return share;
+}
+
+static size_t count_comms(const struct ko_left *first)
+{
+	size_t count = 0;
+
+	for (const struct ko_left *left = first; left; left = left->next) {
+		const struct ko_left *before = first;
+
+		while (before->call.comm != left->call.comm)
+			before = before->next;
+		count += before == left;
+	}
+	return count;
+}
+
+/* Sorts the calls by communicator; takes the chunks they are in. The caller holds it. NULL: no memory. */
+static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
+{
+	struct batch *batch = malloc(sizeof(*batch) + count_comms(first) * sizeof(struct share));
+
+	if (!batch)
+		return NULL;
+	*batch = (struct batch){ .holders = 1, .chunks = chunks };
+	pthread_mutex_init(&batch->lock, NULL);
+	pthread_cond_init(&batch->changed, NULL);
+	while (first) {
+		struct ko_left *next = first->next;
+		struct share *share = share_of(batch, first->call.comm);
+
+		first->next = NULL;
+		*share->end = first;
+		share->end = &first->next;
+		share->pairs += ko_coll_is_message(first->call.coll);
+		first = next;
+	}
+	batch->left = batch->nshares;
+	return batch;
+}
+
+/* Puts it into a queue, which holds it from now on. */
+static int put(struct kolo_queue *queue, ko_work_fn *run, struct batch *batch, size_t index)
+{
+	const struct share_work w = { batch, index };
+	int rc;
+
+	hold(batch);
+	rc = ko_queue_put(queue, run, &w, sizeof(w));
+	if (rc < 0)
+		let_go(batch);
+	return rc;
+}
+
+/* Gives each communicator but the first its share; all go on behind theirs. */
+static int hand_out(struct batch *batch)
+{
+	int rc = 0;
+
+	for (size_t k = 0; k < batch->nshares; k++) {
+		struct share *share = &batch->shares[k];
+
+		share->place = ++share->comm->order->issued;
+		if (rc == 0 && k > 0 && !share->comm->worker)
+			rc = kolo_queue_create(&share->comm->worker);
+		if (rc == 0 && k > 0)
+			rc = put(share->comm->worker, perform_other_share, batch, k);
+	}
+	return rc;
+}
+
+/* It will not be done. */
+static void drop(struct batch *batch)
+{
+	for (size_t k = 0; k < batch->nshares; k++)
+		batch->shares[k].comm->order->issued--;
+	set_stage(batch, DROPPED);
+}
+
+/* Lets one queue wait for what is in the other now. */
+static int fence(struct kolo_queue *waits, struct kolo_queue *comes)
+{
+	struct kolo_event *event;
+	int rc = kolo_event_create(&event);
+
+	if (rc == 0)
+		rc = kolo_event_record(event, comes);
+	if (rc == 0)
+		rc = kolo_queue_wait_event(waits, event);
+	kolo_event_destroy(event);
+	return rc;
+}
+
+/* What is in a queue before it, of all queues of its calls, comes before it, and what is put in later behind it. */
+struct queues {
+	struct kolo_queue **all;
+	size_t count;
+	bool now; /* a call had none, or a stream */
+};
+
+static bool list_queues(const struct ko_left *first, size_t ncalls, struct queues *out)
+{
+	*out = (struct queues){ .all = malloc(ncalls * sizeof(*out->all)) };
+	for (const struct ko_left *left = first; out->all && left; left = left->next) {
+		size_t k = 0;
+
+		while (k < out->count && out->all[k] != left->call.queue)
+			k++;
+		if (ko_queue_is_now(left->call.queue))
+			out->now = true;
+		else if (k == out->count)
+			out->all[out->count++] = left->call.queue;
+	}
+	return out->all;
+}
+
+/* Does it, or leaves it to the first of the queues. */
+static int start(struct batch *batch, const struct queues *queues)
+{
+	struct kolo_queue *first = queues->count ? queues->all[0] : NULL;
+	bool wait = queues->now;
+	int rc = hand_out(batch);
+
+	for (size_t k = 1; rc == 0 && k < queues->count; k++)
+		rc = fence(first, queues->all[k]);
+	if (rc == 0 && first)
+		rc = put(first, perform_batch, batch, 0);
+	if (rc < 0) {
+		drop(batch);
+		return rc;
+	}
+	if (!first) {
+		hold(batch);
+		return perform_batch(&batch);
+	}
+	/* Where there is no memory to make a queue wait, its next call must not be there before. */
+	for (size_t k = 1; k < queues->count; k++)
+		wait = put(queues->all[k], await_batch, batch, 0) < 0 || wait;
+	return wait ? wait_over(batch) : 0;
+}
+
+/* With one communicator and no queue, as most groups are: there is nobody to wait for. */
+static bool is_simple(const struct ko_left *first)
+{
+	for (const struct ko_left *left = first; left; left = left->next)
+		if (!ko_queue_is_now(left->call.queue) || left->call.comm != first->call.comm)
+			return false;
+	return true;
+}
+
+static int perform_simple(struct ko_left *first)
+{
+	struct share share = { .comm = first->call.comm, .first = first };
+
+	for (const struct ko_left *left = first; left; left = left->next)
+		share.pairs += ko_coll_is_message(left->call.coll);
+	share.place = share.comm->order->issued + 1;
+	return perform_calls(&share);
+}
+
+/* Several communicators, or queues. Takes the chunks that the calls are in. */
+static int perform_mixed(struct ko_left *first, size_t count, struct chunk *chunks)
+{
+	struct queues queues;
+	struct batch *batch = list_queues(first, count, &queues) ? make_batch(first, chunks) : NULL;
+	int rc;
+
+	if (batch) {
+		rc = start(batch, &queues);
+		let_go(batch);
+	} else {
+		free_chunks(chunks);
+		rc = ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
+	}
+	free(queues.all);
+	return rc;
+}
+
+int kolo_group_begin(void)
+{
+	group.depth++;
+	return 0;
+}
+
+int kolo_group_end(void)
+{
+	struct ko_left *first = group.first;
+	struct chunk *chunks = group.chunks;
+	size_t count = group.count;
+	int rc;
+
+	if (group.depth == 0)
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_group_end: there is no kolo_group_begin before it on this thread");
+	if (--group.depth || !first)
+		return 0;
+	group.first = group.last = NULL;
+	group.chunks = NULL;
+	group.count = 0;
+	if (!is_simple(first))
+		return perform_mixed(first, count, chunks);
+	rc = perform_simple(first);
+	free_chunks(chunks);
+	return rc;
+}

@@ -1,0 +1,193 @@
+/* See trace.h. Events are kept in memory and appended to the file when it is full and at the end, under a lock, so
+ * that the file is a complete JSON array after each append. A rank that dies in the middle of one spoils it. The format is Chrome's trace event array. */
+#include "comm/base/trace.h"
+
+#include "comm/base/clock.h"
+#include "comm/base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	EVENTS = 8192,
+	LINE = 64,
+	MAX_FOLDER = 256,
+	BUFFER = 2 << 20, /* more than so many events take: they are written at once */
+	LOCK_TRIES = 1000 /* of a millisecond: nobody may hold up an operation for longer */
+};
+
+struct event {
+	int64_t since, until; /* ns */
+	uint64_t number;
+	enum ko_trace_kind kind;
+	char text[LINE];
+};
+
+struct ko_trace {
+	const struct ko_log *log;
+	char path[512], who[LINE];
+	bool begun; /* the row's name is in the file */
+	bool lost;  /* the file could not be written: no more tries, which would hold up each operation */
+	int n;      /* events that are not in the file yet */
+	struct event events[EVENTS];
+};
+
+static const char *folder(void)
+{
+	const char *dir = getenv("KOLO_TRACE");
+
+	return dir && *dir ? dir : NULL;
+}
+
+int ko_trace_check(void)
+{
+	const char *dir = folder();
+	struct stat st;
+
+	if (!dir)
+		return 0;
+	if (strlen(dir) > MAX_FOLDER)
+		errno = ENAMETOOLONG;
+	else if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+		errno = ENOTDIR;
+	else if (access(dir, W_OK | X_OK) == 0)
+		return 0;
+	return ko_fail(KOLO_EINVAL, "KOLO_TRACE=%s: want a folder that can be written: %s", dir,
+		       strerror(errno));
+}
+
+/* What may stand in a JSON string as it is. */
+static void copy_plain(char *out, size_t room, const char *text)
+{
+	size_t i = 0;
+
+	for (; text[i] && i + 1 < room; i++)
+		out[i] = text[i] < ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\' ? '?' : text[i];
+	out[i] = 0;
+}
+
+struct ko_trace *ko_trace_open(const char *name, const char *who, const struct ko_log *log)
+{
+	const char *dir = folder();
+	struct ko_trace *t = dir ? calloc(1, sizeof(*t)) : NULL;
+
+	if (dir && !t)
+		ko_log(log, KOLO_LOG_WARN, "no memory for a trace: this rank will be missing in it");
+	if (!t)
+		return NULL;
+	t->log = log;
+	snprintf(t->path, sizeof(t->path), "%s/%s.json", dir, name);
+	copy_plain(t->who, sizeof(t->who), who);
+	ko_log(log, KOLO_LOG_INFO, "tracing to %s (KOLO_TRACE)", t->path);
+	return t;
+}
+
+static void write_event(FILE *f, int rank, const struct event *e)
+{
+	static const char *const names[] = {
+		[KO_TRACE_OP] = "",
+		[KO_TRACE_ROUND] = "round ",
+		[KO_TRACE_DATA] = "wait for data from rank ",
+		[KO_TRACE_ROOM] = "wait for room at rank ",
+	};
+	static const char *const categories[] = { "operation", "round", "wait", "wait" };
+	int64_t took = e->until - e->since;
+
+	fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"cat\":\"%s\",\"name\":\"%s", rank,
+		categories[e->kind], names[e->kind]);
+	if (e->kind == KO_TRACE_OP)
+		fputs(e->text, f);
+	else
+		fprintf(f, "%" PRIu64, e->number);
+	fprintf(f, "\",\"ts\":%" PRId64 ".%03d,\"dur\":%" PRId64 ".%03d}", e->since / 1000,
+		(int)(e->since % 1000), took / 1000, (int)(took % 1000));
+}
+
+/* Behind what is there: the array's end is written over. -1 when it is no trace. */
+static int find_end(FILE *f)
+{
+	static const char end[] = "\n]\n";
+	char last[sizeof(end)] = "";
+	long len = (long)strlen(end);
+
+	if (fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0)
+		return fputs("[", f) < 0 ? -1 : 0;
+	if (fseek(f, -len, SEEK_END) < 0 || fread(last, 1, (size_t)len, f) != (size_t)len ||
+	    strcmp(last, end) != 0) {
+		errno = EBADMSG; /* not ours, or a rank died while it wrote */
+		return -1;
+	}
+	return fseek(f, -len, SEEK_END);
+}
+
+/* -1 when another rank, or a stranger, does not let go. */
+static int lock(int fd)
+{
+	for (int tries = 0; tries < LOCK_TRIES; tries++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	}
+	return -1;
+}
+
+static void flush(struct ko_trace *t)
+{
+	int rank = t->log->rank, fd = open(t->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	FILE *f = fd >= 0 && lock(fd) == 0 ? fdopen(fd, "r+") : NULL;
+	bool good = f && setvbuf(f, NULL, _IOFBF, BUFFER) == 0 && find_end(f) == 0;
+
+	if (good) {
+		if (!t->begun)
+			fprintf(f,
+				"%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}},\n"
+				"{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
+				ftell(f) > 1 ? "," : "", rank, t->who, rank, rank);
+		for (int i = 0; i < t->n; i++)
+			write_event(f, rank, &t->events[i]);
+		fputs("\n]\n", f);
+		good = !ferror(f);
+	}
+	if (f)
+		good = fclose(f) == 0 && good; /* unlocks too */
+	else if (fd >= 0)
+		close(fd);
+	if (!good) {
+		ko_log(t->log, KOLO_LOG_WARN,
+		       "the trace %s could not be written: %s; this rank's events are lost from here on",
+		       t->path, strerror(errno));
+		t->lost = true;
+	}
+	t->begun = true;
+	t->n = 0;
+}
+
+void ko_trace_add(struct ko_trace *t, enum ko_trace_kind kind, int64_t since, uint64_t number,
+		  const char *text)
+{
+	struct event *e;
+
+	if (!t || t->lost)
+		return;
+	if (t->n == EVENTS)
+		flush(t);
+	e = &t->events[t->n++];
+	*e = (struct event){ .since = since, .until = ko_now_ns(), .number = number, .kind = kind };
+	if (text)
+		copy_plain(e->text, sizeof(e->text), text);
+}
+
+void ko_trace_close(struct ko_trace *t)
+{
+	if (t && !t->lost)
+		flush(t);
+	free(t);
+}

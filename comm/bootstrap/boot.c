@@ -1,0 +1,200 @@
+/* Joining a meeting point (ko_boot_join), and the ring of those who have joined. boot_server.c is the serving side,
+ * boot_wire.h what both say. */
+#include "comm/bootstrap/boot.h"
+
+#include "comm/base/clock.h"
+#include "comm/base/error.h"
+#include "comm/bootstrap/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { GRACE_MS = 2000 }; /* for the server's answer to arrive */
+
+/* A conversation with who serves the id. */
+struct server {
+	int fd;
+	int pidfd; /* the id's maker, whose socket a child of it may keep open; -1 where it can't be seen */
+	int64_t deadline;
+	const struct ko_meeting *m;
+};
+
+/* Who serves, in words. */
+static const char *server_name(const struct ko_meeting *m)
+{
+	return m->by_rank_0 ? "rank 0" : "the process that made the id";
+}
+
+/* `len` bytes from the server. */
+static int read_all(const struct server *s, void *to, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		struct pollfd polls[2] = { { .fd = s->fd, .events = POLLIN },
+					   { .fd = s->pidfd, .events = POLLIN } };
+		ssize_t got = 0;
+
+		if (ko_now_ms() > s->deadline)
+			return ko_fail(KOLO_ETIMEDOUT, "%s does not answer at %s; is it stopped?",
+				       server_name(s->m), s->m->what);
+		if (poll(polls, 2, 100) <= 0)
+			continue;
+		if (polls[0].revents)
+			got = recv(s->fd, (char *)to + at, len - at, 0);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return ko_fail(
+				KOLO_EPEER,
+				"%s ended before all ranks had joined, or it did not accept this rank's secret",
+				server_name(s->m));
+		at += (size_t)got;
+	}
+	return 0;
+}
+
+static int read_table(const struct server *s, struct ko_entry *table, int nranks)
+{
+	int rc = read_all(s, table, (size_t)nranks * sizeof(*table));
+
+	for (int r = 0; rc == 0 && r < nranks; r++)
+		if (!ko_boot_check(&table[r]) || table[r].rank != r || table[r].nranks != nranks)
+			rc = ko_fail(KOLO_ESYS, "%s sent a table whose row %d makes no sense",
+				     server_name(s->m), r);
+	return rc;
+}
+
+static int talk(const struct server *s, const struct ko_entry *mine, int timeout_ms, struct ko_entry *table)
+{
+	struct ko_boot_hello hello = { .magic = KO_BOOT_MAGIC,
+				       .version = KO_BOOT_VERSION,
+				       .size = sizeof(hello),
+				       .timeout_ms = timeout_ms,
+				       .entry = *mine };
+	struct ko_boot_reply reply;
+	int rc;
+
+	memcpy(hello.secret, s->m->secret, sizeof(hello.secret));
+	if (send(s->fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
+		return ko_fail(KOLO_EUNREACH, "%s hung up: %s", server_name(s->m), strerror(errno));
+	rc = read_all(s, &reply, sizeof(reply));
+	if (rc < 0)
+		return rc;
+	reply.text[sizeof(reply.text) - 1] = 0;
+	if (reply.magic != KO_BOOT_MAGIC || memcmp(reply.proof, s->m->proof, sizeof(reply.proof)) != 0 ||
+	    reply.code > 0)
+		return ko_fail(KOLO_EUNREACH,
+			       s->m->by_rank_0 ? "who answers at %s is not this job's rank 0"
+					       : "who answers at %s did not make this id",
+			       s->m->what);
+	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text) : read_table(s, table, mine->nranks);
+}
+
+/* *pidfd is -1 where the maker is this process or can't be seen. */
+static int open_maker(const struct ko_meeting *m, int *pidfd)
+{
+	if (!m->pidns || m->pidns != ko_boot_pidns() || m->pid == getpid())
+		return 0;
+	*pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0);
+	if (*pidfd < 0 && errno == ESRCH)
+		return ko_fail(KOLO_EPEER,
+			       "the process that made the id (pid %d) ended before all ranks had joined",
+			       m->pid);
+	return 0;
+}
+
+/* The address from which the server was reached, if it has any. */
+static int tell_address(const struct server *s, ko_boot_reached_fn *reached, void *arg, struct ko_entry *mine)
+{
+	union ko_net here = { 0 };
+	socklen_t len = sizeof(here);
+
+	if (*s->m->name || getsockname(s->fd, &here.any, &len) < 0)
+		return 0;
+	return reached(arg, &here, mine);
+}
+
+int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,
+		 ko_boot_reached_fn *reached, void *arg, struct ko_entry *table)
+{
+	struct server s = { .fd = -1, .pidfd = -1, .deadline = INT64_MAX, .m = m };
+	int rc, listener;
+
+	if (m->by_rank_0 && mine->rank == 0 &&
+	    ((rc = ko_boot_listen(m, &listener)) < 0 || (rc = ko_boot_serve(m, listener)) < 0))
+		return rc;
+	if (timeout_ms)
+		s.deadline = ko_now_ms() + timeout_ms;
+	rc = open_maker(m, &s.pidfd);
+	if (rc == 0)
+		rc = ko_boot_dial(m, mine->rank, s.pidfd, s.deadline, &s.fd);
+	if (timeout_ms) /* the server ends a wait that is too long, and says who is missing; this comes after */
+		s.deadline = ko_now_ms() + timeout_ms + GRACE_MS;
+	if (rc == 0)
+		rc = tell_address(&s, reached, arg, mine);
+	if (rc == 0)
+		rc = talk(&s, mine, timeout_ms, table);
+	if (s.fd >= 0)
+		close(s.fd);
+	if (s.pidfd >= 0)
+		close(s.pidfd);
+	return rc;
+}
+
+/* ---- The ring ------------------------------------------------------------------------------------------- */
+
+/* Ranks of a host one after the other, the lowest first. */
+static int by_machine(const void *a, const void *b)
+{
+	const struct ko_entry *x = *(const struct ko_entry *const *)a,
+			      *y = *(const struct ko_entry *const *)b;
+	int order = strcmp(x->place.machine, y->place.machine);
+
+	return order ? order : x->rank - y->rank;
+}
+
+/* host[r] becomes the lowest rank on the host of rank r. */
+static void find_hosts(const struct ko_entry **order, int nranks, int *host)
+{
+	qsort(order, (size_t)nranks, sizeof(*order), by_machine);
+	for (int k = 0; k < nranks; k++) {
+		bool same = k > 0 && ko_place_same(&order[k]->place, &order[k - 1]->place);
+
+		host[order[k]->rank] = same ? host[order[k - 1]->rank] : order[k]->rank;
+	}
+}
+
+static bool share_host(const struct ko_entry *table, int nranks)
+{
+	int r = 1;
+
+	while (r < nranks && ko_place_same(&table[0].place, &table[r].place))
+		r++;
+	return r >= nranks;
+}
+
+int ko_boot_ring(const struct ko_entry *table, int nranks, struct ko_ring *out)
+{
+	const struct ko_entry **order;
+	int rc, *host;
+
+	if (share_host(table, nranks))
+		return ko_ring_make(NULL, nranks, out);
+	order = malloc((size_t)nranks * sizeof(*order));
+	host = malloc((size_t)nranks * sizeof(*host));
+	for (int r = 0; order && r < nranks; r++)
+		order[r] = &table[r];
+	if (order && host) {
+		find_hosts(order, nranks, host);
+		rc = ko_ring_make(host, nranks, out);
+	} else {
+		rc = ko_fail(KOLO_ENOMEM, "no memory for the hosts of %d ranks", nranks);
+	}
+	free(order);
+	free(host);
+	return rc;
+}

@@ -1,0 +1,40 @@
+/* What both sides of a meeting point need: a check of what came from outside, the namespace of process ids, and the address of
+ * an abstract socket. Calls no other boot file. */
+#include "comm/bootstrap/wire.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+uint64_t ko_boot_pidns(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (uint64_t)st.st_ino;
+}
+
+bool ko_boot_check(struct ko_entry *e)
+{
+	e->place.host[sizeof(e->place.host) - 1] = 0;
+	e->place.machine[sizeof(e->place.machine) - 1] = 0;
+	e->transport[sizeof(e->transport) - 1] = 0;
+	e->algorithm[sizeof(e->algorithm) - 1] = 0;
+	e->net[sizeof(e->net) - 1] = 0;
+	return e->nranks >= 1 && e->nranks <= KO_MAX_RANKS && e->rank >= 0 && e->rank < e->nranks &&
+	       e->socket_len <= sizeof(e->socket) &&
+	       (e->place.net.any.sa_family == 0 || e->place.net.any.sa_family == AF_INET ||
+		e->place.net.any.sa_family == AF_INET6) &&
+	       e->limits.nslots >= 2 && e->limits.nslots <= KO_MAX_SLOTS &&
+	       e->limits.slot_len >= KO_MIN_SLOT && e->limits.slot_len <= KO_MAX_SLOT;
+}
+
+unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out)
+{
+	size_t len = strlen(m->name);
+
+	memset(out, 0, sizeof(*out));
+	out->sun_family = AF_UNIX;
+	memcpy(out->sun_path + 1, m->name, len);
+	return (unsigned)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}

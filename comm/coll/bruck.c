@@ -1,0 +1,278 @@
+/* See shortcuts.h. */
+#include "comm/coll/bruck.h"
+
+#include "comm/coll/moves.h"
+#include "comm/core/edges.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 8 }; /* hops of KO_SHORTCUT_RANKS */
+
+_Static_assert(1 << MOST == KO_SHORTCUT_RANKS, "as many as there can be");
+
+/* For each hop but the first, which is the ring's own. */
+struct ko_shortcuts {
+	int nhops;
+	int waits_for; /* the rank, while an operation goes through them */
+	struct ko_edges hops[MOST];
+	bool has_to[MOST], has_from[MOST]; /* connected */
+};
+
+/* What a rank tells the others of its ends. */
+struct ends {
+	unsigned char to[MOST][sizeof(((struct ko_address *)0)->bytes)];
+	unsigned char from[MOST][sizeof(((struct ko_address *)0)->bytes)];
+};
+
+_Static_assert(sizeof(struct ends) <= KO_MIN_SLOT, "it goes in a slot");
+
+static int count_hops(int nranks)
+{
+	int hops = 0;
+
+	while (1 << hops < nranks)
+		hops++;
+	return hops;
+}
+
+/* From 4 ranks on there are fewer hops than round the ring; and where no ranks share a host, for there most hops of the ring
+ * are in shared memory. All ranks decide alike. */
+static bool are_wanted(const struct kolo_comm *c)
+{
+	const char *forced = c->table[0].transport, *algorithm = c->table[0].algorithm;
+	bool network = *forced && strcmp(forced, "shm") != 0;
+
+	if (*algorithm && strcmp(algorithm, "exchange") != 0)
+		return false;
+	if (c->nranks < 4 || c->nranks > KO_SHORTCUT_RANKS || (!network && !c->spread))
+		return false;
+	for (int a = 0; !network && a < c->nranks; a++)
+		for (int b = 0; b < a; b++)
+			if (ko_place_same(&c->table[a].place, &c->table[b].place))
+				return false;
+	return true;
+}
+
+/* ---- Making --------------------------------------------------------------------------------------------- */
+
+static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, int k)
+{
+	const struct ko_limits limits = { .slot_len = KO_SHORTCUT_SLOT, .nslots = 2, .single = 1 };
+	const struct ko_place *here = &c->table[c->rank].place;
+	const struct ko_link_ops *in, *out;
+	struct ko_address to, from;
+	int rc;
+
+	e->next = ko_ring_back(&c->ring, c->rank, -(1 << k));
+	e->prev = ko_ring_back(&c->ring, c->rank, 1 << k);
+	if ((rc = ko_edge_transport(c, e->prev, c->rank, &in)) < 0 ||
+	    (rc = ko_edge_transport(c, c->rank, e->next, &out)) < 0 ||
+	    (rc = ko_link_open(in, KO_RECV, here, &limits, &e->from)) < 0 ||
+	    (rc = ko_link_open(out, KO_SEND, here, &limits, &e->to)) < 0 ||
+	    (rc = in->address(e->from, &from)) < 0 || (rc = out->address(e->to, &to)) < 0)
+		return rc;
+	memcpy(mine->to[k], to.bytes, sizeof(to.bytes));
+	memcpy(mine->from[k], from.bytes, sizeof(from.bytes));
+	return 0;
+}
+
+/* Everyone's n elements, one rank further at a time. */
+static int go_round(struct ko_run *run, char *memory, size_t n)
+{
+	int rank = run->comm->rank, nranks = run->comm->nranks;
+	size_t len = n * run->size;
+	int rc = ko_send(run, run->copy, memory + (size_t)rank * len, NULL, n);
+
+	for (int k = 1; rc == 0 && k < nranks - 1; k++)
+		rc = ko_keep_and_pass(run, memory + (size_t)ko_ring_back(&run->comm->ring, rank, k) * len, n);
+	return rc < 0 ? rc : ko_keep(run, memory + (size_t)ko_ring_next(&run->comm->ring, rank) * len, n);
+}
+
+struct joining {
+	struct kolo_comm *comm;
+	const struct ends *all;
+	const bool *awaited; /* the end that is waited for */
+};
+
+static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const void *bytes, bool *done)
+{
+	struct ko_address address = { .fd = -1 };
+
+	memcpy(address.bytes, bytes, sizeof(address.bytes));
+	return ko_edge_join(c, link, peer, &address, done);
+}
+
+/* Moves all ends on. */
+static int try_joining(void *what)
+{
+	const struct joining *j = what;
+	struct ko_shortcuts *s = j->comm->shortcuts;
+	int rc = 0;
+
+	for (int k = 1; rc == 0 && k < s->nhops; k++) {
+		struct ko_edges *e = &s->hops[k];
+
+		rc = join(j->comm, e->to, e->next, j->all[e->next].from[k], &s->has_to[k]);
+		if (rc == 0)
+			rc = join(j->comm, e->from, e->prev, j->all[e->prev].to[k], &s->has_from[k]);
+	}
+	return rc < 0 || *j->awaited ? rc : KO_EAGAIN;
+}
+
+/* One end after the other, so that whoever keeps this rank waiting is the one that it says it waits for. */
+static int join_all(struct ko_run *run, const struct ends *all)
+{
+	struct ko_shortcuts *s = run->comm->shortcuts;
+	struct joining j = { .comm = run->comm, .all = all };
+	int rc = 0;
+
+	for (int k = 1; rc == 0 && k < s->nhops; k++) {
+		const struct ko_edges *e = &s->hops[k];
+
+		j.awaited = &s->has_from[k];
+		rc = ko_wait(run, e->prev, e->from->ops->name, KO_TRACE_ROOM, try_joining, &j);
+		j.awaited = &s->has_to[k];
+		if (rc == 0)
+			rc = ko_wait(run, e->next, e->to->ops->name, KO_TRACE_ROOM, try_joining, &j);
+	}
+	return rc;
+}
+
+static int make(struct kolo_comm *c, struct ends *all)
+{
+	/* Not an operation: its number is 0. */
+	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
+	int rc = 0;
+
+	c->shortcuts->nhops = count_hops(c->nranks);
+	c->shortcuts->hops[0] = c->edges;
+	for (int k = 1; rc == 0 && k < c->shortcuts->nhops; k++)
+		rc = open_hop(c, &c->shortcuts->hops[k], &all[c->rank], k);
+	if (rc == 0)
+		rc = go_round(&run, (char *)all, sizeof(*all));
+	if (rc == 0)
+		rc = ko_drain(&run);
+	return rc < 0 ? rc : join_all(&run, all);
+}
+
+int ko_shortcuts_connect(struct kolo_comm *c)
+{
+	struct ends *all;
+	int rc;
+
+	if (!are_wanted(c))
+		return 0;
+	c->shortcuts = calloc(1, sizeof(*c->shortcuts));
+	all = calloc((size_t)c->nranks, sizeof(*all));
+	rc = all && c->shortcuts ? make(c, all)
+				 : ko_fail(KOLO_ENOMEM, "rank %d: no memory for shortcuts", c->rank);
+	free(all);
+	return rc;
+}
+
+void ko_shortcuts_close(struct ko_shortcuts *s, bool failed)
+{
+	for (int k = 1; s && k < MOST; k++) {
+		if (s->hops[k].to)
+			s->hops[k].to->ops->close(s->hops[k].to, failed);
+		if (s->hops[k].from)
+			s->hops[k].from->ops->close(s->hops[k].from, failed);
+	}
+	free(s);
+}
+
+/* ---- Using ---------------------------------------------------------------------------------------------- */
+
+int ko_shortcuts_hops(const struct kolo_comm *c)
+{
+	return c->shortcuts ? c->shortcuts->nhops : c->nranks - 1;
+}
+
+size_t ko_shortcuts_room(const struct kolo_comm *c)
+{
+	return c->shortcuts ? KO_SHORTCUT_SLOT / (((size_t)c->nranks + 1) / 2) : SIZE_MAX;
+}
+
+/* What `last` and the ranks before it gave, `count` of them, into the slot, or out of it. */
+static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, size_t len, int last, int count,
+		       bool in)
+{
+	for (int i = 0; i < count; i++) {
+		char *part = memory + (size_t)ko_ring_back(ring, last, i) * len, *at = slot + (size_t)i * len;
+
+		memcpy(in ? part : at, in ? at : part, len);
+	}
+}
+
+static bool waits_for(const struct kolo_comm *c, int rank)
+{
+	return c->shortcuts->waits_for == rank;
+}
+
+/* One hop: this rank has what it and the ranks before it gave, and gets as much of those before them. */
+static int hop(struct ko_run *run, const struct ko_edges *e, char *memory, size_t len, int count)
+{
+	const struct ko_ring *ring = &run->comm->ring;
+	int rank = run->comm->rank, rc;
+	int *peer = &run->comm->shortcuts->waits_for;
+	struct ko_slot slot;
+
+	*peer = e->next;
+	if ((rc = ko_wait_room(run, e, &slot)) < 0)
+		return rc;
+	*peer = e->prev;
+	copy_parts(ring, slot.ptr, memory, len, rank, count, false);
+	if ((rc = ko_hand_over(run, e, &slot, (size_t)count * len)) < 0 ||
+	    (rc = ko_wait_data(run, e, NULL, (size_t)count * len, &slot)) < 0)
+		return rc;
+	copy_parts(ring, slot.ptr, memory, len, e->prev, count, true);
+	*peer = e->next;
+	rc = ko_give_back(run, e);
+	return rc < 0 ? rc : ko_wait_sent(run, e);
+}
+
+int ko_shortcuts_gather(struct ko_run *run, char *memory, size_t n)
+{
+	const struct ko_shortcuts *s = run->comm->shortcuts;
+	int rc = 0;
+
+	if (!s)
+		return go_round(run, memory, n);
+	/* What the others have finished is not known of all: they matter while they are waited for. */
+	run->needs = waits_for;
+	for (int k = 0; rc == 0 && k < s->nhops; k++) {
+		int has = 1 << k, missing = run->comm->nranks - has;
+
+		rc = hop(run, &s->hops[k], memory, n * run->size, has < missing ? has : missing);
+	}
+	run->needs = NULL;
+	return rc;
+}
+
+uint64_t ko_shortcuts_sent(const struct kolo_comm *c)
+{
+	uint64_t bytes = 0;
+
+	for (int k = 1; c->shortcuts && k < c->shortcuts->nhops; k++)
+		bytes += c->shortcuts->hops[k].to->bytes;
+	return bytes;
+}
+
+uint64_t ko_shortcuts_received(const struct kolo_comm *c)
+{
+	uint64_t bytes = 0;
+
+	for (int k = 1; c->shortcuts && k < c->shortcuts->nhops; k++)
+		bytes += c->shortcuts->hops[k].from->bytes;
+	return bytes;
+}
+
+size_t ko_shortcuts_memory(const struct kolo_comm *c)
+{
+	size_t bytes = 0;
+
+	for (int k = 1; c->shortcuts && k < c->shortcuts->nhops; k++)
+		bytes += c->shortcuts->hops[k].to->memory + c->shortcuts->hops[k].from->memory;
+	return bytes;
+}

@@ -1,0 +1,314 @@
+/* See collectives.h. With one rank there is nobody to talk to and the result is computed on the spot. */
+#include "comm/coll/collectives.h"
+
+#include "comm/base/clock.h"
+#include "comm/coll/direct.h"
+#include "comm/coll/oneshot.h"
+#include "comm/coll/rounds.h"
+#include "comm/core/learn.h"
+#include "comm/memory/board.h"
+#include "comm/memory/window.h"
+
+#include <stdint.h>
+
+uint64_t ko_collective_parts_end(const struct kolo_comm *c)
+{
+	return ko_min_size(c->agreed.algorithms.board_end[KO_ALL_GATHER], c->board->room + 1);
+}
+
+/* As on all ranks, which have the same n. */
+bool ko_collective_takes_parts(const struct ko_call *call)
+{
+	const struct kolo_comm *c = call->comm;
+
+	return ko_coll_has_messages(call->coll) && !call->uneven && c->nranks > 1 &&
+	       call->n * kolo_type_size(call->type) * (size_t)c->nranks < ko_collective_parts_end(c);
+}
+
+/* ---- Beginning and end ---------------------------------------------------------------------------------- */
+
+static struct ko_model model_of(const struct ko_run *run)
+{
+	const struct kolo_comm *c = run->comm;
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	int root = run->desc.how & KO_UNEVEN ? -1 : run->desc.root;
+
+	switch (run->algorithm) {
+	case KO_DIRECT:
+		return ko_plan_direct_model(&run->plan, coll, c->rank, c->nranks, root,
+					    run->way == KO_BY_WINDOW, run->giver_in_place, run->shared);
+	case KO_BOARD: return ko_plan_board_model(&run->plan, coll, c->rank, c->nranks, root);
+	case KO_EXCHANGE: return ko_plan_exchange_model(&run->plan, c->nranks);
+	default: return ko_plan_model(&run->plan, coll, c->rank, &c->ring, root);
+	}
+}
+
+/* Counts what moved, when all of it is on its way. */
+static int settle(struct ko_run *run)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_model model;
+	bool links = run->algorithm == KO_RING || run->algorithm == KO_EXCHANGE;
+	int rc = links ? ko_drain(run) : 0;
+
+	if (rc < 0)
+		return rc;
+	model = model_of(run);
+	c->counters.model.sent += model.sent * run->size;
+	c->counters.model.received += model.received * run->size;
+	ko_learn(run);
+	return 0;
+}
+
+static int end(struct ko_run *run, int rc)
+{
+	struct kolo_comm *c = run->comm;
+
+	if (run->stores == KO_STREAMING) /* other threads of the caller may read dst next */
+		ko_stream_fence();
+	if (rc == 0 && c->nranks > 1)
+		rc = settle(run);
+	if (rc == 0)
+		c->counters.ops[run->algorithm]++;
+	return ko_run_end(run, rc);
+}
+
+/* Does what this rank alone gives lie where that part of the result goes? */
+static bool in_place(const struct ko_call *call, const struct ko_run *run)
+{
+	bool has_blocks = call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER;
+	size_t before = has_blocks ? ko_plan_block(&run->plan, call->comm->rank).first * run->size : 0;
+
+	return (const char *)call->src + (call->coll == KO_REDUCE_SCATTER ? before : 0) ==
+	       (const char *)call->dst + (call->coll == KO_ALL_GATHER ? before : 0);
+}
+
+/* What goes to dst, but for what is read just before, and lies in the caches. */
+static size_t written_bytes(const struct ko_call *call, const struct ko_run *run)
+{
+	const struct ko_plan *p = &run->plan;
+	int rank = call->comm->rank;
+
+	switch (call->coll) {
+	case KO_REDUCE: return rank == call->root && !run->in_place ? p->count * run->size : 0;
+	case KO_BROADCAST: return rank == call->root && run->in_place ? 0 : p->count * run->size;
+	case KO_ALL_GATHER: return p->count * run->size;
+	case KO_REDUCE_SCATTER: return run->in_place ? 0 : ko_plan_block(p, rank).n * run->size;
+	default: return run->in_place ? 0 : p->count * run->size;
+	}
+}
+
+/* The largest payload of a cell. */
+static bool fits_cell(const struct ko_run *run)
+{
+	bool part = run->desc.coll == KO_ALL_GATHER;
+
+	return (part ? run->plan.block : run->plan.count) * run->size <= run->comm->board->room;
+}
+
+/* An op made at run time may have another factor on each rank, which only cells carry. */
+static bool may_exchange(const struct ko_run *run, size_t bytes)
+{
+	return run->desc.op != KO_OP_PREMUL &&
+	       bytes < run->comm->agreed.algorithms.exchange_end[run->desc.coll];
+}
+
+static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
+{
+	const struct kolo_comm *c = run->comm;
+	size_t bytes = run->plan.count * run->size;
+
+	if (c->nranks == 1)
+		return;
+	if (ko_coll_has_messages(call->coll)) {
+		run->algorithm = KO_BOARD;
+		return;
+	}
+	if (bytes < c->agreed.algorithms.board_end[call->coll] && (!call->uneven || fits_cell(run)))
+		run->algorithm = KO_BOARD;
+	else if (may_exchange(run, bytes))
+		run->algorithm = KO_EXCHANGE;
+	run->may_read = bytes >= c->agreed.algorithms.read_begin[call->coll];
+	run->offers = run->may_read ||
+		      (c->windows->count && bytes >= c->agreed.algorithms.window_begin[call->coll]);
+	run->in_place = in_place(call, run);
+	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
+}
+
+/* As early as possible: while the operation is prepared, the cell that this rank will write comes to its core. What goes
+ * another way needs the line of an offer at most. */
+static void expect_cell(const struct ko_call *call, size_t size)
+{
+	const struct kolo_comm *c = call->comm;
+	size_t mine = call->n * size, whole = mine;
+
+	if (c->nranks == 1 || c->spread || call->uneven ||
+	    (call->coll == KO_BROADCAST && c->rank != call->root))
+		return;
+	if (call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER)
+		whole = mine * (size_t)c->nranks;
+	if (whole >= c->agreed.algorithms.board_end[call->coll] ||
+	    (ko_coll_has_root((int)call->coll) && mine > KO_EXPECT_ONE_WAY))
+		mine = 0;
+	else if (call->coll == KO_REDUCE_SCATTER)
+		mine = whole;
+	ko_board_expect(c->board, c->rank, mine);
+}
+
+/* Likewise of a set of messages. */
+static void expect_parts(const struct ko_call *call, size_t size)
+{
+	const struct kolo_comm *c = call->comm;
+	size_t part = call->n * size, others = (size_t)c->nranks - 1;
+	bool root = c->rank == call->root;
+	size_t gives = call->coll == KO_ALL_TO_ALL ? others * part
+		       : call->coll == KO_GATHER   ? (root ? 0 : part)
+						   : (root ? others * part : 0);
+
+	if (gives && gives <= KO_EXPECT_ONE_WAY)
+		ko_board_expect(c->board, c->rank, gives);
+}
+
+/* The counts as a number that all ranks must have, where others have root's. */
+static int32_t hash_counts(const struct ko_call *call)
+{
+	uint32_t hash = 2166136261; /* FNV-1a, a count at a time */
+
+	for (int r = 0; r < call->comm->nranks; r++)
+		hash = (hash ^ (uint32_t)(call->counts[r] ^ call->counts[r] >> 32)) * 16777619;
+	return (int32_t)hash;
+}
+
+void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red,
+			size_t slot_len)
+{
+	struct kolo_comm *c = call->comm;
+	size_t size = kolo_type_size(call->type);
+
+	*run = (struct ko_run){ .comm = c,
+				.size = size,
+				.copy = ko_copy(call->type),
+				.red = red ? *red : ko_comm_reducer(c, call->op, call->type),
+				.moves = &ko_moves_now };
+	run->desc = (struct ko_desc){
+		.n = call->n,
+		.root = call->root,
+		.coll = (uint8_t)call->coll,
+		.type = (uint8_t)call->type,
+		.op = (uint8_t)((int)call->op < KO_OP_FIRST ? call->op : KO_OP_PREMUL),
+		.how = call->uneven ? KO_UNEVEN : 0,
+	};
+	if (call->uneven) {
+		ko_call_firsts(call, call->counts);
+		run->plan = ko_plan_make_uneven(c->firsts, size, c->nranks, slot_len);
+		run->desc.n = run->plan.count;
+		run->desc.root = hash_counts(call);
+	} else if (c->nranks == 1) { /* no rounds, and the fewest divisions */
+		run->plan.count = call->n;
+	} else {
+		run->plan = ko_plan_make(call->coll, call->n, size, c->nranks, slot_len);
+	}
+}
+
+static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
+{
+	ko_collective_plan(run, call, red, call->comm->agreed.limits.slot_len);
+	choose_algorithm(run, call);
+}
+
+/* Counts lie elsewhere, and ops made at run time come and go. */
+static bool can_be_known(const struct ko_call *call)
+{
+	return !call->uneven && (int)call->op < KO_OP_FIRST;
+}
+
+/* `red` NULL: made here, and now, of arguments that nobody has checked. */
+static int begin(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
+{
+	struct kolo_comm *c = call->comm;
+	struct ko_known *known = red ? NULL : &c->known[call->coll];
+	int rc = ko_run_claim(c, call->coll);
+
+	if (rc < 0)
+		return rc;
+	if (ko_coll_has_messages(call->coll))
+		expect_parts(call, kolo_type_size(call->type));
+	else
+		expect_cell(call, kolo_type_size(call->type));
+	if (known && ko_call_is_known(call)) {
+		*run = known->run;
+	} else {
+		rc = red ? 0 : ko_call_check(call);
+		if (rc < 0) {
+			ko_run_release(c);
+			return rc;
+		}
+		prepare(run, call, red);
+		if (known && can_be_known(call))
+			*known = (struct ko_known){ *call, *run };
+	}
+	if (run->may_read)
+		run->began_ns = ko_now_ns();
+	rc = ko_run_begin(run);
+	return rc < 0 ? end(run, rc) : 0;
+}
+
+/* One rank alone. */
+static void compute_alone(struct ko_run *run, const void *src, void *dst)
+{
+	size_t n = run->plan.count;
+
+	if (n == 0)
+		return;
+	if (ko_coll_reduces(run->desc.coll)) {
+		run->red.first(dst, src, n, &run->red.s);
+		run->red.finish(dst, dst, n, &run->red.s);
+	} else {
+		run->copy(dst, src, n, NULL);
+	}
+}
+
+static int go_round(struct ko_run *run, const void *src, void *dst)
+{
+	int rc = 0;
+
+	ko_learn_stores(run);
+	if (run->desc.coll == KO_ALL_REDUCE || run->desc.coll == KO_ALL_GATHER ||
+	    run->desc.coll == KO_BROADCAST)
+		ko_offer(run, dst);
+	for (size_t k = 0; rc == 0 && k < run->plan.rounds; k++) {
+		int64_t since = run->since ? ko_now_ns() : 0;
+
+		rc = ko_rounds[run->desc.coll](run, k, src, dst);
+		ko_trace_add(run->comm->trace, KO_TRACE_ROUND, since, k, NULL);
+	}
+	return rc;
+}
+
+static int perform(struct ko_run *run, const void *src, void *dst)
+{
+	enum ko_way way = KO_NO_WAY;
+	int rc = run->offers ? ko_direct(run, src, dst, &way) : 0;
+
+	if (rc < 0 || way != KO_NO_WAY)
+		return rc;
+	switch (run->algorithm) {
+	case KO_BOARD: return ko_oneshot(run, src, dst);
+	case KO_EXCHANGE: return ko_exchange(run, src, dst);
+	default: return go_round(run, src, dst);
+	}
+}
+
+int ko_collective(const struct ko_call *call, const struct ko_reducer *red)
+{
+	struct ko_run run;
+	int rc = begin(&run, call, red);
+
+	if (rc < 0)
+		return rc;
+	if (call->comm->nranks == 1)
+		compute_alone(&run, call->src, call->dst);
+	else
+		rc = perform(&run, call->src, call->dst);
+	return end(&run, rc);
+}

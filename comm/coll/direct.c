@@ -1,0 +1,429 @@
+/* See direct.h. */
+#include "comm/coll/direct.h"
+
+#include "comm/core/learn.h"
+#include "comm/memory/board.h"
+#include "comm/memory/cma.h"
+#include "comm/memory/turns.h"
+#include "comm/memory/window.h"
+
+enum {
+	LARGE_CHUNK = KO_SCRATCH / 2, /* added up in plain memory at a time; */
+	SMALL_CHUNK = 16 << 10,       /* in windows, to be copied while it is in the first-level cache */
+	/* Bytes from which on a broadcast in place, or a reduce, is shared: less of them are done faster by one side alone */
+	BROADCAST_SHARED = 32 << 10,
+	REDUCE_SHARED = 256 << 10
+};
+
+/* What a rank tells the others in its cell. */
+struct offer {
+	struct ko_where src, dst;
+	uint16_t in_place; /* 1: it is, for this rank */
+	uint16_t hidden;   /* 1: plain memory that others would have to get at, and can't */
+	/* 1: in plain memory it is to be read, else it goes round the ring: for an operation out of place, and in. The
+	 * decider's counts */
+	uint32_t read;
+};
+
+_Static_assert(sizeof(struct offer) <= sizeof(((struct ko_cell *)0)->small), "an offer comes with its turn");
+
+/* An operation under way. */
+struct direct {
+	struct ko_run *run;
+	const char *src;
+	char *dst;
+	uint64_t turn; /* in which the offers were made */
+};
+
+/* Elements as bytes. */
+static size_t bytes_of(const struct direct *d, size_t n)
+{
+	return n * d->run->size;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- Offers --------------------------------------------------------------------------------------------- */
+
+static struct ko_cell *offer_cell(const struct direct *d, int rank)
+{
+	return ko_board_cell(d->run->comm->board, d->turn, rank);
+}
+
+static const struct offer *offer_of(const struct direct *d, int rank)
+{
+	return (const struct offer *)ko_cell_payload(offer_cell(d, rank), sizeof(struct offer));
+}
+
+/* Must others get at what they can't? */
+static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
+{
+	struct kolo_comm *c = d->run->comm;
+	enum ko_coll coll = (enum ko_coll)d->run->desc.coll;
+	bool gives = coll != KO_BROADCAST || c->rank == d->run->desc.root;
+	bool is_reached =
+		coll == KO_ALL_REDUCE || !gives || (coll == KO_REDUCE && c->rank == d->run->desc.root);
+
+	return (gives && !ko_peer_offers(c, d->src, src_len)) ||
+	       (is_reached && !ko_peer_offers(c, d->dst, dst_len));
+}
+
+/* Where my buffers are, and, from the decider, which way to go. */
+static int make_offer(const struct direct *d)
+{
+	struct ko_run *run = d->run;
+	const struct kolo_comm *c = run->comm;
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	const struct ko_plan *p = &run->plan;
+	size_t own = ko_plan_block(p, coll == KO_ALL_GATHER || coll == KO_REDUCE_SCATTER ? c->rank : 0).n;
+	size_t src_n = coll == KO_ALL_GATHER ? own : p->count;
+	size_t dst_n = coll == KO_REDUCE_SCATTER ? own : p->count;
+	struct offer mine = { ko_window_find(c, d->src, bytes_of(d, src_n)),
+			      ko_window_find(c, d->dst, bytes_of(d, dst_n)), run->in_place, 0, 0 };
+
+	if (run->may_read && !c->agreed.algorithms.must_read)
+		mine.hidden = is_hidden(d, bytes_of(d, src_n), bytes_of(d, dst_n));
+	if (run->may_read && c->rank == ko_learn_decider(run))
+		mine.read = c->agreed.algorithms.must_read
+				    ? 3
+				    : ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
+	return ko_turn_give(run, &mine, sizeof(mine));
+}
+
+/* Is what `rank` has, and others need, in a window? */
+static bool in_window(const struct direct *d, int rank)
+{
+	const struct offer *offer = offer_of(d, rank);
+	enum ko_coll coll = (enum ko_coll)d->run->desc.coll;
+	bool is_root = rank == d->run->desc.root;
+	bool gives = coll != KO_BROADCAST || is_root;
+	bool takes = coll != KO_REDUCE_SCATTER && (coll != KO_REDUCE || is_root);
+
+	return (!gives || offer->src.window) && (!takes || offer->dst.window);
+}
+
+/* In place root of a broadcast has nothing else to do, nor have those who give to a reduce. */
+static bool is_shared(const struct ko_run *run, bool giver_in_place)
+{
+	size_t bytes = run->plan.count * run->size;
+
+	if (run->desc.coll == KO_REDUCE)
+		return bytes >= REDUCE_SHARED;
+	return run->desc.coll == KO_BROADCAST && giver_in_place && bytes >= BROADCAST_SHARED;
+}
+
+/* What all ranks make of their offers, alike. */
+struct choice {
+	enum ko_way way;
+	bool in_place; /* of root of a broadcast, or the decider */
+	bool shared;
+};
+
+static struct choice choose(const struct direct *d)
+{
+	const struct ko_run *run = d->run;
+	int decider = ko_learn_decider(run),
+	    giver = run->desc.coll == KO_BROADCAST ? run->desc.root : decider;
+	struct choice choice = { .in_place = offer_of(d, giver)->in_place };
+	bool all = true, hidden = false;
+
+	for (int r = 0; r < run->comm->nranks; r++) {
+		all = all && in_window(d, r);
+		hidden = hidden || offer_of(d, r)->hidden;
+	}
+	if (all) {
+		choice.way = KO_BY_WINDOW;
+	} else if (!hidden && (offer_of(d, decider)->read >> choice.in_place & 1)) {
+		choice.way = KO_BY_READING;
+		choice.shared = is_shared(run, choice.in_place);
+	}
+	return choice;
+}
+
+/* The run goes on as was chosen. */
+static void adopt(struct ko_run *run, const struct choice *choice)
+{
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+
+	run->way = choice->way;
+	run->giver_in_place = choice->in_place;
+	run->shared = choice->shared;
+	if (choice->way != KO_NO_WAY)
+		run->algorithm = KO_DIRECT;
+	/* Ranks write to others' dst too, which nobody has read, unless the result of a reduction replaces it. */
+	if (choice->way == KO_BY_WINDOW && (coll == KO_BROADCAST || coll == KO_REDUCE))
+		run->written = coll == KO_REDUCE && choice->in_place ? 0 : run->plan.count * run->size;
+	if (choice->way != KO_BY_WINDOW && run->may_read && run->comm->rank == ko_learn_decider(run))
+		ko_learn_reading(run, choice->in_place);
+}
+
+/* ---- Others' memory ------------------------------------------------------------------------------------- */
+
+/* n elements of a buffer of `rank` from `first` on: where they are, or as a copy in room. NULL: an error. */
+static const char *view(const struct direct *d, int rank, struct ko_where where, size_t first, size_t n,
+			char *room, int *rc)
+{
+	struct kolo_comm *c = d->run->comm;
+	const char *mapped = ko_window_at(c, rank, where);
+
+	c->counters.direct.received += bytes_of(d, n);
+	if (mapped)
+		return mapped + bytes_of(d, first);
+	*rc = ko_peer_read(c, rank, where.at + bytes_of(d, first), room, bytes_of(d, n));
+	return *rc < 0 ? NULL : room;
+}
+
+static void put(const struct direct *d, char *to, const char *from, size_t n)
+{
+	if (n == 0)
+		return;
+	if (d->run->stores == KO_STREAMING && to != from)
+		ko_stream_copy(to, from, bytes_of(d, n));
+	else
+		d->run->copy(to, from, n, NULL);
+}
+
+/* to = n elements of a buffer of `rank` from `first` on. */
+static int get(const struct direct *d, int rank, struct ko_where where, size_t first, char *to, size_t n)
+{
+	int rc = 0;
+	const char *from = view(d, rank, where, first, n, to, &rc);
+
+	if (from)
+		put(d, to, from, n);
+	return rc;
+}
+
+/* dst of `rank`, NULL where this rank can't write it itself. */
+static char *dst_of(const struct direct *d, int rank)
+{
+	struct kolo_comm *c = d->run->comm;
+
+	return rank == c->rank ? d->dst : ko_window_at(c, rank, offer_of(d, rank)->dst);
+}
+
+/* n elements of dst of `rank` from `first` on = from. */
+static int give(const struct direct *d, int rank, size_t first, const char *from, size_t n)
+{
+	char *dst = dst_of(d, rank);
+
+	if (!dst)
+		return ko_peer_write(d->run->comm, rank, offer_of(d, rank)->dst.at + bytes_of(d, first), from,
+				     bytes_of(d, n));
+	put(d, dst + bytes_of(d, first), from, n);
+	return 0;
+}
+
+/* ---- Adding up ------------------------------------------------------------------------------------------ */
+
+/* acc = elements [first, first + n) of all, in the order of a block that belongs to `owner`, who may have acc in
+ * place of its own. */
+static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, char *acc, bool mine)
+{
+	const struct ko_reducer *red = &d->run->red;
+	const struct kolo_comm *c = d->run->comm;
+	/* Not over my own elements before they are added, nor into other ranks' memory more than once */
+	char *partial_room = mine && acc != d->src + bytes_of(d, first) ? acc : c->scratch;
+	const char *partial = NULL;
+	int nranks = c->nranks, rc = 0;
+
+	for (int k = 1; k <= nranks; k++) {
+		int r = (owner + k) % nranks;
+		struct ko_cell *cell = offer_cell(d, r);
+		char *room = k == 1 ? partial_room : c->scratch + LARGE_CHUNK;
+		char *sum = k == nranks ? acc : partial_room;
+		const char *own = r == c->rank ? d->src + bytes_of(d, first)
+					       : view(d, r, offer_of(d, r)->src, first, n, room, &rc);
+
+		if (rc < 0)
+			return rc;
+		if (k > 1)
+			red->combine(sum, partial, own, n, &cell->scalar);
+		else if (red->first != d->run->copy)
+			red->first(sum, own, n, &cell->scalar);
+		partial = k == 1 && red->first == d->run->copy ? own : sum;
+	}
+	red->finish(acc, acc, n, &red->s);
+	return 0;
+}
+
+/* The elements q of all, added up in the order of a block of `owner`, go to dst of the ranks [from, from + ranks), in a
+ * ring, from element `to` on. */
+static int add_up(const struct direct *d, int owner, struct ko_piece q, int from, int ranks, size_t to)
+{
+	struct kolo_comm *c = d->run->comm;
+	bool stream = d->run->stores == KO_STREAMING;
+	size_t chunk = (d->run->way == KO_BY_READING ? LARGE_CHUNK
+			: stream                     ? KO_STREAM_STEP
+						     : SMALL_CHUNK) /
+		       d->run->size;
+	char *dst = stream ? NULL : dst_of(d, from);
+	int rc = 0;
+
+	for (size_t at = 0; rc == 0 && at < q.n; at += chunk) {
+		size_t n = min_size(chunk, q.n - at);
+		char *acc = dst ? dst + bytes_of(d, to + at) : c->scratch;
+
+		rc = add_chunk(d, owner, q.first + at, n, acc, !dst || from == c->rank);
+		for (int k = dst ? 1 : 0; rc == 0 && k < ranks; k++)
+			rc = give(d, (from + k) % c->nranks, to + at, acc, n);
+	}
+	c->counters.direct.sent += bytes_of(d, q.n) * (size_t)(ranks - (from == c->rank));
+	return rc;
+}
+
+/* ---- The collectives ------------------------------------------------------------------------------------ */
+
+/* Everyone has come here. */
+static int sync(struct ko_run *run)
+{
+	int rc = ko_turn_give(run, NULL, 0);
+
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
+	ko_turn_end(run);
+	return rc;
+}
+
+/* `rank` has done its part of the operation. */
+static int wait_finished(const struct direct *d, int rank)
+{
+	const struct ko_waiter waiter = ko_run_waiter(d->run);
+
+	return ko_turn_wait_finished(&waiter, rank);
+}
+
+/* My block goes to all. In place it lies where nobody else reads. */
+static int all_reduce(const struct direct *d)
+{
+	int rank = d->run->comm->rank, nranks = d->run->comm->nranks;
+	struct ko_piece q = ko_plan_block(&d->run->plan, rank);
+
+	return add_up(d, rank, q, rank, nranks, q.first);
+}
+
+static int reduce_scatter(const struct direct *d)
+{
+	int rank = d->run->comm->rank;
+
+	return add_up(d, rank, ko_plan_block(&d->run->plan, rank), rank, 1, 0);
+}
+
+/* n elements go to dst of all ranks, from element `to` on. */
+static void spread(const struct direct *d, const char *from, size_t n, size_t to)
+{
+	struct kolo_comm *c = d->run->comm;
+	size_t chunk = SMALL_CHUNK / d->run->size;
+
+	for (size_t at = 0; at < n; at += chunk) {
+		for (int k = 0; k < c->nranks; k++) {
+			char *dst = dst_of(d, (c->rank + k) % c->nranks) + bytes_of(d, to + at);
+			size_t m = min_size(chunk, n - at);
+
+			put(d, dst, from + bytes_of(d, at), m);
+			c->counters.direct.sent +=
+				k > 0 && dst != from + bytes_of(d, at) ? bytes_of(d, m) : 0;
+		}
+	}
+}
+
+static int all_gather(const struct direct *d)
+{
+	int rank = d->run->comm->rank, nranks = d->run->comm->nranks, rc = 0;
+	struct ko_piece q = ko_plan_block(&d->run->plan, rank);
+
+	if (d->run->way == KO_BY_WINDOW) {
+		spread(d, d->src, q.n, q.first);
+		return 0;
+	}
+	put(d, d->dst + bytes_of(d, q.first), d->src, q.n);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_back(&d->run->comm->ring, rank, k);
+
+		q = ko_plan_block(&d->run->plan, r);
+		rc = get(d, r, offer_of(d, r)->src, 0, d->dst + bytes_of(d, q.first), q.n);
+	}
+	return rc;
+}
+
+/* Each makes a part of the vector for root; or root makes it all. */
+static int reduce(const struct direct *d)
+{
+	int rank = d->run->comm->rank, nranks = d->run->comm->nranks, root = d->run->desc.root;
+	struct ko_piece q = ko_plan_share(&d->run->plan, rank, nranks);
+
+	if (d->run->way == KO_BY_WINDOW || d->run->shared) {
+		int rc = add_up(d, root, q, root, 1, q.first);
+
+		return rc < 0 ? rc : sync(d->run);
+	}
+	if (rank != root)
+		return wait_finished(d, root);
+	return add_up(d, root, ko_plan_block(&d->run->plan, 0), root, 1, 0);
+}
+
+static int broadcast(const struct direct *d)
+{
+	struct kolo_comm *c = d->run->comm;
+	size_t n = d->run->plan.count, given = d->run->shared ? n / (size_t)c->nranks : 0;
+	int root = d->run->desc.root, rc = 0;
+
+	if (d->run->way == KO_BY_WINDOW) {
+		struct ko_piece q = ko_plan_share(&d->run->plan, c->rank, c->nranks);
+		const char *from = d->src + bytes_of(d, q.first);
+
+		if (c->rank != root)
+			from = view(d, root, offer_of(d, root)->src, q.first, q.n, NULL, &rc);
+		spread(d, from, q.n, q.first);
+		return sync(d->run);
+	}
+	if (c->rank != root)
+		rc = get(d, root, offer_of(d, root)->src, given, d->dst + bytes_of(d, given), n - given);
+	else
+		put(d, d->dst, d->src, n);
+	for (int k = 1; rc == 0 && c->rank == root && k < c->nranks; k++) {
+		int r = (root + k) % c->nranks;
+
+		rc = given ? give(d, r, 0, d->src, given) : wait_finished(d, r);
+		c->counters.direct.sent += bytes_of(d, given);
+	}
+	return given && rc == 0 ? sync(d->run) : rc;
+}
+
+static int perform(const struct direct *d)
+{
+	int rc;
+
+	switch ((enum ko_coll)d->run->desc.coll) {
+	case KO_ALL_REDUCE: rc = all_reduce(d); break;
+	case KO_REDUCE_SCATTER: rc = reduce_scatter(d); break;
+	case KO_ALL_GATHER: rc = all_gather(d); break;
+	case KO_REDUCE: return reduce(d);
+	default: return broadcast(d);
+	}
+	return rc < 0 ? rc : sync(d->run);
+}
+
+int ko_direct(struct ko_run *run, const void *src, void *dst, enum ko_way *way)
+{
+	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn };
+	struct choice choice = { .way = KO_NO_WAY };
+	int rc = make_offer(&d);
+
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
+	if (rc == 0)
+		choice = choose(&d);
+	ko_turn_end(run);
+	*way = choice.way;
+	if (rc < 0)
+		return rc;
+	adopt(run, &choice);
+	if (choice.way == KO_NO_WAY)
+		return 0;
+	ko_learn_stores(run);
+	return perform(&d);
+}

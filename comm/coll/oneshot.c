@@ -1,0 +1,304 @@
+/* See oneshot.h. */
+#include "comm/coll/oneshot.h"
+
+#include "comm/coll/bruck.h"
+#include "comm/memory/board.h"
+#include "comm/memory/turns.h"
+
+#include <string.h>
+
+/* ---- Cells ---------------------------------------------------------------------------------------------- */
+
+static struct ko_cell *cell_of(const struct ko_run *run, int rank)
+{
+	const struct ko_board *board = run->comm->board;
+
+	return ko_board_cell(board, board->turn, rank);
+}
+
+/* n elements in `rank`'s cell. */
+static char *payload(const struct ko_run *run, int rank, size_t n)
+{
+	return ko_cell_payload(cell_of(run, rank), n * run->size);
+}
+
+/* `src` may be NULL where n is 0. */
+static int write_cell(struct ko_run *run, const void *src, size_t n)
+{
+	run->comm->board->sent += n * run->size;
+	return ko_turn_give(run, src, n * run->size);
+}
+
+/* Where n elements of `rank` lie when they don't in a cell. */
+static char *exchanged(const struct ko_run *run, int rank, size_t n)
+{
+	return run->comm->scratch + (size_t)rank * n * run->size;
+}
+
+/* dst = the elements q of all, of n of each, added in the order of a block that belongs to `owner`. */
+static void add_up(struct ko_run *run, int owner, struct ko_piece q, size_t n, void *dst)
+{
+	bool board = run->algorithm == KO_BOARD;
+	int nranks = run->comm->nranks;
+	const void *partial = NULL;
+
+	if (q.n == 0)
+		return;
+	for (int k = 1; k <= nranks; k++) {
+		int rank = ko_ring_back(&run->comm->ring, owner, -k);
+		const void *own =
+			ko_at(run, board ? payload(run, rank, n) : exchanged(run, rank, n), q.first);
+		const union ko_scalar *s = board ? &cell_of(run, rank)->scalar : &run->red.s;
+
+		if (k > 1)
+			run->red.combine(dst, partial, own, q.n, s);
+		else if (run->red.first != run->copy)
+			run->red.first(dst, own, q.n, s);
+		partial = k == 1 && run->red.first == run->copy ? own : dst;
+	}
+	if (run->red.finish != run->copy)
+		run->red.finish(dst, dst, q.n, &run->red.s);
+}
+
+/* dst = the sum of whole vectors. */
+static void add_up_all(struct ko_run *run, void *dst)
+{
+	for (int b = 0; b < run->comm->nranks; b++) {
+		struct ko_piece q = ko_plan_block(&run->plan, b);
+
+		add_up(run, b, q, run->plan.count, ko_at_mut(run, dst, q.first));
+	}
+}
+
+/* Counts n elements read in each of the others' cells. */
+static void count_read(struct ko_run *run, size_t n)
+{
+	run->comm->board->received += (size_t)(run->comm->nranks - 1) * n * run->size;
+}
+
+/* Buffers may be NULL where there are no elements. */
+static void keep(const struct ko_run *run, void *dst, const void *src, size_t n)
+{
+	if (n)
+		run->copy(dst, src, n, NULL);
+}
+
+/* This rank's block of what `rank` gave, n elements in all, goes to its place in dst. */
+static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece from, void *dst)
+{
+	keep(run, dst, ko_at(run, payload(run, rank, n), from.first), from.n);
+	run->comm->board->received += from.n * run->size;
+}
+
+/* ---- The collectives ------------------------------------------------------------------------------------ */
+
+/* Where ranks are added up the own elements are taken from the own cell: dst, which is written before, may be src. */
+
+static int all_reduce(struct ko_run *run, const void *src, void *dst)
+{
+	size_t n = run->plan.count;
+	int rc = write_cell(run, src, n);
+
+	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
+		return rc;
+	add_up_all(run, dst);
+	count_read(run, n);
+	return 0;
+}
+
+static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
+{
+	size_t n = run->plan.count;
+	int rank = run->comm->rank, rc = write_cell(run, src, n);
+	struct ko_piece q = ko_plan_block(&run->plan, rank);
+
+	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
+		return rc;
+	add_up(run, rank, q, n, dst);
+	count_read(run, q.n);
+	return 0;
+}
+
+static int all_gather(struct ko_run *run, const void *src, void *dst)
+{
+	int rank = run->comm->rank, nranks = run->comm->nranks, rc;
+	struct ko_piece q = ko_plan_block(&run->plan, rank);
+
+	rc = write_cell(run, src, q.n);
+	if (rc == 0)
+		keep(run, ko_at_mut(run, dst, q.first), src, q.n);
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_back(&run->comm->ring, rank, k);
+
+		q = ko_plan_block(&run->plan, r);
+		take_block(run, r, q.n, (struct ko_piece){ 0, q.n }, ko_at_mut(run, dst, q.first));
+	}
+	return rc;
+}
+
+/* Root does not wait for the others. */
+static int broadcast(struct ko_run *run, const void *src, void *dst)
+{
+	size_t n = run->plan.count;
+	int root = run->desc.root, rc;
+	bool mine = run->comm->rank == root;
+
+	rc = mine ? write_cell(run, src, n) : ko_turn_wait(run, root);
+	if (rc < 0 || n == 0)
+		return rc;
+	run->copy(dst, mine ? src : payload(run, root, n), n, NULL);
+	if (!mine)
+		run->comm->board->received += n * run->size;
+	return 0;
+}
+
+/* The others don't wait for root. */
+static int reduce(struct ko_run *run, const void *src, void *dst)
+{
+	size_t n = run->plan.count;
+	int rc = write_cell(run, src, n);
+
+	if (rc < 0 || run->comm->rank != run->desc.root)
+		return rc;
+	rc = ko_turn_wait_all(run);
+	if (rc < 0)
+		return rc;
+	add_up(run, run->desc.root, ko_plan_block(&run->plan, 0), n, dst);
+	count_read(run, n);
+	return 0;
+}
+
+/* Elements that a rank gives in all_to_all and scatter: the blocks of all others, without its own between them. */
+static size_t given(const struct ko_run *run)
+{
+	return (size_t)(run->comm->nranks - 1) * run->plan.block;
+}
+
+static int give_blocks(struct ko_run *run, const void *src)
+{
+	struct ko_piece own = ko_plan_block(&run->plan, run->comm->rank);
+	size_t behind = own.first + own.n;
+
+	run->comm->board->sent += given(run) * run->size;
+	return ko_turn_give_two(run, src, own.first * run->size, ko_at(run, src, behind),
+				(run->plan.count - behind) * run->size);
+}
+
+static void take_mine(struct ko_run *run, int giver, void *dst)
+{
+	int rank = run->comm->rank, index = rank < giver ? rank : rank - 1;
+	size_t n = run->plan.block;
+
+	take_block(run, giver, given(run), (struct ko_piece){ (size_t)index * n, n }, dst);
+}
+
+/* Block r of src is for rank r, and block r of dst from it. */
+static int all_to_all(struct ko_run *run, const void *src, void *dst)
+{
+	int rank = run->comm->rank, nranks = run->comm->nranks;
+	struct ko_piece mine = ko_plan_block(&run->plan, rank);
+	int rc = give_blocks(run, src);
+
+	if (rc == 0)
+		keep(run, ko_at_mut(run, dst, mine.first), ko_at(run, src, mine.first), mine.n);
+	if (rc == 0)
+		rc = ko_turn_wait_all(run);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_back(&run->comm->ring, rank, k);
+
+		take_mine(run, r, ko_at_mut(run, dst, ko_plan_block(&run->plan, r).first));
+	}
+	return rc;
+}
+
+/* The others don't wait for root, whose own block may be in place. */
+static int gather(struct ko_run *run, const void *src, void *dst)
+{
+	int rank = run->comm->rank, nranks = run->comm->nranks, rc = 0;
+	size_t n = run->plan.block;
+
+	if (rank != run->desc.root)
+		return write_cell(run, src, n);
+	keep(run, ko_at_mut(run, dst, (size_t)rank * n), src, n);
+	for (int k = 1; rc == 0 && k < nranks; k++) {
+		int r = ko_ring_back(&run->comm->ring, rank, k);
+
+		rc = ko_turn_wait(run, r);
+		if (rc == 0)
+			take_block(run, r, n, (struct ko_piece){ 0, n }, ko_at_mut(run, dst, (size_t)r * n));
+	}
+	return rc;
+}
+
+/* Root does not wait for the others; its own block may be in place. */
+static int scatter(struct ko_run *run, const void *src, void *dst)
+{
+	struct ko_piece mine = ko_plan_block(&run->plan, run->comm->rank);
+	int root = run->desc.root, rc;
+
+	if (run->comm->rank == root) {
+		rc = give_blocks(run, src);
+		if (rc == 0)
+			keep(run, dst, ko_at(run, src, mine.first), mine.n);
+		return rc;
+	}
+	rc = ko_turn_wait(run, root);
+	if (rc == 0)
+		take_mine(run, root, dst);
+	return rc;
+}
+
+static int barrier(struct ko_run *run)
+{
+	int rc = write_cell(run, NULL, 0);
+
+	return rc < 0 ? rc : ko_turn_wait_all(run);
+}
+
+int ko_oneshot(struct ko_run *run, const void *src, void *dst)
+{
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	int rc;
+
+	switch (coll) {
+	case KO_ALL_REDUCE: rc = all_reduce(run, src, dst); break;
+	case KO_REDUCE_SCATTER: rc = reduce_scatter(run, src, dst); break;
+	case KO_ALL_GATHER: rc = all_gather(run, src, dst); break;
+	case KO_BROADCAST: rc = broadcast(run, src, dst); break;
+	case KO_REDUCE: rc = reduce(run, src, dst); break;
+	case KO_ALL_TO_ALL: rc = all_to_all(run, src, dst); break;
+	case KO_GATHER: rc = gather(run, src, dst); break;
+	case KO_SCATTER: rc = scatter(run, src, dst); break;
+	default: rc = barrier(run); break;
+	}
+	ko_turn_end(run);
+	return rc;
+}
+
+/* ---- Without a board ------------------------------------------------------------------------------------ */
+
+size_t ko_oneshot_room(const struct kolo_comm *c)
+{
+	size_t each = KO_SCRATCH / (size_t)c->nranks;
+
+	size_t slot = c->agreed.limits.slot_len, most = ko_shortcuts_room(c);
+
+	each = each < slot ? each : slot;
+	return each < most ? each : most;
+}
+
+int ko_exchange(struct ko_run *run, const void *src, void *dst)
+{
+	struct kolo_comm *c = run->comm;
+	size_t n = run->plan.count;
+	int rc;
+
+	if (n) /* dst may be src, and written before all of it has gone */
+		run->copy(exchanged(run, c->rank, n), src, n, NULL);
+	rc = ko_shortcuts_gather(run, c->scratch, n);
+	if (rc == 0)
+		add_up_all(run, dst);
+	return rc;
+}

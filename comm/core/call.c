@@ -1,0 +1,80 @@
+/* See call.h: what is kept of a call. */
+#include "comm/core/call.h"
+
+#include "comm/p2p/p2p.h"
+
+#include <string.h>
+
+bool ko_call_is_known(const struct ko_call *call)
+{
+	const struct ko_call *last = &call->comm->known[call->coll].call;
+
+	return last->comm && last->src == call->src && last->dst == call->dst && last->n == call->n &&
+	       last->type == call->type && last->op == call->op && last->root == call->root &&
+	       last->uneven == call->uneven;
+}
+
+void ko_call_forget(struct kolo_comm *c)
+{
+	for (int coll = 0; coll < KO_NKINDS; coll++)
+		c->known[coll].call.comm = NULL;
+}
+
+void ko_call_firsts(const struct ko_call *call, const size_t *counts)
+{
+	size_t *firsts = call->comm->firsts, sum = 0;
+
+	for (int r = 0; r < call->comm->nranks; r++) {
+		firsts[r] = sum;
+		sum += counts ? counts[r] : call->n;
+	}
+	firsts[call->comm->nranks] = sum;
+}
+
+void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
+{
+	const struct ko_desc desc = { .seq = ++c->sequence.seq, .n = n, .root = -1, .coll = (uint8_t)coll };
+
+	c->sequence.history = ko_desc_history(c->sequence.history, &desc);
+	ko_roster_enter(c->roster, c->rank, &desc);
+	ko_roster_finish(c->roster, c->rank, desc.seq);
+}
+
+/* ---- Later ---------------------------------------------------------------------------------------------- */
+
+/* A copy of the counts, behind what was copied before. */
+static const size_t *keep_counts(size_t **room, const size_t *counts, int nranks)
+{
+	size_t *copy = *room;
+
+	if (!counts)
+		return NULL;
+	memcpy(copy, counts, (size_t)nranks * sizeof(*counts));
+	*room += nranks;
+	return copy;
+}
+
+size_t ko_left_len(const struct ko_call *call)
+{
+	size_t ncounts = (size_t)(!!call->counts + !!call->received) * (size_t)call->comm->nranks;
+
+	return sizeof(struct ko_left) + ncounts * sizeof(size_t);
+}
+
+void ko_left_init(struct ko_left *left, const struct ko_call *call)
+{
+	size_t *room = left->counts;
+
+	left->next = NULL;
+	left->call = *call;
+	left->call.counts = keep_counts(&room, call->counts, call->comm->nranks);
+	left->call.received = keep_counts(&room, call->received, call->comm->nranks);
+	left->red = ko_coll_is_pairs(call->coll) ? (struct ko_reducer){ 0 }
+						 : ko_comm_reducer(call->comm, call->op, call->type);
+}
+
+int ko_left_fail(const struct ko_call *call)
+{
+	return ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for a call that is done later",
+		       call->comm->rank, ko_coll_name((int)call->coll));
+}

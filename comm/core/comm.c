@@ -1,0 +1,121 @@
+/* What every file may ask of a communicator: its ranks and their names, whether and how it has failed, and the ops that
+ * were made for it at run time. */
+#include "comm/core/comm.h"
+
+#include "comm/base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* An op made at run time; type is -1 while the place is free. */
+struct ko_premul {
+	int type;
+	struct ko_reducer red;
+};
+
+/* ---- Failing -------------------------------------------------------------------------------------------- */
+
+int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
+{
+	bool later = ko_roster_complete(c->roster, c->rank);
+	char text[KO_TEXT];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (ko_roster_fail(c->roster, c->rank, code, text, later)) {
+		ko_log(&c->log, KOLO_LOG_ERROR, "%s", text);
+		if (c->spread)
+			ko_lifelines_fail(c->lifelines, code, text, later);
+	}
+	return ko_roster_cause(c->roster);
+}
+
+void kolo_comm_abort(struct kolo_comm *comm)
+{
+	char name[KO_RANK_TEXT];
+
+	if (comm)
+		ko_comm_fail(comm, KOLO_EABORTED, "%s called kolo_comm_abort",
+			     ko_comm_name(comm, comm->rank, name));
+}
+
+int kolo_comm_status(struct kolo_comm *comm)
+{
+	return comm ? ko_roster_cause(comm->roster) : ko_fail(KOLO_EINVAL, "kolo_comm_status: comm is NULL");
+}
+
+/* ---- Asking --------------------------------------------------------------------------------------------- */
+
+int kolo_comm_rank(const struct kolo_comm *comm)
+{
+	return comm->rank;
+}
+
+int kolo_comm_nranks(const struct kolo_comm *comm)
+{
+	return comm->nranks;
+}
+
+const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT])
+{
+	snprintf(out, KO_RANK_TEXT, "rank %d (pid %d on %s)", rank, c->table[rank].pid,
+		 c->table[rank].place.host);
+	return out;
+}
+
+/* ---- Ops made at run time ------------------------------------------------------------------------------- */
+
+const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type)
+{
+	long k = (long)op - KO_OP_FIRST;
+
+	return k >= 0 && k < c->npremuls && c->premuls[k].type == (int)type ? &c->premuls[k].red : NULL;
+}
+
+struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type)
+{
+	const struct ko_reducer *premul = ko_comm_premul(c, op, type);
+
+	return premul ? *premul : ko_reducer_make(type, op, c->nranks);
+}
+
+int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,
+			      enum kolo_op *out)
+{
+	struct ko_premul *more;
+	int k = 0;
+
+	if (!comm || !scalar || !out || !kolo_type_size(type))
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_op_create_premul_sum: type %d: want one of enum kolo_type; comm, scalar "
+			       "and out must not be NULL",
+			       (int)type);
+	while (k < comm->npremuls && comm->premuls[k].type >= 0)
+		k++;
+	if (k == comm->npremuls) {
+		more = realloc(comm->premuls, ((size_t)k + 1) * sizeof(*more));
+		if (!more)
+			return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an op", comm->rank);
+		comm->premuls = more;
+		comm->npremuls = k + 1;
+	}
+	comm->premuls[k] = (struct ko_premul){ .type = (int)type, .red = ko_reducer_premul(type, scalar) };
+	*out = (enum kolo_op)(KO_OP_FIRST + k);
+	return 0;
+}
+
+int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op)
+{
+	long k = (long)op - KO_OP_FIRST;
+
+	if (!comm || k < 0 || k >= comm->npremuls || comm->premuls[k].type < 0)
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_op_destroy: %d is no op made by kolo_op_create_premul_sum on this "
+			       "communicator",
+			       (int)op);
+	comm->premuls[k].type = -1;
+	return 0;
+}

@@ -1,0 +1,191 @@
+/* Making a rank's two edges: which transport, both ends here, joining them with the neighbours' (ko_edges_connect), and near
+ * which NUMA node their slots lie. See edges.h. */
+#include "comm/core/edges.h"
+#include "comm/core/transports.h"
+
+#include "comm/core/wait.h"
+
+#include <string.h>
+#include <unistd.h>
+
+int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int peer, int code)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
+
+	return ko_fail(code, "%s, on its edge %s %s: %s", ko_comm_name(c, c->rank, me),
+		       link->role == KO_SEND ? "to" : "from", ko_comm_name(c, peer, them), kolo_last_error());
+}
+
+static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
+{
+	struct ko_msg msg = { .type = KO_MSG_ADDRESS, .value = (int)link->role };
+	struct ko_address address;
+	int rc = link->ops->address(link, &address);
+
+	if (rc < 0)
+		return ko_edge_fail(c, link, to, rc);
+	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));
+	return ko_lifelines_send(c->lifelines, to, &msg, address.fd);
+}
+
+/* The address of the end with role `theirs` at rank `from`; out->fd is the caller's. */
+static int recv_address(struct kolo_comm *c, int from, enum ko_role theirs, int64_t deadline,
+			struct ko_address *out)
+{
+	struct ko_msg msg;
+	int rc = ko_lifelines_recv(c->lifelines, from, KO_MSG_ADDRESS, (int)theirs, deadline, &msg, &out->fd);
+
+	if (rc == 0)
+		memcpy(out->bytes, msg.bytes, sizeof(out->bytes));
+	return rc;
+}
+
+/* Both edges under way: an end may need its neighbour's next step, and that one ours on the other edge. */
+struct joining {
+	struct kolo_comm *comm;
+	struct ko_address to_next, from_prev;
+	bool has_next, has_prev;
+};
+
+int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
+		 bool *done)
+{
+	int rc = *done ? 0 : link->ops->connect(link, address);
+
+	*done = rc == 0;
+	return rc < 0 ? ko_edge_fail(c, link, peer, rc) : 0;
+}
+
+static int try_joining(void *what)
+{
+	struct joining *j = what;
+	const struct ko_edges *e = &j->comm->edges;
+	int rc;
+
+	if ((rc = ko_edge_join(j->comm, e->to, e->next, &j->to_next, &j->has_next)) < 0 ||
+	    (rc = ko_edge_join(j->comm, e->from, e->prev, &j->from_prev, &j->has_prev)) < 0)
+		return rc;
+	return j->has_next && j->has_prev ? 0 : KO_EAGAIN;
+}
+
+static int join_both(struct joining *j)
+{
+	const struct ko_desc none = { 0 };
+	const struct ko_waiter waiter = { .comm = j->comm, .desc = &none };
+
+	return ko_watch_wait(&waiter, j->comm->edges.next, j->comm->edges.to->ops->name, KO_TRACE_ROOM,
+			     try_joining, j);
+}
+
+/* Both ends of an edge send first and then wait, receivers' addresses before senders', so that two ranks, who are each
+ * other's prev and next, don't mix them up. */
+static int exchange_addresses(struct kolo_comm *c, int64_t deadline, struct joining *out)
+{
+	const struct ko_edges *e = &c->edges;
+	int rc;
+
+	if ((rc = send_address(c, e->from, e->prev)) < 0 || (rc = send_address(c, e->to, e->next)) < 0 ||
+	    (rc = recv_address(c, e->next, KO_RECV, deadline, &out->to_next)) < 0)
+		return rc;
+	return recv_address(c, e->prev, KO_SEND, deadline, &out->from_prev);
+}
+
+int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct ko_link_ops **out)
+{
+	const struct ko_place *a = &c->table[from].place, *b = &c->table[to].place;
+	const struct ko_entry *first = &c->table[0];
+	bool hosts = !*first->transport && !ko_place_same(a, b);
+
+	return ko_transport_choose(hosts ? first->net : first->transport, a, b, out);
+}
+
+int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
+{
+	const struct ko_place *here = &c->table[c->rank].place;
+	struct joining j = { .comm = c, .to_next.fd = -1, .from_prev.fd = -1 };
+	struct ko_edges *e = &c->edges;
+	const struct ko_link_ops *in, *out;
+	int rc;
+
+	e->next = ko_ring_next(&c->ring, c->rank);
+	e->prev = ko_ring_prev(&c->ring, c->rank);
+	if (c->nranks == 1)
+		return *c->table[0].transport ? ko_edge_transport(c, 0, 0, &in) : 0;
+	if ((rc = ko_edge_transport(c, e->prev, c->rank, &in)) < 0 ||
+	    (rc = ko_edge_transport(c, c->rank, e->next, &out)) < 0 ||
+	    (rc = ko_link_open(in, KO_RECV, here, &c->agreed.limits, &e->from)) < 0 ||
+	    (rc = ko_link_open(out, KO_SEND, here, &c->agreed.limits, &e->to)) < 0)
+		return rc;
+	rc = exchange_addresses(c, deadline, &j);
+	if (rc == 0)
+		rc = join_both(&j);
+	if (j.to_next.fd >= 0)
+		close(j.to_next.fd);
+	if (j.from_prev.fd >= 0)
+		close(j.from_prev.fd);
+	return rc;
+}
+
+/* ---- NUMA ----------------------------------------------------------------------------------------------- */
+
+/* Every rank gets the same answer. */
+static bool edge_differs(const struct kolo_comm *c, int from)
+{
+	int to = ko_ring_next(&c->ring, from);
+	const struct ko_link_ops *ops;
+
+	return ko_place_differ(&c->table[from].place, &c->table[to].place) &&
+	       ko_edge_transport(c, from, to, &ops) == 0 && ops->settle;
+}
+
+bool ko_edges_differ(const struct kolo_comm *c)
+{
+	for (int r = 0; r < c->nranks; r++)
+		if (edge_differs(c, r))
+			return true;
+	return false;
+}
+
+const char *ko_edges_slots_near(const struct kolo_comm *c)
+{
+	if (!ko_edges_differ(c))
+		return "";
+	return c->agreed.slots_near == KO_SEND ? "sender" : "receiver";
+}
+
+struct settling {
+	struct kolo_comm *comm;
+	enum ko_role near;
+	bool next, prev; /* its slots are settled */
+};
+
+static int settle_one(struct settling *s, struct ko_link *link, int peer, bool *done)
+{
+	int rc = *done ? 0 : link->ops->settle(link, s->near);
+
+	*done = rc == 0;
+	return rc < 0 ? ko_edge_fail(s->comm, link, peer, rc) : 0;
+}
+
+static int try_settling(void *what)
+{
+	struct settling *s = what;
+	const struct ko_edges *e = &s->comm->edges;
+	int rc;
+
+	if ((rc = settle_one(s, e->to, e->next, &s->next)) < 0 ||
+	    (rc = settle_one(s, e->from, e->prev, &s->prev)) < 0)
+		return rc;
+	return s->next && s->prev ? 0 : KO_EAGAIN;
+}
+
+int ko_edges_settle(struct ko_run *run, enum ko_role near)
+{
+	struct kolo_comm *c = run->comm;
+	const struct ko_edges *e = &c->edges;
+	struct settling s = {
+		.comm = c, .near = near, .next = !edge_differs(c, c->rank), .prev = !edge_differs(c, e->prev)
+	};
+
+	return ko_wait(run, e->next, e->to->ops->name, KO_TRACE_ROOM, try_settling, &s);
+}

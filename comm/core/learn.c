@@ -1,0 +1,107 @@
+/* See learn.h. */
+#include "comm/core/learn.h"
+
+#include "comm/base/clock.h"
+
+enum {
+	STORES_BITS = 20, /* the classes begin at KO_LEARN_STORES, */
+	READ_BITS = 13,   /* or 8 KiB, are powers of two, and the last one has no end */
+	/* Operations in a row: the first ones find the caches as the other kind has left them */
+	STORES_TURN = 3,
+	READ_TURN = 6,  /* likewise, a turn of either kind of stores */
+	AGAIN_EACH = 64 /* turns: one of so many tries the other kind, for the machine may have changed */
+};
+
+static int class_of(size_t bytes, int bits)
+{
+	int class = 63 - __builtin_clzll((unsigned long long)bytes | 1) - bits;
+
+	return class < 0 ? 0 : class < KO_TRIALS ? class : KO_TRIALS - 1;
+}
+
+static size_t bytes_of(const struct ko_run *run)
+{
+	return run->plan.count * run->size;
+}
+
+/* 0 or 1: at first one turn of each, then whichever was faster, and now and then a turn of the other. */
+static int choose(const struct ko_trial *t, unsigned turn)
+{
+	int better = t->ns_per_byte[1] < t->ns_per_byte[0];
+
+	if (t->count < 2 * turn)
+		return t->count >= turn;
+	return t->count / turn % AGAIN_EACH == 0 ? !better : better;
+}
+
+static void learn(struct ko_trial *t, int chosen, float ns_per_byte)
+{
+	float *known = &t->ns_per_byte[chosen];
+
+	t->count++;
+	/* A better time counts at once. A worse one may be chance, and moves the estimate a little. */
+	*known = *known == 0 || ns_per_byte < *known ? ns_per_byte : *known + (ns_per_byte - *known) / 8;
+}
+
+int ko_learn_decider(const struct ko_run *run)
+{
+	const struct ko_desc *desc = &run->desc;
+
+	if (desc->coll == KO_BROADCAST)
+		return ko_ring_prev(&run->comm->ring, desc->root);
+	return desc->coll == KO_REDUCE ? desc->root : 0;
+}
+
+static struct ko_trial *reading(const struct ko_run *run, bool in_place)
+{
+	return &run->comm->tuning->reading[run->desc.coll][in_place][class_of(bytes_of(run), READ_BITS)];
+}
+
+bool ko_learn_to_read(const struct ko_run *run, bool in_place)
+{
+	return choose(reading(run, in_place), READ_TURN);
+}
+
+void ko_learn_reading(struct ko_run *run, bool in_place)
+{
+	run->reading = reading(run, in_place);
+}
+
+void ko_learn_stores(struct ko_run *run)
+{
+	run->stores = KO_ORDINARY;
+	if (run->written < KO_LEARN_STORES || run->way == KO_BY_READING)
+		return;
+	run->writing = &run->comm->tuning->writing[run->way == KO_BY_WINDOW][run->desc.coll]
+						  [class_of(bytes_of(run), STORES_BITS)];
+	run->stores = choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
+	if (!run->began_ns)
+		run->began_ns = ko_now_ns();
+}
+
+void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t received)
+{
+	run->size = 1; /* what costs are counted by */
+	run->plan.count = sent + received;
+	run->written = received;
+	if (large) {
+		run->reading = reading(run, false);
+		run->offers = choose(run->reading, READ_TURN);
+		run->way = run->offers ? KO_BY_READING : KO_NO_WAY;
+		run->began_ns = ko_now_ns();
+	}
+	ko_learn_stores(run);
+}
+
+void ko_learn(struct ko_run *run)
+{
+	float ns_per_byte;
+
+	if (!run->reading && !run->writing)
+		return;
+	ns_per_byte = (float)(ko_now_ns() - run->began_ns) / (float)bytes_of(run);
+	if (run->reading)
+		learn(run->reading, run->way == KO_BY_READING, ns_per_byte);
+	if (run->writing)
+		learn(run->writing, run->stores == KO_STREAMING, ns_per_byte);
+}

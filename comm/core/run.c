@@ -1,0 +1,57 @@
+/* See run.h. */
+#include "comm/core/run.h"
+
+#include "comm/base/clock.h"
+#include "comm/core/wait.h"
+
+int ko_run_claim(struct kolo_comm *c, enum ko_coll coll)
+{
+	if (!atomic_exchange_explicit(&c->sequence.busy, true, memory_order_acquire))
+		return 0;
+	return ko_fail(KOLO_EINVAL,
+		       "rank %d: kolo_%s: another thread is in an operation on this communicator", c->rank,
+		       ko_coll_name((int)coll));
+}
+
+/* For those who want to see each operation. */
+static void tell(const struct ko_run *run, int rc)
+{
+	struct kolo_comm *c = run->comm;
+	char text[KO_DESC_TEXT];
+
+	ko_desc_text(&run->desc, text);
+	ko_log(&c->log, KOLO_LOG_TRACE, "%s: %s after %.1f us", text, kolo_strerror(rc),
+	       (double)(ko_now_ns() - run->since) / 1e3);
+	ko_trace_add(c->trace, KO_TRACE_OP, run->since, run->desc.seq, text);
+}
+
+int ko_run_begin(struct ko_run *run)
+{
+	struct kolo_comm *c = run->comm;
+
+	if (c->told)
+		run->since = ko_now_ns();
+	if (ko_desc_is_pair(&run->desc))
+		return ko_watch_hear(c);
+	run->desc.seq = ++c->sequence.seq;
+	c->sequence.history = ko_desc_history(c->sequence.history, &run->desc);
+	run->tag = (uint32_t)c->sequence.history;
+	ko_roster_enter(c->roster, c->rank, &run->desc);
+	return ko_watch_health(c, &run->desc);
+}
+
+int ko_run_end(struct ko_run *run, int rc)
+{
+	struct kolo_comm *c = run->comm;
+
+	if (rc < 0) {
+		rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
+	} else if (!ko_desc_is_pair(&run->desc)) {
+		ko_roster_finish(c->roster, c->rank, run->desc.seq);
+		ko_roster_ring(c->roster, c->rank, c->nranks);
+	}
+	if (run->since)
+		tell(run, rc);
+	ko_run_release(c);
+	return rc;
+}

@@ -1,0 +1,460 @@
+/* See watch.h. */
+#include "comm/core/wait.h"
+
+#include "comm/base/clock.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	MAX_SLEEP_US = 1000,
+	LOOK_MS = 10,     /* between looks at the lifelines, a system call each */
+	SAY_MS = 100,     /* before ranks of other hosts are told that this one waits, */
+	AGAIN_MS = 500,   /* and until they are told again */
+	STALE_MS = 2000,  /* after which what they say of themselves is old */
+	ARRIVE_MS = 1000, /* for what a rank of another host sent before it died */
+	CALL_MS = 500,    /* between calls at a rank without a lifeline, some system calls each */
+	PAUSE_MS = 1000   /* between two looks at the clock: this process did not run */
+};
+
+/* A wait that has not ended at once. */
+struct ko_watch {
+	const struct ko_waiter *waiter;
+	struct kolo_comm *comm;
+	const struct ko_desc *desc;
+	int peer;              /* for this rank */
+	const char *transport; /* through this link */
+	/* ko_now_ms() of the beginning, the last look at the lifelines, the last call at the peer, the last turn */
+	int64_t since, looked, called, last;
+	int64_t said;   /* and when it was last told to other hosts; 0: not yet */
+	int64_t missed; /* and when a rank without a lifeline was first found to be gone; 0: never */
+};
+
+/* ---- Descriptions --------------------------------------------------------------------------------------- */
+
+enum { WHERE_TEXT = 160 };
+
+/* What the rank is doing, as its post says: "in #7 ..." or "in no operation since #6". */
+static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
+{
+	const struct ko_post *post = &c->roster->post[rank];
+	uint64_t entered = atomic_load_explicit(&post->entered, memory_order_acquire);
+	uint64_t finished = atomic_load_explicit(&post->finished, memory_order_acquire);
+	char op[KO_DESC_TEXT];
+	struct ko_desc desc;
+
+	if (ko_roster_pair(c->roster, rank, &desc))
+		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
+	else if (entered > finished && ko_roster_desc(c->roster, rank, entered, &desc))
+		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
+	else if (finished)
+		snprintf(out, WHERE_TEXT, "in no operation since it finished #%" PRIu64, finished);
+	else if (c->spread && !atomic_load_explicit(&post->beat, memory_order_relaxed))
+		snprintf(out, WHERE_TEXT, "in something it has not told of"); /* from another host */
+	else
+		snprintf(out, WHERE_TEXT, "in no operation yet");
+}
+
+/* The letter that the kernel has for the process's state, 0 when it can't be had. */
+static char process_state(int pid)
+{
+	char path[40], stat[256], *end;
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	got = fd < 0 ? -1 : read(fd, stat, sizeof(stat) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (got <= 0)
+		return 0;
+	stat[got] = 0;
+	end = strrchr(stat, ')'); /* the name before it may hold anything */
+	return end && end[1] == ' ' ? end[2] : 0;
+}
+
+/* ---- Disagreement --------------------------------------------------------------------------------------- */
+
+int ko_watch_compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], my_op[KO_DESC_TEXT], their_op[KO_DESC_TEXT];
+	struct ko_desc theirs;
+
+	if (ko_desc_is_pair(mine) || !ko_roster_desc(c->roster, peer, mine->seq, &theirs) ||
+	    memcmp(&theirs, mine, sizeof(theirs)) == 0)
+		return 0;
+	return ko_fail(KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
+		       ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op), ko_comm_name(c, peer, them),
+		       ko_desc_text(&theirs, their_op));
+}
+
+/* What passed without notice differs too: the first operation in which they differ is the culprit. */
+static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+{
+	struct ko_desc desc;
+	int rc = 0;
+
+	if (ko_desc_is_pair(mine))
+		return 0;
+	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; rc == 0 && back-- > 0;)
+		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc))
+			rc = ko_watch_compare(c, &desc, peer);
+	return rc;
+}
+
+/* Ranks of other hosts that disagree tell each other what they were called with. */
+static int ask_for_reason(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+{
+	enum { TRIES = 100, STEP_MS = 10 };
+	int rc = 0;
+
+	ko_lifelines_say(c->lifelines);
+	for (int k = 0; rc == 0 && k < TRIES; k++) {
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_MS * 1000000 }, NULL);
+		ko_lifelines_look(c->lifelines);
+		rc = compare_history(c, mine, peer);
+		if (rc == 0)
+			rc = ko_roster_cause(c->roster);
+	}
+	return rc;
+}
+
+int ko_watch_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, uint32_t tag)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
+	int rc = compare_history(c, mine, peer);
+
+	if (rc == 0 && c->spread)
+		rc = ask_for_reason(c, mine, peer);
+	if (rc < 0)
+		return rc;
+	return ko_fail(KOLO_EMISMATCH,
+		       "%s got a slot or cell (tag %08x) from %s that belongs to another operation",
+		       ko_comm_name(c, c->rank, me), tag, ko_comm_name(c, peer, them));
+}
+
+/* ---- Death ---------------------------------------------------------------------------------------------- */
+
+static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_life *life)
+{
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
+
+	describe_place(c, life->rank, where);
+	if (life->state == KO_LIFE_DEAD)
+		return ko_fail(KOLO_EPEER, "%s died%s %s; noticed by %s in %s",
+			       ko_comm_name(c, life->rank, them),
+			       life->far ? " or can't be reached any more" : "", where,
+			       ko_comm_name(c, c->rank, me), ko_desc_text(desc, op));
+	if (life->why[0])
+		return ko_fail(KOLO_EPEER, "%s gave up: %s; noticed by %s in %s",
+			       ko_comm_name(c, life->rank, them), life->why, ko_comm_name(c, c->rank, me),
+			       ko_desc_text(desc, op));
+	return ko_fail(KOLO_EPEER, "%s left (kolo_comm_destroy), %s, while %s needs it for %s",
+		       ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
+		       ko_desc_text(desc, op));
+}
+
+/* A rank that is gone matters when it had not done its part of this operation. */
+static bool has_done(const struct kolo_comm *c, const struct ko_desc *desc, int rank)
+{
+	const struct ko_post *post = &c->roster->post[rank];
+
+	if (desc->seq == 0)
+		return ko_roster_complete(c->roster, rank);
+	return atomic_load_explicit(&post->finished, memory_order_acquire) >= desc->seq;
+}
+
+bool ko_watch_needs(const struct ko_waiter *w, int rank)
+{
+	return w->needs ? w->needs(w->comm, rank) : !has_done(w->comm, w->desc, rank);
+}
+
+/* Across hosts a rank's last words, of which it posts nothing, may come after its death; what it sent in a pair after its
+ * goodbye, too. */
+static bool may_still_come(const struct ko_life *life, const struct ko_waiter *waiter, int64_t waits_since)
+{
+	int64_t since = waits_since > life->since ? waits_since : life->since;
+
+	return waiter->comm->spread && !waiter->lost && (life->state == KO_LIFE_DEAD || waiter->needs) &&
+	       ko_now_ms() - since < ARRIVE_MS;
+}
+
+/* `waits_since` 0: it has not begun to wait. */
+static int check_gone(const struct ko_waiter *waiter, int64_t waits_since)
+{
+	struct kolo_comm *c = waiter->comm;
+	const struct ko_life *life;
+
+	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++)
+		if (ko_watch_needs(waiter, life->rank) && !may_still_come(life, waiter, waits_since))
+			return report_gone(c, waiter->desc, life);
+	return 0;
+}
+
+/* A rank may wait for one that it has no lifeline to. */
+static int check_peer(struct ko_watch *w, int peer)
+{
+	struct kolo_comm *c = w->comm;
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
+	int64_t now = ko_now_ms();
+
+	if (!ko_watch_needs(w->waiter, peer) || !ko_lifelines_lost(c->lifelines, peer))
+		return 0;
+	if (!w->missed)
+		w->missed = now;
+	if (c->spread && !w->waiter->lost &&
+	    now - w->missed < ARRIVE_MS) /* what it sent before may still come */
+		return 0;
+	describe_place(c, peer, where);
+	return ko_fail(KOLO_EPEER, "%s died or left %s; noticed by %s in %s", ko_comm_name(c, peer, them),
+		       where, ko_comm_name(c, c->rank, me), ko_desc_text(w->desc, op));
+}
+
+/* Of transfers with several ranks each of them matters. */
+static int check_peers(struct ko_watch *w)
+{
+	int rc = 0;
+
+	if (!w->waiter->needs)
+		return check_peer(w, w->peer);
+	for (int r = 0; rc == 0 && r < w->comm->nranks; r++)
+		if (r != w->comm->rank)
+			rc = check_peer(w, r);
+	return rc;
+}
+
+int ko_watch_hear(struct kolo_comm *c)
+{
+	if (c->spread && ko_now_ms() - c->heard >= LOOK_MS) {
+		c->heard = ko_now_ms();
+		ko_lifelines_look(c->lifelines);
+	}
+	return ko_roster_cause(c->roster);
+}
+
+int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
+{
+	int rc = ko_watch_hear(c), k = 0;
+
+	if (rc == 0 && ko_lifelines_gone(c->lifelines, &k))
+		rc = check_gone(&(struct ko_waiter){ .comm = c, .desc = desc }, 0);
+	return rc;
+}
+
+/* ---- Silence -------------------------------------------------------------------------------------------- */
+
+enum { CIRCLE = -1, UNKNOWN = -2 };
+
+/* Follows who waits for whom, from the peer on, to the rank that does not wait: everyone's deadline ends
+ * together, and only that one is to blame. A rank that says it waits but has not looked around for half the
+ * timeout is stopped. UNKNOWN: across hosts a rank hears only those that it has lifelines to; rank 0 hears all. */
+static int find_culprit(const struct ko_watch *w, int64_t now)
+{
+	const struct kolo_comm *c = w->comm;
+	const struct ko_post *posts = c->roster->post;
+	int64_t stale = now - (c->spread ? STALE_MS : c->timeout_ms / 2);
+	int rank = w->peer;
+
+	for (int hops = 0; hops < c->nranks; hops++) {
+		int next = atomic_load_explicit(&posts[rank].waiting_for, memory_order_relaxed) - 1;
+
+		if (rank != c->rank && !ko_lifelines_hear(c->lifelines, rank) && c->spread)
+			return UNKNOWN;
+		if (next < 0 || atomic_load_explicit(&posts[rank].beat, memory_order_relaxed) < stale)
+			return rank;
+		rank = next;
+	}
+	return CIRCLE;
+}
+
+static int report_silence(struct ko_watch *w, int64_t now)
+{
+	struct kolo_comm *c = w->comm;
+	int culprit = find_culprit(w, now), rank = culprit < 0 ? w->peer : culprit;
+	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
+	bool here = ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
+	char state = here ? process_state(c->table[rank].pid) : 0;
+
+	/* Those who know who it is say so first. */
+	if (culprit == UNKNOWN && now - w->since < c->timeout_ms + STALE_MS)
+		return 0;
+	describe_place(c, rank, where);
+	return ko_fail(
+		KOLO_ETIMEDOUT,
+		"%s has kept the others waiting for %d s: it is %s%s%s; noticed by %s, waiting for rank %d "
+		"through %s in %s. If it is only slow, raise KOLO_TIMEOUT",
+		ko_comm_name(c, rank, them), c->timeout_ms / 1000, where,
+		culprit == CIRCLE    ? ", and the ranks wait for each other in a circle"
+		: culprit == UNKNOWN ? ", and waits itself, for whom is not known here"
+				     : "",
+		state == 'T' || state == 't' ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
+		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
+}
+
+/* ---- Looking around ------------------------------------------------------------------------------------- */
+
+static void begin(struct ko_watch *w, const struct ko_waiter *waiter, int peer, const char *transport)
+{
+	struct kolo_comm *c = waiter->comm;
+	struct ko_post *post = &c->roster->post[c->rank];
+
+	*w = (struct ko_watch){ .waiter = waiter,
+				.comm = c,
+				.desc = waiter->desc,
+				.peer = peer,
+				.transport = transport,
+				.since = ko_now_ms() };
+	w->looked = w->called = w->last = w->since;
+	if (ko_desc_is_pair(w->desc))
+		ko_roster_post_pair(c->roster, c->rank, w->desc);
+	atomic_store_explicit(&post->any, waiter->needs != NULL, memory_order_relaxed);
+	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
+	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
+}
+
+static void end(struct ko_watch *w)
+{
+	struct ko_post *post = &w->comm->roster->post[w->comm->rank];
+
+	atomic_store_explicit(&post->waiting_for, 0, memory_order_relaxed);
+	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
+	if (ko_desc_is_pair(w->desc))
+		ko_roster_post_pair(w->comm->roster, w->comm->rank, NULL);
+	if (w->said)
+		ko_lifelines_say(w->comm->lifelines);
+}
+
+/* Ranks of other hosts learn what this one waits for. */
+static void say(struct ko_watch *w, int64_t now)
+{
+	if (!w->comm->spread || now - w->since < SAY_MS || now - w->said < AGAIN_MS)
+		return;
+	w->said = now;
+	ko_lifelines_say(w->comm->lifelines);
+}
+
+/* At first another rank may only need this core: yield. Then sleep until the peer rings, or for a sixteenth of what it
+ * has waited so far: that costs nothing in a long wait and makes it hardly longer where nobody rings, because what is
+ * waited for came just before. */
+static void give_core_away(struct kolo_comm *c, int64_t waited_ms)
+{
+	int64_t us = waited_ms * 1000 / 16;
+
+	if (us == 0)
+		sched_yield();
+	else
+		ko_roster_sleep(c->roster, c->rank, us < MAX_SLEEP_US ? us : MAX_SLEEP_US);
+}
+
+/* Gives the core away for a moment and looks around. 0: try again. */
+static int look_around(struct ko_watch *w)
+{
+	struct kolo_comm *c = w->comm;
+	int64_t now = ko_now_ms();
+	int rc;
+
+	/* Stopped, suspended or starved itself, and perhaps the whole job with it: that time is nobody's fault. */
+	if (now - w->last > PAUSE_MS)
+		w->since += now - w->last;
+	w->last = now;
+	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
+	give_core_away(c, now - w->since);
+	if ((w->desc->seq || !ko_roster_failed_later(c->roster)) && (rc = ko_roster_cause(c->roster)) < 0)
+		return rc;
+	if ((rc = ko_watch_compare(c, w->desc, w->peer)) < 0)
+		return rc;
+	say(w, now);
+	if (now - w->looked >= LOOK_MS) {
+		w->looked = now;
+		ko_lifelines_look(c->lifelines);
+		if (c->while_waiting && (rc = c->while_waiting(c)) < 0)
+			return rc;
+		if ((rc = check_gone(w->waiter, w->since)) < 0 ||
+		    (rc = compare_history(c, w->desc, w->peer)) < 0 ||
+		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
+			return rc;
+	}
+	if (now - w->called >= CALL_MS) {
+		w->called = now;
+		if ((rc = check_peers(w)) < 0)
+			return rc;
+	}
+	if (c->timeout_ms && now - w->since >= c->timeout_ms)
+		return report_silence(w, now);
+	return 0;
+}
+
+/* ---- Waiting: every wait of a collective is here --------------------------------------------------------- */
+
+/* Spins, then gives the core away. */
+static int wait_longer(const struct ko_waiter *waiter, int peer, const char *transport, ko_try_fn *try,
+		       void *what)
+{
+	struct ko_watch watch;
+	int rc = KO_EAGAIN, trouble = 0;
+
+	for (int spins = 0; rc == KO_EAGAIN && spins < waiter->comm->spins; spins++) {
+		ko_relax();
+		rc = try(what);
+	}
+	if (rc != KO_EAGAIN)
+		return rc;
+	begin(&watch, waiter, peer, transport);
+	while ((rc = try(what)) == KO_EAGAIN && (trouble = look_around(&watch)) == 0)
+		;
+	/* Creation does not fail for what a rank does that is through with it, nor does a recv: what is waited for has come. */
+	if (trouble < 0 && (waiter->desc->seq == 0 || waiter->needs))
+		rc = try(what);
+	if (rc == KO_EAGAIN)
+		rc = trouble;
+	/* What fails for others stays posted until that is told: who looks in between would take this rank, that no longer
+	 * seems to wait, for the one to blame. */
+	if (trouble == 0 || rc != trouble)
+		end(&watch);
+	return rc;
+}
+
+int ko_watch_wait(const struct ko_waiter *waiter, int peer, const char *transport, enum ko_trace_kind kind,
+		  ko_try_fn *try, void *what)
+{
+	int rc = try(what);
+	int64_t since;
+
+	if (rc != KO_EAGAIN)
+		return rc;
+	since = waiter->since ? ko_now_ns() : 0;
+	rc = wait_longer(waiter, peer, transport, try, what);
+	ko_trace_add(waiter->comm->trace, kind, since, (uint64_t)peer, NULL);
+	return rc;
+}
+
+struct patience {
+	const struct ko_waiter *waiter;
+	int behind;
+	int64_t until;
+};
+
+static int try_later(void *what)
+{
+	const struct patience *p = what;
+
+	return ko_now_ms() < p->until && ko_watch_needs(p->waiter, p->behind) ? KO_EAGAIN : 0;
+}
+
+int ko_watch_for_cause(const struct ko_waiter *waiter, int peer, int behind, const char *transport)
+{
+	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
+	const struct kolo_comm *c = waiter->comm;
+	int patience = c->spread ? ELSEWHERE_MS : HERE_MS, half = c->timeout_ms / 2;
+	struct patience p = { waiter, behind, ko_now_ms() + (half && half < patience ? half : patience) };
+	struct ko_waiter lost = *waiter;
+
+	lost.lost = true;
+	return ko_watch_wait(&lost, peer, transport, KO_TRACE_DATA, try_later, &p);
+}

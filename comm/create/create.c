@@ -1,0 +1,259 @@
+/* Making a communicator: what the caller wants, who the others are (boot.c), the connections (open.c, edges.c), what they can do
+ * (probe.c). What must be equal on all ranks is taken from rank 0's entry in the table, or decided by rank 0. */
+#include "comm/create/create.h"
+#include "comm/core/transports.h"
+
+#include "comm/base/clock.h"
+#include "comm/base/env.h"
+#include "comm/base/error.h"
+#include "comm/bootstrap/launcher.h"
+#include "comm/coll/bruck.h"
+#include "comm/core/edges.h"
+#include "comm/create/probe.h"
+#include "comm/p2p/lane.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- What the caller wants ------------------------------------------------------------------------------ */
+
+static int check_name(const char *what, const char *name, char out[KO_NAME])
+{
+	memset(out, 0, KO_NAME);
+	if (!name)
+		return 0;
+	if (strlen(name) >= KO_NAME)
+		return ko_fail(KOLO_ENOTSUP, "no %s called '%s'", what, name);
+	memcpy(out, name, strlen(name));
+	return 0;
+}
+
+/* The slots that rank 0 will decide on, from the attributes or else the environment. */
+static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *out)
+{
+	int64_t nslots = attr->nslots, slot_len = (int64_t)attr->slot_len;
+
+	if ((nslots == 0 && ko_env_get(KO_ENV_SLOTS, &nslots) < 0) ||
+	    (slot_len == 0 && ko_env_get(KO_ENV_SLOT_LEN, &slot_len) < 0))
+		return KOLO_EINVAL;
+	if (nslots < 2 || nslots > KO_MAX_SLOTS)
+		return ko_fail(KOLO_EINVAL, "%lld slots in a link: want 2 to %d", (long long)nslots,
+			       KO_MAX_SLOTS);
+	if (slot_len < KO_MIN_SLOT || slot_len > KO_MAX_SLOT || slot_len % KO_MIN_SLOT)
+		return ko_fail(KOLO_EINVAL, "slots of %lld bytes: want a multiple of 4096 up to 64 MiB",
+			       (long long)slot_len);
+	*out = (struct ko_limits){ .slot_len = (uint64_t)slot_len, .nslots = (uint32_t)nslots };
+	return 0;
+}
+
+static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
+{
+	int64_t seconds = attr->timeout_s;
+
+	if (seconds == 0 && ko_env_get(KO_ENV_TIMEOUT, &seconds) < 0)
+		return KOLO_EINVAL;
+	if (seconds > 1000000)
+		return ko_fail(KOLO_EINVAL, "a timeout of %lld s: want at most 1000000, or -1 for never",
+			       (long long)seconds);
+	*out_ms = seconds < 0 ? 0 : (int)seconds * 1000;
+	return 0;
+}
+
+static int check_attr(const struct kolo_comm_attr *attr)
+{
+	if (attr->nranks < 1 || attr->nranks > KO_MAX_RANKS || attr->rank < 0 || attr->rank >= attr->nranks)
+		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks <= %d",
+			       attr->rank, attr->nranks, KO_MAX_RANKS);
+	for (size_t i = 0; i < sizeof(attr->reserved) / sizeof(attr->reserved[0]); i++)
+		if (attr->reserved[i])
+			return ko_fail(KOLO_EINVAL,
+				       "kolo_comm_create: attr->reserved[%zu] is not zero; was the struct "
+				       "initialised?",
+				       i);
+	return 0;
+}
+
+static int choose_log(const struct kolo_comm_attr *attr, struct ko_log *out)
+{
+	*out = (struct ko_log){ .fn = attr->log, .arg = attr->log_arg, .rank = -1 };
+	out->fn_level = attr->log_level ? attr->log_level : KOLO_LOG_WARN;
+	if ((int)attr->log_level < 0 || attr->log_level > KOLO_LOG_TRACE)
+		return ko_fail(KOLO_EINVAL, "kolo_comm_create: log_level %d: want one of enum kolo_log_level",
+			       (int)attr->log_level);
+	return 0;
+}
+
+/* Who this rank is and where it meets the others: from the attributes, or else the environment. */
+static int choose_job(struct kolo_comm_attr *attr, const struct ko_log *log, struct ko_meeting *meeting)
+{
+	if (!attr->id && attr->nranks == 0)
+		return ko_job_read(&attr->rank, &attr->nranks, log, meeting);
+	if (!attr->id)
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
+			       "kolo_id_create made");
+	return ko_meeting_of_id(attr->id, meeting);
+}
+
+/* ---- Making --------------------------------------------------------------------------------------------- */
+
+/* What was agreed, and why. */
+static void log_choices(const struct kolo_comm *c)
+{
+	char ring[KO_TEXT / 2] = "";
+
+	for (int k = 0; c->rank == 0 && k < c->nranks; k++) {
+		size_t at = strlen(ring);
+		int r = ko_ring_back(&c->ring, 0, -k);
+
+		snprintf(ring + at, sizeof(ring) - at, "%d (%s, pid %d) -> ", r, c->table[r].place.host,
+			 c->table[r].pid);
+	}
+	if (c->rank == 0)
+		ko_log(&c->log, KOLO_LOG_INFO, "ring of %d: %s0", c->nranks, ring);
+	if (c->edges.to)
+		ko_log(&c->log, KOLO_LOG_INFO,
+		       "edge %d -> %d: %s%s%s (%s), %u slots of %llu bytes as rank 0 says; %.1f GB/s with %s stores, "
+		       "which measured best",
+		       c->rank, ko_ring_next(&c->ring, c->rank), c->edges.to->ops->name,
+		       *c->edges.to->through ? " through " : "", c->edges.to->through,
+		       *c->table[0].transport ? "rank 0 asked for it"
+					      : "the first in order that joins the two",
+		       c->agreed.limits.nslots, (unsigned long long)c->agreed.limits.slot_len,
+		       c->edges.to->bytes_per_ns, ko_stores_name(c->edges.to->stores));
+	if (c->rank == 0 && *ko_edges_slots_near(c))
+		ko_log(&c->log, KOLO_LOG_INFO,
+		       "slots between NUMA nodes lie near the %s, which measured better",
+		       ko_edges_slots_near(c));
+	if (c->rank == 0 && c->nranks > 1)
+		ko_log(&c->log, KOLO_LOG_INFO,
+		       "a hop takes %.2f us, its bytes go at %.1f GB/s; a turn on the board %.2f us; bytes "
+		       "are read directly at %.1f GB/s (0: not everyone may); "
+		       "all_reduce through the board below %llu bytes, round the ring from there on; directly above %llu "
+		       "in windows, %llu elsewhere",
+		       c->agreed.costs.hop_ns / 1e3, c->agreed.costs.bytes_per_ns,
+		       c->agreed.costs.turn_ns / 1e3, c->agreed.costs.read_bytes_per_ns,
+		       (unsigned long long)c->agreed.algorithms.board_end[KO_ALL_REDUCE],
+		       (unsigned long long)c->agreed.algorithms.window_begin[KO_ALL_REDUCE],
+		       (unsigned long long)c->agreed.algorithms.read_begin[KO_ALL_REDUCE]);
+}
+
+/* One file for the ranks of a host: its name is made of what they all know. */
+static void open_trace(struct kolo_comm *c)
+{
+	const struct ko_entry *first = c->table, *mine = &c->table[c->rank];
+	char name[128], who[160];
+
+	while (!ko_place_same(&first->place, &mine->place))
+		first++;
+	/* A process may be rank 0 of several: its sockets' names tell them apart. */
+	snprintf(name, sizeof(name), "kolo-%s-%d-%.*s", first->place.host, first->pid,
+		 (int)first->socket_len - 1, first->socket + 1);
+	snprintf(who, sizeof(who), "rank %d of %d (pid %d on %s)", c->rank, c->nranks, mine->pid,
+		 mine->place.host);
+	c->trace = ko_trace_open(name, who, &c->log);
+}
+
+/* A wait spins when every rank of the host can have a processor of its own. */
+static int choose_spins(const struct kolo_comm *c)
+{
+	enum { SPINS = 100 }; /* some microseconds, about what it costs to be woken again */
+	uint64_t all[KO_CPU_WORDS] = { 0 };
+	int cpus = 0, ranks = 0;
+
+	for (int r = 0; r < c->nranks; r++) {
+		if (!ko_place_same(&c->table[r].place, &c->table[c->rank].place))
+			continue;
+		ranks++;
+		for (int k = 0; k < KO_CPU_WORDS; k++)
+			all[k] |= c->table[r].place.cpus[k];
+	}
+	for (int k = 0; k < KO_CPU_WORDS; k++)
+		cpus += __builtin_popcountll(all[k]);
+	return cpus && ranks > cpus ? 0 : SPINS; /* 0 processors: they can't be asked */
+}
+
+/* Some need memory that all ranks share. */
+static int check_algorithm(const struct kolo_comm *c)
+{
+	const char *name = c->table[0].algorithm;
+
+	if (!c->spread || (strcmp(name, "board") != 0 && strcmp(name, "direct") != 0))
+		return 0;
+	return ko_fail(KOLO_ENOTSUP,
+		       "rank %d: algorithm '%s' is for ranks of one host, and these are on several", c->rank,
+		       name);
+}
+
+int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
+{
+	const char *algorithm = c->table[0].algorithm;
+	int64_t lanes;
+	int rc;
+
+	if (ko_env_get(KO_ENV_LANES, &lanes) < 0)
+		return KOLO_EINVAL;
+	c->lanes->kept = (int)lanes;
+	if (!ko_algorithm_known(algorithm))
+		return ko_fail(KOLO_ENOTSUP,
+			       "no algorithm called '%.11s'; this build has: ring, board, exchange, direct",
+			       algorithm);
+	c->spins = choose_spins(c);
+	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c)) < 0 ||
+	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = ko_shortcuts_connect(c)) < 0 ||
+	    (rc = ko_probe(c)) < 0)
+		return rc;
+	c->parent = NULL;
+	ko_lifelines_follow(c->lifelines, c->roster);
+	atomic_store_explicit(&c->roster->post[c->rank].complete, 1, memory_order_release);
+	log_choices(c);
+	open_trace(c);
+	c->told = c->trace || ko_log_wants(&c->log, KOLO_LOG_TRACE);
+	return 0;
+}
+
+static int listen_for_hosts(void *lifelines, const union ko_net *here, struct ko_entry *mine)
+{
+	return ko_lifelines_listen(lifelines, here, mine);
+}
+
+int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
+{
+	struct kolo_comm_attr job = { 0 };
+	struct ko_entry mine = { 0 };
+	struct kolo_comm *c = NULL;
+	struct ko_meeting meeting;
+	struct ko_log log;
+	const char *net;
+	int64_t deadline;
+	int rc, timeout_ms = 0;
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_comm_create: out is NULL");
+	*out = NULL;
+	if (attr)
+		job = *attr;
+	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 || (rc = choose_log(&job, &log)) < 0 ||
+	    (rc = choose_job(&job, &log, &meeting)) < 0)
+		return rc;
+	mine.rank = job.rank;
+	mine.nranks = job.nranks;
+	if ((rc = check_attr(&job)) < 0 || (rc = choose_timeout(&job, &timeout_ms)) < 0 ||
+	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
+	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
+	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
+	    (rc = ko_transport_of_net(&net)) < 0 || (rc = check_name("transport", net, mine.net)) < 0 ||
+	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
+		return rc;
+	rc = ko_boot_join(&meeting, &mine, timeout_ms, listen_for_hosts, c->lifelines, c->table);
+	/* From here on: those who came last had the whole timeout to come. */
+	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
+	if (rc == 0)
+		rc = ko_comm_complete(c, deadline);
+	if (rc < 0) {
+		ko_comm_give_up(c, rc);
+		return rc;
+	}
+	*out = c;
+	return 0;
+}

@@ -1,0 +1,218 @@
+/* See open.h. What must be equal on all ranks is taken from rank 0's entry in the table. */
+#include "comm/create/open.h"
+
+#include "comm/base/error.h"
+#include "comm/coll/bruck.h"
+#include "comm/core/call.h"
+#include "comm/core/learn.h"
+#include "comm/memory/board.h"
+#include "comm/memory/cma.h"
+#include "comm/memory/window.h"
+#include "comm/p2p/far.h"
+#include "comm/p2p/near.h"
+#include "comm/sys/shmem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and that of those who wait for it */
+
+/* ---- Making --------------------------------------------------------------------------------------------- */
+
+static size_t whole_pages(size_t len)
+{
+	enum { PAGE = 4096 };
+
+	return (len + PAGE - 1) / PAGE * PAGE;
+}
+
+/* A communicator and its parts. */
+struct whole {
+	struct kolo_comm comm;
+	struct ko_board board;
+	struct ko_windows windows;
+	struct ko_readable readable;
+	struct ko_lanes lanes;
+	struct ko_tuning tuning;
+	struct ko_known known[KO_NKINDS];
+};
+
+/* Zeroed, but for where its parts are; NULL: no memory. */
+static struct kolo_comm *allocate(int nranks)
+{
+	struct whole *w = calloc(1, sizeof(*w));
+	struct kolo_comm *c;
+
+	if (!w)
+		return NULL;
+	c = &w->comm;
+	c->nranks = c->ring.nranks = nranks;
+	c->board = &w->board;
+	c->windows = &w->windows;
+	c->readable = &w->readable;
+	c->lanes = &w->lanes;
+	c->tuning = &w->tuning;
+	c->known = w->known;
+	c->memory = sizeof(*w) + KO_SCRATCH + (size_t)nranks * sizeof(*c->table);
+	w->lanes.fd = -1;
+	w->lanes.ops = &ko_near_ops;
+	return c;
+}
+
+int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_roster *parent,
+		  struct ko_entry *mine, struct kolo_comm **out)
+{
+	struct kolo_comm *c = allocate(mine->nranks);
+	int rank = mine->rank, nranks = mine->nranks, rc;
+
+	*out = NULL;
+	if (!c)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a communicator", rank);
+	c->rank = rank;
+	c->timeout_ms = timeout_ms;
+	c->parent = parent;
+	c->shared_len = whole_pages(ko_roster_len(nranks) + ko_board_len(nranks));
+	c->log = *log;
+	c->log.rank = rank;
+	mine->pid = getpid();
+	ko_place_get(&mine->place);
+	c->table = calloc((size_t)nranks, sizeof(*c->table));
+	c->firsts = calloc((size_t)nranks + 1, sizeof(*c->firsts));
+	c->scratch = malloc(KO_SCRATCH);
+	c->order = ko_order_create();
+	if (!c->table || !c->firsts || !c->scratch || !c->order)
+		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
+	else
+		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
+	if (rc < 0) {
+		kolo_comm_destroy(c);
+		return rc;
+	}
+	*out = c;
+	return 0;
+}
+
+/* Rank 0 makes the shared memory, lanes included, and hands it to everyone. */
+static int share_roster(struct kolo_comm *c, int64_t deadline)
+{
+	uint64_t len = c->shared_len + ko_lanes_len(c->nranks);
+	struct ko_msg msg = { .type = KO_MSG_ROSTER };
+	void *memory = NULL;
+	int rc;
+
+	if (c->rank == 0) {
+		rc = ko_shmem_create(len, c->shared_len, true, &c->lanes->fd, &memory);
+		for (int r = 1; rc == 0 && r < c->nranks; r++)
+			rc = ko_lifelines_send(c->lifelines, r, &msg, c->lanes->fd);
+	} else {
+		/* When another rank keeps rank 0 waiting, rank 0 knows which: let it say so first. */
+		int64_t later = deadline == INT64_MAX ? deadline : deadline + GRACE_MS;
+
+		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &c->lanes->fd);
+		if (rc == 0)
+			rc = ko_shmem_map(c->lanes->fd, len, c->shared_len, true, &memory);
+	}
+	c->roster = memory;
+	if (memory)
+		*c->board = ko_board_view((char *)memory + ko_roster_len(c->nranks), c->nranks);
+	return rc;
+}
+
+/* Ranks of several hosts tell each other what they post (lifeline.h). */
+static int make_own_roster(struct kolo_comm *c)
+{
+	void *memory;
+
+	c->shared_len = whole_pages(ko_roster_len(c->nranks));
+	memory = mmap(NULL, c->shared_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for what %d ranks post", c->rank, c->nranks);
+	c->roster = memory;
+	ko_lifelines_keep(c->lifelines, c->roster);
+	return 0;
+}
+
+int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
+{
+	int rc;
+
+	c->agreed.limits = c->table[0].limits;
+	for (int r = 1; r < c->nranks; r++)
+		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
+	if ((rc = ko_boot_ring(c->table, c->nranks, &c->ring)) < 0 ||
+	    (rc = ko_lifelines_connect(c->lifelines, c->table, &c->ring, deadline)) < 0)
+		return rc;
+	if (!c->spread)
+		return share_roster(c, deadline);
+	c->lanes->ops = &ko_far_ops;
+	c->while_waiting = ko_far_listen;
+	return make_own_roster(c);
+}
+
+void ko_comm_give_up(struct kolo_comm *c, int code)
+{
+	char why[KO_TEXT];
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	if (c->roster)
+		ko_roster_fail(c->roster, c->rank, code, why, false);
+	ko_lifelines_close(c->lifelines, code, why);
+	c->lifelines = NULL;
+	kolo_comm_destroy(c);
+	ko_fail(code, "%s", why);
+}
+
+/* ---- Ending --------------------------------------------------------------------------------------------- */
+
+/* Closing may take long: whoever sees it knows that all was done. So does this rank of next, which may have left. */
+static void close_links(struct kolo_comm *c)
+{
+	const struct ko_roster *roster = c->roster;
+	bool failed = roster && ko_roster_cause(roster) < 0;
+
+	if (c->spread && c->lifelines) {
+		ko_lifelines_say(c->lifelines);
+		ko_lifelines_look(c->lifelines);
+	}
+	ko_shortcuts_close(c->shortcuts, failed);
+	ko_lanes_close(c, failed);
+	if (c->edges.to) {
+		bool done = roster && atomic_load_explicit(&roster->post[c->edges.next].finished,
+							   memory_order_acquire) >= c->sequence.seq;
+
+		c->edges.to->ops->close(c->edges.to, failed || done);
+	}
+	if (c->edges.from)
+		c->edges.from->ops->close(c->edges.from, failed);
+}
+
+void kolo_comm_destroy(struct kolo_comm *c)
+{
+	int code = 0;
+
+	if (!c)
+		return;
+	if (c->order)
+		ko_order_settle(c->order);
+	kolo_queue_destroy(c->worker);
+	if (c->attached)
+		c->attached->close(c->attached);
+	close_links(c);
+	if (c->roster)
+		code = ko_roster_cause(c->roster);
+	ko_lifelines_close(c->lifelines, code, kolo_last_error());
+	if (c->roster)
+		munmap(c->roster, c->shared_len);
+	ko_trace_close(c->trace);
+	ko_ring_free(&c->ring);
+	free(c->table);
+	ko_windows_close(c);
+	free(c->firsts);
+	free(c->scratch);
+	free(c->premuls);
+	ko_order_destroy(c->order);
+	free(c);
+}

@@ -1,0 +1,124 @@
+/* A communicator from a part of another. The ranks tell each other who they are through the parent's all_gather
+ * instead of a meeting point; what follows is the same as for any communicator (create.c). */
+#include "comm/api/group.h"
+#include "comm/base/clock.h"
+#include "comm/create/create.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct member {
+	struct ko_entry entry; /* rank is the parent's until sorted; status says whether it can go on */
+	int32_t color, key;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct member *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->entry.rank - y->entry.rank;
+}
+
+/* Moves the members of `color` to the front, in their new order; returns how many there are. */
+static int pick_members(struct member *all, int nranks, int color)
+{
+	int n = 0;
+
+	for (int r = 0; r < nranks; r++)
+		if (all[r].color == color)
+			all[n++] = all[r];
+	qsort(all, (size_t)n, sizeof(*all), by_key);
+	return n;
+}
+
+/* The communicator of my color, from what all ranks of the parent have said. half is unconnected yet. */
+static int join_members(const struct kolo_comm *parent, struct member *all, int color, struct kolo_comm *half)
+{
+	int n = pick_members(all, parent->nranks, color);
+
+	for (int r = 0; r < n; r++) {
+		if (all[r].entry.status < 0)
+			return ko_fail(
+				all[r].entry.status,
+				"rank %d could not take part in kolo_comm_split (%s); its own error says why",
+				all[r].entry.rank, kolo_strerror(all[r].entry.status));
+		half->table[r] = all[r].entry;
+		half->table[r].rank = r;
+		half->table[r].nranks = n;
+	}
+	return ko_comm_complete(half, parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
+}
+
+/* My rank and the size of my color, which come before the new communicator can listen: the lifelines' number
+ * depends on them. */
+static int count_members(struct kolo_comm *comm, int color, int key, struct member *all, int *rank, int *n)
+{
+	struct member mine = { .entry.rank = comm->rank, .color = color, .key = key };
+	int rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
+
+	if (rc < 0)
+		return rc;
+	*n = pick_members(all, comm->nranks, color);
+	for (int r = 0; r < *n; r++)
+		if (all[r].entry.rank == comm->rank)
+			*rank = r;
+	return 0;
+}
+
+/* Where other hosts reach the parent they reach the new communicator. */
+static int start(const struct kolo_comm *parent, struct ko_entry *mine, struct kolo_comm **out)
+{
+	const union ko_net *net = &parent->table[parent->rank].place.net;
+	int rc = ko_comm_start(parent->timeout_ms, &parent->log, parent->roster, mine, out);
+
+	return rc == 0 && net->any.sa_family ? ko_lifelines_listen((*out)->lifelines, net, mine) : rc;
+}
+
+int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
+{
+	struct member mine = { .color = color, .key = key }, *all;
+	struct kolo_comm *c = NULL;
+	char why[KO_TEXT];
+	int rc, rank = 0, n = 0;
+
+	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
+			       "must not be NULL",
+			       color);
+	*out = NULL;
+	if ((rc = ko_group_refuse(comm, "kolo_comm_split")) < 0)
+		return rc;
+	all = calloc((size_t)comm->nranks, sizeof(*all));
+	if (!all) /* the others wait in the collective below: there is no way to go on without this rank */
+		return ko_comm_fail(comm, KOLO_ENOMEM,
+				    "rank %d: no memory to split a communicator of %d ranks", comm->rank,
+				    comm->nranks);
+	rc = count_members(comm, color, key, all, &rank, &n);
+	if (rc == 0) {
+		mine.entry.rank = rank;
+		mine.entry.nranks = n;
+		if (color != KOLO_NOCOLOR)
+			mine.entry.status = start(comm, &mine.entry, &c);
+		snprintf(why, sizeof(why), "%s", kolo_last_error());
+		mine.entry.rank = comm->rank;
+		mine.entry.limits = comm->agreed.limits;
+		memcpy(mine.entry.transport, comm->table[0].transport, KO_NAME);
+		memcpy(mine.entry.algorithm, comm->table[0].algorithm, KO_NAME);
+		memcpy(mine.entry.net, comm->table[0].net, KO_NAME);
+		rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
+	}
+	if (rc == 0 && mine.entry.status < 0)
+		rc = ko_fail(mine.entry.status, "%s", why);
+	if (rc == 0 && color != KOLO_NOCOLOR)
+		rc = join_members(comm, all, color, c);
+	free(all);
+	if (rc < 0 && c)
+		ko_comm_give_up(c, rc);
+	else
+		*out = c;
+	return rc;
+}

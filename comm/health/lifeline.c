@@ -1,0 +1,316 @@
+/* What goes through lifelines, what is said of them when they fail, and their end (see lifeline.h). lifeline_make.c makes
+ * them. */
+#include "comm/health/lifeline_own.h"
+
+#include "comm/base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- Finding one, and what failed -------------------------------------------------------------------------- */
+
+struct ko_life *ko_life_find(struct ko_lifelines *ll, int rank)
+{
+	for (int k = 0; k < ll->n; k++)
+		if (ll->life[k].rank == rank)
+			return &ll->life[k];
+	return NULL;
+}
+
+bool ko_lifelines_hear(struct ko_lifelines *ll, int rank)
+{
+	return ko_life_find(ll, rank) != NULL;
+}
+
+void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster)
+{
+	ll->parent = roster;
+}
+
+void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster)
+{
+	ll->own = roster;
+}
+
+int ko_life_gone_early(struct ko_lifelines *ll, int rank)
+{
+	const struct ko_entry *e = &ll->table[rank];
+
+	return ko_fail(
+		KOLO_EPEER,
+		"rank %d: rank %d (pid %d on %s) ended or gave up before it had done its part in making "
+		"the communicator or its memory; its own error says why",
+		ll->rank, rank, e->pid, e->place.host);
+}
+
+int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what)
+{
+	const struct ko_entry *e = &ll->table[rank];
+	bool far = !ko_place_same(&ll->table[ll->rank].place, &e->place);
+	char at[KO_NET_TEXT] = "a Unix socket";
+	int err = errno;
+
+	if (err == ECONNREFUSED || err == EPIPE || err == ECONNRESET)
+		return ko_life_gone_early(ll, rank);
+	if (err == EDESTADDRREQ)
+		return ko_fail(
+			KOLO_EUNREACH,
+			"rank %d (on %s) can't reach rank %d (pid %d on %s): another host, or container, and that "
+			"rank met the others where only its own host comes; give all ranks "
+			"KOLO_ROOT=host:port with an address that all reach",
+			ll->rank, ll->table[ll->rank].place.host, rank, e->pid, e->place.host);
+	if (far)
+		ko_net_text(&e->place.net, at);
+	return ko_fail(err == EAGAIN || err == ETIMEDOUT           ? KOLO_ETIMEDOUT
+		       : err == EHOSTUNREACH || err == ENETUNREACH ? KOLO_EUNREACH
+								   : KOLO_ESYS,
+		       "rank %d: %s rank %d (pid %d on %s) through %s: %s", ll->rank, what, rank, e->pid,
+		       e->place.host, at, strerror(err));
+}
+
+int ko_life_check_parent(const struct ko_lifelines *ll)
+{
+	return ll->parent ? ko_roster_cause(ll->parent) : 0;
+}
+
+/* ---- What ranks of several hosts tell each other -------------------------------------------------------- */
+
+/* A post goes to those only who have been heard of lately: who is in no call reads nothing, and a connection that is full
+ * for long is taken for dead. Who waits says so, and is heard. */
+static void send_all(struct ko_lifelines *ll, const struct ko_msg *msg)
+{
+	enum { MOST_UNREAD = 30 };
+
+	for (int k = 0; k < ll->n; k++) {
+		struct ko_life *life = &ll->life[k];
+
+		if (life->state != KO_LIFE_UP || (msg->type == KO_MSG_POST && life->unread == MOST_UNREAD))
+			continue;
+		life->unread += msg->type == KO_MSG_POST;
+		ko_msg_send(life->fd, msg, -1); /* who can't be told will be missed */
+	}
+}
+
+void ko_lifelines_say(struct ko_lifelines *ll)
+{
+	struct ko_said said = ko_roster_say(ll->own, ll->rank);
+	struct ko_msg msg = { .type = KO_MSG_POST };
+
+	memcpy(msg.bytes, &said, sizeof(said));
+	send_all(ll, &msg);
+}
+
+void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later)
+{
+	struct ko_msg msg = { .type = KO_MSG_FAIL, .value = code, .seq = later };
+
+	snprintf((char *)msg.bytes, sizeof(msg.bytes), "%s", text);
+	send_all(ll, &msg);
+}
+
+/* A rank that has done all it had to do, and left. */
+static void note_leaving(struct ko_lifelines *ll, int rank, uint64_t finished)
+{
+	struct ko_said said = ko_roster_say(ll->own, rank);
+
+	said.finished = finished;
+	said.waiting_for = 0;
+	said.complete = 1;
+	ko_roster_hear(ll->own, rank, &said);
+}
+
+/* Says what the rank says, or that it is gone. What comes too late to matter is passed over. */
+static void take_message(struct ko_lifelines *ll, struct ko_life *life, struct ko_msg *msg)
+{
+	struct ko_said said;
+
+	msg->bytes[sizeof(msg->bytes) - 1] = 0;
+	if (msg->type == KO_MSG_GOODBYE) {
+		life->state = KO_LIFE_LEFT;
+		memcpy(life->why, msg->bytes, sizeof(life->why));
+		if (ll->own && !life->why[0])
+			note_leaving(ll, life->rank, msg->seq);
+	} else if (msg->type == KO_MSG_POST && ll->own) {
+		memcpy(&said, msg->bytes, sizeof(said));
+		if (said.waiting_for < 0 || said.waiting_for > ll->table[ll->rank].nranks)
+			said.waiting_for = 0;
+		ko_roster_hear(ll->own, life->rank, &said);
+	} else if (msg->type == KO_MSG_FAIL && ll->own && msg->value < 0 &&
+		   ko_roster_fail(ll->own, life->rank, msg->value, (const char *)msg->bytes, msg->seq != 0)) {
+		/* The first cause stays, and everyone passes it on. */
+		ko_lifelines_fail(ll, msg->value, (const char *)msg->bytes, msg->seq != 0);
+	}
+}
+
+/* ---- Using them ----------------------------------------------------------------------------------------- */
+
+int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd)
+{
+	return ko_msg_send(ko_life_find(ll, rank)->fd, msg, fd) < 0 ? ko_life_lost(ll, rank, "sending to")
+								    : 0;
+}
+
+/* Until the lifeline can be read. */
+static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, int64_t deadline)
+{
+	struct pollfd polls[2] = { { .fd = life->fd, .events = POLLIN },
+				   { .fd = life->pidfd, .events = POLLIN } };
+	const struct ko_entry *e = &ll->table[life->rank];
+	int rc;
+
+	while (poll(polls, 2, KO_LIFE_STEP_MS) <= 0) {
+		if ((rc = ko_life_check_parent(ll)) < 0)
+			return rc;
+		if (ko_now_ms() > deadline)
+			return ko_fail(
+				KOLO_ETIMEDOUT,
+				"rank %d: rank %d (pid %d on %s) fell silent in making the communicator or "
+				"its memory; is it stopped?",
+				ll->rank, life->rank, e->pid, e->place.host);
+	}
+	return polls[0].revents ? 0 : ko_life_gone_early(ll, life->rank);
+}
+
+/* While one waits for something else. *rc is set when it is a failure. */
+static bool pass_over(struct ko_lifelines *ll, struct ko_life *life, struct ko_msg *msg, int *rc)
+{
+	if (!ll->own || (msg->type != KO_MSG_POST && msg->type != KO_MSG_FAIL))
+		return false;
+	take_message(ll, life, msg);
+	*rc = ko_roster_cause(ll->own);
+	return *rc == 0;
+}
+
+int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
+		      struct ko_msg *out, int *fd)
+{
+	struct ko_life *life = ko_life_find(ll, rank);
+	enum ko_heard heard;
+	int rc;
+
+	*fd = -1;
+	if (type == KO_MSG_MEMORY && life->early) {
+		*fd = life->early - 1;
+		life->early = 0;
+		return 0;
+	}
+	do {
+		if ((rc = wait_readable(ll, life, deadline)) < 0)
+			return rc;
+		heard = ko_msg_recv(life->fd, out, fd);
+	} while (heard == KO_HEARD_MSG && pass_over(ll, life, out, &rc));
+	if (rc < 0)
+		return rc;
+	if (heard == KO_HEARD_MSG && out->type == type && out->value == value)
+		return 0;
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+	if (heard == KO_HEARD_TRUNCATED)
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: out of descriptors (ulimit -n) for what rank %d handed over",
+			       ll->rank, rank);
+	if (heard == KO_HEARD_END)
+		return ko_life_gone_early(ll, rank);
+	if (out->type != KO_MSG_GOODBYE)
+		return ko_fail(KOLO_ESYS, "rank %d: rank %d sent message %u where %d was due", ll->rank, rank,
+			       out->type, (int)type);
+	out->bytes[sizeof(out->bytes) - 1] = 0;
+	return out->bytes[0]
+		       ? ko_fail(out->value < 0 ? out->value : KOLO_EPEER, "%s", (const char *)out->bytes)
+		       : ko_life_gone_early(ll, rank);
+}
+
+static void hear(struct ko_lifelines *ll, struct ko_life *life)
+{
+	struct ko_msg msg;
+	int fd;
+
+	if (ko_msg_recv(life->fd, &msg, &fd) != KO_HEARD_MSG) {
+		life->state = KO_LIFE_DEAD;
+		return;
+	}
+	if (fd >= 0 && msg.type == KO_MSG_MEMORY && !life->early)
+		life->early = 1 + fd;
+	else if (fd >= 0)
+		close(fd);
+	life->unread = 0;
+	take_message(ll, life, &msg);
+}
+
+/* All that there is to be heard of a rank now. */
+static void look_at(struct ko_lifelines *ll, struct ko_life *life)
+{
+	/* A process may be dead and its socket alive, in a child that it had forked; hence the second. */
+	struct pollfd now[2] = { { .fd = life->fd, .events = POLLIN },
+				 { .fd = life->pidfd, .events = POLLIN } };
+
+	while (life->state == KO_LIFE_UP && poll(now, 2, 0) > 0) {
+		if (life->far && now[0].revents == POLLIN && !ko_msg_has_come(life->fd))
+			return;
+		if (now[0].revents)
+			hear(ll, life);
+		else
+			life->state = KO_LIFE_DEAD;
+	}
+	if (life->state == KO_LIFE_UP)
+		return;
+	life->since = ko_now_ms();
+	ll->gone++;
+}
+
+void ko_lifelines_look(struct ko_lifelines *ll)
+{
+	for (int k = 0; k < ll->n; k++)
+		if (ll->life[k].state == KO_LIFE_UP)
+			look_at(ll, &ll->life[k]);
+}
+
+const struct ko_life *ko_lifelines_gone(const struct ko_lifelines *ll, int *k)
+{
+	for (; ll->gone && *k < ll->n; ++*k)
+		if (ll->life[*k].state != KO_LIFE_UP)
+			return &ll->life[*k];
+	return NULL;
+}
+
+void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
+{
+	struct ko_msg goodbye = { .type = KO_MSG_GOODBYE, .value = code };
+	char unread[sizeof(goodbye)];
+
+	if (!ll)
+		return;
+	snprintf((char *)goodbye.bytes, sizeof(goodbye.bytes), "%s", code ? text : "");
+	if (ll->own)
+		goodbye.seq = ko_roster_say(ll->own, ll->rank).finished;
+	for (int k = 0; k < ll->n; k++) {
+		struct ko_life *life = &ll->life[k];
+
+		if (life->early)
+			close(life->early - 1);
+		if (life->fd < 0)
+			continue;
+		ko_msg_send(life->fd, &goodbye, -1);
+		while (life->far && recv(life->fd, unread, sizeof(unread), MSG_DONTWAIT) > 0)
+			; /* it would turn the close into a reset, which may overtake the goodbye */
+		close(life->fd);
+		if (life->pidfd >= 0)
+			close(life->pidfd);
+	}
+	for (int k = 0; k < ll->nstrangers; k++)
+		close(ll->strangers[k]);
+	for (int k = 0; k < ll->ncalls; k++)
+		close(ll->calls[k].fd);
+	free(ll->calls);
+	if (ll->listener >= 0)
+		close(ll->listener);
+	if (ll->far_listener >= 0)
+		close(ll->far_listener);
+	free(ll);
+}

@@ -1,0 +1,102 @@
+/* Lifelines: a socket from each rank to its two neighbours and to rank 0. They carry what is exchanged while a
+ * communicator is made, and afterwards the end: a goodbye when a rank leaves, end of file when it dies. On one host they
+ * are Unix sockets with abstract names; that one could be reached is part of the proof that two ranks share a host. Between
+ * hosts they are TCP connections. Where ranks of several hosts have no roster in common they also carry what a rank posts
+ * while it waits, and the first cause of a failure, which everyone passes on. */
+#ifndef KO_LIFELINE_H
+#define KO_LIFELINE_H
+
+#include "comm/base/log.h"
+#include "comm/bootstrap/entry.h"
+#include "comm/health/msg.h"
+#include "comm/health/roster.h"
+#include "comm/plan/ring.h"
+
+enum ko_life_state { KO_LIFE_NONE, KO_LIFE_UP, KO_LIFE_LEFT, KO_LIFE_DEAD };
+
+struct ko_life {
+	int rank; /* who is at the other end */
+	enum ko_life_state state;
+	int fd;            /* -1 before it is connected */
+	int pidfd;         /* the other process, -1 where it is this one or can't be had */
+	bool far;          /* it is on another host */
+	int64_t since;     /* LEFT, DEAD: ko_now_ms() when that was noticed */
+	int unread;        /* posts that it was sent since it was heard of */
+	int early;         /* 1 + a descriptor of KO_MSG_MEMORY that came before it was waited for; 0: none */
+	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
+};
+
+/* A call of another rank. */
+struct ko_incoming {
+	int rank, fd;   /* fd is whose it is that was told of it */
+	uint64_t lanes; /* that it has joined to this one before */
+};
+
+struct ko_lifelines;
+
+/* Starts to listen and writes the socket's name and a fresh token into *mine. Waits end when `parent` (may be NULL)
+ * fails. The caller owns *out; log must outlive it. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
+		      struct ko_entry *mine, struct ko_lifelines **out);
+
+/* Also listens for ranks of other hosts, at the address `here`, and writes that into *mine; not where only this host
+ * reaches it. Errors: KOLO_ESYS. */
+int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struct ko_entry *mine);
+
+/* Connects to both neighbours and rank 0 (rank 0: to all); blocks until they are there or `deadline`
+ * (ko_now_ms(), INT64_MAX for never). The table stays the caller's and must outlive the lifelines. Errors:
+ * KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
+int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, const struct ko_ring *ring,
+			 int64_t deadline);
+
+/* From here on waits end when `roster` fails, not the one given before. */
+void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster);
+
+/* `roster` is this rank's own, which no other rank writes: what they say goes there. */
+void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster);
+
+/* Sends to a rank that has a lifeline; fd goes along unless it is -1. Errors: KOLO_EPEER, KOLO_ETIMEDOUT,
+ * KOLO_ESYS. */
+int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd);
+
+/* Waits for the next message of `rank`, which must be of `type` with `value`. *fd is the descriptor that came
+ * along, the caller's to close, or -1. The rank must have a lifeline. Errors: KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ESYS,
+ * or what the rank gave up with. */
+int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
+		      struct ko_msg *out, int *fd);
+
+/* Where the roster is this rank's own: tells those at the other ends what it has posted. */
+void ko_lifelines_say(struct ko_lifelines *ll);
+
+/* The same with what the communicator has failed with; later: by what was done after it had been made. From any thread. */
+void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later);
+
+/* Calls a rank, with a lifeline or without, without blocking: *fd, -1 at first and the caller's, is the connection; what the
+ * other one does with it is its business. `lanes`: that this rank has ever joined to that one. KO_EAGAIN: to be called again; where
+ * *fd is -1 there was no answer, or there is nobody any more: others find out. KOLO_EUNREACH, KOLO_ESYS. */
+int ko_lifelines_call(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd);
+
+/* Takes in the calls of others, without blocking. KOLO_ENOMEM, KOLO_ESYS. */
+int ko_lifelines_listen_for_calls(struct ko_lifelines *ll);
+
+/* The oldest of the calls taken in; false: there are none. */
+bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out);
+
+/* Is there a lifeline to the rank? */
+bool ko_lifelines_hear(struct ko_lifelines *ll, int rank);
+
+/* Looks, without blocking, which ranks have left or died, and at what they say. */
+void ko_lifelines_look(struct ko_lifelines *ll);
+
+/* The first lifeline from the k-th on whose rank has left or died, *k its number; NULL when there is none, which is
+ * quick to say while all are there. */
+const struct ko_life *ko_lifelines_gone(const struct ko_lifelines *ll, int *k);
+
+/* Has the rank, to which there is no lifeline, died or closed its end of the communicator? Some system calls; false for
+ * a rank that has one. */
+bool ko_lifelines_lost(struct ko_lifelines *ll, int rank);
+
+/* Says goodbye, with code and text where there is a cause (code 0: none), and frees. NULL allowed. */
+void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text);
+
+#endif

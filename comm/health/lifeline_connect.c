@@ -1,0 +1,361 @@
+/* Makes lifelines and takes calls (see lifeline.h). Of two ranks the higher connects and the lower accepts. What goes through
+ * lifelines afterwards is in lifeline.c, which never calls this file. */
+#include "comm/health/lifeline_own.h"
+
+#include "comm/base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* ---- Making them ---------------------------------------------------------------------------------------- */
+
+/* Fills in who the lifelines lead to: nranks - 1 for rank 0 and at most 3 else. */
+static void list_peers(struct ko_lifelines *ll, const struct ko_ring *ring)
+{
+	int rank = ll->rank, prev = ko_ring_prev(ring, rank), next = ko_ring_next(ring, rank);
+
+	for (int r = 0; r < ring->nranks; r++)
+		if (r != rank && (rank == 0 || r == 0 || r == prev || r == next))
+			ll->life[ll->n++] = (struct ko_life){
+				.rank = r,
+				.fd = -1,
+				.pidfd = -1,
+				.far = !ko_place_same(&ll->table[rank].place, &ll->table[r].place),
+			};
+}
+
+/* Binds to a name of the kernel's choice. */
+static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(name);
+
+	ll->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (ll->listener < 0 || bind(ll->listener, (struct sockaddr *)&name, sizeof(sa_family_t)) < 0 ||
+	    listen(ll->listener, SOMAXCONN) < 0 ||
+	    getsockname(ll->listener, (struct sockaddr *)&name, &len) < 0)
+		return ko_fail(KOLO_ESYS, "rank %d: making a Unix socket: %s", ll->rank, strerror(errno));
+	mine->socket_len = (uint32_t)(len - offsetof(struct sockaddr_un, sun_path));
+	if (mine->socket_len > sizeof(mine->socket))
+		return ko_fail(KOLO_ESYS, "rank %d: an abstract socket's name of %u bytes", ll->rank,
+			       mine->socket_len);
+	memcpy(mine->socket, name.sun_path, mine->socket_len);
+	if (getrandom(ll->token, sizeof(ll->token), 0) != sizeof(ll->token))
+		return ko_fail(KOLO_ESYS, "rank %d: getrandom: %s", ll->rank, strerror(errno));
+	memcpy(mine->token, ll->token, sizeof(ll->token));
+	return 0;
+}
+
+int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
+		      struct ko_entry *mine, struct ko_lifelines **out)
+{
+	/* At most three, but for rank 0, which has one to everyone. */
+	size_t most = rank == 0 || nranks < 4 ? (size_t)nranks : 4;
+	struct ko_lifelines *ll = calloc(1, sizeof(*ll) + most * sizeof(ll->life[0]));
+	int rc;
+
+	*out = NULL;
+	if (!ll)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %zu lifelines", rank, most);
+	ll->rank = rank;
+	ll->log = log;
+	ll->parent = parent;
+	ll->listener = ll->far_listener = -1;
+	rc = listen_for_peers(ll, mine);
+	if (rc < 0) {
+		ko_lifelines_close(ll, 0, "");
+		return rc;
+	}
+	*out = ll;
+	return 0;
+}
+
+int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struct ko_entry *mine)
+{
+	char at[KO_NET_TEXT];
+
+	if (ko_net_is_loopback(here))
+		return 0;
+	mine->place.net = *here;
+	ko_net_set_port(&mine->place.net, 0);
+	ll->far_listener = ko_net_listen(&mine->place.net);
+	return ll->far_listener < 0 ? ko_fail(KOLO_ESYS, "rank %d: opening a TCP port at %s: %s", ll->rank,
+					      ko_net_text(here, at), strerror(errno))
+				    : 0;
+}
+
+static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int fd)
+{
+	life->fd = fd;
+	life->state = KO_LIFE_UP;
+	if (life->far)
+		return 0;
+	switch (ko_msg_process(fd, &life->pidfd)) {
+	case 0: return 0;
+	case KOLO_EPEER: return ko_life_gone_early(ll, life->rank);
+	default:
+		return ko_fail(KOLO_EUNREACH, "rank %d and rank %d (pid %d on %s) belong to different users",
+			       ll->rank, life->rank, ll->table[life->rank].pid,
+			       ll->table[life->rank].place.host);
+	}
+}
+
+static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t deadline)
+{
+	const struct ko_entry *to = &ll->table[life->rank];
+	struct ko_msg hello = { .type = KO_MSG_HELLO, .value = ll->rank };
+	int fd = ko_msg_dial(&ll->table[ll->rank], to, deadline), rc;
+
+	if (fd < 0)
+		return ko_life_lost(ll, life->rank, "connecting to");
+	rc = connect_lifeline(ll, life, fd);
+	if (rc < 0)
+		return rc;
+	memcpy(hello.bytes, to->token, sizeof(to->token));
+	return ko_msg_send(fd, &hello, -1) < 0 ? ko_life_lost(ll, life->rank, "greeting") : 0;
+}
+
+/* ---- Taking calls --------------------------------------------------------------------------------------- */
+
+static void forget_stranger(struct ko_lifelines *ll, int k)
+{
+	ll->nstrangers--;
+	memmove(&ll->strangers[k], &ll->strangers[k + 1], (size_t)(ll->nstrangers - k) * sizeof(int));
+}
+
+/* Keeps a caller's socket. */
+static int keep_call(struct ko_lifelines *ll, struct ko_incoming call)
+{
+	struct ko_incoming *more = realloc(ll->calls, ((size_t)ll->ncalls + 1) * sizeof(*more));
+
+	if (!more) {
+		close(call.fd);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for rank %d's call", ll->rank, call.rank);
+	}
+	ll->calls = more;
+	ll->calls[ll->ncalls++] = call;
+	return 0;
+}
+
+/* The stranger's socket can be read: it becomes a lifeline or a call, or is dropped. */
+static int identify(struct ko_lifelines *ll, int k)
+{
+	int fd = ll->strangers[k], extra;
+	struct ko_life *life = NULL;
+	struct ko_msg hello;
+
+	if (!ko_msg_has_come(fd))
+		return 0;
+	forget_stranger(ll, k);
+	if (ko_msg_recv(fd, &hello, &extra) != KO_HEARD_MSG) {
+		close(fd); /* someone looked whether we still listen */
+		return 0;
+	}
+	if (extra >= 0)
+		close(extra);
+	if (memcmp(hello.bytes, ll->token, sizeof(ll->token)) == 0) {
+		if (hello.type == KO_MSG_CALL && hello.value >= 0 && hello.value < ll->table[ll->rank].nranks)
+			return keep_call(ll, (struct ko_incoming){ hello.value, fd, hello.seq });
+		if (hello.type == KO_MSG_HELLO)
+			life = ko_life_find(ll, hello.value);
+	}
+	if (life && life->state == KO_LIFE_NONE && life->rank > ll->rank)
+		return connect_lifeline(ll, life, fd);
+	ko_log(ll->log, KOLO_LOG_WARN, "dropped a connection that did not know this communicator");
+	close(fd);
+	return 0;
+}
+
+/* Strangers that can be read are identified; waits up to `ms` for one, or for a new connection. *idle: nothing
+ * happened. */
+static int hear_strangers(struct ko_lifelines *ll, int ms, bool *idle)
+{
+	struct pollfd polls[MAX_STRANGERS + 2];
+	int n = ll->nstrangers, rc = 0;
+
+	for (int k = 0; k < n; k++)
+		polls[k] = (struct pollfd){ .fd = ll->strangers[k], .events = POLLIN };
+	polls[n] = (struct pollfd){ .fd = ll->listener, .events = POLLIN };
+	polls[n + 1] = (struct pollfd){ .fd = ll->far_listener, .events = POLLIN };
+	*idle = poll(polls, (nfds_t)n + 2, ms) <= 0;
+	for (int k = n; !*idle && rc == 0 && k-- > 0;)
+		if (polls[k].revents)
+			rc = identify(ll, k);
+	return rc;
+}
+
+static int accept_at(struct ko_lifelines *ll, int listener)
+{
+	int fd, rc = 0;
+	bool idle;
+
+	while (rc == 0 && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		if (listener == ll->far_listener)
+			ko_msg_prepare(fd);
+		if (ll->nstrangers == MAX_STRANGERS) {
+			close(ll->strangers[0]);
+			forget_stranger(ll, 0);
+		}
+		ll->strangers[ll->nstrangers++] = fd;
+		rc = hear_strangers(ll, 0, &idle);
+	}
+	/* What else there is concerns one connection, which is gone. */
+	if (rc < 0 || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM))
+		return rc;
+	return ko_fail(
+		KOLO_ESYS,
+		"rank %d: accepting a lifeline: %s; rank 0 needs two descriptors for each other rank (ulimit -n)",
+		ll->rank, strerror(errno));
+}
+
+/* Takes in all connections that are waiting. */
+static int accept_waiting(struct ko_lifelines *ll)
+{
+	int rc = accept_at(ll, ll->listener);
+
+	return rc == 0 && ll->far_listener >= 0 ? accept_at(ll, ll->far_listener) : rc;
+}
+
+static int count_missing(const struct ko_lifelines *ll)
+{
+	int missing = 0;
+
+	for (int k = 0; k < ll->n; k++)
+		missing += ll->life[k].state == KO_LIFE_NONE;
+	return missing;
+}
+
+static int missing_late(struct ko_lifelines *ll)
+{
+	char missing[128] = "";
+
+	for (int k = 0; k < ll->n; k++) {
+		size_t at = strlen(missing);
+
+		if (ll->life[k].state == KO_LIFE_NONE)
+			snprintf(missing + at, sizeof(missing) - at, " %d", ll->life[k].rank);
+	}
+	return ko_fail(
+		KOLO_ETIMEDOUT,
+		"rank %d: these ranks joined but did not connect in time:%s; are they stopped or starved?",
+		ll->rank, missing);
+}
+
+/* Is a missing rank's process still there? Its listener says so, unless a child holds that open. */
+static bool has_ended(const struct ko_lifelines *ll, const struct ko_entry *e)
+{
+	enum { FAR_MS = 50 }; /* for an answer from another host; where none comes nothing is known */
+	const struct ko_entry *here = &ll->table[ll->rank];
+	bool far = !ko_place_same(&here->place, &e->place);
+	int fd = ko_msg_dial(here, e, far ? ko_now_ms() + FAR_MS : 0), pidfd = -1;
+	bool ended = fd < 0 ? errno == ECONNREFUSED : !far && ko_msg_process(fd, &pidfd) == KOLO_EPEER;
+	struct pollfd dead = { .fd = pidfd, .events = POLLIN }; /* -1: poll passes over it */
+
+	ended = ended || poll(&dead, 1, 0) > 0;
+	if (fd >= 0)
+		close(fd);
+	if (pidfd >= 0)
+		close(pidfd);
+	return ended;
+}
+
+bool ko_lifelines_lost(struct ko_lifelines *ll, int rank)
+{
+	return rank != ll->rank && !ko_lifelines_hear(ll, rank) && has_ended(ll, &ll->table[rank]);
+}
+
+/* Someone missing who has ended will not come, unless it connected and went on just before. */
+static int check_missing(struct ko_lifelines *ll)
+{
+	int rc;
+
+	for (int k = 0; k < ll->n; k++) {
+		if (ll->life[k].state != KO_LIFE_NONE || !has_ended(ll, &ll->table[ll->life[k].rank]))
+			continue;
+		if ((rc = accept_waiting(ll)) < 0)
+			return rc;
+		if (ll->life[k].state == KO_LIFE_NONE)
+			return ko_life_gone_early(ll, ll->life[k].rank);
+	}
+	return 0;
+}
+
+/* Waits for those that connect to us. */
+static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
+{
+	bool idle;
+	int rc;
+
+	while ((rc = accept_waiting(ll)) == 0 && count_missing(ll) > 0) {
+		if ((rc = hear_strangers(ll, KO_LIFE_STEP_MS, &idle)) < 0 ||
+		    (idle && (rc = check_missing(ll)) < 0) || (rc = ko_life_check_parent(ll)) < 0)
+			return rc;
+		if (ko_now_ms() > deadline && count_missing(ll) > 0)
+			return missing_late(ll);
+	}
+	return rc;
+}
+
+/* ---- Calls ---------------------------------------------------------------------------------------------- */
+
+int ko_lifelines_call(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd)
+{
+	const struct ko_entry *to = &ll->table[rank];
+	struct ko_msg hello = { .type = KO_MSG_CALL, .value = ll->rank, .seq = lanes };
+	int through, rc = 0;
+
+	if (*fd < 0)
+		*fd = ko_msg_start(&ll->table[ll->rank], to);
+	through = *fd < 0 ? -1 : ko_net_is_through(*fd, 0);
+	if (through == 0)
+		return KO_EAGAIN;
+	memcpy(hello.bytes, to->token, sizeof(to->token));
+	if (through < 0 || ko_msg_send(*fd, &hello, -1) < 0)
+		rc = errno == EAGAIN || errno == ECONNREFUSED || errno == EPIPE || errno == ECONNRESET
+			     ? KO_EAGAIN
+			     : ko_life_lost(ll, rank, "calling");
+	if (rc && *fd >= 0) {
+		close(*fd);
+		*fd = -1;
+	}
+	return rc;
+}
+
+int ko_lifelines_listen_for_calls(struct ko_lifelines *ll)
+{
+	bool idle;
+	int rc = accept_waiting(ll);
+
+	return rc == 0 && ll->nstrangers ? hear_strangers(ll, 0, &idle) : rc;
+}
+
+bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out)
+{
+	if (!ll->ncalls)
+		return false;
+	*out = ll->calls[0];
+	ll->ncalls--;
+	memmove(&ll->calls[0], &ll->calls[1], (size_t)ll->ncalls * sizeof(ll->calls[0]));
+	return true;
+}
+
+int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, const struct ko_ring *ring,
+			 int64_t deadline)
+{
+	int rc = 0;
+
+	ll->table = table;
+	list_peers(ll, ring);
+	for (int k = 0; rc == 0 && k < ll->n; k++)
+		if (ll->life[k].rank < ll->rank)
+			rc = call_lower(ll, &ll->life[k], deadline);
+	return rc < 0 ? rc : accept_higher(ll, deadline);
+}

@@ -1,0 +1,239 @@
+/* Posting what a rank does, reading what others posted, sleeping until they ring, and the first cause of a failure. See
+ * roster.h. */
+#include "comm/health/roster.h"
+
+#include "comm/base/clock.h"
+#include "comm/reduce/reduce.h"
+
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(struct ko_desc) == 3 * sizeof(uint64_t), "a descriptor is three words");
+
+size_t ko_roster_len(int nranks)
+{
+	return sizeof(struct ko_roster) + (size_t)nranks * sizeof(struct ko_post);
+}
+
+void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc)
+{
+	struct ko_post *post = &roster->post[rank];
+	uint64_t words[3];
+
+	memcpy(words, desc, sizeof(words));
+	/* Release and acquire on the words too: who sees one of them overwritten sees that `entered` moved on. */
+#pragma GCC unroll 3
+	for (int i = 0; i < 3; i++)
+		atomic_store_explicit(&post->history[desc->seq % KO_HISTORY][i], words[i],
+				      memory_order_release);
+	/* Pairs with the acquire in ko_roster_desc: who sees the number sees the descriptor. */
+	atomic_store_explicit(&post->entered, desc->seq, memory_order_release);
+}
+
+void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq)
+{
+	/* Pairs with the acquire where a dead rank's last operation is read: what it sent is there. */
+	atomic_store_explicit(&roster->post[rank].finished, seq, memory_order_release);
+}
+
+struct ko_said ko_roster_say(const struct ko_roster *roster, int rank)
+{
+	const struct ko_post *post = &roster->post[rank];
+	uint64_t entered = atomic_load_explicit(&post->entered, memory_order_relaxed);
+	struct ko_said said = {
+		.finished = atomic_load_explicit(&post->finished, memory_order_relaxed),
+		.waiting_for = atomic_load_explicit(&post->waiting_for, memory_order_relaxed),
+		.complete = atomic_load_explicit(&post->complete, memory_order_relaxed),
+	};
+
+	if (entered)
+		ko_roster_desc(roster, rank, entered, &said.desc);
+	if (entered > 1)
+		ko_roster_desc(roster, rank, entered - 1, &said.before);
+	return said;
+}
+
+void ko_roster_hear(struct ko_roster *roster, int rank, const struct ko_said *said)
+{
+	struct ko_post *post = &roster->post[rank];
+
+	if (said->before.seq)
+		ko_roster_enter(roster, rank, &said->before);
+	if (said->desc.seq)
+		ko_roster_enter(roster, rank, &said->desc);
+	ko_roster_finish(roster, rank, said->finished);
+	atomic_store_explicit(&post->waiting_for, said->waiting_for, memory_order_relaxed);
+	atomic_store_explicit(&post->complete, said->complete, memory_order_release);
+	atomic_store_explicit(&post->beat, ko_now_ms(), memory_order_relaxed);
+}
+
+void ko_roster_post_pair(struct ko_roster *roster, int rank, const struct ko_desc *desc)
+{
+	uint64_t words[3] = { 0 };
+
+	if (desc)
+		memcpy(words, desc, sizeof(words));
+	for (int i = 0; i < 3; i++)
+		atomic_store_explicit(&roster->post[rank].pair[i], words[i], memory_order_relaxed);
+}
+
+bool ko_roster_pair(const struct ko_roster *roster, int rank, struct ko_desc *out)
+{
+	uint64_t words[3];
+
+	/* Only for people: that its words may be of two descriptors does no harm. */
+	for (int i = 0; i < 3; i++)
+		words[i] = atomic_load_explicit(&roster->post[rank].pair[i], memory_order_relaxed);
+	memcpy(out, words, sizeof(*out));
+	return ko_desc_is_pair(out);
+}
+
+void ko_roster_wake(struct ko_roster *roster, int rank, int nranks)
+{
+	for (int r = 0; r < nranks; r++) {
+		struct ko_post *post = &roster->post[r];
+
+		if (atomic_load_explicit(&post->waiting_for, memory_order_relaxed) != rank + 1 &&
+		    !atomic_load_explicit(&post->any, memory_order_relaxed))
+			continue;
+		atomic_fetch_add_explicit(&post->bell, 1, memory_order_relaxed);
+		syscall(SYS_futex, &post->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+	}
+}
+
+void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us)
+{
+	struct timespec most = { .tv_nsec = us * 1000 };
+	uint32_t bell = atomic_load_explicit(&roster->post[rank].bell, memory_order_relaxed);
+
+	atomic_fetch_add_explicit(&roster->sleepers, 1, memory_order_relaxed);
+	syscall(SYS_futex, &roster->post[rank].bell, FUTEX_WAIT, bell, &most, NULL, 0);
+	atomic_fetch_sub_explicit(&roster->sleepers, 1, memory_order_relaxed);
+}
+
+bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out)
+{
+	const struct ko_post *post = &roster->post[rank];
+	uint64_t words[3];
+
+	if (atomic_load_explicit(&post->entered, memory_order_acquire) < seq)
+		return false;
+	for (int i = 0; i < 3; i++)
+		words[i] = atomic_load_explicit(&post->history[seq % KO_HISTORY][i], memory_order_acquire);
+	memcpy(out, words, sizeof(*out));
+	/* The words are whole if their writer has not come round to them since. A rank of another host has told some only. */
+	return out->seq == seq &&
+	       atomic_load_explicit(&post->entered, memory_order_relaxed) < seq + KO_HISTORY - 1;
+}
+
+/* "n=1024, f32, sum, root 3" */
+static void describe_arguments(const struct ko_desc *desc, char *out, size_t len)
+{
+	const char *type = kolo_type_name((enum kolo_type)desc->type);
+	const char *op = desc->op == KO_OP_PREMUL ? "premul_sum" : kolo_op_name((enum kolo_op)desc->op);
+	bool has_op = ko_coll_reduces(desc->coll) && op;
+	char n[32] = "", counts[48] = "", root[24] = "";
+
+	if (desc->how & KO_UNEVEN && desc->coll != KO_REDUCE_SCATTER && desc->coll != KO_ALL_GATHER)
+		snprintf(n, sizeof(n), "any n"); /* each pair of ranks has its own */
+	else
+		snprintf(n, sizeof(n), "n=%" PRIu64, desc->n);
+	if (ko_coll_has_root(desc->coll))
+		snprintf(root, sizeof(root), ", root %d", desc->root);
+	else if (desc->how & KO_UNEVEN && desc->root != -1)
+		snprintf(counts, sizeof(counts), " in all, counts with hash %08x", (uint32_t)desc->root);
+	snprintf(out, len, "%s%s, %s%s%s%s", n, counts, type ? type : "?", has_op ? ", " : "",
+		 has_op ? op : "", root);
+}
+
+const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
+{
+	const char *coll = ko_coll_name(desc->coll), *suffix = desc->how & KO_UNEVEN ? "_v" : "";
+	const char *where = desc->how & KO_RECORDED ? " on a stream" : "";
+	char arguments[KO_DESC_TEXT - 40];
+
+	describe_arguments(desc, arguments, sizeof(arguments));
+	if (desc->coll == KO_GROUP)
+		snprintf(out, KO_DESC_TEXT, "a group of %" PRIu64 " sends and recvs", desc->n);
+	else if (ko_desc_is_pair(desc))
+		snprintf(out, KO_DESC_TEXT, "%s(%s, peer %d)", coll, arguments, desc->root);
+	else if (desc->seq == 0)
+		snprintf(out, KO_DESC_TEXT, "the creation of its communicator");
+	else if (desc->coll == KO_BARRIER)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier%s", desc->seq, where);
+	else if (desc->coll == KO_ALLOC)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_alloc of %" PRIu64 " bytes", desc->seq,
+			 desc->n);
+	else if (desc->coll == KO_FREE)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64,
+			 desc->seq, desc->n);
+	else if (desc->coll == KO_REGISTER)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_cuda_register of %" PRIu64 " bytes", desc->seq,
+			 desc->n);
+	else if (desc->coll == KO_DEREGISTER)
+		snprintf(out, KO_DESC_TEXT,
+			 "#%" PRIu64 " kolo_cuda_deregister of its registration number %" PRIu64, desc->seq,
+			 desc->n);
+	else
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s%s(%s)%s", desc->seq, coll, suffix, arguments,
+			 where);
+	return out;
+}
+
+uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc)
+{
+	uint64_t words[3];
+
+	memcpy(words, desc, sizeof(words));
+	history +=
+		words[0] * 0x9e3779b97f4a7c15 + words[1] * 0xd6e8feb86659fd93 + words[2] * 0xa0761d6478bd642f;
+	/* The finalizer of splitmix64: each input bit changes half of the output bits. */
+	history = (history ^ history >> 30) * 0xbf58476d1ce4e5b9;
+	history = (history ^ history >> 27) * 0x94d049bb133111eb;
+	return history ^ history >> 31;
+}
+
+bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text, bool later)
+{
+	uint32_t none = 0;
+
+	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, 2 + (uint32_t)rank,
+						     memory_order_relaxed, memory_order_relaxed))
+		return false;
+	roster->code = code;
+	roster->later = later;
+	snprintf(roster->text, sizeof(roster->text), "%s", text);
+	/* Pairs with the acquire in ko_roster_cause. */
+	atomic_store_explicit(&roster->failed, 1, memory_order_release);
+	return true;
+}
+
+bool ko_roster_complete(const struct ko_roster *roster, int rank)
+{
+	return atomic_load_explicit(&roster->post[rank].complete, memory_order_acquire);
+}
+
+bool ko_roster_failed_later(const struct ko_roster *roster)
+{
+	return atomic_load_explicit(&roster->failed, memory_order_acquire) == 1 && roster->later;
+}
+
+int ko_roster_cause(const struct ko_roster *roster)
+{
+	enum { PATIENCE_MS = 200 }; /* the writer needs nanoseconds, unless it was killed there */
+	uint32_t failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
+
+	for (int ms = 0; failed > 1 && ms < PATIENCE_MS; ms++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
+	}
+	if (failed > 1)
+		return ko_fail(KOLO_EPEER, "rank %u failed, and ended or stopped before it could say why",
+			       failed - 2);
+	return failed ? ko_fail(roster->code, "%s", roster->text) : 0;
+}

@@ -1,0 +1,126 @@
+/* See turns.h. */
+#include "comm/memory/turns.h"
+
+#include "comm/core/wait.h"
+#include "comm/memory/board.h"
+
+#include <string.h>
+
+/* A cell that is waited for. */
+struct look {
+	const struct ko_run *run;
+	int rank; /* whose it is */
+};
+
+/* An operation that another rank must have finished. */
+struct past {
+	const struct kolo_comm *comm;
+	int rank;
+	uint64_t seq;
+};
+
+static uint64_t finished(const struct kolo_comm *c, int rank)
+{
+	/* Pairs with the release in ko_roster_finish: it has read what it needed. */
+	return atomic_load_explicit(&c->roster->post[rank].finished, memory_order_acquire);
+}
+
+static int try_finished(void *what)
+{
+	const struct past *p = what;
+
+	return finished(p->comm, p->rank) < p->seq ? KO_EAGAIN : 0;
+}
+
+static int try_cell(void *what)
+{
+	const struct look *l = what;
+	const struct ko_board *board = l->run->comm->board;
+	struct ko_cell *cell = ko_board_cell(board, board->turn, l->rank);
+
+	/* Pairs with the release in ko_turn_give: who sees the turn sees the rest. */
+	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
+		return KO_EAGAIN;
+	return cell->tag == l->run->tag ? 0
+					: ko_watch_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
+}
+
+/* My cell may be written: all have finished what it was last used for. */
+static int wait_room(struct ko_run *run)
+{
+	struct kolo_comm *c = run->comm;
+	struct past past = { .comm = c, .seq = c->board->used[c->board->turn % KO_BOARD_CELLS] };
+	uint64_t least = UINT64_MAX;
+	int rc = 0;
+
+	if (past.seq <= c->board->safe)
+		return 0;
+	for (; rc == 0 && past.rank < c->nranks; past.rank++) {
+		if (past.rank == c->rank)
+			continue;
+		rc = ko_wait(run, past.rank, "the board", KO_TRACE_ROOM, try_finished, &past);
+		least = finished(c, past.rank) < least ? finished(c, past.rank) : least;
+	}
+	if (rc == 0) /* often further than asked for: then they need not be asked again for some turns */
+		c->board->safe = least;
+	return rc;
+}
+
+int ko_turn_give(struct ko_run *run, const void *src, size_t len)
+{
+	return ko_turn_give_two(run, src, len, NULL, 0);
+}
+
+int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_cell *cell = ko_board_cell(c->board, c->board->turn, c->rank);
+	int rc = wait_room(run);
+
+	if (rc < 0)
+		return rc;
+	if (len)
+		memcpy(ko_cell_payload(cell, len + more_len), src, len);
+	if (more_len)
+		memcpy(ko_cell_payload(cell, len + more_len) + len, more, more_len);
+	if (run->stores == KO_STREAMING)
+		ko_stream_fence();
+	cell->scalar = run->red.s;
+	c->board->used[c->board->turn % KO_BOARD_CELLS] = run->desc.seq;
+	cell->tag = run->tag;
+	/* Pairs with the acquire in try_cell. */
+	atomic_store_explicit(&cell->turn, c->board->turn, memory_order_release);
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return 0;
+}
+
+int ko_turn_wait(struct ko_run *run, int rank)
+{
+	struct look look = { .run = run, .rank = rank };
+
+	return ko_wait(run, rank, "the board", KO_TRACE_DATA, try_cell, &look);
+}
+
+int ko_turn_wait_all(struct ko_run *run)
+{
+	struct kolo_comm *c = run->comm;
+	int rc = 0;
+
+	for (int k = 1; rc == 0 && k < c->nranks; k++)
+		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));
+	if (rc == 0) /* they have begun this operation, so they have finished those before */
+		c->board->safe = run->desc.seq - 1;
+	return rc;
+}
+
+int ko_turn_wait_finished(const struct ko_waiter *waiter, int rank)
+{
+	struct past past = { .comm = waiter->comm, .rank = rank, .seq = waiter->desc->seq };
+
+	return ko_watch_wait(waiter, rank, "the board", KO_TRACE_ROOM, try_finished, &past);
+}
+
+void ko_turn_end(struct ko_run *run)
+{
+	run->comm->board->turn++;
+}

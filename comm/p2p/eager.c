@@ -1,0 +1,72 @@
+/* See short.h. What the lines say is the same as in near.c. */
+#include "comm/p2p/eager.h"
+
+#include "comm/core/wait.h"
+#include "comm/p2p/lane.h"
+
+#include <string.h>
+
+static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
+{
+	const struct ko_algorithms *table = &c->agreed.algorithms;
+	bool small = bytes <= KO_LANE_SMALL;
+	struct ko_line *line;
+
+	/* Slots that have no memory yet are counted elsewhere, and large enough messages are offered there. */
+	if (!small && (!end->has_slots || bytes >= table->offer_begin || bytes >= table->offer_window_begin))
+		return false;
+	line = ko_lane_acquire(end, !small);
+	if (!line)
+		return false;
+	if (!small && bytes <= KO_EXPECT_ONE_WAY)
+		ko_expect_to_write(ko_lane_slot(end), bytes);
+	if (bytes)
+		memcpy(small ? line->small : ko_lane_slot(end), call->src, bytes);
+	line->tag = 0;
+	line->n = call->n;
+	line->kind = small ? KO_LINE_SMALL : KO_LINE_SLOT;
+	line->type = (uint8_t)call->type;
+	ko_lane_commit(end);
+	c->lanes->sent += bytes;
+	c->counters.model.sent += bytes;
+	return true;
+}
+
+static bool recv_short(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
+{
+	const struct ko_line *line = ko_lane_peek(end);
+
+	for (int spins = 0; !line && spins < c->spins; spins++) {
+		ko_relax();
+		line = ko_lane_peek(end);
+	}
+	if (!line || line->tag != 0 || line->n != call->n || line->type != call->type ||
+	    (line->kind != KO_LINE_SMALL && line->kind != KO_LINE_SLOT))
+		return false;
+	if (bytes)
+		memcpy(call->dst, line->kind == KO_LINE_SMALL ? line->small : ko_lane_slot(end), bytes);
+	ko_lane_take(end);
+	c->lanes->received += bytes;
+	c->counters.model.received += bytes;
+	return true;
+}
+
+bool ko_short_pass(const struct ko_call *call)
+{
+	struct kolo_comm *c = call->comm;
+	size_t bytes = call->n * kolo_type_size(call->type);
+	bool sends = call->coll == KO_SEND_TO;
+	struct ko_lane_end *end;
+
+	/* Lanes that keep too much memory are trimmed where transfers go in a list. */
+	if (!c->lanes->ends || c->lanes->with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->told ||
+	    ko_watch_hear(c) < 0)
+		return false;
+	end = &c->lanes->ends[sends ? call->root : c->nranks + call->root];
+	if (!end->lane || !(sends ? send_short : recv_short)(c, end, call, bytes))
+		return false;
+	end->used = ++c->lanes->uses;
+	c->counters.pair_ops++;
+	ko_roster_ring(c->roster, c->rank, c->nranks);
+	return true;
+}

@@ -1,0 +1,526 @@
+/* See far.h. A message is a slot with its head, and behind that, where it is short, the message itself; where it is not,
+ * slots with nothing but the message, so that transports that can send and receive in place do. */
+#include "comm/p2p/far.h"
+
+#include "comm/base/clock.h"
+#include "comm/core/edges.h"
+#include "comm/core/wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	SLOT_LEN = 64 << 10,
+	NSLOTS = 4,
+	AGAIN_MS = 20, /* between two calls that are not answered */
+	LISTEN_MS = 1, /* between looks for calls, while there is nothing to join */
+};
+
+static const struct ko_limits limits = { .slot_len = SLOT_LEN, .nslots = NSLOTS, .single = 1 };
+
+enum state {
+	APART,
+	CALLING, /* there is a connection, and the other end's address is not known yet, */
+	JOINING, /* and now it is */
+	JOINED,
+	LEAVING, /* the sender has said that nothing more comes */
+};
+
+/* The two ends are joined again and again. A sender says when it is over with a link, and then calls again; it also calls
+ * again when a call ended before it was joined. The number of links that it has joined tells the receiver which: who has
+ * heard of as many ends as there were links has nothing more to read in the one that it has. */
+struct ko_far {
+	enum state state;
+	struct ko_link *link;   /* from CALLING on; of a receiver from JOINING on */
+	int call;               /* where the ends tell each other their addresses, -1: nowhere */
+	struct ko_address peer; /* its fd is owned */
+	int64_t called_ms;      /* when this sender's last call ended */
+	uint64_t joined, over; /* links that the sender has joined, that the receiver has read to their end */
+	int next_call;         /* a receiver's, for the next link; -1: none */
+};
+
+struct head {
+	uint64_t n;
+	uint32_t type; /* enum kolo_type */
+	uint32_t over; /* 1: this is no message; the sender closes the lane */
+};
+
+/* ---- Opening and closing -------------------------------------------------------------------------------- */
+
+static int far_open(struct kolo_comm *c, struct ko_lane_end *end)
+{
+	end->far = malloc(sizeof(*end->far));
+	if (!end->far)
+		return ko_fail(KOLO_ENOMEM, "no memory for a lane to or from rank %d", end->peer);
+	*end->far = (struct ko_far){ .call = -1, .peer.fd = -1, .next_call = -1 };
+	c->lanes->nfar += end->sends;
+	return 0;
+}
+
+static void end_call(struct ko_far *far)
+{
+	if (far->call >= 0)
+		close(far->call);
+	if (far->peer.fd >= 0)
+		close(far->peer.fd);
+	far->call = far->peer.fd = -1;
+}
+
+static void close_link(struct ko_far *far, bool obsolete)
+{
+	if (far->link)
+		far->link->ops->close(far->link, obsolete);
+	far->link = NULL;
+	far->state = APART;
+}
+
+static void far_close(struct ko_lane_end *end, bool failed)
+{
+	struct ko_far *far = end->far;
+
+	if (!far)
+		return;
+	end_call(far);
+	close_link(far, failed);
+	if (far->next_call >= 0)
+		close(far->next_call);
+	free(far);
+	end->far = NULL;
+}
+
+static size_t far_memory(const struct ko_lane_end *end)
+{
+	return end->far && end->far->link ? end->far->link->memory : 0;
+}
+
+/* ---- Joining -------------------------------------------------------------------------------------------- */
+
+/* The call has ended: the sender calls again. */
+static int hang_up(struct ko_far *far)
+{
+	end_call(far);
+	close_link(far, true);
+	far->called_ms = ko_now_ms();
+	return KO_EAGAIN;
+}
+
+/* This end of the link, whose address the other one is told. */
+static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
+{
+	const struct ko_place *here = &c->table[c->rank].place;
+	int from = end->sends ? c->rank : end->peer, to = end->sends ? end->peer : c->rank;
+	struct ko_msg msg = { .type = KO_MSG_ADDRESS, .value = end->sends ? KO_SEND : KO_RECV };
+	struct ko_far *far = end->far;
+	const struct ko_link_ops *ops;
+	struct ko_address address;
+	int rc = ko_edge_transport(c, from, to, &ops);
+
+	if (rc == 0)
+		rc = ko_link_open(ops, end->sends ? KO_SEND : KO_RECV, here, &limits, &far->link);
+	if (rc < 0 || (rc = ops->address(far->link, &address)) < 0)
+		return rc;
+	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));
+	return ko_msg_send(far->call, &msg, address.fd) < 0 ? hang_up(far) : 0;
+}
+
+/* The other end's address. */
+static int hear_address(struct ko_lane_end *end)
+{
+	struct ko_far *far = end->far;
+	enum ko_heard heard;
+	struct ko_msg msg;
+	int fd;
+
+	if (!ko_msg_has_come(far->call))
+		return KO_EAGAIN;
+	heard = ko_msg_recv(far->call, &msg, &fd);
+	if (heard == KO_HEARD_TRUNCATED)
+		return ko_fail(KOLO_ESYS, "out of descriptors (ulimit -n) for a lane");
+	if (heard == KO_HEARD_MSG && msg.type == KO_MSG_ADDRESS &&
+	    msg.value == (end->sends ? KO_RECV : KO_SEND)) {
+		memcpy(far->peer.bytes, msg.bytes, sizeof(far->peer.bytes));
+		far->peer.fd = fd;
+		return 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	return hang_up(far);
+}
+
+static int call(struct kolo_comm *c, struct ko_lane_end *end)
+{
+	struct ko_far *far = end->far;
+	int rc;
+
+	if (far->call < 0 && ko_now_ms() - far->called_ms < AGAIN_MS)
+		return KO_EAGAIN;
+	rc = ko_lifelines_call(c->lifelines, end->peer, far->joined, &far->call);
+	if (rc == KO_EAGAIN && far->call < 0)
+		far->called_ms = ko_now_ms();
+	if (rc == 0)
+		rc = open_link(c, end);
+	if (rc == 0)
+		far->state = CALLING;
+	return rc;
+}
+
+/* A receiver takes the call that waits. */
+static int take_next_call(struct ko_far *far)
+{
+	if (far->next_call < 0)
+		return KO_EAGAIN;
+	far->call = far->next_call;
+	far->next_call = -1;
+	far->state = CALLING;
+	return 0;
+}
+
+/* The next step of the end towards the other one: 0, KO_EAGAIN, or an error. */
+static int step(struct kolo_comm *c, struct ko_lane_end *end)
+{
+	struct ko_far *far = end->far;
+	int rc;
+
+	switch (far->state) {
+	case APART: return end->sends ? call(c, end) : take_next_call(far);
+	case CALLING:
+		rc = hear_address(end);
+		if (rc == 0 && !end->sends)
+			rc = open_link(c, end);
+		if (rc == 0)
+			far->state = JOINING;
+		return rc;
+	default:
+		rc = far->link->ops->connect(far->link, &far->peer);
+		if (rc == 0) {
+			far->state = JOINED;
+			far->joined++;
+			end_call(far);
+		}
+		return rc;
+	}
+}
+
+static int join(struct kolo_comm *c, struct ko_lane_end *end)
+{
+	int rc = 0;
+
+	while (rc == 0 && end->far->state < JOINED)
+		rc = step(c, end);
+	return rc;
+}
+
+/* ---- Listening ------------------------------------------------------------------------------------------ */
+
+/* Is it an end, and has this been read to it? */
+static bool take_leave(struct ko_far *far, const struct ko_slot *in)
+{
+	struct head head;
+
+	if (in->len < sizeof(head))
+		return false;
+	memcpy(&head, in->ptr, sizeof(head));
+	if (!head.over)
+		return false;
+	far->over++;
+	close_link(far, true);
+	return true;
+}
+
+static int answer(struct kolo_comm *c, const struct ko_incoming *in)
+{
+	struct ko_lane_end *end;
+	struct ko_far *far;
+	int rc = in->rank == c->rank ? KO_EAGAIN : ko_lane_find(c, in->rank, false, &end);
+
+	if (rc) {
+		close(in->fd);
+		return rc < 0 ? rc : 0;
+	}
+	far = end->far;
+	if (far->next_call >= 0)
+		close(far->next_call);
+	far->next_call = in->fd;
+	if (far->over == in->lanes) {
+		end_call(far);
+		close_link(far, true);
+	}
+	return 0;
+}
+
+/* An end that nobody waits for: others may wait for it. What fails here is told when it is needed. */
+static void look_after(struct kolo_comm *c, struct ko_lane_end *end)
+{
+	struct ko_far *far = end->far;
+	struct ko_slot in;
+
+	if (far->state == JOINED && far->link->ops->peek(far->link, NULL, 0, &in) == 0)
+		take_leave(far, &in);
+	if (join(c, end) < 0 && far->state < JOINING)
+		hang_up(far);
+}
+
+static int listen_now(struct kolo_comm *c)
+{
+	int rc = ko_lifelines_listen_for_calls(c->lifelines);
+	struct ko_incoming in;
+
+	while (rc == 0 && ko_lifelines_answer(c->lifelines, &in))
+		rc = answer(c, &in);
+	c->lanes->joining = false;
+	for (int r = 0; rc == 0 && c->lanes->ends && r < c->nranks; r++) {
+		struct ko_lane_end *end = &c->lanes->ends[c->nranks + r];
+
+		if (!end->far)
+			continue;
+		if (!end->first)
+			look_after(c, end);
+		if (end->far->state == CALLING || end->far->state == JOINING)
+			c->lanes->joining = true;
+	}
+	return rc;
+}
+
+int ko_far_listen(struct kolo_comm *c)
+{
+	int64_t now = ko_now_ms();
+
+	if (!c->lanes->joining && now - c->lanes->listened_ms < LISTEN_MS)
+		return 0;
+	c->lanes->listened_ms = now;
+	return listen_now(c);
+}
+
+/* ---- Idle lanes ----------------------------------------------------------------------------------------- */
+
+static bool is_open(const struct ko_lane_end *end)
+{
+	return end->far && end->far->state == JOINED;
+}
+
+/* False: its receiver has not read what it has. */
+static bool say_over(struct ko_lane_end *end)
+{
+	const struct head head = { .over = 1 };
+	struct ko_link *link = end->far->link;
+	struct ko_slot slot;
+
+	if (link->ops->acquire(link, &slot) != 0)
+		return false;
+	memcpy(slot.ptr, &head, sizeof(head));
+	slot.len = sizeof(head);
+	slot.tag = 0;
+	link->ops->commit(link, &slot);
+	end->far->state = LEAVING;
+	return true;
+}
+
+/* Lets go of the idle end that was not used for longest, of those used after `since`. 0: there is none; else when that was. */
+static uint64_t let_go(struct kolo_comm *c, uint64_t since, bool *gone)
+{
+	struct ko_lane_end *idle = NULL;
+
+	for (int r = 0; r < c->nranks; r++) {
+		struct ko_lane_end *end = &c->lanes->ends[r];
+
+		if (is_open(end) && !end->first && end->used > since && (!idle || end->used < idle->used))
+			idle = end;
+	}
+	*gone = idle && say_over(idle);
+	return idle ? idle->used : 0;
+}
+
+static void trim_now(struct kolo_comm *c)
+{
+	int open = 0;
+	bool gone;
+
+	for (int r = 0; r < c->nranks; r++)
+		open += is_open(&c->lanes->ends[r]);
+	for (uint64_t since = 0; open > c->lanes->kept && (since = let_go(c, since, &gone));)
+		open -= gone;
+	for (int r = 0; r < c->nranks; r++) {
+		struct ko_far *far = c->lanes->ends[r].far;
+
+		if (far && far->state == LEAVING && far->link->ops->drain(far->link) != KO_EAGAIN)
+			close_link(far, false);
+	}
+}
+
+static void far_trim(struct kolo_comm *c)
+{
+	if (c->lanes->nfar > c->lanes->kept)
+		trim_now(c);
+}
+
+/* ---- Sending -------------------------------------------------------------------------------------------- */
+
+/* A short message goes in one piece with its head. */
+static bool is_short(const struct ko_transfer *t)
+{
+	return t->bytes < KO_LENT_MIN;
+}
+
+static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	const struct head head = { .n = t->n, .type = (uint32_t)t->type };
+	struct ko_link *link = end->far->link;
+	size_t rest = t->bytes - t->moved;
+	struct ko_slot slot;
+	int rc = link->ops->acquire(link, &slot);
+
+	if (rc)
+		return rc;
+	slot.tag = run->tag;
+	if (t->stage == KO_STAGE_WAITING) {
+		t->stage = KO_STAGE_SLOTS;
+		memcpy(slot.ptr, &head, sizeof(head));
+		if (is_short(t) && rest)
+			memcpy((char *)slot.ptr + sizeof(head), t->buffer, rest);
+		t->moved = is_short(t) ? rest : 0;
+		slot.len = sizeof(head) + t->moved;
+	} else {
+		slot.len = rest < SLOT_LEN ? rest : SLOT_LEN;
+		if (ko_link_takes(link, t->buffer + t->moved, slot.len))
+			slot.ptr = t->buffer + t->moved;
+		else
+			memcpy(slot.ptr, t->buffer + t->moved, slot.len);
+		t->moved += slot.len;
+	}
+	return link->ops->commit(link, &slot);
+}
+
+/* All of them are done when the link needs no memory of theirs any more, nor another call. */
+static int advance_send(struct ko_run *run, struct ko_lane_end *end)
+{
+	struct ko_link *link = end->far->link;
+	int rc = 0, moved = KO_EAGAIN;
+
+	while (rc == 0 && end->unposted) {
+		struct ko_transfer *t = end->unposted;
+
+		rc = send_slot(run, end, t);
+		if (rc == 0 && t->moved == t->bytes)
+			end->unposted = t->next;
+		if (rc == 0)
+			moved = 0;
+	}
+	if (rc == 0)
+		rc = link->ops->drain(link);
+	else
+		link->ops->progress(link);
+	if (rc)
+		return rc < 0 ? rc : moved;
+	for (; end->first; end->first = end->first->next)
+		run->comm->lanes->sent += end->first->bytes;
+	return 0;
+}
+
+/* ---- Receiving ------------------------------------------------------------------------------------------ */
+
+/* What has come is the beginning of a message. */
+static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t, const struct ko_slot *in)
+{
+	size_t bytes = is_short(t) ? t->bytes : 0;
+	struct head head = { 0 };
+
+	if (take_leave(end->far, in))
+		return KO_EAGAIN;
+	if (in->len >= sizeof(head))
+		memcpy(&head, in->ptr, sizeof(head));
+	if (in->tag != run->tag || head.n != t->n || head.type != (uint32_t)t->type ||
+	    in->len != sizeof(head) + bytes)
+		return ko_lane_mismatch(run, t, in->tag, head.n, head.type);
+	if (bytes)
+		memcpy(t->buffer, (const char *)in->ptr + sizeof(head), bytes);
+	t->moved = bytes;
+	t->stage = KO_STAGE_SLOTS;
+	return 0;
+}
+
+static int go_on(struct ko_transfer *t, const struct ko_slot *in, size_t len)
+{
+	if (in->len != len)
+		return ko_fail(KOLO_ESYS, "%zu bytes came where %zu were due", in->len, len);
+	if (in->ptr != t->buffer + t->moved)
+		memcpy(t->buffer + t->moved, in->ptr, len);
+	t->moved += len;
+	return 0;
+}
+
+static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct ko_link *link = end->far->link;
+	size_t rest = t->bytes - t->moved, len = rest < SLOT_LEN ? rest : SLOT_LEN;
+	bool begins = t->stage == KO_STAGE_WAITING;
+	struct ko_slot in;
+	int rc;
+
+	rc = link->ops->peek(link, begins ? NULL : t->buffer + t->moved, len, &in);
+	if (rc)
+		return rc;
+	rc = begins ? begin(run, end, t, &in) : go_on(t, &in, len);
+	return rc ? rc : link->ops->release(link);
+}
+
+static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
+{
+	int rc = 0, moved = KO_EAGAIN;
+
+	while (rc == 0 && end->first) {
+		struct ko_transfer *t = end->first;
+
+		rc = recv_slot(run, end, t);
+		if (rc == 0)
+			moved = 0;
+		if (rc < 0 || t->stage == KO_STAGE_WAITING || t->moved < t->bytes)
+			continue;
+		run->comm->lanes->received += t->bytes;
+		end->first = t->next;
+	}
+	return rc < 0 ? rc : moved;
+}
+
+static int far_advance(struct ko_run *run, struct ko_lane_end *end, bool may_help)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_far *far = end->far;
+	int rc;
+
+	(void)may_help;            /* nobody can */
+	if (far->state == LEAVING) /* it was idle, and is needed again */
+		trim_now(c);
+	rc = far->state == LEAVING ? KO_EAGAIN : join(c, end);
+	if (rc == 0)
+		rc = end->sends ? advance_send(run, end) : advance_recv(run, end);
+	else if (far->state != APART)
+		c->lanes->joining = true;
+	if (rc < 0 && rc != KOLO_EMISMATCH)
+		c->lanes->failed = end;
+	return rc;
+}
+
+static int far_explain(struct ko_run *run, int code)
+{
+	const struct ko_waiter waiter = ko_run_waiter(run);
+	struct ko_lane_end *end = run->comm->lanes->failed;
+	char why[KO_TEXT];
+	int rc;
+
+	if (!end || !end->far->link)
+		return code;
+	ko_edge_fail(run->comm, end->far->link, end->peer, code);
+	memcpy(why, kolo_last_error(), sizeof(why));
+	rc = ko_watch_for_cause(&waiter, end->peer, end->peer, end->far->link->ops->name);
+	return rc < 0 ? rc : ko_fail(code, "%s", why);
+}
+
+const struct ko_lane_ops ko_far_ops = {
+	.open = far_open,
+	.advance = far_advance,
+	.explain = far_explain,
+	.trim = far_trim,
+	.memory = far_memory,
+	.close = far_close,
+};

@@ -1,0 +1,418 @@
+/* See near.h. */
+#include "comm/p2p/near.h"
+
+#include "comm/core/run.h"
+#include "comm/memory/cma.h"
+#include "comm/memory/window.h"
+#include "comm/sys/shmem.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- Pieces of what was offered ------------------------------------------------------------------------- */
+
+enum { MIN_PIECE = 16 << 10, MAX_PIECE = 128 << 10, PIECES = 4 };
+
+/* Both ends cut a message alike. */
+static size_t piece_len(size_t bytes)
+{
+	size_t len = bytes / PIECES;
+
+	return len < MIN_PIECE ? MIN_PIECE : len < MAX_PIECE ? len : MAX_PIECE;
+}
+
+static uint64_t npieces(size_t bytes)
+{
+	return (bytes + piece_len(bytes) - 1) / piece_len(bytes);
+}
+
+/* Takes the next pieces of the message, as many as are left and `most` at most; false when all are taken, and perhaps some
+ * of the next message. */
+static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, struct ko_claim *out)
+{
+	_Atomic uint64_t *claimed = &end->lane->claimed;
+	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed), last = end->pieces + npieces(bytes);
+	size_t len;
+
+	do {
+		if (k >= last)
+			return false;
+		out->pieces = last - k < most ? last - k : most;
+	} while (!atomic_compare_exchange_weak_explicit(claimed, &k, k + out->pieces, memory_order_acquire,
+							memory_order_relaxed));
+	out->first = (size_t)(k - end->pieces) * piece_len(bytes);
+	len = (size_t)out->pieces * piece_len(bytes);
+	out->len = bytes - out->first < len ? bytes - out->first : len;
+	return true;
+}
+
+/* Pairs with the acquire in is_copied: who sees the last piece counted sees all of the message. */
+static void count_copied(const struct ko_lane_end *end, const struct ko_claim *claim)
+{
+	atomic_fetch_add_explicit(&end->lane->copied, claim->pieces, memory_order_release);
+}
+
+static bool is_copied(const struct ko_lane_end *end, size_t bytes)
+{
+	return atomic_load_explicit(&end->lane->copied, memory_order_acquire) - end->pieces >= npieces(bytes);
+}
+
+/* ---- Sending -------------------------------------------------------------------------------------------- */
+
+/* How a step of a transfer ends; negative: an error. */
+enum { MOVED = 0, STUCK = KO_EAGAIN, DONE };
+
+static void fill_line(const struct ko_run *run, const struct ko_transfer *t, struct ko_line *line,
+		      enum ko_line_kind kind)
+{
+	line->tag = run->tag;
+	line->n = t->n;
+	line->kind = (uint8_t)kind;
+	line->type = (uint8_t)t->type;
+}
+
+/* Is it large enough, and where the receiver can get at it? */
+static bool can_offer(const struct ko_run *run, const struct ko_transfer *t, struct ko_where *where)
+{
+	struct kolo_comm *c = run->comm;
+	const struct ko_algorithms *table = &c->agreed.algorithms;
+
+	if (t->bytes < table->offer_begin && t->bytes < table->offer_window_begin)
+		return false;
+	*where = ko_window_find(c, t->buffer, t->bytes);
+	if (where->window)
+		return t->bytes >= table->offer_window_begin;
+	return run->offers && t->bytes >= table->offer_begin && ko_peer_offers(c, t->buffer, t->bytes);
+}
+
+static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct ko_line *line = ko_lane_acquire(end, true);
+	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
+
+	if (!line)
+		return STUCK;
+	run->comm->lanes->with_slots += !end->has_slots;
+	end->has_slots = true;
+	memcpy(ko_lane_slot(end), t->buffer + t->moved, len);
+	fill_line(run, t, line, t->moved ? KO_LINE_MORE : KO_LINE_SLOT);
+	t->line = end->next;
+	ko_lane_commit(end);
+	t->stage = KO_STAGE_SLOTS;
+	t->moved += len;
+	return t->moved == t->bytes ? DONE : MOVED;
+}
+
+static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct ko_line *line = ko_lane_acquire(end, false);
+	struct ko_where where;
+
+	if (!line)
+		return STUCK;
+	if (t->bytes <= KO_LANE_SMALL) {
+		if (t->bytes)
+			memcpy(line->small, t->buffer, t->bytes);
+		fill_line(run, t, line, KO_LINE_SMALL);
+		ko_lane_commit(end);
+		return DONE;
+	}
+	if (!can_offer(run, t, &where))
+		return send_slot(run, end, t);
+	memcpy(line->small, &where, sizeof(where));
+	fill_line(run, t, line, KO_LINE_OFFERED);
+	t->line = end->next;
+	t->stage = KO_STAGE_OFFERED;
+	ko_lane_commit(end);
+	return MOVED;
+}
+
+/* Memory of `rank`, where this rank has mapped it; NULL: the kernel has to copy. Errors: KOLO_EMISMATCH. */
+static int find_mapped(const struct ko_run *run, int rank, struct ko_where where, char **out)
+{
+	char them[KO_RANK_TEXT];
+
+	*out = ko_window_at(run->comm, rank, where);
+	if (*out || !where.window)
+		return 0;
+	return ko_fail(KOLO_EMISMATCH,
+		       "%s has a message in memory of kolo_alloc that rank %d has given to kolo_free",
+		       ko_comm_name(run->comm, rank, them), run->comm->rank);
+}
+
+/* Copies a piece into the receiver's memory, when the receiver has said where. */
+static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct ko_lane *lane = end->lane;
+	struct ko_claim mine;
+	char *mapped;
+	int rc;
+
+	/* Pairs with the release in answer_offer. The answer stays until the message, and so this piece of it, is copied. */
+	if (atomic_load_explicit(&lane->answered, memory_order_acquire) != t->line ||
+	    !claim(end, t->bytes, 1, &mine))
+		return STUCK;
+	/* Once it has failed, the receiver uses that memory for other things. */
+	if ((rc = ko_roster_cause(run->comm->roster)) < 0 ||
+	    (rc = find_mapped(run, t->peer, lane->answer, &mapped)) < 0)
+		return rc;
+	if (mapped)
+		memcpy(mapped + mine.first, t->buffer + mine.first, mine.len);
+	else
+		rc = ko_peer_write(run->comm, t->peer, lane->answer.at + mine.first, t->buffer + mine.first,
+				   mine.len);
+	if (rc == 0)
+		count_copied(end, &mine);
+	return rc < 0 ? rc : MOVED;
+}
+
+/* Puts messages into the lane, each after the other, as long as there is room: they need not wait for what was offered before
+ * them. One slot at a time. */
+static int post(struct ko_run *run, struct ko_lane_end *end)
+{
+	int moved = STUCK;
+
+	while (end->unposted) {
+		struct ko_transfer *t = end->unposted;
+		int rc = t->stage == KO_STAGE_SLOTS ? send_slot(run, end, t) : begin_send(run, end, t);
+
+		if (rc < 0)
+			return rc;
+		if (rc == STUCK)
+			break;
+		moved = MOVED;
+		if (rc == DONE)
+			t->stage = KO_STAGE_DONE;
+		if (t->stage == KO_STAGE_SLOTS)
+			break;
+		end->unposted = t->next;
+	}
+	return moved;
+}
+
+/* Could it have been offered, and is it to be known what is better? Then either way is over when the receiver has it. */
+static bool is_learnt(const struct ko_run *run, const struct ko_transfer *t)
+{
+	return run->reading && t->bytes > KO_LANE_SMALL &&
+	       t->bytes >= run->comm->agreed.algorithms.offer_begin;
+}
+
+/* What is offered is copied in the order of the lane, so the first one that is not done is the one under way. */
+static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_help)
+{
+	int moved = post(run, end);
+
+	if (moved < 0)
+		return moved;
+	while (end->first && end->first != end->unposted) {
+		struct ko_transfer *t = end->first;
+
+		if (t->stage == KO_STAGE_OFFERED) {
+			if (!is_copied(end, t->bytes))
+				break;
+			end->pieces += npieces(t->bytes);
+		} else if (is_learnt(run, t) && !ko_lane_is_taken(end, t->line)) {
+			break;
+		}
+		run->comm->lanes->sent += t->bytes;
+		end->first = t->next;
+		moved = MOVED;
+	}
+	if (moved == STUCK && may_help && end->first && end->first->stage == KO_STAGE_OFFERED)
+		return help(run, end, end->first);
+	return moved;
+}
+
+/* ---- Receiving ------------------------------------------------------------------------------------------ */
+
+static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	size_t rest = t->bytes - t->moved, len = rest < KO_LANE_SLOT ? rest : KO_LANE_SLOT;
+
+	if (!ko_lane_peek(end))
+		return STUCK;
+	ko_run_copy(run, t->buffer + t->moved, ko_lane_slot(end), len);
+	ko_lane_take(end);
+	t->stage = KO_STAGE_SLOTS;
+	t->moved += len;
+	return t->moved == t->bytes ? DONE : MOVED;
+}
+
+/* Says where the message shall go, so that the sender can help, if it can get there. */
+static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_lane *lane = end->lane;
+	struct ko_where where = ko_window_find(c, t->buffer, t->bytes);
+
+	if (!where.window &&
+	    (c->agreed.costs.read_bytes_per_ns <= 0 || !ko_peer_offers(c, t->buffer, t->bytes)))
+		return;
+	lane->answer = where;
+	/* Pairs with the acquire in help. */
+	atomic_store_explicit(&lane->answered, end->next, memory_order_release);
+}
+
+/* Pieces that the receiver takes at a time. At first a half of a small message, before the sender knows where it shall go:
+ * the sender, who would write what the receiver has in its caches, is slower. Much where the sender has as much to do
+ * itself, as it receives from this rank. */
+static uint64_t share(const struct ko_run *run, const struct ko_transfer *t, bool first)
+{
+	bool both_ways = run->comm->lanes->ends[t->peer].first;
+
+	return both_ways ? 8 * PIECES : first ? PIECES / 2 : 1;
+}
+
+static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	const struct ko_line *line = ko_lane_peek(end);
+
+	if (!line)
+		return STUCK;
+	if (line->tag != run->tag || line->n != t->n || line->type != t->type)
+		return ko_lane_mismatch(run, t, line->tag, line->n, line->type);
+	if (line->kind == KO_LINE_SLOT)
+		return recv_slot(run, end, t);
+	if (line->kind == KO_LINE_OFFERED) {
+		memcpy(&t->there, line->small, sizeof(t->there));
+		claim(end, t->bytes, share(run, t, true), &t->mine);
+		answer_offer(run, end, t);
+		t->stage = KO_STAGE_OFFERED;
+	} else if (t->bytes) {
+		memcpy(t->buffer, line->small, t->bytes);
+	}
+	ko_lane_take(end);
+	return t->stage == KO_STAGE_OFFERED ? MOVED : DONE;
+}
+
+/* Copies pieces out of the sender's memory. */
+static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	struct ko_claim mine = t->mine;
+	char *mapped;
+	int rc;
+
+	if (!mine.pieces && !claim(end, t->bytes, share(run, t, false), &mine))
+		return STUCK;
+	t->mine.pieces = 0;
+	if ((rc = find_mapped(run, t->peer, t->there, &mapped)) < 0)
+		return rc;
+	if (mapped)
+		ko_run_copy(run, t->buffer + mine.first, mapped + mine.first, mine.len);
+	else
+		rc = ko_peer_read(run->comm, t->peer, t->there.at + mine.first, t->buffer + mine.first,
+				  mine.len);
+	if (rc == 0)
+		count_copied(end, &mine);
+	return rc < 0 ? rc : MOVED;
+}
+
+static int step_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+{
+	switch (t->stage) {
+	case KO_STAGE_WAITING: return begin_recv(run, end, t);
+	case KO_STAGE_SLOTS: return recv_slot(run, end, t);
+	default:
+		if (!is_copied(end, t->bytes))
+			return fetch(run, end, t);
+		end->pieces += npieces(t->bytes);
+		return DONE;
+	}
+}
+
+/* One message after the other, as long as they come in one step. */
+static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
+{
+	int rc = DONE, moved = STUCK;
+
+	while (end->first && rc == DONE) {
+		rc = step_recv(run, end, end->first);
+		if (rc < 0)
+			return rc;
+		if (rc == DONE) {
+			run->comm->lanes->received += end->first->bytes;
+			end->first = end->first->next;
+		}
+		if (rc != STUCK)
+			moved = MOVED;
+	}
+	return moved;
+}
+
+static int near_advance(struct ko_run *run, struct ko_lane_end *end, bool may_help)
+{
+	return end->sends ? advance_send(run, end, may_help) : advance_recv(run, end);
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------------- */
+
+static int near_open(struct kolo_comm *c, struct ko_lane_end *end)
+{
+	uint64_t from = (uint64_t)(end->sends ? c->rank : end->peer), nranks = (uint64_t)c->nranks;
+	uint64_t to = (uint64_t)(end->sends ? end->peer : c->rank);
+	void *memory;
+	int rc = ko_shmem_map_part(c->lanes->fd, c->shared_len + (from * nranks + to) * KO_LANE_LEN,
+				   KO_LANE_LEN, &memory);
+
+	if (rc < 0)
+		return rc;
+	end->lane = memory;
+	return 0;
+}
+
+/* Of the ends that send, have slots with memory, and nothing in them: the one that was not used for longest. */
+static struct ko_lane_end *find_idle(const struct kolo_comm *c)
+{
+	struct ko_lane_end *idle = NULL;
+
+	for (int r = 0; r < c->nranks; r++) {
+		struct ko_lane_end *end = &c->lanes->ends[r];
+
+		if (end->has_slots && !end->first && ko_lane_is_taken(end, end->next - 1) &&
+		    (!idle || end->used < idle->used))
+			idle = end;
+	}
+	return idle;
+}
+
+static void near_trim(struct kolo_comm *c)
+{
+	struct ko_lane_end *idle;
+
+	while (c->lanes->with_slots > KO_LANES_KEPT && (idle = find_idle(c))) {
+		madvise((char *)idle->lane + KO_LANE_HEAD, KO_LANE_LEN - KO_LANE_HEAD, MADV_REMOVE);
+		idle->has_slots = false;
+		c->lanes->with_slots--;
+	}
+}
+
+/* What two ranks share counts for the sender. */
+static size_t near_memory(const struct ko_lane_end *end)
+{
+	if (!end->lane || !end->sends)
+		return 0;
+	return end->has_slots ? KO_LANE_LEN : KO_LANE_HEAD;
+}
+
+static void near_close(struct ko_lane_end *end, bool failed)
+{
+	(void)failed;
+	if (end->lane)
+		munmap(end->lane, KO_LANE_LEN);
+}
+
+/* The text says all. */
+static int near_explain(struct ko_run *run, int code)
+{
+	(void)run;
+	return code;
+}
+
+const struct ko_lane_ops ko_near_ops = {
+	.open = near_open,
+	.advance = near_advance,
+	.explain = near_explain,
+	.trim = near_trim,
+	.memory = near_memory,
+	.close = near_close,
+};

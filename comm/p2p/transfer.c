@@ -1,0 +1,176 @@
+/* See transfer.h. */
+#include "comm/p2p/transfer.h"
+
+#include "comm/core/learn.h"
+#include "comm/core/wait.h"
+
+#include <string.h>
+
+/* A step of each lane with something to do; those that have nothing left leave the list. KO_EAGAIN: none could be moved. */
+static int step_all(struct ko_run *run, bool may_help)
+{
+	struct ko_lanes *lanes = run->comm->lanes;
+	struct ko_lane_end **link = &lanes->busy;
+	int moved = KO_EAGAIN;
+
+	while (*link) {
+		struct ko_lane_end *end = *link;
+		int rc = lanes->ops->advance(run, end, may_help);
+
+		if (rc < 0)
+			return rc;
+		if (rc == 0)
+			moved = 0;
+		if (end->first)
+			link = &end->busy;
+		else
+			*link = end->busy;
+	}
+	return moved;
+}
+
+/* Others are helped by who has nothing of its own to do: where all send to all, calls that read and calls that write the
+ * same processes hold each other up. */
+static int try_all(void *what)
+{
+	struct ko_run *run = what;
+	int rc = step_all(run, false), heard = 0;
+
+	if (rc == KO_EAGAIN && !run->comm->spread)
+		rc = step_all(run, true);
+	if (rc >= 0 && run->comm->while_waiting)
+		heard = run->comm->while_waiting(run->comm);
+	if (rc < 0 || heard < 0)
+		return rc < 0 ? rc : heard;
+	if (rc == 0)
+		ko_roster_ring(run->comm->roster, run->comm->rank, run->comm->nranks);
+	return rc;
+}
+
+static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
+{
+	struct kolo_comm *c = run->comm;
+	struct ko_lane_end *end;
+	int rc = ko_lane_find(c, t->peer, t->sends, &end);
+
+	if (rc < 0)
+		return rc;
+	/* Not the line: the receiver may be looking at it. */
+	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL && t->bytes <= KO_EXPECT_ONE_WAY)
+		ko_expect_to_write(ko_lane_slot(end), t->bytes);
+	if (end->first) {
+		end->last->next = t;
+	} else {
+		end->first = end->unposted = t;
+		end->busy = c->lanes->busy;
+		c->lanes->busy = end;
+	}
+	end->last = t;
+	return 0;
+}
+
+/* The next transfer to this rank itself, or from it, from `t` on. */
+static struct ko_transfer *next_own(const struct ko_run *run, struct ko_transfer *t,
+				    const struct ko_transfer *end, bool sends)
+{
+	while (t < end && (t->peer != run->comm->rank || t->sends != sends))
+		t++;
+	return t;
+}
+
+/* In a group what is sent and what is received may overlap. */
+static void copy_part(const struct ko_run *run, char *dst, const char *src, size_t len)
+{
+	bool overlap = dst < src + len && src < dst + len;
+
+	if (overlap)
+		memmove(dst, src, len);
+	else
+		ko_run_copy(run, dst, src, len);
+}
+
+/* What this rank has for itself: the first send is for the first recv, and so on. */
+static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
+{
+	struct ko_transfer *end = all + count;
+	struct ko_transfer *from = next_own(run, all, end, true), *to = next_own(run, all, end, false);
+	struct kolo_comm *c = run->comm;
+
+	while (from < end && to < end) {
+		if (from->n != to->n || from->type != to->type)
+			return ko_fail(KOLO_EMISMATCH,
+				       "rank %d sends n=%zu %s to itself, and waits for n=%zu %s", c->rank,
+				       from->n, kolo_type_name(from->type), to->n, kolo_type_name(to->type));
+		if (to->bytes && to->buffer != from->buffer)
+			copy_part(run, to->buffer, from->buffer, to->bytes);
+		from = next_own(run, from + 1, end, true);
+		to = next_own(run, to + 1, end, false);
+	}
+	if (from < end || to < end)
+		return ko_fail(KOLO_EMISMATCH, "rank %d: a group has a %s itself without the other end",
+			       c->rank, from < end ? "send to" : "recv from");
+	return 0;
+}
+
+bool ko_transfers_need(const struct kolo_comm *c, int rank)
+{
+	const struct ko_lanes *lanes = c->lanes;
+
+	return lanes->ends && (lanes->ends[rank].first || lanes->ends[c->nranks + rank].first);
+}
+
+/* How it shall be done, where there is a choice. */
+static void decide(struct ko_run *run, const struct ko_transfer *all, size_t count)
+{
+	struct kolo_comm *c = run->comm;
+	size_t large = 0, sent = 0, received = 0;
+
+	for (size_t k = 0; k < count; k++) {
+		const struct ko_transfer *t = &all[k];
+
+		*(t->sends ? &sent : &received) += t->bytes;
+		if (t->sends && t->peer != c->rank && t->bytes >= c->agreed.algorithms.offer_begin &&
+		    !ko_window_find(c, t->buffer, t->bytes).window)
+			large += t->bytes;
+	}
+	run->offers = true;
+	if (c->agreed.algorithms.must_read)
+		large = 0;
+	if (large || received >= KO_LEARN_STORES)
+		ko_learn_messages(run, large, sent, received);
+}
+
+int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
+{
+	struct ko_lanes *lanes = run->comm->lanes;
+	bool own = false;
+	int rc = 0;
+
+	for (size_t k = 0; k < count; k++)
+		all[k].bytes = all[k].n * kolo_type_size(all[k].type);
+	if (!run->comm->spread)
+		decide(run, all, count);
+	for (size_t k = 0; rc == 0 && k < count; k++) {
+		if (all[k].peer != run->comm->rank)
+			rc = put_in_lane(run, &all[k]);
+		own = own || all[k].peer == run->comm->rank;
+	}
+	if (rc == 0)
+		rc = try_all(run); /* others need not wait while this rank copies its own */
+	if (rc >= 0)
+		rc = own ? copy_own(run, all, count) : 0;
+	/* Where they move all the time, nothing else would notice that the communicator has failed. */
+	while (rc == 0 && lanes->busy && (rc = ko_watch_hear(run->comm)) == 0)
+		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
+	if (rc < 0)
+		rc = lanes->ops->explain(run, rc);
+	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* where it failed */
+		lanes->busy->first = NULL;
+	if (run->stores == KO_STREAMING)
+		ko_stream_fence();
+	if (rc == 0)
+		ko_learn(run);
+	if (rc == 0)
+		lanes->ops->trim(run->comm);
+	return rc;
+}

@@ -1,0 +1,42 @@
+/* Loops over one integer type; see kernels_types.h. No include guard: it is included once for each type. */
+#define FACTOR u64
+#include "comm/reduce/arith.h"
+
+LOOP void FN(min)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+{
+	const T *a = (const T *)in, *b = (const T *)own;
+	T *c = (T *)out;
+
+	(void)s;
+	ELEMENTWISE
+	for (size_t i = 0; i < n; i++)
+		c[i] = a[i] < b[i] ? a[i] : b[i];
+}
+
+LOOP void FN(max)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+{
+	const T *a = (const T *)in, *b = (const T *)own;
+	T *c = (T *)out;
+
+	(void)s;
+	ELEMENTWISE
+	for (size_t i = 0; i < n; i++)
+		c[i] = a[i] > b[i] ? a[i] : b[i];
+}
+
+/* In the widest type: the divisor, a number of ranks, may be more than T holds. */
+LOOP void FN(divide)(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	const T *a = (const T *)src;
+	W divisor = (W)s->u64;
+	T *c = (T *)out;
+
+	for (size_t i = 0; i < n; i++)
+		c[i] = (T)((W)a[i] / divisor);
+}
+
+#undef T
+#undef U
+#undef W
+#undef FACTOR
+#undef NAME

@@ -1,0 +1,313 @@
+/* The loops over elements. This file is compiled once for each instruction set, with KO_KERNELS the name of its
+ * table; the loops are plain C that compilers vectorise, and only f16 has instructions of its own (vcvtph2ps,
+ * vcvtps2ph). The table compiled for the bare architecture is the reference: the others have the same bits
+ * (-ffp-contract=off, no -ffast-math; a test compares them).
+ *
+ * The loops themselves are in kernels_types.h, for GPUs too. */
+#include "comm/reduce/convert.h"
+#include "comm/reduce/reduce.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* Buffers need no alignment, and their type is the caller's business. */
+#define ANYWHERE __attribute__((aligned(1), may_alias))
+typedef int8_t ANYWHERE any_i8;
+typedef uint8_t ANYWHERE any_u8;
+typedef uint16_t ANYWHERE any_u16;
+typedef int32_t ANYWHERE any_i32;
+typedef uint32_t ANYWHERE any_u32;
+typedef int64_t ANYWHERE any_i64;
+typedef uint64_t ANYWHERE any_u64;
+typedef float ANYWHERE any_f32;
+typedef double ANYWHERE any_f64;
+
+/* For a loop whose out[i] depends on nothing but in[i] and own[i]: out == own is no obstacle. */
+#ifdef __clang__
+#define ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ELEMENTWISE _Pragma("GCC ivdep")
+#endif
+
+#define PASTE(a, b)          a##_##b
+#define PASTE_EXPANDED(a, b) PASTE(a, b)
+#define FN(verb)             PASTE_EXPANDED(verb, NAME)
+
+/* What loops are declared as. */
+#define LOOP static
+
+/* Elements that the loops over narrow types widen at a time: two vectors of 16 floats. */
+enum { BLOCK = 32 };
+
+static inline void widen_f16(float *out, const any_u16 *in)
+{
+#if defined(__AVX512F__)
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(in + i))));
+#elif defined(__F16C__)
+	for (int i = 0; i < BLOCK; i += 8)
+		_mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(in + i))));
+#else
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_f16(in[i]);
+#endif
+}
+
+static inline void narrow_f16(any_u16 *out, const float *in)
+{
+#if defined(__AVX512F__)
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm256_storeu_si256((void *)(out + i),
+				    _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+	for (int i = 0; i < BLOCK; i += 8)
+		_mm_storeu_si128((void *)(out + i),
+				 _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+#else
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_f16_of_float(in[i]);
+#endif
+}
+
+#if defined(__AVX512F__)
+/* What convert.h does to one element, 16 at a time. gcc makes slow code of the plain loops. */
+
+static inline __m512i ones(uint32_t x)
+{
+	return _mm512_set1_epi32((int)x);
+}
+
+static inline void widen_bf16(float *out, const any_u16 *in)
+{
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm512_storeu_si512(
+			out + i,
+			_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(in + i))),
+					  16));
+}
+
+static inline void narrow_bf16(any_u16 *out, const float *in)
+{
+	for (int i = 0; i < BLOCK; i += 16) {
+		__m512i bits = _mm512_loadu_si512(in + i), high = _mm512_srli_epi32(bits, 16);
+		__m512i half = _mm512_add_epi32(ones(0x7fff), _mm512_and_si512(high, ones(1)));
+		__m512i even = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+		__mmask16 nan =
+			_mm512_cmpgt_epu32_mask(_mm512_and_si512(bits, ones(0x7fffffff)), ones(0x7f800000));
+
+		even = _mm512_mask_or_epi32(even, nan, high, ones(0x40));
+		_mm256_storeu_si256((void *)(out + i), _mm512_cvtepi32_epi16(even));
+	}
+}
+
+/* Both 8-bit formats are shorter f16, one of them with another bias. */
+static inline __m512 widen_f8(const any_u8 *in, int shift)
+{
+	__m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)in));
+	__m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x80)), 8);
+
+	code = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x7f)), shift);
+	return _mm512_cvtph_ps(_mm256_or_si256(code, sign));
+}
+
+static inline void narrow_f8(any_u8 *out, const float *in, struct ko_format f)
+{
+	unsigned drop = 23 - (unsigned)f.mant;
+	uint32_t least = (uint32_t)(127 + 1 - f.bias), magic = (least + 23 - (uint32_t)f.mant) << 23;
+
+	for (int i = 0; i < BLOCK; i += 16) {
+		__m512i x = _mm512_loadu_si512(in + i), bits = _mm512_and_si512(x, ones(0x7fffffff));
+		__m512 rounded = _mm512_add_ps(_mm512_castsi512_ps(bits), _mm512_castsi512_ps(ones(magic)));
+		__m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, drop), ones(1));
+		__m512i even = _mm512_add_epi32(bits, _mm512_add_epi32(ones((1u << (drop - 1)) - 1), odd));
+		__m512i code = _mm512_sub_epi32(_mm512_srli_epi32(even, drop), ones((least - 1) << f.mant));
+
+		code = _mm512_mask_sub_epi32(code, _mm512_cmplt_epu32_mask(bits, ones(least << 23)),
+					     _mm512_castps_si512(rounded), ones(magic));
+		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(code, ones(f.finite)),
+					     ones(f.over));
+		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(bits, ones(0x7f800000)),
+					     ones(f.nan));
+		code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(x, 24), ones(0x80)));
+		_mm_storeu_si128((void *)(out + i), _mm512_cvtepi32_epi8(code));
+	}
+}
+
+static inline void widen_f8e5m2(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i += 16)
+		_mm512_storeu_ps(out + i, widen_f8(in + i, 8));
+}
+
+static inline void widen_f8e4m3(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i += 16) {
+		__m512 x = _mm512_mul_ps(widen_f8(in + i, 7), _mm512_set1_ps(256));
+		__m512i bits = _mm512_and_si512(_mm512_castps_si512(x), ones(0x7fffffff));
+		/* 480 is what the code of NaN would stand for. */
+		__mmask16 nan = _mm512_cmpeq_epi32_mask(bits, _mm512_castps_si512(_mm512_set1_ps(480)));
+
+		_mm512_storeu_ps(out + i, _mm512_mask_mov_ps(x, nan, _mm512_castsi512_ps(ones(0x7fc00000))));
+	}
+}
+#else
+static inline void widen_bf16(float *out, const any_u16 *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_bf16(in[i]);
+}
+
+static inline void narrow_bf16(any_u16 *out, const float *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_bf16_of_float(in[i]);
+}
+
+static inline void widen_f8e4m3(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_f8e4m3(in[i]);
+}
+
+static inline void widen_f8e5m2(float *out, const any_u8 *in)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = ko_float_of_f8e5m2(in[i]);
+}
+
+static inline void narrow_f8(any_u8 *out, const float *in, struct ko_format f)
+{
+	for (int i = 0; i < BLOCK; i++)
+		out[i] = (uint8_t)(ko_narrow(in[i], f) | (ko_bits_of_float(in[i]) >> 24 & 0x80));
+}
+#endif
+
+static inline void narrow_f8e4m3(any_u8 *out, const float *in)
+{
+	narrow_f8(out, in, ko_f8e4m3());
+}
+
+static inline void narrow_f8e5m2(any_u8 *out, const float *in)
+{
+	narrow_f8(out, in, ko_f8e5m2());
+}
+
+#include "comm/reduce/types.h"
+
+static void copy_bytes(void *out, const void *src, size_t len)
+{
+	if (out != src)
+		memcpy(out, src, len);
+}
+
+static void copy_1(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n);
+}
+
+static void copy_2(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n * 2);
+}
+
+static void copy_4(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n * 4);
+}
+
+static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *s)
+{
+	(void)s;
+	copy_bytes(out, src, n * 8);
+}
+
+/* Stores past the caches, where the machine has them; the bytes before and behind them are written as usual.
+ * ko_stream_fence orders them. */
+#if defined(__AVX512F__)
+enum { STREAM = 64 };
+static inline void stream_vector(char *out, const char *src)
+{
+	_mm512_stream_si512((void *)out, _mm512_loadu_si512(src));
+}
+#elif defined(__AVX2__)
+enum { STREAM = 32 };
+static inline void stream_vector(char *out, const char *src)
+{
+	_mm256_stream_si256((void *)out, _mm256_loadu_si256((const void *)src));
+}
+#elif defined(__x86_64__)
+enum { STREAM = 16 };
+static inline void stream_vector(char *out, const char *src)
+{
+	_mm_stream_si128((void *)out, _mm_loadu_si128((const void *)src));
+}
+#endif
+
+static void stream(void *to, const void *from, size_t len)
+{
+#if defined(__x86_64__)
+	char *out = to;
+	const char *src = from;
+	size_t head = -(uintptr_t)out % STREAM;
+
+	if (head > len)
+		head = len;
+	memcpy(out, src, head);
+	for (out += head, src += head, len -= head; len >= STREAM; len -= STREAM) {
+		stream_vector(out, src);
+		out += STREAM;
+		src += STREAM;
+	}
+	memcpy(out, src, len);
+#else
+	memcpy(to, from, len);
+#endif
+}
+
+#define ALL_OF(type)                                                                                         \
+	{                                                                                                    \
+		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type,                       \
+		[KO_MAX] = max_##type, [KO_SUM_SCALED] = sum_scaled_##type                                   \
+	}
+
+extern const struct ko_kernels KO_KERNELS;
+const struct ko_kernels KO_KERNELS = {
+	.combine = {
+		[KOLO_I8] = ALL_OF(i8), [KOLO_U8] = ALL_OF(u8), [KOLO_I32] = ALL_OF(i32), [KOLO_U32] = ALL_OF(u32),
+		[KOLO_I64] = ALL_OF(i64), [KOLO_U64] = ALL_OF(u64), [KOLO_F16] = ALL_OF(f16),
+		[KOLO_BF16] = ALL_OF(bf16), [KOLO_F32] = ALL_OF(f32), [KOLO_F64] = ALL_OF(f64),
+		[KOLO_F8E4M3] = ALL_OF(f8e4m3), [KOLO_F8E5M2] = ALL_OF(f8e5m2),
+	},
+	.copy = {
+		[KOLO_I8] = copy_1, [KOLO_U8] = copy_1, [KOLO_I32] = copy_4, [KOLO_U32] = copy_4,
+		[KOLO_I64] = copy_8, [KOLO_U64] = copy_8, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
+		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+	},
+	.scale = {
+		[KOLO_I8] = scale_i8, [KOLO_U8] = scale_u8, [KOLO_I32] = scale_i32, [KOLO_U32] = scale_u32,
+		[KOLO_I64] = scale_i64, [KOLO_U64] = scale_u64, [KOLO_F16] = scale_f16, [KOLO_BF16] = scale_bf16,
+		[KOLO_F32] = scale_f32, [KOLO_F64] = scale_f64, [KOLO_F8E4M3] = scale_f8e4m3,
+		[KOLO_F8E5M2] = scale_f8e5m2,
+	},
+	.divide = {
+		[KOLO_I8] = divide_i8, [KOLO_U8] = divide_u8, [KOLO_I32] = divide_i32, [KOLO_U32] = divide_u32,
+		[KOLO_I64] = divide_i64, [KOLO_U64] = divide_u64, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
+		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+	},
+	.to_float = {
+		[KOLO_F16] = to_float_f16, [KOLO_BF16] = to_float_bf16, [KOLO_F32] = scale_f32,
+		[KOLO_F8E4M3] = to_float_f8e4m3, [KOLO_F8E5M2] = to_float_f8e5m2,
+	},
+	.of_float = {
+		[KOLO_F16] = of_float_f16, [KOLO_BF16] = of_float_bf16, [KOLO_F32] = scale_f32,
+		[KOLO_F8E4M3] = of_float_f8e4m3, [KOLO_F8E5M2] = of_float_f8e5m2,
+	},
+	.stream = stream,
+};

@@ -1,0 +1,271 @@
+/* Which loop reduces, scales or copies a type on this processor; streaming stores in pieces that stay in cache; kolo_cast. See
+ * mem.h. */
+#include "comm/reduce/reduce.h"
+
+#include "comm/base/error.h"
+#include "comm/reduce/convert.h"
+
+#include <string.h>
+
+#ifdef KO_HAVE_X86_KERNELS
+#include <cpuid.h>
+#endif
+
+extern const struct ko_kernels ko_kernels_plain, ko_kernels_avx2, ko_kernels_avx512;
+
+#ifdef KO_HAVE_X86_KERNELS
+/* The conversions between f16 and float; clang's __builtin_cpu_supports does not know them by name. */
+static int has_f16c(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+/* How many of the tables below this processor can run. */
+static int count_kernels(void)
+{
+	if (!__builtin_cpu_supports("avx2") || !has_f16c())
+		return 1;
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+			       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
+		       ? 3
+		       : 2;
+}
+#endif
+
+/* The same. cpuid is slow in a virtual machine: asked once. */
+static int number_of_kernels(void)
+{
+#ifdef KO_HAVE_X86_KERNELS
+	static _Atomic int n;
+
+	if (!n)
+		n = count_kernels();
+	return n;
+#else
+	return 1;
+#endif
+}
+
+static const struct ko_kernels *const lists[][4] = {
+	{ &ko_kernels_plain, NULL },
+#ifdef KO_HAVE_X86_KERNELS
+	{ &ko_kernels_plain, &ko_kernels_avx2, NULL },
+	{ &ko_kernels_plain, &ko_kernels_avx2, &ko_kernels_avx512, NULL },
+#endif
+};
+
+const struct ko_kernels *const *ko_kernels_list(void)
+{
+	return lists[number_of_kernels() - 1];
+}
+
+static const struct ko_kernels *best_kernels(void)
+{
+	int n = number_of_kernels();
+
+	return lists[n - 1][n - 1];
+}
+
+static int is_integer(enum kolo_type type)
+{
+	return type <= KOLO_U64;
+}
+
+struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks)
+{
+	static const enum ko_combine of_op[KO_NOPS] = {
+		[KOLO_SUM] = KO_SUM, [KOLO_PROD] = KO_PROD, [KOLO_MIN] = KO_MIN,
+		[KOLO_MAX] = KO_MAX, [KOLO_AVG] = KO_SUM,
+	};
+	const struct ko_kernels *k = best_kernels();
+	struct ko_reducer r = { .first = k->copy[type],
+				.combine = k->combine[type][of_op[op]],
+				.finish = k->copy[type],
+				.how = of_op[op] };
+
+	if (op == KOLO_AVG && is_integer(type)) {
+		r.divides = true;
+		r.finish = k->divide[type];
+		r.s.u64 = (uint64_t)nranks;
+	} else if (op == KOLO_AVG) {
+		r.scales = true;
+		r.how = KO_SUM_SCALED;
+		r.first = k->scale[type];
+		r.combine = k->combine[type][KO_SUM_SCALED];
+		if (type == KOLO_F64)
+			r.s.f64 = 1.0 / nranks;
+		else
+			r.s.f32 = 1.0f / (float)nranks;
+	}
+	return r;
+}
+
+/* One element of `type` as the loops want a factor. */
+static union ko_scalar read_scalar(enum kolo_type type, const void *scalar)
+{
+	union ko_scalar s = { .u64 = 0 };
+	uint16_t half;
+	uint8_t byte;
+
+	memcpy(&half, scalar, kolo_type_size(type) > 1 ? sizeof(half) : 1);
+	memcpy(&byte, scalar, sizeof(byte));
+	switch (type) {
+	case KOLO_F16: s.f32 = ko_float_of_f16(half); break;
+	case KOLO_BF16: s.f32 = ko_float_of_bf16(half); break;
+	case KOLO_F8E4M3: s.f32 = ko_float_of_f8e4m3(byte); break;
+	case KOLO_F8E5M2: s.f32 = ko_float_of_f8e5m2(byte); break;
+	case KOLO_F32: memcpy(&s.f32, scalar, sizeof(s.f32)); break;
+	case KOLO_F64: memcpy(&s.f64, scalar, sizeof(s.f64)); break;
+	/* Wrapping products need the low bytes only. */
+	default: memcpy(&s.u64, scalar, kolo_type_size(type)); break;
+	}
+	return s;
+}
+
+struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
+{
+	const struct ko_kernels *k = best_kernels();
+
+	return (struct ko_reducer){ .first = k->scale[type],
+				    .combine = k->combine[type][KO_SUM_SCALED],
+				    .finish = k->copy[type],
+				    .s = read_scalar(type, scalar),
+				    .how = KO_SUM_SCALED,
+				    .scales = true };
+}
+
+ko_fill_fn *ko_copy(enum kolo_type type)
+{
+	return best_kernels()->copy[type];
+}
+
+/* ---- Streaming ------------------------------------------------------------------------------------------ */
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+void ko_stream_copy(void *out, const void *src, size_t len)
+{
+	best_kernels()->stream(out, src, len);
+}
+
+void ko_stream_fence(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_sfence();
+#endif
+}
+
+void ko_stream_fill(ko_fill_fn *fn, void *out, const void *src, size_t n, size_t size,
+		    const union ko_scalar *s)
+{
+	_Alignas(64) char scratch[KO_STREAM_STEP];
+	size_t step = KO_STREAM_STEP / size;
+
+	for (size_t at = 0; at < n; at += step) {
+		size_t m = min_size(step, n - at);
+
+		fn(scratch, (const char *)src + at * size, m, s);
+		ko_stream_copy((char *)out + at * size, scratch, m * size);
+	}
+}
+
+void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const void *own, size_t n,
+		       size_t size, const union ko_scalar *s)
+{
+	_Alignas(64) char scratch[KO_STREAM_STEP];
+	size_t step = KO_STREAM_STEP / size;
+
+	for (size_t at = 0; at < n; at += step) {
+		size_t m = min_size(step, n - at);
+
+		combine(scratch, (const char *)in + at * size, (const char *)own + at * size, m, s);
+		ko_stream_copy((char *)out + at * size, scratch, m * size);
+	}
+}
+
+/* ---- Between types -------------------------------------------------------------------------------------- */
+
+static const char *name_of(enum kolo_type type)
+{
+	const char *name = kolo_type_name(type);
+
+	return name ? name : "no type";
+}
+
+/* Neither is float: through floats, a few at a time. */
+static void cast_through_float(const struct ko_kernels *k, const char *src, enum kolo_type src_type,
+			       char *dst, enum kolo_type dst_type, size_t n, float scale)
+{
+	enum { STEP = 512 };
+	float x[STEP];
+
+	for (size_t at = 0; at < n; at += STEP) {
+		size_t m = min_size(STEP, n - at);
+
+		k->to_float[src_type](x, src + at * kolo_type_size(src_type), m,
+				      &(union ko_scalar){ .f32 = scale });
+		k->of_float[dst_type](dst + at * kolo_type_size(dst_type), x, m,
+				      &(union ko_scalar){ .f32 = 1 });
+	}
+}
+
+int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type, size_t n,
+	      float scale)
+{
+	const struct ko_kernels *k = best_kernels();
+	union ko_scalar s = { .f32 = scale };
+
+	if ((unsigned)src_type >= KO_NTYPES || (unsigned)dst_type >= KO_NTYPES || !k->to_float[src_type] ||
+	    !k->to_float[dst_type])
+		return ko_fail(KOLO_EINVAL,
+			       "cast from %s to %s: both must be floating types of at most 32 bits",
+			       name_of(src_type), name_of(dst_type));
+	if (!src || !dst)
+		return n ? ko_fail(KOLO_EINVAL, "cast of %zu elements: a buffer is NULL", n) : KOLO_OK;
+	if (src_type == dst_type)
+		k->scale[src_type](dst, src, n, &s);
+	else if (dst_type == KOLO_F32)
+		k->to_float[src_type](dst, src, n, &s);
+	else if (src_type == KOLO_F32)
+		k->of_float[dst_type](dst, src, n, &s);
+	else
+		cast_through_float(k, src, src_type, dst, dst_type, n, scale);
+	return KOLO_OK;
+}
+
+/* ---- Types and ops by name ------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *name;
+	size_t size;
+} types[KO_NTYPES] = {
+	[KOLO_I8] = { "i8", 1 },   [KOLO_U8] = { "u8", 1 },         [KOLO_I32] = { "i32", 4 },
+	[KOLO_U32] = { "u32", 4 }, [KOLO_I64] = { "i64", 8 },       [KOLO_U64] = { "u64", 8 },
+	[KOLO_F16] = { "f16", 2 }, [KOLO_BF16] = { "bf16", 2 },     [KOLO_F32] = { "f32", 4 },
+	[KOLO_F64] = { "f64", 8 }, [KOLO_F8E4M3] = { "f8e4m3", 1 }, [KOLO_F8E5M2] = { "f8e5m2", 1 },
+};
+
+size_t kolo_type_size(enum kolo_type type)
+{
+	return (unsigned)type < KO_NTYPES ? types[type].size : 0;
+}
+
+const char *kolo_type_name(enum kolo_type type)
+{
+	return (unsigned)type < KO_NTYPES ? types[type].name : NULL;
+}
+
+const char *kolo_op_name(enum kolo_op op)
+{
+	static const char *const names[KO_NOPS] = {
+		[KOLO_SUM] = "sum", [KOLO_PROD] = "prod", [KOLO_MIN] = "min",
+		[KOLO_MAX] = "max", [KOLO_AVG] = "avg",
+	};
+
+	return (unsigned)op < KO_NOPS ? names[op] : NULL;
+}

@@ -1,0 +1,90 @@
+/* The loops over elements for all types: C for the host (kernels.c), and C++ for GPUs (cuda/kernels.cu), where each thread calls
+ * them for a few elements. Who includes it has defined the types in memory (any_i8, ...), LOOP, FN, ELEMENTWISE, BLOCK, and
+ * for narrow types the conversions of BLOCK elements to float and back (widen_f16, narrow_f16, ...).
+ *
+ * kernels_int.h, kernels_float.h, kernels_narrow.h and kernels_minmax.h are included once for each type, with NAME its name and
+ * T the type in memory: C's way of writing a function for several types. No include guard. */
+/* T in memory, U its unsigned twin, in which sums and products wrap, W the widest type of its signedness. */
+#define T    any_i8
+#define U    uint8_t
+#define W    int64_t
+#define NAME i8
+#include "comm/reduce/int.h"
+#define T    any_u8
+#define U    uint8_t
+#define W    uint64_t
+#define NAME u8
+#include "comm/reduce/int.h"
+#define T    any_i32
+#define U    uint32_t
+#define W    int64_t
+#define NAME i32
+#include "comm/reduce/int.h"
+#define T    any_u32
+#define U    uint32_t
+#define W    uint64_t
+#define NAME u32
+#include "comm/reduce/int.h"
+#define T    any_i64
+#define U    uint64_t
+#define W    int64_t
+#define NAME i64
+#include "comm/reduce/int.h"
+#define T    any_u64
+#define U    uint64_t
+#define W    uint64_t
+#define NAME u64
+#include "comm/reduce/int.h"
+
+#define T    any_f32
+#define NAME f32
+#include "comm/reduce/float.h"
+#define T    any_f64
+#define NAME f64
+#include "comm/reduce/float.h"
+
+#define T    any_u16
+#define NAME f16
+#include "comm/reduce/narrow.h"
+#define T    any_u16
+#define NAME bf16
+#include "comm/reduce/narrow.h"
+#define T    any_u8
+#define NAME f8e4m3
+#include "comm/reduce/narrow.h"
+#define T    any_u8
+#define NAME f8e5m2
+#include "comm/reduce/narrow.h"
+
+/* T the unsigned integer with the floating type's bits, S its signed twin, INF the bits of infinity, or of what
+ * all NaNs are above. */
+#define T    any_u32
+#define S    int32_t
+#define INF  0x7f800000
+#define NAME f32
+#include "comm/reduce/minmax.h"
+#define T    any_u64
+#define S    int64_t
+#define INF  0x7ff0000000000000
+#define NAME f64
+#include "comm/reduce/minmax.h"
+#define T    any_u16
+#define S    int16_t
+#define INF  0x7c00
+#define NAME f16
+#include "comm/reduce/minmax.h"
+#define T    any_u16
+#define S    int16_t
+#define INF  0x7f80
+#define NAME bf16
+#include "comm/reduce/minmax.h"
+#define T    any_u8
+#define S    int8_t
+#define INF  0x7e
+#define NAME f8e4m3
+#include "comm/reduce/minmax.h"
+#define T    any_u8
+#define S    int8_t
+#define INF  0x7c
+#define NAME f8e5m2
+#include "comm/reduce/minmax.h"

@@ -1,9 +1,0 @@
-/* The shared-memory transport. */
-#ifndef KO_SHM_H
-#define KO_SHM_H
-
-#include "link.h"
-
-extern const struct ko_link_ops ko_shm_ops;
-
-#endif

@@ -1,0 +1,210 @@
+/* TCP addresses as text and numbers, the interfaces of KOLO_IFACE, listening and dialling. See net.h. */
+#include "comm/sys/net.h"
+
+#include "comm/base/clock.h"
+#include "comm/base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+socklen_t ko_net_len(const union ko_net *a)
+{
+	return a->any.sa_family == AF_INET6 ? sizeof(a->v6) : sizeof(a->v4);
+}
+
+uint16_t ko_net_port(const union ko_net *a)
+{
+	return ntohs(a->any.sa_family == AF_INET6 ? a->v6.sin6_port : a->v4.sin_port);
+}
+
+void ko_net_set_port(union ko_net *a, uint16_t port)
+{
+	if (a->any.sa_family == AF_INET6)
+		a->v6.sin6_port = htons(port);
+	else
+		a->v4.sin_port = htons(port);
+}
+
+const char *ko_net_text(const union ko_net *a, char out[KO_NET_TEXT])
+{
+	const void *bytes = a->any.sa_family == AF_INET6 ? (const void *)&a->v6.sin6_addr : &a->v4.sin_addr;
+
+	if (!inet_ntop(a->any.sa_family, bytes, out, KO_NET_TEXT))
+		out[0] = 0;
+	return out;
+}
+
+int ko_net_same(const union ko_net *a, const union ko_net *b)
+{
+	if (a->any.sa_family != b->any.sa_family)
+		return 0;
+	return a->any.sa_family == AF_INET6 ? !memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, 16)
+					    : a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+}
+
+/* False for families that we don't speak, and for link-local addresses, which are none without their interface. */
+static int take(const struct sockaddr *from, union ko_net *out)
+{
+	if (!from || (from->sa_family != AF_INET && from->sa_family != AF_INET6))
+		return 0;
+	if (from->sa_family == AF_INET6 &&
+	    IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)from)->sin6_addr))
+		return 0;
+	memset(out, 0, sizeof(*out));
+	memcpy(out, from, from->sa_family == AF_INET6 ? sizeof(out->v6) : sizeof(out->v4));
+	return 1;
+}
+
+int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n)
+{
+	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *list;
+	int err = getaddrinfo(host, NULL, &hints, &list);
+
+	*n = 0;
+	if (err)
+		return ko_fail(KOLO_EUNREACH, "the name '%s' has no address: %s", host,
+			       err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));
+	for (const struct addrinfo *a = list; a && *n < KO_NET_MAX; a = a->ai_next)
+		*n += take(a->ai_addr, &out[*n]);
+	freeaddrinfo(list);
+	return *n ? 0 : ko_fail(KOLO_EUNREACH, "the name '%s' has neither an IPv4 nor an IPv6 address", host);
+}
+
+/* "lo, eth0" */
+static void list_interfaces(const struct ifaddrs *list, char *out, size_t room)
+{
+	size_t at = 0;
+
+	out[0] = 0;
+	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+		int seen = 0;
+
+		for (const struct ifaddrs *k = list; k != i; k = k->ifa_next)
+			seen |= !strcmp(k->ifa_name, i->ifa_name);
+		if (!seen && at < room)
+			at += (size_t)snprintf(out + at, room - at, "%s%s", at ? ", " : "", i->ifa_name);
+	}
+}
+
+int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
+{
+	const char *name = getenv("KOLO_IFACE");
+	char text[KO_NET_TEXT], there[256];
+	struct ifaddrs *list;
+
+	*n = 0;
+	if (!name || !*name)
+		return 0;
+	if (getifaddrs(&list) < 0)
+		return ko_fail(KOLO_ESYS, "KOLO_IFACE=%s: getifaddrs: %s", name, strerror(errno));
+	for (const struct ifaddrs *i = list; i && *n < KO_NET_MAX; i = i->ifa_next)
+		if (take(i->ifa_addr, &out[*n]) &&
+		    (!strcmp(i->ifa_name, name) || !strcmp(ko_net_text(&out[*n], text), name)))
+			++*n;
+	list_interfaces(list, there, sizeof(there));
+	freeifaddrs(list);
+	return *n ? 0
+		  : ko_fail(KOLO_EINVAL,
+			    "KOLO_IFACE=%s: no interface of this name or address that is up and has an IPv4 or "
+			    "IPv6 address; there are: %s",
+			    name, there);
+}
+
+/* Closes it, and keeps errno. */
+static int give_up(int fd)
+{
+	int err = errno;
+
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+int ko_net_listen(union ko_net *at)
+{
+	socklen_t len = sizeof(*at);
+	int fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1;
+
+	if (fd < 0)
+		return -1;
+	/* Connections of an earlier job that linger don't keep the port. */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (bind(fd, &at->any, ko_net_len(at)) == 0 && listen(fd, SOMAXCONN) == 0 &&
+	    getsockname(fd, &at->any, &len) == 0)
+		return fd;
+	return give_up(fd);
+}
+
+void ko_net_hurry(int fd)
+{
+	int yes = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+void ko_net_keep_alive(int fd)
+{
+	enum { IDLE_S = 10, BETWEEN_S = 5, TIMES = 3, SILENT_MS = 20000 };
+	int yes = 1, idle = IDLE_S, between = BETWEEN_S, times = TIMES, silent = SILENT_MS;
+
+	ko_net_hurry(fd);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof(between));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent, sizeof(silent));
+}
+
+int ko_net_start(const union ko_net *to)
+{
+	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || connect(fd, &to->any, ko_net_len(to)) == 0 || errno == EINPROGRESS || errno == EINTR)
+		return fd;
+	return give_up(fd);
+}
+
+int ko_net_is_through(int fd, int ms)
+{
+	struct pollfd way = { .fd = fd, .events = POLLOUT };
+	int rc = poll(&way, 1, ms), err = 0;
+	socklen_t len = sizeof(err);
+
+	if (rc == 0 || (rc < 0 && errno == EINTR))
+		return 0;
+	if (rc < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		return -1;
+	errno = err;
+	return err ? -1 : 1;
+}
+
+int ko_net_dial(const union ko_net *to, int64_t deadline)
+{
+	int fd = ko_net_start(to), through = 0;
+
+	while (fd >= 0 && through == 0) {
+		int64_t left = deadline - ko_now_ms();
+
+		through = ko_net_is_through(fd, left < 0 ? 0 : left > 1000 ? 1000 : (int)left);
+		if (through == 0 && left <= 0) {
+			errno = EAGAIN;
+			through = -1;
+		}
+	}
+	return through < 0 ? give_up(fd) : fd;
+}
+
+int ko_net_is_loopback(const union ko_net *a)
+{
+	if (a->any.sa_family == AF_INET)
+		return ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}

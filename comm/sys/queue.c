@@ -1,0 +1,416 @@
+/* See queue.h. One mutex per queue: calls and the worker hold it for some instructions only. The worker sleeps on a
+ * condition while there is nothing to do. */
+#include "comm/sys/queue.h"
+
+#include "comm/sys/thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What is in the queue when an event is recorded ends at a mark. Everyone who may still look at it holds it. */
+struct mark {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int holders;
+	bool reached;
+	int code; /* what the queue had failed with, and no wait had told, when it was reached */
+	char text[KO_TEXT];
+};
+
+struct kolo_event {
+	pthread_mutex_t lock;
+	struct mark *mark; /* of the last record; NULL: never recorded */
+};
+
+struct item {
+	ko_work_fn *run;
+	_Alignas(16) char arg[KO_WORK_ARG];
+};
+
+struct threaded {
+	struct kolo_queue queue;
+	pthread_mutex_t lock;
+	pthread_cond_t filled, emptied;
+	pthread_t worker;
+	struct item *items; /* a ring of `room`, a power of two */
+	size_t room;
+	uint64_t put, begun, done; /* counts of items; done <= begun <= put <= begun + room */
+	bool closing;
+	int code; /* the first failure that no wait has told yet; 0: none */
+	char text[KO_TEXT];
+};
+
+enum { FIRST_ROOM = 64 };
+
+/* ---- Work ----------------------------------------------------------------------------------------------- */
+
+static bool grow(struct threaded *q)
+{
+	size_t room = q->room ? 2 * q->room : FIRST_ROOM;
+	struct item *items = malloc(room * sizeof(*items));
+
+	if (!items)
+		return false;
+	for (uint64_t k = q->begun; k < q->put; k++)
+		items[k % room] = q->items[k % q->room];
+	free(q->items);
+	q->items = items;
+	q->room = room;
+	return true;
+}
+
+int ko_queue_put(struct kolo_queue *queue, ko_work_fn *run, const void *arg, size_t len)
+{
+	struct threaded *q = (struct threaded *)queue;
+	int rc = 0;
+
+	if (queue->stream)
+		return ko_fail(
+			KOLO_ENOTSUP,
+			"an event of Kolo's and a queue that is a stream: want the events that the stream "
+			"has itself");
+	pthread_mutex_lock(&q->lock);
+	if (q->put - q->begun == q->room && !grow(q)) {
+		rc = ko_fail(KOLO_ENOMEM, "no memory for work in a queue that holds %zu", q->room);
+	} else {
+		struct item *item = &q->items[q->put++ % q->room];
+
+		item->run = run;
+		memcpy(item->arg, arg, len);
+	}
+	pthread_mutex_unlock(&q->lock);
+	pthread_cond_signal(&q->filled); /* behind the lock, which the worker needs at once */
+	return rc;
+}
+
+static void keep_failure(struct threaded *q, int code, const char *text)
+{
+	if (q->code != 0 || code == 0)
+		return;
+	q->code = code;
+	memcpy(q->text, text, sizeof(q->text));
+}
+
+/* Linux's struct sched_attr; its header can't be included beside <sched.h>. */
+struct sched {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period; /* ns */
+};
+
+/* Asks for longer turns of a shared core than the usual 3 ms: then Linux 6.12 and later lets a caller that has slept in at
+ * once, who otherwise may wait for the end of the worker's turn. A caller that computes all along has its half as before.
+ * It is a wish: a kernel that refuses or doesn't know it does what it did. */
+static void take_long_turns(void)
+{
+	struct sched mine = { 0 };
+
+	if (syscall(SYS_sched_getattr, 0, &mine, sizeof(mine), 0) < 0 || mine.policy != SCHED_OTHER)
+		return;
+	mine.runtime = 5000000;
+	syscall(SYS_sched_setattr, 0, &mine, 0);
+}
+
+static void *work(void *arg)
+{
+	struct threaded *q = arg;
+
+	take_long_turns();
+	pthread_mutex_lock(&q->lock);
+	for (;;) {
+		struct item item;
+		int rc;
+
+		while (q->begun == q->put && !q->closing)
+			pthread_cond_wait(&q->filled, &q->lock);
+		if (q->begun == q->put)
+			break;
+		item = q->items[q->begun++ % q->room];
+		pthread_mutex_unlock(&q->lock);
+		rc = item.run(item.arg);
+		pthread_mutex_lock(&q->lock);
+		keep_failure(q, rc, kolo_last_error());
+		q->done++;
+		pthread_cond_broadcast(&q->emptied);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return NULL;
+}
+
+/* ---- Queues --------------------------------------------------------------------------------------------- */
+
+static void free_queue(struct threaded *q)
+{
+	pthread_mutex_destroy(&q->lock);
+	pthread_cond_destroy(&q->filled);
+	pthread_cond_destroy(&q->emptied);
+	free(q->items);
+	free(q);
+}
+
+int kolo_queue_create(struct kolo_queue **out)
+{
+	struct threaded *q;
+	int err;
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_queue_create: out is NULL");
+	*out = NULL;
+	q = calloc(1, sizeof(*q));
+	if (!q || !grow(q)) {
+		free(q);
+		return ko_fail(KOLO_ENOMEM, "kolo_queue_create: no memory for a queue");
+	}
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_cond_init(&q->filled, NULL);
+	pthread_cond_init(&q->emptied, NULL);
+	err = ko_thread_start(&q->worker, work, q);
+	if (err) {
+		free_queue(q);
+		return ko_fail(KOLO_ESYS, "kolo_queue_create: no thread for a queue: %s", strerror(err));
+	}
+	*out = &q->queue;
+	return 0;
+}
+
+void kolo_queue_destroy(struct kolo_queue *queue)
+{
+	struct threaded *q = (struct threaded *)queue;
+
+	if (!queue)
+		return;
+	if (queue->stream) {
+		queue->stream->destroy(queue);
+		return;
+	}
+	pthread_mutex_lock(&q->lock);
+	q->closing = true;
+	pthread_cond_signal(&q->filled);
+	pthread_mutex_unlock(&q->lock);
+	pthread_join(q->worker, NULL);
+	free_queue(q);
+}
+
+int kolo_queue_wait(struct kolo_queue *queue)
+{
+	struct threaded *q = (struct threaded *)queue;
+	uint64_t until;
+	int rc;
+
+	if (!queue)
+		return ko_fail(KOLO_EINVAL, "kolo_queue_wait: queue is NULL");
+	if (queue->stream)
+		return queue->stream->wait(queue);
+	pthread_mutex_lock(&q->lock);
+	until = q->put;
+	while (q->done < until)
+		pthread_cond_wait(&q->emptied, &q->lock);
+	rc = q->code ? ko_fail(q->code, "%s", q->text) : 0;
+	q->code = 0;
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+/* ---- Marks ---------------------------------------------------------------------------------------------- */
+
+static struct mark *make_mark(void)
+{
+	struct mark *mark = calloc(1, sizeof(*mark));
+
+	if (mark) {
+		pthread_mutex_init(&mark->lock, NULL);
+		pthread_cond_init(&mark->changed, NULL);
+		mark->holders = 1;
+	}
+	return mark;
+}
+
+static struct mark *hold(struct mark *mark)
+{
+	pthread_mutex_lock(&mark->lock);
+	mark->holders++;
+	pthread_mutex_unlock(&mark->lock);
+	return mark;
+}
+
+static void let_go(struct mark *mark)
+{
+	int left;
+
+	if (!mark)
+		return;
+	pthread_mutex_lock(&mark->lock);
+	left = --mark->holders;
+	pthread_mutex_unlock(&mark->lock);
+	if (left)
+		return;
+	pthread_mutex_destroy(&mark->lock);
+	pthread_cond_destroy(&mark->changed);
+	free(mark);
+}
+
+/* Blocks until it is reached; what the queue had failed with. */
+static int wait_mark(struct mark *mark)
+{
+	int rc;
+
+	pthread_mutex_lock(&mark->lock);
+	while (!mark->reached)
+		pthread_cond_wait(&mark->changed, &mark->lock);
+	rc = mark->code ? ko_fail(mark->code, "%s", mark->text) : 0;
+	pthread_mutex_unlock(&mark->lock);
+	return rc;
+}
+
+/* What a queue does where an event was recorded on it, or where it is to wait for one. */
+struct mark_work {
+	struct threaded *queue;
+	struct mark *mark;
+};
+
+static int reach_mark(void *arg)
+{
+	const struct mark_work *w = arg;
+	struct mark *mark = w->mark;
+
+	pthread_mutex_lock(&w->queue->lock);
+	pthread_mutex_lock(&mark->lock);
+	mark->code = w->queue->code;
+	memcpy(mark->text, w->queue->text, sizeof(mark->text));
+	mark->reached = true;
+	pthread_cond_broadcast(&mark->changed);
+	pthread_mutex_unlock(&mark->lock);
+	pthread_mutex_unlock(&w->queue->lock);
+	let_go(mark);
+	return 0;
+}
+
+static int await_mark(void *arg)
+{
+	const struct mark_work *w = arg;
+	int rc = wait_mark(w->mark);
+
+	let_go(w->mark);
+	return rc;
+}
+
+/* Puts it into the queue, which holds the mark from now on. */
+static int put_mark(struct kolo_queue *queue, ko_work_fn *run, struct mark *mark)
+{
+	const struct mark_work w = { (struct threaded *)queue, hold(mark) };
+	int rc = ko_queue_put(queue, run, &w, sizeof(w));
+
+	if (rc < 0)
+		let_go(mark);
+	return rc;
+}
+
+/* ---- Events --------------------------------------------------------------------------------------------- */
+
+int kolo_event_create(struct kolo_event **out)
+{
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_event_create: out is NULL");
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return ko_fail(KOLO_ENOMEM, "kolo_event_create: no memory for an event");
+	pthread_mutex_init(&(*out)->lock, NULL);
+	return 0;
+}
+
+void kolo_event_destroy(struct kolo_event *event)
+{
+	if (!event)
+		return;
+	let_go(event->mark);
+	pthread_mutex_destroy(&event->lock);
+	free(event);
+}
+
+int kolo_event_record(struct kolo_event *event, struct kolo_queue *queue)
+{
+	struct mark *mark, *before;
+	int rc;
+
+	if (!event || !queue)
+		return ko_fail(KOLO_EINVAL, "kolo_event_record: event and queue must not be NULL");
+	mark = make_mark();
+	if (!mark)
+		return ko_fail(KOLO_ENOMEM, "kolo_event_record: no memory for a mark");
+	rc = put_mark(queue, reach_mark, mark);
+	if (rc < 0) {
+		let_go(mark);
+		return rc;
+	}
+	pthread_mutex_lock(&event->lock);
+	before = event->mark;
+	event->mark = mark;
+	pthread_mutex_unlock(&event->lock);
+	let_go(before);
+	return 0;
+}
+
+/* The mark of its last record, held for the caller; NULL: never recorded. */
+static struct mark *mark_of(struct kolo_event *event)
+{
+	struct mark *mark;
+
+	pthread_mutex_lock(&event->lock);
+	mark = event->mark ? hold(event->mark) : NULL;
+	pthread_mutex_unlock(&event->lock);
+	return mark;
+}
+
+int kolo_event_query(struct kolo_event *event, int *done)
+{
+	struct mark *mark;
+
+	if (!event || !done)
+		return ko_fail(KOLO_EINVAL, "kolo_event_query: event and done must not be NULL");
+	*done = 1;
+	mark = mark_of(event);
+	if (!mark)
+		return 0;
+	pthread_mutex_lock(&mark->lock);
+	*done = mark->reached;
+	pthread_mutex_unlock(&mark->lock);
+	let_go(mark);
+	return 0;
+}
+
+int kolo_event_wait(struct kolo_event *event)
+{
+	struct mark *mark;
+	int rc = 0;
+
+	if (!event)
+		return ko_fail(KOLO_EINVAL, "kolo_event_wait: event is NULL");
+	mark = mark_of(event);
+	if (mark)
+		rc = wait_mark(mark);
+	let_go(mark);
+	return rc;
+}
+
+int kolo_queue_wait_event(struct kolo_queue *queue, struct kolo_event *event)
+{
+	struct mark *mark;
+	int rc = 0;
+
+	if (!queue || !event)
+		return ko_fail(KOLO_EINVAL, "kolo_queue_wait_event: queue and event must not be NULL");
+	mark = mark_of(event);
+	if (mark)
+		rc = put_mark(queue, await_mark, mark);
+	let_go(mark);
+	return rc;
+}

@@ -1,9 +1,0 @@
-/* Links through TCP: between hosts with nothing but the kernel. */
-#ifndef KO_TCP_H
-#define KO_TCP_H
-
-#include "link.h"
-
-extern const struct ko_link_ops ko_tcp_ops;
-
-#endif

@@ -1,0 +1,469 @@
+/* Links through TCP. Each edge has a connection, which carries slots one way, each behind its head, and nothing the other
+ * way: the kernel's buffers bound what is under way, and a connection that is closed with nothing unread at its sender
+ * delivers all that was sent. The sender's slots are free again when the kernel has taken them; the receiver reads into its
+ * slots when it looks for one. */
+#include "comm/transport/tcp.h"
+
+#include "comm/base/error.h"
+#include "comm/reduce/reduce.h"
+#include "comm/sys/net.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum {
+	SECRET = 16,
+	GAP = 64,           /* bytes before each slot, for its head */
+	AHEAD = 64 << 10,   /* bytes that are read at once, of several small slots perhaps */
+	DIRECT = 16 << 10,  /* what lacks more than that is read where it belongs */
+	MAX_STRANGERS = 16, /* connections that have not shown the secret; beyond, the oldest is dropped */
+};
+
+/* What travels before a slot's bytes. */
+struct tcp_head {
+	uint64_t len;
+	uint32_t tag;
+	uint32_t number; /* of the slot, counted from 0 */
+};
+
+struct tcp_address {
+	uint64_t slot_len;
+	uint32_t nslots;
+	unsigned char secret[SECRET];
+	union ko_net at;
+};
+
+_Static_assert(sizeof(struct tcp_address) <= sizeof(((struct ko_address *)0)->bytes), "it fits");
+
+struct tcp_link {
+	struct ko_link link; /* must be first */
+	struct ko_limits limits;
+	int fd;       /* the connection, -1 before it is made */
+	int listener; /* the receiver's, until then */
+	int strangers[MAX_STRANGERS], nstrangers;
+	unsigned char secret[SECRET];      /* the receiver's; the sender shows it */
+	union ko_net at;                   /* where the receiver listens */
+	char *memory;                      /* `len` bytes: the slots, each with a gap before it */
+	const char *payload[KO_MAX_SLOTS]; /* the sender's: where the bytes of each slot are */
+	size_t len;
+	/* Slots, counted from the beginning. Sender: posted <= committed <= posted + nslots; of slot `posted` `moved` bytes
+	 * have gone, its head included. Receiver: released <= filled <= released + nslots; of slot `filled` `moved` bytes have
+	 * come. */
+	uint64_t committed, posted, released, filled;
+	size_t moved;
+	char *place;  /* the receiver's: where the bytes of slot `filled` go, once its head has come; */
+	char *peeked; /* where those of slot `released` are, if they did not go into the slot */
+	char *ahead;  /* the receiver's: AHEAD bytes, of which [from, to) are not in their slots yet */
+	size_t from, to;
+	int broken; /* 0, or the code of what the link failed with */
+	char why[160];
+};
+
+static struct tcp_link *of(struct ko_link *link)
+{
+	return (struct tcp_link *)link;
+}
+
+/* The slot with this number, from its head on. */
+static struct tcp_head *head_at(const struct tcp_link *t, uint64_t number)
+{
+	size_t stride = GAP + t->limits.slot_len;
+
+	return (struct tcp_head *)(void *)(t->memory + number % t->limits.nslots * stride + GAP -
+					   sizeof(struct tcp_head));
+}
+
+/* Keeps the first failure. Returns its code. */
+static int break_link(struct tcp_link *t, const char *what, const char *why)
+{
+	char at[KO_NET_TEXT];
+
+	if (!t->broken)
+		snprintf(t->why, sizeof(t->why), "tcp: the connection %s %s: %s: %s",
+			 t->link.role == KO_SEND ? "to" : "at", ko_net_text(&t->at, at), what, why);
+	t->broken = KOLO_ESYS;
+	return ko_fail(t->broken, "%s", t->why);
+}
+
+/* ---- Opening -------------------------------------------------------------------------------------------- */
+
+static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
+{
+	(void)a;
+	(void)asked;
+	(void)b; /* whether there is a way between them is seen when they connect */
+	return 0;
+}
+
+static void close_link(struct ko_link *link, bool obsolete)
+{
+	struct tcp_link *t = of(link);
+
+	(void)obsolete; /* it never waits */
+	if (!t)
+		return;
+	if (t->fd >= 0)
+		close(t->fd);
+	if (t->listener >= 0)
+		close(t->listener);
+	for (int k = 0; k < t->nstrangers; k++)
+		close(t->strangers[k]);
+	if (t->memory)
+		munmap(t->memory, t->len);
+	free(t->ahead);
+	free(t);
+}
+
+/* At the address where other hosts reach this rank. */
+static int listen_there(struct tcp_link *t, const struct ko_place *here)
+{
+	char at[KO_NET_TEXT];
+
+	t->at = here->net;
+	if (t->at.any.sa_family == 0)
+		t->at.v4 = (struct sockaddr_in){ .sin_family = AF_INET,
+						 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	ko_net_set_port(&t->at, 0);
+	t->listener = ko_net_listen(&t->at);
+	if (t->listener < 0)
+		return ko_fail(KOLO_ESYS, "tcp: opening a port at %s: %s", ko_net_text(&t->at, at),
+			       strerror(errno));
+	t->ahead = malloc(AHEAD);
+	if (!t->ahead)
+		return ko_fail(KOLO_ENOMEM, "tcp: no memory for a link");
+	return getrandom(t->secret, sizeof(t->secret), 0) == sizeof(t->secret)
+		       ? 0
+		       : ko_fail(KOLO_ESYS, "tcp: getrandom: %s", strerror(errno));
+}
+
+static int open_link(enum ko_role role, const struct ko_place *here, const struct ko_limits *limits,
+		     struct ko_link **out)
+{
+	struct tcp_link *t = calloc(1, sizeof(*t));
+	int rc = 0;
+
+	*out = NULL;
+	if (!t)
+		return ko_fail(KOLO_ENOMEM, "tcp: no memory for a link");
+	t->link.role = role;
+	t->link.anywhere = true;
+	t->limits = *limits;
+	t->fd = t->listener = -1;
+	t->len = limits->nslots * (GAP + limits->slot_len);
+	t->link.memory = t->len + (role == KO_RECV ? AHEAD : 0);
+	t->memory = mmap(NULL, t->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (t->memory == MAP_FAILED) {
+		t->memory = NULL;
+		rc = ko_fail(KOLO_ENOMEM, "tcp: no memory for %zu bytes of slots", t->len);
+	}
+	if (rc == 0 && role == KO_RECV)
+		rc = listen_there(t, here);
+	if (rc < 0) {
+		close_link(&t->link, true);
+		return rc;
+	}
+	*out = &t->link;
+	return 0;
+}
+
+static int address_link(struct ko_link *link, struct ko_address *out)
+{
+	const struct tcp_link *t = of(link);
+	struct tcp_address a = { .slot_len = t->limits.slot_len, .nslots = t->limits.nslots, .at = t->at };
+
+	memcpy(a.secret, t->secret, sizeof(a.secret));
+	*out = (struct ko_address){ .fd = -1 };
+	memcpy(out->bytes, &a, sizeof(a));
+	return 0;
+}
+
+/* ---- Connecting ----------------------------------------------------------------------------------------- */
+
+static void forget_stranger(struct tcp_link *t, int k)
+{
+	t->nstrangers--;
+	memmove(&t->strangers[k], &t->strangers[k + 1], (size_t)(t->nstrangers - k) * sizeof(int));
+}
+
+/* Has stranger k shown the secret? Who shows something else is dropped. */
+static bool is_sender(struct tcp_link *t, int k)
+{
+	unsigned char shown[SECRET];
+	ssize_t got = recv(t->strangers[k], shown, sizeof(shown), MSG_PEEK | MSG_DONTWAIT);
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (got > 0 && memcmp(shown, t->secret, (size_t)got) == 0)
+		return got == SECRET && recv(t->strangers[k], shown, sizeof(shown), 0) == SECRET;
+	close(t->strangers[k]);
+	forget_stranger(t, k);
+	return false;
+}
+
+/* The stranger that has shown the secret is the sender. */
+static bool find_sender(struct tcp_link *t)
+{
+	for (int k = t->nstrangers; k-- > 0;) {
+		if (!is_sender(t, k))
+			continue;
+		t->fd = t->strangers[k];
+		forget_stranger(t, k);
+		return true;
+	}
+	return false;
+}
+
+static int accept_sender(struct tcp_link *t)
+{
+	int fd;
+
+	while (!find_sender(t)) {
+		fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+			return break_link(t, "accepting", strerror(errno));
+		if (fd < 0) /* nobody, or one who has gone again */
+			return KO_EAGAIN;
+		if (t->nstrangers == MAX_STRANGERS) {
+			close(t->strangers[0]);
+			forget_stranger(t, 0);
+		}
+		t->strangers[t->nstrangers++] = fd;
+	}
+	ko_net_hurry(t->fd); /* not more: lifelines notice a silent host, and a receiver may be late */
+	close(t->listener);
+	t->listener = -1;
+	return 0;
+}
+
+static int call_receiver(struct tcp_link *t)
+{
+	int through;
+
+	if (t->fd < 0)
+		t->fd = ko_net_start(&t->at);
+	through = t->fd < 0 ? -1 : ko_net_is_through(t->fd, 0);
+	if (through <= 0)
+		return through == 0 ? KO_EAGAIN : break_link(t, "connecting", strerror(errno));
+	ko_net_hurry(t->fd);
+	return send(t->fd, t->secret, sizeof(t->secret), MSG_NOSIGNAL) == sizeof(t->secret)
+		       ? 0
+		       : break_link(t, "greeting", strerror(errno));
+}
+
+static int connect_link(struct ko_link *link, const struct ko_address *peer)
+{
+	struct tcp_link *t = of(link);
+	struct tcp_address a;
+
+	memcpy(&a, peer->bytes, sizeof(a));
+	if (a.slot_len != t->limits.slot_len || a.nslots != t->limits.nslots)
+		return ko_fail(KOLO_EMISMATCH,
+			       "tcp: the other end has %u slots of %llu bytes, this one %u of %llu", a.nslots,
+			       (unsigned long long)a.slot_len, t->limits.nslots,
+			       (unsigned long long)t->limits.slot_len);
+	if (t->broken)
+		return ko_fail(t->broken, "%s", t->why);
+	if (link->role == KO_RECV)
+		return accept_sender(t);
+	t->at = a.at;
+	memcpy(t->secret, a.secret, sizeof(t->secret));
+	return call_receiver(t);
+}
+
+/* ---- Sending -------------------------------------------------------------------------------------------- */
+
+/* Sends of a slot what has not gone yet. */
+static ssize_t send_rest(struct tcp_link *t, struct tcp_head *head, const char *from)
+{
+	size_t gone = t->moved < sizeof(*head) ? t->moved : sizeof(*head);
+	struct iovec parts[2] = { { .iov_base = (char *)head + gone, .iov_len = sizeof(*head) - gone },
+				  { .iov_base = (char *)from + (t->moved - gone),
+				    .iov_len = head->len - (t->moved - gone) } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	return sendmsg(t->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Gives the kernel what it takes. 0, or what the link failed with. */
+static int flush(struct tcp_link *t)
+{
+	while (!t->broken && t->posted < t->committed) {
+		struct tcp_head *head = head_at(t, t->posted);
+		size_t len = sizeof(*head) + head->len;
+		ssize_t sent = send_rest(t, head, t->payload[t->posted % t->limits.nslots]);
+
+		if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+			return 0;
+		if (sent < 0)
+			return break_link(t, "sending", strerror(errno));
+		t->moved += (size_t)sent;
+		if (t->moved < len)
+			continue;
+		t->moved = 0;
+		t->posted++;
+	}
+	return t->broken ? ko_fail(t->broken, "%s", t->why) : 0;
+}
+
+static int acquire_slot(struct ko_link *link, struct ko_slot *out)
+{
+	struct tcp_link *t = of(link);
+	int rc = t->committed == t->posted ? 0 : flush(t);
+
+	if (rc < 0 || t->broken)
+		return rc < 0 ? rc : ko_fail(t->broken, "%s", t->why);
+	if (t->committed - t->posted == t->limits.nslots)
+		return KO_EAGAIN;
+	*out = (struct ko_slot){ .ptr = head_at(t, t->committed) + 1 };
+	return 0;
+}
+
+static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
+{
+	struct tcp_link *t = of(link);
+
+	if (link->stores == KO_STREAMING)
+		ko_stream_fence();
+	*head_at(t, t->committed) = (struct tcp_head){ slot->len, slot->tag, (uint32_t)t->committed };
+	t->payload[t->committed % t->limits.nslots] = slot->len ? slot->ptr : t->memory;
+	t->committed++;
+	link->bytes += slot->len;
+	link->slots++;
+	flush(t);
+	return 0;
+}
+
+static int drain_link(struct ko_link *link)
+{
+	struct tcp_link *t = of(link);
+	int rc = flush(t);
+
+	return rc < 0 || t->posted == t->committed ? rc : KO_EAGAIN;
+}
+
+/* ---- Receiving ------------------------------------------------------------------------------------------ */
+
+/* Bytes from the connection. KO_EAGAIN: none now. */
+static int read_some(struct tcp_link *t, void *to, size_t room, size_t *got)
+{
+	ssize_t n = recv(t->fd, to, room, MSG_DONTWAIT);
+
+	*got = n > 0 ? (size_t)n : 0;
+	if (n > 0)
+		return 0;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return KO_EAGAIN;
+	return break_link(t, "receiving", n < 0 ? strerror(errno) : "the sender closed it");
+}
+
+/* What slot `filled` lacks; of its head first. */
+static size_t lacks(const struct tcp_link *t, const struct tcp_head *head)
+{
+	return (t->moved < sizeof(*head) ? sizeof(*head) : sizeof(*head) + head->len) - t->moved;
+}
+
+/* Checks it, and finds a place for what comes behind it: the caller's, if it is what the caller waits for. */
+static int take_head(struct tcp_link *t, struct tcp_head *head, void *into, size_t into_len)
+{
+	if (head->number != (uint32_t)t->filled || head->len > t->limits.slot_len)
+		return break_link(t, "receiving", "what came is no slot, or not the next one");
+	t->place = (char *)(head + 1);
+	if (t->filled == t->released && into && into_len == head->len)
+		t->place = t->peeked = into;
+	return 0;
+}
+
+/* Where the next byte of the slot goes. */
+static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
+{
+	return t->moved < sizeof(*head) ? (char *)head + t->moved : t->place + (t->moved - sizeof(*head));
+}
+
+/* Fills the next slot, or the place for it. KO_EAGAIN: not all of it has come. */
+static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
+{
+	struct tcp_head *head = head_at(t, t->filled);
+	int rc = t->broken ? ko_fail(t->broken, "%s", t->why) : 0;
+	size_t need;
+
+	while (rc == 0 && (need = lacks(t, head)) > 0) {
+		size_t n = t->to - t->from < need ? t->to - t->from : need;
+
+		if (n) {
+			memcpy(next_byte(t, head), t->ahead + t->from, n);
+			t->from += n;
+		} else if (need >= DIRECT) {
+			rc = read_some(t, next_byte(t, head), need, &n);
+		} else {
+			t->from = 0;
+			rc = read_some(t, t->ahead, AHEAD, &t->to);
+		}
+		t->moved += n;
+		if (n && t->moved == sizeof(*head) && rc == 0)
+			rc = take_head(t, head, into, into_len);
+	}
+	if (rc)
+		return rc;
+	t->moved = 0;
+	t->filled++;
+	return 0;
+}
+
+static int peek_slot(struct ko_link *link, void *into, size_t len, struct ko_slot *out)
+{
+	struct tcp_link *t = of(link);
+	struct tcp_head *head = head_at(t, t->released);
+	int rc = t->released < t->filled ? 0 : fill_slot(t, into, len);
+
+	if (rc == 0)
+		*out = (struct ko_slot){ .ptr = t->peeked ? t->peeked : (char *)(head + 1),
+					 .len = head->len,
+					 .tag = head->tag };
+	return rc;
+}
+
+static int release_slot(struct ko_link *link)
+{
+	struct tcp_link *t = of(link);
+
+	link->bytes += head_at(t, t->released)->len;
+	link->slots++;
+	t->released++;
+	t->peeked = NULL;
+	return 0;
+}
+
+static int progress_link(struct ko_link *link)
+{
+	struct tcp_link *t = of(link);
+	int rc = 0;
+
+	if (link->role == KO_SEND)
+		rc = flush(t);
+	else
+		while (rc == 0 && t->filled - t->released < t->limits.nslots)
+			rc = fill_slot(t, NULL, 0);
+	return rc < 0 ? rc : 0;
+}
+
+const struct ko_link_ops ko_tcp_ops = {
+	.name = "tcp",
+	.probe = probe_places,
+	.open = open_link,
+	.address = address_link,
+	.connect = connect_link,
+	.acquire = acquire_slot,
+	.commit = commit_slot,
+	.peek = peek_slot,
+	.release = release_slot,
+	.progress = progress_link,
+	.drain = drain_link,
+	.close = close_link,
+};

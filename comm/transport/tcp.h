@@ -1,0 +1,9 @@
+/* Links through TCP: between hosts with nothing but the kernel. */
+#ifndef KO_TCP_H
+#define KO_TCP_H
+
+#include "comm/transport/link.h"
+
+extern const struct ko_link_ops ko_tcp_ops;
+
+#endif

@@ -1,9 +1,0 @@
-/* Links through RDMA verbs: InfiniBand, RoCE. */
-#ifndef KO_VERBS_H
-#define KO_VERBS_H
-
-#include "link.h"
-
-extern const struct ko_link_ops ko_verbs_ops;
-
-#endif

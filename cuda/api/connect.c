@@ -1,0 +1,465 @@
+/* Joining the GPUs of a communicator's ranks, and leaving them (ko_gpu_connect).
+ *
+ * Joining is done in steps. After each step all ranks report how they fared (agree). So a step that
+ * fails on one rank fails on all. */
+#include "cuda/api/connect.h"
+#include "cuda/gpu/proxy.h"
+#include "cuda/gpu/staged.h"
+#include "cuda/gpu/threads.h"
+#include "cuda/gpu/uses.h"
+#include "cuda/gpu/watchdog.h"
+#include "cuda/gpu/window.h"
+#include "cuda/stream/alltoall.h"
+#include "cuda/stream/path_check.h"
+
+#include "comm/base/clock.h"
+#include "comm/base/env.h"
+#include "comm/memory/window.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a rank says of itself in each step. Plain bytes. */
+struct says {
+	int32_t status, pid;
+	uint64_t pidns; /* in this namespace of process ids */
+	uint64_t arena, pair, marks;
+	int32_t device; /* 1: it has slots that cards read or write */
+	struct ko_gpu_export memory;
+};
+
+/* ---- Telling each other --------------------------------------------------------------------------------- */
+
+static struct says say(const struct ko_gpu_comm *g, int status)
+{
+	struct says s = {
+		.status = status, .pid = getpid(), .arena = g->arena, .device = g->in.device || g->out.device
+	};
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		s.pidns = st.st_ino;
+	return s;
+}
+
+/* Reports to all ranks how this one fared, and fails on all if it failed on one. all[nranks]. */
+static int agree(struct ko_gpu_comm *g, struct kolo_comm *over, const struct says *mine, struct says *all)
+{
+	char why[KO_TEXT], them[KO_RANK_TEXT];
+	int rc;
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	rc = kolo_all_gather(over, mine, all, sizeof(*mine), KOLO_U8, NULL);
+	if (rc == 0 && mine->status < 0)
+		rc = ko_fail(mine->status, "%s", why);
+	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
+		if (all[r].status < 0)
+			rc = ko_fail(all[r].status,
+				     "%s could not join its GPU to the others' (%s); its own error says why",
+				     ko_comm_name(g->comm, r, them), kolo_strerror(all[r].status));
+	return rc;
+}
+
+static bool same_process(const struct says *a, const struct says *b)
+{
+	return a->pid == b->pid && a->pidns == b->pidns;
+}
+
+/* ---- Steps ---------------------------------------------------------------------------------------------- */
+
+/* The GPU, and how much of it slots may take. */
+static int open_gpu(struct ko_gpu_comm *g, void *stream)
+{
+	int64_t arena;
+	int rc = g->driver->open(stream, &g->gpu);
+
+	if (rc < 0)
+		return ko_fail(rc, "rank %d: no GPU for a queue from a stream: %s", g->comm->rank,
+			       g->driver->text());
+	if ((rc = ko_env_get(KO_ENV_CUDA_MEMORY, &arena)) < 0)
+		return rc;
+	g->arena = (size_t)arena;
+	if ((rc = g->driver->enter(g->gpu)) == 0) {
+		if ((rc = g->driver->event_create(g->gpu, &g->last.event)) == 0)
+			rc = g->driver->event_create(g->gpu, &g->captured.event);
+		g->driver->leave(g->gpu);
+	}
+	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
+}
+
+/* Makes the slots that prev or its proxy writes. If the edge to next is staged, also the slots for
+ * that. */
+static int make_slots(struct ko_gpu_comm *g)
+{
+	int rc = 0;
+
+	if (ko_gpu_is_staged(g->comm, g->in.peer))
+		rc = ko_gpu_staged_make(g, &g->in);
+	else if ((rc = g->driver->alloc(g->gpu, g->arena, &g->in.memory)) < 0)
+		ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
+	if (rc == 0 && ko_gpu_is_staged(g->comm, g->comm->rank))
+		rc = ko_gpu_staged_make(g, &g->out);
+	return rc < 0 || (!g->in.staged && !g->out.staged) ? rc : ko_gpu_proxy_open(g);
+}
+
+/* This rank's slots, flags and events. */
+static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
+{
+	const struct ko_window *window = &g->local->windows->all[0];
+	const struct ko_driver *d = g->driver;
+	void *at;
+	int rc;
+
+	if ((rc = d->event_create(g->gpu, &g->pace[0])) < 0 ||
+	    (rc = d->event_create(g->gpu, &g->pace[1])) < 0)
+		return ko_gpu_error(g, rc, "making an event");
+	if ((rc = make_slots(g)) < 0)
+		return rc;
+	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->local->nranks, &at)) < 0)
+		return ko_gpu_error(g, rc, "registering host memory");
+	g->flags = window->memory;
+	g->flags_len = window->part_len;
+	g->gpu_flags = at;
+	if ((rc = ko_gpu_marks_open(g)) < 0)
+		return rc;
+	return prev_is_here ? ko_gpu_pair_open(g) : 0;
+}
+
+/* To prev, which writes into the slots. */
+static int hand_over(struct ko_gpu_comm *g, int fd)
+{
+	const struct ko_msg msg = { .type = KO_MSG_MEMORY };
+
+	return ko_lifelines_send(g->inner->lifelines, g->in.peer, &msg, fd);
+}
+
+static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
+{
+	int64_t deadline = g->comm->timeout_ms ? ko_now_ms() + g->comm->timeout_ms : INT64_MAX;
+	struct ko_msg msg;
+	int fd, rc;
+
+	rc = ko_lifelines_recv(g->inner->lifelines, g->out.peer, KO_MSG_MEMORY, 0, deadline, &msg, &fd);
+	if (rc < 0)
+		return rc;
+	rc = g->driver->import(g->gpu, memory, fd, &g->out.memory);
+	if (fd >= 0)
+		close(fd);
+	return rc < 0 ? ko_gpu_error(
+				g, rc,
+				"mapping the slots of the next rank's GPU (a transport by name, like shm, does without)")
+		      : 0;
+}
+
+/* An edge has the receiver's flags. Each end of a staged edge has its own. */
+static void set_flags(struct ko_gpu_comm *g)
+{
+	int rank = g->comm->rank, owner = g->out.staged ? rank : g->out.peer;
+	int end = g->out.staged ? KO_GPU_OUT : KO_GPU_IN;
+
+	g->in.flags = ko_gpu_flags_of(g, rank, KO_GPU_IN);
+	g->in.gpu_flags = ko_gpu_flags_there(g, rank, KO_GPU_IN);
+	g->out.flags = ko_gpu_flags_of(g, owner, end);
+	g->out.gpu_flags = ko_gpu_flags_there(g, owner, end);
+}
+
+/* Checks the paths of staged edges, or of the others. A collective. If it fails before anything is
+ * sent, the communicator `over` is as it was. */
+static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
+{
+	enum { LEN = 64 << 10 };
+	struct ko_gpu_path_check t = { 0 };
+	struct says mine = say(g, ko_gpu_path_check_prepare(g, staged ? ko_gpu_path_check_len(g) : LEN, &t));
+	int rc = agree(g, over, &mine, all);
+
+	if (rc == 0) {
+		mine = say(g, ko_gpu_path_check_run(g, &t, staged));
+		rc = agree(g, over, &mine, all);
+	}
+	ko_gpu_path_check_end(g, &t);
+	return rc;
+}
+
+/* Finds the slots of next, and the marks of this process's threads, from what all ranks have
+ * reported. */
+static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd)
+{
+	const struct says *me = &all[g->comm->rank], *next = &all[g->out.peer];
+	int rc = 0;
+
+	set_flags(g);
+	if (fd >= 0 && !g->in.pair)
+		rc = hand_over(g, fd);
+	if (rc == 0 && !g->out.staged)
+		rc = same_process(me, next) ? ko_gpu_pair_join(g, next->pair, &next->memory)
+					    : take_over(g, &next->memory);
+	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
+		if (r != g->comm->rank && g->process[r] == g->process[g->comm->rank])
+			rc = ko_gpu_marks_join(g, r, all[r].marks);
+	return rc;
+}
+
+/* Finds the process of each rank of this host, as the first rank in it. Process ids of other hosts
+ * may be the same. */
+static void find_processes(struct ko_gpu_comm *g, const struct says *all)
+{
+	for (int r = 0; r < g->comm->nranks; r++) {
+		int first = 0;
+
+		while (first < r && (g->places[first] < 0 || !same_process(&all[first], &all[r])))
+			first++;
+		g->process[r] = g->places[r] < 0 ? r : first;
+	}
+}
+
+/* The steps, once there is a communicator to take them in. */
+static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
+{
+	struct kolo_comm *c = g->comm;
+	struct says mine = say(g, open_gpu(g, stream));
+	void *page;
+	int fd = -1, rc = agree(g, g->inner, &mine, all), entered;
+
+	if (rc < 0)
+		return rc;
+	/* Elements have all of what was asked for: what lengths they have is often a power of
+	 * two. */
+	g->arena = all[0].arena + (size_t)KO_GPU_SLOTS * KO_GPU_ALIGN;
+	for (int r = 0; r < c->nranks; r++)
+		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
+	if ((rc = kolo_alloc(g->local, KO_GPU_SHARED, &page)) < 0)
+		return rc;
+	entered = g->driver->enter(g->gpu);
+	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it")
+				  : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
+							same_process(&all[c->rank], &all[g->in.peer])));
+	if (mine.status == 0 && !g->in.staged &&
+	    (mine.status = g->driver->export(g->gpu, g->in.memory.at, g->arena, &mine.memory, &fd)) < 0)
+		ko_gpu_error(g, mine.status, "handing memory to another process");
+	mine.pair = (uintptr_t)g->in.pair;
+	mine.marks = (uintptr_t)g->marks[c->rank];
+	find_processes(g, all);
+	rc = agree(g, g->inner, &mine, all);
+	if (rc == 0) {
+		mine = say(g, join_neighbours(g, all, fd));
+		rc = agree(g, g->inner, &mine, all);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (rc == 0)
+		rc = check_paths(g, g->inner, all, false);
+	for (int r = 0; r < c->nranks; r++)
+		g->cards = g->cards || all[r].device;
+	if (rc == 0) { /* from here on the inner communicator is the thread's that watches */
+		mine = say(g, ko_gpu_watch(g));
+		rc = agree(g, g->inner, &mine, all);
+	}
+	if (entered == 0)
+		g->driver->leave(g->gpu);
+	return rc;
+}
+
+/* The inner communicator, and that of this host. */
+static int make_communicators(struct ko_gpu_comm *g)
+{
+	struct kolo_comm *c = g->comm;
+	int color = -1, rc, n = 0;
+
+	g->places = malloc((size_t)c->nranks * sizeof(*g->places));
+	g->process = calloc((size_t)c->nranks, sizeof(*g->process));
+	g->marks = calloc((size_t)c->nranks, sizeof(*g->marks));
+	if (!g->places || !g->process || !g->marks) /* the others wait in the next step */
+		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank, c->nranks);
+	for (int r = 0; r < c->nranks; r++) {
+		bool here = ko_place_same(&c->table[r].place, &c->table[c->rank].place);
+
+		g->places[r] = here ? n++ : -1;
+		if (here && color < 0)
+			color = r;
+	}
+	if ((rc = kolo_comm_split(c, 0, c->rank, &g->inner)) < 0)
+		return rc;
+	g->local = g->inner;
+	return c->spread ? kolo_comm_split(c, color, c->rank, &g->local) : 0;
+}
+
+/* From here on the thread watches. */
+static void let_it_watch(struct ko_gpu_comm *g)
+{
+	pthread_mutex_lock(&g->lock);
+	g->joined = true;
+	pthread_cond_signal(&g->changed);
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* Checks slots that cards read and write. By now the proxies work, and have the inner
+ * communicator. */
+static int check_cards(struct ko_gpu_comm *g, struct says *all)
+{
+	int rc;
+
+	if (!g->cards)
+		return 0;
+	if ((rc = g->driver->enter(g->gpu)) < 0)
+		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
+	rc = check_paths(g, g->comm, all, true);
+	g->driver->leave(g->gpu);
+	return rc;
+}
+
+static int join_all(struct ko_gpu_comm *g, void *stream)
+{
+	struct kolo_comm *c = g->comm;
+	struct says *all;
+	int rc;
+
+	if (c->nranks == 1) {
+		g->joined = true;
+		return open_gpu(g, stream);
+	}
+	g->in.peer = ko_ring_prev(&c->ring, c->rank);
+	g->out.peer = ko_ring_next(&c->ring, c->rank);
+	if ((rc = make_communicators(g)) < 0)
+		return rc;
+	all = calloc((size_t)c->nranks, sizeof(*all));
+	if (!all) /* the others wait in the next step */
+		rc = ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank,
+				  c->nranks);
+	else
+		rc = join(g, stream, all);
+	if (rc == 0) {
+		let_it_watch(g);
+		rc = check_cards(g, all);
+	}
+	free(all);
+	return rc;
+}
+
+/* ---- Ending --------------------------------------------------------------------------------------------- */
+
+static void sleep_ms(int ms)
+{
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+/* Is all done that was recorded? Of a graph that was launched and has not begun nothing is
+ * known. */
+static bool is_idle(const struct ko_gpu_comm *g)
+{
+	int rc = g->last.recorded ? g->driver->event_poll(g->gpu, g->last.event) : 0;
+
+	if (rc < 0) /* the GPU has failed, and does nothing any more */
+		return true;
+	if (g->in.flags && atomic_load_explicit(&g->in.flags->stage.value, memory_order_acquire))
+		return false;
+	if (g->proxy && !ko_gpu_proxy_is_done(g) && ko_roster_cause(g->comm->roster) == 0)
+		return false;
+	return rc == 0;
+}
+
+/* Waits for that. A healthy communicator becomes idle by itself, or fails after its timeout. The
+ * watching thread lets a failed one go on. false: the stream did not end, and its memory is still
+ * in use. */
+static bool wait_until_idle(struct ko_gpu_comm *g)
+{
+	enum { PATIENCE_MS = 10000, STEP_MS = 1 };
+	int failed_ms = 0;
+
+	while (!is_idle(g) && failed_ms < PATIENCE_MS) {
+		sleep_ms(STEP_MS);
+		failed_ms += !g->joined || ko_roster_cause(g->comm->roster) < 0 ? STEP_MS : 0;
+	}
+	return failed_ms < PATIENCE_MS;
+}
+
+static void free_memory(struct ko_gpu_comm *g)
+{
+	const struct ko_driver *d = g->driver;
+	void *events[] = { g->pace[0], g->pace[1], g->last.event, g->captured.event };
+
+	ko_gpu_windows_close(g);
+	ko_gpu_alltoall_close(g);
+	if (g->out.memory.mapped)
+		d->release(g->gpu, &g->out.memory);
+	ko_gpu_proxy_close(g);
+	ko_gpu_staged_free(g, &g->out);
+	ko_gpu_staged_free(g, &g->in);
+	if (!g->in.pair)
+		d->release(g->gpu, &g->in.memory);
+	ko_gpu_pair_let_go(g, &g->out);
+	ko_gpu_pair_let_go(g, &g->in);
+	ko_gpu_marks_let_go(g);
+	for (size_t k = 0; k < sizeof(events) / sizeof(events[0]); k++)
+		if (events[k])
+			d->event_destroy(g->gpu, events[k]);
+	if (g->gpu_flags)
+		d->unpin(g->gpu, g->flags);
+}
+
+/* Leaves what is not idle, or can't be reached any more, to the process. */
+static void disconnect(struct ko_gpu_comm *g)
+{
+	bool idle = !g->gpu;
+
+	if (g->gpu && g->driver->enter(g->gpu) == 0) {
+		idle = wait_until_idle(g);
+		ko_gpu_unwatch(g);
+		if (idle)
+			free_memory(g);
+		g->driver->leave(g->gpu);
+	}
+	ko_gpu_unwatch(g);
+	if (idle) {
+		if (g->local != g->inner)
+			kolo_comm_destroy(g->local);
+		kolo_comm_destroy(g->inner);
+		free(g->places);
+		free(g->process);
+		free(g->marks);
+	}
+	ko_gpu_use_no_more(g);
+	if (idle && g->gpu)
+		g->driver->close(g->gpu);
+	pthread_mutex_destroy(&g->lock);
+	pthread_cond_destroy(&g->changed);
+	free(g);
+}
+
+/* ---- Connecting ----------------------------------------------------------------------------------------- */
+
+static void close_attached(struct ko_attached *attached)
+{
+	disconnect((struct ko_gpu_comm *)attached);
+}
+
+int ko_gpu_connect(struct kolo_comm *comm, void *stream)
+{
+	struct ko_gpu_comm *g = calloc(1, sizeof(*g));
+	pthread_condattr_t attr;
+	char why[KO_TEXT];
+	int rc;
+
+	if (!g) /* the others wait for this rank */
+		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to join GPUs", comm->rank);
+	g->attached.close = close_attached;
+	g->comm = comm;
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&g->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	comm->order->in_turn = true;
+	if ((rc = ko_driver_get(&g->driver)) == 0)
+		rc = join_all(g, stream);
+	comm->order->in_turn = false;
+	if (rc == 0) {
+		comm->attached = &g->attached;
+		return 0;
+	}
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	disconnect(g);
+	return ko_fail(rc, "%s", why);
+}

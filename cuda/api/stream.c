@@ -1,0 +1,196 @@
+/* Queues that are CUDA streams: the functions of kolo_cuda.h, except for registering and allocating
+ * memory. A collective with such a queue is recorded during its call (record). */
+#include "cuda/api/stream.h"
+#include "cuda/api/connect.h"
+#include "cuda/gpu/uses.h"
+#include "cuda/stream/alltoall.h"
+#include "cuda/stream/record.h"
+
+#include "comm/api/group.h"
+
+#include "kolo/kolo_cuda.h"
+
+#include <stdlib.h>
+
+#define PER_THREAD ((struct CUstream_st *)2) /* CU_STREAM_PER_THREAD */
+
+struct ko_stream *ko_stream_of(struct kolo_queue *queue)
+{
+	return queue && queue->stream ? (struct ko_stream *)queue : NULL;
+}
+
+/* Is the queue on the GPU that the communicator has joined? */
+static int check_gpu(const struct ko_stream *s, const struct ko_gpu_comm *g)
+{
+	const struct ko_gpu_info *mine = s->driver->info(s->gpu), *joined = s->driver->info(g->gpu);
+
+	if (s->driver->same(s->gpu, g->gpu))
+		return 0;
+	return ko_fail(
+		KOLO_EINVAL,
+		"rank %d: a queue on GPU %d (%s), where this communicator has used GPU %d (%s), or another context, before: want "
+		"queues of one context for each communicator",
+		g->comm->rank, mine->ordinal, mine->bus, joined->ordinal, joined->bus);
+}
+
+int ko_stream_join(struct ko_stream *s, struct kolo_comm *comm, struct ko_gpu_comm **out)
+{
+	int rc = ko_gpu_of(comm) ? 0 : ko_gpu_connect(comm, s->stream);
+
+	*out = ko_gpu_of(comm);
+	if (rc == 0)
+		rc = check_gpu(s, *out);
+	if (rc == 0 && (rc = ko_gpu_use(*out, s->uses)) < 0) /* the others wait for this rank */
+		rc = ko_comm_fail(comm, rc, "%s", kolo_last_error());
+	return rc;
+}
+
+int ko_stream_ask(const struct ko_stream *s, const void *pointer, struct kolo_cuda_pointer *out)
+{
+	int rc = s->driver->enter(s->gpu);
+
+	*out = (struct kolo_cuda_pointer){ .device = -1 };
+	if (rc == 0) {
+		rc = s->driver->pointer(s->gpu, pointer, out);
+		s->driver->leave(s->gpu);
+	}
+	return rc < 0 ? ko_fail(rc, "GPU %d: asking what memory %p is: %s", s->driver->info(s->gpu)->ordinal,
+				pointer, s->driver->text())
+		      : 0;
+}
+
+static int check_pointer(const struct ko_stream *s, const struct ko_call *call, const char *name,
+			 const void *pointer)
+{
+	struct kolo_cuda_pointer p;
+	int rc = ko_stream_ask(s, pointer, &p);
+
+	if (rc < 0 || p.usable)
+		return rc;
+	return ko_fail(
+		KOLO_EINVAL,
+		"rank %d: kolo_%s: %s (%p) is %s, which GPU %d can't use: want its own memory, managed, or registered "
+		"with CUDA",
+		call->comm->rank, ko_coll_name((int)call->coll), name, pointer,
+		p.kind == KOLO_CUDA_DEVICE ? "another GPU's memory" : "ordinary memory",
+		s->driver->info(s->gpu)->ordinal);
+}
+
+/* Those that this rank reads and writes. */
+static int check_pointers(const struct ko_stream *s, const struct ko_call *call)
+{
+	bool root = call->comm->rank == call->root;
+	bool src = call->src && ((call->coll != KO_BROADCAST && call->coll != KO_SCATTER) || root);
+	bool dst = call->dst && ((call->coll != KO_REDUCE && call->coll != KO_GATHER) || root);
+	int rc = 0;
+
+	if (call->coll == KO_BARRIER || (call->n == 0 && !call->uneven))
+		return 0;
+	if (src)
+		rc = check_pointer(s, call, "src", call->src);
+	return rc == 0 && dst ? check_pointer(s, call, "dst", call->dst) : rc;
+}
+
+static int record(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red)
+{
+	struct ko_stream *s = ko_stream_of(q);
+	struct ko_gpu_comm *g;
+	int rc = check_pointers(s, call);
+
+	if (rc < 0 && rc != KOLO_EINVAL) /* the others wait for this rank */
+		return ko_comm_fail(call->comm, rc, "rank %d: %s", call->comm->rank, kolo_last_error());
+	if (rc == 0)
+		rc = ko_stream_join(s, call->comm, &g);
+	if (rc == 0 && ko_coll_has_messages(call->coll))
+		rc = ko_gpu_alltoall_open(g, s->stream, call);
+	return rc < 0 ? rc : ko_gpu_record(g, s->stream, call, red);
+}
+
+static int wait_stream(struct kolo_queue *q)
+{
+	struct ko_stream *s = ko_stream_of(q);
+	int rc = s->driver->enter(s->gpu);
+
+	if (rc == 0) {
+		rc = s->driver->finish(s->gpu, s->stream);
+		s->driver->leave(s->gpu);
+	}
+	if (rc < 0)
+		return ko_fail(rc, "kolo_queue_wait: GPU %d: waiting for a stream: %s",
+			       s->driver->info(s->gpu)->ordinal, s->driver->text());
+	return ko_gpu_uses_failure(s->uses);
+}
+
+static void destroy_stream(struct kolo_queue *q)
+{
+	struct ko_stream *s = ko_stream_of(q);
+
+	if (s->gpu)
+		s->driver->close(s->gpu);
+	if (s->uses)
+		ko_gpu_uses_let_go(s->uses);
+	free(s);
+}
+
+int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
+{
+	static const struct ko_stream_ops ops = { record, wait_stream, destroy_stream };
+	const struct ko_driver *driver;
+	struct ko_stream *s;
+	int rc;
+
+	if (!out)
+		return ko_fail(KOLO_EINVAL, "kolo_cuda_queue_create: out is NULL");
+	*out = NULL;
+	if (stream == PER_THREAD) /* each thread has another one, and groups use several */
+		return ko_fail(KOLO_EINVAL, "kolo_cuda_queue_create: the default stream of each thread "
+					    "(cudaStreamPerThread): want a stream of the program's own");
+	if ((rc = ko_driver_get(&driver)) < 0)
+		return rc;
+	s = calloc(1, sizeof(*s));
+	if (s)
+		s->uses = ko_gpu_uses_create();
+	if (!s || !s->uses) {
+		free(s);
+		return ko_fail(KOLO_ENOMEM, "kolo_cuda_queue_create: no memory for a queue");
+	}
+	s->queue.stream = &ops;
+	s->driver = driver;
+	s->stream = stream;
+	rc = driver->open(stream, &s->gpu);
+	if (rc < 0) {
+		rc = ko_fail(rc, "kolo_cuda_queue_create: %s", driver->text());
+		s->gpu = NULL;
+		destroy_stream(&s->queue);
+		return rc;
+	}
+	*out = &s->queue;
+	return 0;
+}
+
+int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue)
+{
+	struct ko_stream *s = ko_stream_of(queue);
+	struct ko_gpu_comm *g;
+	int rc;
+
+	if (!comm || !s)
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_cuda_connect: comm must not be NULL, and queue must be from kolo_cuda_queue_create");
+	if ((rc = ko_group_refuse(comm, "kolo_cuda_connect")) < 0)
+		return rc;
+	ko_order_settle(comm->order);
+	return ko_stream_join(s, comm, &g);
+}
+
+int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out)
+{
+	struct ko_stream *s = ko_stream_of(queue);
+
+	if (!s || !out)
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_cuda_pointer_get: out must not be NULL, and queue must be from "
+			       "kolo_cuda_queue_create");
+	return ko_stream_ask(s, pointer, out);
+}

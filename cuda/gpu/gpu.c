@@ -1,0 +1,76 @@
+/* What a communicator has on its GPU: its errors, where its flags and posts lie, and questions that
+ * are answered from that alone. */
+#include "cuda/gpu/gpu.h"
+
+struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm)
+{
+	return (struct ko_gpu_comm *)comm->attached;
+}
+
+int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what)
+{
+	const struct ko_gpu_info *info = g->gpu ? g->driver->info(g->gpu) : NULL;
+	char me[KO_RANK_TEXT];
+
+	return ko_fail(code, "%s: GPU %d (%s at %s): %s: %s", ko_comm_name(g->comm, g->comm->rank, me),
+		       info ? info->ordinal : -1, info ? info->name : "none", info ? info->bus : "?", what,
+		       g->driver->text());
+}
+
+bool ko_gpu_is_staged(const struct kolo_comm *c, int rank)
+{
+	int next = ko_ring_next(&c->ring, rank);
+
+	return c->table[0].transport[0] || !ko_place_same(&c->table[rank].place, &c->table[next].place);
+}
+
+static size_t flags_at(const struct ko_gpu_comm *g, int rank, int end)
+{
+	return (size_t)g->places[rank] * g->flags_len + (size_t)end * KO_GPU_FLAGS_LEN;
+}
+
+struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int end)
+{
+	return g->places[rank] < 0 ? NULL : (void *)(g->flags + flags_at(g, rank, end));
+}
+
+char *ko_gpu_flags_there(const struct ko_gpu_comm *g, int rank, int end)
+{
+	return g->gpu_flags + flags_at(g, rank, end);
+}
+
+struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq)
+{
+	struct ko_gpu_post *posts = (void *)(g->flags + flags_at(g, rank, KO_GPU_ENDS));
+
+	return &posts[seq % KO_GPU_POSTS];
+}
+
+bool ko_gpu_may_release(const struct ko_gpu_comm *g)
+{
+	bool alone = true;
+
+	for (int r = 0; g->marks && r < g->comm->nranks; r++)
+		alone = alone && (r == g->comm->rank || !g->marks[r]);
+	return alone || ko_roster_cause(g->comm->roster) == 0;
+}
+
+size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g)
+{
+	const struct ko_limits *limits = &g->inner->agreed.limits;
+
+	return ((size_t)limits->nslots + 2) * limits->slot_len;
+}
+
+int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)
+{
+	char them[KO_RANK_TEXT];
+
+	return ko_fail(
+		KOLO_ESYS,
+		"rank %d: what %s wrote into this GPU's memory, or has in its own, did not arrive as it was: the path "
+		"between the two GPUs lies. Access control (ACS) or an IOMMU between %s does that: turn it off, or %s",
+		g->comm->rank, ko_comm_name(g->comm, rank, them), staged ? "a GPU and its card" : "them",
+		staged ? "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)"
+		       : "keep these two GPUs apart");
+}

@@ -1,0 +1,245 @@
+/* What a communicator has on its GPU, and what follows from that alone (gpu.c).
+ *
+ * A rank has slots in GPU memory, flags that say which slots are full, and a thread that watches
+ * both. See README.md. */
+#ifndef KO_GPU_H
+#define KO_GPU_H
+
+#include "cuda/driver/driver.h"
+
+#include "comm/core/comm.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+enum {
+	KO_GPU_SLOTS = 4,   /* largest number of slots in a link */
+	KO_GPU_ALIGN = 256, /* bytes: slots begin at multiples of it, as allocations of CUDA do */
+	KO_GPU_VECTOR = 16, /* bytes that a thread of a kernel loads or stores at once */
+	KO_GPU_PACE = 128,  /* moves: recording is one to two times as many ahead of the stream */
+	/* A vector that goes from rank to rank is cut into so many slices, unless they would be
+	 * shorter than KO_GPU_LEAST bytes. */
+	KO_GPU_CHAIN = 8,
+	KO_GPU_LEAST = 64 << 10,
+	/* Largest number of ranks that work on each other's registered memory. With more ranks
+	 * everything goes round the ring. */
+	KO_GPU_PEERS = KO_JOB_PLACES,
+	/* Operations whose places are kept. Streams of ranks are never so far apart. */
+	KO_GPU_POSTS = 1024
+};
+
+/* Values of a slot's flag. A wait for a full slot waits until bit 0 is set. A wait for an empty
+ * slot waits until bit 1 is clear. So KO_SLOT_FAILED ends both waits. */
+enum { KO_SLOT_EMPTY = 0, KO_SLOT_FAILED = 1, KO_SLOT_TAKEN = 2, KO_SLOT_FULL = 3 };
+
+/* Bits of a stage: what a rank's stream is doing. The stream writes it. 0: nothing. */
+enum {
+	KO_STAGE_ACTIVE = 1,    /* an operation is under way */
+	KO_STAGE_FULL = 2,      /* the next move waits until slot (stage >> 8 & 255) from prev is full */
+	KO_STAGE_EMPTY = 4,     /* it waits until slot (stage >> 16 & 255) to next is empty */
+	KO_STAGE_READY = 8,     /* it waits until all other ranks have come to the operation */
+	KO_STAGE_DONE = 16,     /* it waits until all other ranks have done their part */
+	KO_STAGE_FLAGS = 32,    /* READY and DONE use flags also for ranks of this process */
+	KO_STAGE_MOVE = 1 << 24 /* one move; the top byte counts the moves before it, modulo 256 */
+};
+
+/* A flag lies in host memory that all ranks of the host, and their GPUs, see. Streams write it and
+ * wait for it. The host reads it, and writes KO_SLOT_FAILED. */
+struct ko_gpu_flag {
+	_Alignas(64) _Atomic uint32_t value;
+	_Atomic uint32_t len; /* staged edges: bytes in the slot; written before it is full */
+};
+
+/* The flags of one end of a link. */
+struct ko_gpu_flags {
+	struct ko_gpu_flag slot[KO_GPU_SLOTS];
+	/* Operations on registered memory: the rank with this number has come, or has done its
+	 * part. That rank writes KO_SLOT_FULL. The owner's stream writes 0 again in the step
+	 * after. */
+	struct ko_gpu_flag ready[KO_GPU_PEERS], done[KO_GPU_PEERS];
+	struct ko_gpu_flag failed; /* 1: the communicator has failed; kernels do nothing */
+	struct ko_gpu_flag stage;  /* KO_STAGE_... */
+	/* The stream writes 0 with each stage, the watching thread writes 1. So 1 means that the
+	 * stage is the one that was seen before. */
+	struct ko_gpu_flag looked;
+};
+
+/* A rank has two ends. IN: the link from prev, and the stage. OUT: the link to next, if staged. */
+enum { KO_GPU_IN, KO_GPU_OUT, KO_GPU_ENDS };
+
+/* An edge between two ranks of one process (threads.h). Streams wait for each other's events. A
+ * wait must be recorded after the event, so each rank counts what it has recorded. Both ranks hold
+ * the pair. The last to leave frees it. */
+struct ko_gpu_pair {
+	struct ko_gpu_pair *next;     /* in the list of pairs whose sender has not come */
+	struct ko_gpu_comm *receiver; /* read by the sender while they join */
+	atomic_int holders;
+	/* The slots. The sender may write them after the receiver has left. */
+	struct ko_gpu_memory memory;
+	/* Slots filled by the sender, and emptied by the receiver. emptied <= filled <= emptied +
+	 * nslots */
+	_Atomic uint64_t filled, emptied;
+	void *full[KO_GPU_SLOTS];  /* events that the sender records */
+	void *empty[KO_GPU_SLOTS]; /* events that the receiver records */
+};
+
+/* The events that stand for `ready` and `done` between ranks of one process. */
+struct ko_gpu_marks {
+	struct ko_gpu_marks *next;
+	int holders;
+	struct ko_gpu_mark {
+		_Atomic uint64_t count; /* how often it was recorded */
+		void *event;
+	} ready, done;
+};
+
+/* A place in registered memory. It must be the same on all ranks. */
+struct ko_gpu_place {
+	uint64_t at;     /* bytes from the beginning of the registration */
+	uint32_t window; /* number of the registration; 0: the buffer is not registered */
+};
+
+/* What an operation's ranks read and write in each other's memory. */
+struct ko_gpu_places {
+	struct ko_gpu_place src, dst;
+};
+
+/* The places of an operation, in memory that the other ranks of the host read. */
+struct ko_gpu_post {
+	_Atomic uint64_t seq;     /* number of the operation; 0: the post is being written */
+	_Atomic uint64_t history; /* hash of the places of all operations up to this one */
+	_Atomic uint64_t src_at, dst_at;
+	_Atomic uint32_t src, dst;
+};
+
+/* A rank's part of the shared host memory, in bytes: the flags of its ends, each in pages of their
+ * own so that they can be pinned, and then its posts. */
+enum {
+	KO_GPU_FLAGS_LEN = 4096,
+	KO_GPU_SHARED = KO_GPU_ENDS * KO_GPU_FLAGS_LEN + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post)
+};
+
+_Static_assert(sizeof(struct ko_gpu_flags) <= KO_GPU_FLAGS_LEN, "the flags of an end fit");
+
+/* One end of an edge. The slots are in the receiver's GPU memory, unless the edge is staged. */
+struct ko_gpu_link {
+	int peer;
+	struct ko_gpu_memory memory;
+	struct ko_gpu_flags *flags; /* the receiver's, as the host sees them */
+	char *gpu_flags;            /* the receiver's, as this rank's GPU sees them */
+	/* Slots that the proxy fills or empties (staged.h), as the host sees them. NULL: not
+	 * staged. */
+	char *staged;
+	bool device; /* the staged slots are in GPU memory (dmabuf); the host does not touch them */
+	struct ko_gpu_pair *pair; /* NULL: the peer is another process */
+};
+
+struct ko_gpu_comm;
+
+/* Memory that all ranks have mapped (window.h, map.h). */
+struct ko_gpu_window {
+	uint32_t id; /* number of the registration, from 1; the same on all ranks */
+	char *mine;
+	size_t len;
+	/* By rank: where this GPU sees that rank's memory, and what was mapped for it. Both are
+	 * NULL if ranks don't reach each other's memory. */
+	char **at;
+	struct ko_gpu_memory *mapped;
+};
+
+/* A communicator's GPU. It hangs at kolo_comm.attached. */
+struct ko_gpu_comm {
+	struct ko_attached attached; /* first */
+	struct kolo_comm *comm;
+	/* The same ranks again, for the watching thread alone: it needs lifelines and a roster of
+	 * its own. NULL with one rank. */
+	struct kolo_comm *inner;
+	const struct ko_driver *driver;
+	struct ko_gpu *gpu;
+	size_t arena;               /* bytes of a link's slots; the same on all ranks */
+	bool cards;                 /* some rank has slots in GPU memory that cards read and write */
+	bool fixed;                 /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
+	struct ko_gpu_proxy *proxy; /* NULL: neither edge of this rank is staged */
+	struct ko_gpu_link out, in;
+	/* The ranks of this host; the flags lie in a window of it. Is `inner` if that is all
+	 * ranks. */
+	struct kolo_comm *local;
+	int *places;                   /* a rank's number in `local`; -1: another host */
+	int *process;                  /* the first rank in the same process; itself for other hosts */
+	char *flags;                   /* of all ranks of this host, in the order of `local` */
+	size_t flags_len;              /* bytes from one rank's flags to the next one's */
+	char *gpu_flags;               /* `flags` as this GPU sees them */
+	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: another process */
+	struct ko_gpu_window *windows; /* nwindows registrations */
+	int nwindows;
+	uint32_t last_window;         /* number of the last registration */
+	struct ko_gpu_window staging; /* memory of Kolo's own that all_to_all uses (alltoall.h) */
+	struct ko_gpu_memory staging_memory;
+	bool paths_checked; /* the paths to all ranks' memory (map.h) */
+	uint64_t history;   /* hash of the places of all operations */
+	/* The last operation, and the last one that a graph has captured. The next operation of the
+	 * same kind waits for it. */
+	struct ko_gpu_last {
+		void *event;
+		uint64_t capture; /* number of the capture that has recorded it; 0: none */
+		bool recorded;
+	} last, captured;
+	unsigned moves;   /* recorded, except into graphs */
+	void *pace[2];    /* events, one for every KO_GPU_PACE moves, in turn */
+	pthread_t thread; /* watches (watchdog.h) */
+	bool watched;
+	pthread_mutex_t lock; /* protects the fields up to desc */
+	pthread_cond_t changed;
+	bool joined, closing;
+	struct ko_desc desc; /* the last operation recorded */
+	struct ko_gpu_uses *
+		*uses; /* nuses queues that comm was used with; this rank's calls alone touch it */
+	int nuses;
+};
+
+/* NULL: the communicator has not joined its GPUs. */
+struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
+
+/* Is the edge from a rank to its next rank staged? It is between hosts, and if a transport was
+ * asked for by name. */
+bool ko_gpu_is_staged(const struct kolo_comm *comm, int rank);
+
+/* The flags of one end of a rank: KO_GPU_IN or KO_GPU_OUT. NULL: the rank is on another host. */
+struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int end);
+
+/* The flags of a rank of this host, as this GPU sees them. */
+char *ko_gpu_flags_there(const struct ko_gpu_comm *g, int rank, int end);
+
+/* Where a rank of this host posts the places of operation `seq`. */
+struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64_t seq);
+
+/* The flag that is set after the communicator has failed, as the GPU sees it. */
+static inline const uint32_t *ko_gpu_failed_flag(const struct ko_gpu_comm *g)
+{
+	return (const uint32_t *)(const void *)(g->in.gpu_flags + offsetof(struct ko_gpu_flags, failed));
+}
+
+/* May memory that other ranks have mapped be freed? Threads of this process may still work on it
+ * after the communicator has failed. Then it is left to the process. */
+bool ko_gpu_may_release(const struct ko_gpu_comm *g);
+
+/* Bytes of the pattern that checks a staged edge. They are more than the link's own slots hold, so
+ * that the last of them are written by the card after an offer. */
+size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g);
+
+/* The pattern that ranks send to check a path: byte k of this rank. It differs between neighbouring
+ * ranks and places. */
+static inline unsigned char ko_gpu_path_pattern(int rank, size_t k)
+{
+	return (unsigned char)((k ^ k >> 8) + (size_t)rank);
+}
+
+/* Reports that the pattern did not arrive from `rank` as it was sent. `staged`: over a staged edge.
+ * Returns KOLO_ESYS. */
+int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged);
+
+/* Makes a driver's failure the thread's error, and returns `code`. The text is
+ * "rank 1 (pid 7 on h): GPU 0 (...): WHAT: what the driver says". */
+int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what);
+
+#endif

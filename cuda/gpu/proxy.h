@@ -1,0 +1,33 @@
+/* The proxy: moves the bytes of staged edges.
+ *
+ * Across a staged edge a GPU can't write into the next rank's memory. Its stream fills slots in
+ * pinned host memory instead. The proxy moves their bytes over the inner communicator's link, and
+ * the other rank's proxy fills slots there. So streams work over shared memory, TCP, RDMA and
+ * libfabric without a version for each. Streams and proxy share the slots' flags and nothing else,
+ * so the replay of a graph needs no call. */
+#ifndef KO_GPU_PROXY_H
+#define KO_GPU_PROXY_H
+
+#include "cuda/gpu/gpu.h"
+
+/* Makes the proxy of a rank with a staged edge; g->in and g->out say which edge. KOLO_ENOMEM. */
+int ko_gpu_proxy_open(struct ko_gpu_comm *g);
+
+/* Moves what can be moved without blocking. On the watching thread. Returns 0 if nothing moved. */
+int ko_gpu_proxy_move(struct ko_gpu_comm *g);
+
+/* Compares this rank's call with what prev has sent about the same operation, and sends it to next:
+ * across hosts ranks don't see each other's posts. On the calling thread. KOLO_EMISMATCH. */
+int ko_gpu_proxy_compare(struct ko_gpu_comm *g, const struct ko_desc *mine);
+
+/* Has everything that streams have filled arrived at the other end's link? */
+bool ko_gpu_proxy_is_done(const struct ko_gpu_comm *g);
+
+/* Fails the communicator if the link to or from `waits_for` failed some time ago. `waits_for` is
+ * the rank that this rank's stream waits for. */
+void ko_gpu_proxy_check(struct ko_gpu_comm *g, int waits_for);
+
+/* g->proxy may be NULL. */
+void ko_gpu_proxy_close(struct ko_gpu_comm *g);
+
+#endif

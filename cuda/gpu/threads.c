@@ -1,0 +1,177 @@
+/* Edges and marks between ranks of one process (ko_gpu_pair_open, ko_gpu_marks_open). Lists of this
+ * process are where ranks find each other's. */
+#include "cuda/gpu/threads.h"
+
+#include <stdlib.h>
+
+/* ---- Edges ---------------------------------------------------------------------------------------------- */
+
+static int make_events(struct ko_gpu_comm *g, void *events[KO_GPU_SLOTS])
+{
+	int rc = 0;
+
+	for (int k = 0; rc == 0 && k < KO_GPU_SLOTS; k++)
+		rc = g->driver->event_create(g->gpu, &events[k]);
+	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
+}
+
+/* Pairs of this process whose senders have not come. A receiver sends the address of its pair, and
+ * the sender finds it here. */
+static struct {
+	pthread_mutex_t lock;
+	struct ko_gpu_pair *first;
+} offered = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void offer_pair(struct ko_gpu_pair *pair)
+{
+	pthread_mutex_lock(&offered.lock);
+	pair->next = offered.first;
+	offered.first = pair;
+	pthread_mutex_unlock(&offered.lock);
+}
+
+/* Takes it out of the list. NULL: it is not there. */
+static struct ko_gpu_pair *take_pair(uint64_t address)
+{
+	struct ko_gpu_pair **at, *found;
+
+	pthread_mutex_lock(&offered.lock);
+	for (at = &offered.first; *at && (uintptr_t)*at != address; at = &(*at)->next)
+		;
+	found = *at;
+	if (found)
+		*at = found->next;
+	pthread_mutex_unlock(&offered.lock);
+	return found;
+}
+
+/* The receiver's part. */
+int ko_gpu_pair_open(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_pair *pair = calloc(1, sizeof(*pair));
+
+	if (!pair)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an edge between threads", g->comm->rank);
+	atomic_store(&pair->holders, 1);
+	pair->receiver = g;
+	pair->memory = g->in.memory; /* the pair's from here on */
+	g->in.pair = pair;
+	offer_pair(pair);
+	return make_events(g, pair->empty);
+}
+
+/* The sender's part of an edge inside this process. */
+int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gpu_export *slots)
+{
+	struct ko_gpu_pair *pair = take_pair(address);
+	struct ko_gpu_comm *next = pair ? pair->receiver : NULL;
+	int rc;
+
+	if (!pair)
+		return ko_fail(KOLO_ESYS, "rank %d: rank %d says that it is in this process, and is not",
+			       g->comm->rank, g->out.peer);
+	atomic_fetch_add(&pair->holders, 1);
+	g->out.pair = pair;
+	g->out.memory = next->in.memory;
+	rc = g->driver->reach(g->gpu, next->in.memory.at, slots);
+	if (rc < 0)
+		return ko_gpu_error(
+			g, rc,
+			"reaching the memory of the next rank's GPU (a transport by name, like shm, does without)");
+	return make_events(g, pair->full);
+}
+
+/* The last to leave frees the pair. The other rank may still have to record a wait for an event in
+ * it. */
+void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+{
+	struct ko_gpu_pair *pair = link->pair;
+
+	link->pair = NULL;
+	if (pair)
+		take_pair((uintptr_t)pair); /* should nobody have come */
+	if (!pair || atomic_fetch_sub(&pair->holders, 1) > 1)
+		return;
+	g->driver->release(g->gpu, &pair->memory);
+	for (int k = 0; k < KO_GPU_SLOTS; k++) {
+		if (pair->full[k])
+			g->driver->event_destroy(g->gpu, pair->full[k]);
+		if (pair->empty[k])
+			g->driver->event_destroy(g->gpu, pair->empty[k]);
+	}
+	free(pair);
+}
+
+/* ---- Marks ---------------------------------------------------------------------------------------------- */
+
+/* All of this process. */
+static struct {
+	pthread_mutex_t lock;
+	struct ko_gpu_marks *first;
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+int ko_gpu_marks_open(struct ko_gpu_comm *g)
+{
+	struct ko_gpu_marks *marks = calloc(1, sizeof(*marks));
+	int rc;
+
+	if (!marks)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for what its stream tells threads",
+			       g->comm->rank);
+	marks->holders = 1;
+	pthread_mutex_lock(&kept.lock);
+	marks->next = kept.first;
+	kept.first = marks;
+	pthread_mutex_unlock(&kept.lock);
+	g->marks[g->comm->rank] = marks;
+	rc = g->driver->event_create(g->gpu, &marks->ready.event);
+	if (rc == 0)
+		rc = g->driver->event_create(g->gpu, &marks->done.event);
+	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
+}
+
+int ko_gpu_marks_join(struct ko_gpu_comm *g, int rank, uint64_t address)
+{
+	struct ko_gpu_marks *marks;
+
+	pthread_mutex_lock(&kept.lock);
+	for (marks = kept.first; marks && (uintptr_t)marks != address; marks = marks->next)
+		;
+	if (marks)
+		marks->holders++;
+	pthread_mutex_unlock(&kept.lock);
+	g->marks[rank] = marks;
+	return marks ? 0
+		     : ko_fail(KOLO_ESYS, "rank %d: rank %d says that it is in this process, and is not",
+			       g->comm->rank, rank);
+}
+
+static void let_go_of_marks(const struct ko_gpu_comm *g, struct ko_gpu_marks *marks)
+{
+	struct ko_gpu_marks **at;
+	bool last;
+
+	pthread_mutex_lock(&kept.lock);
+	last = --marks->holders == 0;
+	for (at = &kept.first; last && *at != marks; at = &(*at)->next)
+		;
+	if (last)
+		*at = marks->next;
+	pthread_mutex_unlock(&kept.lock);
+	if (!last)
+		return;
+	if (marks->ready.event)
+		g->driver->event_destroy(g->gpu, marks->ready.event);
+	if (marks->done.event)
+		g->driver->event_destroy(g->gpu, marks->done.event);
+	free(marks);
+}
+
+void ko_gpu_marks_let_go(struct ko_gpu_comm *g)
+{
+	for (int r = 0; g->marks && r < g->comm->nranks; r++)
+		if (g->marks[r])
+			let_go_of_marks(g, g->marks[r]);
+	free(g->marks);
+	g->marks = NULL;
+}

@@ -1,0 +1,31 @@
+/* Ranks of one process. Their streams wait for each other's events, not for flags, because CUDA
+ * knows the order that events make. An event must be recorded before it is waited for, so each rank
+ * counts what it has recorded. While they join, ranks send each other the addresses of what they
+ * share. The last to leave frees it. */
+#ifndef KO_GPU_THREADS_H
+#define KO_GPU_THREADS_H
+
+#include "cuda/gpu/gpu.h"
+
+/* The receiver makes the pair of the edge from prev, for g->in. The slots belong to the pair from
+ * then on. KOLO_ENOMEM, the driver's errors. */
+int ko_gpu_pair_open(struct ko_gpu_comm *g);
+
+/* The sender joins the pair of the edge to next. `address` is where next says that it is. `slots`
+ * is what the driver's `export` gave there. KOLO_ESYS, KOLO_ENOTSUP, the driver's errors. */
+int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gpu_export *slots);
+
+/* Leaves the pair of this link, if it has one. */
+void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link);
+
+/* Makes this rank's marks. KOLO_ENOMEM, the driver's errors. */
+int ko_gpu_marks_open(struct ko_gpu_comm *g);
+
+/* Finds the marks of another rank of the process, which says that they are at `address`.
+ * KOLO_ESYS. */
+int ko_gpu_marks_join(struct ko_gpu_comm *g, int rank, uint64_t address);
+
+/* Leaves all marks. */
+void ko_gpu_marks_let_go(struct ko_gpu_comm *g);
+
+#endif

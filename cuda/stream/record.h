@@ -1,0 +1,16 @@
+/* Recording a collective. It makes the same rounds as on the host, of moves that put waits, kernels
+ * and writes on a stream. */
+#ifndef KO_RECORD_H
+#define KO_RECORD_H
+
+#include "cuda/gpu/gpu.h"
+
+#include "comm/core/call.h"
+
+/* Puts a collective on the stream, which is on g's GPU. Returns when all of it is there. Blocks
+ * while a neighbour that is a thread of this process has not come to the operation. Blocks also
+ * while more than KO_GPU_PACE moves are ahead of the stream. Errors: those of a collective. */
+int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *call,
+		  const struct ko_reducer *red);
+
+#endif

@@ -1,0 +1,221 @@
+"""Kolo's collectives beside those of the MPI libraries that are installed: interleaved rounds, ratios, medians.
+
+usage: side_by_side.py [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F] [--window K] [--network]
+                       [--out FILE] [--plot FILE.svg] [COLLECTIVE ...]
+
+COLLECTIVE is one of ringbench's but barrier; without one, all of them. With --window send_recv is K messages one way, which are in
+flight together, and an answer: bandwidth and message rate; without, messages to and fro: latency.
+
+Each round runs ringbench, in plain memory and in memory from kolo_alloc, and then each MPI library, whose buffers are
+from MPI_Alloc_mem, so that a machine that changes its mood changes it for all. A round is "near" where Kolo's links were
+faster with ordinary stores when it began, "far" where streaming ones were: cores that share a cache want ordinary ones.
+With --network all goes over TCP through the loopback interface: Kolo's own links (tcp) and libfabric's (ofi), and Open MPI,
+which is told to use nothing else; what a plain exchange of as many bytes takes both ways at once (sockets.c) stands beside large sizes.
+
+A ratio is that of the best other library's time and Kolo's in one round: above 1 Kolo is faster. Needs a built tree
+(make perf), and the program gnuplot for --plot.
+"""
+import argparse
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+
+B = os.environ.get("B", "build")
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+PEERS = {  # name: compiler, launcher and its options to bind to cores or not to
+    "openmpi": ("mpicc.openmpi", ["mpirun.openmpi", *AS_ROOT, "--oversubscribe", "--bind-to"]),
+    "mpich": ("mpicc.mpich", ["mpiexec.mpich", "-bind-to"]),
+}
+
+
+def rows(command):
+    """{(bytes, in_place): microseconds} of one run."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} returned {done.returncode}\n{done.stdout}{done.stderr}")
+    found = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    return {(r["bytes"], r["in_place"]): r["time_us"] for r in found}
+
+
+def build_peers():
+    built = {}
+    os.makedirs(f"{B}/perf", exist_ok=True)
+    for name, (compiler, launcher) in PEERS.items():
+        if not shutil.which(compiler) or not shutil.which(launcher[0]):
+            print(f"# {name}: not installed ({compiler})", file=sys.stderr)
+            continue
+        program = f"{B}/perf/mpi_collectives.{name}"
+        subprocess.run([compiler, "-O2", "-Wno-stringop-overflow", "-o", program, "perf/comm/mpi_collectives.c"], check=True)
+        built[name] = (launcher, program)
+    return built
+
+
+def machine():
+    model = platform.machine()
+    with open("/proc/cpuinfo") as f:
+        for line in f:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return f"{model}, {os.cpu_count()} processors, commit {commit}"
+
+
+COLLECTIVES = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "send_recv"]
+
+
+# What the table calls it: options of ringbench, with and without --network.
+ON_ONE_HOST = {"plain": ["--memory", "host"], "alloc": ["--memory", "alloc"]}
+OVER_TCP = {"tcp": ["--transport", "tcp"], "ofi": ["--transport", "ofi"]}
+TCP_ONLY = {"openmpi": ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]}
+
+
+def mood(ranks):
+    """near or far, and the slowest rate of a link."""
+    done = subprocess.run([f"{B}/ringinfo", "-n", str(ranks), "--probe", "--json"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"ringinfo returned {done.returncode}\n{done.stderr}")
+    it = json.loads(done.stdout)
+    stores = {r["stores"] for r in it["ring"]["ranks"]}
+    name = "near" if stores == {"ordinary"} else "far" if stores == {"streaming"} else "mixed"
+    return name, min(e["rate_GBs"] for e in it["probe"]["edges"])
+
+
+def sockets(a):
+    """{bytes: microseconds} of plain exchanges over TCP, from 8 MiB on."""
+    sizes = [a.max // a.factor**k for k in range(9) if a.max // a.factor**k >= 8 << 20]
+    return {size: us for (size, _), us in rows([f"{B}/perf/sockets", *map(str, sizes)]).items()} if sizes else {}
+
+
+def copies(a):
+    """{bytes: microseconds} in which each rank's core copies the largest size, all at once."""
+    done = subprocess.run([f"{B}/perf/copies", str(a.ranks), str(a.max)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"copies returned {done.returncode}\n{done.stderr}")
+    return {a.max: float(done.stdout)}
+
+
+def measure(a, peers):
+    """A list over rounds for each (who, collective), the moods, and a list of the times of copies."""
+    bind = "core" if a.ranks <= os.cpu_count() else "none"
+    times = {(name, coll): [] for name in [*a.kolo, *peers] for coll in a.collectives}
+    moods, limits = [], []
+    sizes = [str(a.min), str(a.max), str(a.factor)]
+    window = [str(a.window)] if a.window else []
+    for k in range(a.rounds):
+        name, rate = mood(a.ranks)
+        moods.append(name)
+        limits.append(sockets(a) if a.network else copies(a))
+        for coll in a.collectives:
+            for who, options in a.kolo.items():
+                times[who, coll].append(rows([f"{B}/ringbench", "-n", str(a.ranks), coll, "-b", sizes[0], "-e", sizes[1],
+                                              "-f", sizes[2], "-c", "0", *options, "--json", "-",
+                                              *(["--in-flight", *window] if coll == "send_recv" and window else [])]))
+            for who, (launcher, program) in peers.items():
+                times[who, coll].append(rows([*launcher, bind, *TCP_ONLY.get(who, []) * a.network, "-n", str(a.ranks), program, coll,
+                                              *sizes, *window]))
+        print(f"# round {k + 1} of {a.rounds}: {name}, {rate:.1f} GB/s", file=sys.stderr)
+    return times, moods, limits
+
+
+def ratios(times, peers, coll, who, key):
+    """The best other library's time over Kolo's, by round."""
+    best = [min(times[p, coll][k][key] for p in peers) for k in range(len(times[who, coll]))]
+    return [b / t[key] for b, t in zip(best, times[who, coll])]
+
+
+def report(out, a, peers, times, moods, limits):
+    """Prints the table; returns the medians of the ratios, {(collective, who): {(bytes, in_place): ratio}}."""
+    medians = {(coll, who): {} for coll in a.collectives for who in a.kolo}
+    print(f"# f32, sum, root 0, {a.ranks} ranks, {a.rounds} interleaved rounds; {machine()}", file=out)
+    print("# rounds: " + ", ".join(f"{moods.count(m)} {m}" for m in sorted(set(moods))), file=out)
+    limit = "a plain exchange both ways over TCP" if a.network else "memcpy on each rank's core, all at once"
+    for size in limits[0]:
+        print(f"# {size} bytes by {limit}: {statistics.median(of[size] for of in limits):.0f} us", file=out)
+    print(f"# us: median over rounds of the median of the slowest rank; {', '.join(a.kolo)}: Kolo\n"
+          "# ratio: best other / Kolo within a round, median [least, most] over rounds; above 1 Kolo is faster.", file=out)
+    for coll in a.collectives:
+        print(f"#\n# {coll}\n# {'bytes':>10} {'place':>5}" + "".join(f" {n + ' us':>11}" for n in [*a.kolo, *peers]) +
+              "".join(f" {'ratio of ' + who:>20}" for who in a.kolo), file=out)
+        for key in sorted(times[next(iter(a.kolo)), coll][0]):
+            line = f"  {key[0]:>10} {'in' if key[1] else 'out':>5}"
+            for who in [*a.kolo, *peers]:
+                line += f" {statistics.median(t[key] for t in times[who, coll]):>11.2f}"
+            for who in a.kolo:
+                r = ratios(times, peers, coll, who, key)
+                medians[coll, who][key] = statistics.median(r)
+                line += f" {medians[coll, who][key]:>6.2f} [{min(r):.2f}, {max(r):.2f}]"
+            print(line, file=out)
+        for who in a.kolo:
+            all_sizes = medians[coll, who].values()
+            mean = math.exp(sum(map(math.log, all_sizes)) / len(all_sizes))
+            print(f"# {coll}, {who}: geometric mean of the ratios {mean:.2f}, least {min(all_sizes):.2f}", file=out)
+            for size in limits[0]:
+                of_limit = [f"{statistics.median([x[size] / t[size, p] for x, t in zip(limits, times[who, coll])]):.2f} {place} place"
+                            for p, place in ((False, "out of"), (True, "in")) if (size, p) in times[who, coll][0]]
+                print(f"# {size} bytes at {', '.join(of_limit)} of the rate of {limit}", file=out, flush=True)
+    return medians
+
+
+def plot(path, a, peers, medians):
+    """A panel for each collective: the medians' ratio over sizes, out of place solid, in place dashed."""
+    colours = dict(zip(a.kolo, ("#0072b2", "#d55e00")))
+    script = [f"set terminal svg size 900,{340 * ((len(a.collectives) + 1) // 2)} noenhanced font 'sans,12' background 'white'",
+              f"set output '{path}'", "set logscale x 2", "set logscale y 2", "set grid", "set key below",
+              "set format x '%.0b%B'", "set xlabel 'bytes of the vector'", "set ylabel 'time of the better peer / Kolo'",
+              f"set multiplot layout {(len(a.collectives) + 1) // 2},{min(2, len(a.collectives))} "
+              f"title 'Kolo beside {' and '.join(peers)}, {a.ranks} ranks on one host{', TCP only' * a.network}: above 1 Kolo is faster'"]
+    for coll in a.collectives:
+        curves, data = ["1 with lines lc 'black' notitle"], []
+        for who in a.kolo:
+            for in_place in sorted({place for _, place in medians[coll, who]}):
+                curves.append(f"'-' with linespoints pt {6 if in_place else 7} ps 0.6 dt {2 if in_place else 1} lc rgb '{colours[who]}' "
+                              f"title '{who}, {'in' if in_place else 'out of'} place'")
+                points = sorted((k[0], ratio) for k, ratio in medians[coll, who].items() if k[1] == in_place)
+                data += [f"{size} {ratio:.4f}" for size, ratio in points] + ["e"]
+        script += [f"set title '{coll}'", "plot " + ", ".join(curves), *data]
+    done = subprocess.run(["gnuplot"], input="\n".join([*script, "unset multiplot", ""]), text=True)
+    if done.returncode:
+        sys.exit(f"gnuplot returned {done.returncode}")
+
+
+def main():
+    parse = argparse.ArgumentParser()
+    parse.add_argument("--rounds", type=int, default=15)
+    parse.add_argument("--ranks", type=int, default=2)
+    parse.add_argument("--min", type=int, default=8)
+    parse.add_argument("--max", type=int, default=128 << 20)
+    parse.add_argument("--factor", type=int, default=4)
+    parse.add_argument("--window", type=int, default=0)
+    parse.add_argument("--network", action="store_true")
+    parse.add_argument("--out")
+    parse.add_argument("--plot")
+    parse.add_argument("collectives", nargs="*", default=COLLECTIVES, metavar="COLLECTIVE")
+    a = parse.parse_args()
+    if a.ranks < 2 or a.factor < 2 or set(a.collectives) - set(COLLECTIVES):
+        parse.error(f"at least 2 ranks, a factor of at least 2, and collectives of: {' '.join(COLLECTIVES)}")
+    a.min = max(a.min, 4 * a.ranks)  # each rank's part of the vector holds an element
+    largest = a.min
+    while largest * a.factor <= a.max:
+        largest *= a.factor
+    a.max = largest
+    if a.plot and not shutil.which("gnuplot"):
+        sys.exit("gnuplot is not installed: make deps")
+    a.kolo = OVER_TCP if a.network else ON_ONE_HOST
+    peers = {name: how for name, how in build_peers().items() if name in TCP_ONLY or not a.network}
+    if not peers:
+        sys.exit("no MPI library is installed that this can be compared with: make deps WITH=perf")
+    times, moods, limits = measure(a, peers)
+    with open(a.out, "w") if a.out else sys.stdout as out:
+        medians = report(out, a, peers, times, moods, limits)
+    if a.plot:
+        plot(a.plot, a, peers, medians)
+
+
+if __name__ == "__main__":
+    main()

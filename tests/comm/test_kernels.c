@@ -1,0 +1,316 @@
+/* The loops over elements, of every instruction set that this processor has, against one element at a time. */
+#include "comm/reduce/reduce.h"
+#include "tests/lib/t.h"
+#include "tools/common/values.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 300, GUARD = 0xa5 };
+
+/* Room for MOST elements of any type, one byte off alignment, with a guard byte on both sides. */
+struct buffer {
+	unsigned char bytes[MOST * 8 + 10];
+};
+
+static unsigned char *elements(struct buffer *b)
+{
+	return b->bytes + 1;
+}
+
+static void fill_random(struct buffer *b, uint64_t *seed, enum kolo_type type, bool tame)
+{
+	size_t size = kolo_type_size(type);
+
+	for (size_t i = 0; i < sizeof(b->bytes); i++)
+		b->bytes[i] = (unsigned char)(t_random(seed) >> 32);
+	for (size_t i = 0; tame && !values_is_integer(type) && i < MOST; i++)
+		values_encode(type,
+			      ldexp((double)(t_random(seed) % 4000) - 2000, (int)(t_random(seed) % 9) - 12),
+			      elements(b) + i * size);
+}
+
+/* Equal bits, or both NaN. */
+static bool same(enum kolo_type type, const void *a, const void *b)
+{
+	return memcmp(a, b, kolo_type_size(type)) == 0 ||
+	       (!values_is_integer(type) && isnan(values_decode(type, a)) && isnan(values_decode(type, b)));
+}
+
+/* The combination as values.h names it. */
+struct named {
+	enum ko_combine how;
+	enum kolo_op op;
+	bool premul;
+};
+
+static const struct named named[KO_NCOMBINES] = {
+	{ KO_SUM, KOLO_SUM, false }, { KO_PROD, KOLO_PROD, false },     { KO_MIN, KOLO_MIN, false },
+	{ KO_MAX, KOLO_MAX, false }, { KO_SUM_SCALED, KOLO_SUM, true },
+};
+
+static union ko_scalar scalar_of(enum kolo_type type, struct values_scale s)
+{
+	union ko_scalar out = { .u64 = s.u };
+
+	if (type == KOLO_F64)
+		out.f64 = s.f;
+	else if (!values_is_integer(type))
+		out.f32 = (float)s.f;
+	return out;
+}
+
+static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct named how, size_t n,
+			uint64_t *seed, bool in_place, bool tame)
+{
+	struct values_scale s = { .f = -1.7f, .u = 0xfedcba9876543211 };
+	union ko_scalar scalar = scalar_of(type, s);
+	struct buffer in, own, out, want;
+	size_t size = kolo_type_size(type);
+
+	fill_random(&in, seed, type, tame);
+	fill_random(&own, seed, type, tame);
+	memset(&out, GUARD, sizeof(out));
+	want = in;
+	for (size_t i = 0; i < n; i++)
+		values_combine(type, how.op, how.premul, s, elements(&want) + i * size,
+			       elements(&own) + i * size);
+	if (in_place)
+		out = own;
+	k->combine[type][how.how](elements(&out), elements(&in), in_place ? elements(&out) : elements(&own),
+				  n, &scalar);
+	for (size_t i = 0; i < n; i++)
+		CHECK(same(type, elements(&out) + i * size, elements(&want) + i * size));
+	CHECK(in_place ? out.bytes[0] == own.bytes[0] && out.bytes[1 + n * size] == own.bytes[1 + n * size]
+		       : out.bytes[0] == GUARD && out.bytes[1 + n * size] == GUARD);
+}
+
+static void every_loop_equals_its_definition(void **state)
+{
+	static const size_t counts[] = { 0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 255, 300 };
+	uint64_t seed = 7;
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++)
+		for (int type = 0; type < KO_NTYPES; type++)
+			for (int how = 0; how < KO_NCOMBINES; how++)
+				for (size_t c = 0; c < ARRAY_LEN(counts); c++)
+					for (int way = 0; way < 4; way++)
+						try_combine(*k, (enum kolo_type)type, named[how], counts[c],
+							    &seed, way & 1, way & 2);
+}
+
+static void narrow_types_combine_right_in_every_pair(void **state)
+{
+	static const enum kolo_type types[] = { KOLO_F8E4M3, KOLO_F8E5M2 };
+	unsigned char in[256], own[256], out[256], want;
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		for (size_t t = 0; t < ARRAY_LEN(types); t++) {
+			for (int how = 0; how < KO_SUM_SCALED; how++) {
+				for (int a = 0; a < 256; a++) {
+					union ko_scalar none = { .u64 = 0 };
+
+					for (int b = 0; b < 256; b++) {
+						in[b] = (unsigned char)a;
+						own[b] = (unsigned char)b;
+					}
+					(*k)->combine[types[t]][how](out, in, own, 256, &none);
+					for (int b = 0; b < 256; b++) {
+						want = (unsigned char)a;
+						values_combine(types[t], named[how].op, false,
+							       (struct values_scale){ 1, 1 }, &want, &own[b]);
+						CHECK(same(types[t], &out[b], &want));
+					}
+				}
+			}
+		}
+	}
+}
+
+static void try_fill(const struct ko_kernels *k, enum kolo_type type, size_t n, uint64_t *seed)
+{
+	struct values_scale s = { .f = 0.3f, .u = 0x1234567890abcdef };
+	union ko_scalar scale = scalar_of(type, s), divisor = { .u64 = 300 };
+	struct buffer src, out;
+	size_t size = kolo_type_size(type);
+	unsigned char want[8];
+
+	fill_random(&src, seed, type, n & 1);
+	k->scale[type](elements(&out), elements(&src), n, &scale);
+	for (size_t i = 0; i < n; i++) {
+		values_first(type, KOLO_SUM, true, s, elements(&src) + i * size, want);
+		CHECK(same(type, elements(&out) + i * size, want));
+	}
+	out = src;
+	k->divide[type](elements(&out), elements(&out), n, &divisor);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(want, elements(&src) + i * size, size);
+		values_finish(type, KOLO_AVG, 300, want);
+		CHECK(memcmp(elements(&out) + i * size, want, size) == 0);
+	}
+	memset(&out, GUARD, sizeof(out));
+	k->copy[type](elements(&out), elements(&src), n, NULL);
+	CHECK(memcmp(elements(&out), elements(&src), n * size) == 0 && elements(&out)[n * size] == GUARD);
+}
+
+static void scaling_dividing_and_copying_equal_their_definitions(void **state)
+{
+	uint64_t seed = 3;
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++)
+		for (int type = 0; type < KO_NTYPES; type++)
+			for (size_t n = 0; n < 70; n++)
+				try_fill(*k, (enum kolo_type)type, n, &seed);
+}
+
+/* dst = src * scale, one element after the other: the product in float, rounded once. */
+static void cast_by_definition(enum kolo_type from, const unsigned char *src, enum kolo_type to,
+			       unsigned char *dst, size_t n, float scale)
+{
+	for (size_t i = 0; i < n; i++) {
+		float x = (float)values_decode(from, src + i * kolo_type_size(from)) * scale;
+
+		values_encode(to, (double)x, dst + i * kolo_type_size(to));
+	}
+}
+
+static void try_cast(enum kolo_type from, enum kolo_type to, size_t n, uint64_t *seed)
+{
+	size_t size = kolo_type_size(to);
+	struct buffer src, out, want;
+
+	fill_random(&src, seed, from, n & 1);
+	memset(&out, GUARD, sizeof(out));
+	cast_by_definition(from, elements(&src), to, elements(&want), n, 0.3f);
+	CHECK(kolo_cast(elements(&src), from, elements(&out), to, n, 0.3f) == 0);
+	for (size_t i = 0; i < n; i++)
+		CHECK(same(to, elements(&out) + i * size, elements(&want) + i * size));
+	CHECK(elements(&out)[n * size] == GUARD);
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		if (from != KOLO_F32 && to != KOLO_F32)
+			continue;
+		memset(&out, GUARD, sizeof(out));
+		(to == KOLO_F32 ? (*k)->to_float[from] : (*k)->of_float[to])(
+			elements(&out), elements(&src), n, &(union ko_scalar){ .f32 = 0.3f });
+		for (size_t i = 0; i < n; i++)
+			CHECK(same(to, elements(&out) + i * size, elements(&want) + i * size));
+		CHECK(elements(&out)[n * size] == GUARD);
+	}
+}
+
+static void casts_equal_their_definition(void **state)
+{
+	static const enum kolo_type types[] = { KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F8E4M3, KOLO_F8E5M2 };
+	uint64_t seed = 4;
+	float x[3];
+
+	(void)state;
+	for (size_t a = 0; a < ARRAY_LEN(types); a++)
+		for (size_t b = 0; b < ARRAY_LEN(types); b++)
+			for (size_t n = 0; n < 70; n++)
+				try_cast(types[a], types[b], n, &seed);
+	CHECK(kolo_cast(x, KOLO_F32, x, KOLO_F64, 1, 1) == KOLO_EINVAL && strstr(kolo_last_error(), "f64"));
+	CHECK(kolo_cast(NULL, KOLO_F32, x, KOLO_F32, 3, 1) == KOLO_EINVAL);
+}
+
+/* Every 16-bit code times factors that make products of all kinds, halfway ones and subnormals among them. */
+static void conversions_inside_the_loops_are_exact_for_every_code(void **state)
+{
+	static const float factors[] = { 1.0f,     0.5f,       1.0f / 3, 1.0009765625f,
+					 0x1p-11f, 0x1.8p-20f, 1.5f,     65536.0f };
+	static const enum kolo_type types[] = { KOLO_F16, KOLO_BF16 };
+	static uint16_t codes[1 << 16], out[1 << 16];
+	uint16_t want;
+
+	(void)state;
+	for (unsigned c = 0; c < ARRAY_LEN(codes); c++)
+		codes[c] = (uint16_t)c;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		for (size_t t = 0; t < ARRAY_LEN(types); t++) {
+			for (size_t f = 0; f < ARRAY_LEN(factors); f++) {
+				union ko_scalar s = { .f32 = factors[f] };
+
+				(*k)->scale[types[t]](out, codes, ARRAY_LEN(codes), &s);
+				for (unsigned c = 0; c < ARRAY_LEN(codes); c++) {
+					values_first(types[t], KOLO_SUM, true,
+						     (struct values_scale){ (double)s.f32, 1 }, &codes[c],
+						     &want);
+					CHECK(same(types[t], &out[c], &want));
+				}
+			}
+		}
+	}
+}
+
+static void nan_wins_and_minus_zero_is_less(void **state)
+{
+	float in[4] = { NAN, 1, -0.0f, 0.0f }, own[4] = { 1, NAN, 0.0f, -0.0f }, out[4];
+
+	(void)state;
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		(*k)->combine[KOLO_F32][KO_MIN](out, in, own, 4, NULL);
+		CHECK(isnan(out[0]) && isnan(out[1]) && signbit(out[2]) && signbit(out[3]));
+		(*k)->combine[KOLO_F32][KO_MAX](out, in, own, 4, NULL);
+		CHECK(isnan(out[0]) && isnan(out[1]) && !signbit(out[2]) && !signbit(out[3]));
+	}
+}
+
+/* Every alignment and length around those of a vector; nothing beside. */
+static void streaming_copies_all_and_no_more(void **state)
+{
+	static unsigned char src[600], out[600];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(src); i++)
+		src[i] = (unsigned char)(i * 7 + 1);
+	for (const struct ko_kernels *const *k = ko_kernels_list(); *k; k++) {
+		for (size_t at = 0; at < 70; at++) {
+			for (size_t len = 0; len < 300; len += len < 140 ? 1 : 13) {
+				memset(out, GUARD, sizeof(out));
+				(*k)->stream(out + at, src + 3, len);
+				CHECK(memcmp(out + at, src + 3, len) == 0);
+				CHECK((at == 0 || out[at - 1] == GUARD) && out[at + len] == GUARD);
+			}
+		}
+	}
+}
+
+static void streamed_results_equal_ordinary_ones(void **state)
+{
+	enum { N = 5000 };
+	static double in[N], own[N], want[N], out[N + 1];
+	union ko_scalar s = { .f64 = 1.0 / 3 };
+	struct ko_reducer r = ko_reducer_premul(KOLO_F64, &s.f64);
+
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		in[i] = 0.1 * i;
+		own[i] = 1e3 / (i + 1);
+	}
+	for (size_t n = 0; n <= N; n += 499) {
+		out[n] = -1;
+		r.combine(want, in, own, n, &r.s);
+		ko_stream_combine(r.combine, out, in, own, n, sizeof(double), &r.s);
+		CHECK(memcmp(out, want, n * sizeof(double)) == 0 && out[n] == -1);
+		r.first(want, own, n, &r.s);
+		ko_stream_fill(r.first, out, own, n, sizeof(double), &r.s);
+		CHECK(memcmp(out, want, n * sizeof(double)) == 0 && out[n] == -1);
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(streaming_copies_all_and_no_more),
+	cmocka_unit_test(streamed_results_equal_ordinary_ones),
+	cmocka_unit_test(every_loop_equals_its_definition),
+	cmocka_unit_test(narrow_types_combine_right_in_every_pair),
+	cmocka_unit_test(scaling_dividing_and_copying_equal_their_definitions),
+	cmocka_unit_test(casts_equal_their_definition),
+	cmocka_unit_test(conversions_inside_the_loops_are_exact_for_every_code),
+	cmocka_unit_test(nan_wins_and_minus_zero_is_less),
+};
+
+T_MAIN(tests)

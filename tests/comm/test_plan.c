@@ -1,0 +1,371 @@
+/* The ring's arithmetic, tried for every rank, step, round and many counts. */
+#include "comm/plan/algorithm.h"
+#include "comm/plan/plan.h"
+#include "tests/lib/t.h"
+
+#include <string.h>
+
+enum { MAX_RANKS = 9, MAX_COUNT = 60 };
+
+static void pieces_tile_every_block(void **state)
+{
+	(void)state;
+	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+		for (size_t n = 0; n <= MAX_COUNT; n++) {
+			for (size_t slot = 1; slot <= 8; slot++) {
+				struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, n, 1, nranks, slot);
+				size_t at = 0;
+
+				CHECK(p.rounds >= 1 && p.slice <= slot && p.rounds * p.slice >= p.block);
+				for (int b = 0; b < nranks; b++) {
+					CHECK(ko_plan_block(&p, b).first == at);
+					for (size_t round = 0; round < p.rounds; round++) {
+						struct ko_piece q = ko_plan_piece(&p, b, round);
+
+						CHECK(q.n == 0 || q.first == at);
+						CHECK(q.n <= p.slice);
+						at += q.n;
+					}
+					CHECK(at == ko_plan_block(&p, b).first + ko_plan_block(&p, b).n);
+				}
+				CHECK(at == n);
+			}
+		}
+	}
+}
+
+static void uneven_blocks_are_tiled_too(void **state)
+{
+	uint64_t seed = 3;
+
+	(void)state;
+	for (int try = 0; try < 2000; try++) {
+		int nranks = 1 + (int)(t_random(&seed) % MAX_RANKS);
+		size_t firsts[MAX_RANKS + 1] = { 0 }, slot = 1 + t_random(&seed) % 8, largest = 0;
+		struct ko_plan p;
+
+		for (int b = 0; b < nranks; b++) {
+			size_t n = t_random(&seed) % 3 ? t_random(&seed) % 20 : 0;
+
+			firsts[b + 1] = firsts[b] + n;
+			largest = n > largest ? n : largest;
+		}
+		p = ko_plan_make_uneven(firsts, 1, nranks, slot);
+		CHECK(p.count == firsts[nranks] && p.block == largest && p.rounds >= 1 && p.slice <= slot);
+		for (int b = 0; b < nranks; b++) {
+			size_t at = firsts[b];
+
+			for (size_t round = 0; round < p.rounds; round++) {
+				struct ko_piece q = ko_plan_piece(&p, b, round);
+
+				CHECK(q.n == 0 || q.first == at);
+				CHECK(q.n <= p.slice);
+				at += q.n;
+			}
+			CHECK(at == firsts[b + 1]);
+		}
+	}
+}
+
+static void counts_beyond_32_bits_tile_too(void **state)
+{
+	size_t n = ((size_t)5 << 32) + 3, at = 0;
+	struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, n, 8, 7, 256 << 10);
+
+	(void)state;
+	for (int b = 0; b < 7; b++) {
+		struct ko_piece last = ko_plan_piece(&p, b, p.rounds - 1), whole = ko_plan_block(&p, b);
+
+		CHECK(whole.first == at);
+		CHECK(last.first + last.n == whole.first + whole.n && last.n <= p.slice);
+		at += whole.n;
+	}
+	CHECK(at == n);
+	CHECK(ko_plan_make(KO_ALL_GATHER, n, 1, 4, 4096).count == 4 * n);
+}
+
+/* Of ranks that run on hosts of these names, a letter each. */
+static struct ko_ring ring_of(const char *hosts)
+{
+	int nranks = (int)strlen(hosts);
+	int host[MAX_RANKS];
+	struct ko_ring ring;
+
+	for (int r = 0; r < nranks; r++)
+		host[r] = (int)(strchr(hosts, hosts[r]) - hosts);
+	CHECK(ko_ring_make(host, nranks, &ring) == 0 && ring.nranks == nranks);
+	return ring;
+}
+
+/* Every other rank on another host, or all on one. */
+static struct ko_ring make_ring(int nranks, bool mixed)
+{
+	char hosts[MAX_RANKS + 1] = "";
+
+	for (int r = 0; r < nranks; r++)
+		hosts[r] = mixed && r % 2 ? 'b' : 'a';
+	return ring_of(hosts);
+}
+
+static void ranks_of_a_host_stand_together(void **state)
+{
+	static const struct {
+		const char *hosts;
+		int ranks[8]; /* as they stand; two zeros: by their numbers */
+	} trials[] = {
+		{ "a", { 0 } },
+		{ "aaaa", { 0 } },
+		{ "abc", { 0 } },
+		{ "aabb", { 0 } },
+		{ "abba", { 0 } },
+		{ "bbaacc", { 0 } },
+		{ "abab", { 0, 2, 1, 3 } },
+		{ "abcabc", { 0, 3, 1, 4, 2, 5 } },
+		{ "abacad", { 0, 2, 4, 1, 3, 5 } },
+		{ "cbabcca", { 0, 4, 5, 1, 3, 2, 6 } },
+	};
+
+	(void)state;
+	for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+		struct ko_ring ring = ring_of(trials[t].hosts);
+		bool by_number = trials[t].ranks[1] == 0;
+
+		CHECK(by_number == (ring.places == NULL));
+		for (int k = 0; k < ring.nranks; k++) {
+			int rank = by_number ? k : trials[t].ranks[k];
+
+			CHECK(ko_ring_place(&ring, rank) == k && ko_ring_back(&ring, 0, -k) == rank);
+			CHECK(ko_ring_distance(&ring, 0, rank) == k);
+			CHECK(ko_ring_next(&ring, ko_ring_prev(&ring, rank)) == rank);
+			CHECK(ko_ring_back(&ring, rank, k) == 0 &&
+			      ko_ring_back(&ring, rank, ring.nranks) == rank);
+		}
+		ko_ring_free(&ring);
+	}
+}
+
+static void ranks_of_one_host_stand_by_number(void **state)
+{
+	struct ko_ring ring;
+
+	(void)state;
+	CHECK(ko_ring_make(NULL, 5, &ring) == 0 && ring.nranks == 5 && !ring.places);
+}
+
+/* Symbolic ranks: in flight is the list of those that have added to a block so far. */
+static void every_block_is_added_from_after_its_owner_round_to_it(void **state)
+{
+	(void)state;
+	for (int nranks = 2; nranks <= MAX_RANKS; nranks++) {
+		struct ko_ring ring = make_ring(nranks, false);
+
+		for (int owner = 0; owner < nranks; owner++) {
+			for (int step = 1; step <= nranks; step++) {
+				int rank = (owner + step) % nranks;
+				/* The last step handles the own block, which is step 0 (or nranks). */
+				CHECK(ko_ring_back(&ring, rank, step) == owner);
+			}
+			/* In an all-gather the owner sends first, and next handles the block one step later. */
+			for (int step = 0; step < nranks; step++)
+				CHECK(ko_ring_back(&ring, (owner + step) % nranks, step) == owner);
+		}
+	}
+}
+
+/* What a rank sends in a round of reduce-scatter and all-gather, step by step. */
+static size_t count_sent(const struct ko_plan *p, enum ko_coll coll, int rank, const struct ko_ring *ring)
+{
+	int nranks = ring->nranks;
+	size_t sent = 0;
+
+	for (size_t round = 0; round < p->rounds; round++) {
+		for (int step = 1; coll != KO_ALL_GATHER && step < nranks; step++)
+			sent += ko_plan_piece(p, ko_ring_back(ring, rank, step), round).n;
+		for (int step = 0; coll != KO_REDUCE_SCATTER && step < nranks - 1; step++)
+			sent += ko_plan_piece(p, ko_ring_back(ring, rank, step), round).n;
+	}
+	return sent;
+}
+
+static void check_models(const struct ko_ring *ring, enum ko_coll coll)
+{
+	for (size_t n = 0; n <= MAX_COUNT; n++) {
+		struct ko_plan p = ko_plan_make(coll, n, 1, ring->nranks, 4);
+
+		for (int rank = 0; rank < ring->nranks; rank++) {
+			struct ko_model m = ko_plan_model(&p, coll, rank, ring, 0);
+			struct ko_model of_next = ko_plan_model(&p, coll, ko_ring_next(ring, rank), ring, 0);
+
+			CHECK(m.sent == count_sent(&p, coll, rank, ring) && m.sent == of_next.received);
+		}
+	}
+}
+
+static void the_model_is_what_the_steps_add_up_to(void **state)
+{
+	static const enum ko_coll colls[] = { KO_REDUCE_SCATTER, KO_ALL_GATHER, KO_ALL_REDUCE };
+
+	(void)state;
+	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+		for (int mixed = 0; mixed < 2; mixed++) {
+			struct ko_ring ring = make_ring(nranks, mixed);
+
+			for (size_t c = 0; c < ARRAY_LEN(colls); c++)
+				check_models(&ring, colls[c]);
+			ko_ring_free(&ring);
+		}
+	}
+}
+
+static void an_all_reduce_sends_2k_n_minus_1_over_n(void **state)
+{
+	(void)state;
+	for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+		size_t k = 1000 * (size_t)nranks;
+		struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, k, 4, nranks, 4096);
+		struct ko_ring ring = make_ring(nranks, false);
+
+		for (int rank = 0; rank < nranks; rank++)
+			CHECK(ko_plan_model(&p, KO_ALL_REDUCE, rank, &ring, 0).sent ==
+			      2 * k * (size_t)(nranks - 1) / (size_t)nranks);
+	}
+}
+
+static void broadcast_and_reduce_are_chains(void **state)
+{
+	struct ko_plan p = ko_plan_make(KO_BROADCAST, 100, 4, 5, 4096);
+	struct ko_ring ring = make_ring(5, true); /* 0, 2, 4, 1, 3 */
+
+	(void)state;
+	for (int root = 0; root < 5; root++) {
+		for (int rank = 0; rank < 5; rank++) {
+			struct ko_model b = ko_plan_model(&p, KO_BROADCAST, rank, &ring, root);
+			struct ko_model r = ko_plan_model(&p, KO_REDUCE, rank, &ring, root);
+
+			CHECK(b.sent == (rank == ko_ring_prev(&ring, root) ? 0 : 100) &&
+			      b.received == (rank == root ? 0 : 100));
+			CHECK(r.sent == (rank == root ? 0 : 100) &&
+			      r.received == (rank == ko_ring_next(&ring, root) ? 0 : 100));
+		}
+	}
+	ko_ring_free(&ring);
+}
+
+/* The board saves hops and costs bytes: it is chosen up to where the one outweighs the other. */
+static void the_table_follows_from_costs(void **state)
+{
+	struct ko_costs slow_hops = { .hop_ns = 1e6, .bytes_per_ns = 10, .turn_ns = 1e6 },
+			few_bytes = { .hop_ns = 100, .bytes_per_ns = 10, .turn_ns = 100 };
+	struct ko_algorithms t;
+
+	(void)state;
+	ko_algorithm_decide("", &slow_hops, 8, 4096, &t);
+	for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
+		CHECK(t.board_end[coll] == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
+	/* 13 hops saved, (8 - 3.5) bytes more for each: 13 * 100 * 10 / 4.5. */
+	ko_algorithm_decide("", &few_bytes, 8, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 2889 && t.board_end[KO_BROADCAST] == 4097);
+	ko_algorithm_decide("", &few_bytes, 2, 4096, &t); /* no bytes more */
+	CHECK(t.board_end[KO_ALL_REDUCE] == 4097 && t.board_end[KO_REDUCE_SCATTER] == 0);
+	few_bytes.turn_ns = 50;
+	ko_algorithm_decide("", &few_bytes, 2, 4096, &t);
+	CHECK(t.board_end[KO_REDUCE_SCATTER] == 1001); /* 50 * 10 / (1.5 - 1) */
+	ko_algorithm_decide("ring", &slow_hops, 8, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_BARRIER] == 0);
+	ko_algorithm_decide("board", &few_bytes, 8, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 4097);
+	ko_algorithm_decide("", &slow_hops, 1, 4096, &t);
+	CHECK(t.board_end[KO_ALL_REDUCE] == 0);
+	CHECK(ko_algorithm_known("direct") && ko_algorithm_known("") && ko_algorithm_known("board") &&
+	      !ko_algorithm_known("magic"));
+}
+
+/* Without shared memory there is no board; an exchange saves hops and costs bytes. */
+static void a_network_has_exchanges_instead(void **state)
+{
+	struct ko_costs costs = { .hop_ns = 1000,
+				  .bytes_per_ns = 2,
+				  .turn_ns = 1,
+				  .read_ns = 1,
+				  .read_bytes_per_ns = 100,
+				  .network = true,
+				  .exchange_room = 65536,
+				  .exchange_hops = 3 };
+	struct ko_algorithms t;
+
+	(void)state;
+	ko_algorithm_decide("", &costs, 4, 4096, &t);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 2000); /* 3 * 1000 * 2 / (6 - 3) */
+	CHECK(t.exchange_end[KO_BARRIER] == 0 && t.exchange_end[KO_BROADCAST] == 0); /* as many hops */
+	for (int coll = KO_BARRIER; coll < KO_NCOLLS; coll++)
+		CHECK(t.board_end[coll] == 0 && t.read_begin[coll] == UINT64_MAX &&
+		      t.window_begin[coll] == UINT64_MAX);
+	CHECK(t.offer_begin == UINT64_MAX && t.offer_window_begin == UINT64_MAX);
+	costs.exchange_hops = 2; /* with shortcuts */
+	ko_algorithm_decide("", &costs, 4, 4096, &t);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 2667); /* 4 * 1000 * 2 / (6 - 3) */
+	CHECK(t.exchange_end[KO_BARRIER] == 1 && t.exchange_end[KO_BROADCAST] == 0);
+	costs.exchange_hops = 1;
+	ko_algorithm_decide("", &costs, 2, 4096, &t); /* no bytes more */
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 65537);
+	ko_algorithm_decide("ring", &costs, 2, 4096, &t);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 0);
+	costs.network = false;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_ALL_REDUCE] > 0);
+	ko_algorithm_decide("exchange", &costs, 2, 4096, &t);
+	CHECK(t.exchange_end[KO_ALL_REDUCE] == 65537 && t.board_end[KO_ALL_REDUCE] == 0 &&
+	      t.board_end[KO_BARRIER] == 0);
+}
+
+/* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
+static void large_ones_are_read_where_they_are(void **state)
+{
+	struct ko_costs costs = { .hop_ns = 128,
+				  .bytes_per_ns = 8,
+				  .turn_ns = 128,
+				  .read_ns = 512,
+				  .read_bytes_per_ns = 16,
+				  .lane_bytes = 2048 };
+	struct ko_algorithms t;
+
+	(void)state;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.window_begin[KO_BROADCAST] == 1024); /* 128 / (2 - 1) * 8 */
+	CHECK(t.read_begin[KO_BROADCAST] == 3414 &&
+	      t.board_end[KO_BROADCAST] == 3414); /* 640 / (2/8 - 1/16) */
+	CHECK(t.window_begin[KO_BARRIER] == UINT64_MAX && t.read_begin[KO_BARRIER] == UINT64_MAX);
+	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 2049); /* what fills the lane waits anyway */
+	costs.lane_bytes = 8192;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 5120); /* 640 / (1.5/8 - 1/16) */
+	costs.crowded = true;
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 8193);
+	costs.read_bytes_per_ns = 0; /* forbidden */
+	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	CHECK(t.read_begin[KO_BROADCAST] == UINT64_MAX && t.board_end[KO_BROADCAST] == 4097);
+	ko_algorithm_decide("direct", &costs, 2, 4096, &t);
+	CHECK(t.window_begin[KO_REDUCE] == 1 && t.read_begin[KO_REDUCE] == UINT64_MAX &&
+	      !t.board_end[KO_REDUCE]);
+	CHECK(t.board_end[KO_BARRIER] == 1);
+	ko_algorithm_decide("ring", &costs, 2, 4096, &t);
+	CHECK(t.window_begin[KO_REDUCE] == UINT64_MAX && t.read_begin[KO_REDUCE] == UINT64_MAX);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_network_has_exchanges_instead),
+	cmocka_unit_test(large_ones_are_read_where_they_are),
+	cmocka_unit_test(the_table_follows_from_costs),
+	cmocka_unit_test(pieces_tile_every_block),
+	cmocka_unit_test(uneven_blocks_are_tiled_too),
+	cmocka_unit_test(counts_beyond_32_bits_tile_too),
+	cmocka_unit_test(ranks_of_a_host_stand_together),
+	cmocka_unit_test(ranks_of_one_host_stand_by_number),
+	cmocka_unit_test(every_block_is_added_from_after_its_owner_round_to_it),
+	cmocka_unit_test(the_model_is_what_the_steps_add_up_to),
+	cmocka_unit_test(an_all_reduce_sends_2k_n_minus_1_over_n),
+	cmocka_unit_test(broadcast_and_reduce_are_chains),
+};
+
+T_MAIN(tests)

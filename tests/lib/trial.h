@@ -1,0 +1,42 @@
+/* A trial: one call of a collective on all ranks, whose result is compared, bit for bit, with what the definition says of it;
+ * with guards around the buffers, which lie off alignment.
+ *
+ * Element i of rank r is random but known to all, so that every rank can compute everyone's data. */
+#ifndef TRIAL_H
+#define TRIAL_H
+
+#include "tools/common/values.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What is called. op is KOLO_SUM where there is none, T_PREMUL for a sum of scaled elements. */
+enum t_call { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, T_NCALLS };
+enum { T_PREMUL = VALUES_NOPS };
+
+struct t_trial {
+	enum t_call call;
+	enum kolo_type type;
+	int op, root;
+	size_t n; /* as the call counts */
+	bool in_place;
+};
+
+enum { T_ROOM = 1 << 20 };
+
+/* Where it takes place. */
+struct t_setup {
+	struct kolo_comm *c;
+	void *room[2]; /* T_ROOM bytes for each of the buffers; NULL: malloc */
+	struct kolo_queue *queue;
+	/* Copies len bytes from here to a room, or back; NULL: they are used where they are */
+	void (*copy)(void *arg, void *room, void *here, size_t len, bool there);
+	void *arg;
+};
+
+void t_try(const struct t_setup *setup, const struct t_trial *t);
+
+/* Every call, in place and out of place, every root. */
+void t_try_all_calls(const struct t_setup *setup, struct t_trial t);
+
+#endif

@@ -1,0 +1,240 @@
+/* Computes elements and reductions one at a time, straight from the definitions of the formats. */
+#include "tools/common/values.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A small floating format: sign, exponent, mantissa. */
+struct format {
+	int bits, mant, bias;
+	bool has_inf; /* else the all-ones code is the only NaN, and what is too large saturates */
+};
+
+static const struct format formats[VALUES_NTYPES] = {
+	[KOLO_F16] = { 16, 10, 15, true },
+	[KOLO_BF16] = { 16, 7, 127, true },
+	[KOLO_F8E4M3] = { 8, 3, 7, false },
+	[KOLO_F8E5M2] = { 8, 2, 15, true },
+};
+
+bool values_is_integer(enum kolo_type type)
+{
+	return type <= KOLO_U64;
+}
+
+/* ---- Small formats -------------------------------------------------------------------------------------- */
+
+/* 2^e, a normal double. What ldexp() does takes ten times as long. */
+static double power_of_2(int e)
+{
+	uint64_t bits = (uint64_t)(e + 1023) << 52;
+	double x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+/* The value of a code without its sign, as if there were neither infinity nor NaN. */
+static double magnitude(const struct format *f, unsigned code)
+{
+	unsigned exponent = code >> f->mant, mant = code & ((1u << f->mant) - 1);
+
+	if (exponent == 0)
+		return mant * power_of_2(1 - f->bias - f->mant);
+	return (mant + (double)(1u << f->mant)) * power_of_2((int)exponent - f->bias - f->mant);
+}
+
+/* The code of infinity, or of NaN where there is none. */
+static unsigned first_special(const struct format *f)
+{
+	unsigned all = (1u << (f->bits - 1)) - 1;
+
+	return f->has_inf ? all & ~((1u << f->mant) - 1) : all;
+}
+
+static double decode_small(const struct format *f, unsigned code)
+{
+	unsigned sign = code >> (f->bits - 1), rest = code & ((1u << (f->bits - 1)) - 1);
+	double x = magnitude(f, rest);
+
+	if (rest >= first_special(f))
+		x = rest == first_special(f) && f->has_inf ? INFINITY : NAN;
+	return sign ? -x : x;
+}
+
+/* The largest code below the special ones whose value is not above x, which is no NaN. What is smaller than the
+ * normal numbers has the exponent of the smallest. */
+static unsigned code_below(const struct format *f, double x)
+{
+	int e;
+
+	if (x >= magnitude(f, first_special(f)))
+		return first_special(f) - 1;
+	frexp(x, &e); /* x is 2^e / 2 or more */
+	e = x < power_of_2(1 - f->bias) ? 1 - f->bias : e - 1;
+	return ((unsigned)(e + f->bias - 1) << f->mant) + (unsigned)(x / power_of_2(e - f->mant));
+}
+
+/* The nearer of that code and the next. */
+static unsigned encode_small(const struct format *f, double x)
+{
+	unsigned sign = signbit(x) ? 1u << (f->bits - 1) : 0, special = first_special(f), low;
+	double below, above;
+
+	x = fabs(x);
+	if (isnan(x))
+		return sign | (f->has_inf ? special | 1u << (f->mant - 1) : special);
+	low = code_below(f, x);
+	/* Infinity rounds like the number that would be there. */
+	below = x - magnitude(f, low);
+	above = magnitude(f, low + 1) - x;
+	if (above < below || (above == below && low % 2))
+		low++;
+	if (low >= special && !f->has_inf)
+		low = special - 1;
+	return sign | low;
+}
+
+double values_decode(enum kolo_type type, const void *p)
+{
+	uint16_t two;
+	uint8_t one;
+	float single;
+	double x;
+
+	switch (type) {
+	case KOLO_F64: memcpy(&x, p, sizeof(x)); return x;
+	case KOLO_F32: memcpy(&single, p, sizeof(single)); return (double)single;
+	case KOLO_F16:
+	case KOLO_BF16: memcpy(&two, p, sizeof(two)); return decode_small(&formats[type], two);
+	default: memcpy(&one, p, sizeof(one)); return decode_small(&formats[type], one);
+	}
+}
+
+void values_encode(enum kolo_type type, double x, void *out)
+{
+	uint16_t two;
+	uint8_t one;
+	float single = (float)x;
+
+	switch (type) {
+	case KOLO_F64: memcpy(out, &x, sizeof(x)); break;
+	case KOLO_F32: memcpy(out, &single, sizeof(single)); break;
+	case KOLO_F16:
+	case KOLO_BF16:
+		two = (uint16_t)encode_small(&formats[type], x);
+		memcpy(out, &two, sizeof(two));
+		break;
+	default:
+		one = (uint8_t)encode_small(&formats[type], x);
+		memcpy(out, &one, sizeof(one));
+		break;
+	}
+}
+
+/* ---- Integers ------------------------------------------------------------------------------------------- */
+
+static bool is_signed(enum kolo_type type)
+{
+	return type == KOLO_I8 || type == KOLO_I32 || type == KOLO_I64;
+}
+
+/* The element, sign-extended. */
+static uint64_t load_int(enum kolo_type type, const void *p)
+{
+	unsigned unused = 64 - 8 * (unsigned)kolo_type_size(type);
+	uint64_t x = 0;
+
+	memcpy(&x, p, kolo_type_size(type));
+	return is_signed(type) ? (uint64_t)((int64_t)(x << unused) >> unused) : x;
+}
+
+static uint64_t combine_int(enum kolo_type type, enum kolo_op op, uint64_t a, uint64_t b)
+{
+	bool a_less = is_signed(type) ? (int64_t)a < (int64_t)b : a < b;
+
+	switch (op) {
+	case KOLO_PROD: return a * b;
+	case KOLO_MIN: return a_less ? a : b;
+	case KOLO_MAX: return a_less ? b : a;
+	default: return a + b;
+	}
+}
+
+/* ---- Reductions ----------------------------------------------------------------------------------------- */
+
+/* x rounded to what the type's loops compute in. */
+static double computed(enum kolo_type type, double x)
+{
+	return type == KOLO_F64 ? x : (double)(float)x;
+}
+
+struct values_scale values_avg_scale(enum kolo_type type, int nranks)
+{
+	return (struct values_scale){ .f = computed(type, 1.0 / nranks), .u = 1 };
+}
+
+static bool scales(enum kolo_type type, enum kolo_op op, bool premul)
+{
+	return premul || (op == KOLO_AVG && !values_is_integer(type));
+}
+
+void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, const void *src,
+		  void *out)
+{
+	uint64_t x;
+
+	memmove(out, src, kolo_type_size(type));
+	if (!scales(type, op, premul))
+		return;
+	if (values_is_integer(type)) {
+		x = load_int(type, src) * s.u;
+		memcpy(out, &x, kolo_type_size(type));
+	} else {
+		values_encode(type, computed(type, values_decode(type, src) * s.f), out);
+	}
+}
+
+/* -0 is less than +0, and NaN wins. */
+static double pick(enum kolo_op op, double a, double b)
+{
+	bool a_less = a < b || (a == b && signbit(a) && !signbit(b));
+
+	if (isnan(a) || isnan(b))
+		return NAN;
+	return a_less == (op == KOLO_MIN) ? a : b;
+}
+
+void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, void *acc,
+		    const void *src)
+{
+	uint64_t x;
+	double a, b;
+
+	if (values_is_integer(type)) {
+		x = combine_int(type, premul ? KOLO_SUM : op, load_int(type, acc),
+				premul ? load_int(type, src) * s.u : load_int(type, src));
+		memcpy(acc, &x, kolo_type_size(type));
+		return;
+	}
+	a = values_decode(type, acc);
+	b = values_decode(type, src);
+	if (scales(type, op, premul))
+		b = computed(type, b * s.f);
+	if (!premul && (op == KOLO_MIN || op == KOLO_MAX))
+		a = pick(op, a, b);
+	else
+		a = computed(type, !premul && op == KOLO_PROD ? a * b : a + b);
+	values_encode(type, a, acc);
+}
+
+void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc)
+{
+	uint64_t x;
+
+	if (op != KOLO_AVG || !values_is_integer(type))
+		return;
+	x = load_int(type, acc);
+	x = is_signed(type) ? (uint64_t)((int64_t)x / nranks) : x / (uint64_t)nranks;
+	memcpy(acc, &x, kolo_type_size(type));
+}

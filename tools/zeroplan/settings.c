@@ -1,0 +1,210 @@
+/* Asks the library what a setting needs and whether it fits, computes its time, and lists the
+ * settings there are. */
+#include "tools/zeroplan/zeroplan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const plan_place_words[NPLACES] = { "device", "host", "nvme" };
+
+/* ---- One setting ---------------------------------------------------------------------------------------- */
+
+static struct kolo_zero_config config_of(const struct run *r, const struct setting *s)
+{
+	struct kolo_zero_config c = r->config;
+
+	c.stage = s->stage;
+	c.device = r->device;
+	c.offload_optimizer.place = s->optimizer;
+	c.offload_optimizer.ratio = s->ratio;
+	c.offload_param.place = s->param;
+	return c;
+}
+
+static void keep_memory(const struct kolo_zero_plan *plan, struct outcome *out)
+{
+	struct kolo_zero_memory m;
+
+	while (out->nkinds < MOST_KINDS && kolo_zero_plan_memory_get(plan, out->nkinds, &m) == 0) {
+		for (int p = 0; p < NPLACES; p++)
+			if (strcmp(m.place, plan_place_words[p]) == 0)
+				out->bytes[p] += m.peak;
+		out->pinned += m.pinned;
+		out->memory[out->nkinds++] = m;
+	}
+}
+
+int optimizer_moments(const struct kolo_zero_config *c)
+{
+	switch (c->optimizer) {
+	case KOLO_ZERO_LION:
+	case KOLO_ZERO_ADAGRAD: return 1;
+	case KOLO_ZERO_SGD: return c->groups[0].momentum != 0;
+	default: return 2;
+	}
+}
+
+/* zero/README.md: tensors of this size up to a bucket's have operations of their own; all up to that where gradients don't lie
+ * contiguously. */
+enum { OWN_OPERATION = 64 << 10 };
+
+static double copied_elements(const struct tensors *t, size_t least, size_t most)
+{
+	double sum = 0;
+
+	for (int i = 0; i < t->n; i++) {
+		const struct kolo_zero_tensor *one = &t->list[i];
+		size_t n = one->shape[0] * (one->ndims > 1 ? one->shape[1] : 1);
+
+		if (n < least || n > most)
+			sum += (double)n;
+	}
+	return sum;
+}
+
+static struct work work_of(const struct run *r, const struct setting *s,
+			   const struct kolo_zero_traffic *traffic)
+{
+	const struct kolo_zero_config *c = &r->config;
+	size_t nranks = (size_t)r->options->nranks, gathers = c->gather_bucket;
+	struct work w = {
+		.all = (double)r->tensors.parameters,
+		.reduced = copied_elements(&r->tensors, c->contiguous ? OWN_OPERATION : 0, c->reduce_bucket),
+		.size = kolo_type_size(r->type),
+		.moments = optimizer_moments(c),
+		.lamb = c->optimizer == KOLO_ZERO_LAMB,
+		.device = r->device != NULL,
+		.overlap = c->overlap,
+		.accumulation = c->accumulation,
+		.traffic = traffic,
+	};
+
+	if (c->sub_group && c->sub_group < gathers / nranks)
+		gathers = c->sub_group * nranks;
+	w.gathered = copied_elements(&r->tensors, OWN_OPERATION, gathers);
+	w.own = s->stage == 0 ? w.all : ceil(w.all / (double)nranks);
+	/* Forward and back. */
+	if (s->stage == 3 &&
+	    (s->param == KOLO_ZERO_ON_DEVICE || (s->param == KOLO_ZERO_ON_HOST && !r->device)))
+		w.used = 2.0 * w.accumulation * w.own;
+	return w;
+}
+
+int plan_report_failure(int rc)
+{
+	fprintf(stderr, "zeroplan: %s\n", kolo_last_error());
+	return rc == KOLO_EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static int keep_plan(const struct run *r, const struct kolo_zero_plan *plan, struct outcome *out)
+{
+	struct work work;
+	int rc = kolo_zero_plan_check(plan);
+
+	if (rc < 0 && rc != KOLO_ENOMEM)
+		return plan_report_failure(rc);
+	out->fits = rc == 0;
+	if (rc < 0)
+		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());
+	keep_memory(plan, out);
+	kolo_zero_plan_traffic_get(plan, &out->traffic);
+	work = work_of(r, &out->setting, &out->traffic);
+	out->seconds = time_of(&work, &out->setting, &r->bandwidths);
+	return EXIT_GOOD;
+}
+
+int plan_setting(const struct run *r, const struct setting *s, struct outcome *out)
+{
+	struct kolo_zero_config config = config_of(r, s);
+	struct kolo_zero_plan *plan;
+	int rc;
+
+	*out = (struct outcome){ .setting = *s, .seconds.total = NAN };
+	out->status =
+		kolo_zero_plan_create(&config, r->tensors.list, r->tensors.n, 0, r->options->nranks, &plan);
+	if (out->status == KOLO_EINVAL) {
+		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());
+		return EXIT_GOOD;
+	}
+	if (out->status < 0)
+		return plan_report_failure(out->status);
+	rc = keep_plan(r, plan, out);
+	kolo_zero_plan_destroy(plan);
+	return rc;
+}
+
+/* ---- Which there are ------------------------------------------------------------------------------------ */
+
+int list_asked(const struct run *r, struct setting out[ALL_STAGES])
+{
+	const struct kolo_zero_config *c = &r->config;
+	bool all = r->options->stage == ALL_STAGES || (r->options->stage == UNSET && !r->settings);
+	struct setting s = { c->stage, c->offload_optimizer.place, c->offload_param.place, 1 };
+
+	if (s.optimizer != KOLO_ZERO_ON_DEVICE)
+		s.ratio = c->offload_optimizer.ratio;
+	out[0] = s;
+	/* Each stage with what it has of the offload. */
+	for (int stage = 0; all && stage < ALL_STAGES; stage++) {
+		out[stage] = s;
+		out[stage].stage = stage;
+		if (stage == 0) {
+			out[stage].optimizer = KOLO_ZERO_ON_DEVICE;
+			out[stage].ratio = 1;
+		}
+		if (stage < 3)
+			out[stage].param = KOLO_ZERO_ON_DEVICE;
+	}
+	return all ? ALL_STAGES : 1;
+}
+
+/* Host memory is another place only where there is a device. */
+static bool skips(const struct run *r, int place)
+{
+	return place == KOLO_ZERO_ON_HOST && !r->device;
+}
+
+int list_settings(const struct run *r, struct setting *out)
+{
+	static const double ratios[] = { 1, 0.75, 0.5, 0.25 };
+	int n = 0;
+
+	for (int stage = 0; stage < ALL_STAGES; stage++)
+		for (int param = 0; param < (stage == 3 ? NPLACES : 1); param++)
+			for (int place = 0; place < (stage > 0 ? NPLACES : 1); place++)
+				for (int i = 0; i < (place == KOLO_ZERO_ON_DEVICE ? 1 : 4); i++) {
+					if (skips(r, param) || skips(r, place))
+						continue;
+					if (out)
+						out[n] = (struct setting){ stage, (enum kolo_zero_place)place,
+									   (enum kolo_zero_place)param,
+									   ratios[i] };
+					n++;
+				}
+	return n;
+}
+
+/* ---- Which is best -------------------------------------------------------------------------------------- */
+
+static bool is_better(const struct outcome *a, const struct outcome *b)
+{
+	double x = a->seconds.total, y = b->seconds.total;
+
+	if (a->fits != b->fits)
+		return a->fits;
+	return a->fits && !isnan(x) && (isnan(y) || x < y);
+}
+
+/* By insertion: equal ones keep their order. */
+void sort_outcomes(struct outcome *outcomes, int n)
+{
+	for (int i = 1; i < n; i++) {
+		struct outcome x = outcomes[i];
+		int k = i;
+
+		for (; k > 0 && is_better(&x, &outcomes[k - 1]); k--)
+			outcomes[k] = outcomes[k - 1];
+		outcomes[k] = x;
+	}
+}

@@ -1,0 +1,225 @@
+/* What the files of zeroplan share. The library decides what fits (kolo_zero_plan_check); this
+ * tool computes the times. */
+#ifndef ZEROPLAN_H
+#define ZEROPLAN_H
+
+#include "kolo/kolo_zero_config.h"
+#include "kolo/kolo_zero_device.h"
+#include "tools/common/tool.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* How fast things are, for one rank while all others do the same. 0: not known. */
+struct bandwidths {
+	double ring; /* bytes a second that it sends to its next, in all-reduces */
+	double copy; /* bytes a second between device and host, each way */
+	double memory; /* bytes a second that an update reads and writes in host memory, on all threads of the rank */
+	double device;  /* the same in the device's memory; 0: that is the host's */
+	double disk;    /* bytes a second that are read or written */
+	double compute; /* seconds of the model's own work in an update; 0: it does nothing */
+	double cores;   /* that it has for messages and copies too; 0: others do these */
+};
+
+/* The fields by name, as --bandwidth wants them. */
+struct bandwidth_name {
+	const char *name;
+	size_t offset;
+};
+enum { NBANDWIDTHS = 7 };
+extern const struct bandwidth_name bandwidth_names[NBANDWIDTHS];
+
+static inline double *bandwidth_at(struct bandwidths *b, int i)
+{
+	return (double *)((char *)b + bandwidth_names[i].offset);
+}
+
+/* ---- The command line ----------------------------------------------------------------------------------- */
+
+enum { UNSET = -1, ALL_STAGES = 4 };
+
+struct options {
+	const char *config, *plot; /* NULL: not given */
+	const char *nvme_path;     /* where files are; NULL: the config's, else /tmp */
+	int nranks;
+	int stage;                  /* ALL_STAGES; UNSET: the config's, else all */
+	enum kolo_type type;        /* (enum kolo_type)UNSET: the config's, else KOLO_F32 */
+	int batch;                  /* of a rank and micro-step */
+	int accumulation;           /* 0: the config's, else 1 */
+	int optimizer;              /* UNSET: the config's, else AdamW */
+	int at_optimizer, at_param; /* enum kolo_zero_place; UNSET: the config's, else on the device */
+	double offload_ratio;       /* NaN: the config's, else 1 */
+	size_t device_memory;       /* 0: the model is in host memory */
+	size_t host_memory;         /* 0: what there is */
+	size_t parameters;          /* of a stack of square layers; 0: a GPT of the following */
+	int layers, dim, heads, context, vocab; /* beside `parameters` 0 but for dim, which may be given */
+	struct bandwidths bandwidths;           /* that are given */
+	bool measure, all, json;
+};
+
+/* Leaves the process where the help or the version is asked for, or something is wrong. */
+void parse_options(int argc, char **argv, struct options *out);
+
+/* "none", "cpu" or "nvme", as the options say it. */
+const char *plan_place_name(enum kolo_zero_place place);
+
+/* ---- The tensors ---------------------------------------------------------------------------------------- */
+
+enum { TENSOR_NAME = 24 };
+
+struct tensors {
+	struct kolo_zero_tensor *list;
+	char (*names)[TENSOR_NAME];
+	int n;
+	size_t parameters; /* elements of all of them */
+	char title[128];   /* what kind of model this is */
+};
+
+/* 0, or an exit status after a message. free_tensors in any case. */
+int make_tensors(const struct options *o, enum kolo_type type, struct tensors *out);
+void free_tensors(struct tensors *t);
+
+/* ---- A run and its settings ----------------------------------------------------------------------------- */
+
+/* What is asked about: all but what settings differ in. */
+struct run {
+	const struct options *options;
+	struct kolo_zero_settings *settings; /* of --config; NULL */
+	struct kolo_zero_group group;        /* where there is none */
+	struct kolo_zero_config config;
+	enum kolo_type type;
+	struct tensors tensors;
+	struct kolo_zero_device *device; /* NULL: host memory */
+	struct bandwidths bandwidths;
+};
+
+/* Where settings differ. */
+struct setting {
+	int stage;
+	enum kolo_zero_place optimizer, param;
+	double ratio; /* of the optimizer's offload; 1 where there is none */
+};
+
+/* Seconds of an update, by what takes them; NaN: the bandwidth is not known. */
+struct seconds {
+	double compute; /* the model */
+	double fill;    /* gradients into buckets, and out of them; */
+	double unpack;  /* the same of updated parameters */
+	double reduce, gather;
+	double down, up;
+	double update; /* the optimizer's pass, over host memory; */
+	double home;   /* over the device's, where that has its own bandwidth */
+	double files;
+	double total; /* of the update, in which some of them go on side by side */
+};
+
+enum { MOST_KINDS = 32, NPLACES = KOLO_ZERO_ON_NVME + 1 };
+
+/* What a setting comes to, on rank 0, which has no less than any other. */
+struct outcome {
+	struct setting setting;
+	int status;        /* 0, or KOLO_EINVAL: the engine has no such setting */
+	bool fits;         /* else reason says why not */
+	char reason[1024]; /* "" */
+	struct kolo_zero_memory memory[MOST_KINDS];
+	int nkinds;
+	size_t bytes[NPLACES], pinned; /* of all kinds, at most; by place as memory names it */
+	struct kolo_zero_traffic traffic;
+	struct seconds seconds;
+};
+
+/* "device", "host", "nvme": what kolo_zero_memory calls places. */
+extern const char *const plan_place_words[NPLACES];
+
+/* Prints the library's text of the error `rc`. An exit status. */
+int plan_report_failure(int rc);
+
+/* Asks the library. 0, or an exit status after a message. */
+int plan_setting(const struct run *r, const struct setting *setting, struct outcome *out);
+
+/* The settings that --stage, --offload... and --config ask for: one, or one for each stage. Returns
+ * their number. */
+int list_asked(const struct run *r, struct setting out[ALL_STAGES]);
+
+/* All settings that are looked at for those that fit. Returns how many; out NULL: only counts. */
+int list_settings(const struct run *r, struct setting *out);
+
+/* Sorts: first the settings that fit, by their time. Then those without a known time and those that
+ * do not fit, in the order of the list. */
+void sort_outcomes(struct outcome *outcomes, int n);
+
+/* ---- Time ----------------------------------------------------------------------------------------------- */
+
+/* What time depends on, beside the setting and bandwidths. */
+struct work {
+	double own, all;    /* elements: of this rank's optimizer state, and of the model */
+	double reduced;     /* of the latter, those that are copied out of buckets of gradients, */
+	double gathered;    /* and out of those of parameters: the others are moved where they lie */
+	double used;        /* that are copied out of shards at home, in an update */
+	size_t size;        /* bytes of an element */
+	int moments;        /* that the optimizer has */
+	bool lamb, overlap; /* Lamb passes twice */
+	bool device;        /* else host memory is home */
+	int accumulation;
+	const struct kolo_zero_traffic *traffic;
+};
+
+/* Arithmetic alone; tools/zeroplan.md has the formula. */
+struct seconds time_of(const struct work *w, const struct setting *s, const struct bandwidths *b);
+
+/* Moments that the optimizer has. */
+int optimizer_moments(const struct kolo_zero_config *config);
+
+/* Bytes that the optimizer's pass reads and writes for each element. */
+double pass_bytes(const struct work *w);
+
+/* ---- Measuring ------------------------------------------------------------------------------------------ */
+
+/* Measures what is 0 in *out, except device and compute. It starts as many processes on this host
+ * as there are ranks, which all do the same at the same time, with the optimizer of the config and
+ * in its folder. Call it before any thread is started. Returns 0, or an exit status after a
+ * message. */
+int plan_measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
+		 struct bandwidths *out);
+
+/* ---- Showing -------------------------------------------------------------------------------------------- */
+
+struct report {
+	const struct run *run;
+	const struct outcome *asked;
+	int nasked;
+	const struct outcome *found; /* sorted; nfit of them fit */
+	int nfound, nfit;
+};
+
+/* plan_list_kinds: the kinds of memory of all settings that are asked for, by name and place, each
+ * once. peak_of: the largest number of bytes of one kind. */
+int plan_list_kinds(const struct report *r, const struct kolo_zero_memory *out[MOST_KINDS]);
+size_t peak_of(const struct outcome *o, const struct kolo_zero_memory *kind);
+
+/* The rows of traffic and of time: the text for people, the name in JSON. */
+struct row {
+	const char *text, *name;
+	size_t offset;
+};
+enum { NTRAFFIC = 6, NSECONDS = 11 };
+extern const struct row traffic_rows[NTRAFFIC]; /* uint64_t in struct kolo_zero_traffic */
+extern const struct row seconds_rows[NSECONDS]; /* double in struct seconds */
+
+static inline uint64_t traffic_at(const struct kolo_zero_traffic *t, int i)
+{
+	return *(const uint64_t *)((const char *)t + traffic_rows[i].offset);
+}
+
+static inline double seconds_at(const struct seconds *s, int i)
+{
+	return *(const double *)((const char *)s + seconds_rows[i].offset);
+}
+
+void print_text(FILE *out, const struct report *r);
+void print_json(FILE *out, const struct report *r);
+
+/* Draws bytes by kind and place of what is asked. An exit status. */
+int draw_plan(const struct report *r);
+
+#endif

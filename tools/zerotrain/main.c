@@ -1,0 +1,182 @@
+/* zerotrain from start to end: opens the engine, the text and the model, trains, and prints what
+ * the options ask for. */
+#include "tools/common/tool.h"
+#include "tools/zerotrain/run.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A log goes where a config or --log says. */
+static void print_line(const char *line, void *arg)
+{
+	(void)arg;
+	puts(line);
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+	size_t len = strlen(text), tail = strlen(ending);
+
+	return len > tail && strcmp(text + len - tail, ending) == 0;
+}
+
+static int open_log(struct run *r)
+{
+	const char *file = r->options->log;
+	struct kolo_zero_log_config config;
+	int rc;
+
+	kolo_zero_log_config_init(&config);
+	config.steps_per_print = r->engine.steps_per_print;
+	config.wall_clock = r->engine.wall_clock;
+	config.memory = r->engine.memory;
+	config.print = r->engine.steps_per_print ? print_line : NULL;
+	config.csv = r->engine.csv[0] ? r->engine.csv : NULL;
+	config.jsonl = r->engine.jsonl[0] ? r->engine.jsonl : NULL;
+	if (file && ends_with(file, ".csv")) {
+		config.csv = file;
+	} else if (file && ends_with(file, ".jsonl")) {
+		config.jsonl = file;
+	} else if (file) {
+		fprintf(stderr, "zerotrain: --log %s: must be a name that ends in .csv or .jsonl\n", file);
+		return EXIT_USAGE;
+	}
+	if (!config.print && !config.csv && !config.jsonl)
+		return EXIT_GOOD;
+	rc = kolo_zero_log_create(r->comm, r->engine.zero, &config, &r->log);
+	return rc < 0 ? engine_failed(r->comm, "--log", rc) : EXIT_GOOD;
+}
+
+static int open_model(struct run *r)
+{
+	struct sizes sizes = r->engine.sizes;
+	struct weights weights = engine_weights(&r->engine);
+	struct room room = device_room(&r->engine.device);
+	size_t samples = (size_t)r->engine.batch, bytes = samples * r->data.context;
+
+	sizes.batch = r->engine.batch;
+	/* CBLAS counts with int. */
+	r->model = bytes <= INT_MAX ? model_create(&sizes, &weights, &room) : NULL;
+	r->in = malloc(bytes);
+	r->targets = malloc(bytes);
+	r->keys = malloc(samples * sizeof(*r->keys));
+	if (r->model && r->in && r->targets && r->keys)
+		return EXIT_GOOD;
+	if (bytes <= INT_MAX && !r->model)
+		engine_failed(r->comm, "activations", KOLO_ENOMEM);
+	fprintf(stderr,
+		"zerotrain: rank %d: out of memory for activations: use a smaller --batch or --context, or "
+		"--recompute block\n",
+		r->rank);
+	return EXIT_FAILED;
+}
+
+static int open_run(struct run *r)
+{
+	const struct options *o = r->options;
+	bool some = o->recompute > 0 && o->recompute < o->layers;
+	int rc;
+
+	r->engine.sizes = (struct sizes){
+		.layers = o->layers,
+		.dim = o->dim,
+		.heads = o->heads,
+		.context = o->context,
+		.segment = some ? o->recompute : o->layers,
+		.dropout = o->dropout,
+		.seed = (uint64_t)o->seed,
+	};
+	if ((rc = data_open(o->data, o->context, (uint64_t)o->seed, &r->data)) ||
+	    (rc = engine_open(r->comm, o, &r->engine)) || (rc = open_model(r)) || (rc = open_log(r)))
+		return rc;
+	if (o->plot && r->rank == 0 && (rc = open_plot(r)))
+		return rc;
+	return o->resume ? resume_run(r) : EXIT_GOOD;
+}
+
+static void close_run(struct run *r)
+{
+	kolo_zero_log_destroy(r->log);
+	model_destroy(r->model);
+	engine_close(&r->engine);
+	data_close(&r->data);
+	kolo_comm_destroy(r->comm);
+	if (r->picture)
+		fclose(r->picture);
+	free(r->in);
+	free(r->targets);
+	free(r->keys);
+	free(r->trained.at);
+	free(r->validated.at);
+}
+
+static void print_device(struct kolo_zero_device *device, bool copied)
+{
+	struct kolo_zero_device_info info;
+
+	kolo_zero_device_get(device, &info);
+	printf("on %s %s of %.2f MB%s\n", info.kind, info.name, (double)info.budget / 1e6,
+	       copied ? "; the GPT is computed on the host, with copies of what is there" : "");
+}
+
+static void print_beginning(const struct run *r)
+{
+	size_t parameters = 0;
+
+	for (int t = 0; t < tensor_count(&r->engine.sizes); t++)
+		parameters += tensor_shape_of(&r->engine.sizes, t).n;
+	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu bytes of text, %zu for validation\n",
+	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type), r->nranks,
+	       r->nranks > 1 ? "s" : "", r->data.len, r->data.len - r->data.ntrain);
+	if (r->engine.device.zero)
+		print_device(r->engine.device.zero, r->engine.device.copied);
+	fflush(stdout);
+}
+
+static int do_run(struct run *r)
+{
+	int rc = open_run(r);
+
+	if (rc == EXIT_GOOD && r->rank == 0)
+		print_beginning(r);
+	if (rc == EXIT_GOOD)
+		rc = train(r);
+	if (rc == EXIT_GOOD && r->options->sample)
+		rc = write_sample(r);
+	if (rc == EXIT_GOOD && r->options->report)
+		rc = print_report(r);
+	if (rc == EXIT_GOOD && r->picture)
+		rc = draw_losses(r);
+	if (rc == EXIT_GOOD && r->rank == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+		fprintf(stderr, "zerotrain: the output could not be written: is the disk full?\n");
+		rc = EXIT_FAILED;
+	}
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+	struct run run = { .options = &options };
+	struct kolo_job job;
+	int rc;
+
+	parse_options(argc, argv, &options);
+	if (kolo_job_get(&job) < 0) {
+		fprintf(stderr, "zerotrain: looking for a job: %s\n", kolo_last_error());
+		return EXIT_FAILED;
+	}
+	if (!job.launcher)
+		return tool_become_ringrun("zerotrain", argc, argv, options.nranks, "share");
+	if (kolo_comm_create(NULL, &run.comm) < 0) {
+		fprintf(stderr, "zerotrain: joining the job: %s\n", kolo_last_error());
+		return EXIT_FAILED;
+	}
+	run.rank = kolo_comm_rank(run.comm);
+	run.nranks = kolo_comm_nranks(run.comm);
+	rc = do_run(&run);
+	close_run(&run);
+	return rc;
+}

@@ -1,0 +1,35 @@
+/* What a model gets from its caller: the weights, a batch, and memory. model.h explains the
+ * letters. */
+#ifndef INPUTS_H
+#define INPUTS_H
+
+#include "tools/zerotrain/model/real.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where the weights are. Each function returns 0 or an error, which the model passes on. */
+struct weights {
+	int (*use)(void *arg, int tensor, const real **out); /* may be read until release */
+	int (*release)(void *arg, int tensor);
+	int (*gradient)(void *arg, int tensor, const real *gradient); /* read during the call */
+	void *arg;
+};
+
+/* What goes through the model at once. */
+struct batch {
+	int count, length;      /* B, from 0, and T, from 1; up to sizes.batch and sizes.context */
+	const uint8_t *in;      /* [B, T] */
+	const uint8_t *targets; /* [B, T]: the byte after each byte */
+	const uint64_t *keys;   /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
+};
+
+/* Where the model's own memory comes from. take returns bytes aligned to 64, or NULL if there are
+ * none. give gets the same number of bytes back. */
+struct room {
+	void *(*take)(void *arg, size_t bytes);
+	void (*give)(void *arg, void *memory, size_t bytes);
+	void *arg;
+};
+
+#endif

@@ -1,0 +1,257 @@
+/* The loops over rows. This file is compiled once for each instruction set, under the name LOOPS. */
+#include "tools/zerotrain/model/loops.h"
+#include "tools/zerotrain/model/random.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 16 };
+
+extern const struct loops LOOPS;
+
+/* ---- Elements ------------------------------------------------------------------------------------------- */
+
+#ifdef ZEROTRAIN_F64
+static inline real exp_of(real x)
+{
+	return exp(x);
+}
+#else
+/* 2^k e^r with k the integer next to x / ln 2, e^r by its series: within 2 units of the last place. A function of the C library's
+ * would not be vectorised. Where the result would be infinite or denormal it is the largest or least that isn't. */
+static inline real exp_of(real x)
+{
+	const float shift = 12582912.0f; /* 1.5 * 2^23: the sum has no bits after the point */
+	float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+	float shifted = clamped * 1.44269504f + shift, k = shifted - shift;
+	float r = clamped - k * 0.693359375f - k * -2.12194440e-4f, power, series;
+	uint32_t bits;
+
+	series = 1.0f / 720.0f + r * (1.0f / 5040.0f);
+	series = 1.0f / 120.0f + r * series;
+	series = 1.0f / 24.0f + r * series;
+	series = 1.0f / 6.0f + r * series;
+	series = 0.5f + r * series;
+	series = 1.0f + r * series;
+	series = 1.0f + r * series;
+	memcpy(&bits, &shifted, sizeof(bits));
+	bits = (bits + 127) << 23;
+	memcpy(&power, &bits, sizeof(power));
+	return power * series;
+}
+#endif
+
+static inline real sum_lanes(real lanes[LANES])
+{
+	for (int width = LANES / 2; width > 0; width /= 2)
+		for (int k = 0; k < width; k++)
+			lanes[k] += lanes[k + width];
+	return lanes[0];
+}
+
+/* The sum of x. */
+static inline real sum_of(const real *x, size_t n)
+{
+	real lanes[LANES] = { 0 };
+	size_t i = 0;
+
+	for (; i + LANES <= n; i += LANES)
+		for (int k = 0; k < LANES; k++)
+			lanes[k] += x[i + k];
+	for (int k = 0; i < n; i++, k++)
+		lanes[k] += x[i];
+	return sum_lanes(lanes);
+}
+
+/* The sum of (a - shift) (b - shift). */
+static inline real sum_of_products(const real *a, const real *b, real shift, size_t n)
+{
+	real lanes[LANES] = { 0 };
+	size_t i = 0;
+
+	for (; i + LANES <= n; i += LANES)
+		for (int k = 0; k < LANES; k++)
+			lanes[k] += (a[i + k] - shift) * (b[i + k] - shift);
+	for (int k = 0; i < n; i++, k++)
+		lanes[k] += (a[i] - shift) * (b[i] - shift);
+	return sum_lanes(lanes);
+}
+
+/* The sum of a b (c - shift). */
+static inline real sum_of_triples(const real *a, const real *b, const real *c, real shift, size_t n)
+{
+	real lanes[LANES] = { 0 };
+	size_t i = 0;
+
+	for (; i + LANES <= n; i += LANES)
+		for (int k = 0; k < LANES; k++)
+			lanes[k] += a[i + k] * b[i + k] * (c[i + k] - shift);
+	for (int k = 0; i < n; i++, k++)
+		lanes[k] += a[i] * b[i] * (c[i] - shift);
+	return sum_lanes(lanes);
+}
+
+static inline real max_of(const real *x, size_t n)
+{
+	real lanes[LANES], max = x[0];
+	size_t i = 0;
+
+	for (int k = 0; k < LANES; k++)
+		lanes[k] = x[0];
+	for (; i + LANES <= n; i += LANES)
+		for (int k = 0; k < LANES; k++)
+			lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
+	for (; i < n; i++)
+		max = x[i] > max ? x[i] : max;
+	for (int k = 0; k < LANES; k++)
+		max = lanes[k] > max ? lanes[k] : max;
+	return max;
+}
+
+/* ---- Rows ----------------------------------------------------------------------------------------------- */
+
+static void norm(const struct norm *p, const real *x, real *y, size_t rows, size_t n)
+{
+	for (size_t r = 0; r < rows; r++, x += n, y += n) {
+		real mean = sum_of(x, n) / (real)n;
+		real variance = sum_of_products(x, x, mean, n) / (real)n;
+		real rstd = (real)(1 / sqrt((double)variance + 1e-5));
+
+		for (size_t i = 0; i < n; i++)
+			y[i] = (x[i] - mean) * rstd * p->gain[i] + p->bias[i];
+		p->mean[r] = mean;
+		p->rstd[r] = rstd;
+	}
+}
+
+/* With h = (x - mean) rstd and dh = dy gain: dx = rstd (dh - mean(dh) - h mean(dh h)). */
+static void norm_back(const struct norm *p, const real *x, const real *dy, real *dx, real *dgain, real *dbias,
+		      size_t rows, size_t n)
+{
+	memset(dgain, 0, n * sizeof(*dgain));
+	memset(dbias, 0, n * sizeof(*dbias));
+	for (size_t r = 0; r < rows; r++, x += n, dy += n, dx += n) {
+		real mean = p->mean[r], rstd = p->rstd[r];
+		real mean_dh = sum_of_products(dy, p->gain, 0, n) / (real)n;
+		real mean_dhh = rstd * sum_of_triples(dy, p->gain, x, mean, n) / (real)n;
+
+		for (size_t i = 0; i < n; i++) {
+			real h = (x[i] - mean) * rstd;
+
+			dgain[i] += dy[i] * h;
+			dbias[i] += dy[i];
+			dx[i] += rstd * (dy[i] * p->gain[i] - mean_dh - h * mean_dhh);
+		}
+	}
+}
+
+static void softmax(real *x, size_t rows, size_t first, size_t stride, real factor)
+{
+	size_t width = first + rows;
+
+	for (size_t t = first; t < width; t++, x += stride) {
+		real max = max_of(x, t + 1) * factor, scale;
+
+		for (size_t i = 0; i <= t; i++)
+			x[i] = exp_of(x[i] * factor - max);
+		scale = 1 / sum_of(x, t + 1);
+		for (size_t i = 0; i <= t; i++)
+			x[i] *= scale;
+		memset(x + t + 1, 0, (width - t - 1) * sizeof(*x));
+	}
+}
+
+/* ds = factor p (dp - the sum of p dp). */
+static void softmax_back(const real *p, real *dp, size_t rows, size_t first, size_t stride, real factor)
+{
+	size_t width = first + rows;
+
+	for (size_t t = first; t < width; t++, p += stride, dp += stride) {
+		real sum = sum_of_products(p, dp, 0, t + 1);
+
+		for (size_t i = 0; i <= t; i++)
+			dp[i] = factor * p[i] * (dp[i] - sum);
+		memset(dp + t + 1, 0, (width - t - 1) * sizeof(*dp));
+	}
+}
+
+static void spread(const real *bias, real *y, size_t rows, size_t n)
+{
+	for (size_t r = 0; r < rows; r++)
+		memcpy(y + r * n, bias, n * sizeof(*y));
+}
+
+static void sum_rows(const real *x, real *out, size_t rows, size_t n)
+{
+	memset(out, 0, n * sizeof(*out));
+	for (size_t r = 0; r < rows; r++, x += n)
+		for (size_t i = 0; i < n; i++)
+			out[i] += x[i];
+}
+
+static double cross_entropy(real *x, const uint8_t *targets, size_t rows, size_t n, real factor)
+{
+	double loss = 0;
+
+	for (size_t r = 0; r < rows; r++, x += n) {
+		real max = max_of(x, n), right = x[targets[r]] - max, sum;
+
+		for (size_t i = 0; i < n; i++)
+			x[i] = exp_of(x[i] - max);
+		sum = sum_of(x, n);
+		loss += log((double)sum) - (double)right;
+		for (size_t i = 0; i < n; i++)
+			x[i] *= factor / sum;
+		x[targets[r]] -= factor;
+	}
+	return loss;
+}
+
+/* ---- Arrays --------------------------------------------------------------------------------------------- */
+
+static const real gelu_a = (real)1.5957691216057308, gelu_b = (real)0.044715; /* 2 sqrt(2 / pi) */
+
+static void gelu(const real *x, real *y, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] = x[i] / (1 + exp_of(-gelu_a * (x[i] + gelu_b * x[i] * x[i] * x[i])));
+}
+
+static void gelu_back(const real *x, const real *dy, real *dx, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		real square = x[i] * x[i];
+		real s = 1 / (1 + exp_of(-gelu_a * (x[i] + gelu_b * square * x[i])));
+
+		dx[i] = dy[i] * (s + x[i] * s * (1 - s) * gelu_a * (1 + 3 * gelu_b * square));
+	}
+}
+
+static void add(const real *x, const real *a, real *y, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] = x[i] + a[i];
+}
+
+static void drop(const real *x, real *y, size_t n, double rate, uint64_t key)
+{
+	uint32_t limit = (uint32_t)(rate * 4294967296.0);
+	real factor = (real)(1 / (1 - rate));
+
+	for (size_t i = 0; i < n; i++)
+		y[i] = draw_word(key, (uint32_t)i) < limit ? 0 : x[i] * factor;
+}
+
+const struct loops LOOPS = {
+	.norm = norm,
+	.norm_back = norm_back,
+	.gelu = gelu,
+	.gelu_back = gelu_back,
+	.softmax = softmax,
+	.softmax_back = softmax_back,
+	.spread = spread,
+	.sum_rows = sum_rows,
+	.add = add,
+	.drop = drop,
+	.cross_entropy = cross_entropy,
+};

@@ -1,0 +1,49 @@
+/* What a GPT computes besides matrix products: loops over rows of activations. They are compiled for three
+ * instruction sets and give the same bits. Arrays are row-major. Sums go through 16 lanes, in an order
+ * that only the length determines. */
+#ifndef LOOPS_H
+#define LOOPS_H
+
+#include "tools/zerotrain/model/real.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of one normalization of rows x [rows, n]: its parameters [n], and what forward keeps [rows]. */
+struct norm {
+	const real *gain, *bias;
+	real *mean, *rstd; /* rstd = 1 / sqrt(variance + 1e-5) */
+};
+
+struct loops {
+	/* y = gain (x - mean) rstd + bias. */
+	void (*norm)(const struct norm *p, const real *x, real *y, size_t rows, size_t n);
+	/* Adds to dx [rows, n], sets dgain [n] and dbias [n]. */
+	void (*norm_back)(const struct norm *p, const real *x, const real *dy, real *dx, real *dgain,
+			  real *dbias, size_t rows, size_t n);
+	/* y = x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))): GELU by its tanh formula. */
+	void (*gelu)(const real *x, real *y, size_t n);
+	/* dx = dy times the derivative at x; dx may be dy. */
+	void (*gelu_back)(const real *x, const real *dy, real *dx, size_t n);
+	/* Rows first, first + 1, ... of scores, each `stride` apart: row t becomes the softmax of `factor` times its elements 0 to t, and
+	 * 0 from t + 1 to first + rows - 1. */
+	void (*softmax)(real *x, size_t rows, size_t first, size_t stride, real factor);
+	/* The same of its derivative: dp becomes the scores'. */
+	void (*softmax_back)(const real *p, real *dp, size_t rows, size_t first, size_t stride, real factor);
+	/* y = bias in each row. */
+	void (*spread)(const real *bias, real *y, size_t rows, size_t n);
+	/* out [n] = the sum of rows x [rows, n]. */
+	void (*sum_rows)(const real *x, real *out, size_t rows, size_t n);
+	/* y = x + a where kept; y may be a. */
+	void (*add)(const real *x, const real *a, real *y, size_t n);
+	/* y = x / (1 - rate) where kept, else 0; the same in forward and backward. y may be x. */
+	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key);
+	/* Replaces logits x [rows, n] by their derivative of `factor` times the sum of losses.
+	 * Returns that sum, without the factor. */
+	double (*cross_entropy)(real *x, const uint8_t *targets, size_t rows, size_t n, real factor);
+};
+
+/* Those that this processor runs fastest. Never fails. */
+const struct loops *best_loops(void);
+
+#endif

@@ -1,0 +1,26 @@
+/* Matrix products. products.c is the only file that includes CBLAS, which is that of OpenBLAS. */
+#ifndef PRODUCTS_H
+#define PRODUCTS_H
+
+#include "tools/zerotrain/model/real.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A factor: its rows are `stride` apart; turned, they are columns. */
+struct matrix {
+	const real *at;
+	size_t stride;
+	bool turned;
+};
+
+/* c [m, n] = factor a b + keep c. a is [m, k], or turned [k, m]. b is [k, n], or turned. Rows of c
+ * are `stride` apart. */
+void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b, real keep, real *c,
+	      size_t stride);
+
+/* From now on the calling thread alone computes products. So their bits do not depend on the number
+ * of cores. */
+void use_one_thread(void);
+
+#endif

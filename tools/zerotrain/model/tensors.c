@@ -1,0 +1,66 @@
+/* Lists a GPT's tensors: names, shapes, and values before training. */
+#include "tools/zerotrain/model/tensors.h"
+#include "tools/zerotrain/model/random.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+static const char *const names[PER_BLOCK] = {
+	"norm1.gain", "norm1.bias", "qkv.weight",   "qkv.bias",   "project.weight", "project.bias",
+	"norm2.gain", "norm2.bias", "widen.weight", "widen.bias", "narrow.weight",  "narrow.bias",
+};
+
+int tensor_count(const struct sizes *s)
+{
+	return FIRST_BLOCK + PER_BLOCK * s->layers + 2;
+}
+
+/* Rows and columns of one of a block's, in units of D; columns 0: a vector. */
+static const int shapes[PER_BLOCK][2] = {
+	{ 1, 0 }, { 1, 0 }, { 3, 1 }, { 3, 0 }, { 1, 1 }, { 1, 0 },
+	{ 1, 0 }, { 1, 0 }, { 4, 1 }, { 4, 0 }, { 1, 4 }, { 1, 0 },
+};
+
+struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor)
+{
+	struct tensor_shape t = { .rows = (size_t)s->dim };
+	int block = (tensor - FIRST_BLOCK) / PER_BLOCK, part = (tensor - FIRST_BLOCK) % PER_BLOCK;
+
+	if (tensor < FIRST_BLOCK) {
+		snprintf(t.name, sizeof(t.name), "%s", tensor == BYTES ? "bytes" : "places");
+		t.rows = (size_t)(tensor == BYTES ? VALUES : s->context);
+		t.columns = (size_t)s->dim;
+	} else if (block < s->layers) {
+		snprintf(t.name, sizeof(t.name), "%d.%s", block % 10000, names[part]);
+		t.rows = (size_t)(shapes[part][0] * s->dim);
+		t.columns = (size_t)(shapes[part][1] * s->dim);
+	} else {
+		snprintf(t.name, sizeof(t.name), "norm.%s", part == 0 ? "gain" : "bias");
+	}
+	t.n = t.rows * (t.columns ? t.columns : 1);
+	return t;
+}
+
+/* Normally distributed, by Box and Muller. */
+static double draw_normal(uint64_t key, uint64_t i)
+{
+	double radius = sqrt(-2 * log(draw_uniform(key, 2 * i)));
+
+	return radius * cos(2 * 3.14159265358979323846 * draw_uniform(key, 2 * i + 1));
+}
+
+void tensor_init(const struct sizes *s, int tensor, size_t first, size_t n, float *out)
+{
+	int part = (tensor - FIRST_BLOCK) % PER_BLOCK;
+	bool matrix = tensor_shape_of(s, tensor).columns > 0;
+	bool gain = tensor >= FIRST_BLOCK && (part == NORM1 || part == NORM2);
+	double deviation = 0.02;
+	uint64_t key = make_key(s->seed, (uint64_t)tensor);
+
+	/* 2 L of them add up in the residual stream. */
+	if (tensor >= FIRST_BLOCK && (part == PROJECT || part == NARROW))
+		deviation /= sqrt(2.0 * s->layers);
+	for (size_t i = 0; i < n; i++)
+		out[i] = matrix ? (float)(deviation * draw_normal(key, first + i)) : gain ? 1.0f : 0.0f;
+}

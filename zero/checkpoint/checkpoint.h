@@ -1,0 +1,78 @@
+/* Checkpoints within: what their files share. kolo_zero_checkpoint.h describes what is on the disk.
+ *
+ * A file of tensors is described by a table: of each tensor its name, type, shape, its place and
+ * its checksum. The table of a checkpoint that is written is made from the engine; of one that is
+ * read from its state file; who reads matches both. */
+#ifndef ZERO_CHECKPOINT_H
+#define ZERO_CHECKPOINT_H
+
+#include "zero/core/layout.h"
+#include "zero/optim/scaler.h"
+
+#include "kolo/kolo_zero_checkpoint.h"
+
+struct zero_tensor;
+
+enum zero_file { ZERO_WEIGHTS, ZERO_MOMENT1, ZERO_MOMENT2, ZERO_NFILES };
+
+extern const char *const zero_file_names[ZERO_NFILES];
+
+struct zero_entry {
+	char *name;
+	enum kolo_type type;
+	int ndims;
+	size_t shape[KOLO_ZERO_DIMS];
+	size_t n;        /* elements */
+	uint64_t offset; /* bytes from the begin of data; entries follow each other without a gap */
+	uint64_t sum;    /* of all its elements: checksum of kernels.h */
+	int tensor;      /* the engine's; -1: it has none */
+};
+
+struct zero_table {
+	struct zero_entry *entries;
+	int n;
+	uint64_t bytes;      /* of data */
+	uint64_t header_len; /* bytes before the data; */
+	uint64_t header_sum; /* zero_hash of them */
+};
+
+/* What is not in tensors. */
+struct zero_saved {
+	long step, skipped;
+	uint64_t samples, micro_batch;
+	struct zero_scaler scaler;
+	enum kolo_zero_optimizer optimizer;
+	double *lr; /* of each group */
+	int ngroups;
+	uint64_t user_len, user_sum;
+};
+
+/* The table of one of the engine's files; type is what weights are converted to, with as_is false.
+ * Sums are 0. */
+int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_is, enum kolo_type type,
+		    struct zero_table *out);
+void zero_table_free(struct zero_table *table);
+
+/* The type of a tensor's values in a file. */
+enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file);
+
+/* Where the host can read and write elements of a tensor that belong into a file, of its own part
+ * or of what it holds beyond that; *part becomes as short as they stand together. NULL: they are on
+ * a device or in a file. */
+char *zero_stored_at(const struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part *part);
+
+/* Copies such elements, wherever they are, to the host and from it. */
+int zero_stored_get(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
+		    void *out);
+int zero_stored_put(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
+		    const void *from);
+
+/* The part of a tensor that this rank writes and reads: its own one; of a parameter server rank 0
+ * has all. */
+struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);
+
+/* Collective: if rc of any rank is an error, all return that of the first such rank, with its text;
+ * else 0. The engine goes on. */
+int zero_all_well(struct kolo_zero *zero, int rc);
+
+#endif

@@ -1,0 +1,405 @@
+/* An engine from its description: memory, files, threads, communicators, and the first values. */
+#include "zero/base/basics.h"
+#include "zero/base/threads.h"
+#include "zero/core/engine.h"
+#include "zero/create/check.h"
+#include "zero/create/describe.h"
+#include "zero/create/plan.h"
+#include "zero/create/report.h"
+#include "zero/offload/compute.h"
+#include "zero/offload/offload.h"
+#include "zero/offload/regions.h"
+#include "zero/offload/shards.h"
+#include "zero/optim/optimizer.h"
+#include "zero/step/gather.h"
+#include "zero/step/gradients.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BUCKET = 2 << 20 }; /* elements; include/kolo/kolo_zero.h documents it */
+
+void kolo_zero_offload_init(struct kolo_zero_offload *out)
+{
+	*out = (struct kolo_zero_offload){ .ratio = 1, .pin = 1, .buffers = 4, .buffer = 512 << 10 };
+}
+
+void kolo_zero_config_init(struct kolo_zero_config *out)
+{
+	*out = (struct kolo_zero_config){
+		.accumulation = 1,
+		.loss_scale = 1,
+		.scaling = { .initial = 65536, .min = 1, .window = 1000, .hysteresis = 2 },
+		.optimizer = KOLO_ZERO_ADAMW,
+		.overlap = 1,
+		.reduce_bucket = BUCKET,
+		.gather_bucket = BUCKET,
+		.contiguous = 1,
+		.reduce_scatter = 1,
+		.allgather = 1,
+		.prefetch = 4 << 20,
+		.max_live = (size_t)1 << 30,
+		.io_block = 1 << 20,
+		.io_depth = 8,
+	};
+	kolo_zero_offload_init(&out->offload_optimizer);
+	kolo_zero_offload_init(&out->offload_param);
+	out->offload_param.buffers = 5;
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------------- */
+
+static int pin_memory(struct kolo_zero *z)
+{
+	int rc = 0;
+
+	for (int k = 0; rc == 0 && k < ZERO_NKINDS; k++)
+		if (zero_is_pinned(z, (enum zero_kind)k))
+			rc = zero_arena_pin(&z->arenas[ZERO_ON_HOST][k], z->device);
+	return rc;
+}
+
+static int open_arenas(struct kolo_zero *z)
+{
+	int rc = 0;
+
+	for (int k = 0; rc == 0 && k < ZERO_NKINDS; k++) {
+		rc = zero_arena_open(&z->arenas[ZERO_ON_DEVICE][k], zero_kind_name((enum zero_kind)k),
+				     z->device);
+		if (rc == 0)
+			rc = zero_arena_open(&z->arenas[ZERO_ON_HOST][k], zero_kind_name((enum zero_kind)k),
+					     NULL);
+	}
+	return rc == 0 ? pin_memory(z) : rc;
+}
+
+static int open_memory(struct kolo_zero *z)
+{
+	struct zero_arena *sums = &z->arenas[ZERO_ON_HOST][ZERO_SUMS];
+	int rc = open_arenas(z);
+
+	if (rc < 0)
+		return rc;
+	zero_take_memory(z);
+	z->sums = zero_arena_take(sums, z->nsums * sizeof(double));
+	z->bad = zero_arena_take(sums, sizeof(double));
+	z->spot = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_SUMS], z->on_host ? 0 : sizeof(float));
+	if ((rc = zero_reducer_open(z)) < 0 || (rc = zero_gatherer_open(z)) < 0 ||
+	    (rc = zero_offload_open(z)) < 0)
+		return rc;
+	return zero_param_buffers_open(z);
+}
+
+static int open_tensor(struct kolo_zero *z, struct zero_tensor *t)
+{
+	int rc;
+
+	if (!t->sharded)
+		return 0;
+	if ((rc = zero_mark_open(z, &t->gathered)) < 0)
+		return rc;
+	return z->device ? 0 : zero_region_reserve(&t->region, t->n * kolo_type_size(t->type), t->name);
+}
+
+/* As long as the largest tensor that is gathered. */
+static int open_passage(struct kolo_zero *z)
+{
+	size_t most = 0;
+
+	for (int i = 0; !z->device && i < z->ntensors; i++)
+		if (z->tensors[i].sharded && z->tensors[i].region.len > most)
+			most = z->tensors[i].region.len;
+	return most ? zero_region_reserve(&z->passage, most, "between others") : 0;
+}
+
+/* ---- First values --------------------------------------------------------------------------------------- */
+
+/* Masters and moments from the parameters, all of which are at `param`. */
+static int init_state(struct kolo_zero *z, struct zero_tensor *t)
+{
+	enum { STEP = 4096 };
+	float initial = zero_optimizer_initial(z->config.optimizer, &z->config.groups[t->group]);
+	float values[STEP], floats[STEP];
+	size_t size = kolo_type_size(t->type);
+	bool masters = t->master || t->offloaded.n;
+	int rc = 0;
+
+	for (size_t done = 0, n; rc == 0 && done < t->held.n; done += n) {
+		struct zero_part part = { t->held.first + done, 0 };
+
+		n = part.n = zero_min(t->held.n - done, STEP);
+		if (masters) {
+			rc = zero_download_now(z, values, t->param + part.first * size, n * size);
+			kolo_cast(values, t->type, floats, KOLO_F32, n, 1);
+		}
+		if (rc == 0 && masters)
+			rc = zero_state_put(z, t, 0, part, floats);
+		for (size_t i = 0; i < n; i++)
+			floats[i] = initial;
+		if (rc == 0 && initial != 0)
+			rc = zero_state_put(z, t, 1, part, floats);
+	}
+	return rc;
+}
+
+/* The own part of what has been gathered. */
+static int keep_shard(struct kolo_zero *z, int tensor)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	const char *own = t->param + t->own.first * kolo_type_size(t->type);
+	size_t bytes = t->own.n * kolo_type_size(t->type);
+	int rc = zero_shard_begin(z, tensor);
+
+	if (rc == 0 && t->shard_place == ZERO_ON_DEVICE) {
+		rc = zero_compute_copy(z, own, t->type, t->shard, t->own.n);
+		return rc == 0 ? zero_compute_wait(z) : rc;
+	}
+	if (rc == 0)
+		rc = zero_download_now(z, t->shard, own, bytes);
+	return rc == 0 ? zero_shard_end(z, tensor) : rc;
+}
+
+/* Rank 0's values go to all; of a sharded tensor each keeps its own. */
+static int share_values(struct kolo_zero *z, int tensor, const void *data)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	int rc = t->sharded ? zero_gathered_open(z, t) : 0;
+
+	if (rc < 0)
+		return rc;
+	if (!t->in_user && data && z->rank == 0)
+		rc = zero_upload_now(z, t->param, data, t->n * kolo_type_size(t->type));
+	if (rc == 0)
+		rc = zero_queue_done(
+			z, kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, zero_queue_now(z)));
+	if (rc == 0 && t->sharded)
+		rc = keep_shard(z, tensor);
+	if (rc == 0 && t->trained)
+		rc = init_state(z, t);
+	if (t->sharded)
+		zero_gathered_close(z, t);
+	return rc;
+}
+
+static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *from)
+{
+	struct kolo_stats stats;
+	uint64_t read, written;
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < z->ntensors; i++)
+		rc = share_values(z, i, from[i].data);
+	if (rc == 0) /* what is on its way to files is of now */
+		rc = zero_param_buffers_forget(z);
+	if (rc == 0)
+		rc = kolo_comm_stats(z->data, &stats);
+	if (rc == 0)
+		z->sent_before = stats.sent_bytes;
+	zero_files_counts(z, &read, &written);
+	z->read_before = read;
+	z->written_before = written;
+	z->times = (struct kolo_zero_times){ 0 };
+	return rc;
+}
+
+/* Ranks wait for each other's values: who fails lets them go, and tells them why. */
+static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor *from)
+{
+	int rc = share_all_values(z, from), told;
+
+	if (rc < 0) {
+		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
+		kolo_comm_abort(z->data);
+		kolo_error_set(rc, "%s", z->failure);
+	}
+	told = zero_share_failure(z->control, rc == KOLO_EABORTED ? 0 : rc);
+	return told < 0 ? told : rc;
+}
+
+/* ---- The host ------------------------------------------------------------------------------------------- */
+
+/* Of what the kernel was started with, else of the host's name, which others may have too. */
+static uint64_t hash_host(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char text[256] = { 0 };
+
+	if (!file || !fgets(text, sizeof(text), file))
+		gethostname(text, sizeof(text) - 1);
+	if (file)
+		fclose(file);
+	return zero_hash(ZERO_HASH, text, sizeof(text));
+}
+
+/* Ranks of a host share what it has available: all look at it before any takes some. others: bytes
+ * that these need. */
+static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_t *available, size_t *others)
+{
+	struct need {
+		uint64_t host, bytes;
+	} own = { hash_host(), zero_plan_host_bytes(z) }, *all = calloc((size_t)z->nranks, sizeof(*all));
+	int rc = all ? 0 : kolo_error_set(KOLO_ENOMEM, "needs of %d ranks: out of memory", z->nranks);
+
+	*available = zero_plan_available();
+	*others = 0;
+	rc = zero_share_failure(comm, rc);
+	if (rc == 0)
+		rc = kolo_all_gather(comm, &own, all, 2, KOLO_U64, NULL);
+	for (int r = 0; rc == 0 && r < z->nranks; r++)
+		if (r != z->rank && all[r].host == own.host)
+			*others += all[r].bytes;
+	free(all);
+	return rc;
+}
+
+/* ---- Create and destroy --------------------------------------------------------------------------------- */
+
+static int open_queue(struct kolo_zero *z)
+{
+	if (!z->config.overlap)
+		return 0;
+	return z->device ? z->device->ops->queue(z->device, &z->queue) : kolo_queue_create(&z->queue);
+}
+
+/* All that needs no other rank. */
+static int open_engine(struct kolo_zero *z, size_t available, size_t others)
+{
+	int rc = zero_plan_fits(z, available, others);
+
+	if (rc == 0)
+		rc = open_queue(z);
+	z->spares = rc == 0 ? calloc((size_t)z->ntensors, sizeof(*z->spares)) : NULL;
+	if (rc == 0 && !z->spares)
+		rc = kolo_error_set(KOLO_ENOMEM, "an engine of %d tensors: out of memory", z->ntensors);
+	for (int i = 0; rc == 0 && i < z->ntensors; i++)
+		rc = open_tensor(z, &z->tensors[i]);
+	if (rc == 0)
+		rc = open_passage(z);
+	return rc == 0 ? open_memory(z) : rc;
+}
+
+/* Of this host and the processors that the rank may run on. */
+static uint64_t hash_cores(void)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	return zero_hash(hash_host(), &cpus, sizeof(cpus));
+}
+
+/* As many threads as the ranks that have the same cores leave this one. */
+static int open_threads(struct kolo_zero *z)
+{
+	size_t own = hash_cores(), *all = z->gatherer.counts;
+	int sharing = 0;
+	int rc = kolo_all_gather(z->control, &own, all, 1, KOLO_U64, NULL);
+
+	for (int r = 0; r < z->nranks; r++)
+		sharing += all[r] == own;
+	return rc == 0 ? zero_threads_open(z->config.threads, sharing, &z->threads) : rc;
+}
+
+static int describe(struct kolo_comm *comm, const struct kolo_zero_config *config,
+		    const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
+{
+	struct kolo_zero_traffic uses;
+	int rc;
+
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return kolo_error_set(KOLO_ENOMEM, "an engine: out of memory");
+	rc = zero_describe(*out, config, tensors, ntensors, kolo_comm_rank(comm), kolo_comm_nranks(comm));
+	return rc == 0 ? zero_plan_uses(*out, &uses) : rc;
+}
+
+/* Ends what was made so far; what it ends with must not be the error's text. */
+static int give_up(struct kolo_zero *z, int rc)
+{
+	char text[sizeof(z->failure)];
+
+	snprintf(text, sizeof(text), "%s", kolo_last_error());
+	kolo_zero_destroy(z);
+	return kolo_error_set(rc, "%s", text);
+}
+
+int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
+		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
+{
+	struct kolo_zero *z = NULL;
+	uint64_t *hashes = NULL;
+	size_t available, others;
+	int rc;
+
+	if (!comm || !out)
+		return kolo_error_set(KOLO_EINVAL, "kolo_zero_create without a communicator, or without out");
+	*out = NULL;
+	rc = zero_check_arguments(config, tensors, ntensors);
+	if (rc == 0)
+		rc = zero_hash_tensors(tensors, ntensors, &hashes);
+	rc = zero_agree(comm, rc, ntensors, config);
+	if (rc == 0)
+		rc = zero_agree_tensors(comm, tensors, ntensors, hashes);
+	free(hashes);
+	if (rc < 0)
+		return rc;
+	rc = zero_share_failure(comm, describe(comm, config, tensors, ntensors, &z));
+	if (rc == 0)
+		rc = look_at_host(comm, z, &available, &others);
+	if (rc == 0)
+		rc = zero_share_failure(comm, open_engine(z, available, others));
+	if (rc == 0)
+		rc = kolo_comm_split(comm, 0, z->rank, &z->data);
+	if (rc == 0)
+		rc = kolo_comm_split(comm, 0, z->rank, &z->control);
+	if (rc == 0)
+		rc = zero_share_failure(z->control, open_threads(z));
+	if (rc == 0)
+		rc = share_first_values(z, tensors);
+	if (rc < 0)
+		return give_up(z, rc);
+	z->keeps = true; /* first values wanted zeroed memory */
+	*out = z;
+	return 0;
+}
+
+void kolo_zero_destroy(struct kolo_zero *z)
+{
+	if (!z)
+		return;
+	/* The caller's memory gets the last update too. */
+	if (!z->failed && z->data)
+		zero_gather_finish_all(z);
+	/* Nothing is on its way to memory that goes. */
+	zero_upload_wait(z, z->last_upload);
+	zero_download_wait(z, z->last_download);
+	if (z->queue)
+		zero_queue_done(z, 0);
+	kolo_queue_destroy(z->queue);
+	zero_compute_wait(z);
+	zero_reducer_close(z);
+	zero_gatherer_close(z);
+	zero_offload_close(z);
+	zero_param_buffers_close(z);
+	for (int i = 0; i < z->ntensors; i++) {
+		zero_mark_close(&z->tensors[i].gathered);
+		if (z->tensors[i].state != ZERO_GONE)
+			zero_gathered_close(z, &z->tensors[i]);
+	}
+	zero_spares_close(z);
+	for (int i = 0; !z->device && i < z->ntensors; i++)
+		zero_region_free(&z->tensors[i].region);
+	zero_region_free(&z->passage);
+	for (int k = 0; k < ZERO_NKINDS; k++) {
+		zero_arena_close(&z->arenas[ZERO_ON_DEVICE][k]);
+		zero_arena_close(&z->arenas[ZERO_ON_HOST][k]);
+	}
+	zero_threads_close(z->threads);
+	free(z->trace.tensors);
+	kolo_comm_destroy(z->data);
+	kolo_comm_destroy(z->control);
+	zero_undescribe(z);
+	free(z);
+}

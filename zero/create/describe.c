@@ -1,0 +1,609 @@
+/* An engine as far as arithmetic goes: which rank has what of each tensor, what of it is where,
+ * which buckets it travels in, and how much memory that takes. No other rank is asked, and nothing
+ * but lists is made: a plan is that, and an engine begins so. */
+#include "zero/create/describe.h"
+
+#include "zero/base/basics.h"
+#include "zero/core/engine.h"
+#include "zero/core/tensor.h"
+#include "zero/optim/kernels.h"
+#include "zero/optim/optimizer.h"
+#include "zero/optim/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	/* Tensors of at least so many elements have operations of their own, which leave results
+	 * and gathered parameters in their places; smaller ones share them, and are copied */
+	WHOLE = 64 << 10,
+};
+
+/* ---- Tensors -------------------------------------------------------------------------------------------- */
+
+static size_t count_elements(const struct kolo_zero_tensor *t)
+{
+	size_t n = 1;
+
+	for (int d = 0; d < t->ndims; d++)
+		n *= t->shape[d];
+	return n;
+}
+
+static int init_tensor(struct kolo_zero *z, struct zero_tensor *t, const struct kolo_zero_tensor *from)
+{
+	t->name = malloc(strlen(from->name) + 1);
+	if (!t->name)
+		return kolo_error_set(KOLO_ENOMEM, "name of tensor '%s': out of memory", from->name);
+	strcpy(t->name, from->name);
+	t->type = from->type;
+	t->ndims = from->ndims;
+	memcpy(t->shape, from->shape, sizeof(t->shape));
+	t->n = count_elements(from);
+	t->chunk = zero_chunk(t->n, z->nranks);
+	t->own = zero_owned(t->n, z->nranks, z->rank);
+	t->group = from->group;
+	t->trained = !from->frozen;
+	t->sharded = z->config.stage == 3 && t->n > z->config.persistence;
+	if (t->sharded)
+		t->region.len = zero_whole_pages(t->n * kolo_type_size(t->type));
+	if (z->config.stage < 3 && from->data && !z->device) {
+		t->param = from->data;
+		t->in_user = true;
+		z->user_bytes += t->n * kolo_type_size(t->type);
+	}
+	return 0;
+}
+
+static int init_tensors(struct kolo_zero *z, const struct kolo_zero_tensor *from, int n)
+{
+	int rc = 0;
+
+	z->tensors = calloc((size_t)n, sizeof(*z->tensors));
+	z->order = calloc((size_t)n, sizeof(*z->order));
+	if (!z->tensors || !z->order)
+		return kolo_error_set(KOLO_ENOMEM, "%d tensors: out of memory", n);
+	z->ntensors = n;
+	for (int i = 0; rc == 0 && i < n; i++)
+		rc = init_tensor(z, &z->tensors[i], &from[i]);
+	return rc;
+}
+
+/* ---- What is where -------------------------------------------------------------------------------------- */
+
+/* Where state and shards are. Without a device the model computes in host memory, and nothing is
+ * offloaded to that. */
+static enum zero_place place_of(const struct kolo_zero *z, const struct kolo_zero_offload *o)
+{
+	return o->place == KOLO_ZERO_ON_NVME                ? ZERO_IN_FILES
+	       : o->place == KOLO_ZERO_ON_HOST && z->device ? ZERO_ON_HOST
+							    : ZERO_ON_DEVICE;
+}
+
+static bool sums_before(const struct kolo_zero *z)
+{
+	return z->config.stage < 2 && z->config.accumulation > 1;
+}
+
+static bool sums_behind(const struct kolo_zero *z)
+{
+	return z->config.stage >= 2 && z->config.accumulation > 1;
+}
+
+/* Which parts of a trained tensor this rank has optimizer state and gradients for. */
+static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
+{
+	const struct kolo_zero_config *c = &z->config;
+	struct zero_part all = { 0, t->n }, none = { 0, 0 };
+
+	t->held = c->stage > 0 ? t->own : c->parameter_server && z->rank > 0 ? none : all;
+	t->held_room = c->stage > 0 ? t->chunk : t->held.n;
+	t->grad_held = t->held;
+	t->grad_room = t->held_room;
+	t->grad_type = c->accumulation > 1 ? KOLO_F32 : t->type;
+	if (sums_before(z)) { /* adds up all of it before it is reduced */
+		t->grad_held = all;
+		t->grad_room = t->n;
+	}
+}
+
+/* A tensor's share of what is offloaded. *due: elements that the tensors up to here should have
+ * offloaded; *given: those that they have. So all tensors together come close to the ratio,
+ * whatever their sizes. */
+static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, double *due, size_t *given)
+{
+	double ratio = z->config.offload_optimizer.ratio, blocks;
+
+	*due += ratio * (double)t->chunk;
+	blocks = (*due - (double)*given) / KOLO_ZERO_BLOCK + 0.5;
+	t->offloaded.room = ratio >= 1    ? t->chunk
+			    : blocks >= 1 ? zero_min(t->chunk, (size_t)blocks * KOLO_ZERO_BLOCK)
+					  : 0;
+	*given += t->offloaded.room;
+	t->offloaded.n = zero_min(t->offloaded.room, t->held.n);
+	t->offloaded.grad_type = z->device && !sums_behind(z) ? t->type : t->grad_type;
+	if (!z->device || sums_before(z) || sums_behind(z))
+		return;
+	/* What is offloaded is downloaded from the buckets. */
+	t->grad_held = zero_part_on_device(t, t->held);
+	t->grad_room = t->chunk - t->offloaded.room;
+}
+
+static void decide_shard(struct kolo_zero *z, struct zero_tensor *t, size_t *in_host)
+{
+	enum zero_place place = place_of(z, &z->config.offload_param);
+	struct zero_arena *files = &z->arenas[ZERO_IN_FILES][ZERO_PARAMETERS];
+	size_t len = zero_whole_pages(t->chunk * kolo_type_size(t->type));
+
+	if (!t->sharded)
+		return;
+	if (place == ZERO_IN_FILES && t->chunk <= *in_host) {
+		*in_host -= t->chunk;
+		place = z->device ? ZERO_ON_HOST : ZERO_ON_DEVICE;
+	}
+	t->shard_place = place;
+	if (place != ZERO_IN_FILES)
+		return;
+	t->shard_offset = files->used;
+	files->used += len;
+	z->param_buffers.n = z->config.offload_param.buffers;
+	z->param_buffers.len = zero_max(z->param_buffers.len, len);
+}
+
+static void decide_places(struct kolo_zero *z)
+{
+	size_t given = 0, in_host = z->config.offload_param.in_host;
+	double due = 0;
+
+	z->state_place = place_of(z, &z->config.offload_optimizer);
+	for (int i = 0; i < z->ntensors; i++) {
+		struct zero_tensor *t = &z->tensors[i];
+
+		decide_shard(z, t, &in_host);
+		if (!t->trained)
+			continue;
+		decide_parts(z, t);
+		if (z->state_place != ZERO_ON_DEVICE)
+			decide_offloaded(z, t, &due, &given);
+	}
+}
+
+/* ---- Buckets -------------------------------------------------------------------------------------------- */
+
+/* Elements of each rank in a bucket of so many. */
+static size_t share(const struct kolo_zero *z, size_t bucket)
+{
+	return zero_max(bucket / (size_t)z->nranks, 1);
+}
+
+/* Buffers begin with a line of the cache. */
+static size_t whole_lines(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+/* What travels alone, and what shares buckets, by type: those of one family stand together, so that
+ * what comes between small tensors does not close their bucket. */
+enum { LARGE, SMALL_F32, SMALL_F16, SMALL_BF16, NFAMILIES };
+
+static int family_of(const struct zero_tensor *t, size_t alone)
+{
+	return t->chunk >= alone     ? LARGE
+	       : t->type == KOLO_F32 ? SMALL_F32
+	       : t->type == KOLO_F16 ? SMALL_F16
+				     : SMALL_BF16;
+}
+
+/* Adds the trained tensors of a family, from the first to the last or back; sharded ones only if
+ * asked for. */
+static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family, size_t alone,
+		      bool sharded, bool backwards)
+{
+	for (int k = 0; k < z->ntensors; k++) {
+		int i = backwards ? z->ntensors - 1 - k : k;
+		const struct zero_tensor *t = &z->tensors[i];
+
+		if (t->trained && (sharded || !t->sharded) && family_of(t, alone) == family)
+			items[n++] = (struct zero_item){ i, t->chunk, t->type };
+	}
+	return n;
+}
+
+static bool downloads_from_buckets(const struct kolo_zero *z)
+{
+	for (int i = 0; i < z->ntensors; i++)
+		if (z->device && z->tensors[i].offloaded.room)
+			return !sums_behind(z);
+	return false;
+}
+
+static int max_int(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+/* A tensor's gradient comes: returns how many buckets are open then, of which those are started
+ * whose turn it is. */
+static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t, int *missing, int *open,
+		       int *started)
+{
+	int most = 0, bucket = t->first_bucket;
+
+	for (int p = t->first_piece; p < t->first_piece + t->npieces; p++) {
+		bucket += p == plan->buckets[bucket].first + plan->buckets[bucket].npieces;
+		*open += missing[bucket] == plan->buckets[bucket].npieces;
+		most = max_int(most, *open);
+		missing[bucket]--;
+		for (; *started < plan->nbuckets && missing[*started] == 0; ++*started)
+			--*open;
+	}
+	return most;
+}
+
+/* How many buckets there are at a time when gradients come in the tensors' reverse order: those
+ * that are open, as buckets of small tensors are until all others are started, and with overlap one
+ * that is reduced. */
+static int count_buffers_of(const struct kolo_zero *z, const struct zero_plan *plan, int *out)
+{
+	int *missing = calloc((size_t)plan->nbuckets + 1, sizeof(*missing)), open = 0, started = 0, most = 1;
+
+	if (!missing)
+		return kolo_error_set(KOLO_ENOMEM, "%d buckets: out of memory", plan->nbuckets);
+	for (int b = 0; b < plan->nbuckets; b++)
+		missing[b] = plan->buckets[b].npieces;
+	for (int i = z->ntensors; i-- > 0;)
+		most = max_int(most, fill_pieces(plan, &z->tensors[i], missing, &open, &started));
+	free(missing);
+	*out = most + z->config.overlap;
+	return 0;
+}
+
+/* Reductions in the reverse order of the tensors, in which backward makes gradients; small ones
+ * last, when all have come. */
+static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
+{
+	struct zero_reducer *r = &z->reducer;
+	size_t alone = z->config.contiguous ? share(z, WHOLE) : 1;
+	int n = 0, rc;
+
+	for (int family = 0; family < NFAMILIES; family++)
+		n = add_family(z, items, n, family, alone, true, true);
+	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket), alone);
+	for (int p = 0, b = 0; rc == 0 && p < r->plan.npieces; p++) {
+		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
+
+		b += p == r->plan.buckets[b].first + r->plan.buckets[b].npieces;
+		if (t->npieces++ == 0) {
+			t->first_piece = p;
+			t->first_bucket = b;
+		}
+	}
+	r->buffer_len = whole_lines((size_t)z->nranks * r->plan.largest);
+	if (rc == 0)
+		rc = count_buffers_of(z, &r->plan, &r->nplanned);
+	/* One more, from which gradients are downloaded. */
+	r->nplanned += downloads_from_buckets(z);
+	if (r->nplanned > r->plan.nbuckets)
+		r->nplanned = r->plan.nbuckets;
+	return rc;
+}
+
+/* Gathers of all that is trained and whole on every rank, and owned by one; small ones, that others
+ * would wait for, first. */
+static int plan_gathers(struct kolo_zero *z, struct zero_item *items)
+{
+	struct zero_gatherer *g = &z->gatherer;
+	size_t limit = share(z, z->config.gather_bucket), alone = share(z, WHOLE);
+	int n = 0, rc;
+
+	if (z->config.sub_group && z->config.sub_group < limit)
+		limit = z->config.sub_group;
+	for (int family = NFAMILIES; z->config.stage > 0 && family-- > 0;)
+		n = add_family(z, items, n, family, alone, false, false);
+	rc = zero_plan_make(&g->plan, items, n, limit, alone);
+	g->buffer_len = whole_lines((size_t)z->nranks * g->plan.largest_partial);
+	g->nbuffers = g->buffer_len == 0 ? 0 : z->config.overlap ? 2 : 1;
+	return rc;
+}
+
+static int plan_buckets(struct kolo_zero *z)
+{
+	struct zero_item *items = calloc((size_t)z->ntensors, sizeof(*items));
+	int rc = items ? plan_reductions(z, items)
+		       : kolo_error_set(KOLO_ENOMEM, "plans of %d tensors: out of memory", z->ntensors);
+
+	if (rc == 0)
+		rc = plan_gathers(z, items);
+	free(items);
+	return rc;
+}
+
+/* Lists tensors with sharded state in the order of updates, and gives what is offloaded of each its
+ * number among all of that. Each begins a block of elements, so that sums over blocks do not depend
+ * on it. */
+static void decide_order(struct kolo_zero *z)
+{
+	const struct zero_plan *gathers = &z->gatherer.plan;
+	size_t offloaded = 0;
+
+	for (int i = 0; z->config.stage > 0 && i < z->ntensors; i++)
+		if (z->tensors[i].trained && z->tensors[i].sharded)
+			z->order[z->norder++] = i;
+	for (int p = 0; p < gathers->npieces; p++)
+		if (p == 0 || gathers->pieces[p].tensor != gathers->pieces[p - 1].tensor)
+			z->order[z->norder++] = gathers->pieces[p].tensor;
+	for (int k = 0; k < z->norder; k++) {
+		struct zero_tensor *t = &z->tensors[z->order[k]];
+
+		t->offloaded.first = offloaded;
+		offloaded += zero_blocks(t->offloaded.n) * KOLO_ZERO_BLOCK;
+	}
+	z->noffloaded = offloaded;
+}
+
+/* ---- Buffers -------------------------------------------------------------------------------------------- */
+
+static void plan_state_blocks(struct kolo_zero *z)
+{
+	struct zero_state_blocks *u = &z->state_blocks;
+	int moments = 0;
+
+	if (z->noffloaded == 0 || z->state_place != ZERO_IN_FILES)
+		return;
+	for (int g = 0; g < z->config.ngroups; g++) {
+		int n = zero_optimizer_moments(z->config.optimizer, &z->config.groups[g]);
+
+		moments = n > moments ? n : moments;
+	}
+	u->elements = zero_min(z->slice, z->noffloaded);
+	u->nblocks = (z->noffloaded + u->elements - 1) / u->elements;
+	u->states = 1 + moments;
+	u->nbuffers = z->config.offload_optimizer.buffers;
+	u->buffer_len = u->elements * (size_t)u->states * sizeof(float);
+	z->arenas[ZERO_IN_FILES][ZERO_MASTERS].used = u->nblocks * u->elements * sizeof(float);
+	z->arenas[ZERO_IN_FILES][ZERO_MOMENTS].used =
+		u->nblocks * u->elements * sizeof(float) * (size_t)moments;
+}
+
+/* What is updated on one side and belongs on the other passes through buffers. */
+static void plan_staging(struct kolo_zero *z)
+{
+	size_t up = 0, down = 0;
+
+	z->slice = (z->config.offload_optimizer.buffer + KOLO_ZERO_BLOCK - 1) / KOLO_ZERO_BLOCK *
+		   KOLO_ZERO_BLOCK;
+	for (int i = 0; i < z->ntensors; i++) {
+		const struct zero_tensor *t = &z->tensors[i];
+		size_t size = kolo_type_size(t->type), rest = t->chunk - t->offloaded.room;
+
+		if (!z->device || !t->trained)
+			continue;
+		if (t->shard_place == ZERO_ON_DEVICE)
+			up = zero_max(up, zero_min(z->slice, t->offloaded.room) * size);
+		else
+			down = zero_max(down, zero_min(z->slice, rest) * size);
+	}
+	z->uploads = (struct zero_staging){ .len = whole_lines(up),
+					    .n = up ? z->config.offload_optimizer.buffers : 0 };
+	z->downloads = (struct zero_staging){ .len = whole_lines(down), .n = down ? 2 : 0 };
+}
+
+static int plan_param_buffers(struct kolo_zero *z)
+{
+	struct zero_param_buffers *s = &z->param_buffers;
+
+	s->tensor = calloc((size_t)s->n + 1, sizeof(*s->tensor));
+	s->tickets = calloc((size_t)s->n + 1, sizeof(*s->tickets));
+	if (!s->tensor || !s->tickets)
+		return kolo_error_set(KOLO_ENOMEM, "%d buffers of shards: out of memory", s->n);
+	for (int i = 0; i < s->n; i++)
+		s->tensor[i] = -1;
+	return 0;
+}
+
+/* Sums of squares of the parts that this rank has gradients of. */
+static void plan_sums(struct kolo_zero *z)
+{
+	for (int i = 0; i < z->ntensors; i++)
+		for (int r = 0; r < z->nranks; r++) {
+			bool sums = z->config.parameter_server ? z->rank == 0
+							       : r == z->rank || z->config.stage == 0;
+
+			if (r == z->rank)
+				z->tensors[i].sums_at = z->nsums;
+			if (z->tensors[i].trained && sums)
+				z->nsums += zero_blocks(zero_owned(z->tensors[i].n, z->nranks, r).n);
+		}
+	z->nsums *= z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1;
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------------- */
+
+static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
+{
+	struct zero_arena *device = &z->arenas[ZERO_ON_DEVICE][ZERO_PARAMETERS];
+
+	if (kolo_type_size(t->type) != size)
+		return;
+	if (t->sharded && t->shard_place != ZERO_IN_FILES)
+		t->shard = zero_arena_take(&z->arenas[t->shard_place][ZERO_PARAMETERS], t->chunk * size);
+	else if (!t->sharded && !t->in_user)
+		t->param = zero_arena_take(device, t->n * size);
+	if (t->sharded)
+		t->param = t->region.base;
+}
+
+static void take_gradients(struct kolo_zero *z, struct zero_tensor *t, size_t size)
+{
+	if (kolo_type_size(t->grad_type) == size)
+		t->grad = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_GRADIENTS], t->grad_room * size);
+	if (z->device && kolo_type_size(t->offloaded.grad_type) == size)
+		t->offloaded.grad =
+			zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_GRADIENTS], t->offloaded.room * size);
+	if (!z->device && t->grad)
+		t->offloaded.grad = zero_at(t->grad, t->grad_type, t->held.first - t->grad_held.first);
+}
+
+static void take_state(struct kolo_zero *z, struct zero_tensor *t)
+{
+	size_t on_device = (t->held_room - t->offloaded.room) * sizeof(float),
+	       on_host = t->offloaded.room * sizeof(float);
+	int moments = zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
+	bool files = z->state_place == ZERO_IN_FILES;
+
+	if (on_device && (t->type != KOLO_F32 || (t->sharded && t->shard_place != ZERO_ON_DEVICE)))
+		t->master = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_MASTERS], on_device);
+	for (int m = 0; on_device && m < moments; m++)
+		t->moment[m] = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_MOMENTS], on_device);
+	if (on_host && !files)
+		t->offloaded.master = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MASTERS], on_host);
+	for (int m = 0; on_host && !files && m < moments; m++)
+		t->offloaded.moment[m] = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MOMENTS], on_host);
+}
+
+void zero_take_memory(struct kolo_zero *z)
+{
+	for (size_t size = sizeof(float); size >= sizeof(uint16_t); size /= 2)
+		for (int i = 0; i < z->ntensors; i++) {
+			struct zero_tensor *t = &z->tensors[i];
+
+			take_params(z, t, size);
+			if (t->trained)
+				take_gradients(z, t, size);
+			if (t->trained && size == sizeof(float))
+				take_state(z, t);
+		}
+}
+
+/* Where copies between device and host begin or end. Work of a device writes sums, which always are
+ * within its reach. */
+bool zero_is_pinned(const struct kolo_zero *z, enum zero_kind kind)
+{
+	if (!z->device)
+		return false;
+	switch (kind) {
+	case ZERO_GRADIENTS:
+	case ZERO_STAGING: return z->config.offload_optimizer.pin;
+	case ZERO_PARAMETERS:
+	case ZERO_PARAM_BUFFERS: return z->config.offload_param.pin;
+	case ZERO_SUMS: return !z->on_host;
+	default: return false;
+	}
+}
+
+size_t zero_bucket_bytes(const struct kolo_zero *z)
+{
+	int nreduced = z->reducer.nplanned + z->config.parameter_server;
+
+	return (size_t)nreduced * z->reducer.buffer_len +
+	       (size_t)z->gatherer.nbuffers * z->gatherer.buffer_len;
+}
+
+/* What is not of tensors. */
+static void count_buffers(struct kolo_zero *z)
+{
+	struct zero_arena *host = z->arenas[ZERO_ON_HOST], *device = z->arenas[ZERO_ON_DEVICE];
+
+	device[ZERO_BUCKETS].used = zero_bucket_bytes(z);
+	device[ZERO_STAGING].used = (size_t)z->downloads.n * z->downloads.len;
+	host[ZERO_STAGING].used = (size_t)z->uploads.n * z->uploads.len;
+	host[ZERO_STATE_BLOCKS].used = (size_t)z->state_blocks.nbuffers * z->state_blocks.buffer_len;
+	host[ZERO_PARAM_BUFFERS].used = (size_t)z->param_buffers.n * z->param_buffers.len;
+	host[ZERO_SUMS].used = (z->nsums + 1) * sizeof(double);
+	device[ZERO_SUMS].used = z->on_host ? 0 : sizeof(float);
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------ */
+
+static int copy_groups(struct kolo_zero *z)
+{
+	int n = z->config.ngroups ? z->config.ngroups : 1;
+	struct kolo_zero_group *groups = calloc((size_t)n, sizeof(*groups));
+
+	if (!groups) {
+		z->config.groups = NULL;
+		return kolo_error_set(KOLO_ENOMEM, "%d groups: out of memory", n);
+	}
+	if (z->config.ngroups)
+		memcpy(groups, z->config.groups, (size_t)n * sizeof(*groups));
+	else
+		kolo_zero_group_init(groups, z->config.optimizer);
+	z->config.groups = groups;
+	z->config.ngroups = n;
+	return 0;
+}
+
+static int copy_path(struct kolo_zero_offload *o)
+{
+	const char *from = o->path;
+	char *copy = from ? malloc(strlen(from) + 1) : NULL;
+
+	o->path = copy;
+	if (from && !copy)
+		return kolo_error_set(KOLO_ENOMEM, "a path: out of memory");
+	if (copy)
+		strcpy(copy, from);
+	return 0;
+}
+
+static void init_engine(struct kolo_zero *z, const struct kolo_zero_config *config, int rank, int nranks)
+{
+	z->config = *config;
+	z->config.groups = NULL;
+	z->device = config->device;
+	z->on_host = !z->device || z->device->ops->on_host;
+	z->rank = rank;
+	z->nranks = nranks;
+	z->kernels = zero_kernels_best();
+	z->predivide = config->predivide > 0 ? config->predivide : nranks;
+	zero_scaler_init(&z->scaler, config);
+	z->micro_batch = config->micro_batch;
+	z->nonfinite.tensor = -1;
+	z->trace.hash = ZERO_HASH;
+}
+
+int zero_describe(struct kolo_zero *z, const struct kolo_zero_config *config,
+		  const struct kolo_zero_tensor *tensors, int ntensors, int rank, int nranks)
+{
+	int param, optimizer, rc;
+
+	init_engine(z, config, rank, nranks);
+	/* Both, so that neither is the caller's any more. */
+	param = copy_path(&z->config.offload_param);
+	optimizer = copy_path(&z->config.offload_optimizer);
+	rc = param < 0 ? param : optimizer;
+	z->config.groups = config->groups;
+	if (rc < 0)
+		z->config.groups = NULL;
+	if (rc == 0)
+		rc = copy_groups(z);
+	if (rc == 0)
+		rc = init_tensors(z, tensors, ntensors);
+	if (rc < 0)
+		return rc;
+	decide_places(z);
+	if ((rc = plan_buckets(z)) < 0)
+		return rc;
+	decide_order(z);
+	plan_staging(z);
+	plan_state_blocks(z);
+	plan_sums(z);
+	zero_take_memory(z);
+	count_buffers(z);
+	return plan_param_buffers(z);
+}
+
+void zero_undescribe(struct kolo_zero *z)
+{
+	zero_plan_free(&z->reducer.plan);
+	zero_plan_free(&z->gatherer.plan);
+	for (int i = 0; i < z->ntensors; i++)
+		free(z->tensors[i].name);
+	free(z->tensors);
+	free(z->order);
+	free(z->param_buffers.tensor);
+	free(z->param_buffers.tickets);
+	free((void *)z->config.groups);
+	free((void *)z->config.offload_param.path);
+	free((void *)z->config.offload_optimizer.path);
+}

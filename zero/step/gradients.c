@@ -1,0 +1,538 @@
+/* Gradients: from the model into buckets, buckets reduced over the ranks, and the results stored.
+ *
+ * Which piece of which tensor is in which bucket is fixed by the plan. So gradients may come in any
+ * order, another one on each rank: a bucket is reduced when it and all before it are full, and
+ * ranks reduce the same buckets one after the other.
+ *
+ * A gradient's weight is its rank's share of the samples, samples / (micro_batch nranks); what that
+ * leaves to divide by, the number of samples of all ranks, is known at the end of the update only
+ * and part of its factor (update.c). */
+#include "zero/step/gradients.h"
+
+#include "zero/base/basics.h"
+#include "zero/core/engine.h"
+#include "zero/core/guard.h"
+#include "zero/core/tensor.h"
+#include "zero/offload/compute.h"
+#include "zero/offload/regions.h"
+#include "zero/step/norm.h"
+#include "zero/step/server.h"
+
+#include <stdlib.h>
+
+/* ---- Buffers -------------------------------------------------------------------------------------------- */
+
+static int open_buffer(struct kolo_zero *z, struct zero_buffer *b, char *memory)
+{
+	b->memory = memory;
+	b->bucket = -1;
+	return zero_mark_open(z, &b->reduced);
+}
+
+int zero_reducer_open(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	size_t n = (size_t)r->plan.nbuckets + 1;
+	int rc = 0;
+
+	r->missing = calloc(n, sizeof(*r->missing));
+	r->buffer_of = calloc(n, sizeof(*r->buffer_of));
+	r->buffers = calloc((size_t)r->nplanned + 1, sizeof(*r->buffers));
+	if (!r->missing || !r->buffer_of || !r->buffers)
+		return kolo_error_set(KOLO_ENOMEM, "%d buckets: out of memory", r->plan.nbuckets);
+	for (; r->nbuffers < r->nplanned && rc == 0; r->nbuffers++)
+		rc = open_buffer(z, &r->buffers[r->nbuffers],
+				 zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len));
+	if (z->config.parameter_server)
+		r->incoming = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len);
+	return rc;
+}
+
+void zero_reducer_close(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+
+	for (int i = 0; i < r->nbuffers; i++) {
+		zero_mark_close(&r->buffers[i].reduced);
+		if (i >= r->nplanned && z->device)
+			kolo_zero_device_free(z->device, r->buffers[i].memory, r->buffer_len);
+		else if (i >= r->nplanned)
+			free(r->buffers[i].memory);
+	}
+	free(r->buffers);
+	free(r->missing);
+	free(r->buffer_of);
+}
+
+void zero_reducer_begin(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+
+	for (int b = 0; b < r->plan.nbuckets; b++) {
+		r->missing[b] = r->plan.buckets[b].npieces;
+		r->buffer_of[b] = -1;
+	}
+	r->started = r->stored = 0;
+	z->squared = 0;
+	for (int i = 0; i < z->ntensors; i++)
+		z->tensors[i].reported = false;
+}
+
+/* ---- Results -------------------------------------------------------------------------------------------- */
+
+bool zero_reduces_now(const struct kolo_zero *z)
+{
+	return z->config.stage >= 2 || z->micro == z->config.accumulation - 1;
+}
+
+static bool is_last_micro(const struct kolo_zero *z)
+{
+	return z->micro == z->config.accumulation - 1;
+}
+
+/* Reduced elements of tensor t become its gradient on the device, or are added to it. */
+static int store_on_device(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part,
+			   const char *from)
+{
+	/* If ranks reduce only once for an update they have added up before. */
+	bool first = z->micro == 0 || z->config.stage < 2;
+	struct kolo_zero_work work = {
+		.kind = first ? KOLO_ZERO_WORK_CAST : KOLO_ZERO_WORK_ADD,
+		.n = part.n,
+		.from = from,
+		.from_type = t->type,
+		.to = zero_at(t->grad, t->grad_type, part.first - t->grad_held.first),
+		.to_type = t->grad_type,
+		.factor = 1,
+	};
+
+	return zero_compute(z, &work);
+}
+
+static int download(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
+		    uint64_t *ticket)
+{
+	char *to = zero_at(t->offloaded.grad, t->offloaded.grad_type, part.first - t->held.first);
+
+	int rc = zero_download(z, to, from, part.n * kolo_type_size(t->offloaded.grad_type), ticket);
+
+	t->download = z->last_download;
+	return rc;
+}
+
+/* Stores reduced elements, wherever their state is. What is offloaded is downloaded: from the
+ * bucket, and *ticket is that of the copy; or, with sums on the device, from these in the last
+ * micro-step. */
+static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
+		      uint64_t *ticket)
+{
+	struct zero_part offloaded =
+		z->device ? zero_part_offloaded(t, part) : (struct zero_part){ part.first, 0 };
+	bool sums = z->config.stage >= 2 && z->config.accumulation > 1;
+	uint64_t of_sum;
+	int rc;
+
+	if (offloaded.n == 0)
+		return store_on_device(z, t, part, from);
+	if (sums) {
+		rc = store_on_device(z, t, part, from);
+		from = zero_at(t->grad, t->grad_type, offloaded.first - t->grad_held.first);
+		return rc < 0 || !is_last_micro(z) ? rc : download(z, t, offloaded, from, &of_sum);
+	}
+	/* Offloaded elements come before the rest. */
+	rc = download(z, t, offloaded, from, ticket);
+	if (rc == 0 && offloaded.n < part.n)
+		rc = store_on_device(
+			z, t, (struct zero_part){ offloaded.first + offloaded.n, part.n - offloaded.n },
+			from + offloaded.n * kolo_type_size(t->type));
+	return rc;
+}
+
+/* The ranks whose parts of a bucket this rank keeps: all at stage 0, the parameter server's other
+ * ranks none. */
+static bool keeps(const struct kolo_zero *z, int owner)
+{
+	if (z->config.parameter_server)
+		return z->rank == 0;
+	return z->config.stage == 0 || owner == z->rank;
+}
+
+/* Where a reduction leaves what this rank keeps at once: the gradient of the one tensor in the
+ * bucket. NULL: it has to be stored, for there are several tensors, padding, sums to add it to, or
+ * parts that are not kept. */
+static char *destination(const struct kolo_zero *z, const struct zero_bucket *b)
+{
+	const struct zero_tensor *t = &z->tensors[z->reducer.plan.pieces[b->first].tensor];
+	bool same_parts = z->config.stage == 0 || z->config.reduce_scatter;
+
+	if (!b->whole || t->chunk * (size_t)z->nranks != t->n || z->config.accumulation > 1 || !same_parts ||
+	    z->config.parameter_server || (z->device && t->offloaded.n))
+		return NULL;
+	return t->grad;
+}
+
+static int store_bucket(struct kolo_zero *z, const struct zero_bucket *b, struct zero_buffer *buffer)
+{
+	int rc = 0;
+
+	if (destination(z, b))
+		return 0;
+	for (int p = b->first; p < b->first + b->npieces; p++) {
+		const struct zero_piece *piece = &z->reducer.plan.pieces[p];
+		struct zero_tensor *t = &z->tensors[piece->tensor];
+
+		for (int r = 0; rc == 0 && r < z->nranks; r++) {
+			size_t at = ((size_t)r * b->n + piece->at) * kolo_type_size(b->type);
+
+			if (keeps(z, r))
+				rc = store_part(z, t,
+						zero_part_of(t->n, z->nranks, r, piece->first, piece->n),
+						buffer->memory + at, &buffer->download);
+		}
+	}
+	return rc;
+}
+
+/* Waits for the oldest bucket that was started, stores it and frees its buffer. */
+static int store_oldest(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	struct zero_buffer *buffer = &r->buffers[r->buffer_of[r->stored]];
+	double began = zero_now();
+	int rc = zero_mark_wait(z, &buffer->reduced);
+
+	z->times.reduce += zero_now() - began;
+	if (rc == 0)
+		rc = store_bucket(z, &r->plan.buckets[r->stored], buffer);
+	if (rc < 0)
+		return rc;
+	buffer->bucket = -1;
+	r->stored++;
+	return zero_square_downloaded(z);
+}
+
+/* ---- Reduction ------------------------------------------------------------------------------------------ */
+
+static bool scatters(const struct kolo_zero *z)
+{
+	return z->config.stage > 0 && z->config.reduce_scatter;
+}
+
+void zero_count_reduction(struct kolo_zero *z, const struct zero_bucket *b)
+{
+	size_t size = kolo_type_size(b->type), real = zero_bucket_elements(z, &z->reducer.plan, b);
+	uint64_t once = (uint64_t)(z->nranks - 1) * b->n * size;
+	unsigned ways = scatters(z) ? 1 : 2;
+
+	z->traffic.reductions++;
+	z->traffic.gradient_bytes += ways * once;
+	/* Of all ranks' padding each sends its share of (N-1)/N, in each direction. */
+	z->traffic.padding_bytes += ways * ((size_t)z->nranks * b->n - real) * size *
+				    (uint64_t)(z->nranks - 1) / (uint64_t)z->nranks;
+}
+
+static int reduce(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
+{
+	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n), *to = destination(z, b);
+
+	if (z->config.parameter_server)
+		return zero_server_reduce(z, b, memory);
+	zero_count_reduction(z, b);
+	if (scatters(z))
+		return kolo_reduce_scatter(z->data, memory, to ? to : own, b->n, b->type, KOLO_SUM, z->queue);
+	return kolo_all_reduce(z->data, memory, to ? to : memory, (size_t)z->nranks * b->n, b->type, KOLO_SUM,
+			       z->queue);
+}
+
+/* Starts all buckets whose turn it is. Without a queue each is done then. */
+static int start_full(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	int rc = 0;
+
+	while (rc == 0 && r->started < r->plan.nbuckets && r->missing[r->started] == 0) {
+		struct zero_buffer *buffer = &r->buffers[r->buffer_of[r->started]];
+		double began = zero_now();
+
+		rc = reduce(z, &r->plan.buckets[r->started], buffer->memory);
+		z->times.reduce += zero_now() - began;
+		if (rc == 0)
+			rc = zero_mark_set(z, &buffer->reduced);
+		if (rc == 0)
+			r->started++;
+		if (rc == 0 && !z->queue)
+			rc = store_oldest(z);
+	}
+	return rc;
+}
+
+static int more_memory(struct kolo_zero *z, char **out)
+{
+	void *memory = NULL;
+	int rc = 0;
+
+	if (z->device)
+		rc = zero_device_ask(z, z->reducer.buffer_len, "one more bucket", &memory);
+	else if (!(memory = malloc(z->reducer.buffer_len)))
+		rc = kolo_error_set(KOLO_ENOMEM, "rank %d: %zu bytes for bucket buffer %d: out of memory",
+				    z->rank, z->reducer.buffer_len, z->reducer.nbuffers + 1);
+	*out = memory;
+	return rc;
+}
+
+/* One more buffer: gradients come in an order that leaves more buckets open than were planned. */
+static int add_buffer(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	struct zero_buffer *more = realloc(r->buffers, ((size_t)r->nbuffers + 1) * sizeof(*more));
+	char *memory;
+	int rc;
+
+	if (!more)
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: %d bucket buffers: out of memory", z->rank,
+				      r->nbuffers + 1);
+	r->buffers = more;
+	if ((rc = more_memory(z, &memory)) < 0)
+		return rc;
+	z->extra_buckets += r->buffer_len;
+	more[r->nbuffers] = (struct zero_buffer){ 0 };
+	return open_buffer(z, &more[r->nbuffers++], memory);
+}
+
+/* Gives a bucket a buffer: a free one, else that of the oldest, when it is done. */
+static int take_buffer(struct kolo_zero *z, int bucket)
+{
+	struct zero_reducer *r = &z->reducer;
+	int rc = 0;
+
+	while (rc == 0) {
+		for (int i = 0; i < r->nbuffers; i++) {
+			if (r->buffers[i].bucket >= 0)
+				continue;
+			r->buffers[i].bucket = bucket;
+			r->buffer_of[bucket] = i;
+			rc = zero_download_wait(z, r->buffers[i].download);
+			return rc == 0 ? zero_square_downloaded(z) : rc;
+		}
+		rc = r->stored < r->started ? store_oldest(z) : add_buffer(z);
+	}
+	return rc;
+}
+
+/* n elements times weight, on their way from the model or from sums; notes whether all were
+ * finite. */
+static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char *src, enum kolo_type type,
+		 char *dst, enum kolo_type dst_type, size_t n, float weight)
+{
+	struct kolo_zero_work work = {
+		.kind = kind,
+		.n = n,
+		.from = src,
+		.from_type = type,
+		.to = dst,
+		.to_type = dst_type,
+		.factor = weight,
+		.bad = z->bad,
+	};
+
+	return zero_compute(z, &work);
+}
+
+static int clear(struct kolo_zero *z, char *to, enum kolo_type type, size_t n)
+{
+	struct kolo_zero_work work = { .kind = KOLO_ZERO_WORK_CLEAR, .n = n, .to = to, .to_type = type };
+
+	return zero_compute(z, &work);
+}
+
+/* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches
+ * beyond the tensor is zero; so is all of it if src is NULL. */
+static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
+		      char *memory, const char *src, enum kolo_type type, float weight)
+{
+	const struct zero_tensor *t = &z->tensors[piece->tensor];
+	size_t size = kolo_type_size(b->type);
+	int rc = 0;
+
+	for (int r = 0; rc == 0 && r < z->nranks; r++) {
+		struct zero_part part = zero_part_of(t->n, z->nranks, r, piece->first, piece->n);
+		char *to = memory + ((size_t)r * b->n + piece->at) * size;
+
+		if (!src)
+			part.n = 0;
+		if (part.n)
+			rc = weigh(z, KOLO_ZERO_WORK_CAST, src + part.first * kolo_type_size(type), type, to,
+				   b->type, part.n, weight);
+		if (rc == 0)
+			rc = clear(z, to + part.n * size, b->type, piece->n - part.n);
+	}
+	return rc;
+}
+
+static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *src, enum kolo_type type,
+		       float weight)
+{
+	struct zero_reducer *r = &z->reducer;
+	int bucket = t->first_bucket, rc = 0;
+
+	for (int p = t->first_piece; rc == 0 && p < t->first_piece + t->npieces; p++) {
+		bucket += p == r->plan.buckets[bucket].first + r->plan.buckets[bucket].npieces;
+		if (r->buffer_of[bucket] < 0)
+			rc = take_buffer(z, bucket);
+		if (rc < 0)
+			return rc;
+		rc = fill_piece(z, &r->plan.pieces[p], &r->plan.buckets[bucket],
+				r->buffers[r->buffer_of[bucket]].memory, src, type, weight);
+		r->missing[bucket]--;
+		if (rc == 0)
+			rc = start_full(z);
+	}
+	return rc;
+}
+
+/* What sums of micro-steps are multiplied with before ranks add them in the tensor's type, so that
+ * they need no more room than the gradient of one. The update takes it into account. */
+static float sum_weight(const struct kolo_zero *z)
+{
+	return 1.0f / (float)z->config.accumulation;
+}
+
+/* What a tensor without a gradient in this micro-step gives to its buckets: zeros, or what was
+ * summed before. */
+static int fill_without(struct kolo_zero *z, struct zero_tensor *t)
+{
+	t->reported = true;
+	return zero_reduces_now(z)
+		       ? fill_tensor(z, t, t->summed ? t->grad : NULL, t->grad_type, sum_weight(z))
+		       : 0;
+}
+
+int zero_reducer_finish(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	int rc = 0;
+
+	/* In the plan's order, so that buckets become full one after the other. */
+	for (int p = 0; rc == 0 && p < r->plan.npieces; p++) {
+		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
+
+		if (t->reported || t->first_piece != p)
+			continue;
+		rc = fill_without(z, t);
+	}
+	while (rc == 0 && r->stored < r->plan.nbuckets)
+		rc = store_oldest(z);
+	return rc;
+}
+
+/* ---- Reports -------------------------------------------------------------------------------------------- */
+
+/* The gradient of a micro-step is added to the tensor's sum. */
+static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gradient)
+{
+	enum kolo_zero_work_kind kind = t->summed ? KOLO_ZERO_WORK_ADD : KOLO_ZERO_WORK_CAST;
+
+	t->summed = true;
+	return weigh(z, kind, gradient, t->type, t->grad, KOLO_F32, t->n, z->weight);
+}
+
+/* Keeps where this rank's gradients first had a value that is not finite. */
+static int look_for_nonfinite(struct kolo_zero *z, int tensor, const char *gradient)
+{
+	const struct zero_tensor *t = &z->tensors[tensor];
+	size_t size = kolo_type_size(t->type);
+	char some[1024];
+	float value;
+	int rc = 0;
+
+	if (z->nonfinite.tensor >= 0 || !*z->bad)
+		return 0;
+	for (size_t i = 0, n; rc == 0 && i < t->n; i += n) {
+		n = zero_min(t->n - i, sizeof(some) / size);
+		rc = zero_download_now(z, some, gradient + i * size, n * size);
+		for (size_t k = 0; rc == 0 && k < n; k++) {
+			kolo_cast(some + k * size, t->type, &value, KOLO_F32, 1, 1);
+			if (__builtin_isfinite(value))
+				continue;
+			z->nonfinite = (struct zero_nonfinite){ tensor, z->micro, i + k, (double)value, 0 };
+			return 0;
+		}
+	}
+	return rc;
+}
+
+static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const void *gradient)
+{
+	if (z->phase != ZERO_BACKWARD)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"rank %d: gradient of tensor '%s' outside of kolo_zero_backward ... kolo_zero_step",
+			z->rank, t->name);
+	if (!t->trained)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: gradient of tensor '%s', which is frozen",
+				      z->rank, t->name);
+	if (t->reported)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"rank %d: gradient of tensor '%s' twice in a micro-step; add up what it has from several uses",
+			z->rank, t->name);
+	if (!gradient && z->weight != 0)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: gradient of tensor '%s' is NULL", z->rank,
+				      t->name);
+	return 0;
+}
+
+/* Stores what is reduced by now, so that it is downloaded meanwhile. */
+static int store_done(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	int rc = 0;
+
+	while (rc == 0 && r->stored < r->started &&
+	       zero_mark_passed(z, &r->buffers[r->buffer_of[r->stored]].reduced))
+		rc = store_oldest(z);
+	return rc;
+}
+
+static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
+{
+	struct zero_tensor *t = &z->tensors[tensor];
+	bool sums = z->config.stage < 2 && z->config.accumulation > 1;
+	int rc = sums ? add_to_sum(z, t, gradient) : fill_tensor(z, t, gradient, t->type, z->weight);
+
+	/* It has been read, and what was found in it is known. */
+	if (rc == 0)
+		rc = zero_compute_wait(z);
+	if (rc == 0)
+		rc = look_for_nonfinite(z, tensor, gradient);
+	if (rc == 0 && sums && zero_reduces_now(z))
+		rc = fill_tensor(z, t, t->grad, KOLO_F32, sum_weight(z));
+	return rc == 0 ? store_done(z) : rc;
+}
+
+/* After a failure the gradient is the caller's again too. Other ranks know by now, so that work
+ * ends that waits for theirs. */
+static int stop_reading(struct kolo_zero *z, int rc)
+{
+	if (rc == 0 || !z->failed)
+		return rc;
+	zero_compute_wait(z);
+	return kolo_error_set(rc, "%s", z->failure);
+}
+
+int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
+{
+	struct zero_tensor *t;
+	int rc = zero_check(z);
+
+	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "gradient")))
+		return rc < 0 ? rc : KOLO_EINVAL;
+	if ((rc = check_report(z, t, gradient)) < 0)
+		return rc;
+	*z->bad = 0;
+	t->reported = true;
+	/* A rank without samples has no mean, whatever it passes. */
+	if (z->weight == 0)
+		return zero_failed(z, fill_without(z, t));
+	return stop_reading(z, zero_failed(z, take_gradient(z, tensor, gradient)));
+}

@@ -1,0 +1,170 @@
+/* The gradient norm: squares in double, by 16 lanes for each block of 4096 elements of a chunk,
+ * chunks in the order of tensors, owners in the order of ranks. So the sum does not depend on
+ * threads, on the stage, or on where a gradient is. */
+#include "zero/step/norm.h"
+
+#include "zero/base/basics.h"
+#include "zero/core/tensor.h"
+#include "zero/offload/compute.h"
+#include "zero/optim/work.h"
+
+/* ---- Squares -------------------------------------------------------------------------------------------- */
+
+/* The blocks of a part of a tensor: those that are offloaded, then those on the device. */
+static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, double *sums)
+{
+	struct zero_part offloaded = zero_part_offloaded(t, part), on_device = zero_part_on_device(t, part);
+	struct kolo_zero_work work = {
+		.kind = KOLO_ZERO_WORK_SQUARES,
+		.n = offloaded.n,
+		.from = t->offloaded.grad,
+		.from_type = t->offloaded.grad_type,
+		.sums = sums,
+	};
+
+	if (offloaded.n)
+		zero_work_run(z->threads, z->kernels, &work);
+	work.n = on_device.n;
+	work.from = zero_at(t->grad, t->grad_type, on_device.first - t->grad_held.first);
+	work.from_type = t->grad_type;
+	work.sums = sums + zero_blocks(offloaded.n);
+	return zero_compute(z, &work);
+}
+
+/* The parts of the gradients whose squares this rank adds up: its own; of a parameter server all,
+ * the other ranks' none. */
+static bool sums_part(const struct kolo_zero *z, int owner)
+{
+	return z->config.parameter_server ? z->rank == 0 : owner == z->rank;
+}
+
+/* Adds up squares of tensors in the order in which they are reduced: all of them, or those that are
+ * stored and downloaded. */
+static int square_stored(struct kolo_zero *z, bool all)
+{
+	const struct zero_plan *plan = &z->reducer.plan;
+	int stored = z->reducer.stored, pieces, rc = 0;
+
+	pieces = stored ? plan->buckets[stored - 1].first + plan->buckets[stored - 1].npieces : 0;
+	while (rc == 0 && z->squared < plan->npieces) {
+		const struct zero_tensor *t = &z->tensors[plan->pieces[z->squared].tensor];
+
+		if (!all && (z->squared + t->npieces > pieces || t->download > z->downloaded))
+			break;
+		rc = square_part(z, t, t->own, z->sums + t->sums_at);
+		z->squared += t->npieces;
+	}
+	return rc;
+}
+
+int zero_square_downloaded(struct kolo_zero *z)
+{
+	bool last = z->micro == z->config.accumulation - 1;
+
+	return last && z->config.stage > 0 ? square_stored(z, false) : 0;
+}
+
+/* Squares if a rank has all gradients: each owner's part apart. */
+static int square_all(struct kolo_zero *z)
+{
+	size_t at = 0;
+	int rc = 0;
+
+	for (int r = 0; r < z->nranks; r++)
+		for (int i = 0; rc == 0 && i < z->ntensors && sums_part(z, r); i++) {
+			struct zero_part part = zero_owned(z->tensors[i].n, z->nranks, r);
+
+			if (!z->tensors[i].trained)
+				continue;
+			rc = square_part(z, &z->tensors[i], part, z->sums + at);
+			at += zero_blocks(part.n);
+		}
+	return rc;
+}
+
+static double add_blocks(const double **sums, size_t n)
+{
+	double sum = 0;
+
+	for (size_t b = 0; b < zero_blocks(n); b++)
+		sum += *(*sums)++;
+	return sum;
+}
+
+int zero_square_sum(struct kolo_zero *z, double *out)
+{
+	const double *sums = z->sums;
+	int rc = zero_download_wait(z, z->last_download);
+
+	*out = 0;
+	if (rc == 0)
+		rc = z->config.stage > 0 ? square_stored(z, true) : square_all(z);
+	if (rc == 0)
+		rc = zero_compute_wait(z);
+	for (int r = 0; rc == 0 && r < z->nranks; r++) {
+		double of_owner = 0;
+
+		for (int i = 0; i < z->ntensors && sums_part(z, r); i++)
+			if (z->tensors[i].trained)
+				of_owner += add_blocks(&sums, zero_owned(z->tensors[i].n, z->nranks, r).n);
+		*out += of_owner;
+	}
+	return rc;
+}
+
+/* ---- What is not finite ---------------------------------------------------------------------------------- */
+
+/* The first of n gradients in host memory that is not finite; n: none. */
+static size_t find_bad(const char *x, enum kolo_type type, size_t n, float *value)
+{
+	for (size_t i = 0; i < n; i++) {
+		kolo_cast(x + i * kolo_type_size(type), type, value, KOLO_F32, 1, 1);
+		if (!__builtin_isfinite(*value))
+			return i;
+	}
+	return n;
+}
+
+/* The first of a tensor's gradients that is not finite, as an element of it; t->n: none. */
+static int find_bad_of(struct kolo_zero *z, const struct zero_tensor *t, size_t *out, float *value)
+{
+	size_t size = kolo_type_size(t->grad_type), step, end = t->grad_held.first + t->grad_held.n, bad;
+	char some[4096];
+	int rc = 0;
+
+	*out = t->n;
+	if (t->offloaded.n && (bad = find_bad(t->offloaded.grad, t->offloaded.grad_type, t->offloaded.n,
+					      value)) < t->offloaded.n) {
+		*out = t->held.first + bad;
+		return 0;
+	}
+	for (size_t at = t->grad_held.first; rc == 0 && at < end; at += step) {
+		step = zero_min(sizeof(some) / size, end - at);
+		rc = zero_download_now(z, some, t->grad + (at - t->grad_held.first) * size, step * size);
+		bad = rc == 0 ? find_bad(some, t->grad_type, step, value) : step;
+		if (bad < step) {
+			*out = at + bad;
+			return 0;
+		}
+	}
+	return rc;
+}
+
+int zero_find_nonfinite(struct kolo_zero *z, struct zero_nonfinite *out)
+{
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
+		const struct zero_tensor *t = &z->tensors[i];
+		float value = 0;
+		size_t bad = t->n;
+
+		if (t->trained)
+			rc = find_bad_of(z, t, &bad, &value);
+		if (bad < t->n) {
+			*out = (struct zero_nonfinite){ i, z->micro, bad, (double)value, 1 };
+			return rc;
+		}
+	}
+	return rc;
+}

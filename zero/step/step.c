@@ -1,0 +1,286 @@
+/* A micro-step from forward to step, and what ranks tell each other at its end. */
+#include "zero/base/basics.h"
+#include "zero/core/engine.h"
+#include "zero/core/guard.h"
+#include "zero/optim/optimizer.h"
+#include "zero/step/gradients.h"
+#include "zero/step/norm.h"
+#include "zero/step/params.h"
+#include "zero/step/update.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- Forward and backward ------------------------------------------------------------------------------- */
+
+/* The most samples of any rank in the first micro-step weigh 1 / nranks. */
+static int agree_on_micro_batch(struct kolo_zero *z, size_t samples)
+{
+	uint64_t most = samples > 1 ? samples : 1;
+	int rc = kolo_all_reduce(z->control, &most, &most, 1, KOLO_U64, KOLO_MAX, NULL);
+
+	z->micro_batch = most;
+	return rc;
+}
+
+int kolo_zero_forward(struct kolo_zero *z, size_t samples)
+{
+	int rc = zero_check(z);
+
+	if (rc < 0)
+		return rc;
+	if (z->phase != ZERO_IDLE)
+		return kolo_error_set(KOLO_EINVAL,
+				      "rank %d: forward in a micro-step that kolo_zero_step has not ended",
+				      z->rank);
+	if (z->micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
+		return zero_failed(z, rc);
+	z->phase = ZERO_FORWARD;
+	z->phase_began = zero_now();
+	z->micro_samples = samples;
+	z->weight = (float)((double)samples / ((double)z->micro_batch * z->predivide));
+	zero_reducer_begin(z);
+	return 0;
+}
+
+/* How long the phase took that ends now, where the next one begins. */
+static double end_phase(struct kolo_zero *z)
+{
+	double began = z->phase_began;
+
+	z->phase_began = zero_now();
+	return z->phase_began - began;
+}
+
+int kolo_zero_backward(struct kolo_zero *z, double loss)
+{
+	int rc = zero_check(z);
+
+	if (rc < 0)
+		return rc;
+	if (z->phase != ZERO_FORWARD)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: backward without kolo_zero_forward before it",
+				      z->rank);
+	z->phase = ZERO_BACKWARD;
+	z->times.forward += end_phase(z);
+	/* No samples have no mean. */
+	if (z->micro_samples) {
+		z->samples += (double)z->micro_samples;
+		z->loss += loss * (double)z->micro_samples;
+	}
+	return 0;
+}
+
+/* ---- What ranks tell each other ------------------------------------------------------------------------- */
+
+struct record {
+	double square_sum, loss, samples;
+	uint64_t uses;     /* the hash of the order of uses and releases */
+	uint64_t settings; /* that of learning rates and the loss scale */
+	struct zero_nonfinite nonfinite;
+};
+
+/* What all ranks' records say together. */
+struct summary {
+	double square_sum, loss, samples;
+	int nonfinite_rank;
+	struct zero_nonfinite nonfinite;
+};
+
+/* Adds up in the order of ranks. What is not finite is that of the first rank whose own gradient
+ * had it; else of the first rank that found it in a sum. */
+static int summarize(struct kolo_zero *z, const struct record *records, struct summary *out)
+{
+	*out = (struct summary){ .nonfinite = { .tensor = -1 } };
+	for (int r = 0; r < z->nranks; r++) {
+		const struct record *record = &records[r];
+		bool first =
+			out->nonfinite.tensor < 0 || (out->nonfinite.reduced && !record->nonfinite.reduced);
+
+		if (record->uses != records[0].uses)
+			return kolo_error_set(
+				KOLO_EMISMATCH,
+				"rank %d used or released its tensors in another order than rank 0 since the last update",
+				r);
+		if (record->settings != records[0].settings)
+			return kolo_error_set(
+				KOLO_EMISMATCH,
+				"rank %d has other learning rates, or another loss scale, than rank 0", r);
+		out->square_sum += record->square_sum;
+		out->loss += record->loss;
+		out->samples += record->samples;
+		if (record->nonfinite.tensor >= 0 && first) {
+			out->nonfinite = record->nonfinite;
+			out->nonfinite_rank = r;
+		}
+	}
+	return 0;
+}
+
+static uint64_t hash_settings(const struct kolo_zero *z)
+{
+	uint64_t hash = zero_hash(ZERO_HASH, &z->scaler.scale, sizeof(z->scaler.scale));
+
+	for (int i = 0; i < z->config.ngroups; i++)
+		hash = zero_hash(hash, &z->config.groups[i].lr, sizeof(z->config.groups[i].lr));
+	return hash;
+}
+
+static int exchange(struct kolo_zero *z, struct summary *out)
+{
+	struct record own = { 0, z->loss, z->samples, z->trace.hash, hash_settings(z), z->nonfinite };
+	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
+	int rc;
+
+	if (!all)
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory", z->rank,
+				      z->nranks);
+	rc = zero_square_sum(z, &own.square_sum);
+	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.nonfinite.tensor < 0)
+		rc = zero_find_nonfinite(z, &own.nonfinite);
+	if (rc == 0)
+		rc = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
+	z->traffic.control_bytes += (uint64_t)(z->nranks - 1) * sizeof(own);
+	if (rc == 0)
+		rc = summarize(z, all, out);
+	free(all);
+	return rc;
+}
+
+/* ---- The update ----------------------------------------------------------------------------------------- */
+
+static void describe_overflow(const struct kolo_zero *z, const struct summary *s, char *out, size_t len)
+{
+	const struct zero_nonfinite *c = &s->nonfinite;
+	const char *name = z->tensors[c->tensor].name;
+
+	if (c->reduced)
+		snprintf(
+			out, len,
+			"gradient of tensor '%s' at index %llu is %g in the sum over ranks (found by its owner, rank %d; "
+			"each rank's own was finite)",
+			name, (unsigned long long)c->index, c->value, s->nonfinite_rank);
+	else
+		snprintf(out, len, "gradient of tensor '%s' at index %llu is %g on rank %d, micro-step %d",
+			 name, (unsigned long long)c->index, c->value, s->nonfinite_rank, c->micro);
+}
+
+/* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch
+ * predivide). */
+static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
+{
+	double unit = (double)z->micro_batch * z->predivide;
+	/* Sums of micro-steps were divided by their number before they were reduced. */
+	int summed = z->config.stage < 2 ? z->config.accumulation : 1;
+	double mean = s->samples > 0 ? unit * summed / s->samples / z->scaler.scale : 0;
+	double clip = 1;
+	int rc;
+
+	out->samples = (size_t)s->samples;
+	out->loss = s->samples > 0 ? s->loss / s->samples : 0;
+	out->norm = __builtin_sqrt(s->square_sum) * mean;
+	out->loss_scale = z->scaler.scale;
+	out->lr = zero_optimizer_scheduled(&z->config.groups[0], z->step + 1).lr;
+	if (s->nonfinite.tensor >= 0) {
+		out->skipped = 1;
+		describe_overflow(z, s, out->overflow, sizeof(out->overflow));
+		z->skipped++;
+		return 0;
+	}
+	/* Without a sample there is nothing to learn from. */
+	if (s->samples == 0)
+		return 0;
+	/* torch.nn.utils.clip_grad_norm_ */
+	if (z->config.clip > 0 && z->config.clip / (out->norm + 1e-6) < 1)
+		clip = z->config.clip / (out->norm + 1e-6);
+	rc = zero_update(z, (float)(mean * clip));
+	if (rc == 0) {
+		z->step++;
+		z->total_samples += out->samples;
+		out->updated = 1;
+	}
+	return rc;
+}
+
+static void begin_update(struct kolo_zero *z)
+{
+	z->micro = 0;
+	z->samples = z->loss = 0;
+	z->nonfinite.tensor = -1;
+	z->trace.hash = ZERO_HASH;
+	for (int i = 0; i < z->ntensors; i++)
+		z->tensors[i].summed = false;
+}
+
+static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
+{
+	double began = zero_now(), gather = z->times.gather;
+	struct summary summary = { 0 };
+	int rc;
+
+	zero_params_drop(z);
+	rc = exchange(z, &summary);
+	if (rc == 0)
+		rc = apply(z, &summary, out);
+	if (rc == 0)
+		begin_update(z);
+	z->times.update += zero_now() - began - (z->times.gather - gather);
+	return rc;
+}
+
+/* After the update, whose gradients had the old scale. */
+static int adapt_scale(struct kolo_zero *z, const struct kolo_zero_result *r)
+{
+	bool good = r->updated || r->skipped ? zero_scaler_update(&z->scaler, &z->config.scaling, r->skipped)
+					     : true;
+
+	if (good)
+		return 0;
+	return kolo_error_set(KOLO_EOVERFLOW,
+			      "rank %d: the loss scale is %g, the least it may be, and yet %s", z->rank,
+			      z->scaler.scale, r->overflow);
+}
+
+static int check_step(struct kolo_zero *z)
+{
+	int rc = zero_check(z);
+
+	if (rc < 0)
+		return rc;
+	if (z->phase != ZERO_BACKWARD)
+		return kolo_error_set(KOLO_EINVAL, "rank %d: step without kolo_zero_backward before it",
+				      z->rank);
+	for (int i = 0; i < z->ntensors; i++)
+		if (z->tensors[i].uses)
+			return kolo_error_set(KOLO_EINVAL,
+					      "rank %d: step while tensor '%s' is in use: release it first",
+					      z->rank, z->tensors[i].name);
+	return 0;
+}
+
+int kolo_zero_step(struct kolo_zero *z, struct kolo_zero_result *out)
+{
+	struct kolo_zero_result result = { 0 };
+	int rc = check_step(z);
+
+	if (rc < 0)
+		return rc;
+	z->times.backward += end_phase(z);
+	if (zero_reduces_now(z))
+		rc = zero_reducer_finish(z);
+	if (rc == 0) {
+		rc = zero_trace_end(z);
+		z->phase = ZERO_IDLE;
+		z->micro++;
+		if (rc == 0 && z->micro == z->config.accumulation)
+			rc = finish_update(z, &result);
+		if (rc == 0)
+			rc = adapt_scale(z, &result);
+		z->times.step += end_phase(z);
+		z->times.micro_steps++;
+	}
+	result.step = z->step;
+	if (out)
+		*out = result;
+	return zero_failed(z, rc);
+}

@@ -1,8 +1,6 @@
 /* See call.h: what is kept of a call. */
 #include "comm/core/call.h"
 
-#include "comm/p2p/p2p.h"
-
 #include <string.h>
 
 bool ko_call_is_known(const struct ko_call *call)

@@ -1,6 +1,6 @@
 /* What goes through lifelines, what is said of them when they fail, and their end (see lifeline.h). lifeline_make.c makes
  * them. */
-#include "comm/health/lifeline_own.h"
+#include "comm/health/lifeline.h"
 
 #include "comm/base/clock.h"
 

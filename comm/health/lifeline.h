@@ -6,33 +6,8 @@
 #ifndef KO_LIFELINE_H
 #define KO_LIFELINE_H
 
-#include "comm/base/log.h"
-#include "comm/bootstrap/entry.h"
-#include "comm/health/msg.h"
-#include "comm/health/roster.h"
+#include "comm/health/life.h"
 #include "comm/plan/ring.h"
-
-enum ko_life_state { KO_LIFE_NONE, KO_LIFE_UP, KO_LIFE_LEFT, KO_LIFE_DEAD };
-
-struct ko_life {
-	int rank; /* who is at the other end */
-	enum ko_life_state state;
-	int fd;            /* -1 before it is connected */
-	int pidfd;         /* the other process, -1 where it is this one or can't be had */
-	bool far;          /* it is on another host */
-	int64_t since;     /* LEFT, DEAD: ko_now_ms() when that was noticed */
-	int unread;        /* posts that it was sent since it was heard of */
-	int early;         /* 1 + a descriptor of KO_MSG_MEMORY that came before it was waited for; 0: none */
-	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
-};
-
-/* A call of another rank. */
-struct ko_incoming {
-	int rank, fd;   /* fd is whose it is that was told of it */
-	uint64_t lanes; /* that it has joined to this one before */
-};
-
-struct ko_lifelines;
 
 /* Starts to listen and writes the socket's name and a fresh token into *mine. Waits end when `parent` (may be NULL)
  * fails. The caller owns *out; log must outlive it. Errors: KOLO_ENOMEM, KOLO_ESYS. */
@@ -98,5 +73,19 @@ bool ko_lifelines_lost(struct ko_lifelines *ll, int rank);
 
 /* Says goodbye, with code and text where there is a cause (code 0: none), and frees. NULL allowed. */
 void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text);
+
+/* ---- For lifeline_connect.c alone ------------------------------------------------------------------------ */
+
+/* The lifeline to the rank; NULL: there is none. */
+struct ko_life *ko_life_find(struct ko_lifelines *ll, int rank);
+
+/* The rank has ended where it must not. Returns KOLO_EPEER. */
+int ko_life_gone_early(struct ko_lifelines *ll, int rank);
+
+/* A call to or from `rank` failed with errno. Returns the code that says so best. */
+int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what);
+
+/* What those have failed with whose failure ends waits; 0: nothing. */
+int ko_life_check_parent(const struct ko_lifelines *ll);
 
 #endif

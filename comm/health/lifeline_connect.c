@@ -1,6 +1,6 @@
 /* Makes lifelines and takes calls (see lifeline.h). Of two ranks the higher connects and the lower accepts. What goes through
  * lifelines afterwards is in lifeline.c, which never calls this file. */
-#include "comm/health/lifeline_own.h"
+#include "comm/health/lifeline.h"
 
 #include "comm/base/clock.h"
 
@@ -178,7 +178,7 @@ static int identify(struct ko_lifelines *ll, int k)
  * happened. */
 static int hear_strangers(struct ko_lifelines *ll, int ms, bool *idle)
 {
-	struct pollfd polls[MAX_STRANGERS + 2];
+	struct pollfd polls[KO_LIFE_STRANGERS + 2];
 	int n = ll->nstrangers, rc = 0;
 
 	for (int k = 0; k < n; k++)
@@ -200,7 +200,7 @@ static int accept_at(struct ko_lifelines *ll, int listener)
 	while (rc == 0 && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
 		if (listener == ll->far_listener)
 			ko_msg_prepare(fd);
-		if (ll->nstrangers == MAX_STRANGERS) {
+		if (ll->nstrangers == KO_LIFE_STRANGERS) {
 			close(ll->strangers[0]);
 			forget_stranger(ll, 0);
 		}

@@ -1,6 +1,6 @@
 /* What the measurements of perf/ share. */
-#ifndef PERF_H
-#define PERF_H
+#ifndef PERF_PERF_H
+#define PERF_PERF_H
 
 #include "comm/base/clock.h"
 

@@ -44,7 +44,7 @@ static int exchange(struct kolo_comm *c, int32_t status)
 static int hand_out(struct kolo_comm *c, int fd)
 {
 	struct ko_desc desc = { 0 };
-	const struct ko_waiter waiter = { .comm = c, .desc = &desc, .since = c->told ? ko_now_ns() : 0 };
+	const struct ko_waiter waiter = { .comm = c, .desc = &desc, .since = c->traced ? ko_now_ns() : 0 };
 	struct ko_msg msg = { .type = KO_MSG_WINDOW };
 	int rc = 0;
 

@@ -71,7 +71,7 @@ int ko_call_do(const struct ko_call *call)
 	int rc;
 
 	if (is_for_now(call))
-		return ko_collective_takes(call) ? ko_collective(call, NULL) : ko_pairs_now(call);
+		return ko_collective_takes(call) ? ko_collective(call, NULL) : ko_p2p_now(call);
 	rc = ko_call_check(call);
 	if (rc < 0)
 		return rc;

@@ -1,6 +1,6 @@
 /* Where every operation of the public interface goes first: it is done at once, or left to a queue or to a group. */
-#ifndef KO_DISPATCH_H
-#define KO_DISPATCH_H
+#ifndef COMM_API_DISPATCH_H
+#define COMM_API_DISPATCH_H
 
 #include "comm/core/call.h"
 

@@ -115,7 +115,7 @@ int ko_group_refuse(const struct kolo_comm *c, const char *function)
 
 /* ---- Doing it ------------------------------------------------------------------------------------------- */
 
-/* For ko_pairs_together: the next send or recv. */
+/* For ko_p2p_together: the next send or recv. */
 static const struct ko_call *next_pair(void *what)
 {
 	struct ko_left **at = what, *left = *at;
@@ -163,7 +163,7 @@ static int perform_calls(const struct share *share)
 	int rc = ko_call_wait_turn(share->comm, share->place);
 
 	if (rc == 0 && share->pairs)
-		rc = ko_pairs_together(share->comm, share->pairs, next_pair, &at);
+		rc = ko_p2p_together(share->comm, share->pairs, next_pair, &at);
 	for (at = share->first; rc == 0 && at; at = at->next)
 		if (!ko_coll_is_message(at->call.coll))
 			rc = ko_call_perform(&at->call, &at->red);

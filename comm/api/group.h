@@ -1,6 +1,6 @@
 /* Groups: calls that a thread makes between kolo_group_begin and kolo_group_end, and that are done together. */
-#ifndef KO_GROUP_H
-#define KO_GROUP_H
+#ifndef COMM_API_GROUP_H
+#define COMM_API_GROUP_H
 
 #include "comm/core/call.h"
 

@@ -9,7 +9,7 @@ int ko_call_perform(const struct ko_call *call, const struct ko_reducer *red)
 {
 	if (call->queue && call->queue->stream)
 		return call->queue->stream->record(call->queue, call, red);
-	return ko_collective_takes(call) ? ko_collective(call, red) : ko_pairs(call);
+	return ko_collective_takes(call) ? ko_collective(call, red) : ko_p2p(call);
 }
 
 int ko_call_wait_turn(struct kolo_comm *c, uint64_t place)

@@ -1,6 +1,6 @@
 /* Doing a call, on the thread that is to do it, when its turn has come. */
-#ifndef KO_PERFORM_H
-#define KO_PERFORM_H
+#ifndef COMM_API_PERFORM_H
+#define COMM_API_PERFORM_H
 
 #include "comm/core/call.h"
 

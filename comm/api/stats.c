@@ -32,8 +32,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	*out = (struct kolo_stats){
 		.ops = comm->counters.ops[KO_RING] + comm->counters.ops[KO_BOARD] +
 		       comm->counters.ops[KO_DIRECT] + comm->counters.ops[KO_EXCHANGE] +
-		       comm->counters.pair_ops,
-		.pair_ops = comm->counters.pair_ops,
+		       comm->counters.p2p_ops,
+		.pair_ops = comm->counters.p2p_ops,
 		.ring_ops = comm->counters.ops[KO_RING],
 		.board_ops = comm->counters.ops[KO_BOARD],
 		.direct_ops = comm->counters.ops[KO_DIRECT],
@@ -51,13 +51,13 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
 	out->sent_bytes = out->to_next.bytes + (comm->attached ? comm->attached->sent : 0) +
 			  comm->board->sent + comm->counters.direct.sent + comm->lanes->sent +
-			  ko_shortcuts_sent(comm);
+			  ko_bruck_sent(comm);
 	out->received_bytes = out->from_prev.bytes + (comm->attached ? comm->attached->received : 0) +
 			      comm->board->received + comm->counters.direct.received + comm->lanes->received +
-			      ko_shortcuts_received(comm);
+			      ko_bruck_received(comm);
 	out->memory_bytes = comm->memory +
 			    (comm->edges.from ? comm->edges.from->memory + comm->edges.to->memory : 0) +
-			    ko_lanes_memory(comm) + ko_shortcuts_memory(comm) +
+			    ko_lanes_memory(comm) + ko_bruck_memory(comm) +
 			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }
@@ -99,7 +99,7 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 static int pair_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
-	uint64_t begin = t->offer_begin, window = t->offer_window_begin, board = ko_collective_parts_end(c);
+	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin, board = ko_collective_parts_end(c);
 	int n = 0;
 
 	for (int coll = KO_ALL_TO_ALL; board && coll <= KO_SCATTER; coll++)

@@ -1,6 +1,6 @@
 /* Time for deadlines. */
-#ifndef KO_CLOCK_H
-#define KO_CLOCK_H
+#ifndef COMM_BASE_CLOCK_H
+#define COMM_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -1,8 +1,8 @@
 /* The environment: one table of all of Kolo's own variables. The numbers are read here; the texts by those who follow
  * them: KOLO_LOG in log.c, KOLO_TRACE in trace.c, KOLO_IFACE in net.c,
  * KOLO_NET in transports.c, KOLO_OFI_PROVIDER in ofi_connect.c, KOLO_VERBS_DEVICE in verbs_nic.c, the others, with the launchers' own, in job.c. */
-#ifndef KO_ENV_H
-#define KO_ENV_H
+#ifndef COMM_BASE_ENV_H
+#define COMM_BASE_ENV_H
 
 #include "kolo/kolo.h"
 

@@ -1,6 +1,6 @@
 /* Errors: the code travels up as the return value, the text is written once, where the cause is first seen. */
-#ifndef KO_ERROR_H
-#define KO_ERROR_H
+#ifndef COMM_BASE_ERROR_H
+#define COMM_BASE_ERROR_H
 
 #include "kolo/kolo.h"
 

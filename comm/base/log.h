@@ -1,6 +1,6 @@
 /* The log: where KOLO_LOG says, and to the callback of the communicator's attributes. One line each. */
-#ifndef KO_LOG_H
-#define KO_LOG_H
+#ifndef COMM_BASE_LOG_H
+#define COMM_BASE_LOG_H
 
 #include "kolo/kolo.h"
 

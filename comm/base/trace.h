@@ -1,7 +1,7 @@
 /* A trace of what a rank did when, for people: KOLO_TRACE=DIR writes a file for each communicator that
  * https://ui.perfetto.dev and chrome://tracing open, with a row per rank: operations, their rounds, and waits. */
-#ifndef KO_TRACE_H
-#define KO_TRACE_H
+#ifndef COMM_BASE_TRACE_H
+#define COMM_BASE_TRACE_H
 
 #include "comm/base/log.h"
 

@@ -2,8 +2,8 @@
  * the id, or rank 0 where a launcher's environment says where to meet (job.h). Every rank connects, shows the
  * secret, says who it is, and gets the table of all ranks when the last has come. After that the point is closed
  * and the ranks talk to each other directly (lifeline.h). */
-#ifndef KO_BOOT_H
-#define KO_BOOT_H
+#ifndef COMM_BOOTSTRAP_BOOT_H
+#define COMM_BOOTSTRAP_BOOT_H
 
 #include "comm/bootstrap/entry.h"
 #include "comm/plan/ring.h"

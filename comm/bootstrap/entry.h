@@ -1,6 +1,6 @@
 /* What ranks know of each other before there is a communicator: where they meet, and what each tells all the others there. */
-#ifndef KO_ENTRY_H
-#define KO_ENTRY_H
+#ifndef COMM_BOOTSTRAP_ENTRY_H
+#define COMM_BOOTSTRAP_ENTRY_H
 
 #include "comm/transport/link.h"
 #include "kolo/kolo.h"

@@ -422,7 +422,7 @@ static int choose_place(const struct launcher *l, struct ko_meeting *out)
 	return 0;
 }
 
-int ko_job_read(int *rank, int *nranks, const struct ko_log *log, struct ko_meeting *out)
+int ko_launcher_read(int *rank, int *nranks, const struct ko_log *log, struct ko_meeting *out)
 {
 	const struct launcher *l;
 	int rc = choose(&l);

@@ -1,7 +1,7 @@
 /* What is said at the meeting point. Private to the boot files. A conversation: the server greets, the rank says
  * hello, the server replies when all ranks have come. */
-#ifndef KO_BOOT_WIRE_H
-#define KO_BOOT_WIRE_H
+#ifndef COMM_BOOTSTRAP_WIRE_H
+#define COMM_BOOTSTRAP_WIRE_H
 
 #include "comm/base/error.h"
 #include "comm/bootstrap/entry.h"

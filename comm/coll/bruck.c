@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 8 }; /* hops of KO_SHORTCUT_RANKS */
+enum { MOST = 8 }; /* hops of KO_BRUCK_RANKS */
 
-_Static_assert(1 << MOST == KO_SHORTCUT_RANKS, "as many as there can be");
+_Static_assert(1 << MOST == KO_BRUCK_RANKS, "as many as there can be");
 
 /* For each hop but the first, which is the ring's own. */
-struct ko_shortcuts {
+struct ko_bruck {
 	int nhops;
 	int waits_for; /* the rank, while an operation goes through them */
 	struct ko_edges hops[MOST];
@@ -45,7 +45,7 @@ static bool are_wanted(const struct kolo_comm *c)
 
 	if (*algorithm && strcmp(algorithm, "exchange") != 0)
 		return false;
-	if (c->nranks < 4 || c->nranks > KO_SHORTCUT_RANKS || (!network && !c->spread))
+	if (c->nranks < 4 || c->nranks > KO_BRUCK_RANKS || (!network && !c->spread))
 		return false;
 	for (int a = 0; !network && a < c->nranks; a++)
 		for (int b = 0; b < a; b++)
@@ -58,7 +58,7 @@ static bool are_wanted(const struct kolo_comm *c)
 
 static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, int k)
 {
-	const struct ko_limits limits = { .slot_len = KO_SHORTCUT_SLOT, .nslots = 2, .single = 1 };
+	const struct ko_limits limits = { .slot_len = KO_BRUCK_SLOT, .nslots = 2, .single = 1 };
 	const struct ko_place *here = &c->table[c->rank].place;
 	const struct ko_link_ops *in, *out;
 	struct ko_address to, from;
@@ -107,7 +107,7 @@ static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const
 static int try_joining(void *what)
 {
 	const struct joining *j = what;
-	struct ko_shortcuts *s = j->comm->shortcuts;
+	struct ko_bruck *s = j->comm->bruck;
 	int rc = 0;
 
 	for (int k = 1; rc == 0 && k < s->nhops; k++) {
@@ -123,7 +123,7 @@ static int try_joining(void *what)
 /* One end after the other, so that whoever keeps this rank waiting is the one that it says it waits for. */
 static int join_all(struct ko_run *run, const struct ends *all)
 {
-	struct ko_shortcuts *s = run->comm->shortcuts;
+	struct ko_bruck *s = run->comm->bruck;
 	struct joining j = { .comm = run->comm, .all = all };
 	int rc = 0;
 
@@ -145,10 +145,10 @@ static int make(struct kolo_comm *c, struct ends *all)
 	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
 	int rc = 0;
 
-	c->shortcuts->nhops = count_hops(c->nranks);
-	c->shortcuts->hops[0] = c->edges;
-	for (int k = 1; rc == 0 && k < c->shortcuts->nhops; k++)
-		rc = open_hop(c, &c->shortcuts->hops[k], &all[c->rank], k);
+	c->bruck->nhops = count_hops(c->nranks);
+	c->bruck->hops[0] = c->edges;
+	for (int k = 1; rc == 0 && k < c->bruck->nhops; k++)
+		rc = open_hop(c, &c->bruck->hops[k], &all[c->rank], k);
 	if (rc == 0)
 		rc = go_round(&run, (char *)all, sizeof(*all));
 	if (rc == 0)
@@ -156,22 +156,22 @@ static int make(struct kolo_comm *c, struct ends *all)
 	return rc < 0 ? rc : join_all(&run, all);
 }
 
-int ko_shortcuts_connect(struct kolo_comm *c)
+int ko_bruck_connect(struct kolo_comm *c)
 {
 	struct ends *all;
 	int rc;
 
 	if (!are_wanted(c))
 		return 0;
-	c->shortcuts = calloc(1, sizeof(*c->shortcuts));
+	c->bruck = calloc(1, sizeof(*c->bruck));
 	all = calloc((size_t)c->nranks, sizeof(*all));
-	rc = all && c->shortcuts ? make(c, all)
-				 : ko_fail(KOLO_ENOMEM, "rank %d: no memory for shortcuts", c->rank);
+	rc = all && c->bruck ? make(c, all)
+			     : ko_fail(KOLO_ENOMEM, "rank %d: no memory for shortcuts", c->rank);
 	free(all);
 	return rc;
 }
 
-void ko_shortcuts_close(struct ko_shortcuts *s, bool failed)
+void ko_bruck_close(struct ko_bruck *s, bool failed)
 {
 	for (int k = 1; s && k < MOST; k++) {
 		if (s->hops[k].to)
@@ -184,14 +184,14 @@ void ko_shortcuts_close(struct ko_shortcuts *s, bool failed)
 
 /* ---- Using ---------------------------------------------------------------------------------------------- */
 
-int ko_shortcuts_hops(const struct kolo_comm *c)
+int ko_bruck_hops(const struct kolo_comm *c)
 {
-	return c->shortcuts ? c->shortcuts->nhops : c->nranks - 1;
+	return c->bruck ? c->bruck->nhops : c->nranks - 1;
 }
 
-size_t ko_shortcuts_room(const struct kolo_comm *c)
+size_t ko_bruck_room(const struct kolo_comm *c)
 {
-	return c->shortcuts ? KO_SHORTCUT_SLOT / (((size_t)c->nranks + 1) / 2) : SIZE_MAX;
+	return c->bruck ? KO_BRUCK_SLOT / (((size_t)c->nranks + 1) / 2) : SIZE_MAX;
 }
 
 /* What `last` and the ranks before it gave, `count` of them, into the slot, or out of it. */
@@ -207,7 +207,7 @@ static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, siz
 
 static bool waits_for(const struct kolo_comm *c, int rank)
 {
-	return c->shortcuts->waits_for == rank;
+	return c->bruck->waits_for == rank;
 }
 
 /* One hop: this rank has what it and the ranks before it gave, and gets as much of those before them. */
@@ -215,7 +215,7 @@ static int hop(struct ko_run *run, const struct ko_edges *e, char *memory, size_
 {
 	const struct ko_ring *ring = &run->comm->ring;
 	int rank = run->comm->rank, rc;
-	int *peer = &run->comm->shortcuts->waits_for;
+	int *peer = &run->comm->bruck->waits_for;
 	struct ko_slot slot;
 
 	*peer = e->next;
@@ -232,9 +232,9 @@ static int hop(struct ko_run *run, const struct ko_edges *e, char *memory, size_
 	return rc < 0 ? rc : ko_wait_sent(run, e);
 }
 
-int ko_shortcuts_gather(struct ko_run *run, char *memory, size_t n)
+int ko_bruck_gather(struct ko_run *run, char *memory, size_t n)
 {
-	const struct ko_shortcuts *s = run->comm->shortcuts;
+	const struct ko_bruck *s = run->comm->bruck;
 	int rc = 0;
 
 	if (!s)
@@ -250,29 +250,29 @@ int ko_shortcuts_gather(struct ko_run *run, char *memory, size_t n)
 	return rc;
 }
 
-uint64_t ko_shortcuts_sent(const struct kolo_comm *c)
+uint64_t ko_bruck_sent(const struct kolo_comm *c)
 {
 	uint64_t bytes = 0;
 
-	for (int k = 1; c->shortcuts && k < c->shortcuts->nhops; k++)
-		bytes += c->shortcuts->hops[k].to->bytes;
+	for (int k = 1; c->bruck && k < c->bruck->nhops; k++)
+		bytes += c->bruck->hops[k].to->bytes;
 	return bytes;
 }
 
-uint64_t ko_shortcuts_received(const struct kolo_comm *c)
+uint64_t ko_bruck_received(const struct kolo_comm *c)
 {
 	uint64_t bytes = 0;
 
-	for (int k = 1; c->shortcuts && k < c->shortcuts->nhops; k++)
-		bytes += c->shortcuts->hops[k].from->bytes;
+	for (int k = 1; c->bruck && k < c->bruck->nhops; k++)
+		bytes += c->bruck->hops[k].from->bytes;
 	return bytes;
 }
 
-size_t ko_shortcuts_memory(const struct kolo_comm *c)
+size_t ko_bruck_memory(const struct kolo_comm *c)
 {
 	size_t bytes = 0;
 
-	for (int k = 1; c->shortcuts && k < c->shortcuts->nhops; k++)
-		bytes += c->shortcuts->hops[k].to->memory + c->shortcuts->hops[k].from->memory;
+	for (int k = 1; c->bruck && k < c->bruck->nhops; k++)
+		bytes += c->bruck->hops[k].to->memory + c->bruck->hops[k].from->memory;
 	return bytes;
 }

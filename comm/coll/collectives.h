@@ -1,6 +1,6 @@
 /* The collectives round the ring, through the board, and directly: post what is asked for, make a plan, run its rounds. */
-#ifndef KO_COLLECTIVES_H
-#define KO_COLLECTIVES_H
+#ifndef COMM_COLL_COLLECTIVES_H
+#define COMM_COLL_COLLECTIVES_H
 
 #include "comm/core/call.h"
 

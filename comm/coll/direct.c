@@ -67,8 +67,8 @@ static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
 	bool is_reached =
 		coll == KO_ALL_REDUCE || !gives || (coll == KO_REDUCE && c->rank == d->run->desc.root);
 
-	return (gives && !ko_peer_offers(c, d->src, src_len)) ||
-	       (is_reached && !ko_peer_offers(c, d->dst, dst_len));
+	return (gives && !ko_cma_offers(c, d->src, src_len)) ||
+	       (is_reached && !ko_cma_offers(c, d->dst, dst_len));
 }
 
 /* Where my buffers are, and, from the decider, which way to go. */
@@ -137,7 +137,7 @@ static struct choice choose(const struct direct *d)
 	if (all) {
 		choice.way = KO_BY_WINDOW;
 	} else if (!hidden && (offer_of(d, decider)->read >> choice.in_place & 1)) {
-		choice.way = KO_BY_READING;
+		choice.way = KO_BY_CMA;
 		choice.shared = is_shared(run, choice.in_place);
 	}
 	return choice;
@@ -172,7 +172,7 @@ static const char *view(const struct direct *d, int rank, struct ko_where where,
 	c->counters.direct.received += bytes_of(d, n);
 	if (mapped)
 		return mapped + bytes_of(d, first);
-	*rc = ko_peer_read(c, rank, where.at + bytes_of(d, first), room, bytes_of(d, n));
+	*rc = ko_cma_read(c, rank, where.at + bytes_of(d, first), room, bytes_of(d, n));
 	return *rc < 0 ? NULL : room;
 }
 
@@ -211,8 +211,8 @@ static int give(const struct direct *d, int rank, size_t first, const char *from
 	char *dst = dst_of(d, rank);
 
 	if (!dst)
-		return ko_peer_write(d->run->comm, rank, offer_of(d, rank)->dst.at + bytes_of(d, first), from,
-				     bytes_of(d, n));
+		return ko_cma_write(d->run->comm, rank, offer_of(d, rank)->dst.at + bytes_of(d, first), from,
+				    bytes_of(d, n));
 	put(d, dst + bytes_of(d, first), from, n);
 	return 0;
 }
@@ -256,9 +256,9 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 {
 	struct kolo_comm *c = d->run->comm;
 	bool stream = d->run->stores == KO_STREAMING;
-	size_t chunk = (d->run->way == KO_BY_READING ? LARGE_CHUNK
-			: stream                     ? KO_STREAM_STEP
-						     : SMALL_CHUNK) /
+	size_t chunk = (d->run->way == KO_BY_CMA ? LARGE_CHUNK
+			: stream                 ? KO_STREAM_STEP
+						 : SMALL_CHUNK) /
 		       d->run->size;
 	char *dst = stream ? NULL : dst_of(d, from);
 	int rc = 0;

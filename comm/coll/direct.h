@@ -4,13 +4,13 @@
  *
  * Buffers in windows (kolo_alloc) are read and written as one's own. Plain ones are read and written by the kernel
  * (peer.h), which costs a system call for each piece. */
-#ifndef KO_DIRECT_H
-#define KO_DIRECT_H
+#ifndef COMM_COLL_DIRECT_H
+#define COMM_COLL_DIRECT_H
 
 #include "comm/core/run.h"
 
 /* All of a collective, if it can be done directly: all ranks agree on a way, or on none. *way: that way; with KO_NO_WAY nothing
- * is done yet. Errors: those of ko_wait, ko_peer_read and ko_peer_write. */
+ * is done yet. Errors: those of ko_wait, ko_cma_read and ko_cma_write. */
 int ko_direct(struct ko_run *run, const void *src, void *dst, enum ko_way *way);
 
 #endif

@@ -24,7 +24,7 @@ static bool is_needed(const struct slot_wait *w, int rank)
 {
 	const struct ko_waiter waiter = ko_run_waiter(w->run);
 
-	return ko_watch_needs(&waiter, rank);
+	return ko_wait_needs(&waiter, rank);
 }
 
 static int try_link(const struct slot_wait *w)
@@ -74,7 +74,7 @@ static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 
 	ko_edge_fail(run->comm, w->failed, peer_of_failed(w), code);
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	rc = ko_watch_for_cause(&waiter, w->peer, peer_of_failed(w), w->failed->ops->name);
+	rc = ko_wait_for_cause(&waiter, w->peer, peer_of_failed(w), w->failed->ops->name);
 	if (rc < 0)
 		return rc;
 	if (had_left(w) && w->failed == w->other)
@@ -116,7 +116,7 @@ int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_
 	if (rc < 0)
 		return rc;
 	if (in->tag != run->tag)
-		return ko_watch_mismatch(c, &run->desc, e->prev, in->tag);
+		return ko_wait_mismatch(c, &run->desc, e->prev, in->tag);
 	if (in->len != len)
 		return ko_fail(KOLO_ESYS,
 			       "rank %d: the %s link from rank %d brought %zu bytes where %zu were due",

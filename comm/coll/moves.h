@@ -1,7 +1,7 @@
 /* The six moves of a ring, all that collectives are made of. Each handles one piece: at most one slot in from
  * prev, at most one slot out to next. They block until the neighbours have done their parts. */
-#ifndef KO_MOVES_H
-#define KO_MOVES_H
+#ifndef COMM_COLL_MOVES_H
+#define COMM_COLL_MOVES_H
 
 #include "comm/core/run.h"
 

@@ -283,7 +283,7 @@ size_t ko_oneshot_room(const struct kolo_comm *c)
 {
 	size_t each = KO_SCRATCH / (size_t)c->nranks;
 
-	size_t slot = c->agreed.limits.slot_len, most = ko_shortcuts_room(c);
+	size_t slot = c->agreed.limits.slot_len, most = ko_bruck_room(c);
 
 	each = each < slot ? each : slot;
 	return each < most ? each : most;
@@ -297,7 +297,7 @@ int ko_exchange(struct ko_run *run, const void *src, void *dst)
 
 	if (n) /* dst may be src, and written before all of it has gone */
 		run->copy(exchanged(run, c->rank, n), src, n, NULL);
-	rc = ko_shortcuts_gather(run, c->scratch, n);
+	rc = ko_bruck_gather(run, c->scratch, n);
 	if (rc == 0)
 		add_up_all(run, dst);
 	return rc;

@@ -1,8 +1,8 @@
 /* The collectives for small messages. Through the board each rank writes once, and reads what it needs: one hop instead
  * of the ring's 2(N-1). Where there is no board, everyone's vector goes round the ring, and everyone adds up all of them:
  * N-1 hops. The order of additions is the ring's, and so are the bits. */
-#ifndef KO_ONESHOT_H
-#define KO_ONESHOT_H
+#ifndef COMM_COLL_ONESHOT_H
+#define COMM_COLL_ONESHOT_H
 
 #include "comm/core/run.h"
 

@@ -1,6 +1,6 @@
 /* One round of each collective: one slice of every block, all the way round. */
-#ifndef KO_ROUNDS_H
-#define KO_ROUNDS_H
+#ifndef COMM_COLL_ROUNDS_H
+#define COMM_COLL_ROUNDS_H
 
 #include "comm/coll/moves.h"
 

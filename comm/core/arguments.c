@@ -133,7 +133,7 @@ int ko_call_check(const struct ko_call *call)
 	    !ko_comm_premul(call->comm, call->op, call->type))
 		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
 			       call->comm->rank, name_of(call), suffix, call->op, kolo_type_name(call->type));
-	if (ko_coll_is_pairs(call->coll) && (call->uneven || ko_coll_is_message(call->coll)) && call->queue &&
+	if (ko_coll_is_p2p(call->coll) && (call->uneven || ko_coll_is_message(call->coll)) && call->queue &&
 	    call->queue->stream)
 		return ko_fail(
 			KOLO_ENOTSUP,

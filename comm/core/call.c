@@ -67,8 +67,8 @@ void ko_left_init(struct ko_left *left, const struct ko_call *call)
 	left->call = *call;
 	left->call.counts = keep_counts(&room, call->counts, call->comm->nranks);
 	left->call.received = keep_counts(&room, call->received, call->comm->nranks);
-	left->red = ko_coll_is_pairs(call->coll) ? (struct ko_reducer){ 0 }
-						 : ko_comm_reducer(call->comm, call->op, call->type);
+	left->red = ko_coll_is_p2p(call->coll) ? (struct ko_reducer){ 0 }
+					       : ko_comm_reducer(call->comm, call->op, call->type);
 }
 
 int ko_left_fail(const struct ko_call *call)

@@ -1,7 +1,7 @@
 /* An operation as its caller asks for it; the last one of each kind, which may come again; and those that are done later,
  * which are kept as a list. Doing it is in perform.c, and whether it is done now or later is decided in dispatch.c. */
-#ifndef KO_CALL_H
-#define KO_CALL_H
+#ifndef COMM_CORE_CALL_H
+#define COMM_CORE_CALL_H
 
 #include "comm/core/run.h"
 

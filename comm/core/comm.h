@@ -1,6 +1,6 @@
 /* A communicator: one rank's end of a ring. */
-#ifndef KO_COMM_H
-#define KO_COMM_H
+#ifndef COMM_CORE_COMM_H
+#define COMM_CORE_COMM_H
 
 #include "comm/base/log.h"
 #include "comm/base/trace.h"
@@ -19,7 +19,7 @@ struct ko_known;
 struct ko_lanes;
 struct ko_premul;
 struct ko_readable;
-struct ko_shortcuts;
+struct ko_bruck;
 struct ko_tuning;
 struct ko_windows;
 
@@ -48,7 +48,7 @@ struct ko_sequence {
 /* Operations finished. */
 struct ko_counters {
 	uint64_t ops[KO_NALGORITHMS]; /* collectives; with one rank, which needs none, as if round the ring */
-	uint64_t pair_ops;            /* those between pairs of ranks */
+	uint64_t p2p_ops;             /* those between pairs of ranks */
 	struct ko_model model;        /* bytes that they should have moved */
 	struct ko_model direct;       /* bytes read in other ranks' buffers, and written */
 };
@@ -56,7 +56,7 @@ struct ko_counters {
 struct kolo_comm {
 	int rank, nranks;
 	bool spread;            /* its ranks are on several hosts */
-	bool told;              /* each operation is logged or traced */
+	bool traced;            /* each operation is logged or traced */
 	struct ko_trace *trace; /* NULL: none */
 	struct ko_log log;
 
@@ -70,18 +70,18 @@ struct kolo_comm {
 	int npremuls;
 
 	/* Waiting */
-	int timeout_ms; /* without progress; 0: never */
-	int spins;      /* tries before a wait gives the core away */
-	int64_t heard;  /* ko_now_ms() of the last look at the lifelines, when spread */
+	int timeout_ms;    /* without progress; 0: never */
+	int spins;         /* tries before a wait gives the core away */
+	int64_t looked_ms; /* ko_now_ms() of the last look at the lifelines, when spread */
 	/* What else it does from time to time, without blocking; NULL: nothing. 0, or an error that ends the wait */
 	int (*while_waiting)(struct kolo_comm *c);
 
 	/* The other ranks */
 	struct ko_agreed agreed;
-	struct ko_entry *table;         /* who they are, by rank */
-	struct ko_ring ring;            /* and how they stand in it */
-	struct ko_edges edges;          /* of the ring; no links when there is one rank */
-	struct ko_shortcuts *shortcuts; /* NULL: there are none */
+	struct ko_entry *table; /* who they are, by rank */
+	struct ko_ring ring;    /* and how they stand in it */
+	struct ko_edges edges;  /* of the ring; no links when there is one rank */
+	struct ko_bruck *bruck; /* NULL: there are none */
 	struct ko_lifelines *lifelines;
 	/* Shared by all ranks, with the board behind it; of a spread one each rank has its own, and no board */
 	struct ko_roster *roster;

@@ -73,8 +73,8 @@ static int join_both(struct joining *j)
 	const struct ko_desc none = { 0 };
 	const struct ko_waiter waiter = { .comm = j->comm, .desc = &none };
 
-	return ko_watch_wait(&waiter, j->comm->edges.next, j->comm->edges.to->ops->name, KO_TRACE_ROOM,
-			     try_joining, j);
+	return ko_wait_for(&waiter, j->comm->edges.next, j->comm->edges.to->ops->name, KO_TRACE_ROOM,
+			   try_joining, j);
 }
 
 /* Both ends of an edge send first and then wait, receivers' addresses before senders', so that two ranks, who are each

@@ -1,6 +1,6 @@
 /* A rank's two edges of the ring: the links from prev and to next. */
-#ifndef KO_EDGES_H
-#define KO_EDGES_H
+#ifndef COMM_CORE_EDGES_H
+#define COMM_CORE_EDGES_H
 
 #include "comm/core/run.h"
 

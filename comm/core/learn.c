@@ -16,7 +16,7 @@ static int class_of(size_t bytes, int bits)
 {
 	int class = 63 - __builtin_clzll((unsigned long long)bytes | 1) - bits;
 
-	return class < 0 ? 0 : class < KO_TRIALS ? class : KO_TRIALS - 1;
+	return class < 0 ? 0 : class < KO_SAMPLES ? class : KO_SAMPLES - 1;
 }
 
 static size_t bytes_of(const struct ko_run *run)
@@ -25,7 +25,7 @@ static size_t bytes_of(const struct ko_run *run)
 }
 
 /* 0 or 1: at first one turn of each, then whichever was faster, and now and then a turn of the other. */
-static int choose(const struct ko_trial *t, unsigned turn)
+static int choose(const struct ko_sample *t, unsigned turn)
 {
 	int better = t->ns_per_byte[1] < t->ns_per_byte[0];
 
@@ -34,7 +34,7 @@ static int choose(const struct ko_trial *t, unsigned turn)
 	return t->count / turn % AGAIN_EACH == 0 ? !better : better;
 }
 
-static void learn(struct ko_trial *t, int chosen, float ns_per_byte)
+static void learn(struct ko_sample *t, int chosen, float ns_per_byte)
 {
 	float *known = &t->ns_per_byte[chosen];
 
@@ -52,7 +52,7 @@ int ko_learn_decider(const struct ko_run *run)
 	return desc->coll == KO_REDUCE ? desc->root : 0;
 }
 
-static struct ko_trial *reading(const struct ko_run *run, bool in_place)
+static struct ko_sample *reading(const struct ko_run *run, bool in_place)
 {
 	return &run->comm->tuning->reading[run->desc.coll][in_place][class_of(bytes_of(run), READ_BITS)];
 }
@@ -70,7 +70,7 @@ void ko_learn_reading(struct ko_run *run, bool in_place)
 void ko_learn_stores(struct ko_run *run)
 {
 	run->stores = KO_ORDINARY;
-	if (run->written < KO_LEARN_STORES || run->way == KO_BY_READING)
+	if (run->written < KO_LEARN_STORES || run->way == KO_BY_CMA)
 		return;
 	run->writing = &run->comm->tuning->writing[run->way == KO_BY_WINDOW][run->desc.coll]
 						  [class_of(bytes_of(run), STORES_BITS)];
@@ -87,7 +87,7 @@ void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t rec
 	if (large) {
 		run->reading = reading(run, false);
 		run->offers = choose(run->reading, READ_TURN);
-		run->way = run->offers ? KO_BY_READING : KO_NO_WAY;
+		run->way = run->offers ? KO_BY_CMA : KO_NO_WAY;
 		run->began_ns = ko_now_ns();
 	}
 	ko_learn_stores(run);
@@ -101,7 +101,7 @@ void ko_learn(struct ko_run *run)
 		return;
 	ns_per_byte = (float)(ko_now_ns() - run->began_ns) / (float)bytes_of(run);
 	if (run->reading)
-		learn(run->reading, run->way == KO_BY_READING, ns_per_byte);
+		learn(run->reading, run->way == KO_BY_CMA, ns_per_byte);
 	if (run->writing)
 		learn(run->writing, run->stores == KO_STREAMING, ns_per_byte);
 }

@@ -9,8 +9,8 @@
  * result comes last in the ring: it tells in its offer (direct.c).
  *
  * Whether large messages are better offered than sent through the slots of a lane. Each sender decides for itself. */
-#ifndef KO_LEARN_H
-#define KO_LEARN_H
+#ifndef COMM_CORE_LEARN_H
+#define COMM_CORE_LEARN_H
 
 #include "comm/core/run.h"
 
@@ -18,19 +18,19 @@
 enum { KO_LEARN_STORES = 1 << 20 };
 
 /* What operations of one collective and class of sizes have cost when done in one of two ways. */
-struct ko_trial {
+struct ko_sample {
 	uint32_t count;
 	float ns_per_byte[2]; /* 0: not known */
 };
 
-enum { KO_TRIALS = 20 };
+enum { KO_SAMPLES = 20 };
 
 /* All that a communicator has learnt. */
 struct ko_tuning {
 	/* Round the ring, and in windows: with ordinary or with streaming stores */
-	struct ko_trial writing[2][KO_NKINDS][KO_TRIALS];
+	struct ko_sample writing[2][KO_NKINDS][KO_SAMPLES];
 	/* Out of place, and in: round the ring, or in slots of a lane, or directly */
-	struct ko_trial reading[KO_NKINDS][2][KO_TRIALS];
+	struct ko_sample reading[KO_NKINDS][2][KO_SAMPLES];
 };
 
 /* The rank that decides whether to read. */

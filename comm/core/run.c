@@ -29,15 +29,15 @@ int ko_run_begin(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 
-	if (c->told)
+	if (c->traced)
 		run->since = ko_now_ns();
-	if (ko_desc_is_pair(&run->desc))
-		return ko_watch_hear(c);
+	if (ko_desc_is_p2p(&run->desc))
+		return ko_wait_hear(c);
 	run->desc.seq = ++c->sequence.seq;
 	c->sequence.history = ko_desc_history(c->sequence.history, &run->desc);
 	run->tag = (uint32_t)c->sequence.history;
 	ko_roster_enter(c->roster, c->rank, &run->desc);
-	return ko_watch_health(c, &run->desc);
+	return ko_wait_health(c, &run->desc);
 }
 
 int ko_run_end(struct ko_run *run, int rc)
@@ -46,7 +46,7 @@ int ko_run_end(struct ko_run *run, int rc)
 
 	if (rc < 0) {
 		rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
-	} else if (!ko_desc_is_pair(&run->desc)) {
+	} else if (!ko_desc_is_p2p(&run->desc)) {
 		ko_roster_finish(c->roster, c->rank, run->desc.seq);
 		ko_roster_ring(c->roster, c->rank, c->nranks);
 	}

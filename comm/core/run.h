@@ -1,16 +1,16 @@
 /* One operation under way on one rank. */
-#ifndef KO_RUN_H
-#define KO_RUN_H
+#ifndef COMM_CORE_RUN_H
+#define COMM_CORE_RUN_H
 
 #include "comm/core/wait.h"
 
 #include <string.h>
 
 struct ko_moves;
-struct ko_trial;
+struct ko_sample;
 
 /* How ranks get at each other's buffers. */
-enum ko_way { KO_NO_WAY, KO_BY_READING, KO_BY_WINDOW };
+enum ko_way { KO_NO_WAY, KO_BY_CMA, KO_BY_WINDOW };
 
 struct ko_run {
 	struct kolo_comm *comm;
@@ -22,7 +22,7 @@ struct ko_run {
 	size_t written;                /* bytes that go there and were not read just before */
 	bool in_place, giver_in_place; /* for this rank; for root of a broadcast, or who decides (learn.h) */
 	/* What is learnt of it, NULL where nothing is, and then when it began */
-	struct ko_trial *writing, *reading;
+	struct ko_sample *writing, *reading;
 	int64_t began_ns;
 	struct ko_reducer red; /* what reductions do, barrier's empty one included */
 	struct ko_plan plan;
@@ -63,13 +63,13 @@ static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
 	};
 }
 
-/* ko_watch_wait in the operation. */
+/* ko_wait_for in the operation. */
 static inline int ko_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
 			  ko_try_fn *try, void *what)
 {
 	const struct ko_waiter waiter = ko_run_waiter(run);
 
-	return ko_watch_wait(&waiter, peer, transport, kind, try, what);
+	return ko_wait_for(&waiter, peer, transport, kind, try, what);
 }
 
 /* dst = len bytes that belong there, with the operation's stores. */

@@ -1,6 +1,6 @@
 /* The transports that this build has, and which of them joins two ranks. A new transport is one row in transports.c. */
-#ifndef KO_TRANSPORTS_H
-#define KO_TRANSPORTS_H
+#ifndef COMM_CORE_TRANSPORTS_H
+#define COMM_CORE_TRANSPORTS_H
 
 #include "comm/transport/link.h"
 

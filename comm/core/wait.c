@@ -23,7 +23,7 @@ enum {
 };
 
 /* A wait that has not ended at once. */
-struct ko_watch {
+struct ko_wait_state {
 	const struct ko_waiter *waiter;
 	struct kolo_comm *comm;
 	const struct ko_desc *desc;
@@ -48,7 +48,7 @@ static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
 	char op[KO_DESC_TEXT];
 	struct ko_desc desc;
 
-	if (ko_roster_pair(c->roster, rank, &desc))
+	if (ko_roster_p2p(c->roster, rank, &desc))
 		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
 	else if (entered > finished && ko_roster_desc(c->roster, rank, entered, &desc))
 		snprintf(out, WHERE_TEXT, "in %s", ko_desc_text(&desc, op));
@@ -81,12 +81,12 @@ static char process_state(int pid)
 
 /* ---- Disagreement --------------------------------------------------------------------------------------- */
 
-int ko_watch_compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
+int ko_wait_compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 {
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], my_op[KO_DESC_TEXT], their_op[KO_DESC_TEXT];
 	struct ko_desc theirs;
 
-	if (ko_desc_is_pair(mine) || !ko_roster_desc(c->roster, peer, mine->seq, &theirs) ||
+	if (ko_desc_is_p2p(mine) || !ko_roster_desc(c->roster, peer, mine->seq, &theirs) ||
 	    memcmp(&theirs, mine, sizeof(theirs)) == 0)
 		return 0;
 	return ko_fail(KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
@@ -100,11 +100,11 @@ static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int 
 	struct ko_desc desc;
 	int rc = 0;
 
-	if (ko_desc_is_pair(mine))
+	if (ko_desc_is_p2p(mine))
 		return 0;
 	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; rc == 0 && back-- > 0;)
 		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc))
-			rc = ko_watch_compare(c, &desc, peer);
+			rc = ko_wait_compare(c, &desc, peer);
 	return rc;
 }
 
@@ -125,7 +125,7 @@ static int ask_for_reason(struct kolo_comm *c, const struct ko_desc *mine, int p
 	return rc;
 }
 
-int ko_watch_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, uint32_t tag)
+int ko_wait_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, uint32_t tag)
 {
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
 	int rc = compare_history(c, mine, peer);
@@ -170,7 +170,7 @@ static bool has_done(const struct kolo_comm *c, const struct ko_desc *desc, int 
 	return atomic_load_explicit(&post->finished, memory_order_acquire) >= desc->seq;
 }
 
-bool ko_watch_needs(const struct ko_waiter *w, int rank)
+bool ko_wait_needs(const struct ko_waiter *w, int rank)
 {
 	return w->needs ? w->needs(w->comm, rank) : !has_done(w->comm, w->desc, rank);
 }
@@ -192,19 +192,19 @@ static int check_gone(const struct ko_waiter *waiter, int64_t waits_since)
 	const struct ko_life *life;
 
 	for (int k = 0; (life = ko_lifelines_gone(c->lifelines, &k)); k++)
-		if (ko_watch_needs(waiter, life->rank) && !may_still_come(life, waiter, waits_since))
+		if (ko_wait_needs(waiter, life->rank) && !may_still_come(life, waiter, waits_since))
 			return report_gone(c, waiter->desc, life);
 	return 0;
 }
 
 /* A rank may wait for one that it has no lifeline to. */
-static int check_peer(struct ko_watch *w, int peer)
+static int check_peer(struct ko_wait_state *w, int peer)
 {
 	struct kolo_comm *c = w->comm;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
 	int64_t now = ko_now_ms();
 
-	if (!ko_watch_needs(w->waiter, peer) || !ko_lifelines_lost(c->lifelines, peer))
+	if (!ko_wait_needs(w->waiter, peer) || !ko_lifelines_lost(c->lifelines, peer))
 		return 0;
 	if (!w->missed)
 		w->missed = now;
@@ -217,7 +217,7 @@ static int check_peer(struct ko_watch *w, int peer)
 }
 
 /* Of transfers with several ranks each of them matters. */
-static int check_peers(struct ko_watch *w)
+static int check_peers(struct ko_wait_state *w)
 {
 	int rc = 0;
 
@@ -229,18 +229,18 @@ static int check_peers(struct ko_watch *w)
 	return rc;
 }
 
-int ko_watch_hear(struct kolo_comm *c)
+int ko_wait_hear(struct kolo_comm *c)
 {
-	if (c->spread && ko_now_ms() - c->heard >= LOOK_MS) {
-		c->heard = ko_now_ms();
+	if (c->spread && ko_now_ms() - c->looked_ms >= LOOK_MS) {
+		c->looked_ms = ko_now_ms();
 		ko_lifelines_look(c->lifelines);
 	}
 	return ko_roster_cause(c->roster);
 }
 
-int ko_watch_health(struct kolo_comm *c, const struct ko_desc *desc)
+int ko_wait_health(struct kolo_comm *c, const struct ko_desc *desc)
 {
-	int rc = ko_watch_hear(c), k = 0;
+	int rc = ko_wait_hear(c), k = 0;
 
 	if (rc == 0 && ko_lifelines_gone(c->lifelines, &k))
 		rc = check_gone(&(struct ko_waiter){ .comm = c, .desc = desc }, 0);
@@ -254,7 +254,7 @@ enum { CIRCLE = -1, UNKNOWN = -2 };
 /* Follows who waits for whom, from the peer on, to the rank that does not wait: everyone's deadline ends
  * together, and only that one is to blame. A rank that says it waits but has not looked around for half the
  * timeout is stopped. UNKNOWN: across hosts a rank hears only those that it has lifelines to; rank 0 hears all. */
-static int find_culprit(const struct ko_watch *w, int64_t now)
+static int find_culprit(const struct ko_wait_state *w, int64_t now)
 {
 	const struct kolo_comm *c = w->comm;
 	const struct ko_post *posts = c->roster->post;
@@ -273,7 +273,7 @@ static int find_culprit(const struct ko_watch *w, int64_t now)
 	return CIRCLE;
 }
 
-static int report_silence(struct ko_watch *w, int64_t now)
+static int report_silence(struct ko_wait_state *w, int64_t now)
 {
 	struct kolo_comm *c = w->comm;
 	int culprit = find_culprit(w, now), rank = culprit < 0 ? w->peer : culprit;
@@ -299,39 +299,39 @@ static int report_silence(struct ko_watch *w, int64_t now)
 
 /* ---- Looking around ------------------------------------------------------------------------------------- */
 
-static void begin(struct ko_watch *w, const struct ko_waiter *waiter, int peer, const char *transport)
+static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int peer, const char *transport)
 {
 	struct kolo_comm *c = waiter->comm;
 	struct ko_post *post = &c->roster->post[c->rank];
 
-	*w = (struct ko_watch){ .waiter = waiter,
-				.comm = c,
-				.desc = waiter->desc,
-				.peer = peer,
-				.transport = transport,
-				.since = ko_now_ms() };
+	*w = (struct ko_wait_state){ .waiter = waiter,
+				     .comm = c,
+				     .desc = waiter->desc,
+				     .peer = peer,
+				     .transport = transport,
+				     .since = ko_now_ms() };
 	w->looked = w->called = w->last = w->since;
-	if (ko_desc_is_pair(w->desc))
-		ko_roster_post_pair(c->roster, c->rank, w->desc);
+	if (ko_desc_is_p2p(w->desc))
+		ko_roster_post_p2p(c->roster, c->rank, w->desc);
 	atomic_store_explicit(&post->any, waiter->needs != NULL, memory_order_relaxed);
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
 	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
 }
 
-static void end(struct ko_watch *w)
+static void end(struct ko_wait_state *w)
 {
 	struct ko_post *post = &w->comm->roster->post[w->comm->rank];
 
 	atomic_store_explicit(&post->waiting_for, 0, memory_order_relaxed);
 	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
-	if (ko_desc_is_pair(w->desc))
-		ko_roster_post_pair(w->comm->roster, w->comm->rank, NULL);
+	if (ko_desc_is_p2p(w->desc))
+		ko_roster_post_p2p(w->comm->roster, w->comm->rank, NULL);
 	if (w->said)
 		ko_lifelines_say(w->comm->lifelines);
 }
 
 /* Ranks of other hosts learn what this one waits for. */
-static void say(struct ko_watch *w, int64_t now)
+static void say(struct ko_wait_state *w, int64_t now)
 {
 	if (!w->comm->spread || now - w->since < SAY_MS || now - w->said < AGAIN_MS)
 		return;
@@ -353,7 +353,7 @@ static void give_core_away(struct kolo_comm *c, int64_t waited_ms)
 }
 
 /* Gives the core away for a moment and looks around. 0: try again. */
-static int look_around(struct ko_watch *w)
+static int look_around(struct ko_wait_state *w)
 {
 	struct kolo_comm *c = w->comm;
 	int64_t now = ko_now_ms();
@@ -367,7 +367,7 @@ static int look_around(struct ko_watch *w)
 	give_core_away(c, now - w->since);
 	if ((w->desc->seq || !ko_roster_failed_later(c->roster)) && (rc = ko_roster_cause(c->roster)) < 0)
 		return rc;
-	if ((rc = ko_watch_compare(c, w->desc, w->peer)) < 0)
+	if ((rc = ko_wait_compare(c, w->desc, w->peer)) < 0)
 		return rc;
 	say(w, now);
 	if (now - w->looked >= LOOK_MS) {
@@ -396,7 +396,7 @@ static int look_around(struct ko_watch *w)
 static int wait_longer(const struct ko_waiter *waiter, int peer, const char *transport, ko_try_fn *try,
 		       void *what)
 {
-	struct ko_watch watch;
+	struct ko_wait_state watch;
 	int rc = KO_EAGAIN, trouble = 0;
 
 	for (int spins = 0; rc == KO_EAGAIN && spins < waiter->comm->spins; spins++) {
@@ -420,8 +420,8 @@ static int wait_longer(const struct ko_waiter *waiter, int peer, const char *tra
 	return rc;
 }
 
-int ko_watch_wait(const struct ko_waiter *waiter, int peer, const char *transport, enum ko_trace_kind kind,
-		  ko_try_fn *try, void *what)
+int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport, enum ko_trace_kind kind,
+		ko_try_fn *try, void *what)
 {
 	int rc = try(what);
 	int64_t since;
@@ -444,10 +444,10 @@ static int try_later(void *what)
 {
 	const struct patience *p = what;
 
-	return ko_now_ms() < p->until && ko_watch_needs(p->waiter, p->behind) ? KO_EAGAIN : 0;
+	return ko_now_ms() < p->until && ko_wait_needs(p->waiter, p->behind) ? KO_EAGAIN : 0;
 }
 
-int ko_watch_for_cause(const struct ko_waiter *waiter, int peer, int behind, const char *transport)
+int ko_wait_for_cause(const struct ko_waiter *waiter, int peer, int behind, const char *transport)
 {
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
 	const struct kolo_comm *c = waiter->comm;
@@ -456,5 +456,5 @@ int ko_watch_for_cause(const struct ko_waiter *waiter, int peer, int behind, con
 	struct ko_waiter lost = *waiter;
 
 	lost.lost = true;
-	return ko_watch_wait(&lost, peer, transport, KO_TRACE_DATA, try_later, &p);
+	return ko_wait_for(&lost, peer, transport, KO_TRACE_DATA, try_later, &p);
 }

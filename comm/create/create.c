@@ -87,7 +87,7 @@ static int choose_log(const struct kolo_comm_attr *attr, struct ko_log *out)
 static int choose_job(struct kolo_comm_attr *attr, const struct ko_log *log, struct ko_meeting *meeting)
 {
 	if (!attr->id && attr->nranks == 0)
-		return ko_job_read(&attr->rank, &attr->nranks, log, meeting);
+		return ko_launcher_read(&attr->rank, &attr->nranks, log, meeting);
 	if (!attr->id)
 		return ko_fail(KOLO_EINVAL,
 			       "kolo_comm_create: attr->id is NULL; every rank needs the id that "
@@ -200,7 +200,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 			       algorithm);
 	c->spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c)) < 0 ||
-	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = ko_shortcuts_connect(c)) < 0 ||
+	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = ko_bruck_connect(c)) < 0 ||
 	    (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;
@@ -208,7 +208,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	atomic_store_explicit(&c->roster->post[c->rank].complete, 1, memory_order_release);
 	log_choices(c);
 	open_trace(c);
-	c->told = c->trace || ko_log_wants(&c->log, KOLO_LOG_TRACE);
+	c->traced = c->trace || ko_log_wants(&c->log, KOLO_LOG_TRACE);
 	return 0;
 }
 

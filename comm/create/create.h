@@ -1,6 +1,6 @@
 /* The last steps of making a communicator, for who has the table of its ranks. */
-#ifndef KO_CREATE_H
-#define KO_CREATE_H
+#ifndef COMM_CREATE_CREATE_H
+#define COMM_CREATE_CREATE_H
 
 #include "comm/create/open.h"
 

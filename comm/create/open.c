@@ -177,7 +177,7 @@ static void close_links(struct kolo_comm *c)
 		ko_lifelines_say(c->lifelines);
 		ko_lifelines_look(c->lifelines);
 	}
-	ko_shortcuts_close(c->shortcuts, failed);
+	ko_bruck_close(c->bruck, failed);
 	ko_lanes_close(c, failed);
 	if (c->edges.to) {
 		bool done = roster && atomic_load_explicit(&roster->post[c->edges.next].finished,

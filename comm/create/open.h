@@ -1,7 +1,7 @@
 /* Making and ending communicators. Making one is: say who I am (boot.c; split.c has another way), connect the lifelines,
  * map the roster; create.c goes on from there. kolo_comm_destroy is here too. */
-#ifndef KO_OPEN_H
-#define KO_OPEN_H
+#ifndef COMM_CREATE_OPEN_H
+#define COMM_CREATE_OPEN_H
 
 #include "comm/core/comm.h"
 

@@ -169,7 +169,7 @@ static bool can_reach_all(const struct kolo_comm *c)
 		uint64_t token;
 
 		memcpy(&token, c->table[r].token, sizeof(token));
-		if (r != c->rank && !ko_peer_reachable(c, r, c->roster->post[r].buffer, token))
+		if (r != c->rank && !ko_cma_reachable(c, r, c->roster->post[r].buffer, token))
 			return false;
 	}
 	return true;
@@ -185,7 +185,7 @@ static double time_reading(const struct kolo_comm *c, void *buffer, size_t len)
 		int64_t begin = ko_now_ns();
 		double took;
 
-		if (ko_peer_read(c, prev, c->roster->post[prev].buffer, buffer, len) < 0)
+		if (ko_cma_read(c, prev, c->roster->post[prev].buffer, buffer, len) < 0)
 			return 0;
 		took = (double)(ko_now_ns() - begin);
 		if (best == 0 || took < best)
@@ -233,7 +233,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.crowded = c->spins == 0;
 	out->costs.network = is_network(c);
 	out->costs.exchange_room = ko_oneshot_room(c);
-	out->costs.exchange_hops = ko_shortcuts_hops(c);
+	out->costs.exchange_hops = ko_bruck_hops(c);
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];

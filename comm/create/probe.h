@@ -1,6 +1,6 @@
 /* What the links can do, measured when a communicator is made. */
-#ifndef KO_PROBE_H
-#define KO_PROBE_H
+#ifndef COMM_CREATE_PROBE_H
+#define COMM_CREATE_PROBE_H
 
 #include "comm/core/comm.h"
 

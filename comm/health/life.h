@@ -1,6 +1,6 @@
 /* What a rank's lifelines are made of. Only lifeline.c and lifeline_connect.c look into struct ko_lifelines. */
-#ifndef KO_LIFE_H
-#define KO_LIFE_H
+#ifndef COMM_HEALTH_LIFE_H
+#define COMM_HEALTH_LIFE_H
 
 #include "comm/base/log.h"
 #include "comm/bootstrap/entry.h"

@@ -3,8 +3,8 @@
  * are Unix sockets with abstract names; that one could be reached is part of the proof that two ranks share a host. Between
  * hosts they are TCP connections. Where ranks of several hosts have no roster in common they also carry what a rank posts
  * while it waits, and the first cause of a failure, which everyone passes on. */
-#ifndef KO_LIFELINE_H
-#define KO_LIFELINE_H
+#ifndef COMM_HEALTH_LIFELINE_H
+#define COMM_HEALTH_LIFELINE_H
 
 #include "comm/health/life.h"
 #include "comm/plan/ring.h"
@@ -49,7 +49,7 @@ void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool
 /* Calls a rank, with a lifeline or without, without blocking: *fd, -1 at first and the caller's, is the connection; what the
  * other one does with it is its business. `lanes`: that this rank has ever joined to that one. KO_EAGAIN: to be called again; where
  * *fd is -1 there was no answer, or there is nobody any more: others find out. KOLO_EUNREACH, KOLO_ESYS. */
-int ko_lifelines_call(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd);
+int ko_lifelines_dial(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd);
 
 /* Takes in the calls of others, without blocking. KOLO_ENOMEM, KOLO_ESYS. */
 int ko_lifelines_listen_for_calls(struct ko_lifelines *ll);

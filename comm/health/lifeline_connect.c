@@ -162,7 +162,7 @@ static int identify(struct ko_lifelines *ll, int k)
 	if (extra >= 0)
 		close(extra);
 	if (memcmp(hello.bytes, ll->token, sizeof(ll->token)) == 0) {
-		if (hello.type == KO_MSG_CALL && hello.value >= 0 && hello.value < ll->table[ll->rank].nranks)
+		if (hello.type == KO_MSG_DIAL && hello.value >= 0 && hello.value < ll->table[ll->rank].nranks)
 			return keep_call(ll, (struct ko_incoming){ hello.value, fd, hello.seq });
 		if (hello.type == KO_MSG_HELLO)
 			life = ko_life_find(ll, hello.value);
@@ -306,10 +306,10 @@ static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 
 /* ---- Calls ---------------------------------------------------------------------------------------------- */
 
-int ko_lifelines_call(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd)
+int ko_lifelines_dial(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd)
 {
 	const struct ko_entry *to = &ll->table[rank];
-	struct ko_msg hello = { .type = KO_MSG_CALL, .value = ll->rank, .seq = lanes };
+	struct ko_msg hello = { .type = KO_MSG_DIAL, .value = ll->rank, .seq = lanes };
 	int through, rc = 0;
 
 	if (*fd < 0)

@@ -1,7 +1,7 @@
 /* Messages between two ranks: on one host through Unix sockets with abstract names, which carry descriptors too, else
  * through TCP. All have the same length. */
-#ifndef KO_MSG_H
-#define KO_MSG_H
+#ifndef COMM_HEALTH_MSG_H
+#define COMM_HEALTH_MSG_H
 
 #include "comm/base/error.h"
 #include "comm/bootstrap/entry.h"
@@ -16,7 +16,7 @@ enum ko_msg_type {
 	KO_MSG_WINDOW,
 	KO_MSG_POST,  /* across hosts: what the sender waits for, */
 	KO_MSG_FAIL,  /* and what the communicator has failed with */
-	KO_MSG_CALL,  /* for a lane, by someone who may have no lifeline */
+	KO_MSG_DIAL,  /* for a lane, by someone who may have no lifeline */
 	KO_MSG_MEMORY /* of a GPU, at any time after the sender has said that it will come */
 };
 

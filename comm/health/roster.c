@@ -72,7 +72,7 @@ void ko_roster_hear(struct ko_roster *roster, int rank, const struct ko_said *sa
 	atomic_store_explicit(&post->beat, ko_now_ms(), memory_order_relaxed);
 }
 
-void ko_roster_post_pair(struct ko_roster *roster, int rank, const struct ko_desc *desc)
+void ko_roster_post_p2p(struct ko_roster *roster, int rank, const struct ko_desc *desc)
 {
 	uint64_t words[3] = { 0 };
 
@@ -82,7 +82,7 @@ void ko_roster_post_pair(struct ko_roster *roster, int rank, const struct ko_des
 		atomic_store_explicit(&roster->post[rank].pair[i], words[i], memory_order_relaxed);
 }
 
-bool ko_roster_pair(const struct ko_roster *roster, int rank, struct ko_desc *out)
+bool ko_roster_p2p(const struct ko_roster *roster, int rank, struct ko_desc *out)
 {
 	uint64_t words[3];
 
@@ -90,7 +90,7 @@ bool ko_roster_pair(const struct ko_roster *roster, int rank, struct ko_desc *ou
 	for (int i = 0; i < 3; i++)
 		words[i] = atomic_load_explicit(&roster->post[rank].pair[i], memory_order_relaxed);
 	memcpy(out, words, sizeof(*out));
-	return ko_desc_is_pair(out);
+	return ko_desc_is_p2p(out);
 }
 
 void ko_roster_wake(struct ko_roster *roster, int rank, int nranks)
@@ -160,7 +160,7 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 	describe_arguments(desc, arguments, sizeof(arguments));
 	if (desc->coll == KO_GROUP)
 		snprintf(out, KO_DESC_TEXT, "a group of %" PRIu64 " sends and recvs", desc->n);
-	else if (ko_desc_is_pair(desc))
+	else if (ko_desc_is_p2p(desc))
 		snprintf(out, KO_DESC_TEXT, "%s(%s, peer %d)", coll, arguments, desc->root);
 	else if (desc->seq == 0)
 		snprintf(out, KO_DESC_TEXT, "the creation of its communicator");

@@ -1,8 +1,8 @@
 /* The roster: shared memory in which every rank of a communicator posts what it is doing, and the first that
  * meets a failure writes why. It is how ranks find out that they disagree, whom everyone waits for, and what went
  * wrong elsewhere. Rank 0 makes it; all ranks map it. */
-#ifndef KO_ROSTER_H
-#define KO_ROSTER_H
+#ifndef COMM_HEALTH_ROSTER_H
+#define COMM_HEALTH_ROSTER_H
 
 #include "comm/base/error.h"
 #include "comm/plan/coll.h"
@@ -80,10 +80,10 @@ void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *d
 void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq);
 
 /* `rank` waits in something that ranks do in pairs, NULL: not any more. */
-void ko_roster_post_pair(struct ko_roster *roster, int rank, const struct ko_desc *desc);
+void ko_roster_post_p2p(struct ko_roster *roster, int rank, const struct ko_desc *desc);
 
 /* What that is; false when it is not in one, or has not waited in it for a while. */
-bool ko_roster_pair(const struct ko_roster *roster, int rank, struct ko_desc *out);
+bool ko_roster_p2p(const struct ko_roster *roster, int rank, struct ko_desc *out);
 
 /* `rank` has done what others may wait for; who sleeps over it is woken. */
 void ko_roster_wake(struct ko_roster *roster, int rank, int nranks);
@@ -100,7 +100,7 @@ void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us);
 bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out);
 
 /* Is it something that two ranks do with each other, and the others need not know of? */
-static inline bool ko_desc_is_pair(const struct ko_desc *desc)
+static inline bool ko_desc_is_p2p(const struct ko_desc *desc)
 {
 	return desc->coll >= KO_SEND_TO;
 }

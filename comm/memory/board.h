@@ -4,8 +4,8 @@
  *
  * A rank's cells are used in turn, one for each operation. There are more than safety needs (three would do): cells
  * that have been pushed out of the first-level caches before their turn comes again move faster between cores. */
-#ifndef KO_BOARD_H
-#define KO_BOARD_H
+#ifndef COMM_MEMORY_BOARD_H
+#define COMM_MEMORY_BOARD_H
 
 #include "comm/reduce/reduce.h"
 

@@ -14,7 +14,7 @@ static ssize_t read_some(const struct kolo_comm *c, int rank, uint64_t at, void 
 	return process_vm_readv(c->table[rank].pid, &here, 1, &there, 1, 0);
 }
 
-bool ko_peer_reachable(const struct kolo_comm *c, int rank, uint64_t at, uint64_t secret)
+bool ko_cma_reachable(const struct kolo_comm *c, int rank, uint64_t at, uint64_t secret)
 {
 	uint64_t found = ~secret;
 	struct iovec here = { .iov_base = &secret, .iov_len = sizeof(secret) };
@@ -24,7 +24,7 @@ bool ko_peer_reachable(const struct kolo_comm *c, int rank, uint64_t at, uint64_
 	       process_vm_writev(c->table[rank].pid, &here, 1, &there, 1, 0) == sizeof(secret);
 }
 
-bool ko_peer_offers(struct kolo_comm *c, const void *buffer, size_t len)
+bool ko_cma_offers(struct kolo_comm *c, const void *buffer, size_t len)
 {
 	struct ko_readable *known = c->readable;
 	uint64_t first = (uintptr_t)buffer;
@@ -74,14 +74,14 @@ static int move_all(const struct kolo_comm *c, int rank, uint64_t at, char *here
 	return 0;
 }
 
-int ko_peer_read(const struct kolo_comm *c, int rank, uint64_t at, void *out, size_t len)
+int ko_cma_read(const struct kolo_comm *c, int rank, uint64_t at, void *out, size_t len)
 {
 	static const struct mover reader = { process_vm_readv, "process_vm_readv", "reading", "read" };
 
 	return move_all(c, rank, at, out, len, &reader);
 }
 
-int ko_peer_write(const struct kolo_comm *c, int rank, uint64_t at, const void *src, size_t len)
+int ko_cma_write(const struct kolo_comm *c, int rank, uint64_t at, const void *src, size_t len)
 {
 	static const struct mover writer = { process_vm_writev, "process_vm_writev", "writing", "wrote" };
 	int rc = ko_roster_cause(c->roster);

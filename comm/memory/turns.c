@@ -42,7 +42,7 @@ static int try_cell(void *what)
 	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
 		return KO_EAGAIN;
 	return cell->tag == l->run->tag ? 0
-					: ko_watch_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
+					: ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
 /* My cell may be written: all have finished what it was last used for. */
@@ -117,7 +117,7 @@ int ko_turn_wait_finished(const struct ko_waiter *waiter, int rank)
 {
 	struct past past = { .comm = waiter->comm, .rank = rank, .seq = waiter->desc->seq };
 
-	return ko_watch_wait(waiter, rank, "the board", KO_TRACE_ROOM, try_finished, &past);
+	return ko_wait_for(waiter, rank, "the board", KO_TRACE_ROOM, try_finished, &past);
 }
 
 void ko_turn_end(struct ko_run *run)

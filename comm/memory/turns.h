@@ -2,8 +2,8 @@
  *
  * A cell is written again once all ranks have finished the operation that it was last written for: most often that
  * follows from an operation in which everybody read everybody's cell; otherwise the roster says it. */
-#ifndef KO_TURNS_H
-#define KO_TURNS_H
+#ifndef COMM_MEMORY_TURNS_H
+#define COMM_MEMORY_TURNS_H
 
 #include "comm/core/run.h"
 

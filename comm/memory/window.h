@@ -1,7 +1,7 @@
 /* Memory from kolo_alloc: a shared window with a part for each rank, which all ranks of the host map. What lies in one
  * can be read and written by the others where it is. */
-#ifndef KO_WINDOW_H
-#define KO_WINDOW_H
+#ifndef COMM_MEMORY_WINDOW_H
+#define COMM_MEMORY_WINDOW_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@ static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	struct ko_line *line;
 
 	/* Slots that have no memory yet are counted elsewhere, and large enough messages are offered there. */
-	if (!small && (!end->has_slots || bytes >= table->offer_begin || bytes >= table->offer_window_begin))
+	if (!small && (!end->has_slots || bytes >= table->rndv_begin || bytes >= table->rndv_window_begin))
 		return false;
 	line = ko_lane_acquire(end, !small);
 	if (!line)
@@ -51,7 +51,7 @@ static bool recv_short(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	return true;
 }
 
-bool ko_short_pass(const struct ko_call *call)
+bool ko_eager_pass(const struct ko_call *call)
 {
 	struct kolo_comm *c = call->comm;
 	size_t bytes = call->n * kolo_type_size(call->type);
@@ -59,14 +59,14 @@ bool ko_short_pass(const struct ko_call *call)
 	struct ko_lane_end *end;
 
 	/* Lanes that keep too much memory are trimmed where transfers go in a list. */
-	if (!c->lanes->ends || c->lanes->with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->told ||
-	    ko_watch_hear(c) < 0)
+	if (!c->lanes->ends || c->lanes->with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->traced ||
+	    ko_wait_hear(c) < 0)
 		return false;
 	end = &c->lanes->ends[sends ? call->root : c->nranks + call->root];
 	if (!end->lane || !(sends ? send_short : recv_short)(c, end, call, bytes))
 		return false;
 	end->used = ++c->lanes->uses;
-	c->counters.pair_ops++;
+	c->counters.p2p_ops++;
 	ko_roster_ring(c->roster, c->rank, c->nranks);
 	return true;
 }

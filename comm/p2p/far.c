@@ -155,7 +155,7 @@ static int call(struct kolo_comm *c, struct ko_lane_end *end)
 
 	if (far->call < 0 && ko_now_ms() - far->called_ms < AGAIN_MS)
 		return KO_EAGAIN;
-	rc = ko_lifelines_call(c->lifelines, end->peer, far->joined, &far->call);
+	rc = ko_lifelines_dial(c->lifelines, end->peer, far->joined, &far->call);
 	if (rc == KO_EAGAIN && far->call < 0)
 		far->called_ms = ko_now_ms();
 	if (rc == 0)
@@ -512,7 +512,7 @@ static int far_explain(struct ko_run *run, int code)
 		return code;
 	ko_edge_fail(run->comm, end->far->link, end->peer, code);
 	memcpy(why, kolo_last_error(), sizeof(why));
-	rc = ko_watch_for_cause(&waiter, end->peer, end->peer, end->far->link->ops->name);
+	rc = ko_wait_for_cause(&waiter, end->peer, end->peer, end->far->link->ops->name);
 	return rc < 0 ? rc : ko_fail(code, "%s", why);
 }
 

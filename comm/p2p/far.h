@@ -1,8 +1,8 @@
 /* Far lanes: where ranks are on several hosts, lanes are links of whatever transport joins the two. One is made when its
  * sender first has something for its receiver: the sender calls, and the receiver answers as soon as it waits in any call,
  * whomever it waits for. */
-#ifndef KO_FAR_H
-#define KO_FAR_H
+#ifndef COMM_P2P_FAR_H
+#define COMM_P2P_FAR_H
 
 #include "comm/p2p/lane.h"
 

@@ -93,8 +93,8 @@ int ko_lane_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32_t t
 	ko_comm_name(c, c->rank, me);
 	ko_comm_name(c, t->peer, them);
 	ko_desc_text(&run->desc, op);
-	if (tag != run->tag && !ko_desc_is_pair(&run->desc))
-		return ko_watch_mismatch(c, &run->desc, t->peer, tag);
+	if (tag != run->tag && !ko_desc_is_p2p(&run->desc))
+		return ko_wait_mismatch(c, &run->desc, t->peer, tag);
 	if (tag != run->tag)
 		return ko_fail(KOLO_EMISMATCH,
 			       "ranks disagree: %s, in %s, got a message of a collective from %s", me, op,

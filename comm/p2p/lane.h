@@ -8,8 +8,8 @@
  *
  * Where the ranks have no memory in common a lane is a link instead (far.c). What both have to do is in struct ko_lane_ops,
  * and the loop over all lanes in transfer.c. */
-#ifndef KO_LANE_H
-#define KO_LANE_H
+#ifndef COMM_P2P_LANE_H
+#define COMM_P2P_LANE_H
 
 #include "comm/base/error.h"
 #include "comm/memory/window.h"
@@ -30,10 +30,10 @@ enum {
 };
 
 enum ko_line_kind {
-	KO_LINE_SMALL,   /* a whole message */
-	KO_LINE_SLOT,    /* the beginning of one in slots, */
-	KO_LINE_MORE,    /* and the rest of it */
-	KO_LINE_OFFERED, /* a whole one, which lies where `small`, a ko_where, says */
+	KO_LINE_SMALL, /* a whole message */
+	KO_LINE_SLOT,  /* the beginning of one in slots, */
+	KO_LINE_MORE,  /* and the rest of it */
+	KO_LINE_RNDV,  /* a whole one, which lies where `small`, a ko_where, says */
 };
 
 struct ko_line {
@@ -65,7 +65,7 @@ enum { KO_LANE_HEAD = 4096, KO_LANE_LEN = KO_LANE_HEAD + KO_LANE_SLOTS * KO_LANE
 enum ko_stage {
 	KO_STAGE_WAITING, /* not begun */
 	KO_STAGE_SLOTS,   /* in slots, the first of which has gone or come */
-	KO_STAGE_OFFERED, /* both ends know of it, and copy pieces */
+	KO_STAGE_RNDV,    /* both ends know of it, and copy pieces */
 	KO_STAGE_DONE,    /* sent, in slots, while one before it may still be offered */
 };
 
@@ -117,7 +117,7 @@ struct ko_lane_ops {
 
 	/* Moves the end's transfers on, as far as that goes without blocking. may_help: this rank has nothing else to do, and
 	 * may do what is left to the receiver. KO_EAGAIN: they could not be moved; 0: they could. Errors: KOLO_EMISMATCH,
-	 * those of ko_peer_read and ko_peer_write, or of the link and of ko_lifelines_call. */
+	 * those of ko_cma_read and ko_cma_write, or of the link and of ko_lifelines_dial. */
 	int (*advance)(struct ko_run *run, struct ko_lane_end *end, bool may_help);
 
 	/* An operation has failed with `code`, and its text. Returns a code, the text of which says more if the lane knows

@@ -77,12 +77,12 @@ static bool can_offer(const struct ko_run *run, const struct ko_transfer *t, str
 	struct kolo_comm *c = run->comm;
 	const struct ko_algorithms *table = &c->agreed.algorithms;
 
-	if (t->bytes < table->offer_begin && t->bytes < table->offer_window_begin)
+	if (t->bytes < table->rndv_begin && t->bytes < table->rndv_window_begin)
 		return false;
 	*where = ko_window_find(c, t->buffer, t->bytes);
 	if (where->window)
-		return t->bytes >= table->offer_window_begin;
-	return run->offers && t->bytes >= table->offer_begin && ko_peer_offers(c, t->buffer, t->bytes);
+		return t->bytes >= table->rndv_window_begin;
+	return run->offers && t->bytes >= table->rndv_begin && ko_cma_offers(c, t->buffer, t->bytes);
 }
 
 static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
@@ -120,9 +120,9 @@ static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	if (!can_offer(run, t, &where))
 		return send_slot(run, end, t);
 	memcpy(line->small, &where, sizeof(where));
-	fill_line(run, t, line, KO_LINE_OFFERED);
+	fill_line(run, t, line, KO_LINE_RNDV);
 	t->line = end->next;
-	t->stage = KO_STAGE_OFFERED;
+	t->stage = KO_STAGE_RNDV;
 	ko_lane_commit(end);
 	return MOVED;
 }
@@ -159,8 +159,8 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	if (mapped)
 		memcpy(mapped + mine.first, t->buffer + mine.first, mine.len);
 	else
-		rc = ko_peer_write(run->comm, t->peer, lane->answer.at + mine.first, t->buffer + mine.first,
-				   mine.len);
+		rc = ko_cma_write(run->comm, t->peer, lane->answer.at + mine.first, t->buffer + mine.first,
+				  mine.len);
 	if (rc == 0)
 		count_copied(end, &mine);
 	return rc < 0 ? rc : MOVED;
@@ -194,7 +194,7 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 static bool is_learnt(const struct ko_run *run, const struct ko_transfer *t)
 {
 	return run->reading && t->bytes > KO_LANE_SMALL &&
-	       t->bytes >= run->comm->agreed.algorithms.offer_begin;
+	       t->bytes >= run->comm->agreed.algorithms.rndv_begin;
 }
 
 /* What is offered is copied in the order of the lane, so the first one that is not done is the one under way. */
@@ -207,7 +207,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_he
 	while (end->first && end->first != end->unposted) {
 		struct ko_transfer *t = end->first;
 
-		if (t->stage == KO_STAGE_OFFERED) {
+		if (t->stage == KO_STAGE_RNDV) {
 			if (!is_copied(end, t->bytes))
 				break;
 			end->pieces += npieces(t->bytes);
@@ -218,7 +218,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_he
 		end->first = t->next;
 		moved = MOVED;
 	}
-	if (moved == STUCK && may_help && end->first && end->first->stage == KO_STAGE_OFFERED)
+	if (moved == STUCK && may_help && end->first && end->first->stage == KO_STAGE_RNDV)
 		return help(run, end, end->first);
 	return moved;
 }
@@ -246,7 +246,7 @@ static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_
 	struct ko_where where = ko_window_find(c, t->buffer, t->bytes);
 
 	if (!where.window &&
-	    (c->agreed.costs.read_bytes_per_ns <= 0 || !ko_peer_offers(c, t->buffer, t->bytes)))
+	    (c->agreed.costs.read_bytes_per_ns <= 0 || !ko_cma_offers(c, t->buffer, t->bytes)))
 		return;
 	lane->answer = where;
 	/* Pairs with the acquire in help. */
@@ -273,16 +273,16 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 		return ko_lane_mismatch(run, t, line->tag, line->n, line->type);
 	if (line->kind == KO_LINE_SLOT)
 		return recv_slot(run, end, t);
-	if (line->kind == KO_LINE_OFFERED) {
+	if (line->kind == KO_LINE_RNDV) {
 		memcpy(&t->there, line->small, sizeof(t->there));
 		claim(end, t->bytes, share(run, t, true), &t->mine);
 		answer_offer(run, end, t);
-		t->stage = KO_STAGE_OFFERED;
+		t->stage = KO_STAGE_RNDV;
 	} else if (t->bytes) {
 		memcpy(t->buffer, line->small, t->bytes);
 	}
 	ko_lane_take(end);
-	return t->stage == KO_STAGE_OFFERED ? MOVED : DONE;
+	return t->stage == KO_STAGE_RNDV ? MOVED : DONE;
 }
 
 /* Copies pieces out of the sender's memory. */
@@ -300,8 +300,8 @@ static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 	if (mapped)
 		ko_run_copy(run, t->buffer + mine.first, mapped + mine.first, mine.len);
 	else
-		rc = ko_peer_read(run->comm, t->peer, t->there.at + mine.first, t->buffer + mine.first,
-				  mine.len);
+		rc = ko_cma_read(run->comm, t->peer, t->there.at + mine.first, t->buffer + mine.first,
+				 mine.len);
 	if (rc == 0)
 		count_copied(end, &mine);
 	return rc < 0 ? rc : MOVED;

@@ -85,7 +85,7 @@ static int perform(struct ko_run *run, struct ko_transfer *all, size_t count)
 		if (all[k].peer != c->rank)
 			*(all[k].sends ? &c->counters.model.sent : &c->counters.model.received) +=
 				all[k].bytes;
-	c->counters.pair_ops += rc == 0;
+	c->counters.p2p_ops += rc == 0;
 	return ko_run_end(run, rc);
 }
 
@@ -111,19 +111,19 @@ static int do_claimed(const struct ko_call *call)
 	return perform(&run, all, list_transfers(call, all));
 }
 
-int ko_pairs(const struct ko_call *call)
+int ko_p2p(const struct ko_call *call)
 {
 	int rc = ko_run_claim(call->comm, call->coll);
 
 	if (rc < 0)
 		return rc;
-	if (!ko_coll_is_message(call->coll) || !ko_short_pass(call))
+	if (!ko_coll_is_message(call->coll) || !ko_eager_pass(call))
 		return do_claimed(call);
 	ko_run_release(call->comm);
 	return 0;
 }
 
-int ko_pairs_now(const struct ko_call *call)
+int ko_p2p_now(const struct ko_call *call)
 {
 	int rc = ko_run_claim(call->comm, call->coll);
 
@@ -136,7 +136,7 @@ int ko_pairs_now(const struct ko_call *call)
 	return rc;
 }
 
-int ko_pairs_together(struct kolo_comm *c, size_t count, ko_next_fn *next, void *what)
+int ko_p2p_together(struct kolo_comm *c, size_t count, ko_next_fn *next, void *what)
 {
 	struct ko_run run = { .comm = c, .needs = ko_transfers_need };
 	struct ko_transfer *all;

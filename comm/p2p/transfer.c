@@ -129,7 +129,7 @@ static void decide(struct ko_run *run, const struct ko_transfer *all, size_t cou
 		const struct ko_transfer *t = &all[k];
 
 		*(t->sends ? &sent : &received) += t->bytes;
-		if (t->sends && t->peer != c->rank && t->bytes >= c->agreed.algorithms.offer_begin &&
+		if (t->sends && t->peer != c->rank && t->bytes >= c->agreed.algorithms.rndv_begin &&
 		    !ko_window_find(c, t->buffer, t->bytes).window)
 			large += t->bytes;
 	}
@@ -160,7 +160,7 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 	if (rc >= 0)
 		rc = own ? copy_own(run, all, count) : 0;
 	/* Where they move all the time, nothing else would notice that the communicator has failed. */
-	while (rc == 0 && lanes->busy && (rc = ko_watch_hear(run->comm)) == 0)
+	while (rc == 0 && lanes->busy && (rc = ko_wait_hear(run->comm)) == 0)
 		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
 	if (rc < 0)
 		rc = lanes->ops->explain(run, rc);

@@ -1,7 +1,7 @@
 /* Transfers: messages between this rank and others, each to or from one of them, advanced by one loop until all are done.
  * Those between the same two ranks in the same direction are done in order; the others don't wait for each other. */
-#ifndef KO_TRANSFER_H
-#define KO_TRANSFER_H
+#ifndef COMM_P2P_TRANSFER_H
+#define COMM_P2P_TRANSFER_H
 
 #include "comm/core/run.h"
 #include "comm/p2p/lane.h"

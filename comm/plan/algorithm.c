@@ -133,14 +133,14 @@ static void decide_offers(const char *name, const struct ko_costs *costs, struct
 	/* Nothing is learnt of messages. From here on they fill their lane and wait for the receiver anyway. */
 	uint64_t large = costs->lane_bytes + 1;
 
-	out->offer_begin = out->offer_window_begin = UINT64_MAX;
+	out->rndv_begin = out->rndv_window_begin = UINT64_MAX;
 	if ((*name != 0 || costs->network) && !force)
 		return;
-	out->offer_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
+	out->rndv_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
 	if (can_read && costs->crowded && !force) /* what fits into a lane need not wait */
-		out->offer_begin = large;
+		out->rndv_begin = large;
 	else if (can_read)
-		out->offer_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
+		out->rndv_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
 }
 
 /* Half of an all-reduce's hops round the ring, or fewer, and whole vectors; a barrier needs fewer with shortcuts only. Where

@@ -1,7 +1,7 @@
 /* Which algorithm runs. All ranks use the same table, which rank 0 makes when the communicator is made; it is an
  * estimate of costs from what the links were measured to do, and pure arithmetic. */
-#ifndef KO_ALGORITHM_H
-#define KO_ALGORITHM_H
+#ifndef COMM_PLAN_ALGORITHM_H
+#define COMM_PLAN_ALGORITHM_H
 
 #include "comm/plan/coll.h"
 
@@ -34,7 +34,7 @@ struct ko_algorithms {
 	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */
 	uint64_t window_begin[KO_NCOLLS]; /* from here on in windows */
 	/* A message between two ranks, from here on, is offered instead of put into slots: plain memory, windows */
-	uint64_t offer_begin, offer_window_begin;
+	uint64_t rndv_begin, rndv_window_begin;
 	bool must_read; /* where it may: the caller wants so */
 };
 

@@ -1,7 +1,7 @@
 /* The kinds of operations on a communicator, and what can be asked of a kind alone: its name, whether it has an op or a root,
  * whether it is done between pairs of ranks. Pure. */
-#ifndef KO_COLL_H
-#define KO_COLL_H
+#ifndef COMM_PLAN_COLL_H
+#define COMM_PLAN_COLL_H
 
 #include <stdbool.h>
 
@@ -36,7 +36,7 @@ bool ko_coll_reduces(int coll);
 bool ko_coll_has_root(int coll);
 
 /* Is it done between pairs of ranks: a message, a group, or a collective that consists of messages? */
-static inline bool ko_coll_is_pairs(enum ko_coll coll)
+static inline bool ko_coll_is_p2p(enum ko_coll coll)
 {
 	return coll >= KO_ALL_TO_ALL;
 }

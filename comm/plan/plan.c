@@ -21,7 +21,7 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 
 	if (coll == KO_ALL_REDUCE)
 		p.block = ceil_div(n, (size_t)nranks);
-	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || ko_coll_is_pairs(coll))
+	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || ko_coll_is_p2p(coll))
 		p.count = n * (size_t)nranks;
 	slice(&p, size, slot_len);
 	return p;

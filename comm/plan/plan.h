@@ -1,7 +1,7 @@
 /* The arithmetic of the ring: which part of which block a rank handles at which step. Pure: numbers in, numbers
  * out, no communicator in sight, so that a test can try every rank, step and count. */
-#ifndef KO_PLAN_H
-#define KO_PLAN_H
+#ifndef COMM_PLAN_PLAN_H
+#define COMM_PLAN_PLAN_H
 
 #include "comm/plan/coll.h"
 #include "comm/plan/ring.h"

@@ -1,7 +1,7 @@
 /* The ring: which rank comes after which. The ranks of a host stand together in it, the lowest first, and hosts in the order of
  * their lowest ranks: one edge leads into each host and one out of it, whatever the ranks' numbers are. */
-#ifndef KO_RING_H
-#define KO_RING_H
+#ifndef COMM_PLAN_RING_H
+#define COMM_PLAN_RING_H
 
 struct ko_ring {
 	int nranks;

@@ -1,8 +1,8 @@
 /* Conversions between float and the 16- and 8-bit types, to nearest even, without branches so that compilers
  * can vectorise loops over them. NaN stays NaN, its payload does not. Independent of FTZ and DAZ but for bf16,
  * whose subnormals are float's. */
-#ifndef KO_CONVERT_H
-#define KO_CONVERT_H
+#ifndef COMM_REDUCE_CONVERT_H
+#define COMM_REDUCE_CONVERT_H
 
 #include <stdbool.h>
 #include <stdint.h>

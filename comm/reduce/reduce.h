@@ -1,7 +1,7 @@
 /* Where bytes live and how they are combined: host memory. The loops are in kernels.c, compiled once for each
  * instruction set; the best one that the processor has is chosen at run time. */
-#ifndef KO_MEM_H
-#define KO_MEM_H
+#ifndef COMM_REDUCE_REDUCE_H
+#define COMM_REDUCE_REDUCE_H
 
 #include "kolo/kolo.h"
 

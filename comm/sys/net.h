@@ -1,6 +1,6 @@
 /* TCP addresses: names to numbers, the interface that KOLO_IFACE names, and listening. Blocking calls all. */
-#ifndef KO_NET_H
-#define KO_NET_H
+#ifndef COMM_SYS_NET_H
+#define COMM_SYS_NET_H
 
 #include <netinet/in.h>
 #include <stdint.h>

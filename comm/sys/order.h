@@ -1,7 +1,7 @@
 /* The order of a communicator's operations. The thread that uses it calls them one after the other; those that it
  * leaves to queues are done by other threads, and each waits there for its place. */
-#ifndef KO_ORDER_H
-#define KO_ORDER_H
+#ifndef COMM_SYS_ORDER_H
+#define COMM_SYS_ORDER_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* Queues: threads that do work in the order in which it was put in, and the marks (events) that are set between two
  * pieces of it. What the work is they don't know. Or streams: places outside of this library, on which an operation is
  * recorded in its call, and done later by something else. */
-#ifndef KO_QUEUE_H
-#define KO_QUEUE_H
+#ifndef COMM_SYS_QUEUE_H
+#define COMM_SYS_QUEUE_H
 
 #include "comm/base/error.h"
 

@@ -1,7 +1,7 @@
 /* Memory that processes share by passing a descriptor, never a name: nothing is left behind in /dev/shm and
  * nobody who was not given the descriptor can open it. */
-#ifndef KO_SHMEM_H
-#define KO_SHMEM_H
+#ifndef COMM_SYS_SHMEM_H
+#define COMM_SYS_SHMEM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Threads of the library's own. */
-#ifndef KO_THREAD_H
-#define KO_THREAD_H
+#ifndef COMM_SYS_THREAD_H
+#define COMM_SYS_THREAD_H
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* Where a rank lives. hwloc is used here and nowhere else, and only where the build found it. */
-#ifndef KO_TOPO_H
-#define KO_TOPO_H
+#ifndef COMM_SYS_TOPO_H
+#define COMM_SYS_TOPO_H
 
 #include "comm/sys/net.h"
 

@@ -2,8 +2,8 @@
  *
  * One full/empty word per slot. The sender waits for empty, fills the slot, writes full; the receiver waits for
  * full, uses the slot, writes empty. Each end walks the slots in order and keeps its place to itself. */
-#ifndef KO_FIFO_H
-#define KO_FIFO_H
+#ifndef COMM_TRANSPORT_FIFO_H
+#define COMM_TRANSPORT_FIFO_H
 
 #include "comm/transport/link.h"
 

@@ -5,8 +5,8 @@
  * add struct ko_rma_ops if it can send from or receive into memory of others, and `settle` if both ends share the slots'
  * memory. Functions that say so return KO_EAGAIN, and the caller tries again. None blocks. All are called by the one thread
  * that uses the communicator. */
-#ifndef KO_LINK_H
-#define KO_LINK_H
+#ifndef COMM_TRANSPORT_LINK_H
+#define COMM_TRANSPORT_LINK_H
 
 #include "comm/sys/topo.h"
 

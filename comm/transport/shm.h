@@ -1,6 +1,6 @@
 /* The shared-memory transport. */
-#ifndef KO_SHM_H
-#define KO_SHM_H
+#ifndef COMM_TRANSPORT_SHM_H
+#define COMM_TRANSPORT_SHM_H
 
 #include "comm/transport/link.h"
 

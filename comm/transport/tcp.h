@@ -1,6 +1,6 @@
 /* Links through TCP: between hosts with nothing but the kernel. */
-#ifndef KO_TCP_H
-#define KO_TCP_H
+#ifndef COMM_TRANSPORT_TCP_H
+#define COMM_TRANSPORT_TCP_H
 
 #include "comm/transport/link.h"
 

@@ -1,6 +1,6 @@
 /* Joining the GPUs of a communicator's ranks. */
-#ifndef KO_GPU_CONNECT_H
-#define KO_GPU_CONNECT_H
+#ifndef CUDA_API_CONNECT_H
+#define CUDA_API_CONNECT_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -1,6 +1,6 @@
 /* Queues that are CUDA streams. */
-#ifndef KO_STREAM_H
-#define KO_STREAM_H
+#ifndef CUDA_API_STREAM_H
+#define CUDA_API_STREAM_H
 
 #include "cuda/gpu/gpu.h"
 

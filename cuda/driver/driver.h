@@ -11,8 +11,8 @@
  * Only `finish` and `event_finish` wait for a stream. `put` may do so while streams have nothing to
  * do yet. Functions that make, map or free memory may wait for the whole GPU. So nobody calls them
  * while a stream of this rank waits for another rank. */
-#ifndef KO_DRIVER_H
-#define KO_DRIVER_H
+#ifndef CUDA_DRIVER_DRIVER_H
+#define CUDA_DRIVER_DRIVER_H
 
 #include "cuda/driver/kernel_args.h"
 

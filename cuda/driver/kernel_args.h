@@ -1,6 +1,6 @@
 /* What a kernel is to do. The host reads this as C, the kernel itself as C++. */
-#ifndef KO_JOB_H
-#define KO_JOB_H
+#ifndef CUDA_DRIVER_KERNEL_ARGS_H
+#define CUDA_DRIVER_KERNEL_ARGS_H
 
 #include "comm/reduce/reduce.h"
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KO_JOB_PLACES = 16 }; /* largest number of places that a kernel reads, and that it writes */
+enum { KO_LAUNCHER_PLACES = 16 }; /* largest number of places that a kernel reads, and that it writes */
 
 /* Computes n elements in one kernel: ins[0] combined with ins[1], the result with ins[2], and so
  * on. Every outs[k] gets the result. `scales` multiplies ins[0] by s first. `divides` divides the
@@ -25,8 +25,8 @@ struct ko_gpu_job {
 	union ko_scalar s;
 	/* A flag: the kernel does nothing if it is not 0 when the kernel begins. NULL: no flag. */
 	const uint32_t *unless;
-	const void *ins[KO_JOB_PLACES];
-	void *outs[KO_JOB_PLACES];
+	const void *ins[KO_LAUNCHER_PLACES];
+	void *outs[KO_LAUNCHER_PLACES];
 };
 
 #endif

@@ -2,8 +2,8 @@
  *
  * A rank has slots in GPU memory, flags that say which slots are full, and a thread that watches
  * both. See README.md. */
-#ifndef KO_GPU_H
-#define KO_GPU_H
+#ifndef CUDA_GPU_GPU_H
+#define CUDA_GPU_GPU_H
 
 #include "cuda/driver/driver.h"
 
@@ -23,7 +23,7 @@ enum {
 	KO_GPU_LEAST = 64 << 10,
 	/* Largest number of ranks that work on each other's registered memory. With more ranks
 	 * everything goes round the ring. */
-	KO_GPU_PEERS = KO_JOB_PLACES,
+	KO_GPU_PEERS = KO_LAUNCHER_PLACES,
 	/* Operations whose places are kept. Streams of ranks are never so far apart. */
 	KO_GPU_POSTS = 1024
 };

@@ -1,7 +1,7 @@
 /* Mapping memory on all ranks. Each rank offers memory, and all others map it. The paths between
  * all GPUs are checked before the first time. All of this is done by collectives on the host. */
-#ifndef KO_GPU_MAP_H
-#define KO_GPU_MAP_H
+#ifndef CUDA_GPU_MAP_H
+#define CUDA_GPU_MAP_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -5,8 +5,8 @@
  * the other rank's proxy fills slots there. So streams work over shared memory, TCP, RDMA and
  * libfabric without a version for each. Streams and proxy share the slots' flags and nothing else,
  * so the replay of a graph needs no call. */
-#ifndef KO_GPU_PROXY_H
-#define KO_GPU_PROXY_H
+#ifndef CUDA_GPU_PROXY_H
+#define CUDA_GPU_PROXY_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -1,7 +1,7 @@
 /* The slots of a staged edge's end. They are in pinned host memory, or in GPU memory if cards read
  * and write that. */
-#ifndef KO_GPU_STAGED_H
-#define KO_GPU_STAGED_H
+#ifndef CUDA_GPU_STAGED_H
+#define CUDA_GPU_STAGED_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -2,8 +2,8 @@
  * knows the order that events make. An event must be recorded before it is waited for, so each rank
  * counts what it has recorded. While they join, ranks send each other the addresses of what they
  * share. The last to leave frees it. */
-#ifndef KO_GPU_THREADS_H
-#define KO_GPU_THREADS_H
+#ifndef CUDA_GPU_THREADS_H
+#define CUDA_GPU_THREADS_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -1,7 +1,7 @@
 /* Which communicators a queue has been used with, so that kolo_queue_wait reports their
  * failures. */
-#ifndef KO_GPU_USES_H
-#define KO_GPU_USES_H
+#ifndef CUDA_GPU_USES_H
+#define CUDA_GPU_USES_H
 
 #include "cuda/gpu/gpu.h"
 

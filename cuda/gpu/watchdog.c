@@ -203,7 +203,7 @@ static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 /* Ranks of other hosts report failures over the inner communicator's lifelines. */
 static void hear(struct ko_gpu_comm *g)
 {
-	int code = g->comm->spread ? ko_watch_hear(g->inner) : 0;
+	int code = g->comm->spread ? ko_wait_hear(g->inner) : 0;
 
 	if (code < 0)
 		ko_comm_fail(g->comm, code, "%s", kolo_last_error());

@@ -1,6 +1,6 @@
 /* The thread that watches what a communicator has recorded. */
-#ifndef KO_GPU_WATCHDOG_H
-#define KO_GPU_WATCHDOG_H
+#ifndef CUDA_GPU_WATCHDOG_H
+#define CUDA_GPU_WATCHDOG_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -1,7 +1,7 @@
 /* Memory that the ranks have registered (kolo_cuda_register). Every rank of the host works on all
  * of it. It is mapped here, or within reach if it belongs to this process. */
-#ifndef KO_GPU_WINDOW_H
-#define KO_GPU_WINDOW_H
+#ifndef CUDA_GPU_WINDOW_H
+#define CUDA_GPU_WINDOW_H
 
 #include "cuda/gpu/gpu.h"
 

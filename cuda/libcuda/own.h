@@ -1,7 +1,7 @@
 /* What the files of libkolo_cuda.so share: libcuda's functions, and a GPU. No other file sees
  * cuda.h. */
-#ifndef KO_CUDA_OWN_H
-#define KO_CUDA_OWN_H
+#ifndef CUDA_LIBCUDA_OWN_H
+#define CUDA_LIBCUDA_OWN_H
 
 #include "cuda/driver/driver.h"
 

@@ -2,8 +2,8 @@
  *
  * Kolo has memory of its own that all ranks have mapped. Each rank puts the blocks for others into
  * its own part, and takes its blocks from theirs. All ranks wait for each other in between. */
-#ifndef KO_GPU_ALLTOALL_H
-#define KO_GPU_ALLTOALL_H
+#ifndef CUDA_STREAM_ALLTOALL_H
+#define CUDA_STREAM_ALLTOALL_H
 
 #include "cuda/stream/tape.h"
 

@@ -1,7 +1,7 @@
 /* Operations on registered memory. Each rank reads and writes the memory of all others where it is,
  * in one kernel, without slots. All ranks wait for each other before the kernel, and after it. */
-#ifndef KO_GPU_DIRECT_H
-#define KO_GPU_DIRECT_H
+#ifndef CUDA_STREAM_DIRECT_H
+#define CUDA_STREAM_DIRECT_H
 
 #include "cuda/stream/tape.h"
 

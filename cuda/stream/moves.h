@@ -3,8 +3,8 @@
  * A move waits until prev's slot is full and next's is empty. One kernel does its work. Then the
  * stream marks prev's slot empty and next's full. Each operation uses slots from number 0 on, and
  * ends when next has emptied the last of them. */
-#ifndef KO_GPU_MOVES_H
-#define KO_GPU_MOVES_H
+#ifndef CUDA_STREAM_MOVES_H
+#define CUDA_STREAM_MOVES_H
 
 #include "cuda/stream/tape.h"
 

@@ -1,7 +1,7 @@
 /* Checking the paths of the ring: each rank sends a pattern to next, and compares what came from
  * prev. Some paths lose or change bytes, for example over PCIe with access control or an IOMMU. */
-#ifndef KO_GPU_PATH_CHECK_H
-#define KO_GPU_PATH_CHECK_H
+#ifndef CUDA_STREAM_PATH_CHECK_H
+#define CUDA_STREAM_PATH_CHECK_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -44,8 +44,8 @@ static int compare(struct ko_tape *t, const struct ko_gpu_places *mine)
 
 	ko_gpu_places_post(g, t->run.desc.seq, mine);
 	__sync_synchronize(); /* pairs with itself there */
-	if ((rc = ko_watch_compare(c, &t->run.desc, g->in.peer)) < 0 ||
-	    (rc = ko_watch_compare(c, &t->run.desc, g->out.peer)) < 0 ||
+	if ((rc = ko_wait_compare(c, &t->run.desc, g->in.peer)) < 0 ||
+	    (rc = ko_wait_compare(c, &t->run.desc, g->out.peer)) < 0 ||
 	    (g->proxy && (rc = ko_gpu_proxy_compare(g, &t->run.desc)) < 0))
 		return rc;
 	return ko_gpu_places_compare(g, &t->run.desc, mine);

@@ -1,7 +1,7 @@
 /* Recording a collective. It makes the same rounds as on the host, of moves that put waits, kernels
  * and writes on a stream. */
-#ifndef KO_RECORD_H
-#define KO_RECORD_H
+#ifndef CUDA_STREAM_RECORD_H
+#define CUDA_STREAM_RECORD_H
 
 #include "cuda/gpu/gpu.h"
 

@@ -1,8 +1,8 @@
 /* What an operation puts on a stream: waits for flags and writes of flags, waits for events,
  * kernels. The host looks at none of it later, and every number in it is a constant. So a graph can
  * hold it. */
-#ifndef KO_TAPE_H
-#define KO_TAPE_H
+#ifndef CUDA_STREAM_TAPE_H
+#define CUDA_STREAM_TAPE_H
 
 #include "cuda/gpu/gpu.h"
 

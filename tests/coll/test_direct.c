@@ -422,7 +422,7 @@ static void writes_late(struct t_rank *r)
 
 	CHECK(kolo_all_gather(c, &address, all, 1, KOLO_U64, NULL) == 0);
 	if (r->rank == 0)
-		CHECK(ko_peer_write(c, 1, all[1], &seven, sizeof(seven)) == 0);
+		CHECK(ko_cma_write(c, 1, all[1], &seven, sizeof(seven)) == 0);
 	rc = kolo_barrier(c, NULL);
 	CHECK(rc == 0 || (r->rank == 0 && rc == KOLO_EABORTED));
 	CHECK(x == (r->rank == 1 ? 7 : 5));
@@ -431,7 +431,7 @@ static void writes_late(struct t_rank *r)
 	while (kolo_comm_status(c) == 0)
 		usleep(1000);
 	seven = 8;
-	CHECK(ko_peer_write(c, 1 - r->rank, all[1 - r->rank], &seven, sizeof(seven)) == KOLO_EABORTED);
+	CHECK(ko_cma_write(c, 1 - r->rank, all[1 - r->rank], &seven, sizeof(seven)) == KOLO_EABORTED);
 	usleep(20000);
 	CHECK(x == (r->rank == 1 ? 7 : 5));
 	kolo_comm_destroy(c);

@@ -300,7 +300,7 @@ static void a_network_has_exchanges_instead(void **state)
 	for (int coll = KO_BARRIER; coll < KO_NCOLLS; coll++)
 		CHECK(t.board_end[coll] == 0 && t.read_begin[coll] == UINT64_MAX &&
 		      t.window_begin[coll] == UINT64_MAX);
-	CHECK(t.offer_begin == UINT64_MAX && t.offer_window_begin == UINT64_MAX);
+	CHECK(t.rndv_begin == UINT64_MAX && t.rndv_window_begin == UINT64_MAX);
 	costs.exchange_hops = 2; /* with shortcuts */
 	ko_algorithm_decide("", &costs, 4, 4096, &t);
 	CHECK(t.exchange_end[KO_ALL_REDUCE] == 2667); /* 4 * 1000 * 2 / (6 - 3) */
@@ -335,13 +335,13 @@ static void large_ones_are_read_where_they_are(void **state)
 	CHECK(t.read_begin[KO_BROADCAST] == 3414 &&
 	      t.board_end[KO_BROADCAST] == 3414); /* 640 / (2/8 - 1/16) */
 	CHECK(t.window_begin[KO_BARRIER] == UINT64_MAX && t.read_begin[KO_BARRIER] == UINT64_MAX);
-	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 2049); /* what fills the lane waits anyway */
+	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 2049); /* what fills the lane waits anyway */
 	costs.lane_bytes = 8192;
 	ko_algorithm_decide("", &costs, 2, 4096, &t);
-	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 5120); /* 640 / (1.5/8 - 1/16) */
+	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 5120); /* 640 / (1.5/8 - 1/16) */
 	costs.crowded = true;
 	ko_algorithm_decide("", &costs, 2, 4096, &t);
-	CHECK(t.offer_window_begin == 1024 && t.offer_begin == 8193);
+	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 8193);
 	costs.read_bytes_per_ns = 0; /* forbidden */
 	ko_algorithm_decide("", &costs, 2, 4096, &t);
 	CHECK(t.read_begin[KO_BROADCAST] == UINT64_MAX && t.board_end[KO_BROADCAST] == 4097);

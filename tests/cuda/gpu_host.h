@@ -1,6 +1,6 @@
 /* What CUDA has for kernels, for C++ on the host: a thread of a GPU is a call, those of a block one after another. */
-#ifndef GPU_HOST_H
-#define GPU_HOST_H
+#ifndef TESTS_CUDA_GPU_HOST_H
+#define TESTS_CUDA_GPU_HOST_H
 
 #include <cmath>
 #include <cstddef>

@@ -1,6 +1,6 @@
 /* Ranks with streams, for the tests of collectives on GPUs (gpu.h). */
-#ifndef GPU_RANKS_H
-#define GPU_RANKS_H
+#ifndef TESTS_CUDA_GPU_RANKS_H
+#define TESTS_CUDA_GPU_RANKS_H
 
 #include "kolo/kolo_cuda.h"
 #include "tests/cuda/gpu.h"

@@ -1,6 +1,6 @@
 /* The kernels of cuda/zero_kernels.cu as the host's C++ has them. */
-#ifndef GPU_ZERO_KERNELS_H
-#define GPU_ZERO_KERNELS_H
+#ifndef TESTS_CUDA_GPU_ZERO_KERNELS_H
+#define TESTS_CUDA_GPU_ZERO_KERNELS_H
 
 #include "kolo/kolo_zero_device.h"
 

@@ -8,7 +8,7 @@
 
 void t_launch(const struct ko_gpu_job *j);
 
-enum { MOST = 1200, ROOM = MOST * 8 + 64, GUARD_BYTE = 0xa5, PLACES = KO_JOB_PLACES };
+enum { MOST = 1200, ROOM = MOST * 8 + 64, GUARD_BYTE = 0xa5, PLACES = KO_LAUNCHER_PLACES };
 
 static unsigned char in[PLACES][ROOM], out[PLACES][ROOM], want[ROOM];
 

@@ -1,7 +1,7 @@
 /* Allocations, mappings, sockets and threads that fail when they are told to. The linker puts failing.c's versions in front of the
  * system's (--wrap; tests.mk has the list). */
-#ifndef FAILING_H
-#define FAILING_H
+#ifndef TESTS_LIB_FAILING_H
+#define TESTS_LIB_FAILING_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Factors of an update for tests of its loops: no two alike, and none that would hide another one. */
-#ifndef SCALARS_H
-#define SCALARS_H
+#ifndef TESTS_LIB_SCALARS_H
+#define TESTS_LIB_SCALARS_H
 
 #include "kolo/kolo_zero_device.h"
 

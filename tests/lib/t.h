@@ -1,7 +1,7 @@
 /* What the tests share: checks that work in forked ranks and threads, ranks as processes or threads, and a stack
  * instead of a stuck job when something hangs. cmocka runs the cases; each writes TAP for prove. */
-#ifndef T_H
-#define T_H
+#ifndef TESTS_LIB_T_H
+#define TESTS_LIB_T_H
 
 #include <setjmp.h>
 #include <stdarg.h>

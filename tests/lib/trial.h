@@ -2,8 +2,8 @@
  * with guards around the buffers, which lie off alignment.
  *
  * Element i of rank r is random but known to all, so that every rank can compute everyone's data. */
-#ifndef TRIAL_H
-#define TRIAL_H
+#ifndef TESTS_LIB_TRIAL_H
+#define TESTS_LIB_TRIAL_H
 
 #include "tools/common/values.h"
 

@@ -1,6 +1,6 @@
 /* zerotrain's model with weights in plain arrays, in float or double (tools/zerotrain/real.h). */
-#ifndef GPT_H
-#define GPT_H
+#ifndef TESTS_TOOLS_GPT_H
+#define TESTS_TOOLS_GPT_H
 
 #include "tools/zerotrain/model/model.h"
 

@@ -1,6 +1,6 @@
 /* Pictures by the program gnuplot, version 5 or later. It runs as a child and reads a script. */
-#ifndef GNUPLOT_H
-#define GNUPLOT_H
+#ifndef TOOLS_COMMON_GNUPLOT_H
+#define TOOLS_COMMON_GNUPLOT_H
 
 #include <stdbool.h>
 #include <stdio.h>

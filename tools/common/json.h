@@ -1,6 +1,6 @@
 /* JSON that several tools write. */
-#ifndef JSON_H
-#define JSON_H
+#ifndef TOOLS_COMMON_JSON_H
+#define TOOLS_COMMON_JSON_H
 
 #include <stdio.h>
 

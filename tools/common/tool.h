@@ -1,7 +1,7 @@
 /* What all tools share: exit statuses, numbers on the command line, the clock, and starting as a
  * job. */
-#ifndef TOOL_H
-#define TOOL_H
+#ifndef TOOLS_COMMON_TOOL_H
+#define TOOLS_COMMON_TOOL_H
 
 #include <stddef.h>
 

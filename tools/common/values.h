@@ -1,8 +1,8 @@
 /* Elements by definition: the values of each type, and what a collective makes of them, one
  * element at a time. This is slow and shares no line with the library. ringbench and the tests
  * compare the library with it. */
-#ifndef VALUES_H
-#define VALUES_H
+#ifndef TOOLS_COMMON_VALUES_H
+#define TOOLS_COMMON_VALUES_H
 
 #include "kolo/kolo.h"
 

@@ -1,6 +1,6 @@
 /* What the files of ringbench share. They include Kolo's headers and files of this folder only. */
-#ifndef RINGBENCH_H
-#define RINGBENCH_H
+#ifndef TOOLS_RINGBENCH_BENCH_H
+#define TOOLS_RINGBENCH_BENCH_H
 
 #include "kolo/kolo.h"
 #include "tools/common/tool.h"

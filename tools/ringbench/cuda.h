@@ -1,8 +1,8 @@
 /* Buffers on a GPU. They need the driver's library, libcuda, which is opened at run time; a build
  * needs nothing of CUDA. On failure a function prints the reason on standard error, and ringbench
  * ends. */
-#ifndef RINGBENCH_CUDA_H
-#define RINGBENCH_CUDA_H
+#ifndef TOOLS_RINGBENCH_CUDA_H
+#define TOOLS_RINGBENCH_CUDA_H
 
 #include "kolo/kolo_cuda.h"
 

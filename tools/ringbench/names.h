@@ -1,6 +1,6 @@
 /* What ringbench measures: the collectives with what is true of each, and the kinds of memory. */
-#ifndef RINGBENCH_NAMES_H
-#define RINGBENCH_NAMES_H
+#ifndef TOOLS_RINGBENCH_NAMES_H
+#define TOOLS_RINGBENCH_NAMES_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* ringbench --plot in three parts: measurements as curves (ringbench_plot.c), those of earlier
  * files (ringbench_against.c), and the picture (ringbench_gnuplot.c). */
-#ifndef RINGBENCH_PLOT_H
-#define RINGBENCH_PLOT_H
+#ifndef TOOLS_RINGBENCH_PLOT_H
+#define TOOLS_RINGBENCH_PLOT_H
 
 #include "tools/ringbench/bench.h"
 

@@ -1,7 +1,7 @@
 /* What the files of ringinfo share: the job, the probe, the machine, the environment, and two ways
  * to print them. */
-#ifndef RINGINFO_H
-#define RINGINFO_H
+#ifndef TOOLS_RINGINFO_RINGINFO_H
+#define TOOLS_RINGINFO_RINGINFO_H
 
 #include "kolo/kolo.h"
 #include "tools/common/tool.h"

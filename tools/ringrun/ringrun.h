@@ -1,6 +1,6 @@
 /* What the files of ringrun share: the options. */
-#ifndef RINGRUN_H
-#define RINGRUN_H
+#ifndef TOOLS_RINGRUN_RINGRUN_H
+#define TOOLS_RINGRUN_RINGRUN_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* What the files of zeroplan share. The library decides what fits (kolo_zero_plan_check); this
  * tool computes the times. */
-#ifndef ZEROPLAN_H
-#define ZEROPLAN_H
+#ifndef TOOLS_ZEROPLAN_ZEROPLAN_H
+#define TOOLS_ZEROPLAN_ZEROPLAN_H
 
 #include "kolo/kolo_zero_config.h"
 #include "kolo/kolo_zero_device.h"

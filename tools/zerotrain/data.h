@@ -4,8 +4,8 @@
  * do not overlap. The epoch's number draws where the first one begins, and their order. Sample k,
  * counted from the start of training over all ranks, is window k % windows of epoch k / windows: a
  * checkpoint needs k only. */
-#ifndef DATA_H
-#define DATA_H
+#ifndef TOOLS_ZEROTRAIN_DATA_H
+#define TOOLS_ZEROTRAIN_DATA_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Kolo's engine with the tensors of a GPT: how it is set up, and how the model reaches its
  * weights. */
-#ifndef ENGINE_H
-#define ENGINE_H
+#ifndef TOOLS_ZEROTRAIN_ENGINE_H
+#define TOOLS_ZEROTRAIN_ENGINE_H
 
 #include "kolo/kolo_zero_config.h"
 #include "tools/zerotrain/device.h"

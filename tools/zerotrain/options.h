@@ -1,6 +1,6 @@
 /* zerotrain's options. */
-#ifndef OPTIONS_H
-#define OPTIONS_H
+#ifndef TOOLS_ZEROTRAIN_OPTIONS_H
+#define TOOLS_ZEROTRAIN_OPTIONS_H
 
 #include "kolo/kolo.h"
 

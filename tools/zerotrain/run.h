@@ -1,6 +1,6 @@
 /* A training run: what the files around the training loop share. */
-#ifndef RUN_H
-#define RUN_H
+#ifndef TOOLS_ZEROTRAIN_RUN_H
+#define TOOLS_ZEROTRAIN_RUN_H
 
 #include "kolo/kolo_zero_log.h"
 #include "tools/zerotrain/data.h"

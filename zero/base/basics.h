@@ -1,7 +1,7 @@
 /* What all kinds of files here need: errors with a checked format, sizes, a hash, a clock, letters,
  * one outcome for all ranks. */
-#ifndef ZERO_BASICS_H
-#define ZERO_BASICS_H
+#ifndef ZERO_BASE_BASICS_H
+#define ZERO_BASE_BASICS_H
 
 #include "kolo/kolo.h"
 

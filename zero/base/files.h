@@ -1,8 +1,8 @@
 /* Files and directories that last: whole reads and writes, and names that appear when their content
  * is complete. Errors are KOLO_ESYS with the path and the reason, and KOLO_EINVAL for paths that
  * are too long. */
-#ifndef ZERO_FILES_H
-#define ZERO_FILES_H
+#ifndef ZERO_BASE_FILES_H
+#define ZERO_BASE_FILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

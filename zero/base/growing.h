@@ -1,6 +1,6 @@
 /* A text that grows as it is written. */
-#ifndef ZERO_GROWING_H
-#define ZERO_GROWING_H
+#ifndef ZERO_BASE_GROWING_H
+#define ZERO_BASE_GROWING_H
 
 #include <stdbool.h>
 #include <stddef.h>

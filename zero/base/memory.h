@@ -1,7 +1,7 @@
 /* Memory by kind, counted. What the engine holds of a kind at a place is one arena; each tensor has
  * its parts of it. */
-#ifndef ZERO_MEMORY_H
-#define ZERO_MEMORY_H
+#ifndef ZERO_BASE_MEMORY_H
+#define ZERO_BASE_MEMORY_H
 
 #include "kolo/kolo_zero_device.h"
 

@@ -1,7 +1,7 @@
 /* Threads that work in host memory together. The split is static: a thread always touches the
  * memory that it touched first. Results never depend on the number of threads. */
-#ifndef ZERO_THREADS_H
-#define ZERO_THREADS_H
+#ifndef ZERO_BASE_THREADS_H
+#define ZERO_BASE_THREADS_H
 
 #include <pthread.h>
 

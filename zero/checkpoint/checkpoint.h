@@ -3,8 +3,8 @@
  * A file of tensors is described by a table: of each tensor its name, type, shape, its place and
  * its checksum. The table of a checkpoint that is written is made from the engine; of one that is
  * read from its state file; who reads matches both. */
-#ifndef ZERO_CHECKPOINT_H
-#define ZERO_CHECKPOINT_H
+#ifndef ZERO_CHECKPOINT_CHECKPOINT_H
+#define ZERO_CHECKPOINT_CHECKPOINT_H
 
 #include "zero/core/layout.h"
 #include "zero/optim/scaler.h"

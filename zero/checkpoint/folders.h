@@ -1,7 +1,7 @@
 /* The directory of checkpoints. step-000000123 is complete; a name that begins with a dot is not. A
  * rename makes the one of the other. */
-#ifndef ZERO_FOLDERS_H
-#define ZERO_FOLDERS_H
+#ifndef ZERO_CHECKPOINT_FOLDERS_H
+#define ZERO_CHECKPOINT_FOLDERS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* The header of a safetensors file. */
-#ifndef ZERO_SAFETENSORS_H
-#define ZERO_SAFETENSORS_H
+#ifndef ZERO_CHECKPOINT_SAFETENSORS_H
+#define ZERO_CHECKPOINT_SAFETENSORS_H
 
 struct zero_table;
 

@@ -1,6 +1,6 @@
 /* The state file: a text that describes the files of tensors, and holds what is not in tensors. */
-#ifndef ZERO_STATE_H
-#define ZERO_STATE_H
+#ifndef ZERO_CHECKPOINT_STATE_H
+#define ZERO_CHECKPOINT_STATE_H
 
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  * a tree of it, in which every key must be one of the table (config_read.c); each value is checked
  * and goes to its place (config_values.c), then come the rules between keys (config_rules.c), and
  * the tree of what has come out is written as text (config_text.c). */
-#ifndef ZERO_CONFIG_H
-#define ZERO_CONFIG_H
+#ifndef ZERO_CONFIG_CONFIG_H
+#define ZERO_CONFIG_CONFIG_H
 
 #include "kolo/kolo_zero_config.h"
 #include "zero/base/basics.h"

@@ -3,8 +3,8 @@
  *
  * "On the device" means where the model computes: in the memory of config.device, or in host memory
  * without one. "Offloaded" means kept elsewhere between updates: in host memory, or in files. */
-#ifndef ZERO_ZERO_H
-#define ZERO_ZERO_H
+#ifndef ZERO_CORE_ENGINE_H
+#define ZERO_CORE_ENGINE_H
 
 #include "zero/base/memory.h"
 #include "zero/core/layout.h"

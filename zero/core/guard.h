@@ -1,7 +1,7 @@
 /* Whether a call may go on: an engine that has failed refuses all later ones, with the first
  * failure's text. */
-#ifndef ZERO_GUARD_H
-#define ZERO_GUARD_H
+#ifndef ZERO_CORE_GUARD_H
+#define ZERO_CORE_GUARD_H
 
 struct kolo_zero;
 

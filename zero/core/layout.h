@@ -6,8 +6,8 @@
  * owner determines; so a bucket holds the same part [first, first + n) of the chunks of all ranks,
  * the parts of rank 0 first (owner-major), and an element is added in the same order whatever the
  * bucket. */
-#ifndef ZERO_LAYOUT_H
-#define ZERO_LAYOUT_H
+#ifndef ZERO_CORE_LAYOUT_H
+#define ZERO_CORE_LAYOUT_H
 
 #include "kolo/kolo.h"
 

@@ -1,6 +1,6 @@
 /* A tensor of the engine: its elements, on the device and offloaded. */
-#ifndef ZERO_TENSOR_H
-#define ZERO_TENSOR_H
+#ifndef ZERO_CORE_TENSOR_H
+#define ZERO_CORE_TENSOR_H
 
 #include "zero/core/engine.h"
 

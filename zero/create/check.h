@@ -1,6 +1,6 @@
 /* What kolo_zero_create is given: right on each rank, and the same on all. */
-#ifndef ZERO_CHECK_H
-#define ZERO_CHECK_H
+#ifndef ZERO_CREATE_CHECK_H
+#define ZERO_CREATE_CHECK_H
 
 #include "kolo/kolo_zero.h"
 

@@ -1,7 +1,7 @@
 /* An engine as far as arithmetic goes: tensors, what is where, buckets, and how much memory that
  * takes. */
-#ifndef ZERO_DESCRIBE_H
-#define ZERO_DESCRIBE_H
+#ifndef ZERO_CREATE_DESCRIBE_H
+#define ZERO_CREATE_DESCRIBE_H
 
 #include "zero/base/memory.h"
 

@@ -1,6 +1,6 @@
 /* What an engine would hold and send, and whether it fits, before anything is made. */
-#ifndef ZERO_PLAN_H
-#define ZERO_PLAN_H
+#ifndef ZERO_CREATE_PLAN_H
+#define ZERO_CREATE_PLAN_H
 
 #include <stddef.h>
 

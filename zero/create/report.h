@@ -1,6 +1,6 @@
 /* What the engine takes and sends. The public functions are in kolo_zero.h. */
-#ifndef ZERO_REPORT_H
-#define ZERO_REPORT_H
+#ifndef ZERO_CREATE_REPORT_H
+#define ZERO_CREATE_REPORT_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* Work where the model computes, and copies between there and the host. In names "device" is that
  * memory: a device's, or host memory if the config has no device. */
-#ifndef ZERO_HOME_H
-#define ZERO_HOME_H
+#ifndef ZERO_OFFLOAD_COMPUTE_H
+#define ZERO_OFFLOAD_COMPUTE_H
 
 #include "kolo/kolo_zero_device.h"
 

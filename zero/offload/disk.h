@@ -5,8 +5,8 @@
  * The file is in a directory of the user's. It has a name of its own there, and all of its room
  * from the start. It is locked while it is in use. A file that a killed process left is removed
  * when the next one is opened there. */
-#ifndef ZERO_DISK_H
-#define ZERO_DISK_H
+#ifndef ZERO_OFFLOAD_DISK_H
+#define ZERO_OFFLOAD_DISK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Bytes of a file of state from any place, of any length: between updates, when nobody waits for
  * speed. */
-#ifndef ZERO_DISK_BYTES_H
-#define ZERO_DISK_BYTES_H
+#ifndef ZERO_OFFLOAD_DISK_BYTES_H
+#define ZERO_OFFLOAD_DISK_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Offloaded state: masters, moments and gradients in host memory, or masters and moments in
  * files. */
-#ifndef ZERO_AWAY_H
-#define ZERO_AWAY_H
+#ifndef ZERO_OFFLOAD_OFFLOAD_H
+#define ZERO_OFFLOAD_OFFLOAD_H
 
 #include "zero/core/layout.h"
 

@@ -1,6 +1,6 @@
 /* Memory of gathered tensors. What one leaves is kept for the next one of its length. */
-#ifndef ZERO_REGIONS_H
-#define ZERO_REGIONS_H
+#ifndef ZERO_OFFLOAD_REGIONS_H
+#define ZERO_OFFLOAD_REGIONS_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* Values of tensors, wherever they are; offloaded shards, on their way to where they are gathered
  * and back. */
-#ifndef ZERO_SHARDS_H
-#define ZERO_SHARDS_H
+#ifndef ZERO_OFFLOAD_SHARDS_H
+#define ZERO_OFFLOAD_SHARDS_H
 
 #include "zero/core/layout.h"
 

@@ -2,8 +2,8 @@
  * are not finite. kernels.c is compiled once for each instruction set, and all give the same bits:
  * each element is computed by itself, in the order that is written, without fused multiply-add;
  * sums have lanes of their own. */
-#ifndef ZERO_KERNELS_H
-#define ZERO_KERNELS_H
+#ifndef ZERO_OPTIM_KERNELS_H
+#define ZERO_OPTIM_KERNELS_H
 
 #include "kolo/kolo_zero_device.h"
 

@@ -1,7 +1,7 @@
 /* What distinguishes the optimizers, besides their loops (kernels.h): names, state, defaults, and
  * the factors of a step. */
-#ifndef ZERO_OPTIMIZER_H
-#define ZERO_OPTIMIZER_H
+#ifndef ZERO_OPTIM_OPTIMIZER_H
+#define ZERO_OPTIM_OPTIMIZER_H
 
 #include "kolo/kolo_zero_device.h"
 

@@ -1,7 +1,7 @@
 /* The loss scale: fixed, or adapting to overflows by DeepSpeed's rule, which kolo_zero.h
  * describes. */
-#ifndef ZERO_SCALER_H
-#define ZERO_SCALER_H
+#ifndef ZERO_OPTIM_SCALER_H
+#define ZERO_OPTIM_SCALER_H
 
 #include "kolo/kolo_zero.h"
 

@@ -1,7 +1,7 @@
 /* The learning rate and the momentum of an update, by its number from 0; the public half is in
  * kolo_zero.h. */
-#ifndef ZERO_SCHEDULE_H
-#define ZERO_SCHEDULE_H
+#ifndef ZERO_OPTIM_SCHEDULE_H
+#define ZERO_OPTIM_SCHEDULE_H
 
 #include "kolo/kolo_zero.h"
 

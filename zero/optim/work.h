@@ -1,8 +1,8 @@
 /* Work (kolo_zero_device.h) in host memory: the loops of kernels.h, on threads, in blocks that stay
  * in the first-level cache from one loop to the next. Bits are those of one thread, and of the
  * plain loops. */
-#ifndef ZERO_WORK_H
-#define ZERO_WORK_H
+#ifndef ZERO_OPTIM_WORK_H
+#define ZERO_OPTIM_WORK_H
 
 #include "kolo/kolo_zero_device.h"
 

@@ -1,7 +1,7 @@
 /* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by
  * bucket. */
-#ifndef ZERO_GATHER_H
-#define ZERO_GATHER_H
+#ifndef ZERO_STEP_GATHER_H
+#define ZERO_STEP_GATHER_H
 
 struct kolo_queue;
 struct kolo_zero;

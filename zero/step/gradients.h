@@ -1,7 +1,7 @@
 /* Gradients on their way: into buckets, over the ranks, and to where they are kept.
  * kolo_zero_gradient is here. */
-#ifndef ZERO_GRADIENTS_H
-#define ZERO_GRADIENTS_H
+#ifndef ZERO_STEP_GRADIENTS_H
+#define ZERO_STEP_GRADIENTS_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Lamb's first pass: moments, and the trust ratio of each tensor. */
-#ifndef ZERO_LAMB_H
-#define ZERO_LAMB_H
+#ifndef ZERO_STEP_LAMB_H
+#define ZERO_STEP_LAMB_H
 
 struct kolo_zero;
 struct zero_scalars;

@@ -1,7 +1,7 @@
 /* The norm of the reduced gradients, as sums of squares of blocks; and which of them is not
  * finite. */
-#ifndef ZERO_NORM_H
-#define ZERO_NORM_H
+#ifndef ZERO_STEP_NORM_H
+#define ZERO_STEP_NORM_H
 
 #include "zero/core/engine.h"
 

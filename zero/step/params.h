@@ -1,7 +1,7 @@
 /* Parameters of stage 3 in a micro-step: kolo_zero_use, kolo_zero_release, and what is gathered
  * ahead of use. */
-#ifndef ZERO_PARAMS_H
-#define ZERO_PARAMS_H
+#ifndef ZERO_STEP_PARAMS_H
+#define ZERO_STEP_PARAMS_H
 
 struct kolo_zero;
 

@@ -1,7 +1,7 @@
 /* The parameter server: reductions and gathers by send and recv alone, for comparison with a
  * ring. */
-#ifndef ZERO_SERVER_H
-#define ZERO_SERVER_H
+#ifndef ZERO_STEP_SERVER_H
+#define ZERO_STEP_SERVER_H
 
 struct kolo_zero;
 struct zero_bucket;

@@ -1,6 +1,6 @@
 /* The update of all tensors. */
-#ifndef ZERO_UPDATE_H
-#define ZERO_UPDATE_H
+#ifndef ZERO_STEP_UPDATE_H
+#define ZERO_STEP_UPDATE_H
 
 struct kolo_zero;
 

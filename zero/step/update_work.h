@@ -1,7 +1,7 @@
 /* The work of updating elements of one tensor, described for whoever does it: the device, or the
  * host's threads. */
-#ifndef ZERO_UPDATE_WORK_H
-#define ZERO_UPDATE_WORK_H
+#ifndef ZERO_STEP_UPDATE_WORK_H
+#define ZERO_STEP_UPDATE_WORK_H
 
 #include "zero/core/layout.h"
 

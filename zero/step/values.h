@@ -1,6 +1,6 @@
 /* Values of tensors from outside and for outside. The public functions are in kolo_zero.h. */
-#ifndef ZERO_VALUES_H
-#define ZERO_VALUES_H
+#ifndef ZERO_STEP_VALUES_H
+#define ZERO_STEP_VALUES_H
 
 #include "zero/core/layout.h"
 

@@ -5,8 +5,8 @@
  * with it in one piece. The sender writes a slot into the receiver's memory where the provider can tell the receiver of
  * it, or else sends it as a message, for which the receiver has a receive posted in each free slot. The receiver sends
  * notes: how many slots it has released so far. */
-#ifndef KO_OFI_END_H
-#define KO_OFI_END_H
+#ifndef COMM_TRANSPORT_OFI_END_H
+#define COMM_TRANSPORT_OFI_END_H
 
 #include "comm/transport/link.h"
 

@@ -1,6 +1,6 @@
 /* Links through libfabric: tcp on any network, and what the providers of libfabric can use instead. */
-#ifndef KO_OFI_H
-#define KO_OFI_H
+#ifndef COMM_TRANSPORT_OFI_SLOTS_H
+#define COMM_TRANSPORT_OFI_SLOTS_H
 
 #include "comm/transport/link.h"
 

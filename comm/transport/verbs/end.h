@@ -14,8 +14,8 @@
  *
  * A link has rails: reliable connections (RC queue pairs), spread over the ports of network cards. Record n travels on
  * rail n % nrails; credits on rail 0. */
-#ifndef KO_VERBS_END_H
-#define KO_VERBS_END_H
+#ifndef COMM_TRANSPORT_VERBS_END_H
+#define COMM_TRANSPORT_VERBS_END_H
 
 #include "comm/transport/link.h"
 

@@ -1,6 +1,6 @@
 /* Links through RDMA verbs: InfiniBand, RoCE. */
-#ifndef KO_VERBS_H
-#define KO_VERBS_H
+#ifndef COMM_TRANSPORT_VERBS_SLOTS_H
+#define COMM_TRANSPORT_VERBS_SLOTS_H
 
 #include "comm/transport/link.h"
 

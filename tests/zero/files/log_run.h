@@ -1,6 +1,6 @@
 /* A training run with a log, for tests of it: what its ranks do, and what came of it. */
-#ifndef LOG_RUN_H
-#define LOG_RUN_H
+#ifndef TESTS_ZERO_FILES_LOG_RUN_H
+#define TESTS_ZERO_FILES_LOG_RUN_H
 
 #include "kolo/kolo_zero_log.h"
 #include "tests/lib/t.h"

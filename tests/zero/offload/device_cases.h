@@ -1,7 +1,7 @@
 /* The conformance suite of devices (kolo/kolo_zero_device.h): what every one must do, seen through its public side and its table
  * alone. A new device is one more row in test_zero_device.c. */
-#ifndef DEVICE_CASES_H
-#define DEVICE_CASES_H
+#ifndef TESTS_ZERO_OFFLOAD_DEVICE_CASES_H
+#define TESTS_ZERO_OFFLOAD_DEVICE_CASES_H
 
 #include "kolo/kolo_zero_device.h"
 

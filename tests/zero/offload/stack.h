@@ -1,7 +1,7 @@
 /* A model for tests of offload: tensors of sizes that divide by nothing, whose gradients are made from their values, the rank and
  * the step, so that any bit that differs goes on to differ. Where the host can't compute in a device's memory it is copied. */
-#ifndef STACK_H
-#define STACK_H
+#ifndef TESTS_ZERO_OFFLOAD_STACK_H
+#define TESTS_ZERO_OFFLOAD_STACK_H
 
 #include "kolo/kolo_zero_device.h"
 

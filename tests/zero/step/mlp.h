@@ -1,8 +1,8 @@
 /* A model for tests of the engine: three dense layers with tanh between, mean squared error, backward by hand. Sizes divide by
  * nothing. Arithmetic in float, whatever the parameters' type; samples are made from their number, so that any split over ranks
  * and micro-steps has the same. */
-#ifndef MLP_H
-#define MLP_H
+#ifndef TESTS_ZERO_STEP_MLP_H
+#define TESTS_ZERO_STEP_MLP_H
 
 #include "kolo/kolo_zero.h"
 

@@ -1,7 +1,7 @@
 /* What a model gets from its caller: the weights, a batch, and memory. model.h explains the
  * letters. */
-#ifndef INPUTS_H
-#define INPUTS_H
+#ifndef TOOLS_ZEROTRAIN_MODEL_INPUTS_H
+#define TOOLS_ZEROTRAIN_MODEL_INPUTS_H
 
 #include "tools/zerotrain/model/real.h"
 

@@ -1,7 +1,7 @@
 /* What the files of the model share: where activations are, linear layers, attention, blocks.
  * model.h explains the letters. */
-#ifndef INSIDE_H
-#define INSIDE_H
+#ifndef TOOLS_ZEROTRAIN_MODEL_INSIDE_H
+#define TOOLS_ZEROTRAIN_MODEL_INSIDE_H
 
 #include "tools/zerotrain/model/inputs.h"
 #include "tools/zerotrain/model/loops.h"

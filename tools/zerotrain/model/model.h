@@ -8,8 +8,8 @@
  * Letters in shapes: B sequences in a batch, T bytes in each, N = B T, D elements in a hidden state,
  * H heads, L blocks, V = 256 values of a byte, C bytes of context (T is at most C). A linear layer of
  * weight w [out, in] is y = x w' + b. */
-#ifndef MODEL_H
-#define MODEL_H
+#ifndef TOOLS_ZEROTRAIN_MODEL_MODEL_H
+#define TOOLS_ZEROTRAIN_MODEL_MODEL_H
 
 #include "tools/zerotrain/model/inputs.h"
 #include "tools/zerotrain/model/tensors.h"

@@ -1,6 +1,6 @@
 /* Matrix products. products.c is the only file that includes CBLAS, which is that of OpenBLAS. */
-#ifndef PRODUCTS_H
-#define PRODUCTS_H
+#ifndef TOOLS_ZEROTRAIN_MODEL_PRODUCTS_H
+#define TOOLS_ZEROTRAIN_MODEL_PRODUCTS_H
 
 #include "tools/zerotrain/model/real.h"
 

@@ -1,7 +1,7 @@
 /* The tensors of a GPT: their number, names and shapes, and their values before training. model.h
  * explains the letters. */
-#ifndef TENSORS_H
-#define TENSORS_H
+#ifndef TOOLS_ZEROTRAIN_MODEL_TENSORS_H
+#define TOOLS_ZEROTRAIN_MODEL_TENSORS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -85,7 +85,7 @@ int ko_call_do(const struct ko_call *call)
 			call->comm->rank, ko_coll_name((int)call->coll), call->root);
 	if (!ko_queue_is_now(call->queue))
 		return enqueue(call);
-	if (!ko_order_is_settled(call->comm->order) && !call->comm->order->in_turn)
+	if (!ko_order_is_settled(call->comm->order) && !call->comm->order->held)
 		rc = ko_call_wait_turn(call->comm, call->comm->order->issued + 1);
 	return rc < 0 ? rc : ko_call_perform(call, NULL);
 }

@@ -1,4 +1,5 @@
-/* See order.h. */
+/* Places in the order of operations: waiting for one (ko_order_wait) and serving it
+ * (ko_order_serve). The contracts are in order.h. */
 #include "comm/sys/order.h"
 
 #include <stdlib.h>
@@ -23,7 +24,8 @@ void ko_order_destroy(struct ko_order *order)
 {
 	if (!order)
 		return;
-	pthread_mutex_lock(&order->lock); /* whoever served the last place has left */
+	/* The thread that served the last place has left ko_order_serve. */
+	pthread_mutex_lock(&order->lock);
 	pthread_mutex_unlock(&order->lock);
 	pthread_mutex_destroy(&order->lock);
 	pthread_cond_destroy(&order->moved);

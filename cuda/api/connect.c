@@ -440,6 +440,7 @@ int ko_gpu_connect(struct kolo_comm *comm, void *stream)
 	struct ko_gpu_comm *g = calloc(1, sizeof(*g));
 	pthread_condattr_t attr;
 	char why[KO_TEXT];
+	bool held;
 	int rc;
 
 	if (!g) /* the others wait for this rank */
@@ -451,10 +452,10 @@ int ko_gpu_connect(struct kolo_comm *comm, void *stream)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->changed, &attr);
 	pthread_condattr_destroy(&attr);
-	comm->order->in_turn = true;
+	held = ko_order_hold(comm->order);
 	if ((rc = ko_driver_get(&g->driver)) == 0)
 		rc = join_all(g, stream);
-	comm->order->in_turn = false;
+	ko_order_unhold(comm->order, held);
 	if (rc == 0) {
 		comm->attached = &g->attached;
 		return 0;

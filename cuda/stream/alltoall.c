@@ -10,13 +10,10 @@
 /* Makes the memory, within the turn of the call that needs it. */
 static int make_memory(struct ko_gpu_comm *g)
 {
-	struct ko_order *order = g->comm->order;
-	bool in_turn = order->in_turn;
-	int rc;
+	bool held = ko_order_hold(g->comm->order);
+	int rc = ko_gpu_window_make(g, g->arena, &g->staging_memory, &g->staging);
 
-	order->in_turn = true;
-	rc = ko_gpu_window_make(g, g->arena, &g->staging_memory, &g->staging);
-	order->in_turn = in_turn;
+	ko_order_unhold(g->comm->order, held);
 	return rc;
 }
 

@@ -1,16 +1,19 @@
-/* Groups: calls that a thread makes between kolo_group_begin and kolo_group_end, and that are done together. */
+/* Groups: calls that a thread makes between kolo_group_begin and kolo_group_end. They are done
+ * together, at the end. */
 #ifndef COMM_API_GROUP_H
 #define COMM_API_GROUP_H
 
 #include "comm/core/call.h"
 
-/* Is one open on this thread? */
+/* Is a group open on this thread? */
 bool ko_group_is_open(void);
 
-/* Leaves the call, whose arguments are right, to the end of the group. KOLO_ENOMEM. */
+/* Leaves the call, whose arguments have been checked, to the end of the group that is open. Errors:
+ * KOLO_ENOMEM. */
 int ko_group_add(const struct ko_call *call);
 
-/* 0, or KOLO_EINVAL: a group is open, where `function` can't be called. */
+/* Refuses a public function that can't be called inside a group. Returns 0, or KOLO_EINVAL if one
+ * is open. */
 int ko_group_refuse(const struct kolo_comm *c, const char *function);
 
 #endif

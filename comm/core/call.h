@@ -1,5 +1,8 @@
-/* An operation as its caller asks for it; the last one of each kind, which may come again; and those that are done later,
- * which are kept as a list. Doing it is in perform.c, and whether it is done now or later is decided in dispatch.c. */
+/* A call: what the caller of a public operation asks for.
+ *
+ * This file has the arguments (struct ko_call), the last call of each kind (struct ko_known) and
+ * calls that are left for later (struct ko_left). comm/api/dispatch.c decides whether a call is
+ * done now or later. comm/api/perform.c does it. */
 #ifndef COMM_CORE_CALL_H
 #define COMM_CORE_CALL_H
 
@@ -10,52 +13,62 @@ struct ko_call {
 	enum ko_coll coll;
 	const void *src;
 	void *dst;
-	size_t n; /* of each rank's part; with counts: of this rank's part, where nothing else tells */
+	/* Elements, as the public function counts them. gather_v, scatter_v: this rank's part;
+	 * other _v: 0 */
+	size_t n;
 	enum kolo_type type;
-	enum kolo_op op; /* KOLO_SUM where there is none */
-	int root;        /* or the other rank of a send or recv; -1 where there is none */
-	struct kolo_queue *queue;
-	bool uneven; /* called with counts: */
-	const size_t
-		*counts; /* nranks of them, elements of each rank's part; NULL where this rank needs none */
-	const size_t *received; /* all_to_all_v: of dst's parts; counts are of src's */
+	enum kolo_op op;          /* KOLO_SUM if the operation has none */
+	int root;                 /* the root, or the peer of a send or recv; -1: neither */
+	struct kolo_queue *queue; /* NULL: none */
+	bool uneven;              /* a _v function was called */
+	/* Elements of each rank's part, nranks numbers; NULL: not uneven, or this rank needs
+	 * none */
+	const size_t *counts;
+	/* all_to_all_v: elements of dst's parts, while `counts` has those of src's; else NULL */
+	const size_t *received;
 };
 
-/* The last call of a collective that was done at once, and the run that was made of it, not begun. Programs repeat
- * themselves: what a call wants need not be checked and decided again. */
+/* The last call of a collective that was done at once. Programs repeat themselves: if the next call
+ * is equal, it is not checked again and its run is not prepared again. */
 struct ko_known {
 	struct ko_call call; /* comm NULL: there is none */
-	struct ko_run run;
+	struct ko_run run;   /* prepared for the call, not begun */
 };
 
-/* Is it the same call as the last one of its collective on this communicator, which this thread has claimed? */
+/* Does the call equal the last one of its collective? The calling thread has claimed the
+ * communicator (ko_run_claim). */
 bool ko_call_is_known(const struct ko_call *call);
 
-/* What was decided may have to be decided otherwise. */
+/* Forgets the last calls, because what was decided for them may no longer hold. */
 void ko_call_forget(struct kolo_comm *c);
 
-/* Posts what all ranks have to do in the same place, like an operation, in which nobody waits. */
+/* Posts kolo_alloc and its like in the roster as an operation that is begun and finished. It never
+ * waits. All ranks call it at the same place in their order, with the same n. */
 void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n);
 
-/* A call that is done later, with copies of what need not last. */
+/* A call left for later, with copies of what the caller may change or free. */
 struct ko_left {
 	struct ko_left *next;
-	struct ko_call call;
-	struct ko_reducer red;
+	struct ko_call call;   /* its counts and received point to `counts` below */
+	struct ko_reducer red; /* as the op was at the time of the call */
 	size_t counts[];
 };
 
-/* Bytes of it, and the making of it in memory of so many. */
+/* Bytes of a struct ko_left for this call. */
 size_t ko_left_len(const struct ko_call *call);
+
+/* Fills `left`, which has ko_left_len bytes. */
 void ko_left_init(struct ko_left *left, const struct ko_call *call);
 
-/* There is none for such a call. Returns KOLO_ENOMEM. */
+/* Sets the error for a call that could not be left because there is no memory. Returns
+ * KOLO_ENOMEM. */
 int ko_left_fail(const struct ko_call *call);
 
-/* Are the arguments right? KOLO_EINVAL. */
+/* Checks the arguments. Errors: KOLO_EINVAL; KOLO_ENOTSUP if a stream can't take the operation. */
 int ko_call_check(const struct ko_call *call);
 
-/* Where each rank's part begins, nranks + 1 of them, in comm->firsts. */
+/* Fills comm->firsts: the first element of each rank's part, then the end of the last part. counts
+ * NULL: each part has call->n elements. */
 void ko_call_firsts(const struct ko_call *call, const size_t *counts);
 
 #endif

@@ -1,4 +1,4 @@
-/* A communicator: one rank's end of a ring. */
+/* A communicator: one rank's end of a ring, with all that it has. Functions here are in comm.c. */
 #ifndef COMM_CORE_COMM_H
 #define COMM_CORE_COMM_H
 
@@ -23,34 +23,36 @@ struct ko_bruck;
 struct ko_tuning;
 struct ko_windows;
 
-/* What operations with a queue that is a stream need of a communicator. */
+/* What a communicator has for operations on streams. cuda/ makes it and has more behind this
+ * head. */
 struct ko_attached {
-	/* Frees it, when what was recorded is done, or dropped because the communicator has failed */
+	/* Frees it. Called when all that was recorded is done or, because the communicator failed,
+	 * dropped */
 	void (*close)(struct ko_attached *attached);
-	uint64_t sent, received; /* payload recorded */
+	uint64_t sent, received; /* payload bytes recorded */
 };
 
-/* Equal on all ranks, as rank 0 says or has decided. */
+/* What rank 0 has decided. Equal on all ranks. */
 struct ko_agreed {
 	struct ko_limits limits;
 	struct ko_costs costs;
 	struct ko_algorithms algorithms;
-	enum ko_role slots_near; /* which end of a link the slots lie near, if that makes a difference */
+	enum ko_role slots_near; /* near which end of a link between NUMA nodes its slots lie */
 };
 
 /* Operations begun. */
 struct ko_sequence {
-	uint64_t seq;      /* their number, */
-	uint64_t history;  /* and all of them in one number */
+	uint64_t seq;      /* number of the last one, from 1 */
+	uint64_t history;  /* hash of all of them (ko_desc_history) */
 	_Atomic bool busy; /* one is running; a second one is a user's error */
 };
 
 /* Operations finished. */
 struct ko_counters {
-	uint64_t ops[KO_NALGORITHMS]; /* collectives; with one rank, which needs none, as if round the ring */
-	uint64_t p2p_ops;             /* those between pairs of ranks */
-	struct ko_model model;        /* bytes that they should have moved */
-	struct ko_model direct;       /* bytes read in other ranks' buffers, and written */
+	uint64_t ops[KO_NALGORITHMS]; /* collectives; a single rank's count as KO_RING */
+	uint64_t p2p_ops;             /* messages, groups of them, and collectives made of them */
+	struct ko_model model;        /* bytes that all of them should have moved, by formula */
+	struct ko_model direct;       /* bytes written to and read from other ranks' buffers */
 };
 
 struct kolo_comm {
@@ -61,64 +63,67 @@ struct kolo_comm {
 	struct ko_log log;
 
 	/* Operations */
-	struct ko_order *order; /* of those in queues and those that are done at once */
+	struct ko_order *order; /* of operations in queues and operations done at once */
 	struct ko_sequence sequence;
 	struct ko_counters counters;
-	struct kolo_queue *worker;    /* for what a group leaves to another thread; NULL: none needed yet */
-	struct ko_attached *attached; /* NULL: there has been none with a stream */
-	struct ko_premul *premuls;    /* npremuls of them */
+	struct kolo_queue *worker;    /* does its share of groups (group.c); NULL: none yet */
+	struct ko_attached *attached; /* NULL: no operation on a stream so far */
+	struct ko_premul *premuls;    /* npremuls ops made at run time */
 	int npremuls;
 
 	/* Waiting */
 	int timeout_ms;    /* without progress; 0: never */
 	int spins;         /* tries before a wait gives the core away */
-	int64_t looked_ms; /* ko_now_ms() of the last look at the lifelines, when spread */
-	/* What else it does from time to time, without blocking; NULL: nothing. 0, or an error that ends the wait */
+	int64_t looked_ms; /* ko_now_ms() of the last look at the lifelines, if spread */
+	/* What every wait does now and then, without blocking; NULL: nothing. An error ends the
+	 * wait */
 	int (*while_waiting)(struct kolo_comm *c);
 
 	/* The other ranks */
 	struct ko_agreed agreed;
 	struct ko_entry *table; /* who they are, by rank */
-	struct ko_ring ring;    /* and how they stand in it */
-	struct ko_edges edges;  /* of the ring; no links when there is one rank */
-	struct ko_bruck *bruck; /* NULL: there are none */
+	struct ko_ring ring;    /* their order in the ring */
+	struct ko_edges edges;  /* the links of the ring; none if there is one rank */
+	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/coll/bruck.h); NULL: none */
 	struct ko_lifelines *lifelines;
-	/* Shared by all ranks, with the board behind it; of a spread one each rank has its own, and no board */
-	struct ko_roster *roster;
-	const struct ko_roster *parent; /* while this one is made: whose failure ends that; NULL: none */
-	size_t shared_len;              /* bytes of both, whole pages; behind them come the lanes */
+	struct ko_roster *roster; /* shared by all ranks; if spread each rank has its own */
+	/* While this one is made: the parent's, whose failure ends that; NULL: none */
+	const struct ko_roster *parent;
+	size_t shared_len; /* bytes of roster and board, whole pages; near lanes follow */
 
-	/* Parts, each declared where its functions are; in one block with this (open.c) */
-	struct ko_board *board;       /* board.h */
-	struct ko_windows *windows;   /* window.h */
-	struct ko_readable *readable; /* peer.h */
-	struct ko_lanes *lanes;       /* lane.h */
-	struct ko_tuning *tuning;     /* learn.h */
-	struct ko_known *known;       /* KO_NKINDS of them; call.h */
+	/* Parts, each declared in the header named here; one block with this struct (open.c) */
+	struct ko_board *board;       /* comm/memory/board.h; if spread it has no cells */
+	struct ko_windows *windows;   /* comm/memory/window.h */
+	struct ko_readable *readable; /* comm/memory/cma.h */
+	struct ko_lanes *lanes;       /* comm/p2p/lane.h */
+	struct ko_tuning *tuning;     /* comm/core/learn.h */
+	struct ko_known *known;       /* comm/core/call.h; KO_NKINDS of them */
 
 	/* Memory */
-	size_t memory;  /* bytes allocated for it and what it always has */
-	size_t *firsts; /* nranks + 1, of the uneven blocks of the operation under way */
-	char *scratch;  /* KO_SCRATCH bytes, for what is read of other ranks' memory */
+	size_t memory;  /* bytes allocated for this struct and what every communicator has */
+	size_t *firsts; /* nranks + 1, where parts of the operation under way begin (call.h) */
+	char *scratch;  /* KO_SCRATCH bytes, for copies of other ranks' memory */
 };
 
 enum { KO_SCRATCH = 256 << 10 };
 
-/* kolo_op values from here on index premuls. */
+/* Values of kolo_op from KO_OP_FIRST on are ops made at run time: KO_OP_FIRST + index in
+ * premuls. */
 enum { KO_OP_FIRST = 0x1000 };
 
-/* The reducer of an op made at run time for `type`, NULL when there is none. */
+/* The reducer of an op made at run time for `type`. NULL: there is no such op. */
 const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
 
-/* What an op does to elements of `type`, of those made at run time as it is now. */
+/* What an op does to elements of `type`: a copy, so an op made at run time may be destroyed
+ * later. */
 struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
 
-/* "rank 2 (pid 712 on host)". Returns out. */
+/* Writes "rank 2 (pid 712 on host)". Returns out. */
 enum { KO_RANK_TEXT = 112 };
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT]);
 
-/* Fails the communicator on all ranks; the first cause stays. Returns its code, with its text as the thread's
- * error. From any thread. */
+/* Fails the communicator on all ranks. If it has failed already, the first cause stays. Returns the
+ * code of the cause and makes its text the thread's error. From any thread. */
 int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,33 +1,36 @@
-/* A rank's two edges of the ring: the links from prev and to next. */
+/* A rank's two edges of the ring: the link from prev and the link to next. */
 #ifndef COMM_CORE_EDGES_H
 #define COMM_CORE_EDGES_H
 
 #include "comm/core/run.h"
 
-/* Makes c->edges: chooses the transports, makes both ends here and joins them with the neighbours'; blocks until the deadline
- * (ko_now_ms(), INT64_MAX for never). Lifelines and roster must be there. Errors: those of kolo_comm_create. */
+/* Makes c->edges: chooses the transports, opens both ends here and joins them with the neighbours'
+ * ends. Lifelines and roster must be there. Blocks until the deadline (ko_now_ms(), INT64_MAX:
+ * never). Errors: those of kolo_comm_create. */
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline);
 
-/* Do any two neighbours live on different NUMA nodes of a host, and share their slots? */
+/* Are there neighbours on different NUMA nodes of a host that share the memory of their slots? */
 bool ko_edges_differ(const struct kolo_comm *c);
 
-/* "receiver", "sender": near whom slots between such lie; "" where there are none. */
+/* Near whom slots between such neighbours lie: "receiver" or "sender"; "" if there are none. */
 const char *ko_edges_slots_near(const struct kolo_comm *c);
 
-/* On all ranks, when nothing is under way: slots between such neighbours get to lie near that end. Errors: those of ko_wait,
- * KOLO_ENOMEM. */
+/* Moves the slots between such neighbours near that end. All ranks call it while nothing is under
+ * way. Blocks. Errors: those of ko_wait; KOLO_ENOMEM. */
 int ko_edges_settle(struct ko_run *run, enum ko_role near);
 
-/* Moves one end on towards the one at `peer`, which has this address; *done when they are joined, and then nothing more.
- * 0, or an error with the names of the two ranks. */
+/* Takes the next step to join this end with the one at `peer`, which has this address. *done: the
+ * two are joined; then further calls do nothing. Returns 0, joined or not, or an error that names
+ * the two ranks. */
 int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
 		 bool *done);
 
-/* The transport from one rank to another: what rank 0 asked for, for all edges or for those between hosts; else the best.
- * Both ends decide alike. KOLO_ENOTSUP. */
+/* Chooses the transport from one rank to another: the one that rank 0 asked for (for all edges, or
+ * for edges between hosts), else the best. Both ends choose the same. Errors: KOLO_ENOTSUP. */
 int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct ko_link_ops **out);
 
-/* A failure of a link to or from `peer`, whose text is the thread's, gets the names of the two ranks. Returns `code`. */
+/* A link to or from `peer` has failed with the thread's error. Adds the names of the two ranks to
+ * its text. Returns `code`. */
 int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int peer, int code);
 
 #endif

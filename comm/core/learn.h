@@ -1,25 +1,29 @@
-/* What is learnt from the operations themselves, by collective and class of size, because it differs from machine to
- * machine and can't be asked:
+/* Tuning: what a communicator learns from the times of its own operations, because it differs from
+ * machine to machine. Operations are sorted by collective and by class of size. Of each class there
+ * are two ways. ko_learn notes the time of each, and the faster one is used. Now and then the other
+ * one is tried again.
  *
- * With which stores results are written to dst. Ordinary ones read each line before they overwrite it and keep it in the
- * caches; streaming ones do neither, and are better for what is too large for the caches anyway. What the system
- * reads it writes as it likes. Each rank decides for itself.
+ * Stores: are results written to dst with ordinary or with streaming stores? Ordinary ones read
+ * each line before they overwrite it and keep it in the caches. Streaming ones do neither, and are
+ * better for what is too large for the caches. Each rank decides for itself. Bytes that the kernel
+ * copies (CMA) are not concerned.
  *
- * Whether plain memory of other ranks is better read directly than sent round the ring. One rank decides for all, whose
- * result comes last in the ring: it tells in its offer (direct.c).
+ * Reading: is plain memory of other ranks read directly (CMA) or sent round the ring? One rank, the
+ * decider, decides for all and says so in its cell (comm/coll/direct.c).
  *
- * Whether large messages are better offered than sent through the slots of a lane. Each sender decides for itself. */
+ * Messages: does a large message go by rendezvous or through the slots of a lane? Each sender
+ * decides for itself. */
 #ifndef COMM_CORE_LEARN_H
 #define COMM_CORE_LEARN_H
 
 #include "comm/core/run.h"
 
-/* Bytes that go to dst from which on stores are chosen. */
+/* Stores are chosen if at least this many bytes go to dst. */
 enum { KO_LEARN_STORES = 1 << 20 };
 
-/* What operations of one collective and class of sizes have cost when done in one of two ways. */
+/* What operations of one collective and class of size have cost in each of two ways. */
 struct ko_sample {
-	uint32_t count;
+	uint32_t count;       /* operations so far, in either way */
 	float ns_per_byte[2]; /* 0: not known */
 };
 
@@ -27,29 +31,31 @@ enum { KO_SAMPLES = 20 };
 
 /* All that a communicator has learnt. */
 struct ko_tuning {
-	/* Round the ring, and in windows: with ordinary or with streaming stores */
+	/* By ring (0) or windows (1), collective, class. Ways: ordinary or streaming stores */
 	struct ko_sample writing[2][KO_NKINDS][KO_SAMPLES];
-	/* Out of place, and in: round the ring, or in slots of a lane, or directly */
+	/* By collective, out of place (0) or in place (1), class. Ways: ring or slots, or CMA */
 	struct ko_sample reading[KO_NKINDS][2][KO_SAMPLES];
 };
 
-/* The rank that decides whether to read. */
+/* The decider: the rank whose result comes last in the ring. That is the rank before the root of a
+ * broadcast, the root of a reduce, and rank 0 for all others. */
 int ko_learn_decider(const struct ko_run *run);
 
-/* That rank's decision: of an operation in place, or out of it. */
+/* The decider's decision for an operation in place or out of place: is memory read directly? */
 bool ko_learn_to_read(const struct ko_run *run, bool in_place);
 
-/* The decision was that for `in_place`; the time that this operation takes counts for it. */
+/* The decider: the operation was decided as one in place or not. Its time will count for that. */
 void ko_learn_reading(struct ko_run *run, bool in_place);
 
 /* Chooses run->stores for an operation that is about to begin, by run->written and run->way. */
 void ko_learn_stores(struct ko_run *run);
 
-/* Chooses run->offers and run->stores for messages that are about to be sent and received, so many bytes in all: `large`
- * of those sent may be offered, and lie in plain memory. */
+/* Chooses run->offers (rendezvous for plain memory) and run->stores for messages that are about to
+ * be sent and received. `sent` and `received`: bytes of all of them. `large`: bytes of those sent
+ * that lie in plain memory and are large enough for rendezvous. */
 void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t received);
 
-/* The operation has succeeded. */
+/* The operation has succeeded: notes its time. */
 void ko_learn(struct ko_run *run);
 
 #endif

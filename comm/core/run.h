@@ -1,4 +1,4 @@
-/* One operation under way on one rank. */
+/* A run: one operation under way on one rank, from ko_run_claim to ko_run_end. */
 #ifndef COMM_CORE_RUN_H
 #define COMM_CORE_RUN_H
 
@@ -9,53 +9,67 @@
 struct ko_moves;
 struct ko_sample;
 
-/* How ranks get at each other's buffers. */
-enum ko_way { KO_NO_WAY, KO_BY_CMA, KO_BY_WINDOW };
+/* How ranks get at each other's buffers, if they do. */
+enum ko_way {
+	KO_NO_WAY,
+	KO_BY_CMA,    /* the kernel copies (comm/memory/cma.h) */
+	KO_BY_WINDOW, /* they lie in memory from kolo_alloc (comm/memory/window.h) */
+};
 
 struct ko_run {
 	struct kolo_comm *comm;
 	struct ko_desc desc;
-	uint32_t tag;                  /* of the history up to desc; every slot and every cell carries it */
-	size_t size;                   /* bytes of an element */
-	ko_fill_fn *copy;              /* for this type */
-	enum ko_stores stores;         /* for what goes to dst */
-	size_t written;                /* bytes that go there and were not read just before */
-	bool in_place, giver_in_place; /* for this rank; for root of a broadcast, or who decides (learn.h) */
-	/* What is learnt of it, NULL where nothing is, and then when it began */
-	struct ko_sample *writing, *reading;
-	int64_t began_ns;
-	struct ko_reducer red; /* what reductions do, barrier's empty one included */
+	uint32_t tag;          /* of the history up to desc; in all its slots and cells */
+	size_t size;           /* bytes of an element */
+	ko_fill_fn *copy;      /* for this type */
+	enum ko_stores stores; /* for what goes to dst */
+	size_t written;        /* bytes that go to dst and were not read just before */
+	bool in_place;         /* for this rank */
+	bool giver_in_place;   /* for the root of a broadcast; else for the decider (learn.h) */
+
+	/* Tuning (learn.h) */
+	struct ko_sample *writing; /* where the time counts for stores; NULL: nowhere */
+	struct ko_sample *reading; /* where the time counts for CMA; NULL: nowhere */
+	int64_t began_ns;          /* ko_now_ns() of the beginning, if one of them is set */
+
+	struct ko_reducer red; /* what a reduction does; a barrier's is empty */
 	struct ko_plan plan;
-	const struct ko_moves *moves; /* that its rounds are made of */
-	enum ko_algorithm algorithm;  /* what it is done with: KO_DIRECT when that is sure, */
-	bool offers;                  /* for that is tried, */
-	bool may_read;                /* in plain memory too */
-	enum ko_way way;              /* how it was done directly */
-	/* In plain memory: root of a broadcast writes a share to each of the others, or each rank adds up a share of a reduce */
+	const struct ko_moves *moves; /* what its rounds are made of (comm/coll/moves.h) */
+	enum ko_algorithm algorithm;  /* KO_DIRECT only once all ranks have agreed on it */
+	/* A collective: all ranks try to agree on KO_DIRECT. Messages: plain memory goes by
+	 * rendezvous */
+	bool offers;
+	bool may_read;   /* a collective: KO_DIRECT may read plain memory, too */
+	enum ko_way way; /* how KO_DIRECT, or rendezvous in plain memory, gets at buffers */
+	/* By CMA: the root of a broadcast writes a share to each rank, or each rank adds up a share
+	 * of a reduce */
 	bool shared;
-	const char *vector; /* this rank's, of those that all fill; NULL: there are none */
-	int64_t since;      /* when it began; 0: nobody wants to know */
-	/* Does it still wait for `rank`? NULL: for all that have not finished it */
+	const char *vector; /* this rank's, if the link from prev may fill it; NULL: none */
+	int64_t since;      /* ko_now_ns() of the beginning; 0: it is neither logged nor traced */
+	/* Does it still need `rank`? NULL: it needs every rank that has not finished it */
 	bool (*needs)(const struct kolo_comm *c, int rank);
 };
 
-/* Makes the communicator this thread's until ko_run_end. KOLO_EINVAL where another one is in an operation. */
+/* Claims the communicator for this thread until ko_run_end or ko_run_release. Errors: KOLO_EINVAL
+ * if another thread is in an operation. */
 int ko_run_claim(struct kolo_comm *c, enum ko_coll coll);
 
-/* What was claimed is free again; ko_run_end does it, too. */
+/* Gives up the claim. ko_run_end does that, too. */
 static inline void ko_run_release(struct kolo_comm *c)
 {
 	atomic_store_explicit(&c->sequence.busy, false, memory_order_release);
 }
 
-/* The operation desc of run->comm, which gets its number and its tag, begins: afterwards every rank knows what this one
- * is about to do. What ranks do in pairs has no number. Errors: what the communicator has failed with; KOLO_EPEER. */
+/* Begins the operation run->desc and posts it in the roster, so that every rank can see what this
+ * one does. A collective gets its number and tag; a message or group has neither. Errors: the cause
+ * of the communicator's failure; KOLO_EPEER. */
 int ko_run_begin(struct ko_run *run);
 
-/* It is over, with `rc`. Whatever it fails with, the others learn it: a failed communicator stays failed everywhere. */
+/* Ends the operation, which returned `rc`, and the claim. After an error the communicator has
+ * failed on all ranks. Returns 0 or the code of the cause. */
 int ko_run_end(struct ko_run *run, int rc);
 
-/* The operation as one that waits, as long as it stays where it is. */
+/* The waiter (wait.h) of an operation. It points into *run. */
 static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
 {
 	return (struct ko_waiter){
@@ -63,7 +77,7 @@ static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
 	};
 }
 
-/* ko_wait_for in the operation. */
+/* ko_wait_for, for an operation. */
 static inline int ko_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
 			  ko_try_fn *try, void *what)
 {
@@ -72,7 +86,7 @@ static inline int ko_wait(const struct ko_run *run, int peer, const char *transp
 	return ko_wait_for(&waiter, peer, transport, kind, try, what);
 }
 
-/* dst = len bytes that belong there, with the operation's stores. */
+/* Copies len bytes of a result to dst, with the operation's stores. */
 static inline void ko_run_copy(const struct ko_run *run, void *dst, const void *src, size_t len)
 {
 	if (run->stores == KO_STREAMING)
@@ -81,7 +95,8 @@ static inline void ko_run_copy(const struct ko_run *run, void *dst, const void *
 		memcpy(dst, src, len);
 }
 
-/* Element `element` of a buffer, which may be NULL where nothing is read or written. */
+/* The address of an element of a buffer. base NULL: NULL, since nothing is read or written
+ * there. */
 static inline const void *ko_at(const struct ko_run *run, const void *base, size_t element)
 {
 	return base ? (const char *)base + element * run->size : NULL;

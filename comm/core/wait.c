@@ -436,7 +436,7 @@ int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport,
 
 struct patience {
 	const struct ko_waiter *waiter;
-	int behind;
+	int other;
 	int64_t until;
 };
 
@@ -444,15 +444,15 @@ static int try_later(void *what)
 {
 	const struct patience *p = what;
 
-	return ko_now_ms() < p->until && ko_wait_needs(p->waiter, p->behind) ? KO_EAGAIN : 0;
+	return ko_now_ms() < p->until && ko_wait_needs(p->waiter, p->other) ? KO_EAGAIN : 0;
 }
 
-int ko_wait_for_cause(const struct ko_waiter *waiter, int peer, int behind, const char *transport)
+int ko_wait_for_cause(const struct ko_waiter *waiter, int peer, int other, const char *transport)
 {
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
 	const struct kolo_comm *c = waiter->comm;
 	int patience = c->spread ? ELSEWHERE_MS : HERE_MS, half = c->timeout_ms / 2;
-	struct patience p = { waiter, behind, ko_now_ms() + (half && half < patience ? half : patience) };
+	struct patience p = { waiter, other, ko_now_ms() + (half && half < patience ? half : patience) };
 	struct ko_waiter lost = *waiter;
 
 	lost.lost = true;

@@ -1,6 +1,7 @@
-/* Waiting, and what a rank looks after while it waits for another: whether the communicator has failed, whether
- * the other is in the same operation, whether everyone still lives, and how long it has been. The error texts
- * about other ranks are written here; the operation's end tells them to everyone. */
+/* Waiting for another rank. A rank that waits looks now and then whether the communicator has
+ * failed, whether the other rank is in the same operation, whether all ranks live, and whether it
+ * has waited too long. The error texts about other ranks are written here; ko_run_end passes them
+ * to all ranks. */
 #ifndef COMM_CORE_WAIT_H
 #define COMM_CORE_WAIT_H
 
@@ -16,44 +17,50 @@ static inline void ko_relax(void)
 #endif
 }
 
-/* Is what is waited for there? 0, KO_EAGAIN, or an error. */
+/* Has what is waited for happened? Returns 0, KO_EAGAIN (not yet) or an error. Never blocks. */
 typedef int ko_try_fn(void *what);
 
-/* Who waits: a rank, in an operation or, with `seq` 0, while it makes the communicator. */
+/* Who waits: this rank, in an operation. */
 struct ko_waiter {
 	struct kolo_comm *comm;
-	const struct ko_desc *desc;
-	/* Does it still wait for `rank`? NULL: for all that have not finished the operation */
+	const struct ko_desc *desc; /* seq 0: the communicator is still being made */
+	/* Does it still need `rank`? NULL: it needs every rank that has not finished the
+	 * operation */
 	bool (*needs)(const struct kolo_comm *c, int rank);
-	int64_t since; /* when it began; 0: nobody wants to know */
-	bool lost;     /* a link has failed: it will fail, with the best text that there is */
+	int64_t since; /* not 0: waits are traced */
+	bool lost;     /* a link has failed, and this wait is for the cause (ko_wait_for_cause) */
 };
 
-/* Blocks until try(what) says something else than KO_EAGAIN; it is rank `peer` who has to do something, through
- * `transport`, and `kind` is the trace's word for it. Errors: try's; KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT, or
- * whatever another rank failed with. */
+/* Blocks while try(what) returns KO_EAGAIN. Rank `peer` has to do something, through `transport`:
+ * the error texts name both. `kind` is the trace's word for the wait. Errors: those of try;
+ * KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT, or the cause of the communicator's failure. */
 int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport, enum ko_trace_kind kind,
 		ko_try_fn *try, void *what);
 
-/* What the communicator has failed with, also by what other hosts say; where it is spread over hosts, to be asked from time to
- * time. */
+/* Returns 0 or the cause of the communicator's failure. If the ranks are on several hosts it first
+ * reads, every 10 ms, what the other hosts have sent. Never blocks. */
 int ko_wait_hear(struct kolo_comm *comm);
 
-/* Before an operation: has the communicator failed, or a rank that it needs gone away? */
+/* Before an operation. Returns the cause of the communicator's failure, KOLO_EPEER if a rank that
+ * the operation needs has left or died, or 0. */
 int ko_wait_health(struct kolo_comm *comm, const struct ko_desc *desc);
 
-/* Has the rank, as far as this one knows, not done its part of the operation? */
+/* Does the waiter still need the rank, as far as is known here? */
 bool ko_wait_needs(const struct ko_waiter *waiter, int rank);
 
-/* A link has failed, while `peer` was waited for through `transport`: when a rank dies so do its links, and they may be the
- * first to notice. But what happened is for those to say whose texts name the dead. Waits for them, for a moment, or until
- * `behind`, the rank at its other end, is not needed any more. 0, or what ko_wait_for fails with. */
-int ko_wait_for_cause(const struct ko_waiter *waiter, int peer, int behind, const char *transport);
+/* Waits for the cause of a link's failure. When a rank dies, the ranks next to it may see their
+ * links fail before anybody reports the death, and the report has the better text: it names the
+ * dead rank. `peer`, through `transport`, was waited for. `other` is the rank at the failed link's
+ * other end. Waits up to 200 ms (1.5 s across hosts), and no longer than `other` is needed. Returns
+ * an error of ko_wait_for, or 0: no cause became known. */
+int ko_wait_for_cause(const struct ko_waiter *waiter, int peer, int other, const char *transport);
 
-/* Compares the operation with the peer's of the same number, where that has posted one. KOLO_EMISMATCH. */
+/* Compares the operation with the one of the same number that the peer has posted, if it has.
+ * Errors: KOLO_EMISMATCH. */
 int ko_wait_compare(struct kolo_comm *comm, const struct ko_desc *desc, int peer);
 
-/* A slot of `peer` carried the tag of another operation. Returns KOLO_EMISMATCH. */
+/* A slot or cell of `peer` carried the tag of another operation. Finds the first operation in which
+ * the two ranks differ. Returns KOLO_EMISMATCH. Across hosts it blocks for up to a second. */
 int ko_wait_mismatch(struct kolo_comm *comm, const struct ko_desc *desc, int peer, uint32_t tag);
 
 #endif

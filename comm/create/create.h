@@ -1,11 +1,12 @@
-/* The last steps of making a communicator, for who has the table of its ranks. */
+/* The last steps of making a communicator, after its ranks are known. */
 #ifndef COMM_CREATE_CREATE_H
 #define COMM_CREATE_CREATE_H
 
 #include "comm/create/open.h"
 
-/* From c->table of all ranks to a working communicator; blocks until the deadline (ko_now_ms(), INT64_MAX for
- * never). Errors: those of kolo_comm_create. */
+/* Makes a working communicator of one that ko_comm_start has returned and whose c->table has all
+ * ranks. Blocks until the deadline (ko_now_ms(), INT64_MAX: never). Errors: those of
+ * kolo_comm_create. */
 int ko_comm_complete(struct kolo_comm *c, int64_t deadline);
 
 #endif

@@ -1,5 +1,6 @@
-/* Plain memory of another rank's process, read and written by the kernel (process_vm_readv, process_vm_writev). Not
- * everyone may: containers, Yama and seccomp forbid it; a communicator tries it once, when it is made. */
+/* CMA (cross memory attach): the kernel reads and writes plain memory of another rank's process
+ * (process_vm_readv, process_vm_writev). Containers, Yama and seccomp may forbid it, so a
+ * communicator tries it once, when it is made (comm/create/probe.c). */
 #ifndef COMM_MEMORY_CMA_H
 #define COMM_MEMORY_CMA_H
 
@@ -7,30 +8,33 @@
 
 enum { KO_READABLE = 4 };
 
-/* Bytes of this rank's memory. */
+/* A range of this rank's memory: address and bytes. */
 struct ko_range {
 	uint64_t first, len;
 };
 
-/* What of it others can get at, as far as was asked last. */
+/* The ranges that ko_cma_offers found good last. */
 struct ko_readable {
 	struct ko_range ranges[KO_READABLE];
-	unsigned asked; /* times; the next one's place is asked % KO_READABLE */
+	unsigned asked; /* ranges found so far; the next one's place is asked % KO_READABLE */
 };
 
-/* May this rank read what rank `rank` has at address `at`, the number `secret`, and write it there once more? */
+/* Tries CMA: rank `rank` has the number `secret` at address `at`. Can this rank read it there, and
+ * write it back? */
 bool ko_cma_reachable(const struct kolo_comm *c, int rank, uint64_t at, uint64_t secret);
 
-/* Can others get at all of these bytes of this rank's own memory, as far as both ends tell? Memory of devices, and what was
- * made secret, they can't. */
+/* Can the kernel get at these bytes of this rank's own memory for other ranks? It tries the first
+ * and the last byte. Memory of devices and secret memory (memfd_secret) are refused. */
 bool ko_cma_offers(struct kolo_comm *c, const void *buffer, size_t len);
 
-/* out = `len` bytes at address `at` of `rank`. Errors: KOLO_EPEER (it has ended), KOLO_ESYS. */
+/* Reads `len` bytes at address `at` of rank `rank` into out. Errors: KOLO_EPEER (its process has
+ * ended), KOLO_ESYS. */
 int ko_cma_read(const struct kolo_comm *c, int rank, uint64_t at, void *out, size_t len);
 
-/* `len` bytes at address `at` of `rank` = src. Not once the communicator has failed: who has returned from the operation
- * uses that memory for other things, and who has ended has left its pid to others. Errors: as above, and what it failed
- * with. */
+/* Writes `len` bytes from src to address `at` of rank `rank`. Writes nothing after the communicator
+ * has failed: a rank that has returned from the operation uses that memory for other things, and
+ * the pid of a process that has ended may belong to another one. Errors: KOLO_EPEER (its process
+ * has ended), KOLO_ESYS, the cause of the communicator's failure. */
 int ko_cma_write(const struct kolo_comm *c, int rank, uint64_t at, const void *src, size_t len);
 
 #endif

@@ -1,6 +1,7 @@
-/* Far lanes: where ranks are on several hosts, lanes are links of whatever transport joins the two. One is made when its
- * sender first has something for its receiver: the sender calls, and the receiver answers as soon as it waits in any call,
- * whomever it waits for. */
+/* Far lanes: the lanes of a communicator whose ranks are on several hosts. Each is a link of the
+ * transport that joins the two ranks. It is made when its sender first has a message for its
+ * receiver: the sender dials the receiver. The receiver answers as soon as it waits in any
+ * operation of this communicator, for whatever rank. */
 #ifndef COMM_P2P_FAR_H
 #define COMM_P2P_FAR_H
 
@@ -8,7 +9,8 @@
 
 extern const struct ko_lane_ops ko_far_ops;
 
-/* Answers calls, from time to time, and looks after lanes that nobody here waits for. KOLO_ENOMEM, KOLO_ESYS. */
+/* Answers ranks that dial this one, and moves on lanes that nothing here waits for. At most once a
+ * millisecond, unless a lane is being joined. Never blocks. Errors: KOLO_ENOMEM, KOLO_ESYS. */
 int ko_far_listen(struct kolo_comm *c);
 
 #endif

@@ -1,13 +1,16 @@
-/* Lanes: a small place in shared memory from each rank to each other one, for what the two have to do with each other
- * alone. All lanes lie in one sparse file, which every rank has from the beginning: a lane is mapped when it is first used
- * and takes memory where it is touched, so there is nothing to connect and nobody has to accept.
+/* Lanes. A lane carries the messages from one rank to another one, in order. There are two kinds:
+ * near lanes (near.c), and far lanes if the ranks are on several hosts (far.c). struct ko_lane_ops
+ * is what both can do. The loop over all lanes is in transfer.c.
  *
- * A lane carries messages in order. A message is one line, or several: a small payload lies in the line itself, a larger
- * one in slots, one for a line; of a large one the line says where it lies, and both ends copy it, piece by piece, whoever
- * comes to a piece first. near.c does that.
+ * A near lane is a small place in shared memory. All near lanes lie in one sparse file, which every
+ * rank has from the beginning. A lane is mapped when it is first used, and takes memory where it is
+ * touched. So there is nothing to connect or to accept.
  *
- * Where the ranks have no memory in common a lane is a link instead (far.c). What both have to do is in struct ko_lane_ops,
- * and the loop over all lanes in transfer.c. */
+ * A message in a near lane is one line or several, by its size. A small payload lies in the line
+ * itself. A larger one lies in slots, one for each line. A large one goes by rendezvous: the line
+ * says where it lies, and both ends copy pieces of it, each the next piece that nobody has claimed.
+ *
+ * A far lane is a link (comm/transport/link.h). */
 #ifndef COMM_P2P_LANE_H
 #define COMM_P2P_LANE_H
 
@@ -23,23 +26,24 @@ struct kolo_comm;
 
 enum {
 	KO_LANE_LINES = 32,
-	KO_LANE_SLOTS = 8, /* fewer: lines with a small payload, or none, need none */
-	KO_LANE_SLOT = 8 << 10,
-	KO_LANE_SMALL = 40, /* bytes in a line */
-	KO_LANES_KEPT = 16  /* lanes of a rank whose slots keep their memory while idle */
+	KO_LANE_SLOTS = 8,      /* fewer than lines: not each line needs a slot */
+	KO_LANE_SLOT = 8 << 10, /* bytes of a slot */
+	KO_LANE_SMALL = 40,     /* bytes of payload in a line */
+	KO_LANES_KEPT = 16      /* lanes of a rank whose slots keep their memory while idle */
 };
 
 enum ko_line_kind {
 	KO_LINE_SMALL, /* a whole message */
-	KO_LINE_SLOT,  /* the beginning of one in slots, */
-	KO_LINE_MORE,  /* and the rest of it */
-	KO_LINE_RNDV,  /* a whole one, which lies where `small`, a ko_where, says */
+	KO_LINE_SLOT,  /* the beginning of a message in slots */
+	KO_LINE_MORE,  /* more of it */
+	KO_LINE_RNDV,  /* a message by rendezvous; `small` has a struct ko_where: where it lies */
 };
 
 struct ko_line {
-	/* Counts the lane's lines from 1. The sender writes it last: who sees it sees the rest, and the slot */
+	/* Number of the line in its lane, from 1. The sender writes it last, so a receiver that
+	 * sees it also sees the rest of the line and the slot */
 	_Alignas(64) _Atomic uint32_t number;
-	uint32_t tag; /* of the operation that the message belongs to; 0: of a send */
+	uint32_t tag; /* of the message's operation; 0: a send or a group */
 	uint64_t n;   /* elements of the message */
 	uint8_t kind; /* enum ko_line_kind */
 	uint8_t type; /* enum kolo_type */
@@ -47,16 +51,19 @@ struct ko_line {
 };
 
 struct ko_lane {
-	struct ko_line line[KO_LANE_LINES]; /* by number */
-	/* Number of the last line that the receiver has done with; what it has taken the sender may write again */
+	struct ko_line line[KO_LANE_LINES]; /* line number k lies at k % KO_LANE_LINES */
+	/* Number of the last line that the receiver has read; the sender may write up to it
+	 * again */
 	_Alignas(64) _Atomic uint32_t taken;
-	/* Number of the line whose offer the receiver has answered last: where it wants the message */
+	/* Number of the KO_LINE_RNDV line that the receiver has answered last */
 	_Alignas(64) _Atomic uint32_t answered;
-	struct ko_where answer;
-	/* Pieces of offered messages, all of them since the beginning: that an end has begun to copy, or copied. */
+	struct ko_where answer; /* the receiver's buffer for that message */
+	/* Pieces of rendezvous messages that an end has claimed, to copy them; counted since the
+	 * beginning */
 	_Alignas(64) _Atomic uint64_t claimed;
-	_Atomic uint64_t copied;
-	/* From KO_LANE_HEAD on: the slots. */
+	_Atomic uint64_t copied; /* pieces that are copied; <= claimed */
+
+	/* From KO_LANE_HEAD on: the slots */
 };
 
 enum { KO_LANE_HEAD = 4096, KO_LANE_LEN = KO_LANE_HEAD + KO_LANE_SLOTS * KO_LANE_SLOT };
@@ -64,123 +71,143 @@ enum { KO_LANE_HEAD = 4096, KO_LANE_LEN = KO_LANE_HEAD + KO_LANE_SLOTS * KO_LANE
 /* How far a transfer is. */
 enum ko_stage {
 	KO_STAGE_WAITING, /* not begun */
-	KO_STAGE_SLOTS,   /* in slots, the first of which has gone or come */
-	KO_STAGE_RNDV,    /* both ends know of it, and copy pieces */
-	KO_STAGE_DONE,    /* sent, in slots, while one before it may still be offered */
+	KO_STAGE_SLOTS,   /* its first slot has gone or come */
+	KO_STAGE_RNDV,    /* by rendezvous: its line has gone or come, and both ends copy pieces */
+	KO_STAGE_DONE,    /* all of it is in the lane; one before it may not be copied yet */
 };
 
-/* Pieces that an end copies, as bytes of the message. */
+/* Pieces of a rendezvous message that an end has claimed. */
 struct ko_claim {
-	uint64_t pieces; /* 0: none */
-	size_t first, len;
+	uint64_t pieces;   /* 0: none */
+	size_t first, len; /* bytes of the message */
 };
 
 /* A message of this rank to or from another one. */
 struct ko_transfer {
-	/* As the operation has it: */
-	int peer; /* or this rank itself, where another transfer is the other end */
+	/* What the operation asks for */
+	int peer; /* may be this rank; then another transfer is the other end */
 	bool sends;
 	enum kolo_type type;
-	char *buffer; /* n elements; only read where it sends */
+	char *buffer; /* n elements; only read if it sends */
 	size_t n;
-	/* While it is done: */
+
+	/* How far it is */
 	struct ko_transfer *next; /* in its lane */
 	enum ko_stage stage;
-	size_t bytes, moved; /* moved counts those in slots */
-	uint32_t line;       /* in which it was offered */
-	struct ko_where there;
-	struct ko_claim mine; /* that the receiver has not copied yet */
+	size_t bytes;          /* of the message */
+	size_t moved;          /* bytes that went or came in lines and slots */
+	uint32_t line;         /* sender: number of its last line so far */
+	struct ko_where there; /* receiver: the sender's buffer of a rendezvous message */
+	struct ko_claim mine;  /* receiver: pieces claimed with the line, not copied yet */
 };
 
 /* One rank's end of a lane. */
 struct ko_lane_end {
-	struct ko_lane *lane; /* NULL: not mapped yet */
-	struct ko_far *far;   /* where the ranks have no memory in common: instead of it (far.h) */
+	struct ko_lane *lane; /* a near lane; NULL: not mapped yet */
+	struct ko_far *far;   /* a far lane; NULL: not made yet */
 	int peer;
 	bool sends;
-	uint32_t next;   /* number of the line that it comes to next */
-	uint32_t taken;  /* as the sender saw it last */
-	uint64_t pieces; /* of all offered messages that are over */
-	bool has_slots;  /* the sender has used slots, which have memory */
-	uint64_t used;   /* when it was last used, in uses of all lanes */
-	/* Of the operation under way: what is left to do in this lane, in order; NULL: nothing */
-	struct ko_transfer *first, *last;
-	struct ko_transfer
-		*unposted; /* of the sender's: the first one that is not wholly in the lane; NULL: all are */
-	struct ko_lane_end *busy; /* the next end with something to do */
+	uint64_t used; /* when it was last used, counted in uses of all lanes */
+
+	/* A near lane */
+	uint32_t next;   /* number of the line that this end writes or reads next */
+	uint32_t taken;  /* sender: the lane's `taken` as it saw it last */
+	uint64_t pieces; /* of all rendezvous messages that are over */
+	bool has_slots;  /* sender: it has used slots, so they have memory */
+
+	/* The operation under way */
+	struct ko_transfer *first, *last; /* left to do in this lane, in order; NULL: nothing */
+	struct ko_transfer *unposted;     /* sender: the first not wholly in the lane, or NULL */
+	struct ko_lane_end *busy;         /* the next end with something to do */
 };
 
-/* What the lanes of a communicator are. */
+/* What a kind of lanes does. All lanes of a communicator are of one kind. */
 struct ko_lane_ops {
-	/* Makes this rank's end of one that is used for the first time. KOLO_ENOMEM, KOLO_ESYS. */
+	/* Makes this rank's end of a lane when it is first used. Errors: KOLO_ENOMEM, KOLO_ESYS. */
 	int (*open)(struct kolo_comm *c, struct ko_lane_end *end);
 
-	/* Moves the end's transfers on, as far as that goes without blocking. may_help: this rank has nothing else to do, and
-	 * may do what is left to the receiver. KO_EAGAIN: they could not be moved; 0: they could. Errors: KOLO_EMISMATCH,
-	 * those of ko_cma_read and ko_cma_write, or of the link and of ko_lifelines_dial. */
+	/* Advances the end's transfers as far as it can without blocking. may_help: this rank has
+	 * nothing else to do, so a sender may copy pieces of a rendezvous message too. Returns 0 if
+	 * something has moved, else KO_EAGAIN. Errors: KOLO_EMISMATCH; near: those of ko_cma_read
+	 * and ko_cma_write; far: those of the link and of ko_lifelines_dial. */
 	int (*advance)(struct ko_run *run, struct ko_lane_end *end, bool may_help);
 
-	/* An operation has failed with `code`, and its text. Returns a code, the text of which says more if the lane knows
-	 * more. */
+	/* An operation has failed with `code`; its text is the thread's error. Returns the code to
+	 * report: `code`, or another one with a better text. May block, for the cause
+	 * (ko_wait_for_cause). */
 	int (*explain)(struct ko_run *run, int code);
 
-	/* Where more lanes keep memory or links than shall, those that have been idle for longest give them back. */
+	/* If too many lanes keep memory or links, those that have been idle for longest give theirs
+	 * back. */
 	void (*trim)(struct kolo_comm *c);
 
-	/* Bytes allocated for it. */
+	/* Bytes allocated for a lane by this end. */
 	size_t (*memory)(const struct ko_lane_end *end);
 
-	/* Frees all that open and advance have made. failed: nobody waits for what is under way. */
+	/* Frees all that open and advance have made. failed: the communicator has; messages under
+	 * way are dropped. */
 	void (*close)(struct ko_lane_end *end, bool failed);
 };
 
-/* All lanes that end at a rank. */
+/* All lanes that begin or end at this rank. */
 struct ko_lanes {
 	const struct ko_lane_ops *ops;
-	int fd; /* the shared memory, -1: none */
-	uint64_t uses;
-	struct ko_lane_end *ends;      /* 2 * nranks: to each rank, then from each; NULL: none used yet */
-	size_t with_slots;             /* lanes to others whose slots have memory */
-	struct ko_lane_end *busy;      /* the ends with something to do */
+	struct ko_lane_end *ends;      /* 2 * nranks: to each rank, then from each, or NULL */
+	struct ko_lane_end *busy;      /* list of the ends with something to do */
+	uint64_t uses;                 /* of all lanes so far */
 	uint64_t sent, received;       /* bytes */
-	struct ko_transfer *transfers; /* of the operation under way; room for so many */
-	size_t room;
-	/* Far ones: how many this rank has ever sent through, and keeps open; is one being joined; the last look for calls; the
-	 * end whose link has failed */
-	int nfar, kept;
-	bool joining;
-	int64_t listened_ms;
-	struct ko_lane_end *failed;
+	struct ko_transfer *transfers; /* of the operation under way */
+	size_t room;                   /* transfers that have room there */
+
+	/* Near lanes */
+	int fd;            /* the file that they lie in; -1: none */
+	size_t with_slots; /* lanes to other ranks whose slots have memory */
+
+	/* Far lanes */
+	int nfar;                   /* lanes that this rank has ever sent through */
+	int kept;                   /* lanes to other ranks that stay open while idle */
+	bool joining;               /* a lane is being joined */
+	int64_t listened_ms;        /* ko_now_ms() of the last look for ranks that dial this one */
+	struct ko_lane_end *failed; /* the end whose link has failed; NULL: none */
 };
 
-/* Bytes of all lanes in the shared memory, most of which are never touched. */
+/* Bytes of all near lanes in the file. Most of them are never touched. */
 uint64_t ko_lanes_len(int nranks);
 
-/* This rank's end of the lane to `peer`, or from it. Blocks for system calls the first time. KOLO_ENOMEM, KOLO_ESYS. */
+/* Finds this rank's end of the lane to `peer` (sends) or from it. Makes it at the first time, with
+ * system calls. Errors: KOLO_ENOMEM, KOLO_ESYS. */
 int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end **out);
 
-/* Sender: the next line, lent until commit, NULL while the lane is full; with its slot, or without. Receiver: the next
- * line, lent until taken, NULL while there is none. */
+/* Sender of a near lane: the next line, with its slot or without, to be filled before
+ * ko_lane_commit. NULL: the lane is full. */
 struct ko_line *ko_lane_acquire(struct ko_lane_end *end, bool with_slot);
+
+/* Sender of a near lane: gives the line, and its slot, to the receiver. */
 void ko_lane_commit(struct ko_lane_end *end);
+
+/* Receiver of a near lane: the next line, which stays until ko_lane_take. NULL: none has come. */
 struct ko_line *ko_lane_peek(const struct ko_lane_end *end);
+
+/* Receiver of a near lane: the line and its slot have been read; the sender may write them
+ * again. */
 void ko_lane_take(struct ko_lane_end *end);
 
-/* Sender: has the receiver done with everything up to the line of this number? */
+/* Sender of a near lane: has the receiver taken the line of this number? */
 bool ko_lane_is_taken(struct ko_lane_end *end, uint32_t line);
 
-/* The line that the end comes to next, and the slot of it, whoever has them. */
+/* The line that the end of a near lane comes to next, and its slot. The other end may have them. */
 struct ko_line *ko_lane_line(const struct ko_lane_end *end);
 char *ko_lane_slot(const struct ko_lane_end *end);
 
-/* What has come for the transfer belongs to another operation, or has another n or type. Returns KOLO_EMISMATCH. */
+/* Reports that a message with this tag, n and type has come for the transfer, and one of them is
+ * another one than the transfer's. Returns KOLO_EMISMATCH. */
 int ko_lane_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32_t tag, uint64_t n,
 		     uint32_t their_type);
 
-/* Bytes allocated for all. */
+/* Bytes allocated for all lanes by this rank. */
 size_t ko_lanes_memory(const struct kolo_comm *c);
 
-/* Closes and frees all. Of a communicator that has failed nobody waits for what is under way. */
+/* Closes and frees all lanes. failed: the communicator has; messages under way are dropped. */
 void ko_lanes_close(struct kolo_comm *c, bool failed);
 
 #endif

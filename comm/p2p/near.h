@@ -1,5 +1,6 @@
-/* Near lanes: those in the memory that the ranks of a host share. A message lies in lines and slots of its lane; a large
- * one stays where it is, and both ends copy it. */
+/* Near lanes: lanes in memory that the ranks of a host share. A message goes through the lines and
+ * slots of its lane. A large one stays in the sender's buffer, and both ends copy it from there to
+ * the receiver's (rendezvous). */
 #ifndef COMM_P2P_NEAR_H
 #define COMM_P2P_NEAR_H
 

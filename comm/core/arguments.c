@@ -1,12 +1,12 @@
-/* What a caller may get wrong, found before anything is done. See call.h. */
+/* Checks the arguments of a call before anything is done (ko_call_check). */
 #include "comm/core/call.h"
 #include "comm/sys/queue.h"
 
-/* What an operation reads and writes of this rank's memory, in elements. */
+/* What an operation reads and writes in this rank's buffers. */
 struct extent {
-	size_t src, dst;
-	/* What this rank alone gives, or gets, and where the same part lies in the other buffer: in place they are one.
-	 * SIZE_MAX: the operation can't be done in place */
+	size_t src, dst; /* elements */
+	/* The operation is in place if element src_at of src and element dst_at of dst are the
+	 * same. SIZE_MAX: it can't be done in place */
 	size_t src_at, dst_at;
 };
 
@@ -15,7 +15,7 @@ static const char *name_of(const struct ko_call *call)
 	return ko_coll_name((int)call->coll);
 }
 
-/* Elements of the parts of ranks before `rank` together, where `counts` tells, else n each; rank == nranks: of all. */
+/* Elements of the parts of all ranks before `rank`, which may be nranks. counts NULL: n each. */
 static size_t elements_before(const struct ko_call *call, const size_t *counts, int rank)
 {
 	size_t sum = 0;
@@ -31,7 +31,7 @@ static struct extent extent_of(const struct ko_call *call)
 {
 	int rank = call->comm->rank, nranks = call->comm->nranks;
 	bool is_root = rank == call->root;
-	/* Where only root has counts, the other ranks have n, and need not know more. */
+	/* If only root has counts, the other ranks have n and need not know more. */
 	bool whole = !call->uneven || call->counts;
 	size_t all = whole ? elements_before(call, call->counts, nranks) : 0;
 	size_t before = whole ? elements_before(call, call->counts, rank) : 0;
@@ -55,7 +55,7 @@ static struct extent extent_of(const struct ko_call *call)
 	}
 }
 
-/* Buffers that this rank needs are there, and overlap only as "in place" allows. */
+/* Are the buffers that this rank needs there, and do they overlap only as "in place" allows? */
 static int check_buffers(const struct ko_call *call, const char *suffix)
 {
 	struct extent e = extent_of(call);
@@ -74,7 +74,7 @@ static int check_buffers(const struct ko_call *call, const char *suffix)
 		       e.src_at == SIZE_MAX ? "" : ", and not as the call allows in place");
 }
 
-/* Does half an address space hold all parts? Each count alone may be too much for the sum. */
+/* Do all parts fit into half an address space? */
 static bool fits(const struct ko_call *call, const size_t *counts)
 {
 	size_t nranks = (size_t)call->comm->nranks, sum = 0, bytes;
@@ -110,12 +110,13 @@ static int check_counts(const struct ko_call *call)
 	    call->counts[call->comm->rank] != call->received[call->comm->rank])
 		return ko_fail(
 			KOLO_EINVAL,
-			"rank %d: kolo_all_to_all_v: it sends %zu elements to itself, and receives %zu",
+			"rank %d: kolo_all_to_all_v: it sends %zu elements to itself, but receives %zu",
 			call->comm->rank, call->counts[call->comm->rank], call->received[call->comm->rank]);
 	if (needs && ko_coll_has_root((int)call->coll) && call->counts[call->root] != call->n)
-		return ko_fail(
-			KOLO_EINVAL, "rank %d: kolo_%s_v: n is %zu, and root's own count (number %d) is %zu",
-			call->comm->rank, name_of(call), call->n, call->root, call->counts[call->root]);
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: kolo_%s_v: n is %zu, but counts[%d], which is root's own, is %zu",
+			       call->comm->rank, name_of(call), call->n, call->root,
+			       call->counts[call->root]);
 	return 0;
 }
 
@@ -137,8 +138,8 @@ int ko_call_check(const struct ko_call *call)
 	    call->queue->stream)
 		return ko_fail(
 			KOLO_ENOTSUP,
-			"rank %d: kolo_%s%s: a queue that is a stream takes collectives, and neither messages nor "
-			"all_to_all, gather and scatter with counts yet",
+			"rank %d: kolo_%s%s: a queue that is a stream takes collectives only; messages, and "
+			"all_to_all, gather and scatter with counts, can't be done on a stream yet",
 			call->comm->rank, name_of(call), suffix);
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;

@@ -1,4 +1,5 @@
-/* See call.h: what is kept of a call. */
+/* What is kept of a call: whether it equals the last one (ko_call_is_known), a copy for later
+ * (ko_left_init), and where the ranks' parts begin (ko_call_firsts). */
 #include "comm/core/call.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
 
 /* ---- Later ---------------------------------------------------------------------------------------------- */
 
-/* A copy of the counts, behind what was copied before. */
+/* Copies the counts into *room, and moves that on. */
 static const size_t *keep_counts(size_t **room, const size_t *counts, int nranks)
 {
 	size_t *copy = *room;

@@ -1,5 +1,5 @@
-/* What every file may ask of a communicator: its ranks and their names, whether and how it has failed, and the ops that
- * were made for it at run time. */
+/* What every file may ask of a communicator: its ranks and their names (ko_comm_name), its failure
+ * (ko_comm_fail), and the ops made for it at run time (ko_comm_reducer). */
 #include "comm/core/comm.h"
 
 #include "comm/base/error.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* An op made at run time; type is -1 while the place is free. */
+/* An op made at run time. type -1: the place is free. */
 struct ko_premul {
 	int type;
 	struct ko_reducer red;

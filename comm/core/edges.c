@@ -1,8 +1,9 @@
-/* Making a rank's two edges: which transport, both ends here, joining them with the neighbours' (ko_edges_connect), and near
- * which NUMA node their slots lie. See edges.h. */
+/* Makes a rank's two edges (ko_edges_connect): chooses the transport, opens both ends here and
+ * joins them with the neighbours' ends. Also moves slots near one of two NUMA nodes
+ * (ko_edges_settle). */
 #include "comm/core/edges.h"
-#include "comm/core/transports.h"
 
+#include "comm/core/transports.h"
 #include "comm/core/wait.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
 	return ko_lifelines_send(c->lifelines, to, &msg, address.fd);
 }
 
-/* The address of the end with role `theirs` at rank `from`; out->fd is the caller's. */
+/* Receives the address of the end with role `theirs` at rank `from`. out->fd is the caller's. */
 static int recv_address(struct kolo_comm *c, int from, enum ko_role theirs, int64_t deadline,
 			struct ko_address *out)
 {
@@ -40,7 +41,8 @@ static int recv_address(struct kolo_comm *c, int from, enum ko_role theirs, int6
 	return rc;
 }
 
-/* Both edges under way: an end may need its neighbour's next step, and that one ours on the other edge. */
+/* Both edges are joined at the same time: the next step of one may need a neighbour whose own next
+ * step needs ours on the other edge. */
 struct joining {
 	struct kolo_comm *comm;
 	struct ko_address to_next, from_prev;
@@ -77,9 +79,9 @@ static int join_both(struct joining *j)
 			   try_joining, j);
 }
 
-/* Both ends of an edge send first and then wait, receivers' addresses before senders', so that two ranks, who are each
- * other's prev and next, don't mix them up. */
-static int exchange_addresses(struct kolo_comm *c, int64_t deadline, struct joining *out)
+/* Sends both addresses first and then waits for the neighbours'. Receivers' addresses go before
+ * senders': of two ranks each is the other's prev and next, and would mix them up otherwise. */
+static int swap_addresses(struct kolo_comm *c, int64_t deadline, struct joining *out)
 {
 	const struct ko_edges *e = &c->edges;
 	int rc;
@@ -116,7 +118,7 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 	    (rc = ko_link_open(in, KO_RECV, here, &c->agreed.limits, &e->from)) < 0 ||
 	    (rc = ko_link_open(out, KO_SEND, here, &c->agreed.limits, &e->to)) < 0)
 		return rc;
-	rc = exchange_addresses(c, deadline, &j);
+	rc = swap_addresses(c, deadline, &j);
 	if (rc == 0)
 		rc = join_both(&j);
 	if (j.to_next.fd >= 0)
@@ -128,7 +130,8 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 
 /* ---- NUMA ----------------------------------------------------------------------------------------------- */
 
-/* Every rank gets the same answer. */
+/* Do the two ends of the edge from `from` lie near different NUMA nodes, and can its slots be
+ * moved? Every rank gets the same answer. */
 static bool edge_differs(const struct kolo_comm *c, int from)
 {
 	int to = ko_ring_next(&c->ring, from);
@@ -156,7 +159,7 @@ const char *ko_edges_slots_near(const struct kolo_comm *c)
 struct settling {
 	struct kolo_comm *comm;
 	enum ko_role near;
-	bool next, prev; /* its slots are settled */
+	bool next, prev; /* the slots of the link to next, or from prev, are settled */
 };
 
 static int settle_one(struct settling *s, struct ko_link *link, int peer, bool *done)

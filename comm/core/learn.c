@@ -1,15 +1,20 @@
-/* See learn.h. */
+/* Chooses between two ways by the times of earlier operations (ko_learn_stores, ko_learn_to_read,
+ * ko_learn_messages) and notes the time of each operation (ko_learn). */
 #include "comm/core/learn.h"
 
 #include "comm/base/clock.h"
 
 enum {
-	STORES_BITS = 20, /* the classes begin at KO_LEARN_STORES, */
-	READ_BITS = 13,   /* or 8 KiB, are powers of two, and the last one has no end */
-	/* Operations in a row: the first ones find the caches as the other kind has left them */
+	/* Classes of size are powers of two. The first one begins at 2^BITS bytes; the last one has
+	 * no end. */
+	STORES_BITS = 20,
+	READ_BITS = 13,
+	/* Operations in a row that go the same way. The first ones find the caches as the other way
+	 * has left them. */
 	STORES_TURN = 3,
-	READ_TURN = 6,  /* likewise, a turn of either kind of stores */
-	AGAIN_EACH = 64 /* turns: one of so many tries the other kind, for the machine may have changed */
+	READ_TURN = 6, /* twice STORES_TURN: has a turn of either kind of stores */
+	/* One of so many turns tries the slower way, because the machine may have changed. */
+	AGAIN_EACH = 64
 };
 
 static int class_of(size_t bytes, int bits)
@@ -24,7 +29,8 @@ static size_t bytes_of(const struct ko_run *run)
 	return run->plan.count * run->size;
 }
 
-/* 0 or 1: at first one turn of each, then whichever was faster, and now and then a turn of the other. */
+/* Returns the way, 0 or 1. First one turn of each; then the faster one, and now and then a turn of
+ * the other. */
 static int choose(const struct ko_sample *t, unsigned turn)
 {
 	int better = t->ns_per_byte[1] < t->ns_per_byte[0];
@@ -39,7 +45,8 @@ static void learn(struct ko_sample *t, int chosen, float ns_per_byte)
 	float *known = &t->ns_per_byte[chosen];
 
 	t->count++;
-	/* A better time counts at once. A worse one may be chance, and moves the estimate a little. */
+	/* A better time counts at once. A worse one may be chance, and moves the estimate a
+	 * little. */
 	*known = *known == 0 || ns_per_byte < *known ? ns_per_byte : *known + (ns_per_byte - *known) / 8;
 }
 
@@ -81,7 +88,7 @@ void ko_learn_stores(struct ko_run *run)
 
 void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t received)
 {
-	run->size = 1; /* what costs are counted by */
+	run->size = 1; /* costs are counted by bytes */
 	run->plan.count = sent + received;
 	run->written = received;
 	if (large) {

@@ -1,4 +1,5 @@
-/* See run.h. */
+/* Claims the communicator for an operation (ko_run_claim), posts it (ko_run_begin) and ends it
+ * (ko_run_end). */
 #include "comm/core/run.h"
 
 #include "comm/base/clock.h"
@@ -13,8 +14,8 @@ int ko_run_claim(struct kolo_comm *c, enum ko_coll coll)
 		       ko_coll_name((int)coll));
 }
 
-/* For those who want to see each operation. */
-static void tell(const struct ko_run *run, int rc)
+/* Logs and traces the operation. */
+static void record(const struct ko_run *run, int rc)
 {
 	struct kolo_comm *c = run->comm;
 	char text[KO_DESC_TEXT];
@@ -51,7 +52,7 @@ int ko_run_end(struct ko_run *run, int rc)
 		ko_roster_ring(c->roster, c->rank, c->nranks);
 	}
 	if (run->since)
-		tell(run, rc);
+		record(run, rc);
 	ko_run_release(c);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* See transports.h: what is built in is decided here. */
+/* The table of transports in this build, and the choice of one (ko_transport_choose). */
 #include "comm/core/transports.h"
 
 #include "comm/base/error.h"

@@ -1,4 +1,5 @@
-/* See watch.h. */
+/* Waits for another rank (ko_wait_for): spins, then gives the core away and looks around. Finds
+ * disagreement, death and silence, and writes their error texts. */
 #include "comm/core/wait.h"
 
 #include "comm/base/clock.h"
@@ -14,32 +15,35 @@
 enum {
 	MAX_SLEEP_US = 1000,
 	LOOK_MS = 10,     /* between looks at the lifelines, a system call each */
-	SAY_MS = 100,     /* before ranks of other hosts are told that this one waits, */
-	AGAIN_MS = 500,   /* and until they are told again */
-	STALE_MS = 2000,  /* after which what they say of themselves is old */
+	SAY_MS = 100,     /* of waiting before other hosts learn that this rank waits */
+	AGAIN_MS = 500,   /* until other hosts learn it again */
+	STALE_MS = 2000,  /* after which news from another host is old */
 	ARRIVE_MS = 1000, /* for what a rank of another host sent before it died */
-	CALL_MS = 500,    /* between calls at a rank without a lifeline, some system calls each */
-	PAUSE_MS = 1000   /* between two looks at the clock: this process did not run */
+	DIAL_MS = 500,    /* between checks of a rank without a lifeline, some system calls each */
+	PAUSE_MS = 1000   /* between two looks at the clock: this process was not running */
 };
 
-/* A wait that has not ended at once. */
+/* A wait that has not ended at once. Times are ko_now_ms(). */
 struct ko_wait_state {
 	const struct ko_waiter *waiter;
 	struct kolo_comm *comm;
 	const struct ko_desc *desc;
-	int peer;              /* for this rank */
-	const char *transport; /* through this link */
-	/* ko_now_ms() of the beginning, the last look at the lifelines, the last call at the peer, the last turn */
-	int64_t since, looked, called, last;
-	int64_t said;   /* and when it was last told to other hosts; 0: not yet */
-	int64_t missed; /* and when a rank without a lifeline was first found to be gone; 0: never */
+	int peer;              /* the rank that is waited for */
+	const char *transport; /* its name, for error texts */
+	int64_t since;         /* beginning of the wait; pauses of this process are added */
+	int64_t last;          /* last look at the clock */
+	int64_t looked;        /* last look at the lifelines */
+	int64_t dialled;       /* last check of a rank without a lifeline */
+	int64_t said;          /* other hosts learnt last that this rank waits; 0: not yet */
+	int64_t missed;        /* a rank without a lifeline was first found to be gone; 0: never */
 };
 
 /* ---- Descriptions --------------------------------------------------------------------------------------- */
 
 enum { WHERE_TEXT = 160 };
 
-/* What the rank is doing, as its post says: "in #7 ..." or "in no operation since #6". */
+/* What the rank is doing, by its post: "in #7 all_reduce(...)" or "in no operation since it
+ * finished #6". */
 static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
 {
 	const struct ko_post *post = &c->roster->post[rank];
@@ -55,12 +59,12 @@ static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
 	else if (finished)
 		snprintf(out, WHERE_TEXT, "in no operation since it finished #%" PRIu64, finished);
 	else if (c->spread && !atomic_load_explicit(&post->beat, memory_order_relaxed))
-		snprintf(out, WHERE_TEXT, "in something it has not told of"); /* from another host */
+		snprintf(out, WHERE_TEXT, "in an operation that is not known here"); /* another host */
 	else
 		snprintf(out, WHERE_TEXT, "in no operation yet");
 }
 
-/* The letter that the kernel has for the process's state, 0 when it can't be had. */
+/* The letter of the process's state in /proc/PID/stat; 0: not readable. */
 static char process_state(int pid)
 {
 	char path[40], stat[256], *end;
@@ -75,7 +79,7 @@ static char process_state(int pid)
 	if (got <= 0)
 		return 0;
 	stat[got] = 0;
-	end = strrchr(stat, ')'); /* the name before it may hold anything */
+	end = strrchr(stat, ')'); /* the process's name before it may hold any character */
 	return end && end[1] == ' ' ? end[2] : 0;
 }
 
@@ -94,7 +98,8 @@ int ko_wait_compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 		       ko_desc_text(&theirs, their_op));
 }
 
-/* What passed without notice differs too: the first operation in which they differ is the culprit. */
+/* Compares the last operations of the two ranks too. The first one that differs is the cause: a
+ * mismatch may pass without notice. */
 static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 {
 	struct ko_desc desc;
@@ -108,7 +113,7 @@ static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int 
 	return rc;
 }
 
-/* Ranks of other hosts that disagree tell each other what they were called with. */
+/* Ranks of several hosts that disagree send each other what they were called with. */
 static int ask_for_reason(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 {
 	enum { TRIES = 100, STEP_MS = 10 };
@@ -160,7 +165,7 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 		       ko_desc_text(desc, op));
 }
 
-/* A rank that is gone matters when it had not done its part of this operation. */
+/* Has the rank done its part of the operation? Then it does not matter that it is gone. */
 static bool has_done(const struct kolo_comm *c, const struct ko_desc *desc, int rank)
 {
 	const struct ko_post *post = &c->roster->post[rank];
@@ -175,8 +180,8 @@ bool ko_wait_needs(const struct ko_waiter *w, int rank)
 	return w->needs ? w->needs(w->comm, rank) : !has_done(w->comm, w->desc, rank);
 }
 
-/* Across hosts a rank's last words, of which it posts nothing, may come after its death; what it sent in a pair after its
- * goodbye, too. */
+/* The rank is gone; may something that it sent before still arrive? Across hosts that may come
+ * after the news of its death, and messages may come after its goodbye. */
 static bool may_still_come(const struct ko_life *life, const struct ko_waiter *waiter, int64_t waits_since)
 {
 	int64_t since = waits_since > life->since ? waits_since : life->since;
@@ -185,7 +190,7 @@ static bool may_still_come(const struct ko_life *life, const struct ko_waiter *w
 	       ko_now_ms() - since < ARRIVE_MS;
 }
 
-/* `waits_since` 0: it has not begun to wait. */
+/* Fails if a rank that is needed is gone. waits_since 0: the wait has not begun. */
 static int check_gone(const struct ko_waiter *waiter, int64_t waits_since)
 {
 	struct kolo_comm *c = waiter->comm;
@@ -197,7 +202,7 @@ static int check_gone(const struct ko_waiter *waiter, int64_t waits_since)
 	return 0;
 }
 
-/* A rank may wait for one that it has no lifeline to. */
+/* Fails if a rank without a lifeline to this one is needed and gone. */
 static int check_peer(struct ko_wait_state *w, int peer)
 {
 	struct kolo_comm *c = w->comm;
@@ -209,14 +214,14 @@ static int check_peer(struct ko_wait_state *w, int peer)
 	if (!w->missed)
 		w->missed = now;
 	if (c->spread && !w->waiter->lost &&
-	    now - w->missed < ARRIVE_MS) /* what it sent before may still come */
+	    now - w->missed < ARRIVE_MS) /* what it sent before may still arrive */
 		return 0;
 	describe_place(c, peer, where);
 	return ko_fail(KOLO_EPEER, "%s died or left %s; noticed by %s in %s", ko_comm_name(c, peer, them),
 		       where, ko_comm_name(c, c->rank, me), ko_desc_text(w->desc, op));
 }
 
-/* Of transfers with several ranks each of them matters. */
+/* Checks the peer, or all ranks if the operation has messages to or from several of them. */
 static int check_peers(struct ko_wait_state *w)
 {
 	int rc = 0;
@@ -251,9 +256,11 @@ int ko_wait_health(struct kolo_comm *c, const struct ko_desc *desc)
 
 enum { CIRCLE = -1, UNKNOWN = -2 };
 
-/* Follows who waits for whom, from the peer on, to the rank that does not wait: everyone's deadline ends
- * together, and only that one is to blame. A rank that says it waits but has not looked around for half the
- * timeout is stopped. UNKNOWN: across hosts a rank hears only those that it has lifelines to; rank 0 hears all. */
+/* Finds the rank to blame for a timeout. Follows who waits for whom, from the peer on, to the rank
+ * that does not wait: all waits time out at about the same moment, and only that rank is to blame.
+ * A rank that says it waits, but has not looked around for half the timeout, is stopped. CIRCLE:
+ * all of them wait. UNKNOWN: across hosts a rank has news only from those that it has lifelines to.
+ * Rank 0 has news from all. */
 static int find_culprit(const struct ko_wait_state *w, int64_t now)
 {
 	const struct kolo_comm *c = w->comm;
@@ -281,7 +288,7 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 	bool here = ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
 	char state = here ? process_state(c->table[rank].pid) : 0;
 
-	/* Those who know who it is say so first. */
+	/* Ranks that know the culprit report it first. */
 	if (culprit == UNKNOWN && now - w->since < c->timeout_ms + STALE_MS)
 		return 0;
 	describe_place(c, rank, where);
@@ -291,7 +298,7 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 		"through %s in %s. If it is only slow, raise KOLO_TIMEOUT",
 		ko_comm_name(c, rank, them), c->timeout_ms / 1000, where,
 		culprit == CIRCLE    ? ", and the ranks wait for each other in a circle"
-		: culprit == UNKNOWN ? ", and waits itself, for whom is not known here"
+		: culprit == UNKNOWN ? ", and may itself wait for a rank that is not known here"
 				     : "",
 		state == 'T' || state == 't' ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
 		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
@@ -310,7 +317,7 @@ static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int p
 				     .peer = peer,
 				     .transport = transport,
 				     .since = ko_now_ms() };
-	w->looked = w->called = w->last = w->since;
+	w->looked = w->dialled = w->last = w->since;
 	if (ko_desc_is_p2p(w->desc))
 		ko_roster_post_p2p(c->roster, c->rank, w->desc);
 	atomic_store_explicit(&post->any, waiter->needs != NULL, memory_order_relaxed);
@@ -330,7 +337,7 @@ static void end(struct ko_wait_state *w)
 		ko_lifelines_say(w->comm->lifelines);
 }
 
-/* Ranks of other hosts learn what this one waits for. */
+/* Tells other hosts, now and then, what this rank waits for. */
 static void say(struct ko_wait_state *w, int64_t now)
 {
 	if (!w->comm->spread || now - w->since < SAY_MS || now - w->said < AGAIN_MS)
@@ -339,9 +346,9 @@ static void say(struct ko_wait_state *w, int64_t now)
 	ko_lifelines_say(w->comm->lifelines);
 }
 
-/* At first another rank may only need this core: yield. Then sleep until the peer rings, or for a sixteenth of what it
- * has waited so far: that costs nothing in a long wait and makes it hardly longer where nobody rings, because what is
- * waited for came just before. */
+/* Yields at first: another rank may only need this core. Later sleeps until the peer wakes it, but
+ * for no longer than a sixteenth of the time waited so far. So a sleep that nobody ends makes the
+ * wait hardly longer, and a long wait costs little. */
 static void give_core_away(struct kolo_comm *c, int64_t waited_ms)
 {
 	int64_t us = waited_ms * 1000 / 16;
@@ -352,14 +359,15 @@ static void give_core_away(struct kolo_comm *c, int64_t waited_ms)
 		ko_roster_sleep(c->roster, c->rank, us < MAX_SLEEP_US ? us : MAX_SLEEP_US);
 }
 
-/* Gives the core away for a moment and looks around. 0: try again. */
+/* Gives the core away for a moment and looks around. Returns 0: go on waiting; or an error. */
 static int look_around(struct ko_wait_state *w)
 {
 	struct kolo_comm *c = w->comm;
 	int64_t now = ko_now_ms();
 	int rc;
 
-	/* Stopped, suspended or starved itself, and perhaps the whole job with it: that time is nobody's fault. */
+	/* This process was stopped, suspended or starved, and perhaps all ranks with it. That time
+	 * is nobody's fault. */
 	if (now - w->last > PAUSE_MS)
 		w->since += now - w->last;
 	w->last = now;
@@ -380,8 +388,8 @@ static int look_around(struct ko_wait_state *w)
 		    (c->parent && (rc = ko_roster_cause(c->parent)) < 0))
 			return rc;
 	}
-	if (now - w->called >= CALL_MS) {
-		w->called = now;
+	if (now - w->dialled >= DIAL_MS) {
+		w->dialled = now;
 		if ((rc = check_peers(w)) < 0)
 			return rc;
 	}
@@ -390,13 +398,13 @@ static int look_around(struct ko_wait_state *w)
 	return 0;
 }
 
-/* ---- Waiting: every wait of a collective is here --------------------------------------------------------- */
+/* ---- Waiting: every wait for another rank is here -------------------------------------------------------- */
 
-/* Spins, then gives the core away. */
+/* Spins, then posts that it waits, and looks around between tries. */
 static int wait_longer(const struct ko_waiter *waiter, int peer, const char *transport, ko_try_fn *try,
 		       void *what)
 {
-	struct ko_wait_state watch;
+	struct ko_wait_state state;
 	int rc = KO_EAGAIN, trouble = 0;
 
 	for (int spins = 0; rc == KO_EAGAIN && spins < waiter->comm->spins; spins++) {
@@ -405,18 +413,19 @@ static int wait_longer(const struct ko_waiter *waiter, int peer, const char *tra
 	}
 	if (rc != KO_EAGAIN)
 		return rc;
-	begin(&watch, waiter, peer, transport);
-	while ((rc = try(what)) == KO_EAGAIN && (trouble = look_around(&watch)) == 0)
+	begin(&state, waiter, peer, transport);
+	while ((rc = try(what)) == KO_EAGAIN && (trouble = look_around(&state)) == 0)
 		;
-	/* Creation does not fail for what a rank does that is through with it, nor does a recv: what is waited for has come. */
+	/* A rank that has left after it was done may have sent what is waited for just before.
+	 * Making a communicator and messages don't fail for that. */
 	if (trouble < 0 && (waiter->desc->seq == 0 || waiter->needs))
 		rc = try(what);
 	if (rc == KO_EAGAIN)
 		rc = trouble;
-	/* What fails for others stays posted until that is told: who looks in between would take this rank, that no longer
-	 * seems to wait, for the one to blame. */
+	/* After trouble the wait stays posted until the failure is. Otherwise a rank that looks in
+	 * between would see that this one waits for nobody, and blame it. */
 	if (trouble == 0 || rc != trouble)
-		end(&watch);
+		end(&state);
 	return rc;
 }
 
@@ -434,6 +443,7 @@ int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport,
 	return rc;
 }
 
+/* A wait for another rank's report, until a time (ko_now_ms()). */
 struct patience {
 	const struct ko_waiter *waiter;
 	int other;

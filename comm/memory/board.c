@@ -1,12 +1,13 @@
-/* See board.h. */
+/* How cells lie in the board's memory (ko_board_view), and their prefetch (ko_board_expect). */
 #include "comm/memory/board.h"
 
 enum {
 	LINE = sizeof(struct ko_cell),
-	MAX_ALL = 1 << 20 /* bytes of the room in all cells: 32 KiB in each of two ranks, less for more */
+	MAX_ALL = 1 << 20 /* bytes of payload in all cells: with 2 ranks 32 KiB in each cell */
 };
 
-/* A line for the turn, and the room; where there are very many ranks the turn's line has to do. */
+/* Bytes of a cell: a cache line for the turn, then whole lines for the payload. With very many
+ * ranks there is only the first line. */
 static size_t cell_len(int nranks)
 {
 	return LINE + MAX_ALL / KO_BOARD_CELLS / (size_t)nranks / LINE * LINE;

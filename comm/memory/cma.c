@@ -1,11 +1,12 @@
-/* See peer.h. */
+/* Reads and writes other processes' memory (ko_cma_read, ko_cma_write), and finds out whether this
+ * is possible (ko_cma_reachable, ko_cma_offers). */
 #include "comm/memory/cma.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
 
-/* Bytes read at `at`, or -1 with errno. */
+/* Returns the bytes read at `at`, or -1 with errno. */
 static ssize_t read_some(const struct kolo_comm *c, int rank, uint64_t at, void *out, size_t len)
 {
 	struct iovec here = { .iov_base = out, .iov_len = len };
@@ -43,7 +44,7 @@ bool ko_cma_offers(struct kolo_comm *c, const void *buffer, size_t len)
 	return true;
 }
 
-/* A system call that moves bytes between this process and another, and what it does. */
+/* A system call that moves bytes between this process and another one, and its words in errors. */
 struct mover {
 	ssize_t (*call)(pid_t pid, const struct iovec *here, unsigned long nhere, const struct iovec *there,
 			unsigned long nthere, unsigned long flags);
@@ -69,7 +70,7 @@ static int move_all(const struct kolo_comm *c, int rank, uint64_t at, char *here
 			return ko_fail(KOLO_ESYS, "%s: %s %zu bytes at %#llx of %s (%s): %s",
 				       ko_comm_name(c, c->rank, me), mover->doing, len - done,
 				       (unsigned long long)(at + done), ko_comm_name(c, rank, them),
-				       mover->name, got == 0 ? "nothing came" : strerror(errno));
+				       mover->name, got == 0 ? "no bytes were moved" : strerror(errno));
 	}
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* See turns.h. */
+/* Writes this rank's cell (ko_turn_give) and waits for the others' (ko_turn_wait). */
 #include "comm/memory/turns.h"
 
 #include "comm/core/wait.h"
@@ -12,7 +12,7 @@ struct look {
 	int rank; /* whose it is */
 };
 
-/* An operation that another rank must have finished. */
+/* An operation that another rank must finish first. */
 struct past {
 	const struct kolo_comm *comm;
 	int rank;
@@ -21,7 +21,7 @@ struct past {
 
 static uint64_t finished(const struct kolo_comm *c, int rank)
 {
-	/* Pairs with the release in ko_roster_finish: it has read what it needed. */
+	/* Pairs with the release in ko_roster_finish: the rank has read what it needed. */
 	return atomic_load_explicit(&c->roster->post[rank].finished, memory_order_acquire);
 }
 
@@ -38,14 +38,14 @@ static int try_cell(void *what)
 	const struct ko_board *board = l->run->comm->board;
 	struct ko_cell *cell = ko_board_cell(board, board->turn, l->rank);
 
-	/* Pairs with the release in ko_turn_give: who sees the turn sees the rest. */
+	/* Pairs with the release in ko_turn_give_two: a rank that sees the turn sees the rest. */
 	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
 		return KO_EAGAIN;
 	return cell->tag == l->run->tag ? 0
 					: ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
-/* My cell may be written: all have finished what it was last used for. */
+/* Waits until this rank's cell may be written: all ranks have finished its last operation. */
 static int wait_room(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
@@ -61,7 +61,7 @@ static int wait_room(struct ko_run *run)
 		rc = ko_wait(run, past.rank, "the board", KO_TRACE_ROOM, try_finished, &past);
 		least = finished(c, past.rank) < least ? finished(c, past.rank) : least;
 	}
-	if (rc == 0) /* often further than asked for: then they need not be asked again for some turns */
+	if (rc == 0) /* often more than needed: then the next turns need not ask the ranks */
 		c->board->safe = least;
 	return rc;
 }
@@ -108,7 +108,7 @@ int ko_turn_wait_all(struct ko_run *run)
 
 	for (int k = 1; rc == 0 && k < c->nranks; k++)
 		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));
-	if (rc == 0) /* they have begun this operation, so they have finished those before */
+	if (rc == 0) /* all have begun this operation, so they have finished those before */
 		c->board->safe = run->desc.seq - 1;
 	return rc;
 }

@@ -1,4 +1,5 @@
-/* See window.h: finding and unmapping windows, which alloc.c makes. */
+/* Finds buffers in windows (ko_window_find, ko_window_at) and unmaps windows. comm/api/alloc.c
+ * makes them. */
 #include "comm/memory/window.h"
 
 #include "comm/core/comm.h"

@@ -1,4 +1,5 @@
-/* See short.h. What the lines say is the same as in near.c. */
+/* Sends or receives a short message through a near lane, without a list of transfers
+ * (ko_eager_pass). The other end may use near.c: the lines are filled in the same way. */
 #include "comm/p2p/eager.h"
 
 #include "comm/core/wait.h"
@@ -6,13 +7,13 @@
 
 #include <string.h>
 
-static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
+static bool send_eager(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
 {
 	const struct ko_algorithms *table = &c->agreed.algorithms;
 	bool small = bytes <= KO_LANE_SMALL;
 	struct ko_line *line;
 
-	/* Slots that have no memory yet are counted elsewhere, and large enough messages are offered there. */
+	/* near.c counts slots when they get memory, and does rendezvous. */
 	if (!small && (!end->has_slots || bytes >= table->rndv_begin || bytes >= table->rndv_window_begin))
 		return false;
 	line = ko_lane_acquire(end, !small);
@@ -32,7 +33,7 @@ static bool send_short(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	return true;
 }
 
-static bool recv_short(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
+static bool recv_eager(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
 {
 	const struct ko_line *line = ko_lane_peek(end);
 
@@ -58,12 +59,12 @@ bool ko_eager_pass(const struct ko_call *call)
 	bool sends = call->coll == KO_SEND_TO;
 	struct ko_lane_end *end;
 
-	/* Lanes that keep too much memory are trimmed where transfers go in a list. */
+	/* If too many lanes keep memory, ko_transfers_do trims them. */
 	if (!c->lanes->ends || c->lanes->with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->traced ||
 	    ko_wait_hear(c) < 0)
 		return false;
 	end = &c->lanes->ends[sends ? call->root : c->nranks + call->root];
-	if (!end->lane || !(sends ? send_short : recv_short)(c, end, call, bytes))
+	if (!end->lane || !(sends ? send_eager : recv_eager)(c, end, call, bytes))
 		return false;
 	end->used = ++c->lanes->uses;
 	c->counters.p2p_ops++;

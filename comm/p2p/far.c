@@ -1,5 +1,9 @@
-/* See far.h. A message is a slot with its head, and behind that, where it is short, the message itself; where it is not,
- * slots with nothing but the message, so that transports that can send and receive in place do. */
+/* Far lanes: joins their links (ko_far_listen answers ranks that dial), closes idle ones, and sends
+ * and receives messages (ko_far_ops).
+ *
+ * A message begins with a slot that has its head. A short message follows the head in the same
+ * slot. A longer one follows in slots of its own, so a transport that can send and receive in place
+ * does. */
 #include "comm/p2p/far.h"
 
 #include "comm/base/clock.h"
@@ -13,37 +17,41 @@
 enum {
 	SLOT_LEN = 64 << 10,
 	NSLOTS = 4,
-	AGAIN_MS = 20, /* between two calls that are not answered */
-	LISTEN_MS = 1, /* between looks for calls, while there is nothing to join */
+	AGAIN_MS = 20, /* until a rank that did not answer is dialled again */
+	LISTEN_MS = 1, /* between looks for ranks that dial this one, if no lane is being joined */
 };
 
 static const struct ko_limits limits = { .slot_len = SLOT_LEN, .nslots = NSLOTS, .single = 1 };
 
 enum state {
 	APART,
-	CALLING, /* there is a connection, and the other end's address is not known yet, */
-	JOINING, /* and now it is */
+	CONNECTED, /* there is a connection; the other end's address is not known yet */
+	JOINING,   /* the other end's address is known */
 	JOINED,
 	LEAVING, /* the sender has said that nothing more comes */
 };
 
-/* The two ends are joined again and again. A sender says when it is over with a link, and then calls again; it also calls
- * again when a call ended before it was joined. The number of links that it has joined tells the receiver which: who has
- * heard of as many ends as there were links has nothing more to read in the one that it has. */
+/* A lane has one link after the other. A sender that closes its link says so in the link, and dials
+ * again when it has another message. It also dials again if a connection ended before the two were
+ * joined. With each dial it says how many links it has joined so far (`joined`). A receiver that
+ * has read as many links to their ends (`over`) has nothing more to read in the link that it
+ * has. */
 struct ko_far {
 	enum state state;
-	struct ko_link *link;   /* from CALLING on; of a receiver from JOINING on */
-	int call;               /* where the ends tell each other their addresses, -1: nowhere */
-	struct ko_address peer; /* its fd is owned */
-	int64_t called_ms;      /* when this sender's last call ended */
-	uint64_t joined, over; /* links that the sender has joined, that the receiver has read to their end */
-	int next_call;         /* a receiver's, for the next link; -1: none */
+	struct ko_link *link;   /* sender: from CONNECTED on; receiver: from JOINING on */
+	int conn;               /* the connection for the ends' addresses; -1: none */
+	struct ko_address peer; /* the other end's; its fd is owned */
+	int64_t dialled_ms;     /* sender: ko_now_ms() when its last connection ended */
+	uint64_t joined;        /* links that this end has joined */
+	uint64_t over;          /* receiver: links that it has read to their end */
+	int next_conn;          /* receiver: a connection for the next link; -1: none */
 };
 
+/* The head of a message. */
 struct head {
 	uint64_t n;
 	uint32_t type; /* enum kolo_type */
-	uint32_t over; /* 1: this is no message; the sender closes the lane */
+	uint32_t over; /* 1: no message; the sender closes the link */
 };
 
 /* ---- Opening and closing -------------------------------------------------------------------------------- */
@@ -53,18 +61,18 @@ static int far_open(struct kolo_comm *c, struct ko_lane_end *end)
 	end->far = malloc(sizeof(*end->far));
 	if (!end->far)
 		return ko_fail(KOLO_ENOMEM, "no memory for a lane to or from rank %d", end->peer);
-	*end->far = (struct ko_far){ .call = -1, .peer.fd = -1, .next_call = -1 };
+	*end->far = (struct ko_far){ .conn = -1, .peer.fd = -1, .next_conn = -1 };
 	c->lanes->nfar += end->sends;
 	return 0;
 }
 
-static void end_call(struct ko_far *far)
+static void close_conn(struct ko_far *far)
 {
-	if (far->call >= 0)
-		close(far->call);
+	if (far->conn >= 0)
+		close(far->conn);
 	if (far->peer.fd >= 0)
 		close(far->peer.fd);
-	far->call = far->peer.fd = -1;
+	far->conn = far->peer.fd = -1;
 }
 
 static void close_link(struct ko_far *far, bool obsolete)
@@ -81,10 +89,10 @@ static void far_close(struct ko_lane_end *end, bool failed)
 
 	if (!far)
 		return;
-	end_call(far);
+	close_conn(far);
 	close_link(far, failed);
-	if (far->next_call >= 0)
-		close(far->next_call);
+	if (far->next_conn >= 0)
+		close(far->next_conn);
 	free(far);
 	end->far = NULL;
 }
@@ -96,16 +104,16 @@ static size_t far_memory(const struct ko_lane_end *end)
 
 /* ---- Joining -------------------------------------------------------------------------------------------- */
 
-/* The call has ended: the sender calls again. */
+/* The connection has ended before the two were joined. The sender dials again. */
 static int hang_up(struct ko_far *far)
 {
-	end_call(far);
+	close_conn(far);
 	close_link(far, true);
-	far->called_ms = ko_now_ms();
+	far->dialled_ms = ko_now_ms();
 	return KO_EAGAIN;
 }
 
-/* This end of the link, whose address the other one is told. */
+/* Opens this end of the link and sends its address to the other end. */
 static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 {
 	const struct ko_place *here = &c->table[c->rank].place;
@@ -121,10 +129,10 @@ static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 	if (rc < 0 || (rc = ops->address(far->link, &address)) < 0)
 		return rc;
 	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));
-	return ko_msg_send(far->call, &msg, address.fd) < 0 ? hang_up(far) : 0;
+	return ko_msg_send(far->conn, &msg, address.fd) < 0 ? hang_up(far) : 0;
 }
 
-/* The other end's address. */
+/* Receives the other end's address. */
 static int hear_address(struct ko_lane_end *end)
 {
 	struct ko_far *far = end->far;
@@ -132,9 +140,9 @@ static int hear_address(struct ko_lane_end *end)
 	struct ko_msg msg;
 	int fd;
 
-	if (!ko_msg_has_come(far->call))
+	if (!ko_msg_has_come(far->conn))
 		return KO_EAGAIN;
-	heard = ko_msg_recv(far->call, &msg, &fd);
+	heard = ko_msg_recv(far->conn, &msg, &fd);
 	if (heard == KO_HEARD_TRUNCATED)
 		return ko_fail(KOLO_ESYS, "out of descriptors (ulimit -n) for a lane");
 	if (heard == KO_HEARD_MSG && msg.type == KO_MSG_ADDRESS &&
@@ -148,43 +156,44 @@ static int hear_address(struct ko_lane_end *end)
 	return hang_up(far);
 }
 
-static int call(struct kolo_comm *c, struct ko_lane_end *end)
+/* Sender: dials the receiver. */
+static int dial(struct kolo_comm *c, struct ko_lane_end *end)
 {
 	struct ko_far *far = end->far;
 	int rc;
 
-	if (far->call < 0 && ko_now_ms() - far->called_ms < AGAIN_MS)
+	if (far->conn < 0 && ko_now_ms() - far->dialled_ms < AGAIN_MS)
 		return KO_EAGAIN;
-	rc = ko_lifelines_dial(c->lifelines, end->peer, far->joined, &far->call);
-	if (rc == KO_EAGAIN && far->call < 0)
-		far->called_ms = ko_now_ms();
+	rc = ko_lifelines_dial(c->lifelines, end->peer, far->joined, &far->conn);
+	if (rc == KO_EAGAIN && far->conn < 0)
+		far->dialled_ms = ko_now_ms();
 	if (rc == 0)
 		rc = open_link(c, end);
 	if (rc == 0)
-		far->state = CALLING;
+		far->state = CONNECTED;
 	return rc;
 }
 
-/* A receiver takes the call that waits. */
-static int take_next_call(struct ko_far *far)
+/* Receiver: takes the connection that waits. */
+static int take_next_conn(struct ko_far *far)
 {
-	if (far->next_call < 0)
+	if (far->next_conn < 0)
 		return KO_EAGAIN;
-	far->call = far->next_call;
-	far->next_call = -1;
-	far->state = CALLING;
+	far->conn = far->next_conn;
+	far->next_conn = -1;
+	far->state = CONNECTED;
 	return 0;
 }
 
-/* The next step of the end towards the other one: 0, KO_EAGAIN, or an error. */
+/* Takes the next step to join the two ends. Returns 0, KO_EAGAIN or an error. */
 static int step(struct kolo_comm *c, struct ko_lane_end *end)
 {
 	struct ko_far *far = end->far;
 	int rc;
 
 	switch (far->state) {
-	case APART: return end->sends ? call(c, end) : take_next_call(far);
-	case CALLING:
+	case APART: return end->sends ? dial(c, end) : take_next_conn(far);
+	case CONNECTED:
 		rc = hear_address(end);
 		if (rc == 0 && !end->sends)
 			rc = open_link(c, end);
@@ -196,7 +205,7 @@ static int step(struct kolo_comm *c, struct ko_lane_end *end)
 		if (rc == 0) {
 			far->state = JOINED;
 			far->joined++;
-			end_call(far);
+			close_conn(far);
 		}
 		return rc;
 	}
@@ -213,7 +222,7 @@ static int join(struct kolo_comm *c, struct ko_lane_end *end)
 
 /* ---- Listening ------------------------------------------------------------------------------------------ */
 
-/* Is it an end, and has this been read to it? */
+/* If the slot says that the sender closes the link, closes this end too and returns true. */
 static bool take_leave(struct ko_far *far, const struct ko_slot *in)
 {
 	struct head head;
@@ -228,6 +237,7 @@ static bool take_leave(struct ko_far *far, const struct ko_slot *in)
 	return true;
 }
 
+/* Answers a rank that has dialled this one. */
 static int answer(struct kolo_comm *c, const struct ko_incoming *in)
 {
 	struct ko_lane_end *end;
@@ -239,17 +249,18 @@ static int answer(struct kolo_comm *c, const struct ko_incoming *in)
 		return rc < 0 ? rc : 0;
 	}
 	far = end->far;
-	if (far->next_call >= 0)
-		close(far->next_call);
-	far->next_call = in->fd;
+	if (far->next_conn >= 0)
+		close(far->next_conn);
+	far->next_conn = in->fd;
 	if (far->over == in->lanes) {
-		end_call(far);
+		close_conn(far);
 		close_link(far, true);
 	}
 	return 0;
 }
 
-/* An end that nobody waits for: others may wait for it. What fails here is told when it is needed. */
+/* Moves on an end that nothing here waits for: its sender may wait. A failure is reported when the
+ * end is needed. */
 static void look_after(struct kolo_comm *c, struct ko_lane_end *end)
 {
 	struct ko_far *far = end->far;
@@ -276,7 +287,7 @@ static int listen_now(struct kolo_comm *c)
 			continue;
 		if (!end->first)
 			look_after(c, end);
-		if (end->far->state == CALLING || end->far->state == JOINING)
+		if (end->far->state == CONNECTED || end->far->state == JOINING)
 			c->lanes->joining = true;
 	}
 	return rc;
@@ -299,7 +310,7 @@ static bool is_open(const struct ko_lane_end *end)
 	return end->far && end->far->state == JOINED;
 }
 
-/* False: its receiver has not read what it has. */
+/* Sender: says in the link that it closes it. Returns false if the receiver has not read enough. */
 static bool say_over(struct ko_lane_end *end)
 {
 	const struct head head = { .over = 1 };
@@ -316,7 +327,8 @@ static bool say_over(struct ko_lane_end *end)
 	return true;
 }
 
-/* Lets go of the idle end that was not used for longest, of those used after `since`. 0: there is none; else when that was. */
+/* Closes the idle end that was used longest ago, of those used after `since`. Returns when that
+ * was; 0: there is none. *gone: it could be closed. */
 static uint64_t let_go(struct kolo_comm *c, uint64_t since, bool *gone)
 {
 	struct ko_lane_end *idle = NULL;
@@ -356,7 +368,7 @@ static void far_trim(struct kolo_comm *c)
 
 /* ---- Sending -------------------------------------------------------------------------------------------- */
 
-/* A short message goes in one piece with its head. */
+/* Is the message short: does it go in one slot with its head? */
 static bool is_short(const struct ko_transfer *t)
 {
 	return t->bytes < KO_LENT_MIN;
@@ -391,7 +403,8 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	return link->ops->commit(link, &slot);
 }
 
-/* All of them are done when the link needs no memory of theirs any more, nor another call. */
+/* All transfers are done when the link needs neither their memory nor another call of its
+ * functions. */
 static int advance_send(struct ko_run *run, struct ko_lane_end *end)
 {
 	struct ko_link *link = end->far->link;
@@ -419,7 +432,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end)
 
 /* ---- Receiving ------------------------------------------------------------------------------------------ */
 
-/* What has come is the beginning of a message. */
+/* Receives the first slot of a message. */
 static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t, const struct ko_slot *in)
 {
 	size_t bytes = is_short(t) ? t->bytes : 0;
@@ -442,7 +455,7 @@ static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 static int go_on(struct ko_transfer *t, const struct ko_slot *in, size_t len)
 {
 	if (in->len != len)
-		return ko_fail(KOLO_ESYS, "%zu bytes came where %zu were due", in->len, len);
+		return ko_fail(KOLO_ESYS, "%zu bytes of a message came, and %zu were expected", in->len, len);
 	if (in->ptr != t->buffer + t->moved)
 		memcpy(t->buffer + t->moved, in->ptr, len);
 	t->moved += len;
@@ -488,8 +501,8 @@ static int far_advance(struct ko_run *run, struct ko_lane_end *end, bool may_hel
 	struct ko_far *far = end->far;
 	int rc;
 
-	(void)may_help;            /* nobody can */
-	if (far->state == LEAVING) /* it was idle, and is needed again */
+	(void)may_help;            /* for near lanes only */
+	if (far->state == LEAVING) /* it was idle and is needed again */
 		trim_now(c);
 	rc = far->state == LEAVING ? KO_EAGAIN : join(c, end);
 	if (rc == 0)

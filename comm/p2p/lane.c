@@ -1,4 +1,5 @@
-/* See lane.h: what all lanes have in common, and the lines and slots of those in shared memory. */
+/* What all lanes have in common (ko_lane_find, ko_lane_mismatch), and the lines and slots of near
+ * lanes (ko_lane_acquire to ko_lane_take). */
 #include "comm/p2p/lane.h"
 
 #include "comm/core/run.h"
@@ -8,8 +9,8 @@
 #include <unistd.h>
 
 _Static_assert(sizeof(struct ko_line) == 64, "a line is one transfer between cores");
-_Static_assert(sizeof(struct ko_lane) <= KO_LANE_HEAD, "the slots start behind the lines");
-_Static_assert(sizeof(struct ko_where) <= KO_LANE_SMALL, "an offer fits into a line");
+_Static_assert(sizeof(struct ko_lane) <= KO_LANE_HEAD, "the slots start after the lines");
+_Static_assert(sizeof(struct ko_where) <= KO_LANE_SMALL, "where a rendezvous message lies fits into a line");
 
 uint64_t ko_lanes_len(int nranks)
 {
@@ -43,10 +44,10 @@ struct ko_line *ko_lane_line(const struct ko_lane_end *end)
 
 bool ko_lane_is_taken(struct ko_lane_end *end, uint32_t line)
 {
-	/* Numbers wrap around; what is not taken yet is near. */
+	/* Numbers wrap around. At most 32 lines are not taken, so the difference is small. */
 	if ((int32_t)(end->taken - line) >= 0)
 		return true;
-	/* Pairs with the release in ko_lane_take: it has read the line and the slot. */
+	/* Pairs with the release in ko_lane_take: the receiver has read the line and the slot. */
 	end->taken = atomic_load_explicit(&end->lane->taken, memory_order_acquire);
 	return (int32_t)(end->taken - line) >= 0;
 }

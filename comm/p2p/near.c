@@ -1,4 +1,5 @@
-/* See near.h. */
+/* Sends and receives messages through lines and slots in shared memory (ko_near_ops). A rendezvous
+ * message is cut into pieces. Each end claims the next piece and copies it. */
 #include "comm/p2p/near.h"
 
 #include "comm/core/run.h"
@@ -9,11 +10,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- Pieces of what was offered ------------------------------------------------------------------------- */
+/* ---- Pieces of rendezvous messages ---------------------------------------------------------------------- */
 
 enum { MIN_PIECE = 16 << 10, MAX_PIECE = 128 << 10, PIECES = 4 };
 
-/* Both ends cut a message alike. */
+/* Both ends cut a message into the same pieces. */
 static size_t piece_len(size_t bytes)
 {
 	size_t len = bytes / PIECES;
@@ -26,8 +27,8 @@ static uint64_t npieces(size_t bytes)
 	return (bytes + piece_len(bytes) - 1) / piece_len(bytes);
 }
 
-/* Takes the next pieces of the message, as many as are left and `most` at most; false when all are taken, and perhaps some
- * of the next message. */
+/* Claims the next pieces of the message, `most` at most. Returns false if none is left; then pieces
+ * of the next message may be claimed already. */
 static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, struct ko_claim *out)
 {
 	_Atomic uint64_t *claimed = &end->lane->claimed;
@@ -46,7 +47,8 @@ static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, st
 	return true;
 }
 
-/* Pairs with the acquire in is_copied: who sees the last piece counted sees all of the message. */
+/* Pairs with the acquire in is_copied: an end that sees the last piece counted sees all bytes of
+ * the message. */
 static void count_copied(const struct ko_lane_end *end, const struct ko_claim *claim)
 {
 	atomic_fetch_add_explicit(&end->lane->copied, claim->pieces, memory_order_release);
@@ -59,7 +61,7 @@ static bool is_copied(const struct ko_lane_end *end, size_t bytes)
 
 /* ---- Sending -------------------------------------------------------------------------------------------- */
 
-/* How a step of a transfer ends; negative: an error. */
+/* What a step of a transfer returns. Negative: an error. */
 enum { MOVED = 0, STUCK = KO_EAGAIN, DONE };
 
 static void fill_line(const struct ko_run *run, const struct ko_transfer *t, struct ko_line *line,
@@ -71,8 +73,8 @@ static void fill_line(const struct ko_run *run, const struct ko_transfer *t, str
 	line->type = (uint8_t)t->type;
 }
 
-/* Is it large enough, and where the receiver can get at it? */
-static bool can_offer(const struct ko_run *run, const struct ko_transfer *t, struct ko_where *where)
+/* Does the message go by rendezvous: is it large enough, and can the receiver get at it? */
+static bool goes_by_rndv(const struct ko_run *run, const struct ko_transfer *t, struct ko_where *where)
 {
 	struct kolo_comm *c = run->comm;
 	const struct ko_algorithms *table = &c->agreed.algorithms;
@@ -117,7 +119,7 @@ static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 		ko_lane_commit(end);
 		return DONE;
 	}
-	if (!can_offer(run, t, &where))
+	if (!goes_by_rndv(run, t, &where))
 		return send_slot(run, end, t);
 	memcpy(line->small, &where, sizeof(where));
 	fill_line(run, t, line, KO_LINE_RNDV);
@@ -127,7 +129,8 @@ static int begin_send(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	return MOVED;
 }
 
-/* Memory of `rank`, where this rank has mapped it; NULL: the kernel has to copy. Errors: KOLO_EMISMATCH. */
+/* Finds the address in this process of a buffer of `rank`. NULL: it is in no window, and the kernel
+ * has to copy. Errors: KOLO_EMISMATCH. */
 static int find_mapped(const struct ko_run *run, int rank, struct ko_where where, char **out)
 {
 	char them[KO_RANK_TEXT];
@@ -140,7 +143,7 @@ static int find_mapped(const struct ko_run *run, int rank, struct ko_where where
 		       ko_comm_name(run->comm, rank, them), run->comm->rank);
 }
 
-/* Copies a piece into the receiver's memory, when the receiver has said where. */
+/* Sender: copies a piece into the receiver's buffer, if the receiver has said where that is. */
 static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_lane *lane = end->lane;
@@ -148,11 +151,12 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	char *mapped;
 	int rc;
 
-	/* Pairs with the release in answer_offer. The answer stays until the message, and so this piece of it, is copied. */
+	/* Pairs with the release in answer_rndv. The answer stays until all of the message is
+	 * copied. */
 	if (atomic_load_explicit(&lane->answered, memory_order_acquire) != t->line ||
 	    !claim(end, t->bytes, 1, &mine))
 		return STUCK;
-	/* Once it has failed, the receiver uses that memory for other things. */
+	/* After a failure the receiver may use that memory for other things. */
 	if ((rc = ko_roster_cause(run->comm->roster)) < 0 ||
 	    (rc = find_mapped(run, t->peer, lane->answer, &mapped)) < 0)
 		return rc;
@@ -166,8 +170,8 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	return rc < 0 ? rc : MOVED;
 }
 
-/* Puts messages into the lane, each after the other, as long as there is room: they need not wait for what was offered before
- * them. One slot at a time. */
+/* Puts messages into the lane, one after the other, while there is room. They need not wait for
+ * rendezvous messages before them. A message in slots gets one slot for each call. */
 static int post(struct ko_run *run, struct ko_lane_end *end)
 {
 	int moved = STUCK;
@@ -190,14 +194,16 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 	return moved;
 }
 
-/* Could it have been offered, and is it to be known what is better? Then either way is over when the receiver has it. */
+/* Is the time of the message to be learnt, of those that could go by rendezvous? Then it is over
+ * when the receiver has it, in slots too. */
 static bool is_learnt(const struct ko_run *run, const struct ko_transfer *t)
 {
 	return run->reading && t->bytes > KO_LANE_SMALL &&
 	       t->bytes >= run->comm->agreed.algorithms.rndv_begin;
 }
 
-/* What is offered is copied in the order of the lane, so the first one that is not done is the one under way. */
+/* Rendezvous messages are copied in the order of the lane. So the first one that is not done is the
+ * one under way. */
 static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_help)
 {
 	int moved = post(run, end);
@@ -238,8 +244,9 @@ static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	return t->moved == t->bytes ? DONE : MOVED;
 }
 
-/* Says where the message shall go, so that the sender can help, if it can get there. */
-static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
+/* Receiver: says where the message shall go, so that the sender can copy pieces too. Says nothing
+ * if the sender can't get at that. */
+static void answer_rndv(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_lane *lane = end->lane;
@@ -253,9 +260,9 @@ static void answer_offer(struct ko_run *run, struct ko_lane_end *end, struct ko_
 	atomic_store_explicit(&lane->answered, end->next, memory_order_release);
 }
 
-/* Pieces that the receiver takes at a time. At first a half of a small message, before the sender knows where it shall go:
- * the sender, who would write what the receiver has in its caches, is slower. Much where the sender has as much to do
- * itself, as it receives from this rank. */
+/* How many pieces the receiver claims at a time. At first half of a small message, before the
+ * sender knows where it shall go: the sender is slower, since it would write what the receiver has
+ * in its caches. Many, if the sender is busy because it receives from this rank too. */
 static uint64_t share(const struct ko_run *run, const struct ko_transfer *t, bool first)
 {
 	bool both_ways = run->comm->lanes->ends[t->peer].first;
@@ -276,7 +283,7 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	if (line->kind == KO_LINE_RNDV) {
 		memcpy(&t->there, line->small, sizeof(t->there));
 		claim(end, t->bytes, share(run, t, true), &t->mine);
-		answer_offer(run, end, t);
+		answer_rndv(run, end, t);
 		t->stage = KO_STAGE_RNDV;
 	} else if (t->bytes) {
 		memcpy(t->buffer, line->small, t->bytes);
@@ -285,7 +292,7 @@ static int begin_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tra
 	return t->stage == KO_STAGE_RNDV ? MOVED : DONE;
 }
 
-/* Copies pieces out of the sender's memory. */
+/* Receiver: copies pieces out of the sender's buffer. */
 static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_claim mine = t->mine;
@@ -320,7 +327,7 @@ static int step_recv(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	}
 }
 
-/* One message after the other, as long as they come in one step. */
+/* Receives one message after the other, while each comes in one step. */
 static int advance_recv(struct ko_run *run, struct ko_lane_end *end)
 {
 	int rc = DONE, moved = STUCK;
@@ -360,7 +367,8 @@ static int near_open(struct kolo_comm *c, struct ko_lane_end *end)
 	return 0;
 }
 
-/* Of the ends that send, have slots with memory, and nothing in them: the one that was not used for longest. */
+/* Finds the sending end that was used longest ago, of those whose slots have memory and are
+ * empty. */
 static struct ko_lane_end *find_idle(const struct kolo_comm *c)
 {
 	struct ko_lane_end *idle = NULL;
@@ -386,7 +394,7 @@ static void near_trim(struct kolo_comm *c)
 	}
 }
 
-/* What two ranks share counts for the sender. */
+/* Memory that two ranks share counts for the sender. */
 static size_t near_memory(const struct ko_lane_end *end)
 {
 	if (!end->lane || !end->sends)
@@ -401,7 +409,7 @@ static void near_close(struct ko_lane_end *end, bool failed)
 		munmap(end->lane, KO_LANE_LEN);
 }
 
-/* The text says all. */
+/* The text says all that is known. */
 static int near_explain(struct ko_run *run, int code)
 {
 	(void)run;

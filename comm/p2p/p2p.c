@@ -1,4 +1,5 @@
-/* See pairs.h. */
+/* Does send, recv and the collectives made of messages: lists them as transfers and has these done
+ * (ko_p2p, ko_p2p_now, ko_p2p_together). */
 #include "comm/p2p/p2p.h"
 
 #include "comm/p2p/eager.h"
@@ -9,7 +10,8 @@
 
 /* ---- As transfers --------------------------------------------------------------------------------------- */
 
-/* n elements from `first` on of src, or of dst, which may be NULL where they are none. */
+/* The transfer of n elements of src or dst, from element `first` on. The buffer may be NULL if n is
+ * 0. */
 static struct ko_transfer part(const struct ko_call *call, int peer, bool sends, size_t first, size_t n)
 {
 	const char *buffer = sends ? call->src : call->dst;
@@ -18,13 +20,14 @@ static struct ko_transfer part(const struct ko_call *call, int peer, bool sends,
 		.peer = peer,
 		.sends = sends,
 		.type = call->type,
-		/* only read where it sends */
+		/* only read if it sends */
 		.buffer = n ? (char *)(uintptr_t)buffer + first * kolo_type_size(call->type) : NULL,
 		.n = n,
 	};
 }
 
-/* One to, or from, each rank; the nearest first, so that not all turn to the same one. */
+/* Lists a transfer to, or from, each rank, and returns how many there are. The nearest rank comes
+ * first, so that not all ranks turn to the same one. */
 static size_t list_parts(const struct ko_call *call, bool sends, struct ko_transfer *out)
 {
 	const struct kolo_comm *c = call->comm;
@@ -39,7 +42,8 @@ static size_t list_parts(const struct ko_call *call, bool sends, struct ko_trans
 	return (size_t)c->nranks;
 }
 
-/* Returns how many there are, at most 2 * nranks. What root has for itself goes from one transfer to another, too. */
+/* Lists the transfers of a call and returns how many there are, at most 2 * nranks. Root's part for
+ * itself has two transfers, like any other. */
 static size_t list_transfers(const struct ko_call *call, struct ko_transfer *out)
 {
 	bool is_root = call->comm->rank == call->root;
@@ -58,7 +62,7 @@ static size_t list_transfers(const struct ko_call *call, struct ko_transfer *out
 
 /* ---- Performing ----------------------------------------------------------------------------------------- */
 
-/* Room for so many of them, which stays for the next operation. NULL: no memory. */
+/* Room for so many transfers. It stays for the next operation. NULL: no memory. */
 static struct ko_transfer *make_room(struct kolo_comm *c, size_t count)
 {
 	struct ko_lanes *lanes = c->lanes;
@@ -89,7 +93,7 @@ static int perform(struct ko_run *run, struct ko_transfer *all, size_t count)
 	return ko_run_end(run, rc);
 }
 
-/* The communicator is claimed. */
+/* Does the call on a communicator that is claimed. */
 static int do_claimed(const struct ko_call *call)
 {
 	struct kolo_comm *c = call->comm;
@@ -103,7 +107,7 @@ static int do_claimed(const struct ko_call *call)
 				     .type = (uint8_t)call->type,
 				     .how = call->uneven ? KO_UNEVEN : 0 };
 	if (call->uneven)
-		run.desc.n = 0; /* each pair has its own */
+		run.desc.n = 0; /* each pair of ranks has its own */
 	all = is_message ? &one : make_room(c, 2 * (size_t)c->nranks);
 	if (!all)
 		return ko_run_end(&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",

@@ -1,4 +1,5 @@
-/* See transfer.h. */
+/* The loop over all lanes with something to do (ko_transfers_do), and messages of a rank to
+ * itself. */
 #include "comm/p2p/transfer.h"
 
 #include "comm/core/learn.h"
@@ -6,7 +7,8 @@
 
 #include <string.h>
 
-/* A step of each lane with something to do; those that have nothing left leave the list. KO_EAGAIN: none could be moved. */
+/* Advances each lane with something to do. Lanes that have nothing left leave the list. KO_EAGAIN:
+ * nothing has moved. */
 static int step_all(struct ko_run *run, bool may_help)
 {
 	struct ko_lanes *lanes = run->comm->lanes;
@@ -29,8 +31,9 @@ static int step_all(struct ko_run *run, bool may_help)
 	return moved;
 }
 
-/* Others are helped by who has nothing of its own to do: where all send to all, calls that read and calls that write the
- * same processes hold each other up. */
+/* A rank helps to copy rendezvous messages (may_help) only if it has nothing else to do. If all
+ * ranks send to all, system calls that read and that write memory of the same process hold each
+ * other up. */
 static int try_all(void *what)
 {
 	struct ko_run *run = what;
@@ -55,7 +58,7 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 
 	if (rc < 0)
 		return rc;
-	/* Not the line: the receiver may be looking at it. */
+	/* Prefetches the slot, and not the line: the receiver may be reading that. */
 	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL && t->bytes <= KO_EXPECT_ONE_WAY)
 		ko_expect_to_write(ko_lane_slot(end), t->bytes);
 	if (end->first) {
@@ -69,7 +72,7 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 	return 0;
 }
 
-/* The next transfer to this rank itself, or from it, from `t` on. */
+/* The next transfer from `t` on that sends to this rank itself, or receives from it. */
 static struct ko_transfer *next_own(const struct ko_run *run, struct ko_transfer *t,
 				    const struct ko_transfer *end, bool sends)
 {
@@ -78,7 +81,7 @@ static struct ko_transfer *next_own(const struct ko_run *run, struct ko_transfer
 	return t;
 }
 
-/* In a group what is sent and what is received may overlap. */
+/* Copies a message of this rank to itself. In a group the two buffers may overlap. */
 static void copy_part(const struct ko_run *run, char *dst, const char *src, size_t len)
 {
 	bool overlap = dst < src + len && src < dst + len;
@@ -89,7 +92,7 @@ static void copy_part(const struct ko_run *run, char *dst, const char *src, size
 		ko_run_copy(run, dst, src, len);
 }
 
-/* What this rank has for itself: the first send is for the first recv, and so on. */
+/* Copies messages of this rank to itself: the first send is for the first recv, and so on. */
 static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
 	struct ko_transfer *end = all + count;
@@ -119,7 +122,7 @@ bool ko_transfers_need(const struct kolo_comm *c, int rank)
 	return lanes->ends && (lanes->ends[rank].first || lanes->ends[c->nranks + rank].first);
 }
 
-/* How it shall be done, where there is a choice. */
+/* Chooses between rendezvous and slots, and the stores. */
 static void decide(struct ko_run *run, const struct ko_transfer *all, size_t count)
 {
 	struct kolo_comm *c = run->comm;
@@ -156,15 +159,16 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 		own = own || all[k].peer == run->comm->rank;
 	}
 	if (rc == 0)
-		rc = try_all(run); /* others need not wait while this rank copies its own */
+		rc = try_all(run); /* first: others need not wait for copy_own */
 	if (rc >= 0)
 		rc = own ? copy_own(run, all, count) : 0;
-	/* Where they move all the time, nothing else would notice that the communicator has failed. */
+	/* While something moves all the time, nothing else notices that the communicator has
+	 * failed. */
 	while (rc == 0 && lanes->busy && (rc = ko_wait_hear(run->comm)) == 0)
 		rc = ko_wait(run, lanes->busy->peer, "a lane", KO_TRACE_DATA, try_all, run);
 	if (rc < 0)
 		rc = lanes->ops->explain(run, rc);
-	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* where it failed */
+	for (; lanes->busy; lanes->busy = lanes->busy->busy) /* after an error */
 		lanes->busy->first = NULL;
 	if (run->stores == KO_STREAMING)
 		ko_stream_fence();

@@ -1,5 +1,5 @@
-/* kolo_alloc and kolo_free. Rank 0 makes a window and hands it to everyone over the lifelines, as it did with the
- * roster. */
+/* kolo_alloc and kolo_free. Rank 0 makes a window and sends its descriptor to all ranks over the
+ * lifelines, as it did with the roster's. */
 #include "comm/api/group.h"
 #include "comm/base/clock.h"
 #include "comm/core/call.h"
@@ -16,16 +16,16 @@ enum { PAGE = 4096, GRACE_MS = 2000 };
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
-/* Tells the others how far this rank has come; fails where one of them has failed. */
-static int exchange(struct kolo_comm *c, int32_t status)
+/* Sends this rank's status to all ranks. Returns the first error that a rank has. */
+static int compare_status(struct kolo_comm *c, int32_t status)
 {
 	int32_t *all = calloc((size_t)c->nranks, sizeof(*all));
 	char why[KO_TEXT], them[KO_RANK_TEXT];
 	int rc;
 
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
-	if (!all) /* the others wait in the collective below: there is no way to go on without this rank */
-		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory for what %d ranks say", c->rank,
+	if (!all) /* the others wait in the collective below and can't go on without this rank */
+		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory for the status of %d ranks", c->rank,
 				    c->nranks);
 	rc = kolo_all_gather(c, &status, all, 1, KOLO_I32, NULL);
 	if (rc == 0 && status < 0)
@@ -39,8 +39,8 @@ static int exchange(struct kolo_comm *c, int32_t status)
 	return rc;
 }
 
-/* Rank 0 has made the memory, and everyone has agreed to it. A rank that has finished that operation is in no wait, where
- * it would not know what comes over its lifeline. */
+/* Rank 0, after compare_status: sends the descriptor to all ranks. First it waits until each has
+ * finished that operation. In a wait a rank would not know what to do with the message. */
 static int hand_out(struct kolo_comm *c, int fd)
 {
 	struct ko_desc desc = { 0 };
@@ -55,44 +55,47 @@ static int hand_out(struct kolo_comm *c, int fd)
 	return rc;
 }
 
-/* The others' part of it. */
+/* The other ranks: receives the descriptor from rank 0. */
 static int take_over(struct kolo_comm *c, int *fd)
 {
-	/* When another rank keeps rank 0 waiting, rank 0 knows which: let it say so first. */
+	/* If another rank keeps rank 0 waiting, rank 0 knows which one and shall report it
+	 * first. */
 	int64_t deadline = c->timeout_ms ? ko_now_ms() + c->timeout_ms + GRACE_MS : INT64_MAX;
 	struct ko_msg msg;
 
 	return ko_lifelines_recv(c->lifelines, 0, KO_MSG_WINDOW, 0, deadline, &msg, fd);
 }
 
-/* The window, mapped on all ranks, or on none. */
+/* Makes the window: mapped on all ranks, or an error on all ranks. */
 static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 {
 	size_t len = part_len * (size_t)c->nranks;
 	int fd = -1, rc = 0;
 
-	/* Across hosts it is memory like other memory; nobody touches the others' parts. */
+	/* If the ranks are on several hosts each makes memory of its own. The others' parts of it
+	 * stay unused. */
 	if (c->rank == 0 || c->spread)
 		rc = ko_shmem_create(len, len, false, &fd, memory);
-	rc = exchange(c, rc);
+	rc = compare_status(c, rc);
 	if (rc == 0 && !c->spread) {
 		rc = c->rank == 0 ? hand_out(c, fd) : take_over(c, &fd);
-		if (rc < 0) /* others may still wait for it */
+		if (rc < 0) /* other ranks may still wait for it */
 			rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
 	}
 	if (rc == 0) {
 		if (c->rank != 0 && !c->spread)
 			rc = ko_shmem_map(fd, len, len, false, memory);
-		if (rc == 0) /* here and now: the pages of a part belong near its rank */
+		if (rc == 0) /* each rank touches its own part, so that its pages lie near it */
 			rc = ko_shmem_touch((char *)*memory + (size_t)c->rank * part_len, part_len);
-		rc = exchange(c, rc);
+		rc = compare_status(c, rc);
 	}
 	if (fd >= 0)
 		close(fd);
 	return rc;
 }
 
-/* To a link, which may then send what lies in it without a copy, or receive there; if not, it copies. */
+/* Lends the memory to a link, which may then send from it or receive into it without a copy. After
+ * an error the link copies. */
 static void lend(struct kolo_comm *c, struct ko_link *link, void *memory, size_t len)
 {
 	if (link && ko_link_lend(link, memory, len) < 0)
@@ -119,11 +122,11 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	if (bytes == 0 || bytes > SIZE_MAX / 4 / (size_t)comm->nranks)
 		return ko_fail(
 			KOLO_EINVAL,
-			"rank %d: kolo_alloc: %zu bytes: want more than none, and what an address space holds",
+			"rank %d: kolo_alloc: %zu bytes: want at least 1, and no more than an address space holds",
 			comm->rank, bytes);
 	if ((rc = ko_group_refuse(comm, "kolo_alloc")) < 0)
 		return rc;
-	ko_order_settle(comm->order); /* what is in queues comes before it */
+	ko_order_settle(comm->order); /* operations in queues come first */
 	made = (struct ko_window){ .part_len = (bytes + PAGE - 1) / PAGE * PAGE,
 				   .id = comm->windows->last + 1 };
 	len = made.part_len * (size_t)comm->nranks;
@@ -150,7 +153,8 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 
 /* ---- Freeing -------------------------------------------------------------------------------------------- */
 
-/* From here on operations go other ways: ranks that free in different places disagree, and are told. */
+/* Operations may go other ways afterwards. So kolo_free is posted like an operation: ranks that
+ * call it at different places get an error. */
 int kolo_free(struct kolo_comm *comm, void *memory)
 {
 	int k = 0, rc;

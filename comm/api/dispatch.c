@@ -1,4 +1,4 @@
-/* See dispatch.h. */
+/* Decides whether a call is done now, or left to a queue or group (ko_call_do). */
 #include "comm/api/dispatch.h"
 
 #include "comm/api/group.h"
@@ -11,7 +11,7 @@
 
 /* ---- Later ---------------------------------------------------------------------------------------------- */
 
-/* What a queue has to do. */
+/* An item of a queue: a call and its turn. */
 struct work {
 	struct ko_left *left;
 	uint64_t place; /* in the communicator's order */
@@ -19,7 +19,7 @@ struct work {
 
 _Static_assert(sizeof(struct work) <= KO_WORK_ARG, "an item of a queue has room for a call");
 
-/* A queue has come to it. */
+/* The queue has come to the item: waits for its turn and does it. */
 static int perform_in_turn(void *arg)
 {
 	const struct work *w = arg;
@@ -50,14 +50,16 @@ static int enqueue(const struct ko_call *call)
 	return rc;
 }
 
-/* ---- Now, or then --------------------------------------------------------------------------------------- */
+/* ---- Now or later --------------------------------------------------------------------------------------- */
 
+/* Is it a message of this rank to itself? */
 static bool is_for_itself(const struct ko_call *call)
 {
 	return ko_coll_is_message(call->coll) && call->root == call->comm->rank;
 }
 
-/* A collective that waits for nothing is checked where it begins, if it must be. */
+/* Is it a collective that waits for nothing? Then its arguments are checked where it begins, unless
+ * the last call was equal (ko_call_is_known). */
 static bool is_for_now(const struct ko_call *call)
 {
 	bool collective = call->coll < KO_NCOLLS || ko_coll_has_messages(call->coll);
@@ -80,7 +82,7 @@ int ko_call_do(const struct ko_call *call)
 	if (is_for_itself(call))
 		return ko_fail(
 			KOLO_EINVAL,
-			"rank %d: kolo_%s: peer %d is this rank itself: want its other end in the same "
+			"rank %d: kolo_%s: peer %d is this rank itself: want the other end in the same "
 			"group (kolo_group_begin)",
 			call->comm->rank, ko_coll_name((int)call->coll), call->root);
 	if (!ko_queue_is_now(call->queue))

@@ -1,7 +1,12 @@
-/* See group.h. At the outermost end the calls are sorted by communicator. What one communicator has to do is a share: first
- * all sends and recvs together, then its collectives in the order of their calls. Shares don't wait for each other: the
- * first one is done by the thread that does the group, each of the others by a thread of its communicator. That gets
- * it at the end of the group, in the order of the communicator's places, and begins when the group does. */
+/* Keeps the calls of a group (ko_group_add) and does them at its outermost end (kolo_group_end).
+ *
+ * The calls are sorted by communicator. A share is what one communicator has to do: first all its
+ * sends and recvs together, then its collectives in the order of their calls. Shares don't wait for
+ * each other. The thread that does the group does the first share. Each other share is done by a
+ * thread of its communicator (comm->worker), which gets it at the end of the group and begins when
+ * the group begins.
+ *
+ * A batch is a group with several communicators or queues, after its end. */
 #include "comm/api/group.h"
 
 #include "comm/api/perform.h"
@@ -15,38 +20,38 @@
 /* Memory for calls, which last as long as their group. */
 struct chunk {
 	struct chunk *next;
-	size_t used, size; /* of the bytes behind */
+	size_t used, size; /* of the bytes after it */
 };
 
 enum { CHUNK = 16 << 10, ALIGN = 8 };
 
-_Static_assert(sizeof(struct chunk) % ALIGN == 0, "calls behind it are aligned");
+_Static_assert(sizeof(struct chunk) % ALIGN == 0, "calls after it are aligned");
 
 /* The group that is open on this thread. */
 static _Thread_local struct {
-	int depth; /* 0: none */
-	struct ko_left *first, *last;
-	struct chunk *chunks;
-	size_t count;
+	int depth;                    /* of kolo_group_begin; 0: none is open */
+	struct ko_left *first, *last; /* its calls */
+	size_t count;                 /* of calls */
+	struct chunk *chunks;         /* memory for them */
 } group;
 
 struct share {
 	struct kolo_comm *comm;
 	struct ko_left *first, **end; /* its calls, in order */
-	size_t pairs;                 /* how many are sends and recvs */
+	size_t messages;              /* how many of them are sends and recvs */
 	uint64_t place;               /* in the communicator's order */
 };
 
-/* A group that is over for its thread. Everyone who may still look at it holds it. */
+/* A group that has ended for its thread. Every thread that may still use it holds it. */
 struct batch {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int holders;
-	enum { NOT_BEGUN, BEGUN, DROPPED } stage; /* dropped: it will not be done */
+	int holders;                              /* the last one frees it */
+	enum { NOT_BEGUN, BEGUN, DROPPED } state; /* DROPPED: it will not be done */
 	size_t left;                              /* shares that are not done */
-	int code;                                 /* the first failure, and its text; 0: none */
-	char text[KO_TEXT];
-	struct chunk *chunks; /* with its calls */
+	int code;                                 /* of the first failure; 0: none */
+	char text[KO_TEXT];                       /* of the first failure */
+	struct chunk *chunks;                     /* memory of its calls */
 	size_t nshares;
 	struct share shares[];
 };
@@ -56,7 +61,7 @@ bool ko_group_is_open(void)
 	return group.depth > 0;
 }
 
-/* Room for so many bytes in the group. NULL: no memory. */
+/* Room for `len` bytes in the group that is open. NULL: no memory. */
 static void *make_room(size_t len)
 {
 	struct chunk *chunk = group.chunks;
@@ -108,7 +113,7 @@ int ko_group_refuse(const struct kolo_comm *c, const char *function)
 	return group.depth
 		       ? ko_fail(KOLO_EINVAL,
 				 "rank %d: %s between kolo_group_begin and kolo_group_end: want it before "
-				 "or behind",
+				 "or after them",
 				 c->rank, function)
 		       : 0;
 }
@@ -116,7 +121,7 @@ int ko_group_refuse(const struct kolo_comm *c, const char *function)
 /* ---- Doing it ------------------------------------------------------------------------------------------- */
 
 /* For ko_p2p_together: the next send or recv. */
-static const struct ko_call *next_pair(void *what)
+static const struct ko_call *next_message(void *what)
 {
 	struct ko_left **at = what, *left = *at;
 
@@ -148,28 +153,29 @@ static void let_go(struct batch *batch)
 	free(batch);
 }
 
-static void set_stage(struct batch *batch, int stage)
+static void set_state(struct batch *batch, int state)
 {
 	pthread_mutex_lock(&batch->lock);
-	batch->stage = stage;
+	batch->state = state;
 	pthread_cond_broadcast(&batch->changed);
 	pthread_mutex_unlock(&batch->lock);
 }
 
-/* In the communicator's order. */
+/* Does the calls of a share when its turn in the communicator's order has come. */
 static int perform_calls(const struct share *share)
 {
 	struct ko_left *at = share->first;
 	int rc = ko_call_wait_turn(share->comm, share->place);
 
-	if (rc == 0 && share->pairs)
-		rc = ko_p2p_together(share->comm, share->pairs, next_pair, &at);
+	if (rc == 0 && share->messages)
+		rc = ko_p2p_together(share->comm, share->messages, next_message, &at);
 	for (at = share->first; rc == 0 && at; at = at->next)
 		if (!ko_coll_is_message(at->call.coll))
 			rc = ko_call_perform(&at->call, &at->red);
 	return rc;
 }
 
+/* Does a share and notes its failure in the batch. */
 static void perform_share(struct batch *batch, const struct share *share)
 {
 	struct ko_order *order = share->comm->order;
@@ -198,20 +204,20 @@ static int perform_other_share(void *arg)
 {
 	const struct share_work *w = arg;
 	struct batch *batch = w->batch;
-	int stage;
+	int state;
 
 	pthread_mutex_lock(&batch->lock);
-	while (batch->stage == NOT_BEGUN)
+	while (batch->state == NOT_BEGUN)
 		pthread_cond_wait(&batch->changed, &batch->lock);
-	stage = batch->stage;
+	state = batch->state;
 	pthread_mutex_unlock(&batch->lock);
-	if (stage == BEGUN)
+	if (state == BEGUN)
 		perform_share(batch, &batch->shares[w->index]);
 	let_go(batch);
-	return 0; /* the batch tells */
+	return 0; /* the batch has the failure */
 }
 
-/* Blocks until all of it is done; what it failed with. */
+/* Blocks until all shares are done. Returns 0 or the first failure. */
 static int wait_over(struct batch *batch)
 {
 	int rc;
@@ -224,7 +230,7 @@ static int wait_over(struct batch *batch)
 	return rc;
 }
 
-/* What the queues of its calls do, but for the first one. */
+/* What all queues of its calls do except the first one: they wait until it is done. */
 static int await_batch(void *arg)
 {
 	struct batch *batch = *(struct batch **)arg;
@@ -234,11 +240,12 @@ static int await_batch(void *arg)
 	return rc;
 }
 
+/* What the first queue of its calls does. */
 static int perform_batch(void *arg)
 {
 	struct batch *batch = *(struct batch **)arg;
 
-	set_stage(batch, BEGUN);
+	set_state(batch, BEGUN);
 	perform_share(batch, &batch->shares[0]);
 	return await_batch(&batch);
 }
@@ -273,7 +280,8 @@ static size_t count_comms(const struct ko_left *first)
 	return count;
 }
 
-/* Sorts the calls by communicator; takes the chunks they are in. The caller holds it. NULL: no memory. */
+/* Makes a batch of the calls, sorted by communicator. It owns their chunks from now on, and the
+ * caller holds it. NULL: no memory. */
 static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
 {
 	struct batch *batch = malloc(sizeof(*batch) + count_comms(first) * sizeof(struct share));
@@ -290,14 +298,14 @@ static struct batch *make_batch(struct ko_left *first, struct chunk *chunks)
 		first->next = NULL;
 		*share->end = first;
 		share->end = &first->next;
-		share->pairs += ko_coll_is_message(first->call.coll);
+		share->messages += ko_coll_is_message(first->call.coll);
 		first = next;
 	}
 	batch->left = batch->nshares;
 	return batch;
 }
 
-/* Puts it into a queue, which holds it from now on. */
+/* Puts the batch, or one share of it, into a queue, which holds it from now on. */
 static int put(struct kolo_queue *queue, ko_work_fn *run, struct batch *batch, size_t index)
 {
 	const struct share_work w = { batch, index };
@@ -310,7 +318,8 @@ static int put(struct kolo_queue *queue, ko_work_fn *run, struct batch *batch, s
 	return rc;
 }
 
-/* Gives each communicator but the first its share; all go on behind theirs. */
+/* Gives each share its place in its communicator's order. Gives all shares except the first to the
+ * threads of their communicators. */
 static int hand_out(struct batch *batch)
 {
 	int rc = 0;
@@ -327,15 +336,15 @@ static int hand_out(struct batch *batch)
 	return rc;
 }
 
-/* It will not be done. */
+/* The batch will not be done. */
 static void drop(struct batch *batch)
 {
 	for (size_t k = 0; k < batch->nshares; k++)
 		batch->shares[k].comm->order->issued--;
-	set_stage(batch, DROPPED);
+	set_state(batch, DROPPED);
 }
 
-/* Lets one queue wait for what is in the other now. */
+/* Makes the queue `waits` wait for what is in the queue `comes` now. */
 static int fence(struct kolo_queue *waits, struct kolo_queue *comes)
 {
 	struct kolo_event *event;
@@ -349,11 +358,12 @@ static int fence(struct kolo_queue *waits, struct kolo_queue *comes)
 	return rc;
 }
 
-/* What is in a queue before it, of all queues of its calls, comes before it, and what is put in later behind it. */
+/* The queues of a group's calls. What is in any of them already is done before the group, and what
+ * is put in later is done after it. */
 struct queues {
-	struct kolo_queue **all;
+	struct kolo_queue **all; /* each one once */
 	size_t count;
-	bool now; /* a call had none, or a stream */
+	bool now; /* there is a call without a queue, or with a stream */
 };
 
 static bool list_queues(const struct ko_left *first, size_t ncalls, struct queues *out)
@@ -372,7 +382,7 @@ static bool list_queues(const struct ko_left *first, size_t ncalls, struct queue
 	return out->all;
 }
 
-/* Does it, or leaves it to the first of the queues. */
+/* Does the batch, or leaves it to the first of the queues. */
 static int start(struct batch *batch, const struct queues *queues)
 {
 	struct kolo_queue *first = queues->count ? queues->all[0] : NULL;
@@ -391,13 +401,15 @@ static int start(struct batch *batch, const struct queues *queues)
 		hold(batch);
 		return perform_batch(&batch);
 	}
-	/* Where there is no memory to make a queue wait, its next call must not be there before. */
+	/* If there is no memory to make a queue wait, this thread does, so that no call gets into
+	 * the queue before the batch is done. */
 	for (size_t k = 1; k < queues->count; k++)
 		wait = put(queues->all[k], await_batch, batch, 0) < 0 || wait;
 	return wait ? wait_over(batch) : 0;
 }
 
-/* With one communicator and no queue, as most groups are: there is nobody to wait for. */
+/* Has the group one communicator and no queue? Most groups have. Then there is nothing to wait
+ * for. */
 static bool is_simple(const struct ko_left *first)
 {
 	for (const struct ko_left *left = first; left; left = left->next)
@@ -411,12 +423,12 @@ static int perform_simple(struct ko_left *first)
 	struct share share = { .comm = first->call.comm, .first = first };
 
 	for (const struct ko_left *left = first; left; left = left->next)
-		share.pairs += ko_coll_is_message(left->call.coll);
+		share.messages += ko_coll_is_message(left->call.coll);
 	share.place = share.comm->order->issued + 1;
 	return perform_calls(&share);
 }
 
-/* Several communicators, or queues. Takes the chunks that the calls are in. */
+/* Does a group with several communicators or queues. Frees the chunks of its calls. */
 static int perform_mixed(struct ko_left *first, size_t count, struct chunk *chunks)
 {
 	struct queues queues;
@@ -428,7 +440,8 @@ static int perform_mixed(struct ko_left *first, size_t count, struct chunk *chun
 		let_go(batch);
 	} else {
 		free_chunks(chunks);
-		rc = ko_fail(KOLO_ENOMEM, "kolo_group_end: no memory for a group; nothing of it was done");
+		rc = ko_fail(KOLO_ENOMEM,
+			     "kolo_group_end: no memory for the group; none of its calls was done");
 	}
 	free(queues.all);
 	return rc;

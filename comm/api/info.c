@@ -1,4 +1,5 @@
-/* What the library says of itself: the variables it reads, and its parts, those included that are not there. */
+/* What the library says of itself: the environment variables that it reads (kolo_env_get), and its
+ * parts, with those that are missing (kolo_part_get). */
 #include "comm/base/env.h"
 #include "comm/base/error.h"
 #include "comm/base/log.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those who follow a variable check it; what says where ranks meet is checked by meeting. */
+/* The files that use a variable check it. Where ranks meet is checked only when they meet. */
 static int value_is_good(int index)
 {
 	const char *net;
@@ -61,7 +62,8 @@ static void look_at_nothing(struct kolo_part_info *part)
 	give_reason(part, "not in this version");
 }
 
-/* Built in when the table of links has it, usable when an end of a link on this machine can be opened. */
+/* A transport is built in if the table of transports has it. It is usable if an end of a link can
+ * be opened on this machine. */
 static void look_at_transport(struct kolo_part_info *part)
 {
 	static const struct ko_limits limits = { .slot_len = KO_MIN_SLOT, .nslots = 2 };

@@ -1,4 +1,5 @@
-/* The operations as their callers see them; kolo.h says what each one does. */
+/* The public operations: each makes a struct ko_call of its arguments. kolo.h says what each one
+ * does. */
 #include "comm/api/dispatch.h"
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
@@ -96,7 +97,7 @@ int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *sen
 	return ko_call_do(&call);
 }
 
-/* Only root's counts are looked at. */
+/* Only root's counts are used. */
 static const size_t *for_root(const struct kolo_comm *comm, const size_t *counts, int root)
 {
 	return comm && comm->rank == root ? counts : NULL;

@@ -1,4 +1,4 @@
-/* See perform.h. */
+/* Does a call (ko_call_perform) or waits for its turn (ko_call_wait_turn). */
 #include "comm/api/perform.h"
 
 #include "comm/coll/collectives.h"

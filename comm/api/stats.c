@@ -1,4 +1,5 @@
-/* What a communicator has done so far, and which algorithm it chooses for which sizes. */
+/* What a communicator has done so far (kolo_comm_stats), and which algorithm it chooses for which
+ * sizes (kolo_algorithm_get). */
 #include "comm/base/error.h"
 #include "comm/coll/bruck.h"
 #include "comm/coll/collectives.h"
@@ -64,13 +65,13 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 
 enum { MOST_ROWS = 6 };
 
-/* A barrier, which has no bytes, goes one way always. */
+/* The end of a range of sizes. A barrier has no bytes: it uses an algorithm always or never. */
 static uint64_t all_of(int coll, uint64_t end)
 {
 	return coll == KO_BARRIER && end ? UINT64_MAX : end;
 }
 
-/* The rows of a collective, which are not empty. Returns how many there are. */
+/* Fills in the rows of a collective whose ranges are not empty. Returns how many there are. */
 static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const char *name = ko_coll_name(coll);
@@ -95,8 +96,9 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 	return n;
 }
 
-/* Those of messages between two ranks, and of what is made of such when it is too large for the board. */
-static int pair_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
+/* Fills in the rows of collectives made of messages while they are small enough for the board, and
+ * the rows of messages, which hold for larger ones too. Returns how many there are. */
+static int message_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
 	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin, board = ko_collective_parts_end(c);
@@ -122,7 +124,7 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
 		return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: comm and out must not be NULL");
 	for (int coll = 0; comm->nranks > 1 && coll <= KO_NCOLLS; coll++) {
 		n = coll < KO_NCOLLS ? algorithm_rows(&comm->agreed.algorithms, coll, rows)
-				     : pair_rows(comm, rows);
+				     : message_rows(comm, rows);
 		if (index >= at && index < at + n) {
 			*out = rows[index - at];
 			return 0;

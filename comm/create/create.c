@@ -1,7 +1,8 @@
-/* Making a communicator: what the caller wants, who the others are (boot.c), the connections (open.c, edges.c), what they can do
- * (probe.c). What must be equal on all ranks is taken from rank 0's entry in the table, or decided by rank 0. */
+/* Makes a communicator (kolo_comm_create): what the caller wants; who the other ranks are
+ * (comm/bootstrap/boot.c); the connections (open.c, comm/core/edges.c); what they can do (probe.c).
+ * ko_comm_complete does the last two. What must be equal on all ranks is taken from rank 0's entry
+ * in the table, or decided by rank 0. */
 #include "comm/create/create.h"
-#include "comm/core/transports.h"
 
 #include "comm/base/clock.h"
 #include "comm/base/env.h"
@@ -9,6 +10,7 @@
 #include "comm/bootstrap/launcher.h"
 #include "comm/coll/bruck.h"
 #include "comm/core/edges.h"
+#include "comm/core/transports.h"
 #include "comm/create/probe.h"
 #include "comm/p2p/lane.h"
 
@@ -28,7 +30,8 @@ static int check_name(const char *what, const char *name, char out[KO_NAME])
 	return 0;
 }
 
-/* The slots that rank 0 will decide on, from the attributes or else the environment. */
+/* This rank's wish for the links' slots, from the attributes or else the environment. Rank 0's wish
+ * counts. */
 static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *out)
 {
 	int64_t nslots = attr->nslots, slot_len = (int64_t)attr->slot_len;
@@ -84,7 +87,7 @@ static int choose_log(const struct kolo_comm_attr *attr, struct ko_log *out)
 }
 
 /* Who this rank is and where it meets the others: from the attributes, or else the environment. */
-static int choose_job(struct kolo_comm_attr *attr, const struct ko_log *log, struct ko_meeting *meeting)
+static int choose_meeting(struct kolo_comm_attr *attr, const struct ko_log *log, struct ko_meeting *meeting)
 {
 	if (!attr->id && attr->nranks == 0)
 		return ko_launcher_read(&attr->rank, &attr->nranks, log, meeting);
@@ -97,7 +100,7 @@ static int choose_job(struct kolo_comm_attr *attr, const struct ko_log *log, str
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
-/* What was agreed, and why. */
+/* Logs what was agreed, and why. */
 static void log_choices(const struct kolo_comm *c)
 {
 	char ring[KO_TEXT / 2] = "";
@@ -127,10 +130,9 @@ static void log_choices(const struct kolo_comm *c)
 		       ko_edges_slots_near(c));
 	if (c->rank == 0 && c->nranks > 1)
 		ko_log(&c->log, KOLO_LOG_INFO,
-		       "a hop takes %.2f us, its bytes go at %.1f GB/s; a turn on the board %.2f us; bytes "
-		       "are read directly at %.1f GB/s (0: not everyone may); "
-		       "all_reduce through the board below %llu bytes, round the ring from there on; directly above %llu "
-		       "in windows, %llu elsewhere",
+		       "measured: a hop %.2f us, its bytes %.1f GB/s; a turn on the board %.2f us; reading another "
+		       "rank's memory %.1f GB/s (0: not every rank may); all_reduce: board below %llu bytes, else ring; "
+		       "but direct from %llu bytes on in memory of kolo_alloc, from %llu on in other memory",
 		       c->agreed.costs.hop_ns / 1e3, c->agreed.costs.bytes_per_ns,
 		       c->agreed.costs.turn_ns / 1e3, c->agreed.costs.read_bytes_per_ns,
 		       (unsigned long long)c->agreed.algorithms.board_end[KO_ALL_REDUCE],
@@ -138,7 +140,7 @@ static void log_choices(const struct kolo_comm *c)
 		       (unsigned long long)c->agreed.algorithms.read_begin[KO_ALL_REDUCE]);
 }
 
-/* One file for the ranks of a host: its name is made of what they all know. */
+/* Opens the trace: one file for all ranks of a host. Its name is made of what they all know. */
 static void open_trace(struct kolo_comm *c)
 {
 	const struct ko_entry *first = c->table, *mine = &c->table[c->rank];
@@ -146,7 +148,7 @@ static void open_trace(struct kolo_comm *c)
 
 	while (!ko_place_same(&first->place, &mine->place))
 		first++;
-	/* A process may be rank 0 of several: its sockets' names tell them apart. */
+	/* A process may be rank 0 of several communicators. Their sockets have different names. */
 	snprintf(name, sizeof(name), "kolo-%s-%d-%.*s", first->place.host, first->pid,
 		 (int)first->socket_len - 1, first->socket + 1);
 	snprintf(who, sizeof(who), "rank %d of %d (pid %d on %s)", c->rank, c->nranks, mine->pid,
@@ -157,7 +159,7 @@ static void open_trace(struct kolo_comm *c)
 /* A wait spins when every rank of the host can have a processor of its own. */
 static int choose_spins(const struct kolo_comm *c)
 {
-	enum { SPINS = 100 }; /* some microseconds, about what it costs to be woken again */
+	enum { SPINS = 100 }; /* some microseconds, about as long as it takes to be woken */
 	uint64_t all[KO_CPU_WORDS] = { 0 };
 	int cpus = 0, ranks = 0;
 
@@ -170,10 +172,10 @@ static int choose_spins(const struct kolo_comm *c)
 	}
 	for (int k = 0; k < KO_CPU_WORDS; k++)
 		cpus += __builtin_popcountll(all[k]);
-	return cpus && ranks > cpus ? 0 : SPINS; /* 0 processors: they can't be asked */
+	return cpus && ranks > cpus ? 0 : SPINS; /* cpus 0: not known */
 }
 
-/* Some need memory that all ranks share. */
+/* Board and direct need memory that all ranks share. */
 static int check_algorithm(const struct kolo_comm *c)
 {
 	const char *name = c->table[0].algorithm;
@@ -219,7 +221,7 @@ static int listen_for_hosts(void *lifelines, const union ko_net *here, struct ko
 
 int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 {
-	struct kolo_comm_attr job = { 0 };
+	struct kolo_comm_attr wish = { 0 };
 	struct ko_entry mine = { 0 };
 	struct kolo_comm *c = NULL;
 	struct ko_meeting meeting;
@@ -232,21 +234,21 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_create: out is NULL");
 	*out = NULL;
 	if (attr)
-		job = *attr;
-	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 || (rc = choose_log(&job, &log)) < 0 ||
-	    (rc = choose_job(&job, &log, &meeting)) < 0)
+		wish = *attr;
+	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 || (rc = choose_log(&wish, &log)) < 0 ||
+	    (rc = choose_meeting(&wish, &log, &meeting)) < 0)
 		return rc;
-	mine.rank = job.rank;
-	mine.nranks = job.nranks;
-	if ((rc = check_attr(&job)) < 0 || (rc = choose_timeout(&job, &timeout_ms)) < 0 ||
-	    (rc = choose_limits(&job, &mine.limits)) < 0 ||
-	    (rc = check_name("transport", job.transport, mine.transport)) < 0 ||
-	    (rc = check_name("algorithm", job.algorithm, mine.algorithm)) < 0 ||
+	mine.rank = wish.rank;
+	mine.nranks = wish.nranks;
+	if ((rc = check_attr(&wish)) < 0 || (rc = choose_timeout(&wish, &timeout_ms)) < 0 ||
+	    (rc = choose_limits(&wish, &mine.limits)) < 0 ||
+	    (rc = check_name("transport", wish.transport, mine.transport)) < 0 ||
+	    (rc = check_name("algorithm", wish.algorithm, mine.algorithm)) < 0 ||
 	    (rc = ko_transport_of_net(&net)) < 0 || (rc = check_name("transport", net, mine.net)) < 0 ||
 	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;
 	rc = ko_boot_join(&meeting, &mine, timeout_ms, listen_for_hosts, c->lifelines, c->table);
-	/* From here on: those who came last had the whole timeout to come. */
+	/* The deadline counts from here: the last rank had the whole timeout to come. */
 	deadline = timeout_ms ? ko_now_ms() + timeout_ms : INT64_MAX;
 	if (rc == 0)
 		rc = ko_comm_complete(c, deadline);

@@ -1,4 +1,5 @@
-/* See open.h. What must be equal on all ranks is taken from rank 0's entry in the table. */
+/* The first steps of making a communicator (ko_comm_start, ko_comm_connect), and its end
+ * (ko_comm_give_up, kolo_comm_destroy). */
 #include "comm/create/open.h"
 
 #include "comm/base/error.h"
@@ -18,7 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and that of those who wait for it */
+enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and the other ranks' */
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
@@ -29,7 +30,7 @@ static size_t whole_pages(size_t len)
 	return (len + PAGE - 1) / PAGE * PAGE;
 }
 
-/* A communicator and its parts. */
+/* A communicator and its parts, in one block. */
 struct whole {
 	struct kolo_comm comm;
 	struct ko_board board;
@@ -40,7 +41,7 @@ struct whole {
 	struct ko_known known[KO_NKINDS];
 };
 
-/* Zeroed, but for where its parts are; NULL: no memory. */
+/* A communicator of zeroes that knows its parts. NULL: no memory. */
 static struct kolo_comm *allocate(int nranks)
 {
 	struct whole *w = calloc(1, sizeof(*w));
@@ -95,7 +96,8 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	return 0;
 }
 
-/* Rank 0 makes the shared memory, lanes included, and hands it to everyone. */
+/* Maps roster and board. Rank 0 makes the shared memory, with room for the lanes, and sends its
+ * descriptor to all ranks. */
 static int share_roster(struct kolo_comm *c, int64_t deadline)
 {
 	uint64_t len = c->shared_len + ko_lanes_len(c->nranks);
@@ -108,7 +110,8 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 		for (int r = 1; rc == 0 && r < c->nranks; r++)
 			rc = ko_lifelines_send(c->lifelines, r, &msg, c->lanes->fd);
 	} else {
-		/* When another rank keeps rank 0 waiting, rank 0 knows which: let it say so first. */
+		/* If another rank keeps rank 0 waiting, rank 0 knows which one and shall report it
+		 * first. */
 		int64_t later = deadline == INT64_MAX ? deadline : deadline + GRACE_MS;
 
 		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &c->lanes->fd);
@@ -121,7 +124,8 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	return rc;
 }
 
-/* Ranks of several hosts tell each other what they post (lifeline.h). */
+/* If the ranks are on several hosts each has a roster of its own, and sends what it posts over the
+ * lifelines (comm/health/lifeline.h). */
 static int make_own_roster(struct kolo_comm *c)
 {
 	void *memory;
@@ -129,7 +133,8 @@ static int make_own_roster(struct kolo_comm *c)
 	c->shared_len = whole_pages(ko_roster_len(c->nranks));
 	memory = mmap(NULL, c->shared_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for what %d ranks post", c->rank, c->nranks);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for the roster of %d ranks", c->rank,
+			       c->nranks);
 	c->roster = memory;
 	ko_lifelines_keep(c->lifelines, c->roster);
 	return 0;
@@ -167,7 +172,9 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 
 /* ---- Ending --------------------------------------------------------------------------------------------- */
 
-/* Closing may take long: whoever sees it knows that all was done. So does this rank of next, which may have left. */
+/* Closes all links. The link to next need not wait for its last bytes if next has finished all
+ * operations, or the communicator has failed. First, across hosts, both sides learn what the other
+ * has finished. */
 static void close_links(struct kolo_comm *c)
 {
 	const struct ko_roster *roster = c->roster;

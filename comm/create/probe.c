@@ -1,4 +1,5 @@
-/* See probe.h. */
+/* Measures hops, turns, stores and CMA when a communicator is made, and lets rank 0 decide by that
+ * (ko_probe). */
 #include "comm/create/probe.h"
 
 #include "comm/base/clock.h"
@@ -16,15 +17,15 @@
 
 enum {
 	PROBE_SLOTS = 8,
-	PROBE_BYTES = 64 << 10, /* of a slot, where slots are as large */
+	PROBE_BYTES = 64 << 10, /* at most, of a slot */
 	MESSAGE = 2 << 10,      /* bytes */
-	REPEATS = 3,            /* the best counts: the first one warms up, and others may be disturbed */
-	READS = 4,
-	LAPS = 16,       /* round the ring, or turns, in a repeat */
-	MANY_RANKS = 64, /* more have a quarter of the laps */
+	REPEATS = 3,            /* the best counts: the first one warms up */
+	READS = 4,              /* the best counts */
+	LAPS = 16,              /* steps round the ring, or turns, in a repeat */
+	MANY_RANKS = 64,        /* more ranks have a quarter of the laps */
 };
 
-/* A step round the ring: everyone sends so many bytes to its next. */
+/* A step round the ring: each rank sends `len` bytes to its next. */
 static int take_step(struct ko_run *run, char *buffer, size_t len)
 {
 	int rc = ko_send(run, run->copy, buffer, NULL, len);
@@ -32,20 +33,21 @@ static int take_step(struct ko_run *run, char *buffer, size_t len)
 	return rc < 0 ? rc : ko_keep(run, buffer, len);
 }
 
-/* A message of rank 0's goes once round the ring. Whoever has it knows what all ranks before it did before; rank 0 what all
- * did. */
+/* A message of rank 0 goes once round the ring. A rank that has it knows that all ranks before it
+ * have come here, and rank 0 then knows it of all ranks. */
 static int go_round(struct ko_run *run, void *message, size_t len)
 {
 	return run->comm->rank == 0 ? take_step(run, message, len) : ko_keep_and_pass(run, message, len);
 }
 
+/* A message without a meaning goes once round the ring. */
 static int lap(struct ko_run *run)
 {
-	/* There it stays until it has gone. */
+	/* The message stays in scratch until it is sent. */
 	return go_round(run, run->comm->scratch, sizeof(uint64_t));
 }
 
-/* A turn on the board, in which everyone gives so many bytes. */
+/* A turn on the board: each rank gives `len` bytes and waits for all others. */
 static int take_turn(struct ko_run *run, char *buffer, size_t len)
 {
 	struct kolo_comm *c = run->comm;
@@ -59,7 +61,8 @@ static int take_turn(struct ko_run *run, char *buffer, size_t len)
 	return rc;
 }
 
-/* The time of one of them: of several in a row, since whoever comes last to one does not wait. */
+/* Measures the time of one step or turn, by several in a row: the last rank to come to a single one
+ * would not wait. */
 static int measure(struct ko_run *run, int (*take)(struct ko_run *, char *, size_t), char *buffer, size_t len,
 		   double *ns)
 {
@@ -78,8 +81,9 @@ static int measure(struct ko_run *run, int (*take)(struct ko_run *, char *, size
 	return rc;
 }
 
-/* What bytes cost beyond a hop: at a step all are written, and then read. The board's are taken to cost the same: times of
- * single messages differ more by chance. */
+/* Measures a hop, a turn, and what more bytes cost: in a step all of them are written, then read.
+ * Bytes on the board are taken to cost the same, since times of single messages differ more by
+ * chance. */
 static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko_costs *costs)
 {
 	size_t small = sizeof(uint64_t), large = len < MESSAGE ? len : MESSAGE;
@@ -94,7 +98,8 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 	return rc;
 }
 
-/* Slots go over every other edge of the ring at a time: those from places of this parity. */
+/* Measures the rate of slots to next. Every other edge of the ring is used at a time: those from
+ * places of this parity. */
 static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, double *bytes_per_ns)
 {
 	const struct ko_ring *ring = &run->comm->ring;
@@ -116,7 +121,7 @@ static int send_some(struct ko_run *run, int parity, void *buffer, size_t len, d
 	return rc;
 }
 
-/* The rate to next with each kind of stores, and the better kind for it. */
+/* Measures the rate to next with each kind of stores and chooses the better kind for the link. */
 static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 {
 	struct ko_link *link = run->comm->edges.to;
@@ -132,7 +137,8 @@ static int measure_stores(struct ko_run *run, void *buffer, size_t len)
 	return rc;
 }
 
-/* Where neighbours live on different NUMA nodes: rank 0 says near which of the two their slots are better. */
+/* If neighbours live on different NUMA nodes: measures the slots near either end, and rank 0
+ * chooses one. */
 static int place_slots(struct ko_run *run, char *buffer, size_t len)
 {
 	static const enum ko_role sides[] = { KO_RECV, KO_SEND };
@@ -141,7 +147,7 @@ static int place_slots(struct ko_run *run, char *buffer, size_t len)
 	unsigned char better;
 	int rc = 0;
 
-	c->agreed.slots_near = KO_RECV; /* whose they are at first */
+	c->agreed.slots_near = KO_RECV; /* where they are at first */
 	if (!ko_edges_differ(c))
 		return 0;
 	for (int k = 0; rc == 0 && k < 2; k++) {
@@ -162,7 +168,7 @@ static int place_slots(struct ko_run *run, char *buffer, size_t len)
 	return ko_edges_settle(run, c->agreed.slots_near);
 }
 
-/* May this rank get at what all others have at their buffers? */
+/* Can this rank read and write what all others have posted as `buffer`? */
 static bool can_reach_all(const struct kolo_comm *c)
 {
 	for (int r = 0; r < c->nranks; r++) {
@@ -175,7 +181,7 @@ static bool can_reach_all(const struct kolo_comm *c)
 	return true;
 }
 
-/* The best time of reading `len` bytes of prev's buffer. */
+/* The best time of reading `len` bytes of prev's buffer, in ns; 0: an error. */
 static double time_reading(const struct kolo_comm *c, void *buffer, size_t len)
 {
 	int prev = ko_ring_prev(&c->ring, c->rank);
@@ -194,7 +200,7 @@ static double time_reading(const struct kolo_comm *c, void *buffer, size_t len)
 	return best;
 }
 
-/* Reading other ranks' memory: may we, and how fast is it? The others may read the first half of the buffer. */
+/* Measures CMA: is it possible, and how fast? Other ranks read the first half of the buffer. */
 static int measure_reading(struct ko_run *run, char *buffer, size_t len)
 {
 	struct kolo_comm *c = run->comm;
@@ -204,27 +210,29 @@ static int measure_reading(struct ko_run *run, char *buffer, size_t len)
 
 	memcpy(buffer, c->table[c->rank].token, KO_TOKEN);
 	mine->buffer = (uintptr_t)buffer;
-	/* After the second lap everyone knows that everyone has come to the first. */
+	/* After the second lap each rank knows that all ranks have come to the first. */
 	if ((rc = lap(run)) < 0 || (rc = lap(run)) < 0)
 		return rc;
 	if (can_reach_all(c)) {
 		double all = time_reading(c, buffer + half, half);
 
 		mine->read_ns = time_reading(c, buffer + half, KO_TOKEN);
-		if (mine->read_ns > 0 && all > 0) /* the one may have been disturbed, and the other not */
+		if (mine->read_ns > 0 && all > 0) /* one of the two may have been disturbed */
 			mine->read_bytes_per_ns =
 				(double)half / (all > mine->read_ns ? all - mine->read_ns : all);
 	}
 	return 0;
 }
 
-/* A network that was asked for by name is to carry all bytes, on one host too. */
+/* Shall links through a network carry all bytes? Yes across hosts, or if one was asked for by
+ * name. */
 static bool is_network(const struct kolo_comm *c)
 {
 	return c->spread || (*c->table[0].transport && strcmp(c->table[0].transport, "shm") != 0);
 }
 
-/* Rank 0, when all have posted what they have measured: the slowest and the longest count. */
+/* Rank 0, after all ranks have posted what they measured: decides by the lowest rate and the
+ * longest time. */
 static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_agreed *out)
 {
 	*out = c->agreed;
@@ -247,7 +255,8 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 			    &out->algorithms);
 }
 
-/* Who is through here knows that everyone else can be: what it fails with later is no failure of theirs in here. */
+/* All ranks get what rank 0 decides. A rank that returns from here knows that all others can return
+ * too: a failure of its own afterwards does not end theirs. */
 static int agree(struct ko_run *run, const struct ko_costs *costs)
 {
 	struct kolo_comm *c = run->comm;
@@ -265,9 +274,9 @@ static int agree(struct ko_run *run, const struct ko_costs *costs)
 	return rc;
 }
 
-_Static_assert(sizeof(struct ko_agreed) <= KO_MIN_SLOT, "it goes in a slot");
+_Static_assert(sizeof(struct ko_agreed) <= KO_MIN_SLOT, "it fits into a slot");
 
-/* What is counted from now on is the user's. */
+/* Sets the link's counts to 0: from now on they count the user's bytes. */
 static void forget(struct ko_link *link)
 {
 	link->bytes = link->slots = 0;
@@ -275,7 +284,7 @@ static void forget(struct ko_link *link)
 
 int ko_probe(struct kolo_comm *c)
 {
-	/* Not an operation: its number is 0, and nobody traces it. */
+	/* No operation: its number is 0, and it is not traced. */
 	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
 	size_t len = c->agreed.limits.slot_len < PROBE_BYTES ? c->agreed.limits.slot_len : PROBE_BYTES;
 	struct ko_costs costs = { 0 };

@@ -1,5 +1,6 @@
-/* A communicator from a part of another. The ranks tell each other who they are through the parent's all_gather
- * instead of a meeting point; what follows is the same as for any communicator (create.c). */
+/* Makes communicators of the ranks of another one (kolo_comm_split). The ranks learn who the others
+ * are by an all_gather of the parent, and need no meeting point. ko_comm_complete does the rest, as
+ * for any communicator. */
 #include "comm/api/group.h"
 #include "comm/base/clock.h"
 #include "comm/create/create.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 
 struct member {
-	struct ko_entry entry; /* rank is the parent's until sorted; status says whether it can go on */
+	struct ko_entry entry; /* rank: in the parent, until sorted; status: 0 or an error */
 	int32_t color, key;
 };
 
@@ -22,7 +23,7 @@ static int by_key(const void *a, const void *b)
 	return x->entry.rank - y->entry.rank;
 }
 
-/* Moves the members of `color` to the front, in their new order; returns how many there are. */
+/* Moves the members of `color` to the front, in their new order. Returns how many there are. */
 static int pick_members(struct member *all, int nranks, int color)
 {
 	int n = 0;
@@ -34,7 +35,8 @@ static int pick_members(struct member *all, int nranks, int color)
 	return n;
 }
 
-/* The communicator of my color, from what all ranks of the parent have said. half is unconnected yet. */
+/* Connects `half`, the communicator of this rank's color, by what all ranks of the parent have
+ * said. */
 static int join_members(const struct kolo_comm *parent, struct member *all, int color, struct kolo_comm *half)
 {
 	int n = pick_members(all, parent->nranks, color);
@@ -52,8 +54,8 @@ static int join_members(const struct kolo_comm *parent, struct member *all, int 
 	return ko_comm_complete(half, parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
 }
 
-/* My rank and the size of my color, which come before the new communicator can listen: the lifelines' number
- * depends on them. */
+/* Finds this rank's new rank and the number of members. They are needed before the new communicator
+ * can listen, because they decide how many lifelines it has. */
 static int count_members(struct kolo_comm *comm, int color, int key, struct member *all, int *rank, int *n)
 {
 	struct member mine = { .entry.rank = comm->rank, .color = color, .key = key };
@@ -68,7 +70,8 @@ static int count_members(struct kolo_comm *comm, int color, int key, struct memb
 	return 0;
 }
 
-/* Where other hosts reach the parent they reach the new communicator. */
+/* Makes the new communicator. If other hosts can reach the parent, it listens at the same address
+ * for them. */
 static int start(const struct kolo_comm *parent, struct ko_entry *mine, struct kolo_comm **out)
 {
 	const union ko_net *net = &parent->table[parent->rank].place.net;
@@ -93,7 +96,7 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 	if ((rc = ko_group_refuse(comm, "kolo_comm_split")) < 0)
 		return rc;
 	all = calloc((size_t)comm->nranks, sizeof(*all));
-	if (!all) /* the others wait in the collective below: there is no way to go on without this rank */
+	if (!all) /* the others wait in the collective below and can't go on without this rank */
 		return ko_comm_fail(comm, KOLO_ENOMEM,
 				    "rank %d: no memory to split a communicator of %d ranks", comm->rank,
 				    comm->nranks);

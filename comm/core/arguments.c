@@ -98,7 +98,7 @@ static int check_root(const struct ko_call *call, const char *suffix)
 		       name_of(call), suffix, pair ? "peer" : "root", call->root, call->comm->nranks - 1);
 }
 
-/* Are counts there where this rank needs them? */
+/* Are the counts there that this rank needs, and do they agree with each other? */
 static int check_counts(const struct ko_call *call)
 {
 	bool needs = call->uneven && (!ko_coll_has_root((int)call->coll) || call->comm->rank == call->root);

@@ -23,8 +23,7 @@ struct ko_bruck;
 struct ko_tuning;
 struct ko_windows;
 
-/* What a communicator has for operations on streams. cuda/ makes it and has more behind this
- * head. */
+/* What a communicator has for operations on streams. A larger struct in cuda/ begins with this. */
 struct ko_attached {
 	/* Frees it. Called when all that was recorded is done or, because the communicator failed,
 	 * dropped */
@@ -87,7 +86,8 @@ struct kolo_comm {
 	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/coll/bruck.h); NULL: none */
 	struct ko_lifelines *lifelines;
 	struct ko_roster *roster; /* shared by all ranks; if spread each rank has its own */
-	/* While this one is made: the parent's, whose failure ends that; NULL: none */
+	/* The parent's; its failure ends the making of this communicator. NULL: made, or no
+	 * parent */
 	const struct ko_roster *parent;
 	size_t shared_len; /* bytes of roster and board, whole pages; near lanes follow */
 

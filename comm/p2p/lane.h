@@ -152,16 +152,18 @@ struct ko_lane_ops {
 /* All lanes that begin or end at this rank. */
 struct ko_lanes {
 	const struct ko_lane_ops *ops;
-	struct ko_lane_end *ends;      /* 2 * nranks: to each rank, then from each, or NULL */
-	struct ko_lane_end *busy;      /* list of the ends with something to do */
-	uint64_t uses;                 /* of all lanes so far */
-	uint64_t sent, received;       /* bytes */
-	struct ko_transfer *transfers; /* of the operation under way */
-	size_t room;                   /* transfers that have room there */
+	struct ko_lane_end *ends; /* 2 * nranks: to each rank, then from each; NULL: none yet */
+	struct ko_lane_end *busy; /* list of the ends with something to do */
+	uint64_t uses;            /* of all lanes so far */
+	uint64_t sent, received;  /* bytes */
 
 	/* Near lanes */
-	int fd;            /* the file that they lie in; -1: none */
 	size_t with_slots; /* lanes to other ranks whose slots have memory */
+	int fd;            /* the file that they lie in; -1: none */
+
+	/* The operation under way */
+	struct ko_transfer *transfers;
+	size_t room; /* transfers that have room there */
 
 	/* Far lanes */
 	int nfar;                   /* lanes that this rank has ever sent through */

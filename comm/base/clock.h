@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds and milliseconds of the machine's monotonic clock, the same for all processes of the machine. */
+/* The time of the machine's monotonic clock in nanoseconds (ko_now_ns) or milliseconds (ko_now_ms).
+ * All processes of a machine see the same clock. */
 static inline int64_t ko_now_ns(void)
 {
 	struct timespec t;

@@ -1,4 +1,6 @@
-/* Reads the environment. Values are taken when a communicator is made, never later. */
+/* The table of environment variables (ko_env_row), and reading a number (ko_env_get). Variables are
+ * read when a communicator is made, never later. `help` is the text of kolo-environment(7): plain
+ * sentences, the last one without its period. */
 #include "comm/base/env.h"
 
 #include "comm/base/error.h"
@@ -9,52 +11,82 @@
 
 static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_TIMEOUT] = { "KOLO_TIMEOUT", 300, 0, 1000000,
-			     .help = "seconds until a silent rank is given up; 0: never" },
-	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64, .help = "slots in a link; rank 0's value counts" },
+			     .help = "Seconds that a rank may be silent while another one waits "
+				     "for it. Then the waiting rank gives up with an error. 0: it "
+				     "waits forever" },
+	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64, .help = "Slots in each link. Rank 0's value counts" },
 	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20, 4096,
-			      .help = "bytes of a slot, a multiple of 4096; rank 0's value counts" },
+			      .help = "Bytes of a slot, a multiple of 4096. Rank 0's value counts" },
 	[KO_ENV_LOG] = { "KOLO_LOG", .choices = "error|warn|info|trace[:FILE]",
-			 .help = "what is logged, a line each; without :FILE to standard error" },
+			 .help = "What Kolo logs, one line each: everything up to this level. "
+				 "It appends to FILE, or writes to standard error if there is "
+				 "none. Unset: nothing" },
 	[KO_ENV_TRACE] = { "KOLO_TRACE", .choices = "a folder",
-			   .help = "each communicator leaves a file there that ui.perfetto.dev shows" },
+			   .help = "Each communicator writes a trace into this folder: a file "
+				   "that https://ui.perfetto.dev shows. Unset: none" },
 	[KO_ENV_RANK] = { "KOLO_RANK", .choices = "0 to KOLO_NRANKS - 1",
-			  .help = "this rank; set by ringrun, or by hand" },
+			  .help = "The number of this rank. ringrun sets it; you may also set "
+				  "it by hand" },
 	[KO_ENV_NRANKS] = { "KOLO_NRANKS", .choices = "1 to 65536",
-			    .help = "how many ranks there are; set by ringrun, or by hand" },
-	[KO_ENV_ID] = { "KOLO_ID", .choices = "256 hex digits", .help = "where ranks meet; set by ringrun",
+			    .help = "The number of ranks. ringrun sets it; you may also set it by "
+				    "hand" },
+	[KO_ENV_ID] = { "KOLO_ID", .choices = "256 hex digits",
+			.help = "The id of the meeting point where the ranks of a job find "
+				"each other. ringrun sets it",
 			.secret = 1 },
 	[KO_ENV_ROOT] = { "KOLO_ROOT", .choices = "HOST:PORT or [IPv6]:PORT",
-			  .help = "where ranks meet, served by rank 0" },
-	/* Nobody who knows it is kept out of a job that meets at KOLO_ROOT. */
+			  .help = "The TCP address where the ranks of a job find each other. "
+				  "Rank 0 listens there" },
+	/* Secret: whoever of the same user knows it can join a job that meets at KOLO_ROOT. */
 	[KO_ENV_JOB] = { "KOLO_JOB", .choices = "up to 200 characters",
-			 .help = "where ranks of one host meet; no other job of this user has the same",
+			 .help = "A name by which the ranks of a job on one host find each "
+				 "other. Choose one that no other job of this user has",
 			 .secret = 1 },
 	[KO_ENV_LAUNCHER] = { "KOLO_LAUNCHER", .choices = "kolo|torchrun|openmpi|pmi|slurm",
-			      .help = "which variables count where several launchers' are set" },
-	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "a name or an address",
-			   .help = "the network interface for KOLO_ROOT, MASTER_ADDR and ids" },
+			      .help = "The launcher whose variables count, if those of several are "
+				      "set. Unset: the one that started this process; if Kolo can't "
+				      "tell, launchers that disagree are an error" },
+	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "a name, or an IP address",
+			   .help = "The network interface for KOLO_ROOT, MASTER_ADDR and ids. "
+				   "Unset: the interface through which a rank reaches the "
+				   "meeting point; an id is then for one host" },
 	[KO_ENV_NET] = { "KOLO_NET", .choices = "verbs|tcp|ofi",
-			 .help = "the transport between hosts; rank 0's value counts" },
+			 .help = "The transport between hosts: verbs (RDMA), tcp, or ofi "
+				 "(libfabric). Rank 0's value counts. Unset: verbs if both "
+				 "hosts have an RDMA card, else tcp" },
 	[KO_ENV_LANES] = { "KOLO_LANES", 256, 1, 65536,
-			   .help = "connections for sends to other ranks that stay open idle" },
-	[KO_ENV_OFI_PROVIDER] = { "KOLO_OFI_PROVIDER", .choices = "a provider of libfabric",
-				  .help = "what edges between hosts that end at this rank use" },
-	[KO_ENV_VERBS_DEVICE] = { "KOLO_VERBS_DEVICE", .choices = "NAME[:PORT],...",
-				  .help = "ports of RDMA cards that share the bytes of verbs links" },
+			   .help = "Connections to ranks of other hosts that a rank keeps open "
+				   "for its sends while they are idle" },
+	[KO_ENV_OFI_PROVIDER] = { "KOLO_OFI_PROVIDER", .choices = "the name of a provider",
+				  .help = "The provider of libfabric for links between hosts that this "
+					  "rank receives through. fi_info -l lists providers. Unset: "
+					  "the best that works" },
+	[KO_ENV_VERBS_DEVICE] = { "KOLO_VERBS_DEVICE", .choices = "NAME[:PORT][,NAME[:PORT]]...",
+				  .help = "The ports of RDMA cards that verbs links of this rank use, 4 "
+					  "at most. They share the bytes of a link. Unset: the fastest "
+					  "ports near this rank" },
 	[KO_ENV_VERBS_QPS] = { "KOLO_VERBS_QPS", 1, 1, 4,
-			       .help = "connections (queue pairs) on each port; the lesser of both ends" },
+			       .help = "RDMA connections (queue pairs) of a verbs link on each port. "
+				       "If its two ends differ, the smaller value counts" },
 	[KO_ENV_VERBS_GID_INDEX] = { "KOLO_VERBS_GID_INDEX", -1, -1, 255,
-				     .help = "which of a port's addresses (GIDs); -1: choose" },
-	[KO_ENV_VERBS_SL] = { "KOLO_VERBS_SL", 0, 0, 15, .help = "service level of verbs links" },
-	[KO_ENV_VERBS_TC] = { "KOLO_VERBS_TC", 0, 0, 255, .help = "traffic class of verbs links" },
+				     .help = "Which of a port's addresses (GIDs) verbs links use. "
+					     "ibv_devinfo -v lists them. -1: Kolo chooses" },
+	[KO_ENV_VERBS_SL] = { "KOLO_VERBS_SL", 0, 0, 15, .help = "The service level of verbs links" },
+	[KO_ENV_VERBS_TC] = { "KOLO_VERBS_TC", 0, 0, 255, .help = "The traffic class of verbs links" },
 	[KO_ENV_VERBS_TIMEOUT] = { "KOLO_VERBS_TIMEOUT", 18, 1, 31,
-				   .help = "T: a packet is sent again after 4.096 us * 2^T" },
+				   .help = "The exponent T of a time: verbs links send a packet again if "
+					   "no acknowledgement comes in 4.096 us * 2^T. 18 is 1.07 s" },
 	[KO_ENV_VERBS_RETRIES] = { "KOLO_VERBS_RETRIES", 7, 0, 7,
-				   .help = "so many times before a verbs link has failed" },
+				   .help = "How often verbs links send a packet again before the link "
+					   "has failed" },
 	[KO_ENV_CUDA_MEMORY] = { "KOLO_CUDA_MEMORY", 32 << 20, 64 << 10, (int64_t)4 << 30, 64 << 10,
-				 .help = "bytes of a GPU's memory for a communicator's slots; rank 0's value counts" },
+				 .help = "Bytes of each GPU's memory for the slots of a communicator "
+					 "that CUDA streams use, a multiple of 65536. Rank 0's value "
+					 "counts" },
 	[KO_ENV_CUDA_DMABUF] = { "KOLO_CUDA_DMABUF", 1, 0, 1,
-				 .help = "1: RDMA cards read and write slots in this rank's GPU, where they can" },
+				 .help = "1: between hosts, slots lie in this rank's GPU if its RDMA "
+					 "cards can read and write them there. 0: slots lie in host "
+					 "memory" },
 };
 
 const struct ko_env *ko_env_row(int index)
@@ -62,7 +94,7 @@ const struct ko_env *ko_env_row(int index)
 	return index >= 0 && index < KO_ENV_COUNT ? &table[index] : NULL;
 }
 
-/* All of `text` as a decimal number within [min, max]. */
+/* Parses all of `text` as a decimal number in [min, max]. 0 or KOLO_EINVAL. */
 static int parse_number(const char *text, int64_t min, int64_t max, int64_t *out)
 {
 	char *end;
@@ -81,7 +113,7 @@ int ko_env_get(enum ko_env_name name, int64_t *out)
 	if (!text || !*text)
 		return 0;
 	if (parse_number(text, env->min, env->max, out) < 0 || (env->multiple && *out % env->multiple))
-		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [%" PRId64 ", %" PRId64 "] (%s)",
+		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [%" PRId64 ", %" PRId64 "]. %s.",
 			       env->name, text, env->min, env->max, env->help);
 	return 0;
 }

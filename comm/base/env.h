@@ -1,12 +1,20 @@
-/* The environment: one table of all of Kolo's own variables. The numbers are read here; the texts by those who follow
- * them: KOLO_LOG in log.c, KOLO_TRACE in trace.c, KOLO_IFACE in net.c,
- * KOLO_NET in transports.c, KOLO_OFI_PROVIDER in ofi_connect.c, KOLO_VERBS_DEVICE in verbs_nic.c, the others, with the launchers' own, in job.c. */
+/* The environment: one table of all variables of Kolo's own. ko_env_get reads those that are
+ * numbers.
+ *
+ * The file that uses a text reads it:
+ *   KOLO_LOG            comm/base/log.c
+ *   KOLO_TRACE          comm/base/trace.c
+ *   KOLO_IFACE          comm/sys/net.c
+ *   KOLO_NET            comm/core/transports.c
+ *   KOLO_OFI_PROVIDER   comm/transport/ofi/connect.c
+ *   KOLO_VERBS_DEVICE   comm/transport/verbs/nic.c
+ *   the others          comm/bootstrap/launcher.c, with the variables of other launchers */
 #ifndef COMM_BASE_ENV_H
 #define COMM_BASE_ENV_H
 
 #include "kolo/kolo.h"
 
-/* In the order in which people are shown them. The numbers are read with ko_env_get. */
+/* In the order in which people are shown them. */
 enum ko_env_name {
 	KO_ENV_TIMEOUT,
 	KO_ENV_SLOTS,
@@ -37,17 +45,19 @@ enum ko_env_name {
 
 struct ko_env {
 	const char *name;
-	int64_t preset, min, max; /* of a number */
-	int64_t multiple;         /* that it must be of; 0: of any */
-	const char *choices;      /* what a text may be; NULL: this is a number */
+	int64_t preset, min, max; /* of a number: its default, and the limits of its values */
+	int64_t multiple;         /* a number must be a multiple of this; 0: it may be any */
+	const char *choices;      /* of a text: what it may be; NULL: the variable is a number */
 	const char *help;
-	int secret; /* its value is not for other people's eyes */
+	int secret; /* 1: do not show its value to others */
 };
 
-/* The table's row, 0 <= index < KO_ENV_COUNT; NULL outside. */
+/* Row `index` of the table. NULL unless 0 <= index < KO_ENV_COUNT. */
 const struct ko_env *ko_env_row(int index);
 
-/* The variable's value, or its default when it is unset or empty. Errors: KOLO_EINVAL, with the range. */
+/* Reads a variable that is a number. *out is its value, or its default if it is unset or empty.
+ *
+ * Errors: KOLO_EINVAL if it is no number in range. The text names the range. */
 int ko_env_get(enum ko_env_name name, int64_t *out);
 
 #endif

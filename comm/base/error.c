@@ -1,5 +1,5 @@
-/* The error text of a thread. Nothing is allocated here, so that an error can be reported when memory is what is
- * missing. */
+/* The error text of each thread (ko_fail, kolo_last_error), the names of codes, and the version.
+ * Nothing is allocated here, so that running out of memory can be reported too. */
 #include "comm/base/error.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@ static _Thread_local char last_error[KO_TEXT];
 
 static int set_error(int code, const char *fmt, va_list args)
 {
-	/* Formatted aside: an argument may be the last error itself. */
+	/* Formatted in a buffer of its own: an argument may be the last error itself. */
 	char text[KO_TEXT];
 	int saved = errno;
 

@@ -1,15 +1,15 @@
-/* Errors: the code travels up as the return value, the text is written once, where the cause is first seen. */
+/* Errors: a function returns the code, and writes the text once, where it first sees the cause. */
 #ifndef COMM_BASE_ERROR_H
 #define COMM_BASE_ERROR_H
 
 #include "kolo/kolo.h"
 
 enum {
-	KO_EAGAIN = 1, /* internal, never reaches a user: not yet, try again */
-	KO_TEXT = 512, /* bytes of an error text, the final 0 included; longer ones are cut */
+	KO_EAGAIN = 1, /* "not yet, try again": internal, never returned to a user */
+	KO_TEXT = 512, /* bytes of an error text with its final 0; longer texts are cut */
 };
 
-/* Writes the calling thread's error text and returns `code`. Keeps errno. */
+/* Writes the calling thread's error text. Returns `code`. Keeps errno. */
 int ko_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,4 +1,5 @@
-/* See log.h. Bounded: nothing is allocated here. */
+/* Writes log lines (ko_log) to the file or stream that KOLO_LOG names and to a callback. Nothing is
+ * allocated here: longer texts are cut. */
 #include "comm/base/log.h"
 
 #include "comm/base/error.h"
@@ -13,7 +14,7 @@
 
 static const char *const names[] = { "", "error", "warn", "info", "trace" };
 
-/* The level that KOLO_LOG asks for, 0 for none; *file is what follows the colon, NULL where nothing does. */
+/* The level that KOLO_LOG asks for; 0: none. *file is what follows the colon, or NULL. */
 static int parse_log(const char *value, const char **file)
 {
 	size_t len = value ? strcspn(value, ":") : 0;
@@ -52,7 +53,8 @@ int ko_log_wants(const struct ko_log *log, enum kolo_log_level level)
 	       parse_log(getenv("KOLO_LOG"), &file) >= (int)level;
 }
 
-/* "2026-01-31T12:00:00.123Z node7 712 rank 3 kolo info: text"; one write, so that ranks don't mix their lines. */
+/* Writes "2026-01-31T12:00:00.123Z node7 712 rank 3 kolo info: text". One write, so that ranks do
+ * not mix their lines. */
 static void write_line(FILE *out, const struct ko_log *log, enum kolo_log_level level, const char *text)
 {
 	char host[65] = "", when[32] = "", who[24] = "", line[KO_TEXT + 160];

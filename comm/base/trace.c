@@ -1,5 +1,9 @@
-/* See trace.h. Events are kept in memory and appended to the file when it is full and at the end, under a lock, so
- * that the file is a complete JSON array after each append. A rank that dies in the middle of one spoils it. The format is Chrome's trace event array. */
+/* Keeps events in memory (ko_trace_add) and appends them to the trace's file (ko_trace_close). It
+ * also appends when the memory for events is full. The file is a JSON array, Chrome's trace event
+ * format.
+ *
+ * A rank appends under a lock, so the array is complete after each append. A rank that dies in the
+ * middle of one spoils the file. */
 #include "comm/base/trace.h"
 
 #include "comm/base/clock.h"
@@ -20,12 +24,13 @@ enum {
 	EVENTS = 8192,
 	LINE = 64,
 	MAX_FOLDER = 256,
-	BUFFER = 2 << 20, /* more than so many events take: they are written at once */
-	LOCK_TRIES = 1000 /* of a millisecond: nobody may hold up an operation for longer */
+	BUFFER = 2 << 20, /* more bytes than EVENTS events take, so all go out in one write */
+	/* of 1 ms each: a lock held elsewhere delays an operation by 1 s at most */
+	LOCK_TRIES = 1000
 };
 
 struct event {
-	int64_t since, until; /* ns */
+	int64_t since, until; /* both in ns */
 	uint64_t number;
 	enum ko_trace_kind kind;
 	char text[LINE];
@@ -34,9 +39,10 @@ struct event {
 struct ko_trace {
 	const struct ko_log *log;
 	char path[512], who[LINE];
-	bool begun; /* the row's name is in the file */
-	bool lost;  /* the file could not be written: no more tries, which would hold up each operation */
-	int n;      /* events that are not in the file yet */
+	bool begun; /* the file has the row's name */
+	/* the file could not be written: no more tries, each of which would delay an operation */
+	bool lost;
+	int n; /* how many events are not in the file yet */
 	struct event events[EVENTS];
 };
 
@@ -64,7 +70,7 @@ int ko_trace_check(void)
 		       strerror(errno));
 }
 
-/* What may stand in a JSON string as it is. */
+/* Copies `text` with '?' for each character that JSON would need escaped. */
 static void copy_plain(char *out, size_t room, const char *text)
 {
 	size_t i = 0;
@@ -111,7 +117,8 @@ static void write_event(FILE *f, int rank, const struct event *e)
 		(int)(e->since % 1000), took / 1000, (int)(took % 1000));
 }
 
-/* Behind what is there: the array's end is written over. -1 when it is no trace. */
+/* Goes to the place of the next event: the end of the array, whose bracket is then overwritten. -1
+ * if the file is no trace. */
 static int find_end(FILE *f)
 {
 	static const char end[] = "\n]\n";
@@ -122,13 +129,13 @@ static int find_end(FILE *f)
 		return fputs("[", f) < 0 ? -1 : 0;
 	if (fseek(f, -len, SEEK_END) < 0 || fread(last, 1, (size_t)len, f) != (size_t)len ||
 	    strcmp(last, end) != 0) {
-		errno = EBADMSG; /* not ours, or a rank died while it wrote */
+		errno = EBADMSG; /* a stranger's file, or a rank died while it wrote */
 		return -1;
 	}
 	return fseek(f, -len, SEEK_END);
 }
 
-/* -1 when another rank, or a stranger, does not let go. */
+/* Takes the file's lock. -1 if somebody holds it for 1 s. */
 static int lock(int fd)
 {
 	for (int tries = 0; tries < LOCK_TRIES; tries++) {
@@ -157,7 +164,7 @@ static void flush(struct ko_trace *t)
 		good = !ferror(f);
 	}
 	if (f)
-		good = fclose(f) == 0 && good; /* unlocks too */
+		good = fclose(f) == 0 && good; /* this unlocks too */
 	else if (fd >= 0)
 		close(fd);
 	if (!good) {

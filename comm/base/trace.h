@@ -1,5 +1,6 @@
-/* A trace of what a rank did when, for people: KOLO_TRACE=DIR writes a file for each communicator that
- * https://ui.perfetto.dev and chrome://tracing open, with a row per rank: operations, their rounds, and waits. */
+/* A trace of what a rank did when, for people. KOLO_TRACE names a folder, and each communicator
+ * writes a file there. https://ui.perfetto.dev and chrome://tracing show it: a row for each rank,
+ * with operations, their rounds and waits. */
 #ifndef COMM_BASE_TRACE_H
 #define COMM_BASE_TRACE_H
 
@@ -8,22 +9,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct ko_trace; /* NULL where nothing is traced: the functions below do nothing then */
+struct ko_trace; /* NULL: nothing is traced, and the functions below do nothing */
 
-/* Is KOLO_TRACE a folder that can be written? Errors: KOLO_EINVAL. */
+/* Checks that KOLO_TRACE is unset or a folder that can be written. Errors: KOLO_EINVAL. */
 int ko_trace_check(void);
 
-/* `name` is that of the communicator, the same on all its ranks, and becomes the file's; `who` is the row's. NULL
- * when KOLO_TRACE is unset or there is no memory, which is logged. */
+/* Opens a trace. `name` is the communicator's name, equal on all its ranks: the file is called so.
+ * `who` names this rank's row. `log` must outlive the trace.
+ *
+ * Returns NULL if KOLO_TRACE is unset. Returns NULL and logs a warning if there is no memory. */
 struct ko_trace *ko_trace_open(const char *name, const char *who, const struct ko_log *log);
 
-/* Something that took from `since` (ko_now_ns()) until now. `number` is the round, or the rank that was waited for; `text`, cut at 63
- * bytes, is an operation's and NULL else. */
+/* Adds an event that lasted from `since` (ko_now_ns()) until now. `number` is the round, or the
+ * rank that this one waited for. `text` names an operation, and is cut at 63 bytes; it is NULL for
+ * the other kinds. */
 enum ko_trace_kind { KO_TRACE_OP, KO_TRACE_ROUND, KO_TRACE_DATA, KO_TRACE_ROOM };
 void ko_trace_add(struct ko_trace *t, enum ko_trace_kind kind, int64_t since, uint64_t number,
 		  const char *text);
 
-/* Writes what has not been written yet, behind what the other ranks wrote. What can't be written is logged. */
+/* Appends the events that are not in the file yet, and frees. Logs what can't be written. */
 void ko_trace_close(struct ko_trace *t);
 
 #endif

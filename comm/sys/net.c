@@ -1,4 +1,5 @@
-/* TCP addresses as text and numbers, the interfaces of KOLO_IFACE, listening and dialling. See net.h. */
+/* TCP addresses as text and numbers, the interfaces of KOLO_IFACE, listening and connecting. See
+ * net.h. */
 #include "comm/sys/net.h"
 
 #include "comm/base/clock.h"
@@ -50,7 +51,8 @@ int ko_net_same(const union ko_net *a, const union ko_net *b)
 					    : a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
 }
 
-/* False for families that we don't speak, and for link-local addresses, which are none without their interface. */
+/* Copies an address that can be used. Returns 0 for families other than IPv4 and IPv6, and for
+ * link-local addresses, which mean nothing without their interface. */
 static int take(const struct sockaddr *from, union ko_net *out)
 {
 	if (!from || (from->sa_family != AF_INET && from->sa_family != AF_INET6))
@@ -78,7 +80,7 @@ int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n)
 	return *n ? 0 : ko_fail(KOLO_EUNREACH, "the name '%s' has neither an IPv4 nor an IPv6 address", host);
 }
 
-/* "lo, eth0" */
+/* Writes the names of all interfaces, "lo, eth0". */
 static void list_interfaces(const struct ifaddrs *list, char *out, size_t room)
 {
 	size_t at = 0;
@@ -118,7 +120,7 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
 			    name, there);
 }
 
-/* Closes it, and keeps errno. */
+/* Closes the socket and keeps errno. Returns -1. */
 static int give_up(int fd)
 {
 	int err = errno;
@@ -135,7 +137,7 @@ int ko_net_listen(union ko_net *at)
 
 	if (fd < 0)
 		return -1;
-	/* Connections of an earlier job that linger don't keep the port. */
+	/* Lingering connections of an earlier job must not block the port. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 	if (bind(fd, &at->any, ko_net_len(at)) == 0 && listen(fd, SOMAXCONN) == 0 &&
 	    getsockname(fd, &at->any, &len) == 0)

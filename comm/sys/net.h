@@ -1,4 +1,5 @@
-/* TCP addresses: names to numbers, the interface that KOLO_IFACE names, and listening. Blocking calls all. */
+/* TCP: names to addresses, the interface that KOLO_IFACE names, listening and connecting. Functions
+ * may block only where they say so. */
 #ifndef COMM_SYS_NET_H
 #define COMM_SYS_NET_H
 
@@ -15,44 +16,52 @@ union ko_net {
 	struct sockaddr_in6 v6;
 };
 
-/* At most KO_NET_MAX addresses of `host`, a name or a number, in the resolver's order. May ask name servers.
+/* Finds at most KO_NET_MAX addresses of `host`, a name or a number, in the resolver's order. May
+ * ask name servers, and blocks then.
+ *
  * Errors: KOLO_EUNREACH, with the resolver's reason. */
 int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n);
 
-/* The addresses of the interface that KOLO_IFACE names (or the one address that it is); *n is 0 when it is unset.
- * Errors: KOLO_EINVAL when there is no such interface or it has no address, with those that there are. */
+/* Finds the addresses of the interface that KOLO_IFACE names. KOLO_IFACE may also be one address of
+ * an interface. *n is 0 if it is unset.
+ *
+ * Errors: KOLO_EINVAL if there is no such interface, or it has no address; the text lists the
+ * interfaces. */
 int ko_net_iface(union ko_net out[KO_NET_MAX], int *n);
 
-/* A listening socket, non-blocking, on `at`, whose port may be 0; `at` gets the port. -1 with errno. */
+/* Opens a listening, non-blocking socket on `at`. If the port is 0, the kernel chooses one and `at`
+ * gets it. Returns the socket, or -1 with errno. */
 int ko_net_listen(union ko_net *at);
 
-/* A connection to `to` that is under way; non-blocking. -1 with errno. */
+/* Starts to connect to `to` without waiting. Returns a non-blocking socket, or -1 with errno. */
 int ko_net_start(const union ko_net *to);
 
-/* Is it through? 1; 0: not yet; -1 with errno: it failed. Waits for `ms`. */
+/* Is the connection made? Waits `ms` milliseconds at most. 1: yes; 0: not yet; -1 with errno: it
+ * failed. */
 int ko_net_is_through(int fd, int ms);
 
-/* A connection to `to`, made by the deadline (ko_now_ms()); non-blocking. -1 with errno. */
+/* Connects to `to`, and waits until `deadline` (ko_now_ms()) at most. Returns a non-blocking
+ * socket, or -1 with errno (EAGAIN: the deadline has passed). */
 int ko_net_dial(const union ko_net *to, int64_t deadline);
 
-/* Small messages go at once. */
+/* Makes small messages leave at once (TCP_NODELAY). */
 void ko_net_hurry(int fd);
 
-/* The same, and a silent host is noticed within 20 s or so; what is sent must be read within that time, too: the kernel
- * counts a peer that doesn't as silent. */
+/* Does what ko_net_hurry does. The kernel also reports a connection as broken if the other host is
+ * silent for about 20 s. Bytes that nobody reads for 20 s count as silence too. */
 void ko_net_keep_alive(int fd);
 
-/* Is it an address that only its own host reaches? */
+/* Is it an address that only its own host can reach? */
 int ko_net_is_loopback(const union ko_net *a);
 
 socklen_t ko_net_len(const union ko_net *a);
 uint16_t ko_net_port(const union ko_net *a);
 void ko_net_set_port(union ko_net *a, uint16_t port);
 
-/* The number without the port. */
+/* Writes the address as a number, without the port, into `out`. Returns out. */
 const char *ko_net_text(const union ko_net *a, char out[KO_NET_TEXT]);
 
-/* Same address, whatever the ports. */
+/* Are the addresses equal? Ports do not count. */
 int ko_net_same(const union ko_net *a, const union ko_net *b);
 
 #endif

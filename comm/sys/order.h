@@ -19,7 +19,7 @@ struct ko_order {
 	bool held;               /* the calling thread holds the turn; its calls are parts of one operation */
 };
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 struct ko_order *ko_order_create(void);
 void ko_order_destroy(struct ko_order *order);
 
@@ -33,7 +33,7 @@ void ko_order_serve(struct ko_order *order);
 /* On the using thread: is everything in queues done? */
 static inline bool ko_order_is_settled(const struct ko_order *order)
 {
-	/* Pairs with the release in ko_order_serve: what the operation left in the communicator is seen. */
+	/* Pairs with the release in ko_order_serve: this thread sees what the operation wrote. */
 	return atomic_load_explicit(&order->served, memory_order_acquire) == order->issued;
 }
 

@@ -1,5 +1,6 @@
-/* See queue.h. One mutex per queue: calls and the worker hold it for some instructions only. The worker sleeps on a
- * condition while there is nothing to do. */
+/* Queues with a thread of their own (kolo_queue_create) and events (kolo_event_create). Each queue
+ * has one mutex, held for some instructions only. The thread sleeps on a condition while there is
+ * no work. */
 #include "comm/sys/queue.h"
 
 #include "comm/sys/thread.h"
@@ -14,19 +15,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What is in the queue when an event is recorded ends at a mark. Everyone who may still look at it holds it. */
+/* A mark: recording an event puts one into the queue, after the work that is there. Each thread
+ * that may still look at it holds it. */
 struct mark {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int holders;
 	bool reached;
-	int code; /* what the queue had failed with, and no wait had told, when it was reached */
+	/* the queue's failure when the mark was reached, if no wait had returned it before; 0:
+	 * none */
+	int code;
 	char text[KO_TEXT];
 };
 
 struct kolo_event {
 	pthread_mutex_t lock;
-	struct mark *mark; /* of the last record; NULL: never recorded */
+	struct mark *mark; /* the mark of the last record; NULL: never recorded */
 };
 
 struct item {
@@ -39,11 +43,11 @@ struct threaded {
 	pthread_mutex_t lock;
 	pthread_cond_t filled, emptied;
 	pthread_t worker;
-	struct item *items; /* a ring of `room`, a power of two */
+	struct item *items; /* a ring buffer with room for `room` items, a power of two */
 	size_t room;
 	uint64_t put, begun, done; /* counts of items; done <= begun <= put <= begun + room */
 	bool closing;
-	int code; /* the first failure that no wait has told yet; 0: none */
+	int code; /* the first failure that no wait has returned yet; 0: none */
 	char text[KO_TEXT];
 };
 
@@ -86,7 +90,7 @@ int ko_queue_put(struct kolo_queue *queue, ko_work_fn *run, const void *arg, siz
 		memcpy(item->arg, arg, len);
 	}
 	pthread_mutex_unlock(&q->lock);
-	pthread_cond_signal(&q->filled); /* behind the lock, which the worker needs at once */
+	pthread_cond_signal(&q->filled); /* after the unlock: the thread needs the lock at once */
 	return rc;
 }
 
@@ -98,18 +102,20 @@ static void keep_failure(struct threaded *q, int code, const char *text)
 	memcpy(q->text, text, sizeof(q->text));
 }
 
-/* Linux's struct sched_attr; its header can't be included beside <sched.h>. */
+/* Linux's struct sched_attr. Its header can't be included together with <sched.h>. */
 struct sched {
 	uint32_t size, policy;
 	uint64_t flags;
 	int32_t nice;
 	uint32_t priority;
-	uint64_t runtime, deadline, period; /* ns */
+	uint64_t runtime, deadline, period; /* all in ns */
 };
 
-/* Asks for longer turns of a shared core than the usual 3 ms: then Linux 6.12 and later lets a caller that has slept in at
- * once, who otherwise may wait for the end of the worker's turn. A caller that computes all along has its half as before.
- * It is a wish: a kernel that refuses or doesn't know it does what it did. */
+/* Asks the kernel for turns of 5 ms on a shared core; the usual is 3 ms. With that, Linux 6.12 and
+ * later lets a caller that has slept in at once. Otherwise such a caller may wait for the end of
+ * this thread's turn. A caller that computes all the time keeps its half of the core.
+ *
+ * It is a wish: a kernel that refuses it, or does not know it, changes nothing. */
 static void take_long_turns(void)
 {
 	struct sched mine = { 0 };
@@ -258,7 +264,7 @@ static void let_go(struct mark *mark)
 	free(mark);
 }
 
-/* Blocks until it is reached; what the queue had failed with. */
+/* Blocks until the mark is reached. Returns the failure that it carries, or 0. */
 static int wait_mark(struct mark *mark)
 {
 	int rc;
@@ -271,7 +277,8 @@ static int wait_mark(struct mark *mark)
 	return rc;
 }
 
-/* What a queue does where an event was recorded on it, or where it is to wait for one. */
+/* The argument of the work that an event puts into a queue: to reach a mark (kolo_event_record), or
+ * to wait for one (kolo_queue_wait_event). */
 struct mark_work {
 	struct threaded *queue;
 	struct mark *mark;
@@ -303,7 +310,7 @@ static int await_mark(void *arg)
 	return rc;
 }
 
-/* Puts it into the queue, which holds the mark from now on. */
+/* Puts the mark into the queue, which holds the mark until the work is done. */
 static int put_mark(struct kolo_queue *queue, ko_work_fn *run, struct mark *mark)
 {
 	const struct mark_work w = { (struct threaded *)queue, hold(mark) };
@@ -359,7 +366,7 @@ int kolo_event_record(struct kolo_event *event, struct kolo_queue *queue)
 	return 0;
 }
 
-/* The mark of its last record, held for the caller; NULL: never recorded. */
+/* The mark of the event's last record, held for the caller. NULL: never recorded. */
 static struct mark *mark_of(struct kolo_event *event)
 {
 	struct mark *mark;

@@ -1,6 +1,9 @@
-/* Queues: threads that do work in the order in which it was put in, and the marks (events) that are set between two
- * pieces of it. What the work is they don't know. Or streams: places outside of this library, on which an operation is
- * recorded in its call, and done later by something else. */
+/* Queues. There are two kinds:
+ *
+ *   a queue of its own   a thread that does work in the order in which it was put in (queue.c)
+ *   a stream             of another library: a call records an operation there, to be done later
+ *
+ * A queue does not know what its work is. Events are marks between two pieces of work. */
 #ifndef COMM_SYS_QUEUE_H
 #define COMM_SYS_QUEUE_H
 
@@ -11,31 +14,35 @@
 struct ko_call;
 struct ko_reducer;
 
-/* What a stream does; the first member of what it is made of is the queue. */
+/* The functions of a stream. The stream's own struct begins with a struct kolo_queue. */
 struct ko_stream_ops {
-	/* Records a collective whose turn has come and whose arguments are right. `red` as for ko_collective. */
+	/* Records a collective. Its turn has come and its arguments are checked. `red` is what
+	 * ko_collective takes */
 	int (*record)(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red);
-	int (*wait)(struct kolo_queue *q);     /* kolo_queue_wait */
-	void (*destroy)(struct kolo_queue *q); /* kolo_queue_destroy; what was recorded need not be done */
+	int (*wait)(struct kolo_queue *q); /* kolo_queue_wait */
+	/* kolo_queue_destroy; recorded work need not be done yet */
+	void (*destroy)(struct kolo_queue *q);
 };
 
 struct kolo_queue {
-	const struct ko_stream_ops *stream; /* NULL: a thread of its own (queue.c) */
+	const struct ko_stream_ops *stream; /* NULL: a queue with a thread of its own */
 };
 
-/* Are operations with this queue, which may be NULL, done in their call, as far as they are? */
+/* Does an operation with this queue run, or get recorded, during its call? The queue may be
+ * NULL. */
 static inline bool ko_queue_is_now(const struct kolo_queue *q)
 {
 	return !q || q->stream;
 }
 
-/* A piece of work gets a copy of the argument that was put in. What it returns is 0 or a failure of the queue's, with
- * the thread's error text. */
+/* A piece of work. It gets a copy of the argument that was put in. Returns 0, or the code of a
+ * failure, which becomes the queue's; the thread's error text says why. */
 typedef int ko_work_fn(void *arg);
 
-enum { KO_WORK_ARG = 16 }; /* bytes of an argument, at most */
+enum { KO_WORK_ARG = 16 }; /* most bytes of an argument */
 
-/* Puts run(copy of arg) in at the end; never blocks for the work itself. KOLO_ENOMEM; KOLO_ENOTSUP: a stream. */
+/* Appends run(copy of arg) to the queue. Never waits for the work itself. Errors: KOLO_ENOMEM;
+ * KOLO_ENOTSUP: the queue is a stream. */
 int ko_queue_put(struct kolo_queue *q, ko_work_fn *run, const void *arg, size_t len);
 
 #endif

@@ -1,4 +1,4 @@
-/* See shmem.h. */
+/* Makes (ko_shmem_create) and maps (ko_shmem_map) sealed memfds, and moves their pages. */
 #include "comm/sys/shmem.h"
 
 #include "comm/base/error.h"
@@ -31,7 +31,8 @@ int ko_shmem_create(uint64_t len, size_t mapped, bool now, int *fd, void **out)
 
 	*out = NULL;
 	*fd = -1;
-	/* Beyond the limit the kernel would not just refuse, it would end the process (SIGXFSZ). */
+	/* Checked first: beyond the limit the kernel does not refuse, it ends the process
+	 * (SIGXFSZ). */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < len)
 		return ko_fail(
 			KOLO_ESYS,
@@ -74,13 +75,13 @@ int ko_shmem_map_part(int fd, uint64_t first, size_t len, void **out)
 
 void ko_shmem_forget(void *memory, size_t len)
 {
-	/* A kernel that does not do it leaves them where they are. */
+	/* A kernel that can't do this leaves the pages where they are. */
 	(void)madvise(memory, len, MADV_REMOVE);
 }
 
 int ko_shmem_touch(void *memory, size_t len)
 {
-	/* A kernel that does not know this leaves the pages to those who touch them. */
+	/* A kernel that does not know this request allocates each page when it is touched. */
 	if (madvise(memory, len, MADV_POPULATE_WRITE) == 0 || errno == EINVAL)
 		return 0;
 	return ko_fail(KOLO_ENOMEM, "getting %zu bytes of shared memory: %s", len, strerror(errno));

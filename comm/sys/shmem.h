@@ -1,5 +1,5 @@
-/* Memory that processes share by passing a descriptor, never a name: nothing is left behind in /dev/shm and
- * nobody who was not given the descriptor can open it. */
+/* Shared memory that processes pass on as a descriptor, never by a name. So nothing stays in
+ * /dev/shm, and only a process that was given the descriptor can open the memory. */
 #ifndef COMM_SYS_SHMEM_H
 #define COMM_SYS_SHMEM_H
 
@@ -7,21 +7,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes `len` zero bytes and maps the first `mapped` of them, with their pages `now` or as they are touched; *fd is closed by
- * the caller, *out unmapped with munmap. The size is sealed: no one who maps it can be hurt by its shrinking. What nobody
- * touches takes no memory. Errors: KOLO_ENOMEM, KOLO_ESYS. */
+/* Makes `len` bytes of zeros and maps the first `mapped` of them. `now`: allocates their pages at
+ * once; otherwise each page is allocated when it is first touched. Untouched pages take no memory.
+ * The size is sealed: nobody can shrink the memory under those who map it.
+ *
+ * The caller closes *fd and unmaps *out with munmap. Errors: KOLO_ENOMEM, KOLO_ESYS. */
 int ko_shmem_create(uint64_t len, size_t mapped, bool now, int *fd, void **out);
 
-/* Maps memory made by another rank, after checking seals and size; the rest as above. */
+/* Maps the first `mapped` bytes of memory that another rank made. Checks first that it is sealed
+ * and has `len` bytes. `now`, *out and errors: see ko_shmem_create. */
 int ko_shmem_map(int fd, uint64_t len, size_t mapped, bool now, void **out);
 
-/* Maps another part of it, as it is touched. Errors as above. */
+/* Maps the bytes [first, first + len) of such memory; its pages are allocated when they are first
+ * touched. The caller unmaps *out. Errors: KOLO_ENOMEM, KOLO_ESYS. */
 int ko_shmem_map_part(int fd, uint64_t first, size_t len, void **out);
 
-/* Gives the pages of a part of such memory back; who touches it next gets new ones, of zeros, near itself. */
+/* Gives the pages of a part of such memory back to the kernel. The next to touch one gets a new
+ * page of zeros on its own NUMA node. */
 void ko_shmem_forget(void *memory, size_t len);
 
-/* Gets the pages of a part of such memory, near the caller. Errors: KOLO_ENOMEM. */
+/* Allocates the pages of a part of such memory now, on the caller's NUMA node. Errors:
+ * KOLO_ENOMEM. */
 int ko_shmem_touch(void *memory, size_t len);
 
 #endif

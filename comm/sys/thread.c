@@ -1,4 +1,4 @@
-/* See thread.h. */
+/* Starts a thread with signals blocked (ko_thread_start). */
 #include "comm/sys/thread.h"
 
 #include <signal.h>

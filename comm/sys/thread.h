@@ -1,11 +1,11 @@
-/* Threads of the library's own. */
+/* The library's own threads. */
 #ifndef COMM_SYS_THREAD_H
 #define COMM_SYS_THREAD_H
 
 #include <pthread.h>
 
-/* Starts run(arg) on a thread that gets no signals but those that it causes itself: others are for the program's own threads.
- * 0, or errno. */
+/* Starts run(arg) on a new thread. It gets only the signals that it causes itself (SIGSEGV, SIGBUS,
+ * SIGFPE, SIGILL). All others are for the program's threads. Returns 0 or an errno. */
 int ko_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 #endif

@@ -1,4 +1,4 @@
-/* See topo.h. */
+/* Finds where this process runs (ko_place_get), compares places, and counts cores (kolo_cores). */
 #include "comm/sys/topo.h"
 
 #include "kolo/kolo.h"
@@ -16,13 +16,13 @@
 #include <hwloc/linux.h>
 #endif
 
-/* ---- RDMA devices: what the kernel tells of them without its library ------------------------------------- */
+/* ---- RDMA devices, as the kernel lists them in /sys ----------------------------------------------------- */
 
 #define RDMA_DEVICES "/sys/class/infiniband"
 
 enum { PATH = 512 };
 
-/* The first character of a device's file, 0 when it can't be had. */
+/* The first character of a device's file; 0: it can't be read. */
 static char first_of(const char *device, const char *file)
 {
 	char path[PATH], first = 0;
@@ -37,7 +37,7 @@ static char first_of(const char *device, const char *file)
 	return first;
 }
 
-/* rxe has the network interface that it lies on as `parent`. */
+/* Only software has a file `parent`: rxe has there the network interface that it uses. */
 bool ko_rdma_is_card(const char *device)
 {
 	char path[PATH];
@@ -47,7 +47,7 @@ bool ko_rdma_is_card(const char *device)
 }
 
 #ifdef KO_HAVE_VERBS
-/* Does one of the names in the device's folder say yes? */
+/* Does `says` return true for one of the names in the device's folder? */
 static bool has_one(const char *device, const char *folder,
 		    bool (*says)(const char *device, const char *name))
 {
@@ -65,7 +65,7 @@ static bool has_one(const char *device, const char *folder,
 	return found;
 }
 
-/* "4: ACTIVE" */
+/* An active port has the state "4: ACTIVE". */
 static bool is_active(const char *device, const char *port)
 {
 	char file[40];
@@ -74,7 +74,7 @@ static bool is_active(const char *device, const char *port)
 	return first_of(device, file) == '4';
 }
 
-/* A container may see the device and not be given it. */
+/* A container may see a device that it may not open. */
 static bool may_open(const char *device, const char *name)
 {
 	char path[PATH];
@@ -84,7 +84,8 @@ static bool may_open(const char *device, const char *name)
 	return access(path, R_OK | W_OK) == 0;
 }
 
-/* Of the type "1: CA": neither iWARP (4), which can't, nor what only its own library understands. */
+/* Only devices of type "1: CA" count. iWARP (4) has no writes with immediate data, and other types
+ * are known to their own libraries only. */
 static enum ko_rdma rdma_of(const char *device)
 {
 	if (device[0] == '.' || first_of(device, "node_type") != '1' || !has_one(device, "ports", is_active))
@@ -118,8 +119,8 @@ static enum ko_rdma best_rdma(void)
 /* ---- The kernel's lists of processors -------------------------------------------------------------------- */
 
 #ifdef KO_HAVE_HWLOC
-/* Of the processors where the place's ranks may run, how many does the file name, and how many not? False when it can't be
- * read. */
+/* Of the processors where the place's ranks may run: how many does the file name, and how many not?
+ * False if it can't be read. */
 static bool count_cpus(const char *file, const struct ko_place *place, int *inside, int *outside)
 {
 	hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
@@ -149,8 +150,8 @@ bool ko_topo_is_near(const char *local_cpus, const struct ko_place *place)
 	return !count_cpus(local_cpus, place, &inside, &outside) || inside > 0;
 }
 
-/* As ko_place says it, of the node where this thread runs now. */
-static uint32_t node_of(const struct ko_place *place)
+/* The field `node_plus_1` of a place: for the NUMA node where this thread runs now. */
+static uint32_t find_node(const struct ko_place *place)
 {
 	int inside, outside;
 	char path[PATH];
@@ -177,7 +178,7 @@ void ko_place_get(struct ko_place *out)
 		for (int cpu = 0; cpu < KO_CPU_WORDS * 64; cpu++)
 			if (CPU_ISSET(cpu, &set))
 				out->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
-	out->node = node_of(out);
+	out->node_plus_1 = find_node(out);
 	out->rdma = best_rdma();
 	got = fd < 0 ? -1 : read(fd, boot, sizeof(boot) - 1);
 	if (fd >= 0)
@@ -194,7 +195,7 @@ void ko_place_get(struct ko_place *out)
 
 bool ko_place_differ(const struct ko_place *a, const struct ko_place *b)
 {
-	return ko_place_same(a, b) && a->node && b->node && a->node != b->node;
+	return ko_place_same(a, b) && a->node_plus_1 && b->node_plus_1 && a->node_plus_1 != b->node_plus_1;
 }
 
 bool ko_place_same(const struct ko_place *a, const struct ko_place *b)
@@ -202,7 +203,7 @@ bool ko_place_same(const struct ko_place *a, const struct ko_place *b)
 	return strcmp(a->machine, b->machine) == 0;
 }
 
-/* Without a topology every processor counts as a core. */
+/* Lists the processors where this thread may run. Without hwloc each of them counts as a core. */
 static int allowed_cpus(int *cpus, int max)
 {
 	cpu_set_t set;
@@ -221,7 +222,8 @@ static int allowed_cpus(int *cpus, int max)
 }
 
 #ifdef KO_HAVE_HWLOC
-/* The cores of `topology` that have a hardware thread this thread may run on, in the topology's order. */
+/* Lists the cores that have a hardware thread where this thread may run, in the topology's
+ * order. */
 static int allowed_cores(hwloc_topology_t topology, int *cpus, int max)
 {
 	hwloc_bitmap_t allowed = hwloc_bitmap_alloc(), here = hwloc_bitmap_alloc();
@@ -271,6 +273,6 @@ int kolo_cores(int *cpus, int max)
 	if (n == 0)
 		n = allowed_cpus(cpus, max);
 	if (n == 0 && max > 0)
-		cpus[0] = 0; /* the kernel would not say; there is at least one */
+		cpus[0] = 0; /* the kernel did not say; there is at least one */
 	return n ? n : 1;
 }

@@ -1,4 +1,4 @@
-/* The names of the kinds of operations, and which of them have an op or a root. See coll.h. */
+/* The names of the kinds of operations (ko_coll_name), and which of them have an op or a root. */
 #include "comm/plan/coll.h"
 
 const char *ko_coll_name(int coll)

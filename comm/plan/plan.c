@@ -1,4 +1,5 @@
-/* How a vector is cut into blocks, slices and rounds, and how many elements each rank then moves. See plan.h. */
+/* Cuts a vector into blocks, slices and rounds (ko_plan_make), and computes how many elements each
+ * rank then moves (ko_plan_model and others). */
 #include "comm/plan/plan.h"
 
 static size_t ceil_div(size_t a, size_t b)
@@ -6,12 +7,13 @@ static size_t ceil_div(size_t a, size_t b)
 	return a / b + (a % b != 0);
 }
 
-/* Rounds for the largest block. Small ones, for which a division is much, have none; one round it is for an empty vector
- * too, which still moves empty slots: every rank makes the same moves. */
+/* Sets the rounds that the largest block needs. A block that surely fits one slot gets one round
+ * without a division, which would take long for a small vector. An empty vector also has one round,
+ * of empty slots: every rank makes the same moves. */
 static void slice(struct ko_plan *p, size_t size, size_t slot_len)
 {
 	p->rounds = p->block <= slot_len / KO_MAX_SIZE ? 1 : ceil_div(p->block, slot_len / size);
-	/* Even rounds rather than full slots and a small rest. */
+	/* Even rounds are better than full slots and a small rest. */
 	p->slice = p->rounds == 1 ? p->block : ceil_div(p->block, p->rounds);
 }
 
@@ -54,11 +56,11 @@ struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int ra
 	size_t after = ko_plan_block(p, ko_ring_next(ring, rank)).n;
 
 	switch (coll) {
-	case KO_REDUCE_SCATTER: /* sends every block but its own, which it finishes */
+	case KO_REDUCE_SCATTER: /* sends every block except its own, which it finishes */
 		return (struct ko_model){ p->count - own, p->count - before };
-	case KO_ALL_GATHER: /* sends every block but next's, which next had first */
+	case KO_ALL_GATHER: /* sends every block except next's, which next has already */
 		return (struct ko_model){ p->count - after, p->count - own };
-	case KO_ALL_REDUCE: /* both */
+	case KO_ALL_REDUCE: /* the two phases together */
 		return (struct ko_model){ 2 * p->count - own - after, 2 * p->count - own - before };
 	case KO_BROADCAST: /* a chain from root to the rank before it */
 		return (struct ko_model){ ko_ring_next(ring, rank) == root ? 0 : p->count,
@@ -114,7 +116,7 @@ struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll,
 	case KO_ALL_GATHER:
 		return windows ? (struct ko_model){ others * own, 0 } : (struct ko_model){ 0, all - own };
 	case KO_ALL_REDUCE: return (struct ko_model){ others * own, others * own };
-	case KO_BROADCAST: /* in place root's dst has it */
+	case KO_BROADCAST: /* in place, root's dst has the vector already */
 		if (!windows)
 			return rank == root ? (struct ko_model){ others * given, 0 }
 					    : (struct ko_model){ 0, all - given };

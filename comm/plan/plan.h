@@ -1,5 +1,5 @@
-/* The arithmetic of the ring: which part of which block a rank handles at which step. Pure: numbers in, numbers
- * out, no communicator in sight, so that a test can try every rank, step and count. */
+/* The arithmetic of the ring: which part of which block a rank handles at which step. Pure: numbers
+ * in, numbers out. So a test can try every rank, step and count. */
 #ifndef COMM_PLAN_PLAN_H
 #define COMM_PLAN_PLAN_H
 
@@ -15,24 +15,29 @@ struct ko_piece {
 	size_t first, n;
 };
 
-/* A vector of `count` elements in blocks of `block`, each walked in `rounds` slices of `slice` elements. The
- * blocks tile [0, count); the last ones may be short or empty. Block b belongs to rank b; broadcast and reduce
- * have the one block 0.
+/* A vector of `count` elements in blocks of `block` elements. Each block is handled in `rounds`
+ * slices of `slice` elements. The blocks tile [0, count); the last ones may be short or empty.
+ * Block b belongs to rank b. Broadcast and reduce have one block, number 0.
  *   1 <= rounds, rounds * slice >= block, slice * element size <= slot length */
 struct ko_plan {
 	size_t count, block, slice, rounds;
-	/* NULL: as above. Else block b is [firsts[b], firsts[b + 1]), nranks of them, and the largest one has `block` elements */
+	/* NULL: all blocks have `block` elements, as said above. Else there are nranks uneven
+	 * blocks: block b is [firsts[b], firsts[b + 1]), and the largest one has `block`
+	 * elements */
 	const size_t *firsts;
 };
 
-/* The plan for `n` elements of `size` bytes as the collective's caller counts them (per rank for reduce_scatter
- * and all_gather). The caller has checked that nranks * n * size does not overflow. */
+/* The plan for `n` elements of `size` bytes. `n` is what the collective's caller gives: for
+ * reduce_scatter and all_gather the elements of each rank. The caller has checked that nranks * n *
+ * size does not overflow. */
 struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len);
 
-/* The same for uneven blocks of reduce_scatter and all_gather. `firsts` must stay. */
+/* The plan for uneven blocks of reduce_scatter and all_gather. The plan points to `firsts`, which
+ * must live as long as the plan. */
 struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks, size_t slot_len);
 
-/* The part of a vector of broadcast or reduce that `rank` handles where the ranks share it out. */
+/* The part of a vector that `rank` handles if a broadcast or reduce shares its work out to all
+ * ranks. */
 struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks);
 
 static inline size_t ko_min_size(size_t a, size_t b)
@@ -40,7 +45,7 @@ static inline size_t ko_min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* All of `block`. */
+/* All elements of `block`. */
 static inline struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
 {
 	size_t first;
@@ -51,25 +56,30 @@ static inline struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
 	return (struct ko_piece){ first, ko_min_size(p->block, p->count - first) };
 }
 
-/* The part of `block` handled in `round`; n is 0 when the block is exhausted. */
+/* The part of `block` that is handled in `round`; n is 0 if nothing is left of the block. */
 struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round);
 
-/* Elements that `rank` sends and receives, by formula; what the links count must be equal to it. */
+/* How many elements `rank` sends and receives in a collective, by formula. A test compares it with
+ * what the links count. ko_plan_model is for collectives through the ring. */
 struct ko_model {
 	size_t sent, received;
 };
 struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank,
 			      const struct ko_ring *ring, int root);
 
-/* The same of an all-reduce for which whole vectors go round the ring. */
+/* The elements of an all-reduce in which whole vectors travel around the ring. */
 struct ko_model ko_plan_exchange_model(const struct ko_plan *p, int nranks);
 
-/* The same through the board: what the rank writes into its cell, and reads in the others'. */
+/* The elements of a collective through the board: sent is what `rank` writes into its own cell,
+ * received is what it reads in the others' cells. */
 struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
 				    int root);
 
-/* The same without slots or cells: what the rank writes into others' buffers, and reads there; in windows, or in plain
- * memory; a broadcast in place or not; in plain memory a broadcast or reduce of which each rank does a share, or not. */
+/* The elements of a direct collective, without slots or cells: sent is what `rank` writes into
+ * others' buffers, received is what it reads there.
+ *   windows    the buffers are in windows; else in plain memory
+ *   in_place   of a broadcast: src and dst are the same
+ *   shared     in plain memory: each rank does a share of the broadcast or reduce */
 struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
 				     int root, bool windows, bool in_place, bool shared);
 

@@ -1,4 +1,4 @@
-/* Makes the ring: finds out whether ranks have to be grouped by host, and groups them. */
+/* Makes the ring (ko_ring_make): finds whether ranks must be grouped by host, and groups them. */
 #include "comm/plan/ring.h"
 
 #include "comm/base/error.h"
@@ -14,7 +14,7 @@ static int count_hosts(const int *host, int nranks)
 	return hosts;
 }
 
-/* Edges between hosts when ranks stand in the order of their numbers. */
+/* The edges between hosts if ranks stand in the order of their numbers. */
 static int count_crossings(const int *host, int nranks)
 {
 	int edges = 0;
@@ -24,8 +24,8 @@ static int count_crossings(const int *host, int nranks)
 	return edges;
 }
 
-/* Ranks by host, and by number within a host. next[0..nranks) is zero at first: then the ranks of each host are counted, and
- * at last it has the place where the next rank of each host stands. */
+/* Orders ranks by host, and by number within a host. next[0..nranks) must be zero. It first counts
+ * the ranks of each host, then holds the place of the next rank of each host. */
 static void arrange(const int *host, int *next, struct ko_ring *ring)
 {
 	for (int r = 0; r < ring->nranks; r++)

@@ -1,17 +1,22 @@
-/* The ring: which rank comes after which. The ranks of a host stand together in it, the lowest first, and hosts in the order of
- * their lowest ranks: one edge leads into each host and one out of it, whatever the ranks' numbers are. */
+/* The ring: which rank comes after which. The ranks of one host stand together, the lowest first.
+ * Hosts come in the order of their lowest ranks. So one edge leads into each host and one out of
+ * it, for any numbering of the ranks. */
 #ifndef COMM_PLAN_RING_H
 #define COMM_PLAN_RING_H
 
 struct ko_ring {
 	int nranks;
-	/* Who stands at a place, and where a rank stands; NULL where each rank's place is its number, as on one host */
+	/* The rank at each place, and the place of each rank; NULL if each rank's place is its
+	 * number, for example on one host */
 	int *ranks, *places;
 };
 
-/* The ring of nranks ranks. host[r] is the lowest rank on the host of rank r; NULL if all ranks share one host. The ring visits
- * ranks by number if no other order has fewer edges between hosts. So where a job runs changes nothing as long as each host
- * gets ranks with successive numbers. Linear in nranks. The caller frees *out. Errors: KOLO_ENOMEM. */
+/* Makes the ring of nranks ranks. host[r] is the lowest rank on the host of rank r; `host` is NULL
+ * if all ranks share one host. Ranks stand in the order of their numbers unless another order has
+ * fewer edges between hosts. So the ring is the same on one host and on several, as long as each
+ * host has ranks with successive numbers.
+ *
+ * Takes time linear in nranks. The caller frees *out with ko_ring_free. Errors: KOLO_ENOMEM. */
 int ko_ring_make(const int *host, int nranks, struct ko_ring *out);
 void ko_ring_free(struct ko_ring *ring);
 
@@ -20,7 +25,8 @@ static inline int ko_ring_place(const struct ko_ring *ring, int rank)
 	return ring->places ? ring->places[rank] : rank;
 }
 
-/* The rank `steps` before this one, after it where they are negative; from -nranks to nranks. */
+/* The rank `steps` places before this one; after it if steps is negative. -nranks <= steps <=
+ * nranks. */
 static inline int ko_ring_back(const struct ko_ring *ring, int rank, int steps)
 {
 	int place = ko_ring_place(ring, rank) - steps;
@@ -43,7 +49,7 @@ static inline int ko_ring_next(const struct ko_ring *ring, int rank)
 	return ko_ring_back(ring, rank, -1);
 }
 
-/* Steps from one rank on to another, fewer than nranks. */
+/* Steps from one rank on to another, in the direction of data: 0 to nranks - 1. */
 static inline int ko_ring_distance(const struct ko_ring *ring, int from, int to)
 {
 	int steps = ko_ring_place(ring, to) - ko_ring_place(ring, from);

@@ -1,5 +1,5 @@
-/* Sums and products of a type as it is: integers in U, where they wrap, f32 and f64 in themselves. Included by
- * kernels_int.h and kernels_float.h; no include guard. */
+/* Sums, products and scaling of a type that is computed in itself: integers in U, where they wrap;
+ * f32 and f64 as they are. int.h and float.h include it. No include guard. */
 
 LOOP void FN(sum)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
 {

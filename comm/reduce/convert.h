@@ -1,6 +1,6 @@
-/* Conversions between float and the 16- and 8-bit types, to nearest even, without branches so that compilers
- * can vectorise loops over them. NaN stays NaN, its payload does not. Independent of FTZ and DAZ but for bf16,
- * whose subnormals are float's. */
+/* Conversions between float and the 16- and 8-bit types. They round to nearest even. They have no
+ * branches, so compilers can vectorise loops over them. NaN stays NaN; its payload may change. The
+ * processor's modes FTZ and DAZ do not matter, except for bf16: its subnormals are float's. */
 #ifndef COMM_REDUCE_CONVERT_H
 #define COMM_REDUCE_CONVERT_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* cuda/kernels.cu has another one: this file is C, and C++ for a GPU. */
+/* A file for GPUs defines its own: this header is C, and C++ for GPUs. */
 #ifndef KO_INLINE
 #define KO_INLINE static inline
 #endif
@@ -29,12 +29,13 @@ KO_INLINE uint32_t ko_bits_of_float(float x)
 	return bits;
 }
 
-/* A small format: sign, exponent, `mant` bits of mantissa. The codes below are without the sign bit; those above
- * `finite` are infinity, where the format has one, and NaNs. */
+/* A small floating format: a sign, an exponent, `mant` bits of mantissa. The codes below are
+ * without the sign bit. Codes above `finite` are infinity, if the format has one, and NaNs. */
 struct ko_format {
 	int mant, bias;
 	uint32_t finite; /* the largest finite code */
-	uint32_t over;   /* what a value too large becomes: infinity or, saturating, `finite` */
+	/* the code of a value that is too large: infinity, or `finite` if the format saturates */
+	uint32_t over;
 	uint32_t nan;
 };
 
@@ -59,17 +60,17 @@ KO_INLINE struct ko_format ko_f8e4m3(void)
 	return f;
 }
 
-/* Both are computed: a choice that is no branch. */
+/* first ? a : b, without a branch: both are computed. */
 KO_INLINE uint32_t ko_select(bool first, uint32_t a, uint32_t b)
 {
 	return b ^ ((a ^ b) & -(uint32_t)first);
 }
 
-/* `code` without its sign. */
+/* The float of `code`, which has no sign bit. */
 KO_INLINE float ko_widen(uint32_t code, struct ko_format f)
 {
 	uint32_t normal = (code << (23 - f.mant)) + ((uint32_t)(127 - f.bias) << 23);
-	/* A subnormal is its mantissa times 2^(1 - bias - mant). */
+	/* A subnormal's value is its mantissa times 2^(1 - bias - mant). */
 	float subnormal =
 		(float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f.bias - f.mant) << 23);
 	uint32_t bits = ko_select(code >> f.mant, normal, ko_bits_of_float(subnormal));
@@ -78,13 +79,13 @@ KO_INLINE float ko_widen(uint32_t code, struct ko_format f)
 	return ko_float_of_bits(ko_select(code > f.finite, special, bits));
 }
 
-/* The code of |x|, without a sign. */
+/* The code of |x|, without the sign bit. */
 KO_INLINE uint32_t ko_narrow(float x, struct ko_format f)
 {
 	uint32_t bits = ko_bits_of_float(x) & 0x7fffffff;
 	uint32_t drop = (uint32_t)(23 - f.mant);
-	/* Adding a number whose last bit weighs as much as the format's last subnormal bit makes the processor
-	 * round to it. */
+	/* Adds a number whose last bit weighs as much as the format's last subnormal bit: so the
+	 * processor rounds to that bit. */
 	uint32_t magic = (uint32_t)(127 + 1 - f.bias - f.mant + 23) << 23;
 	uint32_t subnormal = ko_bits_of_float(ko_float_of_bits(bits) + ko_float_of_bits(magic)) - magic;
 	uint32_t even = bits + (1u << (drop - 1)) - 1 + ((bits >> drop) & 1);

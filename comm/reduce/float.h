@@ -1,4 +1,4 @@
-/* Loops over f32 and f64; see kernels_types.h. No include guard. */
+/* Loops over f32 and f64, once for each; types.h includes it. No include guard. */
 #define U      T
 #define FACTOR NAME
 #include "comm/reduce/arith.h"

@@ -1,4 +1,4 @@
-/* Loops over one integer type; see kernels_types.h. No include guard: it is included once for each type. */
+/* Loops over one integer type; types.h includes it once for each type. No include guard. */
 #define FACTOR u64
 #include "comm/reduce/arith.h"
 
@@ -24,7 +24,7 @@ LOOP void FN(max)(void *out, const void *in, const void *own, size_t n, const un
 		c[i] = a[i] > b[i] ? a[i] : b[i];
 }
 
-/* In the widest type: the divisor, a number of ranks, may be more than T holds. */
+/* Divides in the widest type: the divisor, a number of ranks, may be larger than T can hold. */
 LOOP void FN(divide)(void *out, const void *src, size_t n, const union ko_scalar *s)
 {
 	const T *a = (const T *)src;

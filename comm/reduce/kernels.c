@@ -1,9 +1,9 @@
-/* The loops over elements. This file is compiled once for each instruction set, with KO_KERNELS the name of its
- * table; the loops are plain C that compilers vectorise, and only f16 has instructions of its own (vcvtph2ps,
- * vcvtps2ph). The table compiled for the bare architecture is the reference: the others have the same bits
- * (-ffp-contract=off, no -ffast-math; a test compares them).
+/* The table of loops over elements (KO_KERNELS). This file is compiled once for each instruction
+ * set; KO_KERNELS is then the name of the table. The loops are plain C in types.h, which compilers
+ * vectorise. Only f16 uses instructions of its own (vcvtph2ps, vcvtps2ph).
  *
- * The loops themselves are in kernels_types.h, for GPUs too. */
+ * The table for the bare architecture is the reference. The others give the same bits:
+ * -ffp-contract=off, no -ffast-math, and a test compares them. */
 #include "comm/reduce/convert.h"
 #include "comm/reduce/reduce.h"
 
@@ -14,7 +14,8 @@
 #include <immintrin.h>
 #endif
 
-/* Buffers need no alignment, and their type is the caller's business. */
+/* Types of elements in buffers, which need no alignment and may have another type for the
+ * caller. */
 #define ANYWHERE __attribute__((aligned(1), may_alias))
 typedef int8_t ANYWHERE any_i8;
 typedef uint8_t ANYWHERE any_u8;
@@ -26,7 +27,8 @@ typedef uint64_t ANYWHERE any_u64;
 typedef float ANYWHERE any_f32;
 typedef double ANYWHERE any_f64;
 
-/* For a loop whose out[i] depends on nothing but in[i] and own[i]: out == own is no obstacle. */
+/* For a loop whose out[i] depends on in[i] and own[i] only: it may be vectorised even if out ==
+ * own. */
 #ifdef __clang__
 #define ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -37,10 +39,10 @@ typedef double ANYWHERE any_f64;
 #define PASTE_EXPANDED(a, b) PASTE(a, b)
 #define FN(verb)             PASTE_EXPANDED(verb, NAME)
 
-/* What loops are declared as. */
+/* How loops are declared. */
 #define LOOP static
 
-/* Elements that the loops over narrow types widen at a time: two vectors of 16 floats. */
+/* Elements that loops over narrow types widen at a time: two vectors of 16 floats. */
 enum { BLOCK = 32 };
 
 static inline void widen_f16(float *out, const any_u16 *in)
@@ -74,7 +76,8 @@ static inline void narrow_f16(any_u16 *out, const float *in)
 }
 
 #if defined(__AVX512F__)
-/* What convert.h does to one element, 16 at a time. gcc makes slow code of the plain loops. */
+/* These functions do what convert.h does to one element, 16 at a time. gcc makes slow code of the
+ * plain loops. */
 
 static inline __m512i ones(uint32_t x)
 {
@@ -104,7 +107,7 @@ static inline void narrow_bf16(any_u16 *out, const float *in)
 	}
 }
 
-/* Both 8-bit formats are shorter f16, one of them with another bias. */
+/* Both 8-bit formats are f16 with fewer bits; f8e4m3 also has another bias. */
 static inline __m512 widen_f8(const any_u8 *in, int shift)
 {
 	__m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)in));
@@ -148,7 +151,7 @@ static inline void widen_f8e4m3(float *out, const any_u8 *in)
 	for (int i = 0; i < BLOCK; i += 16) {
 		__m512 x = _mm512_mul_ps(widen_f8(in + i, 7), _mm512_set1_ps(256));
 		__m512i bits = _mm512_and_si512(_mm512_castps_si512(x), ones(0x7fffffff));
-		/* 480 is what the code of NaN would stand for. */
+		/* A NaN of f8e4m3 comes out as 480: its code would stand for that number. */
 		__mmask16 nan = _mm512_cmpeq_epi32_mask(bits, _mm512_castps_si512(_mm512_set1_ps(480)));
 
 		_mm512_storeu_ps(out + i, _mm512_mask_mov_ps(x, nan, _mm512_castsi512_ps(ones(0x7fc00000))));
@@ -228,8 +231,8 @@ static void copy_8(void *out, const void *src, size_t n, const union ko_scalar *
 	copy_bytes(out, src, n * 8);
 }
 
-/* Stores past the caches, where the machine has them; the bytes before and behind them are written as usual.
- * ko_stream_fence orders them. */
+/* Stores past the caches, if the machine has such stores. The bytes before and after the whole
+ * vectors are stored as usual. ko_stream_fence orders these stores. */
 #if defined(__AVX512F__)
 enum { STREAM = 64 };
 static inline void stream_vector(char *out, const char *src)

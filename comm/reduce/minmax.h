@@ -1,5 +1,6 @@
-/* Minimum and maximum of floating types by their bits; see kernels_types.h. Flipping the bits below the sign of
- * negative numbers makes them integers in the same order, with -0 < +0. No include guard. */
+/* Minimum and maximum of one floating type, by its bits; types.h includes it once for each type. If
+ * the bits below the sign of negative numbers are flipped, the bits are integers in the same order,
+ * with -0 < +0. No include guard. */
 
 KO_INLINE S FN(key)(T x)
 {

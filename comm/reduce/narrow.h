@@ -1,7 +1,8 @@
-/* Loops over a 16- or 8-bit floating type: a block is widened to float, combined, and narrowed, so that every
- * addition rounds once to float and once to the type. See kernels_types.h. No include guard. */
+/* Loops over one 16- or 8-bit floating type; types.h includes it once for each type. A block is
+ * widened to float, combined, and narrowed. So every addition rounds once to float and once to the
+ * type. No include guard. */
 
-/* x[i] = what becomes of the partial result x[i] and the own element y[i]. */
+/* x[i] = the partial result x[i] combined with this rank's element y[i]. */
 KO_INLINE void FN(mix)(float *x, const float *y, enum ko_combine how, float factor)
 {
 	for (int i = 0; i < BLOCK; i++)
@@ -69,7 +70,7 @@ LOOP void FN(scale)(void *out, const void *src, size_t n, const union ko_scalar 
 	memcpy(c + i, rest, (n - i) * sizeof(T));
 }
 
-/* Between the type and float, multiplied on the way. */
+/* Converts the type to float, times s. */
 LOOP void FN(to_float)(void *out, const void *src, size_t n, const union ko_scalar *s)
 {
 	const T *a = (const T *)src;

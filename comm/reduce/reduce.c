@@ -1,5 +1,6 @@
-/* Which loop reduces, scales or copies a type on this processor; streaming stores in pieces that stay in cache; kolo_cast. See
- * mem.h. */
+/* Chooses the loops for this processor (ko_kernels_list) and for an operation (ko_reducer_make).
+ * Streams results in pieces that stay in cache. Converts types (kolo_cast), and names types and
+ * ops. */
 #include "comm/reduce/reduce.h"
 
 #include "comm/base/error.h"
@@ -14,7 +15,8 @@
 extern const struct ko_kernels ko_kernels_plain, ko_kernels_avx2, ko_kernels_avx512;
 
 #ifdef KO_HAVE_X86_KERNELS
-/* The conversions between f16 and float; clang's __builtin_cpu_supports does not know them by name. */
+/* Does the processor have F16C, the conversions between f16 and float? clang's
+ * __builtin_cpu_supports does not know it by name. */
 static int has_f16c(void)
 {
 	unsigned a, b, c, d;
@@ -22,7 +24,7 @@ static int has_f16c(void)
 	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-/* How many of the tables below this processor can run. */
+/* How many of the tables in `lists` this processor can run. */
 static int count_kernels(void)
 {
 	if (!__builtin_cpu_supports("avx2") || !has_f16c())
@@ -34,7 +36,7 @@ static int count_kernels(void)
 }
 #endif
 
-/* The same. cpuid is slow in a virtual machine: asked once. */
+/* Returns count_kernels(), asked only once: cpuid is slow in a virtual machine. */
 static int number_of_kernels(void)
 {
 #ifdef KO_HAVE_X86_KERNELS
@@ -102,7 +104,7 @@ struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nran
 	return r;
 }
 
-/* One element of `type` as the loops want a factor. */
+/* One element of `type`, in the type in which the loops want a factor. */
 static union ko_scalar read_scalar(enum kolo_type type, const void *scalar)
 {
 	union ko_scalar s = { .u64 = 0 };
@@ -118,7 +120,7 @@ static union ko_scalar read_scalar(enum kolo_type type, const void *scalar)
 	case KOLO_F8E5M2: s.f32 = ko_float_of_f8e5m2(byte); break;
 	case KOLO_F32: memcpy(&s.f32, scalar, sizeof(s.f32)); break;
 	case KOLO_F64: memcpy(&s.f64, scalar, sizeof(s.f64)); break;
-	/* Wrapping products need the low bytes only. */
+	/* Products that wrap need the low bytes only. */
 	default: memcpy(&s.u64, scalar, kolo_type_size(type)); break;
 	}
 	return s;
@@ -197,7 +199,7 @@ static const char *name_of(enum kolo_type type)
 	return name ? name : "no type";
 }
 
-/* Neither is float: through floats, a few at a time. */
+/* Neither type is float: converts through floats, a few at a time. */
 static void cast_through_float(const struct ko_kernels *k, const char *src, enum kolo_type src_type,
 			       char *dst, enum kolo_type dst_type, size_t n, float scale)
 {

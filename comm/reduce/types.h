@@ -1,10 +1,16 @@
-/* The loops over elements for all types: C for the host (kernels.c), and C++ for GPUs (cuda/kernels.cu), where each thread calls
- * them for a few elements. Who includes it has defined the types in memory (any_i8, ...), LOOP, FN, ELEMENTWISE, BLOCK, and
- * for narrow types the conversions of BLOCK elements to float and back (widen_f16, narrow_f16, ...).
+/* The loops over elements, for all types. kernels.c includes it in C for the host.
+ * cuda/libcuda/kernels.cu includes it in C++ for GPUs, where each thread calls a loop for a few
+ * elements.
  *
- * kernels_int.h, kernels_float.h, kernels_narrow.h and kernels_minmax.h are included once for each type, with NAME its name and
- * T the type in memory: C's way of writing a function for several types. No include guard. */
-/* T in memory, U its unsigned twin, in which sums and products wrap, W the widest type of its signedness. */
+ * The file that includes it defines first: the types in memory (any_i8, ...), LOOP, FN,
+ * ELEMENTWISE, BLOCK, and for narrow types the conversions of BLOCK elements to float and back
+ * (widen_f16, narrow_f16, ...).
+ *
+ * This header includes int.h, float.h, narrow.h and minmax.h once for each type. NAME is then the
+ * type's name and T the type in memory: C's way to write one function for several types. No include
+ * guard. */
+/* T: the type in memory. U: its unsigned twin, in which sums and products wrap. W: the widest type
+ * with the same signedness. */
 #define T    any_i8
 #define U    uint8_t
 #define W    int64_t
@@ -56,8 +62,8 @@
 #define NAME f8e5m2
 #include "comm/reduce/narrow.h"
 
-/* T the unsigned integer with the floating type's bits, S its signed twin, INF the bits of infinity, or of what
- * all NaNs are above. */
+/* T: the unsigned integer with the floating type's bits. S: its signed twin. INF: the bits of
+ * infinity; if the type has none, the largest bits that are no NaN. */
 #define T    any_u32
 #define S    int32_t
 #define INF  0x7f800000

@@ -269,7 +269,7 @@ static int find_culprit(const struct ko_wait_state *w, int64_t now)
 	int rank = w->peer;
 
 	for (int hops = 0; hops < c->nranks; hops++) {
-		int next = atomic_load_explicit(&posts[rank].waiting_for, memory_order_relaxed) - 1;
+		int next = ko_post_waits_for(&posts[rank]);
 
 		if (rank != c->rank && !ko_lifelines_hear(c->lifelines, rank) && c->spread)
 			return UNKNOWN;
@@ -322,14 +322,14 @@ static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int p
 		ko_roster_post_p2p(c->roster, c->rank, w->desc);
 	atomic_store_explicit(&post->any, waiter->needs != NULL, memory_order_relaxed);
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
-	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
+	ko_post_wait_for(post, peer);
 }
 
 static void end(struct ko_wait_state *w)
 {
 	struct ko_post *post = &w->comm->roster->post[w->comm->rank];
 
-	atomic_store_explicit(&post->waiting_for, 0, memory_order_relaxed);
+	ko_post_wait_for(post, KO_NOBODY);
 	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
 	if (ko_desc_is_p2p(w->desc))
 		ko_roster_post_p2p(w->comm->roster, w->comm->rank, NULL);

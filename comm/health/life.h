@@ -1,4 +1,5 @@
-/* What a rank's lifelines are made of. Only lifeline.c and lifeline_connect.c look into struct ko_lifelines. */
+/* What a rank's lifelines consist of. Only lifeline.c and lifeline_connect.c look into struct
+ * ko_lifelines. */
 #ifndef COMM_HEALTH_LIFE_H
 #define COMM_HEALTH_LIFE_H
 
@@ -10,41 +11,48 @@
 enum ko_life_state { KO_LIFE_NONE, KO_LIFE_UP, KO_LIFE_LEFT, KO_LIFE_DEAD };
 
 struct ko_life {
-	int rank; /* who is at the other end */
+	int rank; /* the rank at the other end */
 	enum ko_life_state state;
-	int fd;            /* -1 before it is connected */
-	int pidfd;         /* the other process, -1 where it is this one or can't be had */
-	bool far;          /* it is on another host */
-	int64_t since;     /* LEFT, DEAD: ko_now_ms() when that was noticed */
-	int unread;        /* posts that it was sent since it was heard of */
-	int early;         /* 1 + a descriptor of KO_MSG_MEMORY that came before it was waited for; 0: none */
-	char why[KO_TEXT]; /* LEFT: the text of its goodbye, "" when it just left */
+	int fd;        /* the socket; -1: not connected yet */
+	int pidfd;     /* the other process; -1: it is this process, or it can't be seen */
+	bool far;      /* the other rank is on another host */
+	int64_t since; /* if LEFT or DEAD: ko_now_ms() when that was noticed */
+	int unread;    /* posts sent to it since it last said anything */
+	/* a descriptor of KO_MSG_MEMORY that came before anybody waited for it; -1: none */
+	int early;
+	char why[KO_TEXT]; /* if LEFT: the text of its goodbye; "": it left without a cause */
 };
 
-/* A call of another rank. */
+/* A call: a connection that another rank has dialled, for a lane. */
 struct ko_incoming {
-	int rank, fd;   /* fd is whose it is that was told of it */
-	uint64_t lanes; /* that it has joined to this one before */
+	/* the rank that dialled, and the connection, which whoever gets the call owns */
+	int rank, fd;
+	uint64_t lanes; /* how many lanes that rank has joined to this one before */
 };
 
 enum {
-	KO_LIFE_STEP_MS = 100,   /* how often a wait looks whether those it waits for are still there */
-	KO_LIFE_STRANGERS = 1024 /* connections that have not said who they are; then the oldest is dropped */
+	/* ms between two looks whether the ranks waited for are still there */
+	KO_LIFE_STEP_MS = 100,
+	/* connections that have not said who they are; if one more comes the oldest is dropped */
+	KO_LIFE_STRANGERS = 1024
 };
 
 struct ko_lifelines {
 	int rank;
 	const struct ko_log *log;
 	int listener;
-	int far_listener;               /* for ranks of other hosts; -1 where none can reach this one */
-	const struct ko_roster *parent; /* while it works, waiting makes sense; may be NULL */
-	struct ko_roster *own;          /* the roster, where no other rank writes it; else NULL */
+	/* for ranks of other hosts; -1: none of them can reach this rank */
+	int far_listener;
+	const struct ko_roster *parent; /* waits end if it fails; may be NULL */
+	/* this rank's own roster, if no other rank writes it; else NULL */
+	struct ko_roster *own;
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
 	int strangers[KO_LIFE_STRANGERS], nstrangers; /* oldest first */
-	struct ko_incoming *calls;                    /* ncalls, oldest first, that nobody has answered yet */
+	/* calls that nobody has taken yet, `ncalls` of them, oldest first */
+	struct ko_incoming *calls;
 	int ncalls;
-	int n, gone; /* lifelines, and those of them whose ranks have left or died */
+	int n, gone; /* lifelines, and how many of their ranks have left or died */
 	struct ko_life life[];
 };
 

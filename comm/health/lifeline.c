@@ -1,5 +1,5 @@
-/* What goes through lifelines, what is said of them when they fail, and their end (see lifeline.h). lifeline_make.c makes
- * them. */
+/* Sends and receives through lifelines (ko_lifelines_send, ko_lifelines_recv), notes ranks that are
+ * gone (ko_lifelines_look), and closes (ko_lifelines_close). lifeline_connect.c makes lifelines. */
 #include "comm/health/lifeline.h"
 
 #include "comm/base/clock.h"
@@ -78,10 +78,12 @@ int ko_life_check_parent(const struct ko_lifelines *ll)
 	return ll->parent ? ko_roster_cause(ll->parent) : 0;
 }
 
-/* ---- What ranks of several hosts tell each other -------------------------------------------------------- */
+/* ---- What ranks of several hosts tell each other
+ * -------------------------------------------------------- */
 
-/* A post goes to those only who have been heard of lately: who is in no call reads nothing, and a connection that is full
- * for long is taken for dead. Who waits says so, and is heard. */
+/* Sends a message to all lifelines. A post goes only to ranks that were heard lately. A rank that
+ * is in no call reads nothing, and its full connection would be taken for dead. A rank that waits
+ * posts, so it is heard. */
 static void send_all(struct ko_lifelines *ll, const struct ko_msg *msg)
 {
 	enum { MOST_UNREAD = 30 };
@@ -92,7 +94,8 @@ static void send_all(struct ko_lifelines *ll, const struct ko_msg *msg)
 		if (life->state != KO_LIFE_UP || (msg->type == KO_MSG_POST && life->unread == MOST_UNREAD))
 			continue;
 		life->unread += msg->type == KO_MSG_POST;
-		ko_msg_send(life->fd, msg, -1); /* who can't be told will be missed */
+		/* if this fails the rank is found to be gone later */
+		ko_msg_send(life->fd, msg, -1);
 	}
 }
 
@@ -113,18 +116,19 @@ void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool
 	send_all(ll, &msg);
 }
 
-/* A rank that has done all it had to do, and left. */
+/* Notes in the roster that a rank has done all its work and left. */
 static void note_leaving(struct ko_lifelines *ll, int rank, uint64_t finished)
 {
 	struct ko_said said = ko_roster_say(ll->own, rank);
 
 	said.finished = finished;
-	said.waiting_for = 0;
+	said.waiting_for = KO_NOBODY;
 	said.complete = 1;
 	ko_roster_hear(ll->own, rank, &said);
 }
 
-/* Says what the rank says, or that it is gone. What comes too late to matter is passed over. */
+/* Notes what a rank said: that it leaves, what it posted, or what has failed. A message that is too
+ * late to matter is ignored. */
 static void take_message(struct ko_lifelines *ll, struct ko_life *life, struct ko_msg *msg)
 {
 	struct ko_said said;
@@ -137,12 +141,12 @@ static void take_message(struct ko_lifelines *ll, struct ko_life *life, struct k
 			note_leaving(ll, life->rank, msg->seq);
 	} else if (msg->type == KO_MSG_POST && ll->own) {
 		memcpy(&said, msg->bytes, sizeof(said));
-		if (said.waiting_for < 0 || said.waiting_for > ll->table[ll->rank].nranks)
-			said.waiting_for = 0;
+		if (said.waiting_for < 0 || said.waiting_for >= ll->table[ll->rank].nranks)
+			said.waiting_for = KO_NOBODY;
 		ko_roster_hear(ll->own, life->rank, &said);
 	} else if (msg->type == KO_MSG_FAIL && ll->own && msg->value < 0 &&
 		   ko_roster_fail(ll->own, life->rank, msg->value, (const char *)msg->bytes, msg->seq != 0)) {
-		/* The first cause stays, and everyone passes it on. */
+		/* The first cause stays. Each rank passes it on. */
 		ko_lifelines_fail(ll, msg->value, (const char *)msg->bytes, msg->seq != 0);
 	}
 }
@@ -155,7 +159,7 @@ int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *ms
 								    : 0;
 }
 
-/* Until the lifeline can be read. */
+/* Waits until the lifeline can be read. */
 static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, int64_t deadline)
 {
 	struct pollfd polls[2] = { { .fd = life->fd, .events = POLLIN },
@@ -176,7 +180,8 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 	return polls[0].revents ? 0 : ko_life_gone_early(ll, life->rank);
 }
 
-/* While one waits for something else. *rc is set when it is a failure. */
+/* Handles a post or a failure that comes while another message is waited for. *rc becomes the
+ * failure, if it is one. False: the message is neither. */
 static bool pass_over(struct ko_lifelines *ll, struct ko_life *life, struct ko_msg *msg, int *rc)
 {
 	if (!ll->own || (msg->type != KO_MSG_POST && msg->type != KO_MSG_FAIL))
@@ -194,9 +199,9 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 	int rc;
 
 	*fd = -1;
-	if (type == KO_MSG_MEMORY && life->early) {
-		*fd = life->early - 1;
-		life->early = 0;
+	if (type == KO_MSG_MEMORY && life->early >= 0) {
+		*fd = life->early;
+		life->early = -1;
 		return 0;
 	}
 	do {
@@ -235,18 +240,19 @@ static void hear(struct ko_lifelines *ll, struct ko_life *life)
 		life->state = KO_LIFE_DEAD;
 		return;
 	}
-	if (fd >= 0 && msg.type == KO_MSG_MEMORY && !life->early)
-		life->early = 1 + fd;
+	if (fd >= 0 && msg.type == KO_MSG_MEMORY && life->early < 0)
+		life->early = fd;
 	else if (fd >= 0)
 		close(fd);
 	life->unread = 0;
 	take_message(ll, life, &msg);
 }
 
-/* All that there is to be heard of a rank now. */
+/* Takes everything that a rank has said up to now. */
 static void look_at(struct ko_lifelines *ll, struct ko_life *life)
 {
-	/* A process may be dead and its socket alive, in a child that it had forked; hence the second. */
+	/* The second one too: a process may be dead while a child that it forked keeps its socket
+	 * open. */
 	struct pollfd now[2] = { { .fd = life->fd, .events = POLLIN },
 				 { .fd = life->pidfd, .events = POLLIN } };
 
@@ -292,13 +298,15 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 	for (int k = 0; k < ll->n; k++) {
 		struct ko_life *life = &ll->life[k];
 
-		if (life->early)
-			close(life->early - 1);
+		if (life->early >= 0)
+			close(life->early);
 		if (life->fd < 0)
 			continue;
 		ko_msg_send(life->fd, &goodbye, -1);
 		while (life->far && recv(life->fd, unread, sizeof(unread), MSG_DONTWAIT) > 0)
-			; /* it would turn the close into a reset, which may overtake the goodbye */
+			/* unread bytes would turn the close into a reset, which may overtake the
+			 * goodbye */
+			;
 		close(life->fd);
 		if (life->pidfd >= 0)
 			close(life->pidfd);

@@ -1,5 +1,6 @@
-/* Makes lifelines and takes calls (see lifeline.h). Of two ranks the higher connects and the lower accepts. What goes through
- * lifelines afterwards is in lifeline.c, which never calls this file. */
+/* Makes lifelines (ko_lifelines_open, ko_lifelines_connect) and takes calls. Of two ranks the
+ * higher one connects and the lower one accepts. lifeline.c, which sends and receives, never calls
+ * this file. */
 #include "comm/health/lifeline.h"
 
 #include "comm/base/clock.h"
@@ -17,7 +18,7 @@
 
 /* ---- Making them ---------------------------------------------------------------------------------------- */
 
-/* Fills in who the lifelines lead to: nranks - 1 for rank 0 and at most 3 else. */
+/* Lists the ranks that lifelines lead to: nranks - 1 for rank 0, at most 3 for others. */
 static void list_peers(struct ko_lifelines *ll, const struct ko_ring *ring)
 {
 	int rank = ll->rank, prev = ko_ring_prev(ring, rank), next = ko_ring_next(ring, rank);
@@ -28,11 +29,12 @@ static void list_peers(struct ko_lifelines *ll, const struct ko_ring *ring)
 				.rank = r,
 				.fd = -1,
 				.pidfd = -1,
+				.early = -1,
 				.far = !ko_place_same(&ll->table[rank].place, &ll->table[r].place),
 			};
 }
 
-/* Binds to a name of the kernel's choice. */
+/* Listens on a Unix socket whose abstract name the kernel chooses. */
 static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -57,7 +59,7 @@ static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
 		      struct ko_entry *mine, struct ko_lifelines **out)
 {
-	/* At most three, but for rank 0, which has one to everyone. */
+	/* At most three, except for rank 0, which has one to each other rank. */
 	size_t most = rank == 0 || nranks < 4 ? (size_t)nranks : 4;
 	struct ko_lifelines *ll = calloc(1, sizeof(*ll) + most * sizeof(ll->life[0]));
 	int rc;
@@ -108,7 +110,7 @@ static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int f
 	}
 }
 
-static int call_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t deadline)
+static int dial_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t deadline)
 {
 	const struct ko_entry *to = &ll->table[life->rank];
 	struct ko_msg hello = { .type = KO_MSG_HELLO, .value = ll->rank };
@@ -131,7 +133,7 @@ static void forget_stranger(struct ko_lifelines *ll, int k)
 	memmove(&ll->strangers[k], &ll->strangers[k + 1], (size_t)(ll->nstrangers - k) * sizeof(int));
 }
 
-/* Keeps a caller's socket. */
+/* Keeps a call until somebody takes it. */
 static int keep_call(struct ko_lifelines *ll, struct ko_incoming call)
 {
 	struct ko_incoming *more = realloc(ll->calls, ((size_t)ll->ncalls + 1) * sizeof(*more));
@@ -145,7 +147,7 @@ static int keep_call(struct ko_lifelines *ll, struct ko_incoming call)
 	return 0;
 }
 
-/* The stranger's socket can be read: it becomes a lifeline or a call, or is dropped. */
+/* The stranger's socket can be read: it becomes a lifeline or a call, or it is dropped. */
 static int identify(struct ko_lifelines *ll, int k)
 {
 	int fd = ll->strangers[k], extra;
@@ -156,7 +158,7 @@ static int identify(struct ko_lifelines *ll, int k)
 		return 0;
 	forget_stranger(ll, k);
 	if (ko_msg_recv(fd, &hello, &extra) != KO_HEARD_MSG) {
-		close(fd); /* someone looked whether we still listen */
+		close(fd); /* a rank only checked whether this one still listens */
 		return 0;
 	}
 	if (extra >= 0)
@@ -174,8 +176,8 @@ static int identify(struct ko_lifelines *ll, int k)
 	return 0;
 }
 
-/* Strangers that can be read are identified; waits up to `ms` for one, or for a new connection. *idle: nothing
- * happened. */
+/* Identifies the strangers that can be read. Waits up to `ms` for one of them or a new connection.
+ * *idle: nothing happened. */
 static int hear_strangers(struct ko_lifelines *ll, int ms, bool *idle)
 {
 	struct pollfd polls[KO_LIFE_STRANGERS + 2];
@@ -207,7 +209,7 @@ static int accept_at(struct ko_lifelines *ll, int listener)
 		ll->strangers[ll->nstrangers++] = fd;
 		rc = hear_strangers(ll, 0, &idle);
 	}
-	/* What else there is concerns one connection, which is gone. */
+	/* Other errors concern one connection, which is gone. */
 	if (rc < 0 || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM))
 		return rc;
 	return ko_fail(
@@ -216,7 +218,7 @@ static int accept_at(struct ko_lifelines *ll, int listener)
 		ll->rank, strerror(errno));
 }
 
-/* Takes in all connections that are waiting. */
+/* Accepts all connections that are waiting. */
 static int accept_waiting(struct ko_lifelines *ll)
 {
 	int rc = accept_at(ll, ll->listener);
@@ -249,15 +251,17 @@ static int missing_late(struct ko_lifelines *ll)
 		ll->rank, missing);
 }
 
-/* Is a missing rank's process still there? Its listener says so, unless a child holds that open. */
+/* Has the process of a missing rank ended? Nobody listens then, unless a child holds its socket. */
 static bool has_ended(const struct ko_lifelines *ll, const struct ko_entry *e)
 {
-	enum { FAR_MS = 50 }; /* for an answer from another host; where none comes nothing is known */
+	/* ms for an answer from another host; without an answer nothing is known */
+	enum { FAR_MS = 50 };
 	const struct ko_entry *here = &ll->table[ll->rank];
 	bool far = !ko_place_same(&here->place, &e->place);
 	int fd = ko_msg_dial(here, e, far ? ko_now_ms() + FAR_MS : 0), pidfd = -1;
 	bool ended = fd < 0 ? errno == ECONNREFUSED : !far && ko_msg_process(fd, &pidfd) == KOLO_EPEER;
-	struct pollfd dead = { .fd = pidfd, .events = POLLIN }; /* -1: poll passes over it */
+	/* if pidfd is -1, poll ignores it */
+	struct pollfd dead = { .fd = pidfd, .events = POLLIN };
 
 	ended = ended || poll(&dead, 1, 0) > 0;
 	if (fd >= 0)
@@ -272,7 +276,7 @@ bool ko_lifelines_lost(struct ko_lifelines *ll, int rank)
 	return rank != ll->rank && !ko_lifelines_hear(ll, rank) && has_ended(ll, &ll->table[rank]);
 }
 
-/* Someone missing who has ended will not come, unless it connected and went on just before. */
+/* A missing rank that has ended will not come, unless it connected just before. */
 static int check_missing(struct ko_lifelines *ll)
 {
 	int rc;
@@ -288,7 +292,7 @@ static int check_missing(struct ko_lifelines *ll)
 	return 0;
 }
 
-/* Waits for those that connect to us. */
+/* Waits until all higher ranks have connected. */
 static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 {
 	bool idle;
@@ -356,6 +360,6 @@ int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, 
 	list_peers(ll, ring);
 	for (int k = 0; rc == 0 && k < ll->n; k++)
 		if (ll->life[k].rank < ll->rank)
-			rc = call_lower(ll, &ll->life[k], deadline);
+			rc = dial_lower(ll, &ll->life[k], deadline);
 	return rc < 0 ? rc : accept_higher(ll, deadline);
 }

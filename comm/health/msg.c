@@ -1,4 +1,5 @@
-/* Sending and receiving messages with descriptors, and dialling the rank they go to. See msg.h. */
+/* Sends and receives messages with descriptors (ko_msg_send, ko_msg_recv), and connects to the rank
+ * that they go to (ko_msg_dial). */
 #include "comm/health/msg.h"
 
 #include "comm/base/clock.h"
@@ -50,7 +51,7 @@ int ko_msg_send(int sock, const struct ko_msg *msg, int fd)
 	return sendmsg(sock, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*msg) ? 0 : -1;
 }
 
-/* The first descriptor that came along, or -1; further ones are nobody's and closed. */
+/* The first descriptor that came with a message, or -1. Closes further ones. */
 static int take_descriptor(struct msghdr *header)
 {
 	int first = -1, fd;
@@ -83,7 +84,7 @@ enum ko_heard ko_msg_recv(int sock, struct ko_msg *out, int *fd)
 		header.msg_control = &control;
 		header.msg_controllen = sizeof(control.bytes);
 		got = recvmsg(sock, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-		/* A reset is told before what had arrived ahead of it. */
+		/* A reset is reported before the bytes that had arrived earlier. */
 	} while (got < 0 && (errno == EINTR || errno == ECONNRESET));
 	*fd = got < 0 ? -1 : take_descriptor(&header);
 	if (got == sizeof(*out) && !(header.msg_flags & MSG_CTRUNC))
@@ -117,8 +118,8 @@ void ko_msg_prepare(int sock)
 	ko_net_keep_alive(sock);
 }
 
-/* To another host, waited for until the deadline, or not at all. */
-static int call_host(const struct ko_entry *to, bool wait, int64_t deadline)
+/* Connects to another host; waits until the deadline, or not at all. */
+static int dial_host(const struct ko_entry *to, bool wait, int64_t deadline)
 {
 	int fd;
 
@@ -132,7 +133,7 @@ static int call_host(const struct ko_entry *to, bool wait, int64_t deadline)
 	return fd;
 }
 
-static int call_here(const struct ko_entry *to, int64_t deadline)
+static int dial_here(const struct ko_entry *to, int64_t deadline)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + to->socket_len);
@@ -155,11 +156,11 @@ static int call_here(const struct ko_entry *to, int64_t deadline)
 
 int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t deadline)
 {
-	return ko_place_same(&from->place, &to->place) ? call_here(to, deadline)
-						       : call_host(to, true, deadline);
+	return ko_place_same(&from->place, &to->place) ? dial_here(to, deadline)
+						       : dial_host(to, true, deadline);
 }
 
 int ko_msg_start(const struct ko_entry *from, const struct ko_entry *to)
 {
-	return ko_place_same(&from->place, &to->place) ? call_here(to, 0) : call_host(to, false, 0);
+	return ko_place_same(&from->place, &to->place) ? dial_here(to, 0) : dial_host(to, false, 0);
 }

@@ -1,5 +1,5 @@
-/* Messages between two ranks: on one host through Unix sockets with abstract names, which carry descriptors too, else
- * through TCP. All have the same length. */
+/* Messages between two ranks. On one host they go through Unix sockets with abstract names, which
+ * carry descriptors too; between hosts through TCP. All messages have the same length. */
 #ifndef COMM_HEALTH_MSG_H
 #define COMM_HEALTH_MSG_H
 
@@ -14,48 +14,59 @@ enum ko_msg_type {
 	KO_MSG_ADDRESS,
 	KO_MSG_GOODBYE,
 	KO_MSG_WINDOW,
-	KO_MSG_POST,  /* across hosts: what the sender waits for, */
-	KO_MSG_FAIL,  /* and what the communicator has failed with */
-	KO_MSG_DIAL,  /* for a lane, by someone who may have no lifeline */
-	KO_MSG_MEMORY /* of a GPU, at any time after the sender has said that it will come */
+	KO_MSG_POST,  /* across hosts: what the sender waits for */
+	KO_MSG_FAIL,  /* across hosts: what the communicator has failed with */
+	KO_MSG_DIAL,  /* a call for a lane, from a rank that may have no lifeline */
+	KO_MSG_MEMORY /* GPU memory, any time after the sender has said that it will come */
 };
 
 struct ko_msg {
 	uint32_t type; /* enum ko_msg_type */
-	/* HELLO, CALL: the sender's rank; ADDRESS: enum ko_role; GOODBYE: why, 0 or a kolo_status; FAIL: the same */
+	/* HELLO, DIAL    the sender's rank
+	 * ADDRESS        enum ko_role
+	 * GOODBYE, FAIL  the cause: a kolo_status (GOODBYE: 0 if there is none) */
 	int32_t value;
-	uint64_t
-		seq; /* CALL: lanes that the sender has joined before; GOODBYE: the last operation that the sender has finished; FAIL: 1 if that came after it had been made */
-	/* HELLO, CALL: the receiver's token; ADDRESS: the address; GOODBYE, FAIL: a text; POST: a ko_said */
+	/* DIAL           how many lanes the sender has joined before
+	 * GOODBYE        the last operation that the sender has finished
+	 * FAIL           1: the cause came after the communicator was made */
+	uint64_t seq;
+	/* HELLO, DIAL    the receiver's token
+	 * ADDRESS        the address
+	 * GOODBYE, FAIL  a text
+	 * POST           a struct ko_said */
 	unsigned char bytes[KO_TEXT];
 };
 
-/* Whose process is at the other end. *pidfd is -1 where it is this one or can't be seen. KOLO_EPEER when it has
- * ended (a child it forked may hold the socket), KOLO_EUNREACH when it is another user's; without a text. */
+/* Finds the process at the other end. *pidfd is -1 if it is this process, or it can't be seen.
+ * KOLO_EPEER: it has ended, though a child of it may hold the socket. KOLO_EUNREACH: it belongs to
+ * another user. Errors come without a text. */
 int ko_msg_process(int sock, int *pidfd);
 
-/* One message, and a descriptor with it unless fd is -1; -1 with errno. Does not block: a socket's buffer holds
- * more messages than are ever under way. */
+/* Sends one message, and the descriptor fd with it unless fd is -1. Returns 0, or -1 with errno.
+ * Does not block: a socket's buffer holds more messages than are ever under way. */
 int ko_msg_send(int sock, const struct ko_msg *msg, int fd);
 
 enum ko_heard { KO_HEARD_MSG, KO_HEARD_END, KO_HEARD_TRUNCATED };
 
-/* What the socket, which is ready to be read, has to say. *fd is the caller's, -1 when no descriptor came along. */
+/* Receives one message; the socket must be ready to be read. *fd is the descriptor that came with
+ * it, which the caller closes, or -1. */
 enum ko_heard ko_msg_recv(int sock, struct ko_msg *out, int *fd);
 
-/* Has a whole message come, or the end? Does not block. The kernel may say that a socket can be read when only a part of a
- * message has come, where it lacks memory. */
+/* Has a whole message come, or the end? Does not block. A kernel short of memory may report that a
+ * socket can be read when only a part of a message has come. */
 bool ko_msg_has_come(int sock);
 
-/* Makes a TCP socket ready for messages: it can be read when there is a whole one. */
+/* Prepares a TCP socket for messages: it can then be read when a whole message is there. */
 void ko_msg_prepare(int sock);
 
-/* A connection from one rank to another's listener, on the same host or another, or -1 with errno; ECONNREFUSED when nobody
- * listens there any more, EAGAIN when there was no answer until the deadline, EDESTADDRREQ when it has no address that
- * other hosts reach. */
+/* Connects a rank to another one's listener, on the same host or another. Returns the socket, or -1
+ * with errno:
+ *   ECONNREFUSED   nobody listens there any more
+ *   EAGAIN         no answer until the deadline
+ *   EDESTADDRREQ   that rank has no address that other hosts reach */
 int ko_msg_dial(const struct ko_entry *from, const struct ko_entry *to, int64_t deadline);
 
-/* The same without waiting: the connection may still be under way. */
+/* Starts to connect without waiting, as ko_msg_dial does: the connection may still be under way. */
 int ko_msg_start(const struct ko_entry *from, const struct ko_entry *to);
 
 #endif

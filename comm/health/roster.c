@@ -1,5 +1,6 @@
-/* Posting what a rank does, reading what others posted, sleeping until they ring, and the first cause of a failure. See
- * roster.h. */
+/* Posts what a rank does (ko_roster_enter), reads what others posted (ko_roster_desc), sleeps and
+ * wakes (ko_roster_sleep, ko_roster_wake), and keeps the first cause of a failure
+ * (ko_roster_fail). */
 #include "comm/health/roster.h"
 
 #include "comm/base/clock.h"
@@ -26,7 +27,8 @@ void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *d
 	uint64_t words[3];
 
 	memcpy(words, desc, sizeof(words));
-	/* Release and acquire on the words too: who sees one of them overwritten sees that `entered` moved on. */
+	/* The words too are stored with release and read with acquire: a reader that sees one
+	 * overwritten also sees that `entered` moved on. */
 #pragma GCC unroll 3
 	for (int i = 0; i < 3; i++)
 		atomic_store_explicit(&post->history[desc->seq % KO_HISTORY][i], words[i],
@@ -37,7 +39,8 @@ void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *d
 
 void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq)
 {
-	/* Pairs with the acquire where a dead rank's last operation is read: what it sent is there. */
+	/* Pairs with the acquire that reads a dead rank's last operation: who sees the number sees
+	 * what that rank sent. */
 	atomic_store_explicit(&roster->post[rank].finished, seq, memory_order_release);
 }
 
@@ -47,7 +50,7 @@ struct ko_said ko_roster_say(const struct ko_roster *roster, int rank)
 	uint64_t entered = atomic_load_explicit(&post->entered, memory_order_relaxed);
 	struct ko_said said = {
 		.finished = atomic_load_explicit(&post->finished, memory_order_relaxed),
-		.waiting_for = atomic_load_explicit(&post->waiting_for, memory_order_relaxed),
+		.waiting_for = ko_post_waits_for(post),
 		.complete = atomic_load_explicit(&post->complete, memory_order_relaxed),
 	};
 
@@ -67,7 +70,7 @@ void ko_roster_hear(struct ko_roster *roster, int rank, const struct ko_said *sa
 	if (said->desc.seq)
 		ko_roster_enter(roster, rank, &said->desc);
 	ko_roster_finish(roster, rank, said->finished);
-	atomic_store_explicit(&post->waiting_for, said->waiting_for, memory_order_relaxed);
+	ko_post_wait_for(post, said->waiting_for);
 	atomic_store_explicit(&post->complete, said->complete, memory_order_release);
 	atomic_store_explicit(&post->beat, ko_now_ms(), memory_order_relaxed);
 }
@@ -86,7 +89,7 @@ bool ko_roster_p2p(const struct ko_roster *roster, int rank, struct ko_desc *out
 {
 	uint64_t words[3];
 
-	/* Only for people: that its words may be of two descriptors does no harm. */
+	/* Only for people: it does no harm if the words are of two descriptors. */
 	for (int i = 0; i < 3; i++)
 		words[i] = atomic_load_explicit(&roster->post[rank].pair[i], memory_order_relaxed);
 	memcpy(out, words, sizeof(*out));
@@ -98,7 +101,7 @@ void ko_roster_wake(struct ko_roster *roster, int rank, int nranks)
 	for (int r = 0; r < nranks; r++) {
 		struct ko_post *post = &roster->post[r];
 
-		if (atomic_load_explicit(&post->waiting_for, memory_order_relaxed) != rank + 1 &&
+		if (ko_post_waits_for(post) != rank &&
 		    !atomic_load_explicit(&post->any, memory_order_relaxed))
 			continue;
 		atomic_fetch_add_explicit(&post->bell, 1, memory_order_relaxed);
@@ -126,12 +129,13 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 	for (int i = 0; i < 3; i++)
 		words[i] = atomic_load_explicit(&post->history[seq % KO_HISTORY][i], memory_order_acquire);
 	memcpy(out, words, sizeof(*out));
-	/* The words are whole if their writer has not come round to them since. A rank of another host has told some only. */
+	/* The words are whole if their writer has not come round to them since. A rank of another
+	 * host has posted only some operations. */
 	return out->seq == seq &&
 	       atomic_load_explicit(&post->entered, memory_order_relaxed) < seq + KO_HISTORY - 1;
 }
 
-/* "n=1024, f32, sum, root 3" */
+/* Writes the arguments, for example "n=1024, f32, sum, root 3". */
 static void describe_arguments(const struct ko_desc *desc, char *out, size_t len)
 {
 	const char *type = kolo_type_name((enum kolo_type)desc->type);
@@ -140,7 +144,7 @@ static void describe_arguments(const struct ko_desc *desc, char *out, size_t len
 	char n[32] = "", counts[48] = "", root[24] = "";
 
 	if (desc->how & KO_UNEVEN && desc->coll != KO_REDUCE_SCATTER && desc->coll != KO_ALL_GATHER)
-		snprintf(n, sizeof(n), "any n"); /* each pair of ranks has its own */
+		snprintf(n, sizeof(n), "any n"); /* each pair of ranks has its own n */
 	else
 		snprintf(n, sizeof(n), "n=%" PRIu64, desc->n);
 	if (ko_coll_has_root(desc->coll))
@@ -200,16 +204,16 @@ uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc)
 
 bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text, bool later)
 {
-	uint32_t none = 0;
+	uint32_t none = KO_SOUND;
 
-	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, 2 + (uint32_t)rank,
+	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, KO_FAILING + (uint32_t)rank,
 						     memory_order_relaxed, memory_order_relaxed))
 		return false;
 	roster->code = code;
 	roster->later = later;
 	snprintf(roster->text, sizeof(roster->text), "%s", text);
 	/* Pairs with the acquire in ko_roster_cause. */
-	atomic_store_explicit(&roster->failed, 1, memory_order_release);
+	atomic_store_explicit(&roster->failed, KO_FAILED, memory_order_release);
 	return true;
 }
 
@@ -220,20 +224,21 @@ bool ko_roster_complete(const struct ko_roster *roster, int rank)
 
 bool ko_roster_failed_later(const struct ko_roster *roster)
 {
-	return atomic_load_explicit(&roster->failed, memory_order_acquire) == 1 && roster->later;
+	return atomic_load_explicit(&roster->failed, memory_order_acquire) == KO_FAILED && roster->later;
 }
 
 int ko_roster_cause(const struct ko_roster *roster)
 {
-	enum { PATIENCE_MS = 200 }; /* the writer needs nanoseconds, unless it was killed there */
+	/* ms: the writer needs nanoseconds, unless it was killed meanwhile */
+	enum { PATIENCE_MS = 200 };
 	uint32_t failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
 
-	for (int ms = 0; failed > 1 && ms < PATIENCE_MS; ms++) {
+	for (int ms = 0; failed >= KO_FAILING && ms < PATIENCE_MS; ms++) {
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 		failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
 	}
-	if (failed > 1)
+	if (failed >= KO_FAILING)
 		return ko_fail(KOLO_EPEER, "rank %u failed, and ended or stopped before it could say why",
-			       failed - 2);
-	return failed ? ko_fail(roster->code, "%s", roster->text) : 0;
+			       failed - KO_FAILING);
+	return failed == KO_FAILED ? ko_fail(roster->code, "%s", roster->text) : 0;
 }

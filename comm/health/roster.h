@@ -1,6 +1,7 @@
-/* The roster: shared memory in which every rank of a communicator posts what it is doing, and the first that
- * meets a failure writes why. It is how ranks find out that they disagree, whom everyone waits for, and what went
- * wrong elsewhere. Rank 0 makes it; all ranks map it. */
+/* The roster: shared memory in which each rank of a communicator posts what it is doing. The first
+ * rank that meets a failure writes the cause there. So ranks find out that they disagree, which
+ * rank all others wait for, and what went wrong elsewhere. Rank 0 makes the roster; all ranks map
+ * it. */
 #ifndef COMM_HEALTH_ROSTER_H
 #define COMM_HEALTH_ROSTER_H
 
@@ -12,80 +13,116 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a rank was asked to do. Equal on all ranks, or they disagree. Posted as three words. */
+/* An operation as one rank's caller gave it. If it is not equal on all ranks, they disagree. Posted
+ * as three words. */
 struct ko_desc {
-	uint64_t seq; /* counts the communicator's operations from 1; 0: it is being made */
-	uint64_t n;   /* as the caller gave it; of counts their sum */
-	int32_t root; /* -1 where there is none; of counts a hash */
+	/* counts the communicator's operations from 1; 0: the communicator is being made */
+	uint64_t seq;
+	uint64_t n;   /* as the caller gave it; for uneven counts, their sum */
+	int32_t root; /* -1: none; for uneven counts, a hash of them */
 	uint8_t coll; /* enum ko_coll */
 	uint8_t type; /* enum kolo_type */
-	uint8_t op;   /* enum kolo_op, KO_OP_PREMUL for ops made at run time */
-	uint8_t how;  /* enum ko_how, several of them */
+	uint8_t op;   /* enum kolo_op, or KO_OP_PREMUL for ops made at run time */
+	uint8_t how;  /* enum ko_how values, or-ed */
 };
 
 enum { KO_OP_PREMUL = 0x80 };
 
-/* Called with counts; recorded on a stream. */
+/* KO_UNEVEN: called with counts. KO_RECORDED: recorded on a stream. */
 enum ko_how { KO_UNEVEN = 1, KO_RECORDED = 2 };
 
-/* Operations back that a rank's descriptors can be looked up: more than the slots of a link let it run ahead. */
+/* How many of a rank's last operations can be looked up: more than the slots of a link let it run
+ * ahead. */
 enum { KO_HISTORY = 128 };
 
-/* One rank's lines. Written by that rank alone. */
+/* One rank's part of the roster. Only that rank writes it. */
 struct ko_post {
-	/* seq of the operation it is in, or was in last; 0: none yet */
+	/* seq of the operation that it is in, or was in last; 0: none yet */
 	_Alignas(64) _Atomic uint64_t entered;
-	_Atomic uint64_t finished;   /* seq of the last one it has done its part of; <= entered */
-	_Atomic int64_t beat;        /* ko_now_ms() of its last look around while waiting */
-	_Atomic int32_t waiting_for; /* 1 + the rank it has been waiting for for a while; 0: nobody */
-	_Atomic uint32_t complete;   /* 1: its communicator is made */
-	_Atomic uint32_t any;        /* 1: it waits for others, too: whoever does something wakes it */
-	_Atomic uint32_t bell;       /* a futex: it may sleep on it until the one it waits for rings */
-	/* What it has measured of reading what prev has at `buffer`, where its token lies; 0 where not everyone's can be
-	 * read. Rank 0 reads them a lap of the ring later */
+	/* seq of the last operation of which it has done its part; <= entered */
+	_Atomic uint64_t finished;
+	_Atomic int64_t beat; /* ko_now_ms() when it last looked around while it waited */
+	/* the rank that it has waited for for a while, plus 1, so that fresh memory, all zeros,
+	 * means nobody. Only ko_post_waits_for and ko_post_wait_for use it */
+	_Atomic int32_t waiting_for;
+	_Atomic uint32_t complete; /* 1: it has made the communicator */
+	/* 1: it waits for other ranks too: each rank that does something wakes it */
+	_Atomic uint32_t any;
+	/* a futex on which it may sleep until the rank that it waits for rings */
+	_Atomic uint32_t bell;
+	/* Its measurement of reading prev's memory at `buffer`, where prev's token lies: ns, and
+	 * bytes per ns. 0: some rank's memory can't be read. Rank 0 reads these a lap of the ring
+	 * later */
 	double read_ns, read_bytes_per_ns;
 	uint64_t buffer;
 	_Atomic uint64_t history[KO_HISTORY][3];
-	/* While it waits in something that ranks do in pairs: the descriptor of that; else zero */
+	/* While it waits in something that ranks do in pairs: the descriptor of that; else zeros */
 	_Atomic uint64_t pair[3];
 };
 
-struct ko_roster {
-	_Atomic uint32_t
-		failed; /* 0: no; 1: code and text can be read; 2 + rank: that rank is writing them */
-	int32_t code;
-	bool later; /* a rank that had made the communicator did it; others may be making it still */
-	char text[KO_TEXT];
-	_Alignas(64) _Atomic uint32_t sleepers; /* ranks that wait for their bell; hardly ever written */
-	struct ko_post post[];                  /* by rank */
+enum ko_failed {
+	KO_SOUND,  /* the communicator has not failed */
+	KO_FAILED, /* it has failed: code and text can be read */
+	KO_FAILING /* plus a rank: that rank is writing code and text */
 };
 
-/* What a rank tells those of other hosts, which have a roster of their own. Plain bytes: it travels. */
+struct ko_roster {
+	/* enum ko_failed; KO_FAILING + the rank that is writing code and text */
+	_Atomic uint32_t failed;
+	int32_t code;
+	/* the cause came from a rank that had made the communicator; others may be making it
+	 * still */
+	bool later;
+	char text[KO_TEXT];
+	/* how many ranks sleep until they are rung; rarely written */
+	_Alignas(64) _Atomic uint32_t sleepers;
+	struct ko_post post[]; /* by rank */
+};
+
+/* What a rank tells ranks of other hosts, which have rosters of their own. Plain bytes: ranks send
+ * it to each other. */
 struct ko_said {
-	struct ko_desc desc; /* of the operation that it is in, or was in last; seq 0: none, here and below */
-	struct ko_desc before; /* of the one before that */
+	struct ko_desc desc;   /* the operation that it is in, or was in last; seq 0: none */
+	struct ko_desc before; /* the operation before that; seq 0: none */
 	uint64_t finished;
-	int32_t waiting_for;
+	int32_t waiting_for; /* the rank that it has waited for for a while, or KO_NOBODY */
 	uint32_t complete;
 };
 
-/* What this rank's post says; and what another one's says from now on. */
+enum { KO_NOBODY = -1 };
+
+/* The rank that the post's rank has waited for for a while, or KO_NOBODY. */
+static inline int32_t ko_post_waits_for(const struct ko_post *post)
+{
+	return atomic_load_explicit(&post->waiting_for, memory_order_relaxed) - 1;
+}
+
+/* Posts that the post's rank waits for `peer`, or for KO_NOBODY. */
+static inline void ko_post_wait_for(struct ko_post *post, int32_t peer)
+{
+	atomic_store_explicit(&post->waiting_for, peer + 1, memory_order_relaxed);
+}
+
+/* Reads the post of `rank` (ko_roster_say), and writes what another rank has said into its post
+ * (ko_roster_hear). */
 struct ko_said ko_roster_say(const struct ko_roster *roster, int rank);
 void ko_roster_hear(struct ko_roster *roster, int rank, const struct ko_said *said);
 
 size_t ko_roster_len(int nranks);
 
-/* `rank` starts the operation, and has done its part of it. */
+/* Posts that `rank` starts an operation (enter), or has done its part of it (finish). */
 void ko_roster_enter(struct ko_roster *roster, int rank, const struct ko_desc *desc);
 void ko_roster_finish(struct ko_roster *roster, int rank, uint64_t seq);
 
-/* `rank` waits in something that ranks do in pairs, NULL: not any more. */
+/* Posts that `rank` waits in something that ranks do in pairs. desc NULL: it no longer does. */
 void ko_roster_post_p2p(struct ko_roster *roster, int rank, const struct ko_desc *desc);
 
-/* What that is; false when it is not in one, or has not waited in it for a while. */
+/* Reads what ko_roster_post_p2p posted. False: `rank` is in nothing of that kind, or has not waited
+ * in it for a while. */
 bool ko_roster_p2p(const struct ko_roster *roster, int rank, struct ko_desc *out);
 
-/* `rank` has done what others may wait for; who sleeps over it is woken. */
+/* Wakes the ranks that sleep until `rank` does something. ko_roster_ring does so only if any rank
+ * sleeps. */
 void ko_roster_wake(struct ko_roster *roster, int rank, int nranks);
 static inline void ko_roster_ring(struct ko_roster *roster, int rank, int nranks)
 {
@@ -93,37 +130,42 @@ static inline void ko_roster_ring(struct ko_roster *roster, int rank, int nranks
 		ko_roster_wake(roster, rank, nranks);
 }
 
-/* `rank` sleeps until the one it waits for rings, but for `us` microseconds at most, less than a second. */
+/* Lets `rank` sleep until the rank that it waits for rings, but at most `us` microseconds, less
+ * than 1 s. */
 void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us);
 
-/* What `rank` posted for its operation `seq`; false when it has not come there or it is too long ago. */
+/* Reads what `rank` posted for its operation `seq`. False: it has not come there yet, or it is too
+ * long ago. */
 bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out);
 
-/* Is it something that two ranks do with each other, and the others need not know of? */
+/* Is it something between two ranks, which the others need not know of? */
 static inline bool ko_desc_is_p2p(const struct ko_desc *desc)
 {
 	return desc->coll >= KO_SEND_TO;
 }
 
-/* "#7 all_reduce(n=1024, f32, sum)". Returns out. */
+/* Writes for example "#7 all_reduce(n=1024, f32, sum)". Returns out. */
 enum { KO_DESC_TEXT = 128 };
 const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT]);
 
-/* The history of a rank's operations in a number: `history` of those before, 0 at first, and one more. Two ranks that
- * disagree about any of them have, in all likelihood, different ones from then on, in each half of the bits. */
+/* Hashes a rank's operations into one number: `history` covers those before (0 at first), and
+ * `desc` is the next. If two ranks disagree about any operation, their numbers very probably differ
+ * from then on, in each half of the bits. */
 uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc);
 
-/* `rank` writes the cause of the communicator's failure, and whether that came after the rank at fault had made it; false
- * when one was there already. From any thread. */
+/* Writes the cause of the communicator's failure, for `rank`. later: the cause came after the rank
+ * at fault had made the communicator. False: a cause was there already. From any thread. */
 bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *text, bool later);
 
 /* Has `rank` made its communicator? */
 bool ko_roster_complete(const struct ko_roster *roster, int rank);
 
-/* Has the communicator failed by what a rank did after it had made it? Others may still be making it. */
+/* Has the communicator failed by what a rank did after it had made it? Other ranks may still be
+ * making it. */
 bool ko_roster_failed_later(const struct ko_roster *roster);
 
-/* 0, or the code of the failure, with its text as the calling thread's error. From any thread. */
+/* The code of the communicator's failure, or 0. Its text becomes the calling thread's error text.
+ * From any thread. */
 int ko_roster_cause(const struct ko_roster *roster);
 
 #endif

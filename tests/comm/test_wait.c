@@ -14,7 +14,7 @@ static void *sleep_often(void *arg)
 {
 	struct ko_roster *roster = arg;
 
-	atomic_store(&roster->post[1].waiting_for, 2 + 1);
+	ko_post_wait_for(&roster->post[1], 2);
 	for (int k = 0; k < TIMES; k++)
 		ko_roster_sleep(roster, 1, MOST_US);
 	return NULL;

@@ -1,5 +1,5 @@
-/* Joining a meeting point (ko_boot_join), and the ring of those who have joined. boot_server.c is the serving side,
- * boot_wire.h what both say. */
+/* Joins a meeting point (ko_boot_join), and makes the ring of the ranks that have joined
+ * (ko_boot_ring). server.c is the serving side; wire.h has what both sides say. */
 #include "comm/bootstrap/boot.h"
 
 #include "comm/base/clock.h"
@@ -14,23 +14,25 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 2000 }; /* for the server's answer to arrive */
+enum { GRACE_MS = 2000 }; /* ms in which the server's answer may still arrive */
 
-/* A conversation with who serves the id. */
+/* The connection to the server. */
 struct server {
 	int fd;
-	int pidfd; /* the id's maker, whose socket a child of it may keep open; -1 where it can't be seen */
+	/* the process that made the id; -1: it can't be seen. Needed because a child of it may keep
+	 * its socket open */
+	int pidfd;
 	int64_t deadline;
 	const struct ko_meeting *m;
 };
 
-/* Who serves, in words. */
+/* The server's name, for error texts. */
 static const char *server_name(const struct ko_meeting *m)
 {
 	return m->by_rank_0 ? "rank 0" : "the process that made the id";
 }
 
-/* `len` bytes from the server. */
+/* Reads `len` bytes from the server. */
 static int read_all(const struct server *s, void *to, size_t len)
 {
 	for (size_t at = 0; at < len;) {
@@ -94,7 +96,7 @@ static int talk(const struct server *s, const struct ko_entry *mine, int timeout
 	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text) : read_table(s, table, mine->nranks);
 }
 
-/* *pidfd is -1 where the maker is this process or can't be seen. */
+/* Opens the process that made the id. *pidfd is -1 if that is this process, or it can't be seen. */
 static int open_maker(const struct ko_meeting *m, int *pidfd)
 {
 	if (!m->pidns || m->pidns != ko_boot_pidns() || m->pid == getpid())
@@ -107,7 +109,7 @@ static int open_maker(const struct ko_meeting *m, int *pidfd)
 	return 0;
 }
 
-/* The address from which the server was reached, if it has any. */
+/* Calls `reached` with the address from which this rank reached the server, if it is TCP. */
 static int tell_address(const struct server *s, ko_boot_reached_fn *reached, void *arg, struct ko_entry *mine)
 {
 	union ko_net here = { 0 };
@@ -132,7 +134,9 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 	rc = open_maker(m, &s.pidfd);
 	if (rc == 0)
 		rc = ko_boot_dial(m, mine->rank, s.pidfd, s.deadline, &s.fd);
-	if (timeout_ms) /* the server ends a wait that is too long, and says who is missing; this comes after */
+	/* the server ends a wait that is too long and names the missing ranks; this deadline is
+	 * later */
+	if (timeout_ms)
 		s.deadline = ko_now_ms() + timeout_ms + GRACE_MS;
 	if (rc == 0)
 		rc = tell_address(&s, reached, arg, mine);
@@ -147,7 +151,7 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 
 /* ---- The ring ------------------------------------------------------------------------------------------- */
 
-/* Ranks of a host one after the other, the lowest first. */
+/* Orders ranks by host, and by number within a host. */
 static int by_machine(const void *a, const void *b)
 {
 	const struct ko_entry *x = *(const struct ko_entry *const *)a,

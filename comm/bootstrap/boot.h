@@ -1,28 +1,37 @@
-/* Rendezvous: how ranks that know nothing but a meeting point find each other. One process serves it: the maker of
- * the id, or rank 0 where a launcher's environment says where to meet (job.h). Every rank connects, shows the
- * secret, says who it is, and gets the table of all ranks when the last has come. After that the point is closed
- * and the ranks talk to each other directly (lifeline.h). */
+/* How ranks that know only a meeting point find each other. One process serves the meeting point:
+ * the one that made the id, or rank 0 if the environment says where to meet (launcher.h). Every
+ * rank connects, shows the secret and says who it is. When the last rank has come, each gets the
+ * table of all ranks. Then the meeting point is closed, and ranks talk to each other directly
+ * (lifeline.h). */
 #ifndef COMM_BOOTSTRAP_BOOT_H
 #define COMM_BOOTSTRAP_BOOT_H
 
 #include "comm/bootstrap/entry.h"
 #include "comm/plan/ring.h"
 
-/* The meeting point that an id names. Errors: KOLO_EINVAL (not an id). */
+/* Reads the meeting point from an id. Errors: KOLO_EINVAL: it is no id. */
 int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out);
 
-/* Called when the meeting point has been reached, from the address `here`, before the others are told of *mine. Errors:
- * end the joining. */
+/* Called when a TCP meeting point has been reached from the address `here`, before the others are
+ * told of *mine. An error ends the joining. */
 typedef int ko_boot_reached_fn(void *arg, const union ko_net *here, struct ko_entry *mine);
 
-/* Joins the meeting point, which is served first if that is this rank's part, and fills table[0..nranks) by rank;
- * `reached` is called with arg where that is a TCP one. Blocks until all have joined or timeout_ms have passed (0:
- * never). Errors: KOLO_EINVAL (ranks that contradict each other), KOLO_EUNREACH (nobody serves it, the port is taken), KOLO_ETIMEDOUT (names the missing), KOLO_EPEER,
- * KOLO_ENOTSUP (another version), KOLO_ESYS. */
+/* Joins the meeting point, and fills table[0..nranks) in the order of ranks. If this rank serves
+ * the point, it starts that first. Calls `reached` with `arg` if the point is a TCP one. Blocks
+ * until all ranks have joined, or for timeout_ms milliseconds (0: without limit).
+ *
+ * Errors:
+ *   KOLO_EINVAL      ranks contradict each other
+ *   KOLO_EUNREACH    nobody serves the point, or its port is taken
+ *   KOLO_ETIMEDOUT   some ranks did not come; the text names them
+ *   KOLO_EPEER       a rank or the server has ended
+ *   KOLO_ENOTSUP     a rank uses another version of Kolo
+ *   KOLO_ESYS */
 int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_ms,
 		 ko_boot_reached_fn *reached, void *arg, struct ko_entry *table);
 
-/* The ring of the ranks of a table, by the hosts where they run. The caller frees it. Takes time n log n. Errors: KOLO_ENOMEM. */
+/* Makes the ring of the table's ranks, from the hosts where they run. The caller frees it with
+ * ko_ring_free. Takes time n log n. Errors: KOLO_ENOMEM. */
 int ko_boot_ring(const struct ko_entry *table, int nranks, struct ko_ring *out);
 
 #endif

@@ -1,6 +1,9 @@
-/* Finding who serves a meeting point. All candidates (every address of the host, every port that may be meant) are
- * tried at once and again until one greets with the right tag: so an interface is used because it was reached, a port
- * that belongs to another program does no harm, and rank 0 may come last. */
+/* Finds the server of a meeting point (ko_boot_dial). It tries all candidates at once, and again
+ * and again, until one greets with the right tag. Candidates are all addresses of the host with all
+ * ports that may be meant.
+ *
+ * So an interface is used if the server can be reached through it. A port of another program does
+ * no harm. And rank 0 may start last. */
 #include "comm/base/clock.h"
 #include "comm/bootstrap/wire.h"
 #include "comm/sys/net.h"
@@ -12,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { AGAIN_MS = 50 }; /* between two tries */
+enum { AGAIN_MS = 50 }; /* ms between two tries */
 
 struct candidate {
 	union {
@@ -22,18 +25,18 @@ struct candidate {
 	} to;
 	socklen_t len;
 	int fd, connected;
-	int err;       /* errno of the last try */
-	int64_t since; /* when it was begun */
+	int err;       /* errno of the last try; 0: none failed */
+	int64_t since; /* ko_now_ms() when the last try began */
 	size_t got;
 	struct ko_boot_greeting greeting;
 };
 
 struct search {
 	const struct ko_meeting *m;
-	union ko_net from[KO_NET_MAX]; /* addresses of KOLO_IFACE: nfrom of them */
+	union ko_net from[KO_NET_MAX]; /* the addresses of KOLO_IFACE, `nfrom` of them */
 	int nfrom;
 	struct candidate *candidates;
-	struct pollfd *polls; /* n + 1: the id's maker last */
+	struct pollfd *polls; /* n + 1: the last one is for the process that made the id */
 	int n;
 };
 
@@ -47,7 +50,8 @@ static void hang_up(struct candidate *c, int err)
 	c->err = err;
 }
 
-/* With KOLO_IFACE connections leave from there; an address of a kind that it has not is not tried. */
+/* If KOLO_IFACE is set, connections leave from its addresses. A candidate of a family that it lacks
+ * is not tried. Returns an errno. */
 static int leave_from(const struct search *s, const struct candidate *c)
 {
 	for (int i = 0; i < s->nfrom; i++)
@@ -56,7 +60,8 @@ static int leave_from(const struct search *s, const struct candidate *c)
 	return s->nfrom && c->to.any.sa_family != AF_UNIX ? EAFNOSUPPORT : 0;
 }
 
-/* The socket of a named meeting point could be anyone's. */
+/* Checks that the socket of a named meeting point belongs to this user: anybody may take such a
+ * name. */
 static int check_user(const struct search *s, const struct candidate *c)
 {
 	struct ucred cred;
@@ -72,7 +77,8 @@ static int check_user(const struct search *s, const struct candidate *c)
 		s->m->what, s->m->name, (int)cred.pid, (int)cred.uid);
 }
 
-/* A connect to a port of this host that nobody serves may get that very port as its own, and then it has itself. */
+/* Is the connection one to itself? If nobody serves a port of this host, connect may use that very
+ * port as its own. */
 static bool is_own_end(const struct candidate *c)
 {
 	union ko_net here, there;
@@ -90,7 +96,8 @@ static int take_connection(const struct search *s, struct candidate *c)
 	c->connected = 1;
 	if (!is_own_end(c))
 		return check_user(s, c);
-	setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)); /* the port is rank 0's */
+	/* frees the port at once: it is rank 0's */
+	setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	hang_up(c, ECONNREFUSED);
 	return 0;
 }
@@ -113,7 +120,8 @@ static int begin(const struct search *s, struct candidate *c)
 	return 0;
 }
 
-/* The candidate's socket is ready. 1: this is the one; 0: not yet, or not this time; or an error. */
+/* The candidate's socket is ready. 1: it is the server; 0: not yet, or not this time; else an
+ * error. */
 static int look_at(const struct search *s, struct candidate *c)
 {
 	int err = 0, rc;
@@ -144,7 +152,8 @@ static int look_at(const struct search *s, struct candidate *c)
 	return 0;
 }
 
-/* Opens what is closed, waits a little, looks at what has come. As look_at; *out is the connection. */
+/* Starts new tries, waits up to AGAIN_MS, and looks at what has come. 1: *out is the connection to
+ * the server; 0: not yet; else an error. */
 static int try_all(const struct search *s, int maker, int *out)
 {
 	for (int i = 0; i < s->n; i++) {
@@ -213,7 +222,7 @@ static const char *say_reason(int err)
 	}
 }
 
-/* An id that is not served now never will be. */
+/* Gives up on an id that nobody serves: nobody ever will. */
 static int check_id(const struct search *s)
 {
 	const struct candidate *c = &s->candidates[0];

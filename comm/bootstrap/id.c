@@ -1,5 +1,5 @@
-/* Ids: kolo_id_create serves a new meeting point and puts all that ranks must know of it into 128 bytes; ko_meeting_of_id takes
- * it out again. */
+/* Ids. kolo_id_create serves a new meeting point, and writes what ranks must know of it into 128
+ * bytes. ko_meeting_of_id reads it from there. */
 #include "comm/bootstrap/boot.h"
 #include "comm/bootstrap/wire.h"
 #include "comm/sys/net.h"
@@ -28,7 +28,8 @@ int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out)
 	return 0;
 }
 
-/* On KOLO_IFACE's address, else the loopback interface: nobody said that other hosts are to come. */
+/* Listens on KOLO_IFACE's address, or else on the loopback interface: then only this host reaches
+ * it. */
 static int listen_for_id(struct ko_boot_id *id, int *listener)
 {
 	union ko_net at[KO_NET_MAX];

@@ -1,7 +1,9 @@
-/* Launchers tell a process its rank in variables of their own. Each launcher is a row of the table: what it must set,
- * and how its ranks find a meeting point without being told an address. The rows are in order of nearness: a launcher
- * that may stand around another one comes later. KOLO_ID, KOLO_ROOT and KOLO_JOB change where the ranks of any
- * launcher meet. */
+/* Reads the job from the environment (ko_launcher_read, kolo_job_get). Each launcher gives a
+ * process its rank in variables of its own. It is a row of the table: the variables that it must
+ * set, and how its ranks find a meeting point without an address.
+ *
+ * A launcher that may have started another one stands later in the table. KOLO_ID, KOLO_ROOT and
+ * KOLO_JOB change where the ranks of any launcher meet. */
 #include "comm/bootstrap/launcher.h"
 
 #include "comm/base/error.h"
@@ -19,19 +21,21 @@
 
 enum { MAX_OTHERS = 3, AGENT_PORTS = 16, MAX_JOB = 200 };
 
-/* A job of a launcher. */
+/* A launcher: how it describes a job. */
 struct launcher {
-	const char *name; /* as KOLO_LAUNCHER has it */
+	const char *name; /* its name in KOLO_LAUNCHER */
 	const char *rank, *nranks;
-	const char *others[MAX_OTHERS]; /* needed besides, to find the meeting point */
-	const char *local;              /* ranks on this host; NULL: not told */
-	bool outer;                     /* yields to any other: a resource manager that starts launchers */
+	const char *others[MAX_OTHERS]; /* variables also needed, to find the meeting point */
+	/* the variable with the number of ranks on this host; NULL: none */
+	const char *local;
+	/* any other launcher has priority: this is a resource manager, which may start launchers */
+	bool outer;
 	int (*meet)(struct ko_meeting *out);
 };
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-/* The variable, NULL when it is unset or empty. */
+/* The variable's value; NULL if it is unset or empty. */
 static const char *get(const char *name)
 {
 	const char *text = getenv(name);
@@ -52,7 +56,7 @@ static int parse_number(const char *text, long min, long max, int *out)
 		       : KOLO_EINVAL;
 }
 
-/* Appends to a text that is cut where the room ends. */
+/* Appends to a text, which is cut if there is no more room. */
 __attribute__((format(printf, 3, 4))) static void append(char *out, size_t room, const char *fmt, ...)
 {
 	size_t at = strlen(out);
@@ -65,7 +69,8 @@ __attribute__((format(printf, 3, 4))) static void append(char *out, size_t room,
 
 /* ---- Meeting points ------------------------------------------------------------------------------------- */
 
-/* FNV-1a with 64 bits. It keeps jobs apart; it protects nothing that the text did not. */
+/* Hashes a text (FNV-1a, 64 bits). It keeps jobs apart. It is no protection: who knows the text
+ * knows the hash. */
 static uint64_t hash(const char *text, uint64_t salt)
 {
 	uint64_t h = 0xcbf29ce484222325u ^ salt;
@@ -84,7 +89,7 @@ static void fill(unsigned char *out, size_t len, const char *identity, uint64_t 
 	}
 }
 
-/* What all ranks of a job derive alike from what names it. */
+/* Sets what all ranks of a job derive from the text that identifies it. */
 static void set_identity(struct ko_meeting *m, const char *identity)
 {
 	m->by_rank_0 = true;
@@ -93,7 +98,8 @@ static void set_identity(struct ko_meeting *m, const char *identity)
 	fill(m->proof, sizeof(m->proof), identity, 200);
 }
 
-/* On one host a name is enough: an abstract socket, open to processes of the same user only. */
+/* Ranks of one host meet at an abstract socket, whose name is derived from `identity`. Only
+ * processes of the same user may use it. */
 static void meet_by_name(struct ko_meeting *m, const char *identity)
 {
 	char text[1024];
@@ -106,7 +112,8 @@ static void meet_by_name(struct ko_meeting *m, const char *identity)
 	m->nports = 1;
 }
 
-/* Started by hand: what is started from one terminal or one script is one job, unless KOLO_JOB says otherwise. */
+/* For ranks started by hand: all processes of one terminal or script are one job, unless KOLO_JOB
+ * says otherwise. */
 static int meet_in_session(struct ko_meeting *m)
 {
 	char text[64];
@@ -116,7 +123,8 @@ static int meet_in_session(struct ko_meeting *m)
 	return 0;
 }
 
-/* The agent may own MASTER_PORT itself, so rank 0 takes the first free one from there. */
+/* torchrun's agent may use MASTER_PORT itself, so rank 0 takes the first free port from there
+ * on. */
 static int meet_at_master(struct ko_meeting *m)
 {
 	const char *host = get("MASTER_ADDR"), *port = get("MASTER_PORT"), *run = get("TORCHELASTIC_RUN_ID");
@@ -135,7 +143,8 @@ static int meet_at_master(struct ko_meeting *m)
 
 static int meet_openmpi(struct ko_meeting *m)
 {
-	const char *dir = get("PMIX_SERVER_TMPDIR"); /* a namespace is a number that may come again */
+	/* a namespace is a number that may be used again */
+	const char *dir = get("PMIX_SERVER_TMPDIR");
 	char text[512];
 
 	snprintf(text, sizeof(text), "Open MPI job %s in %s", get("PMIX_NAMESPACE"), dir ? dir : "-");
@@ -143,8 +152,8 @@ static int meet_openmpi(struct ko_meeting *m)
 	return 0;
 }
 
-/* PMI names a job on the wire only, and an MPI in this process may be using it. On one host its server is as good a
- * name: the process that made the socket pair. */
+/* PMI names a job only in its protocol, which an MPI in this process may be using. On one host the
+ * process that made PMI_FD's socket pair identifies the job as well. */
 static int meet_pmi(struct ko_meeting *m)
 {
 	const char *job = get("PMI_JOBID"), *fd = get("PMI_FD");
@@ -178,7 +187,7 @@ static int meet_slurm(struct ko_meeting *m)
 	return 0;
 }
 
-/* "10.0.0.7:5000", "node7:5000", "[::1]:5000" */
+/* Parses KOLO_ROOT: "10.0.0.7:5000", "node7:5000" or "[::1]:5000". */
 static int meet_at_root(struct ko_meeting *m, const char *root)
 {
 	const char *colon = strrchr(root, ':'), *job = get("KOLO_JOB");
@@ -252,13 +261,13 @@ static const struct launcher launchers[] = {
 };
 enum { NLAUNCHERS = sizeof(launchers) / sizeof(launchers[0]) };
 
-/* With these the others are not needed: they say where to meet. */
+/* Does the environment say where to meet? Then a launcher's `others` are not needed. */
 static bool place_is_given(void)
 {
 	return get("KOLO_ID") || get("KOLO_ROOT") || get("KOLO_JOB");
 }
 
-/* The k-th variable that the launcher must set, NULL behind the last. */
+/* The k-th variable that the launcher must set; NULL after the last. */
 static const char *needed(const struct launcher *l, int k)
 {
 	if (k < 2)
@@ -279,7 +288,7 @@ static bool is_there(const struct launcher *l)
 	return get(l->rank) || get(l->nranks);
 }
 
-/* "KOLO_RANK=1 without KOLO_NRANKS" */
+/* Appends what is set and what is missing: "kolo: KOLO_RANK=1 without KOLO_NRANKS". */
 static void describe(const struct launcher *l, char *out, size_t room)
 {
 	const char *missing = "";
@@ -335,7 +344,8 @@ static int choose_by_name(const char *name, const struct launcher **out)
 	return ko_fail(KOLO_EINVAL, "KOLO_LAUNCHER=%s: want one of %s", name, known);
 }
 
-/* Two launchers of the same kind must say the same: which one started the other can't be seen. */
+/* Two launchers that may have started each other must agree: which one is the inner one can't be
+ * known. */
 static int check_agreement(const struct launcher *a, const struct launcher *b)
 {
 	int rank_a, nranks_a, rank_b, nranks_b, rc;
@@ -350,7 +360,7 @@ static int check_agreement(const struct launcher *a, const struct launcher *b)
 		a->rank, rank_a, a->nranks, nranks_a, b->rank, rank_b, b->nranks, nranks_b, a->name, b->name);
 }
 
-/* The launcher that this job is of; NULL when there is no sign of one. */
+/* Chooses the launcher that counts. *out is NULL if there is no sign of any. */
 static int choose(const struct launcher **out)
 {
 	const char *name = get("KOLO_LAUNCHER");
@@ -360,14 +370,15 @@ static int choose(const struct launcher **out)
 	*out = NULL;
 	if (name)
 		return choose_by_name(name, out);
-	if (is_there(&launchers[0])) { /* said to Kolo itself: nothing else counts */
+	if (is_there(&launchers[0])) { /* Kolo's own variables: no others count */
 		*out = &launchers[0];
 		return is_complete(*out) ? 0 : fail_incomplete(*out);
 	}
 	for (int i = 1; rc == 0 && i < NLAUNCHERS; i++) {
 		const struct launcher *l = &launchers[i];
 
-		half |= is_there(l) && !l->outer; /* a batch script is no rank, and no half of one */
+		/* a resource manager's batch script is no rank, so no half of a job either */
+		half |= is_there(l) && !l->outer;
 		if (is_complete(l) && !*out)
 			*out = l;
 		else if (is_complete(l) && !l->outer)
@@ -378,7 +389,7 @@ static int choose(const struct launcher **out)
 	return rc;
 }
 
-/* Ranks on several hosts have no common name to meet at. */
+/* A meeting point that is a name needs all ranks on one host. */
 static int check_one_host(const struct launcher *l, int nranks)
 {
 	const char *text = l->local ? get(l->local) : NULL, *nodes = get("SLURM_STEP_NUM_NODES");
@@ -408,7 +419,7 @@ static int choose_place(const struct launcher *l, struct ko_meeting *out)
 		return ko_fail(KOLO_EINVAL,
 			       "two meeting points in the environment: KOLO_ID and %s=%s; unset one of them",
 			       root ? "KOLO_ROOT" : "KOLO_JOB", root ? root : job);
-	if (job && strlen(job) > MAX_JOB) /* two that differ behind that would be one */
+	if (job && strlen(job) > MAX_JOB) /* texts that differ only after that would be one job */
 		return ko_fail(KOLO_EINVAL, "KOLO_JOB has %zu characters: want at most %d", strlen(job),
 			       MAX_JOB);
 	if (id)

@@ -5,8 +5,11 @@
 #include "comm/base/log.h"
 #include "comm/bootstrap/entry.h"
 
-/* rank, nranks and the meeting point. Errors: KOLO_EINVAL (no job, half a job, two jobs that contradict each other;
- * the text lists what was found and what is missing), KOLO_ENOTSUP (ranks on several hosts). */
+/* Reads rank, nranks and the meeting point from the environment.
+ *
+ * Errors: KOLO_EINVAL if there is no job, half a job, or two jobs that contradict each other; the
+ * text lists what was found and what is missing. KOLO_ENOTSUP if the ranks are on several hosts and
+ * the launcher gives no address to meet at. */
 int ko_launcher_read(int *rank, int *nranks, const struct ko_log *log, struct ko_meeting *out);
 
 #endif

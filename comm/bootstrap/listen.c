@@ -1,4 +1,5 @@
-/* Where rank 0 serves a meeting point that the environment names. */
+/* Opens the socket at which rank 0 serves a meeting point that the environment names
+ * (ko_boot_listen). */
 #include "comm/bootstrap/wire.h"
 #include "comm/sys/net.h"
 
@@ -31,7 +32,7 @@ static int listen_name(const struct ko_meeting *m, int *out)
 		m->what, m->name);
 }
 
-/* "10.0.0.7, ::1" */
+/* Writes the addresses, "10.0.0.7, ::1". */
 static void list_addresses(const union ko_net *at, int n, char *out, size_t room)
 {
 	char text[KO_NET_TEXT];
@@ -43,7 +44,7 @@ static void list_addresses(const union ko_net *at, int n, char *out, size_t room
 					 ko_net_text(&at[i], text));
 }
 
-/* Keeps of at[0..n) those that are among iface[0..niface). */
+/* Keeps those of at[0..n) that are also in iface[0..niface). Returns how many. */
 static int keep_common(union ko_net *at, int n, const union ko_net *iface, int niface)
 {
 	int kept = 0;
@@ -57,7 +58,7 @@ static int keep_common(union ko_net *at, int n, const union ko_net *iface, int n
 	return kept;
 }
 
-/* The first port that is free, on the first address that is this host's. */
+/* Listens on the first free port, at the first address that belongs to this host. */
 static int listen_port(const struct ko_meeting *m, union ko_net *at, int n, int *out)
 {
 	char there[256];
@@ -72,7 +73,9 @@ static int listen_port(const struct ko_meeting *m, union ko_net *at, int n, int 
 			err = errno;
 			taken |= err == EADDRINUSE;
 			if (taken && m->nports == 1)
-				n = i + 1; /* another rank 0, perhaps: the ranks would find either */
+				/* Another rank 0 may have taken it: do not try further addresses,
+				 * or ranks would find one or the other */
+				n = i + 1;
 		}
 	list_addresses(at, n, there, sizeof(there));
 	if (taken && m->nports == 1)

@@ -1,6 +1,7 @@
-/* The serving side of the rendezvous: one thread per meeting point, until all ranks have the table or joining has
- * failed. A connection that does not know the secret is dropped and logged, never fatal; ranks that
- * know it and contradict each other end the job at once, with a text that names them. */
+/* Serves a meeting point on a thread of its own (ko_boot_serve), until all ranks have the table or
+ * joining has failed. A connection that does not know the secret is dropped and logged; it ends
+ * nothing. Ranks that know the secret and contradict each other end the job at once, with a text
+ * that names them. */
 #include "comm/base/clock.h"
 #include "comm/base/log.h"
 #include "comm/bootstrap/wire.h"
@@ -18,16 +19,18 @@
 #include <unistd.h>
 
 enum {
-	SILENT_MS = 10000,  /* given to a connection to say hello */
-	MAX_STRANGERS = 64, /* connections without a hello: beyond, the oldest has to go, */
-	LAST_MS = 500,      /* after a failure, for a hello that is under way */
-	YOUNG_MS = 1000,    /* unless it came just now: many ranks may start at once */
+	SILENT_MS = 10000, /* ms that a connection has to say hello */
+	/* connections without a hello; if one more comes the oldest is dropped */
+	MAX_STRANGERS = 64,
+	LAST_MS = 500, /* ms, after a failure, for a hello that is under way */
+	/* ms for which a connection is too young to be dropped: many ranks may start at once */
+	YOUNG_MS = 1000,
 };
 
-/* One connection. joined: its hello was accepted. */
+/* One connection. joined: its hello has been accepted. */
 struct guest {
 	int fd, joined;
-	size_t got; /* bytes of hello read */
+	size_t got; /* bytes of `hello` read so far */
 	int64_t since;
 	struct ko_boot_hello hello;
 };
@@ -36,15 +39,15 @@ struct server {
 	int listener;
 	unsigned char secret[KO_SECRET], proof[KO_TOKEN];
 	uint64_t tag;
-	int nranks, joined;    /* nranks is 0 until the first has joined */
-	struct guest **guests; /* nguests of them, room for `room` */
-	struct pollfd *polls;  /* room + 1: the listener first */
+	int nranks, joined;    /* nranks is 0 until the first rank has joined */
+	struct guest **guests; /* nguests of them; there is room for `room` */
+	struct pollfd *polls;  /* room + 1: the first is for the listener */
 	size_t nguests, room;
-	int code; /* not 0: joining has failed, everyone is told code and text */
+	int code; /* not 0: joining has failed; all ranks get code and text */
 	char text[KO_TEXT];
 };
 
-/* The first cause stays. */
+/* Ends the job with this cause. The first cause stays. */
 static void fail(struct server *s, int code, const char *text)
 {
 	if (s->code)
@@ -74,8 +77,9 @@ static void drop(struct server *s, size_t i)
 {
 	char rest[256];
 
-	/* A child forked meanwhile may hold the socket: shutdown ends the connection all the same. Unread bytes
-	 * would turn the close into a reset, which overtakes an answer; who sends much may have one. */
+	/* Shutdown ends the connection even if a child that was forked meanwhile holds the socket.
+	 * Unread bytes would turn the close into a reset, which overtakes an answer. A guest that
+	 * sends more than this may get a reset. */
 	shutdown(s->guests[i]->fd, SHUT_WR);
 	for (int k = 0; k < 64 && recv(s->guests[i]->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0; k++)
 		;
@@ -111,7 +115,7 @@ static const struct ko_entry *any_rank(const struct server *s)
 	return NULL;
 }
 
-/* A guest with the secret takes its place, or its contradiction ends the job. */
+/* Gives a guest that knows the secret its place. If it contradicts another rank, the job ends. */
 static void seat(struct server *s, struct guest *g)
 {
 	const struct ko_entry *e = &g->hello.entry, *other = any_rank(s);
@@ -136,7 +140,7 @@ static void seat(struct server *s, struct guest *g)
 	g->since = ko_now_ms();
 }
 
-/* Checks what a guest has said so far. -1: drop it. */
+/* Checks what a guest has said so far. -1: drop the guest. */
 static int consider(struct server *s, struct guest *g)
 {
 	const struct ko_boot_hello *h = &g->hello;
@@ -167,7 +171,7 @@ static int consider(struct server *s, struct guest *g)
 	return 0;
 }
 
-/* The guest's socket can be read. -1: drop it. */
+/* The guest's socket can be read. -1: drop the guest. */
 static int hear_guest(struct server *s, struct guest *g)
 {
 	char extra;
@@ -217,7 +221,7 @@ static int make_room(struct server *s)
 	return 0;
 }
 
-/* The stranger that has been silent for longest makes room for another. */
+/* Drops the stranger that has been silent longest, if there are too many. */
 static void limit_strangers(struct server *s)
 {
 	size_t oldest = 0, strangers = 0;
@@ -234,7 +238,8 @@ static void limit_strangers(struct server *s)
 	drop(s, oldest);
 }
 
-/* An abstract socket's name is open to everyone on the host. */
+/* Does the connection come from this user? Anybody on the host may connect to an abstract
+ * socket. */
 static bool same_user(int fd)
 {
 	struct sockaddr_storage at;
@@ -253,7 +258,8 @@ static void welcome(struct server *s)
 	struct guest *g;
 
 	if (fd < 0) {
-		/* Out of descriptors, most likely: the connection stays in the queue, so don't come back at once. */
+		/* Probably out of descriptors. The connection stays in the queue, so wait before
+		 * the next try. */
 		if (errno != EAGAIN)
 			ko_log(NULL, KOLO_LOG_WARN, "boot: accept: %s", strerror(errno));
 		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
@@ -266,7 +272,7 @@ static void welcome(struct server *s)
 	}
 	limit_strangers(s);
 	send(fd, &greeting, sizeof(greeting),
-	     MSG_NOSIGNAL | MSG_DONTWAIT); /* when it fails, its end shows next */
+	     MSG_NOSIGNAL | MSG_DONTWAIT); /* if this fails, the end of the connection shows next */
 	g = make_room(s) == 0 ? calloc(1, sizeof(*g)) : NULL;
 	if (!g) {
 		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection: out of memory");
@@ -277,7 +283,7 @@ static void welcome(struct server *s)
 	s->guests[s->nguests++] = g;
 }
 
-/* "3, 5 and 2 more" */
+/* Writes the ranks that are missing, "3, 5 and 2 more". */
 static void list_missing(const struct server *s, char *out, size_t room)
 {
 	int shown = 0;
@@ -294,7 +300,7 @@ static void list_missing(const struct server *s, char *out, size_t room)
 			 s->nranks - s->joined - shown);
 }
 
-/* Strangers that say nothing are dropped; a rank that has waited too long ends the job. */
+/* Drops strangers that say nothing. Ends the job if a rank has waited too long. */
 static void check_time(struct server *s)
 {
 	int64_t now = ko_now_ms();
@@ -320,7 +326,8 @@ static void check_time(struct server *s)
 	}
 }
 
-/* Is there something to wait for? After a failure those who are just saying hello may finish, to be told why. */
+/* Is there something to wait for? After a failure, a guest that is just saying hello may finish, to
+ * get the cause. */
 static bool go_on(const struct server *s, int64_t *until)
 {
 	if (s->code == 0)
@@ -333,7 +340,7 @@ static bool go_on(const struct server *s, int64_t *until)
 	return false;
 }
 
-/* Serves until all have joined or s->code says why not. */
+/* Serves until all have joined, or s->code is the cause why not. */
 static void gather(struct server *s)
 {
 	int64_t until = 0;
@@ -344,9 +351,10 @@ static void gather(struct server *s)
 		s->polls[0] = (struct pollfd){ .fd = s->listener, .events = POLLIN };
 		for (size_t i = 0; i < n; i++)
 			s->polls[i + 1] = (struct pollfd){ .fd = s->guests[i]->fd, .events = POLLIN };
-		/* Nobody there: nothing can time out, so sleep until somebody comes. */
+		/* Without guests nothing can time out: sleep until somebody connects. */
 		poll(s->polls, n + 1, n ? 100 : -1);
-		/* Downwards: a dropped guest's place is taken by the last one, which has had its turn. */
+		/* From the last guest down: a dropped guest's place goes to the last one, which has
+		 * been looked at. */
 		for (size_t i = n; i-- > 0;)
 			if (s->polls[i + 1].revents && hear_guest(s, s->guests[i]) < 0)
 				drop(s, i);
@@ -365,7 +373,8 @@ static void send_tables(struct server *s)
 	for (size_t i = 0; table && i < s->nguests; i++)
 		if (s->guests[i]->joined)
 			table[s->guests[i]->hello.entry.rank] = s->guests[i]->hello.entry;
-	/* This process's own rank last: it may end the process, and this thread with it, as soon as it knows. */
+	/* This process's own rank comes last: once it has the table, it may end the process, and
+	 * this thread too. */
 	for (int own = 0; own < 2; own++)
 		for (size_t i = 0; i < s->nguests; i++)
 			if (s->guests[i]->joined && own == (s->guests[i]->hello.entry.pid == getpid()))
@@ -389,8 +398,8 @@ static void *serve(void *arg)
 	struct server *s = arg;
 
 	gather(s);
-	/* Closed first, in children that were forked meanwhile too: who comes now learns at once that it is too
-	 * late. */
+	/* Closed first, and shut down for children that were forked meanwhile: a rank that comes
+	 * now learns at once that it is too late. */
 	shutdown(s->listener, SHUT_RDWR);
 	close(s->listener);
 	s->listener = -1;
@@ -401,7 +410,7 @@ static void *serve(void *arg)
 
 /* ---- Starting it ---------------------------------------------------------------------------------------- */
 
-/* The thread gets no signals: they are the program's. */
+/* Starts the thread that serves, without signals: those are for the program's threads. */
 static int start_thread(struct server *s)
 {
 	pthread_attr_t attr;

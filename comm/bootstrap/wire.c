@@ -1,5 +1,6 @@
-/* What both sides of a meeting point need: a check of what came from outside, the namespace of process ids, and the address of
- * an abstract socket. Calls no other boot file. */
+/* What both sides of a meeting point need: a check of entries from outside (ko_boot_check), the
+ * namespace of process ids, the address of an abstract socket. Calls no other file of this
+ * folder. */
 #include "comm/bootstrap/wire.h"
 
 #include <stddef.h>

@@ -78,8 +78,7 @@ int ko_life_check_parent(const struct ko_lifelines *ll)
 	return ll->parent ? ko_roster_cause(ll->parent) : 0;
 }
 
-/* ---- What ranks of several hosts tell each other
- * -------------------------------------------------------- */
+/* ---- What ranks of several hosts tell each other -------------------------------------------------------- */
 
 /* Sends a message to all lifelines. A post goes only to ranks that were heard lately. A rank that
  * is in no call reads nothing, and its full connection would be taken for dead. A rank that waits

@@ -1,4 +1,5 @@
-/* Slots in shared memory: how the two ends take turns at them, and how their memory moves to another NUMA node. See fifo.h. */
+/* Moves slots in shared memory (ko_fifo_acquire to ko_fifo_drain), and moves their memory to
+ * another NUMA node (ko_fifo_settle). */
 #include "comm/transport/fifo.h"
 
 #include "comm/base/error.h"
@@ -28,7 +29,7 @@ static void *slot_at(const struct ko_fifo_end *end)
 	return (char *)end->fifo + KO_FIFO_HEAD + end->at * end->fifo->limits.slot_len;
 }
 
-/* Counts the slot and goes to the next. */
+/* Counts the slot, and goes on to the next. */
 static void step(struct ko_fifo_end *end, size_t len)
 {
 	end->link.bytes += len;
@@ -40,7 +41,8 @@ int ko_fifo_acquire(struct ko_link *link, struct ko_slot *out)
 {
 	struct ko_fifo_end *end = end_of(link);
 
-	/* Pairs with the release in ko_fifo_release: the receiver has done with the slot's bytes. */
+	/* Pairs with the release in ko_fifo_release: the receiver has finished with the slot's
+	 * bytes. */
 	if (atomic_load_explicit(&end->fifo->line[end->at].full, memory_order_acquire))
 		return KO_EAGAIN;
 	*out = (struct ko_slot){ .ptr = slot_at(end) };
@@ -56,7 +58,8 @@ int ko_fifo_commit(struct ko_link *link, const struct ko_slot *slot)
 		ko_stream_fence();
 	line->tag = slot->tag;
 	line->len = slot->len;
-	/* Pairs with the acquire in ko_fifo_peek: who sees it full sees the slot's bytes, tag and length. */
+	/* Pairs with the acquire in ko_fifo_peek: who sees `full` sees the slot's bytes, tag and
+	 * length. */
 	atomic_store_explicit(&line->full, 1, memory_order_release);
 	step(end, slot->len);
 	return 0;
@@ -86,7 +89,7 @@ int ko_fifo_release(struct ko_link *link)
 	return 0;
 }
 
-/* What is committed or released lies in memory that both ends map: nothing is left to do. */
+/* Both ends map the memory, so there is nothing to do for what was committed or released. */
 int ko_fifo_progress(struct ko_link *link)
 {
 	(void)link;
@@ -99,7 +102,7 @@ int ko_fifo_drain(struct ko_link *link)
 	return 0;
 }
 
-/* Gets them near the caller; both ends let them alone. */
+/* Gets the slots' memory anew, near the caller. Neither end may use it meanwhile. */
 static int move_slots(const struct ko_fifo_end *end)
 {
 	char *slots = (char *)end->fifo + KO_FIFO_HEAD;
@@ -118,7 +121,8 @@ static bool is_empty(const struct ko_fifo *fifo)
 	return i == fifo->limits.nslots;
 }
 
-/* Nothing is sent before it is over: so the receiver does not look at slots, and is needed only where it is to have them. */
+/* Nothing is sent before this is over. So the receiver does not look at slots, and has a part only
+ * if the slots move to it. */
 int ko_fifo_settle(struct ko_link *link, enum ko_role near)
 {
 	const struct ko_fifo_end *end = end_of(link);

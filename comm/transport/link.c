@@ -1,4 +1,5 @@
-/* What all links have in common, whatever their transport. See link.h; transports.c has the transports. */
+/* What all links have in common: opening (ko_link_open), and memory that is lent to them
+ * (ko_link_lend). */
 #include "comm/transport/link.h"
 
 int ko_link_open(const struct ko_link_ops *ops, enum ko_role role, const struct ko_place *here,

@@ -1,6 +1,6 @@
-/* Links through shared memory. The receiver makes the fifo and hands its descriptor to the sender; the data path
- * is fifo.c. That both really map the same memory is shown, not assumed: the receiver writes a secret into it
- * and tells it apart; the sender must read the same. */
+/* Links through shared memory (ko_shm_ops). The receiver makes the fifo and hands its descriptor to
+ * the sender; fifo.c moves slots. That both ends map the same memory is checked: the receiver
+ * writes a secret into it, and also tells it in its address. The sender must read the same. */
 #include "comm/transport/shm.h"
 
 #include "comm/base/error.h"
@@ -18,10 +18,10 @@ struct shm_link {
 	struct ko_fifo_end end; /* must be first */
 	struct ko_limits limits;
 	size_t len; /* bytes mapped at end.fifo */
-	int fd;     /* the receiver's, for its address; -1 at the sender */
+	int fd;     /* the receiver's, for its address; the sender has -1 */
 };
 
-/* What the receiver's address says; the sender's is empty. */
+/* What the receiver's address says; the sender's address is empty. */
 struct shm_address {
 	uint64_t secret, len;
 };
@@ -35,7 +35,7 @@ static int probe_places(const struct ko_place *a, const struct ko_place *b, bool
 	return 0;
 }
 
-/* The receiver's half of open: memory with an empty fifo in it. */
+/* The receiver's part of open: memory with an empty fifo in it. */
 static int make_fifo(struct shm_link *shm)
 {
 	uint64_t secret;
@@ -57,7 +57,7 @@ static void close_link(struct ko_link *link, bool obsolete)
 {
 	struct shm_link *shm = (struct shm_link *)link;
 
-	(void)obsolete; /* it never waits */
+	(void)obsolete; /* this transport never waits in close */
 	if (!shm)
 		return;
 	if (shm->end.fifo)

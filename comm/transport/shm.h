@@ -1,4 +1,4 @@
-/* The shared-memory transport. */
+/* Links through shared memory, inside a host. */
 #ifndef COMM_TRANSPORT_SHM_H
 #define COMM_TRANSPORT_SHM_H
 

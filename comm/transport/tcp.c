@@ -1,7 +1,9 @@
-/* Links through TCP. Each edge has a connection, which carries slots one way, each behind its head, and nothing the other
- * way: the kernel's buffers bound what is under way, and a connection that is closed with nothing unread at its sender
- * delivers all that was sent. The sender's slots are free again when the kernel has taken them; the receiver reads into its
- * slots when it looks for one. */
+/* Links through TCP (ko_tcp_ops). Each edge has a connection that carries slots in one direction,
+ * each after its head, and nothing in the other one. The kernel's buffers bound what is under way.
+ * A sender that has read everything delivers all it has sent when it closes.
+ *
+ * The sender's slot is free once the kernel has taken its bytes. The receiver reads into its slots
+ * when it peeks. */
 #include "comm/transport/tcp.h"
 
 #include "comm/base/error.h"
@@ -20,17 +22,19 @@
 
 enum {
 	SECRET = 16,
-	GAP = 64,           /* bytes before each slot, for its head */
-	AHEAD = 64 << 10,   /* bytes that are read at once, of several small slots perhaps */
-	DIRECT = 16 << 10,  /* what lacks more than that is read where it belongs */
-	MAX_STRANGERS = 16, /* connections that have not shown the secret; beyond, the oldest is dropped */
+	GAP = 64,         /* bytes before each slot; its head is at their end */
+	AHEAD = 64 << 10, /* bytes read at once, perhaps of several small slots */
+	/* bytes: if at least so many are missing, they are read straight to their place */
+	DIRECT = 16 << 10,
+	/* connections that have not shown the secret; if one more comes the oldest is dropped */
+	MAX_STRANGERS = 16,
 };
 
 /* What travels before a slot's bytes. */
 struct tcp_head {
 	uint64_t len;
 	uint32_t tag;
-	uint32_t number; /* of the slot, counted from 0 */
+	uint32_t number; /* the slot's number, from 0 */
 };
 
 struct tcp_address {
@@ -45,24 +49,27 @@ _Static_assert(sizeof(struct tcp_address) <= sizeof(((struct ko_address *)0)->by
 struct tcp_link {
 	struct ko_link link; /* must be first */
 	struct ko_limits limits;
-	int fd;       /* the connection, -1 before it is made */
-	int listener; /* the receiver's, until then */
+	int fd;       /* the connection; -1: not made yet */
+	int listener; /* the receiver's, until it has its connection */
 	int strangers[MAX_STRANGERS], nstrangers;
 	unsigned char secret[SECRET];      /* the receiver's; the sender shows it */
 	union ko_net at;                   /* where the receiver listens */
-	char *memory;                      /* `len` bytes: the slots, each with a gap before it */
-	const char *payload[KO_MAX_SLOTS]; /* the sender's: where the bytes of each slot are */
+	char *memory;                      /* `len` bytes: the slots, each after its gap */
+	const char *payload[KO_MAX_SLOTS]; /* sender: where the bytes of each slot are */
 	size_t len;
-	/* Slots, counted from the beginning. Sender: posted <= committed <= posted + nslots; of slot `posted` `moved` bytes
-	 * have gone, its head included. Receiver: released <= filled <= released + nslots; of slot `filled` `moved` bytes have
-	 * come. */
+	/* Counts of slots, from the beginning of the link.
+	 *   Sender: posted <= committed <= posted + nslots.
+	 *   Receiver: released <= filled <= released + nslots.
+	 * `moved`: bytes of the slot under way that were sent (slot `posted`) or have come (slot
+	 * `filled`), its head included. */
 	uint64_t committed, posted, released, filled;
 	size_t moved;
-	char *place;  /* the receiver's: where the bytes of slot `filled` go, once its head has come; */
-	char *peeked; /* where those of slot `released` are, if they did not go into the slot */
-	char *ahead;  /* the receiver's: AHEAD bytes, of which [from, to) are not in their slots yet */
+	char *place; /* receiver: where the bytes of slot `filled` go, once its head has come */
+	/* receiver: where the bytes of slot `released` are, if not in the slot; else NULL */
+	char *peeked;
+	char *ahead; /* receiver: AHEAD bytes, of which [from, to) are not in their slots yet */
 	size_t from, to;
-	int broken; /* 0, or the code of what the link failed with */
+	int broken; /* 0, or the code of the link's failure */
 	char why[160];
 };
 
@@ -71,7 +78,7 @@ static struct tcp_link *of(struct ko_link *link)
 	return (struct tcp_link *)link;
 }
 
-/* The slot with this number, from its head on. */
+/* The head of the slot with this number; the slot follows it. */
 static struct tcp_head *head_at(const struct tcp_link *t, uint64_t number)
 {
 	size_t stride = GAP + t->limits.slot_len;
@@ -80,7 +87,7 @@ static struct tcp_head *head_at(const struct tcp_link *t, uint64_t number)
 					   sizeof(struct tcp_head));
 }
 
-/* Keeps the first failure. Returns its code. */
+/* Keeps the link's first failure. Returns its code. */
 static int break_link(struct tcp_link *t, const char *what, const char *why)
 {
 	char at[KO_NET_TEXT];
@@ -98,7 +105,7 @@ static int probe_places(const struct ko_place *a, const struct ko_place *b, bool
 {
 	(void)a;
 	(void)asked;
-	(void)b; /* whether there is a way between them is seen when they connect */
+	(void)b; /* connecting shows whether they can reach each other */
 	return 0;
 }
 
@@ -121,7 +128,7 @@ static void close_link(struct ko_link *link, bool obsolete)
 	free(t);
 }
 
-/* At the address where other hosts reach this rank. */
+/* Listens at the address where other hosts reach this rank. */
 static int listen_there(struct tcp_link *t, const struct ko_place *here)
 {
 	char at[KO_NET_TEXT];
@@ -192,7 +199,7 @@ static void forget_stranger(struct tcp_link *t, int k)
 	memmove(&t->strangers[k], &t->strangers[k + 1], (size_t)(t->nstrangers - k) * sizeof(int));
 }
 
-/* Has stranger k shown the secret? Who shows something else is dropped. */
+/* Has stranger k shown the secret? A stranger that shows something else is dropped. */
 static bool is_sender(struct tcp_link *t, int k)
 {
 	unsigned char shown[SECRET];
@@ -207,7 +214,7 @@ static bool is_sender(struct tcp_link *t, int k)
 	return false;
 }
 
-/* The stranger that has shown the secret is the sender. */
+/* Makes the stranger that has shown the secret the sender. */
 static bool find_sender(struct tcp_link *t)
 {
 	for (int k = t->nstrangers; k-- > 0;) {
@@ -228,7 +235,7 @@ static int accept_sender(struct tcp_link *t)
 		fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
 			return break_link(t, "accepting", strerror(errno));
-		if (fd < 0) /* nobody, or one who has gone again */
+		if (fd < 0) /* nobody, or one that has left again */
 			return KO_EAGAIN;
 		if (t->nstrangers == MAX_STRANGERS) {
 			close(t->strangers[0]);
@@ -236,13 +243,14 @@ static int accept_sender(struct tcp_link *t)
 		}
 		t->strangers[t->nstrangers++] = fd;
 	}
-	ko_net_hurry(t->fd); /* not more: lifelines notice a silent host, and a receiver may be late */
+	/* no keep-alive: lifelines notice a silent host, and a receiver may read late */
+	ko_net_hurry(t->fd);
 	close(t->listener);
 	t->listener = -1;
 	return 0;
 }
 
-static int call_receiver(struct tcp_link *t)
+static int dial_receiver(struct tcp_link *t)
 {
 	int through;
 
@@ -274,12 +282,12 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 		return accept_sender(t);
 	t->at = a.at;
 	memcpy(t->secret, a.secret, sizeof(t->secret));
-	return call_receiver(t);
+	return dial_receiver(t);
 }
 
 /* ---- Sending -------------------------------------------------------------------------------------------- */
 
-/* Sends of a slot what has not gone yet. */
+/* Sends what is left of a slot. */
 static ssize_t send_rest(struct tcp_link *t, struct tcp_head *head, const char *from)
 {
 	size_t gone = t->moved < sizeof(*head) ? t->moved : sizeof(*head);
@@ -291,7 +299,7 @@ static ssize_t send_rest(struct tcp_link *t, struct tcp_head *head, const char *
 	return sendmsg(t->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Gives the kernel what it takes. 0, or what the link failed with. */
+/* Gives the kernel as much as it takes. 0, or the link's failure. */
 static int flush(struct tcp_link *t)
 {
 	while (!t->broken && t->posted < t->committed) {
@@ -350,7 +358,7 @@ static int drain_link(struct ko_link *link)
 
 /* ---- Receiving ------------------------------------------------------------------------------------------ */
 
-/* Bytes from the connection. KO_EAGAIN: none now. */
+/* Reads bytes from the connection. KO_EAGAIN: there are none now. */
 static int read_some(struct tcp_link *t, void *to, size_t room, size_t *got)
 {
 	ssize_t n = recv(t->fd, to, room, MSG_DONTWAIT);
@@ -363,13 +371,14 @@ static int read_some(struct tcp_link *t, void *to, size_t room, size_t *got)
 	return break_link(t, "receiving", n < 0 ? strerror(errno) : "the sender closed it");
 }
 
-/* What slot `filled` lacks; of its head first. */
+/* How many bytes slot `filled` lacks; its head comes first. */
 static size_t lacks(const struct tcp_link *t, const struct tcp_head *head)
 {
 	return (t->moved < sizeof(*head) ? sizeof(*head) : sizeof(*head) + head->len) - t->moved;
 }
 
-/* Checks it, and finds a place for what comes behind it: the caller's, if it is what the caller waits for. */
+/* Checks a head, and chooses the place for the bytes after it: the caller's, if the slot is the one
+ * that the caller waits for. */
 static int take_head(struct tcp_link *t, struct tcp_head *head, void *into, size_t into_len)
 {
 	if (head->number != (uint32_t)t->filled || head->len > t->limits.slot_len)
@@ -386,7 +395,7 @@ static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
 	return t->moved < sizeof(*head) ? (char *)head + t->moved : t->place + (t->moved - sizeof(*head));
 }
 
-/* Fills the next slot, or the place for it. KO_EAGAIN: not all of it has come. */
+/* Fills the next slot, or the caller's place for it. KO_EAGAIN: not all of it has come. */
 static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
 {
 	struct tcp_head *head = head_at(t, t->filled);

@@ -1,4 +1,4 @@
-/* Links through TCP: between hosts with nothing but the kernel. */
+/* Links through TCP, between hosts with no other network than the kernel's. */
 #ifndef COMM_TRANSPORT_TCP_H
 #define COMM_TRANSPORT_TCP_H
 

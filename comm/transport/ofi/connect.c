@@ -1,5 +1,6 @@
-/* Links through libfabric: finding a provider, and joining two ends. The library is opened when the first link needs it:
- * loading it takes 0.2 s, for its providers look for their hardware then, and who stays on one host need not have it. */
+/* Links through libfabric (ko_ofi_ops): finds a provider, and joins two ends. The library is loaded
+ * when the first link needs it. Loading takes 0.2 s, because its providers look for their hardware;
+ * and on one host it need not be installed. */
 #include "comm/base/error.h"
 #include "comm/sys/net.h"
 #include "comm/transport/ofi/end.h"
@@ -13,7 +14,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-/* What the receiver tells the sender; the sender's own is empty. */
+/* What the receiver's address says; the sender's address is empty. */
 struct ofi_address {
 	uint64_t secret, slot_len, base, key;
 	uint32_t nslots, writes;
@@ -26,8 +27,9 @@ _Static_assert(sizeof(struct ofi_address) <= sizeof(((struct ko_address *)0)->by
 
 /* ---- The library ---------------------------------------------------------------------------------------- */
 
-/* Libraries below it (psm) take over signals when they are loaded, to leave files behind when the program crashes. That
- * is for the program to decide: it keeps the handlers that it had. What stays loaded keeps its code for its threads. */
+/* Loads the library. Libraries that it uses (psm) take over signals when they are loaded, to write
+ * files if the program crashes. That is for the program to decide, so it gets its handlers back.
+ * RTLD_NODELETE: code that a thread may still run must stay loaded. */
 static void *load(const char *file)
 {
 	struct sigaction had[NSIG], now;
@@ -61,8 +63,9 @@ static int open_library(struct ofi_library *lib)
 
 /* ---- Providers ------------------------------------------------------------------------------------------ */
 
-/* What to ask for, best first: fabrics with addresses of their own; connections; the rest. Slots are written where the
- * provider can say so to the receiver, else sent. */
+/* What to ask libfabric for, best first: fabrics with addresses of their own, then connections,
+ * then the rest. Slots are written if the provider can report that to the receiver, else they are
+ * sent. */
 static const struct query {
 	enum fi_ep_type type;
 	bool ip, writes;
@@ -76,8 +79,8 @@ static bool is_ip(uint32_t format)
 	return format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6;
 }
 
-/* Unless they are asked for by name: those that reach one host only, that are no better than tcp, or that others are
- * made of. */
+/* Is this provider wanted? Unless the user names one, these are not: providers that reach one host
+ * only, that are no better than tcp, or that other providers consist of. */
 static bool is_wanted(const struct query *q, const char *forced, const struct fi_info *info)
 {
 	static const char *const unwanted[] = { "shm", "net", "sockets", "udp", "rstream", "hook" };
@@ -112,7 +115,7 @@ static struct fi_info *make_hints(const struct ofi_end *e, const struct query *q
 	return hints;
 }
 
-/* The infos that answer to it, NULL when there are none. */
+/* Asks libfabric. Returns the list of answers; NULL: none. */
 static struct fi_info *ask(const struct ofi_end *e, const struct query *q, const char *provider,
 			   const char *source, const struct ofi_address *peer)
 {
@@ -142,7 +145,7 @@ static int step_rc(struct ofi_end *e, const char *doing, int rc)
 		      : 0;
 }
 
-/* The endpoint of a connection, or of none, on `info`. */
+/* Opens the endpoint on `info`, with or without a connection. */
 static int open_endpoint(struct ofi_end *e, struct fi_info *info)
 {
 	int rc;
@@ -191,7 +194,7 @@ static int open_fabric(struct ofi_end *e)
 	return step_rc(e, "fi_av_open", fi_av_open(e->domain, &av, &e->av, NULL));
 }
 
-/* Receiver: a place where the sender can find it. */
+/* Receiver: listens for the sender's connection. */
 static int listen_there(struct ofi_end *e)
 {
 	int rc;
@@ -202,7 +205,7 @@ static int listen_there(struct ofi_end *e)
 	return step_rc(e, "fi_listen", fi_listen(e->pep));
 }
 
-/* A receive for the sender's hello, before those for slots: messages come in their order. */
+/* Posts a receive for the sender's hello, before those for slots: messages come in their order. */
 static int await_hello(struct ofi_end *e)
 {
 	return step_rc(e, "posting a receive",
@@ -233,7 +236,7 @@ static void close_fabric(struct ofi_end *e)
 	e->info = NULL;
 }
 
-/* The receiver's half of open, with this provider. */
+/* The receiver's part of open, with this provider. */
 static int start_receiver(struct ofi_end *e, const struct fi_info *info)
 {
 	int rc;
@@ -251,7 +254,7 @@ static int start_receiver(struct ofi_end *e, const struct fi_info *info)
 	return ko_ofi_begin(e);
 }
 
-/* The first provider that works, at the address where other hosts reach this rank. */
+/* Takes the first provider that works, at the address where other hosts reach this rank. */
 static int choose_provider(struct ofi_end *e, const struct ko_place *here)
 {
 	const char *forced = getenv("KOLO_OFI_PROVIDER");
@@ -286,11 +289,11 @@ static void close_link(struct ko_link *link, bool obsolete)
 {
 	struct ofi_end *e = (struct ofi_end *)link;
 
-	(void)obsolete; /* it never waits */
+	(void)obsolete; /* this transport never waits in close */
 	if (!e)
 		return;
 	if (e->cq && !e->broken)
-		ko_ofi_reap(e); /* a connection that is closed with something unread in it is reset */
+		ko_ofi_reap(e); /* a connection that is closed with something unread is reset */
 	close_fabric(e);
 	if (e->memory)
 		munmap(e->memory, e->len);
@@ -356,7 +359,7 @@ static int address_link(struct ko_link *link, struct ko_address *out)
 	return rc;
 }
 
-/* Sender: the other end's first message, for a receiver that has no connection. */
+/* Sender: prepares the first message to a receiver without a connection. */
 static int say_hello(struct ofi_end *e, const struct ofi_address *a)
 {
 	struct ofi_hello *hello = ofi_hello_of(e);
@@ -398,7 +401,7 @@ static int start_sender(struct ofi_end *e, const struct ofi_address *a)
 	return step_rc(e, "fi_connect", fi_connect(e->ep, a->name, &e->secret, sizeof(e->secret)));
 }
 
-/* Receiver: somebody wants to connect. Who does not know the secret is turned away. */
+/* Receiver: a connection is requested. It is rejected if the caller does not know the secret. */
 static int take_request(struct ofi_end *e, struct fi_info *info, const void *data, size_t len)
 {
 	int rc;
@@ -417,7 +420,7 @@ static int take_request(struct ofi_end *e, struct fi_info *info, const void *dat
 	return rc < 0 ? rc : KO_EAGAIN;
 }
 
-/* What has happened to the connection. */
+/* Handles the next event of the connection. */
 static int read_event(struct ofi_end *e)
 {
 	enum { MOST_DATA = 256 };
@@ -440,7 +443,7 @@ static int read_event(struct ofi_end *e)
 	return what == FI_CONNECTED && cm->fid == &e->ep->fid ? 0 : KO_EAGAIN;
 }
 
-/* Without connections: the receiver waits for the hello, the sender until it is gone. */
+/* Without connections: the receiver waits for the hello, the sender until it has sent it. */
 static int exchange_hello(struct ofi_end *e)
 {
 	struct ofi_hello *hello = ofi_hello_of(e);
@@ -499,7 +502,7 @@ static int probe_places(const struct ko_place *a, const struct ko_place *b, bool
 {
 	(void)a;
 	(void)asked;
-	(void)b; /* whether there is a way between them is seen when they connect */
+	(void)b; /* connecting shows whether they can reach each other */
 	return 0;
 }
 

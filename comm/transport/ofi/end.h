@@ -1,10 +1,11 @@
-/* One end of a link through libfabric. Private to ofi.c, which moves slots, and ofi_connect.c, which joins two ends and has the
- * transport's table. ofi_connect.c calls ofi.c, never the other way.
+/* One end of a link through libfabric. Private to two files: slots.c moves slots; connect.c joins
+ * two ends and has the transport's table. connect.c calls slots.c, never the other way.
  *
- * Both ends have registered memory with the same layout: notes, then slots, each with its head before it, which travels
- * with it in one piece. The sender writes a slot into the receiver's memory where the provider can tell the receiver of
- * it, or else sends it as a message, for which the receiver has a receive posted in each free slot. The receiver sends
- * notes: how many slots it has released so far. */
+ * Both ends have registered memory with the same layout: notes, then slots, each after its head,
+ * with which it travels in one piece. The sender writes a slot into the receiver's memory, if the
+ * provider can report that to the receiver. Otherwise it sends the slot as a message, and the
+ * receiver has posted a receive for each free slot. The receiver sends notes: how many slots it has
+ * released so far. */
 #ifndef COMM_TRANSPORT_OFI_END_H
 #define COMM_TRANSPORT_OFI_END_H
 
@@ -17,7 +18,7 @@
 #include <rdma/fi_rma.h>
 #include <stdbool.h>
 
-/* What is called by name; all else hangs on what these give. */
+/* The functions that are looked up by name. All others hang on what these return. */
 struct ofi_library {
 	void *handle;
 	int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
@@ -32,7 +33,7 @@ struct ofi_library {
 struct ofi_head {
 	uint64_t len;
 	uint32_t tag;
-	uint32_t number; /* of the slot, counted from 0 */
+	uint32_t number; /* the slot's number, from 0 */
 };
 
 enum ofi_state { OFI_APART, OFI_JOINING, OFI_JOINED };
@@ -42,42 +43,46 @@ struct ofi_end {
 	struct ko_limits limits;
 	enum ofi_state state;
 	uint64_t secret; /* the receiver's; the sender shows it */
-	bool writes;     /* slots are written, else they are messages */
+	bool writes;     /* true: slots are written; false: they are sent as messages */
 	struct ofi_library lib;
-	struct fi_info *info; /* what was chosen */
+	struct fi_info *info; /* the provider that was chosen */
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
-	struct fid_eq *eq;   /* of endpoints that are connected, */
-	struct fid_pep *pep; /* and who listens for that */
-	struct fid_av *av;   /* of endpoints that are not */
+	struct fid_eq *eq;   /* for endpoints with connections: their events */
+	struct fid_pep *pep; /* for endpoints with connections: the listening endpoint */
+	struct fid_av *av;   /* for endpoints without connections: their addresses */
 	struct fid_cq *cq;
 	struct fid_ep *ep;
 	struct fid_mr *mr;
-	fi_addr_t peer;     /* of endpoints that are not connected */
-	uint64_t base, key; /* of the receiver's memory, for the sender */
+	fi_addr_t peer;     /* for endpoints without connections: the other end */
+	uint64_t base, key; /* sender: the address and key of the receiver's memory */
 	char *memory;       /* `len` bytes */
 	size_t len;
-	uint32_t at; /* the slot that this end comes to next; < nslots */
-	/* Slots, counted from the beginning. Sender: credited <= committed <= credited + nslots, posted <= committed.
-	 * Receiver: told <= released <= renewed <= released + nslots; renewed are the receives for messages. */
+	uint32_t at; /* this end's next slot; < nslots */
+	/* Counts of slots, from the beginning of the link.
+	 *   Sender: credited <= committed <= credited + nslots, posted <= committed.
+	 *   Receiver: told <= released <= renewed <= released + nslots.
+	 * `renewed` counts the receives that were posted for messages. */
 	uint64_t committed, posted, credited;
 	uint64_t released, renewed, told;
-	uint32_t flying;              /* slots that the provider still needs, */
-	bool is_flying[KO_MAX_SLOTS]; /* and which */
+	uint32_t flying;              /* how many slots the provider still needs */
+	bool is_flying[KO_MAX_SLOTS]; /* which slots the provider still needs */
 	bool has_arrived[KO_MAX_SLOTS];
-	int broken; /* 0, or the code of what the link failed with */
+	int broken; /* 0, or the code of the link's failure */
 	char why[256];
-	/* libfabric's while the operation is under way: on a slot, a note, and a sender's first message */
+	/* libfabric's while an operation is under way: on a slot, on a note, on the sender's first
+	 * message */
 	struct fi_context2 of_slot[KO_MAX_SLOTS], of_note[KO_MAX_SLOTS], of_hello;
 };
 
-/* A rank that has no connection says by it who it is. */
+/* The first message of a sender without a connection: it says who it is. */
 struct ofi_hello {
 	uint64_t secret, len;
 	unsigned char name[128];
 };
 
-enum { OFI_NOTES = 4096, OFI_GAP = 64 }; /* bytes for notes, and before each slot for its head */
+/* bytes for notes, and bytes before each slot, with its head at their end */
+enum { OFI_NOTES = 4096, OFI_GAP = 64 };
 
 _Static_assert(KO_MAX_SLOTS * sizeof(uint64_t) + sizeof(struct ofi_hello) <= OFI_NOTES,
 	       "notes, then a hello");
@@ -102,9 +107,9 @@ static inline struct ofi_hello *ofi_hello_of(const struct ofi_end *e)
 	return (struct ofi_hello *)(void *)(e->memory + KO_MAX_SLOTS * sizeof(uint64_t));
 }
 
-/* ---- ofi.c ---------------------------------------------------------------------------------------------- */
+/* ---- slots.c -------------------------------------------------------------------------------------------- */
 
-/* Functions of the table: see struct ko_link_ops. */
+/* Functions of the transport's table: see struct ko_link_ops. */
 int ko_ofi_acquire(struct ko_link *link, struct ko_slot *out);
 int ko_ofi_commit(struct ko_link *link, const struct ko_slot *slot);
 int ko_ofi_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out);
@@ -112,13 +117,13 @@ int ko_ofi_release(struct ko_link *link);
 int ko_ofi_progress(struct ko_link *link);
 int ko_ofi_drain(struct ko_link *link);
 
-/* Posts the receives that a fresh endpoint needs. */
+/* Posts the receives that a new endpoint needs. */
 int ko_ofi_begin(struct ofi_end *e);
 
-/* Takes what has come. 0, or what the link failed with. */
+/* Handles all completions that have come. 0, or the link's failure. */
 int ko_ofi_reap(struct ofi_end *e);
 
-/* Keeps the first failure of the link, with libfabric's word for `err` (positive). Returns its code. */
+/* Keeps the link's first failure, with libfabric's text for `err` (positive). Returns its code. */
 int ko_ofi_fail(struct ofi_end *e, const char *doing, int err);
 
 #endif

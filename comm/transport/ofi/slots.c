@@ -1,4 +1,5 @@
-/* Links through libfabric: how slots move. See ofi_end.h for what lies where. */
+/* Moves slots through libfabric (ko_ofi_acquire to ko_ofi_drain). end.h says what lies where in
+ * memory. */
 #include "comm/transport/ofi/end.h"
 
 #include "comm/base/error.h"
@@ -29,7 +30,8 @@ static void *desc_of(const struct ofi_end *e)
 	return e->mr ? fi_mr_desc(e->mr) : NULL;
 }
 
-/* 0, KO_EAGAIN when the provider has no room now, or the link's failure. */
+/* Checks what a libfabric call returned. 0; KO_EAGAIN: the provider has no room now; else the
+ * link's failure. */
 static int posted(struct ofi_end *e, const char *doing, ssize_t rc)
 {
 	if (rc == -FI_EAGAIN)
@@ -37,8 +39,9 @@ static int posted(struct ofi_end *e, const char *doing, ssize_t rc)
 	return rc < 0 ? ko_ofi_fail(e, doing, (int)-rc) : 0;
 }
 
-/* Sender: slot k goes out, for a completion that tells that it needs no more calls. That is asked for with each one: the
- * provider tcp sends with the endpoint's flags, but writes without them, and a write is complete then that it still holds. */
+/* Sender: sends slot k. Asks each time for a completion that means that the slot needs no more
+ * calls. The provider tcp uses the endpoint's flags for messages, but not for writes: without these
+ * flags it would complete a write that it still holds. */
 static int post_slot(struct ofi_end *e, uint32_t k)
 {
 	const uint64_t flags = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
@@ -64,7 +67,7 @@ static int post_slots(struct ofi_end *e)
 	return rc < 0 ? rc : 0;
 }
 
-/* A receive for a note, or for the notice of a slot that was written. */
+/* Posts a receive for a note, or for the notice that a slot was written. */
 static int post_note(struct ofi_end *e, uint32_t k)
 {
 	return posted(e, "posting a receive",
@@ -72,7 +75,7 @@ static int post_note(struct ofi_end *e, uint32_t k)
 			      &e->of_note[k]));
 }
 
-/* Receiver: each free slot can get a message. */
+/* Receiver: posts a receive for each free slot, if slots are messages. */
 static int renew_slots(struct ofi_end *e)
 {
 	size_t len = sizeof(struct ofi_head) + e->limits.slot_len;
@@ -89,8 +92,8 @@ static int renew_slots(struct ofi_end *e)
 	return rc < 0 ? rc : 0;
 }
 
-/* Receiver: what the sender may fill again. A sender that has left need not hear it, and what it sent before may still be
- * coming. */
+/* Receiver: tells the sender which slots it may fill again. Failures are ignored: a sender that has
+ * left need not know, and what it sent before may still come. */
 static void tell(struct ofi_end *e)
 {
 	uint64_t free = e->writes ? e->released : e->renewed - e->limits.nslots;
@@ -188,7 +191,7 @@ static void step(struct ofi_end *e, size_t len)
 	e->at = e->at + 1 == e->limits.nslots ? 0 : e->at + 1;
 }
 
-/* Sends what could not be sent at once, takes what has come. */
+/* Handles completions, and sends what could not be sent at once. */
 static int advance_sender(struct ofi_end *e)
 {
 	int rc = ko_ofi_reap(e);
@@ -230,7 +233,7 @@ int ko_ofi_commit(struct ko_link *link, const struct ko_slot *slot)
 	return 0;
 }
 
-/* What has arrived can be used, whatever happened to the link since. */
+/* A slot that has arrived can be used, even if the link has failed since. */
 int ko_ofi_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out)
 {
 	struct ofi_end *e = end_of(link);
@@ -251,7 +254,7 @@ int ko_ofi_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *ou
 	return 0;
 }
 
-/* The sender is told of half of the slots at a time: a note costs as much as a small slot. */
+/* Tells the sender when half of the slots are free: a note costs as much as a small slot. */
 int ko_ofi_release(struct ko_link *link)
 {
 	struct ofi_end *e = end_of(link);

@@ -1,4 +1,4 @@
-/* Links through libfabric: tcp on any network, and what the providers of libfabric can use instead. */
+/* Links through libfabric, on any network for which it has a provider. */
 #ifndef COMM_TRANSPORT_OFI_SLOTS_H
 #define COMM_TRANSPORT_OFI_SLOTS_H
 

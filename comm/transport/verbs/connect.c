@@ -1,9 +1,10 @@
-/* Links through RDMA verbs: making an end, and joining two.
+/* Links through RDMA verbs (ko_verbs_ops): makes an end, and joins two.
  *
- * Packets for a queue pair that is not ready are dropped without a word, and what is lost is sent again after a second.
- * So the sender makes all its rails ready, and then waits; the receiver knocks: rail 0, with a short timeout, writes
- * nothing, again and again, until the sender's card answers. Then the receiver's rails are made ready as they shall be,
- * and its first credits tell the sender to go on. */
+ * A card drops packets for a queue pair that is not ready, without an error; they are sent again
+ * after a second. So the sender makes all its rails ready, and waits. The receiver knocks: rail 0,
+ * with a short timeout, sends an empty write, again and again, until the sender's card answers.
+ * Then the receiver makes all its rails ready with the real timeout, and its first credits tell the
+ * sender to go on. */
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "comm/transport/verbs/end.h"
@@ -16,7 +17,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-/* A port, as the other end must know it. */
+/* What the other end must know of a port. */
 struct verbs_port {
 	uint8_t gid[16];
 	uint32_t key;
@@ -35,8 +36,9 @@ _Static_assert(sizeof(struct verbs_address) <= sizeof(((struct ko_address *)0)->
 
 enum {
 	PSN_MASK = 0xffffff,
-	KNOCK_TIMEOUT = 10,      /* 4 ms */
-	GIVE_UP_MS = 120 * 1000, /* who is silent for so long is not reached, or stopped */
+	KNOCK_TIMEOUT = 10, /* exponent: 4 ms */
+	/* an end that is silent for so long can't be reached, or is stopped */
+	GIVE_UP_MS = 120 * 1000,
 };
 
 /* ---- Queue pairs ---------------------------------------------------------------------------------------- */
@@ -66,7 +68,8 @@ static int to_init(const struct verbs_nic *nic, struct ibv_qp *qp)
 		      "setting up a queue pair");
 }
 
-/* The way to the other end. InfiniBand needs the global address only for other subnets, and where a port says so. */
+/* The route to the other end. InfiniBand needs the global address only for other subnets, and if a
+ * port asks for it. */
 static struct ibv_ah_attr way_to(const struct verbs_end *e, const struct verbs_nic *nic,
 				 const struct verbs_port *peer)
 {
@@ -87,7 +90,8 @@ static struct ibv_ah_attr way_to(const struct verbs_end *e, const struct verbs_n
 static int to_rtr(const struct verbs_end *e, const struct verbs_nic *nic, struct ibv_qp *qp,
 		  const struct verbs_port *peer, uint32_t qpn, uint32_t psn)
 {
-	enum { RNR_TIMER = 12 }; /* 0.64 ms; never needed: receives come before credits */
+	/* 0.64 ms; never needed, because receives are posted before credits */
+	enum { RNR_TIMER = 12 };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR,
 				    .dest_qp_num = qpn,
 				    .rq_psn = psn,
@@ -117,7 +121,7 @@ static int to_rts(const struct verbs_end *e, const struct verbs_nic *nic, struct
 		      "setting up a queue pair for sending");
 }
 
-/* Makes a rail ready, from whatever state it is in; `psn` is that of its first packet. */
+/* Makes a rail ready, from any state. `psn` is the number of its first packet. */
 static int raise_rail(struct verbs_end *e, const struct verbs_address *a, uint32_t rail, uint32_t psn,
 		      int64_t timeout)
 {
@@ -143,7 +147,8 @@ static int raise_rails(struct verbs_end *e, const struct verbs_address *a, uint3
 
 /* ---- Making an end -------------------------------------------------------------------------------------- */
 
-/* With as much room for bytes in its work requests as the card has, up to a small slot. */
+/* Makes a queue pair whose work requests have as much room for bytes as the card gives, up to a
+ * small slot. */
 static int make_qp(struct verbs_end *e, struct verbs_nic *nic, struct ibv_qp **out)
 {
 	static const uint32_t inlines[] = { 512, 256, 128, 64, 0 };
@@ -166,11 +171,13 @@ static int make_qp(struct verbs_end *e, struct verbs_nic *nic, struct ibv_qp **o
 
 static int prepare_nic(struct verbs_end *e, struct verbs_nic *nic)
 {
-	/* Records that arrived or were sent; and when a queue pair fails all of its work requests, signalled or not. */
+	/* Room for completions of records that arrived or were sent; and if a queue pair fails, of
+	 * all its work requests, signalled or not. */
 	int ncqe = (int)e->nqps * (5 * VERBS_RECORDS + VERBS_CREDITS), rc = 0;
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
-	/* A record's bytes may come in any order before its completion; not so the credits, which nothing completes. */
+	/* A record's bytes may come in any order before its completion. Credits may not: nothing
+	 * completes them at the receiving card. */
 	if (e->link.role == KO_RECV)
 		access |= IBV_ACCESS_RELAXED_ORDERING;
 
@@ -309,7 +316,7 @@ static const char *network_of(unsigned link_layer, unsigned gid_type, const uint
 	return memcmp(gid, mapped, sizeof(mapped)) == 0 ? "RoCE over IPv4" : "RoCE over IPv6";
 }
 
-/* Both ends look at both addresses, and come to the same end. */
+/* Both ends check both addresses, and come to the same result. */
 static int check_address(struct verbs_end *e, const struct verbs_address *a)
 {
 	if (a->nnics - 1 >= VERBS_NICS || a->nqps - 1 >= VERBS_QPS)
@@ -351,7 +358,7 @@ static int start(struct verbs_end *e, const struct verbs_address *a)
 	return rc < 0 ? rc : KO_EAGAIN;
 }
 
-/* Receiver. */
+/* Receiver: sends an empty write, to see whether the sender's card answers. */
 static int knock(struct verbs_end *e, const struct verbs_address *a)
 {
 	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
@@ -368,7 +375,7 @@ static int knock(struct verbs_end *e, const struct verbs_address *a)
 	return KO_EAGAIN;
 }
 
-/* The sender's card has answered: its next packet on rail 0 is not the first. */
+/* Receiver: the sender's card has answered. Its next packet on rail 0 is not the first one. */
 static int let_in(struct verbs_end *e, const struct verbs_address *a)
 {
 	int rc = raise_rails(e, a, e->psn + 1);
@@ -378,7 +385,7 @@ static int let_in(struct verbs_end *e, const struct verbs_address *a)
 	return rc < 0 ? rc : ko_verbs_tell(e);
 }
 
-/* Receiver: for the answer to its knock. Sender: for credits. */
+/* Receiver: waits for the answer to its knock. Sender: waits for credits. */
 static int wait_for_answer(struct verbs_end *e, const struct verbs_address *a)
 {
 	struct ibv_wc wc;
@@ -421,7 +428,8 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 
 /* ---- The transport ---------------------------------------------------------------------------------------- */
 
-/* Software that plays an RDMA card is slower than the kernel's TCP: it counts when it is asked for. */
+/* Can RDMA join the two places? Software that acts as an RDMA card is slower than the kernel's TCP,
+ * so it counts only if the user asks for it. */
 static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
 {
 	const struct ko_place *less = a->rdma < b->rdma ? a : b;

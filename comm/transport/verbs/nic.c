@@ -1,4 +1,5 @@
-/* Links through RDMA verbs: which ports of which cards, and which of a port's addresses. */
+/* Chooses and opens the ports of RDMA cards that a link uses, and each port's address
+ * (ko_verbs_open_nics). */
 #include "comm/base/env.h"
 #include "comm/base/error.h"
 #include "comm/transport/verbs/end.h"
@@ -11,11 +12,11 @@
 
 enum { MOST_PORTS = 64 };
 
-/* One port of a card, as found. */
+/* A port of a card that was found. */
 struct port {
 	struct ibv_device *device;
 	uint8_t number;
-	int gbits; /* per second, over all lanes */
+	int gbits; /* Gbit/s over all lanes */
 	bool is_active, is_card, is_near;
 };
 
@@ -48,7 +49,8 @@ int ko_verbs_fail(const struct verbs_nic *nic, const char *doing, int err)
 
 /* ---- Ports ---------------------------------------------------------------------------------------------- */
 
-/* Of active_speed, a bit for each: Gbit/s of one lane with what coding leaves. Of active_width: lanes. */
+/* The port's rate in Gbit/s. active_speed has a bit for each speed of one lane, here with the loss
+ * by coding taken off. active_width has a bit for each number of lanes. */
 static int rate_of(const struct ibv_port_attr *attr)
 {
 	static const double speeds[] = { 2, 4, 8, 10, 14, 25, 50, 100 };
@@ -65,7 +67,7 @@ static int rate_of(const struct ibv_port_attr *attr)
 	return (int)(speed * width);
 }
 
-/* The ports of one device. iWARP has no writes with immediate data. */
+/* Lists the ports of one device. iWARP has no writes with immediate data, so it is left out. */
 static int look_at_device(struct ibv_device *device, const struct ko_place *here, struct port *out, int room)
 {
 	struct ibv_context *context = NULL;
@@ -95,7 +97,7 @@ static int look_at_device(struct ibv_device *device, const struct ko_place *here
 	return n;
 }
 
-/* "mlx5_0:1 mlx5_1:1 (down)": what there is, for a message. */
+/* Writes what ports there are, for an error text: "mlx5_0:1 mlx5_1:1 (down)". */
 static const char *name_ports(const struct port *ports, int n, char *text, size_t len)
 {
 	size_t at = 0;
@@ -109,7 +111,8 @@ static const char *name_ports(const struct port *ports, int n, char *text, size_
 	return text;
 }
 
-/* Cards before software, near before far, then the fastest. Ports that are equal in this share the work. */
+/* The rank of a port: cards before software, near before far, then the fastest. Ports with the same
+ * rank share the work. */
 static int worth(const struct port *p)
 {
 	enum { FASTEST = 1 << 20 };
@@ -127,7 +130,8 @@ static int choose_best(const struct port *ports, int n, const struct port *out[V
 	for (int i = 0; i < n && chosen < VERBS_NICS; i++)
 		if (ports[i].is_active && worth(&ports[i]) == best)
 			out[chosen++] = &ports[i];
-	return chosen && !out[0]->is_card ? 1 : chosen; /* software gains nothing by a second one */
+	/* a second port gains nothing for software */
+	return chosen && !out[0]->is_card ? 1 : chosen;
 }
 
 static const struct port *find_port(const struct port *ports, int n, const char *name, size_t len)
@@ -145,7 +149,8 @@ static const struct port *find_port(const struct port *ports, int n, const char 
 	return NULL;
 }
 
-/* KOLO_VERBS_DEVICE: names with commas between them. The number chosen, or KOLO_EINVAL. */
+/* Chooses the ports that KOLO_VERBS_DEVICE names, separated by commas. Returns how many, or
+ * KOLO_EINVAL. */
 static int choose_named(const char *names, const struct port *ports, int n,
 			const struct port *out[VERBS_NICS])
 {
@@ -183,7 +188,8 @@ static bool is_of(const union ibv_gid *gid, const union ko_net *net)
 	return net->any.sa_family == AF_INET6 && memcmp(gid->raw, &net->v6.sin6_addr, 16) == 0;
 }
 
-/* On RoCE: the version that routers forward; the address where other hosts reach this rank, or else one of IPv4. */
+/* The rank of an address on RoCE. Best is the version that routers forward (RoCE v2). Then the
+ * address where other hosts reach this rank, then any IPv4 address. */
 static int worth_of_gid(const struct ibv_gid_entry *e, const union ko_net *net)
 {
 	bool link_local = e->gid.raw[0] == 0xfe && e->gid.raw[1] == 0x80;
@@ -217,7 +223,7 @@ static int choose_gid(struct verbs_nic *nic, const struct ko_place *here)
 			: 0;
 }
 
-/* InfiniBand has its address at index 0. */
+/* Finds the address at `index`; -1: chooses one on RoCE, and takes index 0 on InfiniBand. */
 static int find_gid(struct verbs_nic *nic, int64_t index, const struct ko_place *here)
 {
 	bool ethernet = nic->attr.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -278,7 +284,8 @@ int ko_verbs_open_nics(struct verbs_end *e, const struct ko_place *here)
 	struct ibv_device **devices;
 	int n = 0, rc;
 
-	/* Kernels before 5.12 would give a child of fork the pages that the card writes. Newer ones need nothing. */
+	/* Before Linux 5.12 a forked child could get the pages that the card writes. This call
+	 * prevents it. */
 	ibv_fork_init();
 	devices = ibv_get_device_list(&n);
 	if (!devices)

@@ -1,4 +1,5 @@
-/* Links through RDMA verbs: how slots move, and memory that was lent. See verbs_end.h for what lies where. */
+/* Moves slots through RDMA verbs (ko_verbs_acquire to ko_verbs_drain), and handles lent memory
+ * (ko_verbs_lend, ko_verbs_offer). end.h says what lies where in memory. */
 #include "comm/transport/verbs/end.h"
 
 #include "comm/base/clock.h"
@@ -39,7 +40,7 @@ static const struct {
 	{ IBV_WC_FATAL_ERR, "the card has failed; see the kernel's log here (dmesg)" },
 };
 
-/* Keeps the first failure of the link. */
+/* Keeps the link's first failure; the error text is the calling thread's. */
 static int break_link(struct verbs_end *e, int code)
 {
 	if (!e->broken) {
@@ -80,8 +81,9 @@ int ko_verbs_expect(struct verbs_end *e, uint64_t number)
 	return err ? fail_posting(e, verbs_nic_of(e, rail), "posting a receive", err) : 0;
 }
 
-/* Sender: writes a record, which lies here in n pieces, to the same place of the other end's memory; none only asks for a
- * completion of what went before. `posted` comes back with it. Of a device's memory only the card reads. */
+/* Sender: writes a record to the same place of the other end's memory. It is in n pieces here; n =
+ * 0 only asks for a completion of earlier writes. The completion carries `posted`. device: a piece
+ * is in a device's memory, which only the card may read. */
 static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces, int n, bool signalled,
 		      bool device)
 {
@@ -101,7 +103,7 @@ static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces
 	return err ? fail_posting(e, verbs_nic_of(e, rail), "writing a slot", err) : 0;
 }
 
-/* What was lent that these bytes are in. */
+/* The lent memory that these bytes are in. */
 static const struct verbs_lent *find_lent(const struct verbs_end *e, const char *bytes)
 {
 	const struct ko_lent *l = e->link.lent;
@@ -111,13 +113,13 @@ static const struct verbs_lent *find_lent(const struct verbs_end *e, const char 
 	return (const struct verbs_lent *)l;
 }
 
-/* So many records share a completion: half of those that may be under way. */
+/* How many records share a completion: half of those that may be under way. */
 static uint32_t batch_of(const struct verbs_end *e)
 {
 	return e->limits.single ? 1 : VERBS_RECORDS / 2 / e->nrails;
 }
 
-/* Sender: writes bytes to where they belong in the vector that was offered. */
+/* Sender: writes bytes to their place in the offered vector. */
 static int post_bytes(struct verbs_end *e, uint32_t rail, struct ibv_sge *bytes, size_t belongs)
 {
 	struct ibv_send_wr *bad, wr = { .sg_list = bytes, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
@@ -129,8 +131,8 @@ static int post_bytes(struct verbs_end *e, uint32_t rail, struct ibv_sge *bytes,
 	return err ? fail_posting(e, verbs_nic_of(e, rail), "writing to offered memory", err) : 0;
 }
 
-/* Sender: the record that was just filled goes out. Bytes that are not in the ring have a completion to themselves, for
- * drain waits for it. */
+/* Sender: sends the record that was just filled. If its bytes are not in the ring it gets a
+ * completion of its own, because drain waits for that. */
 static int post_record(struct verbs_end *e, const struct ko_slot *slot, bool offered)
 {
 	struct verbs_head *head = verbs_head_at(e, e->at);
@@ -153,7 +155,7 @@ static int post_record(struct verbs_end *e, const struct ko_slot *slot, bool off
 	}
 	if (signalled)
 		e->unsignalled[rail] = 0;
-	if (offered) { /* in this order, also at the other end */
+	if (offered) { /* the two writes arrive in this order too */
 		rc = post_bytes(e, rail, &pieces[1], slot->belongs);
 		return rc < 0 ? rc : post_write(e, rail, pieces, 1, signalled, false);
 	}
@@ -162,8 +164,8 @@ static int post_record(struct verbs_end *e, const struct ko_slot *slot, bool off
 	return post_write(e, rail, pieces, borrowed ? 2 : 1, signalled, device);
 }
 
-/* Receiver: writes to the same place of the sender's memory what it has there in its own; it is read where it lies when it
- * is not inline: a later value is as good. */
+/* Receiver: writes a piece of its own memory to the same place of the sender's. If it is not
+ * inline, the card reads it later: a later value is as good. */
 static int post_word(struct verbs_end *e, const char *at, uint32_t len, const char *doing)
 {
 	struct verbs_nic *nic = &e->nics[0];
@@ -185,13 +187,13 @@ static int post_credits(struct verbs_end *e)
 	return post_word(e, e->memory, sizeof(uint64_t), "writing credits");
 }
 
-/* The receives come first: whoever is told may write at once. */
+/* The receives come first: a sender that is told may write at once. */
 int ko_verbs_tell(struct verbs_end *e)
 {
 	int rc = 0;
 
 	if (e->credits_flying == VERBS_CREDITS)
-		return 0; /* until some are known to be gone */
+		return 0; /* later, when some are known to be done */
 	for (; rc == 0 && e->told < e->released; e->told++)
 		rc = ko_verbs_expect(e, e->told + VERBS_RECORDS);
 	e->told_at = e->at;
@@ -238,8 +240,8 @@ static int reap_nic(struct verbs_end *e, const struct verbs_nic *nic)
 	return got < 0 ? fail_posting(e, nic, "polling for completions", EIO) : rc;
 }
 
-/* Takes what has come, on a link that has failed as well: one rail may have what another has not. 0, or what the link
- * failed with. */
+/* Handles all completions that have come, even if the link has failed: one rail may have what
+ * another one has not. 0, or the link's failure. */
 static int reap(struct verbs_end *e)
 {
 	for (uint32_t n = 0; n < e->nnics; n++)
@@ -249,7 +251,7 @@ static int reap(struct verbs_end *e)
 
 /* ---- The table's entries -------------------------------------------------------------------------------- */
 
-/* On to the next record, which never wraps: it begins where the largest one fits. */
+/* Goes on to the next record. A record never wraps: it begins where the largest one fits. */
 static void step(struct verbs_end *e, size_t len)
 {
 	uint64_t rest;
@@ -262,7 +264,8 @@ static void step(struct verbs_end *e, size_t len)
 		e->at += rest;
 }
 
-/* The card writes the word at any time. One of which not all bytes are written yet is out of bounds or too small. */
+/* Reads the credits, which the card writes at any time. A word of which not all bytes are written
+ * yet is too large or too small, and is ignored. */
 static void read_credits(struct verbs_end *e)
 {
 	uint64_t word = atomic_load_explicit(verbs_credit_word(e), memory_order_acquire);
@@ -271,9 +274,9 @@ static void read_credits(struct verbs_end *e)
 		e->credited = word - 1;
 }
 
-/* In the ring, which what was released left free, and in the rail's queue. What was released has arrived, so the card
- * does not need its bytes: a packet that is sent again because its acknowledgement was lost is not written again (C9-105
- * in the InfiniBand specification). */
+/* Is there room in the ring and in the rail's queue? The ring is free up to what was released. The
+ * card does not need those bytes again: it has arrived. A packet that is sent again because its
+ * acknowledgement was lost is not written again (C9-105 in the InfiniBand specification). */
 static bool has_room(const struct verbs_end *e)
 {
 	uint64_t free = e->credited ? e->ends[(e->credited - 1) % VERBS_RECORDS] : 0;
@@ -310,7 +313,8 @@ static uint64_t check_of(const struct verbs_offer *offer)
 	return check;
 }
 
-/* Sender: is there a place for it in memory that the receiver has offered? The card writes the offer at any time. */
+/* Sender: has the receiver offered memory where the slot belongs? The card writes the offer at any
+ * time. */
 static bool is_offered(struct verbs_end *e, const struct ko_slot *slot)
 {
 	const _Atomic uint64_t *from = (const _Atomic uint64_t *)(const void *)verbs_offer_at(e);
@@ -346,14 +350,14 @@ int ko_verbs_commit(struct ko_link *link, const struct ko_slot *slot)
 	return 0;
 }
 
-/* Half of the ring or of the records are free again. */
+/* Are half of the ring or of the records free again? */
 static bool should_tell(const struct verbs_end *e)
 {
 	return e->released - e->told >= VERBS_RECORDS / 2 || e->at - e->told_at >= e->ring_len / 2;
 }
 
-/* What has arrived can be used, whatever happened to the link since. What could not be told before is told now: whoever
- * waits here may have to. */
+/* A slot that has arrived can be used, even if the link has failed since. If the sender could not
+ * be told earlier what is free, it is told now: this rank may wait for that sender. */
 int ko_verbs_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *out)
 {
 	struct verbs_end *e = end_of(link);
@@ -397,7 +401,7 @@ int ko_verbs_progress(struct ko_link *link)
 	return rc == 0 && link->role == KO_RECV && e->told < e->released ? ko_verbs_tell(e) : rc;
 }
 
-/* Have the records of each rail before the one that `until` has for it retired? */
+/* Has each rail retired its records up to until[rail]? */
 static bool has_retired(const struct verbs_end *e, const uint64_t until[VERBS_RAILS])
 {
 	for (uint32_t r = 0; r < e->nrails; r++)
@@ -406,7 +410,8 @@ static bool has_retired(const struct verbs_end *e, const uint64_t until[VERBS_RA
 	return true;
 }
 
-/* Cards need no calls to deliver what was posted. But what is not in the ring is the caller's again. */
+/* Cards deliver what was posted without calls. So this waits only for bytes outside the ring, which
+ * are the caller's again afterwards. */
 int ko_verbs_drain(struct ko_link *link)
 {
 	struct verbs_end *e = end_of(link);
@@ -419,7 +424,7 @@ int ko_verbs_drain(struct ko_link *link)
 
 void ko_verbs_linger(struct verbs_end *e)
 {
-	enum { LINGER_MS = 5000 }; /* a lost packet is sent again after one to four seconds */
+	enum { LINGER_MS = 5000 }; /* ms: a lost packet is sent again after 1 to 4 s */
 	int64_t deadline = ko_now_ms() + LINGER_MS;
 	int rc = 0;
 
@@ -445,7 +450,7 @@ static void unregister(struct verbs_lent *lent)
 	free(lent);
 }
 
-/* fd -1: ordinary memory. */
+/* Registers memory; fd is -1 for ordinary memory. */
 static struct ibv_mr *register_memory(const struct verbs_end *e, struct ibv_pd *pd, void *memory, size_t len,
 				      int fd, uint64_t offset)
 {

@@ -1,4 +1,4 @@
-/* Links through RDMA verbs: InfiniBand, RoCE. */
+/* Links through RDMA verbs: InfiniBand and RoCE. */
 #ifndef COMM_TRANSPORT_VERBS_SLOTS_H
 #define COMM_TRANSPORT_VERBS_SLOTS_H
 

@@ -65,7 +65,7 @@ static int read_table(const struct server *s, struct ko_entry *table, int nranks
 
 	for (int r = 0; rc == 0 && r < nranks; r++)
 		if (!ko_boot_check(&table[r]) || table[r].rank != r || table[r].nranks != nranks)
-			rc = ko_fail(KOLO_ESYS, "%s sent a table whose row %d makes no sense",
+			rc = ko_fail(KOLO_ESYS, "%s sent a table of ranks in which row %d makes no sense",
 				     server_name(s->m), r);
 	return rc;
 }
@@ -82,7 +82,8 @@ static int talk(const struct server *s, const struct ko_entry *mine, int timeout
 
 	memcpy(hello.secret, s->m->secret, sizeof(hello.secret));
 	if (send(s->fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
-		return ko_fail(KOLO_EUNREACH, "%s hung up: %s", server_name(s->m), strerror(errno));
+		return ko_fail(KOLO_EUNREACH, "%s closed the connection: %s", server_name(s->m),
+			       strerror(errno));
 	rc = read_all(s, &reply, sizeof(reply));
 	if (rc < 0)
 		return rc;
@@ -90,8 +91,8 @@ static int talk(const struct server *s, const struct ko_entry *mine, int timeout
 	if (reply.magic != KO_BOOT_MAGIC || memcmp(reply.proof, s->m->proof, sizeof(reply.proof)) != 0 ||
 	    reply.code > 0)
 		return ko_fail(KOLO_EUNREACH,
-			       s->m->by_rank_0 ? "who answers at %s is not this job's rank 0"
-					       : "who answers at %s did not make this id",
+			       s->m->by_rank_0 ? "the process that answers at %s is not this job's rank 0"
+					       : "the process that answers at %s did not make this id",
 			       s->m->what);
 	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text) : read_table(s, table, mine->nranks);
 }

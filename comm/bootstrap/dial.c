@@ -72,8 +72,8 @@ static int check_user(const struct search *s, const struct candidate *c)
 		return 0;
 	return ko_fail(
 		KOLO_EUNREACH,
-		"the meeting point of %s (abstract socket @%s) is held by process %d of user %d, who is "
-		"not you; give all ranks another one with KOLO_JOB or KOLO_ROOT",
+		"the meeting point of %s (abstract socket @%s) is in use by process %d of another user (%d); "
+		"choose another meeting point for all ranks with KOLO_JOB or KOLO_ROOT",
 		s->m->what, s->m->name, (int)cred.pid, (int)cred.uid);
 }
 
@@ -216,7 +216,7 @@ static int list_candidates(struct search *s)
 static const char *say_reason(int err)
 {
 	switch (err) {
-	case 0: return "it took the connection and said nothing";
+	case 0: return "a process there took the connection and said nothing";
 	case EPROTO: return "another program or another job answers there";
 	default: return strerror(err);
 	}
@@ -230,7 +230,8 @@ static int check_id(const struct search *s)
 	if (s->m->by_rank_0 || c->fd >= 0 || c->err == 0 || c->err == EAGAIN)
 		return 0;
 	if (c->err == EPROTO)
-		return ko_fail(KOLO_EUNREACH, "who answers at %s did not make this id", s->m->what);
+		return ko_fail(KOLO_EUNREACH, "the process that answers at %s did not make this id",
+			       s->m->what);
 	if (c->err != ECONNREFUSED && c->err != ECONNRESET)
 		return ko_fail(
 			KOLO_EUNREACH,
@@ -255,8 +256,8 @@ int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadli
 		if (rc == 0 && ko_now_ms() > deadline)
 			rc = ko_fail(
 				KOLO_ETIMEDOUT,
-				"rank %d: rank 0 did not answer at %s within the timeout (%s). Was it started, and do all ranks have the "
-				"same environment?",
+				"rank %d: rank 0 did not answer at %s within the timeout (%s). Was it started, and do all "
+				"ranks have the same environment?",
 				rank, m->what, say_reason(s.candidates[0].err));
 	}
 	for (int i = 0; s.candidates && i < s.n; i++)

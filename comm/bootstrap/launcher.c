@@ -398,13 +398,14 @@ static int check_one_host(const struct launcher *l, int nranks)
 	if (l->outer && nodes && strcmp(nodes, "1") != 0)
 		return ko_fail(
 			KOLO_ENOTSUP,
-			"this job has %s hosts (SLURM_STEP_NUM_NODES); this version joins ranks of one host",
+			"this job has %s hosts (SLURM_STEP_NUM_NODES): set KOLO_ROOT=HOST:PORT for all ranks, with an "
+			"address of rank 0's host",
 			nodes);
 	if (text && parse_number(text, 1, INT_MAX, &local) == 0 && local < nranks)
 		return ko_fail(
 			KOLO_ENOTSUP,
-			"only %d of this job's %d ranks are on this host (%s); this version joins ranks of one "
-			"host",
+			"only %d of this job's %d ranks are on this host (%s): set KOLO_ROOT=HOST:PORT for all "
+			"ranks, with an address of rank 0's host",
 			local, nranks, l->local);
 	return 0;
 }

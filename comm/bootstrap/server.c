@@ -122,10 +122,11 @@ static void seat(struct server *s, struct guest *g)
 	char text[KO_TEXT];
 
 	if (other && other->nranks != e->nranks) {
-		snprintf(text, sizeof(text),
-			 "rank %d (pid %d on %s) says the job has %d ranks, rank %d (pid %d on %s) %d",
-			 e->rank, e->pid, e->place.host, e->nranks, other->rank, other->pid,
-			 other->place.host, other->nranks);
+		snprintf(
+			text, sizeof(text),
+			"rank %d (pid %d on %s) says the job has %d ranks, but rank %d (pid %d on %s) says %d",
+			e->rank, e->pid, e->place.host, e->nranks, other->rank, other->pid, other->place.host,
+			other->nranks);
 		fail(s, KOLO_EINVAL, text);
 	} else if ((other = find_rank(s, e->rank))) {
 		snprintf(text, sizeof(text),
@@ -155,7 +156,8 @@ static int consider(struct server *s, struct guest *g)
 	if (h->version != KO_BOOT_VERSION || h->size != sizeof(*h)) {
 		snprintf(
 			text, sizeof(text),
-			"a rank speaks version %u of the boot protocol, who serves the meeting point version %d: use one Kolo for all",
+			"a rank uses version %u of Kolo's boot protocol, but the meeting point is served with version "
+			"%d: use the same Kolo for all ranks",
 			h->version, KO_BOOT_VERSION);
 		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped: %s", text);
 		answer(s, g, KOLO_ENOTSUP, text, NULL, 0);
@@ -234,7 +236,7 @@ static void limit_strangers(struct server *s)
 	}
 	if (strangers < MAX_STRANGERS || ko_now_ms() - s->guests[oldest]->since < YOUNG_MS)
 		return;
-	ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection that had said nothing: too many of them");
+	ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a silent connection: there were too many");
 	drop(s, oldest);
 }
 
@@ -317,8 +319,8 @@ static void check_time(struct server *s)
 			list_missing(s, missing, sizeof(missing));
 			snprintf(
 				text, sizeof(text),
-				"rank %d waited %d s for all %d ranks to join; missing: %s. Were they all started, with "
-				"this meeting point?",
+				"rank %d waited %d s for all %d ranks to join; missing: %s. Were they started, with the same "
+				"meeting point?",
 				g->hello.entry.rank, g->hello.timeout_ms / 1000, s->nranks, missing);
 			fail(s, KOLO_ETIMEDOUT, text);
 			return;
@@ -425,7 +427,9 @@ static int start_thread(struct server *s)
 	err = pthread_create(&thread, &attr, serve, s);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
-	return err ? ko_fail(KOLO_ESYS, "starting the thread that ranks meet at: %s", strerror(err)) : 0;
+	return err ? ko_fail(KOLO_ESYS, "starting the thread that serves the meeting point: %s",
+			     strerror(err))
+		   : 0;
 }
 
 int ko_boot_serve(const struct ko_meeting *m, int listener)

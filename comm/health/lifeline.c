@@ -60,9 +60,9 @@ int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what)
 	if (err == EDESTADDRREQ)
 		return ko_fail(
 			KOLO_EUNREACH,
-			"rank %d (on %s) can't reach rank %d (pid %d on %s): another host, or container, and that "
-			"rank met the others where only its own host comes; give all ranks "
-			"KOLO_ROOT=host:port with an address that all reach",
+			"rank %d (on %s) can't reach rank %d (pid %d on %s): that rank is on another host, or in "
+			"another container, and came to the meeting point by an address that only its own host "
+			"reaches; set KOLO_ROOT=HOST:PORT for all ranks, with an address that all can reach",
 			ll->rank, ll->table[ll->rank].place.host, rank, e->pid, e->place.host);
 	if (far)
 		ko_net_text(&e->place.net, at);
@@ -170,11 +170,10 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 		if ((rc = ko_life_check_parent(ll)) < 0)
 			return rc;
 		if (ko_now_ms() > deadline)
-			return ko_fail(
-				KOLO_ETIMEDOUT,
-				"rank %d: rank %d (pid %d on %s) fell silent in making the communicator or "
-				"its memory; is it stopped?",
-				ll->rank, life->rank, e->pid, e->place.host);
+			return ko_fail(KOLO_ETIMEDOUT,
+				       "rank %d: rank %d (pid %d on %s) fell silent while the ranks made the "
+				       "communicator or its memory; is it stopped?",
+				       ll->rank, life->rank, e->pid, e->place.host);
 	}
 	return polls[0].revents ? 0 : ko_life_gone_early(ll, life->rank);
 }
@@ -217,13 +216,14 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 	*fd = -1;
 	if (heard == KO_HEARD_TRUNCATED)
 		return ko_fail(KOLO_ESYS,
-			       "rank %d: out of descriptors (ulimit -n) for what rank %d handed over",
+			       "rank %d: no free file descriptor (ulimit -n) for the one that rank %d sent",
 			       ll->rank, rank);
 	if (heard == KO_HEARD_END)
 		return ko_life_gone_early(ll, rank);
 	if (out->type != KO_MSG_GOODBYE)
-		return ko_fail(KOLO_ESYS, "rank %d: rank %d sent message %u where %d was due", ll->rank, rank,
-			       out->type, (int)type);
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: rank %d sent a message of type %u, but type %d was expected",
+			       ll->rank, rank, out->type, (int)type);
 	out->bytes[sizeof(out->bytes) - 1] = 0;
 	return out->bytes[0]
 		       ? ko_fail(out->value < 0 ? out->value : KOLO_EPEER, "%s", (const char *)out->bytes)

@@ -47,8 +47,9 @@ static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 		return ko_fail(KOLO_ESYS, "rank %d: making a Unix socket: %s", ll->rank, strerror(errno));
 	mine->socket_len = (uint32_t)(len - offsetof(struct sockaddr_un, sun_path));
 	if (mine->socket_len > sizeof(mine->socket))
-		return ko_fail(KOLO_ESYS, "rank %d: an abstract socket's name of %u bytes", ll->rank,
-			       mine->socket_len);
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: the name of an abstract socket has %u bytes, more than fit",
+			       ll->rank, mine->socket_len);
 	memcpy(mine->socket, name.sun_path, mine->socket_len);
 	if (getrandom(ll->token, sizeof(ll->token), 0) != sizeof(ll->token))
 		return ko_fail(KOLO_ESYS, "rank %d: getrandom: %s", ll->rank, strerror(errno));
@@ -171,7 +172,7 @@ static int identify(struct ko_lifelines *ll, int k)
 	}
 	if (life && life->state == KO_LIFE_NONE && life->rank > ll->rank)
 		return connect_lifeline(ll, life, fd);
-	ko_log(ll->log, KOLO_LOG_WARN, "dropped a connection that did not know this communicator");
+	ko_log(ll->log, KOLO_LOG_WARN, "dropped a connection without this communicator's token");
 	close(fd);
 	return 0;
 }

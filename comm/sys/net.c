@@ -115,8 +115,8 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
 	freeifaddrs(list);
 	return *n ? 0
 		  : ko_fail(KOLO_EINVAL,
-			    "KOLO_IFACE=%s: no interface of this name or address that is up and has an IPv4 or "
-			    "IPv6 address; there are: %s",
+			    "KOLO_IFACE=%s: no interface with this name or address is up and has an IPv4 or IPv6 "
+			    "address; there are: %s",
 			    name, there);
 }
 

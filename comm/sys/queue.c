@@ -78,8 +78,8 @@ int ko_queue_put(struct kolo_queue *queue, ko_work_fn *run, const void *arg, siz
 	if (queue->stream)
 		return ko_fail(
 			KOLO_ENOTSUP,
-			"an event of Kolo's and a queue that is a stream: want the events that the stream "
-			"has itself");
+			"this queue is a stream: want a queue of kolo_queue_create, or an event of the stream's "
+			"own library");
 	pthread_mutex_lock(&q->lock);
 	if (q->put - q->begun == q->room && !grow(q)) {
 		rc = ko_fail(KOLO_ENOMEM, "no memory for work in a queue that holds %zu", q->room);

@@ -245,7 +245,7 @@ int ko_ofi_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *ou
 	if (!e->has_arrived[e->at])
 		return rc < 0 ? rc : KO_EAGAIN;
 	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len)
-		return ko_fail(KOLO_ESYS, "ofi (%s): slot %u of %llu bytes came where %u was due",
+		return ko_fail(KOLO_ESYS, "ofi (%s): slot %u of %llu bytes came, but slot %u was expected",
 			       e->info->fabric_attr->prov_name, head->number, (unsigned long long)head->len,
 			       (uint32_t)e->released);
 	*out = (struct ko_slot){ .ptr = e->memory + ofi_slot_offset(e, e->at),

@@ -102,7 +102,7 @@ static int to_rtr(const struct verbs_end *e, const struct verbs_nic *nic, struct
 
 	attr.path_mtu = nic->attr.active_mtu < peer->mtu ? nic->attr.active_mtu : (enum ibv_mtu)peer->mtu;
 	return modify(nic, qp, &attr, mask,
-		      "finding the way to the other end's port (KOLO_NET=tcp does without RDMA)");
+		      "finding the way to the other end's port (KOLO_NET=tcp works without RDMA)");
 }
 
 static int to_rts(const struct verbs_end *e, const struct verbs_nic *nic, struct ibv_qp *qp, uint32_t psn,
@@ -337,10 +337,11 @@ static int check_address(struct verbs_end *e, const struct verbs_address *a)
 			network_of(a->ports[n].link_layer, a->ports[n].gid_type, a->ports[n].gid);
 
 		if (strcmp(mine, theirs) != 0)
-			return ko_fail(KOLO_EMISMATCH,
-				       "verbs (%s): this port speaks %s, the other end's %s; "
-				       "KOLO_VERBS_DEVICE and KOLO_VERBS_GID_INDEX choose",
-				       e->nics[n].name, mine, theirs);
+			return ko_fail(
+				KOLO_EMISMATCH,
+				"verbs (%s): this port uses %s, but the other end's port uses %s; choose ports that "
+				"match with KOLO_VERBS_DEVICE or KOLO_VERBS_GID_INDEX",
+				e->nics[n].name, mine, theirs);
 		e->keys[n] = a->ports[n].key;
 	}
 	e->base = a->base;
@@ -420,8 +421,8 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 		return ko_fail(
 			KOLO_EUNREACH,
 			"verbs (%s): no answer from the other end's port for %d s: its process is stopped, or the "
-			"two ports are not on one network. KOLO_VERBS_DEVICE names others, KOLO_NET=tcp does "
-			"without RDMA",
+			"two ports are not on one network. KOLO_VERBS_DEVICE chooses others; KOLO_NET=tcp "
+			"works without RDMA",
 			e->nics[0].name, GIVE_UP_MS / 1000);
 	return rc;
 }

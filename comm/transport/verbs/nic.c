@@ -218,7 +218,7 @@ static int choose_gid(struct verbs_nic *nic, const struct ko_place *here)
 	}
 	free(all);
 	return best < 0 ? ko_fail(KOLO_ENOTSUP,
-				  "verbs (%s): the port has no address (GID): has its network interface one?",
+				  "verbs (%s): the port has no address (GID): give its network interface one",
 				  nic->name)
 			: 0;
 }
@@ -234,7 +234,7 @@ static int find_gid(struct verbs_nic *nic, int64_t index, const struct ko_place 
 	index = index < 0 ? 0 : index;
 	err = ibv_query_gid_ex(nic->context, nic->port, (uint32_t)index, &nic->gid, 0);
 	return err ? ko_fail(KOLO_EINVAL,
-			     "verbs (%s): no address (GID) at index %lld: %s; KOLO_VERBS_GID_INDEX",
+			     "verbs (%s): no address (GID) at index %lld: %s; see KOLO_VERBS_GID_INDEX",
 			     nic->name, (long long)index, strerror(err))
 		   : 0;
 }
@@ -270,7 +270,7 @@ static int open_chosen(struct verbs_end *e, struct ibv_device **devices, int nde
 	if (nics == 0)
 		return ko_fail(
 			KOLO_ENOTSUP,
-			"verbs: no RDMA port on %s is active; of %d devices those that can be opened have:%s",
+			"verbs: no RDMA port on %s is active; it has %d devices; those that can be opened have the ports:%s",
 			here->host, ndevices, name_ports(ports, n, text, sizeof(text)));
 	for (int i = 0; rc == 0 && i < nics; i++) {
 		e->nnics++;

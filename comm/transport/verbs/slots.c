@@ -29,13 +29,14 @@ static const struct {
 	  "the other end does not answer: its process or its host is gone, or the way to it is broken; check the cable, "
 	  "the switch and the port there (ibv_devinfo), on RoCE also that packets of this MTU and priority get through" },
 	{ IBV_WC_RNR_RETRY_EXC_ERR,
-	  "the other end had nowhere to put it: it was stopped, or is another version" },
+	  "the other end had no receive for it: it was stopped, or is another version" },
 	{ IBV_WC_REM_ACCESS_ERR,
 	  "the other end's card refused the write: the memory there is not registered any more" },
 	{ IBV_WC_REM_INV_REQ_ERR,
 	  "the other end's card did not understand the write: is it another version?" },
-	{ IBV_WC_REM_OP_ERR, "the other end's card could not do it; see the kernel's log there" },
-	{ IBV_WC_LOC_PROT_ERR, "this end's memory is not registered as it must be" },
+	{ IBV_WC_REM_OP_ERR,
+	  "the other end's card could not do the write; see the kernel's log there (dmesg)" },
+	{ IBV_WC_LOC_PROT_ERR, "this end's memory is not registered for this access" },
 	{ IBV_WC_WR_FLUSH_ERR, "the connection had failed, or was closed, before" },
 	{ IBV_WC_FATAL_ERR, "the card has failed; see the kernel's log here (dmesg)" },
 };
@@ -211,9 +212,10 @@ static int take(struct verbs_end *e, const struct verbs_nic *nic, const struct i
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
 		number = ntohl(wc->imm_data);
 		if (number - (uint32_t)e->released >= VERBS_RECORDS)
-			return break_link(e,
-					  ko_fail(KOLO_ESYS, "verbs (%s): notice of slot %u where %u was due",
-						  nic->name, number, (uint32_t)e->released));
+			return break_link(
+				e, ko_fail(KOLO_ESYS,
+					   "verbs (%s): slot %u was announced, but slot %u was expected",
+					   nic->name, number, (uint32_t)e->released));
 		e->has_arrived[number % VERBS_RECORDS] = true;
 	} else if (e->link.role == KO_SEND) {
 		e->retired[(wc->wr_id - 1) % e->nrails] = wc->wr_id;
@@ -373,7 +375,7 @@ int ko_verbs_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *
 		return rc < 0 ? rc : KO_EAGAIN;
 	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len ||
 	    (head->offered && (head->belongs == 0 || head->belongs + head->len > e->offer.len + 1)))
-		return ko_fail(KOLO_ESYS, "verbs (%s): slot %u of %u bytes came where %u was due",
+		return ko_fail(KOLO_ESYS, "verbs (%s): slot %u of %u bytes came, but slot %u was expected",
 			       link->through, head->number, head->len, (uint32_t)e->released);
 	*out = (struct ko_slot){ .ptr = head->offered ? (char *)e->offer.base + head->belongs - 1
 						      : verbs_slot_at(e, e->at),
@@ -466,7 +468,7 @@ static int lend(struct ko_link *link, void *memory, size_t len, int fd, uint64_t
 	struct verbs_lent *lent = calloc(1, sizeof(*lent));
 
 	if (!lent)
-		return ko_fail(KOLO_ENOMEM, "verbs: no memory to remember what is lent");
+		return ko_fail(KOLO_ENOMEM, "verbs: no memory for the list of lent memory");
 	lent->lent = (struct ko_lent){ link->lent, memory, len, fd >= 0 };
 	for (uint32_t n = 0; n < e->nnics; n++) {
 		lent->mrs[n] = register_memory(e, e->nics[n].pd, memory, len, fd, offset);

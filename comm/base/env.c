@@ -11,19 +11,17 @@
 
 static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_TIMEOUT] = { "KOLO_TIMEOUT", 300, 0, 1000000,
-			     .help = "Seconds that a rank may be silent while another one waits "
-				     "for it. Then the waiting rank gives up with an error. 0: it "
-				     "waits forever" },
+			     .help = "Seconds for which a rank that others wait for may be silent; "
+				     "then they fail. 0: no limit" },
 	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64, .help = "Slots in each link. Rank 0's value counts" },
 	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20, 4096,
 			      .help = "Bytes of a slot, a multiple of 4096. Rank 0's value counts" },
 	[KO_ENV_LOG] = { "KOLO_LOG", .choices = "error|warn|info|trace[:FILE]",
-			 .help = "What Kolo logs, one line each: everything up to this level. "
-				 "It appends to FILE, or writes to standard error if there is "
-				 "none. Unset: nothing" },
+			 .help = "The highest level that is logged, one line each, appended to "
+				 "FILE or written to standard error. Unset: nothing is logged" },
 	[KO_ENV_TRACE] = { "KOLO_TRACE", .choices = "a folder",
-			   .help = "Each communicator writes a trace into this folder: a file "
-				   "that https://ui.perfetto.dev shows. Unset: none" },
+			   .help = "Each communicator writes a trace into this folder, for "
+				   "https://ui.perfetto.dev. Unset: no traces" },
 	[KO_ENV_RANK] = { "KOLO_RANK", .choices = "0 to KOLO_NRANKS - 1",
 			  .help = "The number of this rank. ringrun sets it; you may also set "
 				  "it by hand" },
@@ -39,32 +37,28 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 				  "Rank 0 listens there" },
 	/* Secret: whoever of the same user knows it can join a job that meets at KOLO_ROOT. */
 	[KO_ENV_JOB] = { "KOLO_JOB", .choices = "up to 200 characters",
-			 .help = "A name by which the ranks of a job on one host find each "
-				 "other. Choose one that no other job of this user has",
+			 .help = "The name by which the ranks of a job on one host find each "
+				 "other. No other job of this user may have it",
 			 .secret = 1 },
 	[KO_ENV_LAUNCHER] = { "KOLO_LAUNCHER", .choices = "kolo|torchrun|openmpi|pmi|slurm",
-			      .help = "The launcher whose variables count, if those of several are "
-				      "set. Unset: the one that started this process; if Kolo can't "
-				      "tell, launchers that disagree are an error" },
+			      .help = "The launcher whose variables count if several are set. Unset: "
+				      "the innermost one; if that is not clear, they must agree" },
 	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "a name, or an IP address",
 			   .help = "The network interface for KOLO_ROOT, MASTER_ADDR and ids. "
-				   "Unset: the interface through which a rank reaches the "
-				   "meeting point; an id is then for one host" },
+				   "Unset: the one on the way to the meeting point; ids are for one host" },
 	[KO_ENV_NET] = { "KOLO_NET", .choices = "verbs|tcp|ofi",
 			 .help = "The transport between hosts: verbs (RDMA), tcp, or ofi "
-				 "(libfabric). Rank 0's value counts. Unset: verbs if both "
-				 "hosts have an RDMA card, else tcp" },
+				 "(libfabric). Unset: verbs if both hosts have an RDMA card, "
+				 "else tcp. Rank 0's value counts" },
 	[KO_ENV_LANES] = { "KOLO_LANES", 256, 1, 65536,
 			   .help = "Connections to ranks of other hosts that a rank keeps open "
 				   "for its sends while they are idle" },
 	[KO_ENV_OFI_PROVIDER] = { "KOLO_OFI_PROVIDER", .choices = "the name of a provider",
-				  .help = "The provider of libfabric for links between hosts that this "
-					  "rank receives through. fi_info -l lists providers. Unset: "
-					  "the best that works" },
+				  .help = "The libfabric provider of links from other hosts to this rank; "
+					  "fi_info -l lists them. Unset: the best that works" },
 	[KO_ENV_VERBS_DEVICE] = { "KOLO_VERBS_DEVICE", .choices = "NAME[:PORT][,NAME[:PORT]]...",
-				  .help = "The ports of RDMA cards that verbs links of this rank use, 4 "
-					  "at most. They share the bytes of a link. Unset: the fastest "
-					  "ports near this rank" },
+				  .help = "RDMA ports that verbs links of this rank share their bytes "
+					  "between, 4 at most. Unset: the fastest ports near this rank" },
 	[KO_ENV_VERBS_QPS] = { "KOLO_VERBS_QPS", 1, 1, 4,
 			       .help = "RDMA connections (queue pairs) of a verbs link on each port. "
 				       "If its two ends differ, the smaller value counts" },
@@ -74,19 +68,17 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_VERBS_SL] = { "KOLO_VERBS_SL", 0, 0, 15, .help = "The service level of verbs links" },
 	[KO_ENV_VERBS_TC] = { "KOLO_VERBS_TC", 0, 0, 255, .help = "The traffic class of verbs links" },
 	[KO_ENV_VERBS_TIMEOUT] = { "KOLO_VERBS_TIMEOUT", 18, 1, 31,
-				   .help = "The exponent T of a time: verbs links send a packet again if "
-					   "no acknowledgement comes in 4.096 us * 2^T. 18 is 1.07 s" },
+				   .help = "The exponent T: verbs links send a packet again after "
+					   "4.096 us * 2^T without an acknowledgement. 18 is 1.07 s" },
 	[KO_ENV_VERBS_RETRIES] = { "KOLO_VERBS_RETRIES", 7, 0, 7,
-				   .help = "How often verbs links send a packet again before the link "
+				   .help = "How many times verbs links send a packet again before the link "
 					   "has failed" },
 	[KO_ENV_CUDA_MEMORY] = { "KOLO_CUDA_MEMORY", 32 << 20, 64 << 10, (int64_t)4 << 30, 64 << 10,
 				 .help = "Bytes of each GPU's memory for the slots of a communicator "
-					 "that CUDA streams use, a multiple of 65536. Rank 0's value "
-					 "counts" },
+					 "with CUDA streams, a multiple of 65536. Rank 0's value counts" },
 	[KO_ENV_CUDA_DMABUF] = { "KOLO_CUDA_DMABUF", 1, 0, 1,
-				 .help = "1: between hosts, slots lie in this rank's GPU if its RDMA "
-					 "cards can read and write them there. 0: slots lie in host "
-					 "memory" },
+				 .help = "1: slots between hosts lie in this rank's GPU if its RDMA "
+					 "cards can use them there. 0: they lie in host memory" },
 };
 
 const struct ko_env *ko_env_row(int index)

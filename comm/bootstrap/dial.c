@@ -72,8 +72,8 @@ static int check_user(const struct search *s, const struct candidate *c)
 		return 0;
 	return ko_fail(
 		KOLO_EUNREACH,
-		"the meeting point of %s (abstract socket @%s) is in use by process %d of another user (%d); "
-		"choose another meeting point for all ranks with KOLO_JOB or KOLO_ROOT",
+		"the meeting point of %s (abstract socket @%s) is in use by process %d of user %d, not of "
+		"this user; choose another meeting point for all ranks with KOLO_JOB or KOLO_ROOT",
 		s->m->what, s->m->name, (int)cred.pid, (int)cred.uid);
 }
 

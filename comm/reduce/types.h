@@ -3,8 +3,8 @@
  * elements.
  *
  * The file that includes it defines first: the types in memory (any_i8, ...), LOOP, FN,
- * ELEMENTWISE, BLOCK, and for narrow types the conversions of BLOCK elements to float and back
- * (widen_f16, narrow_f16, ...).
+ * ELEMENTWISE, BLOCK. For narrow types it also defines the conversions of BLOCK elements to float
+ * and back (widen_f16, narrow_f16, ...).
  *
  * This header includes int.h, float.h, narrow.h and minmax.h once for each type. NAME is then the
  * type's name and T the type in memory: C's way to write one function for several types. No include

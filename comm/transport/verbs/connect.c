@@ -429,8 +429,8 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 
 /* ---- The transport ---------------------------------------------------------------------------------------- */
 
-/* Can RDMA join the two places? Software that acts as an RDMA card is slower than the kernel's TCP,
- * so it counts only if the user asks for it. */
+/* Can RDMA join the two places? Software that acts as an RDMA card is slower than the
+ * kernel's TCP. So it counts only if the user asks for it. */
 static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
 {
 	const struct ko_place *less = a->rdma < b->rdma ? a : b;

@@ -1,4 +1,4 @@
-/* Conversions of the 16- and 8-bit types against their definition (tools/values.c). */
+/* Conversions of the 16- and 8-bit types against their definition (tools/common/values.c). */
 #include "tests/lib/t.h"
 #include "comm/reduce/convert.h"
 #include "tools/common/values.h"

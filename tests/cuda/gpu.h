@@ -1,5 +1,5 @@
 /* What a program does with a GPU beside Kolo, for the tests: streams, memory, work of its own, graphs. There are two:
- * host_driver.c, a driver of GPUs (cuda/driver.h) that is made of threads, so that what Kolo records can be tried, and looked at
+ * host_driver.c, a driver of GPUs (cuda/driver/driver.h) that is made of threads, so that what Kolo records can be tried, and looked at
  * by the thread sanitizer, on any machine; and real_gpu.c, on CUDA, for make check-cuda. */
 #ifndef TESTS_CUDA_GPU_H
 #define TESTS_CUDA_GPU_H

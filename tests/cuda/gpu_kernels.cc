@@ -1,4 +1,4 @@
-/* The kernels of cuda/kernels.cu as the host's C++ has them. */
+/* The kernels of cuda/libcuda/kernels.cu as the host's C++ has them. */
 #include "tests/cuda/gpu_host.h"
 
 #include "cuda/libcuda/kernels.cu"

@@ -1,4 +1,4 @@
-/* The kernels of cuda/zero_kernels.cu as the host's C++ has them. */
+/* The kernels of cuda/libcuda/zero_kernels.cu as the host's C++ has them. */
 #ifndef TESTS_CUDA_GPU_ZERO_KERNELS_H
 #define TESTS_CUDA_GPU_ZERO_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* What cuda/kernels.cu does is what the host's loops do: every type and op, any alignment, nothing written beside it. The
+/* What cuda/libcuda/kernels.cu does is what the host's loops do: every type and op, any alignment, nothing written beside it. The
  * kernels are run here, compiled as C++ (gpu_kernels.cc). */
 #include "cuda/driver/kernel_args.h"
 #include "tests/lib/t.h"

@@ -1,5 +1,5 @@
 /* What a CUDA device makes of work is what the engine's plain loops on the host do: every kind, type and optimizer, any length and
- * place, bit by bit, and nothing written beside it. On GPUs made of threads it is the source of cuda/zero_kernels.cu that runs, as
+ * place, bit by bit, and nothing written beside it. On GPUs made of threads it is the source of cuda/libcuda/zero_kernels.cu that runs, as
  * C++ of the host's; make check-cuda runs it on a GPU. */
 #include "tests/cuda/gpu.h"
 #include "tests/lib/scalars.h"

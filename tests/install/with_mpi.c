@@ -1,5 +1,5 @@
 /* Kolo and MPI side by side in one process: the id goes to all ranks by MPI_Bcast, then all-reduces of both
- * alternate on the same integers and must agree. tests/mpi.sh builds and starts it with each MPI there is. */
+ * alternate on the same integers and must agree. tests/install/mpi.sh builds and starts it with each MPI there is. */
 #include <kolo/kolo.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* zerotrain's model with weights in plain arrays, in float or double (tools/zerotrain/real.h). */
+/* zerotrain's model with weights in plain arrays, in float or double (tools/zerotrain/model/real.h). */
 #ifndef TESTS_TOOLS_GPT_H
 #define TESTS_TOOLS_GPT_H
 

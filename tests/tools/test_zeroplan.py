@@ -1,4 +1,4 @@
-"""zeroplan from the outside: bytes and times against the formulas of zero/README.md and tools/zeroplan.md, what fits, what it
+"""zeroplan from the outside: bytes and times against the formulas of zero/README.md and tools/zeroplan/README.md, what fits, what it
 measures, its options and exit codes. Writes TAP."""
 import contextlib
 import json

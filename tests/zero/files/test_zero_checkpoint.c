@@ -1,5 +1,5 @@
 /* Checkpoints: on any number of ranks at any stage the same, resumed training the bits of uninterrupted training, every bit under
- * a checksum, and nothing lost when writing fails. tests/test_zero_checkpoint.py kills who writes. */
+ * a checksum, and nothing lost when writing fails. tests/zero/files/test_zero_checkpoint.py kills who writes. */
 #include "tests/lib/t.h"
 #include "kolo/kolo_zero_checkpoint.h"
 #include "tests/zero/step/mlp.h"

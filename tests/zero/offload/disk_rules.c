@@ -1,4 +1,4 @@
-/* What zero/disk.h asks of who uses a file: which copies may be on their way at a time. No disk has to be as slow for it to show. The
+/* What zero/offload/disk.h asks of who uses a file: which copies may be on their way at a time. No disk has to be as slow for it to show. The
  * functions are wrapped (tests.mk); what was started and not waited for is listed. */
 #include "tests/lib/t.h"
 #include "zero/offload/disk.h"

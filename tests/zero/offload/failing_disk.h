@@ -1,4 +1,4 @@
-/* What tests of files for offloaded state (zero/disk.h) share: a system that lacks something or works badly, and a directory with a
+/* What tests of files for offloaded state (zero/offload/disk.h) share: a system that lacks something or works badly, and a directory with a
  * file of one rank's in it. The linker puts failing_disk.c's versions in front of liburing's and the system's (tests.mk has
  * the list). */
 #ifndef TESTS_ZERO_OFFLOAD_FAILING_DISK_H

@@ -1,4 +1,4 @@
-/* Requests to files for offloaded state (zero/disk.h): what is read is what was written, with sizes of all kinds, and where requests
+/* Requests to files for offloaded state (zero/offload/disk.h): what is read is what was written, with sizes of all kinds, and where requests
  * are short, repeated or refused; files that vanish or shrink, and devices that fail, are told. */
 #include "tests/zero/offload/failing_disk.h"
 

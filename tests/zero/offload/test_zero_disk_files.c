@@ -1,4 +1,4 @@
-/* Files for offloaded state (zero/disk.h): room, names, locks and leftovers, and systems that lack something. */
+/* Files for offloaded state (zero/offload/disk.h): room, names, locks and leftovers, and systems that lack something. */
 #include "tests/lib/failing.h"
 #include "tests/zero/offload/failing_disk.h"
 

@@ -2,7 +2,7 @@
  *
  * There are two such tables. cuda.c has the one on libcuda. It is in a shared object of its own,
  * libkolo_cuda.so, which is loaded when the first queue is made from a stream. Tests have another,
- * made of threads (tests/host_driver.c).
+ * made of threads (tests/cuda/host_driver.c).
  *
  * Functions return 0 or a code of enum kolo_status. After a failure text() says, for the calling
  * thread, what went wrong. No function calls Kolo. All except those that open a GPU want it to be

@@ -1,6 +1,6 @@
 /* The driver of NVIDIA's GPUs on libcuda (kolo_cuda_driver): GPUs, recording, events, streams. It
  * is part of libkolo_cuda.so, which is built if nvcc is there. Only the files of that library know
- * CUDA (cuda_own.h). */
+ * CUDA (own.h). */
 #include "cuda/libcuda/own.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-	KO_AGAIN = 1, /* KO_EAGAIN of comm/error.h */
+	KO_AGAIN = 1, /* KO_EAGAIN of comm/base/error.h */
 	MAX_DEPTH = 8
 };
 

@@ -1,5 +1,5 @@
 /* The functions of libcuda that are used. F(name, since): `since` is the version of CUDA that
- * brought this form, times 1000. cuda_own.h and cuda_load.c include it. */
+ * brought this form, times 1000. own.h and load.c include it. */
 F(cuInit, 2000)
 F(cuGetErrorString, 6000)
 F(cuStreamGetCtx, 9020)

@@ -1,4 +1,4 @@
-/* The kernels of collectives. They call the host's loops over elements (comm/kernels_types.h), a
+/* The kernels of collectives. They call the host's loops over elements (comm/reduce/types.h), a
  * few elements at a time. Loads and stores around them have 16 bytes if all pointers allow it.
  * Compiled without fused multiply-adds, so the bits are the host's. */
 #define KO_INLINE static __device__ __forceinline__

@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-/* ---- libcuda (cuda_load.c) ------------------------------------------------------------------------------ */
+/* ---- libcuda (load.c) ------------------------------------------------------------------------------ */
 
 /* cuda.h defines these names as newer forms. The members below need the plain names. */
 #undef cuStreamGetCaptureInfo
@@ -60,7 +60,7 @@ int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what);
 
 enum { KO_CUDA_THREADS = 256 }; /* in a block of any kernel */
 
-/* Kernels for work of a training step (cuda_zero.c). Types are f32, f16, bf16, in this order. */
+/* Kernels for work of a training step (zero.c). Types are f32, f16, bf16, in this order. */
 enum { KO_CUDA_FLOATS = 3 };
 struct ko_cuda_zero {
 	CUmodule module; /* NULL: no device of kolo_zero_device.h has asked for it */
@@ -91,7 +91,7 @@ static inline CUdeviceptr ko_cuda_address(const void *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-/* ---- Memory (cuda_memory.c): each is the entry of struct ko_driver with its name ------------------------- */
+/* ---- Memory (memory.c): each is the entry of struct ko_driver with its name ------------------------- */
 
 int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
@@ -107,7 +107,7 @@ void ko_cuda_unpin(struct ko_gpu *gpu, void *host);
 int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out);
 int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len);
 
-/* ---- Work of a training step (cuda_zero.c) ---------------------------------------------------------------- */
+/* ---- Work of a training step (zero.c) ---------------------------------------------------------------- */
 
 /* Loads all kernels for work, and launches each once. The GPU is entered. */
 int ko_cuda_zero_load(struct ko_gpu *gpu);

@@ -191,7 +191,7 @@ template <typename From> struct add {
 	}
 };
 
-/* ---- Optimizers: one element each, as in zero/kernels.c -------------------------------------------------- */
+/* ---- Optimizers: one element each, as in zero/optim/kernels.c -------------------------------------------------- */
 
 ON_GPU float decayed(float g, float p, const struct kolo_zero_scalars &s)
 {

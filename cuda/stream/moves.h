@@ -1,4 +1,4 @@
-/* Round the ring: the moves of the host's rounds (comm/rounds.c), recorded.
+/* Round the ring: the moves of the host's rounds (comm/coll/rounds.c), recorded.
  *
  * A move waits until prev's slot is full and next's is empty. One kernel does its work. Then the
  * stream marks prev's slot empty and next's full. Each operation uses slots from number 0 on, and

@@ -1,5 +1,5 @@
-/* ringbench --plot in three parts: measurements as curves (ringbench_plot.c), those of earlier
- * files (ringbench_against.c), and the picture (ringbench_gnuplot.c). */
+/* ringbench --plot in three parts: measurements as curves (plot.c), those of earlier
+ * files (against.c), and the picture (gnuplot.c). */
 #ifndef TOOLS_RINGBENCH_PLOT_H
 #define TOOLS_RINGBENCH_PLOT_H
 
@@ -59,11 +59,11 @@ bool plot_varies(const struct plot *p, enum field field);
 void plot_label(const struct plot *p, const struct curve *c, char *out, size_t room);
 void plot_title(const struct plot *p, char *out, size_t room);
 
-/* ringbench_against.c: adds the curves of all files of --against. Call it before any other
+/* against.c: adds the curves of all files of --against. Call it before any other
  * plot_add. Returns 0, or EXIT_FAILED after a message that names the file and the line. */
 int against_read(struct plot *p);
 
-/* ringbench_gnuplot.c: draws into `out`, after plot_finish. 0, or EXIT_FAILED after a message. */
+/* gnuplot.c: draws into `out`, after plot_finish. 0, or EXIT_FAILED after a message. */
 int plot_draw(const struct plot *p, FILE *out);
 
 #endif

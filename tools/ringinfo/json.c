@@ -1,4 +1,4 @@
-/* Prints everything as one JSON object. tools/ringinfo.md lists its fields. */
+/* Prints everything as one JSON object. tools/ringinfo/README.md lists its fields. */
 #include "tools/common/json.h"
 #include "tools/ringinfo/ringinfo.h"
 

@@ -1,4 +1,4 @@
-/* Prints everything as one JSON object. tools/zeroplan.md lists its fields. */
+/* Prints everything as one JSON object. tools/zeroplan/README.md lists its fields. */
 #include "tools/common/json.h"
 #include "tools/zeroplan/zeroplan.h"
 

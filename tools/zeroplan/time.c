@@ -1,5 +1,5 @@
 /* Computes how long an update takes, from bytes and bandwidths alone. Three phases follow each
- * other: forward, backward, and the optimizer's pass. tools/zeroplan.md has the formula. */
+ * other: forward, backward, and the optimizer's pass. tools/zeroplan/README.md has the formula. */
 #include "tools/zeroplan/zeroplan.h"
 
 #include <math.h>

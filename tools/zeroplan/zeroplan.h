@@ -164,7 +164,7 @@ struct work {
 	const struct kolo_zero_traffic *traffic;
 };
 
-/* Arithmetic alone; tools/zeroplan.md has the formula. */
+/* Arithmetic alone; tools/zeroplan/README.md has the formula. */
 struct seconds time_of(const struct work *w, const struct setting *s, const struct bandwidths *b);
 
 /* Moments that the optimizer has. */

@@ -172,7 +172,7 @@ static int list_cores(int **out)
 	return n;
 }
 
-/* As ko_thread_start of comm/thread.c, which zero/, on public headers alone, does not see. */
+/* As ko_thread_start of comm/sys/thread.c, which zero/, on public headers alone, does not see. */
 int zero_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
 	sigset_t all, before;

@@ -1,10 +1,10 @@
-/* The reader of configs within: a table of all keys (config_keys.c), and what happens to a text on
+/* The reader of configs within: a table of all keys (keys.c), and what happens to a text on
  * its way to settings.
  *
- * The text's comments are blanked, so that lines and columns stay (config_source.c); jansson makes
- * a tree of it, in which every key must be one of the table (config_read.c); each value is checked
- * and goes to its place (config_values.c), then come the rules between keys (config_rules.c), and
- * the tree of what has come out is written as text (config_text.c). */
+ * The text's comments are blanked, so that lines and columns stay (source.c); jansson makes
+ * a tree of it, in which every key must be one of the table (read.c); each value is checked
+ * and goes to its place (values.c), then come the rules between keys (rules.c), and
+ * the tree of what has come out is written as text (text.c). */
 #ifndef ZERO_CONFIG_CONFIG_H
 #define ZERO_CONFIG_CONFIG_H
 
@@ -160,7 +160,7 @@ struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
 /* Why a key has no effect beside those that were taken before. NULL: it has one. */
 const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key);
 
-/* ---- config_source.c ------------------------------------------------------------------------------------ */
+/* ---- source.c ------------------------------------------------------------------------------------ */
 
 /* The file as a text that the caller frees. Errors: KOLO_EINVAL, KOLO_ESYS, KOLO_ENOMEM. */
 int zero_source_read(const char *path, char **out);
@@ -177,7 +177,7 @@ int zero_refuse_twice(const struct zero_reading *r, size_t end);
 /* Adds a remark. Errors: KOLO_ENOMEM. */
 int zero_note(const struct zero_reading *r, const char *path, const char *text);
 
-/* ---- config_values.c ------------------------------------------------------------------------------------ */
+/* ---- values.c ------------------------------------------------------------------------------------ */
 
 enum { ZERO_SHOWN = 48, ZERO_NAMES = 256 };
 
@@ -195,7 +195,7 @@ double zero_place_get(const struct zero_settings *settings, const struct zero_ke
 /* The text in a key's place, NULL: none. */
 const char *zero_place_text(const struct zero_settings *settings, const struct zero_key *key);
 
-/* ---- config_rules.c, config_text.c ---------------------------------------------------------------------- */
+/* ---- rules.c, text.c ---------------------------------------------------------------------- */
 
 /* The optimizer's and the schedule's presets, once their types are known. */
 void zero_rules_begin(const struct zero_reading *r);

@@ -113,7 +113,7 @@ static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automat
 	}
 }
 
-/* The batch sizes that may be unknown, since the others can give them (config_rules.c). */
+/* The batch sizes that may be unknown, since the others can give them (rules.c). */
 static bool may_be_unknown(enum zero_auto automatic)
 {
 	return automatic == ZERO_AUTO_MICRO || automatic == ZERO_AUTO_ACCUMULATION ||

@@ -1,4 +1,4 @@
-/* See home.h. Without a device, work is done by the host's threads, and copies are done at once. */
+/* See compute.h. Without a device, work is done by the host's threads, and copies are done at once. */
 #include "zero/offload/compute.h"
 
 #include "zero/base/basics.h"

@@ -1,4 +1,4 @@
-/* See away.h. A pass over files reads some blocks of state ahead, has one open, and writes some
+/* See offload.h. A pass over files reads some blocks of state ahead, has one open, and writes some
  * out. An update visits slices; their new values are uploaded through staging buffers. */
 #include "zero/offload/offload.h"
 

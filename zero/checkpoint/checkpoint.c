@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const zero_file_names[ZERO_NFILES] = { "weights.safetensors", "moment1.safetensors",
+						   "moment2.safetensors" };
+
 /* ---- Tables --------------------------------------------------------------------------------------------- */
 
 /* Whether any rank has such values of a tensor, and so the file an entry; and of which type. */

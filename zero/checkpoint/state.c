@@ -18,9 +18,6 @@
 
 enum { FORMAT = 1 };
 
-const char *const zero_file_names[ZERO_NFILES] = { "weights.safetensors", "moment1.safetensors",
-						   "moment2.safetensors" };
-
 /* ---- Writing -------------------------------------------------------------------------------------------- */
 
 static void write_word(struct zero_growing *out, const char *word)

@@ -1,6 +1,8 @@
 /* The table of keys: what each may be, and what becomes of it. A new key is a row here, and a place
  * or a rule if it does something. Rows of a section follow each other, in the order in which the
  * resolved text has them. */
+#include "zero/config/keys.h"
+
 #include "zero/config/config.h"
 
 #include <limits.h>

@@ -1,6 +1,11 @@
 /* From a text to settings: a tree whose every key the table knows, then its values, then what holds
  * between them. */
 #include "zero/config/config.h"
+#include "zero/config/keys.h"
+#include "zero/config/rules.h"
+#include "zero/config/source.h"
+#include "zero/config/text.h"
+#include "zero/config/values.h"
 
 #include <jansson.h>
 #include <stdio.h>

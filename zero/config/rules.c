@@ -1,6 +1,11 @@
 /* What keys have to do with each other: presets by type before they are read; batch sizes,
  * precision, the division of gradients, optimizer, schedule and offload after that. */
+#include "zero/config/rules.h"
+
 #include "zero/config/config.h"
+#include "zero/config/keys.h"
+#include "zero/config/source.h"
+#include "zero/config/values.h"
 #include "zero/optim/optimizer.h"
 #include "zero/optim/scaler.h"
 #include "zero/optim/schedule.h"

@@ -1,6 +1,8 @@
 /* The text of a config: read from its file, comments blanked, and the line and column of a key in
  * it, for errors and remarks. jansson tells positions of syntax errors only; what is located here
  * is a text that it has read, so it is well-formed. */
+#include "zero/config/source.h"
+
 #include "zero/config/config.h"
 
 #include <errno.h>

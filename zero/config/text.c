@@ -1,6 +1,10 @@
 /* The resolved config as text: keys in the table's order, what has an effect with its value, what
  * has none as it was given. */
+#include "zero/config/text.h"
+
 #include "zero/config/config.h"
+#include "zero/config/keys.h"
+#include "zero/config/values.h"
 
 #include <jansson.h>
 #include <stdlib.h>

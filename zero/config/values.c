@@ -1,6 +1,10 @@
 /* The value of one key: what the file has, or what "auto" stands for, checked and put where it
  * belongs. */
+#include "zero/config/values.h"
+
 #include "zero/config/config.h"
+#include "zero/config/keys.h"
+#include "zero/config/source.h"
 
 #include <jansson.h>
 #include <math.h>

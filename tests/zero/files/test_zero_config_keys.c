@@ -1,7 +1,9 @@
 /* Every key that DeepSpeed's configs may have: taken with a value that it may have, refused by name with one that it may not
  * have, and never ignored. The list is DeepSpeed's; the library's table has to have the same keys. */
 #include "tests/lib/t.h"
-#include "zero/config/config.h"
+#include "zero/config/keys.h"
+
+#include "kolo/kolo_zero_config.h"
 
 #include <stdio.h>
 #include <string.h>

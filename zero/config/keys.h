@@ -1,0 +1,114 @@
+/* The table of DeepSpeed's keys: what values each may have, and what becomes of them. */
+#ifndef ZERO_CONFIG_KEYS_H
+#define ZERO_CONFIG_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct zero_given;
+struct zero_reading;
+struct zero_settings;
+
+enum zero_value_kind {
+	ZERO_FLAG,
+	ZERO_INTEGER, /* 2e8 is one, 2.5 is not */
+	ZERO_NUMBER,
+	ZERO_TEXT,
+	ZERO_CHOICE, /* a text of a list; its value is the index */
+	ZERO_BETAS,  /* a list of two numbers */
+	ZERO_LIST,
+	ZERO_SECTION,
+};
+
+/* What values a key may have: numbers from low to high. `above` and `below` exclude these two. */
+struct zero_range {
+	enum zero_value_kind kind;
+	const char *want; /* the same in words; NULL of choices */
+	double low, high;
+	bool above, below;            /* low, or high, is excluded */
+	double multiple;              /* only multiples of it; 0: any */
+	const char *const *choices;   /* from low to high; NULL: */
+	const char *(*choice)(int i); /* gives them */
+	bool any_case;                /* of choices */
+};
+
+enum zero_role {
+	ZERO_DONE,    /* the value goes to its place */
+	ZERO_ONLY,    /* only the preset is possible, for the reason `why` */
+	ZERO_MOOT,    /* any value does; `why` is the remark on one that is not the preset */
+	ZERO_REFUSED, /* can't be given, for the reason `why` */
+	ZERO_OFF, /* a section that may be there switched off only: null, empty, or with "enabled": false */
+	ZERO_RENAMED, /* the old name of `other` */
+	ZERO_OLD, /* the value goes to its place, and is shown by the keys that are meant now; `why` names them */
+};
+
+/* What "auto" stands for. */
+enum zero_auto {
+	ZERO_AUTO_NONE, /* nothing: an error */
+	ZERO_AUTO_LR,
+	ZERO_AUTO_BETAS,
+	ZERO_AUTO_EPS,
+	ZERO_AUTO_DECAY,
+	ZERO_AUTO_CLIP,
+	ZERO_AUTO_FP16,
+	ZERO_AUTO_BF16,
+	ZERO_AUTO_MICRO,
+	ZERO_AUTO_ACCUMULATION,
+	ZERO_AUTO_TRAIN,
+	ZERO_AUTO_ZERO,
+	ZERO_AUTO_WARMUP,
+	ZERO_AUTO_TOTAL,
+	ZERO_AUTO_BUCKET,      /* hidden^2 */
+	ZERO_AUTO_PREFETCH,    /* 0.9 hidden^2 */
+	ZERO_AUTO_PERSISTENCE, /* 10 hidden */
+};
+
+/* Without what a key has no effect. */
+enum zero_need {
+	ZERO_NEEDS_NOTHING,
+	ZERO_NEEDS_STAGE_3,
+	ZERO_NEEDS_OPTIMIZER_OFFLOADED, /* from a device, or in files */
+	ZERO_NEEDS_OPTIMIZER_COPIED,    /* between a device and the host */
+	ZERO_NEEDS_OPTIMIZER_FILES,
+	ZERO_NEEDS_PARAM_OFFLOADED,
+	ZERO_NEEDS_PARAM_COPIED,
+	ZERO_NEEDS_PARAM_FILES,
+	ZERO_NEEDS_FILES, /* of either */
+};
+
+enum zero_slot { ZERO_NOWHERE, ZERO_IN_INT, ZERO_IN_LONG, ZERO_IN_SIZE, ZERO_IN_DOUBLE, ZERO_IN_TEXT };
+
+struct zero_key {
+	const char *path; /* like "zero_optimization.stage" */
+	const struct zero_range *range;
+	enum zero_role role;
+	double preset; /* DeepSpeed's default if it matters; NaN: none. Keys of ZERO_DONE have it in their place */
+	const char *why;
+	const char *other; /* a key of the same section that may not be given beside it */
+	enum zero_slot slot;
+	bool of_group; /* the place is in each group, else in struct zero_settings */
+	size_t offset;
+	enum zero_auto automatic;
+	bool nullable;                  /* null is as if it were absent */
+	bool lists;                     /* may be a list of a number for each group */
+	enum zero_need need;            /* given without it, there is a remark */
+	unsigned optimizers, schedules; /* bits 1 << type of those that have it; 0: all */
+};
+
+extern const struct zero_key zero_keys[];
+extern const int zero_nkeys;
+
+/* The index of a key; -1: none. */
+int zero_key_find(const char *path);
+/* Whether the chosen optimizer, and schedule, have the key. */
+bool zero_key_applies(const struct zero_key *key, const struct zero_settings *settings);
+/* The i-th choice; NULL if there is none. */
+const char *zero_range_choice(const struct zero_range *range, int i);
+bool zero_range_has(const struct zero_range *range, double value);
+
+/* What the file has of a key. */
+struct zero_given *zero_given_of(const struct zero_reading *r, const char *path);
+/* Why a key has no effect beside those that were taken before. NULL: it has one. */
+const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key);
+
+#endif

@@ -54,7 +54,7 @@ bench() {
 	grep -q 'traffic as the model says' "$dir/bench"
 }
 pages() {
-	for page in 1/ringrun 1/ringbench 1/ringinfo 3/kolo_all_reduce 3/kolo_op_name 7/kolo; do
+	for page in 1/ringrun 1/ringbench 1/ringinfo 3/kolo_all_reduce 3/kolo_op_name 7/kolo 7/kolo-environment; do
 		file=$root/usr/share/man/man${page%/*}/${page#*/}.${page%/*}.gz
 		ls "$file"
 	done

@@ -1,6 +1,8 @@
-/* The state file of a checkpoint: lines of words, of which the first says what they are; the last
- * one has the hash of all before it. Names are written with %XX for what is no plain character, so
- * that words have no spaces. */
+/* Writes and reads the state file of a checkpoint (zero_state_write, zero_state_read).
+ *
+ * It has lines of words. The first word of a line says what the others are. The last line has the
+ * hash of all lines before it. In names, %XX stands for a byte that is not a plain character, so
+ * words have no spaces. */
 #include "zero/checkpoint/state.h"
 
 #include "zero/base/basics.h"
@@ -29,7 +31,7 @@ static void write_word(struct zero_growing *out, const char *word)
 	}
 }
 
-/* By its bits, which no locale writes in another way. */
+/* Writes the bits, which are the same in every locale. */
 static void write_double(struct zero_growing *out, double x)
 {
 	uint64_t bits;
@@ -91,10 +93,10 @@ int zero_state_write(const struct zero_saved *state, const struct zero_table *ta
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-/* The words of one line after the other. What is wrong with them is told once, at the end: behind a
- * good hash it can only be another version's. */
+/* Reads words, line by line. An error is reported once, at the end: if the hash is right, only
+ * another version can have written the text. */
 struct reader {
-	char *line, *word; /* the rest of the text, and of its line */
+	char *line, *word; /* the rest of the text; the rest of its first line */
 	bool good;
 };
 
@@ -107,7 +109,7 @@ static char *next_word(struct reader *r)
 	return word && *word ? word : "";
 }
 
-/* A line that begins with this word. */
+/* Begins the next line, which must have this first word. */
 static void begin_line(struct reader *r, const char *word)
 {
 	r->word = r->line ? strsep(&r->line, "\n") : NULL;
@@ -136,7 +138,7 @@ static int64_t next_signed(struct reader *r)
 	return (int64_t)next_number(r, 10);
 }
 
-/* A number of things. */
+/* How many there are of something, at least 1. */
 static int next_count(struct reader *r)
 {
 	uint64_t x = next_number(r, 10);
@@ -155,7 +157,7 @@ static double next_double(struct reader *r)
 	return x;
 }
 
-/* A word without its %XX, in place. */
+/* Replaces each %XX of a word by its byte, in place. */
 static char *next_name(struct reader *r)
 {
 	char *word = next_word(r), *to = word;
@@ -304,7 +306,7 @@ static int read_state(struct reader *r, struct zero_saved *s, struct zero_table 
 	return rc;
 }
 
-/* The length of what the last line, "end HASH", is about; 0 where that is not so. */
+/* The length of what comes before the last line, "end HASH". 0 if the hash is wrong. */
 static size_t check_end(const char *text, size_t len)
 {
 	const char *end = NULL;

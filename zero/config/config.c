@@ -1,4 +1,5 @@
-/* Settings, apart from reading them: the parts that need no jansson. */
+/* Settings after they were read: kolo_zero_settings_text, _note, _write and _destroy. This file
+ * needs no jansson. */
 #include "zero/config/config.h"
 
 #include "zero/base/files.h"
@@ -26,7 +27,7 @@ void kolo_zero_model_init(struct kolo_zero_model *out)
 	};
 }
 
-/* What a caller has is the first member. */
+/* The caller has a pointer to the first member. */
 static const struct zero_settings *settings_of(const struct kolo_zero_settings *shown)
 {
 	return (const struct zero_settings *)shown;
@@ -73,7 +74,8 @@ int kolo_zero_settings_write(const struct kolo_zero_settings *settings, const ch
 	if (!settings || !path)
 		return kolo_error_set(KOLO_EINVAL, "kolo_zero_settings_write: %s is NULL",
 				      settings ? "path" : "settings");
-	/* Named by the thread, so that all ranks may write the same file at the same time. */
+	/* The name has the thread's number, so all ranks may write the same file at the same
+	 * time. */
 	if (snprintf(beside, sizeof(beside), "%s.%ld.tmp", path, (long)gettid()) >= (int)sizeof(beside))
 		return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", path,
 				      ZERO_PATH_LEN - 1);

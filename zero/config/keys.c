@@ -1,6 +1,8 @@
-/* The table of keys: what each may be, and what becomes of it. A new key is a row here, and a place
- * or a rule if it does something. Rows of a section follow each other, in the order in which the
- * resolved text has them. */
+/* The table of keys (zero_keys): what values each may have, and what becomes of them.
+ *
+ * A new key is a row here. If it does something, it also needs a place in struct zero_settings or a
+ * public struct, or a rule in rules.c. Rows of a section follow each other. The resolved text has
+ * the same order. */
 #include "zero/config/keys.h"
 
 #include "zero/config/config.h"
@@ -21,7 +23,7 @@ static const struct zero_range natural = { ZERO_INTEGER, "an integer of at least
 					   .high = INFINITY };
 static const struct zero_range buffers = { ZERO_INTEGER, "an integer from 2 to 4096", .low = 2,
 					   .high = 4096 };
-/* As kolo_zero_create has it, below the most of a ring of io_uring. */
+/* The limits of kolo_zero_create. */
 static const struct zero_range pages = { ZERO_INTEGER, "a multiple of 4096, at most 2^30", .low = 4096,
 					 .high = 1 << 30, .multiple = 4096 };
 static const struct zero_range depth = { ZERO_INTEGER, "an integer from 1 to 4096", .low = 1, .high = 4096 };
@@ -198,7 +200,7 @@ const struct zero_key zero_keys[] = {
 	  ROLE(ONLY, 0, "updates are not made ahead of their norm") },
 	{ ZERO("offload_optimizer.cpuadam_cores_perc"), &part,
 	  ROLE(MOOT, 0.8, "no effect: it is about super_offload") },
-	/* true is 1, as "cpu" is. */
+	/* true is 1, which is also the index of "cpu". */
 	{ ZERO("cpu_offload"), &flag, SETTING(INT, optimizer_place), .role = ZERO_OLD,
 	  .why = "an old form of offload_optimizer.device", .other = ZERO("offload_optimizer") },
 	{ ZERO("cpu_offload_param"), &flag, SETTING(INT, param_place), .role = ZERO_OLD,
@@ -489,8 +491,7 @@ struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
 
 /* ---- What has no effect --------------------------------------------------------------------------------- */
 
-/* Why something that is offloaded to `place` does not leave this program's memory, NULL: it
- * does. */
+/* Why something that is offloaded to `place` stays where it is. NULL: it moves. */
 static const char *why_not_offloaded(const struct zero_reading *r, int place)
 {
 	if (place == KOLO_ZERO_ON_DEVICE)

@@ -1,4 +1,4 @@
-/* Reading configs in a build without jansson: refused. */
+/* kolo_zero_settings_read and _parse in a build without jansson: they refuse. */
 #include "zero/config/config.h"
 
 static int refuse(struct kolo_zero_settings **out)

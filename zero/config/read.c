@@ -1,5 +1,7 @@
-/* From a text to settings: a tree whose every key the table knows, then its values, then what holds
- * between them. */
+/* Reads a config: kolo_zero_settings_read and kolo_zero_settings_parse.
+ *
+ * take_all has the order of the steps: the two types, the presets, all keys, all values, the rules
+ * between keys, and the resolved text. */
 #include "zero/config/config.h"
 #include "zero/config/keys.h"
 #include "zero/config/rules.h"
@@ -14,10 +16,10 @@
 
 /* ---- Unknown keys --------------------------------------------------------------------------------------- */
 
-enum { LONGEST = 48 }; /* of names that are compared: longer ones resemble none */
+enum { LONGEST = 48 }; /* bytes of a name that is compared with others */
 
-/* Insertions, deletions and replacements that make one name of the other (Levenshtein); LONGEST:
- * too long to tell. */
+/* Counts the insertions, deletions and replacements that make one name of the other (Levenshtein).
+ * Returns LONGEST if a name is too long. */
 static size_t count_edits(const char *a, const char *b)
 {
 	size_t row[LONGEST + 1], na = strlen(a), nb = strlen(b);
@@ -47,8 +49,8 @@ static const char *name_of(const char *path)
 	return dot ? dot + 1 : path;
 }
 
-/* The key that somebody may have meant: one of the same section with a few other letters, or of
- * that name in another. */
+/* The key that the user may have meant: a key of the same section with a few other letters, or a
+ * key of this name in another section. NULL: none. */
 static const char *find_nearest(const char *section, const char *name)
 {
 	size_t len = strlen(section), least = zero_min(strlen(name) / 3 + 1, LONGEST - 1);
@@ -86,7 +88,8 @@ static int refuse_unknown(const struct zero_reading *r, const char *path, const 
 
 /* ---- The tree ------------------------------------------------------------------------------------------- */
 
-/* Cut where it is too long, and without control characters: no known path has such. */
+/* Appends a name to a path. Cuts a path that is too long, and replaces control characters: known
+ * paths have none. */
 static void join_path(char out[ZERO_PATH], const char *section, const char *name)
 {
 	size_t len = zero_min(strlen(section), ZERO_PATH - 1),
@@ -100,7 +103,7 @@ static void join_path(char out[ZERO_PATH], const char *section, const char *name
 			*p = '?';
 }
 
-/* zero_optimization had no keys once: true was stage 1. */
+/* An old form of the section zero_optimization is a flag: true is stage 1. */
 static int take_old_zero(struct zero_reading *r, struct zero_given *g)
 {
 	r->out->shown.config.stage = json_is_true(g->value);
@@ -110,7 +113,7 @@ static int take_old_zero(struct zero_reading *r, struct zero_given *g)
 						    : "an old form: \"stage\": 0");
 }
 
-/* Finds out which key of the table a path is, -1: none. */
+/* Finds the row of a path in the table. *out is -1 if there is none. */
 static int find_row(struct zero_reading *r, const json_t *object, const char *spelled, const char *known,
 		    int *out)
 {
@@ -134,15 +137,15 @@ static int find_row(struct zero_reading *r, const json_t *object, const char *sp
 	return rc;
 }
 
-/* The sections that an object is, as the file spells them and as the table has them: empty, or with
- * a dot at the end. */
+/* The path of a section, as the file spells it and as the table has it. It is empty, or ends with a
+ * dot. */
 struct sections {
 	char spelled[ZERO_PATH], known[ZERO_PATH];
 };
 
 static int walk(struct zero_reading *r, json_t *object, const struct sections *in);
 
-/* Notes what the file has of a key, and of those below it. */
+/* Notes what the file has for a key and for the keys below it. */
 static int walk_key(struct zero_reading *r, json_t *object, const struct sections *in, const char *name,
 		    json_t *value)
 {
@@ -170,7 +173,7 @@ static int walk_key(struct zero_reading *r, json_t *object, const struct section
 	return walk(r, value, &at);
 }
 
-/* All keys of an object; anything else has none. */
+/* Notes all keys of an object. Other values have none. */
 static int walk(struct zero_reading *r, json_t *object, const struct sections *in)
 {
 	int rc = 0;
@@ -180,7 +183,7 @@ static int walk(struct zero_reading *r, json_t *object, const struct sections *i
 	return rc;
 }
 
-/* The types of optimizer and schedule decide which other keys there are. */
+/* Takes the type of the optimizer or the schedule, which decides what other keys there are. */
 static int take_type(struct zero_reading *r, const char *section, const char *path)
 {
 	json_t *object = json_object_get(r->root, section), *type = json_object_get(object, "type");
@@ -237,8 +240,8 @@ static int check_model(const struct kolo_zero_model *m)
 	return 0;
 }
 
-/* jansson tells where it stopped; with nothing to tell it had no memory, which it takes for a wrong
- * token elsewhere. */
+/* Makes the tree. jansson reports the line where it stopped. If it reports none, it had no memory;
+ * its error code may name something else then. */
 static int load_tree(struct zero_reading *r)
 {
 	json_error_t error = { .line = -1 };
@@ -256,7 +259,7 @@ static int load_tree(struct zero_reading *r)
 	return kolo_error_set(KOLO_EINVAL, "%.200s:%d:%d: %s", r->name, error.line, error.column, error.text);
 }
 
-/* Takes over text. */
+/* Reads a text and frees it. */
 static int read_text(const char *name, char *text, const struct kolo_zero_model *model,
 		     struct kolo_zero_settings **out)
 {

@@ -1,5 +1,6 @@
-/* What keys have to do with each other: presets by type before they are read; batch sizes,
- * precision, the division of gradients, optimizer, schedule and offload after that. */
+/* The rules between keys. zero_rules_begin sets presets before the keys are taken. zero_rules_end
+ * calls the rules after that: batch sizes, precision, division of gradients, optimizer, schedule,
+ * offload, files. A new rule is a function and an entry in its list. */
 #include "zero/config/rules.h"
 
 #include "zero/config/config.h"
@@ -18,8 +19,8 @@
 
 /* ---- Before --------------------------------------------------------------------------------------------- */
 
-/* DeepSpeed's presets of an optimizer that the config names, if they are not torch's; without
- * one the model description is the preset. */
+/* If the config names an optimizer, its presets are DeepSpeed's, which sometimes differ from
+ * torch's. Otherwise the model description is the preset. */
 static void init_group(const struct zero_reading *r, struct kolo_zero_group *g)
 {
 	enum kolo_zero_optimizer type = (enum kolo_zero_optimizer)r->out->optimizer;
@@ -61,7 +62,7 @@ void zero_rules_begin(const struct zero_reading *r)
 
 /* ---- Batch sizes ---------------------------------------------------------------------------------------- */
 
-/* None of what is needed was given, or it is "auto" and unknown. */
+/* No batch size was given, or it is "auto" and unknown. */
 static int refuse_no_batch(const struct zero_reading *r)
 {
 	static const char *const paths[] = { "train_micro_batch_size_per_gpu", "train_batch_size" };
@@ -77,7 +78,7 @@ static int refuse_no_batch(const struct zero_reading *r)
 			      r->name, paths[0]);
 }
 
-/* Two give the third; the batch alone is one micro-step. */
+/* Derives the batch size that is missing from the other two. A batch alone is one micro-step. */
 static int derive_batch(const struct zero_reading *r)
 {
 	const char *at = "train_batch_size";
@@ -129,7 +130,7 @@ static int decide_precision(const struct zero_reading *r)
 	return 0;
 }
 
-/* Gradients travel as the tensors that they are of. */
+/* Gradients are sent in the type of their tensors. */
 static int check_wire(const struct zero_reading *r)
 {
 	static const enum kolo_type types[] = { KOLO_F32, KOLO_F16, KOLO_BF16 };
@@ -143,7 +144,7 @@ static int check_wire(const struct zero_reading *r)
 		kolo_type_name(types[s->wire]), kolo_type_name(s->shown.type));
 }
 
-/* Gradients are divided by a factor before they are added, by default by the number of ranks. */
+/* Gradients are divided before they are added. The default divisor is the number of ranks. */
 static int decide_division(const struct zero_reading *r)
 {
 	struct zero_settings *s = r->out;
@@ -233,7 +234,7 @@ static int decide_schedule(const struct zero_reading *r)
 
 /* ---- Offload -------------------------------------------------------------------------------------------- */
 
-/* What may be offloaded: its keys, and the stages at which there is something to offload. */
+/* What may be offloaded: its keys, and the least stage at which there is something to offload. */
 static const struct kind {
 	const char *device, *old, *path;
 	int least;
@@ -296,7 +297,7 @@ static int decide_offload(const struct zero_reading *r)
 
 /* ---- Files ---------------------------------------------------------------------------------------------- */
 
-/* FOLDER/JOB.suffix; an empty folder is the current one. */
+/* Returns FOLDER/JOBSUFFIX, in memory that the caller frees. An empty folder is the current one. */
 static char *join_file(const char *folder, const char *job, const char *suffix)
 {
 	size_t len = strlen(folder), room = len + strlen(job) + strlen(suffix) + 2;
@@ -325,7 +326,7 @@ static int decide_files(const struct zero_reading *r)
 
 /* ---- All together ---------------------------------------------------------------------------------------- */
 
-/* What no rule here knows of is refused at the section that it is about. */
+/* Runs the engine's own checks. An error names the section that it is about. */
 static int check_as_the_engine_does(const struct zero_reading *r)
 {
 	const struct kolo_zero_settings *shown = &r->out->shown;

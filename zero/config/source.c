@@ -1,6 +1,8 @@
-/* The text of a config: read from its file, comments blanked, and the line and column of a key in
- * it, for errors and remarks. jansson tells positions of syntax errors only; what is located here
- * is a text that it has read, so it is well-formed. */
+/* The text of a config: reads it (zero_source_read), blanks its comments (zero_source_blank), and
+ * finds the line and column of a key for errors and remarks (zero_refuse_key, zero_note).
+ *
+ * jansson reports positions of syntax errors only. The keys located here are in a text that jansson
+ * has read, so it is well-formed. */
 #include "zero/config/source.h"
 
 #include "zero/config/config.h"
@@ -11,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGEST = 1 << 20 }; /* bytes of a file; real ones have a few thousand */
+enum { LARGEST = 1 << 20 }; /* bytes of a file; real configs have a few thousand */
 
-/* Where a character is, from 1. */
+/* Where a character is. Both count from 1. */
 struct spot {
 	int line, column;
 };
 
-/* A byte that continues a character of UTF-8, and is no column. */
+/* Whether a byte continues a character of UTF-8. Such bytes are not counted as columns. */
 static bool continues(char c)
 {
 	return ((unsigned char)c & 0xc0) == 0x80;
@@ -81,7 +83,7 @@ int zero_source_read(const char *path, char **out)
 
 /* ---- Comments ------------------------------------------------------------------------------------------- */
 
-/* Behind a string that begins at p, or the text's end. */
+/* Returns the place after the string that begins at p, or the text's end. */
 static char *skip_string(const char *p)
 {
 	for (p++; *p && *p != '"'; p++)
@@ -90,8 +92,8 @@ static char *skip_string(const char *p)
 	return (char *)p + (*p == '"');
 }
 
-/* The end of a comment that begins at p: after it, or its line's end. p if there is none, NULL if
- * it has no end. */
+/* If a comment begins at p, returns the place after it, or its line's end. Returns p if there is no
+ * comment there, and NULL if the comment has no end. */
 static char *find_comment_end(char *p)
 {
 	char *end;
@@ -138,7 +140,7 @@ static const char *skip_space(const char *p)
 	return p + strspn(p, " \t\r\n");
 }
 
-/* Behind a value. */
+/* Returns the place after the value at p. */
 static const char *skip_value(const char *p)
 {
 	int depth = 0;
@@ -154,7 +156,7 @@ static const char *skip_value(const char *p)
 	return p;
 }
 
-/* The key of `len` bytes in the object at p, NULL where there is none; *value is its value. */
+/* Finds the key of `len` bytes in the object at p, and its value. NULL if there is none. */
 static const char *find_member(const char *p, const char *name, size_t len, const char **value)
 {
 	if (*p != '{')
@@ -171,7 +173,8 @@ static const char *find_member(const char *p, const char *name, size_t len, cons
 	return NULL;
 }
 
-/* The key that a path ends with, and its value: a key may be the rest of the path, dots and all. */
+/* Finds the key that a path ends with, and its value. A key may contain dots, so it may be all the
+ * rest of the path. */
 static const char *find_key(const char *text, const char *path, const char **value)
 {
 	const char *key = NULL, *object = skip_space(text);
@@ -191,12 +194,12 @@ static const char *find_key(const char *text, const char *path, const char **val
 	return key;
 }
 
-/* The last key that begins before `end`, and its path: of a text that is well-formed up to
- * there. */
+/* Finds the last key that begins before `end`, and its path. The text must be well-formed up to
+ * `end`. */
 static const char *find_last_key(const char *text, const char *end, char path[ZERO_PATH])
 {
 	enum { DEEPEST = 32 };
-	size_t lens[DEEPEST] = { 0 }; /* of the path outside of each object or list that is open */
+	size_t lens[DEEPEST] = { 0 }; /* of the path to each object or list that is open */
 	const char *key = text;
 	char open[DEEPEST] = "";
 	bool expected = false; /* the next string is a key */

@@ -1,5 +1,5 @@
-/* The resolved config as text: keys in the table's order, what has an effect with its value, what
- * has none as it was given. */
+/* Writes the resolved config as text (zero_text_make). Keys have the table's order. A key that has
+ * an effect is written with its resolved value, any other key as it was given. */
 #include "zero/config/text.h"
 
 #include "zero/config/config.h"
@@ -22,7 +22,7 @@ static json_t *make_value(const struct zero_range *range, double x)
 	}
 }
 
-/* The value of each group, for a key that groups may differ in. */
+/* The values of all groups, for a key in which groups differ. */
 static json_t *make_list(const struct zero_reading *r, const struct zero_key *key)
 {
 	json_t *list = json_array();
@@ -59,8 +59,8 @@ static json_t *make_done(const struct zero_reading *r, const struct zero_key *ke
 
 /* ---- Which keys ----------------------------------------------------------------------------------------- */
 
-/* Whether a key that something is done for has something to tell. What it may not be is how a place
- * says that nothing is set. */
+/* Whether a key that has an effect is written. If nothing is set, its place has a value outside of
+ * the key's range. */
 static bool shows_done(const struct zero_reading *r, int k)
 {
 	const struct zero_key *key = &zero_keys[k];
@@ -74,8 +74,8 @@ static bool shows_done(const struct zero_reading *r, int k)
 	return zero_range_has(key->range, zero_place_get(r->out, key, 0));
 }
 
-/* Puts a value into its section, which is made where it is missing. Takes over value, NULL: no
- * memory. */
+/* Puts a value into its section. Makes the section if it is missing. Takes over `value`; NULL:
+ * there was no memory for it. */
 static int put_value(json_t *root, const char *path, json_t *value)
 {
 	const char *dot;
@@ -115,7 +115,7 @@ static json_t *make_tree(const struct zero_reading *r)
 
 /* ---- Text ----------------------------------------------------------------------------------------------- */
 
-/* With the fewest digits from which all numbers come back as they are. */
+/* Prints numbers with the fewest digits from which all of them are read back unchanged. */
 static char *print_tree(const json_t *root)
 {
 	enum { LEAST = 6, MOST = 17 };
@@ -125,7 +125,7 @@ static char *print_tree(const json_t *root)
 		       len = json_dumpb(root, NULL, 0, flags);
 		char *text = calloc(1, len + sizeof("\n"));
 		json_t *back;
-		int same; /* -1: no memory to tell */
+		int same; /* 1: read back unchanged; 0: changed; -1: no memory */
 
 		if (!text)
 			return NULL;

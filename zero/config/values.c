@@ -1,5 +1,5 @@
-/* The value of one key: what the file has, or what "auto" stands for, checked and put where it
- * belongs. */
+/* Takes the value of one key (zero_take): what the file has, or what "auto" stands for. Checks it
+ * and puts it into its place. */
 #include "zero/config/values.h"
 
 #include "zero/config/config.h"
@@ -15,8 +15,8 @@
 
 /* ---- In words ------------------------------------------------------------------------------------------- */
 
-/* A text between quotes, cut; what is not plain ASCII is a question mark, since an error may end in
- * any terminal. */
+/* Writes a text between quotes, cut if it is long. A question mark replaces each byte that is not
+ * plain ASCII, because any terminal may show the error. */
 static void show_text(const char *text, char out[ZERO_SHOWN])
 {
 	size_t n = strlen(text), shown = n < 36 ? n : 32;
@@ -75,7 +75,7 @@ static const char *show_preset(const struct zero_key *key, char out[ZERO_SHOWN])
 
 enum { NVALUES = 2 }; /* numbers in a value at most */
 
-/* Rounded towards 0; from 2^53 on a double is an integer. */
+/* Rounds towards 0. From 2^53 on every double is an integer. */
 static double cut_fraction(double x)
 {
 	return x > -0x1p53 && x < 0x1p53 ? (double)(long long)x : x;
@@ -86,8 +86,8 @@ static bool is_auto(const json_t *value)
 	return json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
 }
 
-/* What "auto" stands for, and the field of the model description that says so; NaN where it is
- * unknown, 0 of batch sizes. */
+/* What "auto" stands for, and the field of the model description that it comes from. An unknown
+ * value is NaN, an unknown batch size 0. */
 static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automatic, double x[NVALUES],
 			 const char **field)
 {
@@ -117,7 +117,8 @@ static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automat
 	}
 }
 
-/* The batch sizes that may be unknown, since the others can give them (rules.c). */
+/* Whether it is a batch size. These may be unknown, because rules.c derives them from each
+ * other. */
 static bool may_be_unknown(enum zero_auto automatic)
 {
 	return automatic == ZERO_AUTO_MICRO || automatic == ZERO_AUTO_ACCUMULATION ||
@@ -150,7 +151,7 @@ static int take_auto(const struct zero_reading *r, int k, double x[NVALUES])
 	return 0;
 }
 
-/* A JSON number in the range. */
+/* Reads a JSON number. Returns whether it is in the range. */
 static bool read_number(const struct zero_range *range, const json_t *value, double *x)
 {
 	if (!json_is_number(value))
@@ -173,8 +174,8 @@ static bool read_choice(const struct zero_range *range, const json_t *value, dou
 	return false;
 }
 
-/* What a value is as numbers; false where it is not what the range wants. Of texts, lists and
- * sections there is nothing to tell. */
+/* Reads a value as numbers. Returns whether it fits the range. Texts, lists and sections have no
+ * numbers. */
 static bool read_value(const struct zero_range *range, const json_t *value, double x[NVALUES])
 {
 	switch (range->kind) {
@@ -199,7 +200,7 @@ static char *place_of(const struct zero_settings *s, const struct zero_key *key,
 	return (key->of_group ? (char *)&s->shown.groups[group] : (char *)s) + key->offset;
 }
 
-/* The largest integers are no limits that anybody reaches, and stay exact as doubles. */
+/* Cuts integers at 2^53, up to which doubles are exact. No program reaches such a limit. */
 static double cut_integer(double x)
 {
 	return x < 0x1p53 ? x : 0x1p53;
@@ -252,7 +253,7 @@ static int put_text(const struct zero_reading *r, const struct zero_key *key, co
 
 /* ---- A key ---------------------------------------------------------------------------------------------- */
 
-/* A list of one number for each group. */
+/* Takes a list with one number for each group. */
 static int take_list(const struct zero_reading *r, int k)
 {
 	const struct zero_key *key = &zero_keys[k];
@@ -276,7 +277,7 @@ static int take_list(const struct zero_reading *r, int k)
 	return 0;
 }
 
-/* A section that is not to be switched on. */
+/* Takes a section that may only be switched off. */
 static int take_off(const struct zero_reading *r, int k)
 {
 	const struct zero_given *g = &r->given[k];
@@ -288,7 +289,7 @@ static int take_off(const struct zero_reading *r, int k)
 			       zero_keys[k].why);
 }
 
-/* What the role says, of a value that the key may have. */
+/* Does what the role says, with a value that is in the range. */
 static int apply_role(const struct zero_reading *r, int k, const double x[NVALUES])
 {
 	const struct zero_key *key = &zero_keys[k];

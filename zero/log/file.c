@@ -1,4 +1,4 @@
-/* Files that lines are appended to, whole ones only. */
+/* Appends whole lines to a file of the log, or nothing (zero_log_file_append). */
 #include "zero/log/file.h"
 
 #include "zero/base/basics.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Cuts off a last line that has no end. */
+/* Cuts off a last line without a newline. */
 static int mend_file(const struct zero_log_file *f)
 {
 	char tail[ZERO_LINE];
@@ -22,13 +22,13 @@ static int mend_file(const struct zero_log_file *f)
 
 	while (n > 0 && tail[n - 1] != '\n')
 		n--;
-	/* What is longer than all of a log's lines is not the log's to cut. */
+	/* The log wrote no line as long as this, so it leaves it alone. */
 	if (n < 0 || size <= 0 || from + n == size || (n == 0 && from > 0))
 		return n < 0 ? -1 : 0;
 	return ftruncate(f->fd, from + n);
 }
 
-/* One write. If something cuts it short the next one reports the reason. */
+/* One write is enough, unless something cuts it short. Then the next write reports the reason. */
 int zero_log_file_append(struct zero_log_file *f, const struct zero_text *line)
 {
 	size_t done = 0;
@@ -49,7 +49,8 @@ int zero_log_file_append(struct zero_log_file *f, const struct zero_text *line)
 	return kolo_error_set(KOLO_ESYS, "log %s: a line could not be written: %s", f->path, strerror(why));
 }
 
-/* The file has to begin so, or be empty; or to be a part of it, that mend_file then cuts off. */
+/* The file must be empty, or begin with `begin`. It may also be a part of `begin`, which mend_file
+ * cuts off then. */
 static int check_beginning(const struct zero_log_file *f, const struct zero_text *begin)
 {
 	char found[ZERO_LINE];
@@ -62,7 +63,7 @@ static int check_beginning(const struct zero_log_file *f, const struct zero_text
 			      (int)strcspn(begin->bytes, "\n"), begin->bytes);
 }
 
-/* Opens what is there, mends it, and says with *empty whether nothing is left. */
+/* Opens the file and mends it. *empty: whether nothing is left. */
 static int open_fd(struct zero_log_file *f, const struct zero_text *begin, bool *empty)
 {
 	struct stat st;

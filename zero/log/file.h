@@ -1,4 +1,4 @@
-/* Files that the log's lines are appended to. */
+/* Files to which the log appends lines. */
 #ifndef ZERO_LOG_FILE_H
 #define ZERO_LOG_FILE_H
 
@@ -9,16 +9,16 @@ struct zero_text;
 struct zero_log_file {
 	char *path;
 	int fd;    /* -1: none */
-	bool torn; /* a full disk left a part of a line, and it could not be cut off yet */
+	bool torn; /* a full disk left a part of a line that could not be cut off yet */
 };
 
-/* Opens the file, or makes it, for appending. `begin` is what a log's file begins with; all of it,
- * if that ends in a newline, is written to one that is empty. A last line that has no end is cut
- * off. To be closed also after an error. Errors: KOLO_EINVAL (it begins with something else),
- * KOLO_ENOMEM, KOLO_ESYS. */
+/* Opens or makes a file for appending. A file of the log begins with `begin`. If `begin` ends in a
+ * newline, an empty file gets it as its first line. A last line without a newline is cut off. Close
+ * it after an error too. Errors: KOLO_EINVAL (the file begins with something else), KOLO_ENOMEM,
+ * KOLO_ESYS. */
 int zero_log_file_open(struct zero_log_file *f, const char *path, const struct zero_text *begin);
 
-/* Appends a line, newline included: all of it, or nothing and KOLO_ESYS; then it may be tried
+/* Appends a line with its newline. After KOLO_ESYS nothing was written, and the caller may try
  * again. */
 int zero_log_file_append(struct zero_log_file *f, const struct zero_text *line);
 

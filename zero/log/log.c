@@ -1,7 +1,8 @@
-/* See kolo_zero_log.h. A row is an array of numbers, one for each column, whether it becomes a
- * line, a row of the table or an object; what something took is the difference of two marks. It
- * uses the engine's public functions alone. Behind create nothing is allocated, and a step without
- * a row or a line reads no clock. */
+/* The log of a training run (kolo_zero_log_step). It uses the engine's public functions alone.
+ *
+ * A row is an array of numbers, one for each column. It becomes a line, a row of the CSV file or a
+ * JSON object. Times and speeds are differences between two marks. After create nothing is
+ * allocated, and a step without a row or a line reads no clock. */
 #include "kolo/kolo_zero_log.h"
 
 #include "zero/base/basics.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Those before FORWARD are a line's. */
+/* A line has the columns before FORWARD. A row has all of them. */
 enum column {
 	STEP,
 	SAMPLES,
@@ -49,35 +50,35 @@ static const char *const columns[NCOLUMNS] = {
 	[UPDATE] = "elapsed_time_ms_update",
 };
 
-/* What lines call the columns from FORWARD on. */
+/* The names of the columns from FORWARD on, in lines. */
 static const char *const times[NTIMES] = { "forward", "backward", "reduce", "step", "gather", "update" };
 
 enum {
-	MOST_KINDS = 32,               /* of memory, at all their places */
-	NSHARES = NTIMES + MOST_KINDS, /* what a rank tells rank 0: ms, and the most bytes */
+	MOST_KINDS = 32,               /* kinds of memory, each counted at each of its places */
+	NSHARES = NTIMES + MOST_KINDS, /* what a rank sends to rank 0: ms, and the most bytes */
 };
 
 /* Where training was at some time. */
 struct mark {
 	double when;          /* seconds of a clock that does not jump */
 	double times[NTIMES]; /* seconds */
-	uint64_t samples;     /* of attempts since the log was made; */
-	long attempts;        /* and these */
+	uint64_t samples;     /* since the log was made */
+	long attempts;        /* updates since then, skipped ones too */
 };
 
 struct kolo_zero_log {
 	struct kolo_comm *comm;
 	const struct kolo_zero *zero;
-	/* On other ranks than 0 without print; paths are not used. */
+	/* print is NULL on ranks other than 0. Paths are not used. */
 	struct kolo_zero_log_config config;
 	struct zero_log_file csv, jsonl;
 	locale_t numbers; /* with a decimal point */
 	int nkinds;       /* of memory */
 	double *shares;   /* on rank 0: NSHARES of each rank */
-	uint64_t samples; /* as in a mark, now */
-	long attempts;    /* the same */
-	struct mark row;  /* at the last row, */
-	struct mark line; /* and at the last line */
+	uint64_t samples; /* as in a mark, until now */
+	long attempts;    /* as in a mark, until now */
+	struct mark row;  /* at the last row */
+	struct mark line; /* at the last line */
 };
 
 /* ---- Rows ----------------------------------------------------------------------------------------------- */
@@ -121,7 +122,7 @@ static void fill_row(const struct kolo_zero_log *log, const struct kolo_zero_res
 		row[FORWARD + i] = (now->times[i] - since->times[i]) * 1e3;
 }
 
-/* Times and speeds are no more exact than six digits. */
+/* Times and speeds have six digits: they are no more exact. */
 static void put_cell(const struct kolo_zero_log *log, struct zero_text *t, enum column column, double value)
 {
 	zero_text_number(t, log->numbers, value, column < SPEED);
@@ -203,7 +204,7 @@ static void print_row(const struct kolo_zero_log *log, const struct kolo_zero_re
 	log->config.print(line.bytes, log->config.print_arg);
 }
 
-/* Every rank's shares, to rank 0. */
+/* Gathers the shares of every rank on rank 0. */
 static int gather_shares(const struct kolo_zero_log *log, const struct mark *now)
 {
 	double own[NSHARES] = { 0 };
@@ -218,7 +219,7 @@ static int gather_shares(const struct kolo_zero_log *log, const struct mark *now
 	return kolo_gather(log->comm, own, log->shares, NSHARES, KOLO_F64, 0, NULL);
 }
 
-/* name=value of the rank that has the most of a share, the first of several. */
+/* Appends name=value of the rank with the most of a share. Of equal ranks it is the first one. */
 static void put_most(const struct kolo_zero_log *log, struct zero_text *t, const char *name, int share)
 {
 	int most = 0;
@@ -243,7 +244,7 @@ static void print_times(const struct kolo_zero_log *log, long step)
 	}
 }
 
-/* A kind has a line for each place that it is in, under a name of its own. */
+/* A kind in several places has a line for each place, which then names the place. */
 static bool is_in_several_places(const struct kolo_zero_log *log, const char *kind)
 {
 	struct kolo_zero_memory m;
@@ -353,7 +354,7 @@ static int open_files(struct kolo_zero_log *log, const struct kolo_zero_log_conf
 	return rc;
 }
 
-/* This rank's part, half of it where that fails. */
+/* Makes this rank's part. After a failure *out has what was made, for kolo_zero_log_destroy. */
 static int make_log(struct kolo_comm *comm, const struct kolo_zero *zero,
 		    const struct kolo_zero_log_config *c, struct kolo_zero_log **out)
 {
@@ -380,8 +381,8 @@ static int make_log(struct kolo_comm *comm, const struct kolo_zero *zero,
 	return open_files(log, c);
 }
 
-/* All ranks fail where one does, with its text, and where settings differ that say who has to come
- * to a gather. */
+/* If one rank failed, all fail, with its text. All fail too if settings differ that decide when the
+ * ranks meet in a gather. */
 static int agree(struct kolo_comm *comm, const struct kolo_zero_log_config *c, int status)
 {
 	int rc = zero_share_failure(comm, status);
@@ -394,7 +395,7 @@ static int agree(struct kolo_comm *comm, const struct kolo_zero_log_config *c, i
 	own[2] = -own[0];
 	own[3] = -own[1];
 	rc = kolo_all_reduce(comm, own, least, 4, KOLO_I64, KOLO_MIN, NULL);
-	/* The least of -x is the most of x. */
+	/* The least of -x is minus the most of x. */
 	if (rc == 0 && (least[0] != -least[2] || least[1] != -least[3]))
 		return kolo_error_set(
 			KOLO_EMISMATCH,

@@ -1,4 +1,5 @@
-/* Lines of the log, made in memory: numbers and strings, as a parser wants them. */
+/* Makes lines of the log in memory, with numbers and strings that a parser can read
+ * (zero_text_number, zero_text_quoted). */
 #include "zero/log/text.h"
 
 #include "zero/base/basics.h"
@@ -26,7 +27,7 @@ void zero_text_number(struct zero_text *t, locale_t numbers, double value, bool 
 	size_t begin = t->len;
 
 	if (__builtin_isnan(value)) {
-		zero_text_put(t, "nan"); /* printf writes some as -nan */
+		zero_text_put(t, "nan"); /* printf writes some NaNs as -nan */
 	} else if (value > -0x1p53 && value < 0x1p53 && value == (double)(int64_t)value) {
 		zero_text_put(t, "%lld", (long long)value);
 	} else {

@@ -1,7 +1,9 @@
-/* An arena (kolo_zero_device.h): mapped memory that is counted against a budget, and for each
- * direction a thread that does copies one after the other, paced by absolute moments: a copy that
- * was late is made up for by the next one, so that over any time in which a lane is busy its rate
- * is the set one. Everything except the lanes belongs to the caller's thread. */
+/* An arena: host memory that stands for a device's (kolo_zero_arena_open).
+ *
+ * Its memory is mapped, and counted against a budget. Each direction has a thread that does copies
+ * one after the other. With a bandwidth, each copy ends at a moment that follows from the moment of
+ * the copy before. So the next copy makes up for a late one, and a busy lane has the set rate.
+ * Everything except the lanes belongs to the caller's thread. */
 #include "zero/base/basics.h"
 #include "zero/base/memory.h"
 #include "zero/base/threads.h"
@@ -25,20 +27,20 @@ struct copy {
 	char *to;
 	const char *from;
 	size_t bytes;
-	int64_t submitted; /* ns, as `moment` has them */
+	int64_t submitted; /* ns, as `moment` returns them */
 };
 
 struct lane {
-	pthread_mutex_t lock;          /* of all but the last three */
-	pthread_cond_t filled, copied; /* `put` has grown, or closing is set; `done` has */
-	struct copy *copies;           /* a ring of `room`, a power of two */
+	pthread_mutex_t lock;          /* guards everything except the last three members */
+	pthread_cond_t filled, copied; /* put has grown or closing is set; done has grown */
+	struct copy *copies;           /* a ring of `room` entries; room is a power of two */
 	size_t room;
-	uint64_t put, done; /* counts, and so tickets; done <= put <= done + room */
-	uint64_t bytes;     /* copied */
+	uint64_t put, done; /* counts; put is the last ticket. done <= put <= done + room */
+	uint64_t bytes;     /* copied in all */
 	bool closing;
 	bool started;
 	pthread_t thread;
-	double bandwidth; /* bytes a second; 0: any */
+	double bandwidth; /* bytes a second; 0: no limit */
 };
 
 /* Memory that was given out. */
@@ -61,11 +63,11 @@ struct arena {
 	struct kolo_zero_device device;
 	char name[32];
 	size_t page;
-	size_t budget, used, peak; /* used <= peak <= budget; used: of all blocks */
-	size_t pinned;             /* of all pins, a page that several share once */
+	size_t budget, used, peak; /* bytes; used <= peak <= budget. used: in all blocks */
+	size_t pinned;             /* bytes of all pins; a page of several pins counts once */
 	struct block *blocks;
 	struct pin *pins;
-	struct lane lanes[KOLO_ZERO_NLANES]; /* COMPUTE's has no thread */
+	struct lane lanes[KOLO_ZERO_NLANES]; /* the lane COMPUTE has no thread */
 };
 
 static struct arena *arena_of(struct kolo_zero_device *device)
@@ -75,12 +77,12 @@ static struct arena *arena_of(struct kolo_zero_device *device)
 
 /* ---- Copies --------------------------------------------------------------------------------------------- */
 
-/* Bytes between two looks at the clock. A thread that sleeps more often is in the way of those that
- * update: with pieces of 256 KiB a step took 1.2 times the update that its copies should be hidden
- * behind, with 1 MiB 1.05 (perf/zero_offload). */
+/* PIECE: bytes between two looks at the clock. A thread that sleeps more often holds up the threads
+ * that update. A step should take no longer than its update, which hides the copies. It took 1.2
+ * times as long with pieces of 256 KiB, and 1.05 times with 1 MiB (perf/zero/zero_offload.c). */
 enum { FIRST_ROOM = 64, PIECE = 1 << 20 };
 
-/* Later than anybody waits, and far from the end of the type. */
+/* ns. Nobody waits as long, and sums with it do not overflow. */
 static const int64_t far_off = INT64_MAX / 4;
 
 static int64_t moment(void)
@@ -91,7 +93,8 @@ static int64_t moment(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A sleep costs an interrupt even where the moment is over, more than a small copy does. */
+/* Looks at the clock first: a sleep until a past moment still costs an interrupt, which is more
+ * than a small copy costs. */
 static void sleep_until(int64_t when)
 {
 	const struct timespec t = { .tv_sec = when / 1000000000, .tv_nsec = when % 1000000000 };
@@ -100,7 +103,7 @@ static void sleep_until(int64_t when)
 		;
 }
 
-/* When so many bytes are over that began at `start`. */
+/* The moment at which a copy of so many bytes ends that began at `start`. */
 static int64_t end_of(int64_t start, size_t bytes, double bandwidth)
 {
 	double ns = ceil((double)bytes / bandwidth * 1e9);
@@ -108,7 +111,7 @@ static int64_t end_of(int64_t start, size_t bytes, double bandwidth)
 	return ns < (double)(far_off - start) ? start + (int64_t)ns : far_off;
 }
 
-/* Returns when the copy had to end; `before`: when the one before it had to. */
+/* before: the moment at which the last copy had to end. Returns the moment for this one. */
 static int64_t copy_paced(const struct copy *c, double bandwidth, int64_t before)
 {
 	int64_t start = c->submitted > before ? c->submitted : before;
@@ -128,7 +131,8 @@ static void *run_lane(void *arg)
 	struct lane *lane = arg;
 	int64_t before = 0;
 
-	/* Sleeps end when they should, not up to 50 us later so that others may end with them. */
+	/* Sleeps then end on time. By default the system may end them 50 us late, together with
+	 * others. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	pthread_mutex_lock(&lane->lock);
 	for (;;) {
@@ -194,7 +198,7 @@ static void close_lane(struct lane *lane)
 	free(lane->copies);
 }
 
-/* Whether all these bytes are memory that was given out, as a GPU's copies want it. */
+/* Whether all these bytes are memory of this arena. A GPU's copies demand the same. */
 static bool gave(const struct arena *a, const void *memory, size_t bytes)
 {
 	uintptr_t at = (uintptr_t)memory;
@@ -232,13 +236,13 @@ static int arena_copy(struct kolo_zero_device *device, enum kolo_zero_lane numbe
 				      a->name, number == KOLO_ZERO_UP ? "up" : "down", bytes, own);
 	lane = &a->lanes[number];
 	pthread_mutex_lock(&lane->lock);
-	/* Without memory for more of them the caller waits until one is done. */
+	/* If the ring is full and cannot grow, the caller waits until a copy is done. */
 	while (lane->put - lane->done == lane->room && !grow(lane))
 		pthread_cond_wait(&lane->copied, &lane->lock);
 	lane->copies[lane->put++ % lane->room] = (struct copy){ to, from, bytes, moment() };
 	*ticket = lane->put;
 	pthread_mutex_unlock(&lane->lock);
-	pthread_cond_signal(&lane->filled); /* after the lock, which the thread needs at once */
+	pthread_cond_signal(&lane->filled); /* after unlocking: the thread needs the lock at once */
 	return 0;
 }
 
@@ -268,7 +272,7 @@ static int arena_wait(struct kolo_zero_device *device, enum kolo_zero_lane numbe
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
 
-/* SIZE_MAX where there is no such number. */
+/* SIZE_MAX if the sum overflows. */
 static size_t round_to_pages(const struct arena *a, size_t bytes)
 {
 	size_t more = -bytes % a->page;
@@ -283,7 +287,7 @@ static char *map_pages(size_t len)
 
 	if (!base)
 		return NULL;
-#ifdef MADV_POPULATE_WRITE /* all pages in one call; older systems bring them one by one */
+#ifdef MADV_POPULATE_WRITE /* all pages in one call; older systems map them one by one */
 	if (madvise(base, len, MADV_POPULATE_WRITE) < 0 && errno == ENOMEM) {
 		munmap(base, len);
 		errno = ENOMEM;
@@ -293,7 +297,7 @@ static char *map_pages(size_t len)
 	return base;
 }
 
-/* `len` bytes in whole pages were asked for, and the budget has not as many left. */
+/* Refuses `bytes`, which take `len` bytes in whole pages: the budget has fewer left. */
 static int refuse(const struct arena *a, size_t bytes, size_t len, const char *what)
 {
 	const struct block *largest = a->blocks;
@@ -315,7 +319,7 @@ static int refuse(const struct arena *a, size_t bytes, size_t len, const char *w
 static int arena_allocate(struct kolo_zero_device *device, size_t bytes, const char *what, void **out)
 {
 	struct arena *a = arena_of(device);
-	size_t len = round_to_pages(a, bytes ? bytes : 1); /* an address of its own for nothing too */
+	size_t len = round_to_pages(a, bytes ? bytes : 1); /* 0 bytes have an address too */
 	struct block *b;
 
 	*out = NULL;
@@ -354,7 +358,7 @@ static void arena_release(struct kolo_zero_device *device, void *memory, size_t 
 	struct arena *a = arena_of(device);
 	struct block **at = &a->blocks;
 
-	(void)bytes; /* a block knows */
+	(void)bytes; /* the block has them */
 	while (*at && (*at)->base != memory)
 		at = &(*at)->next;
 	if (*at)
@@ -372,9 +376,9 @@ static const struct pin *pin_at(const struct arena *a, uintptr_t page)
 	return p;
 }
 
-/* The system locks a page once, however many have asked, and unlocks it for all of them. From *at
- * on, before `end`: the next pages that no pin of the list has, up to *gap; false: there are
- * none. */
+/* Finds the next pages from *at on, before `end`, that no pin of the list has: [*at, *gap). Returns
+ * false if there are none. Pins share pages, but the system does not count locks: one unlock is for
+ * all of them. */
 static bool next_gap(const struct arena *a, uintptr_t *at, uintptr_t end, uintptr_t *gap)
 {
 	const struct pin *p;

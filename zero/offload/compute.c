@@ -1,4 +1,5 @@
-/* See compute.h. Without a device, work is done by the host's threads, and copies are done at once. */
+/* Work on device memory (zero_compute), and copies to and from it (zero_download, zero_upload).
+ * Without a device the host's threads do the work, and copies are done at once. */
 #include "zero/offload/compute.h"
 
 #include "zero/base/basics.h"
@@ -97,7 +98,7 @@ int zero_upload_wait(struct kolo_zero *z, uint64_t ticket)
 	return wait(z, KOLO_ZERO_UP, ticket);
 }
 
-/* Without an order: what is copied so is at rest. */
+/* Copies outside of the order of lanes: nobody else uses these bytes meanwhile. */
 static int copy_now(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, const void *from, size_t bytes)
 {
 	uint64_t ticket = 0;
@@ -169,7 +170,8 @@ bool zero_mark_passed(struct kolo_zero *z, struct zero_mark *mark)
 	return z->queue && z->on_host && kolo_event_query(mark->event, &done) == 0 && done;
 }
 
-/* A device's lane does not know what has become of a collective. */
+/* A wait on a device's lane does not report how a collective ended, so the queue is asked after
+ * it. */
 int zero_mark_wait(struct kolo_zero *z, struct zero_mark *mark)
 {
 	int rc;

@@ -1,4 +1,5 @@
-/* The public side of a device: arguments are checked here, so that a device need not. */
+/* The functions that programs call on a device (kolo_zero_device_alloc, _copy, _get, _close). They
+ * check arguments, so a device need not. */
 #include "zero/base/basics.h"
 
 #include "kolo/kolo_zero_device.h"

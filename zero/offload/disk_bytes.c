@@ -1,5 +1,6 @@
-/* See disk_bytes.h. A file is read and written in whole sectors: what lies beside the wanted bytes
- * is read before it is written. */
+/* Reads and writes any bytes of a file of state (zero_disk_get, zero_disk_put). The file is read
+ * and written in whole sectors, so what lies beside the wanted bytes is read before it is
+ * written. */
 #include "zero/offload/disk_bytes.h"
 
 #include "zero/base/basics.h"
@@ -9,10 +10,11 @@
 
 enum { SECTOR = 4096 };
 
-/* The whole sectors around a place, as many as the buffer holds. */
+/* The whole sectors around a place: as many as the buffer holds. */
 struct window {
 	uint64_t first;
-	size_t len, skip, bytes; /* of the bytes that are wanted: before, and in it */
+	size_t len;         /* of the sectors */
+	size_t skip, bytes; /* before the wanted bytes; of the wanted bytes that are in them */
 };
 
 static struct window window_at(uint64_t offset, size_t bytes, size_t room)

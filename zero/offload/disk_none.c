@@ -1,4 +1,4 @@
-/* Files for state in a build without liburing: refused, so that there is never one. */
+/* Files for state in a build without liburing: zero_disk_open refuses, so there is never a file. */
 #include "zero/offload/disk.h"
 
 #include "zero/base/basics.h"

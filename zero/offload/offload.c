@@ -1,5 +1,8 @@
-/* See offload.h. A pass over files reads some blocks of state ahead, has one open, and writes some
- * out. An update visits slices; their new values are uploaded through staging buffers. */
+/* State that is offloaded: passes over it (zero_offload_walk), and single elements (zero_state_get,
+ * zero_state_put).
+ *
+ * A pass over files reads some blocks of state ahead, has one open, and writes some out. An update
+ * visits slices. Their new values are uploaded through staging buffers. */
 #include "zero/offload/offload.h"
 
 #include "zero/base/basics.h"
@@ -43,8 +46,8 @@ static int leave_block(struct zero_state_blocks *u)
 						u->buffer_len);
 }
 
-/* Opens a block, and starts to read those after it: then all buffers are in use except one, which
- * is being written. */
+/* Opens a block, and starts to read the blocks after it. Then all buffers are in use, except one
+ * that is being written. */
 static int open_block(struct kolo_zero *z, size_t block)
 {
 	struct zero_state_blocks *u = &z->state_blocks;
@@ -82,7 +85,7 @@ int zero_offload_end(struct kolo_zero *z)
 
 /* ---- Slices --------------------------------------------------------------------------------------------- */
 
-/* Finds the state of elements from `first` on in memory; fewer than *n if a block ends. */
+/* Finds the state of elements in memory, from `first` on. Makes *n smaller if the block ends. */
 static int open_slice(struct kolo_zero *z, const struct zero_tensor *t, size_t first, size_t *n,
 		      struct zero_slice *out)
 {
@@ -110,7 +113,7 @@ static int open_slice(struct kolo_zero *z, const struct zero_tensor *t, size_t f
 	return 0;
 }
 
-/* Where the new values of a slice belong, if the host can write there. NULL: they have to be
+/* The place where the new values of a slice belong, if the host can write there. NULL: they must be
  * uploaded. */
 static char *values_in_reach(const struct kolo_zero *z, const struct zero_tensor *t, size_t first)
 {
@@ -119,7 +122,7 @@ static char *values_in_reach(const struct kolo_zero *z, const struct zero_tensor
 	return z->device && !shard_offloaded ? NULL : zero_kept_at(t, first);
 }
 
-/* One slice. Values that the host can't write are uploaded through a staging buffer. */
+/* Visits one slice. Values that the host can't write are uploaded through a staging buffer. */
 static int walk_slice(struct kolo_zero *z, int tensor, struct zero_slice *s, bool update, zero_slice_fn *fn,
 		      void *arg)
 {
@@ -157,7 +160,8 @@ int zero_offload_walk(struct kolo_zero *z, int tensor, struct zero_part part, bo
 
 /* ---- Single elements ------------------------------------------------------------------------------------ */
 
-/* Copies floats of one kind of state in files: from number `first` of all that is offloaded on. */
+/* Copies floats of one kind of state in files. `first` counts all elements that this rank
+ * offloads. */
 static int move_state(struct kolo_zero *z, size_t first, int state, size_t n, float *out, const float *from)
 {
 	struct zero_state_blocks *u = &z->state_blocks;

@@ -1,8 +1,9 @@
-/* See regions.h. Memory takes long to come: the system zeroes it page by page, an arena too, and a
- * GPU waits for all that it does. So what a tensor leaves is kept for the next one of its length,
- * as long as that and what is open are no more than the plan has. On a device it has its own
- * addresses; on the host tensors have, and spare memory is at those of the tensor that has left
- * it. */
+/* Memory of gathered tensors (zero_gathered_open, zero_gathered_close).
+ *
+ * New memory is slow: the system zeroes it page by page, and a GPU waits for all of its work. So
+ * what one tensor leaves is kept for the next tensor of its length, as long as all of it is no more
+ * than planned. Memory of a device stays at its addresses. On the host each tensor has addresses of
+ * its own. Spare memory stays at those of the tensor that left it, until it moves. */
 #include "zero/offload/regions.h"
 
 #include "zero/core/engine.h"
@@ -35,7 +36,8 @@ void zero_spares_close(struct kolo_zero *z)
 	z->spares = NULL;
 }
 
-/* The tensor's own one rather than the last; -1: there is none. */
+/* Finds spare memory of this length. It prefers the tensor's own, then the last. -1: there is
+ * none. */
 static int find_spare(const struct kolo_zero *z, const struct zero_region *wanted)
 {
 	int found = -1;
@@ -104,7 +106,7 @@ static int open_memory(struct kolo_zero *z, struct zero_tensor *t)
 	return rc;
 }
 
-/* The region is still among what is gathered. */
+/* The region still counts as gathered. */
 static void close_memory(struct kolo_zero *z, const struct zero_region *r)
 {
 	if (!z->device)

@@ -1,5 +1,6 @@
-/* See shards.h. A shard in a file is read into one of the param buffers, uploaded from it, and
- * after an update written from one. */
+/* Offloaded shards on their way to the device and back (zero_shard_upload, zero_shard_begin,
+ * zero_shard_end). A shard in a file is read into one of the param buffers and uploaded from it.
+ * After an update it is written from one. */
 #include "zero/offload/shards.h"
 
 #include "zero/base/basics.h"
@@ -23,8 +24,7 @@ static uint64_t file_offset(const struct zero_tensor *t, size_t first)
 	return t->shard_offset + (first - t->own.first) * kolo_type_size(t->type);
 }
 
-/* A shard in a file to the host, or from it, through a buffer that nothing is on its way to or from
- * then. */
+/* Copies a shard in a file to the host, or from it, through a buffer with no copy under way. */
 static int move_file(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, void *out,
 		     const void *from)
 {
@@ -98,8 +98,7 @@ void zero_param_buffers_close(struct kolo_zero *z)
 	zero_disk_close(z->param_buffers.disk);
 }
 
-/* The buffer that has a tensor's shard, or gets it, or whatever else `tensor` says of one; -1:
- * none. */
+/* The buffer whose entry in zero_param_buffers.tensor is `tensor`; -1: none. */
 static int find_buffer(const struct zero_param_buffers *s, int tensor)
 {
 	for (int i = 0; i < s->n; i++)
@@ -108,13 +107,13 @@ static int find_buffer(const struct zero_param_buffers *s, int tensor)
 	return -1;
 }
 
-/* What zero_param_buffers.tensor is of a buffer from which a tensor's shard is being written. */
+/* The entry of a buffer from which a tensor's shard is being written. */
 static int written(int tensor)
 {
 	return -2 - tensor;
 }
 
-/* What was written of a tensor's shard is in the file. */
+/* Waits until what was written of a tensor's shard is in the file. */
 static int finish_write(struct kolo_zero *z, int tensor)
 {
 	int i = find_buffer(&z->param_buffers, written(tensor));
@@ -122,7 +121,7 @@ static int finish_write(struct kolo_zero *z, int tensor)
 	return i < 0 ? 0 : zero_disk_wait(z->param_buffers.disk, i);
 }
 
-/* The next buffer in turn, when nothing is on its way to or from it. */
+/* Takes the next buffer in turn, after its copies are done. */
 static int take_buffer(struct kolo_zero *z, int *out)
 {
 	struct zero_param_buffers *s = &z->param_buffers;
@@ -234,7 +233,7 @@ int zero_shard_end(struct kolo_zero *z, int tensor)
 
 	if (!t->sharded || t->shard_place == ZERO_ON_DEVICE || t->own.n == 0)
 		return 0;
-	/* Updated values have to be downloaded. */
+	/* Updated values must be downloaded. */
 	rc = zero_download_wait(z, z->last_download);
 	if (t->shard_place != ZERO_IN_FILES)
 		return rc;

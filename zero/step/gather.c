@@ -1,6 +1,8 @@
-/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by
- * bucket. With a queue the step ends while they run; who uses a tensor waits for its buckets, so
- * that they are done beside the next forward. */
+/* Gathers parameters: one whole tensor where it lies (zero_gather_whole), or what was updated,
+ * bucket by bucket (zero_gather_updated).
+ *
+ * With a queue the step ends while the last gathers run. kolo_zero_use waits for the buckets of its
+ * tensor, so they run beside the next forward. */
 #include "zero/step/gather.h"
 
 #include "zero/base/basics.h"
@@ -10,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* The owners' parts of a tensor, one call each: the same bytes in other operations. */
+/* Sends each owner's part by a broadcast of its own. The bytes are those of an all-gather. */
 static int broadcast_parts(struct kolo_zero *z, char *base, const size_t *counts, size_t n,
 			   enum kolo_type type, struct kolo_queue *queue)
 {
@@ -27,8 +29,7 @@ static int broadcast_parts(struct kolo_zero *z, char *base, const size_t *counts
 	return rc;
 }
 
-/* What this rank sends of n elements (counts[r] of rank r, or equal parts): all but the next rank's
- * part. */
+/* Counts what this rank sends in a gather of n elements: all except the next rank's part. */
 static void count_gather(struct kolo_zero *z, size_t n, size_t next, size_t real, enum kolo_type type)
 {
 	z->traffic.gathers++;
@@ -63,7 +64,7 @@ static int gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *
 	for (int r = 0; r < z->nranks; r++)
 		counts[r] = zero_owned(t->n, z->nranks, r).n;
 	zero_count_whole(z, t);
-	/* Of a sharded tensor the own part is elsewhere, and read there. */
+	/* The own part of a sharded tensor is elsewhere, and is read there. */
 	if (!z->config.allgather && !src)
 		return broadcast_parts(z, t->param, counts, 0, t->type, queue);
 	if (even)
@@ -116,7 +117,7 @@ void zero_gatherer_close(struct kolo_zero *z)
 	free(g->counts);
 }
 
-/* Between a bucket and the tensors: this rank's parts into it, or the others' out of it. */
+/* Copies this rank's parts of tensors into a bucket, or the other ranks' parts out of it. */
 static int copy_parts(struct kolo_zero *z, const struct zero_bucket *b, char *memory, bool in)
 {
 	size_t size = kolo_type_size(b->type);
@@ -161,7 +162,7 @@ int zero_gather_finish_all(struct kolo_zero *z)
 {
 	int rc = zero_gather_finish(z, z->gatherer.plan.nbuckets);
 
-	/* What was uploaded and is gathered only for use. */
+	/* Uploads of tensors that are gathered only for use. */
 	return rc == 0 ? zero_upload_wait(z, z->last_upload) : rc;
 }
 
@@ -182,7 +183,8 @@ static int gather_partial(struct kolo_zero *z, const struct zero_bucket *b, char
 	return rc;
 }
 
-/* Gathers bucket number `started`; a buffer is taken from the bucket that had it last. */
+/* Starts to gather bucket number `started`. Its buffer is free when the bucket that had it last is
+ * finished. */
 static int start_gather(struct kolo_zero *z, int *turn, int *last_of_buffer)
 {
 	struct zero_gatherer *g = &z->gatherer;
@@ -217,7 +219,7 @@ static int update_bucket(struct kolo_zero *z, const struct zero_bucket *b, zero_
 	return rc;
 }
 
-/* A bucket is gathered after its uploads. Meanwhile the next one is updated. */
+/* A bucket is gathered after its uploads. The next bucket is updated meanwhile. */
 int zero_gather_updated(struct kolo_zero *z, zero_update_piece_fn *update, void *arg)
 {
 	struct zero_gatherer *g = &z->gatherer;

@@ -1,12 +1,13 @@
-/* Gradients: from the model into buckets, buckets reduced over the ranks, and the results stored.
+/* Gradients (kolo_zero_gradient): copied from the model into buckets, reduced over the ranks bucket
+ * by bucket, and stored.
  *
- * Which piece of which tensor is in which bucket is fixed by the plan. So gradients may come in any
- * order, another one on each rank: a bucket is reduced when it and all before it are full, and
- * ranks reduce the same buckets one after the other.
+ * The plan fixes which piece of which tensor is in which bucket. So gradients may come in any
+ * order, another one on each rank. A bucket is reduced when it and all buckets before it are full.
+ * All ranks reduce the same buckets one after the other.
  *
- * A gradient's weight is its rank's share of the samples, samples / (micro_batch nranks); what that
- * leaves to divide by, the number of samples of all ranks, is known at the end of the update only
- * and part of its factor (update.c). */
+ * A gradient's weight is its rank's share of the samples: samples / (micro_batch predivide). The
+ * rest of the divisor is the number of samples of all ranks. It is known only at the end of the
+ * update, and is part of the update's factor (apply in step.c). */
 #include "zero/step/gradients.h"
 
 #include "zero/base/basics.h"
@@ -90,11 +91,12 @@ static bool is_last_micro(const struct kolo_zero *z)
 	return z->micro == z->config.accumulation - 1;
 }
 
-/* Reduced elements of tensor t become its gradient on the device, or are added to it. */
+/* Stores reduced elements of a tensor on the device: they become its gradient, or are added to
+ * it. */
 static int store_on_device(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part,
 			   const char *from)
 {
-	/* If ranks reduce only once for an update they have added up before. */
+	/* Ranks that reduce only once in an update have added up their micro-steps before. */
 	bool first = z->micro == 0 || z->config.stage < 2;
 	struct kolo_zero_work work = {
 		.kind = first ? KOLO_ZERO_WORK_CAST : KOLO_ZERO_WORK_ADD,
@@ -120,9 +122,9 @@ static int download(struct kolo_zero *z, struct zero_tensor *t, struct zero_part
 	return rc;
 }
 
-/* Stores reduced elements, wherever their state is. What is offloaded is downloaded: from the
- * bucket, and *ticket is that of the copy; or, with sums on the device, from these in the last
- * micro-step. */
+/* Stores reduced elements where their state is. Those whose state is offloaded are downloaded from
+ * the bucket, and *ticket becomes that of the copy. If the device has sums of micro-steps, they are
+ * downloaded from these, after the last micro-step. */
 static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
 		      uint64_t *ticket)
 {
@@ -148,8 +150,8 @@ static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_pa
 	return rc;
 }
 
-/* The ranks whose parts of a bucket this rank keeps: all at stage 0, the parameter server's other
- * ranks none. */
+/* Whether this rank keeps the part of a bucket that `owner` owns. At stage 0 it keeps all parts.
+ * With a parameter server rank 0 keeps all, and the other ranks none. */
 static bool keeps(const struct kolo_zero *z, int owner)
 {
 	if (z->config.parameter_server)
@@ -157,9 +159,9 @@ static bool keeps(const struct kolo_zero *z, int owner)
 	return z->config.stage == 0 || owner == z->rank;
 }
 
-/* Where a reduction leaves what this rank keeps at once: the gradient of the one tensor in the
- * bucket. NULL: it has to be stored, for there are several tensors, padding, sums to add it to, or
- * parts that are not kept. */
+/* The place where a reduction can leave its result at once: the gradient of the one tensor in the
+ * bucket. NULL: the result must be stored, because the bucket has several tensors or padding, or is
+ * added to a sum, or has parts that are not kept. */
 static char *destination(const struct kolo_zero *z, const struct zero_bucket *b)
 {
 	const struct zero_tensor *t = &z->tensors[z->reducer.plan.pieces[b->first].tensor];
@@ -226,7 +228,7 @@ void zero_count_reduction(struct kolo_zero *z, const struct zero_bucket *b)
 
 	z->traffic.reductions++;
 	z->traffic.gradient_bytes += ways * once;
-	/* Of all ranks' padding each sends its share of (N-1)/N, in each direction. */
+	/* Each rank sends (N-1)/N of the padding of all ranks, in each direction. */
 	z->traffic.padding_bytes += ways * ((size_t)z->nranks * b->n - real) * size *
 				    (uint64_t)(z->nranks - 1) / (uint64_t)z->nranks;
 }
@@ -244,7 +246,7 @@ static int reduce(struct kolo_zero *z, const struct zero_bucket *b, char *memory
 			       z->queue);
 }
 
-/* Starts all buckets whose turn it is. Without a queue each is done then. */
+/* Starts to reduce all buckets whose turn it is. Without a queue it also stores each. */
 static int start_full(struct kolo_zero *z)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -280,7 +282,7 @@ static int more_memory(struct kolo_zero *z, char **out)
 	return rc;
 }
 
-/* One more buffer: gradients come in an order that leaves more buckets open than were planned. */
+/* Adds a buffer: the order of the gradients leaves more buckets open than were planned. */
 static int add_buffer(struct kolo_zero *z)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -299,7 +301,8 @@ static int add_buffer(struct kolo_zero *z)
 	return open_buffer(z, &more[r->nbuffers++], memory);
 }
 
-/* Gives a bucket a buffer: a free one, else that of the oldest, when it is done. */
+/* Gives a bucket a free buffer. If there is none, it waits for the oldest bucket and takes its
+ * buffer. */
 static int take_buffer(struct kolo_zero *z, int bucket)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -319,8 +322,7 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 	return rc;
 }
 
-/* n elements times weight, on their way from the model or from sums; notes whether all were
- * finite. */
+/* Multiplies n elements of the model, or of sums, by a weight. Notes whether all were finite. */
 static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char *src, enum kolo_type type,
 		 char *dst, enum kolo_type dst_type, size_t n, float weight)
 {
@@ -345,8 +347,8 @@ static int clear(struct kolo_zero *z, char *to, enum kolo_type type, size_t n)
 	return zero_compute(z, &work);
 }
 
-/* Puts a tensor's elements, of type `type`, times weight, into its piece of a bucket; what reaches
- * beyond the tensor is zero; so is all of it if src is NULL. */
+/* Puts a tensor's elements times weight into its piece of a bucket. What reaches beyond the tensor
+ * is zero. All of it is zero if src is NULL. */
 static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
 		      char *memory, const char *src, enum kolo_type type, float weight)
 {
@@ -390,15 +392,15 @@ static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *s
 	return rc;
 }
 
-/* What sums of micro-steps are multiplied with before ranks add them in the tensor's type, so that
- * they need no more room than the gradient of one. The update takes it into account. */
+/* The factor of sums of micro-steps before ranks add them in the tensor's type. With it a sum needs
+ * no larger numbers than one gradient. The update takes the factor into account. */
 static float sum_weight(const struct kolo_zero *z)
 {
 	return 1.0f / (float)z->config.accumulation;
 }
 
-/* What a tensor without a gradient in this micro-step gives to its buckets: zeros, or what was
- * summed before. */
+/* Fills the pieces of a tensor that has no gradient in this micro-step: with zeros, or with the sum
+ * of earlier micro-steps. */
 static int fill_without(struct kolo_zero *z, struct zero_tensor *t)
 {
 	t->reported = true;
@@ -427,7 +429,7 @@ int zero_reducer_finish(struct kolo_zero *z)
 
 /* ---- Reports -------------------------------------------------------------------------------------------- */
 
-/* The gradient of a micro-step is added to the tensor's sum. */
+/* Adds the gradient of a micro-step to the tensor's sum. */
 static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gradient)
 {
 	enum kolo_zero_work_kind kind = t->summed ? KOLO_ZERO_WORK_ADD : KOLO_ZERO_WORK_CAST;
@@ -436,7 +438,7 @@ static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gr
 	return weigh(z, kind, gradient, t->type, t->grad, KOLO_F32, t->n, z->weight);
 }
 
-/* Keeps where this rank's gradients first had a value that is not finite. */
+/* Remembers the first value in this rank's gradients that is not finite. */
 static int look_for_nonfinite(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
@@ -482,7 +484,7 @@ static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const 
 	return 0;
 }
 
-/* Stores what is reduced by now, so that it is downloaded meanwhile. */
+/* Stores the buckets that are reduced by now, so that their downloads start early. */
 static int store_done(struct kolo_zero *z)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -500,7 +502,7 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 	bool sums = z->config.stage < 2 && z->config.accumulation > 1;
 	int rc = sums ? add_to_sum(z, t, gradient) : fill_tensor(z, t, gradient, t->type, z->weight);
 
-	/* It has been read, and what was found in it is known. */
+	/* Now the gradient has been read, and bad says whether it is finite. */
 	if (rc == 0)
 		rc = zero_compute_wait(z);
 	if (rc == 0)
@@ -510,8 +512,8 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 	return rc == 0 ? store_done(z) : rc;
 }
 
-/* After a failure the gradient is the caller's again too. Other ranks know by now, so that work
- * ends that waits for theirs. */
+/* After a failure too the gradient is the caller's again when this returns. The other ranks know of
+ * the failure by now, so work that waits for theirs ends. */
 static int stop_reading(struct kolo_zero *z, int rc)
 {
 	if (rc == 0 || !z->failed)
@@ -531,7 +533,7 @@ int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 		return rc;
 	*z->bad = 0;
 	t->reported = true;
-	/* A rank without samples has no mean, whatever it passes. */
+	/* A rank without samples gives zeros, whatever it passes. */
 	if (z->weight == 0)
 		return zero_failed(z, fill_without(z, t));
 	return stop_reading(z, zero_failed(z, take_gradient(z, tensor, gradient)));

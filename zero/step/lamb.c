@@ -1,5 +1,6 @@
-/* See lamb.h. Squares of parameters and updates are summed in double, block by block, each owner's
- * part apart, and added in the order of ranks: so all stages give the same bits. */
+/* Lamb's first pass (zero_lamb_ratios). Squares of parameters and updates are summed in double,
+ * block by block. Each owner's part is summed by itself, and the parts are added in the order of
+ * ranks. So all stages give the same bits. */
 #include "zero/step/lamb.h"
 
 #include "zero/base/basics.h"
@@ -16,7 +17,7 @@
 struct pass {
 	const struct zero_scalars *update;
 	struct zero_part part;
-	double *sums; /* two of each block of part */
+	double *sums; /* two for each block of part */
 };
 
 static int lamb_slice(struct kolo_zero *z, int tensor, const struct zero_slice *s, void *arg)
@@ -43,8 +44,8 @@ static int lamb_on_device(struct kolo_zero *z, int tensor, struct zero_part part
 	return zero_compute(z, &work);
 }
 
-/* The moments of one owner's part of a tensor; adds the squares of parameters and updates to
- * sums[0] and sums[1]. */
+/* Updates the moments of one owner's part of a tensor. Adds the squares of parameters to sums[0]
+ * and those of updates to sums[1]. */
 static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part, const struct zero_scalars *u,
 		     double *sums)
 {
@@ -67,8 +68,7 @@ static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part, con
 	return rc;
 }
 
-/* The sums of all tensors over all owners, in the owners' order: own has this rank's, of two for
- * each tensor. */
+/* Adds up the sums of all owners, in their order. own: this rank's sums, two for each tensor. */
 static int add_over_owners(struct kolo_zero *z, double *own, double *all, double *total)
 {
 	size_t n = 2 * (size_t)z->ntensors;
@@ -81,8 +81,8 @@ static int add_over_owners(struct kolo_zero *z, double *own, double *all, double
 	return rc;
 }
 
-/* Moments of all tensors. At stage 0 each owner's part is summed apart, as their owners do at the
- * others. */
+/* Updates the moments of all tensors. At stage 0 this rank sums each owner's part by itself, as the
+ * owners do at other stages. */
 static int lamb_all(struct kolo_zero *z, const struct zero_scalars *u, double *own, double *total)
 {
 	int rc = zero_offload_begin(z);

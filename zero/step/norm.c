@@ -1,6 +1,6 @@
-/* The gradient norm: squares in double, by 16 lanes for each block of 4096 elements of a chunk,
- * chunks in the order of tensors, owners in the order of ranks. So the sum does not depend on
- * threads, on the stage, or on where a gradient is. */
+/* The gradient norm (zero_square_sum). Squares are summed in double: 16 lanes for each block of
+ * 4096 elements of a chunk, chunks in the order of tensors, owners in the order of ranks. So the
+ * sum does not depend on threads, on the stage, or on where a gradient is. */
 #include "zero/step/norm.h"
 
 #include "zero/base/basics.h"
@@ -10,7 +10,8 @@
 
 /* ---- Squares -------------------------------------------------------------------------------------------- */
 
-/* The blocks of a part of a tensor: those that are offloaded, then those on the device. */
+/* Squares of the blocks of a part: first of those that are offloaded, then of those on the
+ * device. */
 static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, double *sums)
 {
 	struct zero_part offloaded = zero_part_offloaded(t, part), on_device = zero_part_on_device(t, part);
@@ -31,15 +32,15 @@ static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct 
 	return zero_compute(z, &work);
 }
 
-/* The parts of the gradients whose squares this rank adds up: its own; of a parameter server all,
- * the other ranks' none. */
+/* The part of the gradients whose squares this rank adds up: its own. With a parameter server rank
+ * 0 has all, and the other ranks none. */
 static bool sums_part(const struct kolo_zero *z, int owner)
 {
 	return z->config.parameter_server ? z->rank == 0 : owner == z->rank;
 }
 
-/* Adds up squares of tensors in the order in which they are reduced: all of them, or those that are
- * stored and downloaded. */
+/* Adds up squares of tensors, in the order in which these are reduced. It takes all of them, or
+ * only those that are stored and downloaded. */
 static int square_stored(struct kolo_zero *z, bool all)
 {
 	const struct zero_plan *plan = &z->reducer.plan;
@@ -64,7 +65,7 @@ int zero_square_downloaded(struct kolo_zero *z)
 	return last && z->config.stage > 0 ? square_stored(z, false) : 0;
 }
 
-/* Squares if a rank has all gradients: each owner's part apart. */
+/* The sum of squares if this rank has all gradients. It sums each owner's part by itself. */
 static int square_all(struct kolo_zero *z)
 {
 	size_t at = 0;
@@ -114,7 +115,7 @@ int zero_square_sum(struct kolo_zero *z, double *out)
 
 /* ---- What is not finite ---------------------------------------------------------------------------------- */
 
-/* The first of n gradients in host memory that is not finite; n: none. */
+/* The index of the first of n gradients in host memory that is not finite. n: there is none. */
 static size_t find_bad(const char *x, enum kolo_type type, size_t n, float *value)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -125,7 +126,7 @@ static size_t find_bad(const char *x, enum kolo_type type, size_t n, float *valu
 	return n;
 }
 
-/* The first of a tensor's gradients that is not finite, as an element of it; t->n: none. */
+/* The index in the tensor of its first gradient that is not finite. t->n: there is none. */
 static int find_bad_of(struct kolo_zero *z, const struct zero_tensor *t, size_t *out, float *value)
 {
 	size_t size = kolo_type_size(t->grad_type), step, end = t->grad_held.first + t->grad_held.n, bad;

@@ -1,5 +1,5 @@
-/* Parameters of stage 3: gathered for use, gone after it, and ahead of use in the order that the
- * first micro-step had. */
+/* Parameters of stage 3 (kolo_zero_use, kolo_zero_release): gathered for use, dropped after it, and
+ * gathered ahead of use in the order of the last micro-step. */
 #include "zero/step/params.h"
 
 #include "zero/base/basics.h"
@@ -15,7 +15,7 @@
 
 /* ---- One tensor ----------------------------------------------------------------------------------------- */
 
-/* Memory for a tensor. If this rank's shard is offloaded its upload starts. */
+/* Takes memory for a tensor. If this rank's shard is offloaded, its upload starts. */
 static int start_upload(struct kolo_zero *z, int tensor)
 {
 	int rc = zero_gathered_open(z, &z->tensors[tensor]);
@@ -29,7 +29,7 @@ static int start_gather(struct kolo_zero *z, int tensor)
 	int rc = t->state == ZERO_GONE ? start_upload(z, tensor) : 0;
 	const char *own;
 
-	/* Uploaded now, or by an update. */
+	/* The upload was started just now, or by an update. */
 	if (rc == 0)
 		rc = zero_upload_wait(z, t->upload);
 	if (rc < 0)
@@ -59,8 +59,8 @@ static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 
 /* ---- The order of uses ---------------------------------------------------------------------------------- */
 
-/* What decides which tensors are gathered has to be the same on all ranks: uses, and where tensors
- * are released. */
+/* Mixes a use or a release into the hash that ranks compare. Uses and releases decide what is
+ * gathered, so they must be the same on all ranks. */
 static void mix_into_hash(struct kolo_zero *z, int event)
 {
 	z->trace.hash = zero_hash(z->trace.hash, &event, sizeof(event));
@@ -84,7 +84,7 @@ static int append_use(struct kolo_zero *z, int tensor)
 	return 0;
 }
 
-/* Takes a use into account. If the order is not the learnt one it is learnt anew. */
+/* Notes a use. If it is not the one that was expected, the order is learnt again from here. */
 static int trace_use(struct kolo_zero *z, int tensor)
 {
 	struct zero_trace *trace = &z->trace;
@@ -100,7 +100,7 @@ static int trace_use(struct kolo_zero *z, int tensor)
 	return rc;
 }
 
-/* Lets go what was gathered or uploaded ahead and not used after all. */
+/* Drops what was gathered or uploaded ahead and then not used. */
 static int drop_ahead(struct kolo_zero *z)
 {
 	int rc = 0;
@@ -127,15 +127,15 @@ int zero_trace_end(struct kolo_zero *z)
 {
 	struct zero_trace *trace = &z->trace;
 
-	/* What was not reached is forgotten: this micro-step's order is the one that counts. */
+	/* Uses that were not reached are forgotten: the order of this micro-step counts. */
 	trace->n = trace->at;
 	trace->matches = trace->n > 0;
 	trace->at = 0;
 	return drop_ahead(z);
 }
 
-/* Gathers what comes next, at least one tensor, as far as the limits go. *next is the use after
- * these. All ranks gather the same, since their uses and releases are the same. */
+/* Gathers the tensors that come next, at least one, up to the limits. *next becomes the first use
+ * after these. All ranks gather the same tensors, because their uses and releases are the same. */
 static int gather_ahead(struct kolo_zero *z, int *next)
 {
 	struct zero_trace *trace = &z->trace;
@@ -159,8 +159,8 @@ static int gather_ahead(struct kolo_zero *z, int *next)
 	return rc;
 }
 
-/* If shards are offloaded: uploads those that come after what is gathered ahead, within the same
- * limits, and starts to read the ones after these. */
+/* If shards are offloaded, uploads those that come after what is gathered ahead, up to the same
+ * limits. Then it starts to read the shards after these. */
 static int upload_ahead(struct kolo_zero *z, int next)
 {
 	struct zero_trace *trace = &z->trace;
@@ -186,8 +186,8 @@ static int upload_ahead(struct kolo_zero *z, int next)
 	return rc;
 }
 
-/* Whether a tensor that is released is used again before so many other elements are that letting it
- * go pays. */
+/* Whether a released tensor is used again soon: before so many other elements that dropping it
+ * would pay. */
 static bool is_used_soon(const struct kolo_zero *z, int tensor)
 {
 	const struct zero_trace *trace = &z->trace;
@@ -221,7 +221,7 @@ static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 		z->trace.ahead -= t->n;
 		t->ahead = false;
 	}
-	/* Started before this one is waited for, so that the queue has work meanwhile. */
+	/* These start before this tensor is waited for, so the queue has work meanwhile. */
 	if (rc == 0 && z->config.overlap && z->phase != ZERO_IDLE)
 		rc = gather_ahead(z, &next);
 	if (rc == 0 && z->config.overlap && z->phase != ZERO_IDLE)

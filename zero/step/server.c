@@ -1,6 +1,8 @@
-/* The parameter server: rank 0 has the optimizer, receives all gradients and sends all parameters,
- * with send and recv alone. The baseline that a ring is compared with: of K bytes the others send K
- * each, and rank 0 receives and sends (N-1) K. */
+/* The parameter server (zero_server_reduce, zero_server_share): rank 0 has the optimizer, receives
+ * all gradients and sends all parameters, by send and recv alone.
+ *
+ * It is the baseline for a ring. Of K bytes each other rank sends K, and rank 0 receives and sends
+ * (N-1) K. */
 #include "zero/step/server.h"
 
 #include "zero/base/basics.h"

@@ -1,4 +1,5 @@
-/* A micro-step from forward to step, and what ranks tell each other at its end. */
+/* A micro-step: kolo_zero_forward, kolo_zero_backward and kolo_zero_step, and the record that ranks
+ * exchange at the end of an update. */
 #include "zero/base/basics.h"
 #include "zero/core/engine.h"
 #include "zero/core/guard.h"
@@ -13,7 +14,7 @@
 
 /* ---- Forward and backward ------------------------------------------------------------------------------- */
 
-/* The most samples of any rank in the first micro-step weigh 1 / nranks. */
+/* The largest number of samples of any rank in the first micro-step weighs 1 / nranks. */
 static int agree_on_micro_batch(struct kolo_zero *z, size_t samples)
 {
 	uint64_t most = samples > 1 ? samples : 1;
@@ -43,7 +44,7 @@ int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 	return 0;
 }
 
-/* How long the phase took that ends now, where the next one begins. */
+/* Ends a phase and begins the next one. Returns how long the phase took, in seconds. */
 static double end_phase(struct kolo_zero *z)
 {
 	double began = z->phase_began;
@@ -63,7 +64,7 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 				      z->rank);
 	z->phase = ZERO_BACKWARD;
 	z->times.forward += end_phase(z);
-	/* No samples have no mean. */
+	/* Without samples there is no mean loss. */
 	if (z->micro_samples) {
 		z->samples += (double)z->micro_samples;
 		z->loss += loss * (double)z->micro_samples;
@@ -75,20 +76,21 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 
 struct record {
 	double square_sum, loss, samples;
-	uint64_t uses;     /* the hash of the order of uses and releases */
-	uint64_t settings; /* that of learning rates and the loss scale */
+	uint64_t uses;     /* hash of the order of uses and releases */
+	uint64_t settings; /* hash of learning rates and the loss scale */
 	struct zero_nonfinite nonfinite;
 };
 
-/* What all ranks' records say together. */
+/* The records of all ranks, added up. */
 struct summary {
 	double square_sum, loss, samples;
 	int nonfinite_rank;
 	struct zero_nonfinite nonfinite;
 };
 
-/* Adds up in the order of ranks. What is not finite is that of the first rank whose own gradient
- * had it; else of the first rank that found it in a sum. */
+/* Adds up the records in the order of ranks. The value that is not finite is that of the first rank
+ * whose own gradient had one. If there is none, it is that of the first rank that found one in a
+ * sum. */
 static int summarize(struct kolo_zero *z, const struct record *records, struct summary *out)
 {
 	*out = (struct summary){ .nonfinite = { .tensor = -1 } };
@@ -165,12 +167,13 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 			 name, (unsigned long long)c->index, c->value, s->nonfinite_rank, c->micro);
 }
 
-/* Unscales, clips and updates; or skips. The sums are those of samples weighing 1 / (micro_batch
+/* Unscales, clips and updates, or skips the update. In the sums a sample weighs 1 / (micro_batch
  * predivide). */
 static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
 {
 	double unit = (double)z->micro_batch * z->predivide;
-	/* Sums of micro-steps were divided by their number before they were reduced. */
+	/* Sums of micro-steps were divided by the number of micro-steps before they were
+	 * reduced. */
 	int summed = z->config.stage < 2 ? z->config.accumulation : 1;
 	double mean = s->samples > 0 ? unit * summed / s->samples / z->scaler.scale : 0;
 	double clip = 1;
@@ -228,7 +231,7 @@ static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 	return rc;
 }
 
-/* After the update, whose gradients had the old scale. */
+/* Called after the update: its gradients had the old scale. */
 static int adapt_scale(struct kolo_zero *z, const struct kolo_zero_result *r)
 {
 	bool good = r->updated || r->skipped ? zero_scaler_update(&z->scaler, &z->config.scaling, r->skipped)

@@ -1,5 +1,5 @@
-/* The update: one pass over gradients, masters and moments that also writes the parameters,
- * wherever each of them is. */
+/* The update (zero_update): one pass over gradients, masters and moments, wherever they are. It
+ * writes the parameters too. */
 #include "zero/step/update.h"
 
 #include "zero/base/basics.h"
@@ -25,8 +25,8 @@ static int update_slice(struct kolo_zero *z, int tensor, const struct zero_slice
 	return 0;
 }
 
-/* Updates on the device a part of a shard that is offloaded: its values are downloaded through
- * buffers. */
+/* Updates a part whose state is on the device and whose shard is offloaded. The new values are
+ * downloaded through buffers. */
 static int update_and_download(struct kolo_zero *z, int tensor, struct zero_part part,
 			       const struct zero_scalars *u)
 {
@@ -66,7 +66,7 @@ static int update_on_device(struct kolo_zero *z, int tensor, struct zero_part pa
 	return zero_compute(z, &work);
 }
 
-/* On a device of its own the first part of the work goes on beside the second. */
+/* A GPU updates the first part while the host updates the second. */
 static int update_part(struct kolo_zero *z, int tensor, struct zero_part part, struct zero_scalars *u)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
@@ -106,7 +106,7 @@ static int update_all(struct kolo_zero *z, struct zero_scalars *u)
 	for (int i = 0; rc == 0 && z->config.stage == 0 && i < z->ntensors; i++)
 		if (z->tensors[i].trained)
 			rc = update_part(z, i, z->tensors[i].held, u);
-	/* The others are in the plan of gathers. */
+	/* The other tensors are in the plan of gathers. */
 	for (int k = 0; rc == 0 && k < z->norder && z->tensors[z->order[k]].sharded; k++)
 		rc = update_sharded(z, z->order[k], u);
 	if (rc == 0)

@@ -1,5 +1,5 @@
-/* See update_work.h: which gradients, masters, moments and scalars belong to an element, on the
- * device or offloaded. */
+/* Describes the update of some elements: their gradients, masters, moments and factors
+ * (zero_update_on_device, zero_update_offloaded). */
 #include "zero/step/update_work.h"
 
 #include "zero/core/engine.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What does not depend on where the elements are. */
+/* The members that do not depend on where the elements are. */
 static struct kolo_zero_work work_of(const struct kolo_zero *z, int tensor, const struct zero_scalars *u)
 {
 	struct kolo_zero_work work = {

@@ -1,4 +1,5 @@
-/* Values from outside, and for outside: tensors as floats; learning rates and the loss scale. */
+/* Values that the program reads and writes: tensors as floats (kolo_zero_get, kolo_zero_set),
+ * learning rates and the loss scale. */
 #include "zero/step/values.h"
 
 #include "zero/base/basics.h"
@@ -13,7 +14,8 @@
 
 #include <stdlib.h>
 
-/* Between updates, when no parameter is on its way, nor is this one in use. */
+/* Refuses a call that is not between updates, and one while the tensor is in use. Waits for all
+ * gathers. */
 static int check_at_rest(struct kolo_zero *z, int tensor)
 {
 	int rc = zero_check_between_updates(z, "values of a tensor");
@@ -102,7 +104,7 @@ void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
 
 enum { STEP = 4096 };
 
-/* Values of a tensor, of its own part if it is sharded, from floats. */
+/* Writes values of a tensor from floats. Of a sharded tensor these are its own part. */
 static int put_floats(struct kolo_zero *z, int tensor, struct zero_part part, const float *from)
 {
 	enum kolo_type type = z->tensors[tensor].type;
@@ -162,7 +164,7 @@ int kolo_zero_set(struct kolo_zero *z, int tensor, size_t first, size_t n, const
 	return zero_failed(z, set_values(z, tensor, all, values));
 }
 
-/* This rank's own part of a tensor, as floats. */
+/* Reads this rank's own part of a tensor as floats. */
 static int own_values(struct kolo_zero *z, int tensor, float *out)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
@@ -171,7 +173,7 @@ static int own_values(struct kolo_zero *z, int tensor, float *out)
 				       : values_as_floats(z, tensor, t->own, out);
 }
 
-/* Gathers the own parts; what that sends is not training's. */
+/* Gathers the own parts. Bytes sent here are not counted as training's. */
 static int gather_values(struct kolo_zero *z, int tensor, float *out)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
@@ -216,7 +218,7 @@ int zero_values_from_masters(struct kolo_zero *z, int tensor, struct zero_part p
 	float *floats = t->master || t->offloaded.n ? malloc(2 * MANY * sizeof(*floats)) : NULL;
 	int rc = 0;
 
-	/* It is its own master. */
+	/* The value is its own master. */
 	if (!t->master && !t->offloaded.n)
 		return 0;
 	if (!floats)

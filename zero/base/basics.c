@@ -1,4 +1,5 @@
-/* See basics.h. zero_share_failure takes one all-reduce, and a broadcast if a rank failed. */
+/* Hashes, the clock, UTF-8, and one outcome for all ranks: zero_share_failure takes one all-reduce,
+ * and a broadcast if a rank failed. */
 #include "zero/base/basics.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ size_t zero_character_len(const char *text)
 	for (size_t i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	/* Longer than it need be, one half of a pair of UTF-16, and beyond U+10FFFF */
+	/* Too long a form, one half of a UTF-16 pair, or beyond U+10FFFF */
 	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xed && s[1] > 0x9f) ||
 	    (s[0] == 0xf4 && s[1] > 0x8f))
 		return 0;
@@ -54,7 +55,7 @@ int zero_share_failure(struct kolo_comm *comm, int rc)
 	if (sent < 0)
 		return sent;
 	len = snprintf(who, sizeof(who), "rank %d: ", (int)first);
-	/* Some say so themselves. */
+	/* Some texts name the rank themselves. */
 	return kolo_error_set(failure.rc, "%s%s", who,
 			      failure.text + (strncmp(failure.text, who, (size_t)len) == 0 ? len : 0));
 }

@@ -1,5 +1,5 @@
-/* What all kinds of files here need: errors with a checked format, sizes, a hash, a clock, letters,
- * one outcome for all ranks. */
+/* What all rooms need: errors with a checked format, sizes, a hash, a clock, UTF-8, one outcome for
+ * all ranks. */
 #ifndef ZERO_BASE_BASICS_H
 #define ZERO_BASE_BASICS_H
 
@@ -22,14 +22,14 @@ static inline size_t zero_max(size_t a, size_t b)
 #define ZERO_HASH 14695981039346656037u
 uint64_t zero_hash(uint64_t hash, const void *bytes, size_t len);
 
-/* Seconds, from any time on. */
+/* Seconds since some fixed time. */
 double zero_now(void);
 
 /* Bytes of the character in UTF-8 that text begins with; 0: it is none. */
 size_t zero_character_len(const char *text);
 
-/* Collective: if `rc` of any rank is an error, all return that of the first such rank, with its
- * number and its text; else 0. Errors: those of the collectives besides. */
+/* Collective. If `rc` of any rank is an error, all return the error of the first such rank, with
+ * its number and text. Otherwise returns 0. Other errors: those of the collectives. */
 int zero_share_failure(struct kolo_comm *comm, int rc);
 
 #endif

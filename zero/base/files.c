@@ -1,5 +1,6 @@
-/* See files.h. Long writes go past the cache (O_DIRECT), what does not lie as on the disk by way of
- * a bounce buffer. */
+/* Files and directories that last (zero_writer_write, zero_file_publish). Long writes go past the
+ * cache (O_DIRECT). Bytes whose place in memory is not that on the disk pass through a bounce
+ * buffer. */
 #include "zero/base/files.h"
 
 #include "zero/base/basics.h"
@@ -73,9 +74,9 @@ int zero_file_write(int fd, const void *src, size_t len, uint64_t offset, const 
 	return 0;
 }
 
-enum { BOUNCE = 4 << 20 }; /* what is written past the cache at a time */
+enum { BOUNCE = 4 << 20 }; /* bytes written past the cache at a time */
 
-/* What is written past the cache are whole pages of it, which no disk's blocks are larger than. */
+/* Writes past the cache have whole pages. No block of a disk is larger. */
 static size_t block_len(void)
 {
 	return (size_t)sysconf(_SC_PAGESIZE);
@@ -92,12 +93,12 @@ int zero_writer_open(struct zero_writer *w, const char *path)
 	if (!w->bounce)
 		return kolo_error_set(KOLO_ENOMEM, "%s: a buffer of %d bytes: out of memory",
 				      zero_path_end(path), BOUNCE);
-	/* If that is refused, as by tmpfs, the cache will do. */
+	/* If this is refused, for example by tmpfs, the cache is used. */
 	w->direct = open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
 	return 0;
 }
 
-/* Whole blocks. */
+/* Writes whole blocks past the cache. */
 static int write_direct(struct zero_writer *w, const char *src, size_t len, uint64_t offset)
 {
 	size_t block = block_len();
@@ -112,8 +113,8 @@ static int write_direct(struct zero_writer *w, const char *src, size_t len, uint
 			from = memcpy(aligned, from, n);
 		if (pwrite(w->direct, from, n, (off_t)(offset + done)) == (ssize_t)n)
 			continue;
-		/* Some refuse it only now, or write a part; what is wrong besides the cache will
-		 * tell. */
+		/* Some file systems refuse direct access only now, or write a part. Other errors
+		 * come again with the cache, and are reported then. */
 		rc = zero_file_write(w->fd, src + done, n, offset + done, w->path);
 	}
 	return rc;
@@ -126,8 +127,7 @@ int zero_writer_write(struct zero_writer *w, const void *src, size_t len, uint64
 	const char *from = src;
 	int rc;
 
-	/* A block that two processes write parts of goes through the cache, which puts them
-	 * together. */
+	/* A block of which two processes write parts goes through the cache, which joins them. */
 	if (w->direct < 0 || body < BOUNCE / 4)
 		return zero_file_write(w->fd, src, len, offset, w->path);
 	rc = zero_file_write(w->fd, from, head, offset, w->path);
@@ -230,7 +230,7 @@ int zero_dir_sync(const char *path)
 
 	if (fd < 0)
 		return zero_system_error("opening", path);
-	/* Some file systems can't, and keep their lists in order by themselves. */
+	/* Some file systems can't do this. They keep their directories in order by themselves. */
 	if (fsync(fd) < 0 && errno != EINVAL)
 		rc = zero_system_error("fsync", path);
 	close(fd);

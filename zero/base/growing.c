@@ -1,5 +1,5 @@
-/* See growing.h. Not open_memstream: that loses what it has no memory for, and tells so in no place
- * that covers all writes. */
+/* A text that grows (zero_growing_put). open_memstream would not do: it loses text when memory runs
+ * out, and no single place reports that. */
 #include "zero/base/growing.h"
 
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* See memory.h. Mapped from the system, not taken from malloc: what is freed goes back at once, and
- * is counted to the page. */
+/* Memory by kind (zero_arena_take), and addresses for gathered tensors (zero_region_open). Memory
+ * is mapped from the system, not taken from malloc: freed memory goes back at once, and is counted
+ * to the page. */
 #include "zero/base/memory.h"
 
 #include "zero/base/basics.h"
@@ -45,7 +46,7 @@ void *zero_arena_take(struct zero_arena *arena, size_t bytes)
 	return part;
 }
 
-/* Huge pages where there is room for one: what is mapped for each use costs less than a third
+/* Asks for huge pages if one fits: memory that is mapped for each use costs less than a third
  * then. */
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -62,7 +63,7 @@ char *zero_map(size_t len, int protection)
 	if (more > skip)
 		munmap(base + skip + len, more - skip);
 	if (more)
-		madvise(base + skip, len, MADV_HUGEPAGE); /* where it can't, pages are small */
+		madvise(base + skip, len, MADV_HUGEPAGE); /* if it can't, pages are small */
 	return base + skip;
 }
 
@@ -132,8 +133,8 @@ int zero_region_open(struct zero_region *region, const char *name)
 	return 0;
 }
 
-/* The pages alone move; from's addresses stay taken. What fails may leave a hole at `to`, which is
- * anybody's then. */
+/* Moves the pages; the addresses at `from` stay reserved. A failure may leave a hole at `to`, which
+ * anything may take. */
 static bool move_pages(char *to, const char *from, size_t len)
 {
 #ifdef MREMAP_DONTUNMAP
@@ -144,9 +145,8 @@ static bool move_pages(char *to, const char *from, size_t len)
 #endif
 }
 
-/* By way of `passage`: what may fail, on old systems or where a part of the pages was locked or
- * otherwise treated by itself, harms nobody's addresses but those, which are not used again
- * then. */
+/* Moves pages by way of `passage`. Moving may fail on old systems, or if some of the pages are
+ * locked. Then only the addresses of `passage` may be lost, and it is not used again. */
 static bool move_through(struct zero_region *to, const struct zero_region *from, struct zero_region *passage)
 {
 	if (!passage->base)

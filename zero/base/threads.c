@@ -1,5 +1,6 @@
-/* See threads.h. Two words that threads sleep on: `round` counts the runs, and wakes the workers;
- * `left` counts the workers that are not done with the last one, and wakes the caller. */
+/* Threads that work together (zero_threads_run). They sleep on two words. `round` counts the runs
+ * and wakes the workers. `left` counts the workers that are not done with the run, and wakes the
+ * caller. */
 #include "zero/base/threads.h"
 
 #include "zero/base/basics.h"
@@ -28,9 +29,9 @@ struct worker {
 struct zero_threads {
 	int n;
 	int nstarted; /* workers, whose indices are 1 to nstarted */
-	int *cores;   /* one for each thread, which workers are bound to; NULL: nobody is bound */
-	/* The run: written by the caller before a new round, read by workers behind it. */
-	zero_part_fn *fn; /* NULL: the end */
+	int *cores;   /* the core of each thread; NULL: no worker is bound */
+	/* The run. The caller writes it before a new round, workers read it after that. */
+	zero_part_fn *fn; /* NULL: the threads end */
 	void *arg;
 	int nparts;
 	_Atomic uint32_t round;
@@ -39,9 +40,9 @@ struct zero_threads {
 	struct worker workers[];
 };
 
-/* Returns when the word is not `old` any more, or sooner. Nobody looks at it for a while first:
- * where threads share cores that takes time from those that work (four threads on two cores meet in
- * 13 us, with a microsecond of looking in 50). */
+/* Returns when the word is not `old` any more, or sooner. It sleeps at once: if threads share
+ * cores, looking at the word first takes time from those that work. Four threads on two cores meet
+ * in 13 us; with 1 us of looking first, in 50 us. */
 static void sleep_on(_Atomic uint32_t *word, uint32_t old)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
@@ -52,7 +53,7 @@ static void wake(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* The first of the parts that thread i of n has: the least p with p n / nparts >= i. */
+/* The first part of thread i of n: the least p with p n / nparts >= i. */
 static int first_part(int i, int n, int nparts)
 {
 	return (int)(((int64_t)i * nparts + n - 1) / n);
@@ -74,7 +75,8 @@ static void *work(void *arg)
 	for (uint32_t seen = 0;;) {
 		uint32_t round;
 
-		/* Pairs with the release in begin_round: who sees the round sees the run. */
+		/* Pairs with the release in begin_round: a worker that sees the round also sees the
+		 * run. */
 		while ((round = atomic_load_explicit(&t->round, memory_order_acquire)) == seen)
 			sleep_on(&t->round, seen);
 		seen = round;
@@ -96,12 +98,12 @@ static void bind_worker(const struct worker *w, int core)
 		return;
 	CPU_ZERO_S(len, set);
 	CPU_SET_S((size_t)core, len, set);
-	pthread_setaffinity_np(w->thread, len, set); /* a core that went away: the thread stays where it is */
+	pthread_setaffinity_np(w->thread, len, set); /* no such core: the thread stays where it is */
 	CPU_FREE(set);
 }
 
-/* The system may have moved the caller to a worker's core, which would do one of the two behind the
- * other: that worker gets the core that the caller has left. */
+/* The system may have moved the caller to the core of a worker. The core would then do their parts
+ * one after the other. So that worker gets the core that the caller has left. */
 static void make_room(struct zero_threads *t)
 {
 	int here = t->cores ? sched_getcpu() : -1;
@@ -153,8 +155,7 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
-/* How many cores there are, or an error; and a list of them that begins with the one that the
- * caller is on. */
+/* Lists the cores, the one of the caller first. Returns how many there are, or an error. */
 static int list_cores(int **out)
 {
 	int n = kolo_cores(NULL, 0), here = sched_getcpu(), at = 0;
@@ -163,7 +164,7 @@ static int list_cores(int **out)
 	*out = cores;
 	if (!cores)
 		return kolo_error_set(KOLO_ENOMEM, "a list of %d cores: out of memory", n);
-	n = min_int(n, kolo_cores(cores, n)); /* they may have become fewer */
+	n = min_int(n, kolo_cores(cores, n)); /* there may be fewer now */
 	for (int i = 0; i < n; i++)
 		if (cores[i] == here)
 			at = i;
@@ -172,7 +173,7 @@ static int list_cores(int **out)
 	return n;
 }
 
-/* As ko_thread_start of comm/sys/thread.c, which zero/, on public headers alone, does not see. */
+/* This repeats ko_thread_start of comm/sys/thread.c, because zero/ sees public headers alone. */
 int zero_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
 	sigset_t all, before;
@@ -220,7 +221,7 @@ int zero_threads_open(int n, int sharing, struct zero_threads **out)
 		n = sharing > 1 ? ncores / sharing : ncores;
 	if (n < 1)
 		n = 1;
-	/* Others of this host would bind theirs to the same ones. */
+	/* Other processes of this host would bind their threads to the same cores. */
 	if (sharing > 1 || n > ncores) {
 		free(cores);
 		cores = NULL;

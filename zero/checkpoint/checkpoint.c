@@ -1,5 +1,5 @@
-/* See checkpoint.h: what a checkpoint has of each tensor, which rank's part of it, and what ranks
- * tell each other. */
+/* The tables of a checkpoint (zero_table_make), which part of each tensor this rank writes and
+ * reads (zero_stored_part), and one outcome for all ranks (zero_all_well). */
 #include "zero/checkpoint/checkpoint.h"
 
 #include "zero/base/basics.h"
@@ -18,7 +18,8 @@ const char *const zero_file_names[ZERO_NFILES] = { "weights.safetensors", "momen
 
 /* ---- Tables --------------------------------------------------------------------------------------------- */
 
-/* Whether any rank has such values of a tensor, and so the file an entry; and of which type. */
+/* Whether the file has an entry for a tensor, because some rank has such values. *type: their
+ * type. */
 static bool is_stored(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_file file,
 		      enum kolo_type *type)
 {
@@ -80,7 +81,7 @@ enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file
 	return file == ZERO_WEIGHTS && !t->trained ? t->type : KOLO_F32;
 }
 
-/* The moments of a tensor in memory: on the device or offloaded to the host. NULL: there are
+/* The moments of a tensor in memory: on the device, or offloaded to the host. NULL: there are
  * none. */
 static char *state_at(const struct kolo_zero *z, const struct zero_tensor *t, int state,
 		      struct zero_part *part)
@@ -142,6 +143,6 @@ int zero_all_well(struct kolo_zero *z, int rc)
 {
 	int told = zero_share_failure(z->control, rc);
 
-	/* Only what the collectives themselves failed with is the engine's failure. */
+	/* Only a failure of the collectives is a failure of the engine. */
 	return kolo_comm_status(z->control) < 0 ? zero_failed(z, told) : told;
 }

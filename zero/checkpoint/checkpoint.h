@@ -1,8 +1,8 @@
-/* Checkpoints within: what their files share. kolo_zero_checkpoint.h describes what is on the disk.
+/* What the files of checkpoints share. kolo_zero_checkpoint.h describes what is on the disk.
  *
- * A file of tensors is described by a table: of each tensor its name, type, shape, its place and
- * its checksum. The table of a checkpoint that is written is made from the engine; of one that is
- * read from its state file; who reads matches both. */
+ * A table describes a file of tensors: the name, type, shape, place and checksum of each. A save
+ * makes its tables from the engine. A load makes them from the state file, and matches them with
+ * those of the engine. */
 #ifndef ZERO_CHECKPOINT_CHECKPOINT_H
 #define ZERO_CHECKPOINT_CHECKPOINT_H
 
@@ -24,7 +24,7 @@ struct zero_entry {
 	size_t shape[KOLO_ZERO_DIMS];
 	size_t n;        /* elements */
 	uint64_t offset; /* bytes from the begin of data; entries follow each other without a gap */
-	uint64_t sum;    /* of all its elements: checksum of kernels.h */
+	uint64_t sum;    /* of all its elements (checksum in zero/optim/kernels.h) */
 	int tensor;      /* the engine's; -1: it has none */
 };
 
@@ -32,7 +32,7 @@ struct zero_table {
 	struct zero_entry *entries;
 	int n;
 	uint64_t bytes;      /* of data */
-	uint64_t header_len; /* bytes before the data; */
+	uint64_t header_len; /* bytes before the data */
 	uint64_t header_sum; /* zero_hash of them */
 };
 
@@ -56,12 +56,11 @@ void zero_table_free(struct zero_table *table);
 /* The type of a tensor's values in a file. */
 enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file);
 
-/* Where the host can read and write elements of a tensor that belong into a file, of its own part
- * or of what it holds beyond that; *part becomes as short as they stand together. NULL: they are on
- * a device or in a file. */
+/* The place where the host can read and write elements of a tensor that a file has. Makes *part
+ * shorter if they do not lie together. NULL: they are on a device or in a file. */
 char *zero_stored_at(const struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part *part);
 
-/* Copies such elements, wherever they are, to the host and from it. */
+/* Copies such elements to the host and from it, wherever they are. */
 int zero_stored_get(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
 		    void *out);
 int zero_stored_put(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,
@@ -71,8 +70,8 @@ int zero_stored_put(struct kolo_zero *zero, int tensor, enum zero_file file, str
  * has all. */
 struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);
 
-/* Collective: if rc of any rank is an error, all return that of the first such rank, with its text;
- * else 0. The engine goes on. */
+/* Collective. If rc of any rank is an error, all ranks return the error of the first such rank,
+ * with its text. Otherwise returns 0. The engine stays usable. */
 int zero_all_well(struct kolo_zero *zero, int rc);
 
 #endif

@@ -1,4 +1,4 @@
-/* See folders.h. kolo_zero_newest is here; zero_folder_publish is where a checkpoint becomes
+/* The directory of checkpoints: kolo_zero_newest, and zero_folder_publish, which makes a checkpoint
  * complete. */
 #include "zero/checkpoint/folders.h"
 
@@ -34,7 +34,7 @@ void zero_partial_name(char *out, size_t len, long step, uint64_t number)
 
 /* ---- What is there -------------------------------------------------------------------------------------- */
 
-/* The step that a checkpoint is called after; -1: it is called otherwise. */
+/* The step in the name of a checkpoint; -1: another name. */
 static long step_of(const char *name)
 {
 	const char *digits = name + strlen(PREFIX);
@@ -103,7 +103,7 @@ int zero_folder_remove(const char *path)
 	enum { DESCRIPTORS = 8 };
 	int rc = nftw(path, remove_entry, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
 
-	/* -1 is nftw's own; else it is that of remove_entry. */
+	/* -1 comes from nftw itself, any other status from remove_entry. */
 	return rc == -1 && errno != ENOENT ? zero_system_error("removing", path) : rc == -1 ? 0 : rc;
 }
 
@@ -146,7 +146,7 @@ int zero_folder_prune(const char *dir, int keep)
 		if ((rc = step_path(complete, dir, steps.oldest)) < 0 ||
 		    (rc = zero_path_join(partial, dir, name)) < 0)
 			break;
-		/* Incomplete by name before it is so in fact. */
+		/* Its name says that it is incomplete before anything is removed. */
 		if (rename(complete, partial) < 0)
 			return zero_system_error("renaming", complete);
 		if ((rc = zero_folder_remove(partial)) < 0)
@@ -157,7 +157,7 @@ int zero_folder_prune(const char *dir, int keep)
 
 /* ---- What comes ----------------------------------------------------------------------------------------- */
 
-/* Under the first name of its kind that nothing has. */
+/* Renames it to the first name of its kind that does not exist. */
 static int put_aside(const char *dir, long step)
 {
 	char from[ZERO_PATH_LEN], to[ZERO_PATH_LEN], name[64];

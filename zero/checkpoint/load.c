@@ -1,5 +1,5 @@
-/* Checkpoints back: rank 0 finds and checks what is not in tensors, each rank reads its own parts,
- * and what a stage keeps beyond those comes from their owners. */
+/* Loads checkpoints (kolo_zero_load). Rank 0 finds the checkpoint and checks what is not in
+ * tensors. Each rank reads its own parts. What a stage keeps beyond these comes from the owners. */
 #include "zero/checkpoint/checkpoint.h"
 
 #include "zero/base/basics.h"
@@ -23,9 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-	STEP = 256 << 10
-}; /* bytes that are read and summed at a time, so that they are in a cache for the second */
+enum { STEP = 256 << 10 }; /* bytes read and summed at a time; a cache holds them */
 
 struct loading {
 	struct kolo_zero *z;
@@ -44,7 +42,7 @@ static int count_files(const struct loading *l)
 
 /* ---- What is there -------------------------------------------------------------------------------------- */
 
-/* The checkpoint that a path means: itself, or the newest in it. */
+/* The checkpoint that a path names: itself, or the newest one in it. */
 static int find_checkpoint(const char *path, char *out)
 {
 	char state[ZERO_PATH_LEN], name[64];
@@ -84,7 +82,7 @@ static int check_header(int fd, const char *path, const struct zero_table *table
 	return rc;
 }
 
-/* A file of tensors is as long as it should be, and its header has not changed. */
+/* Checks that a file of tensors has its length, and that its header has not changed. */
 static int check_file(const char *path, const struct zero_table *table)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
@@ -115,7 +113,7 @@ static int check_files(struct loading *l)
 	return rc;
 }
 
-/* Rank 0's text of the state file, and where it found it, go to all. */
+/* Sends rank 0's text of the state file, and its path, to all ranks. */
 static int share_state(struct loading *l)
 {
 	struct kolo_comm *comm = l->z->control;
@@ -196,8 +194,8 @@ static int match_entry(const struct loading *l, const struct zero_entry *wanted,
 	return 0;
 }
 
-/* Both tables have the same tensors; those of the checkpoint learn which of the engine's they
- * are. */
+/* Checks that both tables have the same tensors. Each entry of the checkpoint gets the number of
+ * its tensor in the engine. */
 static int match_table(const struct loading *l, enum zero_file file, struct zero_table *table)
 {
 	struct zero_table wanted;
@@ -238,7 +236,8 @@ static int match_engine(struct loading *l, const void *user, const size_t *user_
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-/* Elements of a tensor from the file to where they belong; *part becomes as short as that goes. */
+/* Reads elements of a tensor into their place. Makes *part shorter if they must be converted in
+ * pieces. */
 static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
 		       struct zero_part *part, int fd, const char *path)
 {
@@ -263,8 +262,8 @@ static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header
 	return rc == 0 && !to ? zero_stored_put(z, e->tensor, file, *part, converted) : rc;
 }
 
-/* This rank's part of a tensor. The entry's sum is what the file should have, and becomes what is
- * missing from it. */
+/* Reads this rank's part of a tensor. The entry's sum is the expected checksum. The checksum of
+ * what was read is subtracted from it. */
 static int read_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
 		     int fd, const char *path)
 {
@@ -299,8 +298,8 @@ static int read_parts(struct loading *l, enum zero_file file)
 	return rc;
 }
 
-/* What all ranks together miss of each tensor's checksum is nothing. Rank 0 alone brings the
- * expected sum along. */
+/* Checks the checksums. Rank 0 has the expected sum minus its own part, every other rank minus its
+ * part. So all of them add up to 0. */
 static int check_sums(struct loading *l, enum zero_file file, uint64_t *missing)
 {
 	struct zero_table *table = &l->tables[file];
@@ -398,7 +397,7 @@ static int spread(struct loading *l)
 	return rc == 0 ? zero_gather_finish_all(z) : rc;
 }
 
-/* As spread; what it sends is not training's. */
+/* Calls spread, and does not count what it sends as traffic of training. */
 static int spread_uncounted(struct loading *l)
 {
 	struct kolo_zero_traffic traffic = l->z->traffic;
@@ -442,11 +441,11 @@ static void set_state(struct loading *l)
 	z->step = s->step;
 	z->skipped = s->skipped;
 	z->total_samples = s->samples;
-	/* One that ranks were asked for is the same again. */
+	/* A micro-batch that the ranks agreed on is restored. */
 	if (z->config.micro_batch == 0)
 		z->micro_batch = s->micro_batch;
-	/* One that adapts goes on; what is fixed here is the config's, and what was fixed there
-	 * says nothing. */
+	/* An adapting scale continues. A fixed one comes from the config; a scale that was fixed in
+	 * the checkpoint says nothing about it. */
 	if (z->scaler.adapts && s->scaler.adapts)
 		z->scaler = s->scaler;
 	for (int i = 0; i < s->ngroups; i++)
@@ -486,8 +485,8 @@ static int load(struct loading *l, const char *path, void *user, size_t *user_le
 		rc = zero_all_well(z, match_engine(l, user, user_len));
 	if (rc == 0)
 		rc = zero_all_well(z, root ? check_files(l) : 0);
-	/* If all is loaded the user's bytes are checked, too, and each rank that wants them has
-	 * them. */
+	/* If everything is loaded, the user's bytes are checked too, and each rank that wants them
+	 * gets them. */
 	if (rc == 0)
 		rc = zero_all_well(z,
 				   user || (root && l->what == KOLO_ZERO_LOAD_ALL) ? read_user(l, user) : 0);
@@ -498,7 +497,7 @@ static int load(struct loading *l, const char *path, void *user, size_t *user_le
 	return rc;
 }
 
-/* After a load that has failed another one may come. */
+/* After a failed load another load may follow. */
 static int check_loadable(struct kolo_zero *z)
 {
 	bool torn = z && z->torn;

@@ -1,6 +1,6 @@
-/* The header of a safetensors file: 8 bytes with its length, then JSON that names each tensor's
- * type, shape and place. Padded with spaces, so that data begins on a page.
- * https://github.com/huggingface/safetensors tells the format. */
+/* Makes the header of a safetensors file (zero_safetensors_header): 8 bytes with its length, then
+ * JSON that names each tensor's type, shape and place. Spaces pad it, so that the data begins on a
+ * page. The format: https://github.com/huggingface/safetensors */
 #include "zero/checkpoint/safetensors.h"
 
 #include "zero/base/basics.h"
@@ -58,7 +58,7 @@ static int write_header(struct zero_growing *out, const struct zero_table *table
 {
 	int rc = 0;
 
-	zero_growing_put(out, "        "); /* its length, when that is known */
+	zero_growing_put(out, "        "); /* its length, which is filled in at the end */
 	zero_growing_put(out, "{\"__metadata__\":{\"format\":\"pt\",\"writer\":\"kolo\",\"step\":\"%ld\"}",
 			 step);
 	for (int i = 0; rc == 0 && i < table->n; i++)

@@ -1,5 +1,6 @@
-/* Checkpoints and weights on their way to the disk: rank 0 makes the files, all ranks write their
- * parts into them, and rank 0 gives them their name when all are there. */
+/* Saves checkpoints and weights (kolo_zero_save, kolo_zero_export). Rank 0 makes the files,
+ * all ranks write their parts into them, and rank 0 gives them their name when all parts are
+ * there. */
 #include "zero/checkpoint/checkpoint.h"
 
 #include "zero/base/basics.h"
@@ -20,8 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes that are summed and written at a time; and of those that have to be copied or converted
- * before. */
+/* Bytes that are summed and written at a time, and bytes that are copied or converted at a time. */
 enum { STEP = 4 << 20, PIECE = 64 << 10 };
 
 /* ---- A file of tensors ---------------------------------------------------------------------------------- */
@@ -38,8 +38,8 @@ static int create_file(const char *path, struct zero_table *table, long step)
 	return rc;
 }
 
-/* Elements of a tensor as the type that the file has, where they are or copied; *part becomes as
- * short as that goes. */
+/* Elements of a tensor in the type of the file: where they are, or copied. Makes *part shorter if
+ * it must be copied in pieces. */
 static int find_values(struct kolo_zero *z, enum zero_file file, const struct zero_entry *e,
 		       struct zero_part *part, char *copy, char *converted, const char **out)
 {
@@ -60,7 +60,7 @@ static int find_values(struct kolo_zero *z, enum zero_file file, const struct ze
 	return rc;
 }
 
-/* This rank's part of a tensor; adds to the entry's sum. */
+/* Writes this rank's part of a tensor, and adds its checksum to the entry's. */
 static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
 		      struct zero_writer *w)
 {
@@ -112,7 +112,8 @@ static int share_number(struct kolo_zero *z, uint64_t *out)
 	return zero_failed(z, kolo_broadcast(z->control, out, out, 1, KOLO_U64, 0, NULL));
 }
 
-/* Where this save writes: who has another directory, by mistake, does not find it there. */
+/* Joins the paths of this save. Its number makes them unique: a rank that has another directory by
+ * mistake does not find them there. */
 static int name_files(struct saving *s, uint64_t number)
 {
 	char name[64];
@@ -140,13 +141,13 @@ static int make_folders(struct saving *s)
 	return 0;
 }
 
-/* What only rank 0 does before the others write. */
+/* What rank 0 does before the others write. */
 static int begin_save(struct saving *s)
 {
 	int rc = make_folders(s);
 	uint64_t bytes = 0;
 
-	/* Before an hour of writing. */
+	/* This is known now, and not after an hour of writing. */
 	for (int f = 0; f < ZERO_NFILES; f++)
 		bytes += s->tables[f].bytes;
 	if (rc == 0)
@@ -157,7 +158,7 @@ static int begin_save(struct saving *s)
 	return rc;
 }
 
-/* The other ranks' headers are as long. */
+/* The headers of the other ranks have the same length. */
 static int share_header_lengths(struct saving *s)
 {
 	uint64_t len[ZERO_NFILES];
@@ -171,9 +172,8 @@ static int share_header_lengths(struct saving *s)
 	return zero_failed(s->z, rc);
 }
 
-/* All are written before the first of them has to be on the disk, which then has work at any time;
- * neighbours begin with different files, since a file is written by one process of a host at a
- * time. */
+/* Writes all files before it waits for the first to be on the disk, so the disk always has work.
+ * Neighbours begin with different files, because one process of a host writes a file at a time. */
 static int write_all_parts(struct saving *s)
 {
 	struct zero_writer writers[ZERO_NFILES];
@@ -192,7 +192,7 @@ static int write_all_parts(struct saving *s)
 	return rc;
 }
 
-/* Sums of parts become those of tensors. */
+/* Adds up the checksums of parts to those of tensors. */
 static int add_sums(struct kolo_zero *z, struct zero_table *table)
 {
 	uint64_t *sums = calloc((size_t)table->n + 1, sizeof(*sums));
@@ -250,7 +250,7 @@ static int write_state_file(struct saving *s, const void *user, size_t user_len)
 	return rc;
 }
 
-/* What only rank 0 does when all have written. */
+/* What rank 0 does when all ranks have written. */
 static int finish_save(struct saving *s, int keep, const void *user, size_t user_len)
 {
 	int rc = write_state_file(s, user, user_len);
@@ -353,7 +353,7 @@ static int begin_export(const char *partial, struct zero_table *table, long step
 	return rc == 0 ? zero_disk_has_room(partial, table->bytes) : rc;
 }
 
-/* The weights into PATH.NUMBER.partial, which then becomes path. */
+/* Writes the weights into PATH.NUMBER.partial, which becomes PATH at the end. */
 static int write_export(struct kolo_zero *z, const char *path, struct zero_table *table, char *partial)
 {
 	bool root = z->rank == 0;

@@ -7,8 +7,8 @@
 struct zero_saved;
 struct zero_table;
 
-/* The text of a state file, which the caller frees, and back. Errors: KOLO_ENOMEM; KOLO_ESYS, with
- * `path`, if it is no such text or was damaged. */
+/* Writes the text of a state file, which the caller frees, and reads it. Errors: KOLO_ENOMEM;
+ * KOLO_ESYS, with `path`, if the text is of another kind or damaged. */
 int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out,
 		     size_t *len);
 int zero_state_read(const char *text, size_t len, const char *path, struct zero_saved *state,

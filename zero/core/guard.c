@@ -1,5 +1,5 @@
-/* See guard.h. What a failed engine does to the others: it aborts the communicators, so that they
- * do not wait for it. */
+/* Whether a call may go on (zero_check), and what a failed engine does (zero_failed): it aborts its
+ * communicators, so that other ranks do not wait for it. */
 #include "zero/core/guard.h"
 
 #include "zero/base/basics.h"
@@ -26,8 +26,8 @@ int zero_failed(struct kolo_zero *z, int rc)
 	if (rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed) {
 		z->failed = rc;
 		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
-		/* The others must not wait for this rank. That one is dead, or ranks disagree, they
-		 * find themselves. */
+		/* The other ranks must not wait for this one. They find by themselves that a rank
+		 * is dead or that ranks disagree. */
 		if (rc != KOLO_EPEER && rc != KOLO_EMISMATCH) {
 			kolo_comm_abort(z->data);
 			kolo_comm_abort(z->control);

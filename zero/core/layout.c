@@ -1,5 +1,4 @@
-/* See layout.h. zero_plan_make is the entry: it cuts tensors into pieces and puts them into
- * buckets. */
+/* Which rank owns which elements (zero_owned), and which pieces share a bucket (zero_plan_make). */
 #include "zero/core/layout.h"
 
 #include "zero/base/basics.h"
@@ -31,7 +30,7 @@ struct zero_part zero_owned(size_t n, int nranks, int rank)
 	return zero_part_of(n, nranks, rank, 0, zero_chunk(n, nranks));
 }
 
-/* Makes the plan, or only counts where it has no room yet. */
+/* Makes the plan. As long as it has no memory, it only counts. */
 struct maker {
 	struct zero_plan *plan;
 	size_t limit, alone;

@@ -1,4 +1,5 @@
-/* See tensor.h: what is offloaded of a part, and what is on the device. */
+/* Looks up a tensor (zero_tensor_get), and divides its parts into offloaded ones and those on the
+ * device (zero_part_offloaded). */
 #include "zero/core/tensor.h"
 
 #include "zero/base/basics.h"

@@ -1,4 +1,5 @@
-/* What the caller passes to kolo_zero_create: checked on each rank, then compared between all. */
+/* Checks what the caller passes to kolo_zero_create: by itself on each rank (zero_check_arguments),
+ * then compared between all ranks (zero_agree, zero_agree_tensors). */
 #include "zero/create/check.h"
 
 #include "zero/base/basics.h"
@@ -303,11 +304,11 @@ static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 			 (size_t)t->ndims * sizeof(t->shape[0]));
 }
 
-/* In the order in which they are told. */
+/* Ways in which ranks may differ, in the order in which they are reported. */
 enum { NTENSORS, CONFIG, NWAYS };
 
-/* The lowest rank of each way to differ from rank 0, nranks where none does; no memory is needed to
- * say so. */
+/* Finds for each way the lowest rank that differs from rank 0; nranks if none does. Needs no
+ * memory. */
 static int find_different(struct kolo_comm *comm, uint64_t ntensors, uint64_t config, uint64_t *different)
 {
 	uint64_t of_rank_0[2] = { ntensors, config }, nranks = (uint64_t)kolo_comm_nranks(comm);

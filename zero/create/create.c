@@ -1,4 +1,5 @@
-/* An engine from its description: memory, files, threads, communicators, and the first values. */
+/* Makes an engine (kolo_zero_create): description, memory, files, communicators, threads, and the
+ * first values. kolo_zero_destroy ends it. */
 #include "zero/base/basics.h"
 #include "zero/base/threads.h"
 #include "zero/core/engine.h"
@@ -103,7 +104,7 @@ static int open_tensor(struct kolo_zero *z, struct zero_tensor *t)
 	return z->device ? 0 : zero_region_reserve(&t->region, t->n * kolo_type_size(t->type), t->name);
 }
 
-/* As long as the largest tensor that is gathered. */
+/* Opens the passage. It is as long as the largest tensor that is gathered. */
 static int open_passage(struct kolo_zero *z)
 {
 	size_t most = 0;
@@ -116,7 +117,7 @@ static int open_passage(struct kolo_zero *z)
 
 /* ---- First values --------------------------------------------------------------------------------------- */
 
-/* Masters and moments from the parameters, all of which are at `param`. */
+/* Makes masters and moments from the parameters, all of which are at `param`. */
 static int init_state(struct kolo_zero *z, struct zero_tensor *t)
 {
 	enum { STEP = 4096 };
@@ -144,7 +145,7 @@ static int init_state(struct kolo_zero *z, struct zero_tensor *t)
 	return rc;
 }
 
-/* The own part of what has been gathered. */
+/* Keeps the own part of what was gathered. */
 static int keep_shard(struct kolo_zero *z, int tensor)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
@@ -161,7 +162,7 @@ static int keep_shard(struct kolo_zero *z, int tensor)
 	return rc == 0 ? zero_shard_end(z, tensor) : rc;
 }
 
-/* Rank 0's values go to all; of a sharded tensor each keeps its own. */
+/* Sends rank 0's values to all ranks. Of a sharded tensor each rank keeps its own part. */
 static int share_values(struct kolo_zero *z, int tensor, const void *data)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
@@ -191,7 +192,7 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 
 	for (int i = 0; rc == 0 && i < z->ntensors; i++)
 		rc = share_values(z, i, from[i].data);
-	if (rc == 0) /* what is on its way to files is of now */
+	if (rc == 0) /* copies to files have started by now */
 		rc = zero_param_buffers_forget(z);
 	if (rc == 0)
 		rc = kolo_comm_stats(z->data, &stats);
@@ -204,7 +205,8 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 	return rc;
 }
 
-/* Ranks wait for each other's values: who fails lets them go, and tells them why. */
+/* Shares the first values. Ranks wait for each other here, so a rank that fails aborts, and reports
+ * why. */
 static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor *from)
 {
 	int rc = share_all_values(z, from), told;
@@ -220,7 +222,8 @@ static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor
 
 /* ---- The host ------------------------------------------------------------------------------------------- */
 
-/* Of what the kernel was started with, else of the host's name, which others may have too. */
+/* The hash of what the kernel was started with; else that of the host's name, which other hosts may
+ * share. */
 static uint64_t hash_host(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -233,8 +236,8 @@ static uint64_t hash_host(void)
 	return zero_hash(ZERO_HASH, text, sizeof(text));
 }
 
-/* Ranks of a host share what it has available: all look at it before any takes some. others: bytes
- * that these need. */
+/* Finds how much memory the host has, and how much its other ranks need. All ranks look before any
+ * of them takes memory. */
 static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_t *available, size_t *others)
 {
 	struct need {
@@ -263,7 +266,7 @@ static int open_queue(struct kolo_zero *z)
 	return z->device ? z->device->ops->queue(z->device, &z->queue) : kolo_queue_create(&z->queue);
 }
 
-/* All that needs no other rank. */
+/* Opens everything that needs no other rank. */
 static int open_engine(struct kolo_zero *z, size_t available, size_t others)
 {
 	int rc = zero_plan_fits(z, available, others);
@@ -280,7 +283,7 @@ static int open_engine(struct kolo_zero *z, size_t available, size_t others)
 	return rc == 0 ? open_memory(z) : rc;
 }
 
-/* Of this host and the processors that the rank may run on. */
+/* The hash of this host and of the processors that the rank may run on. */
 static uint64_t hash_cores(void)
 {
 	cpu_set_t cpus;
@@ -290,7 +293,7 @@ static uint64_t hash_cores(void)
 	return zero_hash(hash_host(), &cpus, sizeof(cpus));
 }
 
-/* As many threads as the ranks that have the same cores leave this one. */
+/* Opens threads: as many as there are cores, divided by the ranks that have the same cores. */
 static int open_threads(struct kolo_zero *z)
 {
 	size_t own = hash_cores(), *all = z->gatherer.counts;
@@ -315,7 +318,7 @@ static int describe(struct kolo_comm *comm, const struct kolo_zero_config *confi
 	return rc == 0 ? zero_plan_uses(*out, &uses) : rc;
 }
 
-/* Ends what was made so far; what it ends with must not be the error's text. */
+/* Destroys what was made so far, and keeps the error's text. */
 static int give_up(struct kolo_zero *z, int rc)
 {
 	char text[sizeof(z->failure)];
@@ -360,7 +363,7 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 		rc = share_first_values(z, tensors);
 	if (rc < 0)
 		return give_up(z, rc);
-	z->keeps = true; /* first values wanted zeroed memory */
+	z->keeps = true; /* not before: the first values need zeroed memory */
 	*out = z;
 	return 0;
 }
@@ -369,10 +372,10 @@ void kolo_zero_destroy(struct kolo_zero *z)
 {
 	if (!z)
 		return;
-	/* The caller's memory gets the last update too. */
+	/* The caller's memory must have the last update too. */
 	if (!z->failed && z->data)
 		zero_gather_finish_all(z);
-	/* Nothing is on its way to memory that goes. */
+	/* No copy may be under way to memory that is freed. */
 	zero_upload_wait(z, z->last_upload);
 	zero_download_wait(z, z->last_download);
 	if (z->queue)

@@ -1,6 +1,8 @@
-/* An engine as far as arithmetic goes: which rank has what of each tensor, what of it is where,
- * which buckets it travels in, and how much memory that takes. No other rank is asked, and nothing
- * but lists is made: a plan is that, and an engine begins so. */
+/* Describes an engine (zero_describe): which rank has what part of each tensor, where that is, in
+ * which buckets it is sent, and how much memory it takes.
+ *
+ * It asks no other rank, and makes nothing but lists. A plan is such a description. An engine
+ * begins with one. */
 #include "zero/create/describe.h"
 
 #include "zero/base/basics.h"
@@ -14,8 +16,9 @@
 #include <string.h>
 
 enum {
-	/* Tensors of at least so many elements have operations of their own, which leave results
-	 * and gathered parameters in their places; smaller ones share them, and are copied */
+	/* Elements. Tensors of at least this size have operations of their own: their results and
+	 * gathered parameters land in their places. Smaller tensors share operations, and are
+	 * copied */
 	WHOLE = 64 << 10,
 };
 
@@ -71,8 +74,8 @@ static int init_tensors(struct kolo_zero *z, const struct kolo_zero_tensor *from
 
 /* ---- What is where -------------------------------------------------------------------------------------- */
 
-/* Where state and shards are. Without a device the model computes in host memory, and nothing is
- * offloaded to that. */
+/* Decides where state and shards are. Without a device the model computes in host memory, and
+ * nothing is offloaded to it. */
 static enum zero_place place_of(const struct kolo_zero *z, const struct kolo_zero_offload *o)
 {
 	return o->place == KOLO_ZERO_ON_NVME                ? ZERO_IN_FILES
@@ -90,7 +93,7 @@ static bool sums_behind(const struct kolo_zero *z)
 	return z->config.stage >= 2 && z->config.accumulation > 1;
 }
 
-/* Which parts of a trained tensor this rank has optimizer state and gradients for. */
+/* Decides for which parts of a trained tensor this rank has optimizer state and gradients. */
 static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 {
 	const struct kolo_zero_config *c = &z->config;
@@ -101,15 +104,15 @@ static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 	t->grad_held = t->held;
 	t->grad_room = t->held_room;
 	t->grad_type = c->accumulation > 1 ? KOLO_F32 : t->type;
-	if (sums_before(z)) { /* adds up all of it before it is reduced */
+	if (sums_before(z)) { /* this rank sums all of it before it is reduced */
 		t->grad_held = all;
 		t->grad_room = t->n;
 	}
 }
 
-/* A tensor's share of what is offloaded. *due: elements that the tensors up to here should have
- * offloaded; *given: those that they have. So all tensors together come close to the ratio,
- * whatever their sizes. */
+/* Decides how much of a tensor is offloaded. *due: elements that this tensor and those before it
+ * should offload. *given: elements that they do offload. So all tensors together come close to the
+ * ratio, whatever their sizes. */
 static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, double *due, size_t *given)
 {
 	double ratio = z->config.offload_optimizer.ratio, blocks;
@@ -124,7 +127,7 @@ static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, d
 	t->offloaded.grad_type = z->device && !sums_behind(z) ? t->type : t->grad_type;
 	if (!z->device || sums_before(z) || sums_behind(z))
 		return;
-	/* What is offloaded is downloaded from the buckets. */
+	/* What is offloaded is downloaded from buckets. */
 	t->grad_held = zero_part_on_device(t, t->held);
 	t->grad_room = t->chunk - t->offloaded.room;
 }
@@ -170,20 +173,20 @@ static void decide_places(struct kolo_zero *z)
 
 /* ---- Buckets -------------------------------------------------------------------------------------------- */
 
-/* Elements of each rank in a bucket of so many. */
+/* Elements of each rank in a bucket of `bucket` elements. */
 static size_t share(const struct kolo_zero *z, size_t bucket)
 {
 	return zero_max(bucket / (size_t)z->nranks, 1);
 }
 
-/* Buffers begin with a line of the cache. */
+/* Rounds up to cache lines, at which buffers begin. */
 static size_t whole_lines(size_t bytes)
 {
 	return (bytes + 63) / 64 * 64;
 }
 
-/* What travels alone, and what shares buckets, by type: those of one family stand together, so that
- * what comes between small tensors does not close their bucket. */
+/* Large tensors travel alone. Small ones share buckets, by type. Those of a family follow each
+ * other, so that no other tensor closes their bucket. */
 enum { LARGE, SMALL_F32, SMALL_F16, SMALL_BF16, NFAMILIES };
 
 static int family_of(const struct zero_tensor *t, size_t alone)
@@ -194,8 +197,8 @@ static int family_of(const struct zero_tensor *t, size_t alone)
 				     : SMALL_BF16;
 }
 
-/* Adds the trained tensors of a family, from the first to the last or back; sharded ones only if
- * asked for. */
+/* Adds the trained tensors of a family, in their order or backwards. Adds sharded ones only if
+ * `sharded`. */
 static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family, size_t alone,
 		      bool sharded, bool backwards)
 {
@@ -222,8 +225,8 @@ static int max_int(int a, int b)
 	return a > b ? a : b;
 }
 
-/* A tensor's gradient comes: returns how many buckets are open then, of which those are started
- * whose turn it is. */
+/* Counts what a gradient does when it comes. Returns how many buckets are open then, before those
+ * are started whose turn it is. */
 static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t, int *missing, int *open,
 		       int *started)
 {
@@ -240,9 +243,9 @@ static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t
 	return most;
 }
 
-/* How many buckets there are at a time when gradients come in the tensors' reverse order: those
- * that are open, as buckets of small tensors are until all others are started, and with overlap one
- * that is reduced. */
+/* Counts the buffers that are needed if gradients come in the reverse order of the tensors. Open
+ * buckets need one each. Buckets of small tensors stay open until all others are started. With
+ * overlap one more bucket is being reduced. */
 static int count_buffers_of(const struct kolo_zero *z, const struct zero_plan *plan, int *out)
 {
 	int *missing = calloc((size_t)plan->nbuckets + 1, sizeof(*missing)), open = 0, started = 0, most = 1;
@@ -258,8 +261,8 @@ static int count_buffers_of(const struct kolo_zero *z, const struct zero_plan *p
 	return 0;
 }
 
-/* Reductions in the reverse order of the tensors, in which backward makes gradients; small ones
- * last, when all have come. */
+/* Plans reductions, in the reverse order of the tensors: backward makes gradients in that order.
+ * Small tensors are last, when all have come. */
 static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -281,15 +284,15 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 	r->buffer_len = whole_lines((size_t)z->nranks * r->plan.largest);
 	if (rc == 0)
 		rc = count_buffers_of(z, &r->plan, &r->nplanned);
-	/* One more, from which gradients are downloaded. */
+	/* One more buffer, from which gradients are downloaded. */
 	r->nplanned += downloads_from_buckets(z);
 	if (r->nplanned > r->plan.nbuckets)
 		r->nplanned = r->plan.nbuckets;
 	return rc;
 }
 
-/* Gathers of all that is trained and whole on every rank, and owned by one; small ones, that others
- * would wait for, first. */
+/* Plans the gathers of trained tensors that every rank has whole and that have owners. Small
+ * tensors come first, because others would wait for them. */
 static int plan_gathers(struct kolo_zero *z, struct zero_item *items)
 {
 	struct zero_gatherer *g = &z->gatherer;
@@ -318,9 +321,9 @@ static int plan_buckets(struct kolo_zero *z)
 	return rc;
 }
 
-/* Lists tensors with sharded state in the order of updates, and gives what is offloaded of each its
- * number among all of that. Each begins a block of elements, so that sums over blocks do not depend
- * on it. */
+/* Lists tensors with sharded state in the order of updates, and numbers their offloaded elements.
+ * Each tensor begins a block of elements, so that sums over blocks do not depend on these
+ * numbers. */
 static void decide_order(struct kolo_zero *z)
 {
 	const struct zero_plan *gathers = &z->gatherer.plan;
@@ -365,7 +368,7 @@ static void plan_state_blocks(struct kolo_zero *z)
 		u->nblocks * u->elements * sizeof(float) * (size_t)moments;
 }
 
-/* What is updated on one side and belongs on the other passes through buffers. */
+/* Values that are updated on one side and belong on the other pass through buffers. */
 static void plan_staging(struct kolo_zero *z)
 {
 	size_t up = 0, down = 0;
@@ -401,7 +404,7 @@ static int plan_param_buffers(struct kolo_zero *z)
 	return 0;
 }
 
-/* Sums of squares of the parts that this rank has gradients of. */
+/* Places for sums of squares of the parts of which this rank has gradients. */
 static void plan_sums(struct kolo_zero *z)
 {
 	for (int i = 0; i < z->ntensors; i++)
@@ -475,8 +478,8 @@ void zero_take_memory(struct kolo_zero *z)
 		}
 }
 
-/* Where copies between device and host begin or end. Work of a device writes sums, which always are
- * within its reach. */
+/* Whether copies between device and host begin or end there. A device also writes sums, so these
+ * must always be in its reach. */
 bool zero_is_pinned(const struct kolo_zero *z, enum zero_kind kind)
 {
 	if (!z->device)
@@ -499,7 +502,7 @@ size_t zero_bucket_bytes(const struct kolo_zero *z)
 	       (size_t)z->gatherer.nbuffers * z->gatherer.buffer_len;
 }
 
-/* What is not of tensors. */
+/* Memory that does not belong to tensors. */
 static void count_buffers(struct kolo_zero *z)
 {
 	struct zero_arena *host = z->arenas[ZERO_ON_HOST], *device = z->arenas[ZERO_ON_DEVICE];
@@ -568,7 +571,7 @@ int zero_describe(struct kolo_zero *z, const struct kolo_zero_config *config,
 	int param, optimizer, rc;
 
 	init_engine(z, config, rank, nranks);
-	/* Both, so that neither is the caller's any more. */
+	/* Copies both, so that the engine uses no memory of the caller. */
 	param = copy_path(&z->config.offload_param);
 	optimizer = copy_path(&z->config.offload_optimizer);
 	rc = param < 0 ? param : optimizer;

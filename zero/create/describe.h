@@ -1,5 +1,5 @@
-/* An engine as far as arithmetic goes: tensors, what is where, buckets, and how much memory that
- * takes. */
+/* Describes an engine by arithmetic alone: tensors, what is where, buckets, and how much memory
+ * that takes. */
 #ifndef ZERO_CREATE_DESCRIBE_H
 #define ZERO_CREATE_DESCRIBE_H
 
@@ -9,8 +9,8 @@ struct kolo_zero;
 struct kolo_zero_config;
 struct kolo_zero_tensor;
 
-/* Fills a zeroed engine. Needs no other rank, and makes nothing but lists, which zero_undescribe
- * frees, also after an error. Errors: KOLO_ENOMEM. */
+/* Fills a zeroed engine. Needs no other rank. Makes only lists, which zero_undescribe frees, also
+ * after an error. Errors: KOLO_ENOMEM. */
 int zero_describe(struct kolo_zero *zero, const struct kolo_zero_config *config,
 		  const struct kolo_zero_tensor *tensors, int ntensors, int rank, int nranks);
 void zero_undescribe(struct kolo_zero *zero);

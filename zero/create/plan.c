@@ -1,6 +1,6 @@
-/* What an engine would hold and send: a description (describe.c) of which no memory is made, and in
- * which a model uses its tensors without a value being moved. An engine asks whether it fits before
- * it makes anything. */
+/* Plans an engine (kolo_zero_plan_create): describes it without its memory, and lets a model use
+ * its tensors without a value being moved. An engine also asks here whether it fits
+ * (zero_plan_fits). */
 #include "zero/create/plan.h"
 
 #include "zero/base/basics.h"
@@ -30,7 +30,7 @@ static int use_once(struct kolo_zero *z, int tensor)
 	return rc == 0 ? kolo_zero_release(z, tensor) : rc;
 }
 
-/* A micro-step of a model that uses each tensor for itself. */
+/* Plays a micro-step of a model that uses each tensor alone. */
 static int use_all(struct kolo_zero *z)
 {
 	int rc = 0;
@@ -52,7 +52,7 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 	int rc;
 
 	z->dry = true;
-	/* The order is learnt in the first. */
+	/* The first micro-step learns the order. */
 	rc = use_all(z);
 	z->traffic = (struct kolo_zero_traffic){ 0 };
 	z->up_bytes = z->down_bytes = z->dry_read_bytes = 0;
@@ -80,7 +80,8 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 
 enum { TEXT = 300 };
 
-/* "parameters 12.0 MiB, moments 8.0 MiB" of what is at a place; returns the sum of whole pages. */
+/* Writes "parameters 12.0 MiB, moments 8.0 MiB" for what is at a place. Returns the sum, in whole
+ * pages. */
 static size_t list_kinds(const struct kolo_zero *z, enum zero_place place, char text[TEXT])
 {
 	size_t sum = 0, at = 0;
@@ -163,7 +164,7 @@ static const char *advice_for_host(const struct kolo_zero *z)
 	return "fewer and smaller buffers need less";
 }
 
-/* Lists what is in host memory: what the model computes with, without a device; and what is
+/* Lists what is in host memory: what the model computes with if there is no device, and what is
  * offloaded. Returns the bytes of both. */
 static size_t list_host(const struct kolo_zero *z, char used[TEXT], char offloaded[TEXT])
 {
@@ -208,7 +209,8 @@ int zero_plan_fits(const struct kolo_zero *z, size_t available, size_t others)
 
 /* ---- Traffic of one update ------------------------------------------------------------------------------ */
 
-/* A parameter server gets all gradients, padding included, and gives all parameters to each. */
+/* Counts the traffic of a parameter server: it gets all gradients, with padding, and sends all
+ * parameters to each rank. */
 static void plan_server(struct kolo_zero *z)
 {
 	for (int b = 0; z->rank > 0 && b < z->reducer.plan.nbuckets; b++)

@@ -7,9 +7,9 @@
 struct kolo_zero;
 struct kolo_zero_traffic;
 
-/* Finds what a model gathers that uses its tensors one after the other, forward and back:
- * dry_gathered, and the traffic of one such micro-step. After zero_describe, before anything is
- * opened. Errors: KOLO_ENOMEM. */
+/* Finds what a model gathers that uses its tensors one after the other, forward and then backward.
+ * Sets dry_gathered and the traffic of one such micro-step. Call it after zero_describe, before
+ * anything is opened. Errors: KOLO_ENOMEM. */
 int zero_plan_uses(struct kolo_zero *zero, struct kolo_zero_traffic *of_one);
 
 /* Bytes of host memory that the engine needs. After zero_plan_uses. */

@@ -1,6 +1,6 @@
-/* What the engine takes and sends, beside what the formulas say. P is the number of parameters, e
- * the bytes of one in its type, N the number of ranks; what is sharded is ceil(n / N) elements of
- * each tensor of n. */
+/* Reports what the engine takes and sends (kolo_zero_memory_get, kolo_zero_traffic_get), beside
+ * what the formulas give. P is the number of parameters, e the bytes of one, N the number of ranks.
+ * A shard of a tensor of n elements has ceil(n / N) of them. */
 #include "zero/create/report.h"
 
 #include "zero/base/basics.h"
@@ -13,7 +13,7 @@
 
 /* ---- Memory --------------------------------------------------------------------------------------------- */
 
-/* Bytes of a tensor at a place. What is sharded counts as its chunks. */
+/* Bytes of a tensor at a place. A sharded tensor counts as its chunks. */
 typedef size_t bytes_fn(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place);
 
 static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
@@ -26,8 +26,8 @@ static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tenso
 	return place == ZERO_IN_FILES ? zero_whole_pages(bytes) : bytes;
 }
 
-/* Elements that a rank has state for at a place: all of them at stage 0, of the parameter server's
- * other ranks none. */
+/* Elements that a rank has state for at a place. At stage 0 these are all elements. Of a parameter
+ * server only rank 0 has any. */
 static size_t held(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
 {
 	bool none = !t->trained || (z->config.parameter_server && z->rank > 0);
@@ -47,7 +47,7 @@ static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor
 		return 0;
 	if (place == ZERO_ON_HOST)
 		return z->device ? t->offloaded.room * kolo_type_size(t->offloaded.grad_type) : 0;
-	/* Sums are where the model computes; without a device so are gradients of state in
+	/* Sums are where the model computes. Without a device, so are the gradients of state in
 	 * files. */
 	if (all)
 		return t->n * size;
@@ -56,7 +56,7 @@ static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor
 
 static size_t files_bytes(const struct kolo_zero *z, const struct zero_tensor *t, size_t states)
 {
-	/* All of them are the last tensor's. */
+	/* All of them belong to the last tensor. */
 	return t == &z->tensors[z->ntensors - 1]
 		       ? z->state_blocks.nblocks * z->state_blocks.elements * states * sizeof(float)
 		       : 0;
@@ -109,8 +109,9 @@ static size_t add_up_to(size_t a, size_t b, size_t most)
 	return b < most - zero_min(a, most) ? a + b : most;
 }
 
-/* The most that can be gathered at a time: what the model used at once, or the largest, whose
- * values are shared at creation; and what is gathered ahead, at least one, or kept beside it. */
+/* The most bytes that can be gathered at a time: what the model used at once, or the largest
+ * tensor, whose values are shared at creation. To this comes what is gathered ahead, at least one
+ * tensor, or kept. */
 static size_t gathered_limit(const struct kolo_zero *z)
 {
 	size_t all = 0, largest = 0, most = 0, ahead, kept = z->config.reuse_distance ? 1 : 0;
@@ -125,10 +126,10 @@ static size_t gathered_limit(const struct kolo_zero *z)
 		largest = zero_max(largest, t->region.len);
 	}
 	ahead = z->config.overlap && z->config.prefetch ? zero_max(z->config.prefetch, most) : 0;
-	/* As much again is being uploaded. */
+	/* The same amount is being uploaded. */
 	if (z->config.offload_param.place != KOLO_ZERO_ON_DEVICE)
 		ahead = add_up_to(ahead, ahead, SIZE_MAX / 8);
-	/* In bytes of the widest type, and with all tensors' pages that are not full. */
+	/* Bytes, with the widest type, and with a page of each tensor that is not full. */
 	ahead = add_up_to(ahead, z->config.reuse_distance, SIZE_MAX / 8);
 	ahead = add_up_to(ahead, kept * most, SIZE_MAX / 8) * sizeof(float);
 	if (ahead)
@@ -136,7 +137,7 @@ static size_t gathered_limit(const struct kolo_zero *z)
 	return add_up_to(zero_max(z->most_used, largest), ahead, all);
 }
 
-/* What formulas are called, by stage. */
+/* The formula of a kind, as text, by stage. */
 static const char *formula_of(const struct kolo_zero *z, enum zero_kind kind)
 {
 	bool shards = z->config.stage > 0, sums = z->config.accumulation > 1;
@@ -157,7 +158,7 @@ static const char *formula_of(const struct kolo_zero *z, enum zero_kind kind)
 	}
 }
 
-/* Bytes of a kind that are expected at a place. */
+/* The bytes of a kind at a place by the formula. */
 static size_t expected_at(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
 {
 	static bytes_fn *const bytes[ZERO_NKINDS] = {
@@ -176,8 +177,8 @@ static size_t expected_at(const struct kolo_zero *z, enum zero_place place, enum
 	}
 }
 
-/* Reported are kinds that always exist, and others of which there is something; sums only if there
- * is a device. */
+/* Whether a kind is reported: some kinds always are, the others if they have bytes. Sums are
+ * reported only if there is a device. */
 static bool is_told(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind)
 {
 	if (kind == ZERO_SUMS && !z->device)
@@ -205,7 +206,7 @@ static void tell(const struct kolo_zero *z, enum zero_place place, enum zero_kin
 		out->bytes += z->user_bytes;
 	if (place == ZERO_ON_DEVICE && kind == ZERO_BUCKETS)
 		out->bytes += z->extra_buckets;
-	/* Of a plan, whose memory is not there, what would be. */
+	/* A plan has no memory: it reports what there would be. */
 	if (place == ZERO_ON_HOST && !z->arenas[place][kind].base && zero_is_pinned(z, kind))
 		out->pinned = zero_whole_pages(out->expected);
 	out->peak = out->bytes;

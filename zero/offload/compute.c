@@ -170,8 +170,8 @@ bool zero_mark_passed(struct kolo_zero *z, struct zero_mark *mark)
 	return z->queue && z->on_host && kolo_event_query(mark->event, &done) == 0 && done;
 }
 
-/* A wait on a device's lane does not report how a collective ended, so the queue is asked after
- * it. */
+/* A wait on a device's lane does not report how a collective ended. So the communicator is asked
+ * after it. */
 int zero_mark_wait(struct kolo_zero *z, struct zero_mark *mark)
 {
 	int rc;

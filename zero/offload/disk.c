@@ -1,7 +1,11 @@
-/* See disk.h. What was started for a buffer is its *job*; jobs are cut into *requests* of a block,
- * of which `depth` are on their way at a time. Jobs with something left to cut stand in a queue, in
- * the order in which they were started. There is no thread: whoever calls takes up what the system
- * has done, and hands it as much as there is room for. */
+/* A file for state, through io_uring (zero_disk_read, zero_disk_write, zero_disk_wait).
+ *
+ * What was started for a buffer is its *job*. A job is cut into *requests* of one block, and at
+ * most `depth` requests are under way at a time. Jobs with something left to cut stand in a queue,
+ * in the order in which they were started.
+ *
+ * There is no thread. Each call takes what the system has done, and gives it as many new requests
+ * as there is room for. */
 #include "zero/offload/disk.h"
 
 #include "zero/base/basics.h"
@@ -23,32 +27,32 @@
 enum {
 	LONGEST = 1 << 30, /* bytes of a request; the system's limit is 2 GiB - 4096 */
 	NAME_LEN = 128,
-	PATIENCE = 10000, /* milliseconds until a system without memory for a request is given up */
+	PATIENCE = 10000, /* ms; then a system without memory for a request is given up */
 };
 
 #define LOST "the state is lost from here: destroy the engine and load the last checkpoint"
 
-/* What was started for a buffer last. given <= len; it is queued as long as given < len. */
+/* The last job of a buffer. given <= len; it is queued as long as given < len. */
 struct job {
 	bool write;
 	uint64_t offset;
 	size_t len, given; /* given: bytes that were cut off as requests */
-	int pending;       /* its requests on their way */
-	bool failed;       /* a request did; the first: */
+	int pending;       /* its requests under way */
+	bool failed;       /* a request failed; the next three are about the first one that did */
 	int error;         /* errno, or 0: the file ended */
 	uint64_t error_at;
 	size_t error_len;
 };
 
-/* The bytes [at, at + len) of a job: what is left of them. */
+/* What is left of a request: the bytes [at, at + len) of its job. */
 struct request {
 	int buffer;
 	size_t at, len;
-	bool direct; /* it may have been tried so */
+	bool direct; /* it may have been sent as direct access */
 };
 
 struct zero_disk {
-	char path[ZERO_PATH_LEN], name[NAME_LEN]; /* name: in `dir`, wherever the process is meanwhile */
+	char path[ZERO_PATH_LEN], name[NAME_LEN]; /* name: in `dir` */
 	DIR *dir;
 	int fd; /* -1: none */
 	bool direct;
@@ -58,11 +62,11 @@ struct zero_disk {
 	char *buffers;
 	struct io_uring ring;
 	bool has_ring, registered; /* registered: the system knows the buffers */
-	int broken;                /* errno of a ring that takes no more; 0: none */
-	int refusals;              /* in a row, for want of the system's memory */
+	int broken;                /* errno of a ring that takes no more requests; 0: none */
+	int refusals;              /* in a row, because the system had no memory */
 	struct job *jobs;          /* [nbuffers] */
 	struct request *requests;  /* [depth] */
-	struct request **idle;     /* [nidle] of them are not on their way */
+	struct request **idle;     /* [nidle] of them are not under way */
 	int nidle;
 	int *queue; /* [nbuffers], a ring: numbers of buffers, `queued` of them from `first` on */
 	int first, queued;
@@ -97,7 +101,8 @@ static int lock(int fd, int how)
 	return rc;
 }
 
-/* Files of ours that nobody has locked. What can't be removed is somebody else's, and no error. */
+/* Removes Kolo's files that no process has locked. A file that can't be removed belongs to another
+ * user; that is no error. */
 static void remove_leftovers(DIR *dir)
 {
 	struct dirent *entry;
@@ -116,7 +121,7 @@ static void remove_leftovers(DIR *dir)
 	}
 }
 
-/* Whether what has the file's name is the file. */
+/* Whether the directory's entry of this name is still this file. */
 static bool has_its_name(const struct zero_disk *disk)
 {
 	struct stat file, named;
@@ -126,7 +131,7 @@ static bool has_its_name(const struct zero_disk *disk)
 	       file.st_dev == named.st_dev && file.st_ino == named.st_ino;
 }
 
-/* Under a name that nothing has yet. */
+/* Makes the file under a name that does not exist yet. */
 static int create_named(struct zero_disk *disk, const struct zero_disk_attr *attr)
 {
 	uint64_t nonce;
@@ -154,10 +159,10 @@ static int create_file(struct zero_disk *disk, const struct zero_disk_attr *attr
 
 		if (rc < 0)
 			return rc;
-		/* If the file system has no locks nobody gets one, so nobody takes the file for
-		 * a leftover. */
+		/* On a file system without locks nobody gets one, so nobody removes the file as a
+		 * leftover. */
 		lock(disk->fd, LOCK_EX);
-		/* Another rank may have taken it for one before it was locked. */
+		/* Another rank may have removed it as a leftover before it was locked. */
 		if (has_its_name(disk))
 			return 0;
 		close(disk->fd);
@@ -167,7 +172,7 @@ static int create_file(struct zero_disk *disk, const struct zero_disk_attr *attr
 			      zero_path_end(attr->dir));
 }
 
-/* A file system that can't give room beforehand: it has as much at least. */
+/* For a file system that can't reserve room: checks that it has enough, and sets the length. */
 static int lengthen(struct zero_disk *disk, uint64_t free_bytes)
 {
 	if (free_bytes >= disk->bytes)
@@ -203,8 +208,8 @@ static void set_direct(struct zero_disk *disk, bool direct)
 {
 	int flags = fcntl(disk->fd, F_GETFL);
 
-	/* Refused where the file system can't; opening a file with O_DIRECT there would make it and
-	 * fail. */
+	/* F_SETFL fails if the file system has no direct access. Opening a file with O_DIRECT there
+	 * would make it and then fail. */
 	disk->direct = fcntl(disk->fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
 }
 
@@ -231,7 +236,7 @@ static int open_ring(struct zero_disk *disk)
 	int rc = io_uring_queue_init((unsigned)disk->depth, &disk->ring, 0);
 
 	disk->has_ring = rc == 0;
-	/* That feature came with reads and writes of plain buffers. */
+	/* This feature came with the reads and writes that are used here. */
 	if (rc == -ENOSYS || (rc == 0 && !(disk->ring.features & IORING_FEAT_RW_CUR_POS)))
 		return kolo_error_set(
 			KOLO_ENOTSUP,
@@ -249,9 +254,10 @@ static int open_ring(struct zero_disk *disk)
 		      : 0;
 }
 
-/* Pages of buffers that the system knows are not looked up for each request: that takes more than
- * half of the processor's time, and a tenth of all. It may refuse, as where the limit of locked
- * memory is low (ulimit -l): then they are looked up. */
+/* Registers the buffers, so that the system need not look up their pages for each request. That
+ * takes more than half of the processor's time for requests, and a tenth of the whole time. The
+ * system may refuse, for example if the limit of locked memory is low (ulimit -l). Then it looks
+ * the pages up. */
 static int register_buffers(struct zero_disk *disk)
 {
 	struct iovec *each = calloc((size_t)disk->nbuffers, sizeof(*each));
@@ -281,7 +287,7 @@ static void prepare(struct zero_disk *disk, struct request *request)
 	request->direct = disk->direct;
 }
 
-/* Cuts jobs of the queue as long as there are requests for it. */
+/* Cuts requests off the queued jobs, as long as there are idle ones. */
 static void cut(struct zero_disk *disk)
 {
 	while (disk->nidle > 0 && disk->queued > 0) {
@@ -304,7 +310,7 @@ static void cut(struct zero_disk *disk)
 	}
 }
 
-/* What is not a request yet never becomes one. */
+/* Fails a job. What is not a request yet never becomes one. */
 static void fail(struct job *job, const struct request *request, int error)
 {
 	job->len = job->given;
@@ -316,9 +322,9 @@ static void fail(struct job *job, const struct request *request, int error)
 	job->error_len = request->len;
 }
 
-/* Bytes of a request that are done. Where the next one is no good place for direct access, as
- * behind the end of a file that got shorter, the next answer is EINVAL, and the rest goes through
- * the cache. */
+/* Counts what is done of a request. The rest may begin at a place that direct access refuses, for
+ * example after the end of a file that got shorter. Then the next answer is EINVAL, and the rest
+ * goes through the cache. */
 static size_t advance(struct zero_disk *disk, struct request *request, int result)
 {
 	size_t done = result < 0 ? 0 : (size_t)result;
@@ -332,7 +338,7 @@ static size_t advance(struct zero_disk *disk, struct request *request, int resul
 	return done;
 }
 
-/* The system says how a request ended: it goes on where that is not the end of it. */
+/* Takes the end of a request. If a part is left and may succeed, the request goes on. */
 static void take(struct zero_disk *disk, struct request *request, int result)
 {
 	struct job *job = &disk->jobs[request->buffer];
@@ -353,7 +359,7 @@ static void take(struct zero_disk *disk, struct request *request, int result)
 	disk->idle[disk->nidle++] = request;
 }
 
-/* Takes up what is done, and prepares what comes next. */
+/* Takes all requests that are done, and prepares new ones. */
 static void turn(struct zero_disk *disk)
 {
 	struct io_uring_cqe *done;
@@ -368,8 +374,8 @@ static void turn(struct zero_disk *disk)
 	cut(disk);
 }
 
-/* The system has no memory for requests now: sleeps until one that it has is done, or for a
- * moment. */
+/* Called if the system has no memory for requests: sleeps until a request under way is done. If
+ * there is none, it sleeps for 1 ms. */
 static int wait_for_memory(struct zero_disk *disk)
 {
 	int on_their_way = disk->depth - disk->nidle - (int)io_uring_sq_ready(&disk->ring);
@@ -381,9 +387,9 @@ static int wait_for_memory(struct zero_disk *disk)
 	return ++disk->refusals < PATIENCE ? 0 : -ENOMEM;
 }
 
-/* Gives the system what is prepared; what it can't take now is for a later call. With `sleep`,
- * while something is on its way, returns when something is done, or early. False: the ring is
- * broken. */
+/* Gives prepared requests to the system. Those that it can't take now stay for a later call. With
+ * `sleep`, if something is under way, it returns when something is done, or earlier. false: the
+ * ring is broken. */
 static bool submit(struct zero_disk *disk, bool sleep)
 {
 	int rc;
@@ -474,12 +480,12 @@ void zero_disk_close(struct zero_disk *disk)
 {
 	if (!disk)
 		return;
-	/* Buffers must not change, and not be written, when they are the caller's again. */
+	/* Waits, because a buffer must be at rest before the caller has it back. */
 	for (int i = 0; disk->jobs && i < disk->nbuffers; i++)
 		disk->jobs[i].len = disk->jobs[i].given;
 	while (disk->has_ring && disk->nidle < disk->depth && submit(disk, true))
 		turn(disk);
-	if (disk->registered) /* here, not some time after the ring's end, so that the next one may lock as much */
+	if (disk->registered) /* at once, so that the next ring may lock as much */
 		io_uring_unregister_buffers(&disk->ring);
 	if (disk->has_ring)
 		io_uring_queue_exit(&disk->ring);
@@ -523,7 +529,7 @@ int zero_disk_wait(struct zero_disk *disk, int i)
 	do {
 		turn(disk);
 		busy = job->pending > 0 || job->given < job->len;
-		/* Also for others: what was prepared for them. */
+		/* This also sends what was prepared for other buffers. */
 		if (!submit(disk, busy))
 			return tell_broken(disk);
 	} while (busy);

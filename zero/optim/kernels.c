@@ -1,11 +1,11 @@
-/* See kernels.h. Compiled once for each instruction set, with ZERO_KERNELS the name of its table;
- * plain C that compilers vectorise. Order of operations: torch's, so that differences to it stay in
- * the last bit. */
+/* The loops over elements, as a table (ZERO_KERNELS). This file is compiled once for each
+ * instruction set, with another name for the table. It is plain C that compilers vectorise. The
+ * order of operations is torch's, so that results differ from torch's in the last bit at most. */
 #include "zero/optim/kernels.h"
 
 #include <string.h>
 
-/* g + weight decay times p, if that is torch's L2 way. */
+/* Returns g + weight decay times p, if weight decay is L2 regularization as in torch. */
 static inline float decayed(float g, float p, const struct kolo_zero_scalars *s)
 {
 	return g + s->decay * p;
@@ -65,7 +65,7 @@ static void lion(float *restrict p, float *restrict m, float *restrict v, const 
 	(void)v;
 	for (size_t i = 0; i < n; i++) {
 		float c = s.beta1 * m[i] + s.rest1 * g[i];
-		/* No branch: half of them would be guessed wrong. */
+		/* Without a branch: half of the branches would be predicted wrong. */
 		float sign = (float)((c > 0) - (c < 0));
 
 		p[i] = p[i] * s.keep - s.rate * sign;
@@ -88,7 +88,7 @@ static void adagrad(float *restrict p, float *restrict m, float *restrict v, con
 	}
 }
 
-/* The update of Lamb before the trust ratio, from moments that are already this step's. */
+/* The update of Lamb before the trust ratio. The moments are those of this step already. */
 static inline float lamb_update(float p, float m, float v, const struct kolo_zero_scalars *s)
 {
 	return m / s->bias1 / (__builtin_sqrtf(v) / s->root2 + s->eps) + s->decay * p;
@@ -108,7 +108,7 @@ static void add_squares(struct zero_lanes *lanes, const float *restrict x, size_
 	memcpy(lanes->sum, sum, sizeof(sum));
 }
 
-/* Updates first, then their squares, so that compilers see two simple loops. */
+/* First the updates, then their squares: compilers see two simple loops. */
 static void lamb_moments(const float *restrict p, float *restrict m, float *restrict v,
 			 const float *restrict g, size_t n, const struct kolo_zero_scalars *scalars,
 			 struct zero_lanes *p2, struct zero_lanes *u2)
@@ -128,7 +128,7 @@ static void lamb_moments(const float *restrict p, float *restrict m, float *rest
 	}
 }
 
-/* Behind lamb_moments, with the trust ratio in the rate. */
+/* Runs after lamb_moments. The rate has the trust ratio in it. */
 static void lamb(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
 		 const struct kolo_zero_scalars *scalars)
 {
@@ -167,9 +167,10 @@ static bool finite_32(const float *x, size_t n)
 	return !bad;
 }
 
-/* Different elements have different numbers: a product of 32 bits and 32 loses nothing, nor does an
- * exclusive or with what stands above it, without which a sum would not tell two elements that
- * changed places. */
+/* The number of an element at an index. Different elements at an index have different numbers,
+ * because a product of two 32-bit numbers loses nothing, and the exclusive or with its upper bits
+ * loses nothing. Without the exclusive or, a sum would not change if two elements changed
+ * places. */
 static inline uint64_t number_of(uint32_t element, uint64_t index)
 {
 	uint32_t key = (uint32_t)index * 0x9e3779b1u + (uint32_t)(index >> 32) * 0x85ebca77u;

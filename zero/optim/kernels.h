@@ -1,7 +1,9 @@
 /* The loops over elements: updates of the optimizers, sums of squares, the search for values that
- * are not finite. kernels.c is compiled once for each instruction set, and all give the same bits:
- * each element is computed by itself, in the order that is written, without fused multiply-add;
- * sums have lanes of their own. */
+ * are not finite.
+ *
+ * kernels.c is compiled once for each instruction set, and all give the same bits. Each element is
+ * computed by itself, in the order that is written, without fused multiply-add. Sums have lanes of
+ * their own. */
 #ifndef ZERO_OPTIM_KERNELS_H
 #define ZERO_OPTIM_KERNELS_H
 
@@ -16,7 +18,7 @@ enum { ZERO_NOPTIMIZERS = KOLO_ZERO_LAMB + 1, ZERO_LANES = KOLO_ZERO_LANES };
 typedef void zero_update_fn(float *p, float *m, float *v, const float *g, size_t n,
 			    const struct kolo_zero_scalars *s);
 
-/* Sums over elements 0 and up, in lane i mod ZERO_LANES; calls follow each other by multiples of
+/* Sums of elements: element i is in lane i mod ZERO_LANES. Calls follow each other by multiples of
  * ZERO_LANES elements. */
 struct zero_lanes {
 	double sum[ZERO_LANES];
@@ -33,9 +35,9 @@ struct zero_kernels {
 	bool (*finite_16)(const uint16_t *x, size_t n,
 			  uint16_t exponent); /* of KOLO_F16, BF16: all bits of it are set */
 	bool (*finite_32)(const float *x, size_t n);
-	/* Of n elements of 2 or 4 bytes, which begin with number `first` of their tensor: of each
-	 * and its index a number, all added up. So parts are summed by whoever has them, and their
-	 * sums added; an element that changes alone always shows */
+	/* A checksum of n elements of 2 or 4 bytes, the first of which has number `first` in its
+	 * tensor. It adds up a number for each element and its index. So parts can be summed by
+	 * different ranks, and their sums added. A single changed element always changes the sum */
 	uint64_t (*checksum)(const void *x, size_t size, size_t n, uint64_t first);
 };
 

@@ -1,4 +1,4 @@
-/* Which loops this processor can run; see kernels.h. */
+/* Chooses the loops for this processor (zero_kernels_best). */
 #include "zero/optim/kernels.h"
 
 extern const struct zero_kernels zero_kernels_plain, zero_kernels_avx2, zero_kernels_avx512;

@@ -1,5 +1,5 @@
-/* See optimizer.h: torch's defaults, checks of a group, and in zero_optimizer_scalars the factors
- * of a step. */
+/* The optimizers' names, torch's defaults, checks of a group, and the factors of a step
+ * (zero_optimizer_scalars). */
 #include "zero/optim/optimizer.h"
 
 #include "zero/base/basics.h"
@@ -56,8 +56,8 @@ float zero_optimizer_initial(enum kolo_zero_optimizer optimizer, const struct ko
 	return optimizer == KOLO_ZERO_ADAGRAD ? (float)group->initial : 0.0f;
 }
 
-/* x to the power n >= 0, n factors as torch's Python has them but in a few products: differences
- * are in double's last bits. */
+/* Returns x to the power n >= 0. torch's Python multiplies n factors; this takes fewer products, so
+ * the last bits of a double may differ. */
 static double power(double x, long n)
 {
 	double y = 1;
@@ -109,7 +109,7 @@ struct kolo_zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimiz
 	};
 }
 
-/* Within [low, high); NaN is not. */
+/* Whether low <= x < high. False for NaN. */
 static bool within(double x, double low, double high)
 {
 	return x >= low && x < high;

@@ -1,5 +1,5 @@
-/* What distinguishes the optimizers, besides their loops (kernels.h): names, state, defaults, and
- * the factors of a step. */
+/* What distinguishes the optimizers, besides their loops (kernels.h): names, state, defaults,
+ * factors of a step. */
 #ifndef ZERO_OPTIM_OPTIMIZER_H
 #define ZERO_OPTIM_OPTIMIZER_H
 

@@ -1,5 +1,5 @@
-/* See scaler.h. zero_scaler_update is the rule: halve after an overflow, double after a window of
- * clean updates. */
+/* The loss scale. zero_scaler_update has the rule: halve after an overflow, double after a window
+ * of clean updates. */
 #include "zero/optim/scaler.h"
 
 #include "zero/base/basics.h"
@@ -53,7 +53,7 @@ void zero_scaler_init(struct zero_scaler *out, const struct kolo_zero_config *c)
 	};
 }
 
-/* Smaller, if the hysteresis is used up. */
+/* Halves the scale if the hysteresis is used up. */
 static bool shrink(struct zero_scaler *s, const struct kolo_zero_scaling *c)
 {
 	bool at_min = s->scale == c->min;

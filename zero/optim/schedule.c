@@ -1,6 +1,7 @@
-/* Learning rates by the number of the update. DeepSpeed's schedulers hold the number i of the last
- * update, -1 before the first, and are advanced behind each; update number `step` has the rate of i
- * = step - 1. */
+/* Learning rate and momentum of an update (zero_schedule_lr, zero_schedule_momentum).
+ *
+ * A scheduler of DeepSpeed holds the number i of the last update, -1 before the first, and advances
+ * after each update. So update number `step` has the rate of i = step - 1. */
 #include "zero/optim/schedule.h"
 
 #include "zero/base/basics.h"
@@ -9,7 +10,7 @@
 
 enum { NSCHEDULES = KOLO_ZERO_RANGE_TEST + 1 };
 
-/* Momentum that decays upwards stays below 1, where moments would stop to forget. */
+/* A momentum that grows stays below 1: at 1 moments would never forget. */
 static const double MOST_MOMENTUM = 0.999;
 
 static const char *const names[NSCHEDULES] = {
@@ -147,7 +148,7 @@ static double max_double(double a, double b)
 	return a > b ? a : b;
 }
 
-/* How much of the warm-up of n updates is done: 0 to 1. */
+/* The part of the warm-up of n updates that is done: 0 to 1. */
 static double warmed_up(const struct kolo_zero_schedule *s, double i, double n)
 {
 	return s->linear ? i / n : log(i + 1) / log(n);
@@ -166,7 +167,7 @@ static double warmup_at(const struct kolo_zero_schedule *s, double i)
 	return s->min_lr + (s->max_lr - s->min_lr) * gamma;
 }
 
-/* What multiplies the group's rate. */
+/* The factor of the group's rate. */
 static double cosine_at(const struct kolo_zero_schedule *s, double i)
 {
 	double n = max_double(2, (double)s->warmup_steps);
@@ -180,8 +181,8 @@ static double cosine_at(const struct kolo_zero_schedule *s, double i)
 	return max_double(0, s->final_ratio + (1 - s->final_ratio) * (1 + cos(M_PI * part)) / 2);
 }
 
-/* Where a cycle is: 0 at its ends, 1 on top; *behind is how many updates it is over, 0: it is
- * not. */
+/* The height in a cycle: 0 at its ends, 1 at its top. *behind: how many updates ago the cycle
+ * ended; 0: it has not ended. */
 static double height_at(const struct kolo_zero_schedule *s, double step, double *behind)
 {
 	double first = (double)s->first_steps, second = s->second_steps ? (double)s->second_steps : first;
@@ -205,7 +206,7 @@ static double momentum_at(const struct kolo_zero_schedule *s, double step)
 {
 	double behind, height = height_at(s, step, &behind), momentum;
 
-	/* Where DeepSpeed starts, before the first call of its scheduler. */
+	/* The value with which DeepSpeed starts, before the first call of its scheduler. */
 	if (step == 0)
 		return s->min_momentum;
 	if (behind == 0 || !s->decay_steps)

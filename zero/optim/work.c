@@ -1,6 +1,7 @@
-/* See work.h. A thread has whole blocks of KOLO_ZERO_BLOCK elements, and goes through them in
- * pieces that stay in the first-level cache from loop to loop: gradients become floats, the update
- * is made, parameters are written. So each byte in memory is read and written once. */
+/* Work in host memory (zero_work_run). A thread has whole blocks of KOLO_ZERO_BLOCK elements. It
+ * goes through them in pieces that stay in the first-level cache from loop to loop: gradients
+ * become floats, the update is made, parameters are written. So each byte in memory is read and
+ * written once. */
 #include "zero/optim/work.h"
 
 #include "zero/base/basics.h"
@@ -10,12 +11,12 @@
 #include <string.h>
 
 enum {
-	/* Elements; divides KOLO_ZERO_BLOCK. AdamW with parameters of 16 bits takes a tenth longer
-	 * with 1024, half longer with 4096: a core waits for memory in the first loop over a piece,
-	 * and does nothing else meanwhile. */
+	/* Elements; divides KOLO_ZERO_BLOCK. With parameters of 16 bits AdamW takes 1.1 times as
+	 * long with 1024, and 1.5 times with 4096: a core waits for memory in the first loop over a
+	 * piece, and does nothing else meanwhile. */
 	PIECE = 256,
-	/* Fewer elements are done by the caller alone: it updates as many in the 5 to 30 us in
-	 * which another thread wakes up. */
+	/* The caller does fewer elements alone: it updates this many in the 5 to 30 us in which
+	 * another thread wakes up. */
 	ALONE = 64 * 1024,
 };
 
@@ -41,7 +42,8 @@ static float *moment_at(const struct kolo_zero_work *w, int moment, size_t i)
 	return w->moment[moment] ? w->moment[moment] + i : NULL;
 }
 
-/* from[i] times factor as n floats: in place where they are that, else in `room` for PIECE. */
+/* Returns from[i] times factor as n floats. They stay in place if nothing changes; else they are in
+ * `room`, which holds PIECE. */
 static const float *load(const struct kolo_zero_work *w, size_t i, size_t n, float factor, float *room)
 {
 	if (w->from_type == KOLO_F32 && factor == 1)
@@ -63,8 +65,7 @@ static void look(const struct job *job, size_t i, size_t n)
 	else
 		finite =
 			job->kernels->finite_16(from_at(w, i), n, w->from_type == KOLO_F16 ? 0x7c00 : 0x7f80);
-	/* Several threads may write it, all the same; zero_threads_run's end is what makes it
-	 * visible. */
+	/* Several threads may write the same 1. The end of zero_threads_run makes it visible. */
 	if (!finite)
 		__atomic_store_n(w->bad, 1, __ATOMIC_RELAXED);
 }
@@ -145,14 +146,14 @@ static void lamb(const struct job *job, size_t i, size_t n)
 
 static const struct {
 	void (*run)(const struct job *job, size_t i, size_t n);
-	size_t step; /* elements of a call at most */
+	size_t step; /* elements in one call at most */
 } kinds[] = {
 	[KOLO_ZERO_WORK_CAST] = { cast, PIECE },      [KOLO_ZERO_WORK_ADD] = { add, PIECE },
 	[KOLO_ZERO_WORK_CLEAR] = { clear, SIZE_MAX }, [KOLO_ZERO_WORK_SQUARES] = { squares, KOLO_ZERO_BLOCK },
 	[KOLO_ZERO_WORK_UPDATE] = { update, PIECE },  [KOLO_ZERO_WORK_LAMB] = { lamb, KOLO_ZERO_BLOCK },
 };
 
-/* The element that a part begins with: blocks are dealt out as evenly as they can be. */
+/* The first element of a part. Parts have equal numbers of blocks, as far as possible. */
 static size_t part_begin(const struct job *job, int part)
 {
 	size_t nblocks = zero_blocks(job->work->n), nparts = (size_t)job->nparts, p = (size_t)part;

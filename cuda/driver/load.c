@@ -14,7 +14,7 @@
 
 static _Atomic(const struct ko_driver *) driver;
 
-/* The folder of the file that this code is in, with a slash; "" when it can't be told. */
+/* The folder of the file that this code is in, with a slash. "" if it is unknown. */
 static void own_folder(char *out, size_t len)
 {
 	static const char here;
@@ -71,7 +71,7 @@ int ko_driver_get(const struct ko_driver **out)
 	*out = atomic_load_explicit(&driver, memory_order_acquire);
 	if (*out)
 		return 0;
-	rc = load(out); /* who comes at the same time finds the same */
+	rc = load(out); /* a thread that comes at the same time finds the same */
 	if (rc == 0)
 		atomic_store_explicit(&driver, *out, memory_order_release);
 	return rc;

@@ -255,7 +255,7 @@ static int check_paths(struct ko_gpu_comm *g, struct says *all)
 		if (rc == 0)
 			rc = agree(&m, compare_copies(g, &w));
 		ko_gpu_window_close(g, &w);
-		if (ko_roster_cause(g->comm->roster) == 0) /* nobody has it mapped any more */
+		if (ko_roster_cause(g->comm->roster) == 0) /* no rank has it mapped any more */
 			rc = agree(&m, rc);
 	}
 	if (ko_gpu_may_release(g))

@@ -35,8 +35,8 @@ struct end {
 	struct head head;  /* of the parcel under way; kind 0: there is none */
 	const char *bytes; /* what goes, or NULL */
 	bool device;       /* slots are in a GPU's memory, which the host does not touch */
-	bool begun, taken; /* the head is gone; the link takes the bytes where they are */
-	char *to;          /* where it comes */
+	bool begun, taken; /* the head was sent; the link takes the bytes where they are */
+	char *to;          /* where the bytes arrive */
 	size_t done;       /* bytes of it that went, or came */
 	int code;          /* what the link failed with, when, and why; 0: it works */
 	int64_t failed;
@@ -284,7 +284,7 @@ static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
 	if (head.kind == POST && head.len == sizeof(r->came)) {
 		r->in.to = (char *)&r->came;
 	} else if (head.kind == SLOT && g->in.staged && head.slot < KO_GPU_SLOTS && head.len <= slot_len(g)) {
-		/* Pairs with the stream's write, behind what it has read there. */
+		/* Pairs with the stream's write, after it has read the slot. */
 		if (atomic_load_explicit(&g->in.flags->slot[head.slot].value, memory_order_acquire) !=
 		    KO_SLOT_EMPTY)
 			return KO_EAGAIN;
@@ -435,7 +435,7 @@ int ko_gpu_proxy_move(struct ko_gpu_comm *g)
 	came = r->in.code ? 0 : receive_some(g);
 	if (came < 0)
 		note_failure(g, &r->in, came);
-	if (came == 0) /* what it has to tell prev may need a call; what fails there the next try says */
+	if (came == 0) /* a message to prev may need a call; the next try reports a failure */
 		r->in.link->ops->progress(r->in.link);
 	return sent > 0 || came > 0;
 }

@@ -89,7 +89,7 @@ void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 
 	link->pair = NULL;
 	if (pair)
-		take_pair((uintptr_t)pair); /* should nobody have come */
+		take_pair((uintptr_t)pair); /* in case no rank has come */
 	if (!pair || atomic_fetch_sub(&pair->holders, 1) > 1)
 		return;
 	g->driver->release(g->gpu, &pair->memory);

@@ -15,7 +15,7 @@
 enum {
 	LOOK_US = 20000,  /* between looks at the others, while all is well */
 	DRAIN_US = 100,   /* between writes that let a failed communicator's stream go on, while it does */
-	FAILED_US = 5000, /* and while it has nothing to do, but a graph may be launched */
+	FAILED_US = 5000, /* while the thread has nothing to do, but a graph may be launched */
 	SPIN_US = 100,    /* for which a proxy waits for the next parcel without sleeping, */
 	PROXY_US = 1000,  /* and the longest that it sleeps */
 	GRACE_MS = 1000,  /* for what a rank sent before it died or left, once nothing moves */
@@ -25,7 +25,7 @@ enum {
 
 struct watch {
 	int64_t since, last;   /* of the wait that goes on; of the last look */
-	int64_t moved, looked; /* of the last parcel, and look, in us, where there is a proxy */
+	int64_t moved, looked; /* us: moments of the last parcel and of the last look at the proxy */
 };
 
 /* ---- What streams are at -------------------------------------------------------------------------------- */
@@ -161,8 +161,8 @@ static void let_pass(struct ko_gpu_comm *g)
 {
 	if (!g->in.flags)
 		return;
-	/* Before any wait ends: the kernels of other ranks leave this one's memory alone, too,
-	 * whoever has noticed what. */
+	/* This comes before any wait ends, so the kernels of other ranks leave this one's memory
+	 * alone too. */
 	for (int r = 0; r < g->comm->nranks; r++)
 		if (g->places[r] >= 0)
 			fail_flags(&ko_gpu_flags_of(g, r, KO_GPU_IN)->failed, 1);

@@ -20,8 +20,8 @@ static struct {
 	struct ko_gpu *first;
 } gpus = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* What enter has to undo, and the modes of captures before it: what makes memory is not put into a
- * graph. */
+/* What leave must undo, and the capture modes before enter: a call that makes memory must not go
+ * into a graph. */
 static _Thread_local struct {
 	int depth;
 	CUstreamCaptureMode mode[MAX_DEPTH];
@@ -483,7 +483,7 @@ const struct ko_driver *kolo_cuda_driver(void)
 		.capture = capture,
 		.finish = finish,
 		.put = ko_cuda_put,
-		.get = ko_cuda_put, /* addresses tell where from and where to */
+		.get = ko_cuda_put, /* the addresses say from where and to where */
 	};
 
 	return &driver;

@@ -178,7 +178,7 @@ template <typename T, typename What> static __device__ __forceinline__ void do_j
 		return;
 	for (size_t k = thread; k < vectors; k += step)
 		do_some<T, What, N>(j, head + k * N);
-	/* Before them and behind them. */
+	/* The elements before them and after them. */
 	for (size_t k = thread; k < j.n - vectors * N; k += step)
 		do_some<T, What, 1>(j, k < head ? k : k + vectors * N);
 }

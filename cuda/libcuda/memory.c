@@ -204,7 +204,7 @@ static int find_owner(const void *at, CUdevice *device, CUcontext *context)
 /* It does not look up what the owner has exported: the owner's context would have to be entered. */
 int ko_cuda_reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory)
 {
-	bool own_context = memory->kind == BY_HANDLE; /* only where that has access */
+	bool own_context = memory->kind == BY_HANDLE; /* only if that GPU has access */
 	CUcontext context = NULL;
 	CUdevice owner;
 	CUresult result;

@@ -105,8 +105,8 @@ template <int N, typename T> ON_GPU void store(void *to, size_t at, const T *x)
 	*(together *)((T *)to + at) = *(const together *)x;
 }
 
-/* Elements before the first that four of this size are together from; SIZE_MAX: not where it is
- * `head` elsewhere. p NULL is anywhere. */
+/* How many elements come before the first four that are loaded at once. SIZE_MAX: another pointer
+ * has another number, `head`. A NULL p fits any. */
 ON_GPU size_t head_of(const void *p, size_t size)
 {
 	return (TOGETHER - (uintptr_t)p / size % TOGETHER) % TOGETHER;
@@ -266,7 +266,7 @@ struct adagrad {
 	}
 };
 
-/* Behind lamb_moments, with the trust ratio in the rate. */
+/* Runs after lamb_moments. The rate has the trust ratio in it. */
 struct lamb {
 	enum { MOMENTS = 2, STORED = 0, GRADIENT = 0 };
 	ON_GPU void one(float &p, float &m, float &v, float, const struct kolo_zero_scalars &s, bool)

@@ -69,7 +69,7 @@ static bool by_events(const struct ko_tape *t, int rank)
 	return rank != t->run.comm->rank && !by_flags(t, rank);
 }
 
-/* Where a rank has its flag from another rank. */
+/* The place of a rank's flag from another rank. */
 static size_t flag_from(bool done, int rank)
 {
 	return (done ? offsetof(struct ko_gpu_flags, done) : offsetof(struct ko_gpu_flags, ready)) +

@@ -72,7 +72,7 @@ static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst,
 			ko_gpu_let_go(g);
 	}
 	g->last.recorded = false;
-	g->attached.sent = g->attached.received = 0; /* nobody asked for it */
+	g->attached.sent = g->attached.received = 0; /* the program did not send these bytes */
 	return rc;
 }
 

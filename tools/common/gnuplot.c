@@ -17,7 +17,7 @@ extern char **environ;
 /* A PNG has twice the pixels, for slides. cairo counts the height of letters in points, 3/4 of a pixel. */
 static const struct format {
 	const char *ending, *terminal;
-	int scale, text, title; /* the latter two: height of letters */
+	int scale, text, title; /* text, title: height of letters, in pixels */
 } formats[] = {
 	{ ".svg", "svg", 1, 14, 18 },
 	{ ".png", "pngcairo", 2, 21, 27 },

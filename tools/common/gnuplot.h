@@ -25,7 +25,8 @@ typedef void gnuplot_script_fn(FILE *script, const char *name, const void *arg);
  * away. Returns 0, or EXIT_FAILED after a message. */
 int gnuplot_run(const char *tool, const char *name, gnuplot_script_fn *write, const void *arg, FILE *out);
 
-/* Is there a gnuplot that draws such a picture? 0, or EXIT_FAILED after a message. */
+/* Checks that there is a gnuplot that draws such a picture. Returns 0, or EXIT_FAILED after a
+ * message. */
 int gnuplot_look(const char *tool, const char *name);
 
 #endif

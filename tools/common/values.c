@@ -44,7 +44,7 @@ static double magnitude(const struct format *f, unsigned code)
 	return (mant + (double)(1u << f->mant)) * power_of_2((int)exponent - f->bias - f->mant);
 }
 
-/* The code of infinity, or of NaN where there is none. */
+/* The code of infinity. In a format without infinity, that of NaN. */
 static unsigned first_special(const struct format *f)
 {
 	unsigned all = (1u << (f->bits - 1)) - 1;

@@ -86,7 +86,8 @@ static const char *last_part(const char *name)
 	return slash ? slash + 1 : name;
 }
 
-/* Files go by their last part, or as they were given where two share that. */
+/* The name of a file in the legend: its last part. If two files share that, the path as it was
+ * given. */
 int against_read(struct plot *p)
 {
 	const struct options *o = p->options;

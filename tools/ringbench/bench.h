@@ -64,15 +64,14 @@ struct result {
 /* This process's part in the job. */
 struct bench {
 	struct kolo_comm *comm;
-	struct kolo_queue
-		*queue; /* NULL: operations are done in the call; the GPU's stream where there is one */
+	struct kolo_queue *queue; /* NULL: operations are done in the call. With a GPU: its stream */
 	const struct options *options;
 	const struct kolo_id *id; /* of a job of threads; NULL: the environment says */
 	int rank, nranks;
 	int32_t *next;                      /* of each rank, in the ring */
-	char *src, *dst;                    /* each with room for the largest size; here, */
-	struct gpu *gpu;                    /* NULL: there it is where calls find it */
-	char *gpu_src, *gpu_dst;            /* else there */
+	char *src, *dst;                    /* each with room for the largest size */
+	struct gpu *gpu;                    /* NULL: calls use src and dst */
+	char *gpu_src, *gpu_dst;            /* else calls use these */
 	double *times;                      /* MAX_ITERATIONS of them */
 	FILE *table, *json, *csv, *picture; /* rank 0's; NULL: none */
 	struct plot *plot;                  /* rank 0's; drawn into `picture` at the end; NULL: none */
@@ -89,11 +88,12 @@ void parse_options(int argc, char **argv, struct options *o);
 /* Is the collective measured there? Some have no way of being done in place. */
 bool is_measured(const struct options *o, enum collective coll, bool in_place);
 
-/* Where the call's src and dst are; in place they lie in dst. */
+/* The places of the call's src and dst. In place both are in dst. */
 const void *job_src(const struct bench *b, const struct job *j, bool in_place);
 void *job_dst(const struct bench *b, const struct job *j);
 
-/* Writes this rank's pattern to where the call reads, something else to where it writes. */
+/* Writes this rank's pattern into the memory that the call reads, and something else into the
+ * memory that it writes. */
 void fill_buffers(const struct bench *b, const struct job *j, bool in_place);
 
 /* Elements of this rank's result that differ from the sequential one. -1: no memory. */

@@ -177,9 +177,12 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 	return "none";
 }
 
-/* Directly a rank reads what it needs, and writes what it has added up. In plain memory root of a large broadcast in place
- * writes a share to each of the others, and a small reduce is root's alone. Where the buffers are Kolo's a rank also writes
- * its share of a broadcast, and what it gives to an all-gather, to all others who have it not yet. */
+/* The model for direct operations. A rank reads what it needs, and writes what it has added up. Its
+ * bytes are those that it writes.
+ *
+ * In plain memory, root of a large broadcast in place writes a share to each other rank, and root
+ * alone does a small reduce. If the buffers are Kolo's, a rank also writes its share of a
+ * broadcast, and its part of an all-gather, to all others that need it. */
 static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in_place)
 {
 	enum { LARGE_BROADCAST = 32 << 10, LARGE_REDUCE = 256 << 10 };
@@ -208,7 +211,8 @@ static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in
 	return readers * own * element;
 }
 
-/* Through the board a rank writes its vector once, for all who read it; of a broadcast only root does. */
+/* The model for the board: a rank writes its vector once, for all that read it. In a broadcast only
+ * root writes. */
 static uint64_t board_bytes(const struct bench *b, const struct job *j)
 {
 	if (j->coll == BROADCAST && b->rank != j->root)
@@ -216,8 +220,9 @@ static uint64_t board_bytes(const struct bench *b, const struct job *j)
 	return j->coll == ALL_GATHER ? j->n * kolo_type_size(j->type) : j->bytes;
 }
 
-/* Round the ring it is the blocks that a rank passes on, added up: in a reduce-scatter all but its own, in an all-gather
- * all but its next's, in a broadcast or reduce the whole vector but for the last of the chain. */
+/* The model for the ring: the blocks that a rank passes on. In a reduce-scatter these are all
+ * except its own, in an all-gather all except its next's. In a broadcast or reduce every rank
+ * passes the whole vector on, except the last one of the chain. */
 static uint64_t ring_bytes(const struct bench *b, const struct job *j)
 {
 	int rank = b->rank, nranks = b->nranks;
@@ -253,7 +258,8 @@ uint64_t pair_bytes(const struct bench *b, const struct job *j)
 	}
 }
 
-/* Of an all-reduce: to next goes everyone's vector but next's. */
+/* The model for the exchange, an all-reduce: a rank sends to next the vectors of all ranks except
+ * next's. */
 static uint64_t exchange_bytes(const struct bench *b, const struct job *j)
 {
 	return ((uint64_t)b->nranks - 1) * j->n * kolo_type_size(j->type);

@@ -215,7 +215,8 @@ static void write_titles(FILE *out, const struct plot *p, const struct layout *l
 		1 - 52.0 / l->height);
 }
 
-/* From Okabe and Ito's palette, which the colour-blind can tell apart; without its yellow, hard to see on white. */
+/* Colours of Okabe and Ito's palette, which colour-blind people can distinguish. Its yellow is left
+ * out: it is hard to see on white. */
 static const char *const colours[] = { "#0072B2", "#D55E00", "#009E73", "#CC79A7",
 				       "#56B4E9", "#E69F00", "#000000" };
 
@@ -225,8 +226,8 @@ static const int shapes[][2] = { { 7, 6 }, { 5, 4 }, { 9, 8 }, { 13, 12 }, { 11,
 
 enum { NCOLOURS = sizeof(colours) / sizeof(*colours), NSHAPES = sizeof(shapes) / sizeof(*shapes) };
 
-/* In place beside out of place is hollow, and dashed where there is one source; sources have their own dashes and
- * shapes, so that the colour is that of the same curve in each. */
+/* In place is hollow if out of place is drawn too, and dashed if there is one source. Each source
+ * has its own dashes and shapes. So a curve has the same colour in each. */
 static void write_style(FILE *out, const struct plot *p, const struct curve *c)
 {
 	bool hollow = plot_varies(p, PLACE) && strcmp(c->fields[PLACE], "in place") == 0;
@@ -237,7 +238,7 @@ static void write_style(FILE *out, const struct plot *p, const struct curve *c)
 		dash + 1, shapes[shape % NSHAPES][hollow]);
 }
 
-/* The legend belongs to the panel on the right, where every curve has a point. */
+/* The legend is that of the panel on the right, where every curve has a point. */
 static void write_panel(FILE *out, const struct plot *p, const struct layout *l, bool right)
 {
 	const char *between = "plot ";

@@ -290,7 +290,7 @@ static int check_fit(const struct bench *b)
 	return 0;
 }
 
-/* Of the ring each rank knows its own next. */
+/* Gathers the order of the ring: each rank knows its own next. */
 static int learn_ring(struct bench *b)
 {
 	int32_t next = b->nranks == 1 ? 0 : b->agreed.to_next.peer;
@@ -371,7 +371,7 @@ struct rank_thread {
 	pthread_t thread;
 };
 
-/* Who fails ends the others, as ringrun does. */
+/* A rank that fails ends the others, as ringrun does. */
 static void *be_thread(void *arg)
 {
 	struct rank_thread *t = arg;

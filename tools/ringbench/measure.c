@@ -17,7 +17,7 @@ static void *where_calls_find(const struct bench *b, const void *here)
 								: b->gpu_dst + (p - b->dst);
 }
 
-/* What the job has of both buffers to where calls find them, or from there. */
+/* Copies both buffers to the memory that calls use, or back. */
 static int copy_buffers(const struct bench *b, const struct job *j, bool there)
 {
 	size_t len = j->bytes;
@@ -147,7 +147,7 @@ static int check(struct bench *b, const struct job *j, bool in_place, uint64_t *
 	return kolo_all_reduce(b->comm, wrong, wrong, 1, KOLO_U64, KOLO_SUM, NULL);
 }
 
-/* By the GPU's clock, from just before the operations to just after them. */
+/* The time by the GPU's clock, from just before the operations to just after them. */
 static int time_stream(const struct bench *b, const struct job *j, bool in_place, double *us)
 {
 	int rc = gpu_begin(b->gpu);
@@ -232,7 +232,8 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 	return s->board_ops > s->ring_ops ? "board" : "ring";
 }
 
-/* Everyone's traffic for one operation, and whether they had all together just what the model says. */
+/* Gathers the bytes of all ranks for one operation, and whether every rank sent what the model
+ * says. */
 static int compare_traffic(struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s,
 			   struct result *r)
 {

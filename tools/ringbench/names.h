@@ -18,7 +18,7 @@ enum collective {
 	NCOLLECTIVES
 };
 
-/* Of the buffers; the last two are memory of GPUs. */
+/* Memory of the buffers. The last two kinds are memory of GPUs. */
 enum memory { HOST, ALLOC, CUDA, REGISTERED };
 
 const char *collective_name(enum collective coll);

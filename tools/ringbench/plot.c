@@ -50,7 +50,7 @@ static bool differ(const struct curve *a, const struct curve *b, enum field fiel
 	return strcmp(a->fields[field], b->fields[field]) != 0;
 }
 
-/* Are all fields equal, but for those whose bit is set in `ignored`? */
+/* Whether all fields are equal, except those whose bit is set in `ignored`. */
 static bool alike(const struct curve *a, const struct curve *b, unsigned ignored)
 {
 	for (int i = 0; i < NFIELDS; i++)
@@ -192,7 +192,7 @@ static int by_bytes(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* A style for what was measured, whatever its place and source; a number for each source. */
+/* A style for a measurement, without its place and source; and a number for each source. */
 static void choose_styles(struct plot *p)
 {
 	int next = 0;

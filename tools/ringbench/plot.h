@@ -22,7 +22,7 @@ struct point {
 };
 
 struct curve {
-	char *fields[NFIELDS]; /* as the legend says them; "" where the measurement has no such thing */
+	char *fields[NFIELDS]; /* as in the legend; "" if the measurement has no such field */
 	struct point *points;  /* in the order of plot_add; ascending by bytes after plot_finish */
 	size_t npoints;
 	int style;  /* set by plot_finish; curves that differ in SOURCE and PLACE only share one */

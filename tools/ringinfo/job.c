@@ -161,8 +161,8 @@ static int measure_edge(struct kolo_comm *pair, uint64_t *words, struct edge *ou
 
 /* ---- All edges ------------------------------------------------------------------------------------------ */
 
-/* Of the edge that begins at this rank. Edges of one phase share no rank: every other one of the ring, and where their number
- * is odd the last one alone. */
+/* Measures the edge that begins at this rank. Edges of one phase share no rank: every second edge
+ * of the ring. If their number is odd, the last edge has a phase of its own. */
 static int phase_of(const struct job *j, int rank)
 {
 	int edge = 0;

@@ -150,7 +150,7 @@ enum {
 	PCI_VGA = 0x0300
 };
 
-/* "NIC", "GPU", or NULL for what is neither. A VGA device counts when its maker computes with such. */
+/* "NIC", "GPU", or NULL for other devices. A VGA device counts if its maker's devices compute. */
 static const char *kind_of_pci(const struct hwloc_pcidev_attr_s *pci)
 {
 	bool computes = pci->vendor_id == 0x10de || pci->vendor_id == 0x1002; /* NVIDIA, AMD */
@@ -291,8 +291,8 @@ static hwloc_obj_t drawn_for(hwloc_obj_t obj)
 	return around_memory ? obj->memory_first_child : obj;
 }
 
-/* Appends an object to the list that ends at *end; returns its new end. caches: those above a single object, in
- * words, to be told with it. */
+/* Appends an object to the list that ends at *end, and returns the new end. caches: the names of
+ * caches above a single object, which are shown with it. */
 static struct node **describe(hwloc_obj_t obj, const char *caches, struct node **end)
 {
 	bool alone = obj->arity == 1 && !obj->memory_arity && !obj->io_arity &&

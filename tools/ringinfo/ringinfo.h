@@ -24,8 +24,7 @@ struct rank_facts {
 	char host[64];
 	char transport[12]; /* of the link to next */
 	char stores[12];    /* with which it is written; "" when there is none */
-	char cpus
-		[256]; /* that it may run on, like "0-3,8"; "all"; with "..." at the end where there are more */
+	char cpus[256];     /* its cores, like "0-3,8"; "all"; cut: with "..." */
 };
 
 /* The edge from a rank to its next, as measured. Plain bytes. */
@@ -41,7 +40,7 @@ struct job {
 	struct kolo_stats agreed; /* as the communicator began */
 	struct rank_facts *ranks; /* by rank */
 	bool probed;
-	struct edge *edges; /* by the sending rank, when probed; NULL where there is one rank */
+	struct edge *edges; /* [nranks] by the sending rank, if probed; NULL for one rank */
 };
 
 /* Joins the job in the environment and gathers everything except the edges. Returns 0, or an exit
@@ -62,8 +61,8 @@ bool edge_is_slow(const struct edge *e, const struct edge *best);
 #define SLOW_LATENCY_FLOOR_US 1
 #define SLOW_RULE             "rate below half of the best, or latency above twice the best and 1 us"
 
-/* How many ranks share the host of `rank`, where they are more than its processors and `rank` is the first of them;
- * else 0. */
+/* How many ranks share the host of `rank`, if they are more than its processors and `rank` is the
+ * first of them. Otherwise 0. */
 int count_crowd(const struct job *j, int rank);
 
 /* ---- The machine ---------------------------------------------------------------------------------------- */
@@ -97,7 +96,7 @@ struct machine {
 void look_at_machine(struct machine *m);
 void free_machine(struct machine *m);
 
-/* Zeroed memory; ends the process where there is none. */
+/* Allocates zeroed memory. Ends the process if there is none. */
 void *info_allocate(size_t n, size_t size);
 
 /* ---- The environment ------------------------------------------------------------------------------------ */
@@ -108,7 +107,7 @@ bool next_unknown(int *at, char *name, size_t room);
 
 /* ---- Printing ------------------------------------------------------------------------------------------- */
 
-/* j is NULL where there is no job. */
+/* j is NULL without a job. */
 void print_text(FILE *out, const struct machine *m, const struct job *j);
 void print_json(FILE *out, const struct machine *m, const struct job *j);
 

@@ -78,7 +78,7 @@ static pid_t parent_of(const char *pid)
 	return end ? (pid_t)strtol(end + 3, NULL, 10) : 0;
 }
 
-/* Kills the children but `spared`; returns how many are not gone yet. */
+/* Kills all children except `spared`. Returns how many are not gone yet. */
 static int kill_children(pid_t spared)
 {
 	DIR *proc = opendir("/proc");
@@ -98,8 +98,9 @@ static int kill_children(pid_t spared)
 	return n;
 }
 
-/* Ends every descendant but `spared`: the children of those that die become ours, until there are none. False when
- * some may not be killed (another user's): they are given up after a while. */
+/* Ends every descendant except `spared`. The children of those that die become ours, until there
+ * are none. Returns false if some may not be killed, because they are another user's: these are
+ * given up after a while. */
 static bool end_descendants(pid_t spared)
 {
 	int64_t deadline = now_ms() + GRACE_MS;
@@ -137,7 +138,8 @@ static void die_with(pid_t keeper)
 		_exit(EXIT_OWN); /* it died before the line above */
 }
 
-/* What ranks may be bound to, in kolo_cores' order; n is 0 where they are not to be. */
+/* The cores that ranks may be bound to, in the order of kolo_cores. n is 0 if ranks are not to be
+ * bound. */
 struct cores {
 	int n, cpus[CPU_SETSIZE];
 };
@@ -262,7 +264,7 @@ static void pump(struct pipe_end *p)
 	}
 }
 
-/* Until nobody has the other ends any more. */
+/* Runs until no process has the other ends any more. */
 static void tag_lines(struct pipe_end *pipes, int n)
 {
 	struct pollfd *polls = calloc((size_t)n, sizeof(*polls));
@@ -294,7 +296,7 @@ static void close_ends(struct keeper *k)
 	k->ends = NULL;
 }
 
-/* Opens the ranks' outputs and starts who reads them. */
+/* Opens the ranks' outputs, and starts the process that reads them. */
 static int start_tagger(struct keeper *k)
 {
 	int n = 2 * k->options->nranks, fds[2];
@@ -360,8 +362,8 @@ static int find_rank(const struct keeper *k, pid_t pid)
 	return -1;
 }
 
-/* Of ranks that ended since the last look nobody knows the order; one that was killed is more of a cause than one
- * that returned. */
+/* Takes the children that have ended. If several ranks ended since the last look, their order is
+ * unknown. Then a killed rank is more likely the cause than one that returned. */
 static void reap(struct keeper *k)
 {
 	int status, first = -1, first_status = 0;

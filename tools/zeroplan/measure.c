@@ -16,7 +16,7 @@
 
 enum { MOST_RANKS = 64, ROUNDS = 15 };
 
-/* The small model: elements of a rank, where there are at most MOST_OWN ranks. */
+/* Elements of a rank in the small model, with at most MOST_OWN ranks. */
 enum { NTENSORS = 8, OWN = 8 << 20, MOST_OWN = 8 };
 
 /* What parent and children share. */
@@ -206,7 +206,7 @@ static int measure_rank(struct meter *m, const struct kolo_id *id)
 		rc = measure_copies(m);
 	if (rc == 0 && m->known.disk == 0)
 		rc = measure_files(m);
-	if (rc == 0) /* nobody leaves while others measure */
+	if (rc == 0) /* no rank leaves while others measure */
 		rc = kolo_barrier(m->comm, NULL);
 	return rc;
 }

@@ -54,7 +54,7 @@ static double bytes_of(const struct outcome *o, const char *kind, const char *pl
 	return bytes;
 }
 
-/* A row for each bar: where it is, and its kinds. Stages are 1 apart. */
+/* A row for each bar: its place, and its kinds. Stages are 1 apart. */
 static void write_bars(FILE *out, const struct picture *p)
 {
 	const struct report *r = p->report;

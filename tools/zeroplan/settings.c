@@ -45,8 +45,8 @@ int optimizer_moments(const struct kolo_zero_config *c)
 	}
 }
 
-/* zero/README.md: tensors of this size up to a bucket's have operations of their own; all up to that where gradients don't lie
- * contiguously. */
+/* Elements (WHOLE in zero/create/describe.c). Tensors of this size, up to that of a bucket, have
+ * operations of their own. If gradients are not contiguous, smaller ones have too. */
 enum { OWN_OPERATION = 64 << 10 };
 
 static double copied_elements(const struct tensors *t, size_t least, size_t most)
@@ -159,7 +159,7 @@ int list_asked(const struct run *r, struct setting out[ALL_STAGES])
 	return all ? ALL_STAGES : 1;
 }
 
-/* Host memory is another place only where there is a device. */
+/* Host memory is a place of its own only if there is a device. */
 static bool skips(const struct run *r, int place)
 {
 	return place == KOLO_ZERO_ON_HOST && !r->device;

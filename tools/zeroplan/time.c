@@ -65,8 +65,7 @@ static struct seconds ways_of(const struct work *w, const struct setting *s, con
 	bool leaves = s->optimizer == KOLO_ZERO_ON_NVME || (s->optimizer == KOLO_ZERO_ON_HOST && w->device);
 	double away = leaves ? w->own * s->ratio : 0, home = w->own - away, size = (double)w->size;
 	double stored =
-		w->device ? home
-			  : w->own; /* elements whose gradients are put where they stay; others go down */
+		w->device ? home : w->own; /* elements whose gradients stay there; others are downloaded */
 	double each = pass_bytes(w), each_away = each + (w->size < sizeof(float) ? 0 : size);
 	double unpacked = s->stage == 1 || s->stage == 2 ? w->gathered : 0;
 
@@ -110,7 +109,7 @@ struct seconds time_of(const struct work *w, const struct setting *s, const stru
 	add_way(&backward, rise, rise);
 	add_way(&backward, x.down, x.down);
 	add_way(&backward, shards, 0);
-	/* The pass is on all cores, of which each waits for the one that copies. */
+	/* The pass runs on all cores. Each of them waits for the core that copies. */
 	add_way(&update, x.update + x.unpack + (b->cores > 0 ? x.up - 2 * rise : 0), 0);
 	add_way(&update, x.home, 0);
 	add_way(&update, x.up - 2 * rise, 0);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* How fast things are, for one rank while all others do the same. 0: not known. */
+/* Bandwidths of one rank while all others do the same. 0: not known. */
 struct bandwidths {
 	double ring; /* bytes a second that it sends to its next, in all-reduces */
 	double copy; /* bytes a second between device and host, each way */
@@ -40,7 +40,7 @@ enum { UNSET = -1, ALL_STAGES = 4 };
 
 struct options {
 	const char *config, *plot; /* NULL: not given */
-	const char *nvme_path;     /* where files are; NULL: the config's, else /tmp */
+	const char *nvme_path;     /* directory for files; NULL: that of the config, else /tmp */
 	int nranks;
 	int stage;                  /* ALL_STAGES; UNSET: the config's, else all */
 	enum kolo_type type;        /* (enum kolo_type)UNSET: the config's, else KOLO_F32 */
@@ -52,12 +52,12 @@ struct options {
 	size_t device_memory;       /* 0: the model is in host memory */
 	size_t host_memory;         /* 0: what there is */
 	size_t parameters;          /* of a stack of square layers; 0: a GPT of the following */
-	int layers, dim, heads, context, vocab; /* beside `parameters` 0 but for dim, which may be given */
+	int layers, dim, heads, context, vocab; /* 0 beside `parameters`, except dim */
 	struct bandwidths bandwidths;           /* that are given */
 	bool measure, all, json;
 };
 
-/* Leaves the process where the help or the version is asked for, or something is wrong. */
+/* Ends the process if the help or the version is asked for, or if something is wrong. */
 void parse_options(int argc, char **argv, struct options *out);
 
 /* "none", "cpu" or "nvme", as the options say it. */
@@ -81,7 +81,7 @@ void free_tensors(struct tensors *t);
 
 /* ---- A run and its settings ----------------------------------------------------------------------------- */
 
-/* What is asked about: all but what settings differ in. */
+/* What is asked about: everything except what settings differ in. */
 struct run {
 	const struct options *options;
 	struct kolo_zero_settings *settings; /* of --config; NULL */
@@ -93,11 +93,11 @@ struct run {
 	struct bandwidths bandwidths;
 };
 
-/* Where settings differ. */
+/* What settings differ in. */
 struct setting {
 	int stage;
 	enum kolo_zero_place optimizer, param;
-	double ratio; /* of the optimizer's offload; 1 where there is none */
+	double ratio; /* the share of the optimizer's state that is offloaded; 1 if nothing is */
 };
 
 /* Seconds of an update, by what takes them; NaN: the bandwidth is not known. */
@@ -108,7 +108,7 @@ struct seconds {
 	double reduce, gather;
 	double down, up;
 	double update; /* the optimizer's pass, over host memory; */
-	double home;   /* over the device's, where that has its own bandwidth */
+	double home;   /* of elements on the device, if the device has a bandwidth of its own */
 	double files;
 	double total; /* of the update, in which some of them go on side by side */
 };
@@ -118,7 +118,7 @@ enum { MOST_KINDS = 32, NPLACES = KOLO_ZERO_ON_NVME + 1 };
 /* What a setting comes to, on rank 0, which has no less than any other. */
 struct outcome {
 	struct setting setting;
-	int status;        /* 0, or KOLO_EINVAL: the engine has no such setting */
+	int status;        /* 0, or KOLO_EINVAL if the engine has no such setting */
 	bool fits;         /* else reason says why not */
 	char reason[1024]; /* "" */
 	struct kolo_zero_memory memory[MOST_KINDS];
@@ -152,10 +152,10 @@ void sort_outcomes(struct outcome *outcomes, int n);
 
 /* What time depends on, beside the setting and bandwidths. */
 struct work {
-	double own, all;    /* elements: of this rank's optimizer state, and of the model */
-	double reduced;     /* of the latter, those that are copied out of buckets of gradients, */
-	double gathered;    /* and out of those of parameters: the others are moved where they lie */
-	double used;        /* that are copied out of shards at home, in an update */
+	double own, all;    /* elements of this rank's optimizer state, and of the model */
+	double reduced;     /* elements of `all` that are copied out of buckets of gradients */
+	double gathered;    /* elements of `all` that are copied out of buckets of parameters */
+	double used;        /* elements copied out of shards that are not offloaded, in an update */
 	size_t size;        /* bytes of an element */
 	int moments;        /* that the optimizer has */
 	bool lamb, overlap; /* Lamb passes twice */
@@ -164,7 +164,7 @@ struct work {
 	const struct kolo_zero_traffic *traffic;
 };
 
-/* Arithmetic alone; tools/zeroplan/README.md has the formula. */
+/* Computes the time by arithmetic alone. tools/zeroplan/README.md has the formula. */
 struct seconds time_of(const struct work *w, const struct setting *s, const struct bandwidths *b);
 
 /* Moments that the optimizer has. */

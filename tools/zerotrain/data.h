@@ -23,7 +23,8 @@ struct data {
 int data_open(const char *path, int context, uint64_t seed, struct data *out);
 void data_close(struct data *d);
 
-/* Where sample k and window w of the validation begin: `context` bytes, and the byte after each. */
+/* The beginning of sample k, and of window w of the validation: `context` bytes, and the byte after
+ * each. */
 const uint8_t *data_sample(const struct data *d, uint64_t k);
 const uint8_t *data_validation(const struct data *d, uint64_t w);
 

@@ -22,7 +22,8 @@ static double lr_of(const struct options *o)
 	return isnan(o->lr) ? DEFAULT_LR : o->lr;
 }
 
-/* Without a config: AdamW as GPTs are trained, with a warm-up and a cosine where there are steps enough for them. */
+/* Without a config: AdamW with the settings that are usual for GPTs. If there are enough steps, the
+ * rate has a warm-up and a cosine. */
 static void choose_settings(const struct options *o, struct kolo_zero_config *config,
 			    struct kolo_zero_group groups[NGROUPS])
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A log goes where a config or --log says. */
+/* The files of the log are those of the config or of --log. */
 static void print_line(const char *line, void *arg)
 {
 	(void)arg;

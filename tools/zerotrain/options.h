@@ -18,7 +18,7 @@ struct device_option {
 
 struct options {
 	const char *data, *config, *save, *resume, *plot, *log; /* NULL: not given */
-	int nranks;                                             /* to start where no launcher did */
+	int nranks;                                             /* ranks to start if no launcher did */
 	int stage, overlap;                                     /* UNSET: the config's */
 	enum kolo_type type;                                    /* (enum kolo_type)UNSET: the config's */
 	int layers, dim, heads, context;                        /* of the model */
@@ -41,7 +41,7 @@ struct options {
 enum { DEFAULT_BATCH = 8 };
 #define DEFAULT_LR 0.002
 
-/* Leaves the process where the help or the version is asked for, or something is wrong. */
+/* Ends the process if the help or the version is asked for, or if something is wrong. */
 void parse_options(int argc, char **argv, struct options *out);
 
 #endif

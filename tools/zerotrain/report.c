@@ -1,4 +1,4 @@
-/* Prints where memory, traffic and time went. */
+/* Prints how much memory, traffic and time the run took, and for what. */
 #include "tools/common/tool.h"
 #include "tools/zerotrain/run.h"
 
@@ -39,7 +39,7 @@ static const char *place_of_model(const struct run *r)
 	return !r->engine.moves ? "" : d->zero && !d->copied ? "device" : "host";
 }
 
-/* What the engine holds, with places where there are several. */
+/* Prints what the engine holds. If there are several places, it names them. */
 static int print_kinds(struct run *r)
 {
 	struct kolo_zero_memory memory;

@@ -10,7 +10,8 @@
 #include <wchar.h>
 #include <wctype.h>
 
-/* A byte by its share, where shares are the softmax of logits / temperature: below 1 it prefers what is likely. */
+/* Draws a byte by its share. Shares are the softmax of logits / temperature: below 1 likely bytes
+ * become likelier. */
 static uint8_t choose_byte(const real *logits, double uniform)
 {
 	const double temperature = 0.8;

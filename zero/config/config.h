@@ -14,25 +14,25 @@
 
 #include <stdbool.h>
 
-/* What a caller has is the first member; the others are values that rules make something of, as
- * their keys give them. */
+/* The caller sees the first member. The others are values as their keys give them, for the rules to
+ * use. */
 struct zero_settings {
 	struct kolo_zero_settings shown;
 	int optimizer, schedule; /* enum kolo_zero_optimizer, enum kolo_zero_schedule_type */
 	int adam_w_mode;         /* -1: absent */
 	int fp16, bf16;          /* enabled */
-	double loss_scale;       /* of fp16 */
+	double loss_scale;       /* fp16.loss_scale */
 	int scale_power;
-	int wire;                          /* the type of communication, index of its choices; -1: absent */
+	int wire;                          /* index of communication_data_type; -1: absent */
 	int prescale;                      /* -1: absent */
 	double predivide;                  /* 0: absent */
 	size_t train, micro, accumulation; /* 0: absent, or "auto" and unknown */
 	int optimizer_place, param_place;  /* enum kolo_zero_place */
-	int old_pin;                       /* of cpu_offload_use_pin_memory; -1: absent */
+	int old_pin;                       /* cpu_offload_use_pin_memory; -1: absent */
 	char *optimizer_path, *param_path;
 	int csv;
 	char *csv_folder, *csv_job;
-	char *csv_path, *jsonl_path; /* what shown points to */
+	char *csv_path, *jsonl_path; /* shown.csv_path and shown.jsonl_path point to these */
 	char *text;
 	char **notes;
 	int nnotes;

@@ -20,31 +20,32 @@ enum zero_value_kind {
 	ZERO_SECTION,
 };
 
-/* What values a key may have: numbers from low to high. `above` and `below` exclude these two. */
+/* What values a key may have: numbers from low to high. `above` and `below` exclude low and
+ * high. */
 struct zero_range {
 	enum zero_value_kind kind;
-	const char *want; /* the same in words; NULL of choices */
+	const char *want; /* the range in words; NULL for choices */
 	double low, high;
-	bool above, below;            /* low, or high, is excluded */
+	bool above, below;            /* x > low; x < high */
 	double multiple;              /* only multiples of it; 0: any */
-	const char *const *choices;   /* from low to high; NULL: */
-	const char *(*choice)(int i); /* gives them */
-	bool any_case;                /* of choices */
+	const char *const *choices;   /* their names, from low to high; NULL: `choice` returns them */
+	const char *(*choice)(int i); /* the name of a choice */
+	bool any_case;                /* letters of a choice may be small or large */
 };
 
 enum zero_role {
 	ZERO_DONE,    /* the value goes to its place */
 	ZERO_ONLY,    /* only the preset is possible, for the reason `why` */
-	ZERO_MOOT,    /* any value does; `why` is the remark on one that is not the preset */
-	ZERO_REFUSED, /* can't be given, for the reason `why` */
-	ZERO_OFF, /* a section that may be there switched off only: null, empty, or with "enabled": false */
+	ZERO_MOOT,    /* any value is taken; `why` is the remark on one that is not the preset */
+	ZERO_REFUSED, /* the key is refused, for the reason `why` */
+	ZERO_OFF,     /* a section that must be off: null, empty, or with "enabled": false */
 	ZERO_RENAMED, /* the old name of `other` */
-	ZERO_OLD, /* the value goes to its place, and is shown by the keys that are meant now; `why` names them */
+	ZERO_OLD,     /* an old form: goes to its place; `why` names the new key, which is shown */
 };
 
 /* What "auto" stands for. */
 enum zero_auto {
-	ZERO_AUTO_NONE, /* nothing: an error */
+	ZERO_AUTO_NONE, /* nothing: "auto" is refused */
 	ZERO_AUTO_LR,
 	ZERO_AUTO_BETAS,
 	ZERO_AUTO_EPS,
@@ -63,7 +64,7 @@ enum zero_auto {
 	ZERO_AUTO_PERSISTENCE, /* 10 hidden */
 };
 
-/* Without what a key has no effect. */
+/* What a key needs to have an effect. */
 enum zero_need {
 	ZERO_NEEDS_NOTHING,
 	ZERO_NEEDS_STAGE_3,
@@ -82,17 +83,17 @@ struct zero_key {
 	const char *path; /* like "zero_optimization.stage" */
 	const struct zero_range *range;
 	enum zero_role role;
-	double preset; /* DeepSpeed's default if it matters; NaN: none. Keys of ZERO_DONE have it in their place */
+	double preset; /* DeepSpeed's default, if it matters; NaN: none. For ZERO_DONE the place has it */
 	const char *why;
 	const char *other; /* a key of the same section that may not be given beside it */
 	enum zero_slot slot;
 	bool of_group; /* the place is in each group, else in struct zero_settings */
 	size_t offset;
 	enum zero_auto automatic;
-	bool nullable;                  /* null is as if it were absent */
-	bool lists;                     /* may be a list of a number for each group */
-	enum zero_need need;            /* given without it, there is a remark */
-	unsigned optimizers, schedules; /* bits 1 << type of those that have it; 0: all */
+	bool nullable;                  /* null counts as absent */
+	bool lists;                     /* may be a list with a number for each group */
+	enum zero_need need;            /* if it is missing, there is a remark */
+	unsigned optimizers, schedules; /* bits 1 << type of those that have this key; 0: all */
 };
 
 extern const struct zero_key zero_keys[];

@@ -1,5 +1,4 @@
-/* The engine within: the structs that its files share, and who owns what. See README.md for the
- * reading order.
+/* The engine: the structs that its files share, and who owns what. README.md has the reading order.
  *
  * "On the device" means where the model computes: in the memory of config.device, or in host memory
  * without one. "Offloaded" means kept elsewhere between updates: in host memory, or in files. */
@@ -94,7 +93,7 @@ struct zero_buffer {
 	char *memory;
 	int bucket;               /* -1: free */
 	struct zero_mark reduced; /* its operation is done */
-	uint64_t download;        /* ticket of the last download from it; whoever fills it waits for that */
+	uint64_t download;        /* of the last download from it; wait for it before filling */
 };
 
 /* The buckets of one micro-step: filled in any order, reduced in the order of their numbers, stored
@@ -186,7 +185,7 @@ struct zero_param_buffers {
 enum zero_phase { ZERO_IDLE, ZERO_FORWARD, ZERO_BACKWARD };
 
 struct kolo_zero {
-	struct kolo_comm *control; /* what ranks tell each other at the end of an update */
+	struct kolo_comm *control; /* records that ranks exchange at the end of an update */
 	struct kolo_comm *data;    /* gradients and parameters */
 	struct kolo_queue *queue;  /* NULL without overlap */
 	int rank, nranks;
@@ -247,7 +246,7 @@ struct kolo_zero {
 	uint64_t total_samples;    /* of all ranks, in updates */
 	struct zero_scaler scaler; /* starts at config.loss_scale */
 	double predivide;          /* config.predivide, or nranks */
-	size_t micro_batch; /* so many samples weigh 1 / nranks: config.micro_batch, or agreed later; 0: not yet */
+	size_t micro_batch; /* samples that weigh 1 / nranks: config.micro_batch, or agreed later; 0: not yet */
 	float weight;       /* of this micro-step's gradients */
 	size_t micro_samples;             /* of this micro-step on this rank */
 	double samples, loss;             /* of this update on this rank; loss: times samples */

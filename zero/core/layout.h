@@ -2,10 +2,11 @@
  * and number of ranks.
  *
  * A tensor of n elements is cut into nranks chunks of c = ceil(n / nranks) elements. Rank r owns
- * the r-th. The last ones may be short or empty. Collectives add an element in an order that its
- * owner determines; so a bucket holds the same part [first, first + n) of the chunks of all ranks,
- * the parts of rank 0 first (owner-major), and an element is added in the same order whatever the
- * bucket. */
+ * chunk r. The last chunks may be short or empty.
+ *
+ * Collectives add an element in an order that its owner determines. So a bucket is owner-major: it
+ * holds the same part [first, first + n) of the chunks of all ranks, rank 0's first. Then an
+ * element is added in the same order in any bucket. */
 #ifndef ZERO_CORE_LAYOUT_H
 #define ZERO_CORE_LAYOUT_H
 

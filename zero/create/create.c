@@ -192,7 +192,7 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 
 	for (int i = 0; rc == 0 && i < z->ntensors; i++)
 		rc = share_values(z, i, from[i].data);
-	if (rc == 0) /* copies to files have started by now */
+	if (rc == 0) /* ends writes to files here, so they count as part of the creation */
 		rc = zero_param_buffers_forget(z);
 	if (rc == 0)
 		rc = kolo_comm_stats(z->data, &stats);
@@ -222,8 +222,7 @@ static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor
 
 /* ---- The host ------------------------------------------------------------------------------------------- */
 
-/* The hash of what the kernel was started with; else that of the host's name, which other hosts may
- * share. */
+/* The hash of the system's boot id; else that of the host's name, which other hosts may share. */
 static uint64_t hash_host(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");

@@ -478,8 +478,8 @@ void zero_take_memory(struct kolo_zero *z)
 		}
 }
 
-/* Whether copies between device and host begin or end there. A device also writes sums, so these
- * must always be in its reach. */
+/* Pinned is host memory in which copies to or from a device begin or end, if the config wants that.
+ * A device also writes sums, so these are pinned always. */
 bool zero_is_pinned(const struct kolo_zero *z, enum zero_kind kind)
 {
 	if (!z->device)

@@ -1,5 +1,4 @@
-/* All-gathers of parameters: of one whole tensor where it lies, and of what was updated, bucket by
- * bucket. */
+/* Gathers of parameters: one whole tensor where it lies, or what was updated, bucket by bucket. */
 #ifndef ZERO_STEP_GATHER_H
 #define ZERO_STEP_GATHER_H
 

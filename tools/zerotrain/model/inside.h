@@ -42,7 +42,7 @@ struct model {
 	real *dweight, *dbias; /* of the tensor that is just computed: [4 D, D], [4 D]; */
 	real *dbytes;          /* [V, D] of the embedding, to which head and input both add, */
 	real *dplaces;         /* [C, D] */
-	char *arena;           /* all of the above but slots and inputs */
+	char *arena;           /* all of the above, except slots and inputs */
 	size_t arena_len;
 };
 

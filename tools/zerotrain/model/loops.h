@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of one normalization of rows x [rows, n]: its parameters [n], and what forward keeps [rows]. */
+/* One normalization of rows x [rows, n]: its parameters [n], and what forward keeps [rows]. */
 struct norm {
 	const real *gain, *bias;
 	real *mean, *rstd; /* rstd = 1 / sqrt(variance + 1e-5) */
@@ -36,7 +36,7 @@ struct loops {
 	void (*sum_rows)(const real *x, real *out, size_t rows, size_t n);
 	/* y = x + a where kept; y may be a. */
 	void (*add)(const real *x, const real *a, real *y, size_t n);
-	/* y = x / (1 - rate) where kept, else 0; the same in forward and backward. y may be x. */
+	/* y = x / (1 - rate) if kept, else 0. Forward and backward are the same. y may be x. */
 	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key);
 	/* Replaces logits x [rows, n] by their derivative of `factor` times the sum of losses.
 	 * Returns that sum, without the factor. */

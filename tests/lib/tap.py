@@ -1,5 +1,6 @@
 """What the Python tests share: TAP on standard output, programs with a time limit, and skipping with a reason."""
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -8,6 +9,10 @@ import traceback
 B = os.environ.get("B", "build")
 SLOW = bool(os.environ.get("SAN")) or "T_SLOW" in os.environ
 TESTS = []
+
+# A shell ignores both in background jobs, and children would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 try:
     os.fstat(0)

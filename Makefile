@@ -323,6 +323,6 @@ help:
 	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
--include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(ZEROPLAN_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(ZEROPLAN_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d) $(patsubst %.c,$B/%.d,$(wildcard perf/*/*.c))
 
 endif

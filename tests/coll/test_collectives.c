@@ -59,9 +59,11 @@ static void all_types_and_ops(struct t_rank *r)
 	for (int type = 0; type < VALUES_NTYPES; type++)
 		for (int op = 0; op <= T_PREMUL; op++)
 			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
-				t_try_all_calls(&setup, (struct t_trial){ .type = (enum kolo_type)type,
-									  .op = op,
-									  .n = counts[k] });
+				t_try_all_calls(&setup,
+						(struct t_trial){ .type = (enum kolo_type)type,
+								  .op = op,
+								  .n = counts[k] },
+						3);
 	tear_down(&setup);
 }
 
@@ -69,15 +71,17 @@ static void many_counts(struct t_rank *r)
 {
 	struct t_setup setup = set_up(r);
 	size_t n = (size_t)r->nranks;
-	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven ones. */
+	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven ones. They leave all
+	 * remainders by 3, so that samples of a third have each call, root and place with some count. */
 	size_t counts[] = {
 		n - 1, 2 * n + 1, 13, 509, 1024, 1025, 1024 * n, 1024 * n + 1, 4099, 2048 * n - 1
 	};
 
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
-		t_try_all_calls(&setup, (struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] });
-		t_try_all_calls(&setup,
-				(struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] });
+		t_try_all_calls(&setup, (struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] },
+				3);
+		t_try_all_calls(&setup, (struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] },
+				3);
 	}
 	tear_down(&setup);
 }

@@ -465,11 +465,10 @@ static int run_group(struct program *p, int nranks, uint64_t id)
 
 static void open_program(struct program *p, struct t_rank *r)
 {
-	const char *seed = getenv("T_SEED");
 	struct kolo_comm *all = t_comm(r);
 	int half = r->nranks / 2, color = r->rank < half ? 0 : r->rank < 2 * half ? 1 : KOLO_NOCOLOR;
 
-	*p = (struct program){ .shared = seed ? (uint64_t)atoll(seed) : 2026 };
+	*p = (struct program){ .shared = t_seed() };
 	p->shared += (uint64_t)r->nranks * 1000;
 	p->own = p->shared + 1 + (uint64_t)r->rank;
 	p->comms[0].c = all;

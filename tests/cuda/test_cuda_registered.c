@@ -48,7 +48,7 @@ static struct t_setup setup_of(const struct owner *o)
 }
 
 /* Some types only under sanitizers, and of many ranks on a GPU: processes take turns there. */
-static int step_of_types(int nranks)
+static unsigned share_of_types(int nranks)
 {
 #ifdef T_PLAIN
 	return nranks > 4 ? 5 : 1;
@@ -63,12 +63,14 @@ static void all_types_and_ops(struct t_rank *r)
 	struct t_setup setup = setup_of(&o);
 	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n + 1, 67 };
 
-	for (int type = 0; type < VALUES_NTYPES; type += step_of_types(r->nranks))
-		for (int op = 0; op <= T_PREMUL; op++)
-			for (size_t k = (size_t)(type + op) % 2; k < ARRAY_LEN(counts); k += 2)
-				t_try_all_calls(&setup, (struct t_trial){ .type = (enum kolo_type)type,
-									  .op = op,
-									  .n = counts[k] });
+	for (int type = 0; type < VALUES_NTYPES; type++)
+		for (int op = 0; op <= T_PREMUL && t_sampled((uint64_t)type, share_of_types(r->nranks)); op++)
+			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
+				t_try_all_calls(&setup,
+						(struct t_trial){ .type = (enum kolo_type)type,
+								  .op = op,
+								  .n = counts[k] },
+						6);
 	CHECK(r->nranks == 1 || transport || o.me.c->counters.ops[KO_DIRECT] > 0);
 	CHECK(!transport || o.me.c->counters.ops[KO_DIRECT] == 0);
 	disown(&o);

@@ -60,8 +60,9 @@ void t_check(bool ok, const char *what, const char *file, int line)
 {
 	if (ok)
 		return;
-	fprintf(stderr, "# %s:%d: rank %d: not true: %s (last error: %s)\n", file, line, my_rank, what,
-		kolo_last_error());
+	fprintf(stderr, "# %s:%d: rank %d: not true: %s (last error: %s; T_SEED=%llu%s)\n", file, line,
+		my_rank, what, kolo_last_error(), (unsigned long long)t_seed(),
+		t_is_long() ? " T_LONG=1" : "");
 	if (getpid() == main_process && my_rank < 0)
 		fail_test(file, line);
 	_exit(1);
@@ -105,6 +106,23 @@ uint64_t t_random(uint64_t *state)
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
 	x = (x ^ x >> 27) * 0x94d049bb133111eb;
 	return x ^ x >> 31;
+}
+
+uint64_t t_seed(void)
+{
+	const char *seed = getenv("T_SEED");
+
+	return seed ? strtoull(seed, NULL, 10) : 2026;
+}
+
+bool t_is_long(void)
+{
+	return getenv("T_LONG") != NULL;
+}
+
+bool t_sampled(uint64_t key, unsigned share)
+{
+	return t_is_long() || (key % share + t_seed() % share) % share == 0;
 }
 
 bool t_is_slow(void)

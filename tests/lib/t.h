@@ -81,6 +81,19 @@ bool t_is_slow(void);
 /* True with the thread sanitizer, by far the slowest: few ways of each kind show threads that race. */
 bool t_is_slowest(void);
 
+/* The seed of samples: T_SEED in the environment, 2026 without it. */
+uint64_t t_seed(void);
+
+/* True in `make check-long` (T_LONG is set): every case of every matrix runs. */
+bool t_is_long(void);
+
+/* Whether to try the case `key` of a matrix of which a sample runs: 1 of `share` cases. True if t_is_long().
+ *
+ * The sample is every share-th key, and t_seed() shifts it: share seeds in a row try all keys. Ranks agree on it.
+ * With the sum of all indexes as key, no value of a dimension is left out: take the values of all dimensions but one,
+ * and of any `share` neighbours in that dimension 1 is tried. */
+bool t_sampled(uint64_t key, unsigned share);
+
 #ifdef T_PLAIN
 enum { T_PATIENCE = 300 };
 #else

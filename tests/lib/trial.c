@@ -226,9 +226,10 @@ static bool has_root(enum t_call call)
 	return call == REDUCE || call == BROADCAST;
 }
 
-void t_try_all_calls(const struct t_setup *setup, struct t_trial t)
+void t_try_all_calls(const struct t_setup *setup, struct t_trial t, unsigned share)
 {
 	int nranks = kolo_comm_nranks(setup->c), op = t.op;
+	uint64_t key = (uint64_t)t.type + (uint64_t)op + t.n;
 
 	for (int call = 0; call < T_NCALLS; call++) {
 		t.call = (enum t_call)call;
@@ -236,10 +237,11 @@ void t_try_all_calls(const struct t_setup *setup, struct t_trial t)
 		if (!reduces(t.call) && op != KOLO_SUM)
 			continue;
 		for (t.root = 0; t.root < (has_root(t.call) ? nranks : 1); t.root++) {
-			t.in_place = false;
-			t_try(setup, &t);
-			t.in_place = true;
-			t_try(setup, &t);
+			for (int place = 0; place < 2; place++) {
+				t.in_place = place;
+				if (t_sampled(key++, share))
+					t_try(setup, &t);
+			}
 		}
 	}
 }

@@ -229,8 +229,11 @@ static void loads_everywhere(struct run *run)
 	run->parameter_server = 0;
 	t_processes(4, write_first, run);
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-		for (run->stage = t_is_slow() ? (int)i : 0; run->stage < 4; run->stage += t_is_slow() ? 4 : 1)
-			t_processes(sizes[i], load_and_write, run);
+		/* Each number of ranks at one stage of two, or of four. */
+		for (run->stage = 0; run->stage < 4; run->stage++)
+			if (t_sampled(i + (uint64_t)run->stage + (uint64_t)run->optimizer,
+				      t_is_slow() ? 4 : 2))
+				t_processes(sizes[i], load_and_write, run);
 		run->stage = 0;
 		run->parameter_server = 1;
 		t_processes(sizes[i], load_and_write, run);
@@ -252,7 +255,7 @@ static void what_four_ranks_wrote_at_stage_3_is_the_same_on_any_number_at_any_st
 	for (int optimizer = KOLO_ZERO_ADAM; optimizer <= KOLO_ZERO_LAMB; optimizer++) {
 		run.optimizer = (enum kolo_zero_optimizer)optimizer;
 		run.type = KOLO_BF16;
-		if (!t_is_slow())
+		if (!t_is_slow() || t_is_long())
 			loads_everywhere(&run);
 	}
 }
@@ -296,8 +299,10 @@ static void resumed_training_has_the_bits_of_training_that_never_stopped(void **
 		for (run.stage = 0; run.stage < 4; run.stage++)
 			for (size_t i = 0; i < ARRAY_LEN(types); i++)
 				for (run.accumulation = 1; run.accumulation <= 3; run.accumulation += 2) {
-					if (t_is_slow() &&
-					    (nranks + run.stage + (int)i) % (t_is_slowest() ? 7 : 3))
+					/* Each number of ranks with each stage, and with each type; with the thread sanitizer once. */
+					if (!t_sampled((uint64_t)(nranks + run.stage + run.accumulation / 2) +
+							       i,
+						       t_is_slowest() ? 7 : 3))
 						continue;
 					run.type = types[i];
 					strcpy(run.dir, new_directory());
@@ -328,7 +333,7 @@ static long sweep_file(struct kolo_zero *zero, const char *path, const char *nam
 	char file[2 * PATH], user[8];
 	struct stat s;
 	size_t user_len;
-	int fd, stride = t_is_slow() ? 97 : 1;
+	int fd, stride = t_is_slow() && !t_is_long() ? 97 : 1;
 	long flips = 0;
 
 	snprintf(file, sizeof(file), "%s/%s", path, name);

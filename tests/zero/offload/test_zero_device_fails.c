@@ -220,6 +220,17 @@ static bool has_files(struct kolo_comm *comm)
 	return rc == 0;
 }
 
+/* The call that fails after this one: of the first eight, which make the engine, each; of the others a sample. */
+static long next_call(long call, int number, bool gpu)
+{
+	unsigned share = t_is_slowest() ? 19 : t_is_slow() || gpu ? 7 : 3;
+
+	do
+		call++;
+	while ((gpu || call > 8) && !t_sampled((uint64_t)(call + number), share));
+	return call;
+}
+
 static void fail_each(struct t_rank *t)
 {
 	struct kolo_comm *comm;
@@ -233,7 +244,7 @@ static void fail_each(struct t_rank *t)
 		long call = 1;
 
 		while (fail_at(comm, gpu ? number - cases : number, gpu, call))
-			call += (t_is_slow() && call > 8) || gpu ? (t_is_slowest() ? 19 : 7) : 1;
+			call = next_call(call, number, gpu);
 		CHECK(call > 30);
 	}
 	kolo_comm_destroy(comm);

@@ -31,6 +31,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 MANDIR  ?= $(PREFIX)/share/man
 SAN     ?=
+DEBUG   ?=
 HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
 VERBS   ?= $(shell pkg-config --exists libibverbs 2>/dev/null && echo yes)
 OFI     ?= $(shell pkg-config --exists libfabric 2>/dev/null && echo yes)
@@ -47,13 +48,15 @@ SOVERSION := 0
 
 # One folder for each flavour, so that they don't build over each other. Its name has no comma, which linkers split at.
 comma   := ,
-FLAVOUR := $(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+FLAVOUR := $(if $(findstring clang,$(CC)),-clang)$(if $(DEBUG),-debug)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 B       := build$(if $(FLAVOUR),/flavour$(FLAVOUR))
 
 # ---- What is built in: decided here -------------------------------------------------------------------------
 ARCH    := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 X86     := $(filter x86_64,$(ARCH))
 DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(HWLOC)),-DKO_HAVE_HWLOC $(shell pkg-config --cflags hwloc))
+# What checks its own equations (comm/base/check.h).
+DEFINES += $(if $(DEBUG)$(SAN),-DKO_DEBUG)
 DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --cflags jansson))
 DEFINES += $(if $(filter yes,$(URING)),$(shell pkg-config --cflags liburing))
 # libfabric itself is opened when a link needs it.
@@ -320,7 +323,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang. HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
+	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang, DEBUG=1 (checks of equations, which sanitizers have too). HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(ZEROPLAN_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d) $(patsubst %.c,$B/%.d,$(wildcard perf/*/*.c))

@@ -2,6 +2,7 @@
  * lanes (ko_lane_acquire to ko_lane_take). */
 #include "comm/p2p/lane.h"
 
+#include "comm/base/check.h"
 #include "comm/core/run.h"
 #include "comm/core/wait.h"
 
@@ -32,9 +33,28 @@ int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end *
 		*end = (struct ko_lane_end){ .peer = peer, .sends = sends, .next = 1 };
 		rc = lanes->ops->open(c, end);
 	}
+	ko_check(rc < 0 || ko_lane_is_valid(end), "a lane before a transfer");
 	end->used = ++lanes->uses;
 	*out = end;
 	return rc;
+}
+
+bool ko_lane_is_valid(const struct ko_lane_end *end)
+{
+	const struct ko_lane *lane = end->lane;
+	uint32_t taken, last = end->next - 1; /* numbers wrap around: only differences count */
+	uint64_t copied;
+
+	if (!lane)
+		return true;
+	taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+	/* Before `claimed`, which the other end may raise meanwhile. */
+	copied = atomic_load_explicit(&lane->copied, memory_order_acquire);
+	if (end->pieces > copied || copied > atomic_load_explicit(&lane->claimed, memory_order_relaxed))
+		return false;
+	if (!end->sends)
+		return taken == last;
+	return last - taken <= last - end->taken && last - end->taken <= KO_LANE_LINES;
 }
 
 struct ko_line *ko_lane_line(const struct ko_lane_end *end)
@@ -64,6 +84,7 @@ void ko_lane_commit(struct ko_lane_end *end)
 	/* Pairs with the acquire in ko_lane_peek. */
 	atomic_store_explicit(&ko_lane_line(end)->number, end->next, memory_order_release);
 	end->next++;
+	ko_check(ko_lane_is_valid(end), "a lane after a line was sent");
 }
 
 struct ko_line *ko_lane_peek(const struct ko_lane_end *end)
@@ -77,6 +98,7 @@ void ko_lane_take(struct ko_lane_end *end)
 {
 	atomic_store_explicit(&end->lane->taken, end->next, memory_order_release);
 	end->next++;
+	ko_check(ko_lane_is_valid(end), "a lane after a line was taken");
 }
 
 char *ko_lane_slot(const struct ko_lane_end *end)
@@ -119,8 +141,10 @@ void ko_lanes_close(struct kolo_comm *c, bool failed)
 {
 	struct ko_lanes *lanes = c->lanes;
 
-	for (int k = 0; lanes->ends && k < 2 * c->nranks; k++)
+	for (int k = 0; lanes->ends && k < 2 * c->nranks; k++) {
+		ko_check(failed || ko_lane_is_valid(&lanes->ends[k]), "a lane after all transfers");
 		lanes->ops->close(&lanes->ends[k], failed);
+	}
 	free(lanes->ends);
 	free(lanes->transfers);
 	if (lanes->fd >= 0)

@@ -180,6 +180,13 @@ uint64_t ko_lanes_len(int nranks);
  * system calls. Errors: KOLO_ENOMEM, KOLO_ESYS. */
 int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end **out);
 
+/* Whether the end's counters agree with each other and with the lane's. True of an end that is a
+ * link. At any time that this rank is in none of the functions below:
+ *   sender:   next - 1 - KO_LANE_LINES <= taken <= the lane's taken <= next - 1
+ *   receiver: the lane's taken == next - 1
+ *   both:     pieces <= the lane's copied <= its claimed */
+bool ko_lane_is_valid(const struct ko_lane_end *end);
+
 /* Sender of a near lane: the next line, with its slot or without, to be filled before
  * ko_lane_commit. NULL: the lane is full. */
 struct ko_line *ko_lane_acquire(struct ko_lane_end *end, bool with_slot);

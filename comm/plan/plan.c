@@ -2,6 +2,8 @@
  * rank then moves (ko_plan_model and others). */
 #include "comm/plan/plan.h"
 
+#include "comm/base/check.h"
+
 static size_t ceil_div(size_t a, size_t b)
 {
 	return a / b + (a % b != 0);
@@ -26,6 +28,7 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || ko_coll_is_p2p(coll))
 		p.count = n * (size_t)nranks;
 	slice(&p, size, slot_len);
+	ko_check(ko_plan_is_valid(&p, size, nranks, slot_len), "a plan of even blocks");
 	return p;
 }
 
@@ -37,7 +40,31 @@ struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks
 		if (firsts[b + 1] - firsts[b] > p.block)
 			p.block = firsts[b + 1] - firsts[b];
 	slice(&p, size, slot_len);
+	ko_check(ko_plan_is_valid(&p, size, nranks, slot_len), "a plan of uneven blocks");
 	return p;
+}
+
+/* Do the uneven blocks follow each other up to `count`, none larger than `block`, and one as large? */
+static bool firsts_are_valid(const struct ko_plan *p, int nranks)
+{
+	size_t largest = 0;
+
+	for (int b = 0; b < nranks; b++) {
+		if (p->firsts[b] > p->firsts[b + 1])
+			return false;
+		if (p->firsts[b + 1] - p->firsts[b] > largest)
+			largest = p->firsts[b + 1] - p->firsts[b];
+	}
+	return p->firsts[0] == 0 && p->firsts[nranks] == p->count && largest == p->block;
+}
+
+bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t slot_len)
+{
+	if (p->rounds < 1 || p->slice > slot_len / size || ceil_div(p->block, p->rounds) > p->slice)
+		return false;
+	if (p->firsts)
+		return firsts_are_valid(p, nranks);
+	return p->block <= p->count && ceil_div(p->count, (size_t)nranks) <= p->block;
 }
 
 struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round)

@@ -6,6 +6,7 @@
 #include "comm/plan/coll.h"
 #include "comm/plan/ring.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { KO_MAX_SIZE = 8 }; /* bytes of the largest element */
@@ -35,6 +36,9 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 /* The plan for uneven blocks of reduce_scatter and all_gather. The plan points to `firsts`, which
  * must live as long as the plan. */
 struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks, size_t slot_len);
+
+/* Whether the plan keeps the equations above for elements of `size` bytes on nranks > 1 ranks. */
+bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t slot_len);
 
 /* The part of a vector that `rank` handles if a broadcast or reduce shares its work out to all
  * ranks. */

@@ -67,6 +67,34 @@ static void uneven_blocks_are_tiled_too(void **state)
 	}
 }
 
+static void a_broken_plan_is_refused(void **state)
+{
+	size_t firsts[] = { 0, 40, 40, 100 }, slot = 64;
+	const struct ko_plan even = ko_plan_make(KO_ALL_REDUCE, 100, 4, 3, slot),
+			     uneven = ko_plan_make_uneven(firsts, 4, 3, slot);
+	const struct ko_plan broken[] = {
+		{ even.count, even.block, even.slice, 0, NULL },
+		{ even.count, even.block, even.slice, even.rounds - 1, NULL },
+		{ even.count, even.block, slot / 4 + 1, even.rounds, NULL },
+		{ even.count, even.block - 1, even.slice, even.rounds, NULL },
+		{ 3 * even.block + 1, even.block, even.slice, even.rounds, NULL },
+		{ even.block - 1, even.block, even.slice, even.rounds, NULL },
+		{ uneven.count + 1, uneven.block, uneven.slice, uneven.rounds, firsts },
+		{ uneven.count, uneven.block - 1, uneven.slice, uneven.rounds, firsts },
+		{ uneven.count, uneven.block + 1, uneven.slice, uneven.rounds, firsts },
+	};
+
+	(void)state;
+	CHECK(ko_plan_is_valid(&even, 4, 3, slot) && ko_plan_is_valid(&uneven, 4, 3, slot));
+	for (size_t k = 0; k < ARRAY_LEN(broken); k++)
+		CHECK(!ko_plan_is_valid(&broken[k], 4, 3, slot));
+	firsts[2] = 39;
+	CHECK(!ko_plan_is_valid(&uneven, 4, 3, slot));
+	firsts[2] = 40;
+	firsts[0] = 1;
+	CHECK(!ko_plan_is_valid(&uneven, 4, 3, slot));
+}
+
 static void counts_beyond_32_bits_tile_too(void **state)
 {
 	size_t n = ((size_t)5 << 32) + 3, at = 0;
@@ -359,6 +387,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_table_follows_from_costs),
 	cmocka_unit_test(pieces_tile_every_block),
 	cmocka_unit_test(uneven_blocks_are_tiled_too),
+	cmocka_unit_test(a_broken_plan_is_refused),
 	cmocka_unit_test(counts_beyond_32_bits_tile_too),
 	cmocka_unit_test(ranks_of_a_host_stand_together),
 	cmocka_unit_test(ranks_of_one_host_stand_by_number),

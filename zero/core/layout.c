@@ -2,6 +2,7 @@
 #include "zero/core/layout.h"
 
 #include "zero/base/basics.h"
+#include "zero/base/check.h"
 
 #include <stdlib.h>
 
@@ -109,7 +110,74 @@ int zero_plan_make(struct zero_plan *out, const struct zero_item *items, int nit
 				      out->nbuckets, nitems);
 	out->npieces = out->nbuckets = 0;
 	make(out, items, nitems, limit, alone);
+	zero_check(zero_layout_is_valid(out, items, nitems, limit), "a plan of buckets");
 	return 0;
+}
+
+/* Do pieces of the plan from number `first` on fill the bucket without gaps? */
+static bool is_filled(const struct zero_plan *plan, const struct zero_bucket *bucket, int first)
+{
+	size_t at = 0;
+
+	if (bucket->first != first || bucket->npieces < 1 || bucket->npieces > plan->npieces - first)
+		return false;
+	for (int p = first; p < first + bucket->npieces; at += plan->pieces[p].n, p++)
+		if (plan->pieces[p].n == 0 || plan->pieces[p].at != at)
+			return false;
+	return at == bucket->n;
+}
+
+/* Do the buckets have all pieces, and the plan the lengths of the largest ones? */
+static bool buckets_are_valid(const struct zero_plan *plan, size_t limit)
+{
+	size_t largest = 0, partial = 0;
+	int piece = 0;
+
+	for (int b = 0; b < plan->nbuckets; b++) {
+		const struct zero_bucket *bucket = &plan->buckets[b];
+		size_t len = bucket->n * kolo_type_size(bucket->type);
+
+		if (!is_filled(plan, bucket, piece) || bucket->n > limit)
+			return false;
+		piece += bucket->npieces;
+		largest = zero_max(largest, len);
+		partial = zero_max(partial, bucket->whole ? 0 : len);
+	}
+	return piece == plan->npieces && largest == plan->largest && partial == plan->largest_partial;
+}
+
+/* Does the bucket have the type of the item, and is it `whole` only if it is all of it? */
+static bool is_bucket_of(const struct zero_bucket *bucket, const struct zero_item *item)
+{
+	return bucket->type == item->type &&
+	       (!bucket->whole || (bucket->npieces == 1 && bucket->n == item->chunk));
+}
+
+/* Are the pieces the chunks of the items, in their order? The buckets are valid. */
+static bool pieces_are_valid(const struct zero_plan *plan, const struct zero_item *items, int nitems)
+{
+	const struct zero_bucket *bucket = plan->buckets;
+	int p = 0;
+
+	for (int i = 0; i < nitems; i++) {
+		for (size_t at = 0; at < items[i].chunk; at += plan->pieces[p++].n) {
+			const struct zero_piece *piece = &plan->pieces[p];
+
+			if (p == plan->npieces || piece->tensor != items[i].tensor || piece->first != at ||
+			    piece->n > items[i].chunk - at)
+				return false;
+			bucket += p == bucket->first + bucket->npieces;
+			if (!is_bucket_of(bucket, &items[i]))
+				return false;
+		}
+	}
+	return p == plan->npieces;
+}
+
+bool zero_layout_is_valid(const struct zero_plan *plan, const struct zero_item *items, int nitems,
+			  size_t limit)
+{
+	return buckets_are_valid(plan, limit) && pieces_are_valid(plan, items, nitems);
 }
 
 void zero_plan_free(struct zero_plan *plan)

@@ -67,6 +67,15 @@ struct zero_plan {
  * bucket are cut. Errors: KOLO_ENOMEM. */
 int zero_plan_make(struct zero_plan *out, const struct zero_item *items, int nitems, size_t limit,
 		   size_t alone);
+
+/* Whether the plan is one of these items and this limit:
+ * - The pieces of a tensor are its chunk, from the first element to the last, in the items' order.
+ * - A bucket's pieces fill it without gaps. Buckets have all pieces, at most `limit` elements of
+ *   each rank, and one type.
+ * - `whole` is a tensor alone. `largest` and `largest_partial` are those of the buckets. */
+bool zero_layout_is_valid(const struct zero_plan *plan, const struct zero_item *items, int nitems,
+			  size_t limit);
+
 void zero_plan_free(struct zero_plan *plan);
 
 #endif

@@ -122,10 +122,66 @@ static void buckets_are_as_full_as_they_can_be(void **state)
 	zero_plan_free(&plan);
 }
 
+/* Adds 1 to a member, asks, and takes it back. */
+static bool refuses(const struct zero_plan *plan, const struct zero_item *items, int *member)
+{
+	bool valid;
+
+	++*member;
+	valid = zero_layout_is_valid(plan, items, 3, 20);
+	--*member;
+	return !valid;
+}
+
+static bool refuses_size(const struct zero_plan *plan, const struct zero_item *items, size_t *member)
+{
+	bool valid;
+
+	++*member;
+	valid = zero_layout_is_valid(plan, items, 3, 20);
+	--*member;
+	return !valid;
+}
+
+static void a_broken_plan_is_refused(void **state)
+{
+	struct zero_item items[] = { { 0, 10, KOLO_F32 }, { 1, 25, KOLO_F32 }, { 2, 5, KOLO_F32 } };
+	struct zero_plan plan = { 0 };
+
+	(void)state;
+	CHECK(zero_plan_make(&plan, items, 3, 20, SIZE_MAX) == 0);
+	CHECK(zero_layout_is_valid(&plan, items, 3, 20) && !zero_layout_is_valid(&plan, items, 3, 19));
+	for (int b = 0; b < plan.nbuckets; b++) {
+		struct zero_bucket *bucket = &plan.buckets[b];
+
+		CHECK(refuses(&plan, items, &bucket->first) && refuses(&plan, items, &bucket->npieces));
+		CHECK(refuses_size(&plan, items, &bucket->n));
+		bucket->type = KOLO_I32;
+		CHECK(!zero_layout_is_valid(&plan, items, 3, 20));
+		bucket->type = KOLO_F32;
+		bucket->whole = true;
+		CHECK(!zero_layout_is_valid(&plan, items, 3, 20));
+		bucket->whole = false;
+	}
+	for (int p = 0; p < plan.npieces; p++) {
+		CHECK(refuses(&plan, items, &plan.pieces[p].tensor));
+		CHECK(refuses_size(&plan, items, &plan.pieces[p].first));
+		CHECK(refuses_size(&plan, items, &plan.pieces[p].n));
+		CHECK(refuses_size(&plan, items, &plan.pieces[p].at));
+	}
+	for (int i = 0; i < 3; i++)
+		CHECK(refuses_size(&plan, items, &items[i].chunk));
+	CHECK(refuses(&plan, items, &plan.nbuckets) && refuses(&plan, items, &plan.npieces));
+	CHECK(refuses_size(&plan, items, &plan.largest) && refuses_size(&plan, items, &plan.largest_partial));
+	CHECK(zero_layout_is_valid(&plan, items, 3, 20));
+	zero_plan_free(&plan);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_element_has_one_owner),
 	cmocka_unit_test(plans_cover_every_element_once),
 	cmocka_unit_test(buckets_are_as_full_as_they_can_be),
+	cmocka_unit_test(a_broken_plan_is_refused),
 };
 
 T_MAIN(tests)

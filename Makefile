@@ -313,6 +313,7 @@ help:
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make train        a GPT on the text of a license, for 2 ranks and a minute; DATA=FILE: another text"
 	@echo "make check        all tests; last line: N passed, N failed, N skipped"
+	@echo "make check-long   all of what make check runs a sample of; goes on where the last call ended; SEED=N"
 	@echo "make lint         format, include rules, exported symbols, headers alone in C and C++"
 	@echo "make fuzz         random bytes for who serves a meeting point (clang), FUZZ_SECONDS=30"
 	@echo "make check-net    several hosts: network namespaces (root); part of make check, as check-verbs is"

@@ -16,8 +16,8 @@ endif
 TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out %/deb.sh,$(wildcard tests/install/*.sh)) # deb.sh: make check-deb
 # What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
-TEXT_SCRIPTS  := tests/tools/test_plot.py tests/install/man.sh
-TOOL_SCRIPTS  := $(addprefix %/test_,tools.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py zerotrain.py)
+TEXT_SCRIPTS  := tests/tools/test_plot.py tests/install/man.sh tests/install/lint_rooms.sh
+TOOL_SCRIPTS  := $(addprefix %/test_,tools.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py zerotrain.py zero_optimizers.py)
 ifneq ($(FLAVOUR),)
 TEST_SCRIPTS  := $(filter-out $(TEXT_SCRIPTS) $(if $(findstring address,$(FLAVOUR)),,$(TOOL_SCRIPTS)),$(TEST_SCRIPTS))
 endif
@@ -126,7 +126,7 @@ $(DISK_TESTS): TEST_LDFLAGS := $(WRAPPED_DISK:%=-Wl,--wrap=%)
 $B/tests/test_direct: TEST_LDFLAGS := -Wl,--wrap=process_vm_readv -Wl,--wrap=process_vm_writev
 
 .SECONDARY:
-.PHONY: check check-programs
+.PHONY: check check-long check-programs
 check-programs: all $(PROGRAMS) $(GRADIENTS) $B/tests/host_gpu $(FAKE_CUDA) $(if $(CMOCKA),$(TEST_BINARIES))
 
 check: check-programs
@@ -134,6 +134,10 @@ check: check-programs
 	@$(if $(FLAVOUR),T_SLOW=1) B=$B MAKE='$(MAKE_COMMAND)' CC="$(CC)" SAN="$(SAN)" TOOLS="$(TOOLS)" tests/run $(TEST_BINARIES) $(TEST_SCRIPTS)
 
 -include $(patsubst %,$B/%.d,$(basename $(wildcard $(foreach e,c cc,tests/*/*.$e tests/*/*/*.$e)))) $B/tools/examples/all_reduce.d $(TRAIN_F64:.o=.d)
+
+# ---- All of the matrices of which make check runs a sample; SEED=N -------------------------------------------------
+check-long:
+	+@SEED='$(SEED)' MAKE='$(MAKE_COMMAND)' tests/long
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

@@ -216,6 +216,12 @@ void t_start(int n, t_rank_fn *fn, void *arg, int *pids)
 	}
 }
 
+/* Seconds that ranks may take; a sample takes a tenth of the whole. */
+static int patience(void)
+{
+	return t_is_long() ? 10 * T_PATIENCE : T_PATIENCE;
+}
+
 /* Waits for one of the processes until the deadline; then it has to show its stack. */
 static int wait_one(int pid, int64_t deadline)
 {
@@ -237,7 +243,7 @@ static int wait_one(int pid, int64_t deadline)
 
 void t_wait(int n, const int *pids, int may_die)
 {
-	int64_t deadline = t_now_ms() + T_PATIENCE * 1000;
+	int64_t deadline = t_now_ms() + patience() * 1000;
 	bool good = true;
 
 	for (int rank = 0; rank < n; rank++) {
@@ -320,7 +326,7 @@ static int run_all(const struct CMUnitTest *tests, size_t n)
 
 		if (only && strncmp(tests[k].name, only, strlen(only)) != 0)
 			continue;
-		alarm(T_PATIENCE * 10);
+		alarm((unsigned)patience() * 10);
 		if (setjmp(failed) == 0) {
 			tests[k].test(NULL);
 			good++;
@@ -348,6 +354,6 @@ int t_main(const struct CMUnitTest *tests, size_t n)
 	main_process = getpid();
 	signal(SIGALRM, show_stack);
 	signal(SIGPIPE, SIG_IGN);
-	alarm(T_PATIENCE * 10);
+	alarm((unsigned)patience() * 10);
 	return run_all(tests, n);
 }

@@ -40,7 +40,7 @@ struct t_rank {
 typedef void t_rank_fn(struct t_rank *t);
 
 /* Runs fn on n ranks, each a process (or a thread of one process, which is not this one), and waits for all. The
- * test fails when a rank does, dies, or takes longer than T_PATIENCE seconds, in which case it shows its stack.
+ * test fails when a rank does, dies, or takes longer than T_PATIENCE seconds (ten times that if t_is_long()), in which case it shows its stack.
  * n <= T_MAX_RANKS for processes. */
 void t_processes(int n, t_rank_fn *fn, void *arg);
 void t_threads(int n, t_rank_fn *fn, void *arg);

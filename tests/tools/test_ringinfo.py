@@ -257,7 +257,7 @@ def bytes_that_are_no_text_are_printed_safely():
 @test
 def every_variable_that_the_library_reads_is_listed():
     read = set()
-    for path in glob.glob("comm/*.c"):
+    for path in glob.glob("comm/**/*.c", recursive=True):
         with open(path) as f:
             read |= set(re.findall(r'\bget(?:env)?\("(KOLO_[A-Z_]+)"\)', f.read()))
     names = {v["name"] for v in info()["environment"]}

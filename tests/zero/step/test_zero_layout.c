@@ -143,7 +143,7 @@ static bool refuses_size(const struct zero_plan *plan, const struct zero_item *i
 	return !valid;
 }
 
-static void a_broken_plan_is_refused(void **state)
+static void a_broken_layout_is_refused(void **state)
 {
 	struct zero_item items[] = { { 0, 10, KOLO_F32 }, { 1, 25, KOLO_F32 }, { 2, 5, KOLO_F32 } };
 	struct zero_plan plan = { 0 };
@@ -181,7 +181,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_element_has_one_owner),
 	cmocka_unit_test(plans_cover_every_element_once),
 	cmocka_unit_test(buckets_are_as_full_as_they_can_be),
-	cmocka_unit_test(a_broken_plan_is_refused),
+	cmocka_unit_test(a_broken_layout_is_refused),
 };
 
 T_MAIN(tests)

@@ -1,6 +1,7 @@
 /* What a communicator has done so far (kolo_comm_stats), and which algorithm it chooses for which
  * sizes (kolo_algorithm_get). */
 #include "comm/base/error.h"
+#include "comm/coll/algorithms.h"
 #include "comm/coll/bruck.h"
 #include "comm/coll/collectives.h"
 #include "comm/core/edges.h"
@@ -63,37 +64,61 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	return 0;
 }
 
-enum { MOST_ROWS = 6 };
+enum { MOST_ROWS = 2 * KO_NALGORITHMS };
 
-/* The end of a range of sizes. A barrier has no bytes: it uses an algorithm always or never. */
-static uint64_t all_of(int coll, uint64_t end)
+_Static_assert(MOST_ROWS >= 6, "as many as message_rows makes");
+
+/* The row for the sizes begin <= size < end; end UINT64_MAX: all from begin on. */
+static struct kolo_algorithm row_of(int coll, enum ko_algorithm k, const char *memory, uint64_t begin,
+				    uint64_t end)
 {
-	return coll == KO_BARRIER && end ? UINT64_MAX : end;
+	return (struct kolo_algorithm){ ko_coll_name(coll), ko_algorithm_table[k]->name, memory, begin,
+					end == UINT64_MAX ? end : end - 1 };
 }
 
-/* Fills in the rows of a collective whose ranges are not empty. Returns how many there are. */
+/* Where sizes begin for which an algorithm is tried first, whatever memory they are in. */
+static uint64_t tried_begin(const struct ko_algorithms *t, int coll)
+{
+	uint64_t begin = UINT64_MAX;
+
+	for (int k = 0; k < KO_NALGORITHMS; k++)
+		if (ko_algorithm_table[k]->agree && t->any[k][coll].begin < begin)
+			begin = t->any[k][coll].begin;
+	return begin;
+}
+
+/* Adds the rows of algorithms that are tried first, with memory of one kind. */
+static int add_tried(const struct ko_sizes ranges[][KO_NCOLLS], int coll, const char *memory,
+		     struct kolo_algorithm *rows, int n)
+{
+	for (int k = 0; k < KO_NALGORITHMS; k++)
+		if (ko_algorithm_table[k]->agree && ranges[k][coll].begin != UINT64_MAX)
+			rows[n++] =
+				row_of(coll, (enum ko_algorithm)k, memory, ranges[k][coll].begin, UINT64_MAX);
+	return n;
+}
+
+/* The rows of a collective that are not empty. Returns how many there are. A barrier has no bytes:
+ * one algorithm does it always. */
 static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[MOST_ROWS])
 {
-	const char *name = ko_coll_name(coll);
-	uint64_t board = all_of(coll, t->board_end[coll]), exchange = all_of(coll, t->exchange_end[coll]);
-	uint64_t read = t->read_begin[coll], ring_end = read == UINT64_MAX ? read : read - 1;
-	int n = 0;
+	int n = add_tried(t->windows, coll, "alloc", rows, 0);
+	uint64_t begin = 0, end;
 
-	exchange = exchange > board ? exchange : board;
-	if (t->window_begin[coll] != UINT64_MAX)
-		rows[n++] =
-			(struct kolo_algorithm){ name, "direct", "alloc", t->window_begin[coll], UINT64_MAX };
-	if (board)
-		rows[n++] = (struct kolo_algorithm){ name, "board", "any", 0,
-						     board == UINT64_MAX ? board : board - 1 };
-	if (exchange > board)
-		rows[n++] = (struct kolo_algorithm){ name, "exchange", "any", board,
-						     exchange == UINT64_MAX ? exchange : exchange - 1 };
-	if (exchange < read || exchange == 0)
-		rows[n++] = (struct kolo_algorithm){ name, "ring", "any", exchange, ring_end };
-	if (read != UINT64_MAX)
-		rows[n++] = (struct kolo_algorithm){ name, "direct", "any", read, UINT64_MAX };
-	return n;
+	for (int i = 1; i <= KO_NALGORITHMS; i++) { /* row 0, the ring, has what the others leave */
+		enum ko_algorithm k = (enum ko_algorithm)(i % KO_NALGORITHMS);
+
+		if (ko_algorithm_table[k]->agree)
+			continue;
+		end = k == KO_RING ? tried_begin(t, coll) : t->any[k][coll].end;
+		if (coll == KO_BARRIER && end)
+			end = UINT64_MAX;
+		if (end > begin) {
+			rows[n++] = row_of(coll, k, "any", begin, end);
+			begin = end;
+		}
+	}
+	return add_tried(t->any, coll, "any", rows, n);
 }
 
 /* Fills in the rows of collectives made of messages while they are small enough for the board, and
@@ -102,16 +127,17 @@ static int message_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MO
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
 	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin, board = ko_collective_parts_end(c);
+	const char *direct = ko_algorithm_table[KO_DIRECT]->name;
 	int n = 0;
 
 	for (int coll = KO_ALL_TO_ALL; board && coll <= KO_SCATTER; coll++)
-		rows[n++] = (struct kolo_algorithm){ ko_coll_name(coll), "board", "any", 0, board - 1 };
+		rows[n++] = row_of(coll, KO_BOARD, "any", 0, board);
 	if (window != UINT64_MAX)
-		rows[n++] = (struct kolo_algorithm){ "send_recv", "direct", "alloc", window, UINT64_MAX };
+		rows[n++] = (struct kolo_algorithm){ "send_recv", direct, "alloc", window, UINT64_MAX };
 	rows[n++] = (struct kolo_algorithm){ "send_recv", "lane", "any", 0,
 					     begin == UINT64_MAX ? begin : begin - 1 };
 	if (begin != UINT64_MAX)
-		rows[n++] = (struct kolo_algorithm){ "send_recv", "direct", "any", begin, UINT64_MAX };
+		rows[n++] = (struct kolo_algorithm){ "send_recv", direct, "any", begin, UINT64_MAX };
 	return n;
 }
 

@@ -40,11 +40,9 @@ static int count_hops(int nranks)
  * are in shared memory. All ranks decide alike. */
 static bool are_wanted(const struct kolo_comm *c)
 {
-	const char *forced = c->table[0].transport, *algorithm = c->table[0].algorithm;
+	const char *forced = c->table[0].transport;
 	bool network = *forced && strcmp(forced, "shm") != 0;
 
-	if (*algorithm && strcmp(algorithm, "exchange") != 0)
-		return false;
 	if (c->nranks < 4 || c->nranks > KO_BRUCK_RANKS || (!network && !c->spread))
 		return false;
 	for (int a = 0; !network && a < c->nranks; a++)

@@ -2,9 +2,8 @@
 #include "comm/coll/collectives.h"
 
 #include "comm/base/clock.h"
-#include "comm/coll/direct.h"
-#include "comm/coll/oneshot.h"
-#include "comm/coll/rounds.h"
+#include "comm/coll/algorithms.h"
+#include "comm/coll/moves.h"
 #include "comm/core/learn.h"
 #include "comm/memory/board.h"
 #include "comm/memory/window.h"
@@ -13,7 +12,7 @@
 
 uint64_t ko_collective_parts_end(const struct kolo_comm *c)
 {
-	return ko_min_size(c->agreed.algorithms.board_end[KO_ALL_GATHER], c->board->room + 1);
+	return ko_min_size(c->agreed.algorithms.any[KO_BOARD][KO_ALL_GATHER].end, c->board->room + 1);
 }
 
 /* As on all ranks, which have the same n. */
@@ -27,33 +26,17 @@ bool ko_collective_takes_parts(const struct ko_call *call)
 
 /* ---- Beginning and end ---------------------------------------------------------------------------------- */
 
-static struct ko_model model_of(const struct ko_run *run)
-{
-	const struct kolo_comm *c = run->comm;
-	enum ko_coll coll = (enum ko_coll)run->desc.coll;
-	int root = run->desc.how & KO_UNEVEN ? -1 : run->desc.root;
-
-	switch (run->algorithm) {
-	case KO_DIRECT:
-		return ko_plan_direct_model(&run->plan, coll, c->rank, c->nranks, root,
-					    run->way == KO_BY_WINDOW, run->giver_in_place, run->shared);
-	case KO_BOARD: return ko_plan_board_model(&run->plan, coll, c->rank, c->nranks, root);
-	case KO_EXCHANGE: return ko_plan_exchange_model(&run->plan, c->nranks);
-	default: return ko_plan_model(&run->plan, coll, c->rank, &c->ring, root);
-	}
-}
-
 /* Counts what moved, when all of it is on its way. */
 static int settle(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
+	const struct ko_algorithm_ops *algorithm = ko_algorithm_table[run->algorithm];
 	struct ko_model model;
-	bool links = run->algorithm == KO_RING || run->algorithm == KO_EXCHANGE;
-	int rc = links ? ko_drain(run) : 0;
+	int rc = algorithm->drains ? ko_drain(run) : 0;
 
 	if (rc < 0)
 		return rc;
-	model = model_of(run);
+	model = algorithm->model(run);
 	c->counters.model.sent += model.sent * run->size;
 	c->counters.model.received += model.received * run->size;
 	ko_learn(run);
@@ -98,39 +81,46 @@ static size_t written_bytes(const struct ko_call *call, const struct ko_run *run
 	}
 }
 
-/* The largest payload of a cell. */
-static bool fits_cell(const struct ko_run *run)
+/* The first algorithm for the size that takes it. */
+static enum ko_algorithm first_for(const struct ko_run *run, size_t bytes)
 {
-	bool part = run->desc.coll == KO_ALL_GATHER;
+	const struct ko_algorithms *t = &run->comm->agreed.algorithms;
 
-	return (part ? run->plan.block : run->plan.count) * run->size <= run->comm->board->room;
+	for (int k = KO_RING + 1; k < KO_NALGORITHMS; k++)
+		if (!ko_algorithm_table[k]->agree && ko_sizes_have(t->any[k][run->desc.coll], bytes) &&
+		    ko_algorithm_table[k]->takes(run))
+			return (enum ko_algorithm)k;
+	return KO_RING;
 }
 
-/* An op made at run time may have another factor on each rank, which only cells carry. */
-static bool may_exchange(const struct ko_run *run, size_t bytes)
+/* An algorithm that is tried before that, if there is one for the size. */
+static void choose_tried(struct ko_run *run, size_t bytes)
 {
-	return run->desc.op != KO_OP_PREMUL &&
-	       bytes < run->comm->agreed.algorithms.exchange_end[run->desc.coll];
+	const struct kolo_comm *c = run->comm;
+	const struct ko_algorithms *t = &c->agreed.algorithms;
+
+	for (int k = 0; k < KO_NALGORITHMS && !run->offers; k++) {
+		if (!ko_algorithm_table[k]->agree || !ko_algorithm_table[k]->takes(run))
+			continue;
+		run->tried = (enum ko_algorithm)k;
+		run->may_read = ko_sizes_have(t->any[k][run->desc.coll], bytes);
+		run->offers = run->may_read ||
+			      (c->windows->count && ko_sizes_have(t->windows[k][run->desc.coll], bytes));
+	}
 }
 
 static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 {
-	const struct kolo_comm *c = run->comm;
 	size_t bytes = run->plan.count * run->size;
 
-	if (c->nranks == 1)
+	if (run->comm->nranks == 1)
 		return;
 	if (ko_coll_has_messages(call->coll)) {
 		run->algorithm = KO_BOARD;
 		return;
 	}
-	if (bytes < c->agreed.algorithms.board_end[call->coll] && (!call->uneven || fits_cell(run)))
-		run->algorithm = KO_BOARD;
-	else if (may_exchange(run, bytes))
-		run->algorithm = KO_EXCHANGE;
-	run->may_read = bytes >= c->agreed.algorithms.read_begin[call->coll];
-	run->offers = run->may_read ||
-		      (c->windows->count && bytes >= c->agreed.algorithms.window_begin[call->coll]);
+	run->algorithm = first_for(run, bytes);
+	choose_tried(run, bytes);
 	run->in_place = in_place(call, run);
 	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
 }
@@ -147,7 +137,7 @@ static void expect_cell(const struct ko_call *call, size_t size)
 		return;
 	if (call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER)
 		whole = mine * (size_t)c->nranks;
-	if (whole >= c->agreed.algorithms.board_end[call->coll] ||
+	if (whole >= c->agreed.algorithms.any[KO_BOARD][call->coll].end ||
 	    (ko_coll_has_root((int)call->coll) && mine > KO_EXPECT_ONE_WAY))
 		mine = 0;
 	else if (call->coll == KO_REDUCE_SCATTER)
@@ -268,35 +258,15 @@ static void compute_alone(struct ko_run *run, const void *src, void *dst)
 	}
 }
 
-static int go_round(struct ko_run *run, const void *src, void *dst)
-{
-	int rc = 0;
-
-	ko_learn_stores(run);
-	if (run->desc.coll == KO_ALL_REDUCE || run->desc.coll == KO_ALL_GATHER ||
-	    run->desc.coll == KO_BROADCAST)
-		ko_offer(run, dst);
-	for (size_t k = 0; rc == 0 && k < run->plan.rounds; k++) {
-		int64_t since = run->since ? ko_now_ns() : 0;
-
-		rc = ko_rounds[run->desc.coll](run, k, src, dst);
-		ko_trace_add(run->comm->trace, KO_TRACE_ROUND, since, k, NULL);
-	}
-	return rc;
-}
-
 static int perform(struct ko_run *run, const void *src, void *dst)
 {
-	enum ko_way way = KO_NO_WAY;
-	int rc = run->offers ? ko_direct(run, src, dst, &way) : 0;
+	int rc = run->offers ? ko_algorithm_table[run->tried]->agree(run, src, dst) : 0;
 
-	if (rc < 0 || way != KO_NO_WAY)
+	if (rc < 0)
 		return rc;
-	switch (run->algorithm) {
-	case KO_BOARD: return ko_oneshot(run, src, dst);
-	case KO_EXCHANGE: return ko_exchange(run, src, dst);
-	default: return go_round(run, src, dst);
-	}
+	if (rc > 0)
+		run->algorithm = run->tried;
+	return ko_algorithm_table[run->algorithm]->run(run, src, dst);
 }
 
 int ko_collective(const struct ko_call *call, const struct ko_reducer *red)

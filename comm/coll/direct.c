@@ -1,6 +1,7 @@
 /* See direct.h. */
 #include "comm/coll/direct.h"
 
+#include "comm/coll/ring.h"
 #include "comm/core/learn.h"
 #include "comm/memory/board.h"
 #include "comm/memory/cma.h"
@@ -151,8 +152,6 @@ static void adopt(struct ko_run *run, const struct choice *choice)
 	run->way = choice->way;
 	run->giver_in_place = choice->in_place;
 	run->shared = choice->shared;
-	if (choice->way != KO_NO_WAY)
-		run->algorithm = KO_DIRECT;
 	/* Ranks write to others' dst too, which nobody has read, unless the result of a reduction replaces it. */
 	if (choice->way == KO_BY_WINDOW && (coll == KO_BROADCAST || coll == KO_REDUCE))
 		run->written = coll == KO_REDUCE && choice->in_place ? 0 : run->plan.count * run->size;
@@ -393,21 +392,53 @@ static int broadcast(const struct direct *d)
 	return given && rc == 0 ? sync(d->run) : rc;
 }
 
-static int perform(const struct direct *d)
-{
-	int rc;
+/* ---- When ----------------------------------------------------------------------------------------------- */
 
-	switch ((enum ko_coll)d->run->desc.coll) {
-	case KO_ALL_REDUCE: rc = all_reduce(d); break;
-	case KO_REDUCE_SCATTER: rc = reduce_scatter(d); break;
-	case KO_ALL_GATHER: rc = all_gather(d); break;
-	case KO_REDUCE: return reduce(d);
-	default: return broadcast(d);
-	}
-	return rc < 0 ? rc : sync(d->run);
+/* A barrier has no buffers. */
+static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+{
+	(void)nranks;
+	return coll != KO_BARRIER && (windows || costs->read_bytes_per_ns > 0) ? UINT64_MAX : 0;
 }
 
-int ko_direct(struct ko_run *run, const void *src, void *dst, enum ko_way *way)
+/* Turns, and bytes that are read or written, as a share of the vector, until the last rank has its result. In plain memory
+ * each piece costs a call of the system. If all ranks read or write each other's plain memory at a time, their calls hold
+ * each other up in the system. That costs about two turns for reading, and two for writing. */
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+{
+	double n = nranks, turns = 2, crossings, calls = n - 1;
+
+	switch (coll) {
+	case KO_ALL_REDUCE:
+		turns = windows ? 2 : 6;
+		crossings = 2 * (n - 1) / n;
+		calls = 2 * (n - 1);
+		break;
+	case KO_REDUCE_SCATTER:
+	case KO_ALL_GATHER:
+		turns = windows ? 2 : 4;
+		crossings = (n - 1) / n;
+		break;
+	case KO_BROADCAST:
+		crossings = 1;
+		calls = 1;
+		break;
+	default: crossings = windows ? 1 : n - 1; break; /* of reduce */
+	}
+	if (windows)
+		return (struct ko_estimate){ turns * costs->turn_ns, crossings / costs->bytes_per_ns };
+	return (struct ko_estimate){ turns * costs->turn_ns + calls * costs->read_ns,
+				     crossings / costs->read_bytes_per_ns };
+}
+
+static bool takes(const struct ko_run *run)
+{
+	(void)run;
+	return true;
+}
+
+/* In a turn of their own all ranks report where their buffers are. */
+static int agree(struct ko_run *run, const void *src, void *dst)
 {
 	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn };
 	struct choice choice = { .way = KO_NO_WAY };
@@ -418,12 +449,74 @@ int ko_direct(struct ko_run *run, const void *src, void *dst, enum ko_way *way)
 	if (rc == 0)
 		choice = choose(&d);
 	ko_turn_end(run);
-	*way = choice.way;
 	if (rc < 0)
 		return rc;
 	adopt(run, &choice);
-	if (choice.way == KO_NO_WAY)
-		return 0;
-	ko_learn_stores(run);
-	return perform(&d);
+	return choice.way != KO_NO_WAY;
 }
+
+/* The offers are those of the turn before this one, in which the ranks agreed. */
+static int perform(struct ko_run *run, const void *src, void *dst)
+{
+	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn - 1 };
+	int rc;
+
+	ko_learn_stores(run);
+	switch ((enum ko_coll)run->desc.coll) {
+	case KO_ALL_REDUCE: rc = all_reduce(&d); break;
+	case KO_REDUCE_SCATTER: rc = reduce_scatter(&d); break;
+	case KO_ALL_GATHER: rc = all_gather(&d); break;
+	case KO_REDUCE: return reduce(&d);
+	default: return broadcast(&d);
+	}
+	return rc < 0 ? rc : sync(run);
+}
+
+struct ko_model ko_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root,
+				struct ko_direct_way way)
+{
+	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n, all = p->count;
+	size_t share = ko_plan_share(p, rank, nranks).n, given = way.shared ? all / (size_t)nranks : 0;
+
+	switch (coll) {
+	case KO_REDUCE_SCATTER: return (struct ko_model){ 0, others * own };
+	case KO_ALL_GATHER:
+		return way.windows ? (struct ko_model){ others * own, 0 } : (struct ko_model){ 0, all - own };
+	case KO_ALL_REDUCE: return (struct ko_model){ others * own, others * own };
+	case KO_BROADCAST: /* in place root's dst has it */
+		if (!way.windows)
+			return rank == root ? (struct ko_model){ others * given, 0 }
+					    : (struct ko_model){ 0, all - given };
+		return (struct ko_model){ (others - (way.in_place && rank != root)) * share,
+					  rank == root ? 0 : share };
+	case KO_REDUCE:
+		if (!way.windows && !way.shared)
+			return (struct ko_model){ 0, rank == root ? others * all : 0 };
+		return (struct ko_model){ rank == root ? 0 : share, others * share };
+	default: return (struct ko_model){ 0, 0 };
+	}
+}
+
+static struct ko_model model(const struct ko_run *run)
+{
+	const struct kolo_comm *c = run->comm;
+	const struct ko_direct_way way = { .windows = run->way == KO_BY_WINDOW,
+					   .in_place = run->giver_in_place,
+					   .shared = run->shared };
+
+	return ko_direct_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks, run->desc.root,
+			       way);
+}
+
+const struct ko_algorithm_ops ko_direct_ops = {
+	.name = "direct",
+	.what = "each rank reads and writes the others' buffers where they are",
+	.order = KO_ORDER_OF_RING,
+	.reach = KO_SHARED_MEMORY,
+	.end = end,
+	.cost = cost,
+	.takes = takes,
+	.agree = agree,
+	.run = perform,
+	.model = model,
+};

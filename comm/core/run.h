@@ -35,11 +35,12 @@ struct ko_run {
 	struct ko_reducer red; /* what a reduction does; a barrier's is empty */
 	struct ko_plan plan;
 	const struct ko_moves *moves; /* what its rounds are made of (comm/coll/moves.h) */
-	enum ko_algorithm algorithm;  /* KO_DIRECT only once all ranks have agreed on it */
-	/* A collective: all ranks try to agree on KO_DIRECT. Messages: plain memory goes by
-	 * rendezvous */
+	enum ko_algorithm algorithm;  /* what does it; if `tried` is agreed on, that is put here */
+	enum ko_algorithm tried;      /* if `offers` */
+	/* A collective: the ranks offer their buffers and try to agree on `tried`. Messages: plain
+	 * memory goes by rendezvous */
 	bool offers;
-	bool may_read;   /* a collective: KO_DIRECT may read plain memory, too */
+	bool may_read;   /* a collective: `tried` may read plain memory, too */
 	enum ko_way way; /* how KO_DIRECT, or rendezvous in plain memory, gets at buffers */
 	/* By CMA: the root of a broadcast writes a share to each rank, or each rank adds up a share
 	 * of a reduce */

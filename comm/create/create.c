@@ -8,6 +8,7 @@
 #include "comm/base/env.h"
 #include "comm/base/error.h"
 #include "comm/bootstrap/launcher.h"
+#include "comm/coll/algorithms.h"
 #include "comm/coll/bruck.h"
 #include "comm/core/edges.h"
 #include "comm/core/transports.h"
@@ -135,9 +136,9 @@ static void log_choices(const struct kolo_comm *c)
 		       "but direct from %llu bytes on in memory of kolo_alloc, from %llu on in other memory",
 		       c->agreed.costs.hop_ns / 1e3, c->agreed.costs.bytes_per_ns,
 		       c->agreed.costs.turn_ns / 1e3, c->agreed.costs.read_bytes_per_ns,
-		       (unsigned long long)c->agreed.algorithms.board_end[KO_ALL_REDUCE],
-		       (unsigned long long)c->agreed.algorithms.window_begin[KO_ALL_REDUCE],
-		       (unsigned long long)c->agreed.algorithms.read_begin[KO_ALL_REDUCE]);
+		       (unsigned long long)c->agreed.algorithms.any[KO_BOARD][KO_ALL_REDUCE].end,
+		       (unsigned long long)c->agreed.algorithms.windows[KO_DIRECT][KO_ALL_REDUCE].begin,
+		       (unsigned long long)c->agreed.algorithms.any[KO_DIRECT][KO_ALL_REDUCE].begin);
 }
 
 /* Opens the trace: one file for all ranks of a host. Its name is made of what they all know. */
@@ -175,34 +176,36 @@ static int choose_spins(const struct kolo_comm *c)
 	return cpus && ranks > cpus ? 0 : SPINS; /* cpus 0: not known */
 }
 
-/* Board and direct need memory that all ranks share. */
-static int check_algorithm(const struct kolo_comm *c)
+/* `forced` is the algorithm that rank 0 named; NULL: none. Some need memory that all ranks share. */
+static int check_algorithm(const struct kolo_comm *c, const struct ko_algorithm_ops *forced)
 {
-	const char *name = c->table[0].algorithm;
-
-	if (!c->spread || (strcmp(name, "board") != 0 && strcmp(name, "direct") != 0))
+	if (!c->spread || !forced || forced->reach != KO_SHARED_MEMORY)
 		return 0;
 	return ko_fail(KOLO_ENOTSUP,
 		       "rank %d: algorithm '%s' is for ranks of one host, and these are on several", c->rank,
-		       name);
+		       forced->name);
+}
+
+/* Links of Bruck's all-gather are for exchanges alone. */
+static int connect_bruck(struct kolo_comm *c, const struct ko_algorithm_ops *forced)
+{
+	return !forced || forced == ko_algorithm_table[KO_EXCHANGE] ? ko_bruck_connect(c) : 0;
 }
 
 int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 {
-	const char *algorithm = c->table[0].algorithm;
+	const struct ko_algorithm_ops *forced;
 	int64_t lanes;
 	int rc;
 
 	if (ko_env_get(KO_ENV_LANES, &lanes) < 0)
 		return KOLO_EINVAL;
 	c->lanes->kept = (int)lanes;
-	if (!ko_algorithm_known(algorithm))
-		return ko_fail(KOLO_ENOTSUP,
-			       "no algorithm called '%.11s'; this build has: ring, board, exchange, direct",
-			       algorithm);
+	if ((rc = ko_algorithm_find(c->table[0].algorithm, &forced)) < 0)
+		return rc;
 	c->spins = choose_spins(c);
-	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c)) < 0 ||
-	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = ko_bruck_connect(c)) < 0 ||
+	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||
+	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = connect_bruck(c, forced)) < 0 ||
 	    (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;

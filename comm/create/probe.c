@@ -3,9 +3,10 @@
 #include "comm/create/probe.h"
 
 #include "comm/base/clock.h"
+#include "comm/coll/algorithms.h"
 #include "comm/coll/bruck.h"
+#include "comm/coll/exchange.h"
 #include "comm/coll/moves.h"
-#include "comm/coll/oneshot.h"
 #include "comm/core/edges.h"
 #include "comm/memory/board.h"
 #include "comm/memory/cma.h"
@@ -240,7 +241,8 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.read_bytes_per_ns = c->roster->post[0].read_bytes_per_ns;
 	out->costs.crowded = c->spins == 0;
 	out->costs.network = is_network(c);
-	out->costs.exchange_room = ko_oneshot_room(c);
+	out->costs.board_room = ko_board_room(c->nranks);
+	out->costs.exchange_room = ko_exchange_room(c);
 	out->costs.exchange_hops = ko_bruck_hops(c);
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {
@@ -251,7 +253,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 		if (post->read_ns > out->costs.read_ns)
 			out->costs.read_ns = post->read_ns;
 	}
-	ko_algorithm_decide(c->table[0].algorithm, &out->costs, c->nranks, ko_board_room(c->nranks),
+	ko_algorithm_decide(ko_algorithm_table, c->table[0].algorithm, &out->costs, c->nranks,
 			    &out->algorithms);
 }
 

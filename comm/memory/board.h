@@ -1,6 +1,6 @@
 /* The board: memory that all ranks of a host share, for vectors too small to go round a ring. Each
  * rank writes its vector into a cell of its own. The ranks that need it read it there.
- * comm/coll/oneshot.c has the collectives that use it, turns.h the waiting.
+ * comm/coll/board.c has the collectives that use it, turns.h the waiting.
  *
  * A turn is one operation on the board. Each rank has 16 cells and uses the next one in each turn.
  * Three would be safe. More are faster: a cell that the first-level cache has dropped before it is

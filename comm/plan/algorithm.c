@@ -1,66 +1,16 @@
-/* The cost model of the ring, the board, direct access and the exchange, and the table of sizes that follows from it
- * (ko_algorithm_decide). See algorithm.h. */
+/* Which algorithm runs at which size: ko_algorithm_decide compares the times that the rows of the table estimate. */
 #include "comm/plan/algorithm.h"
 
 #include <math.h>
 #include <string.h>
 
-int ko_algorithm_known(const char *name)
-{
-	return !*name || strcmp(name, "ring") == 0 || strcmp(name, "board") == 0 ||
-	       strcmp(name, "direct") == 0 || strcmp(name, "exchange") == 0;
-}
-
-/* Round the ring a collective of K bytes costs hops * hop_ns + K * crossings / bytes_per_ns. Crossings are the bytes, as a
- * share of K, that are written for another rank or read from another, one after the other until the last rank has its
- * result. On the board and directly hops are turns, of turn_ns. What the system reads or writes costs calls *
- * read_ns + K * crossings / read_bytes_per_ns. */
-struct cost {
-	double hops, crossings;
-	double calls; /* of the system, to read or write */
-};
-
-static struct cost ring_cost(enum ko_coll coll, double n)
-{
-	switch (coll) {
-	case KO_ALL_REDUCE: return (struct cost){ 2 * (n - 1), 4 * (n - 1) / n, 0 };
-	case KO_REDUCE_SCATTER:
-	case KO_ALL_GATHER: return (struct cost){ n - 1, 2 * (n - 1) / n, 0 };
-	case KO_BROADCAST: /* a message of one slot is all in one rank of the chain, then all in the next */
-	case KO_REDUCE: return (struct cost){ n - 1, 2 * (n - 1), 0 };
-	default: return (struct cost){ n - 1, 0, 0 };
-	}
-}
-
-static struct cost board_cost(enum ko_coll coll, double n)
-{
-	switch (coll) {
-	case KO_ALL_REDUCE: return (struct cost){ 1, 1 + (n - 1), 0 };
-	case KO_REDUCE_SCATTER: return (struct cost){ 1, 1 + (n - 1) / n, 0 };
-	case KO_ALL_GATHER: return (struct cost){ 1, 1 / n + (n - 1) / n, 0 };
-	case KO_BROADCAST: return (struct cost){ 1, 2, 0 };
-	case KO_REDUCE: return (struct cost){ 1, n, 0 };
-	default: return (struct cost){ 1, 0, 0 };
-	}
-}
-
-/* Where all ranks read or write each other's plain memory at a time their calls hold each other up in the system, which
- * costs about two turns for either. */
-static struct cost direct_cost(enum ko_coll coll, double n, bool windows)
-{
-	switch (coll) {
-	case KO_ALL_REDUCE: return (struct cost){ windows ? 2 : 6, 2 * (n - 1) / n, 2 * (n - 1) };
-	case KO_REDUCE_SCATTER:
-	case KO_ALL_GATHER: return (struct cost){ windows ? 2 : 4, (n - 1) / n, n - 1 };
-	case KO_BROADCAST: return (struct cost){ 2, 1, 1 };
-	case KO_REDUCE: return (struct cost){ 2, windows ? 1 : n - 1, n - 1 };
-	default: return (struct cost){ 2, 0, 0 };
-	}
-}
-
-/* A cost as a line over K. */
-struct line {
-	double fixed, slope;
+/* What is decided: one collective, for one table. */
+struct question {
+	const struct ko_algorithm_ops *const *table;
+	const struct ko_algorithm_ops *forced; /* the row that the user named; NULL: none */
+	const struct ko_costs *costs;
+	int nranks;
+	enum ko_coll coll;
 };
 
 static double lesser(double a, double b)
@@ -73,8 +23,8 @@ static double larger(double a, double b)
 	return a > b ? a : b;
 }
 
-/* From how many bytes on is `a` cheaper than `b`? */
-static double crossing(struct line a, struct line b)
+/* The bytes from which on `a` is cheaper than `b`. */
+static double crossing(struct ko_estimate a, struct ko_estimate b)
 {
 	if (a.slope >= b.slope)
 		return a.fixed < b.fixed ? 0 : HUGE_VAL;
@@ -86,105 +36,128 @@ static uint64_t whole_bytes(double bytes)
 	return bytes < 1e18 ? (uint64_t)bytes + (bytes > (double)(uint64_t)bytes) : UINT64_MAX;
 }
 
-/* The most bytes of a whole vector for which a cell has room. */
-static uint64_t most_bytes(enum ko_coll coll, int nranks, size_t room)
+static uint64_t end_of(const struct question *q, const struct ko_algorithm_ops *row, bool windows)
 {
-	return coll == KO_ALL_GATHER ? room * (uint64_t)nranks : room;
+	return row->end(q->coll, q->costs, q->nranks, windows);
 }
 
-/* Bytes from which on reading is tried, whatever was measured: operations will tell. */
-enum { LARGE = 1 << 20 };
-
-/* Where the collective goes from one algorithm to another, `most` bytes at most through the board. */
-struct ends {
-	uint64_t board, read, window;
-};
-
-static struct ends find_ends(enum ko_coll coll, const struct ko_costs *costs, int nranks, uint64_t most)
+static struct ko_estimate cost_of(const struct question *q, const struct ko_algorithm_ops *row, bool windows)
 {
-	struct cost r = ring_cost(coll, nranks), b = board_cost(coll, nranks);
-	struct cost w = direct_cost(coll, nranks, true), p = direct_cost(coll, nranks, false);
-	double turn = costs->turn_ns, rate = costs->bytes_per_ns;
-	struct line ring = { r.hops * costs->hop_ns, r.crossings / rate };
-	struct line board = { b.hops * turn, b.crossings / rate };
-	struct line window = { w.hops * turn, w.crossings / rate };
-	struct line read = { p.hops * turn + p.calls * costs->read_ns,
-			     p.crossings / costs->read_bytes_per_ns };
-	double end = lesser(crossing(ring, board), (double)most + 1), from;
-	struct ends out = { .read = UINT64_MAX };
+	return row->cost(q->coll, q->costs, q->nranks, windows);
+}
 
-	out.window = whole_bytes(larger(crossing(window, ring), lesser(crossing(window, board), end)));
-	if (costs->read_bytes_per_ns > 0) {
-		from = lesser(larger(crossing(read, ring), lesser(crossing(read, board), end)), LARGE);
-		out.read = whole_bytes(from);
-		end = lesser(end, from);
+/* Is the row a choice? With one rank there is none. A named algorithm that needs shared memory may be unable to do a barrier. Another one that needs
+ * shared memory does it then. */
+static bool competes(const struct question *q, const struct ko_algorithm_ops *row)
+{
+	if (q->nranks == 1)
+		return false;
+	if (!q->forced)
+		return row->reach == KO_ANYWHERE || (row->reach == KO_NETWORK) == q->costs->network;
+	if (q->coll == KO_BARRIER && q->forced->reach == KO_SHARED_MEMORY)
+		return row->reach == KO_SHARED_MEMORY;
+	return row == q->forced;
+}
+
+/* The bytes from which on row `k`, which has no `agree`, is no longer best among those without `agree`. A barrier has no
+ * bytes, and takes the first row that can do it. */
+static double find_end(const struct question *q, int k)
+{
+	const struct ko_algorithm_ops *row = q->table[k];
+	uint64_t most = competes(q, row) ? end_of(q, row, false) : 0;
+	double end = (double)most;
+
+	if (k == KO_RING)
+		return HUGE_VAL;
+	for (int b = 0; b < KO_NALGORITHMS && most && q->coll != KO_BARRIER; b++) {
+		const struct ko_algorithm_ops *other = q->table[b];
+
+		if ((b == KO_RING || b > k) && !other->agree && competes(q, other) && end_of(q, other, false))
+			end = lesser(end, crossing(cost_of(q, other, false), cost_of(q, row, false)));
 	}
-	out.board = whole_bytes(end);
-	return out;
+	return end;
 }
 
-/* Between two ranks: in slots half of the writing goes on while what was written before is read; an offer is made, and ended. */
-static void decide_offers(const char *name, const struct ko_costs *costs, struct ko_algorithms *out)
+/* The bytes from which on the row, which has an `agree`, is better than whichever of the others would run. In plain memory
+ * it is tried from LARGE bytes on, whatever was measured: later operations show what is better (learn.h). */
+static double find_begin(const struct question *q, const struct ko_algorithm_ops *row, bool windows)
+{
+	enum { LARGE = 1 << 20 };
+	double begin = 0;
+
+	if (!competes(q, row) || !end_of(q, row, windows))
+		return HUGE_VAL;
+	if (q->forced)
+		return 1;
+	for (int k = 0; k < KO_NALGORITHMS; k++) {
+		const struct ko_algorithm_ops *other = q->table[k];
+
+		if (!other->agree && competes(q, other))
+			begin = larger(begin,
+				       lesser(crossing(cost_of(q, row, windows), cost_of(q, other, false)),
+					      find_end(q, k)));
+	}
+	return windows ? begin : lesser(begin, LARGE);
+}
+
+/* Decides about one collective. */
+static void decide_ranges(const struct question *q, struct ko_algorithms *out)
+{
+	double tried = HUGE_VAL;
+
+	for (int k = 0; k < KO_NALGORITHMS; k++) {
+		struct ko_sizes *any = &out->any[k][q->coll], *windows = &out->windows[k][q->coll];
+		double begin;
+
+		*any = *windows = (struct ko_sizes){ UINT64_MAX, UINT64_MAX };
+		if (!q->table[k]->agree)
+			continue;
+		begin = find_begin(q, q->table[k], false);
+		tried = lesser(tried, begin);
+		any->begin = whole_bytes(begin);
+		windows->begin = whole_bytes(find_begin(q, q->table[k], true));
+	}
+	for (int k = 0; k < KO_NALGORITHMS; k++)
+		if (!q->table[k]->agree)
+			out->any[k][q->coll] = (struct ko_sizes){
+				0, whole_bytes(k == KO_RING ? HUGE_VAL : lesser(find_end(q, k), tried))
+			};
+}
+
+/* Decides about messages between two ranks. In slots half of the writing goes on while what was written before is read. A
+ * rendezvous costs two turns: one to begin it, and one to end it. */
+static void decide_messages(const struct ko_algorithm_ops *forced, const struct ko_costs *costs,
+			    struct ko_algorithms *out)
 {
 	double turn = costs->turn_ns, byte = 1 / costs->bytes_per_ns;
-	struct line slots = { turn, 1.5 * byte }, window = { 2 * turn, byte / 2 };
-	struct line read = { 2 * turn + costs->read_ns, 1 / costs->read_bytes_per_ns };
-	bool can_read = costs->read_bytes_per_ns > 0, force = strcmp(name, "direct") == 0;
-	/* Nothing is learnt of messages. From here on they fill their lane and wait for the receiver anyway. */
+	struct ko_estimate slots = { turn, 1.5 * byte }, window = { 2 * turn, byte / 2 };
+	struct ko_estimate read = { 2 * turn + costs->read_ns, 1 / costs->read_bytes_per_ns };
+	bool can_read = costs->read_bytes_per_ns > 0, must = forced && forced->agree;
+	/* Longer messages fill their lane and wait for the receiver anyway. */
 	uint64_t large = costs->lane_bytes + 1;
 
 	out->rndv_begin = out->rndv_window_begin = UINT64_MAX;
-	if ((*name != 0 || costs->network) && !force)
+	if ((forced || costs->network) && !must)
 		return;
-	out->rndv_window_begin = force ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
-	if (can_read && costs->crowded && !force) /* what fits into a lane need not wait */
+	out->rndv_window_begin = must ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
+	if (can_read && costs->crowded && !must) /* what fits into a lane need not wait */
 		out->rndv_begin = large;
 	else if (can_read)
-		out->rndv_begin = force ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
+		out->rndv_begin = must ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
 }
 
-/* Half of an all-reduce's hops round the ring, or fewer, and whole vectors; a barrier needs fewer with shortcuts only. Where
- * there is shared memory the board is better. */
-static uint64_t exchange_end(enum ko_coll coll, const char *name, const struct ko_costs *costs, int nranks)
+void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS], const char *name,
+			 const struct ko_costs *costs, int nranks, struct ko_algorithms *out)
 {
-	bool forced = strcmp(name, "exchange") == 0;
-	double n = nranks, most = (double)costs->exchange_room + 1;
-	struct cost r = ring_cost(KO_ALL_REDUCE, n);
-	struct line ring = { r.hops * costs->hop_ns, r.crossings / costs->bytes_per_ns };
-	struct line whole = { (double)costs->exchange_hops * costs->hop_ns,
-			      2 * (n - 1) / costs->bytes_per_ns };
+	struct question q = { .table = table, .costs = costs, .nranks = nranks };
 
-	if (nranks == 1 || !(forced || (*name == 0 && costs->network)))
-		return 0;
-	if (coll == KO_ALL_REDUCE)
-		return forced ? (uint64_t)most : whole_bytes(lesser(crossing(ring, whole), most));
-	return coll == KO_BARRIER && costs->exchange_hops < nranks - 1;
-}
-
-void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,
-			 struct ko_algorithms *out)
-{
-	bool board =
-		(*name == 0 && !costs->network) || strcmp(name, "board") == 0 || strcmp(name, "direct") == 0;
-
-	out->must_read = strcmp(name, "direct") == 0;
-	decide_offers(name, costs, out);
-	for (int k = 0; k < KO_NCOLLS; k++) {
-		enum ko_coll coll = (enum ko_coll)k;
-		uint64_t most = most_bytes(coll, nranks, room);
-		struct ends e = { 0, UINT64_MAX, UINT64_MAX };
-
-		if (nranks > 1 && *name == 0 && !costs->network)
-			e = find_ends(coll, costs, nranks, most);
-		else if (nranks > 1 && strcmp(name, "board") == 0)
-			e.board = most + 1;
-		else if (nranks > 1 && out->must_read)
-			e = (struct ends){ 0, costs->read_bytes_per_ns > 0 ? 1 : UINT64_MAX, 1 };
-		if (coll == KO_BARRIER) /* of no bytes */
-			e = (struct ends){ board && nranks > 1, UINT64_MAX, UINT64_MAX };
-		out->board_end[k] = e.board;
-		out->exchange_end[k] = exchange_end(coll, name, costs, nranks);
-		out->read_begin[k] = e.read;
-		out->window_begin[k] = e.window;
+	for (int k = 0; k < KO_NALGORITHMS; k++)
+		if (strcmp(name, table[k]->name) == 0)
+			q.forced = table[k];
+	out->must_read = q.forced && q.forced->agree;
+	decide_messages(q.forced, costs, out);
+	for (int coll = 0; coll < KO_NCOLLS; coll++) {
+		q.coll = (enum ko_coll)coll;
+		decide_ranges(&q, out);
 	}
 }

@@ -1,49 +1,107 @@
-/* Which algorithm runs. All ranks use the same table, which rank 0 makes when the communicator is made; it is an
- * estimate of costs from what the links were measured to do, and pure arithmetic. */
+/* What an algorithm is, and which one runs at which size. Rank 0 decides that once, when the communicator is made, and
+ * all ranks use its table. The decision compares estimated times. It is pure: numbers in, numbers out.
+ *
+ * An algorithm is a row of the table in comm/coll/algorithms.c. */
 #ifndef COMM_PLAN_ALGORITHM_H
 #define COMM_PLAN_ALGORITHM_H
 
 #include "comm/plan/coll.h"
+#include "comm/plan/plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum ko_algorithm { KO_RING, KO_BOARD, KO_DIRECT, KO_EXCHANGE, KO_NALGORITHMS };
+struct ko_run;
 
-/* What the ring, the board and the system can do. */
+/* The rows of the table. Row 0, the ring, does every collective at any size. The others stand in the order of the sizes
+ * for which they are better: those with the fewest hops first. */
+enum ko_algorithm { KO_RING, KO_BOARD, KO_EXCHANGE, KO_DIRECT, KO_NALGORITHMS };
+
+/* What was measured when the communicator was made. Times are in ns, rates in bytes per ns. */
 struct ko_costs {
-	double hop_ns;  /* of a small message from a rank to its next */
-	double turn_ns; /* of one of everyone's on the board */
-	double bytes_per_ns; /* of writing a message of some KiB, and of reading it then, in the mean of the edges */
-	/* Of reading another rank's plain memory: a system call, and large pieces; 0: not all may */
+	double hop_ns;       /* of a small message from a rank to its next */
+	double turn_ns;      /* of a turn on the board, in which every rank gives a small message */
+	double bytes_per_ns; /* of a message of some KiB: written by one rank, then read by the next; the mean */
+	/* Reading another rank's plain memory: of the system call, and the rate of large pieces. Rate 0: not every rank may */
 	double read_ns, read_bytes_per_ns;
-	bool crowded; /* there are more ranks than processors: who waits for another one waits for its turn there */
-	bool network;           /* bytes are to go through links that are no shared memory */
-	uint64_t exchange_room; /* bytes of a vector of which everyone can hold everyone's, */
-	int64_t exchange_hops;  /* and hops until everyone does */
+	bool crowded; /* there are more ranks than processors: a rank that waits gives its processor away */
+	bool network; /* all bytes are to go through links that are no shared memory */
+	uint64_t board_room;    /* bytes of a payload that a cell of the board holds */
+	uint64_t exchange_room; /* bytes of a vector of which every rank can hold everyone's */
+	int64_t exchange_hops;  /* until every rank has everyone's vector */
 	uint64_t lane_bytes;    /* of a message between two ranks that the slots between them hold */
 };
 
-/* By bytes of the whole vector. */
-struct ko_algorithms {
-	/* Shorter vectors use the board, longer ones the ring, unless they are done directly */
-	uint64_t board_end[KO_NCOLLS];
-	/* Below it an exchange instead of the ring: all-reduces, and barriers; 0 for all others */
-	uint64_t exchange_end[KO_NCOLLS];
-	uint64_t read_begin[KO_NCOLLS];   /* from here on in any memory, UINT64_MAX: never; */
-	uint64_t window_begin[KO_NCOLLS]; /* from here on in windows */
-	/* A message between two ranks, from here on, is offered instead of put into slots: plain memory, windows */
-	uint64_t rndv_begin, rndv_window_begin;
-	bool must_read; /* where it may: the caller wants so */
+/* An estimated time in ns, as a line over the bytes of the whole vector. */
+struct ko_estimate {
+	double fixed, slope;
 };
 
-/* Is it the name of one? "" is the best. */
-int ko_algorithm_known(const char *name);
+/* Between which ranks an algorithm is a choice. */
+enum ko_reach {
+	KO_ANYWHERE,
+	KO_SHARED_MEMORY, /* it needs memory that all ranks share: they are on one host */
+	KO_NETWORK,       /* it runs anywhere, and is better only if bytes go through a network */
+};
 
-/* The table for nranks with cells of `room` bytes. `name` forces an algorithm where it can run: the board takes
- * what fits into a cell. */
-void ko_algorithm_decide(const char *name, const struct ko_costs *costs, int nranks, size_t room,
-			 struct ko_algorithms *out);
+/* One algorithm. Only `agree` may be NULL. */
+struct ko_algorithm_ops {
+	const char *name; /* for --algorithm and kolo_algorithm_get */
+	const char *what; /* how data moves, in a line */
+	const char
+		*order; /* in which elements are added; algorithms with the same order give the same bits */
+	enum ko_reach reach;
+	bool drains; /* it sends through the ring's links, which are drained when it is over */
+
+	/* For the decision: pure. `windows`: all buffers lie in windows (kolo_alloc), otherwise in any memory. */
+
+	/* Vectors of fewer bytes than this can be done; 0: the collective cannot. A barrier has 0 bytes. */
+	uint64_t (*end)(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows);
+	/* The time of a collective other than a barrier that can be done. */
+	struct ko_estimate (*cost)(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows);
+
+	/* For an operation under way: run.h. */
+
+	/* Can it be done, besides its size? All ranks answer alike. */
+	bool (*takes)(const struct ko_run *run);
+	/* All ranks agree, in this operation, whether it can be done: it depends on where their buffers are. Returns 1 if
+	 * so, 0 if another algorithm must do it, or an error of `run`. NULL: the size and `takes` alone decide. */
+	int (*agree)(struct ko_run *run, const void *src, void *dst);
+	/* Does all of the collective; src and dst are those of the public call. Blocks. Errors: those of ko_wait, and of
+	 * links or system calls. */
+	int (*run)(struct ko_run *run, const void *src, void *dst);
+	/* Elements that this rank has sent and received, by formula; what is counted must be equal to it. */
+	struct ko_model (*model)(const struct ko_run *run);
+};
+
+/* Sizes of the whole vector in bytes: begin <= size < end. None if begin == end. */
+struct ko_sizes {
+	uint64_t begin, end;
+};
+
+/* What was decided. */
+struct ko_algorithms {
+	/* When it runs. Ranges may overlap: see ko_algorithm_decide. */
+	struct ko_sizes any[KO_NALGORITHMS][KO_NCOLLS]; /* with buffers in any memory */
+	struct ko_sizes windows[KO_NALGORITHMS]
+			       [KO_NCOLLS]; /* with all in windows; only of rows with `agree` */
+	/* A message between two ranks is a rendezvous from so many bytes on, in plain memory and in windows. Shorter ones go
+	 * through slots. UINT64_MAX: never */
+	uint64_t rndv_begin, rndv_window_begin;
+	bool must_read; /* plain memory is read whenever that is possible: the user named an algorithm that does so */
+};
+
+/* Decides for nranks ranks. `name` is that of a row, which then runs wherever it can; "": the best one runs.
+ *
+ * A row with `agree` is tried first, in its ranges. After that the first of rows 1, 2, .. without `agree` runs that has
+ * the size in its range and `takes` the operation. What is left goes round the ring, whose range has all sizes. */
+void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS], const char *name,
+			 const struct ko_costs *costs, int nranks, struct ko_algorithms *out);
+
+static inline bool ko_sizes_have(struct ko_sizes range, uint64_t bytes)
+{
+	return bytes >= range.begin && bytes < range.end;
+}
 
 #endif

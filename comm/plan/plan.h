@@ -4,7 +4,6 @@
 #define COMM_PLAN_PLAN_H
 
 #include "comm/plan/coll.h"
-#include "comm/plan/ring.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,28 +62,9 @@ static inline struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
 /* The part of `block` that is handled in `round`; n is 0 if nothing is left of the block. */
 struct ko_piece ko_plan_piece(const struct ko_plan *p, int block, size_t round);
 
-/* How many elements `rank` sends and receives in a collective, by formula. A test compares it with
- * what the links count. ko_plan_model is for collectives through the ring. */
+/* Elements that a rank sends and receives in an operation. */
 struct ko_model {
 	size_t sent, received;
 };
-struct ko_model ko_plan_model(const struct ko_plan *p, enum ko_coll coll, int rank,
-			      const struct ko_ring *ring, int root);
-
-/* The elements of an all-reduce in which whole vectors travel around the ring. */
-struct ko_model ko_plan_exchange_model(const struct ko_plan *p, int nranks);
-
-/* The elements of a collective through the board: sent is what `rank` writes into its own cell,
- * received is what it reads in the others' cells. */
-struct ko_model ko_plan_board_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
-				    int root);
-
-/* The elements of a direct collective, without slots or cells: sent is what `rank` writes into
- * others' buffers, received is what it reads there.
- *   windows    the buffers are in windows; else in plain memory
- *   in_place   of a broadcast: src and dst are the same
- *   shared     in plain memory: each rank does a share of the broadcast or reduce */
-struct ko_model ko_plan_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
-				     int root, bool windows, bool in_place, bool shared);
 
 #endif

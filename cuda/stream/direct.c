@@ -5,6 +5,8 @@
 #include "cuda/stream/direct.h"
 #include "cuda/gpu/window.h"
 
+#include "comm/coll/direct.h"
+
 #include <stddef.h>
 
 /* Bytes that a root alone may move to, or from, all others: of more each rank moves its part, round
@@ -216,6 +218,6 @@ struct ko_model ko_gpu_direct_model(const struct ko_tape *t)
 
 	if (coll == KO_BROADCAST) /* which root writes to all */
 		return (struct ko_model){ c->rank == t->run.desc.root ? others * t->run.plan.count : 0, 0 };
-	return ko_plan_direct_model(&t->run.plan, coll, c->rank, c->nranks, t->run.desc.root,
-				    coll != KO_REDUCE, false, false);
+	return ko_direct_model(&t->run.plan, coll, c->rank, c->nranks, t->run.desc.root,
+			       (struct ko_direct_way){ .windows = coll != KO_REDUCE });
 }

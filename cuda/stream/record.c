@@ -8,6 +8,7 @@
 #include "cuda/stream/moves.h"
 
 #include "comm/coll/collectives.h"
+#include "comm/coll/ring.h"
 #include "comm/core/wait.h"
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
@@ -105,7 +106,7 @@ static void count(const struct ko_tape *t)
 	else if (t->run.algorithm == KO_DIRECT)
 		model = ko_gpu_direct_model(t);
 	else
-		model = ko_plan_model(&t->run.plan, coll, c->rank, &c->ring, root);
+		model = ko_ring_model(&t->run.plan, coll, c->rank, &c->ring, root);
 
 	c->counters.model.sent += model.sent * t->run.size;
 	c->counters.model.received += model.received * t->run.size;

@@ -1,5 +1,6 @@
 /* The ring's arithmetic, tried for every rank, step, round and many counts. */
-#include "comm/plan/algorithm.h"
+#include "comm/coll/algorithms.h"
+#include "comm/coll/ring.h"
 #include "comm/plan/plan.h"
 #include "tests/lib/t.h"
 
@@ -221,8 +222,8 @@ static void check_models(const struct ko_ring *ring, enum ko_coll coll)
 		struct ko_plan p = ko_plan_make(coll, n, 1, ring->nranks, 4);
 
 		for (int rank = 0; rank < ring->nranks; rank++) {
-			struct ko_model m = ko_plan_model(&p, coll, rank, ring, 0);
-			struct ko_model of_next = ko_plan_model(&p, coll, ko_ring_next(ring, rank), ring, 0);
+			struct ko_model m = ko_ring_model(&p, coll, rank, ring, 0);
+			struct ko_model of_next = ko_ring_model(&p, coll, ko_ring_next(ring, rank), ring, 0);
 
 			CHECK(m.sent == count_sent(&p, coll, rank, ring) && m.sent == of_next.received);
 		}
@@ -254,7 +255,7 @@ static void an_all_reduce_sends_2k_n_minus_1_over_n(void **state)
 		struct ko_ring ring = make_ring(nranks, false);
 
 		for (int rank = 0; rank < nranks; rank++)
-			CHECK(ko_plan_model(&p, KO_ALL_REDUCE, rank, &ring, 0).sent ==
+			CHECK(ko_ring_model(&p, KO_ALL_REDUCE, rank, &ring, 0).sent ==
 			      2 * k * (size_t)(nranks - 1) / (size_t)nranks);
 	}
 }
@@ -267,8 +268,8 @@ static void broadcast_and_reduce_are_chains(void **state)
 	(void)state;
 	for (int root = 0; root < 5; root++) {
 		for (int rank = 0; rank < 5; rank++) {
-			struct ko_model b = ko_plan_model(&p, KO_BROADCAST, rank, &ring, root);
-			struct ko_model r = ko_plan_model(&p, KO_REDUCE, rank, &ring, root);
+			struct ko_model b = ko_ring_model(&p, KO_BROADCAST, rank, &ring, root);
+			struct ko_model r = ko_ring_model(&p, KO_REDUCE, rank, &ring, root);
 
 			CHECK(b.sent == (rank == ko_ring_prev(&ring, root) ? 0 : 100) &&
 			      b.received == (rank == root ? 0 : 100));
@@ -279,39 +280,46 @@ static void broadcast_and_reduce_are_chains(void **state)
 	ko_ring_free(&ring);
 }
 
+static struct ko_algorithms decide(const char *name, const struct ko_costs *costs, int nranks)
+{
+	struct ko_algorithms t;
+
+	ko_algorithm_decide(ko_algorithm_table, name, costs, nranks, &t);
+	return t;
+}
+
 /* The board saves hops and costs bytes: it is chosen up to where the one outweighs the other. */
 static void the_table_follows_from_costs(void **state)
 {
-	struct ko_costs slow_hops = { .hop_ns = 1e6, .bytes_per_ns = 10, .turn_ns = 1e6 },
-			few_bytes = { .hop_ns = 100, .bytes_per_ns = 10, .turn_ns = 100 };
+	struct ko_costs slow_hops = { .board_room = 4096, .hop_ns = 1e6, .bytes_per_ns = 10, .turn_ns = 1e6 },
+			few_bytes = { .board_room = 4096, .hop_ns = 100, .bytes_per_ns = 10, .turn_ns = 100 };
 	struct ko_algorithms t;
 
 	(void)state;
-	ko_algorithm_decide("", &slow_hops, 8, 4096, &t);
+	t = decide("", &slow_hops, 8);
 	for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
-		CHECK(t.board_end[coll] == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
+		CHECK(t.any[KO_BOARD][coll].end == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
 	/* 13 hops saved, (8 - 3.5) bytes more for each: 13 * 100 * 10 / 4.5. */
-	ko_algorithm_decide("", &few_bytes, 8, 4096, &t);
-	CHECK(t.board_end[KO_ALL_REDUCE] == 2889 && t.board_end[KO_BROADCAST] == 4097);
-	ko_algorithm_decide("", &few_bytes, 2, 4096, &t); /* no bytes more */
-	CHECK(t.board_end[KO_ALL_REDUCE] == 4097 && t.board_end[KO_REDUCE_SCATTER] == 0);
+	t = decide("", &few_bytes, 8);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 2889 && t.any[KO_BOARD][KO_BROADCAST].end == 4097);
+	t = decide("", &few_bytes, 2); /* no bytes more */
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 4097 && t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 0);
 	few_bytes.turn_ns = 50;
-	ko_algorithm_decide("", &few_bytes, 2, 4096, &t);
-	CHECK(t.board_end[KO_REDUCE_SCATTER] == 1001); /* 50 * 10 / (1.5 - 1) */
-	ko_algorithm_decide("ring", &slow_hops, 8, 4096, &t);
-	CHECK(t.board_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_BARRIER] == 0);
-	ko_algorithm_decide("board", &few_bytes, 8, 4096, &t);
-	CHECK(t.board_end[KO_ALL_REDUCE] == 4097);
-	ko_algorithm_decide("", &slow_hops, 1, 4096, &t);
-	CHECK(t.board_end[KO_ALL_REDUCE] == 0);
-	CHECK(ko_algorithm_known("direct") && ko_algorithm_known("") && ko_algorithm_known("board") &&
-	      !ko_algorithm_known("magic"));
+	t = decide("", &few_bytes, 2);
+	CHECK(t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 1001); /* 50 * 10 / (1.5 - 1) */
+	t = decide("ring", &slow_hops, 8);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0 && t.any[KO_BOARD][KO_BARRIER].end == 0);
+	t = decide("board", &few_bytes, 8);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 4097);
+	t = decide("", &slow_hops, 1);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0);
 }
 
 /* Without shared memory there is no board; an exchange saves hops and costs bytes. */
 static void a_network_has_exchanges_instead(void **state)
 {
-	struct ko_costs costs = { .hop_ns = 1000,
+	struct ko_costs costs = { .board_room = 4096,
+				  .hop_ns = 1000,
 				  .bytes_per_ns = 2,
 				  .turn_ns = 1,
 				  .read_ns = 1,
@@ -322,34 +330,36 @@ static void a_network_has_exchanges_instead(void **state)
 	struct ko_algorithms t;
 
 	(void)state;
-	ko_algorithm_decide("", &costs, 4, 4096, &t);
-	CHECK(t.exchange_end[KO_ALL_REDUCE] == 2000); /* 3 * 1000 * 2 / (6 - 3) */
-	CHECK(t.exchange_end[KO_BARRIER] == 0 && t.exchange_end[KO_BROADCAST] == 0); /* as many hops */
+	t = decide("", &costs, 4);
+	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 2000); /* 3 * 1000 * 2 / (6 - 3) */
+	CHECK(t.any[KO_EXCHANGE][KO_BARRIER].end == 0 &&
+	      t.any[KO_EXCHANGE][KO_BROADCAST].end == 0); /* as many hops */
 	for (int coll = KO_BARRIER; coll < KO_NCOLLS; coll++)
-		CHECK(t.board_end[coll] == 0 && t.read_begin[coll] == UINT64_MAX &&
-		      t.window_begin[coll] == UINT64_MAX);
+		CHECK(t.any[KO_BOARD][coll].end == 0 && t.any[KO_DIRECT][coll].begin == UINT64_MAX &&
+		      t.windows[KO_DIRECT][coll].begin == UINT64_MAX);
 	CHECK(t.rndv_begin == UINT64_MAX && t.rndv_window_begin == UINT64_MAX);
 	costs.exchange_hops = 2; /* with shortcuts */
-	ko_algorithm_decide("", &costs, 4, 4096, &t);
-	CHECK(t.exchange_end[KO_ALL_REDUCE] == 2667); /* 4 * 1000 * 2 / (6 - 3) */
-	CHECK(t.exchange_end[KO_BARRIER] == 1 && t.exchange_end[KO_BROADCAST] == 0);
+	t = decide("", &costs, 4);
+	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 2667); /* 4 * 1000 * 2 / (6 - 3) */
+	CHECK(t.any[KO_EXCHANGE][KO_BARRIER].end == 1 && t.any[KO_EXCHANGE][KO_BROADCAST].end == 0);
 	costs.exchange_hops = 1;
-	ko_algorithm_decide("", &costs, 2, 4096, &t); /* no bytes more */
-	CHECK(t.exchange_end[KO_ALL_REDUCE] == 65537);
-	ko_algorithm_decide("ring", &costs, 2, 4096, &t);
-	CHECK(t.exchange_end[KO_ALL_REDUCE] == 0);
+	t = decide("", &costs, 2); /* no bytes more */
+	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 65537);
+	t = decide("ring", &costs, 2);
+	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 0);
 	costs.network = false;
-	ko_algorithm_decide("", &costs, 2, 4096, &t);
-	CHECK(t.exchange_end[KO_ALL_REDUCE] == 0 && t.board_end[KO_ALL_REDUCE] > 0);
-	ko_algorithm_decide("exchange", &costs, 2, 4096, &t);
-	CHECK(t.exchange_end[KO_ALL_REDUCE] == 65537 && t.board_end[KO_ALL_REDUCE] == 0 &&
-	      t.board_end[KO_BARRIER] == 0);
+	t = decide("", &costs, 2);
+	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 0 && t.any[KO_BOARD][KO_ALL_REDUCE].end > 0);
+	t = decide("exchange", &costs, 2);
+	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 65537 && t.any[KO_BOARD][KO_ALL_REDUCE].end == 0 &&
+	      t.any[KO_BOARD][KO_BARRIER].end == 0);
 }
 
 /* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
 static void large_ones_are_read_where_they_are(void **state)
 {
-	struct ko_costs costs = { .hop_ns = 128,
+	struct ko_costs costs = { .board_room = 4096,
+				  .hop_ns = 128,
 				  .bytes_per_ns = 8,
 				  .turn_ns = 128,
 				  .read_ns = 512,
@@ -358,32 +368,125 @@ static void large_ones_are_read_where_they_are(void **state)
 	struct ko_algorithms t;
 
 	(void)state;
-	ko_algorithm_decide("", &costs, 2, 4096, &t);
-	CHECK(t.window_begin[KO_BROADCAST] == 1024); /* 128 / (2 - 1) * 8 */
-	CHECK(t.read_begin[KO_BROADCAST] == 3414 &&
-	      t.board_end[KO_BROADCAST] == 3414); /* 640 / (2/8 - 1/16) */
-	CHECK(t.window_begin[KO_BARRIER] == UINT64_MAX && t.read_begin[KO_BARRIER] == UINT64_MAX);
+	t = decide("", &costs, 2);
+	CHECK(t.windows[KO_DIRECT][KO_BROADCAST].begin == 1024); /* 128 / (2 - 1) * 8 */
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == 3414 &&
+	      t.any[KO_BOARD][KO_BROADCAST].end == 3414); /* 640 / (2/8 - 1/16) */
+	CHECK(t.windows[KO_DIRECT][KO_BARRIER].begin == UINT64_MAX &&
+	      t.any[KO_DIRECT][KO_BARRIER].begin == UINT64_MAX);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 2049); /* what fills the lane waits anyway */
 	costs.lane_bytes = 8192;
-	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	t = decide("", &costs, 2);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 5120); /* 640 / (1.5/8 - 1/16) */
 	costs.crowded = true;
-	ko_algorithm_decide("", &costs, 2, 4096, &t);
+	t = decide("", &costs, 2);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 8193);
 	costs.read_bytes_per_ns = 0; /* forbidden */
-	ko_algorithm_decide("", &costs, 2, 4096, &t);
-	CHECK(t.read_begin[KO_BROADCAST] == UINT64_MAX && t.board_end[KO_BROADCAST] == 4097);
-	ko_algorithm_decide("direct", &costs, 2, 4096, &t);
-	CHECK(t.window_begin[KO_REDUCE] == 1 && t.read_begin[KO_REDUCE] == UINT64_MAX &&
-	      !t.board_end[KO_REDUCE]);
-	CHECK(t.board_end[KO_BARRIER] == 1);
-	ko_algorithm_decide("ring", &costs, 2, 4096, &t);
-	CHECK(t.window_begin[KO_REDUCE] == UINT64_MAX && t.read_begin[KO_REDUCE] == UINT64_MAX);
+	t = decide("", &costs, 2);
+	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == UINT64_MAX &&
+	      t.any[KO_BOARD][KO_BROADCAST].end == 4097);
+	t = decide("direct", &costs, 2);
+	CHECK(t.windows[KO_DIRECT][KO_REDUCE].begin == 1 && t.any[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX &&
+	      !t.any[KO_BOARD][KO_REDUCE].end);
+	CHECK(t.any[KO_BOARD][KO_BARRIER].end == 1);
+	t = decide("ring", &costs, 2);
+	CHECK(t.windows[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX &&
+	      t.any[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX);
+}
+
+/* Is the row a choice for costs, with buffers in windows or not, and for so many bytes? */
+static bool can_do(const struct ko_algorithm_ops *row, const struct ko_costs *costs, enum ko_coll coll,
+		   bool windows, uint64_t bytes)
+{
+	bool fits = row->reach == KO_ANYWHERE || (row->reach == KO_NETWORK) == costs->network;
+
+	return fits && bytes < row->end(coll, costs, 8, windows && row->agree);
+}
+
+static double time_of(const struct ko_algorithm_ops *row, const struct ko_costs *costs, enum ko_coll coll,
+		      bool windows, uint64_t bytes)
+{
+	struct ko_estimate e = row->cost(coll, costs, 8, windows && row->agree);
+
+	return e.fixed + e.slope * (double)bytes;
+}
+
+/* The row that runs, as ko_algorithm_decide says. */
+static const struct ko_algorithm_ops *chosen(const struct ko_algorithms *t, enum ko_coll coll, bool windows,
+					     uint64_t bytes)
+{
+	for (int k = 0; k < KO_NALGORITHMS; k++)
+		if (ko_algorithm_table[k]->agree &&
+		    ko_sizes_have(windows ? t->windows[k][coll] : t->any[k][coll], bytes))
+			return ko_algorithm_table[k];
+	for (int k = 1; k < KO_NALGORITHMS; k++)
+		if (!ko_algorithm_table[k]->agree && ko_sizes_have(t->any[k][coll], bytes))
+			return ko_algorithm_table[k];
+	return ko_algorithm_table[KO_RING];
+}
+
+static void check_cheapest(const struct ko_costs *costs, enum ko_coll coll, bool windows)
+{
+	struct ko_algorithms t = decide("", costs, 8);
+
+	for (uint64_t bytes = 8; bytes < 1 << 20; bytes += bytes / 8) {
+		const struct ko_algorithm_ops *row = chosen(&t, coll, windows, bytes);
+		double least = time_of(row, costs, coll, windows, bytes);
+
+		for (int k = 0; k < KO_NALGORITHMS; k++)
+			CHECK(!can_do(ko_algorithm_table[k], costs, coll, windows, bytes) ||
+			      least <= time_of(ko_algorithm_table[k], costs, coll, windows, bytes) *
+					       (1 + 1e-9));
+	}
+}
+
+/* The board ends where reading of plain memory begins, also for buffers in windows. So these are tried without reading. */
+static void the_cheapest_runs_at_every_size(void **state)
+{
+	static const double hops[] = { 60, 1000, 33333.3 }, turns[] = { 0.5, 1, 2 },
+			    rates[] = { 0.1, 3.7, 55 };
+
+	(void)state;
+	for (int i = 0; i < 3 * 3 * 3 * 2 * 3 * 2; i++) {
+		struct ko_costs costs = { .hop_ns = hops[i % 3],
+					  .turn_ns = turns[i / 3 % 3] * hops[i % 3],
+					  .bytes_per_ns = rates[i / 9 % 3],
+					  .read_ns = 300,
+					  .read_bytes_per_ns = rates[i / 9 % 3] * (i / 54 % 3),
+					  .network = i / 162,
+					  .board_room = 4096,
+					  .exchange_room = 65536,
+					  .exchange_hops = i / 27 % 2 ? 3 : 7 };
+
+		for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
+			for (int windows = 0; windows <= (costs.read_bytes_per_ns == 0); windows++)
+				check_cheapest(&costs, (enum ko_coll)coll, windows);
+	}
+}
+
+static void rows_are_complete_and_found_by_name(void **state)
+{
+	const struct ko_algorithm_ops *found;
+
+	(void)state;
+	for (int k = 0; k < KO_NALGORITHMS; k++) {
+		const struct ko_algorithm_ops *row = ko_algorithm_table[k];
+
+		CHECK(row->name && *row->name && row->what && *row->what && row->order && *row->order);
+		CHECK(row->end && row->cost && row->takes && row->run && row->model);
+		CHECK(ko_algorithm_find(row->name, &found) == 0 && found == row);
+	}
+	CHECK(ko_algorithm_find("", &found) == 0 && !found);
+	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
+	      strcmp(kolo_last_error(),
+		     "no algorithm called 'magic'; this build has: ring, board, exchange, direct") == 0);
 }
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_network_has_exchanges_instead),
 	cmocka_unit_test(large_ones_are_read_where_they_are),
+	cmocka_unit_test(rows_are_complete_and_found_by_name),
+	cmocka_unit_test(the_cheapest_runs_at_every_size),
 	cmocka_unit_test(the_table_follows_from_costs),
 	cmocka_unit_test(pieces_tile_every_block),
 	cmocka_unit_test(uneven_blocks_are_tiled_too),

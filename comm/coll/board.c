@@ -1,7 +1,8 @@
 /* See oneshot.h. */
-#include "comm/coll/oneshot.h"
+#include "comm/coll/board.h"
 
-#include "comm/coll/bruck.h"
+#include "comm/coll/addition.h"
+#include "comm/coll/ring.h"
 #include "comm/memory/board.h"
 #include "comm/memory/turns.h"
 
@@ -29,45 +30,12 @@ static int write_cell(struct ko_run *run, const void *src, size_t n)
 	return ko_turn_give(run, src, n * run->size);
 }
 
-/* Where n elements of `rank` lie when they don't in a cell. */
-static char *exchanged(const struct ko_run *run, int rank, size_t n)
+/* What all ranks gave: n elements each. */
+static struct ko_vectors vectors(const struct ko_run *run, size_t n)
 {
-	return run->comm->scratch + (size_t)rank * n * run->size;
-}
+	size_t stride = KO_BOARD_CELLS * run->comm->board->cell_len;
 
-/* dst = the elements q of all, of n of each, added in the order of a block that belongs to `owner`. */
-static void add_up(struct ko_run *run, int owner, struct ko_piece q, size_t n, void *dst)
-{
-	bool board = run->algorithm == KO_BOARD;
-	int nranks = run->comm->nranks;
-	const void *partial = NULL;
-
-	if (q.n == 0)
-		return;
-	for (int k = 1; k <= nranks; k++) {
-		int rank = ko_ring_back(&run->comm->ring, owner, -k);
-		const void *own =
-			ko_at(run, board ? payload(run, rank, n) : exchanged(run, rank, n), q.first);
-		const union ko_scalar *s = board ? &cell_of(run, rank)->scalar : &run->red.s;
-
-		if (k > 1)
-			run->red.combine(dst, partial, own, q.n, s);
-		else if (run->red.first != run->copy)
-			run->red.first(dst, own, q.n, s);
-		partial = k == 1 && run->red.first == run->copy ? own : dst;
-	}
-	if (run->red.finish != run->copy)
-		run->red.finish(dst, dst, q.n, &run->red.s);
-}
-
-/* dst = the sum of whole vectors. */
-static void add_up_all(struct ko_run *run, void *dst)
-{
-	for (int b = 0; b < run->comm->nranks; b++) {
-		struct ko_piece q = ko_plan_block(&run->plan, b);
-
-		add_up(run, b, q, run->plan.count, ko_at_mut(run, dst, q.first));
-	}
+	return (struct ko_vectors){ payload(run, 0, n), stride, &cell_of(run, 0)->scalar, stride };
 }
 
 /* Counts n elements read in each of the others' cells. */
@@ -99,9 +67,12 @@ static int all_reduce(struct ko_run *run, const void *src, void *dst)
 	size_t n = run->plan.count;
 	int rc = write_cell(run, src, n);
 
+	struct ko_vectors all;
+
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
-	add_up_all(run, dst);
+	all = vectors(run, n);
+	ko_add_up_all(run, &all, dst);
 	count_read(run, n);
 	return 0;
 }
@@ -111,10 +82,12 @@ static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
 	size_t n = run->plan.count;
 	int rank = run->comm->rank, rc = write_cell(run, src, n);
 	struct ko_piece q = ko_plan_block(&run->plan, rank);
+	struct ko_vectors all;
 
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
-	add_up(run, rank, q, n, dst);
+	all = vectors(run, n);
+	ko_add_up(run, &all, rank, q, dst);
 	count_read(run, q.n);
 	return 0;
 }
@@ -159,13 +132,15 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 {
 	size_t n = run->plan.count;
 	int rc = write_cell(run, src, n);
+	struct ko_vectors all;
 
 	if (rc < 0 || run->comm->rank != run->desc.root)
 		return rc;
 	rc = ko_turn_wait_all(run);
 	if (rc < 0)
 		return rc;
-	add_up(run, run->desc.root, ko_plan_block(&run->plan, 0), n, dst);
+	all = vectors(run, n);
+	ko_add_up(run, &all, run->desc.root, ko_plan_block(&run->plan, 0), dst);
 	count_read(run, n);
 	return 0;
 }
@@ -257,7 +232,7 @@ static int barrier(struct ko_run *run)
 	return rc < 0 ? rc : ko_turn_wait_all(run);
 }
 
-int ko_oneshot(struct ko_run *run, const void *src, void *dst)
+static int give_and_take(struct ko_run *run, const void *src, void *dst)
 {
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
 	int rc;
@@ -277,28 +252,70 @@ int ko_oneshot(struct ko_run *run, const void *src, void *dst)
 	return rc;
 }
 
-/* ---- Without a board ------------------------------------------------------------------------------------ */
-
-size_t ko_oneshot_room(const struct kolo_comm *c)
+static struct ko_model model(const struct ko_run *run)
 {
-	size_t each = KO_SCRATCH / (size_t)c->nranks;
+	const struct ko_plan *p = &run->plan;
+	int rank = run->comm->rank, root = run->desc.root;
+	size_t others = (size_t)run->comm->nranks - 1, own = ko_plan_block(p, rank).n;
 
-	size_t slot = c->agreed.limits.slot_len, most = ko_bruck_room(c);
-
-	each = each < slot ? each : slot;
-	return each < most ? each : most;
+	switch ((enum ko_coll)run->desc.coll) {
+	case KO_REDUCE_SCATTER: return (struct ko_model){ p->count, others * own };
+	case KO_ALL_GATHER: return (struct ko_model){ own, p->count - own };
+	case KO_ALL_REDUCE: return (struct ko_model){ p->count, others * p->count };
+	case KO_BROADCAST:
+		return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : p->count };
+	case KO_REDUCE: return (struct ko_model){ p->count, rank == root ? others * p->count : 0 };
+	case KO_ALL_TO_ALL: return (struct ko_model){ others * own, others * own };
+	case KO_GATHER: return (struct ko_model){ rank == root ? 0 : own, rank == root ? others * own : 0 };
+	case KO_SCATTER: return (struct ko_model){ rank == root ? others * own : 0, rank == root ? 0 : own };
+	default: return (struct ko_model){ 0, 0 };
+	}
 }
 
-int ko_exchange(struct ko_run *run, const void *src, void *dst)
-{
-	struct kolo_comm *c = run->comm;
-	size_t n = run->plan.count;
-	int rc;
+/* ---- When ----------------------------------------------------------------------------------------------- */
 
-	if (n) /* dst may be src, and written before all of it has gone */
-		run->copy(exchanged(run, c->rank, n), src, n, NULL);
-	rc = ko_bruck_gather(run, c->scratch, n);
-	if (rc == 0)
-		add_up_all(run, dst);
-	return rc;
+/* Each rank writes all of the vector into its cell, or its own block for an all-gather. */
+static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+{
+	(void)windows;
+	if (coll == KO_BARRIER)
+		return 1;
+	return (coll == KO_ALL_GATHER ? costs->board_room * (uint64_t)nranks : costs->board_room) + 1;
 }
+
+/* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then reads. */
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+{
+	double n = nranks, crossings;
+
+	(void)windows;
+	switch (coll) {
+	case KO_ALL_REDUCE: crossings = 1 + (n - 1); break;
+	case KO_REDUCE_SCATTER: crossings = 1 + (n - 1) / n; break;
+	case KO_ALL_GATHER: crossings = 1 / n + (n - 1) / n; break;
+	case KO_BROADCAST: crossings = 2; break;
+	default: crossings = n; break; /* of reduce */
+	}
+	return (struct ko_estimate){ costs->turn_ns, crossings / costs->bytes_per_ns };
+}
+
+/* The largest of uneven blocks may not fit into a cell. */
+static bool takes(const struct ko_run *run)
+{
+	bool part = run->desc.coll == KO_ALL_GATHER;
+
+	return !(run->desc.how & KO_UNEVEN) ||
+	       (part ? run->plan.block : run->plan.count) * run->size <= run->comm->board->room;
+}
+
+const struct ko_algorithm_ops ko_board_ops = {
+	.name = "board",
+	.what = "each rank writes once into shared memory, and reads what it needs",
+	.order = KO_ORDER_OF_RING,
+	.reach = KO_SHARED_MEMORY,
+	.end = end,
+	.cost = cost,
+	.takes = takes,
+	.run = give_and_take,
+	.model = model,
+};

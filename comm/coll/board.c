@@ -1,4 +1,5 @@
-/* See oneshot.h. */
+/* The algorithm "board" (ko_board_ops): what each rank writes into its cell, and reads in
+ * others. */
 #include "comm/coll/board.h"
 
 #include "comm/coll/addition.h"
@@ -23,7 +24,7 @@ static char *payload(const struct ko_run *run, int rank, size_t n)
 	return ko_cell_payload(cell_of(run, rank), n * run->size);
 }
 
-/* `src` may be NULL where n is 0. */
+/* `src` may be NULL if n is 0. */
 static int write_cell(struct ko_run *run, const void *src, size_t n)
 {
 	run->comm->board->sent += n * run->size;
@@ -44,14 +45,14 @@ static void count_read(struct ko_run *run, size_t n)
 	run->comm->board->received += (size_t)(run->comm->nranks - 1) * n * run->size;
 }
 
-/* Buffers may be NULL where there are no elements. */
+/* Buffers may be NULL if there are no elements. */
 static void keep(const struct ko_run *run, void *dst, const void *src, size_t n)
 {
 	if (n)
 		run->copy(dst, src, n, NULL);
 }
 
-/* This rank's block of what `rank` gave, n elements in all, goes to its place in dst. */
+/* Copies elements `from` of the n that `rank` gave to dst. */
 static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece from, void *dst)
 {
 	keep(run, dst, ko_at(run, payload(run, rank, n), from.first), from.n);
@@ -60,7 +61,7 @@ static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece f
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
 
-/* Where ranks are added up the own elements are taken from the own cell: dst, which is written before, may be src. */
+/* Sums take this rank's own elements from its cell. dst may be src, and is overwritten early. */
 
 static int all_reduce(struct ko_run *run, const void *src, void *dst)
 {
@@ -145,7 +146,8 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 	return 0;
 }
 
-/* Elements that a rank gives in all_to_all and scatter: the blocks of all others, without its own between them. */
+/* Elements that a rank gives in all_to_all and scatter: the blocks of all others. Its own block is
+ * left out. */
 static size_t given(const struct ko_run *run)
 {
 	return (size_t)(run->comm->nranks - 1) * run->plan.block;
@@ -154,11 +156,11 @@ static size_t given(const struct ko_run *run)
 static int give_blocks(struct ko_run *run, const void *src)
 {
 	struct ko_piece own = ko_plan_block(&run->plan, run->comm->rank);
-	size_t behind = own.first + own.n;
+	size_t after = own.first + own.n;
 
 	run->comm->board->sent += given(run) * run->size;
-	return ko_turn_give_two(run, src, own.first * run->size, ko_at(run, src, behind),
-				(run->plan.count - behind) * run->size);
+	return ko_turn_give_two(run, src, own.first * run->size, ko_at(run, src, after),
+				(run->plan.count - after) * run->size);
 }
 
 static void take_mine(struct ko_run *run, int giver, void *dst)
@@ -188,7 +190,7 @@ static int all_to_all(struct ko_run *run, const void *src, void *dst)
 	return rc;
 }
 
-/* The others don't wait for root, whose own block may be in place. */
+/* The others don't wait for root. Root's own block may be in place. */
 static int gather(struct ko_run *run, const void *src, void *dst)
 {
 	int rank = run->comm->rank, nranks = run->comm->nranks, rc = 0;
@@ -207,7 +209,7 @@ static int gather(struct ko_run *run, const void *src, void *dst)
 	return rc;
 }
 
-/* Root does not wait for the others; its own block may be in place. */
+/* Root does not wait for the others. Its own block may be in place. */
 static int scatter(struct ko_run *run, const void *src, void *dst)
 {
 	struct ko_piece mine = ko_plan_block(&run->plan, run->comm->rank);
@@ -283,7 +285,8 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 	return (coll == KO_ALL_GATHER ? costs->board_room * (uint64_t)nranks : costs->board_room) + 1;
 }
 
-/* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then reads. */
+/* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then
+ * reads. */
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
 {
 	double n = nranks, crossings;

@@ -1,5 +1,6 @@
-/* The algorithm "board": each rank writes once into its cell of the board (comm/memory/board.h), and
- * reads what it needs in the cells of others. That takes one turn, and the ring's all-reduce 2(N-1) hops. */
+/* The algorithm "board": each rank writes once into its cell of the board (comm/memory/board.h),
+ * and reads what it needs in the cells of others. That takes one turn, and the ring's all-reduce
+ * 2(N-1) hops. */
 #ifndef COMM_COLL_BOARD_H
 #define COMM_COLL_BOARD_H
 

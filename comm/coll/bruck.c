@@ -1,4 +1,5 @@
-/* See shortcuts.h. */
+/* The links of Bruck's all-gather (ko_bruck_connect), and the all-gather itself
+ * (ko_bruck_gather). */
 #include "comm/coll/bruck.h"
 
 #include "comm/coll/moves.h"
@@ -11,15 +12,15 @@ enum { MOST = 8 }; /* hops of KO_BRUCK_RANKS */
 
 _Static_assert(1 << MOST == KO_BRUCK_RANKS, "as many as there can be");
 
-/* For each hop but the first, which is the ring's own. */
+/* The edges of all hops. The first hop uses the ring's own. */
 struct ko_bruck {
 	int nhops;
-	int waits_for; /* the rank, while an operation goes through them */
+	int waits_for; /* the rank that an operation under way waits for */
 	struct ko_edges hops[MOST];
 	bool has_to[MOST], has_from[MOST]; /* connected */
 };
 
-/* What a rank tells the others of its ends. */
+/* The addresses of a rank's ends, for the others. */
 struct ends {
 	unsigned char to[MOST][sizeof(((struct ko_address *)0)->bytes)];
 	unsigned char from[MOST][sizeof(((struct ko_address *)0)->bytes)];
@@ -36,8 +37,8 @@ static int count_hops(int nranks)
 	return hops;
 }
 
-/* From 4 ranks on there are fewer hops than round the ring; and where no ranks share a host, for there most hops of the ring
- * are in shared memory. All ranks decide alike. */
+/* From 4 ranks on there are fewer hops than round the ring. If ranks share a host, most hops of the
+ * ring are in shared memory, and fast. All ranks decide alike. */
 static bool are_wanted(const struct kolo_comm *c)
 {
 	const char *forced = c->table[0].transport;
@@ -75,7 +76,7 @@ static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, 
 	return 0;
 }
 
-/* Everyone's n elements, one rank further at a time. */
+/* The all-gather round the ring: everyone's n elements move on by one rank at a time. */
 static int go_round(struct ko_run *run, char *memory, size_t n)
 {
 	int rank = run->comm->rank, nranks = run->comm->nranks;
@@ -101,7 +102,7 @@ static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const
 	return ko_edge_join(c, link, peer, &address, done);
 }
 
-/* Moves all ends on. */
+/* Takes a step of connecting every end. */
 static int try_joining(void *what)
 {
 	const struct joining *j = what;
@@ -118,7 +119,8 @@ static int try_joining(void *what)
 	return rc < 0 || *j->awaited ? rc : KO_EAGAIN;
 }
 
-/* One end after the other, so that whoever keeps this rank waiting is the one that it says it waits for. */
+/* Waits for one end after the other. So the rank that it reports to wait for is the one that keeps
+ * it waiting. */
 static int join_all(struct ko_run *run, const struct ends *all)
 {
 	struct ko_bruck *s = run->comm->bruck;
@@ -192,7 +194,8 @@ size_t ko_bruck_room(const struct kolo_comm *c)
 	return c->bruck ? KO_BRUCK_SLOT / (((size_t)c->nranks + 1) / 2) : SIZE_MAX;
 }
 
-/* What `last` and the ranks before it gave, `count` of them, into the slot, or out of it. */
+/* Copies the parts of `count` ranks, `last` and those before it, out of the slot (`in`) or into
+ * it. */
 static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, size_t len, int last, int count,
 		       bool in)
 {
@@ -208,7 +211,8 @@ static bool waits_for(const struct kolo_comm *c, int rank)
 	return c->bruck->waits_for == rank;
 }
 
-/* One hop: this rank has what it and the ranks before it gave, and gets as much of those before them. */
+/* One hop. This rank has the parts of `count` ranks: itself and those before it. It gets the parts
+ * of the `count` ranks before those. */
 static int hop(struct ko_run *run, const struct ko_edges *e, char *memory, size_t len, int count)
 {
 	const struct ko_ring *ring = &run->comm->ring;
@@ -237,7 +241,8 @@ int ko_bruck_gather(struct ko_run *run, char *memory, size_t n)
 
 	if (!s)
 		return go_round(run, memory, n);
-	/* What the others have finished is not known of all: they matter while they are waited for. */
+	/* This rank does not know of all others what they have finished. A rank matters while it is
+	 * waited for. */
 	run->needs = waits_for;
 	for (int k = 0; rc == 0 && k < s->nhops; k++) {
 		int has = 1 << k, missing = run->comm->nranks - has;

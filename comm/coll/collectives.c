@@ -1,4 +1,5 @@
-/* See collectives.h. With one rank there is nobody to talk to and the result is computed on the spot. */
+/* A collective from beginning to end (ko_collective). With one rank the result is computed at
+ * once. */
 #include "comm/coll/collectives.h"
 
 #include "comm/base/clock.h"
@@ -15,7 +16,7 @@ uint64_t ko_collective_parts_end(const struct kolo_comm *c)
 	return ko_min_size(c->agreed.algorithms.any[KO_BOARD][KO_ALL_GATHER].end, c->board->room + 1);
 }
 
-/* As on all ranks, which have the same n. */
+/* All ranks answer alike: they have the same n. */
 bool ko_collective_takes_parts(const struct ko_call *call)
 {
 	const struct kolo_comm *c = call->comm;
@@ -26,7 +27,7 @@ bool ko_collective_takes_parts(const struct ko_call *call)
 
 /* ---- Beginning and end ---------------------------------------------------------------------------------- */
 
-/* Counts what moved, when all of it is on its way. */
+/* Waits until all that was sent is on its way, and counts it. */
 static int settle(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
@@ -56,7 +57,7 @@ static int end(struct ko_run *run, int rc)
 	return ko_run_end(run, rc);
 }
 
-/* Does what this rank alone gives lie where that part of the result goes? */
+/* Does this rank's own input lie where the same part of the result goes? */
 static bool in_place(const struct ko_call *call, const struct ko_run *run)
 {
 	bool has_blocks = call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER;
@@ -66,7 +67,7 @@ static bool in_place(const struct ko_call *call, const struct ko_run *run)
 	       (const char *)call->dst + (call->coll == KO_ALL_GATHER ? before : 0);
 }
 
-/* What goes to dst, but for what is read just before, and lies in the caches. */
+/* Bytes that go to dst. Those that are read just before lie in the caches, and do not count. */
 static size_t written_bytes(const struct ko_call *call, const struct ko_run *run)
 {
 	const struct ko_plan *p = &run->plan;
@@ -81,7 +82,7 @@ static size_t written_bytes(const struct ko_call *call, const struct ko_run *run
 	}
 }
 
-/* The first algorithm for the size that takes it. */
+/* The first algorithm that has the size in its range and takes the operation. */
 static enum ko_algorithm first_for(const struct ko_run *run, size_t bytes)
 {
 	const struct ko_algorithms *t = &run->comm->agreed.algorithms;
@@ -93,7 +94,7 @@ static enum ko_algorithm first_for(const struct ko_run *run, size_t bytes)
 	return KO_RING;
 }
 
-/* An algorithm that is tried before that, if there is one for the size. */
+/* Chooses the algorithm that is tried before, if one has the size in its ranges. */
 static void choose_tried(struct ko_run *run, size_t bytes)
 {
 	const struct kolo_comm *c = run->comm;
@@ -125,8 +126,8 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
 }
 
-/* As early as possible: while the operation is prepared, the cell that this rank will write comes to its core. What goes
- * another way needs the line of an offer at most. */
+/* Has the cell that this rank will write brought to its core, while the operation is prepared. An
+ * operation that takes another algorithm needs one line at most, for an offer. */
 static void expect_cell(const struct ko_call *call, size_t size)
 {
 	const struct kolo_comm *c = call->comm;
@@ -145,7 +146,7 @@ static void expect_cell(const struct ko_call *call, size_t size)
 	ko_board_expect(c->board, c->rank, mine);
 }
 
-/* Likewise of a set of messages. */
+/* Has the cell for an all_to_all, gather or scatter brought to this core. */
 static void expect_parts(const struct ko_call *call, size_t size)
 {
 	const struct kolo_comm *c = call->comm;
@@ -159,7 +160,7 @@ static void expect_parts(const struct ko_call *call, size_t size)
 		ko_board_expect(c->board, c->rank, gives);
 }
 
-/* The counts as a number that all ranks must have, where others have root's. */
+/* A hash of the counts. All ranks must have the same one. It is posted in place of a root. */
 static int32_t hash_counts(const struct ko_call *call)
 {
 	uint32_t hash = 2166136261; /* FNV-1a, a count at a time */
@@ -206,13 +207,14 @@ static void prepare(struct ko_run *run, const struct ko_call *call, const struct
 	choose_algorithm(run, call);
 }
 
-/* Counts lie elsewhere, and ops made at run time come and go. */
+/* Could the next call be the same? Counts may change unseen, and ops made at run time come and
+ * go. */
 static bool can_be_known(const struct ko_call *call)
 {
 	return !call->uneven && (int)call->op < KO_OP_FIRST;
 }
 
-/* `red` NULL: made here, and now, of arguments that nobody has checked. */
+/* `red` NULL: the reducer is made here, and the arguments are not checked yet. */
 static int begin(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct kolo_comm *c = call->comm;
@@ -243,7 +245,7 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 	return rc < 0 ? end(run, rc) : 0;
 }
 
-/* One rank alone. */
+/* The result with one rank. */
 static void compute_alone(struct ko_run *run, const void *src, void *dst)
 {
 	size_t n = run->plan.count;

@@ -1,4 +1,5 @@
-/* See direct.h. */
+/* The algorithm "direct" (ko_direct_ops): the ranks report where their buffers are and agree on a
+ * way; then each reads and writes the others' buffers. */
 #include "comm/coll/direct.h"
 
 #include "comm/coll/ring.h"
@@ -9,20 +10,21 @@
 #include "comm/memory/window.h"
 
 enum {
-	LARGE_CHUNK = KO_SCRATCH / 2, /* added up in plain memory at a time; */
-	SMALL_CHUNK = 16 << 10,       /* in windows, to be copied while it is in the first-level cache */
-	/* Bytes from which on a broadcast in place, or a reduce, is shared: less of them are done faster by one side alone */
+	LARGE_CHUNK = KO_SCRATCH / 2, /* bytes added up at a time in plain memory */
+	SMALL_CHUNK = 16 << 10,       /* in windows: copied while it is in the first-level cache */
+	/* Bytes from which on ranks share a broadcast in place, or a reduce. Below, one side alone
+	 * is faster */
 	BROADCAST_SHARED = 32 << 10,
 	REDUCE_SHARED = 256 << 10
 };
 
-/* What a rank tells the others in its cell. */
+/* What a rank reports in its cell. */
 struct offer {
 	struct ko_where src, dst;
-	uint16_t in_place; /* 1: it is, for this rank */
-	uint16_t hidden;   /* 1: plain memory that others would have to get at, and can't */
-	/* 1: in plain memory it is to be read, else it goes round the ring: for an operation out of place, and in. The
-	 * decider's counts */
+	uint16_t in_place; /* 1: the operation is in place on this rank */
+	uint16_t hidden;   /* 1: others would need plain memory of this rank, and cannot reach it */
+	/* Bit 0: an operation out of place reads plain memory. Bit 1: an operation in place does.
+	 * Otherwise another algorithm does it. The decider's bits count (ko_learn_decider) */
 	uint32_t read;
 };
 
@@ -36,7 +38,7 @@ struct direct {
 	uint64_t turn; /* in which the offers were made */
 };
 
-/* Elements as bytes. */
+/* Bytes of n elements. */
 static size_t bytes_of(const struct direct *d, size_t n)
 {
 	return n * d->run->size;
@@ -59,7 +61,7 @@ static const struct offer *offer_of(const struct direct *d, int rank)
 	return (const struct offer *)ko_cell_payload(offer_cell(d, rank), sizeof(struct offer));
 }
 
-/* Must others get at what they can't? */
+/* Would others need memory of this rank that they cannot reach? */
 static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
 {
 	struct kolo_comm *c = d->run->comm;
@@ -72,7 +74,7 @@ static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
 	       (is_reached && !ko_cma_offers(c, d->dst, dst_len));
 }
 
-/* Where my buffers are, and, from the decider, which way to go. */
+/* Reports where this rank's buffers are. The decider also reports whether to read plain memory. */
 static int make_offer(const struct direct *d)
 {
 	struct ko_run *run = d->run;
@@ -94,7 +96,7 @@ static int make_offer(const struct direct *d)
 	return ko_turn_give(run, &mine, sizeof(mine));
 }
 
-/* Is what `rank` has, and others need, in a window? */
+/* Does all that others need of `rank` lie in a window? */
 static bool in_window(const struct direct *d, int rank)
 {
 	const struct offer *offer = offer_of(d, rank);
@@ -106,7 +108,8 @@ static bool in_window(const struct direct *d, int rank)
 	return (!gives || offer->src.window) && (!takes || offer->dst.window);
 }
 
-/* In place root of a broadcast has nothing else to do, nor have those who give to a reduce. */
+/* Root of a broadcast in place has nothing else to do. Nor have the ranks that only give to a
+ * reduce. */
 static bool is_shared(const struct ko_run *run, bool giver_in_place)
 {
 	size_t bytes = run->plan.count * run->size;
@@ -116,10 +119,10 @@ static bool is_shared(const struct ko_run *run, bool giver_in_place)
 	return run->desc.coll == KO_BROADCAST && giver_in_place && bytes >= BROADCAST_SHARED;
 }
 
-/* What all ranks make of their offers, alike. */
+/* What follows from the offers: the same on all ranks. */
 struct choice {
 	enum ko_way way;
-	bool in_place; /* of root of a broadcast, or the decider */
+	bool in_place; /* root of a broadcast is, or the decider is */
 	bool shared;
 };
 
@@ -144,7 +147,7 @@ static struct choice choose(const struct direct *d)
 	return choice;
 }
 
-/* The run goes on as was chosen. */
+/* Puts the choice into the run. */
 static void adopt(struct ko_run *run, const struct choice *choice)
 {
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
@@ -152,7 +155,7 @@ static void adopt(struct ko_run *run, const struct choice *choice)
 	run->way = choice->way;
 	run->giver_in_place = choice->in_place;
 	run->shared = choice->shared;
-	/* Ranks write to others' dst too, which nobody has read, unless the result of a reduction replaces it. */
+	/* Ranks write to others' dst too. Nobody has read it, except in a reduction in place. */
 	if (choice->way == KO_BY_WINDOW && (coll == KO_BROADCAST || coll == KO_REDUCE))
 		run->written = coll == KO_REDUCE && choice->in_place ? 0 : run->plan.count * run->size;
 	if (choice->way != KO_BY_WINDOW && run->may_read && run->comm->rank == ko_learn_decider(run))
@@ -161,7 +164,8 @@ static void adopt(struct ko_run *run, const struct choice *choice)
 
 /* ---- Others' memory ------------------------------------------------------------------------------------- */
 
-/* n elements of a buffer of `rank` from `first` on: where they are, or as a copy in room. NULL: an error. */
+/* n elements of a buffer of `rank`, from `first` on. Returns where they are, or a copy in `room`.
+ * On an error it returns NULL and sets *rc. */
 static const char *view(const struct direct *d, int rank, struct ko_where where, size_t first, size_t n,
 			char *room, int *rc)
 {
@@ -185,7 +189,7 @@ static void put(const struct direct *d, char *to, const char *from, size_t n)
 		d->run->copy(to, from, n, NULL);
 }
 
-/* to = n elements of a buffer of `rank` from `first` on. */
+/* to = n elements of a buffer of `rank`, from `first` on. */
 static int get(const struct direct *d, int rank, struct ko_where where, size_t first, char *to, size_t n)
 {
 	int rc = 0;
@@ -196,7 +200,7 @@ static int get(const struct direct *d, int rank, struct ko_where where, size_t f
 	return rc;
 }
 
-/* dst of `rank`, NULL where this rank can't write it itself. */
+/* dst of `rank`; NULL if only the system can write it. */
 static char *dst_of(const struct direct *d, int rank)
 {
 	struct kolo_comm *c = d->run->comm;
@@ -204,7 +208,7 @@ static char *dst_of(const struct direct *d, int rank)
 	return rank == c->rank ? d->dst : ko_window_at(c, rank, offer_of(d, rank)->dst);
 }
 
-/* n elements of dst of `rank` from `first` on = from. */
+/* n elements of dst of `rank`, from `first` on, = from. */
 static int give(const struct direct *d, int rank, size_t first, const char *from, size_t n)
 {
 	char *dst = dst_of(d, rank);
@@ -218,13 +222,14 @@ static int give(const struct direct *d, int rank, size_t first, const char *from
 
 /* ---- Adding up ------------------------------------------------------------------------------------------ */
 
-/* acc = elements [first, first + n) of all, in the order of a block that belongs to `owner`, who may have acc in
- * place of its own. */
+/* acc = the sum of elements [first, first + n) of all ranks, in the order of a block that belongs
+ * to `owner`. acc may be the owner's own elements. */
 static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, char *acc, bool mine)
 {
 	const struct ko_reducer *red = &d->run->red;
 	const struct kolo_comm *c = d->run->comm;
-	/* Not over my own elements before they are added, nor into other ranks' memory more than once */
+	/* Partial sums must not overwrite own elements that are not added yet. In others' memory
+	 * only results are written. */
 	char *partial_room = mine && acc != d->src + bytes_of(d, first) ? acc : c->scratch;
 	const char *partial = NULL;
 	int nranks = c->nranks, rc = 0;
@@ -249,8 +254,8 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 	return 0;
 }
 
-/* The elements q of all, added up in the order of a block of `owner`, go to dst of the ranks [from, from + ranks), in a
- * ring, from element `to` on. */
+/* Adds up elements q of all ranks, in the order of a block of `owner`. The result goes to dst of
+ * `ranks` ranks, from rank `from` on and round, to element `to` and on. */
 static int add_up(const struct direct *d, int owner, struct ko_piece q, int from, int ranks, size_t to)
 {
 	struct kolo_comm *c = d->run->comm;
@@ -276,7 +281,7 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 
 /* ---- The collectives ------------------------------------------------------------------------------------ */
 
-/* Everyone has come here. */
+/* Waits until every rank has come here. */
 static int sync(struct ko_run *run)
 {
 	int rc = ko_turn_give(run, NULL, 0);
@@ -287,7 +292,7 @@ static int sync(struct ko_run *run)
 	return rc;
 }
 
-/* `rank` has done its part of the operation. */
+/* Waits until `rank` has done its part of the operation. */
 static int wait_finished(const struct direct *d, int rank)
 {
 	const struct ko_waiter waiter = ko_run_waiter(d->run);
@@ -295,7 +300,7 @@ static int wait_finished(const struct direct *d, int rank)
 	return ko_turn_wait_finished(&waiter, rank);
 }
 
-/* My block goes to all. In place it lies where nobody else reads. */
+/* This rank's block goes to all. In place nobody else reads there. */
 static int all_reduce(const struct direct *d)
 {
 	int rank = d->run->comm->rank, nranks = d->run->comm->nranks;
@@ -311,7 +316,7 @@ static int reduce_scatter(const struct direct *d)
 	return add_up(d, rank, ko_plan_block(&d->run->plan, rank), rank, 1, 0);
 }
 
-/* n elements go to dst of all ranks, from element `to` on. */
+/* Writes n elements to dst of all ranks, from element `to` on. */
 static void spread(const struct direct *d, const char *from, size_t n, size_t to)
 {
 	struct kolo_comm *c = d->run->comm;
@@ -348,7 +353,7 @@ static int all_gather(const struct direct *d)
 	return rc;
 }
 
-/* Each makes a part of the vector for root; or root makes it all. */
+/* Each rank makes a share of the vector for root, or root makes all of it. */
 static int reduce(const struct direct *d)
 {
 	int rank = d->run->comm->rank, nranks = d->run->comm->nranks, root = d->run->desc.root;
@@ -401,9 +406,10 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 	return coll != KO_BARRIER && (windows || costs->read_bytes_per_ns > 0) ? UINT64_MAX : 0;
 }
 
-/* Turns, and bytes that are read or written, as a share of the vector, until the last rank has its result. In plain memory
- * each piece costs a call of the system. If all ranks read or write each other's plain memory at a time, their calls hold
- * each other up in the system. That costs about two turns for reading, and two for writing. */
+/* Turns, and bytes that are read or written, as a share of the vector, until the last rank has its
+ * result. In plain memory each piece costs a call of the system. If all ranks read or write each
+ * other's plain memory at a time, their calls hold each other up in the system. That costs about
+ * two turns for reading, and two for writing. */
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
 {
 	double n = nranks, turns = 2, crossings, calls = n - 1;

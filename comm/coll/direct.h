@@ -1,8 +1,9 @@
-/* The algorithm "direct": each rank reads and writes the others' buffers where they are, without slots or cells for the
- * payload. In a turn on the board the ranks report where their buffers are. In another one they report that they are done.
+/* The algorithm "direct": each rank reads and writes the others' buffers where they are, without
+ * slots or cells for the payload. In a turn on the board the ranks report where their buffers are.
+ * In another one they report that they are done.
  *
- * Buffers in windows (kolo_alloc) are read and written as a rank's own. Plain ones are read and written by the kernel
- * (comm/memory/cma.h), which costs a system call for each piece. */
+ * Buffers in windows (kolo_alloc) are read and written as a rank's own. Plain ones are read and
+ * written by the kernel (comm/memory/cma.h), which costs a system call for each piece. */
 #ifndef COMM_COLL_DIRECT_H
 #define COMM_COLL_DIRECT_H
 

@@ -1,4 +1,5 @@
-/* The algorithm "exchange" (ko_exchange_ops): an all-gather of whole vectors, then a sum on each rank. */
+/* The algorithm "exchange" (ko_exchange_ops): an all-gather of whole vectors, then a sum on each
+ * rank. */
 #include "comm/coll/exchange.h"
 
 #include "comm/coll/addition.h"

@@ -1,4 +1,5 @@
-/* The moves of a ring at once, and waiting for slots (ko_moves_now). See moves.h. The reduction reads prev's slot and the own buffer and writes next's slot in one pass. */
+/* The moves of a ring (ko_moves_now), and waiting for slots. An addition reads prev's slot and the
+ * own buffer, and writes next's slot, in one pass. */
 #include "comm/coll/moves.h"
 
 #include "comm/core/edges.h"
@@ -6,13 +7,14 @@
 
 #include <stdio.h>
 
-/* What is waited for: a slot from prev, a free slot to next, that what was sent needs no further call. */
+/* What is waited for. DATA: a slot from prev. ROOM: a free slot to next. SENT: that what was sent
+ * needs no further call. */
 enum awaited { DATA, ROOM, SENT };
 
 struct slot_wait {
 	const struct ko_run *run;
 	struct ko_link *link, *other;
-	int peer, beyond; /* the ranks at their other ends */
+	int peer, beyond; /* the ranks at the other ends of link and other */
 	enum awaited what;
 	void *into; /* DATA: see peek in link.h */
 	size_t len;
@@ -36,7 +38,8 @@ static int try_link(const struct slot_wait *w)
 	}
 }
 
-/* The other link matters as long as its rank does: what was sent to that one, and is lost, is waited for here in the end. */
+/* The other link matters as long as its rank does. What was sent to that rank, and is lost,
+ * is what this rank waits for here in the end. */
 static int try_slot(void *what)
 {
 	struct slot_wait *w = what;
@@ -57,15 +60,18 @@ static int peer_of_failed(const struct slot_wait *w)
 	return w->failed == w->link ? w->peer : w->beyond;
 }
 
-/* Did the rank behind the link that failed do its part, and leave? */
+/* Did the rank at the other end of the failed link do its part, and leave? */
 static bool had_left(const struct slot_wait *w)
 {
 	return !is_needed(w, peer_of_failed(w));
 }
 
-/* Those who know the cause get some time to say it. A rank that had done its part and left needs nothing: KO_EAGAIN when it
- * is behind the other link, 0 when the link was to be drained. Of one without a lifeline nobody says that it left; that it
- * died those say who have one. */
+/* A link failed with `code`. Ranks that know the cause get some time to report it.
+ *
+ * A rank that had done its part and left needs nothing. Then this returns KO_EAGAIN if it is at the
+ * end of the other link, and 0 if the link was to be drained. This rank may have no lifeline to
+ * that rank. Then nobody reports here that it left. If it died, ranks with a lifeline to it report
+ * that. */
 static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 {
 	const struct ko_waiter waiter = ko_run_waiter(run);
@@ -157,14 +163,14 @@ int ko_give_back(struct ko_run *run, const struct ko_edges *e)
 
 /* ---- Round the ring ------------------------------------------------------------------------------------- */
 
-/* The oldest slot from prev, which must be this operation's and hold n elements; they may be put into dst (NULL: nowhere
- * but in the slot). */
+/* Waits for the oldest slot from prev, which must be this operation's and hold n elements. The link
+ * may put them into dst; NULL: they stay in the slot. */
 static int wait_in(struct ko_run *run, struct ko_slot *in, void *dst, size_t n)
 {
 	return ko_wait_data(run, &run->comm->edges, dst, n * run->size, in);
 }
 
-/* A free slot to next. */
+/* Waits for a free slot to next. */
 static int wait_out(struct ko_run *run, struct ko_slot *out)
 {
 	return ko_wait_room(run, &run->comm->edges, out);
@@ -180,7 +186,7 @@ static int release(struct ko_run *run)
 	return ko_give_back(run, &run->comm->edges);
 }
 
-/* Nothing is computed for an empty piece, whose pointers may be NULL. */
+/* dst = fn(src). The pointers of an empty piece may be NULL. */
 static void fill(const struct ko_run *run, enum ko_stores stores, ko_fill_fn *fn, void *dst, const void *src,
 		 size_t n)
 {
@@ -201,7 +207,8 @@ static void combine(const struct ko_run *run, enum ko_stores stores, void *dst, 
 		run->red.combine(dst, in, own, n, &run->red.s);
 }
 
-/* Offers are told apart by their place in the stream of slots: who gets none must not make one. */
+/* A link knows offers by their place in the stream of slots. So a rank that gets no pieces must not
+ * make one. */
 void ko_offer(struct ko_run *run, void *dst)
 {
 	struct ko_link *to = run->comm->edges.to, *from = run->comm->edges.from;
@@ -215,7 +222,7 @@ void ko_offer(struct ko_run *run, void *dst)
 		from->ops->rma->offer(from, dst, len);
 }
 
-/* Where this belongs in the vector that next gets. */
+/* The place of a piece in the vector that next gets: 1 + its offset in bytes. 0: it has none. */
 static size_t belongs(const struct ko_run *run, const void *to)
 {
 	return run->vector && to ? 1 + (size_t)((const char *)to - run->vector) : 0;
@@ -261,8 +268,9 @@ int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 	return release(run);
 }
 
-/* Passed on before it is kept: next waits for it. What is in a slot stays there until this rank acquires it again. What may
- * lie anywhere is passed on from dst: it has come to stay. */
+/* The result is sent on before it is kept, because next waits for it. It stays in the slot until
+ * this rank acquires that slot again. If the link takes data from anywhere, the result is sent from
+ * dst. */
 int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
 {
 	bool taken = ko_link_takes(run->comm->edges.to, dst, n * run->size);
@@ -283,7 +291,7 @@ int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t 
 	return 0;
 }
 
-/* As above. */
+/* What comes in is sent on before it is kept, because next waits for it. */
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
 	bool taken = ko_link_takes(run->comm->edges.to, dst, n * run->size);

@@ -25,7 +25,8 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 		break;
 	case KO_REDUCE_SCATTER:
 	case KO_ALL_GATHER: crossings = 2 * (n - 1) / n; break;
-	/* Of broadcast and reduce. A message of one slot is all in one rank of the chain, then all in the next. */
+	/* Of broadcast and reduce. A message of one slot is all in one rank of the chain, then all
+	 * in the next. */
 	default: crossings = 2 * (n - 1); break;
 	}
 	return (struct ko_estimate){ hops * costs->hop_ns, crossings / costs->bytes_per_ns };

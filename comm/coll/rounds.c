@@ -1,20 +1,20 @@
-/* See rounds.h. A round is first step, middle steps, last step. */
+/* One round of each collective round the ring (ko_rounds): first step, middle steps, last step. */
 #include "comm/coll/rounds.h"
 
-/* The round's slice of the block that this rank handles `step` steps after its own: data moves up the ring, so it is that of
- * the rank so many steps before. */
+/* The round's slice of the block that this rank handles `step` steps after its own. Data moves up
+ * the ring. So it is the block of the rank `step` steps before. */
 static struct ko_piece piece(const struct ko_run *run, int step, size_t round)
 {
 	return ko_plan_piece(&run->plan, ko_ring_back(&run->comm->ring, run->comm->rank, step), round);
 }
 
-/* Elements before this rank's block. */
+/* Elements of the vector before this rank's block. */
 static size_t own_first(const struct ko_run *run)
 {
 	return ko_plan_block(&run->plan, run->comm->rank).first;
 }
 
-/* Every step of a reduce-scatter but the last: what this rank adds to blocks of others. */
+/* Every step of a reduce-scatter except the last: this rank adds to blocks of others. */
 static int add_to_others(struct ko_run *run, size_t round, const void *src)
 {
 	struct ko_piece q = piece(run, 1, round);
@@ -27,7 +27,7 @@ static int add_to_others(struct ko_run *run, size_t round, const void *src)
 	return rc;
 }
 
-/* Every step of an all-gather but the first: what comes from others. */
+/* Every step of an all-gather except the first: this rank keeps blocks of others. */
 static int keep_others(struct ko_run *run, size_t round, void *dst)
 {
 	struct ko_piece q;
@@ -43,7 +43,7 @@ static int keep_others(struct ko_run *run, size_t round, void *dst)
 	return run->moves->keep(run, ko_at_mut(run, dst, q.first), q.n);
 }
 
-/* dst is this rank's block only: element i of it is element own_first + i of the vector. */
+/* dst has only this rank's block: its element i is element own_first + i of the vector. */
 static int reduce_scatter_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	struct ko_piece q = piece(run, 0, round);
@@ -55,7 +55,7 @@ static int reduce_scatter_round(struct ko_run *run, size_t round, const void *sr
 					ko_at_mut(run, dst, q.first - own_first(run)), q.n);
 }
 
-/* src is this rank's block only. */
+/* src has only this rank's block. */
 static int all_gather_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	struct ko_piece q = piece(run, 0, round);
@@ -69,8 +69,8 @@ static int all_gather_round(struct ko_run *run, size_t round, const void *src, v
 	return rc < 0 ? rc : keep_others(run, round, dst);
 }
 
-/* Reduce-scatter, then all-gather, a round of each at a time, so that a piece is still in cache when it comes back
- * finished. */
+/* A round of reduce-scatter, then a round of all-gather. So a piece is still in cache when it comes
+ * back finished. */
 static int all_reduce_round(struct ko_run *run, size_t round, const void *src, void *dst)
 {
 	struct ko_piece q = piece(run, 0, round);
@@ -114,8 +114,8 @@ static int reduce_round(struct ko_run *run, size_t round, const void *src, void 
 	return run->moves->add_and_keep(run, own, ko_at_mut(run, dst, q.first), q.n);
 }
 
-/* A barrier is a reduce-scatter of nothing: after its nranks - 1 steps a slot that left each rank has come here, by way of
- * all the others. */
+/* A barrier is a reduce-scatter of nothing. After its nranks - 1 steps, a slot from each rank has
+ * come here, by way of the ranks between. */
 ko_round_fn *const ko_rounds[KO_NCOLLS] = {
 	[KO_BARRIER] = reduce_scatter_round,
 	[KO_BROADCAST] = broadcast_round,

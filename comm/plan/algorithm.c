@@ -1,4 +1,5 @@
-/* Which algorithm runs at which size: ko_algorithm_decide compares the times that the rows of the table estimate. */
+/* Which algorithm runs at which size: ko_algorithm_decide compares the times that the rows of the
+ * table estimate. */
 #include "comm/plan/algorithm.h"
 
 #include <math.h>
@@ -46,8 +47,8 @@ static struct ko_estimate cost_of(const struct question *q, const struct ko_algo
 	return row->cost(q->coll, q->costs, q->nranks, windows);
 }
 
-/* Is the row a choice? With one rank there is none. A named algorithm that needs shared memory may be unable to do a barrier. Another one that needs
- * shared memory does it then. */
+/* Is the row a choice? With one rank there is none. A named algorithm that needs shared memory may
+ * be unable to do a barrier. Another one that needs shared memory does it then. */
 static bool competes(const struct question *q, const struct ko_algorithm_ops *row)
 {
 	if (q->nranks == 1)
@@ -59,8 +60,8 @@ static bool competes(const struct question *q, const struct ko_algorithm_ops *ro
 	return row == q->forced;
 }
 
-/* The bytes from which on row `k`, which has no `agree`, is no longer best among those without `agree`. A barrier has no
- * bytes, and takes the first row that can do it. */
+/* The bytes from which on row `k`, which has no `agree`, is no longer best among those without
+ * `agree`. A barrier has no bytes, and takes the first row that can do it. */
 static double find_end(const struct question *q, int k)
 {
 	const struct ko_algorithm_ops *row = q->table[k];
@@ -78,8 +79,9 @@ static double find_end(const struct question *q, int k)
 	return end;
 }
 
-/* The bytes from which on the row, which has an `agree`, is better than whichever of the others would run. In plain memory
- * it is tried from LARGE bytes on, whatever was measured: later operations show what is better (learn.h). */
+/* The bytes from which on the row, which has an `agree`, is better than whichever of the others
+ * would run. In plain memory it is tried from LARGE bytes on, whatever was measured: later
+ * operations show what is better (learn.h). */
 static double find_begin(const struct question *q, const struct ko_algorithm_ops *row, bool windows)
 {
 	enum { LARGE = 1 << 20 };
@@ -124,8 +126,8 @@ static void decide_ranges(const struct question *q, struct ko_algorithms *out)
 			};
 }
 
-/* Decides about messages between two ranks. In slots half of the writing goes on while what was written before is read. A
- * rendezvous costs two turns: one to begin it, and one to end it. */
+/* Decides about messages between two ranks. In slots half of the writing goes on while what was
+ * written before is read. A rendezvous costs two turns: one to begin it, and one to end it. */
 static void decide_messages(const struct ko_algorithm_ops *forced, const struct ko_costs *costs,
 			    struct ko_algorithms *out)
 {

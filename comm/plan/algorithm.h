@@ -1,5 +1,6 @@
-/* What an algorithm is, and which one runs at which size. Rank 0 decides that once, when the communicator is made, and
- * all ranks use its table. The decision compares estimated times. It is pure: numbers in, numbers out.
+/* What an algorithm is, and which one runs at which size. Rank 0 decides that once, when the
+ * communicator is made, and all ranks use its table. The decision compares estimated times. It is
+ * pure: numbers in, numbers out.
  *
  * An algorithm is a row of the table in comm/coll/algorithms.c. */
 #ifndef COMM_PLAN_ALGORITHM_H
@@ -14,23 +15,27 @@
 
 struct ko_run;
 
-/* The rows of the table. Row 0, the ring, does every collective at any size. The others stand in the order of the sizes
- * for which they are better: those with the fewest hops first. */
+/* The rows of the table. Row 0, the ring, does every collective at any size. The others stand in
+ * the order of the sizes for which they are better: those with the fewest hops first. */
 enum ko_algorithm { KO_RING, KO_BOARD, KO_EXCHANGE, KO_DIRECT, KO_NALGORITHMS };
 
 /* What was measured when the communicator was made. Times are in ns, rates in bytes per ns. */
 struct ko_costs {
-	double hop_ns;       /* of a small message from a rank to its next */
-	double turn_ns;      /* of a turn on the board, in which every rank gives a small message */
-	double bytes_per_ns; /* of a message of some KiB: written by one rank, then read by the next; the mean */
-	/* Reading another rank's plain memory: of the system call, and the rate of large pieces. Rate 0: not every rank may */
+	double hop_ns;  /* of a small message from a rank to its next */
+	double turn_ns; /* of a turn on the board, in which every rank gives a small message */
+	/* Of a message of some KiB that one rank writes and the next reads: the mean of the edges */
+	double bytes_per_ns;
+	/* Of reading another rank's plain memory: the system call, and the rate of large pieces. Rate 0:
+	 * not every rank may */
 	double read_ns, read_bytes_per_ns;
-	bool crowded; /* there are more ranks than processors: a rank that waits gives its processor away */
-	bool network; /* all bytes are to go through links that are no shared memory */
+	/* There are more ranks than processors: a rank that waits gives its processor away */
+	bool crowded;
+	bool network;           /* all bytes are to go through links that are no shared memory */
 	uint64_t board_room;    /* bytes of a payload that a cell of the board holds */
 	uint64_t exchange_room; /* bytes of a vector of which every rank can hold everyone's */
 	int64_t exchange_hops;  /* until every rank has everyone's vector */
-	uint64_t lane_bytes;    /* of a message between two ranks that the slots between them hold */
+	/* Bytes of a message between two ranks that the slots between them hold */
+	uint64_t lane_bytes;
 };
 
 /* An estimated time in ns, as a line over the bytes of the whole vector. */
@@ -49,14 +54,16 @@ enum ko_reach {
 struct ko_algorithm_ops {
 	const char *name; /* for --algorithm and kolo_algorithm_get */
 	const char *what; /* how data moves, in a line */
-	const char
-		*order; /* in which elements are added; algorithms with the same order give the same bits */
+	/* In which elements are added. Algorithms with the same order give the same bits */
+	const char *order;
 	enum ko_reach reach;
 	bool drains; /* it sends through the ring's links, which are drained when it is over */
 
-	/* For the decision: pure. `windows`: all buffers lie in windows (kolo_alloc), otherwise in any memory. */
+	/* For the decision: pure. `windows`: all buffers lie in windows (kolo_alloc), otherwise in
+	 * any memory. */
 
-	/* Vectors of fewer bytes than this can be done; 0: the collective cannot. A barrier has 0 bytes. */
+	/* Vectors of fewer bytes than this can be done; 0: the collective cannot. A barrier has 0
+	 * bytes. */
 	uint64_t (*end)(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows);
 	/* The time of a collective other than a barrier that can be done. */
 	struct ko_estimate (*cost)(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows);
@@ -65,13 +72,15 @@ struct ko_algorithm_ops {
 
 	/* Can it be done, besides its size? All ranks answer alike. */
 	bool (*takes)(const struct ko_run *run);
-	/* All ranks agree, in this operation, whether it can be done: it depends on where their buffers are. Returns 1 if
-	 * so, 0 if another algorithm must do it, or an error of `run`. NULL: the size and `takes` alone decide. */
+	/* All ranks agree, in this operation, whether it can be done: it depends on where their
+	 * buffers are. Returns 1 if so, 0 if another algorithm must do it, or an error of `run`.
+	 * NULL: the size and `takes` alone decide. */
 	int (*agree)(struct ko_run *run, const void *src, void *dst);
-	/* Does all of the collective; src and dst are those of the public call. Blocks. Errors: those of ko_wait, and of
-	 * links or system calls. */
+	/* Does all of the collective; src and dst are those of the public call. Blocks. Errors:
+	 * those of ko_wait, and of links or system calls. */
 	int (*run)(struct ko_run *run, const void *src, void *dst);
-	/* Elements that this rank has sent and received, by formula; what is counted must be equal to it. */
+	/* Elements that this rank has sent and received, by formula; what is counted must be equal
+	 * to it. */
 	struct ko_model (*model)(const struct ko_run *run);
 };
 
@@ -82,20 +91,24 @@ struct ko_sizes {
 
 /* What was decided. */
 struct ko_algorithms {
-	/* When it runs. Ranges may overlap: see ko_algorithm_decide. */
-	struct ko_sizes any[KO_NALGORITHMS][KO_NCOLLS]; /* with buffers in any memory */
-	struct ko_sizes windows[KO_NALGORITHMS]
-			       [KO_NCOLLS]; /* with all in windows; only of rows with `agree` */
-	/* A message between two ranks is a rendezvous from so many bytes on, in plain memory and in windows. Shorter ones go
-	 * through slots. UINT64_MAX: never */
+	/* Sizes for which a row runs, with buffers in any memory. Ranges may overlap: see
+	 * ko_algorithm_decide */
+	struct ko_sizes any[KO_NALGORITHMS][KO_NCOLLS];
+	/* Sizes for which a row with `agree` is tried if all buffers may be in windows */
+	struct ko_sizes windows[KO_NALGORITHMS][KO_NCOLLS];
+	/* A message between two ranks is a rendezvous from so many bytes on, in plain memory and in
+	 * windows. Shorter ones go through slots. UINT64_MAX: never */
 	uint64_t rndv_begin, rndv_window_begin;
-	bool must_read; /* plain memory is read whenever that is possible: the user named an algorithm that does so */
+	/* The user named an algorithm that reads plain memory: it is read whenever that is possible */
+	bool must_read;
 };
 
-/* Decides for nranks ranks. `name` is that of a row, which then runs wherever it can; "": the best one runs.
+/* Decides for nranks ranks. `name` is that of a row, which then runs wherever it can; "": the best
+ * one runs.
  *
- * A row with `agree` is tried first, in its ranges. After that the first of rows 1, 2, .. without `agree` runs that has
- * the size in its range and `takes` the operation. What is left goes round the ring, whose range has all sizes. */
+ * A row with `agree` is tried first, in its ranges. After that the first of rows 1, 2, .. without
+ * `agree` runs that has the size in its range and `takes` the operation. What is left goes round
+ * the ring, whose range has all sizes. */
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS], const char *name,
 			 const struct ko_costs *costs, int nranks, struct ko_algorithms *out);
 

@@ -1,5 +1,4 @@
-/* Cuts a vector into blocks, slices and rounds (ko_plan_make), and computes how many elements each
- * rank then moves (ko_plan_model and others). */
+/* Cuts a vector into blocks, slices and rounds (ko_plan_make, ko_plan_piece). */
 #include "comm/plan/plan.h"
 
 #include "comm/base/check.h"

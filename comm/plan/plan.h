@@ -1,4 +1,4 @@
-/* The arithmetic of the ring: which part of which block a rank handles at which step. Pure: numbers
+/* The arithmetic of blocks: which part of which block a rank handles at which step. Pure: numbers
  * in, numbers out. So a test can try every rank, step and count. */
 #ifndef COMM_PLAN_PLAN_H
 #define COMM_PLAN_PLAN_H

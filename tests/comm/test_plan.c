@@ -191,10 +191,12 @@ static void every_block_is_added_from_after_its_owner_round_to_it(void **state)
 		for (int owner = 0; owner < nranks; owner++) {
 			for (int step = 1; step <= nranks; step++) {
 				int rank = (owner + step) % nranks;
-				/* The last step handles the own block, which is step 0 (or nranks). */
+				/* The last step handles the own block, which is step 0 (or
+				 * nranks). */
 				CHECK(ko_ring_back(&ring, rank, step) == owner);
 			}
-			/* In an all-gather the owner sends first, and next handles the block one step later. */
+			/* In an all-gather the owner sends first, and next handles the block one
+			 * step later. */
 			for (int step = 0; step < nranks; step++)
 				CHECK(ko_ring_back(&ring, (owner + step) % nranks, step) == owner);
 		}
@@ -440,7 +442,8 @@ static void check_cheapest(const struct ko_costs *costs, enum ko_coll coll, bool
 	}
 }
 
-/* The board ends where reading of plain memory begins, also for buffers in windows. So these are tried without reading. */
+/* The board ends where reading of plain memory begins, also for buffers in windows. So these are
+ * tried without reading. */
 static void the_cheapest_runs_at_every_size(void **state)
 {
 	static const double hops[] = { 60, 1000, 33333.3 }, turns[] = { 0.5, 1, 2 },

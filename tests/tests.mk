@@ -137,7 +137,7 @@ check: check-programs
 
 # ---- All of the matrices of which make check runs a sample; SEED=N -------------------------------------------------
 check-long:
-	+@SEED='$(SEED)' MAKE='$(MAKE_COMMAND)' tests/long
+	@SEED='$(SEED)' MAKE='$(MAKE_COMMAND)' tests/long
 
 # ---- valgrind: no report from the tools, nor from the tests that fit into its slowness -----------------------
 .PHONY: check-valgrind

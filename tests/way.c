@@ -1,5 +1,6 @@
-/* Runs one operation many times, and writes what runs in a single one of them: the counters of gcov (tests/way). It sees
- * public headers alone, so that it is the same whatever the library looks like inside. */
+/* Runs one operation many times, and writes what runs in a single one of them: the counters of gcov
+ * (tests/way). It sees public headers alone, so that it is the same whatever the library looks like
+ * inside. */
 #include <kolo/kolo.h>
 #include <kolo/kolo_zero.h>
 #include <kolo/kolo_zero_config.h>
@@ -29,7 +30,8 @@ static void check(int rc, const char *what)
 
 static void all_reduce(size_t len)
 {
-	check(kolo_all_reduce(comm, src, dst, len / sizeof(float), KOLO_F32, KOLO_SUM, NULL), "all_reduce");
+	check(kolo_all_reduce(comm, src, dst, len / sizeof(float), KOLO_F32, KOLO_SUM, NULL),
+	      "all_reduce");
 }
 
 static void small_all_reduce(void)
@@ -103,7 +105,8 @@ static void config(void)
 	struct kolo_zero_model model;
 
 	kolo_zero_model_init(&model);
-	check(kolo_zero_settings_parse("{\"train_micro_batch_size_per_gpu\": 1}", &model, &settings),
+	check(kolo_zero_settings_parse("{\"train_micro_batch_size_per_gpu\": 1}", &model,
+				       &settings),
 	      "config");
 	kolo_zero_settings_destroy(settings);
 }
@@ -153,7 +156,8 @@ static void repeat(const struct way *way, int n)
 		way->operation();
 }
 
-/* The rank whose operations are counted: each sample goes to a folder of its own, its algorithm to standard output. */
+/* The rank whose operations are counted: each sample goes to a folder of its own, its algorithm to
+ * standard output. */
 static void count(const struct way *way, const char *folder, int samples)
 {
 	char prefix[4096];
@@ -171,9 +175,12 @@ static void count(const struct way *way, const char *folder, int samples)
 	}
 }
 
-static void run(const struct way *way, const struct kolo_id *id, int rank, const char *folder, int samples)
+static void run(const struct way *way, const struct kolo_id *id, int rank, const char *folder,
+		int samples)
 {
-	struct kolo_comm_attr attr = { .id = id, .rank = rank, .nranks = 2, .algorithm = way->algorithm };
+	struct kolo_comm_attr attr = {
+		.id = id, .rank = rank, .nranks = 2, .algorithm = way->algorithm
+	};
 
 	check(kolo_comm_create(&attr, &comm), "comm_create");
 	if (way->prepare)
@@ -189,7 +196,8 @@ static void run(const struct way *way, const struct kolo_id *id, int rank, const
 	_exit(0); /* not exit, which would write counters once more */
 }
 
-/* Rank 0 is a child, in which nothing has run before; rank 1, another one, makes the meeting point. */
+/* Rank 0 is a child, in which nothing has run before; rank 1, another one, makes the meeting
+ * point. */
 static int run_ranks(const struct way *way, const char *folder, int samples)
 {
 	int pipes[2], status, bad = 0;

@@ -14,7 +14,7 @@
 
 enum { PAGE = 4096, GRACE_MS = 2000 };
 
-/* ---- Making --------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 /* Sends this rank's status to all ranks. Returns the first error that a rank has. */
 static int compare_status(struct kolo_comm *c, int32_t status)
@@ -25,16 +25,17 @@ static int compare_status(struct kolo_comm *c, int32_t status)
 
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	if (!all) /* the others wait in the collective below and can't go on without this rank */
-		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory for the status of %d ranks", c->rank,
-				    c->nranks);
+		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory for the status of %d ranks",
+				    c->rank, c->nranks);
 	rc = kolo_all_gather(c, &status, all, 1, KOLO_I32, NULL);
 	if (rc == 0 && status < 0)
 		rc = ko_fail(status, "%s", why);
 	for (int r = 0; rc == 0 && r < c->nranks; r++)
 		if (all[r] < 0)
-			rc = ko_fail(all[r],
-				     "kolo_alloc: %s could not take part (%s); its own error says why",
-				     ko_comm_name(c, r, them), kolo_strerror(all[r]));
+			rc = ko_fail(
+				all[r],
+				"kolo_alloc: %s could not take part (%s); its own error says why",
+				ko_comm_name(c, r, them), kolo_strerror(all[r]));
 	free(all);
 	return rc;
 }
@@ -44,7 +45,9 @@ static int compare_status(struct kolo_comm *c, int32_t status)
 static int hand_out(struct kolo_comm *c, int fd)
 {
 	struct ko_desc desc = { 0 };
-	const struct ko_waiter waiter = { .comm = c, .desc = &desc, .since = c->traced ? ko_now_ns() : 0 };
+	const struct ko_waiter waiter = { .comm = c,
+					  .desc = &desc,
+					  .since = c->traced ? ko_now_ns() : 0 };
 	struct ko_msg msg = { .type = KO_MSG_WINDOW };
 	int rc = 0;
 
@@ -99,8 +102,9 @@ static int make_window(struct kolo_comm *c, size_t part_len, void **memory)
 static void lend(struct kolo_comm *c, struct ko_link *link, void *memory, size_t len)
 {
 	if (link && ko_link_lend(link, memory, len) < 0)
-		ko_log(&c->log, KOLO_LOG_WARN, "rank %d: %zu bytes from kolo_alloc will be copied: %s",
-		       c->rank, len, kolo_last_error());
+		ko_log(&c->log, KOLO_LOG_WARN,
+		       "rank %d: %zu bytes from kolo_alloc will be copied: %s", c->rank, len,
+		       kolo_last_error());
 }
 
 static void take_back(struct ko_link *link, void *memory)
@@ -132,7 +136,8 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	len = made.part_len * (size_t)comm->nranks;
 	more = realloc(comm->windows->all, ((size_t)comm->windows->count + 1) * sizeof(*more));
 	if (!more)
-		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to remember a window", comm->rank);
+		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to remember a window",
+				    comm->rank);
 	comm->windows->all = more;
 	ko_call_post(comm, KO_ALLOC, bytes);
 	rc = make_window(comm, made.part_len, &memory);
@@ -151,7 +156,7 @@ int kolo_alloc(struct kolo_comm *comm, size_t bytes, void **out)
 	return 0;
 }
 
-/* ---- Freeing -------------------------------------------------------------------------------------------- */
+/* ---- Freeing --------------------------------------------------------------------------------- */
 
 /* Operations may go other ways afterwards. So kolo_free is posted like an operation: ranks that
  * call it at different places get an error. */
@@ -167,10 +172,12 @@ int kolo_free(struct kolo_comm *comm, void *memory)
 		return rc;
 	ko_order_settle(comm->order);
 	if (atomic_exchange_explicit(&comm->sequence.busy, true, memory_order_acquire))
-		return ko_fail(KOLO_EINVAL,
-			       "rank %d: kolo_free: another thread is in an operation on this communicator",
-			       comm->rank);
-	while (k < comm->windows->count && ko_window_part(&comm->windows->all[k], comm->rank) != memory)
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_free: another thread is in an operation on this communicator",
+			comm->rank);
+	while (k < comm->windows->count &&
+	       ko_window_part(&comm->windows->all[k], comm->rank) != memory)
 		k++;
 	if (k < comm->windows->count) {
 		ko_call_post(comm, KO_FREE, comm->windows->all[k].id);

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* ---- Later ---------------------------------------------------------------------------------------------- */
+/* ---- Later ----------------------------------------------------------------------------------- */
 
 /* An item of a queue: a call and its turn. */
 struct work {
@@ -50,7 +50,7 @@ static int enqueue(const struct ko_call *call)
 	return rc;
 }
 
-/* ---- Now or later --------------------------------------------------------------------------------------- */
+/* ---- Now or later ---------------------------------------------------------------------------- */
 
 /* Is it a message of this rank to itself? */
 static bool is_for_itself(const struct ko_call *call)

@@ -118,7 +118,7 @@ int ko_group_refuse(const struct kolo_comm *c, const char *function)
 		       : 0;
 }
 
-/* ---- Doing it ------------------------------------------------------------------------------------------- */
+/* ---- Doing it -------------------------------------------------------------------------------- */
 
 /* For ko_p2p_together: the next send or recv. */
 static const struct ko_call *next_message(void *what)
@@ -250,7 +250,7 @@ static int perform_batch(void *arg)
 	return await_batch(&batch);
 }
 
-/* ---- Putting it together -------------------------------------------------------------------------------- */
+/* ---- Putting it together --------------------------------------------------------------------- */
 
 static struct share *share_of(struct batch *batch, struct kolo_comm *c)
 {
@@ -461,8 +461,9 @@ int kolo_group_end(void)
 	int rc;
 
 	if (group.depth == 0)
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_group_end: there is no kolo_group_begin before it on this thread");
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_group_end: there is no kolo_group_begin before it on this thread");
 	if (--group.depth || !first)
 		return 0;
 	group.first = group.last = NULL;

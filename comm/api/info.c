@@ -35,7 +35,8 @@ int kolo_env_get(int index, struct kolo_env_info *out)
 	if (!out)
 		return ko_fail(KOLO_EINVAL, "kolo_env_get: out is NULL");
 	if (!env)
-		return ko_fail(KOLO_EINVAL, "kolo_env_get: index %d: want 0 to %d", index, KO_ENV_COUNT - 1);
+		return ko_fail(KOLO_EINVAL, "kolo_env_get: index %d: want 0 to %d", index,
+			       KO_ENV_COUNT - 1);
 	*out = (struct kolo_env_info){ .name = env->name,
 				       .value = getenv(env->name),
 				       .help = env->help,
@@ -45,12 +46,13 @@ int kolo_env_get(int index, struct kolo_env_info *out)
 		snprintf(out->range, sizeof(out->range), "%s", env->choices);
 	} else {
 		snprintf(out->preset, sizeof(out->preset), "%" PRId64, env->preset);
-		snprintf(out->range, sizeof(out->range), "%" PRId64 " to %" PRId64, env->min, env->max);
+		snprintf(out->range, sizeof(out->range), "%" PRId64 " to %" PRId64, env->min,
+			 env->max);
 	}
 	return 0;
 }
 
-/* ---- Parts ---------------------------------------------------------------------------------------------- */
+/* ---- Parts ----------------------------------------------------------------------------------- */
 
 static void give_reason(struct kolo_part_info *part, const char *why)
 {
@@ -74,10 +76,11 @@ static void look_at_transport(struct kolo_part_info *part)
 	while (ko_transports[i] && strcmp(ko_transports[i]->name, part->name) != 0)
 		i++;
 	if (!ko_transports[i]) {
-		give_reason(part,
-			    strcmp(part->name, "ofi") == 0
-				    ? "not in this build: links through libfabric (package libfabric-dev)"
-				    : "not in this build: links through RDMA (package libibverbs-dev)");
+		give_reason(
+			part,
+			strcmp(part->name, "ofi") == 0
+				? "not in this build: links through libfabric (package libfabric-dev)"
+				: "not in this build: links through RDMA (package libibverbs-dev)");
 		return;
 	}
 	part->built = 1;
@@ -139,7 +142,8 @@ int kolo_part_get(int index, struct kolo_part_info *out)
 	if (!out)
 		return ko_fail(KOLO_EINVAL, "kolo_part_get: out is NULL");
 	if (index < 0 || index >= count)
-		return ko_fail(KOLO_EINVAL, "kolo_part_get: index %d: want 0 to %d", index, count - 1);
+		return ko_fail(KOLO_EINVAL, "kolo_part_get: index %d: want 0 to %d", index,
+			       count - 1);
 	*out = (struct kolo_part_info){ .kind = parts[index].kind, .name = parts[index].name };
 	parts[index].look(out);
 	return 0;

@@ -2,23 +2,23 @@
  * does. */
 #include "comm/api/dispatch.h"
 
-/* ---- The collectives ------------------------------------------------------------------------------------ */
+/* ---- The collectives ------------------------------------------------------------------------- */
 
-int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		    enum kolo_op op, struct kolo_queue *queue)
+int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		    enum kolo_type type, enum kolo_op op, struct kolo_queue *queue)
 {
-	const struct ko_call call = {
-		comm, KO_ALL_REDUCE, src, dst, n, type, op, -1, queue, false, NULL, NULL
-	};
+	const struct ko_call call = { comm, KO_ALL_REDUCE, src,   dst,  n,   type, op,
+				      -1,   queue,         false, NULL, NULL };
 
 	return ko_call_do(&call);
 }
 
-int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-			enum kolo_op op, struct kolo_queue *queue)
+int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+			enum kolo_type type, enum kolo_op op, struct kolo_queue *queue)
 {
-	const struct ko_call call = { comm, KO_REDUCE_SCATTER, src, dst, n, type, op, -1, queue, false, NULL,
-				      NULL };
+	const struct ko_call call = {
+		comm, KO_REDUCE_SCATTER, src, dst, n, type, op, -1, queue, false, NULL, NULL
+	};
 
 	return ko_call_do(&call);
 }
@@ -26,14 +26,15 @@ int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size
 int kolo_reduce_scatter_v(struct kolo_comm *comm, const void *src, void *dst, const size_t *counts,
 			  enum kolo_type type, enum kolo_op op, struct kolo_queue *queue)
 {
-	const struct ko_call call = { comm, KO_REDUCE_SCATTER, src, dst, 0, type, op, -1, queue, true, counts,
-				      NULL };
+	const struct ko_call call = {
+		comm, KO_REDUCE_SCATTER, src, dst, 0, type, op, -1, queue, true, counts, NULL
+	};
 
 	return ko_call_do(&call);
 }
 
-int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		    struct kolo_queue *queue)
+int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		    enum kolo_type type, struct kolo_queue *queue)
 {
 	const struct ko_call call = { comm, KO_ALL_GATHER, src,   dst,  n,   type, KOLO_SUM,
 				      -1,   queue,         false, NULL, NULL };
@@ -50,8 +51,8 @@ int kolo_all_gather_v(struct kolo_comm *comm, const void *src, void *dst, const 
 	return ko_call_do(&call);
 }
 
-int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		   int root, struct kolo_queue *queue)
+int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		   enum kolo_type type, int root, struct kolo_queue *queue)
 {
 	const struct ko_call call = { comm,     KO_BROADCAST, src,   dst,   n,    type,
 				      KOLO_SUM, root,         queue, false, NULL, NULL };
@@ -62,9 +63,8 @@ int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n,
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		enum kolo_op op, int root, struct kolo_queue *queue)
 {
-	const struct ko_call call = {
-		comm, KO_REDUCE, src, dst, n, type, op, root, queue, false, NULL, NULL
-	};
+	const struct ko_call call = { comm, KO_REDUCE, src,   dst,   n,    type,
+				      op,   root,      queue, false, NULL, NULL };
 
 	return ko_call_do(&call);
 }
@@ -77,10 +77,10 @@ int kolo_barrier(struct kolo_comm *comm, struct kolo_queue *queue)
 	return ko_call_do(&call);
 }
 
-/* ---- Between pairs of ranks ------------------------------------------------------------------------------ */
+/* ---- Between pairs of ranks ------------------------------------------------------------------ */
 
-int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		    struct kolo_queue *queue)
+int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		    enum kolo_type type, struct kolo_queue *queue)
 {
 	const struct ko_call call = { comm, KO_ALL_TO_ALL, src,   dst,  n,   type, KOLO_SUM,
 				      -1,   queue,         false, NULL, NULL };
@@ -91,8 +91,9 @@ int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n
 int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *send_counts, void *dst,
 		      const size_t *recv_counts, enum kolo_type type, struct kolo_queue *queue)
 {
-	const struct ko_call call = { comm, KO_ALL_TO_ALL, src,  dst,         0,          type, KOLO_SUM,
-				      -1,   queue,         true, send_counts, recv_counts };
+	const struct ko_call call = { comm,  KO_ALL_TO_ALL, src,         dst,
+				      0,     type,          KOLO_SUM,    -1,
+				      queue, true,          send_counts, recv_counts };
 
 	return ko_call_do(&call);
 }
@@ -103,8 +104,8 @@ static const size_t *for_root(const struct kolo_comm *comm, const size_t *counts
 	return comm && comm->rank == root ? counts : NULL;
 }
 
-int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
-		struct kolo_queue *queue)
+int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		int root, struct kolo_queue *queue)
 {
 	const struct ko_call call = { comm,     KO_GATHER, src,   dst,   n,    type,
 				      KOLO_SUM, root,      queue, false, NULL, NULL };
@@ -112,19 +113,27 @@ int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 	return ko_call_do(&call);
 }
 
-int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst, const size_t *counts,
-		  enum kolo_type type, int root, struct kolo_queue *queue)
+int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst,
+		  const size_t *counts, enum kolo_type type, int root, struct kolo_queue *queue)
 {
-	const struct ko_call call = {
-		comm, KO_GATHER, src, dst, n, type, KOLO_SUM, root, queue, true, for_root(comm, counts, root),
-		NULL
-	};
+	const struct ko_call call = { comm,
+				      KO_GATHER,
+				      src,
+				      dst,
+				      n,
+				      type,
+				      KOLO_SUM,
+				      root,
+				      queue,
+				      true,
+				      for_root(comm, counts, root),
+				      NULL };
 
 	return ko_call_do(&call);
 }
 
-int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
-		 struct kolo_queue *queue)
+int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		 int root, struct kolo_queue *queue)
 {
 	const struct ko_call call = { comm,     KO_SCATTER, src,   dst,   n,    type,
 				      KOLO_SUM, root,       queue, false, NULL, NULL };
@@ -132,8 +141,8 @@ int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, e
 	return ko_call_do(&call);
 }
 
-int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst, size_t n,
-		   enum kolo_type type, int root, struct kolo_queue *queue)
+int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst,
+		   size_t n, enum kolo_type type, int root, struct kolo_queue *queue)
 {
 	const struct ko_call call = { comm,
 				      KO_SCATTER,

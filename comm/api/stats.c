@@ -54,13 +54,15 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	out->sent_bytes = out->to_next.bytes + (comm->attached ? comm->attached->sent : 0) +
 			  comm->board->sent + comm->counters.direct.sent + comm->lanes->sent +
 			  ko_bruck_sent(comm);
-	out->received_bytes = out->from_prev.bytes + (comm->attached ? comm->attached->received : 0) +
-			      comm->board->received + comm->counters.direct.received + comm->lanes->received +
-			      ko_bruck_received(comm);
-	out->memory_bytes = comm->memory +
-			    (comm->edges.from ? comm->edges.from->memory + comm->edges.to->memory : 0) +
-			    ko_lanes_memory(comm) + ko_bruck_memory(comm) +
-			    (comm->rank == 0 || comm->spread ? comm->shared_len : 0);
+	out->received_bytes = out->from_prev.bytes +
+			      (comm->attached ? comm->attached->received : 0) +
+			      comm->board->received + comm->counters.direct.received +
+			      comm->lanes->received + ko_bruck_received(comm);
+	out->memory_bytes =
+		comm->memory +
+		(comm->edges.from ? comm->edges.from->memory + comm->edges.to->memory : 0) +
+		ko_lanes_memory(comm) + ko_bruck_memory(comm) +
+		(comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }
 
@@ -69,11 +71,11 @@ enum { MOST_ROWS = 2 * KO_NALGORITHMS };
 _Static_assert(MOST_ROWS >= 6, "as many as message_rows makes");
 
 /* The row for the sizes begin <= size < end; end UINT64_MAX: all from begin on. */
-static struct kolo_algorithm row_of(int coll, enum ko_algorithm k, const char *memory, uint64_t begin,
-				    uint64_t end)
+static struct kolo_algorithm row_of(int coll, enum ko_algorithm k, const char *memory,
+				    uint64_t begin, uint64_t end)
 {
-	return (struct kolo_algorithm){ ko_coll_name(coll), ko_algorithm_table[k]->name, memory, begin,
-					end == UINT64_MAX ? end : end - 1 };
+	return (struct kolo_algorithm){ ko_coll_name(coll), ko_algorithm_table[k]->name, memory,
+					begin, end == UINT64_MAX ? end : end - 1 };
 }
 
 /* Where sizes begin for which an algorithm is tried first, whatever memory they are in. */
@@ -93,14 +95,15 @@ static int add_tried(const struct ko_sizes ranges[][KO_NCOLLS], int coll, const 
 {
 	for (int k = 0; k < KO_NALGORITHMS; k++)
 		if (ko_algorithm_table[k]->agree && ranges[k][coll].begin != UINT64_MAX)
-			rows[n++] =
-				row_of(coll, (enum ko_algorithm)k, memory, ranges[k][coll].begin, UINT64_MAX);
+			rows[n++] = row_of(coll, (enum ko_algorithm)k, memory,
+					   ranges[k][coll].begin, UINT64_MAX);
 	return n;
 }
 
 /* The rows of a collective that are not empty. Returns how many there are. A barrier has no bytes:
  * one algorithm does it always. */
-static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_algorithm rows[MOST_ROWS])
+static int algorithm_rows(const struct ko_algorithms *t, int coll,
+			  struct kolo_algorithm rows[MOST_ROWS])
 {
 	int n = add_tried(t->windows, coll, "alloc", rows, 0);
 	uint64_t begin = 0, end;
@@ -126,18 +129,21 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll, struct kolo_a
 static int message_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
-	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin, board = ko_collective_parts_end(c);
+	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin,
+		 board = ko_collective_parts_end(c);
 	const char *direct = ko_algorithm_table[KO_DIRECT]->name;
 	int n = 0;
 
 	for (int coll = KO_ALL_TO_ALL; board && coll <= KO_SCATTER; coll++)
 		rows[n++] = row_of(coll, KO_BOARD, "any", 0, board);
 	if (window != UINT64_MAX)
-		rows[n++] = (struct kolo_algorithm){ "send_recv", direct, "alloc", window, UINT64_MAX };
+		rows[n++] =
+			(struct kolo_algorithm){ "send_recv", direct, "alloc", window, UINT64_MAX };
 	rows[n++] = (struct kolo_algorithm){ "send_recv", "lane", "any", 0,
 					     begin == UINT64_MAX ? begin : begin - 1 };
 	if (begin != UINT64_MAX)
-		rows[n++] = (struct kolo_algorithm){ "send_recv", direct, "any", begin, UINT64_MAX };
+		rows[n++] =
+			(struct kolo_algorithm){ "send_recv", direct, "any", begin, UINT64_MAX };
 	return n;
 }
 

@@ -13,7 +13,8 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_TIMEOUT] = { "KOLO_TIMEOUT", 300, 0, 1000000,
 			     .help = "Seconds for which a rank that others wait for may be silent; "
 				     "then they fail. 0: no limit" },
-	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64, .help = "Slots in each link. Rank 0's value counts" },
+	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64,
+			   .help = "Slots in each link. Rank 0's value counts" },
 	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20, 4096,
 			      .help = "Bytes of a slot, a multiple of 4096. Rank 0's value counts" },
 	[KO_ENV_LOG] = { "KOLO_LOG", .choices = "error|warn|info|trace[:FILE]",
@@ -65,8 +66,10 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_VERBS_GID_INDEX] = { "KOLO_VERBS_GID_INDEX", -1, -1, 255,
 				     .help = "Which of a port's addresses (GIDs) verbs links use. "
 					     "ibv_devinfo -v lists them. -1: Kolo chooses" },
-	[KO_ENV_VERBS_SL] = { "KOLO_VERBS_SL", 0, 0, 15, .help = "The service level of verbs links" },
-	[KO_ENV_VERBS_TC] = { "KOLO_VERBS_TC", 0, 0, 255, .help = "The traffic class of verbs links" },
+	[KO_ENV_VERBS_SL] = { "KOLO_VERBS_SL", 0, 0, 15,
+			      .help = "The service level of verbs links" },
+	[KO_ENV_VERBS_TC] = { "KOLO_VERBS_TC", 0, 0, 255,
+			      .help = "The traffic class of verbs links" },
 	[KO_ENV_VERBS_TIMEOUT] = { "KOLO_VERBS_TIMEOUT", 18, 1, 31,
 				   .help = "The exponent T: verbs links send a packet again after "
 					   "4.096 us * 2^T without an acknowledgement. 18 is 1.07 s" },
@@ -93,7 +96,8 @@ static int parse_number(const char *text, int64_t min, int64_t max, int64_t *out
 
 	errno = 0;
 	*out = strtoll(text, &end, 10);
-	return errno == 0 && end != text && *end == 0 && *out >= min && *out <= max ? 0 : KOLO_EINVAL;
+	return errno == 0 && end != text && *end == 0 && *out >= min && *out <= max ? 0
+										    : KOLO_EINVAL;
 }
 
 int ko_env_get(enum ko_env_name name, int64_t *out)
@@ -104,8 +108,10 @@ int ko_env_get(enum ko_env_name name, int64_t *out)
 	*out = env->preset;
 	if (!text || !*text)
 		return 0;
-	if (parse_number(text, env->min, env->max, out) < 0 || (env->multiple && *out % env->multiple))
-		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [%" PRId64 ", %" PRId64 "]. %s.",
-			       env->name, text, env->min, env->max, env->help);
+	if (parse_number(text, env->min, env->max, out) < 0 ||
+	    (env->multiple && *out % env->multiple))
+		return ko_fail(KOLO_EINVAL,
+			       "%s=%s: want a number in [%" PRId64 ", %" PRId64 "]. %s.", env->name,
+			       text, env->min, env->max, env->help);
 	return 0;
 }

@@ -34,8 +34,10 @@ int ko_log_check(void)
 	if (!value || !*value)
 		return 0;
 	if (!parse_log(value, &file) || (file && !*file))
-		return ko_fail(KOLO_EINVAL,
-			       "KOLO_LOG=%s: want error, warn, info or trace, then optionally :FILE", value);
+		return ko_fail(
+			KOLO_EINVAL,
+			"KOLO_LOG=%s: want error, warn, info or trace, then optionally :FILE",
+			value);
 	f = file ? fopen(file, "ae") : NULL;
 	if (file && !f)
 		return ko_fail(KOLO_EINVAL, "KOLO_LOG=%s: the file can't be written: %s", value,
@@ -55,7 +57,8 @@ int ko_log_wants(const struct ko_log *log, enum kolo_log_level level)
 
 /* Writes "2026-01-31T12:00:00.123Z node7 712 rank 3 kolo info: text". One write, so that ranks do
  * not mix their lines. */
-static void write_line(FILE *out, const struct ko_log *log, enum kolo_log_level level, const char *text)
+static void write_line(FILE *out, const struct ko_log *log, enum kolo_log_level level,
+		       const char *text)
 {
 	char host[65] = "", when[32] = "", who[24] = "", line[KO_TEXT + 160];
 	struct timespec now;
@@ -67,8 +70,8 @@ static void write_line(FILE *out, const struct ko_log *log, enum kolo_log_level 
 	gethostname(host, sizeof(host) - 1);
 	if (log && log->rank >= 0)
 		snprintf(who, sizeof(who), " rank %d", log->rank);
-	snprintf(line, sizeof(line), "%s.%03ldZ %s %d%s kolo %s: %s\n", when, now.tv_nsec / 1000000, host,
-		 (int)getpid(), who, names[level], text);
+	snprintf(line, sizeof(line), "%s.%03ldZ %s %d%s kolo %s: %s\n", when, now.tv_nsec / 1000000,
+		 host, (int)getpid(), who, names[level], text);
 	fputs(line, out);
 }
 

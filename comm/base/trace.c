@@ -76,7 +76,9 @@ static void copy_plain(char *out, size_t room, const char *text)
 	size_t i = 0;
 
 	for (; text[i] && i + 1 < room; i++)
-		out[i] = text[i] < ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\' ? '?' : text[i];
+		out[i] = text[i] < ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\'
+				 ? '?'
+				 : text[i];
 	out[i] = 0;
 }
 
@@ -86,7 +88,8 @@ struct ko_trace *ko_trace_open(const char *name, const char *who, const struct k
 	struct ko_trace *t = dir ? calloc(1, sizeof(*t)) : NULL;
 
 	if (dir && !t)
-		ko_log(log, KOLO_LOG_WARN, "no memory for a trace: this rank will be missing in it");
+		ko_log(log, KOLO_LOG_WARN,
+		       "no memory for a trace: this rank will be missing in it");
 	if (!t)
 		return NULL;
 	t->log = log;
@@ -148,7 +151,8 @@ static int lock(int fd)
 
 static void flush(struct ko_trace *t)
 {
-	int rank = t->log->rank, fd = open(t->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int rank = t->log->rank,
+	    fd = open(t->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	FILE *f = fd >= 0 && lock(fd) == 0 ? fdopen(fd, "r+") : NULL;
 	bool good = f && setvbuf(f, NULL, _IOFBF, BUFFER) == 0 && find_end(f) == 0;
 

@@ -65,12 +65,14 @@ static int read_table(const struct server *s, struct ko_entry *table, int nranks
 
 	for (int r = 0; rc == 0 && r < nranks; r++)
 		if (!ko_boot_check(&table[r]) || table[r].rank != r || table[r].nranks != nranks)
-			rc = ko_fail(KOLO_ESYS, "%s sent a table of ranks in which row %d makes no sense",
+			rc = ko_fail(KOLO_ESYS,
+				     "%s sent a table of ranks in which row %d makes no sense",
 				     server_name(s->m), r);
 	return rc;
 }
 
-static int talk(const struct server *s, const struct ko_entry *mine, int timeout_ms, struct ko_entry *table)
+static int talk(const struct server *s, const struct ko_entry *mine, int timeout_ms,
+		struct ko_entry *table)
 {
 	struct ko_boot_hello hello = { .magic = KO_BOOT_MAGIC,
 				       .version = KO_BOOT_VERSION,
@@ -88,13 +90,15 @@ static int talk(const struct server *s, const struct ko_entry *mine, int timeout
 	if (rc < 0)
 		return rc;
 	reply.text[sizeof(reply.text) - 1] = 0;
-	if (reply.magic != KO_BOOT_MAGIC || memcmp(reply.proof, s->m->proof, sizeof(reply.proof)) != 0 ||
-	    reply.code > 0)
+	if (reply.magic != KO_BOOT_MAGIC ||
+	    memcmp(reply.proof, s->m->proof, sizeof(reply.proof)) != 0 || reply.code > 0)
 		return ko_fail(KOLO_EUNREACH,
-			       s->m->by_rank_0 ? "the process that answers at %s is not this job's rank 0"
-					       : "the process that answers at %s did not make this id",
+			       s->m->by_rank_0
+				       ? "the process that answers at %s is not this job's rank 0"
+				       : "the process that answers at %s did not make this id",
 			       s->m->what);
-	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text) : read_table(s, table, mine->nranks);
+	return reply.code < 0 ? ko_fail(reply.code, "%s", reply.text)
+			      : read_table(s, table, mine->nranks);
 }
 
 /* Opens the process that made the id. *pidfd is -1 if that is this process, or it can't be seen. */
@@ -104,14 +108,16 @@ static int open_maker(const struct ko_meeting *m, int *pidfd)
 		return 0;
 	*pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0);
 	if (*pidfd < 0 && errno == ESRCH)
-		return ko_fail(KOLO_EPEER,
-			       "the process that made the id (pid %d) ended before all ranks had joined",
-			       m->pid);
+		return ko_fail(
+			KOLO_EPEER,
+			"the process that made the id (pid %d) ended before all ranks had joined",
+			m->pid);
 	return 0;
 }
 
 /* Calls `reached` with the address from which this rank reached the server, if it is TCP. */
-static int tell_address(const struct server *s, ko_boot_reached_fn *reached, void *arg, struct ko_entry *mine)
+static int tell_address(const struct server *s, ko_boot_reached_fn *reached, void *arg,
+			struct ko_entry *mine)
 {
 	union ko_net here = { 0 };
 	socklen_t len = sizeof(here);
@@ -150,7 +156,7 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 	return rc;
 }
 
-/* ---- The ring ------------------------------------------------------------------------------------------- */
+/* ---- The ring -------------------------------------------------------------------------------- */
 
 /* Orders ranks by host, and by number within a host. */
 static int by_machine(const void *a, const void *b)

@@ -56,7 +56,8 @@ static int leave_from(const struct search *s, const struct candidate *c)
 {
 	for (int i = 0; i < s->nfrom; i++)
 		if (s->from[i].any.sa_family == c->to.any.sa_family)
-			return bind(c->fd, &s->from[i].any, ko_net_len(&s->from[i])) < 0 ? errno : 0;
+			return bind(c->fd, &s->from[i].any, ko_net_len(&s->from[i])) < 0 ? errno
+											 : 0;
 	return s->nfrom && c->to.any.sa_family != AF_UNIX ? EAFNOSUPPORT : 0;
 }
 
@@ -67,8 +68,8 @@ static int check_user(const struct search *s, const struct candidate *c)
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
-	if (c->to.any.sa_family != AF_UNIX || getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
-	    cred.uid == geteuid())
+	if (c->to.any.sa_family != AF_UNIX ||
+	    getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || cred.uid == geteuid())
 		return 0;
 	return ko_fail(
 		KOLO_EUNREACH,
@@ -180,7 +181,8 @@ static int try_all(const struct search *s, int maker, int *out)
 			return rc;
 	}
 	if (s->polls[s->n].revents)
-		return ko_fail(KOLO_EPEER, "the process that made the id ended before all ranks had joined");
+		return ko_fail(KOLO_EPEER,
+			       "the process that made the id ended before all ranks had joined");
 	return 0;
 }
 
@@ -190,8 +192,8 @@ static int list_candidates(struct search *s)
 	union ko_net at[KO_NET_MAX];
 	int n = 1, rc;
 
-	if (!*m->name &&
-	    ((rc = ko_net_iface(s->from, &s->nfrom)) < 0 || (rc = ko_net_resolve(m->host, at, &n)) < 0))
+	if (!*m->name && ((rc = ko_net_iface(s->from, &s->nfrom)) < 0 ||
+			  (rc = ko_net_resolve(m->host, at, &n)) < 0))
 		return rc;
 	s->candidates = calloc((size_t)(n * m->nports), sizeof(*s->candidates));
 	s->polls = calloc((size_t)(n * m->nports) + 1, sizeof(*s->polls));
@@ -238,10 +240,11 @@ static int check_id(const struct search *s)
 			"this id's address, %s, can't be reached from here (%s); is the loopback interface up, or "
 			"KOLO_IFACE the same for all ranks?",
 			s->m->what, strerror(c->err));
-	return ko_fail(KOLO_EUNREACH,
-		       "nobody serves this id at %s (%s): the process that made it has ended, or the id was "
-		       "used already",
-		       s->m->what, strerror(c->err));
+	return ko_fail(
+		KOLO_EUNREACH,
+		"nobody serves this id at %s (%s): the process that made it has ended, or the id was "
+		"used already",
+		s->m->what, strerror(c->err));
 }
 
 int ko_boot_dial(const struct ko_meeting *m, int rank, int maker, int64_t deadline, int *out)

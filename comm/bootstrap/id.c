@@ -18,9 +18,11 @@ int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out)
 	layout.host[sizeof(layout.host) - 1] = 0;
 	if (layout.magic != KO_BOOT_ID_MAGIC)
 		return ko_fail(KOLO_EINVAL, "these 128 bytes are no id made by kolo_id_create");
-	*out = (struct ko_meeting){
-		.tag = layout.tag, .port = layout.port, .nports = 1, .pid = layout.pid, .pidns = layout.pidns
-	};
+	*out = (struct ko_meeting){ .tag = layout.tag,
+				    .port = layout.port,
+				    .nports = 1,
+				    .pid = layout.pid,
+				    .pidns = layout.pidns };
 	memcpy(out->secret, layout.secret, sizeof(out->secret));
 	memcpy(out->proof, layout.proof, sizeof(out->proof));
 	memcpy(out->host, layout.host, sizeof(layout.host));
@@ -51,7 +53,9 @@ static int listen_for_id(struct ko_boot_id *id, int *listener)
 
 int kolo_id_create(struct kolo_id *out)
 {
-	struct ko_boot_id layout = { .magic = KO_BOOT_ID_MAGIC, .pid = getpid(), .pidns = ko_boot_pidns() };
+	struct ko_boot_id layout = { .magic = KO_BOOT_ID_MAGIC,
+				     .pid = getpid(),
+				     .pidns = ko_boot_pidns() };
 	struct ko_meeting m;
 	int rc, listener;
 

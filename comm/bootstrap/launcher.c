@@ -33,7 +33,7 @@ struct launcher {
 	int (*meet)(struct ko_meeting *out);
 };
 
-/* ---- Reading -------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* The variable's value; NULL if it is unset or empty. */
 static const char *get(const char *name)
@@ -51,13 +51,15 @@ static int parse_number(const char *text, long min, long max, int *out)
 	errno = 0;
 	value = strtol(text, &end, 10);
 	*out = (int)value;
-	return errno == 0 && isdigit((unsigned char)*text) && *end == 0 && value >= min && value <= max
+	return errno == 0 && isdigit((unsigned char)*text) && *end == 0 && value >= min &&
+			       value <= max
 		       ? 0
 		       : KOLO_EINVAL;
 }
 
 /* Appends to a text, which is cut if there is no more room. */
-__attribute__((format(printf, 3, 4))) static void append(char *out, size_t room, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void append(char *out, size_t room, const char *fmt,
+							 ...)
 {
 	size_t at = strlen(out);
 	va_list args;
@@ -67,7 +69,7 @@ __attribute__((format(printf, 3, 4))) static void append(char *out, size_t room,
 	va_end(args);
 }
 
-/* ---- Meeting points ------------------------------------------------------------------------------------- */
+/* ---- Meeting points -------------------------------------------------------------------------- */
 
 /* Hashes a text (FNV-1a, 64 bits). It keeps jobs apart. It is no protection: who knows the text
  * knows the hash. */
@@ -107,8 +109,8 @@ static void meet_by_name(struct ko_meeting *m, const char *identity)
 	snprintf(text, sizeof(text), "%u/%s", (unsigned)geteuid(), identity);
 	set_identity(m, text);
 	snprintf(m->what, sizeof(m->what), "%s", identity);
-	snprintf(m->name, sizeof(m->name), "kolo-%016llx%016llx", (unsigned long long)hash(text, 300),
-		 (unsigned long long)hash(text, 301));
+	snprintf(m->name, sizeof(m->name), "kolo-%016llx%016llx",
+		 (unsigned long long)hash(text, 300), (unsigned long long)hash(text, 301));
 	m->nports = 1;
 }
 
@@ -127,11 +129,13 @@ static int meet_in_session(struct ko_meeting *m)
  * on. */
 static int meet_at_master(struct ko_meeting *m)
 {
-	const char *host = get("MASTER_ADDR"), *port = get("MASTER_PORT"), *run = get("TORCHELASTIC_RUN_ID");
+	const char *host = get("MASTER_ADDR"), *port = get("MASTER_PORT"),
+		   *run = get("TORCHELASTIC_RUN_ID");
 	const char *restart = get("TORCHELASTIC_RESTART_COUNT");
 	char text[512];
 
-	snprintf(text, sizeof(text), "%s:%s %s %s", host, port, run ? run : "", restart ? restart : "");
+	snprintf(text, sizeof(text), "%s:%s %s %s", host, port, run ? run : "",
+		 restart ? restart : "");
 	set_identity(m, text);
 	snprintf(m->what, sizeof(m->what), "MASTER_ADDR=%s MASTER_PORT=%s", host, port);
 	if (parse_number(port, 1, 65535, &m->port) < 0)
@@ -147,7 +151,8 @@ static int meet_openmpi(struct ko_meeting *m)
 	const char *dir = get("PMIX_SERVER_TMPDIR");
 	char text[512];
 
-	snprintf(text, sizeof(text), "Open MPI job %s in %s", get("PMIX_NAMESPACE"), dir ? dir : "-");
+	snprintf(text, sizeof(text), "Open MPI job %s in %s", get("PMIX_NAMESPACE"),
+		 dir ? dir : "-");
 	meet_by_name(m, text);
 	return 0;
 }
@@ -166,7 +171,8 @@ static int meet_pmi(struct ko_meeting *m)
 		snprintf(text, sizeof(text), "PMI job %s", job);
 	} else {
 		if (!fd || parse_number(fd, 0, INT_MAX, &number) < 0 ||
-		    getsockopt(number, SOL_SOCKET, SO_PEERCRED, &server, &len) < 0 || server.pid <= 0)
+		    getsockopt(number, SOL_SOCKET, SO_PEERCRED, &server, &len) < 0 ||
+		    server.pid <= 0)
 			return ko_fail(
 				KOLO_EINVAL,
 				"PMI_FD=%s is no open local socket here, so this job has no name (a wrapper may have "
@@ -198,7 +204,8 @@ static int meet_at_root(struct ko_meeting *m, const char *root)
 		snprintf(m->host, sizeof(m->host), "%.*s", (int)len - 2, root + 1);
 	else
 		snprintf(m->host, sizeof(m->host), "%.*s", (int)len, root);
-	if (!*m->host || strlen(root) >= sizeof(m->host) || parse_number(colon + 1, 1, 65535, &m->port) < 0 ||
+	if (!*m->host || strlen(root) >= sizeof(m->host) ||
+	    parse_number(colon + 1, 1, 65535, &m->port) < 0 ||
 	    (root[0] != '[' && strchr(m->host, ':')))
 		return ko_fail(
 			KOLO_EINVAL,
@@ -232,7 +239,7 @@ static int meet_by_id(struct ko_meeting *m, const char *hex)
 	return ko_meeting_of_id(&id, m);
 }
 
-/* ---- Launchers ------------------------------------------------------------------------------------------ */
+/* ---- Launchers ------------------------------------------------------------------------------- */
 
 static const struct launcher launchers[] = {
 	{ "kolo", "KOLO_RANK", "KOLO_NRANKS", { NULL }, NULL, false, meet_in_session },
@@ -323,10 +330,11 @@ static int fail_incomplete(const struct launcher *only)
 static int read_ranks(const struct launcher *l, int *rank, int *nranks)
 {
 	if (parse_number(get(l->nranks), 1, INT_MAX, nranks) < 0)
-		return ko_fail(KOLO_EINVAL, "%s=%s: want a number from 1", l->nranks, get(l->nranks));
+		return ko_fail(KOLO_EINVAL, "%s=%s: want a number from 1", l->nranks,
+			       get(l->nranks));
 	if (parse_number(get(l->rank), 0, *nranks - 1, rank) < 0)
-		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [0, %d] (%s=%d)", l->rank, get(l->rank),
-			       *nranks - 1, l->nranks, *nranks);
+		return ko_fail(KOLO_EINVAL, "%s=%s: want a number in [0, %d] (%s=%d)", l->rank,
+			       get(l->rank), *nranks - 1, l->nranks, *nranks);
 	return 0;
 }
 
@@ -350,14 +358,16 @@ static int check_agreement(const struct launcher *a, const struct launcher *b)
 {
 	int rank_a, nranks_a, rank_b, nranks_b, rc;
 
-	if ((rc = read_ranks(a, &rank_a, &nranks_a)) < 0 || (rc = read_ranks(b, &rank_b, &nranks_b)) < 0 ||
+	if ((rc = read_ranks(a, &rank_a, &nranks_a)) < 0 ||
+	    (rc = read_ranks(b, &rank_b, &nranks_b)) < 0 ||
 	    (rank_a == rank_b && nranks_a == nranks_b))
 		return rc;
 	return ko_fail(
 		KOLO_EINVAL,
 		"two jobs in the environment: %s=%d %s=%d, but %s=%d %s=%d; choose with KOLO_LAUNCHER=%s or "
 		"KOLO_LAUNCHER=%s",
-		a->rank, rank_a, a->nranks, nranks_a, b->rank, rank_b, b->nranks, nranks_b, a->name, b->name);
+		a->rank, rank_a, a->nranks, nranks_a, b->rank, rank_b, b->nranks, nranks_b, a->name,
+		b->name);
 }
 
 /* Chooses the launcher that counts. *out is NULL if there is no sign of any. */
@@ -417,12 +427,13 @@ static int choose_place(const struct launcher *l, struct ko_meeting *out)
 
 	memset(out, 0, sizeof(*out));
 	if (id && (root || job))
-		return ko_fail(KOLO_EINVAL,
-			       "two meeting points in the environment: KOLO_ID and %s=%s; unset one of them",
-			       root ? "KOLO_ROOT" : "KOLO_JOB", root ? root : job);
+		return ko_fail(
+			KOLO_EINVAL,
+			"two meeting points in the environment: KOLO_ID and %s=%s; unset one of them",
+			root ? "KOLO_ROOT" : "KOLO_JOB", root ? root : job);
 	if (job && strlen(job) > MAX_JOB) /* texts that differ only after that would be one job */
-		return ko_fail(KOLO_EINVAL, "KOLO_JOB has %zu characters: want at most %d", strlen(job),
-			       MAX_JOB);
+		return ko_fail(KOLO_EINVAL, "KOLO_JOB has %zu characters: want at most %d",
+			       strlen(job), MAX_JOB);
 	if (id)
 		return meet_by_id(out, id);
 	if (root)
@@ -445,8 +456,8 @@ int ko_launcher_read(int *rank, int *nranks, const struct ko_log *log, struct ko
 		return fail_incomplete(NULL);
 	if ((rc = read_ranks(l, rank, nranks)) < 0 || (rc = choose_place(l, out)) < 0)
 		return rc;
-	ko_log(log, KOLO_LOG_INFO, "rank %d of %d as %s says (%s), meeting at %s", *rank, *nranks, l->name,
-	       l->rank, out->what);
+	ko_log(log, KOLO_LOG_INFO, "rank %d of %d as %s says (%s), meeting at %s", *rank, *nranks,
+	       l->name, l->rank, out->what);
 	return *out->name ? check_one_host(l, *nranks) : 0;
 }
 

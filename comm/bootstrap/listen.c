@@ -23,8 +23,8 @@ static int listen_name(const struct ko_meeting *m, int *out)
 	if (fd >= 0)
 		close(fd);
 	if (err != EADDRINUSE)
-		return ko_fail(KOLO_ESYS, "%s: opening the abstract socket @%s: %s", m->what, m->name,
-			       strerror(err));
+		return ko_fail(KOLO_ESYS, "%s: opening the abstract socket @%s: %s", m->what,
+			       m->name, strerror(err));
 	return ko_fail(
 		KOLO_EUNREACH,
 		"%s: another process already waits for this job's ranks (abstract socket @%s): a second rank "
@@ -79,12 +79,14 @@ static int listen_port(const struct ko_meeting *m, union ko_net *at, int n, int 
 		}
 	list_addresses(at, n, there, sizeof(there));
 	if (taken && m->nports == 1)
-		return ko_fail(KOLO_EUNREACH,
-			       "%s: port %d is taken by another program on this host (%s); choose another",
-			       m->what, m->port, there);
+		return ko_fail(
+			KOLO_EUNREACH,
+			"%s: port %d is taken by another program on this host (%s); choose another",
+			m->what, m->port, there);
 	if (taken)
-		return ko_fail(KOLO_EUNREACH, "%s: the ports %d to %d are all taken on this host (%s)",
-			       m->what, m->port, m->port + m->nports - 1, there);
+		return ko_fail(KOLO_EUNREACH,
+			       "%s: the ports %d to %d are all taken on this host (%s)", m->what,
+			       m->port, m->port + m->nports - 1, there);
 	return ko_fail(
 		KOLO_EUNREACH,
 		"%s: rank 0 can't serve %s: %s. The address must be one of the host that rank 0 runs on",
@@ -103,7 +105,7 @@ int ko_boot_listen(const struct ko_meeting *m, int *out)
 	if (niface)
 		n = keep_common(at, n, iface, niface);
 	if (n == 0)
-		return ko_fail(KOLO_EINVAL, "%s is no address of the interface that KOLO_IFACE names",
-			       m->what);
+		return ko_fail(KOLO_EINVAL,
+			       "%s is no address of the interface that KOLO_IFACE names", m->what);
 	return listen_port(m, at, n, out);
 }

@@ -88,7 +88,7 @@ static void drop(struct server *s, size_t i)
 	s->guests[i] = s->guests[--s->nguests];
 }
 
-/* ---- One hello ------------------------------------------------------------------------------------------ */
+/* ---- One hello ------------------------------------------------------------------------------- */
 
 static int equal_secrets(const unsigned char *a, const unsigned char *b)
 {
@@ -125,13 +125,13 @@ static void seat(struct server *s, struct guest *g)
 		snprintf(
 			text, sizeof(text),
 			"rank %d (pid %d on %s) says the job has %d ranks, but rank %d (pid %d on %s) says %d",
-			e->rank, e->pid, e->place.host, e->nranks, other->rank, other->pid, other->place.host,
-			other->nranks);
+			e->rank, e->pid, e->place.host, e->nranks, other->rank, other->pid,
+			other->place.host, other->nranks);
 		fail(s, KOLO_EINVAL, text);
 	} else if ((other = find_rank(s, e->rank))) {
 		snprintf(text, sizeof(text),
-			 "two processes say they are rank %d: pid %d on %s and pid %d on %s", e->rank,
-			 other->pid, other->place.host, e->pid, e->place.host);
+			 "two processes say they are rank %d: pid %d on %s and pid %d on %s",
+			 e->rank, other->pid, other->place.host, e->pid, e->place.host);
 		fail(s, KOLO_EINVAL, text);
 	} else {
 		s->nranks = e->nranks;
@@ -166,7 +166,8 @@ static int consider(struct server *s, struct guest *g)
 	if (g->got < sizeof(*h))
 		return 0;
 	if (!equal_secrets(h->secret, s->secret) || !ko_boot_check(&g->hello.entry)) {
-		ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection that does not know the id's secret");
+		ko_log(NULL, KOLO_LOG_WARN,
+		       "boot: dropped a connection that does not know the id's secret");
 		return -1;
 	}
 	seat(s, g);
@@ -201,7 +202,7 @@ static int hear_guest(struct server *s, struct guest *g)
 	return consider(s, g);
 }
 
-/* ---- The loop ------------------------------------------------------------------------------------------- */
+/* ---- The loop -------------------------------------------------------------------------------- */
 
 static int make_room(struct server *s)
 {
@@ -312,16 +313,19 @@ static void check_time(struct server *s)
 		char missing[128], text[KO_TEXT];
 
 		if (!g->joined && now - g->since > SILENT_MS) {
-			ko_log(NULL, KOLO_LOG_WARN, "boot: dropped a connection that said nothing for %d s",
+			ko_log(NULL, KOLO_LOG_WARN,
+			       "boot: dropped a connection that said nothing for %d s",
 			       SILENT_MS / 1000);
 			drop(s, i);
-		} else if (g->joined && g->hello.timeout_ms && now - g->since > g->hello.timeout_ms) {
+		} else if (g->joined && g->hello.timeout_ms &&
+			   now - g->since > g->hello.timeout_ms) {
 			list_missing(s, missing, sizeof(missing));
 			snprintf(
 				text, sizeof(text),
 				"rank %d waited %d s for all %d ranks to join; missing: %s. Were they started, with the same "
 				"meeting point?",
-				g->hello.entry.rank, g->hello.timeout_ms / 1000, s->nranks, missing);
+				g->hello.entry.rank, g->hello.timeout_ms / 1000, s->nranks,
+				missing);
 			fail(s, KOLO_ETIMEDOUT, text);
 			return;
 		}
@@ -352,7 +356,8 @@ static void gather(struct server *s)
 
 		s->polls[0] = (struct pollfd){ .fd = s->listener, .events = POLLIN };
 		for (size_t i = 0; i < n; i++)
-			s->polls[i + 1] = (struct pollfd){ .fd = s->guests[i]->fd, .events = POLLIN };
+			s->polls[i + 1] =
+				(struct pollfd){ .fd = s->guests[i]->fd, .events = POLLIN };
 		/* Without guests nothing can time out: sleep until somebody connects. */
 		poll(s->polls, n + 1, n ? 100 : -1);
 		/* From the last guest down: a dropped guest's place goes to the last one, which has
@@ -379,7 +384,8 @@ static void send_tables(struct server *s)
 	 * this thread too. */
 	for (int own = 0; own < 2; own++)
 		for (size_t i = 0; i < s->nguests; i++)
-			if (s->guests[i]->joined && own == (s->guests[i]->hello.entry.pid == getpid()))
+			if (s->guests[i]->joined &&
+			    own == (s->guests[i]->hello.entry.pid == getpid()))
 				answer(s, s->guests[i], s->code, s->text, table, s->nranks);
 	free(table);
 }
@@ -410,7 +416,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* ---- Starting it ---------------------------------------------------------------------------------------- */
+/* ---- Starting it ----------------------------------------------------------------------------- */
 
 /* Starts the thread that serves, without signals: those are for the program's threads. */
 static int start_thread(struct server *s)
@@ -445,7 +451,8 @@ int ko_boot_serve(const struct ko_meeting *m, int listener)
 	s->tag = m->tag;
 	memcpy(s->secret, m->secret, sizeof(s->secret));
 	memcpy(s->proof, m->proof, sizeof(s->proof));
-	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "no memory to serve %s", m->what) : start_thread(s);
+	rc = make_room(s) < 0 ? ko_fail(KOLO_ENOMEM, "no memory to serve %s", m->what)
+			      : start_thread(s);
 	if (rc < 0)
 		free_server(s);
 	return rc;

@@ -48,7 +48,7 @@ struct ko_boot_reply {
 	char text[KO_TEXT];
 };
 
-/* ---- wire.c --------------------------------------------------------------------------------------------- */
+/* ---- wire.c ---------------------------------------------------------------------------------- */
 
 /* A number that differs between namespaces of process ids; 0: not known. */
 uint64_t ko_boot_pidns(void);
@@ -61,7 +61,7 @@ bool ko_boot_check(struct ko_entry *entry);
 struct sockaddr_un;
 unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out);
 
-/* ---- dial.c, listen.c, server.c ------------------------------------------------------------------------- */
+/* ---- dial.c, listen.c, server.c -------------------------------------------------------------- */
 
 /* Connects to the server of `m`, and checks its greeting. Waits until `deadline` (ko_now_ms()) for
  * rank 0 to serve it. `rank` is this rank, for error texts. `maker` is the pidfd of the process

@@ -1,7 +1,8 @@
 /* Adding up whole vectors of all ranks (ko_add_up, ko_add_up_all). */
 #include "comm/coll/addition.h"
 
-void ko_add_up(const struct ko_run *run, const struct ko_vectors *v, int owner, struct ko_piece q, void *dst)
+void ko_add_up(const struct ko_run *run, const struct ko_vectors *v, int owner, struct ko_piece q,
+	       void *dst)
 {
 	int nranks = run->comm->nranks;
 	const void *partial = NULL;
@@ -11,7 +12,8 @@ void ko_add_up(const struct ko_run *run, const struct ko_vectors *v, int owner, 
 	for (int k = 1; k <= nranks; k++) {
 		size_t rank = (size_t)ko_ring_back(&run->comm->ring, owner, -k);
 		const void *own = ko_at(run, v->first + rank * v->stride, q.first);
-		const union ko_scalar *s = (const void *)((const char *)v->scalar + rank * v->scalar_stride);
+		const union ko_scalar *s =
+			(const void *)((const char *)v->scalar + rank * v->scalar_stride);
 
 		if (k > 1)
 			run->red.combine(dst, partial, own, q.n, s);

@@ -14,7 +14,8 @@ struct ko_vectors {
 };
 
 /* dst = the elements q of all vectors, added in the order of a block that belongs to `owner`. */
-void ko_add_up(const struct ko_run *run, const struct ko_vectors *v, int owner, struct ko_piece q, void *dst);
+void ko_add_up(const struct ko_run *run, const struct ko_vectors *v, int owner, struct ko_piece q,
+	       void *dst);
 
 /* dst = the sum of the vectors, each block in the order of its owner. */
 void ko_add_up_all(const struct ko_run *run, const struct ko_vectors *v, void *dst);

@@ -31,7 +31,8 @@ int ko_algorithm_find(const char *name, const struct ko_algorithm_ops **out)
 			*out = ko_algorithm_table[k];
 			return 0;
 		}
-		snprintf(known + at, sizeof(known) - at, "%s %s", at ? "," : "", ko_algorithm_table[k]->name);
+		snprintf(known + at, sizeof(known) - at, "%s %s", at ? "," : "",
+			 ko_algorithm_table[k]->name);
 	}
 	return ko_fail(KOLO_ENOTSUP, "no algorithm called '%.11s'; this build has:%s", name, known);
 }

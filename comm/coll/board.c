@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* ---- Cells ---------------------------------------------------------------------------------------------- */
+/* ---- Cells ----------------------------------------------------------------------------------- */
 
 static struct ko_cell *cell_of(const struct ko_run *run, int rank)
 {
@@ -59,7 +59,7 @@ static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece f
 	run->comm->board->received += from.n * run->size;
 }
 
-/* ---- The collectives ------------------------------------------------------------------------------------ */
+/* ---- The collectives ------------------------------------------------------------------------- */
 
 /* Sums take this rank's own elements from its cell. dst may be src, and is overwritten early. */
 
@@ -204,7 +204,8 @@ static int gather(struct ko_run *run, const void *src, void *dst)
 
 		rc = ko_turn_wait(run, r);
 		if (rc == 0)
-			take_block(run, r, n, (struct ko_piece){ 0, n }, ko_at_mut(run, dst, (size_t)r * n));
+			take_block(run, r, n, (struct ko_piece){ 0, n },
+				   ko_at_mut(run, dst, (size_t)r * n));
 	}
 	return rc;
 }
@@ -265,16 +266,19 @@ static struct ko_model model(const struct ko_run *run)
 	case KO_ALL_GATHER: return (struct ko_model){ own, p->count - own };
 	case KO_ALL_REDUCE: return (struct ko_model){ p->count, others * p->count };
 	case KO_BROADCAST:
-		return (struct ko_model){ rank == root ? p->count : 0, rank == root ? 0 : p->count };
+		return (struct ko_model){ rank == root ? p->count : 0,
+					  rank == root ? 0 : p->count };
 	case KO_REDUCE: return (struct ko_model){ p->count, rank == root ? others * p->count : 0 };
 	case KO_ALL_TO_ALL: return (struct ko_model){ others * own, others * own };
-	case KO_GATHER: return (struct ko_model){ rank == root ? 0 : own, rank == root ? others * own : 0 };
-	case KO_SCATTER: return (struct ko_model){ rank == root ? others * own : 0, rank == root ? 0 : own };
+	case KO_GATHER:
+		return (struct ko_model){ rank == root ? 0 : own, rank == root ? others * own : 0 };
+	case KO_SCATTER:
+		return (struct ko_model){ rank == root ? others * own : 0, rank == root ? 0 : own };
 	default: return (struct ko_model){ 0, 0 };
 	}
 }
 
-/* ---- When ----------------------------------------------------------------------------------------------- */
+/* ---- When ------------------------------------------------------------------------------------ */
 
 /* Each rank writes all of the vector into its cell, or its own block for an all-gather. */
 static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
@@ -282,12 +286,14 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 	(void)windows;
 	if (coll == KO_BARRIER)
 		return 1;
-	return (coll == KO_ALL_GATHER ? costs->board_room * (uint64_t)nranks : costs->board_room) + 1;
+	return (coll == KO_ALL_GATHER ? costs->board_room * (uint64_t)nranks : costs->board_room) +
+	       1;
 }
 
 /* One turn. Crossings are the bytes, as a share of the vector, that a rank writes and then
  * reads. */
-static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			       bool windows)
 {
 	double n = nranks, crossings;
 

@@ -53,7 +53,7 @@ static bool are_wanted(const struct kolo_comm *c)
 	return true;
 }
 
-/* ---- Making --------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 static int open_hop(struct kolo_comm *c, struct ko_edges *e, struct ends *mine, int k)
 {
@@ -84,8 +84,11 @@ static int go_round(struct ko_run *run, char *memory, size_t n)
 	int rc = ko_send(run, run->copy, memory + (size_t)rank * len, NULL, n);
 
 	for (int k = 1; rc == 0 && k < nranks - 1; k++)
-		rc = ko_keep_and_pass(run, memory + (size_t)ko_ring_back(&run->comm->ring, rank, k) * len, n);
-	return rc < 0 ? rc : ko_keep(run, memory + (size_t)ko_ring_next(&run->comm->ring, rank) * len, n);
+		rc = ko_keep_and_pass(
+			run, memory + (size_t)ko_ring_back(&run->comm->ring, rank, k) * len, n);
+	return rc < 0 ? rc
+		      : ko_keep(run, memory + (size_t)ko_ring_next(&run->comm->ring, rank) * len,
+				n);
 }
 
 struct joining {
@@ -94,7 +97,8 @@ struct joining {
 	const bool *awaited; /* the end that is waited for */
 };
 
-static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const void *bytes, bool *done)
+static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const void *bytes,
+		bool *done)
 {
 	struct ko_address address = { .fd = -1 };
 
@@ -114,7 +118,8 @@ static int try_joining(void *what)
 
 		rc = join(j->comm, e->to, e->next, j->all[e->next].from[k], &s->has_to[k]);
 		if (rc == 0)
-			rc = join(j->comm, e->from, e->prev, j->all[e->prev].to[k], &s->has_from[k]);
+			rc = join(j->comm, e->from, e->prev, j->all[e->prev].to[k],
+				  &s->has_from[k]);
 	}
 	return rc < 0 || *j->awaited ? rc : KO_EAGAIN;
 }
@@ -134,7 +139,8 @@ static int join_all(struct ko_run *run, const struct ends *all)
 		rc = ko_wait(run, e->prev, e->from->ops->name, KO_TRACE_ROOM, try_joining, &j);
 		j.awaited = &s->has_to[k];
 		if (rc == 0)
-			rc = ko_wait(run, e->next, e->to->ops->name, KO_TRACE_ROOM, try_joining, &j);
+			rc = ko_wait(run, e->next, e->to->ops->name, KO_TRACE_ROOM, try_joining,
+				     &j);
 	}
 	return rc;
 }
@@ -182,7 +188,7 @@ void ko_bruck_close(struct ko_bruck *s, bool failed)
 	free(s);
 }
 
-/* ---- Using ---------------------------------------------------------------------------------------------- */
+/* ---- Using ----------------------------------------------------------------------------------- */
 
 int ko_bruck_hops(const struct kolo_comm *c)
 {
@@ -196,11 +202,12 @@ size_t ko_bruck_room(const struct kolo_comm *c)
 
 /* Copies the parts of `count` ranks, `last` and those before it, out of the slot (`in`) or into
  * it. */
-static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, size_t len, int last, int count,
-		       bool in)
+static void copy_parts(const struct ko_ring *ring, char *slot, char *memory, size_t len, int last,
+		       int count, bool in)
 {
 	for (int i = 0; i < count; i++) {
-		char *part = memory + (size_t)ko_ring_back(ring, last, i) * len, *at = slot + (size_t)i * len;
+		char *part = memory + (size_t)ko_ring_back(ring, last, i) * len,
+		     *at = slot + (size_t)i * len;
 
 		memcpy(in ? part : at, in ? at : part, len);
 	}

@@ -13,7 +13,8 @@
 
 uint64_t ko_collective_parts_end(const struct kolo_comm *c)
 {
-	return ko_min_size(c->agreed.algorithms.any[KO_BOARD][KO_ALL_GATHER].end, c->board->room + 1);
+	return ko_min_size(c->agreed.algorithms.any[KO_BOARD][KO_ALL_GATHER].end,
+			   c->board->room + 1);
 }
 
 /* All ranks answer alike: they have the same n. */
@@ -22,10 +23,11 @@ bool ko_collective_takes_parts(const struct ko_call *call)
 	const struct kolo_comm *c = call->comm;
 
 	return ko_coll_has_messages(call->coll) && !call->uneven && c->nranks > 1 &&
-	       call->n * kolo_type_size(call->type) * (size_t)c->nranks < ko_collective_parts_end(c);
+	       call->n * kolo_type_size(call->type) * (size_t)c->nranks <
+		       ko_collective_parts_end(c);
 }
 
-/* ---- Beginning and end ---------------------------------------------------------------------------------- */
+/* ---- Beginning and end ----------------------------------------------------------------------- */
 
 /* Waits until all that was sent is on its way, and counts it. */
 static int settle(struct ko_run *run)
@@ -61,7 +63,8 @@ static int end(struct ko_run *run, int rc)
 static bool in_place(const struct ko_call *call, const struct ko_run *run)
 {
 	bool has_blocks = call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER;
-	size_t before = has_blocks ? ko_plan_block(&run->plan, call->comm->rank).first * run->size : 0;
+	size_t before =
+		has_blocks ? ko_plan_block(&run->plan, call->comm->rank).first * run->size : 0;
 
 	return (const char *)call->src + (call->coll == KO_REDUCE_SCATTER ? before : 0) ==
 	       (const char *)call->dst + (call->coll == KO_ALL_GATHER ? before : 0);
@@ -88,7 +91,8 @@ static enum ko_algorithm first_for(const struct ko_run *run, size_t bytes)
 	const struct ko_algorithms *t = &run->comm->agreed.algorithms;
 
 	for (int k = KO_RING + 1; k < KO_NALGORITHMS; k++)
-		if (!ko_algorithm_table[k]->agree && ko_sizes_have(t->any[k][run->desc.coll], bytes) &&
+		if (!ko_algorithm_table[k]->agree &&
+		    ko_sizes_have(t->any[k][run->desc.coll], bytes) &&
 		    ko_algorithm_table[k]->takes(run))
 			return (enum ko_algorithm)k;
 	return KO_RING;
@@ -105,8 +109,9 @@ static void choose_tried(struct ko_run *run, size_t bytes)
 			continue;
 		run->tried = (enum ko_algorithm)k;
 		run->may_read = ko_sizes_have(t->any[k][run->desc.coll], bytes);
-		run->offers = run->may_read ||
-			      (c->windows->count && ko_sizes_have(t->windows[k][run->desc.coll], bytes));
+		run->offers =
+			run->may_read ||
+			(c->windows->count && ko_sizes_have(t->windows[k][run->desc.coll], bytes));
 	}
 }
 
@@ -170,8 +175,8 @@ static int32_t hash_counts(const struct ko_call *call)
 	return (int32_t)hash;
 }
 
-void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red,
-			size_t slot_len)
+void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
+			const struct ko_reducer *red, size_t slot_len)
 {
 	struct kolo_comm *c = call->comm;
 	size_t size = kolo_type_size(call->type);

@@ -26,7 +26,7 @@ int ko_collective(const struct ko_call *call, const struct ko_reducer *red);
 
 /* Fills in the run of a collective that is not begun yet: what it is, what it does to elements, and
  * its plan for slots of slot_len bytes. `red` as for ko_collective. */
-void ko_collective_plan(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red,
-			size_t slot_len);
+void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
+			const struct ko_reducer *red, size_t slot_len);
 
 #endif

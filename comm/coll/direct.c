@@ -28,7 +28,8 @@ struct offer {
 	uint32_t read;
 };
 
-_Static_assert(sizeof(struct offer) <= sizeof(((struct ko_cell *)0)->small), "an offer comes with its turn");
+_Static_assert(sizeof(struct offer) <= sizeof(((struct ko_cell *)0)->small),
+	       "an offer comes with its turn");
 
 /* An operation under way. */
 struct direct {
@@ -49,7 +50,7 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* ---- Offers --------------------------------------------------------------------------------------------- */
+/* ---- Offers ---------------------------------------------------------------------------------- */
 
 static struct ko_cell *offer_cell(const struct direct *d, int rank)
 {
@@ -67,8 +68,8 @@ static bool is_hidden(const struct direct *d, size_t src_len, size_t dst_len)
 	struct kolo_comm *c = d->run->comm;
 	enum ko_coll coll = (enum ko_coll)d->run->desc.coll;
 	bool gives = coll != KO_BROADCAST || c->rank == d->run->desc.root;
-	bool is_reached =
-		coll == KO_ALL_REDUCE || !gives || (coll == KO_REDUCE && c->rank == d->run->desc.root);
+	bool is_reached = coll == KO_ALL_REDUCE || !gives ||
+			  (coll == KO_REDUCE && c->rank == d->run->desc.root);
 
 	return (gives && !ko_cma_offers(c, d->src, src_len)) ||
 	       (is_reached && !ko_cma_offers(c, d->dst, dst_len));
@@ -81,7 +82,9 @@ static int make_offer(const struct direct *d)
 	const struct kolo_comm *c = run->comm;
 	enum ko_coll coll = (enum ko_coll)run->desc.coll;
 	const struct ko_plan *p = &run->plan;
-	size_t own = ko_plan_block(p, coll == KO_ALL_GATHER || coll == KO_REDUCE_SCATTER ? c->rank : 0).n;
+	size_t own =
+		ko_plan_block(p, coll == KO_ALL_GATHER || coll == KO_REDUCE_SCATTER ? c->rank : 0)
+			.n;
 	size_t src_n = coll == KO_ALL_GATHER ? own : p->count;
 	size_t dst_n = coll == KO_REDUCE_SCATTER ? own : p->count;
 	struct offer mine = { ko_window_find(c, d->src, bytes_of(d, src_n)),
@@ -90,9 +93,10 @@ static int make_offer(const struct direct *d)
 	if (run->may_read && !c->agreed.algorithms.must_read)
 		mine.hidden = is_hidden(d, bytes_of(d, src_n), bytes_of(d, dst_n));
 	if (run->may_read && c->rank == ko_learn_decider(run))
-		mine.read = c->agreed.algorithms.must_read
-				    ? 3
-				    : ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
+		mine.read =
+			c->agreed.algorithms.must_read
+				? 3
+				: ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
 	return ko_turn_give(run, &mine, sizeof(mine));
 }
 
@@ -157,17 +161,19 @@ static void adopt(struct ko_run *run, const struct choice *choice)
 	run->shared = choice->shared;
 	/* Ranks write to others' dst too. Nobody has read it, except in a reduction in place. */
 	if (choice->way == KO_BY_WINDOW && (coll == KO_BROADCAST || coll == KO_REDUCE))
-		run->written = coll == KO_REDUCE && choice->in_place ? 0 : run->plan.count * run->size;
-	if (choice->way != KO_BY_WINDOW && run->may_read && run->comm->rank == ko_learn_decider(run))
+		run->written =
+			coll == KO_REDUCE && choice->in_place ? 0 : run->plan.count * run->size;
+	if (choice->way != KO_BY_WINDOW && run->may_read &&
+	    run->comm->rank == ko_learn_decider(run))
 		ko_learn_reading(run, choice->in_place);
 }
 
-/* ---- Others' memory ------------------------------------------------------------------------------------- */
+/* ---- Others' memory -------------------------------------------------------------------------- */
 
 /* n elements of a buffer of `rank`, from `first` on. Returns where they are, or a copy in `room`.
  * On an error it returns NULL and sets *rc. */
-static const char *view(const struct direct *d, int rank, struct ko_where where, size_t first, size_t n,
-			char *room, int *rc)
+static const char *view(const struct direct *d, int rank, struct ko_where where, size_t first,
+			size_t n, char *room, int *rc)
 {
 	struct kolo_comm *c = d->run->comm;
 	const char *mapped = ko_window_at(c, rank, where);
@@ -190,7 +196,8 @@ static void put(const struct direct *d, char *to, const char *from, size_t n)
 }
 
 /* to = n elements of a buffer of `rank`, from `first` on. */
-static int get(const struct direct *d, int rank, struct ko_where where, size_t first, char *to, size_t n)
+static int get(const struct direct *d, int rank, struct ko_where where, size_t first, char *to,
+	       size_t n)
 {
 	int rc = 0;
 	const char *from = view(d, rank, where, first, n, to, &rc);
@@ -214,17 +221,19 @@ static int give(const struct direct *d, int rank, size_t first, const char *from
 	char *dst = dst_of(d, rank);
 
 	if (!dst)
-		return ko_cma_write(d->run->comm, rank, offer_of(d, rank)->dst.at + bytes_of(d, first), from,
+		return ko_cma_write(d->run->comm, rank,
+				    offer_of(d, rank)->dst.at + bytes_of(d, first), from,
 				    bytes_of(d, n));
 	put(d, dst + bytes_of(d, first), from, n);
 	return 0;
 }
 
-/* ---- Adding up ------------------------------------------------------------------------------------------ */
+/* ---- Adding up ------------------------------------------------------------------------------- */
 
 /* acc = the sum of elements [first, first + n) of all ranks, in the order of a block that belongs
  * to `owner`. acc may be the owner's own elements. */
-static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, char *acc, bool mine)
+static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, char *acc,
+		     bool mine)
 {
 	const struct ko_reducer *red = &d->run->red;
 	const struct kolo_comm *c = d->run->comm;
@@ -239,8 +248,9 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 		struct ko_cell *cell = offer_cell(d, r);
 		char *room = k == 1 ? partial_room : c->scratch + LARGE_CHUNK;
 		char *sum = k == nranks ? acc : partial_room;
-		const char *own = r == c->rank ? d->src + bytes_of(d, first)
-					       : view(d, r, offer_of(d, r)->src, first, n, room, &rc);
+		const char *own = r == c->rank
+					  ? d->src + bytes_of(d, first)
+					  : view(d, r, offer_of(d, r)->src, first, n, room, &rc);
 
 		if (rc < 0)
 			return rc;
@@ -256,7 +266,8 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 
 /* Adds up elements q of all ranks, in the order of a block of `owner`. The result goes to dst of
  * `ranks` ranks, from rank `from` on and round, to element `to` and on. */
-static int add_up(const struct direct *d, int owner, struct ko_piece q, int from, int ranks, size_t to)
+static int add_up(const struct direct *d, int owner, struct ko_piece q, int from, int ranks,
+		  size_t to)
 {
 	struct kolo_comm *c = d->run->comm;
 	bool stream = d->run->stores == KO_STREAMING;
@@ -279,7 +290,7 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 	return rc;
 }
 
-/* ---- The collectives ------------------------------------------------------------------------------------ */
+/* ---- The collectives ------------------------------------------------------------------------- */
 
 /* Waits until every rank has come here. */
 static int sync(struct ko_run *run)
@@ -385,7 +396,8 @@ static int broadcast(const struct direct *d)
 		return sync(d->run);
 	}
 	if (c->rank != root)
-		rc = get(d, root, offer_of(d, root)->src, given, d->dst + bytes_of(d, given), n - given);
+		rc = get(d, root, offer_of(d, root)->src, given, d->dst + bytes_of(d, given),
+			 n - given);
 	else
 		put(d, d->dst, d->src, n);
 	for (int k = 1; rc == 0 && c->rank == root && k < c->nranks; k++) {
@@ -397,7 +409,7 @@ static int broadcast(const struct direct *d)
 	return given && rc == 0 ? sync(d->run) : rc;
 }
 
-/* ---- When ----------------------------------------------------------------------------------------------- */
+/* ---- When ------------------------------------------------------------------------------------ */
 
 /* A barrier has no buffers. */
 static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
@@ -410,7 +422,8 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
  * result. In plain memory each piece costs a call of the system. If all ranks read or write each
  * other's plain memory at a time, their calls hold each other up in the system. That costs about
  * two turns for reading, and two for writing. */
-static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			       bool windows)
 {
 	double n = nranks, turns = 2, crossings, calls = n - 1;
 
@@ -432,7 +445,8 @@ static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, 
 	default: crossings = windows ? 1 : n - 1; break; /* of reduce */
 	}
 	if (windows)
-		return (struct ko_estimate){ turns * costs->turn_ns, crossings / costs->bytes_per_ns };
+		return (struct ko_estimate){ turns * costs->turn_ns,
+					     crossings / costs->bytes_per_ns };
 	return (struct ko_estimate){ turns * costs->turn_ns + calls * costs->read_ns,
 				     crossings / costs->read_bytes_per_ns };
 }
@@ -464,7 +478,9 @@ static int agree(struct ko_run *run, const void *src, void *dst)
 /* The offers are those of the turn before this one, in which the ranks agreed. */
 static int perform(struct ko_run *run, const void *src, void *dst)
 {
-	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn - 1 };
+	struct direct d = {
+		.run = run, .src = src, .dst = dst, .turn = run->comm->board->turn - 1
+	};
 	int rc;
 
 	ko_learn_stores(run);
@@ -478,16 +494,18 @@ static int perform(struct ko_run *run, const void *src, void *dst)
 	return rc < 0 ? rc : sync(run);
 }
 
-struct ko_model ko_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root,
-				struct ko_direct_way way)
+struct ko_model ko_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
+				int root, struct ko_direct_way way)
 {
 	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n, all = p->count;
-	size_t share = ko_plan_share(p, rank, nranks).n, given = way.shared ? all / (size_t)nranks : 0;
+	size_t share = ko_plan_share(p, rank, nranks).n,
+	       given = way.shared ? all / (size_t)nranks : 0;
 
 	switch (coll) {
 	case KO_REDUCE_SCATTER: return (struct ko_model){ 0, others * own };
 	case KO_ALL_GATHER:
-		return way.windows ? (struct ko_model){ others * own, 0 } : (struct ko_model){ 0, all - own };
+		return way.windows ? (struct ko_model){ others * own, 0 }
+				   : (struct ko_model){ 0, all - own };
 	case KO_ALL_REDUCE: return (struct ko_model){ others * own, others * own };
 	case KO_BROADCAST: /* in place root's dst has it */
 		if (!way.windows)
@@ -510,8 +528,8 @@ static struct ko_model model(const struct ko_run *run)
 					   .in_place = run->giver_in_place,
 					   .shared = run->shared };
 
-	return ko_direct_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks, run->desc.root,
-			       way);
+	return ko_direct_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, c->nranks,
+			       run->desc.root, way);
 }
 
 const struct ko_algorithm_ops ko_direct_ops = {

@@ -19,7 +19,7 @@ struct ko_direct_way {
 };
 
 /* Elements that `rank` writes into others' buffers, and reads there: pure. */
-struct ko_model ko_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks, int root,
-				struct ko_direct_way way);
+struct ko_model ko_direct_model(const struct ko_plan *p, enum ko_coll coll, int rank, int nranks,
+				int root, struct ko_direct_way way);
 
 #endif

@@ -24,7 +24,8 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 }
 
 /* Each of the other ranks' vectors is written, and read. */
-static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			       bool windows)
 {
 	double n = nranks;
 

@@ -90,8 +90,8 @@ static int tell_failure(struct ko_run *run, const struct slot_wait *w, int code)
 		       : ko_fail(code, "%s", why);
 }
 
-static int wait_slot(struct ko_run *run, const struct ko_edges *e, enum awaited what, void *into, size_t len,
-		     struct ko_slot *out)
+static int wait_slot(struct ko_run *run, const struct ko_edges *e, enum awaited what, void *into,
+		     size_t len, struct ko_slot *out)
 {
 	bool in = what == DATA;
 	struct slot_wait w = { .run = run,
@@ -114,7 +114,8 @@ static int wait_slot(struct ko_run *run, const struct ko_edges *e, enum awaited 
 	return rc;
 }
 
-int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len, struct ko_slot *in)
+int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len,
+		 struct ko_slot *in)
 {
 	struct kolo_comm *c = run->comm;
 	int rc = wait_slot(run, e, DATA, into, len, in);
@@ -124,9 +125,10 @@ int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_
 	if (in->tag != run->tag)
 		return ko_wait_mismatch(c, &run->desc, e->prev, in->tag);
 	if (in->len != len)
-		return ko_fail(KOLO_ESYS,
-			       "rank %d: the %s link from rank %d brought %zu bytes where %zu were due",
-			       c->rank, e->from->ops->name, e->prev, in->len, len);
+		return ko_fail(
+			KOLO_ESYS,
+			"rank %d: the %s link from rank %d brought %zu bytes where %zu were due",
+			c->rank, e->from->ops->name, e->prev, in->len, len);
 	return 0;
 }
 
@@ -161,7 +163,7 @@ int ko_give_back(struct ko_run *run, const struct ko_edges *e)
 	return rc;
 }
 
-/* ---- Round the ring ------------------------------------------------------------------------------------- */
+/* ---- Round the ring -------------------------------------------------------------------------- */
 
 /* Waits for the oldest slot from prev, which must be this operation's and hold n elements. The link
  * may put them into dst; NULL: they stay in the slot. */
@@ -187,8 +189,8 @@ static int release(struct ko_run *run)
 }
 
 /* dst = fn(src). The pointers of an empty piece may be NULL. */
-static void fill(const struct ko_run *run, enum ko_stores stores, ko_fill_fn *fn, void *dst, const void *src,
-		 size_t n)
+static void fill(const struct ko_run *run, enum ko_stores stores, ko_fill_fn *fn, void *dst,
+		 const void *src, size_t n)
 {
 	if (n && stores == KO_STREAMING && dst != src && fn == run->copy)
 		ko_stream_copy(dst, src, n * run->size);

@@ -17,7 +17,8 @@ int ko_hand_over(struct ko_run *run, const struct ko_edges *e, struct ko_slot *o
 /* Waits for the oldest slot from e->prev, which must be this operation's and have `len` bytes. The
  * link may have put its bytes `into` a place; then in->ptr is that place. NULL: there is no
  * place. */
-int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len, struct ko_slot *in);
+int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len,
+		 struct ko_slot *in);
 
 /* Returns that slot to e->prev. */
 int ko_give_back(struct ko_run *run, const struct ko_edges *e);

@@ -13,7 +13,8 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 
 /* Crossings are the bytes, as a share of the vector, that are written for another rank or read from
  * another one, one after the other until the last rank has its result. */
-static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			       bool windows)
 {
 	double n = nranks, hops = n - 1, crossings;
 
@@ -83,7 +84,8 @@ static struct ko_model model(const struct ko_run *run)
 {
 	const struct kolo_comm *c = run->comm;
 
-	return ko_ring_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, &c->ring, run->desc.root);
+	return ko_ring_model(&run->plan, (enum ko_coll)run->desc.coll, c->rank, &c->ring,
+			     run->desc.root);
 }
 
 const struct ko_algorithm_ops ko_ring_ops = {

@@ -5,7 +5,8 @@
  * the ring. So it is the block of the rank `step` steps before. */
 static struct ko_piece piece(const struct ko_run *run, int step, size_t round)
 {
-	return ko_plan_piece(&run->plan, ko_ring_back(&run->comm->ring, run->comm->rank, step), round);
+	return ko_plan_piece(&run->plan, ko_ring_back(&run->comm->ring, run->comm->rank, step),
+			     round);
 }
 
 /* Elements of the vector before this rank's block. */

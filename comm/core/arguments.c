@@ -48,7 +48,8 @@ static struct extent extent_of(const struct ko_call *call)
 	case KO_GATHER: return (struct extent){ own, is_root ? all : 0, 0, before };
 	case KO_SCATTER: return (struct extent){ is_root ? all : 0, own, before, 0 };
 	case KO_ALL_TO_ALL:
-		return (struct extent){ all, elements_before(call, call->received, nranks), SIZE_MAX, 0 };
+		return (struct extent){ all, elements_before(call, call->received, nranks),
+					SIZE_MAX, 0 };
 	case KO_SEND_TO: return (struct extent){ own, 0, 0, 0 };
 	case KO_RECV_FROM: return (struct extent){ 0, own, 0, 0 };
 	default: return (struct extent){ 0, 0, 0, 0 };
@@ -64,8 +65,8 @@ static int check_buffers(const struct ko_call *call, const char *suffix)
 	bool no_src = e.src && !src, no_dst = e.dst && !dst;
 
 	if (no_src || no_dst)
-		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s is NULL", call->comm->rank, name_of(call),
-			       suffix, no_src ? "src" : "dst");
+		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s is NULL", call->comm->rank,
+			       name_of(call), suffix, no_src ? "src" : "dst");
 	if (!e.src || !e.dst || src >= dst + e.dst * size || dst >= src + e.src * size ||
 	    (e.src_at != SIZE_MAX && src + e.src_at * size == dst + e.dst_at * size))
 		return 0;
@@ -84,7 +85,8 @@ static bool fits(const struct ko_call *call, const size_t *counts)
 			return false;
 	if (!counts && __builtin_mul_overflow(call->n, nranks, &sum))
 		return false;
-	return !__builtin_mul_overflow(sum, kolo_type_size(call->type), &bytes) && bytes <= SIZE_MAX / 2;
+	return !__builtin_mul_overflow(sum, kolo_type_size(call->type), &bytes) &&
+	       bytes <= SIZE_MAX / 2;
 }
 
 static int check_root(const struct ko_call *call, const char *suffix)
@@ -95,13 +97,15 @@ static int check_root(const struct ko_call *call, const char *suffix)
 	    (call->root >= 0 && call->root < call->comm->nranks))
 		return 0;
 	return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %s %d: want 0 to %d", call->comm->rank,
-		       name_of(call), suffix, pair ? "peer" : "root", call->root, call->comm->nranks - 1);
+		       name_of(call), suffix, pair ? "peer" : "root", call->root,
+		       call->comm->nranks - 1);
 }
 
 /* Are the counts there that this rank needs, and do they agree with each other? */
 static int check_counts(const struct ko_call *call)
 {
-	bool needs = call->uneven && (!ko_coll_has_root((int)call->coll) || call->comm->rank == call->root);
+	bool needs = call->uneven &&
+		     (!ko_coll_has_root((int)call->coll) || call->comm->rank == call->root);
 
 	if (needs && (!call->counts || (call->coll == KO_ALL_TO_ALL && !call->received)))
 		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s_v: counts are NULL", call->comm->rank,
@@ -111,12 +115,14 @@ static int check_counts(const struct ko_call *call)
 		return ko_fail(
 			KOLO_EINVAL,
 			"rank %d: kolo_all_to_all_v: it sends %zu elements to itself, but receives %zu",
-			call->comm->rank, call->counts[call->comm->rank], call->received[call->comm->rank]);
+			call->comm->rank, call->counts[call->comm->rank],
+			call->received[call->comm->rank]);
 	if (needs && ko_coll_has_root((int)call->coll) && call->counts[call->root] != call->n)
-		return ko_fail(KOLO_EINVAL,
-			       "rank %d: kolo_%s_v: n is %zu, but counts[%d], which is root's own, is %zu",
-			       call->comm->rank, name_of(call), call->n, call->root,
-			       call->counts[call->root]);
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_%s_v: n is %zu, but counts[%d], which is root's own, is %zu",
+			call->comm->rank, name_of(call), call->n, call->root,
+			call->counts[call->root]);
 	return 0;
 }
 
@@ -132,10 +138,12 @@ int ko_call_check(const struct ko_call *call)
 			       name_of(call), suffix, (int)call->type);
 	if (ko_coll_reduces((int)call->coll) && !kolo_op_name(call->op) &&
 	    !ko_comm_premul(call->comm, call->op, call->type))
-		return ko_fail(KOLO_EINVAL, "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
-			       call->comm->rank, name_of(call), suffix, call->op, kolo_type_name(call->type));
-	if (ko_coll_is_p2p(call->coll) && (call->uneven || ko_coll_is_message(call->coll)) && call->queue &&
-	    call->queue->stream)
+		return ko_fail(KOLO_EINVAL,
+			       "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
+			       call->comm->rank, name_of(call), suffix, call->op,
+			       kolo_type_name(call->type));
+	if (ko_coll_is_p2p(call->coll) && (call->uneven || ko_coll_is_message(call->coll)) &&
+	    call->queue && call->queue->stream)
 		return ko_fail(
 			KOLO_ENOTSUP,
 			"rank %d: kolo_%s%s: a queue that is a stream takes collectives only; messages, and "
@@ -144,8 +152,9 @@ int ko_call_check(const struct ko_call *call)
 	if ((rc = check_root(call, suffix)) < 0 || (rc = check_counts(call)) < 0)
 		return rc;
 	if (!fits(call, call->counts) || (call->received && !fits(call, call->received)))
-		return ko_fail(KOLO_EINVAL,
-			       "rank %d: kolo_%s%s: %s elements are more than an address space holds",
-			       call->comm->rank, name_of(call), suffix, call->uneven ? "so many" : "n");
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_%s%s: %s elements are more than an address space holds",
+			call->comm->rank, name_of(call), suffix, call->uneven ? "so many" : "n");
 	return check_buffers(call, suffix);
 }

@@ -8,9 +8,9 @@ bool ko_call_is_known(const struct ko_call *call)
 {
 	const struct ko_call *last = &call->comm->known[call->coll].call;
 
-	return last->comm && last->src == call->src && last->dst == call->dst && last->n == call->n &&
-	       last->type == call->type && last->op == call->op && last->root == call->root &&
-	       last->uneven == call->uneven;
+	return last->comm && last->src == call->src && last->dst == call->dst &&
+	       last->n == call->n && last->type == call->type && last->op == call->op &&
+	       last->root == call->root && last->uneven == call->uneven;
 }
 
 void ko_call_forget(struct kolo_comm *c)
@@ -32,14 +32,16 @@ void ko_call_firsts(const struct ko_call *call, const size_t *counts)
 
 void ko_call_post(struct kolo_comm *c, enum ko_coll coll, uint64_t n)
 {
-	const struct ko_desc desc = { .seq = ++c->sequence.seq, .n = n, .root = -1, .coll = (uint8_t)coll };
+	const struct ko_desc desc = {
+		.seq = ++c->sequence.seq, .n = n, .root = -1, .coll = (uint8_t)coll
+	};
 
 	c->sequence.history = ko_desc_history(c->sequence.history, &desc);
 	ko_roster_enter(c->roster, c->rank, &desc);
 	ko_roster_finish(c->roster, c->rank, desc.seq);
 }
 
-/* ---- Later ---------------------------------------------------------------------------------------------- */
+/* ---- Later ----------------------------------------------------------------------------------- */
 
 /* Copies the counts into *room, and moves that on. */
 static const size_t *keep_counts(size_t **room, const size_t *counts, int nranks)

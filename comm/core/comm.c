@@ -14,7 +14,7 @@ struct ko_premul {
 	struct ko_reducer red;
 };
 
-/* ---- Failing -------------------------------------------------------------------------------------------- */
+/* ---- Failing --------------------------------------------------------------------------------- */
 
 int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
 {
@@ -44,10 +44,11 @@ void kolo_comm_abort(struct kolo_comm *comm)
 
 int kolo_comm_status(struct kolo_comm *comm)
 {
-	return comm ? ko_roster_cause(comm->roster) : ko_fail(KOLO_EINVAL, "kolo_comm_status: comm is NULL");
+	return comm ? ko_roster_cause(comm->roster)
+		    : ko_fail(KOLO_EINVAL, "kolo_comm_status: comm is NULL");
 }
 
-/* ---- Asking --------------------------------------------------------------------------------------------- */
+/* ---- Asking ---------------------------------------------------------------------------------- */
 
 int kolo_comm_rank(const struct kolo_comm *comm)
 {
@@ -66,13 +67,15 @@ const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_T
 	return out;
 }
 
-/* ---- Ops made at run time ------------------------------------------------------------------------------- */
+/* ---- Ops made at run time -------------------------------------------------------------------- */
 
-const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type)
+const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op,
+					enum kolo_type type)
 {
 	long k = (long)op - KO_OP_FIRST;
 
-	return k >= 0 && k < c->npremuls && c->premuls[k].type == (int)type ? &c->premuls[k].red : NULL;
+	return k >= 0 && k < c->npremuls && c->premuls[k].type == (int)type ? &c->premuls[k].red
+									    : NULL;
 }
 
 struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type)
@@ -89,10 +92,11 @@ int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum k
 	int k = 0;
 
 	if (!comm || !scalar || !out || !kolo_type_size(type))
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_op_create_premul_sum: type %d: want one of enum kolo_type; comm, scalar "
-			       "and out must not be NULL",
-			       (int)type);
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_op_create_premul_sum: type %d: want one of enum kolo_type; comm, scalar "
+			"and out must not be NULL",
+			(int)type);
 	while (k < comm->npremuls && comm->premuls[k].type >= 0)
 		k++;
 	if (k == comm->npremuls) {
@@ -102,7 +106,8 @@ int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum k
 		comm->premuls = more;
 		comm->npremuls = k + 1;
 	}
-	comm->premuls[k] = (struct ko_premul){ .type = (int)type, .red = ko_reducer_premul(type, scalar) };
+	comm->premuls[k] =
+		(struct ko_premul){ .type = (int)type, .red = ko_reducer_premul(type, scalar) };
 	*out = (enum kolo_op)(KO_OP_FIRST + k);
 	return 0;
 }
@@ -112,10 +117,11 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op)
 	long k = (long)op - KO_OP_FIRST;
 
 	if (!comm || k < 0 || k >= comm->npremuls || comm->premuls[k].type < 0)
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_op_destroy: %d is no op made by kolo_op_create_premul_sum on this "
-			       "communicator",
-			       (int)op);
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_op_destroy: %d is no op made by kolo_op_create_premul_sum on this "
+			"communicator",
+			(int)op);
 	comm->premuls[k].type = -1;
 	return 0;
 }

@@ -112,7 +112,8 @@ enum { KO_SCRATCH = 256 << 10 };
 enum { KO_OP_FIRST = 0x1000 };
 
 /* The reducer of an op made at run time for `type`. NULL: there is no such op. */
-const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
+const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op,
+					enum kolo_type type);
 
 /* What an op does to elements of `type`: a copy, so an op made at run time may be destroyed
  * later. */
@@ -124,6 +125,7 @@ const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_T
 
 /* Fails the communicator on all ranks. If it has failed already, the first cause stays. Returns the
  * code of the cause and makes its text the thread's error. From any thread. */
-int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 #endif

@@ -14,7 +14,8 @@ int ko_edge_fail(const struct kolo_comm *c, const struct ko_link *link, int peer
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT];
 
 	return ko_fail(code, "%s, on its edge %s %s: %s", ko_comm_name(c, c->rank, me),
-		       link->role == KO_SEND ? "to" : "from", ko_comm_name(c, peer, them), kolo_last_error());
+		       link->role == KO_SEND ? "to" : "from", ko_comm_name(c, peer, them),
+		       kolo_last_error());
 }
 
 static int send_address(struct kolo_comm *c, struct ko_link *link, int to)
@@ -34,7 +35,8 @@ static int recv_address(struct kolo_comm *c, int from, enum ko_role theirs, int6
 			struct ko_address *out)
 {
 	struct ko_msg msg;
-	int rc = ko_lifelines_recv(c->lifelines, from, KO_MSG_ADDRESS, (int)theirs, deadline, &msg, &out->fd);
+	int rc = ko_lifelines_recv(c->lifelines, from, KO_MSG_ADDRESS, (int)theirs, deadline, &msg,
+				   &out->fd);
 
 	if (rc == 0)
 		memcpy(out->bytes, msg.bytes, sizeof(out->bytes));
@@ -49,8 +51,8 @@ struct joining {
 	bool has_next, has_prev;
 };
 
-int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
-		 bool *done)
+int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer,
+		 const struct ko_address *address, bool *done)
 {
 	int rc = *done ? 0 : link->ops->connect(link, address);
 
@@ -75,8 +77,8 @@ static int join_both(struct joining *j)
 	const struct ko_desc none = { 0 };
 	const struct ko_waiter waiter = { .comm = j->comm, .desc = &none };
 
-	return ko_wait_for(&waiter, j->comm->edges.next, j->comm->edges.to->ops->name, KO_TRACE_ROOM,
-			   try_joining, j);
+	return ko_wait_for(&waiter, j->comm->edges.next, j->comm->edges.to->ops->name,
+			   KO_TRACE_ROOM, try_joining, j);
 }
 
 /* Sends both addresses first and then waits for the neighbours'. Receivers' addresses go before
@@ -86,7 +88,8 @@ static int swap_addresses(struct kolo_comm *c, int64_t deadline, struct joining 
 	const struct ko_edges *e = &c->edges;
 	int rc;
 
-	if ((rc = send_address(c, e->from, e->prev)) < 0 || (rc = send_address(c, e->to, e->next)) < 0 ||
+	if ((rc = send_address(c, e->from, e->prev)) < 0 ||
+	    (rc = send_address(c, e->to, e->next)) < 0 ||
 	    (rc = recv_address(c, e->next, KO_RECV, deadline, &out->to_next)) < 0)
 		return rc;
 	return recv_address(c, e->prev, KO_SEND, deadline, &out->from_prev);
@@ -128,7 +131,7 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 	return rc;
 }
 
-/* ---- NUMA ----------------------------------------------------------------------------------------------- */
+/* ---- NUMA ------------------------------------------------------------------------------------ */
 
 /* Do the two ends of the edge from `from` lie near different NUMA nodes, and can its slots be
  * moved? Every rank gets the same answer. */
@@ -186,9 +189,10 @@ int ko_edges_settle(struct ko_run *run, enum ko_role near)
 {
 	struct kolo_comm *c = run->comm;
 	const struct ko_edges *e = &c->edges;
-	struct settling s = {
-		.comm = c, .near = near, .next = !edge_differs(c, c->rank), .prev = !edge_differs(c, e->prev)
-	};
+	struct settling s = { .comm = c,
+			      .near = near,
+			      .next = !edge_differs(c, c->rank),
+			      .prev = !edge_differs(c, e->prev) };
 
 	return ko_wait(run, e->next, e->to->ops->name, KO_TRACE_ROOM, try_settling, &s);
 }

@@ -22,8 +22,8 @@ int ko_edges_settle(struct ko_run *run, enum ko_role near);
 /* Takes the next step to join this end with the one at `peer`, which has this address. *done: the
  * two are joined; then further calls do nothing. Returns 0, joined or not, or an error that names
  * the two ranks. */
-int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer, const struct ko_address *address,
-		 bool *done);
+int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer,
+		 const struct ko_address *address, bool *done);
 
 /* Chooses the transport from one rank to another: the one that rank 0 asked for (for all edges, or
  * for edges between hosts), else the best. Both ends choose the same. Errors: KOLO_ENOTSUP. */

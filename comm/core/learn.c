@@ -47,7 +47,8 @@ static void learn(struct ko_sample *t, int chosen, float ns_per_byte)
 	t->count++;
 	/* A better time counts at once. A worse one may be chance, and moves the estimate a
 	 * little. */
-	*known = *known == 0 || ns_per_byte < *known ? ns_per_byte : *known + (ns_per_byte - *known) / 8;
+	*known = *known == 0 || ns_per_byte < *known ? ns_per_byte
+						     : *known + (ns_per_byte - *known) / 8;
 }
 
 int ko_learn_decider(const struct ko_run *run)
@@ -61,7 +62,8 @@ int ko_learn_decider(const struct ko_run *run)
 
 static struct ko_sample *reading(const struct ko_run *run, bool in_place)
 {
-	return &run->comm->tuning->reading[run->desc.coll][in_place][class_of(bytes_of(run), READ_BITS)];
+	return &run->comm->tuning
+			->reading[run->desc.coll][in_place][class_of(bytes_of(run), READ_BITS)];
 }
 
 bool ko_learn_to_read(const struct ko_run *run, bool in_place)

@@ -10,8 +10,8 @@ int ko_run_claim(struct kolo_comm *c, enum ko_coll coll)
 	if (!atomic_exchange_explicit(&c->sequence.busy, true, memory_order_acquire))
 		return 0;
 	return ko_fail(KOLO_EINVAL,
-		       "rank %d: kolo_%s: another thread is in an operation on this communicator", c->rank,
-		       ko_coll_name((int)coll));
+		       "rank %d: kolo_%s: another thread is in an operation on this communicator",
+		       c->rank, ko_coll_name((int)coll));
 }
 
 /* Logs and traces the operation. */

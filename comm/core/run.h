@@ -79,8 +79,8 @@ static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
 }
 
 /* ko_wait_for, for an operation. */
-static inline int ko_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
-			  ko_try_fn *try, void *what)
+static inline int ko_wait(const struct ko_run *run, int peer, const char *transport,
+			  enum ko_trace_kind kind, ko_try_fn *try, void *what)
 {
 	const struct ko_waiter waiter = ko_run_waiter(run);
 

@@ -38,7 +38,7 @@ struct ko_wait_state {
 	int64_t missed;        /* a rank without a lifeline was first found to be gone; 0: never */
 };
 
-/* ---- Descriptions --------------------------------------------------------------------------------------- */
+/* ---- Descriptions ---------------------------------------------------------------------------- */
 
 enum { WHERE_TEXT = 160 };
 
@@ -59,7 +59,8 @@ static void describe_place(struct kolo_comm *c, int rank, char out[WHERE_TEXT])
 	else if (finished)
 		snprintf(out, WHERE_TEXT, "in no operation since it finished #%" PRIu64, finished);
 	else if (c->spread && !atomic_load_explicit(&post->beat, memory_order_relaxed))
-		snprintf(out, WHERE_TEXT, "in an operation that is not known here"); /* another host */
+		snprintf(out, WHERE_TEXT,
+			 "in an operation that is not known here"); /* another host */
 	else
 		snprintf(out, WHERE_TEXT, "in no operation yet");
 }
@@ -83,7 +84,7 @@ static char process_state(int pid)
 	return end && end[1] == ' ' ? end[2] : 0;
 }
 
-/* ---- Disagreement --------------------------------------------------------------------------------------- */
+/* ---- Disagreement ---------------------------------------------------------------------------- */
 
 int ko_wait_compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 {
@@ -94,8 +95,8 @@ int ko_wait_compare(struct kolo_comm *c, const struct ko_desc *mine, int peer)
 	    memcmp(&theirs, mine, sizeof(theirs)) == 0)
 		return 0;
 	return ko_fail(KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
-		       ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op), ko_comm_name(c, peer, them),
-		       ko_desc_text(&theirs, their_op));
+		       ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op),
+		       ko_comm_name(c, peer, them), ko_desc_text(&theirs, their_op));
 }
 
 /* Compares the last operations of the two ranks too. The first one that differs is the cause: a
@@ -107,7 +108,8 @@ static int compare_history(struct kolo_comm *c, const struct ko_desc *mine, int 
 
 	if (ko_desc_is_p2p(mine))
 		return 0;
-	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1; rc == 0 && back-- > 0;)
+	for (uint64_t back = mine->seq < KO_HISTORY ? mine->seq : KO_HISTORY - 1;
+	     rc == 0 && back-- > 0;)
 		if (ko_roster_desc(c->roster, c->rank, mine->seq - back, &desc))
 			rc = ko_wait_compare(c, &desc, peer);
 	return rc;
@@ -144,7 +146,7 @@ int ko_wait_mismatch(struct kolo_comm *c, const struct ko_desc *mine, int peer, 
 		       ko_comm_name(c, c->rank, me), tag, ko_comm_name(c, peer, them));
 }
 
-/* ---- Death ---------------------------------------------------------------------------------------------- */
+/* ---- Death ----------------------------------------------------------------------------------- */
 
 static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const struct ko_life *life)
 {
@@ -158,8 +160,8 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 			       ko_comm_name(c, c->rank, me), ko_desc_text(desc, op));
 	if (life->why[0])
 		return ko_fail(KOLO_EPEER, "%s gave up: %s; noticed by %s in %s",
-			       ko_comm_name(c, life->rank, them), life->why, ko_comm_name(c, c->rank, me),
-			       ko_desc_text(desc, op));
+			       ko_comm_name(c, life->rank, them), life->why,
+			       ko_comm_name(c, c->rank, me), ko_desc_text(desc, op));
 	return ko_fail(KOLO_EPEER, "%s left (kolo_comm_destroy), %s, while %s needs it for %s",
 		       ko_comm_name(c, life->rank, them), where, ko_comm_name(c, c->rank, me),
 		       ko_desc_text(desc, op));
@@ -182,12 +184,13 @@ bool ko_wait_needs(const struct ko_waiter *w, int rank)
 
 /* The rank is gone; may something that it sent before still arrive? Across hosts that may come
  * after the news of its death, and messages may come after its goodbye. */
-static bool may_still_come(const struct ko_life *life, const struct ko_waiter *waiter, int64_t waits_since)
+static bool may_still_come(const struct ko_life *life, const struct ko_waiter *waiter,
+			   int64_t waits_since)
 {
 	int64_t since = waits_since > life->since ? waits_since : life->since;
 
-	return waiter->comm->spread && !waiter->lost && (life->state == KO_LIFE_DEAD || waiter->needs) &&
-	       ko_now_ms() - since < ARRIVE_MS;
+	return waiter->comm->spread && !waiter->lost &&
+	       (life->state == KO_LIFE_DEAD || waiter->needs) && ko_now_ms() - since < ARRIVE_MS;
 }
 
 /* Fails if a rank that is needed is gone. waits_since 0: the wait has not begun. */
@@ -217,8 +220,9 @@ static int check_peer(struct ko_wait_state *w, int peer)
 	    now - w->missed < ARRIVE_MS) /* what it sent before may still arrive */
 		return 0;
 	describe_place(c, peer, where);
-	return ko_fail(KOLO_EPEER, "%s died or left %s; noticed by %s in %s", ko_comm_name(c, peer, them),
-		       where, ko_comm_name(c, c->rank, me), ko_desc_text(w->desc, op));
+	return ko_fail(KOLO_EPEER, "%s died or left %s; noticed by %s in %s",
+		       ko_comm_name(c, peer, them), where, ko_comm_name(c, c->rank, me),
+		       ko_desc_text(w->desc, op));
 }
 
 /* Checks the peer, or all ranks if the operation has messages to or from several of them. */
@@ -252,7 +256,7 @@ int ko_wait_health(struct kolo_comm *c, const struct ko_desc *desc)
 	return rc;
 }
 
-/* ---- Silence -------------------------------------------------------------------------------------------- */
+/* ---- Silence --------------------------------------------------------------------------------- */
 
 enum { CIRCLE = -1, UNKNOWN = -2 };
 
@@ -273,7 +277,8 @@ static int find_culprit(const struct ko_wait_state *w, int64_t now)
 
 		if (rank != c->rank && !ko_lifelines_hear(c->lifelines, rank) && c->spread)
 			return UNKNOWN;
-		if (next < 0 || atomic_load_explicit(&posts[rank].beat, memory_order_relaxed) < stale)
+		if (next < 0 ||
+		    atomic_load_explicit(&posts[rank].beat, memory_order_relaxed) < stale)
 			return rank;
 		rank = next;
 	}
@@ -300,13 +305,16 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 		culprit == CIRCLE    ? ", and the ranks wait for each other in a circle"
 		: culprit == UNKNOWN ? ", and may itself wait for a rank that is not known here"
 				     : "",
-		state == 'T' || state == 't' ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
+		state == 'T' || state == 't'
+			? ", and its process is stopped (SIGSTOP or a debugger)"
+			: "",
 		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
 }
 
-/* ---- Looking around ------------------------------------------------------------------------------------- */
+/* ---- Looking around -------------------------------------------------------------------------- */
 
-static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int peer, const char *transport)
+static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int peer,
+		  const char *transport)
 {
 	struct kolo_comm *c = waiter->comm;
 	struct ko_post *post = &c->roster->post[c->rank];
@@ -373,7 +381,8 @@ static int look_around(struct ko_wait_state *w)
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
 	give_core_away(c, now - w->since);
-	if ((w->desc->seq || !ko_roster_failed_later(c->roster)) && (rc = ko_roster_cause(c->roster)) < 0)
+	if ((w->desc->seq || !ko_roster_failed_later(c->roster)) &&
+	    (rc = ko_roster_cause(c->roster)) < 0)
 		return rc;
 	if ((rc = ko_wait_compare(c, w->desc, w->peer)) < 0)
 		return rc;
@@ -398,11 +407,11 @@ static int look_around(struct ko_wait_state *w)
 	return 0;
 }
 
-/* ---- Waiting: every wait for another rank is here -------------------------------------------------------- */
+/* ---- Waiting: every wait for another rank is here -------------------------------------------- */
 
 /* Spins, then posts that it waits, and looks around between tries. */
-static int wait_longer(const struct ko_waiter *waiter, int peer, const char *transport, ko_try_fn *try,
-		       void *what)
+static int wait_longer(const struct ko_waiter *waiter, int peer, const char *transport,
+		       ko_try_fn *try, void *what)
 {
 	struct ko_wait_state state;
 	int rc = KO_EAGAIN, trouble = 0;
@@ -429,8 +438,8 @@ static int wait_longer(const struct ko_waiter *waiter, int peer, const char *tra
 	return rc;
 }
 
-int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport, enum ko_trace_kind kind,
-		ko_try_fn *try, void *what)
+int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport,
+		enum ko_trace_kind kind, ko_try_fn *try, void *what)
 {
 	int rc = try(what);
 	int64_t since;
@@ -462,7 +471,8 @@ int ko_wait_for_cause(const struct ko_waiter *waiter, int peer, int other, const
 	enum { HERE_MS = 200, ELSEWHERE_MS = 1500 };
 	const struct kolo_comm *c = waiter->comm;
 	int patience = c->spread ? ELSEWHERE_MS : HERE_MS, half = c->timeout_ms / 2;
-	struct patience p = { waiter, other, ko_now_ms() + (half && half < patience ? half : patience) };
+	struct patience p = { waiter, other,
+			      ko_now_ms() + (half && half < patience ? half : patience) };
 	struct ko_waiter lost = *waiter;
 
 	lost.lost = true;

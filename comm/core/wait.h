@@ -34,8 +34,8 @@ struct ko_waiter {
 /* Blocks while try(what) returns KO_EAGAIN. Rank `peer` has to do something, through `transport`:
  * the error texts name both. `kind` is the trace's word for the wait. Errors: those of try;
  * KOLO_EMISMATCH, KOLO_EPEER, KOLO_ETIMEDOUT, or the cause of the communicator's failure. */
-int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport, enum ko_trace_kind kind,
-		ko_try_fn *try, void *what);
+int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport,
+		enum ko_trace_kind kind, ko_try_fn *try, void *what);
 
 /* Returns 0 or the cause of the communicator's failure. If the ranks are on several hosts it first
  * reads, every 10 ms, what the other hosts have sent. Never blocks. */

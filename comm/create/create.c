@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- What the caller wants ------------------------------------------------------------------------------ */
+/* ---- What the caller wants ------------------------------------------------------------------- */
 
 static int check_name(const char *what, const char *name, char out[KO_NAME])
 {
@@ -44,7 +44,8 @@ static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *ou
 		return ko_fail(KOLO_EINVAL, "%lld slots in a link: want 2 to %d", (long long)nslots,
 			       KO_MAX_SLOTS);
 	if (slot_len < KO_MIN_SLOT || slot_len > KO_MAX_SLOT || slot_len % KO_MIN_SLOT)
-		return ko_fail(KOLO_EINVAL, "slots of %lld bytes: want a multiple of 4096 up to 64 MiB",
+		return ko_fail(KOLO_EINVAL,
+			       "slots of %lld bytes: want a multiple of 4096 up to 64 MiB",
 			       (long long)slot_len);
 	*out = (struct ko_limits){ .slot_len = (uint64_t)slot_len, .nslots = (uint32_t)nslots };
 	return 0;
@@ -57,7 +58,8 @@ static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
 	if (seconds == 0 && ko_env_get(KO_ENV_TIMEOUT, &seconds) < 0)
 		return KOLO_EINVAL;
 	if (seconds > 1000000)
-		return ko_fail(KOLO_EINVAL, "a timeout of %lld s: want at most 1000000, or -1 for never",
+		return ko_fail(KOLO_EINVAL,
+			       "a timeout of %lld s: want at most 1000000, or -1 for never",
 			       (long long)seconds);
 	*out_ms = seconds < 0 ? 0 : (int)seconds * 1000;
 	return 0;
@@ -65,15 +67,18 @@ static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
 
 static int check_attr(const struct kolo_comm_attr *attr)
 {
-	if (attr->nranks < 1 || attr->nranks > KO_MAX_RANKS || attr->rank < 0 || attr->rank >= attr->nranks)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks <= %d",
+	if (attr->nranks < 1 || attr->nranks > KO_MAX_RANKS || attr->rank < 0 ||
+	    attr->rank >= attr->nranks)
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_comm_create: rank %d of %d: want 0 <= rank < nranks <= %d",
 			       attr->rank, attr->nranks, KO_MAX_RANKS);
 	for (size_t i = 0; i < sizeof(attr->reserved) / sizeof(attr->reserved[0]); i++)
 		if (attr->reserved[i])
-			return ko_fail(KOLO_EINVAL,
-				       "kolo_comm_create: attr->reserved[%zu] is not zero; was the struct "
-				       "initialised?",
-				       i);
+			return ko_fail(
+				KOLO_EINVAL,
+				"kolo_comm_create: attr->reserved[%zu] is not zero; was the struct "
+				"initialised?",
+				i);
 	return 0;
 }
 
@@ -82,13 +87,15 @@ static int choose_log(const struct kolo_comm_attr *attr, struct ko_log *out)
 	*out = (struct ko_log){ .fn = attr->log, .arg = attr->log_arg, .rank = -1 };
 	out->fn_level = attr->log_level ? attr->log_level : KOLO_LOG_WARN;
 	if ((int)attr->log_level < 0 || attr->log_level > KOLO_LOG_TRACE)
-		return ko_fail(KOLO_EINVAL, "kolo_comm_create: log_level %d: want one of enum kolo_log_level",
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_comm_create: log_level %d: want one of enum kolo_log_level",
 			       (int)attr->log_level);
 	return 0;
 }
 
 /* Who this rank is and where it meets the others: from the attributes, or else the environment. */
-static int choose_meeting(struct kolo_comm_attr *attr, const struct ko_log *log, struct ko_meeting *meeting)
+static int choose_meeting(struct kolo_comm_attr *attr, const struct ko_log *log,
+			  struct ko_meeting *meeting)
 {
 	if (!attr->id && attr->nranks == 0)
 		return ko_launcher_read(&attr->rank, &attr->nranks, log, meeting);
@@ -99,7 +106,7 @@ static int choose_meeting(struct kolo_comm_attr *attr, const struct ko_log *log,
 	return ko_meeting_of_id(attr->id, meeting);
 }
 
-/* ---- Making --------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 /* Logs what was agreed, and why. */
 static void log_choices(const struct kolo_comm *c)
@@ -110,8 +117,8 @@ static void log_choices(const struct kolo_comm *c)
 		size_t at = strlen(ring);
 		int r = ko_ring_back(&c->ring, 0, -k);
 
-		snprintf(ring + at, sizeof(ring) - at, "%d (%s, pid %d) -> ", r, c->table[r].place.host,
-			 c->table[r].pid);
+		snprintf(ring + at, sizeof(ring) - at, "%d (%s, pid %d) -> ", r,
+			 c->table[r].place.host, c->table[r].pid);
 	}
 	if (c->rank == 0)
 		ko_log(&c->log, KOLO_LOG_INFO, "ring of %d: %s0", c->nranks, ring);
@@ -137,8 +144,10 @@ static void log_choices(const struct kolo_comm *c)
 		       c->agreed.costs.hop_ns / 1e3, c->agreed.costs.bytes_per_ns,
 		       c->agreed.costs.turn_ns / 1e3, c->agreed.costs.read_bytes_per_ns,
 		       (unsigned long long)c->agreed.algorithms.any[KO_BOARD][KO_ALL_REDUCE].end,
-		       (unsigned long long)c->agreed.algorithms.windows[KO_DIRECT][KO_ALL_REDUCE].begin,
-		       (unsigned long long)c->agreed.algorithms.any[KO_DIRECT][KO_ALL_REDUCE].begin);
+		       (unsigned long long)c->agreed.algorithms.windows[KO_DIRECT][KO_ALL_REDUCE]
+			       .begin,
+		       (unsigned long long)c->agreed.algorithms.any[KO_DIRECT][KO_ALL_REDUCE]
+			       .begin);
 }
 
 /* Opens the trace: one file for all ranks of a host. Its name is made of what they all know. */
@@ -176,14 +185,15 @@ static int choose_spins(const struct kolo_comm *c)
 	return cpus && ranks > cpus ? 0 : SPINS; /* cpus 0: not known */
 }
 
-/* `forced` is the algorithm that rank 0 named; NULL: none. Some need memory that all ranks share. */
+/* `forced` is the algorithm that rank 0 named; NULL: none. Some need memory that all ranks
+ * share. */
 static int check_algorithm(const struct kolo_comm *c, const struct ko_algorithm_ops *forced)
 {
 	if (!c->spread || !forced || forced->reach != KO_SHARED_MEMORY)
 		return 0;
 	return ko_fail(KOLO_ENOTSUP,
-		       "rank %d: algorithm '%s' is for ranks of one host, and these are on several", c->rank,
-		       forced->name);
+		       "rank %d: algorithm '%s' is for ranks of one host, and these are on several",
+		       c->rank, forced->name);
 }
 
 /* Links of Bruck's all-gather are for exchanges alone. */
@@ -238,8 +248,8 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	*out = NULL;
 	if (attr)
 		wish = *attr;
-	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 || (rc = choose_log(&wish, &log)) < 0 ||
-	    (rc = choose_meeting(&wish, &log, &meeting)) < 0)
+	if ((rc = ko_log_check()) < 0 || (rc = ko_trace_check()) < 0 ||
+	    (rc = choose_log(&wish, &log)) < 0 || (rc = choose_meeting(&wish, &log, &meeting)) < 0)
 		return rc;
 	mine.rank = wish.rank;
 	mine.nranks = wish.nranks;
@@ -247,7 +257,8 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_limits(&wish, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", wish.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", wish.algorithm, mine.algorithm)) < 0 ||
-	    (rc = ko_transport_of_net(&net)) < 0 || (rc = check_name("transport", net, mine.net)) < 0 ||
+	    (rc = ko_transport_of_net(&net)) < 0 ||
+	    (rc = check_name("transport", net, mine.net)) < 0 ||
 	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;
 	rc = ko_boot_join(&meeting, &mine, timeout_ms, listen_for_hosts, c->lifelines, c->table);

@@ -21,7 +21,7 @@
 
 enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and the other ranks' */
 
-/* ---- Making --------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 static size_t whole_pages(size_t len)
 {
@@ -85,7 +85,8 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->scratch = malloc(KO_SCRATCH);
 	c->order = ko_order_create();
 	if (!c->table || !c->firsts || !c->scratch || !c->order)
-		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank, nranks);
+		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank,
+			     nranks);
 	else
 		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
 	if (rc < 0) {
@@ -114,7 +115,8 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 		 * first. */
 		int64_t later = deadline == INT64_MAX ? deadline : deadline + GRACE_MS;
 
-		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg, &c->lanes->fd);
+		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg,
+				       &c->lanes->fd);
 		if (rc == 0)
 			rc = ko_shmem_map(c->lanes->fd, len, c->shared_len, true, &memory);
 	}
@@ -131,10 +133,11 @@ static int make_own_roster(struct kolo_comm *c)
 	void *memory;
 
 	c->shared_len = whole_pages(ko_roster_len(c->nranks));
-	memory = mmap(NULL, c->shared_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, c->shared_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
 	if (memory == MAP_FAILED)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for the roster of %d ranks", c->rank,
-			       c->nranks);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for the roster of %d ranks",
+			       c->rank, c->nranks);
 	c->roster = memory;
 	ko_lifelines_keep(c->lifelines, c->roster);
 	return 0;
@@ -170,7 +173,7 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 	ko_fail(code, "%s", why);
 }
 
-/* ---- Ending --------------------------------------------------------------------------------------------- */
+/* ---- Ending ---------------------------------------------------------------------------------- */
 
 /* Closes all links. The link to next need not wait for its last bytes if next has finished all
  * operations, or the communicator has failed. First, across hosts, both sides learn what the other

@@ -38,7 +38,8 @@ static int take_step(struct ko_run *run, char *buffer, size_t len)
  * have come here, and rank 0 then knows it of all ranks. */
 static int go_round(struct ko_run *run, void *message, size_t len)
 {
-	return run->comm->rank == 0 ? take_step(run, message, len) : ko_keep_and_pass(run, message, len);
+	return run->comm->rank == 0 ? take_step(run, message, len)
+				    : ko_keep_and_pass(run, message, len);
 }
 
 /* A message without a meaning goes once round the ring. */
@@ -64,8 +65,8 @@ static int take_turn(struct ko_run *run, char *buffer, size_t len)
 
 /* Measures the time of one step or turn, by several in a row: the last rank to come to a single one
  * would not wait. */
-static int measure(struct ko_run *run, int (*take)(struct ko_run *, char *, size_t), char *buffer, size_t len,
-		   double *ns)
+static int measure(struct ko_run *run, int (*take)(struct ko_run *, char *, size_t), char *buffer,
+		   size_t len, double *ns)
 {
 	int laps = run->comm->nranks > MANY_RANKS ? LAPS / 4 : LAPS, rc = 0;
 
@@ -95,7 +96,8 @@ static int measure_costs(struct ko_run *run, char *buffer, size_t len, struct ko
 		rc = measure(run, take_turn, buffer, small, &costs->turn_ns);
 	if (rc == 0)
 		rc = measure(run, take_step, buffer, large, &large_ns);
-	costs->bytes_per_ns = 2 * (double)large / (large_ns > costs->hop_ns ? large_ns - costs->hop_ns : 1);
+	costs->bytes_per_ns =
+		2 * (double)large / (large_ns > costs->hop_ns ? large_ns - costs->hop_ns : 1);
 	return rc;
 }
 
@@ -288,7 +290,8 @@ int ko_probe(struct kolo_comm *c)
 {
 	/* No operation: its number is 0, and it is not traced. */
 	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
-	size_t len = c->agreed.limits.slot_len < PROBE_BYTES ? c->agreed.limits.slot_len : PROBE_BYTES;
+	size_t len =
+		c->agreed.limits.slot_len < PROBE_BYTES ? c->agreed.limits.slot_len : PROBE_BYTES;
 	struct ko_costs costs = { 0 };
 	char *buffer;
 	int rc;

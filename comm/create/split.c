@@ -37,7 +37,8 @@ static int pick_members(struct member *all, int nranks, int color)
 
 /* Connects `half`, the communicator of this rank's color, by what all ranks of the parent have
  * said. */
-static int join_members(const struct kolo_comm *parent, struct member *all, int color, struct kolo_comm *half)
+static int join_members(const struct kolo_comm *parent, struct member *all, int color,
+			struct kolo_comm *half)
 {
 	int n = pick_members(all, parent->nranks, color);
 
@@ -51,12 +52,14 @@ static int join_members(const struct kolo_comm *parent, struct member *all, int 
 		half->table[r].rank = r;
 		half->table[r].nranks = n;
 	}
-	return ko_comm_complete(half, parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
+	return ko_comm_complete(half,
+				parent->timeout_ms ? ko_now_ms() + parent->timeout_ms : INT64_MAX);
 }
 
 /* Finds this rank's new rank and the number of members. They are needed before the new communicator
  * can listen, because they decide how many lifelines it has. */
-static int count_members(struct kolo_comm *comm, int color, int key, struct member *all, int *rank, int *n)
+static int count_members(struct kolo_comm *comm, int color, int key, struct member *all, int *rank,
+			 int *n)
 {
 	struct member mine = { .entry.rank = comm->rank, .color = color, .key = key };
 	int rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
@@ -77,7 +80,8 @@ static int start(const struct kolo_comm *parent, struct ko_entry *mine, struct k
 	const union ko_net *net = &parent->table[parent->rank].place.net;
 	int rc = ko_comm_start(parent->timeout_ms, &parent->log, parent->roster, mine, out);
 
-	return rc == 0 && net->any.sa_family ? ko_lifelines_listen((*out)->lifelines, net, mine) : rc;
+	return rc == 0 && net->any.sa_family ? ko_lifelines_listen((*out)->lifelines, net, mine)
+					     : rc;
 }
 
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
@@ -88,18 +92,19 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 	int rc, rank = 0, n = 0;
 
 	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
-			       "must not be NULL",
-			       color);
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_comm_split: color %d: want 0 or more, or KOLO_NOCOLOR; comm and out "
+			"must not be NULL",
+			color);
 	*out = NULL;
 	if ((rc = ko_group_refuse(comm, "kolo_comm_split")) < 0)
 		return rc;
 	all = calloc((size_t)comm->nranks, sizeof(*all));
 	if (!all) /* the others wait in the collective below and can't go on without this rank */
 		return ko_comm_fail(comm, KOLO_ENOMEM,
-				    "rank %d: no memory to split a communicator of %d ranks", comm->rank,
-				    comm->nranks);
+				    "rank %d: no memory to split a communicator of %d ranks",
+				    comm->rank, comm->nranks);
 	rc = count_members(comm, color, key, all, &rank, &n);
 	if (rc == 0) {
 		mine.entry.rank = rank;

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- Finding one, and what failed -------------------------------------------------------------------------- */
+/* ---- Finding one, and what failed ------------------------------------------------------------ */
 
 struct ko_life *ko_life_find(struct ko_lifelines *ll, int rank)
 {
@@ -69,8 +69,8 @@ int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what)
 	return ko_fail(err == EAGAIN || err == ETIMEDOUT           ? KOLO_ETIMEDOUT
 		       : err == EHOSTUNREACH || err == ENETUNREACH ? KOLO_EUNREACH
 								   : KOLO_ESYS,
-		       "rank %d: %s rank %d (pid %d on %s) through %s: %s", ll->rank, what, rank, e->pid,
-		       e->place.host, at, strerror(err));
+		       "rank %d: %s rank %d (pid %d on %s) through %s: %s", ll->rank, what, rank,
+		       e->pid, e->place.host, at, strerror(err));
 }
 
 int ko_life_check_parent(const struct ko_lifelines *ll)
@@ -78,7 +78,7 @@ int ko_life_check_parent(const struct ko_lifelines *ll)
 	return ll->parent ? ko_roster_cause(ll->parent) : 0;
 }
 
-/* ---- What ranks of several hosts tell each other -------------------------------------------------------- */
+/* ---- What ranks of several hosts tell each other --------------------------------------------- */
 
 /* Sends a message to all lifelines. A post goes only to ranks that were heard lately. A rank that
  * is in no call reads nothing, and its full connection would be taken for dead. A rank that waits
@@ -90,7 +90,8 @@ static void send_all(struct ko_lifelines *ll, const struct ko_msg *msg)
 	for (int k = 0; k < ll->n; k++) {
 		struct ko_life *life = &ll->life[k];
 
-		if (life->state != KO_LIFE_UP || (msg->type == KO_MSG_POST && life->unread == MOST_UNREAD))
+		if (life->state != KO_LIFE_UP ||
+		    (msg->type == KO_MSG_POST && life->unread == MOST_UNREAD))
 			continue;
 		life->unread += msg->type == KO_MSG_POST;
 		/* if this fails the rank is found to be gone later */
@@ -144,18 +145,20 @@ static void take_message(struct ko_lifelines *ll, struct ko_life *life, struct k
 			said.waiting_for = KO_NOBODY;
 		ko_roster_hear(ll->own, life->rank, &said);
 	} else if (msg->type == KO_MSG_FAIL && ll->own && msg->value < 0 &&
-		   ko_roster_fail(ll->own, life->rank, msg->value, (const char *)msg->bytes, msg->seq != 0)) {
+		   ko_roster_fail(ll->own, life->rank, msg->value, (const char *)msg->bytes,
+				  msg->seq != 0)) {
 		/* The first cause stays. Each rank passes it on. */
 		ko_lifelines_fail(ll, msg->value, (const char *)msg->bytes, msg->seq != 0);
 	}
 }
 
-/* ---- Using them ----------------------------------------------------------------------------------------- */
+/* ---- Using them ------------------------------------------------------------------------------ */
 
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd)
 {
-	return ko_msg_send(ko_life_find(ll, rank)->fd, msg, fd) < 0 ? ko_life_lost(ll, rank, "sending to")
-								    : 0;
+	return ko_msg_send(ko_life_find(ll, rank)->fd, msg, fd) < 0
+		       ? ko_life_lost(ll, rank, "sending to")
+		       : 0;
 }
 
 /* Waits until the lifeline can be read. */
@@ -170,10 +173,11 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 		if ((rc = ko_life_check_parent(ll)) < 0)
 			return rc;
 		if (ko_now_ms() > deadline)
-			return ko_fail(KOLO_ETIMEDOUT,
-				       "rank %d: rank %d (pid %d on %s) fell silent while the ranks made the "
-				       "communicator or its memory; is it stopped?",
-				       ll->rank, life->rank, e->pid, e->place.host);
+			return ko_fail(
+				KOLO_ETIMEDOUT,
+				"rank %d: rank %d (pid %d on %s) fell silent while the ranks made the "
+				"communicator or its memory; is it stopped?",
+				ll->rank, life->rank, e->pid, e->place.host);
 	}
 	return polls[0].revents ? 0 : ko_life_gone_early(ll, life->rank);
 }
@@ -189,8 +193,8 @@ static bool pass_over(struct ko_lifelines *ll, struct ko_life *life, struct ko_m
 	return *rc == 0;
 }
 
-int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
-		      struct ko_msg *out, int *fd)
+int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value,
+		      int64_t deadline, struct ko_msg *out, int *fd)
 {
 	struct ko_life *life = ko_life_find(ll, rank);
 	enum ko_heard heard;
@@ -215,19 +219,21 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 		close(*fd);
 	*fd = -1;
 	if (heard == KO_HEARD_TRUNCATED)
-		return ko_fail(KOLO_ESYS,
-			       "rank %d: no free file descriptor (ulimit -n) for the one that rank %d sent",
-			       ll->rank, rank);
+		return ko_fail(
+			KOLO_ESYS,
+			"rank %d: no free file descriptor (ulimit -n) for the one that rank %d sent",
+			ll->rank, rank);
 	if (heard == KO_HEARD_END)
 		return ko_life_gone_early(ll, rank);
 	if (out->type != KO_MSG_GOODBYE)
-		return ko_fail(KOLO_ESYS,
-			       "rank %d: rank %d sent a message of type %u, but type %d was expected",
-			       ll->rank, rank, out->type, (int)type);
+		return ko_fail(
+			KOLO_ESYS,
+			"rank %d: rank %d sent a message of type %u, but type %d was expected",
+			ll->rank, rank, out->type, (int)type);
 	out->bytes[sizeof(out->bytes) - 1] = 0;
-	return out->bytes[0]
-		       ? ko_fail(out->value < 0 ? out->value : KOLO_EPEER, "%s", (const char *)out->bytes)
-		       : ko_life_gone_early(ll, rank);
+	return out->bytes[0] ? ko_fail(out->value < 0 ? out->value : KOLO_EPEER, "%s",
+				       (const char *)out->bytes)
+			     : ko_life_gone_early(ll, rank);
 }
 
 static void hear(struct ko_lifelines *ll, struct ko_life *life)

@@ -16,8 +16,9 @@
 /* Starts to listen. Writes the socket's name and a fresh token into *mine. Waits end if `parent`
  * fails; it may be NULL. The caller owns *out; `log` must outlive it. Errors: KOLO_ENOMEM,
  * KOLO_ESYS. */
-int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
-		      struct ko_entry *mine, struct ko_lifelines **out);
+int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
+		      const struct ko_roster *parent, struct ko_entry *mine,
+		      struct ko_lifelines **out);
 
 /* Also listens for ranks of other hosts at the address `here`, and writes the address and port into
  * *mine. Does nothing if only this host can reach `here`. Errors: KOLO_ESYS. */
@@ -28,8 +29,8 @@ int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struc
  * outlive the lifelines.
  *
  * Errors: KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
-int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, const struct ko_ring *ring,
-			 int64_t deadline);
+int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table,
+			 const struct ko_ring *ring, int64_t deadline);
 
 /* From now on waits end if `roster` fails, instead of the roster given before. */
 void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster);
@@ -46,8 +47,8 @@ int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *ms
  * with `value`. *fd is the descriptor that came with it, which the caller closes, or -1.
  *
  * Errors: KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ESYS, or what that rank gave up with. */
-int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value, int64_t deadline,
-		      struct ko_msg *out, int *fd);
+int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value,
+		      int64_t deadline, struct ko_msg *out, int *fd);
 
 /* Sends what this rank has posted to all its lifelines. Only if the roster is this rank's own. */
 void ko_lifelines_say(struct ko_lifelines *ll);
@@ -88,7 +89,7 @@ bool ko_lifelines_lost(struct ko_lifelines *ll, int rank);
  * and frees. NULL is allowed. */
 void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text);
 
-/* ---- For lifeline_connect.c alone ------------------------------------------------------------------------ */
+/* ---- For lifeline_connect.c alone ------------------------------------------------------------ */
 
 /* The lifeline to `rank`; NULL: there is none. */
 struct ko_life *ko_life_find(struct ko_lifelines *ll, int rank);

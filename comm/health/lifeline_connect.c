@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- Making them ---------------------------------------------------------------------------------------- */
+/* ---- Making them ----------------------------------------------------------------------------- */
 
 /* Lists the ranks that lifelines lead to: nranks - 1 for rank 0, at most 3 for others. */
 static void list_peers(struct ko_lifelines *ll, const struct ko_ring *ring)
@@ -41,15 +41,18 @@ static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 	socklen_t len = sizeof(name);
 
 	ll->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (ll->listener < 0 || bind(ll->listener, (struct sockaddr *)&name, sizeof(sa_family_t)) < 0 ||
+	if (ll->listener < 0 ||
+	    bind(ll->listener, (struct sockaddr *)&name, sizeof(sa_family_t)) < 0 ||
 	    listen(ll->listener, SOMAXCONN) < 0 ||
 	    getsockname(ll->listener, (struct sockaddr *)&name, &len) < 0)
-		return ko_fail(KOLO_ESYS, "rank %d: making a Unix socket: %s", ll->rank, strerror(errno));
+		return ko_fail(KOLO_ESYS, "rank %d: making a Unix socket: %s", ll->rank,
+			       strerror(errno));
 	mine->socket_len = (uint32_t)(len - offsetof(struct sockaddr_un, sun_path));
 	if (mine->socket_len > sizeof(mine->socket))
-		return ko_fail(KOLO_ESYS,
-			       "rank %d: the name of an abstract socket has %u bytes, more than fit",
-			       ll->rank, mine->socket_len);
+		return ko_fail(
+			KOLO_ESYS,
+			"rank %d: the name of an abstract socket has %u bytes, more than fit",
+			ll->rank, mine->socket_len);
 	memcpy(mine->socket, name.sun_path, mine->socket_len);
 	if (getrandom(ll->token, sizeof(ll->token), 0) != sizeof(ll->token))
 		return ko_fail(KOLO_ESYS, "rank %d: getrandom: %s", ll->rank, strerror(errno));
@@ -57,8 +60,9 @@ static int listen_for_peers(struct ko_lifelines *ll, struct ko_entry *mine)
 	return 0;
 }
 
-int ko_lifelines_open(int rank, int nranks, const struct ko_log *log, const struct ko_roster *parent,
-		      struct ko_entry *mine, struct ko_lifelines **out)
+int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
+		      const struct ko_roster *parent, struct ko_entry *mine,
+		      struct ko_lifelines **out)
 {
 	/* At most three, except for rank 0, which has one to each other rank. */
 	size_t most = rank == 0 || nranks < 4 ? (size_t)nranks : 4;
@@ -90,8 +94,8 @@ int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struc
 	mine->place.net = *here;
 	ko_net_set_port(&mine->place.net, 0);
 	ll->far_listener = ko_net_listen(&mine->place.net);
-	return ll->far_listener < 0 ? ko_fail(KOLO_ESYS, "rank %d: opening a TCP port at %s: %s", ll->rank,
-					      ko_net_text(here, at), strerror(errno))
+	return ll->far_listener < 0 ? ko_fail(KOLO_ESYS, "rank %d: opening a TCP port at %s: %s",
+					      ll->rank, ko_net_text(here, at), strerror(errno))
 				    : 0;
 }
 
@@ -105,7 +109,8 @@ static int connect_lifeline(struct ko_lifelines *ll, struct ko_life *life, int f
 	case 0: return 0;
 	case KOLO_EPEER: return ko_life_gone_early(ll, life->rank);
 	default:
-		return ko_fail(KOLO_EUNREACH, "rank %d and rank %d (pid %d on %s) belong to different users",
+		return ko_fail(KOLO_EUNREACH,
+			       "rank %d and rank %d (pid %d on %s) belong to different users",
 			       ll->rank, life->rank, ll->table[life->rank].pid,
 			       ll->table[life->rank].place.host);
 	}
@@ -126,12 +131,13 @@ static int dial_lower(struct ko_lifelines *ll, struct ko_life *life, int64_t dea
 	return ko_msg_send(fd, &hello, -1) < 0 ? ko_life_lost(ll, life->rank, "greeting") : 0;
 }
 
-/* ---- Taking calls --------------------------------------------------------------------------------------- */
+/* ---- Taking calls ---------------------------------------------------------------------------- */
 
 static void forget_stranger(struct ko_lifelines *ll, int k)
 {
 	ll->nstrangers--;
-	memmove(&ll->strangers[k], &ll->strangers[k + 1], (size_t)(ll->nstrangers - k) * sizeof(int));
+	memmove(&ll->strangers[k], &ll->strangers[k + 1],
+		(size_t)(ll->nstrangers - k) * sizeof(int));
 }
 
 /* Keeps a call until somebody takes it. */
@@ -141,7 +147,8 @@ static int keep_call(struct ko_lifelines *ll, struct ko_incoming call)
 
 	if (!more) {
 		close(call.fd);
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for rank %d's call", ll->rank, call.rank);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for rank %d's call", ll->rank,
+			       call.rank);
 	}
 	ll->calls = more;
 	ll->calls[ll->ncalls++] = call;
@@ -165,7 +172,8 @@ static int identify(struct ko_lifelines *ll, int k)
 	if (extra >= 0)
 		close(extra);
 	if (memcmp(hello.bytes, ll->token, sizeof(ll->token)) == 0) {
-		if (hello.type == KO_MSG_DIAL && hello.value >= 0 && hello.value < ll->table[ll->rank].nranks)
+		if (hello.type == KO_MSG_DIAL && hello.value >= 0 &&
+		    hello.value < ll->table[ll->rank].nranks)
 			return keep_call(ll, (struct ko_incoming){ hello.value, fd, hello.seq });
 		if (hello.type == KO_MSG_HELLO)
 			life = ko_life_find(ll, hello.value);
@@ -260,7 +268,8 @@ static bool has_ended(const struct ko_lifelines *ll, const struct ko_entry *e)
 	const struct ko_entry *here = &ll->table[ll->rank];
 	bool far = !ko_place_same(&here->place, &e->place);
 	int fd = ko_msg_dial(here, e, far ? ko_now_ms() + FAR_MS : 0), pidfd = -1;
-	bool ended = fd < 0 ? errno == ECONNREFUSED : !far && ko_msg_process(fd, &pidfd) == KOLO_EPEER;
+	bool ended =
+		fd < 0 ? errno == ECONNREFUSED : !far && ko_msg_process(fd, &pidfd) == KOLO_EPEER;
 	/* if pidfd is -1, poll ignores it */
 	struct pollfd dead = { .fd = pidfd, .events = POLLIN };
 
@@ -283,7 +292,8 @@ static int check_missing(struct ko_lifelines *ll)
 	int rc;
 
 	for (int k = 0; k < ll->n; k++) {
-		if (ll->life[k].state != KO_LIFE_NONE || !has_ended(ll, &ll->table[ll->life[k].rank]))
+		if (ll->life[k].state != KO_LIFE_NONE ||
+		    !has_ended(ll, &ll->table[ll->life[k].rank]))
 			continue;
 		if ((rc = accept_waiting(ll)) < 0)
 			return rc;
@@ -309,7 +319,7 @@ static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 	return rc;
 }
 
-/* ---- Calls ---------------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 int ko_lifelines_dial(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd)
 {
@@ -324,7 +334,8 @@ int ko_lifelines_dial(struct ko_lifelines *ll, int rank, uint64_t lanes, int *fd
 		return KO_EAGAIN;
 	memcpy(hello.bytes, to->token, sizeof(to->token));
 	if (through < 0 || ko_msg_send(*fd, &hello, -1) < 0)
-		rc = errno == EAGAIN || errno == ECONNREFUSED || errno == EPIPE || errno == ECONNRESET
+		rc = errno == EAGAIN || errno == ECONNREFUSED || errno == EPIPE ||
+				     errno == ECONNRESET
 			     ? KO_EAGAIN
 			     : ko_life_lost(ll, rank, "calling");
 	if (rc && *fd >= 0) {
@@ -352,8 +363,8 @@ bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out)
 	return true;
 }
 
-int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table, const struct ko_ring *ring,
-			 int64_t deadline)
+int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table,
+			 const struct ko_ring *ring, int64_t deadline)
 {
 	int rc = 0;
 

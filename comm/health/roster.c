@@ -127,7 +127,8 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 	if (atomic_load_explicit(&post->entered, memory_order_acquire) < seq)
 		return false;
 	for (int i = 0; i < 3; i++)
-		words[i] = atomic_load_explicit(&post->history[seq % KO_HISTORY][i], memory_order_acquire);
+		words[i] = atomic_load_explicit(&post->history[seq % KO_HISTORY][i],
+						memory_order_acquire);
 	memcpy(out, words, sizeof(*out));
 	/* The words are whole if their writer has not come round to them since. A rank of another
 	 * host has posted only some operations. */
@@ -139,7 +140,8 @@ bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, stru
 static void describe_arguments(const struct ko_desc *desc, char *out, size_t len)
 {
 	const char *type = kolo_type_name((enum kolo_type)desc->type);
-	const char *op = desc->op == KO_OP_PREMUL ? "premul_sum" : kolo_op_name((enum kolo_op)desc->op);
+	const char *op =
+		desc->op == KO_OP_PREMUL ? "premul_sum" : kolo_op_name((enum kolo_op)desc->op);
 	bool has_op = ko_coll_reduces(desc->coll) && op;
 	char n[32] = "", counts[48] = "", root[24] = "";
 
@@ -150,7 +152,8 @@ static void describe_arguments(const struct ko_desc *desc, char *out, size_t len
 	if (ko_coll_has_root(desc->coll))
 		snprintf(root, sizeof(root), ", root %d", desc->root);
 	else if (desc->how & KO_UNEVEN && desc->root != -1)
-		snprintf(counts, sizeof(counts), " in all, counts with hash %08x", (uint32_t)desc->root);
+		snprintf(counts, sizeof(counts), " in all, counts with hash %08x",
+			 (uint32_t)desc->root);
 	snprintf(out, len, "%s%s, %s%s%s%s", n, counts, type ? type : "?", has_op ? ", " : "",
 		 has_op ? op : "", root);
 }
@@ -171,21 +174,22 @@ const char *ko_desc_text(const struct ko_desc *desc, char out[KO_DESC_TEXT])
 	else if (desc->coll == KO_BARRIER)
 		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " barrier%s", desc->seq, where);
 	else if (desc->coll == KO_ALLOC)
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_alloc of %" PRIu64 " bytes", desc->seq,
-			 desc->n);
-	else if (desc->coll == KO_FREE)
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64,
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_alloc of %" PRIu64 " bytes",
 			 desc->seq, desc->n);
-	else if (desc->coll == KO_REGISTER)
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_cuda_register of %" PRIu64 " bytes", desc->seq,
+	else if (desc->coll == KO_FREE)
+		snprintf(out, KO_DESC_TEXT,
+			 "#%" PRIu64 " kolo_free of its kolo_alloc number %" PRIu64, desc->seq,
 			 desc->n);
+	else if (desc->coll == KO_REGISTER)
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " kolo_cuda_register of %" PRIu64 " bytes",
+			 desc->seq, desc->n);
 	else if (desc->coll == KO_DEREGISTER)
 		snprintf(out, KO_DESC_TEXT,
-			 "#%" PRIu64 " kolo_cuda_deregister of its registration number %" PRIu64, desc->seq,
-			 desc->n);
+			 "#%" PRIu64 " kolo_cuda_deregister of its registration number %" PRIu64,
+			 desc->seq, desc->n);
 	else
-		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s%s(%s)%s", desc->seq, coll, suffix, arguments,
-			 where);
+		snprintf(out, KO_DESC_TEXT, "#%" PRIu64 " %s%s(%s)%s", desc->seq, coll, suffix,
+			 arguments, where);
 	return out;
 }
 
@@ -194,8 +198,8 @@ uint64_t ko_desc_history(uint64_t history, const struct ko_desc *desc)
 	uint64_t words[3];
 
 	memcpy(words, desc, sizeof(words));
-	history +=
-		words[0] * 0x9e3779b97f4a7c15 + words[1] * 0xd6e8feb86659fd93 + words[2] * 0xa0761d6478bd642f;
+	history += words[0] * 0x9e3779b97f4a7c15 + words[1] * 0xd6e8feb86659fd93 +
+		   words[2] * 0xa0761d6478bd642f;
 	/* The finalizer of splitmix64: each input bit changes half of the output bits. */
 	history = (history ^ history >> 30) * 0xbf58476d1ce4e5b9;
 	history = (history ^ history >> 27) * 0x94d049bb133111eb;
@@ -206,7 +210,8 @@ bool ko_roster_fail(struct ko_roster *roster, int rank, int code, const char *te
 {
 	uint32_t none = KO_SOUND;
 
-	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none, KO_FAILING + (uint32_t)rank,
+	if (!atomic_compare_exchange_strong_explicit(&roster->failed, &none,
+						     KO_FAILING + (uint32_t)rank,
 						     memory_order_relaxed, memory_order_relaxed))
 		return false;
 	roster->code = code;
@@ -224,7 +229,8 @@ bool ko_roster_complete(const struct ko_roster *roster, int rank)
 
 bool ko_roster_failed_later(const struct ko_roster *roster)
 {
-	return atomic_load_explicit(&roster->failed, memory_order_acquire) == KO_FAILED && roster->later;
+	return atomic_load_explicit(&roster->failed, memory_order_acquire) == KO_FAILED &&
+	       roster->later;
 }
 
 int ko_roster_cause(const struct ko_roster *roster)
@@ -238,7 +244,8 @@ int ko_roster_cause(const struct ko_roster *roster)
 		failed = atomic_load_explicit(&roster->failed, memory_order_acquire);
 	}
 	if (failed >= KO_FAILING)
-		return ko_fail(KOLO_EPEER, "rank %u failed, and ended or stopped before it could say why",
+		return ko_fail(KOLO_EPEER,
+			       "rank %u failed, and ended or stopped before it could say why",
 			       failed - KO_FAILING);
 	return failed == KO_FAILED ? ko_fail(roster->code, "%s", roster->text) : 0;
 }

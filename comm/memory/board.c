@@ -27,9 +27,10 @@ size_t ko_board_room(int nranks)
 
 struct ko_board ko_board_view(void *memory, int nranks)
 {
-	return (struct ko_board){
-		.memory = memory, .cell_len = cell_len(nranks), .room = ko_board_room(nranks), .turn = 1
-	};
+	return (struct ko_board){ .memory = memory,
+				  .cell_len = cell_len(nranks),
+				  .room = ko_board_room(nranks),
+				  .turn = 1 };
 }
 
 void ko_board_expect(const struct ko_board *board, int rank, size_t bytes)

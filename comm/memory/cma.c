@@ -46,8 +46,8 @@ bool ko_cma_offers(struct kolo_comm *c, const void *buffer, size_t len)
 
 /* A system call that moves bytes between this process and another one, and its words in errors. */
 struct mover {
-	ssize_t (*call)(pid_t pid, const struct iovec *here, unsigned long nhere, const struct iovec *there,
-			unsigned long nthere, unsigned long flags);
+	ssize_t (*call)(pid_t pid, const struct iovec *here, unsigned long nhere,
+			const struct iovec *there, unsigned long nthere, unsigned long flags);
 	const char *name, *doing, *did;
 };
 
@@ -58,33 +58,38 @@ static int move_all(const struct kolo_comm *c, int rank, uint64_t at, char *here
 
 	for (size_t done = 0; done < len;) {
 		struct iovec mine = { .iov_base = here + done, .iov_len = len - done };
-		struct iovec theirs = { .iov_base = (void *)(uintptr_t)(at + done), .iov_len = len - done };
+		struct iovec theirs = { .iov_base = (void *)(uintptr_t)(at + done),
+					.iov_len = len - done };
 		ssize_t got = mover->call(c->table[rank].pid, &mine, 1, &theirs, 1, 0);
 
 		if (got > 0)
 			done += (size_t)got;
 		else if (got < 0 && errno == ESRCH)
 			return ko_fail(KOLO_EPEER, "%s ended while %s %s its memory",
-				       ko_comm_name(c, rank, them), ko_comm_name(c, c->rank, me), mover->did);
+				       ko_comm_name(c, rank, them), ko_comm_name(c, c->rank, me),
+				       mover->did);
 		else if (got == 0 || errno != EINTR)
 			return ko_fail(KOLO_ESYS, "%s: %s %zu bytes at %#llx of %s (%s): %s",
 				       ko_comm_name(c, c->rank, me), mover->doing, len - done,
 				       (unsigned long long)(at + done), ko_comm_name(c, rank, them),
-				       mover->name, got == 0 ? "no bytes were moved" : strerror(errno));
+				       mover->name,
+				       got == 0 ? "no bytes were moved" : strerror(errno));
 	}
 	return 0;
 }
 
 int ko_cma_read(const struct kolo_comm *c, int rank, uint64_t at, void *out, size_t len)
 {
-	static const struct mover reader = { process_vm_readv, "process_vm_readv", "reading", "read" };
+	static const struct mover reader = { process_vm_readv, "process_vm_readv", "reading",
+					     "read" };
 
 	return move_all(c, rank, at, out, len, &reader);
 }
 
 int ko_cma_write(const struct kolo_comm *c, int rank, uint64_t at, const void *src, size_t len)
 {
-	static const struct mover writer = { process_vm_writev, "process_vm_writev", "writing", "wrote" };
+	static const struct mover writer = { process_vm_writev, "process_vm_writev", "writing",
+					     "wrote" };
 	int rc = ko_roster_cause(c->roster);
 
 	return rc < 0 ? rc : move_all(c, rank, at, (char *)(uintptr_t)src, len, &writer);

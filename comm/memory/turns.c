@@ -41,8 +41,9 @@ static int try_cell(void *what)
 	/* Pairs with the release in ko_turn_give_two: a rank that sees the turn sees the rest. */
 	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
 		return KO_EAGAIN;
-	return cell->tag == l->run->tag ? 0
-					: ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
+	return cell->tag == l->run->tag
+		       ? 0
+		       : ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
 /* Waits until this rank's cell may be written: all ranks have finished its last operation. */
@@ -71,7 +72,8 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len)
 	return ko_turn_give_two(run, src, len, NULL, 0);
 }
 
-int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
+int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more,
+		     size_t more_len)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_cell *cell = ko_board_cell(c->board, c->board->turn, c->rank);

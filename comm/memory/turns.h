@@ -14,7 +14,8 @@
 int ko_turn_give(struct ko_run *run, const void *src, size_t len);
 
 /* Writes two parts, `more` after src, into this rank's cell. Blocks while the cell is in use. */
-int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len);
+int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more,
+		     size_t more_len);
 
 /* Waits until `rank` has written its cell. */
 int ko_turn_wait(struct ko_run *run, int rank);

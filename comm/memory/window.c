@@ -16,7 +16,8 @@ struct ko_where ko_window_find(const struct kolo_comm *c, const void *buffer, si
 
 		if (at >= mine && at - mine <= c->windows->all[k].part_len &&
 		    len <= c->windows->all[k].part_len - (at - mine))
-			return (struct ko_where){ .at = at - mine, .window = c->windows->all[k].id };
+			return (struct ko_where){ .at = at - mine,
+						  .window = c->windows->all[k].id };
 	}
 	return (struct ko_where){ .at = at };
 }

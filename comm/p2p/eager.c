@@ -7,14 +7,16 @@
 
 #include <string.h>
 
-static bool send_eager(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
+static bool send_eager(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call,
+		       size_t bytes)
 {
 	const struct ko_algorithms *table = &c->agreed.algorithms;
 	bool small = bytes <= KO_LANE_SMALL;
 	struct ko_line *line;
 
 	/* near.c counts slots when they get memory, and does rendezvous. */
-	if (!small && (!end->has_slots || bytes >= table->rndv_begin || bytes >= table->rndv_window_begin))
+	if (!small &&
+	    (!end->has_slots || bytes >= table->rndv_begin || bytes >= table->rndv_window_begin))
 		return false;
 	line = ko_lane_acquire(end, !small);
 	if (!line)
@@ -33,7 +35,8 @@ static bool send_eager(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	return true;
 }
 
-static bool recv_eager(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call, size_t bytes)
+static bool recv_eager(struct kolo_comm *c, struct ko_lane_end *end, const struct ko_call *call,
+		       size_t bytes)
 {
 	const struct ko_line *line = ko_lane_peek(end);
 
@@ -45,7 +48,8 @@ static bool recv_eager(struct kolo_comm *c, struct ko_lane_end *end, const struc
 	    (line->kind != KO_LINE_SMALL && line->kind != KO_LINE_SLOT))
 		return false;
 	if (bytes)
-		memcpy(call->dst, line->kind == KO_LINE_SMALL ? line->small : ko_lane_slot(end), bytes);
+		memcpy(call->dst, line->kind == KO_LINE_SMALL ? line->small : ko_lane_slot(end),
+		       bytes);
 	ko_lane_take(end);
 	c->lanes->received += bytes;
 	c->counters.model.received += bytes;
@@ -60,8 +64,8 @@ bool ko_eager_pass(const struct ko_call *call)
 	struct ko_lane_end *end;
 
 	/* If too many lanes keep memory, ko_transfers_do trims them. */
-	if (!c->lanes->ends || c->lanes->with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT || c->traced ||
-	    ko_wait_hear(c) < 0)
+	if (!c->lanes->ends || c->lanes->with_slots > KO_LANES_KEPT || bytes > KO_LANE_SLOT ||
+	    c->traced || ko_wait_hear(c) < 0)
 		return false;
 	end = &c->lanes->ends[sends ? call->root : c->nranks + call->root];
 	if (!end->lane || !(sends ? send_eager : recv_eager)(c, end, call, bytes))

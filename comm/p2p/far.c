@@ -54,7 +54,7 @@ struct head {
 	uint32_t over; /* 1: no message; the sender closes the link */
 };
 
-/* ---- Opening and closing -------------------------------------------------------------------------------- */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 static int far_open(struct kolo_comm *c, struct ko_lane_end *end)
 {
@@ -102,7 +102,7 @@ static size_t far_memory(const struct ko_lane_end *end)
 	return end->far && end->far->link ? end->far->link->memory : 0;
 }
 
-/* ---- Joining -------------------------------------------------------------------------------------------- */
+/* ---- Joining --------------------------------------------------------------------------------- */
 
 /* The connection has ended before the two were joined. The sender dials again. */
 static int hang_up(struct ko_far *far)
@@ -220,7 +220,7 @@ static int join(struct kolo_comm *c, struct ko_lane_end *end)
 	return rc;
 }
 
-/* ---- Listening ------------------------------------------------------------------------------------------ */
+/* ---- Listening ------------------------------------------------------------------------------- */
 
 /* If the slot says that the sender closes the link, closes this end too and returns true. */
 static bool take_leave(struct ko_far *far, const struct ko_slot *in)
@@ -303,7 +303,7 @@ int ko_far_listen(struct kolo_comm *c)
 	return listen_now(c);
 }
 
-/* ---- Idle lanes ----------------------------------------------------------------------------------------- */
+/* ---- Idle lanes ------------------------------------------------------------------------------ */
 
 static bool is_open(const struct ko_lane_end *end)
 {
@@ -336,7 +336,8 @@ static uint64_t let_go(struct kolo_comm *c, uint64_t since, bool *gone)
 	for (int r = 0; r < c->nranks; r++) {
 		struct ko_lane_end *end = &c->lanes->ends[r];
 
-		if (is_open(end) && !end->first && end->used > since && (!idle || end->used < idle->used))
+		if (is_open(end) && !end->first && end->used > since &&
+		    (!idle || end->used < idle->used))
 			idle = end;
 	}
 	*gone = idle && say_over(idle);
@@ -366,7 +367,7 @@ static void far_trim(struct kolo_comm *c)
 		trim_now(c);
 }
 
-/* ---- Sending -------------------------------------------------------------------------------------------- */
+/* ---- Sending --------------------------------------------------------------------------------- */
 
 /* Is the message short: does it go in one slot with its head? */
 static bool is_short(const struct ko_transfer *t)
@@ -430,10 +431,11 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end)
 	return 0;
 }
 
-/* ---- Receiving ------------------------------------------------------------------------------------------ */
+/* ---- Receiving ------------------------------------------------------------------------------- */
 
 /* Receives the first slot of a message. */
-static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t, const struct ko_slot *in)
+static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t,
+		 const struct ko_slot *in)
 {
 	size_t bytes = is_short(t) ? t->bytes : 0;
 	struct head head = { 0 };
@@ -455,7 +457,8 @@ static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 static int go_on(struct ko_transfer *t, const struct ko_slot *in, size_t len)
 {
 	if (in->len != len)
-		return ko_fail(KOLO_ESYS, "%zu bytes of a message came, and %zu were expected", in->len, len);
+		return ko_fail(KOLO_ESYS, "%zu bytes of a message came, and %zu were expected",
+			       in->len, len);
 	if (in->ptr != t->buffer + t->moved)
 		memcpy(t->buffer + t->moved, in->ptr, len);
 	t->moved += len;

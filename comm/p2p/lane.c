@@ -11,7 +11,8 @@
 
 _Static_assert(sizeof(struct ko_line) == 64, "a line is one transfer between cores");
 _Static_assert(sizeof(struct ko_lane) <= KO_LANE_HEAD, "the slots start after the lines");
-_Static_assert(sizeof(struct ko_where) <= KO_LANE_SMALL, "where a rendezvous message lies fits into a line");
+_Static_assert(sizeof(struct ko_where) <= KO_LANE_SMALL,
+	       "where a rendezvous message lies fits into a line");
 
 uint64_t ko_lanes_len(int nranks)
 {
@@ -27,7 +28,8 @@ int ko_lane_find(struct kolo_comm *c, int peer, bool sends, struct ko_lane_end *
 	if (!lanes->ends)
 		lanes->ends = calloc(2 * (size_t)c->nranks, sizeof(*lanes->ends));
 	if (!lanes->ends)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for lanes to %d ranks", c->rank, c->nranks);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for lanes to %d ranks", c->rank,
+			       c->nranks);
 	end = &lanes->ends[sends ? peer : c->nranks + peer];
 	if (!end->lane && !end->far) {
 		*end = (struct ko_lane_end){ .peer = peer, .sends = sends, .next = 1 };
@@ -50,7 +52,8 @@ bool ko_lane_is_valid(const struct ko_lane_end *end)
 	taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
 	/* Before `claimed`, which the other end may raise meanwhile. */
 	copied = atomic_load_explicit(&lane->copied, memory_order_acquire);
-	if (end->pieces > copied || copied > atomic_load_explicit(&lane->claimed, memory_order_relaxed))
+	if (end->pieces > copied ||
+	    copied > atomic_load_explicit(&lane->claimed, memory_order_relaxed))
 		return false;
 	if (!end->sends)
 		return taken == last;
@@ -120,11 +123,12 @@ int ko_lane_mismatch(struct ko_run *run, const struct ko_transfer *t, uint32_t t
 		return ko_wait_mismatch(c, &run->desc, t->peer, tag);
 	if (tag != run->tag)
 		return ko_fail(KOLO_EMISMATCH,
-			       "ranks disagree: %s, in %s, got a message of a collective from %s", me, op,
-			       them);
+			       "ranks disagree: %s, in %s, got a message of a collective from %s",
+			       me, op, them);
 	return ko_fail(KOLO_EMISMATCH,
-		       "ranks disagree: %s sends n=%llu %s to %s, which waits for n=%zu %s in %s", them,
-		       (unsigned long long)n, type ? type : "?", me, t->n, kolo_type_name(t->type), op);
+		       "ranks disagree: %s sends n=%llu %s to %s, which waits for n=%zu %s in %s",
+		       them, (unsigned long long)n, type ? type : "?", me, t->n,
+		       kolo_type_name(t->type), op);
 }
 
 size_t ko_lanes_memory(const struct kolo_comm *c)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- Pieces of rendezvous messages ---------------------------------------------------------------------- */
+/* ---- Pieces of rendezvous messages ----------------------------------------------------------- */
 
 enum { MIN_PIECE = 16 << 10, MAX_PIECE = 128 << 10, PIECES = 4 };
 
@@ -32,15 +32,16 @@ static uint64_t npieces(size_t bytes)
 static bool claim(const struct ko_lane_end *end, size_t bytes, uint64_t most, struct ko_claim *out)
 {
 	_Atomic uint64_t *claimed = &end->lane->claimed;
-	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed), last = end->pieces + npieces(bytes);
+	uint64_t k = atomic_load_explicit(claimed, memory_order_relaxed),
+		 last = end->pieces + npieces(bytes);
 	size_t len;
 
 	do {
 		if (k >= last)
 			return false;
 		out->pieces = last - k < most ? last - k : most;
-	} while (!atomic_compare_exchange_weak_explicit(claimed, &k, k + out->pieces, memory_order_acquire,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		claimed, &k, k + out->pieces, memory_order_acquire, memory_order_relaxed));
 	out->first = (size_t)(k - end->pieces) * piece_len(bytes);
 	len = (size_t)out->pieces * piece_len(bytes);
 	out->len = bytes - out->first < len ? bytes - out->first : len;
@@ -56,10 +57,11 @@ static void count_copied(const struct ko_lane_end *end, const struct ko_claim *c
 
 static bool is_copied(const struct ko_lane_end *end, size_t bytes)
 {
-	return atomic_load_explicit(&end->lane->copied, memory_order_acquire) - end->pieces >= npieces(bytes);
+	return atomic_load_explicit(&end->lane->copied, memory_order_acquire) - end->pieces >=
+	       npieces(bytes);
 }
 
-/* ---- Sending -------------------------------------------------------------------------------------------- */
+/* ---- Sending --------------------------------------------------------------------------------- */
 
 /* What a step of a transfer returns. Negative: an error. */
 enum { MOVED = 0, STUCK = KO_EAGAIN, DONE };
@@ -74,7 +76,8 @@ static void fill_line(const struct ko_run *run, const struct ko_transfer *t, str
 }
 
 /* Does the message go by rendezvous: is it large enough, and can the receiver get at it? */
-static bool goes_by_rndv(const struct ko_run *run, const struct ko_transfer *t, struct ko_where *where)
+static bool goes_by_rndv(const struct ko_run *run, const struct ko_transfer *t,
+			 struct ko_where *where)
 {
 	struct kolo_comm *c = run->comm;
 	const struct ko_algorithms *table = &c->agreed.algorithms;
@@ -84,7 +87,8 @@ static bool goes_by_rndv(const struct ko_run *run, const struct ko_transfer *t, 
 	*where = ko_window_find(c, t->buffer, t->bytes);
 	if (where->window)
 		return t->bytes >= table->rndv_window_begin;
-	return run->offers && t->bytes >= table->rndv_begin && ko_cma_offers(c, t->buffer, t->bytes);
+	return run->offers && t->bytes >= table->rndv_begin &&
+	       ko_cma_offers(c, t->buffer, t->bytes);
 }
 
 static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
@@ -138,9 +142,10 @@ static int find_mapped(const struct ko_run *run, int rank, struct ko_where where
 	*out = ko_window_at(run->comm, rank, where);
 	if (*out || !where.window)
 		return 0;
-	return ko_fail(KOLO_EMISMATCH,
-		       "%s has a message in memory of kolo_alloc that rank %d has given to kolo_free",
-		       ko_comm_name(run->comm, rank, them), run->comm->rank);
+	return ko_fail(
+		KOLO_EMISMATCH,
+		"%s has a message in memory of kolo_alloc that rank %d has given to kolo_free",
+		ko_comm_name(run->comm, rank, them), run->comm->rank);
 }
 
 /* Sender: copies a piece into the receiver's buffer, if the receiver has said where that is. */
@@ -163,8 +168,8 @@ static int help(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer 
 	if (mapped)
 		memcpy(mapped + mine.first, t->buffer + mine.first, mine.len);
 	else
-		rc = ko_cma_write(run->comm, t->peer, lane->answer.at + mine.first, t->buffer + mine.first,
-				  mine.len);
+		rc = ko_cma_write(run->comm, t->peer, lane->answer.at + mine.first,
+				  t->buffer + mine.first, mine.len);
 	if (rc == 0)
 		count_copied(end, &mine);
 	return rc < 0 ? rc : MOVED;
@@ -178,7 +183,8 @@ static int post(struct ko_run *run, struct ko_lane_end *end)
 
 	while (end->unposted) {
 		struct ko_transfer *t = end->unposted;
-		int rc = t->stage == KO_STAGE_SLOTS ? send_slot(run, end, t) : begin_send(run, end, t);
+		int rc = t->stage == KO_STAGE_SLOTS ? send_slot(run, end, t)
+						    : begin_send(run, end, t);
 
 		if (rc < 0)
 			return rc;
@@ -229,7 +235,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end, bool may_he
 	return moved;
 }
 
-/* ---- Receiving ------------------------------------------------------------------------------------------ */
+/* ---- Receiving ------------------------------------------------------------------------------- */
 
 static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
@@ -307,8 +313,8 @@ static int fetch(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer
 	if (mapped)
 		ko_run_copy(run, t->buffer + mine.first, mapped + mine.first, mine.len);
 	else
-		rc = ko_cma_read(run->comm, t->peer, t->there.at + mine.first, t->buffer + mine.first,
-				 mine.len);
+		rc = ko_cma_read(run->comm, t->peer, t->there.at + mine.first,
+				 t->buffer + mine.first, mine.len);
 	if (rc == 0)
 		count_copied(end, &mine);
 	return rc < 0 ? rc : MOVED;
@@ -351,7 +357,7 @@ static int near_advance(struct ko_run *run, struct ko_lane_end *end, bool may_he
 	return end->sends ? advance_send(run, end, may_help) : advance_recv(run, end);
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static int near_open(struct kolo_comm *c, struct ko_lane_end *end)
 {

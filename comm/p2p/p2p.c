@@ -8,11 +8,12 @@
 
 #include <stdlib.h>
 
-/* ---- As transfers --------------------------------------------------------------------------------------- */
+/* ---- As transfers ---------------------------------------------------------------------------- */
 
 /* The transfer of n elements of src or dst, from element `first` on. The buffer may be NULL if n is
  * 0. */
-static struct ko_transfer part(const struct ko_call *call, int peer, bool sends, size_t first, size_t n)
+static struct ko_transfer part(const struct ko_call *call, int peer, bool sends, size_t first,
+			       size_t n)
 {
 	const char *buffer = sends ? call->src : call->dst;
 
@@ -60,7 +61,7 @@ static size_t list_transfers(const struct ko_call *call, struct ko_transfer *out
 	return count;
 }
 
-/* ---- Performing ----------------------------------------------------------------------------------------- */
+/* ---- Performing ------------------------------------------------------------------------------ */
 
 /* Room for so many transfers. It stays for the next operation. NULL: no memory. */
 static struct ko_transfer *make_room(struct kolo_comm *c, size_t count)
@@ -110,8 +111,9 @@ static int do_claimed(const struct ko_call *call)
 		run.desc.n = 0; /* each pair of ranks has its own */
 	all = is_message ? &one : make_room(c, 2 * (size_t)c->nranks);
 	if (!all)
-		return ko_run_end(&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",
-						c->rank, ko_coll_name((int)call->coll), 2 * c->nranks));
+		return ko_run_end(
+			&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",
+				      c->rank, ko_coll_name((int)call->coll), 2 * c->nranks));
 	return perform(&run, all, list_transfers(call, all));
 }
 
@@ -151,9 +153,10 @@ int ko_p2p_together(struct kolo_comm *c, size_t count, ko_next_fn *next, void *w
 	run.desc = (struct ko_desc){ .n = count, .root = -1, .coll = KO_GROUP };
 	all = make_room(c, count);
 	if (!all)
-		return ko_run_end(&run, ko_fail(KOLO_ENOMEM,
-						"rank %d: no memory for a group of %zu sends and recvs",
-						c->rank, count));
+		return ko_run_end(&run,
+				  ko_fail(KOLO_ENOMEM,
+					  "rank %d: no memory for a group of %zu sends and recvs",
+					  c->rank, count));
 	for (size_t k = 0; k < count; k++)
 		list_transfers(next(what), &all[k]);
 	return perform(&run, all, count);

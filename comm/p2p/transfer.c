@@ -59,7 +59,8 @@ static int put_in_lane(struct ko_run *run, struct ko_transfer *t)
 	if (rc < 0)
 		return rc;
 	/* Prefetches the slot, and not the line: the receiver may be reading that. */
-	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL && t->bytes <= KO_EXPECT_ONE_WAY)
+	if (end->lane && t->sends && !end->first && t->bytes > KO_LANE_SMALL &&
+	    t->bytes <= KO_EXPECT_ONE_WAY)
 		ko_expect_to_write(ko_lane_slot(end), t->bytes);
 	if (end->first) {
 		end->last->next = t;
@@ -96,22 +97,25 @@ static void copy_part(const struct ko_run *run, char *dst, const char *src, size
 static int copy_own(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
 	struct ko_transfer *end = all + count;
-	struct ko_transfer *from = next_own(run, all, end, true), *to = next_own(run, all, end, false);
+	struct ko_transfer *from = next_own(run, all, end, true),
+			   *to = next_own(run, all, end, false);
 	struct kolo_comm *c = run->comm;
 
 	while (from < end && to < end) {
 		if (from->n != to->n || from->type != to->type)
 			return ko_fail(KOLO_EMISMATCH,
-				       "rank %d sends n=%zu %s to itself, and waits for n=%zu %s", c->rank,
-				       from->n, kolo_type_name(from->type), to->n, kolo_type_name(to->type));
+				       "rank %d sends n=%zu %s to itself, and waits for n=%zu %s",
+				       c->rank, from->n, kolo_type_name(from->type), to->n,
+				       kolo_type_name(to->type));
 		if (to->bytes && to->buffer != from->buffer)
 			copy_part(run, to->buffer, from->buffer, to->bytes);
 		from = next_own(run, from + 1, end, true);
 		to = next_own(run, to + 1, end, false);
 	}
 	if (from < end || to < end)
-		return ko_fail(KOLO_EMISMATCH, "rank %d: a group has a %s itself without the other end",
-			       c->rank, from < end ? "send to" : "recv from");
+		return ko_fail(KOLO_EMISMATCH,
+			       "rank %d: a group has a %s itself without the other end", c->rank,
+			       from < end ? "send to" : "recv from");
 	return 0;
 }
 

@@ -42,7 +42,8 @@ static uint64_t end_of(const struct question *q, const struct ko_algorithm_ops *
 	return row->end(q->coll, q->costs, q->nranks, windows);
 }
 
-static struct ko_estimate cost_of(const struct question *q, const struct ko_algorithm_ops *row, bool windows)
+static struct ko_estimate cost_of(const struct question *q, const struct ko_algorithm_ops *row,
+				  bool windows)
 {
 	return row->cost(q->coll, q->costs, q->nranks, windows);
 }
@@ -73,8 +74,10 @@ static double find_end(const struct question *q, int k)
 	for (int b = 0; b < KO_NALGORITHMS && most && q->coll != KO_BARRIER; b++) {
 		const struct ko_algorithm_ops *other = q->table[b];
 
-		if ((b == KO_RING || b > k) && !other->agree && competes(q, other) && end_of(q, other, false))
-			end = lesser(end, crossing(cost_of(q, other, false), cost_of(q, row, false)));
+		if ((b == KO_RING || b > k) && !other->agree && competes(q, other) &&
+		    end_of(q, other, false))
+			end = lesser(end,
+				     crossing(cost_of(q, other, false), cost_of(q, row, false)));
 	}
 	return end;
 }
@@ -95,9 +98,9 @@ static double find_begin(const struct question *q, const struct ko_algorithm_ops
 		const struct ko_algorithm_ops *other = q->table[k];
 
 		if (!other->agree && competes(q, other))
-			begin = larger(begin,
-				       lesser(crossing(cost_of(q, row, windows), cost_of(q, other, false)),
-					      find_end(q, k)));
+			begin = larger(begin, lesser(crossing(cost_of(q, row, windows),
+							      cost_of(q, other, false)),
+						     find_end(q, k)));
 	}
 	return windows ? begin : lesser(begin, LARGE);
 }
@@ -122,7 +125,8 @@ static void decide_ranges(const struct question *q, struct ko_algorithms *out)
 	for (int k = 0; k < KO_NALGORITHMS; k++)
 		if (!q->table[k]->agree)
 			out->any[k][q->coll] = (struct ko_sizes){
-				0, whole_bytes(k == KO_RING ? HUGE_VAL : lesser(find_end(q, k), tried))
+				0,
+				whole_bytes(k == KO_RING ? HUGE_VAL : lesser(find_end(q, k), tried))
 			};
 }
 
@@ -141,15 +145,18 @@ static void decide_messages(const struct ko_algorithm_ops *forced, const struct 
 	out->rndv_begin = out->rndv_window_begin = UINT64_MAX;
 	if ((forced || costs->network) && !must)
 		return;
-	out->rndv_window_begin = must ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
+	out->rndv_window_begin =
+		must ? 1 : whole_bytes(lesser(crossing(window, slots), (double)large));
 	if (can_read && costs->crowded && !must) /* what fits into a lane need not wait */
 		out->rndv_begin = large;
 	else if (can_read)
-		out->rndv_begin = must ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
+		out->rndv_begin =
+			must ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
 }
 
-void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS], const char *name,
-			 const struct ko_costs *costs, int nranks, struct ko_algorithms *out)
+void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
+			 const char *name, const struct ko_costs *costs, int nranks,
+			 struct ko_algorithms *out)
 {
 	struct question q = { .table = table, .costs = costs, .nranks = nranks };
 

@@ -23,10 +23,11 @@ enum ko_algorithm { KO_RING, KO_BOARD, KO_EXCHANGE, KO_DIRECT, KO_NALGORITHMS };
 struct ko_costs {
 	double hop_ns;  /* of a small message from a rank to its next */
 	double turn_ns; /* of a turn on the board, in which every rank gives a small message */
-	/* Of a message of some KiB that one rank writes and the next reads: the mean of the edges */
+	/* Of a message of some KiB that one rank writes and the next reads: the mean of the
+	 * edges */
 	double bytes_per_ns;
-	/* Of reading another rank's plain memory: the system call, and the rate of large pieces. Rate 0:
-	 * not every rank may */
+	/* Of reading another rank's plain memory: the system call, and the rate of large pieces.
+	 * Rate 0: not every rank may */
 	double read_ns, read_bytes_per_ns;
 	/* There are more ranks than processors: a rank that waits gives its processor away */
 	bool crowded;
@@ -66,7 +67,8 @@ struct ko_algorithm_ops {
 	 * bytes. */
 	uint64_t (*end)(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows);
 	/* The time of a collective other than a barrier that can be done. */
-	struct ko_estimate (*cost)(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows);
+	struct ko_estimate (*cost)(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+				   bool windows);
 
 	/* For an operation under way: run.h. */
 
@@ -99,7 +101,8 @@ struct ko_algorithms {
 	/* A message between two ranks is a rendezvous from so many bytes on, in plain memory and in
 	 * windows. Shorter ones go through slots. UINT64_MAX: never */
 	uint64_t rndv_begin, rndv_window_begin;
-	/* The user named an algorithm that reads plain memory: it is read whenever that is possible */
+	/* The user named an algorithm that reads plain memory: it is read whenever that is
+	 * possible */
 	bool must_read;
 };
 
@@ -109,8 +112,9 @@ struct ko_algorithms {
  * A row with `agree` is tried first, in its ranges. After that the first of rows 1, 2, .. without
  * `agree` runs that has the size in its range and `takes` the operation. What is left goes round
  * the ring, whose range has all sizes. */
-void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS], const char *name,
-			 const struct ko_costs *costs, int nranks, struct ko_algorithms *out);
+void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
+			 const char *name, const struct ko_costs *costs, int nranks,
+			 struct ko_algorithms *out);
 
 static inline bool ko_sizes_have(struct ko_sizes range, uint64_t bytes)
 {

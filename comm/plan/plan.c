@@ -43,7 +43,8 @@ struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks
 	return p;
 }
 
-/* Do the uneven blocks follow each other up to `count`, none larger than `block`, and one as large? */
+/* Do the uneven blocks follow each other up to `count`, none larger than `block`, and one as
+ * large? */
 static bool firsts_are_valid(const struct ko_plan *p, int nranks)
 {
 	size_t largest = 0;

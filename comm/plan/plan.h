@@ -54,7 +54,8 @@ static inline struct ko_piece ko_plan_block(const struct ko_plan *p, int block)
 	size_t first;
 
 	if (p->firsts)
-		return (struct ko_piece){ p->firsts[block], p->firsts[block + 1] - p->firsts[block] };
+		return (struct ko_piece){ p->firsts[block],
+					  p->firsts[block + 1] - p->firsts[block] };
 	first = ko_min_size(p->count, (size_t)block * p->block);
 	return (struct ko_piece){ first, ko_min_size(p->block, p->count - first) };
 }

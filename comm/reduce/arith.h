@@ -23,7 +23,8 @@ LOOP void FN(prod)(void *out, const void *in, const void *own, size_t n, const u
 		c[i] = (T)((U)a[i] * (U)b[i]);
 }
 
-LOOP void FN(sum_scaled)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(sum_scaled)(void *out, const void *in, const void *own, size_t n,
+			 const union ko_scalar *s)
 {
 	const T *a = (const T *)in, *b = (const T *)own;
 	U factor = (U)s->FACTOR;

@@ -71,8 +71,8 @@ KO_INLINE float ko_widen(uint32_t code, struct ko_format f)
 {
 	uint32_t normal = (code << (23 - f.mant)) + ((uint32_t)(127 - f.bias) << 23);
 	/* A subnormal's value is its mantissa times 2^(1 - bias - mant). */
-	float subnormal =
-		(float)(int32_t)code * ko_float_of_bits((uint32_t)(127 + 1 - f.bias - f.mant) << 23);
+	float subnormal = (float)(int32_t)code *
+			  ko_float_of_bits((uint32_t)(127 + 1 - f.bias - f.mant) << 23);
 	uint32_t bits = ko_select(code >> f.mant, normal, ko_bits_of_float(subnormal));
 	uint32_t special = ko_select(code == f.over, 0x7f800000, 0x7fc00000);
 
@@ -87,7 +87,8 @@ KO_INLINE uint32_t ko_narrow(float x, struct ko_format f)
 	/* Adds a number whose last bit weighs as much as the format's last subnormal bit: so the
 	 * processor rounds to that bit. */
 	uint32_t magic = (uint32_t)(127 + 1 - f.bias - f.mant + 23) << 23;
-	uint32_t subnormal = ko_bits_of_float(ko_float_of_bits(bits) + ko_float_of_bits(magic)) - magic;
+	uint32_t subnormal =
+		ko_bits_of_float(ko_float_of_bits(bits) + ko_float_of_bits(magic)) - magic;
 	uint32_t even = bits + (1u << (drop - 1)) - 1 + ((bits >> drop) & 1);
 	uint32_t normal = (even >> drop) - ((uint32_t)(127 - f.bias) << f.mant);
 	uint32_t code = ko_select(bits < (uint32_t)(127 + 1 - f.bias) << 23, subnormal, normal);
@@ -98,8 +99,8 @@ KO_INLINE uint32_t ko_narrow(float x, struct ko_format f)
 
 KO_INLINE float ko_float_of_f16(uint16_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7fff, ko_f16())) | (uint32_t)(x & 0x8000)
-											   << 16);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7fff, ko_f16())) |
+				(uint32_t)(x & 0x8000) << 16);
 }
 
 KO_INLINE uint16_t ko_f16_of_float(float x)
@@ -122,8 +123,8 @@ KO_INLINE uint16_t ko_bf16_of_float(float x)
 
 KO_INLINE float ko_float_of_f8e4m3(uint8_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, ko_f8e4m3())) | (uint32_t)(x & 0x80)
-											    << 24);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, ko_f8e4m3())) |
+				(uint32_t)(x & 0x80) << 24);
 }
 
 KO_INLINE uint8_t ko_f8e4m3_of_float(float x)
@@ -133,8 +134,8 @@ KO_INLINE uint8_t ko_f8e4m3_of_float(float x)
 
 KO_INLINE float ko_float_of_f8e5m2(uint8_t x)
 {
-	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, ko_f8e5m2())) | (uint32_t)(x & 0x80)
-											    << 24);
+	return ko_float_of_bits(ko_bits_of_float(ko_widen(x & 0x7f, ko_f8e5m2())) |
+				(uint32_t)(x & 0x80) << 24);
 }
 
 KO_INLINE uint8_t ko_f8e5m2_of_float(float x)

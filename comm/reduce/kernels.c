@@ -49,7 +49,8 @@ static inline void widen_f16(float *out, const any_u16 *in)
 {
 #if defined(__AVX512F__)
 	for (int i = 0; i < BLOCK; i += 16)
-		_mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(in + i))));
+		_mm512_storeu_ps(out + i,
+				 _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(in + i))));
 #elif defined(__F16C__)
 	for (int i = 0; i < BLOCK; i += 8)
 		_mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(in + i))));
@@ -63,12 +64,12 @@ static inline void narrow_f16(any_u16 *out, const float *in)
 {
 #if defined(__AVX512F__)
 	for (int i = 0; i < BLOCK; i += 16)
-		_mm256_storeu_si256((void *)(out + i),
-				    _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+		_mm256_storeu_si256((void *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(in + i),
+								       _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__F16C__)
 	for (int i = 0; i < BLOCK; i += 8)
-		_mm_storeu_si128((void *)(out + i),
-				 _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+		_mm_storeu_si128((void *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(in + i),
+								    _MM_FROUND_TO_NEAREST_INT));
 #else
 	for (int i = 0; i < BLOCK; i++)
 		out[i] = ko_f16_of_float(in[i]);
@@ -87,10 +88,10 @@ static inline __m512i ones(uint32_t x)
 static inline void widen_bf16(float *out, const any_u16 *in)
 {
 	for (int i = 0; i < BLOCK; i += 16)
-		_mm512_storeu_si512(
-			out + i,
-			_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(in + i))),
-					  16));
+		_mm512_storeu_si512(out + i,
+				    _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(
+							      (const void *)(in + i))),
+						      16));
 }
 
 static inline void narrow_bf16(any_u16 *out, const float *in)
@@ -99,8 +100,8 @@ static inline void narrow_bf16(any_u16 *out, const float *in)
 		__m512i bits = _mm512_loadu_si512(in + i), high = _mm512_srli_epi32(bits, 16);
 		__m512i half = _mm512_add_epi32(ones(0x7fff), _mm512_and_si512(high, ones(1)));
 		__m512i even = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
-		__mmask16 nan =
-			_mm512_cmpgt_epu32_mask(_mm512_and_si512(bits, ones(0x7fffffff)), ones(0x7f800000));
+		__mmask16 nan = _mm512_cmpgt_epu32_mask(_mm512_and_si512(bits, ones(0x7fffffff)),
+							ones(0x7f800000));
 
 		even = _mm512_mask_or_epi32(even, nan, high, ones(0x40));
 		_mm256_storeu_si256((void *)(out + i), _mm512_cvtepi32_epi16(even));
@@ -120,14 +121,19 @@ static inline __m512 widen_f8(const any_u8 *in, int shift)
 static inline void narrow_f8(any_u8 *out, const float *in, struct ko_format f)
 {
 	unsigned drop = 23 - (unsigned)f.mant;
-	uint32_t least = (uint32_t)(127 + 1 - f.bias), magic = (least + 23 - (uint32_t)f.mant) << 23;
+	uint32_t least = (uint32_t)(127 + 1 - f.bias), magic = (least + 23 - (uint32_t)f.mant)
+							       << 23;
 
 	for (int i = 0; i < BLOCK; i += 16) {
-		__m512i x = _mm512_loadu_si512(in + i), bits = _mm512_and_si512(x, ones(0x7fffffff));
-		__m512 rounded = _mm512_add_ps(_mm512_castsi512_ps(bits), _mm512_castsi512_ps(ones(magic)));
+		__m512i x = _mm512_loadu_si512(in + i),
+			bits = _mm512_and_si512(x, ones(0x7fffffff));
+		__m512 rounded =
+			_mm512_add_ps(_mm512_castsi512_ps(bits), _mm512_castsi512_ps(ones(magic)));
 		__m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, drop), ones(1));
-		__m512i even = _mm512_add_epi32(bits, _mm512_add_epi32(ones((1u << (drop - 1)) - 1), odd));
-		__m512i code = _mm512_sub_epi32(_mm512_srli_epi32(even, drop), ones((least - 1) << f.mant));
+		__m512i even =
+			_mm512_add_epi32(bits, _mm512_add_epi32(ones((1u << (drop - 1)) - 1), odd));
+		__m512i code = _mm512_sub_epi32(_mm512_srli_epi32(even, drop),
+						ones((least - 1) << f.mant));
 
 		code = _mm512_mask_sub_epi32(code, _mm512_cmplt_epu32_mask(bits, ones(least << 23)),
 					     _mm512_castps_si512(rounded), ones(magic));
@@ -135,7 +141,8 @@ static inline void narrow_f8(any_u8 *out, const float *in, struct ko_format f)
 					     ones(f.over));
 		code = _mm512_mask_mov_epi32(code, _mm512_cmpgt_epu32_mask(bits, ones(0x7f800000)),
 					     ones(f.nan));
-		code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(x, 24), ones(0x80)));
+		code = _mm512_or_si512(code,
+				       _mm512_and_si512(_mm512_srli_epi32(x, 24), ones(0x80)));
 		_mm_storeu_si128((void *)(out + i), _mm512_cvtepi32_epi8(code));
 	}
 }
@@ -152,9 +159,11 @@ static inline void widen_f8e4m3(float *out, const any_u8 *in)
 		__m512 x = _mm512_mul_ps(widen_f8(in + i, 7), _mm512_set1_ps(256));
 		__m512i bits = _mm512_and_si512(_mm512_castps_si512(x), ones(0x7fffffff));
 		/* A NaN of f8e4m3 comes out as 480: its code would stand for that number. */
-		__mmask16 nan = _mm512_cmpeq_epi32_mask(bits, _mm512_castps_si512(_mm512_set1_ps(480)));
+		__mmask16 nan =
+			_mm512_cmpeq_epi32_mask(bits, _mm512_castps_si512(_mm512_set1_ps(480)));
 
-		_mm512_storeu_ps(out + i, _mm512_mask_mov_ps(x, nan, _mm512_castsi512_ps(ones(0x7fc00000))));
+		_mm512_storeu_ps(out + i,
+				 _mm512_mask_mov_ps(x, nan, _mm512_castsi512_ps(ones(0x7fc00000))));
 	}
 }
 #else
@@ -274,10 +283,10 @@ static void stream(void *to, const void *from, size_t len)
 #endif
 }
 
-#define ALL_OF(type)                                                                                         \
-	{                                                                                                    \
-		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type,                       \
-		[KO_MAX] = max_##type, [KO_SUM_SCALED] = sum_scaled_##type                                   \
+#define ALL_OF(type)                                                                               \
+	{                                                                                          \
+		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type,             \
+		[KO_MAX] = max_##type, [KO_SUM_SCALED] = sum_scaled_##type                         \
 	}
 
 extern const struct ko_kernels KO_KERNELS;

@@ -6,11 +6,13 @@
 KO_INLINE void FN(mix)(float *x, const float *y, enum ko_combine how, float factor)
 {
 	for (int i = 0; i < BLOCK; i++)
-		x[i] = how == KO_PROD ? x[i] * y[i] : how == KO_SUM ? x[i] + y[i] : x[i] + y[i] * factor;
+		x[i] = how == KO_PROD  ? x[i] * y[i]
+		       : how == KO_SUM ? x[i] + y[i]
+				       : x[i] + y[i] * factor;
 }
 
-KO_INLINE void FN(combine)(void *out, const void *in, const void *own, size_t n, enum ko_combine how,
-			   float factor)
+KO_INLINE void FN(combine)(void *out, const void *in, const void *own, size_t n,
+			   enum ko_combine how, float factor)
 {
 	const T *a = (const T *)in, *b = (const T *)own;
 	T *c = (T *)out, rest[2][BLOCK] = { { 0 } };
@@ -44,7 +46,8 @@ LOOP void FN(prod)(void *out, const void *in, const void *own, size_t n, const u
 	FN(combine)(out, in, own, n, KO_PROD, 0);
 }
 
-LOOP void FN(sum_scaled)(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s)
+LOOP void FN(sum_scaled)(void *out, const void *in, const void *own, size_t n,
+			 const union ko_scalar *s)
 {
 	FN(combine)(out, in, own, n, KO_SUM_SCALED, s->f32);
 }

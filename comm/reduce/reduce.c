@@ -30,7 +30,8 @@ static int count_kernels(void)
 	if (!__builtin_cpu_supports("avx2") || !has_f16c())
 		return 1;
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-			       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
+			       __builtin_cpu_supports("avx512vl") &&
+			       __builtin_cpu_supports("avx512dq")
 		       ? 3
 		       : 2;
 }
@@ -143,7 +144,7 @@ ko_fill_fn *ko_copy(enum kolo_type type)
 	return best_kernels()->copy[type];
 }
 
-/* ---- Streaming ------------------------------------------------------------------------------------------ */
+/* ---- Streaming ------------------------------------------------------------------------------- */
 
 static size_t min_size(size_t a, size_t b)
 {
@@ -190,7 +191,7 @@ void ko_stream_combine(ko_combine_fn *combine, void *out, const void *in, const 
 	}
 }
 
-/* ---- Between types -------------------------------------------------------------------------------------- */
+/* ---- Between types --------------------------------------------------------------------------- */
 
 static const char *name_of(enum kolo_type type)
 {
@@ -216,19 +217,20 @@ static void cast_through_float(const struct ko_kernels *k, const char *src, enum
 	}
 }
 
-int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type, size_t n,
-	      float scale)
+int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type,
+	      size_t n, float scale)
 {
 	const struct ko_kernels *k = best_kernels();
 	union ko_scalar s = { .f32 = scale };
 
-	if ((unsigned)src_type >= KO_NTYPES || (unsigned)dst_type >= KO_NTYPES || !k->to_float[src_type] ||
-	    !k->to_float[dst_type])
+	if ((unsigned)src_type >= KO_NTYPES || (unsigned)dst_type >= KO_NTYPES ||
+	    !k->to_float[src_type] || !k->to_float[dst_type])
 		return ko_fail(KOLO_EINVAL,
 			       "cast from %s to %s: both must be floating types of at most 32 bits",
 			       name_of(src_type), name_of(dst_type));
 	if (!src || !dst)
-		return n ? ko_fail(KOLO_EINVAL, "cast of %zu elements: a buffer is NULL", n) : KOLO_OK;
+		return n ? ko_fail(KOLO_EINVAL, "cast of %zu elements: a buffer is NULL", n)
+			 : KOLO_OK;
 	if (src_type == dst_type)
 		k->scale[src_type](dst, src, n, &s);
 	else if (dst_type == KOLO_F32)
@@ -240,7 +242,7 @@ int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_typ
 	return KOLO_OK;
 }
 
-/* ---- Types and ops by name ------------------------------------------------------------------------------ */
+/* ---- Types and ops by name ------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;

@@ -22,7 +22,8 @@ union ko_scalar {
 
 /* out[i] = in[i] combined with own[i]. out may be in or own; otherwise the three must not overlap.
  * Buffers need no alignment. */
-typedef void ko_combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
+typedef void ko_combine_fn(void *out, const void *in, const void *own, size_t n,
+			   const union ko_scalar *s);
 
 /* out[i] = some function of src[i]. out may be src; otherwise they must not overlap. Buffers need
  * no alignment. */
@@ -93,7 +94,8 @@ static inline void ko_expect_to_write(const void *out, size_t len)
 	enum { LINE = 64, MOST = 4 << 10 }; /* bytes: further lines come as fast by themselves */
 
 	for (size_t at = 0; at < len && at < MOST; at += LINE) {
-#ifdef __x86_64__ /* fetches it for writing; __builtin_prefetch would fetch a copy to read on most x86 */
+#ifdef __x86_64__ /* fetches it for writing; __builtin_prefetch would fetch a copy to read on most \
+		     x86 */
 		__asm__ volatile("prefetchw %0" : : "m"(((const char *)out)[at]));
 #else
 		__builtin_prefetch((const char *)out + at, 1);

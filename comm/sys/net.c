@@ -36,7 +36,8 @@ void ko_net_set_port(union ko_net *a, uint16_t port)
 
 const char *ko_net_text(const union ko_net *a, char out[KO_NET_TEXT])
 {
-	const void *bytes = a->any.sa_family == AF_INET6 ? (const void *)&a->v6.sin6_addr : &a->v4.sin_addr;
+	const void *bytes =
+		a->any.sa_family == AF_INET6 ? (const void *)&a->v6.sin6_addr : &a->v4.sin_addr;
 
 	if (!inet_ntop(a->any.sa_family, bytes, out, KO_NET_TEXT))
 		out[0] = 0;
@@ -77,7 +78,9 @@ int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n)
 	for (const struct addrinfo *a = list; a && *n < KO_NET_MAX; a = a->ai_next)
 		*n += take(a->ai_addr, &out[*n]);
 	freeaddrinfo(list);
-	return *n ? 0 : ko_fail(KOLO_EUNREACH, "the name '%s' has neither an IPv4 nor an IPv6 address", host);
+	return *n ? 0
+		  : ko_fail(KOLO_EUNREACH, "the name '%s' has neither an IPv4 nor an IPv6 address",
+			    host);
 }
 
 /* Writes the names of all interfaces, "lo, eth0". */
@@ -92,7 +95,8 @@ static void list_interfaces(const struct ifaddrs *list, char *out, size_t room)
 		for (const struct ifaddrs *k = list; k != i; k = k->ifa_next)
 			seen |= !strcmp(k->ifa_name, i->ifa_name);
 		if (!seen && at < room)
-			at += (size_t)snprintf(out + at, room - at, "%s%s", at ? ", " : "", i->ifa_name);
+			at += (size_t)snprintf(out + at, room - at, "%s%s", at ? ", " : "",
+					       i->ifa_name);
 	}
 }
 
@@ -169,7 +173,8 @@ int ko_net_start(const union ko_net *to)
 {
 	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (fd < 0 || connect(fd, &to->any, ko_net_len(to)) == 0 || errno == EINPROGRESS || errno == EINTR)
+	if (fd < 0 || connect(fd, &to->any, ko_net_len(to)) == 0 || errno == EINPROGRESS ||
+	    errno == EINTR)
 		return fd;
 	return give_up(fd);
 }

@@ -46,7 +46,9 @@ bool ko_order_wait(struct ko_order *order, uint64_t place)
 	until.tv_nsec = (until.tv_nsec + MOST_NS) % SECOND_NS;
 	pthread_mutex_lock(&order->lock);
 	/* Pairs with the release in ko_order_serve. */
-	while (!(served = atomic_load_explicit(&order->served, memory_order_acquire) >= place - 1) && !late)
+	while (!(served =
+			 atomic_load_explicit(&order->served, memory_order_acquire) >= place - 1) &&
+	       !late)
 		late = pthread_cond_timedwait(&order->moved, &order->lock, &until) != 0;
 	pthread_mutex_unlock(&order->lock);
 	return served;

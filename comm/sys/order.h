@@ -13,10 +13,10 @@
 
 struct ko_order {
 	pthread_mutex_t lock;
-	pthread_cond_t moved;    /* `served` has changed */
-	uint64_t issued;         /* places given, from 1; the using thread alone reads and writes it */
+	pthread_cond_t moved; /* `served` has changed */
+	uint64_t issued;      /* places given, from 1; the using thread alone reads and writes it */
 	_Atomic uint64_t served; /* places whose operations are over; <= issued */
-	bool held;               /* the calling thread holds the turn; its calls are parts of one operation */
+	bool held; /* the calling thread holds the turn; its calls are parts of one operation */
 };
 
 /* Returns NULL if there is no memory. */

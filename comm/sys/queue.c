@@ -53,7 +53,7 @@ struct threaded {
 
 enum { FIRST_ROOM = 64 };
 
-/* ---- Work ----------------------------------------------------------------------------------------------- */
+/* ---- Work ------------------------------------------------------------------------------------ */
 
 static bool grow(struct threaded *q)
 {
@@ -152,7 +152,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* ---- Queues --------------------------------------------------------------------------------------------- */
+/* ---- Queues ---------------------------------------------------------------------------------- */
 
 static void free_queue(struct threaded *q)
 {
@@ -182,7 +182,8 @@ int kolo_queue_create(struct kolo_queue **out)
 	err = ko_thread_start(&q->worker, work, q);
 	if (err) {
 		free_queue(q);
-		return ko_fail(KOLO_ESYS, "kolo_queue_create: no thread for a queue: %s", strerror(err));
+		return ko_fail(KOLO_ESYS, "kolo_queue_create: no thread for a queue: %s",
+			       strerror(err));
 	}
 	*out = &q->queue;
 	return 0;
@@ -226,7 +227,7 @@ int kolo_queue_wait(struct kolo_queue *queue)
 	return rc;
 }
 
-/* ---- Marks ---------------------------------------------------------------------------------------------- */
+/* ---- Marks ----------------------------------------------------------------------------------- */
 
 static struct mark *make_mark(void)
 {
@@ -321,7 +322,7 @@ static int put_mark(struct kolo_queue *queue, ko_work_fn *run, struct mark *mark
 	return rc;
 }
 
-/* ---- Events --------------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 int kolo_event_create(struct kolo_event **out)
 {
@@ -414,7 +415,8 @@ int kolo_queue_wait_event(struct kolo_queue *queue, struct kolo_event *event)
 	int rc = 0;
 
 	if (!queue || !event)
-		return ko_fail(KOLO_EINVAL, "kolo_queue_wait_event: queue and event must not be NULL");
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_queue_wait_event: queue and event must not be NULL");
 	mark = mark_of(event);
 	if (mark)
 		rc = put_mark(queue, await_mark, mark);

@@ -18,7 +18,8 @@ struct ko_reducer;
 struct ko_stream_ops {
 	/* Records a collective. Its turn has come and its arguments are checked. `red` is what
 	 * ko_collective takes */
-	int (*record)(struct kolo_queue *q, const struct ko_call *call, const struct ko_reducer *red);
+	int (*record)(struct kolo_queue *q, const struct ko_call *call,
+		      const struct ko_reducer *red);
 	int (*wait)(struct kolo_queue *q); /* kolo_queue_wait */
 	/* kolo_queue_destroy; recorded work need not be done yet */
 	void (*destroy)(struct kolo_queue *q);

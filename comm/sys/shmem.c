@@ -20,8 +20,8 @@ static int map(int fd, uint64_t first, size_t len, bool now, void **out)
 	if (*out != MAP_FAILED)
 		return 0;
 	*out = NULL;
-	return ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "mapping %zu bytes of shared memory: %s",
-		       len, strerror(errno));
+	return ko_fail(errno == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS,
+		       "mapping %zu bytes of shared memory: %s", len, strerror(errno));
 }
 
 int ko_shmem_create(uint64_t len, size_t mapped, bool now, int *fd, void **out)
@@ -62,9 +62,10 @@ int ko_shmem_map(int fd, uint64_t len, size_t mapped, bool now, void **out)
 	*out = NULL;
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 || st.st_size < 0 ||
 	    (uint64_t)st.st_size != len)
-		return ko_fail(KOLO_ESYS,
-			       "the shared memory that was handed over is not the %llu sealed bytes expected",
-			       (unsigned long long)len);
+		return ko_fail(
+			KOLO_ESYS,
+			"the shared memory that was handed over is not the %llu sealed bytes expected",
+			(unsigned long long)len);
 	return map(fd, 0, mapped, now, out);
 }
 

@@ -16,7 +16,7 @@
 #include <hwloc/linux.h>
 #endif
 
-/* ---- RDMA devices, as the kernel lists them in /sys ----------------------------------------------------- */
+/* ---- RDMA devices, as the kernel lists them in /sys ------------------------------------------ */
 
 #define RDMA_DEVICES "/sys/class/infiniband"
 
@@ -88,7 +88,8 @@ static bool may_open(const char *device, const char *name)
  * are known to their own libraries only. */
 static enum ko_rdma rdma_of(const char *device)
 {
-	if (device[0] == '.' || first_of(device, "node_type") != '1' || !has_one(device, "ports", is_active))
+	if (device[0] == '.' || first_of(device, "node_type") != '1' ||
+	    !has_one(device, "ports", is_active))
 		return KO_RDMA_NONE;
 	if (!ko_rdma_is_card(device))
 		return KO_RDMA_SOFTWARE;
@@ -116,7 +117,7 @@ static enum ko_rdma best_rdma(void)
 }
 #endif
 
-/* ---- The kernel's lists of processors -------------------------------------------------------------------- */
+/* ---- The kernel's lists of processors -------------------------------------------------------- */
 
 #ifdef KO_HAVE_HWLOC
 /* Of the processors where the place's ranks may run: how many does the file name, and how many not?
@@ -163,7 +164,7 @@ static uint32_t find_node(const struct ko_place *place)
 	return count_cpus(path, place, &inside, &outside) && inside && !outside ? 1 + node : 0;
 }
 
-/* ---- The place ------------------------------------------------------------------------------------------ */
+/* ---- The place ------------------------------------------------------------------------------- */
 
 void ko_place_get(struct ko_place *out)
 {
@@ -190,12 +191,14 @@ void ko_place_get(struct ko_place *out)
 		snprintf(boot, sizeof(boot), "%.39s", out->host);
 	if (stat("/proc/self/ns/net", &net) < 0)
 		net.st_ino = 0;
-	snprintf(out->machine, sizeof(out->machine), "%s/%llu", boot, (unsigned long long)net.st_ino);
+	snprintf(out->machine, sizeof(out->machine), "%s/%llu", boot,
+		 (unsigned long long)net.st_ino);
 }
 
 bool ko_place_differ(const struct ko_place *a, const struct ko_place *b)
 {
-	return ko_place_same(a, b) && a->node_plus_1 && b->node_plus_1 && a->node_plus_1 != b->node_plus_1;
+	return ko_place_same(a, b) && a->node_plus_1 && b->node_plus_1 &&
+	       a->node_plus_1 != b->node_plus_1;
 }
 
 bool ko_place_same(const struct ko_place *a, const struct ko_place *b)

@@ -116,7 +116,8 @@ static bool is_empty(const struct ko_fifo *fifo)
 {
 	uint32_t i = 0;
 
-	while (i < fifo->limits.nslots && !atomic_load_explicit(&fifo->line[i].full, memory_order_acquire))
+	while (i < fifo->limits.nslots &&
+	       !atomic_load_explicit(&fifo->line[i].full, memory_order_acquire))
 		i++;
 	return i == fifo->limits.nslots;
 }
@@ -145,6 +146,7 @@ int ko_fifo_settle(struct ko_link *link, enum ko_role near)
 		return move_slots(end);
 	if (state == KO_EMPTIED)
 		return KO_EAGAIN;
-	atomic_store_explicit(settling, state == KO_MOVED ? KO_SETTLED : KO_EMPTIED, memory_order_release);
+	atomic_store_explicit(settling, state == KO_MOVED ? KO_SETTLED : KO_EMPTIED,
+			      memory_order_release);
 	return state == KO_MOVED ? 0 : KO_EAGAIN;
 }

@@ -181,7 +181,7 @@ struct ko_edges {
 	int next, prev; /* the ranks at their other ends */
 };
 
-/* ---- link.c --------------------------------------------------------------------------------------------- */
+/* ---- link.c ---------------------------------------------------------------------------------- */
 
 /* Makes one end of a link of this transport, not connected yet, for a rank at the place `here`. The
  * caller owns *out and closes it. *out is NULL after an error. Errors: KOLO_ENOMEM, KOLO_ENOTSUP,

@@ -30,7 +30,8 @@ static int probe_places(const struct ko_place *a, const struct ko_place *b, bool
 {
 	(void)asked;
 	if (!ko_place_same(a, b))
-		return ko_fail(KOLO_ENOTSUP, "shm can't join %s and %s: they are different machines", a->host,
+		return ko_fail(KOLO_ENOTSUP,
+			       "shm can't join %s and %s: they are different machines", a->host,
 			       b->host);
 	return 0;
 }
@@ -114,7 +115,8 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 		return 0;
 	memcpy(&address, peer->bytes, sizeof(address));
 	if (address.len != shm->len)
-		return ko_fail(KOLO_EMISMATCH, "shm: the receiver's link has %llu bytes, the sender's %zu",
+		return ko_fail(KOLO_EMISMATCH,
+			       "shm: the receiver's link has %llu bytes, the sender's %zu",
 			       (unsigned long long)address.len, shm->len);
 	rc = ko_shmem_map(peer->fd, shm->len, shm->len, true, &memory);
 	if (rc < 0)

@@ -99,7 +99,7 @@ static int break_link(struct tcp_link *t, const char *what, const char *why)
 	return ko_fail(t->broken, "%s", t->why);
 }
 
-/* ---- Opening -------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
 {
@@ -183,7 +183,9 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 static int address_link(struct ko_link *link, struct ko_address *out)
 {
 	const struct tcp_link *t = of(link);
-	struct tcp_address a = { .slot_len = t->limits.slot_len, .nslots = t->limits.nslots, .at = t->at };
+	struct tcp_address a = { .slot_len = t->limits.slot_len,
+				 .nslots = t->limits.nslots,
+				 .at = t->at };
 
 	memcpy(a.secret, t->secret, sizeof(a.secret));
 	*out = (struct ko_address){ .fd = -1 };
@@ -191,7 +193,7 @@ static int address_link(struct ko_link *link, struct ko_address *out)
 	return 0;
 }
 
-/* ---- Connecting ----------------------------------------------------------------------------------------- */
+/* ---- Connecting ------------------------------------------------------------------------------ */
 
 static void forget_stranger(struct tcp_link *t, int k)
 {
@@ -233,7 +235,8 @@ static int accept_sender(struct tcp_link *t)
 
 	while (!find_sender(t)) {
 		fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+		if (fd < 0 &&
+		    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
 			return break_link(t, "accepting", strerror(errno));
 		if (fd < 0) /* nobody, or one that has left again */
 			return KO_EAGAIN;
@@ -273,8 +276,8 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 	memcpy(&a, peer->bytes, sizeof(a));
 	if (a.slot_len != t->limits.slot_len || a.nslots != t->limits.nslots)
 		return ko_fail(KOLO_EMISMATCH,
-			       "tcp: the other end has %u slots of %llu bytes, this one %u of %llu", a.nslots,
-			       (unsigned long long)a.slot_len, t->limits.nslots,
+			       "tcp: the other end has %u slots of %llu bytes, this one %u of %llu",
+			       a.nslots, (unsigned long long)a.slot_len, t->limits.nslots,
 			       (unsigned long long)t->limits.slot_len);
 	if (t->broken)
 		return ko_fail(t->broken, "%s", t->why);
@@ -285,13 +288,14 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 	return dial_receiver(t);
 }
 
-/* ---- Sending -------------------------------------------------------------------------------------------- */
+/* ---- Sending --------------------------------------------------------------------------------- */
 
 /* Sends what is left of a slot. */
 static ssize_t send_rest(struct tcp_link *t, struct tcp_head *head, const char *from)
 {
 	size_t gone = t->moved < sizeof(*head) ? t->moved : sizeof(*head);
-	struct iovec parts[2] = { { .iov_base = (char *)head + gone, .iov_len = sizeof(*head) - gone },
+	struct iovec parts[2] = { { .iov_base = (char *)head + gone,
+				    .iov_len = sizeof(*head) - gone },
 				  { .iov_base = (char *)from + (t->moved - gone),
 				    .iov_len = head->len - (t->moved - gone) } };
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
@@ -339,7 +343,8 @@ static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
 
 	if (link->stores == KO_STREAMING)
 		ko_stream_fence();
-	*head_at(t, t->committed) = (struct tcp_head){ slot->len, slot->tag, (uint32_t)t->committed };
+	*head_at(t, t->committed) =
+		(struct tcp_head){ slot->len, slot->tag, (uint32_t)t->committed };
 	t->payload[t->committed % t->limits.nslots] = slot->len ? slot->ptr : t->memory;
 	t->committed++;
 	link->bytes += slot->len;
@@ -356,7 +361,7 @@ static int drain_link(struct ko_link *link)
 	return rc < 0 || t->posted == t->committed ? rc : KO_EAGAIN;
 }
 
-/* ---- Receiving ------------------------------------------------------------------------------------------ */
+/* ---- Receiving ------------------------------------------------------------------------------- */
 
 /* Reads bytes from the connection. KO_EAGAIN: there are none now. */
 static int read_some(struct tcp_link *t, void *to, size_t room, size_t *got)
@@ -392,7 +397,8 @@ static int take_head(struct tcp_link *t, struct tcp_head *head, void *into, size
 /* Where the next byte of the slot goes. */
 static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
 {
-	return t->moved < sizeof(*head) ? (char *)head + t->moved : t->place + (t->moved - sizeof(*head));
+	return t->moved < sizeof(*head) ? (char *)head + t->moved
+					: t->place + (t->moved - sizeof(*head));
 }
 
 /* Fills the next slot, or the caller's place for it. KO_EAGAIN: not all of it has come. */

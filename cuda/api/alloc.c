@@ -40,8 +40,9 @@ int kolo_cuda_alloc(struct kolo_queue *queue, size_t bytes, void **out)
 	int rc;
 
 	if (!s || bytes == 0 || !out)
-		return ko_fail(KOLO_EINVAL, "kolo_cuda_alloc: out must not be NULL, queue must be from "
-					    "kolo_cuda_queue_create, and bytes more than none");
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_cuda_alloc: out must not be NULL, queue must be from "
+			       "kolo_cuda_queue_create, and bytes more than none");
 	*out = NULL;
 	a = calloc(1, sizeof(*a));
 	if (!a)
@@ -83,7 +84,8 @@ int kolo_cuda_free(void *memory)
 	if (!memory)
 		return 0;
 	if (!a)
-		return ko_fail(KOLO_EINVAL, "kolo_cuda_free: %p is no memory from kolo_cuda_alloc", memory);
+		return ko_fail(KOLO_EINVAL, "kolo_cuda_free: %p is no memory from kolo_cuda_alloc",
+			       memory);
 	if ((rc = a->driver->enter(a->gpu)) < 0)
 		rc = ko_fail(rc, "kolo_cuda_free: GPU %d: %s", a->driver->info(a->gpu)->ordinal,
 			     a->driver->text());

@@ -31,13 +31,14 @@ struct says {
 	struct ko_gpu_export memory;
 };
 
-/* ---- Telling each other --------------------------------------------------------------------------------- */
+/* ---- Telling each other ---------------------------------------------------------------------- */
 
 static struct says say(const struct ko_gpu_comm *g, int status)
 {
-	struct says s = {
-		.status = status, .pid = getpid(), .arena = g->arena, .device = g->in.device || g->out.device
-	};
+	struct says s = { .status = status,
+			  .pid = getpid(),
+			  .arena = g->arena,
+			  .device = g->in.device || g->out.device };
 	struct stat st;
 
 	if (stat("/proc/self/ns/pid", &st) == 0)
@@ -46,7 +47,8 @@ static struct says say(const struct ko_gpu_comm *g, int status)
 }
 
 /* Reports to all ranks how this one fared, and fails on all if it failed on one. all[nranks]. */
-static int agree(struct ko_gpu_comm *g, struct kolo_comm *over, const struct says *mine, struct says *all)
+static int agree(struct ko_gpu_comm *g, struct kolo_comm *over, const struct says *mine,
+		 struct says *all)
 {
 	char why[KO_TEXT], them[KO_RANK_TEXT];
 	int rc;
@@ -57,9 +59,10 @@ static int agree(struct ko_gpu_comm *g, struct kolo_comm *over, const struct say
 		rc = ko_fail(mine->status, "%s", why);
 	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
 		if (all[r].status < 0)
-			rc = ko_fail(all[r].status,
-				     "%s could not join its GPU to the others' (%s); its own error says why",
-				     ko_comm_name(g->comm, r, them), kolo_strerror(all[r].status));
+			rc = ko_fail(
+				all[r].status,
+				"%s could not join its GPU to the others' (%s); its own error says why",
+				ko_comm_name(g->comm, r, them), kolo_strerror(all[r].status));
 	return rc;
 }
 
@@ -68,7 +71,7 @@ static bool same_process(const struct says *a, const struct says *b)
 	return a->pid == b->pid && a->pidns == b->pidns;
 }
 
-/* ---- Steps ---------------------------------------------------------------------------------------------- */
+/* ---- Steps ----------------------------------------------------------------------------------- */
 
 /* The GPU, and how much of it slots may take. */
 static int open_gpu(struct ko_gpu_comm *g, void *stream)
@@ -118,7 +121,8 @@ static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 		return ko_gpu_error(g, rc, "making an event");
 	if ((rc = make_slots(g)) < 0)
 		return rc;
-	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->local->nranks, &at)) < 0)
+	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->local->nranks,
+			 &at)) < 0)
 		return ko_gpu_error(g, rc, "registering host memory");
 	g->flags = window->memory;
 	g->flags_len = window->part_len;
@@ -142,7 +146,8 @@ static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
 	struct ko_msg msg;
 	int fd, rc;
 
-	rc = ko_lifelines_recv(g->inner->lifelines, g->out.peer, KO_MSG_MEMORY, 0, deadline, &msg, &fd);
+	rc = ko_lifelines_recv(g->inner->lifelines, g->out.peer, KO_MSG_MEMORY, 0, deadline, &msg,
+			       &fd);
 	if (rc < 0)
 		return rc;
 	rc = g->driver->import(g->gpu, memory, fd, &g->out.memory);
@@ -172,7 +177,8 @@ static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct say
 {
 	enum { LEN = 64 << 10 };
 	struct ko_gpu_path_check t = { 0 };
-	struct says mine = say(g, ko_gpu_path_check_prepare(g, staged ? ko_gpu_path_check_len(g) : LEN, &t));
+	struct says mine =
+		say(g, ko_gpu_path_check_prepare(g, staged ? ko_gpu_path_check_len(g) : LEN, &t));
 	int rc = agree(g, over, &mine, all);
 
 	if (rc == 0) {
@@ -233,11 +239,13 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	if ((rc = kolo_alloc(g->local, KO_GPU_SHARED, &page)) < 0)
 		return rc;
 	entered = g->driver->enter(g->gpu);
-	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it")
-				  : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
-							same_process(&all[c->rank], &all[g->in.peer])));
+	mine = say(g, entered < 0
+			      ? ko_gpu_error(g, entered, "working on it")
+			      : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
+						    same_process(&all[c->rank], &all[g->in.peer])));
 	if (mine.status == 0 && !g->in.staged &&
-	    (mine.status = g->driver->export(g->gpu, g->in.memory.at, g->arena, &mine.memory, &fd)) < 0)
+	    (mine.status =
+		     g->driver->export(g->gpu, g->in.memory.at, g->arena, &mine.memory, &fd)) < 0)
 		ko_gpu_error(g, mine.status, "handing memory to another process");
 	mine.pair = (uintptr_t)g->in.pair;
 	mine.marks = (uintptr_t)g->marks[c->rank];
@@ -272,7 +280,8 @@ static int make_communicators(struct ko_gpu_comm *g)
 	g->process = calloc((size_t)c->nranks, sizeof(*g->process));
 	g->marks = calloc((size_t)c->nranks, sizeof(*g->marks));
 	if (!g->places || !g->process || !g->marks) /* the others wait in the next step */
-		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank, c->nranks);
+		return ko_comm_fail(c, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank,
+				    c->nranks);
 	for (int r = 0; r < c->nranks; r++) {
 		bool here = ko_place_same(&c->table[r].place, &c->table[c->rank].place);
 
@@ -304,7 +313,8 @@ static int check_cards(struct ko_gpu_comm *g, struct says *all)
 	if (!g->cards)
 		return 0;
 	if ((rc = g->driver->enter(g->gpu)) < 0)
-		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
+		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s",
+				    kolo_last_error());
 	rc = check_paths(g, g->comm, all, true);
 	g->driver->leave(g->gpu);
 	return rc;
@@ -326,8 +336,8 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 		return rc;
 	all = calloc((size_t)c->nranks, sizeof(*all));
 	if (!all) /* the others wait in the next step */
-		rc = ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs", c->rank,
-				  c->nranks);
+		rc = ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs",
+				  c->rank, c->nranks);
 	else
 		rc = join(g, stream, all);
 	if (rc == 0) {
@@ -338,7 +348,7 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 	return rc;
 }
 
-/* ---- Ending --------------------------------------------------------------------------------------------- */
+/* ---- Ending ---------------------------------------------------------------------------------- */
 
 static void sleep_ms(int ms)
 {
@@ -428,7 +438,7 @@ static void disconnect(struct ko_gpu_comm *g)
 	free(g);
 }
 
-/* ---- Connecting ----------------------------------------------------------------------------------------- */
+/* ---- Connecting ------------------------------------------------------------------------------ */
 
 static void close_attached(struct ko_attached *attached)
 {
@@ -444,7 +454,8 @@ int ko_gpu_connect(struct kolo_comm *comm, void *stream)
 	int rc;
 
 	if (!g) /* the others wait for this rank */
-		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to join GPUs", comm->rank);
+		return ko_comm_fail(comm, KOLO_ENOMEM, "rank %d: no memory to join GPUs",
+				    comm->rank);
 	g->attached.close = close_attached;
 	g->comm = comm;
 	pthread_mutex_init(&g->lock, NULL);

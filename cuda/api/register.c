@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- Registering ---------------------------------------------------------------------------------------- */
+/* ---- Registering ----------------------------------------------------------------------------- */
 
 static int check_memory(const struct ko_stream *s, const struct ko_gpu_comm *g, const void *memory,
 			size_t bytes)
@@ -38,13 +38,15 @@ static int check_memory(const struct ko_stream *s, const struct ko_gpu_comm *g, 
 	return 0;
 }
 
-static int register_memory(const struct ko_stream *s, struct ko_gpu_comm *g, void *memory, size_t bytes)
+static int register_memory(const struct ko_stream *s, struct ko_gpu_comm *g, void *memory,
+			   size_t bytes)
 {
 	struct ko_gpu_window w = { .id = g->last_window + 1, .mine = memory, .len = bytes }, *more;
 	int rc = g->driver->enter(g->gpu);
 
 	if (rc < 0) /* the others wait in the next step */
-		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
+		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s",
+				    kolo_last_error());
 	more = realloc(g->windows, ((size_t)g->nwindows + 1) * sizeof(*more));
 	g->windows = more ? more : g->windows;
 	ko_call_post(g->comm, KO_REGISTER, bytes);
@@ -67,9 +69,10 @@ int kolo_cuda_register(struct kolo_comm *comm, struct kolo_queue *queue, void *m
 	int rc;
 
 	if (!comm || !s || !memory || bytes == 0)
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_cuda_register: comm and memory must not be NULL, queue must be from "
-			       "kolo_cuda_queue_create, and bytes more than none");
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_cuda_register: comm and memory must not be NULL, queue must be from "
+			"kolo_cuda_queue_create, and bytes more than none");
 	if ((rc = ko_group_refuse(comm, "kolo_cuda_register")) < 0)
 		return rc;
 	ko_order_settle(comm->order);
@@ -77,7 +80,7 @@ int kolo_cuda_register(struct kolo_comm *comm, struct kolo_queue *queue, void *m
 	return rc < 0 ? rc : register_memory(s, g, memory, bytes);
 }
 
-/* ---- Deregistering -------------------------------------------------------------------------------------- */
+/* ---- Deregistering --------------------------------------------------------------------------- */
 
 int kolo_cuda_deregister(struct kolo_comm *comm, void *memory)
 {
@@ -98,7 +101,8 @@ int kolo_cuda_deregister(struct kolo_comm *comm, void *memory)
 			comm->rank, memory);
 	ko_call_post(comm, KO_DEREGISTER, g->windows[k].id);
 	if ((rc = g->driver->enter(g->gpu)) < 0)
-		return ko_comm_fail(comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
+		return ko_comm_fail(comm, ko_gpu_error(g, rc, "working on it"), "%s",
+				    kolo_last_error());
 	rc = ko_gpu_settle(g);
 	if (rc < 0) /* the others wait for it */
 		rc = ko_comm_fail(comm, rc, "%s", kolo_last_error());

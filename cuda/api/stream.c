@@ -54,8 +54,8 @@ int ko_stream_ask(const struct ko_stream *s, const void *pointer, struct kolo_cu
 		rc = s->driver->pointer(s->gpu, pointer, out);
 		s->driver->leave(s->gpu);
 	}
-	return rc < 0 ? ko_fail(rc, "GPU %d: asking what memory %p is: %s", s->driver->info(s->gpu)->ordinal,
-				pointer, s->driver->text())
+	return rc < 0 ? ko_fail(rc, "GPU %d: asking what memory %p is: %s",
+				s->driver->info(s->gpu)->ordinal, pointer, s->driver->text())
 		      : 0;
 }
 
@@ -98,7 +98,8 @@ static int record(struct kolo_queue *q, const struct ko_call *call, const struct
 	int rc = check_pointers(s, call);
 
 	if (rc < 0 && rc != KOLO_EINVAL) /* the others wait for this rank */
-		return ko_comm_fail(call->comm, rc, "rank %d: %s", call->comm->rank, kolo_last_error());
+		return ko_comm_fail(call->comm, rc, "rank %d: %s", call->comm->rank,
+				    kolo_last_error());
 	if (rc == 0)
 		rc = ko_stream_join(s, call->comm, &g);
 	if (rc == 0 && ko_coll_has_messages(call->coll))
@@ -143,8 +144,9 @@ int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out)
 		return ko_fail(KOLO_EINVAL, "kolo_cuda_queue_create: out is NULL");
 	*out = NULL;
 	if (stream == PER_THREAD) /* each thread has another one, and groups use several */
-		return ko_fail(KOLO_EINVAL, "kolo_cuda_queue_create: the default stream of each thread "
-					    "(cudaStreamPerThread): want a stream of the program's own");
+		return ko_fail(KOLO_EINVAL,
+			       "kolo_cuda_queue_create: the default stream of each thread "
+			       "(cudaStreamPerThread): want a stream of the program's own");
 	if ((rc = ko_driver_get(&driver)) < 0)
 		return rc;
 	s = calloc(1, sizeof(*s));
@@ -184,13 +186,15 @@ int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue)
 	return ko_stream_join(s, comm, &g);
 }
 
-int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out)
+int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer,
+			  struct kolo_cuda_pointer *out)
 {
 	struct ko_stream *s = ko_stream_of(queue);
 
 	if (!s || !out)
-		return ko_fail(KOLO_EINVAL,
-			       "kolo_cuda_pointer_get: out must not be NULL, and queue must be from "
-			       "kolo_cuda_queue_create");
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_cuda_pointer_get: out must not be NULL, and queue must be from "
+			"kolo_cuda_queue_create");
 	return ko_stream_ask(s, pointer, out);
 }

@@ -51,7 +51,7 @@ static struct gpu_device *of(struct kolo_zero_device *device)
 	return (struct gpu_device *)device;
 }
 
-/* ---- Errors --------------------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 static const char *const lane_names[KOLO_ZERO_NLANES] = { "work", "copies down", "copies up" };
 
@@ -62,7 +62,8 @@ static const char *const work_names[] = {
 };
 
 /* The error: what was tried, and what the driver said. */
-static int driver_failed(const struct gpu_device *d, int code, const char *what, size_t n, const char *unit)
+static int driver_failed(const struct gpu_device *d, int code, const char *what, size_t n,
+			 const char *unit)
 {
 	return ko_fail(code, "%s: %s of %zu %s: %s", d->name, what, n, unit, d->driver->text());
 }
@@ -74,7 +75,7 @@ static int enter(const struct gpu_device *d)
 	return rc < 0 ? ko_fail(rc, "%s: entering its context: %s", d->name, d->driver->text()) : 0;
 }
 
-/* ---- Lanes ---------------------------------------------------------------------------------------------- */
+/* ---- Lanes ----------------------------------------------------------------------------------- */
 
 /* Until this ticket is done. The GPU is entered. */
 static int finish_ticket(struct gpu_device *d, enum kolo_zero_lane lane, uint64_t ticket)
@@ -119,8 +120,9 @@ static int wait_ticket(struct kolo_zero_device *device, enum kolo_zero_lane lane
 	int rc;
 
 	if (lane >= KOLO_ZERO_NLANES || ticket > d->lanes[lane].issued)
-		return ko_fail(KOLO_EINVAL, "%s: waiting for number %llu of lane %d, which has no such",
-			       d->name, (unsigned long long)ticket, (int)lane);
+		return ko_fail(KOLO_EINVAL,
+			       "%s: waiting for number %llu of lane %d, which has no such", d->name,
+			       (unsigned long long)ticket, (int)lane);
 	if (ticket <= d->lanes[lane].done)
 		return 0;
 	if ((rc = enter(d)) < 0)
@@ -130,7 +132,7 @@ static int wait_ticket(struct kolo_zero_device *device, enum kolo_zero_lane lane
 	return rc;
 }
 
-/* ---- Copies --------------------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
 /* Lets the lane wait for all that COMPUTE has, including collectives of its queue. */
 static int follow_work(struct gpu_device *d, enum kolo_zero_lane lane)
@@ -139,7 +141,8 @@ static int follow_work(struct gpu_device *d, enum kolo_zero_lane lane)
 
 	if (rc == 0)
 		rc = d->driver->event_await(d->gpu, d->lanes[lane].stream, d->before);
-	return rc < 0 ? ko_fail(rc, "%s: %s behind work: %s", d->name, lane_names[lane], d->driver->text())
+	return rc < 0 ? ko_fail(rc, "%s: %s behind work: %s", d->name, lane_names[lane],
+				d->driver->text())
 		      : 0;
 }
 
@@ -158,15 +161,16 @@ static size_t alike(const struct gpu_device *d, const void *host, size_t bytes)
 	return bytes;
 }
 
-static int put_copy(struct gpu_device *d, enum kolo_zero_lane lane, void *to, const void *from, size_t bytes)
+static int put_copy(struct gpu_device *d, enum kolo_zero_lane lane, void *to, const void *from,
+		    size_t bytes)
 {
 	bool down = lane == KOLO_ZERO_DOWN;
 	int rc = 0;
 
 	for (size_t at = 0, n; rc == 0 && at < bytes; at += n) {
 		n = alike(d, down ? (char *)to + at : (const char *)from + at, bytes - at);
-		rc = d->driver->copy(d->gpu, d->lanes[lane].stream, (char *)to + at, (const char *)from + at,
-				     n);
+		rc = d->driver->copy(d->gpu, d->lanes[lane].stream, (char *)to + at,
+				     (const char *)from + at, n);
 	}
 	if (rc < 0)
 		return driver_failed(d, rc, down ? "a copy down" : "a copy up", bytes, "bytes");
@@ -174,14 +178,15 @@ static int put_copy(struct gpu_device *d, enum kolo_zero_lane lane, void *to, co
 	return 0;
 }
 
-static int copy(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to, const void *from,
-		size_t bytes, uint64_t *ticket)
+static int copy(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to,
+		const void *from, size_t bytes, uint64_t *ticket)
 {
 	struct gpu_device *d = of(device);
 	int rc;
 
 	if (lane != KOLO_ZERO_DOWN && lane != KOLO_ZERO_UP)
-		return ko_fail(KOLO_EINVAL, "%s: a copy on lane %d: want KOLO_ZERO_DOWN or KOLO_ZERO_UP",
+		return ko_fail(KOLO_EINVAL,
+			       "%s: a copy on lane %d: want KOLO_ZERO_DOWN or KOLO_ZERO_UP",
 			       d->name, (int)lane);
 	if ((rc = enter(d)) < 0)
 		return rc;
@@ -192,19 +197,19 @@ static int copy(struct kolo_zero_device *device, enum kolo_zero_lane lane, void 
 	return rc;
 }
 
-/* ---- Work ----------------------------------------------------------------------------------------------- */
+/* ---- Work ------------------------------------------------------------------------------------ */
 
 static size_t size_of(enum kolo_type type)
 {
 	return type == KOLO_F32 ? 4 : type == KOLO_F16 || type == KOLO_BF16 ? 2 : 0;
 }
 
-static int check_type(const struct gpu_device *d, const struct kolo_zero_work *work, const char *name,
-		      enum kolo_type type)
+static int check_type(const struct gpu_device *d, const struct kolo_zero_work *work,
+		      const char *name, enum kolo_type type)
 {
 	return size_of(type) ? 0
-			     : ko_fail(KOLO_EINVAL, "%s: %s: %s is %s: want f32, f16 or bf16", d->name,
-				       work_names[work->kind], name, kolo_type_name(type));
+			     : ko_fail(KOLO_EINVAL, "%s: %s: %s is %s: want f32, f16 or bf16",
+				       d->name, work_names[work->kind], name, kolo_type_name(type));
 }
 
 /* Types, and the optimizer: a kernel is looked up by them. */
@@ -217,9 +222,11 @@ static int check_work(const struct gpu_device *d, const struct kolo_zero_work *w
 		      kind == KOLO_ZERO_WORK_CLEAR || (kind == KOLO_ZERO_WORK_UPDATE && work->to);
 	int rc = 0;
 
-	if (kind > KOLO_ZERO_WORK_LAMB || (kind == KOLO_ZERO_WORK_UPDATE && work->optimizer > KOLO_ZERO_LAMB))
-		return ko_fail(KOLO_EINVAL, "%s: work of kind %d with optimizer %d: there is no such",
-			       d->name, (int)kind, (int)work->optimizer);
+	if (kind > KOLO_ZERO_WORK_LAMB ||
+	    (kind == KOLO_ZERO_WORK_UPDATE && work->optimizer > KOLO_ZERO_LAMB))
+		return ko_fail(KOLO_EINVAL,
+			       "%s: work of kind %d with optimizer %d: there is no such", d->name,
+			       (int)kind, (int)work->optimizer);
 	if (reads)
 		rc = check_type(d, work, "from", work->from_type);
 	if (rc == 0 && writes)
@@ -241,16 +248,18 @@ static void *seen(const struct gpu_device *d, const void *host, size_t len)
 	return NULL;
 }
 
-static int not_pinned(const struct gpu_device *d, const struct kolo_zero_work *work, const char *name)
+static int not_pinned(const struct gpu_device *d, const struct kolo_zero_work *work,
+		      const char *name)
 {
-	return ko_fail(KOLO_EINVAL, "%s: %s: %s is not in host memory that was pinned on this device",
-		       d->name, work_names[work->kind], name);
+	return ko_fail(KOLO_EINVAL,
+		       "%s: %s: %s is not in host memory that was pinned on this device", d->name,
+		       work_names[work->kind], name);
 }
 
 /* Finds bad and sums as the GPU sees them. A kernel that wrote to other host memory would end all
  * work on the GPU. */
-static int find_results(const struct gpu_device *d, const struct kolo_zero_work *work, uint32_t **bad,
-			double **sums)
+static int find_results(const struct gpu_device *d, const struct kolo_zero_work *work,
+			uint32_t **bad, double **sums)
 {
 	size_t blocks = work->n / KOLO_ZERO_BLOCK + (work->n % KOLO_ZERO_BLOCK != 0);
 	size_t nsums = work->kind == KOLO_ZERO_WORK_SQUARES ? blocks
@@ -279,14 +288,15 @@ static int put_work(struct gpu_device *d, const struct kolo_zero_work *work)
 	return rc < 0 ? driver_failed(d, rc, work_names[work->kind], work->n, "elements") : 0;
 }
 
-static int work(struct kolo_zero_device *device, const struct kolo_zero_work *wanted, uint64_t *ticket)
+static int work(struct kolo_zero_device *device, const struct kolo_zero_work *wanted,
+		uint64_t *ticket)
 {
 	struct gpu_device *d = of(device);
 	struct kolo_zero_work w = *wanted;
 	int rc;
 
-	if ((rc = check_work(d, wanted)) < 0 || (rc = find_results(d, wanted, &w.bad, &w.sums)) < 0 ||
-	    (rc = enter(d)) < 0)
+	if ((rc = check_work(d, wanted)) < 0 ||
+	    (rc = find_results(d, wanted, &w.bad, &w.sums)) < 0 || (rc = enter(d)) < 0)
 		return rc;
 	if ((rc = make_room(d, KOLO_ZERO_COMPUTE)) == 0 && (rc = put_work(d, &w)) == 0)
 		rc = issue(d, KOLO_ZERO_COMPUTE, ticket);
@@ -299,7 +309,7 @@ static int make_queue(struct kolo_zero_device *device, struct kolo_queue **out)
 	return kolo_cuda_queue_create(of(device)->lanes[KOLO_ZERO_COMPUTE].stream, out);
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static void get(struct kolo_zero_device *device, struct kolo_zero_device_info *out)
 {
@@ -308,18 +318,21 @@ static void get(struct kolo_zero_device *device, struct kolo_zero_device_info *o
 
 /* Allocates on the GPU, which is entered. Zeroes after the copies up, which are over sooner than
  * work. */
-static int make_piece(struct gpu_device *d, size_t bytes, const char *what, struct ko_gpu_memory *out)
+static int make_piece(struct gpu_device *d, size_t bytes, const char *what,
+		      struct ko_gpu_memory *out)
 {
 	void *stream = d->lanes[KOLO_ZERO_UP].stream;
 	int rc = d->driver->alloc_own(d->gpu, bytes, out);
 
 	if (rc < 0)
-		return ko_fail(rc,
-			       "%s: %zu bytes for '%s', which the budget has (%zu, %zu of them in use): %s",
-			       d->name, bytes, what, d->info.budget, d->info.used, d->driver->text());
+		return ko_fail(
+			rc,
+			"%s: %zu bytes for '%s', which the budget has (%zu, %zu of them in use): %s",
+			d->name, bytes, what, d->info.budget, d->info.used, d->driver->text());
 	if ((rc = d->driver->clear(d->gpu, stream, out->at, bytes)) < 0 ||
 	    (rc = d->driver->finish(d->gpu, stream)) < 0) {
-		ko_fail(rc, "%s: clearing %zu bytes for '%s': %s", d->name, bytes, what, d->driver->text());
+		ko_fail(rc, "%s: clearing %zu bytes for '%s': %s", d->name, bytes, what,
+			d->driver->text());
 		d->driver->release(d->gpu, out);
 	}
 	return rc;
@@ -342,8 +355,8 @@ static int allocate(struct kolo_zero_device *device, size_t bytes, const char *w
 			d->name, bytes, what, bytes - left, d->info.budget, d->info.used);
 	piece = calloc(1, sizeof(*piece));
 	if (!piece)
-		return ko_fail(KOLO_ENOMEM, "%s: %zu bytes for '%s': no memory on the host", d->name, bytes,
-			       what);
+		return ko_fail(KOLO_ENOMEM, "%s: %zu bytes for '%s': no memory on the host",
+			       d->name, bytes, what);
 	if ((rc = enter(d)) == 0) {
 		rc = make_piece(d, bytes, what, &piece->memory);
 		d->driver->leave(d->gpu);
@@ -394,15 +407,16 @@ static int pin(struct kolo_zero_device *device, void *host, size_t bytes)
 	int rc;
 
 	if (!p)
-		return ko_fail(KOLO_ENOMEM, "%s: pinning %zu bytes: no memory for their place", d->name,
-			       bytes);
+		return ko_fail(KOLO_ENOMEM, "%s: pinning %zu bytes: no memory for their place",
+			       d->name, bytes);
 	if ((rc = enter(d)) == 0) {
 		rc = d->driver->pin(d->gpu, (void *)pages.host, pages.len, &gpu);
 		if (rc < 0)
-			rc = ko_fail(KOLO_ESYS,
-				     "%s: pinning %zu bytes of host memory beside %zu: %s: want less, "
-				     "and memory of which nothing is pinned yet",
-				     d->name, pages.len, d->info.pinned, d->driver->text());
+			rc = ko_fail(
+				KOLO_ESYS,
+				"%s: pinning %zu bytes of host memory beside %zu: %s: want less, "
+				"and memory of which nothing is pinned yet",
+				d->name, pages.len, d->info.pinned, d->driver->text());
 		d->driver->leave(d->gpu);
 	}
 	if (rc < 0) {
@@ -432,7 +446,7 @@ static void unpin(struct kolo_zero_device *device, void *host, size_t bytes)
 	free(p);
 }
 
-/* ---- Opening -------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static int open_lanes(struct gpu_device *d)
 {
@@ -494,7 +508,8 @@ static void describe(struct gpu_device *d, size_t budget)
 	const struct ko_gpu_info *info = d->driver->info(d->gpu);
 
 	snprintf(d->name, sizeof(d->name), "GPU %d (%s, %s)", info->ordinal, info->name, info->bus);
-	d->info = (struct kolo_zero_device_info){ .kind = "cuda", .name = d->name, .budget = budget };
+	d->info =
+		(struct kolo_zero_device_info){ .kind = "cuda", .name = d->name, .budget = budget };
 }
 
 /* What it takes for itself is not part of the budget. */
@@ -540,7 +555,8 @@ int kolo_zero_cuda_open(int ordinal, struct kolo_zero_device **out)
 		return ko_fail(rc, "kolo_zero_cuda_open: GPU %d: %s", ordinal, kolo_last_error());
 	d = calloc(1, sizeof(*d));
 	if (!d)
-		return ko_fail(KOLO_ENOMEM, "kolo_zero_cuda_open: GPU %d: no memory on the host", ordinal);
+		return ko_fail(KOLO_ENOMEM, "kolo_zero_cuda_open: GPU %d: no memory on the host",
+			       ordinal);
 	d->device.ops = &ops;
 	d->driver = driver;
 	if ((rc = open_device(d, ordinal)) < 0) {

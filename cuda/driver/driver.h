@@ -94,7 +94,8 @@ struct ko_driver {
 
 	/* Describes memory of this GPU for other processes, Kolo's or the program's. *fd becomes
 	 * the caller's. KOLO_ENOTSUP, with which memory can be mapped; KOLO_ESYS. */
-	int (*export)(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd);
+	int (*export)(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out,
+		      int *fd);
 	/* Maps such memory of another process. The descriptor stays the caller's. out->at is where
 	 * the mapping begins. KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS. */
 	int (*import)(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd,

@@ -8,7 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KO_LAUNCHER_PLACES = 16 }; /* largest number of places that a kernel reads, and that it writes */
+enum {
+	KO_LAUNCHER_PLACES = 16
+}; /* largest number of places that a kernel reads, and that it writes */
 
 /* Computes n elements in one kernel: ins[0] combined with ins[1], the result with ins[2], and so
  * on. Every outs[k] gets the result. `scales` multiplies ins[0] by s first. `divides` divides the

@@ -59,7 +59,8 @@ static int load(const struct ko_driver **out)
 	get = (ko_driver_fn *)dlsym(library, KO_DRIVER_SYMBOL);
 	if (!get || get()->version != KO_DRIVER_VERSION)
 		return ko_fail(KOLO_ENOTSUP,
-			       "%s is of another version of Kolo than libkolo: install both anew", LIBRARY);
+			       "%s is of another version of Kolo than libkolo: install both anew",
+			       LIBRARY);
 	*out = get();
 	return 0;
 }

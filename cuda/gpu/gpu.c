@@ -12,16 +12,17 @@ int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what)
 	const struct ko_gpu_info *info = g->gpu ? g->driver->info(g->gpu) : NULL;
 	char me[KO_RANK_TEXT];
 
-	return ko_fail(code, "%s: GPU %d (%s at %s): %s: %s", ko_comm_name(g->comm, g->comm->rank, me),
-		       info ? info->ordinal : -1, info ? info->name : "none", info ? info->bus : "?", what,
-		       g->driver->text());
+	return ko_fail(code, "%s: GPU %d (%s at %s): %s: %s",
+		       ko_comm_name(g->comm, g->comm->rank, me), info ? info->ordinal : -1,
+		       info ? info->name : "none", info ? info->bus : "?", what, g->driver->text());
 }
 
 bool ko_gpu_is_staged(const struct kolo_comm *c, int rank)
 {
 	int next = ko_ring_next(&c->ring, rank);
 
-	return c->table[0].transport[0] || !ko_place_same(&c->table[rank].place, &c->table[next].place);
+	return c->table[0].transport[0] ||
+	       !ko_place_same(&c->table[rank].place, &c->table[next].place);
 }
 
 static size_t flags_at(const struct ko_gpu_comm *g, int rank, int end)
@@ -70,7 +71,8 @@ int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)
 		KOLO_ESYS,
 		"rank %d: what %s wrote into this GPU's memory, or has in its own, did not arrive as it was: the path "
 		"between the two GPUs lies. Access control (ACS) or an IOMMU between %s does that: turn it off, or %s",
-		g->comm->rank, ko_comm_name(g->comm, rank, them), staged ? "a GPU and its card" : "them",
+		g->comm->rank, ko_comm_name(g->comm, rank, them),
+		staged ? "a GPU and its card" : "them",
 		staged ? "keep cards away from GPU memory (KOLO_CUDA_DMABUF=0)"
 		       : "keep these two GPUs apart");
 }

@@ -34,8 +34,8 @@ enum { KO_SLOT_EMPTY = 0, KO_SLOT_FAILED = 1, KO_SLOT_TAKEN = 2, KO_SLOT_FULL = 
 
 /* Bits of a stage: what a rank's stream is doing. The stream writes it. 0: nothing. */
 enum {
-	KO_STAGE_ACTIVE = 1,    /* an operation is under way */
-	KO_STAGE_FULL = 2,      /* the next move waits until slot (stage >> 8 & 255) from prev is full */
+	KO_STAGE_ACTIVE = 1, /* an operation is under way */
+	KO_STAGE_FULL = 2, /* the next move waits until slot (stage >> 8 & 255) from prev is full */
 	KO_STAGE_EMPTY = 4,     /* it waits until slot (stage >> 16 & 255) to next is empty */
 	KO_STAGE_READY = 8,     /* it waits until all other ranks have come to the operation */
 	KO_STAGE_DONE = 16,     /* it waits until all other ranks have done their part */
@@ -116,7 +116,8 @@ struct ko_gpu_post {
  * own so that they can be pinned, and then its posts. */
 enum {
 	KO_GPU_FLAGS_LEN = 4096,
-	KO_GPU_SHARED = KO_GPU_ENDS * KO_GPU_FLAGS_LEN + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post)
+	KO_GPU_SHARED =
+		KO_GPU_ENDS * KO_GPU_FLAGS_LEN + KO_GPU_POSTS * (int)sizeof(struct ko_gpu_post)
 };
 
 _Static_assert(sizeof(struct ko_gpu_flags) <= KO_GPU_FLAGS_LEN, "the flags of an end fit");
@@ -156,19 +157,19 @@ struct ko_gpu_comm {
 	struct kolo_comm *inner;
 	const struct ko_driver *driver;
 	struct ko_gpu *gpu;
-	size_t arena;               /* bytes of a link's slots; the same on all ranks */
-	bool cards;                 /* some rank has slots in GPU memory that cards read and write */
-	bool fixed;                 /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
+	size_t arena; /* bytes of a link's slots; the same on all ranks */
+	bool cards;   /* some rank has slots in GPU memory that cards read and write */
+	bool fixed;   /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
 	struct ko_gpu_proxy *proxy; /* NULL: neither edge of this rank is staged */
 	struct ko_gpu_link out, in;
 	/* The ranks of this host; the flags lie in a window of it. Is `inner` if that is all
 	 * ranks. */
 	struct kolo_comm *local;
-	int *places;                   /* a rank's number in `local`; -1: another host */
-	int *process;                  /* the first rank in the same process; itself for other hosts */
-	char *flags;                   /* of all ranks of this host, in the order of `local` */
-	size_t flags_len;              /* bytes from one rank's flags to the next one's */
-	char *gpu_flags;               /* `flags` as this GPU sees them */
+	int *places;      /* a rank's number in `local`; -1: another host */
+	int *process;     /* the first rank in the same process; itself for other hosts */
+	char *flags;      /* of all ranks of this host, in the order of `local` */
+	size_t flags_len; /* bytes from one rank's flags to the next one's */
+	char *gpu_flags;  /* `flags` as this GPU sees them */
 	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: another process */
 	struct ko_gpu_window *windows; /* nwindows registrations */
 	int nwindows;
@@ -216,7 +217,8 @@ struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64
 /* The flag that is set after the communicator has failed, as the GPU sees it. */
 static inline const uint32_t *ko_gpu_failed_flag(const struct ko_gpu_comm *g)
 {
-	return (const uint32_t *)(const void *)(g->in.gpu_flags + offsetof(struct ko_gpu_flags, failed));
+	return (const uint32_t *)(const void *)(g->in.gpu_flags +
+						offsetof(struct ko_gpu_flags, failed));
 }
 
 /* May memory that other ranks have mapped be freed? Threads of this process may still work on it

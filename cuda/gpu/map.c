@@ -25,7 +25,7 @@ struct mapping {
 	int fd; /* of this rank's memory, -1 */
 };
 
-/* ---- Steps ---------------------------------------------------------------------------------------------- */
+/* ---- Steps ----------------------------------------------------------------------------------- */
 
 /* Reports how this rank fared. What fails on one rank fails on all. */
 static int agree(struct mapping *m, int status)
@@ -73,7 +73,8 @@ static int offer(struct mapping *m)
 	w->at = calloc(nranks, sizeof(*w->at));
 	w->mapped = calloc(nranks, sizeof(*w->mapped));
 	if (!w->at || !w->mapped)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to register a buffer", g->comm->rank);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to register a buffer",
+			       g->comm->rank);
 	m->mine.at = (uintptr_t)w->mine;
 	rc = g->driver->export(g->gpu, w->mine, w->len, &m->mine.memory, &m->fd);
 	return rc < 0 ? ko_gpu_error(g, rc, "handing memory to other processes") : 0;
@@ -114,8 +115,8 @@ static int import_all(struct mapping *m)
 
 		rc = ko_lifelines_send(c->lifelines, m->g->in.peer, &msg, fd);
 		if (rc == 0)
-			rc = ko_lifelines_recv(c->lifelines, m->g->out.peer, KO_MSG_MEMORY, 0, deadline, &in,
-					       &next);
+			rc = ko_lifelines_recv(c->lifelines, m->g->out.peer, KO_MSG_MEMORY, 0,
+					       deadline, &in, &next);
 		close(fd);
 		fd = next;
 		rank = ko_ring_next(&c->ring, rank);
@@ -146,7 +147,7 @@ static int map_window(struct mapping *m, int status)
 	return rc;
 }
 
-/* ---- Trying the paths ------------------------------------------------------------------------------------ */
+/* ---- Trying the paths ------------------------------------------------------------------------ */
 
 enum { CHECKED = 16 << 10 };
 
@@ -181,9 +182,12 @@ static int make_check_memory(struct ko_gpu_comm *g, struct ko_gpu_memory *out)
 
 static int copy(struct ko_gpu_comm *g, void *stream, void *to, const void *from)
 {
-	const struct ko_gpu_job job = {
-		.n = CHECKED, .type = KOLO_U8, .nins = 1, .ins = { from }, .nouts = 1, .outs = { to }
-	};
+	const struct ko_gpu_job job = { .n = CHECKED,
+					.type = KOLO_U8,
+					.nins = 1,
+					.ins = { from },
+					.nouts = 1,
+					.outs = { to } };
 
 	return g->driver->compute(g->gpu, stream, &job);
 }
@@ -263,7 +267,7 @@ static int check_paths(struct ko_gpu_comm *g, struct says *all)
 	return rc;
 }
 
-/* ---- Making a window ------------------------------------------------------------------------------------ */
+/* ---- Making a window ------------------------------------------------------------------------- */
 
 /* All ranks settle. The first time they check the paths. */
 static int prepare(struct mapping *m, int status)
@@ -285,7 +289,8 @@ int ko_gpu_map(struct ko_gpu_comm *g, struct ko_gpu_window *w, int status)
 
 	m.all = calloc((size_t)g->comm->nranks, sizeof(*m.all));
 	if (!m.all) /* the others wait in the next step */
-		return ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to map memory", g->comm->rank);
+		return ko_comm_fail(g->comm, KOLO_ENOMEM, "rank %d: no memory to map memory",
+				    g->comm->rank);
 	rc = prepare(&m, status);
 	if (rc == 0)
 		rc = map_window(&m, 0);

@@ -17,8 +17,8 @@
 
 enum {
 	POSTS = KO_HISTORY,
-	GRACE_MS =
-		3000 /* for the lifelines to say why a link has failed, which the thread that watches gives 1 s */
+	GRACE_MS = 3000 /* for the lifelines to say why a link has failed, which the thread that
+			   watches gives 1 s */
 };
 
 enum parcel_kind { SLOT = 1, POST };
@@ -62,8 +62,12 @@ int ko_gpu_proxy_open(struct ko_gpu_comm *g)
 	if (!r)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a proxy", g->comm->rank);
 	pthread_mutex_init(&r->lock, NULL);
-	r->out = (struct end){ .link = g->inner->edges.to, .peer = g->out.peer, .device = g->out.device };
-	r->in = (struct end){ .link = g->inner->edges.from, .peer = g->in.peer, .device = g->in.device };
+	r->out = (struct end){ .link = g->inner->edges.to,
+			       .peer = g->out.peer,
+			       .device = g->out.device };
+	r->in = (struct end){ .link = g->inner->edges.from,
+			      .peer = g->in.peer,
+			      .device = g->in.device };
 	g->proxy = r;
 	return 0;
 }
@@ -77,7 +81,7 @@ void ko_gpu_proxy_close(struct ko_gpu_comm *g)
 	g->proxy = NULL;
 }
 
-/* ---- Links that fail ------------------------------------------------------------------------------------ */
+/* ---- Links that fail ------------------------------------------------------------------------- */
 
 /* A link fails also if its other end has left. That is all right if nothing more is due. The
  * lifelines know more. */
@@ -104,7 +108,7 @@ void ko_gpu_proxy_check(struct ko_gpu_comm *g, int waits_for)
 		ko_comm_fail(g->comm, r->in.code, "%s", r->in.why);
 }
 
-/* ---- To next -------------------------------------------------------------------------------------------- */
+/* ---- To next --------------------------------------------------------------------------------- */
 
 static size_t slot_len(const struct ko_gpu_comm *g)
 {
@@ -137,8 +141,9 @@ static bool take_slot(struct ko_gpu_comm *g)
 			continue;
 		r->last = slot;
 		r->out.bytes = g->out.staged + (size_t)slot * slot_len(g);
-		r->out.head = (struct head){ SLOT, (uint32_t)slot,
-					     atomic_load_explicit(&flag->len, memory_order_relaxed) };
+		r->out.head =
+			(struct head){ SLOT, (uint32_t)slot,
+				       atomic_load_explicit(&flag->len, memory_order_relaxed) };
 		return true;
 	}
 	return false;
@@ -213,12 +218,13 @@ static void end_parcel(struct ko_gpu_comm *g)
  * head comes first: the receiver's offer is counted from there. */
 static void fill(struct end *e, struct ko_slot *slot, size_t free_len)
 {
-	size_t head = e->begun ? 0 : sizeof(e->head), n = ko_min_size(e->head.len - e->done, free_len - head);
+	size_t head = e->begun ? 0 : sizeof(e->head),
+	       n = ko_min_size(e->head.len - e->done, free_len - head);
 	const char *from = e->bytes + e->done;
 
 	if (!e->begun)
-		e->taken =
-			e->head.kind == SLOT && (e->device || ko_link_takes(e->link, e->bytes, e->head.len));
+		e->taken = e->head.kind == SLOT &&
+			   (e->device || ko_link_takes(e->link, e->bytes, e->head.len));
 	if (!e->begun && e->taken)
 		n = 0;
 	slot->tag = 0;
@@ -264,12 +270,13 @@ static int send_some(struct ko_gpu_comm *g)
 bool ko_gpu_proxy_is_done(const struct ko_gpu_comm *g)
 {
 	for (int k = 0; g->out.staged && g->out.flags && k < KO_GPU_SLOTS; k++)
-		if (atomic_load_explicit(&g->out.flags->slot[k].value, memory_order_acquire) == KO_SLOT_FULL)
+		if (atomic_load_explicit(&g->out.flags->slot[k].value, memory_order_acquire) ==
+		    KO_SLOT_FULL)
 			return false;
 	return !atomic_load(&g->proxy->busy) || g->proxy->out.code;
 }
 
-/* ---- From prev ------------------------------------------------------------------------------------------ */
+/* ---- From prev ------------------------------------------------------------------------------- */
 
 /* Finds where a parcel goes. KO_EAGAIN while its slot is not empty. */
 static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
@@ -278,21 +285,24 @@ static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
 	struct head head;
 
 	if (slot->len < sizeof(head))
-		return ko_fail(KOLO_ESYS, "rank %d: a parcel of %zu bytes from rank %d, without a head",
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: a parcel of %zu bytes from rank %d, without a head",
 			       g->comm->rank, slot->len, r->in.peer);
 	memcpy(&head, slot->ptr, sizeof(head));
 	if (head.kind == POST && head.len == sizeof(r->came)) {
 		r->in.to = (char *)&r->came;
-	} else if (head.kind == SLOT && g->in.staged && head.slot < KO_GPU_SLOTS && head.len <= slot_len(g)) {
+	} else if (head.kind == SLOT && g->in.staged && head.slot < KO_GPU_SLOTS &&
+		   head.len <= slot_len(g)) {
 		/* Pairs with the stream's write, after it has read the slot. */
-		if (atomic_load_explicit(&g->in.flags->slot[head.slot].value, memory_order_acquire) !=
-		    KO_SLOT_EMPTY)
+		if (atomic_load_explicit(&g->in.flags->slot[head.slot].value,
+					 memory_order_acquire) != KO_SLOT_EMPTY)
 			return KO_EAGAIN;
 		r->in.to = g->in.staged + (size_t)head.slot * slot_len(g);
 	} else {
-		return ko_fail(KOLO_ESYS,
-			       "rank %d: rank %d sent a parcel that makes no sense (kind %u, slot %u)",
-			       g->comm->rank, r->in.peer, head.kind, head.slot);
+		return ko_fail(
+			KOLO_ESYS,
+			"rank %d: rank %d sent a parcel that makes no sense (kind %u, slot %u)",
+			g->comm->rank, r->in.peer, head.kind, head.slot);
 	}
 	r->in.head = head;
 	r->in.done = 0;
@@ -322,7 +332,8 @@ static void compare_post(struct ko_gpu_comm *g)
 	pthread_mutex_lock(&r->lock);
 	r->theirs[r->came.seq % POSTS] = r->came;
 	pthread_mutex_unlock(&r->lock);
-	if (ko_roster_desc(c->roster, c->rank, r->came.seq, &mine) && compare(g, &mine, &r->came) < 0)
+	if (ko_roster_desc(c->roster, c->rank, r->came.seq, &mine) &&
+	    compare(g, &mine, &r->came) < 0)
 		ko_comm_fail(c, KOLO_EMISMATCH, "%s", kolo_last_error());
 }
 

@@ -22,7 +22,8 @@ static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	int fd = -1, rc;
 
 	if (g->arena / KO_GPU_SLOTS < ko_gpu_path_check_len(g) + KO_GPU_ALIGN)
-		return ko_fail(KOLO_ENOTSUP, "they are too short to try cards on them (KOLO_CUDA_MEMORY)");
+		return ko_fail(KOLO_ENOTSUP,
+			       "they are too short to try cards on them (KOLO_CUDA_MEMORY)");
 	rc = g->driver->alloc_own(g->gpu, len, &link->memory);
 	if (rc == 0)
 		rc = g->driver->dmabuf(g->gpu, &link->memory, &fd);
@@ -43,11 +44,14 @@ static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
  * copies. */
 static int make_host_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 {
-	void *slots = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
+	void *slots = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0),
+	     *at;
 	int rc;
 
 	if (slots == MAP_FAILED)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for slots (KOLO_CUDA_MEMORY, %zu bytes)",
+		return ko_fail(KOLO_ENOMEM,
+			       "rank %d: no memory for slots (KOLO_CUDA_MEMORY, %zu bytes)",
 			       g->comm->rank, g->arena);
 	rc = g->driver->pin(g->gpu, slots, g->arena, &at);
 	if (rc < 0) {
@@ -75,8 +79,8 @@ int ko_gpu_staged_make(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 		return 0;
 	if (wanted)
 		ko_log(&g->comm->log, KOLO_LOG_INFO,
-		       "rank %d: slots to or from rank %d are in host memory: %s", g->comm->rank, link->peer,
-		       kolo_last_error());
+		       "rank %d: slots to or from rank %d are in host memory: %s", g->comm->rank,
+		       link->peer, kolo_last_error());
 	return make_host_slots(g, link);
 }
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- Edges ---------------------------------------------------------------------------------------------- */
+/* ---- Edges ----------------------------------------------------------------------------------- */
 
 static int make_events(struct ko_gpu_comm *g, void *events[KO_GPU_SLOTS])
 {
@@ -51,7 +51,8 @@ int ko_gpu_pair_open(struct ko_gpu_comm *g)
 	struct ko_gpu_pair *pair = calloc(1, sizeof(*pair));
 
 	if (!pair)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an edge between threads", g->comm->rank);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an edge between threads",
+			       g->comm->rank);
 	atomic_store(&pair->holders, 1);
 	pair->receiver = g;
 	pair->memory = g->in.memory; /* the pair's from here on */
@@ -68,7 +69,8 @@ int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gp
 	int rc;
 
 	if (!pair)
-		return ko_fail(KOLO_ESYS, "rank %d: rank %d says that it is in this process, and is not",
+		return ko_fail(KOLO_ESYS,
+			       "rank %d: rank %d says that it is in this process, and is not",
 			       g->comm->rank, g->out.peer);
 	atomic_fetch_add(&pair->holders, 1);
 	g->out.pair = pair;
@@ -102,7 +104,7 @@ void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	free(pair);
 }
 
-/* ---- Marks ---------------------------------------------------------------------------------------------- */
+/* ---- Marks ----------------------------------------------------------------------------------- */
 
 /* All of this process. */
 static struct {
@@ -142,7 +144,8 @@ int ko_gpu_marks_join(struct ko_gpu_comm *g, int rank, uint64_t address)
 	pthread_mutex_unlock(&kept.lock);
 	g->marks[rank] = marks;
 	return marks ? 0
-		     : ko_fail(KOLO_ESYS, "rank %d: rank %d says that it is in this process, and is not",
+		     : ko_fail(KOLO_ESYS,
+			       "rank %d: rank %d says that it is in this process, and is not",
 			       g->comm->rank, rank);
 }
 

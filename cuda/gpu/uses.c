@@ -57,7 +57,8 @@ int ko_gpu_use(struct ko_gpu_comm *g, struct ko_gpu_uses *uses)
 	if (more)
 		g->uses = more;
 	if (!more || !add_use(uses, g))
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to remember a queue", g->comm->rank);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to remember a queue",
+			       g->comm->rank);
 	g->uses[g->nuses++] = uses;
 	return 0;
 }

@@ -14,7 +14,8 @@
 
 enum {
 	LOOK_US = 20000,  /* between looks at the others, while all is well */
-	DRAIN_US = 100,   /* between writes that let a failed communicator's stream go on, while it does */
+	DRAIN_US = 100,   /* between writes that let a failed communicator's stream go on, while it
+			     does */
 	FAILED_US = 5000, /* while the thread has nothing to do, but a graph may be launched */
 	SPIN_US = 100,    /* for which a proxy waits for the next parcel without sleeping, */
 	PROXY_US = 1000,  /* and the longest that it sleeps */
@@ -24,11 +25,12 @@ enum {
 };
 
 struct watch {
-	int64_t since, last;   /* of the wait that goes on; of the last look */
-	int64_t moved, looked; /* us: moments of the last parcel and of the last look at the proxy */
+	int64_t since, last; /* of the wait that goes on; of the last look */
+	int64_t moved,
+		looked; /* us: moments of the last parcel and of the last look at the proxy */
 };
 
-/* ---- What streams are at -------------------------------------------------------------------------------- */
+/* ---- What streams are at --------------------------------------------------------------------- */
 
 static uint32_t value_of(const struct ko_gpu_flag *flag)
 {
@@ -45,7 +47,8 @@ static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 
 	if (rank == other || !seen || !(stage & (KO_STAGE_READY | KO_STAGE_DONE)))
 		return false;
-	here = value_of(stage & KO_STAGE_READY ? &in->ready[other] : &in->done[other]) & KO_SLOT_FAILED;
+	here = value_of(stage & KO_STAGE_READY ? &in->ready[other] : &in->done[other]) &
+	       KO_SLOT_FAILED;
 	return !here && value_of(&in->stage) == stage;
 }
 
@@ -82,7 +85,7 @@ static int find_culprit(const struct ko_gpu_comm *g, int rank)
 	return rank;
 }
 
-/* ---- Failures ------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static const char *last_operation(struct ko_gpu_comm *g, char out[KO_DESC_TEXT])
 {
@@ -114,7 +117,8 @@ static void report_silence(struct ko_gpu_comm *g, int peer)
 }
 
 /* A goodbye, or a death, may overtake bytes that were sent before it through a proxy. */
-static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *life, const struct watch *w)
+static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *life,
+			   const struct watch *w)
 {
 	int64_t since = life->since > w->moved / 1000 ? life->since : w->moved / 1000;
 
@@ -126,11 +130,12 @@ static void report_gone(struct ko_gpu_comm *g, const struct ko_life *life)
 	struct kolo_comm *c = g->comm;
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT];
 
-	ko_comm_fail(c, KOLO_EPEER,
-		     "%s %s while the stream of %s waits for it, in %s or a graph with operations before it",
-		     ko_comm_name(c, life->rank, them),
-		     life->state == KO_LIFE_DEAD ? "died" : "left (kolo_comm_destroy)",
-		     ko_comm_name(c, c->rank, me), last_operation(g, op));
+	ko_comm_fail(
+		c, KOLO_EPEER,
+		"%s %s while the stream of %s waits for it, in %s or a graph with operations before it",
+		ko_comm_name(c, life->rank, them),
+		life->state == KO_LIFE_DEAD ? "died" : "left (kolo_comm_destroy)",
+		ko_comm_name(c, c->rank, me), last_operation(g, op));
 }
 
 /* Fails the communicator if this rank's stream waits for a rank that died or left. */
@@ -146,7 +151,7 @@ static void check_gone(struct ko_gpu_comm *g, const struct watch *w)
 			report_gone(g, life);
 }
 
-/* ---- Letting go ----------------------------------------------------------------------------------------- */
+/* ---- Letting go ------------------------------------------------------------------------------ */
 
 static void fail_flags(struct ko_gpu_flag *flags, int n)
 {
@@ -182,7 +187,7 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 	}
 }
 
-/* ---- The thread ----------------------------------------------------------------------------------------- */
+/* ---- The thread ------------------------------------------------------------------------------ */
 
 /* Fails the communicator if this rank's stream has waited too long. */
 static void check_silence(struct ko_gpu_comm *g, struct watch *w)

@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- Finding -------------------------------------------------------------------------------------------- */
+/* ---- Finding --------------------------------------------------------------------------------- */
 
-static struct ko_gpu_window *window_with(const struct ko_gpu_comm *g, const void *buffer, size_t len)
+static struct ko_gpu_window *window_with(const struct ko_gpu_comm *g, const void *buffer,
+					 size_t len)
 {
 	for (int k = 0; k < g->nwindows; k++) {
 		struct ko_gpu_window *w = &g->windows[k];
@@ -35,7 +36,7 @@ char *ko_gpu_window_at(const struct ko_gpu_comm *g, int rank, struct ko_gpu_plac
 	return NULL;
 }
 
-/* ---- Comparing ------------------------------------------------------------------------------------------ */
+/* ---- Comparing ------------------------------------------------------------------------------- */
 
 /* Have all ranks registered something, and can they see each other's posts? The answer is the same
  * on all. */
@@ -149,7 +150,7 @@ int ko_gpu_places_compare(const struct ko_gpu_comm *g, const struct ko_desc *des
 	return rc < 0 ? rc : compare_with(g, desc, mine, g->out.peer);
 }
 
-/* ---- The end -------------------------------------------------------------------------------------------- */
+/* ---- The end --------------------------------------------------------------------------------- */
 
 void ko_gpu_window_close(struct ko_gpu_comm *g, struct ko_gpu_window *w)
 {

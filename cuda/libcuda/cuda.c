@@ -13,7 +13,7 @@ enum {
 	MAX_DEPTH = 8
 };
 
-/* ---- GPUs ----------------------------------------------------------------------------------------------- */
+/* ---- GPUs ------------------------------------------------------------------------------------ */
 
 static struct {
 	pthread_mutex_t lock;
@@ -68,7 +68,8 @@ static int describe(struct ko_gpu *gpu)
 	gpu->flushes = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES);
 	gpu->descriptors =
 		ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-		ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+		ko_cuda_attribute(gpu,
+				  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 	if (!ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))
 		return ko_cuda_fail(
 			KOLO_ENOTSUP,
@@ -147,7 +148,9 @@ static int make_stream(struct ko_gpu *gpu)
 {
 	int least, greatest, rc = CU(cuCtxGetStreamPriorityRange, &least, &greatest);
 
-	return rc < 0 ? rc : CU(cuStreamCreateWithPriority, &gpu->copies, CU_STREAM_NON_BLOCKING, greatest);
+	return rc < 0 ? rc
+		      : CU(cuStreamCreateWithPriority, &gpu->copies, CU_STREAM_NON_BLOCKING,
+			   greatest);
 }
 
 static void free_gpu(struct ko_gpu *gpu)
@@ -211,7 +214,8 @@ static int open_gpu(void *stream, struct ko_gpu **out)
 	if (rc == 0)
 		rc = CU(cuStreamGetCtx, stream, &context);
 	if (rc == 0 && !context)
-		rc = ko_cuda_fail(KOLO_EINVAL, "the default stream of a thread that has no current context");
+		rc = ko_cuda_fail(KOLO_EINVAL,
+				  "the default stream of a thread that has no current context");
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&gpus.lock);
@@ -272,8 +276,8 @@ static int open_number(int number, struct ko_gpu **out)
 	if (rc == 0)
 		rc = CU(cuDeviceGetCount, &n);
 	if (rc == 0 && (number < 0 || number >= n))
-		rc = ko_cuda_fail(KOLO_ENOTSUP, "this process has GPUs 0 to %d (CUDA_VISIBLE_DEVICES)",
-				  n - 1);
+		rc = ko_cuda_fail(KOLO_ENOTSUP,
+				  "this process has GPUs 0 to %d (CUDA_VISIBLE_DEVICES)", n - 1);
 	if (rc == 0)
 		rc = CU(cuDeviceGet, &device, number);
 	if (rc < 0)
@@ -295,10 +299,11 @@ static bool same(const struct ko_gpu *a, const struct ko_gpu *b)
 	return a == b;
 }
 
-/* ---- Recording ------------------------------------------------------------------------------------------ */
+/* ---- Recording ------------------------------------------------------------------------------- */
 
 /* A write has a barrier of the whole system before it, by default. */
-static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const struct ko_flag_op *op)
+static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu,
+						 const struct ko_flag_op *op)
 {
 	CUstreamBatchMemOpParams p;
 
@@ -313,7 +318,8 @@ static CUstreamBatchMemOpParams memory_operation(const struct ko_gpu *gpu, const
 	p.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
 	p.waitValue.address = ko_cuda_address(op->flag);
 	p.waitValue.value = op->kind == KO_FLAG_SET ? op->value : ~op->value;
-	p.waitValue.flags = op->kind == KO_FLAG_SET ? CU_STREAM_WAIT_VALUE_AND : CU_STREAM_WAIT_VALUE_NOR;
+	p.waitValue.flags =
+		op->kind == KO_FLAG_SET ? CU_STREAM_WAIT_VALUE_AND : CU_STREAM_WAIT_VALUE_NOR;
 	if (gpu->flushes)
 		p.waitValue.flags |= CU_STREAM_WAIT_VALUE_FLUSH;
 	return p;
@@ -343,10 +349,11 @@ static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wa
 	struct ko_gpu_job job = *wanted; /* the driver wants it writable */
 	CUfunction kernel = kernel_of(gpu, &job);
 	void *params[] = { &job };
-	size_t blocks = (job.n + KO_CUDA_THREADS - 1) / KO_CUDA_THREADS, most = (size_t)gpu->processors * 8;
+	size_t blocks = (job.n + KO_CUDA_THREADS - 1) / KO_CUDA_THREADS,
+	       most = (size_t)gpu->processors * 8;
 
-	return CU(cuLaunchKernel, kernel, (unsigned)(blocks < most ? blocks : most), 1, 1, KO_CUDA_THREADS, 1,
-		  1, 0, stream, params, NULL);
+	return CU(cuLaunchKernel, kernel, (unsigned)(blocks < most ? blocks : most), 1, 1,
+		  KO_CUDA_THREADS, 1, 1, 0, stream, params, NULL);
 }
 
 static int clear(struct ko_gpu *gpu, void *stream, void *memory, size_t len)
@@ -361,7 +368,7 @@ static int copy(struct ko_gpu *gpu, void *stream, void *to, const void *from, si
 	return CU(cuMemcpyAsync, ko_cuda_address(to), ko_cuda_address(from), len, stream);
 }
 
-/* ---- Events, streams ------------------------------------------------------------------------------------ */
+/* ---- Events, streams ------------------------------------------------------------------------- */
 
 static int event_create(struct ko_gpu *gpu, void **out)
 {
@@ -439,7 +446,7 @@ static int finish(struct ko_gpu *gpu, void *stream)
 	return CU(cuStreamSynchronize, stream);
 }
 
-/* ---- The table ------------------------------------------------------------------------------------------ */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 __attribute__((visibility("default"))) ko_driver_fn kolo_cuda_driver;
 

@@ -40,7 +40,7 @@ CONVERSIONS(f8e5m2, uint8_t)
 
 #include "comm/reduce/types.h"
 
-/* ---- Vectors -------------------------------------------------------------------------------------------- */
+/* ---- Vectors --------------------------------------------------------------------------------- */
 
 enum { VECTOR = 16 };
 
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void store(void *to, size_t first, const T *x)
 		*(uint4 *)((T *)to + first) = *(const uint4 *)x;
 }
 
-/* ---- One kernel for each type and way ------------------------------------------------------------------- */
+/* ---- One kernel for each type and way -------------------------------------------------------- */
 
 typedef void combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
 typedef void fill_fn(void *out, const void *src, size_t n, const union ko_scalar *s);

@@ -53,8 +53,8 @@ static int find_functions(PFN_cuGetProcAddress_v12000 get)
 	for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
 		CUdriverProcAddressQueryResult found;
 
-		if (get(all[k].name, all[k].out, all[k].since, CU_GET_PROC_ADDRESS_DEFAULT, &found) !=
-			    CUDA_SUCCESS ||
+		if (get(all[k].name, all[k].out, all[k].since, CU_GET_PROC_ADDRESS_DEFAULT,
+			&found) != CUDA_SUCCESS ||
 		    !*all[k].out)
 			return ko_cuda_fail(
 				KOLO_ENOTSUP,
@@ -71,7 +71,8 @@ static int load(void)
 	int rc;
 
 	if (!library)
-		return ko_cuda_fail(KOLO_ENOTSUP, "no NVIDIA driver on this machine: %s", dlerror());
+		return ko_cuda_fail(KOLO_ENOTSUP, "no NVIDIA driver on this machine: %s",
+				    dlerror());
 	get = (PFN_cuGetProcAddress_v12000)dlsym(library, "cuGetProcAddress_v2");
 	if (!get)
 		return ko_cuda_fail(
@@ -107,22 +108,24 @@ int ko_cuda_load_module(CUmodule *out, const void *code)
 	CUresult result = ko_libcuda.cuModuleLoadData(out, code);
 	const char *why = NULL;
 
-	if (result != CUDA_ERROR_NO_BINARY_FOR_GPU && result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION &&
-	    result != CUDA_ERROR_INVALID_IMAGE)
+	if (result != CUDA_ERROR_NO_BINARY_FOR_GPU &&
+	    result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION && result != CUDA_ERROR_INVALID_IMAGE)
 		return ko_cuda_check(result, "cuModuleLoadData");
 	ko_libcuda.cuGetErrorString(result, &why);
 	return ko_cuda_fail(
 		KOLO_ENOTSUP,
 		"the kernels in libkolo_cuda.so, made by nvcc of CUDA %d.%d: %s: want a driver for CUDA %d or "
 		"later, and the GPU among CUDA_ARCHS of make",
-		CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, why ? why : "unknown", CUDA_VERSION / 1000);
+		CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, why ? why : "unknown",
+		CUDA_VERSION / 1000);
 }
 
 int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what)
 {
 	int value = 0;
 
-	return ko_libcuda.cuDeviceGetAttribute(&value, what, gpu->device) == CUDA_SUCCESS ? value : 0;
+	return ko_libcuda.cuDeviceGetAttribute(&value, what, gpu->device) == CUDA_SUCCESS ? value
+											  : 0;
 }
 
 const char *ko_cuda_text(void)

@@ -14,7 +14,8 @@ enum { BY_DESCRIPTOR = 1, BY_HANDLE = 2 };
 /* For the GPU of this number. */
 static int allow(CUdeviceptr at, size_t len, int ordinal)
 {
-	const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal },
+	const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+						       .id = ordinal },
 					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 
 	return CU(cuMemSetAccess, at, len, &access, 1);
@@ -45,10 +46,11 @@ static int map(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 
 static CUmemAllocationProp properties(const struct ko_gpu *gpu)
 {
-	return (CUmemAllocationProp){ .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				      .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
-						    .id = gpu->info.ordinal } };
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->info.ordinal }
+	};
 }
 
 /* Takes a part of the memory that CUDA keeps for this process, not a unit of its own. */
@@ -71,7 +73,8 @@ int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out)
 
 	if (!gpu->descriptors)
 		return ko_cuda_alloc_own(gpu, len, out);
-	if ((rc = CU(cuMemGetAllocationGranularity, &unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) < 0)
+	if ((rc = CU(cuMemGetAllocationGranularity, &unit, &prop,
+		     CU_MEM_ALLOC_GRANULARITY_MINIMUM)) < 0)
 		return rc;
 	len = (len + unit - 1) / unit * unit;
 	if ((rc = CU(cuMemCreate, &handle, len, &prop, 0)) < 0)
@@ -105,9 +108,10 @@ static int find_kind(const void *at, unsigned *out)
 	*out = types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? BY_DESCRIPTOR : BY_HANDLE;
 	return capable || *out == BY_DESCRIPTOR
 		       ? 0
-		       : ko_cuda_fail(KOLO_ENOTSUP,
-				      "other processes can't map it: want memory of kolo_cuda_alloc, or of "
-				      "cudaMalloc");
+		       : ko_cuda_fail(
+				 KOLO_ENOTSUP,
+				 "other processes can't map it: want memory of kolo_cuda_alloc, or of "
+				 "cudaMalloc");
 }
 
 static int export_descriptor(CUdeviceptr base, int *fd)
@@ -115,16 +119,20 @@ static int export_descriptor(CUdeviceptr base, int *fd)
 	CUmemGenericAllocationHandle handle;
 	int rc;
 
-	if (ko_libcuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)base) != CUDA_SUCCESS)
-		return ko_cuda_fail(KOLO_ENOTSUP,
-				    "it is of a pool, which other processes can't map: want memory of "
-				    "kolo_cuda_alloc, or of cudaMalloc");
-	rc = CU(cuMemExportToShareableHandle, fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (ko_libcuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)base) !=
+	    CUDA_SUCCESS)
+		return ko_cuda_fail(
+			KOLO_ENOTSUP,
+			"it is of a pool, which other processes can't map: want memory of "
+			"kolo_cuda_alloc, or of cudaMalloc");
+	rc = CU(cuMemExportToShareableHandle, fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		0);
 	ko_libcuda.cuMemRelease(handle);
 	return rc;
 }
 
-int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd)
+int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out,
+		   int *fd)
 {
 	CUdeviceptr base;
 	unsigned kind;
@@ -134,7 +142,9 @@ int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu
 	(void)gpu;
 	if (rc < 0 || (rc = CU(cuMemGetAddressRange, &base, &all, ko_cuda_address(at))) < 0)
 		return rc;
-	*out = (struct ko_gpu_export){ .len = all, .offset = ko_cuda_address(at) - base, .kind = kind };
+	*out = (struct ko_gpu_export){ .len = all,
+				       .offset = ko_cuda_address(at) - base,
+				       .kind = kind };
 	if (len > all - out->offset)
 		return ko_cuda_fail(KOLO_ENOTSUP, "it lies in several allocations: want one");
 	if (kind == BY_DESCRIPTOR)
@@ -145,7 +155,8 @@ int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu
 		       : CU(cuIpcGetMemHandle, (CUipcMemHandle *)out->bytes, base);
 }
 
-int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
+int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd,
+		   struct ko_gpu_memory *out)
 {
 	CUmemGenericAllocationHandle handle;
 	CUipcMemHandle bytes;
@@ -160,7 +171,8 @@ int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int f
 		return rc;
 	}
 	if (memory->kind != BY_DESCRIPTOR)
-		return ko_cuda_fail(KOLO_ENOTSUP, "memory of kind %u, which this driver does not know",
+		return ko_cuda_fail(KOLO_ENOTSUP,
+				    "memory of kind %u, which this driver does not know",
 				    memory->kind);
 	rc = CU(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
 		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -193,7 +205,8 @@ void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory)
 /* Of memory by address: whose GPU's it is, and which context's. */
 static int find_owner(const void *at, CUdevice *device, CUcontext *context)
 {
-	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT };
+	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+				       CU_POINTER_ATTRIBUTE_CONTEXT };
 	int ordinal = 0;
 	void *where[] = { &ordinal, context };
 	int rc = CU(cuPointerGetAttributes, 2, what, where, ko_cuda_address(at));
@@ -213,7 +226,8 @@ int ko_cuda_reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export
 	if (rc < 0 || (gpu->device == owner && (!own_context || context == gpu->context)))
 		return rc;
 	if (gpu->device == owner)
-		return ko_cuda_fail(KOLO_ENOTSUP, "another context of GPU %d has that memory", owner);
+		return ko_cuda_fail(KOLO_ENOTSUP, "another context of GPU %d has that memory",
+				    owner);
 	if ((rc = CU(cuDeviceCanAccessPeer, &can, gpu->device, owner)) < 0)
 		return rc;
 	if (!can)
@@ -236,29 +250,32 @@ static bool is_ordered(const struct ko_gpu *gpu)
 
 int ko_cuda_dmabuf(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, int *fd)
 {
-	int flushes = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+	int flushes =
+		ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
 
 	if (!ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) ||
 	    !ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED))
 		return ko_cuda_fail(KOLO_ENOTSUP, "its driver hands no memory to cards (dmabuf)");
 	if (!is_ordered(gpu) && !(flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST))
-		return ko_cuda_fail(KOLO_ENOTSUP, "what cards write to its memory can't be flushed");
+		return ko_cuda_fail(KOLO_ENOTSUP,
+				    "what cards write to its memory can't be flushed");
 	return CU(cuMemGetHandleForAddressRange, fd, ko_cuda_address(memory->at), memory->len,
 		  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
 int ko_cuda_flush(struct ko_gpu *gpu)
 {
-	return is_ordered(gpu)
-		       ? 0
-		       : CU(cuFlushGPUDirectRDMAWrites, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-			    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+	return is_ordered(gpu) ? 0
+			       : CU(cuFlushGPUDirectRDMAWrites,
+				    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+				    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
 }
 
 int ko_cuda_pin(struct ko_gpu *gpu, void *host, size_t len, void **out)
 {
 	CUdeviceptr at = 0;
-	int rc = CU(cuMemHostRegister, host, len, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE);
+	int rc = CU(cuMemHostRegister, host, len,
+		    CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE);
 
 	(void)gpu;
 	if (rc < 0)
@@ -299,7 +316,8 @@ int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_poi
 {
 	unsigned type = 0;
 	int managed = 0, ordinal = -1, rc;
-	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				       CU_POINTER_ATTRIBUTE_IS_MANAGED,
 				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
 	void *where[] = { &type, &managed, &ordinal };
 
@@ -307,15 +325,18 @@ int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_poi
 		return rc;
 	if (type == 0) {
 		out->kind = KOLO_CUDA_ORDINARY;
-		out->usable = ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0 &&
-			      is_mapped(memory);
+		out->usable =
+			ko_cuda_attribute(gpu, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0 &&
+			is_mapped(memory);
 	} else if (managed) {
 		out->kind = KOLO_CUDA_MANAGED;
 		out->usable = 1;
 	} else if (type == CU_MEMORYTYPE_HOST) {
 		out->kind = KOLO_CUDA_REGISTERED;
-		out->usable = ko_cuda_attribute(
-				      gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0;
+		out->usable =
+			ko_cuda_attribute(
+				gpu, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) !=
+			0;
 	} else {
 		out->kind = KOLO_CUDA_DEVICE;
 		out->device = ordinal;

@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-/* ---- libcuda (load.c) ------------------------------------------------------------------------------ */
+/* ---- libcuda (load.c) ------------------------------------------------------------------------ */
 
 /* cuda.h defines these names as newer forms. The members below need the plain names. */
 #undef cuStreamGetCaptureInfo
@@ -56,7 +56,7 @@ int ko_cuda_check(CUresult result, const char *call);
 /* An attribute of the GPU. 0: the GPU lacks it, or the driver does not know it. */
 int ko_cuda_attribute(const struct ko_gpu *gpu, CUdevice_attribute what);
 
-/* ---- GPUs (cuda.c) -------------------------------------------------------------------------------------- */
+/* ---- GPUs (cuda.c) --------------------------------------------------------------------------- */
 
 enum { KO_CUDA_THREADS = 256 }; /* in a block of any kernel */
 
@@ -91,13 +91,15 @@ static inline CUdeviceptr ko_cuda_address(const void *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-/* ---- Memory (memory.c): each is the entry of struct ko_driver with its name ------------------------- */
+/* ---- Memory (memory.c): each is the entry of struct ko_driver with its name ------------------ */
 
 int ko_cuda_alloc(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 int ko_cuda_alloc_own(struct ko_gpu *gpu, size_t len, struct ko_gpu_memory *out);
 int ko_cuda_free_bytes(struct ko_gpu *gpu, size_t *out);
-int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd);
-int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out);
+int ko_cuda_export(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out,
+		   int *fd);
+int ko_cuda_import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd,
+		   struct ko_gpu_memory *out);
 void ko_cuda_release(struct ko_gpu *gpu, struct ko_gpu_memory *memory);
 int ko_cuda_reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export *memory);
 int ko_cuda_dmabuf(struct ko_gpu *gpu, const struct ko_gpu_memory *memory, int *fd);
@@ -107,7 +109,7 @@ void ko_cuda_unpin(struct ko_gpu *gpu, void *host);
 int ko_cuda_pointer(struct ko_gpu *gpu, const void *memory, struct kolo_cuda_pointer *out);
 int ko_cuda_put(struct ko_gpu *gpu, void *to, const void *from, size_t len);
 
-/* ---- Work of a training step (zero.c) ---------------------------------------------------------------- */
+/* ---- Work of a training step (zero.c) -------------------------------------------------------- */
 
 /* Loads all kernels for work, and launches each once. The GPU is entered. */
 int ko_cuda_zero_load(struct ko_gpu *gpu);

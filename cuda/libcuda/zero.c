@@ -18,7 +18,8 @@ static const char *const optimizers[] = {
 
 /* Finds the kernel ko_zero_WHAT_FROM or ko_zero_WHAT_FROM_TO, and launches it with nothing to do.
  * So the driver gets now what it needs for it. */
-static int find(struct ko_gpu *gpu, CUstream stream, CUfunction *out, const char *what, int from, int to)
+static int find(struct ko_gpu *gpu, CUstream stream, CUfunction *out, const char *what, int from,
+		int to)
 {
 	struct kolo_zero_work nothing = { .n = 0 };
 	void *params[] = { &nothing };
@@ -29,7 +30,8 @@ static int find(struct ko_gpu *gpu, CUstream stream, CUfunction *out, const char
 		 to < 0 ? "" : types[to]);
 	rc = CU(cuModuleGetFunction, out, gpu->zero.module, name);
 	return rc < 0 ? rc
-		      : CU(cuLaunchKernel, *out, 1, 1, 1, KO_CUDA_THREADS, 1, 1, 0, stream, params, NULL);
+		      : CU(cuLaunchKernel, *out, 1, 1, 1, KO_CUDA_THREADS, 1, 1, 0, stream, params,
+			   NULL);
 }
 
 /* Those that read this type. */
@@ -108,6 +110,6 @@ int ko_cuda_zero(struct ko_gpu *gpu, void *stream, const struct kolo_zero_work *
 	void *params[] = { &copy };
 
 	return CU(cuLaunchKernel, kernel_of(&gpu->zero, work),
-		  (unsigned)(blocks < INT_MAX ? blocks : INT_MAX), 1, 1, KO_CUDA_THREADS, 1, 1, 0, stream,
-		  params, NULL);
+		  (unsigned)(blocks < INT_MAX ? blocks : INT_MAX), 1, 1, KO_CUDA_THREADS, 1, 1, 0,
+		  stream, params, NULL);
 }

@@ -17,7 +17,7 @@
 
 enum { THREADS = 256, TOGETHER = 4, LANES = KOLO_ZERO_LANES };
 
-/* ---- Types ---------------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 struct f32 {
 	typedef float stored;
@@ -75,7 +75,7 @@ template <typename A> struct equal<A, A> {
 	enum { YES = 1 };
 };
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 template <size_t BYTES> struct word;
 template <> struct word<2> {
@@ -142,7 +142,7 @@ template <typename What> ON_GPU void each(const struct kolo_zero_work &w)
 		*w.bad = 1;
 }
 
-/* ---- Casts, sums ---------------------------------------------------------------------------------------- */
+/* ---- Casts, sums ----------------------------------------------------------------------------- */
 
 template <typename From, typename To> struct cast {
 	ON_GPU size_t head(const struct kolo_zero_work &w)
@@ -191,7 +191,7 @@ template <typename From> struct add {
 	}
 };
 
-/* ---- Optimizers: one element each, as in zero/optim/kernels.c -------------------------------------------------- */
+/* ---- Optimizers: one element each, as in zero/optim/kernels.c -------------------------------- */
 
 ON_GPU float decayed(float g, float p, const struct kolo_zero_scalars &s)
 {
@@ -335,7 +335,7 @@ template <typename O, typename From> struct update {
 	}
 };
 
-/* ---- Blocks --------------------------------------------------------------------------------------------- */
+/* ---- Blocks ---------------------------------------------------------------------------------- */
 
 /* What this thread is for: lane `lane` of block `block`, elements [first + lane, end) of the
  * work. */
@@ -414,7 +414,7 @@ template <typename From> ON_GPU void lamb_moments(const struct kolo_zero_work &w
 	}
 }
 
-/* ---- The kernels ---------------------------------------------------------------------------------------- */
+/* ---- The kernels ----------------------------------------------------------------------------- */
 
 #define KERNEL(name, call)                                                                                   \
 	extern "C" __global__ void __launch_bounds__(THREADS)                                                \

@@ -5,7 +5,7 @@
 #include "cuda/gpu/window.h"
 #include "cuda/stream/direct.h"
 
-/* ---- The memory ----------------------------------------------------------------------------------------- */
+/* ---- The memory ------------------------------------------------------------------------------ */
 
 /* Makes the memory, within the turn of the call that needs it. */
 static int make_memory(struct ko_gpu_comm *g)
@@ -32,7 +32,8 @@ int ko_gpu_alltoall_open(struct ko_gpu_comm *g, void *stream, const struct ko_ca
 			"a transport by name",
 			g->comm->rank, name, KO_GPU_PEERS);
 	if ((rc = g->driver->enter(g->gpu)) < 0)
-		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
+		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s",
+				    kolo_last_error());
 	rc = g->driver->capture(g->gpu, stream, &capture);
 	if (rc == 0 && capture)
 		rc = ko_fail(
@@ -41,8 +42,9 @@ int ko_gpu_alltoall_open(struct ko_gpu_comm *g, void *stream, const struct ko_ca
 			"be captured: want one before",
 			g->comm->rank, name);
 	else if (rc < 0)
-		rc = ko_comm_fail(g->comm, ko_gpu_error(g, rc, "asking whether the stream is captured"), "%s",
-				  kolo_last_error());
+		rc = ko_comm_fail(g->comm,
+				  ko_gpu_error(g, rc, "asking whether the stream is captured"),
+				  "%s", kolo_last_error());
 	else
 		rc = make_memory(g);
 	g->driver->leave(g->gpu);
@@ -56,7 +58,7 @@ void ko_gpu_alltoall_close(struct ko_gpu_comm *g)
 		g->driver->release(g->gpu, &g->staging_memory);
 }
 
-/* ---- Blocks --------------------------------------------------------------------------------------------- */
+/* ---- Blocks ---------------------------------------------------------------------------------- */
 
 /* Elements [first, first + n) of each block. */
 struct slice {
@@ -119,7 +121,8 @@ static int put(struct ko_tape *t, const struct slice *s)
 
 	for (int r = 0; rc == 0 && r < t->run.comm->nranks; r++)
 		if (r != me && gives(s, r)) {
-			rc = copy(t, t->g->staging.mine + (size_t)r * s->stride, given(t, s, r), s->n, false);
+			rc = copy(t, t->g->staging.mine + (size_t)r * s->stride, given(t, s, r),
+				  s->n, false);
 			t->g->attached.sent += s->n * t->run.size;
 		}
 	return rc;
@@ -132,7 +135,8 @@ static int take(struct ko_tape *t, const struct slice *s)
 
 	for (int r = 0; rc == 0 && r < t->run.comm->nranks; r++)
 		if (r != me && gets(s, r)) {
-			rc = copy(t, got(t, s, r), t->g->staging.at[r] + (size_t)me * s->stride, s->n, true);
+			rc = copy(t, got(t, s, r), t->g->staging.at[r] + (size_t)me * s->stride,
+				  s->n, true);
 			t->g->attached.received += s->n * t->run.size;
 		}
 	return rc;

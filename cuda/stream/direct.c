@@ -13,7 +13,7 @@
  * the ring. */
 enum { ALONE = 1 << 20 };
 
-/* ---- Where ---------------------------------------------------------------------------------------------- */
+/* ---- Where ----------------------------------------------------------------------------------- */
 
 /* Do other ranks read src, or write dst? */
 static bool reads_src(enum ko_coll coll)
@@ -44,8 +44,8 @@ struct ko_gpu_places ko_gpu_direct_places(const struct ko_tape *t, const struct 
 {
 	const struct ko_gpu_places none = { { 0 }, { 0 } };
 	struct ko_gpu_places places = none;
-	size_t bytes =
-		t->run.plan.count * t->run.size; /* of the whole vector, which is what others work on */
+	size_t bytes = t->run.plan.count *
+		       t->run.size; /* of the whole vector, which is what others work on */
 
 	if (!t->g->nwindows || !may_be_direct(t))
 		return none;
@@ -58,7 +58,7 @@ struct ko_gpu_places ko_gpu_direct_places(const struct ko_tape *t, const struct 
 	return writes_dst(call->coll) && !places.dst.window ? none : places;
 }
 
-/* ---- Together ------------------------------------------------------------------------------------------- */
+/* ---- Together -------------------------------------------------------------------------------- */
 
 /* Do the two ranks' streams meet by flags? */
 static bool by_flags(const struct ko_tape *t, int rank)
@@ -90,7 +90,8 @@ static void clear(struct ko_tape *t, bool done)
 {
 	for (int r = 0; r < t->run.comm->nranks; r++)
 		if (by_flags(t, r))
-			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_flags, flag_from(done, r));
+			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_flags,
+				     flag_from(done, r));
 }
 
 /* Signals to all others that the stream has come so far. With `done`, that it has done this rank's
@@ -105,8 +106,8 @@ static int say(struct ko_tape *t, bool done)
 	for (int r = 0; r < nranks; r++) {
 		shared = shared || by_events(t, r);
 		if (by_flags(t, r))
-			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_FULL, ko_gpu_flags_there(t->g, r, KO_GPU_IN),
-				     flag_from(done, me));
+			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_FULL,
+				     ko_gpu_flags_there(t->g, r, KO_GPU_IN), flag_from(done, me));
 	}
 	rc = ko_tape_flush(t);
 	return rc == 0 && shared ? ko_tape_mark(t, &mark->count, mark->event) : rc;
@@ -116,11 +117,13 @@ static int say(struct ko_tape *t, bool done)
 static int wait_for_all(struct ko_tape *t, bool done)
 {
 	int me = t->run.comm->rank, nranks = t->run.comm->nranks, rc = 0;
-	uint64_t least = mark_of(t, me, done)->count; /* of operations by events all have done as many */
+	uint64_t least =
+		mark_of(t, me, done)->count; /* of operations by events all have done as many */
 
 	for (int r = 0; r < nranks; r++)
 		if (by_flags(t, r))
-			ko_tape_flag(t, KO_FLAG_SET, KO_SLOT_FAILED, t->g->in.gpu_flags, flag_from(done, r));
+			ko_tape_flag(t, KO_FLAG_SET, KO_SLOT_FAILED, t->g->in.gpu_flags,
+				     flag_from(done, r));
 	for (int r = 0; rc == 0 && r < nranks; r++)
 		if (by_events(t, r)) {
 			struct ko_gpu_mark *mark = mark_of(t, r, done);
@@ -136,7 +139,8 @@ int ko_gpu_meet(struct ko_tape *t, bool done)
 
 	for (int r = 0; r < t->run.comm->nranks; r++)
 		t->watched = t->watched || by_flags(t, r);
-	ko_tape_stage(t, (done ? KO_STAGE_DONE : KO_STAGE_READY) | (t->captured ? KO_STAGE_FLAGS : 0));
+	ko_tape_stage(t,
+		      (done ? KO_STAGE_DONE : KO_STAGE_READY) | (t->captured ? KO_STAGE_FLAGS : 0));
 	clear(t, !done);
 	t->moves++;
 	if (rc == 0)
@@ -146,11 +150,11 @@ int ko_gpu_meet(struct ko_tape *t, bool done)
 	return rc < 0 ? rc : ko_tape_flush(t);
 }
 
-/* ---- The collectives ------------------------------------------------------------------------------------ */
+/* ---- The collectives ------------------------------------------------------------------------- */
 
 /* Lets the job read elements q of every rank's src, in the order of a block of `owner`. */
-static void read_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko_gpu_place src, int owner,
-		     struct ko_piece q)
+static void read_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko_gpu_place src,
+		     int owner, struct ko_piece q)
 {
 	const struct kolo_comm *c = t->run.comm;
 	int rank = owner;
@@ -181,7 +185,8 @@ static void write_all(const struct ko_tape *t, struct ko_gpu_job *job, struct ko
 }
 
 /* This rank's part. */
-static int do_part(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places)
+static int do_part(struct ko_tape *t, const struct ko_call *call,
+		   const struct ko_gpu_places *places)
 {
 	const struct ko_plan *p = &t->run.plan;
 	int me = call->comm->rank;
@@ -217,7 +222,9 @@ struct ko_model ko_gpu_direct_model(const struct ko_tape *t)
 	size_t others = (size_t)c->nranks - 1;
 
 	if (coll == KO_BROADCAST) /* which root writes to all */
-		return (struct ko_model){ c->rank == t->run.desc.root ? others * t->run.plan.count : 0, 0 };
+		return (struct ko_model){ c->rank == t->run.desc.root ? others * t->run.plan.count
+								      : 0,
+					  0 };
 	return ko_direct_model(&t->run.plan, coll, c->rank, c->nranks, t->run.desc.root,
 			       (struct ko_direct_way){ .windows = coll != KO_REDUCE });
 }

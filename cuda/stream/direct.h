@@ -22,7 +22,8 @@ static inline bool ko_gpu_is_direct(const struct ko_gpu_places *places)
 int ko_gpu_meet(struct ko_tape *t, bool done);
 
 /* Records the whole operation. The caller ends the tape. Errors: those of ko_tape_flush. */
-int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call, const struct ko_gpu_places *places);
+int ko_gpu_direct(struct ko_tape *t, const struct ko_call *call,
+		  const struct ko_gpu_places *places);
 
 /* Elements that this rank writes to other ranks' memory, and reads there. */
 struct ko_model ko_gpu_direct_model(const struct ko_tape *t);

@@ -9,10 +9,11 @@
 /* Moves get a run. This is the tape that it lies in. */
 static struct ko_moves_tape *tape_of(struct ko_run *run)
 {
-	return (struct ko_moves_tape *)(void *)((char *)run - offsetof(struct ko_moves_tape, tape.run));
+	return (struct ko_moves_tape *)(void *)((char *)run -
+						offsetof(struct ko_moves_tape, tape.run));
 }
 
-/* ---- Slots ---------------------------------------------------------------------------------------------- */
+/* ---- Slots ----------------------------------------------------------------------------------- */
 
 static size_t flag_of_slot(int slot)
 {
@@ -35,8 +36,8 @@ static int wait_data(struct ko_moves_tape *m)
 	struct ko_gpu_pair *pair = m->tape.g->in.pair;
 
 	if (!m->in_flags)
-		return ko_tape_await(&m->tape, m->tape.g->in.peer, &pair->filled, m->in_before + m->in + 1,
-				     pair->full[in_slot(m)]);
+		return ko_tape_await(&m->tape, m->tape.g->in.peer, &pair->filled,
+				     m->in_before + m->in + 1, pair->full[in_slot(m)]);
 	ko_tape_flag(&m->tape, KO_FLAG_SET, KO_SLOT_FAILED, m->tape.g->in.gpu_flags,
 		     flag_of_slot(in_slot(m)));
 	return 0;
@@ -50,9 +51,10 @@ static int wait_emptied(struct ko_moves_tape *m, uint64_t filled)
 	int slot = (int)((filled - 1) % (uint64_t)m->nslots);
 
 	if (!m->out_flags)
-		return ko_tape_await(&m->tape, m->tape.g->out.peer, &pair->emptied, m->out_before + filled,
-				     pair->empty[slot]);
-	ko_tape_flag(&m->tape, KO_FLAG_CLEARED, KO_SLOT_TAKEN, m->tape.g->out.gpu_flags, flag_of_slot(slot));
+		return ko_tape_await(&m->tape, m->tape.g->out.peer, &pair->emptied,
+				     m->out_before + filled, pair->empty[slot]);
+	ko_tape_flag(&m->tape, KO_FLAG_CLEARED, KO_SLOT_TAKEN, m->tape.g->out.gpu_flags,
+		     flag_of_slot(slot));
 	return 0;
 }
 
@@ -68,7 +70,8 @@ static int say_full(struct ko_moves_tape *m, size_t len)
 	if (m->tape.g->out.staged)
 		ko_tape_flag(&m->tape, KO_FLAG_WRITE, (uint32_t)len, m->tape.g->out.gpu_flags,
 			     flag_of_slot(slot) + offsetof(struct ko_gpu_flag, len));
-	ko_tape_flag(&m->tape, KO_FLAG_WRITE, KO_SLOT_FULL, m->tape.g->out.gpu_flags, flag_of_slot(slot));
+	ko_tape_flag(&m->tape, KO_FLAG_WRITE, KO_SLOT_FULL, m->tape.g->out.gpu_flags,
+		     flag_of_slot(slot));
 	return 0;
 }
 
@@ -80,11 +83,12 @@ static int say_empty(struct ko_moves_tape *m)
 	m->in++;
 	if (!m->in_flags)
 		return ko_tape_mark(&m->tape, &pair->emptied, pair->empty[slot]);
-	ko_tape_flag(&m->tape, KO_FLAG_WRITE, KO_SLOT_EMPTY, m->tape.g->in.gpu_flags, flag_of_slot(slot));
+	ko_tape_flag(&m->tape, KO_FLAG_WRITE, KO_SLOT_EMPTY, m->tape.g->in.gpu_flags,
+		     flag_of_slot(slot));
 	return 0;
 }
 
-/* ---- Moves ---------------------------------------------------------------------------------------------- */
+/* ---- Moves ----------------------------------------------------------------------------------- */
 
 /* What the stream is about to wait for. */
 static uint32_t stage_of(const struct ko_moves_tape *m, bool receives, bool sends)
@@ -116,7 +120,8 @@ static int begin_move(struct ko_moves_tape *m, bool receives, bool sends)
 /* A slot's elements begin as far after a multiple of 16 bytes as they do in an aligned vector,
  * where they are `place` bytes after the beginning. Kernels load 16 bytes at once if all places
  * have the same such distance. Both ends know `place`. Staged slots begin without a distance. */
-static void *slot_at(const struct ko_moves_tape *m, const struct ko_gpu_link *link, int slot, size_t place)
+static void *slot_at(const struct ko_moves_tape *m, const struct ko_gpu_link *link, int slot,
+		     size_t place)
 {
 	return (char *)link->memory.at + (size_t)slot * m->stride +
 	       (link->staged ? 0 : place % KO_GPU_VECTOR);
@@ -124,8 +129,8 @@ static void *slot_at(const struct ko_moves_tape *m, const struct ko_gpu_link *li
 
 /* One move: receives, sends, or both. Its elements begin `place` bytes into the vector. `own` is
  * combined with what is received. dst gets the result too. Both may be NULL. */
-static int move(struct ko_moves_tape *m, struct ko_gpu_job job, const void *own, void *dst, bool receives,
-		bool sends, size_t place, size_t n)
+static int move(struct ko_moves_tape *m, struct ko_gpu_job job, const void *own, void *dst,
+		bool receives, bool sends, size_t place, size_t n)
 {
 	struct ko_gpu_comm *g = m->tape.g;
 	size_t len = n * m->tape.run.size;
@@ -157,12 +162,14 @@ static size_t place_in(const char *vector, const void *p)
 	return p ? (size_t)((const char *)p - vector) : 0;
 }
 
-static int record_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to, size_t n)
+static int record_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to,
+		       size_t n)
 {
 	struct ko_moves_tape *m = tape_of(run);
 	size_t place = to ? place_in(m->dst, to) : place_in(m->src, src);
 
-	return move(m, (struct ko_gpu_job){ .scales = fn != run->copy }, src, NULL, false, true, place, n);
+	return move(m, (struct ko_gpu_job){ .scales = fn != run->copy }, src, NULL, false, true,
+		    place, n);
 }
 
 /* Combines the received elements with this rank's own. dst gets the finished result if it is not
@@ -225,7 +232,7 @@ static const struct ko_moves recorded_moves = {
 	.keep_own = record_keep_own,
 };
 
-/* ---- All of it ------------------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static size_t whole(size_t len, size_t unit)
 {
@@ -234,7 +241,8 @@ static size_t whole(size_t len, size_t unit)
 
 /* If data goes all the way round, a slot has a whole block, because each rank always works on
  * another one. If data goes from rank to rank, a slot has a slice, so that all ranks are busy. */
-size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks, size_t size)
+size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks,
+		       size_t size)
 {
 	size_t most = g->fixed ? g->arena / KO_GPU_SLOTS : g->arena / 2, len;
 

@@ -15,13 +15,15 @@ struct ko_moves_tape {
 	size_t stride;         /* bytes from slot to slot */
 	const char *src, *dst; /* the caller's vectors; places are counted from their beginning */
 	uint64_t in, out;      /* slots received, and slots sent, in this operation */
-	uint64_t in_before;    /* slots of the pair from prev that were emptied before this operation */
-	uint64_t out_before;   /* slots of the pair to next that were filled before this operation */
+	uint64_t
+		in_before; /* slots of the pair from prev that were emptied before this operation */
+	uint64_t out_before; /* slots of the pair to next that were filled before this operation */
 };
 
 /* Bytes of a slot for this operation; the same on all ranks. `n` is what the plan is made of, or
  * the largest of the counts. */
-size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks, size_t size);
+size_t ko_gpu_slot_len(const struct ko_gpu_comm *g, enum ko_coll coll, size_t n, size_t nranks,
+		       size_t size);
 
 /* Bytes of elements that fit a slot of so many bytes. */
 size_t ko_gpu_slot_payload(size_t slot_len);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- A pattern on its way ------------------------------------------------------------------------------- */
+/* ---- A pattern on its way -------------------------------------------------------------------- */
 
 struct passing {
 	struct ko_gpu_comm *g;
@@ -46,12 +46,15 @@ static void outlast(struct ko_gpu_comm *g)
  * Without `staged`: over edges that are not staged, before the thread watches. With `staged`: over
  * the others, after the proxies have started. Blocks until it has come, or until nothing of it is
  * under way any more. */
-static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len, bool staged)
+static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len,
+		bool staged)
 {
 	struct kolo_comm *c = staged ? g->comm : g->inner;
-	struct ko_moves_tape m = { .tape = { .run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) },
-					     .g = g,
-					     .stream = stream } };
+	struct ko_moves_tape m = {
+		.tape = { .run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) },
+			  .g = g,
+			  .stream = stream }
+	};
 	struct ko_tape *t = &m.tape;
 	struct passing passing = { g, staged };
 	int rc;
@@ -63,7 +66,8 @@ static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst,
 	if (rc == 0)
 		rc = ko_tape_mark_last(g, stream, 0);
 	if (rc == 0)
-		rc = ko_wait(&t->run, g->in.peer, "the GPU's stream", KO_TRACE_DATA, try_reached, &passing);
+		rc = ko_wait(&t->run, g->in.peer, "the GPU's stream", KO_TRACE_DATA, try_reached,
+			     &passing);
 	if (rc < 0) { /* the others wait for this rank's part */
 		rc = ko_comm_fail(c, ko_tape_give_up(t, 0, rc), "%s", kolo_last_error());
 		if (staged)
@@ -76,7 +80,7 @@ static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst,
 	return rc;
 }
 
-/* ---- The check ------------------------------------------------------------------------------------------ */
+/* ---- The check ------------------------------------------------------------------------------- */
 
 int ko_gpu_path_check_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_path_check *t)
 {
@@ -86,7 +90,8 @@ int ko_gpu_path_check_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_p
 	t->len = len;
 	t->bytes = malloc(2 * len);
 	if (!t->bytes)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs", g->comm->rank);
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory to check a path between GPUs",
+			       g->comm->rank);
 	for (size_t k = 0; k < len; k++) {
 		t->bytes[k] = ko_gpu_path_pattern(g->comm->rank, k);
 		t->bytes[len + k] = ko_gpu_path_pattern(g->in.peer, k);

@@ -11,7 +11,7 @@
 #include "comm/coll/ring.h"
 #include "comm/core/wait.h"
 
-/* ---- Order ---------------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 /* Lets the stream wait for the communicator's last operation, on whatever stream that was. A
  * captured operation waits only for others of its capture. The program orders graphs. */
@@ -25,7 +25,7 @@ static int follow_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 	return rc < 0 ? ko_gpu_error(g, rc, "waiting for the operation before on its stream") : 0;
 }
 
-/* ---- An operation --------------------------------------------------------------------------------------- */
+/* ---- An operation ---------------------------------------------------------------------------- */
 
 /* One rank alone. */
 static int compute_alone(struct ko_tape *t, const void *src, void *dst)
@@ -53,7 +53,8 @@ static int compare(struct ko_tape *t, const struct ko_gpu_places *mine)
 }
 
 /* With the communicator claimed, and this thread on the GPU. */
-static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t slot_len, uint64_t capture)
+static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t slot_len,
+		   uint64_t capture)
 {
 	struct ko_tape *t = &m->tape;
 	struct ko_gpu_comm *g = t->g;
@@ -118,7 +119,8 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 {
 	struct kolo_comm *c = call->comm;
 	size_t n = call->uneven ? largest_count(call) : call->n;
-	size_t slot_len = ko_gpu_slot_len(g, call->coll, n, (size_t)c->nranks, kolo_type_size(call->type));
+	size_t slot_len =
+		ko_gpu_slot_len(g, call->coll, n, (size_t)c->nranks, kolo_type_size(call->type));
 	struct ko_moves_tape m = { .tape = { .g = g, .stream = stream } };
 	struct ko_run *run = &m.tape.run;
 	uint64_t capture;
@@ -149,7 +151,8 @@ int ko_gpu_record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 	int rc = g->driver->enter(g->gpu);
 
 	if (rc < 0) /* the others wait for this rank */
-		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s", kolo_last_error());
+		return ko_comm_fail(g->comm, ko_gpu_error(g, rc, "working on it"), "%s",
+				    kolo_last_error());
 	rc = record(g, stream, call, red);
 	g->driver->leave(g->gpu);
 	return rc;

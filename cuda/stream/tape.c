@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <time.h>
 
-/* ---- Flags ---------------------------------------------------------------------------------------------- */
+/* ---- Flags ----------------------------------------------------------------------------------- */
 
-void ko_tape_flag(struct ko_tape *t, enum ko_flag_kind kind, uint32_t value, char *flags, size_t offset)
+void ko_tape_flag(struct ko_tape *t, enum ko_flag_kind kind, uint32_t value, char *flags,
+		  size_t offset)
 {
 	t->ops[t->nops++] = (struct ko_flag_op){ kind, value, flags + offset };
 }
@@ -19,8 +20,10 @@ static void tell(struct ko_tape *t, uint32_t stage)
 {
 	if (!t->watched)
 		return;
-	ko_tape_flag(t, KO_FLAG_WRITE, stage, t->g->in.gpu_flags, offsetof(struct ko_gpu_flags, stage));
-	ko_tape_flag(t, KO_FLAG_WRITE, 0, t->g->in.gpu_flags, offsetof(struct ko_gpu_flags, looked));
+	ko_tape_flag(t, KO_FLAG_WRITE, stage, t->g->in.gpu_flags,
+		     offsetof(struct ko_gpu_flags, stage));
+	ko_tape_flag(t, KO_FLAG_WRITE, 0, t->g->in.gpu_flags,
+		     offsetof(struct ko_gpu_flags, looked));
 }
 
 void ko_tape_stage(struct ko_tape *t, uint32_t stage)
@@ -45,7 +48,7 @@ int ko_tape_end(struct ko_tape *t)
 	return ko_tape_flush(t);
 }
 
-/* ---- Events --------------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 /* A wait until another rank, a thread of this process, has recorded its event so often. */
 struct recorded {
@@ -87,7 +90,7 @@ int ko_tape_mark(struct ko_tape *t, _Atomic uint64_t *count, void *event)
 	return 0;
 }
 
-/* ---- Order ---------------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 int ko_tape_mark_last(struct ko_gpu_comm *g, void *stream, uint64_t capture)
 {
@@ -112,7 +115,7 @@ int ko_tape_give_up(struct ko_tape *t, uint64_t capture, int rc)
 	return ko_fail(rc, "%s", why);
 }
 
-/* ---- Kernels -------------------------------------------------------------------------------------------- */
+/* ---- Kernels --------------------------------------------------------------------------------- */
 
 int ko_tape_compute(struct ko_tape *t, struct ko_gpu_job job, size_t n)
 {
@@ -141,7 +144,8 @@ int ko_tape_pace(struct ko_tape *t)
 	rc = ko_tape_flush(t);
 	if (rc == 0 && (rc = g->driver->event_record(g->gpu, g->pace[k % 2], t->stream)) < 0)
 		rc = ko_gpu_error(g, rc, "recording an event");
-	while (rc == 0 && k > 0 && g->driver->event_poll(g->gpu, g->pace[(k - 1) % 2]) == KO_EAGAIN) {
+	while (rc == 0 && k > 0 &&
+	       g->driver->event_poll(g->gpu, g->pace[(k - 1) % 2]) == KO_EAGAIN) {
 		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 		rc = ko_roster_cause(t->run.comm->roster);
 	}

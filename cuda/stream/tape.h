@@ -12,7 +12,8 @@ struct ko_tape {
 	struct ko_run run;
 	struct ko_gpu_comm *g;
 	void *stream;
-	bool captured; /* into a graph: all waits are for flags, and recording does not wait for the stream */
+	bool captured; /* into a graph: all waits are for flags, and recording does not wait for the
+			  stream */
 	bool watched;  /* some wait is for a flag, so the stream also writes its stage */
 	unsigned moves;
 	struct ko_flag_op ops[KO_DRIVER_OPS]; /* nops operations that are not on the stream yet */
@@ -23,7 +24,8 @@ struct ko_tape {
 
 /* Adds an operation on the flag at `offset` in `flags`, an address that the GPU sees. The next
  * flush puts it on the stream. */
-void ko_tape_flag(struct ko_tape *t, enum ko_flag_kind kind, uint32_t value, char *flags, size_t offset);
+void ko_tape_flag(struct ko_tape *t, enum ko_flag_kind kind, uint32_t value, char *flags,
+		  size_t offset);
 
 /* Adds the stage KO_STAGE_... of the move that is recorded now, for the watching thread. */
 void ko_tape_stage(struct ko_tape *t, uint32_t stage);
@@ -44,7 +46,8 @@ int ko_tape_give_up(struct ko_tape *t, uint64_t capture, int rc);
 
 /* Lets the stream wait for an event of `peer`, a thread of this process. Blocks until `count` is
  * `least`: then the peer has recorded it. */
-int ko_tape_await(struct ko_tape *t, int peer, _Atomic uint64_t *count, uint64_t least, void *event);
+int ko_tape_await(struct ko_tape *t, int peer, _Atomic uint64_t *count, uint64_t least,
+		  void *event);
 
 /* Records an event that others wait for, and counts it. What was added before must be flushed. */
 int ko_tape_mark(struct ko_tape *t, _Atomic uint64_t *count, void *event);

@@ -121,8 +121,8 @@ const char *kolo_op_name(enum kolo_op op);
  * types are equal dst may be src; otherwise src and dst must not overlap. Local.
  *
  * Errors: KOLO_EINVAL. */
-int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type, size_t n,
-	      float scale);
+int kolo_cast(const void *src, enum kolo_type src_type, void *dst, enum kolo_type dst_type,
+	      size_t n, float scale);
 
 /* Lists the cores that the calling thread may run on. For each core it gives the number of one
  * hardware thread, as sched_setaffinity takes it. Cores that share caches are next to each other.
@@ -541,8 +541,8 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *
  * Each element is added in ring order, from the rank after its owner round to the owner. Element
  * i belongs to rank i / ceil(n / nranks). */
-int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		    enum kolo_op op, struct kolo_queue *queue);
+int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		    enum kolo_type type, enum kolo_op op, struct kolo_queue *queue);
 
 /* Combines src over all ranks and leaves the result in dst on rank `root`. src and dst have n
  * elements each. In place: src == dst on root. Other ranks do not touch dst; it may be NULL
@@ -552,15 +552,15 @@ int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, en
 
 /* Copies src of rank `root` to dst on every rank. src and dst have n elements each. In place:
  * src == dst on root. Other ranks do not read src; it may be NULL there. */
-int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		   int root, struct kolo_queue *queue);
+int kolo_broadcast(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		   enum kolo_type type, int root, struct kolo_queue *queue);
 
 /* Combines src over all ranks and scatters the result: block r goes to dst on rank r. src has
  * nranks * n elements, dst has n. In place: dst == src + rank * n elements. Elements are added in
  * the same order as in kolo_all_reduce of nranks * n elements. src does not change, except in
  * place. */
-int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-			enum kolo_op op, struct kolo_queue *queue);
+int kolo_reduce_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+			enum kolo_type type, enum kolo_op op, struct kolo_queue *queue);
 
 /* Does kolo_reduce_scatter with blocks of any size. counts[r] is the number of elements of rank
  * r's block; counts has nranks entries, the same on all ranks. src has the sum of all counts,
@@ -571,8 +571,8 @@ int kolo_reduce_scatter_v(struct kolo_comm *comm, const void *src, void *dst, co
 
 /* Copies src of rank r to block r of dst, on every rank. src has n elements, dst has nranks * n.
  * In place: src == dst + rank * n elements. */
-int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		    struct kolo_queue *queue);
+int kolo_all_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		    enum kolo_type type, struct kolo_queue *queue);
 
 /* Does kolo_all_gather with blocks of any size. counts[r] is the number of elements in src of
  * rank r; counts has nranks entries, the same on all ranks. dst has the sum of all counts, block
@@ -624,8 +624,8 @@ int kolo_recv(struct kolo_comm *comm, void *dst, size_t n, enum kolo_type type, 
 /* Copies part `rank` of src on rank r to part r of dst, for each r. src and dst have nranks parts
  * of n elements each. src and dst must not overlap. It sends K(N-1)/N bytes for src of K bytes on
  * N ranks. A collective: every rank calls. */
-int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
-		    struct kolo_queue *queue);
+int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n,
+		    enum kolo_type type, struct kolo_queue *queue);
 
 /* Does kolo_all_to_all with parts of any size. send_counts[r] elements of src go to rank r;
  * recv_counts[r] elements of dst come from rank r. recv_counts[r] must equal send_counts[rank] on
@@ -636,26 +636,26 @@ int kolo_all_to_all_v(struct kolo_comm *comm, const void *src, const size_t *sen
 /* Copies src of rank r to part r of dst on rank `root`. src has n elements, dst has nranks * n.
  * Other ranks do not touch dst; it may be NULL there. In place: src == dst + rank * n elements on
  * root. A collective. */
-int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
-		struct kolo_queue *queue);
+int kolo_gather(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		int root, struct kolo_queue *queue);
 
 /* Does kolo_gather with parts of any size. Rank r gives n elements; counts[r] on root must be
  * that n. counts is read on root only and may be NULL elsewhere. In place: src is the place of
  * root's own part in dst. */
-int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst, const size_t *counts,
-		  enum kolo_type type, int root, struct kolo_queue *queue);
+int kolo_gather_v(struct kolo_comm *comm, const void *src, size_t n, void *dst,
+		  const size_t *counts, enum kolo_type type, int root, struct kolo_queue *queue);
 
 /* Copies part r of src on rank `root` to dst on rank r. dst has n elements, src has nranks * n.
  * Other ranks do not read src; it may be NULL there. In place: dst == src + rank * n elements on
  * root. A collective. */
-int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type, int root,
-		 struct kolo_queue *queue);
+int kolo_scatter(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
+		 int root, struct kolo_queue *queue);
 
 /* Does kolo_scatter with parts of any size. Rank r gets n elements; counts[r] on root must be
  * that n. counts is read on root only and may be NULL elsewhere. In place: dst is the place of
  * root's own part in src. */
-int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst, size_t n,
-		   enum kolo_type type, int root, struct kolo_queue *queue);
+int kolo_scatter_v(struct kolo_comm *comm, const void *src, const size_t *counts, void *dst,
+		   size_t n, enum kolo_type type, int root, struct kolo_queue *queue);
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
 

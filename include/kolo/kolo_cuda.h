@@ -108,7 +108,8 @@ struct kolo_cuda_pointer {
  * GPU. Local.
  *
  * Errors: KOLO_EINVAL, KOLO_ESYS. */
-int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer, struct kolo_cuda_pointer *out);
+int kolo_cuda_pointer_get(struct kolo_queue *queue, const void *pointer,
+			  struct kolo_cuda_pointer *out);
 
 /* Allocates memory on the GPU of `queue`. Other ranks can map it (kolo_cuda_register). `queue` is
  * from kolo_cuda_queue_create. Local, but CUDA may wait for the GPU. The caller gives *out to
@@ -160,7 +161,8 @@ int kolo_cuda_free(void *memory);
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP (other ranks can't map the memory), KOLO_ESYS,
  * and those of the collectives. Then no rank's buffer is registered; kolo_comm_status reports
  * whether comm still works. */
-int kolo_cuda_register(struct kolo_comm *comm, struct kolo_queue *queue, void *memory, size_t bytes);
+int kolo_cuda_register(struct kolo_comm *comm, struct kolo_queue *queue, void *memory,
+		       size_t bytes);
 
 /* Ends the registration of the buffer that begins at `memory`. A collective, like
  * kolo_cuda_register; blocks; not in a group. Graphs that were captured with the buffer must not

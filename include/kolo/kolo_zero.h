@@ -125,8 +125,8 @@ void kolo_zero_schedule_init(struct kolo_zero_schedule *out, enum kolo_zero_sche
  * 0.
  *
  * Errors: KOLO_EINVAL (names the field). */
-int kolo_zero_schedule_at(const struct kolo_zero_schedule *schedule, double lr, long step, double *out,
-			  double *momentum);
+int kolo_zero_schedule_at(const struct kolo_zero_schedule *schedule, double lr, long step,
+			  double *out, double *momentum);
 
 /* The name of a schedule, like "WarmupLR"; NULL if there is no such schedule. The text has static
  * storage. */
@@ -526,8 +526,9 @@ struct kolo_zero_plan;
  * only. Local. The caller gives *out to kolo_zero_plan_destroy.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM. Then *out is NULL. */
-int kolo_zero_plan_create(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,
-			  int ntensors, int rank, int nranks, struct kolo_zero_plan **out);
+int kolo_zero_plan_create(const struct kolo_zero_config *config,
+			  const struct kolo_zero_tensor *tensors, int ntensors, int rank,
+			  int nranks, struct kolo_zero_plan **out);
 
 /* Frees a plan. NULL is allowed. */
 void kolo_zero_plan_destroy(struct kolo_zero_plan *plan);
@@ -537,7 +538,8 @@ void kolo_zero_plan_destroy(struct kolo_zero_plan *plan);
  * one by one, forward and back. Local.
  *
  * Errors: KOLO_EINVAL if there is no kind of this number, so that a loop ends. */
-int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index, struct kolo_zero_memory *out);
+int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index,
+			      struct kolo_zero_memory *out);
 
 /* Reports the planned traffic of one update: `accumulation` micro-steps that use each tensor once
  * forward and once backward. Local. Never fails. */

@@ -17,8 +17,8 @@
  * disk. A directory that is called step-... is complete, even if the job that wrote it died.
  *
  * All calls except kolo_zero_newest are collective and block. They are made between updates and
- * need a directory that all ranks see. If one rank fails all ranks fail, with that rank's reason.
- */
+ * need a directory that all ranks see. If one rank fails all ranks fail, with that rank's
+ * reason. */
 #ifndef KOLO_KOLO_ZERO_CHECKPOINT_H
 #define KOLO_KOLO_ZERO_CHECKPOINT_H
 
@@ -47,7 +47,8 @@ extern "C" {
  * - KOLO_EINVAL: in the middle of an update, or a tensor's name is not UTF-8.
  * - KOLO_ENOMEM: out of memory.
  * - KOLO_ESYS: disk full, for example; names the file and the rank. */
-int kolo_zero_save(struct kolo_zero *zero, const char *dir, int keep, const void *user, size_t user_len);
+int kolo_zero_save(struct kolo_zero *zero, const char *dir, int keep, const void *user,
+		   size_t user_len);
 
 /* Finds the step of the newest checkpoint in `dir`. *out becomes -1 if there is no checkpoint or
  * no such directory. Local; at any time.
@@ -81,8 +82,8 @@ enum kolo_zero_load_what {
  * - KOLO_EINVAL: another model or optimizer, or too little room for `user`.
  * - KOLO_ESYS: no checkpoint, or a damaged one; names the file and the tensor.
  * - KOLO_ENOMEM: out of memory. */
-int kolo_zero_load(struct kolo_zero *zero, const char *path, enum kolo_zero_load_what what, void *user,
-		   size_t *user_len);
+int kolo_zero_load(struct kolo_zero *zero, const char *path, enum kolo_zero_load_what what,
+		   void *user, size_t *user_len);
 
 /* Writes the weights of all tensors as one safetensors file. Trained tensors come from their
  * master weights. All are converted into `type`: KOLO_F32, KOLO_F16 or KOLO_BF16. The file gets

@@ -128,7 +128,8 @@ struct kolo_zero_device_ops {
 
 	/* Allocates memory, zeroed, aligned to at least 256 bytes. `what` names it in errors. May
 	 * wait for lanes. KOLO_ENOMEM: the text has how many bytes the budget lacks. */
-	int (*allocate)(struct kolo_zero_device *device, size_t bytes, const char *what, void **out);
+	int (*allocate)(struct kolo_zero_device *device, size_t bytes, const char *what,
+			void **out);
 	/* Frees memory from allocate, with the same number of bytes. No work on a lane may use
 	 * it. */
 	void (*release)(struct kolo_zero_device *device, void *memory, size_t bytes);
@@ -143,13 +144,14 @@ struct kolo_zero_device_ops {
 	 * that lane. The copy comes after all work that is on COMPUTE already. Source and target
 	 * must stay until it is done. KOLO_EINVAL (a lane or memory that is not the device's),
 	 * KOLO_ENOMEM, KOLO_ESYS. */
-	int (*copy)(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to, const void *from,
-		    size_t bytes, uint64_t *ticket);
+	int (*copy)(struct kolo_zero_device *device, enum kolo_zero_lane lane, void *to,
+		    const void *from, size_t bytes, uint64_t *ticket);
 
 	/* Puts work on COMPUTE; does not wait for it. *ticket becomes its number there. The work
 	 * does not come after copies: the caller waits for those that it needs. KOLO_EINVAL,
 	 * KOLO_ESYS. */
-	int (*work)(struct kolo_zero_device *device, const struct kolo_zero_work *work, uint64_t *ticket);
+	int (*work)(struct kolo_zero_device *device, const struct kolo_zero_work *work,
+		    uint64_t *ticket);
 
 	/* Blocks until the item with this ticket, and all items before it on the lane, are done.
 	 * Ticket 0 is always done. KOLO_EINVAL (there is no such ticket), KOLO_ESYS. */
@@ -194,7 +196,8 @@ void kolo_zero_device_get(struct kolo_zero_device *device, struct kolo_zero_devi
  * same number of bytes.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ESYS. */
-int kolo_zero_device_alloc(struct kolo_zero_device *device, size_t bytes, const char *what, void **out);
+int kolo_zero_device_alloc(struct kolo_zero_device *device, size_t bytes, const char *what,
+			   void **out);
 
 /* Frees memory from kolo_zero_device_alloc. Nothing may use it any more. NULL is allowed. */
 void kolo_zero_device_free(struct kolo_zero_device *device, void *memory, size_t bytes);

@@ -1,5 +1,6 @@
-/* What memory does at most: as many threads as there are ranks, each on a core of its own while cores last, copy so many
- * bytes with memcpy, all at once. Prints the microseconds until all are done, the median of some times.
+/* What memory does at most: as many threads as there are ranks, each on a core of its own while
+ * cores last, copy so many bytes with memcpy, all at once. Prints the microseconds until all are
+ * done, the median of some times.
  *
  * usage: copies RANKS BYTES */
 #include "perf/perf.h"

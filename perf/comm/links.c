@@ -1,7 +1,7 @@
-/* What a link does beside what the machine does: two threads on two cores, a sender that copies its data into slots and
- * a receiver that copies them out. Rate of each slot size with either kind of stores, as a fraction of one memcpy of the
- * same data; time of a hop of 8 bytes beside that of a bare line that goes back and forth. Medians of interleaved
- * rounds. */
+/* What a link does beside what the machine does: two threads on two cores, a sender that copies its
+ * data into slots and a receiver that copies them out. Rate of each slot size with either kind of
+ * stores, as a fraction of one memcpy of the same data; time of a hop of 8 bytes beside that of a
+ * bare line that goes back and forth. Medians of interleaved rounds. */
 #include "perf/perf.h"
 
 #include "comm/base/error.h"
@@ -140,7 +140,8 @@ static struct edge open_edge(size_t slot_len)
 
 	if (ko_link_open(&ko_shm_ops, KO_RECV, &here, &limits, &e.recv) < 0 ||
 	    ko_link_open(&ko_shm_ops, KO_SEND, &here, &limits, &e.send) < 0 ||
-	    e.recv->ops->address(e.recv, &address) < 0 || e.send->ops->connect(e.send, &address) < 0) {
+	    e.recv->ops->address(e.recv, &address) < 0 ||
+	    e.send->ops->connect(e.send, &address) < 0) {
 		fprintf(stderr, "%s\n", kolo_last_error());
 		exit(1);
 	}
@@ -181,8 +182,10 @@ int main(void)
 	       NSLOTS, DATA >> 20, "ordinary", "streaming", "memcpy", "fraction", "fraction");
 	for (size_t len = 4096; len <= 1 << 20; len *= 4) {
 		struct edge e = open_edge(len);
-		struct side sides[2] = { { .out = e, .data = data[0], .slot_len = len, .first = true },
-					 { .in = e, .data = data[1], .slot_len = len } };
+		struct side sides[2] = {
+			{ .out = e, .data = data[0], .slot_len = len, .first = true },
+			{ .in = e, .data = data[1], .slot_len = len }
+		};
 		double copy, rate[2];
 
 		for (int k = 0; k < PERF_ROUNDS; k++) {
@@ -201,15 +204,17 @@ int main(void)
 	}
 	{
 		struct edge there = open_edge(4096), back = open_edge(4096);
-		struct side sides[2] = { { .out = there, .in = back, .data = data[0], .first = true },
-					 { .out = back, .in = there, .data = data[1] } };
+		struct side sides[2] = {
+			{ .out = there, .in = back, .data = data[0], .first = true },
+			{ .out = back, .in = there, .data = data[1] }
+		};
 
 		for (int k = 0; k < PERF_ROUNDS; k++) {
 			lines[k] = time_both(sides, bare_line) / HOPS / 2;
 			hops[k] = time_both(sides, ping_pong) / HOPS / 2;
 		}
-		printf("# a hop of 8 bytes %.0f ns, of a bare line %.0f ns\n", perf_median(hops, PERF_ROUNDS),
-		       perf_median(lines, PERF_ROUNDS));
+		printf("# a hop of 8 bytes %.0f ns, of a bare line %.0f ns\n",
+		       perf_median(hops, PERF_ROUNDS), perf_median(lines, PERF_ROUNDS));
 		close_edge(there);
 		close_edge(back);
 	}

@@ -1,8 +1,10 @@
-/* An MPI collective timed as ringbench times Kolo's: f32 sum, root 0, out of place and in place, an untimed barrier
- * before each, the slowest rank counts, the median over iterations. send_recv is messages to and fro between rank r and
- * rank r + N/2, or a window of them one way. One JSON object per line, ringbench's fields.
+/* An MPI collective timed as ringbench times Kolo's: f32 sum, root 0, out of place and in place, an
+ * untimed barrier before each, the slowest rank counts, the median over iterations. send_recv is
+ * messages to and fro between rank r and rank r + N/2, or a window of them one way. One JSON object
+ * per line, ringbench's fields.
  *
- * usage: mpi_collectives COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of the whole vector, or of a message) */
+ * usage: mpi_collectives COLLECTIVE MIN MAX FACTOR [WINDOW]   (bytes of the whole vector, or of a
+ * message) */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +57,8 @@ static void ping_pong(const float *src, float *dst, int n)
 		if ((k % 2 == 0) == (rank < partner()))
 			MPI_Send(src, n, MPI_FLOAT, partner(), 1, MPI_COMM_WORLD);
 		else
-			MPI_Recv(dst, n, MPI_FLOAT, partner(), 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			MPI_Recv(dst, n, MPI_FLOAT, partner(), 1, MPI_COMM_WORLD,
+				 MPI_STATUS_IGNORE);
 	}
 }
 
@@ -89,7 +92,8 @@ static void call(enum collective coll, const float *src, float *dst, int n, int 
 
 	switch (coll) {
 	case ALL_REDUCE: MPI_Allreduce(from, dst, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
-	case BROADCAST: /* always in place, as MPI has it: out of place root's part is the caller's to copy */
+	case BROADCAST: /* always in place, as MPI has it: out of place root's part is the caller's
+			   to copy */
 		if (!in_place && rank == 0)
 			memcpy(dst, src, (size_t)n * sizeof(*dst));
 		MPI_Bcast(dst, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
@@ -103,14 +107,17 @@ static void call(enum collective coll, const float *src, float *dst, int n, int 
 	case REDUCE_SCATTER:
 		MPI_Reduce_scatter_block(from, dst, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 		break;
-	case ALL_GATHER: MPI_Allgather(from, n, MPI_FLOAT, dst, n, MPI_FLOAT, MPI_COMM_WORLD); break;
+	case ALL_GATHER:
+		MPI_Allgather(from, n, MPI_FLOAT, dst, n, MPI_FLOAT, MPI_COMM_WORLD);
+		break;
 	case ALL_TO_ALL: MPI_Alltoall(src, n, MPI_FLOAT, dst, n, MPI_FLOAT, MPI_COMM_WORLD); break;
 	case GATHER:
-		MPI_Gather(rank == 0 ? from : src, n, MPI_FLOAT, dst, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+		MPI_Gather(rank == 0 ? from : src, n, MPI_FLOAT, dst, n, MPI_FLOAT, 0,
+			   MPI_COMM_WORLD);
 		break;
 	case SCATTER:
-		MPI_Scatter(src, n, MPI_FLOAT, rank == 0 && in_place ? MPI_IN_PLACE : dst, n, MPI_FLOAT, 0,
-			    MPI_COMM_WORLD);
+		MPI_Scatter(src, n, MPI_FLOAT, rank == 0 && in_place ? MPI_IN_PLACE : dst, n,
+			    MPI_FLOAT, 0, MPI_COMM_WORLD);
 		break;
 	default:
 		if (partner() >= 0)
@@ -125,7 +132,10 @@ static double time_once(enum collective coll, const float *src, float *dst, int 
 	MPI_Barrier(MPI_COMM_WORLD);
 	begin = MPI_Wtime();
 	call(coll, src, dst, n, in_place);
-	return (MPI_Wtime() - begin) * 1e6 / (coll != SEND_RECV ? 1 : window ? window : 2 * ROUND_TRIPS);
+	return (MPI_Wtime() - begin) * 1e6 /
+	       (coll != SEND_RECV ? 1
+		: window          ? window
+				  : 2 * ROUND_TRIPS);
 }
 
 /* Iterations for about 0.1 s, as ringbench chooses them. */
@@ -175,7 +185,8 @@ int main(int argc, char **argv)
 	memset(src, 0, max);
 	memset(dst, 0, max);
 	for (size_t size = min; size <= max; size *= factor)
-		for (int in_place = 0; in_place <= (coll != ALL_TO_ALL && coll != SEND_RECV); in_place++)
+		for (int in_place = 0; in_place <= (coll != ALL_TO_ALL && coll != SEND_RECV);
+		     in_place++)
 			measure((enum collective)coll, src, dst, size, in_place);
 	MPI_Free_mem(src);
 	MPI_Free_mem(dst);

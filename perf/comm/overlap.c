@@ -1,6 +1,7 @@
-/* How much of communication a queue hides behind other work: two all-reduces of 32 MiB take T; then both are put into a queue,
- * the caller sleeps for T, and waits. With everything hidden that takes T, with nothing 2 T. The slowest rank counts; the
- * results must have the same bits. And how long a call takes that is left to a queue whose thread sleeps, or still works.
+/* How much of communication a queue hides behind other work: two all-reduces of 32 MiB take T; then
+ * both are put into a queue, the caller sleeps for T, and waits. With everything hidden that takes
+ * T, with nothing 2 T. The slowest rank counts; the results must have the same bits. And how long a
+ * call takes that is left to a queue whose thread sleeps, or still works.
  *
  * usage: ringrun -n N overlap */
 #include "perf/perf.h"
@@ -61,7 +62,8 @@ static double time_now(const struct job *j)
 	return slowest(j, (double)(ko_now_ns() - begin) / 1e3);
 }
 
-/* Also how long the sleep took: a thread that wakes waits for its core until the kernel takes it from the queue's thread. */
+/* Also how long the sleep took: a thread that wakes waits for its core until the kernel takes it
+ * from the queue's thread. */
 static double time_behind_sleep(const struct job *j, double sleep_us, double *slept)
 {
 	long us = (long)sleep_us;
@@ -72,7 +74,8 @@ static double time_behind_sleep(const struct job *j, double sleep_us, double *sl
 	check(kolo_barrier(j->comm, NULL));
 	begin = ko_now_ns();
 	for (int k = 0; k < OPS; k++)
-		check(kolo_all_reduce(j->comm, j->src, j->later[k], WORDS, KOLO_F32, KOLO_SUM, j->queue));
+		check(kolo_all_reduce(j->comm, j->src, j->later[k], WORDS, KOLO_F32, KOLO_SUM,
+				      j->queue));
 	nanosleep(&sleep, NULL);
 	*slept = (double)(ko_now_ns() - begin) / 1e3;
 	check(kolo_queue_wait(j->queue));
@@ -90,9 +93,11 @@ static void time_calls(const struct job *j, double *asleep, double *working)
 	check(kolo_barrier(j->comm, NULL));
 	nanosleep(&long_enough, NULL);
 	begin = ko_now_ns();
-	check(kolo_all_reduce(j->comm, j->src, j->later[0], WORDS / 64, KOLO_F32, KOLO_SUM, j->queue));
+	check(kolo_all_reduce(j->comm, j->src, j->later[0], WORDS / 64, KOLO_F32, KOLO_SUM,
+			      j->queue));
 	between = ko_now_ns();
-	check(kolo_all_reduce(j->comm, j->src, j->later[1], WORDS / 64, KOLO_F32, KOLO_SUM, j->queue));
+	check(kolo_all_reduce(j->comm, j->src, j->later[1], WORDS / 64, KOLO_F32, KOLO_SUM,
+			      j->queue));
 	end = ko_now_ns();
 	check(kolo_queue_wait(j->queue));
 	*asleep = (double)(between - begin) / 1e3;

@@ -1,6 +1,6 @@
-/* How fast elements are combined, for each type and op, as a fraction of a copy with the same traffic: a combination of
- * n bytes reads 2n and writes n, as a copy of 1.5n does in all. In the second-level cache, and in memory; medians of
- * interleaved rounds, on one core. */
+/* How fast elements are combined, for each type and op, as a fraction of a copy with the same
+ * traffic: a combination of n bytes reads 2n and writes n, as a copy of 1.5n does in all. In the
+ * second-level cache, and in memory; medians of interleaved rounds, on one core. */
 #include "perf/perf.h"
 
 #include "comm/reduce/reduce.h"
@@ -44,7 +44,8 @@ int main(void)
 {
 	static const size_t sizes[] = { 128 << 10, 32 << 20 };
 	size_t room = sizes[1];
-	char *memory = aligned_alloc(4096, 4 * room); /* out has room for a copy of half as much again */
+	char *memory =
+		aligned_alloc(4096, 4 * room); /* out has room for a copy of half as much again */
 
 	if (!memory)
 		return 1;
@@ -54,7 +55,8 @@ int main(void)
 	       PERF_ROUNDS, "128 KiB", "32 MiB");
 	for (int type = 0; type < KO_NTYPES; type++)
 		for (int op = 0; op < KO_NOPS; op++) {
-			struct ko_reducer r = ko_reducer_make((enum kolo_type)type, (enum kolo_op)op, 2);
+			struct ko_reducer r =
+				ko_reducer_make((enum kolo_type)type, (enum kolo_op)op, 2);
 
 			printf("  %-8s %-6s", kolo_type_name((enum kolo_type)type),
 			       kolo_op_name((enum kolo_op)op));
@@ -64,7 +66,8 @@ int main(void)
 						  .out = memory,
 						  .in = memory + 2 * room,
 						  .own = memory + 3 * room,
-						  .n = sizes[k] / kolo_type_size((enum kolo_type)type),
+						  .n = sizes[k] /
+						       kolo_type_size((enum kolo_type)type),
 						  .bytes = sizes[k] };
 
 				printf(" %10.2f", fraction(&w));

@@ -1,6 +1,7 @@
-/* What a plain exchange over TCP takes: two processes on this host, each on a core of its own where there are two, send so
- * many bytes to each other at once, over one connection through the loopback interface. Prints a line of JSON for each
- * size: the median of the microseconds until both have all.
+/* What a plain exchange over TCP takes: two processes on this host, each on a core of its own where
+ * there are two, send so many bytes to each other at once, over one connection through the loopback
+ * interface. Prints a line of JSON for each size: the median of the microseconds until both have
+ * all.
  *
  * usage: sockets BYTES... */
 #include "perf/perf.h"
@@ -31,12 +32,13 @@ static void fail(const char *what)
 /* The two ends of a connection; both stay blocking, transfers ask not to wait. */
 static void connect_both(int ends[2])
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof(at);
 	int listener = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
 
-	if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) < 0 || listen(listener, 1) < 0 ||
-	    getsockname(listener, (struct sockaddr *)&at, &len) < 0)
+	if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) < 0 ||
+	    listen(listener, 1) < 0 || getsockname(listener, (struct sockaddr *)&at, &len) < 0)
 		fail("listening");
 	ends[0] = socket(AF_INET, SOCK_STREAM, 0);
 	if (ends[0] < 0 || connect(ends[0], (struct sockaddr *)&at, len) < 0 ||
@@ -65,7 +67,8 @@ static void exchange(int fd, const char *out, char *in, size_t bytes)
 	size_t sent = 0, got = 0;
 
 	while (sent < bytes || got < bytes) {
-		ssize_t to = sent < bytes ? send(fd, out + sent, piece(bytes - sent), MSG_DONTWAIT) : 0;
+		ssize_t to =
+			sent < bytes ? send(fd, out + sent, piece(bytes - sent), MSG_DONTWAIT) : 0;
 		bool moved = went(to);
 		ssize_t from;
 
@@ -76,7 +79,8 @@ static void exchange(int fd, const char *out, char *in, size_t bytes)
 		else if (!moved) {
 			short out_too = sent < bytes ? POLLOUT : 0;
 
-			poll(&(struct pollfd){ .fd = fd, .events = (short)(POLLIN | out_too) }, 1, -1);
+			poll(&(struct pollfd){ .fd = fd, .events = (short)(POLLIN | out_too) }, 1,
+			     -1);
 		}
 	}
 }

@@ -1,6 +1,7 @@
-/* What cuda/README.md assumes of a GPU, tried one by one: words in host memory shared by processes and threads, the order of
- * data and words, graphs of them, what a stream that waits does to others. Prints a line for each; ends with 1 where one does not
- * hold. Uses the driver that libkolo_cuda.so has, without Kolo around it. */
+/* What cuda/README.md assumes of a GPU, tried one by one: words in host memory shared by processes
+ * and threads, the order of data and words, graphs of them, what a stream that waits does to
+ * others. Prints a line for each; ends with 1 where one does not hold. Uses the driver that
+ * libkolo_cuda.so has, without Kolo around it. */
 #include "cuda/driver/driver.h"
 
 #include <cuda.h>
@@ -118,9 +119,11 @@ static void ping_pong(const struct side *s, CUstream stream, bool first)
 		uint32_t bit = 1 + k % 2; /* 1, 2, 1, ... */
 
 		if (first)
-			put_ops(s, stream, op(s, KO_FLAG_WRITE, 0, bit), op(s, KO_FLAG_SET, 1, bit));
+			put_ops(s, stream, op(s, KO_FLAG_WRITE, 0, bit),
+				op(s, KO_FLAG_SET, 1, bit));
 		else
-			put_ops(s, stream, op(s, KO_FLAG_SET, 0, bit), op(s, KO_FLAG_WRITE, 1, bit));
+			put_ops(s, stream, op(s, KO_FLAG_SET, 0, bit),
+				op(s, KO_FLAG_WRITE, 1, bit));
 		if (k % 64 == 63)
 			MUST(d->finish(s->gpu, stream));
 	}
@@ -169,7 +172,7 @@ static void step(int sock)
 		exit(2);
 }
 
-/* ---- Words ---------------------------------------------------------------------------------------------- */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 static void be_first(int sock)
 {
@@ -179,7 +182,8 @@ static void be_first(int sock)
 	step(sock);
 	begin = now_us();
 	ping_pong(&s, s.stream, true);
-	tell(true, "words join streams of two processes: %.1f us a hop", (now_us() - begin) / HOPS / 2);
+	tell(true, "words join streams of two processes: %.1f us a hop",
+	     (now_us() - begin) / HOPS / 2);
 }
 
 static void be_second(int sock)
@@ -194,7 +198,8 @@ static void relay_steps(int a, int b)
 {
 	char c;
 
-	if (read(a, &c, 1) != 1 || read(b, &c, 1) != 1 || write(a, &c, 1) != 1 || write(b, &c, 1) != 1)
+	if (read(a, &c, 1) != 1 || read(b, &c, 1) != 1 || write(a, &c, 1) != 1 ||
+	    write(b, &c, 1) != 1)
 		exit(2);
 }
 
@@ -212,15 +217,16 @@ static void two_processes(void (*one)(int sock), void (*other)(int sock))
 	close(b);
 }
 
-/* ---- Data before words, in memory of the other process ---------------------------------------------------- */
+/* ---- Data before words, in memory of the other process --------------------------------------- */
 
 static void send_fd(int sock, int fd, const void *bytes, size_t len)
 {
 	char control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec v = { (void *)bytes, len };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-	};
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
 	c->cmsg_level = SOL_SOCKET;
@@ -235,9 +241,10 @@ static int recv_fd(int sock, void *bytes, size_t len)
 {
 	char control[CMSG_SPACE(sizeof(int))];
 	struct iovec v = { bytes, len };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-	};
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	int fd;
 
 	if (recvmsg(sock, &m, 0) != (ssize_t)len || !CMSG_FIRSTHDR(&m))
@@ -276,7 +283,8 @@ static void receive_patterns(int sock)
 	MUST(d->export(s.gpu, memory.at, LEN, &export, &fd));
 	send_fd(sock, fd, &export, sizeof(export));
 	for (int k = 0; k < PATTERNS; k++) {
-		struct ko_flag_op full = op(&s, KO_FLAG_SET, 0, 1), empty = op(&s, KO_FLAG_WRITE, 0, 0);
+		struct ko_flag_op full = op(&s, KO_FLAG_SET, 0, 1),
+				  empty = op(&s, KO_FLAG_WRITE, 0, 0);
 		struct ko_gpu_job job = copy_of(own.at, memory.at);
 
 		MUST(d->flags(s.gpu, s.stream, &full, 1));
@@ -307,7 +315,8 @@ static void send_patterns(int sock)
 	MUST(d->import(s.gpu, &export, fd, &memory));
 	MUST(d->alloc(s.gpu, LEN, &own));
 	for (int k = 0; k < PATTERNS; k++) {
-		struct ko_flag_op empty = op(&s, KO_FLAG_CLEARED, 0, 1), full = op(&s, KO_FLAG_WRITE, 0, 1);
+		struct ko_flag_op empty = op(&s, KO_FLAG_CLEARED, 0, 1),
+				  full = op(&s, KO_FLAG_WRITE, 0, 1);
 		struct ko_gpu_job job = copy_of(memory.at, own.at);
 
 		fill(x, k);
@@ -335,7 +344,7 @@ static void data_before_words(void)
 	wait_side(second);
 }
 
-/* ---- Graphs, and streams that wait ------------------------------------------------------------------------ */
+/* ---- Graphs, and streams that wait ----------------------------------------------------------- */
 
 static void replay_words(const struct side *s)
 {
@@ -361,7 +370,8 @@ static void replay_words(const struct side *s)
 		right += atomic_load(&lines[3].word) == 1;
 	}
 	tell(right == 6,
-	     "a graph of a wait and a write is replayed three times, and waits each time: %.0f of 6", right);
+	     "a graph of a wait and a write is replayed three times, and waits each time: %.0f of 6",
+	     right);
 }
 
 /* So many streams wait for line 4; can another one, made last, write it? */

@@ -1,7 +1,8 @@
-/* How fast a GPU does the work of a training step (cuda/zero_kernels.cu), beside what its memory could: time, bytes a second, and
- * the fraction of the bandwidth that its memory has on paper. AdamW of 16-bit parameters can't do with less than 28 bytes for
- * each: master and two moments read and written, gradient read, parameter written. zero_cuda [FILE]: one JSON object for each
- * line into FILE too. */
+/* How fast a GPU does the work of a training step (cuda/zero_kernels.cu), beside what its memory
+ * could: time, bytes a second, and the fraction of the bandwidth that its memory has on paper.
+ * AdamW of 16-bit parameters can't do with less than 28 bytes for each: master and two moments read
+ * and written, gradient read, parameter written. zero_cuda [FILE]: one JSON object for each line
+ * into FILE too. */
 #include "perf/perf.h"
 
 #include "kolo/kolo_zero_device.h"
@@ -42,7 +43,8 @@ static void must(int rc)
 
 static void tell(const char *what, size_t n, double bytes, double *seconds, double limit)
 {
-	double middle = perf_median(seconds, REPEATS), rate = bytes / middle; /* in order from here on */
+	double middle = perf_median(seconds, REPEATS),
+	       rate = bytes / middle; /* in order from here on */
 
 	printf("%-34s %9.3f ms %9.1f GB/s", what, middle * 1e3, rate / 1e9);
 	if (limit > 0)
@@ -57,7 +59,7 @@ static void tell(const char *what, size_t n, double bytes, double *seconds, doub
 			limit > 0 ? rate / limit : 0);
 }
 
-/* ---- Work ----------------------------------------------------------------------------------------------- */
+/* ---- Work ------------------------------------------------------------------------------------ */
 
 static double time_work(const struct kolo_zero_work *w)
 {
@@ -152,14 +154,15 @@ static void measure_all(void)
 	measure("AdamW of 4096 elements", &w, 28);
 }
 
-/* ---- Copies --------------------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
 static uint64_t put_copy(enum kolo_zero_lane lane, void *host, void *gpu, size_t len)
 {
 	bool down = lane == KOLO_ZERO_DOWN;
 	uint64_t ticket;
 
-	must(at.device->ops->copy(at.device, lane, down ? host : gpu, down ? gpu : host, len, &ticket));
+	must(at.device->ops->copy(at.device, lane, down ? host : gpu, down ? gpu : host, len,
+				  &ticket));
 	return ticket;
 }
 
@@ -184,7 +187,8 @@ static void measure_copies(const char *what, bool down, bool up, char *host, siz
 static void measure_lanes(void)
 {
 	size_t len = at.n * 2 < COPY ? at.n * 2 / 4096 * 4096 : COPY;
-	char *host = mmap(NULL, 2 * len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *host =
+		mmap(NULL, 2 * len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (host == MAP_FAILED) {
 		perror("zero_cuda: host memory");
@@ -200,7 +204,7 @@ static void measure_lanes(void)
 	munmap(host, 2 * len);
 }
 
-/* ---- The program ---------------------------------------------------------------------------------------- */
+/* ---- The program ----------------------------------------------------------------------------- */
 
 /* Two transfers in each cycle of the memory's clock. */
 static double bandwidth(void)
@@ -209,8 +213,10 @@ static double bandwidth(void)
 	CUdevice gpu;
 
 	if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&gpu, 0) != CUDA_SUCCESS ||
-	    cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, gpu) != CUDA_SUCCESS ||
-	    cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, gpu) != CUDA_SUCCESS)
+	    cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, gpu) !=
+		    CUDA_SUCCESS ||
+	    cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, gpu) !=
+		    CUDA_SUCCESS)
 		return 0;
 	return 2e3 * khz * bits / 8;
 }

@@ -1,10 +1,13 @@
-/* How fast AdamW updates in host memory, beside a triad (a[i] = b[i] + s c[i] of doubles, as STREAM has it) in arrays of as many bytes,
- * on the same threads, in the same rounds. The bytes that an update has to move are 28 for each parameter: of floats with their
- * gradients p, m, v, g read and p, m, v written; of bf16 with masters 2 more written and 2 less read. STREAM counts 24 for an
- * element of the triad. Medians of interleaved rounds; of the triads that the compiler makes of one loop, plain and AVX, the
- * fastest. Memory has huge pages, and is touched first by who works on it, as the engine's is.
+/* How fast AdamW updates in host memory, beside a triad (a[i] = b[i] + s c[i] of doubles, as STREAM
+ * has it) in arrays of as many bytes, on the same threads, in the same rounds. The bytes that an
+ * update has to move are 28 for each parameter: of floats with their gradients p, m, v, g read and
+ * p, m, v written; of bf16 with masters 2 more written and 2 less read. STREAM counts 24 for an
+ * element of the triad. Medians of interleaved rounds; of the triads that the compiler makes of one
+ * loop, plain and AVX, the fastest. Memory has huge pages, and is touched first by who works on it,
+ * as the engine's is.
  *
- * usage: zero_adam [THREADS [MIB]]   this number of threads instead of 1 and 2; MIB times 2^20 parameters instead of 32 */
+ * usage: zero_adam [THREADS [MIB]]   this number of threads instead of 1 and 2; MIB times 2^20
+ * parameters instead of 32 */
 #include "perf/perf.h"
 
 #include "zero/base/memory.h"
@@ -18,18 +21,21 @@
 
 enum { NTRIADS = 3, NUPDATES = 2, UPDATE_BYTES = 28, TRIAD_BYTES = 24 };
 
-/* ---- The triad ------------------------------------------------------------------------------------------ */
+/* ---- The triad ------------------------------------------------------------------------------- */
 
-typedef void triad_fn(double *restrict a, const double *restrict b, const double *restrict c, size_t n);
+typedef void triad_fn(double *restrict a, const double *restrict b, const double *restrict c,
+		      size_t n);
 
-static inline __attribute__((always_inline)) void triad(double *restrict a, const double *restrict b,
+static inline __attribute__((always_inline)) void triad(double *restrict a,
+							const double *restrict b,
 							const double *restrict c, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		a[i] = b[i] + 3.0 * c[i];
 }
 
-static void triad_plain(double *restrict a, const double *restrict b, const double *restrict c, size_t n)
+static void triad_plain(double *restrict a, const double *restrict b, const double *restrict c,
+			size_t n)
 {
 	triad(a, b, c, n);
 }
@@ -41,7 +47,8 @@ __attribute__((target("avx2"))) static void triad_avx2(double *restrict a, const
 	triad(a, b, c, n);
 }
 
-__attribute__((target("avx512f"))) static void triad_avx512(double *restrict a, const double *restrict b,
+__attribute__((target("avx512f"))) static void triad_avx512(double *restrict a,
+							    const double *restrict b,
 							    const double *restrict c, size_t n)
 {
 	triad(a, b, c, n);
@@ -75,7 +82,7 @@ static void triad_part(void *arg, int part)
 	t->fn(t->a + first, t->b + first, t->c + first, end - first);
 }
 
-/* ---- Both ----------------------------------------------------------------------------------------------- */
+/* ---- Both ------------------------------------------------------------------------------------ */
 
 struct arrays {
 	size_t n;
@@ -108,15 +115,20 @@ static void take(struct arrays *a, struct zero_arena *arena)
 
 static void clear(struct zero_threads *threads, const struct arrays *a)
 {
-	float *const all[] = {
-		a->p, a->m, a->v, a->g, (float *)a->triad[0], (float *)a->triad[1], (float *)a->triad[2]
-	};
+	float *const all[] = { a->p,
+			       a->m,
+			       a->v,
+			       a->g,
+			       (float *)a->triad[0],
+			       (float *)a->triad[1],
+			       (float *)a->triad[2] };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		zero_work_run(
-			threads, zero_kernels_best(),
-			&(struct kolo_zero_work){
-				.kind = KOLO_ZERO_WORK_CLEAR, .n = a->n, .to = all[i], .to_type = KOLO_F32 });
+		zero_work_run(threads, zero_kernels_best(),
+			      &(struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_CLEAR,
+							.n = a->n,
+							.to = all[i],
+							.to_type = KOLO_F32 });
 }
 
 static double run_triad(struct zero_threads *threads, const struct arrays *a, triad_fn *fn)
@@ -183,10 +195,11 @@ static void measure(int nthreads, struct arrays *a)
 		best = rate > best ? rate : best;
 	}
 	for (int i = 0; i < NUPDATES; i++) {
-		double ns = perf_median(updates[i], PERF_ROUNDS), rate = (double)a->n * UPDATE_BYTES / ns;
+		double ns = perf_median(updates[i], PERF_ROUNDS),
+		       rate = (double)a->n * UPDATE_BYTES / ns;
 
-		printf("  %7d  %-5s %8.2f %8.1f %8.1f %8.2f\n", nthreads, names[i], ns * 1e-6, rate, best,
-		       rate / best);
+		printf("  %7d  %-5s %8.2f %8.1f %8.1f %8.2f\n", nthreads, names[i], ns * 1e-6, rate,
+		       best, rate / best);
 	}
 	fflush(stdout);
 	zero_arena_close(&arena);

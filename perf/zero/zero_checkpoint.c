@@ -1,6 +1,7 @@
-/* How fast a checkpoint goes to the disk and comes back beside dd, which writes and reads one file of as many bytes: both until fsync
- * has returned, both from a disk whose pages are in no cache. Rounds of all four; the medians, and those of the rounds'
- * ratios: above 1 the checkpoint is faster. LAYERS bf16 tensors with AdamW: 12 bytes for each parameter.
+/* How fast a checkpoint goes to the disk and comes back beside dd, which writes and reads one file
+ * of as many bytes: both until fsync has returned, both from a disk whose pages are in no cache.
+ * Rounds of all four; the medians, and those of the rounds' ratios: above 1 the checkpoint is
+ * faster. LAYERS bf16 tensors with AdamW: 12 bytes for each parameter.
  *
  * usage: ringrun -n N zero_checkpoint DIR [PARAMETERS [STAGE]] */
 #include "perf/perf.h"
@@ -19,7 +20,8 @@
 
 enum { LAYERS = 50, ROUNDS = 7, PATH = 4096, MIB = 1 << 20 };
 
-static const char *const files[] = { "weights.safetensors", "moment1.safetensors", "moment2.safetensors" };
+static const char *const files[] = { "weights.safetensors", "moment1.safetensors",
+				     "moment2.safetensors" };
 
 enum what { SAVE, DD_WRITE, LOAD, DD_READ, NWHAT };
 
@@ -99,8 +101,8 @@ static void run_dd(const char *from, const char *to, size_t mib)
 	snprintf(count, sizeof(count), "count=%zu", mib / 4);
 	if (strcmp(to, "/dev/null") == 0)
 		args[5] = "iflag=fullblock"; /* nothing to sync */
-	if (posix_spawnp(&pid, "dd", NULL, NULL, args, environ) != 0 || waitpid(pid, &status, 0) < 0 ||
-	    status)
+	if (posix_spawnp(&pid, "dd", NULL, NULL, args, environ) != 0 ||
+	    waitpid(pid, &status, 0) < 0 || status)
 		check(kolo_error_set(KOLO_ESYS, "dd %s %s failed", in, out));
 }
 
@@ -124,8 +126,8 @@ static void act(struct kolo_zero *zero, enum what what, const char *dir, size_t 
 		forget(file);
 }
 
-static double measure(struct kolo_comm *comm, struct kolo_zero *zero, enum what what, const char *dir,
-		      size_t mib)
+static double measure(struct kolo_comm *comm, struct kolo_zero *zero, enum what what,
+		      const char *dir, size_t mib)
 {
 	int64_t begin;
 
@@ -170,8 +172,8 @@ int main(int argc, char **argv)
 	zero = create(comm, n, stage);
 	update(zero, n);
 	if (kolo_comm_rank(comm) == 0)
-		printf("# %zu parameters, %zu MiB, %d ranks, stage %d, %s\n", n, mib, kolo_comm_nranks(comm),
-		       stage, argv[1]);
+		printf("# %zu parameters, %zu MiB, %d ranks, stage %d, %s\n", n, mib,
+		       kolo_comm_nranks(comm), stage, argv[1]);
 	measure(comm, zero, SAVE, argv[1], mib); /* makes the directory */
 	for (int r = 0; r < ROUNDS; r++)
 		for (int w = 0; w < NWHAT; w++)

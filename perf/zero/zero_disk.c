@@ -1,6 +1,7 @@
-/* How fast state passes from a file through buffers and back, as in an update of what is offloaded to files: while a unit is in
- * memory the next ones are on their way here and the last ones on their way there. What is done with a unit in memory costs
- * nothing: one word of each page. Prints the bytes read and written in a second of each of PASSES passes, and checks what comes back.
+/* How fast state passes from a file through buffers and back, as in an update of what is offloaded
+ * to files: while a unit is in memory the next ones are on their way here and the last ones on
+ * their way there. What is done with a unit in memory costs nothing: one word of each page. Prints
+ * the bytes read and written in a second of each of PASSES passes, and checks what comes back.
  *
  * usage: zero_disk DIR [MIB [UNIT_KIB [BUFFERS [BLOCK_KIB [DEPTH]]]]] */
 #include "zero/offload/disk.h"
@@ -45,7 +46,8 @@ static void update(struct pass *p, uint64_t unit, uint64_t passes)
 
 		memcpy(&word, buffer + at, sizeof(word));
 		if (passes > 0 && word != want)
-			check(kolo_error_set(KOLO_ESYS, "byte %llu of the file came back as something else",
+			check(kolo_error_set(KOLO_ESYS,
+					     "byte %llu of the file came back as something else",
 					     (unsigned long long)(unit * len + at)));
 		word = want + 1;
 		memcpy(buffer + at, &word, sizeof(word));
@@ -89,7 +91,8 @@ int main(int argc, char **argv)
 					  .depth = (int)numbers[4] };
 	if (argc < 2 || numbers[1] % 4 || numbers[3] % 4 || numbers[1] < 4 || numbers[3] < 4 ||
 	    numbers[2] < 2 || numbers[4] < 1 || numbers[0] << 10 < numbers[1]) {
-		fprintf(stderr, "usage: zero_disk DIR [MIB [UNIT_KIB [BUFFERS [BLOCK_KIB [DEPTH]]]]]\n");
+		fprintf(stderr,
+			"usage: zero_disk DIR [MIB [UNIT_KIB [BUFFERS [BLOCK_KIB [DEPTH]]]]]\n");
 		return 2;
 	}
 	p.attr.dir = argv[1];

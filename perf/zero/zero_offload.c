@@ -1,6 +1,7 @@
-/* How much of the copies of an offloaded optimizer the engine hides behind its update. A bf16 model on an arena, its masters and
- * moments on the host. First the update alone, with copies as fast as memory; then with a bandwidth that gives the parameters'
- * way up as long as that update takes. The longer of the two, and one bucket that comes down last, is what a step can't be shorter than.
+/* How much of the copies of an offloaded optimizer the engine hides behind its update. A bf16 model
+ * on an arena, its masters and moments on the host. First the update alone, with copies as fast as
+ * memory; then with a bandwidth that gives the parameters' way up as long as that update takes. The
+ * longer of the two, and one bucket that comes down last, is what a step can't be shorter than.
  * Medians of interleaved rounds, for 1 and 2 threads.
  *
  * usage: ringrun -n N zero_offload [stage] */
@@ -28,7 +29,8 @@ struct trial {
 	void *gradient;
 };
 
-static void open_trial(struct kolo_comm *comm, int stage, int threads, double bandwidth, struct trial *t)
+static void open_trial(struct kolo_comm *comm, int stage, int threads, double bandwidth,
+		       struct trial *t)
 {
 	struct kolo_zero_tensor tensors[TENSORS];
 	char names[TENSORS][16];
@@ -62,7 +64,8 @@ static void compute(double seconds)
 	nanosleep(&t, NULL);
 }
 
-/* Seconds of kolo_zero_step behind a backward that takes about as long as gradients come down, until parameters are home. */
+/* Seconds of kolo_zero_step behind a backward that takes about as long as gradients come down,
+ * until parameters are home. */
 static double step(struct trial *t, double backward)
 {
 	int64_t begin;
@@ -127,7 +130,8 @@ int main(int argc, char **argv)
 		printf("# %d bf16 parameters in %d tensors on an arena, AdamW on the host, %d ranks; ms\n"
 		       "# stage  threads  update alone  copy alone  GB/s up  bucket    step  over the longer and a bucket\n",
 		       TENSORS * ELEMENTS, TENSORS, kolo_comm_nranks(comm));
-	for (int stage = argc > 1 ? atoi(argv[1]) : 1; stage <= (argc > 1 ? atoi(argv[1]) : 3); stage++)
+	for (int stage = argc > 1 ? atoi(argv[1]) : 1; stage <= (argc > 1 ? atoi(argv[1]) : 3);
+	     stage++)
 		for (int threads = 1; threads <= 2; threads++)
 			measure(comm, stage, threads);
 	kolo_comm_destroy(comm);

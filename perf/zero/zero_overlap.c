@@ -1,13 +1,16 @@
-/* How much of a training step's communication the engine hides behind the model's work, at each stage. A model of LAYERS tensors
- * that works by sleeping, in forward and in backward as long as what the engine can communicate beside them takes by itself:
- * reductions beside backward, gathers of updated parameters beside forward, stage 3's gathers beside both. So all could be
- * hidden, and nothing longer hides it. Times of the slowest rank, medians of interleaved rounds:
+/* How much of a training step's communication the engine hides behind the model's work, at each
+ * stage. A model of LAYERS tensors that works by sleeping, in forward and in backward as long as
+ * what the engine can communicate beside them takes by itself: reductions beside backward, gathers
+ * of updated parameters beside forward, stage 3's gathers beside both. So all could be hidden, and
+ * nothing longer hides it. Times of the slowest rank, medians of interleaved rounds:
  *
  * - communication: the same collectives, of the same bytes, and nothing else;
  * - work: the model alone;
- * - steps of the engine, without overlap and with it, and the latter divided by the longer of the two above.
+ * - steps of the engine, without overlap and with it, and the latter divided by the longer of the
+ * two above.
  *
- * What can't be hidden: copying gradients into buckets, the reduction of the last one, and the update, which needs all of them.
+ * What can't be hidden: copying gradients into buckets, the reduction of the last one, and the
+ * update, which needs all of them.
  *
  * usage: ringrun -n N zero_overlap [shm|tcp|ofi] */
 #include "perf/perf.h"
@@ -42,7 +45,8 @@ static double seconds_since(int64_t begin)
 	return (double)(ko_now_ns() - begin) * 1e-9;
 }
 
-/* A step of a model that works for so long, this share of it in forward. zero may be NULL: the model alone. */
+/* A step of a model that works for so long, this share of it in forward. zero may be NULL: the
+ * model alone. */
 static double step(struct kolo_zero *zero, double work, double forward, const float *gradient)
 {
 	int64_t begin = ko_now_ns();
@@ -129,9 +133,10 @@ static void measure(struct kolo_comm *comm, int stage, float *gradient, float *r
 		ratio[at] = beside[at] / work[at];
 	}
 	if (kolo_comm_rank(comm) == 0)
-		printf("%5d  %17.1f  %8.1f  %19.1f  %16.1f  %5.2f\n", stage, perf_median(alone, ROUNDS) * 1e3,
-		       perf_median(work, ROUNDS) * 1e3, perf_median(after, ROUNDS) * 1e3,
-		       perf_median(beside, ROUNDS) * 1e3, perf_median(ratio, ROUNDS));
+		printf("%5d  %17.1f  %8.1f  %19.1f  %16.1f  %5.2f\n", stage,
+		       perf_median(alone, ROUNDS) * 1e3, perf_median(work, ROUNDS) * 1e3,
+		       perf_median(after, ROUNDS) * 1e3, perf_median(beside, ROUNDS) * 1e3,
+		       perf_median(ratio, ROUNDS));
 	kolo_zero_destroy(plain);
 	kolo_zero_destroy(overlapped);
 }
@@ -139,7 +144,8 @@ static void measure(struct kolo_comm *comm, int stage, float *gradient, float *r
 int main(int argc, char **argv)
 {
 	struct kolo_comm_attr attr = { .transport = argc > 1 ? argv[1] : NULL };
-	float *gradient = calloc(ELEMENTS, sizeof(*gradient)), *room = calloc(ELEMENTS, sizeof(*room));
+	float *gradient = calloc(ELEMENTS, sizeof(*gradient)),
+	      *room = calloc(ELEMENTS, sizeof(*room));
 	struct kolo_comm *comm;
 
 	if (!gradient || !room)

@@ -1,9 +1,11 @@
-/* What an engine takes in fact, beside what zeroplan says of it (plan.py): LAYERS tensors of WIDTH x WIDTH, each used forward
- * and back one after the other, with gradients that are always the same. Rank 0 prints one line of JSON: bytes by kind and place
- * at most, the peak of the device without the gradient, what crossed in an update, where its time went, and the median of that.
+/* What an engine takes in fact, beside what zeroplan says of it (plan.py): LAYERS tensors of WIDTH
+ * x WIDTH, each used forward and back one after the other, with gradients that are always the same.
+ * Rank 0 prints one line of JSON: bytes by kind and place at most, the peak of the device without
+ * the gradient, what crossed in an update, where its time went, and the median of that.
  *
  * usage: ringrun -n N zero_plan LAYERS WIDTH [NAME=VALUE...]
- *        stage, type (f32, f16, bf16), steps, device (bytes; 0: host memory), optimizer and param (none, cpu, nvme), ratio, path */
+ *        stage, type (f32, f16, bf16), steps, device (bytes; 0: host memory), optimizer and param
+ * (none, cpu, nvme), ratio, path */
 #include "perf/perf.h"
 
 #include <kolo/kolo_zero_device.h>
@@ -39,7 +41,7 @@ static void check(int rc)
 		fail(kolo_last_error());
 }
 
-/* ---- What is asked -------------------------------------------------------------------------------------- */
+/* ---- What is asked --------------------------------------------------------------------------- */
 
 static int find(const char *value, const char *const names[3])
 {
@@ -51,7 +53,8 @@ static int find(const char *value, const char *const names[3])
 
 static void take(struct trial *t, const char *name, const char *value)
 {
-	static const char *const places[] = { "none", "cpu", "nvme" }, *const types[] = { "f32", "f16",
+	static const char *const places[] = { "none", "cpu", "nvme" }, *const types[] = { "f32",
+											  "f16",
 											  "bf16" };
 	static const enum kolo_type of[] = { KOLO_F32, KOLO_F16, KOLO_BF16 };
 	struct kolo_zero_config *c = &t->config;
@@ -93,11 +96,12 @@ static void parse(int argc, char **argv, struct trial *t)
 		*equals = 0;
 		take(t, argv[i], equals + 1);
 	}
-	if (t->layers < 1 || t->layers > MOST_LAYERS || t->width < 1 || t->steps < 1 || t->steps > MOST_STEPS)
+	if (t->layers < 1 || t->layers > MOST_LAYERS || t->width < 1 || t->steps < 1 ||
+	    t->steps > MOST_STEPS)
 		fail("LAYERS, WIDTH or steps is out of range");
 }
 
-/* ---- The engine ----------------------------------------------------------------------------------------- */
+/* ---- The engine ------------------------------------------------------------------------------ */
 
 /* The gradient lies in the device's memory as a model's would, but is not what the plan counts. */
 static void open_device(struct trial *t)
@@ -124,10 +128,11 @@ static void open_engine(struct trial *t)
 
 	for (int i = 0; i < t->layers; i++) {
 		snprintf(names[i], sizeof(names[i]), "%d", i);
-		tensors[i] = (struct kolo_zero_tensor){ .name = names[i],
-							.shape = { (size_t)t->width, (size_t)t->width },
-							.ndims = 2,
-							.type = t->type };
+		tensors[i] =
+			(struct kolo_zero_tensor){ .name = names[i],
+						   .shape = { (size_t)t->width, (size_t)t->width },
+						   .ndims = 2,
+						   .type = t->type };
 	}
 	check(kolo_zero_create(t->comm, &t->config, tensors, t->layers, &t->zero));
 }
@@ -151,7 +156,7 @@ static void step(struct trial *t)
 	check(kolo_zero_step(t->zero, NULL));
 }
 
-/* ---- What it took --------------------------------------------------------------------------------------- */
+/* ---- What it took ---------------------------------------------------------------------------- */
 
 static void print_memory(const struct trial *t)
 {
@@ -168,8 +173,8 @@ static void print_memory(const struct trial *t)
 }
 
 /* Of one update: the difference of two counts. */
-static void print_traffic(const struct kolo_zero_traffic *before, const struct kolo_zero_traffic *after,
-			  int steps)
+static void print_traffic(const struct kolo_zero_traffic *before,
+			  const struct kolo_zero_traffic *after, int steps)
 {
 	static const struct {
 		const char *name;
@@ -188,7 +193,8 @@ static void print_traffic(const struct kolo_zero_traffic *before, const struct k
 		uint64_t x = *(const uint64_t *)((const char *)before + rows[i].offset);
 		uint64_t y = *(const uint64_t *)((const char *)after + rows[i].offset);
 
-		printf("%s\"%s\": %" PRIu64, i ? ", " : "", rows[i].name, (y - x) / (uint64_t)steps);
+		printf("%s\"%s\": %" PRIu64, i ? ", " : "", rows[i].name,
+		       (y - x) / (uint64_t)steps);
 	}
 	printf("}");
 }
@@ -199,8 +205,9 @@ static void print_times(const struct kolo_zero_times *x, const struct kolo_zero_
 	printf(", \"times\": {\"forward\": %.6f, \"backward\": %.6f, \"step\": %.6f, \"reduce\": %.6f, "
 	       "\"gather\": %.6f, \"update\": %.6f, \"transfer\": %.6f}",
 	       (y->forward - x->forward) / steps, (y->backward - x->backward) / steps,
-	       (y->step - x->step) / steps, (y->reduce - x->reduce) / steps, (y->gather - x->gather) / steps,
-	       (y->update - x->update) / steps, (y->transfer - x->transfer) / steps);
+	       (y->step - x->step) / steps, (y->reduce - x->reduce) / steps,
+	       (y->gather - x->gather) / steps, (y->update - x->update) / steps,
+	       (y->transfer - x->transfer) / steps);
 }
 
 static void measure(struct trial *t)

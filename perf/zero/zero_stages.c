@@ -1,6 +1,7 @@
-/* What the stages and a parameter server send and hold, side by side: a model of LAYERS bf16 tensors with AdamW, a few steps of
- * it. Bytes an update, of rank 0 and of the rank after it, over P e (N-1)/N, the share of the parameters' bytes that all
- * formulas have; bytes held for each parameter, by kind; and the time of a step that only communicates and updates.
+/* What the stages and a parameter server send and hold, side by side: a model of LAYERS bf16
+ * tensors with AdamW, a few steps of it. Bytes an update, of rank 0 and of the rank after it, over
+ * P e (N-1)/N, the share of the parameters' bytes that all formulas have; bytes held for each
+ * parameter, by kind; and the time of a step that only communicates and updates.
  *
  * usage: ringrun -n N zero_stages */
 #include "perf/perf.h"
@@ -60,12 +61,14 @@ static struct kolo_zero *create(struct kolo_comm *comm, int stage, int server)
 
 static void report(struct kolo_comm *comm, const char *name, struct kolo_zero *zero, double seconds)
 {
-	double nranks = kolo_comm_nranks(comm), once = 2.0 * LAYERS * ELEMENTS * (nranks - 1) / nranks;
+	double nranks = kolo_comm_nranks(comm),
+	       once = 2.0 * LAYERS * ELEMENTS * (nranks - 1) / nranks;
 	struct kolo_zero_traffic traffic;
 	struct kolo_zero_memory memory;
 	double own[1 + KINDS], *all = calloc((size_t)nranks * (1 + KINDS), sizeof(*all));
 
-	check(all ? kolo_zero_traffic_get(zero, &traffic) : kolo_error_set(KOLO_ENOMEM, "out of memory"));
+	check(all ? kolo_zero_traffic_get(zero, &traffic)
+		  : kolo_error_set(KOLO_ENOMEM, "out of memory"));
 	own[0] = (double)(traffic.gradient_bytes + traffic.parameter_bytes) / STEPS / once;
 	for (int k = 0; k < KINDS; k++) {
 		check(kolo_zero_memory_get(zero, k, &memory));
@@ -83,11 +86,13 @@ static void report(struct kolo_comm *comm, const char *name, struct kolo_zero *z
 
 int main(void)
 {
-	static const char *const names[] = { "parameter server", "stage 0", "stage 1", "stage 2", "stage 3" };
+	static const char *const names[] = { "parameter server", "stage 0", "stage 1", "stage 2",
+					     "stage 3" };
 	void *gradient = calloc(ELEMENTS, 2);
 	struct kolo_comm *comm;
 
-	check(gradient ? kolo_comm_create(NULL, &comm) : kolo_error_set(KOLO_ENOMEM, "out of memory"));
+	check(gradient ? kolo_comm_create(NULL, &comm)
+		       : kolo_error_set(KOLO_ENOMEM, "out of memory"));
 	if (kolo_comm_nranks(comm) < 2) {
 		fprintf(stderr, "zero_stages: wants at least two ranks (ringrun -n 2 ...)\n");
 		return 1;

@@ -1,5 +1,6 @@
-/* Properties of the collectives, for 1 to 9 ranks: the sequential result bit for bit, the same in place and out of
- * place, the same on all ranks and for all slot sizes, nothing written beside dst, exact traffic. */
+/* Properties of the collectives, for 1 to 9 ranks: the sequential result bit for bit, the same in
+ * place and out of place, the same on all ranks and for all slot sizes, nothing written beside dst,
+ * exact traffic. */
 #include "comm/core/comm.h"
 #include "comm/memory/board.h"
 #include "tests/lib/t.h"
@@ -12,7 +13,8 @@
 
 enum { MAX_RANKS = 9 };
 
-/* What the tests pass to all ranks: an algorithm's name, that it runs in memory from kolo_alloc, or a transport's. */
+/* What the tests pass to all ranks: an algorithm's name, that it runs in memory from kolo_alloc, or
+ * a transport's. */
 #define ALLOC "alloc"
 #define OFI   "ofi"
 #define TCP   "tcp"
@@ -49,7 +51,7 @@ static void tear_down(struct t_setup *setup)
 	kolo_comm_destroy(setup->c); /* and the other room with it */
 }
 
-/* ---- Sweeps --------------------------------------------------------------------------------------------- */
+/* ---- Sweeps ---------------------------------------------------------------------------------- */
 
 static void all_types_and_ops(struct t_rank *r)
 {
@@ -71,17 +73,19 @@ static void many_counts(struct t_rank *r)
 {
 	struct t_setup setup = set_up(r);
 	size_t n = (size_t)r->nranks;
-	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven ones. They leave all
-	 * remainders by 3, so that samples of a third have each call, root and place with some count. */
-	size_t counts[] = {
-		n - 1, 2 * n + 1, 13, 509, 1024, 1025, 1024 * n, 1024 * n + 1, 4099, 2048 * n - 1
-	};
+	/* Slots hold 1024 f32, 2048 bf16: the larger ones take several rounds, even and uneven
+	 * ones. They leave all remainders by 3, so that samples of a third have each call, root and
+	 * place with some count. */
+	size_t counts[] = { n - 1, 2 * n + 1, 13,           509,  1024,
+			    1025,  1024 * n,  1024 * n + 1, 4099, 2048 * n - 1 };
 
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
-		t_try_all_calls(&setup, (struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] },
-				3);
-		t_try_all_calls(&setup, (struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] },
-				3);
+		t_try_all_calls(
+			&setup,
+			(struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] }, 3);
+		t_try_all_calls(
+			&setup,
+			(struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] }, 3);
 	}
 	tear_down(&setup);
 }
@@ -129,7 +133,7 @@ static void ranks_may_be_threads(void **state)
 	t_threads(3, all_types_and_ops, ALLOC);
 }
 
-/* ---- Equalities between calls --------------------------------------------------------------------------- */
+/* ---- Equalities between calls ---------------------------------------------------------------- */
 
 static void fill_floats(float *x, size_t n, int rank)
 {
@@ -140,7 +144,8 @@ static void fill_floats(float *x, size_t n, int rank)
 }
 
 /* A communicator of the same ranks, with other attributes. */
-static struct kolo_comm *sibling(struct t_rank *r, struct kolo_comm *parent, struct kolo_comm_attr attr)
+static struct kolo_comm *sibling(struct t_rank *r, struct kolo_comm *parent,
+				 struct kolo_comm_attr attr)
 {
 	struct t_rank sub = *r;
 
@@ -150,19 +155,23 @@ static struct kolo_comm *sibling(struct t_rank *r, struct kolo_comm *parent, str
 	return t_comm_with(&sub, attr);
 }
 
-/* The same bits for any slots, algorithm, transport and kind of stores, and from reduce-scatter followed by all-gather. */
+/* The same bits for any slots, algorithm, transport and kind of stores, and from reduce-scatter
+ * followed by all-gather. */
 static void try_equal_bits(struct t_rank *r, struct kolo_comm *parent, size_t n)
 {
-	static const struct kolo_comm_attr attrs[] = { { .slot_len = 4096, .nslots = 2, .algorithm = "ring" },
-						       { .slot_len = 8192, .nslots = 64 },
-						       { .algorithm = "board" },
-						       { .algorithm = "exchange" },
-						       { .slot_len = 65536, .algorithm = "ring" },
-						       { .algorithm = "direct" },
-						       { .transport = TCP },
-						       { .slot_len = 16384, .transport = OFI } };
+	static const struct kolo_comm_attr attrs[] = {
+		{ .slot_len = 4096, .nslots = 2, .algorithm = "ring" },
+		{ .slot_len = 8192, .nslots = 64 },
+		{ .algorithm = "board" },
+		{ .algorithm = "exchange" },
+		{ .slot_len = 65536, .algorithm = "ring" },
+		{ .algorithm = "direct" },
+		{ .transport = TCP },
+		{ .slot_len = 16384, .transport = OFI }
+	};
 	size_t block = n / (size_t)r->nranks;
-	float *x = malloc(4 * n), *first = malloc(4 * n), *y = malloc(4 * n), *part = malloc(4 * block);
+	float *x = malloc(4 * n), *first = malloc(4 * n), *y = malloc(4 * n),
+	      *part = malloc(4 * block);
 
 	CHECK(x && first && y && part);
 	fill_floats(x, n, r->rank);
@@ -209,7 +218,8 @@ static void bits_depend_on_ranks_count_type_and_op_only(void **state)
 static void large_results(struct t_rank *r)
 {
 	enum { N = 400000, TIMES = 8 };
-	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
 	uint16_t *x = malloc(2 * N * (size_t)r->nranks), *y = malloc(2 * N * (size_t)r->nranks + 2);
 	size_t all = N * (size_t)r->nranks;
 
@@ -223,8 +233,8 @@ static void large_results(struct t_rank *r)
 		for (size_t i = 0; i < all; i++)
 			CHECK(dst[i] == (uint16_t)(i % N + i / N));
 		memset(y, 0, 2 * all);
-		CHECK(kolo_reduce_scatter(c, (int32_t *)x, (int32_t *)dst, N / 2, KOLO_I32, KOLO_MAX, NULL) ==
-		      0);
+		CHECK(kolo_reduce_scatter(c, (int32_t *)x, (int32_t *)dst, N / 2, KOLO_I32,
+					  KOLO_MAX, NULL) == 0);
 		CHECK(kolo_broadcast(c, x, dst, all, KOLO_BF16, r->nranks - 1, NULL) == 0);
 		for (size_t i = 0; i < all; i++)
 			CHECK(dst[i] == (uint16_t)(i + (size_t)r->nranks - 1));
@@ -241,9 +251,10 @@ static void large_results_are_right_with_both_kinds_of_stores(void **state)
 	t_processes(3, large_results, NULL);
 }
 
-/* ---- One way -------------------------------------------------------------------------------------------- */
+/* ---- One way --------------------------------------------------------------------------------- */
 
-/* Roots and givers run ahead of those who read: no cell or slot is written before all have read it. */
+/* Roots and givers run ahead of those who read: no cell or slot is written before all have read
+ * it. */
 static void one_way(struct t_rank *r)
 {
 	enum { TIMES = 2000, N = 40 };
@@ -278,7 +289,8 @@ static void one_way(struct t_rank *r)
 /* Who only reads never writes its cells: they may be of any age. */
 static void aged(struct t_rank *r)
 {
-	static const uint64_t turns[] = { 0x7fffffff, 0x80000001, 0xfffffffe, UINT64_C(0x500000000) };
+	static const uint64_t turns[] = { 0x7fffffff, 0x80000001, 0xfffffffe,
+					  UINT64_C(0x500000000) };
 	struct kolo_comm *c = comm_with_algorithm(r);
 
 	for (size_t k = 0; k < ARRAY_LEN(turns); k++) {
@@ -310,12 +322,13 @@ static void one_way_operations_overwrite_nothing_unread(void **state)
 	t_threads(4, one_way, "board");
 }
 
-/* ---- Traffic -------------------------------------------------------------------------------------------- */
+/* ---- Traffic --------------------------------------------------------------------------------- */
 
 static void traffic(struct t_rank *r)
 {
 	struct kolo_comm *c = comm_with_algorithm(r);
-	bool board = is(r, "board"), ring = is(r, "ring") || is(r, OFI) || is(r, TCP) || is(r, "exchange");
+	bool board = is(r, "board"),
+	     ring = is(r, "ring") || is(r, OFI) || is(r, TCP) || is(r, "exchange");
 	bool exchange = is(r, "exchange") || is(r, OFI) || is(r, TCP);
 	bool shortcuts = (is(r, OFI) || is(r, TCP)) && r->nranks > 3;
 	size_t n = 4200 * (size_t)r->nranks, others = (size_t)r->nranks - 1;
@@ -343,14 +356,16 @@ static void traffic(struct t_rank *r)
 	for (size_t k = 0; k < 20; k++) {
 		CHECK(kolo_broadcast(c, x, x, k * 100, KOLO_I32, (int)k % r->nranks, NULL) == 0);
 		CHECK(kolo_all_reduce(c, x, x, k * 31, KOLO_I32, KOLO_MAX, NULL) == 0);
-		CHECK(kolo_reduce(c, x, x, k * 33, KOLO_I32, KOLO_MAX, (int)k % r->nranks, NULL) == 0);
+		CHECK(kolo_reduce(c, x, x, k * 33, KOLO_I32, KOLO_MAX, (int)k % r->nranks, NULL) ==
+		      0);
 		CHECK(kolo_barrier(c, NULL) == 0);
 	}
 	CHECK(kolo_comm_stats(c, &after) == 0);
 	CHECK(after.sent_bytes == after.model_sent_bytes &&
 	      after.received_bytes == after.model_received_bytes);
 	CHECK(!ring || shortcuts ||
-	      (after.to_next.bytes == after.sent_bytes && after.from_prev.bytes == after.received_bytes));
+	      (after.to_next.bytes == after.sent_bytes &&
+	       after.from_prev.bytes == after.received_bytes));
 	free(x);
 	kolo_comm_destroy(c);
 }
@@ -361,7 +376,7 @@ static void traffic_is_what_the_model_says(void **state)
 	for_every_number_of_ranks(traffic);
 }
 
-/* ---- Barrier, and very many elements -------------------------------------------------------------------- */
+/* ---- Barrier, and very many elements --------------------------------------------------------- */
 
 static void barrier_holds(struct t_rank *r)
 {

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* ---- Making --------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 /* A sum over the communicator that only comes out right when everyone is in it. */
 static void check_works(struct kolo_comm *c)
@@ -137,7 +137,8 @@ static void a_communicator_takes_at_most_the_memory_stated(void **state)
 
 static void slots_are_rank_0s(struct t_rank *r)
 {
-	struct kolo_comm_attr attr = { .nslots = 2 + r->rank, .slot_len = 4096 * (size_t)(1 + r->rank) };
+	struct kolo_comm_attr attr = { .nslots = 2 + r->rank,
+				       .slot_len = 4096 * (size_t)(1 + r->rank) };
 	struct kolo_comm *c = t_comm_with(r, attr);
 	struct kolo_stats s;
 
@@ -155,7 +156,7 @@ static void what_must_be_equal_is_decided_by_rank_0(void **state)
 	t_processes(4, slots_are_rank_0s, NULL);
 }
 
-/* ---- Splitting ------------------------------------------------------------------------------------------ */
+/* ---- Splitting ------------------------------------------------------------------------------- */
 
 static void split_in_all_ways(struct t_rank *r)
 {
@@ -194,7 +195,7 @@ static void split_follows_color_and_key(void **state)
 	t_threads(4, split_in_all_ways, NULL);
 }
 
-/* ---- Wrong arguments ------------------------------------------------------------------------------------ */
+/* ---- Wrong arguments ------------------------------------------------------------------------- */
 
 static void check_refused(int rc, int code, const char *word)
 {
@@ -210,12 +211,15 @@ static void mistakes(struct t_rank *r)
 	struct kolo_stats s;
 	float f = 1;
 
-	check_refused(kolo_all_reduce(NULL, x, x, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "comm");
-	check_refused(kolo_all_reduce(c, x, x, 1, (enum kolo_type)77, KOLO_SUM, NULL), KOLO_EINVAL, "77");
+	check_refused(kolo_all_reduce(NULL, x, x, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL,
+		      "comm");
+	check_refused(kolo_all_reduce(c, x, x, 1, (enum kolo_type)77, KOLO_SUM, NULL), KOLO_EINVAL,
+		      "77");
 	check_refused(kolo_all_reduce(c, x, x, 1, KOLO_I32, bad_op, NULL), KOLO_EINVAL, "99");
 	check_refused(kolo_all_reduce(c, NULL, x, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "src");
 	check_refused(kolo_all_reduce(c, x, NULL, 1, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "dst");
-	check_refused(kolo_all_reduce(c, x, x + 1, 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL, "overlap");
+	check_refused(kolo_all_reduce(c, x, x + 1, 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL,
+		      "overlap");
 	check_refused(kolo_all_gather(c, x + 1, x, 2, KOLO_I32, NULL), KOLO_EINVAL, "overlap");
 	check_refused(kolo_all_reduce(c, x, x, SIZE_MAX / 2, KOLO_I32, KOLO_SUM, NULL), KOLO_EINVAL,
 		      "elements");
@@ -254,7 +258,8 @@ static void listens(struct t_rank *r)
 {
 	int heard[KOLO_LOG_TRACE + 1] = { 0 }, before;
 	struct kolo_comm *c = t_comm_with(
-		r, (struct kolo_comm_attr){ .log = hear, .log_arg = heard, .log_level = KOLO_LOG_TRACE });
+		r, (struct kolo_comm_attr){
+			   .log = hear, .log_arg = heard, .log_level = KOLO_LOG_TRACE });
 	struct kolo_comm *half;
 
 	CHECK(heard[KOLO_LOG_INFO] > 0 && heard[KOLO_LOG_TRACE] == 0 && heard[KOLO_LOG_ERROR] == 0);
@@ -269,7 +274,8 @@ static void listens(struct t_rank *r)
 
 	memset(heard, 0, sizeof(heard));
 	CHECK(kolo_comm_create(
-		      &(struct kolo_comm_attr){ .log = hear, .log_arg = heard, .nranks = -1, .id = &r->id },
+		      &(struct kolo_comm_attr){
+			      .log = hear, .log_arg = heard, .nranks = -1, .id = &r->id },
 		      &c) == KOLO_EINVAL);
 	CHECK(kolo_comm_create(&(struct kolo_comm_attr){ .id = &r->id,
 							 .nranks = 1,
@@ -324,7 +330,7 @@ static void wrong_attributes_are_refused(void **state)
 	kolo_comm_abort(NULL);
 }
 
-/* ---- What the library says of itself --------------------------------------------------------------------- */
+/* ---- What the library says of itself --------------------------------------------------------- */
 
 static int good_value(const char *name, const char *value)
 {
@@ -378,7 +384,8 @@ static void every_variable_is_told(void **state)
 	setenv("KOLO_SLOTS", "9", 1);
 	for (i = 0; kolo_env_get(i, &info) == 0; i++) {
 		CHECK(strncmp(info.name, "KOLO_", 5) == 0 && info.help[0] && info.range[0]);
-		CHECK(info.secret == (!strcmp(info.name, "KOLO_ID") || !strcmp(info.name, "KOLO_JOB")));
+		CHECK(info.secret ==
+		      (!strcmp(info.name, "KOLO_ID") || !strcmp(info.name, "KOLO_JOB")));
 		if (strcmp(info.name, "KOLO_SLOTS") == 0)
 			CHECK(!strcmp(info.value, "9") && !strcmp(info.preset, "4") &&
 			      !strcmp(info.range, "2 to 64"));
@@ -426,7 +433,7 @@ static void every_part_is_told_and_why_it_is_not_there(void **state)
 	CHECK(part.built && !part.usable && strstr(part.reason, "files"));
 }
 
-/* ---- Environment ---------------------------------------------------------------------------------------- */
+/* ---- Environment ----------------------------------------------------------------------------- */
 
 static void the_environment_is_checked(void **state)
 {
@@ -450,7 +457,8 @@ static void the_environment_is_checked(void **state)
 	unsetenv("KOLO_ID");
 	CHECK(kolo_id_create(&id) == 0);
 	setenv("KOLO_SLOTS", "1", 1);
-	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "KOLO_SLOTS=1: want a number in [2, 64]");
+	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL,
+		      "KOLO_SLOTS=1: want a number in [2, 64]");
 	setenv("KOLO_SLOTS", "", 1);
 	setenv("KOLO_TIMEOUT", "12x", 1);
 	check_refused(kolo_comm_create(&attr, &c), KOLO_EINVAL, "KOLO_TIMEOUT=12x");
@@ -466,16 +474,18 @@ static void names_and_sizes_are_known(void **state)
 	int cpus[4] = { -1, -1, -1, -1 };
 
 	(void)state;
-	CHECK(kolo_version() == KOLO_VERSION_MAJOR * 10000 + KOLO_VERSION_MINOR * 100 + KOLO_VERSION_PATCH);
+	CHECK(kolo_version() ==
+	      KOLO_VERSION_MAJOR * 10000 + KOLO_VERSION_MINOR * 100 + KOLO_VERSION_PATCH);
 	CHECK(strcmp(kolo_type_name(KOLO_BF16), "bf16") == 0 && kolo_type_size(KOLO_F8E5M2) == 1);
-	CHECK(kolo_type_name((enum kolo_type)12) == NULL && kolo_type_size((enum kolo_type) - 1) == 0);
+	CHECK(kolo_type_name((enum kolo_type)12) == NULL &&
+	      kolo_type_size((enum kolo_type) - 1) == 0);
 	CHECK(strcmp(kolo_op_name(KOLO_AVG), "avg") == 0 && kolo_op_name((enum kolo_op)5) == NULL);
 	for (int code = KOLO_EOVERFLOW - 1; code <= 1; code++)
 		CHECK(kolo_strerror(code)[0] != 0);
 	CHECK(kolo_cores(cpus, 4) >= 1 && cpus[0] >= 0);
 }
 
-/* ---- Two threads ---------------------------------------------------------------------------------------- */
+/* ---- Two threads ----------------------------------------------------------------------------- */
 
 static void *abort_soon(void *comm)
 {
@@ -545,7 +555,8 @@ static void leave_descriptors(int n)
 	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
 	limit.rlim_cur = ARRAY_LEN(fds);
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-	while (used < (int)ARRAY_LEN(fds) && (fds[used] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+	while (used < (int)ARRAY_LEN(fds) &&
+	       (fds[used] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
 		used++;
 	CHECK(used >= n);
 	while (n-- > 0)
@@ -555,7 +566,9 @@ static void leave_descriptors(int n)
 static void with_few_descriptors(struct t_rank *r)
 {
 	struct kolo_comm *c = NULL;
-	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = r->nranks, .timeout_s = 20 };
+	struct kolo_comm_attr attr = {
+		.id = &r->id, .rank = r->rank, .nranks = r->nranks, .timeout_s = 20
+	};
 	int64_t before = t_now_ms();
 	int rc;
 

@@ -1,5 +1,6 @@
-/* Collectives that read other ranks' buffers where they are: memory from kolo_alloc, plain memory, and both at once; what
- * becomes of them when ranks disagree, die, or pass an address where nothing is. */
+/* Collectives that read other ranks' buffers where they are: memory from kolo_alloc, plain memory,
+ * and both at once; what becomes of them when ranks disagree, die, or pass an address where nothing
+ * is. */
 #include "tests/lib/t.h"
 #include "comm/memory/cma.h"
 
@@ -20,7 +21,7 @@ static struct kolo_comm *join(struct t_rank *r, const char *algorithm)
 						       .algorithm = algorithm });
 }
 
-/* ---- Memory of several kinds at once -------------------------------------------------------------------- */
+/* ---- Memory of several kinds at once --------------------------------------------------------- */
 
 static int32_t value(int rank, size_t i)
 {
@@ -75,7 +76,8 @@ static void mixed_memory(struct t_rank *r)
 	CHECK(memory[0] && memory[1]);
 	CHECK(kolo_alloc(c, len, &memory[2]) == 0 && kolo_alloc(c, len + 12345, &memory[3]) == 0);
 	for (int k = 0; k < (t_is_slow() ? 100 : 400); k++) {
-		uint64_t dice = t_random(&seed), mine = t_random(&own); /* the same on all ranks, and not */
+		uint64_t dice = t_random(&seed),
+			 mine = t_random(&own); /* the same on all ranks, and not */
 		int coll = (int)(dice % 5), src = (int)(mine % 4), dst = (int)(mine >> 8 & 3);
 
 		if (dice >> 16 & 1) /* everyone's in windows, which is rare otherwise */
@@ -111,7 +113,8 @@ static void every_rank_may_pass_another_kind_of_memory(void **state)
 static void learning(struct t_rank *r)
 {
 	enum { TIMES = 30, LARGE = 600001 };
-	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
 	float *x = malloc(4 * LARGE), *y = malloc(4 * LARGE);
 	struct kolo_stats before, after;
 
@@ -130,7 +133,8 @@ static void learning(struct t_rank *r)
 	CHECK(kolo_comm_stats(c, &after) == 0);
 	/* At least the turns that each gets at first. */
 	CHECK(after.ring_ops - before.ring_ops >= 6 && after.direct_ops - before.direct_ops >= 6);
-	CHECK(after.ring_ops + after.board_ops + after.direct_ops + after.exchange_ops == after.ops);
+	CHECK(after.ring_ops + after.board_ops + after.direct_ops + after.exchange_ops ==
+	      after.ops);
 	CHECK(after.received_bytes == after.model_received_bytes &&
 	      after.sent_bytes == after.model_sent_bytes);
 	free(x);
@@ -146,7 +150,7 @@ static void what_is_learnt_changes_no_result(void **state)
 		t_processes(3, learning, NULL);
 }
 
-/* ---- kolo_alloc and kolo_free --------------------------------------------------------------------------- */
+/* ---- kolo_alloc and kolo_free ---------------------------------------------------------------- */
 
 /* Over and over, ranks coming late, memory used and zeroed anew. */
 static void alloc_and_free(struct t_rank *r)
@@ -212,8 +216,9 @@ static void free_elsewhere(struct t_rank *r)
 {
 	struct kolo_comm *c = join(r, r->arg);
 	void *memory, *x = calloc(1, 1 << 16);
-	int rc = kolo_alloc(c, 1 << 16,
-			    &memory); /* some may already wait in the next operation, and tell others */
+	int rc = kolo_alloc(
+		c, 1 << 16,
+		&memory); /* some may already wait in the next operation, and tell others */
 
 	CHECK(x);
 	if (rc == 0 && r->rank == 0)
@@ -257,18 +262,22 @@ static void freeing_in_different_places_is_a_disagreement(void **state)
 	t_processes(3, free_elsewhere, "ring");
 }
 
-/* ---- What the system may do ----------------------------------------------------------------------------- */
+/* ---- What the system may do ------------------------------------------------------------------ */
 
-static int reading_fails_with; /* an errno, -1: it stops half way, -2: of the own memory; 0: it works */
+static int reading_fails_with; /* an errno, -1: it stops half way, -2: of the own memory; 0: it
+				  works */
 static int writing_fails_with; /* an errno, -1, 0 */
 
 ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long nhere,
-				const struct iovec *there, unsigned long nthere, unsigned long flags);
+				const struct iovec *there, unsigned long nthere,
+				unsigned long flags);
 ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long nhere,
-				const struct iovec *there, unsigned long nthere, unsigned long flags);
+				const struct iovec *there, unsigned long nthere,
+				unsigned long flags);
 
 ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long nhere,
-				const struct iovec *there, unsigned long nthere, unsigned long flags)
+				const struct iovec *there, unsigned long nthere,
+				unsigned long flags)
 {
 	struct iovec half = *there;
 
@@ -282,12 +291,15 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned lo
 }
 
 ssize_t __real_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long nhere,
-				 const struct iovec *there, unsigned long nthere, unsigned long flags);
+				 const struct iovec *there, unsigned long nthere,
+				 unsigned long flags);
 ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long nhere,
-				 const struct iovec *there, unsigned long nthere, unsigned long flags);
+				 const struct iovec *there, unsigned long nthere,
+				 unsigned long flags);
 
 ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long nhere,
-				 const struct iovec *there, unsigned long nthere, unsigned long flags)
+				 const struct iovec *there, unsigned long nthere,
+				 unsigned long flags)
 {
 	struct iovec half = *there;
 
@@ -375,7 +387,8 @@ static void stops_half_way(struct t_rank *r)
 static void hidden(struct t_rank *r)
 {
 	enum { LARGE = 1 << 20 };
-	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
 	int32_t *x = calloc(LARGE, sizeof(*x));
 	struct kolo_stats s;
 
@@ -383,7 +396,8 @@ static void hidden(struct t_rank *r)
 	reading_fails_with = r->rank == 1 ? -2 : 0;
 	for (int k = 0; k < 20; k++) {
 		x[LARGE - 1] = r->rank;
-		CHECK(kolo_all_reduce(c, x, x, LARGE, KOLO_I32, KOLO_SUM, NULL) == 0 && x[LARGE - 1] == 3);
+		CHECK(kolo_all_reduce(c, x, x, LARGE, KOLO_I32, KOLO_SUM, NULL) == 0 &&
+		      x[LARGE - 1] == 3);
 		x[LARGE - 1] = r->rank;
 		CHECK(kolo_broadcast(c, x, x, LARGE, KOLO_I32, 1, NULL) == 0 && x[LARGE - 1] == 1);
 	}
@@ -411,9 +425,10 @@ static void reading_that_stops_half_way_goes_on(void **state)
 	t_processes(3, stops_half_way, NULL);
 }
 
-/* ---- When things go wrong ------------------------------------------------------------------------------- */
+/* ---- When things go wrong -------------------------------------------------------------------- */
 
-/* A rank that was stopped in an operation which the others have given up leaves their memory alone. */
+/* A rank that was stopped in an operation which the others have given up leaves their memory
+ * alone. */
 static void writes_late(struct t_rank *r)
 {
 	struct kolo_comm *c = join(r, NULL);
@@ -431,7 +446,8 @@ static void writes_late(struct t_rank *r)
 	while (kolo_comm_status(c) == 0)
 		usleep(1000);
 	seven = 8;
-	CHECK(ko_cma_write(c, 1 - r->rank, all[1 - r->rank], &seven, sizeof(seven)) == KOLO_EABORTED);
+	CHECK(ko_cma_write(c, 1 - r->rank, all[1 - r->rank], &seven, sizeof(seven)) ==
+	      KOLO_EABORTED);
 	usleep(20000);
 	CHECK(x == (r->rank == 1 ? 7 : 5));
 	kolo_comm_destroy(c);
@@ -461,13 +477,15 @@ static void die_within(struct t_rank *r)
 {
 	enum { LARGE = 1 << 20 };
 	bool alloc = *(int *)r->arg;
-	struct kolo_comm *c =
-		t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2, .algorithm = "direct" });
-	void *x = alloc ? NULL : calloc(LARGE, 1), *y = alloc ? NULL : calloc(LARGE, (size_t)r->nranks);
+	struct kolo_comm *c = t_comm_with(
+		r, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2, .algorithm = "direct" });
+	void *x = alloc ? NULL : calloc(LARGE, 1),
+	     *y = alloc ? NULL : calloc(LARGE, (size_t)r->nranks);
 	int rc = 0;
 
 	if (alloc)
-		CHECK(kolo_alloc(c, LARGE, &x) == 0 && kolo_alloc(c, LARGE * (size_t)r->nranks, &y) == 0);
+		CHECK(kolo_alloc(c, LARGE, &x) == 0 &&
+		      kolo_alloc(c, LARGE * (size_t)r->nranks, &y) == 0);
 	CHECK(x && y);
 	for (int k = 0; rc == 0; k++) {
 		if (r->rank == 1 && k == 30 && fork() == 0) { /* in one of those to come */
@@ -507,7 +525,8 @@ static void unreadable(struct t_rank *r)
 {
 	enum { LARGE = 1 << 20 };
 	struct kolo_comm *c = join(r, "direct");
-	void *hole = mmap(NULL, LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *x = malloc(LARGE);
+	void *hole = mmap(NULL, LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+	     *x = malloc(LARGE);
 
 	CHECK(hole != MAP_FAILED && x);
 	if (r->rank == 0) /* in place: root itself does not touch it */

@@ -1,5 +1,5 @@
-/* What happens when ranks die, stop, leave or disagree, and when a link fails: the others return in time, with an
- * error that names the culprit. */
+/* What happens when ranks die, stop, leave or disagree, and when a link fails: the others return in
+ * time, with an error that names the culprit. */
 #include "comm/core/comm.h"
 #include "tests/lib/t.h"
 
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Killed and stopped --------------------------------------------------------------------------------- */
+/* ---- Killed and stopped ---------------------------------------------------------------------- */
 
 struct accident {
 	int victim, sig;
@@ -49,8 +49,8 @@ static void reduce_until_it_fails(struct t_rank *r)
 	free(x);
 }
 
-/* In the middle of the operations: `after_ms` behind the first one. Returns how many milliseconds later the last
- * process had ended. */
+/* In the middle of the operations: `after_ms` behind the first one. Returns how many milliseconds
+ * later the last process had ended. */
 static int have_accident(int nranks, struct accident a, int after_ms)
 {
 	int pids[T_MAX_RANKS], took;
@@ -107,7 +107,8 @@ static void a_rank_killed_between_small_operations_is_named(void **state)
 		have_accident(3, a, 50);
 }
 
-/* On the board root waits for ranks that it has no lifeline to, and those who have one wait for nobody. */
+/* On the board root waits for ranks that it has no lifeline to, and those who have one wait for
+ * nobody. */
 static void reduce_without_2(struct t_rank *r)
 {
 	struct kolo_comm *c =
@@ -174,7 +175,8 @@ static void a_job_that_is_paused_as_a_whole_goes_on(void **state)
 
 static void many_ahead(struct t_rank *r)
 {
-	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .nslots = 64, .slot_len = 4096 });
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .nslots = 64, .slot_len = 4096 });
 	int x = 0, rc = 0;
 
 	for (int i = 0; rc == 0 && i < 40; i++) {
@@ -184,7 +186,8 @@ static void many_ahead(struct t_rank *r)
 	}
 	for (int i = 0; rc == 0 && i < 3; i++)
 		rc = kolo_barrier(c, NULL);
-	CHECK(rc == KOLO_EMISMATCH && strstr(kolo_last_error(), "n=1") && strstr(kolo_last_error(), "n=0"));
+	CHECK(rc == KOLO_EMISMATCH && strstr(kolo_last_error(), "n=1") &&
+	      strstr(kolo_last_error(), "n=0"));
 	kolo_comm_destroy(c);
 }
 
@@ -194,7 +197,7 @@ static void both_sides_are_known_of_operations_long_gone(void **state)
 	t_processes(2, many_ahead, NULL);
 }
 
-/* ---- Not there ------------------------------------------------------------------------------------------ */
+/* ---- Not there ------------------------------------------------------------------------------- */
 
 static void stays_away(struct t_rank *r)
 {
@@ -281,7 +284,7 @@ static void a_dead_ranks_child_does_not_keep_it_alive(void **state)
 	t_processes(3, forks_and_dies, NULL);
 }
 
-/* ---- Disagreement --------------------------------------------------------------------------------------- */
+/* ---- Disagreement ---------------------------------------------------------------------------- */
 
 struct dispute {
 	const char *what, *mine, *theirs; /* texts that the error has */
@@ -379,7 +382,8 @@ static void disagree(struct t_rank *r)
 	int rc;
 
 	CHECK(x != NULL);
-	/* A rank that is slow to leave the barrier may learn there already that the others have fallen out. */
+	/* A rank that is slow to leave the barrier may learn there already that the others have
+	 * fallen out. */
 	rc = kolo_barrier(c, NULL);
 	if (rc == 0)
 		rc = r->rank == 1 ? d->odd(c, x) : d->usual(c, x);
@@ -404,9 +408,10 @@ static void ranks_that_disagree_are_told_both_sides(void **state)
 	}
 }
 
-/* ---- A link that fails ---------------------------------------------------------------------------------- */
+/* ---- A link that fails ----------------------------------------------------------------------- */
 
-/* A link around a link: the call number `fail_at` fails (or loses bytes), others are delayed now and then. */
+/* A link around a link: the call number `fail_at` fails (or loses bytes), others are delayed now
+ * and then. */
 struct faulty {
 	struct ko_link link;
 	struct ko_link *inner;
@@ -503,9 +508,9 @@ struct injection {
 static void run_over_faulty_link(struct t_rank *r)
 {
 	const struct injection *i = r->arg;
-	struct kolo_comm *c =
-		t_comm_with(r, (struct kolo_comm_attr){
-				       .slot_len = 4096, .timeout_s = T_PATIENCE / 2, .algorithm = "ring" });
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .slot_len = 4096,
+								      .timeout_s = T_PATIENCE / 2,
+								      .algorithm = "ring" });
 	struct ko_link **place = i->receiving ? &c->edges.from : &c->edges.to;
 	struct faulty f = { .link = { .ops = &faulty_ops },
 			    .inner = *place,
@@ -520,8 +525,8 @@ static void run_over_faulty_link(struct t_rank *r)
 	rc = kolo_all_reduce(c, x, x, 3000, KOLO_I32, KOLO_SUM, NULL);
 	if (rc == 0)
 		rc = kolo_barrier(c, NULL);
-	CHECK(rc == 0 ||
-	      (rc == KOLO_ESYS && strstr(kolo_last_error(), i->truncates ? "bytes where" : "injected")));
+	CHECK(rc == 0 || (rc == KOLO_ESYS &&
+			  strstr(kolo_last_error(), i->truncates ? "bytes where" : "injected")));
 	/* Everyone or nobody: the barrier behind it sees to that. */
 	for (int k = 0; rc == 0 && k < 3000; k++)
 		CHECK(x[k] == 3 * k);

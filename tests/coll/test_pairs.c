@@ -1,5 +1,5 @@
-/* Messages between pairs of ranks, what is made of them, and groups. That results are right in every combination is
- * test_random's business. */
+/* Messages between pairs of ranks, what is made of them, and groups. That results are right in
+ * every combination is test_random's business. */
 #include "tests/lib/t.h"
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ static bool says(const char *text)
 	return strstr(kolo_last_error(), text);
 }
 
-/* ---- Messages -------------------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 static const size_t lengths[] = { 0, 1, 10, 11, 1000, 1024, 1025, 5000, 40000, 300001 };
 
@@ -57,7 +57,8 @@ static void everyone_to_everyone(struct t_rank *r)
 {
 	const struct way *way = r->arg;
 	size_t most = lengths[ARRAY_LEN(lengths) - 1];
-	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .algorithm = way->algorithm });
+	struct kolo_comm *c =
+		t_comm_with(r, (struct kolo_comm_attr){ .algorithm = way->algorithm });
 	uint32_t *src = make_words(2 * (most + 1)), *dst, *plain = src;
 	void *memory;
 
@@ -101,7 +102,8 @@ static void messages_of_every_length_come_as_they_were_sent(void **state)
 	}
 }
 
-/* As often as it takes until slots and offers, and both kinds of stores, have been tried, and the better one has been done. */
+/* As often as it takes until slots and offers, and both kinds of stores, have been tried, and the
+ * better one has been done. */
 static void much_and_often(struct t_rank *r)
 {
 	enum { TIMES = 30, WORDS = 400 * 1000 };
@@ -256,19 +258,21 @@ static void many_lanes(struct t_rank *r)
 			if (r->rank == 0)
 				CHECK(kolo_send(c, x, N, KOLO_U32, k, NULL) == 0);
 			if (r->rank == k)
-				CHECK(kolo_recv(c, x, N, KOLO_U32, 0, NULL) == 0 && is_from(x, 0, k, N));
+				CHECK(kolo_recv(c, x, N, KOLO_U32, 0, NULL) == 0 &&
+				      is_from(x, 0, k, N));
 		}
 		CHECK(kolo_barrier(c, NULL) == 0);
 	}
-	/* What was sent last may have been taken after that operation ended: one more comes behind it. */
+	/* What was sent last may have been taken after that operation ended: one more comes behind
+	 * it. */
 	if (r->rank == 0)
 		CHECK(kolo_send(c, x, 1, KOLO_U32, 1, NULL) == 0);
 	if (r->rank == 1)
 		CHECK(kolo_recv(c, x, 1, KOLO_U32, 0, NULL) == 0);
 	CHECK(kolo_comm_stats(c, &last) == 0);
 	/* 64 KiB of slots in 16 lanes, and a page of each lane. */
-	CHECK(r->rank != 0 ||
-	      last.memory_bytes - first.memory_bytes <= (16 << 16) + ((uint64_t)r->nranks - 1) * 4096);
+	CHECK(r->rank != 0 || last.memory_bytes - first.memory_bytes <=
+				      (16 << 16) + ((uint64_t)r->nranks - 1) * 4096);
 	free(x);
 	kolo_comm_destroy(c);
 }
@@ -279,7 +283,7 @@ static void idle_lanes_give_their_memory_back(void **state)
 	t_processes(40, many_lanes, NULL);
 }
 
-/* ---- Groups ---------------------------------------------------------------------------------------------- */
+/* ---- Groups ---------------------------------------------------------------------------------- */
 
 /* Both send first, more than any lane holds. */
 static void crossed(struct t_rank *r)
@@ -376,8 +380,9 @@ static void one_thread_has_two_ranks(struct t_rank *r)
 	pthread_t threads[2];
 
 	for (int k = 0; k < 2; k++) {
-		both[k] =
-			(struct joiner){ .attr = { .id = &r->id, .rank = k, .nranks = 2, .slot_len = 4096 } };
+		both[k] = (struct joiner){
+			.attr = { .id = &r->id, .rank = k, .nranks = 2, .slot_len = 4096 }
+		};
 		CHECK(pthread_create(&threads[k], NULL, join, &both[k]) == 0);
 		src[k] = make_words(N);
 		dst[k] = make_words(N);
@@ -399,7 +404,8 @@ static void one_thread_has_two_ranks(struct t_rank *r)
 		for (int k = 0; k < 2; k++) {
 			struct kolo_queue *q = queues[queue[way][k]];
 
-			CHECK(kolo_all_reduce(both[k].c, src[k], sum[k], N, KOLO_U32, KOLO_SUM, q) == 0);
+			CHECK(kolo_all_reduce(both[k].c, src[k], sum[k], N, KOLO_U32, KOLO_SUM,
+					      q) == 0);
 			CHECK(kolo_send(both[k].c, src[k], N, KOLO_U32, 1 - k, q) == 0);
 			CHECK(kolo_barrier(both[k].c, q) == 0);
 			CHECK(kolo_recv(both[k].c, dst[k], N, KOLO_U32, 1 - k, q) == 0);
@@ -428,7 +434,8 @@ static void two_communicators_of_one_thread_in_one_group(void **state)
 	t_processes(1, one_thread_has_two_ranks, NULL);
 }
 
-/* What the queues had before comes first, and what they get later comes behind: each step needs the one before. */
+/* What the queues had before comes first, and what they get later comes behind: each step needs the
+ * one before. */
 static void several_queues(struct t_rank *r)
 {
 	enum { LAPS = 50 };
@@ -465,7 +472,8 @@ static void a_group_joins_the_queues_of_its_calls(void **state)
 	t_processes(3, several_queues, NULL);
 }
 
-/* Both communicators in one group, all the time, some of them in a queue: each does the groups in their order. */
+/* Both communicators in one group, all the time, some of them in a queue: each does the groups in
+ * their order. */
 static void groups_in_a_row(struct t_rank *r)
 {
 	struct kolo_comm *a = t_comm(r), *b;
@@ -560,7 +568,8 @@ static void rules_of_groups(struct t_rank *r)
 	CHECK(kolo_group_end() == 0);
 	CHECK(y == 7 && z == 14 && own == 7);
 	CHECK(kolo_comm_status(c) == 0);
-	/* Only seen at the end, where it fails the communicator: nobody sends what is waited for. */
+	/* Only seen at the end, where it fails the communicator: nobody sends what is waited
+	 * for. */
 	if (me == 0) {
 		usleep(200000); /* the other one has ended its group */
 		CHECK(kolo_group_begin() == 0);
@@ -579,7 +588,7 @@ static void groups_nest_and_leave_wrong_calls_out(void **state)
 	t_processes(2, rules_of_groups, NULL);
 }
 
-/* ---- Errors ---------------------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 static void wrong_arguments(struct t_rank *r)
 {
@@ -588,10 +597,12 @@ static void wrong_arguments(struct t_rank *r)
 	       huge[2] = { SIZE_MAX / 8, SIZE_MAX / 8 };
 	uint32_t x[4] = { 0 }, y[4] = { 0 };
 
-	CHECK(kolo_send(NULL, x, 1, KOLO_U32, 1, NULL) == KOLO_EINVAL && says("kolo_send: comm is NULL"));
+	CHECK(kolo_send(NULL, x, 1, KOLO_U32, 1, NULL) == KOLO_EINVAL &&
+	      says("kolo_send: comm is NULL"));
 	CHECK(kolo_send(c, NULL, 1, KOLO_U32, 1 - r->rank, NULL) == KOLO_EINVAL &&
 	      says("kolo_send: src is NULL"));
-	CHECK(kolo_recv(c, NULL, 1, KOLO_U32, 1 - r->rank, NULL) == KOLO_EINVAL && says("dst is NULL"));
+	CHECK(kolo_recv(c, NULL, 1, KOLO_U32, 1 - r->rank, NULL) == KOLO_EINVAL &&
+	      says("dst is NULL"));
 	CHECK(kolo_recv(c, x, 1, (enum kolo_type)99, 1 - r->rank, NULL) == KOLO_EINVAL &&
 	      says("99 is no type"));
 	CHECK(kolo_recv(c, x, SIZE_MAX / 2, KOLO_U32, 1 - r->rank, NULL) == KOLO_EINVAL &&
@@ -599,13 +610,18 @@ static void wrong_arguments(struct t_rank *r)
 	CHECK(kolo_all_to_all(c, x, x, 1, KOLO_U32, NULL) == KOLO_EINVAL && says("overlap"));
 	CHECK(kolo_all_to_all_v(c, x, counts, y, NULL, KOLO_U32, NULL) == KOLO_EINVAL &&
 	      says("counts are NULL"));
-	CHECK(kolo_all_gather_v(c, x, y, NULL, KOLO_U32, NULL) == KOLO_EINVAL && says("counts are NULL"));
-	CHECK(kolo_all_gather_v(c, x, y, huge, KOLO_U32, NULL) == KOLO_EINVAL && says("address space"));
+	CHECK(kolo_all_gather_v(c, x, y, NULL, KOLO_U32, NULL) == KOLO_EINVAL &&
+	      says("counts are NULL"));
+	CHECK(kolo_all_gather_v(c, x, y, huge, KOLO_U32, NULL) == KOLO_EINVAL &&
+	      says("address space"));
 	/* In place is where the own block of src is. */
-	CHECK(kolo_reduce_scatter_v(c, x, x + 1 - r->rank, counts, KOLO_U32, KOLO_SUM, NULL) == KOLO_EINVAL);
-	CHECK(kolo_gather(c, x, y, 1, KOLO_U32, 2, NULL) == KOLO_EINVAL && says("root 2: want 0 to 1"));
+	CHECK(kolo_reduce_scatter_v(c, x, x + 1 - r->rank, counts, KOLO_U32, KOLO_SUM, NULL) ==
+	      KOLO_EINVAL);
+	CHECK(kolo_gather(c, x, y, 1, KOLO_U32, 2, NULL) == KOLO_EINVAL &&
+	      says("root 2: want 0 to 1"));
 	if (r->rank == 1)
-		CHECK(kolo_gather_v(c, x, 1, y, wrong, KOLO_U32, 1, NULL) == KOLO_EINVAL && says("n is 1"));
+		CHECK(kolo_gather_v(c, x, 1, y, wrong, KOLO_U32, 1, NULL) == KOLO_EINVAL &&
+		      says("n is 1"));
 	mine[r->rank] = 2;
 	mine[1 - r->rank] = 1;
 	CHECK(kolo_all_to_all_v(c, x, counts, y, mine, KOLO_U32, NULL) == KOLO_EINVAL &&
@@ -681,7 +697,7 @@ static void counts_that_differ_are_a_disagreement(void **state)
 	t_processes(2, different_counts, NULL);
 }
 
-/* ---- Accidents ------------------------------------------------------------------------------------------- */
+/* ---- Accidents ------------------------------------------------------------------------------- */
 
 struct accident {
 	int sig, grouped, victim;
@@ -760,7 +776,8 @@ static void have_accident(int sig, int grouped, int victim)
 static void a_killed_or_stopped_rank_ends_messages_and_groups(void **state)
 {
 	(void)state;
-	for (int grouped = 0; grouped < 3; grouped++) { /* one message, a group, a group in a queue */
+	for (int grouped = 0; grouped < 3;
+	     grouped++) { /* one message, a group, a group in a queue */
 		have_accident(SIGKILL, grouped, 1);
 		have_accident(SIGKILL, grouped, 5);
 		have_accident(SIGSTOP, grouped, 1);

@@ -1,4 +1,5 @@
-/* Collectives in queues, events, and their order among each other and beside calls that don't use a queue. */
+/* Collectives in queues, events, and their order among each other and beside calls that don't use a
+ * queue. */
 #include "tests/lib/t.h"
 
 #include <signal.h>
@@ -48,12 +49,13 @@ static void wait_flag(_Atomic int *flag, int value)
 		usleep(1000);
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 enum { NCALLS = 6, LARGE = 30011 };
 
 /* Collective number k on buffers of n elements of each rank. */
-static void call(struct kolo_comm *c, int k, const float *src, float *dst, size_t n, struct kolo_queue *q)
+static void call(struct kolo_comm *c, int k, const float *src, float *dst, size_t n,
+		 struct kolo_queue *q)
 {
 	int root = kolo_comm_nranks(c) - 1, rc = 0;
 
@@ -110,25 +112,28 @@ static void a_queue_gives_the_same_bits(void **state)
 	t_threads(3, the_same_bits, NULL);
 }
 
-/* Each operation needs what those before it have left in one of two buffers, and no two of them may change places. Each
- * rank leaves its own choice to queues. */
+/* Each operation needs what those before it have left in one of two buffers, and no two of them may
+ * change places. Each rank leaves its own choice to queues. */
 static void one_order(struct t_rank *r)
 {
 	enum { N = 50, TIMES = 400 };
 	struct kolo_comm *c = t_comm(r);
 	struct kolo_queue *q[3] = { make_queue(), make_queue(), NULL };
 	uint64_t seed = 5, own = 11 + (uint64_t)r->rank, x[2][N], want[2][N];
-	uint64_t mine = r->rank ? 2 : 3, all = 3 + 2 * (uint64_t)(r->nranks - 1); /* odd: nothing is lost */
+	uint64_t mine = r->rank ? 2 : 3,
+		 all = 3 + 2 * (uint64_t)(r->nranks - 1); /* odd: nothing is lost */
 	enum kolo_op op;
 
 	for (uint64_t i = 0; i < 2 * N; i++)
-		x[i / N][i % N] = want[i / N][i % N] = i; /* the same on all ranks: so are the results */
+		x[i / N][i % N] = want[i / N][i % N] =
+			i; /* the same on all ranks: so are the results */
 	CHECK(kolo_op_create_premul_sum(c, &mine, KOLO_U64, &op) == 0);
 	for (int k = 0; k < (t_is_slow() ? TIMES / 4 : TIMES); k++) {
 		uint64_t dice = t_random(&seed);
 		int from = dice & 1, to = dice >> 1 & 1;
 
-		CHECK(kolo_all_reduce(c, x[from], x[to], N, KOLO_U64, op, q[t_random(&own) % 3]) == 0);
+		CHECK(kolo_all_reduce(c, x[from], x[to], N, KOLO_U64, op, q[t_random(&own) % 3]) ==
+		      0);
 		for (int i = 0; i < N; i++)
 			want[to][i] = want[from][i] * all;
 		if (t_random(&own) % 50 == 0)
@@ -149,7 +154,7 @@ static void operations_keep_the_order_of_their_calls(void **state)
 	t_threads(2, one_order, NULL);
 }
 
-/* ---- Events --------------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 static void an_event(struct t_rank *r)
 {
@@ -182,8 +187,9 @@ static void an_event_comes_when_what_is_before_it_is_done(void **state)
 	munmap(flag, 4096);
 }
 
-/* The second communicator's operation reads what the first one's writes, in another queue. The event is recorded again,
- * and then destroyed, while that queue still waits for its first record. */
+/* The second communicator's operation reads what the first one's writes, in another queue. The
+ * event is recorded again, and then destroyed, while that queue still waits for its first
+ * record. */
 static void one_queue_after_another(struct t_rank *r)
 {
 	enum { N = 5000 };
@@ -191,7 +197,8 @@ static void one_queue_after_another(struct t_rank *r)
 	struct kolo_comm *a = t_comm(r), *b;
 	struct kolo_queue *qa = make_queue(), *qb = make_queue();
 	struct kolo_event *e = make_event();
-	int32_t *x = malloc(N * sizeof(*x)), *sum = malloc(N * sizeof(*sum)), *all = malloc(N * sizeof(*all));
+	int32_t *x = malloc(N * sizeof(*x)), *sum = malloc(N * sizeof(*sum)),
+		*all = malloc(N * sizeof(*all));
 
 	CHECK(x && sum && all && kolo_comm_split(a, 0, -r->rank, &b) == 0);
 	for (int i = 0; i < N; i++) {
@@ -232,7 +239,7 @@ static void a_queue_waits_for_an_event_as_it_was_recorded(void **state)
 	munmap(flag, 4096);
 }
 
-/* ---- Ends ----------------------------------------------------------------------------------------------- */
+/* ---- Ends ------------------------------------------------------------------------------------ */
 
 /* Work left in a queue is done before the queue, the communicator, an op or a window goes. */
 static void early_ends(struct t_rank *r)
@@ -303,7 +310,7 @@ static void idle_queues_sleep(void **state)
 		kolo_queue_destroy(q[k]);
 }
 
-/* ---- Failures ------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static void check_refused(int rc, const char *text)
 {
@@ -378,7 +385,7 @@ static void a_failure_comes_with_the_wait_and_its_text(void **state)
 	t_processes(4, disagreement, NULL);
 }
 
-/* ---- Accidents ------------------------------------------------------------------------------------------ */
+/* ---- Accidents ------------------------------------------------------------------------------- */
 
 enum { VICTIM = 1 };
 
@@ -436,7 +443,8 @@ static void a_killed_or_stopped_rank_ends_what_is_queued(void **state)
 	have_accident(SIGSTOP, KOLO_ETIMEDOUT);
 }
 
-/* Nobody is in an operation any more: whoever aborts ends none that another one has not come out of yet. */
+/* Nobody is in an operation any more: whoever aborts ends none that another one has not come out of
+ * yet. */
 static void come_together(struct t_rank *r)
 {
 	_Atomic int *here = r->arg;
@@ -473,7 +481,8 @@ static void aborted_behind(struct t_rank *r)
 	CHECK(kolo_comm_split(c, 0, 0, &other) == 0);
 	come_together(r);
 	if (r->rank == 0) {
-		CHECK(kolo_barrier(other, q) == 0 && kolo_barrier(c, q) == 0); /* rank 1 never comes */
+		CHECK(kolo_barrier(other, q) == 0 &&
+		      kolo_barrier(c, q) == 0); /* rank 1 never comes */
 		CHECK(kolo_barrier(c, later) == 0);
 		kolo_comm_abort(c);
 		CHECK(kolo_barrier(c, NULL) == KOLO_EABORTED);

@@ -1,6 +1,7 @@
-/* A random program: all ranks make the same one from a seed and do their part of it, on several communicators, with and
- * without queues and groups; each knows what must come out. Elements are small whole numbers, or quarters of them, so that all
- * types add them up without rounding. T_SEED=N in the environment changes the seed. */
+/* A random program: all ranks make the same one from a seed and do their part of it, on several
+ * communicators, with and without queues and groups; each knows what must come out. Elements are
+ * small whole numbers, or quarters of them, so that all types add them up without rounding.
+ * T_SEED=N in the environment changes the seed. */
 #include "tests/lib/t.h"
 
 #include <math.h>
@@ -9,9 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 6, MOST_N = 100003, NCOMMS = 3, NQUEUES = 2, MOST_IN_GROUP = 24, MOST_JOBS = 32 };
+enum {
+	MOST_RANKS = 6,
+	MOST_N = 100003,
+	NCOMMS = 3,
+	NQUEUES = 2,
+	MOST_IN_GROUP = 24,
+	MOST_JOBS = 32
+};
 
-/* ---- Elements -------------------------------------------------------------------------------------------- */
+/* ---- Elements -------------------------------------------------------------------------------- */
 
 enum { QUARTERS = 4 * 64 + 1 };
 
@@ -58,7 +66,7 @@ static bool is_float(enum kolo_type type)
 	return type >= KOLO_F16;
 }
 
-/* ---- Operations ------------------------------------------------------------------------------------------ */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 enum kind {
 	ALL_REDUCE,
@@ -86,8 +94,9 @@ struct op {
 	int comm, root, from, to;
 	enum kolo_type type;
 	enum kolo_op op;
-	size_t n;                              /* of each part; counts where it has them: */
-	size_t counts[MOST_RANKS][MOST_RANKS]; /* [r][0] of rank r's part; of all_to_all_v from, to */
+	size_t n; /* of each part; counts where it has them: */
+	size_t counts[MOST_RANKS]
+		     [MOST_RANKS]; /* [r][0] of rank r's part; of all_to_all_v from, to */
 	bool in_place;
 };
 
@@ -172,7 +181,7 @@ static size_t part(const struct op *op, int r, int to)
 	}
 }
 
-/* ---- What must come out, and what goes in ---------------------------------------------------------------- */
+/* ---- What must come out, and what goes in ---------------------------------------------------- */
 
 struct writer {
 	const struct op *op;
@@ -213,7 +222,8 @@ static void write_src(struct writer *w, int me, int nranks)
 		     op->kind == SCATTER_V;
 	size_t n = all ? before(op, nranks) : part(op, me, 0);
 
-	if ((op->kind == BROADCAST || op->kind == SCATTER || op->kind == SCATTER_V) && me != op->root)
+	if ((op->kind == BROADCAST || op->kind == SCATTER || op->kind == SCATTER_V) &&
+	    me != op->root)
 		return;
 	if (op->kind == BARRIER || (op->kind == MESSAGE && me != op->from))
 		return;
@@ -232,10 +242,12 @@ static void write_src(struct writer *w, int me, int nranks)
 static void write_dst(struct writer *w, int me, int nranks)
 {
 	const struct op *op = w->op;
-	size_t first = op->kind == REDUCE_SCATTER || op->kind == REDUCE_SCATTER_V ? before(op, me) : 0;
+	size_t first =
+		op->kind == REDUCE_SCATTER || op->kind == REDUCE_SCATTER_V ? before(op, me) : 0;
 	bool to_root = op->kind == REDUCE || op->kind == GATHER || op->kind == GATHER_V;
 
-	if ((to_root && me != op->root) || op->kind == BARRIER || (op->kind == MESSAGE && me != op->to))
+	if ((to_root && me != op->root) || op->kind == BARRIER ||
+	    (op->kind == MESSAGE && me != op->to))
 		return;
 	if (reduces(op->kind)) {
 		for (size_t i = 0; i < part(op, me, 0); i++)
@@ -257,8 +269,8 @@ static void write_dst(struct writer *w, int me, int nranks)
 	}
 }
 
-static char *make_buffer(const struct op *op, void (*write)(struct writer *, int, int), const struct comm *c,
-			 size_t *len)
+static char *make_buffer(const struct op *op, void (*write)(struct writer *, int, int),
+			 const struct comm *c, size_t *len)
 {
 	struct writer w = { op, NULL, 0 };
 	char *buffer;
@@ -317,7 +329,7 @@ static void put_in_place(struct job *j, const struct comm *c, size_t src_len)
 	j->src = j->dst;
 }
 
-/* ---- Doing it -------------------------------------------------------------------------------------------- */
+/* ---- Doing it -------------------------------------------------------------------------------- */
 
 static void call(struct job *j, const struct comm *c, struct kolo_queue *q)
 {
@@ -332,8 +344,12 @@ static void call(struct job *j, const struct comm *c, struct kolo_queue *q)
 	}
 	switch (op->kind) {
 	case ALL_REDUCE: rc = kolo_all_reduce(c->c, j->src, j->dst, n, op->type, op->op, q); break;
-	case REDUCE: rc = kolo_reduce(c->c, j->src, j->dst, n, op->type, op->op, op->root, q); break;
-	case REDUCE_SCATTER: rc = kolo_reduce_scatter(c->c, j->src, j->dst, n, op->type, op->op, q); break;
+	case REDUCE:
+		rc = kolo_reduce(c->c, j->src, j->dst, n, op->type, op->op, op->root, q);
+		break;
+	case REDUCE_SCATTER:
+		rc = kolo_reduce_scatter(c->c, j->src, j->dst, n, op->type, op->op, q);
+		break;
 	case REDUCE_SCATTER_V:
 		rc = kolo_reduce_scatter_v(c->c, j->src, j->dst, counts, op->type, op->op, q);
 		break;
@@ -341,14 +357,18 @@ static void call(struct job *j, const struct comm *c, struct kolo_queue *q)
 	case ALL_GATHER: rc = kolo_all_gather(c->c, j->src, j->dst, n, op->type, q); break;
 	case ALL_GATHER_V: rc = kolo_all_gather_v(c->c, j->src, j->dst, counts, op->type, q); break;
 	case ALL_TO_ALL: rc = kolo_all_to_all(c->c, j->src, j->dst, n, op->type, q); break;
-	case ALL_TO_ALL_V: rc = kolo_all_to_all_v(c->c, j->src, counts, j->dst, received, op->type, q); break;
+	case ALL_TO_ALL_V:
+		rc = kolo_all_to_all_v(c->c, j->src, counts, j->dst, received, op->type, q);
+		break;
 	case GATHER: rc = kolo_gather(c->c, j->src, j->dst, n, op->type, op->root, q); break;
 	case GATHER_V:
-		rc = kolo_gather_v(c->c, j->src, n, j->dst, is_root ? counts : NULL, op->type, op->root, q);
+		rc = kolo_gather_v(c->c, j->src, n, j->dst, is_root ? counts : NULL, op->type,
+				   op->root, q);
 		break;
 	case SCATTER: rc = kolo_scatter(c->c, j->src, j->dst, n, op->type, op->root, q); break;
 	case SCATTER_V:
-		rc = kolo_scatter_v(c->c, j->src, is_root ? counts : NULL, j->dst, n, op->type, op->root, q);
+		rc = kolo_scatter_v(c->c, j->src, is_root ? counts : NULL, j->dst, n, op->type,
+				    op->root, q);
 		break;
 	case BARRIER: rc = kolo_barrier(c->c, q); break;
 	default:
@@ -362,7 +382,8 @@ static struct op pick_op(struct program *p, int nranks, uint64_t id, bool messag
 {
 	static const enum kolo_op ops[] = { KOLO_SUM, KOLO_PROD, KOLO_MIN, KOLO_MAX, KOLO_AVG };
 	uint64_t *state = &p->shared;
-	/* The second communicator is halves: an operation on it is one for each half, with ranks of the smaller. */
+	/* The second communicator is halves: an operation on it is one for each half, with ranks of
+	 * the smaller. */
 	struct op op = { .id = id, .comm = (int)pick(state, NCOMMS) };
 	int ranks = op.comm == 1 ? nranks / 2 : nranks;
 
@@ -417,7 +438,8 @@ static void flush(struct program *p)
 
 		if (here && (memcmp(j->dst, j->want, j->len) != 0 ||
 			     (!j->dst_in_src && (unsigned char)j->dst[j->len] != 0xa5))) {
-			fprintf(stderr, "operation %llu: kind %d, comm %d, n %zu, type %d, op %d: wrong\n",
+			fprintf(stderr,
+				"operation %llu: kind %d, comm %d, n %zu, type %d, op %d: wrong\n",
 				(unsigned long long)j->op.id, (int)j->op.kind, j->op.comm, j->op.n,
 				(int)j->op.type, (int)j->op.op);
 			CHECK(!"the result is right");
@@ -438,7 +460,8 @@ static struct kolo_queue *pick_queue(struct program *p)
 	return k < NQUEUES ? p->queues[k] : NULL;
 }
 
-/* Several operations together; sends and recvs in any order, but in that of the program between the same two ranks. */
+/* Several operations together; sends and recvs in any order, but in that of the program between the
+ * same two ranks. */
 static int run_group(struct program *p, int nranks, uint64_t id)
 {
 	int count = 1 + (int)pick(&p->shared, MOST_IN_GROUP / 2), order = (int)pick(&p->own, 3);
@@ -452,8 +475,10 @@ static int run_group(struct program *p, int nranks, uint64_t id)
 	for (int round = 0; round < 2; round++) {
 		for (int k = 0; k < p->njobs; k++) {
 			struct job *j = &p->jobs[k];
-			/* Order 0: as in the program; 1: recvs before all else; 2: sends before all else. */
-			bool early = order == 0 || (j->op.kind == MESSAGE && j->sends == (order == 2));
+			/* Order 0: as in the program; 1: recvs before all else; 2: sends before all
+			 * else. */
+			bool early =
+				order == 0 || (j->op.kind == MESSAGE && j->sends == (order == 2));
 
 			if (early == (round == 0))
 				call(j, &p->comms[j->op.comm], pick_queue(p));
@@ -466,7 +491,9 @@ static int run_group(struct program *p, int nranks, uint64_t id)
 static void open_program(struct program *p, struct t_rank *r)
 {
 	struct kolo_comm *all = t_comm(r);
-	int half = r->nranks / 2, color = r->rank < half ? 0 : r->rank < 2 * half ? 1 : KOLO_NOCOLOR;
+	int half = r->nranks / 2, color = r->rank < half       ? 0
+					  : r->rank < 2 * half ? 1
+							       : KOLO_NOCOLOR;
 
 	*p = (struct program){ .shared = t_seed() };
 	p->shared += (uint64_t)r->nranks * 1000;

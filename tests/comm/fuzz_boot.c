@@ -1,6 +1,7 @@
-/* Random bytes for who serves a meeting point: libFuzzer calls it, with the address sanitizer looking on (make fuzz). The
- * first byte chooses what is put right before the rest is read: nothing, the words that all versions share, or all but the
- * entry, so that every check is reached. */
+/* Random bytes for who serves a meeting point: libFuzzer calls it, with the address sanitizer
+ * looking on (make fuzz). The first byte chooses what is put right before the rest is read:
+ * nothing, the words that all versions share, or all but the entry, so that every check is
+ * reached. */
 #include "comm/bootstrap/server.c"
 
 #include <fcntl.h>
@@ -59,8 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int k = 0; k < 2 && stays; k++) {
 		size_t at = k ? half : 0, n = k ? len - half : half;
 
-		stays = n == 0 ||
-			(write(ends[1], (char *)&hello + at, n) == (ssize_t)n && hear_guest(s, g) == 0);
+		stays = n == 0 || (write(ends[1], (char *)&hello + at, n) == (ssize_t)n &&
+				   hear_guest(s, g) == 0);
 	}
 	if (!stays)
 		drop(s, s->nguests - 1);

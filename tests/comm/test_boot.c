@@ -1,4 +1,5 @@
-/* The meeting point: strangers, ranks that contradict each other, ranks that are late or go away. */
+/* The meeting point: strangers, ranks that contradict each other, ranks that are late or go
+ * away. */
 #include "tests/lib/t.h"
 #include "comm/bootstrap/boot.h"
 #include "comm/bootstrap/wire.h"
@@ -28,7 +29,9 @@ static int connect_to(const struct kolo_id *id)
 
 static struct ko_boot_hello hello_of(const struct kolo_id *id, int rank, int nranks)
 {
-	struct ko_boot_hello h = { .magic = KO_BOOT_MAGIC, .version = KO_BOOT_VERSION, .size = sizeof(h) };
+	struct ko_boot_hello h = { .magic = KO_BOOT_MAGIC,
+				   .version = KO_BOOT_VERSION,
+				   .size = sizeof(h) };
 	struct ko_boot_id layout;
 
 	memcpy(&layout, id, sizeof(layout));
@@ -158,7 +161,9 @@ static void sizes_differ(struct t_rank *r)
 
 static void one_is_missing(struct t_rank *r)
 {
-	struct kolo_comm_attr attr = { .id = &r->id, .rank = 2 * r->rank, .nranks = 4, .timeout_s = 3 };
+	struct kolo_comm_attr attr = {
+		.id = &r->id, .rank = 2 * r->rank, .nranks = 4, .timeout_s = 3
+	};
 
 	fails_soon(&attr, KOLO_ETIMEDOUT, "missing: 1, 3");
 }
@@ -237,7 +242,9 @@ static void a_job_may_make_many_communicators(void **state)
 /* Rank 1 takes part in the rendezvous and then never connects to rank 0. */
 static void dies_half_way(struct t_rank *r)
 {
-	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = 2, .timeout_s = 10 };
+	struct kolo_comm_attr attr = {
+		.id = &r->id, .rank = r->rank, .nranks = 2, .timeout_s = 10
+	};
 	struct ko_boot_hello h = hello_of(&r->id, 1, 2);
 	struct ko_boot_reply reply;
 	int fd;
@@ -263,7 +270,8 @@ static void a_rank_that_ends_while_connecting_is_named(void **state)
 }
 
 /* Another program on the id's port: what it sends is not believed. */
-/* One that greets as Kolo does, or with the right tag too, which everyone can hear, but not the proof. */
+/* One that greets as Kolo does, or with the right tag too, which everyone can hear, but not the
+ * proof. */
 static void serve_as_impostor(int listener, uint64_t tag)
 {
 	struct ko_boot_greeting greeting = { .magic = KO_BOOT_MAGIC, .tag = tag };
@@ -282,7 +290,8 @@ static void serve_as_impostor(int listener, uint64_t tag)
 
 static void meet_impostor(uint64_t its_tag)
 {
-	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in name = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct kolo_comm_attr attr = { .nranks = 1 };
 	int listener = socket(AF_INET, SOCK_STREAM, 0), pid, status;
 	socklen_t len = sizeof(name);
@@ -291,7 +300,8 @@ static void meet_impostor(uint64_t its_tag)
 	};
 	struct kolo_id id;
 
-	CHECK(bind(listener, (struct sockaddr *)&name, sizeof(name)) == 0 && listen(listener, 1) == 0);
+	CHECK(bind(listener, (struct sockaddr *)&name, sizeof(name)) == 0 &&
+	      listen(listener, 1) == 0);
 	CHECK(getsockname(listener, (struct sockaddr *)&name, &len) == 0);
 	layout.port = ntohs(name.sin_port);
 	memcpy(&id, &layout, sizeof(layout));

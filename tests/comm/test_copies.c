@@ -1,5 +1,6 @@
-/* Several copies of the library in one process, as plugins bring them: two are loaded with dlopen from files of their
- * own, a third is in this program. None may see another's state, and one that is unloaded leaves nothing running. */
+/* Several copies of the library in one process, as plugins bring them: two are loaded with dlopen
+ * from files of their own, a third is in this program. None may see another's state, and one that
+ * is unloaded leaves nothing running. */
 #include "tests/lib/t.h"
 
 #include <dirent.h>
@@ -38,10 +39,10 @@ static const struct copy own = {
 	.last_error = kolo_last_error,
 };
 
-/* ---- Files and what they load --------------------------------------------------------------------------- */
+/* ---- Files and what they load ---------------------------------------------------------------- */
 
-/* Another file with the bytes of the shared library, which lies beside the folder of this program; its name goes to
- * `path`, a template of mkstemp. */
+/* Another file with the bytes of the shared library, which lies beside the folder of this program;
+ * its name goes to `path`, a template of mkstemp. */
 static void make_file(char *path)
 {
 	char self[4096], from[5000];
@@ -92,9 +93,10 @@ static struct copy load(void)
 	return copy;
 }
 
-/* ---- Work ----------------------------------------------------------------------------------------------- */
+/* ---- Work ------------------------------------------------------------------------------------ */
 
-static struct kolo_comm *join(const struct copy *copy, const struct kolo_id *id, int rank, int nranks)
+static struct kolo_comm *join(const struct copy *copy, const struct kolo_id *id, int rank,
+			      int nranks)
 {
 	struct kolo_comm_attr attr = { .id = id, .rank = rank, .nranks = nranks, .slot_len = 4096 };
 	struct kolo_comm *comm = NULL;
@@ -165,21 +167,24 @@ static void *tell_tid(void *out)
 	return NULL;
 }
 
-/* The threads of this process, once a first one has come and gone: with it a sanitizer starts one of its own. */
+/* The threads of this process, once a first one has come and gone: with it a sanitizer starts one
+ * of its own. */
 static int count_threads(void)
 {
 	pthread_t thread;
 	char task[64];
 	pid_t tid;
 
-	CHECK(pthread_create(&thread, NULL, tell_tid, &tid) == 0 && pthread_join(thread, NULL) == 0);
+	CHECK(pthread_create(&thread, NULL, tell_tid, &tid) == 0 &&
+	      pthread_join(thread, NULL) == 0);
 	snprintf(task, sizeof(task), "/proc/self/task/%d", (int)tid);
 	while (access(task, F_OK) == 0)
 		sched_yield();
 	return count_entries("/proc/self/task");
 }
 
-/* Waits until the process has as many threads as it had: one that has done its work may still be ending. */
+/* Waits until the process has as many threads as it had: one that has done its work may still be
+ * ending. */
 static bool threads_return_to(int n)
 {
 	for (int64_t end = t_now_ms() + 10000; t_now_ms() < end;) {
@@ -190,7 +195,7 @@ static bool threads_return_to(int n)
 	return false;
 }
 
-/* ---- Tests: each in a process of its own, a rank of t_processes ------------------------------------------- */
+/* ---- Tests: each in a process of its own, a rank of t_processes ------------------------------ */
 
 static void use_three_copies(struct t_rank *r)
 {
@@ -277,7 +282,8 @@ static void a_copy_that_is_unloaded_leaves_no_thread_and_no_descriptor(void **st
 	t_processes(1, use_and_unload, NULL);
 }
 
-/* The thread that serves an id is asleep in the copy's code when that is unloaded: it must find it when it wakes. */
+/* The thread that serves an id is asleep in the copy's code when that is unloaded: it must find it
+ * when it wakes. */
 static void unload_while_serving(struct t_rank *r)
 {
 	int threads = count_threads(), fds = count_entries("/proc/self/fd");

@@ -1,4 +1,5 @@
-/* The loops over elements, of every instruction set that this processor has, against one element at a time. */
+/* The loops over elements, of every instruction set that this processor has, against one element at
+ * a time. */
 #include "comm/reduce/reduce.h"
 #include "tests/lib/t.h"
 #include "tools/common/values.h"
@@ -27,7 +28,8 @@ static void fill_random(struct buffer *b, uint64_t *seed, enum kolo_type type, b
 		b->bytes[i] = (unsigned char)(t_random(seed) >> 32);
 	for (size_t i = 0; tame && !values_is_integer(type) && i < MOST; i++)
 		values_encode(type,
-			      ldexp((double)(t_random(seed) % 4000) - 2000, (int)(t_random(seed) % 9) - 12),
+			      ldexp((double)(t_random(seed) % 4000) - 2000,
+				    (int)(t_random(seed) % 9) - 12),
 			      elements(b) + i * size);
 }
 
@@ -35,7 +37,8 @@ static void fill_random(struct buffer *b, uint64_t *seed, enum kolo_type type, b
 static bool same(enum kolo_type type, const void *a, const void *b)
 {
 	return memcmp(a, b, kolo_type_size(type)) == 0 ||
-	       (!values_is_integer(type) && isnan(values_decode(type, a)) && isnan(values_decode(type, b)));
+	       (!values_is_integer(type) && isnan(values_decode(type, a)) &&
+		isnan(values_decode(type, b)));
 }
 
 /* The combination as values.h names it. */
@@ -78,17 +81,19 @@ static void try_combine(const struct ko_kernels *k, enum kolo_type type, struct 
 			       elements(&own) + i * size);
 	if (in_place)
 		out = own;
-	k->combine[type][how.how](elements(&out), elements(&in), in_place ? elements(&out) : elements(&own),
-				  n, &scalar);
+	k->combine[type][how.how](elements(&out), elements(&in),
+				  in_place ? elements(&out) : elements(&own), n, &scalar);
 	for (size_t i = 0; i < n; i++)
 		CHECK(same(type, elements(&out) + i * size, elements(&want) + i * size));
-	CHECK(in_place ? out.bytes[0] == own.bytes[0] && out.bytes[1 + n * size] == own.bytes[1 + n * size]
+	CHECK(in_place ? out.bytes[0] == own.bytes[0] &&
+				 out.bytes[1 + n * size] == own.bytes[1 + n * size]
 		       : out.bytes[0] == GUARD && out.bytes[1 + n * size] == GUARD);
 }
 
 static void every_loop_equals_its_definition(void **state)
 {
-	static const size_t counts[] = { 0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 255, 300 };
+	static const size_t counts[] = { 0,  1,  2,  7,  15, 16, 17,  31,
+					 32, 33, 63, 64, 65, 97, 255, 300 };
 	uint64_t seed = 7;
 
 	(void)state;
@@ -97,8 +102,8 @@ static void every_loop_equals_its_definition(void **state)
 			for (int how = 0; how < KO_NCOMBINES; how++)
 				for (size_t c = 0; c < ARRAY_LEN(counts); c++)
 					for (int way = 0; way < 4; way++)
-						try_combine(*k, (enum kolo_type)type, named[how], counts[c],
-							    &seed, way & 1, way & 2);
+						try_combine(*k, (enum kolo_type)type, named[how],
+							    counts[c], &seed, way & 1, way & 2);
 }
 
 static void narrow_types_combine_right_in_every_pair(void **state)
@@ -121,7 +126,8 @@ static void narrow_types_combine_right_in_every_pair(void **state)
 					for (int b = 0; b < 256; b++) {
 						want = (unsigned char)a;
 						values_combine(types[t], named[how].op, false,
-							       (struct values_scale){ 1, 1 }, &want, &own[b]);
+							       (struct values_scale){ 1, 1 }, &want,
+							       &own[b]);
 						CHECK(same(types[t], &out[b], &want));
 					}
 				}
@@ -153,7 +159,8 @@ static void try_fill(const struct ko_kernels *k, enum kolo_type type, size_t n, 
 	}
 	memset(&out, GUARD, sizeof(out));
 	k->copy[type](elements(&out), elements(&src), n, NULL);
-	CHECK(memcmp(elements(&out), elements(&src), n * size) == 0 && elements(&out)[n * size] == GUARD);
+	CHECK(memcmp(elements(&out), elements(&src), n * size) == 0 &&
+	      elements(&out)[n * size] == GUARD);
 }
 
 static void scaling_dividing_and_copying_equal_their_definitions(void **state)
@@ -204,7 +211,8 @@ static void try_cast(enum kolo_type from, enum kolo_type to, size_t n, uint64_t 
 
 static void casts_equal_their_definition(void **state)
 {
-	static const enum kolo_type types[] = { KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F8E4M3, KOLO_F8E5M2 };
+	static const enum kolo_type types[] = { KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F8E4M3,
+						KOLO_F8E5M2 };
 	uint64_t seed = 4;
 	float x[3];
 
@@ -213,11 +221,13 @@ static void casts_equal_their_definition(void **state)
 		for (size_t b = 0; b < ARRAY_LEN(types); b++)
 			for (size_t n = 0; n < 70; n++)
 				try_cast(types[a], types[b], n, &seed);
-	CHECK(kolo_cast(x, KOLO_F32, x, KOLO_F64, 1, 1) == KOLO_EINVAL && strstr(kolo_last_error(), "f64"));
+	CHECK(kolo_cast(x, KOLO_F32, x, KOLO_F64, 1, 1) == KOLO_EINVAL &&
+	      strstr(kolo_last_error(), "f64"));
 	CHECK(kolo_cast(NULL, KOLO_F32, x, KOLO_F32, 3, 1) == KOLO_EINVAL);
 }
 
-/* Every 16-bit code times factors that make products of all kinds, halfway ones and subnormals among them. */
+/* Every 16-bit code times factors that make products of all kinds, halfway ones and subnormals
+ * among them. */
 static void conversions_inside_the_loops_are_exact_for_every_code(void **state)
 {
 	static const float factors[] = { 1.0f,     0.5f,       1.0f / 3, 1.0009765625f,
@@ -237,8 +247,8 @@ static void conversions_inside_the_loops_are_exact_for_every_code(void **state)
 				(*k)->scale[types[t]](out, codes, ARRAY_LEN(codes), &s);
 				for (unsigned c = 0; c < ARRAY_LEN(codes); c++) {
 					values_first(types[t], KOLO_SUM, true,
-						     (struct values_scale){ (double)s.f32, 1 }, &codes[c],
-						     &want);
+						     (struct values_scale){ (double)s.f32, 1 },
+						     &codes[c], &want);
 					CHECK(same(types[t], &out[c], &want));
 				}
 			}

@@ -1,5 +1,5 @@
-/* The counters of a lane in shared memory, whose two ends are in this process: they are valid after each line, and
- * refused when one is wrong. */
+/* The counters of a lane in shared memory, whose two ends are in this process: they are valid after
+ * each line, and refused when one is wrong. */
 #include "comm/p2p/lane.h"
 #include "tests/lib/t.h"
 

@@ -1,5 +1,6 @@
-/* The conformance suite: what every link must do, run unchanged on every transport in ko_transports, and on a fifo
- * whose two ends share one mapping, which lets the thread sanitizer see both sides. */
+/* The conformance suite: what every link must do, run unchanged on every transport in
+ * ko_transports, and on a fifo whose two ends share one mapping, which lets the thread sanitizer
+ * see both sides. */
 #include "comm/base/error.h"
 #include "comm/core/transports.h"
 #include "comm/health/msg.h"
@@ -43,8 +44,8 @@ static bool run_on(int cpu)
 
 typedef int try_fn(struct ko_link *link, struct ko_slot *out);
 
-/* Links may be asynchronous: polls for up to ten seconds. `other` may need calls meanwhile: it is NULL, or the end that
- * nobody else uses. */
+/* Links may be asynchronous: polls for up to ten seconds. `other` may need calls meanwhile: it is
+ * NULL, or the end that nobody else uses. */
 static int poll_link(try_fn *try, struct ko_link *link, struct ko_slot *out, struct ko_link *other)
 {
 	int64_t deadline = t_now_ms() + 10000;
@@ -96,7 +97,7 @@ static void get(struct pair *p, size_t len, unsigned char fill, uint32_t tag)
 	CHECK(p->rx->ops->release(p->rx) == 0);
 }
 
-/* ---- Cases ---------------------------------------------------------------------------------------------- */
+/* ---- Cases ----------------------------------------------------------------------------------- */
 
 static void an_empty_link_has_nothing_to_peek(struct pair *p)
 {
@@ -222,7 +223,8 @@ static void get_into(struct pair *p, char *place, size_t len, bool *there)
 	struct ko_slot s;
 	int rc;
 
-	while ((rc = p->rx->ops->peek(p->rx, place, len, &s)) == KO_EAGAIN && t_now_ms() < deadline) {
+	while ((rc = p->rx->ops->peek(p->rx, place, len, &s)) == KO_EAGAIN &&
+	       t_now_ms() < deadline) {
 		p->tx->ops->progress(p->tx);
 		sched_yield();
 	}
@@ -247,7 +249,8 @@ static void a_slot_may_come_to_a_place_for_its_bytes(struct pair *p)
 	get(p, 100, 0x55, 3);
 }
 
-/* Sends KO_LENT_MIN bytes that belong into the second half of the receiver's vector. Were they put there? */
+/* Sends KO_LENT_MIN bytes that belong into the second half of the receiver's vector. Were they put
+ * there? */
 static bool put_offered(struct pair *p, char *vector, int value)
 {
 	struct ko_slot s;
@@ -268,7 +271,8 @@ static bool put_offered(struct pair *p, char *vector, int value)
 	return there;
 }
 
-/* The offer takes some time to come. It is for slots from where both ends began, and for no others. */
+/* The offer takes some time to come. It is for slots from where both ends began, and for no
+ * others. */
 static void what_belongs_into_an_offered_vector_may_be_put_there(struct pair *p)
 {
 	static char vector[2 * KO_LENT_MIN];
@@ -303,7 +307,8 @@ static void settle(struct pair *p, enum ko_role near, int tx, int rx)
 			if (cpus[i] >= 0)
 				CHECK(run_on(cpus[i]));
 			if (rc[i] == KO_EAGAIN)
-				rc[i] = ends[i]->ops->settle ? ends[i]->ops->settle(ends[i], near) : 0;
+				rc[i] = ends[i]->ops->settle ? ends[i]->ops->settle(ends[i], near)
+							     : 0;
 		}
 	}
 	CHECK(rc[0] == 0 && rc[1] == 0);
@@ -348,9 +353,9 @@ static const struct {
 	const char *name;
 	void (*run)(struct pair *p);
 } cases[] = {
-#define CASE(fn)                                                                                             \
-	{                                                                                                    \
-#fn, fn                                                                                      \
+#define CASE(fn)                                                                                   \
+	{                                                                                          \
+#fn, fn                                                                            \
 	}
 	CASE(an_empty_link_has_nothing_to_peek),
 	CASE(a_slot_arrives_with_its_bytes_length_and_tag),
@@ -367,7 +372,7 @@ static const struct {
 	CASE(a_stream_between_threads_arrives_whole),
 };
 
-/* ---- Transports ----------------------------------------------------------------------------------------- */
+/* ---- Transports ------------------------------------------------------------------------------ */
 
 /* The two ends on one piece of ordinary memory; closed with their test. */
 static const struct ko_link_ops one_memory_ops;
@@ -393,9 +398,10 @@ static const struct ko_link_ops one_memory_ops = {
 static void run_one_memory(size_t k)
 {
 	struct ko_fifo *fifo = aligned_alloc(4096, ko_fifo_len(&limits));
-	struct ko_fifo_end ends[2] = { { .link = { .ops = &one_memory_ops, .role = KO_SEND }, .fifo = fifo },
-				       { .link = { .ops = &one_memory_ops, .role = KO_RECV },
-					 .fifo = fifo } };
+	struct ko_fifo_end ends[2] = {
+		{ .link = { .ops = &one_memory_ops, .role = KO_SEND }, .fifo = fifo },
+		{ .link = { .ops = &one_memory_ops, .role = KO_RECV }, .fifo = fifo }
+	};
 	struct pair p = { &ends[0].link, &ends[1].link, false };
 
 	CHECK(fifo != NULL);
@@ -405,7 +411,8 @@ static void run_one_memory(size_t k)
 	free(fifo);
 }
 
-/* Some need what this machine may not have: a card, a library. The rig gives verbs a machine that has. */
+/* Some need what this machine may not have: a card, a library. The rig gives verbs a machine that
+ * has. */
 static bool is_here(const struct ko_link_ops *ops)
 {
 	struct ko_link *link;
@@ -455,7 +462,8 @@ static struct ko_link *connect_across(const struct ko_link_ops *ops, enum ko_rol
 	struct ko_address mine, theirs;
 	struct ko_link *link;
 
-	CHECK(ko_link_open(ops, role, &here, &limits, &link) == 0 && ops->address(link, &mine) == 0);
+	CHECK(ko_link_open(ops, role, &here, &limits, &link) == 0 &&
+	      ops->address(link, &mine) == 0);
 	memcpy(msg.bytes, mine.bytes, sizeof(mine.bytes));
 	CHECK(ko_msg_send(sock, &msg, mine.fd) == 0);
 	while (recv(sock, &msg, 1, MSG_PEEK) < 0) /* blocks; ko_msg_recv doesn't */
@@ -512,7 +520,8 @@ static void every_link_passes_every_case(void **state)
 	}
 }
 
-/* A small slot comes behind as many bytes as fill all buffers on the way. The receiver takes slots till the sender has drained. */
+/* A small slot comes behind as many bytes as fill all buffers on the way. The receiver takes slots
+ * till the sender has drained. */
 static void drain_behind_full_buffers(struct pair *p, const struct ko_limits *of, size_t small)
 {
 	int64_t deadline = t_now_ms() + 10000;
@@ -526,7 +535,8 @@ static void drain_behind_full_buffers(struct pair *p, const struct ko_limits *of
 	p->apart = true; /* from here on get() must not call the sender's end */
 	while ((rc = p->tx->ops->drain(p->tx)) == KO_EAGAIN && t_now_ms() < deadline)
 		if (try_peek(p->rx, &s) == 0)
-			CHECK(s.tag == took && p->rx->ops->release(p->rx) == 0 && ++took <= of->nslots);
+			CHECK(s.tag == took && p->rx->ops->release(p->rx) == 0 &&
+			      ++took <= of->nslots);
 	CHECK(rc == 0);
 	for (; took + 1 < of->nslots; took++)
 		get(p, of->slot_len, (unsigned char)took, took);
@@ -578,7 +588,8 @@ static void closing_takes_null_and_half_built_ends(void **state)
 
 		ko_transports[i]->close(NULL, false);
 		for (int role = KO_SEND; here_too && role <= KO_RECV; role++) {
-			CHECK(ko_link_open(ko_transports[i], (enum ko_role)role, &here, &limits, &link) == 0);
+			CHECK(ko_link_open(ko_transports[i], (enum ko_role)role, &here, &limits,
+					   &link) == 0);
 			ko_transports[i]->close(link, false);
 		}
 	}
@@ -589,7 +600,8 @@ static int node_of(void *address)
 {
 	int node = -1;
 
-	CHECK(syscall(SYS_get_mempolicy, &node, NULL, 0UL, address, MPOL_F_NODE | MPOL_F_ADDR) == 0);
+	CHECK(syscall(SYS_get_mempolicy, &node, NULL, 0UL, address, MPOL_F_NODE | MPOL_F_ADDR) ==
+	      0);
 	return node;
 }
 
@@ -670,7 +682,8 @@ static void memory_of_no_device_is_refused(void **state)
 		skip();
 	CHECK(fd >= 0 && ftruncate(fd, sizeof(page)) == 0);
 	CHECK(ko_link_open(&ko_verbs_ops, KO_SEND, &here, &limits, &link) == 0);
-	CHECK(ko_verbs_ops.rma->lend_device(link, page, sizeof(page), fd, 0) == KOLO_ESYS && !link->lent);
+	CHECK(ko_verbs_ops.rma->lend_device(link, page, sizeof(page), fd, 0) == KOLO_ESYS &&
+	      !link->lent);
 	CHECK(strstr(kolo_last_error(), "dmabuf"));
 	ko_verbs_ops.close(link, false);
 	close(fd);
@@ -690,7 +703,8 @@ static void transports_are_chosen_by_name_and_place(void **state)
 	elsewhere = local;
 	elsewhere.machine[0] ^= 1;
 	CHECK(ko_transport_choose("", &local, &local, &ops) == 0 && ops == ko_transports[0]);
-	CHECK(ko_transport_choose("shm", &local, &local, &ops) == 0 && strcmp(ops->name, "shm") == 0);
+	CHECK(ko_transport_choose("shm", &local, &local, &ops) == 0 &&
+	      strcmp(ops->name, "shm") == 0);
 	CHECK(ko_transport_choose("shm", &local, &elsewhere, &ops) == KOLO_ENOTSUP);
 	CHECK(ko_transport_choose("pigeon", &local, &local, &ops) == KOLO_ENOTSUP);
 	CHECK(strstr(kolo_last_error(), "shm") != NULL);

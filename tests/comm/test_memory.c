@@ -1,5 +1,6 @@
-/* Every allocation, mapping and socket fails once, at each constructor: an error comes back, nothing is left
- * allocated, and the other ranks neither hang nor crash. failing.c makes them fail. */
+/* Every allocation, mapping and socket fails once, at each constructor: an error comes back,
+ * nothing is left allocated, and the other ranks neither hang nor crash. failing.c makes them
+ * fail. */
 #include "comm/sys/queue.h"
 #include "kolo/kolo_zero_checkpoint.h"
 #include "kolo/kolo_zero_log.h"
@@ -16,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- Two ranks, one of which runs out ------------------------------------------------------------------- */
+/* ---- Two ranks, one of which runs out -------------------------------------------------------- */
 
 struct sweep {
 	int victim;    /* -1: the id's thread */
@@ -33,7 +34,8 @@ struct part {
 	pthread_t thread;
 };
 
-/* The victim gets an error and nothing else; the other one gets an error too, now or at the next call. */
+/* The victim gets an error and nothing else; the other one gets an error too, now or at the next
+ * call. */
 static void check_outcome(struct sweep *s, int rank, int rc, struct kolo_comm *c)
 {
 	if (rank == s->victim) {
@@ -260,7 +262,8 @@ static void *run_part(void *arg)
 		return NULL;
 	}
 	if (s->of == TRAIN || s->of == LOG || s->of == SAVE) {
-		rc = s->of == TRAIN ? train(c) : with_engine(c, s->of == LOG ? keep_log : keep_checkpoint);
+		rc = s->of == TRAIN ? train(c)
+				    : with_engine(c, s->of == LOG ? keep_log : keep_checkpoint);
 		t_countdown = 0;
 		check_training(s, p->rank, rc);
 		kolo_comm_destroy(c);
@@ -426,7 +429,8 @@ static int wait_for_flag(void *arg)
 	return 0;
 }
 
-/* A queue and an event, and more records than a queue has room for at first; its thread is busy meanwhile. */
+/* A queue and an event, and more records than a queue has room for at first; its thread is busy
+ * meanwhile. */
 static int make_and_fill(void)
 {
 	enum { RECORDS = 70 };

@@ -17,7 +17,8 @@ static void pieces_tile_every_block(void **state)
 				struct ko_plan p = ko_plan_make(KO_ALL_REDUCE, n, 1, nranks, slot);
 				size_t at = 0;
 
-				CHECK(p.rounds >= 1 && p.slice <= slot && p.rounds * p.slice >= p.block);
+				CHECK(p.rounds >= 1 && p.slice <= slot &&
+				      p.rounds * p.slice >= p.block);
 				for (int b = 0; b < nranks; b++) {
 					CHECK(ko_plan_block(&p, b).first == at);
 					for (size_t round = 0; round < p.rounds; round++) {
@@ -27,7 +28,8 @@ static void pieces_tile_every_block(void **state)
 						CHECK(q.n <= p.slice);
 						at += q.n;
 					}
-					CHECK(at == ko_plan_block(&p, b).first + ko_plan_block(&p, b).n);
+					CHECK(at ==
+					      ko_plan_block(&p, b).first + ko_plan_block(&p, b).n);
 				}
 				CHECK(at == n);
 			}
@@ -52,7 +54,8 @@ static void uneven_blocks_are_tiled_too(void **state)
 			largest = n > largest ? n : largest;
 		}
 		p = ko_plan_make_uneven(firsts, 1, nranks, slot);
-		CHECK(p.count == firsts[nranks] && p.block == largest && p.rounds >= 1 && p.slice <= slot);
+		CHECK(p.count == firsts[nranks] && p.block == largest && p.rounds >= 1 &&
+		      p.slice <= slot);
 		for (int b = 0; b < nranks; b++) {
 			size_t at = firsts[b];
 
@@ -103,7 +106,8 @@ static void counts_beyond_32_bits_tile_too(void **state)
 
 	(void)state;
 	for (int b = 0; b < 7; b++) {
-		struct ko_piece last = ko_plan_piece(&p, b, p.rounds - 1), whole = ko_plan_block(&p, b);
+		struct ko_piece last = ko_plan_piece(&p, b, p.rounds - 1),
+				whole = ko_plan_block(&p, b);
 
 		CHECK(whole.first == at);
 		CHECK(last.first + last.n == whole.first + whole.n && last.n <= p.slice);
@@ -163,7 +167,8 @@ static void ranks_of_a_host_stand_together(void **state)
 		for (int k = 0; k < ring.nranks; k++) {
 			int rank = by_number ? k : trials[t].ranks[k];
 
-			CHECK(ko_ring_place(&ring, rank) == k && ko_ring_back(&ring, 0, -k) == rank);
+			CHECK(ko_ring_place(&ring, rank) == k &&
+			      ko_ring_back(&ring, 0, -k) == rank);
 			CHECK(ko_ring_distance(&ring, 0, rank) == k);
 			CHECK(ko_ring_next(&ring, ko_ring_prev(&ring, rank)) == rank);
 			CHECK(ko_ring_back(&ring, rank, k) == 0 &&
@@ -204,7 +209,8 @@ static void every_block_is_added_from_after_its_owner_round_to_it(void **state)
 }
 
 /* What a rank sends in a round of reduce-scatter and all-gather, step by step. */
-static size_t count_sent(const struct ko_plan *p, enum ko_coll coll, int rank, const struct ko_ring *ring)
+static size_t count_sent(const struct ko_plan *p, enum ko_coll coll, int rank,
+			 const struct ko_ring *ring)
 {
 	int nranks = ring->nranks;
 	size_t sent = 0;
@@ -225,9 +231,11 @@ static void check_models(const struct ko_ring *ring, enum ko_coll coll)
 
 		for (int rank = 0; rank < ring->nranks; rank++) {
 			struct ko_model m = ko_ring_model(&p, coll, rank, ring, 0);
-			struct ko_model of_next = ko_ring_model(&p, coll, ko_ring_next(ring, rank), ring, 0);
+			struct ko_model of_next =
+				ko_ring_model(&p, coll, ko_ring_next(ring, rank), ring, 0);
 
-			CHECK(m.sent == count_sent(&p, coll, rank, ring) && m.sent == of_next.received);
+			CHECK(m.sent == count_sent(&p, coll, rank, ring) &&
+			      m.sent == of_next.received);
 		}
 	}
 }
@@ -293,8 +301,14 @@ static struct ko_algorithms decide(const char *name, const struct ko_costs *cost
 /* The board saves hops and costs bytes: it is chosen up to where the one outweighs the other. */
 static void the_table_follows_from_costs(void **state)
 {
-	struct ko_costs slow_hops = { .board_room = 4096, .hop_ns = 1e6, .bytes_per_ns = 10, .turn_ns = 1e6 },
-			few_bytes = { .board_room = 4096, .hop_ns = 100, .bytes_per_ns = 10, .turn_ns = 100 };
+	struct ko_costs slow_hops = { .board_room = 4096,
+				      .hop_ns = 1e6,
+				      .bytes_per_ns = 10,
+				      .turn_ns = 1e6 },
+			few_bytes = { .board_room = 4096,
+				      .hop_ns = 100,
+				      .bytes_per_ns = 10,
+				      .turn_ns = 100 };
 	struct ko_algorithms t;
 
 	(void)state;
@@ -303,9 +317,11 @@ static void the_table_follows_from_costs(void **state)
 		CHECK(t.any[KO_BOARD][coll].end == (coll == KO_ALL_GATHER ? 8 * 4096 : 4096) + 1);
 	/* 13 hops saved, (8 - 3.5) bytes more for each: 13 * 100 * 10 / 4.5. */
 	t = decide("", &few_bytes, 8);
-	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 2889 && t.any[KO_BOARD][KO_BROADCAST].end == 4097);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 2889 &&
+	      t.any[KO_BOARD][KO_BROADCAST].end == 4097);
 	t = decide("", &few_bytes, 2); /* no bytes more */
-	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 4097 && t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 0);
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 4097 &&
+	      t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 0);
 	few_bytes.turn_ns = 50;
 	t = decide("", &few_bytes, 2);
 	CHECK(t.any[KO_BOARD][KO_REDUCE_SCATTER].end == 1001); /* 50 * 10 / (1.5 - 1) */
@@ -337,7 +353,8 @@ static void a_network_has_exchanges_instead(void **state)
 	CHECK(t.any[KO_EXCHANGE][KO_BARRIER].end == 0 &&
 	      t.any[KO_EXCHANGE][KO_BROADCAST].end == 0); /* as many hops */
 	for (int coll = KO_BARRIER; coll < KO_NCOLLS; coll++)
-		CHECK(t.any[KO_BOARD][coll].end == 0 && t.any[KO_DIRECT][coll].begin == UINT64_MAX &&
+		CHECK(t.any[KO_BOARD][coll].end == 0 &&
+		      t.any[KO_DIRECT][coll].begin == UINT64_MAX &&
 		      t.windows[KO_DIRECT][coll].begin == UINT64_MAX);
 	CHECK(t.rndv_begin == UINT64_MAX && t.rndv_window_begin == UINT64_MAX);
 	costs.exchange_hops = 2; /* with shortcuts */
@@ -353,8 +370,8 @@ static void a_network_has_exchanges_instead(void **state)
 	t = decide("", &costs, 2);
 	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 0 && t.any[KO_BOARD][KO_ALL_REDUCE].end > 0);
 	t = decide("exchange", &costs, 2);
-	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 65537 && t.any[KO_BOARD][KO_ALL_REDUCE].end == 0 &&
-	      t.any[KO_BOARD][KO_BARRIER].end == 0);
+	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 65537 &&
+	      t.any[KO_BOARD][KO_ALL_REDUCE].end == 0 && t.any[KO_BOARD][KO_BARRIER].end == 0);
 }
 
 /* Directly costs a hop or a system call more than the board, and fewer bytes than any. */
@@ -376,7 +393,8 @@ static void large_ones_are_read_where_they_are(void **state)
 	      t.any[KO_BOARD][KO_BROADCAST].end == 3414); /* 640 / (2/8 - 1/16) */
 	CHECK(t.windows[KO_DIRECT][KO_BARRIER].begin == UINT64_MAX &&
 	      t.any[KO_DIRECT][KO_BARRIER].begin == UINT64_MAX);
-	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 2049); /* what fills the lane waits anyway */
+	CHECK(t.rndv_window_begin == 1024 &&
+	      t.rndv_begin == 2049); /* what fills the lane waits anyway */
 	costs.lane_bytes = 8192;
 	t = decide("", &costs, 2);
 	CHECK(t.rndv_window_begin == 1024 && t.rndv_begin == 5120); /* 640 / (1.5/8 - 1/16) */
@@ -388,8 +406,8 @@ static void large_ones_are_read_where_they_are(void **state)
 	CHECK(t.any[KO_DIRECT][KO_BROADCAST].begin == UINT64_MAX &&
 	      t.any[KO_BOARD][KO_BROADCAST].end == 4097);
 	t = decide("direct", &costs, 2);
-	CHECK(t.windows[KO_DIRECT][KO_REDUCE].begin == 1 && t.any[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX &&
-	      !t.any[KO_BOARD][KO_REDUCE].end);
+	CHECK(t.windows[KO_DIRECT][KO_REDUCE].begin == 1 &&
+	      t.any[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX && !t.any[KO_BOARD][KO_REDUCE].end);
 	CHECK(t.any[KO_BOARD][KO_BARRIER].end == 1);
 	t = decide("ring", &costs, 2);
 	CHECK(t.windows[KO_DIRECT][KO_REDUCE].begin == UINT64_MAX &&
@@ -397,16 +415,16 @@ static void large_ones_are_read_where_they_are(void **state)
 }
 
 /* Is the row a choice for costs, with buffers in windows or not, and for so many bytes? */
-static bool can_do(const struct ko_algorithm_ops *row, const struct ko_costs *costs, enum ko_coll coll,
-		   bool windows, uint64_t bytes)
+static bool can_do(const struct ko_algorithm_ops *row, const struct ko_costs *costs,
+		   enum ko_coll coll, bool windows, uint64_t bytes)
 {
 	bool fits = row->reach == KO_ANYWHERE || (row->reach == KO_NETWORK) == costs->network;
 
 	return fits && bytes < row->end(coll, costs, 8, windows && row->agree);
 }
 
-static double time_of(const struct ko_algorithm_ops *row, const struct ko_costs *costs, enum ko_coll coll,
-		      bool windows, uint64_t bytes)
+static double time_of(const struct ko_algorithm_ops *row, const struct ko_costs *costs,
+		      enum ko_coll coll, bool windows, uint64_t bytes)
 {
 	struct ko_estimate e = row->cost(coll, costs, 8, windows && row->agree);
 
@@ -414,8 +432,8 @@ static double time_of(const struct ko_algorithm_ops *row, const struct ko_costs 
 }
 
 /* The row that runs, as ko_algorithm_decide says. */
-static const struct ko_algorithm_ops *chosen(const struct ko_algorithms *t, enum ko_coll coll, bool windows,
-					     uint64_t bytes)
+static const struct ko_algorithm_ops *chosen(const struct ko_algorithms *t, enum ko_coll coll,
+					     bool windows, uint64_t bytes)
 {
 	for (int k = 0; k < KO_NALGORITHMS; k++)
 		if (ko_algorithm_table[k]->agree &&
@@ -475,14 +493,16 @@ static void rows_are_complete_and_found_by_name(void **state)
 	for (int k = 0; k < KO_NALGORITHMS; k++) {
 		const struct ko_algorithm_ops *row = ko_algorithm_table[k];
 
-		CHECK(row->name && *row->name && row->what && *row->what && row->order && *row->order);
+		CHECK(row->name && *row->name && row->what && *row->what && row->order &&
+		      *row->order);
 		CHECK(row->end && row->cost && row->takes && row->run && row->model);
 		CHECK(ko_algorithm_find(row->name, &found) == 0 && found == row);
 	}
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, exchange, direct") == 0);
+		     "no algorithm called 'magic'; this build has: ring, board, exchange, direct") ==
+		      0);
 }
 
 static const struct CMUnitTest tests[] = {

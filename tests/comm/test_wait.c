@@ -34,7 +34,8 @@ static void a_sleeper_is_woken_by_the_one_it_waits_for(void **state)
 	memset(roster, 0, len);
 	CHECK(pthread_create(&sleeper, NULL, sleep_often, roster) == 0);
 	for (int k = 0; k < TIMES; k++) {
-		while (atomic_load(&roster->sleepers) == 0 || atomic_load(&roster->post[1].bell) == bell) {
+		while (atomic_load(&roster->sleepers) == 0 ||
+		       atomic_load(&roster->post[1].bell) == bell) {
 			if (t_now_ms() - begin > TIMES * MOST_US / 1000 / 2)
 				break;
 			usleep(1000);

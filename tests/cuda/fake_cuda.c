@@ -1,5 +1,5 @@
-/* A libcuda of threads (gpu.h), as far as ringbench asks for it, and a libkolo_cuda.so beside it: one shared object under both
- * names, so that tools with buffers on GPUs run on any machine. */
+/* A libcuda of threads (gpu.h), as far as ringbench asks for it, and a libkolo_cuda.so beside it:
+ * one shared object under both names, so that tools with buffers on GPUs run on any machine. */
 #include "tests/cuda/gpu.h"
 
 #include "cuda/driver/driver.h"
@@ -140,7 +140,8 @@ static int give_bytes(struct t_stream *stream, struct bytes wanted)
 
 int cuMemcpyAsync(address to, address from, size_t len, struct t_stream *stream)
 {
-	return give_bytes(stream, (struct bytes){ (void *)(size_t)to, (const void *)(size_t)from, 0, len });
+	return give_bytes(stream,
+			  (struct bytes){ (void *)(size_t)to, (const void *)(size_t)from, 0, len });
 }
 
 int cuMemsetD8Async(address to, unsigned char value, size_t len, struct t_stream *stream)

@@ -1,6 +1,7 @@
-/* What a program does with a GPU beside Kolo, for the tests: streams, memory, work of its own, graphs. There are two:
- * host_driver.c, a driver of GPUs (cuda/driver/driver.h) that is made of threads, so that what Kolo records can be tried, and looked at
- * by the thread sanitizer, on any machine; and real_gpu.c, on CUDA, for make check-cuda. */
+/* What a program does with a GPU beside Kolo, for the tests: streams, memory, work of its own,
+ * graphs. There are two: host_driver.c, a driver of GPUs (cuda/driver/driver.h) that is made of
+ * threads, so that what Kolo records can be tried, and looked at by the thread sanitizer, on any
+ * machine; and real_gpu.c, on CUDA, for make check-cuda. */
 #ifndef TESTS_CUDA_GPU_H
 #define TESTS_CUDA_GPU_H
 
@@ -13,7 +14,8 @@ void t_gpu_use(void);
 struct t_stream;
 struct t_graph;
 
-/* A stream on the device of this number, modulo how many there are; and what kolo_cuda_queue_create takes. */
+/* A stream on the device of this number, modulo how many there are; and what kolo_cuda_queue_create
+ * takes. */
 struct t_stream *t_stream_create(int device);
 struct CUstream_st *t_stream_handle(struct t_stream *s);
 void t_stream_destroy(struct t_stream *s);
@@ -36,30 +38,34 @@ void t_gpu_copy(void *to, const void *from, size_t len);
 /* Blocks until it has done everything. */
 void t_stream_finish(struct t_stream *s);
 
-/* What is put on the stream in between goes into a graph, which may be launched on any stream of the device, several times. */
+/* What is put on the stream in between goes into a graph, which may be launched on any stream of
+ * the device, several times. */
 void t_capture_begin(struct t_stream *s);
 struct t_graph *t_capture_end(struct t_stream *s);
 void t_graph_launch(struct t_graph *g, struct t_stream *s);
 void t_graph_destroy(struct t_graph *g);
 
-/* ---- Of the driver made of threads only ------------------------------------------------------------------ */
+/* ---- Of the driver made of threads only ------------------------------------------------------ */
 
 /* Streams stop for a moment now and then, and kernels come late. */
 void t_driver_shake(unsigned seed);
 
-/* The k-th call of the driver from here on that may fail does; 0: none. Returns how many there have been since the last time. */
+/* The k-th call of the driver from here on that may fail does; 0: none. Returns how many there have
+ * been since the last time. */
 long t_driver_fail(long k);
 
 /* Kernels of Kolo's take so long, from here on, in this process. */
 void t_driver_slow(int ms);
 
-/* From here on this process's GPUs lose what they write to memory of other processes that they map. */
+/* From here on this process's GPUs lose what they write to memory of other processes that they
+ * map. */
 void t_driver_lose(bool lose);
 
 /* GPUs hand their memory to cards, from here on, as what is no dmabuf. */
 void t_driver_for_cards(bool yes);
 
-/* Kernels since the last time whose places lie at different distances behind multiples of 16 bytes. */
+/* Kernels since the last time whose places lie at different distances behind multiples of 16
+ * bytes. */
 long t_driver_unlike(void);
 
 /* What is in use: memory, mappings, events, streams of Kolo's, pinned ranges, GPUs. */

@@ -1,4 +1,5 @@
-/* What CUDA has for kernels, for C++ on the host: a thread of a GPU is a call, those of a block one after another. */
+/* What CUDA has for kernels, for C++ on the host: a thread of a GPU is a call, those of a block one
+ * after another. */
 #ifndef TESTS_CUDA_GPU_HOST_H
 #define TESTS_CUDA_GPU_HOST_H
 

@@ -145,8 +145,8 @@ void produce_and_consume(const struct rank *me, const struct t_rank *r, int step
 		want[k] = k + 1;
 	for (int s = 0; s < steps; s++) {
 		for (int k = 0; k < 2; k++)
-			work[2 * s + k] =
-				(struct own_work){ x, k ? 2 : r->rank + 2, t_random(&seed) % 8 ? 0 : 300 };
+			work[2 * s + k] = (struct own_work){ x, k ? 2 : r->rank + 2,
+							     t_random(&seed) % 8 ? 0 : 300 };
 		t_stream_run(me->stream, scale, &work[2 * s]);
 		if (device)
 			t_stream_copy(me->stream, device, x, CELLS * sizeof(*x));

@@ -8,7 +8,8 @@
 
 enum { MAX_RANKS = 8 };
 
-/* Of tests that wait for one. GPUs take a while to start, and processes that start together not the same. */
+/* Of tests that wait for one. GPUs take a while to start, and processes that start together not the
+ * same. */
 #ifdef T_PLAIN
 enum { TIMEOUT_S = 5 };
 #else
@@ -46,7 +47,8 @@ void for_every_proxy(t_rank_fn *fn, void *arg);
 /* t_driver_shake, on the driver made of threads. */
 void shake(unsigned seed);
 
-/* The communicator has failed with `code`, for what `culprit` did, soon; and says so whatever it is called with. */
+/* The communicator has failed with `code`, for what `culprit` did, soon; and says so whatever it is
+ * called with. */
 void wait_for_failure(struct rank *me, int code, const char *culprit);
 
 /* What a program's own kernels do before and behind a collective. */
@@ -58,8 +60,9 @@ struct own_work {
 };
 void scale(void *own_work);
 
-/* A kernel, a collective, a kernel, on and on, without ever waiting on the host. In `device` the collective is done, CELLS longs that
- * are copied there and back by the stream; NULL: where the kernels work. */
+/* A kernel, a collective, a kernel, on and on, without ever waiting on the host. In `device` the
+ * collective is done, CELLS longs that are copied there and back by the stream; NULL: where the
+ * kernels work. */
 void produce_and_consume(const struct rank *me, const struct t_rank *r, int steps, long *device);
 
 #endif

@@ -1,5 +1,6 @@
-/* See gpu.h. Each stream is a thread, its GPU's memory is shared memory, and kernels are the host's loops, or the source of the
- * GPU's, compiled for the host (gpu_zero_kernels.cc). It does what CUDA promises about order, and no more. */
+/* See gpu.h. Each stream is a thread, its GPU's memory is shared memory, and kernels are the host's
+ * loops, or the source of the GPU's, compiled for the host (gpu_zero_kernels.cc). It does what CUDA
+ * promises about order, and no more. */
 #include "tests/cuda/gpu.h"
 #include "tests/cuda/gpu_zero_kernels.h"
 
@@ -71,7 +72,8 @@ struct t_graph {
 
 enum { MAX_PINS = 1024, MAX_ALLOCATIONS = 4096 };
 
-/* What the program and Kolo have of a GPU's memory, and of what host and GPUs both use; a child has its parent's. */
+/* What the program and Kolo have of a GPU's memory, and of what host and GPUs both use; a child has
+ * its parent's. */
 static struct allocation {
 	void *at;
 	size_t len;
@@ -100,11 +102,11 @@ static atomic_int slow_ms;   /* of a kernel */
 static atomic_uint shaking;
 static atomic_bool losing;    /* what is written to others' memory */
 static atomic_bool for_cards; /* memory is handed to them */
-static atomic_ulong
-	written; /* flags, and streams to their ends: the thread sanitizer does not know that two places are the same memory */
+static atomic_ulong written; /* flags, and streams to their ends: the thread sanitizer does not know
+				that two places are the same memory */
 static _Atomic uint64_t captures;
 
-/* ---- Failures ------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static int fail(int code, const char *text)
 {
@@ -162,7 +164,7 @@ static const char *text(void)
 	return last_text;
 }
 
-/* ---- Doing it ------------------------------------------------------------------------------------------- */
+/* ---- Doing it -------------------------------------------------------------------------------- */
 
 void t_driver_shake(unsigned seed)
 {
@@ -194,7 +196,8 @@ static void do_flag(const struct ko_flag_op *op)
 		atomic_store_explicit(flag, op->value, memory_order_release);
 		return;
 	}
-	while (!(atomic_load_explicit(flag, memory_order_acquire) & op->value) == (op->kind == KO_FLAG_SET)) {
+	while (!(atomic_load_explicit(flag, memory_order_acquire) & op->value) ==
+	       (op->kind == KO_FLAG_SET)) {
 		if (++tries < 100)
 			sched_yield();
 		else
@@ -214,7 +217,9 @@ static void do_kernel(const struct ko_gpu_job *j)
 	if (j->unless && atomic_load((const _Atomic uint32_t *)j->unless))
 		return;
 	if (ms)
-		nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+		nanosleep(
+			&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L },
+			NULL);
 	z = malloc(len);
 	if (!z)
 		abort();
@@ -270,7 +275,7 @@ static void do_item(const struct item *item)
 	}
 }
 
-/* ---- Streams -------------------------------------------------------------------------------------------- */
+/* ---- Streams --------------------------------------------------------------------------------- */
 
 static void append(struct list *list, const struct item *item)
 {
@@ -416,7 +421,7 @@ static uint64_t capture_of(struct t_stream *s)
 	return capture;
 }
 
-/* ---- The driver's table --------------------------------------------------------------------------------- */
+/* ---- The driver's table ---------------------------------------------------------------------- */
 
 static int open_gpu(void *stream, struct ko_gpu **out)
 {
@@ -551,7 +556,8 @@ static int free_bytes(struct ko_gpu *gpu, size_t *out)
 	return may_fail_inside();
 }
 
-static int export_memory(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out, int *fd)
+static int export_memory(struct ko_gpu *gpu, const void *at, size_t len, struct ko_gpu_export *out,
+			 int *fd)
 {
 	int rc = may_fail_inside();
 
@@ -573,7 +579,8 @@ static int export_memory(struct ko_gpu *gpu, const void *at, size_t len, struct 
 	return *fd < 0 ? fail(KOLO_ENOTSUP, "not one allocation of the GPU's") : 0;
 }
 
-static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd, struct ko_gpu_memory *out)
+static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd,
+		  struct ko_gpu_memory *out)
 {
 	int rc = may_fail_inside(), own;
 
@@ -582,8 +589,8 @@ static int import(struct ko_gpu *gpu, const struct ko_gpu_export *memory, int fd
 	own = dup(fd);
 	if (own < 0 || memory->kind != 1)
 		return fail(KOLO_ESYS, "no descriptor of memory");
-	rc = map_memory(gpu->info.ordinal, own, memory->len, atomic_load(&losing) ? MAP_PRIVATE : MAP_SHARED,
-			out);
+	rc = map_memory(gpu->info.ordinal, own, memory->len,
+			atomic_load(&losing) ? MAP_PRIVATE : MAP_SHARED, out);
 	out->mapped = true;
 	return rc;
 }
@@ -607,7 +614,8 @@ static int reach(struct ko_gpu *gpu, const void *at, const struct ko_gpu_export 
 	return may_fail_inside();
 }
 
-/* Whether some of the bytes, but not all, are pinned at once, which CUDA does not copy; with the lock. */
+/* Whether some of the bytes, but not all, are pinned at once, which CUDA does not copy; with the
+ * lock. */
 static bool is_mixed(const void *p, size_t len)
 {
 	uintptr_t begin = (uintptr_t)p, end = begin + len;

@@ -1,5 +1,6 @@
-/* See gpu.h: on CUDA's driver, for make check-cuda. A rank has the primary context of its device, on the thread that made its
- * stream, until the process ends. What it can't do it ends the process for: the test wants it. */
+/* See gpu.h: on CUDA's driver, for make check-cuda. A rank has the primary context of its device,
+ * on the thread that made its stream, until the process ends. What it can't do it ends the process
+ * for: the test wants it. */
 #include "tests/cuda/gpu.h"
 
 #include <cuda.h>
@@ -69,8 +70,8 @@ void t_stream_destroy(struct t_stream *s)
 	free(s);
 }
 
-/* Host memory that is registered: unlike managed memory it stays where it is, and other processes can read it. Its length, which
- * t_gpu_free needs, is in the page before it. */
+/* Host memory that is registered: unlike managed memory it stays where it is, and other processes
+ * can read it. Its length, which t_gpu_free needs, is in the page before it. */
 void *t_gpu_alloc(size_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = page + (len + page - 1) / page * page;

@@ -1,6 +1,6 @@
-/* Collectives on CUDA streams (gpu.h): what Kolo records is right in any order that streams may run in, and ends when ranks
- * die, stop, leave or disagree. Part of make check on a driver made of threads; make check-cuda runs it on a GPU, without
- * cmocka (T_PLAIN). */
+/* Collectives on CUDA streams (gpu.h): what Kolo records is right in any order that streams may run
+ * in, and ends when ranks die, stop, leave or disagree. Part of make check on a driver made of
+ * threads; make check-cuda runs it on a GPU, without cmocka (T_PLAIN). */
 #include "comm/core/comm.h"
 #include "tests/cuda/gpu_ranks.h"
 #include "tests/lib/trial.h"
@@ -13,12 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Results -------------------------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 static void all_types_and_ops(struct t_rank *r)
 {
 	struct rank me = start_small(r);
-	struct t_setup setup = { me.c, { t_gpu_alloc(T_ROOM), t_gpu_alloc(T_ROOM) }, me.q, NULL, NULL };
+	struct t_setup setup = {
+		me.c, { t_gpu_alloc(T_ROOM), t_gpu_alloc(T_ROOM) }, me.q, NULL, NULL
+	};
 	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n + 1, 67 };
 
 	for (int type = 0; type < VALUES_NTYPES; type++)
@@ -46,13 +48,17 @@ static void every_type_and_op_equals_the_sequential_result(void **state)
 static void many_counts(struct t_rank *r)
 {
 	struct rank me = start_small(r);
-	struct t_setup setup = { me.c, { t_gpu_alloc(T_ROOM), t_gpu_alloc(T_ROOM) }, me.q, NULL, NULL };
+	struct t_setup setup = {
+		me.c, { t_gpu_alloc(T_ROOM), t_gpu_alloc(T_ROOM) }, me.q, NULL, NULL
+	};
 	size_t n = (size_t)r->nranks,
 	       counts[] = { 2 * n + 1, 509, 8316, 8317, n > 4 ? 8323 : 8316 * n + 1, 20481 };
 
 	shake(17 + (unsigned)r->rank);
 	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
-		struct t_trial t = { .type = k % 2 ? KOLO_F32 : KOLO_BF16, .op = KOLO_SUM, .n = counts[k] };
+		struct t_trial t = { .type = k % 2 ? KOLO_F32 : KOLO_BF16,
+				     .op = KOLO_SUM,
+				     .n = counts[k] };
 
 		for (int call = 0; call < T_NCALLS; call++) {
 			t.call = (enum t_call)call;
@@ -117,14 +123,18 @@ static void traffic(struct t_rank *r)
 	CHECK(kolo_cuda_connect(me.c, me.q) == 0 && kolo_comm_stats(me.c, &before) == 0);
 	CHECK(kolo_all_reduce(me.c, x, x, 4200 * (size_t)r->nranks, KOLO_I32, KOLO_SUM, me.q) == 0);
 	CHECK(kolo_comm_stats(me.c, &after) == 0 && after.ops == before.ops + 1);
-	CHECK(after.sent_bytes - before.sent_bytes == (size_t)2 * 4200 * 4 * ((size_t)r->nranks - 1));
+	CHECK(after.sent_bytes - before.sent_bytes ==
+	      (size_t)2 * 4200 * 4 * ((size_t)r->nranks - 1));
 	for (size_t k = 0; k < 10; k++) {
-		CHECK(kolo_broadcast(me.c, x, x, k * 1100, KOLO_I32, (int)k % r->nranks, me.q) == 0);
-		CHECK(kolo_reduce(me.c, x, x, k * 1133, KOLO_I32, KOLO_MAX, (int)k % r->nranks, me.q) == 0);
+		CHECK(kolo_broadcast(me.c, x, x, k * 1100, KOLO_I32, (int)k % r->nranks, me.q) ==
+		      0);
+		CHECK(kolo_reduce(me.c, x, x, k * 1133, KOLO_I32, KOLO_MAX, (int)k % r->nranks,
+				  me.q) == 0);
 		CHECK(kolo_barrier(me.c, me.q) == 0);
 	}
 	CHECK(kolo_queue_wait(me.q) == 0 && kolo_comm_stats(me.c, &after) == 0);
-	CHECK(after.sent_bytes - before.sent_bytes == after.model_sent_bytes - before.model_sent_bytes);
+	CHECK(after.sent_bytes - before.sent_bytes ==
+	      after.model_sent_bytes - before.model_sent_bytes);
 	CHECK(after.received_bytes - before.received_bytes ==
 	      after.model_received_bytes - before.model_received_bytes);
 	t_gpu_free(x);
@@ -138,7 +148,7 @@ static void traffic_is_what_the_model_says(void **state)
 	for_every_proxy(traffic, NULL);
 }
 
-/* ---- Order ---------------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 static void producer_and_consumer(struct t_rank *r)
 {
@@ -164,7 +174,8 @@ static void a_collective_comes_between_the_kernels_around_it(void **state)
 	for_every_proxy(producer_and_consumer, &steps);
 }
 
-/* Operations of one communicator on streams that each rank chooses for itself; each needs what the one before has left. */
+/* Operations of one communicator on streams that each rank chooses for itself; each needs what the
+ * one before has left. */
 static void one_order(struct t_rank *r)
 {
 	enum { N = 50, TIMES = 150, NSTREAMS = 3 };
@@ -214,7 +225,8 @@ static void around_a_capture(struct t_rank *r)
 	struct kolo_queue *q;
 	struct t_graph *graph;
 
-	CHECK(kolo_cuda_queue_create(t_stream_handle(other), &q) == 0 && kolo_cuda_connect(me.c, q) == 0);
+	CHECK(kolo_cuda_queue_create(t_stream_handle(other), &q) == 0 &&
+	      kolo_cuda_connect(me.c, q) == 0);
 	for (int i = 0; i < N; i++)
 		x[i] = i;
 	*work = (struct own_work){ y, 1, 50000 };
@@ -311,8 +323,8 @@ static void make_one(struct t_rank *r)
 		for (int p = 0; p < r->nranks; p++) {
 			if (k == 0)
 				everyone.x[p][8999] = p + 1;
-			CHECK(kolo_all_reduce(everyone.ranks[p].c, everyone.x[p], everyone.x[p], 9000,
-					      KOLO_I32, KOLO_SUM, everyone.ranks[p].q) == 0);
+			CHECK(kolo_all_reduce(everyone.ranks[p].c, everyone.x[p], everyone.x[p],
+					      9000, KOLO_I32, KOLO_SUM, everyone.ranks[p].q) == 0);
 		}
 		CHECK(kolo_group_end() == 0);
 	}
@@ -332,7 +344,7 @@ static void a_thread_calls_for_all_ranks_in_a_group(void **state)
 	t_threads(4, make_one, NULL);
 }
 
-/* ---- Graphs --------------------------------------------------------------------------------------------- */
+/* ---- Graphs ---------------------------------------------------------------------------------- */
 
 /* A sequence of all collectives, as a graph and as calls. */
 static void sequence(struct rank *me, int nranks, int *x, int *y, int *z, struct kolo_queue *q)
@@ -393,7 +405,7 @@ static void a_graph_is_replayed_three_times(void **state)
 	for_every_proxy(replay, NULL);
 }
 
-/* ---- Failures ------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 /* Rank 1 dies, or stops, with work of all of them under way on streams. */
 static void lose_rank(struct t_rank *r)
@@ -429,7 +441,10 @@ static void a_killed_rank_is_named_and_streams_go_on(void **state)
 
 	(void)state;
 	for (int n = 2; n <= 8; n++) {
-		transport = n == 6 ? "shm" : n == 7 ? "tcp" : n == 8 && t_has_transport("ofi") ? "ofi" : NULL;
+		transport = n == 6                             ? "shm"
+			    : n == 7                           ? "tcp"
+			    : n == 8 && t_has_transport("ofi") ? "ofi"
+							       : NULL;
 		t_start(n > 5 ? 3 : n, lose_rank, &sig, pids);
 		t_wait(n > 5 ? 3 : n, pids, GONE);
 	}
@@ -508,7 +523,8 @@ static void one_thread_is_late(struct t_rank *r)
 	if (r->rank == GONE)
 		sleep(TIMEOUT_S + 1);
 	else
-		CHECK((rc = kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q)) == KOLO_ETIMEDOUT &&
+		CHECK((rc = kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q)) ==
+			      KOLO_ETIMEDOUT &&
 		      strstr(kolo_last_error(), "rank 1 "));
 	CHECK(kolo_comm_status(me.c) == KOLO_ETIMEDOUT);
 	end(&me);
@@ -631,7 +647,8 @@ static void disagree(struct t_rank *r)
 	size_t n = *how == 0 && r->rank == 1 ? 11 : 10;
 
 	CHECK(kolo_cuda_connect(me.c, me.q) == 0);
-	rc = kolo_all_reduce(me.c, x, x, n, KOLO_I32, KOLO_SUM, *how == 1 && r->rank == 1 ? NULL : me.q);
+	rc = kolo_all_reduce(me.c, x, x, n, KOLO_I32, KOLO_SUM,
+			     *how == 1 && r->rank == 1 ? NULL : me.q);
 	if (rc == 0)
 		rc = kolo_queue_wait(me.q);
 	CHECK(rc == KOLO_EMISMATCH && strstr(kolo_last_error(), *how ? "on a stream" : "n=11"));
@@ -651,7 +668,8 @@ static void ranks_that_disagree_are_told_both_values(void **state)
 }
 
 #ifndef T_PLAIN
-/* Each call of the driver fails once on one rank while GPUs are joined: then they are on none, and all else works. */
+/* Each call of the driver fails once on one rank while GPUs are joined: then they are on none, and
+ * all else works. */
 static void fail_to_join(struct t_rank *r)
 {
 	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
@@ -672,7 +690,8 @@ static void fail_to_join(struct t_rank *r)
 		CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_MAX, NULL) == 0 && *x == 1);
 	}
 	CHECK(k > 10);
-	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
+	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 &&
+	      kolo_queue_wait(me.q) == 0);
 	CHECK(*x == r->nranks);
 	end(&me);
 	t_gpu_free(x);
@@ -717,9 +736,10 @@ static void a_driver_that_fails_in_recording_fails_all(void **state)
 	}
 }
 
-/* ---- Speed ---------------------------------------------------------------------------------------------- */
+/* ---- Speed ----------------------------------------------------------------------------------- */
 
-/* Of vectors that begin at a multiple of 16 bytes kernels load and store 16 at once, wherever they are cut. */
+/* Of vectors that begin at a multiple of 16 bytes kernels load and store 16 at once, wherever they
+ * are cut. */
 static void alike(struct t_rank *r)
 {
 	static const enum kolo_type types[] = { KOLO_F32, KOLO_BF16, KOLO_U8, KOLO_F64 };
@@ -753,7 +773,7 @@ static void wherever_a_vector_is_cut_places_lie_alike(void **state)
 	t_processes(3, alike, NULL);
 }
 
-/* ---- What is refused ------------------------------------------------------------------------------------ */
+/* ---- What is refused ------------------------------------------------------------------------- */
 
 static void refuse(struct t_rank *r)
 {
@@ -769,10 +789,12 @@ static void refuse(struct t_rank *r)
 	CHECK(kolo_event_create(&event) == 0 && kolo_event_record(event, me.q) == KOLO_ENOTSUP);
 	CHECK(kolo_all_reduce(me.c, NULL, x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL);
 	CHECK(kolo_cuda_queue_create(t_stream_handle(me.stream), NULL) == KOLO_EINVAL);
-	CHECK(kolo_cuda_connect(me.c, NULL) == KOLO_EINVAL && kolo_cuda_connect(NULL, me.q) == KOLO_EINVAL);
+	CHECK(kolo_cuda_connect(me.c, NULL) == KOLO_EINVAL &&
+	      kolo_cuda_connect(NULL, me.q) == KOLO_EINVAL);
 	CHECK(kolo_cuda_connect(me.c, me.q) == 0 && kolo_cuda_connect(me.c, me.q) == 0);
 	CHECK(kolo_cuda_queue_create(t_stream_handle(far), &on_other_gpu) == 0);
-	CHECK(kolo_barrier(me.c, on_other_gpu) == KOLO_EINVAL && strstr(kolo_last_error(), "GPU 7"));
+	CHECK(kolo_barrier(me.c, on_other_gpu) == KOLO_EINVAL &&
+	      strstr(kolo_last_error(), "GPU 7"));
 	CHECK(kolo_all_reduce(me.c, (void *)16, x, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL &&
 	      strstr(kolo_last_error(), "src (0x10) is ordinary memory"));
 	CHECK(kolo_broadcast(me.c, x, (void *)16, 1, KOLO_I32, 0, me.q) == KOLO_EINVAL &&
@@ -780,11 +802,13 @@ static void refuse(struct t_rank *r)
 	CHECK(kolo_all_reduce(me.c, x, &y, 1, KOLO_I32, KOLO_SUM, me.q) == KOLO_EINVAL &&
 	      strstr(kolo_last_error(), "dst (") && strstr(kolo_last_error(), "ordinary memory"));
 	CHECK(kolo_cuda_pointer_get(me.q, x, &p) == 0 && p.kind == KOLO_CUDA_MANAGED && p.usable);
-	CHECK(kolo_cuda_pointer_get(me.q, NULL, &p) == 0 && p.kind == KOLO_CUDA_ORDINARY && !p.usable);
+	CHECK(kolo_cuda_pointer_get(me.q, NULL, &p) == 0 && p.kind == KOLO_CUDA_ORDINARY &&
+	      !p.usable);
 	CHECK(kolo_cuda_pointer_get(NULL, x, &p) == KOLO_EINVAL);
 	kolo_queue_destroy(on_other_gpu);
 	kolo_event_destroy(event);
-	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 && kolo_queue_wait(me.q) == 0);
+	CHECK(kolo_all_reduce(me.c, x, x, 1, KOLO_I32, KOLO_SUM, me.q) == 0 &&
+	      kolo_queue_wait(me.q) == 0);
 	CHECK(*x == r->nranks);
 	end(&me);
 	t_gpu_free(x);

@@ -1,5 +1,6 @@
-/* all_to_all, gather and scatter on CUDA streams: each block comes where it belongs, in the order of streams, in graphs; and ranks
- * that die. On GPUs made of threads, and on real ones by make check-cuda. */
+/* all_to_all, gather and scatter on CUDA streams: each block comes where it belongs, in the order
+ * of streams, in graphs; and ranks that die. On GPUs made of threads, and on real ones by make
+ * check-cuda. */
 #include "comm/core/comm.h"
 #include "tests/cuda/gpu_ranks.h"
 
@@ -16,7 +17,8 @@ struct vectors {
 
 static struct vectors make(void)
 {
-	return (struct vectors){ t_gpu_alloc(ELEMENTS * sizeof(int)), t_gpu_alloc(ELEMENTS * sizeof(int)) };
+	return (struct vectors){ t_gpu_alloc(ELEMENTS * sizeof(int)),
+				 t_gpu_alloc(ELEMENTS * sizeof(int)) };
 }
 
 static void give_back(struct vectors *v)
@@ -48,14 +50,16 @@ static void all_to_all(const struct rank *me, int rank, int nranks, struct vecto
 	for (int r = 0; r < nranks; r++)
 		fill(v.src + (size_t)r * n, rank, r, n);
 	memset(v.dst, 0xa5, ((size_t)nranks * n + 1) * sizeof(int));
-	CHECK(kolo_all_to_all(me->c, v.src, v.dst, n, KOLO_I32, me->q) == 0 && kolo_queue_wait(me->q) == 0);
+	CHECK(kolo_all_to_all(me->c, v.src, v.dst, n, KOLO_I32, me->q) == 0 &&
+	      kolo_queue_wait(me->q) == 0);
 	for (int r = 0; r < nranks; r++)
 		check(v.dst + (size_t)r * n, r, rank, n);
 	memset(v.src, 0xa5, sizeof(int));
 	CHECK(v.dst[(size_t)nranks * n] == v.src[0]);
 }
 
-static void gather(const struct rank *me, int rank, int nranks, struct vectors v, size_t n, int root)
+static void gather(const struct rank *me, int rank, int nranks, struct vectors v, size_t n,
+		   int root)
 {
 	bool in_place = rank == root && n % 2;
 	int *src = in_place ? v.dst + (size_t)rank * n : v.src;
@@ -68,7 +72,8 @@ static void gather(const struct rank *me, int rank, int nranks, struct vectors v
 		check(v.dst + (size_t)r * n, r, root, n);
 }
 
-static void scatter(const struct rank *me, int rank, int nranks, struct vectors v, size_t n, int root)
+static void scatter(const struct rank *me, int rank, int nranks, struct vectors v, size_t n,
+		    int root)
 {
 	bool in_place = rank == root && n % 2;
 	int *dst = in_place ? v.src + (size_t)rank * n : v.dst;
@@ -178,8 +183,8 @@ static void all_in_a_group(struct t_rank *r)
 		for (int p = 0; p < r->nranks; p++) {
 			for (int to = 0; to < r->nranks; to++)
 				fill(their[p].src + (size_t)to * 100, p, to + k, 100);
-			CHECK(kolo_all_to_all(everyone[p].c, their[p].src, their[p].dst, 100, KOLO_I32,
-					      everyone[p].q) == 0);
+			CHECK(kolo_all_to_all(everyone[p].c, their[p].src, their[p].dst, 100,
+					      KOLO_I32, everyone[p].q) == 0);
 		}
 		CHECK(kolo_group_end() == 0);
 		for (int p = 0; p < r->nranks; p++) {
@@ -251,7 +256,8 @@ static void refuse(struct t_rank *r)
 		t_graph_destroy(t_capture_end(me.stream));
 		CHECK(kolo_gather(me.c, v.src, v.dst, 1, KOLO_I32, 0, me.q) == 0);
 	}
-	CHECK(kolo_all_to_all_v(me.c, v.src, counts, v.dst, counts, KOLO_I32, me.q) == KOLO_ENOTSUP);
+	CHECK(kolo_all_to_all_v(me.c, v.src, counts, v.dst, counts, KOLO_I32, me.q) ==
+	      KOLO_ENOTSUP);
 	CHECK(kolo_send(me.c, v.src, 1, KOLO_I32, 0, me.q) == KOLO_ENOTSUP);
 	CHECK(kolo_all_reduce(me.c, v.src, v.dst, 1, KOLO_I32, KOLO_SUM, me.q) == 0);
 	CHECK(kolo_queue_wait(me.q) == 0);

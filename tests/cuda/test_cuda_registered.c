@@ -1,5 +1,6 @@
-/* Collectives on registered memory of GPUs (kolo_cuda_register): the same bits as without, in the order of streams, in graphs; and
- * ranks that die, are late, or use different places. On GPUs made of threads, and on real ones by make check-cuda. */
+/* Collectives on registered memory of GPUs (kolo_cuda_register): the same bits as without, in the
+ * order of streams, in graphs; and ranks that die, are late, or use different places. On GPUs made
+ * of threads, and on real ones by make check-cuda. */
 #include "comm/core/comm.h"
 #include "tests/cuda/gpu_ranks.h"
 #include "tests/lib/trial.h"
@@ -40,7 +41,7 @@ static void copy(void *arg, void *room, void *here, size_t len, bool there)
 	t_gpu_copy(there ? room : here, there ? here : room, len);
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 static struct t_setup setup_of(const struct owner *o)
 {
@@ -64,7 +65,8 @@ static void all_types_and_ops(struct t_rank *r)
 	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n + 1, 67 };
 
 	for (int type = 0; type < VALUES_NTYPES; type++)
-		for (int op = 0; op <= T_PREMUL && t_sampled((uint64_t)type, share_of_types(r->nranks)); op++)
+		for (int op = 0;
+		     op <= T_PREMUL && t_sampled((uint64_t)type, share_of_types(r->nranks)); op++)
 			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
 				t_try_all_calls(&setup,
 						(struct t_trial){ .type = (enum kolo_type)type,
@@ -86,7 +88,8 @@ static void every_type_and_op_equals_the_sequential_result(void **state)
 	transport = NULL;
 }
 
-/* Lengths that a block of a kernel is done with at once, and longer ones; what goes round the ring in between. */
+/* Lengths that a block of a kernel is done with at once, and longer ones; what goes round the ring
+ * in between. */
 static void many_counts(struct t_rank *r)
 {
 	struct owner o = own(start_small(r), 2 * T_ROOM);
@@ -129,7 +132,8 @@ static void uneven(struct t_rank *r)
 {
 	struct owner o = own(start_small(r), 100000);
 	size_t counts[MAX_RANKS] = { 0 }, sum = 0;
-	int *x = (int *)o.memory, *y = t_gpu_alloc(o.len), *z = t_gpu_alloc(o.len), *w = t_gpu_alloc(o.len);
+	int *x = (int *)o.memory, *y = t_gpu_alloc(o.len), *z = t_gpu_alloc(o.len),
+	    *w = t_gpu_alloc(o.len);
 	struct kolo_stats before, after;
 
 	for (int k = 0; k < r->nranks; k++)
@@ -152,7 +156,8 @@ static void uneven(struct t_rank *r)
 	}
 	CHECK(kolo_all_reduce(o.me.c, x, x, 5000, KOLO_I32, KOLO_SUM, o.me.q) == 0);
 	CHECK(kolo_queue_wait(o.me.q) == 0 && kolo_comm_stats(o.me.c, &after) == 0);
-	CHECK(after.sent_bytes - before.sent_bytes == after.model_sent_bytes - before.model_sent_bytes);
+	CHECK(after.sent_bytes - before.sent_bytes ==
+	      after.model_sent_bytes - before.model_sent_bytes);
 	CHECK(after.received_bytes - before.received_bytes ==
 	      after.model_received_bytes - before.model_received_bytes);
 	CHECK(o.me.c->counters.ops[KO_DIRECT] >= (uint64_t)(r->nranks > 1 ? 3 + 2 * r->nranks : 0));
@@ -169,7 +174,7 @@ static void blocks_may_be_uneven_and_traffic_is_the_models(void **state)
 	for_ranks_of_both_kinds(uneven);
 }
 
-/* ---- Order ---------------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 static void producer_and_consumer(struct t_rank *r)
 {
@@ -237,7 +242,8 @@ static void a_graph_is_replayed_three_times(void **state)
 	for_ranks_of_both_kinds(replay);
 }
 
-/* Several buffers, one after another and at once, on two communicators; one of them within memory that Kolo did not allocate. */
+/* Several buffers, one after another and at once, on two communicators; one of them within memory
+ * that Kolo did not allocate. */
 static void several(struct t_rank *r)
 {
 	enum { N = 1000, TIMES = 4, BEFORE = 256 };
@@ -256,14 +262,15 @@ static void several(struct t_rank *r)
 		sum += p;
 	for (int t = 0; t < TIMES; t++) {
 		for (int k = 0; k < 3; k++)
-			CHECK(kolo_cuda_register(k == 2 ? c : me.c, me.q, x[k], N * sizeof(*here)) == 0);
+			CHECK(kolo_cuda_register(k == 2 ? c : me.c, me.q, x[k],
+						 N * sizeof(*here)) == 0);
 		CHECK(kolo_cuda_register(c, me.q, x[0], N * sizeof(*here)) == 0);
 		for (int k = 0; k < 3; k++) {
 			for (int i = 0; i < N; i++)
 				here[i] = i * k + r->rank;
 			t_gpu_copy(x[k], here, N * sizeof(*here));
-			CHECK(kolo_all_reduce(k == 2 ? c : me.c, x[k], x[k], N, KOLO_I32, KOLO_SUM, me.q) ==
-			      0);
+			CHECK(kolo_all_reduce(k == 2 ? c : me.c, x[k], x[k], N, KOLO_I32, KOLO_SUM,
+					      me.q) == 0);
 			CHECK(kolo_queue_wait(me.q) == 0);
 			t_gpu_copy(here, x[k], N * sizeof(*here));
 			for (int i = 0; i < N; i++)
@@ -290,7 +297,7 @@ static void buffers_come_and_go(void **state)
 	for_ranks_of_both_kinds(several);
 }
 
-/* ---- Failures ------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 enum { N = 5000 };
 
@@ -298,9 +305,9 @@ enum { N = 5000 };
 static void lose_rank(struct t_rank *r)
 {
 	const int *sig = r->arg;
-	struct owner o =
-		own(start(r, (struct kolo_comm_attr){ .timeout_s = *sig == SIGSTOP ? TIMEOUT_S : 60 }),
-		    N * sizeof(int));
+	struct owner o = own(
+		start(r, (struct kolo_comm_attr){ .timeout_s = *sig == SIGSTOP ? TIMEOUT_S : 60 }),
+		N * sizeof(int));
 	int rc = 0;
 
 	CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, N, KOLO_I32, KOLO_SUM, o.me.q) == 0);
@@ -348,13 +355,15 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
 static void one_is_late(struct t_rank *r)
 {
 	const bool *threads = r->arg;
-	struct owner o = own(start(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S }), N * sizeof(int));
+	struct owner o =
+		own(start(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S }), N * sizeof(int));
 	int rc = *threads ? KOLO_ETIMEDOUT : 0;
 
 	if (r->rank == GONE)
 		sleep(TIMEOUT_S + 1);
 	else
-		CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, N, KOLO_I32, KOLO_SUM, o.me.q) == rc);
+		CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, N, KOLO_I32, KOLO_SUM, o.me.q) ==
+		      rc);
 	CHECK(r->rank == GONE || rc == 0 || strstr(kolo_last_error(), "rank 1 "));
 	if (r->rank != GONE && !*threads)
 		wait_for_failure(&o.me, KOLO_ETIMEDOUT, "rank 1 ");
@@ -378,7 +387,8 @@ static void a_rank_that_does_not_come_is_named(void **state)
 static void one_comes_too_late(struct t_rank *r)
 {
 	enum { LATE_S = TIMEOUT_S + 2, REFILLED = 77 };
-	struct owner o = own(start(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S }), N * sizeof(int));
+	struct owner o =
+		own(start(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S }), N * sizeof(int));
 	struct own_work *late = t_gpu_alloc(sizeof(*late));
 	long *cells = t_gpu_alloc(CELLS * sizeof(*cells));
 	int *x = t_gpu_alloc(o.len);
@@ -414,7 +424,8 @@ static void who_comes_too_late_leaves_memory_alone(void **state)
 	t_processes(t_is_slow() ? 2 : 3, one_comes_too_late, NULL);
 }
 
-/* Until all others have begun the operation behind this rank's last one: where one fails none is in anything else. */
+/* Until all others have begun the operation behind this rank's last one: where one fails none is in
+ * anything else. */
 static void let_others_begin(const struct t_rank *r, const struct kolo_comm *c)
 {
 	struct ko_desc desc;
@@ -431,7 +442,8 @@ static void one_leaves(struct t_rank *r)
 	struct owner o = own(start(r, (struct kolo_comm_attr){ .timeout_s = 60 }), N * sizeof(int));
 
 	if (r->rank != GONE)
-		CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, N, KOLO_I32, KOLO_SUM, o.me.q) == 0);
+		CHECK(kolo_all_reduce(o.me.c, o.memory, o.memory, N, KOLO_I32, KOLO_SUM, o.me.q) ==
+		      0);
 	usleep(200000);
 	if (r->rank == GONE && *abort_it)
 		kolo_comm_abort(o.me.c);
@@ -475,7 +487,8 @@ static void disagree(struct t_rank *r)
 	CHECK(*how != 0 || strstr(kolo_last_error(), "at byte 16 of registration 1"));
 	CHECK(*how != 1 || strstr(kolo_last_error(), "with buffers that are not all registered"));
 	CHECK(*how != 2 || strstr(kolo_last_error(), "kolo_cuda_register of 4 bytes"));
-	CHECK(*how != 3 || strstr(kolo_last_error(), "kolo_cuda_deregister of its registration number 1"));
+	CHECK(*how != 3 ||
+	      strstr(kolo_last_error(), "kolo_cuda_deregister of its registration number 1"));
 	end(&o.me);
 	CHECK(kolo_cuda_free(o.memory) == 0);
 	t_gpu_free(other);
@@ -500,12 +513,13 @@ static void disagree_long_ago(struct t_rank *r)
 	int rc = 0;
 
 	if (r->rank == GONE) /* others are through with it */
-		for (struct ko_desc d; !ko_roster_desc(o.me.c->roster, 0, o.me.c->sequence.seq + MANY, &d);)
+		for (struct ko_desc d;
+		     !ko_roster_desc(o.me.c->roster, 0, o.me.c->sequence.seq + MANY, &d);)
 			usleep(1000);
 	t_capture_begin(o.me.stream);
 	for (int k = 0; rc == 0 && k < MANY; k++)
-		rc = kolo_all_reduce(o.me.c, o.memory + (k == 0 && r->rank == GONE ? 64 : 0), o.memory, 10,
-				     KOLO_I32, KOLO_SUM, o.me.q);
+		rc = kolo_all_reduce(o.me.c, o.memory + (k == 0 && r->rank == GONE ? 64 : 0),
+				     o.memory, 10, KOLO_I32, KOLO_SUM, o.me.q);
 	graph = t_capture_end(o.me.stream);
 	CHECK(r->rank != GONE ||
 	      (rc == KOLO_EMISMATCH && strstr(kolo_last_error(), "in some operation before")));
@@ -538,10 +552,12 @@ static void refuse(struct t_rank *r)
 	/* What is wrong on one rank is so on all. */
 	CHECK(kolo_cuda_register(o.me.c, o.me.q, r->rank ? more : ordinary, 4096) == KOLO_EINVAL);
 	CHECK(strstr(kolo_last_error(), r->rank ? "rank 0 " : "is not memory of GPU"));
-	CHECK(kolo_cuda_register(o.me.c, o.me.q, r->rank ? more : o.memory + 4096, 4096) == KOLO_EINVAL);
+	CHECK(kolo_cuda_register(o.me.c, o.me.q, r->rank ? more : o.memory + 4096, 4096) ==
+	      KOLO_EINVAL);
 	CHECK(strstr(kolo_last_error(), r->rank ? "rank 0 " : "registered already"));
 	CHECK(kolo_cuda_register(o.me.c, o.me.q, more, 4096) == 0);
-	CHECK(kolo_cuda_deregister(o.me.c, more) == 0 && kolo_cuda_deregister(o.me.c, more) == KOLO_EINVAL);
+	CHECK(kolo_cuda_deregister(o.me.c, more) == 0 &&
+	      kolo_cuda_deregister(o.me.c, more) == KOLO_EINVAL);
 	CHECK(kolo_cuda_free(more) == 0 && kolo_cuda_free(more) == KOLO_EINVAL);
 	CHECK(kolo_comm_status(o.me.c) == 0);
 	t_gpu_free(ordinary);
@@ -556,7 +572,8 @@ static void what_can_not_be_registered_is_refused(void **state)
 }
 
 #ifndef T_PLAIN
-/* Each call of the driver fails once on one rank while memory is registered: then it is on none, and all else works. */
+/* Each call of the driver fails once on one rank while memory is registered: then it is on none,
+ * and all else works. */
 static void fail_to_register(struct t_rank *r)
 {
 	struct rank me = start(r, (struct kolo_comm_attr){ .timeout_s = 30 });
@@ -662,7 +679,8 @@ static void lose_bytes(struct t_rank *r)
 	CHECK(strstr(kolo_last_error(), "the path between the two GPUs lies") ||
 	      strstr(kolo_last_error(), "its own error"));
 	t_driver_lose(false);
-	CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_MAX, NULL) == 0 && x == r->nranks - 1);
+	CHECK(kolo_all_reduce(me.c, &x, &x, 1, KOLO_I32, KOLO_MAX, NULL) == 0 &&
+	      x == r->nranks - 1);
 	CHECK(kolo_cuda_register(me.c, me.q, memory, 4096) == 0);
 	end(&me);
 	CHECK(kolo_cuda_free(memory) == 0 && t_driver_live() == 0);

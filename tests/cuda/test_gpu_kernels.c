@@ -1,5 +1,5 @@
-/* What cuda/libcuda/kernels.cu does is what the host's loops do: every type and op, any alignment, nothing written beside it. The
- * kernels are run here, compiled as C++ (gpu_kernels.cc). */
+/* What cuda/libcuda/kernels.cu does is what the host's loops do: every type and op, any alignment,
+ * nothing written beside it. The kernels are run here, compiled as C++ (gpu_kernels.cc). */
 #include "cuda/driver/kernel_args.h"
 #include "tests/lib/t.h"
 
@@ -71,7 +71,8 @@ static union ko_scalar factor_of(enum kolo_type type)
 {
 	if (type <= KOLO_U64)
 		return (union ko_scalar){ .u64 = 3 };
-	return type == KOLO_F64 ? (union ko_scalar){ .f64 = 0.3 } : (union ko_scalar){ .f32 = 0.3f };
+	return type == KOLO_F64 ? (union ko_scalar){ .f64 = 0.3 }
+				: (union ko_scalar){ .f32 = 0.3f };
 }
 
 /* Of one place, or of several, on to several; the first is multiplied, the last divided. */
@@ -85,7 +86,8 @@ static void every_type_op_and_alignment_is_as_on_the_host(void **state)
 		for (int how = 0; how < KO_NCOMBINES + 2; how++)
 			for (int k = 0; k < 90; k++) {
 				struct ko_gpu_job j = { .type = (enum kolo_type)type,
-							.n = k < 20 ? (size_t)k : t_random(&seed) % MOST };
+							.n = k < 20 ? (size_t)k
+								    : t_random(&seed) % MOST };
 
 				j.s = factor_of(j.type);
 				j.nins = how < KO_NCOMBINES ? ins[(size_t)k % ARRAY_LEN(ins)] : 1;
@@ -104,9 +106,10 @@ static void in_place_is_as_out_of_place(void **state)
 
 	(void)state;
 	for (int k = 0; k < 200; k++) {
-		struct ko_gpu_job j = {
-			.n = t_random(&seed) % MOST, .type = KOLO_F32, .nins = 2 + k % 4, .nouts = 1 + k % 3
-		};
+		struct ko_gpu_job j = { .n = t_random(&seed) % MOST,
+					.type = KOLO_F32,
+					.nins = 2 + k % 4,
+					.nouts = 1 + k % 3 };
 		int first = (int)(t_random(&seed) % (unsigned)j.nins);
 
 		for (int i = 0; i < j.nins; i++) {
@@ -114,7 +117,8 @@ static void in_place_is_as_out_of_place(void **state)
 			j.ins[i] = in[i] + 4 * (k % 5 + i % (1 + k % 2));
 		}
 		for (int i = 0; i < j.nouts; i++)
-			j.outs[i] = i == 1 ? (void *)out[i] : (void *)(uintptr_t)j.ins[(first + i) % j.nins];
+			j.outs[i] = i == 1 ? (void *)out[i]
+					   : (void *)(uintptr_t)j.ins[(first + i) % j.nins];
 		expect(&j);
 		t_launch(&j);
 		for (int i = 0; i < j.nouts; i++)

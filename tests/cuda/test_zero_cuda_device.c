@@ -1,5 +1,6 @@
-/* A CUDA GPU as a device of the engine, on a GPU made of threads (host_driver.c): what comes behind what, tickets, memory and
- * what is pinned, refusals, a driver that fails at each call. On a GPU, where make check-cuda runs it, without the last. */
+/* A CUDA GPU as a device of the engine, on a GPU made of threads (host_driver.c): what comes behind
+ * what, tickets, memory and what is pinned, refusals, a driver that fails at each call. On a GPU,
+ * where make check-cuda runs it, without the last. */
 #include "tests/cuda/gpu.h"
 #include "tests/lib/t.h"
 
@@ -36,8 +37,8 @@ static void *pages(size_t bytes)
 	return out;
 }
 
-static uint64_t copy(struct kolo_zero_device *d, enum kolo_zero_lane lane, void *to, const void *from,
-		     size_t len)
+static uint64_t copy(struct kolo_zero_device *d, enum kolo_zero_lane lane, void *to,
+		     const void *from, size_t len)
 {
 	uint64_t ticket;
 
@@ -84,7 +85,7 @@ static bool told(const char *what)
 	return strstr(kolo_last_error(), what) != NULL;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static struct kolo_zero_device_info info(struct kolo_zero_device *d)
 {
@@ -158,7 +159,7 @@ static void a_copy_may_be_of_memory_that_is_pinned_in_parts(void **state)
 	free(down);
 }
 
-/* ---- Order ---------------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 /* Copies come behind the work before them, pinned or not, and are counted. */
 static void a_copy_comes_behind_the_work_before_it(void **state)
@@ -244,8 +245,10 @@ static void be_a_rank_of_an_all_reduce(struct t_rank *r)
 		wait(d, KOLO_ZERO_DOWN, copy(d, KOLO_ZERO_DOWN, x, sum, PAGES));
 		CHECK(all_are(x, n, 3));
 		wait(d, KOLO_ZERO_COMPUTE,
-		     work(d, (struct kolo_zero_work){
-				     .kind = KOLO_ZERO_WORK_CLEAR, .n = n, .to = sum, .to_type = KOLO_F32 }));
+		     work(d, (struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_CLEAR,
+						      .n = n,
+						      .to = sum,
+						      .to_type = KOLO_F32 }));
 	}
 	CHECK(kolo_queue_wait(queue) == 0);
 	kolo_queue_destroy(queue);
@@ -260,7 +263,7 @@ static void collectives_of_its_queue_come_between_work_and_copies(void **state)
 	t_processes(2, be_a_rank_of_an_all_reduce, NULL);
 }
 
-/* ---- Refusals ------------------------------------------------------------------------------------------- */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 static int refused(struct kolo_zero_device *d, struct kolo_zero_work w)
 {
@@ -293,7 +296,8 @@ static void work_that_no_kernel_does_is_refused(void **state)
 	w.kind = KOLO_ZERO_WORK_UPDATE;
 	w.optimizer = (enum kolo_zero_optimizer)(KOLO_ZERO_LAMB + 1);
 	CHECK(refused(d, w) == KOLO_EINVAL && told("optimizer 6"));
-	CHECK(d->ops->copy(d, KOLO_ZERO_COMPUTE, a, host, 8, &ticket) == KOLO_EINVAL && told("lane 0"));
+	CHECK(d->ops->copy(d, KOLO_ZERO_COMPUTE, a, host, 8, &ticket) == KOLO_EINVAL &&
+	      told("lane 0"));
 	d->ops->close(d);
 	free(host);
 }
@@ -310,14 +314,16 @@ static void results_have_to_be_in_pinned_memory(void **state)
 	(void)state;
 	CHECK(d->ops->pin(d, host, PAGES) == 0);
 	w.bad = (uint32_t *)(void *)(host + PAGES);
-	CHECK(refused(d, w) == KOLO_EINVAL && told("add: bad is not in host memory that was pinned"));
+	CHECK(refused(d, w) == KOLO_EINVAL &&
+	      told("add: bad is not in host memory that was pinned"));
 	w.bad = (uint32_t *)(void *)(host + PAGES - 4);
 	CHECK(refused(d, w) == 0);
 	w = (struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_SQUARES,
 				     .n = n,
 				     .from = a,
 				     .from_type = KOLO_F32,
-				     .sums = (double *)(void *)(host + PAGES - 99 * sizeof(double)) };
+				     .sums = (double *)(void *)(host + PAGES -
+								99 * sizeof(double)) };
 	CHECK(refused(d, w) == KOLO_EINVAL && told("squares: sums is not in"));
 	w.sums--;
 	CHECK(refused(d, w) == 0);
@@ -349,7 +355,8 @@ static void open_the_real_one(struct t_rank *r)
 	ko_driver_use(NULL);
 	rc = kolo_zero_cuda_open(0, &d);
 	CHECK(rc == 0 || (rc == KOLO_ENOTSUP && d == NULL && told("kolo_zero_cuda_open: GPU 0: ")));
-	CHECK(rc == 0 || told("libkolo_cuda.so.0, which is built where nvcc is") || told("NVIDIA driver"));
+	CHECK(rc == 0 || told("libkolo_cuda.so.0, which is built where nvcc is") ||
+	      told("NVIDIA driver"));
 }
 
 static void a_machine_without_cuda_says_so(void **state)
@@ -358,7 +365,7 @@ static void a_machine_without_cuda_says_so(void **state)
 	t_processes(1, open_the_real_one, NULL);
 }
 
-/* ---- A driver that fails -------------------------------------------------------------------------------- */
+/* ---- A driver that fails --------------------------------------------------------------------- */
 
 /* All that a device does; the first failure. */
 static int use_all(struct kolo_zero_device *d, char *host)
@@ -369,7 +376,8 @@ static int use_all(struct kolo_zero_device *d, char *host)
 	uint64_t up, down, done;
 	int rc;
 
-	if ((rc = d->ops->allocate(d, 4096, "a", &a)) < 0 || (rc = d->ops->allocate(d, 4096, "b", &b)) < 0 ||
+	if ((rc = d->ops->allocate(d, 4096, "a", &a)) < 0 ||
+	    (rc = d->ops->allocate(d, 4096, "b", &b)) < 0 ||
 	    (rc = d->ops->pin(d, host, 4096)) < 0 || (rc = d->ops->queue(d, &queue)) < 0)
 		return rc;
 	kolo_queue_destroy(queue);
@@ -378,7 +386,8 @@ static int use_all(struct kolo_zero_device *d, char *host)
 	w.bad = (uint32_t *)(void *)(host + 4000);
 	for (int k = 0; k < 2; k++)
 		if ((rc = d->ops->copy(d, KOLO_ZERO_UP, b, host, 40, &up)) < 0 ||
-		    (rc = d->ops->wait(d, KOLO_ZERO_UP, up)) < 0 || (rc = d->ops->work(d, &w, &done)) < 0 ||
+		    (rc = d->ops->wait(d, KOLO_ZERO_UP, up)) < 0 ||
+		    (rc = d->ops->work(d, &w, &done)) < 0 ||
 		    (rc = d->ops->copy(d, KOLO_ZERO_DOWN, host, a, 40, &down)) < 0 ||
 		    (rc = d->ops->wait(d, KOLO_ZERO_DOWN, down)) < 0)
 			return rc;

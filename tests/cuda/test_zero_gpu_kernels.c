@@ -1,6 +1,7 @@
-/* What a CUDA device makes of work is what the engine's plain loops on the host do: every kind, type and optimizer, any length and
- * place, bit by bit, and nothing written beside it. On GPUs made of threads it is the source of cuda/libcuda/zero_kernels.cu that runs, as
- * C++ of the host's; make check-cuda runs it on a GPU. */
+/* What a CUDA device makes of work is what the engine's plain loops on the host do: every kind,
+ * type and optimizer, any length and place, bit by bit, and nothing written beside it. On GPUs made
+ * of threads it is the source of cuda/libcuda/zero_kernels.cu that runs, as C++ of the host's; make
+ * check-cuda runs it on a GPU. */
 #include "tests/cuda/gpu.h"
 #include "tests/lib/scalars.h"
 #include "tests/lib/t.h"
@@ -56,7 +57,7 @@ static void close_device(void)
 	free(at.results);
 }
 
-/* ---- Values --------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 /* Mostly of a size that an update has; now and then none, a subnormal one, a large one. */
 static float value(uint64_t *seed)
@@ -68,7 +69,8 @@ static float value(uint64_t *seed)
 }
 
 /* n elements of a type, from byte `first` of the place on. */
-static void fill(int place, size_t first, enum kolo_type type, size_t n, bool negative, uint64_t *seed)
+static void fill(int place, size_t first, enum kolo_type type, size_t n, bool negative,
+		 uint64_t *seed)
 {
 	static float x[MOST];
 
@@ -89,7 +91,7 @@ static void fill_bits(int place, size_t first, enum kolo_type type, size_t n, ui
 		p[i] &= 0xbf;
 }
 
-/* ---- What the host makes of it -------------------------------------------------------------------------- */
+/* ---- What the host makes of it --------------------------------------------------------------- */
 
 /* As floats times the factor. */
 static const float *floats(const struct kolo_zero_work *w, float factor)
@@ -127,7 +129,8 @@ static void expect(const struct kolo_zero_work *w)
 		if (w->from_type == w->to_type && w->factor == 1)
 			memcpy(w->to, w->from, w->n * kolo_type_size(w->to_type));
 		else
-			CHECK(kolo_cast(w->from, w->from_type, w->to, w->to_type, w->n, w->factor) == 0);
+			CHECK(kolo_cast(w->from, w->from_type, w->to, w->to_type, w->n,
+					w->factor) == 0);
 		break;
 	case KOLO_ZERO_WORK_ADD: k->add(w->to, floats(w, w->factor), w->n); break;
 	case KOLO_ZERO_WORK_CLEAR: memset(w->to, 0, w->n * kolo_type_size(w->to_type)); break;
@@ -142,7 +145,7 @@ static void expect(const struct kolo_zero_work *w)
 	}
 }
 
-/* ---- Both ----------------------------------------------------------------------------------------------- */
+/* ---- Both ------------------------------------------------------------------------------------ */
 
 static void copy(enum kolo_zero_lane lane, void *to, const void *from)
 {
@@ -199,7 +202,8 @@ static void compare(const struct kolo_zero_work *w)
 	at.bad = *gpu_bad();
 }
 
-/* Guards, and for each place the byte where its elements begin: at the same distance from a multiple of four of them, or not. */
+/* Guards, and for each place the byte where its elements begin: at the same distance from a
+ * multiple of four of them, or not. */
 static void begin(size_t first[NPLACES], size_t from_size, size_t to_size, uint64_t *seed)
 {
 	const size_t sizes[NPLACES] = { from_size, to_size, 4, 4, 4 };
@@ -211,7 +215,7 @@ static void begin(size_t first[NPLACES], size_t from_size, size_t to_size, uint6
 		first[k] = sizes[k] * (alike ? offset : t_random(seed) % 8);
 }
 
-/* ---- The cases ------------------------------------------------------------------------------------------ */
+/* ---- The cases ------------------------------------------------------------------------------- */
 
 static void try_cast(enum kolo_type from, enum kolo_type to, size_t n, float factor, uint64_t *seed)
 {
@@ -239,8 +243,8 @@ static void casts_are_as_on_the_host(void **state)
 	open_device();
 	for (size_t k = 0; k < ARRAY_LEN(lengths); k++)
 		for (int t = 0; t < 9; t++)
-			try_cast(types[t / 3], types[t % 3], lengths[k], t_random(&seed) % 2 ? 1 : 0.37f,
-				 &seed);
+			try_cast(types[t / 3], types[t % 3], lengths[k],
+				 t_random(&seed) % 2 ? 1 : 0.37f, &seed);
 	close_device();
 }
 
@@ -328,7 +332,8 @@ static void what_is_not_finite_is_found_wherever_it_is(void **state)
 		enum kolo_type from = types[k % 3];
 		size_t size = kolo_type_size(from), n = k < 60 ? (size_t)k + 1 : 5003,
 		       place = t_random(&seed) % n, first[NPLACES];
-		struct kolo_zero_work w = { .kind = k % 2 ? KOLO_ZERO_WORK_CAST : KOLO_ZERO_WORK_ADD,
+		struct kolo_zero_work w = { .kind = k % 2 ? KOLO_ZERO_WORK_CAST
+							  : KOLO_ZERO_WORK_ADD,
 					    .n = n,
 					    .from_type = from,
 					    .to_type = KOLO_F32,
@@ -337,8 +342,8 @@ static void what_is_not_finite_is_found_wherever_it_is(void **state)
 		uint64_t ticket;
 
 		begin(first, size, 4, &seed);
-		CHECK(kolo_cast(&bad[k / 3 % 3], KOLO_F32, at.before[FROM] + first[FROM] + place * size, from,
-				1, 1) == 0);
+		CHECK(kolo_cast(&bad[k / 3 % 3], KOLO_F32,
+				at.before[FROM] + first[FROM] + place * size, from, 1, 1) == 0);
 		*gpu_bad() = 0;
 		copy(KOLO_ZERO_UP, at.gpu[FROM], at.before[FROM]);
 		w.from = (char *)at.gpu[FROM] + first[FROM];
@@ -373,18 +378,19 @@ static void squares_are_added_in_the_order_of_the_host(void **state)
 }
 
 /* Work with a master, moments that the optimizer has, and gradients, in at.before and at.want. */
-static struct kolo_zero_work stepping(enum kolo_zero_optimizer optimizer, enum kolo_type from, size_t n,
-				      size_t first[NPLACES], uint64_t *seed)
+static struct kolo_zero_work stepping(enum kolo_zero_optimizer optimizer, enum kolo_type from,
+				      size_t n, size_t first[NPLACES], uint64_t *seed)
 {
 	struct kolo_zero_work w = { .n = n,
 				    .from = at.want[FROM] + first[FROM],
 				    .from_type = from,
 				    .factor = 0.37f,
 				    .optimizer = optimizer,
-				    .scalars = t_scalars(t_random(seed) % 3 == 0, t_random(seed) % 2),
+				    .scalars =
+					    t_scalars(t_random(seed) % 3 == 0, t_random(seed) % 2),
 				    .master = (float *)(void *)(at.want[MASTER] + first[MASTER]) };
-	bool second =
-		optimizer == KOLO_ZERO_ADAMW || optimizer == KOLO_ZERO_ADAM || optimizer == KOLO_ZERO_LAMB;
+	bool second = optimizer == KOLO_ZERO_ADAMW || optimizer == KOLO_ZERO_ADAM ||
+		      optimizer == KOLO_ZERO_LAMB;
 
 	fill(FROM, first[FROM], from, n, true, seed);
 	fill(MASTER, first[MASTER], KOLO_F32, n, true, seed);
@@ -424,8 +430,8 @@ static void updates_of_all_optimizers_are_as_on_the_host(void **state)
 	for (int o = 0; o < ZERO_NOPTIMIZERS; o++)
 		for (int t = 0; t < 12; t++)
 			for (size_t k = t % 2; k < ARRAY_LEN(lengths); k += 2)
-				try_update((enum kolo_zero_optimizer)o, types[t % 3], t / 3, lengths[k],
-					   &seed);
+				try_update((enum kolo_zero_optimizer)o, types[t % 3], t / 3,
+					   lengths[k], &seed);
 	close_device();
 }
 

@@ -1,10 +1,12 @@
-/* One rank of jobs on streams of test_hosts.py and test_verbs.py: GPUs made of threads (gpu.h), on several hosts.
+/* One rank of jobs on streams of test_hosts.py and test_verbs.py: GPUs made of threads (gpu.h), on
+ * several hosts.
  *
  * usage: host_gpu same | loop | differ
  *
- * same: collectives on a stream have the bits that they have without, twice as calls and three times as a graph. loop: goes on
- * until it fails. differ: the last rank calls with another count. With T_CARDS=1 cards read and write the GPUs' memory. Rank, size and meeting point come from the environment. A
- * failure of the job is printed, and is none of this program's. */
+ * same: collectives on a stream have the bits that they have without, twice as calls and three
+ * times as a graph. loop: goes on until it fails. differ: the last rank calls with another count.
+ * With T_CARDS=1 cards read and write the GPUs' memory. Rank, size and meeting point come from the
+ * environment. A failure of the job is printed, and is none of this program's. */
 #include "tests/cuda/gpu.h"
 
 #include <kolo/kolo_cuda.h>
@@ -34,14 +36,15 @@ static void must(int rc, const char *what)
 #ifdef KO_HAVE_VERBS
 struct ibv_mr;
 struct ibv_pd;
-struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *memory, size_t len, uint64_t at, unsigned access);
-struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t at, int fd,
-					int access);
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *memory, size_t len, uint64_t at,
+			       unsigned access);
+struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t at,
+					int fd, int access);
 
-/* A GPU that is made of threads has its memory where the host has it, and no dmabuf. With T_CARDS=lie the card has other memory
- * there, and with T_CARDS=miswrite where it writes. */
-struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t at, int fd,
-					int access)
+/* A GPU that is made of threads has its memory where the host has it, and no dmabuf. With
+ * T_CARDS=lie the card has other memory there, and with T_CARDS=miswrite where it writes. */
+struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t at,
+					int fd, int access)
 {
 	void *memory = (void *)(uintptr_t)at;
 
@@ -49,7 +52,8 @@ struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 	(void)fd;
 	if (strcmp(getenv("T_CARDS"), "lie") == 0 ||
 	    (strcmp(getenv("T_CARDS"), "miswrite") == 0 && access != 0))
-		memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memory =
+			mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return memory == MAP_FAILED ? NULL : ibv_reg_mr_iova(pd, memory, len, at, (unsigned)access);
 }
 #endif
@@ -57,7 +61,8 @@ struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 static void sequence(float *x, float *y, float *z, struct kolo_queue *q)
 {
 	must(kolo_all_reduce(comm, x, y, N, KOLO_F32, KOLO_SUM, q), "all_reduce");
-	must(kolo_reduce_scatter(comm, y, z, N / (size_t)nranks, KOLO_F32, KOLO_AVG, q), "reduce_scatter");
+	must(kolo_reduce_scatter(comm, y, z, N / (size_t)nranks, KOLO_F32, KOLO_AVG, q),
+	     "reduce_scatter");
 	must(kolo_all_gather(comm, z, y, N / (size_t)nranks, KOLO_F32, q), "all_gather");
 	must(kolo_reduce(comm, y, z, N, KOLO_F32, KOLO_SUM, nranks - 1, q), "reduce");
 	must(kolo_broadcast(comm, z, y, N, KOLO_F32, nranks - 1, q), "broadcast");
@@ -74,7 +79,8 @@ static int try_registered(const float *x, float *want)
 	must(kolo_cuda_register(comm, queue, memory, N * sizeof(*memory)), "registering");
 	t_gpu_copy(memory, x, N * sizeof(*x));
 	for (int k = 0; k < TIMES; k++)
-		must(kolo_all_reduce(comm, memory, memory, N, KOLO_F32, k ? KOLO_MAX : KOLO_SUM, queue),
+		must(kolo_all_reduce(comm, memory, memory, N, KOLO_F32, k ? KOLO_MAX : KOLO_SUM,
+				     queue),
 		     "all_reduce");
 	must(kolo_all_reduce(comm, x, want, N, KOLO_F32, KOLO_SUM, NULL), "all_reduce");
 	must(kolo_queue_wait(queue), "waiting");

@@ -1,10 +1,10 @@
-/* One rank of the jobs with sends and recvs that test_hosts.py and test_verbs.py run on several hosts; sees the public
- * header only.
+/* One rank of the jobs with sends and recvs that test_hosts.py and test_verbs.py run on several
+ * hosts; sees the public header only.
  *
  * usage: host_pairs all | random | many | last | differ | loop [TRANSPORT]
  *
- * Rank, size and meeting point come from the environment. Returns 1 where it gets other bytes than were sent; a failure of
- * the job is printed, and is no failure of this program. */
+ * Rank, size and meeting point come from the environment. Returns 1 where it gets other bytes than
+ * were sent; a failure of the job is printed, and is no failure of this program. */
 #include <kolo/kolo.h>
 
 #include <dirent.h>
@@ -68,7 +68,7 @@ static void check(const unsigned char *x, size_t len, uint64_t seed, const char 
 	}
 }
 
-/* ---- Everything once ------------------------------------------------------------------------------------- */
+/* ---- Everything once ------------------------------------------------------------------------- */
 
 /* Each sends before it receives, without a group: small messages do not wait for their receiver. */
 static void cross(void)
@@ -100,7 +100,8 @@ static void exchange(size_t n)
 	memset(dst, 0, n * (size_t)nranks);
 	must(kolo_scatter(comm, src, dst, n, KOLO_U8, nranks - 1, NULL), "scatter");
 	check(dst, n, (uint64_t)((nranks - 1) * nranks + rank), "scatter");
-	must(kolo_gather(comm, src + (size_t)rank * n, dst, n, KOLO_U8, 1 % nranks, NULL), "gather");
+	must(kolo_gather(comm, src + (size_t)rank * n, dst, n, KOLO_U8, 1 % nranks, NULL),
+	     "gather");
 	for (int r = 0; r < nranks && rank == 1 % nranks; r++)
 		check(dst + (size_t)r * n, n, (uint64_t)(r * nranks + r), "gather");
 	free(src);
@@ -155,7 +156,7 @@ static void try_many(void)
 	printf("rank %d: right, %d descriptors more\n", rank, more);
 }
 
-/* ---- At random ------------------------------------------------------------------------------------------- */
+/* ---- At random ------------------------------------------------------------------------------- */
 
 struct message {
 	int from, to;
@@ -236,7 +237,7 @@ static void try_random(void)
 	printf("rank %d: right\n", rank);
 }
 
-/* ---- Ends ------------------------------------------------------------------------------------------------ */
+/* ---- Ends ------------------------------------------------------------------------------------ */
 
 /* What a rank sent last arrives after it has left. */
 static void send_last(void)

@@ -1,12 +1,13 @@
-/* One rank of the jobs that test_hosts.py and test_verbs.py run on several hosts; sees the public header only.
+/* One rank of the jobs that test_hosts.py and test_verbs.py run on several hosts; sees the public
+ * header only.
  *
- * usage: host_rank join | split | sweep | small | late | loop | tiny | abort | differ | silent | leave | memory | bytes
- *                  [TRANSPORT [STEP]]
+ * usage: host_rank join | split | sweep | small | late | loop | tiny | abort | differ | silent |
+ * leave | memory | bytes [TRANSPORT [STEP]]
  *
  * sweep tries each STEP-th type, from the first; without one all.
  *
- * Rank, size and meeting point come from the environment. A failure of the job is printed, and is no failure of this
- * program: it returns 0 unless it finds something wrong itself. */
+ * Rank, size and meeting point come from the environment. A failure of the job is printed, and is
+ * no failure of this program: it returns 0 unless it finds something wrong itself. */
 #include <kolo/kolo.h>
 
 #include <stdint.h>
@@ -37,7 +38,7 @@ static void must(int rc, const char *what)
 	exit(3);
 }
 
-/* ---- The same bits as elsewhere -------------------------------------------------------------------------- */
+/* ---- The same bits as elsewhere -------------------------------------------------------------- */
 
 static uint64_t hash;
 
@@ -88,7 +89,8 @@ static void sweep(int type_step)
 	for (int type = 0; kolo_type_size((enum kolo_type)type); type += type_step)
 		for (int op = 0; kolo_op_name((enum kolo_op)op); op++)
 			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
-				try_calls((enum kolo_type)type, (enum kolo_op)op, counts[k], src, dst);
+				try_calls((enum kolo_type)type, (enum kolo_op)op, counts[k], src,
+					  dst);
 	must(kolo_barrier(comm, NULL), "barrier");
 	must(kolo_comm_stats(comm, &stats), "stats");
 	printf("rank %d hash %016llx to_next %s traffic %s\n", rank, (unsigned long long)hash,
@@ -128,7 +130,7 @@ static void late(void)
 	printf("rank %d sum %g\n", rank, x[0]);
 }
 
-/* ---- Failures -------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 /* Sums until that fails, and says how; `act` does something once, in the tenth of them. */
 static void loop(size_t n, void (*act)(void))
@@ -148,7 +150,8 @@ static void loop(size_t n, void (*act)(void))
 		}
 		rc = kolo_all_reduce(comm, x, x, n, KOLO_F32, KOLO_SUM, NULL);
 	}
-	printf("rank %d at %.3f: %s: %s\n", rank, now(), kolo_strerror(rc), rc ? kolo_last_error() : "");
+	printf("rank %d at %.3f: %s: %s\n", rank, now(), kolo_strerror(rc),
+	       rc ? kolo_last_error() : "");
 	fflush(stdout); /* leaving may take long after a failure */
 	free(x);
 }
@@ -181,7 +184,7 @@ static void leave(void)
 	exit(0);
 }
 
-/* ---- Memory and bytes ---------------------------------------------------------------------------------- */
+/* ---- Memory and bytes ------------------------------------------------------------------------ */
 
 static void use_memory(void)
 {
@@ -224,7 +227,8 @@ static uint64_t bytes_sent(void)
 	FILE *f = fopen("/proc/net/dev", "re");
 
 	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, " %63[^:]: %*u %*u %*u %*u %*u %*u %*u %*u %llu", name, &sent) == 2 &&
+		if (sscanf(line, " %63[^:]: %*u %*u %*u %*u %*u %*u %*u %*u %llu", name, &sent) ==
+			    2 &&
 		    strcmp(name, "lo") != 0)
 			all += sent;
 	if (f)

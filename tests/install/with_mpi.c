@@ -1,5 +1,6 @@
-/* Kolo and MPI side by side in one process: the id goes to all ranks by MPI_Bcast, then all-reduces of both
- * alternate on the same integers and must agree. tests/install/mpi.sh builds and starts it with each MPI there is. */
+/* Kolo and MPI side by side in one process: the id goes to all ranks by MPI_Bcast, then all-reduces
+ * of both alternate on the same integers and must agree. tests/install/mpi.sh builds and starts it
+ * with each MPI there is. */
 #include <kolo/kolo.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -37,8 +38,8 @@ static void alternate(struct kolo_comm *comm, int rank, int *by_mpi, int *by_kol
 	for (int round = 0; round < ROUNDS; round++) {
 		MPI_Allreduce(MPI_IN_PLACE, by_mpi, N, MPI_INT, round % 2 ? MPI_MAX : MPI_SUM,
 			      MPI_COMM_WORLD);
-		if (kolo_all_reduce(comm, by_kolo, by_kolo, N, KOLO_I32, round % 2 ? KOLO_MAX : KOLO_SUM,
-				    NULL) < 0)
+		if (kolo_all_reduce(comm, by_kolo, by_kolo, N, KOLO_I32,
+				    round % 2 ? KOLO_MAX : KOLO_SUM, NULL) < 0)
 			die("kolo_all_reduce", kolo_last_error());
 		if (memcmp(by_mpi, by_kolo, N * sizeof(int)) != 0)
 			die("the results", "Kolo and MPI disagree");
@@ -58,7 +59,8 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &nranks);
 	comm = join(rank, nranks);
 	alternate(comm, rank, by_mpi, by_kolo);
-	printf("rank %d of %d: %d rounds agree\n", kolo_comm_rank(comm), kolo_comm_nranks(comm), ROUNDS);
+	printf("rank %d of %d: %d rounds agree\n", kolo_comm_rank(comm), kolo_comm_nranks(comm),
+	       ROUNDS);
 	kolo_comm_destroy(comm);
 	MPI_Finalize();
 	return 0;

@@ -15,7 +15,8 @@ static bool fails(void)
 {
 	if (t_is_rank)
 		return t_countdown > 0 && --t_countdown == 0;
-	return atomic_load(&t_others_countdown) > 0 && atomic_fetch_sub(&t_others_countdown, 1) == 1;
+	return atomic_load(&t_others_countdown) > 0 &&
+	       atomic_fetch_sub(&t_others_countdown, 1) == 1;
 }
 
 void *__real_calloc(size_t n, size_t len);
@@ -30,7 +31,8 @@ void *__wrap_realloc(void *p, size_t len);
 void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
 int __wrap_memfd_create(const char *name, unsigned flags);
 int __wrap_socket(int domain, int type, int protocol);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+			  void *arg);
 
 void *__wrap_malloc(size_t len)
 {
@@ -86,7 +88,8 @@ int __wrap_socket(int domain, int type, int protocol)
 	return -1;
 }
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+			  void *arg)
 {
 	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
 }

@@ -1,4 +1,5 @@
-/* Factors of an update for tests of its loops: no two alike, and none that would hide another one. */
+/* Factors of an update for tests of its loops: no two alike, and none that would hide another
+ * one. */
 #ifndef TESTS_LIB_SCALARS_H
 #define TESTS_LIB_SCALARS_H
 

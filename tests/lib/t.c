@@ -60,8 +60,8 @@ void t_check(bool ok, const char *what, const char *file, int line)
 {
 	if (ok)
 		return;
-	fprintf(stderr, "# %s:%d: rank %d: not true: %s (last error: %s; T_SEED=%llu%s)\n", file, line,
-		my_rank, what, kolo_last_error(), (unsigned long long)t_seed(),
+	fprintf(stderr, "# %s:%d: rank %d: not true: %s (last error: %s; T_SEED=%llu%s)\n", file,
+		line, my_rank, what, kolo_last_error(), (unsigned long long)t_seed(),
 		t_is_long() ? " T_LONG=1" : "");
 	if (getpid() == main_process && my_rank < 0)
 		fail_test(file, line);
@@ -135,7 +135,7 @@ bool t_is_slowest(void)
 	return T_SEES_RACES;
 }
 
-/* ---- Ranks ---------------------------------------------------------------------------------------------- */
+/* ---- Ranks ----------------------------------------------------------------------------------- */
 
 struct kolo_comm *t_comm_with(struct t_rank *t, struct kolo_comm_attr attr)
 {
@@ -150,7 +150,8 @@ struct kolo_comm *t_comm_with(struct t_rank *t, struct kolo_comm_attr attr)
 
 struct kolo_comm *t_comm(struct t_rank *t)
 {
-	return t_comm_with(t, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
+	return t_comm_with(
+		t, (struct kolo_comm_attr){ .slot_len = 4096, .timeout_s = T_PATIENCE / 2 });
 }
 
 /* In a new process: it ends with the test's, and crashes are not cmocka's business there. */
@@ -167,7 +168,8 @@ static void leave_cmocka(void)
 
 static int server; /* the process that serves the ids of t_start; one at a time */
 
-/* An id served by a process of its own: this one stays without threads, so that sanitizers survive its forks. */
+/* An id served by a process of its own: this one stays without threads, so that sanitizers survive
+ * its forks. */
 static void start_server(struct kolo_id *out)
 {
 	int fds[2];
@@ -249,7 +251,8 @@ void t_wait(int n, const int *pids, int may_die)
 	for (int rank = 0; rank < n; rank++) {
 		int status = wait_one(pids[rank], deadline);
 
-		if (status == 0 || (rank == may_die && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+		if (status == 0 ||
+		    (rank == may_die && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
 			continue;
 		fprintf(stderr, "# rank %d ended with status 0x%x\n", rank, status);
 		good = false;
@@ -296,7 +299,8 @@ static void run_threads(struct t_rank *t)
 
 	CHECK(parts && kolo_id_create(&id) == 0);
 	for (int r = 0; r < job->n; r++) {
-		parts[r].t = (struct t_rank){ .rank = r, .nranks = job->n, .id = id, .arg = job->arg };
+		parts[r].t =
+			(struct t_rank){ .rank = r, .nranks = job->n, .id = id, .arg = job->arg };
 		parts[r].fn = job->fn;
 		CHECK(pthread_create(&parts[r].thread, NULL, run_thread, &parts[r]) == 0);
 	}
@@ -330,7 +334,8 @@ static int run_all(const struct CMUnitTest *tests, size_t n)
 		if (setjmp(failed) == 0) {
 			tests[k].test(NULL);
 			good++;
-			printf("ok %s (%.1f s)\n", tests[k].name, (double)(t_now_ms() - began) / 1e3);
+			printf("ok %s (%.1f s)\n", tests[k].name,
+			       (double)(t_now_ms() - began) / 1e3);
 		} else {
 			bad++;
 			printf("not ok %s\n", tests[k].name);

@@ -8,12 +8,14 @@
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5 };
 
-/* ---- Data ----------------------------------------------------------------------------------------------- */
+/* ---- Data ------------------------------------------------------------------------------------ */
 
 static void make_element(enum kolo_type type, int op, int rank, size_t i, void *out)
 {
-	uint64_t seed = (uint64_t)rank * 1000003 + i * 7 + (uint64_t)type * 77777, bits = t_random(&seed);
-	/* MIN and MAX get everything: zeros of both signs, infinities, NaN. The others stay finite. */
+	uint64_t seed = (uint64_t)rank * 1000003 + i * 7 + (uint64_t)type * 77777,
+		 bits = t_random(&seed);
+	/* MIN and MAX get everything: zeros of both signs, infinities, NaN. The others stay
+	 * finite. */
 	static const double special[] = { 0.0, -0.0, INFINITY, -INFINITY, NAN };
 	double x = ldexp((double)(int)(bits % 257) - 128, -6);
 
@@ -63,10 +65,11 @@ static void expect(const struct t_trial *t, int owner, int nranks, size_t i, voi
 static bool same(enum kolo_type type, const void *a, const void *b)
 {
 	return memcmp(a, b, kolo_type_size(type)) == 0 ||
-	       (!values_is_integer(type) && isnan(values_decode(type, a)) && isnan(values_decode(type, b)));
+	       (!values_is_integer(type) && isnan(values_decode(type, a)) &&
+		isnan(values_decode(type, b)));
 }
 
-/* ---- One trial ------------------------------------------------------------------------------------------ */
+/* ---- One trial ------------------------------------------------------------------------------- */
 
 struct buffers {
 	char *memory[2];
@@ -214,7 +217,7 @@ void t_try(const struct t_setup *setup, const struct t_trial *t)
 			free(b.memory[k]);
 }
 
-/* ---- Sweeps --------------------------------------------------------------------------------------------- */
+/* ---- Sweeps ---------------------------------------------------------------------------------- */
 
 static bool reduces(enum t_call call)
 {

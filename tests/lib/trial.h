@@ -1,7 +1,8 @@
-/* A trial: one call of a collective on all ranks, whose result is compared, bit for bit, with what the definition says of it;
- * with guards around the buffers, which lie off alignment.
+/* A trial: one call of a collective on all ranks, whose result is compared, bit for bit, with what
+ * the definition says of it; with guards around the buffers, which lie off alignment.
  *
- * Element i of rank r is random but known to all, so that every rank can compute everyone's data. */
+ * Element i of rank r is random but known to all, so that every rank can compute everyone's
+ * data. */
 #ifndef TESTS_LIB_TRIAL_H
 #define TESTS_LIB_TRIAL_H
 
@@ -36,12 +37,12 @@ struct t_setup {
 
 void t_try(const struct t_setup *setup, const struct t_trial *t);
 
-/* Tries t's type, op and n with every call, in place and out of place, with every root: a sample of them (t_sampled),
- * 1 of `share`, which is 6 at most.
+/* Tries t's type, op and n with every call, in place and out of place, with every root: a sample of
+ * them (t_sampled), 1 of `share`, which is 6 at most.
  *
- * Each type, op and n is tried, since each has at least six ways. A caller that goes through all ops tries each call
- * that reduces with each type, root and place. A caller that goes through six types or more tries the other calls with
- * each root and place. */
+ * Each type, op and n is tried, since each has at least six ways. A caller that goes through all
+ * ops tries each call that reduces with each type, root and place. A caller that goes through six
+ * types or more tries the other calls with each root and place. */
 void t_try_all_calls(const struct t_setup *setup, struct t_trial t, unsigned share);
 
 #endif

@@ -28,7 +28,8 @@ static int take_gradient(void *arg, int tensor, const real *gradient)
 {
 	struct gpt *g = arg;
 
-	memcpy(g->gradients[tensor], gradient, tensor_shape_of(&g->sizes, tensor).n * sizeof(*gradient));
+	memcpy(g->gradients[tensor], gradient,
+	       tensor_shape_of(&g->sizes, tensor).n * sizeof(*gradient));
 	g->reports[tensor]++;
 	return 0;
 }
@@ -41,7 +42,8 @@ static void fill_tensor(struct gpt *g, int tensor)
 	tensor_init(&g->sizes, tensor, 0, n, start);
 	for (size_t i = 0; i < n; i++)
 		g->values[tensor][i] =
-			6 * start[i] + (float)(0.1 * draw_uniform(make_key(1, (uint64_t)tensor), i));
+			6 * start[i] +
+			(float)(0.1 * draw_uniform(make_key(1, (uint64_t)tensor), i));
 	free(start);
 }
 
@@ -50,8 +52,8 @@ struct gpt *gpt_open(int segment, double dropout)
 	struct gpt *g = calloc(1, sizeof(*g));
 	struct weights weights = { use_tensor, release_tensor, take_gradient, g };
 
-	g->sizes =
-		(struct sizes){ GPT_LAYERS, GPT_DIM, GPT_HEADS, GPT_CONTEXT, GPT_BATCH, segment, dropout, 3 };
+	g->sizes = (struct sizes){ GPT_LAYERS, GPT_DIM, GPT_HEADS, GPT_CONTEXT,
+				   GPT_BATCH,  segment, dropout,   3 };
 	g->ntensors = tensor_count(&g->sizes);
 	g->values = calloc((size_t)g->ntensors, sizeof(*g->values));
 	g->gradients = calloc((size_t)g->ntensors, sizeof(*g->gradients));

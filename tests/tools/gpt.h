@@ -1,4 +1,5 @@
-/* zerotrain's model with weights in plain arrays, in float or double (tools/zerotrain/model/real.h). */
+/* zerotrain's model with weights in plain arrays, in float or double
+ * (tools/zerotrain/model/real.h). */
 #ifndef TESTS_TOOLS_GPT_H
 #define TESTS_TOOLS_GPT_H
 
@@ -19,8 +20,8 @@ struct gpt {
 	uint64_t keys[GPT_BATCH];
 };
 
-/* Weights that are the same floats in both types, far from where training begins: there attention is nearly even, and its gradients
- * vanish. More places than attention takes at a time. */
+/* Weights that are the same floats in both types, far from where training begins: there attention
+ * is nearly even, and its gradients vanish. More places than attention takes at a time. */
 struct gpt *gpt_open(int segment, double dropout);
 void gpt_close(struct gpt *g);
 

@@ -1,4 +1,5 @@
-/* ringinfo's rule for slow edges, on fixed numbers, and the marks that it leaves in text and JSON. */
+/* ringinfo's rule for slow edges, on fixed numbers, and the marks that it leaves in text and
+ * JSON. */
 #include "tests/lib/t.h"
 
 #include "tools/ringinfo/ringinfo.h"
@@ -21,8 +22,9 @@ static void slow_is_far_behind_the_best(void **state)
 	/* Of two, and where half of all are slow. */
 	check_marks((struct edge[]){ { 10, 0.3, 0 }, { 4.9, 0.3, 0 } }, 2, "-s");
 	check_marks((struct edge[]){ { 10, 0.3, 0 }, { 10, 1.1, 0 } }, 2, "-s");
-	check_marks((struct edge[]){ { 9, 0.26, 0 }, { 9, 2.19, 0 }, { 9, 0.24, 0 }, { 9, 2.27, 0 } }, 4,
-		    "-s-s");
+	check_marks(
+		(struct edge[]){ { 9, 0.26, 0 }, { 9, 2.19, 0 }, { 9, 0.24, 0 }, { 9, 2.27, 0 } },
+		4, "-s-s");
 	/* The best rate and the best latency may be those of two edges. */
 	check_marks((struct edge[]){ { 10, 30, 0 }, { 4, 10, 0 }, { 6, 15, 0 } }, 3, "ss-");
 }
@@ -40,16 +42,19 @@ static void latencies_of_less_than_a_microsecond_are_alike(void **state)
 	check_marks((struct edge[]){ { 10, 0.1, 0 }, { 10, 1.0, 0 }, { 10, 1.01, 0 } }, 3, "--s");
 }
 
-/* What `print` makes of a probed ring of 3 ranks, of which the second edge is slow; on 2 processors. */
+/* What `print` makes of a probed ring of 3 ranks, of which the second edge is slow; on 2
+ * processors. */
 static char *print_ring(void (*print)(FILE *out, const struct machine *m, const struct job *j))
 {
 	struct node root = { .what = "machine", .count = 1, .name = "here" };
 	struct machine machine = { .root = &root };
 	struct edge edges[] = { { 10, 0.5, 0 }, { 4, 0.5, 0 }, { 9, 0.6, 0 } };
 	struct rank_facts ranks[3] = { 0 };
-	struct job job = {
-		.environment.launcher = "kolo", .nranks = 3, .ranks = ranks, .probed = true, .edges = edges
-	};
+	struct job job = { .environment.launcher = "kolo",
+			   .nranks = 3,
+			   .ranks = ranks,
+			   .probed = true,
+			   .edges = edges };
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
@@ -74,7 +79,9 @@ static void a_slow_edge_is_marked_in_the_text(void **state)
 	CHECK(strstr(text, "      1 -> 2         4.00       0.50   ordinary  slow\n"));
 	CHECK(strstr(text, "      2 -> 0         9.00       0.60   ordinary\n"));
 	CHECK(strstr(text, "  best              10.00       0.50\n"));
-	CHECK(strstr(text, "\n  3 ranks share 2 processors: rates and latencies are the scheduler's too\n"));
+	CHECK(strstr(
+		text,
+		"\n  3 ranks share 2 processors: rates and latencies are the scheduler's too\n"));
 	free(text);
 }
 

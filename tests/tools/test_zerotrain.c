@@ -1,5 +1,5 @@
-/* zerotrain's model, which counts with double here: gradients against differences of the loss, and the same bits where blocks are
- * computed again. Its text: what is read when. */
+/* zerotrain's model, which counts with double here: gradients against differences of the loss, and
+ * the same bits where blocks are computed again. Its text: what is read when. */
 #include "tests/lib/t.h"
 #include "tests/tools/gpt.h"
 #include "tools/zerotrain/data.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- Gradients ------------------------------------------------------------------------------------------ */
+/* ---- Gradients ------------------------------------------------------------------------------- */
 
 static double forward(struct gpt *g, double scale)
 {
@@ -21,8 +21,8 @@ static double forward(struct gpt *g, double scale)
 	return loss;
 }
 
-/* The difference of the loss by one element, from two places on both sides: two of them alone would be 1e-4 off for embeddings, where
- * the loss is bent most. */
+/* The difference of the loss by one element, from two places on both sides: two of them alone would
+ * be 1e-4 off for embeddings, where the loss is bent most. */
 static double slope(struct gpt *a, int tensor, size_t i)
 {
 	const double h = 1e-5;
@@ -36,7 +36,8 @@ static double slope(struct gpt *a, int tensor, size_t i)
 	return (8 * (loss[3] - loss[1]) - (loss[4] - loss[0])) / (12 * h);
 }
 
-/* Of each tensor the norm of the error over that of the gradient, at some elements, those of embeddings that occur. */
+/* Of each tensor the norm of the error over that of the gradient, at some elements, those of
+ * embeddings that occur. */
 static void check_slopes(struct gpt *a)
 {
 	const size_t samples = t_is_slow() ? 3 : 12;
@@ -58,7 +59,8 @@ static void check_slopes(struct gpt *a)
 		}
 		worst = fmax(worst, sqrt(error / size));
 		if (!(error <= 1e-12 * size))
-			printf("# %s: %g\n", tensor_shape_of(&a->sizes, t).name, sqrt(error / size));
+			printf("# %s: %g\n", tensor_shape_of(&a->sizes, t).name,
+			       sqrt(error / size));
 		CHECK(error <= 1e-12 * size);
 	}
 	printf("# gradients and differences: %.2g apart, relative to the gradient\n", worst);
@@ -139,7 +141,7 @@ static void predictions_are_those_of_training(void **state)
 	gpt_close(a);
 }
 
-/* ---- Text ----------------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 static void write_text(const char *path, size_t len)
 {
@@ -151,7 +153,8 @@ static void write_text(const char *path, size_t len)
 	fclose(f);
 }
 
-/* How often each byte is read in an epoch, all of which must be in the training part; windows of one epoch don't overlap. */
+/* How often each byte is read in an epoch, all of which must be in the training part; windows of
+ * one epoch don't overlap. */
 static void check_epoch(const struct data *d, uint64_t epoch)
 {
 	uint8_t *read = calloc(d->len, 1);

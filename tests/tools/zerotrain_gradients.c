@@ -1,5 +1,5 @@
-/* Prints a model's text, weights, loss and gradients as JSON: compiled with float and with double for test_zerotrain.py, which compares
- * them with each other and with torch's. */
+/* Prints a model's text, weights, loss and gradients as JSON: compiled with float and with double
+ * for test_zerotrain.py, which compares them with each other and with torch's. */
 #include "tests/tools/gpt.h"
 
 #include <stdio.h>
@@ -26,7 +26,8 @@ int main(void)
 	for (int t = 0; t < g->ntensors; t++) {
 		struct tensor_shape s = tensor_shape_of(&g->sizes, t);
 
-		printf("%s\n\"%s\": {\"shape\": [%zu, %zu], ", t ? "," : "", s.name, s.rows, s.columns);
+		printf("%s\n\"%s\": {\"shape\": [%zu, %zu], ", t ? "," : "", s.name, s.rows,
+		       s.columns);
 		print_numbers("values", g->values[t], s.n);
 		printf(", ");
 		print_numbers("gradients", g->gradients[t], s.n);

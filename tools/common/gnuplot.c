@@ -14,7 +14,8 @@
 
 extern char **environ;
 
-/* A PNG has twice the pixels, for slides. cairo counts the height of letters in points, 3/4 of a pixel. */
+/* A PNG has twice the pixels, for slides. cairo counts the height of letters in points, 3/4 of a
+ * pixel. */
 static const struct format {
 	const char *ending, *terminal;
 	int scale, text, title; /* text, title: height of letters, in pixels */
@@ -67,10 +68,11 @@ void gnuplot_write_terminal(FILE *out, const char *name, int width, int height)
 	fprintf(out,
 		"set encoding utf8\nset pointsize %g\n"
 		"set terminal %s size %d,%d noenhanced font 'sans-serif,%d' linewidth %d background 'white'\n",
-		0.7 * f->scale, f->terminal, width * f->scale, height * f->scale, f->text, f->scale);
+		0.7 * f->scale, f->terminal, width * f->scale, height * f->scale, f->text,
+		f->scale);
 }
 
-/* ---- Child ---------------------------------------------------------------------------------------------- */
+/* ---- Child ----------------------------------------------------------------------------------- */
 
 static FILE *open_memory(const char *name)
 {
@@ -135,13 +137,15 @@ static int copy_picture(const char *tool, const char *name, FILE *picture, FILE 
 	return EXIT_FAILED;
 }
 
-int gnuplot_run(const char *tool, const char *name, gnuplot_script_fn *write, const void *arg, FILE *out)
+int gnuplot_run(const char *tool, const char *name, gnuplot_script_fn *write, const void *arg,
+		FILE *out)
 {
 	FILE *script = open_memory("script"), *picture = open_memory("picture");
 	int rc = EXIT_FAILED;
 
 	if (!script || !picture) {
-		fprintf(stderr, "%s: --plot %s: a file in memory: %s\n", tool, name, strerror(errno));
+		fprintf(stderr, "%s: --plot %s: a file in memory: %s\n", tool, name,
+			strerror(errno));
 	} else {
 		write(script, name, arg);
 		rc = run_child(tool, name, script, picture);

@@ -11,7 +11,8 @@ bool gnuplot_draws(const char *name);
 /* The height of a title's letters in the picture `name`, in points. */
 int gnuplot_title_size(const char *name);
 
-/* Begins a script: the kind of the picture `name` and its size in pixels. A PNG has twice as many. */
+/* Begins a script: the kind of the picture `name` and its size in pixels. A PNG has twice as
+ * many. */
 void gnuplot_write_terminal(FILE *script, const char *name, int width, int height);
 
 /* Writes a text in single quotes. Control characters become question marks. LC_CTYPE must be UTF-8:
@@ -23,7 +24,8 @@ typedef void gnuplot_script_fn(FILE *script, const char *name, const void *arg);
 
 /* Draws the picture `name` of `tool`'s --plot into `out`. If out is NULL, the picture is thrown
  * away. Returns 0, or EXIT_FAILED after a message. */
-int gnuplot_run(const char *tool, const char *name, gnuplot_script_fn *write, const void *arg, FILE *out);
+int gnuplot_run(const char *tool, const char *name, gnuplot_script_fn *write, const void *arg,
+		FILE *out);
 
 /* Checks that there is a gnuplot that draws such a picture. Returns 0, or EXIT_FAILED after a
  * message. */

@@ -37,7 +37,8 @@ void tool_put_json_text(FILE *out, const char *text)
 		else if (*c < 0x20)
 			fprintf(out, "\\u%04x", *c);
 		else
-			fprintf(out, "%s%.*s", *c == '"' || *c == '\\' ? "\\" : "", len, (const char *)c);
+			fprintf(out, "%s%.*s", *c == '"' || *c == '\\' ? "\\" : "", len,
+				(const char *)c);
 		c += len ? len : 1;
 	}
 	fputc('"', out);

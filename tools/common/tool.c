@@ -48,8 +48,8 @@ long tool_parse_number(const char *tool, const char *option, const char *value, 
 	long x = strtol(value, &end, 10);
 
 	if (end == value || *end || x < min || x > max) {
-		fprintf(stderr, "%s: %s %s: must be a number from %ld to %ld\n", tool, option, value, min,
-			max);
+		fprintf(stderr, "%s: %s %s: must be a number from %ld to %ld\n", tool, option,
+			value, min, max);
 		exit(EXIT_USAGE);
 	}
 	return x;
@@ -91,8 +91,12 @@ void tool_parse_field(const char *tool, const struct tool_option *f, const char 
 
 	snprintf(option, sizeof(option), "--%s", f->option);
 	switch (f->slot) {
-	case IN_INT: *(int *)place = (int)tool_parse_number(tool, option, value, f->min, f->max); break;
-	case IN_LONG: *(long *)place = tool_parse_number(tool, option, value, f->min, f->max); break;
+	case IN_INT:
+		*(int *)place = (int)tool_parse_number(tool, option, value, f->min, f->max);
+		break;
+	case IN_LONG:
+		*(long *)place = tool_parse_number(tool, option, value, f->min, f->max);
+		break;
 	case IN_SIZE:
 		*(size_t *)place = (size_t)tool_parse_number(tool, option, value, f->min, f->max);
 		break;

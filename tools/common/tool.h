@@ -20,7 +20,8 @@ double tool_now_us(void);
 _Noreturn void tool_print_version(const char *tool);
 
 /* Leaves the process with "TOOL: --OPTION VALUE: WHY", which is what it must be or needs. */
-_Noreturn void tool_refuse_option(const char *tool, const char *option, const char *value, const char *why);
+_Noreturn void tool_refuse_option(const char *tool, const char *option, const char *value,
+				  const char *why);
 
 /* `value` as a number from min to max. If it is something else, prints a message and leaves the
  * process. */
@@ -41,7 +42,8 @@ struct tool_option {
 
 /* Puts `value` into the member of *out. If it is not valid, prints a message and leaves the
  * process. */
-void tool_parse_field(const char *tool, const struct tool_option *field, const char *value, void *out);
+void tool_parse_field(const char *tool, const struct tool_option *field, const char *value,
+		      void *out);
 
 /* Replaces this process by ringrun, which starts `nranks` of it with the same arguments. 0 ranks
  * mean one for each core, at least 2. `bind` is the value of ringrun's --bind: "core" for a tool

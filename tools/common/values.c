@@ -22,7 +22,7 @@ bool values_is_integer(enum kolo_type type)
 	return type <= KOLO_U64;
 }
 
-/* ---- Small formats -------------------------------------------------------------------------------------- */
+/* ---- Small formats --------------------------------------------------------------------------- */
 
 /* 2^e, a normal double. What ldexp() does takes ten times as long. */
 static double power_of_2(int e)
@@ -62,8 +62,8 @@ static double decode_small(const struct format *f, unsigned code)
 	return sign ? -x : x;
 }
 
-/* The largest code below the special ones whose value is not above x, which is no NaN. What is smaller than the
- * normal numbers has the exponent of the smallest. */
+/* The largest code below the special ones whose value is not above x, which is no NaN. What is
+ * smaller than the normal numbers has the exponent of the smallest. */
 static unsigned code_below(const struct format *f, double x)
 {
 	int e;
@@ -132,7 +132,7 @@ void values_encode(enum kolo_type type, double x, void *out)
 	}
 }
 
-/* ---- Integers ------------------------------------------------------------------------------------------- */
+/* ---- Integers -------------------------------------------------------------------------------- */
 
 static bool is_signed(enum kolo_type type)
 {
@@ -161,7 +161,7 @@ static uint64_t combine_int(enum kolo_type type, enum kolo_op op, uint64_t a, ui
 	}
 }
 
-/* ---- Reductions ----------------------------------------------------------------------------------------- */
+/* ---- Reductions ------------------------------------------------------------------------------ */
 
 /* x rounded to what the type's loops compute in. */
 static double computed(enum kolo_type type, double x)
@@ -179,8 +179,8 @@ static bool scales(enum kolo_type type, enum kolo_op op, bool premul)
 	return premul || (op == KOLO_AVG && !values_is_integer(type));
 }
 
-void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, const void *src,
-		  void *out)
+void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
+		  const void *src, void *out)
 {
 	uint64_t x;
 
@@ -205,8 +205,8 @@ static double pick(enum kolo_op op, double a, double b)
 	return a_less == (op == KOLO_MIN) ? a : b;
 }
 
-void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, void *acc,
-		    const void *src)
+void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
+		    void *acc, const void *src)
 {
 	uint64_t x;
 	double a, b;

@@ -24,13 +24,14 @@ struct values_scale {
 	uint64_t u;
 };
 
-/* What the first rank of an addition contributes: src, scaled for AVG and (premul) sums with a factor. */
-void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, const void *src,
-		  void *out);
+/* What the first rank of an addition contributes: src, scaled for AVG and (premul) sums with a
+ * factor. */
+void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
+		  const void *src, void *out);
 
 /* acc = acc combined with src, rounded as the header promises. */
-void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s, void *acc,
-		    const void *src);
+void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
+		    void *acc, const void *src);
 
 /* The last step: integers' AVG divides by nranks. */
 void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc);

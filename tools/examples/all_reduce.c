@@ -1,5 +1,5 @@
-/* The README's program: every rank contributes its rank + 1; all print the sum. tests/install/install.sh checks that the
- * README shows the same text. */
+/* The README's program: every rank contributes its rank + 1; all print the sum.
+ * tests/install/install.sh checks that the README shows the same text. */
 #include <kolo/kolo.h>
 #include <stdio.h>
 

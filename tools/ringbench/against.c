@@ -18,7 +18,8 @@ static int refuse(const char *name, int line, const char *why)
 static bool take_bandwidth(const json_t *value, double *out)
 {
 	*out = json_is_null(value) ? 0 : json_number_value(value);
-	return json_is_null(value) || (json_is_number(value) && (*out == 0 || (*out > 1e-12 && *out < 1e9)));
+	return json_is_null(value) ||
+	       (json_is_number(value) && (*out == 0 || (*out > 1e-12 && *out < 1e9)));
 }
 
 /* What the row points to belongs to the object. NULL, or what is wrong. */
@@ -28,11 +29,13 @@ static const char *unpack_row(json_t *object, struct plot_row *row, json_error_t
 	json_int_t bytes;
 	int in_place;
 
-	if (json_unpack_ex(object, error, 0, "{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:b, s:I, s:o, s:o}",
-			   "collective", &row->collective, "type", &row->type, "op", &row->op, "root",
-			   &row->root, "ranks", &row->ranks, "transport", &row->transport, "algorithm",
-			   &row->algorithm, "memory", &row->memory, "in_place", &in_place, "bytes", &bytes,
-			   "algbw_GBs", &algbw, "busbw_GBs", &busbw) < 0)
+	if (json_unpack_ex(object, error, 0,
+			   "{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:b, s:I, s:o, s:o}",
+			   "collective", &row->collective, "type", &row->type, "op", &row->op,
+			   "root", &row->root, "ranks", &row->ranks, "transport", &row->transport,
+			   "algorithm", &row->algorithm, "memory", &row->memory, "in_place",
+			   &in_place, "bytes", &bytes, "algbw_GBs", &algbw, "busbw_GBs",
+			   &busbw) < 0)
 		return error->text;
 	row->in_place = in_place;
 	row->bytes = (double)bytes;
@@ -43,8 +46,8 @@ static const char *unpack_row(json_t *object, struct plot_row *row, json_error_t
 	return NULL;
 }
 
-static int add_line(struct plot *p, const char *name, const char *source, int number, const char *text,
-		    size_t len)
+static int add_line(struct plot *p, const char *name, const char *source, int number,
+		    const char *text, size_t len)
 {
 	struct plot_row row = { .source = source };
 	json_error_t error;

@@ -53,10 +53,11 @@ struct job {
 };
 
 struct result {
-	int iterations;                   /* each of as many operations as are in flight */
-	double median_us, min_us, p99_us; /* of an operation, over iterations, of the slowest rank */
-	uint64_t wrong;                   /* elements, of all ranks */
-	uint64_t *sent, *model;           /* bytes per operation, by rank */
+	int iterations; /* each of as many operations as are in flight */
+	double median_us, min_us,
+		p99_us;         /* of an operation, over iterations, of the slowest rank */
+	uint64_t wrong;         /* elements, of all ranks */
+	uint64_t *sent, *model; /* bytes per operation, by rank */
 	bool traffic_ok;
 	const char *ran; /* the algorithm that ran, most of the time; "none" for one rank */
 };
@@ -64,7 +65,8 @@ struct result {
 /* This process's part in the job. */
 struct bench {
 	struct kolo_comm *comm;
-	struct kolo_queue *queue; /* NULL: operations are done in the call. With a GPU: its stream */
+	struct kolo_queue
+		*queue; /* NULL: operations are done in the call. With a GPU: its stream */
 	const struct options *options;
 	const struct kolo_id *id; /* of a job of threads; NULL: the environment says */
 	int rank, nranks;
@@ -74,8 +76,9 @@ struct bench {
 	char *gpu_src, *gpu_dst;            /* else calls use these */
 	double *times;                      /* MAX_ITERATIONS of them */
 	FILE *table, *json, *csv, *picture; /* rank 0's; NULL: none */
-	struct plot *plot;                  /* rank 0's; drawn into `picture` at the end; NULL: none */
-	bool progress; /* say on standard error what is being measured: a terminal that shows no table */
+	struct plot *plot; /* rank 0's; drawn into `picture` at the end; NULL: none */
+	bool progress;     /* say on standard error what is being measured: a terminal that shows no
+			      table */
 	const char *transport, *algorithm;
 	struct kolo_stats agreed; /* as the communicator began */
 };
@@ -109,7 +112,8 @@ int partner(const struct bench *b);
  * pair_bytes: what it sends for a collective that consists of messages; in send_recv, what a rank
  * sends with one message. */
 uint64_t pair_bytes(const struct bench *b, const struct job *j);
-uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s);
+uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
+		     const struct kolo_stats *s);
 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);
@@ -122,7 +126,8 @@ int report_choices(struct bench *b);
 
 void report_collective(const struct bench *b, enum collective coll);
 void report_job(const struct bench *b, const struct job *j);
-void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r);
+void report_result(const struct bench *b, const struct job *j, bool in_place,
+		   const struct result *r);
 void report_end_of_row(const struct bench *b);
 void report_left_out(const struct bench *b, enum collective coll); /* it had no row */
 void report_footer(const struct bench *b, uint64_t wrong, bool traffic_ok);

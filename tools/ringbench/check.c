@@ -1,8 +1,9 @@
-/* The data that ringbench sends, the results that must come out, and the bytes that the model expects.
+/* The data that ringbench sends, the results that must come out, and the bytes that the model
+ * expects.
  *
- * Element i of rank r depends on r and on i modulo a prime, so that the expected result of each block
- * repeats too. It is computed once for one period (values.h), and compared as bytes. A prime divides
- * no slot, piece or block: bytes that land in the wrong place are found. */
+ * Element i of rank r depends on r and on i modulo a prime, so that the expected result of each
+ * block repeats too. It is computed once for one period (values.h), and compared as bytes. A prime
+ * divides no slot, piece or block: bytes that land in the wrong place are found. */
 #include "tools/ringbench/bench.h"
 
 #include <stdlib.h>
@@ -19,7 +20,8 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Integers: any bits. Floating types: +-[0.5, 2), so that neither sums nor products leave the range. */
+/* Integers: any bits. Floating types: +-[0.5, 2), so that neither sums nor products leave the
+ * range. */
 static void make_element(enum kolo_type type, int rank, size_t i, void *out)
 {
 	uint64_t bits = mix((uint64_t)rank * PERIOD + i % PERIOD + 1);
@@ -51,12 +53,14 @@ const void *job_src(const struct bench *b, const struct job *j, bool in_place)
 	return b->dst + (j->coll == ALL_GATHER || j->coll == GATHER ? (size_t)b->rank * block : 0);
 }
 
-/* In place, the result of a reduce-scatter or scatter lies within its source; the same place serves out of place. */
+/* In place, the result of a reduce-scatter or scatter lies within its source; the same place serves
+ * out of place. */
 void *job_dst(const struct bench *b, const struct job *j)
 {
 	size_t block = j->n * kolo_type_size(j->type);
 
-	return b->dst + (j->coll == REDUCE_SCATTER || j->coll == SCATTER ? (size_t)b->rank * block : 0);
+	return b->dst +
+	       (j->coll == REDUCE_SCATTER || j->coll == SCATTER ? (size_t)b->rank * block : 0);
 }
 
 void fill_buffers(const struct bench *b, const struct job *j, bool in_place)
@@ -69,9 +73,10 @@ void fill_buffers(const struct bench *b, const struct job *j, bool in_place)
 	fill_pattern(j->type, b->rank, (char *)job_src(b, j, in_place), n);
 }
 
-/* Element i of the sequential result of the block that belongs to `owner`: added from the rank after the owner
- * round to the owner. */
-static void expect_element(const struct bench *b, const struct job *j, int owner, size_t i, void *out)
+/* Element i of the sequential result of the block that belongs to `owner`: added from the rank
+ * after the owner round to the owner. */
+static void expect_element(const struct bench *b, const struct job *j, int owner, size_t i,
+			   void *out)
 {
 	struct values_scale scale = values_avg_scale(j->type, b->nranks);
 	char own[8];
@@ -88,8 +93,8 @@ static void expect_element(const struct bench *b, const struct job *j, int owner
 }
 
 /* Elements [first, first + n) of the vector are at p and belong to `owner`. */
-static int64_t compare(const struct bench *b, const struct job *j, int owner, const char *p, size_t first,
-		       size_t n)
+static int64_t compare(const struct bench *b, const struct job *j, int owner, const char *p,
+		       size_t first, size_t n)
 {
 	size_t element = kolo_type_size(j->type);
 	char *want = malloc(PERIOD * element);
@@ -128,7 +133,8 @@ static int64_t count_wrong_parts(const struct bench *b, const struct job *j)
 		size_t first = (size_t)owner * block < total ? (size_t)owner * block : total;
 		size_t n = total - first < block ? total - first : block, in_src = first;
 
-		/* What a rank gave to a gather is numbered from its own first element; to an all_to_all it gave us that part. */
+		/* What a rank gave to a gather is numbered from its own first element; to an
+		 * all_to_all it gave us that part. */
 		if (j->coll == ALL_GATHER || j->coll == GATHER)
 			in_src = 0;
 		else if (j->coll == ALL_TO_ALL)
@@ -172,7 +178,8 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 
 	for (int i = 0; kolo_algorithm_get(b->comm, i, &row) == 0; i++)
 		if (strcmp(row.collective, collective_name(coll)) == 0 && bytes >= row.min_bytes &&
-		    bytes <= row.max_bytes && (b->options->memory == ALLOC || strcmp(row.memory, "any") == 0))
+		    bytes <= row.max_bytes &&
+		    (b->options->memory == ALLOC || strcmp(row.memory, "any") == 0))
 			return row.name;
 	return "none";
 }
@@ -195,8 +202,8 @@ static uint64_t direct_bytes(const struct bench *b, const struct job *j, bool in
 		return is_root ? readers * j->bytes : 0;
 	if (b->options->memory == REGISTERED && j->coll == REDUCE) /* and reads */
 		return 0;
-	if (b->options->memory != ALLOC && b->options->memory != REGISTERED && j->coll != ALL_REDUCE &&
-	    !(j->coll == REDUCE && j->bytes >= LARGE_REDUCE))
+	if (b->options->memory != ALLOC && b->options->memory != REGISTERED &&
+	    j->coll != ALL_REDUCE && !(j->coll == REDUCE && j->bytes >= LARGE_REDUCE))
 		return j->coll == BROADCAST && in_place && is_root && j->bytes >= LARGE_BROADCAST
 			       ? readers * (j->n / nranks) * element
 			       : 0;
@@ -265,7 +272,8 @@ static uint64_t exchange_bytes(const struct bench *b, const struct job *j)
 	return ((uint64_t)b->nranks - 1) * j->n * kolo_type_size(j->type);
 }
 
-uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s)
+uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
+		     const struct kolo_stats *s)
 {
 	if (b->nranks == 1)
 		return 0;

@@ -129,7 +129,8 @@ static int choose(int rank, const char *devices, int count)
 		char *end;
 		long number = strtol(at, &end, 10);
 
-		if (n == 64 || end == at || (*end && *end != ',') || number < 0 || number >= count) {
+		if (n == 64 || end == at || (*end && *end != ',') || number < 0 ||
+		    number >= count) {
 			fprintf(stderr,
 				"ringbench: --device %s: must be numbers from 0 to %d, separated by commas\n",
 				devices, count - 1);

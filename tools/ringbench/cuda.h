@@ -10,7 +10,8 @@
 
 struct gpu;
 
-/* The GPU of this rank: ranks go round the numbers in `devices`, "0,2"; NULL: round all there are. NULL: there is none. */
+/* The GPU of this rank: ranks go round the numbers in `devices`, "0,2"; NULL: round all there are.
+ * NULL: there is none. */
 struct gpu *gpu_open(int rank, const char *devices);
 void gpu_close(struct gpu *gpu);
 

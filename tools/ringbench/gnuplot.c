@@ -1,5 +1,6 @@
 /* The picture of ringbench --plot, as a script for gnuplot. Bus bandwidth is on the left, algorithm
- * bandwidth on the right, with the same log axes and one legend. Everything is placed by the pixel. */
+ * bandwidth on the right, with the same log axes and one legend. Everything is placed by the
+ * pixel. */
 #include "tools/common/gnuplot.h"
 #include "tools/ringbench/plot.h"
 
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- Layout --------------------------------------------------------------------------------------------- */
+/* ---- Layout ---------------------------------------------------------------------------------- */
 
 /* Pixels; LETTER is the mean width of one. */
 enum {
@@ -63,11 +64,13 @@ static void set_sizes(const struct plot *p, struct layout *l)
 	}
 	entries = l->named + p->options->nlimits;
 	columns = (entries + ROWS - 1) / ROWS;
-	l->height = TOP + max_int(ENTRY_HEIGHT * (entries < ROWS ? entries : ROWS), LEAST_HEIGHT) + BOTTOM;
+	l->height = TOP + max_int(ENTRY_HEIGHT * (entries < ROWS ? entries : ROWS), LEAST_HEIGHT) +
+		    BOTTOM;
 	l->width = LEFT + PANEL + BETWEEN + PANEL + columns * (SAMPLE + longest * LETTER) + RIGHT;
 }
 
-/* The nearest of ..., 0.5, 1, 2, 5, 10, ... that is not above x. The factor forgives what log10 and pow round. */
+/* The nearest of ..., 0.5, 1, 2, 5, 10, ... that is not above x. The factor forgives what log10 and
+ * pow round. */
 static double round_down(double x)
 {
 	double ten = pow(10, floor(log10(x * 1.000001)));
@@ -112,7 +115,7 @@ static void set_ranges(const struct plot *p, struct layout *l)
 	l->ymax = top * 1.000001 < l->ymax || top <= l->ymin ? next_up(top) : top;
 }
 
-/* ---- Script --------------------------------------------------------------------------------------------- */
+/* ---- Script ---------------------------------------------------------------------------------- */
 
 /* On a log axis there is no 0. */
 static void write_number(FILE *out, double x)
@@ -157,8 +160,8 @@ static void write_xtics(FILE *out, const struct layout *l)
 	fprintf(out, ")\n");
 }
 
-/* 1, 2 and 5 of each decade; over many decades only the 1 has its number. The range is a little wider, for gnuplot
- * drops ticks that its logarithms round out of it. */
+/* 1, 2 and 5 of each decade; over many decades only the 1 has its number. The range is a little
+ * wider, for gnuplot drops ticks that its logarithms round out of it. */
 static void write_ytics(FILE *out, const struct layout *l)
 {
 	bool many = l->ymax / l->ymin > 1000;
@@ -202,11 +205,12 @@ static void write_titles(FILE *out, const struct plot *p, const struct layout *l
 	plot_title(p, text, sizeof(text));
 	fprintf(out, "set label 1 ");
 	gnuplot_write_quoted(out, text);
-	fprintf(out, " at screen %g,%g left font ',%d'\n", (double)LEFT / l->width, 1 - 28.0 / l->height,
-		gnuplot_title_size(p->options->plot));
+	fprintf(out, " at screen %g,%g left font ',%d'\n", (double)LEFT / l->width,
+		1 - 28.0 / l->height, gnuplot_title_size(p->options->plot));
 	processor(model, sizeof(model));
 	strftime(date, sizeof(date), "%Y-%m-%d", localtime(&now));
-	snprintf(text, sizeof(text), "%s%s, %ld processors; Kolo %s; %s; median of the slowest rank",
+	snprintf(text, sizeof(text),
+		 "%s%s, %ld processors; Kolo %s; %s; median of the slowest rank",
 		 p->nearlier ? "this run: " : "", model, sysconf(_SC_NPROCESSORS_ONLN),
 		 tool_version_text(version), date);
 	fprintf(out, "set label 2 ");
@@ -220,8 +224,9 @@ static void write_titles(FILE *out, const struct plot *p, const struct layout *l
 static const char *const colours[] = { "#0072B2", "#D55E00", "#009E73", "#CC79A7",
 				       "#56B4E9", "#E69F00", "#000000" };
 
-/* gnuplot's numbers of a filled shape and the same one hollow: circle, square, triangle, diamond, triangle on its
- * tip, pentagon. Six, so that with seven colours 42 styles come before one returns. */
+/* gnuplot's numbers of a filled shape and the same one hollow: circle, square, triangle, diamond,
+ * triangle on its tip, pentagon. Six, so that with seven colours 42 styles come before one
+ * returns. */
 static const int shapes[][2] = { { 7, 6 }, { 5, 4 }, { 9, 8 }, { 13, 12 }, { 11, 10 }, { 15, 14 } };
 
 enum { NCOLOURS = sizeof(colours) / sizeof(*colours), NSHAPES = sizeof(shapes) / sizeof(*shapes) };
@@ -234,8 +239,8 @@ static void write_style(FILE *out, const struct plot *p, const struct curve *c)
 	int dash = p->nsources > 1 ? c->source : hollow;
 	int shape = p->nsources > 1 ? c->source + c->style / NCOLOURS * p->nsources : c->style;
 
-	fprintf(out, "with linespoints lc rgb '%s' lw 1.8 dt %d pt %d", colours[c->style % NCOLOURS],
-		dash + 1, shapes[shape % NSHAPES][hollow]);
+	fprintf(out, "with linespoints lc rgb '%s' lw 1.8 dt %d pt %d",
+		colours[c->style % NCOLOURS], dash + 1, shapes[shape % NSHAPES][hollow]);
 }
 
 /* The legend is that of the panel on the right, where every curve has a point. */
@@ -245,8 +250,8 @@ static void write_panel(FILE *out, const struct plot *p, const struct layout *l,
 	char text[LABEL_ROOM];
 	int left = right ? LEFT + PANEL + BETWEEN : LEFT;
 
-	fprintf(out, "set lmargin at screen %g\nset rmargin at screen %g\n", (double)left / l->width,
-		(double)(left + PANEL) / l->width);
+	fprintf(out, "set lmargin at screen %g\nset rmargin at screen %g\n",
+		(double)left / l->width, (double)(left + PANEL) / l->width);
 	fprintf(out, "set title '%s' offset 0,-0.4\n",
 		right ? "algbw: size / time" : "busbw: what a link carries");
 	for (int i = 0; i < p->ncurves; i++) {
@@ -286,17 +291,19 @@ static void write_script(FILE *out, const struct plot *p, const struct layout *l
 		1 - (double)TOP / l->height, (double)BOTTOM / l->height);
 	write_titles(out, p, l);
 	if (!l->busbw)
-		fprintf(out, "set label 3 'none: a single rank uses no link' at graph 0.5,0.5 center\n");
+		fprintf(out,
+			"set label 3 'none: a single rank uses no link' at graph 0.5,0.5 center\n");
 	write_panel(out, p, l, false);
 	fprintf(out,
 		"unset label\nunset ylabel\nset key at screen %g,%g left top Left reverse vertical maxrows %d samplen 3 "
 		"noautotitle\n",
-		(double)(LEFT + PANEL + BETWEEN + PANEL + 10) / l->width, 1 - (double)TOP / l->height, ROWS);
+		(double)(LEFT + PANEL + BETWEEN + PANEL + 10) / l->width,
+		1 - (double)TOP / l->height, ROWS);
 	write_panel(out, p, l, true);
 	fprintf(out, "unset multiplot\n");
 }
 
-/* ---- Picture -------------------------------------------------------------------------------------------- */
+/* ---- Picture --------------------------------------------------------------------------------- */
 
 static void write_plot(FILE *script, const char *name, const void *arg)
 {
@@ -307,7 +314,8 @@ static void write_plot(FILE *script, const char *name, const void *arg)
 	set_ranges(p, &layout);
 	write_script(script, p, &layout);
 	if (layout.named < p->ncurves)
-		fprintf(stderr, "ringbench: --plot %s: the legend names the first %d of %d curves\n", name,
+		fprintf(stderr,
+			"ringbench: --plot %s: the legend names the first %d of %d curves\n", name,
 			layout.named, p->ncurves);
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- Starting ------------------------------------------------------------------------------------------- */
+/* ---- Starting -------------------------------------------------------------------------------- */
 
 static int fail(const struct bench *b, const char *what)
 {
@@ -53,7 +53,8 @@ static int draw_plot(struct bench *b)
 	return rc ? rc : plot_draw(b->plot, b->picture);
 }
 
-/* A table on standard output unless that is taken. Earlier files are read before any output replaces them. */
+/* A table on standard output unless that is taken. Earlier files are read before any output
+ * replaces them. */
 static int open_files(struct bench *b)
 {
 	const struct options *o = b->options;
@@ -67,7 +68,9 @@ static int open_files(struct bench *b)
 	b->json = open_output(o->json);
 	b->csv = open_output(o->csv);
 	b->picture = open_output(o->plot);
-	return (o->json && !b->json) || (o->csv && !b->csv) || (o->plot && !b->picture) ? EXIT_FAILED : 0;
+	return (o->json && !b->json) || (o->csv && !b->csv) || (o->plot && !b->picture)
+		       ? EXIT_FAILED
+		       : 0;
 }
 
 /* Rank 0 writes. The others learn whether it can, so that only its message is seen. */
@@ -90,7 +93,8 @@ static int close_outputs(struct bench *b)
 		if (!outputs[i])
 			continue;
 		if (fflush(outputs[i]) != 0 || ferror(outputs[i])) {
-			fprintf(stderr, "ringbench: results could not be written: is the disk full?\n");
+			fprintf(stderr,
+				"ringbench: results could not be written: is the disk full?\n");
 			rc = EXIT_FAILED;
 		}
 		if (outputs[i] != stdout)
@@ -172,7 +176,7 @@ static int make_queue(struct bench *b)
 	return rc < 0 ? fail(b, "creating a queue") : 0;
 }
 
-/* ---- The loops ------------------------------------------------------------------------------------------ */
+/* ---- The loops ------------------------------------------------------------------------------- */
 
 struct verdict {
 	uint64_t wrong;
@@ -283,8 +287,8 @@ static int check_fit(const struct bench *b)
 	}
 	if (o->root >= b->nranks) {
 		if (b->rank == 0)
-			fprintf(stderr, "ringbench: -r %d: must be below the number of ranks, %d\n", o->root,
-				b->nranks);
+			fprintf(stderr, "ringbench: -r %d: must be below the number of ranks, %d\n",
+				o->root, b->nranks);
 		return EXIT_USAGE;
 	}
 	return 0;
@@ -300,8 +304,9 @@ static int learn_ring(struct bench *b)
 		fprintf(stderr, "ringbench: out of memory for a ring of %d ranks\n", b->nranks);
 		return EXIT_FAILED;
 	}
-	return kolo_all_gather(b->comm, &next, b->next, 1, KOLO_I32, NULL) < 0 ? fail(b, "learning the ring")
-									       : 0;
+	return kolo_all_gather(b->comm, &next, b->next, 1, KOLO_I32, NULL) < 0
+		       ? fail(b, "learning the ring")
+		       : 0;
 }
 
 static int run(struct bench *b)
@@ -324,7 +329,8 @@ static int run(struct bench *b)
 		return rc;
 	if (is_on_gpu(b->options) && !(b->gpu = gpu_open(b->rank, b->options->devices)))
 		return EXIT_FAILED;
-	if ((rc = learn_ring(b)) || (rc = open_outputs(b)) || (rc = make_queue(b)) || (rc = allocate(b)))
+	if ((rc = learn_ring(b)) || (rc = open_outputs(b)) || (rc = make_queue(b)) ||
+	    (rc = allocate(b)))
 		return rc;
 	report_header(b);
 	if (report_choices(b) < 0 || run_all(b, &verdict) < 0)
@@ -334,7 +340,8 @@ static int run(struct bench *b)
 			fprintf(stderr,
 				"ringbench: nothing was measured: sizes from %zu to %zu bytes hold no element of the chosen "
 				"types%s: use a larger -e\n",
-				b->options->min, b->options->max, b->nranks > 1 ? " for each rank" : "");
+				b->options->min, b->options->max,
+				b->nranks > 1 ? " for each rank" : "");
 		return EXIT_USAGE;
 	}
 	report_footer(b, verdict.wrong, verdict.traffic_ok);
@@ -364,7 +371,7 @@ static int be_rank(struct bench *b)
 	return close_outputs(b) ? EXIT_FAILED : rc;
 }
 
-/* ---- Ranks as threads ----------------------------------------------------------------------------------- */
+/* ---- Ranks as threads ------------------------------------------------------------------------ */
 
 struct rank_thread {
 	struct bench bench;
@@ -382,21 +389,25 @@ static void *be_thread(void *arg)
 	return (void *)(intptr_t)rc;
 }
 
-static int start_thread(struct rank_thread *t, const struct options *o, const struct kolo_id *id, int rank,
-			int n)
+static int start_thread(struct rank_thread *t, const struct options *o, const struct kolo_id *id,
+			int rank, int n)
 {
 	int err;
 
 	t->bench = (struct bench){ .options = o, .id = id, .rank = rank, .nranks = n };
 	err = pthread_create(&t->thread, NULL, be_thread, t);
 	if (err)
-		fprintf(stderr, "ringbench: starting a thread for rank %d: %s\n", rank, strerror(err));
+		fprintf(stderr, "ringbench: starting a thread for rank %d: %s\n", rank,
+			strerror(err));
 	return err;
 }
 
 static int run_threads(const struct options *o)
 {
-	int n = o->nranks ? o->nranks : kolo_cores(NULL, 0) > 2 ? kolo_cores(NULL, 0) : 2, worst = 0;
+	int n = o->nranks                 ? o->nranks
+		: kolo_cores(NULL, 0) > 2 ? kolo_cores(NULL, 0)
+					  : 2,
+	    worst = 0;
 	struct rank_thread *threads = calloc((size_t)n, sizeof(*threads));
 	struct bench none = { .options = o };
 	struct kolo_id id;

@@ -25,8 +25,10 @@ static int copy_buffers(const struct bench *b, const struct job *j, bool there)
 
 	if (!b->gpu || len == 0)
 		return 0;
-	rc = there ? gpu_put(b->gpu, b->gpu_src, b->src, len) | gpu_put(b->gpu, b->gpu_dst, b->dst, len)
-		   : gpu_get(b->gpu, b->src, b->gpu_src, len) | gpu_get(b->gpu, b->dst, b->gpu_dst, len);
+	rc = there ? gpu_put(b->gpu, b->gpu_src, b->src, len) |
+			     gpu_put(b->gpu, b->gpu_dst, b->dst, len)
+		   : gpu_get(b->gpu, b->src, b->gpu_src, len) |
+			     gpu_get(b->gpu, b->dst, b->gpu_dst, len);
 	return rc < 0 ? KOLO_ESYS : 0;
 }
 
@@ -56,7 +58,7 @@ static int in_flight(const struct bench *b)
 	return b->queue ? b->options->in_flight : 1;
 }
 
-/* ---- Messages -------------------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 enum { ROUND_TRIPS = 10 };
 
@@ -106,9 +108,10 @@ static int messages_sent(const struct bench *b)
 	return !b->queue ? ROUND_TRIPS : b->rank < partner(b) ? in_flight(b) : 0;
 }
 
-/* ---- Operations ------------------------------------------------------------------------------------------ */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
-/* So many operations, from the first call until all are done; a round trip to check messages, else what is timed at once. */
+/* So many operations, from the first call until all are done; a round trip to check messages, else
+ * what is timed at once. */
 static int call_and_wait(const struct bench *b, const struct job *j, bool in_place, int n)
 {
 	int rc = 0, waited;
@@ -116,7 +119,9 @@ static int call_and_wait(const struct bench *b, const struct job *j, bool in_pla
 	if (j->coll == SEND_RECV && partner(b) < 0)
 		return 0;
 	if (j->coll == SEND_RECV)
-		return n == 0 ? ping_pong(b, j, 1) : b->queue ? window(b, j) : ping_pong(b, j, ROUND_TRIPS);
+		return n == 0     ? ping_pong(b, j, 1)
+		       : b->queue ? window(b, j)
+				  : ping_pong(b, j, ROUND_TRIPS);
 	for (int k = 0; rc == 0 && k < n; k++)
 		rc = call(b, j, in_place);
 	waited = b->queue ? kolo_queue_wait(b->queue) : 0;
@@ -198,8 +203,10 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What has been counted since the operations that are timed began, without the barriers between them. */
-static struct kolo_stats count(const struct bench *b, const struct kolo_stats *before, const struct result *r)
+/* What has been counted since the operations that are timed began, without the barriers between
+ * them. */
+static struct kolo_stats count(const struct bench *b, const struct kolo_stats *before,
+			       const struct result *r)
 {
 	const char *barrier = algorithm_in_table(b, BARRIER, 0);
 	struct kolo_stats now;
@@ -219,12 +226,14 @@ static struct kolo_stats count(const struct bench *b, const struct kolo_stats *b
 	return now;
 }
 
-static const char *algorithm_of_most(const struct bench *b, const struct job *j, const struct kolo_stats *s)
+static const char *algorithm_of_most(const struct bench *b, const struct job *j,
+				     const struct kolo_stats *s)
 {
 	if (b->nranks == 1)
 		return "none";
 	if (collective_is_of_pairs(j->coll) && !b->gpu)
-		return s->board_ops > 0 ? "board" : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
+		return s->board_ops > 0 ? "board"
+					: algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
 	if (s->exchange_ops > s->ring_ops)
 		return "exchange";
 	if (s->direct_ops > s->ring_ops && s->direct_ops > s->board_ops)
@@ -234,8 +243,8 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 
 /* Gathers the bytes of all ranks for one operation, and whether every rank sent what the model
  * says. */
-static int compare_traffic(struct bench *b, const struct job *j, bool in_place, const struct kolo_stats *s,
-			   struct result *r)
+static int compare_traffic(struct bench *b, const struct job *j, bool in_place,
+			   const struct kolo_stats *s, struct result *r)
 {
 	uint64_t n = (uint64_t)r->iterations * (uint64_t)in_flight(b), mine, all, model;
 	int32_t same;
@@ -245,7 +254,8 @@ static int compare_traffic(struct bench *b, const struct job *j, bool in_place, 
 		n = (uint64_t)r->iterations * (uint64_t)messages_sent(b);
 		all = n * pair_bytes(b, j);
 	} else {
-		all = collective_is_of_pairs(j->coll) ? n * pair_bytes(b, j) : model_bytes(b, j, in_place, s);
+		all = collective_is_of_pairs(j->coll) ? n * pair_bytes(b, j)
+						      : model_bytes(b, j, in_place, s);
 	}
 	mine = n ? s->sent_bytes / n : 0;
 	model = n ? all / n : 0;
@@ -268,7 +278,8 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 	memset(b->src, 0, j->bytes);
 	memset(b->dst, 0, j->bytes);
 	if (rc == 0 && b->gpu &&
-	    (gpu_zero(b->gpu, b->gpu_src, j->bytes) < 0 || gpu_zero(b->gpu, b->gpu_dst, j->bytes) < 0))
+	    (gpu_zero(b->gpu, b->gpu_src, j->bytes) < 0 ||
+	     gpu_zero(b->gpu, b->gpu_dst, j->bytes) < 0))
 		return KOLO_ESYS;
 	for (int i = 0; rc == 0 && i < b->options->warmups; i++)
 		rc = time_once(b, j, in_place, &unused);
@@ -281,12 +292,13 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 		rc = time_once(b, j, in_place, &b->times[i]);
 	counted = count(b, &before, r);
 	r->ran = algorithm_of_most(b, j, &counted);
-	if (rc < 0 || (rc = kolo_all_reduce(b->comm, b->times, b->times, (size_t)r->iterations, KOLO_F64,
-					    KOLO_MAX, NULL)) < 0)
+	if (rc < 0 || (rc = kolo_all_reduce(b->comm, b->times, b->times, (size_t)r->iterations,
+					    KOLO_F64, KOLO_MAX, NULL)) < 0)
 		return rc;
 	qsort(b->times, (size_t)r->iterations, sizeof(*b->times), ascending);
 	r->min_us = b->times[0];
 	r->median_us = b->times[r->iterations / 2];
-	r->p99_us = b->times[(r->iterations * 99 + 99) / 100 - 1]; /* the least that 99 % don't exceed */
+	r->p99_us = b->times[(r->iterations * 99 + 99) / 100 -
+			     1]; /* the least that 99 % don't exceed */
 	return compare_traffic(b, j, in_place, &counted, r);
 }

@@ -30,8 +30,8 @@ bool collective_has_root(enum collective coll)
 
 bool collective_is_per_rank(enum collective coll)
 {
-	return coll == REDUCE_SCATTER || coll == ALL_GATHER || coll == ALL_TO_ALL || coll == GATHER ||
-	       coll == SCATTER;
+	return coll == REDUCE_SCATTER || coll == ALL_GATHER || coll == ALL_TO_ALL ||
+	       coll == GATHER || coll == SCATTER;
 }
 
 bool collective_is_of_pairs(enum collective coll)

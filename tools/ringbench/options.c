@@ -141,11 +141,13 @@ static void choose_type(const char *value, bool *types)
 	bool any = false;
 
 	for (int t = 0; t < VALUES_NTYPES; t++) {
-		types[t] = !strcmp(value, "all") || !strcmp(value, kolo_type_name((enum kolo_type)t));
+		types[t] =
+			!strcmp(value, "all") || !strcmp(value, kolo_type_name((enum kolo_type)t));
 		any |= types[t];
 	}
 	if (!any)
-		mistake("-t", value, "must be i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
+		mistake("-t", value,
+			"must be i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
 }
 
 static void choose_op(const char *value, bool *ops)
@@ -333,7 +335,8 @@ static void check_plot(const struct options *o)
 	if (o->plot && !gnuplot_draws(o->plot))
 		mistake("--plot", o->plot, "must be a name that ends in .svg or .png");
 	if (o->plot && !any)
-		mistake("--plot", o->plot, "needs a collective with a bandwidth: a barrier moves no bytes");
+		mistake("--plot", o->plot,
+			"needs a collective with a bandwidth: a barrier moves no bytes");
 }
 
 void parse_options(int argc, char **argv, struct options *o)
@@ -361,7 +364,9 @@ void parse_options(int argc, char **argv, struct options *o)
 	};
 	int c;
 
-	*o = (struct options){ .min = 8, .max = 128 << 20, .factor = 2, .warmups = 16, .check = true };
+	*o = (struct options){
+		.min = 8, .max = 128 << 20, .factor = 2, .warmups = 16, .check = true
+	};
 	o->types[KOLO_F32] = true;
 	o->ops[KOLO_SUM] = true;
 	while ((c = getopt_long(argc, argv, "n:b:e:f:t:o:r:w:i:c:v", longs, NULL)) >= 0)
@@ -377,8 +382,8 @@ void parse_options(int argc, char **argv, struct options *o)
 	check_plot(o);
 	check_outputs(o);
 	if (o->min > o->max) {
-		fprintf(stderr, "ringbench: -b %zu is above -e %zu: give the smallest size as -b\n", o->min,
-			o->max);
+		fprintf(stderr, "ringbench: -b %zu is above -e %zu: give the smallest size as -b\n",
+			o->min, o->max);
 		exit(EXIT_USAGE);
 	}
 }

@@ -1,11 +1,11 @@
-/* ringbench --plot: collects measurements as curves, and names them. A curve has all measurements that
- * differ only in their size. The title has what all curves share, the legend what differs. */
+/* ringbench --plot: collects measurements as curves, and names them. A curve has all measurements
+ * that differ only in their size. The title has what all curves share, the legend what differs. */
 #include "tools/ringbench/plot.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Curves --------------------------------------------------------------------------------------------- */
+/* ---- Curves ---------------------------------------------------------------------------------- */
 
 static const char *unless_none(const char *text)
 {
@@ -102,7 +102,7 @@ void plot_add(struct plot *p, const struct plot_row *row)
 	points[c->npoints++] = (struct point){ row->bytes, row->algbw, row->busbw };
 }
 
-/* ---- Names ---------------------------------------------------------------------------------------------- */
+/* ---- Names ----------------------------------------------------------------------------------- */
 
 const struct curve *plot_curve(const struct plot *p, int i)
 {
@@ -167,7 +167,7 @@ void plot_title(const struct plot *p, char *out, size_t room)
 	}
 }
 
-/* ---- From plot_open to plot_close ----------------------------------------------------------------------- */
+/* ---- From plot_open to plot_close ------------------------------------------------------------ */
 
 static int no_memory(void)
 {

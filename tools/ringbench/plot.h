@@ -37,7 +37,8 @@ struct plot {
 	bool no_memory;
 };
 
-/* Makes a plot without curves. 0, or EXIT_FAILED after a message. *out goes to plot_close in any case. */
+/* Makes a plot without curves. 0, or EXIT_FAILED after a message. *out goes to plot_close in any
+ * case. */
 int plot_open(const struct options *o, struct plot **out);
 
 /* Takes a measurement in, or counts it as left out. Without memory it sets no_memory. */

@@ -1,4 +1,5 @@
-/* Prints results as they come, on rank 0: the table, JSON and CSV. It also adds them to the plot. */
+/* Prints results as they come, on rank 0: the table, JSON and CSV. It also adds them to the
+ * plot. */
 #include "tools/ringbench/plot.h"
 
 #include <stdlib.h>
@@ -35,7 +36,8 @@ void report_header(const struct bench *b)
 		"# sequential result.%s\n",
 		b->options->check ? "" : " Not checked (-c 0).");
 	if (b->gpu)
-		fprintf(b->table, "# buffers on GPUs (rank 0: number %d, %s), %d on a stream at a time\n",
+		fprintf(b->table,
+			"# buffers on GPUs (rank 0: number %d, %s), %d on a stream at a time\n",
 			gpu_number(b->gpu), gpu_name(b->gpu), b->options->in_flight);
 	else if (b->options->in_flight)
 		fprintf(b->table, "# %d in a queue at a time\n", b->options->in_flight);
@@ -57,8 +59,8 @@ static void print_choices(const struct bench *b, const struct kolo_link_stats *l
 	char size[32];
 
 	for (int r = 0; b->nranks > 1 && r < b->nranks; r++)
-		fprintf(b->table, "# link %d -> %d: %s, %s stores, %.2f GB/s one way\n", r, links[r].peer,
-			links[r].transport, links[r].stores, links[r].rate);
+		fprintf(b->table, "# link %d -> %d: %s, %s stores, %.2f GB/s one way\n", r,
+			links[r].peer, links[r].transport, links[r].stores, links[r].rate);
 	if (b->nranks > 1)
 		fprintf(b->table, "# a hop takes %.2f us%s%s\n", b->agreed.hop_us,
 			*b->agreed.slots_near ? "; slots between NUMA nodes lie near the " : "",
@@ -108,12 +110,12 @@ void report_collective(const struct bench *b, enum collective coll)
 	}
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "size", "count", "type", "op", "root");
 	for (int i = 0; i < places; i++)
-		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "time", "algbw", "busbw", "#wrong", "sent",
-			"model");
+		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "time", "algbw", "busbw",
+			"#wrong", "sent", "model");
 	fprintf(b->table, "\n# %11s %11s %7s %5s %4s", "(B)", "(elements)", "", "", "");
 	for (int i = 0; i < places; i++)
-		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "(us)", "(GB/s)", "(GB/s)", "", "(B)",
-			"(B)");
+		fprintf(b->table, "  %10s %8s %8s %7s %11s %11s ", "(us)", "(GB/s)", "(GB/s)", "",
+			"(B)", "(B)");
 	fprintf(b->table, "\n");
 	fflush(b->table);
 }
@@ -124,8 +126,8 @@ void report_job(const struct bench *b, const struct job *j)
 
 	if (b->progress)
 		fprintf(stderr, "\r\033[K%s %s %s %zu bytes ...", collective_name(j->coll),
-			kolo_type_name(j->type), collective_reduces(j->coll) ? kolo_op_name(j->op) : "",
-			j->bytes);
+			kolo_type_name(j->type),
+			collective_reduces(j->coll) ? kolo_op_name(j->op) : "", j->bytes);
 	if (!b->table)
 		return;
 	if (collective_has_root(j->coll))
@@ -163,8 +165,8 @@ static void report_table(const struct bench *b, const struct job *j, const struc
 		snprintf(wrong, sizeof(wrong), "%llu", (unsigned long long)r->wrong);
 	fprintf(b->table, "  %10.2f %8.2f %8.2f %7s %11llu %11llu%c", r->median_us, algbw(j, r),
 		algbw(j, r) * busbw_factor(j->coll, b->nranks), wrong,
-		(unsigned long long)most(r->sent, b->nranks), (unsigned long long)most(r->model, b->nranks),
-		r->traffic_ok ? ' ' : '!');
+		(unsigned long long)most(r->sent, b->nranks),
+		(unsigned long long)most(r->model, b->nranks), r->traffic_ok ? ' ' : '!');
 }
 
 static void write_list(FILE *out, const uint64_t *x, int n, char between)
@@ -174,7 +176,8 @@ static void write_list(FILE *out, const uint64_t *x, int n, char between)
 		fprintf(out, "%c%llu", between, (unsigned long long)x[i]);
 }
 
-static void report_json(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+static void report_json(const struct bench *b, const struct job *j, bool in_place,
+			const struct result *r)
 {
 	fprintf(b->json,
 		"{\"collective\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"root\": %d, \"ranks\": %d, "
@@ -183,9 +186,10 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 		"\"count\": %zu, \"iterations\": %d, \"time_us\": %.3f, \"time_us_min\": %.3f, \"time_us_p99\": %.3f, "
 		"\"algbw_GBs\": %.6f, \"busbw_GBs\": %.6f, ",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, memory_name(b->options->memory), b->options->in_flight,
-		in_place ? "true" : "false", j->bytes, j->n, r->iterations, r->median_us, r->min_us,
-		r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		b->transport, b->algorithm, r->ran, memory_name(b->options->memory),
+		b->options->in_flight, in_place ? "true" : "false", j->bytes, j->n, r->iterations,
+		r->median_us, r->min_us, r->p99_us, algbw(j, r),
+		algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->json, "\"wrong\": %llu, ", (unsigned long long)r->wrong);
 	else
@@ -198,13 +202,14 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 	fflush(b->json);
 }
 
-static void report_csv(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+static void report_csv(const struct bench *b, const struct job *j, bool in_place,
+		       const struct result *r)
 {
 	fprintf(b->csv, "%s,%s,%s,%d,%d,%s,%s,%s,%s,%d,%d,%zu,%zu,%d,%.3f,%.3f,%.3f,%.6f,%.6f,",
 		collective_name(j->coll), kolo_type_name(j->type), op_name(j), j->root, b->nranks,
-		b->transport, b->algorithm, r->ran, memory_name(b->options->memory), b->options->in_flight,
-		in_place, j->bytes, j->n, r->iterations, r->median_us, r->min_us, r->p99_us, algbw(j, r),
-		algbw(j, r) * busbw_factor(j->coll, b->nranks));
+		b->transport, b->algorithm, r->ran, memory_name(b->options->memory),
+		b->options->in_flight, in_place, j->bytes, j->n, r->iterations, r->median_us,
+		r->min_us, r->p99_us, algbw(j, r), algbw(j, r) * busbw_factor(j->coll, b->nranks));
 	if (b->options->check)
 		fprintf(b->csv, "%llu", (unsigned long long)r->wrong);
 	fprintf(b->csv, ",");
@@ -215,7 +220,8 @@ static void report_csv(const struct bench *b, const struct job *j, bool in_place
 	fflush(b->csv);
 }
 
-static void report_plot(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+static void report_plot(const struct bench *b, const struct job *j, bool in_place,
+			const struct result *r)
 {
 	struct plot_row row = {
 		.source = "this run",
@@ -236,7 +242,8 @@ static void report_plot(const struct bench *b, const struct job *j, bool in_plac
 	plot_add(b->plot, &row);
 }
 
-void report_result(const struct bench *b, const struct job *j, bool in_place, const struct result *r)
+void report_result(const struct bench *b, const struct job *j, bool in_place,
+		   const struct result *r)
 {
 	if (b->table)
 		report_table(b, j, r);
@@ -259,7 +266,8 @@ void report_end_of_row(const struct bench *b)
 void report_left_out(const struct bench *b, enum collective coll)
 {
 	if (b->table)
-		fprintf(b->table, "# %s is left out: no size holds an element of the chosen types%s\n",
+		fprintf(b->table,
+			"# %s is left out: no size holds an element of the chosen types%s\n",
 			collective_name(coll),
 			coll == SEND_RECV && b->nranks == 1 ? ", and there is no other rank"
 			: collective_is_per_rank(coll)      ? " for each rank"

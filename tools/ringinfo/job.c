@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- Facts ---------------------------------------------------------------------------------------------- */
+/* ---- Facts ----------------------------------------------------------------------------------- */
 
 /* The processors of `set` as "0-3,8", as many as there is room for. */
 static void list_cpus(const cpu_set_t *set, char *out, size_t room)
@@ -25,8 +25,8 @@ static void list_cpus(const cpu_set_t *set, char *out, size_t room)
 			continue;
 		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set))
 			last++;
-		len = (size_t)snprintf(text, sizeof(text), last > cpu ? "%s%d-%d" : "%s%d", at ? "," : "",
-				       cpu, last);
+		len = (size_t)snprintf(text, sizeof(text), last > cpu ? "%s%d-%d" : "%s%d",
+				       at ? "," : "", cpu, last);
 		if (at + len + sizeof(more) > room) {
 			strcpy(out + at, more);
 			return;
@@ -77,7 +77,7 @@ int join_job(struct job *j)
 	return 0;
 }
 
-/* ---- One edge ------------------------------------------------------------------------------------------- */
+/* ---- One edge -------------------------------------------------------------------------------- */
 
 enum {
 	SENDER = 0, /* the ranks in a communicator of an edge */
@@ -125,8 +125,8 @@ static int round_trip(struct kolo_comm *pair, uint64_t round, uint64_t *wrong)
 
 	*wrong += ball != there;
 	if (rc == 0)
-		rc = kolo_broadcast(pair, rank == RECEIVER ? &back : NULL, &ball, 1, KOLO_U64, RECEIVER,
-				    NULL);
+		rc = kolo_broadcast(pair, rank == RECEIVER ? &back : NULL, &ball, 1, KOLO_U64,
+				    RECEIVER, NULL);
 	*wrong += ball != back;
 	return rc;
 }
@@ -159,7 +159,7 @@ static int measure_edge(struct kolo_comm *pair, uint64_t *words, struct edge *ou
 	return rc;
 }
 
-/* ---- All edges ------------------------------------------------------------------------------------------ */
+/* ---- All edges ------------------------------------------------------------------------------- */
 
 /* Measures the edge that begins at this rank. Edges of one phase share no rank: every second edge
  * of the ring. If their number is odd, the last edge has a phase of its own. */

@@ -2,7 +2,7 @@
 #include "tools/common/json.h"
 #include "tools/ringinfo/ringinfo.h"
 
-/* ---- Values --------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static void put_field(FILE *out, const char *name, const char *value)
 {
@@ -21,7 +21,7 @@ static const char *separator(int i)
 	return i ? ",\n  " : "\n  ";
 }
 
-/* ---- The library ---------------------------------------------------------------------------------------- */
+/* ---- The library ----------------------------------------------------------------------------- */
 
 static void put_parts(FILE *out)
 {
@@ -46,8 +46,8 @@ static void put_environment(FILE *out)
 
 	fprintf(out, " \"environment\": [");
 	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
-		fprintf(out, "%s{\"set\": %s, \"good\": %s", separator(i), truth(info.value != NULL),
-			truth(info.good));
+		fprintf(out, "%s{\"set\": %s, \"good\": %s", separator(i),
+			truth(info.value != NULL), truth(info.good));
 		put_field(out, "name", info.name);
 		put_field(out, "value", info.secret ? NULL : info.value);
 		put_field(out, "default", info.preset[0] ? info.preset : NULL);
@@ -63,7 +63,7 @@ static void put_environment(FILE *out)
 	fprintf(out, "]");
 }
 
-/* ---- The machine ---------------------------------------------------------------------------------------- */
+/* ---- The machine ----------------------------------------------------------------------------- */
 
 static void put_nodes(FILE *out, const struct node *node)
 {
@@ -112,7 +112,7 @@ static void put_machine(FILE *out, const struct machine *m)
 	fprintf(out, "],\n");
 }
 
-/* ---- The job -------------------------------------------------------------------------------------------- */
+/* ---- The job --------------------------------------------------------------------------------- */
 
 static void put_algorithms(FILE *out, const struct job *j)
 {
@@ -146,8 +146,8 @@ static void put_ring(FILE *out, const struct job *j)
 	for (int r = 0; r < j->nranks; r++) {
 		const struct rank_facts *f = &j->ranks[r];
 
-		fprintf(out, "%s{\"rank\": %d, \"next\": %d, \"pid\": %d, \"processors\": %d", separator(r),
-			r, f->next, f->pid, f->processors);
+		fprintf(out, "%s{\"rank\": %d, \"next\": %d, \"pid\": %d, \"processors\": %d",
+			separator(r), r, f->next, f->pid, f->processors);
 		put_field(out, "transport", f->transport);
 		put_field(out, "stores", f->stores);
 		put_field(out, "cpus", f->cpus);
@@ -175,8 +175,8 @@ static void put_edges(FILE *out, const struct job *j)
 		fprintf(out,
 			"%s{\"from\": %d, \"to\": %d, \"rate_GBs\": %.6f, \"latency_us\": %.3f, \"wrong\": %llu, "
 			"\"slow\": %s}",
-			separator(r), r, j->ranks[r].next, e->rate, e->latency, (unsigned long long)e->wrong,
-			truth(edge_is_slow(e, &best)));
+			separator(r), r, j->ranks[r].next, e->rate, e->latency,
+			(unsigned long long)e->wrong, truth(edge_is_slow(e, &best)));
 	}
 	fprintf(out, "]},\n");
 }

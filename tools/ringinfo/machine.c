@@ -63,17 +63,19 @@ static void look_without_hwloc(struct machine *m, const char *why)
 	m->note = why;
 	m->root = new_node("machine");
 	gethostname(m->root->name, sizeof(m->root->name) - 1);
-	snprintf(m->root->detail, sizeof(m->root->detail), "%d processor%s", cores, cores > 1 ? "s" : "");
+	snprintf(m->root->detail, sizeof(m->root->detail), "%d processor%s", cores,
+		 cores > 1 ? "s" : "");
 }
 
 #ifndef KO_HAVE_HWLOC
 void look_at_machine(struct machine *m)
 {
-	look_without_hwloc(m, "hwloc is not in this build: no caches, NUMA nodes, NICs or GPUs are seen");
+	look_without_hwloc(
+		m, "hwloc is not in this build: no caches, NUMA nodes, NICs or GPUs are seen");
 }
 #else
 
-/* ---- Words ---------------------------------------------------------------------------------------------- */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 /* Adds to a list with commas; what is empty or does not fit is left out. */
 static void append(char *list, size_t room, const char *text)
@@ -95,12 +97,12 @@ static void append_size(char *list, size_t room, const char *what, uint64_t byte
 		size /= 1024;
 		unit++;
 	}
-	snprintf(text, sizeof(text), size < 10 && size != (int)size ? "%s%.1f %s" : "%s%.0f %s", what, size,
-		 units[unit]);
+	snprintf(text, sizeof(text), size < 10 && size != (int)size ? "%s%.1f %s" : "%s%.0f %s",
+		 what, size, units[unit]);
 	append(list, room, text);
 }
 
-/* ---- Equal neighbours ----------------------------------------------------------------------------------- */
+/* ---- Equal neighbours ------------------------------------------------------------------------ */
 
 static bool nodes_equal(const struct node *a, const struct node *b)
 {
@@ -114,12 +116,14 @@ static bool nodes_equal(const struct node *a, const struct node *b)
 	return !x && !y;
 }
 
-/* Makes `first` stand for its equal neighbour too, names and processors of all that is below included. */
+/* Makes `first` stand for its equal neighbour too, names and processors of all that is below
+ * included. */
 static void absorb(struct node *first, const struct node *second)
 {
 	append(first->name, sizeof(first->name), second->name);
 	append(first->cpus, sizeof(first->cpus), second->cpus);
-	for (struct node *x = first->children, *y = second->children; x && y; x = x->next, y = y->next)
+	for (struct node *x = first->children, *y = second->children; x && y;
+	     x = x->next, y = y->next)
 		absorb(x, y);
 }
 
@@ -140,7 +144,7 @@ static void collapse(struct node *node)
 	}
 }
 
-/* ---- NICs and GPUs -------------------------------------------------------------------------------------- */
+/* ---- NICs and GPUs --------------------------------------------------------------------------- */
 
 enum {
 	PCI_NETWORK = 0x02,
@@ -193,14 +197,15 @@ static struct node *describe_pci(hwloc_obj_t obj, const char *kind)
 		snprintf(text, sizeof(text), "%.60s", model);
 	else
 		snprintf(text, sizeof(text), "PCI %04x:%04x", pci->vendor_id, pci->device_id);
-	snprintf(node->detail, sizeof(node->detail), "%s at %04x:%02x:%02x.%x", text, pci->domain, pci->bus,
-		 pci->dev, pci->func);
+	snprintf(node->detail, sizeof(node->detail), "%s at %04x:%02x:%02x.%x", text, pci->domain,
+		 pci->bus, pci->dev, pci->func);
 	snprintf(text, sizeof(text), "%.1f GB/s", (double)pci->linkspeed);
 	append(node->detail, sizeof(node->detail), pci->linkspeed > 0 ? text : "");
 	return node;
 }
 
-/* Appends the NICs and GPUs below an object's bridges to the list that ends at *end; returns its new end. */
+/* Appends the NICs and GPUs below an object's bridges to the list that ends at *end; returns its
+ * new end. */
 static struct node **describe_devices(hwloc_obj_t first, struct node **end)
 {
 	for (hwloc_obj_t obj = first; obj; obj = obj->next_sibling) {
@@ -221,11 +226,12 @@ static struct node **describe_devices(hwloc_obj_t first, struct node **end)
 	return end;
 }
 
-/* ---- Processors and memory ------------------------------------------------------------------------------ */
+/* ---- Processors and memory ------------------------------------------------------------------- */
 
 static struct node **describe(hwloc_obj_t obj, const char *caches, struct node **end);
 
-/* Appends what is below an object: memory, then processors and devices. Each returns the list's end. */
+/* Appends what is below an object: memory, then processors and devices. Each returns the list's
+ * end. */
 static struct node **describe_memory(hwloc_obj_t obj, struct node **end)
 {
 	for (hwloc_obj_t child = obj->memory_first_child; child; child = child->next_sibling)
@@ -268,7 +274,8 @@ static void fill_node(struct node *node, hwloc_obj_t obj, const char *caches)
 	if (obj->type == HWLOC_OBJ_MACHINE && obj->total_memory)
 		append_size(node->detail, sizeof(node->detail), "", obj->total_memory);
 	if (obj->type == HWLOC_OBJ_NUMANODE)
-		append_size(node->detail, sizeof(node->detail), "", obj->attr->numanode.local_memory);
+		append_size(node->detail, sizeof(node->detail), "",
+			    obj->attr->numanode.local_memory);
 	if (obj->type == HWLOC_OBJ_CORE && obj->arity > 1) {
 		snprintf(text, sizeof(text), "%u threads", obj->arity);
 		append(node->detail, sizeof(node->detail), text);
@@ -282,7 +289,8 @@ static void fill_node(struct node *node, hwloc_obj_t obj, const char *caches)
 	}
 }
 
-/* The object itself, or the one NUMA node of what groups cores around it: that stands for the group. */
+/* The object itself, or the one NUMA node of what groups cores around it: that stands for the
+ * group. */
 static hwloc_obj_t drawn_for(hwloc_obj_t obj)
 {
 	bool around_memory = obj->type == HWLOC_OBJ_GROUP && obj->memory_arity == 1 &&
@@ -319,7 +327,7 @@ static struct node **describe(hwloc_obj_t obj, const char *caches, struct node *
 	return &(*end)->next;
 }
 
-/* ---- Distances ------------------------------------------------------------------------------------------ */
+/* ---- Distances ------------------------------------------------------------------------------- */
 
 static struct matrix *copy_matrix(hwloc_topology_t topology, struct hwloc_distances_s *d)
 {
@@ -338,7 +346,8 @@ static struct matrix *copy_matrix(hwloc_topology_t topology, struct hwloc_distan
 			snprintf(m->labels[i], sizeof(*m->labels), "%.31s", d->objs[i]->name);
 		else
 			snprintf(m->labels[i], sizeof(*m->labels), "%s %u",
-				 what ? what : hwloc_obj_type_string(d->objs[i]->type), d->objs[i]->os_index);
+				 what ? what : hwloc_obj_type_string(d->objs[i]->type),
+				 d->objs[i]->os_index);
 		for (size_t k = 0; k < n; k++)
 			m->values[i * n + k] = d->values[i * n + k];
 	}

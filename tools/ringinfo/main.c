@@ -49,15 +49,20 @@ static void parse_options(int argc, char **argv, struct options *o)
 	/* PROBE and those after it have no letter. */
 	enum { PROBE = 256, ENVIRONMENT, JSON, HELP, VERSION };
 	static const struct option longs[] = {
-		{ "probe", no_argument, NULL, PROBE },     { "environment", no_argument, NULL, ENVIRONMENT },
-		{ "json", no_argument, NULL, JSON },       { "help", no_argument, NULL, HELP },
-		{ "version", no_argument, NULL, VERSION }, { NULL, 0, NULL, 0 },
+		{ "probe", no_argument, NULL, PROBE },
+		{ "environment", no_argument, NULL, ENVIRONMENT },
+		{ "json", no_argument, NULL, JSON },
+		{ "help", no_argument, NULL, HELP },
+		{ "version", no_argument, NULL, VERSION },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		switch (c) {
-		case 'n': o->nranks = (int)tool_parse_number("ringinfo", "-n", optarg, 1, MAX_RANKS); break;
+		case 'n':
+			o->nranks = (int)tool_parse_number("ringinfo", "-n", optarg, 1, MAX_RANKS);
+			break;
 		case PROBE: o->probe = true; break;
 		case ENVIRONMENT: o->environment = true; break;
 		case JSON: o->json = true; break;
@@ -71,7 +76,8 @@ static void parse_options(int argc, char **argv, struct options *o)
 		exit(EXIT_USAGE);
 	}
 	if (optind < argc) {
-		fprintf(stderr, "ringinfo: %s: not an option. See ringinfo --help.\n", argv[optind]);
+		fprintf(stderr, "ringinfo: %s: not an option. See ringinfo --help.\n",
+			argv[optind]);
 		exit(EXIT_USAGE);
 	}
 }
@@ -119,7 +125,8 @@ static int run_in_job(const struct options *o, struct job *j)
 		fprintf(stderr, "ringinfo: rank %d: probing: %s\n", j->rank, kolo_last_error());
 		return EXIT_FAILED;
 	}
-	/* What is wrong is rank 0's to return: a launcher may end the others when one fails, before it has printed. */
+	/* What is wrong is rank 0's to return: a launcher may end the others when one fails, before
+	 * it has printed. */
 	if (j->rank != 0)
 		return EXIT_GOOD;
 	rc = print_all(o, j);

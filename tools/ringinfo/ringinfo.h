@@ -15,7 +15,7 @@ struct options {
 	bool probe, environment, json;
 };
 
-/* ---- The job -------------------------------------------------------------------------------------------- */
+/* ---- The job --------------------------------------------------------------------------------- */
 
 /* What a rank reports of itself, as plain bytes that can be sent. */
 struct rank_facts {
@@ -65,9 +65,10 @@ bool edge_is_slow(const struct edge *e, const struct edge *best);
  * first of them. Otherwise 0. */
 int count_crowd(const struct job *j, int rank);
 
-/* ---- The machine ---------------------------------------------------------------------------------------- */
+/* ---- The machine ----------------------------------------------------------------------------- */
 
-/* Something in the machine. Neighbours that differ in name and cpus only are one node with their count. */
+/* Something in the machine. Neighbours that differ in name and cpus only are one node with their
+ * count. */
 struct node {
 	const char *what; /* "package", "core", "NIC" ... */
 	int count;
@@ -99,13 +100,13 @@ void free_machine(struct machine *m);
 /* Allocates zeroed memory. Ends the process if there is none. */
 void *info_allocate(size_t n, size_t size);
 
-/* ---- The environment ------------------------------------------------------------------------------------ */
+/* ---- The environment ------------------------------------------------------------------------- */
 
 /* Each call returns one more name that begins with KOLO_ and is not a variable of Kolo. *at is 0 at
  * first. Returns false if there is no other. */
 bool next_unknown(int *at, char *name, size_t room);
 
-/* ---- Printing ------------------------------------------------------------------------------------------- */
+/* ---- Printing -------------------------------------------------------------------------------- */
 
 /* j is NULL without a job. */
 void print_text(FILE *out, const struct machine *m, const struct job *j);

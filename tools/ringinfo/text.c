@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- The library ---------------------------------------------------------------------------------------- */
+/* ---- The library ----------------------------------------------------------------------------- */
 
 /* The kernels that are used: the last that can be. */
 static int find_used_kernels(void)
@@ -30,8 +30,8 @@ static void print_parts(FILE *out)
 				     : part.built  ? "not usable: "
 						   : "no: ";
 
-		fprintf(out, "  %-9s  %-9s  %s%s\n", strcmp(kind, part.kind) != 0 ? part.kind : "", part.name,
-			answer, part.reason);
+		fprintf(out, "  %-9s  %-9s  %s%s\n", strcmp(kind, part.kind) != 0 ? part.kind : "",
+			part.name, answer, part.reason);
 		kind = part.kind;
 	}
 }
@@ -62,8 +62,8 @@ void print_environment_text(FILE *out)
 	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
 		fprintf(out, "  %-20s  ", info.name); /* KOLO_VERBS_GID_INDEX */
 		print_value(out, &info);
-		fprintf(out, "  %-7s  %s\n      %s\n", info.preset[0] ? info.preset : "-", info.range,
-			info.help);
+		fprintf(out, "  %-7s  %s\n      %s\n", info.preset[0] ? info.preset : "-",
+			info.range, info.help);
 		if (!info.good) {
 			fprintf(out, "      REFUSED: ");
 			print_plain(out, kolo_last_error());
@@ -77,7 +77,7 @@ void print_environment_text(FILE *out)
 	}
 }
 
-/* ---- The machine ---------------------------------------------------------------------------------------- */
+/* ---- The machine ----------------------------------------------------------------------------- */
 
 static void print_node(FILE *out, const struct node *node, int depth)
 {
@@ -108,7 +108,8 @@ static void print_matrix(FILE *out, const struct matrix *m)
 		fprintf(out, "    %-*s", width, m->labels[i]);
 		for (int k = 0; k < m->n; k++)
 			fprintf(out, " %5llu",
-				(unsigned long long)m->values[(size_t)i * (size_t)m->n + (size_t)k]);
+				(unsigned long long)
+					m->values[(size_t)i * (size_t)m->n + (size_t)k]);
 		fprintf(out, "\n");
 	}
 }
@@ -123,7 +124,7 @@ static void print_machine(FILE *out, const struct machine *m)
 		fprintf(out, "  %s\n", m->note);
 }
 
-/* ---- The job -------------------------------------------------------------------------------------------- */
+/* ---- The job --------------------------------------------------------------------------------- */
 
 static void print_algorithms(FILE *out, const struct job *j)
 {
@@ -145,19 +146,19 @@ static void print_algorithms(FILE *out, const struct job *j)
 
 static void print_ring(FILE *out, const struct job *j)
 {
-	fprintf(out, "\nRing of %d rank%s (launcher: %s), %llu slots of %llu KiB per link\n", j->nranks,
-		j->nranks > 1 ? "s" : "", j->environment.launcher, (unsigned long long)j->agreed.nslots,
-		(unsigned long long)j->agreed.slot_len >> 10);
-	fprintf(out, "  %5s  %5s  %-9s  %8s  %-10s  %s\n", "rank", "next", "transport", "pid", "cpus",
-		"host");
+	fprintf(out, "\nRing of %d rank%s (launcher: %s), %llu slots of %llu KiB per link\n",
+		j->nranks, j->nranks > 1 ? "s" : "", j->environment.launcher,
+		(unsigned long long)j->agreed.nslots, (unsigned long long)j->agreed.slot_len >> 10);
+	fprintf(out, "  %5s  %5s  %-9s  %8s  %-10s  %s\n", "rank", "next", "transport", "pid",
+		"cpus", "host");
 	for (int r = 0; r < j->nranks; r++) {
 		const struct rank_facts *f = &j->ranks[r];
 		char next[16] = "-";
 
 		if (f->next >= 0)
 			snprintf(next, sizeof(next), "%d", f->next);
-		fprintf(out, "  %5d  %5s  %-9s  %8d  %-10s  %s\n", r, next, f->transport, f->pid, f->cpus,
-			f->host);
+		fprintf(out, "  %5d  %5s  %-9s  %8d  %-10s  %s\n", r, next, f->transport, f->pid,
+			f->cpus, f->host);
 	}
 	print_algorithms(out, j);
 }
@@ -182,13 +183,14 @@ static void print_edges(FILE *out, const struct job *j)
 	for (int r = 0; r < j->nranks; r++) {
 		const struct edge *e = &j->edges[r];
 
-		fprintf(out, "  %5d -> %-5d %8.2f   %8.2f   %s%s", r, j->ranks[r].next, e->rate, e->latency,
-			j->ranks[r].stores, edge_is_slow(e, &best) ? "  slow" : "");
+		fprintf(out, "  %5d -> %-5d %8.2f   %8.2f   %s%s", r, j->ranks[r].next, e->rate,
+			e->latency, j->ranks[r].stores, edge_is_slow(e, &best) ? "  slow" : "");
 		if (e->wrong)
 			fprintf(out, "  WRONG: %llu words", (unsigned long long)e->wrong);
 		fprintf(out, "\n");
 	}
-	fprintf(out, "  %-14s %8.2f   %8.2f\n  slow: %s\n", "best", best.rate, best.latency, SLOW_RULE);
+	fprintf(out, "  %-14s %8.2f   %8.2f\n  slow: %s\n", "best", best.rate, best.latency,
+		SLOW_RULE);
 	if (*j->agreed.slots_near)
 		fprintf(out, "  slots between NUMA nodes lie near the %s, which measured better\n",
 			j->agreed.slots_near);

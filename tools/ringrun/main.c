@@ -57,7 +57,7 @@ static void complain(const char *what)
 	fprintf(stderr, "ringrun: %s: %s\n", what, strerror(errno));
 }
 
-/* ---- Ending processes ----------------------------------------------------------------------------------- */
+/* ---- Ending processes ------------------------------------------------------------------------ */
 
 /* The parent of a process, 0 when it is gone. */
 static pid_t parent_of(const char *pid)
@@ -111,7 +111,7 @@ static bool end_descendants(pid_t spared)
 	return left == 0;
 }
 
-/* ---- A rank --------------------------------------------------------------------------------------------- */
+/* ---- A rank ---------------------------------------------------------------------------------- */
 
 static void set_number(const char *name, int value)
 {
@@ -144,7 +144,8 @@ struct cores {
 	int n, cpus[CPU_SETSIZE];
 };
 
-/* In the child. Ranks get what follows each other in the list, in which cores that share caches are neighbours. */
+/* In the child. Ranks get what follows each other in the list, in which cores that share caches are
+ * neighbours. */
 static void bind_rank(const struct options *o, int rank, const struct cores *cores)
 {
 	int all = o->bind == BIND_CORE ? o->nranks : cores->n; /* that are given away */
@@ -159,7 +160,8 @@ static void bind_rank(const struct options *o, int rank, const struct cores *cor
 }
 
 /* In the child. ends are what it writes to, NULL for the keeper's own. */
-static void become_rank(const struct options *o, int rank, const struct cores *cores, const int *ends)
+static void become_rank(const struct options *o, int rank, const struct cores *cores,
+			const int *ends)
 {
 	sigset_t none;
 	int null, err;
@@ -186,7 +188,8 @@ static int start_ranks(struct keeper *k)
 {
 	const struct options *o = k->options;
 	pid_t self = getpid();
-	static const char *const stale[] = { "KOLO_LAUNCHER", "KOLO_ROOT", "KOLO_JOB" }; /* another job's */
+	static const char *const stale[] = { "KOLO_LAUNCHER", "KOLO_ROOT",
+					     "KOLO_JOB" }; /* another job's */
 	struct cores cores = { 0 };
 	struct kolo_id id;
 
@@ -218,7 +221,8 @@ static int start_ranks(struct keeper *k)
 	return k->running == o->nranks ? 0 : -1;
 }
 
-/* ---- The tagger: a process of its own, so that a reader who stalls stalls the ranks' output and nothing else - */
+/* ---- The tagger: a process of its own, so that a reader who stalls stalls the ranks' output and
+ * nothing else - */
 
 static void write_line(struct pipe_end *p, size_t len)
 {
@@ -331,7 +335,7 @@ static int start_tagger(struct keeper *k)
 	return -1;
 }
 
-/* ---- The keeper ----------------------------------------------------------------------------------------- */
+/* ---- The keeper ------------------------------------------------------------------------------ */
 
 static void signal_ranks(const struct keeper *k, int sig)
 {
@@ -348,7 +352,8 @@ static void report_failure(struct keeper *k, int rank, int status)
 	k->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	k->deadline = now_ms() + GRACE_MS;
 	if (WIFSIGNALED(status))
-		fprintf(stderr, "ringrun: rank %d was killed by signal %d (%s); ending the others\n", rank,
+		fprintf(stderr,
+			"ringrun: rank %d was killed by signal %d (%s); ending the others\n", rank,
 			WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else
 		fprintf(stderr, "ringrun: rank %d returned %d; ending the others\n", rank, k->code);
@@ -432,7 +437,8 @@ static void handle_signal(struct keeper *k, const struct signalfd_siginfo *info)
 	}
 	if (to_pass_on(info))
 		signal_ranks(k, sig);
-	/* Ranks that end on it end soon; a reader of ours that has stalled is not waited for much longer. */
+	/* Ranks that end on it end soon; a reader of ours that has stalled is not waited for much
+	 * longer. */
 	if (sig != SIGUSR1 && sig != SIGUSR2)
 		k->told_to_end = true;
 	if (k->told_to_end && k->running == 0 && !k->deadline)
@@ -479,7 +485,7 @@ static int keep(const struct options *o, int signals)
 	return k.code;
 }
 
-/* ---- The process that the user sees --------------------------------------------------------------------- */
+/* ---- The process that the user sees ---------------------------------------------------------- */
 
 static int stand_above(pid_t keeper, int signals)
 {

@@ -58,7 +58,8 @@ static int parse_nranks(const char *text)
 
 	if (end != text && *end == 0 && n >= 1 && n <= MAX_RANKS)
 		return (int)n;
-	fprintf(stderr, "ringrun: -n %s: must be a number of ranks from 1 to %d\n", text, MAX_RANKS);
+	fprintf(stderr, "ringrun: -n %s: must be a number of ranks from 1 to %d\n", text,
+		MAX_RANKS);
 	exit(EXIT_OWN);
 }
 

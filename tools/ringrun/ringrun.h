@@ -8,7 +8,8 @@ enum {
 	EXIT_OWN = 125,        /* ringrun itself failed */
 	EXIT_CANNOT_RUN = 126, /* PROGRAM exists and can't be run */
 	EXIT_NOT_FOUND = 127,
-	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after SIGTERM */
+	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after
+			    SIGTERM */
 };
 
 enum binding { BIND_NONE, BIND_CORE, BIND_SHARE };

@@ -88,15 +88,18 @@ static const char *parse_options(int argc, char **argv, struct kolo_zero_model *
 	/* They have no letter; the fields follow. */
 	enum { TYPE = 256, DEVICE, HELP, VERSION, FIELD };
 	struct option longs[NFIELDS + 6] = {
-		{ "type", required_argument, NULL, TYPE }, { "output", required_argument, NULL, 'o' },
-		{ "device", no_argument, NULL, DEVICE },   { "help", no_argument, NULL, HELP },
+		{ "type", required_argument, NULL, TYPE },
+		{ "output", required_argument, NULL, 'o' },
+		{ "device", no_argument, NULL, DEVICE },
+		{ "help", no_argument, NULL, HELP },
 		{ "version", no_argument, NULL, VERSION },
 	};
 	const char *output = NULL;
 	int c;
 
 	for (int i = 0; i < NFIELDS; i++)
-		longs[5 + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
+		longs[5 + i] =
+			(struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:o:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
 			tool_parse_field("zeroconfig", &fields[c - FIELD], optarg, m);

@@ -41,7 +41,8 @@ static void put_request(FILE *out, const struct report *r)
 	fprintf(out, ",\n \"bandwidth\": {");
 	for (int i = 0; i < NBANDWIDTHS; i++) {
 		fprintf(out, "%s", i ? ", " : "");
-		put_number(out, bandwidth_names[i].name, *bandwidth_at(&b, i), *bandwidth_at(&b, i) > 0);
+		put_number(out, bandwidth_names[i].name, *bandwidth_at(&b, i),
+			   *bandwidth_at(&b, i) > 0);
 	}
 	fprintf(out, "}");
 }
@@ -56,8 +57,8 @@ static void put_memory(FILE *out, const struct outcome *o)
 		put_field(out, "kind", m->kind);
 		fprintf(out, ", ");
 		put_field(out, "place", m->place);
-		fprintf(out, ", \"bytes\": %zu, \"peak\": %zu, \"pinned\": %zu, ", m->bytes, m->peak,
-			m->pinned);
+		fprintf(out, ", \"bytes\": %zu, \"peak\": %zu, \"pinned\": %zu, ", m->bytes,
+			m->peak, m->pinned);
 		put_field(out, "formula", m->formula);
 		fprintf(out, "}");
 	}

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The run -------------------------------------------------------------------------------------------- */
+/* ---- The run --------------------------------------------------------------------------------- */
 
 static int read_settings(const struct options *o, struct run *r)
 {
@@ -103,7 +103,7 @@ static void close_run(struct run *r)
 	kolo_zero_settings_destroy(r->settings);
 }
 
-/* ---- What is shown -------------------------------------------------------------------------------------- */
+/* ---- What is shown --------------------------------------------------------------------------- */
 
 static int plan_all(const struct run *r, const struct setting *settings, int n, struct outcome *out)
 {

@@ -51,7 +51,7 @@ static double median_of(double *x, int n)
 	return x[n / 2];
 }
 
-/* ---- One rank ------------------------------------------------------------------------------------------- */
+/* ---- One rank -------------------------------------------------------------------------------- */
 
 /* Bytes a second that a rank sends in all-reduces. */
 static int measure_ring(struct meter *m)
@@ -60,7 +60,9 @@ static int measure_ring(struct meter *m)
 	size_t n = BYTES / kolo_type_size(m->type);
 	double seconds[ROUNDS], bytes = 2.0 * BYTES * (m->nranks - 1) / m->nranks;
 	void *buffer = calloc(1, BYTES);
-	int rc = buffer ? 0 : kolo_error_set(KOLO_ENOMEM, "an all-reduce of %d bytes: out of memory", BYTES);
+	int rc = buffer ? 0
+			: kolo_error_set(KOLO_ENOMEM, "an all-reduce of %d bytes: out of memory",
+					 BYTES);
 
 	for (int i = -1; rc == 0 && i < ROUNDS; i++) { /* one to warm up */
 		double begin;
@@ -111,11 +113,14 @@ static int take_step(struct kolo_zero *zero, int ntensors, const void *gradient)
 }
 
 /* Seconds of the optimizer's pass, as the engine counts them. */
-static int time_pass(struct kolo_zero *zero, int ntensors, size_t n, enum kolo_type type, double *out)
+static int time_pass(struct kolo_zero *zero, int ntensors, size_t n, enum kolo_type type,
+		     double *out)
 {
 	double seconds[ROUNDS] = { 0 };
 	void *gradient = calloc(n, kolo_type_size(type));
-	int rc = gradient ? 0 : kolo_error_set(KOLO_ENOMEM, "a gradient of %zu elements: out of memory", n);
+	int rc = gradient ? 0
+			  : kolo_error_set(KOLO_ENOMEM, "a gradient of %zu elements: out of memory",
+					   n);
 
 	for (int i = -1; rc == 0 && i < ROUNDS; i++) {
 		struct kolo_zero_times before, after;
@@ -131,9 +136,10 @@ static int time_pass(struct kolo_zero *zero, int ntensors, size_t n, enum kolo_t
 	return rc;
 }
 
-/* A small model through the engine itself, whose state no cache holds; *seconds are those of the optimizer's pass. Bytes of files that
- * it reads and writes in an update are *files. */
-static int measure_engine(struct meter *m, enum kolo_zero_place place, double *seconds, double *files)
+/* A small model through the engine itself, whose state no cache holds; *seconds are those of the
+ * optimizer's pass. Bytes of files that it reads and writes in an update are *files. */
+static int measure_engine(struct meter *m, enum kolo_zero_place place, double *seconds,
+			  double *files)
 {
 	int ranks = m->nranks < MOST_OWN ? m->nranks : MOST_OWN, rc;
 	struct kolo_zero_config config = *m->config;
@@ -178,7 +184,8 @@ static int measure_memory(struct meter *m)
 	int rc = measure_engine(m, KOLO_ZERO_ON_DEVICE, &seconds, &files);
 
 	if (rc == 0)
-		m->out->memory = pass_bytes(&work) * (double)m->elements * NTENSORS / m->nranks / seconds;
+		m->out->memory =
+			pass_bytes(&work) * (double)m->elements * NTENSORS / m->nranks / seconds;
 	return rc;
 }
 
@@ -230,7 +237,7 @@ _Noreturn static void be_rank(struct meter *m, struct board *board, int pipe)
 	_exit(rc < 0 ? EXIT_FAILED : EXIT_GOOD);
 }
 
-/* ---- All ranks ------------------------------------------------------------------------------------------ */
+/* ---- All ranks ------------------------------------------------------------------------------- */
 
 /* Children that wait at the pipe. Returns how many there are. */
 static int start_ranks(struct meter *m, struct board *board, const int pipe[2], pid_t *pids)
@@ -308,8 +315,8 @@ static void keep_slowest(const struct meter *m, struct board *board, struct band
 		out->cores = (double)kolo_cores(NULL, 0) / m->nranks;
 }
 
-int plan_measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
-		 struct bandwidths *out)
+int plan_measure(const struct options *o, const struct kolo_zero_config *config,
+		 enum kolo_type type, struct bandwidths *out)
 {
 	struct meter m = { .config = config, .type = type, .known = *out, .nranks = o->nranks };
 	size_t len = sizeof(struct board) + (size_t)o->nranks * sizeof(struct bandwidths);

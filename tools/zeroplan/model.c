@@ -31,11 +31,13 @@ static void put_tensor(struct tensors *t, int i, enum kolo_type type, size_t row
 	t->parameters += rows * (columns ? columns : 1);
 }
 
-/* ---- A GPT ---------------------------------------------------------------------------------------------- */
+/* ---- A GPT ----------------------------------------------------------------------------------- */
 
 static int make_gpt(const struct options *o, enum kolo_type type, struct tensors *out)
 {
-	struct sizes sizes = { .layers = o->layers, .dim = o->dim, .heads = o->heads, .context = o->context };
+	struct sizes sizes = {
+		.layers = o->layers, .dim = o->dim, .heads = o->heads, .context = o->context
+	};
 	int rc = make_room(out, tensor_count(&sizes));
 
 	for (int i = 0; rc == EXIT_GOOD && i < out->n; i++) {
@@ -49,7 +51,7 @@ static int make_gpt(const struct options *o, enum kolo_type type, struct tensors
 	return rc;
 }
 
-/* ---- A stack -------------------------------------------------------------------------------------------- */
+/* ---- A stack --------------------------------------------------------------------------------- */
 
 enum { FEWEST_LAYERS = 12, WIDEST = 8192, STEP = 64 };
 

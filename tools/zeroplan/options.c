@@ -104,7 +104,7 @@ static const char help[] =
 	"  zeroplan -n 2 --measure --stage 2 --offload-optimizer nvme --nvme-path /var/tmp\n"
 	"         Plans zerotrain's own model on this machine, with its optimizer in files.\n";
 
-/* ---- Values --------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static const char *const places[NPLACES] = { "none", "cpu", "nvme" };
 
@@ -139,13 +139,15 @@ static int parse_optimizer(const char *value)
 	for (int i = 0; (name = kolo_zero_optimizer_name((enum kolo_zero_optimizer)i)); i++)
 		if (strcasecmp(value, name) == 0)
 			return i;
-	tool_refuse_option("zeroplan", "optimizer", value, "must be adamw, adam, sgd, lion, adagrad or lamb");
+	tool_refuse_option("zeroplan", "optimizer", value,
+			   "must be adamw, adam, sgd, lion, adagrad or lamb");
 }
 
 static int parse_stage(const char *value)
 {
-	return strcmp(value, "all") == 0 ? ALL_STAGES
-					 : (int)tool_parse_number("zeroplan", "--stage", value, 0, 3);
+	return strcmp(value, "all") == 0
+		       ? ALL_STAGES
+		       : (int)tool_parse_number("zeroplan", "--stage", value, 0, 3);
 }
 
 /* A positive number with a power of 1000; NaN: it is none. */
@@ -209,7 +211,7 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 	}
 }
 
-/* ---- All of it ------------------------------------------------------------------------------------------ */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static const struct tool_option fields[] = {
 	{ "config", IN_TEXT, offsetof(struct options, config), 0, 0 },
@@ -314,19 +316,22 @@ static void complete_shape(struct options *o)
 	}
 	if (o->parameters || o->dim % o->heads == 0)
 		return;
-	fprintf(stderr, "zeroplan: --dim %d must be a multiple of --heads %d: all heads have the same size\n",
+	fprintf(stderr,
+		"zeroplan: --dim %d must be a multiple of --heads %d: all heads have the same size\n",
 		o->dim, o->heads);
 	exit(EXIT_USAGE);
 }
 
 static void check_options(const struct options *o)
 {
-	static const char *const why = "needs --device-memory: without a device everything is in host memory";
+	static const char *const why =
+		"needs --device-memory: without a device everything is in host memory";
 	char text[32];
 
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
 	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
-		tool_refuse_option("zeroplan", "offload-ratio", text, "must be a number from 0 to 1");
+		tool_refuse_option("zeroplan", "offload-ratio", text,
+				   "must be a number from 0 to 1");
 	if (!o->device_memory && o->at_optimizer == KOLO_ZERO_ON_HOST)
 		tool_refuse_option("zeroplan", "offload-optimizer", "cpu", why);
 	if (!o->device_memory && o->at_param == KOLO_ZERO_ON_HOST)
@@ -355,7 +360,8 @@ void parse_options(int argc, char **argv, struct options *o)
 	};
 	memcpy(longs, named, sizeof(named));
 	for (int i = 0; i < NFIELDS; i++)
-		longs[NNAMED + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
+		longs[NNAMED + i] =
+			(struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		if (c >= FIELD)
 			tool_parse_field("zeroplan", &fields[c - FIELD], optarg, o);
@@ -363,7 +369,8 @@ void parse_options(int argc, char **argv, struct options *o)
 			take_option(c, optarg, o);
 	}
 	if (optind < argc) {
-		fprintf(stderr, "zeroplan: %s: not an option. See zeroplan --help.\n", argv[optind]);
+		fprintf(stderr, "zeroplan: %s: not an option. See zeroplan --help.\n",
+			argv[optind]);
 		exit(EXIT_USAGE);
 	}
 	complete_shape(o);

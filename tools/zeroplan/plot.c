@@ -65,7 +65,8 @@ static void write_bars(FILE *out, const struct picture *p)
 			fprintf(out, "%g", i + (j - (p->nplaces - 1) / 2.0) * 0.3);
 			for (int k = 0; k < p->nkinds; k++)
 				fprintf(out, " %.6g",
-					bytes_of(&r->asked[i], p->kinds[k], plan_place_words[p->places[j]]) /
+					bytes_of(&r->asked[i], p->kinds[k],
+						 plan_place_words[p->places[j]]) /
 						p->unit);
 			fprintf(out, "\n");
 		}
@@ -80,7 +81,8 @@ static void write_names(FILE *out, const struct picture *p)
 	fprintf(out, "set xtics (");
 	for (int i = 0; i < r->nasked; i++) {
 		for (int j = 0; j < p->nplaces; j++)
-			fprintf(out, "%s'%s' %g", i || j ? ", " : "", plan_place_words[p->places[j]],
+			fprintf(out, "%s'%s' %g", i || j ? ", " : "",
+				plan_place_words[p->places[j]],
 				i + (j - (p->nplaces - 1) / 2.0) * 0.3);
 	}
 	fprintf(out, ")\n");
@@ -93,9 +95,9 @@ static void write_title(FILE *out, const char *name, const struct run *run)
 {
 	char text[256];
 
-	snprintf(text, sizeof(text), "%s, %s, %s, %d rank%s", run->tensors.title, kolo_type_name(run->type),
-		 kolo_zero_optimizer_name(run->config.optimizer), run->options->nranks,
-		 run->options->nranks > 1 ? "s" : "");
+	snprintf(text, sizeof(text), "%s, %s, %s, %d rank%s", run->tensors.title,
+		 kolo_type_name(run->type), kolo_zero_optimizer_name(run->config.optimizer),
+		 run->options->nranks, run->options->nranks > 1 ? "s" : "");
 	fprintf(out, "set title ");
 	gnuplot_write_quoted(out, text);
 	fprintf(out, " font ',%d'\n", gnuplot_title_size(name));
@@ -118,7 +120,8 @@ static void write_stacks(FILE *out, const struct picture *p)
 			k > 0 ? ", \\\n\t" : "");
 	}
 	if (budget > 0)
-		fprintf(out, ", \\\n\t%.6g title 'device memory' with lines lw 2 dt 2 lc rgb '#555555'",
+		fprintf(out,
+			", \\\n\t%.6g title 'device memory' with lines lw 2 dt 2 lc rgb '#555555'",
 			budget);
 	fprintf(out, "\n");
 }

@@ -5,7 +5,8 @@
 
 const struct row traffic_rows[NTRAFFIC] = {
 	{ "gradients sent", "gradient_bytes", offsetof(struct kolo_zero_traffic, gradient_bytes) },
-	{ "parameters sent", "parameter_bytes", offsetof(struct kolo_zero_traffic, parameter_bytes) },
+	{ "parameters sent", "parameter_bytes",
+	  offsetof(struct kolo_zero_traffic, parameter_bytes) },
 	{ "from device to host", "down_bytes", offsetof(struct kolo_zero_traffic, down_bytes) },
 	{ "from host to device", "up_bytes", offsetof(struct kolo_zero_traffic, up_bytes) },
 	{ "read from files", "read_bytes", offsetof(struct kolo_zero_traffic, read_bytes) },

@@ -8,7 +8,7 @@
 
 const char *const plan_place_words[NPLACES] = { "device", "host", "nvme" };
 
-/* ---- One setting ---------------------------------------------------------------------------------------- */
+/* ---- One setting ----------------------------------------------------------------------------- */
 
 static struct kolo_zero_config config_of(const struct run *r, const struct setting *s)
 {
@@ -70,7 +70,8 @@ static struct work work_of(const struct run *r, const struct setting *s,
 	size_t nranks = (size_t)r->options->nranks, gathers = c->gather_bucket;
 	struct work w = {
 		.all = (double)r->tensors.parameters,
-		.reduced = copied_elements(&r->tensors, c->contiguous ? OWN_OPERATION : 0, c->reduce_bucket),
+		.reduced = copied_elements(&r->tensors, c->contiguous ? OWN_OPERATION : 0,
+					   c->reduce_bucket),
 		.size = kolo_type_size(r->type),
 		.moments = optimizer_moments(c),
 		.lamb = c->optimizer == KOLO_ZERO_LAMB,
@@ -121,8 +122,8 @@ int plan_setting(const struct run *r, const struct setting *s, struct outcome *o
 	int rc;
 
 	*out = (struct outcome){ .setting = *s, .seconds.total = NAN };
-	out->status =
-		kolo_zero_plan_create(&config, r->tensors.list, r->tensors.n, 0, r->options->nranks, &plan);
+	out->status = kolo_zero_plan_create(&config, r->tensors.list, r->tensors.n, 0,
+					    r->options->nranks, &plan);
 	if (out->status == KOLO_EINVAL) {
 		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());
 		return EXIT_GOOD;
@@ -134,7 +135,7 @@ int plan_setting(const struct run *r, const struct setting *s, struct outcome *o
 	return rc;
 }
 
-/* ---- Which there are ------------------------------------------------------------------------------------ */
+/* ---- Which there are ------------------------------------------------------------------------- */
 
 int list_asked(const struct run *r, struct setting out[ALL_STAGES])
 {
@@ -177,15 +178,16 @@ int list_settings(const struct run *r, struct setting *out)
 					if (skips(r, param) || skips(r, place))
 						continue;
 					if (out)
-						out[n] = (struct setting){ stage, (enum kolo_zero_place)place,
-									   (enum kolo_zero_place)param,
-									   ratios[i] };
+						out[n] = (struct setting){
+							stage, (enum kolo_zero_place)place,
+							(enum kolo_zero_place)param, ratios[i]
+						};
 					n++;
 				}
 	return n;
 }
 
-/* ---- Which is best -------------------------------------------------------------------------------------- */
+/* ---- Which is best --------------------------------------------------------------------------- */
 
 static bool is_better(const struct outcome *a, const struct outcome *b)
 {

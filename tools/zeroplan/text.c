@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- Numbers -------------------------------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 enum { NUMBER = 16 };
 
@@ -38,10 +38,11 @@ static void print_seconds(FILE *out, double seconds)
 	else if (seconds == 0)
 		fprintf(out, "%11s", "-");
 	else
-		fprintf(out, seconds < 1 ? " %7.3g ms" : " %7.3g s ", seconds < 1 ? seconds * 1e3 : seconds);
+		fprintf(out, seconds < 1 ? " %7.3g ms" : " %7.3g s ",
+			seconds < 1 ? seconds * 1e3 : seconds);
 }
 
-/* ---- What is asked -------------------------------------------------------------------------------------- */
+/* ---- What is asked --------------------------------------------------------------------------- */
 
 static void print_request(FILE *out, const struct report *r)
 {
@@ -65,7 +66,8 @@ static void print_request(FILE *out, const struct report *r)
 	else
 		fprintf(out, "  memory of a rank: no device, the model is in the host's");
 	fprintf(out, "; host: %s\n",
-		o->host_memory ? write_bytes(more, (double)o->host_memory) : "what this machine has");
+		o->host_memory ? write_bytes(more, (double)o->host_memory)
+			       : "what this machine has");
 }
 
 static void print_title(FILE *out, const struct report *r, const char *title)
@@ -96,8 +98,10 @@ static void print_memory(FILE *out, const struct report *r)
 			print_bytes(out, (double)peak_of(&r->asked[i], kinds[k]));
 		fprintf(out, "\n");
 	}
-	print_total(out, r, "all on the device", offsetof(struct outcome, bytes[KOLO_ZERO_ON_DEVICE]));
-	print_total(out, r, "all in host memory", offsetof(struct outcome, bytes[KOLO_ZERO_ON_HOST]));
+	print_total(out, r, "all on the device",
+		    offsetof(struct outcome, bytes[KOLO_ZERO_ON_DEVICE]));
+	print_total(out, r, "all in host memory",
+		    offsetof(struct outcome, bytes[KOLO_ZERO_ON_HOST]));
 	print_total(out, r, "all in files", offsetof(struct outcome, bytes[KOLO_ZERO_ON_NVME]));
 	print_total(out, r, "pinned", offsetof(struct outcome, pinned));
 }
@@ -130,7 +134,8 @@ static void print_bandwidths(FILE *out, const struct report *r)
 
 	for (int i = 0; i < NBANDWIDTHS; i++) {
 		if (*bandwidth_at(&b, i) > 0) {
-			fprintf(out, "%s%s=%.4g", between, bandwidth_names[i].name, *bandwidth_at(&b, i));
+			fprintf(out, "%s%s=%.4g", between, bandwidth_names[i].name,
+				*bandwidth_at(&b, i));
 			between = ",";
 		}
 	}
@@ -156,10 +161,11 @@ static void print_answers(FILE *out, const struct report *r)
 	fprintf(out, "\n");
 	for (int i = 0; i < r->nasked; i++)
 		if (!r->asked[i].fits)
-			fprintf(out, "  stage %d: %s\n", r->asked[i].setting.stage, r->asked[i].reason);
+			fprintf(out, "  stage %d: %s\n", r->asked[i].setting.stage,
+				r->asked[i].reason);
 }
 
-/* ---- What fits ------------------------------------------------------------------------------------------ */
+/* ---- What fits ------------------------------------------------------------------------------- */
 
 static void print_found(FILE *out, const struct outcome *o, bool timed)
 {
@@ -185,15 +191,15 @@ static void print_settings(FILE *out, const struct report *r)
 	int n = r->run->options->all ? r->nfound : r->nfit;
 	bool timed = knows_time(r);
 
-	fprintf(out, "\n%d of %d settings fit%s%s\n", r->nfit, r->nfound, timed ? ", the fastest first" : "",
-		n > r->nfit ? ", then those that do not" : "");
+	fprintf(out, "\n%d of %d settings fit%s%s\n", r->nfit, r->nfound,
+		timed ? ", the fastest first" : "", n > r->nfit ? ", then those that do not" : "");
 	if (n == 0) {
 		fprintf(out,
 			"  more ranks, more memory or a smaller model would help; --all says what is missing\n");
 		return;
 	}
-	fprintf(out, "%s  %5s  %-9s %5s  %-10s %10s %10s %10s\n", timed ? "  an update" : "", "stage",
-		"optimizer", "ratio", "parameters", "device", "host", "files");
+	fprintf(out, "%s  %5s  %-9s %5s  %-10s %10s %10s %10s\n", timed ? "  an update" : "",
+		"stage", "optimizer", "ratio", "parameters", "device", "host", "files");
 	for (int i = 0; i < n; i++)
 		print_found(out, &r->found[i], timed);
 }

@@ -21,9 +21,10 @@ double pass_bytes(const struct work *w)
 	return w->lamb ? bytes + state : bytes;
 }
 
-/* ---- Phases --------------------------------------------------------------------------------------------- */
+/* ---- Phases ---------------------------------------------------------------------------------- */
 
-/* What goes on side by side: the longest of them takes its time, and what cores do takes the cores' time. */
+/* What goes on side by side: the longest of them takes its time, and what cores do takes the cores'
+ * time. */
 struct phase {
 	double longest, busy; /* busy: seconds of one core */
 };
@@ -43,9 +44,10 @@ static double end_phase(const struct phase *p, const struct bandwidths *b)
 	return b->cores > 0 ? fmax(p->longest, p->busy / fmax(b->cores, 1)) : p->longest;
 }
 
-/* ---- An update ------------------------------------------------------------------------------------------ */
+/* ---- An update ------------------------------------------------------------------------------- */
 
-/* Bytes of state that the optimizer reads from files and writes back; of what else is read, parameters are. */
+/* Bytes of state that the optimizer reads from files and writes back; of what else is read,
+ * parameters are. */
 static double state_in_files(const struct work *w, const struct setting *s)
 {
 	const struct kolo_zero_traffic *t = w->traffic;
@@ -57,23 +59,28 @@ static double state_in_files(const struct work *w, const struct setting *s)
 					     : (double)(t->read_bytes + t->written_bytes);
 }
 
-static struct seconds ways_of(const struct work *w, const struct setting *s, const struct bandwidths *b)
+static struct seconds ways_of(const struct work *w, const struct setting *s,
+			      const struct bandwidths *b)
 {
 	const struct kolo_zero_traffic *t = w->traffic;
 	bool apart = b->device > 0;
 	double copy = apart ? b->device / 2 : b->copy; /* bytes that are read and written */
-	bool leaves = s->optimizer == KOLO_ZERO_ON_NVME || (s->optimizer == KOLO_ZERO_ON_HOST && w->device);
+	bool leaves = s->optimizer == KOLO_ZERO_ON_NVME ||
+		      (s->optimizer == KOLO_ZERO_ON_HOST && w->device);
 	double away = leaves ? w->own * s->ratio : 0, home = w->own - away, size = (double)w->size;
 	double stored =
-		w->device ? home : w->own; /* elements whose gradients stay there; others are downloaded */
+		w->device ? home
+			  : w->own; /* elements whose gradients stay there; others are downloaded */
 	double each = pass_bytes(w), each_away = each + (w->size < sizeof(float) ? 0 : size);
 	double unpacked = s->stage == 1 || s->stage == 2 ? w->gathered : 0;
 
 	return (struct seconds){
 		.compute = b->compute,
-		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * stored / w->all), copy),
+		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * stored / w->all),
+				   copy),
 		.reduce = seconds_of((double)t->gradient_bytes, b->ring),
-		.gather = seconds_of((double)t->parameter_bytes, b->ring) + seconds_of(size * w->used, copy),
+		.gather = seconds_of((double)t->parameter_bytes, b->ring) +
+			  seconds_of(size * w->used, copy),
 		.unpack = seconds_of(size * unpacked, copy),
 		.down = seconds_of((double)t->down_bytes, b->copy),
 		.up = seconds_of((double)t->up_bytes, b->copy),
@@ -98,7 +105,8 @@ struct seconds time_of(const struct work *w, const struct setting *s, const stru
 	struct phase forward = { 0 }, backward = { 0 }, update = { 0 };
 	struct seconds x = ways_of(w, s, b);
 	double state = seconds_of(state_in_files(w, s), b->disk), shards = (x.files - state) / 2;
-	double again = s->stage == 3 ? x.gather / 2 : 0; /* what is gathered for the backward pass too */
+	double again =
+		s->stage == 3 ? x.gather / 2 : 0; /* what is gathered for the backward pass too */
 	bool shards_away = s->param != KOLO_ZERO_ON_DEVICE;
 	double rise = shards_away ? x.up / 2 : 0;
 

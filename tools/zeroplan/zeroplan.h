@@ -12,9 +12,10 @@
 
 /* Bandwidths of one rank while all others do the same. 0: not known. */
 struct bandwidths {
-	double ring; /* bytes a second that it sends to its next, in all-reduces */
-	double copy; /* bytes a second between device and host, each way */
-	double memory; /* bytes a second that an update reads and writes in host memory, on all threads of the rank */
+	double ring;    /* bytes a second that it sends to its next, in all-reduces */
+	double copy;    /* bytes a second between device and host, each way */
+	double memory;  /* bytes a second that an update reads and writes in host memory, on all
+			   threads of the rank */
 	double device;  /* the same in the device's memory; 0: that is the host's */
 	double disk;    /* bytes a second that are read or written */
 	double compute; /* seconds of the model's own work in an update; 0: it does nothing */
@@ -34,7 +35,7 @@ static inline double *bandwidth_at(struct bandwidths *b, int i)
 	return (double *)((char *)b + bandwidth_names[i].offset);
 }
 
-/* ---- The command line ----------------------------------------------------------------------------------- */
+/* ---- The command line ------------------------------------------------------------------------ */
 
 enum { UNSET = -1, ALL_STAGES = 4 };
 
@@ -42,16 +43,17 @@ struct options {
 	const char *config, *plot; /* NULL: not given */
 	const char *nvme_path;     /* directory for files; NULL: that of the config, else /tmp */
 	int nranks;
-	int stage;                  /* ALL_STAGES; UNSET: the config's, else all */
-	enum kolo_type type;        /* (enum kolo_type)UNSET: the config's, else KOLO_F32 */
-	int batch;                  /* of a rank and micro-step */
-	int accumulation;           /* 0: the config's, else 1 */
-	int optimizer;              /* UNSET: the config's, else AdamW */
-	int at_optimizer, at_param; /* enum kolo_zero_place; UNSET: the config's, else on the device */
-	double offload_ratio;       /* NaN: the config's, else 1 */
-	size_t device_memory;       /* 0: the model is in host memory */
-	size_t host_memory;         /* 0: what there is */
-	size_t parameters;          /* of a stack of square layers; 0: a GPT of the following */
+	int stage;           /* ALL_STAGES; UNSET: the config's, else all */
+	enum kolo_type type; /* (enum kolo_type)UNSET: the config's, else KOLO_F32 */
+	int batch;           /* of a rank and micro-step */
+	int accumulation;    /* 0: the config's, else 1 */
+	int optimizer;       /* UNSET: the config's, else AdamW */
+	int at_optimizer,
+		at_param;     /* enum kolo_zero_place; UNSET: the config's, else on the device */
+	double offload_ratio; /* NaN: the config's, else 1 */
+	size_t device_memory; /* 0: the model is in host memory */
+	size_t host_memory;   /* 0: what there is */
+	size_t parameters;    /* of a stack of square layers; 0: a GPT of the following */
 	int layers, dim, heads, context, vocab; /* 0 beside `parameters`, except dim */
 	struct bandwidths bandwidths;           /* that are given */
 	bool measure, all, json;
@@ -63,7 +65,7 @@ void parse_options(int argc, char **argv, struct options *out);
 /* "none", "cpu" or "nvme", as the options say it. */
 const char *plan_place_name(enum kolo_zero_place place);
 
-/* ---- The tensors ---------------------------------------------------------------------------------------- */
+/* ---- The tensors ----------------------------------------------------------------------------- */
 
 enum { TENSOR_NAME = 24 };
 
@@ -79,7 +81,7 @@ struct tensors {
 int make_tensors(const struct options *o, enum kolo_type type, struct tensors *out);
 void free_tensors(struct tensors *t);
 
-/* ---- A run and its settings ----------------------------------------------------------------------------- */
+/* ---- A run and its settings ------------------------------------------------------------------ */
 
 /* What is asked about: everything except what settings differ in. */
 struct run {
@@ -148,7 +150,7 @@ int list_settings(const struct run *r, struct setting *out);
  * do not fit, in the order of the list. */
 void sort_outcomes(struct outcome *outcomes, int n);
 
-/* ---- Time ----------------------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
 /* What time depends on, beside the setting and bandwidths. */
 struct work {
@@ -173,16 +175,16 @@ int optimizer_moments(const struct kolo_zero_config *config);
 /* Bytes that the optimizer's pass reads and writes for each element. */
 double pass_bytes(const struct work *w);
 
-/* ---- Measuring ------------------------------------------------------------------------------------------ */
+/* ---- Measuring ------------------------------------------------------------------------------- */
 
 /* Measures what is 0 in *out, except device and compute. It starts as many processes on this host
  * as there are ranks, which all do the same at the same time, with the optimizer of the config and
  * in its folder. Call it before any thread is started. Returns 0, or an exit status after a
  * message. */
-int plan_measure(const struct options *o, const struct kolo_zero_config *config, enum kolo_type type,
-		 struct bandwidths *out);
+int plan_measure(const struct options *o, const struct kolo_zero_config *config,
+		 enum kolo_type type, struct bandwidths *out);
 
-/* ---- Showing -------------------------------------------------------------------------------------------- */
+/* ---- Showing --------------------------------------------------------------------------------- */
 
 struct report {
 	const struct run *run;

@@ -16,11 +16,12 @@ static void describe_run(const struct run *r, char *out, size_t room)
 {
 	const struct sizes *s = &r->engine.sizes;
 
-	snprintf(out, room,
-		 "--layers %d --dim %d --heads %d --context %d --dropout %.17g --batch %d --seed %" PRIu64
-		 ", text %016" PRIx64,
-		 s->layers, s->dim, s->heads, s->context, s->dropout, r->engine.batch, s->seed,
-		 data_fingerprint(&r->data));
+	snprintf(
+		out, room,
+		"--layers %d --dim %d --heads %d --context %d --dropout %.17g --batch %d --seed %" PRIu64
+		", text %016" PRIx64,
+		s->layers, s->dim, s->heads, s->context, s->dropout, r->engine.batch, s->seed,
+		data_fingerprint(&r->data));
 }
 
 int save_run(struct run *r)

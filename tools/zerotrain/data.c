@@ -27,7 +27,8 @@ static int map_file(const char *path, struct data *d)
 			errno = S_ISREG(st.st_mode) ? ENODATA : EINVAL;
 	}
 	if (bytes == MAP_FAILED)
-		fprintf(stderr, "zerotrain: --data %s: %s: must be a file of text\n", path, strerror(errno));
+		fprintf(stderr, "zerotrain: --data %s: %s: must be a file of text\n", path,
+			strerror(errno));
 	else
 		d->bytes = bytes;
 	if (fd >= 0)
@@ -54,8 +55,8 @@ int data_open(const char *path, int context, uint64_t seed, struct data *d)
 	d->context = t;
 	d->seed = make_key(seed, 0x64617461);
 	d->ntrain = d->len - held;
-	d->windows =
-		(d->ntrain - t) / t; /* an epoch begins up to t - 1 bytes late, and needs one byte more */
+	d->windows = (d->ntrain - t) /
+		     t; /* an epoch begins up to t - 1 bytes late, and needs one byte more */
 	d->validation = (held - 1) / t;
 	if (d->validation > MOST_VALIDATION)
 		d->validation = MOST_VALIDATION;

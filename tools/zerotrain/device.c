@@ -48,7 +48,7 @@ void device_give(struct device *d, void *memory, size_t bytes)
 		kolo_zero_device_free(d->zero, memory, bytes);
 }
 
-/* ---- For the model -------------------------------------------------------------------------------------- */
+/* ---- For the model --------------------------------------------------------------------------- */
 
 static void *take_activations(void *arg, size_t bytes)
 {

@@ -1,8 +1,8 @@
 /* What --device means: where the engine keeps what the model uses, and where the model computes.
  *
- * The model computes on the host. If the host can read and write the device's memory, as with an arena,
- * the model works there. Otherwise it works on copies in host memory: the values of a tensor come down
- * before it is used, and a gradient goes up before the engine reads it. */
+ * The model computes on the host. If the host can read and write the device's memory, as with an
+ * arena, the model works there. Otherwise it works on copies in host memory: the values of a tensor
+ * come down before it is used, and a gradient goes up before the engine reads it. */
 #ifndef TOOLS_ZEROTRAIN_DEVICE_H
 #define TOOLS_ZEROTRAIN_DEVICE_H
 

@@ -8,11 +8,12 @@
 
 int engine_failed(const struct kolo_comm *comm, const char *doing, int status)
 {
-	fprintf(stderr, "zerotrain: rank %d: %s: %s\n", kolo_comm_rank(comm), doing, kolo_last_error());
+	fprintf(stderr, "zerotrain: rank %d: %s: %s\n", kolo_comm_rank(comm), doing,
+		kolo_last_error());
 	return status == KOLO_EINVAL ? EXIT_WRONG : EXIT_FAILED;
 }
 
-/* ---- Settings ------------------------------------------------------------------------------------------- */
+/* ---- Settings -------------------------------------------------------------------------------- */
 
 /* Matrices decay, gains and biases don't. */
 enum { MATRICES, VECTORS, NGROUPS };
@@ -47,7 +48,8 @@ static void choose_settings(const struct options *o, struct kolo_zero_config *co
 		config->loss_scale = 0;
 }
 
-static int read_settings(struct kolo_comm *comm, const struct options *o, struct kolo_zero_settings **out)
+static int read_settings(struct kolo_comm *comm, const struct options *o,
+			 struct kolo_zero_settings **out)
 {
 	struct kolo_zero_model model;
 	const char *note;
@@ -85,21 +87,22 @@ static int compare_settings(const struct options *o, const struct kolo_zero_sett
 	const struct kolo_zero_group *first = &s->config.groups[0];
 
 	if (o->batch != UNSET && s->config.micro_batch != (size_t)o->batch)
-		fprintf(stderr, "zerotrain: --batch %d, but %s says %zu: leave --batch out\n", o->batch,
-			o->config, s->config.micro_batch);
+		fprintf(stderr, "zerotrain: --batch %d, but %s says %zu: leave --batch out\n",
+			o->batch, o->config, s->config.micro_batch);
 	else if (o->type != (enum kolo_type)UNSET && s->type != o->type)
-		fprintf(stderr, "zerotrain: --precision is %s, but %s says %s: leave --precision out\n",
+		fprintf(stderr,
+			"zerotrain: --precision is %s, but %s says %s: leave --precision out\n",
 			kolo_type_name(o->type), o->config, kolo_type_name(s->type));
 	else if (!isnan(o->lr) && first->lr != o->lr)
-		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: leave --lr out\n", o->lr, o->config,
-			first->lr);
+		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: leave --lr out\n", o->lr,
+			o->config, first->lr);
 	else if (!isnan(o->lr) && !takes_rate(&first->schedule, o->lr))
 		fprintf(stderr,
 			"zerotrain: --lr %g, but %s has rates of its own in \"scheduler\" (%s): leave --lr out\n",
 			o->lr, o->config, kolo_zero_schedule_name(first->schedule.type));
 	else if (s->config.micro_batch > 1 << 16)
-		fprintf(stderr, "zerotrain: %s: a micro-batch of %zu: must be at most %d\n", o->config,
-			s->config.micro_batch, 1 << 16);
+		fprintf(stderr, "zerotrain: %s: a micro-batch of %zu: must be at most %d\n",
+			o->config, s->config.micro_batch, 1 << 16);
 	else
 		return EXIT_GOOD;
 	return EXIT_WRONG;
@@ -116,7 +119,7 @@ static void keep_settings(const struct kolo_zero_settings *s, struct engine *e)
 	snprintf(e->jsonl, sizeof(e->jsonl), "%s", s->jsonl_path ? s->jsonl_path : "");
 }
 
-/* ---- Offload -------------------------------------------------------------------------------------------- */
+/* ---- Offload --------------------------------------------------------------------------------- */
 
 /* The command line counts. */
 static void choose_places(const struct options *o, struct kolo_zero_config *c)
@@ -139,33 +142,38 @@ static void choose_places(const struct options *o, struct kolo_zero_config *c)
 /* What a config and the command line say together, which neither is wrong in alone. */
 static int check_places(const struct options *o, const struct kolo_zero_config *c)
 {
-	const struct kolo_zero_offload *optimizer = &c->offload_optimizer, *param = &c->offload_param;
+	const struct kolo_zero_offload *optimizer = &c->offload_optimizer,
+				       *param = &c->offload_param;
 	bool files = optimizer->place == KOLO_ZERO_ON_NVME || param->place == KOLO_ZERO_ON_NVME;
 
 	if (optimizer->place != KOLO_ZERO_ON_DEVICE && c->stage == 0)
 		fprintf(stderr,
 			"zerotrain: the optimizer cannot be offloaded at stage 0: use --stage 1, 2 or 3\n");
 	else if (param->place != KOLO_ZERO_ON_DEVICE && c->stage != 3)
-		fprintf(stderr, "zerotrain: parameters cannot be offloaded at stage %d: use --stage 3\n",
+		fprintf(stderr,
+			"zerotrain: parameters cannot be offloaded at stage %d: use --stage 3\n",
 			c->stage);
 	else if ((optimizer->place == KOLO_ZERO_ON_NVME && !optimizer->path) ||
 		 (param->place == KOLO_ZERO_ON_NVME && !param->path))
-		fprintf(stderr, "zerotrain: offload to nvme: needs --nvme-path DIR for its files\n");
+		fprintf(stderr,
+			"zerotrain: offload to nvme: needs --nvme-path DIR for its files\n");
 	else if (o->nvme_path && !files)
 		fprintf(stderr,
 			"zerotrain: --nvme-path %s: needs --offload-optimizer nvme or --offload-param nvme\n",
 			o->nvme_path);
 	else if (!isnan(o->offload_ratio) && optimizer->place == KOLO_ZERO_ON_DEVICE)
-		fprintf(stderr, "zerotrain: --offload-ratio %g: needs --offload-optimizer cpu or nvme\n",
+		fprintf(stderr,
+			"zerotrain: --offload-ratio %g: needs --offload-optimizer cpu or nvme\n",
 			o->offload_ratio);
 	else
 		return EXIT_GOOD;
 	return EXIT_USAGE;
 }
 
-/* ---- Tensors -------------------------------------------------------------------------------------------- */
+/* ---- Tensors --------------------------------------------------------------------------------- */
 
-static int make_engine(struct kolo_comm *comm, const struct kolo_zero_config *config, struct engine *e)
+static int make_engine(struct kolo_comm *comm, const struct kolo_zero_config *config,
+		       struct engine *e)
 {
 	int n = tensor_count(&e->sizes), rc;
 	struct kolo_zero_tensor *tensors = calloc((size_t)n, sizeof(*tensors));
@@ -181,8 +189,9 @@ static int make_engine(struct kolo_comm *comm, const struct kolo_zero_config *co
 			.group = shapes[t].columns ? MATRICES : VECTORS,
 		};
 	}
-	rc = tensors && shapes ? kolo_zero_create(comm, config, tensors, n, &e->zero)
-			       : kolo_error_set(KOLO_ENOMEM, "a list of %d tensors: out of memory", n);
+	rc = tensors && shapes
+		     ? kolo_zero_create(comm, config, tensors, n, &e->zero)
+		     : kolo_error_set(KOLO_ENOMEM, "a list of %d tensors: out of memory", n);
 	free(shapes);
 	free(tensors);
 	return rc;
@@ -206,7 +215,8 @@ static int fill_tensors(struct engine *e)
 	return rc;
 }
 
-/* Where tensors lie as floats: elements of all, and of the largest. Blocks share places: the model uses one at a time. */
+/* Where tensors lie as floats: elements of all, and of the largest. Blocks share places: the model
+ * uses one at a time. */
 static int plan_places(struct engine *e, size_t *all, size_t *largest)
 {
 	int n = tensor_count(&e->sizes), last = n - 2;
@@ -245,11 +255,12 @@ static int take_scratch(struct engine *e)
 	if (!(e->floats = device_take(&e->device, e->floats_len, "tensors as floats")) ||
 	    (!wide && !(e->halves = device_take(&e->device, e->halves_len, "a tensor in 16 bits"))))
 		return KOLO_ENOMEM;
-	return e->up_len ? kolo_zero_device_alloc(e->device.zero, e->up_len, "a gradient", &e->up) : 0;
+	return e->up_len ? kolo_zero_device_alloc(e->device.zero, e->up_len, "a gradient", &e->up)
+			 : 0;
 }
 
-static int open_with(struct kolo_comm *comm, struct kolo_zero_config *config, const struct options *o,
-		     struct engine *e)
+static int open_with(struct kolo_comm *comm, struct kolo_zero_config *config,
+		     const struct options *o, struct engine *e)
 {
 	int rc;
 
@@ -295,7 +306,8 @@ int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *
 	int rc = device_open(&o->device, &e->device);
 
 	if (rc < 0)
-		return engine_failed(comm, o->device.kind == CUDA ? "--device cuda" : "--device arena", rc);
+		return engine_failed(
+			comm, o->device.kind == CUDA ? "--device cuda" : "--device arena", rc);
 	if (o->config)
 		return open_from_config(comm, o, e);
 	choose_settings(o, &config, groups);
@@ -315,7 +327,7 @@ void engine_close(struct engine *e)
 	device_close(&e->device);
 }
 
-/* ---- Weights -------------------------------------------------------------------------------------------- */
+/* ---- Weights --------------------------------------------------------------------------------- */
 
 static int use_tensor(void *arg, int tensor, const real **out)
 {

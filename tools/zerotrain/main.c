@@ -40,7 +40,8 @@ static int open_log(struct run *r)
 	} else if (file && ends_with(file, ".jsonl")) {
 		config.jsonl = file;
 	} else if (file) {
-		fprintf(stderr, "zerotrain: --log %s: must be a name that ends in .csv or .jsonl\n", file);
+		fprintf(stderr, "zerotrain: --log %s: must be a name that ends in .csv or .jsonl\n",
+			file);
 		return EXIT_USAGE;
 	}
 	if (!config.print && !config.csv && !config.jsonl)
@@ -89,7 +90,8 @@ static int open_run(struct run *r)
 		.seed = (uint64_t)o->seed,
 	};
 	if ((rc = data_open(o->data, o->context, (uint64_t)o->seed, &r->data)) ||
-	    (rc = engine_open(r->comm, o, &r->engine)) || (rc = open_model(r)) || (rc = open_log(r)))
+	    (rc = engine_open(r->comm, o, &r->engine)) || (rc = open_model(r)) ||
+	    (rc = open_log(r)))
 		return rc;
 	if (o->plot && r->rank == 0 && (rc = open_plot(r)))
 		return rc;
@@ -128,8 +130,8 @@ static void print_beginning(const struct run *r)
 	for (int t = 0; t < tensor_count(&r->engine.sizes); t++)
 		parameters += tensor_shape_of(&r->engine.sizes, t).n;
 	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu bytes of text, %zu for validation\n",
-	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type), r->nranks,
-	       r->nranks > 1 ? "s" : "", r->data.len, r->data.len - r->data.ntrain);
+	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type),
+	       r->nranks, r->nranks > 1 ? "s" : "", r->data.len, r->data.len - r->data.ntrain);
 	if (r->engine.device.zero)
 		print_device(r->engine.device.zero, r->engine.device.copied);
 	fflush(stdout);

@@ -165,7 +165,8 @@ static struct device_option parse_device(const char *value)
 		return (struct device_option){ .kind = CUDA };
 	if (strncmp(value, "cuda:", 5) == 0) {
 		d.kind = CUDA;
-		d.ordinal = (int)tool_parse_number("zerotrain", "--device cuda:", value + 5, 0, 1 << 10);
+		d.ordinal = (int)tool_parse_number("zerotrain", "--device cuda:", value + 5, 0,
+						   1 << 10);
 		return d;
 	}
 	if (strncmp(value, "arena:", 6) == 0)
@@ -181,9 +182,9 @@ static struct device_option parse_device(const char *value)
 
 static int parse_place(const char *option, const char *value)
 {
-	static const char *const names[] = {
-		[KOLO_ZERO_ON_DEVICE] = "none", [KOLO_ZERO_ON_HOST] = "cpu", [KOLO_ZERO_ON_NVME] = "nvme"
-	};
+	static const char *const names[] = { [KOLO_ZERO_ON_DEVICE] = "none",
+					     [KOLO_ZERO_ON_HOST] = "cpu",
+					     [KOLO_ZERO_ON_NVME] = "nvme" };
 
 	for (int i = KOLO_ZERO_ON_DEVICE; i <= KOLO_ZERO_ON_NVME; i++)
 		if (strcmp(value, names[i]) == 0)
@@ -203,7 +204,8 @@ static void check_places(const struct options *o)
 		tool_refuse_option("zerotrain", "offload-param", "cpu", why);
 	snprintf(text, sizeof(text), "%g", o->offload_ratio);
 	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
-		tool_refuse_option("zerotrain", "offload-ratio", text, "must be a number from 0 to 1");
+		tool_refuse_option("zerotrain", "offload-ratio", text,
+				   "must be a number from 0 to 1");
 }
 
 static void check_options(const struct options *o)
@@ -223,7 +225,8 @@ static void check_options(const struct options *o)
 	}
 	snprintf(text, sizeof(text), "%g", o->dropout);
 	if (!(o->dropout >= 0 && o->dropout < 1))
-		tool_refuse_option("zerotrain", "dropout", text, "must be a number from 0 to less than 1");
+		tool_refuse_option("zerotrain", "dropout", text,
+				   "must be a number from 0 to less than 1");
 	snprintf(text, sizeof(text), "%g", o->lr);
 	if (!isnan(o->lr) && !(o->lr > 0 && o->lr < 1))
 		tool_refuse_option("zerotrain", "lr", text, "must be a number between 0 and 1");
@@ -260,19 +263,24 @@ static void parse_all(int argc, char **argv, struct options *o)
 	int c;
 
 	for (int i = 0; i < NFIELDS; i++)
-		longs[OTHERS + i] = (struct option){ fields[i].option, required_argument, NULL, FIELD + i };
+		longs[OTHERS + i] =
+			(struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
 		if (c >= FIELD) {
 			tool_parse_field("zerotrain", &fields[c - FIELD], optarg, o);
 			continue;
 		}
 		switch (c) {
-		case 'n': o->nranks = (int)tool_parse_number("zerotrain", "-n", optarg, 1, MAX_RANKS); break;
+		case 'n':
+			o->nranks = (int)tool_parse_number("zerotrain", "-n", optarg, 1, MAX_RANKS);
+			break;
 		case OVERLAP: o->overlap = parse_switch(optarg); break;
 		case PRECISION: o->type = parse_precision(optarg); break;
 		case RECOMPUTE: o->recompute = parse_recompute(optarg); break;
 		case DEVICE: o->device = parse_device(optarg); break;
-		case OPTIMIZER: o->offload_optimizer = parse_place("offload-optimizer", optarg); break;
+		case OPTIMIZER:
+			o->offload_optimizer = parse_place("offload-optimizer", optarg);
+			break;
 		case PARAM: o->offload_param = parse_place("offload-param", optarg); break;
 		case REPORT: o->report = true; break;
 		case HELP: fputs(help, stdout); exit(EXIT_GOOD);
@@ -307,7 +315,8 @@ void parse_options(int argc, char **argv, struct options *o)
 	};
 	parse_all(argc, argv, o);
 	if (optind < argc) {
-		fprintf(stderr, "zerotrain: %s: not an option. See zerotrain --help.\n", argv[optind]);
+		fprintf(stderr, "zerotrain: %s: not an option. See zerotrain --help.\n",
+			argv[optind]);
 		exit(EXIT_USAGE);
 	}
 	check_options(o);

@@ -12,16 +12,17 @@ enum { UNSET = -1 };
 struct device_option {
 	enum { HOST_MEMORY, ARENA, CUDA } kind;
 	size_t budget;    /* bytes of an arena, */
-	double bandwidth; /* and bytes a second that are copied from and to it; 0: as fast as it can */
+	double bandwidth; /* and bytes a second that are copied from and to it; 0: as fast as it
+			   * can */
 	int ordinal;      /* of a GPU */
 };
 
 struct options {
 	const char *data, *config, *save, *resume, *plot, *log; /* NULL: not given */
-	int nranks;                                             /* ranks to start if no launcher did */
-	int stage, overlap;                                     /* UNSET: the config's */
-	enum kolo_type type;                                    /* (enum kolo_type)UNSET: the config's */
-	int layers, dim, heads, context;                        /* of the model */
+	int nranks;                      /* ranks to start if no launcher did */
+	int stage, overlap;              /* UNSET: the config's */
+	enum kolo_type type;             /* (enum kolo_type)UNSET: the config's */
+	int layers, dim, heads, context; /* of the model */
 	struct device_option device;
 	int offload_optimizer, offload_param; /* enum kolo_zero_place; UNSET: the config's */
 	const char *nvme_path;                /* NULL: the config's */
@@ -29,8 +30,8 @@ struct options {
 	int threads;                          /* UNSET: as many as the engine takes */
 	int batch;     /* of a rank and micro-step; UNSET: the config's, else as the help says */
 	int recompute; /* blocks of a segment; 0: all */
-	long steps, print, validate,
-		keep; /* updates in all, from line to line, from validation to validation, from checkpoint to */
+	long steps, print, validate, keep; /* updates in all, from line to line, from validation to
+					      validation, from checkpoint to */
 	int sample;
 	bool report;
 	long seed;

@@ -14,7 +14,8 @@ int open_plot(struct run *r)
 	const char *name = r->options->plot;
 
 	if (!gnuplot_draws(name)) {
-		fprintf(stderr, "zerotrain: --plot %s: must be a name that ends in .svg or .png\n", name);
+		fprintf(stderr, "zerotrain: --plot %s: must be a name that ends in .svg or .png\n",
+			name);
 		return EXIT_USAGE;
 	}
 	if (gnuplot_look("zerotrain", name))
@@ -39,8 +40,8 @@ static void write_title(FILE *out, const struct run *r)
 	const struct sizes *s = &r->engine.sizes;
 	char text[256];
 
-	snprintf(text, sizeof(text), "GPT of %d blocks, %d wide, %s, %d ranks, on %.150s", s->layers, s->dim,
-		 kolo_type_name(r->engine.type), r->nranks, r->options->data);
+	snprintf(text, sizeof(text), "GPT of %d blocks, %d wide, %s, %d ranks, on %.150s",
+		 s->layers, s->dim, kolo_type_name(r->engine.type), r->nranks, r->options->data);
 	fprintf(out, "set title ");
 	gnuplot_write_quoted(out, text);
 	fprintf(out, " font ',%d'\n", gnuplot_title_size(r->options->plot));
@@ -71,13 +72,15 @@ int draw_losses(struct run *r)
 	int rc;
 
 	if (r->trained.n == 0) {
-		fprintf(stderr, "zerotrain: --plot %s: nothing was trained: no picture\n", r->options->plot);
+		fprintf(stderr, "zerotrain: --plot %s: nothing was trained: no picture\n",
+			r->options->plot);
 		return EXIT_WRONG;
 	}
 	setlocale(LC_CTYPE, "C.UTF-8"); /* for gnuplot_write_quoted */
 	rc = gnuplot_run("zerotrain", r->options->plot, write_plot, r, r->picture);
 	if (rc == EXIT_GOOD && fflush(r->picture) != 0) {
-		fprintf(stderr, "zerotrain: --plot %s: writing it: %s\n", r->options->plot, strerror(errno));
+		fprintf(stderr, "zerotrain: --plot %s: writing it: %s\n", r->options->plot,
+			strerror(errno));
 		rc = EXIT_FAILED;
 	}
 	return rc;

@@ -48,7 +48,8 @@ static int print_kinds(struct run *r)
 
 	for (int i = 0; rc == 0 && kolo_zero_memory_get(r->engine.zero, i, &memory) == 0; i++) {
 		if (r->engine.moves)
-			snprintf(place, sizeof(place), "%s%s", memory.place, memory.pinned ? ", pinned" : "");
+			snprintf(place, sizeof(place), "%s%s", memory.place,
+				 memory.pinned ? ", pinned" : "");
 		rc = print_bytes(r, memory.kind, place, memory.formula, memory.peak);
 	}
 	return rc;
@@ -65,7 +66,8 @@ static int print_memory(struct run *r)
 		printf("memory, at most, of the rank that has most (P parameters of e bytes, N ranks):\n");
 	if ((rc = print_kinds(r)) < 0 ||
 	    (rc = print_bytes(r, "activations", place, "", model_memory(r->model))) < 0 ||
-	    (rc = print_bytes(r, "tensors as floats", place, "", e->floats_len + e->halves_len)) < 0 ||
+	    (rc = print_bytes(r, "tensors as floats", place, "", e->floats_len + e->halves_len)) <
+		    0 ||
 	    (rc = print_bytes(r, "a gradient", "device", "", e->up_len)) < 0)
 		return rc;
 	getrusage(RUSAGE_SELF, &usage);
@@ -89,10 +91,12 @@ static int print_device(struct run *r)
 	return print_bytes(r, "pinned, of the host's", "", "", info.pinned);
 }
 
-/* Between device and host, and of files: by the engine, and of the device by the model's copies too. */
+/* Between device and host, and of files: by the engine, and of the device by the model's copies
+ * too. */
 static void print_moves(const struct run *r, const struct kolo_zero_traffic *t, long steps)
 {
-	struct kolo_zero_device_info info = { .down_bytes = t->down_bytes, .up_bytes = t->up_bytes };
+	struct kolo_zero_device_info info = { .down_bytes = t->down_bytes,
+					      .up_bytes = t->up_bytes };
 
 	if (r->engine.device.zero)
 		kolo_zero_device_get(r->engine.device.zero, &info);
@@ -100,8 +104,8 @@ static void print_moves(const struct run *r, const struct kolo_zero_traffic *t, 
 	printf("  %-22s %10.2f MB\n", "down to the host", in_mb(t->down_bytes));
 	printf("  %-22s %10.2f MB\n", "up to the device", in_mb(t->up_bytes));
 	if (r->engine.device.copied)
-		printf("  %-22s %10.2f MB down, %.2f MB up\n", "with the model's", in_mb(info.down_bytes),
-		       in_mb(info.up_bytes));
+		printf("  %-22s %10.2f MB down, %.2f MB up\n", "with the model's",
+		       in_mb(info.down_bytes), in_mb(info.up_bytes));
 	printf("  %-22s %10.2f MB\n", "read from files", in_mb(t->read_bytes));
 	printf("  %-22s %10.2f MB\n", "written to files", in_mb(t->written_bytes));
 }
@@ -114,8 +118,8 @@ static int print_traffic(struct run *r, long steps)
 	if (rc < 0 || r->rank != 0)
 		return rc;
 	printf("sent by rank 0 in %ld updates:\n", steps);
-	printf("  %-22s %10.2f MB in %" PRIu64 " reductions\n", "gradients", in_mb(t.gradient_bytes),
-	       t.reductions);
+	printf("  %-22s %10.2f MB in %" PRIu64 " reductions\n", "gradients",
+	       in_mb(t.gradient_bytes), t.reductions);
 	printf("  %-22s %10.2f MB in %" PRIu64 " gathers\n", "parameters", in_mb(t.parameter_bytes),
 	       t.gathers);
 	printf("  %-22s %10.2f MB\n", "control", in_mb(t.control_bytes));

@@ -31,7 +31,8 @@ struct run {
 	struct kolo_zero_log *log; /* NULL: none is wanted */
 	uint8_t *in, *targets;     /* [B, T] */
 	uint64_t *keys;            /* [B] */
-	uint64_t position; /* the sample that the next micro-step begins with, of all ranks; in checkpoints */
+	uint64_t position; /* the sample that the next micro-step begins with, of all ranks; in
+			      checkpoints */
 	struct losses trained, validated;
 	FILE *picture;  /* of --plot, on rank 0 */
 	double seconds; /* that training took so far, */
@@ -45,7 +46,8 @@ int train(struct run *r);
 int save_run(struct run *r);
 int resume_run(struct run *r);
 
-/* What the options want at the end. Collective; returns an exit status, after a message if it failed. */
+/* What the options want at the end. Collective; returns an exit status, after a message if it
+ * failed. */
 int write_sample(struct run *r);
 int print_report(struct run *r);
 

@@ -22,13 +22,14 @@ static uint8_t choose_byte(const real *logits, double uniform)
 		max = fmax(max, (double)logits[k]);
 	for (int k = 0; k < VALUES; k++)
 		sum += shares[k] = exp(((double)logits[k] - max) / temperature);
-	for (double left = uniform * sum - shares[0]; left > 0 && i < VALUES - 1; left -= shares[++i])
+	for (double left = uniform * sum - shares[0]; left > 0 && i < VALUES - 1;
+	     left -= shares[++i])
 		;
 	return (uint8_t)i;
 }
 
-/* All ranks compute the same bytes, since at stage 3 they need each other's weights. They go on after the text's
- * first byte, which the model has seen, whatever the text is. */
+/* All ranks compute the same bytes, since at stage 3 they need each other's weights. They go on
+ * after the text's first byte, which the model has seen, whatever the text is. */
 static int choose_text(struct run *r, uint8_t *text, size_t n)
 {
 	uint64_t key = make_key((uint64_t)r->options->seed, 0x73616d70);

@@ -30,9 +30,10 @@ static void fill_sequence(struct run *r, int b, const uint8_t *from)
 	memcpy(r->targets + (size_t)b * t, from + 1, t);
 }
 
-/* ---- Updates -------------------------------------------------------------------------------------------- */
+/* ---- Updates --------------------------------------------------------------------------------- */
 
-/* Rank r has the r-th part of a micro-step's samples. Dropout goes by the sample, whoever has it. */
+/* Rank r has the r-th part of a micro-step's samples. Dropout goes by the sample, whoever has
+ * it. */
 static struct batch load_batch(struct run *r)
 {
 	int n = r->engine.batch;
@@ -77,7 +78,7 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 	return rc ? rc : logged;
 }
 
-/* ---- Validation ----------------------------------------------------------------------------------------- */
+/* ---- Validation ------------------------------------------------------------------------------ */
 
 /* The sum of losses of this rank's windows of the text that is not trained on. Ranks without a
  * window compute all the same, because all ranks must use the same tensors. */
@@ -118,7 +119,7 @@ static int validate(struct run *r, long step)
 	return EXIT_GOOD;
 }
 
-/* ---- Loop ----------------------------------------------------------------------------------------------- */
+/* ---- Loop ------------------------------------------------------------------------------------ */
 
 /* When the last line was printed, and how many bytes had been trained on. */
 struct pace {
@@ -131,7 +132,8 @@ static void print_step(struct run *r, const struct kolo_zero_result *result, str
 	double now = tool_now_us();
 
 	printf("step %ld loss %.9f tokens/s %.0f lr %.4g scale %g\n", result->step, result->loss,
-	       (double)(r->bytes - pace->bytes) / (now - pace->us) * 1e6, result->lr, result->loss_scale);
+	       (double)(r->bytes - pace->bytes) / (now - pace->us) * 1e6, result->lr,
+	       result->loss_scale);
 	fflush(stdout);
 	*pace = (struct pace){ now, r->bytes };
 }

@@ -24,14 +24,16 @@ double zero_now(void)
 size_t zero_character_len(const char *text)
 {
 	const unsigned char *s = (const unsigned char *)text;
-	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 || s[0] > 0xf4 ? 0 : 2 + (s[0] >= 0xe0) + (s[0] >= 0xf0);
+	size_t n = s[0] < 0x80                  ? 1
+		   : s[0] < 0xc2 || s[0] > 0xf4 ? 0
+						: 2 + (s[0] >= 0xe0) + (s[0] >= 0xf0);
 
 	for (size_t i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
 	/* Too long a form, one half of a UTF-16 pair, or beyond U+10FFFF */
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf4 && s[1] > 0x8f))
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
+	    (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f))
 		return 0;
 	return n;
 }
@@ -57,5 +59,6 @@ int zero_share_failure(struct kolo_comm *comm, int rc)
 	len = snprintf(who, sizeof(who), "rank %d: ", (int)first);
 	/* Some texts name the rank themselves. */
 	return kolo_error_set(failure.rc, "%s%s", who,
-			      failure.text + (strncmp(failure.text, who, (size_t)len) == 0 ? len : 0));
+			      failure.text +
+				      (strncmp(failure.text, who, (size_t)len) == 0 ? len : 0));
 }

@@ -34,10 +34,11 @@ int zero_path_join(char *out, const char *dir, const char *name)
 	if (snprintf(out, ZERO_PATH_LEN, "%s/%s", dir, name) < ZERO_PATH_LEN)
 		return 0;
 	out[0] = 0;
-	return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", dir, ZERO_PATH_LEN - 1);
+	return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", dir,
+			      ZERO_PATH_LEN - 1);
 }
 
-/* ---- Files ---------------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *path)
 {
@@ -50,7 +51,8 @@ int zero_file_read(int fd, void *out, size_t len, uint64_t offset, const char *p
 			return zero_system_error("reading", path);
 		if (n == 0)
 			return kolo_error_set(KOLO_ESYS, "%s: truncated: it ends before byte %llu",
-					      zero_path_end(path), (unsigned long long)(offset + len));
+					      zero_path_end(path),
+					      (unsigned long long)(offset + len));
 		out = (char *)out + n;
 		offset += (uint64_t)n;
 		len -= (size_t)n;
@@ -88,7 +90,8 @@ int zero_writer_open(struct zero_writer *w, const char *path)
 	if (w->fd < 0)
 		return kolo_error_set(KOLO_ESYS, "%s: opening what rank 0 has made: %s%s",
 				      zero_path_end(path), strerror(errno),
-				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
+				      errno == ENOENT ? ": do all hosts see the same directory?"
+						      : "");
 	w->bounce = malloc(BOUNCE + block_len());
 	if (!w->bounce)
 		return kolo_error_set(KOLO_ENOMEM, "%s: a buffer of %d bytes: out of memory",
@@ -134,8 +137,8 @@ int zero_writer_write(struct zero_writer *w, const void *src, size_t len, uint64
 	if (rc == 0)
 		rc = write_direct(w, from + head, body, offset + head);
 	if (rc == 0)
-		rc = zero_file_write(w->fd, from + head + body, len - head - body, offset + head + body,
-				     w->path);
+		rc = zero_file_write(w->fd, from + head + body, len - head - body,
+				     offset + head + body, w->path);
 	return rc;
 }
 
@@ -179,8 +182,8 @@ static int read_whole(int fd, char **out, size_t *len, const char *path)
 		return zero_system_error("stat", path);
 	text = malloc((size_t)s.st_size + 1);
 	if (!text)
-		return kolo_error_set(KOLO_ENOMEM, "%s: %lld bytes: out of memory", zero_path_end(path),
-				      (long long)s.st_size);
+		return kolo_error_set(KOLO_ENOMEM, "%s: %lld bytes: out of memory",
+				      zero_path_end(path), (long long)s.st_size);
 	if ((rc = zero_file_read(fd, text, (size_t)s.st_size, 0, path)) < 0) {
 		free(text);
 		return rc;
@@ -252,7 +255,8 @@ int zero_disk_has_room(const char *path, uint64_t bytes)
 		return zero_system_error("statvfs", path);
 	if ((uint64_t)s.f_bavail * s.f_frsize >= bytes)
 		return 0;
-	return kolo_error_set(KOLO_ESYS, "%s: %s: %llu MiB are wanted and %llu there", zero_path_end(path),
-			      strerror(ENOSPC), (unsigned long long)(bytes >> 20),
+	return kolo_error_set(KOLO_ESYS, "%s: %s: %llu MiB are wanted and %llu there",
+			      zero_path_end(path), strerror(ENOSPC),
+			      (unsigned long long)(bytes >> 20),
 			      (unsigned long long)((uint64_t)s.f_bavail * s.f_frsize >> 20));
 }

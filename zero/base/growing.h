@@ -12,6 +12,7 @@ struct zero_growing {
 };
 
 /* Appends the way of printf. */
-void zero_growing_put(struct zero_growing *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void zero_growing_put(struct zero_growing *g, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

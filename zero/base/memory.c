@@ -53,7 +53,8 @@ enum { HUGE_PAGE = 2 << 20 };
 char *zero_map(size_t len, int protection)
 {
 	size_t more = len >= HUGE_PAGE ? HUGE_PAGE : 0, skip;
-	char *base = mmap(NULL, len + more, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *base = mmap(NULL, len + more, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			  -1, 0);
 
 	if (base == MAP_FAILED)
 		return NULL;
@@ -79,7 +80,8 @@ int zero_arena_open(struct zero_arena *arena, const char *kind, struct kolo_zero
 	if (device)
 		rc = device->ops->allocate(device, len, kind, &memory);
 	else if (!(base = zero_map(len, PROT_READ | PROT_WRITE)))
-		rc = kolo_error_set(KOLO_ENOMEM, "%zu bytes for %s: %s", len, kind, strerror(errno));
+		rc = kolo_error_set(KOLO_ENOMEM, "%zu bytes for %s: %s", len, kind,
+				    strerror(errno));
 	if (rc == 0)
 		*arena = (struct zero_arena){ .base = device ? memory : base,
 					      .mapped = len,
@@ -116,8 +118,8 @@ int zero_region_reserve(struct zero_region *region, size_t bytes, const char *na
 	char *base = zero_map(len, PROT_NONE);
 
 	if (!base)
-		return kolo_error_set(KOLO_ENOMEM, "%zu bytes of addresses for tensor '%s': %s", len, name,
-				      strerror(errno));
+		return kolo_error_set(KOLO_ENOMEM, "%zu bytes of addresses for tensor '%s': %s",
+				      len, name, strerror(errno));
 	*region = (struct zero_region){ base, len };
 	return 0;
 }
@@ -125,8 +127,8 @@ int zero_region_reserve(struct zero_region *region, size_t bytes, const char *na
 int zero_region_open(struct zero_region *region, const char *name)
 {
 	if (mprotect(region->base, region->len, PROT_READ | PROT_WRITE) < 0)
-		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for tensor '%s': %s", region->len, name,
-				      strerror(errno));
+		return kolo_error_set(KOLO_ENOMEM, "%zu bytes for tensor '%s': %s", region->len,
+				      name, strerror(errno));
 #ifdef MADV_POPULATE_WRITE /* all pages in one call; older systems bring them one by one */
 	madvise(region->base, region->len, MADV_POPULATE_WRITE);
 #endif
@@ -138,7 +140,8 @@ int zero_region_open(struct zero_region *region, const char *name)
 static bool move_pages(char *to, const char *from, size_t len)
 {
 #ifdef MREMAP_DONTUNMAP
-	return mremap((void *)from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+	return mremap((void *)from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+		      to) == to;
 #else
 	(void)to, (void)from, (void)len;
 	return false;
@@ -147,7 +150,8 @@ static bool move_pages(char *to, const char *from, size_t len)
 
 /* Moves pages by way of `passage`. Moving may fail on old systems, or if some of the pages are
  * locked. Then only the addresses of `passage` may be lost, and it is not used again. */
-static bool move_through(struct zero_region *to, const struct zero_region *from, struct zero_region *passage)
+static bool move_through(struct zero_region *to, const struct zero_region *from,
+			 struct zero_region *passage)
 {
 	if (!passage->base)
 		return false;
@@ -160,8 +164,8 @@ static bool move_through(struct zero_region *to, const struct zero_region *from,
 	return true;
 }
 
-int zero_region_move(struct zero_region *to, const struct zero_region *from, struct zero_region *passage,
-		     const char *name)
+int zero_region_move(struct zero_region *to, const struct zero_region *from,
+		     struct zero_region *passage, const char *name)
 {
 	if (to->base != from->base && !move_through(to, from, passage)) {
 		zero_region_drop(from);

@@ -27,7 +27,8 @@ const char *zero_kind_name(enum zero_kind kind);
 
 /* Places in an engine. The last two are offloaded. */
 enum zero_place {
-	ZERO_ON_DEVICE, /* where the model computes: the device's memory, or the host's if the config has no device */
+	ZERO_ON_DEVICE, /* where the model computes: the device's memory, or the host's if the
+			   config has no device */
 	ZERO_ON_HOST,
 	ZERO_IN_FILES,
 	ZERO_NPLACES
@@ -74,8 +75,8 @@ int zero_region_open(struct zero_region *region, const char *name);
 /* Puts the memory of `from` there, with what is in it; zeroed, if the system can't move it. `from`
  * was closed, is as long, and may be the same region. `passage` is as long as any region and never
  * open; its base may become NULL. Errors: KOLO_ENOMEM. */
-int zero_region_move(struct zero_region *to, const struct zero_region *from, struct zero_region *passage,
-		     const char *name);
+int zero_region_move(struct zero_region *to, const struct zero_region *from,
+		     struct zero_region *passage, const char *name);
 /* Closes a region: its memory stays until it is dropped, or moved. */
 void zero_region_close(const struct zero_region *region);
 void zero_region_drop(const struct zero_region *region);

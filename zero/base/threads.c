@@ -98,7 +98,8 @@ static void bind_worker(const struct worker *w, int core)
 		return;
 	CPU_ZERO_S(len, set);
 	CPU_SET_S((size_t)core, len, set);
-	pthread_setaffinity_np(w->thread, len, set); /* no such core: the thread stays where it is */
+	pthread_setaffinity_np(w->thread, len,
+			       set); /* no such core: the thread stays where it is */
 	CPU_FREE(set);
 }
 
@@ -148,7 +149,7 @@ int zero_threads_count(const struct zero_threads *t)
 	return t ? t->n : 1;
 }
 
-/* ---- Start and end -------------------------------------------------------------------------------------- */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 static int min_int(int a, int b)
 {

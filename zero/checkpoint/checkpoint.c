@@ -16,7 +16,7 @@
 const char *const zero_file_names[ZERO_NFILES] = { "weights.safetensors", "moment1.safetensors",
 						   "moment2.safetensors" };
 
-/* ---- Tables --------------------------------------------------------------------------------------------- */
+/* ---- Tables ---------------------------------------------------------------------------------- */
 
 /* Whether the file has an entry for a tensor, because some rank has such values. *type: their
  * type. */
@@ -26,11 +26,12 @@ static bool is_stored(const struct kolo_zero *z, const struct zero_tensor *t, en
 	*type = zero_stored_type(t, file);
 	if (file == ZERO_WEIGHTS)
 		return true;
-	return t->trained &&
-	       (int)file <= zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
+	return t->trained && (int)file <= zero_optimizer_moments(z->config.optimizer,
+								 &z->config.groups[t->group]);
 }
 
-static int fill_entry(struct zero_entry *e, const struct zero_tensor *t, enum kolo_type type, int tensor)
+static int fill_entry(struct zero_entry *e, const struct zero_tensor *t, enum kolo_type type,
+		      int tensor)
 {
 	e->name = malloc(strlen(t->name) + 1);
 	if (!e->name)
@@ -51,7 +52,8 @@ int zero_table_make(const struct kolo_zero *z, enum zero_file file, bool as_is, 
 
 	*out = (struct zero_table){ .entries = calloc((size_t)z->ntensors, sizeof(*out->entries)) };
 	if (!out->entries)
-		return kolo_error_set(KOLO_ENOMEM, "a table of %d tensors: out of memory", z->ntensors);
+		return kolo_error_set(KOLO_ENOMEM, "a table of %d tensors: out of memory",
+				      z->ntensors);
 	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
 		struct zero_entry *e = &out->entries[out->n];
 		enum kolo_type stored;
@@ -74,7 +76,7 @@ void zero_table_free(struct zero_table *table)
 	*table = (struct zero_table){ 0 };
 }
 
-/* ---- Parts ---------------------------------------------------------------------------------------------- */
+/* ---- Parts ----------------------------------------------------------------------------------- */
 
 enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file)
 {
@@ -100,7 +102,8 @@ static char *state_at(const struct kolo_zero *z, const struct zero_tensor *t, in
 				   : zero_moment_at(t, state - 1, part->first));
 }
 
-char *zero_stored_at(const struct kolo_zero *z, int tensor, enum zero_file file, struct zero_part *part)
+char *zero_stored_at(const struct kolo_zero *z, int tensor, enum zero_file file,
+		     struct zero_part *part)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
 
@@ -113,7 +116,8 @@ char *zero_stored_at(const struct kolo_zero *z, int tensor, enum zero_file file,
 	return zero_at(t->shard, t->type, part->first - t->own.first);
 }
 
-int zero_stored_get(struct kolo_zero *z, int tensor, enum zero_file file, struct zero_part part, void *out)
+int zero_stored_get(struct kolo_zero *z, int tensor, enum zero_file file, struct zero_part part,
+		    void *out)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 
@@ -137,7 +141,7 @@ struct zero_part zero_stored_part(const struct kolo_zero *z, const struct zero_t
 	return z->rank == 0 ? (struct zero_part){ 0, t->n } : (struct zero_part){ t->n, 0 };
 }
 
-/* ---- Ranks ---------------------------------------------------------------------------------------------- */
+/* ---- Ranks ----------------------------------------------------------------------------------- */
 
 int zero_all_well(struct kolo_zero *z, int rc)
 {

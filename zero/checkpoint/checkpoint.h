@@ -49,8 +49,8 @@ struct zero_saved {
 
 /* The table of one of the engine's files; type is what weights are converted to, with as_is false.
  * Sums are 0. */
-int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_is, enum kolo_type type,
-		    struct zero_table *out);
+int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_is,
+		    enum kolo_type type, struct zero_table *out);
 void zero_table_free(struct zero_table *table);
 
 /* The type of a tensor's values in a file. */
@@ -58,7 +58,8 @@ enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file
 
 /* The place where the host can read and write elements of a tensor that a file has. Makes *part
  * shorter if they do not lie together. NULL: they are on a device or in a file. */
-char *zero_stored_at(const struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part *part);
+char *zero_stored_at(const struct kolo_zero *zero, int tensor, enum zero_file file,
+		     struct zero_part *part);
 
 /* Copies such elements to the host and from it, wherever they are. */
 int zero_stored_get(struct kolo_zero *zero, int tensor, enum zero_file file, struct zero_part part,

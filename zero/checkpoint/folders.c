@@ -32,7 +32,7 @@ void zero_partial_name(char *out, size_t len, long step, uint64_t number)
 	snprintf(out, len, PARTIAL "%09ld.%016llx", step, (unsigned long long)number);
 }
 
-/* ---- What is there -------------------------------------------------------------------------------------- */
+/* ---- What is there --------------------------------------------------------------------------- */
 
 /* The step in the name of a checkpoint; -1: another name. */
 static long step_of(const char *name)
@@ -41,7 +41,8 @@ static long step_of(const char *name)
 	char again[64];
 	long step;
 
-	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strspn(digits, "0123456789") != strlen(digits))
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 ||
+	    strspn(digits, "0123456789") != strlen(digits))
 		return -1;
 	step = strtol(digits, NULL, 10);
 	zero_checkpoint_name(again, sizeof(again), step);
@@ -90,7 +91,7 @@ int kolo_zero_newest(const char *dir, long *out)
 	return rc;
 }
 
-/* ---- What goes ------------------------------------------------------------------------------------------ */
+/* ---- What goes ------------------------------------------------------------------------------- */
 
 static int remove_entry(const char *path, const struct stat *s, int type, struct FTW *at)
 {
@@ -104,7 +105,9 @@ int zero_folder_remove(const char *path)
 	int rc = nftw(path, remove_entry, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
 
 	/* -1 comes from nftw itself, any other status from remove_entry. */
-	return rc == -1 && errno != ENOENT ? zero_system_error("removing", path) : rc == -1 ? 0 : rc;
+	return rc == -1 && errno != ENOENT ? zero_system_error("removing", path)
+	       : rc == -1                  ? 0
+					   : rc;
 }
 
 int zero_folder_clean(const char *dir)
@@ -155,7 +158,7 @@ int zero_folder_prune(const char *dir, int keep)
 	return rc;
 }
 
-/* ---- What comes ----------------------------------------------------------------------------------------- */
+/* ---- What comes ------------------------------------------------------------------------------ */
 
 /* Renames it to the first name of its kind that does not exist. */
 static int put_aside(const char *dir, long step)

@@ -40,7 +40,7 @@ static int count_files(const struct loading *l)
 	return l->what == KOLO_ZERO_LOAD_ALL ? ZERO_NFILES : ZERO_MOMENT1;
 }
 
-/* ---- What is there -------------------------------------------------------------------------------------- */
+/* ---- What is there --------------------------------------------------------------------------- */
 
 /* The checkpoint that a path names: itself, or the newest one in it. */
 static int find_checkpoint(const char *path, char *out)
@@ -60,8 +60,8 @@ static int find_checkpoint(const char *path, char *out)
 	if ((rc = kolo_zero_newest(path, &newest)) < 0)
 		return rc;
 	if (newest < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: is no checkpoint and has none (step-NUMBER) in it",
-				      path);
+		return kolo_error_set(
+			KOLO_ESYS, "%s: is no checkpoint and has none (step-NUMBER) in it", path);
 	zero_checkpoint_name(name, sizeof(name), newest);
 	return zero_path_join(out, path, name);
 }
@@ -76,7 +76,8 @@ static int check_header(int fd, const char *path, const struct zero_table *table
 				      zero_path_end(path), (unsigned long long)table->header_len);
 	rc = zero_file_read(fd, header, table->header_len, 0, path);
 	if (rc == 0 && zero_hash(ZERO_HASH, header, table->header_len) != table->header_sum)
-		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: its header does not match its checksum",
+		rc = kolo_error_set(KOLO_ESYS,
+				    "%s: damaged: its header does not match its checksum",
 				    zero_path_end(path));
 	free(header);
 	return rc;
@@ -89,11 +90,14 @@ static int check_file(const char *path, const struct zero_table *table)
 	struct stat s;
 
 	if (fd < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: opening: %s", zero_path_end(path), strerror(errno));
+		return kolo_error_set(KOLO_ESYS, "%s: opening: %s", zero_path_end(path),
+				      strerror(errno));
 	if (fstat(fd, &s) < 0)
-		rc = kolo_error_set(KOLO_ESYS, "%s: stat: %s", zero_path_end(path), strerror(errno));
+		rc = kolo_error_set(KOLO_ESYS, "%s: stat: %s", zero_path_end(path),
+				    strerror(errno));
 	else if ((uint64_t)s.st_size != table->header_len + table->bytes)
-		rc = kolo_error_set(KOLO_ESYS, "%s: truncated or changed: it has %lld bytes of %llu",
+		rc = kolo_error_set(KOLO_ESYS,
+				    "%s: truncated or changed: it has %lld bytes of %llu",
 				    zero_path_end(path), (long long)s.st_size,
 				    (unsigned long long)(table->header_len + table->bytes));
 	else
@@ -108,7 +112,8 @@ static int check_files(struct loading *l)
 	int rc = 0;
 
 	for (int f = 0; rc == 0 && f < count_files(l); f++)
-		if (l->tables[f].n > 0 && (rc = zero_path_join(path, l->dir, zero_file_names[f])) == 0)
+		if (l->tables[f].n > 0 &&
+		    (rc = zero_path_join(path, l->dir, zero_file_names[f])) == 0)
 			rc = check_file(path, &l->tables[f]);
 	return rc;
 }
@@ -154,7 +159,7 @@ static int open_checkpoint(struct loading *l, const char *path)
 	return rc;
 }
 
-/* ---- Whether it fits ------------------------------------------------------------------------------------ */
+/* ---- Whether it fits ------------------------------------------------------------------------- */
 
 static struct zero_entry *find_entry(const struct zero_table *table, const char *name)
 {
@@ -174,14 +179,15 @@ static void write_shape(char *out, size_t len, int ndims, const size_t *shape)
 		snprintf(out + at, len - at, "]");
 }
 
-static int match_entry(const struct loading *l, const struct zero_entry *wanted, struct zero_table *table,
-		       const char *file)
+static int match_entry(const struct loading *l, const struct zero_entry *wanted,
+		       struct zero_table *table, const char *file)
 {
 	struct zero_entry *e = find_entry(table, wanted->name);
 	char there[100], here[100];
 
 	if (!e)
-		return kolo_error_set(KOLO_EINVAL, "%s: has no tensor '%s' in %s, and the engine does",
+		return kolo_error_set(KOLO_EINVAL,
+				      "%s: has no tensor '%s' in %s, and the engine does",
 				      zero_path_end(l->dir), wanted->name, file);
 	if (e->ndims != wanted->ndims ||
 	    memcmp(e->shape, wanted->shape, (size_t)e->ndims * sizeof(e->shape[0])) != 0) {
@@ -205,7 +211,8 @@ static int match_table(const struct loading *l, enum zero_file file, struct zero
 		rc = match_entry(l, &wanted.entries[i], table, zero_file_names[file]);
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		if (table->entries[i].tensor < 0)
-			rc = kolo_error_set(KOLO_EINVAL, "%s: has tensor '%s' in %s, and the engine does not",
+			rc = kolo_error_set(KOLO_EINVAL,
+					    "%s: has tensor '%s' in %s, and the engine does not",
 					    zero_path_end(l->dir), table->entries[i].name,
 					    zero_file_names[file]);
 	zero_table_free(&wanted);
@@ -224,22 +231,24 @@ static int match_engine(struct loading *l, const void *user, const size_t *user_
 			zero_path_end(l->dir), kolo_zero_optimizer_name(s->optimizer),
 			kolo_zero_optimizer_name(l->z->config.optimizer));
 	if (l->what == KOLO_ZERO_LOAD_ALL && s->ngroups != l->z->config.ngroups)
-		return kolo_error_set(KOLO_EINVAL, "%s: has %d groups of hyper-parameters, and the engine %d",
+		return kolo_error_set(KOLO_EINVAL,
+				      "%s: has %d groups of hyper-parameters, and the engine %d",
 				      zero_path_end(l->dir), s->ngroups, l->z->config.ngroups);
 	if (user && *user_len < s->user_len)
-		return kolo_error_set(KOLO_EINVAL, "%s: has %llu bytes of user, and there is room for %zu",
-				      zero_path_end(l->dir), (unsigned long long)s->user_len, *user_len);
+		return kolo_error_set(
+			KOLO_EINVAL, "%s: has %llu bytes of user, and there is room for %zu",
+			zero_path_end(l->dir), (unsigned long long)s->user_len, *user_len);
 	for (int f = 0; rc == 0 && f < count_files(l); f++)
 		rc = match_table(l, (enum zero_file)f, &l->tables[f]);
 	return rc;
 }
 
-/* ---- Reading -------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* Reads elements of a tensor into their place. Makes *part shorter if they must be converted in
  * pieces. */
-static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
-		       struct zero_part *part, int fd, const char *path)
+static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header_len,
+		       struct zero_entry *e, struct zero_part *part, int fd, const char *path)
 {
 	enum { ROOM = STEP / 4 / sizeof(float) };
 	enum kolo_type type = zero_stored_type(&z->tensors[e->tensor], file);
@@ -252,7 +261,8 @@ static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header
 		part->n = zero_min(part->n, ROOM);
 		raw = (char *)read;
 	}
-	rc = zero_file_read(fd, raw, part->n * size, header_len + e->offset + part->first * size, path);
+	rc = zero_file_read(fd, raw, part->n * size, header_len + e->offset + part->first * size,
+			    path);
 	if (rc < 0)
 		return rc;
 	e->sum -= z->kernels->checksum(raw, size, part->n, part->first);
@@ -264,8 +274,8 @@ static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header
 
 /* Reads this rank's part of a tensor. The entry's sum is the expected checksum. The checksum of
  * what was read is subtracted from it. */
-static int read_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
-		     int fd, const char *path)
+static int read_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len,
+		     struct zero_entry *e, int fd, const char *path)
 {
 	struct zero_part part = zero_stored_part(z, &z->tensors[e->tensor]);
 	size_t step = STEP / kolo_type_size(e->type);
@@ -290,8 +300,9 @@ static int read_parts(struct loading *l, enum zero_file file)
 		return rc;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: opening: %s%s", zero_path_end(path), strerror(errno),
-				      errno == ENOENT ? ": do all hosts see the same directory?" : "");
+		return kolo_error_set(
+			KOLO_ESYS, "%s: opening: %s%s", zero_path_end(path), strerror(errno),
+			errno == ENOENT ? ": do all hosts see the same directory?" : "");
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		rc = read_part(l->z, file, table->header_len, &table->entries[i], fd, path);
 	close(fd);
@@ -303,15 +314,16 @@ static int read_parts(struct loading *l, enum zero_file file)
 static int check_sums(struct loading *l, enum zero_file file, uint64_t *missing)
 {
 	struct zero_table *table = &l->tables[file];
-	int rc = zero_failed(l->z, kolo_all_reduce(l->z->control, missing, missing, (size_t)table->n,
-						   KOLO_U64, KOLO_SUM, NULL));
+	int rc = zero_failed(l->z, kolo_all_reduce(l->z->control, missing, missing,
+						   (size_t)table->n, KOLO_U64, KOLO_SUM, NULL));
 
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		if (missing[i])
 			rc = kolo_error_set(
 				KOLO_ESYS,
 				"%s/%s: damaged: tensor '%s' does not match its checksum; load an earlier checkpoint",
-				zero_path_end(l->dir), zero_file_names[file], table->entries[i].name);
+				zero_path_end(l->dir), zero_file_names[file],
+				table->entries[i].name);
 	return rc;
 }
 
@@ -319,8 +331,9 @@ static int read_file(struct loading *l, enum zero_file file)
 {
 	struct zero_table *table = &l->tables[file];
 	uint64_t *missing = calloc((size_t)table->n + 1, sizeof(*missing));
-	int rc =
-		missing ? 0 : kolo_error_set(KOLO_ENOMEM, "checksums of %d tensors: out of memory", table->n);
+	int rc = missing ? 0
+			 : kolo_error_set(KOLO_ENOMEM, "checksums of %d tensors: out of memory",
+					  table->n);
 
 	for (int i = 0; l->z->rank > 0 && i < table->n; i++)
 		table->entries[i].sum = 0;
@@ -335,15 +348,17 @@ static int read_file(struct loading *l, enum zero_file file)
 	return rc;
 }
 
-/* ---- From the owners to who else has it ----------------------------------------------------------------- */
+/* ---- From the owners to who else has it ------------------------------------------------------ */
 
 /* Sends a tensor's parts, each from its owner, to all ranks. */
-static int gather_parts(struct kolo_zero *z, const struct zero_tensor *t, char *base, enum kolo_type type)
+static int gather_parts(struct kolo_zero *z, const struct zero_tensor *t, char *base,
+			enum kolo_type type)
 {
 	for (int r = 0; r < z->nranks; r++)
 		z->gatherer.counts[r] = zero_owned(t->n, z->nranks, r).n;
-	return zero_queue_done(z, kolo_all_gather_v(z->data, base + t->own.first * kolo_type_size(type), base,
-						    z->gatherer.counts, type, zero_queue_now(z)));
+	return zero_queue_done(
+		z, kolo_all_gather_v(z->data, base + t->own.first * kolo_type_size(type), base,
+				     z->gatherer.counts, type, zero_queue_now(z)));
 }
 
 /* Stage 0 has everything everywhere. */
@@ -357,7 +372,8 @@ static int spread_all(struct loading *l, int tensor)
 	if (z->config.parameter_server) {
 		if (z->rank == 0 && t->trained)
 			rc = zero_values_from_masters(z, tensor, all);
-		return rc < 0 ? rc : kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, NULL);
+		return rc < 0 ? rc
+			      : kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, NULL);
 	}
 	if (!t->trained)
 		return gather_parts(z, t, t->param, t->type);
@@ -373,8 +389,8 @@ static int write_piece(struct kolo_zero *z, const struct zero_piece *piece, void
 	const struct zero_tensor *t = &z->tensors[piece->tensor];
 
 	(void)arg;
-	return zero_values_from_masters(z, piece->tensor,
-					zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n));
+	return zero_values_from_masters(
+		z, piece->tensor, zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n));
 }
 
 static int spread(struct loading *l)
@@ -414,7 +430,7 @@ static int spread_uncounted(struct loading *l)
 	return zero_failed(l->z, rc);
 }
 
-/* ---- The rest ------------------------------------------------------------------------------------------- */
+/* ---- The rest -------------------------------------------------------------------------------- */
 
 static int read_user(struct loading *l, void *user)
 {
@@ -424,7 +440,8 @@ static int read_user(struct loading *l, void *user)
 
 	if (rc == 0)
 		rc = zero_file_load(path, &bytes, &len);
-	if (rc == 0 && (len != l->state.user_len || zero_hash(ZERO_HASH, bytes, len) != l->state.user_sum))
+	if (rc == 0 &&
+	    (len != l->state.user_len || zero_hash(ZERO_HASH, bytes, len) != l->state.user_sum))
 		rc = kolo_error_set(KOLO_ESYS, "%s: damaged: it does not match its checksum",
 				    zero_path_end(path));
 	if (rc == 0 && user && len)
@@ -488,8 +505,9 @@ static int load(struct loading *l, const char *path, void *user, size_t *user_le
 	/* If everything is loaded, the user's bytes are checked too, and each rank that wants them
 	 * gets them. */
 	if (rc == 0)
-		rc = zero_all_well(z,
-				   user || (root && l->what == KOLO_ZERO_LOAD_ALL) ? read_user(l, user) : 0);
+		rc = zero_all_well(z, user || (root && l->what == KOLO_ZERO_LOAD_ALL)
+					      ? read_user(l, user)
+					      : 0);
 	if (rc == 0)
 		rc = load_tensors(l);
 	if (rc == 0 && user_len)
@@ -517,14 +535,16 @@ static int check_load(const struct kolo_zero *z, const char *path, enum kolo_zer
 	if (!path || !*path)
 		return kolo_error_set(KOLO_EINVAL, "loading a checkpoint without a path");
 	if (what != KOLO_ZERO_LOAD_ALL && what != KOLO_ZERO_LOAD_WEIGHTS)
-		return kolo_error_set(KOLO_EINVAL, "loading %d, which is neither all nor weights", (int)what);
+		return kolo_error_set(KOLO_EINVAL, "loading %d, which is neither all nor weights",
+				      (int)what);
 	if (user && !user_len)
 		return kolo_error_set(KOLO_EINVAL, "room for the user's bytes without its size");
 	for (int i = 0; i < z->ntensors; i++)
 		if (z->tensors[i].uses)
-			return kolo_error_set(KOLO_EINVAL,
-					      "loading while tensor '%s' is in use: release it first",
-					      z->tensors[i].name);
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"loading while tensor '%s' is in use: release it first",
+				z->tensors[i].name);
 	return 0;
 }
 

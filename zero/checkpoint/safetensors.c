@@ -24,7 +24,8 @@ static int write_name(struct zero_growing *out, const char *name)
 
 	if (strcmp(name, "__metadata__") == 0)
 		return kolo_error_set(KOLO_EINVAL,
-				      "tensor '%s': a name that safetensors keeps for other things", name);
+				      "tensor '%s': a name that safetensors keeps for other things",
+				      name);
 	for (; *s; s += n) {
 		if ((n = zero_character_len((const char *)s)) == 0)
 			return kolo_error_set(
@@ -59,8 +60,9 @@ static int write_header(struct zero_growing *out, const struct zero_table *table
 	int rc = 0;
 
 	zero_growing_put(out, "        "); /* its length, which is filled in at the end */
-	zero_growing_put(out, "{\"__metadata__\":{\"format\":\"pt\",\"writer\":\"kolo\",\"step\":\"%ld\"}",
-			 step);
+	zero_growing_put(
+		out, "{\"__metadata__\":{\"format\":\"pt\",\"writer\":\"kolo\",\"step\":\"%ld\"}",
+		step);
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		rc = write_entry(out, &table->entries[i]);
 	zero_growing_put(out, "}");

@@ -24,7 +24,7 @@
 /* Bytes that are summed and written at a time, and bytes that are copied or converted at a time. */
 enum { STEP = 4 << 20, PIECE = 64 << 10 };
 
-/* ---- A file of tensors ---------------------------------------------------------------------------------- */
+/* ---- A file of tensors ----------------------------------------------------------------------- */
 
 static int create_file(const char *path, struct zero_table *table, long step)
 {
@@ -33,7 +33,8 @@ static int create_file(const char *path, struct zero_table *table, long step)
 
 	if (rc < 0)
 		return rc;
-	rc = zero_file_create(path, header, table->header_len, table->header_len + table->bytes, false);
+	rc = zero_file_create(path, header, table->header_len, table->header_len + table->bytes,
+			      false);
 	free(header);
 	return rc;
 }
@@ -61,8 +62,8 @@ static int find_values(struct kolo_zero *z, enum zero_file file, const struct ze
 }
 
 /* Writes this rank's part of a tensor, and adds its checksum to the entry's. */
-static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len, struct zero_entry *e,
-		      struct zero_writer *w)
+static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len,
+		      struct zero_entry *e, struct zero_writer *w)
 {
 	struct zero_part part = zero_stored_part(z, &z->tensors[e->tensor]);
 	size_t size = kolo_type_size(e->type), step = STEP / size;
@@ -78,13 +79,14 @@ static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_
 		if (rc < 0)
 			break;
 		e->sum += z->kernels->checksum(from, size, n, some.first);
-		rc = zero_writer_write(w, from, n * size, header_len + e->offset + some.first * size);
+		rc = zero_writer_write(w, from, n * size,
+				       header_len + e->offset + some.first * size);
 	}
 	return rc;
 }
 
-static int write_parts(struct kolo_zero *z, enum zero_file file, struct zero_table *table, const char *path,
-		       struct zero_writer *w)
+static int write_parts(struct kolo_zero *z, enum zero_file file, struct zero_table *table,
+		       const char *path, struct zero_writer *w)
 {
 	int rc = zero_writer_open(w, path);
 
@@ -93,7 +95,7 @@ static int write_parts(struct kolo_zero *z, enum zero_file file, struct zero_tab
 	return rc;
 }
 
-/* ---- A checkpoint --------------------------------------------------------------------------------------- */
+/* ---- A checkpoint ---------------------------------------------------------------------------- */
 
 struct saving {
 	struct kolo_zero *z;
@@ -135,8 +137,8 @@ static int make_folders(struct saving *s)
 	if (rc < 0)
 		return rc;
 	if (mkdir(s->partial, 0777) < 0)
-		return kolo_error_set(KOLO_ESYS, "%s: making the directory: %s", zero_path_end(s->partial),
-				      strerror(errno));
+		return kolo_error_set(KOLO_ESYS, "%s: making the directory: %s",
+				      zero_path_end(s->partial), strerror(errno));
 	s->made = true;
 	return 0;
 }
@@ -185,7 +187,8 @@ static int write_all_parts(struct saving *s)
 		int f = (s->z->rank + k) % ZERO_NFILES;
 
 		if (s->tables[f].n > 0)
-			rc = write_parts(s->z, (enum zero_file)f, &s->tables[f], s->paths[f], &writers[f]);
+			rc = write_parts(s->z, (enum zero_file)f, &s->tables[f], s->paths[f],
+					 &writers[f]);
 	}
 	for (int f = 0; f < ZERO_NFILES; f++)
 		rc = zero_writer_close(&writers[f], rc);
@@ -197,13 +200,15 @@ static int add_sums(struct kolo_zero *z, struct zero_table *table)
 {
 	uint64_t *sums = calloc((size_t)table->n + 1, sizeof(*sums));
 	int rc = sums ? 0
-		      : kolo_error_set(KOLO_ENOMEM, "rank %d: checksums of %d tensors: out of memory",
-				       z->rank, table->n);
+		      : kolo_error_set(KOLO_ENOMEM,
+				       "rank %d: checksums of %d tensors: out of memory", z->rank,
+				       table->n);
 
 	for (int i = 0; sums && i < table->n; i++)
 		sums[i] = table->entries[i].sum;
 	if (rc == 0)
-		rc = kolo_all_reduce(z->control, sums, sums, (size_t)table->n, KOLO_U64, KOLO_SUM, NULL);
+		rc = kolo_all_reduce(z->control, sums, sums, (size_t)table->n, KOLO_U64, KOLO_SUM,
+				     NULL);
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		table->entries[i].sum = sums[i];
 	free(sums);
@@ -226,7 +231,8 @@ static int describe_state(const struct kolo_zero *z, const void *user, size_t us
 		.user_sum = zero_hash(ZERO_HASH, user, user_len),
 	};
 	if (!out->lr)
-		return kolo_error_set(KOLO_ENOMEM, "%d learning rates: out of memory", z->config.ngroups);
+		return kolo_error_set(KOLO_ENOMEM, "%d learning rates: out of memory",
+				      z->config.ngroups);
 	for (int i = 0; i < z->config.ngroups; i++)
 		out->lr[i] = z->config.groups[i].lr;
 	return 0;
@@ -308,7 +314,8 @@ static void remove_partial(const char *path, int rc)
 	kolo_error_set(rc, "%s", text);
 }
 
-int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *user, size_t user_len)
+int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *user,
+		   size_t user_len)
 {
 	struct saving *s;
 	int rc = zero_check_between_updates(z, "a checkpoint");
@@ -334,13 +341,14 @@ int kolo_zero_save(struct kolo_zero *z, const char *dir, int keep, const void *u
 	return rc;
 }
 
-/* ---- Weights alone -------------------------------------------------------------------------------------- */
+/* ---- Weights alone --------------------------------------------------------------------------- */
 
 static int prepare_export(struct kolo_zero *z, const char *path, enum kolo_type type,
 			  struct zero_table *table)
 {
 	if (!path || !*path || (type != KOLO_F32 && type != KOLO_F16 && type != KOLO_BF16))
-		return kolo_error_set(KOLO_EINVAL, "exporting to '%s' as %s: types are f32, f16 and bf16",
+		return kolo_error_set(KOLO_EINVAL,
+				      "exporting to '%s' as %s: types are f32, f16 and bf16",
 				      path ? zero_path_end(path) : "",
 				      kolo_type_name(type) ? kolo_type_name(type) : "?");
 	return zero_table_make(z, ZERO_WEIGHTS, false, type, table);
@@ -354,18 +362,19 @@ static int begin_export(const char *partial, struct zero_table *table, long step
 }
 
 /* Writes the weights into PATH.NUMBER.partial, which becomes PATH at the end. */
-static int write_export(struct kolo_zero *z, const char *path, struct zero_table *table, char *partial)
+static int write_export(struct kolo_zero *z, const char *path, struct zero_table *table,
+			char *partial)
 {
 	bool root = z->rank == 0;
 	struct zero_writer w;
 	int rc = zero_all_well(z, root ? begin_export(partial, table, z->step) : 0);
 
 	if (rc == 0)
-		rc = zero_failed(z, kolo_broadcast(z->control, &table->header_len, &table->header_len, 1,
-						   KOLO_U64, 0, NULL));
+		rc = zero_failed(z, kolo_broadcast(z->control, &table->header_len,
+						   &table->header_len, 1, KOLO_U64, 0, NULL));
 	if (rc == 0)
-		rc = zero_all_well(z,
-				   zero_writer_close(&w, write_parts(z, ZERO_WEIGHTS, table, partial, &w)));
+		rc = zero_all_well(
+			z, zero_writer_close(&w, write_parts(z, ZERO_WEIGHTS, table, partial, &w)));
 	if (rc == 0)
 		rc = zero_all_well(z, root ? zero_file_publish(partial, path) : 0);
 	if (rc < 0 && root)

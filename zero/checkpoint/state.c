@@ -20,7 +20,7 @@
 
 enum { FORMAT = 1 };
 
-/* ---- Writing -------------------------------------------------------------------------------------------- */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 static void write_word(struct zero_growing *out, const char *word)
 {
@@ -42,8 +42,8 @@ static void write_double(struct zero_growing *out, double x)
 
 static void write_table(struct zero_growing *out, const char *name, const struct zero_table *table)
 {
-	zero_growing_put(out, "file %s %" PRIu64 " %016" PRIx64 " %" PRIu64 " %d\n", name, table->header_len,
-			 table->header_sum, table->bytes, table->n);
+	zero_growing_put(out, "file %s %" PRIu64 " %016" PRIx64 " %" PRIu64 " %d\n", name,
+			 table->header_len, table->header_sum, table->bytes, table->n);
 	for (int i = 0; i < table->n; i++) {
 		const struct zero_entry *e = &table->entries[i];
 
@@ -56,7 +56,8 @@ static void write_table(struct zero_growing *out, const char *name, const struct
 	}
 }
 
-static void write_state(struct zero_growing *out, const struct zero_saved *s, const struct zero_table *tables)
+static void write_state(struct zero_growing *out, const struct zero_saved *s,
+			const struct zero_table *tables)
 {
 	zero_growing_put(out,
 			 "kolo-checkpoint %d\nstep %ld\nskipped %ld\nsamples %" PRIu64
@@ -66,7 +67,8 @@ static void write_state(struct zero_growing *out, const struct zero_saved *s, co
 	write_double(out, s->scaler.scale);
 	zero_growing_put(out, " %" PRId64 " %" PRId64 " %" PRId64 "\n", s->scaler.updates,
 			 s->scaler.last_overflow, s->scaler.left);
-	zero_growing_put(out, "optimizer %s\nlr %d", kolo_zero_optimizer_name(s->optimizer), s->ngroups);
+	zero_growing_put(out, "optimizer %s\nlr %d", kolo_zero_optimizer_name(s->optimizer),
+			 s->ngroups);
 	for (int i = 0; i < s->ngroups; i++)
 		write_double(out, s->lr[i]);
 	zero_growing_put(out, "\nuser %" PRIu64 " %016" PRIx64 "\n", s->user_len, s->user_sum);
@@ -75,7 +77,8 @@ static void write_state(struct zero_growing *out, const struct zero_saved *s, co
 			write_table(out, zero_file_names[f], &tables[f]);
 }
 
-int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out, size_t *len)
+int zero_state_write(const struct zero_saved *state, const struct zero_table *tables, char **out,
+		     size_t *len)
 {
 	struct zero_growing g = { 0 };
 
@@ -91,7 +94,7 @@ int zero_state_write(const struct zero_saved *state, const struct zero_table *ta
 	return 0;
 }
 
-/* ---- Reading -------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* Reads words, line by line. An error is reported once, at the end: if the hash is right, only
  * another version can have written the text. */
@@ -242,7 +245,8 @@ static int read_table(struct reader *r, struct zero_table *tables)
 		return kolo_error_set(KOLO_ENOMEM, "%d tensors of %s: out of memory", n, name);
 	for (; rc == 0 && r->good && table->n < n; table->n++) {
 		rc = read_entry(r, &table->entries[table->n], offset);
-		offset += table->entries[table->n].n * kolo_type_size(table->entries[table->n].type);
+		offset +=
+			table->entries[table->n].n * kolo_type_size(table->entries[table->n].type);
 	}
 	r->good = r->good && offset == table->bytes;
 	return rc;
@@ -338,14 +342,15 @@ int zero_state_read(const char *text, size_t len, const char *path, struct zero_
 			zero_path_end(path));
 	copy = r.line = malloc(checked + 1);
 	if (!copy)
-		return kolo_error_set(KOLO_ENOMEM, "%s: %zu bytes: out of memory", zero_path_end(path),
-				      checked);
+		return kolo_error_set(KOLO_ENOMEM, "%s: %zu bytes: out of memory",
+				      zero_path_end(path), checked);
 	memcpy(copy, text, checked);
 	copy[checked] = 0;
 	rc = read_state(&r, state, tables);
 	free(copy);
 	if (rc == 0 && !r.good)
-		return kolo_error_set(KOLO_ESYS, "%s: written by another version of Kolo than this one",
+		return kolo_error_set(KOLO_ESYS,
+				      "%s: written by another version of Kolo than this one",
 				      zero_path_end(path));
 	return rc;
 }

@@ -76,7 +76,8 @@ int kolo_zero_settings_write(const struct kolo_zero_settings *settings, const ch
 				      settings ? "path" : "settings");
 	/* The name has the thread's number, so all ranks may write the same file at the same
 	 * time. */
-	if (snprintf(beside, sizeof(beside), "%s.%ld.tmp", path, (long)gettid()) >= (int)sizeof(beside))
+	if (snprintf(beside, sizeof(beside), "%s.%ld.tmp", path, (long)gettid()) >=
+	    (int)sizeof(beside))
 		return kolo_error_set(KOLO_EINVAL, "%.60s...: a path of more than %d bytes", path,
 				      ZERO_PATH_LEN - 1);
 	text = settings_of(settings)->text;

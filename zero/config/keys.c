@@ -11,33 +11,39 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- Values --------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static const struct zero_range flag = { ZERO_FLAG, "true or false", .low = 0, .high = 1 };
-static const struct zero_range stage = { ZERO_INTEGER, "an integer from 0 to 3", .low = 0, .high = 3 };
+static const struct zero_range stage = { ZERO_INTEGER, "an integer from 0 to 3", .low = 0,
+					 .high = 3 };
 static const struct zero_range count = { ZERO_INTEGER, "an integer of at least 1", .low = 1,
 					 .high = INFINITY };
-static const struct zero_range count_int = { ZERO_INTEGER, "an integer from 1 to 2147483647", .low = 1,
-					     .high = INT_MAX };
+static const struct zero_range count_int = { ZERO_INTEGER, "an integer from 1 to 2147483647",
+					     .low = 1, .high = INT_MAX };
 static const struct zero_range natural = { ZERO_INTEGER, "an integer of at least 0", .low = 0,
 					   .high = INFINITY };
 static const struct zero_range buffers = { ZERO_INTEGER, "an integer from 2 to 4096", .low = 2,
 					   .high = 4096 };
 /* The limits of kolo_zero_create. */
-static const struct zero_range pages = { ZERO_INTEGER, "a multiple of 4096, at most 2^30", .low = 4096,
-					 .high = 1 << 30, .multiple = 4096 };
-static const struct zero_range depth = { ZERO_INTEGER, "an integer from 1 to 4096", .low = 1, .high = 4096 };
-static const struct zero_range integer = { ZERO_INTEGER, "an integer", .low = -INFINITY, .high = INFINITY };
-static const struct zero_range power = { ZERO_INTEGER, "an integer from 0 to 127", .low = 0, .high = 127 };
-static const struct zero_range number = { ZERO_NUMBER, "a number", .low = -INFINITY, .high = INFINITY };
-static const struct zero_range rate = { ZERO_NUMBER, "a number of at least 0", .low = 0, .high = INFINITY };
-static const struct zero_range positive = { ZERO_NUMBER, "a number above 0", .low = 0, .high = INFINITY,
-					    .above = true };
+static const struct zero_range pages = { ZERO_INTEGER, "a multiple of 4096, at most 2^30",
+					 .low = 4096, .high = 1 << 30, .multiple = 4096 };
+static const struct zero_range depth = { ZERO_INTEGER, "an integer from 1 to 4096", .low = 1,
+					 .high = 4096 };
+static const struct zero_range integer = { ZERO_INTEGER, "an integer", .low = -INFINITY,
+					   .high = INFINITY };
+static const struct zero_range power = { ZERO_INTEGER, "an integer from 0 to 127", .low = 0,
+					 .high = 127 };
+static const struct zero_range number = { ZERO_NUMBER, "a number", .low = -INFINITY,
+					  .high = INFINITY };
+static const struct zero_range rate = { ZERO_NUMBER, "a number of at least 0", .low = 0,
+					.high = INFINITY };
+static const struct zero_range positive = { ZERO_NUMBER, "a number above 0", .low = 0,
+					    .high = INFINITY, .above = true };
 static const struct zero_range part = { ZERO_NUMBER, "a number from 0 to 1", .low = 0, .high = 1 };
-static const struct zero_range decay = { ZERO_NUMBER, "a number from 0 to below 1", .low = 0, .high = 1,
-					 .below = true };
-static const struct zero_range betas = { ZERO_BETAS, "a list of two numbers from 0 to below 1", 0, 1,
-					 .below = true };
+static const struct zero_range decay = { ZERO_NUMBER, "a number from 0 to below 1", .low = 0,
+					 .high = 1, .below = true };
+static const struct zero_range betas = { ZERO_BETAS, "a list of two numbers from 0 to below 1", 0,
+					 1, .below = true };
 static const struct zero_range text = { ZERO_TEXT, "a text", .low = 0, .high = 0 };
 static const struct zero_range list = { ZERO_LIST, "a list", .low = 0, .high = 0 };
 static const struct zero_range section = { ZERO_SECTION, "an object", .low = 0, .high = 0 };
@@ -60,15 +66,17 @@ static const char *const validations[] = { "Ignore", "Warn", "Fail" };
 
 static const struct zero_range optimizer = { ZERO_CHOICE, .low = 0, .high = KOLO_ZERO_LAMB,
 					     .choice = optimizer_choice, .any_case = true };
-static const struct zero_range schedule = { ZERO_CHOICE, NULL, KOLO_ZERO_WARMUP, KOLO_ZERO_RANGE_TEST,
-					    .choice = schedule_choice };
+static const struct zero_range schedule = { ZERO_CHOICE, NULL, KOLO_ZERO_WARMUP,
+					    KOLO_ZERO_RANGE_TEST, .choice = schedule_choice };
 static const struct zero_range device = { ZERO_CHOICE, .low = 0, .high = 2, .choices = devices };
 static const struct zero_range type = { ZERO_CHOICE, .low = 0, .high = 2, .choices = types };
-static const struct zero_range reduction = { ZERO_CHOICE, .low = 0, .high = 1, .choices = reductions };
+static const struct zero_range reduction = { ZERO_CHOICE, .low = 0, .high = 1,
+					     .choices = reductions };
 static const struct zero_range warmup = { ZERO_CHOICE, .low = 0, .high = 1, .choices = warmups };
-static const struct zero_range validation = { ZERO_CHOICE, .low = 0, .high = 2, .choices = validations };
+static const struct zero_range validation = { ZERO_CHOICE, .low = 0, .high = 2,
+					      .choices = validations };
 
-/* ---- Reasons -------------------------------------------------------------------------------------------- */
+/* ---- Reasons --------------------------------------------------------------------------------- */
 
 static const char already[] = "already so";
 static const char read_ahead[] = "already so: state is read ahead and written behind";
@@ -86,16 +94,18 @@ static const char no_profile[] = "no effect: no profile is made";
 static const char no_events[] =
 	"there is no well-kept C library for event files: csv_monitor has the same numbers";
 static const char any_ranks[] = "already so: a checkpoint loads on any number of ranks";
-static const char no_service[] = "the library talks to no service: csv_monitor has the same numbers";
+static const char no_service[] =
+	"the library talks to no service: csv_monitor has the same numbers";
 static const char no_log[] = "no effect: that log is not written";
 static const char no_elasticity[] =
 	"batch sizes are not chosen by the number of ranks: give train_batch_size";
-static const char no_elastic_batch[] = "no effect: batch sizes are not chosen by the number of ranks";
+static const char no_elastic_batch[] =
+	"no effect: batch sizes are not chosen by the number of ranks";
 static const char one_loop[] = "no effect: there is one loop for each optimizer";
 static const char no_pipeline[] = "there are no pipeline stages";
 static const char no_such_part[] = "Kolo has no such part";
 
-/* ---- Keys ----------------------------------------------------------------------------------------------- */
+/* ---- Keys ------------------------------------------------------------------------------------ */
 
 enum { /* bits */
        DONE = ZERO_DONE,
@@ -119,7 +129,7 @@ enum { /* bits */
        TEST = 1 << KOLO_ZERO_RANGE_TEST,
 };
 #define SETTING(in, member) .slot = ZERO_IN_##in, .offset = offsetof(struct zero_settings, member)
-#define GROUP(in, member)                                                                                    \
+#define GROUP(in, member)                                                                          \
 	.slot = ZERO_IN_##in, .offset = offsetof(struct kolo_zero_group, member), .of_group = true
 #define ROLE(is, of, because) .role = ZERO_##is, .preset = of, .why = because
 #define ZERO(name)            "zero_optimization." name
@@ -128,32 +138,37 @@ enum { /* bits */
 
 const struct zero_key zero_keys[] = {
 	{ "train_batch_size", &count, SETTING(SIZE, train), .automatic = ZERO_AUTO_TRAIN },
-	{ "train_micro_batch_size_per_gpu", &count, SETTING(SIZE, micro), .automatic = ZERO_AUTO_MICRO },
+	{ "train_micro_batch_size_per_gpu", &count, SETTING(SIZE, micro),
+	  .automatic = ZERO_AUTO_MICRO },
 	{ "gradient_accumulation_steps", &count_int, SETTING(SIZE, accumulation),
 	  .automatic = ZERO_AUTO_ACCUMULATION },
-	{ "gradient_clipping", &rate, SETTING(DOUBLE, shown.config.clip), .automatic = ZERO_AUTO_CLIP },
+	{ "gradient_clipping", &rate, SETTING(DOUBLE, shown.config.clip),
+	  .automatic = ZERO_AUTO_CLIP },
 	{ "prescale_gradients", &flag, SETTING(INT, prescale) },
 	{ "gradient_predivide_factor", &positive, SETTING(DOUBLE, predivide) },
 	{ "gradient_allreduce_op", &reduction,
 	  ROLE(ONLY, 0, "gradients are means over all samples of all ranks: scale the loss") },
 	{ "communication_data_type", &type, SETTING(INT, wire), .nullable = true },
-	{ "seq_parallel_communication_data_type", &type, ROLE(MOOT, NAN, "no effect: sequences are not cut"),
-	  .nullable = true },
+	{ "seq_parallel_communication_data_type", &type,
+	  ROLE(MOOT, NAN, "no effect: sequences are not cut"), .nullable = true },
 	{ "sparse_gradients", &flag, ROLE(ONLY, 0, "gradients are dense") },
 	{ "fp32_allreduce", &flag, ROLE(ONLY, 0, "gradients travel in the type of their tensors") },
 	{ "disable_allgather", &flag, ROLE(ONLY, 0, "ranks need the updated parameters") },
 	{ "steps_per_print", &count, SETTING(LONG, shown.steps_per_print), .nullable = true },
 	{ "wall_clock_breakdown", &flag, SETTING(INT, shown.wall_clock_breakdown) },
 	{ "memory_breakdown", &flag, SETTING(INT, shown.memory_breakdown) },
-	{ "dump_state", &flag, ROLE(MOOT, 0, "nothing is printed: kolo_zero_settings_text has it") },
+	{ "dump_state", &flag,
+	  ROLE(MOOT, 0, "nothing is printed: kolo_zero_settings_text has it") },
 	{ "dataloader_drop_last", &flag,
 	  ROLE(ONLY, 0, "the program reads its data: it may leave out its last samples") },
 	{ "zero_allow_untested_optimizer", &flag,
 	  ROLE(MOOT, 0, "no effect: there are tests for every optimizer") },
 	{ "zero_force_ds_cpu_optimizer", &flag, ROLE(MOOT, 1, one_loop) },
-	{ "managed_gradient_accumulation", &flag, ROLE(ONLY, 1, "the engine counts micro-steps itself") },
+	{ "managed_gradient_accumulation", &flag,
+	  ROLE(ONLY, 1, "the engine counts micro-steps itself") },
 	{ "use_data_before_expert_parallelism", &flag, ROLE(ONLY, 0, "there are no experts") },
-	{ "vocabulary_size", &count, ROLE(MOOT, NAN, "no effect: tensors have their shapes from the program"),
+	{ "vocabulary_size", &count,
+	  ROLE(MOOT, NAN, "no effect: tensors have their shapes from the program"),
 	  .nullable = true },
 
 	{ "zero_optimization", .range = &section },
@@ -174,27 +189,30 @@ const struct zero_key zero_keys[] = {
 	{ ZERO("offload_param.device"), &device, SETTING(INT, param_place) },
 	{ ZERO("offload_param.nvme_path"), &text, SETTING(TEXT, param_path), .nullable = true,
 	  .need = ZERO_NEEDS_PARAM_FILES },
-	{ ZERO("offload_param.buffer_count"), &buffers, SETTING(INT, shown.config.offload_param.buffers),
-	  .need = ZERO_NEEDS_PARAM_OFFLOADED },
-	{ ZERO("offload_param.buffer_size"), &count, ROLE(MOOT, NAN, "no effect: a buffer holds any shard") },
-	{ ZERO("offload_param.max_in_cpu"), &natural, SETTING(SIZE, shown.config.offload_param.in_host),
-	  .need = ZERO_NEEDS_PARAM_FILES },
+	{ ZERO("offload_param.buffer_count"), &buffers,
+	  SETTING(INT, shown.config.offload_param.buffers), .need = ZERO_NEEDS_PARAM_OFFLOADED },
+	{ ZERO("offload_param.buffer_size"), &count,
+	  ROLE(MOOT, NAN, "no effect: a buffer holds any shard") },
+	{ ZERO("offload_param.max_in_cpu"), &natural,
+	  SETTING(SIZE, shown.config.offload_param.in_host), .need = ZERO_NEEDS_PARAM_FILES },
 	{ ZERO("offload_param.pin_memory"), &flag, SETTING(INT, shown.config.offload_param.pin),
 	  .need = ZERO_NEEDS_PARAM_COPIED },
 	{ ZERO("offload_optimizer"), &section, .nullable = true },
 	{ ZERO("offload_optimizer.device"), &device, SETTING(INT, optimizer_place) },
-	{ ZERO("offload_optimizer.nvme_path"), &text, SETTING(TEXT, optimizer_path), .nullable = true,
-	  .need = ZERO_NEEDS_OPTIMIZER_FILES },
+	{ ZERO("offload_optimizer.nvme_path"), &text, SETTING(TEXT, optimizer_path),
+	  .nullable = true, .need = ZERO_NEEDS_OPTIMIZER_FILES },
 	{ ZERO("offload_optimizer.buffer_count"), &buffers,
-	  SETTING(INT, shown.config.offload_optimizer.buffers), .need = ZERO_NEEDS_OPTIMIZER_OFFLOADED },
-	{ ZERO("offload_optimizer.pin_memory"), &flag, SETTING(INT, shown.config.offload_optimizer.pin),
-	  .need = ZERO_NEEDS_OPTIMIZER_COPIED },
+	  SETTING(INT, shown.config.offload_optimizer.buffers),
+	  .need = ZERO_NEEDS_OPTIMIZER_OFFLOADED },
+	{ ZERO("offload_optimizer.pin_memory"), &flag,
+	  SETTING(INT, shown.config.offload_optimizer.pin), .need = ZERO_NEEDS_OPTIMIZER_COPIED },
 	{ ZERO("offload_optimizer.pipeline"), &flag, ROLE(MOOT, 0, read_ahead) },
 	{ ZERO("offload_optimizer.pipeline_read"), &flag, ROLE(MOOT, 0, read_ahead) },
 	{ ZERO("offload_optimizer.pipeline_write"), &flag, ROLE(MOOT, 0, read_ahead) },
 	{ ZERO("offload_optimizer.fast_init"), &flag,
 	  ROLE(MOOT, 0, "no effect: there is one way for state to begin") },
-	{ ZERO("offload_optimizer.ratio"), &part, SETTING(DOUBLE, shown.config.offload_optimizer.ratio),
+	{ ZERO("offload_optimizer.ratio"), &part,
+	  SETTING(DOUBLE, shown.config.offload_optimizer.ratio),
 	  .need = ZERO_NEEDS_OPTIMIZER_OFFLOADED },
 	{ ZERO("offload_optimizer.super_offload"), &flag,
 	  ROLE(ONLY, 0, "updates are not made ahead of their norm") },
@@ -211,8 +229,9 @@ const struct zero_key zero_keys[] = {
 	{ ZERO("sub_group_size"), &natural, SETTING(SIZE, shown.config.sub_group) },
 	{ ZERO("stage3_prefetch_bucket_size"), &natural, SETTING(SIZE, shown.config.prefetch),
 	  .automatic = ZERO_AUTO_PREFETCH, .need = ZERO_NEEDS_STAGE_3 },
-	{ ZERO("stage3_param_persistence_threshold"), &natural, SETTING(SIZE, shown.config.persistence),
-	  .automatic = ZERO_AUTO_PERSISTENCE, .need = ZERO_NEEDS_STAGE_3 },
+	{ ZERO("stage3_param_persistence_threshold"), &natural,
+	  SETTING(SIZE, shown.config.persistence), .automatic = ZERO_AUTO_PERSISTENCE,
+	  .need = ZERO_NEEDS_STAGE_3 },
 	{ ZERO("stage3_model_persistence_threshold"), &count,
 	  ROLE(ONLY, 0x1p63, "what stays is limited by tensor: leave it out") },
 	{ ZERO("stage3_max_live_parameters"), &natural, SETTING(SIZE, shown.config.max_live),
@@ -285,15 +304,18 @@ const struct zero_key zero_keys[] = {
 	  .optimizers = ADAMS | LION | LAMB },
 	{ OPTIMIZER("eps"), &rate, GROUP(DOUBLE, eps), .automatic = ZERO_AUTO_EPS,
 	  .optimizers = ADAMS | ADAGRAD | LAMB },
-	{ OPTIMIZER("weight_decay"), &rate, GROUP(DOUBLE, weight_decay), .automatic = ZERO_AUTO_DECAY },
+	{ OPTIMIZER("weight_decay"), &rate, GROUP(DOUBLE, weight_decay),
+	  .automatic = ZERO_AUTO_DECAY },
 	{ OPTIMIZER("momentum"), &rate, GROUP(DOUBLE, momentum), .optimizers = SGD },
 	{ OPTIMIZER("dampening"), &rate, GROUP(DOUBLE, dampening), .optimizers = SGD },
 	{ OPTIMIZER("nesterov"), &flag, GROUP(INT, nesterov), .optimizers = SGD },
 	{ OPTIMIZER("lr_decay"), &rate, GROUP(DOUBLE, lr_decay), .optimizers = ADAGRAD },
-	{ OPTIMIZER("initial_accumulator_value"), &rate, GROUP(DOUBLE, initial), .optimizers = ADAGRAD },
+	{ OPTIMIZER("initial_accumulator_value"), &rate, GROUP(DOUBLE, initial),
+	  .optimizers = ADAGRAD },
 	{ OPTIMIZER("adam_w_mode"), &flag, SETTING(INT, adam_w_mode), .optimizers = ADAMS },
 	{ OPTIMIZER("torch_adam"), &flag,
-	  ROLE(MOOT, 0, "already so: updates follow torch's order of operations"), .optimizers = ADAMS },
+	  ROLE(MOOT, 0, "already so: updates follow torch's order of operations"),
+	  .optimizers = ADAMS },
 	{ OPTIMIZER("bias_correction"), &flag, ROLE(ONLY, 1, "moments are always corrected"),
 	  .optimizers = ADAMS | LAMB },
 	{ OPTIMIZER("amsgrad"), &flag, ROLE(ONLY, 0, "the largest second moment is not kept"),
@@ -311,7 +333,8 @@ const struct zero_key zero_keys[] = {
 	{ OPTIMIZER("foreach"), &flag, ROLE(MOOT, 0, one_loop), .nullable = true,
 	  .optimizers = ADAMS | SGD | ADAGRAD },
 	{ OPTIMIZER("capturable"), &flag, ROLE(MOOT, 0, one_loop), .optimizers = ADAMS },
-	{ OPTIMIZER("differentiable"), &flag, ROLE(ONLY, 0, "nothing goes backward through an update"),
+	{ OPTIMIZER("differentiable"), &flag,
+	  ROLE(ONLY, 0, "nothing goes backward through an update"),
 	  .optimizers = ADAMS | SGD | ADAGRAD },
 	{ OPTIMIZER("set_grad_none"), &flag,
 	  ROLE(MOOT, 1, "no effect: the engine keeps no gradients of the program's"),
@@ -324,31 +347,40 @@ const struct zero_key zero_keys[] = {
 	{ "scheduler", &section, .nullable = true },
 	{ "scheduler.type", &schedule, SETTING(INT, schedule) },
 	{ "scheduler.params", &section, .nullable = true },
-	{ SCHEDULER("warmup_min_lr"), &rate, GROUP(DOUBLE, schedule.min_lr), .automatic = ZERO_AUTO_ZERO,
-	  .lists = true, .schedules = WARMUPS },
-	{ SCHEDULER("warmup_max_lr"), &rate, GROUP(DOUBLE, schedule.max_lr), .automatic = ZERO_AUTO_LR,
-	  .lists = true, .schedules = WARMUPS },
+	{ SCHEDULER("warmup_min_lr"), &rate, GROUP(DOUBLE, schedule.min_lr),
+	  .automatic = ZERO_AUTO_ZERO, .lists = true, .schedules = WARMUPS },
+	{ SCHEDULER("warmup_max_lr"), &rate, GROUP(DOUBLE, schedule.max_lr),
+	  .automatic = ZERO_AUTO_LR, .lists = true, .schedules = WARMUPS },
 	{ SCHEDULER("warmup_num_steps"), &natural, GROUP(LONG, schedule.warmup_steps),
 	  .automatic = ZERO_AUTO_WARMUP, .schedules = WARMUPS | COSINE },
 	{ SCHEDULER("total_num_steps"), &count, GROUP(LONG, schedule.total_steps),
 	  .automatic = ZERO_AUTO_TOTAL, .schedules = TOTALS },
-	{ SCHEDULER("warmup_type"), &warmup, GROUP(INT, schedule.linear), .schedules = WARMUPS | COSINE },
-	{ SCHEDULER("warmup_min_ratio"), &part, GROUP(DOUBLE, schedule.warmup_ratio), .schedules = COSINE },
-	{ SCHEDULER("cos_min_ratio"), &part, GROUP(DOUBLE, schedule.final_ratio), .schedules = COSINE },
+	{ SCHEDULER("warmup_type"), &warmup, GROUP(INT, schedule.linear),
+	  .schedules = WARMUPS | COSINE },
+	{ SCHEDULER("warmup_min_ratio"), &part, GROUP(DOUBLE, schedule.warmup_ratio),
+	  .schedules = COSINE },
+	{ SCHEDULER("cos_min_ratio"), &part, GROUP(DOUBLE, schedule.final_ratio),
+	  .schedules = COSINE },
 	{ SCHEDULER("cycle_min_lr"), &rate, GROUP(DOUBLE, schedule.min_lr), .schedules = CYCLE },
 	{ SCHEDULER("cycle_max_lr"), &rate, GROUP(DOUBLE, schedule.max_lr), .schedules = CYCLE },
-	{ SCHEDULER("decay_lr_rate"), &rate, GROUP(DOUBLE, schedule.decay_rate), .schedules = CYCLE },
-	{ SCHEDULER("cycle_first_step_size"), &count, GROUP(LONG, schedule.first_steps), .schedules = CYCLE },
-	{ SCHEDULER("cycle_second_step_size"), &count, GROUP(LONG, schedule.second_steps), .nullable = true,
+	{ SCHEDULER("decay_lr_rate"), &rate, GROUP(DOUBLE, schedule.decay_rate),
 	  .schedules = CYCLE },
-	{ SCHEDULER("cycle_first_stair_count"), &natural, ROLE(MOOT, 0, "no effect, as in DeepSpeed"),
+	{ SCHEDULER("cycle_first_step_size"), &count, GROUP(LONG, schedule.first_steps),
+	  .schedules = CYCLE },
+	{ SCHEDULER("cycle_second_step_size"), &count, GROUP(LONG, schedule.second_steps),
 	  .nullable = true, .schedules = CYCLE },
-	{ SCHEDULER("cycle_second_stair_count"), &natural, ROLE(MOOT, 0, "no effect, as in DeepSpeed"),
-	  .nullable = true, .schedules = CYCLE },
-	{ SCHEDULER("decay_step_size"), &natural, GROUP(LONG, schedule.decay_steps), .schedules = CYCLE },
-	{ SCHEDULER("cycle_momentum"), &flag, GROUP(INT, schedule.cycle_momentum), .schedules = CYCLE },
-	{ SCHEDULER("cycle_min_mom"), &decay, GROUP(DOUBLE, schedule.min_momentum), .schedules = CYCLE },
-	{ SCHEDULER("cycle_max_mom"), &decay, GROUP(DOUBLE, schedule.max_momentum), .schedules = CYCLE },
+	{ SCHEDULER("cycle_first_stair_count"), &natural,
+	  ROLE(MOOT, 0, "no effect, as in DeepSpeed"), .nullable = true, .schedules = CYCLE },
+	{ SCHEDULER("cycle_second_stair_count"), &natural,
+	  ROLE(MOOT, 0, "no effect, as in DeepSpeed"), .nullable = true, .schedules = CYCLE },
+	{ SCHEDULER("decay_step_size"), &natural, GROUP(LONG, schedule.decay_steps),
+	  .schedules = CYCLE },
+	{ SCHEDULER("cycle_momentum"), &flag, GROUP(INT, schedule.cycle_momentum),
+	  .schedules = CYCLE },
+	{ SCHEDULER("cycle_min_mom"), &decay, GROUP(DOUBLE, schedule.min_momentum),
+	  .schedules = CYCLE },
+	{ SCHEDULER("cycle_max_mom"), &decay, GROUP(DOUBLE, schedule.max_momentum),
+	  .schedules = CYCLE },
 	{ SCHEDULER("decay_mom_rate"), &rate, GROUP(DOUBLE, schedule.momentum_decay_rate),
 	  .schedules = CYCLE },
 	{ SCHEDULER("lr_range_test_min_lr"), &rate, GROUP(DOUBLE, schedule.min_lr), .lists = true,
@@ -357,7 +389,8 @@ const struct zero_key zero_keys[] = {
 	  .schedules = TEST },
 	{ SCHEDULER("lr_range_test_step_rate"), &rate, GROUP(DOUBLE, schedule.range_rate),
 	  .schedules = TEST },
-	{ SCHEDULER("lr_range_test_staircase"), &flag, GROUP(INT, schedule.staircase), .schedules = TEST },
+	{ SCHEDULER("lr_range_test_staircase"), &flag, GROUP(INT, schedule.staircase),
+	  .schedules = TEST },
 	{ SCHEDULER("last_batch_iteration"), &integer,
 	  ROLE(ONLY, -1, "an engine begins with its first update") },
 
@@ -397,25 +430,31 @@ const struct zero_key zero_keys[] = {
 	  ROLE(MOOT, 1,
 	       "no effect: checkpoints are called after their step, which is the same on all ranks") },
 	{ "checkpoint.load_universal", &flag, ROLE(MOOT, 0, any_ranks) },
-	{ "checkpoint.use_node_local_storage", &flag, ROLE(ONLY, 0, "all ranks write into one directory") },
+	{ "checkpoint.use_node_local_storage", &flag,
+	  ROLE(ONLY, 0, "all ranks write into one directory") },
 	{ "checkpoint.parallel_write", .range = &section },
 	{ "checkpoint.parallel_write.pipeline_stage", &flag, ROLE(ONLY, 0, no_pipeline) },
 	{ "activation_checkpointing", .range = &section },
 	{ "activation_checkpointing.partition_activations", &flag, ROLE(ONLY, 0, activations) },
-	{ "activation_checkpointing.contiguous_memory_optimization", &flag, ROLE(ONLY, 0, activations) },
+	{ "activation_checkpointing.contiguous_memory_optimization", &flag,
+	  ROLE(ONLY, 0, activations) },
 	{ "activation_checkpointing.cpu_checkpointing", &flag, ROLE(ONLY, 0, activations) },
-	{ "activation_checkpointing.synchronize_checkpoint_boundary", &flag, ROLE(ONLY, 0, activations) },
+	{ "activation_checkpointing.synchronize_checkpoint_boundary", &flag,
+	  ROLE(ONLY, 0, activations) },
 	{ "activation_checkpointing.profile", &flag, ROLE(ONLY, 0, activations) },
 	{ "activation_checkpointing.number_checkpoints", &count,
 	  ROLE(MOOT, NAN, "no effect without contiguous_memory_optimization"), .nullable = true },
 	{ "aio", .range = &section },
-	{ "aio.block_size", &pages, SETTING(SIZE, shown.config.io_block), .need = ZERO_NEEDS_FILES },
-	{ "aio.queue_depth", &depth, SETTING(INT, shown.config.io_depth), .need = ZERO_NEEDS_FILES },
+	{ "aio.block_size", &pages, SETTING(SIZE, shown.config.io_block),
+	  .need = ZERO_NEEDS_FILES },
+	{ "aio.queue_depth", &depth, SETTING(INT, shown.config.io_depth),
+	  .need = ZERO_NEEDS_FILES },
 	{ "aio.intra_op_parallelism", &count, ROLE(MOOT, 1, one_ring) },
 	{ "aio.thread_count", &count, ROLE(MOOT, 1, one_ring) },
 	{ "aio.single_submit", &flag, ROLE(MOOT, 0, one_ring) },
 	{ "aio.overlap_events", &flag, ROLE(MOOT, 1, one_ring) },
-	{ "aio.use_gds", &flag, ROLE(ONLY, 0, "what is read and written passes through host memory") },
+	{ "aio.use_gds", &flag,
+	  ROLE(ONLY, 0, "what is read and written passes through host memory") },
 	{ "flops_profiler", .range = &section },
 	{ "flops_profiler.enabled", &flag, ROLE(ONLY, 0, no_profiler) },
 	{ "flops_profiler.profile_step", &count, ROLE(MOOT, 1, no_profile) },
@@ -454,7 +493,7 @@ const struct zero_key zero_keys[] = {
 };
 const int zero_nkeys = sizeof(zero_keys) / sizeof(zero_keys[0]);
 
-/* ---- Looking at it -------------------------------------------------------------------------------------- */
+/* ---- Looking at it --------------------------------------------------------------------------- */
 
 int zero_key_find(const char *path)
 {
@@ -480,8 +519,8 @@ const char *zero_range_choice(const struct zero_range *range, int i)
 bool zero_range_has(const struct zero_range *range, double x)
 {
 	return (range->above ? x > range->low : x >= range->low) &&
-	       (range->below ? x < range->high : x <= range->high) && x > -INFINITY && x < INFINITY &&
-	       (range->multiple == 0 || fmod(x, range->multiple) == 0);
+	       (range->below ? x < range->high : x <= range->high) && x > -INFINITY &&
+	       x < INFINITY && (range->multiple == 0 || fmod(x, range->multiple) == 0);
 }
 
 struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
@@ -489,7 +528,7 @@ struct zero_given *zero_given_of(const struct zero_reading *r, const char *path)
 	return &r->given[zero_key_find(path)];
 }
 
-/* ---- What has no effect --------------------------------------------------------------------------------- */
+/* ---- What has no effect ---------------------------------------------------------------------- */
 
 /* Why something that is offloaded to `place` stays where it is. NULL: it moves. */
 static const char *why_not_offloaded(const struct zero_reading *r, int place)
@@ -516,11 +555,13 @@ static const char *why_not_files(bool files)
 const char *zero_key_idle(const struct zero_reading *r, const struct zero_key *key)
 {
 	const struct zero_settings *s = r->out;
-	bool state = s->optimizer_place == KOLO_ZERO_ON_NVME, params = s->param_place == KOLO_ZERO_ON_NVME;
+	bool state = s->optimizer_place == KOLO_ZERO_ON_NVME,
+	     params = s->param_place == KOLO_ZERO_ON_NVME;
 
 	switch (key->need) {
 	case ZERO_NEEDS_NOTHING: return NULL;
-	case ZERO_NEEDS_STAGE_3: return s->shown.config.stage == 3 ? NULL : "no effect but at stage 3";
+	case ZERO_NEEDS_STAGE_3:
+		return s->shown.config.stage == 3 ? NULL : "no effect but at stage 3";
 	case ZERO_NEEDS_OPTIMIZER_OFFLOADED: return why_not_offloaded(r, s->optimizer_place);
 	case ZERO_NEEDS_OPTIMIZER_COPIED: return why_not_copied(r, s->optimizer_place);
 	case ZERO_NEEDS_OPTIMIZER_FILES: return why_not_files(state);

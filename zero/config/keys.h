@@ -26,9 +26,9 @@ struct zero_range {
 	enum zero_value_kind kind;
 	const char *want; /* the range in words; NULL for choices */
 	double low, high;
-	bool above, below;            /* x > low; x < high */
-	double multiple;              /* only multiples of it; 0: any */
-	const char *const *choices;   /* their names, from low to high; NULL: `choice` returns them */
+	bool above, below;          /* x > low; x < high */
+	double multiple;            /* only multiples of it; 0: any */
+	const char *const *choices; /* their names, from low to high; NULL: `choice` returns them */
 	const char *(*choice)(int i); /* the name of a choice */
 	bool any_case;                /* letters of a choice may be small or large */
 };
@@ -77,13 +77,21 @@ enum zero_need {
 	ZERO_NEEDS_FILES, /* of either */
 };
 
-enum zero_slot { ZERO_NOWHERE, ZERO_IN_INT, ZERO_IN_LONG, ZERO_IN_SIZE, ZERO_IN_DOUBLE, ZERO_IN_TEXT };
+enum zero_slot {
+	ZERO_NOWHERE,
+	ZERO_IN_INT,
+	ZERO_IN_LONG,
+	ZERO_IN_SIZE,
+	ZERO_IN_DOUBLE,
+	ZERO_IN_TEXT
+};
 
 struct zero_key {
 	const char *path; /* like "zero_optimization.stage" */
 	const struct zero_range *range;
 	enum zero_role role;
-	double preset; /* DeepSpeed's default, if it matters; NaN: none. For ZERO_DONE the place has it */
+	double preset; /* DeepSpeed's default, if it matters; NaN: none. For ZERO_DONE the place has
+			  it */
 	const char *why;
 	const char *other; /* a key of the same section that may not be given beside it */
 	enum zero_slot slot;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Unknown keys --------------------------------------------------------------------------------------- */
+/* ---- Unknown keys ---------------------------------------------------------------------------- */
 
 enum { LONGEST = 48 }; /* bytes of a name that is compared with others */
 
@@ -86,7 +86,7 @@ static int refuse_unknown(const struct zero_reading *r, const char *path, const 
 	return zero_refuse_key(r, path, "is unknown: want some of %s", names);
 }
 
-/* ---- The tree ------------------------------------------------------------------------------------------- */
+/* ---- The tree -------------------------------------------------------------------------------- */
 
 /* Appends a name to a path. Cuts a path that is too long, and replaces control characters: known
  * paths have none. */
@@ -114,8 +114,8 @@ static int take_old_zero(struct zero_reading *r, struct zero_given *g)
 }
 
 /* Finds the row of a path in the table. *out is -1 if there is none. */
-static int find_row(struct zero_reading *r, const json_t *object, const char *spelled, const char *known,
-		    int *out)
+static int find_row(struct zero_reading *r, const json_t *object, const char *spelled,
+		    const char *known, int *out)
 {
 	const char *other;
 	int rc = 0, k = zero_key_find(known);
@@ -146,8 +146,8 @@ struct sections {
 static int walk(struct zero_reading *r, json_t *object, const struct sections *in);
 
 /* Notes what the file has for a key and for the keys below it. */
-static int walk_key(struct zero_reading *r, json_t *object, const struct sections *in, const char *name,
-		    json_t *value)
+static int walk_key(struct zero_reading *r, json_t *object, const struct sections *in,
+		    const char *name, json_t *value)
 {
 	struct sections at;
 	struct zero_given *g;
@@ -178,7 +178,8 @@ static int walk(struct zero_reading *r, json_t *object, const struct sections *i
 {
 	int rc = 0;
 
-	for (void *at = json_object_iter(object); rc == 0 && at; at = json_object_iter_next(object, at))
+	for (void *at = json_object_iter(object); rc == 0 && at;
+	     at = json_object_iter_next(object, at))
 		rc = walk_key(r, object, in, json_object_iter_key(at), json_object_iter_value(at));
 	return rc;
 }
@@ -216,7 +217,7 @@ static int take_all(struct zero_reading *r)
 	return rc == 0 ? zero_text_make(r) : rc;
 }
 
-/* ---- Reading -------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 static int check_model(const struct kolo_zero_model *m)
 {
@@ -229,14 +230,16 @@ static int check_model(const struct kolo_zero_model *m)
 			"model.nranks %d, ngroups %d, accumulation %d, warmup_steps %ld, total_steps %ld: want at least 1, 1, 0, 0, 0",
 			m->nranks, m->ngroups, m->accumulation, m->warmup_steps, m->total_steps);
 	if (m->type != KOLO_F32 && m->type != KOLO_F16 && m->type != KOLO_BF16)
-		return kolo_error_set(KOLO_EINVAL, "model.type is %d: want KOLO_F32, KOLO_F16 or KOLO_BF16",
+		return kolo_error_set(KOLO_EINVAL,
+				      "model.type is %d: want KOLO_F32, KOLO_F16 or KOLO_BF16",
 				      (int)m->type);
 	if ((m->device | 1) != 1)
 		return kolo_error_set(KOLO_EINVAL, "model.device is %d: want 0 or 1", m->device);
 	for (size_t i = 0; i < sizeof(m->reserved) / sizeof(m->reserved[0]); i++)
 		if (m->reserved[i])
-			return kolo_error_set(KOLO_EINVAL,
-					      "model.reserved is not zero: use kolo_zero_model_init");
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"model.reserved is not zero: use kolo_zero_model_init");
 	return 0;
 }
 
@@ -250,13 +253,14 @@ static int load_tree(struct zero_reading *r)
 	if (json_is_object(r->root))
 		return 0;
 	if (r->root)
-		return kolo_error_set(KOLO_EINVAL, "%.200s:1:1: a list: want an object, keys in { }",
-				      r->name);
+		return kolo_error_set(KOLO_EINVAL,
+				      "%.200s:1:1: a list: want an object, keys in { }", r->name);
 	if (error.line < 0 || json_error_code(&error) == json_error_out_of_memory)
 		return kolo_error_set(KOLO_ENOMEM, "%.200s: out of memory", r->name);
 	if (json_error_code(&error) == json_error_duplicate_key)
 		return zero_refuse_twice(r, (size_t)error.position);
-	return kolo_error_set(KOLO_EINVAL, "%.200s:%d:%d: %s", r->name, error.line, error.column, error.text);
+	return kolo_error_set(KOLO_EINVAL, "%.200s:%d:%d: %s", r->name, error.line, error.column,
+			      error.text);
 }
 
 /* Reads a text and frees it. */
@@ -270,7 +274,8 @@ static int read_text(const char *name, char *text, const struct kolo_zero_model 
 		r.out = calloc(1, sizeof(*r.out));
 		r.given = calloc((size_t)zero_nkeys, sizeof(*r.given));
 		if (r.out)
-			r.out->shown.groups = calloc((size_t)model->ngroups, sizeof(*r.out->shown.groups));
+			r.out->shown.groups =
+				calloc((size_t)model->ngroups, sizeof(*r.out->shown.groups));
 		if (!r.out || !r.given || !r.out->shown.groups)
 			rc = kolo_error_set(KOLO_ENOMEM, "%.200s: settings: out of memory", name);
 	}

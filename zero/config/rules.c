@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Before --------------------------------------------------------------------------------------------- */
+/* ---- Before ---------------------------------------------------------------------------------- */
 
 /* If the config names an optimizer, its presets are DeepSpeed's, which sometimes differ from
  * torch's. Otherwise the model description is the preset. */
@@ -47,7 +47,8 @@ void zero_rules_begin(const struct zero_reading *r)
 
 	kolo_zero_config_init(&s->shown.config);
 	s->shown.config.clip = 1;
-	s->shown.config.scaling = (struct kolo_zero_scaling){ .min = 1, .window = 1000, .hysteresis = 2 };
+	s->shown.config.scaling =
+		(struct kolo_zero_scaling){ .min = 1, .window = 1000, .hysteresis = 2 };
 	s->scale_power = 16;
 	s->adam_w_mode = s->wire = s->prescale = s->old_pin = -1;
 	for (int i = 0; i < r->model->ngroups; i++) {
@@ -60,7 +61,7 @@ void zero_rules_begin(const struct zero_reading *r)
 	}
 }
 
-/* ---- Batch sizes ---------------------------------------------------------------------------------------- */
+/* ---- Batch sizes ----------------------------------------------------------------------------- */
 
 /* No batch size was given, or it is "auto" and unknown. */
 static int refuse_no_batch(const struct zero_reading *r)
@@ -74,7 +75,8 @@ static int refuse_no_batch(const struct zero_reading *r)
 				r, paths[i],
 				"is \"auto\", and %s of the model description is unknown: set it, or give a number",
 				fields[i]);
-	return kolo_error_set(KOLO_EINVAL, "%.200s:1:1: train_batch_size is missing: want it, or %s, or both",
+	return kolo_error_set(KOLO_EINVAL,
+			      "%.200s:1:1: train_batch_size is missing: want it, or %s, or both",
 			      r->name, paths[0]);
 }
 
@@ -94,8 +96,10 @@ static int derive_batch(const struct zero_reading *r)
 	if (!zero_given_of(r, at)->value)
 		at = "train_micro_batch_size_per_gpu";
 	if (__builtin_mul_overflow(s->micro, s->accumulation, &product) ||
-	    __builtin_mul_overflow(product, n, &product) || product >> 53 || s->accumulation > INT_MAX)
-		return zero_refuse_value(r, at, "gives a batch of more than 2^53 samples: want less");
+	    __builtin_mul_overflow(product, n, &product) || product >> 53 ||
+	    s->accumulation > INT_MAX)
+		return zero_refuse_value(r, at,
+					 "gives a batch of more than 2^53 samples: want less");
 	if (!s->train)
 		s->train = product;
 	if (s->train != product || !product)
@@ -109,7 +113,7 @@ static int derive_batch(const struct zero_reading *r)
 	return 0;
 }
 
-/* ---- Precision ------------------------------------------------------------------------------------------ */
+/* ---- Precision ------------------------------------------------------------------------------- */
 
 static int decide_precision(const struct zero_reading *r)
 {
@@ -117,7 +121,8 @@ static int decide_precision(const struct zero_reading *r)
 	struct kolo_zero_config *c = &s->shown.config;
 
 	if (s->fp16 && s->bf16)
-		return zero_refuse_value(r, "fp16.enabled", "is on, and that of bf16 too: want one of them");
+		return zero_refuse_value(r, "fp16.enabled",
+					 "is on, and that of bf16 too: want one of them");
 	s->shown.type = s->fp16 ? KOLO_F16 : s->bf16 ? KOLO_BF16 : KOLO_F32;
 	c->loss_scale = s->fp16 ? s->loss_scale : 1;
 	c->scaling.initial = 1;
@@ -149,7 +154,8 @@ static int decide_division(const struct zero_reading *r)
 {
 	struct zero_settings *s = r->out;
 
-	if (s->prescale == 1 && s->predivide != 0 && s->predivide != 1 && s->predivide != r->model->nranks)
+	if (s->prescale == 1 && s->predivide != 0 && s->predivide != 1 &&
+	    s->predivide != r->model->nranks)
 		return zero_refuse_value(
 			r, "gradient_predivide_factor",
 			"is %.15g, and prescale_gradients divides by the %d ranks: want one of the keys",
@@ -162,7 +168,7 @@ static int decide_division(const struct zero_reading *r)
 	return 0;
 }
 
-/* ---- Optimizer and schedule ----------------------------------------------------------------------------- */
+/* ---- Optimizer and schedule ------------------------------------------------------------------ */
 
 static int decide_optimizer(const struct zero_reading *r)
 {
@@ -171,18 +177,21 @@ static int decide_optimizer(const struct zero_reading *r)
 	int rc = 0;
 
 	if (s->optimizer == KOLO_ZERO_ADAMW && s->adam_w_mode == 0)
-		return zero_refuse_value(r, "optimizer.params.adam_w_mode",
-					 "is false, and the type is AdamW: want \"type\": \"Adam\"");
+		return zero_refuse_value(
+			r, "optimizer.params.adam_w_mode",
+			"is false, and the type is AdamW: want \"type\": \"Adam\"");
 	if (s->optimizer == KOLO_ZERO_ADAM && s->adam_w_mode != 0) {
 		s->optimizer = KOLO_ZERO_ADAMW;
-		rc = zero_note(r, "optimizer.type", "\"Adam\" is AdamW but with \"adam_w_mode\": false");
+		rc = zero_note(r, "optimizer.type",
+			       "\"Adam\" is AdamW but with \"adam_w_mode\": false");
 	}
 	if (s->optimizer == KOLO_ZERO_LAMB)
 		rc = zero_note(r, "optimizer.type",
 			       "trust ratios have no bounds; DeepSpeed keeps them from 0.01 to 10");
 	if (g->nesterov && (g->momentum == 0 || g->dampening != 0))
-		return zero_refuse_value(r, "optimizer.params.nesterov",
-					 "is true: want a momentum above 0, and no dampening, with it");
+		return zero_refuse_value(
+			r, "optimizer.params.nesterov",
+			"is true: want a momentum above 0, and no dampening, with it");
 	s->shown.config.optimizer = (enum kolo_zero_optimizer)s->optimizer;
 	return rc;
 }
@@ -192,8 +201,8 @@ static int refuse_missing(const struct zero_reading *r, const char *path)
 	const struct zero_given *params = zero_given_of(r, "scheduler.params");
 	char want[ZERO_NAMES];
 
-	return zero_refuse_value(r, params->value ? "scheduler.params" : "scheduler", "has no %s: want %s",
-				 strrchr(path, '.') + 1,
+	return zero_refuse_value(r, params->value ? "scheduler.params" : "scheduler",
+				 "has no %s: want %s", strrchr(path, '.') + 1,
 				 zero_want(zero_keys[zero_key_find(path)].range, want));
 }
 
@@ -205,9 +214,10 @@ static int check_total(const struct zero_reading *r)
 		return refuse_missing(r, "scheduler.params.total_num_steps");
 	if (s->total_steps > s->warmup_steps)
 		return 0;
-	return zero_refuse_value(r, "scheduler.params.total_num_steps",
-				 "makes the total %ld, and the warm-up takes %ld: want more than that",
-				 s->total_steps, s->warmup_steps);
+	return zero_refuse_value(
+		r, "scheduler.params.total_num_steps",
+		"makes the total %ld, and the warm-up takes %ld: want more than that",
+		s->total_steps, s->warmup_steps);
 }
 
 static int decide_schedule(const struct zero_reading *r)
@@ -232,7 +242,7 @@ static int decide_schedule(const struct zero_reading *r)
 	return 0;
 }
 
-/* ---- Offload -------------------------------------------------------------------------------------------- */
+/* ---- Offload --------------------------------------------------------------------------------- */
 
 /* What may be offloaded: its keys, and the least stage at which there is something to offload. */
 static const struct kind {
@@ -254,8 +264,8 @@ static const struct kind parameters = {
 	.why = "want stage 3: below it every rank has whole parameters on its device",
 };
 
-static int decide_one(const struct zero_reading *r, const struct kind *kind, int place, const char *path,
-		      struct kolo_zero_offload *out)
+static int decide_one(const struct zero_reading *r, const struct kind *kind, int place,
+		      const char *path, struct kolo_zero_offload *out)
 {
 	const struct zero_given *old = zero_given_of(r, kind->old),
 				*g = old->value ? old : zero_given_of(r, kind->device);
@@ -273,8 +283,9 @@ static int decide_one(const struct zero_reading *r, const struct kind *kind, int
 	if (place == KOLO_ZERO_ON_HOST)
 		return r->model->device
 			       ? 0
-			       : zero_note(r, g->path,
-					   "already so: the engine and its state are in host memory");
+			       : zero_note(
+					 r, g->path,
+					 "already so: the engine and its state are in host memory");
 	if (!path)
 		return zero_refuse_value(
 			r, g->path,
@@ -289,13 +300,15 @@ static int decide_offload(const struct zero_reading *r)
 {
 	struct zero_settings *s = r->out;
 	struct kolo_zero_config *c = &s->shown.config;
-	int rc =
-		decide_one(r, &optimizer_state, s->optimizer_place, s->optimizer_path, &c->offload_optimizer);
+	int rc = decide_one(r, &optimizer_state, s->optimizer_place, s->optimizer_path,
+			    &c->offload_optimizer);
 
-	return rc == 0 ? decide_one(r, &parameters, s->param_place, s->param_path, &c->offload_param) : rc;
+	return rc == 0 ? decide_one(r, &parameters, s->param_place, s->param_path,
+				    &c->offload_param)
+		       : rc;
 }
 
-/* ---- Files ---------------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 /* Returns FOLDER/JOBSUFFIX, in memory that the caller frees. An empty folder is the current one. */
 static char *join_file(const char *folder, const char *job, const char *suffix)
@@ -304,8 +317,8 @@ static char *join_file(const char *folder, const char *job, const char *suffix)
 	char *out = malloc(room);
 
 	if (out)
-		snprintf(out, room, "%s%s%s%s", folder, len && folder[len - 1] != '/' ? "/" : "", job,
-			 suffix);
+		snprintf(out, room, "%s%s%s%s", folder, len && folder[len - 1] != '/' ? "/" : "",
+			 job, suffix);
 	return out;
 }
 
@@ -324,7 +337,7 @@ static int decide_files(const struct zero_reading *r)
 	return kolo_error_set(KOLO_ENOMEM, "%.200s: csv_monitor: out of memory", r->name);
 }
 
-/* ---- All together ---------------------------------------------------------------------------------------- */
+/* ---- All together ---------------------------------------------------------------------------- */
 
 /* Runs the engine's own checks. An error names the section that it is about. */
 static int check_as_the_engine_does(const struct zero_reading *r)

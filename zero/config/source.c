@@ -38,7 +38,7 @@ static struct spot find_spot(const char *text, const char *at)
 	return s;
 }
 
-/* ---- Files ---------------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static int read_all(const char *path, FILE *f, char **out)
 {
@@ -54,14 +54,14 @@ static int read_all(const char *path, FILE *f, char **out)
 	if (ferror(f))
 		return kolo_error_set(KOLO_ESYS, "%.200s: reading it: %s", path, strerror(errno));
 	if (len > LARGEST)
-		return kolo_error_set(KOLO_EINVAL, "%.200s: more than %d bytes: want a config", path,
-				      LARGEST);
+		return kolo_error_set(KOLO_EINVAL, "%.200s: more than %d bytes: want a config",
+				      path, LARGEST);
 	zero = memchr(text, 0, len);
 	if (!zero)
 		return 0;
 	s = find_spot(text, zero);
-	return kolo_error_set(KOLO_EINVAL, "%.200s:%d:%d: a byte that is 0: want a text", path, s.line,
-			      s.column);
+	return kolo_error_set(KOLO_EINVAL, "%.200s:%d:%d: a byte that is 0: want a text", path,
+			      s.line, s.column);
 }
 
 int zero_source_read(const char *path, char **out)
@@ -81,7 +81,7 @@ int zero_source_read(const char *path, char **out)
 	return rc;
 }
 
-/* ---- Comments ------------------------------------------------------------------------------------------- */
+/* ---- Comments -------------------------------------------------------------------------------- */
 
 /* Returns the place after the string that begins at p, or the text's end. */
 static char *skip_string(const char *p)
@@ -117,8 +117,9 @@ int zero_source_blank(const char *name, char *text)
 		if (!end) {
 			struct spot s = find_spot(text, out);
 
-			return kolo_error_set(KOLO_EINVAL, "%.200s:%d:%d: a comment without end: want */",
-					      name, s.line, s.column);
+			return kolo_error_set(KOLO_EINVAL,
+					      "%.200s:%d:%d: a comment without end: want */", name,
+					      s.line, s.column);
 		}
 		if (!comment)
 			end = *p == '"' ? skip_string(p) : p + 1;
@@ -133,7 +134,7 @@ int zero_source_blank(const char *name, char *text)
 	return 0;
 }
 
-/* ---- Keys ----------------------------------------------------------------------------------------------- */
+/* ---- Keys ------------------------------------------------------------------------------------ */
 
 static const char *skip_space(const char *p)
 {
@@ -206,7 +207,8 @@ static const char *find_last_key(const char *text, const char *end, char path[ZE
 	int depth = 0;
 
 	*path = 0;
-	for (const char *p = text; p < end && depth < DEEPEST - 1; p = *p == '"' ? skip_string(p) : p + 1) {
+	for (const char *p = text; p < end && depth < DEEPEST - 1;
+	     p = *p == '"' ? skip_string(p) : p + 1) {
 		if (*p == '{' || *p == '[') {
 			open[++depth] = *p;
 			lens[depth] = strlen(path);
@@ -228,7 +230,8 @@ int zero_refuse_twice(const struct zero_reading *r, size_t end)
 	char path[ZERO_PATH];
 	struct spot s = find_spot(r->text, find_last_key(r->text, r->text + end, path));
 
-	return kolo_error_set(KOLO_EINVAL, "%.100s:%d:%d: %.90s is given twice: keep one of the two", r->name,
+	return kolo_error_set(KOLO_EINVAL,
+			      "%.100s:%d:%d: %.90s is given twice: keep one of the two", r->name,
 			      s.line, s.column, path);
 }
 
@@ -243,7 +246,8 @@ static int refuse(const struct zero_reading *r, const char *path, bool at_value,
 	if (!key)
 		return kolo_error_set(KOLO_EINVAL, "%.100s: %.90s %s", r->name, path, text);
 	s = find_spot(r->text, at_value ? value : key);
-	return kolo_error_set(KOLO_EINVAL, "%.100s:%d:%d: %.90s %s", r->name, s.line, s.column, path, text);
+	return kolo_error_set(KOLO_EINVAL, "%.100s:%d:%d: %.90s %s", r->name, s.line, s.column,
+			      path, text);
 }
 
 int zero_refuse_key(const struct zero_reading *r, const char *path, const char *format, ...)

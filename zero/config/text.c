@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Values --------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static json_t *make_value(const struct zero_range *range, double x)
 {
@@ -28,7 +28,8 @@ static json_t *make_list(const struct zero_reading *r, const struct zero_key *ke
 	json_t *list = json_array();
 
 	for (int i = 0; list && i < r->model->ngroups; i++) {
-		if (json_array_append_new(list, make_value(key->range, zero_place_get(r->out, key, i))) < 0) {
+		if (json_array_append_new(
+			    list, make_value(key->range, zero_place_get(r->out, key, i))) < 0) {
 			json_decref(list);
 			list = NULL;
 		}
@@ -57,7 +58,7 @@ static json_t *make_done(const struct zero_reading *r, const struct zero_key *ke
 	return make_value(key->range, zero_place_get(r->out, key, 0));
 }
 
-/* ---- Which keys ----------------------------------------------------------------------------------------- */
+/* ---- Which keys ------------------------------------------------------------------------------ */
 
 /* Whether a key that has an effect is written. If nothing is set, its place has a value outside of
  * the key's range. */
@@ -113,7 +114,7 @@ static json_t *make_tree(const struct zero_reading *r)
 	return rc < 0 ? NULL : root;
 }
 
-/* ---- Text ----------------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 /* Prints numbers with the fewest digits from which all of them are read back unchanged. */
 static char *print_tree(const json_t *root)
@@ -149,7 +150,7 @@ int zero_text_make(const struct zero_reading *r)
 
 	r->out->text = root ? print_tree(root) : NULL;
 	json_decref(root);
-	return r->out->text
-		       ? 0
-		       : kolo_error_set(KOLO_ENOMEM, "%.200s: the resolved text: out of memory", r->name);
+	return r->out->text ? 0
+			    : kolo_error_set(KOLO_ENOMEM,
+					     "%.200s: the resolved text: out of memory", r->name);
 }

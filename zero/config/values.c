@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- In words ------------------------------------------------------------------------------------------- */
+/* ---- In words -------------------------------------------------------------------------------- */
 
 /* Writes a text between quotes, cut if it is long. A question mark replaces each byte that is not
  * plain ASCII, because any terminal may show the error. */
@@ -33,7 +33,9 @@ const char *zero_show(const json_t *value, char out[ZERO_SHOWN])
 	case JSON_OBJECT: snprintf(out, ZERO_SHOWN, "an object"); break;
 	case JSON_ARRAY: snprintf(out, ZERO_SHOWN, "a list of %zu", json_array_size(value)); break;
 	case JSON_STRING: show_text(json_string_value(value), out); break;
-	case JSON_INTEGER: snprintf(out, ZERO_SHOWN, "%lld", (long long)json_integer_value(value)); break;
+	case JSON_INTEGER:
+		snprintf(out, ZERO_SHOWN, "%lld", (long long)json_integer_value(value));
+		break;
 	case JSON_REAL: snprintf(out, ZERO_SHOWN, "%.15g", json_real_value(value)); break;
 	case JSON_TRUE: snprintf(out, ZERO_SHOWN, "true"); break;
 	case JSON_FALSE: snprintf(out, ZERO_SHOWN, "false"); break;
@@ -52,8 +54,8 @@ const char *zero_want(const struct zero_range *range, char out[ZERO_NAMES])
 	}
 	len = (size_t)snprintf(out, ZERO_NAMES, "one of");
 	for (int i = (int)range->low; zero_range_choice(range, i) && len < ZERO_NAMES; i++)
-		len += (size_t)snprintf(out + len, ZERO_NAMES - len, "%s \"%s\"", i > range->low ? "," : "",
-					zero_range_choice(range, i));
+		len += (size_t)snprintf(out + len, ZERO_NAMES - len, "%s \"%s\"",
+					i > range->low ? "," : "", zero_range_choice(range, i));
 	return out;
 }
 
@@ -65,13 +67,14 @@ static const char *show_preset(const struct zero_key *key, char out[ZERO_SHOWN])
 	else if (key->range->kind == ZERO_FLAG)
 		snprintf(out, ZERO_SHOWN, "%s", key->preset == 0 ? "false" : "true");
 	else if (key->range->kind == ZERO_CHOICE)
-		snprintf(out, ZERO_SHOWN, "\"%s\"", zero_range_choice(key->range, (int)key->preset));
+		snprintf(out, ZERO_SHOWN, "\"%s\"",
+			 zero_range_choice(key->range, (int)key->preset));
 	else
 		snprintf(out, ZERO_SHOWN, "%.15g", key->preset);
 	return out;
 }
 
-/* ---- Numbers -------------------------------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 enum { NVALUES = 2 }; /* numbers in a value at most */
 
@@ -88,8 +91,8 @@ static bool is_auto(const json_t *value)
 
 /* What "auto" stands for, and the field of the model description that it comes from. An unknown
  * value is NaN, an unknown batch size 0. */
-static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automatic, double x[NVALUES],
-			 const char **field)
+static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automatic,
+			 double x[NVALUES], const char **field)
 {
 	double hidden = m->hidden ? (double)m->hidden : NAN;
 
@@ -133,20 +136,21 @@ static int take_auto(const struct zero_reading *r, int k, double x[NVALUES])
 
 	zero_want(key->range, want);
 	if (key->automatic == ZERO_AUTO_NONE)
-		return zero_refuse_value(r, path, "is \"auto\", which stands for nothing here: want %s",
-					 want);
+		return zero_refuse_value(
+			r, path, "is \"auto\", which stands for nothing here: want %s", want);
 	resolve_auto(r->model, key->automatic, x, &field);
 	if (isnan(*x))
 		return zero_refuse_value(
 			r, path,
-			"is \"auto\", and %s of the model description is unknown: set it, or want %s", field,
-			want);
+			"is \"auto\", and %s of the model description is unknown: set it, or want %s",
+			field, want);
 	if (may_be_unknown(key->automatic) && *x == 0)
 		return 0;
 	for (int i = 0; i < (key->range->kind == ZERO_BETAS ? 2 : 1); i++)
 		if (!zero_range_has(key->range, x[i]))
 			return zero_refuse_value(
-				r, path, "is \"auto\", and %s of the model description gives %.15g: want %s",
+				r, path,
+				"is \"auto\", and %s of the model description gives %.15g: want %s",
 				field, x[i], want);
 	return 0;
 }
@@ -164,7 +168,8 @@ static bool read_choice(const struct zero_range *range, const json_t *value, dou
 {
 	const char *name;
 
-	for (int i = (int)range->low; json_is_string(value) && (name = zero_range_choice(range, i)); i++) {
+	for (int i = (int)range->low; json_is_string(value) && (name = zero_range_choice(range, i));
+	     i++) {
 		const char *text = json_string_value(value);
 
 		*x = i;
@@ -184,7 +189,8 @@ static bool read_value(const struct zero_range *range, const json_t *value, doub
 	case ZERO_NUMBER: return read_number(range, value, x);
 	case ZERO_CHOICE: return read_choice(range, value, x);
 	case ZERO_BETAS:
-		return json_array_size(value) == 2 && read_number(range, json_array_get(value, 0), &x[0]) &&
+		return json_array_size(value) == 2 &&
+		       read_number(range, json_array_get(value, 0), &x[0]) &&
 		       read_number(range, json_array_get(value, 1), &x[1]);
 	case ZERO_TEXT: return json_is_string(value);
 	case ZERO_LIST: return json_is_array(value);
@@ -193,7 +199,7 @@ static bool read_value(const struct zero_range *range, const json_t *value, doub
 	return false;
 }
 
-/* ---- Places --------------------------------------------------------------------------------------------- */
+/* ---- Places ---------------------------------------------------------------------------------- */
 
 static char *place_of(const struct zero_settings *s, const struct zero_key *key, int group)
 {
@@ -251,7 +257,7 @@ static int put_text(const struct zero_reading *r, const struct zero_key *key, co
 	return 0;
 }
 
-/* ---- A key ---------------------------------------------------------------------------------------------- */
+/* ---- A key ----------------------------------------------------------------------------------- */
 
 /* Takes a list with one number for each group. */
 static int take_list(const struct zero_reading *r, int k)
@@ -262,9 +268,10 @@ static int take_list(const struct zero_reading *r, int k)
 	double x[NVALUES];
 
 	if (json_array_size(g->value) != (size_t)ngroups)
-		return zero_refuse_value(r, g->path,
-					 "is a list of %zu: want %s, or a list of one for each of %d groups",
-					 json_array_size(g->value), key->range->want, ngroups);
+		return zero_refuse_value(
+			r, g->path,
+			"is a list of %zu: want %s, or a list of one for each of %d groups",
+			json_array_size(g->value), key->range->want, ngroups);
 	for (int i = 0; i < ngroups; i++) {
 		const json_t *value = json_array_get(g->value, (size_t)i);
 		char shown[ZERO_SHOWN];
@@ -300,7 +307,8 @@ static int apply_role(const struct zero_reading *r, int k, const double x[NVALUE
 		return *x == key->preset ? 0 : zero_note(r, g->path, key->why);
 	if (key->role == ZERO_ONLY && *x != key->preset)
 		return zero_refuse_value(r, g->path, "is %s: only %s is possible: %s",
-					 zero_show(g->value, shown), show_preset(key, only), key->why);
+					 zero_show(g->value, shown), show_preset(key, only),
+					 key->why);
 	if (key->slot == ZERO_IN_TEXT)
 		return put_text(r, key, json_string_value(g->value));
 	for (int i = 0; i < (key->of_group ? r->model->ngroups : 1); i++)
@@ -318,8 +326,8 @@ void zero_list_names(const struct zero_reading *r, const char *section, char out
 
 		if (strncmp(key->path, section, len) == 0 && key->role == ZERO_DONE &&
 		    zero_key_applies(key, r->out) && used < ZERO_NAMES)
-			used += (size_t)snprintf(out + used, ZERO_NAMES - used, "%s%s", used ? ", " : "",
-						 key->path + len);
+			used += (size_t)snprintf(out + used, ZERO_NAMES - used, "%s%s",
+						 used ? ", " : "", key->path + len);
 	}
 }
 
@@ -331,8 +339,9 @@ static int refuse_foreign(const struct zero_reading *r, int k)
 	zero_list_names(r, key->optimizers ? "optimizer.params." : "scheduler.params.", names);
 	return zero_refuse_key(
 		r, r->given[k].path, "is no parameter of %s: want some of %s",
-		key->optimizers ? kolo_zero_optimizer_name((enum kolo_zero_optimizer)r->out->optimizer)
-				: kolo_zero_schedule_name((enum kolo_zero_schedule_type)r->out->schedule),
+		key->optimizers
+			? kolo_zero_optimizer_name((enum kolo_zero_optimizer)r->out->optimizer)
+			: kolo_zero_schedule_name((enum kolo_zero_schedule_type)r->out->schedule),
 		names);
 }
 

@@ -8,7 +8,10 @@ struct zero_range;
 struct zero_reading;
 struct zero_settings;
 
-enum { ZERO_SHOWN = 48, ZERO_NAMES = 256 }; /* bytes of a value, and of a list of names, in an error */
+enum {
+	ZERO_SHOWN = 48,
+	ZERO_NAMES = 256
+}; /* bytes of a value, and of a list of names, in an error */
 
 /* A value as an error shows it. Returns out. */
 const char *zero_show(const struct json_t *value, char out[ZERO_SHOWN]);

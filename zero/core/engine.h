@@ -20,7 +20,7 @@ struct zero_mark {
 	uint64_t ticket;          /* on a device of its own: of work after the operation */
 };
 
-/* ---- Tensors -------------------------------------------------------------------------------------------- */
+/* ---- Tensors --------------------------------------------------------------------------------- */
 
 /* Where a gathered tensor of stage 3 is. */
 enum zero_state {
@@ -35,8 +35,9 @@ struct zero_offloaded {
 	size_t n;     /* elements of `held`, its first ones: whole blocks, or all of them */
 	size_t room;  /* the same on all ranks, n <= room */
 	size_t first; /* their number among all that this rank offloads, in the order of updates */
-	float *master, *moment[2]; /* in host memory; NULL in files. Elements of any type have a master */
-	char *grad;                /* their reduced gradients, in host memory */
+	float *master,
+		*moment[2]; /* in host memory; NULL in files. Elements of any type have a master */
+	char *grad;         /* their reduced gradients, in host memory */
 	enum kolo_type grad_type;
 };
 
@@ -52,17 +53,20 @@ struct zero_tensor {
 	bool trained; /* not frozen */
 	bool sharded; /* stage 3, and not persistent: its values are gathered for use */
 
-	char *param; /* n values on the device. Of a sharded tensor they are in region, unless state is ZERO_GONE */
-	char *shard; /* of a sharded tensor: room for chunk values, own.n of them used. NULL in files */
+	char *param; /* n values on the device. Of a sharded tensor they are in region, unless state
+			is ZERO_GONE */
+	char *shard; /* of a sharded tensor: room for chunk values, own.n of them used. NULL in
+			files */
 	enum zero_place shard_place;
 	uint64_t shard_offset; /* in the file of shards */
-	uint64_t upload;       /* ticket of the last upload to param's own part; readers wait for it */
-	uint64_t download;     /* ticket of the last download of its gradient */
-	size_t sums_at;        /* its own part's first block in the engine's sums */
-	bool in_user;          /* param is the caller's memory */
+	uint64_t upload;   /* ticket of the last upload to param's own part; readers wait for it */
+	uint64_t download; /* ticket of the last download of its gradient */
+	size_t sums_at;    /* its own part's first block in the engine's sums */
+	bool in_user;      /* param is the caller's memory */
 	struct zero_region region;
 	enum zero_state state;
-	int last_gather; /* of one that other ranks update too: finished buckets of the gatherer that it needs */
+	int last_gather; /* of one that other ranks update too: finished buckets of the gatherer
+			    that it needs */
 	bool ahead;      /* gathered before use, or being so */
 	int uses;        /* kolo_zero_use without kolo_zero_release */
 	struct zero_mark gathered; /* of a sharded one: state may become ZERO_HERE */
@@ -79,14 +83,14 @@ struct zero_tensor {
 	char *grad;
 	enum kolo_type grad_type;
 	struct zero_part grad_held;
-	size_t held_room,
-		grad_room; /* elements of held and grad_held that there is memory for; the same on all ranks */
-	bool reported;     /* in this micro-step */
-	bool summed;       /* grad has a sum of earlier micro-steps */
+	size_t held_room, grad_room; /* elements of held and grad_held that there is memory for; the
+					same on all ranks */
+	bool reported;               /* in this micro-step */
+	bool summed;                 /* grad has a sum of earlier micro-steps */
 	int first_piece, npieces, first_bucket; /* in the plan of reductions */
 };
 
-/* ---- Reductions and gathers ----------------------------------------------------------------------------- */
+/* ---- Reductions and gathers ------------------------------------------------------------------ */
 
 /* Memory in which a bucket of gradients is filled and reduced. */
 struct zero_buffer {
@@ -114,7 +118,8 @@ struct zero_reducer {
  * plan.nbuckets. */
 struct zero_gatherer {
 	struct zero_plan plan;
-	char *buffers[2]; /* for buckets that are not whole: two with overlap, else one; taken in turns */
+	char *buffers[2]; /* for buckets that are not whole: two with overlap, else one; taken in
+			     turns */
 	int nbuffers;
 	size_t buffer_len;
 	int *buffer_of;          /* of each bucket that was started and is not whole */
@@ -145,7 +150,7 @@ struct zero_nonfinite {
 	int64_t reduced; /* 1: found in the sum over ranks, when no rank's own gradient had one */
 };
 
-/* ---- Offload -------------------------------------------------------------------------------------------- */
+/* ---- Offload --------------------------------------------------------------------------------- */
 
 /* State in a file: nblocks blocks of `elements` elements each, in the order of updates. Each
  * element has `states` floats; in a block those of one kind are contiguous. A pass goes over all
@@ -175,11 +180,12 @@ struct zero_param_buffers {
 	char *buffers;
 	size_t len;        /* of one buffer */
 	int n, turn;       /* turn: the next one */
-	int *tensor;       /* in each buffer, or being read into it; -1: none; -2 - tensor: being written */
+	int *tensor;       /* in each buffer, or being read into it; -1: none; -2 - tensor: being
+			    * written */
 	uint64_t *tickets; /* of the last copy from each */
 };
 
-/* ---- The engine ----------------------------------------------------------------------------------------- */
+/* ---- The engine ------------------------------------------------------------------------------ */
 
 /* What part of a micro-step the engine is in. */
 enum zero_phase { ZERO_IDLE, ZERO_FORWARD, ZERO_BACKWARD };
@@ -203,24 +209,25 @@ struct kolo_zero {
 	struct zero_arena arenas[ZERO_NPLACES][ZERO_NKINDS];
 
 	struct kolo_zero_device *device; /* NULL: the model computes in host memory */
-	bool on_host;                    /* this process does the device's work: it is NULL or an arena */
+	bool on_host; /* this process does the device's work: it is NULL or an arena */
 	struct zero_threads *threads;
 	int *order; /* norder trained tensors whose state is sharded, in the order of updates */
 	int norder;
 	enum zero_place state_place; /* of offloaded state; ZERO_ON_DEVICE: there is none */
-	size_t noffloaded; /* elements of this rank in offloaded state, each tensor's in whole blocks */
+	size_t noffloaded; /* elements of this rank in offloaded state, each tensor's in whole
+			      blocks */
 	struct zero_state_blocks state_blocks;
 	struct zero_param_buffers param_buffers;
 	struct zero_staging uploads; /* for values updated on the host that belong on the device */
 	struct zero_staging
 		downloads; /* for values updated on the device that belong to an offloaded shard */
 	uint64_t computed, last_download, last_upload; /* tickets */
-	size_t slice;                                  /* elements that are updated or copied at a time */
-	uint32_t *bad;       /* beside sums: work sets it if a value is not finite */
-	float *spot;         /* on a device of its own: for work that only marks a place in its order */
-	double *sums;        /* of squares, of all blocks; of Lamb two for each */
-	size_t nsums;        /* in sums */
-	int squared;         /* pieces of this micro-step's reductions whose tensors' squares are in sums */
+	size_t slice;  /* elements that are updated or copied at a time */
+	uint32_t *bad; /* beside sums: work sets it if a value is not finite */
+	float *spot;   /* on a device of its own: for work that only marks a place in its order */
+	double *sums;  /* of squares, of all blocks; of Lamb two for each */
+	size_t nsums;  /* in sums */
+	int squared; /* pieces of this micro-step's reductions whose tensors' squares are in sums */
 	uint64_t downloaded; /* the latest download that was waited for */
 	uint64_t down_bytes, up_bytes;
 	uint64_t read_before, written_before; /* bytes of files when the engine was made */
@@ -230,15 +237,18 @@ struct kolo_zero {
 	size_t dry_gathered;     /* bytes that were gathered at most */
 	uint64_t dry_read_bytes; /* of files */
 
-	size_t extra_buckets;           /* bytes of buffers beyond nplanned */
-	size_t gathered, most_gathered; /* bytes of open regions, now; with the spare ones, at most */
-	size_t used, most_used;         /* bytes of regions in use, now and at most */
-	struct zero_region *spares;     /* memory that no tensor has now: nspares of them, at most ntensors */
+	size_t extra_buckets; /* bytes of buffers beyond nplanned */
+	size_t gathered,
+		most_gathered;  /* bytes of open regions, now; with the spare ones, at most */
+	size_t used, most_used; /* bytes of regions in use, now and at most */
+	struct zero_region
+		*spares; /* memory that no tensor has now: nspares of them, at most ntensors */
 	int nspares;
-	size_t spare;               /* bytes of spares */
-	struct zero_region passage; /* through which memory goes from one tensor of the host to another */
-	bool keeps;                 /* spares are kept, from when the engine has been made */
-	size_t user_bytes;          /* of parameters in the caller's memory */
+	size_t spare; /* bytes of spares */
+	struct zero_region
+		passage;   /* through which memory goes from one tensor of the host to another */
+	bool keeps;        /* spares are kept, from when the engine has been made */
+	size_t user_bytes; /* of parameters in the caller's memory */
 
 	enum zero_phase phase;
 	int micro;                 /* micro-steps done towards the update */
@@ -246,13 +256,14 @@ struct kolo_zero {
 	uint64_t total_samples;    /* of all ranks, in updates */
 	struct zero_scaler scaler; /* starts at config.loss_scale */
 	double predivide;          /* config.predivide, or nranks */
-	size_t micro_batch; /* samples that weigh 1 / nranks: config.micro_batch, or agreed later; 0: not yet */
-	float weight;       /* of this micro-step's gradients */
-	size_t micro_samples;             /* of this micro-step on this rank */
-	double samples, loss;             /* of this update on this rank; loss: times samples */
+	size_t micro_batch;   /* samples that weigh 1 / nranks: config.micro_batch, or agreed later;
+				 0: not yet */
+	float weight;         /* of this micro-step's gradients */
+	size_t micro_samples; /* of this micro-step on this rank */
+	double samples, loss; /* of this update on this rank; loss: times samples */
 	struct zero_nonfinite nonfinite;  /* in the gradients that this rank reported */
 	struct kolo_zero_traffic traffic; /* except sent_bytes */
-	uint64_t sent_before;             /* bytes sent by data before the first step, and by kolo_zero_get */
+	uint64_t sent_before; /* bytes sent by data before the first step, and by kolo_zero_get */
 	struct kolo_zero_times times;
 	double phase_began; /* zero_now() */
 };

@@ -42,6 +42,7 @@ int zero_check_between_updates(struct kolo_zero *z, const char *what)
 	int rc = zero_check(z);
 
 	if (rc == 0 && (z->phase != ZERO_IDLE || z->micro > 0))
-		return kolo_error_set(KOLO_EINVAL, "rank %d: %s in the middle of an update", z->rank, what);
+		return kolo_error_set(KOLO_EINVAL, "rank %d: %s in the middle of an update",
+				      z->rank, what);
 	return rc;
 }

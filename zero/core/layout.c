@@ -106,7 +106,8 @@ int zero_plan_make(struct zero_plan *out, const struct zero_item *items, int nit
 	out->pieces = calloc((size_t)out->npieces + 1, sizeof(*out->pieces));
 	out->buckets = calloc((size_t)out->nbuckets + 1, sizeof(*out->buckets));
 	if (!out->pieces || !out->buckets)
-		return kolo_error_set(KOLO_ENOMEM, "a plan of %d buckets for %d tensors: out of memory",
+		return kolo_error_set(KOLO_ENOMEM,
+				      "a plan of %d buckets for %d tensors: out of memory",
 				      out->nbuckets, nitems);
 	out->npieces = out->nbuckets = 0;
 	make(out, items, nitems, limit, alone);
@@ -119,7 +120,8 @@ static bool is_filled(const struct zero_plan *plan, const struct zero_bucket *bu
 {
 	size_t at = 0;
 
-	if (bucket->first != first || bucket->npieces < 1 || bucket->npieces > plan->npieces - first)
+	if (bucket->first != first || bucket->npieces < 1 ||
+	    bucket->npieces > plan->npieces - first)
 		return false;
 	for (int p = first; p < first + bucket->npieces; at += plan->pieces[p].n, p++)
 		if (plan->pieces[p].n == 0 || plan->pieces[p].at != at)
@@ -143,7 +145,8 @@ static bool buckets_are_valid(const struct zero_plan *plan, size_t limit)
 		largest = zero_max(largest, len);
 		partial = zero_max(partial, bucket->whole ? 0 : len);
 	}
-	return piece == plan->npieces && largest == plan->largest && partial == plan->largest_partial;
+	return piece == plan->npieces && largest == plan->largest &&
+	       partial == plan->largest_partial;
 }
 
 /* Does the bucket have the type of the item, and is it `whole` only if it is all of it? */
@@ -154,7 +157,8 @@ static bool is_bucket_of(const struct zero_bucket *bucket, const struct zero_ite
 }
 
 /* Are the pieces the chunks of the items, in their order? The buckets are valid. */
-static bool pieces_are_valid(const struct zero_plan *plan, const struct zero_item *items, int nitems)
+static bool pieces_are_valid(const struct zero_plan *plan, const struct zero_item *items,
+			     int nitems)
 {
 	const struct zero_bucket *bucket = plan->buckets;
 	int p = 0;
@@ -163,8 +167,8 @@ static bool pieces_are_valid(const struct zero_plan *plan, const struct zero_ite
 		for (size_t at = 0; at < items[i].chunk; at += plan->pieces[p++].n) {
 			const struct zero_piece *piece = &plan->pieces[p];
 
-			if (p == plan->npieces || piece->tensor != items[i].tensor || piece->first != at ||
-			    piece->n > items[i].chunk - at)
+			if (p == plan->npieces || piece->tensor != items[i].tensor ||
+			    piece->first != at || piece->n > items[i].chunk - at)
 				return false;
 			bucket += p == bucket->first + bucket->npieces;
 			if (!is_bucket_of(bucket, &items[i]))

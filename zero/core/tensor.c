@@ -8,8 +8,8 @@ struct zero_tensor *zero_tensor_get(struct kolo_zero *z, int tensor, const char 
 {
 	if (tensor >= 0 && tensor < z->ntensors)
 		return &z->tensors[tensor];
-	kolo_error_set(KOLO_EINVAL, "rank %d: %s of tensor %d; the model has 0 to %d", z->rank, what, tensor,
-		       z->ntensors - 1);
+	kolo_error_set(KOLO_EINVAL, "rank %d: %s of tensor %d; the model has 0 to %d", z->rank,
+		       what, tensor, z->ntensors - 1);
 	return NULL;
 }
 
@@ -20,8 +20,8 @@ struct zero_part zero_part_offloaded(const struct zero_tensor *t, struct zero_pa
 
 struct zero_part zero_part_on_device(const struct zero_tensor *t, struct zero_part part)
 {
-	return zero_part_meet(
-		part, (struct zero_part){ t->held.first + t->offloaded.n, t->held.n - t->offloaded.n });
+	return zero_part_meet(part, (struct zero_part){ t->held.first + t->offloaded.n,
+							t->held.n - t->offloaded.n });
 }
 
 float *zero_master_at(const struct zero_tensor *t, size_t first)
@@ -35,7 +35,8 @@ float *zero_master_at(const struct zero_tensor *t, size_t first)
 
 float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first)
 {
-	return t->moment[moment] ? t->moment[moment] + (first - t->held.first - t->offloaded.n) : NULL;
+	return t->moment[moment] ? t->moment[moment] + (first - t->held.first - t->offloaded.n)
+				 : NULL;
 }
 
 size_t zero_bucket_elements(const struct kolo_zero *z, const struct zero_plan *plan,
@@ -47,7 +48,8 @@ size_t zero_bucket_elements(const struct kolo_zero *z, const struct zero_plan *p
 		const struct zero_piece *piece = &plan->pieces[p];
 
 		for (int r = 0; r < z->nranks; r++)
-			n += zero_part_of(z->tensors[piece->tensor].n, z->nranks, r, piece->first, piece->n)
+			n += zero_part_of(z->tensors[piece->tensor].n, z->nranks, r, piece->first,
+					  piece->n)
 				     .n;
 	}
 	return n;

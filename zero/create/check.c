@@ -23,7 +23,8 @@ static int check_offload_numbers(const char *name, const struct kolo_zero_offloa
 		double value;
 		bool ok;
 	} fields[] = {
-		{ "place", "one of enum kolo_zero_place", o->place, (unsigned)o->place <= KOLO_ZERO_ON_NVME },
+		{ "place", "one of enum kolo_zero_place", o->place,
+		  (unsigned)o->place <= KOLO_ZERO_ON_NVME },
 		{ "ratio", "from 0 to 1", o->ratio, o->ratio >= 0 && o->ratio <= 1 },
 		{ "pin", "0 or 1", o->pin, o->pin == 0 || o->pin == 1 },
 		{ "buffers", "from 2 to 4096", o->buffers, o->buffers >= 2 && o->buffers <= 4096 },
@@ -33,13 +34,14 @@ static int check_offload_numbers(const char *name, const struct kolo_zero_offloa
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (!fields[i].ok)
-			return kolo_error_set(KOLO_EINVAL, "config.%s.%s is %g, and must be %s", name,
-					      fields[i].name, fields[i].value, fields[i].want);
+			return kolo_error_set(KOLO_EINVAL, "config.%s.%s is %g, and must be %s",
+					      name, fields[i].name, fields[i].value,
+					      fields[i].want);
 	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(o->reserved[0]); i++)
 		if (o->reserved[i])
-			return kolo_error_set(KOLO_EINVAL,
-					      "config.%s.reserved is not zero: use kolo_zero_offload_init",
-					      name);
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"config.%s.reserved is not zero: use kolo_zero_offload_init", name);
 	return 0;
 }
 
@@ -50,9 +52,10 @@ static int check_offload(const char *name, const struct kolo_zero_offload *o, in
 	if (rc < 0 || o->place == KOLO_ZERO_ON_DEVICE)
 		return rc;
 	if (stage < least)
-		return kolo_error_set(KOLO_EINVAL,
-				      "config.%s at stage %d, where that is not sharded: it needs stage %d%s",
-				      name, stage, least, least < 3 ? " at least" : "");
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"config.%s at stage %d, where that is not sharded: it needs stage %d%s",
+			name, stage, least, least < 3 ? " at least" : "");
 	if (o->place == KOLO_ZERO_ON_NVME && (!o->path || !*o->path))
 		return kolo_error_set(KOLO_EINVAL, "config.%s is on nvme without a path", name);
 	return 0;
@@ -67,13 +70,15 @@ static int check_device(const struct kolo_zero_config *c)
 	if (rc < 0)
 		return rc;
 	if (c->parameter_server && c->device)
-		return kolo_error_set(KOLO_EINVAL, "config.parameter_server works in host memory only");
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.parameter_server works in host memory only");
 	if (c->device && !c->device->ops->on_host && !c->overlap)
 		return kolo_error_set(
 			KOLO_EINVAL,
 			"config.overlap is 0, and collectives on this device's memory need a queue: set it to 1");
 	if (c->threads < 0 || c->threads > 4096)
-		return kolo_error_set(KOLO_EINVAL, "config.threads is %d, and must be 0 to 4096", c->threads);
+		return kolo_error_set(KOLO_EINVAL, "config.threads is %d, and must be 0 to 4096",
+				      c->threads);
 	if (c->io_block < 4096 || c->io_block % 4096 || c->io_block > 1 << 30 || c->io_depth < 1 ||
 	    c->io_depth > 4096)
 		return kolo_error_set(
@@ -86,18 +91,20 @@ static int check_device(const struct kolo_zero_config *c)
 static int check_combinations(const struct kolo_zero_config *c)
 {
 	if (c->parameter_server && c->stage != 0)
-		return kolo_error_set(KOLO_EINVAL, "config.parameter_server goes with stage 0, not %d",
-				      c->stage);
+		return kolo_error_set(
+			KOLO_EINVAL, "config.parameter_server goes with stage 0, not %d", c->stage);
 	if (c->parameter_server && c->overlap)
-		return kolo_error_set(KOLO_EINVAL,
-				      "config.parameter_server has no overlap: set config.overlap to 0");
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"config.parameter_server has no overlap: set config.overlap to 0");
 	if (c->ngroups < 0 || (c->groups && c->ngroups == 0) || (!c->groups && c->ngroups))
 		return kolo_error_set(KOLO_EINVAL, "config.ngroups is %d, and config.groups is %s",
 				      c->ngroups, c->groups ? "not NULL" : "NULL");
 	for (size_t i = 0; i < sizeof(c->reserved) / sizeof(c->reserved[0]); i++)
 		if (c->reserved[i])
-			return kolo_error_set(KOLO_EINVAL,
-					      "config.reserved is not zero: use kolo_zero_config_init");
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"config.reserved is not zero: use kolo_zero_config_init");
 	return 0;
 }
 
@@ -116,9 +123,11 @@ static int check_config(const struct kolo_zero_config *c)
 	int rc = 0;
 
 	if (c->stage < 0 || c->stage > 3)
-		return kolo_error_set(KOLO_EINVAL, "config.stage is %d, and must be 0 to 3", c->stage);
+		return kolo_error_set(KOLO_EINVAL, "config.stage is %d, and must be 0 to 3",
+				      c->stage);
 	if (c->accumulation < 1)
-		return kolo_error_set(KOLO_EINVAL, "config.accumulation is %d, and must be at least 1",
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.accumulation is %d, and must be at least 1",
 				      c->accumulation);
 	if (c->reduce_bucket < 1 || c->gather_bucket < 1)
 		return kolo_error_set(
@@ -126,7 +135,8 @@ static int check_config(const struct kolo_zero_config *c)
 			"config.reduce_bucket and gather_bucket are %zu and %zu, and must be at least 1",
 			c->reduce_bucket, c->gather_bucket);
 	if (!(c->clip >= 0 && c->clip < __builtin_inf()))
-		return kolo_error_set(KOLO_EINVAL, "config.clip is %g, and must be finite and at least 0",
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.clip is %g, and must be finite and at least 0",
 				      c->clip);
 	if ((rc = zero_scaler_check(c)) < 0)
 		return rc;
@@ -135,7 +145,8 @@ static int check_config(const struct kolo_zero_config *c)
 				      "config.predivide is %g, and must be finite and at least 0",
 				      c->predivide);
 	if (!kolo_zero_optimizer_name(c->optimizer))
-		return kolo_error_set(KOLO_EINVAL, "config.optimizer is %d, and there is none of that number",
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.optimizer is %d, and there is none of that number",
 				      (int)c->optimizer);
 	for (size_t i = 0; rc == 0 && i < sizeof(flags) / sizeof(flags[0]); i++)
 		rc = check_flag(flags[i].name, flags[i].value);
@@ -151,23 +162,28 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 	if (!t->name || !*t->name)
 		return kolo_error_set(KOLO_EINVAL, "tensor %d has no name", index);
 	if (t->type != KOLO_F32 && t->type != KOLO_F16 && t->type != KOLO_BF16)
-		return kolo_error_set(KOLO_EINVAL, "tensor '%s' is of type %s; tensors are f32, f16 or bf16",
-				      t->name, kolo_type_name(t->type) ? kolo_type_name(t->type) : "unknown");
+		return kolo_error_set(
+			KOLO_EINVAL, "tensor '%s' is of type %s; tensors are f32, f16 or bf16",
+			t->name, kolo_type_name(t->type) ? kolo_type_name(t->type) : "unknown");
 	if (t->ndims < 0 || t->ndims > KOLO_ZERO_DIMS)
-		return kolo_error_set(KOLO_EINVAL, "tensor '%s' has %d dimensions; 0 to %d are possible",
+		return kolo_error_set(KOLO_EINVAL,
+				      "tensor '%s' has %d dimensions; 0 to %d are possible",
 				      t->name, t->ndims, KOLO_ZERO_DIMS);
 	for (int d = 0; d < t->ndims; d++)
-		if (t->shape[d] < 1 || __builtin_mul_overflow(n, t->shape[d], &n) || n > (size_t)1 << 46)
+		if (t->shape[d] < 1 || __builtin_mul_overflow(n, t->shape[d], &n) ||
+		    n > (size_t)1 << 46)
 			return kolo_error_set(
 				KOLO_EINVAL,
 				"tensor '%s': dimension %d is %zu; want at least 1, and 2^46 elements in all at most",
 				t->name, d, t->shape[d]);
 	if (t->group < 0 || t->group >= ngroups)
-		return kolo_error_set(KOLO_EINVAL, "tensor '%s' is of group %d; there are %d groups", t->name,
+		return kolo_error_set(KOLO_EINVAL,
+				      "tensor '%s' is of group %d; there are %d groups", t->name,
 				      t->group, ngroups);
 	for (size_t i = 0; i < sizeof(t->reserved) / sizeof(t->reserved[0]); i++)
 		if (t->reserved[i])
-			return kolo_error_set(KOLO_EINVAL, "tensor '%s': reserved is not zero", t->name);
+			return kolo_error_set(KOLO_EINVAL, "tensor '%s': reserved is not zero",
+					      t->name);
 	return check_flag("frozen of a tensor", t->frozen);
 }
 
@@ -199,9 +215,9 @@ int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zer
 	int rc, ngroups;
 
 	if (!c || !tensors || ntensors < 1)
-		return kolo_error_set(KOLO_EINVAL,
-				      "kolo_zero_create needs a config and at least one tensor (%d)",
-				      ntensors);
+		return kolo_error_set(
+			KOLO_EINVAL, "kolo_zero_create needs a config and at least one tensor (%d)",
+			ntensors);
 	if ((rc = check_config(c)) < 0)
 		return rc;
 	ngroups = c->ngroups ? c->ngroups : 1;
@@ -214,7 +230,7 @@ int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zer
 	return check_names(tensors, ntensors);
 }
 
-/* ---- Between ranks -------------------------------------------------------------------------------------- */
+/* ---- Between ranks --------------------------------------------------------------------------- */
 
 static uint64_t hash_schedule(uint64_t hash, const struct kolo_zero_schedule *s)
 {
@@ -309,7 +325,8 @@ enum { NTENSORS, CONFIG, NWAYS };
 
 /* Finds for each way the lowest rank that differs from rank 0; nranks if none does. Needs no
  * memory. */
-static int find_different(struct kolo_comm *comm, uint64_t ntensors, uint64_t config, uint64_t *different)
+static int find_different(struct kolo_comm *comm, uint64_t ntensors, uint64_t config,
+			  uint64_t *different)
 {
 	uint64_t of_rank_0[2] = { ntensors, config }, nranks = (uint64_t)kolo_comm_nranks(comm);
 	uint64_t rank = (uint64_t)kolo_comm_rank(comm);
@@ -317,7 +334,9 @@ static int find_different(struct kolo_comm *comm, uint64_t ntensors, uint64_t co
 
 	different[NTENSORS] = ntensors != of_rank_0[0] ? rank : nranks;
 	different[CONFIG] = config != of_rank_0[1] ? rank : nranks;
-	return rc < 0 ? rc : kolo_all_reduce(comm, different, different, NWAYS, KOLO_U64, KOLO_MIN, NULL);
+	return rc < 0 ? rc
+		      : kolo_all_reduce(comm, different, different, NWAYS, KOLO_U64, KOLO_MIN,
+					NULL);
 }
 
 int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_zero_config *config)
@@ -325,7 +344,8 @@ int zero_agree(struct kolo_comm *comm, int rc, int ntensors, const struct kolo_z
 	uint64_t different[NWAYS], nranks = (uint64_t)kolo_comm_nranks(comm);
 
 	if ((rc = zero_share_failure(comm, rc)) < 0 ||
-	    (rc = find_different(comm, (uint64_t)ntensors, zero_hash_config(config), different)) < 0)
+	    (rc = find_different(comm, (uint64_t)ntensors, zero_hash_config(config), different)) <
+		    0)
 		return rc;
 	if (different[NTENSORS] < nranks)
 		return kolo_error_set(

@@ -5,8 +5,8 @@
 #include "kolo/kolo_zero.h"
 
 /* 0 or KOLO_EINVAL, with what is wrong. Local. */
-int zero_check_arguments(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,
-			 int ntensors);
+int zero_check_arguments(const struct kolo_zero_config *config,
+			 const struct kolo_zero_tensor *tensors, int ntensors);
 
 /* Of all that a config says, groups included. */
 uint64_t zero_hash_config(const struct kolo_zero_config *config);

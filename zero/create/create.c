@@ -24,7 +24,9 @@ enum { BUCKET = 2 << 20 }; /* elements; include/kolo/kolo_zero.h documents it */
 
 void kolo_zero_offload_init(struct kolo_zero_offload *out)
 {
-	*out = (struct kolo_zero_offload){ .ratio = 1, .pin = 1, .buffers = 4, .buffer = 512 << 10 };
+	*out = (struct kolo_zero_offload){
+		.ratio = 1, .pin = 1, .buffers = 4, .buffer = 512 << 10
+	};
 }
 
 void kolo_zero_config_init(struct kolo_zero_config *out)
@@ -50,7 +52,7 @@ void kolo_zero_config_init(struct kolo_zero_config *out)
 	out->offload_param.buffers = 5;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static int pin_memory(struct kolo_zero *z)
 {
@@ -67,11 +69,11 @@ static int open_arenas(struct kolo_zero *z)
 	int rc = 0;
 
 	for (int k = 0; rc == 0 && k < ZERO_NKINDS; k++) {
-		rc = zero_arena_open(&z->arenas[ZERO_ON_DEVICE][k], zero_kind_name((enum zero_kind)k),
-				     z->device);
+		rc = zero_arena_open(&z->arenas[ZERO_ON_DEVICE][k],
+				     zero_kind_name((enum zero_kind)k), z->device);
 		if (rc == 0)
-			rc = zero_arena_open(&z->arenas[ZERO_ON_HOST][k], zero_kind_name((enum zero_kind)k),
-					     NULL);
+			rc = zero_arena_open(&z->arenas[ZERO_ON_HOST][k],
+					     zero_kind_name((enum zero_kind)k), NULL);
 	}
 	return rc == 0 ? pin_memory(z) : rc;
 }
@@ -86,7 +88,8 @@ static int open_memory(struct kolo_zero *z)
 	zero_take_memory(z);
 	z->sums = zero_arena_take(sums, z->nsums * sizeof(double));
 	z->bad = zero_arena_take(sums, sizeof(double));
-	z->spot = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_SUMS], z->on_host ? 0 : sizeof(float));
+	z->spot = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_SUMS],
+				  z->on_host ? 0 : sizeof(float));
 	if ((rc = zero_reducer_open(z)) < 0 || (rc = zero_gatherer_open(z)) < 0 ||
 	    (rc = zero_offload_open(z)) < 0)
 		return rc;
@@ -101,7 +104,8 @@ static int open_tensor(struct kolo_zero *z, struct zero_tensor *t)
 		return 0;
 	if ((rc = zero_mark_open(z, &t->gathered)) < 0)
 		return rc;
-	return z->device ? 0 : zero_region_reserve(&t->region, t->n * kolo_type_size(t->type), t->name);
+	return z->device ? 0
+			 : zero_region_reserve(&t->region, t->n * kolo_type_size(t->type), t->name);
 }
 
 /* Opens the passage. It is as long as the largest tensor that is gathered. */
@@ -115,7 +119,7 @@ static int open_passage(struct kolo_zero *z)
 	return most ? zero_region_reserve(&z->passage, most, "between others") : 0;
 }
 
-/* ---- First values --------------------------------------------------------------------------------------- */
+/* ---- First values ---------------------------------------------------------------------------- */
 
 /* Makes masters and moments from the parameters, all of which are at `param`. */
 static int init_state(struct kolo_zero *z, struct zero_tensor *t)
@@ -173,8 +177,8 @@ static int share_values(struct kolo_zero *z, int tensor, const void *data)
 	if (!t->in_user && data && z->rank == 0)
 		rc = zero_upload_now(z, t->param, data, t->n * kolo_type_size(t->type));
 	if (rc == 0)
-		rc = zero_queue_done(
-			z, kolo_broadcast(z->data, t->param, t->param, t->n, t->type, 0, zero_queue_now(z)));
+		rc = zero_queue_done(z, kolo_broadcast(z->data, t->param, t->param, t->n, t->type,
+						       0, zero_queue_now(z)));
 	if (rc == 0 && t->sharded)
 		rc = keep_shard(z, tensor);
 	if (rc == 0 && t->trained)
@@ -220,7 +224,7 @@ static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor
 	return told < 0 ? told : rc;
 }
 
-/* ---- The host ------------------------------------------------------------------------------------------- */
+/* ---- The host -------------------------------------------------------------------------------- */
 
 /* The hash of the system's boot id; else that of the host's name, which other hosts may share. */
 static uint64_t hash_host(void)
@@ -237,12 +241,15 @@ static uint64_t hash_host(void)
 
 /* Finds how much memory the host has, and how much its other ranks need. All ranks look before any
  * of them takes memory. */
-static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_t *available, size_t *others)
+static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_t *available,
+			size_t *others)
 {
 	struct need {
 		uint64_t host, bytes;
-	} own = { hash_host(), zero_plan_host_bytes(z) }, *all = calloc((size_t)z->nranks, sizeof(*all));
-	int rc = all ? 0 : kolo_error_set(KOLO_ENOMEM, "needs of %d ranks: out of memory", z->nranks);
+	} own = { hash_host(), zero_plan_host_bytes(z) },
+	  *all = calloc((size_t)z->nranks, sizeof(*all));
+	int rc = all ? 0
+		     : kolo_error_set(KOLO_ENOMEM, "needs of %d ranks: out of memory", z->nranks);
 
 	*available = zero_plan_available();
 	*others = 0;
@@ -256,13 +263,14 @@ static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_
 	return rc;
 }
 
-/* ---- Create and destroy --------------------------------------------------------------------------------- */
+/* ---- Create and destroy ---------------------------------------------------------------------- */
 
 static int open_queue(struct kolo_zero *z)
 {
 	if (!z->config.overlap)
 		return 0;
-	return z->device ? z->device->ops->queue(z->device, &z->queue) : kolo_queue_create(&z->queue);
+	return z->device ? z->device->ops->queue(z->device, &z->queue)
+			 : kolo_queue_create(&z->queue);
 }
 
 /* Opens everything that needs no other rank. */
@@ -274,7 +282,8 @@ static int open_engine(struct kolo_zero *z, size_t available, size_t others)
 		rc = open_queue(z);
 	z->spares = rc == 0 ? calloc((size_t)z->ntensors, sizeof(*z->spares)) : NULL;
 	if (rc == 0 && !z->spares)
-		rc = kolo_error_set(KOLO_ENOMEM, "an engine of %d tensors: out of memory", z->ntensors);
+		rc = kolo_error_set(KOLO_ENOMEM, "an engine of %d tensors: out of memory",
+				    z->ntensors);
 	for (int i = 0; rc == 0 && i < z->ntensors; i++)
 		rc = open_tensor(z, &z->tensors[i]);
 	if (rc == 0)
@@ -313,7 +322,8 @@ static int describe(struct kolo_comm *comm, const struct kolo_zero_config *confi
 	*out = calloc(1, sizeof(**out));
 	if (!*out)
 		return kolo_error_set(KOLO_ENOMEM, "an engine: out of memory");
-	rc = zero_describe(*out, config, tensors, ntensors, kolo_comm_rank(comm), kolo_comm_nranks(comm));
+	rc = zero_describe(*out, config, tensors, ntensors, kolo_comm_rank(comm),
+			   kolo_comm_nranks(comm));
 	return rc == 0 ? zero_plan_uses(*out, &uses) : rc;
 }
 
@@ -336,7 +346,8 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 	int rc;
 
 	if (!comm || !out)
-		return kolo_error_set(KOLO_EINVAL, "kolo_zero_create without a communicator, or without out");
+		return kolo_error_set(KOLO_EINVAL,
+				      "kolo_zero_create without a communicator, or without out");
 	*out = NULL;
 	rc = zero_check_arguments(config, tensors, ntensors);
 	if (rc == 0)

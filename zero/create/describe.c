@@ -22,7 +22,7 @@ enum {
 	WHOLE = 64 << 10,
 };
 
-/* ---- Tensors -------------------------------------------------------------------------------------------- */
+/* ---- Tensors --------------------------------------------------------------------------------- */
 
 static size_t count_elements(const struct kolo_zero_tensor *t)
 {
@@ -33,11 +33,13 @@ static size_t count_elements(const struct kolo_zero_tensor *t)
 	return n;
 }
 
-static int init_tensor(struct kolo_zero *z, struct zero_tensor *t, const struct kolo_zero_tensor *from)
+static int init_tensor(struct kolo_zero *z, struct zero_tensor *t,
+		       const struct kolo_zero_tensor *from)
 {
 	t->name = malloc(strlen(from->name) + 1);
 	if (!t->name)
-		return kolo_error_set(KOLO_ENOMEM, "name of tensor '%s': out of memory", from->name);
+		return kolo_error_set(KOLO_ENOMEM, "name of tensor '%s': out of memory",
+				      from->name);
 	strcpy(t->name, from->name);
 	t->type = from->type;
 	t->ndims = from->ndims;
@@ -72,7 +74,7 @@ static int init_tensors(struct kolo_zero *z, const struct kolo_zero_tensor *from
 	return rc;
 }
 
-/* ---- What is where -------------------------------------------------------------------------------------- */
+/* ---- What is where --------------------------------------------------------------------------- */
 
 /* Decides where state and shards are. Without a device the model computes in host memory, and
  * nothing is offloaded to it. */
@@ -113,7 +115,8 @@ static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 /* Decides how much of a tensor is offloaded. *due: elements that this tensor and those before it
  * should offload. *given: elements that they do offload. So all tensors together come close to the
  * ratio, whatever their sizes. */
-static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, double *due, size_t *given)
+static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, double *due,
+			     size_t *given)
 {
 	double ratio = z->config.offload_optimizer.ratio, blocks;
 
@@ -171,7 +174,7 @@ static void decide_places(struct kolo_zero *z)
 	}
 }
 
-/* ---- Buckets -------------------------------------------------------------------------------------------- */
+/* ---- Buckets --------------------------------------------------------------------------------- */
 
 /* Elements of each rank in a bucket of `bucket` elements. */
 static size_t share(const struct kolo_zero *z, size_t bucket)
@@ -199,8 +202,8 @@ static int family_of(const struct zero_tensor *t, size_t alone)
 
 /* Adds the trained tensors of a family, in their order or backwards. Adds sharded ones only if
  * `sharded`. */
-static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family, size_t alone,
-		      bool sharded, bool backwards)
+static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family,
+		      size_t alone, bool sharded, bool backwards)
 {
 	for (int k = 0; k < z->ntensors; k++) {
 		int i = backwards ? z->ntensors - 1 - k : k;
@@ -227,8 +230,8 @@ static int max_int(int a, int b)
 
 /* Counts what a gradient does when it comes. Returns how many buckets are open then, before those
  * are started whose turn it is. */
-static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t, int *missing, int *open,
-		       int *started)
+static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t, int *missing,
+		       int *open, int *started)
 {
 	int most = 0, bucket = t->first_bucket;
 
@@ -248,7 +251,8 @@ static int fill_pieces(const struct zero_plan *plan, const struct zero_tensor *t
  * overlap one more bucket is being reduced. */
 static int count_buffers_of(const struct kolo_zero *z, const struct zero_plan *plan, int *out)
 {
-	int *missing = calloc((size_t)plan->nbuckets + 1, sizeof(*missing)), open = 0, started = 0, most = 1;
+	int *missing = calloc((size_t)plan->nbuckets + 1, sizeof(*missing)), open = 0, started = 0,
+	    most = 1;
 
 	if (!missing)
 		return kolo_error_set(KOLO_ENOMEM, "%d buckets: out of memory", plan->nbuckets);
@@ -313,7 +317,8 @@ static int plan_buckets(struct kolo_zero *z)
 {
 	struct zero_item *items = calloc((size_t)z->ntensors, sizeof(*items));
 	int rc = items ? plan_reductions(z, items)
-		       : kolo_error_set(KOLO_ENOMEM, "plans of %d tensors: out of memory", z->ntensors);
+		       : kolo_error_set(KOLO_ENOMEM, "plans of %d tensors: out of memory",
+					z->ntensors);
 
 	if (rc == 0)
 		rc = plan_gathers(z, items);
@@ -344,7 +349,7 @@ static void decide_order(struct kolo_zero *z)
 	z->noffloaded = offloaded;
 }
 
-/* ---- Buffers -------------------------------------------------------------------------------------------- */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 static void plan_state_blocks(struct kolo_zero *z)
 {
@@ -409,18 +414,20 @@ static void plan_sums(struct kolo_zero *z)
 {
 	for (int i = 0; i < z->ntensors; i++)
 		for (int r = 0; r < z->nranks; r++) {
-			bool sums = z->config.parameter_server ? z->rank == 0
-							       : r == z->rank || z->config.stage == 0;
+			bool sums = z->config.parameter_server
+					    ? z->rank == 0
+					    : r == z->rank || z->config.stage == 0;
 
 			if (r == z->rank)
 				z->tensors[i].sums_at = z->nsums;
 			if (z->tensors[i].trained && sums)
-				z->nsums += zero_blocks(zero_owned(z->tensors[i].n, z->nranks, r).n);
+				z->nsums +=
+					zero_blocks(zero_owned(z->tensors[i].n, z->nranks, r).n);
 		}
 	z->nsums *= z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 {
@@ -429,7 +436,8 @@ static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 	if (kolo_type_size(t->type) != size)
 		return;
 	if (t->sharded && t->shard_place != ZERO_IN_FILES)
-		t->shard = zero_arena_take(&z->arenas[t->shard_place][ZERO_PARAMETERS], t->chunk * size);
+		t->shard = zero_arena_take(&z->arenas[t->shard_place][ZERO_PARAMETERS],
+					   t->chunk * size);
 	else if (!t->sharded && !t->in_user)
 		t->param = zero_arena_take(device, t->n * size);
 	if (t->sharded)
@@ -439,12 +447,14 @@ static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 static void take_gradients(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 {
 	if (kolo_type_size(t->grad_type) == size)
-		t->grad = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_GRADIENTS], t->grad_room * size);
+		t->grad = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_GRADIENTS],
+					  t->grad_room * size);
 	if (z->device && kolo_type_size(t->offloaded.grad_type) == size)
-		t->offloaded.grad =
-			zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_GRADIENTS], t->offloaded.room * size);
+		t->offloaded.grad = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_GRADIENTS],
+						    t->offloaded.room * size);
 	if (!z->device && t->grad)
-		t->offloaded.grad = zero_at(t->grad, t->grad_type, t->held.first - t->grad_held.first);
+		t->offloaded.grad =
+			zero_at(t->grad, t->grad_type, t->held.first - t->grad_held.first);
 }
 
 static void take_state(struct kolo_zero *z, struct zero_tensor *t)
@@ -459,9 +469,11 @@ static void take_state(struct kolo_zero *z, struct zero_tensor *t)
 	for (int m = 0; on_device && m < moments; m++)
 		t->moment[m] = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_MOMENTS], on_device);
 	if (on_host && !files)
-		t->offloaded.master = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MASTERS], on_host);
+		t->offloaded.master =
+			zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MASTERS], on_host);
 	for (int m = 0; on_host && !files && m < moments; m++)
-		t->offloaded.moment[m] = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MOMENTS], on_host);
+		t->offloaded.moment[m] =
+			zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_MOMENTS], on_host);
 }
 
 void zero_take_memory(struct kolo_zero *z)
@@ -510,13 +522,14 @@ static void count_buffers(struct kolo_zero *z)
 	device[ZERO_BUCKETS].used = zero_bucket_bytes(z);
 	device[ZERO_STAGING].used = (size_t)z->downloads.n * z->downloads.len;
 	host[ZERO_STAGING].used = (size_t)z->uploads.n * z->uploads.len;
-	host[ZERO_STATE_BLOCKS].used = (size_t)z->state_blocks.nbuffers * z->state_blocks.buffer_len;
+	host[ZERO_STATE_BLOCKS].used =
+		(size_t)z->state_blocks.nbuffers * z->state_blocks.buffer_len;
 	host[ZERO_PARAM_BUFFERS].used = (size_t)z->param_buffers.n * z->param_buffers.len;
 	host[ZERO_SUMS].used = (z->nsums + 1) * sizeof(double);
 	device[ZERO_SUMS].used = z->on_host ? 0 : sizeof(float);
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------ */
+/* ---- All ------------------------------------------------------------------------------------- */
 
 static int copy_groups(struct kolo_zero *z)
 {
@@ -549,7 +562,8 @@ static int copy_path(struct kolo_zero_offload *o)
 	return 0;
 }
 
-static void init_engine(struct kolo_zero *z, const struct kolo_zero_config *config, int rank, int nranks)
+static void init_engine(struct kolo_zero *z, const struct kolo_zero_config *config, int rank,
+			int nranks)
 {
 	z->config = *config;
 	z->config.groups = NULL;

@@ -21,7 +21,7 @@ struct kolo_zero_plan {
 	struct kolo_zero_traffic traffic;
 };
 
-/* ---- Gathered parameters -------------------------------------------------------------------------------- */
+/* ---- Gathered parameters --------------------------------------------------------------------- */
 
 static int use_once(struct kolo_zero *z, int tensor)
 {
@@ -76,7 +76,7 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 	return rc;
 }
 
-/* ---- Does it fit? --------------------------------------------------------------------------------------- */
+/* ---- Does it fit? ---------------------------------------------------------------------------- */
 
 enum { TEXT = 300 };
 
@@ -89,12 +89,14 @@ static size_t list_kinds(const struct kolo_zero *z, enum zero_place place, char 
 	text[0] = 0;
 	for (int k = 0; k < ZERO_NKINDS; k++) {
 		bool gathered = k == ZERO_GATHERED && place == ZERO_ON_DEVICE;
-		size_t bytes = gathered ? z->dry_gathered : zero_whole_pages(z->arenas[place][k].used);
+		size_t bytes =
+			gathered ? z->dry_gathered : zero_whole_pages(z->arenas[place][k].used);
 
 		sum += bytes;
 		if (bytes && at < TEXT)
-			at += (size_t)snprintf(text + at, TEXT - at, "%s%s %.1f MiB", at ? ", " : "",
-					       zero_kind_name((enum zero_kind)k), (double)bytes / 0x1p20);
+			at += (size_t)snprintf(text + at, TEXT - at, "%s%s %.1f MiB",
+					       at ? ", " : "", zero_kind_name((enum zero_kind)k),
+					       (double)bytes / 0x1p20);
 	}
 	return sum;
 }
@@ -169,7 +171,8 @@ static const char *advice_for_host(const struct kolo_zero *z)
 static size_t list_host(const struct kolo_zero *z, char used[TEXT], char offloaded[TEXT])
 {
 	used[0] = 0;
-	return (z->device ? 0 : list_kinds(z, ZERO_ON_DEVICE, used)) + list_kinds(z, ZERO_ON_HOST, offloaded);
+	return (z->device ? 0 : list_kinds(z, ZERO_ON_DEVICE, used)) +
+	       list_kinds(z, ZERO_ON_HOST, offloaded);
 }
 
 size_t zero_plan_host_bytes(const struct kolo_zero *z)
@@ -190,7 +193,8 @@ static int check_host(const struct kolo_zero *z, size_t available, size_t others
 	if (want <= room && others <= room - want)
 		return 0;
 	if (others)
-		snprintf(beside, sizeof(beside), ", other ranks here %.1f MiB", (double)others / 0x1p20);
+		snprintf(beside, sizeof(beside), ", other ranks here %.1f MiB",
+			 (double)others / 0x1p20);
 	return kolo_error_set(
 		KOLO_ENOMEM,
 		"rank %d: needs %.1f MiB of host memory%s, and %.1f MiB %s: %.1f MiB too much (%s%s%s); %s",
@@ -207,7 +211,7 @@ int zero_plan_fits(const struct kolo_zero *z, size_t available, size_t others)
 	return rc == 0 ? check_host(z, available, others) : rc;
 }
 
-/* ---- Traffic of one update ------------------------------------------------------------------------------ */
+/* ---- Traffic of one update ------------------------------------------------------------------- */
 
 /* Counts the traffic of a parameter server: it gets all gradients, with padding, and sends all
  * parameters to each rank. */
@@ -251,8 +255,8 @@ static void plan_gathers(struct kolo_zero *z)
 static void plan_crossings(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {
 	const struct zero_state_blocks *u = &z->state_blocks;
-	uint64_t pass =
-		u->nblocks * (uint64_t)u->buffer_len * (z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1);
+	uint64_t pass = u->nblocks * (uint64_t)u->buffer_len *
+			(z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1);
 
 	out->read_bytes += pass;
 	out->written_bytes += pass;
@@ -297,10 +301,11 @@ static int plan_traffic(struct kolo_zero_plan *plan)
 	return rc;
 }
 
-/* ---- Public --------------------------------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
-int kolo_zero_plan_create(const struct kolo_zero_config *config, const struct kolo_zero_tensor *tensors,
-			  int ntensors, int rank, int nranks, struct kolo_zero_plan **out)
+int kolo_zero_plan_create(const struct kolo_zero_config *config,
+			  const struct kolo_zero_tensor *tensors, int ntensors, int rank,
+			  int nranks, struct kolo_zero_plan **out)
 {
 	struct kolo_zero_plan *plan;
 	int rc;
@@ -335,7 +340,8 @@ void kolo_zero_plan_destroy(struct kolo_zero_plan *plan)
 	free(plan);
 }
 
-int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index, struct kolo_zero_memory *out)
+int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index,
+			      struct kolo_zero_memory *out)
 {
 	int rc = kolo_zero_memory_get(plan ? &plan->zero : NULL, index, out);
 

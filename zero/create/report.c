@@ -11,12 +11,14 @@
 #include "zero/offload/shards.h"
 #include "zero/optim/optimizer.h"
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* Bytes of a tensor at a place. A sharded tensor counts as its chunks. */
-typedef size_t bytes_fn(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place);
+typedef size_t bytes_fn(const struct kolo_zero *z, const struct zero_tensor *t,
+			enum zero_place place);
 
-static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
+static size_t parameter_bytes(const struct kolo_zero *z, const struct zero_tensor *t,
+			      enum zero_place place)
 {
 	size_t bytes = (t->sharded ? t->chunk : t->n) * kolo_type_size(t->type);
 
@@ -38,10 +40,12 @@ static size_t held(const struct kolo_zero *z, const struct zero_tensor *t, enum 
 	return place == z->state_place ? t->offloaded.room : 0;
 }
 
-static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
+static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor *t,
+			     enum zero_place place)
 {
 	bool sums = z->config.accumulation > 1, all = sums && z->config.stage < 2;
-	size_t size = sums ? sizeof(float) : kolo_type_size(t->type), n = held(z, t, ZERO_ON_DEVICE);
+	size_t size = sums ? sizeof(float) : kolo_type_size(t->type),
+	       n = held(z, t, ZERO_ON_DEVICE);
 
 	if (!t->trained || place == ZERO_IN_FILES)
 		return 0;
@@ -62,7 +66,8 @@ static size_t files_bytes(const struct kolo_zero *z, const struct zero_tensor *t
 		       : 0;
 }
 
-static size_t master_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
+static size_t master_bytes(const struct kolo_zero *z, const struct zero_tensor *t,
+			   enum zero_place place)
 {
 	bool own = t->type == KOLO_F32 && (!t->sharded || t->shard_place == ZERO_ON_DEVICE);
 
@@ -71,10 +76,12 @@ static size_t master_bytes(const struct kolo_zero *z, const struct zero_tensor *
 	return own && place == ZERO_ON_DEVICE ? 0 : held(z, t, place) * sizeof(float);
 }
 
-static size_t moment_bytes(const struct kolo_zero *z, const struct zero_tensor *t, enum zero_place place)
+static size_t moment_bytes(const struct kolo_zero *z, const struct zero_tensor *t,
+			   enum zero_place place)
 {
 	if (place == ZERO_IN_FILES)
-		return files_bytes(z, t, (size_t)(z->state_blocks.states ? z->state_blocks.states - 1 : 0));
+		return files_bytes(
+			z, t, (size_t)(z->state_blocks.states ? z->state_blocks.states - 1 : 0));
 	return held(z, t, place) * sizeof(float) *
 	       (size_t)zero_optimizer_moments(z->config.optimizer, &z->config.groups[t->group]);
 }
@@ -98,7 +105,8 @@ static size_t staging_bytes(const struct kolo_zero *z, enum zero_place place, en
 		return 0;
 	switch (kind) {
 	case ZERO_STAGING: return (size_t)s->n * s->len;
-	case ZERO_STATE_BLOCKS: return (size_t)z->state_blocks.nbuffers * z->state_blocks.buffer_len;
+	case ZERO_STATE_BLOCKS:
+		return (size_t)z->state_blocks.nbuffers * z->state_blocks.buffer_len;
 	case ZERO_PARAM_BUFFERS: return (size_t)z->param_buffers.n * z->param_buffers.len;
 	default: return (z->nsums + 1) * sizeof(double);
 	}
@@ -183,12 +191,15 @@ static bool is_told(const struct kolo_zero *z, enum zero_place place, enum zero_
 {
 	if (kind == ZERO_SUMS && !z->device)
 		return false;
-	return (place == ZERO_ON_DEVICE && kind <= ZERO_GATHERED) || z->arenas[place][kind].used > 0;
+	return (place == ZERO_ON_DEVICE && kind <= ZERO_GATHERED) ||
+	       z->arenas[place][kind].used > 0;
 }
 
 static const char *place_name(const struct kolo_zero *z, enum zero_place place)
 {
-	return place == ZERO_IN_FILES ? "nvme" : place == ZERO_ON_DEVICE && z->device ? "device" : "host";
+	return place == ZERO_IN_FILES                 ? "nvme"
+	       : place == ZERO_ON_DEVICE && z->device ? "device"
+						      : "host";
 }
 
 static void tell(const struct kolo_zero *z, enum zero_place place, enum zero_kind kind,
@@ -222,7 +233,8 @@ int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_
 
 	for (int place = 0; z && out && place < ZERO_NPLACES; place++)
 		for (int kind = 0; kind < ZERO_NKINDS; kind++) {
-			if (!is_told(z, (enum zero_place)place, (enum zero_kind)kind) || row++ != index)
+			if (!is_told(z, (enum zero_place)place, (enum zero_kind)kind) ||
+			    row++ != index)
 				continue;
 			tell(z, (enum zero_place)place, (enum zero_kind)kind, out);
 			return 0;
@@ -230,7 +242,7 @@ int kolo_zero_memory_get(const struct kolo_zero *z, int index, struct kolo_zero_
 	return kolo_error_set(KOLO_EINVAL, "memory of kind %d; there are 0 to %d", index, row - 1);
 }
 
-/* ---- Traffic -------------------------------------------------------------------------------------------- */
+/* ---- Traffic --------------------------------------------------------------------------------- */
 
 void zero_files_counts(const struct kolo_zero *z, uint64_t *read_bytes, uint64_t *written_bytes)
 {
@@ -257,7 +269,8 @@ int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 	if (rc < 0)
 		return rc;
 	if (!out || z->phase != ZERO_IDLE)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: traffic in a micro-step, or into NULL", z->rank);
+		return kolo_error_set(KOLO_EINVAL, "rank %d: traffic in a micro-step, or into NULL",
+				      z->rank);
 	if ((rc = zero_param_buffers_forget(z)) < 0 || (rc = kolo_comm_stats(z->data, &stats)) < 0)
 		return zero_failed(z, rc);
 	*out = z->traffic;

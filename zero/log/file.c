@@ -46,7 +46,8 @@ int zero_log_file_append(struct zero_log_file *f, const struct zero_text *line)
 	f->torn = done > 0 && done < line->len && mend_file(f) < 0;
 	if (done == line->len)
 		return 0;
-	return kolo_error_set(KOLO_ESYS, "log %s: a line could not be written: %s", f->path, strerror(why));
+	return kolo_error_set(KOLO_ESYS, "log %s: a line could not be written: %s", f->path,
+			      strerror(why));
 }
 
 /* The file must be empty, or begin with `begin`. It may also be a part of `begin`, which mend_file
@@ -59,8 +60,8 @@ static int check_beginning(const struct zero_log_file *f, const struct zero_text
 	if (n <= 0 || memcmp(found, begin->bytes, (size_t)n) == 0)
 		return 0;
 	return kolo_error_set(KOLO_EINVAL,
-			      "log %s: the file exists and begins with something else than '%.*s'", f->path,
-			      (int)strcspn(begin->bytes, "\n"), begin->bytes);
+			      "log %s: the file exists and begins with something else than '%.*s'",
+			      f->path, (int)strcspn(begin->bytes, "\n"), begin->bytes);
 }
 
 /* Opens the file and mends it. *empty: whether nothing is left. */
@@ -71,11 +72,13 @@ static int open_fd(struct zero_log_file *f, const struct zero_text *begin, bool 
 
 	f->fd = open(f->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (f->fd < 0 || fstat(f->fd, &st) < 0)
-		return kolo_error_set(KOLO_ESYS, "log %s: opening it: %s", f->path, strerror(errno));
+		return kolo_error_set(KOLO_ESYS, "log %s: opening it: %s", f->path,
+				      strerror(errno));
 	if (S_ISREG(st.st_mode) && (rc = check_beginning(f, begin)) < 0)
 		return rc;
 	if (mend_file(f) < 0 || fstat(f->fd, &st) < 0)
-		return kolo_error_set(KOLO_ESYS, "log %s: reading its end: %s", f->path, strerror(errno));
+		return kolo_error_set(KOLO_ESYS, "log %s: reading its end: %s", f->path,
+				      strerror(errno));
 	*empty = st.st_size == 0;
 	return 0;
 }

@@ -51,7 +51,8 @@ static const char *const columns[NCOLUMNS] = {
 };
 
 /* The names of the columns from FORWARD on, in lines. */
-static const char *const times[NTIMES] = { "forward", "backward", "reduce", "step", "gather", "update" };
+static const char *const times[NTIMES] = { "forward", "backward", "reduce",
+					   "step",    "gather",   "update" };
 
 enum {
 	MOST_KINDS = 32,               /* kinds of memory, each counted at each of its places */
@@ -81,7 +82,7 @@ struct kolo_zero_log {
 	struct mark line; /* at the last line */
 };
 
-/* ---- Rows ----------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static double read_clock(clockid_t clock)
 {
@@ -123,7 +124,8 @@ static void fill_row(const struct kolo_zero_log *log, const struct kolo_zero_res
 }
 
 /* Times and speeds have six digits: they are no more exact. */
-static void put_cell(const struct kolo_zero_log *log, struct zero_text *t, enum column column, double value)
+static void put_cell(const struct kolo_zero_log *log, struct zero_text *t, enum column column,
+		     double value)
 {
 	zero_text_number(t, log->numbers, value, column < SPEED);
 }
@@ -139,7 +141,8 @@ static int append_csv(struct kolo_zero_log *log, const double *row)
 	return zero_log_file_append(&log->csv, &line);
 }
 
-static int append_jsonl(struct kolo_zero_log *log, const double *row, const struct kolo_zero_result *result)
+static int append_jsonl(struct kolo_zero_log *log, const double *row,
+			const struct kolo_zero_result *result)
 {
 	struct zero_text line = { 0 };
 
@@ -176,7 +179,7 @@ static int append_rows(struct kolo_zero_log *log, const struct kolo_zero_result 
 	return more < 0 ? more : rc;
 }
 
-/* ---- Lines ---------------------------------------------------------------------------------------------- */
+/* ---- Lines ----------------------------------------------------------------------------------- */
 
 static void print_overflow(const struct kolo_zero_log *log, const struct kolo_zero_result *result,
 			   long skipped)
@@ -220,7 +223,8 @@ static int gather_shares(const struct kolo_zero_log *log, const struct mark *now
 }
 
 /* Appends name=value of the rank with the most of a share. Of equal ranks it is the first one. */
-static void put_most(const struct kolo_zero_log *log, struct zero_text *t, const char *name, int share)
+static void put_most(const struct kolo_zero_log *log, struct zero_text *t, const char *name,
+		     int share)
 {
 	int most = 0;
 
@@ -314,7 +318,7 @@ int kolo_zero_log_step(struct kolo_zero_log *log, const struct kolo_zero_result 
 	return more < 0 ? more : rc;
 }
 
-/* ---- Making it ------------------------------------------------------------------------------------------ */
+/* ---- Making it ------------------------------------------------------------------------------- */
 
 void kolo_zero_log_config_init(struct kolo_zero_log_config *out)
 {
@@ -326,16 +330,19 @@ static int check_arguments(const struct kolo_zero *zero, const struct kolo_zero_
 	if (!zero || !c)
 		return kolo_error_set(KOLO_EINVAL, "the engine, or the config of its log, is NULL");
 	if (c->steps_per_print < 0)
-		return kolo_error_set(KOLO_EINVAL, "config.steps_per_print is %ld, and must be at least 0",
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.steps_per_print is %ld, and must be at least 0",
 				      c->steps_per_print);
 	if ((c->wall_clock | 1) != 1 || (c->memory | 1) != 1)
-		return kolo_error_set(KOLO_EINVAL,
-				      "config.wall_clock and memory are %d and %d, and must be 0 or 1",
-				      c->wall_clock, c->memory);
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"config.wall_clock and memory are %d and %d, and must be 0 or 1",
+			c->wall_clock, c->memory);
 	for (size_t i = 0; i < sizeof(c->reserved) / sizeof(c->reserved[0]); i++)
 		if (c->reserved[i])
-			return kolo_error_set(KOLO_EINVAL,
-					      "config.reserved is not zero: use kolo_zero_log_config_init");
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"config.reserved is not zero: use kolo_zero_log_config_init");
 	return 0;
 }
 
@@ -413,7 +420,8 @@ int kolo_zero_log_create(struct kolo_comm *comm, const struct kolo_zero *zero,
 	if (out)
 		*out = NULL;
 	if (!comm || !out)
-		return kolo_error_set(KOLO_EINVAL, "a log's communicator, or the place for the log, is NULL");
+		return kolo_error_set(KOLO_EINVAL,
+				      "a log's communicator, or the place for the log, is NULL");
 	rc = check_arguments(zero, config);
 	if (rc == 0)
 		rc = make_log(comm, zero, config, &log);

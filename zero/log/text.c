@@ -32,8 +32,8 @@ void zero_text_number(struct zero_text *t, locale_t numbers, double value, bool 
 		zero_text_put(t, "%lld", (long long)value);
 	} else {
 		zero_text_put(t, "%.*g", exact ? 15 : 6, value);
-		for (int digits = 16; exact && digits <= 17 && strtod(t->bytes + begin, NULL) != value;
-		     digits++) {
+		for (int digits = 16;
+		     exact && digits <= 17 && strtod(t->bytes + begin, NULL) != value; digits++) {
 			t->len = begin;
 			zero_text_put(t, "%.*g", digits, value);
 		}

@@ -16,7 +16,8 @@ struct zero_text {
 };
 
 /* Appends as printf does. For numbers with a decimal point use zero_text_number. */
-void zero_text_put(struct zero_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void zero_text_put(struct zero_text *t, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Appends a number with six digits. exact: with as many digits as it takes to read the same number.
  * Whole numbers always have all digits. `numbers` is a locale with a decimal point; the thread's

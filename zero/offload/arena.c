@@ -75,7 +75,7 @@ static struct arena *arena_of(struct kolo_zero_device *device)
 	return (struct arena *)device;
 }
 
-/* ---- Copies --------------------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
 /* PIECE: bytes between two looks at the clock. A thread that sleeps more often holds up the threads
  * that update. A step should take no longer than its update, which hides the copies. It took 1.2
@@ -99,7 +99,8 @@ static void sleep_until(int64_t when)
 {
 	const struct timespec t = { .tv_sec = when / 1000000000, .tv_nsec = when % 1000000000 };
 
-	while (moment() < when && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+	while (moment() < when &&
+	       clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
 		;
 }
 
@@ -179,7 +180,8 @@ static int start_lane(struct lane *lane, const char *arena)
 	if (!grow(lane))
 		return kolo_error_set(KOLO_ENOMEM, "%s: no memory for a queue of copies", arena);
 	if ((err = zero_thread_start(&lane->thread, run_lane, lane)) != 0)
-		return kolo_error_set(KOLO_ESYS, "%s: no thread for copies: %s", arena, strerror(err));
+		return kolo_error_set(KOLO_ESYS, "%s: no thread for copies: %s", arena,
+				      strerror(err));
 	lane->started = true;
 	return 0;
 }
@@ -216,12 +218,13 @@ static int check_lane(const struct arena *a, enum kolo_zero_lane lane)
 {
 	if (lane == KOLO_ZERO_DOWN || lane == KOLO_ZERO_UP)
 		return 0;
-	return kolo_error_set(KOLO_EINVAL, "%s: a copy on lane %d: want KOLO_ZERO_DOWN or KOLO_ZERO_UP",
-			      a->name, (int)lane);
+	return kolo_error_set(KOLO_EINVAL,
+			      "%s: a copy on lane %d: want KOLO_ZERO_DOWN or KOLO_ZERO_UP", a->name,
+			      (int)lane);
 }
 
-static int arena_copy(struct kolo_zero_device *device, enum kolo_zero_lane number, void *to, const void *from,
-		      size_t bytes, uint64_t *ticket)
+static int arena_copy(struct kolo_zero_device *device, enum kolo_zero_lane number, void *to,
+		      const void *from, size_t bytes, uint64_t *ticket)
 {
 	struct arena *a = arena_of(device);
 	const void *own = number == KOLO_ZERO_UP ? to : from;
@@ -231,9 +234,10 @@ static int arena_copy(struct kolo_zero_device *device, enum kolo_zero_lane numbe
 	if (rc < 0)
 		return rc;
 	if (!gave(a, own, bytes))
-		return kolo_error_set(KOLO_EINVAL,
-				      "%s: a copy %s of %zu bytes at %p, which are not memory of this device",
-				      a->name, number == KOLO_ZERO_UP ? "up" : "down", bytes, own);
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"%s: a copy %s of %zu bytes at %p, which are not memory of this device",
+			a->name, number == KOLO_ZERO_UP ? "up" : "down", bytes, own);
 	lane = &a->lanes[number];
 	pthread_mutex_lock(&lane->lock);
 	/* If the ring is full and cannot grow, the caller waits until a copy is done. */
@@ -264,13 +268,13 @@ static int arena_wait(struct kolo_zero_device *device, enum kolo_zero_lane numbe
 		pthread_cond_wait(&lane->copied, &lane->lock);
 	pthread_mutex_unlock(&lane->lock);
 	if (ticket > put)
-		return kolo_error_set(KOLO_EINVAL, "%s: waiting for copy %llu of lane %d, which has had %llu",
-				      a->name, (unsigned long long)ticket, (int)number,
-				      (unsigned long long)put);
+		return kolo_error_set(
+			KOLO_EINVAL, "%s: waiting for copy %llu of lane %d, which has had %llu",
+			a->name, (unsigned long long)ticket, (int)number, (unsigned long long)put);
 	return 0;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* SIZE_MAX if the sum overflows. */
 static size_t round_to_pages(const struct arena *a, size_t bytes)
@@ -307,8 +311,8 @@ static int refuse(const struct arena *a, size_t bytes, size_t len, const char *w
 		if (b->len > largest->len)
 			largest = b;
 	if (largest)
-		snprintf(in_use, sizeof(in_use), "%zu bytes, the largest piece %zu for '%s'", a->used,
-			 largest->len, largest->what);
+		snprintf(in_use, sizeof(in_use), "%zu bytes, the largest piece %zu for '%s'",
+			 a->used, largest->len, largest->what);
 	return kolo_error_set(
 		KOLO_ENOMEM,
 		"%s: %zu bytes for '%.60s' need %zu more than is left of the budget (in use: %s): "
@@ -316,7 +320,8 @@ static int refuse(const struct arena *a, size_t bytes, size_t len, const char *w
 		a->name, bytes, what, len - (a->budget - a->used), in_use);
 }
 
-static int arena_allocate(struct kolo_zero_device *device, size_t bytes, const char *what, void **out)
+static int arena_allocate(struct kolo_zero_device *device, size_t bytes, const char *what,
+			  void **out)
 {
 	struct arena *a = arena_of(device);
 	size_t len = round_to_pages(a, bytes ? bytes : 1); /* 0 bytes have an address too */
@@ -330,8 +335,8 @@ static int arena_allocate(struct kolo_zero_device *device, size_t bytes, const c
 		b->base = map_pages(len);
 	if (!b || !b->base) {
 		free(b);
-		return kolo_error_set(KOLO_ENOMEM, "%s: the host has no %zu bytes for '%.60s': %s", a->name,
-				      len, what, strerror(errno));
+		return kolo_error_set(KOLO_ENOMEM, "%s: the host has no %zu bytes for '%.60s': %s",
+				      a->name, len, what, strerror(errno));
 	}
 	b->len = len;
 	snprintf(b->what, sizeof(b->what), "%s", what);
@@ -365,7 +370,7 @@ static void arena_release(struct kolo_zero_device *device, void *memory, size_t 
 		free_block(a, at);
 }
 
-/* ---- Pinned host memory --------------------------------------------------------------------------------- */
+/* ---- Pinned host memory ---------------------------------------------------------------------- */
 
 static const struct pin *pin_at(const struct arena *a, uintptr_t page)
 {
@@ -439,7 +444,9 @@ static int arena_pin(struct kolo_zero_device *device, void *host, size_t bytes)
 		return kolo_error_set(KOLO_ENOMEM, "%s: no memory to note what is locked", a->name);
 	begin = (uintptr_t)host / a->page * a->page;
 	end = ((uintptr_t)host + bytes + a->page - 1) / a->page * a->page;
-	*p = (struct pin){ .host = host, .bytes = bytes, .begin = begin, .end = bytes ? end : begin };
+	*p = (struct pin){
+		.host = host, .bytes = bytes, .begin = begin, .end = bytes ? end : begin
+	};
 	if ((rc = lock_gaps(a, p->begin, p->end)) < 0) {
 		free(p);
 		return rc;
@@ -470,7 +477,7 @@ static void arena_unpin(struct kolo_zero_device *device, void *host, size_t byte
 		free_pin(a, at);
 }
 
-/* ---- The arena ------------------------------------------------------------------------------------------ */
+/* ---- The arena ------------------------------------------------------------------------------- */
 
 static uint64_t copied_bytes(struct lane *lane)
 {
@@ -492,15 +499,18 @@ static void arena_get(struct kolo_zero_device *device, struct kolo_zero_device_i
 					       .used = a->used,
 					       .peak = a->peak,
 					       .pinned = a->pinned,
-					       .down_bytes = copied_bytes(&a->lanes[KOLO_ZERO_DOWN]),
+					       .down_bytes =
+						       copied_bytes(&a->lanes[KOLO_ZERO_DOWN]),
 					       .up_bytes = copied_bytes(&a->lanes[KOLO_ZERO_UP]) };
 }
 
-static int arena_work(struct kolo_zero_device *device, const struct kolo_zero_work *work, uint64_t *ticket)
+static int arena_work(struct kolo_zero_device *device, const struct kolo_zero_work *work,
+		      uint64_t *ticket)
 {
 	(void)work;
 	(void)ticket;
-	return kolo_error_set(KOLO_EINVAL, "%s: work in it is the host's (on_host)", arena_of(device)->name);
+	return kolo_error_set(KOLO_EINVAL, "%s: work in it is the host's (on_host)",
+			      arena_of(device)->name);
 }
 
 static int arena_queue(struct kolo_zero_device *device, struct kolo_queue **out)

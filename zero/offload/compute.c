@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- Work ----------------------------------------------------------------------------------------------- */
+/* ---- Work ------------------------------------------------------------------------------------ */
 
 int zero_compute(struct kolo_zero *z, const struct kolo_zero_work *work)
 {
@@ -25,7 +25,8 @@ int zero_compute_wait(struct kolo_zero *z)
 	return z->on_host ? 0 : z->device->ops->wait(z->device, KOLO_ZERO_COMPUTE, z->computed);
 }
 
-int zero_compute_copy(struct kolo_zero *z, const void *from, enum kolo_type type, void *to, size_t n)
+int zero_compute_copy(struct kolo_zero *z, const void *from, enum kolo_type type, void *to,
+		      size_t n)
 {
 	struct kolo_zero_work work = {
 		.kind = KOLO_ZERO_WORK_CAST,
@@ -40,10 +41,10 @@ int zero_compute_copy(struct kolo_zero *z, const void *from, enum kolo_type type
 	return zero_compute(z, &work);
 }
 
-/* ---- Copies --------------------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
-static int copy(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, const void *from, size_t bytes,
-		uint64_t *ticket)
+static int copy(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, const void *from,
+		size_t bytes, uint64_t *ticket)
 {
 	if (bytes == 0 || z->dry)
 		return 0;
@@ -62,7 +63,8 @@ static int wait(struct kolo_zero *z, enum kolo_zero_lane lane, uint64_t ticket)
 	return rc;
 }
 
-int zero_download(struct kolo_zero *z, void *host, const void *device, size_t bytes, uint64_t *ticket)
+int zero_download(struct kolo_zero *z, void *host, const void *device, size_t bytes,
+		  uint64_t *ticket)
 {
 	int rc = copy(z, KOLO_ZERO_DOWN, host, device, bytes, ticket);
 
@@ -99,7 +101,8 @@ int zero_upload_wait(struct kolo_zero *z, uint64_t ticket)
 }
 
 /* Copies outside of the order of lanes: nobody else uses these bytes meanwhile. */
-static int copy_now(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, const void *from, size_t bytes)
+static int copy_now(struct kolo_zero *z, enum kolo_zero_lane lane, void *to, const void *from,
+		    size_t bytes)
 {
 	uint64_t ticket = 0;
 	int rc;
@@ -124,7 +127,8 @@ int zero_upload_now(struct kolo_zero *z, void *device, const void *host, size_t 
 	return copy_now(z, KOLO_ZERO_UP, device, host, bytes);
 }
 
-int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char **out, uint64_t **ticket)
+int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char **out,
+		      uint64_t **ticket)
 {
 	int i = s->turn;
 
@@ -134,7 +138,7 @@ int zero_staging_take(struct kolo_zero *z, struct zero_staging *s, bool up, char
 	return up ? zero_upload_wait(z, s->tickets[i]) : zero_download_wait(z, s->tickets[i]);
 }
 
-/* ---- Marks ---------------------------------------------------------------------------------------------- */
+/* ---- Marks ----------------------------------------------------------------------------------- */
 
 int zero_mark_open(struct kolo_zero *z, struct zero_mark *mark)
 {
@@ -184,7 +188,7 @@ int zero_mark_wait(struct kolo_zero *z, struct zero_mark *mark)
 	return rc == 0 ? kolo_comm_status(z->data) : rc;
 }
 
-/* ---- Collectives that are waited for -------------------------------------------------------------------- */
+/* ---- Collectives that are waited for --------------------------------------------------------- */
 
 /* Host memory needs no queue. */
 struct kolo_queue *zero_queue_now(struct kolo_zero *z)

@@ -11,7 +11,7 @@ struct kolo_zero;
 struct zero_mark;
 struct zero_staging;
 
-/* ---- Work ----------------------------------------------------------------------------------------------- */
+/* ---- Work ------------------------------------------------------------------------------------ */
 
 /* Does work on device memory. On a device of its own the work is done when zero_compute_wait has
  * returned. */
@@ -19,18 +19,21 @@ int zero_compute(struct kolo_zero *zero, const struct kolo_zero_work *work);
 int zero_compute_wait(struct kolo_zero *zero);
 
 /* Copies n elements within device memory; done when zero_compute_wait has returned. */
-int zero_compute_copy(struct kolo_zero *zero, const void *from, enum kolo_type type, void *to, size_t n);
+int zero_compute_copy(struct kolo_zero *zero, const void *from, enum kolo_type type, void *to,
+		      size_t n);
 
 /* Copies bytes to the host, and from it. Done when they return. */
 int zero_download_now(struct kolo_zero *zero, void *host, const void *device, size_t bytes);
 int zero_upload_now(struct kolo_zero *zero, void *device, const void *host, size_t bytes);
 
-/* ---- Copies --------------------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
 /* Starts a copy to the host, or from it. zero_download_wait, or zero_upload_wait, waits for
  * *ticket. Without a device the copy is done at once. */
-int zero_download(struct kolo_zero *zero, void *host, const void *device, size_t bytes, uint64_t *ticket);
-int zero_upload(struct kolo_zero *zero, void *device, const void *host, size_t bytes, uint64_t *ticket);
+int zero_download(struct kolo_zero *zero, void *host, const void *device, size_t bytes,
+		  uint64_t *ticket);
+int zero_upload(struct kolo_zero *zero, void *device, const void *host, size_t bytes,
+		uint64_t *ticket);
 int zero_download_wait(struct kolo_zero *zero, uint64_t ticket);
 int zero_upload_wait(struct kolo_zero *zero, uint64_t ticket);
 
@@ -39,7 +42,7 @@ int zero_upload_wait(struct kolo_zero *zero, uint64_t ticket);
 int zero_staging_take(struct kolo_zero *zero, struct zero_staging *staging, bool up, char **out,
 		      uint64_t **ticket);
 
-/* ---- Marks ---------------------------------------------------------------------------------------------- */
+/* ---- Marks ----------------------------------------------------------------------------------- */
 
 /* A mark is a place in the engine's queue. Without overlap there is no queue, and marks do
  * nothing. */
@@ -53,7 +56,7 @@ int zero_mark_wait(struct kolo_zero *zero, struct zero_mark *mark);
 /* Whether waiting would not block. false on a device with its own order, which does not know. */
 bool zero_mark_passed(struct kolo_zero *zero, struct zero_mark *mark);
 
-/* ---- Collectives that are waited for -------------------------------------------------------------------- */
+/* ---- Collectives that are waited for --------------------------------------------------------- */
 
 /* The queue for a collective on device memory that is waited for at once. NULL for host memory,
  * which needs none. */

@@ -18,7 +18,8 @@ void kolo_zero_device_get(struct kolo_zero_device *device, struct kolo_zero_devi
 		device->ops->get(device, out);
 }
 
-int kolo_zero_device_alloc(struct kolo_zero_device *device, size_t bytes, const char *what, void **out)
+int kolo_zero_device_alloc(struct kolo_zero_device *device, size_t bytes, const char *what,
+			   void **out)
 {
 	if (!out)
 		return kolo_error_set(KOLO_EINVAL, "kolo_zero_device_alloc: out is NULL");
@@ -26,9 +27,10 @@ int kolo_zero_device_alloc(struct kolo_zero_device *device, size_t bytes, const 
 	if (!is_device(device))
 		return kolo_error_set(KOLO_EINVAL, "kolo_zero_device_alloc: there is no device");
 	if (!what || bytes == 0)
-		return kolo_error_set(KOLO_EINVAL,
-				      "kolo_zero_device_alloc: %zu bytes for '%.60s': want some, and a name",
-				      bytes, what ? what : "");
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"kolo_zero_device_alloc: %zu bytes for '%.60s': want some, and a name",
+			bytes, what ? what : "");
 	return device->ops->allocate(device, bytes, what, out);
 }
 
@@ -47,13 +49,15 @@ int kolo_zero_device_copy(struct kolo_zero_device *device, enum kolo_zero_lane l
 	if (!is_device(device))
 		return kolo_error_set(KOLO_EINVAL, "kolo_zero_device_copy: there is no device");
 	if (lane != KOLO_ZERO_DOWN && lane != KOLO_ZERO_UP)
-		return kolo_error_set(KOLO_EINVAL,
-				      "kolo_zero_device_copy: lane %d: want KOLO_ZERO_DOWN or KOLO_ZERO_UP",
-				      (int)lane);
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"kolo_zero_device_copy: lane %d: want KOLO_ZERO_DOWN or KOLO_ZERO_UP",
+			(int)lane);
 	if (bytes == 0)
 		return 0;
 	if (!to || !from)
-		return kolo_error_set(KOLO_EINVAL, "kolo_zero_device_copy: %s is NULL", to ? "from" : "to");
+		return kolo_error_set(KOLO_EINVAL, "kolo_zero_device_copy: %s is NULL",
+				      to ? "from" : "to");
 	rc = device->ops->copy(device, lane, to, from, bytes, &ticket);
 	return rc < 0 ? rc : device->ops->wait(device, lane, ticket);
 }

@@ -73,11 +73,12 @@ struct zero_disk {
 	uint64_t read_bytes, written_bytes;
 };
 
-/* ---- The file ------------------------------------------------------------------------------------------- */
+/* ---- The file -------------------------------------------------------------------------------- */
 
 static void name_file(char *out, const char *what, int rank, uint64_t nonce)
 {
-	snprintf(out, NAME_LEN, "kolo-%s-rank%d-%016llx.state", what, rank, (unsigned long long)nonce);
+	snprintf(out, NAME_LEN, "kolo-%s-rank%d-%016llx.state", what, rank,
+		 (unsigned long long)nonce);
 }
 
 static bool is_our_name(const char *name)
@@ -112,7 +113,8 @@ static void remove_leftovers(DIR *dir)
 
 		if (!is_our_name(entry->d_name))
 			continue;
-		fd = openat(dirfd(dir), entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		fd = openat(dirfd(dir), entry->d_name,
+			    O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
 			continue;
 		if (lock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -142,11 +144,12 @@ static int create_named(struct zero_disk *disk, const struct zero_disk_attr *att
 	name_file(disk->name, attr->what, attr->rank, nonce);
 	if ((rc = zero_path_join(disk->path, attr->dir, disk->name)) < 0)
 		return rc;
-	disk->fd = openat(dirfd(disk->dir), disk->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			  0600);
+	disk->fd = openat(dirfd(disk->dir), disk->name,
+			  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (disk->fd >= 0)
 		return 0;
-	return kolo_error_set(KOLO_ESYS, "%s: creating it: %s: is the directory (nvme_path) writable?",
+	return kolo_error_set(KOLO_ESYS,
+			      "%s: creating it: %s: is the directory (nvme_path) writable?",
 			      zero_path_end(disk->path), strerror(errno));
 }
 
@@ -168,7 +171,8 @@ static int create_file(struct zero_disk *disk, const struct zero_disk_attr *attr
 		close(disk->fd);
 		disk->fd = -1;
 	}
-	return kolo_error_set(KOLO_ESYS, "%s: files vanish as soon as they are made: who removes them?",
+	return kolo_error_set(KOLO_ESYS,
+			      "%s: files vanish as soon as they are made: who removes them?",
 			      zero_path_end(attr->dir));
 }
 
@@ -190,7 +194,8 @@ static int make_room(struct zero_disk *disk)
 	if (fstatvfs(disk->fd, &s) < 0)
 		return zero_system_error("statvfs", disk->path);
 	free_bytes = (uint64_t)s.f_bavail * s.f_frsize;
-	while (disk->bytes > 0 && (rc = fallocate(disk->fd, 0, 0, (off_t)disk->bytes)) < 0 && errno == EINTR)
+	while (disk->bytes > 0 && (rc = fallocate(disk->fd, 0, 0, (off_t)disk->bytes)) < 0 &&
+	       errno == EINTR)
 		continue;
 	if (rc < 0 && errno == EOPNOTSUPP)
 		rc = lengthen(disk, free_bytes);
@@ -210,7 +215,9 @@ static void set_direct(struct zero_disk *disk, bool direct)
 
 	/* F_SETFL fails if the file system has no direct access. Opening a file with O_DIRECT there
 	 * would make it and then fail. */
-	disk->direct = fcntl(disk->fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
+	disk->direct =
+		fcntl(disk->fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 &&
+		direct;
 }
 
 static int open_file(struct zero_disk *disk, const struct zero_disk_attr *attr)
@@ -219,9 +226,10 @@ static int open_file(struct zero_disk *disk, const struct zero_disk_attr *attr)
 
 	disk->dir = opendir(attr->dir);
 	if (!disk->dir)
-		return kolo_error_set(KOLO_ESYS,
-				      "%s: %s: files for the %s need a directory that is there (nvme_path)",
-				      zero_path_end(attr->dir), strerror(errno), attr->what);
+		return kolo_error_set(
+			KOLO_ESYS,
+			"%s: %s: files for the %s need a directory that is there (nvme_path)",
+			zero_path_end(attr->dir), strerror(errno), attr->what);
 	remove_leftovers(disk->dir);
 	if ((rc = create_file(disk, attr)) < 0 || (rc = make_room(disk)) < 0)
 		return rc;
@@ -229,7 +237,7 @@ static int open_file(struct zero_disk *disk, const struct zero_disk_attr *attr)
 	return 0;
 }
 
-/* ---- Requests ------------------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static int open_ring(struct zero_disk *disk)
 {
@@ -250,7 +258,8 @@ static int open_ring(struct zero_disk *disk)
 			KOLO_ENOMEM,
 			"io_uring for %d requests: %s: is the limit of locked memory too low (ulimit -l)?",
 			disk->depth, strerror(-rc));
-	return rc < 0 ? kolo_error_set(KOLO_ESYS, "io_uring for %d requests: %s", disk->depth, strerror(-rc))
+	return rc < 0 ? kolo_error_set(KOLO_ESYS, "io_uring for %d requests: %s", disk->depth,
+				       strerror(-rc))
 		      : 0;
 }
 
@@ -265,8 +274,10 @@ static int register_buffers(struct zero_disk *disk)
 	if (!each)
 		return kolo_error_set(KOLO_ENOMEM, "%d buffers: out of memory", disk->nbuffers);
 	for (int i = 0; i < disk->nbuffers; i++)
-		each[i] = (struct iovec){ disk->buffers + (size_t)i * disk->buffer_len, disk->buffer_len };
-	disk->registered = io_uring_register_buffers(&disk->ring, each, (unsigned)disk->nbuffers) == 0;
+		each[i] = (struct iovec){ disk->buffers + (size_t)i * disk->buffer_len,
+					  disk->buffer_len };
+	disk->registered =
+		io_uring_register_buffers(&disk->ring, each, (unsigned)disk->nbuffers) == 0;
 	free(each);
 	return 0;
 }
@@ -280,8 +291,8 @@ static void prepare(struct zero_disk *disk, struct request *request)
 	struct io_uring_sqe *entry = io_uring_get_sqe(&disk->ring);
 	char *at = disk->buffers + (size_t)request->buffer * disk->buffer_len + request->at;
 
-	io_uring_prep_rw(ops[disk->registered][job->write], entry, disk->fd, at, (unsigned)request->len,
-			 job->offset + request->at);
+	io_uring_prep_rw(ops[disk->registered][job->write], entry, disk->fd, at,
+			 (unsigned)request->len, job->offset + request->at);
 	entry->buf_index = (uint16_t)request->buffer;
 	io_uring_sqe_set_data(entry, request);
 	request->direct = disk->direct;
@@ -298,7 +309,8 @@ static void cut(struct zero_disk *disk)
 		if (len > 0) {
 			struct request *request = disk->idle[--disk->nidle];
 
-			*request = (struct request){ .buffer = buffer, .at = job->given, .len = len };
+			*request =
+				(struct request){ .buffer = buffer, .at = job->given, .len = len };
 			prepare(disk, request);
 			job->given += len;
 			job->pending++;
@@ -406,7 +418,7 @@ static bool submit(struct zero_disk *disk, bool sleep)
 	return disk->broken == 0;
 }
 
-/* ---- Errors --------------------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 static int tell_broken(const struct zero_disk *disk)
 {
@@ -424,12 +436,13 @@ static int tell_failed(const struct zero_disk *disk, const struct job *job)
 		return kolo_error_set(KOLO_ESYS, "%s: %s %zu bytes at %llu: %s: " LOST, path, way,
 				      job->error_len, at, strerror(job->error));
 	fstat(disk->fd, &s);
-	return kolo_error_set(KOLO_ESYS, "%s: %s %zu bytes at %llu: truncated: has %llu bytes of %llu: " LOST,
+	return kolo_error_set(KOLO_ESYS,
+			      "%s: %s %zu bytes at %llu: truncated: has %llu bytes of %llu: " LOST,
 			      path, way, job->error_len, at, (unsigned long long)s.st_size,
 			      (unsigned long long)disk->bytes);
 }
 
-/* ---- The interface -------------------------------------------------------------------------------------- */
+/* ---- The interface --------------------------------------------------------------------------- */
 
 static int allocate(const struct zero_disk_attr *attr, struct zero_disk **out)
 {
@@ -541,7 +554,8 @@ int zero_disk_check(const struct zero_disk *disk)
 	struct stat s;
 
 	if (!has_its_name(disk))
-		return kolo_error_set(KOLO_ESYS, "%s: it was removed or replaced while it was in use: " LOST,
+		return kolo_error_set(KOLO_ESYS,
+				      "%s: it was removed or replaced while it was in use: " LOST,
 				      zero_path_end(disk->path));
 	if (fstat(disk->fd, &s) == 0 && (uint64_t)s.st_size < disk->bytes)
 		return kolo_error_set(KOLO_ESYS, "%s: truncated: has %llu bytes of %llu: " LOST,

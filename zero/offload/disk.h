@@ -21,9 +21,10 @@ struct zero_disk_attr {
 	uint64_t bytes;   /* of the file */
 	int nbuffers;     /* of buffer_len bytes each, a multiple of 4096 */
 	size_t buffer_len;
-	char *buffers; /* nbuffers times buffer_len, aligned to 4096; the caller's, mapped until it is closed */
-	size_t block; /* bytes of one request at most */
-	int depth;    /* requests at a time */
+	char *buffers; /* nbuffers times buffer_len, aligned to 4096; the caller's, mapped until it
+			  is closed */
+	size_t block;  /* bytes of one request at most */
+	int depth;     /* requests at a time */
 };
 
 /* Errors: KOLO_ENOTSUP (a build without liburing, a system without io_uring), KOLO_ESYS (names the

@@ -34,7 +34,8 @@ static int fill_window(struct zero_disk *disk, const struct window *w)
 	return rc == 0 ? zero_disk_wait(disk, 0) : rc;
 }
 
-int zero_disk_get(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset, void *out, size_t bytes)
+int zero_disk_get(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset, void *out,
+		  size_t bytes)
 {
 	int rc = 0;
 
@@ -49,8 +50,8 @@ int zero_disk_get(struct zero_disk *disk, char *buffer, size_t len, uint64_t off
 	return rc;
 }
 
-int zero_disk_put(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset, const void *from,
-		  size_t bytes)
+int zero_disk_put(struct zero_disk *disk, char *buffer, size_t len, uint64_t offset,
+		  const void *from, size_t bytes)
 {
 	int rc = 0;
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Blocks: a pass over state in files ------------------------------------------------------------------ */
+/* ---- Blocks: a pass over state in files ------------------------------------------------------ */
 
 static char *block_buffer(const struct zero_state_blocks *u, size_t block)
 {
@@ -42,8 +42,8 @@ static int leave_block(struct zero_state_blocks *u)
 
 	u->at = SIZE_MAX;
 	return at == SIZE_MAX ? 0
-			      : zero_disk_write(u->disk, buffer_number(u, at), at * (uint64_t)u->buffer_len,
-						u->buffer_len);
+			      : zero_disk_write(u->disk, buffer_number(u, at),
+						at * (uint64_t)u->buffer_len, u->buffer_len);
 }
 
 /* Opens a block, and starts to read the blocks after it. Then all buffers are in use, except one
@@ -57,12 +57,14 @@ static int open_block(struct kolo_zero *z, size_t block)
 	if (u->at == block)
 		return 0;
 	rc = leave_block(u);
-	for (; rc == 0 && u->asked < u->nblocks && u->asked < block + (size_t)u->nbuffers - 1; u->asked++) {
+	for (; rc == 0 && u->asked < u->nblocks && u->asked < block + (size_t)u->nbuffers - 1;
+	     u->asked++) {
 		int i = buffer_number(u, u->asked);
 
 		rc = zero_disk_wait(u->disk, i);
 		if (rc == 0)
-			rc = zero_disk_read(u->disk, i, u->asked * (uint64_t)u->buffer_len, u->buffer_len);
+			rc = zero_disk_read(u->disk, i, u->asked * (uint64_t)u->buffer_len,
+					    u->buffer_len);
 	}
 	if (rc == 0)
 		rc = zero_disk_wait(u->disk, buffer_number(u, block));
@@ -83,7 +85,7 @@ int zero_offload_end(struct kolo_zero *z)
 	return rc;
 }
 
-/* ---- Slices --------------------------------------------------------------------------------------------- */
+/* ---- Slices ---------------------------------------------------------------------------------- */
 
 /* Finds the state of elements in memory, from `first` on. Makes *n smaller if the block ends. */
 static int open_slice(struct kolo_zero *z, const struct zero_tensor *t, size_t first, size_t *n,
@@ -123,8 +125,8 @@ static char *values_in_reach(const struct kolo_zero *z, const struct zero_tensor
 }
 
 /* Visits one slice. Values that the host can't write are uploaded through a staging buffer. */
-static int walk_slice(struct kolo_zero *z, int tensor, struct zero_slice *s, bool update, zero_slice_fn *fn,
-		      void *arg)
+static int walk_slice(struct kolo_zero *z, int tensor, struct zero_slice *s, bool update,
+		      zero_slice_fn *fn, void *arg)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	uint64_t *ticket;
@@ -136,14 +138,14 @@ static int walk_slice(struct kolo_zero *z, int tensor, struct zero_slice *s, boo
 	if ((rc = zero_staging_take(z, &z->uploads, true, &s->values, &ticket)) < 0 ||
 	    (rc = fn(z, tensor, s, arg)) < 0)
 		return rc;
-	rc = zero_upload(z, zero_kept_at(t, s->part.first), s->values, s->part.n * kolo_type_size(t->type),
-			 ticket);
+	rc = zero_upload(z, zero_kept_at(t, s->part.first), s->values,
+			 s->part.n * kolo_type_size(t->type), ticket);
 	t->upload = *ticket;
 	return rc;
 }
 
-int zero_offload_walk(struct kolo_zero *z, int tensor, struct zero_part part, bool update, zero_slice_fn *fn,
-		      void *arg)
+int zero_offload_walk(struct kolo_zero *z, int tensor, struct zero_part part, bool update,
+		      zero_slice_fn *fn, void *arg)
 {
 	int rc = 0;
 
@@ -158,17 +160,19 @@ int zero_offload_walk(struct kolo_zero *z, int tensor, struct zero_part part, bo
 	return rc;
 }
 
-/* ---- Single elements ------------------------------------------------------------------------------------ */
+/* ---- Single elements ------------------------------------------------------------------------- */
 
 /* Copies floats of one kind of state in files. `first` counts all elements that this rank
  * offloads. */
-static int move_state(struct kolo_zero *z, size_t first, int state, size_t n, float *out, const float *from)
+static int move_state(struct kolo_zero *z, size_t first, int state, size_t n, float *out,
+		      const float *from)
 {
 	struct zero_state_blocks *u = &z->state_blocks;
 	int rc = 0;
 
 	for (size_t done = 0, k; rc == 0 && done < n; done += k) {
-		size_t block = (first + done) / u->elements, in_block = (first + done) % u->elements;
+		size_t block = (first + done) / u->elements,
+		       in_block = (first + done) % u->elements;
 		uint64_t offset = block * (uint64_t)u->buffer_len +
 				  ((uint64_t)state * u->elements + in_block) * sizeof(float);
 
@@ -186,7 +190,8 @@ static int move_state(struct kolo_zero *z, size_t first, int state, size_t n, fl
 /* State that is offloaded to host memory. */
 static float *state_on_host(const struct zero_tensor *t, int state, size_t first)
 {
-	return (state == 0 ? t->offloaded.master : t->offloaded.moment[state - 1]) + (first - t->held.first);
+	return (state == 0 ? t->offloaded.master : t->offloaded.moment[state - 1]) +
+	       (first - t->held.first);
 }
 
 static float *state_on_device(const struct zero_tensor *t, int state, size_t first)
@@ -194,15 +199,16 @@ static float *state_on_device(const struct zero_tensor *t, int state, size_t fir
 	return state == 0 ? zero_master_at(t, first) : zero_moment_at(t, state - 1, first);
 }
 
-int zero_state_get(struct kolo_zero *z, const struct zero_tensor *t, int state, struct zero_part part,
-		   float *out)
+int zero_state_get(struct kolo_zero *z, const struct zero_tensor *t, int state,
+		   struct zero_part part, float *out)
 {
-	struct zero_part offloaded = zero_part_offloaded(t, part), on_device = zero_part_on_device(t, part);
+	struct zero_part offloaded = zero_part_offloaded(t, part),
+			 on_device = zero_part_on_device(t, part);
 	int rc = 0;
 
 	if (offloaded.n && z->state_blocks.disk)
-		rc = move_state(z, t->offloaded.first + (offloaded.first - t->held.first), state, offloaded.n,
-				out, NULL);
+		rc = move_state(z, t->offloaded.first + (offloaded.first - t->held.first), state,
+				offloaded.n, out, NULL);
 	else if (offloaded.n)
 		memcpy(out, state_on_host(t, state, offloaded.first), offloaded.n * sizeof(float));
 	if (rc == 0 && on_device.n)
@@ -215,27 +221,30 @@ int zero_state_get(struct kolo_zero *z, const struct zero_tensor *t, int state, 
 int zero_state_put(struct kolo_zero *z, struct zero_tensor *t, int state, struct zero_part part,
 		   const float *from)
 {
-	struct zero_part offloaded = zero_part_offloaded(t, part), on_device = zero_part_on_device(t, part);
+	struct zero_part offloaded = zero_part_offloaded(t, part),
+			 on_device = zero_part_on_device(t, part);
 	int rc = 0;
 
 	if (offloaded.n && z->state_blocks.disk)
-		rc = move_state(z, t->offloaded.first + (offloaded.first - t->held.first), state, offloaded.n,
-				NULL, from);
+		rc = move_state(z, t->offloaded.first + (offloaded.first - t->held.first), state,
+				offloaded.n, NULL, from);
 	else if (offloaded.n)
 		memcpy(state_on_host(t, state, offloaded.first), from, offloaded.n * sizeof(float));
 	if (rc == 0 && on_device.n)
 		rc = zero_upload_now(z, state_on_device(t, state, on_device.first),
-				     from + (on_device.first - part.first), on_device.n * sizeof(float));
+				     from + (on_device.first - part.first),
+				     on_device.n * sizeof(float));
 	return rc;
 }
 
-/* ---- Open and close ------------------------------------------------------------------------------------- */
+/* ---- Open and close -------------------------------------------------------------------------- */
 
 static int open_staging(struct zero_staging *s, char *memory)
 {
 	s->memory = memory;
 	s->tickets = calloc((size_t)s->n + 1, sizeof(*s->tickets));
-	return s->tickets ? 0 : kolo_error_set(KOLO_ENOMEM, "%d staging buffers: out of memory", s->n);
+	return s->tickets ? 0
+			  : kolo_error_set(KOLO_ENOMEM, "%d staging buffers: out of memory", s->n);
 }
 
 static int open_state_blocks(struct kolo_zero *z)
@@ -261,8 +270,8 @@ static int open_state_blocks(struct kolo_zero *z)
 int zero_offload_open(struct kolo_zero *z)
 {
 	struct zero_staging *up = &z->uploads, *down = &z->downloads;
-	int rc = open_staging(
-		up, zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_STAGING], (size_t)up->n * up->len));
+	int rc = open_staging(up, zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_STAGING],
+						  (size_t)up->n * up->len));
 
 	if (rc == 0)
 		rc = open_staging(down, zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_STAGING],

@@ -13,10 +13,12 @@ struct zero_slice {
 	struct zero_part part;
 	float *master, *moment[2];
 	const char *grad;
-	char *values; /* receives the updated values, in the tensor's type; NULL if nothing is updated */
+	char *values; /* receives the updated values, in the tensor's type; NULL if nothing is
+			 updated */
 };
 
-typedef int zero_slice_fn(struct kolo_zero *zero, int tensor, const struct zero_slice *slice, void *arg);
+typedef int zero_slice_fn(struct kolo_zero *zero, int tensor, const struct zero_slice *slice,
+			  void *arg);
 
 /* A pass over state in files stands between begin and end, and visits elements in the order of
  * updates. */
@@ -30,8 +32,8 @@ int zero_offload_walk(struct kolo_zero *zero, int tensor, struct zero_part part,
 
 /* Copies elements of a tensor's state to floats of the host, and from them, wherever they are.
  * state: 0 for masters, 1 and 2 for moments. Not during a pass. */
-int zero_state_get(struct kolo_zero *zero, const struct zero_tensor *t, int state, struct zero_part part,
-		   float *out);
+int zero_state_get(struct kolo_zero *zero, const struct zero_tensor *t, int state,
+		   struct zero_part part, float *out);
 int zero_state_put(struct kolo_zero *zero, struct zero_tensor *t, int state, struct zero_part part,
 		   const float *from);
 

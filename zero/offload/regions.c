@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* ---- Spare memory --------------------------------------------------------------------------------------- */
+/* ---- Spare memory ---------------------------------------------------------------------------- */
 
 static void let_go(struct kolo_zero *z, const struct zero_region *r)
 {
@@ -43,12 +43,14 @@ static int find_spare(const struct kolo_zero *z, const struct zero_region *wante
 	int found = -1;
 
 	for (int i = 0; i < z->nspares; i++)
-		if (z->spares[i].len == wanted->len && (found < 0 || z->spares[found].base != wanted->base))
+		if (z->spares[i].len == wanted->len &&
+		    (found < 0 || z->spares[found].base != wanted->base))
 			found = i;
 	return found;
 }
 
-static bool take_spare(struct kolo_zero *z, const struct zero_region *wanted, struct zero_region *out)
+static bool take_spare(struct kolo_zero *z, const struct zero_region *wanted,
+		       struct zero_region *out)
 {
 	int i = find_spare(z, wanted);
 
@@ -71,7 +73,7 @@ int zero_device_ask(struct kolo_zero *z, size_t bytes, const char *what, void **
 	return z->device->ops->allocate(z->device, bytes, what, out);
 }
 
-/* ---- Memory of a tensor --------------------------------------------------------------------------------- */
+/* ---- Memory of a tensor ---------------------------------------------------------------------- */
 
 static int ask_for_memory(struct kolo_zero *z, struct zero_tensor *t)
 {

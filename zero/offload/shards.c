@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* ---- Values --------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static char *param_buffer(const struct zero_param_buffers *s, int i)
 {
@@ -25,8 +25,8 @@ static uint64_t file_offset(const struct zero_tensor *t, size_t first)
 }
 
 /* Copies a shard in a file to the host, or from it, through a buffer with no copy under way. */
-static int move_file(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, void *out,
-		     const void *from)
+static int move_file(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part,
+		     void *out, const void *from)
 {
 	struct zero_param_buffers *s = &z->param_buffers;
 	uint64_t offset = file_offset(t, part.first);
@@ -47,8 +47,8 @@ int zero_values_get(struct kolo_zero *z, int tensor, struct zero_part part, void
 	if (!t->sharded)
 		return zero_download_now(z, out, zero_at(t->param, t->type, part.first), bytes);
 	if (t->shard_place == ZERO_ON_DEVICE)
-		return zero_download_now(z, out, zero_at(t->shard, t->type, part.first - t->own.first),
-					 bytes);
+		return zero_download_now(
+			z, out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
 	if (t->shard_place == ZERO_IN_FILES)
 		return move_file(z, t, part, out, NULL);
 	memcpy(out, zero_at(t->shard, t->type, part.first - t->own.first), bytes);
@@ -63,14 +63,15 @@ int zero_values_put(struct kolo_zero *z, int tensor, struct zero_part part, cons
 	if (!t->sharded)
 		return zero_upload_now(z, zero_at(t->param, t->type, part.first), from, bytes);
 	if (t->shard_place == ZERO_ON_DEVICE)
-		return zero_upload_now(z, zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
+		return zero_upload_now(z, zero_at(t->shard, t->type, part.first - t->own.first),
+				       from, bytes);
 	if (t->shard_place == ZERO_IN_FILES)
 		return move_file(z, t, part, NULL, from);
 	memcpy(zero_at(t->shard, t->type, part.first - t->own.first), from, bytes);
 	return 0;
 }
 
-/* ---- Shards in files ------------------------------------------------------------------------------------ */
+/* ---- Shards in files ------------------------------------------------------------------------- */
 
 int zero_param_buffers_open(struct kolo_zero *z)
 {
@@ -88,7 +89,8 @@ int zero_param_buffers_open(struct kolo_zero *z)
 
 	if (attr.bytes == 0)
 		return 0;
-	s->buffers = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_PARAM_BUFFERS], (size_t)s->n * s->len);
+	s->buffers = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_PARAM_BUFFERS],
+				     (size_t)s->n * s->len);
 	attr.buffers = s->buffers;
 	return zero_disk_open(&attr, &s->disk);
 }
@@ -176,7 +178,7 @@ int zero_param_buffers_forget(struct kolo_zero *z)
 	return rc;
 }
 
-/* ---- Uploads ------------------------------------------------------------------------------------------------- */
+/* ---- Uploads --------------------------------------------------------------------------------- */
 
 static int upload_from_file(struct kolo_zero *z, int tensor, char *to, size_t bytes)
 {
@@ -210,7 +212,7 @@ int zero_shard_upload(struct kolo_zero *z, int tensor)
 	return zero_upload(z, to, t->shard, bytes, &t->upload);
 }
 
-/* ---- Updated -------------------------------------------------------------------------------------------- */
+/* ---- Updated --------------------------------------------------------------------------------- */
 
 int zero_shard_begin(struct kolo_zero *z, int tensor)
 {

@@ -18,8 +18,8 @@ static inline void moments(float *m, float *v, float g, const struct kolo_zero_s
 	*v = *v * s->beta2 + s->rest2 * g * g;
 }
 
-static void adamw(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		  const struct kolo_zero_scalars *scalars)
+static void adamw(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
+		  size_t n, const struct kolo_zero_scalars *scalars)
 {
 	const struct kolo_zero_scalars s = *scalars;
 
@@ -29,8 +29,8 @@ static void adamw(float *restrict p, float *restrict m, float *restrict v, const
 	}
 }
 
-static void adam(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		 const struct kolo_zero_scalars *scalars)
+static void adam(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
+		 size_t n, const struct kolo_zero_scalars *scalars)
 {
 	const struct kolo_zero_scalars s = *scalars;
 
@@ -41,8 +41,8 @@ static void adam(float *restrict p, float *restrict m, float *restrict v, const 
 }
 
 /* m: the momentum; NULL without one. */
-static void sgd(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		const struct kolo_zero_scalars *scalars)
+static void sgd(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
+		size_t n, const struct kolo_zero_scalars *scalars)
 {
 	const struct kolo_zero_scalars s = *scalars;
 
@@ -57,8 +57,8 @@ static void sgd(float *restrict p, float *restrict m, float *restrict v, const f
 	}
 }
 
-static void lion(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		 const struct kolo_zero_scalars *scalars)
+static void lion(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
+		 size_t n, const struct kolo_zero_scalars *scalars)
 {
 	const struct kolo_zero_scalars s = *scalars;
 
@@ -74,8 +74,8 @@ static void lion(float *restrict p, float *restrict m, float *restrict v, const 
 }
 
 /* m: the sum of squares. */
-static void adagrad(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
-		    size_t n, const struct kolo_zero_scalars *scalars)
+static void adagrad(float *restrict p, float *restrict m, float *restrict v,
+		    const float *restrict g, size_t n, const struct kolo_zero_scalars *scalars)
 {
 	const struct kolo_zero_scalars s = *scalars;
 
@@ -129,8 +129,8 @@ static void lamb_moments(const float *restrict p, float *restrict m, float *rest
 }
 
 /* Runs after lamb_moments. The rate has the trust ratio in it. */
-static void lamb(float *restrict p, float *restrict m, float *restrict v, const float *restrict g, size_t n,
-		 const struct kolo_zero_scalars *scalars)
+static void lamb(float *restrict p, float *restrict m, float *restrict v, const float *restrict g,
+		 size_t n, const struct kolo_zero_scalars *scalars)
 {
 	const struct kolo_zero_scalars s = *scalars;
 

@@ -28,7 +28,8 @@ struct zero_kernels {
 	zero_update_fn *update[ZERO_NOPTIMIZERS];
 	/* The moments of Lamb, and the squares of parameters and updates */
 	void (*lamb_moments)(const float *p, float *m, float *v, const float *g, size_t n,
-			     const struct kolo_zero_scalars *s, struct zero_lanes *p2, struct zero_lanes *u2);
+			     const struct kolo_zero_scalars *s, struct zero_lanes *p2,
+			     struct zero_lanes *u2);
 	void (*add_squares)(struct zero_lanes *lanes, const float *x, size_t n);
 	void (*add)(float *sum, const float *x, size_t n);
 	/* Whether all of n elements are finite */

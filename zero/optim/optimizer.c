@@ -38,7 +38,8 @@ void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer 
 				     .weight_decay = 1e-2 },
 	};
 
-	*out = (unsigned)optimizer < ZERO_NOPTIMIZERS ? defaults[optimizer] : (struct kolo_zero_group){ 0 };
+	*out = (unsigned)optimizer < ZERO_NOPTIMIZERS ? defaults[optimizer]
+						      : (struct kolo_zero_group){ 0 };
 }
 
 int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group)
@@ -51,7 +52,8 @@ int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo
 	}
 }
 
-float zero_optimizer_initial(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group)
+float zero_optimizer_initial(enum kolo_zero_optimizer optimizer,
+			     const struct kolo_zero_group *group)
 {
 	return optimizer == KOLO_ZERO_ADAGRAD ? (float)group->initial : 0.0f;
 }
@@ -115,7 +117,8 @@ static bool within(double x, double low, double high)
 	return x >= low && x < high;
 }
 
-int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *g, int index)
+int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *g,
+			 int index)
 {
 	const struct {
 		const char *name, *want;
@@ -128,24 +131,27 @@ int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_z
 		{ "eps", "finite and at least 0", g->eps, within(g->eps, 0, __builtin_inf()) },
 		{ "weight_decay", "finite and at least 0", g->weight_decay,
 		  within(g->weight_decay, 0, __builtin_inf()) },
-		{ "momentum", "finite and at least 0", g->momentum, within(g->momentum, 0, __builtin_inf()) },
+		{ "momentum", "finite and at least 0", g->momentum,
+		  within(g->momentum, 0, __builtin_inf()) },
 		{ "dampening", "finite and at least 0", g->dampening,
 		  within(g->dampening, 0, __builtin_inf()) },
-		{ "lr_decay", "finite and at least 0", g->lr_decay, within(g->lr_decay, 0, __builtin_inf()) },
-		{ "initial", "finite and at least 0", g->initial, within(g->initial, 0, __builtin_inf()) },
+		{ "lr_decay", "finite and at least 0", g->lr_decay,
+		  within(g->lr_decay, 0, __builtin_inf()) },
+		{ "initial", "finite and at least 0", g->initial,
+		  within(g->initial, 0, __builtin_inf()) },
 		{ "nesterov", "0 or 1, and 1 only with momentum and without dampening", g->nesterov,
 		  g->nesterov == 0 || (g->nesterov == 1 && g->momentum > 0 && g->dampening == 0) },
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (!fields[i].ok)
-			return kolo_error_set(KOLO_EINVAL, "group %d of %s: %s is %g, and must be %s", index,
-					      names[optimizer], fields[i].name, fields[i].value,
-					      fields[i].want);
+			return kolo_error_set(
+				KOLO_EINVAL, "group %d of %s: %s is %g, and must be %s", index,
+				names[optimizer], fields[i].name, fields[i].value, fields[i].want);
 	for (size_t i = 0; i < sizeof(g->reserved) / sizeof(g->reserved[0]); i++)
 		if (g->reserved[i])
-			return kolo_error_set(KOLO_EINVAL,
-					      "group %d: reserved is not zero: use kolo_zero_group_init",
-					      index);
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"group %d: reserved is not zero: use kolo_zero_group_init", index);
 	return zero_schedule_check(&g->schedule);
 }

@@ -10,7 +10,8 @@
 int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group);
 
 /* What the first moment begins with; the second with 0. */
-float zero_optimizer_initial(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group);
+float zero_optimizer_initial(enum kolo_zero_optimizer optimizer,
+			     const struct kolo_zero_group *group);
 
 /* The group with what its schedule makes of it in step number `step`, from 1. */
 struct kolo_zero_group zero_optimizer_scheduled(const struct kolo_zero_group *group, long step);
@@ -20,6 +21,7 @@ struct kolo_zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimiz
 						const struct kolo_zero_group *group, long step);
 
 /* 0, or KOLO_EINVAL with the field that is wrong. */
-int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group, int index);
+int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group,
+			 int index);
 
 #endif

@@ -36,7 +36,8 @@ int zero_scaler_check(const struct kolo_zero_config *c)
 			"config.scaling: window is %ld and hysteresis %d, and both must be at least 1",
 			s->window, s->hysteresis);
 	if (s->consecutive != 0 && s->consecutive != 1)
-		return kolo_error_set(KOLO_EINVAL, "config.scaling.consecutive is %d, and must be 0 or 1",
+		return kolo_error_set(KOLO_EINVAL,
+				      "config.scaling.consecutive is %d, and must be 0 or 1",
 				      s->consecutive);
 	return 0;
 }

@@ -22,6 +22,7 @@ void zero_scaler_init(struct zero_scaler *out, const struct kolo_zero_config *co
 
 /* After an update. overflow: whether its gradients did. false: they did, and the scale is already
  * at its minimum. */
-bool zero_scaler_update(struct zero_scaler *scaler, const struct kolo_zero_scaling *scaling, bool overflow);
+bool zero_scaler_update(struct zero_scaler *scaler, const struct kolo_zero_scaling *scaling,
+			bool overflow);
 
 #endif

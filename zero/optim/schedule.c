@@ -41,7 +41,7 @@ void kolo_zero_schedule_init(struct kolo_zero_schedule *out, enum kolo_zero_sche
 	};
 }
 
-/* ---- Checks --------------------------------------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
 struct field {
 	const char *name, *want;
@@ -70,9 +70,9 @@ static int refuse_field(const struct kolo_zero_schedule *s, const struct field *
 }
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
-#define FIELD(name, want, ok)                                                                                \
-	{                                                                                                    \
-#name, want, (double)s->name, ok                                                             \
+#define FIELD(name, want, ok)                                                                      \
+	{                                                                                          \
+#name, want, (double)s->name, ok                                                   \
 	}
 
 static int check_warmup(const struct kolo_zero_schedule *s)
@@ -83,7 +83,8 @@ static int check_warmup(const struct kolo_zero_schedule *s)
 		FIELD(max_lr, "finite and at least 0", not_negative(s->max_lr)),
 		FIELD(warmup_steps, "at least 0", s->warmup_steps >= 0),
 		FIELD(linear, "0 or 1", is_flag(s->linear)),
-		FIELD(total_steps, "more than warmup_steps", !ends || s->total_steps > s->warmup_steps),
+		FIELD(total_steps, "more than warmup_steps",
+		      !ends || s->total_steps > s->warmup_steps),
 		FIELD(warmup_ratio, "finite and at least 0", not_negative(s->warmup_ratio)),
 		FIELD(final_ratio, "finite and at least 0", not_negative(s->final_ratio)),
 	};
@@ -105,7 +106,8 @@ static int check_cycle(const struct kolo_zero_schedule *s)
 		FIELD(min_momentum, "in [0, 1)", s->min_momentum >= 0 && s->min_momentum < 1),
 		FIELD(max_momentum, "at least min_momentum and below 1",
 		      s->max_momentum >= s->min_momentum && s->max_momentum < 1),
-		FIELD(momentum_decay_rate, "finite and at least 0", not_negative(s->momentum_decay_rate)),
+		FIELD(momentum_decay_rate, "finite and at least 0",
+		      not_negative(s->momentum_decay_rate)),
 	};
 
 	return refuse_field(s, fields, LEN(fields));
@@ -126,12 +128,14 @@ static int check_range(const struct kolo_zero_schedule *s)
 int zero_schedule_check(const struct kolo_zero_schedule *s)
 {
 	if (!kolo_zero_schedule_name(s->type))
-		return kolo_error_set(KOLO_EINVAL, "schedule.type is %d, and there is none of that number",
+		return kolo_error_set(KOLO_EINVAL,
+				      "schedule.type is %d, and there is none of that number",
 				      (int)s->type);
 	for (size_t i = 0; i < LEN(s->reserved); i++)
 		if (s->reserved[i])
 			return kolo_error_set(
-				KOLO_EINVAL, "schedule %s: reserved is not zero: use kolo_zero_schedule_init",
+				KOLO_EINVAL,
+				"schedule %s: reserved is not zero: use kolo_zero_schedule_init",
 				names[s->type]);
 	switch (s->type) {
 	case KOLO_ZERO_CONSTANT: return 0;
@@ -141,7 +145,7 @@ int zero_schedule_check(const struct kolo_zero_schedule *s)
 	}
 }
 
-/* ---- Rates ---------------------------------------------------------------------------------------------- */
+/* ---- Rates ----------------------------------------------------------------------------------- */
 
 static double max_double(double a, double b)
 {
@@ -156,7 +160,8 @@ static double warmed_up(const struct kolo_zero_schedule *s, double i, double n)
 
 static double warmup_at(const struct kolo_zero_schedule *s, double i)
 {
-	double n = max_double(2, (double)s->warmup_steps), total = (double)s->total_steps, gamma = 1;
+	double n = max_double(2, (double)s->warmup_steps), total = (double)s->total_steps,
+	       gamma = 1;
 
 	if (i < 0)
 		gamma = 0;
@@ -185,7 +190,8 @@ static double cosine_at(const struct kolo_zero_schedule *s, double i)
  * ended; 0: it has not ended. */
 static double height_at(const struct kolo_zero_schedule *s, double step, double *behind)
 {
-	double first = (double)s->first_steps, second = s->second_steps ? (double)s->second_steps : first;
+	double first = (double)s->first_steps,
+	       second = s->second_steps ? (double)s->second_steps : first;
 
 	*behind = max_double(0, step - first - second);
 	if (*behind > 0)
@@ -246,7 +252,8 @@ int kolo_zero_schedule_at(const struct kolo_zero_schedule *s, double lr, long st
 	int rc;
 
 	if (!s || step < 0)
-		return kolo_error_set(KOLO_EINVAL, "a schedule at update %ld%s", step, s ? "" : ": NULL");
+		return kolo_error_set(KOLO_EINVAL, "a schedule at update %ld%s", step,
+				      s ? "" : ": NULL");
 	if ((rc = zero_schedule_check(s)) < 0)
 		return rc;
 	if (out)

@@ -44,7 +44,8 @@ static float *moment_at(const struct kolo_zero_work *w, int moment, size_t i)
 
 /* Returns from[i] times factor as n floats. They stay in place if nothing changes; else they are in
  * `room`, which holds PIECE. */
-static const float *load(const struct kolo_zero_work *w, size_t i, size_t n, float factor, float *room)
+static const float *load(const struct kolo_zero_work *w, size_t i, size_t n, float factor,
+			 float *room)
 {
 	if (w->from_type == KOLO_F32 && factor == 1)
 		return from_at(w, i);
@@ -63,14 +64,14 @@ static void look(const struct job *job, size_t i, size_t n)
 	if (w->from_type == KOLO_F32)
 		finite = job->kernels->finite_32(from_at(w, i), n);
 	else
-		finite =
-			job->kernels->finite_16(from_at(w, i), n, w->from_type == KOLO_F16 ? 0x7c00 : 0x7f80);
+		finite = job->kernels->finite_16(from_at(w, i), n,
+						 w->from_type == KOLO_F16 ? 0x7c00 : 0x7f80);
 	/* Several threads may write the same 1. The end of zero_threads_run makes it visible. */
 	if (!finite)
 		__atomic_store_n(w->bad, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- Each kind, for n elements from number i on, at most PIECE of one block -------------------------------------- */
+/* ---- Each kind, for n elements from number i on, at most PIECE of one block ------------------ */
 
 static void cast(const struct job *job, size_t i, size_t n)
 {
@@ -105,12 +106,13 @@ static void update(const struct job *job, size_t i, size_t n)
 	float room[PIECE];
 
 	job->kernels->update[w->optimizer](w->master + i, moment_at(w, 0, i), moment_at(w, 1, i),
-					   reads ? load(w, i, n, w->factor, room) : NULL, n, &w->scalars);
+					   reads ? load(w, i, n, w->factor, room) : NULL, n,
+					   &w->scalars);
 	if (w->to)
 		kolo_cast(w->master + i, KOLO_F32, to_at(w, i), w->to_type, n, 1);
 }
 
-/* ---- Each kind, for one block ----------------------------------------------------------------------------- */
+/* ---- Each kind, for one block ---------------------------------------------------------------- */
 
 static void squares(const struct job *job, size_t i, size_t n)
 {
@@ -136,21 +138,25 @@ static void lamb(const struct job *job, size_t i, size_t n)
 		size_t m = zero_min(PIECE, i + n - at);
 
 		job->kernels->lamb_moments(w->master + at, moment_at(w, 0, at), moment_at(w, 1, at),
-					   load(w, at, m, w->factor, room), m, &w->scalars, &p2, &u2);
+					   load(w, at, m, w->factor, room), m, &w->scalars, &p2,
+					   &u2);
 	}
 	sums[0] = zero_lanes_sum(&p2);
 	sums[1] = zero_lanes_sum(&u2);
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------ */
+/* ---- All ------------------------------------------------------------------------------------- */
 
 static const struct {
 	void (*run)(const struct job *job, size_t i, size_t n);
 	size_t step; /* elements in one call at most */
 } kinds[] = {
-	[KOLO_ZERO_WORK_CAST] = { cast, PIECE },      [KOLO_ZERO_WORK_ADD] = { add, PIECE },
-	[KOLO_ZERO_WORK_CLEAR] = { clear, SIZE_MAX }, [KOLO_ZERO_WORK_SQUARES] = { squares, KOLO_ZERO_BLOCK },
-	[KOLO_ZERO_WORK_UPDATE] = { update, PIECE },  [KOLO_ZERO_WORK_LAMB] = { lamb, KOLO_ZERO_BLOCK },
+	[KOLO_ZERO_WORK_CAST] = { cast, PIECE },
+	[KOLO_ZERO_WORK_ADD] = { add, PIECE },
+	[KOLO_ZERO_WORK_CLEAR] = { clear, SIZE_MAX },
+	[KOLO_ZERO_WORK_SQUARES] = { squares, KOLO_ZERO_BLOCK },
+	[KOLO_ZERO_WORK_UPDATE] = { update, PIECE },
+	[KOLO_ZERO_WORK_LAMB] = { lamb, KOLO_ZERO_BLOCK },
 };
 
 /* The first element of a part. Parts have equal numbers of blocks, as far as possible. */

@@ -30,7 +30,8 @@ static int broadcast_parts(struct kolo_zero *z, char *base, const size_t *counts
 }
 
 /* Counts what this rank sends in a gather of n elements: all except the next rank's part. */
-static void count_gather(struct kolo_zero *z, size_t n, size_t next, size_t real, enum kolo_type type)
+static void count_gather(struct kolo_zero *z, size_t n, size_t next, size_t real,
+			 enum kolo_type type)
 {
 	z->traffic.gathers++;
 	z->traffic.parameter_bytes += (n - next) * kolo_type_size(type);
@@ -52,10 +53,12 @@ void zero_count_gather(struct kolo_zero *z, const struct zero_bucket *b)
 	if (b->whole)
 		zero_count_whole(z, &z->tensors[plan->pieces[b->first].tensor]);
 	else
-		count_gather(z, (size_t)z->nranks * b->n, b->n, zero_bucket_elements(z, plan, b), b->type);
+		count_gather(z, (size_t)z->nranks * b->n, b->n, zero_bucket_elements(z, plan, b),
+			     b->type);
 }
 
-static int gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src, struct kolo_queue *queue)
+static int gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src,
+			struct kolo_queue *queue)
 {
 	size_t *counts = z->gatherer.counts;
 	const char *own = zero_at(t->param, t->type, t->own.first);
@@ -68,11 +71,13 @@ static int gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *
 	if (!z->config.allgather && !src)
 		return broadcast_parts(z, t->param, counts, 0, t->type, queue);
 	if (even)
-		return kolo_all_gather(z->data, src ? src : own, t->param, t->chunk, t->type, queue);
+		return kolo_all_gather(z->data, src ? src : own, t->param, t->chunk, t->type,
+				       queue);
 	return kolo_all_gather_v(z->data, src ? src : own, t->param, counts, t->type, queue);
 }
 
-int zero_gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src, struct kolo_queue *queue)
+int zero_gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *src,
+		      struct kolo_queue *queue)
 {
 	double began = zero_now();
 	int rc = gather_whole(z, t, src, queue);
@@ -81,7 +86,7 @@ int zero_gather_whole(struct kolo_zero *z, struct zero_tensor *t, const void *sr
 	return rc;
 }
 
-/* ---- What was updated ----------------------------------------------------------------------------------- */
+/* ---- What was updated ------------------------------------------------------------------------ */
 
 int zero_gatherer_open(struct kolo_zero *z)
 {
@@ -93,11 +98,13 @@ int zero_gatherer_open(struct kolo_zero *z)
 	g->marks = calloc(n, sizeof(*g->marks));
 	g->buffer_of = calloc(n, sizeof(*g->buffer_of));
 	if (!g->counts || !g->marks || !g->buffer_of)
-		return kolo_error_set(KOLO_ENOMEM, "gathers of %d buckets: out of memory", g->plan.nbuckets);
+		return kolo_error_set(KOLO_ENOMEM, "gathers of %d buckets: out of memory",
+				      g->plan.nbuckets);
 	for (int b = 0; rc == 0 && b < g->plan.nbuckets; b++)
 		rc = zero_mark_open(z, &g->marks[b]);
 	for (int i = 0; i < g->nbuffers; i++)
-		g->buffers[i] = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], g->buffer_len);
+		g->buffers[i] =
+			zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], g->buffer_len);
 	for (int p = 0, bucket = 0; p < g->plan.npieces; p++) {
 		while (p >= g->plan.buckets[bucket].first + g->plan.buckets[bucket].npieces)
 			bucket++;
@@ -128,7 +135,8 @@ static int copy_parts(struct kolo_zero *z, const struct zero_bucket *b, char *me
 		const struct zero_tensor *t = &z->tensors[piece->tensor];
 
 		for (int r = 0; rc == 0 && r < z->nranks; r++) {
-			struct zero_part part = zero_part_of(t->n, z->nranks, r, piece->first, piece->n);
+			struct zero_part part =
+				zero_part_of(t->n, z->nranks, r, piece->first, piece->n);
 			char *here = memory + ((size_t)r * b->n + piece->at) * size;
 			char *there = t->param + part.first * size;
 
@@ -192,7 +200,8 @@ static int start_gather(struct kolo_zero *z, int *turn, int *last_of_buffer)
 	int rc;
 
 	if (b->whole) {
-		rc = zero_gather_whole(z, &z->tensors[g->plan.pieces[b->first].tensor], NULL, z->queue);
+		rc = zero_gather_whole(z, &z->tensors[g->plan.pieces[b->first].tensor], NULL,
+				       z->queue);
 	} else {
 		int buffer = (*turn)++ % g->nbuffers;
 
@@ -209,8 +218,8 @@ static int start_gather(struct kolo_zero *z, int *turn, int *last_of_buffer)
 	return rc;
 }
 
-static int update_bucket(struct kolo_zero *z, const struct zero_bucket *b, zero_update_piece_fn *update,
-			 void *arg)
+static int update_bucket(struct kolo_zero *z, const struct zero_bucket *b,
+			 zero_update_piece_fn *update, void *arg)
 {
 	int rc = 0;
 

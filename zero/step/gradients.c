@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-/* ---- Buffers -------------------------------------------------------------------------------------------- */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 static int open_buffer(struct kolo_zero *z, struct zero_buffer *b, char *memory)
 {
@@ -42,10 +42,12 @@ int zero_reducer_open(struct kolo_zero *z)
 	if (!r->missing || !r->buffer_of || !r->buffers)
 		return kolo_error_set(KOLO_ENOMEM, "%d buckets: out of memory", r->plan.nbuckets);
 	for (; r->nbuffers < r->nplanned && rc == 0; r->nbuffers++)
-		rc = open_buffer(z, &r->buffers[r->nbuffers],
-				 zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len));
+		rc = open_buffer(
+			z, &r->buffers[r->nbuffers],
+			zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len));
 	if (z->config.parameter_server)
-		r->incoming = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len);
+		r->incoming =
+			zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_BUCKETS], r->buffer_len);
 	return rc;
 }
 
@@ -79,7 +81,7 @@ void zero_reducer_begin(struct kolo_zero *z)
 		z->tensors[i].reported = false;
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 bool zero_reduces_now(const struct kolo_zero *z)
 {
@@ -111,12 +113,13 @@ static int store_on_device(struct kolo_zero *z, struct zero_tensor *t, struct ze
 	return zero_compute(z, &work);
 }
 
-static int download(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
-		    uint64_t *ticket)
+static int download(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part,
+		    const char *from, uint64_t *ticket)
 {
 	char *to = zero_at(t->offloaded.grad, t->offloaded.grad_type, part.first - t->held.first);
 
-	int rc = zero_download(z, to, from, part.n * kolo_type_size(t->offloaded.grad_type), ticket);
+	int rc =
+		zero_download(z, to, from, part.n * kolo_type_size(t->offloaded.grad_type), ticket);
 
 	t->download = z->last_download;
 	return rc;
@@ -125,8 +128,8 @@ static int download(struct kolo_zero *z, struct zero_tensor *t, struct zero_part
 /* Stores reduced elements where their state is. Those whose state is offloaded are downloaded from
  * the bucket, and *ticket becomes that of the copy. If the device has sums of micro-steps, they are
  * downloaded from these, after the last micro-step. */
-static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part, const char *from,
-		      uint64_t *ticket)
+static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_part part,
+		      const char *from, uint64_t *ticket)
 {
 	struct zero_part offloaded =
 		z->device ? zero_part_offloaded(t, part) : (struct zero_part){ part.first, 0 };
@@ -145,7 +148,8 @@ static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_pa
 	rc = download(z, t, offloaded, from, ticket);
 	if (rc == 0 && offloaded.n < part.n)
 		rc = store_on_device(
-			z, t, (struct zero_part){ offloaded.first + offloaded.n, part.n - offloaded.n },
+			z, t,
+			(struct zero_part){ offloaded.first + offloaded.n, part.n - offloaded.n },
 			from + offloaded.n * kolo_type_size(t->type));
 	return rc;
 }
@@ -167,13 +171,14 @@ static char *destination(const struct kolo_zero *z, const struct zero_bucket *b)
 	const struct zero_tensor *t = &z->tensors[z->reducer.plan.pieces[b->first].tensor];
 	bool same_parts = z->config.stage == 0 || z->config.reduce_scatter;
 
-	if (!b->whole || t->chunk * (size_t)z->nranks != t->n || z->config.accumulation > 1 || !same_parts ||
-	    z->config.parameter_server || (z->device && t->offloaded.n))
+	if (!b->whole || t->chunk * (size_t)z->nranks != t->n || z->config.accumulation > 1 ||
+	    !same_parts || z->config.parameter_server || (z->device && t->offloaded.n))
 		return NULL;
 	return t->grad;
 }
 
-static int store_bucket(struct kolo_zero *z, const struct zero_bucket *b, struct zero_buffer *buffer)
+static int store_bucket(struct kolo_zero *z, const struct zero_bucket *b,
+			struct zero_buffer *buffer)
 {
 	int rc = 0;
 
@@ -187,9 +192,10 @@ static int store_bucket(struct kolo_zero *z, const struct zero_bucket *b, struct
 			size_t at = ((size_t)r * b->n + piece->at) * kolo_type_size(b->type);
 
 			if (keeps(z, r))
-				rc = store_part(z, t,
-						zero_part_of(t->n, z->nranks, r, piece->first, piece->n),
-						buffer->memory + at, &buffer->download);
+				rc = store_part(
+					z, t,
+					zero_part_of(t->n, z->nranks, r, piece->first, piece->n),
+					buffer->memory + at, &buffer->download);
 		}
 	}
 	return rc;
@@ -213,7 +219,7 @@ static int store_oldest(struct kolo_zero *z)
 	return zero_square_downloaded(z);
 }
 
-/* ---- Reduction ------------------------------------------------------------------------------------------ */
+/* ---- Reduction ------------------------------------------------------------------------------- */
 
 static bool scatters(const struct kolo_zero *z)
 {
@@ -241,9 +247,10 @@ static int reduce(struct kolo_zero *z, const struct zero_bucket *b, char *memory
 		return zero_server_reduce(z, b, memory);
 	zero_count_reduction(z, b);
 	if (scatters(z))
-		return kolo_reduce_scatter(z->data, memory, to ? to : own, b->n, b->type, KOLO_SUM, z->queue);
-	return kolo_all_reduce(z->data, memory, to ? to : memory, (size_t)z->nranks * b->n, b->type, KOLO_SUM,
-			       z->queue);
+		return kolo_reduce_scatter(z->data, memory, to ? to : own, b->n, b->type, KOLO_SUM,
+					   z->queue);
+	return kolo_all_reduce(z->data, memory, to ? to : memory, (size_t)z->nranks * b->n, b->type,
+			       KOLO_SUM, z->queue);
 }
 
 /* Starts to reduce all buckets whose turn it is. Without a queue it also stores each. */
@@ -276,7 +283,8 @@ static int more_memory(struct kolo_zero *z, char **out)
 	if (z->device)
 		rc = zero_device_ask(z, z->reducer.buffer_len, "one more bucket", &memory);
 	else if (!(memory = malloc(z->reducer.buffer_len)))
-		rc = kolo_error_set(KOLO_ENOMEM, "rank %d: %zu bytes for bucket buffer %d: out of memory",
+		rc = kolo_error_set(KOLO_ENOMEM,
+				    "rank %d: %zu bytes for bucket buffer %d: out of memory",
 				    z->rank, z->reducer.buffer_len, z->reducer.nbuffers + 1);
 	*out = memory;
 	return rc;
@@ -291,8 +299,8 @@ static int add_buffer(struct kolo_zero *z)
 	int rc;
 
 	if (!more)
-		return kolo_error_set(KOLO_ENOMEM, "rank %d: %d bucket buffers: out of memory", z->rank,
-				      r->nbuffers + 1);
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: %d bucket buffers: out of memory",
+				      z->rank, r->nbuffers + 1);
 	r->buffers = more;
 	if ((rc = more_memory(z, &memory)) < 0)
 		return rc;
@@ -323,8 +331,8 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 }
 
 /* Multiplies n elements of the model, or of sums, by a weight. Notes whether all were finite. */
-static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char *src, enum kolo_type type,
-		 char *dst, enum kolo_type dst_type, size_t n, float weight)
+static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char *src,
+		 enum kolo_type type, char *dst, enum kolo_type dst_type, size_t n, float weight)
 {
 	struct kolo_zero_work work = {
 		.kind = kind,
@@ -342,15 +350,18 @@ static int weigh(struct kolo_zero *z, enum kolo_zero_work_kind kind, const char 
 
 static int clear(struct kolo_zero *z, char *to, enum kolo_type type, size_t n)
 {
-	struct kolo_zero_work work = { .kind = KOLO_ZERO_WORK_CLEAR, .n = n, .to = to, .to_type = type };
+	struct kolo_zero_work work = {
+		.kind = KOLO_ZERO_WORK_CLEAR, .n = n, .to = to, .to_type = type
+	};
 
 	return zero_compute(z, &work);
 }
 
 /* Puts a tensor's elements times weight into its piece of a bucket. What reaches beyond the tensor
  * is zero. All of it is zero if src is NULL. */
-static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const struct zero_bucket *b,
-		      char *memory, const char *src, enum kolo_type type, float weight)
+static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece,
+		      const struct zero_bucket *b, char *memory, const char *src,
+		      enum kolo_type type, float weight)
 {
 	const struct zero_tensor *t = &z->tensors[piece->tensor];
 	size_t size = kolo_type_size(b->type);
@@ -363,16 +374,16 @@ static int fill_piece(struct kolo_zero *z, const struct zero_piece *piece, const
 		if (!src)
 			part.n = 0;
 		if (part.n)
-			rc = weigh(z, KOLO_ZERO_WORK_CAST, src + part.first * kolo_type_size(type), type, to,
-				   b->type, part.n, weight);
+			rc = weigh(z, KOLO_ZERO_WORK_CAST, src + part.first * kolo_type_size(type),
+				   type, to, b->type, part.n, weight);
 		if (rc == 0)
 			rc = clear(z, to + part.n * size, b->type, piece->n - part.n);
 	}
 	return rc;
 }
 
-static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *src, enum kolo_type type,
-		       float weight)
+static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *src,
+		       enum kolo_type type, float weight)
 {
 	struct zero_reducer *r = &z->reducer;
 	int bucket = t->first_bucket, rc = 0;
@@ -427,7 +438,7 @@ int zero_reducer_finish(struct kolo_zero *z)
 	return rc;
 }
 
-/* ---- Reports -------------------------------------------------------------------------------------------- */
+/* ---- Reports --------------------------------------------------------------------------------- */
 
 /* Adds the gradient of a micro-step to the tensor's sum. */
 static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gradient)
@@ -456,7 +467,8 @@ static int look_for_nonfinite(struct kolo_zero *z, int tensor, const char *gradi
 			kolo_cast(some + k * size, t->type, &value, KOLO_F32, 1, 1);
 			if (__builtin_isfinite(value))
 				continue;
-			z->nonfinite = (struct zero_nonfinite){ tensor, z->micro, i + k, (double)value, 0 };
+			z->nonfinite = (struct zero_nonfinite){ tensor, z->micro, i + k,
+								(double)value, 0 };
 			return 0;
 		}
 	}
@@ -471,16 +483,17 @@ static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const 
 			"rank %d: gradient of tensor '%s' outside of kolo_zero_backward ... kolo_zero_step",
 			z->rank, t->name);
 	if (!t->trained)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: gradient of tensor '%s', which is frozen",
-				      z->rank, t->name);
+		return kolo_error_set(KOLO_EINVAL,
+				      "rank %d: gradient of tensor '%s', which is frozen", z->rank,
+				      t->name);
 	if (t->reported)
 		return kolo_error_set(
 			KOLO_EINVAL,
 			"rank %d: gradient of tensor '%s' twice in a micro-step; add up what it has from several uses",
 			z->rank, t->name);
 	if (!gradient && z->weight != 0)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: gradient of tensor '%s' is NULL", z->rank,
-				      t->name);
+		return kolo_error_set(KOLO_EINVAL, "rank %d: gradient of tensor '%s' is NULL",
+				      z->rank, t->name);
 	return 0;
 }
 
@@ -500,7 +513,8 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	bool sums = z->config.stage < 2 && z->config.accumulation > 1;
-	int rc = sums ? add_to_sum(z, t, gradient) : fill_tensor(z, t, gradient, t->type, z->weight);
+	int rc =
+		sums ? add_to_sum(z, t, gradient) : fill_tensor(z, t, gradient, t->type, z->weight);
 
 	/* Now the gradient has been read, and bad says whether it is finite. */
 	if (rc == 0)

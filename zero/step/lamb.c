@@ -46,8 +46,8 @@ static int lamb_on_device(struct kolo_zero *z, int tensor, struct zero_part part
 
 /* Updates the moments of one owner's part of a tensor. Adds the squares of parameters to sums[0]
  * and those of updates to sums[1]. */
-static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part, const struct zero_scalars *u,
-		     double *sums)
+static int lamb_part(struct kolo_zero *z, int tensor, struct zero_part part,
+		     const struct zero_scalars *u, double *sums)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
 	struct zero_part offloaded = zero_part_offloaded(t, part);
@@ -88,7 +88,8 @@ static int lamb_all(struct kolo_zero *z, const struct zero_scalars *u, double *o
 	int rc = zero_offload_begin(z);
 
 	for (int k = 0; rc == 0 && z->config.stage > 0 && k < z->norder; k++)
-		rc = lamb_part(z, z->order[k], z->tensors[z->order[k]].held, u, &own[2 * z->order[k]]);
+		rc = lamb_part(z, z->order[k], z->tensors[z->order[k]].held, u,
+			       &own[2 * z->order[k]]);
 	for (int i = 0; z->config.stage == 0 && i < z->ntensors; i++)
 		for (int r = 0; rc == 0 && r < z->nranks; r++)
 			if (z->tensors[i].trained && z->tensors[i].held.n)
@@ -105,8 +106,8 @@ int zero_lamb_ratios(struct kolo_zero *z, struct zero_scalars *u)
 	int rc;
 
 	if (!own)
-		return kolo_error_set(KOLO_ENOMEM, "rank %d: norms of %d tensors: out of memory", z->rank,
-				      z->ntensors);
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: norms of %d tensors: out of memory",
+				      z->rank, z->ntensors);
 	rc = lamb_all(z, &without, own, own + n);
 	if (rc == 0 && z->config.stage > 0)
 		rc = add_over_owners(z, own, own + 2 * n, own + n);

@@ -8,13 +8,15 @@
 #include "zero/offload/compute.h"
 #include "zero/optim/work.h"
 
-/* ---- Squares -------------------------------------------------------------------------------------------- */
+/* ---- Squares --------------------------------------------------------------------------------- */
 
 /* Squares of the blocks of a part: first of those that are offloaded, then of those on the
  * device. */
-static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part, double *sums)
+static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part,
+		       double *sums)
 {
-	struct zero_part offloaded = zero_part_offloaded(t, part), on_device = zero_part_on_device(t, part);
+	struct zero_part offloaded = zero_part_offloaded(t, part),
+			 on_device = zero_part_on_device(t, part);
 	struct kolo_zero_work work = {
 		.kind = KOLO_ZERO_WORK_SQUARES,
 		.n = offloaded.n,
@@ -107,13 +109,14 @@ int zero_square_sum(struct kolo_zero *z, double *out)
 
 		for (int i = 0; i < z->ntensors && sums_part(z, r); i++)
 			if (z->tensors[i].trained)
-				of_owner += add_blocks(&sums, zero_owned(z->tensors[i].n, z->nranks, r).n);
+				of_owner += add_blocks(&sums,
+						       zero_owned(z->tensors[i].n, z->nranks, r).n);
 		*out += of_owner;
 	}
 	return rc;
 }
 
-/* ---- What is not finite ---------------------------------------------------------------------------------- */
+/* ---- What is not finite ---------------------------------------------------------------------- */
 
 /* The index of the first of n gradients in host memory that is not finite. n: there is none. */
 static size_t find_bad(const char *x, enum kolo_type type, size_t n, float *value)
@@ -129,19 +132,21 @@ static size_t find_bad(const char *x, enum kolo_type type, size_t n, float *valu
 /* The index in the tensor of its first gradient that is not finite. t->n: there is none. */
 static int find_bad_of(struct kolo_zero *z, const struct zero_tensor *t, size_t *out, float *value)
 {
-	size_t size = kolo_type_size(t->grad_type), step, end = t->grad_held.first + t->grad_held.n, bad;
+	size_t size = kolo_type_size(t->grad_type), step, end = t->grad_held.first + t->grad_held.n,
+	       bad;
 	char some[4096];
 	int rc = 0;
 
 	*out = t->n;
-	if (t->offloaded.n && (bad = find_bad(t->offloaded.grad, t->offloaded.grad_type, t->offloaded.n,
-					      value)) < t->offloaded.n) {
+	if (t->offloaded.n && (bad = find_bad(t->offloaded.grad, t->offloaded.grad_type,
+					      t->offloaded.n, value)) < t->offloaded.n) {
 		*out = t->held.first + bad;
 		return 0;
 	}
 	for (size_t at = t->grad_held.first; rc == 0 && at < end; at += step) {
 		step = zero_min(sizeof(some) / size, end - at);
-		rc = zero_download_now(z, some, t->grad + (at - t->grad_held.first) * size, step * size);
+		rc = zero_download_now(z, some, t->grad + (at - t->grad_held.first) * size,
+				       step * size);
 		bad = rc == 0 ? find_bad(some, t->grad_type, step, value) : step;
 		if (bad < step) {
 			*out = at + bad;

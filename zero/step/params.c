@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* ---- One tensor ----------------------------------------------------------------------------------------- */
+/* ---- One tensor ------------------------------------------------------------------------------ */
 
 /* Takes memory for a tensor. If this rank's shard is offloaded, its upload starts. */
 static int start_upload(struct kolo_zero *z, int tensor)
@@ -39,7 +39,8 @@ static int start_gather(struct kolo_zero *z, int tensor)
 		zero_count_whole(z, t);
 		return 0;
 	}
-	own = t->shard_place == ZERO_ON_DEVICE ? t->shard : zero_at(t->param, t->type, t->own.first);
+	own = t->shard_place == ZERO_ON_DEVICE ? t->shard
+					       : zero_at(t->param, t->type, t->own.first);
 	rc = zero_gather_whole(z, t, own, z->queue);
 	if (rc == 0)
 		rc = zero_mark_set(z, &t->gathered);
@@ -57,7 +58,7 @@ static int finish_gather(struct kolo_zero *z, struct zero_tensor *t)
 	return rc;
 }
 
-/* ---- The order of uses ---------------------------------------------------------------------------------- */
+/* ---- The order of uses ----------------------------------------------------------------------- */
 
 /* Mixes a use or a release into the hash that ranks compare. Uses and releases decide what is
  * gathered, so they must be the same on all ranks. */
@@ -75,7 +76,8 @@ static int append_use(struct kolo_zero *z, int tensor)
 		int *more = realloc(trace->tensors, (size_t)room * sizeof(*more));
 
 		if (!more)
-			return kolo_error_set(KOLO_ENOMEM, "rank %d: the order of %d uses: out of memory",
+			return kolo_error_set(KOLO_ENOMEM,
+					      "rank %d: the order of %d uses: out of memory",
 					      z->rank, room);
 		trace->tensors = more;
 		trace->room = room;
@@ -147,7 +149,8 @@ static int gather_ahead(struct kolo_zero *z, int *next)
 
 		if (t->state != ZERO_GONE && !uploading)
 			continue;
-		if ((trace->ahead && trace->ahead + t->n > z->config.prefetch) || z->config.prefetch == 0 ||
+		if ((trace->ahead && trace->ahead + t->n > z->config.prefetch) ||
+		    z->config.prefetch == 0 ||
 		    trace->live + (uploading ? 0 : t->n) > z->config.max_live)
 			break;
 		trace->uploading -= uploading ? t->n : 0;
@@ -206,7 +209,7 @@ static bool is_used_soon(const struct kolo_zero *z, int tensor)
 	return false;
 }
 
-/* ---- Public --------------------------------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 static int use_sharded(struct kolo_zero *z, struct zero_tensor *t, int tensor)
 {
@@ -259,7 +262,8 @@ int kolo_zero_release(struct kolo_zero *z, int tensor)
 	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "release")))
 		return rc < 0 ? rc : KOLO_EINVAL;
 	if (t->uses == 0)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: release of tensor '%s', which is not in use",
+		return kolo_error_set(KOLO_EINVAL,
+				      "rank %d: release of tensor '%s', which is not in use",
 				      z->rank, t->name);
 	t->uses--;
 	if (!t->sharded || t->uses > 0)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- Forward and backward ------------------------------------------------------------------------------- */
+/* ---- Forward and backward -------------------------------------------------------------------- */
 
 /* The largest number of samples of any rank in the first micro-step weighs 1 / nranks. */
 static int agree_on_micro_batch(struct kolo_zero *z, size_t samples)
@@ -31,9 +31,10 @@ int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 	if (rc < 0)
 		return rc;
 	if (z->phase != ZERO_IDLE)
-		return kolo_error_set(KOLO_EINVAL,
-				      "rank %d: forward in a micro-step that kolo_zero_step has not ended",
-				      z->rank);
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"rank %d: forward in a micro-step that kolo_zero_step has not ended",
+			z->rank);
 	if (z->micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
 		return zero_failed(z, rc);
 	z->phase = ZERO_FORWARD;
@@ -60,7 +61,8 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 	if (rc < 0)
 		return rc;
 	if (z->phase != ZERO_FORWARD)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: backward without kolo_zero_forward before it",
+		return kolo_error_set(KOLO_EINVAL,
+				      "rank %d: backward without kolo_zero_forward before it",
 				      z->rank);
 	z->phase = ZERO_BACKWARD;
 	z->times.forward += end_phase(z);
@@ -72,7 +74,7 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 	return 0;
 }
 
-/* ---- What ranks tell each other ------------------------------------------------------------------------- */
+/* ---- What ranks tell each other -------------------------------------------------------------- */
 
 struct record {
 	double square_sum, loss, samples;
@@ -96,8 +98,8 @@ static int summarize(struct kolo_zero *z, const struct record *records, struct s
 	*out = (struct summary){ .nonfinite = { .tensor = -1 } };
 	for (int r = 0; r < z->nranks; r++) {
 		const struct record *record = &records[r];
-		bool first =
-			out->nonfinite.tensor < 0 || (out->nonfinite.reduced && !record->nonfinite.reduced);
+		bool first = out->nonfinite.tensor < 0 ||
+			     (out->nonfinite.reduced && !record->nonfinite.reduced);
 
 		if (record->uses != records[0].uses)
 			return kolo_error_set(
@@ -107,7 +109,8 @@ static int summarize(struct kolo_zero *z, const struct record *records, struct s
 		if (record->settings != records[0].settings)
 			return kolo_error_set(
 				KOLO_EMISMATCH,
-				"rank %d has other learning rates, or another loss scale, than rank 0", r);
+				"rank %d has other learning rates, or another loss scale, than rank 0",
+				r);
 		out->square_sum += record->square_sum;
 		out->loss += record->loss;
 		out->samples += record->samples;
@@ -130,13 +133,15 @@ static uint64_t hash_settings(const struct kolo_zero *z)
 
 static int exchange(struct kolo_zero *z, struct summary *out)
 {
-	struct record own = { 0, z->loss, z->samples, z->trace.hash, hash_settings(z), z->nonfinite };
+	struct record own = {
+		0, z->loss, z->samples, z->trace.hash, hash_settings(z), z->nonfinite
+	};
 	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
 	int rc;
 
 	if (!all)
-		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory", z->rank,
-				      z->nranks);
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory",
+				      z->rank, z->nranks);
 	rc = zero_square_sum(z, &own.square_sum);
 	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.nonfinite.tensor < 0)
 		rc = zero_find_nonfinite(z, &own.nonfinite);
@@ -149,9 +154,10 @@ static int exchange(struct kolo_zero *z, struct summary *out)
 	return rc;
 }
 
-/* ---- The update ----------------------------------------------------------------------------------------- */
+/* ---- The update ------------------------------------------------------------------------------ */
 
-static void describe_overflow(const struct kolo_zero *z, const struct summary *s, char *out, size_t len)
+static void describe_overflow(const struct kolo_zero *z, const struct summary *s, char *out,
+			      size_t len)
 {
 	const struct zero_nonfinite *c = &s->nonfinite;
 	const char *name = z->tensors[c->tensor].name;
@@ -163,7 +169,8 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 			"each rank's own was finite)",
 			name, (unsigned long long)c->index, c->value, s->nonfinite_rank);
 	else
-		snprintf(out, len, "gradient of tensor '%s' at index %llu is %g on rank %d, micro-step %d",
+		snprintf(out, len,
+			 "gradient of tensor '%s' at index %llu is %g on rank %d, micro-step %d",
 			 name, (unsigned long long)c->index, c->value, s->nonfinite_rank, c->micro);
 }
 
@@ -234,14 +241,15 @@ static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 /* Called after the update: its gradients had the old scale. */
 static int adapt_scale(struct kolo_zero *z, const struct kolo_zero_result *r)
 {
-	bool good = r->updated || r->skipped ? zero_scaler_update(&z->scaler, &z->config.scaling, r->skipped)
-					     : true;
+	bool good = r->updated || r->skipped
+			    ? zero_scaler_update(&z->scaler, &z->config.scaling, r->skipped)
+			    : true;
 
 	if (good)
 		return 0;
 	return kolo_error_set(KOLO_EOVERFLOW,
-			      "rank %d: the loss scale is %g, the least it may be, and yet %s", z->rank,
-			      z->scaler.scale, r->overflow);
+			      "rank %d: the loss scale is %g, the least it may be, and yet %s",
+			      z->rank, z->scaler.scale, r->overflow);
 }
 
 static int check_step(struct kolo_zero *z)
@@ -251,13 +259,14 @@ static int check_step(struct kolo_zero *z)
 	if (rc < 0)
 		return rc;
 	if (z->phase != ZERO_BACKWARD)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: step without kolo_zero_backward before it",
-				      z->rank);
+		return kolo_error_set(
+			KOLO_EINVAL, "rank %d: step without kolo_zero_backward before it", z->rank);
 	for (int i = 0; i < z->ntensors; i++)
 		if (z->tensors[i].uses)
-			return kolo_error_set(KOLO_EINVAL,
-					      "rank %d: step while tensor '%s' is in use: release it first",
-					      z->rank, z->tensors[i].name);
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"rank %d: step while tensor '%s' is in use: release it first",
+				z->rank, z->tensors[i].name);
 	return 0;
 }
 

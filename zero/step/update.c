@@ -34,7 +34,8 @@ static int update_and_download(struct kolo_zero *z, int tensor, struct zero_part
 	int rc = 0;
 
 	for (size_t done = 0, n; rc == 0 && done < part.n; done += n) {
-		struct zero_part slice = { part.first + done, n = zero_min(part.n - done, z->slice) };
+		struct zero_part slice = { part.first + done,
+					   n = zero_min(part.n - done, z->slice) };
 		struct kolo_zero_work work;
 		char *to = zero_kept_at(t, slice.first), *values;
 		uint64_t *ticket;
@@ -44,7 +45,8 @@ static int update_and_download(struct kolo_zero *z, int tensor, struct zero_part
 		work = zero_update_on_device(z, tensor, slice, values, u);
 		rc = zero_compute(z, &work);
 		if (rc == 0)
-			rc = zero_download(z, to, values, slice.n * kolo_type_size(t->type), ticket);
+			rc = zero_download(z, to, values, slice.n * kolo_type_size(t->type),
+					   ticket);
 	}
 	return rc;
 }
@@ -67,12 +69,14 @@ static int update_on_device(struct kolo_zero *z, int tensor, struct zero_part pa
 }
 
 /* A GPU updates the first part while the host updates the second. */
-static int update_part(struct kolo_zero *z, int tensor, struct zero_part part, struct zero_scalars *u)
+static int update_part(struct kolo_zero *z, int tensor, struct zero_part part,
+		       struct zero_scalars *u)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
 	int rc = update_on_device(z, tensor, zero_part_on_device(t, part), u);
 
-	return rc == 0 ? zero_offload_walk(z, tensor, zero_part_offloaded(t, part), true, update_slice, u)
+	return rc == 0 ? zero_offload_walk(z, tensor, zero_part_offloaded(t, part), true,
+					   update_slice, u)
 		       : rc;
 }
 
@@ -80,11 +84,11 @@ static int update_piece(struct kolo_zero *z, const struct zero_piece *piece, voi
 {
 	const struct zero_tensor *t = &z->tensors[piece->tensor];
 
-	return update_part(z, piece->tensor, zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n),
-			   arg);
+	return update_part(z, piece->tensor,
+			   zero_part_of(t->n, z->nranks, z->rank, piece->first, piece->n), arg);
 }
 
-/* ---- All tensors ---------------------------------------------------------------------------------------- */
+/* ---- All tensors ----------------------------------------------------------------------------- */
 
 static int update_sharded(struct kolo_zero *z, int tensor, struct zero_scalars *u)
 {

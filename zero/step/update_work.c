@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* The members that do not depend on where the elements are. */
-static struct kolo_zero_work work_of(const struct kolo_zero *z, int tensor, const struct zero_scalars *u)
+static struct kolo_zero_work work_of(const struct kolo_zero *z, int tensor,
+				     const struct zero_scalars *u)
 {
 	struct kolo_zero_work work = {
 		.kind = KOLO_ZERO_WORK_UPDATE,
@@ -24,8 +25,9 @@ static struct kolo_zero_work work_of(const struct kolo_zero *z, int tensor, cons
 	return work;
 }
 
-struct kolo_zero_work zero_update_on_device(const struct kolo_zero *z, int tensor, struct zero_part part,
-					    char *values, const struct zero_scalars *u)
+struct kolo_zero_work zero_update_on_device(const struct kolo_zero *z, int tensor,
+					    struct zero_part part, char *values,
+					    const struct zero_scalars *u)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
 	struct kolo_zero_work work = work_of(z, tensor, u);
@@ -40,7 +42,8 @@ struct kolo_zero_work zero_update_on_device(const struct kolo_zero *z, int tenso
 	return work;
 }
 
-struct kolo_zero_work zero_update_offloaded(const struct kolo_zero *z, int tensor, const struct zero_slice *s,
+struct kolo_zero_work zero_update_offloaded(const struct kolo_zero *z, int tensor,
+					    const struct zero_slice *s,
 					    const struct zero_scalars *u)
 {
 	struct kolo_zero_work work = work_of(z, tensor, u);

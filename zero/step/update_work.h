@@ -18,8 +18,9 @@ struct zero_scalars {
 
 /* An update of elements whose state is on the device. values: the place for new values; NULL:
  * masters are the values. The caller may change the kind of the work. */
-struct kolo_zero_work zero_update_on_device(const struct kolo_zero *zero, int tensor, struct zero_part part,
-					    char *values, const struct zero_scalars *update);
+struct kolo_zero_work zero_update_on_device(const struct kolo_zero *zero, int tensor,
+					    struct zero_part part, char *values,
+					    const struct zero_scalars *update);
 
 /* An update of an offloaded slice. The caller may change the kind of the work. */
 struct kolo_zero_work zero_update_offloaded(const struct kolo_zero *zero, int tensor,

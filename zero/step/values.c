@@ -24,9 +24,10 @@ static int check_at_rest(struct kolo_zero *z, int tensor)
 	if (rc < 0 || !t)
 		return rc < 0 ? rc : KOLO_EINVAL;
 	if (t->uses)
-		return kolo_error_set(KOLO_EINVAL,
-				      "rank %d: values of tensor '%s', which is in use: release it first",
-				      z->rank, t->name);
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"rank %d: values of tensor '%s', which is in use: release it first",
+			z->rank, t->name);
 	return zero_failed(z, zero_gather_finish_all(z));
 }
 
@@ -38,13 +39,14 @@ int kolo_zero_set_lr(struct kolo_zero *z, int group, double lr)
 	if (rc < 0)
 		return rc;
 	if (group < 0 || group >= z->config.ngroups)
-		return kolo_error_set(KOLO_EINVAL, "learning rate of group %d; there are %d groups", group,
-				      z->config.ngroups);
+		return kolo_error_set(KOLO_EINVAL, "learning rate of group %d; there are %d groups",
+				      group, z->config.ngroups);
 	changed = z->config.groups[group];
 	if (!zero_schedule_takes_lr(&changed.schedule))
-		return kolo_error_set(KOLO_EINVAL,
-				      "learning rate of group %d, which its schedule, %s, does not look at",
-				      group, kolo_zero_schedule_name(changed.schedule.type));
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"learning rate of group %d, which its schedule, %s, does not look at",
+			group, kolo_zero_schedule_name(changed.schedule.type));
 	changed.lr = lr;
 	if ((rc = zero_optimizer_check(z->config.optimizer, &changed, group)) == 0)
 		((struct kolo_zero_group *)z->config.groups)[group] = changed;
@@ -56,14 +58,15 @@ int kolo_zero_set_loss_scale(struct kolo_zero *z, double loss_scale)
 	int rc = zero_check_between_updates(z, "a loss scale");
 
 	if (rc == 0 && !(loss_scale > 0 && loss_scale < __builtin_inf()))
-		return kolo_error_set(KOLO_EINVAL, "the loss scale is %g, and must be finite and above 0",
+		return kolo_error_set(KOLO_EINVAL,
+				      "the loss scale is %g, and must be finite and above 0",
 				      loss_scale);
 	if (rc == 0)
 		z->scaler.scale = loss_scale;
 	return rc;
 }
 
-/* ---- What training has come to -------------------------------------------------------------------------- */
+/* ---- What training has come to --------------------------------------------------------------- */
 
 double kolo_zero_loss_scale(const struct kolo_zero *z)
 {
@@ -75,8 +78,8 @@ int kolo_zero_lr_get(const struct kolo_zero *z, int group, double *lr, double *m
 	struct kolo_zero_group g;
 
 	if (!z || group < 0 || group >= z->config.ngroups)
-		return kolo_error_set(KOLO_EINVAL, "learning rate of group %d; there are %d groups", group,
-				      z ? z->config.ngroups : 0);
+		return kolo_error_set(KOLO_EINVAL, "learning rate of group %d; there are %d groups",
+				      group, z ? z->config.ngroups : 0);
 	g = zero_optimizer_scheduled(&z->config.groups[group], z->step + 1);
 	if (lr)
 		*lr = g.lr;
@@ -100,7 +103,7 @@ void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
 	*out = z->times;
 }
 
-/* ---- Values of tensors ----------------------------------------------------------------------------------- */
+/* ---- Values of tensors ----------------------------------------------------------------------- */
 
 enum { STEP = 4096 };
 
@@ -159,8 +162,8 @@ int kolo_zero_set(struct kolo_zero *z, int tensor, size_t first, size_t n, const
 	if (first > t->n || n > t->n - first || (n && !values))
 		return kolo_error_set(
 			KOLO_EINVAL,
-			"rank %d: values for elements [%zu, %zu) of tensor '%s', which has %zu%s", z->rank,
-			first, first + n, t->name, t->n, values ? "" : ": NULL");
+			"rank %d: values for elements [%zu, %zu) of tensor '%s', which has %zu%s",
+			z->rank, first, first + n, t->name, t->n, values ? "" : ": NULL");
 	return zero_failed(z, set_values(z, tensor, all, values));
 }
 
@@ -185,7 +188,8 @@ static int gather_values(struct kolo_zero *z, int tensor, float *out)
 	if (rc == 0)
 		rc = own_values(z, tensor, out + t->own.first);
 	if (rc == 0)
-		rc = kolo_all_gather_v(z->data, out + t->own.first, out, z->gatherer.counts, KOLO_F32, NULL);
+		rc = kolo_all_gather_v(z->data, out + t->own.first, out, z->gatherer.counts,
+				       KOLO_F32, NULL);
 	if (rc == 0)
 		rc = kolo_comm_stats(z->data, &after);
 	if (rc == 0)
@@ -202,8 +206,8 @@ int kolo_zero_get(struct kolo_zero *z, int tensor, float *out)
 		return rc;
 	t = &z->tensors[tensor];
 	if (!out)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: values of tensor '%s' into NULL", z->rank,
-				      t->name);
+		return kolo_error_set(KOLO_EINVAL, "rank %d: values of tensor '%s' into NULL",
+				      z->rank, t->name);
 	if (z->config.stage > 0 && (t->sharded || (t->trained && t->type != KOLO_F32)))
 		return zero_failed(z, gather_values(z, tensor, out));
 	if (t->master)

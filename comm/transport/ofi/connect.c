@@ -25,7 +25,7 @@ struct ofi_address {
 
 _Static_assert(sizeof(struct ofi_address) <= sizeof(((struct ko_address *)0)->bytes), "it fits");
 
-/* ---- The library ---------------------------------------------------------------------------------------- */
+/* ---- The library ----------------------------------------------------------------------------- */
 
 /* Loads the library. Libraries that it uses (psm) take over signals when they are loaded, to write
  * files if the program crashes. That is for the program to decide, so it gets its handlers back.
@@ -50,7 +50,8 @@ static int open_library(struct ofi_library *lib)
 
 	lib->handle = load(file);
 	if (!lib->handle)
-		return ko_fail(KOLO_ENOTSUP, "ofi: %s; install libfabric (package libfabric1)", dlerror());
+		return ko_fail(KOLO_ENOTSUP, "ofi: %s; install libfabric (package libfabric1)",
+			       dlerror());
 	*(void **)&lib->getinfo = dlsym(lib->handle, "fi_getinfo");
 	*(void **)&lib->dupinfo = dlsym(lib->handle, "fi_dupinfo");
 	*(void **)&lib->freeinfo = dlsym(lib->handle, "fi_freeinfo");
@@ -61,7 +62,7 @@ static int open_library(struct ofi_library *lib)
 	return 0;
 }
 
-/* ---- Providers ------------------------------------------------------------------------------------------ */
+/* ---- Providers ------------------------------------------------------------------------------- */
 
 /* What to ask libfabric for, best first: fabrics with addresses of their own, then connections,
  * then the rest. Slots are written if the provider can report that to the receiver, else they are
@@ -94,7 +95,8 @@ static bool is_wanted(const struct query *q, const char *forced, const struct fi
 	return *forced || !strchr(name, ';');
 }
 
-static struct fi_info *make_hints(const struct ofi_end *e, const struct query *q, const char *provider)
+static struct fi_info *make_hints(const struct ofi_end *e, const struct query *q,
+				  const char *provider)
 {
 	struct fi_info *hints = e->lib.dupinfo(NULL);
 
@@ -104,9 +106,10 @@ static struct fi_info *make_hints(const struct ofi_end *e, const struct query *q
 	hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
 	hints->ep_attr->type = q->type;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
-				      (q->type == FI_EP_RDM ? FI_MR_ENDPOINT : 0);
+	hints->domain_attr->control_progress = hints->domain_attr->data_progress =
+		FI_PROGRESS_MANUAL;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
+				      FI_MR_PROV_KEY | (q->type == FI_EP_RDM ? FI_MR_ENDPOINT : 0);
 	hints->domain_attr->cq_data_size = q->writes ? sizeof(uint32_t) : 0;
 	hints->tx_attr->inject_size = sizeof(uint64_t);
 	hints->tx_attr->op_flags = FI_TRANSMIT_COMPLETE;
@@ -130,13 +133,14 @@ static struct fi_info *ask(const struct ofi_end *e, const struct query *q, const
 		if (hints->dest_addr)
 			memcpy(hints->dest_addr, peer->name, peer->name_len);
 	}
-	if (e->lib.getinfo(FI_VERSION(1, 9), source, NULL, source ? FI_SOURCE : 0, hints, &found) < 0)
+	if (e->lib.getinfo(FI_VERSION(1, 9), source, NULL, source ? FI_SOURCE : 0, hints, &found) <
+	    0)
 		found = NULL;
 	e->lib.freeinfo(hints);
 	return found;
 }
 
-/* ---- Making an end -------------------------------------------------------------------------------------- */
+/* ---- Making an end --------------------------------------------------------------------------- */
 
 static int step_rc(struct ofi_end *e, const char *doing, int rc)
 {
@@ -153,7 +157,8 @@ static int open_endpoint(struct ofi_end *e, struct fi_info *info)
 	if ((rc = step_rc(e, "fi_endpoint", fi_endpoint(e->domain, info, &e->ep, NULL))) < 0 ||
 	    (e->eq && (rc = step_rc(e, "fi_ep_bind", fi_ep_bind(e->ep, &e->eq->fid, 0))) < 0) ||
 	    (e->av && (rc = step_rc(e, "fi_ep_bind", fi_ep_bind(e->ep, &e->av->fid, 0))) < 0) ||
-	    (rc = step_rc(e, "fi_ep_bind", fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV))) < 0)
+	    (rc = step_rc(e, "fi_ep_bind", fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV))) <
+		    0)
 		return rc;
 	return step_rc(e, "fi_enable", fi_enable(e->ep));
 }
@@ -161,12 +166,14 @@ static int open_endpoint(struct ofi_end *e, struct fi_info *info)
 static int register_memory(struct ofi_end *e)
 {
 	bool remote = e->writes && e->link.role == KO_RECV;
-	uint64_t access = FI_SEND | FI_RECV | (e->writes ? FI_WRITE : 0) | (remote ? FI_REMOTE_WRITE : 0);
+	uint64_t access =
+		FI_SEND | FI_RECV | (e->writes ? FI_WRITE : 0) | (remote ? FI_REMOTE_WRITE : 0);
 	int mode = e->info->domain_attr->mr_mode, rc;
 
 	if (!remote && !(mode & FI_MR_LOCAL))
 		return 0;
-	rc = step_rc(e, "fi_mr_reg", fi_mr_reg(e->domain, e->memory, e->len, access, 0, 1, 0, &e->mr, NULL));
+	rc = step_rc(e, "fi_mr_reg",
+		     fi_mr_reg(e->domain, e->memory, e->len, access, 0, 1, 0, &e->mr, NULL));
 	if (rc == 0 && mode & FI_MR_ENDPOINT) {
 		rc = step_rc(e, "fi_mr_bind", fi_mr_bind(e->mr, &e->ep->fid, 0));
 		if (rc == 0)
@@ -185,7 +192,8 @@ static int open_fabric(struct ofi_end *e)
 
 	e->peer = FI_ADDR_UNSPEC;
 	snprintf(e->link.through, sizeof(e->link.through), "%s", e->info->fabric_attr->prov_name);
-	if ((rc = step_rc(e, "fi_fabric", e->lib.fabric(e->info->fabric_attr, &e->fabric, NULL))) < 0 ||
+	if ((rc = step_rc(e, "fi_fabric", e->lib.fabric(e->info->fabric_attr, &e->fabric, NULL))) <
+		    0 ||
 	    (rc = step_rc(e, "fi_domain", fi_domain(e->fabric, e->info, &e->domain, NULL))) < 0 ||
 	    (rc = step_rc(e, "fi_cq_open", fi_cq_open(e->domain, &cq, &e->cq, NULL))) < 0)
 		return rc;
@@ -199,7 +207,8 @@ static int listen_there(struct ofi_end *e)
 {
 	int rc;
 
-	if ((rc = step_rc(e, "fi_passive_ep", fi_passive_ep(e->fabric, e->info, &e->pep, NULL))) < 0 ||
+	if ((rc = step_rc(e, "fi_passive_ep", fi_passive_ep(e->fabric, e->info, &e->pep, NULL))) <
+		    0 ||
 	    (rc = step_rc(e, "fi_pep_bind", fi_pep_bind(e->pep, &e->eq->fid, 0))) < 0)
 		return rc;
 	return step_rc(e, "fi_listen", fi_listen(e->pep));
@@ -210,15 +219,18 @@ static int await_hello(struct ofi_end *e)
 {
 	return step_rc(e, "posting a receive",
 		       (int)fi_recv(e->ep, ofi_hello_of(e), sizeof(struct ofi_hello),
-				    e->mr ? fi_mr_desc(e->mr) : NULL, FI_ADDR_UNSPEC, &e->of_hello));
+				    e->mr ? fi_mr_desc(e->mr) : NULL, FI_ADDR_UNSPEC,
+				    &e->of_hello));
 }
 
 static void close_fabric(struct ofi_end *e)
 {
-	struct fid *const all[] = { e->ep ? &e->ep->fid : NULL,         e->pep ? &e->pep->fid : NULL,
-				    e->mr ? &e->mr->fid : NULL,         e->av ? &e->av->fid : NULL,
-				    e->cq ? &e->cq->fid : NULL,         e->eq ? &e->eq->fid : NULL,
-				    e->domain ? &e->domain->fid : NULL, e->fabric ? &e->fabric->fid : NULL };
+	struct fid *const all[] = {
+		e->ep ? &e->ep->fid : NULL,         e->pep ? &e->pep->fid : NULL,
+		e->mr ? &e->mr->fid : NULL,         e->av ? &e->av->fid : NULL,
+		e->cq ? &e->cq->fid : NULL,         e->eq ? &e->eq->fid : NULL,
+		e->domain ? &e->domain->fid : NULL, e->fabric ? &e->fabric->fid : NULL
+	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i])
@@ -281,7 +293,8 @@ static int choose_provider(struct ofi_end *e, const struct ko_place *here)
 	}
 	if (rc <= 0)
 		return rc;
-	return ko_fail(KOLO_ENOTSUP, "ofi: libfabric has no reliable endpoint%s%s at %s; see fi_info",
+	return ko_fail(KOLO_ENOTSUP,
+		       "ofi: libfabric has no reliable endpoint%s%s at %s; see fi_info",
 		       *forced ? " of KOLO_OFI_PROVIDER=" : "", forced, source);
 }
 
@@ -322,7 +335,8 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 		rc = ko_fail(KOLO_ENOMEM, "ofi: no memory for %zu bytes of slots", e->len);
 	else
 		rc = open_library(&e->lib);
-	if (rc == 0 && role == KO_RECV && getrandom(&e->secret, sizeof(e->secret), 0) != sizeof(e->secret))
+	if (rc == 0 && role == KO_RECV &&
+	    getrandom(&e->secret, sizeof(e->secret), 0) != sizeof(e->secret))
 		rc = ko_fail(KOLO_ESYS, "ofi: getrandom gave nothing");
 	if (rc == 0 && role == KO_RECV)
 		rc = choose_provider(e, here);
@@ -334,7 +348,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	return 0;
 }
 
-/* ---- Joining -------------------------------------------------------------------------------------------- */
+/* ---- Joining --------------------------------------------------------------------------------- */
 
 static int address_link(struct ko_link *link, struct ko_address *out)
 {
@@ -344,7 +358,8 @@ static int address_link(struct ko_link *link, struct ko_address *out)
 	int rc = 0;
 
 	if (link->role == KO_RECV) {
-		rc = step_rc(e, "fi_getname", fi_getname(e->pep ? &e->pep->fid : &e->ep->fid, a.name, &len));
+		rc = step_rc(e, "fi_getname",
+			     fi_getname(e->pep ? &e->pep->fid : &e->ep->fid, a.name, &len));
 		a.secret = e->secret;
 		a.writes = e->writes;
 		a.base = e->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)e->memory : 0;
@@ -367,7 +382,8 @@ static int say_hello(struct ofi_end *e, const struct ofi_address *a)
 	int rc;
 
 	if (fi_av_insert(e->av, a->name, 1, &e->peer, 0, NULL) != 1)
-		return ko_fail(KOLO_EUNREACH, "ofi (%s): the receiver's address is not one of this provider",
+		return ko_fail(KOLO_EUNREACH,
+			       "ofi (%s): the receiver's address is not one of this provider",
 			       a->provider);
 	hello->secret = e->secret;
 	rc = step_rc(e, "fi_getname", fi_getname(&e->ep->fid, hello->name, &len));
@@ -385,10 +401,11 @@ static int start_sender(struct ofi_end *e, const struct ofi_address *a)
 	if (list)
 		e->lib.freeinfo(list);
 	if (!e->info)
-		return ko_fail(KOLO_EUNREACH,
-			       "ofi: the receiver uses the provider %s, which can't reach it from here; "
-			       "KOLO_OFI_PROVIDER at the receiver says which to use",
-			       a->provider);
+		return ko_fail(
+			KOLO_EUNREACH,
+			"ofi: the receiver uses the provider %s, which can't reach it from here; "
+			"KOLO_OFI_PROVIDER at the receiver says which to use",
+			a->provider);
 	e->writes = a->writes;
 	e->secret = a->secret;
 	e->base = a->base;
@@ -424,7 +441,8 @@ static int take_request(struct ofi_end *e, struct fi_info *info, const void *dat
 static int read_event(struct ofi_end *e)
 {
 	enum { MOST_DATA = 256 };
-	_Alignas(struct fi_eq_cm_entry) unsigned char event[sizeof(struct fi_eq_cm_entry) + MOST_DATA];
+	_Alignas(struct fi_eq_cm_entry) unsigned char
+		event[sizeof(struct fi_eq_cm_entry) + MOST_DATA];
 	const struct fi_eq_cm_entry *cm = (const void *)event;
 	struct fi_eq_err_entry err = { 0 };
 	uint32_t what;
@@ -450,8 +468,8 @@ static int exchange_hello(struct ofi_end *e)
 	int rc;
 
 	if (e->link.role == KO_SEND && hello->len) {
-		ssize_t sent = fi_send(e->ep, hello, sizeof(*hello), e->mr ? fi_mr_desc(e->mr) : NULL,
-				       e->peer, &e->of_hello);
+		ssize_t sent = fi_send(e->ep, hello, sizeof(*hello),
+				       e->mr ? fi_mr_desc(e->mr) : NULL, e->peer, &e->of_hello);
 
 		if (sent < 0 && sent != -FI_EAGAIN)
 			return ko_ofi_fail(e, "sending a hello", (int)-sent);
@@ -478,11 +496,11 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 
 	memcpy(&a, peer->bytes, sizeof(a));
 	a.provider[sizeof(a.provider) - 1] = 0;
-	if (e->state == OFI_APART &&
-	    (a.slot_len != e->limits.slot_len || a.nslots != e->limits.nslots || a.name_len > sizeof(a.name)))
+	if (e->state == OFI_APART && (a.slot_len != e->limits.slot_len ||
+				      a.nslots != e->limits.nslots || a.name_len > sizeof(a.name)))
 		return ko_fail(KOLO_EMISMATCH,
-			       "ofi: the other end has %u slots of %llu bytes, this one %u of %llu", a.nslots,
-			       (unsigned long long)a.slot_len, e->limits.nslots,
+			       "ofi: the other end has %u slots of %llu bytes, this one %u of %llu",
+			       a.nslots, (unsigned long long)a.slot_len, e->limits.nslots,
 			       (unsigned long long)e->limits.slot_len);
 	if (e->state == OFI_APART && link->role == KO_SEND)
 		rc = start_sender(e, &a);
@@ -496,7 +514,7 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 	return rc;
 }
 
-/* ---- The transport ---------------------------------------------------------------------------------------- */
+/* ---- The transport --------------------------------------------------------------------------- */
 
 static int probe_places(const struct ko_place *a, const struct ko_place *b, bool asked)
 {

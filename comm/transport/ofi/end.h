@@ -94,7 +94,8 @@ static inline size_t ofi_slot_offset(const struct ofi_end *e, uint32_t k)
 
 static inline struct ofi_head *ofi_head_at(const struct ofi_end *e, uint32_t k)
 {
-	return (struct ofi_head *)(void *)(e->memory + ofi_slot_offset(e, k) - sizeof(struct ofi_head));
+	return (struct ofi_head *)(void *)(e->memory + ofi_slot_offset(e, k) -
+					   sizeof(struct ofi_head));
 }
 
 static inline uint64_t *ofi_note_at(const struct ofi_end *e, uint32_t k)
@@ -107,7 +108,7 @@ static inline struct ofi_hello *ofi_hello_of(const struct ofi_end *e)
 	return (struct ofi_hello *)(void *)(e->memory + KO_MAX_SLOTS * sizeof(uint64_t));
 }
 
-/* ---- slots.c -------------------------------------------------------------------------------------------- */
+/* ---- slots.c --------------------------------------------------------------------------------- */
 
 /* Functions of the transport's table: see struct ko_link_ops. */
 int ko_ofi_acquire(struct ko_link *link, struct ko_slot *out);

@@ -18,12 +18,13 @@ int ko_ofi_fail(struct ofi_end *e, const char *doing, int err)
 	if (e->broken)
 		return ko_fail(e->broken, "%s", e->why);
 	snprintf(e->why, sizeof(e->why), "ofi (%s): %s: %s",
-		 e->info ? e->info->fabric_attr->prov_name : "no provider yet", doing, e->lib.strerror(err));
+		 e->info ? e->info->fabric_attr->prov_name : "no provider yet", doing,
+		 e->lib.strerror(err));
 	e->broken = err == FI_ENOMEM ? KOLO_ENOMEM : KOLO_ESYS;
 	return ko_fail(e->broken, "%s", e->why);
 }
 
-/* ---- Posting -------------------------------------------------------------------------------------------- */
+/* ---- Posting --------------------------------------------------------------------------------- */
 
 static void *desc_of(const struct ofi_end *e)
 {
@@ -47,14 +48,15 @@ static int post_slot(struct ofi_end *e, uint32_t k)
 	const uint64_t flags = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
 	struct ofi_head *head = ofi_head_at(e, k);
 	const struct iovec from = { head, sizeof(*head) + head->len };
-	const struct fi_rma_iov to = { e->base + ofi_slot_offset(e, k) - sizeof(*head), from.iov_len,
-				       e->key };
+	const struct fi_rma_iov to = { e->base + ofi_slot_offset(e, k) - sizeof(*head),
+				       from.iov_len, e->key };
 	void *desc = desc_of(e), *context = &e->of_slot[k];
 	const struct fi_msg_rma write = { &from, &desc, 1, e->peer, &to, 1, context, k };
 	const struct fi_msg message = { &from, &desc, 1, e->peer, context, 0 };
 
 	if (e->writes)
-		return posted(e, "writing a slot", fi_writemsg(e->ep, &write, flags | FI_REMOTE_CQ_DATA));
+		return posted(e, "writing a slot",
+			      fi_writemsg(e->ep, &write, flags | FI_REMOTE_CQ_DATA));
 	return posted(e, "sending a slot", fi_sendmsg(e->ep, &message, flags));
 }
 
@@ -62,7 +64,8 @@ static int post_slots(struct ofi_end *e)
 {
 	int rc = 0;
 
-	while (e->posted < e->committed && (rc = post_slot(e, (uint32_t)(e->posted % e->limits.nslots))) == 0)
+	while (e->posted < e->committed &&
+	       (rc = post_slot(e, (uint32_t)(e->posted % e->limits.nslots))) == 0)
 		e->posted++;
 	return rc < 0 ? rc : 0;
 }
@@ -71,8 +74,8 @@ static int post_slots(struct ofi_end *e)
 static int post_note(struct ofi_end *e, uint32_t k)
 {
 	return posted(e, "posting a receive",
-		      fi_recv(e->ep, ofi_note_at(e, k), sizeof(uint64_t), desc_of(e), FI_ADDR_UNSPEC,
-			      &e->of_note[k]));
+		      fi_recv(e->ep, ofi_note_at(e, k), sizeof(uint64_t), desc_of(e),
+			      FI_ADDR_UNSPEC, &e->of_note[k]));
 }
 
 /* Receiver: posts a receive for each free slot, if slots are messages. */
@@ -84,9 +87,9 @@ static int renew_slots(struct ofi_end *e)
 	while (!e->writes && rc == 0 && e->renewed < e->released + e->limits.nslots) {
 		uint32_t k = (uint32_t)(e->renewed % e->limits.nslots);
 
-		rc = posted(
-			e, "posting a receive",
-			fi_recv(e->ep, ofi_head_at(e, k), len, desc_of(e), FI_ADDR_UNSPEC, &e->of_slot[k]));
+		rc = posted(e, "posting a receive",
+			    fi_recv(e->ep, ofi_head_at(e, k), len, desc_of(e), FI_ADDR_UNSPEC,
+				    &e->of_slot[k]));
 		e->renewed += rc == 0;
 	}
 	return rc < 0 ? rc : 0;
@@ -114,11 +117,12 @@ int ko_ofi_begin(struct ofi_end *e)
 	return rc == KO_EAGAIN ? ko_ofi_fail(e, "posting receives", FI_EAGAIN) : rc;
 }
 
-/* ---- Completions ---------------------------------------------------------------------------------------- */
+/* ---- Completions ----------------------------------------------------------------------------- */
 
 static bool is_of(const void *context, const struct fi_context2 of[KO_MAX_SLOTS])
 {
-	return (uintptr_t)context >= (uintptr_t)of && (uintptr_t)context < (uintptr_t)(of + KO_MAX_SLOTS);
+	return (uintptr_t)context >= (uintptr_t)of &&
+	       (uintptr_t)context < (uintptr_t)(of + KO_MAX_SLOTS);
 }
 
 static int take_note(struct ofi_end *e, uint32_t k)
@@ -160,7 +164,8 @@ static int read_failure(struct ofi_end *e)
 	struct fi_cq_err_entry c = { 0 };
 	ssize_t got = fi_cq_readerr(e->cq, &c, 0);
 
-	return got == -FI_EAGAIN ? 0 : ko_ofi_fail(e, "a transfer failed", got < 0 ? (int)-got : c.err);
+	return got == -FI_EAGAIN ? 0
+				 : ko_ofi_fail(e, "a transfer failed", got < 0 ? (int)-got : c.err);
 }
 
 int ko_ofi_reap(struct ofi_end *e)
@@ -179,10 +184,11 @@ int ko_ofi_reap(struct ofi_end *e)
 	} while (rc == 0 && got == MANY);
 	if (rc < 0 || got >= 0 || got == -FI_EAGAIN)
 		return rc;
-	return got == -FI_EAVAIL ? read_failure(e) : ko_ofi_fail(e, "reading completions", (int)-got);
+	return got == -FI_EAVAIL ? read_failure(e)
+				 : ko_ofi_fail(e, "reading completions", (int)-got);
 }
 
-/* ---- The table's entries -------------------------------------------------------------------------------- */
+/* ---- The table's entries --------------------------------------------------------------------- */
 
 static void step(struct ofi_end *e, size_t len)
 {
@@ -245,9 +251,10 @@ int ko_ofi_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *ou
 	if (!e->has_arrived[e->at])
 		return rc < 0 ? rc : KO_EAGAIN;
 	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len)
-		return ko_fail(KOLO_ESYS, "ofi (%s): slot %u of %llu bytes came, but slot %u was expected",
-			       e->info->fabric_attr->prov_name, head->number, (unsigned long long)head->len,
-			       (uint32_t)e->released);
+		return ko_fail(KOLO_ESYS,
+			       "ofi (%s): slot %u of %llu bytes came, but slot %u was expected",
+			       e->info->fabric_attr->prov_name, head->number,
+			       (unsigned long long)head->len, (uint32_t)e->released);
 	*out = (struct ko_slot){ .ptr = e->memory + ofi_slot_offset(e, e->at),
 				 .len = head->len,
 				 .tag = head->tag };

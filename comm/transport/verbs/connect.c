@@ -41,10 +41,10 @@ enum {
 	GIVE_UP_MS = 120 * 1000,
 };
 
-/* ---- Queue pairs ---------------------------------------------------------------------------------------- */
+/* ---- Queue pairs ----------------------------------------------------------------------------- */
 
-static int modify(const struct verbs_nic *nic, struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-		  const char *doing)
+static int modify(const struct verbs_nic *nic, struct ibv_qp *qp, struct ibv_qp_attr *attr,
+		  int mask, const char *doing)
 {
 	int err = ibv_modify_qp(qp, attr, mask);
 
@@ -64,7 +64,8 @@ static int to_init(const struct verbs_nic *nic, struct ibv_qp *qp)
 				    .port_num = nic->port,
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 
-	return modify(nic, qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+	return modify(nic, qp, &attr,
+		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
 		      "setting up a queue pair");
 }
 
@@ -74,11 +75,12 @@ static struct ibv_ah_attr way_to(const struct verbs_end *e, const struct verbs_n
 				 const struct verbs_port *peer)
 {
 	bool same_subnet = memcmp(peer->gid, nic->gid.gid.raw, sizeof(uint64_t)) == 0;
-	bool global = peer->link_layer == IBV_LINK_LAYER_ETHERNET || !same_subnet || peer->needs_grh ||
-		      nic->attr.flags & IBV_QPF_GRH_REQUIRED;
-	struct ibv_ah_attr ah = {
-		.dlid = peer->lid, .sl = (uint8_t)e->settings.sl, .port_num = nic->port, .is_global = global
-	};
+	bool global = peer->link_layer == IBV_LINK_LAYER_ETHERNET || !same_subnet ||
+		      peer->needs_grh || nic->attr.flags & IBV_QPF_GRH_REQUIRED;
+	struct ibv_ah_attr ah = { .dlid = peer->lid,
+				  .sl = (uint8_t)e->settings.sl,
+				  .port_num = nic->port,
+				  .is_global = global };
 
 	memcpy(ah.grh.dgid.raw, peer->gid, sizeof(peer->gid));
 	ah.grh.sgid_index = (uint8_t)nic->gid.gid_index;
@@ -100,13 +102,14 @@ static int to_rtr(const struct verbs_end *e, const struct verbs_nic *nic, struct
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 
-	attr.path_mtu = nic->attr.active_mtu < peer->mtu ? nic->attr.active_mtu : (enum ibv_mtu)peer->mtu;
+	attr.path_mtu =
+		nic->attr.active_mtu < peer->mtu ? nic->attr.active_mtu : (enum ibv_mtu)peer->mtu;
 	return modify(nic, qp, &attr, mask,
 		      "finding the way to the other end's port (KOLO_NET=tcp works without RDMA)");
 }
 
-static int to_rts(const struct verbs_end *e, const struct verbs_nic *nic, struct ibv_qp *qp, uint32_t psn,
-		  int64_t timeout)
+static int to_rts(const struct verbs_end *e, const struct verbs_nic *nic, struct ibv_qp *qp,
+		  uint32_t psn, int64_t timeout)
 {
 	enum { FOREVER = 7 };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
@@ -116,14 +119,14 @@ static int to_rts(const struct verbs_end *e, const struct verbs_nic *nic, struct
 				    .rnr_retry = FOREVER };
 
 	return modify(nic, qp, &attr,
-		      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			      IBV_QP_MAX_QP_RD_ATOMIC,
+		      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
 		      "setting up a queue pair for sending");
 }
 
 /* Makes a rail ready, from any state. `psn` is the number of its first packet. */
-static int raise_rail(struct verbs_end *e, const struct verbs_address *a, uint32_t rail, uint32_t psn,
-		      int64_t timeout)
+static int raise_rail(struct verbs_end *e, const struct verbs_address *a, uint32_t rail,
+		      uint32_t psn, int64_t timeout)
 {
 	const struct verbs_nic *nic = verbs_nic_of(e, rail);
 	const struct verbs_port *peer = &a->ports[rail % e->nnics];
@@ -145,14 +148,16 @@ static int raise_rails(struct verbs_end *e, const struct verbs_address *a, uint3
 	return rc;
 }
 
-/* ---- Making an end -------------------------------------------------------------------------------------- */
+/* ---- Making an end --------------------------------------------------------------------------- */
 
 /* Makes a queue pair whose work requests have as much room for bytes as the card gives, up to a
  * small slot. */
 static int make_qp(struct verbs_end *e, struct verbs_nic *nic, struct ibv_qp **out)
 {
 	static const uint32_t inlines[] = { 512, 256, 128, 64, 0 };
-	struct ibv_qp_init_attr attr = { .send_cq = nic->cq, .recv_cq = nic->cq, .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr attr = { .send_cq = nic->cq,
+					 .recv_cq = nic->cq,
+					 .qp_type = IBV_QPT_RC };
 
 	for (size_t i = 0; !*out && i < sizeof(inlines) / sizeof(inlines[0]); i++) {
 		attr.cap = (struct ibv_qp_cap){ .max_send_wr = 4 * VERBS_RECORDS + VERBS_CREDITS,
@@ -274,7 +279,7 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	return 0;
 }
 
-/* ---- Joining -------------------------------------------------------------------------------------------- */
+/* ---- Joining --------------------------------------------------------------------------------- */
 
 static int address_link(struct ko_link *link, struct ko_address *out)
 {
@@ -295,7 +300,8 @@ static int address_link(struct ko_link *link, struct ko_address *out)
 					  .mtu = (uint8_t)nic->attr.active_mtu,
 					  .link_layer = nic->attr.link_layer,
 					  .gid_type = (uint8_t)nic->gid.gid_type,
-					  .needs_grh = (nic->attr.flags & IBV_QPF_GRH_REQUIRED) != 0 };
+					  .needs_grh =
+						  (nic->attr.flags & IBV_QPF_GRH_REQUIRED) != 0 };
 		memcpy(p->gid, nic->gid.gid.raw, sizeof(p->gid));
 		for (uint32_t q = 0; q < e->nqps; q++)
 			p->qpns[q] = nic->qps[q]->qp_num;
@@ -320,13 +326,15 @@ static const char *network_of(unsigned link_layer, unsigned gid_type, const uint
 static int check_address(struct verbs_end *e, const struct verbs_address *a)
 {
 	if (a->nnics - 1 >= VERBS_NICS || a->nqps - 1 >= VERBS_QPS)
-		return ko_fail(KOLO_EMISMATCH, "verbs: the other end has %u ports with %u queue pairs each",
+		return ko_fail(KOLO_EMISMATCH,
+			       "verbs: the other end has %u ports with %u queue pairs each",
 			       a->nnics, a->nqps);
 	if (a->slot_len != e->limits.slot_len || a->nslots != e->limits.nslots)
-		return ko_fail(KOLO_EMISMATCH,
-			       "verbs: the other end has %u slots of %llu bytes, this one %u of %llu",
-			       a->nslots, (unsigned long long)a->slot_len, e->limits.nslots,
-			       (unsigned long long)e->limits.slot_len);
+		return ko_fail(
+			KOLO_EMISMATCH,
+			"verbs: the other end has %u slots of %llu bytes, this one %u of %llu",
+			a->nslots, (unsigned long long)a->slot_len, e->limits.nslots,
+			(unsigned long long)e->limits.slot_len);
 	e->nnics = a->nnics < e->nnics ? a->nnics : e->nnics;
 	e->nqps = a->nqps < e->nqps ? a->nqps : e->nqps;
 	e->nrails = e->nnics * e->nqps;
@@ -362,7 +370,8 @@ static int start(struct verbs_end *e, const struct verbs_address *a)
 /* Receiver: sends an empty write, to see whether the sender's card answers. */
 static int knock(struct verbs_end *e, const struct verbs_address *a)
 {
-	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad,
+		wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
 	int rc = raise_rail(e, a, 0, e->psn, KNOCK_TIMEOUT), err;
 
 	if (rc < 0)
@@ -392,7 +401,8 @@ static int wait_for_answer(struct verbs_end *e, const struct verbs_address *a)
 	struct ibv_wc wc;
 
 	if (e->link.role == KO_SEND)
-		return atomic_load_explicit(verbs_credit_word(e), memory_order_acquire) ? 0 : KO_EAGAIN;
+		return atomic_load_explicit(verbs_credit_word(e), memory_order_acquire) ? 0
+											: KO_EAGAIN;
 	if (ibv_poll_cq(e->nics[0].cq, 1, &wc) != 1)
 		return KO_EAGAIN;
 	if (wc.status == IBV_WC_SUCCESS)
@@ -427,7 +437,7 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 	return rc;
 }
 
-/* ---- The transport ---------------------------------------------------------------------------------------- */
+/* ---- The transport --------------------------------------------------------------------------- */
 
 /* Can RDMA join the two places? Software that acts as an RDMA card is slower than the
  * kernel's TCP. So it counts only if the user asks for it. */

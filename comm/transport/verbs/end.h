@@ -166,7 +166,7 @@ static inline struct ibv_qp *verbs_qp_of(const struct verbs_end *e, uint32_t rai
 	return e->nics[rail % e->nnics].qps[rail / e->nnics];
 }
 
-/* ---- slots.c -------------------------------------------------------------------------------------------- */
+/* ---- slots.c --------------------------------------------------------------------------------- */
 
 /* Functions of the transport's tables: see struct ko_link_ops and struct ko_rma_ops. */
 int ko_verbs_acquire(struct ko_link *link, struct ko_slot *out);
@@ -192,7 +192,7 @@ void ko_verbs_linger(struct verbs_end *e);
 /* Takes back all memory that was lent. */
 void ko_verbs_take_all_back(struct verbs_end *e);
 
-/* ---- nic.c ---------------------------------------------------------------------------------------------- */
+/* ---- nic.c ----------------------------------------------------------------------------------- */
 
 int ko_verbs_settings(struct verbs_settings *out);
 

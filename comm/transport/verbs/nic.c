@@ -43,11 +43,11 @@ int ko_verbs_fail(const struct verbs_nic *nic, const char *doing, int err)
 			KOLO_ENOMEM,
 			"verbs (%s): %s: %s; this process may lock %llu KiB of memory: raise `ulimit -l`",
 			nic->name, doing, strerror(err), (unsigned long long)lock.rlim_cur / 1024);
-	return ko_fail(err == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "verbs (%s): %s: %s", nic->name, doing,
-		       strerror(err));
+	return ko_fail(err == ENOMEM ? KOLO_ENOMEM : KOLO_ESYS, "verbs (%s): %s: %s", nic->name,
+		       doing, strerror(err));
 }
 
-/* ---- Ports ---------------------------------------------------------------------------------------------- */
+/* ---- Ports ----------------------------------------------------------------------------------- */
 
 /* The port's rate in Gbit/s. active_speed has a bit for each speed of one lane, here with the loss
  * by coding taken off. active_width has a bit for each number of lanes. */
@@ -68,7 +68,8 @@ static int rate_of(const struct ibv_port_attr *attr)
 }
 
 /* Lists the ports of one device. iWARP has no writes with immediate data, so it is left out. */
-static int look_at_device(struct ibv_device *device, const struct ko_place *here, struct port *out, int room)
+static int look_at_device(struct ibv_device *device, const struct ko_place *here, struct port *out,
+			  int room)
 {
 	struct ibv_context *context = NULL;
 	struct ibv_device_attr attr;
@@ -142,8 +143,9 @@ static const struct port *find_port(const struct port *ports, int n, const char 
 		const char *device = ibv_get_device_name(ports[i].device);
 
 		snprintf(with, sizeof(with), "%s:%u", device, ports[i].number);
-		if (ports[i].is_active && ((strlen(with) == len && memcmp(with, name, len) == 0) ||
-					   (strlen(device) == len && memcmp(device, name, len) == 0)))
+		if (ports[i].is_active &&
+		    ((strlen(with) == len && memcmp(with, name, len) == 0) ||
+		     (strlen(device) == len && memcmp(device, name, len) == 0)))
 			return &ports[i];
 	}
 	return NULL;
@@ -163,16 +165,17 @@ static int choose_named(const char *names, const struct port *ports, int n,
 		const struct port *p = find_port(ports, n, rest, len);
 
 		if (!p || chosen == VERBS_NICS)
-			return ko_fail(KOLO_EINVAL,
-				       "KOLO_VERBS_DEVICE=%s: want at most %d active ports; this host has:%s",
-				       names, VERBS_NICS, name_ports(ports, n, text, sizeof(text)));
+			return ko_fail(
+				KOLO_EINVAL,
+				"KOLO_VERBS_DEVICE=%s: want at most %d active ports; this host has:%s",
+				names, VERBS_NICS, name_ports(ports, n, text, sizeof(text)));
 		out[chosen++] = p;
 		rest += len + (rest[len] == ',');
 	}
 	return chosen;
 }
 
-/* ---- Addresses of a port -------------------------------------------------------------------------------- */
+/* ---- Addresses of a port --------------------------------------------------------------------- */
 
 static bool is_mapped_ipv4(const union ibv_gid *gid)
 {
@@ -217,10 +220,11 @@ static int choose_gid(struct verbs_nic *nic, const struct ko_place *here)
 		nic->gid = all[i];
 	}
 	free(all);
-	return best < 0 ? ko_fail(KOLO_ENOTSUP,
-				  "verbs (%s): the port has no address (GID): give its network interface one",
-				  nic->name)
-			: 0;
+	return best < 0
+		       ? ko_fail(KOLO_ENOTSUP,
+				 "verbs (%s): the port has no address (GID): give its network interface one",
+				 nic->name)
+		       : 0;
 }
 
 /* Finds the address at `index`; -1: chooses one on RoCE, and takes index 0 on InfiniBand. */
@@ -239,20 +243,22 @@ static int find_gid(struct verbs_nic *nic, int64_t index, const struct ko_place 
 		   : 0;
 }
 
-/* ---- Opening -------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static int open_nic(const struct port *p, int64_t gid_index, const struct ko_place *here,
 		    struct verbs_nic *nic)
 {
 	int err;
 
-	snprintf(nic->name, sizeof(nic->name), "%.26s:%u", ibv_get_device_name(p->device), p->number);
+	snprintf(nic->name, sizeof(nic->name), "%.26s:%u", ibv_get_device_name(p->device),
+		 p->number);
 	nic->port = p->number;
 	nic->context = ibv_open_device(p->device);
 	if (!nic->context)
 		return ko_verbs_fail(nic, "opening the device", errno);
 	err = ibv_query_port(nic->context, nic->port, &nic->attr);
-	return err ? ko_verbs_fail(nic, "asking for the port", err) : find_gid(nic, gid_index, here);
+	return err ? ko_verbs_fail(nic, "asking for the port", err)
+		   : find_gid(nic, gid_index, here);
 }
 
 static int open_chosen(struct verbs_end *e, struct ibv_device **devices, int ndevices,
@@ -266,7 +272,8 @@ static int open_chosen(struct verbs_end *e, struct ibv_device **devices, int nde
 
 	for (int d = 0; d < ndevices; d++)
 		n += look_at_device(devices[d], here, ports + n, MOST_PORTS - n);
-	nics = names && *names ? choose_named(names, ports, n, chosen) : choose_best(ports, n, chosen);
+	nics = names && *names ? choose_named(names, ports, n, chosen)
+			       : choose_best(ports, n, chosen);
 	if (nics == 0)
 		return ko_fail(
 			KOLO_ENOTSUP,
@@ -289,7 +296,8 @@ int ko_verbs_open_nics(struct verbs_end *e, const struct ko_place *here)
 	ibv_fork_init();
 	devices = ibv_get_device_list(&n);
 	if (!devices)
-		return ko_fail(KOLO_ENOTSUP, "verbs: this host can't list RDMA devices: %s", strerror(errno));
+		return ko_fail(KOLO_ENOTSUP, "verbs: this host can't list RDMA devices: %s",
+			       strerror(errno));
 	rc = open_chosen(e, devices, n, here);
 	ibv_free_device_list(devices);
 	return rc;

@@ -19,7 +19,7 @@ static struct verbs_end *end_of(struct ko_link *link)
 	return (struct verbs_end *)link;
 }
 
-/* ---- What failed, in words ------------------------------------------------------------------------------ */
+/* ---- What failed, in words ------------------------------------------------------------------- */
 
 static const struct {
 	enum ibv_wc_status status;
@@ -51,12 +51,14 @@ static int break_link(struct verbs_end *e, int code)
 	return ko_fail(e->broken, "%s", e->why);
 }
 
-static int fail_posting(struct verbs_end *e, const struct verbs_nic *nic, const char *doing, int err)
+static int fail_posting(struct verbs_end *e, const struct verbs_nic *nic, const char *doing,
+			int err)
 {
 	return break_link(e, ko_verbs_fail(nic, doing, err));
 }
 
-static int fail_completion(struct verbs_end *e, const struct verbs_nic *nic, const struct ibv_wc *wc)
+static int fail_completion(struct verbs_end *e, const struct verbs_nic *nic,
+			   const struct ibv_wc *wc)
 {
 	const char *meaning = "see the kernel's log at both ends (dmesg)";
 	struct ibv_port_attr now;
@@ -67,11 +69,11 @@ static int fail_completion(struct verbs_end *e, const struct verbs_nic *nic, con
 	if (ibv_query_port(nic->context, nic->port, &now) == 0 && now.state != IBV_PORT_ACTIVE)
 		meaning = "this port is down: check its cable and the switch";
 	return break_link(e, ko_fail(KOLO_ESYS, "verbs (%s): %s: %s (%s)", nic->name,
-				     e->link.role == KO_SEND ? "writing slots" : "taking slots", meaning,
-				     ibv_wc_status_str(wc->status)));
+				     e->link.role == KO_SEND ? "writing slots" : "taking slots",
+				     meaning, ibv_wc_status_str(wc->status)));
 }
 
-/* ---- Posting -------------------------------------------------------------------------------------------- */
+/* ---- Posting --------------------------------------------------------------------------------- */
 
 int ko_verbs_expect(struct verbs_end *e, uint64_t number)
 {
@@ -85,8 +87,8 @@ int ko_verbs_expect(struct verbs_end *e, uint64_t number)
 /* Sender: writes a record to the same place of the other end's memory. It is in n pieces here; n =
  * 0 only asks for a completion of earlier writes. The completion carries `posted`. device: a piece
  * is in a device's memory, which only the card may read. */
-static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces, int n, bool signalled,
-		      bool device)
+static int post_write(struct verbs_end *e, uint32_t rail, struct ibv_sge *pieces, int n,
+		      bool signalled, bool device)
 {
 	struct ibv_send_wr *bad, wr = { .wr_id = e->posted[rail], .sg_list = pieces, .num_sge = n };
 	size_t len = 0;
@@ -123,7 +125,8 @@ static uint32_t batch_of(const struct verbs_end *e)
 /* Sender: writes bytes to their place in the offered vector. */
 static int post_bytes(struct verbs_end *e, uint32_t rail, struct ibv_sge *bytes, size_t belongs)
 {
-	struct ibv_send_wr *bad, wr = { .sg_list = bytes, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_send_wr *bad,
+		wr = { .sg_list = bytes, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
 	int err;
 
 	wr.wr.rdma.remote_addr = e->offer.base + belongs - 1;
@@ -171,11 +174,13 @@ static int post_word(struct verbs_end *e, const char *at, uint32_t len, const ch
 {
 	struct verbs_nic *nic = &e->nics[0];
 	struct ibv_sge sge = { (uintptr_t)at, len, nic->mr->lkey };
-	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_send_wr *bad,
+		wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
 	bool signalled = ++e->credits_flying % (VERBS_CREDITS / 2) == 0;
 	int err;
 
-	wr.send_flags = (signalled ? IBV_SEND_SIGNALED : 0) | (len <= e->max_inline ? IBV_SEND_INLINE : 0);
+	wr.send_flags =
+		(signalled ? IBV_SEND_SIGNALED : 0) | (len <= e->max_inline ? IBV_SEND_INLINE : 0);
 	wr.wr.rdma.remote_addr = e->base + (uint64_t)(at - e->memory);
 	wr.wr.rdma.rkey = e->keys[0];
 	err = ibv_post_send(nic->qps[0], &wr, &bad);
@@ -201,7 +206,7 @@ int ko_verbs_tell(struct verbs_end *e)
 	return rc < 0 ? rc : post_credits(e);
 }
 
-/* ---- Completions ---------------------------------------------------------------------------------------- */
+/* ---- Completions ----------------------------------------------------------------------------- */
 
 static int take(struct verbs_end *e, const struct verbs_nic *nic, const struct ibv_wc *wc)
 {
@@ -213,9 +218,10 @@ static int take(struct verbs_end *e, const struct verbs_nic *nic, const struct i
 		number = ntohl(wc->imm_data);
 		if (number - (uint32_t)e->released >= VERBS_RECORDS)
 			return break_link(
-				e, ko_fail(KOLO_ESYS,
-					   "verbs (%s): slot %u was announced, but slot %u was expected",
-					   nic->name, number, (uint32_t)e->released));
+				e,
+				ko_fail(KOLO_ESYS,
+					"verbs (%s): slot %u was announced, but slot %u was expected",
+					nic->name, number, (uint32_t)e->released));
 		e->has_arrived[number % VERBS_RECORDS] = true;
 	} else if (e->link.role == KO_SEND) {
 		e->retired[(wc->wr_id - 1) % e->nrails] = wc->wr_id;
@@ -251,7 +257,7 @@ static int reap(struct verbs_end *e)
 	return e->broken ? ko_fail(e->broken, "%s", e->why) : 0;
 }
 
-/* ---- The table's entries -------------------------------------------------------------------------------- */
+/* ---- The table's entries --------------------------------------------------------------------- */
 
 /* Goes on to the next record. A record never wraps: it begins where the largest one fits. */
 static void step(struct verbs_end *e, size_t len)
@@ -283,7 +289,8 @@ static bool has_room(const struct verbs_end *e)
 {
 	uint64_t free = e->credited ? e->ends[(e->credited - 1) % VERBS_RECORDS] : 0;
 
-	return e->committed - e->credited < VERBS_RECORDS && e->at + e->most <= free + e->ring_len &&
+	return e->committed - e->credited < VERBS_RECORDS &&
+	       e->at + e->most <= free + e->ring_len &&
 	       e->committed - e->retired[e->committed % e->nrails] < 2 * VERBS_RECORDS;
 }
 
@@ -343,8 +350,9 @@ int ko_verbs_commit(struct ko_link *link, const struct ko_slot *slot)
 
 	if (link->stores == KO_STREAMING)
 		ko_stream_fence();
-	*verbs_head_at(e, e->at) = (struct verbs_head){ (uint32_t)slot->len, slot->tag,
-							(uint32_t)e->committed, offered, slot->belongs };
+	*verbs_head_at(e, e->at) =
+		(struct verbs_head){ (uint32_t)slot->len, slot->tag, (uint32_t)e->committed,
+				     offered, slot->belongs };
 	if (!e->broken)
 		post_record(e, slot, offered);
 	step(e, slot->len);
@@ -375,7 +383,8 @@ int ko_verbs_peek(struct ko_link *link, void *into, size_t len, struct ko_slot *
 		return rc < 0 ? rc : KO_EAGAIN;
 	if (head->number != (uint32_t)e->released || head->len > e->limits.slot_len ||
 	    (head->offered && (head->belongs == 0 || head->belongs + head->len > e->offer.len + 1)))
-		return ko_fail(KOLO_ESYS, "verbs (%s): slot %u of %u bytes came, but slot %u was expected",
+		return ko_fail(KOLO_ESYS,
+			       "verbs (%s): slot %u of %u bytes came, but slot %u was expected",
 			       link->through, head->number, head->len, (uint32_t)e->released);
 	*out = (struct ko_slot){ .ptr = head->offered ? (char *)e->offer.base + head->belongs - 1
 						      : verbs_slot_at(e, e->at),
@@ -442,7 +451,7 @@ void ko_verbs_linger(struct verbs_end *e)
 	}
 }
 
-/* ---- Memory of others ----------------------------------------------------------------------------------- */
+/* ---- Memory of others ------------------------------------------------------------------------ */
 
 static void unregister(struct verbs_lent *lent)
 {
@@ -453,8 +462,8 @@ static void unregister(struct verbs_lent *lent)
 }
 
 /* Registers memory; fd is -1 for ordinary memory. */
-static struct ibv_mr *register_memory(const struct verbs_end *e, struct ibv_pd *pd, void *memory, size_t len,
-				      int fd, uint64_t offset)
+static struct ibv_mr *register_memory(const struct verbs_end *e, struct ibv_pd *pd, void *memory,
+				      size_t len, int fd, uint64_t offset)
 {
 	int access = e->link.role == KO_RECV ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
 
@@ -473,8 +482,8 @@ static int lend(struct ko_link *link, void *memory, size_t len, int fd, uint64_t
 	for (uint32_t n = 0; n < e->nnics; n++) {
 		lent->mrs[n] = register_memory(e, e->nics[n].pd, memory, len, fd, offset);
 		if (!lent->mrs[n]) {
-			const char *doing =
-				fd < 0 ? "registering memory" : "registering a device's memory (dmabuf)";
+			const char *doing = fd < 0 ? "registering memory"
+						   : "registering a device's memory (dmabuf)";
 			int rc = ko_verbs_fail(&e->nics[n], doing, errno);
 
 			unregister(lent);

@@ -10,13 +10,15 @@
 
 enum { TENSORS = 3, N = 21 };
 
-/* A name with all that has to be escaped: quotes, control characters, bytes that are no UTF-8, an emoji, a half of a pair. */
+/* A name with all that has to be escaped: quotes, control characters, bytes that are no UTF-8, an
+ * emoji, a half of a pair. */
 const char run_hostile[] =
 	"\"quoted\" back\\slash\nnew\tline\x7f \xff\xc3( \xc0\x80 \xed\xa0\x80 \xf0\x9f\x94\xa5 \xc3\xa9 \x01";
 
 struct run *run_create(void)
 {
-	struct run *r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct run *r =
+		mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(r != MAP_FAILED);
 	r->attempts = 4;
@@ -78,7 +80,8 @@ struct kolo_zero *run_engine(const struct run *r, struct kolo_comm *comm)
 	return zero;
 }
 
-struct kolo_zero_log *run_log(const struct run *r, struct kolo_comm *comm, const struct kolo_zero *zero)
+struct kolo_zero_log *run_log(const struct run *r, struct kolo_comm *comm,
+			      const struct kolo_zero *zero)
 {
 	struct kolo_zero_log_config c = r->config;
 	struct kolo_zero_log *log;
@@ -105,7 +108,8 @@ void run_micro_step(const struct run *r, struct kolo_zero *zero, int rank, int n
 		int tensor = r->reversed && rank == 1 ? i : TENSORS - 1 - i;
 
 		for (int k = 0; k < N; k++)
-			gradient[k] = bad && tensor == 1 && k == 5 ? INFINITY : 0.1f * (float)(k + attempt);
+			gradient[k] = bad && tensor == 1 && k == 5 ? INFINITY
+								   : 0.1f * (float)(k + attempt);
 		CHECK(kolo_zero_gradient(zero, tensor, gradient) == 0);
 	}
 	CHECK(kolo_zero_step(zero, out) == 0);
@@ -145,8 +149,8 @@ void run_train(struct t_rank *t)
 			continue;
 		CHECK(result.skipped == (int)(r->bad >> attempt & 1));
 		r->results[attempt] = result;
-		r->samples[attempt] =
-			(attempt ? r->samples[attempt - 1] : 0) + (result.skipped ? 0 : result.samples);
+		r->samples[attempt] = (attempt ? r->samples[attempt - 1] : 0) +
+				      (result.skipped ? 0 : result.samples);
 		r->skipped[attempt] = (attempt ? r->skipped[attempt - 1] : 0) + result.skipped;
 	}
 	if (t->rank == 0)
@@ -157,7 +161,7 @@ void run_train(struct t_rank *t)
 	kolo_comm_destroy(comm);
 }
 
-/* ---- Reading --------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 const char *run_value(const char *line, const char *name)
 {

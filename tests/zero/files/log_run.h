@@ -42,10 +42,11 @@ extern const char run_hostile[];
 /* What a rank does, all in one, */
 void run_train(struct t_rank *t);
 
-/* and in parts: an engine of three tensors, each in a bucket of its own; its log, whose lines are for rank 0; a micro-step, without
- * what is logged of it. */
+/* and in parts: an engine of three tensors, each in a bucket of its own; its log, whose lines are
+ * for rank 0; a micro-step, without what is logged of it. */
 struct kolo_zero *run_engine(const struct run *r, struct kolo_comm *comm);
-struct kolo_zero_log *run_log(const struct run *r, struct kolo_comm *comm, const struct kolo_zero *zero);
+struct kolo_zero_log *run_log(const struct run *r, struct kolo_comm *comm,
+			      const struct kolo_zero *zero);
 void run_micro_step(const struct run *r, struct kolo_zero *zero, int rank, int nranks, int attempt,
 		    struct kolo_zero_result *out);
 

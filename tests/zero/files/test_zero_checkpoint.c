@@ -1,5 +1,6 @@
-/* Checkpoints: on any number of ranks at any stage the same, resumed training the bits of uninterrupted training, every bit under
- * a checksum, and nothing lost when writing fails. tests/zero/files/test_zero_checkpoint.py kills who writes. */
+/* Checkpoints: on any number of ranks at any stage the same, resumed training the bits of
+ * uninterrupted training, every bit under a checksum, and nothing lost when writing fails.
+ * tests/zero/files/test_zero_checkpoint.py kills who writes. */
 #include "tests/lib/t.h"
 #include "kolo/kolo_zero_checkpoint.h"
 #include "tests/zero/step/mlp.h"
@@ -21,7 +22,7 @@ enum { BATCH = 60, MOST_FILE = 64 << 10 };
 static const char *const files[] = { "state", "user", "weights.safetensors", "moment1.safetensors",
 				     "moment2.safetensors" };
 
-/* ---- Directories ---------------------------------------------------------------------------------------- */
+/* ---- Directories ----------------------------------------------------------------------------- */
 
 static char *new_directory(void)
 {
@@ -41,7 +42,8 @@ static void remove_tree(const char *path)
 		char inner[1024];
 
 		snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name);
-		if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+		if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 &&
+		    strcmp(e->d_name, "..") != 0)
 			remove_tree(inner);
 		else if (e->d_type != DT_DIR)
 			CHECK(unlink(inner) == 0);
@@ -95,7 +97,7 @@ static int count_entries(const char *dir, const char *prefix)
 	return n;
 }
 
-/* ---- Training ------------------------------------------------------------------------------------------- */
+/* ---- Training -------------------------------------------------------------------------------- */
 
 struct run {
 	enum kolo_type type;
@@ -139,15 +141,16 @@ static struct kolo_zero *create(struct kolo_comm *comm, const struct run *run)
 }
 
 /* Micro-steps [first, last) of training; the samples of each are split over the ranks. */
-static void train(struct kolo_comm *comm, struct kolo_zero *zero, const struct run *run, int first, int last)
+static void train(struct kolo_comm *comm, struct kolo_zero *zero, const struct run *run, int first,
+		  int last)
 {
 	size_t per_rank = BATCH / (size_t)kolo_comm_nranks(comm);
 
 	for (int i = first; i < last; i++) {
 		size_t sample = (size_t)i * BATCH + (size_t)kolo_comm_rank(comm) * per_rank;
 
-		CHECK(mlp_micro_step(zero, run->type, sample, per_rank, (float)kolo_zero_loss_scale(zero),
-				     0) == 0);
+		CHECK(mlp_micro_step(zero, run->type, sample, per_rank,
+				     (float)kolo_zero_loss_scale(zero), 0) == 0);
 		CHECK(kolo_zero_step(zero, NULL) == 0);
 	}
 }
@@ -163,7 +166,7 @@ static void path_of(char *out, const char *dir, const struct kolo_zero *zero)
 	CHECK(snprintf(out, PATH, "%s/step-%09ld", dir, p.step) < PATH);
 }
 
-/* ---- The same everywhere -------------------------------------------------------------------------------- */
+/* ---- The same everywhere --------------------------------------------------------------------- */
 
 /* Every parameter is its master, rounded. */
 static void parameters_are_masters(struct kolo_zero *zero, const struct run *run)
@@ -260,7 +263,7 @@ static void what_four_ranks_wrote_at_stage_3_is_the_same_on_any_number_at_any_st
 	}
 }
 
-/* ---- As if it had never stopped ------------------------------------------------------------------------- */
+/* ---- As if it had never stopped -------------------------------------------------------------- */
 
 static void stop_and_go_on(struct t_rank *t)
 {
@@ -298,9 +301,12 @@ static void resumed_training_has_the_bits_of_training_that_never_stopped(void **
 	for (int nranks = 1; nranks <= 4; nranks++)
 		for (run.stage = 0; run.stage < 4; run.stage++)
 			for (size_t i = 0; i < ARRAY_LEN(types); i++)
-				for (run.accumulation = 1; run.accumulation <= 3; run.accumulation += 2) {
-					/* Each number of ranks with each stage, and with each type; with the thread sanitizer once. */
-					if (!t_sampled((uint64_t)(nranks + run.stage + run.accumulation / 2) +
+				for (run.accumulation = 1; run.accumulation <= 3;
+				     run.accumulation += 2) {
+					/* Each number of ranks with each stage, and with each type;
+					 * with the thread sanitizer once. */
+					if (!t_sampled((uint64_t)(nranks + run.stage +
+								  run.accumulation / 2) +
 							       i,
 						       t_is_slowest() ? 7 : 3))
 						continue;
@@ -311,7 +317,7 @@ static void resumed_training_has_the_bits_of_training_that_never_stopped(void **
 				}
 }
 
-/* ---- Damage --------------------------------------------------------------------------------------------- */
+/* ---- Damage ---------------------------------------------------------------------------------- */
 
 /* One bit of a byte, there and back. */
 static void flip(int fd, off_t at, int bit)
@@ -325,7 +331,8 @@ static void flip(int fd, off_t at, int bit)
 
 static bool names_damage(const char *text)
 {
-	return strstr(text, "damaged") || strstr(text, "truncated") || strstr(text, "another version");
+	return strstr(text, "damaged") || strstr(text, "truncated") ||
+	       strstr(text, "another version");
 }
 
 static long sweep_file(struct kolo_zero *zero, const char *path, const char *name)
@@ -427,7 +434,8 @@ static void torn(struct t_rank *t)
 	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_ESYS,
 		"moment2.safetensors: damaged: tensor '0.weight'");
 	refuses(kolo_zero_forward(zero, 1), KOLO_EINVAL, "only another kolo_zero_load helps");
-	refuses(kolo_zero_save(zero, run->dir, 0, NULL, 0), KOLO_EINVAL, "only another kolo_zero_load helps");
+	refuses(kolo_zero_save(zero, run->dir, 0, NULL, 0), KOLO_EINVAL,
+		"only another kolo_zero_load helps");
 	CHECK(kolo_zero_load(zero, older, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
 	train(comm, zero, run, 12, 14);
 	CHECK(kolo_zero_save(zero, run->dir, 2, NULL, 0) == 0); /* in place of the damaged one */
@@ -448,7 +456,7 @@ static void a_failed_load_is_told_to_all_and_an_earlier_checkpoint_helps(void **
 	}
 }
 
-/* ---- Disks and other models ------------------------------------------------------------------------------ */
+/* ---- Disks and other models ------------------------------------------------------------------ */
 
 static void on_a_full_disk(struct t_rank *t)
 {
@@ -470,10 +478,12 @@ static void on_a_full_disk(struct t_rank *t)
 	}
 	train(comm, zero, run, 2, 4);
 	refuses(kolo_zero_save(zero, place, 1, NULL, 0), KOLO_ESYS, "rank 0: ");
-	CHECK(strstr(kolo_last_error(), "No space left") != NULL && strstr(kolo_last_error(), place) != NULL);
+	CHECK(strstr(kolo_last_error(), "No space left") != NULL &&
+	      strstr(kolo_last_error(), place) != NULL);
 	refuses(kolo_zero_export(zero, place, KOLO_F32), KOLO_ESYS, "rank 0: ");
 	/* The old one is there, alone, and training goes on. */
-	CHECK(t->rank > 0 || (count_entries(place, "step-") == 1 && count_entries(place, ".step-") == 0));
+	CHECK(t->rank > 0 ||
+	      (count_entries(place, "step-") == 1 && count_entries(place, ".step-") == 0));
 	train(comm, zero, run, 4, 6);
 	if (t->rank == 0)
 		CHECK(close(fd) == 0 && unlink(hog) == 0);
@@ -540,8 +550,9 @@ static void only_a_scale_that_adapts_goes_on_where_one_does(void **state)
 	remove_tree(run.dir);
 }
 
-static struct kolo_zero *create_one(struct kolo_comm *comm, const char *name, size_t n, enum kolo_type type,
-				    int frozen, enum kolo_zero_optimizer optimizer)
+static struct kolo_zero *create_one(struct kolo_comm *comm, const char *name, size_t n,
+				    enum kolo_type type, int frozen,
+				    enum kolo_zero_optimizer optimizer)
 {
 	struct kolo_zero_tensor t = {
 		.name = name, .shape = { n }, .ndims = 1, .type = type, .frozen = frozen
@@ -591,22 +602,29 @@ static void mistakes(struct t_rank *t)
 	CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, &room) == 0 && room == 5);
 	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, user, NULL), KOLO_EINVAL,
 		"without its size");
-	refuses(kolo_zero_load(zero, NULL, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL, "without a path");
-	refuses(kolo_zero_load(zero, run->dir, (enum kolo_zero_load_what)7, NULL, NULL), KOLO_EINVAL, "7");
+	refuses(kolo_zero_load(zero, NULL, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL,
+		"without a path");
+	refuses(kolo_zero_load(zero, run->dir, (enum kolo_zero_load_what)7, NULL, NULL),
+		KOLO_EINVAL, "7");
 	refuses(kolo_zero_save(zero, run->dir, -1, NULL, 0), KOLO_EINVAL, "keep -1");
 	refuses(kolo_zero_save(zero, NULL, 0, NULL, 0), KOLO_EINVAL, "saving in ''");
 	refuses(kolo_zero_save(zero, run->dir, 0, NULL, 3), KOLO_EINVAL, "3 bytes of user NULL");
-	refuses(kolo_zero_save(zero, "/nowhere/there", 0, NULL, 0), KOLO_ESYS, "/nowhere/there: making");
+	refuses(kolo_zero_save(zero, "/nowhere/there", 0, NULL, 0), KOLO_ESYS,
+		"/nowhere/there: making");
 	snprintf(file, sizeof(file), "%s/w", run->dir);
 	refuses(kolo_zero_export(zero, file, KOLO_I32), KOLO_EINVAL, "i32");
 	refuses(kolo_zero_export(zero, "/nowhere/w", KOLO_F32), KOLO_ESYS, "/nowhere/w.");
 	CHECK(kolo_zero_use(zero, 0, &values) == 0);
-	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL, "'a' is in use");
+	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL,
+		"'a' is in use");
 	CHECK(kolo_zero_release(zero, 0) == 0 && kolo_zero_forward(zero, 1) == 0);
-	refuses(kolo_zero_save(zero, run->dir, 0, NULL, 0), KOLO_EINVAL, "in the middle of an update");
-	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL, "in the middle");
+	refuses(kolo_zero_save(zero, run->dir, 0, NULL, 0), KOLO_EINVAL,
+		"in the middle of an update");
+	refuses(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL), KOLO_EINVAL,
+		"in the middle");
 	kolo_zero_destroy(zero);
-	load_into(comm, run->dir, "b", 6, KOLO_ZERO_ADAMW, "has no tensor 'b' in weights.safetensors");
+	load_into(comm, run->dir, "b", 6, KOLO_ZERO_ADAMW,
+		  "has no tensor 'b' in weights.safetensors");
 	load_into(comm, run->dir, "a", 7, KOLO_ZERO_ADAMW, "'a' has shape [6], and here [7]");
 	load_into(comm, run->dir, "a", 6, KOLO_ZERO_LION,
 		  "written with optimizer AdamW, and the engine has Lion");
@@ -629,7 +647,8 @@ static void mistakes_are_told_and_change_nothing(void **state)
 	remove_tree(run.dir);
 }
 
-/* Weights alone go into an engine of another type, where they may be frozen, with another optimizer. */
+/* Weights alone go into an engine of another type, where they may be frozen, with another
+ * optimizer. */
 static void weights_alone(struct t_rank *t)
 {
 	static const char name[] = "a b%\"\\\n\xc3\xa9";
@@ -667,7 +686,8 @@ static void weights_alone_go_into_engines_of_another_kind(void **state)
 	remove_tree(run.dir);
 }
 
-/* Training goes back to an earlier checkpoint and on from there: what was behind it is out of the way, and not lost. */
+/* Training goes back to an earlier checkpoint and on from there: what was behind it is out of the
+ * way, and not lost. */
 static void gone_back(struct t_rank *t)
 {
 	struct run *run = t->arg;
@@ -692,7 +712,8 @@ static void gone_back(struct t_rank *t)
 		path_of(second, run->dir, zero);
 		CHECK(kolo_zero_newest(run->dir, &newest) == 0 && newest == 2 + times);
 		CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
-		snprintf(aside, sizeof(aside), "%s/later-step-00000000%s", run->dir, times ? "6.1" : "6");
+		snprintf(aside, sizeof(aside), "%s/later-step-00000000%s", run->dir,
+			 times ? "6.1" : "6");
 		CHECK(access(aside, F_OK) == 0 && access(second, F_OK) == 0);
 		CHECK(kolo_barrier(comm, NULL) == 0);
 	}
@@ -722,7 +743,8 @@ static void odd_folders(struct t_rank *t)
 	train(comm, zero, run, 0, 1);
 	CHECK(kolo_zero_save(zero, run->dir, 0, NULL, 0) == 0);
 	path_of(newest, run->dir, zero);
-	if (t->rank == 0) { /* moved elsewhere, with a link in its place; and leftovers of other kinds */
+	if (t->rank ==
+	    0) { /* moved elsewhere, with a link in its place; and leftovers of other kinds */
 		CHECK(rename(newest, kept) == 0 && symlink(kept, newest) == 0);
 		snprintf(path, sizeof(path), "%s/.step-dangling", run->dir);
 		CHECK(symlink("/nowhere/at/all", path) == 0);
@@ -766,7 +788,8 @@ static void two_directories(struct t_rank *t)
 	CHECK(mkdir(mine, 0777) == 0);
 	snprintf(path, sizeof(path), "%s/.step-000000000", mine);
 	CHECK(mkdir(path, 0777) == 0);
-	refuses(kolo_zero_save(zero, mine, 0, NULL, 0), KOLO_ESYS, "do all hosts see the same directory?");
+	refuses(kolo_zero_save(zero, mine, 0, NULL, 0), KOLO_ESYS,
+		"do all hosts see the same directory?");
 	CHECK(t->rank > 0 || count_entries(mine, "step-") == 0);
 	/* A path that is just too long for what comes behind it harms nothing in it. */
 	end = stpcpy(deep, mine);
@@ -796,7 +819,8 @@ static void another_directory_on_one_rank_is_noticed(void **state)
 static struct kolo_zero *create_large(struct kolo_comm *comm, int stage)
 {
 	static const size_t sizes[] = { 7, 3000007, 1, 1500001, 3 };
-	static const enum kolo_type types[] = { KOLO_F32, KOLO_BF16, KOLO_BF16, KOLO_F32, KOLO_F16 };
+	static const enum kolo_type types[] = { KOLO_F32, KOLO_BF16, KOLO_BF16, KOLO_F32,
+						KOLO_F16 };
 	static const char *const names[] = { "a", "b", "c", "d", "e" };
 	struct kolo_zero_tensor tensors[ARRAY_LEN(sizes)];
 	struct kolo_zero_config c;
@@ -859,8 +883,8 @@ static void large_parts_at_odd_places_are_the_same_from_any_number_of_ranks(void
 	t_processes(1, write_large, &run);
 	for (run.stage = t_is_slowest() ? 3 : 0; run.stage < 4; run.stage++) {
 		t_processes(1 + run.stage, rewrite_large, &run);
-		snprintf(command, sizeof(command), "diff -r %s/step-000000000 %s/again/step-000000000",
-			 run.dir, run.dir);
+		snprintf(command, sizeof(command),
+			 "diff -r %s/step-000000000 %s/again/step-000000000", run.dir, run.dir);
 		CHECK(system(command) == 0);
 	}
 	remove_tree(run.dir);
@@ -886,7 +910,8 @@ static void kept(struct t_rank *t)
 		path_of(path[i], run->dir, zero);
 	}
 	if (t->rank == 0) {
-		CHECK(count_entries(run->dir, "step-") == 3 + 1 && count_entries(run->dir, ".step-") == 0);
+		CHECK(count_entries(run->dir, "step-") == 3 + 1 &&
+		      count_entries(run->dir, ".step-") == 0);
 		for (int i = 0; i < 6; i++)
 			CHECK((access(path[i], F_OK) == 0) == (i >= 3));
 	}

@@ -1,4 +1,5 @@
-/* Configs of DeepSpeed's form: values, "auto", batch sizes, schedules, remarks, the resolved text, and an engine from one. */
+/* Configs of DeepSpeed's form: values, "auto", batch sizes, schedules, remarks, the resolved text,
+ * and an engine from one. */
 #include "kolo/kolo_zero_config.h"
 #include "tests/lib/t.h"
 #include "tests/zero/step/mlp.h"
@@ -9,7 +10,7 @@
 
 #define USERS_FILE "tests/zero/files/ds_config_zero2.json"
 
-/* ---- Helpers -------------------------------------------------------------------------------------------- */
+/* ---- Helpers --------------------------------------------------------------------------------- */
 
 static struct kolo_zero_model model_of(int nranks)
 {
@@ -49,9 +50,9 @@ static bool has_note(const struct kolo_zero_settings *s, const char *text)
 
 static bool same_offload(const struct kolo_zero_offload *a, const struct kolo_zero_offload *b)
 {
-	return a->place == b->place && a->ratio == b->ratio && a->pin == b->pin && a->buffers == b->buffers &&
-	       a->buffer == b->buffer && a->in_host == b->in_host && !a->path == !b->path &&
-	       (!a->path || strcmp(a->path, b->path) == 0);
+	return a->place == b->place && a->ratio == b->ratio && a->pin == b->pin &&
+	       a->buffers == b->buffers && a->buffer == b->buffer && a->in_host == b->in_host &&
+	       !a->path == !b->path && (!a->path || strcmp(a->path, b->path) == 0);
 }
 
 /* The resolved text read again gives the same text, the same config and groups, and no error. */
@@ -70,13 +71,14 @@ static void check_fixpoint(const struct kolo_zero_settings *s, const struct kolo
 	CHECK(zero_hash_config(&s->config) == zero_hash_config(&again->config));
 	CHECK(same_offload(&s->config.offload_optimizer, &again->config.offload_optimizer) &&
 	      same_offload(&s->config.offload_param, &again->config.offload_param) &&
-	      s->config.io_block == again->config.io_block && s->config.io_depth == again->config.io_depth);
+	      s->config.io_block == again->config.io_block &&
+	      s->config.io_depth == again->config.io_depth);
 	CHECK(s->type == again->type && s->train_batch == again->train_batch &&
 	      s->steps_per_print == again->steps_per_print && !s->csv_path == !again->csv_path);
 	kolo_zero_settings_destroy(again);
 }
 
-/* ---- Values --------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static void the_users_file_loads_unmodified(void **state)
 {
@@ -99,13 +101,16 @@ static void the_users_file_loads_unmodified(void **state)
 	      s->config.allgather == 1);
 	CHECK(s->config.reduce_scatter == 1 && s->config.contiguous == 1);
 	CHECK(s->config.reduce_bucket == 200000000 && s->config.gather_bucket == 200000000);
-	CHECK(s->config.loss_scale == 0 && s->config.scaling.initial == 65536 && s->config.scaling.min == 1);
+	CHECK(s->config.loss_scale == 0 && s->config.scaling.initial == 65536 &&
+	      s->config.scaling.min == 1);
 	CHECK(s->config.scaling.window == 1000 && s->config.scaling.hysteresis == 2);
 	CHECK(s->config.clip == 0.5 && s->config.accumulation == 2 && s->config.micro_batch == 3);
-	CHECK(s->train_batch == 24 && s->steps_per_print == 100000 && s->config.optimizer == KOLO_ZERO_ADAMW);
+	CHECK(s->train_batch == 24 && s->steps_per_print == 100000 &&
+	      s->config.optimizer == KOLO_ZERO_ADAMW);
 	CHECK(g->lr == 5e-5 && g->beta1 == 0.9 && g->beta2 == 0.95 && g->eps == 1e-8 &&
 	      g->weight_decay == 0.1);
-	CHECK(g->schedule.type == KOLO_ZERO_WARMUP && g->schedule.min_lr == 0 && g->schedule.max_lr == 5e-5);
+	CHECK(g->schedule.type == KOLO_ZERO_WARMUP && g->schedule.min_lr == 0 &&
+	      g->schedule.max_lr == 5e-5);
 	CHECK(g->schedule.warmup_steps == 77 && g->schedule.linear == 0);
 	CHECK(s->config.groups == s->groups && s->config.ngroups == 1);
 	CHECK(has_note(s, "bfloat16 (line 2): old name of bf16"));
@@ -123,7 +128,8 @@ static void the_users_file_loads_unmodified(void **state)
 
 	m.device = 1;
 	CHECK(kolo_zero_settings_read(USERS_FILE, &m, &s) == 0);
-	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST && s->config.offload_optimizer.pin == 1);
+	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST &&
+	      s->config.offload_optimizer.pin == 1);
 	CHECK(kolo_zero_settings_note(s, 0) && !kolo_zero_settings_note(s, 1)); /* bfloat16 alone */
 	check_fixpoint(s, &m);
 	kolo_zero_settings_destroy(s);
@@ -139,17 +145,20 @@ static void what_is_absent_has_the_presets(void **state)
 	kolo_zero_config_init(&c);
 	kolo_zero_group_init(&g, KOLO_ZERO_ADAMW);
 	CHECK(s->config.stage == 0 && s->config.clip == 1 && s->config.overlap == c.overlap);
-	CHECK(s->config.reduce_bucket == c.reduce_bucket && s->config.gather_bucket == c.gather_bucket);
+	CHECK(s->config.reduce_bucket == c.reduce_bucket &&
+	      s->config.gather_bucket == c.gather_bucket);
 	CHECK(s->config.prefetch == c.prefetch && s->config.persistence == c.persistence);
 	CHECK(s->config.max_live == c.max_live && s->config.reuse_distance == c.reuse_distance);
-	CHECK(s->config.sub_group == c.sub_group && s->config.predivide == 0 && s->config.loss_scale == 1);
+	CHECK(s->config.sub_group == c.sub_group && s->config.predivide == 0 &&
+	      s->config.loss_scale == 1);
 	CHECK(same_offload(&s->config.offload_optimizer, &c.offload_optimizer) &&
-	      same_offload(&s->config.offload_param, &c.offload_param) && s->config.io_block == c.io_block &&
-	      s->config.io_depth == c.io_depth);
+	      same_offload(&s->config.offload_param, &c.offload_param) &&
+	      s->config.io_block == c.io_block && s->config.io_depth == c.io_depth);
 	CHECK(s->type == KOLO_F32 && s->steps_per_print == 0 && !s->csv_path && !s->jsonl_path);
 	CHECK(s->config.micro_batch == 3 && s->config.accumulation == 1);
 	/* No optimizer: the model description's. */
-	CHECK(s->groups->weight_decay == g.weight_decay && s->groups->schedule.type == KOLO_ZERO_CONSTANT);
+	CHECK(s->groups->weight_decay == g.weight_decay &&
+	      s->groups->schedule.type == KOLO_ZERO_CONSTANT);
 	CHECK(!kolo_zero_settings_note(s, 0));
 	kolo_zero_settings_destroy(s);
 	/* With one: DeepSpeed's, which has no decay. */
@@ -164,20 +173,25 @@ static void each_optimizer_takes_its_parameters(void **state)
 	struct kolo_zero_settings *s;
 
 	(void)state;
-	s = parse("{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.5,"
-		  "\"momentum\": 0.9, \"nesterov\": true, \"weight_decay\": 1e-4}}}");
-	CHECK(s->config.optimizer == KOLO_ZERO_SGD && s->groups->lr == 0.5 && s->groups->momentum == 0.9 &&
-	      s->groups->nesterov == 1 && s->groups->weight_decay == 1e-4);
+	s = parse(
+		"{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.5,"
+		"\"momentum\": 0.9, \"nesterov\": true, \"weight_decay\": 1e-4}}}");
+	CHECK(s->config.optimizer == KOLO_ZERO_SGD && s->groups->lr == 0.5 &&
+	      s->groups->momentum == 0.9 && s->groups->nesterov == 1 &&
+	      s->groups->weight_decay == 1e-4);
 	kolo_zero_settings_destroy(s);
 	s = parse(
 		"{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Adam\", \"params\": {\"betas\": [0.8, 0.9]}}}");
-	CHECK(s->config.optimizer == KOLO_ZERO_ADAMW && s->groups->beta1 == 0.8 && s->groups->beta2 == 0.9);
-	CHECK(has_note(s, "optimizer.type (line 1): \"Adam\" is AdamW but with \"adam_w_mode\": false"));
+	CHECK(s->config.optimizer == KOLO_ZERO_ADAMW && s->groups->beta1 == 0.8 &&
+	      s->groups->beta2 == 0.9);
+	CHECK(has_note(
+		s, "optimizer.type (line 1): \"Adam\" is AdamW but with \"adam_w_mode\": false"));
 	kolo_zero_settings_destroy(s);
 	s = parse(
 		"{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false,"
 		"\"torch_adam\": true}}}");
-	CHECK(s->config.optimizer == KOLO_ZERO_ADAM && has_note(s, "torch_adam (line 1): already so"));
+	CHECK(s->config.optimizer == KOLO_ZERO_ADAM &&
+	      has_note(s, "torch_adam (line 1): already so"));
 	kolo_zero_settings_destroy(s);
 	s = parse(
 		"{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"lr_decay\": 0.1,"
@@ -201,8 +215,9 @@ static void each_schedule_takes_its_parameters(void **state)
 	(void)state;
 	m.ngroups = 2;
 	s = parse_for(
-		&m, "{\"train_batch_size\": 2, \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {"
-		    "\"warmup_min_lr\": [0.1, 0.2], \"warmup_max_lr\": 0.3, \"warmup_type\": \"linear\"}}}");
+		&m,
+		"{\"train_batch_size\": 2, \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {"
+		"\"warmup_min_lr\": [0.1, 0.2], \"warmup_max_lr\": 0.3, \"warmup_type\": \"linear\"}}}");
 	CHECK(s->groups[0].schedule.min_lr == 0.1 && s->groups[1].schedule.min_lr == 0.2);
 	CHECK(s->groups[0].schedule.max_lr == 0.3 && s->groups[1].schedule.max_lr == 0.3);
 	CHECK(s->groups[1].schedule.linear == 1 && s->groups[1].schedule.warmup_steps == 1000);
@@ -215,22 +230,27 @@ static void each_schedule_takes_its_parameters(void **state)
 		"\"cycle_second_step_size\": null, \"cycle_first_stair_count\": 0, \"decay_lr_rate\": 0.5, "
 		"\"decay_step_size\": 7, \"cycle_momentum\": false, \"decay_mom_rate\": 0.25}}}");
 	c = &s->groups[1].schedule;
-	CHECK(c->type == KOLO_ZERO_ONE_CYCLE && c->min_lr == 0.1 && c->max_lr == 0.3 && c->first_steps == 10);
-	CHECK(c->second_steps == 0 && c->decay_rate == 0.5 && c->decay_steps == 7 && c->cycle_momentum == 0);
+	CHECK(c->type == KOLO_ZERO_ONE_CYCLE && c->min_lr == 0.1 && c->max_lr == 0.3 &&
+	      c->first_steps == 10);
+	CHECK(c->second_steps == 0 && c->decay_rate == 0.5 && c->decay_steps == 7 &&
+	      c->cycle_momentum == 0);
 	CHECK(c->momentum_decay_rate == 0.25 && c->min_momentum == 0.8 && c->max_momentum == 0.9);
 	check_fixpoint(s, &m);
 	kolo_zero_settings_destroy(s);
 	m.total_steps = 500;
-	s = parse_for(&m,
-		      "{\"train_batch_size\": 2, \"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {"
-		      "\"total_num_steps\": \"auto\", \"warmup_num_steps\": 1e2, \"cos_min_ratio\": 0.01}}}");
+	s = parse_for(
+		&m,
+		"{\"train_batch_size\": 2, \"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {"
+		"\"total_num_steps\": \"auto\", \"warmup_num_steps\": 1e2, \"cos_min_ratio\": 0.01}}}");
 	c = &s->groups[0].schedule;
 	CHECK(c->total_steps == 500 && c->warmup_steps == 100 && c->final_ratio == 0.01 &&
 	      c->warmup_ratio == 0);
 	check_fixpoint(s, &m);
 	kolo_zero_settings_destroy(s);
-	s = parse_for(&m, "{\"train_batch_size\": 2, \"scheduler\": {\"type\": \"LRRangeTest\", \"params\": {"
-			  "\"lr_range_test_step_size\": 9, \"lr_range_test_staircase\": true}}}");
+	s = parse_for(
+		&m,
+		"{\"train_batch_size\": 2, \"scheduler\": {\"type\": \"LRRangeTest\", \"params\": {"
+		"\"lr_range_test_step_size\": 9, \"lr_range_test_staircase\": true}}}");
 	c = &s->groups[0].schedule;
 	CHECK(c->min_lr == 1e-3 && c->range_steps == 9 && c->range_rate == 1 && c->staircase == 1);
 	check_fixpoint(s, &m);
@@ -268,7 +288,8 @@ static void two_batch_sizes_give_the_third(void **state)
 		  24, 2, 4 },
 		{ "\"train_batch_size\": 24, \"train_micro_batch_size_per_gpu\": 4", 24, 4, 2 },
 		{ "\"train_batch_size\": 24, \"gradient_accumulation_steps\": 2", 24, 4, 2 },
-		{ "\"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2", 24, 4, 2 },
+		{ "\"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2", 24,
+		  4, 2 },
 		{ "\"train_batch_size\": 24", 24, 8, 1 },
 		{ "\"train_micro_batch_size_per_gpu\": 5", 15, 5, 1 },
 		{ "\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 5, \"gradient_accumulation_steps\": \"auto\"",
@@ -378,11 +399,13 @@ static void offloads_take_their_keys(void **state)
 		CHECK(p->buffers == 6 && p->in_host == 1000000000 && p->pin == 0);
 		CHECK(o->place == KOLO_ZERO_ON_NVME && strcmp(o->path, "state") == 0);
 		CHECK(o->buffers == 3 && o->pin == 1 && o->ratio == 0.3);
-		CHECK(s->config.io_block == 262144 && s->config.io_depth == 32 && !s->config.device);
+		CHECK(s->config.io_block == 262144 && s->config.io_depth == 32 &&
+		      !s->config.device);
 		/* Without a device there is nothing to pin. */
 		CHECK((kolo_zero_settings_note(s, 0) == NULL) == m.device);
 		CHECK(m.device ||
-		      has_note(s, "offload_optimizer.pin_memory (line 1): no effect: an engine on"));
+		      has_note(s,
+			       "offload_optimizer.pin_memory (line 1): no effect: an engine on"));
 		check_fixpoint(s, &m);
 		kolo_zero_settings_destroy(s);
 	}
@@ -399,8 +422,9 @@ static void what_is_offloaded_to_the_cpu_leaves_a_device(void **state)
 	(void)state;
 	m.device = 1;
 	s = parse_for(&m, text);
-	CHECK(s->config.offload_param.place == KOLO_ZERO_ON_HOST && s->config.offload_param.pin == 1 &&
-	      s->config.offload_param.buffers == 5 && !s->config.offload_param.path);
+	CHECK(s->config.offload_param.place == KOLO_ZERO_ON_HOST &&
+	      s->config.offload_param.pin == 1 && s->config.offload_param.buffers == 5 &&
+	      !s->config.offload_param.path);
 	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST &&
 	      s->config.offload_optimizer.buffers == 4 && s->config.offload_optimizer.ratio == 0.5);
 	CHECK(!kolo_zero_settings_note(s, 0));
@@ -411,10 +435,12 @@ static void what_is_offloaded_to_the_cpu_leaves_a_device(void **state)
 	kolo_zero_settings_destroy(s);
 	m.device = 0;
 	s = parse_for(&m, text);
-	CHECK(has_note(s,
-		       "offload_param.device (line 1): already so: the engine and its state are in host") &&
+	CHECK(has_note(
+		      s,
+		      "offload_param.device (line 1): already so: the engine and its state are in host") &&
 	      has_note(s, "offload_optimizer.device (line 1): already so") &&
-	      has_note(s, "offload_optimizer.ratio (line 1): no effect") && !kolo_zero_settings_note(s, 3));
+	      has_note(s, "offload_optimizer.ratio (line 1): no effect") &&
+	      !kolo_zero_settings_note(s, 3));
 	CHECK(!strstr(kolo_zero_settings_text(s), "pin_memory"));
 	check_fixpoint(s, &m);
 	kolo_zero_settings_destroy(s);
@@ -433,8 +459,10 @@ static void old_names_of_offloads_are_these_offloads(void **state)
 	m.device = 1;
 	snprintf(both, sizeof(both), text, "\"cpu_offload_param\": true, ");
 	s = parse_for(&m, both);
-	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST && s->config.offload_optimizer.pin == 0);
-	CHECK(s->config.offload_param.place == KOLO_ZERO_ON_HOST && s->config.offload_param.pin == 0);
+	CHECK(s->config.offload_optimizer.place == KOLO_ZERO_ON_HOST &&
+	      s->config.offload_optimizer.pin == 0);
+	CHECK(s->config.offload_param.place == KOLO_ZERO_ON_HOST &&
+	      s->config.offload_param.pin == 0);
 	CHECK(has_note(s, "cpu_offload (line 2): an old form of offload_optimizer.device") &&
 	      has_note(s, "cpu_offload_param (line 2): an old form of offload_param.device") &&
 	      has_note(s, "cpu_offload_use_pin_memory (line 2): an old form of pin_memory") &&
@@ -461,11 +489,16 @@ static void keys_without_effect_get_a_remark(void **state)
 		"\"buffer_count\": 5, \"buffer_size\": 1e8, \"pin_memory\": true, \"max_in_cpu\": 1e9}},\n"
 		"\"aio\": {\"queue_depth\": 8, \"block_size\": 4096, \"single_submit\": true}}");
 	CHECK(has_note(s, "zero_optimization.round_robin_gradients (line 2): already so"));
-	CHECK(has_note(s, "zero_optimization.stage3_max_live_parameters (line 3): no effect but at stage 3"));
-	CHECK(has_note(s, "zero_optimization.cpu_offload (line 3): an old form of offload_optimizer.device"));
+	CHECK(has_note(
+		s,
+		"zero_optimization.stage3_max_live_parameters (line 3): no effect but at stage 3"));
+	CHECK(has_note(
+		s,
+		"zero_optimization.cpu_offload (line 3): an old form of offload_optimizer.device"));
 	CHECK(has_note(s, "zero_optimization.cpu_offload (line 3): already so"));
 	CHECK(has_note(s, "offload_param.buffer_count (line 4): no effect: nothing is offloaded"));
-	CHECK(has_note(s, "offload_param.buffer_size (line 4): no effect: a buffer holds any shard"));
+	CHECK(has_note(s,
+		       "offload_param.buffer_size (line 4): no effect: a buffer holds any shard"));
 	CHECK(has_note(s, "offload_param.pin_memory (line 4): no effect: nothing is offloaded"));
 	CHECK(has_note(s, "offload_param.max_in_cpu (line 4): no effect: nothing is kept on NVMe"));
 	CHECK(has_note(s, "aio.block_size (line 5): no effect: nothing is kept on NVMe"));
@@ -473,7 +506,8 @@ static void keys_without_effect_get_a_remark(void **state)
 	      has_note(s, "aio.single_submit (line 5): "));
 	kolo_zero_settings_destroy(s);
 	s = parse("{\"train_batch_size\": 2, \"zero_optimization\": true}");
-	CHECK(s->config.stage == 1 && has_note(s, "zero_optimization (line 1): an old form: \"stage\": 1"));
+	CHECK(s->config.stage == 1 &&
+	      has_note(s, "zero_optimization (line 1): an old form: \"stage\": 1"));
 	kolo_zero_settings_destroy(s);
 	s = parse(
 		"{\"train_batch_size\": 2, \"zero_optimization\": {\"offload_param\": null, \"overlap_comm\": null},"
@@ -483,7 +517,7 @@ static void keys_without_effect_get_a_remark(void **state)
 	kolo_zero_settings_destroy(s);
 }
 
-/* ---- An engine ------------------------------------------------------------------------------------------ */
+/* ---- An engine ------------------------------------------------------------------------------- */
 
 static void train_from_text(struct t_rank *t)
 {

@@ -1,4 +1,5 @@
-/* Configs of DeepSpeed's form that are wrong, told with their place; files; memory that runs out; random changes. */
+/* Configs of DeepSpeed's form that are wrong, told with their place; files; memory that runs out;
+ * random changes. */
 #include "kolo/kolo_zero_config.h"
 #include "tests/lib/failing.h"
 #include "tests/lib/t.h"
@@ -11,9 +12,10 @@
 
 #define USERS_FILE "tests/zero/files/ds_config_zero2.json"
 
-/* ---- Allocations that fail ------------------------------------------------------------------------------ */
+/* ---- Allocations that fail ------------------------------------------------------------------- */
 
-/* jansson writes behind the buffer of a token that could not grow, from 16 bytes to twice as much and so on: that does not fail. */
+/* jansson writes behind the buffer of a token that could not grow, from 16 bytes to twice as much
+ * and so on: that does not fail. */
 static void *allocate_for_jansson(size_t len)
 {
 	void *p = len == 32 || len == 64 ? __real_malloc(len) : NULL;
@@ -22,7 +24,7 @@ static void *allocate_for_jansson(size_t len)
 	return p ? p : __wrap_malloc(len);
 }
 
-/* ---- Errors --------------------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 static struct kolo_zero_model model_of(int nranks)
 {
@@ -56,7 +58,8 @@ static const struct {
 	{ "{\"train_batch_size\": 2,}", "config:1:24: string or '}' expected near '}'" },
 	{ "{\n/* x", "config:2:1: a comment without end: want */" },
 	{ "{} {}", "config:1:4: end of file expected near '{'" },
-	{ B "\"train_batch_size\": 2}", "config:2:1: train_batch_size is given twice: keep one of the two" },
+	{ B "\"train_batch_size\": 2}",
+	  "config:2:1: train_batch_size is given twice: keep one of the two" },
 	{ B
 	  "\"aio\": {\"block_size\": 1}, \"elasticity\": {\"micro_batch_sizes\": [{\"a\": \"b\"}, \"c\"],\n\"version\" : 1, \"version\": 2}}",
 	  "config:3:16: elasticity.version is given twice: keep one of the two" },
@@ -82,11 +85,13 @@ static const struct {
 	  "config:2:22: gradient_clipping is true: want a number of at least 0" },
 	{ B "\"gradient_cliping\": 1}",
 	  "config:2:1: gradient_cliping is unknown: did you mean gradient_clipping?" },
-	{ B "\"stage\": 2}", "config:2:1: stage is unknown: did you mean zero_optimization.stage?" },
+	{ B "\"stage\": 2}",
+	  "config:2:1: stage is unknown: did you mean zero_optimization.stage?" },
 	{ B "\"wibble_wobble\": 2}",
 	  "config:2:1: wibble_wobble is unknown, and resembles no key of DeepSpeed's" },
 	{ B "\"zero_optimization.stage\": 2}", "config:2:1: zero_optimization.stage is unknown" },
-	{ B "\"prescale_gradients\": 1}", "config:2:23: prescale_gradients is 1: want true or false" },
+	{ B "\"prescale_gradients\": 1}",
+	  "config:2:23: prescale_gradients is 1: want true or false" },
 	{ B "\"prescale_gradients\": true, \"gradient_predivide_factor\": 3}",
 	  "config:2:58: gradient_predivide_factor is 3, and prescale_gradients divides by the 2 ranks: want one of the keys" },
 	{ B "\"gradient_predivide_factor\": 0}",
@@ -163,7 +168,8 @@ static const struct {
 	  "config:2:21: fp16.enabled is on, and that of bf16 too: want one of them" },
 	{ B "\"bf16\": {\"enabled\": true}, \"bfloat16\": {\"enabled\": true}}",
 	  "config:2:28: bfloat16 is given beside bf16: keep the latter alone" },
-	{ B "\"bfloat16\": {\"enabled\": 1}}", "config:2:25: bfloat16.enabled is 1: want true or false" },
+	{ B "\"bfloat16\": {\"enabled\": 1}}",
+	  "config:2:25: bfloat16.enabled is 1: want true or false" },
 	{ B "\"fp16\": {\"loss_scale\": true}}",
 	  "config:2:24: fp16.loss_scale is true: want a number of at least 0" },
 	{ B "\"fp16\": {\"loss_scale\": -2}}",
@@ -208,7 +214,8 @@ static const struct {
 	  "config:2:46: scheduler.params.total_num_steps is no parameter of WarmupLR: want some of warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type" },
 	{ B "\"scheduler\": {\"type\": \"WarmupDecayLR\"}}",
 	  "config:2:14: scheduler has no total_num_steps: want an integer of at least 1" },
-	{ B "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": \"auto\"}}}",
+	{ B
+	  "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": \"auto\"}}}",
 	  "config:2:70: scheduler.params.total_num_steps is \"auto\", and total_steps of the model description is unknown" },
 	{ B
 	  "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": 99, \"warmup_num_steps\": 99}}}",
@@ -247,7 +254,8 @@ static void auto_needs_the_model_description(void **state)
 
 	(void)state;
 	check_refused(
-		"{\"train_batch_size\": 2, \"zero_optimization\": {\"reduce_bucket_size\": \"auto\"}}", &m,
+		"{\"train_batch_size\": 2, \"zero_optimization\": {\"reduce_bucket_size\": \"auto\"}}",
+		&m,
 		"config:1:69: zero_optimization.reduce_bucket_size is \"auto\", and hidden of the model description"
 		" is unknown: set it, or want an integer of at least 1");
 	m.lr = -1;
@@ -281,7 +289,7 @@ static void a_wrong_model_description_is_told(void **state)
 	kolo_zero_settings_destroy(NULL);
 }
 
-/* ---- Files ---------------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static void write_file(const char *path, const char *bytes, size_t len)
 {
@@ -326,7 +334,7 @@ static void files_are_read_and_written_whole(void **state)
 	kolo_zero_settings_destroy(s);
 }
 
-/* ---- Robustness ----------------------------------------------------------------------------------------- */
+/* ---- Robustness ------------------------------------------------------------------------------ */
 
 static void reading_survives_every_failure_of_memory(void **state)
 {

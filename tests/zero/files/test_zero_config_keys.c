@@ -1,5 +1,6 @@
-/* Every key that DeepSpeed's configs may have: taken with a value that it may have, refused by name with one that it may not
- * have, and never ignored. The list is DeepSpeed's; the library's table has to have the same keys. */
+/* Every key that DeepSpeed's configs may have: taken with a value that it may have, refused by name
+ * with one that it may not have, and never ignored. The list is DeepSpeed's; the library's table
+ * has to have the same keys. */
 #include "tests/lib/t.h"
 #include "zero/config/keys.h"
 
@@ -8,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is needed beside a key: the type of its optimizer or schedule, other keys of the same section, a stage. */
+/* What is needed beside a key: the type of its optimizer or schedule, other keys of the same
+ * section, a stage. */
 static const struct key {
 	const char *path, *value; /* NULL: refused with any */
 	const char *type, *beside;
@@ -127,7 +129,8 @@ static const struct key {
 	{ "optimizer.params.weight_decay", .value = "0.5", .type = "AdamW" },
 	{ "optimizer.params.momentum", .value = "0.5", .type = "SGD" },
 	{ "optimizer.params.dampening", .value = "0.5", .type = "SGD" },
-	{ "optimizer.params.nesterov", .value = "true", .type = "SGD", .beside = "\"momentum\": 0.5, " },
+	{ "optimizer.params.nesterov", .value = "true", .type = "SGD",
+	  .beside = "\"momentum\": 0.5, " },
 	{ "optimizer.params.lr_decay", .value = "0.5", .type = "Adagrad" },
 	{ "optimizer.params.initial_accumulator_value", .value = "0.5", .type = "Adagrad" },
 	{ "optimizer.params.adam_w_mode", .value = "true", .type = "Adam" },
@@ -277,18 +280,21 @@ static void compose(char *out, size_t room, const struct key *k, const char *val
 {
 	const char *path = k->path, *dot;
 	size_t len = (size_t)snprintf(
-		out, room, "{%s\n", strcmp(path, "train_batch_size") == 0 ? "" : "\"train_batch_size\": 2,");
+		out, room, "{%s\n",
+		strcmp(path, "train_batch_size") == 0 ? "" : "\"train_batch_size\": 2,");
 	int depth = 1;
 
 	for (; (dot = strchr(path, '.')); path = dot + 1, depth++) {
-		len += (size_t)snprintf(out + len, room - len, "\"%.*s\": {", (int)(dot - path), path);
+		len += (size_t)snprintf(out + len, room - len, "\"%.*s\": {", (int)(dot - path),
+					path);
 		if (depth == 1 && k->type)
-			len += (size_t)snprintf(out + len, room - len, "\"type\": \"%s\", ", k->type);
+			len += (size_t)snprintf(out + len, room - len, "\"type\": \"%s\", ",
+						k->type);
 		if (depth == 1 && k->stage)
 			len += (size_t)snprintf(out + len, room - len, "\"stage\": %d, ", k->stage);
 	}
-	len += (size_t)snprintf(out + len, room - len, "%s\"%s\": %s", k->beside ? k->beside : "", path,
-				value);
+	len += (size_t)snprintf(out + len, room - len, "%s\"%s\": %s", k->beside ? k->beside : "",
+				path, value);
 	for (; depth > 0; depth--)
 		len += (size_t)snprintf(out + len, room - len, "}");
 	CHECK(len < room);
@@ -359,8 +365,8 @@ static void every_key_is_refused_by_name_with_another_kind_of_value(void **state
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-		bool section =
-			keys[i].value && (keys[i].value[0] == '{' || strcmp(keys[i].value, "null") == 0);
+		bool section = keys[i].value &&
+			       (keys[i].value[0] == '{' || strcmp(keys[i].value, "null") == 0);
 
 		compose(text, sizeof(text), &keys[i], section ? "1" : "{}");
 		check_refused(&keys[i], text);

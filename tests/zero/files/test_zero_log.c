@@ -1,5 +1,5 @@
-/* The log of a training run: lines at the right steps, times and memory of the rank that has the most, mistakes, and what it costs.
- * Its files are test_zero_log_files.c's. */
+/* The log of a training run: lines at the right steps, times and memory of the rank that has the
+ * most, mistakes, and what it costs. Its files are test_zero_log_files.c's. */
 #include "tests/zero/files/log_run.h"
 
 #include <linux/seccomp.h>
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- Lines ----------------------------------------------------------------------------------------------- */
+/* ---- Lines ----------------------------------------------------------------------------------- */
 
 static void check_line(const struct run *r, int i, int attempt, bool overflow)
 {
@@ -29,7 +29,8 @@ static void check_line(const struct run *r, int i, int attempt, bool overflow)
 	if (overflow)
 		return;
 	CHECK(fabs(run_number(line, "train_loss") - result->loss) <= 1e-5 * result->loss);
-	CHECK(fabs(run_number(line, "norm") - result->norm) <= 1e-5 * result->norm || result->skipped);
+	CHECK(fabs(run_number(line, "norm") - result->norm) <= 1e-5 * result->norm ||
+	      result->skipped);
 	CHECK(run_number(line, "lr") == result->lr);
 	CHECK(run_number(line, "samples") == (double)r->samples[attempt]);
 	CHECK(run_number(line, "samples_per_second") > 0);
@@ -72,7 +73,7 @@ static void without_steps_per_print_only_skipped_updates_have_lines(void **state
 	run_destroy(r);
 }
 
-/* ---- Times and memory ------------------------------------------------------------------------------------ */
+/* ---- Times and memory ------------------------------------------------------------------------ */
 
 /* The line of that step which has name="of"; what has none is a failure. */
 static const char *find_line(const struct run *r, long step, const char *name, const char *of)
@@ -106,7 +107,8 @@ static void who_is_slow_is_named_with_times_that_add_up(void **state)
 	for (long step = 3; step <= 6; step += 3) {
 		forward = find_line(r, step, "time", "forward");
 		reduce = find_line(r, step, "time", "reduce");
-		CHECK(run_number(forward, "max_rank") == 2 && run_number(forward, "max_ms") >= r->slow_ms);
+		CHECK(run_number(forward, "max_rank") == 2 &&
+		      run_number(forward, "max_ms") >= r->slow_ms);
 		CHECK(run_number(forward, "ms") < run_number(forward, "max_ms"));
 		/* The others wait for it there. */
 		CHECK(run_number(reduce, "max_rank") != 2 &&
@@ -122,7 +124,8 @@ static void who_is_slow_is_named_with_times_that_add_up(void **state)
 	run_destroy(r);
 }
 
-/* The line of memory of kind number k, which has its place in front where the kind has others too. */
+/* The line of memory of kind number k, which has its place in front where the kind has others
+ * too. */
 static const char *find_memory(const struct run *r, long step, int k)
 {
 	const char *at = strstr(r->kinds[k], " at ");
@@ -132,8 +135,8 @@ static const char *find_memory(const struct run *r, long step, int k)
 
 	for (int other = 0; other < r->nkinds; other++)
 		n += strncmp(r->kinds[other], r->kinds[k], len) == 0;
-	snprintf(name, sizeof(name), "%s%s%.*s", n > 1 ? at + 4 : "", n > 1 ? " " : "", (int)len - 4,
-		 r->kinds[k]);
+	snprintf(name, sizeof(name), "%s%s%.*s", n > 1 ? at + 4 : "", n > 1 ? " " : "",
+		 (int)len - 4, r->kinds[k]);
 	return find_line(r, step, "memory", name);
 }
 
@@ -167,14 +170,18 @@ static void who_holds_most_is_named_with_each_kind_of_memory(void **state)
 
 /* An engine that has several kinds of memory in several places, where a test says so. */
 static const char *const spread[][2] = {
-	{ "parameters", "device" }, { "moments", "device" }, { "moments", "host" }, { "moments", "nvme" },
-	{ "gathered", "device" },   { "shards", "host" },    { "shards", "nvme" },  { "staging", "host" },
+	{ "parameters", "device" }, { "moments", "device" },  { "moments", "host" },
+	{ "moments", "nvme" },      { "gathered", "device" }, { "shards", "host" },
+	{ "shards", "nvme" },       { "staging", "host" },
 };
 static bool is_spread;
 
-int __real_kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out);
-int __wrap_kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out);
-int __wrap_kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct kolo_zero_memory *out)
+int __real_kolo_zero_memory_get(const struct kolo_zero *zero, int index,
+				struct kolo_zero_memory *out);
+int __wrap_kolo_zero_memory_get(const struct kolo_zero *zero, int index,
+				struct kolo_zero_memory *out);
+int __wrap_kolo_zero_memory_get(const struct kolo_zero *zero, int index,
+				struct kolo_zero_memory *out)
 {
 	if (!is_spread)
 		return __real_kolo_zero_memory_get(zero, index, out);
@@ -191,8 +198,9 @@ int __wrap_kolo_zero_memory_get(const struct kolo_zero *zero, int index, struct 
 
 static void a_kind_in_several_places_has_a_line_for_each(void **state)
 {
-	static const char *const names[] = { "parameters", "device moments", "host moments", "nvme moments",
-					     "gathered",   "host shards",    "nvme shards",  "staging" };
+	static const char *const names[] = { "parameters",   "device moments", "host moments",
+					     "nvme moments", "gathered",       "host shards",
+					     "nvme shards",  "staging" };
 	struct run *r = run_create();
 
 	(void)state;
@@ -212,7 +220,7 @@ static void a_kind_in_several_places_has_a_line_for_each(void **state)
 	run_destroy(r);
 }
 
-/* ---- What goes wrong ------------------------------------------------------------------------------------- */
+/* ---- What goes wrong ------------------------------------------------------------------------- */
 
 static void lose_communicator(struct t_rank *t)
 {
@@ -246,8 +254,8 @@ static void a_failed_communicator_costs_the_breakdown_and_nothing_else(void **st
 	run_destroy(r);
 }
 
-static void refuse(struct kolo_comm *comm, const struct kolo_zero *zero, const struct kolo_zero_log_config *c,
-		   int status, const char *text)
+static void refuse(struct kolo_comm *comm, const struct kolo_zero *zero,
+		   const struct kolo_zero_log_config *c, int status, const char *text)
 {
 	struct kolo_zero_log *log = (struct kolo_zero_log *)&status;
 
@@ -284,7 +292,8 @@ static void be_wrong(struct t_rank *t)
 	refuse(comm, zero, &c, KOLO_EINVAL, "rank 1: config.reserved");
 	c = good;
 	c.steps_per_print = t->rank == 2 ? 7 : 5;
-	refuse(comm, zero, &c, KOLO_EMISMATCH, t->rank == 2 ? "7, 0 and 0 on rank 2" : "not the same");
+	refuse(comm, zero, &c, KOLO_EMISMATCH,
+	       t->rank == 2 ? "7, 0 and 0 on rank 2" : "not the same");
 	c.steps_per_print = 5;
 	c.memory = t->rank != 2;
 	refuse(comm, zero, &c, KOLO_EMISMATCH, "memory");
@@ -308,7 +317,7 @@ static void wrong_arguments_of_one_rank_are_told_to_all(void **state)
 	run_destroy(r);
 }
 
-/* ---- What it costs, and where it runs -------------------------------------------------------------------- */
+/* ---- What it costs, and where it runs -------------------------------------------------------- */
 
 struct loop {
 	struct kolo_zero_log *log;
@@ -367,7 +376,8 @@ static bool make_locale(const char *dir)
 {
 	char command[256];
 
-	snprintf(command, sizeof(command), "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", dir);
+	snprintf(command, sizeof(command), "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null",
+		 dir);
 	return setenv("LOCPATH", dir, 1) == 0 && system(command) == 0;
 }
 

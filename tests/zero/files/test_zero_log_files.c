@@ -1,4 +1,5 @@
-/* The files of a training run's log: what is read back equals the results, restarts, full disks, and files that are none of its. */
+/* The files of a training run's log: what is read back equals the results, restarts, full disks,
+ * and files that are none of its. */
 #include "tests/zero/files/log_run.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- Reading --------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* A file as lines, all of which have their ends. */
 static int read_lines(const char *path, char lines[MOST_LINES][LINE])
@@ -107,14 +108,16 @@ static void check_jsonl(const struct run *r, int times)
 
 			snprintf(key, sizeof(key), "\"%s\":", names[i]);
 			CHECK((at = strstr(lines[k], key)));
-			row[i] = strncmp(at + strlen(key), "null", 4) ? strtod(at + strlen(key), NULL) : NAN;
+			row[i] = strncmp(at + strlen(key), "null", 4)
+					 ? strtod(at + strlen(key), NULL)
+					 : NAN;
 		}
 		check_row(r, k % r->attempts, row, true);
 		CHECK(overflow && (overflow[12] == '"') == r->results[k % r->attempts].skipped);
 	}
 }
 
-/* ---- Files ----------------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 /* Every number comes back as the same double; what is not finite as nan, inf or null. */
 static void rows_read_back_are_the_results(void **state)
@@ -137,7 +140,8 @@ static void rows_read_back_are_the_results(void **state)
 	}
 }
 
-/* Another parser's opinion: strict JSON in UTF-8, and the text is the tensor's name again, but for what is no UTF-8. */
+/* Another parser's opinion: strict JSON in UTF-8, and the text is the tensor's name again, but for
+ * what is no UTF-8. */
 static const char reader[] =
 	"import json, re, sys\n"
 	"def refuse(text): raise ValueError(text)\n"
@@ -205,7 +209,7 @@ static void a_run_that_is_started_again_goes_on_in_the_files(void **state)
 	run_destroy(r);
 }
 
-/* ---- Files that can't be written ------------------------------------------------------------------------- */
+/* ---- Files that can't be written ------------------------------------------------------------- */
 
 /* All ranks have the same error, with rank 0's text. */
 struct refusal {
@@ -224,7 +228,8 @@ static void be_refused(struct t_rank *t)
 	struct kolo_zero_log *log = (struct kolo_zero_log *)&c;
 
 	CHECK(kolo_zero_log_create(comm, zero, &c, &log) == f->status && !log);
-	CHECK(strstr(kolo_last_error(), "rank 0") && strstr(kolo_last_error(), f->csv ? f->csv : f->jsonl));
+	CHECK(strstr(kolo_last_error(), "rank 0") &&
+	      strstr(kolo_last_error(), f->csv ? f->csv : f->jsonl));
 	CHECK(strstr(kolo_last_error(), f->want));
 	/* Nothing else has happened. */
 	CHECK(kolo_barrier(comm, NULL) == 0);
@@ -296,8 +301,8 @@ static void log_to_full_disk(struct t_rank *t)
 	for (int attempt = 0; attempt < r->attempts; attempt++) {
 		run_micro_step(r, zero, t->rank, t->nranks, attempt, &result);
 		CHECK(kolo_zero_log_step(log, &result) == (t->rank ? 0 : KOLO_ESYS));
-		CHECK(t->rank ||
-		      strstr(kolo_last_error(), "/dev/full: a line could not be written: No space left"));
+		CHECK(t->rank || strstr(kolo_last_error(),
+					"/dev/full: a line could not be written: No space left"));
 		CHECK(result.updated && result.step == attempt + 1);
 	}
 	kolo_zero_log_destroy(log);
@@ -349,7 +354,8 @@ static void log_half_lines(struct t_rank *t)
 		rc = kolo_zero_log_step(log, &result);
 		limit_files(RLIM_INFINITY);
 		CHECK(rc == (full ? KOLO_ESYS : 0));
-		CHECK(!full || (strstr(kolo_last_error(), "File too large") && size_of(r->csv) == csv));
+		CHECK(!full ||
+		      (strstr(kolo_last_error(), "File too large") && size_of(r->csv) == csv));
 	}
 	kolo_zero_log_destroy(log);
 	kolo_zero_destroy(zero);
@@ -420,7 +426,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(json_lines_are_valid_whatever_a_tensor_is_called),
 	cmocka_unit_test(a_run_that_is_started_again_goes_on_in_the_files),
 	cmocka_unit_test(files_that_are_not_a_logs_are_refused_and_left_alone),
-	cmocka_unit_test(folders_that_are_missing_and_paths_that_are_no_files_are_told_to_all_ranks),
+	cmocka_unit_test(
+		folders_that_are_missing_and_paths_that_are_no_files_are_told_to_all_ranks),
 	cmocka_unit_test(a_full_disk_costs_rows_and_nothing_else),
 	cmocka_unit_test(half_a_line_is_taken_back_and_rows_come_again_when_there_is_room),
 	cmocka_unit_test(on_a_disk_of_its_own_that_runs_full_too),

@@ -1,5 +1,6 @@
-/* A rank of test_zero_checkpoint.py's jobs: a model whose every parameter is minus the number of updates, since Lion moves each by
- * the sign of its gradient. Loads the newest checkpoint where there is one, and writes another behind each update. */
+/* A rank of test_zero_checkpoint.py's jobs: a model whose every parameter is minus the number of
+ * updates, since Lion moves each by the sign of its gradient. Loads the newest checkpoint where
+ * there is one, and writes another behind each update. */
 #include "kolo/kolo_zero_checkpoint.h"
 
 #include <stdio.h>
@@ -16,8 +17,8 @@ static int fail(const char *what)
 
 static struct kolo_zero *create(struct kolo_comm *comm, size_t n, enum kolo_type type, int stage)
 {
-	static const char *const names[TENSORS] = { "embedding", "layer \"0\"", "d\xc3\xa9j\xc3\xa0",
-						    "scalar" };
+	static const char *const names[TENSORS] = { "embedding", "layer \"0\"",
+						    "d\xc3\xa9j\xc3\xa0", "scalar" };
 	const size_t sizes[TENSORS] = { n / 2, n / 3, n - n / 2 - n / 3, 1 };
 	struct kolo_zero_tensor tensors[TENSORS];
 	struct kolo_zero_group group;
@@ -32,8 +33,9 @@ static struct kolo_zero *create(struct kolo_comm *comm, size_t n, enum kolo_type
 	c.ngroups = 1;
 	c.stage = stage;
 	for (int i = 0; i < TENSORS; i++) {
-		tensors[i] =
-			(struct kolo_zero_tensor){ .name = names[i], .type = type, .shape = { sizes[i] } };
+		tensors[i] = (struct kolo_zero_tensor){ .name = names[i],
+							.type = type,
+							.shape = { sizes[i] } };
 		tensors[i].ndims = i < TENSORS - 1;
 	}
 	return kolo_zero_create(comm, &c, tensors, TENSORS, &zero) == 0 ? zero : NULL;
@@ -68,7 +70,8 @@ static int check(struct kolo_zero *zero, size_t n, long step, float *values)
 			return rc;
 		for (size_t k = 0; k < size_of(n, i); k++)
 			if (values[k] != -(float)step)
-				return kolo_error_set(KOLO_ESYS, "tensor %d has %g at %zu in step %ld", i,
+				return kolo_error_set(KOLO_ESYS,
+						      "tensor %d has %g at %zu in step %ld", i,
 						      (double)values[k], k, step);
 	}
 	return 0;
@@ -87,7 +90,8 @@ static int resume(struct kolo_zero *zero, const char *dir, size_t n, int rank, f
 	rc = kolo_zero_load(zero, dir, KOLO_ZERO_LOAD_ALL, &user, &len);
 	kolo_zero_progress_get(zero, &p);
 	if (rc == 0 && (len != sizeof(user) || user != p.step))
-		rc = kolo_error_set(KOLO_ESYS, "the user's number is %ld in step %ld", user, p.step);
+		rc = kolo_error_set(KOLO_ESYS, "the user's number is %ld in step %ld", user,
+				    p.step);
 	if (rc == 0)
 		rc = check(zero, n, p.step, values);
 	if (rc == 0 && rank == 0)
@@ -109,7 +113,9 @@ static int save(struct kolo_zero *zero, const char *dir, int rank)
 
 static enum kolo_type type_of(const char *name)
 {
-	return strcmp(name, "f16") == 0 ? KOLO_F16 : strcmp(name, "bf16") == 0 ? KOLO_BF16 : KOLO_F32;
+	return strcmp(name, "f16") == 0    ? KOLO_F16
+	       : strcmp(name, "bf16") == 0 ? KOLO_BF16
+					   : KOLO_F32;
 }
 
 /* Ones of a type, and after them room for as many floats. */

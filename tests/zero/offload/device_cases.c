@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- What cases need ------------------------------------------------------------------------------------ */
+/* ---- What cases need ------------------------------------------------------------------------- */
 
 struct device {
 	const struct t_device *row;
@@ -50,7 +50,8 @@ static void get(struct device *v, void *host, const void *device, size_t bytes)
 	CHECK(kolo_zero_device_copy(v->d, KOLO_ZERO_DOWN, host, device, bytes) == 0);
 }
 
-static uint64_t start(struct device *v, enum kolo_zero_lane lane, void *to, const void *from, size_t bytes)
+static uint64_t start(struct device *v, enum kolo_zero_lane lane, void *to, const void *from,
+		      size_t bytes)
 {
 	uint64_t ticket = 0;
 
@@ -116,7 +117,7 @@ bool t_can_lock(void)
 	return locked > 0;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static void a_device_tells_what_it_is(struct device *v)
 {
@@ -133,7 +134,8 @@ static void a_device_tells_what_it_is(struct device *v)
 /* Also where others wrote before. */
 static void memory_is_zeroed_and_aligned(struct device *v)
 {
-	static const size_t sizes[] = { 1, 255, 4095, 4096, 4097, 1 << 20, (2 << 20) + 1, (5 << 20) - 3 };
+	static const size_t sizes[] = { 1,    255,     4095,          4096,
+					4097, 1 << 20, (2 << 20) + 1, (5 << 20) - 3 };
 
 	for (size_t k = 0; k < 2 * ARRAY_LEN(sizes); k++) {
 		size_t bytes = sizes[k / 2];
@@ -176,16 +178,16 @@ static void more_than_the_budget_is_refused_with_numbers(struct device *v)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *held = allocate(v, 100000);
 	struct kolo_zero_device_info before = told(v);
-	const size_t sizes[] = { before.budget - before.used + 1, before.budget + page, SIZE_MAX - 1,
-				 SIZE_MAX };
+	const size_t sizes[] = { before.budget - before.used + 1, before.budget + page,
+				 SIZE_MAX - 1, SIZE_MAX };
 
 	for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
 		void *memory = &memory;
 		char number[32];
 
 		snprintf(number, sizeof(number), "%zu", sizes[k]);
-		CHECK(says(kolo_zero_device_alloc(v->d, sizes[k], "all there is", &memory), KOLO_ENOMEM,
-			   "'all there is'"));
+		CHECK(says(kolo_zero_device_alloc(v->d, sizes[k], "all there is", &memory),
+			   KOLO_ENOMEM, "'all there is'"));
 		CHECK(strstr(kolo_last_error(), number) && !memory);
 		CHECK(told(v).used == before.used && told(v).peak == before.peak);
 	}
@@ -193,7 +195,7 @@ static void more_than_the_budget_is_refused_with_numbers(struct device *v)
 	release(v, held, 100000);
 }
 
-/* ---- Copies --------------------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
 static void waiting_for_nothing_returns(struct device *v)
 {
@@ -226,7 +228,8 @@ static void copies_are_done_in_their_order(struct device *v)
 /* What was waited for, and all before it, may be read and freed. */
 static void a_ticket_stands_for_all_before_it(struct device *v)
 {
-	uint64_t *host = make_host(TURNS * sizeof(*host), 4), *back = make_host(TURNS * sizeof(*host), 5);
+	uint64_t *host = make_host(TURNS * sizeof(*host), 4),
+		 *back = make_host(TURNS * sizeof(*host), 5);
 	uint64_t tickets[TURNS];
 	uint64_t *device = (uint64_t *)allocate(v, TURNS * sizeof(*host));
 
@@ -255,11 +258,13 @@ static void many_small_copies_arrive(struct device *v)
 
 	CHECK(back);
 	for (int k = 0; k < SMALL; k++, at += STRIDE)
-		up = start(v, KOLO_ZERO_UP, device + at + k % 11, host + at + k % 7, (size_t)(k % 65));
+		up = start(v, KOLO_ZERO_UP, device + at + k % 11, host + at + k % 7,
+			   (size_t)(k % 65));
 	wait(v, KOLO_ZERO_UP, up);
 	at = 0;
 	for (int k = 0; k < SMALL; k++, at += STRIDE)
-		down = start(v, KOLO_ZERO_DOWN, back + at + k % 13, device + at + k % 11, (size_t)(k % 65));
+		down = start(v, KOLO_ZERO_DOWN, back + at + k % 13, device + at + k % 11,
+			     (size_t)(k % 65));
 	CHECK(down == SMALL);
 	wait(v, KOLO_ZERO_DOWN, down);
 	at = 0;
@@ -322,7 +327,7 @@ static void copied_bytes_are_counted(struct device *v)
 	free(host);
 }
 
-/* ---- Pinned memory, queues, mistakes --------------------------------------------------------------------- */
+/* ---- Pinned memory, queues, mistakes --------------------------------------------------------- */
 
 static void pinned_memory_is_counted_by_whole_pages(struct device *v)
 {
@@ -332,9 +337,10 @@ static void pinned_memory_is_counted_by_whole_pages(struct device *v)
 	char *device = allocate(v, 64 * page);
 	const struct {
 		size_t at, bytes, pages;
-	} parts[] = {
-		{ 1, 100, 1 }, { 2 * page - 1, 2, 2 }, { 4 * page, 20 * page, 20 }, { 30 * page + 5, page, 2 }
-	};
+	} parts[] = { { 1, 100, 1 },
+		      { 2 * page - 1, 2, 2 },
+		      { 4 * page, 20 * page, 20 },
+		      { 30 * page + 5, page, 2 } };
 	size_t pages = 0;
 
 	for (size_t k = 0; k < ARRAY_LEN(parts); k++) {
@@ -384,15 +390,21 @@ static void wrong_arguments_are_refused(struct device *v)
 	struct kolo_zero_device nothing = { NULL };
 
 	CHECK(says(kolo_zero_device_alloc(v->d, 8, "x", NULL), KOLO_EINVAL, "out"));
-	CHECK(says(kolo_zero_device_alloc(NULL, 8, "x", &memory), KOLO_EINVAL, "no device") && !memory);
+	CHECK(says(kolo_zero_device_alloc(NULL, 8, "x", &memory), KOLO_EINVAL, "no device") &&
+	      !memory);
 	CHECK(says(kolo_zero_device_alloc(&nothing, 8, "x", &memory), KOLO_EINVAL, "no device"));
 	CHECK(says(kolo_zero_device_alloc(v->d, 0, "x", &memory), KOLO_EINVAL, "0 bytes for 'x'"));
 	CHECK(says(kolo_zero_device_alloc(v->d, 8, NULL, &memory), KOLO_EINVAL, "a name"));
-	CHECK(says(kolo_zero_device_copy(NULL, KOLO_ZERO_UP, device, host, 8), KOLO_EINVAL, "no device"));
-	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_COMPUTE, device, host, 8), KOLO_EINVAL, "lane 0"));
-	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_NLANES, device, host, 8), KOLO_EINVAL, "lane 3"));
-	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_UP, NULL, host, 8), KOLO_EINVAL, "to is NULL"));
-	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_DOWN, host, NULL, 8), KOLO_EINVAL, "from is NULL"));
+	CHECK(says(kolo_zero_device_copy(NULL, KOLO_ZERO_UP, device, host, 8), KOLO_EINVAL,
+		   "no device"));
+	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_COMPUTE, device, host, 8), KOLO_EINVAL,
+		   "lane 0"));
+	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_NLANES, device, host, 8), KOLO_EINVAL,
+		   "lane 3"));
+	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_UP, NULL, host, 8), KOLO_EINVAL,
+		   "to is NULL"));
+	CHECK(says(kolo_zero_device_copy(v->d, KOLO_ZERO_DOWN, host, NULL, 8), KOLO_EINVAL,
+		   "from is NULL"));
 	CHECK(kolo_zero_device_copy(v->d, KOLO_ZERO_UP, NULL, NULL, 0) == 0);
 	CHECK(told(v).up_bytes == 0 && told(v).down_bytes == 0);
 	kolo_zero_device_free(NULL, device, 8);
@@ -416,15 +428,15 @@ static void closing_frees_what_is_left(struct device *v)
 	}
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------ */
+/* ---- All ------------------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;
 	void (*run)(struct device *v);
 } cases[] = {
-#define CASE(fn)                                                                                             \
-	{                                                                                                    \
-#fn, fn                                                                                      \
+#define CASE(fn)                                                                                   \
+	{                                                                                          \
+#fn, fn                                                                            \
 	}
 	CASE(a_device_tells_what_it_is),
 	CASE(memory_is_zeroed_and_aligned),

@@ -1,5 +1,5 @@
-/* Work that a device does itself has the bits of the plain loops, for every type, optimizer, length and start; see
- * device_cases.h. */
+/* Work that a device does itself has the bits of the plain loops, for every type, optimizer, length
+ * and start; see device_cases.h. */
 #include "tests/lib/scalars.h"
 #include "tests/lib/t.h"
 #include "tests/zero/offload/device_cases.h"
@@ -13,7 +13,8 @@ enum { MOST = 3 * KOLO_ZERO_BLOCK + 17, MOST_BLOCKS = 4, GUARD = 256 };
 
 static const enum kolo_type types[] = { KOLO_F32, KOLO_F16, KOLO_BF16 };
 
-/* What one round of cases works with: n elements, each array `shift` elements behind an aligned address. */
+/* What one round of cases works with: n elements, each array `shift` elements behind an aligned
+ * address. */
 struct round {
 	struct kolo_zero_device *d;
 	size_t n, shift;
@@ -32,7 +33,8 @@ struct array {
 
 static struct array make_array(struct round *r, const void *host, size_t size)
 {
-	struct array a = { .bytes = r->n * size, .room = r->n * size + 2 * GUARD + r->shift * size };
+	struct array a = { .bytes = r->n * size,
+			   .room = r->n * size + 2 * GUARD + r->shift * size };
 	char *image = malloc(a.room);
 	void *memory = NULL;
 
@@ -83,9 +85,10 @@ static size_t blocks_of(size_t n)
 	return (n + KOLO_ZERO_BLOCK - 1) / KOLO_ZERO_BLOCK;
 }
 
-/* ---- Casts, sums, zeros, squares ------------------------------------------------------------------------- */
+/* ---- Casts, sums, zeros, squares ------------------------------------------------------------- */
 
-static void cast_one(struct round *r, enum kolo_type from, enum kolo_type to, float factor, bool infinite)
+static void cast_one(struct round *r, enum kolo_type from, enum kolo_type to, float factor,
+		     bool infinite)
 {
 	static float x[MOST];
 	static char src[4 * MOST], dst[4 * MOST];
@@ -98,17 +101,18 @@ static void cast_one(struct round *r, enum kolo_type from, enum kolo_type to, fl
 	kolo_cast(src, from, dst, to, r->n, factor);
 	a = make_array(r, src, kolo_type_size(from));
 	b = make_array(r, dst, kolo_type_size(to));
-	CHECK(kolo_zero_device_copy(r->d, KOLO_ZERO_UP, b.at, src, b.bytes < a.bytes ? b.bytes : a.bytes) ==
-	      0);
+	CHECK(kolo_zero_device_copy(r->d, KOLO_ZERO_UP, b.at, src,
+				    b.bytes < a.bytes ? b.bytes : a.bytes) == 0);
 	r->results->bad = 0;
-	run(r, &(struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_CAST,
-					 .n = r->n,
-					 .from = a.at,
-					 .from_type = from,
-					 .to = b.at,
-					 .to_type = to,
-					 .factor = factor,
-					 .bad = factor == 1 && !infinite ? NULL : &r->results->bad });
+	run(r,
+	    &(struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_CAST,
+				      .n = r->n,
+				      .from = a.at,
+				      .from_type = from,
+				      .to = b.at,
+				      .to_type = to,
+				      .factor = factor,
+				      .bad = factor == 1 && !infinite ? NULL : &r->results->bad });
 	CHECK(r->results->bad == infinite);
 	check_array(r, &a, src);
 	check_array(r, &b, dst);
@@ -164,8 +168,10 @@ static void clear(struct round *r)
 	for (size_t k = 0; k < ARRAY_LEN(types); k++) {
 		struct array a = make_array(r, x, kolo_type_size(types[k]));
 
-		run(r, &(struct kolo_zero_work){
-			       .kind = KOLO_ZERO_WORK_CLEAR, .n = r->n, .to = a.at, .to_type = types[k] });
+		run(r, &(struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_CLEAR,
+						 .n = r->n,
+						 .to = a.at,
+						 .to_type = types[k] });
 		check_array(r, &a, zeros);
 	}
 }
@@ -200,7 +206,8 @@ static void squares(struct round *r)
 		for (size_t b = 0; b < blocks_of(r->n); b++) {
 			double lanes[KOLO_ZERO_LANES] = { 0 };
 
-			for (size_t i = b * KOLO_ZERO_BLOCK; i < r->n && i < (b + 1) * KOLO_ZERO_BLOCK; i++)
+			for (size_t i = b * KOLO_ZERO_BLOCK;
+			     i < r->n && i < (b + 1) * KOLO_ZERO_BLOCK; i++)
 				lanes[i % KOLO_ZERO_LANES] += (double)x[i] * (double)x[i];
 			CHECK(r->results->sums[b] == sum_lanes(lanes));
 		}
@@ -209,7 +216,7 @@ static void squares(struct round *r)
 	}
 }
 
-/* ---- Updates -------------------------------------------------------------------------------------------- */
+/* ---- Updates --------------------------------------------------------------------------------- */
 
 /* What an update changes, on the host as it has to become. */
 struct state {
@@ -223,8 +230,8 @@ static int moments_of(enum kolo_zero_optimizer o)
 	return o == KOLO_ZERO_SGD || o == KOLO_ZERO_LION || o == KOLO_ZERO_ADAGRAD ? 1 : 2;
 }
 
-static void begin_update(struct round *r, struct state *s, enum kolo_zero_optimizer o, enum kolo_type type,
-			 struct kolo_zero_work *work)
+static void begin_update(struct round *r, struct state *s, enum kolo_zero_optimizer o,
+			 enum kolo_type type, struct kolo_zero_work *work)
 {
 	fill(r, s->p, false);
 	fill(r, s->m[0], o == KOLO_ZERO_ADAGRAD);
@@ -279,7 +286,8 @@ static void update(struct round *r)
 		if (o == KOLO_ZERO_SGD && k % 4 == 3)
 			work.moment[0] = NULL, work.scalars.momentum = 0;
 		run(r, &work);
-		plain->update[o](s.p, work.moment[0] ? s.m[0] : NULL, s.m[1], s.g, r->n, &work.scalars);
+		plain->update[o](s.p, work.moment[0] ? s.m[0] : NULL, s.m[1], s.g, r->n,
+				 &work.scalars);
 		kolo_cast(s.p, KOLO_F32, s.param, type, r->n, 1);
 		check_update(r, &s);
 	}
@@ -311,8 +319,8 @@ static void lamb(struct round *r)
 			const struct kolo_zero_scalars scalars = t_scalars(0, 0);
 			struct zero_lanes p2 = { 0 }, u2 = { 0 };
 
-			plain->lamb_moments(s.p + at, s.m[0] + at, s.m[1] + at, s.g + at, n, &scalars, &p2,
-					    &u2);
+			plain->lamb_moments(s.p + at, s.m[0] + at, s.m[1] + at, s.g + at, n,
+					    &scalars, &p2, &u2);
 			CHECK(sums[0] == sum_lanes(p2.sum) && sums[1] == sum_lanes(u2.sum));
 		}
 		CHECK(r->results->sums[2 * blocks_of(r->n)] == 77);
@@ -320,7 +328,7 @@ static void lamb(struct round *r)
 	}
 }
 
-/* ---- Order ---------------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 /* Nobody waits for the work. */
 static void copies_come_after_work(struct round *r)

@@ -1,5 +1,6 @@
-/* What zero/offload/disk.h asks of who uses a file: which copies may be on their way at a time. No disk has to be as slow for it to show. The
- * functions are wrapped (tests.mk); what was started and not waited for is listed. */
+/* What zero/offload/disk.h asks of who uses a file: which copies may be on their way at a time. No
+ * disk has to be as slow for it to show. The functions are wrapped (tests.mk); what was started and
+ * not waited for is listed. */
 #include "tests/lib/t.h"
 #include "zero/offload/disk.h"
 
@@ -24,15 +25,16 @@ int __wrap_zero_disk_write(struct zero_disk *disk, int i, uint64_t offset, size_
 int __wrap_zero_disk_wait(struct zero_disk *disk, int i);
 void __wrap_zero_disk_close(struct zero_disk *disk);
 
-/* Nothing is on its way in the buffer, nor anything to the same place, nor from it where this is a write. */
+/* Nothing is on its way in the buffer, nor anything to the same place, nor from it where this is a
+ * write. */
 static void note(const struct started *s)
 {
 	struct started *idle = NULL;
 
 	for (int k = 0; k < MOST; k++) {
 		struct started *other = &all[k];
-		bool same_place =
-			other->offset < s->offset + s->len && s->offset < other->offset + other->len;
+		bool same_place = other->offset < s->offset + s->len &&
+				  s->offset < other->offset + other->len;
 
 		if (!other->disk && !idle)
 			idle = other;

@@ -86,7 +86,9 @@ static void change_requests(struct io_uring *ring)
 		struct io_uring_sqe *entry = &ring->sq.sqes[i & *ring->sq.kring_mask];
 
 		if (t_system.shorten && entry->len > PAGE && chance())
-			entry->len = (unsigned)(1 + t_random(&t_system.seed) % (entry->len / PAGE)) * PAGE;
+			entry->len =
+				(unsigned)(1 + t_random(&t_system.seed) % (entry->len / PAGE)) *
+				PAGE;
 		if (t_system.bad_files > 0 && --t_system.bad_file <= 0) {
 			t_system.bad_files--;
 			entry->fd = -1;
@@ -135,11 +137,12 @@ int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned n)
 	return submit(ring, n);
 }
 
-/* ---- A directory, and a file in it ---------------------------------------------------------------------- */
+/* ---- A directory, and a file in it ----------------------------------------------------------- */
 
 void make_directory(struct fixture *f, const struct zero_disk_attr *attr)
 {
-	*f = (struct fixture){ .dir = "/var/tmp/kolo-test-XXXXXX", .attr = *attr }; /* /tmp may be memory */
+	*f = (struct fixture){ .dir = "/var/tmp/kolo-test-XXXXXX",
+			       .attr = *attr }; /* /tmp may be memory */
 	CHECK(mkdtemp(f->dir));
 	f->attr.dir = f->dir;
 	f->attr.buffers = aligned_alloc(PAGE, (size_t)attr->nbuffers * attr->buffer_len);
@@ -219,7 +222,8 @@ void pass_through(const struct fixture *f, int nunits, uint64_t pass, uint64_t m
 		if (step < nunits) {
 			CHECK(zero_disk_wait(f->disk, step % n) == 0);
 			if (pass > 0)
-				CHECK(zero_disk_read(f->disk, step % n, (uint64_t)step * len, len) == 0);
+				CHECK(zero_disk_read(f->disk, step % n, (uint64_t)step * len,
+						     len) == 0);
 		}
 		if (unit < 0)
 			continue;

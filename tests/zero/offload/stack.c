@@ -8,7 +8,9 @@
 
 /* More than a block in a rank's part, a bit more than some, less than one, and one element. */
 static const size_t sizes[STACK_TENSORS] = { 40961, 8192, 1, 333, 17000, 5000 };
-static const char *const names[STACK_TENSORS] = { "wide", "even", "one", "short", "long", "frozen" };
+static const char *const names[STACK_TENSORS] = {
+	"wide", "even", "one", "short", "long", "frozen"
+};
 
 size_t stack_size(int tensor)
 {
@@ -54,8 +56,9 @@ static void make_gradient(const struct kolo_zero_config *config, int tensor, enu
 		n = sizes[tensor] - first < 256 ? sizes[tensor] - first : 256;
 		CHECK(kolo_cast((const char *)values + first * size, type, x, KOLO_F32, n, 1) == 0);
 		for (size_t i = 0; i < n; i++) {
-			uint32_t noise = (uint32_t)(first + i) * 2654435761u + (uint32_t)step * 40503u +
-					 (uint32_t)rank * 9176u + (uint32_t)tensor * 77u;
+			uint32_t noise = (uint32_t)(first + i) * 2654435761u +
+					 (uint32_t)step * 40503u + (uint32_t)rank * 9176u +
+					 (uint32_t)tensor * 77u;
 
 			noise ^= noise >> 15;
 			g[i] = scale * (0.25f * x[i] + (float)(noise % 2001) / 8000.0f - 0.125f);
@@ -64,7 +67,8 @@ static void make_gradient(const struct kolo_zero_config *config, int tensor, enu
 	}
 }
 
-/* Where the model computes: memory for a gradient there, and of the host for what can't be computed there. */
+/* Where the model computes: memory for a gradient there, and of the host for what can't be computed
+ * there. */
 struct places {
 	struct kolo_zero_device *device;
 	bool on_host;
@@ -79,8 +83,8 @@ static void open_places(const struct kolo_zero_config *config, struct places *ou
 	*out = (struct places){ .device = config->device };
 	out->on_host = !out->device || out->device->ops->on_host;
 	if (out->device)
-		CHECK(kolo_zero_device_alloc(out->device, bytes, "the model's gradient", &out->gradient) ==
-		      0);
+		CHECK(kolo_zero_device_alloc(out->device, bytes, "the model's gradient",
+					     &out->gradient) == 0);
 	else
 		out->gradient = malloc(bytes);
 	out->values = malloc(bytes);
@@ -99,8 +103,8 @@ static void close_places(struct places *p)
 }
 
 /* A tensor's values to the host, its gradient made there, and that to where the model computes. */
-static void compute(struct places *p, const struct kolo_zero_config *config, int tensor, enum kolo_type type,
-		    const void *values, int rank, int step)
+static void compute(struct places *p, const struct kolo_zero_config *config, int tensor,
+		    enum kolo_type type, const void *values, int rank, int step)
 {
 	size_t bytes = sizes[tensor] * kolo_type_size(type);
 
@@ -113,8 +117,8 @@ static void compute(struct places *p, const struct kolo_zero_config *config, int
 	CHECK(kolo_zero_device_copy(p->device, KOLO_ZERO_UP, p->gradient, p->made, bytes) == 0);
 }
 
-int stack_step(struct kolo_zero *zero, const struct kolo_zero_config *config, enum kolo_type type, int rank,
-	       int micro_step, struct kolo_zero_result *out)
+int stack_step(struct kolo_zero *zero, const struct kolo_zero_config *config, enum kolo_type type,
+	       int rank, int micro_step, struct kolo_zero_result *out)
 {
 	struct kolo_zero_result result;
 	struct places places;

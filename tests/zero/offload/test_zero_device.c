@@ -1,5 +1,5 @@
-/* Devices: each passes every case of device_cases.c. Then what is the arena's own: memory that traps, a bandwidth, limits of the
- * system, and calls that fail. */
+/* Devices: each passes every case of device_cases.c. Then what is the arena's own: memory that
+ * traps, a bandwidth, limits of the system, and calls that fail. */
 #include "tests/cuda/gpu.h"
 #include "tests/lib/failing.h"
 #include "tests/lib/t.h"
@@ -48,7 +48,7 @@ static void every_device_passes_every_case(void **state)
 		t_device_cases(&rows[k]);
 }
 
-/* ---- The arena ------------------------------------------------------------------------------------------ */
+/* ---- The arena ------------------------------------------------------------------------------- */
 
 static bool says(int rc, int want, const char *text)
 {
@@ -106,12 +106,13 @@ static void a_budget_may_be_larger_than_the_machine(void **state)
 		struct kolo_zero_device *d = open_with(machines[k].budget, 0);
 		void *memory;
 
-		CHECK(told(d).budget == machines[k].budget && strcmp(told(d).name, machines[k].name) == 0);
+		CHECK(told(d).budget == machines[k].budget &&
+		      strcmp(told(d).name, machines[k].name) == 0);
 		CHECK(strcmp(told(d).kind, "arena") == 0);
 		/* More than there are addresses for */
 		if (machines[k].budget == SIZE_MAX)
-			CHECK(says(kolo_zero_device_alloc(d, SIZE_MAX / 2, "a dream", &memory), KOLO_ENOMEM,
-				   "the host has no"));
+			CHECK(says(kolo_zero_device_alloc(d, SIZE_MAX / 2, "a dream", &memory),
+				   KOLO_ENOMEM, "the host has no"));
 		kolo_zero_device_close(d);
 	}
 }
@@ -124,15 +125,18 @@ static void a_refusal_says_what_is_missing_and_what_is_there(void **state)
 	void *memory;
 
 	(void)state;
-	CHECK(says(kolo_zero_device_alloc(d, 9 << 20, "x", &memory), KOLO_ENOMEM,
-		   "arena of 8.0 MiB: 9437184 bytes for 'x' need 1048576 more than is left of the budget (in "
-		   "use: nothing)"));
+	CHECK(says(
+		kolo_zero_device_alloc(d, 9 << 20, "x", &memory), KOLO_ENOMEM,
+		"arena of 8.0 MiB: 9437184 bytes for 'x' need 1048576 more than is left of the budget (in "
+		"use: nothing)"));
 	allocate(d, 1 << 20, "masters");
 	allocate(d, (3 << 20) - 1, "gradients");
 	allocate(d, 1, "a flag");
 	snprintf(text, sizeof(text), "for 'gathered parameters' need %zu more", page);
-	CHECK(says(kolo_zero_device_alloc(d, 4 << 20, "gathered parameters", &memory), KOLO_ENOMEM, text));
-	snprintf(text, sizeof(text), "(in use: %zu bytes, the largest piece 3145728 for 'gradients')",
+	CHECK(says(kolo_zero_device_alloc(d, 4 << 20, "gathered parameters", &memory), KOLO_ENOMEM,
+		   text));
+	snprintf(text, sizeof(text),
+		 "(in use: %zu bytes, the largest piece 3145728 for 'gradients')",
 		 ((size_t)4 << 20) + page);
 	CHECK(strstr(kolo_last_error(), text));
 	/* To the page. */
@@ -187,18 +191,21 @@ static void copies_of_other_memory_are_refused(void **state)
 	memset(host, 1, sizeof(host));
 	CHECK(says(kolo_zero_device_copy(d, KOLO_ZERO_UP, host, memory, 8), KOLO_EINVAL,
 		   "copy up of 8 bytes"));
-	CHECK(says(kolo_zero_device_copy(d, KOLO_ZERO_DOWN, memory, host, 8), KOLO_EINVAL, "copy down"));
+	CHECK(says(kolo_zero_device_copy(d, KOLO_ZERO_DOWN, memory, host, 8), KOLO_EINVAL,
+		   "copy down"));
 	CHECK(says(kolo_zero_device_copy(d, KOLO_ZERO_UP, memory + 1, host, 8192), KOLO_EINVAL,
 		   "not memory of this device"));
 	CHECK(kolo_zero_device_copy(d, KOLO_ZERO_UP, memory + 1, host, 8191) == 0);
-	CHECK(says(d->ops->wait(d, KOLO_ZERO_UP, 2), KOLO_EINVAL, "copy 2 of lane 2, which has had 1"));
+	CHECK(says(d->ops->wait(d, KOLO_ZERO_UP, 2), KOLO_EINVAL,
+		   "copy 2 of lane 2, which has had 1"));
 	CHECK(says(d->ops->wait(d, KOLO_ZERO_NLANES, 0), KOLO_EINVAL, "lane 3"));
-	CHECK(says(d->ops->copy(d, KOLO_ZERO_COMPUTE, memory, host, 8, &ticket), KOLO_EINVAL, "lane 0"));
+	CHECK(says(d->ops->copy(d, KOLO_ZERO_COMPUTE, memory, host, 8, &ticket), KOLO_EINVAL,
+		   "lane 0"));
 	CHECK(says(d->ops->work(d, NULL, &ticket), KOLO_EINVAL, "on_host"));
 	kolo_zero_device_close(d);
 }
 
-/* ---- Bandwidth ------------------------------------------------------------------------------------------ */
+/* ---- Bandwidth ------------------------------------------------------------------------------- */
 
 static double now(void)
 {
@@ -210,8 +217,8 @@ static double now(void)
 
 static const enum kolo_zero_lane lanes[] = { KOLO_ZERO_DOWN, KOLO_ZERO_UP };
 
-static uint64_t start(struct kolo_zero_device *d, enum kolo_zero_lane lane, void *memory, char *host,
-		      size_t len)
+static uint64_t start(struct kolo_zero_device *d, enum kolo_zero_lane lane, void *memory,
+		      char *host, size_t len)
 {
 	bool up = lane == KOLO_ZERO_UP;
 	uint64_t ticket = 0;
@@ -251,7 +258,8 @@ static void copies_share_their_lanes_bandwidth(void **state)
 	(void)state;
 	for (size_t k = 0; k < N; k++)
 		for (int l = 0; l < 2; l++)
-			tickets[l][k] = start(d, lanes[l], memory[l] + k * LEN, host[l] + k * LEN, LEN);
+			tickets[l][k] =
+				start(d, lanes[l], memory[l] + k * LEN, host[l] + k * LEN, LEN);
 	for (size_t k = 0; k < N; k++)
 		for (int l = 0; l < 2; l++) {
 			CHECK(d->ops->wait(d, lanes[l], tickets[l][k]) == 0);
@@ -298,7 +306,7 @@ static void an_arenas_threads_get_no_signals(void **state)
 	kolo_zero_device_close(d);
 }
 
-/* ---- Locked memory -------------------------------------------------------------------------------------- */
+/* ---- Locked memory --------------------------------------------------------------------------- */
 
 /* The system would unlock a page for all. */
 static void pins_that_share_pages_keep_them(void **state)
@@ -306,7 +314,8 @@ static void pins_that_share_pages_keep_them(void **state)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), before;
 	struct kolo_zero_device *d = open_with(1 << 20, 0);
 	bool locks = t_can_lock();
-	char *host = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *host =
+		mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	const struct {
 		bool pin;
 		size_t at, bytes, pages; /* locked afterwards */
@@ -354,7 +363,8 @@ static void pin_beyond_the_limit(void)
 
 	CHECK(nobody && setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && setuid(nobody->pw_uid) == 0);
 	CHECK(says(d->ops->pin(d, host, sizeof(host)), KOLO_ESYS, "RLIMIT_MEMLOCK is 0 bytes"));
-	CHECK(strstr(kolo_last_error(), "ulimit -l") && strstr(kolo_last_error(), "\"pin_memory\": false"));
+	CHECK(strstr(kolo_last_error(), "ulimit -l") &&
+	      strstr(kolo_last_error(), "\"pin_memory\": false"));
 	CHECK(told(d).pinned == 0);
 	d->ops->unpin(d, host, sizeof(host));
 	CHECK(told(d).pinned == 0);
@@ -377,9 +387,10 @@ static void a_limit_of_locked_memory_is_named(void **state)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-/* ---- What fails ----------------------------------------------------------------------------------------- */
+/* ---- What fails ------------------------------------------------------------------------------ */
 
-/* All that an arena asks the system for. Copies go on where there is no memory for a longer queue. */
+/* All that an arena asks the system for. Copies go on where there is no memory for a longer
+ * queue. */
 static int use_arena(struct kolo_zero_device **out)
 {
 	enum { N = 300, LEN = 5000 };
@@ -393,8 +404,8 @@ static int use_arena(struct kolo_zero_device **out)
 	if (rc == 0)
 		rc = kolo_zero_device_alloc(*out, 3 << 20, "x", &memory);
 	for (size_t k = 0; k < N && rc == 0; k++)
-		rc = (*out)->ops->copy(*out, KOLO_ZERO_UP, (char *)memory + k * LEN, host + k * LEN, LEN,
-				       &ticket);
+		rc = (*out)->ops->copy(*out, KOLO_ZERO_UP, (char *)memory + k * LEN, host + k * LEN,
+				       LEN, &ticket);
 	if (rc == 0)
 		rc = (*out)->ops->wait(*out, KOLO_ZERO_UP, N);
 	if (rc == 0)
@@ -430,11 +441,13 @@ static void each_call_to_the_system_fails_once(void **state)
 		CHECK(t_live == before);
 	}
 	t_is_rank = false;
-	/* An arena, two lanes, two threads, a block, its memory, a pin, a queue and its thread; not the queues' growth */
+	/* An arena, two lanes, two threads, a block, its memory, a pin, a queue and its thread; not
+	 * the queues' growth */
 	CHECK(failed >= 10 && k - 1 > failed);
 }
 
-/* The system has no pages for what it gave addresses for; tests.mk puts this one in front of its own. */
+/* The system has no pages for what it gave addresses for; tests.mk puts this one in front of its
+ * own. */
 static bool no_pages;
 
 int __real_madvise(void *at, size_t len, int advice);

@@ -1,5 +1,5 @@
-/* Every call of a device fails once, on one rank: an error comes back on all of them, in time, and nothing is left on the device, nor
- * is any memory given back while its lanes have work. */
+/* Every call of a device fails once, on one rank: an error comes back on all of them, in time, and
+ * nothing is left on the device, nor is any memory given back while its lanes have work. */
 #include "kolo/kolo_zero_checkpoint.h"
 #include "tests/cuda/gpu.h"
 #include "tests/lib/t.h"
@@ -128,7 +128,7 @@ static const struct kolo_zero_device_ops ops = {
 	.close = kolo_zero_device_close,
 };
 
-/* ---- A training run ------------------------------------------------------------------------------------- */
+/* ---- A training run -------------------------------------------------------------------------- */
 
 enum { GPU_CASES = 2, CASES = 5, MIB = 1 << 20 }; /* the first ones are on a GPU too */
 
@@ -179,7 +179,8 @@ static bool fail_at(struct kolo_comm *base, int number, bool gpu, long call)
 	char error[512];
 
 	CHECK(kolo_comm_split(base, 0, rank, &comm) == 0);
-	CHECK((gpu ? kolo_zero_cuda_open(0, &f.arena) : kolo_zero_arena_open(64 * MIB, 0, &f.arena)) == 0);
+	CHECK((gpu ? kolo_zero_cuda_open(0, &f.arena)
+		   : kolo_zero_arena_open(64 * MIB, 0, &f.arena)) == 0);
 	f.ops.on_host = f.arena->ops->on_host;
 	set_case(number, &c);
 	c.device = &f.device;
@@ -190,7 +191,8 @@ static bool fail_at(struct kolo_comm *base, int number, bool gpu, long call)
 	CHECK(kolo_all_reduce(base, &failed, &failed, 1, KOLO_I64, KOLO_MAX, NULL) == 0);
 	/* All have the victim's error, and its number. */
 	if (failed)
-		CHECK(created < 0 && !zero && strstr(error, "rank 1: ") && strstr(error, "the device fails"));
+		CHECK(created < 0 && !zero && strstr(error, "rank 1: ") &&
+		      strstr(error, "the device fails"));
 	if (rc == 0)
 		rc = train(zero, &c, rank);
 	failed = f.failed;
@@ -220,7 +222,8 @@ static bool has_files(struct kolo_comm *comm)
 	return rc == 0;
 }
 
-/* The call that fails after this one: of the first eight, which make the engine, each; of the others a sample. */
+/* The call that fails after this one: of the first eight, which make the engine, each; of the
+ * others a sample. */
 static long next_call(long call, int number, bool gpu)
 {
 	unsigned share = t_is_slowest() ? 19 : t_is_slow() || gpu ? 7 : 3;

@@ -1,5 +1,5 @@
-/* Memory on a device while a model trains: what a gathered tensor leaves is for the next one of its length, and buckets take as much
- * as is planned. */
+/* Memory on a device while a model trains: what a gathered tensor leaves is for the next one of its
+ * length, and buckets take as much as is planned. */
 #include "kolo/kolo_zero_device.h"
 #include "tests/lib/t.h"
 
@@ -24,7 +24,8 @@ static size_t used_of(struct kolo_zero_device *device)
 
 enum { TENSORS = 4, BUDGET = 16 << 20 };
 
-/* Two short tensors, a long one, and one between. The device is asked when the lengths differ only, and keeps no more than the plan has. */
+/* Two short tensors, a long one, and one between. The device is asked when the lengths differ only,
+ * and keeps no more than the plan has. */
 static void leave_memory(struct t_rank *t)
 {
 	static const char *const names[TENSORS] = { "a", "b", "c", "d" };
@@ -80,7 +81,7 @@ static void what_tensors_leave_on_a_device_is_for_others_of_their_length(void **
 	t_processes(2, leave_memory, NULL);
 }
 
-/* ---- Buckets of small tensors ----------------------------------------------------------------------------- */
+/* ---- Buckets of small tensors ---------------------------------------------------------------- */
 
 enum { SMALL = 30, SMALL_LEN = 1000, LARGE_LEN = 70000 };
 
@@ -95,7 +96,8 @@ static void describe_small(struct kolo_zero_tensor out[SMALL + 1], char names[SM
 	}
 }
 
-/* The large one's gradient comes last, and is reduced before those of all others, which fill many buckets till then. */
+/* The large one's gradient comes last, and is reduced before those of all others, which fill many
+ * buckets till then. */
 static void fill_small_buckets(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t);
@@ -113,7 +115,8 @@ static void fill_small_buckets(struct t_rank *t)
 	c.stage = 2;
 	c.reduce_bucket = 4096;
 	CHECK(kolo_zero_arena_open(16 << 20, 0, &c.device) == 0);
-	CHECK(kolo_zero_device_alloc(c.device, LARGE_LEN * sizeof(float), "a gradient", &gradient) == 0);
+	CHECK(kolo_zero_device_alloc(c.device, LARGE_LEN * sizeof(float), "a gradient",
+				     &gradient) == 0);
 	CHECK(kolo_zero_create(comm, &c, tensors, SMALL + 1, &zero) == 0);
 	planned = used_of(c.device);
 	for (int step = 0; step < 2; step++) {

@@ -1,5 +1,6 @@
-/* Requests to files for offloaded state (zero/offload/disk.h): what is read is what was written, with sizes of all kinds, and where requests
- * are short, repeated or refused; files that vanish or shrink, and devices that fail, are told. */
+/* Requests to files for offloaded state (zero/offload/disk.h): what is read is what was written,
+ * with sizes of all kinds, and where requests are short, repeated or refused; files that vanish or
+ * shrink, and devices that fail, are told. */
 #include "tests/zero/offload/failing_disk.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 enum { MOST_BUFFERS = 8 };
 
-/* ---- What is read is what was written ------------------------------------------------------------------- */
+/* ---- What is read is what was written -------------------------------------------------------- */
 
 static void fill(char *at, size_t len, uint64_t *seed)
 {
@@ -112,14 +113,15 @@ static void compare_all_sizes(int ntransfers)
 	for (size_t d = 0; d < ARRAY_LEN(depths); d++)
 		for (size_t b = 0; b < ARRAY_LEN(blocks); b++)
 			for (size_t n = 0; n < ARRAY_LEN(numbers); n++)
-				compare_with_model(&(struct zero_disk_attr){ .what = "optimizer",
-									     .rank = 3,
-									     .bytes = 200 * PAGE,
-									     .nbuffers = numbers[n],
-									     .buffer_len = 33 * PAGE,
-									     .block = blocks[b],
-									     .depth = depths[d] },
-						   ntransfers, seed++);
+				compare_with_model(
+					&(struct zero_disk_attr){ .what = "optimizer",
+								  .rank = 3,
+								  .bytes = 200 * PAGE,
+								  .nbuffers = numbers[n],
+								  .buffer_len = 33 * PAGE,
+								  .block = blocks[b],
+								  .depth = depths[d] },
+					ntransfers, seed++);
 }
 
 static void random_transfers_of_all_sizes_match_a_model_in_memory(void **state)
@@ -269,7 +271,7 @@ static void a_file_without_bytes_is_possible(void **state)
 	close_fixture(&f);
 }
 
-/* ---- What goes wrong meanwhile -------------------------------------------------------------------------- */
+/* ---- What goes wrong meanwhile --------------------------------------------------------------- */
 
 static void a_truncated_file_is_told(void **state)
 {
@@ -295,7 +297,8 @@ static void a_truncated_file_is_told(void **state)
 		check_error(zero_disk_check(f.disk), KOLO_ESYS, path, cases[k].has);
 		CHECK(zero_disk_read(f.disk, 0, 0, 8 * PAGE) == 0);
 		check_error(zero_disk_wait(f.disk, 0), KOLO_ESYS, path, cases[k].has);
-		check_error(zero_disk_wait(f.disk, 0), KOLO_ESYS, "truncated", "load the last checkpoint");
+		check_error(zero_disk_wait(f.disk, 0), KOLO_ESYS, "truncated",
+			    "load the last checkpoint");
 		close_fixture(&f);
 	}
 }
@@ -334,7 +337,8 @@ static void the_first_error_of_a_buffer_is_its_own(void **state)
 	check_error(zero_disk_wait(f.disk, 0), KOLO_ESYS, path,
 		    "writing 16384 bytes at 49152: Bad file descriptor");
 	CHECK(strstr(kolo_last_error(), "destroy the engine and load the last checkpoint"));
-	CHECK(zero_disk_write(f.disk, 0, 8 * PAGE, 32 * PAGE) == 0 && zero_disk_wait(f.disk, 0) == 0);
+	CHECK(zero_disk_write(f.disk, 0, 8 * PAGE, 32 * PAGE) == 0 &&
+	      zero_disk_wait(f.disk, 0) == 0);
 	t_system.bad_file = t_system.bad_files = 1;
 	CHECK(zero_disk_read(f.disk, 1, 0, 32 * PAGE) == 0);
 	check_error(zero_disk_wait(f.disk, 1), KOLO_ESYS, path, "reading 16384 bytes at 0: ");
@@ -360,7 +364,8 @@ static void drop_rest(int depth, int bad)
 	CHECK(read_bytes == 0 && written_bytes <= 39 * 4 * PAGE);
 	CHECK(depth > 1 || written_bytes == (uint64_t)(32 + bad % 8) * 4 * PAGE);
 	/* It can be started again. */
-	CHECK(zero_disk_write(f.disk, bad / 8, 0, 32 * PAGE) == 0 && zero_disk_wait(f.disk, bad / 8) == 0);
+	CHECK(zero_disk_write(f.disk, bad / 8, 0, 32 * PAGE) == 0 &&
+	      zero_disk_wait(f.disk, bad / 8) == 0);
 	close_fixture(&f);
 }
 

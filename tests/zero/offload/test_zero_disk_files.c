@@ -1,4 +1,5 @@
-/* Files for offloaded state (zero/offload/disk.h): room, names, locks and leftovers, and systems that lack something. */
+/* Files for offloaded state (zero/offload/disk.h): room, names, locks and leftovers, and systems
+ * that lack something. */
 #include "tests/lib/failing.h"
 #include "tests/zero/offload/failing_disk.h"
 
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- Room ----------------------------------------------------------------------------------------------- */
+/* ---- Room ------------------------------------------------------------------------------------ */
 
 /* With 8 MiB in all. */
 static void check_small_disk(struct fixture *f)
@@ -28,7 +29,8 @@ static void check_small_disk(struct fixture *f)
 		f->attr.bytes = 64 << 20;
 		check_error(zero_disk_open(&f->attr, &f->disk), KOLO_ESYS, f->dir,
 			    "No space left on device: 64 MiB are wanted and 8 MiB are free");
-		CHECK(strstr(kolo_last_error(), "nvme_path") && strstr(kolo_last_error(), "a smaller ratio"));
+		CHECK(strstr(kolo_last_error(), "nvme_path") &&
+		      strstr(kolo_last_error(), "a smaller ratio"));
 		CHECK(!f->disk && look_into(f->dir, path, sizeof(path)) == 0);
 	}
 	/* There is room when it is opened, and there is none when it is written. */
@@ -54,7 +56,8 @@ static void a_full_disk_is_told_with_what_is_wanted_and_what_is_there(void **sta
 
 	(void)state;
 	make_fixture(&f, 64 << 20, 1, 2 << 20);
-	mounted = unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	mounted = unshare(CLONE_NEWNS) == 0 &&
+		  mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
 		  mount("kolo", f.dir, "tmpfs", 0, "size=8m") == 0;
 	if (mounted) {
 		check_small_disk(&f);
@@ -73,7 +76,8 @@ static void grow_beyond_limit(struct t_rank *t)
 
 	signal(SIGXFSZ, SIG_IGN);
 	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-	check_error(zero_disk_open(&f.attr, &f.disk), KOLO_ESYS, "/kolo-optimizer-rank3-", "File too large");
+	check_error(zero_disk_open(&f.attr, &f.disk), KOLO_ESYS, "/kolo-optimizer-rank3-",
+		    "File too large");
 	CHECK(!f.disk && look_into(f.dir, path, sizeof(path)) == 0);
 	free(f.attr.buffers);
 }
@@ -107,7 +111,7 @@ static void room_is_taken_when_a_file_is_opened(void **state)
 	close_fixture(&f);
 }
 
-/* ---- Names, locks and leftovers ------------------------------------------------------------------------- */
+/* ---- Names, locks and leftovers -------------------------------------------------------------- */
 
 static void die_at_work(struct t_rank *t)
 {
@@ -153,7 +157,8 @@ static void a_file_that_vanishes_before_it_is_locked_is_made_again(void **state)
 	CHECK(t_system.vanish == 0 && zero_disk_check(f.disk) == 0);
 	zero_disk_close(f.disk);
 	t_system.vanish = 1 << 20;
-	check_error(zero_disk_open(&f.attr, &f.disk), KOLO_ESYS, f.dir, "vanish as soon as they are made");
+	check_error(zero_disk_open(&f.attr, &f.disk), KOLO_ESYS, f.dir,
+		    "vanish as soon as they are made");
 	CHECK(!f.disk);
 	close_fixture(&f);
 }
@@ -250,14 +255,15 @@ static void a_directory_that_can_not_be_used_is_told(void **state)
 			path[at] = at % 2 ? '/' : '.';
 		path[at] = 0;
 		f.attr.dir = path;
-		check_error(zero_disk_open(&f.attr, &f.disk), len < 4096 ? KOLO_EINVAL : KOLO_ESYS, "/",
+		check_error(zero_disk_open(&f.attr, &f.disk), len < 4096 ? KOLO_EINVAL : KOLO_ESYS,
+			    "/",
 			    len < 4096 ? "a path of more than 4095 bytes" : "File name too long");
 		CHECK(!f.disk);
 	}
 	close_fixture(&f);
 }
 
-/* ---- Systems that lack something ------------------------------------------------------------------------ */
+/* ---- Systems that lack something ------------------------------------------------------------- */
 
 static void a_system_without_io_uring_is_told(void **state)
 {
@@ -275,7 +281,8 @@ static void a_system_without_io_uring_is_told(void **state)
 	make_fixture(&f, 16 * PAGE, 2, 8 * PAGE);
 	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
 		t_system.setup = cases[k].error;
-		check_error(zero_disk_open(&f.attr, &f.disk), cases[k].rc, "io_uring", cases[k].why);
+		check_error(zero_disk_open(&f.attr, &f.disk), cases[k].rc, "io_uring",
+			    cases[k].why);
 		CHECK(!f.disk);
 	}
 	close_fixture(&f);
@@ -324,7 +331,8 @@ static void a_file_system_without_direct_access_is_used_through_the_cache(void *
 	/* And what is wrong besides is told. */
 	t_system.answers = 1;
 	CHECK(zero_disk_read(f.disk, 0, 0, PAGE) == 0);
-	check_error(zero_disk_wait(f.disk, 0), KOLO_ESYS, f.dir, "reading 4096 bytes at 0: Invalid argument");
+	check_error(zero_disk_wait(f.disk, 0), KOLO_ESYS, f.dir,
+		    "reading 4096 bytes at 0: Invalid argument");
 	close_fixture(&f);
 }
 

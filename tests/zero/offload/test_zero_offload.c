@@ -1,5 +1,5 @@
-/* Offload: the same bits wherever state and parameters are, what crosses, what is held and pinned, models larger than the device,
- * files that fail. */
+/* Offload: the same bits wherever state and parameters are, what crosses, what is held and pinned,
+ * models larger than the device, files that fail. */
 #include "kolo/kolo_zero_checkpoint.h"
 #include "tests/cuda/gpu.h"
 #include "tests/lib/t.h"
@@ -135,7 +135,7 @@ static uint64_t train(struct kolo_comm *comm, const struct kolo_zero_config *c, 
 	return hash;
 }
 
-/* ---- The same bits -------------------------------------------------------------------------------------- */
+/* ---- The same bits --------------------------------------------------------------------------- */
 
 struct bits {
 	enum kolo_type type;
@@ -160,8 +160,8 @@ static struct kolo_zero_config config_of(const struct bits *b)
 	return c;
 }
 
-/* Not for this system, or not in the sample. The key counts ways, stages and more: of three stages one has a way, and each stage
- * has one of three ways; with the thread sanitizer one of nine. */
+/* Not for this system, or not in the sample. The key counts ways, stages and more: of three stages
+ * one has a way, and each stage has one of three ways; with the thread sanitizer one of nine. */
 static bool leaves_out(const struct way *w, uint64_t key, bool files)
 {
 	return (uses_files(w) && !files) || !t_sampled(key, t_is_slowest() ? 9 : 3);
@@ -170,7 +170,8 @@ static bool leaves_out(const struct way *w, uint64_t key, bool files)
 static void every_way(struct t_rank *t)
 {
 	const struct bits *b = t->arg;
-	struct kolo_comm *comm = t_comm_with(t, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	struct kolo_comm *comm =
+		t_comm_with(t, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
 	bool files = has_files(comm);
 	int nsteps = b->steps ? b->steps : steps();
 
@@ -181,7 +182,8 @@ static void every_way(struct t_rank *t)
 		plain.stage = stage;
 		want = train(comm, &plain, b->type, nsteps);
 		for (size_t i = 0; i < b->n; i++) {
-			uint64_t got, key = i + (uint64_t)(stage + t->nranks) + b->type + b->optimizer;
+			uint64_t got,
+				key = i + (uint64_t)(stage + t->nranks) + b->type + b->optimizer;
 			struct kolo_zero_config c = config_of(b);
 
 			if (leaves_out(&b->ways[i], key, files))
@@ -190,7 +192,8 @@ static void every_way(struct t_rank *t)
 			got = train(comm, &c, b->type, nsteps);
 			kolo_zero_device_close(c.device);
 			if (got != want)
-				fprintf(stderr, "# %s, stage %d, %d ranks, %s, %s, %d micro-steps\n",
+				fprintf(stderr,
+					"# %s, stage %d, %d ranks, %s, %s, %d micro-steps\n",
 					b->ways[i].name, stage, t->nranks, kolo_type_name(b->type),
 					kolo_zero_optimizer_name(b->optimizer), b->accumulation);
 			CHECK(got == want);
@@ -217,10 +220,12 @@ static bool has_files(struct kolo_comm *comm)
 	return rc == 0;
 }
 
-static void compare(enum kolo_type type, int accumulation, enum kolo_zero_optimizer optimizer, int nranks)
+static void compare(enum kolo_type type, int accumulation, enum kolo_zero_optimizer optimizer,
+		    int nranks)
 {
 	bool all_steps = t_is_slow() || (type == KOLO_BF16 && optimizer == KOLO_ZERO_ADAMW);
-	struct bits b = { type, accumulation, optimizer, "", ways, ARRAY_LEN(ways), all_steps ? 0 : 10 };
+	struct bits b = { type, accumulation,    optimizer,         "",
+			  ways, ARRAY_LEN(ways), all_steps ? 0 : 10 };
 
 	make_directory(b.path);
 	t_processes(nranks, every_way, &b);
@@ -268,7 +273,7 @@ static void the_same_bits_with_every_optimizer(void **state)
 			o == KOLO_ZERO_LAMB ? 3 : 1); /* Lamb's norms are over ranks */
 }
 
-/* ---- Between updates ------------------------------------------------------------------------------------ */
+/* ---- Between updates ------------------------------------------------------------------------- */
 
 /* A micro-step without samples that ends early: what was read ahead is not used. */
 static void stop_early(struct kolo_zero *zero)
@@ -329,7 +334,7 @@ static void values_come_from_files_beside_what_was_read_ahead(void **state)
 	CHECK(rmdir(path) == 0);
 }
 
-/* ---- What crosses --------------------------------------------------------------------------------------- */
+/* ---- What crosses ---------------------------------------------------------------------------- */
 
 static uint64_t trained_bytes(const struct t_rank *t, size_t size)
 {
@@ -346,7 +351,8 @@ static uint64_t trained_bytes(const struct t_rank *t, size_t size)
 	return n * size;
 }
 
-/* Each gradient once down and each parameter once up in an update, in 16 bits; sums of micro-steps in float. */
+/* Each gradient once down and each parameter once up in an update, in 16 bits; sums of micro-steps
+ * in float. */
 static void cross(struct kolo_comm *comm, struct t_rank *t, int stage, int accumulation)
 {
 	struct kolo_zero_traffic before, after;
@@ -400,7 +406,8 @@ static void begin(struct t_rank *t)
 	bool files = has_files(comm);
 
 	describe_layers(tensors, names);
-	for (enum kolo_zero_place place = KOLO_ZERO_ON_DEVICE; place <= KOLO_ZERO_ON_NVME; place++) {
+	for (enum kolo_zero_place place = KOLO_ZERO_ON_DEVICE; place <= KOLO_ZERO_ON_NVME;
+	     place++) {
 		struct kolo_zero_config c;
 		struct kolo_zero *zero;
 
@@ -414,7 +421,8 @@ static void begin(struct t_rank *t)
 		CHECK(kolo_zero_create(comm, &c, tensors, LAYERS, &zero) == 0);
 		CHECK(kolo_barrier(comm, NULL) == 0 && usleep(20000) == 0);
 		CHECK(kolo_zero_traffic_get(zero, &traffic) == 0);
-		CHECK(traffic.read_bytes == 0 && traffic.written_bytes == 0 && traffic.sent_bytes == 0);
+		CHECK(traffic.read_bytes == 0 && traffic.written_bytes == 0 &&
+		      traffic.sent_bytes == 0);
 		CHECK(traffic.up_bytes == 0 && traffic.down_bytes == 0);
 		kolo_zero_times_get(zero, &times);
 		CHECK(memcmp(&times, &no_times, sizeof(times)) == 0);
@@ -438,7 +446,7 @@ static void each_byte_crosses_once_in_an_update(void **state)
 		t_processes(n, cross_each_way, NULL);
 }
 
-/* ---- Plans ---------------------------------------------------------------------------------------------- */
+/* ---- Plans ----------------------------------------------------------------------------------- */
 
 static void describe_stack(enum kolo_type type, struct kolo_zero_tensor out[STACK_TENSORS])
 {
@@ -460,10 +468,11 @@ static void compare_memory(const struct kolo_zero_plan *plan, const struct kolo_
 
 	for (; kolo_zero_plan_memory_get(plan, row, &planned) == 0; row++) {
 		CHECK(kolo_zero_memory_get(zero, row, &held) == 0);
-		CHECK(strcmp(planned.kind, held.kind) == 0 && strcmp(planned.place, held.place) == 0);
+		CHECK(strcmp(planned.kind, held.kind) == 0 &&
+		      strcmp(planned.place, held.place) == 0);
 		if (planned.peak != held.peak || held.peak > held.expected)
-			fprintf(stderr, "# %s %s: planned %zu, held %zu, expected %zu\n", held.place,
-				held.kind, planned.peak, held.peak, held.expected);
+			fprintf(stderr, "# %s %s: planned %zu, held %zu, expected %zu\n",
+				held.place, held.kind, planned.peak, held.peak, held.expected);
 		CHECK(planned.peak == held.peak && held.peak <= held.expected);
 		CHECK(planned.pinned == held.pinned);
 	}
@@ -481,14 +490,17 @@ static void compare_traffic(const struct kolo_zero_plan *plan, const struct kolo
 	CHECK(want.gradient_bytes == b->gradient_bytes - a->gradient_bytes);
 	CHECK(want.parameter_bytes == b->parameter_bytes - a->parameter_bytes);
 	CHECK(want.padding_bytes == b->padding_bytes - a->padding_bytes);
-	CHECK(want.reductions == b->reductions - a->reductions && want.gathers == b->gathers - a->gathers);
-	CHECK(want.down_bytes == b->down_bytes - a->down_bytes && want.up_bytes == b->up_bytes - a->up_bytes);
+	CHECK(want.reductions == b->reductions - a->reductions &&
+	      want.gathers == b->gathers - a->gathers);
+	CHECK(want.down_bytes == b->down_bytes - a->down_bytes &&
+	      want.up_bytes == b->up_bytes - a->up_bytes);
 	CHECK(want.read_bytes == b->read_bytes - a->read_bytes);
 	CHECK(want.written_bytes == b->written_bytes - a->written_bytes);
 }
 
 /* In the first update the order of uses is learnt. */
-static void plan_and_train(struct kolo_comm *comm, struct t_rank *t, const struct kolo_zero_config *c)
+static void plan_and_train(struct kolo_comm *comm, struct t_rank *t,
+			   const struct kolo_zero_config *c)
 {
 	struct kolo_zero_tensor tensors[STACK_TENSORS];
 	struct kolo_zero_traffic traffic[2];
@@ -513,13 +525,14 @@ static void plan_and_train(struct kolo_comm *comm, struct t_rank *t, const struc
 static void plan_every_way(struct t_rank *t)
 {
 	const char *path = t->arg;
-	struct kolo_comm *comm =
-		t_comm_with(t, (struct kolo_comm_attr){ .algorithm = "ring", .timeout_s = T_PATIENCE / 2 });
+	struct kolo_comm *comm = t_comm_with(
+		t, (struct kolo_comm_attr){ .algorithm = "ring", .timeout_s = T_PATIENCE / 2 });
 	bool files = has_files(comm);
 
 	for (int stage = 1; stage <= 3; stage++)
 		for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
-			struct bits b = { KOLO_BF16, 1 + (int)(i % 2), KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
+			struct bits b = { KOLO_BF16, 1 + (int)(i % 2), KOLO_ZERO_ADAMW, "", NULL, 0,
+					  0 };
 			struct kolo_zero_config c = config_of(&b);
 
 			if (leaves_out(&ways[i], i + (uint64_t)(stage + t->nranks), files))
@@ -543,7 +556,7 @@ static void a_plan_is_what_the_engine_does(void **state)
 	}
 }
 
-/* ---- More than the device holds -------------------------------------------------------------------------- */
+/* ---- More than the device holds -------------------------------------------------------------- */
 
 static void describe_layers(struct kolo_zero_tensor out[LAYERS], char names[LAYERS][16])
 {
@@ -559,7 +572,8 @@ static void train_layers(struct kolo_zero *zero, struct kolo_zero_device *device
 {
 	void *gradient;
 
-	CHECK(kolo_zero_device_alloc(device, LAYER * sizeof(uint16_t), "a gradient", &gradient) == 0);
+	CHECK(kolo_zero_device_alloc(device, LAYER * sizeof(uint16_t), "a gradient", &gradient) ==
+	      0);
 	for (int step = 0; step < 3; step++) {
 		struct kolo_zero_result result;
 
@@ -617,7 +631,8 @@ static void four_times_the_arena(struct t_rank *t)
 	c.offload_optimizer.place = c.offload_param.place = KOLO_ZERO_ON_NVME;
 	c.offload_optimizer.path = c.offload_param.path = "/tmp";
 	CHECK(kolo_zero_plan_create(&c, tensors, LAYERS, 0, 1, &plan) == 0);
-	CHECK(kolo_zero_plan_check(plan) == KOLO_ENOMEM && strstr(kolo_last_error(), "smaller buffers"));
+	CHECK(kolo_zero_plan_check(plan) == KOLO_ENOMEM &&
+	      strstr(kolo_last_error(), "smaller buffers"));
 	kolo_zero_plan_destroy(plan);
 	kolo_zero_device_close(c.device);
 	kolo_comm_destroy(comm);
@@ -626,7 +641,9 @@ static void four_times_the_arena(struct t_rank *t)
 /* In one tensor of so many elements. Returns what it comes to in host memory. */
 static size_t plan_host(size_t n, struct kolo_zero_plan **out)
 {
-	struct kolo_zero_tensor tensor = { .name = "large", .shape = { n }, .ndims = 1, .type = KOLO_F32 };
+	struct kolo_zero_tensor tensor = {
+		.name = "large", .shape = { n }, .ndims = 1, .type = KOLO_F32
+	};
 	struct kolo_zero_memory m;
 	struct kolo_zero_config c;
 	size_t sum = 0;
@@ -642,7 +659,9 @@ static size_t plan_host(size_t n, struct kolo_zero_plan **out)
 static void share_the_host(struct t_rank *t)
 {
 	const size_t *n = t->arg;
-	struct kolo_zero_tensor tensor = { .name = "large", .shape = { *n }, .ndims = 1, .type = KOLO_F32 };
+	struct kolo_zero_tensor tensor = {
+		.name = "large", .shape = { *n }, .ndims = 1, .type = KOLO_F32
+	};
 	struct kolo_comm *comm = t_comm(t);
 	struct kolo_zero_config c;
 	struct kolo_zero *zero;
@@ -651,11 +670,13 @@ static void share_the_host(struct t_rank *t)
 	CHECK(kolo_zero_create(comm, &c, &tensor, 1, &zero) == KOLO_ENOMEM && !zero);
 	CHECK(strncmp(kolo_last_error(), "rank 0: needs", strlen("rank 0: needs")) == 0);
 	CHECK(strstr(kolo_last_error(), "of host memory, other ranks here") &&
-	      strstr(kolo_last_error(), "are available") && strstr(kolo_last_error(), "stage 1 shards"));
+	      strstr(kolo_last_error(), "are available") &&
+	      strstr(kolo_last_error(), "stage 1 shards"));
 	/* A budget is a rank's own. */
 	c.host_budget = 1;
 	CHECK(kolo_zero_create(comm, &c, &tensor, 1, &zero) == KOLO_ENOMEM && !zero);
-	CHECK(!strstr(kolo_last_error(), "other ranks") && strstr(kolo_last_error(), "are its budget"));
+	CHECK(!strstr(kolo_last_error(), "other ranks") &&
+	      strstr(kolo_last_error(), "are its budget"));
 	kolo_comm_destroy(comm);
 }
 
@@ -668,7 +689,8 @@ static void ranks_of_a_host_share_its_memory(void **state)
 
 	(void)state;
 	CHECK(file);
-	while (fgets(line, sizeof(line), file) && sscanf(line, "MemAvailable: %zu kB", &available) != 1)
+	while (fgets(line, sizeof(line), file) &&
+	       sscanf(line, "MemAvailable: %zu kB", &available) != 1)
 		continue;
 	fclose(file);
 	CHECK(available);
@@ -687,7 +709,7 @@ static void a_model_of_four_arenas_trains(void **state)
 	t_processes(2, four_times_the_arena, NULL);
 }
 
-/* ---- Pinned --------------------------------------------------------------------------------------------- */
+/* ---- Pinned ---------------------------------------------------------------------------------- */
 
 static size_t locked_bytes(void)
 {
@@ -718,13 +740,15 @@ static void pin_to_the_page(struct t_rank *t)
 			kolo_zero_config_init(&c);
 			c.stage = stage;
 			c.offload_optimizer.place = KOLO_ZERO_ON_HOST;
-			c.offload_param.place = stage == 3 ? KOLO_ZERO_ON_HOST : KOLO_ZERO_ON_DEVICE;
+			c.offload_param.place =
+				stage == 3 ? KOLO_ZERO_ON_HOST : KOLO_ZERO_ON_DEVICE;
 			c.offload_optimizer.pin = c.offload_param.pin = pin;
 			CHECK(kolo_zero_arena_open(64 * MIB, 0, &c.device) == 0);
 			CHECK(stack_create(comm, &c, KOLO_BF16, &zero) == 0);
 			for (int row = 0; kolo_zero_memory_get(zero, row, &m) == 0; row++) {
 				pinned += m.pinned;
-				CHECK(m.pinned == 0 || (m.pinned >= m.bytes && m.pinned < m.bytes + 4096));
+				CHECK(m.pinned == 0 ||
+				      (m.pinned >= m.bytes && m.pinned < m.bytes + 4096));
 			}
 			kolo_zero_device_get(c.device, &info);
 			CHECK(info.pinned == pinned && (pinned > 0) == pin);
@@ -743,19 +767,22 @@ static void pinned_bytes_are_those_that_are_told(void **state)
 	t_processes(2, pin_to_the_page, NULL);
 }
 
-/* ---- Checkpoints ---------------------------------------------------------------------------------------- */
+/* ---- Checkpoints ----------------------------------------------------------------------------- */
 
 /* Saved in one way and loaded in another one, training goes on to the same bits. */
 static void resume_elsewhere(struct t_rank *t)
 {
-	static const size_t pairs[][2] = { { 10, 5 }, { 2, 9 }, { 7, 13 }, { 12, 16 }, { 14, 0 }, { 0, 11 } };
+	static const size_t pairs[][2] = { { 10, 5 },  { 2, 9 },  { 7, 13 },
+					   { 12, 16 }, { 14, 0 }, { 0, 11 } };
 	struct kolo_comm *comm = t_comm(t);
 	const char *path = t->arg;
 	char saved[128];
 
 	snprintf(saved, sizeof(saved), "%s/saved", path);
 	for (size_t i = 0; has_files(comm) && i < ARRAY_LEN(pairs); i++) {
-		struct bits b = { KOLO_BF16, 1, i % 2 ? KOLO_ZERO_ADAGRAD : KOLO_ZERO_ADAMW, "", NULL, 0, 0 };
+		struct bits b = { KOLO_BF16, 1,    i % 2 ? KOLO_ZERO_ADAGRAD : KOLO_ZERO_ADAMW,
+				  "",        NULL, 0,
+				  0 };
 		struct kolo_zero_config from = config_of(&b), to = config_of(&b);
 		int stage = 1 + (int)i % 3;
 		struct kolo_zero *a, *z;
@@ -798,7 +825,7 @@ static void a_checkpoint_does_not_know_where_state_was(void **state)
 	CHECK(rmdir(path) == 0);
 }
 
-/* ---- What goes wrong ------------------------------------------------------------------------------------ */
+/* ---- What goes wrong ------------------------------------------------------------------------- */
 
 /* The only file of state in a directory. */
 static int open_state(const char *path)
@@ -824,7 +851,8 @@ static void cut_file(const char *path)
 	close(fd);
 }
 
-/* As on a disk that gives room when it is written: what the file had goes, and another file takes all. */
+/* As on a disk that gives room when it is written: what the file had goes, and another file takes
+ * all. */
 static void fill_disk(const char *path)
 {
 	static const char bytes[1 << 16];
@@ -843,7 +871,8 @@ static void fill_disk(const char *path)
 	close(other);
 }
 
-/* State is lost: the error names the file, the engine refuses, and another one goes on from the checkpoint to the same bits. */
+/* State is lost: the error names the file, the engine refuses, and another one goes on from the
+ * checkpoint to the same bits. */
 static void lose_state(struct kolo_comm *comm, const char *path, const char *saved,
 		       void (*lose)(const char *path), const char *want)
 {
@@ -879,7 +908,8 @@ static void lose_state(struct kolo_comm *comm, const char *path, const char *sav
 /* A disk of a few MiB takes the directory's place, for this process. */
 static bool mount_disk(const char *path)
 {
-	return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	return unshare(CLONE_NEWNS) == 0 &&
+	       mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
 	       mount("kolo", path, "tmpfs", 0, "size=4m") == 0;
 }
 
@@ -932,7 +962,8 @@ static void overflow_away(struct t_rank *t)
 	c.offload_optimizer.ratio = 0.5;
 	CHECK(kolo_zero_arena_open(64 * MIB, 0, &c.device) == 0);
 	CHECK(stack_create(comm, &c, KOLO_F32, &zero) == 0);
-	CHECK(kolo_zero_device_alloc(c.device, stack_size(0) * sizeof(float), "a gradient", &memory) == 0);
+	CHECK(kolo_zero_device_alloc(c.device, stack_size(0) * sizeof(float), "a gradient",
+				     &memory) == 0);
 	gradient = memory;
 	for (int k = 0; k < 2; k++) {
 		size_t bad = k ? stack_size(0) - 1 : 5;
@@ -966,7 +997,8 @@ static void an_overflow_is_found_wherever_it_is(void **state)
 	t_processes(2, overflow_away, NULL);
 }
 
-static void refuse(struct kolo_comm *comm, const struct kolo_zero_config *c, int code, const char *want)
+static void refuse(struct kolo_comm *comm, const struct kolo_zero_config *c, int code,
+		   const char *want)
 {
 	struct kolo_zero *zero;
 
@@ -1014,8 +1046,10 @@ static void make_mistakes(struct t_rank *t)
 	c = good, c.io_block = 4097;
 	refuse(comm, &c, KOLO_EINVAL, "io_block");
 	describe_stack(KOLO_F32, tensors);
-	CHECK(kolo_zero_plan_create(&good, tensors, STACK_TENSORS, 2, 2, &plan) == KOLO_EINVAL && !plan);
-	CHECK(kolo_zero_plan_create(&c, tensors, STACK_TENSORS, 0, 2, &plan) == KOLO_EINVAL && !plan);
+	CHECK(kolo_zero_plan_create(&good, tensors, STACK_TENSORS, 2, 2, &plan) == KOLO_EINVAL &&
+	      !plan);
+	CHECK(kolo_zero_plan_create(&c, tensors, STACK_TENSORS, 0, 2, &plan) == KOLO_EINVAL &&
+	      !plan);
 	CHECK(kolo_zero_plan_check(NULL) == KOLO_EINVAL);
 	kolo_comm_destroy(comm);
 }
@@ -1043,7 +1077,8 @@ static void leave_early(struct t_rank *t)
 		CHECK(kolo_zero_arena_open(64 * MIB, 2e7, &c.device) == 0);
 		CHECK(stack_create(comm, &c, b.type, &zero) == 0);
 		CHECK(stack_step(zero, &c, b.type, t->rank, 0, NULL) == 0);
-		CHECK(kolo_zero_device_alloc(c.device, stack_size(0) * 2, "a gradient", &gradient) == 0);
+		CHECK(kolo_zero_device_alloc(c.device, stack_size(0) * 2, "a gradient",
+					     &gradient) == 0);
 		if (k >= 3) {
 			CHECK(kolo_zero_forward(zero, 1) == 0);
 			CHECK(kolo_zero_use(zero, 0, NULL) == 0);

@@ -38,11 +38,14 @@ size_t mlp_total(void)
 
 void mlp_tensors(struct kolo_zero_tensor *out, enum kolo_type type)
 {
-	static const char *const names[MLP_TENSORS] = { "0.weight", "0.bias", "1.weight", "1.bias",
-							"2.weight", "2.bias", "scale",    "unused" };
+	static const char *const names[MLP_TENSORS] = {
+		"0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias", "scale", "unused"
+	};
 
 	for (int i = 0; i < MLP_TENSORS; i++) {
-		out[i] = (struct kolo_zero_tensor){ .name = names[i], .type = type, .frozen = i == SCALE };
+		out[i] = (struct kolo_zero_tensor){ .name = names[i],
+						    .type = type,
+						    .frozen = i == SCALE };
 		out[i].shape[0] = mlp_size(i);
 		out[i].ndims = 1;
 		if (i < SCALE && i % 2 == 0) {
@@ -67,7 +70,8 @@ void mlp_init(struct kolo_zero *zero)
 
 	for (int t = 0; t < MLP_TENSORS; t++) {
 		for (size_t i = 0; i < mlp_size(t); i++)
-			values[i] = t == SCALE ? 0.5f + 0.1f * (float)i : 0.5f * noise(i + 1000 * (size_t)t);
+			values[i] = t == SCALE ? 0.5f + 0.1f * (float)i
+					       : 0.5f * noise(i + 1000 * (size_t)t);
 		kolo_zero_set(zero, t, 0, mlp_size(t), values);
 	}
 }
@@ -89,13 +93,15 @@ static void forward_layer(int layer, const float *weight, const float *bias, str
 	}
 }
 
-/* dy of the layer's output, before this call behind tanh; dx of its input. Adds to the gradients. */
-static void backward_layer(int layer, const float *weight, const struct activations *a, const float *dy,
-			   float *dx, float *dweight, float *dbias)
+/* dy of the layer's output, before this call behind tanh; dx of its input. Adds to the
+ * gradients. */
+static void backward_layer(int layer, const float *weight, const struct activations *a,
+			   const float *dy, float *dx, float *dweight, float *dbias)
 {
 	memset(dx, 0, WIDEST * sizeof(*dx));
 	for (size_t c = 0; c < columns(layer); c++) {
-		float y = a->x[layer + 1][c], d = layer < MLP_LAYERS - 1 ? dy[c] * (1 - y * y) : dy[c];
+		float y = a->x[layer + 1][c],
+		      d = layer < MLP_LAYERS - 1 ? dy[c] * (1 - y * y) : dy[c];
 
 		dbias[c] += d;
 		for (size_t r = 0; r < rows(layer); r++) {
@@ -117,7 +123,8 @@ static double compare(size_t sample, const struct activations *a, float *dy)
 	double loss = 0;
 
 	for (size_t i = 0; i < OUT; i++) {
-		float target = tanhf(noise(sample * 31) * (float)(i + 1) + 0.3f * noise(sample * 31 + i));
+		float target =
+			tanhf(noise(sample * 31) * (float)(i + 1) + 0.3f * noise(sample * 31 + i));
 		float d = a->x[MLP_LAYERS][i] - target;
 
 		dy[i] = 2 * d / OUT;
@@ -155,7 +162,8 @@ double mlp_loss(const float *parameters, size_t first, size_t n, float *gradient
 	return n ? loss / (double)n : 0;
 }
 
-/* The parameters that forward and backward use, layer by layer as a model would, copied out as floats. */
+/* The parameters that forward and backward use, layer by layer as a model would, copied out as
+ * floats. */
 static int use_all(struct kolo_zero *zero, enum kolo_type type, float *parameters)
 {
 	static const int order[] = { SCALE, 0, 1, 2, 3, 4, 5, 4, 5, 2, 3, 0, 1 };
@@ -170,7 +178,8 @@ static int use_all(struct kolo_zero *zero, enum kolo_type type, float *parameter
 			at += mlp_size(t);
 		rc = kolo_zero_use(zero, order[i], &values);
 		if (rc == 0)
-			rc = kolo_cast(values, type, parameters + at, KOLO_F32, mlp_size(order[i]), 1);
+			rc = kolo_cast(values, type, parameters + at, KOLO_F32, mlp_size(order[i]),
+				       1);
 		if (rc == 0)
 			rc = kolo_zero_release(zero, order[i]);
 	}

@@ -1,5 +1,5 @@
-/* The engine on a small model: the same bits at every stage and however it travels, one rank's result, uneven batches, optimizer
- * settings, and what goes wrong. */
+/* The engine on a small model: the same bits at every stage and however it travels, one rank's
+ * result, uneven batches, optimizer settings, and what goes wrong. */
 #include "tests/lib/t.h"
 #include "tests/zero/step/mlp.h"
 
@@ -69,8 +69,8 @@ static void get_masters(struct kolo_zero *zero, float *out)
 }
 
 /* Trains on BATCH samples for each micro-step, split evenly over the ranks. */
-static void train(struct kolo_comm *comm, const struct kolo_zero_config *config, enum kolo_type type,
-		  int nsteps, struct outcome *out)
+static void train(struct kolo_comm *comm, const struct kolo_zero_config *config,
+		  enum kolo_type type, int nsteps, struct outcome *out)
 {
 	size_t per_rank = BATCH / (size_t)kolo_comm_nranks(comm),
 	       sample = (size_t)kolo_comm_rank(comm) * per_rank;
@@ -96,7 +96,7 @@ static void train(struct kolo_comm *comm, const struct kolo_zero_config *config,
 	kolo_zero_destroy(zero);
 }
 
-/* ---- The same bits -------------------------------------------------------------------------------------- */
+/* ---- The same bits --------------------------------------------------------------------------- */
 
 static const enum kolo_type types[] = { KOLO_F32, KOLO_F16, KOLO_BF16 };
 
@@ -109,8 +109,8 @@ struct references {
 	int accumulation;
 };
 
-static void compare_with_reference(struct kolo_comm *comm, struct references *refs, size_t type, int pair,
-				   const struct outcome *out)
+static void compare_with_reference(struct kolo_comm *comm, struct references *refs, size_t type,
+				   int pair, const struct outcome *out)
 {
 	int nranks = kolo_comm_nranks(comm), *have = &refs->have[nranks][type][pair];
 	struct outcome *ref = &refs->of[nranks][type][pair];
@@ -125,14 +125,16 @@ static void compare_with_reference(struct kolo_comm *comm, struct references *re
 	CHECK(memcmp(ref, out, sizeof(*out)) == 0);
 }
 
-/* Buckets of all sizes: a few elements, a part of a tensor, and all of them together; on a named transport the second alone.
- * A sample: each stage with each type, for its overlaps and buckets have four sums; so has each pair of those with each type. */
+/* Buckets of all sizes: a few elements, a part of a tensor, and all of them together; on a named
+ * transport the second alone. A sample: each stage with each type, for its overlaps and buckets
+ * have four sums; so has each pair of those with each type. */
 static void every_way(struct t_rank *t)
 {
 	static const size_t buckets[] = { 40, 150, 1 << 20 };
 	struct references *refs = t->arg;
-	struct kolo_comm *comm = t_comm_with(
-		t, (struct kolo_comm_attr){ .transport = refs->transport, .timeout_s = T_PATIENCE / 2 });
+	struct kolo_comm *comm =
+		t_comm_with(t, (struct kolo_comm_attr){ .transport = refs->transport,
+							.timeout_s = T_PATIENCE / 2 });
 	struct outcome out;
 
 	for (size_t type = 0; type < ARRAY_LEN(types); type++) {
@@ -141,13 +143,16 @@ static void every_way(struct t_rank *t)
 
 			if (refs->transport && way / 8 != 1)
 				continue;
-			if (!t_sampled((uint64_t)(way % 4 + way / 4 % 2 + way / 8 + t->nranks) + type, 3))
+			if (!t_sampled((uint64_t)(way % 4 + way / 4 % 2 + way / 8 + t->nranks) +
+					       type,
+				       3))
 				continue;
 			c.overlap = way / 4 % 2;
 			c.reduce_bucket = c.gather_bucket = buckets[way / 8];
 			c.accumulation = refs->accumulation;
 			train(comm, &c, types[type], steps() / refs->accumulation, &out);
-			compare_with_reference(comm, refs, type, c.accumulation > 1 && c.stage >= 2, &out);
+			compare_with_reference(comm, refs, type, c.accumulation > 1 && c.stage >= 2,
+					       &out);
 		}
 	}
 	kolo_comm_destroy(comm);
@@ -185,7 +190,8 @@ static void with_accumulation_stages_agree_in_pairs(void **state)
 
 	(void)state;
 	refs->accumulation = 4;
-	for (int nranks = t_is_slowest() ? 2 : 1; nranks <= most_ranks(); nranks += t_is_slow() ? 2 : 1) {
+	for (int nranks = t_is_slowest() ? 2 : 1; nranks <= most_ranks();
+	     nranks += t_is_slow() ? 2 : 1) {
 		refs->transport = NULL;
 		t_processes(nranks, every_way, refs);
 		refs->transport = "ofi";
@@ -197,8 +203,8 @@ static void with_accumulation_stages_agree_in_pairs(void **state)
 
 			for (int s = 0; s < steps() / refs->accumulation; s++)
 				most = fmax(most, relative(first[0].losses[s], first[1].losses[s]));
-			printf("# %d ranks, %s: stages 0 and 1 against 2 and 3: %.2g of the loss\n", nranks,
-			       kolo_type_name(types[type]), most);
+			printf("# %d ranks, %s: stages 0 and 1 against 2 and 3: %.2g of the loss\n",
+			       nranks, kolo_type_name(types[type]), most);
 			CHECK(types[type] != KOLO_F32 || most < 1e-6);
 		}
 	}
@@ -241,8 +247,8 @@ static void slower_ways_and_limits_give_the_same_bits(void **state)
 	t_threads(2, other_ways, NULL);
 }
 
-/* Tensors that have operations of their own, even and uneven, between small ones, of two types: a step of SGD on gradients that
- * a formula gives. */
+/* Tensors that have operations of their own, even and uneven, between small ones, of two types: a
+ * step of SGD on gradients that a formula gives. */
 enum { NLARGE = 6, LARGEST = 131072 };
 static const size_t large_sizes[NLARGE] = { 65536 + 3, 100, LARGEST, 7, 66000, 31 };
 
@@ -284,8 +290,10 @@ static void check_large(struct kolo_zero *zero, int nranks, const enum kolo_type
 				want -= large_gradient(r, i, e) / (float)nranks;
 			CHECK(fabsf(room[e] - want) <= (of[i] == KOLO_F32 ? 1e-6f : 1e-2f));
 			/* The parameter is its master, rounded. */
-			kolo_cast((const char *)p + e * kolo_type_size(of[i]), of[i], &value, KOLO_F32, 1, 1);
-			CHECK(fabsf(value - room[e]) <= (of[i] == KOLO_F32 ? 0 : fabsf(room[e]) / 256));
+			kolo_cast((const char *)p + e * kolo_type_size(of[i]), of[i], &value,
+				  KOLO_F32, 1, 1);
+			CHECK(fabsf(value - room[e]) <=
+			      (of[i] == KOLO_F32 ? 0 : fabsf(room[e]) / 256));
 		}
 		CHECK(kolo_zero_release(zero, i) == 0);
 	}
@@ -296,8 +304,10 @@ static void large_tensors(struct t_rank *t)
 	static const char *const names[NLARGE] = { "a", "b", "c", "d", "e", "f" };
 	static const enum kolo_type of[NLARGE] = { KOLO_F32, KOLO_BF16, KOLO_BF16,
 						   KOLO_F32, KOLO_F32,  KOLO_F32 };
-	struct kolo_comm *comm = t_comm_with(t, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
-	float *room = malloc(LARGEST * sizeof(*room)), *gradient = malloc(LARGEST * sizeof(*gradient));
+	struct kolo_comm *comm =
+		t_comm_with(t, (struct kolo_comm_attr){ .timeout_s = T_PATIENCE / 2 });
+	float *room = malloc(LARGEST * sizeof(*room)),
+	      *gradient = malloc(LARGEST * sizeof(*gradient));
 
 	for (int way = 0; way < 4 * 2 * 2; way += t_is_slowest() ? 3 : 1) {
 		struct kolo_zero_tensor tensors[NLARGE];
@@ -313,9 +323,10 @@ static void large_tensors(struct t_rank *t)
 		c.overlap = way / 4 % 2;
 		c.reduce_bucket = c.gather_bucket = way / 8 ? 30000 : 1 << 20;
 		for (int i = 0; i < NLARGE; i++)
-			tensors[i] = (struct kolo_zero_tensor){
-				.name = names[i], .shape = { large_sizes[i] }, .ndims = 1, .type = of[i]
-			};
+			tensors[i] = (struct kolo_zero_tensor){ .name = names[i],
+								.shape = { large_sizes[i] },
+								.ndims = 1,
+								.type = of[i] };
 		CHECK(kolo_zero_create(comm, &c, tensors, NLARGE, &zero) == 0);
 		step_large(zero, t->rank, of, room, gradient);
 		check_large(zero, t->nranks, of, room);
@@ -388,7 +399,7 @@ static void a_parameter_server_learns_the_same(void **state)
 	t_processes(1, server_and_ring, NULL);
 }
 
-/* ---- Gradients ------------------------------------------------------------------------------------------ */
+/* ---- Gradients ------------------------------------------------------------------------------- */
 
 static void the_models_gradient_is_that_of_its_loss(void **state)
 {
@@ -399,7 +410,8 @@ static void the_models_gradient_is_that_of_its_loss(void **state)
 	for (size_t i = 0; i < mlp_total(); i++)
 		p[i] = (float)(t_random(&seed) % 2000) / 2000 - 0.5f;
 	mlp_loss(p, 3, 6, grad);
-	for (size_t i = 0; i < mlp_total() - mlp_size(MLP_TENSORS - 1) - mlp_size(MLP_TENSORS - 2); i++) {
+	for (size_t i = 0; i < mlp_total() - mlp_size(MLP_TENSORS - 1) - mlp_size(MLP_TENSORS - 2);
+	     i++) {
 		float kept = p[i], h = 1e-2f;
 		double up, down;
 
@@ -436,7 +448,8 @@ static void uneven_rank(struct t_rank *t)
 			for (int r = 0; r < t->rank; r++)
 				first += uneven[r];
 			CHECK(mlp_micro_step(zero, KOLO_F32, first, n, 1, 0) == 0);
-			CHECK(kolo_zero_step(zero, &result) == 0 && result.updated && result.samples == 9);
+			CHECK(kolo_zero_step(zero, &result) == 0 && result.updated &&
+			      result.samples == 9);
 			if (t->nranks == 1)
 				one->losses[step] = result.loss;
 			CHECK(relative(result.loss, one->losses[step]) < 1e-6);
@@ -460,8 +473,8 @@ static void uneven_batches_equal_the_mean_over_all_samples(void **state)
 }
 
 /* One tensor that the test feeds by hand. */
-static struct kolo_zero *create_one(struct kolo_comm *comm, struct kolo_zero_config *c, enum kolo_type type,
-				    size_t n)
+static struct kolo_zero *create_one(struct kolo_comm *comm, struct kolo_zero_config *c,
+				    enum kolo_type type, size_t n)
 {
 	struct kolo_zero_tensor tensor = { .name = "w", .shape = { n }, .ndims = 1, .type = type };
 	struct kolo_zero *zero;
@@ -471,7 +484,8 @@ static struct kolo_zero *create_one(struct kolo_comm *comm, struct kolo_zero_con
 }
 
 /* A step in which every rank's gradient of every element is g, in `type`. */
-static struct kolo_zero_result feed(struct kolo_zero *zero, enum kolo_type type, size_t n, const float *g)
+static struct kolo_zero_result feed(struct kolo_zero *zero, enum kolo_type type, size_t n,
+				    const float *g)
 {
 	struct kolo_zero_result result;
 	uint32_t bits[64];
@@ -567,7 +581,8 @@ static void groups_have_their_own_settings_and_frozen_tensors_stay(void **state)
 	t_processes(2, groups, NULL);
 }
 
-/* The caller's memory with the first values, of which rank 0's count; and read between updates, as for an evaluation. */
+/* The caller's memory with the first values, of which rank 0's count; and read between updates, as
+ * for an evaluation. */
 static void own_memory(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t);
@@ -594,7 +609,8 @@ static void own_memory(struct t_rank *t)
 			CHECK(!step || (p[0] < 1 && p[5] < 0));
 			CHECK(kolo_zero_release(zero, 0) == 0);
 			CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
-			CHECK(kolo_zero_gradient(zero, 0, (const float[]){ 1, 1, 1, 1, 1, 1 }) == 0);
+			CHECK(kolo_zero_gradient(zero, 0, (const float[]){ 1, 1, 1, 1, 1, 1 }) ==
+			      0);
 			CHECK(kolo_zero_step(zero, NULL) == 0);
 		}
 		kolo_zero_destroy(zero);
@@ -622,8 +638,8 @@ static int count_there(const void *const at[3])
 	return n;
 }
 
-/* Three tensors of a page each. The first micro-step shows the order; then a use brings the next one too, as far as allowed, and
- * what is used again soon stays. */
+/* Three tensors of a page each. The first micro-step shows the order; then a use brings the next
+ * one too, as far as allowed, and what is used again soon stays. */
 static void learning(struct t_rank *t)
 {
 	enum { PAGE = 4096, N = PAGE / sizeof(float) };
@@ -742,7 +758,7 @@ static void masters_keep_what_16_bits_lose(void **state)
 	t_processes(2, masters, NULL);
 }
 
-/* ---- Overflow ------------------------------------------------------------------------------------------- */
+/* ---- Overflow -------------------------------------------------------------------------------- */
 
 static void overflows(struct t_rank *t)
 {
@@ -768,7 +784,8 @@ static void overflows(struct t_rank *t)
 		g[5] = 1;
 		g[7] = 65504;
 		result = feed(zero, KOLO_F16, 9, g);
-		CHECK(result.skipped && strstr(result.overflow, "'w' at index 7 is inf in the sum"));
+		CHECK(result.skipped &&
+		      strstr(result.overflow, "'w' at index 7 is inf in the sum"));
 		g[7] = 1;
 		kolo_zero_destroy(zero);
 
@@ -777,13 +794,15 @@ static void overflows(struct t_rank *t)
 		CHECK(feed(zero, KOLO_F16, 9, g).updated);
 		g[8] = NAN;
 		CHECK(feed(zero, KOLO_F16, 9, g).skipped);
-		CHECK(kolo_zero_get(zero, 0, after) == 0 && memcmp(before, after, sizeof(after)) == 0);
+		CHECK(kolo_zero_get(zero, 0, after) == 0 &&
+		      memcmp(before, after, sizeof(after)) == 0);
 		g[8] = 1;
 		CHECK(feed(zero, KOLO_F16, 9, g).step == 2 && kolo_zero_get(zero, 0, after) == 0);
 		kolo_zero_destroy(zero);
 		zero = create_one(comm, &c, KOLO_F16, 9);
 		CHECK(feed(zero, KOLO_F16, 9, g).updated && feed(zero, KOLO_F16, 9, g).updated);
-		CHECK(kolo_zero_get(zero, 0, before) == 0 && memcmp(before, after, sizeof(after)) == 0);
+		CHECK(kolo_zero_get(zero, 0, before) == 0 &&
+		      memcmp(before, after, sizeof(after)) == 0);
 		kolo_zero_destroy(zero);
 	}
 	kolo_comm_destroy(comm);
@@ -826,7 +845,7 @@ static void an_overflow_skips_on_all_ranks_and_is_named(void **state)
 	t_processes(3, overflows, NULL);
 }
 
-/* ---- Mistakes ------------------------------------------------------------------------------------------- */
+/* ---- Mistakes -------------------------------------------------------------------------------- */
 
 /* Touches a released parameter in a process of its own: true when that is what ends it. */
 static bool traps(const void *released)
@@ -954,7 +973,8 @@ static void disorder(struct t_rank *t)
 	for (int i = 0; i < 2; i++) {
 		int tensor = t->rank == 1 ? 1 - i : i;
 
-		CHECK(kolo_zero_use(zero, tensor, NULL) == 0 && kolo_zero_release(zero, tensor) == 0);
+		CHECK(kolo_zero_use(zero, tensor, NULL) == 0 &&
+		      kolo_zero_release(zero, tensor) == 0);
 	}
 	CHECK(kolo_zero_backward(zero, 0) == 0);
 	CHECK(says(kolo_zero_step(zero, NULL), KOLO_EMISMATCH,
@@ -983,7 +1003,8 @@ static void other_rates(struct t_rank *t)
 			   : kolo_zero_set_loss_scale(zero, 1 + t->rank)) == 0);
 		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
 		CHECK(kolo_zero_gradient(zero, 0, g) == 0);
-		CHECK(says(kolo_zero_step(zero, NULL), KOLO_EMISMATCH, "rank 1 has other learning rates"));
+		CHECK(says(kolo_zero_step(zero, NULL), KOLO_EMISMATCH,
+			   "rank 1 has other learning rates"));
 		kolo_zero_destroy(zero);
 	}
 	kolo_comm_destroy(comm);
@@ -995,7 +1016,7 @@ static void ranks_with_different_learning_rates_are_told(void **state)
 	t_processes(2, other_rates, NULL);
 }
 
-/* ---- Death ---------------------------------------------------------------------------------------------- */
+/* ---- Death ----------------------------------------------------------------------------------- */
 
 struct death {
 	int stage, overlap;

@@ -1,4 +1,5 @@
-/* The engine's loops, of every instruction set that this processor has, against the plain ones: the same bits. */
+/* The engine's loops, of every instruction set that this processor has, against the plain ones: the
+ * same bits. */
 #include "tests/lib/scalars.h"
 #include "tests/lib/t.h"
 #include "zero/optim/kernels.h"
@@ -43,8 +44,10 @@ static void updates_have_the_same_bits_for_every_length(void **state)
 				bool squares = o == KOLO_ZERO_ADAGRAD;
 
 				b = a;
-				list[0]->update[o](a.p, squares ? a.v : a.m, squares ? a.m : a.v, a.g, n, &s);
-				(*k)->update[o](b.p, squares ? b.v : b.m, squares ? b.m : b.v, b.g, n, &s);
+				list[0]->update[o](a.p, squares ? a.v : a.m, squares ? a.m : a.v,
+						   a.g, n, &s);
+				(*k)->update[o](b.p, squares ? b.v : b.m, squares ? b.m : b.v, b.g,
+						n, &s);
 				CHECK(memcmp(&a, &b, sizeof(a)) == 0);
 			}
 			b = a;
@@ -52,8 +55,10 @@ static void updates_have_the_same_bits_for_every_length(void **state)
 			(*k)->lamb_moments(b.p, b.m, b.v, b.g, n, &s, &b.p2, &b.u2);
 			list[0]->add_squares(&a.p2, a.g, n);
 			(*k)->add_squares(&b.p2, b.g, n);
-			CHECK(list[0]->checksum(a.g, 4, n, n * n) == (*k)->checksum(a.g, 4, n, n * n));
-			CHECK(list[0]->checksum(a.g, 2, n, n * n) == (*k)->checksum(a.g, 2, n, n * n));
+			CHECK(list[0]->checksum(a.g, 4, n, n * n) ==
+			      (*k)->checksum(a.g, 4, n, n * n));
+			CHECK(list[0]->checksum(a.g, 2, n, n * n) ==
+			      (*k)->checksum(a.g, 2, n, n * n));
 			list[0]->add(a.g, a.p, n);
 			(*k)->add(b.g, b.p, n);
 			CHECK(memcmp(&a, &b, sizeof(a)) == 0 && isfinite(zero_lanes_sum(&a.p2)));
@@ -85,10 +90,12 @@ static void what_is_not_finite_is_found_wherever_it_is(void **state)
 			CHECK(!(*k)->finite_32(x, MOST) && (*k)->finite_32(x, i));
 			x[i] = kept;
 			f16[i] = i % 2 ? 0xfc00 : 0x7e01;
-			CHECK(!(*k)->finite_16(f16, MOST, 0x7c00) && (*k)->finite_16(f16, i, 0x7c00));
+			CHECK(!(*k)->finite_16(f16, MOST, 0x7c00) &&
+			      (*k)->finite_16(f16, i, 0x7c00));
 			f16[i] = 0;
 			bf16[i] = i % 2 ? 0xff80 : 0x7fc0;
-			CHECK(!(*k)->finite_16(bf16, MOST, 0x7f80) && (*k)->finite_16(bf16, i, 0x7f80));
+			CHECK(!(*k)->finite_16(bf16, MOST, 0x7f80) &&
+			      (*k)->finite_16(bf16, i, 0x7f80));
 			bf16[i] = 0;
 		}
 	}
@@ -111,8 +118,8 @@ static void checksums_of_parts_add_up_and_show_every_change(void **state)
 
 			for (size_t cut = 0; cut <= MOST; cut++)
 				CHECK(whole == k->checksum(x, size, cut, firsts[f]) +
-						       k->checksum((char *)x + cut * size, size, MOST - cut,
-								   firsts[f] + cut));
+						       k->checksum((char *)x + cut * size, size,
+								   MOST - cut, firsts[f] + cut));
 			for (size_t i = 0; i < MOST; i++)
 				for (int bit = 0; bit < 16; bit++) {
 					x[i * size / 4] ^= 1u << bit;
@@ -124,7 +131,8 @@ static void checksums_of_parts_add_up_and_show_every_change(void **state)
 
 				x[i] = other;
 				x[i - 1] = before;
-				CHECK(before == other || k->checksum(x, size, MOST, firsts[f]) != whole);
+				CHECK(before == other ||
+				      k->checksum(x, size, MOST, firsts[f]) != whole);
 				x[i] = before;
 				x[i - 1] = other;
 			}

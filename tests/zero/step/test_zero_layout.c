@@ -22,7 +22,8 @@ static void every_element_has_one_owner(void **state)
 				next += own.n;
 			}
 			CHECK(next == n);
-			/* As all_reduce and reduce_scatter have it: element i belongs to rank i / ceil(n / nranks). */
+			/* As all_reduce and reduce_scatter have it: element i belongs to rank i /
+			 * ceil(n / nranks). */
 			for (size_t i = 0; i < n; i++) {
 				struct zero_part own =
 					zero_owned(n, nranks, (int)(i / zero_chunk(n, nranks)));
@@ -46,13 +47,16 @@ static struct model random_model(uint64_t *seed, int nranks)
 
 	for (int i = 0; i < m.n; i++) {
 		m.sizes[i] = 1 + t_random(seed) % MOST_ELEMENTS;
-		m.items[i] = (struct zero_item){ i, zero_chunk(m.sizes[i], nranks),
-						 types[t_random(seed) % 40 < 36 ? 0 : t_random(seed) % 3] };
+		m.items[i] = (struct zero_item){
+			i, zero_chunk(m.sizes[i], nranks),
+			types[t_random(seed) % 40 < 36 ? 0 : t_random(seed) % 3]
+		};
 	}
 	return m;
 }
 
-/* Each element of each tensor is in one piece of its owner's, and pieces fill buckets without gaps or overlaps. */
+/* Each element of each tensor is in one piece of its owner's, and pieces fill buckets without gaps
+ * or overlaps. */
 static void check_plan(const struct zero_plan *p, const struct model *m, int nranks, size_t limit,
 		       size_t alone)
 {
@@ -71,13 +75,14 @@ static void check_plan(const struct zero_plan *p, const struct model *m, int nra
 			CHECK(m->items[q->tensor].chunk < alone || bucket->npieces == 1);
 			at += q->n;
 			for (int r = 0; r < nranks; r++) {
-				struct zero_part part =
-					zero_part_of(m->sizes[q->tensor], nranks, r, q->first, q->n);
+				struct zero_part part = zero_part_of(m->sizes[q->tensor], nranks, r,
+								     q->first, q->n);
 
 				for (size_t i = part.first; i < part.first + part.n; i++)
 					CHECK(seen[q->tensor][i]++ == 0);
 			}
-			CHECK(bucket->whole == (bucket->npieces == 1 && q->n == m->items[q->tensor].chunk));
+			CHECK(bucket->whole ==
+			      (bucket->npieces == 1 && q->n == m->items[q->tensor].chunk));
 		}
 		CHECK(at == bucket->n);
 		CHECK(p->largest >= bucket->n * kolo_type_size(bucket->type));
@@ -133,7 +138,8 @@ static bool refuses(const struct zero_plan *plan, const struct zero_item *items,
 	return !valid;
 }
 
-static bool refuses_size(const struct zero_plan *plan, const struct zero_item *items, size_t *member)
+static bool refuses_size(const struct zero_plan *plan, const struct zero_item *items,
+			 size_t *member)
 {
 	bool valid;
 
@@ -150,11 +156,13 @@ static void a_broken_layout_is_refused(void **state)
 
 	(void)state;
 	CHECK(zero_plan_make(&plan, items, 3, 20, SIZE_MAX) == 0);
-	CHECK(zero_layout_is_valid(&plan, items, 3, 20) && !zero_layout_is_valid(&plan, items, 3, 19));
+	CHECK(zero_layout_is_valid(&plan, items, 3, 20) &&
+	      !zero_layout_is_valid(&plan, items, 3, 19));
 	for (int b = 0; b < plan.nbuckets; b++) {
 		struct zero_bucket *bucket = &plan.buckets[b];
 
-		CHECK(refuses(&plan, items, &bucket->first) && refuses(&plan, items, &bucket->npieces));
+		CHECK(refuses(&plan, items, &bucket->first) &&
+		      refuses(&plan, items, &bucket->npieces));
 		CHECK(refuses_size(&plan, items, &bucket->n));
 		bucket->type = KOLO_I32;
 		CHECK(!zero_layout_is_valid(&plan, items, 3, 20));
@@ -172,7 +180,8 @@ static void a_broken_layout_is_refused(void **state)
 	for (int i = 0; i < 3; i++)
 		CHECK(refuses_size(&plan, items, &items[i].chunk));
 	CHECK(refuses(&plan, items, &plan.nbuckets) && refuses(&plan, items, &plan.npieces));
-	CHECK(refuses_size(&plan, items, &plan.largest) && refuses_size(&plan, items, &plan.largest_partial));
+	CHECK(refuses_size(&plan, items, &plan.largest) &&
+	      refuses_size(&plan, items, &plan.largest_partial));
 	CHECK(zero_layout_is_valid(&plan, items, 3, 20));
 	zero_plan_free(&plan);
 }

@@ -1,5 +1,5 @@
-/* Regions (zero/base/memory.h): what a tensor leaves goes to another one, or, where the system does not move it, is new; and who is not
- * open traps. */
+/* Regions (zero/base/memory.h): what a tensor leaves goes to another one, or, where the system does
+ * not move it, is new; and who is not open traps. */
 #include "tests/lib/t.h"
 #include "zero/base/memory.h"
 

@@ -1,4 +1,5 @@
-/* What the engine says that it sends and holds, beside formulas and what the system counts: exact. */
+/* What the engine says that it sends and holds, beside formulas and what the system counts:
+ * exact. */
 #include "tests/lib/t.h"
 #include "kolo/kolo_zero.h"
 
@@ -13,7 +14,8 @@ static const size_t shapes[TENSORS] = { 9, 1, 4, 1, 20 };
 
 static size_t unit(void)
 {
-	const char *text = getenv("T_PARAMETERS"); /* about so many, for a model of a serious size */
+	const char *text =
+		getenv("T_PARAMETERS"); /* about so many, for a model of a serious size */
 
 	return text ? strtoull(text, NULL, 10) / 35 / 840 * 840 : 840;
 }
@@ -38,7 +40,8 @@ static struct kolo_zero_config config_of(int stage, int accumulation, int overla
 	return c;
 }
 
-static struct kolo_zero *create(struct kolo_comm *comm, const struct kolo_zero_config *c, enum kolo_type type)
+static struct kolo_zero *create(struct kolo_comm *comm, const struct kolo_zero_config *c,
+				enum kolo_type type)
 {
 	static const char *const names[TENSORS] = { "embedding", "a", "b", "c", "d" };
 	struct kolo_zero_tensor tensors[TENSORS];
@@ -90,7 +93,7 @@ static void micro_step(struct kolo_zero *zero, const void *gradient)
 	CHECK(kolo_zero_step(zero, NULL) == 0);
 }
 
-/* ---- Traffic -------------------------------------------------------------------------------------------- */
+/* ---- Traffic --------------------------------------------------------------------------------- */
 
 /* Times what P parameters are sent in an update, by the formulas of zero/README.md. */
 static uint64_t formula(int stage, int accumulation)
@@ -100,7 +103,8 @@ static uint64_t formula(int stage, int accumulation)
 	return stage < 2 ? 2 : stage == 2 ? a + 1 : 3 * a;
 }
 
-static void count(struct kolo_comm *comm, int stage, int accumulation, int overlap, enum kolo_type type)
+static void count(struct kolo_comm *comm, int stage, int accumulation, int overlap,
+		  enum kolo_type type)
 {
 	struct kolo_zero_config c = config_of(stage, accumulation, overlap);
 	uint64_t nranks = (uint64_t)kolo_comm_nranks(comm), size = kolo_type_size(type);
@@ -129,7 +133,8 @@ static void count_all(struct t_rank *t)
 		t_comm_with(t, (struct kolo_comm_attr){ .algorithm = "ring", .transport = t->arg });
 
 	for (int way = 0; way < 4 * 2 * 2 * 2; way += t_is_slowest() ? 5 : 1)
-		count(comm, way % 4, way / 4 % 2 ? 4 : 1, way / 8 % 2, way / 16 ? KOLO_F16 : KOLO_F32);
+		count(comm, way % 4, way / 4 % 2 ? 4 : 1, way / 8 % 2,
+		      way / 16 ? KOLO_F16 : KOLO_F32);
 	kolo_comm_destroy(comm);
 }
 
@@ -158,7 +163,8 @@ static void count_padding(struct t_rank *t)
 
 	CHECK(kolo_zero_create(comm, &c, tensors, 2, &zero) == 0);
 	CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
-	CHECK(kolo_zero_gradient(zero, 0, gradient) == 0 && kolo_zero_gradient(zero, 1, gradient) == 0);
+	CHECK(kolo_zero_gradient(zero, 0, gradient) == 0 &&
+	      kolo_zero_gradient(zero, 1, gradient) == 0);
 	CHECK(kolo_zero_step(zero, NULL) == 0);
 	CHECK(kolo_zero_traffic_get(zero, &traffic) == 0);
 	/* Four ranks have chunks of 3 and 2: a bucket of 20 elements for 15. */
@@ -202,9 +208,10 @@ static void a_parameter_server_sends_for_all(void **state)
 	t_processes(4, count_server, NULL);
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* Bytes of a parameter by kind, of P of them over N ranks: parameters, gradients, masters, moments. */
+/* Bytes of a parameter by kind, of P of them over N ranks: parameters, gradients, masters,
+ * moments. */
 static void expected_bytes(int stage, int accumulation, size_t size, size_t nranks, size_t *out)
 {
 	size_t p = all_elements(), shard = p / nranks;
@@ -215,7 +222,8 @@ static void expected_bytes(int stage, int accumulation, size_t size, size_t nran
 	out[3] = (stage ? shard : p) * 8;
 }
 
-/* The most that was resident since the last call with `reset`, in bytes; 0 where the system does not tell. */
+/* The most that was resident since the last call with `reset`, in bytes; 0 where the system does
+ * not tell. */
 static size_t most_resident(bool reset)
 {
 	FILE *f = fopen(reset ? "/proc/self/clear_refs" : "/proc/self/status", reset ? "w" : "r");
@@ -232,7 +240,8 @@ static size_t most_resident(bool reset)
 	return kib * 1024;
 }
 
-/* What is resident besides what the report says may be so much: communicators, pages half used, tables. */
+/* What is resident besides what the report says may be so much: communicators, pages half used,
+ * tables. */
 static void check_resident(size_t before, size_t report, const char *what)
 {
 	size_t growth = most_resident(false) - before, more = report / 20 + (16 << 20);

@@ -1,5 +1,5 @@
-/* What changes from update to update beside the parameters: the loss scale and the learning rates, against restatements of
- * DeepSpeed's rules as objects that are told about each update. */
+/* What changes from update to update beside the parameters: the loss scale and the learning rates,
+ * against restatements of DeepSpeed's rules as objects that are told about each update. */
 #include "kolo/kolo_zero.h"
 #include "tests/lib/t.h"
 #include "tests/zero/step/mlp.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- A model of one element, which overflows when it is told to ------------------------------------------ */
+/* ---- A model of one element, which overflows when it is told to ------------------------------ */
 
 static struct kolo_zero *create_one(struct kolo_comm *comm, const struct kolo_zero_config *config)
 {
@@ -38,7 +38,7 @@ static double random_number(void)
 	return random_state / 4294967296.0;
 }
 
-/* ---- The loss scale ------------------------------------------------------------------------------------- */
+/* ---- The loss scale -------------------------------------------------------------------------- */
 
 /* DeepSpeed's dynamic scaler, with the names of its state. */
 struct scaler {
@@ -74,7 +74,8 @@ static void update_scale(struct scaler *s, bool overflow)
 	s->cur_iter++;
 }
 
-static struct kolo_zero_config scaled_config(double initial, long window, int hysteresis, bool consecutive)
+static struct kolo_zero_config scaled_config(double initial, long window, int hysteresis,
+					     bool consecutive)
 {
 	struct kolo_zero_config c;
 
@@ -135,8 +136,8 @@ static void every_setting_of_the_scaler(struct t_rank *t)
 		for (int consecutive = 0; consecutive < 2; consecutive++)
 			for (size_t w = 0; w < ARRAY_LEN(windows); w++)
 				for (size_t k = 0; k < ARRAY_LEN(chances); k++) {
-					struct kolo_zero_config c =
-						scaled_config(65536, windows[w], hysteresis, consecutive);
+					struct kolo_zero_config c = scaled_config(
+						65536, windows[w], hysteresis, consecutive);
 
 					floors += compare_scales(comm, &c, nsteps, chances[k]);
 				}
@@ -154,7 +155,8 @@ static void the_loss_scale_is_that_of_deepspeed_after_every_step(void **state)
 static void trace_by_hand(struct t_rank *t)
 {
 	static const char pattern[] = "..X.X...X....XX.....";
-	static const double scales[] = { 16, 16, 16, 16, 8, 8, 8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 4, 8, 8 };
+	static const double scales[] = { 16, 16, 16, 16, 8, 8, 8, 8, 4, 4,
+					 4,  4,  8,  8,  4, 4, 4, 4, 8, 8 };
 	struct kolo_zero_config c = scaled_config(16, 3, 2, false);
 	struct kolo_comm *comm = t_comm(t);
 	struct kolo_zero *zero = create_one(comm, &c);
@@ -174,7 +176,8 @@ static void a_trace_by_hand_holds(void **state)
 }
 
 /* Trains on the same samples; returns all parameters. */
-static void train(struct kolo_comm *comm, const struct kolo_zero_config *config, int nsteps, float *out)
+static void train(struct kolo_comm *comm, const struct kolo_zero_config *config, int nsteps,
+		  float *out)
 {
 	struct kolo_zero_tensor tensors[MLP_TENSORS];
 	struct kolo_zero *zero;
@@ -185,7 +188,8 @@ static void train(struct kolo_comm *comm, const struct kolo_zero_config *config,
 	for (int i = 0; i < nsteps; i++) {
 		size_t sample = 8 * (size_t)i + 4 * (size_t)kolo_comm_rank(comm);
 
-		CHECK(mlp_micro_step(zero, KOLO_F32, sample, 4, (float)kolo_zero_loss_scale(zero), 0) == 0);
+		CHECK(mlp_micro_step(zero, KOLO_F32, sample, 4, (float)kolo_zero_loss_scale(zero),
+				     0) == 0);
 		CHECK(kolo_zero_step(zero, NULL) == 0);
 	}
 	for (int i = 0; i < MLP_TENSORS; out += mlp_size(i), i++)
@@ -231,7 +235,8 @@ static void at_the_floor(struct t_rank *t)
 
 	CHECK(step_one(zero, false, NULL) == 0 && kolo_zero_get(zero, 0, &before) == 0);
 	CHECK(step_one(zero, true, &r) == 0 && r.skipped && kolo_zero_loss_scale(zero) == 1);
-	CHECK(step_one(zero, true, &r) == KOLO_EOVERFLOW && r.skipped && !r.updated && r.loss_scale == 1);
+	CHECK(step_one(zero, true, &r) == KOLO_EOVERFLOW && r.skipped && !r.updated &&
+	      r.loss_scale == 1);
 	CHECK(strstr(kolo_last_error(), "loss scale is 1") != NULL);
 	CHECK(strstr(kolo_last_error(), "tensor 'x' at index 0 is inf on rank 0") != NULL);
 	CHECK(kolo_zero_get(zero, 0, &after) == 0 && memcmp(&before, &after, sizeof(before)) == 0);
@@ -246,7 +251,7 @@ static void an_overflow_at_the_least_scale_is_told_and_harms_nothing(void **stat
 	t_processes(2, at_the_floor, NULL);
 }
 
-/* ---- Learning rates ------------------------------------------------------------------------------------- */
+/* ---- Learning rates -------------------------------------------------------------------------- */
 
 /* DeepSpeed's schedulers: told when an update was made, and holding its number. */
 struct scheduler {
@@ -290,7 +295,8 @@ static void cycle(struct scheduler *x)
 {
 	double first = (double)x->s.first_steps,
 	       second = x->s.second_steps ? (double)x->s.second_steps : first;
-	double total = first + second, ratio = first / total, batch = (double)x->last_batch_iteration + 1;
+	double total = first + second, ratio = first / total,
+	       batch = (double)x->last_batch_iteration + 1;
 	double at = 1 + batch / total - floor(1 + batch / total);
 	double scale = at <= ratio ? at / ratio : (at - 1) / (ratio - 1);
 
@@ -299,7 +305,8 @@ static void cycle(struct scheduler *x)
 		double interval = x->s.decay_steps ? k / (double)x->s.decay_steps : 0;
 
 		x->lr = x->s.min_lr / (1 + x->s.decay_rate * interval);
-		x->momentum = fmin(0.999, x->s.max_momentum * (1 + x->s.momentum_decay_rate * interval));
+		x->momentum =
+			fmin(0.999, x->s.max_momentum * (1 + x->s.momentum_decay_rate * interval));
 		return;
 	}
 	x->lr = x->s.min_lr + (x->s.max_lr - x->s.min_lr) * scale;
@@ -324,7 +331,9 @@ static struct scheduler scheduler_of(const struct kolo_zero_group *g)
 {
 	struct scheduler x = { .s = g->schedule, .group_lr = g->lr, .last_batch_iteration = -1 };
 
-	x.lr = x.s.type == KOLO_ZERO_CONSTANT ? g->lr : x.s.type == KOLO_ZERO_WARMUP_COSINE ? 0 : x.s.min_lr;
+	x.lr = x.s.type == KOLO_ZERO_CONSTANT        ? g->lr
+	       : x.s.type == KOLO_ZERO_WARMUP_COSINE ? 0
+						     : x.s.min_lr;
 	x.momentum = x.s.min_momentum;
 	return x;
 }
@@ -390,7 +399,8 @@ static void every_schedule(struct t_rank *t)
 			double lr, momentum;
 
 			CHECK(kolo_zero_lr_get(zero, 1, &lr, &momentum) == 0 && close_to(lr, x.lr));
-			CHECK(close_to(momentum, x.s.type == KOLO_ZERO_ONE_CYCLE ? x.momentum : 0.9));
+			CHECK(close_to(momentum,
+				       x.s.type == KOLO_ZERO_ONE_CYCLE ? x.momentum : 0.9));
 			CHECK(step_one(zero, overflow, &r) == 0 && r.lr == groups[0].lr);
 			if (!overflow)
 				advance(&x);
@@ -468,9 +478,10 @@ static void the_optimizer_has_the_rate_of_the_schedule(void **state)
 	t_processes(2, moves_by_the_rate, NULL);
 }
 
-/* ---- Dividing before the sum ---------------------------------------------------------------------------- */
+/* ---- Dividing before the sum ----------------------------------------------------------------- */
 
-static void one_f16_step(struct kolo_comm *comm, double predivide, float value, struct kolo_zero_result *out)
+static void one_f16_step(struct kolo_comm *comm, double predivide, float value,
+			 struct kolo_zero_result *out)
 {
 	struct kolo_zero_tensor tensor = { .name = "x", .type = KOLO_F16 };
 	struct kolo_zero_config c;
@@ -513,7 +524,7 @@ static void what_gradients_are_divided_by_first_is_made_up_for_later(void **stat
 	t_processes(4, predivided, NULL);
 }
 
-/* ---- Mistakes ------------------------------------------------------------------------------------------- */
+/* ---- Mistakes -------------------------------------------------------------------------------- */
 
 static void refuses(struct kolo_zero_schedule s, const char *text)
 {
@@ -531,11 +542,11 @@ static void wrong_schedules_are_refused_by_name(void **state)
 	kolo_zero_schedule_init(&cycle, KOLO_ZERO_ONE_CYCLE);
 	kolo_zero_schedule_init(&range, KOLO_ZERO_RANGE_TEST);
 	refuses(decay, "WarmupDecayLR: total_steps is 0, and must be more than warmup_steps");
-#define WITH(s, field, value, text)                                                                          \
-	do {                                                                                                 \
-		struct kolo_zero_schedule changed = s;                                                       \
-		changed.field = value;                                                                       \
-		refuses(changed, text);                                                                      \
+#define WITH(s, field, value, text)                                                                \
+	do {                                                                                       \
+		struct kolo_zero_schedule changed = s;                                             \
+		changed.field = value;                                                             \
+		refuses(changed, text);                                                            \
 	} while (0)
 	WITH(warmup, min_lr, NAN, "WarmupLR: min_lr is nan");
 	WITH(warmup, max_lr, -1, "WarmupLR: max_lr is -1");
@@ -564,7 +575,8 @@ static void wrong_schedules_are_refused_by_name(void **state)
 	CHECK(kolo_zero_schedule_name((enum kolo_zero_schedule_type)6) == NULL);
 }
 
-static void refuses_config(struct kolo_comm *comm, const struct kolo_zero_config *c, const char *text)
+static void refuses_config(struct kolo_comm *comm, const struct kolo_zero_config *c,
+			   const char *text)
 {
 	struct kolo_zero_tensor tensor = { .name = "x", .type = KOLO_F32 };
 	struct kolo_zero *zero;

@@ -1,5 +1,6 @@
-/* Work in host memory: every kind, type, instruction set and number of threads against loops that are written out here, bit by bit
- * and with everything round about the arrays; and the threads themselves. */
+/* Work in host memory: every kind, type, instruction set and number of threads against loops that
+ * are written out here, bit by bit and with everything round about the arrays; and the threads
+ * themselves. */
 #include "tests/lib/failing.h"
 #include "tests/lib/scalars.h"
 #include "tests/lib/t.h"
@@ -20,7 +21,7 @@
 
 static const enum kolo_type types[] = { KOLO_F32, KOLO_F16, KOLO_BF16 };
 
-/* ---- The same, written out ------------------------------------------------------------------------------- */
+/* ---- The same, written out ------------------------------------------------------------------- */
 
 static float get(const void *x, enum kolo_type type, size_t i)
 {
@@ -113,7 +114,8 @@ static void plain_element(const struct kolo_zero_work *w, size_t i, float *x, fl
 		     !(w->kind == KOLO_ZERO_WORK_UPDATE && w->optimizer == KOLO_ZERO_LAMB);
 	float from = reads ? get(w->from, w->from_type, i) : 0, g = from * w->factor;
 
-	if ((w->kind == KOLO_ZERO_WORK_CAST || w->kind == KOLO_ZERO_WORK_ADD) && w->bad && !isfinite(from))
+	if ((w->kind == KOLO_ZERO_WORK_CAST || w->kind == KOLO_ZERO_WORK_ADD) && w->bad &&
+	    !isfinite(from))
 		*w->bad = 1;
 	switch (w->kind) {
 	case KOLO_ZERO_WORK_CAST: put(w->to, w->to_type, i, g); break;
@@ -152,9 +154,10 @@ static void run_plain(const struct kolo_zero_work *w)
 	free(y);
 }
 
-/* ---- Arrays --------------------------------------------------------------------------------------------- */
+/* ---- Arrays ---------------------------------------------------------------------------------- */
 
-/* All that work touches, in one piece of memory with guards between, so that one comparison shows whatever differs. */
+/* All that work touches, in one piece of memory with guards between, so that one comparison shows
+ * whatever differs. */
 struct arrays {
 	char *memory;
 	size_t len;
@@ -173,7 +176,8 @@ static size_t element_of(const struct kolo_zero_work *w, enum array array)
 	}
 }
 
-/* Where an array begins: one element behind a line, since elements are aligned to themselves only. */
+/* Where an array begins: one element behind a line, since elements are aligned to themselves
+ * only. */
 static size_t offset_of(const struct kolo_zero_work *w, enum array array)
 {
 	size_t end = 0, start = 0;
@@ -230,8 +234,9 @@ static void fill(struct arrays *a, const struct kolo_zero_work *w, uint64_t seed
 			p.master[i] = random_float(&seed);
 		/* Sums of squares are not negative. */
 		if (p.moment[0])
-			p.moment[0][i] = w->optimizer == KOLO_ZERO_ADAGRAD ? fabsf(random_float(&seed))
-									   : random_float(&seed);
+			p.moment[0][i] = w->optimizer == KOLO_ZERO_ADAGRAD
+						 ? fabsf(random_float(&seed))
+						 : random_float(&seed);
 		if (p.moment[1])
 			p.moment[1][i] = fabsf(random_float(&seed));
 	}
@@ -246,7 +251,7 @@ static struct arrays copy_of(const struct arrays *a)
 	return copy;
 }
 
-/* ---- Work ----------------------------------------------------------------------------------------------- */
+/* ---- Work ------------------------------------------------------------------------------------ */
 
 /* Pointers that are only looked at for whether they are NULL, until `place` gives others. */
 static char there[sizeof(double)];
@@ -298,7 +303,8 @@ static void compare(const struct kolo_zero_work *w, uint64_t seed)
 static void compare_sizes(struct kolo_zero_work w)
 {
 	static const size_t sizes[] = { 0, 1, 17, 4095, 4096, 4097, 65537, 100003 };
-	size_t first = t_is_slowest() ? 5 : 0, end = t_is_slowest() ? 6 : ARRAY_LEN(sizes) - t_is_slow();
+	size_t first = t_is_slowest() ? 5 : 0,
+	       end = t_is_slowest() ? 6 : ARRAY_LEN(sizes) - t_is_slow();
 
 	for (size_t i = first; i < end; i++) {
 		w.n = sizes[i];
@@ -349,14 +355,16 @@ static void sums_and_squares_have_the_bits_of_the_definition(void **state)
 	close_pools();
 }
 
-static void compare_optimizer(enum kolo_zero_optimizer optimizer, int nmoments, struct kolo_zero_scalars s)
+static void compare_optimizer(enum kolo_zero_optimizer optimizer, int nmoments,
+			      struct kolo_zero_scalars s)
 {
 	/* Where parameters go, if anywhere. */
 	static const enum kolo_type no_parameters = KOLO_F64;
 	const enum kolo_type to[] = { no_parameters, KOLO_F32, KOLO_F16, KOLO_BF16 };
 
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)
-		for (size_t k = t_is_slowest() ? i : 0; k < ARRAY_LEN(to); k += t_is_slowest() ? 3 : 1)
+		for (size_t k = t_is_slowest() ? i : 0; k < ARRAY_LEN(to);
+		     k += t_is_slowest() ? 3 : 1)
 			compare_sizes((struct kolo_zero_work){
 				.kind = KOLO_ZERO_WORK_UPDATE,
 				.from = optimizer == KOLO_ZERO_LAMB ? NULL : THERE,
@@ -367,7 +375,8 @@ static void compare_optimizer(enum kolo_zero_optimizer optimizer, int nmoments, 
 				.optimizer = optimizer,
 				.scalars = s,
 				.master = THERE,
-				.moment = { nmoments > 0 ? THERE : NULL, nmoments > 1 ? THERE : NULL } });
+				.moment = { nmoments > 0 ? THERE : NULL,
+					    nmoments > 1 ? THERE : NULL } });
 }
 
 static void updates_have_the_bits_of_the_definition(void **state)
@@ -431,7 +440,7 @@ static void copies_keep_every_bit(void **state)
 	}
 }
 
-/* ---- What is not finite ---------------------------------------------------------------------------------- */
+/* ---- What is not finite ---------------------------------------------------------------------- */
 
 /* Work whose element i of `from` alone is bad. */
 static void check_bad(struct kolo_zero_work *w, size_t i, float value)
@@ -472,7 +481,10 @@ static void one_bad_value_anywhere_is_noticed(void **state)
 			put(from, types[t], i, i % 2 ? 60000.0f : -1e-7f);
 		for (size_t i = 0; i < ARRAY_LEN(places); i++) {
 			w.kind = i % 2 ? KOLO_ZERO_WORK_ADD : KOLO_ZERO_WORK_CAST;
-			check_bad(&w, places[i], i % 3 == 0 ? INFINITY : i % 3 == 1 ? -INFINITY : NAN);
+			check_bad(&w, places[i],
+				  i % 3 == 0   ? INFINITY
+				  : i % 3 == 1 ? -INFINITY
+					       : NAN);
 			check_bad(&w, places[i], 1);
 		}
 		/* One that was noticed before stays, and nobody has to look. */
@@ -485,16 +497,18 @@ static void one_bad_value_anywhere_is_noticed(void **state)
 	close_pools();
 }
 
-/* ---- Blocks --------------------------------------------------------------------------------------------- */
+/* ---- Blocks ---------------------------------------------------------------------------------- */
 
 static void squares_of_parts_in_whole_blocks_are_those_of_the_whole(void **state)
 {
 	enum { N = 100003, NBLOCKS = N / KOLO_ZERO_BLOCK + 1 };
 	static uint16_t from[N];
 	double whole[NBLOCKS], parts[NBLOCKS];
-	struct kolo_zero_work w = {
-		.kind = KOLO_ZERO_WORK_SQUARES, .n = N, .from = from, .from_type = KOLO_BF16, .sums = whole
-	};
+	struct kolo_zero_work w = { .kind = KOLO_ZERO_WORK_SQUARES,
+				    .n = N,
+				    .from = from,
+				    .from_type = KOLO_BF16,
+				    .sums = whole };
 	uint64_t seed = 5;
 
 	(void)state;
@@ -517,7 +531,7 @@ static void squares_of_parts_in_whole_blocks_are_those_of_the_whole(void **state
 	close_pools();
 }
 
-/* ---- Threads -------------------------------------------------------------------------------------------- */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 enum { MOST_PARTS = 40, MOST_THREADS = 17 };
 
@@ -543,8 +557,8 @@ static void note_part(void *arg, int part)
 	seen->thread[part] = thread_id();
 	CHECK(pthread_getaffinity_np(pthread_self(), sizeof(cpu_set_t), &seen->cores[part]) == 0);
 	pthread_sigmask(SIG_SETMASK, NULL, &set);
-	seen->blocked[part] =
-		sigismember(&set, SIGINT) && sigismember(&set, SIGALRM) && sigismember(&set, SIGCHLD);
+	seen->blocked[part] = sigismember(&set, SIGINT) && sigismember(&set, SIGALRM) &&
+			      sigismember(&set, SIGCHLD);
 }
 
 static void each_part_is_done_once_and_on_its_thread(void **state)
@@ -567,7 +581,8 @@ static void each_part_is_done_once_and_on_its_thread(void **state)
 				int before = p > 0 ? (p - 1) * n / nparts : -1;
 
 				CHECK((seen.thread[p] == thread_id()) == (thread == 0));
-				CHECK(p == 0 || (seen.thread[p] == seen.thread[p - 1]) == (thread == before));
+				CHECK(p == 0 ||
+				      (seen.thread[p] == seen.thread[p - 1]) == (thread == before));
 			}
 		}
 		zero_threads_close(threads);
@@ -618,7 +633,8 @@ static void the_default_is_a_share_of_the_cores(void **state)
 	}
 }
 
-/* Runs a part on each of n threads, of which `sharing` processes have the cores; how many were bound, each to a core of its own. */
+/* Runs a part on each of n threads, of which `sharing` processes have the cores; how many were
+ * bound, each to a core of its own. */
 static int count_bound(int n, int sharing)
 {
 	struct zero_threads *threads;
@@ -732,7 +748,7 @@ static void idle_threads_sleep(void **state)
 	zero_threads_close(threads);
 }
 
-/* ---- Failures ------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static int count_threads(void)
 {
@@ -756,7 +772,8 @@ static void check_threads(int want)
 	CHECK(count_threads() == want);
 }
 
-/* Each allocation and each start of one of n threads fails once; what was started before is gone again. */
+/* Each allocation and each start of one of n threads fails once; what was started before is gone
+ * again. */
 static void sweep(int n)
 {
 	int threads_failed = 0, memory_failed = 0, before = count_threads();

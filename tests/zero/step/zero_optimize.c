@@ -1,4 +1,5 @@
-/* Runs an optimizer of the engine on a tensor of N elements with gradients that a formula gives, for test_zero_optimizers.py:
+/* Runs an optimizer of the engine on a tensor of N elements with gradients that a formula gives,
+ * for test_zero_optimizers.py:
  *
  *     zero_optimize OPTIMIZER STEPS N [field=value...]
  *

@@ -1,7 +1,7 @@
 /* Causal attention: each place gets a mixture of the values of the places before it and of its own.
  *
- * For each head q, k and v [T, D / H] are its parts of qkv: shares [T, T] = softmax(q k' / sqrt(D / H)),
- * heads = shares v. QUERIES rows of shares are computed at a time. */
+ * For each head q, k and v [T, D / H] are its parts of qkv: shares [T, T] = softmax(q k' / sqrt(D /
+ * H)), heads = shares v. QUERIES rows of shares are computed at a time. */
 #include "tools/zerotrain/model/inside.h"
 
 #include <math.h>
@@ -56,9 +56,10 @@ static void attend_head(const struct model *m, const struct head *h, real *y, si
 	}
 }
 
-/* dy: the derivative of y. dq: of q, and beside it, D and 2 D further on, of k and v, which begin as zeros. */
-static void attend_head_back(const struct model *m, const struct head *h, const real *dy, size_t stride,
-			     real *dq)
+/* dy: the derivative of y. dq: of q, and beside it, D and 2 D further on, of k and v, which begin
+ * as zeros. */
+static void attend_head_back(const struct model *m, const struct head *h, const real *dy,
+			     size_t stride, real *dq)
 {
 	real *dk = dq + stride, *dv = dk + stride;
 
@@ -67,15 +68,17 @@ static void attend_head_back(const struct model *m, const struct head *h, const 
 		const real *shares = h->shares + first * h->t;
 		struct matrix dy_rows = { dy + first * stride, stride, false };
 
-		multiply(seen, h->width, rows, 1, (struct matrix){ shares, h->t, true }, dy_rows, 1, dv,
-			 h->stride);
-		multiply(rows, seen, h->width, 1, dy_rows, (struct matrix){ h->v, h->stride, true }, 0,
-			 m->dshares, h->t);
+		multiply(seen, h->width, rows, 1, (struct matrix){ shares, h->t, true }, dy_rows, 1,
+			 dv, h->stride);
+		multiply(rows, seen, h->width, 1, dy_rows, (struct matrix){ h->v, h->stride, true },
+			 0, m->dshares, h->t);
 		m->loops->softmax_back(shares, m->dshares, rows, first, h->t, h->factor);
 		multiply(rows, h->width, seen, 1, (struct matrix){ m->dshares, h->t, false },
-			 (struct matrix){ h->k, h->stride, false }, 0, dq + first * h->stride, h->stride);
+			 (struct matrix){ h->k, h->stride, false }, 0, dq + first * h->stride,
+			 h->stride);
 		multiply(seen, h->width, rows, 1, (struct matrix){ m->dshares, h->t, true },
-			 (struct matrix){ h->q + first * h->stride, h->stride, false }, 1, dk, h->stride);
+			 (struct matrix){ h->q + first * h->stride, h->stride, false }, 1, dk,
+			 h->stride);
 	}
 }
 

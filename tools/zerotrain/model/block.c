@@ -16,7 +16,8 @@ void drop_rows(struct model *m, int site, const real *x, real *y)
 
 	if (m->batch.keys && m->sizes.dropout > 0)
 		for (int b = 0; b < m->batch.count; b++, x += n, y += n)
-			m->loops->drop(x, y, n, m->sizes.dropout, make_key(m->batch.keys[b], (uint64_t)site));
+			m->loops->drop(x, y, n, m->sizes.dropout,
+				       make_key(m->batch.keys[b], (uint64_t)site));
 	else if (x != y)
 		memcpy(y, x, m->rows * (size_t)m->sizes.dim * sizeof(*y));
 }
@@ -62,12 +63,15 @@ static int mlp_backward(struct model *m, int block, const struct slot *s)
 	int rc;
 
 	drop_rows(m, mlp_site(block), m->dstream, m->dnarrow);
-	if ((rc = linear_back(m, tensor_of(block, NARROW), s->bent, 4 * d, m->dnarrow, d, m->dwide)))
+	if ((rc = linear_back(m, tensor_of(block, NARROW), s->bent, 4 * d, m->dnarrow, d,
+			      m->dwide)))
 		return rc;
 	m->loops->gelu_back(s->wide, m->dwide, m->dwide, m->rows * 4 * d);
-	if ((rc = linear_back(m, tensor_of(block, WIDEN), s->normed2, d, m->dwide, 4 * d, m->dnarrow)))
+	if ((rc = linear_back(m, tensor_of(block, WIDEN), s->normed2, d, m->dwide, 4 * d,
+			      m->dnarrow)))
 		return rc;
-	return normalize_back(m, tensor_of(block, NORM2), s->mid, s->mean2, s->rstd2, m->dnarrow, m->dstream);
+	return normalize_back(m, tensor_of(block, NORM2), s->mid, s->mean2, s->rstd2, m->dnarrow,
+			      m->dstream);
 }
 
 static int attention_backward(struct model *m, int block, const struct slot *s)
@@ -82,7 +86,8 @@ static int attention_backward(struct model *m, int block, const struct slot *s)
 	attend_back(m, s, dheads, dqkv);
 	if ((rc = linear_back(m, tensor_of(block, QKV), s->normed1, d, dqkv, 3 * d, m->dnarrow)))
 		return rc;
-	return normalize_back(m, tensor_of(block, NORM1), s->in, s->mean1, s->rstd1, m->dnarrow, m->dstream);
+	return normalize_back(m, tensor_of(block, NORM1), s->in, s->mean1, s->rstd1, m->dnarrow,
+			      m->dstream);
 }
 
 int block_backward(struct model *m, int block, const struct slot *s)

@@ -15,11 +15,12 @@ enum { QUERIES = 32 };
 /* What forward keeps of a block. */
 struct slot {
 	real *in; /* [N, D] its input; of a segment's first block in model.inputs */
-	real *mean1, *rstd1, *mean2, *rstd2;   /* [N] */
-	real *normed1, *heads, *mid, *normed2; /* [N, D]: heads is what attention gives, mid in + projected */
-	real *qkv;                             /* [N, 3 D]: queries, keys, values */
-	real *shares;                          /* [B, H, T, T] what each place takes from those before it */
-	real *wide, *bent;                     /* [N, 4 D] before and after GELU */
+	real *mean1, *rstd1, *mean2, *rstd2; /* [N] */
+	real *normed1, *heads, *mid,
+		*normed2;  /* [N, D]: heads is what attention gives, mid in + projected */
+	real *qkv;         /* [N, 3 D]: queries, keys, values */
+	real *shares;      /* [B, H, T, T] what each place takes from those before it */
+	real *wide, *bent; /* [N, 4 D] before and after GELU */
 };
 
 struct model {
@@ -50,15 +51,16 @@ struct model {
 int linear(struct model *m, int tensor, const real *x, size_t in, real *y, size_t out);
 
 /* dx [N, in] = dy w, and the gradients of w and b. */
-int linear_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out, real *dx);
+int linear_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out,
+		real *dx);
 
 /* y [N, D] = normalized x. Gain and bias are tensors number `tensor` and the next. Keeps mean and
  * rstd [N]. */
 int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, real *rstd);
 
 /* Adds to dx [N, D], and the gradients of gain and bias. */
-int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd, const real *dy,
-		   real *dx);
+int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
+		   const real *dy, real *dx);
 
 /* heads of a slot from its qkv, which leaves shares; dqkv [N, 3 D] from dheads [N, D] and these. */
 void attend(struct model *m, const struct slot *s);

@@ -30,24 +30,25 @@ int linear(struct model *m, int tensor, const real *x, size_t in, real *y, size_
 	if (rc)
 		return rc;
 	m->loops->spread(b, y, m->rows, out);
-	multiply(m->rows, out, in, 1, (struct matrix){ x, in, false }, (struct matrix){ w, in, true }, 1, y,
-		 out);
+	multiply(m->rows, out, in, 1, (struct matrix){ x, in, false },
+		 (struct matrix){ w, in, true }, 1, y, out);
 	return release_pair(m, tensor);
 }
 
-int linear_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out, real *dx)
+int linear_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out,
+		real *dx)
 {
 	const real *w;
 	int rc = m->weights.use(m->weights.arg, tensor, &w);
 
 	if (rc)
 		return rc;
-	multiply(m->rows, in, out, 1, (struct matrix){ dy, out, false }, (struct matrix){ w, in, false }, 0,
-		 dx, in);
+	multiply(m->rows, in, out, 1, (struct matrix){ dy, out, false },
+		 (struct matrix){ w, in, false }, 0, dx, in);
 	if ((rc = m->weights.release(m->weights.arg, tensor)))
 		return rc;
-	multiply(out, in, m->rows, 1, (struct matrix){ dy, out, true }, (struct matrix){ x, in, false }, 0,
-		 m->dweight, in);
+	multiply(out, in, m->rows, 1, (struct matrix){ dy, out, true },
+		 (struct matrix){ x, in, false }, 0, m->dweight, in);
 	m->loops->sum_rows(dy, m->dbias, m->rows, out);
 	return report_pair(m, tensor, m->dweight, m->dbias);
 }
@@ -63,8 +64,8 @@ int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, r
 	return release_pair(m, tensor);
 }
 
-int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd, const real *dy,
-		   real *dx)
+int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
+		   const real *dy, real *dx)
 {
 	struct norm norm = { .mean = mean, .rstd = rstd };
 	int rc = m->weights.use(m->weights.arg, tensor, &norm.gain);

@@ -1,4 +1,5 @@
-/* The loops over rows. This file is compiled once for each instruction set, under the name LOOPS. */
+/* The loops over rows. This file is compiled once for each instruction set, under the name
+ * LOOPS. */
 #include "tools/zerotrain/model/loops.h"
 #include "tools/zerotrain/model/random.h"
 
@@ -9,7 +10,7 @@ enum { LANES = 16 };
 
 extern const struct loops LOOPS;
 
-/* ---- Elements ------------------------------------------------------------------------------------------- */
+/* ---- Elements -------------------------------------------------------------------------------- */
 
 #ifdef ZEROTRAIN_F64
 static inline real exp_of(real x)
@@ -17,8 +18,9 @@ static inline real exp_of(real x)
 	return exp(x);
 }
 #else
-/* 2^k e^r with k the integer next to x / ln 2, e^r by its series: within 2 units of the last place. A function of the C library's
- * would not be vectorised. Where the result would be infinite or denormal it is the largest or least that isn't. */
+/* 2^k e^r with k the integer next to x / ln 2, e^r by its series: within 2 units of the last place.
+ * A function of the C library's would not be vectorised. Where the result would be infinite or
+ * denormal it is the largest or least that isn't. */
 static inline real exp_of(real x)
 {
 	const float shift = 12582912.0f; /* 1.5 * 2^23: the sum has no bits after the point */
@@ -108,7 +110,7 @@ static inline real max_of(const real *x, size_t n)
 	return max;
 }
 
-/* ---- Rows ----------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static void norm(const struct norm *p, const real *x, real *y, size_t rows, size_t n)
 {
@@ -125,8 +127,8 @@ static void norm(const struct norm *p, const real *x, real *y, size_t rows, size
 }
 
 /* With h = (x - mean) rstd and dh = dy gain: dx = rstd (dh - mean(dh) - h mean(dh h)). */
-static void norm_back(const struct norm *p, const real *x, const real *dy, real *dx, real *dgain, real *dbias,
-		      size_t rows, size_t n)
+static void norm_back(const struct norm *p, const real *x, const real *dy, real *dx, real *dgain,
+		      real *dbias, size_t rows, size_t n)
 {
 	memset(dgain, 0, n * sizeof(*dgain));
 	memset(dbias, 0, n * sizeof(*dbias));
@@ -162,7 +164,8 @@ static void softmax(real *x, size_t rows, size_t first, size_t stride, real fact
 }
 
 /* ds = factor p (dp - the sum of p dp). */
-static void softmax_back(const real *p, real *dp, size_t rows, size_t first, size_t stride, real factor)
+static void softmax_back(const real *p, real *dp, size_t rows, size_t first, size_t stride,
+			 real factor)
 {
 	size_t width = first + rows;
 
@@ -207,7 +210,7 @@ static double cross_entropy(real *x, const uint8_t *targets, size_t rows, size_t
 	return loss;
 }
 
-/* ---- Arrays --------------------------------------------------------------------------------------------- */
+/* ---- Arrays ---------------------------------------------------------------------------------- */
 
 static const real gelu_a = (real)1.5957691216057308, gelu_b = (real)0.044715; /* 2 sqrt(2 / pi) */
 

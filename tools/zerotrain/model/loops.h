@@ -1,6 +1,6 @@
-/* What a GPT computes besides matrix products: loops over rows of activations. They are compiled for three
- * instruction sets and give the same bits. Arrays are row-major. Sums go through 16 lanes, in an order
- * that only the length determines. */
+/* What a GPT computes besides matrix products: loops over rows of activations. They are compiled
+ * for three instruction sets and give the same bits. Arrays are row-major. Sums go through 16
+ * lanes, in an order that only the length determines. */
 #ifndef TOOLS_ZEROTRAIN_MODEL_LOOPS_H
 #define TOOLS_ZEROTRAIN_MODEL_LOOPS_H
 
@@ -19,17 +19,18 @@ struct loops {
 	/* y = gain (x - mean) rstd + bias. */
 	void (*norm)(const struct norm *p, const real *x, real *y, size_t rows, size_t n);
 	/* Adds to dx [rows, n], sets dgain [n] and dbias [n]. */
-	void (*norm_back)(const struct norm *p, const real *x, const real *dy, real *dx, real *dgain,
-			  real *dbias, size_t rows, size_t n);
+	void (*norm_back)(const struct norm *p, const real *x, const real *dy, real *dx,
+			  real *dgain, real *dbias, size_t rows, size_t n);
 	/* y = x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))): GELU by its tanh formula. */
 	void (*gelu)(const real *x, real *y, size_t n);
 	/* dx = dy times the derivative at x; dx may be dy. */
 	void (*gelu_back)(const real *x, const real *dy, real *dx, size_t n);
-	/* Rows first, first + 1, ... of scores, each `stride` apart: row t becomes the softmax of `factor` times its elements 0 to t, and
-	 * 0 from t + 1 to first + rows - 1. */
+	/* Rows first, first + 1, ... of scores, each `stride` apart: row t becomes the softmax of
+	 * `factor` times its elements 0 to t, and 0 from t + 1 to first + rows - 1. */
 	void (*softmax)(real *x, size_t rows, size_t first, size_t stride, real factor);
 	/* The same of its derivative: dp becomes the scores'. */
-	void (*softmax_back)(const real *p, real *dp, size_t rows, size_t first, size_t stride, real factor);
+	void (*softmax_back)(const real *p, real *dp, size_t rows, size_t first, size_t stride,
+			     real factor);
 	/* y = bias in each row. */
 	void (*spread)(const real *bias, real *y, size_t rows, size_t n);
 	/* out [n] = the sum of rows x [rows, n]. */
@@ -40,7 +41,8 @@ struct loops {
 	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key);
 	/* Replaces logits x [rows, n] by their derivative of `factor` times the sum of losses.
 	 * Returns that sum, without the factor. */
-	double (*cross_entropy)(real *x, const uint8_t *targets, size_t rows, size_t n, real factor);
+	double (*cross_entropy)(real *x, const uint8_t *targets, size_t rows, size_t n,
+				real factor);
 };
 
 /* Those that this processor runs fastest. Never fails. */

@@ -34,7 +34,8 @@ static void take_slot(struct model *m, struct slot *s, size_t n, bool first)
 
 static void take_all(struct model *m)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context, n = (size_t)m->sizes.batch * t;
+	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context,
+	       n = (size_t)m->sizes.batch * t;
 
 	m->arena_len = 0;
 	for (int i = 0; i < m->sizes.segment; i++)

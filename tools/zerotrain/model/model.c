@@ -1,8 +1,9 @@
 /* The whole model: embedding, blocks in segments, head and loss.
  *
- * A segment has sizes.segment blocks, and there are slots for one segment. Forward keeps the input of
- * each segment. When backward begins, the last segment's activations are still there. It computes those
- * of the other segments again, with the same bits. One segment of all blocks computes nothing twice. */
+ * A segment has sizes.segment blocks, and there are slots for one segment. Forward keeps the input
+ * of each segment. When backward begins, the last segment's activations are still there. It
+ * computes those of the other segments again, with the same bits. One segment of all blocks
+ * computes nothing twice. */
 #include "tools/zerotrain/model/model.h"
 #include "tools/zerotrain/model/inside.h"
 
@@ -22,7 +23,8 @@ static void give_to_host(void *arg, void *memory, size_t bytes)
 	free(memory);
 }
 
-struct model *model_create(const struct sizes *sizes, const struct weights *weights, const struct room *room)
+struct model *model_create(const struct sizes *sizes, const struct weights *weights,
+			   const struct room *room)
 {
 	static const struct room host = { take_of_host, give_to_host, NULL };
 	struct model *m = calloc(1, sizeof(*m));
@@ -57,7 +59,7 @@ size_t model_memory(const struct model *m)
 	return m->arena_len;
 }
 
-/* ---- Embedding and head --------------------------------------------------------------------------------- */
+/* ---- Embedding and head ---------------------------------------------------------------------- */
 
 /* x [N, D] = the byte's row + the place's row. */
 static int embed(struct model *m, real *x)
@@ -132,7 +134,7 @@ static int head_back(struct model *m)
 	return normalize_back(m, last_norm(m), m->last, m->mean, m->rstd, m->dnarrow, m->dstream);
 }
 
-/* ---- Blocks --------------------------------------------------------------------------------------------- */
+/* ---- Blocks ---------------------------------------------------------------------------------- */
 
 /* The slot of a block, with its input in place. */
 static const struct slot *slot_of(struct model *m, int block)
@@ -179,7 +181,7 @@ static int run_blocks(struct model *m)
 	return rc ? rc : head(m);
 }
 
-/* ---- Model ---------------------------------------------------------------------------------------------- */
+/* ---- Model ----------------------------------------------------------------------------------- */
 
 int model_forward(struct model *m, const struct batch *batch, double scale, double *loss)
 {

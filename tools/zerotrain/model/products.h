@@ -16,8 +16,8 @@ struct matrix {
 
 /* c [m, n] = factor a b + keep c. a is [m, k], or turned [k, m]. b is [k, n], or turned. Rows of c
  * are `stride` apart. */
-void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b, real keep, real *c,
-	      size_t stride);
+void multiply(size_t m, size_t n, size_t k, real factor, struct matrix a, struct matrix b,
+	      real keep, real *c, size_t stride);
 
 /* From now on the calling thread alone computes products. So their bits do not depend on the number
  * of cores. */

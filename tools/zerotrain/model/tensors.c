@@ -62,5 +62,7 @@ void tensor_init(const struct sizes *s, int tensor, size_t first, size_t n, floa
 	if (tensor >= FIRST_BLOCK && (part == PROJECT || part == NARROW))
 		deviation /= sqrt(2.0 * s->layers);
 	for (size_t i = 0; i < n; i++)
-		out[i] = matrix ? (float)(deviation * draw_normal(key, first + i)) : gain ? 1.0f : 0.0f;
+		out[i] = matrix ? (float)(deviation * draw_normal(key, first + i))
+			 : gain ? 1.0f
+				: 0.0f;
 }

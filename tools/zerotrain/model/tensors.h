@@ -11,12 +11,21 @@ enum { VALUES = 256 };
 /* Tensors by number: two embeddings, PER_BLOCK for each block, and the last normalization. Except
  * for the embeddings they are pairs of a matrix (or a gain) and the bias after it. */
 enum tensor { BYTES, PLACES, FIRST_BLOCK };
-enum block_tensor { NORM1, QKV = 2, PROJECT = 4, NORM2 = 6, WIDEN = 8, NARROW = 10, PER_BLOCK = 12 };
+enum block_tensor {
+	NORM1,
+	QKV = 2,
+	PROJECT = 4,
+	NORM2 = 6,
+	WIDEN = 8,
+	NARROW = 10,
+	PER_BLOCK = 12
+};
 
 struct sizes {
 	int layers, dim, heads, context; /* L, D, H, C; heads divides dim */
 	int batch;                       /* B at most */
-	int segment; /* blocks whose activations are kept at a time, 1 to layers; others are computed again */
+	int segment; /* blocks whose activations are kept at a time, 1 to layers; others are
+			computed again */
 	double dropout;
 	uint64_t seed;
 };

@@ -1,4 +1,4 @@
-# Reads the table of variables that `ringinfo --environment` prints: a line of name, value, default and range, then one
+# Reads the table of variables that `ringinfo --environment` prints: a line of name, value, default and range, then some
 # of what the variable is for.
 package Environment;
 use strict;
@@ -14,8 +14,9 @@ sub read_variables {
 	delete local @ENV{grep { /^KOLO_/ } keys %ENV}; # so that all of them are unset
 	my $text = qx("$ringinfo" --environment);
 	die "$ringinfo --environment failed\n" if $?;
-	while ($text =~ /^  (KOLO_\w+) +unset +(\S+) +(\S.*)\n {6}(.+)$/mg) {
-		push @found, { name => $1, default => $2 eq '-' ? '' : $2, range => $3, help => $4 };
+	while ($text =~ /^  (KOLO_\w+) +unset +(\S+) +(\S.*)\n((?: {6}.+\n)+)/mg) {
+		my ($name, $default, $range, $help) = ($1, $2, $3, join ' ', map { s/^ +//r } split /\n/, $4);
+		push @found, { name => $name, default => $default eq '-' ? '' : $default, range => $range, help => $help };
 	}
 	my $names = () = $text =~ /^  KOLO_/mg;
 	die "$ringinfo --environment has another form\n" if !@found || @found != $names;

@@ -53,6 +53,22 @@ static void print_value(FILE *out, const struct kolo_env_info *info)
 	fprintf(out, "%*s", width < 12 ? 12 - width : 0, "");
 }
 
+/* The text in lines of at most 80 columns, the first 6 of which are blank. */
+static void print_wrapped(FILE *out, const char *text)
+{
+	enum { MOST = 74 };
+
+	while (*text) {
+		size_t len = strlen(text);
+
+		if (len > MOST) /* no word is as long as a line */
+			for (len = MOST; text[len] != ' '; len--)
+				;
+		fprintf(out, "      %.*s\n", (int)len, text);
+		text += len + (text[len] == ' ');
+	}
+}
+
 void print_environment_text(FILE *out)
 {
 	struct kolo_env_info info;
@@ -62,8 +78,8 @@ void print_environment_text(FILE *out)
 	for (int i = 0; kolo_env_get(i, &info) == 0; i++) {
 		fprintf(out, "  %-20s  ", info.name); /* KOLO_VERBS_GID_INDEX */
 		print_value(out, &info);
-		fprintf(out, "  %-7s  %s\n      %s\n", info.preset[0] ? info.preset : "-",
-			info.range, info.help);
+		fprintf(out, "  %-7s  %s\n", info.preset[0] ? info.preset : "-", info.range);
+		print_wrapped(out, info.help);
 		if (!info.good) {
 			fprintf(out, "      REFUSED: ");
 			print_plain(out, kolo_last_error());

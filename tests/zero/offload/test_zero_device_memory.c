@@ -35,7 +35,7 @@ static void leave_memory(struct t_rank *t)
 	struct kolo_zero_tensor tensors[TENSORS];
 	struct kolo_zero_config c;
 	struct kolo_zero *zero;
-	const void *values, *other;
+	const void *values, *other = NULL;
 	size_t before, rest;
 	void *filler;
 

@@ -129,8 +129,7 @@ static int algorithm_rows(const struct ko_algorithms *t, int coll,
 static int message_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MOST_ROWS])
 {
 	const struct ko_algorithms *t = &c->agreed.algorithms;
-	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin,
-		 board = ko_collective_parts_end(c);
+	uint64_t begin = t->rndv_begin, window = t->rndv_window_begin, board = t->parts_end;
 	const char *direct = ko_algorithm_table[KO_DIRECT]->name;
 	int n = 0;
 

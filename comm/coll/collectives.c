@@ -11,22 +11,6 @@
 
 #include <stdint.h>
 
-uint64_t ko_collective_parts_end(const struct kolo_comm *c)
-{
-	return ko_min_size(c->agreed.algorithms.any[KO_BOARD][KO_ALL_GATHER].end,
-			   c->board->room + 1);
-}
-
-/* All ranks answer alike: they have the same n. */
-bool ko_collective_takes_parts(const struct ko_call *call)
-{
-	const struct kolo_comm *c = call->comm;
-
-	return ko_coll_has_messages(call->coll) && !call->uneven && c->nranks > 1 &&
-	       call->n * kolo_type_size(call->type) * (size_t)c->nranks <
-		       ko_collective_parts_end(c);
-}
-
 /* ---- Beginning and end ----------------------------------------------------------------------- */
 
 /* Waits until all that was sent is on its way, and counts it. */
@@ -131,38 +115,61 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
 }
 
-/* Has the cell that this rank will write brought to its core, while the operation is prepared. An
- * operation that takes another algorithm needs one line at most, for an offer. */
-static void expect_cell(const struct ko_call *call, size_t size)
+/* Bytes of the payload that this rank will write into its cell, as far as they are worth fetching.
+ * An operation that takes another algorithm needs the first line at most, for an offer. */
+static size_t cell_bytes(const struct ko_call *call, size_t size)
 {
 	const struct kolo_comm *c = call->comm;
 	size_t mine = call->n * size, whole = mine;
 
-	if (c->nranks == 1 || c->spread || call->uneven ||
-	    (call->coll == KO_BROADCAST && c->rank != call->root))
-		return;
 	if (call->coll == KO_REDUCE_SCATTER || call->coll == KO_ALL_GATHER)
 		whole = mine * (size_t)c->nranks;
 	if (whole >= c->agreed.algorithms.any[KO_BOARD][call->coll].end ||
 	    (ko_coll_has_root((int)call->coll) && mine > KO_EXPECT_ONE_WAY))
-		mine = 0;
-	else if (call->coll == KO_REDUCE_SCATTER)
-		mine = whole;
-	ko_board_expect(c->board, c->rank, mine);
+		return 0;
+	return call->coll == KO_REDUCE_SCATTER ? whole : mine;
 }
 
-/* Has the cell for an all_to_all, gather or scatter brought to this core. */
-static void expect_parts(const struct ko_call *call, size_t size)
+/* Bytes of that payload in an all_to_all, gather or scatter. */
+static size_t parts_bytes(const struct ko_call *call, size_t size)
 {
 	const struct kolo_comm *c = call->comm;
 	size_t part = call->n * size, others = (size_t)c->nranks - 1;
-	bool root = c->rank == call->root;
-	size_t gives = call->coll == KO_ALL_TO_ALL ? others * part
-		       : call->coll == KO_GATHER   ? (root ? 0 : part)
-						   : (root ? others * part : 0);
+	size_t bytes = call->coll == KO_GATHER ? part : others * part;
 
-	if (gives && gives <= KO_EXPECT_ONE_WAY)
-		ko_board_expect(c->board, c->rank, gives);
+	return bytes > KO_EXPECT_ONE_WAY ? 0 : bytes;
+}
+
+/* Does this rank write its cell, in an operation over the board? */
+static bool gives(const struct ko_call *call)
+{
+	bool root = call->comm->rank == call->root;
+
+	switch (call->coll) {
+	case KO_BROADCAST:
+	case KO_SCATTER: return root;
+	case KO_GATHER: return !root;
+	default: return true;
+	}
+}
+
+/* What is fetched for writing while the operation is prepared. */
+static struct ko_expected expected(const struct ko_call *call)
+{
+	const struct kolo_comm *c = call->comm;
+	size_t size = kolo_type_size(call->type);
+
+	if (c->nranks == 1 || c->spread || call->uneven || !gives(call))
+		return (struct ko_expected){ false, 0 };
+	return (struct ko_expected){ true, ko_coll_has_messages(call->coll)
+						   ? parts_bytes(call, size)
+						   : cell_bytes(call, size) };
+}
+
+static void expect(const struct kolo_comm *c, struct ko_expected expected)
+{
+	if (expected.cell)
+		ko_board_expect(c->board, c->rank, expected.bytes);
 }
 
 /* A hash of the counts. All ranks must have the same one. It is posted in place of a root. */
@@ -219,30 +226,41 @@ static bool can_be_known(const struct ko_call *call)
 	return !call->uneven && (int)call->op < KO_OP_FIRST;
 }
 
-/* `red` NULL: the reducer is made here, and the arguments are not checked yet. */
+/* A call that is not the last one again. `red` NULL: the reducer is made here, and the arguments
+ * are not checked yet. */
+static int begin_new(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
+{
+	struct kolo_comm *c = call->comm;
+	struct ko_expected cell = expected(call);
+	int rc;
+
+	expect(c, cell);
+	rc = red ? 0 : ko_call_check(call);
+	if (rc < 0)
+		return rc;
+	prepare(run, call, red);
+	if (!red && can_be_known(call))
+		c->known[call->coll] = (struct ko_known){ *call, cell, *run };
+	return 0;
+}
+
 static int begin(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
 	struct kolo_comm *c = call->comm;
-	struct ko_known *known = red ? NULL : &c->known[call->coll];
+	const struct ko_known *known = &c->known[call->coll];
 	int rc = ko_run_claim(c, call->coll);
 
 	if (rc < 0)
 		return rc;
-	if (ko_coll_has_messages(call->coll))
-		expect_parts(call, kolo_type_size(call->type));
-	else
-		expect_cell(call, kolo_type_size(call->type));
-	if (known && ko_call_is_known(call)) {
+	if (!red && ko_call_is_known(call)) {
+		expect(c, known->cell);
 		*run = known->run;
 	} else {
-		rc = red ? 0 : ko_call_check(call);
+		rc = begin_new(run, call, red);
 		if (rc < 0) {
 			ko_run_release(c);
 			return rc;
 		}
-		prepare(run, call, red);
-		if (known && can_be_known(call))
-			*known = (struct ko_known){ *call, *run };
 	}
 	if (run->may_read)
 		run->began_ns = ko_now_ns();

@@ -6,18 +6,21 @@
 #include "comm/core/call.h"
 
 /* Is the call an all_to_all, gather or scatter that is small enough for the board? Larger ones
- * consist of messages. */
-bool ko_collective_takes_parts(const struct ko_call *call);
+ * consist of messages. All ranks answer alike: they have the same n. */
+static inline bool ko_collective_takes_parts(const struct ko_call *call)
+{
+	const struct kolo_comm *c = call->comm;
+
+	return ko_coll_has_messages(call->coll) && !call->uneven && c->nranks > 1 &&
+	       call->n * kolo_type_size(call->type) * (size_t)c->nranks <
+		       c->agreed.algorithms.parts_end;
+}
 
 /* Is the call one for ko_collective, and not for p2p.h? Its arguments may still be wrong. */
 static inline bool ko_collective_takes(const struct ko_call *call)
 {
 	return call->coll < KO_NCOLLS || ko_collective_takes_parts(call);
 }
-
-/* The bytes of the whole vector from which on all_to_all, gather and scatter consist of
- * messages. */
-uint64_t ko_collective_parts_end(const struct kolo_comm *c);
 
 /* Does all of a collective, on the calling thread. `red` is what ko_comm_reducer returned when the
  * user called; the arguments were checked then. NULL: the user calls now, and they are checked

@@ -28,11 +28,19 @@ struct ko_call {
 	const size_t *received;
 };
 
+/* What is fetched for writing before a call: the first line of this rank's cell on the board, and
+ * `bytes` of its payload (comm/memory/board.h). */
+struct ko_expected {
+	bool cell; /* false: nothing */
+	size_t bytes;
+};
+
 /* The last call of a collective that was done at once. Programs repeat themselves: if the next call
  * is equal, it is not checked again and its run is not prepared again. */
 struct ko_known {
-	struct ko_call call; /* comm NULL: there is none */
-	struct ko_run run;   /* prepared for the call, not begun */
+	struct ko_call call;     /* comm NULL: there is none */
+	struct ko_expected cell; /* what of this rank's cell is fetched for the call */
+	struct ko_run run;       /* prepared for the call, not begun */
 };
 
 /* Does the call equal the last one of its collective? The calling thread has claimed the

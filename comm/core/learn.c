@@ -102,13 +102,10 @@ void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t rec
 	ko_learn_stores(run);
 }
 
-void ko_learn(struct ko_run *run)
+void ko_learn_time(struct ko_run *run)
 {
-	float ns_per_byte;
+	float ns_per_byte = (float)(ko_now_ns() - run->began_ns) / (float)bytes_of(run);
 
-	if (!run->reading && !run->writing)
-		return;
-	ns_per_byte = (float)(ko_now_ns() - run->began_ns) / (float)bytes_of(run);
 	if (run->reading)
 		learn(run->reading, run->way == KO_BY_CMA, ns_per_byte);
 	if (run->writing)

@@ -233,7 +233,7 @@ bool ko_roster_failed_later(const struct ko_roster *roster)
 	       roster->later;
 }
 
-int ko_roster_cause(const struct ko_roster *roster)
+int ko_roster_report(const struct ko_roster *roster)
 {
 	/* ms: the writer needs nanoseconds, unless it was killed meanwhile */
 	enum { PATIENCE_MS = 200 };
@@ -247,5 +247,5 @@ int ko_roster_cause(const struct ko_roster *roster)
 		return ko_fail(KOLO_EPEER,
 			       "rank %u failed, and ended or stopped before it could say why",
 			       failed - KO_FAILING);
-	return failed == KO_FAILED ? ko_fail(roster->code, "%s", roster->text) : 0;
+	return ko_fail(roster->code, "%s", roster->text);
 }

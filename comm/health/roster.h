@@ -164,8 +164,16 @@ bool ko_roster_complete(const struct ko_roster *roster, int rank);
  * making it. */
 bool ko_roster_failed_later(const struct ko_roster *roster);
 
-/* The code of the communicator's failure, or 0. Its text becomes the calling thread's error text.
- * From any thread. */
-int ko_roster_cause(const struct ko_roster *roster);
+/* The code of the communicator's failure. Its text becomes the calling thread's error text. From
+ * any thread. ko_roster_cause returns 0 if it has not failed; ko_roster_report is for one that has,
+ * and waits until the cause is written. */
+int ko_roster_report(const struct ko_roster *roster);
+static inline int ko_roster_cause(const struct ko_roster *roster)
+{
+	/* Pairs with the release in ko_roster_fail: whoever sees the failure may read its cause. */
+	return atomic_load_explicit(&roster->failed, memory_order_acquire) == KO_SOUND
+		       ? 0
+		       : ko_roster_report(roster);
+}
 
 #endif

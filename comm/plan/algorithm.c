@@ -169,4 +169,6 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 		q.coll = (enum ko_coll)coll;
 		decide_ranges(&q, out);
 	}
+	/* Like an all-gather; but a cell has to hold a whole vector. */
+	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end, costs->board_room + 1);
 }

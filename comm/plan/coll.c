@@ -1,4 +1,4 @@
-/* The names of the kinds of operations (ko_coll_name), and which of them have an op or a root. */
+/* The names of the kinds of operations (ko_coll_name). */
 #include "comm/plan/coll.h"
 
 const char *ko_coll_name(int coll)
@@ -23,14 +23,4 @@ const char *ko_coll_name(int coll)
 	};
 
 	return coll >= 0 && coll <= KO_GROUP ? names[coll] : "unknown";
-}
-
-bool ko_coll_reduces(int coll)
-{
-	return coll == KO_REDUCE || coll == KO_ALL_REDUCE || coll == KO_REDUCE_SCATTER;
-}
-
-bool ko_coll_has_root(int coll)
-{
-	return coll == KO_BROADCAST || coll == KO_REDUCE || coll == KO_GATHER || coll == KO_SCATTER;
 }

@@ -31,10 +31,16 @@ enum ko_coll {
 const char *ko_coll_name(int coll);
 
 /* Does it have an op? */
-bool ko_coll_reduces(int coll);
+static inline bool ko_coll_reduces(int coll)
+{
+	return coll == KO_REDUCE || coll == KO_ALL_REDUCE || coll == KO_REDUCE_SCATTER;
+}
 
 /* Does it have a root? */
-bool ko_coll_has_root(int coll);
+static inline bool ko_coll_has_root(int coll)
+{
+	return coll == KO_BROADCAST || coll == KO_REDUCE || coll == KO_GATHER || coll == KO_SCATTER;
+}
 
 /* Is it done by pairs of ranks: a message, a group, or a collective that consists of messages? */
 static inline bool ko_coll_is_p2p(enum ko_coll coll)

@@ -84,11 +84,13 @@ enum { KO_STREAM_STEP = 2048 };
 /* Streams `len` bytes with the best kernels: see ko_stream_fn. */
 void ko_stream_copy(void *out, const void *src, size_t len);
 
+/* Bytes of a payload up to which ko_expect_to_write is worth while if nothing comes back from the
+ * rank that reads them (why: D22 in comm/DECISIONS.md). */
+enum { KO_EXPECT_ONE_WAY = 2 << 10 };
+
 /* Call this as long as possible before this core writes `len` bytes that another core has used. It
  * fetches the first cache lines for writing, all at once. Without it the stores would wait for them
  * one after the other. */
-/* most bytes if nothing comes back: see comm/README.md */
-enum { KO_EXPECT_ONE_WAY = 2 << 10 };
 static inline void ko_expect_to_write(const void *out, size_t len)
 {
 	enum { LINE = 64, MOST = 4 << 10 }; /* bytes: further lines come as fast by themselves */

@@ -86,7 +86,7 @@ $B/flags: FORCE
 ROOMS   := $(addprefix comm/,base sys reduce plan transport $(if $(filter yes,$(VERBS)),transport/verbs) $(if $(filter yes,$(OFI)),transport/ofi) \
 		bootstrap health core memory coll p2p api create) \
 	$(addprefix cuda/,driver gpu stream api) \
-	$(addprefix zero/,base optim core offload step create checkpoint config log)
+	$(addprefix zero/,base optimizers optim core offload step create checkpoint config log)
 LEFT_OUT := comm/reduce/kernels.c zero/optim/kernels.c \
 	$(if $(filter yes,$(JANSSON)),zero/config/none.c,$(filter-out zero/config/none.c zero/config/config.c,$(wildcard zero/config/*.c))) \
 	$(if $(filter yes,$(URING)),zero/offload/disk_none.c,zero/offload/disk.c)
@@ -181,6 +181,7 @@ NVCC_FLAGS := -std=c++17 -O3 --fmad=false -Iinclude -I. $(foreach a,$(CUDA_ARCHS
 	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 
 build/cuda/libcuda/kernels.fatbin: cuda/driver/kernel_args.h $(wildcard comm/reduce/*.h)
+build/cuda/libcuda/zero_kernels.fatbin: $(wildcard zero/optimizers/*.h)
 $(FATBINS): build/cuda/libcuda/%.fatbin: cuda/libcuda/%.cu comm/reduce/convert.h $(wildcard include/kolo/*.h)
 	@mkdir -p $(@D)
 	$(call say,NVCC)

@@ -223,7 +223,7 @@ static int check_work(const struct gpu_device *d, const struct kolo_zero_work *w
 	int rc = 0;
 
 	if (kind > KOLO_ZERO_WORK_LAMB ||
-	    (kind == KOLO_ZERO_WORK_UPDATE && work->optimizer > KOLO_ZERO_LAMB))
+	    (kind == KOLO_ZERO_WORK_UPDATE && !kolo_zero_optimizer_name(work->optimizer)))
 		return ko_fail(KOLO_EINVAL,
 			       "%s: work of kind %d with optimizer %d: there is no such", d->name,
 			       (int)kind, (int)work->optimizer);

@@ -4,6 +4,7 @@
 #define CUDA_LIBCUDA_OWN_H
 
 #include "cuda/driver/driver.h"
+#include "zero/optimizers/list.h"
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -66,7 +67,7 @@ struct ko_cuda_zero {
 	CUmodule module; /* NULL: no device of kolo_zero_device.h has asked for it */
 	CUfunction cast[KO_CUDA_FLOATS][KO_CUDA_FLOATS]; /* from, to */
 	CUfunction add[KO_CUDA_FLOATS], squares[KO_CUDA_FLOATS], lamb_moments[KO_CUDA_FLOATS];
-	CUfunction update[KOLO_ZERO_LAMB + 1][KO_CUDA_FLOATS]; /* by the gradients' type */
+	CUfunction update[ZERO_NOPTIMIZERS][KO_CUDA_FLOATS]; /* by the gradients' type */
 };
 
 /* A GPU: one for each context that is in use. */

@@ -11,10 +11,9 @@ extern const char ko_gpu_zero_kernels[];
 
 static const char *const types[KO_CUDA_FLOATS] = { "f32", "f16", "bf16" };
 
-static const char *const optimizers[] = {
-	[KOLO_ZERO_ADAMW] = "adamw", [KOLO_ZERO_ADAM] = "adam",       [KOLO_ZERO_SGD] = "sgd",
-	[KOLO_ZERO_LION] = "lion",   [KOLO_ZERO_ADAGRAD] = "adagrad", [KOLO_ZERO_LAMB] = "lamb",
-};
+#define NAME(value, name, moments, whole) [value] = #name,
+static const char *const optimizers[] = { ZERO_OPTIMIZERS(NAME) };
+#undef NAME
 
 /* Finds the kernel ko_zero_WHAT_FROM or ko_zero_WHAT_FROM_TO, and launches it with nothing to do.
  * So the driver gets now what it needs for it. */
@@ -46,7 +45,7 @@ static int find_kernels(struct ko_gpu *gpu, CUstream stream, int from)
 		return rc;
 	for (int to = 0; rc == 0 && to < KO_CUDA_FLOATS; to++)
 		rc = find(gpu, stream, &z->cast[from][to], "cast", from, to);
-	for (int o = 0; rc == 0 && o <= KOLO_ZERO_LAMB; o++)
+	for (int o = 0; rc == 0 && o < ZERO_NOPTIMIZERS; o++)
 		rc = find(gpu, stream, &z->update[o][from], optimizers[o], from, -1);
 	return rc;
 }

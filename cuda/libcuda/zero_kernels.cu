@@ -10,6 +10,7 @@
 #include "kolo/kolo_zero_device.h"
 
 #include "comm/reduce/convert.h"
+#include "zero/optimizers/list.h"
 
 #include <stddef.h>
 
@@ -120,7 +121,8 @@ ON_GPU size_t join(size_t head, const void *p, size_t size)
 /* Does all elements of the work. `some` returns whether one was not finite. */
 template <typename What> ON_GPU void each(const struct kolo_zero_work &w)
 {
-	size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
+	size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x,
+	       step = (size_t)gridDim.x * blockDim.x;
 	size_t head = What::head(w), parts, rest;
 	bool bad = false;
 
@@ -147,7 +149,8 @@ template <typename What> ON_GPU void each(const struct kolo_zero_work &w)
 template <typename From, typename To> struct cast {
 	ON_GPU size_t head(const struct kolo_zero_work &w)
 	{
-		return join(head_of(w.from, sizeof(typename From::stored)), w.to, sizeof(typename To::stored));
+		return join(head_of(w.from, sizeof(typename From::stored)), w.to,
+			    sizeof(typename To::stored));
 	}
 	/* With equal types and factor 1 bits are copied: those of NaN, too. */
 	template <int N> ON_GPU bool some(const struct kolo_zero_work &w, size_t at)
@@ -191,89 +194,20 @@ template <typename From> struct add {
 	}
 };
 
-/* ---- Optimizers: one element each, as in zero/optim/kernels.c -------------------------------- */
+/* ---- Optimizers ------------------------------------------------------------------------------ */
 
-ON_GPU float decayed(float g, float p, const struct kolo_zero_scalars &s)
-{
-	return g + s.decay * p;
-}
-
-ON_GPU void adam_moments(float &m, float &v, float g, const struct kolo_zero_scalars &s)
-{
-	m = m * s.beta1 + g * s.rest1;
-	v = v * s.beta2 + s.rest2 * g * g;
-}
-
-ON_GPU float lamb_update(float p, float m, float v, const struct kolo_zero_scalars &s)
-{
-	return m / s.bias1 / (sqrtf(v) / s.root2 + s.eps) + s.decay * p;
-}
-
-/* MOMENTS that are read, STORED of them written; GRADIENT: 1 where there is one. `moving`: the
- * first moment is not NULL. */
-struct adamw {
-	enum { MOMENTS = 2, STORED = 2, GRADIENT = 1 };
-	ON_GPU void one(float &p, float &m, float &v, float g, const struct kolo_zero_scalars &s, bool)
-	{
-		adam_moments(m, v, g, s);
-		p = p * s.keep - s.rate * m / (sqrtf(v) / s.root2 + s.eps);
-	}
-};
-
-struct adam {
-	enum { MOMENTS = 2, STORED = 2, GRADIENT = 1 };
-	ON_GPU void one(float &p, float &m, float &v, float g, const struct kolo_zero_scalars &s, bool)
-	{
-		adam_moments(m, v, decayed(g, p, s), s);
-		p -= s.rate * m / (sqrtf(v) / s.root2 + s.eps);
-	}
-};
-
-struct sgd {
-	enum { MOMENTS = 1, STORED = 1, GRADIENT = 1 };
-	ON_GPU void one(float &p, float &m, float &, float g, const struct kolo_zero_scalars &s, bool moving)
-	{
-		float d = decayed(g, p, s);
-
-		if (moving) {
-			m = s.first ? d : m * s.momentum + s.rest * d;
-			d = s.nesterov ? d + s.momentum * m : m;
-		}
-		p -= s.rate * d;
-	}
-};
-
-struct lion {
-	enum { MOMENTS = 1, STORED = 1, GRADIENT = 1 };
-	ON_GPU void one(float &p, float &m, float &, float g, const struct kolo_zero_scalars &s, bool)
-	{
-		float c = s.beta1 * m + s.rest1 * g;
-		float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : 0.0f;
-
-		p = p * s.keep - s.rate * sign;
-		m = s.beta2 * m + s.rest2 * g;
-	}
-};
-
-struct adagrad {
-	enum { MOMENTS = 1, STORED = 1, GRADIENT = 1 };
-	ON_GPU void one(float &p, float &m, float &, float g, const struct kolo_zero_scalars &s, bool)
-	{
-		float d = decayed(g, p, s);
-
-		m += d * d;
-		p -= s.rate * d / (sqrtf(m) + s.eps);
-	}
-};
-
-/* Runs after lamb_moments. The rate has the trust ratio in it. */
-struct lamb {
-	enum { MOMENTS = 2, STORED = 0, GRADIENT = 0 };
-	ON_GPU void one(float &p, float &m, float &v, float, const struct kolo_zero_scalars &s, bool)
-	{
-		p -= s.rate * lamb_update(p, m, v, s);
-	}
-};
+/* The update of one element is the host's (zero/optimizers). MOMENTS that are read, STORED of them
+ * written; GRADIENT: 1 if it is read. */
+#define OPTIMIZER(value, name, moments, whole)                                                     \
+	struct name {                                                                              \
+		enum { MOMENTS = moments, STORED = whole ? moments : 0, GRADIENT = whole };        \
+		ON_GPU void one(size_t i, float *p, float *m, float *v, const float *g,            \
+				const struct kolo_zero_scalars &s, bool moving)                    \
+		{                                                                                  \
+			zero_##name(i, p, m, v, g, &s, moving);                                    \
+		}                                                                                  \
+	};
+ZERO_OPTIMIZERS(OPTIMIZER)
 
 ON_GPU size_t size_of(enum kolo_type type)
 {
@@ -289,7 +223,8 @@ template <int N, typename To> ON_GPU void store_as(void *to, size_t at, const fl
 	store<N>(to, at, x);
 }
 
-template <int N> ON_GPU void store_parameters(const struct kolo_zero_work &w, size_t at, const float *p)
+template <int N>
+ON_GPU void store_parameters(const struct kolo_zero_work &w, size_t at, const float *p)
 {
 	if (!w.to)
 		return;
@@ -315,7 +250,7 @@ template <typename O, typename From> struct update {
 	template <int N> ON_GPU bool some(const struct kolo_zero_work &w, size_t at)
 	{
 		__align__(16) typename From::stored x[N] = { 0 };
-		__align__(16) float p[N], m[2][N] = { { 0 }, { 0 } };
+		__align__(16) float p[N], g[N], m[2][N] = { { 0 }, { 0 } };
 
 		load<N>(p, w.master, at);
 		for (int k = 0; k < O::MOMENTS; k++)
@@ -323,9 +258,10 @@ template <typename O, typename From> struct update {
 				load<N>(m[k], w.moment[k], at);
 		if (O::GRADIENT)
 			load<N>(x, w.from, at);
-		for (int i = 0; i < N; i++)
-			O::one(p[i], m[0][i], m[1][i], From::widen(x[i]) * w.factor, w.scalars,
-			       w.moment[0] != NULL);
+		for (int i = 0; i < N; i++) {
+			g[i] = From::widen(x[i]) * w.factor;
+			O::one(i, p, m[0], m[1], g, w.scalars, w.moment[0] != NULL);
+		}
 		store<N>(w.master, at, p);
 		for (int k = 0; k < O::STORED; k++)
 			if (w.moment[k])
@@ -399,10 +335,10 @@ template <typename From> ON_GPU void lamb_moments(const struct kolo_zero_work &w
 	for (size_t i = at.first + at.lane; i < at.end; i += LANES) {
 		float p = master[i], m = moment[i], v = second[i], u;
 
-		adam_moments(m, v, From::widen(from[i]) * w.factor, w.scalars);
+		zero_adam_moments(&m, &v, From::widen(from[i]) * w.factor, &w.scalars);
 		moment[i] = m;
 		second[i] = v;
-		u = lamb_update(p, m, v, w.scalars);
+		u = zero_lamb_step(p, m, v, &w.scalars);
 		p2 += (double)p * (double)p;
 		u2 += (double)u * (double)u;
 	}
@@ -416,29 +352,29 @@ template <typename From> ON_GPU void lamb_moments(const struct kolo_zero_work &w
 
 /* ---- The kernels ----------------------------------------------------------------------------- */
 
-#define KERNEL(name, call)                                                                                   \
-	extern "C" __global__ void __launch_bounds__(THREADS)                                                \
-		ko_zero_##name(const __grid_constant__ struct kolo_zero_work w)                              \
-	{                                                                                                    \
-		call(w);                                                                                     \
+#define KERNEL(name, call)                                                                         \
+	extern "C" __global__ void __launch_bounds__(THREADS)                                      \
+		ko_zero_##name(const __grid_constant__ struct kolo_zero_work w)                    \
+	{                                                                                          \
+		call(w);                                                                           \
 	}
 #define OF(...) __VA_ARGS__
 
-#define UPDATE(optimizer, type) KERNEL(optimizer##_##type, OF(each<update<optimizer, type>>))
-#define KERNELS(type)                                                                                        \
-	KERNEL(cast_##type##_f32, OF(each<cast<type, f32>>))                                                 \
-	KERNEL(cast_##type##_f16, OF(each<cast<type, f16>>))                                                 \
-	KERNEL(cast_##type##_bf16, OF(each<cast<type, bf16>>))                                               \
-	KERNEL(add_##type, each<add<type>>)                                                                  \
-	KERNEL(squares_##type, squares<type>)                                                                \
-	KERNEL(lamb_moments_##type, lamb_moments<type>)                                                      \
-	UPDATE(adamw, type)                                                                                  \
-	UPDATE(adam, type)                                                                                   \
-	UPDATE(sgd, type)                                                                                    \
-	UPDATE(lion, type)                                                                                   \
-	UPDATE(adagrad, type)                                                                                \
-	UPDATE(lamb, type)
+#define KERNELS(type)                                                                              \
+	KERNEL(cast_##type##_f32, OF(each<cast<type, f32>>))                                       \
+	KERNEL(cast_##type##_f16, OF(each<cast<type, f16>>))                                       \
+	KERNEL(cast_##type##_bf16, OF(each<cast<type, bf16>>))                                     \
+	KERNEL(add_##type, each<add<type>>)                                                        \
+	KERNEL(squares_##type, squares<type>)                                                      \
+	KERNEL(lamb_moments_##type, lamb_moments<type>)
 
 KERNELS(f32)
 KERNELS(f16)
 KERNELS(bf16)
+
+#define UPDATE(name, type) KERNEL(name##_##type, OF(each<update<name, type>>))
+#define UPDATES(value, name, moments, whole)                                                       \
+	UPDATE(name, f32)                                                                          \
+	UPDATE(name, f16)                                                                          \
+	UPDATE(name, bf16)
+ZERO_OPTIMIZERS(UPDATES)

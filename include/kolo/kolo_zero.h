@@ -556,6 +556,19 @@ int kolo_zero_plan_check(const struct kolo_zero_plan *plan);
  * storage. */
 const char *kolo_zero_optimizer_name(enum kolo_zero_optimizer optimizer);
 
+/* What an optimizer keeps and does for each element. */
+struct kolo_zero_optimizer_info {
+	int moments;          /* 0 to 2 floats beside the master: its state */
+	int passes;           /* how often an update reads the state. Lamb: 2; all others: 1 */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* Describes an optimizer for tensors of this group: SGD has a moment only with a momentum. Local.
+ *
+ * Errors: KOLO_EINVAL if there is no such optimizer. */
+int kolo_zero_optimizer_get(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group,
+			    struct kolo_zero_optimizer_info *out);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

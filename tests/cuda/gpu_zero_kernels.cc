@@ -1,6 +1,6 @@
 /* See gpu_zero_kernels.h. */
-#include "tests/cuda/gpu_host.h"
 #include "tests/cuda/gpu_zero_kernels.h"
+#include "tests/cuda/gpu_host.h"
 
 #include "cuda/libcuda/zero_kernels.cu"
 
@@ -8,18 +8,21 @@ typedef void kernel_fn(const struct kolo_zero_work w);
 
 /* By the type that is read: f32, f16, bf16. */
 struct kernels {
-	kernel_fn *cast[3], *add, *squares, *lamb_moments, *update[KOLO_ZERO_LAMB + 1];
+	kernel_fn *cast[3], *add, *squares, *lamb_moments;
 };
 
-#define READING(type)                                                                                        \
-	{                                                                                                    \
-		{ ko_zero_cast_##type##_f32, ko_zero_cast_##type##_f16, ko_zero_cast_##type##_bf16 },        \
-			ko_zero_add_##type, ko_zero_squares_##type, ko_zero_lamb_moments_##type,             \
-			{ ko_zero_adamw_##type, ko_zero_adam_##type,    ko_zero_sgd_##type,                  \
-			  ko_zero_lion_##type,  ko_zero_adagrad_##type, ko_zero_lamb_##type },               \
+#define READING(type)                                                                              \
+	{                                                                                          \
+		{ ko_zero_cast_##type##_f32, ko_zero_cast_##type##_f16,                            \
+		  ko_zero_cast_##type##_bf16 },                                                    \
+			ko_zero_add_##type, ko_zero_squares_##type, ko_zero_lamb_moments_##type,   \
 	}
 
 static const struct kernels all[] = { READING(f32), READING(f16), READING(bf16) };
+
+#define UPDATING(value, name, moments, whole)                                                      \
+	{ ko_zero_##name##_f32, ko_zero_##name##_f16, ko_zero_##name##_bf16 },
+static kernel_fn *const updates[ZERO_NOPTIMIZERS][3] = { ZERO_OPTIMIZERS(UPDATING) };
 
 static int number_of(enum kolo_type type)
 {
@@ -28,18 +31,20 @@ static int number_of(enum kolo_type type)
 
 static kernel_fn *kernel_of(const struct kolo_zero_work *work)
 {
-	const struct kernels *k = &all[number_of(work->from_type)];
+	int from = number_of(work->from_type);
+	const struct kernels *k = &all[from];
 
 	switch (work->kind) {
 	case KOLO_ZERO_WORK_CAST: return k->cast[number_of(work->to_type)];
 	case KOLO_ZERO_WORK_ADD: return k->add;
 	case KOLO_ZERO_WORK_SQUARES: return k->squares;
 	case KOLO_ZERO_WORK_LAMB: return k->lamb_moments;
-	default: return k->update[work->optimizer];
+	default: return updates[work->optimizer][from];
 	}
 }
 
-/* Few threads, so that each goes round several times; blocks of elements have threads of their own. */
+/* Few threads, so that each goes round several times; blocks of elements have threads of their own.
+ */
 void t_zero_launch(const struct kolo_zero_work *work)
 {
 	bool blocks = work->kind == KOLO_ZERO_WORK_SQUARES || work->kind == KOLO_ZERO_WORK_LAMB;

@@ -177,8 +177,7 @@ static int measure_engine(struct meter *m, enum kolo_zero_place place, double *s
 static int measure_memory(struct meter *m)
 {
 	struct work work = { .size = kolo_type_size(m->type),
-			     .moments = optimizer_moments(m->config),
-			     .lamb = m->config->optimizer == KOLO_ZERO_LAMB,
+			     .optimizer = optimizer_of(m->config),
 			     .accumulation = 1 };
 	double seconds, files;
 	int rc = measure_engine(m, KOLO_ZERO_ON_DEVICE, &seconds, &files);

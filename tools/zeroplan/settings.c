@@ -35,14 +35,12 @@ static void keep_memory(const struct kolo_zero_plan *plan, struct outcome *out)
 	}
 }
 
-int optimizer_moments(const struct kolo_zero_config *c)
+struct kolo_zero_optimizer_info optimizer_of(const struct kolo_zero_config *c)
 {
-	switch (c->optimizer) {
-	case KOLO_ZERO_LION:
-	case KOLO_ZERO_ADAGRAD: return 1;
-	case KOLO_ZERO_SGD: return c->groups[0].momentum != 0;
-	default: return 2;
-	}
+	struct kolo_zero_optimizer_info info;
+
+	kolo_zero_optimizer_get(c->optimizer, &c->groups[0], &info);
+	return info;
 }
 
 /* Elements (WHOLE in zero/create/describe.c). Tensors of this size, up to that of a bucket, have
@@ -73,8 +71,7 @@ static struct work work_of(const struct run *r, const struct setting *s,
 		.reduced = copied_elements(&r->tensors, c->contiguous ? OWN_OPERATION : 0,
 					   c->reduce_bucket),
 		.size = kolo_type_size(r->type),
-		.moments = optimizer_moments(c),
-		.lamb = c->optimizer == KOLO_ZERO_LAMB,
+		.optimizer = optimizer_of(c),
 		.device = r->device != NULL,
 		.overlap = c->overlap,
 		.accumulation = c->accumulation,

@@ -13,12 +13,12 @@ static double seconds_of(double bytes, double rate)
 double pass_bytes(const struct work *w)
 {
 	double gradient = w->accumulation > 1 ? sizeof(float) : (double)w->size;
-	double state = sizeof(float) * (1.0 + w->moments); /* master and moments */
-	double bytes = 2 * gradient + 2 * state;           /* the norm reads gradients once more */
+	double state = sizeof(float) * (1.0 + w->optimizer.moments); /* master and moments */
+	double bytes = 2 * gradient + 2 * state; /* the norm reads gradients once more */
 
 	if (w->size < sizeof(float))
 		bytes += (double)w->size; /* the parameter beside its master */
-	return w->lamb ? bytes + state : bytes;
+	return bytes + (w->optimizer.passes - 1) * state;
 }
 
 /* ---- Phases ---------------------------------------------------------------------------------- */
@@ -51,7 +51,8 @@ static double end_phase(const struct phase *p, const struct bandwidths *b)
 static double state_in_files(const struct work *w, const struct setting *s)
 {
 	const struct kolo_zero_traffic *t = w->traffic;
-	double all = 2 * sizeof(float) * (1.0 + w->moments) * w->own * s->ratio * (w->lamb ? 2 : 1);
+	double all = 2 * sizeof(float) * (1.0 + w->optimizer.moments) * w->own * s->ratio *
+		     w->optimizer.passes;
 
 	if (s->optimizer != KOLO_ZERO_ON_NVME)
 		return 0;

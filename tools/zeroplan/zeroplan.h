@@ -154,14 +154,14 @@ void sort_outcomes(struct outcome *outcomes, int n);
 
 /* What time depends on, beside the setting and bandwidths. */
 struct work {
-	double own, all;    /* elements of this rank's optimizer state, and of the model */
-	double reduced;     /* elements of `all` that are copied out of buckets of gradients */
-	double gathered;    /* elements of `all` that are copied out of buckets of parameters */
-	double used;        /* elements copied out of shards that are not offloaded, in an update */
-	size_t size;        /* bytes of an element */
-	int moments;        /* that the optimizer has */
-	bool lamb, overlap; /* Lamb passes twice */
-	bool device;        /* else host memory is home */
+	double own, all; /* elements of this rank's optimizer state, and of the model */
+	double reduced;  /* elements of `all` that are copied out of buckets of gradients */
+	double gathered; /* elements of `all` that are copied out of buckets of parameters */
+	double used;     /* elements copied out of shards that are not offloaded, in an update */
+	size_t size;     /* bytes of an element */
+	struct kolo_zero_optimizer_info optimizer;
+	bool overlap;
+	bool device; /* else host memory is home */
 	int accumulation;
 	const struct kolo_zero_traffic *traffic;
 };
@@ -169,8 +169,8 @@ struct work {
 /* Computes the time by arithmetic alone. tools/zeroplan/README.md has the formula. */
 struct seconds time_of(const struct work *w, const struct setting *s, const struct bandwidths *b);
 
-/* Moments that the optimizer has. */
-int optimizer_moments(const struct kolo_zero_config *config);
+/* The optimizer of a config that has at least one group. */
+struct kolo_zero_optimizer_info optimizer_of(const struct kolo_zero_config *config);
 
 /* Bytes that the optimizer's pass reads and writes for each element. */
 double pass_bytes(const struct work *w);

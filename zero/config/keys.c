@@ -6,6 +6,7 @@
 #include "zero/config/keys.h"
 
 #include "zero/config/config.h"
+#include "zero/optimizers/list.h"
 
 #include <limits.h>
 #include <math.h>
@@ -64,7 +65,7 @@ static const char *const reductions[] = { "mean", "sum" };
 static const char *const warmups[] = { "log", "linear" };
 static const char *const validations[] = { "Ignore", "Warn", "Fail" };
 
-static const struct zero_range optimizer = { ZERO_CHOICE, .low = 0, .high = KOLO_ZERO_LAMB,
+static const struct zero_range optimizer = { ZERO_CHOICE, .low = 0, .high = ZERO_NOPTIMIZERS - 1,
 					     .choice = optimizer_choice, .any_case = true };
 static const struct zero_range schedule = { ZERO_CHOICE, NULL, KOLO_ZERO_WARMUP,
 					    KOLO_ZERO_RANGE_TEST, .choice = schedule_choice };
@@ -114,13 +115,6 @@ enum { /* bits */
        REFUSED = ZERO_REFUSED,
        OFF = ZERO_OFF,
        RENAMED = ZERO_RENAMED,
-
-       ADAMW = 1 << KOLO_ZERO_ADAMW,
-       ADAMS = ADAMW | 1 << KOLO_ZERO_ADAM,
-       SGD = 1 << KOLO_ZERO_SGD,
-       LION = 1 << KOLO_ZERO_LION,
-       ADAGRAD = 1 << KOLO_ZERO_ADAGRAD,
-       LAMB = 1 << KOLO_ZERO_LAMB,
 
        WARMUPS = 1 << KOLO_ZERO_WARMUP | 1 << KOLO_ZERO_WARMUP_DECAY,
        COSINE = 1 << KOLO_ZERO_WARMUP_COSINE,
@@ -301,46 +295,45 @@ const struct zero_key zero_keys[] = {
 	{ "optimizer.params", .range = &section },
 	{ OPTIMIZER("lr"), &rate, GROUP(DOUBLE, lr), .automatic = ZERO_AUTO_LR },
 	{ OPTIMIZER("betas"), &betas, GROUP(DOUBLE, beta1), .automatic = ZERO_AUTO_BETAS,
-	  .optimizers = ADAMS | LION | LAMB },
+	  .params = ZERO_HAS_BETAS },
 	{ OPTIMIZER("eps"), &rate, GROUP(DOUBLE, eps), .automatic = ZERO_AUTO_EPS,
-	  .optimizers = ADAMS | ADAGRAD | LAMB },
+	  .params = ZERO_HAS_EPS },
 	{ OPTIMIZER("weight_decay"), &rate, GROUP(DOUBLE, weight_decay),
 	  .automatic = ZERO_AUTO_DECAY },
-	{ OPTIMIZER("momentum"), &rate, GROUP(DOUBLE, momentum), .optimizers = SGD },
-	{ OPTIMIZER("dampening"), &rate, GROUP(DOUBLE, dampening), .optimizers = SGD },
-	{ OPTIMIZER("nesterov"), &flag, GROUP(INT, nesterov), .optimizers = SGD },
-	{ OPTIMIZER("lr_decay"), &rate, GROUP(DOUBLE, lr_decay), .optimizers = ADAGRAD },
+	{ OPTIMIZER("momentum"), &rate, GROUP(DOUBLE, momentum), .params = ZERO_HAS_MOMENTUM },
+	{ OPTIMIZER("dampening"), &rate, GROUP(DOUBLE, dampening), .params = ZERO_HAS_MOMENTUM },
+	{ OPTIMIZER("nesterov"), &flag, GROUP(INT, nesterov), .params = ZERO_HAS_MOMENTUM },
+	{ OPTIMIZER("lr_decay"), &rate, GROUP(DOUBLE, lr_decay), .params = ZERO_HAS_SUM },
 	{ OPTIMIZER("initial_accumulator_value"), &rate, GROUP(DOUBLE, initial),
-	  .optimizers = ADAGRAD },
-	{ OPTIMIZER("adam_w_mode"), &flag, SETTING(INT, adam_w_mode), .optimizers = ADAMS },
+	  .params = ZERO_HAS_SUM },
+	{ OPTIMIZER("adam_w_mode"), &flag, SETTING(INT, adam_w_mode), .params = ZERO_HAS_ADAMS },
 	{ OPTIMIZER("torch_adam"), &flag,
 	  ROLE(MOOT, 0, "already so: updates follow torch's order of operations"),
-	  .optimizers = ADAMS },
+	  .params = ZERO_HAS_ADAMS },
 	{ OPTIMIZER("bias_correction"), &flag, ROLE(ONLY, 1, "moments are always corrected"),
-	  .optimizers = ADAMS | LAMB },
+	  .params = ZERO_HAS_BIAS },
 	{ OPTIMIZER("amsgrad"), &flag, ROLE(ONLY, 0, "the largest second moment is not kept"),
-	  .optimizers = ADAMS | LAMB },
+	  .params = ZERO_HAS_BIAS },
 	{ OPTIMIZER("eps_inside_sqrt"), &flag, ROLE(ONLY, 0, "eps is added to the root"),
-	  .optimizers = LAMB },
+	  .params = ZERO_HAS_RATIOS },
 	{ OPTIMIZER("max_coeff"), &positive, ROLE(REFUSED, 0, "trust ratios have no bounds"),
-	  .optimizers = LAMB },
+	  .params = ZERO_HAS_RATIOS },
 	{ OPTIMIZER("min_coeff"), &rate, ROLE(REFUSED, 0, "trust ratios have no bounds"),
-	  .optimizers = LAMB },
+	  .params = ZERO_HAS_RATIOS },
 	{ OPTIMIZER("maximize"), &flag, ROLE(ONLY, 0, "a loss is made smaller: negate it"),
-	  .optimizers = ADAMS | SGD | ADAGRAD },
+	  .params = ZERO_HAS_TORCHS },
 	{ OPTIMIZER("fused"), &flag, ROLE(MOOT, 0, one_loop), .nullable = true,
-	  .optimizers = ADAMS | SGD | ADAGRAD },
+	  .params = ZERO_HAS_TORCHS },
 	{ OPTIMIZER("foreach"), &flag, ROLE(MOOT, 0, one_loop), .nullable = true,
-	  .optimizers = ADAMS | SGD | ADAGRAD },
-	{ OPTIMIZER("capturable"), &flag, ROLE(MOOT, 0, one_loop), .optimizers = ADAMS },
+	  .params = ZERO_HAS_TORCHS },
+	{ OPTIMIZER("capturable"), &flag, ROLE(MOOT, 0, one_loop), .params = ZERO_HAS_ADAMS },
 	{ OPTIMIZER("differentiable"), &flag,
-	  ROLE(ONLY, 0, "nothing goes backward through an update"),
-	  .optimizers = ADAMS | SGD | ADAGRAD },
+	  ROLE(ONLY, 0, "nothing goes backward through an update"), .params = ZERO_HAS_TORCHS },
 	{ OPTIMIZER("set_grad_none"), &flag,
 	  ROLE(MOOT, 1, "no effect: the engine keeps no gradients of the program's"),
-	  .optimizers = ADAMS | LION },
+	  .params = ZERO_HAS_FUSED },
 	{ OPTIMIZER("fp32_optimizer_states"), &flag, ROLE(ONLY, 1, masters),
-	  .optimizers = ADAMS | LION | ADAGRAD },
+	  .params = ZERO_HAS_ON_HOST },
 	{ OPTIMIZER("max_grad_norm"), &rate,
 	  ROLE(REFUSED, 0, "want gradient_clipping beside \"optimizer\" instead") },
 
@@ -505,7 +498,9 @@ int zero_key_find(const char *path)
 
 bool zero_key_applies(const struct zero_key *key, const struct zero_settings *s)
 {
-	return (!key->optimizers || key->optimizers >> s->optimizer & 1) &&
+	enum kolo_zero_optimizer chosen = (enum kolo_zero_optimizer)s->optimizer;
+
+	return (!key->params || key->params & zero_optimizer_row(chosen)->params) &&
 	       (!key->schedules || key->schedules >> s->schedule & 1);
 }
 

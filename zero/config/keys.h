@@ -98,10 +98,11 @@ struct zero_key {
 	bool of_group; /* the place is in each group, else in struct zero_settings */
 	size_t offset;
 	enum zero_auto automatic;
-	bool nullable;                  /* null counts as absent */
-	bool lists;                     /* may be a list with a number for each group */
-	enum zero_need need;            /* if it is missing, there is a remark */
-	unsigned optimizers, schedules; /* bits 1 << type of those that have this key; 0: all */
+	bool nullable;       /* null counts as absent */
+	bool lists;          /* may be a list with a number for each group */
+	enum zero_need need; /* if it is missing, there is a remark */
+	unsigned params; /* optimizers with one of these (zero/optimizers/row.h) have it; 0: all */
+	unsigned schedules; /* bits 1 << type of those that have this key; 0: all */
 };
 
 extern const struct zero_key zero_keys[];

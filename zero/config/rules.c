@@ -10,6 +10,7 @@
 #include "zero/optim/optimizer.h"
 #include "zero/optim/scaler.h"
 #include "zero/optim/schedule.h"
+#include "zero/optimizers/list.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -26,12 +27,7 @@ static void init_group(const struct zero_reading *r, struct kolo_zero_group *g)
 	enum kolo_zero_optimizer type = (enum kolo_zero_optimizer)r->out->optimizer;
 	const struct kolo_zero_model *m = r->model;
 
-	kolo_zero_group_init(g, type);
-	g->weight_decay = 0;
-	if (type == KOLO_ZERO_LION)
-		g->lr = 1e-3, g->beta2 = 0.999;
-	if (type == KOLO_ZERO_LAMB)
-		g->eps = 1e-8;
+	*g = zero_optimizer_row(type)->presets;
 	if (!zero_given_of(r, "optimizer.type")->value) {
 		g->lr = m->lr;
 		g->beta1 = m->beta1;
@@ -174,6 +170,7 @@ static int decide_optimizer(const struct zero_reading *r)
 {
 	struct zero_settings *s = r->out;
 	const struct kolo_zero_group *g = s->shown.groups;
+	const char *note;
 	int rc = 0;
 
 	if (s->optimizer == KOLO_ZERO_ADAMW && s->adam_w_mode == 0)
@@ -185,9 +182,9 @@ static int decide_optimizer(const struct zero_reading *r)
 		rc = zero_note(r, "optimizer.type",
 			       "\"Adam\" is AdamW but with \"adam_w_mode\": false");
 	}
-	if (s->optimizer == KOLO_ZERO_LAMB)
-		rc = zero_note(r, "optimizer.type",
-			       "trust ratios have no bounds; DeepSpeed keeps them from 0.01 to 10");
+	note = zero_optimizer_row((enum kolo_zero_optimizer)s->optimizer)->note;
+	if (note)
+		rc = zero_note(r, "optimizer.type", note);
 	if (g->nesterov && (g->momentum == 0 || g->dampening != 0))
 		return zero_refuse_value(
 			r, "optimizer.params.nesterov",

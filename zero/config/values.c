@@ -336,10 +336,10 @@ static int refuse_foreign(const struct zero_reading *r, int k)
 	const struct zero_key *key = &zero_keys[k];
 	char names[ZERO_NAMES];
 
-	zero_list_names(r, key->optimizers ? "optimizer.params." : "scheduler.params.", names);
+	zero_list_names(r, key->params ? "optimizer.params." : "scheduler.params.", names);
 	return zero_refuse_key(
 		r, r->given[k].path, "is no parameter of %s: want some of %s",
-		key->optimizers
+		key->params
 			? kolo_zero_optimizer_name((enum kolo_zero_optimizer)r->out->optimizer)
 			: kolo_zero_schedule_name((enum kolo_zero_schedule_type)r->out->schedule),
 		names);

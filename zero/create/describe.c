@@ -11,6 +11,7 @@
 #include "zero/optim/kernels.h"
 #include "zero/optim/optimizer.h"
 #include "zero/optim/work.h"
+#include "zero/optimizers/list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -424,7 +425,7 @@ static void plan_sums(struct kolo_zero *z)
 				z->nsums +=
 					zero_blocks(zero_owned(z->tensors[i].n, z->nranks, r).n);
 		}
-	z->nsums *= z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1;
+	z->nsums *= zero_optimizer_has_ratios(z->config.optimizer) ? 2 : 1;
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */

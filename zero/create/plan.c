@@ -8,6 +8,7 @@
 #include "zero/create/check.h"
 #include "zero/create/describe.h"
 #include "zero/offload/shards.h"
+#include "zero/optimizers/list.h"
 #include "zero/step/gather.h"
 #include "zero/step/gradients.h"
 #include "zero/step/params.h"
@@ -256,7 +257,7 @@ static void plan_crossings(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {
 	const struct zero_state_blocks *u = &z->state_blocks;
 	uint64_t pass = u->nblocks * (uint64_t)u->buffer_len *
-			(z->config.optimizer == KOLO_ZERO_LAMB ? 2 : 1);
+			(zero_optimizer_has_ratios(z->config.optimizer) ? 2 : 1);
 
 	out->read_bytes += pass;
 	out->written_bytes += pass;

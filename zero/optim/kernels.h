@@ -7,11 +7,11 @@
 #ifndef ZERO_OPTIM_KERNELS_H
 #define ZERO_OPTIM_KERNELS_H
 
-#include "kolo/kolo_zero_device.h"
+#include "zero/optimizers/list.h"
 
 #include <stdbool.h>
 
-enum { ZERO_NOPTIMIZERS = KOLO_ZERO_LAMB + 1, ZERO_LANES = KOLO_ZERO_LANES };
+enum { ZERO_LANES = KOLO_ZERO_LANES };
 
 /* n elements: p parameters or masters, m and v moments (those that the optimizer has), g gradients.
  * Nothing overlaps. */

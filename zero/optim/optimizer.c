@@ -1,73 +1,52 @@
-/* The optimizers' names, torch's defaults, checks of a group, and the factors of a step
- * (zero_optimizer_scalars). */
+/* Asks the optimizers' rows for names, defaults and state; checks a group, and computes the factors
+ * of a step (zero_optimizer_scalars). */
 #include "zero/optim/optimizer.h"
 
 #include "zero/base/basics.h"
-#include "zero/optim/kernels.h"
 #include "zero/optim/schedule.h"
+#include "zero/optimizers/list.h"
 
 /* What DeepSpeed's OneCycle gives Adam for its second moment. */
 static const double ONE_CYCLE_BETA2 = 0.99;
 
-static const char *const names[ZERO_NOPTIMIZERS] = {
-	[KOLO_ZERO_ADAMW] = "AdamW", [KOLO_ZERO_ADAM] = "Adam",       [KOLO_ZERO_SGD] = "SGD",
-	[KOLO_ZERO_LION] = "Lion",   [KOLO_ZERO_ADAGRAD] = "Adagrad", [KOLO_ZERO_LAMB] = "Lamb",
-};
-
 const char *kolo_zero_optimizer_name(enum kolo_zero_optimizer optimizer)
 {
-	return (unsigned)optimizer < ZERO_NOPTIMIZERS ? names[optimizer] : NULL;
+	const struct zero_optimizer *row = zero_optimizer_row(optimizer);
+
+	return row ? row->name : NULL;
 }
 
 void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer optimizer)
 {
-	static const struct kolo_zero_group defaults[ZERO_NOPTIMIZERS] = {
-		[KOLO_ZERO_ADAMW] = { .lr = 1e-3,
-				      .beta1 = 0.9,
-				      .beta2 = 0.999,
-				      .eps = 1e-8,
-				      .weight_decay = 1e-2 },
-		[KOLO_ZERO_ADAM] = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
-		[KOLO_ZERO_SGD] = { .lr = 1e-3 },
-		[KOLO_ZERO_LION] = { .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99 },
-		[KOLO_ZERO_ADAGRAD] = { .lr = 1e-2, .eps = 1e-10 },
-		[KOLO_ZERO_LAMB] = { .lr = 1e-3,
-				     .beta1 = 0.9,
-				     .beta2 = 0.999,
-				     .eps = 1e-6,
-				     .weight_decay = 1e-2 },
-	};
+	const struct zero_optimizer *row = zero_optimizer_row(optimizer);
 
-	*out = (unsigned)optimizer < ZERO_NOPTIMIZERS ? defaults[optimizer]
-						      : (struct kolo_zero_group){ 0 };
+	*out = row ? row->defaults : (struct kolo_zero_group){ 0 };
+}
+
+int kolo_zero_optimizer_get(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group,
+			    struct kolo_zero_optimizer_info *out)
+{
+	if (!zero_optimizer_row(optimizer))
+		return kolo_error_set(KOLO_EINVAL, "optimizer %d: there is none of that number",
+				      (int)optimizer);
+	*out = (struct kolo_zero_optimizer_info){
+		.moments = zero_optimizer_moments(optimizer, group),
+		.passes = zero_optimizer_has_ratios(optimizer) ? 2 : 1,
+	};
+	return 0;
 }
 
 int zero_optimizer_moments(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group)
 {
-	switch (optimizer) {
-	case KOLO_ZERO_SGD: return group->momentum != 0;
-	case KOLO_ZERO_LION:
-	case KOLO_ZERO_ADAGRAD: return 1;
-	default: return 2;
-	}
+	bool none = zero_optimizer_row(optimizer)->moves_with_momentum && group->momentum == 0;
+
+	return none ? 0 : zero_optimizer_most(optimizer);
 }
 
 float zero_optimizer_initial(enum kolo_zero_optimizer optimizer,
 			     const struct kolo_zero_group *group)
 {
-	return optimizer == KOLO_ZERO_ADAGRAD ? (float)group->initial : 0.0f;
-}
-
-/* Returns x to the power n >= 0. torch's Python multiplies n factors; this takes fewer products, so
- * the last bits of a double may differ. */
-static double power(double x, long n)
-{
-	double y = 1;
-
-	for (; n > 0; n /= 2, x *= x)
-		if (n % 2)
-			y *= x;
-	return y;
+	return zero_optimizer_row(optimizer)->begins_with_initial ? (float)group->initial : 0.0f;
 }
 
 struct kolo_zero_group zero_optimizer_scheduled(const struct kolo_zero_group *group, long step)
@@ -86,13 +65,8 @@ struct kolo_zero_group zero_optimizer_scheduled(const struct kolo_zero_group *gr
 struct kolo_zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimizer,
 						const struct kolo_zero_group *g, long step)
 {
-	double bias1 = 1 - power(g->beta1, step), rate = g->lr;
-	bool adam = optimizer == KOLO_ZERO_ADAMW || optimizer == KOLO_ZERO_ADAM;
+	const struct zero_optimizer *row = zero_optimizer_row(optimizer);
 
-	if (adam)
-		rate = g->lr / bias1;
-	else if (optimizer == KOLO_ZERO_ADAGRAD)
-		rate = g->lr / (1 + (double)(step - 1) * g->lr_decay);
 	return (struct kolo_zero_scalars){
 		.keep = (float)(1 - g->lr * g->weight_decay),
 		.decay = (float)g->weight_decay,
@@ -100,9 +74,9 @@ struct kolo_zero_scalars zero_optimizer_scalars(enum kolo_zero_optimizer optimiz
 		.rest1 = (float)(1 - g->beta1),
 		.beta2 = (float)g->beta2,
 		.rest2 = (float)(1 - g->beta2),
-		.rate = (float)rate,
-		.root2 = (float)__builtin_sqrt(1 - power(g->beta2, step)),
-		.bias1 = (float)bias1,
+		.rate = (float)(row->rate ? row->rate(g, step) : g->lr),
+		.root2 = (float)__builtin_sqrt(1 - zero_power(g->beta2, step)),
+		.bias1 = (float)(1 - zero_power(g->beta1, step)),
 		.eps = (float)g->eps,
 		.momentum = (float)g->momentum,
 		.rest = (float)(1 - g->dampening),
@@ -145,9 +119,10 @@ int zero_optimizer_check(enum kolo_zero_optimizer optimizer, const struct kolo_z
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (!fields[i].ok)
-			return kolo_error_set(
-				KOLO_EINVAL, "group %d of %s: %s is %g, and must be %s", index,
-				names[optimizer], fields[i].name, fields[i].value, fields[i].want);
+			return kolo_error_set(KOLO_EINVAL,
+					      "group %d of %s: %s is %g, and must be %s", index,
+					      zero_optimizer_row(optimizer)->name, fields[i].name,
+					      fields[i].value, fields[i].want);
 	for (size_t i = 0; i < sizeof(g->reserved) / sizeof(g->reserved[0]); i++)
 		if (g->reserved[i])
 			return kolo_error_set(

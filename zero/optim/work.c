@@ -7,6 +7,7 @@
 #include "zero/base/basics.h"
 #include "zero/base/threads.h"
 #include "zero/optim/kernels.h"
+#include "zero/optimizers/list.h"
 
 #include <string.h>
 
@@ -102,7 +103,7 @@ static void clear(const struct job *job, size_t i, size_t n)
 static void update(const struct job *job, size_t i, size_t n)
 {
 	const struct kolo_zero_work *w = job->work;
-	bool reads = w->optimizer != KOLO_ZERO_LAMB;
+	bool reads = !zero_optimizer_has_ratios(w->optimizer);
 	float room[PIECE];
 
 	job->kernels->update[w->optimizer](w->master + i, moment_at(w, 0, i), moment_at(w, 1, i),

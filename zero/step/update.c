@@ -10,6 +10,7 @@
 #include "zero/offload/shards.h"
 #include "zero/optim/optimizer.h"
 #include "zero/optim/work.h"
+#include "zero/optimizers/list.h"
 #include "zero/step/gather.h"
 #include "zero/step/lamb.h"
 #include "zero/step/server.h"
@@ -126,13 +127,13 @@ static int update_all(struct kolo_zero *z, struct zero_scalars *u)
 
 int zero_update(struct kolo_zero *z, float factor)
 {
-	bool lamb = z->config.optimizer == KOLO_ZERO_LAMB;
+	bool ratios = zero_optimizer_has_ratios(z->config.optimizer);
 	struct zero_scalars u = { .factor = factor };
 	int rc = KOLO_ENOMEM;
 
 	u.groups = calloc((size_t)z->config.ngroups, sizeof(*u.groups));
-	u.ratios = lamb ? calloc((size_t)z->ntensors, sizeof(*u.ratios)) : NULL;
-	if (!u.groups || (lamb && !u.ratios)) {
+	u.ratios = ratios ? calloc((size_t)z->ntensors, sizeof(*u.ratios)) : NULL;
+	if (!u.groups || (ratios && !u.ratios)) {
 		kolo_error_set(rc, "rank %d: an update of %d groups: out of memory", z->rank,
 			       z->config.ngroups);
 	} else {

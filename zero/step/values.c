@@ -10,6 +10,7 @@
 #include "zero/offload/shards.h"
 #include "zero/optim/optimizer.h"
 #include "zero/optim/schedule.h"
+#include "zero/optimizers/list.h"
 #include "zero/step/gather.h"
 
 #include <stdlib.h>
@@ -84,7 +85,9 @@ int kolo_zero_lr_get(const struct kolo_zero *z, int group, double *lr, double *m
 	if (lr)
 		*lr = g.lr;
 	if (momentum)
-		*momentum = z->config.optimizer == KOLO_ZERO_SGD ? g.momentum : g.beta1;
+		*momentum = zero_optimizer_row(z->config.optimizer)->moves_with_momentum
+				    ? g.momentum
+				    : g.beta1;
 	return 0;
 }
 

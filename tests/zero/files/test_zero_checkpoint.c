@@ -255,7 +255,8 @@ static void what_four_ranks_wrote_at_stage_3_is_the_same_on_any_number_at_any_st
 		run.type = types[i];
 		loads_everywhere(&run);
 	}
-	for (int optimizer = KOLO_ZERO_ADAM; optimizer <= KOLO_ZERO_LAMB; optimizer++) {
+	for (int optimizer = KOLO_ZERO_ADAM;
+	     kolo_zero_optimizer_name((enum kolo_zero_optimizer)optimizer); optimizer++) {
 		run.optimizer = (enum kolo_zero_optimizer)optimizer;
 		run.type = KOLO_BF16;
 		if (!t_is_slow() || t_is_long())

@@ -274,7 +274,7 @@ static void update(struct round *r)
 	static struct state s;
 	struct kolo_zero_work work;
 
-	for (int k = 0; k < 4 * (KOLO_ZERO_LAMB + 1); k++) {
+	for (int k = 0; k < 4 * ZERO_NOPTIMIZERS; k++) {
 		enum kolo_zero_optimizer o = (enum kolo_zero_optimizer)(k / 4);
 		enum kolo_type type = types[k % 3];
 

@@ -268,7 +268,8 @@ static void the_same_bits_on_a_gpu(void **state)
 static void the_same_bits_with_every_optimizer(void **state)
 {
 	(void)state;
-	for (int o = KOLO_ZERO_ADAM; o <= KOLO_ZERO_LAMB; o += t_is_slowest() ? 2 : 1)
+	for (int o = KOLO_ZERO_ADAM; kolo_zero_optimizer_name((enum kolo_zero_optimizer)o);
+	     o += t_is_slowest() ? 2 : 1)
 		compare(KOLO_BF16, 1, (enum kolo_zero_optimizer)o,
 			o == KOLO_ZERO_LAMB ? 3 : 1); /* Lamb's norms are over ranks */
 }

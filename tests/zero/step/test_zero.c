@@ -349,7 +349,7 @@ static void all_optimizers_on_all_stages(struct t_rank *t)
 	struct kolo_comm *comm = t_comm(t);
 	static _Thread_local struct outcome plain, out;
 
-	for (int o = KOLO_ZERO_ADAMW; o <= KOLO_ZERO_LAMB; o++) {
+	for (int o = 0; kolo_zero_optimizer_name((enum kolo_zero_optimizer)o); o++) {
 		for (int stage = 0; stage < 4; stage++) {
 			struct kolo_zero_config c = config_of(stage);
 			struct kolo_zero_group group;

@@ -478,6 +478,33 @@ static void the_optimizer_has_the_rate_of_the_schedule(void **state)
 	t_processes(2, moves_by_the_rate, NULL);
 }
 
+/* ---- What an optimizer is -------------------------------------------------------------------- */
+
+static void an_optimizer_says_what_it_keeps(void **state)
+{
+	static const int moments[] = { 2, 2, 0, 1, 1, 2 };
+	struct kolo_zero_optimizer_info info;
+	struct kolo_zero_group group;
+	int n = 0;
+
+	(void)state;
+	for (; kolo_zero_optimizer_name((enum kolo_zero_optimizer)n); n++) {
+		enum kolo_zero_optimizer optimizer = (enum kolo_zero_optimizer)n;
+
+		kolo_zero_group_init(&group, optimizer);
+		CHECK(group.lr > 0);
+		CHECK(kolo_zero_optimizer_get(optimizer, &group, &info) == 0);
+		CHECK(info.moments == moments[n]);
+		CHECK(info.passes == (optimizer == KOLO_ZERO_LAMB ? 2 : 1));
+	}
+	CHECK(n == 6);
+	kolo_zero_group_init(&group, KOLO_ZERO_SGD);
+	group.momentum = 0.9;
+	CHECK(kolo_zero_optimizer_get(KOLO_ZERO_SGD, &group, &info) == 0 && info.moments == 1);
+	CHECK(kolo_zero_optimizer_get((enum kolo_zero_optimizer)n, &group, &info) == KOLO_EINVAL);
+	CHECK(strstr(kolo_last_error(), "optimizer 6") != NULL);
+}
+
 /* ---- Dividing before the sum ----------------------------------------------------------------- */
 
 static void one_f16_step(struct kolo_comm *comm, double predivide, float value,
@@ -637,6 +664,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(schedules_are_those_of_deepspeed_and_stand_still_in_skipped_updates),
 	cmocka_unit_test(a_warm_up_by_hand_holds),
 	cmocka_unit_test(the_optimizer_has_the_rate_of_the_schedule),
+	cmocka_unit_test(an_optimizer_says_what_it_keeps),
 	cmocka_unit_test(what_gradients_are_divided_by_first_is_made_up_for_later),
 	cmocka_unit_test(wrong_schedules_are_refused_by_name),
 	cmocka_unit_test(wrong_settings_are_refused_by_name),

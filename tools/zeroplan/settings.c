@@ -43,7 +43,7 @@ struct kolo_zero_optimizer_info optimizer_of(const struct kolo_zero_config *c)
 	return info;
 }
 
-/* Elements (WHOLE in zero/create/describe.c). Tensors of this size, up to that of a bucket, have
+/* Elements (WHOLE in zero/create/buckets.c). Tensors of this size, up to that of a bucket, have
  * operations of their own. If gradients are not contiguous, smaller ones have too. */
 enum { OWN_OPERATION = 64 << 10 };
 

@@ -47,6 +47,12 @@ struct zero_arena {
 
 size_t zero_whole_pages(size_t bytes);
 
+/* Rounds up to cache lines, at which buffers begin. */
+static inline size_t zero_whole_lines(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
 /* The next `bytes` of an arena; 0 is allowed. NULL while counting. Parts follow each other without
  * a gap: to be aligned, those of types with larger elements are taken first. */
 void *zero_arena_take(struct zero_arena *arena, size_t bytes);

@@ -6,7 +6,7 @@
 #include "comm/reduce/reduce.h"
 #include "comm/sys/shmem.h"
 
-_Static_assert(sizeof(struct ko_fifo) <= KO_FIFO_HEAD, "the slots start behind the lines");
+_Static_assert(sizeof(struct ko_fifo) <= KO_FIFO_HEAD, "the slots start after the lines");
 
 size_t ko_fifo_len(const struct ko_limits *limits)
 {

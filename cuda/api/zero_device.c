@@ -108,7 +108,7 @@ static int issue(struct gpu_device *d, enum kolo_zero_lane lane, uint64_t *ticke
 	int rc = d->driver->event_record(d->gpu, l->events[(l->issued + 1) % RING], l->stream);
 
 	if (rc < 0)
-		return ko_fail(rc, "%s: an event behind %s: %s", d->name, lane_names[lane],
+		return ko_fail(rc, "%s: an event after %s: %s", d->name, lane_names[lane],
 			       d->driver->text());
 	*ticket = ++l->issued;
 	return 0;
@@ -141,7 +141,7 @@ static int follow_work(struct gpu_device *d, enum kolo_zero_lane lane)
 
 	if (rc == 0)
 		rc = d->driver->event_await(d->gpu, d->lanes[lane].stream, d->before);
-	return rc < 0 ? ko_fail(rc, "%s: %s behind work: %s", d->name, lane_names[lane],
+	return rc < 0 ? ko_fail(rc, "%s: %s after work: %s", d->name, lane_names[lane],
 				d->driver->text())
 		      : 0;
 }

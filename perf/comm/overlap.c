@@ -84,7 +84,7 @@ static double time_behind_sleep(const struct job *j, double sleep_us, double *sl
 	return slowest(j, total);
 }
 
-/* A call, then one behind it: microseconds of each. */
+/* A call, then one after it: microseconds of each. */
 static void time_calls(const struct job *j, double *asleep, double *working)
 {
 	static const struct timespec long_enough = { .tv_nsec = 2000000 };

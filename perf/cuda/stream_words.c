@@ -298,7 +298,7 @@ static void receive_patterns(int sock)
 	tell(wrong == 0,
 	     as_handle
 		     ? "the same of memory that came by cudaIpc: %.0f wrong"
-		     : "what a kernel wrote into memory of another process (cuMem) is there behind the word: %.0f wrong",
+		     : "what a kernel wrote into memory of another process (cuMem) is there after the word: %.0f wrong",
 	     wrong);
 	free(got);
 	free(want);

@@ -3,7 +3,7 @@
 usage: disk.py DIR [--mib M] [--unit KIB] [--buffers N] [--block KIB] [--depth N] [--rounds R] [--out FILE]
 
 Rounds of zero_disk and of fio in turns, in one directory, so that a disk that changes its mood changes it for both. zero_disk
-reads each unit of a file ahead, and writes it back behind (median of its passes); fio reads and writes as many bytes of a file of
+reads each unit of a file ahead, and writes it back later (median of its passes); fio reads and writes as many bytes of a file of
 that size, in order, half of them each way, with requests of the same size, as many at a time, by io_uring, from buffers that
 the system knows, and past its cache. Prints medians, and that of the rounds' ratios: above 1 Kolo is faster. Needs a built tree
 (make perf-programs) and the program fio (make deps WITH=perf).

@@ -64,7 +64,7 @@ static void compute(double seconds)
 	nanosleep(&t, NULL);
 }
 
-/* Seconds of kolo_zero_step behind a backward that takes about as long as gradients come down,
+/* Seconds of kolo_zero_step after a backward that takes about as long as gradients come down,
  * until parameters are home. */
 static double step(struct trial *t, double backward)
 {

@@ -19,7 +19,7 @@ struct accident {
 	int timeout_s; /* 0: default */
 	int within_ms; /* the others have returned */
 	struct scene {
-		_Atomic int started;  /* ranks that have one operation behind them */
+		_Atomic int started;  /* ranks that have done one operation */
 		_Atomic int64_t when; /* it happened */
 	} * scene;                    /* shared by all */
 };
@@ -49,7 +49,7 @@ static void reduce_until_it_fails(struct t_rank *r)
 	free(x);
 }
 
-/* In the middle of the operations: `after_ms` behind the first one. Returns how many milliseconds
+/* In the middle of the operations: `after_ms` after the first one. Returns how many milliseconds
  * later the last process had ended. */
 static int have_accident(int nranks, struct accident a, int after_ms)
 {
@@ -527,7 +527,7 @@ static void run_over_faulty_link(struct t_rank *r)
 		rc = kolo_barrier(c, NULL);
 	CHECK(rc == 0 || (rc == KOLO_ESYS &&
 			  strstr(kolo_last_error(), i->truncates ? "bytes where" : "injected")));
-	/* Everyone or nobody: the barrier behind it sees to that. */
+	/* Everyone or nobody: the barrier after it sees to that. */
 	for (int k = 0; rc == 0 && k < 3000; k++)
 		CHECK(x[k] == 3 * k);
 	CHECK(kolo_comm_status(c) == rc);

@@ -263,7 +263,7 @@ static void many_lanes(struct t_rank *r)
 		}
 		CHECK(kolo_barrier(c, NULL) == 0);
 	}
-	/* What was sent last may have been taken after that operation ended: one more comes behind
+	/* What was sent last may have been taken after that operation ended: one more comes after
 	 * it. */
 	if (r->rank == 0)
 		CHECK(kolo_send(c, x, 1, KOLO_U32, 1, NULL) == 0);
@@ -434,7 +434,7 @@ static void two_communicators_of_one_thread_in_one_group(void **state)
 	t_processes(1, one_thread_has_two_ranks, NULL);
 }
 
-/* What the queues had before comes first, and what they get later comes behind: each step needs the
+/* What the queues had before comes first, and what they get later comes after: each step needs the
  * one before. */
 static void several_queues(struct t_rank *r)
 {

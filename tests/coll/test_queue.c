@@ -472,7 +472,7 @@ static void aborted(struct t_rank *r)
 	kolo_comm_destroy(c);
 }
 
-/* What waits for its turn behind another communicator's operation, which nobody ends. */
+/* What waits for its turn after another communicator's operation, which nobody ends. */
 static void aborted_behind(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm(r), *other;

@@ -129,7 +129,7 @@ static void a_full_link_refuses(struct pair *p)
 	enum { FAR_TOO_MANY = 1000000 };
 	unsigned n = 0;
 
-	/* Some have the kernel's buffers behind their slots. */
+	/* Some have the kernel's buffers beside their slots. */
 	while (n < FAR_TOO_MANY && p->tx->ops->acquire(p->tx, &s) == 0)
 		put(p, 1000, (unsigned char)n, n), n++;
 	CHECK(n >= limits.nslots && n < FAR_TOO_MANY);
@@ -520,7 +520,7 @@ static void every_link_passes_every_case(void **state)
 	}
 }
 
-/* A small slot comes behind as many bytes as fill all buffers on the way. The receiver takes slots
+/* A small slot comes after as many bytes as fill all buffers on the way. The receiver takes slots
  * till the sender has drained. */
 static void drain_behind_full_buffers(struct pair *p, const struct ko_limits *of, size_t small)
 {

@@ -64,7 +64,7 @@ void t_driver_lose(bool lose);
 /* GPUs hand their memory to cards, from here on, as what is no dmabuf. */
 void t_driver_for_cards(bool yes);
 
-/* Kernels since the last time whose places lie at different distances behind multiples of 16
+/* Kernels since the last time whose places lie at different distances after multiples of 16
  * bytes. */
 long t_driver_unlike(void);
 

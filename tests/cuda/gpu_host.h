@@ -15,7 +15,7 @@
 #define __launch_bounds__(n)
 #define __grid_constant__
 #define __restrict__ __restrict
-/* Of the block whose threads are called: each writes what those behind it read. */
+/* Of the block whose threads are called: each writes what those after it read. */
 #define __shared__ static thread_local
 
 struct alignas(8) uint2 {

@@ -51,7 +51,7 @@ void shake(unsigned seed);
  * called with. */
 void wait_for_failure(struct rank *me, int code, const char *culprit);
 
-/* What a program's own kernels do before and behind a collective. */
+/* What a program's own kernels do before and after a collective. */
 enum { CELLS = 500 };
 struct own_work {
 	long *x;

@@ -708,7 +708,7 @@ static int flags(struct ko_gpu *gpu, void *stream, const struct ko_flag_op *ops,
 	return 0;
 }
 
-/* Do all the job's places lie as far behind a multiple of 16 bytes? */
+/* Do all the job's places lie as far after a multiple of 16 bytes? */
 static bool are_alike(const struct ko_gpu_job *j)
 {
 	uintptr_t first = (uintptr_t)j->outs[0];

@@ -214,7 +214,7 @@ static void one_order(struct t_rank *r)
 	}
 }
 
-/* A call behind a capture still comes behind the call before it. */
+/* A call after a capture still comes after the call before it. */
 static void around_a_capture(struct t_rank *r)
 {
 	enum { N = 3000 };

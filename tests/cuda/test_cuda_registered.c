@@ -424,7 +424,7 @@ static void who_comes_too_late_leaves_memory_alone(void **state)
 	t_processes(t_is_slow() ? 2 : 3, one_comes_too_late, NULL);
 }
 
-/* Until all others have begun the operation behind this rank's last one: where one fails none is in
+/* Until all others have begun the operation after this rank's last one: where one fails none is in
  * anything else. */
 static void let_others_begin(const struct t_rank *r, const struct kolo_comm *c)
 {

@@ -1,4 +1,4 @@
-/* A CUDA GPU as a device of the engine, on a GPU made of threads (host_driver.c): what comes behind
+/* A CUDA GPU as a device of the engine, on a GPU made of threads (host_driver.c): what comes after
  * what, tickets, memory and what is pinned, refusals, a driver that fails at each call. On a GPU,
  * where make check-cuda runs it, without the last. */
 #include "tests/cuda/gpu.h"
@@ -161,7 +161,7 @@ static void a_copy_may_be_of_memory_that_is_pinned_in_parts(void **state)
 
 /* ---- Order ----------------------------------------------------------------------------------- */
 
-/* Copies come behind the work before them, pinned or not, and are counted. */
+/* Copies come after the work before them, pinned or not, and are counted. */
 static void a_copy_comes_behind_the_work_before_it(void **state)
 {
 	struct kolo_zero_device *d = open_device();

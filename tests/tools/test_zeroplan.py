@@ -167,7 +167,7 @@ def tensors_that_no_bucket_holds_are_copied_twice():
     with config('{"train_batch_size": 2, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}') as path:
         stays, = plan("--parameters", "50331648", "-n", "2", "--config", path, *rates(device=0), remark="already so")["asked"]
     assert near(stays["time"]["fill"], each) and near(stays["time"]["update"], 50331648 / 2 * 32 / 5e9), stays
-    # All small, of two ranks: gradients alone where they don't lie contiguously, shares of 12500 behind each other in sub-groups.
+    # All small, of two ranks: gradients alone where they don't lie contiguously, shares of 12500 after each other in sub-groups.
     for keys, reduced, gathered in (('"stage": 2', 1, 1), ('"stage": 2, "contiguous_gradients": false', 0, 1)):
         with config(f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{{keys}}}}}') as path:
             few, = plan("--parameters", "300000", "-n", "2", "--config", path, *rates(device=0))["asked"]

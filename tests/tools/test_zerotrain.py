@@ -169,7 +169,7 @@ def who_is_killed_goes_on_with_the_same_losses():
             begun.communicate(timeout=60)
             assert begun.returncode != 0
             out = trained(data, *options, "--resume", f"{folder}/{precision}")
-            step = int(re.search(r"^resumed behind step (\d+)$", out, re.M)[1])
+            step = int(re.search(r"^resumed after step (\d+)$", out, re.M)[1])
             assert step % 3 == 0 and 6 <= step < steps and losses(out) == whole[step:], (step, out, whole)
 
 
@@ -181,7 +181,7 @@ def another_number_of_ranks_goes_on_too():
         out = trained(data, "--steps", 9, "--resume", f"{folder}/saved", "--stage", 3, n=3)
         assert [line.split()[1] for line in out.splitlines() if " loss " in line] == ["7", "8", "9"], out
         out = trained(data, "--steps", 5, "--resume", f"{folder}/saved")
-        assert "resumed behind step 6: no update is left of --steps" in out and not losses(out), out
+        assert "resumed after step 6: no update is left of --steps" in out and not losses(out), out
 
 
 def activations(out):
@@ -238,7 +238,7 @@ def devices_and_offload_change_no_loss():
 
 
 def in_report(out, name):
-    """The number of a line of the report, and what is behind it."""
+    """The number of a line of the report, and what comes after it."""
     found = re.search(rf"^  {name} +([0-9.]+) MB *(.*)$", out, re.M)
     assert found, (name, out)
     return float(found[1]), found[2]
@@ -302,7 +302,7 @@ def a_checkpoint_goes_from_one_place_to_another():
                 os.rename(f"{saved}/step-000000008", f"{folder}/last")
                 out = trained(data, "--steps", 8, *common, *here, "--resume", saved)
                 subprocess.run(["rm", "-r", f"{folder}/last"], check=True)
-                assert "resumed behind step 7" in out and losses(out)[0] == whole[7], (there, here, out, whole)
+                assert "resumed after step 7" in out and losses(out)[0] == whole[7], (there, here, out, whole)
 
 
 @test

@@ -66,7 +66,7 @@ int resume_run(struct run *r)
 		return rc;
 	kolo_zero_progress_get(r->engine.zero, &progress);
 	if (r->rank == 0)
-		printf("resumed behind step %ld%s\n", progress.step,
+		printf("resumed after step %ld%s\n", progress.step,
 		       progress.step >= r->options->steps ? ": no update is left of --steps" : "");
 	return EXIT_GOOD;
 }

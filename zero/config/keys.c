@@ -80,7 +80,7 @@ static const struct zero_range validation = { ZERO_CHOICE, .low = 0, .high = 2,
 /* ---- Reasons --------------------------------------------------------------------------------- */
 
 static const char already[] = "already so";
-static const char read_ahead[] = "already so: state is read ahead and written behind";
+static const char read_ahead[] = "already so: state is read ahead and written back beside updates";
 static const char one_ring[] =
 	"no effect: the system is given many requests to a file at once (io_uring), without threads";
 static const char no_torch[] = "no effect: it is about PyTorch's modules";

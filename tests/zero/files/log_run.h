@@ -50,7 +50,7 @@ struct kolo_zero_log *run_log(const struct run *r, struct kolo_comm *comm,
 void run_micro_step(const struct run *r, struct kolo_zero *zero, int rank, int nranks, int attempt,
 		    struct kolo_zero_result *out);
 
-/* What stands behind name= in a line; NULL: there is no such. */
+/* What stands after name= in a line; NULL: there is no such. */
 const char *run_value(const char *line, const char *name);
 double run_number(const char *line, const char *name);
 

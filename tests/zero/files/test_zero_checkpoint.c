@@ -687,7 +687,7 @@ static void weights_alone_go_into_engines_of_another_kind(void **state)
 	remove_tree(run.dir);
 }
 
-/* Training goes back to an earlier checkpoint and on from there: what was behind it is out of the
+/* Training goes back to an earlier checkpoint and on from there: what came after it is out of the
  * way, and not lost. */
 static void gone_back(struct t_rank *t)
 {
@@ -792,7 +792,7 @@ static void two_directories(struct t_rank *t)
 	refuses(kolo_zero_save(zero, mine, 0, NULL, 0), KOLO_ESYS,
 		"do all hosts see the same directory?");
 	CHECK(t->rank > 0 || count_entries(mine, "step-") == 0);
-	/* A path that is just too long for what comes behind it harms nothing in it. */
+	/* A path that is just too long for what comes after it harms nothing in it. */
 	end = stpcpy(deep, mine);
 	while (end - deep < (long)sizeof(deep) - 8)
 		end = stpcpy(end, "/.");

@@ -14,7 +14,7 @@
 
 /* ---- Allocations that fail ------------------------------------------------------------------- */
 
-/* jansson writes behind the buffer of a token that could not grow, from 16 bytes to twice as much
+/* jansson writes beyond the buffer of a token that could not grow, from 16 bytes to twice as much
  * and so on: that does not fail. */
 static void *allocate_for_jansson(size_t len)
 {

@@ -1,6 +1,6 @@
 /* A rank of test_zero_checkpoint.py's jobs: a model whose every parameter is minus the number of
  * updates, since Lion moves each by the sign of its gradient. Loads the newest checkpoint where
- * there is one, and writes another behind each update. */
+ * there is one, and writes another after each update. */
 #include "kolo/kolo_zero_checkpoint.h"
 
 #include <stdio.h>

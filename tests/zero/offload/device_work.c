@@ -13,7 +13,7 @@ enum { MOST = 3 * KOLO_ZERO_BLOCK + 17, MOST_BLOCKS = 4, GUARD = 256 };
 
 static const enum kolo_type types[] = { KOLO_F32, KOLO_F16, KOLO_BF16 };
 
-/* What one round of cases works with: n elements, each array `shift` elements behind an aligned
+/* What one round of cases works with: n elements, each array `shift` elements after an aligned
  * address. */
 struct round {
 	struct kolo_zero_device *d;

@@ -93,7 +93,7 @@ static void forward_layer(int layer, const float *weight, const float *bias, str
 	}
 }
 
-/* dy of the layer's output, before this call behind tanh; dx of its input. Adds to the
+/* dy of the layer's output, before this call after tanh; dx of its input. Adds to the
  * gradients. */
 static void backward_layer(int layer, const float *weight, const struct activations *a,
 			   const float *dy, float *dx, float *dweight, float *dbias)

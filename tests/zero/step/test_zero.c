@@ -531,7 +531,7 @@ static void gradients_are_unscaled_and_clipped(void **state)
 	t_processes(3, clipping, NULL);
 }
 
-/* Two groups, of which one has its rate changed behind the first step; and a frozen tensor. */
+/* Two groups, of which one has its rate changed after the first step; and a frozen tensor. */
 static void groups(struct t_rank *t)
 {
 	struct kolo_zero_tensor tensors[3] = {

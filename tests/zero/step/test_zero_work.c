@@ -176,7 +176,7 @@ static size_t element_of(const struct kolo_zero_work *w, enum array array)
 	}
 }
 
-/* Where an array begins: one element behind a line, since elements are aligned to themselves
+/* Where an array begins: one element after a line, since elements are aligned to themselves
  * only. */
 static size_t offset_of(const struct kolo_zero_work *w, enum array array)
 {

@@ -68,8 +68,7 @@ LIBS    := -lpthread -lm $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs h
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=all))
 # -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
-# -falign-*: where code lies in cache lines moves small operations by several percent (comm/DECISIONS.md, D126).
-ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off -falign-functions=64 -falign-loops=32 $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -I. -MMD -MP
+ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -I. -MMD -MP
 
 # Short lines; V=1 shows the commands.
 Q := $(if $(V),,@)

@@ -381,8 +381,10 @@ static int look_around(struct ko_wait_state *w)
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
 	give_core_away(c, now - w->since);
-	if ((w->desc->seq || !ko_roster_failed_later(c->roster)) &&
-	    (rc = ko_roster_cause(c->roster)) < 0)
+	/* A rank that is still making the communicator goes on. The cause first: what is asked
+	 * before it may change until then. */
+	if ((rc = ko_roster_cause(c->roster)) < 0 &&
+	    (w->desc->seq || !ko_roster_failed_later(c->roster)))
 		return rc;
 	if ((rc = ko_wait_compare(c, w->desc, w->peer)) < 0)
 		return rc;

@@ -323,7 +323,7 @@ def a_picture_has_kinds_places_and_stages():
 def mistakes_are_refused():
     for args, words in (
             (["-n", "0"], "-n 0"), (["--stage", "4"], "--stage"), (["--precision", "f64"], "must be fp32, fp16 or bf16"),
-            (["--optimizer", "adamax"], "must be adamw"), (["--offload-param", "disk"], "must be none, cpu or nvme"),
+            (["--optimizer", "adamax"], "must be one of AdamW, Adam, SGD, Lion, Adagrad, Lamb"), (["--offload-param", "disk"], "must be none, cpu or nvme"),
             (["--offload-ratio", "0.5"], "needs --offload-optimizer"), (["--offload-ratio", "-1"], "from 0 to 1"),
             (["--offload-ratio", "1.5"], "from 0 to 1"), (["--offload-ratio", "nan"], "must be a number"),
             (["--offload-optimizer", "cpu"], "needs --device-memory"), (["--offload-param", "cpu"], "needs --device-memory"),

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -134,13 +135,17 @@ static enum kolo_type parse_precision(const char *value)
 
 static int parse_optimizer(const char *value)
 {
+	char want[256] = "must be one of";
 	const char *name;
 
-	for (int i = 0; (name = kolo_zero_optimizer_name((enum kolo_zero_optimizer)i)); i++)
+	for (int i = 0; (name = kolo_zero_optimizer_name((enum kolo_zero_optimizer)i)); i++) {
+		size_t at = strlen(want);
+
 		if (strcasecmp(value, name) == 0)
 			return i;
-	tool_refuse_option("zeroplan", "optimizer", value,
-			   "must be adamw, adam, sgd, lion, adagrad or lamb");
+		snprintf(want + at, sizeof(want) - at, "%s %s", i ? "," : "", name);
+	}
+	tool_refuse_option("zeroplan", "optimizer", value, want);
 }
 
 static int parse_stage(const char *value)

@@ -227,7 +227,11 @@ struct state {
 
 static int moments_of(enum kolo_zero_optimizer o)
 {
-	return o == KOLO_ZERO_SGD || o == KOLO_ZERO_LION || o == KOLO_ZERO_ADAGRAD ? 1 : 2;
+	struct kolo_zero_group group = { .momentum = 0.9 };
+	struct kolo_zero_optimizer_info info;
+
+	CHECK(kolo_zero_optimizer_get(o, &group, &info) == 0);
+	return info.moments;
 }
 
 static void begin_update(struct round *r, struct state *s, enum kolo_zero_optimizer o,

@@ -563,9 +563,10 @@ struct kolo_zero_optimizer_info {
 	uint64_t reserved[4]; /* zero */
 };
 
-/* Describes an optimizer for tensors of this group: SGD has a moment only with a momentum. Local.
+/* Describes an optimizer for tensors of this group: SGD has a moment only with a momentum. The
+ * group is read during the call only. Local; never blocks.
  *
- * Errors: KOLO_EINVAL if there is no such optimizer. */
+ * Errors: KOLO_EINVAL if there is no such optimizer; *out is then left alone. */
 int kolo_zero_optimizer_get(enum kolo_zero_optimizer optimizer, const struct kolo_zero_group *group,
 			    struct kolo_zero_optimizer_info *out);
 

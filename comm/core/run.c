@@ -26,19 +26,32 @@ static void record(const struct ko_run *run, int rc)
 	ko_trace_add(c->trace, KO_TRACE_OP, run->since, run->desc.seq, text);
 }
 
+int ko_run_begin_p2p(struct ko_run *run)
+{
+	if (run->comm->traced)
+		run->since = ko_now_ns();
+	return ko_wait_hear(run->comm);
+}
+
 int ko_run_begin(struct ko_run *run)
 {
 	struct kolo_comm *c = run->comm;
 
 	if (c->traced)
 		run->since = ko_now_ns();
-	if (ko_desc_is_p2p(&run->desc))
-		return ko_wait_hear(c);
 	run->desc.seq = ++c->sequence.seq;
 	c->sequence.history = ko_desc_history(c->sequence.history, &run->desc);
 	run->tag = (uint32_t)c->sequence.history;
 	ko_roster_enter(c->roster, c->rank, &run->desc);
 	return ko_wait_health(c, &run->desc);
+}
+
+int ko_run_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
+		ko_try_fn *try, void *what)
+{
+	const struct ko_waiter waiter = ko_run_waiter(run);
+
+	return ko_wait_for(&waiter, peer, transport, kind, try, what);
 }
 
 int ko_run_end(struct ko_run *run, int rc)
@@ -47,7 +60,7 @@ int ko_run_end(struct ko_run *run, int rc)
 
 	if (rc < 0) {
 		rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
-	} else if (!ko_desc_is_p2p(&run->desc)) {
+	} else if (run->desc.seq) {
 		ko_roster_finish(c->roster, c->rank, run->desc.seq);
 		ko_roster_ring(c->roster, c->rank, c->nranks);
 	}

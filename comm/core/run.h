@@ -61,14 +61,22 @@ static inline void ko_run_release(struct kolo_comm *c)
 	atomic_store_explicit(&c->sequence.busy, false, memory_order_release);
 }
 
-/* Begins the operation run->desc and posts it in the roster, so that every rank can see what this
- * one does. A collective gets its number and tag; a message or group has neither. Errors: the cause
- * of the communicator's failure; KOLO_EPEER. */
+/* Begins the collective run->desc: it gets its number and tag, and is posted in the roster, so that
+ * every rank can see what this one does. Errors: the cause of the communicator's failure;
+ * KOLO_EPEER. */
 int ko_run_begin(struct ko_run *run);
+
+/* Begins a message or a group of messages. It has no number, and is not posted. Errors: the cause
+ * of the communicator's failure. */
+int ko_run_begin_p2p(struct ko_run *run);
 
 /* Ends the operation, which returned `rc`, and the claim. After an error the communicator has
  * failed on all ranks. Returns 0 or the code of the cause. */
 int ko_run_end(struct ko_run *run, int rc);
+
+/* ko_wait_for, for an operation. */
+int ko_run_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
+		ko_try_fn *try, void *what);
 
 /* The waiter (wait.h) of an operation. It points into *run. */
 static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
@@ -78,13 +86,13 @@ static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
 	};
 }
 
-/* ko_wait_for, for an operation. */
+/* The same, after a first try. Often there is nothing to wait for. */
 static inline int ko_wait(const struct ko_run *run, int peer, const char *transport,
 			  enum ko_trace_kind kind, ko_try_fn *try, void *what)
 {
-	const struct ko_waiter waiter = ko_run_waiter(run);
+	int rc = try(what);
 
-	return ko_wait_for(&waiter, peer, transport, kind, try, what);
+	return rc == KO_EAGAIN ? ko_run_wait(run, peer, transport, kind, try, what) : rc;
 }
 
 /* Copies len bytes of a result to dst, with the operation's stores. */

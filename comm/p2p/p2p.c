@@ -82,7 +82,7 @@ static struct ko_transfer *make_room(struct kolo_comm *c, size_t count)
 static int perform(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
 	struct kolo_comm *c = run->comm;
-	int rc = ko_run_begin(run);
+	int rc = ko_desc_is_p2p(&run->desc) ? ko_run_begin_p2p(run) : ko_run_begin(run);
 
 	if (rc == 0)
 		rc = ko_transfers_do(run, all, count);

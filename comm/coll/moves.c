@@ -165,29 +165,6 @@ int ko_give_back(struct ko_run *run, const struct ko_edges *e)
 
 /* ---- Round the ring -------------------------------------------------------------------------- */
 
-/* Waits for the oldest slot from prev, which must be this operation's and hold n elements. The link
- * may put them into dst; NULL: they stay in the slot. */
-static int wait_in(struct ko_run *run, struct ko_slot *in, void *dst, size_t n)
-{
-	return ko_wait_data(run, &run->comm->edges, dst, n * run->size, in);
-}
-
-/* Waits for a free slot to next. */
-static int wait_out(struct ko_run *run, struct ko_slot *out)
-{
-	return ko_wait_room(run, &run->comm->edges, out);
-}
-
-static int commit(struct ko_run *run, struct ko_slot *out, size_t n)
-{
-	return ko_hand_over(run, &run->comm->edges, out, n * run->size);
-}
-
-static int release(struct ko_run *run)
-{
-	return ko_give_back(run, &run->comm->edges);
-}
-
 /* dst = fn(src). The pointers of an empty piece may be NULL. */
 static void fill(const struct ko_run *run, enum ko_stores stores, ko_fill_fn *fn, void *dst,
 		 const void *src, size_t n)
@@ -232,42 +209,46 @@ static size_t belongs(const struct ko_run *run, const void *to)
 
 int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to, size_t n)
 {
+	const struct ko_edges *e = &run->comm->edges;
 	struct ko_slot out;
-	int rc = wait_out(run, &out);
+	int rc = ko_wait_room(run, e, &out);
 
 	if (rc < 0)
 		return rc;
 	out.belongs = belongs(run, to);
-	if (fn == run->copy && ko_link_takes(run->comm->edges.to, src, n * run->size))
+	if (fn == run->copy && ko_link_takes(e->to, src, n * run->size))
 		out.ptr = (void *)src;
 	else
-		fill(run, run->comm->edges.to->stores, fn, out.ptr, src, n);
-	return commit(run, &out, n);
+		fill(run, e->to->stores, fn, out.ptr, src, n);
+	return ko_hand_over(run, e, &out, n * run->size);
 }
 
 int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 {
+	const struct ko_edges *e = &run->comm->edges;
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in, NULL, n)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = ko_wait_data(run, e, NULL, n * run->size, &in)) < 0 ||
+	    (rc = ko_wait_room(run, e, &out)) < 0)
 		return rc;
-	combine(run, run->comm->edges.to->stores, out.ptr, in.ptr, own, n);
-	if ((rc = commit(run, &out, n)) < 0)
+	combine(run, e->to->stores, out.ptr, in.ptr, own, n);
+	if ((rc = ko_hand_over(run, e, &out, n * run->size)) < 0)
 		return rc;
-	return release(run);
+	return ko_give_back(run, e);
 }
 
 int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 {
+	const struct ko_edges *e = &run->comm->edges;
 	struct ko_slot in;
-	int rc = wait_in(run, &in, NULL, n);
+	int rc = ko_wait_data(run, e, NULL, n * run->size, &in);
 
 	if (rc < 0)
 		return rc;
 	combine(run, run->stores, dst, in.ptr, own, n);
 	fill(run, KO_ORDINARY, run->red.finish, dst, dst, n);
-	return release(run);
+	return ko_give_back(run, e);
 }
 
 /* The result is sent on before it is kept, because next waits for it. It stays in the slot until
@@ -275,18 +256,20 @@ int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
  * dst. */
 int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
 {
-	bool taken = ko_link_takes(run->comm->edges.to, dst, n * run->size);
+	const struct ko_edges *e = &run->comm->edges;
+	bool taken = ko_link_takes(e->to, dst, n * run->size);
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in, NULL, n)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = ko_wait_data(run, e, NULL, n * run->size, &in)) < 0 ||
+	    (rc = ko_wait_room(run, e, &out)) < 0)
 		return rc;
 	out.belongs = belongs(run, dst);
 	if (taken)
 		out.ptr = dst;
-	combine(run, taken ? KO_ORDINARY : run->comm->edges.to->stores, out.ptr, in.ptr, own, n);
+	combine(run, taken ? KO_ORDINARY : e->to->stores, out.ptr, in.ptr, own, n);
 	fill(run, KO_ORDINARY, run->red.finish, out.ptr, out.ptr, n);
-	if ((rc = commit(run, &out, n)) < 0 || (rc = release(run)) < 0)
+	if ((rc = ko_hand_over(run, e, &out, n * run->size)) < 0 || (rc = ko_give_back(run, e)) < 0)
 		return rc;
 	if (!taken)
 		fill(run, run->stores, run->copy, dst, out.ptr, n);
@@ -296,32 +279,35 @@ int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t 
 /* What comes in is sent on before it is kept, because next waits for it. */
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
-	bool taken = ko_link_takes(run->comm->edges.to, dst, n * run->size);
+	const struct ko_edges *e = &run->comm->edges;
+	bool taken = ko_link_takes(e->to, dst, n * run->size);
 	struct ko_slot in, out;
 	int rc;
 
-	if ((rc = wait_in(run, &in, dst, n)) < 0 || (rc = wait_out(run, &out)) < 0)
+	if ((rc = ko_wait_data(run, e, dst, n * run->size, &in)) < 0 ||
+	    (rc = ko_wait_room(run, e, &out)) < 0)
 		return rc;
 	out.belongs = belongs(run, dst);
 	if (taken)
 		out.ptr = dst;
-	fill(run, taken ? KO_ORDINARY : run->comm->edges.to->stores, run->copy, out.ptr, in.ptr, n);
-	if ((rc = commit(run, &out, n)) < 0)
+	fill(run, taken ? KO_ORDINARY : e->to->stores, run->copy, out.ptr, in.ptr, n);
+	if ((rc = ko_hand_over(run, e, &out, n * run->size)) < 0)
 		return rc;
 	if (!taken)
 		fill(run, run->stores, run->copy, dst, in.ptr, n);
-	return release(run);
+	return ko_give_back(run, e);
 }
 
 int ko_keep(struct ko_run *run, void *dst, size_t n)
 {
+	const struct ko_edges *e = &run->comm->edges;
 	struct ko_slot in;
-	int rc = wait_in(run, &in, dst, n);
+	int rc = ko_wait_data(run, e, dst, n * run->size, &in);
 
 	if (rc < 0)
 		return rc;
 	fill(run, run->stores, run->copy, dst, in.ptr, n);
-	return release(run);
+	return ko_give_back(run, e);
 }
 
 int ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n)

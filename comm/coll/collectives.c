@@ -13,33 +13,19 @@
 
 /* ---- Beginning and end ----------------------------------------------------------------------- */
 
-/* Waits until all that was sent is on its way, and counts it. */
-static int settle(struct ko_run *run)
-{
-	struct kolo_comm *c = run->comm;
-	const struct ko_algorithm_ops *algorithm = ko_algorithm_table[run->algorithm];
-	struct ko_model model;
-	int rc = algorithm->drains ? ko_drain(run) : 0;
-
-	if (rc < 0)
-		return rc;
-	model = algorithm->model(run);
-	c->counters.model.sent += model.sent * run->size;
-	c->counters.model.received += model.received * run->size;
-	ko_learn(run);
-	return 0;
-}
-
 static int end(struct ko_run *run, int rc)
 {
-	struct kolo_comm *c = run->comm;
+	struct ko_counters *counters = &run->comm->counters;
 
 	if (run->stores == KO_STREAMING) /* other threads of the caller may read dst next */
 		ko_stream_fence();
-	if (rc == 0 && c->nranks > 1)
-		rc = settle(run);
-	if (rc == 0)
-		c->counters.ops[run->algorithm]++;
+	if (rc == 0) {
+		counters->ops[run->algorithm]++;
+		counters->model.sent += run->model.sent * run->size;
+		counters->model.received += run->model.received * run->size;
+		if (run->reading || run->writing)
+			ko_learn(run);
+	}
 	return ko_run_end(run, rc);
 }
 
@@ -103,8 +89,6 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 {
 	size_t bytes = run->plan.count * run->size;
 
-	if (run->comm->nranks == 1)
-		return;
 	if (ko_coll_has_messages(call->coll)) {
 		run->algorithm = KO_BOARD;
 		return;
@@ -113,6 +97,7 @@ static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 	choose_tried(run, bytes);
 	run->in_place = in_place(call, run);
 	run->written = run->algorithm == KO_RING ? written_bytes(call, run) : 0;
+	ko_learn_find(run);
 }
 
 /* Bytes of the payload that this rank will write into its cell, as far as they are worth fetching.
@@ -166,12 +151,6 @@ static struct ko_expected expected(const struct ko_call *call)
 						   : cell_bytes(call, size) };
 }
 
-static void expect(const struct kolo_comm *c, struct ko_expected expected)
-{
-	if (expected.cell)
-		ko_board_expect(c->board, c->rank, expected.bytes);
-}
-
 /* A hash of the counts. All ranks must have the same one. It is posted in place of a root. */
 static int32_t hash_counts(const struct ko_call *call)
 {
@@ -216,7 +195,10 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
 static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
 	ko_collective_plan(run, call, red, call->comm->agreed.limits.slot_len);
+	if (call->comm->nranks == 1)
+		return;
 	choose_algorithm(run, call);
+	run->model = ko_algorithm_table[run->algorithm]->model(run);
 }
 
 /* Could the next call be the same? Counts may change unseen, and ops made at run time come and
@@ -234,11 +216,13 @@ static int begin_new(struct ko_run *run, const struct ko_call *call, const struc
 	struct ko_expected cell = expected(call);
 	int rc;
 
-	expect(c, cell);
+	if (cell.used)
+		ko_board_expect(c->board, c->rank, cell.bytes);
 	rc = red ? 0 : ko_call_check(call);
 	if (rc < 0)
 		return rc;
 	prepare(run, call, red);
+	cell.used = cell.used && (run->algorithm == KO_BOARD || run->offers);
 	if (!red && can_be_known(call))
 		c->known[call->coll] = (struct ko_known){ *call, cell, *run };
 	return 0;
@@ -253,7 +237,8 @@ static int begin(struct ko_run *run, const struct ko_call *call, const struct ko
 	if (rc < 0)
 		return rc;
 	if (!red && ko_call_is_known(call)) {
-		expect(c, known->cell);
+		if (known->cell.used)
+			ko_board_expect(c->board, c->rank, known->cell.bytes);
 		*run = known->run;
 	} else {
 		rc = begin_new(run, call, red);
@@ -289,8 +274,10 @@ static int perform(struct ko_run *run, const void *src, void *dst)
 
 	if (rc < 0)
 		return rc;
-	if (rc > 0)
+	if (rc > 0) {
 		run->algorithm = run->tried;
+		run->model = ko_algorithm_table[run->tried]->model(run);
+	}
 	return ko_algorithm_table[run->algorithm]->run(run, src, dst);
 }
 

@@ -24,7 +24,7 @@ struct offer {
 	uint16_t in_place; /* 1: the operation is in place on this rank */
 	uint16_t hidden;   /* 1: others would need plain memory of this rank, and cannot reach it */
 	/* Bit 0: an operation out of place reads plain memory. Bit 1: an operation in place does.
-	 * Otherwise another algorithm does it. The decider's bits count (ko_learn_decider) */
+	 * Otherwise another algorithm does it. The decider's bits count (learn.h) */
 	uint32_t read;
 };
 
@@ -43,11 +43,6 @@ struct direct {
 static size_t bytes_of(const struct direct *d, size_t n)
 {
 	return n * d->run->size;
-}
-
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
 }
 
 /* ---- Offers ---------------------------------------------------------------------------------- */
@@ -92,7 +87,7 @@ static int make_offer(const struct direct *d)
 
 	if (run->may_read && !c->agreed.algorithms.must_read)
 		mine.hidden = is_hidden(d, bytes_of(d, src_n), bytes_of(d, dst_n));
-	if (run->may_read && c->rank == ko_learn_decider(run))
+	if (run->may_read && c->rank == run->decider)
 		mine.read =
 			c->agreed.algorithms.must_read
 				? 3
@@ -114,58 +109,49 @@ static bool in_window(const struct direct *d, int rank)
 
 /* Root of a broadcast in place has nothing else to do. Nor have the ranks that only give to a
  * reduce. */
-static bool is_shared(const struct ko_run *run, bool giver_in_place)
+static bool is_shared(const struct ko_run *run)
 {
 	size_t bytes = run->plan.count * run->size;
 
 	if (run->desc.coll == KO_REDUCE)
 		return bytes >= REDUCE_SHARED;
-	return run->desc.coll == KO_BROADCAST && giver_in_place && bytes >= BROADCAST_SHARED;
+	return run->desc.coll == KO_BROADCAST && run->giver_in_place && bytes >= BROADCAST_SHARED;
 }
 
-/* What follows from the offers: the same on all ranks. */
-struct choice {
-	enum ko_way way;
-	bool in_place; /* root of a broadcast is, or the decider is */
-	bool shared;
-};
-
-static struct choice choose(const struct direct *d)
+/* Bytes that go to some dst, and not into the caches. Ranks write to others' dst too. Nobody has
+ * read it, except in a reduction in place. */
+static size_t written_in_windows(const struct ko_run *run)
 {
-	const struct ko_run *run = d->run;
-	int decider = ko_learn_decider(run),
-	    giver = run->desc.coll == KO_BROADCAST ? run->desc.root : decider;
-	struct choice choice = { .in_place = offer_of(d, giver)->in_place };
+	size_t all = run->plan.count * run->size;
+
+	switch ((enum ko_coll)run->desc.coll) {
+	case KO_REDUCE: return run->giver_in_place ? 0 : all;
+	case KO_BROADCAST: return all;
+	default: return run->written;
+	}
+}
+
+/* Puts into the run what follows from the offers: the same on all ranks. */
+static void choose(const struct direct *d)
+{
+	struct ko_run *run = d->run;
+	int giver = run->desc.coll == KO_BROADCAST ? run->desc.root : run->decider;
 	bool all = true, hidden = false;
 
+	run->giver_in_place = offer_of(d, giver)->in_place;
 	for (int r = 0; r < run->comm->nranks; r++) {
 		all = all && in_window(d, r);
 		hidden = hidden || offer_of(d, r)->hidden;
 	}
-	if (all) {
-		choice.way = KO_BY_WINDOW;
-	} else if (!hidden && (offer_of(d, decider)->read >> choice.in_place & 1)) {
-		choice.way = KO_BY_CMA;
-		choice.shared = is_shared(run, choice.in_place);
-	}
-	return choice;
-}
-
-/* Puts the choice into the run. */
-static void adopt(struct ko_run *run, const struct choice *choice)
-{
-	enum ko_coll coll = (enum ko_coll)run->desc.coll;
-
-	run->way = choice->way;
-	run->giver_in_place = choice->in_place;
-	run->shared = choice->shared;
-	/* Ranks write to others' dst too. Nobody has read it, except in a reduction in place. */
-	if (choice->way == KO_BY_WINDOW && (coll == KO_BROADCAST || coll == KO_REDUCE))
-		run->written =
-			coll == KO_REDUCE && choice->in_place ? 0 : run->plan.count * run->size;
-	if (choice->way != KO_BY_WINDOW && run->may_read &&
-	    run->comm->rank == ko_learn_decider(run))
-		ko_learn_reading(run, choice->in_place);
+	if (all)
+		run->way = KO_BY_WINDOW;
+	else if (!hidden && (offer_of(d, run->decider)->read >> run->giver_in_place & 1))
+		run->way = KO_BY_CMA;
+	run->shared = run->way == KO_BY_CMA && is_shared(run);
+	if (run->way == KO_BY_WINDOW)
+		run->written = written_in_windows(run);
+	else if (run->may_read && run->comm->rank == run->decider)
+		run->reading = &run->readings[run->giver_in_place];
 }
 
 /* ---- Others' memory -------------------------------------------------------------------------- */
@@ -279,7 +265,7 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 	int rc = 0;
 
 	for (size_t at = 0; rc == 0 && at < q.n; at += chunk) {
-		size_t n = min_size(chunk, q.n - at);
+		size_t n = ko_min_size(chunk, q.n - at);
 		char *acc = dst ? dst + bytes_of(d, to + at) : c->scratch;
 
 		rc = add_chunk(d, owner, q.first + at, n, acc, !dst || from == c->rank);
@@ -336,7 +322,7 @@ static void spread(const struct direct *d, const char *from, size_t n, size_t to
 	for (size_t at = 0; at < n; at += chunk) {
 		for (int k = 0; k < c->nranks; k++) {
 			char *dst = dst_of(d, (c->rank + k) % c->nranks) + bytes_of(d, to + at);
-			size_t m = min_size(chunk, n - at);
+			size_t m = ko_min_size(chunk, n - at);
 
 			put(d, dst, from + bytes_of(d, at), m);
 			c->counters.direct.sent +=
@@ -461,18 +447,14 @@ static bool takes(const struct ko_run *run)
 static int agree(struct ko_run *run, const void *src, void *dst)
 {
 	struct direct d = { .run = run, .src = src, .dst = dst, .turn = run->comm->board->turn };
-	struct choice choice = { .way = KO_NO_WAY };
 	int rc = make_offer(&d);
 
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);
 	if (rc == 0)
-		choice = choose(&d);
+		choose(&d);
 	ko_turn_end(run);
-	if (rc < 0)
-		return rc;
-	adopt(run, &choice);
-	return choice.way != KO_NO_WAY;
+	return rc < 0 ? rc : run->way != KO_NO_WAY;
 }
 
 /* The offers are those of the turn before this one, in which the ranks agreed. */
@@ -498,7 +480,8 @@ struct ko_model ko_direct_model(const struct ko_plan *p, enum ko_coll coll, int 
 				int root, struct ko_direct_way way)
 {
 	size_t others = (size_t)nranks - 1, own = ko_plan_block(p, rank).n, all = p->count;
-	size_t share = ko_plan_share(p, rank, nranks).n,
+	bool has_root = coll == KO_BROADCAST || coll == KO_REDUCE;
+	size_t share = has_root ? ko_plan_share(p, rank, nranks).n : 0,
 	       given = way.shared ? all / (size_t)nranks : 0;
 
 	switch (coll) {

@@ -4,6 +4,7 @@
 
 #include "comm/coll/addition.h"
 #include "comm/coll/bruck.h"
+#include "comm/coll/moves.h"
 #include "comm/coll/ring.h"
 
 size_t ko_exchange_room(const struct kolo_comm *c)
@@ -51,9 +52,10 @@ static int exchange(struct ko_run *run, const void *src, void *dst)
 	if (n) /* dst may be src, and written before all of it has gone */
 		run->copy(c->scratch + (size_t)c->rank * len, src, n, NULL);
 	rc = ko_bruck_gather(run, c->scratch, n);
-	if (rc == 0)
-		ko_add_up_all(run, &all, dst);
-	return rc;
+	if (rc < 0)
+		return rc;
+	ko_add_up_all(run, &all, dst);
+	return ko_drain(run);
 }
 
 static struct ko_model model(const struct ko_run *run)
@@ -68,7 +70,6 @@ const struct ko_algorithm_ops ko_exchange_ops = {
 	.what = "everyone's whole vector to every rank, which adds up all of them",
 	.order = KO_ORDER_OF_RING,
 	.reach = KO_NETWORK,
-	.drains = true,
 	.end = end,
 	.cost = cost,
 	.takes = takes,

@@ -53,7 +53,7 @@ static int run_rounds(struct ko_run *run, const void *src, void *dst)
 		rc = ko_rounds[run->desc.coll](run, k, src, dst);
 		ko_trace_add(run->comm->trace, KO_TRACE_ROUND, since, k, NULL);
 	}
-	return rc;
+	return rc < 0 ? rc : ko_drain(run);
 }
 
 struct ko_model ko_ring_model(const struct ko_plan *p, enum ko_coll coll, int rank,
@@ -93,7 +93,6 @@ const struct ko_algorithm_ops ko_ring_ops = {
 	.what = "slots from each rank to its next, all the way round",
 	.order = KO_ORDER_OF_RING,
 	.reach = KO_ANYWHERE,
-	.drains = true,
 	.end = end,
 	.cost = cost,
 	.takes = takes,

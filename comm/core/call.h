@@ -31,7 +31,7 @@ struct ko_call {
 /* What is fetched for writing before a call: the first line of this rank's cell on the board, and
  * `bytes` of its payload (comm/memory/board.h). */
 struct ko_expected {
-	bool cell; /* false: nothing */
+	bool used; /* false: nothing is fetched */
 	size_t bytes;
 };
 
@@ -39,7 +39,7 @@ struct ko_expected {
  * is equal, it is not checked again and its run is not prepared again. */
 struct ko_known {
 	struct ko_call call;     /* comm NULL: there is none */
-	struct ko_expected cell; /* what of this rank's cell is fetched for the call */
+	struct ko_expected cell; /* what is fetched, if the run needs this rank's cell */
 	struct ko_run run;       /* prepared for the call, not begun */
 };
 

@@ -24,11 +24,6 @@ static int class_of(size_t bytes, int bits)
 	return class < 0 ? 0 : class < KO_SAMPLES ? class : KO_SAMPLES - 1;
 }
 
-static size_t bytes_of(const struct ko_run *run)
-{
-	return run->plan.count * run->size;
-}
-
 /* Returns the way, 0 or 1. First one turn of each; then the faster one, and now and then a turn of
  * the other. */
 static int choose(const struct ko_sample *t, unsigned turn)
@@ -51,29 +46,23 @@ static void learn(struct ko_sample *t, int chosen, float ns_per_byte)
 						     : *known + (ns_per_byte - *known) / 8;
 }
 
-int ko_learn_decider(const struct ko_run *run)
+void ko_learn_find(struct ko_run *run)
 {
+	struct ko_tuning *tuning = run->comm->tuning;
 	const struct ko_desc *desc = &run->desc;
+	size_t bytes = run->plan.count * run->size;
 
+	run->writings = tuning->writing[desc->coll][class_of(bytes, STORES_BITS)];
+	run->readings = tuning->reading[desc->coll][class_of(bytes, READ_BITS)];
 	if (desc->coll == KO_BROADCAST)
-		return ko_ring_prev(&run->comm->ring, desc->root);
-	return desc->coll == KO_REDUCE ? desc->root : 0;
-}
-
-static struct ko_sample *reading(const struct ko_run *run, bool in_place)
-{
-	return &run->comm->tuning
-			->reading[run->desc.coll][in_place][class_of(bytes_of(run), READ_BITS)];
+		run->decider = ko_ring_prev(&run->comm->ring, desc->root);
+	else
+		run->decider = desc->coll == KO_REDUCE ? desc->root : 0;
 }
 
 bool ko_learn_to_read(const struct ko_run *run, bool in_place)
 {
-	return choose(reading(run, in_place), READ_TURN);
-}
-
-void ko_learn_reading(struct ko_run *run, bool in_place)
-{
-	run->reading = reading(run, in_place);
+	return choose(&run->readings[in_place], READ_TURN);
 }
 
 void ko_learn_stores(struct ko_run *run)
@@ -81,8 +70,7 @@ void ko_learn_stores(struct ko_run *run)
 	run->stores = KO_ORDINARY;
 	if (run->written < KO_LEARN_STORES || run->way == KO_BY_CMA)
 		return;
-	run->writing = &run->comm->tuning->writing[run->way == KO_BY_WINDOW][run->desc.coll]
-						  [class_of(bytes_of(run), STORES_BITS)];
+	run->writing = &run->writings[run->way == KO_BY_WINDOW];
 	run->stores = choose(run->writing, STORES_TURN) ? KO_STREAMING : KO_ORDINARY;
 	if (!run->began_ns)
 		run->began_ns = ko_now_ns();
@@ -93,8 +81,9 @@ void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t rec
 	run->size = 1; /* costs are counted by bytes */
 	run->plan.count = sent + received;
 	run->written = received;
+	ko_learn_find(run);
 	if (large) {
-		run->reading = reading(run, false);
+		run->reading = &run->readings[false];
 		run->offers = choose(run->reading, READ_TURN);
 		run->way = run->offers ? KO_BY_CMA : KO_NO_WAY;
 		run->began_ns = ko_now_ns();
@@ -102,9 +91,10 @@ void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t rec
 	ko_learn_stores(run);
 }
 
-void ko_learn_time(struct ko_run *run)
+void ko_learn(struct ko_run *run)
 {
-	float ns_per_byte = (float)(ko_now_ns() - run->began_ns) / (float)bytes_of(run);
+	float ns_per_byte =
+		(float)(ko_now_ns() - run->began_ns) / (float)(run->plan.count * run->size);
 
 	if (run->reading)
 		learn(run->reading, run->way == KO_BY_CMA, ns_per_byte);

@@ -31,23 +31,22 @@ enum { KO_SAMPLES = 20 };
 
 /* All that a communicator has learnt. */
 struct ko_tuning {
-	/* By ring (0) or windows (1), collective, class. Ways: ordinary or streaming stores */
-	struct ko_sample writing[2][KO_NKINDS][KO_SAMPLES];
-	/* By collective, out of place (0) or in place (1), class. Ways: ring or slots, or CMA */
-	struct ko_sample reading[KO_NKINDS][2][KO_SAMPLES];
+	/* By collective, class, ring (0) or windows (1). Ways: ordinary or streaming stores */
+	struct ko_sample writing[KO_NKINDS][KO_SAMPLES][2];
+	/* By collective, class, out of place (0) or in place (1). Ways: ring or slots, or CMA */
+	struct ko_sample reading[KO_NKINDS][KO_SAMPLES][2];
 };
 
-/* The decider: the rank whose result comes last in the ring. That is the rank before the root of a
- * broadcast, the root of a reduce, and rank 0 for all others. */
-int ko_learn_decider(const struct ko_run *run);
+/* Finds the run's samples, by collective and size (run->writings, run->readings), and its decider:
+ * the rank whose result comes last in the ring. That is the rank before the root of a broadcast,
+ * the root of a reduce, and rank 0 for all others. */
+void ko_learn_find(struct ko_run *run);
 
 /* The decider's decision for an operation in place or out of place: is memory read directly? */
 bool ko_learn_to_read(const struct ko_run *run, bool in_place);
 
-/* The decider: the operation was decided as one in place or not. Its time will count for that. */
-void ko_learn_reading(struct ko_run *run, bool in_place);
-
-/* Chooses run->stores for an operation that is about to begin, by run->written and run->way. */
+/* Chooses run->stores for an operation that is about to begin, by run->written and run->way.
+ * ko_learn_find comes before it. */
 void ko_learn_stores(struct ko_run *run);
 
 /* Chooses run->offers (rendezvous for plain memory) and run->stores for messages that are about to
@@ -55,12 +54,7 @@ void ko_learn_stores(struct ko_run *run);
  * that lie in plain memory and are large enough for rendezvous. */
 void ko_learn_messages(struct ko_run *run, size_t large, size_t sent, size_t received);
 
-/* The operation has succeeded: notes its time, if that counts for something. */
-void ko_learn_time(struct ko_run *run);
-static inline void ko_learn(struct ko_run *run)
-{
-	if (run->reading || run->writing)
-		ko_learn_time(run);
-}
+/* The operation has succeeded: notes its time, where run->writing and run->reading say. */
+void ko_learn(struct ko_run *run);
 
 #endif

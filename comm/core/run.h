@@ -27,7 +27,10 @@ struct ko_run {
 	bool in_place;         /* for this rank */
 	bool giver_in_place;   /* for the root of a broadcast; else for the decider (learn.h) */
 
-	/* Tuning (learn.h) */
+	/* Tuning (learn.h). What is known of this kind and size of operation, two samples each:
+	 * of stores by ring and by windows, of CMA out of place and in place */
+	struct ko_sample *writings, *readings;
+	int decider;               /* the rank that decides on CMA for all */
 	struct ko_sample *writing; /* where the time counts for stores; NULL: nowhere */
 	struct ko_sample *reading; /* where the time counts for CMA; NULL: nowhere */
 	int64_t began_ns;          /* ko_now_ns() of the beginning, if one of them is set */
@@ -36,6 +39,7 @@ struct ko_run {
 	struct ko_plan plan;
 	const struct ko_moves *moves; /* what its rounds are made of (comm/coll/moves.h) */
 	enum ko_algorithm algorithm;  /* what does it; if `tried` is agreed on, that is put here */
+	struct ko_model model;        /* elements that `algorithm` moves */
 	enum ko_algorithm tried;      /* if `offers` */
 	/* A collective: the ranks offer their buffers and try to agree on `tried`. Messages: plain
 	 * memory goes by rendezvous */

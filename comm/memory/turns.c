@@ -46,16 +46,15 @@ static int try_cell(void *what)
 		       : ko_wait_mismatch(l->run->comm, &l->run->desc, l->rank, cell->tag);
 }
 
-/* Waits until this rank's cell may be written: all ranks have finished its last operation. */
-static int wait_room(struct ko_run *run)
+/* Waits until this rank's cell may be written: all ranks have finished operation `seq`, which used
+ * it last. */
+static int wait_room(struct ko_run *run, uint64_t seq)
 {
 	struct kolo_comm *c = run->comm;
-	struct past past = { .comm = c, .seq = c->board->used[c->board->turn % KO_BOARD_CELLS] };
+	struct past past = { .comm = c, .seq = seq };
 	uint64_t least = UINT64_MAX;
 	int rc = 0;
 
-	if (past.seq <= c->board->safe)
-		return 0;
 	for (; rc == 0 && past.rank < c->nranks; past.rank++) {
 		if (past.rank == c->rank)
 			continue;
@@ -77,7 +76,8 @@ int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_cell *cell = ko_board_cell(c->board, c->board->turn, c->rank);
-	int rc = wait_room(run);
+	uint64_t *used = &c->board->used[c->board->turn % KO_BOARD_CELLS];
+	int rc = *used > c->board->safe ? wait_room(run, *used) : 0;
 
 	if (rc < 0)
 		return rc;
@@ -88,7 +88,7 @@ int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void
 	if (run->stores == KO_STREAMING)
 		ko_stream_fence();
 	cell->scalar = run->red.s;
-	c->board->used[c->board->turn % KO_BOARD_CELLS] = run->desc.seq;
+	*used = run->desc.seq;
 	cell->tag = run->tag;
 	/* Pairs with the acquire in try_cell. */
 	atomic_store_explicit(&cell->turn, c->board->turn, memory_order_release);

@@ -176,7 +176,7 @@ int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)
 		lanes->busy->first = NULL;
 	if (run->stores == KO_STREAMING)
 		ko_stream_fence();
-	if (rc == 0)
+	if (rc == 0 && (run->reading || run->writing))
 		ko_learn(run);
 	if (rc == 0)
 		lanes->ops->trim(run->comm);

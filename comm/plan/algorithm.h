@@ -58,7 +58,6 @@ struct ko_algorithm_ops {
 	/* In which elements are added. Algorithms with the same order give the same bits */
 	const char *order;
 	enum ko_reach reach;
-	bool drains; /* it sends through the ring's links, which are drained when it is over */
 
 	/* For the decision: pure. `windows`: all buffers lie in windows (kolo_alloc), otherwise in
 	 * any memory. */

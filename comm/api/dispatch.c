@@ -58,21 +58,15 @@ static bool is_for_itself(const struct ko_call *call)
 	return ko_coll_is_message(call->coll) && call->root == call->comm->rank;
 }
 
-/* Is it a collective that waits for nothing? Then its arguments are checked where it begins, unless
- * the last call was equal (ko_call_is_known). */
-static bool is_for_now(const struct ko_call *call)
-{
-	bool collective = call->coll < KO_NCOLLS || ko_coll_has_messages(call->coll);
-
-	return call->comm && collective && !call->queue && !ko_group_is_open() &&
-	       ko_order_is_settled(call->comm->order);
-}
-
 int ko_call_do(const struct ko_call *call)
 {
+	bool collective = call->coll < KO_NCOLLS || ko_coll_has_messages(call->coll);
 	int rc;
 
-	if (is_for_now(call))
+	/* A collective that waits for nothing: its arguments are checked where it begins, unless
+	 * the last call was equal (ko_call_is_known). */
+	if (call->comm && collective && !call->queue && !ko_group_is_open() &&
+	    ko_order_is_settled(call->comm->order))
 		return ko_collective_takes(call) ? ko_collective(call, NULL) : ko_p2p_now(call);
 	rc = ko_call_check(call);
 	if (rc < 0)

@@ -28,7 +28,7 @@ static char *payload(const struct ko_run *run, int rank, size_t n)
 static int write_cell(struct ko_run *run, const void *src, size_t n)
 {
 	run->comm->board->sent += n * run->size;
-	return ko_turn_give(run, src, n * run->size);
+	return ko_turn_give(run, src, n * run->size, NULL, 0);
 }
 
 /* What all ranks gave: n elements each. */
@@ -159,8 +159,8 @@ static int give_blocks(struct ko_run *run, const void *src)
 	size_t after = own.first + own.n;
 
 	run->comm->board->sent += given(run) * run->size;
-	return ko_turn_give_two(run, src, own.first * run->size, ko_at(run, src, after),
-				(run->plan.count - after) * run->size);
+	return ko_turn_give(run, src, own.first * run->size, ko_at(run, src, after),
+			    (run->plan.count - after) * run->size);
 }
 
 static void take_mine(struct ko_run *run, int giver, void *dst)

@@ -47,14 +47,9 @@ static size_t bytes_of(const struct direct *d, size_t n)
 
 /* ---- Offers ---------------------------------------------------------------------------------- */
 
-static struct ko_cell *offer_cell(const struct direct *d, int rank)
-{
-	return ko_board_cell(d->run->comm->board, d->turn, rank);
-}
-
 static const struct offer *offer_of(const struct direct *d, int rank)
 {
-	return (const struct offer *)ko_cell_payload(offer_cell(d, rank), sizeof(struct offer));
+	return (const void *)ko_board_cell(d->run->comm->board, d->turn, rank)->small;
 }
 
 /* Would others need memory of this rank that they cannot reach? */
@@ -92,7 +87,7 @@ static int make_offer(const struct direct *d)
 			c->agreed.algorithms.must_read
 				? 3
 				: ko_learn_to_read(run, false) + 2 * ko_learn_to_read(run, true);
-	return ko_turn_give(run, &mine, sizeof(mine));
+	return ko_turn_give(run, &mine, sizeof(mine), NULL, 0);
 }
 
 /* Does all that others need of `rank` lie in a window? */
@@ -231,7 +226,7 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 
 	for (int k = 1; k <= nranks; k++) {
 		int r = (owner + k) % nranks;
-		struct ko_cell *cell = offer_cell(d, r);
+		const struct ko_cell *cell = ko_board_cell(c->board, d->turn, r);
 		char *room = k == 1 ? partial_room : c->scratch + LARGE_CHUNK;
 		char *sum = k == nranks ? acc : partial_room;
 		const char *own = r == c->rank
@@ -281,7 +276,7 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 /* Waits until every rank has come here. */
 static int sync(struct ko_run *run)
 {
-	int rc = ko_turn_give(run, NULL, 0);
+	int rc = ko_turn_give(run, NULL, 0, NULL, 0);
 
 	if (rc == 0)
 		rc = ko_turn_wait_all(run);

@@ -56,7 +56,7 @@ static int take_turn(struct ko_run *run, char *buffer, size_t len)
 	int rc;
 
 	ko_board_expect(c->board, c->rank, len);
-	rc = ko_turn_give(run, buffer, len);
+	rc = ko_turn_give(run, buffer, len, NULL, 0);
 	for (int k = 1; rc == 0 && k < c->nranks; k++)
 		rc = ko_turn_wait(run, ko_ring_back(&c->ring, c->rank, k));
 	ko_turn_end(run);

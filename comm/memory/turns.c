@@ -38,7 +38,7 @@ static int try_cell(void *what)
 	const struct ko_board *board = l->run->comm->board;
 	struct ko_cell *cell = ko_board_cell(board, board->turn, l->rank);
 
-	/* Pairs with the release in ko_turn_give_two: a rank that sees the turn sees the rest. */
+	/* Pairs with the release in ko_turn_give: a rank that sees the turn sees the rest. */
 	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != board->turn)
 		return KO_EAGAIN;
 	return cell->tag == l->run->tag
@@ -66,13 +66,7 @@ static int wait_room(struct ko_run *run, uint64_t seq)
 	return rc;
 }
 
-int ko_turn_give(struct ko_run *run, const void *src, size_t len)
-{
-	return ko_turn_give_two(run, src, len, NULL, 0);
-}
-
-int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more,
-		     size_t more_len)
+int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more, size_t more_len)
 {
 	struct kolo_comm *c = run->comm;
 	struct ko_cell *cell = ko_board_cell(c->board, c->board->turn, c->rank);

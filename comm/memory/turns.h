@@ -9,13 +9,11 @@
 
 #include "comm/core/run.h"
 
-/* Writes `len` bytes, at most ko_board_room, into this rank's cell. src may be NULL if len is 0.
- * Blocks while the cell is in use. Errors of all functions here: those of ko_wait. */
-int ko_turn_give(struct ko_run *run, const void *src, size_t len);
-
-/* Writes two parts, `more` after src, into this rank's cell. Blocks while the cell is in use. */
-int ko_turn_give_two(struct ko_run *run, const void *src, size_t len, const void *more,
-		     size_t more_len);
+/* Writes `len` bytes into this rank's cell, then more_len bytes: at most ko_board_room in all. src
+ * and `more` may be NULL if they have no bytes. Blocks while the cell is in use. Errors of all
+ * functions here: those of ko_wait. */
+int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *more,
+		 size_t more_len);
 
 /* Waits until `rank` has written its cell. */
 int ko_turn_wait(struct ko_run *run, int rank);

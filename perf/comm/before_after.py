@@ -1,11 +1,13 @@
 """Two builds of Kolo beside each other: did a change make anything slower?
 
 usage: before_after.py BEFORE AFTER [--rounds R] [--ranks N] [--min BYTES] [--max BYTES] [--factor F]
-                       [--iterations I] [--train] [COLLECTIVE ...]
+                       [--iterations I] [--with-barrier] [--train] [COLLECTIVE ...]
 
 BEFORE and AFTER are build folders, each with ringrun and ringbench (with --train: zerotrain). Each round
 runs both, in turns which of them is first, so that a machine that changes its mood changes it for both.
 Without COLLECTIVE: all of ringbench's. With --train the rounds are of zerotrain at stages 0 to 3 instead.
+With --with-barrier the time is that of a barrier and the operation after it: if the change made barriers
+faster, ranks begin the operation less at the same time, and the operation alone looks slower than it is.
 
 A pair is the time before over the time after in one round: above 1 the change is faster. A cell (a
 collective, a size, in place or not) is behind if the 95 % interval of its median pair lies wholly below 1:
@@ -38,6 +40,8 @@ def bench(build, collective, a):
     options = ["-n", str(a.ranks), "-b", str(a.min), "-e", str(a.max), "-f", str(a.factor), "-c", "0"]
     if a.iterations:
         options += ["-i", str(a.iterations)]
+    if a.with_barrier:
+        options.append("--with-barrier")
     text = output([f"{build}/ringbench", collective, *options, "--json", "-"])
     found = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
     return {(r["bytes"], "in" if r["in_place"] else "out"): r["time_us"] for r in found}
@@ -99,13 +103,15 @@ def arguments():
     for name, preset in [("rounds", 15), ("ranks", 2), ("min", 8), ("max", 128 << 20), ("factor", 8), ("iterations", 0)]:
         p.add_argument(f"--{name}", type=int, default=preset)
     p.add_argument("--train", action="store_true")
+    p.add_argument("--with-barrier", action="store_true")
     p.add_argument("collectives", nargs="*")
     return p.parse_intermixed_args()
 
 
 def main():
     a = arguments()
-    subjects = [f"stage {s}" for s in range(4)] if a.train else a.collectives or COLLECTIVES
+    all_of_them = [c for c in COLLECTIVES if not (a.with_barrier and c in ("send_recv", "barrier"))]
+    subjects = [f"stage {s}" for s in range(4)] if a.train else a.collectives or all_of_them
     pairs = measure(a, subjects, train if a.train else bench)
     behind = [cell for subject in subjects for cell in report(subject, pairs[subject])]
     print("#\n# behind: " + ("; ".join(behind) if behind else "none"))

@@ -26,7 +26,7 @@ FIELDS = {
     "collective": str, "type": str, "op": str, "root": int, "ranks": int, "transport": str, "algorithm": str,
     "ran": str, "memory": str, "in_flight": int, "in_place": bool, "bytes": int, "count": int, "iterations": int, "time_us": float,
     "time_us_min": float, "time_us_p99": float, "algbw_GBs": float, "busbw_GBs": float, "wrong": int,
-    "sent_bytes": list, "model_bytes": list, "traffic_ok": bool,
+    "sent_bytes": list, "model_bytes": list, "traffic_ok": bool, "with_barrier": bool,
 }
 
 
@@ -172,6 +172,17 @@ def ringbench_joins_a_job():
     assert done.returncode == 0 and "# 2 ranks" in done.stdout, done.stdout + done.stderr
     done = run(RINGRUN, "-n", "2", RINGBENCH, "-n", "3", "-i", "2")
     assert done.returncode == 2 and "-n 3" in done.stderr, done.stderr
+
+
+@test
+def ringbench_times_the_barrier_too():
+    rows = bench("-n", "2", "all", "scatter", "barrier", "-b", "8", "-e", "8", "-i", "3", "--with-barrier")
+    assert rows and all(r["with_barrier"] and r["wrong"] == 0 and r["traffic_ok"] for r in rows), rows
+    done = run(RINGBENCH, "-n", "2", "--with-barrier", "-b", "8", "-e", "8", "-i", "3")
+    assert done.returncode == 0 and "# time is that of a barrier and the operation after it" in done.stdout, done.stdout
+    for args in (["send_recv"], ["--queue"], ["--plot", "x.svg"]):
+        done = run(RINGBENCH, "-n", "2", "--with-barrier", *args)
+        assert done.returncode == 2 and f"--with-barrier {args[0]}" in done.stderr, (args, done)
 
 
 @test

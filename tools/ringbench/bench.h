@@ -28,6 +28,7 @@ struct options {
 	int warmups, iterations; /* iterations 0: for about 0.1 s */
 	int in_flight;           /* operations in a queue at a time; 0: no queue */
 	bool check, in_place, out_of_place, verbose, threads;
+	bool with_barrier;   /* the time of an operation includes the barrier before it */
 	enum memory memory;  /* of the buffers */
 	const char *devices; /* GPUs that ranks go round; NULL: all */
 	const char *transport, *algorithm, *json, *csv, *plot;

@@ -57,6 +57,9 @@ static const char help[] =
 	"                    them divided by K. Default: 1. send_recv instead sends K messages in one\n"
 	"                    direction in a group, then gets an answer: 1 / time is the message rate, and\n"
 	"                    algbw is the bandwidth.\n"
+	"  --with-barrier    Time the barrier before each operation too. A rank that leaves the barrier early\n"
+	"                    waits longer in the operation, so a faster barrier alone makes the operation\n"
+	"                    look slower. The time of both does not have this error.\n"
 	"\n"
 	"Output:\n"
 	"  -v                Also print how links are written and which algorithm runs at which size.\n"
@@ -86,8 +89,8 @@ static const char help[] =
 	"  gather, scatter   What root has.\n"
 	"  send_recv         One message.\n"
 	"\n"
-	"Before each timed operation there is a barrier, which is not timed. The slowest rank counts, and\n"
-	"the table shows the median.\n"
+	"Before each timed operation there is a barrier, which is not timed (but see --with-barrier). The\n"
+	"slowest rank counts, and the table shows the median.\n"
 	"\n"
 	"Bandwidths:\n"
 	"  algbw             size / time\n"
@@ -213,6 +216,7 @@ enum {
 	THREADS,
 	QUEUE,
 	IN_FLIGHT,
+	WITH_BARRIER,
 	JSON,
 	CSV,
 	PLOT,
@@ -257,6 +261,7 @@ static void take_option(struct options *o, int c)
 	case THREADS: o->threads = true; break;
 	case QUEUE: o->in_flight = o->in_flight ? o->in_flight : 1; break;
 	case IN_FLIGHT: o->in_flight = (int)number("--in-flight", optarg, 1, MAX_IN_FLIGHT); break;
+	case WITH_BARRIER: o->with_barrier = true; break;
 	case JSON: o->json = optarg; break;
 	case CSV: o->csv = optarg; break;
 	case PLOT: o->plot = optarg; break;
@@ -322,6 +327,22 @@ static void check_memory(struct options *o)
 		o->in_flight = 1; /* a stream is a queue */
 }
 
+/* One barrier comes before several operations of a queue, and before two messages. */
+static void check_barrier(const struct options *o)
+{
+	if (!o->with_barrier)
+		return;
+	if (o->in_flight)
+		mistake("--with-barrier", is_on_gpu(o) ? "--memory" : "--queue",
+			"each operation must have a barrier of its own: leave one of them out");
+	if (o->collectives[SEND_RECV])
+		mistake("--with-barrier", "send_recv",
+			"this is timed by two messages at a time: leave one of them out");
+	if (o->plot)
+		mistake("--with-barrier", "--plot",
+			"a plot has the times of operations alone: leave one of them out");
+}
+
 static void check_plot(const struct options *o)
 {
 	bool any = false;
@@ -351,6 +372,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "threads", no_argument, NULL, THREADS },
 		{ "queue", no_argument, NULL, QUEUE },
 		{ "in-flight", required_argument, NULL, IN_FLIGHT },
+		{ "with-barrier", no_argument, NULL, WITH_BARRIER },
 		{ "json", required_argument, NULL, JSON },
 		{ "csv", required_argument, NULL, CSV },
 		{ "plot", required_argument, NULL, PLOT },
@@ -377,6 +399,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		choose_collective(argv[optind++], o->collectives);
 	check_used(o);
 	check_memory(o);
+	check_barrier(o);
 	if (o->in_place == o->out_of_place)
 		o->in_place = o->out_of_place = true;
 	check_plot(o);

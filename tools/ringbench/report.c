@@ -21,7 +21,7 @@ void report_header(const struct bench *b)
 	if (b->csv)
 		fprintf(b->csv,
 			"collective,type,op,root,ranks,transport,algorithm,ran,memory,in_flight,in_place,bytes,count,iterations,time_us,"
-			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok\n");
+			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok,with_barrier\n");
 	if (!b->table)
 		return;
 	gethostname(host, sizeof(host) - 1);
@@ -41,6 +41,8 @@ void report_header(const struct bench *b)
 			gpu_number(b->gpu), gpu_name(b->gpu), b->options->in_flight);
 	else if (b->options->in_flight)
 		fprintf(b->table, "# %d in a queue at a time\n", b->options->in_flight);
+	if (b->options->with_barrier)
+		fprintf(b->table, "# time is that of a barrier and the operation after it\n");
 }
 
 /* A power of two as "32 KiB", else bytes. */
@@ -198,7 +200,8 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 	write_list(b->json, r->sent, b->nranks, ',');
 	fprintf(b->json, "], \"model_bytes\": [");
 	write_list(b->json, r->model, b->nranks, ',');
-	fprintf(b->json, "], \"traffic_ok\": %s}\n", r->traffic_ok ? "true" : "false");
+	fprintf(b->json, "], \"traffic_ok\": %s, \"with_barrier\": %s}\n",
+		r->traffic_ok ? "true" : "false", b->options->with_barrier ? "true" : "false");
 	fflush(b->json);
 }
 
@@ -216,7 +219,7 @@ static void report_csv(const struct bench *b, const struct job *j, bool in_place
 	write_list(b->csv, r->sent, b->nranks, ';');
 	fprintf(b->csv, ",");
 	write_list(b->csv, r->model, b->nranks, ';');
-	fprintf(b->csv, ",%d\n", r->traffic_ok);
+	fprintf(b->csv, ",%d,%d\n", r->traffic_ok, b->options->with_barrier);
 	fflush(b->csv);
 }
 

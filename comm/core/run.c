@@ -46,12 +46,12 @@ int ko_run_begin(struct ko_run *run)
 	return ko_wait_health(c, &run->desc);
 }
 
-int ko_run_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
-		ko_try_fn *try, void *what)
+int ko_run_wait_longer(const struct ko_run *run, int peer, const char *transport,
+		       enum ko_trace_kind kind, ko_try_fn *try, void *what)
 {
 	const struct ko_waiter waiter = ko_run_waiter(run);
 
-	return ko_wait_for(&waiter, peer, transport, kind, try, what);
+	return ko_wait_longer(&waiter, peer, transport, kind, try, what);
 }
 
 int ko_run_end(struct ko_run *run, int rc)

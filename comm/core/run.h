@@ -78,9 +78,9 @@ int ko_run_begin_p2p(struct ko_run *run);
  * failed on all ranks. Returns 0 or the code of the cause. */
 int ko_run_end(struct ko_run *run, int rc);
 
-/* ko_wait_for, for an operation. */
-int ko_run_wait(const struct ko_run *run, int peer, const char *transport, enum ko_trace_kind kind,
-		ko_try_fn *try, void *what);
+/* ko_wait_longer, for an operation. */
+int ko_run_wait_longer(const struct ko_run *run, int peer, const char *transport,
+		       enum ko_trace_kind kind, ko_try_fn *try, void *what);
 
 /* The waiter (wait.h) of an operation. It points into *run. */
 static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
@@ -90,13 +90,13 @@ static inline struct ko_waiter ko_run_waiter(const struct ko_run *run)
 	};
 }
 
-/* The same, after a first try. Often there is nothing to wait for. */
+/* ko_wait_for, for an operation. The first try is inline: often there is nothing to wait for. */
 static inline int ko_wait(const struct ko_run *run, int peer, const char *transport,
 			  enum ko_trace_kind kind, ko_try_fn *try, void *what)
 {
 	int rc = try(what);
 
-	return rc == KO_EAGAIN ? ko_run_wait(run, peer, transport, kind, try, what) : rc;
+	return rc == KO_EAGAIN ? ko_run_wait_longer(run, peer, transport, kind, try, what) : rc;
 }
 
 /* Copies len bytes of a result to dst, with the operation's stores. */

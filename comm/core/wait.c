@@ -424,7 +424,7 @@ static int look_around(struct ko_wait_state *w)
 /* ---- Waiting: every wait for another rank is here -------------------------------------------- */
 
 /* Spins, then posts that it waits, and looks around between tries. */
-static int wait_longer(const struct ko_waiter *waiter, int peer, const char *transport,
+static int keep_trying(const struct ko_waiter *waiter, int peer, const char *transport,
 		       ko_try_fn *try, void *what)
 {
 	struct ko_wait_state state;
@@ -452,18 +452,23 @@ static int wait_longer(const struct ko_waiter *waiter, int peer, const char *tra
 	return rc;
 }
 
+int ko_wait_longer(const struct ko_waiter *waiter, int peer, const char *transport,
+		   enum ko_trace_kind kind, ko_try_fn *try, void *what)
+{
+	int64_t since = waiter->since ? ko_now_ns() : 0;
+	int rc = keep_trying(waiter, peer, transport, try, what);
+
+	if (since)
+		ko_trace_add(waiter->comm->trace, kind, since, (uint64_t)peer, NULL);
+	return rc;
+}
+
 int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport,
 		enum ko_trace_kind kind, ko_try_fn *try, void *what)
 {
 	int rc = try(what);
-	int64_t since;
 
-	if (rc != KO_EAGAIN)
-		return rc;
-	since = waiter->since ? ko_now_ns() : 0;
-	rc = wait_longer(waiter, peer, transport, try, what);
-	ko_trace_add(waiter->comm->trace, kind, since, (uint64_t)peer, NULL);
-	return rc;
+	return rc == KO_EAGAIN ? ko_wait_longer(waiter, peer, transport, kind, try, what) : rc;
 }
 
 /* A wait for another rank's report, until a time (ko_now_ms()). */

@@ -37,6 +37,11 @@ struct ko_waiter {
 int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport,
 		enum ko_trace_kind kind, ko_try_fn *try, void *what);
 
+/* The same, after a first try that returned KO_EAGAIN. It does not look again at once: each look
+ * takes the cache line away from the rank that is about to write it. */
+int ko_wait_longer(const struct ko_waiter *waiter, int peer, const char *transport,
+		   enum ko_trace_kind kind, ko_try_fn *try, void *what);
+
 /* Returns 0 or the cause of the communicator's failure. If the ranks are on several hosts it first
  * reads, every 10 ms, what the other hosts have sent. Never blocks. */
 int ko_wait_hear(struct kolo_comm *comm);

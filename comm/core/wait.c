@@ -238,31 +238,19 @@ static int check_peers(struct ko_wait_state *w)
 	return rc;
 }
 
-/* Reads what the other hosts have sent, now and then. */
-static void hear_others(struct kolo_comm *c)
-{
-	int64_t now = ko_now_ms();
-
-	if (now - c->looked_ms < LOOK_MS)
-		return;
-	c->looked_ms = now;
-	ko_lifelines_look(c->lifelines);
-}
-
 int ko_wait_hear(struct kolo_comm *c)
 {
-	if (c->spread)
-		hear_others(c);
+	if (c->spread && ko_now_ms() - c->looked_ms >= LOOK_MS) {
+		c->looked_ms = ko_now_ms();
+		ko_lifelines_look(c->lifelines);
+	}
 	return ko_roster_cause(c->roster);
 }
 
 int ko_wait_health(struct kolo_comm *c, const struct ko_desc *desc)
 {
-	int rc, k = 0;
+	int rc = ko_wait_hear(c), k = 0;
 
-	if (c->spread)
-		hear_others(c);
-	rc = ko_roster_cause(c->roster);
 	if (rc == 0 && ko_lifelines_gone(c->lifelines, &k))
 		rc = check_gone(&(struct ko_waiter){ .comm = c, .desc = desc }, 0);
 	return rc;

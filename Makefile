@@ -67,8 +67,11 @@ LIBS    := -lpthread -lm $(if $(filter yes,$(HWLOC)),$(shell pkg-config --libs h
 
 WARN    := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wvla
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=all))
+# libc's copies, which know the processor, where gcc would write `rep movs` (why: D130 in comm/DECISIONS.md). clang calls libc anyway.
+COPIES  := -mmemcpy-strategy=libcall:-1:noalign -mmemset-strategy=libcall:-1:noalign
+COPIES  := $(if $(X86),$(shell $(CC) $(COPIES) -E -x c /dev/null >/dev/null 2>&1 && echo $(COPIES)))
 # -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
-ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -I. -MMD -MP
+ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(COPIES) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -I. -MMD -MP
 
 # Short lines; V=1 shows the commands.
 Q := $(if $(V),,@)

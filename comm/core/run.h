@@ -20,35 +20,35 @@ struct ko_run {
 	struct kolo_comm *comm;
 	struct ko_desc desc;
 	uint32_t tag;          /* of the history up to desc; in all its slots and cells */
+	enum ko_stores stores; /* for what goes to dst */
 	size_t size;           /* bytes of an element */
 	ko_fill_fn *copy;      /* for this type */
-	enum ko_stores stores; /* for what goes to dst */
 	size_t written;        /* bytes that go to dst and were not read just before */
-	bool in_place;         /* for this rank */
-	bool giver_in_place;   /* for the root of a broadcast; else for the decider (learn.h) */
+	struct ko_reducer red; /* what a reduction does; a barrier's is empty */
+	struct ko_plan plan;
+	const struct ko_moves *moves; /* what its rounds are made of (comm/coll/moves.h) */
+	struct ko_model model;        /* elements that `algorithm` moves */
+	enum ko_algorithm algorithm;  /* what does it; if `tried` is agreed on, that is put here */
+	enum ko_algorithm tried;      /* if `offers` */
+	enum ko_way way; /* how KO_DIRECT, or rendezvous in plain memory, gets at buffers */
+	int decider;     /* the rank that decides on CMA for all (learn.h) */
+	/* A collective: the ranks offer their buffers and try to agree on `tried`. Messages: plain
+	 * memory goes by rendezvous */
+	bool offers;
+	bool may_read; /* a collective: `tried` may read plain memory, too */
+	/* By CMA: the root of a broadcast writes a share to each rank, or each rank adds up a share
+	 * of a reduce */
+	bool shared;
+	bool in_place;       /* for this rank */
+	bool giver_in_place; /* for the root of a broadcast; else for the decider (learn.h) */
 
 	/* Tuning (learn.h). What is known of this kind and size of operation, two samples each:
 	 * of stores by ring and by windows, of CMA out of place and in place */
 	struct ko_sample *writings, *readings;
-	int decider;               /* the rank that decides on CMA for all */
 	struct ko_sample *writing; /* where the time counts for stores; NULL: nowhere */
 	struct ko_sample *reading; /* where the time counts for CMA; NULL: nowhere */
 	int64_t began_ns;          /* ko_now_ns() of the beginning, if one of them is set */
 
-	struct ko_reducer red; /* what a reduction does; a barrier's is empty */
-	struct ko_plan plan;
-	const struct ko_moves *moves; /* what its rounds are made of (comm/coll/moves.h) */
-	enum ko_algorithm algorithm;  /* what does it; if `tried` is agreed on, that is put here */
-	struct ko_model model;        /* elements that `algorithm` moves */
-	enum ko_algorithm tried;      /* if `offers` */
-	/* A collective: the ranks offer their buffers and try to agree on `tried`. Messages: plain
-	 * memory goes by rendezvous */
-	bool offers;
-	bool may_read;   /* a collective: `tried` may read plain memory, too */
-	enum ko_way way; /* how KO_DIRECT, or rendezvous in plain memory, gets at buffers */
-	/* By CMA: the root of a broadcast writes a share to each rank, or each rank adds up a share
-	 * of a reduce */
-	bool shared;
 	const char *vector; /* this rank's, if the link from prev may fill it; NULL: none */
 	int64_t since;      /* ko_now_ns() of the beginning; 0: it is neither logged nor traced */
 	/* Does it still need `rank`? NULL: it needs every rank that has not finished it */

@@ -69,6 +69,8 @@ int ko_call_do(const struct ko_call *call)
 	    ko_order_is_settled(call->comm->order))
 		return ko_collective_takes(call) ? ko_collective(call, NULL) : ko_p2p_now(call);
 	rc = ko_call_check(call);
+	if (rc == 0)
+		rc = ko_comm_check_process(call->comm, "a call");
 	if (rc < 0)
 		return rc;
 	if (ko_group_is_open())

@@ -110,12 +110,14 @@ int ko_group_add(const struct ko_call *call)
 
 int ko_group_refuse(const struct kolo_comm *c, const char *function)
 {
-	return group.depth
-		       ? ko_fail(KOLO_EINVAL,
-				 "rank %d: %s between kolo_group_begin and kolo_group_end: want it before "
-				 "or after them",
-				 c->rank, function)
-		       : 0;
+	int rc = ko_comm_check_process(c, function);
+
+	if (rc < 0 || !group.depth)
+		return rc;
+	return ko_fail(
+		KOLO_EINVAL,
+		"rank %d: %s between kolo_group_begin and kolo_group_end: want it before or after them",
+		c->rank, function);
 }
 
 /* ---- Doing it -------------------------------------------------------------------------------- */

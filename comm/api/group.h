@@ -12,8 +12,8 @@ bool ko_group_is_open(void);
  * KOLO_ENOMEM. */
 int ko_group_add(const struct ko_call *call);
 
-/* Refuses a public function that can't be called inside a group. Returns 0, or KOLO_EINVAL if one
- * is open. */
+/* Refuses a public function that can't be called inside a group, nor by a child of fork. Returns 0,
+ * or KOLO_EINVAL if a group is open or this process is such a child. */
 int ko_group_refuse(const struct kolo_comm *c, const char *function);
 
 #endif

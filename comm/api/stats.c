@@ -28,8 +28,13 @@ static struct kolo_link_stats link_stats(const struct ko_link *link, int peer)
 
 int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 {
+	int rc;
+
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_comm_stats: comm and out must not be NULL");
+	rc = ko_comm_check_process(comm, "kolo_comm_stats");
+	if (rc < 0)
+		return rc;
 	ko_order_settle(comm->order);
 	*out = (struct kolo_stats){
 		.ops = comm->counters.ops[KO_RING] + comm->counters.ops[KO_BOARD] +

@@ -3,6 +3,7 @@
 #include "comm/core/comm.h"
 
 #include "comm/base/error.h"
+#include "comm/base/fork.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ void kolo_comm_abort(struct kolo_comm *comm)
 {
 	char name[KO_RANK_TEXT];
 
-	if (comm)
+	if (comm && comm->generation == ko_generation)
 		ko_comm_fail(comm, KOLO_EABORTED, "%s called kolo_comm_abort",
 			     ko_comm_name(comm, comm->rank, name));
 }
@@ -46,6 +47,17 @@ int kolo_comm_status(struct kolo_comm *comm)
 {
 	return comm ? ko_roster_cause(comm->roster)
 		    : ko_fail(KOLO_EINVAL, "kolo_comm_status: comm is NULL");
+}
+
+int ko_comm_check_process(const struct kolo_comm *c, const char *function)
+{
+	if (c->generation == ko_generation)
+		return 0;
+	return ko_fail(
+		KOLO_EINVAL,
+		"rank %d: %s: this process is a child of fork, and the communicator belongs to process %d, "
+		"which made it; use it there, or make another one here",
+		c->rank, function, c->table[c->rank].pid);
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */

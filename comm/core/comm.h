@@ -56,6 +56,7 @@ struct ko_counters {
 
 struct kolo_comm {
 	int rank, nranks;
+	unsigned generation;    /* of the process that made it (comm/base/fork.h) */
 	bool spread;            /* its ranks are on several hosts */
 	bool traced;            /* each operation is logged or traced */
 	struct ko_trace *trace; /* NULL: none */
@@ -118,6 +119,9 @@ const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op 
 /* What an op does to elements of `type`: a copy, so an op made at run time may be destroyed
  * later. */
 struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
+
+/* Refuses a child of fork, for the public function of this name. Errors: KOLO_EINVAL. */
+int ko_comm_check_process(const struct kolo_comm *c, const char *function);
 
 /* Writes "rank 2 (pid 712 on host)". Returns out. */
 enum { KO_RANK_TEXT = 112 };

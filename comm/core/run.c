@@ -3,15 +3,24 @@
 #include "comm/core/run.h"
 
 #include "comm/base/clock.h"
+#include "comm/base/fork.h"
 #include "comm/core/wait.h"
+
+#include <stdio.h>
 
 int ko_run_claim(struct kolo_comm *c, enum ko_coll coll)
 {
-	if (!atomic_exchange_explicit(&c->sequence.busy, true, memory_order_acquire))
+	char function[32];
+
+	if (c->generation == ko_generation &&
+	    !atomic_exchange_explicit(&c->sequence.busy, true, memory_order_acquire))
 		return 0;
+	snprintf(function, sizeof(function), "kolo_%s", ko_coll_name((int)coll));
+	if (c->generation != ko_generation)
+		return ko_comm_check_process(c, function);
 	return ko_fail(KOLO_EINVAL,
-		       "rank %d: kolo_%s: another thread is in an operation on this communicator",
-		       c->rank, ko_coll_name((int)coll));
+		       "rank %d: %s: another thread is in an operation on this communicator",
+		       c->rank, function);
 }
 
 /* Logs and traces the operation. */

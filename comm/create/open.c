@@ -3,6 +3,7 @@
 #include "comm/create/open.h"
 
 #include "comm/base/error.h"
+#include "comm/base/fork.h"
 #include "comm/coll/bruck.h"
 #include "comm/core/call.h"
 #include "comm/core/learn.h"
@@ -50,6 +51,7 @@ static struct kolo_comm *allocate(int nranks)
 	if (!w)
 		return NULL;
 	c = &w->comm;
+	c->generation = ko_generation;
 	c->nranks = c->ring.nranks = nranks;
 	c->board = &w->board;
 	c->windows = &w->windows;
@@ -203,7 +205,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 {
 	int code = 0;
 
-	if (!c)
+	if (!c || c->generation != ko_generation)
 		return;
 	if (c->order)
 		ko_order_settle(c->order);

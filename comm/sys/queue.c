@@ -3,6 +3,7 @@
  * no work. */
 #include "comm/sys/queue.h"
 
+#include "comm/base/fork.h"
 #include "comm/sys/thread.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ struct mark {
 	pthread_cond_t changed;
 	int holders;
 	bool reached;
+	unsigned generation; /* of the process that made it (comm/base/fork.h) */
 	/* the queue's failure when the mark was reached, if no wait had returned it before; 0:
 	 * none */
 	int code;
@@ -40,6 +42,7 @@ struct item {
 
 struct threaded {
 	struct kolo_queue queue;
+	unsigned generation; /* of the process that made it (comm/base/fork.h) */
 	pthread_mutex_t lock;
 	pthread_cond_t filled, emptied;
 	pthread_t worker;
@@ -54,6 +57,17 @@ struct threaded {
 enum { FIRST_ROOM = 64 };
 
 /* ---- Work ------------------------------------------------------------------------------------ */
+
+/* The thread of a queue is in the process that made it alone. */
+static int check_process(unsigned generation, const char *what)
+{
+	return generation != ko_generation
+		       ? ko_fail(KOLO_EINVAL,
+				 "this process is a child of fork, and the %s belongs to its parent; use it there, "
+				 "or make another one here",
+				 what)
+		       : 0;
+}
 
 static bool grow(struct threaded *q)
 {
@@ -80,6 +94,9 @@ int ko_queue_put(struct kolo_queue *queue, ko_work_fn *run, const void *arg, siz
 			KOLO_ENOTSUP,
 			"this queue is a stream: want a queue of kolo_queue_create, or an event of the stream's "
 			"own library");
+	rc = check_process(q->generation, "queue");
+	if (rc < 0)
+		return rc;
 	pthread_mutex_lock(&q->lock);
 	if (q->put - q->begun == q->room && !grow(q)) {
 		rc = ko_fail(KOLO_ENOMEM, "no memory for work in a queue that holds %zu", q->room);
@@ -176,6 +193,7 @@ int kolo_queue_create(struct kolo_queue **out)
 		free(q);
 		return ko_fail(KOLO_ENOMEM, "kolo_queue_create: no memory for a queue");
 	}
+	q->generation = ko_generation;
 	pthread_mutex_init(&q->lock, NULL);
 	pthread_cond_init(&q->filled, NULL);
 	pthread_cond_init(&q->emptied, NULL);
@@ -199,6 +217,8 @@ void kolo_queue_destroy(struct kolo_queue *queue)
 		queue->stream->destroy(queue);
 		return;
 	}
+	if (q->generation != ko_generation)
+		return;
 	pthread_mutex_lock(&q->lock);
 	q->closing = true;
 	pthread_cond_signal(&q->filled);
@@ -217,6 +237,9 @@ int kolo_queue_wait(struct kolo_queue *queue)
 		return ko_fail(KOLO_EINVAL, "kolo_queue_wait: queue is NULL");
 	if (queue->stream)
 		return queue->stream->wait(queue);
+	rc = check_process(q->generation, "queue");
+	if (rc < 0)
+		return rc;
 	pthread_mutex_lock(&q->lock);
 	until = q->put;
 	while (q->done < until)
@@ -237,6 +260,7 @@ static struct mark *make_mark(void)
 		pthread_mutex_init(&mark->lock, NULL);
 		pthread_cond_init(&mark->changed, NULL);
 		mark->holders = 1;
+		mark->generation = ko_generation;
 	}
 	return mark;
 }
@@ -268,8 +292,10 @@ static void let_go(struct mark *mark)
 /* Blocks until the mark is reached. Returns the failure that it carries, or 0. */
 static int wait_mark(struct mark *mark)
 {
-	int rc;
+	int rc = check_process(mark->generation, "event");
 
+	if (rc < 0)
+		return rc;
 	pthread_mutex_lock(&mark->lock);
 	while (!mark->reached)
 		pthread_cond_wait(&mark->changed, &mark->lock);

@@ -261,7 +261,9 @@ int kolo_job_get(struct kolo_job *out);
  * to connect, and again in each step that measures the links.
  *
  * A process may have any number of communicators. A communicator belongs to the process that made
- * it: a child of fork must not use it. The caller owns *out and gives it to kolo_comm_destroy.
+ * it. In a child of fork its functions return KOLO_EINVAL, kolo_comm_abort and kolo_comm_destroy
+ * do nothing, and the parent goes on undisturbed. The caller owns *out and gives it to
+ * kolo_comm_destroy.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_EUNREACH, KOLO_ETIMEDOUT (names the ranks that are
  * missing), KOLO_EPEER, KOLO_EMISMATCH, KOLO_ENOTSUP, KOLO_ESYS. Then *out is NULL. */
@@ -419,8 +421,8 @@ int kolo_free(struct kolo_comm *comm, void *memory);
  * If an operation fails while it is done, its communicator fails, as without a queue. The queue
  * goes on with the next operation. It keeps the first failure for kolo_queue_wait.
  *
- * Any thread may use queues and events, except inside a kolo_log_fn and in a child of fork. A
- * queue with nothing to do sleeps. */
+ * Any thread may use queues and events, except inside a kolo_log_fn. In a child of fork their
+ * functions return KOLO_EINVAL. A queue with nothing to do sleeps. */
 
 /* Makes a queue and its thread. The thread gets no signals, except those that it causes itself.
  * The caller gives *out to kolo_queue_destroy.

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- Making ---------------------------------------------------------------------------------- */
@@ -546,6 +547,76 @@ static void abort_reaches_a_split(void **state)
 	t_threads(2, aborted_while_splitting, NULL);
 }
 
+/* ---- Children of fork ------------------------------------------------------------------------ */
+
+struct belongings {
+	struct kolo_comm *comm;
+	struct kolo_queue *queue;
+	struct kolo_event *event;
+	void *memory;
+};
+
+static void check_is_child(int rc)
+{
+	CHECK(rc == KOLO_EINVAL && strstr(kolo_last_error(), "child of fork"));
+}
+
+/* What a child of fork can't do with what its parent has. */
+static void try_everything(const struct belongings *b)
+{
+	struct kolo_comm *c = b->comm, *half;
+	struct kolo_stats stats;
+	void *memory;
+	int x = 1;
+
+	check_is_child(kolo_barrier(c, NULL));
+	check_is_child(kolo_all_reduce(c, &x, &x, 1, KOLO_I32, KOLO_SUM, NULL));
+	check_is_child(kolo_all_reduce(c, &x, &x, 1, KOLO_I32, KOLO_SUM, b->queue));
+	check_is_child(kolo_send(c, &x, 1, KOLO_I32, !kolo_comm_rank(c), NULL));
+	check_is_child(kolo_gather(c, &x, &x, 0, KOLO_I32, 0, NULL));
+	check_is_child(kolo_comm_split(c, 0, 0, &half));
+	check_is_child(kolo_alloc(c, 1, &memory));
+	check_is_child(kolo_free(c, b->memory));
+	check_is_child(kolo_comm_stats(c, &stats));
+	check_is_child(kolo_queue_wait(b->queue));
+	check_is_child(kolo_event_record(b->event, b->queue));
+	check_is_child(kolo_event_wait(b->event));
+	CHECK(kolo_group_begin() == 0);
+	check_is_child(kolo_send(c, &x, 1, KOLO_I32, !kolo_comm_rank(c), NULL));
+	CHECK(kolo_group_end() == 0);
+	kolo_comm_abort(c);
+	kolo_queue_destroy(b->queue);
+	kolo_comm_destroy(c);
+}
+
+static void fork_in_use(struct t_rank *r)
+{
+	struct belongings b = { .comm = t_comm(r) };
+	int status, pid;
+
+	CHECK(kolo_queue_create(&b.queue) == 0 && kolo_event_create(&b.event) == 0);
+	CHECK(kolo_event_record(b.event, b.queue) == 0 && kolo_event_wait(b.event) == 0);
+	CHECK(kolo_alloc(b.comm, 100, &b.memory) == 0);
+	check_works(b.comm);
+	pid = fork();
+	if (pid == 0) {
+		try_everything(&b);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	check_works(b.comm);
+	CHECK(kolo_free(b.comm, b.memory) == 0);
+	kolo_event_destroy(b.event);
+	kolo_queue_destroy(b.queue);
+	kolo_comm_destroy(b.comm);
+}
+
+static void a_child_of_fork_is_refused_and_disturbs_nobody(void **state)
+{
+	(void)state;
+	t_processes(2, fork_in_use, NULL);
+}
+
 /* Leaves this process `n` more descriptors, whatever it has inherited. */
 static void leave_descriptors(int n)
 {
@@ -656,6 +727,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(abort_from_any_thread_makes_every_rank_return),
 	cmocka_unit_test(two_threads_in_one_communicator_are_told_so),
 	cmocka_unit_test(abort_reaches_a_split),
+	cmocka_unit_test(a_child_of_fork_is_refused_and_disturbs_nobody),
 	cmocka_unit_test(running_out_of_descriptors_says_so),
 	cmocka_unit_test(a_limit_for_files_is_an_error_not_a_signal),
 };

@@ -3,11 +3,13 @@
  * for any communicator. */
 #include "comm/api/group.h"
 #include "comm/base/clock.h"
+#include "comm/core/wait.h"
 #include "comm/create/create.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct member {
 	struct ko_entry entry; /* rank: in the parent, until sorted; status: 0 or an error */
@@ -84,12 +86,25 @@ static int start(const struct kolo_comm *parent, struct ko_entry *mine, struct k
 					     : rc;
 }
 
+/* A rank gives up if the parent fails. Others may see that first, and the parent's failure later.
+ */
+static int parents_failure(struct kolo_comm *parent)
+{
+	enum { ELSEWHERE_MS = 1500, STEP_MS = 10 };
+	int64_t until = ko_now_ms() + (parent->spread ? ELSEWHERE_MS : 0);
+	int rc;
+
+	while ((rc = ko_wait_hear(parent)) == 0 && ko_now_ms() < until)
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_MS * 1000000 }, NULL);
+	return rc;
+}
+
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
 {
 	struct member mine = { .color = color, .key = key }, *all;
 	struct kolo_comm *c = NULL;
 	char why[KO_TEXT];
-	int rc, rank = 0, n = 0;
+	int rc, failure, rank = 0, n = 0;
 
 	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
 		return ko_fail(
@@ -124,6 +139,11 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 	if (rc == 0 && color != KOLO_NOCOLOR)
 		rc = join_members(comm, all, color, c);
 	free(all);
+	if (rc < 0) {
+		snprintf(why, sizeof(why), "%s", kolo_last_error());
+		failure = parents_failure(comm);
+		rc = failure < 0 ? failure : ko_fail(rc, "%s", why);
+	}
 	if (rc < 0 && c)
 		ko_comm_give_up(c, rc);
 	else

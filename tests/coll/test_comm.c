@@ -547,6 +547,40 @@ static void abort_reaches_a_split(void **state)
 	t_threads(2, aborted_while_splitting, NULL);
 }
 
+/* Aborts after a random time, so that the split may be anywhere. */
+static void *abort_some_time(void *comm)
+{
+	static _Atomic uint64_t calls;
+	uint64_t seed = t_seed() + calls++;
+
+	usleep((unsigned)(t_random(&seed) % 3000));
+	kolo_comm_abort(comm);
+	return NULL;
+}
+
+static void aborted_anywhere_in_a_split(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r), *half;
+	pthread_t thread;
+	int rc;
+
+	if (r->rank == 1)
+		CHECK(pthread_create(&thread, NULL, abort_some_time, c) == 0);
+	rc = kolo_comm_split(c, 0, 0, &half);
+	CHECK(rc == 0 || (rc == KOLO_EABORTED && strstr(kolo_last_error(), "rank 1")));
+	if (r->rank == 1)
+		pthread_join(thread, NULL);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(c);
+}
+
+static void an_abort_anywhere_in_a_split_is_called_so(void **state)
+{
+	(void)state;
+	for (int k = 0; k < (t_is_long() ? 1000 : t_is_slow() ? 20 : 100); k++)
+		t_threads(4, aborted_anywhere_in_a_split, NULL);
+}
+
 /* ---- Children of fork ------------------------------------------------------------------------ */
 
 struct belongings {
@@ -727,6 +761,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(abort_from_any_thread_makes_every_rank_return),
 	cmocka_unit_test(two_threads_in_one_communicator_are_told_so),
 	cmocka_unit_test(abort_reaches_a_split),
+	cmocka_unit_test(an_abort_anywhere_in_a_split_is_called_so),
 	cmocka_unit_test(a_child_of_fork_is_refused_and_disturbs_nobody),
 	cmocka_unit_test(running_out_of_descriptors_says_so),
 	cmocka_unit_test(a_limit_for_files_is_an_error_not_a_signal),

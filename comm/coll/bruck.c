@@ -17,7 +17,6 @@ struct ko_bruck {
 	int nhops;
 	int waits_for; /* the rank that an operation under way waits for */
 	struct ko_edges hops[MOST];
-	bool has_to[MOST], has_from[MOST]; /* connected */
 };
 
 /* The addresses of a rank's ends, for the others. */
@@ -91,58 +90,26 @@ static int go_round(struct ko_run *run, char *memory, size_t n)
 				n);
 }
 
-struct joining {
-	struct kolo_comm *comm;
-	const struct ends *all;
-	const bool *awaited; /* the end that is waited for */
-};
-
-static int join(const struct kolo_comm *c, struct ko_link *link, int peer, const void *bytes,
-		bool *done)
+static struct ko_end end_of(struct ko_link *link, int peer, const unsigned char *address)
 {
-	struct ko_address address = { .fd = -1 };
+	struct ko_end end = { .link = link, .peer = peer, .address.fd = -1 };
 
-	memcpy(address.bytes, bytes, sizeof(address.bytes));
-	return ko_edge_join(c, link, peer, &address, done);
+	memcpy(end.address.bytes, address, sizeof(end.address.bytes));
+	return end;
 }
 
-/* Takes a step of connecting every end. */
-static int try_joining(void *what)
+static int join_all(struct kolo_comm *c, const struct ends *all)
 {
-	const struct joining *j = what;
-	struct ko_bruck *s = j->comm->bruck;
-	int rc = 0;
+	struct ko_end ends[2 * MOST];
+	int n = 0;
 
-	for (int k = 1; rc == 0 && k < s->nhops; k++) {
-		struct ko_edges *e = &s->hops[k];
+	for (int k = 1; k < c->bruck->nhops; k++) {
+		const struct ko_edges *e = &c->bruck->hops[k];
 
-		rc = join(j->comm, e->to, e->next, j->all[e->next].from[k], &s->has_to[k]);
-		if (rc == 0)
-			rc = join(j->comm, e->from, e->prev, j->all[e->prev].to[k],
-				  &s->has_from[k]);
+		ends[n++] = end_of(e->from, e->prev, all[e->prev].to[k]);
+		ends[n++] = end_of(e->to, e->next, all[e->next].from[k]);
 	}
-	return rc < 0 || *j->awaited ? rc : KO_EAGAIN;
-}
-
-/* Waits for one end after the other. So the rank that it reports to wait for is the one that keeps
- * it waiting. */
-static int join_all(struct ko_run *run, const struct ends *all)
-{
-	struct ko_bruck *s = run->comm->bruck;
-	struct joining j = { .comm = run->comm, .all = all };
-	int rc = 0;
-
-	for (int k = 1; rc == 0 && k < s->nhops; k++) {
-		const struct ko_edges *e = &s->hops[k];
-
-		j.awaited = &s->has_from[k];
-		rc = ko_wait(run, e->prev, e->from->ops->name, KO_TRACE_ROOM, try_joining, &j);
-		j.awaited = &s->has_to[k];
-		if (rc == 0)
-			rc = ko_wait(run, e->next, e->to->ops->name, KO_TRACE_ROOM, try_joining,
-				     &j);
-	}
-	return rc;
+	return ko_edges_join(c, ends, n);
 }
 
 static int make(struct kolo_comm *c, struct ends *all)
@@ -159,7 +126,7 @@ static int make(struct kolo_comm *c, struct ends *all)
 		rc = go_round(&run, (char *)all, sizeof(*all));
 	if (rc == 0)
 		rc = ko_drain(&run);
-	return rc < 0 ? rc : join_all(&run, all);
+	return rc < 0 ? rc : join_all(c, all);
 }
 
 int ko_bruck_connect(struct kolo_comm *c)

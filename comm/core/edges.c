@@ -6,6 +6,7 @@
 #include "comm/core/transports.h"
 #include "comm/core/wait.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,56 +44,73 @@ static int recv_address(struct kolo_comm *c, int from, enum ko_role theirs, int6
 	return rc;
 }
 
-/* Both edges are joined at the same time: the next step of one may need a neighbour whose own next
- * step needs ours on the other edge. */
 struct joining {
 	struct kolo_comm *comm;
-	struct ko_address to_next, from_prev;
-	bool has_next, has_prev;
+	struct ko_end *ends;
+	int n;
+	const struct ko_end *awaited, *failed; /* failed NULL: none */
 };
 
-int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer,
-		 const struct ko_address *address, bool *done)
+static int join_end(struct joining *j, struct ko_end *end)
 {
-	int rc = *done ? 0 : link->ops->connect(link, address);
+	int rc = end->joined ? 0 : end->link->ops->connect(end->link, &end->address);
 
-	*done = rc == 0;
-	return rc < 0 ? ko_edge_fail(c, link, peer, rc) : 0;
+	end->joined = rc == 0;
+	if (rc >= 0)
+		return 0;
+	j->failed = end;
+	return ko_edge_fail(j->comm, end->link, end->peer, rc);
 }
 
 static int try_joining(void *what)
 {
 	struct joining *j = what;
-	const struct ko_edges *e = &j->comm->edges;
-	int rc;
+	int rc = 0;
 
-	if ((rc = ko_edge_join(j->comm, e->to, e->next, &j->to_next, &j->has_next)) < 0 ||
-	    (rc = ko_edge_join(j->comm, e->from, e->prev, &j->from_prev, &j->has_prev)) < 0)
-		return rc;
-	return j->has_next && j->has_prev ? 0 : KO_EAGAIN;
+	for (int k = 0; rc == 0 && k < j->n; k++)
+		rc = join_end(j, &j->ends[k]);
+	return rc < 0 || j->awaited->joined ? rc : KO_EAGAIN;
 }
 
-static int join_both(struct joining *j)
+/* A link failed with `code`. The rank at its other end may have given up because of another one. */
+static int find_cause(const struct ko_waiter *waiter, const struct ko_end *failed, int code)
+{
+	char why[KO_TEXT];
+	int rc;
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	rc = ko_wait_for_cause(waiter, failed->peer, failed->peer, failed->link->ops->name);
+	return rc < 0 ? rc : ko_fail(code, "%s", why);
+}
+
+int ko_edges_join(struct kolo_comm *c, struct ko_end *ends, int n)
 {
 	const struct ko_desc none = { 0 };
-	const struct ko_waiter waiter = { .comm = j->comm, .desc = &none };
+	const struct ko_waiter waiter = { .comm = c, .desc = &none };
+	struct joining j = { .comm = c, .ends = ends, .n = n };
+	int rc = 0;
 
-	return ko_wait_for(&waiter, j->comm->edges.next, j->comm->edges.to->ops->name,
-			   KO_TRACE_ROOM, try_joining, j);
+	for (int k = 0; rc == 0 && k < n; k++) {
+		j.awaited = &ends[k];
+		rc = ko_wait_for(&waiter, ends[k].peer, ends[k].link->ops->name, KO_TRACE_ROOM,
+				 try_joining, &j);
+	}
+	return j.failed ? find_cause(&waiter, j.failed, rc) : rc;
 }
 
 /* Sends both addresses first and then waits for the neighbours'. Receivers' addresses go before
  * senders': of two ranks each is the other's prev and next, and would mix them up otherwise. */
-static int swap_addresses(struct kolo_comm *c, int64_t deadline, struct joining *out)
+static int swap_addresses(struct kolo_comm *c, int64_t deadline, struct ko_end *to,
+			  struct ko_end *from)
 {
 	const struct ko_edges *e = &c->edges;
 	int rc;
 
 	if ((rc = send_address(c, e->from, e->prev)) < 0 ||
 	    (rc = send_address(c, e->to, e->next)) < 0 ||
-	    (rc = recv_address(c, e->next, KO_RECV, deadline, &out->to_next)) < 0)
+	    (rc = recv_address(c, e->next, KO_RECV, deadline, &to->address)) < 0)
 		return rc;
-	return recv_address(c, e->prev, KO_SEND, deadline, &out->from_prev);
+	return recv_address(c, e->prev, KO_SEND, deadline, &from->address);
 }
 
 int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct ko_link_ops **out)
@@ -107,7 +125,7 @@ int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct 
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 {
 	const struct ko_place *here = &c->table[c->rank].place;
-	struct joining j = { .comm = c, .to_next.fd = -1, .from_prev.fd = -1 };
+	struct ko_end ends[2];
 	struct ko_edges *e = &c->edges;
 	const struct ko_link_ops *in, *out;
 	int rc;
@@ -121,13 +139,14 @@ int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
 	    (rc = ko_link_open(in, KO_RECV, here, &c->agreed.limits, &e->from)) < 0 ||
 	    (rc = ko_link_open(out, KO_SEND, here, &c->agreed.limits, &e->to)) < 0)
 		return rc;
-	rc = swap_addresses(c, deadline, &j);
+	ends[0] = (struct ko_end){ .link = e->to, .peer = e->next, .address.fd = -1 };
+	ends[1] = (struct ko_end){ .link = e->from, .peer = e->prev, .address.fd = -1 };
+	rc = swap_addresses(c, deadline, &ends[0], &ends[1]);
 	if (rc == 0)
-		rc = join_both(&j);
-	if (j.to_next.fd >= 0)
-		close(j.to_next.fd);
-	if (j.from_prev.fd >= 0)
-		close(j.from_prev.fd);
+		rc = ko_edges_join(c, ends, 2);
+	for (int k = 0; k < 2; k++)
+		if (ends[k].address.fd >= 0)
+			close(ends[k].address.fd);
 	return rc;
 }
 

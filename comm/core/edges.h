@@ -19,11 +19,19 @@ const char *ko_edges_slots_near(const struct kolo_comm *c);
  * way. Blocks. Errors: those of ko_wait; KOLO_ENOMEM. */
 int ko_edges_settle(struct ko_run *run, enum ko_role near);
 
-/* Takes the next step to join this end with the one at `peer`, which has this address. *done: the
- * two are joined; then further calls do nothing. Returns 0, joined or not, or an error that names
- * the two ranks. */
-int ko_edge_join(const struct kolo_comm *c, struct ko_link *link, int peer,
-		 const struct ko_address *address, bool *done);
+/* An end of a link here. It is to be joined with the end at `peer`, which has this address. */
+struct ko_end {
+	struct ko_link *link;
+	int peer;
+	struct ko_address address;
+	bool joined;
+};
+
+/* Joins n ends, all at the same time: the next step of one may need a rank whose own next step
+ * needs another end of this rank. Waits for one after the other, so the rank that it reports to
+ * wait for is the one that keeps it waiting. Blocks. Errors: those of ko_wait_for, or one that
+ * names the two ranks of a link that failed. */
+int ko_edges_join(struct kolo_comm *c, struct ko_end *ends, int n);
 
 /* Chooses the transport from one rank to another: the one that rank 0 asked for (for all edges, or
  * for edges between hosts), else the best. Both ends choose the same. Errors: KOLO_ENOTSUP. */

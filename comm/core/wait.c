@@ -153,6 +153,8 @@ static int report_gone(struct kolo_comm *c, const struct ko_desc *desc, const st
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
 
 	describe_place(c, life->rank, where);
+	if (desc->seq == 0 && life->why[0]) /* it says who is to blame, which may be another rank */
+		return ko_fail(life->code, "%s", life->why);
 	if (life->state == KO_LIFE_DEAD)
 		return ko_fail(KOLO_EPEER, "%s died%s %s; noticed by %s in %s",
 			       ko_comm_name(c, life->rank, them),
@@ -268,17 +270,19 @@ enum { CIRCLE = -1, UNKNOWN = -2 };
 static int find_culprit(const struct ko_wait_state *w, int64_t now)
 {
 	const struct kolo_comm *c = w->comm;
-	const struct ko_post *posts = c->roster->post;
 	int64_t stale = now - (c->spread ? STALE_MS : c->timeout_ms / 2);
+	bool making = w->desc->seq == 0;
 	int rank = w->peer;
 
 	for (int hops = 0; hops < c->nranks; hops++) {
-		int next = ko_post_waits_for(&posts[rank]);
+		int next = ko_lifelines_waits_for(c->lifelines, rank, stale);
+		bool posts =
+			atomic_load_explicit(&c->roster->post[rank].beat, memory_order_relaxed);
 
-		if (rank != c->rank && !ko_lifelines_hear(c->lifelines, rank) && c->spread)
+		if (rank != c->rank && !ko_lifelines_hear(c->lifelines, rank) &&
+		    (c->spread || (next < 0 && making && !posts)))
 			return UNKNOWN;
-		if (next < 0 ||
-		    atomic_load_explicit(&posts[rank].beat, memory_order_relaxed) < stale)
+		if (next < 0)
 			return rank;
 		rank = next;
 	}
@@ -345,10 +349,12 @@ static void end(struct ko_wait_state *w)
 		ko_lifelines_say(w->comm->lifelines);
 }
 
-/* Tells other hosts, now and then, what this rank waits for. */
+/* Tells other hosts, now and then, what this rank waits for. While the communicator is made, ranks
+ * of this host may not have its roster yet. */
 static void say(struct ko_wait_state *w, int64_t now)
 {
-	if (!w->comm->spread || now - w->since < SAY_MS || now - w->said < AGAIN_MS)
+	if ((!w->comm->spread && w->desc->seq) || now - w->since < SAY_MS ||
+	    now - w->said < AGAIN_MS)
 		return;
 	w->said = now;
 	ko_lifelines_say(w->comm->lifelines);

@@ -219,7 +219,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	    (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;
-	ko_lifelines_follow(c->lifelines, c->roster);
+	ko_lifelines_made(c->lifelines);
 	atomic_store_explicit(&c->roster->post[c->rank].complete, 1, memory_order_release);
 	log_choices(c);
 	open_trace(c);

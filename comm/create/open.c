@@ -20,8 +20,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 2000 }; /* between rank 0's deadline for the roster and the other ranks' */
-
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 static size_t whole_pages(size_t len)
@@ -113,16 +111,13 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 		for (int r = 1; rc == 0 && r < c->nranks; r++)
 			rc = ko_lifelines_send(c->lifelines, r, &msg, c->lanes->fd);
 	} else {
-		/* If another rank keeps rank 0 waiting, rank 0 knows which one and shall report it
-		 * first. */
-		int64_t later = deadline == INT64_MAX ? deadline : deadline + GRACE_MS;
-
-		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, later, &msg,
+		rc = ko_lifelines_recv(c->lifelines, 0, KO_MSG_ROSTER, 0, deadline, &msg,
 				       &c->lanes->fd);
 		if (rc == 0)
 			rc = ko_shmem_map(c->lanes->fd, len, c->shared_len, true, &memory);
 	}
 	c->roster = memory;
+	ko_lifelines_keep(c->lifelines, c->roster, false);
 	if (memory)
 		*c->board = ko_board_view((char *)memory + ko_roster_len(c->nranks), c->nranks);
 	return rc;
@@ -141,7 +136,7 @@ static int make_own_roster(struct kolo_comm *c)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for the roster of %d ranks",
 			       c->rank, c->nranks);
 	c->roster = memory;
-	ko_lifelines_keep(c->lifelines, c->roster);
+	ko_lifelines_keep(c->lifelines, c->roster, true);
 	return 0;
 }
 
@@ -169,7 +164,7 @@ void ko_comm_give_up(struct kolo_comm *c, int code)
 	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	if (c->roster)
 		ko_roster_fail(c->roster, c->rank, code, why, false);
-	ko_lifelines_close(c->lifelines, code, why);
+	ko_lifelines_give_up(c->lifelines, code, why);
 	c->lifelines = NULL;
 	kolo_comm_destroy(c);
 	ko_fail(code, "%s", why);

@@ -18,9 +18,15 @@ struct ko_life {
 	bool far;      /* the other rank is on another host */
 	int64_t since; /* if LEFT or DEAD: ko_now_ms() when that was noticed */
 	int unread;    /* posts sent to it since it last said anything */
+	bool spoke;    /* it has said anything: it knows of this lifeline */
+	/* The rank that it said it waits for, or KO_NOBODY, and ko_now_ms() of that; 0: never */
+	int waits_for;
+	int64_t heard;
 	/* a descriptor of KO_MSG_MEMORY that came before anybody waited for it; -1: none */
 	int early;
-	char why[KO_TEXT]; /* if LEFT: the text of its goodbye; "": it left without a cause */
+	/* If LEFT: what its goodbye said. why "": it left without a cause */
+	int code;
+	char why[KO_TEXT];
 };
 
 /* A call: a connection that another rank has dialled, for a lane. */
@@ -33,6 +39,9 @@ struct ko_incoming {
 enum {
 	/* ms between two looks whether the ranks waited for are still there */
 	KO_LIFE_STEP_MS = 100,
+	/* ms after which a rank that has not said that it waits is not waiting: it says so more
+	 * often */
+	KO_LIFE_SILENT_MS = 2000,
 	/* connections that have not said who they are; if one more comes the oldest is dropped */
 	KO_LIFE_STRANGERS = 1024
 };
@@ -43,9 +52,13 @@ struct ko_lifelines {
 	int listener;
 	/* for ranks of other hosts; -1: none of them can reach this rank */
 	int far_listener;
-	const struct ko_roster *parent; /* waits end if it fails; may be NULL */
-	/* this rank's own roster, if no other rank writes it; else NULL */
-	struct ko_roster *own;
+	/* The roster of the communicator that this one is split from; its failure ends the making.
+	 * NULL: none, or made */
+	const struct ko_roster *parent;
+	struct ko_roster *roster; /* NULL: not there yet */
+	bool own;                 /* no other rank writes the roster */
+	bool made;                /* all of the communicator is */
+	int64_t said;             /* ko_now_ms() when this rank last said that it waits */
 	const struct ko_entry *table;
 	unsigned char token[KO_TOKEN];
 	int strangers[KO_LIFE_STRANGERS], nstrangers; /* oldest first */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Finding one, and what failed ------------------------------------------------------------ */
@@ -27,25 +28,16 @@ bool ko_lifelines_hear(struct ko_lifelines *ll, int rank)
 	return ko_life_find(ll, rank) != NULL;
 }
 
-void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster)
+void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster, bool own)
 {
-	ll->parent = roster;
+	ll->roster = roster;
+	ll->own = own;
 }
 
-void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster)
+void ko_lifelines_made(struct ko_lifelines *ll)
 {
-	ll->own = roster;
-}
-
-int ko_life_gone_early(struct ko_lifelines *ll, int rank)
-{
-	const struct ko_entry *e = &ll->table[rank];
-
-	return ko_fail(
-		KOLO_EPEER,
-		"rank %d: rank %d (pid %d on %s) ended or gave up before it had done its part in making "
-		"the communicator or its memory; its own error says why",
-		ll->rank, rank, e->pid, e->place.host);
+	ll->made = true;
+	ll->parent = NULL;
 }
 
 int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what)
@@ -73,12 +65,7 @@ int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what)
 		       e->pid, e->place.host, at, strerror(err));
 }
 
-int ko_life_check_parent(const struct ko_lifelines *ll)
-{
-	return ll->parent ? ko_roster_cause(ll->parent) : 0;
-}
-
-/* ---- What ranks of several hosts tell each other --------------------------------------------- */
+/* ---- What ranks tell each other -------------------------------------------------------------- */
 
 /* Sends a message to all lifelines. A post goes only to ranks that were heard lately. A rank that
  * is in no call reads nothing, and its full connection would be taken for dead. A rank that waits
@@ -99,13 +86,19 @@ static void send_all(struct ko_lifelines *ll, const struct ko_msg *msg)
 	}
 }
 
-void ko_lifelines_say(struct ko_lifelines *ll)
+static void send_said(struct ko_lifelines *ll, const struct ko_said *said)
 {
-	struct ko_said said = ko_roster_say(ll->own, ll->rank);
 	struct ko_msg msg = { .type = KO_MSG_POST };
 
-	memcpy(msg.bytes, &said, sizeof(said));
+	memcpy(msg.bytes, said, sizeof(*said));
 	send_all(ll, &msg);
+}
+
+void ko_lifelines_say(struct ko_lifelines *ll)
+{
+	struct ko_said said = ko_roster_say(ll->roster, ll->rank);
+
+	send_said(ll, &said);
 }
 
 void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool later)
@@ -119,12 +112,12 @@ void ko_lifelines_fail(struct ko_lifelines *ll, int code, const char *text, bool
 /* Notes in the roster that a rank has done all its work and left. */
 static void note_leaving(struct ko_lifelines *ll, int rank, uint64_t finished)
 {
-	struct ko_said said = ko_roster_say(ll->own, rank);
+	struct ko_said said = ko_roster_say(ll->roster, rank);
 
 	said.finished = finished;
 	said.waiting_for = KO_NOBODY;
 	said.complete = 1;
-	ko_roster_hear(ll->own, rank, &said);
+	ko_roster_hear(ll->roster, rank, &said);
 }
 
 /* Notes what a rank said: that it leaves, what it posted, or what has failed. A message that is too
@@ -134,22 +127,241 @@ static void take_message(struct ko_lifelines *ll, struct ko_life *life, struct k
 	struct ko_said said;
 
 	msg->bytes[sizeof(msg->bytes) - 1] = 0;
+	life->spoke = true;
 	if (msg->type == KO_MSG_GOODBYE) {
 		life->state = KO_LIFE_LEFT;
+		life->code = msg->value < 0 ? msg->value : KOLO_EPEER;
 		memcpy(life->why, msg->bytes, sizeof(life->why));
 		if (ll->own && !life->why[0])
 			note_leaving(ll, life->rank, msg->seq);
-	} else if (msg->type == KO_MSG_POST && ll->own) {
+	} else if (msg->type == KO_MSG_POST) {
 		memcpy(&said, msg->bytes, sizeof(said));
 		if (said.waiting_for < 0 || said.waiting_for >= ll->table[ll->rank].nranks)
 			said.waiting_for = KO_NOBODY;
-		ko_roster_hear(ll->own, life->rank, &said);
+		life->waits_for = said.waiting_for;
+		life->heard = ko_now_ms();
+		if (ll->own)
+			ko_roster_hear(ll->roster, life->rank, &said);
 	} else if (msg->type == KO_MSG_FAIL && ll->own && msg->value < 0 &&
-		   ko_roster_fail(ll->own, life->rank, msg->value, (const char *)msg->bytes,
+		   ko_roster_fail(ll->roster, life->rank, msg->value, (const char *)msg->bytes,
 				  msg->seq != 0)) {
 		/* The first cause stays. Each rank passes it on. */
 		ko_lifelines_fail(ll, msg->value, (const char *)msg->bytes, msg->seq != 0);
 	}
+}
+
+static void hear(struct ko_lifelines *ll, struct ko_life *life)
+{
+	struct ko_msg msg;
+	int fd;
+
+	if (ko_msg_recv(life->fd, &msg, &fd) != KO_HEARD_MSG) {
+		life->state = KO_LIFE_DEAD;
+		return;
+	}
+	if (fd >= 0 && msg.type == KO_MSG_MEMORY && life->early < 0)
+		life->early = fd;
+	else if (fd >= 0)
+		close(fd);
+	life->unread = 0;
+	take_message(ll, life, &msg);
+}
+
+static void note_gone(struct ko_lifelines *ll, struct ko_life *life)
+{
+	life->since = ko_now_ms();
+	ll->gone++;
+}
+
+/* Is the next message one that nobody waits for by its type, or the end? Does not block. */
+static bool has_news(const struct ko_life *life)
+{
+	struct ko_msg msg;
+	ssize_t got = recv(life->fd, &msg, sizeof(msg), MSG_PEEK | MSG_DONTWAIT);
+
+	if (got < (ssize_t)sizeof(msg)) /* nothing, a part of a message, or the end */
+		return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+	return msg.type == KO_MSG_POST || msg.type == KO_MSG_FAIL || msg.type == KO_MSG_GOODBYE;
+}
+
+/* Reads what other ranks say while messages are waited for. Those stay. */
+static void hear_news(struct ko_lifelines *ll)
+{
+	for (int k = 0; k < ll->n; k++) {
+		struct ko_life *life = &ll->life[k];
+
+		while (life->state == KO_LIFE_UP && has_news(life))
+			hear(ll, life);
+		if (life->state > KO_LIFE_UP && !life->since)
+			note_gone(ll, life);
+	}
+}
+
+/* ---- While the communicator or its memory is made -------------------------------------------- */
+
+enum {
+	SAY_AGAIN_MS = 500, /* between two words that this rank waits */
+	HOLD_MS = 3000      /* after a deadline: for the report of a rank that knows the culprit */
+};
+
+/* What has failed. A failure after the communicator was made by some rank does not end its making
+ * by others. */
+static int check_failure(const struct ko_lifelines *ll)
+{
+	int rc = ll->parent ? ko_roster_cause(ll->parent) : 0;
+
+	if (rc == 0 && ll->roster && (ll->made || !ko_roster_failed_later(ll->roster)))
+		rc = ko_roster_cause(ll->roster);
+	return rc;
+}
+
+/* Has the rank at the other end made the communicator? Then its end is no reason to give up. */
+static bool had_made(const struct ko_lifelines *ll, const struct ko_life *life)
+{
+	return ll->roster &&
+	       (ko_roster_complete(ll->roster, life->rank) || ko_roster_failed_later(ll->roster));
+}
+
+/* What a rank that has left gave up with; 0: nothing, or it has made the communicator. */
+static int check_given_up(const struct ko_lifelines *ll)
+{
+	for (int k = 0; k < ll->n; k++) {
+		const struct ko_life *life = &ll->life[k];
+
+		if (life->state == KO_LIFE_LEFT && life->why[0] && !had_made(ll, life))
+			return ko_fail(life->code, "%s", life->why);
+	}
+	return 0;
+}
+
+static int report_early(const struct ko_lifelines *ll, int rank)
+{
+	const struct ko_entry *e = &ll->table[rank];
+
+	return ko_fail(
+		KOLO_EPEER,
+		"rank %d: rank %d (pid %d on %s) ended or gave up before it had done its part in making "
+		"the communicator or its memory; its own error says why",
+		ll->rank, rank, e->pid, e->place.host);
+}
+
+int ko_life_gone_early(struct ko_lifelines *ll, int rank)
+{
+	enum { HERE_MS = 200, ELSEWHERE_MS = 1500, STEP_MS = 5 };
+	struct ko_life *life = ko_life_find(ll, rank);
+	bool far = !ko_place_same(&ll->table[ll->rank].place, &ll->table[rank].place);
+	int64_t until = ko_now_ms() + (far ? ELSEWHERE_MS : HERE_MS);
+	int rc;
+
+	/* A rank that knew of the lifeline would have said what it gave up with: it died. */
+	do {
+		hear_news(ll);
+		if ((rc = check_failure(ll)) < 0 || (rc = check_given_up(ll)) < 0)
+			return rc;
+		if (life && life->spoke)
+			break;
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_MS * 1000000 }, NULL);
+	} while (ko_now_ms() < until);
+	return report_early(ll, rank);
+}
+
+/* Fails if a rank has given up, or died before it had made the communicator. */
+static int check_others(struct ko_lifelines *ll)
+{
+	int rc = check_given_up(ll);
+
+	for (int k = 0; rc == 0 && k < ll->n; k++)
+		if (ll->life[k].state == KO_LIFE_DEAD && !had_made(ll, &ll->life[k]))
+			rc = ko_life_gone_early(ll, ll->life[k].rank);
+	return rc;
+}
+
+static void post_wait(struct ko_lifelines *ll, int rank, int64_t now)
+{
+	struct ko_post *post = &ll->roster->post[ll->rank];
+
+	atomic_store_explicit(&post->beat, now, memory_order_relaxed);
+	ko_post_wait_for(post, rank);
+}
+
+int ko_life_step(struct ko_lifelines *ll, int rank)
+{
+	struct ko_said said = { .waiting_for = rank };
+	int64_t now = ko_now_ms();
+	int rc;
+
+	if (ll->roster) {
+		post_wait(ll, rank, now);
+		said = ko_roster_say(ll->roster, ll->rank);
+	}
+	if (now - ll->said >= SAY_AGAIN_MS && (ll->own || !ll->made)) {
+		ll->said = now;
+		send_said(ll, &said);
+	}
+	if (ll->made)
+		return check_failure(ll);
+	hear_news(ll);
+	rc = check_failure(ll);
+	return rc < 0 ? rc : check_others(ll);
+}
+
+void ko_life_waited(struct ko_lifelines *ll)
+{
+	if (ll->roster)
+		post_wait(ll, KO_NOBODY, ko_now_ms());
+}
+
+int ko_lifelines_waits_for(struct ko_lifelines *ll, int rank, int64_t stale)
+{
+	const struct ko_post *post = ll->roster ? &ll->roster->post[rank] : NULL;
+	const struct ko_life *life = ko_life_find(ll, rank);
+
+	if (post && ko_post_waits_for(post) >= 0 &&
+	    atomic_load_explicit(&post->beat, memory_order_relaxed) >= stale)
+		return ko_post_waits_for(post);
+	return life && life->heard >= stale && life->heard ? life->waits_for : KO_NOBODY;
+}
+
+/* Is it known here that the rank, which does not say that it waits, is silent? What it says may be
+ * behind a message that nobody has taken yet. */
+static bool is_silent(struct ko_lifelines *ll, int rank)
+{
+	const struct ko_life *life = ko_life_find(ll, rank);
+
+	if (life)
+		return !ko_msg_has_come(life->fd);
+	return ll->roster && !ll->own &&
+	       atomic_load_explicit(&ll->roster->post[rank].beat, memory_order_relaxed);
+}
+
+/* Finds the rank to blame if `rank` is silent at the deadline: follows who waits for whom. *known:
+ * it is this one. If not, a rank that waits for it may report it. */
+static int find_silent(struct ko_lifelines *ll, int rank, bool *known)
+{
+	int64_t stale = ko_now_ms() - KO_LIFE_SILENT_MS;
+	int nranks = ll->table[ll->rank].nranks, peer = rank;
+
+	for (int hops = 0; hops < nranks; hops++) {
+		int next = ko_lifelines_waits_for(ll, rank, stale);
+
+		*known = next < 0 && is_silent(ll, rank);
+		if (next < 0)
+			return rank;
+		rank = next;
+	}
+	*known = false;
+	return peer;
+}
+
+static int report_silent(const struct ko_lifelines *ll, int rank)
+{
+	const struct ko_entry *e = &ll->table[rank];
+
+	return ko_fail(
+		KOLO_ETIMEDOUT,
+		"rank %d: rank %d (pid %d on %s) fell silent while the ranks made the communicator or its "
+		"memory; is it stopped?",
+		ll->rank, rank, e->pid, e->place.host);
 }
 
 /* ---- Using them ------------------------------------------------------------------------------ */
@@ -166,19 +378,20 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 {
 	struct pollfd polls[2] = { { .fd = life->fd, .events = POLLIN },
 				   { .fd = life->pidfd, .events = POLLIN } };
-	const struct ko_entry *e = &ll->table[life->rank];
-	int rc;
+	int rc = 0, silent;
+	bool known;
 
-	while (poll(polls, 2, KO_LIFE_STEP_MS) <= 0) {
-		if ((rc = ko_life_check_parent(ll)) < 0)
-			return rc;
-		if (ko_now_ms() > deadline)
-			return ko_fail(
-				KOLO_ETIMEDOUT,
-				"rank %d: rank %d (pid %d on %s) fell silent while the ranks made the "
-				"communicator or its memory; is it stopped?",
-				ll->rank, life->rank, e->pid, e->place.host);
+	while (rc == 0 && poll(polls, 2, KO_LIFE_STEP_MS) <= 0) {
+		rc = ko_life_step(ll, life->rank);
+		if (rc < 0 || ko_now_ms() <= deadline)
+			continue;
+		silent = find_silent(ll, life->rank, &known);
+		if (known || ko_now_ms() > deadline + HOLD_MS)
+			rc = report_silent(ll, silent);
 	}
+	ko_life_waited(ll);
+	if (rc < 0)
+		return rc;
 	return polls[0].revents ? 0 : ko_life_gone_early(ll, life->rank);
 }
 
@@ -186,10 +399,11 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
  * failure, if it is one. False: the message is neither. */
 static bool pass_over(struct ko_lifelines *ll, struct ko_life *life, struct ko_msg *msg, int *rc)
 {
-	if (!ll->own || (msg->type != KO_MSG_POST && msg->type != KO_MSG_FAIL))
+	if (msg->type != KO_MSG_POST && msg->type != KO_MSG_FAIL)
 		return false;
+	life->unread = 0;
 	take_message(ll, life, msg);
-	*rc = ko_roster_cause(ll->own);
+	*rc = check_failure(ll);
 	return *rc == 0;
 }
 
@@ -213,6 +427,7 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 	} while (heard == KO_HEARD_MSG && pass_over(ll, life, out, &rc));
 	if (rc < 0)
 		return rc;
+	life->spoke = life->spoke || heard == KO_HEARD_MSG;
 	if (heard == KO_HEARD_MSG && out->type == type && out->value == value)
 		return 0;
 	if (*fd >= 0)
@@ -236,23 +451,6 @@ int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, 
 			     : ko_life_gone_early(ll, rank);
 }
 
-static void hear(struct ko_lifelines *ll, struct ko_life *life)
-{
-	struct ko_msg msg;
-	int fd;
-
-	if (ko_msg_recv(life->fd, &msg, &fd) != KO_HEARD_MSG) {
-		life->state = KO_LIFE_DEAD;
-		return;
-	}
-	if (fd >= 0 && msg.type == KO_MSG_MEMORY && life->early < 0)
-		life->early = fd;
-	else if (fd >= 0)
-		close(fd);
-	life->unread = 0;
-	take_message(ll, life, &msg);
-}
-
 /* Takes everything that a rank has said up to now. */
 static void look_at(struct ko_lifelines *ll, struct ko_life *life)
 {
@@ -269,10 +467,8 @@ static void look_at(struct ko_lifelines *ll, struct ko_life *life)
 		else
 			life->state = KO_LIFE_DEAD;
 	}
-	if (life->state == KO_LIFE_UP)
-		return;
-	life->since = ko_now_ms();
-	ll->gone++;
+	if (life->state != KO_LIFE_UP)
+		note_gone(ll, life);
 }
 
 void ko_lifelines_look(struct ko_lifelines *ll)
@@ -299,7 +495,7 @@ void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text)
 		return;
 	snprintf((char *)goodbye.bytes, sizeof(goodbye.bytes), "%s", code ? text : "");
 	if (ll->own)
-		goodbye.seq = ko_roster_say(ll->own, ll->rank).finished;
+		goodbye.seq = ko_roster_say(ll->roster, ll->rank).finished;
 	for (int k = 0; k < ll->n; k++) {
 		struct ko_life *life = &ll->life[k];
 

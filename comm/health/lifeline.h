@@ -6,16 +6,18 @@
  * of the proof that two ranks share a host. Between hosts they are TCP connections.
  *
  * If a communicator spans hosts, its ranks have no roster in common. Then lifelines also carry what
- * a rank posts while it waits, and the first cause of a failure, which each rank passes on. */
+ * a rank posts while it waits, and the first cause of a failure, which each rank passes on. While a
+ * communicator is made, ranks of one host say what they wait for in the same way. So a rank that
+ * waits for one which itself waits does not blame it, but is told who is silent. */
 #ifndef COMM_HEALTH_LIFELINE_H
 #define COMM_HEALTH_LIFELINE_H
 
 #include "comm/health/life.h"
 #include "comm/plan/ring.h"
 
-/* Starts to listen. Writes the socket's name and a fresh token into *mine. Waits end if `parent`
- * fails; it may be NULL. The caller owns *out; `log` must outlive it. Errors: KOLO_ENOMEM,
- * KOLO_ESYS. */
+/* Starts to listen. Writes the socket's name and a fresh token into *mine. Until ko_lifelines_made
+ * waits end if `parent` fails; it may be NULL. The caller owns *out; `log` must outlive it. Errors:
+ * KOLO_ENOMEM, KOLO_ESYS. */
 int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
 		      const struct ko_roster *parent, struct ko_entry *mine,
 		      struct ko_lifelines **out);
@@ -32,12 +34,12 @@ int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struc
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table,
 			 const struct ko_ring *ring, int64_t deadline);
 
-/* From now on waits end if `roster` fails, instead of the roster given before. */
-void ko_lifelines_follow(struct ko_lifelines *ll, const struct ko_roster *roster);
+/* Gives the lifelines the communicator's roster. Waits are posted in it, and end if it fails. own:
+ * no other rank writes it, so what other ranks post is written into it here. */
+void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster, bool own);
 
-/* Gives the lifelines this rank's own roster, which no other rank writes. What other ranks post is
- * then written into it. */
-void ko_lifelines_keep(struct ko_lifelines *ll, struct ko_roster *roster);
+/* The communicator is made. The failure of its parent no longer matters. */
+void ko_lifelines_made(struct ko_lifelines *ll);
 
 /* Sends a message to a rank that has a lifeline. The descriptor fd travels with it unless it is -1.
  * Errors: KOLO_EPEER, KOLO_ETIMEDOUT, KOLO_ESYS. */
@@ -50,7 +52,7 @@ int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *ms
 int ko_lifelines_recv(struct ko_lifelines *ll, int rank, enum ko_msg_type type, int value,
 		      int64_t deadline, struct ko_msg *out, int *fd);
 
-/* Sends what this rank has posted to all its lifelines. Only if the roster is this rank's own. */
+/* Sends what this rank has posted to all its lifelines. */
 void ko_lifelines_say(struct ko_lifelines *ll);
 
 /* Sends what the communicator has failed with to all its lifelines. later: the cause came after the
@@ -74,6 +76,10 @@ bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out);
 /* Does this rank have a lifeline to `rank`? */
 bool ko_lifelines_hear(struct ko_lifelines *ll, int rank);
 
+/* The rank that `rank` waits for, by what it has posted or said since `stale` (ko_now_ms()).
+ * KO_NOBODY: it waits for none, or was silent since. */
+int ko_lifelines_waits_for(struct ko_lifelines *ll, int rank, int64_t stale);
+
 /* Reads what other ranks say, and notes which of them have left or died. Does not block. */
 void ko_lifelines_look(struct ko_lifelines *ll);
 
@@ -89,19 +95,28 @@ bool ko_lifelines_lost(struct ko_lifelines *ll, int rank);
  * and frees. NULL is allowed. */
 void ko_lifelines_close(struct ko_lifelines *ll, int code, const char *text);
 
+/* The same for a communicator that could not be made: ranks that have called and were not heard yet
+ * learn the cause too. */
+void ko_lifelines_give_up(struct ko_lifelines *ll, int code, const char *text);
+
 /* ---- For lifeline_connect.c alone ------------------------------------------------------------ */
 
 /* The lifeline to `rank`; NULL: there is none. */
 struct ko_life *ko_life_find(struct ko_lifelines *ll, int rank);
 
-/* Reports that the rank has ended too early. Returns KOLO_EPEER. */
+/* Reports that the rank has ended too early, or what it gave up with. If it may have given up
+ * because of another rank, it first waits a moment for what others know. */
 int ko_life_gone_early(struct ko_lifelines *ll, int rank);
 
 /* Reports that connecting to or exchanging with `rank` failed with errno; `what` says what was
  * tried. Returns the code that fits errno. */
 int ko_life_lost(struct ko_lifelines *ll, int rank, const char *what);
 
-/* The failure of the roster whose failure ends waits; 0: none. */
-int ko_life_check_parent(const struct ko_lifelines *ll);
+/* A step of waiting for `rank`, about every KO_LIFE_STEP_MS: says that this rank waits, and hears
+ * what others say. Returns 0: go on, or an error: what ended the wait. */
+int ko_life_step(struct ko_lifelines *ll, int rank);
+
+/* This rank no longer waits. */
+void ko_life_waited(struct ko_lifelines *ll);
 
 #endif

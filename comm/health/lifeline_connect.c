@@ -244,20 +244,38 @@ static int count_missing(const struct ko_lifelines *ll)
 	return missing;
 }
 
-static int missing_late(struct ko_lifelines *ll)
+/* The first rank that has not connected. */
+static int first_missing(const struct ko_lifelines *ll)
 {
-	char missing[128] = "";
+	int k = 0;
 
-	for (int k = 0; k < ll->n; k++) {
-		size_t at = strlen(missing);
+	while (ll->life[k].state != KO_LIFE_NONE)
+		k++;
+	return ll->life[k].rank;
+}
 
-		if (ll->life[k].state == KO_LIFE_NONE)
-			snprintf(missing + at, sizeof(missing) - at, " %d", ll->life[k].rank);
-	}
+/* Rank 0 connects to all, so while one is missing it waits and says so. If it says nothing it is
+ * stopped, and the missing ranks may wait for what it has to tell them. If it has gone on, it has
+ * told them. */
+static bool is_rank_0_silent(struct ko_lifelines *ll)
+{
+	return ll->rank > 0 && !ko_msg_has_come(ko_life_find(ll, 0)->fd) &&
+	       ko_lifelines_waits_for(ll, 0, ko_now_ms() - KO_LIFE_SILENT_MS) == KO_NOBODY;
+}
+
+static int report_missing(struct ko_lifelines *ll)
+{
+	bool silent = is_rank_0_silent(ll);
+	int rank = silent ? 0 : first_missing(ll), others = count_missing(ll) - 1;
+	char more[40] = "";
+
+	if (!silent && others)
+		snprintf(more, sizeof(more), " (and %d more)", others);
 	return ko_fail(
 		KOLO_ETIMEDOUT,
-		"rank %d: these ranks joined but did not connect in time:%s; are they stopped or starved?",
-		ll->rank, missing);
+		"rank %d: rank %d (pid %d on %s)%s joined but did not connect in time; is it stopped or "
+		"starved?",
+		ll->rank, rank, ll->table[rank].pid, ll->table[rank].place.host, more);
 }
 
 /* Has the process of a missing rank ended? Nobody listens then, unless a child holds its socket. */
@@ -311,10 +329,12 @@ static int accept_higher(struct ko_lifelines *ll, int64_t deadline)
 
 	while ((rc = accept_waiting(ll)) == 0 && count_missing(ll) > 0) {
 		if ((rc = hear_strangers(ll, KO_LIFE_STEP_MS, &idle)) < 0 ||
-		    (idle && (rc = check_missing(ll)) < 0) || (rc = ko_life_check_parent(ll)) < 0)
+		    (idle && count_missing(ll) > 0 &&
+		     ((rc = ko_life_step(ll, first_missing(ll))) < 0 ||
+		      (rc = check_missing(ll)) < 0)))
 			return rc;
 		if (ko_now_ms() > deadline && count_missing(ll) > 0)
-			return missing_late(ll);
+			return report_missing(ll);
 	}
 	return rc;
 }
@@ -361,6 +381,13 @@ bool ko_lifelines_answer(struct ko_lifelines *ll, struct ko_incoming *out)
 	ll->ncalls--;
 	memmove(&ll->calls[0], &ll->calls[1], (size_t)ll->ncalls * sizeof(ll->calls[0]));
 	return true;
+}
+
+void ko_lifelines_give_up(struct ko_lifelines *ll, int code, const char *text)
+{
+	if (ll && ll->table)
+		accept_waiting(ll);
+	ko_lifelines_close(ll, code, text);
 }
 
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table,

@@ -14,7 +14,7 @@ enum ko_msg_type {
 	KO_MSG_ADDRESS,
 	KO_MSG_GOODBYE,
 	KO_MSG_WINDOW,
-	KO_MSG_POST,  /* across hosts: what the sender waits for */
+	KO_MSG_POST,  /* what the sender waits for: across hosts, and before there is a roster */
 	KO_MSG_FAIL,  /* across hosts: what the communicator has failed with */
 	KO_MSG_DIAL,  /* a call for a lane, from a rank that may have no lifeline */
 	KO_MSG_MEMORY /* GPU memory, any time after the sender has said that it will come */

@@ -270,6 +270,26 @@ void t_processes(int n, t_rank_fn *fn, void *arg)
 	t_wait(n, pids, -1);
 }
 
+void t_workers(int n, void (*fn)(int worker, void *arg), void *arg)
+{
+	int pids[T_MAX_RANKS];
+
+	CHECK(n <= T_MAX_RANKS);
+	fflush(NULL);
+	for (int worker = 0; worker < n; worker++) {
+		pids[worker] = fork();
+		CHECK(pids[worker] >= 0);
+		if (pids[worker] > 0)
+			continue;
+		leave_cmocka();
+		main_process = getpid();
+		my_rank = worker;
+		fn(worker, arg);
+		exit(0);
+	}
+	t_wait(n, pids, -1);
+}
+
 struct thread_part {
 	struct t_rank t;
 	t_rank_fn *fn;

@@ -52,6 +52,10 @@ void t_threads(int n, t_rank_fn *fn, void *arg);
 void t_start(int n, t_rank_fn *fn, void *arg, int *pids);
 void t_wait(int n, const int *pids, int may_die);
 
+/* Runs fn(worker, arg) in n processes at once. Each may start ranks. The test fails when one does.
+ */
+void t_workers(int n, void (*fn)(int worker, void *arg), void *arg);
+
 /* The communicator of a rank, with small slots (4096 bytes), so that little data makes many
  * rounds. */
 struct kolo_comm *t_comm(struct t_rank *t);

@@ -1,0 +1,161 @@
+/* Ranks that are stopped or killed while a communicator is made or split: each other rank gets an
+ * error in time that names them, and no healthy rank. */
+#include "tests/lib/t.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+	CASES = 2000,     /* of the whole matrix: half of them kill */
+	SHARE = 20,       /* 1 of so many is in the sample */
+	WORKERS = 8,      /* cases at once; most of their time they wait */
+	TIMEOUT_S = 2,    /* of the communicators */
+	SLACK_MS = 2000,  /* after the timeout, or after a death */
+	LATEST_US = 20000 /* after the ranks have begun */
+};
+
+/* Shared by the ranks of a case and the process that does the harm. */
+struct scene {
+	_Atomic int begun, failed; /* ranks that are about to call, that have returned an error */
+	_Atomic int64_t when;      /* the harm was done */
+	_Atomic int pids[T_MAX_RANKS];
+};
+
+struct harm {
+	int nranks, victim, sig;
+	bool split; /* while the communicator is split; else while it is made */
+	const char *transport;
+	int after_us;
+	struct scene *scene;
+};
+
+static struct harm nth(uint64_t key)
+{
+	static const char *const transports[] = { "shm", "tcp" };
+	uint64_t seed = key ^ t_seed() << 20;
+	struct harm h = { .sig = key % 2 ? SIGKILL : SIGSTOP,
+			  .split = key / 2 % 2,
+			  .transport = transports[key / 4 % 2],
+			  .nranks = 3 + (int)(key / 8 % 4) };
+
+	h.victim = (int)(t_random(&seed) % (uint64_t)h.nranks);
+	h.after_us = (int)(t_random(&seed) % LATEST_US);
+	return h;
+}
+
+/* Is the error about the victim? It is the first process that the text names, or the rank that has
+ * not even joined. */
+static bool names_victim(const struct harm *h)
+{
+	const char *text = kolo_last_error(), *pid = strstr(text, "(pid ");
+	char missing[32];
+
+	snprintf(missing, sizeof(missing), "missing: %d.", h->victim);
+	return pid ? atoi(pid + 5) == h->scene->pids[h->victim] : strstr(text, missing) != NULL;
+}
+
+/* Makes the communicator, or splits one, and uses it until it fails. */
+static int go_on_until_it_fails(struct t_rank *r, struct kolo_comm *parent, struct kolo_comm **out)
+{
+	const struct harm *h = r->arg;
+	struct kolo_comm_attr attr = { .id = &r->id,
+				       .rank = r->rank,
+				       .nranks = r->nranks,
+				       .timeout_s = TIMEOUT_S,
+				       .transport = h->transport };
+	int rc = parent ? kolo_comm_split(parent, 0, 0, out) : kolo_comm_create(&attr, out);
+
+	while (rc == 0)
+		rc = kolo_barrier(*out, NULL);
+	h->scene->failed++;
+	return rc;
+}
+
+static void suffer(struct t_rank *r)
+{
+	const struct harm *h = r->arg;
+	struct scene *s = h->scene;
+	struct kolo_comm *parent = NULL, *c = NULL;
+	bool died; /* after it had joined */
+	int took, rc;
+
+	if (h->split)
+		parent = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = TIMEOUT_S,
+								 .transport = h->transport });
+	s->pids[r->rank] = getpid();
+	s->begun++;
+	while (s->begun < r->nranks)
+		usleep(100);
+	rc = go_on_until_it_fails(r, parent, &c);
+	if (r->rank == h->victim)
+		return;
+	took = (int)(t_now_ms() - s->when);
+	if (!names_victim(h))
+		fprintf(stderr, "# rank %d of %d, %s over %s, rank %d got signal %d after %d us\n",
+			r->rank, r->nranks, h->split ? "split" : "made", h->transport, h->victim,
+			h->sig, h->after_us);
+	CHECK(names_victim(h));
+	died = h->sig == SIGKILL && strstr(kolo_last_error(), "missing:") == NULL;
+	CHECK(rc == (died ? KOLO_EPEER : KOLO_ETIMEDOUT));
+	CHECK(took < SLACK_MS + (died ? 0 : TIMEOUT_S * 1000));
+	kolo_comm_destroy(c);
+	kolo_comm_destroy(parent);
+}
+
+static void do_harm(struct harm h)
+{
+	int pids[T_MAX_RANKS];
+
+	h.scene = mmap(NULL, sizeof(*h.scene), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	CHECK(h.scene != MAP_FAILED);
+	t_start(h.nranks, suffer, &h, pids);
+	while (h.scene->begun < h.nranks)
+		usleep(100);
+	usleep((unsigned)h.after_us);
+	h.scene->when = t_now_ms();
+	kill(pids[h.victim], h.sig);
+	while (h.sig == SIGSTOP && h.scene->failed < h.nranks - 1 &&
+	       t_now_ms() - h.scene->when < TIMEOUT_S * 1000 + SLACK_MS)
+		usleep(1000);
+	kill(pids[h.victim], SIGKILL);
+	t_wait(h.nranks, pids, h.victim);
+	munmap(h.scene, sizeof(*h.scene));
+}
+
+static void work(int worker, void *sig)
+{
+	uint64_t cases = 0;
+
+	for (uint64_t key = 0; key < CASES; key++)
+		if (nth(key).sig == *(int *)sig && t_sampled(key / 2, SHARE) &&
+		    cases++ % WORKERS == (uint64_t)worker)
+			do_harm(nth(key));
+}
+
+static void a_rank_stopped_while_ranks_join_is_named_by_all_others(void **state)
+{
+	int sig = SIGSTOP;
+
+	(void)state;
+	t_workers(WORKERS, work, &sig);
+}
+
+static void a_rank_killed_while_ranks_join_is_named_by_all_others(void **state)
+{
+	int sig = SIGKILL;
+
+	(void)state;
+	t_workers(WORKERS, work, &sig);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_rank_stopped_while_ranks_join_is_named_by_all_others),
+	cmocka_unit_test(a_rank_killed_while_ranks_join_is_named_by_all_others),
+};
+
+T_MAIN(tests)

@@ -79,6 +79,29 @@ int __wrap_flock(int fd, int how)
 	return __real_flock(fd, how);
 }
 
+/* Requests under way that are answered as a file system does which refuses direct access late. */
+static uint64_t refused[16];
+
+/* The place of the request among those that are refused; -1: it is not refused. */
+static int find_refused(uint64_t request)
+{
+	for (int k = 0; k < (int)ARRAY_LEN(refused); k++)
+		if (refused[k] == request)
+			return k;
+	return -1;
+}
+
+static void refuse_if_direct(const struct io_uring_sqe *entry)
+{
+	int free = find_refused(0);
+
+	if (!(__real_fcntl(entry->fd, F_GETFL, 0) & O_DIRECT) ||
+	    find_refused(entry->user_data) >= 0)
+		return;
+	CHECK(free >= 0);
+	refused[free] = entry->user_data;
+}
+
 /* What is prepared and not yet the system's. */
 static void change_requests(struct io_uring *ring)
 {
@@ -93,6 +116,8 @@ static void change_requests(struct io_uring *ring)
 			t_system.bad_files--;
 			entry->fd = -1;
 		}
+		if (t_system.refuse_direct)
+			refuse_if_direct(entry);
 	}
 }
 
@@ -103,12 +128,17 @@ static void change_answers(struct io_uring *ring)
 
 	for (unsigned i = *ring->cq.khead; i != end; i++) {
 		struct io_uring_cqe *done = &ring->cq.cqes[i & *ring->cq.kring_mask];
+		int k = find_refused(done->user_data);
 
 		if (t_system.repeat && chance())
 			done->res = chance() ? -EINTR : -EAGAIN;
 		if (t_system.answers > 0) {
 			t_system.answers--;
 			done->res = -t_system.answer;
+		}
+		if (k >= 0) {
+			refused[k] = 0;
+			done->res = -EINVAL;
 		}
 	}
 }

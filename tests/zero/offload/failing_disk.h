@@ -15,6 +15,7 @@ extern struct disk_system {
 	int setup;          /* errno of a ring that can't be made */
 	bool no_registered; /* buffers */
 	bool no_direct;     /* access */
+	bool refuse_direct; /* access, by the answers to requests alone */
 	bool no_fallocate;
 	bool shorten;            /* requests do a part of what they are to do */
 	bool repeat;             /* they end with EINTR and EAGAIN although done */

@@ -22,7 +22,7 @@ enum {
 	SILENT_MS = 10000, /* ms that a connection has to say hello */
 	/* connections without a hello; if one more comes the oldest is dropped */
 	MAX_STRANGERS = 64,
-	LAST_MS = 500, /* ms, after a failure, for a hello that is under way */
+	LAST_MS = 500, /* ms, after a failure, for ranks that come just then */
 	/* ms for which a connection is too young to be dropped: many ranks may start at once */
 	YOUNG_MS = 1000,
 };
@@ -332,18 +332,19 @@ static void check_time(struct server *s)
 	}
 }
 
-/* Is there something to wait for? After a failure, a guest that is just saying hello may finish, to
- * get the cause. */
+/* Is there something to wait for? After a failure, ranks that have not said hello yet may still
+ * come, to get the cause. */
 static bool go_on(const struct server *s, int64_t *until)
 {
+	int heard = 0;
+
 	if (s->code == 0)
 		return s->nranks == 0 || s->joined < s->nranks;
 	if (*until == 0)
 		*until = ko_now_ms() + LAST_MS;
 	for (size_t i = 0; i < s->nguests; i++)
-		if (!s->guests[i]->joined)
-			return ko_now_ms() < *until;
-	return false;
+		heard += s->guests[i]->joined;
+	return ko_now_ms() < *until && heard < s->nranks - 1; /* one may have died */
 }
 
 /* Serves until all have joined, or s->code is the cause why not. */
@@ -359,7 +360,7 @@ static void gather(struct server *s)
 			s->polls[i + 1] =
 				(struct pollfd){ .fd = s->guests[i]->fd, .events = POLLIN };
 		/* Without guests nothing can time out: sleep until somebody connects. */
-		poll(s->polls, n + 1, n ? 100 : -1);
+		poll(s->polls, n + 1, n || s->code ? 100 : -1);
 		/* From the last guest down: a dropped guest's place goes to the last one, which has
 		 * been looked at. */
 		for (size_t i = n; i-- > 0;)

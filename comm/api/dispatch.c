@@ -70,7 +70,7 @@ int ko_call_do(const struct ko_call *call)
 		return ko_collective_takes(call) ? ko_collective(call, NULL) : ko_p2p_now(call);
 	rc = ko_call_check(call);
 	if (rc == 0)
-		rc = ko_comm_check_process(call->comm, "a call");
+		rc = ko_comm_check_process(call->comm, ko_coll_name((int)call->coll));
 	if (rc < 0)
 		return rc;
 	if (ko_group_is_open())

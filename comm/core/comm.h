@@ -120,7 +120,7 @@ const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op 
  * later. */
 struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
 
-/* Refuses a child of fork, for the public function of this name. Errors: KOLO_EINVAL. */
+/* Refuses a child of fork. `function`: what it called, for the error text. Errors: KOLO_EINVAL. */
 int ko_comm_check_process(const struct kolo_comm *c, const char *function);
 
 /* Writes "rank 2 (pid 712 on host)". Returns out. */

@@ -6,21 +6,16 @@
 #include "comm/base/fork.h"
 #include "comm/core/wait.h"
 
-#include <stdio.h>
-
 int ko_run_claim(struct kolo_comm *c, enum ko_coll coll)
 {
-	char function[32];
-
 	if (c->generation == ko_generation &&
 	    !atomic_exchange_explicit(&c->sequence.busy, true, memory_order_acquire))
 		return 0;
-	snprintf(function, sizeof(function), "kolo_%s", ko_coll_name((int)coll));
 	if (c->generation != ko_generation)
-		return ko_comm_check_process(c, function);
+		return ko_comm_check_process(c, ko_coll_name((int)coll));
 	return ko_fail(KOLO_EINVAL,
-		       "rank %d: %s: another thread is in an operation on this communicator",
-		       c->rank, function);
+		       "rank %d: kolo_%s: another thread is in an operation on this communicator",
+		       c->rank, ko_coll_name((int)coll));
 }
 
 /* Logs and traces the operation. */

@@ -86,8 +86,7 @@ static int start(const struct kolo_comm *parent, struct ko_entry *mine, struct k
 					     : rc;
 }
 
-/* A rank gives up if the parent fails. Others may see that first, and the parent's failure later.
- */
+/* A rank gives up if the parent fails. Others may see that before the parent's failure. */
 static int parents_failure(struct kolo_comm *parent)
 {
 	enum { ELSEWHERE_MS = 1500, STEP_MS = 10 };

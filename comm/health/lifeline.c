@@ -234,15 +234,13 @@ static int check_given_up(const struct ko_lifelines *ll)
 	return 0;
 }
 
-static int report_early(const struct ko_lifelines *ll, int rank)
+/* Reports what the rank did while the communicator or its memory was made. Returns `code`. */
+static int report(const struct ko_lifelines *ll, int rank, int code, const char *what)
 {
 	const struct ko_entry *e = &ll->table[rank];
 
-	return ko_fail(
-		KOLO_EPEER,
-		"rank %d: rank %d (pid %d on %s) ended or gave up before it had done its part in making "
-		"the communicator or its memory; its own error says why",
-		ll->rank, rank, e->pid, e->place.host);
+	return ko_fail(code, "rank %d: rank %d (pid %d on %s) %s", ll->rank, rank, e->pid,
+		       e->place.host, what);
 }
 
 int ko_life_gone_early(struct ko_lifelines *ll, int rank)
@@ -262,7 +260,10 @@ int ko_life_gone_early(struct ko_lifelines *ll, int rank)
 			break;
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_MS * 1000000 }, NULL);
 	} while (ko_now_ms() < until);
-	return report_early(ll, rank);
+	return report(
+		ll, rank, KOLO_EPEER,
+		"ended or gave up before it had done its part in making the communicator or its memory; "
+		"its own error says why");
 }
 
 /* Fails if a rank has given up, or died before it had made the communicator. */
@@ -353,17 +354,6 @@ static int find_silent(struct ko_lifelines *ll, int rank, bool *known)
 	return peer;
 }
 
-static int report_silent(const struct ko_lifelines *ll, int rank)
-{
-	const struct ko_entry *e = &ll->table[rank];
-
-	return ko_fail(
-		KOLO_ETIMEDOUT,
-		"rank %d: rank %d (pid %d on %s) fell silent while the ranks made the communicator or its "
-		"memory; is it stopped?",
-		ll->rank, rank, e->pid, e->place.host);
-}
-
 /* ---- Using them ------------------------------------------------------------------------------ */
 
 int ko_lifelines_send(struct ko_lifelines *ll, int rank, const struct ko_msg *msg, int fd)
@@ -387,7 +377,10 @@ static int wait_readable(struct ko_lifelines *ll, const struct ko_life *life, in
 			continue;
 		silent = find_silent(ll, life->rank, &known);
 		if (known || ko_now_ms() > deadline + HOLD_MS)
-			rc = report_silent(ll, silent);
+			rc = report(
+				ll, silent, KOLO_ETIMEDOUT,
+				"fell silent while the ranks made the communicator or its memory; is it "
+				"stopped?");
 	}
 	ko_life_waited(ll);
 	if (rc < 0)

@@ -8,6 +8,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 
+from cluster import hold_network, hold_switch, inside, must, need_namespaces, plug, release
 from tap import B, SLOW, Skip, finish, main, run, test
 
 RANK = os.path.abspath(f"{B}/tests/host_rank")
@@ -16,60 +17,23 @@ PAIRS = os.path.abspath(f"{B}/tests/host_pairs")
 RINGRUN = os.path.abspath(f"{B}/ringrun")
 RINGBENCH = os.path.abspath(f"{B}/ringbench")
 RINGINFO = os.path.abspath(f"{B}/ringinfo")
-HOLD = "import socket, sys, time; socket.sethostname(sys.argv[1]); print('up', flush=True); time.sleep(600)"
-
 
 NETS = ("tcp", "ofi") if "ofi     yes" in run("make", "-s", "report").stdout else ("tcp", )
-
-
-def inside(holder, *command):
-    return ("nsenter", "-t", str(holder.pid), "-n", "-u", *command)
-
-
-def must(*command):
-    done = run(*command)
-    if done.returncode:
-        raise Skip(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-def hold(name):
-    holder = subprocess.Popen(["unshare", "-n", "-u", sys.executable, "-c", HOLD, name], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
-    if holder.stdout.readline() != "up\n":
-        raise Skip(f"no network namespaces: {holder.stderr.read().strip()}")
-    return holder
 
 
 @contextmanager
 def hosts(n):
     """The switch, and n hosts: host number k has the address 10.77.0.(k + 1)."""
-    if os.environ.get("SAN") == "thread":
-        raise Skip("ranks are processes here: nothing for the thread sanitizer")
-    if "clang" in os.environ.get("CC", "") and not os.environ.get("SAN"):
-        raise Skip("the network is the same for what another compiler built")
-    if os.geteuid() != 0:
-        raise Skip("network namespaces need root")
-    if run("sh", "-c", "command -v ip").returncode:
-        raise Skip("no ip (package iproute2): make deps")
+    need_namespaces()
     holders = []
     try:
-        holders.append(hold("switch"))
-        switch = holders[0]
-        must(*inside(switch, "ip", "link", "add", "br0", "type", "bridge"))
-        must(*inside(switch, "ip", "link", "set", "br0", "up"))
+        holders.append(hold_switch())
         for k in range(n):
-            holders.append(hold(f"host{k}"))
-            host = holders[-1]
-            must(*inside(switch, "ip", "link", "add", f"to{k}", "type", "veth", "peer", "name", "eth0", "netns", str(host.pid)))
-            must(*inside(switch, "ip", "link", "set", f"to{k}", "master", "br0", "up"))
-            must(*inside(host, "ip", "address", "add", f"10.77.0.{k + 1}/24", "dev", "eth0"))
-            must(*inside(host, "ip", "link", "set", "eth0", "up"))
-            must(*inside(host, "ip", "link", "set", "lo", "up"))
-        yield switch, holders[1:]
+            holders.append(hold_network(f"host{k}"))
+            plug(holders[0], holders[-1], k)
+        yield holders[0], holders[1:]
     finally:
-        for holder in holders:
-            holder.kill()
-            holder.communicate()
+        release(holders)
 
 
 def start_rank(machine, rank, n, *command, **variables):

@@ -211,7 +211,7 @@ BENCH_OBJECTS := $(filter-out $(if $(filter yes,$(JANSSON)),,$B/tools/ringbench/
 $B/ringbench: $(BENCH_OBJECTS) $B/libkolo.a
 INFO_OBJECTS := $(call tool_objects,ringinfo,common/json common/tool)
 $B/ringinfo: $(INFO_OBJECTS) $B/libkolo.a
-RUN_OBJECTS := $(call tool_objects,ringrun,common/tool)
+RUN_OBJECTS := $(call tool_objects,ringrun ringrun/base ringrun/agent,common/tool)
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
 ZEROCONFIG_OBJECTS := $(call tool_objects,zeroconfig,common/tool)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a

@@ -250,7 +250,7 @@ def ringrun_returns_the_failing_ranks_code():
     assert run(RINGRUN, "-n", "2", "true").returncode == 0
     assert run(RINGRUN, "-n", "2", "/nonexistent").returncode == 127
     assert run(RINGRUN, "-n", "2", "/etc/passwd").returncode == 126
-    for bad in (["-n", "0", "true"], ["-n", "x", "true"], ["true"], ["-n", "2"], ["-n", "2", "--bind", "x", "true"]):
+    for bad in (["-n", "0", "true"], ["-n", "x", "true"], ["-n", "2"], ["-n", "2", "--bind", "x", "true"]):
         assert run(RINGRUN, *bad).returncode == 125, bad
 
 

@@ -1,0 +1,326 @@
+#include "tools/ringrun/command.h"
+
+#include "tools/ringrun/base/processes.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <wordexp.h>
+
+/* A command while it is made. */
+struct words {
+	char **at;
+	int n;
+};
+
+static void add(struct words *w, const char *word)
+{
+	w->at = need(realloc(w->at, ((size_t)w->n + 2) * sizeof(*w->at)));
+	w->at[w->n++] = need(strdup(word));
+	w->at[w->n] = NULL;
+}
+
+static void add_all(struct words *w, const char *const *words)
+{
+	for (; *words; words++)
+		add(w, *words);
+}
+
+static void add_number(struct words *w, int value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", value);
+	add(w, text);
+}
+
+/* The user's --launcher_args, read as a shell would, without running anything. */
+static int add_user_words(struct words *w, const char *text)
+{
+	wordexp_t found;
+
+	if (!text)
+		return 0;
+	if (wordexp(text, &found, WRDE_NOCMD) != 0) {
+		fprintf(stderr,
+			"ringrun: --launcher_args %s: a shell could not read these as words\n",
+			text);
+		return -1;
+	}
+	for (size_t i = 0; i < found.we_wordc; i++)
+		add(w, found.we_wordv[i]);
+	wordfree(&found);
+	return 0;
+}
+
+/* ---- Quoting --------------------------------------------------------------------------------- */
+
+static bool is_plain(const char *word)
+{
+	for (const char *c = word; *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr("@%+=:,./-_", *c))
+			return false;
+	return *word;
+}
+
+/* Appends the word as a shell reads it. */
+static void add_quoted(struct bytes *out, const char *word)
+{
+	if (is_plain(word)) {
+		bytes_add(out, word, strlen(word));
+		return;
+	}
+	bytes_add(out, "'", 1);
+	for (const char *c = word; *c; c++)
+		bytes_add(out, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1);
+	bytes_add(out, "'", 1);
+}
+
+void command_print(const struct command *c, FILE *out)
+{
+	struct bytes line = { 0 };
+
+	if (c->variable) { /* NAME='VALUE' */
+		size_t name = strcspn(c->variable, "=") + 1;
+
+		bytes_add(&line, c->variable, name);
+		add_quoted(&line, c->variable + name);
+		bytes_add(&line, " ", 1);
+	}
+	for (int i = 0; c->words[i]; i++) {
+		bytes_add(&line, " ", i > 0);
+		add_quoted(&line, c->words[i]);
+	}
+	fprintf(out, "%.*s\n", (int)line.len, line.at);
+	bytes_free(&line);
+}
+
+/* ---- The agent's part ------------------------------------------------------------------------ */
+
+static const char *own_path(void)
+{
+	static char path[4096];
+	ssize_t len = path[0] ? 0 : readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	return len < 0 ? "ringrun" : path;
+}
+
+/* For what passes its last word to a shell on the host. */
+static void add_agent_line(struct words *w, const char *file, const char *node)
+{
+	struct bytes line = { 0 };
+
+	bytes_add(&line, "exec ", 5);
+	add_quoted(&line, own_path());
+	bytes_add(&line, " --agent ", 9);
+	add_quoted(&line, file);
+	if (node) {
+		bytes_add(&line, " --node ", 8);
+		bytes_add(&line, node, strlen(node));
+	}
+	bytes_add(&line, "", 1);
+	add(w, line.at);
+	bytes_free(&line);
+}
+
+static void add_agent_words(struct words *w, const char *file)
+{
+	add_all(w, (const char *const[]){ own_path(), "--agent", file, NULL });
+}
+
+static void add_hosts(struct words *w, const struct plan *p, const int *nodes, int n,
+		      const char *after)
+{
+	struct bytes list = { 0 };
+
+	for (int i = 0; i < n; i++) {
+		const char *name = p->hosts.at[nodes[i]].name;
+
+		bytes_add(&list, ",", i > 0);
+		bytes_add(&list, name, strlen(name));
+		bytes_add(&list, after, strlen(after));
+	}
+	bytes_add(&list, "", 1);
+	add(w, list.at);
+	bytes_free(&list);
+}
+
+/* The first of the names that PATH has, else the last one. */
+static const char *find_program(const char *const *names)
+{
+	const char *path = getenv("PATH");
+	char file[4096];
+
+	for (; names[1]; names++)
+		for (const char *at = path ? path : ""; *at;
+		     at += strcspn(at, ":"), at += *at == ':') {
+			snprintf(file, sizeof(file), "%.*s/%s", (int)strcspn(at, ":"), at, *names);
+			if (access(file, X_OK) == 0)
+				return *names;
+		}
+	return *names;
+}
+
+/* ---- Launchers ------------------------------------------------------------------------------- */
+
+static int make_ssh(const struct plan *p, const int *nodes, int n, const char *file,
+		    struct words *w, char **variable)
+{
+	const struct options *o = p->options;
+
+	(void)n;
+	(void)variable;
+	add_all(w, (const char *const[]){ "ssh", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
+					  NULL });
+	if (!o->no_ssh_check)
+		add_all(w, (const char *const[]){ "-o", "ConnectTimeout=10", NULL });
+	if (o->ssh_port) {
+		add(w, "-p");
+		add_number(w, o->ssh_port);
+	}
+	if (add_user_words(w, o->launcher_args) < 0)
+		return -1;
+	add(w, p->hosts.at[nodes[0]].name);
+	add_agent_line(w, file, NULL);
+	return 0;
+}
+
+/* pdsh starts as many at a time as -f says, and these must be all: each runs as long as the job. It
+ * replaces %n by the number of the host in its list. */
+static int make_pdsh(const struct plan *p, const int *nodes, int n, const char *file,
+		     struct words *w, char **variable)
+{
+	const struct options *o = p->options;
+
+	add_all(w, (const char *const[]){ "pdsh", "-R", "ssh", "-S", "-f", NULL });
+	add_number(w, n);
+	add(w, "-w");
+	add_hosts(w, p, nodes, n, "");
+	if (o->ssh_port && asprintf(variable, "PDSH_SSH_ARGS_APPEND=-p %d", o->ssh_port) < 0)
+		*variable = need(NULL);
+	if (add_user_words(w, o->launcher_args) < 0)
+		return -1;
+	add_agent_line(w, file, "%n");
+	return 0;
+}
+
+/* The agents must have all cores, which they give to ranks. srun gives its input to all tasks. */
+static int make_slurm(const struct plan *p, const int *nodes, int n, const char *file,
+		      struct words *w, char **variable)
+{
+	(void)variable;
+	add_all(w, (const char *const[]){ "srun", "-N", NULL });
+	add_number(w, n);
+	add(w, "-n");
+	add_number(w, n);
+	add_all(w, (const char *const[]){ "--ntasks-per-node=1", "--cpu-bind=none", "-K0", "-w",
+					  NULL });
+	add_hosts(w, p, nodes, n, "");
+	if (add_user_words(w, p->options->launcher_args) < 0)
+		return -1;
+	add_agent_words(w, file);
+	return 0;
+}
+
+static int make_openmpi(const struct plan *p, const int *nodes, int n, const char *file,
+			struct words *w, char **variable)
+{
+	const struct options *o = p->options;
+	char args[64];
+
+	(void)variable;
+	add(w, find_program((const char *const[]){ "mpirun.openmpi", "mpirun", NULL }));
+	add(w, "-n");
+	add_number(w, n);
+	add_all(w, (const char *const[]){ "--map-by", "ppr:1:node", "--bind-to", "none", "--host",
+					  NULL });
+	add_hosts(w, p, nodes, n, ":1");
+	if (o->ssh_port) {
+		snprintf(args, sizeof(args), "-p %d", o->ssh_port);
+		add_all(w, (const char *const[]){ "--mca", "plm_rsh_args", args, NULL });
+	}
+	if (add_user_words(w, o->launcher_args) < 0)
+		return -1;
+	add_agent_words(w, file);
+	return 0;
+}
+
+/* MPICH, Intel MPI and MVAPICH start by Hydra, whose options they share. */
+static int make_hydra(const struct plan *p, const int *nodes, int n, const char *file,
+		      struct words *w, const char *const *programs, const char *const *own)
+{
+	add(w, find_program(programs));
+	add(w, "-n");
+	add_number(w, n);
+	add_all(w, (const char *const[]){ "-ppn", "1", "-hosts", NULL });
+	add_hosts(w, p, nodes, n, "");
+	add_all(w, own);
+	if (add_user_words(w, p->options->launcher_args) < 0)
+		return -1;
+	add_agent_words(w, file);
+	return 0;
+}
+
+static int make_mpich(const struct plan *p, const int *nodes, int n, const char *file,
+		      struct words *w, char **variable)
+{
+	(void)variable;
+	return make_hydra(
+		p, nodes, n, file, w,
+		(const char *const[]){ "mpiexec.mpich", "mpiexec.hydra", "mpiexec", NULL },
+		(const char *const[]){ "-bind-to", "none", NULL });
+}
+
+static int make_impi(const struct plan *p, const int *nodes, int n, const char *file,
+		     struct words *w, char **variable)
+{
+	(void)variable;
+	return make_hydra(p, nodes, n, file, w,
+			  (const char *const[]){ "mpiexec.hydra", "mpirun", NULL },
+			  (const char *const[]){ "-genv", "I_MPI_PIN", "0", NULL });
+}
+
+static int make_mvapich(const struct plan *p, const int *nodes, int n, const char *file,
+			struct words *w, char **variable)
+{
+	(void)variable;
+	return make_hydra(p, nodes, n, file, w, (const char *const[]){ "mpirun", NULL },
+			  (const char *const[]){ "-env", "MV2_ENABLE_AFFINITY", "0", NULL });
+}
+
+static const struct {
+	bool each, input;
+	int (*make)(const struct plan *p, const int *nodes, int n, const char *file,
+		    struct words *w, char **variable);
+} launchers[LAUNCHERS] = {
+	[BY_SSH] = { true, true, make_ssh },
+	[BY_PDSH] = { false, false, make_pdsh },
+	[BY_SLURM] = { false, true, make_slurm },
+	[BY_OPENMPI] = { false, false, make_openmpi },
+	[BY_MPICH] = { false, false, make_mpich },
+	[BY_IMPI] = { false, false, make_impi },
+	[BY_MVAPICH] = { false, false, make_mvapich },
+};
+
+bool command_is_for_each_host(enum launcher launcher)
+{
+	return launchers[launcher].each;
+}
+
+bool command_passes_input(enum launcher launcher)
+{
+	return launchers[launcher].input;
+}
+
+int command_make(const struct plan *p, const int *nodes, int n, const char *file,
+		 struct command *out)
+{
+	struct words w = { 0 };
+
+	*out = (struct command){ 0 };
+	if (launchers[p->options->launcher].make(p, nodes, n, file, &w, &out->variable) < 0)
+		return -1;
+	out->words = w.at;
+	return 0;
+}

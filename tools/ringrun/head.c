@@ -1,67 +1,22 @@
 #include "tools/ringrun/head.h"
 
-#include "kolo/kolo.h"
 #include "tools/ringrun/base/processes.h"
-#include "tools/ringrun/command.h"
-#include "tools/ringrun/outcome.h"
-#include "tools/ringrun/peers.h"
-#include "tools/ringrun/starters.h"
-#include "tools/ringrun/writer.h"
+#include "tools/ringrun/inside.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
-	FANOUT = 64,                 /* starters whose agent has not answered yet */
 	START_MS = 60000,            /* until all agents must have answered */
 	PROGRESS_MS = 5000,          /* between lines that say which have not */
 	INPUT_WINDOW = 65536,        /* bytes of input that may be on their way to rank 0 */
 	END_MS = 2 * GRACE_MS + 500, /* for agents to end their ranks and say so */
 };
-
-struct head {
-	const struct plan *plan;
-	struct peers peers;
-	struct starters starters;
-	char *line; /* the secret's, when one serves all agents; else NULL */
-	int signals, wake;
-	struct writer *writers[2];
-	struct outcome outcome;
-	struct pollfd *polls;
-	int64_t began, next_progress;
-	char *master;
-	bool started;     /* the ranks */
-	bool told_to_end; /* by a signal */
-	bool ending;      /* the agents have been told to end */
-	int left;         /* ranks that have not ended */
-	int64_t deadline; /* what is left then is given up; 0: none */
-	int input;        /* standard input; -1: at its end, or not ours to read */
-	int64_t input_window;
-};
-
-/* ---- What the user hears --------------------------------------------------------------------- */
-
-/* With -v: a line with the seconds since the start. */
-__attribute__((format(printf, 2, 3))) static void tell(const struct head *h, const char *fmt, ...)
-{
-	char text[512];
-	va_list args;
-
-	if (!h->plan->options->verbose)
-		return;
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	fprintf(stderr, "ringrun: %.3f s: %s\n", (double)(now_ms() - h->began) / 1e3, text);
-}
 
 /* " on b"; nothing if there is only this host. Returns out. */
 enum { PLACE_TEXT = 300 };
@@ -71,125 +26,6 @@ static const char *place_text(const struct head *h, const struct peer *peer, cha
 	if (!h->plan->alone)
 		snprintf(out, PLACE_TEXT, " on %s", peer->host->name);
 	return out;
-}
-
-/* ---- Starting -------------------------------------------------------------------------------- */
-
-static void send_job(const struct head *h, struct peer *peer)
-{
-	struct job job = plan_job(h->plan, (int)(peer - h->peers.at));
-	struct bytes text = { 0 };
-	char *pid_file = NULL;
-
-	job.input = job.first == 0 && !peer->here;
-	if (h->plan->options->save_pid && asprintf(&pid_file, "/tmp/%d.ringrun", (int)getpid()) < 0)
-		pid_file = need(NULL);
-	job.pid_file = pid_file;
-	job_write(&job, &text);
-	wire_put(&peer->wire, MSG_JOB, 0, text.at, text.len);
-	bytes_free(&text);
-	free(pid_file);
-}
-
-/* Once all agents have answered. */
-static void ask_for_meeting_point(struct head *h)
-{
-	const char *address;
-
-	door_close(&h->peers.door);
-	peers_drop_strangers(&h->peers, true);
-	starters_remove_file(&h->starters);
-	h->master = peers_master(&h->peers);
-	address = h->peers.n > 1 ? h->master : "";
-	tell(h, "all %d agents have answered; the first host is %s", h->peers.n, h->master);
-	wire_put(&h->peers.at[0].wire, MSG_SERVE, 0, address, strlen(address) + 1);
-}
-
-static void start_ranks(struct head *h, const struct message *served)
-{
-	char hex[2 * sizeof(struct kolo_id) + 1] = "";
-	struct bytes text = { 0 };
-
-	for (size_t i = 0; i < served->len && i < sizeof(struct kolo_id); i++)
-		snprintf(hex + 2 * i, 3, "%02x", (unsigned char)served->data[i]);
-	put_text(&text, hex);
-	put_text(&text, h->master);
-	for (int k = 0; k < h->peers.n; k++)
-		wire_put(&h->peers.at[k].wire, MSG_START, served->number, text.at, text.len);
-	bytes_free(&text);
-	h->started = true;
-	h->input = h->peers.at[0].here ? -1 : STDIN_FILENO;
-	tell(h, "told the agents to start %d ranks", h->plan->nranks);
-}
-
-/* ssh for each host gets a line with that host's number; others start all agents with one line. */
-static void start_more(struct head *h)
-{
-	const struct options *o = h->plan->options;
-	bool each = command_is_for_each_host(o->launcher);
-	int asked = h->starters.next;
-
-	while (!h->ending && h->starters.next < h->starters.nnodes &&
-	       h->starters.next - (h->starters.nnodes - h->peers.awaited) < FANOUT) {
-		char *none[] = { NULL };
-		int node = h->starters.nodes[h->starters.next];
-		char *line = each ? door_line(&h->peers.door, node, none) : h->line;
-
-		if (starters_start_next(&h->starters, line) < 0) {
-			outcome_note(&h->outcome, OWN, EXIT_OWN, NULL,
-				     "no more agents can be started");
-			break;
-		}
-		if (each)
-			free(line);
-	}
-	if (asked < h->starters.next && h->starters.next == h->starters.nnodes)
-		tell(h, "asked for an agent on each of %d hosts through %s", h->starters.nnodes,
-		     launcher_name(o->launcher));
-}
-
-static int make_line_for_all(struct head *h)
-{
-	int n = h->starters.nnodes;
-	char **hosts = need(calloc((size_t)n + 1, sizeof(*hosts)));
-
-	for (int i = 0; i < n; i++) {
-		int node = h->starters.nodes[i];
-
-		if (asprintf(&hosts[i], "%d=%s", node, h->peers.at[node].host->name) < 0)
-			hosts[i] = need(NULL);
-	}
-	h->line = door_line(&h->peers.door, -1, hosts);
-	for (int i = 0; i < n; i++)
-		free(hosts[i]);
-	free(hosts);
-	if (command_passes_input(h->plan->options->launcher))
-		return 0;
-	return starters_make_file(&h->starters, h->line);
-}
-
-static int begin(struct head *h)
-{
-	for (int k = 0; k < h->plan->hosts.n; k++)
-		h->left += h->plan->hosts.at[k].nranks;
-	starters_init(&h->starters, h->plan);
-	if (peers_open(&h->peers, h->plan) < 0)
-		return -1;
-	h->polls = need(calloc(4 + 2 * (size_t)h->peers.n + 2048, sizeof(*h->polls)));
-	h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (h->wake < 0 || !(h->writers[0] = writer_open(STDOUT_FILENO, h->wake)) ||
-	    !(h->writers[1] = writer_open(STDERR_FILENO, h->wake)))
-		return -1;
-	if (h->starters.nnodes && !command_is_for_each_host(h->plan->options->launcher) &&
-	    make_line_for_all(h) < 0)
-		return -1;
-	for (int k = 0; k < h->peers.n; k++)
-		if (h->peers.at[k].here)
-			send_job(h, &h->peers.at[k]);
-	start_more(h);
-	if (h->peers.awaited == 0)
-		ask_for_meeting_point(h);
-	return 0;
 }
 
 /* ---- Ending ---------------------------------------------------------------------------------- */
@@ -204,6 +40,17 @@ static void end_agents(struct head *h)
 		wire_put(&h->peers.at[k].wire, MSG_END, 0, NULL, 0);
 }
 
+/* --check goes on without a host. */
+static void do_without(struct head *h, struct peer *peer, const char *why)
+{
+	h->peers.awaited -= peer->state == AWAITED;
+	peer->state = LOST;
+	wire_close(&peer->wire);
+	check_give_up(h->check, (int)(peer - h->peers.at), why, &h->peers);
+	if (h->peers.awaited == 0)
+		start_meeting_point(h);
+}
+
 static void lose(struct head *h, struct peer *peer, const char *why)
 {
 	char ranks[RANKS_TEXT], place[PLACE_TEXT];
@@ -211,6 +58,10 @@ static void lose(struct head *h, struct peer *peer, const char *why)
 
 	if (peer->state == DONE || peer->state == LOST)
 		return;
+	if (h->check) {
+		do_without(h, peer, why);
+		return;
+	}
 	peer->state = LOST;
 	h->left -= peer->left;
 	wire_close(&peer->wire);
@@ -272,6 +123,11 @@ static void handle(struct head *h, struct peer *peer, const struct message *m)
 			     (int)m->len, m->data);
 		break;
 	case MSG_DONE: peer->state = DONE; break;
+	case MSG_FACTS:
+	case MSG_REACHED:
+		if (h->check)
+			check_hear(h->check, (int)(peer - h->peers.at), m, &h->peers);
+		break;
 	default: break;
 	}
 }
@@ -293,13 +149,13 @@ static void welcome(struct head *h, struct peer *peer)
 {
 	char ranks[RANKS_TEXT];
 
-	tell(h, "%s has answered (%s), %d are awaited", peer->host->name,
-	     plan_ranks_text(peer->host, ranks), h->peers.awaited);
-	send_job(h, peer);
+	start_tell(h, "%s has answered (%s), %d are awaited", peer->host->name,
+		   plan_ranks_text(peer->host, ranks), h->peers.awaited);
+	start_greet(h, peer);
 	if (h->ending)
 		wire_put(&peer->wire, MSG_END, 0, NULL, 0);
 	else if (h->peers.awaited == 0)
-		ask_for_meeting_point(h);
+		start_meeting_point(h);
 	start_more(h);
 }
 
@@ -347,7 +203,7 @@ static bool may_read_input(const struct head *h)
 
 static void note_starter_ended(struct head *h, struct starter *starter, int status)
 {
-	char text[STARTER_TEXT], how[64];
+	char text[STARTER_TEXT], how[64], why[STARTER_TEXT + 400];
 
 	starter->pid = 0;
 	starter_read(&h->starters, starter);
@@ -357,16 +213,21 @@ static void note_starter_ended(struct head *h, struct starter *starter, int stat
 		snprintf(how, sizeof(how), "ended with status %d", WEXITSTATUS(status));
 	starter_text(&h->starters, starter, text);
 	for (int i = 0; i < starter->n; i++) {
-		const struct peer *peer = &h->peers.at[h->starters.nodes[starter->first + i]];
+		struct peer *peer = &h->peers.at[h->starters.nodes[starter->first + i]];
 
-		if (peer->state == AWAITED)
+		if (peer->state == AWAITED && h->check) {
+			snprintf(why, sizeof(why), "%s %s: %.300s", text, how,
+				 starter->last ? starter->last : "it said nothing");
+			do_without(h, peer, why);
+		} else if (peer->state == AWAITED) {
 			outcome_note(&h->outcome, HOST_LOST, EXIT_OWN, NULL,
 				     "%s %s before the agent on %s answered", text, how,
 				     peer->host->name);
-		else if (peer->state == JOINED)
+		} else if (peer->state == JOINED) {
 			outcome_note(&h->outcome, HOST_LOST, EXIT_OWN, NULL,
 				     "%s %s while the agent on %s ran; ending the others", text,
 				     how, peer->host->name);
+		}
 	}
 }
 
@@ -414,32 +275,52 @@ static void take_signals(struct head *h)
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
-static void check_time(struct head *h)
+/* Hosts that have not answered in time. */
+static void give_up_waiting(struct head *h)
+{
+	char text[AWAITED_TEXT];
+
+	for (int k = 0; h->check && k < h->peers.n; k++)
+		if (h->peers.at[k].state == AWAITED)
+			do_without(h, &h->peers.at[k], "no answer in 60 s");
+	if (!h->check)
+		outcome_note(
+			&h->outcome, OWN, EXIT_OWN, NULL,
+			"%d of %d hosts have not answered in %d s: %s; try `ssh HOST true` by hand, "
+			"or give them more time with --no_ssh_check",
+			h->peers.awaited, h->peers.n, START_MS / 1000,
+			peers_awaited_text(&h->peers, text));
+}
+
+static void check_start(struct head *h)
 {
 	char text[AWAITED_TEXT];
 	int64_t now = now_ms();
 
-	peers_drop_strangers(&h->peers, false);
-	if (h->peers.refused)
-		outcome_note(&h->outcome, OWN, EXIT_OWN, NULL, "an agent was refused");
-	if (outcome_report(&h->outcome))
-		end_agents(h);
-	if (h->told_to_end && h->left == 0 && !h->deadline)
-		h->deadline = now + GRACE_MS;
 	if (h->peers.awaited == 0 || h->ending)
 		return;
 	if (now - h->began > START_MS && !h->plan->options->no_ssh_check)
-		outcome_note(
-			&h->outcome, OWN, EXIT_OWN, NULL,
-			"%d of %d hosts have not answered in %d s: %s; try `%s HOST true` by hand, or give them "
-			"more time with --no_ssh_check",
-			h->peers.awaited, h->peers.n, START_MS / 1000,
-			peers_awaited_text(&h->peers, text), "ssh");
-	if (now >= h->next_progress && !h->plan->options->quiet)
+		give_up_waiting(h);
+	if (h->peers.awaited && now >= h->next_progress && !h->plan->options->quiet)
 		fprintf(stderr, "ringrun: waiting for %d of %d hosts: %s\n", h->peers.awaited,
 			h->peers.n, peers_awaited_text(&h->peers, text));
 	if (now >= h->next_progress)
 		h->next_progress = now + PROGRESS_MS;
+}
+
+static void check_time(struct head *h)
+{
+	peers_drop_strangers(&h->peers, false);
+	if (h->peers.refused && h->check && h->peers.refused->state == AWAITED)
+		do_without(h, h->peers.refused, "it has another version of Kolo");
+	else if (h->peers.refused)
+		outcome_note(&h->outcome, OWN, EXIT_OWN, NULL, "an agent was refused");
+	h->peers.refused = NULL;
+	if (outcome_report(&h->outcome))
+		end_agents(h);
+	if (h->told_to_end && h->left == 0 && !h->deadline)
+		h->deadline = now_ms() + GRACE_MS;
+	check_start(h);
 }
 
 /* Until when nothing but time changes anything; -1: for ever. */
@@ -510,6 +391,8 @@ static void step(struct head *h)
 
 static bool is_over(const struct head *h)
 {
+	if (h->check && check_is_over(h->check))
+		return true;
 	for (int k = 0; k < h->peers.n; k++)
 		if (h->peers.at[k].state == JOINED ||
 		    (h->peers.at[k].state == AWAITED && !h->ending))
@@ -568,14 +451,17 @@ int head_run(const struct plan *p)
 {
 	struct head h = { .plan = p, .input = -1, .input_window = INPUT_WINDOW };
 
+	h.check = p->options->check ? check_open(p) : NULL;
 	raise_descriptors();
 	h.began = now_ms();
 	h.next_progress = h.began + PROGRESS_MS;
 	h.signals = open_signals();
-	if (h.signals < 0 || begin(&h) < 0)
+	if (h.signals < 0 || start_begin(&h) < 0)
 		outcome_note(&h.outcome, OWN, EXIT_OWN, NULL, "the job could not be started");
 	while (!is_over(&h) && !is_late(&h))
 		step(&h);
+	if (h.check && !h.outcome.weight)
+		h.outcome.code = check_report(h.check);
 	if (!is_over(&h) && !h.told_to_end)
 		name_late(&h);
 	h.deadline = h.told_to_end ? now_ms() + GRACE_MS : 0;

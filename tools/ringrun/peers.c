@@ -105,8 +105,8 @@ static struct peer *admit(struct peers *p, struct stranger *s, const struct mess
 
 	if (!door_read_hello(&p->door, m, &hello))
 		return NULL;
-	p->refused = true;
 	peer = hello.node >= 0 && hello.node < p->n ? &p->at[hello.node] : NULL;
+	p->refused = peer ? peer : &p->at[0];
 	tool_version_text(own);
 	if (strcmp(hello.version, own) != 0) {
 		fprintf(stderr,
@@ -119,7 +119,7 @@ static struct peer *admit(struct peers *p, struct stranger *s, const struct mess
 			hello.node, peer ? "the second of that host" : "none of the job's");
 		return NULL;
 	}
-	p->refused = false;
+	p->refused = NULL;
 	door_answer(&p->door, &s->wire);
 	peer->wire = s->wire;
 	peer->wire.limit = MAX_MESSAGE;

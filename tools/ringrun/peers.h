@@ -23,7 +23,7 @@ struct peers {
 	const struct plan *plan;
 	struct door door;
 	int n, awaited;
-	bool refused; /* an agent that has the secret, after a message */
+	struct peer *refused; /* whose agent has the secret and can't be taken, after a message */
 	struct peer *at;
 	int nstrangers;
 	struct stranger *strangers;

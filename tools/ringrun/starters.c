@@ -171,7 +171,7 @@ const char *starter_text(const struct starters *s, const struct starter *starter
 	return out;
 }
 
-static void print_line(const struct starters *s, const struct starter *starter, const char *text,
+static void print_line(const struct starters *s, struct starter *starter, const char *text,
 		       size_t len)
 {
 	static const char own[] = "ringrun: ";
@@ -185,8 +185,11 @@ static void print_line(const struct starters *s, const struct starter *starter, 
 	}
 	while (len && (text[len - 1] == '\r' || text[len - 1] == '\n'))
 		len--;
-	if (len)
-		fprintf(stderr, "ringrun: %s: %.*s\n", from, (int)len, text);
+	if (len == 0)
+		return;
+	fprintf(stderr, "ringrun: %s: %.*s\n", from, (int)len, text);
+	free(starter->last);
+	starter->last = need(strndup(text, len));
 }
 
 void starter_read(struct starters *s, struct starter *starter)

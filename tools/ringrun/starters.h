@@ -11,6 +11,7 @@ struct starter {
 	int first, n;      /* which of starters.nodes it starts */
 	int err;           /* what it and its agents write; -1: closed */
 	struct bytes part; /* of a line of that */
+	char *last;        /* its last line; NULL: it has written none */
 };
 
 struct starters {

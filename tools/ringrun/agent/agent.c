@@ -1,6 +1,7 @@
 #include "tools/ringrun/agent/agent.h"
 
 #include "kolo/kolo.h"
+#include "tools/ringrun/agent/look.h"
 #include "tools/ringrun/agent/ranks.h"
 #include "tools/ringrun/base/join.h"
 #include "tools/ringrun/base/processes.h"
@@ -59,34 +60,15 @@ static void fail(struct agent *a, const char *why)
 
 /* ---- The meeting point ----------------------------------------------------------------------- */
 
-/* Is nobody listening on this port of this host? */
-static bool is_free(int *port)
-{
-	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)*port) };
-	struct sockaddr_in at4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)*port) };
-	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
-	bool six = fd >= 0, free;
-	socklen_t len = six ? sizeof(at) : sizeof(at4);
-	struct sockaddr *addr = six ? (struct sockaddr *)&at : (struct sockaddr *)&at4;
-
-	fd = six ? fd : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-	free = bind(fd, addr, len) == 0 && listen(fd, 1) == 0 && getsockname(fd, addr, &len) == 0;
-	if (free && *port == 0)
-		*port = ntohs(six ? at.sin6_port : at4.sin_port);
-	close(fd);
-	return free;
-}
-
 /* Chooses MASTER_PORT. Returns -1 if the one that was asked for is taken. */
 static int choose_port(int asked)
 {
 	int port = asked < 0 ? DEFAULT_MASTER_PORT : asked;
 
-	if (is_free(&port))
+	if (look_for_port(&port))
 		return port;
 	port = 0;
-	return asked < 0 && is_free(&port) ? port : -1;
+	return asked < 0 && look_for_port(&port) ? port : -1;
 }
 
 /* KOLO_IFACE decides where the id is served. Ranks of other hosts must reach it, so without the
@@ -216,6 +198,37 @@ static void write_input(struct agent *a)
 	}
 }
 
+/* ---- --check --------------------------------------------------------------------------------- */
+
+static void check(struct agent *a, const struct message *m)
+{
+	struct bytes text = { 0 };
+	struct facts facts;
+
+	if (!job_read(&a->job, m->data, m->len)) {
+		fail(a, "the description of the job is damaged");
+		return;
+	}
+	look_at_host(&a->job, m->number, &facts);
+	facts_write(&facts, &text);
+	wire_put(&a->wire, MSG_FACTS, 0, text.at, text.len);
+	bytes_free(&text);
+}
+
+static void try_others(struct agent *a, const struct message *m)
+{
+	struct reader r = { .at = m->data, .end = m->data + m->len };
+	char **places = get_texts(&r);
+	struct bytes text = { 0 };
+
+	look_for_others(places, &text);
+	wire_put(&a->wire, MSG_REACHED, 0, text.at, text.len);
+	bytes_free(&text);
+	for (int i = 0; places[i]; i++)
+		free(places[i]);
+	free(places);
+}
+
 /* ---- The loop -------------------------------------------------------------------------------- */
 
 static void handle(struct agent *a, const struct message *m)
@@ -225,6 +238,8 @@ static void handle(struct agent *a, const struct message *m)
 		if (!job_read(&a->job, m->data, m->len))
 			fail(a, "the description of the job is damaged");
 		break;
+	case MSG_CHECK: check(a, m); break;
+	case MSG_REACH: try_others(a, m); break;
 	case MSG_SERVE: serve(a, m->len ? m->data : ""); break;
 	case MSG_START: start(a, m); break;
 	case MSG_WRITTEN: a->window += m->number; break;

@@ -3,6 +3,7 @@
 #include "kolo/kolo.h"
 #include "tools/common/tool.h"
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/base/sockets.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,35 +44,10 @@ static int make_secret(char out[SECRET])
 	return 0;
 }
 
-static int open_listener(int family, int *port)
-{
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} at = { .any = { .sa_family = (sa_family_t)family } };
-	socklen_t len = family == AF_INET6 ? sizeof(at.v6) : sizeof(at.v4);
-	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), no = 0;
-
-	if (fd < 0)
-		return -1;
-	if (family == AF_INET6) /* IPv4 too */
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-	if (bind(fd, &at.any, len) == 0 && listen(fd, SOMAXCONN) == 0 &&
-	    getsockname(fd, &at.any, &len) == 0) {
-		*port = ntohs(family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
-		return fd;
-	}
-	close(fd);
-	return -1;
-}
-
 int door_open(struct door *d)
 {
 	*d = (struct door){ 0 };
-	d->fd = open_listener(AF_INET6, &d->port);
-	if (d->fd < 0)
-		d->fd = open_listener(AF_INET, &d->port);
+	d->fd = socket_listen(&d->port);
 	if (d->fd >= 0 && make_secret(d->secret) == 0 && make_secret(d->proof) == 0)
 		return 0;
 	complain("opening a port for the agents");
@@ -282,34 +258,18 @@ static int find_node(const char *hosts, int place)
 
 static int connect_to(const char *address, int port)
 {
-	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-				  .ai_socktype = SOCK_STREAM };
-	struct addrinfo *found = NULL;
-	struct pollfd wait = { .events = POLLOUT };
-	char text[16];
-	int fd, err = 0;
+	struct pollfd wait = { .fd = socket_begin_to_connect(address, port), .events = POLLOUT };
+	int err = ETIMEDOUT;
 	socklen_t len = sizeof(err);
 
-	snprintf(text, sizeof(text), "%d", port);
-	if (getaddrinfo(address, text, &hints, &found) != 0) {
-		errno = EINVAL;
+	if (wait.fd < 0)
 		return -1;
-	}
-	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) < 0)
-		err = errno;
-	freeaddrinfo(found);
-	wait.fd = fd;
-	if (fd >= 0 && err == EINPROGRESS) {
-		err = ETIMEDOUT;
-		if (poll(&wait, 1, CONNECT_MS) == 1)
-			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
-	}
-	if (fd >= 0 && err == 0)
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	errno = err ? err : errno;
+	if (poll(&wait, 1, CONNECT_MS) == 1)
+		getsockopt(wait.fd, SOL_SOCKET, SO_ERROR, &err, &len);
+	if (err == 0)
+		return wait.fd;
+	close(wait.fd);
+	errno = err;
 	return -1;
 }
 

@@ -26,8 +26,10 @@ enum kind {
 	MSG_END,     /* head: end the ranks */
 	MSG_FAILED,  /* agent: it can't do its part; the text says why */
 	MSG_DONE,    /* agent: nothing of the job is left on its host */
-	MSG_FACTS,   /* agent, with --check: what it found on its host */
-	MSG_REACH,   /* head, with --check: where the others listen */
+	MSG_CHECK,   /* head, with --check: the job, and its time (number, in us) */
+	MSG_FACTS,   /* agent: what it found on its host (struct facts) */
+	MSG_REACH,   /* head: where the others listen */
+	MSG_REACHED, /* agent: which of these it has reached */
 	MSG_KINDS,
 };
 

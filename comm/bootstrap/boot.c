@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 2000 }; /* ms in which the server's answer may still arrive */
+enum { GRACE_MS = 1000 }; /* ms in which the server's answer may still arrive */
 
 /* The connection to the server. */
 struct server {

@@ -2,6 +2,7 @@
  * error in time that names them, and no healthy rank. */
 #include "tests/lib/t.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,9 @@ struct scene {
 
 struct harm {
 	int nranks, victim, sig;
-	bool split; /* while the communicator is split; else while it is made */
+	bool split;   /* while the communicator is split; else while it is made */
+	bool by_job;  /* made without an id: rank 0 serves the meeting point */
+	uint64_t job; /* its name */
 	const char *transport;
 	int after_us;
 	struct scene *scene;
@@ -40,11 +43,26 @@ static struct harm nth(uint64_t key)
 	struct harm h = { .sig = key % 2 ? SIGKILL : SIGSTOP,
 			  .split = key / 2 % 2,
 			  .transport = transports[key / 4 % 2],
-			  .nranks = 3 + (int)(key / 8 % 4) };
+			  .nranks = 3 + (int)(key / 8 % 4),
+			  .job = key };
 
+	h.by_job = !h.split && key / 32 % 2;
 	h.victim = (int)(t_random(&seed) % (uint64_t)h.nranks);
 	h.after_us = (int)(t_random(&seed) % LATEST_US);
 	return h;
+}
+
+/* Does the error say that the victim has not even joined? Then its process is not known. Rank 0 is
+ * also missed if it does not serve its meeting point. */
+static bool says_not_there(const struct harm *h)
+{
+	const char *text = kolo_last_error();
+	char missing[32];
+
+	snprintf(missing, sizeof(missing), "missing: %d.", h->victim);
+	return strstr(text, missing) ||
+	       (h->by_job && h->victim == 0 &&
+		(strstr(text, "rank 0 did not answer") || strstr(text, "rank 0 does not answer")));
 }
 
 /* Is the error about the victim? It is the first process that the text names, or the rank that has
@@ -52,10 +70,27 @@ static struct harm nth(uint64_t key)
 static bool names_victim(const struct harm *h)
 {
 	const char *text = kolo_last_error(), *pid = strstr(text, "(pid ");
-	char missing[32];
 
-	snprintf(missing, sizeof(missing), "missing: %d.", h->victim);
-	return pid ? atoi(pid + 5) == h->scene->pids[h->victim] : strstr(text, missing) != NULL;
+	if (pid)
+		return atoi(pid + 5) == h->scene->pids[h->victim];
+	return says_not_there(h) ||
+	       (h->by_job && h->victim == 0 && strstr(text, "rank 0 ended before all"));
+}
+
+/* The environment says what a launcher would say that knows no more than the job's name. */
+static void join_by_job(const struct t_rank *r, struct kolo_comm_attr *attr)
+{
+	const struct harm *h = r->arg;
+	char text[64];
+
+	snprintf(text, sizeof(text), "test_creation %d %" PRIu64, (int)getppid(), h->job);
+	setenv("KOLO_JOB", text, 1);
+	snprintf(text, sizeof(text), "%d", r->rank);
+	setenv("KOLO_RANK", text, 1);
+	snprintf(text, sizeof(text), "%d", r->nranks);
+	setenv("KOLO_NRANKS", text, 1);
+	attr->id = NULL;
+	attr->rank = attr->nranks = 0;
 }
 
 /* Makes the communicator, or splits one, and uses it until it fails. */
@@ -67,7 +102,11 @@ static int go_on_until_it_fails(struct t_rank *r, struct kolo_comm *parent, stru
 				       .nranks = r->nranks,
 				       .timeout_s = TIMEOUT_S,
 				       .transport = h->transport };
-	int rc = parent ? kolo_comm_split(parent, 0, 0, out) : kolo_comm_create(&attr, out);
+	int rc;
+
+	if (h->by_job)
+		join_by_job(r, &attr);
+	rc = parent ? kolo_comm_split(parent, 0, 0, out) : kolo_comm_create(&attr, out);
 
 	while (rc == 0)
 		rc = kolo_barrier(*out, NULL);
@@ -96,10 +135,13 @@ static void suffer(struct t_rank *r)
 	took = (int)(t_now_ms() - s->when);
 	if (!names_victim(h))
 		fprintf(stderr, "# rank %d of %d, %s over %s, rank %d got signal %d after %d us\n",
-			r->rank, r->nranks, h->split ? "split" : "made", h->transport, h->victim,
-			h->sig, h->after_us);
+			r->rank, r->nranks,
+			h->split    ? "split"
+			: h->by_job ? "made by rank 0"
+				    : "made",
+			h->transport, h->victim, h->sig, h->after_us);
 	CHECK(names_victim(h));
-	died = h->sig == SIGKILL && strstr(kolo_last_error(), "missing:") == NULL;
+	died = h->sig == SIGKILL && !says_not_there(h);
 	CHECK(rc == (died ? KOLO_EPEER : KOLO_ETIMEDOUT));
 	CHECK(took < SLACK_MS + (died ? 0 : TIMEOUT_S * 1000));
 	kolo_comm_destroy(c);

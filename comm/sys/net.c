@@ -14,7 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { TRIES = 3 }; /* of a question to name servers; the resolver itself repeats each */
 
 socklen_t ko_net_len(const union ko_net *a)
 {
@@ -72,6 +75,11 @@ int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n)
 	int err = getaddrinfo(host, NULL, &hints, &list);
 
 	*n = 0;
+	/* All ranks of a job ask at the same moment, and a name server that is busy says so. */
+	for (int again = 1; err == EAI_AGAIN && again < TRIES; again++) {
+		nanosleep(&(struct timespec){ .tv_nsec = again * 100000000L }, NULL);
+		err = getaddrinfo(host, NULL, &hints, &list);
+	}
 	if (err)
 		return ko_fail(KOLO_EUNREACH, "the name '%s' has no address: %s", host,
 			       err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));

@@ -17,7 +17,7 @@ union ko_net {
 };
 
 /* Finds at most KO_NET_MAX addresses of `host`, a name or a number, in the resolver's order. May
- * ask name servers, and blocks then.
+ * ask name servers, and blocks then. Asks up to three times if they fail for the moment.
  *
  * Errors: KOLO_EUNREACH, with the resolver's reason. */
 int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n);

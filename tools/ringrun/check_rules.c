@@ -236,7 +236,7 @@ static int rule_variables(const struct plan *plan, const struct row *rows, int k
 {
 	const struct facts *f = &rows[k].facts;
 
-	if (plan_is_here(plan, k))
+	if (plan->here[k])
 		return 0;
 	for (int i = 0; f->variables[i]; i++)
 		print_finding(rows[k].host->name, false,

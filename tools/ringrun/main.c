@@ -23,7 +23,7 @@ static int print_commands(const struct plan *p)
 		char ranks[RANKS_TEXT];
 
 		printf("# %s: %s%s\n", p->hosts.at[k].name, plan_ranks_text(&p->hosts.at[k], ranks),
-		       plan_is_here(p, k) ? ", started by ringrun itself" : "");
+		       p->here[k] ? ", started by ringrun itself" : "");
 	}
 	starters_init(&s, p);
 	return starters_print(&s) < 0 ? EXIT_OWN : 0;

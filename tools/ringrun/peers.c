@@ -63,7 +63,7 @@ int peers_open(struct peers *p, const struct plan *plan)
 
 		*peer = (struct peer){ .host = &plan->hosts.at[k], .wire.fd = -1 };
 		peer->left = peer->host->nranks;
-		if (!plan_is_here(plan, k)) {
+		if (!plan->here[k]) {
 			p->awaited++;
 		} else if (start_here(peer) < 0) {
 			complain("starting the process that keeps the ranks");

@@ -225,7 +225,10 @@ int plan_make(const struct options *o, struct plan *p)
 	p->nnodes = p->hosts.n;
 	if (o->no_ssh && keep_own_host(p) < 0)
 		return -1;
-	p->alone = p->hosts.n == 1 && plan_is_here(p, 0);
+	p->here = need(calloc((size_t)p->hosts.n, sizeof(*p->here)));
+	for (int k = 0; k < p->hosts.n; k++) /* may ask a name server */
+		p->here[k] = o->no_ssh || (!o->force_multi && is_here(p->hosts.at[k].name));
+	p->alone = p->hosts.n == 1 && p->here[0];
 	make_command(p);
 	if (p->alone && !o->wdir)
 		return 0;
@@ -240,11 +243,6 @@ int plan_make(const struct options *o, struct plan *p)
 	if (asprintf(&p->wdir, "%s%s%s", here, o->wdir ? "/" : "", o->wdir ? o->wdir : "") < 0)
 		p->wdir = need(NULL);
 	return 0;
-}
-
-bool plan_is_here(const struct plan *p, int k)
-{
-	return p->options->no_ssh || (!p->options->force_multi && is_here(p->hosts.at[k].name));
 }
 
 struct job plan_job(const struct plan *p, int k)

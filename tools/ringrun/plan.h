@@ -13,6 +13,7 @@ struct plan {
 	int node, nnodes; /* --no_ssh: `hosts` is one of nnodes, number `node`; else 0, hosts.n */
 	char *root;       /* --no_ssh: KOLO_ROOT, where the ranks meet; else NULL */
 	bool devices;     /* slots are devices: ranks get CUDA_VISIBLE_DEVICES */
+	bool *here;       /* for each host: it is this one, and its agent needs no launcher */
 	bool alone;       /* one host, and it is this one: no host has a name in messages */
 	char **export;    /* what ranks get, NAME=VALUE */
 	char **command;
@@ -22,9 +23,6 @@ struct plan {
 
 /* Fills *p. Returns 0, or -1 after a message. */
 int plan_make(const struct options *o, struct plan *p);
-
-/* Is host k this one, so that its agent needs no launcher? */
-bool plan_is_here(const struct plan *p, int k);
 
 /* What the agent of host k is told. The texts are the plan's. */
 struct job plan_job(const struct plan *p, int k);

@@ -18,7 +18,7 @@ void starters_init(struct starters *s, const struct plan *p)
 	s->nodes = need(calloc((size_t)p->hosts.n, sizeof(*s->nodes)));
 	s->at = need(calloc((size_t)p->hosts.n, sizeof(*s->at)));
 	for (int k = 0; k < p->hosts.n; k++)
-		if (!plan_is_here(p, k))
+		if (!p->here[k])
 			s->nodes[s->nnodes++] = k;
 }
 

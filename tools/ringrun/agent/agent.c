@@ -339,6 +339,19 @@ static bool all_is_passed_on(const struct agent *a)
 	return true;
 }
 
+/* What may not be killed is another user's, and may hold the pipes for ever. */
+static void stop_reading(struct agent *a)
+{
+	for (int i = 0; a->ranks.at && i < 2 * a->job.nlocal; i++) {
+		struct lines *l = &a->ranks.at[i / 2].out[i % 2];
+
+		pass_on(a, l);
+		if (l->fd >= 0)
+			close(l->fd);
+		l->fd = -1;
+	}
+}
+
 int agent_run(const struct wire *wire)
 {
 	struct agent a = { .window = WINDOW, .next_signal = SIGTERM, .ranks.input = -1 };
@@ -360,8 +373,8 @@ int agent_run(const struct wire *wire)
 		handle_polls(&a, polls);
 		if (!a.started || a.ranks.running > 0 || a.finished)
 			continue;
-		if (!cleaned)
-			end_descendants(0); /* what is left may hold the pipes for ever */
+		if (!cleaned && !end_descendants(0))
+			stop_reading(&a);
 		cleaned = true;
 		a.finished = all_is_passed_on(&a);
 		if (a.finished && a.job.pid_file)

@@ -17,7 +17,8 @@ TEST_BINARIES := $(TESTS:%=$B/tests/%)
 TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out %/deb.sh,$(wildcard tests/install/*.sh)) # deb.sh: make check-deb
 # What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
 TEXT_SCRIPTS  := tests/tools/test_plot.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
-TOOL_SCRIPTS  := $(addprefix %/test_,tools.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py zerotrain.py zero_optimizers.py)
+TOOL_SCRIPTS  := $(addprefix %/test_,tools.py ringrun_options.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py \
+	zerotrain.py zero_optimizers.py)
 ifneq ($(FLAVOUR),)
 TEST_SCRIPTS  := $(filter-out $(TEXT_SCRIPTS) $(if $(findstring address,$(FLAVOUR)),,$(TOOL_SCRIPTS)),$(TEST_SCRIPTS))
 endif

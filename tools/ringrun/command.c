@@ -44,7 +44,7 @@ static int add_user_words(struct words *w, const char *text)
 		return 0;
 	if (wordexp(text, &found, WRDE_NOCMD) != 0) {
 		fprintf(stderr,
-			"ringrun: --launcher_args %s: a shell could not read these as words\n",
+			"ringrun: --launcher_args %s: a shell could not read these as words: close its quotes\n",
 			text);
 		return -1;
 	}
@@ -302,6 +302,14 @@ static const struct {
 	[BY_IMPI] = { false, false, make_impi },
 	[BY_MVAPICH] = { false, false, make_mvapich },
 };
+
+void command_free(struct command *c)
+{
+	for (int i = 0; c->words && c->words[i]; i++)
+		free(c->words[i]);
+	free(c->words);
+	free(c->variable);
+}
 
 bool command_is_for_each_host(enum launcher launcher)
 {

@@ -22,6 +22,8 @@ bool command_passes_input(enum launcher launcher);
 int command_make(const struct plan *p, const int *nodes, int n, const char *file,
 		 struct command *out);
 
+void command_free(struct command *c);
+
 /* One line that a shell would read as this command. */
 void command_print(const struct command *c, FILE *out);
 

@@ -66,7 +66,7 @@ static bool is_name(const char *name, size_t len)
 	if (len == 0 || name[0] == '-')
 		return false;
 	for (size_t i = 0; i < len; i++)
-		if (!isalnum((unsigned char)name[i]) && !strchr("._-:@%[]", name[i]))
+		if (!isalnum((unsigned char)name[i]) && !strchr("._-:@%", name[i]))
 			return false;
 	return true;
 }
@@ -122,7 +122,8 @@ int hosts_read_file(struct hosts *h, const char *path)
 
 	h->source = path;
 	if (!file)
-		return fail("--hostfile %s: %s", path, strerror(errno));
+		return fail("--hostfile %s: %s; correct the path, or name hosts with --host", path,
+			    strerror(errno));
 	while (rc == 0 && (errno = 0, getline(&line, &room, file) >= 0)) {
 		const char *text = strip(line);
 
@@ -161,6 +162,9 @@ int hosts_read_list(struct hosts *h, const char *text)
 				"--host %s: '%.*s' is no name of a host: want a list like a:2,b:2",
 				text, (int)len, at);
 		host = find(h, at, name);
+		if (host && host->nslots + n > MAX_SLOTS)
+			return fail("--host %s: %s has more than %d slots in all", text, host->name,
+				    MAX_SLOTS);
 		if (host)
 			set_slots(host, host->nslots + n);
 		else
@@ -187,17 +191,34 @@ static int mark_slot(const struct hosts *h, const struct host *host, const char 
 		    slot, h->source, host->nslots, host->nslots - 1);
 }
 
+/* Finds a host by its name without user@, which filters can't have. */
+static const struct host *find_plain(const struct hosts *h, const char *name, size_t len)
+{
+	for (int i = 0; i < h->n; i++) {
+		const char *at = strrchr(h->at[i].name, '@'), *plain = at ? at + 1 : h->at[i].name;
+
+		if (strlen(plain) == len && memcmp(plain, name, len) == 0)
+			return &h->at[i];
+	}
+	return NULL;
+}
+
 /* One NAME[:SLOT[,SLOT ..]] of a filter. */
 static int mark_host(const struct hosts *h, const char *option, const char *text, const char *at,
 		     size_t len, marks *out)
 {
-	const char *colon = memchr(at, ':', len), *stop = at + len, *end;
+	/* an address of IPv6 has colons of its own */
+	const struct host *host = find_plain(h, at, len);
+	const char *colon = host ? NULL : memrchr(at, ':', len), *stop = at + len, *end;
 	size_t name = colon ? (size_t)(colon - at) : len;
-	const struct host *host = find(h, at, name);
 	bool *mark;
 
+	host = host ? host : find_plain(h, at, name);
 	if (!host)
-		return fail("%s %s: %s has no host '%.*s'", option, text, h->source, (int)name, at);
+		return fail(
+			"%s %s: %s has no host '%.*s': want names that are there, with @ between "
+			"them, and :0,2 for some slots",
+			option, text, h->source, (int)name, at);
 	mark = out[host - h->at];
 	if (!colon) {
 		memset(mark, 1, (size_t)host->nslots);
@@ -249,9 +270,9 @@ static int filter(struct hosts *h, const char *option, const char *text, bool ke
 	return hosts ? 0 : fail("%s %s: no host is left of %s", option, text, h->source);
 }
 
-int hosts_include(struct hosts *h, const char *text)
+int hosts_include(struct hosts *h, const char *option, const char *text)
 {
-	return filter(h, "--include", text, true);
+	return filter(h, option, text, true);
 }
 
 int hosts_exclude(struct hosts *h, const char *text)
@@ -295,7 +316,7 @@ int hosts_place(struct hosts *h, int nranks)
 	for (int i = 0; i < h->n; i++)
 		slots += h->at[i].nslots;
 	if (nranks > slots)
-		return fail("-n %d: %s has %d slots in all: raise slots=, or ask for less", nranks,
+		return fail("-n %d: %s has %d slots in all: give it more, or ask for less", nranks,
 			    h->source, slots);
 	if (slots > MAX_RANKS && nranks == 0)
 		return fail("%s has %d slots in all: at most %d ranks are possible", h->source,

@@ -14,7 +14,7 @@ struct host {
 struct hosts {
 	int n;
 	struct host *at;
-	const char *source; /* "hostfile F" or "--host", for messages */
+	const char *source; /* the hostfile's name, or "--host", for messages */
 };
 
 /* Every function that returns int returns 0, or -1 after it has written a message to stderr that
@@ -32,8 +32,8 @@ int hosts_read_file(struct hosts *h, const char *path);
 int hosts_read_list(struct hosts *h, const char *text);
 
 /* Keeps what --include names, in the order of the hostfile: "a@b:0,2" is all of a, and slots 0 and
- * 2 of b. */
-int hosts_include(struct hosts *h, const char *text);
+ * 2 of b. A host that is given as user@name is named by `name`. `option` is for messages. */
+int hosts_include(struct hosts *h, const char *option, const char *text);
 
 /* Drops what --exclude names. A host without slots is dropped too. */
 int hosts_exclude(struct hosts *h, const char *text);

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 /* What --print-command prints: for each host who starts its ranks, and which. */
 static int print_commands(const struct plan *p)
@@ -29,6 +30,15 @@ static int print_commands(const struct plan *p)
 	return starters_print(&s) < 0 ? EXIT_OWN : 0;
 }
 
+/* What is allocated lives as long as the process, so nothing is freed at its end. */
+static _Noreturn void leave(int status)
+{
+	if (fflush(stdout) == 0)
+		_exit(status);
+	complain("writing to standard output");
+	_exit(EXIT_OWN);
+}
+
 int main(int argc, char **argv)
 {
 	struct options options;
@@ -38,9 +48,9 @@ int main(int argc, char **argv)
 	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the ranks ended */
 	signal(SIGPIPE, SIG_IGN); /* a reader that leaves is an error of that write */
 	if (options.agent)
-		return agent_start(options.agent, options.agent_node);
+		leave(agent_start(options.agent, options.agent_node));
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (plan_make(&options, &plan) < 0)
-		return EXIT_OWN;
-	return options.print_command ? print_commands(&plan) : head_run(&plan);
+		leave(EXIT_OWN);
+	leave(options.print_command ? print_commands(&plan) : head_run(&plan));
 }

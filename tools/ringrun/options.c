@@ -356,6 +356,17 @@ static bool take_run_option(struct options *o, int c)
 	}
 }
 
+/* Scripts pass on DeepSpeed's defaults, which are empty. */
+static void drop_empty(struct options *o)
+{
+	const char **texts[] = { &o->hostfile, &o->include, &o->exclude, &o->master_addr,
+				 &o->launcher_args };
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (*texts[i] && !**texts[i])
+			*texts[i] = NULL;
+}
+
 /* Refuses options that contradict each other. */
 static void check_options(const struct options *o)
 {
@@ -395,6 +406,7 @@ void parse_options(int argc, char **argv, struct options *o)
 {
 	int c, which = 0;
 
+	argv[0] = "ringrun"; /* getopt's messages begin with it */
 	*o = (struct options){
 		.bind = BIND_SHARE, .node_rank = -1, .master_port = -1, .agent_node = -1
 	};
@@ -408,6 +420,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		default: fputs("ringrun: --help lists the options\n", stderr); exit(EXIT_OWN);
 		}
 	}
+	drop_empty(o);
 	check_options(o);
 	if (optind < argc)
 		o->command = argv + optind;

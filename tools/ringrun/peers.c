@@ -30,7 +30,7 @@ struct stranger {
 /* ---- Agents on this host --------------------------------------------------------------------- */
 
 /* A child that keeps the ranks of this host. It dies with us, and we adopt what it leaves. */
-static int start_here(struct peer *peer)
+static int start_here(const struct peers *p, struct peer *peer)
 {
 	pid_t top = getpid();
 	int ends[2];
@@ -42,6 +42,8 @@ static int start_here(struct peer *peer)
 		struct wire wire;
 
 		close(ends[0]);
+		for (int k = 0; k < peer - p->at; k++) /* they would not see us close them */
+			wire_close(&p->at[k].wire);
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 		prctl(PR_SET_PDEATHSIG, orphaned());
 		wire_init(&wire, ends[1], MAX_MESSAGE);
@@ -65,7 +67,7 @@ int peers_open(struct peers *p, const struct plan *plan)
 		peer->left = peer->host->nranks;
 		if (!plan->here[k]) {
 			p->awaited++;
-		} else if (start_here(peer) < 0) {
+		} else if (start_here(p, peer) < 0) {
 			complain("starting the process that keeps the ranks");
 			return -1;
 		}

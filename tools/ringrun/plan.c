@@ -74,23 +74,7 @@ static bool is_here(const char *name)
 
 /* ---- Hosts ----------------------------------------------------------------------------------- */
 
-/* Without a list of hosts: all GPUs of this one, or its cores. */
-static int use_this_host(struct plan *p)
-{
-	const struct options *o = p->options;
-	int gpus = count_gpus();
-
-	p->hosts.source = "this host";
-	p->devices = gpus > 0 || o->num_gpus || o->include || o->exclude;
-	hosts_add(&p->hosts, "localhost", 9,
-		  o->num_gpus ? o->num_gpus
-		  : gpus      ? gpus
-			      : kolo_cores(NULL, 0),
-		  0);
-	return 0;
-}
-
-/* CUDA_VISIBLE_DEVICES chooses among this host's slots, unless something else does. */
+/* CUDA_VISIBLE_DEVICES chooses among this host's slots, unless an option does. */
 static int apply_visible_devices(struct plan *p, const char *visible)
 {
 	const struct options *o = p->options;
@@ -105,9 +89,40 @@ static int apply_visible_devices(struct plan *p, const char *visible)
 	}
 	if (asprintf(&filter, "localhost:%s", visible) < 0)
 		filter = need(NULL);
-	rc = hosts_include(&p->hosts, filter);
+	rc = hosts_include(&p->hosts, "CUDA_VISIBLE_DEVICES stands for --include", filter);
 	free(filter);
 	return rc;
+}
+
+/* How many devices CUDA_VISIBLE_DEVICES leaves if it does not number them: names of devices stay as
+ * they are, and nothing or -1 hides all. */
+static int count_named(const char *visible)
+{
+	int n = 1;
+
+	if (!*visible || *visible == '-')
+		return 0;
+	for (; *visible; visible++)
+		n += *visible == ',';
+	return n;
+}
+
+/* Without a list of hosts: all GPUs of this one, or its cores. */
+static int use_this_host(struct plan *p)
+{
+	const struct options *o = p->options;
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	bool numbered = visible && *visible && !visible[strspn(visible, "0123456789,")];
+	bool chosen = o->num_gpus || o->include || o->exclude;
+	int gpus = count_gpus(), slots;
+
+	if (gpus && visible && !numbered && !chosen)
+		gpus = count_named(visible);
+	p->hosts.source = "this host";
+	p->devices = chosen || (gpus > 0 && (!visible || numbered));
+	slots = gpus ? gpus : kolo_cores(NULL, 0);
+	hosts_add(&p->hosts, "localhost", 9, o->num_gpus ? o->num_gpus : slots, 0);
+	return numbered && p->devices ? apply_visible_devices(p, visible) : 0;
 }
 
 static int choose_slots(struct plan *p)
@@ -116,7 +131,7 @@ static int choose_slots(struct plan *p)
 	int rc = 0;
 
 	if (o->include)
-		rc = hosts_include(&p->hosts, o->include);
+		rc = hosts_include(&p->hosts, "--include", o->include);
 	if (rc == 0 && o->exclude)
 		rc = hosts_exclude(&p->hosts, o->exclude);
 	if (rc == 0 && o->num_nodes)
@@ -138,7 +153,6 @@ static void use_ranks_alone(struct plan *p)
 static int choose_hosts(struct plan *p)
 {
 	const struct options *o = p->options;
-	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	bool by_slots = o->num_gpus || o->include || o->exclude;
 	bool by_default =
 		!o->hostfile && !o->host && !o->nranks && access(default_hostfile, F_OK) == 0;
@@ -155,8 +169,6 @@ static int choose_hosts(struct plan *p)
 		return choose_slots(p);
 	} else {
 		rc = use_this_host(p);
-		if (rc == 0 && visible && *visible && p->devices)
-			rc = apply_visible_devices(p, visible);
 	}
 	if (rc == 0 && choose_slots(p) == 0)
 		p->nranks = hosts_place(&p->hosts, o->nranks);
@@ -165,25 +177,36 @@ static int choose_hosts(struct plan *p)
 
 /* ---- Command --------------------------------------------------------------------------------- */
 
+/* Is PROGRAM a Python file of the folder where the ranks begin? *executable: it has a first line of
+ * its own that says what runs it. */
+static bool is_python(const struct options *o, bool *executable)
+{
+	const char *name = o->command[0], *suffix = strrchr(name, '.');
+	bool below = *name != '/' && o->wdir;
+	char path[4096];
+
+	if (o->no_python || !suffix || strcmp(suffix, ".py") != 0)
+		return false;
+	snprintf(path, sizeof(path), "%s%s%s", below ? o->wdir : "", below ? "/" : "", name);
+	*executable = access(path, X_OK) == 0;
+	return access(path, F_OK) == 0;
+}
+
 /* python3 -u [-m] before a Python program, as `deepspeed` does. */
 static void make_command(struct plan *p)
 {
 	const struct options *o = p->options;
+	bool executable = false, python;
 	int n = 0, to = 0;
-	size_t len;
-	bool python;
 
 	p->local_rank_at = -1;
 	if (!o->command)
 		return;
 	while (o->command[n])
 		n++;
-	len = strlen(o->command[0]);
-	python = o->module ||
-		 (!o->no_python && len > 3 && strcmp(o->command[0] + len - 3, ".py") == 0 &&
-		  access(o->command[0], F_OK) == 0 && access(o->command[0], X_OK) < 0);
 	p->command = need(calloc((size_t)n + 4, sizeof(*p->command)));
-	if (python) {
+	python = o->module || is_python(o, &executable);
+	if (python && !executable) {
 		p->command[to++] = "python3";
 		p->command[to++] = "-u";
 		if (o->module)
@@ -191,6 +214,10 @@ static void make_command(struct plan *p)
 		p->local_rank_at = o->no_local_rank ? -1 : to;
 	}
 	memcpy(p->command + to, o->command, (size_t)n * sizeof(*p->command));
+	/* train.py is looked for on PATH, and is meant to be the one here */
+	if (executable && !strchr(o->command[0], '/') &&
+	    asprintf(&p->command[0], "./%s", o->command[0]) < 0)
+		p->command[0] = need(NULL);
 }
 
 /* --no_ssh: leaves only the host that this one is. No connection joins the hosts, so the ranks meet
@@ -202,8 +229,9 @@ static int keep_own_host(struct plan *p)
 	bool six = strchr(o->master_addr, ':');
 
 	if (o->node_rank >= p->hosts.n) {
-		fprintf(stderr, "ringrun: --node_rank %d: %s has only %d hosts (0 to %d)\n",
-			o->node_rank, p->hosts.source, p->hosts.n, p->hosts.n - 1);
+		fprintf(stderr,
+			"ringrun: --node_rank %d: the hosts of %s are numbered from 0 to %d\n",
+			o->node_rank, p->hosts.source, p->hosts.n - 1);
 		return -1;
 	}
 	p->node = o->node_rank;
@@ -212,6 +240,24 @@ static int keep_own_host(struct plan *p)
 	if (asprintf(&p->root, "%s%s%s:%d", six ? "[" : "", o->master_addr, six ? "]" : "",
 		     port < 65535 ? port + 1 : port - 1) < 0)
 		p->root = need(NULL);
+	return 0;
+}
+
+/* Two names of this host are a mistake: its cores and devices would be given away twice. */
+static int check_here(const struct plan *p)
+{
+	int first = -1;
+
+	for (int k = 0; k < p->hosts.n; k++) {
+		if (p->here[k] && first >= 0) {
+			fprintf(stderr,
+				"ringrun: %s: %s and %s are both this host: write it once, with all "
+				"of its slots\n",
+				p->hosts.source, p->hosts.at[first].name, p->hosts.at[k].name);
+			return -1;
+		}
+		first = p->here[k] ? k : first;
+	}
 	return 0;
 }
 
@@ -228,6 +274,8 @@ int plan_make(const struct options *o, struct plan *p)
 	p->here = need(calloc((size_t)p->hosts.n, sizeof(*p->here)));
 	for (int k = 0; k < p->hosts.n; k++) /* may ask a name server */
 		p->here[k] = o->no_ssh || (!o->force_multi && is_here(p->hosts.at[k].name));
+	if (check_here(p) < 0)
+		return -1;
 	p->alone = p->hosts.n == 1 && p->here[0];
 	make_command(p);
 	if (p->alone && !o->wdir)

@@ -144,16 +144,18 @@ int starters_start_next(struct starters *s, const char *line)
 {
 	struct starter *starter = &s->at[s->n];
 	struct command c;
+	int rc;
 
 	*starter = (struct starter){ .first = s->next, .n = next_count(s), .err = -1 };
 	if (command_make(s->plan, s->nodes + s->next, starter->n, s->file ? s->file : "-", &c) < 0)
 		return -1;
 	s->n++;
 	s->next += starter->n;
-	if (spawn(starter, &c, s->file ? "" : line) == 0)
-		return 0;
-	complain(c.words[0]);
-	return -1;
+	rc = spawn(starter, &c, s->file ? "" : line);
+	if (rc < 0)
+		complain(c.words[0]);
+	command_free(&c);
+	return rc;
 }
 
 /* ---- What they say --------------------------------------------------------------------------- */
@@ -235,6 +237,7 @@ int starters_print(struct starters *s)
 		    0)
 			return -1;
 		command_print(&c, stdout);
+		command_free(&c);
 		s->next += n;
 	}
 	return 0;

@@ -39,9 +39,11 @@ struct agent {
 };
 
 /* The first ringrun is gone, or the process above: nobody is left to tell. */
-static _Noreturn void give_up(void)
+static _Noreturn void give_up(const struct agent *a)
 {
 	end_descendants(0);
+	if (a->job.pid_file)
+		unlink(a->job.pid_file);
 	_exit(EXIT_OWN);
 }
 
@@ -265,7 +267,7 @@ static void handle_all(struct agent *a)
 	while ((got = wire_next(&a->wire, &m)) > 0)
 		handle(a, &m);
 	if (got < 0)
-		give_up();
+		give_up(a);
 }
 
 static void take_signals(struct agent *a)
@@ -273,8 +275,10 @@ static void take_signals(struct agent *a)
 	struct signalfd_siginfo info;
 
 	while (read(a->signals, &info, sizeof(info)) == sizeof(info)) {
-		if ((int)info.ssi_signo == orphaned())
-			give_up();
+		if ((int)info.ssi_signo == orphaned()) {
+			wire_close(&a->wire); /* tells the first ringrun, before what follows */
+			give_up(a);
+		}
 		if (info.ssi_signo == SIGCHLD)
 			reap(a);
 		else if (sent_to_us_alone(&info))
@@ -321,7 +325,7 @@ static void handle_polls(struct agent *a, const struct pollfd *polls)
 		wire_flush(&a->wire);
 	if (polls[POLL_WIRE].revents & ~POLLOUT) {
 		if (wire_read(&a->wire) < 0)
-			give_up();
+			give_up(a);
 		handle_all(a);
 	}
 	if (a->deadline && !a->finished && now_ms() >= a->deadline) {
@@ -420,6 +424,7 @@ int agent_start(const char *where, int node)
 	}
 	if (keeper == 0) {
 		close(signals);
+		setsid(); /* a launcher may kill the group of what it has started: not this too */
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 		prctl(PR_SET_PDEATHSIG, orphaned());
 		return getppid() == top ? agent_run(&wire) : EXIT_OWN;

@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 extern char **environ;
 
 /* Variables by which launchers tell a process its place. An agent that srun or mpirun has started
- * has them; a rank that kept them would believe to be a rank of that launcher's job. A name that
- * ends with _ stands for all names that begin so. */
+ * has them; a rank that kept them would believe to be a rank of that launcher's job. A name with
+ * * at its end stands for all that begin so. */
 static const char *const dropped[] = {
 	/* another job of Kolo's */
 	"KOLO_ID",
@@ -22,28 +23,28 @@ static const char *const dropped[] = {
 	"KOLO_RANK",
 	"KOLO_NRANKS",
 	/* Slurm */
-	"SLURM_",
-	"SLURMD_",
-	"SRUN_",
-	"SBATCH_",
+	"SLURM_*",
+	"SLURMD_*",
+	"SRUN_*",
+	"SBATCH_*",
 	/* Open MPI, PRRTE, PMIx */
-	"OMPI_",
-	"ORTE_",
-	"PRTE_",
-	"PMIX_",
-	"OPAL_",
+	"OMPI_*",
+	"ORTE_*",
+	"PRTE_*",
+	"PMIX_*",
+	"OPAL_*",
 	/* MPICH, Intel MPI, MVAPICH, PALS */
-	"PMI_",
-	"PMI2_",
-	"HYDRA_",
-	"HYDI_",
+	"PMI_*",
+	"PMI2_*",
+	"HYDRA_*",
+	"HYDI_*",
 	"MPI_LOCALRANKID",
 	"MPI_LOCALNRANKS",
 	"MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
-	"MV2_COMM_WORLD_",
-	"PALS_",
+	"MV2_COMM_WORLD_*",
+	"PALS_*",
 	/* torchrun */
-	"TORCHELASTIC_",
+	"TORCHELASTIC_*",
 	"GROUP_RANK",
 	"GROUP_WORLD_SIZE",
 	"ROLE_RANK",
@@ -52,23 +53,11 @@ static const char *const dropped[] = {
 };
 
 /* What goes to other hosts without being asked for: the search paths, so that the same command runs
- * there, and settings of Kolo, Python, and what a program may link. A name that ends with _ stands
- * for all that begin so. */
+ * there, and settings of Kolo, Python, and what a program may link. A name with * at its end
+ * stands for all that begin so. */
 static const char *const exported[] = {
-	"PATH",
-	"LD_LIBRARY_PATH",
-	"KOLO_",
-	"PYTHON_",
-	"PYTHONPATH",
-	"PYTHONHOME",
-	"PYTHONUNBUFFERED",
-	"NCCL_",
-	"UCX_",
-	"MV2_",
-	"MLFLOW_",
-	"OMP_",
-	"OPENBLAS_",
-	"MKL_",
+	"PATH",  "LD_LIBRARY_PATH", "KOLO_*", "PYTHON*",    "NCCL_*", "UCX_*",
+	"MV2_*", "MLFLOW_*",        "OMP_*",  "OPENBLAS_*", "MKL_*",
 };
 
 static bool is_among(const char *variable, const char *const *names, size_t n)
@@ -76,10 +65,10 @@ static bool is_among(const char *variable, const char *const *names, size_t n)
 	size_t len = strcspn(variable, "=");
 
 	for (size_t i = 0; i < n; i++) {
-		size_t name = strlen(names[i]);
+		size_t name = strcspn(names[i], "*");
 
-		if (names[i][name - 1] == '_' ? len > name && strncmp(variable, names[i], name) == 0
-					      : len == name && memcmp(variable, names[i], len) == 0)
+		if (names[i][name] ? len > name && strncmp(variable, names[i], name) == 0
+				   : len == name && memcmp(variable, names[i], len) == 0)
 			return true;
 	}
 	return false;
@@ -115,20 +104,24 @@ static int append_file(struct list *l, const char *folder, const char *name)
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	file = fopen(path, "re");
-	if (!file && errno == ENOENT)
+	if (!file && (errno == ENOENT || access(folder, X_OK) < 0)) /* another user's home */
 		return 0;
 	if (!file) {
 		complain(path);
 		return -1;
 	}
 	while (rc == 0 && getline(&line, &room, file) >= 0) {
+		const char *pair = line + strspn(line, " \t");
+
 		number++;
 		line[strcspn(line, "\r\n")] = 0;
-		if (strchr(line, '=') && *line != '=') {
-			append(l, line);
-		} else if (*line && *line != '#') {
+		if (!*pair || *pair == '#')
+			continue;
+		if (strchr(pair, '=') && *pair != '=') {
+			append(l, pair);
+		} else {
 			fprintf(stderr, "ringrun: %s, line %d: '%s': want NAME=VALUE\n", path,
-				number, line);
+				number, pair);
 			rc = -1;
 		}
 	}

@@ -215,6 +215,16 @@ static int start_rank(struct ranks *r, int local, const struct cores *cores)
 	return 0;
 }
 
+/* Sets errno if it is none. */
+static bool is_folder(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 /* Makes the folder for log files; the one above it must be there. */
 static int prepare(const struct job *job, char *why, size_t room)
 {
@@ -222,7 +232,8 @@ static int prepare(const struct job *job, char *why, size_t room)
 		snprintf(why, room, "--wdir %s: %s", job->wdir, strerror(errno));
 		return -1;
 	}
-	if (job->logs && mkdir(job->logs, 0777) < 0 && errno != EEXIST) {
+	if (job->logs && mkdir(job->logs, 0777) < 0 &&
+	    (errno != EEXIST || !is_folder(job->logs) || access(job->logs, W_OK | X_OK) < 0)) {
 		snprintf(why, room, "--enable_each_rank_log %s: %s", job->logs, strerror(errno));
 		return -1;
 	}

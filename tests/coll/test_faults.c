@@ -147,6 +147,42 @@ static void a_stopped_rank_is_named_by_all_others_after_the_timeout(void **state
 		have_accident(4, a, 50);
 }
 
+/* Rank 0 is late, rank 2 is stopped: those who wait for rank 0 name rank 2. */
+static void reduce_late_and_stopped(struct t_rank *r)
+{
+	_Atomic int *ready = r->arg;
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = 2 });
+	int x = 1, rc;
+
+	CHECK(kolo_barrier(c, NULL) == 0);
+	++*ready;
+	if (r->rank == 2)
+		pause();
+	if (r->rank == 0)
+		usleep(4000000);
+	rc = kolo_all_reduce(c, &x, &x, 1, KOLO_I32, KOLO_SUM, NULL);
+	CHECK(rc == KOLO_ETIMEDOUT && strncmp(kolo_last_error(), "rank 2 (pid", 11) == 0);
+	kolo_comm_destroy(c);
+}
+
+static void a_stopped_rank_is_named_rather_than_a_late_one(void **state)
+{
+	_Atomic int *ready =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int pids[3];
+
+	(void)state;
+	CHECK(ready != MAP_FAILED);
+	t_start(3, reduce_late_and_stopped, ready, pids);
+	while (*ready < 3)
+		usleep(1000);
+	kill(pids[2], SIGSTOP);
+	t_wait(2, pids, -1);
+	kill(pids[2], SIGKILL);
+	t_wait(1, pids + 2, 0);
+	munmap(ready, 4096);
+}
+
 static void late_by_a_second(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = 2 });
@@ -570,6 +606,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_rank_killed_between_small_operations_is_named),
 	cmocka_unit_test(a_dead_rank_without_a_lifeline_is_named_too),
 	cmocka_unit_test(a_stopped_rank_is_named_by_all_others_after_the_timeout),
+	cmocka_unit_test(a_stopped_rank_is_named_rather_than_a_late_one),
 	cmocka_unit_test(a_job_that_is_paused_as_a_whole_goes_on),
 	cmocka_unit_test(both_sides_are_known_of_operations_long_gone),
 	cmocka_unit_test(a_rank_that_does_not_come_is_named_after_the_timeout),

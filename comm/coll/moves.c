@@ -150,7 +150,7 @@ int ko_hand_over(struct ko_run *run, const struct ko_edges *e, struct ko_slot *o
 	out->len = len;
 	out->tag = run->tag;
 	rc = e->to->ops->commit(e->to, out);
-	ko_roster_ring(c->roster, c->rank, c->nranks);
+	ko_bells_ring(c->bells, c->rank, c->nranks);
 	return rc;
 }
 
@@ -159,7 +159,7 @@ int ko_give_back(struct ko_run *run, const struct ko_edges *e)
 	struct kolo_comm *c = run->comm;
 	int rc = e->from->ops->release(e->from);
 
-	ko_roster_ring(c->roster, c->rank, c->nranks);
+	ko_bells_ring(c->bells, c->rank, c->nranks);
 	return rc;
 }
 

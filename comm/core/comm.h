@@ -5,6 +5,7 @@
 #include "comm/base/log.h"
 #include "comm/base/trace.h"
 #include "comm/bootstrap/boot.h"
+#include "comm/health/bells.h"
 #include "comm/health/lifeline.h"
 #include "comm/health/roster.h"
 #include "comm/plan/algorithm.h"
@@ -87,6 +88,7 @@ struct kolo_comm {
 	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/coll/bruck.h); NULL: none */
 	struct ko_lifelines *lifelines;
 	struct ko_roster *roster; /* shared by all ranks; if spread each rank has its own */
+	struct ko_bells *bells;   /* shared by the ranks of this host */
 	/* The parent's; its failure ends the making of this communicator. NULL: made, or no
 	 * parent */
 	const struct ko_roster *parent;

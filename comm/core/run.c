@@ -66,7 +66,7 @@ int ko_run_end(struct ko_run *run, int rc)
 		rc = ko_comm_fail(c, rc, "%s", kolo_last_error());
 	} else if (run->desc.seq) {
 		ko_roster_finish(c->roster, c->rank, run->desc.seq);
-		ko_roster_ring(c->roster, c->rank, c->nranks);
+		ko_bells_ring(c->bells, c->rank, c->nranks);
 	}
 	if (run->since)
 		record(run, rc);

@@ -350,7 +350,6 @@ static void begin(struct ko_wait_state *w, const struct ko_waiter *waiter, int p
 	w->looked = w->dialled = w->last = w->since;
 	if (ko_desc_is_p2p(w->desc))
 		ko_roster_post_p2p(c->roster, c->rank, w->desc);
-	atomic_store_explicit(&post->any, waiter->needs != NULL, memory_order_relaxed);
 	atomic_store_explicit(&post->beat, w->since, memory_order_relaxed);
 	ko_post_wait_for(post, peer);
 }
@@ -360,7 +359,6 @@ static void end(struct ko_wait_state *w)
 	struct ko_post *post = &w->comm->roster->post[w->comm->rank];
 
 	ko_post_wait_for(post, KO_NOBODY);
-	atomic_store_explicit(&post->any, 0, memory_order_relaxed);
 	if (ko_desc_is_p2p(w->desc))
 		ko_roster_post_p2p(w->comm->roster, w->comm->rank, NULL);
 	if (w->said)
@@ -381,14 +379,15 @@ static void say(struct ko_wait_state *w, int64_t now)
 /* Yields at first: another rank may only need this core. Later sleeps until the peer wakes it, but
  * for no longer than a sixteenth of the time waited so far. So a sleep that nobody ends makes the
  * wait hardly longer, and a long wait costs little. */
-static void give_core_away(struct kolo_comm *c, int64_t waited_ms)
+static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
 {
 	int64_t us = waited_ms * 1000 / 16;
 
 	if (us == 0)
 		sched_yield();
 	else
-		ko_roster_sleep(c->roster, c->rank, us < MAX_SLEEP_US ? us : MAX_SLEEP_US);
+		ko_bells_sleep(w->comm->bells, w->comm->rank, w->peer, w->waiter->needs != NULL,
+			       us < MAX_SLEEP_US ? us : MAX_SLEEP_US);
 }
 
 /* Gives the core away for a moment and looks around. Returns 0: go on waiting; or an error. */
@@ -404,7 +403,7 @@ static int look_around(struct ko_wait_state *w)
 		w->since += now - w->last;
 	w->last = now;
 	atomic_store_explicit(&c->roster->post[c->rank].beat, now, memory_order_relaxed);
-	give_core_away(c, now - w->since);
+	give_core_away(w, now - w->since);
 	/* A rank that is still making the communicator goes on. The cause first: what is asked
 	 * before it may change until then. */
 	if ((rc = ko_roster_cause(c->roster)) < 0 &&

@@ -75,7 +75,8 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->rank = rank;
 	c->timeout_ms = timeout_ms;
 	c->parent = parent;
-	c->shared_len = whole_pages(ko_roster_len(nranks) + ko_board_len(nranks));
+	c->shared_len =
+		whole_pages(ko_roster_len(nranks) + ko_bells_len(nranks) + ko_board_len(nranks));
 	c->log = *log;
 	c->log.rank = rank;
 	mine->pid = getpid();
@@ -118,8 +119,41 @@ static int share_roster(struct kolo_comm *c, int64_t deadline)
 	}
 	c->roster = memory;
 	ko_lifelines_keep(c->lifelines, c->roster, false);
-	if (memory)
-		*c->board = ko_board_view((char *)memory + ko_roster_len(c->nranks), c->nranks);
+	if (!memory)
+		return rc;
+	c->bells = (struct ko_bells *)((char *)memory + ko_roster_len(c->nranks));
+	*c->board = ko_board_view((char *)c->bells + ko_bells_len(c->nranks), c->nranks);
+	return rc;
+}
+
+static bool is_here(const struct kolo_comm *c, int rank)
+{
+	return ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
+}
+
+/* If the ranks are on several hosts, those of one share bells. They follow each other in the ring:
+ * the first one makes the memory, and each passes its descriptor on to the next. */
+static int share_bells(struct kolo_comm *c, int64_t deadline)
+{
+	int prev = ko_ring_prev(&c->ring, c->rank), next = ko_ring_next(&c->ring, c->rank);
+	uint64_t len = whole_pages(ko_bells_len(c->nranks));
+	struct ko_msg msg = { .type = KO_MSG_BELLS };
+	void *memory = NULL;
+	int fd = -1, rc;
+
+	if (is_here(c, prev)) {
+		rc = ko_lifelines_recv(c->lifelines, prev, KO_MSG_BELLS, 0, deadline, &msg, &fd);
+		if (rc == 0)
+			rc = ko_shmem_map(fd, len, len, true, &memory);
+	} else {
+		rc = ko_shmem_create(len, len, true, &fd, &memory);
+		c->memory += len;
+	}
+	c->bells = memory;
+	if (rc == 0 && is_here(c, next))
+		rc = ko_lifelines_send(c->lifelines, next, &msg, fd);
+	if (fd >= 0)
+		close(fd);
 	return rc;
 }
 
@@ -154,7 +188,8 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 		return share_roster(c, deadline);
 	c->lanes->ops = &ko_far_ops;
 	c->while_waiting = ko_far_listen;
-	return make_own_roster(c);
+	rc = make_own_roster(c);
+	return rc < 0 ? rc : share_bells(c, deadline);
 }
 
 void ko_comm_give_up(struct kolo_comm *c, int code)
@@ -213,6 +248,8 @@ void kolo_comm_destroy(struct kolo_comm *c)
 	ko_lifelines_close(c->lifelines, code, kolo_last_error());
 	if (c->roster)
 		munmap(c->roster, c->shared_len);
+	if (c->bells && c->spread)
+		munmap(c->bells, whole_pages(ko_bells_len(c->nranks)));
 	ko_trace_close(c->trace);
 	ko_ring_free(&c->ring);
 	free(c->table);

@@ -1,13 +1,11 @@
-/* Posts what a rank does (ko_roster_enter), reads what others posted (ko_roster_desc), sleeps and
- * wakes (ko_roster_sleep, ko_roster_wake), and keeps the first cause of a failure
- * (ko_roster_fail). */
+/* Posts what a rank does (ko_roster_enter), reads what others posted (ko_roster_desc), and keeps
+ * the first cause of a failure (ko_roster_fail). */
 #include "comm/health/roster.h"
 
 #include "comm/base/clock.h"
 #include "comm/reduce/reduce.h"
 
 #include <inttypes.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -94,29 +92,6 @@ bool ko_roster_p2p(const struct ko_roster *roster, int rank, struct ko_desc *out
 		words[i] = atomic_load_explicit(&roster->post[rank].pair[i], memory_order_relaxed);
 	memcpy(out, words, sizeof(*out));
 	return ko_desc_is_p2p(out);
-}
-
-void ko_roster_wake(struct ko_roster *roster, int rank, int nranks)
-{
-	for (int r = 0; r < nranks; r++) {
-		struct ko_post *post = &roster->post[r];
-
-		if (ko_post_waits_for(post) != rank &&
-		    !atomic_load_explicit(&post->any, memory_order_relaxed))
-			continue;
-		atomic_fetch_add_explicit(&post->bell, 1, memory_order_relaxed);
-		syscall(SYS_futex, &post->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
-	}
-}
-
-void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us)
-{
-	struct timespec most = { .tv_nsec = us * 1000 };
-	uint32_t bell = atomic_load_explicit(&roster->post[rank].bell, memory_order_relaxed);
-
-	atomic_fetch_add_explicit(&roster->sleepers, 1, memory_order_relaxed);
-	syscall(SYS_futex, &roster->post[rank].bell, FUTEX_WAIT, bell, &most, NULL, 0);
-	atomic_fetch_sub_explicit(&roster->sleepers, 1, memory_order_relaxed);
 }
 
 bool ko_roster_desc(const struct ko_roster *roster, int rank, uint64_t seq, struct ko_desc *out)

@@ -46,10 +46,6 @@ struct ko_post {
 	 * means nobody. Only ko_post_waits_for and ko_post_wait_for use it */
 	_Atomic int32_t waiting_for;
 	_Atomic uint32_t complete; /* 1: it has made the communicator */
-	/* 1: it waits for other ranks too: each rank that does something wakes it */
-	_Atomic uint32_t any;
-	/* a futex on which it may sleep until the rank that it waits for rings */
-	_Atomic uint32_t bell;
 	/* Its measurement of reading prev's memory at `buffer`, where prev's token lies: ns, and
 	 * bytes per ns. 0: some rank's memory can't be read. Rank 0 reads these a lap of the ring
 	 * later */
@@ -74,8 +70,6 @@ struct ko_roster {
 	 * still */
 	bool later;
 	char text[KO_TEXT];
-	/* how many ranks sleep until they are rung; rarely written */
-	_Alignas(64) _Atomic uint32_t sleepers;
 	struct ko_post post[]; /* by rank */
 };
 
@@ -120,19 +114,6 @@ void ko_roster_post_p2p(struct ko_roster *roster, int rank, const struct ko_desc
 /* Reads what ko_roster_post_p2p posted. False: `rank` is in nothing of that kind, or has not waited
  * in it for a while. */
 bool ko_roster_p2p(const struct ko_roster *roster, int rank, struct ko_desc *out);
-
-/* Wakes the ranks that sleep until `rank` does something. ko_roster_ring does so only if any rank
- * sleeps. */
-void ko_roster_wake(struct ko_roster *roster, int rank, int nranks);
-static inline void ko_roster_ring(struct ko_roster *roster, int rank, int nranks)
-{
-	if (atomic_load_explicit(&roster->sleepers, memory_order_relaxed))
-		ko_roster_wake(roster, rank, nranks);
-}
-
-/* Lets `rank` sleep until the rank that it waits for rings, but at most `us` microseconds, less
- * than 1 s. */
-void ko_roster_sleep(struct ko_roster *roster, int rank, int64_t us);
 
 /* Reads what `rank` posted for its operation `seq`. False: it has not come there yet, or it is too
  * long ago. */

@@ -86,7 +86,7 @@ int ko_turn_give(struct ko_run *run, const void *src, size_t len, const void *mo
 	cell->tag = run->tag;
 	/* Pairs with the acquire in try_cell. */
 	atomic_store_explicit(&cell->turn, c->board->turn, memory_order_release);
-	ko_roster_ring(c->roster, c->rank, c->nranks);
+	ko_bells_ring(c->bells, c->rank, c->nranks);
 	return 0;
 }
 

@@ -72,6 +72,6 @@ bool ko_eager_pass(const struct ko_call *call)
 		return false;
 	end->used = ++c->lanes->uses;
 	c->counters.p2p_ops++;
-	ko_roster_ring(c->roster, c->rank, c->nranks);
+	ko_bells_ring(c->bells, c->rank, c->nranks);
 	return true;
 }

@@ -46,7 +46,7 @@ static int try_all(void *what)
 	if (rc < 0 || heard < 0)
 		return rc < 0 ? rc : heard;
 	if (rc == 0)
-		ko_roster_ring(run->comm->roster, run->comm->rank, run->comm->nranks);
+		ko_bells_ring(run->comm->bells, run->comm->rank, run->comm->nranks);
 	return rc;
 }
 

@@ -86,7 +86,7 @@ int ko_tape_mark(struct ko_tape *t, _Atomic uint64_t *count, void *event)
 	/* This rank alone writes it. Pairs with the acquire in try_recorded. */
 	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
 			      memory_order_release);
-	ko_roster_ring(c->roster, c->rank, c->nranks);
+	ko_bells_ring(c->bells, c->rank, c->nranks);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* Who sleeps over another rank is woken by it, and by nobody else. */
 #include "tests/lib/t.h"
-#include "comm/health/roster.h"
+#include "comm/health/bells.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,45 +12,42 @@ enum { NRANKS = 3, TIMES = 20, MOST_US = 900000 };
 /* Rank 1 waits for rank 2, over and over. */
 static void *sleep_often(void *arg)
 {
-	struct ko_roster *roster = arg;
-
-	ko_post_wait_for(&roster->post[1], 2);
 	for (int k = 0; k < TIMES; k++)
-		ko_roster_sleep(roster, 1, MOST_US);
+		ko_bells_sleep(arg, 1, 2, false, MOST_US);
 	return NULL;
 }
 
 /* Nobody is asked to be quick: to sleep the time out just once in ten would already take longer. */
 static void a_sleeper_is_woken_by_the_one_it_waits_for(void **state)
 {
-	size_t len = (ko_roster_len(NRANKS) + 63) / 64 * 64;
-	struct ko_roster *roster = aligned_alloc(64, len);
+	size_t len = ko_bells_len(NRANKS);
+	struct ko_bells *bells = aligned_alloc(64, len);
 	int64_t begin = t_now_ms();
-	uint32_t bell = 0;
+	uint32_t rung = 0;
 	pthread_t sleeper;
 
 	(void)state;
-	CHECK(roster);
-	memset(roster, 0, len);
-	CHECK(pthread_create(&sleeper, NULL, sleep_often, roster) == 0);
+	CHECK(bells);
+	memset(bells, 0, len);
+	CHECK(pthread_create(&sleeper, NULL, sleep_often, bells) == 0);
 	for (int k = 0; k < TIMES; k++) {
-		while (atomic_load(&roster->sleepers) == 0 ||
-		       atomic_load(&roster->post[1].bell) == bell) {
+		while (atomic_load(&bells->sleepers) == 0 ||
+		       atomic_load(&bells->at[1].rung) == rung) {
 			if (t_now_ms() - begin > TIMES * MOST_US / 1000 / 2)
 				break;
 			usleep(1000);
-			ko_roster_ring(roster, 0, NRANKS); /* another one, whom nobody waits for */
-			CHECK(atomic_load(&roster->post[1].bell) == bell);
-			ko_roster_ring(roster, 2, NRANKS);
-			if (atomic_load(&roster->post[1].bell) != bell)
+			ko_bells_ring(bells, 0, NRANKS); /* another one, whom nobody waits for */
+			CHECK(atomic_load(&bells->at[1].rung) == rung);
+			ko_bells_ring(bells, 2, NRANKS);
+			if (atomic_load(&bells->at[1].rung) != rung)
 				break;
 		}
-		bell = atomic_load(&roster->post[1].bell);
+		rung = atomic_load(&bells->at[1].rung);
 	}
 	pthread_join(sleeper, NULL);
 	CHECK(t_now_ms() - begin < TIMES * MOST_US / 1000 / 2);
-	CHECK(atomic_load(&roster->sleepers) == 0);
-	free(roster);
+	CHECK(atomic_load(&bells->sleepers) == 0);
+	free(bells);
 }
 
 static const struct CMUnitTest tests[] = {

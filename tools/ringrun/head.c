@@ -1,6 +1,7 @@
 #include "tools/ringrun/head.h"
 
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/command.h"
 #include "tools/ringrun/inside.h"
 
 #include <errno.h>
@@ -201,6 +202,18 @@ static bool may_read_input(const struct head *h)
 
 /* ---- Processes and signals ------------------------------------------------------------------- */
 
+/* What helps if a host has not answered. */
+static const char *cure(const struct head *h, int status)
+{
+	if (!command_is_for_each_host(h->plan->options->launcher) || !WIFEXITED(status))
+		return "";
+	if (WEXITSTATUS(status) == 255)
+		return "; `ssh HOST true` must work from here without a question";
+	if (WEXITSTATUS(status) == EXIT_NOT_FOUND || WEXITSTATUS(status) == EXIT_CANNOT_RUN)
+		return "; install this ringrun there at the same place, or start one that is in a folder of all hosts";
+	return "";
+}
+
 static void note_starter_ended(struct head *h, struct starter *starter, int status)
 {
 	char text[STARTER_TEXT], how[64], why[STARTER_TEXT + 400];
@@ -221,8 +234,8 @@ static void note_starter_ended(struct head *h, struct starter *starter, int stat
 			do_without(h, peer, why);
 		} else if (peer->state == AWAITED) {
 			outcome_note(&h->outcome, HOST_LOST, EXIT_OWN, NULL,
-				     "%s %s before the agent on %s answered", text, how,
-				     peer->host->name);
+				     "%s %s before the agent on %s answered%s", text, how,
+				     peer->host->name, cure(h, status));
 		} else if (peer->state == JOINED) {
 			outcome_note(&h->outcome, HOST_LOST, EXIT_OWN, NULL,
 				     "%s %s while the agent on %s ran; ending the others", text,
@@ -345,7 +358,7 @@ static int wait_for_something(struct head *h)
 
 	h->polls[POLL_SIGNALS] = (struct pollfd){ .fd = h->signals, .events = POLLIN };
 	h->polls[POLL_WAKE] = (struct pollfd){ .fd = h->wake, .events = POLLIN };
-	h->polls[POLL_DOOR] = (struct pollfd){ .fd = h->peers.door.fd, .events = POLLIN };
+	h->polls[POLL_DOOR] = (struct pollfd){ .fd = peers_door(&h->peers), .events = POLLIN };
 	h->polls[POLL_INPUT] =
 		(struct pollfd){ .fd = may_read_input(h) ? h->input : -1, .events = POLLIN };
 	for (int k = 0; k < h->peers.n; k++) {

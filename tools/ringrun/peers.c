@@ -77,6 +77,11 @@ int peers_open(struct peers *p, const struct plan *plan)
 
 /* ---- Agents of other hosts ------------------------------------------------------------------- */
 
+int peers_door(const struct peers *p)
+{
+	return p->nstrangers < MAX_STRANGERS ? p->door.fd : -1;
+}
+
 void peers_accept(struct peers *p)
 {
 	int fd;

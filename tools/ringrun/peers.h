@@ -33,7 +33,8 @@ struct peers {
  * message. */
 int peers_open(struct peers *p, const struct plan *plan);
 
-/* Takes those who knock. */
+/* Where others knock, to poll; -1 while nobody is let in. Takes those who do. */
+int peers_door(const struct peers *p);
 void peers_accept(struct peers *p);
 
 /* Descriptors of those who have not said who they are, to poll; returns how many. And those that

@@ -3,6 +3,7 @@
 #include "tools/ringrun/base/processes.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -46,11 +47,25 @@ static struct piece *take(struct queue *q)
 	return p;
 }
 
+/* How much to write at once: whole lines, and no more than a pipe takes in one piece. Then nothing
+ * comes between that another one writes to it, as after 2>&1. A longer line is written alone. */
+static size_t lines_at_once(const char *data, size_t len)
+{
+	const char *end;
+
+	if (len <= PIPE_BUF)
+		return len;
+	end = memrchr(data, '\n', PIPE_BUF);
+	if (!end)
+		end = memchr(data + PIPE_BUF, '\n', len - PIPE_BUF);
+	return end ? (size_t)(end - data) + 1 : len;
+}
+
 /* Returns 0, or errno. */
 static int write_all(int fd, const char *data, size_t len)
 {
 	for (size_t at = 0; at < len;) {
-		ssize_t put = write(fd, data + at, len - at);
+		ssize_t put = write(fd, data + at, lines_at_once(data + at, len - at));
 
 		if (put < 0 && errno == EAGAIN)
 			poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, -1);

@@ -402,8 +402,7 @@ int stand_above(int keeper, int signals)
 			if (info.ssi_signo != SIGCHLD && sent_to_us_alone(&info))
 				kill(keeper, (int)info.ssi_signo);
 	}
-	if (WIFSIGNALED(status))
-		end_descendants(0); /* the keeper's are ours now */
+	end_descendants(0); /* what the keeper has left is ours now */
 	return status;
 }
 

@@ -15,8 +15,8 @@ int agent_run(const struct wire *wire);
  * launcher's list; -1: the launcher's environment has it. Returns the exit status. */
 int agent_start(const char *where, int node);
 
-/* Waits for the process that keeps the ranks, and passes signals on to it. If it is killed, ends
- * what it leaves. Returns its wait status. */
+/* Waits for the process that keeps the ranks, and passes signals on to it. Ends what it leaves.
+ * Returns its wait status. */
 int stand_above(int keeper, int signals);
 
 #endif

@@ -181,12 +181,17 @@ static int open_file(const char *path)
 {
 	struct stat s;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	char own[256] = "";
 
 	if (fd < 0) {
+		int err = errno;
+
+		gethostname(own, sizeof(own) - 1); /* not all launchers say whose line it is */
 		fprintf(stderr,
-			"ringrun: reading %s, which the first ringrun has written: %s; this launcher passes on no "
-			"input, so the folder must be on all hosts: start in one that is, or use --launcher ssh\n",
-			path, strerror(errno));
+			"ringrun: reading %s, which the first ringrun has written, on %s: %s; this launcher passes "
+			"on no input, so the folder must be on all hosts: start in one that is, or use --launcher "
+			"ssh\n",
+			path, own, strerror(err));
 		return -1;
 	}
 	if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() &&

@@ -19,8 +19,10 @@ TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out 
 TEXT_SCRIPTS  := tests/tools/test_plot.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
 TOOL_SCRIPTS  := $(addprefix %/test_,tools.py ringrun_options.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py \
 	zerotrain.py zero_optimizers.py)
+# ringrun on several hosts mostly waits: with sanitizers in `make check-long` only.
+RUN_SCRIPTS   := $(if $(T_LONG),,tests/hosts/test_ringrun.py tests/hosts/test_names.py)
 ifneq ($(FLAVOUR),)
-TEST_SCRIPTS  := $(filter-out $(TEXT_SCRIPTS) $(if $(findstring address,$(FLAVOUR)),,$(TOOL_SCRIPTS)),$(TEST_SCRIPTS))
+TEST_SCRIPTS  := $(filter-out $(TEXT_SCRIPTS) $(RUN_SCRIPTS) $(if $(findstring address,$(FLAVOUR)),,$(TOOL_SCRIPTS)),$(TEST_SCRIPTS))
 endif
 CMOCKA  := $(shell pkg-config --exists cmocka 2>/dev/null && echo yes)
 CMOCKA_LIBS := $(if $(CMOCKA),$(shell pkg-config --libs cmocka))

@@ -462,7 +462,9 @@ static void close_all(struct head *h)
 
 int head_run(const struct plan *p)
 {
-	struct head h = { .plan = p, .input = -1, .input_window = INPUT_WINDOW };
+	static struct head h; /* what it has allocated is held until the process ends */
+
+	h = (struct head){ .plan = p, .input = -1, .input_window = INPUT_WINDOW };
 
 	h.check = p->options->check ? check_open(p) : NULL;
 	raise_descriptors();

@@ -18,7 +18,7 @@
 /* What --print-command prints: for each host who starts its ranks, and which. */
 static int print_commands(const struct plan *p)
 {
-	struct starters s;
+	static struct starters s; /* what it has allocated is held until the process ends */
 
 	for (int k = 0; k < p->hosts.n; k++) {
 		char ranks[RANKS_TEXT];

@@ -36,6 +36,7 @@ struct agent {
 	bool input_ends;        /* after that */
 	int64_t deadline;       /* when to go on with ending the ranks; 0: no need */
 	int next_signal;        /* what they get then */
+	struct pollfd *polls;
 };
 
 /* The first ringrun is gone, or the process above: nobody is left to tell. */
@@ -205,7 +206,7 @@ static void write_input(struct agent *a)
 static void check(struct agent *a, const struct message *m)
 {
 	struct bytes text = { 0 };
-	struct facts facts;
+	static struct facts facts; /* what it has allocated is held until the process ends */
 
 	if (!job_read(&a->job, m->data, m->len)) {
 		fail(a, "the description of the job is damaged");
@@ -289,8 +290,9 @@ static void take_signals(struct agent *a)
 /* What can be waited for: the first two always, then rank 0's input and the ranks' outputs. */
 enum { POLL_SIGNALS, POLL_WIRE, POLL_INPUT, POLL_LINES };
 
-static void wait_for_something(struct agent *a, struct pollfd *polls)
+static void wait_for_something(struct agent *a)
 {
+	struct pollfd *polls = a->polls;
 	int64_t left = a->deadline - now_ms();
 	int n = a->ranks.at ? a->job.nlocal : 0;
 
@@ -310,8 +312,9 @@ static void wait_for_something(struct agent *a, struct pollfd *polls)
 	     a->deadline && !a->finished ? (int)(left > 0 ? left : 0) : -1);
 }
 
-static void handle_polls(struct agent *a, const struct pollfd *polls)
+static void handle_polls(struct agent *a)
 {
+	const struct pollfd *polls = a->polls;
 	int n = a->ranks.at ? a->job.nlocal : 0; /* before a message starts them */
 
 	if (polls[POLL_SIGNALS].revents)
@@ -359,7 +362,6 @@ static void stop_reading(struct agent *a)
 int agent_run(const struct wire *wire)
 {
 	struct agent a = { .window = WINDOW, .next_signal = SIGTERM, .ranks.input = -1 };
-	struct pollfd *polls = NULL;
 	bool cleaned = false;
 
 	a.signals = open_signals();
@@ -371,10 +373,11 @@ int agent_run(const struct wire *wire)
 	a.wire = *wire;
 	handle_all(&a); /* what came with the first ringrun's proof */
 	for (;;) {      /* until the first ringrun closes: give_up */
-		polls = need(realloc(polls, ((size_t)POLL_LINES + 2 * (size_t)a.job.nlocal) *
-						    sizeof(*polls)));
-		wait_for_something(&a, polls);
-		handle_polls(&a, polls);
+		size_t n = (size_t)POLL_LINES + 2 * (size_t)a.job.nlocal;
+
+		a.polls = need(realloc(a.polls, n * sizeof(*a.polls)));
+		wait_for_something(&a);
+		handle_polls(&a);
 		if (!a.started || a.ranks.running > 0 || a.finished)
 			continue;
 		if (!cleaned && !end_descendants(0))

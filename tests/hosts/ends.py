@@ -18,7 +18,7 @@ RINGBENCH = os.path.abspath(f"{B}/ringbench")
 LAUNCHERS = {"ssh": (), "pdsh": (), "slurm": (), "openmpi": ("--launcher_args", " ".join(OPENMPI[1:])),
              "mpich": ("--launcher_args", " ".join(MPICH[1:]))}
 EACH = 2  # ranks of each host
-TOGETHER = 3  # cases that run at a time
+TOGETHER = 4  # cases that run at a time
 
 # What ranks do. Those of the last one may only be killed.
 PROGRAMS = {"bench": (RINGBENCH, "-b", "8M", "-e", "8M", "-i", "100000"),
@@ -71,6 +71,7 @@ class Job:
     def read_output(self):
         while chunk := os.read(self.first.stdout.fileno(), 1 << 16):
             self.printed += len(chunk)
+            time.sleep(0.002)  # ranks that print without end leave something of the processors
 
     def read_errors(self):
         while chunk := os.read(self.first.stderr.fileno(), 1 << 16):
@@ -181,7 +182,7 @@ def wait_for(happened, job, seconds, what):
     while not (found := happened()):
         assert job.first.poll() is None, f"ringrun has ended with {job.first.returncode} before {what}"
         assert time.monotonic() < end, f"{what}: not in {seconds} s"
-        time.sleep(0.001)
+        time.sleep(0.002)
     return found
 
 
@@ -212,6 +213,8 @@ def expected(case):
     if number:
         return [128 + number, -number, 137], [f"by signal {number}", ""]
     places = ("the agent on ", "ranks on ", "ssh to ", "have not answered in 60 s: ")
+    if case.what == "cut" and case.when == "starting" and case.program == "bench":  # a rank may be told before by its kernel
+        return [125, 3], [place + name for name in others for place in (*places, "on ")]
     return [125], [place + name for name in others for place in places]
 
 
@@ -273,7 +276,7 @@ def work(waiting, wrong):
 def run_cases(chosen):
     """Returns what is wrong, a text for each case that failed."""
     waiting, wrong = queue.Queue(), []
-    for case in sorted(chosen, key=lambda case: case.what == "cut"):  # these last, beside each other: they take long
+    for case in sorted(chosen, key=lambda case: case.what != "cut"):  # these first: they take long, and only wait
         waiting.put(case)
     workers = [threading.Thread(target=work, args=(waiting, wrong)) for _ in range(TOGETHER)]
     for worker in workers:

@@ -32,6 +32,15 @@ static const char *server_name(const struct ko_meeting *m)
 	return m->by_rank_0 ? "rank 0" : "the process that made the id";
 }
 
+/* The connection has ended. */
+static int fail_ended(const struct server *s)
+{
+	return ko_fail(
+		KOLO_EPEER,
+		"%s ended before all ranks had joined, or it did not accept this rank's secret",
+		server_name(s->m));
+}
+
 /* Reads `len` bytes from the server. */
 static int read_all(const struct server *s, void *to, size_t len)
 {
@@ -50,10 +59,7 @@ static int read_all(const struct server *s, void *to, size_t len)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
-			return ko_fail(
-				KOLO_EPEER,
-				"%s ended before all ranks had joined, or it did not accept this rank's secret",
-				server_name(s->m));
+			return fail_ended(s);
 		at += (size_t)got;
 	}
 	return 0;
@@ -84,8 +90,7 @@ static int talk(const struct server *s, const struct ko_entry *mine, int timeout
 
 	memcpy(hello.secret, s->m->secret, sizeof(hello.secret));
 	if (send(s->fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
-		return ko_fail(KOLO_EUNREACH, "%s closed the connection: %s", server_name(s->m),
-			       strerror(errno));
+		return fail_ended(s);
 	rc = read_all(s, &reply, sizeof(reply));
 	if (rc < 0)
 		return rc;

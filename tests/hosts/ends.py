@@ -253,7 +253,7 @@ def run_case(case, c, folder, env=None):
         check_end(case, job, folder, time.monotonic())
         return None
     except AssertionError as wrong:
-        return f"{case}: {wrong}; errors: {job.errors.decode(errors='replace')}"
+        return f"{case}: {wrong}; status: {job.first.poll()}; errors: {job.errors.decode(errors='replace')}"
     finally:
         job.end()
 

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 enum {
-	START_MS = 60000,            /* until all agents must have answered */
-	PROGRESS_MS = 5000,          /* between lines that say which have not */
-	INPUT_WINDOW = 65536,        /* bytes of input that may be on their way to rank 0 */
-	END_MS = 2 * GRACE_MS + 500, /* for agents to end their ranks and say so */
+	START_MS = 60000,             /* until all agents must have answered */
+	PROGRESS_MS = 5000,           /* between lines that say which have not */
+	INPUT_WINDOW = 65536,         /* bytes of input that may be on their way to rank 0 */
+	END_MS = 2 * GRACE_MS + 3000, /* for agents to end their ranks and say so */
 };
 
 /* " on b"; nothing if there is only this host. Returns out. */
@@ -426,6 +426,7 @@ static void name_late(struct head *h)
 			fprintf(stderr,
 				"ringrun: %s did not say in %d ms that its ranks have ended\n",
 				h->peers.at[k].host->name, END_MS);
+	outcome_note(&h->outcome, OWN, EXIT_OWN, NULL, "not all ranks have ended in time");
 }
 
 /* Lets the agents go, waits a moment for what has started them, and kills the rest. */
@@ -477,7 +478,7 @@ int head_run(const struct plan *p)
 		step(&h);
 	if (h.check && !h.outcome.weight)
 		h.outcome.code = check_report(h.check);
-	if (!is_over(&h) && !h.told_to_end)
+	if (!is_over(&h) && (!h.told_to_end || h.left > 0))
 		name_late(&h);
 	h.deadline = h.told_to_end ? now_ms() + GRACE_MS : 0;
 	while (!is_late(&h) && !(writer_is_done(h.writers[0]) && writer_is_done(h.writers[1])))

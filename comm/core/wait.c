@@ -289,23 +289,25 @@ static int find_culprit(const struct ko_wait_state *w, int64_t now)
 	return CIRCLE;
 }
 
-/* Is the rank's process on this host, and stopped by SIGSTOP or a debugger? */
-static bool is_stopped(const struct kolo_comm *c, int rank)
+/* The state of the rank's process, if it is on this host: 'T' is stopped by a signal, 't' by a
+ * debugger; else 0. */
+static char state_of(const struct kolo_comm *c, int rank)
 {
 	bool here = ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
-	char state = here ? process_state(c->table[rank].pid) : 0;
 
-	return state == 'T' || state == 't';
+	return here ? process_state(c->table[rank].pid) : 0;
 }
 
 /* The rank to blame, or a needed one whose process is stopped. On a machine that is overloaded
- * healthy ranks are late too, and waits change while they are followed. */
+ * healthy ranks are late too, and waits change while they are followed. Debuggers and leak checkers
+ * stop a process for a moment too, which is not meant. */
 static int prefer_stopped(const struct ko_wait_state *w, int culprit)
 {
-	if (culprit >= 0 && is_stopped(w->comm, culprit))
+	if (culprit >= 0 && state_of(w->comm, culprit) == 'T')
 		return culprit;
 	for (int r = 0; r < w->comm->nranks; r++)
-		if (r != w->comm->rank && ko_wait_needs(w->waiter, r) && is_stopped(w->comm, r))
+		if (r != w->comm->rank && ko_wait_needs(w->waiter, r) &&
+		    state_of(w->comm, r) == 'T')
 			return r;
 	return culprit;
 }
@@ -315,6 +317,7 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 	struct kolo_comm *c = w->comm;
 	int culprit = prefer_stopped(w, find_culprit(w, now));
 	int rank = culprit < 0 ? w->peer : culprit;
+	char state = state_of(c, rank);
 	char me[KO_RANK_TEXT], them[KO_RANK_TEXT], op[KO_DESC_TEXT], where[WHERE_TEXT];
 
 	/* Ranks that know the culprit report it first. */
@@ -329,7 +332,9 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 		culprit == CIRCLE    ? ", and the ranks wait for each other in a circle"
 		: culprit == UNKNOWN ? ", and may itself wait for a rank that is not known here"
 				     : "",
-		is_stopped(c, rank) ? ", and its process is stopped (SIGSTOP or a debugger)" : "",
+		state == 'T' || state == 't'
+			? ", and its process is stopped (SIGSTOP or a debugger)"
+			: "",
 		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
 }
 

@@ -66,8 +66,8 @@ def all_ranks_join_and_nothing_is_left(launcher):
     with hosts(n) as (c, folder):
         env = c.slurm(n) if launcher == "slurm" else None
         for here in ((), ("--force_multi", )):
-            done = ringrun(c, folder, "--hostfile", hostfile(folder, *[2] * n), *here, RINGBENCH, "-e", "64K", "-f", "8",
-                           "-w", "1", "-i", "5", launcher=launcher, env=env)
+            done = ringrun(c, folder, "--hostfile", hostfile(folder, *[2] * n), *here, RINGBENCH, "-e", "64K", "-f", "8192",
+                           "-w", "1", "-i", "3", launcher=launcher, env=env)
             assert done.returncode == 0 and f"{2 * n} ranks" in done.stdout and "0 wrong" in done.stdout, done
             check_nothing_is_left(c, folder)
 

@@ -15,6 +15,7 @@
 enum {
 	START_MS = 60000,             /* until all agents must have answered */
 	PROGRESS_MS = 5000,           /* between lines that say which have not */
+	STRANGERS_MS = 500,           /* between looks for strangers that say nothing */
 	INPUT_WINDOW = 65536,         /* bytes of input that may be on their way to rank 0 */
 	END_MS = 2 * GRACE_MS + 3000, /* for agents to end their ranks and say so */
 };
@@ -345,6 +346,8 @@ static int timeout(const struct head *h)
 		until = h->outcome.decided;
 	else if (h->peers.awaited && !h->ending)
 		until = h->next_progress;
+	if (h->peers.nstrangers && (until == 0 || until > now + STRANGERS_MS))
+		until = now + STRANGERS_MS;
 	return until == 0 ? -1 : until > now ? (int)(until - now) : 0;
 }
 

@@ -225,7 +225,8 @@ def is_ours(line):
 def check_end(case, job, folder, began):
     """Waits until nothing is left, and looks at what the first ringrun has said."""
     cut = case.what == "cut"
-    limit = (75 if case.when == "starting" else 25) if cut else 8 if case.program == "stubborn" else 5
+    # Who is cut off is noticed after 14 s, and 13 s later if something was sent just before; then come 5 s for the others.
+    limit = (75 if case.when == "starting" else 33) if cut else 8 if case.program == "stubborn" else 5
     end = began + limit * (2 if SLOW else 1)
     while job.first.poll() is None or (rest := left(job.c, folder, is_ours if cut else lambda line: True)):
         assert time.monotonic() < end, f"left after {limit} s: {rest if job.first.poll() is not None else 'ringrun'}"

@@ -17,7 +17,7 @@ enum {
 	PROGRESS_MS = 5000,           /* between lines that say which have not */
 	STRANGERS_MS = 500,           /* between looks for strangers that say nothing */
 	INPUT_WINDOW = 65536,         /* bytes of input that may be on their way to rank 0 */
-	END_MS = 2 * GRACE_MS + 3000, /* for agents to end their ranks and say so */
+	END_MS = 2 * GRACE_MS + 1500, /* for agents to end their ranks and say so */
 };
 
 /* " on b"; nothing if there is only this host. Returns out. */

@@ -137,14 +137,15 @@ void door_answer(const struct door *d, struct wire *w)
 
 void set_up_connection(int fd)
 {
-	/* A host that is cut off is noticed after 5 + 3 * 3 s, and while something is on its way
-	 * after 15 s: before the lifelines of the ranks name one of them (20 s). */
+	/* A host that is cut off is noticed after 5 + 3 * 3 s, at the first probe after the last
+	 * value here, and 13 s after something was sent: before the lifelines of the ranks name one
+	 * of them (20 s). */
 	static const struct {
 		int level, name, value;
 	} options[] = {
 		{ IPPROTO_TCP, TCP_NODELAY, 1 },  { SOL_SOCKET, SO_KEEPALIVE, 1 },
 		{ IPPROTO_TCP, TCP_KEEPIDLE, 5 }, { IPPROTO_TCP, TCP_KEEPINTVL, 3 },
-		{ IPPROTO_TCP, TCP_KEEPCNT, 3 },  { IPPROTO_TCP, TCP_USER_TIMEOUT, 15000 },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 3 },  { IPPROTO_TCP, TCP_USER_TIMEOUT, 13000 },
 	};
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)

@@ -2,6 +2,7 @@
 
 #include "tools/ringrun/base/facts.h"
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/base/texts.h"
 #include "tools/ringrun/check_rules.h"
 
 #include <stdio.h>
@@ -62,7 +63,6 @@ static bool tries(const struct check *c, int from, int to)
 static char **places_for(const struct check *c, int from)
 {
 	char **places = need(calloc(1, sizeof(*places)));
-	int n = 0;
 
 	for (int to = 0; to < c->n; to++) {
 		const struct row *row = &c->rows[to];
@@ -71,11 +71,8 @@ static char **places_for(const struct check *c, int from)
 		     i++) {
 			const char *address = strchr(row->facts.interfaces[i], ' ') + 1;
 
-			places = need(realloc(places, ((size_t)n + 2) * sizeof(*places)));
-			if (asprintf(&places[n], "%d %.*s %d", to, (int)strcspn(address, " "),
-				     address, row->facts.port) < 0)
-				places[n] = need(NULL);
-			places[++n] = NULL;
+			texts_add(&places, "%d %.*s %d", to, (int)strcspn(address, " "), address,
+				  row->facts.port);
 		}
 	}
 	return places;

@@ -1,6 +1,7 @@
 #include "tools/ringrun/command.h"
 
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/base/texts.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -8,48 +9,25 @@
 #include <unistd.h>
 #include <wordexp.h>
 
-/* A command while it is made. */
-struct words {
-	char **at;
-	int n;
-};
-
-static void add(struct words *w, const char *word)
-{
-	w->at = need(realloc(w->at, ((size_t)w->n + 2) * sizeof(*w->at)));
-	w->at[w->n++] = need(strdup(word));
-	w->at[w->n] = NULL;
-}
-
-static void add_all(struct words *w, const char *const *words)
+static void add_all(char ***w, const char *const *words)
 {
 	for (; *words; words++)
-		add(w, *words);
-}
-
-static void add_number(struct words *w, int value)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", value);
-	add(w, text);
+		texts_add(w, "%s", *words);
 }
 
 /* The user's --launcher_args, read as a shell would, without running anything. */
-static int add_user_words(struct words *w, const char *text)
+static int add_user_words(char ***w, const char *text)
 {
 	wordexp_t found;
 
 	if (!text)
 		return 0;
-	if (wordexp(text, &found, WRDE_NOCMD) != 0) {
-		fprintf(stderr,
-			"ringrun: --launcher_args %s: a shell could not read these as words: close its quotes\n",
+	if (wordexp(text, &found, WRDE_NOCMD) != 0)
+		return say(
+			"--launcher_args %s: a shell could not read these as words: close its quotes",
 			text);
-		return -1;
-	}
 	for (size_t i = 0; i < found.we_wordc; i++)
-		add(w, found.we_wordv[i]);
+		texts_add(w, "%s", found.we_wordv[i]);
 	wordfree(&found);
 	return 0;
 }
@@ -107,7 +85,7 @@ static const char *own_path(void)
 }
 
 /* For what passes its last word to a shell on the host. */
-static void add_agent_line(struct words *w, const char *file, const char *node)
+static void add_agent_line(char ***w, const char *file, const char *node)
 {
 	struct bytes line = { 0 };
 
@@ -120,17 +98,16 @@ static void add_agent_line(struct words *w, const char *file, const char *node)
 		bytes_add(&line, node, strlen(node));
 	}
 	bytes_add(&line, "", 1);
-	add(w, line.at);
+	texts_add(w, "%s", line.at);
 	bytes_free(&line);
 }
 
-static void add_agent_words(struct words *w, const char *file)
+static void add_agent_words(char ***w, const char *file)
 {
 	add_all(w, (const char *const[]){ own_path(), "--agent", file, NULL });
 }
 
-static void add_hosts(struct words *w, const struct plan *p, const int *nodes, int n,
-		      const char *after)
+static void add_hosts(char ***w, const struct plan *p, const int *nodes, int n, const char *after)
 {
 	struct bytes list = { 0 };
 
@@ -142,63 +119,50 @@ static void add_hosts(struct words *w, const struct plan *p, const int *nodes, i
 		bytes_add(&list, after, strlen(after));
 	}
 	bytes_add(&list, "", 1);
-	add(w, list.at);
+	texts_add(w, "%s", list.at);
 	bytes_free(&list);
 }
 
 /* The first of the names that PATH has, else the last one. */
 static const char *find_program(const char *const *names)
 {
-	const char *path = getenv("PATH");
-	char file[4096];
-
-	for (; names[1]; names++)
-		for (const char *at = path ? path : ""; *at;
-		     at += strcspn(at, ":"), at += *at == ':') {
-			snprintf(file, sizeof(file), "%.*s/%s", (int)strcspn(at, ":"), at, *names);
-			if (access(file, X_OK) == 0)
-				return *names;
-		}
+	while (names[1] && !is_on_path(*names))
+		names++;
 	return *names;
 }
 
 /* ---- Launchers ------------------------------------------------------------------------------- */
 
-static int make_ssh(const struct plan *p, const int *nodes, int n, const char *file,
-		    struct words *w, char **variable)
+static int make_ssh(const struct plan *p, const int *nodes, int n, const char *file, char ***w)
 {
 	const struct options *o = p->options;
 
 	(void)n;
-	(void)variable;
 	add_all(w, (const char *const[]){ "ssh", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
 					  NULL });
 	if (!o->no_ssh_check)
 		add_all(w, (const char *const[]){ "-o", "ConnectTimeout=10", NULL });
 	if (o->ssh_port) {
-		add(w, "-p");
-		add_number(w, o->ssh_port);
+		texts_add(w, "%s", "-p");
+		texts_add(w, "%d", o->ssh_port);
 	}
 	if (add_user_words(w, o->launcher_args) < 0)
 		return -1;
-	add(w, p->hosts.at[nodes[0]].name);
+	texts_add(w, "%s", p->hosts.at[nodes[0]].name);
 	add_agent_line(w, file, NULL);
 	return 0;
 }
 
 /* pdsh starts as many at a time as -f says, and these must be all: each runs as long as the job. It
  * replaces %n by the number of the host in its list. */
-static int make_pdsh(const struct plan *p, const int *nodes, int n, const char *file,
-		     struct words *w, char **variable)
+static int make_pdsh(const struct plan *p, const int *nodes, int n, const char *file, char ***w)
 {
 	const struct options *o = p->options;
 
 	add_all(w, (const char *const[]){ "pdsh", "-R", "ssh", "-S", "-f", NULL });
-	add_number(w, n);
-	add(w, "-w");
+	texts_add(w, "%d", n);
+	texts_add(w, "%s", "-w");
 	add_hosts(w, p, nodes, n, "");
-	if (o->ssh_port && asprintf(variable, "PDSH_SSH_ARGS_APPEND=-p %d", o->ssh_port) < 0)
-		*variable = need(NULL);
 	if (add_user_words(w, o->launcher_args) < 0)
 		return -1;
 	add_agent_line(w, file, "%n");
@@ -206,14 +170,12 @@ static int make_pdsh(const struct plan *p, const int *nodes, int n, const char *
 }
 
 /* The agents must have all cores, which they give to ranks. srun gives its input to all tasks. */
-static int make_slurm(const struct plan *p, const int *nodes, int n, const char *file,
-		      struct words *w, char **variable)
+static int make_slurm(const struct plan *p, const int *nodes, int n, const char *file, char ***w)
 {
-	(void)variable;
 	add_all(w, (const char *const[]){ "srun", "-N", NULL });
-	add_number(w, n);
-	add(w, "-n");
-	add_number(w, n);
+	texts_add(w, "%d", n);
+	texts_add(w, "%s", "-n");
+	texts_add(w, "%d", n);
 	add_all(w, (const char *const[]){ "--ntasks-per-node=1", "--cpu-bind=none", "-K0", "-w",
 					  NULL });
 	add_hosts(w, p, nodes, n, "");
@@ -223,16 +185,14 @@ static int make_slurm(const struct plan *p, const int *nodes, int n, const char 
 	return 0;
 }
 
-static int make_openmpi(const struct plan *p, const int *nodes, int n, const char *file,
-			struct words *w, char **variable)
+static int make_openmpi(const struct plan *p, const int *nodes, int n, const char *file, char ***w)
 {
 	const struct options *o = p->options;
 	char args[64];
 
-	(void)variable;
-	add(w, find_program((const char *const[]){ "mpirun.openmpi", "mpirun", NULL }));
-	add(w, "-n");
-	add_number(w, n);
+	texts_add(w, "%s", find_program((const char *const[]){ "mpirun.openmpi", "mpirun", NULL }));
+	texts_add(w, "%s", "-n");
+	texts_add(w, "%d", n);
 	add_all(w, (const char *const[]){ "--map-by", "ppr:1:node", "--bind-to", "none", "--host",
 					  NULL });
 	add_hosts(w, p, nodes, n, ":1");
@@ -247,12 +207,12 @@ static int make_openmpi(const struct plan *p, const int *nodes, int n, const cha
 }
 
 /* MPICH, Intel MPI and MVAPICH start by Hydra, whose options they share. */
-static int make_hydra(const struct plan *p, const int *nodes, int n, const char *file,
-		      struct words *w, const char *const *programs, const char *const *own)
+static int make_hydra(const struct plan *p, const int *nodes, int n, const char *file, char ***w,
+		      const char *const *programs, const char *const *own)
 {
-	add(w, find_program(programs));
-	add(w, "-n");
-	add_number(w, n);
+	texts_add(w, "%s", find_program(programs));
+	texts_add(w, "%s", "-n");
+	texts_add(w, "%d", n);
 	add_all(w, (const char *const[]){ "-ppn", "1", "-hosts", NULL });
 	add_hosts(w, p, nodes, n, "");
 	add_all(w, own);
@@ -262,37 +222,30 @@ static int make_hydra(const struct plan *p, const int *nodes, int n, const char 
 	return 0;
 }
 
-static int make_mpich(const struct plan *p, const int *nodes, int n, const char *file,
-		      struct words *w, char **variable)
+static int make_mpich(const struct plan *p, const int *nodes, int n, const char *file, char ***w)
 {
-	(void)variable;
 	return make_hydra(
 		p, nodes, n, file, w,
 		(const char *const[]){ "mpiexec.mpich", "mpiexec.hydra", "mpiexec", NULL },
 		(const char *const[]){ "-bind-to", "none", NULL });
 }
 
-static int make_impi(const struct plan *p, const int *nodes, int n, const char *file,
-		     struct words *w, char **variable)
+static int make_impi(const struct plan *p, const int *nodes, int n, const char *file, char ***w)
 {
-	(void)variable;
 	return make_hydra(p, nodes, n, file, w,
 			  (const char *const[]){ "mpiexec.hydra", "mpirun", NULL },
 			  (const char *const[]){ "-genv", "I_MPI_PIN", "0", NULL });
 }
 
-static int make_mvapich(const struct plan *p, const int *nodes, int n, const char *file,
-			struct words *w, char **variable)
+static int make_mvapich(const struct plan *p, const int *nodes, int n, const char *file, char ***w)
 {
-	(void)variable;
 	return make_hydra(p, nodes, n, file, w, (const char *const[]){ "mpirun", NULL },
 			  (const char *const[]){ "-env", "MV2_ENABLE_AFFINITY", "0", NULL });
 }
 
 static const struct {
 	bool each, input;
-	int (*make)(const struct plan *p, const int *nodes, int n, const char *file,
-		    struct words *w, char **variable);
+	int (*make)(const struct plan *p, const int *nodes, int n, const char *file, char ***w);
 } launchers[LAUNCHERS] = {
 	[BY_SSH] = { true, true, make_ssh },
 	[BY_PDSH] = { false, false, make_pdsh },
@@ -305,9 +258,7 @@ static const struct {
 
 void command_free(struct command *c)
 {
-	for (int i = 0; c->words && c->words[i]; i++)
-		free(c->words[i]);
-	free(c->words);
+	texts_free(c->words);
 	free(c->variable);
 }
 
@@ -324,11 +275,11 @@ bool command_passes_input(enum launcher launcher)
 int command_make(const struct plan *p, const int *nodes, int n, const char *file,
 		 struct command *out)
 {
-	struct words w = { 0 };
+	const struct options *o = p->options;
 
 	*out = (struct command){ 0 };
-	if (launchers[p->options->launcher].make(p, nodes, n, file, &w, &out->variable) < 0)
-		return -1;
-	out->words = w.at;
-	return 0;
+	if (o->launcher == BY_PDSH && o->ssh_port && /* it has no option for this */
+	    asprintf(&out->variable, "PDSH_SSH_ARGS_APPEND=-p %d", o->ssh_port) < 0)
+		out->variable = need(NULL);
+	return launchers[o->launcher].make(p, nodes, n, file, &out->words);
 }

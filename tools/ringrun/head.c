@@ -316,8 +316,8 @@ static void check_start(struct head *h)
 	if (now - h->began > START_MS && !h->plan->options->no_ssh_check)
 		give_up_waiting(h);
 	if (h->peers.awaited && now >= h->next_progress && !h->plan->options->quiet)
-		fprintf(stderr, "ringrun: waiting for %d of %d hosts: %s\n", h->peers.awaited,
-			h->peers.n, peers_awaited_text(&h->peers, text));
+		say("waiting for %d of %d hosts: %s", h->peers.awaited, h->peers.n,
+		    peers_awaited_text(&h->peers, text));
 	if (now >= h->next_progress)
 		h->next_progress = now + PROGRESS_MS;
 }
@@ -426,9 +426,8 @@ static void name_late(struct head *h)
 {
 	for (int k = 0; k < h->peers.n; k++)
 		if (h->peers.at[k].state == JOINED && h->ending)
-			fprintf(stderr,
-				"ringrun: %s did not say in %d ms that its ranks have ended\n",
-				h->peers.at[k].host->name, END_MS);
+			say("%s did not say in %d ms that its ranks have ended",
+			    h->peers.at[k].host->name, END_MS);
 	outcome_note(&h->outcome, OWN, EXIT_OWN, NULL, "not all ranks have ended in time");
 }
 
@@ -461,7 +460,15 @@ static void close_all(struct head *h)
 		if (some)
 			poll(NULL, 0, 5);
 	}
-	end_descendants(0);
+	end_descendants();
+}
+
+static int leave(struct head *h)
+{
+	h->outcome.decided = 0;
+	outcome_report(&h->outcome);
+	close_all(h);
+	return h->outcome.code;
 }
 
 int head_run(const struct plan *p)
@@ -469,14 +476,14 @@ int head_run(const struct plan *p)
 	static struct head h; /* what it has allocated is held until the process ends */
 
 	h = (struct head){ .plan = p, .input = -1, .input_window = INPUT_WINDOW };
-
 	h.check = p->options->check ? check_open(p) : NULL;
 	raise_descriptors();
 	h.began = now_ms();
 	h.next_progress = h.began + PROGRESS_MS;
-	h.signals = open_signals();
-	if (h.signals < 0 || start_begin(&h) < 0)
+	if (start_begin(&h) < 0) {
 		outcome_note(&h.outcome, OWN, EXIT_OWN, NULL, "the job could not be started");
+		return leave(&h);
+	}
 	while (!is_over(&h) && !is_late(&h))
 		step(&h);
 	if (h.check && !h.outcome.weight)
@@ -486,8 +493,5 @@ int head_run(const struct plan *p)
 	h.deadline = h.told_to_end ? now_ms() + GRACE_MS : 0;
 	while (!is_late(&h) && !(writer_is_done(h.writers[0]) && writer_is_done(h.writers[1])))
 		step(&h);
-	h.outcome.decided = 0;
-	outcome_report(&h.outcome);
-	close_all(&h);
-	return h.outcome.code;
+	return leave(&h);
 }

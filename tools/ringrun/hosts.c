@@ -5,24 +5,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_SLOTS = 4096 }; /* of one host: more is a mistyped number */
-
-__attribute__((format(printf, 1, 2))) static int fail(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	fputs("ringrun: ", stderr);
-	vfprintf(stderr, fmt, args);
-	fputc('\n', stderr);
-	va_end(args);
-	return -1;
-}
 
 static struct host *find(const struct hosts *h, const char *name, size_t len)
 {
@@ -82,20 +69,19 @@ static int read_line(struct hosts *h, const char *path, int number, const char *
 	int n;
 
 	if (strncmp(slots, "slots=", 6) != 0)
-		return fail("%s, line %d: '%s': %s", path, number, text, want);
+		return say("%s, line %d: '%s': %s", path, number, text, want);
 	if (!is_name(text, len))
-		return fail("%s, line %d: '%.*s' is no name of a host: %s", path, number, (int)len,
-			    text, want);
+		return say("%s, line %d: '%.*s' is no name of a host: %s", path, number, (int)len,
+			   text, want);
 	n = read_digits(slots + 6, MAX_SLOTS, &end);
 	if (n < 0 || (*end && !isspace((unsigned char)*end)))
-		return fail("%s, line %d: '%s': the number of slots must be from 1 to %d: %s", path,
-			    number, slots, MAX_SLOTS, want);
+		return say("%s, line %d: '%s': the number of slots must be from 1 to %d: %s", path,
+			   number, slots, MAX_SLOTS, want);
 	if (n == 0)
-		return fail(
-			"%s, line %d: %.*s has no slots: give it some, or begin the line with #",
-			path, number, (int)len, text);
+		return say("%s, line %d: %.*s has no slots: give it some, or begin the line with #",
+			   path, number, (int)len, text);
 	if (before)
-		return fail(
+		return say(
 			"%s, line %d: %s is in line %d already: write it once, with all of its slots",
 			path, number, before->name, before->line);
 	hosts_add(h, text, (int)len, n, number);
@@ -122,8 +108,8 @@ int hosts_read_file(struct hosts *h, const char *path)
 
 	h->source = path;
 	if (!file)
-		return fail("--hostfile %s: %s; correct the path, or name hosts with --host", path,
-			    strerror(errno));
+		return say("--hostfile %s: %s; correct the path, or name hosts with --host", path,
+			   strerror(errno));
 	while (rc == 0 && (errno = 0, getline(&line, &room, file) >= 0)) {
 		const char *text = strip(line);
 
@@ -132,11 +118,11 @@ int hosts_read_file(struct hosts *h, const char *path)
 			rc = read_line(h, path, number, text);
 	}
 	if (rc == 0 && ferror(file))
-		rc = fail("--hostfile %s: %s", path, strerror(errno));
+		rc = say("--hostfile %s: %s", path, strerror(errno));
 	free(line);
 	fclose(file);
 	if (rc == 0 && h->n == 0)
-		rc = fail("%s names no host: write a line for each, like 'node7 slots=8'", path);
+		rc = say("%s names no host: write a line for each, like 'node7 slots=8'", path);
 	return rc;
 }
 
@@ -154,17 +140,16 @@ int hosts_read_list(struct hosts *h, const char *text)
 		next = at + len;
 		name = colon ? (size_t)(colon - at) : len;
 		if (colon && ((n = read_digits(colon + 1, MAX_SLOTS, &end)) < 1 || end != next))
-			return fail(
-				"--host %s: '%.*s': want HOST or HOST:SLOTS, with 1 to %d slots",
-				text, (int)len, at, MAX_SLOTS);
+			return say("--host %s: '%.*s': want HOST or HOST:SLOTS, with 1 to %d slots",
+				   text, (int)len, at, MAX_SLOTS);
 		if (!is_name(at, name))
-			return fail(
+			return say(
 				"--host %s: '%.*s' is no name of a host: want a list like a:2,b:2",
 				text, (int)len, at);
 		host = find(h, at, name);
 		if (host && host->nslots + n > MAX_SLOTS)
-			return fail("--host %s: %s has more than %d slots in all", text, host->name,
-				    MAX_SLOTS);
+			return say("--host %s: %s has more than %d slots in all", text, host->name,
+				   MAX_SLOTS);
 		if (host)
 			set_slots(host, host->nslots + n);
 		else
@@ -187,8 +172,8 @@ static int mark_slot(const struct hosts *h, const struct host *host, const char 
 			mark[i] = true;
 			return 0;
 		}
-	return fail("%s %s: %s has no slot %d: %s gives it %d (0 to %d)", option, text, host->name,
-		    slot, h->source, host->nslots, host->nslots - 1);
+	return say("%s %s: %s has no slot %d: %s gives it %d (0 to %d)", option, text, host->name,
+		   slot, h->source, host->nslots, host->nslots - 1);
 }
 
 /* Finds a host by its name without user@, which filters can't have. */
@@ -215,7 +200,7 @@ static int mark_host(const struct hosts *h, const char *option, const char *text
 
 	host = host ? host : find_plain(h, at, name);
 	if (!host)
-		return fail(
+		return say(
 			"%s %s: %s has no host '%.*s': want names that are there, with @ between "
 			"them, and :0,2 for some slots",
 			option, text, h->source, (int)name, at);
@@ -228,7 +213,7 @@ static int mark_host(const struct hosts *h, const char *option, const char *text
 		int slot = read_digits(at, MAX_SLOTS, &end);
 
 		if (slot < 0 || end > stop || (end < stop && *end != ','))
-			return fail(
+			return say(
 				"%s %s: '%.*s' is no list of slots: want HOST:0,2 and @ between hosts",
 				option, text, (int)(stop - colon - 1), colon + 1);
 		if (mark_slot(h, host, option, text, slot, mark) < 0)
@@ -267,7 +252,7 @@ static int filter(struct hosts *h, const char *option, const char *text, bool ke
 	if (rc < 0)
 		return -1;
 	h->n = hosts;
-	return hosts ? 0 : fail("%s %s: no host is left of %s", option, text, h->source);
+	return hosts ? 0 : say("%s %s: no host is left of %s", option, text, h->source);
 }
 
 int hosts_include(struct hosts *h, const char *option, const char *text)
@@ -283,8 +268,8 @@ int hosts_exclude(struct hosts *h, const char *text)
 int hosts_keep_nodes(struct hosts *h, int n)
 {
 	if (n > h->n)
-		return fail("--num_nodes %d: %s has only %d host%s", n, h->source, h->n,
-			    h->n == 1 ? "" : "s");
+		return say("--num_nodes %d: %s has only %d host%s", n, h->source, h->n,
+			   h->n == 1 ? "" : "s");
 	h->n = n;
 	return 0;
 }
@@ -295,12 +280,12 @@ int hosts_keep_slots(struct hosts *h, int n)
 		const struct host *host = &h->at[i];
 
 		if (n > host->nslots && host->line)
-			return fail(
+			return say(
 				"--num_gpus %d: %s, line %d: %s has slots=%d: raise it, or ask for less",
 				n, h->source, host->line, host->name, host->nslots);
 		if (n > host->nslots)
-			return fail("--num_gpus %d: %s gives %s only %d slots", n, h->source,
-				    host->name, host->nslots);
+			return say("--num_gpus %d: %s gives %s only %d slots", n, h->source,
+				   host->name, host->nslots);
 	}
 	for (int i = 0; i < h->n; i++)
 		h->at[i].nslots = n;
@@ -316,11 +301,11 @@ int hosts_place(struct hosts *h, int nranks)
 	for (int i = 0; i < h->n; i++)
 		slots += h->at[i].nslots;
 	if (nranks > slots)
-		return fail("-n %d: %s has %d slots in all: give it more, or ask for less", nranks,
-			    h->source, slots);
+		return say("-n %d: %s has %d slots in all: give it more, or ask for less", nranks,
+			   h->source, slots);
 	if (slots > MAX_RANKS && nranks == 0)
-		return fail("%s has %d slots in all: at most %d ranks are possible", h->source,
-			    slots, MAX_RANKS);
+		return say("%s has %d slots in all: at most %d ranks are possible", h->source,
+			   slots, MAX_RANKS);
 	for (int i = 0; i < h->n; i++) {
 		struct host *host = &h->at[i];
 		int left = nranks ? nranks - next : host->nslots;

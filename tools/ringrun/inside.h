@@ -32,8 +32,8 @@ struct head {
 /* With -v: a line with the seconds since the start. */
 __attribute__((format(printf, 2, 3))) void start_tell(const struct head *h, const char *fmt, ...);
 
-/* Makes the agents of this host, and begins to start the others. Returns 0, or -1 after a message.
- */
+/* Makes the agents of this host, and begins to start the others. Returns 0, or -1 after a message;
+ * then nothing has begun that close_all does not end. */
 int start_begin(struct head *h);
 
 /* Starts more agents, if few are awaited. */

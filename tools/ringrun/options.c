@@ -3,6 +3,7 @@
 
 #include "tools/common/tool.h"
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/base/texts.h"
 
 #include <getopt.h>
 #include <stdarg.h>
@@ -125,9 +126,7 @@ __attribute__((format(printf, 1, 2))) static _Noreturn void refuse(const char *f
 	va_list args;
 
 	va_start(args, fmt);
-	fputs("ringrun: ", stderr);
-	vfprintf(stderr, fmt, args);
-	fputc('\n', stderr);
+	vsay(fmt, args);
 	va_end(args);
 	exit(EXIT_OWN);
 }
@@ -173,17 +172,11 @@ static enum launcher parse_launcher(const char *text)
 	refuse("--launcher %s: must be ssh, pdsh, slurm, openmpi, mpich, impi or mvapich", text);
 }
 
-static void add_export(struct options *o, char *text)
+static void add_export(struct options *o, const char *text)
 {
-	int n = 0;
-
-	while (o->exports && o->exports[n])
-		n++;
 	if (*text == '=' || !*text)
 		refuse("-x %s: want NAME or NAME=VALUE", text);
-	o->exports = need(realloc(o->exports, ((size_t)n + 2) * sizeof(*o->exports)));
-	o->exports[n] = text;
-	o->exports[n + 1] = NULL;
+	texts_add(&o->exports, "%s", text);
 }
 
 /* Options without a letter. */

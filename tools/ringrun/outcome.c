@@ -8,8 +8,7 @@
 #include <string.h>
 
 enum {
-	WINDOW_MS =
-		150, /* a message between two hosts of a busy machine took at most 40 ms in tests */
+	WINDOW_MS = 150, /* for reports of other hosts; short for whoever waits for the message */
 	LAST_LINES = 10,
 };
 
@@ -56,7 +55,7 @@ bool outcome_report(struct outcome *o)
 	if (!o->weight || o->reported || now_ms() < o->decided)
 		return false;
 	o->reported = true;
-	fprintf(stderr, "ringrun: %s\n", o->text);
+	say("%s", o->text);
 	if (o->tail)
 		print_tail(o->tail);
 	return true;

@@ -4,7 +4,6 @@
 #include "tools/ringrun/agent/agent.h"
 #include "tools/ringrun/base/processes.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
@@ -51,8 +50,12 @@ static int start_here(const struct peers *p, struct peer *peer)
 	}
 	close(ends[1]);
 	wire_init(&peer->wire, ends[0], MAX_MESSAGE);
+	if (peer->here < 0) {
+		peer->here = 0;
+		return -1;
+	}
 	peer->state = JOINED;
-	return peer->here < 0 ? -1 : 0;
+	return 0;
 }
 
 int peers_open(struct peers *p, const struct plan *plan)
@@ -61,13 +64,13 @@ int peers_open(struct peers *p, const struct plan *plan)
 	p->at = need(calloc((size_t)p->n, sizeof(*p->at)));
 	p->strangers = need(calloc(MAX_STRANGERS, sizeof(*p->strangers)));
 	for (int k = 0; k < p->n; k++) {
-		struct peer *peer = &p->at[k];
+		const struct host *host = &plan->hosts.at[k];
 
-		*peer = (struct peer){ .host = &plan->hosts.at[k], .wire.fd = -1 };
-		peer->left = peer->host->nranks;
-		if (!plan->here[k]) {
-			p->awaited++;
-		} else if (start_here(p, peer) < 0) {
+		p->at[k] = (struct peer){ .host = host, .wire.fd = -1, .left = host->nranks };
+		p->awaited += !plan->here[k];
+	}
+	for (int k = 0; k < p->n; k++) {
+		if (plan->here[k] && start_here(p, &p->at[k]) < 0) {
 			complain("starting the process that keeps the ranks");
 			return -1;
 		}
@@ -116,14 +119,13 @@ static struct peer *admit(struct peers *p, struct stranger *s, const struct mess
 	p->refused = peer ? peer : &p->at[0];
 	tool_version_text(own);
 	if (strcmp(hello.version, own) != 0) {
-		fprintf(stderr,
-			"ringrun: %s has Kolo %s, and this host has %s: install the same version on all hosts\n",
-			hello.name, hello.version, own);
+		say("%s has Kolo %s, and this host has %s: install the same version on all hosts",
+		    hello.name, hello.version, own);
 		return NULL;
 	}
 	if (!peer || peer->state != AWAITED) {
-		fprintf(stderr, "ringrun: an agent on %s (host number %d) is %s\n", hello.name,
-			hello.node, peer ? "the second of that host" : "none of the job's");
+		say("an agent on %s (host number %d) is %s", hello.name, hello.node,
+		    peer ? "the second of that host" : "none of the job's");
 		return NULL;
 	}
 	p->refused = NULL;

@@ -5,7 +5,6 @@
 #include "tools/ringrun/base/processes.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -82,9 +81,7 @@ static int apply_visible_devices(struct plan *p, const char *visible)
 	int rc;
 
 	if (o->include || o->exclude || o->num_nodes || o->num_gpus) {
-		fprintf(stderr,
-			"ringrun: CUDA_VISIBLE_DEVICES=%s is ignored: options choose the slots\n",
-			visible);
+		say("CUDA_VISIBLE_DEVICES=%s is ignored: options choose the slots", visible);
 		return 0;
 	}
 	if (asprintf(&filter, "localhost:%s", visible) < 0)
@@ -229,10 +226,8 @@ static int keep_own_host(struct plan *p)
 	bool six = strchr(o->master_addr, ':');
 
 	if (o->node_rank >= p->hosts.n) {
-		fprintf(stderr,
-			"ringrun: --node_rank %d: the hosts of %s are numbered from 0 to %d\n",
-			o->node_rank, p->hosts.source, p->hosts.n - 1);
-		return -1;
+		return say("--node_rank %d: the hosts of %s are numbered from 0 to %d",
+			   o->node_rank, p->hosts.source, p->hosts.n - 1);
 	}
 	p->node = o->node_rank;
 	p->hosts.at[0] = p->hosts.at[o->node_rank];
@@ -250,11 +245,9 @@ static int check_here(const struct plan *p)
 
 	for (int k = 0; k < p->hosts.n; k++) {
 		if (p->here[k] && first >= 0) {
-			fprintf(stderr,
-				"ringrun: %s: %s and %s are both this host: write it once, with all "
-				"of its slots\n",
-				p->hosts.source, p->hosts.at[first].name, p->hosts.at[k].name);
-			return -1;
+			return say("%s: %s and %s are both this host: write it once, with all "
+				   "of its slots",
+				   p->hosts.source, p->hosts.at[first].name, p->hosts.at[k].name);
 		}
 		first = p->here[k] ? k : first;
 	}

@@ -1,6 +1,7 @@
 /* The first part of the first ringrun: agents, the meeting point, ranks. */
 #include "kolo/kolo.h"
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/base/texts.h"
 #include "tools/ringrun/command.h"
 #include "tools/ringrun/inside.h"
 
@@ -23,7 +24,7 @@ void start_tell(const struct head *h, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	fprintf(stderr, "ringrun: %.3f s: %s\n", (double)(now_ms() - h->began) / 1e3, text);
+	say("%.3f s: %s", (double)(now_ms() - h->began) / 1e3, text);
 }
 
 static void send_job(const struct head *h, struct peer *peer)
@@ -110,19 +111,15 @@ void start_more(struct head *h)
 
 static int make_line_for_all(struct head *h)
 {
-	int n = h->starters.nnodes;
-	char **hosts = need(calloc((size_t)n + 1, sizeof(*hosts)));
+	char **hosts = NULL;
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < h->starters.nnodes; i++) {
 		int node = h->starters.nodes[i];
 
-		if (asprintf(&hosts[i], "%d=%s", node, h->peers.at[node].host->name) < 0)
-			hosts[i] = need(NULL);
+		texts_add(&hosts, "%d=%s", node, h->peers.at[node].host->name);
 	}
 	h->line = door_line(&h->peers.door, -1, hosts);
-	for (int i = 0; i < n; i++)
-		free(hosts[i]);
-	free(hosts);
+	texts_free(hosts);
 	if (command_passes_input(h->plan->options->launcher))
 		return 0;
 	return starters_make_file(&h->starters, h->line);
@@ -133,7 +130,8 @@ int start_begin(struct head *h)
 	for (int k = 0; k < h->plan->hosts.n; k++)
 		h->left += h->plan->hosts.at[k].nranks;
 	starters_init(&h->starters, h->plan);
-	if (peers_open(&h->peers, h->plan) < 0)
+	h->signals = open_signals(); /* before a child may end */
+	if (peers_open(&h->peers, h->plan) < 0 || h->signals < 0)
 		return -1;
 	h->polls = need(calloc(4 + 2 * (size_t)h->peers.n + 2048, sizeof(*h->polls)));
 	h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

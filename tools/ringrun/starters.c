@@ -74,11 +74,10 @@ int starters_make_file(struct starters *s, const char *line)
 	if (s->file_kept >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line) &&
 	    close(fd) == 0)
 		return 0;
-	fprintf(stderr,
-		"ringrun: %s, which %s's agents must read: %s; start in a folder that you may write to and all "
-		"hosts have, or use --launcher ssh\n",
+	return say(
+		"%s, which %s's agents must read: %s; start in a folder that you may write to and all "
+		"hosts have, or use --launcher ssh",
 		s->file, launcher_name(launcher_of(s)), strerror(errno));
-	return -1;
 }
 
 void starters_remove_file(struct starters *s)
@@ -189,7 +188,7 @@ static void print_line(const struct starters *s, struct starter *starter, const 
 		len--;
 	if (len == 0)
 		return;
-	fprintf(stderr, "ringrun: %s: %.*s\n", from, (int)len, text);
+	say("%s: %.*s", from, (int)len, text);
 	free(starter->last);
 	starter->last = need(strndup(text, len));
 }

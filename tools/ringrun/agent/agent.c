@@ -5,6 +5,7 @@
 #include "tools/ringrun/agent/ranks.h"
 #include "tools/ringrun/base/join.h"
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/base/texts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,13 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
-	WINDOW =
-		262144, /* bytes of output that may be on their way to the first ringrun's reader */
+	WINDOW = 262144, /* bytes of output on their way to the first ringrun's reader */
 	WHY = 1024,
 };
 
@@ -42,7 +41,7 @@ struct agent {
 /* The first ringrun is gone, or the process above: nobody is left to tell. */
 static _Noreturn void give_up(const struct agent *a)
 {
-	end_descendants(0);
+	end_descendants();
 	if (a->job.pid_file)
 		unlink(a->job.pid_file);
 	_exit(EXIT_OWN);
@@ -54,7 +53,7 @@ static void begin_to_end(struct agent *a)
 		a->deadline = now_ms() + GRACE_MS;
 }
 
-static void fail(struct agent *a, const char *why)
+static void report_failure(struct agent *a, const char *why)
 {
 	wire_put(&a->wire, MSG_FAILED, 0, why, strlen(why) + 1);
 	a->next_signal = SIGKILL;
@@ -112,14 +111,13 @@ static void serve(struct agent *a, const char *address)
 		port = port < 0 ? DEFAULT_MASTER_PORT : port; /* all hosts must agree */
 		wire_put(&a->wire, MSG_SERVED, port, NULL, 0);
 	} else if (port < 0) {
-		snprintf(
-			why, sizeof(why),
-			"--master_port %d: another program listens there; choose another port, or 0 for any "
-			"that is free",
-			a->job.port);
-		fail(a, why);
+		snprintf(why, sizeof(why),
+			 "--master_port %d: %s; choose another port, or 0 for any that is free",
+			 a->job.port,
+			 errno == EADDRINUSE ? "another program listens there" : strerror(errno));
+		report_failure(a, why);
 	} else if (create_id(&a->job, address, &id) < 0) {
-		fail(a, kolo_last_error());
+		report_failure(a, kolo_last_error());
 	} else {
 		wire_put(&a->wire, MSG_SERVED, port, &id, sizeof(id));
 	}
@@ -138,7 +136,7 @@ static void start(struct agent *a, const struct message *m)
 
 	a->started = true;
 	if (ranks_start(&a->ranks, &a->job, &meeting, why, sizeof(why)) < 0)
-		fail(a, why);
+		report_failure(a, why);
 	if (a->job.pid_file) {
 		FILE *file = fopen(a->job.pid_file, "wxe");
 
@@ -147,8 +145,7 @@ static void start(struct agent *a, const struct message *m)
 		if (file)
 			fclose(file);
 		else
-			fprintf(stderr, "ringrun: --save_pid: %s: %s\n", a->job.pid_file,
-				strerror(errno));
+			say("--save_pid: %s: %s", a->job.pid_file, strerror(errno));
 	}
 }
 
@@ -209,7 +206,7 @@ static void check(struct agent *a, const struct message *m)
 	static struct facts facts; /* what it has allocated is held until the process ends */
 
 	if (!job_read(&a->job, m->data, m->len)) {
-		fail(a, "the description of the job is damaged");
+		report_failure(a, "the description of the job is damaged");
 		return;
 	}
 	look_at_host(&a->job, m->number, &facts);
@@ -227,9 +224,7 @@ static void try_others(struct agent *a, const struct message *m)
 	look_for_others(places, &text);
 	wire_put(&a->wire, MSG_REACHED, 0, text.at, text.len);
 	bytes_free(&text);
-	for (int i = 0; places[i]; i++)
-		free(places[i]);
-	free(places);
+	texts_free(places);
 }
 
 /* ---- The loop -------------------------------------------------------------------------------- */
@@ -239,7 +234,7 @@ static void handle(struct agent *a, const struct message *m)
 	switch (m->kind) {
 	case MSG_JOB:
 		if (!job_read(&a->job, m->data, m->len))
-			fail(a, "the description of the job is damaged");
+			report_failure(a, "the description of the job is damaged");
 		break;
 	case MSG_CHECK: check(a, m); break;
 	case MSG_REACH: try_others(a, m); break;
@@ -380,7 +375,7 @@ int agent_run(const struct wire *wire)
 		handle_polls(&a);
 		if (!a.started || a.ranks.running > 0 || a.finished)
 			continue;
-		if (!cleaned && !end_descendants(0))
+		if (!cleaned && !end_descendants())
 			stop_reading(&a);
 		cleaned = true;
 		a.finished = all_is_passed_on(&a);
@@ -393,20 +388,19 @@ int agent_run(const struct wire *wire)
 
 /* ---- Started by something else --------------------------------------------------------------- */
 
-int stand_above(int keeper, int signals)
+/* Waits for the process that keeps the ranks, and passes signals on to it. Ends what it leaves. */
+static void stand_above(pid_t keeper, int signals)
 {
 	struct pollfd wait = { .fd = signals, .events = POLLIN };
 	struct signalfd_siginfo info;
-	int status;
 
-	while (waitpid(keeper, &status, WNOHANG) == 0) {
+	while (waitpid(keeper, NULL, WNOHANG) == 0) {
 		poll(&wait, 1, -1);
 		while (read(signals, &info, sizeof(info)) == sizeof(info))
 			if (info.ssi_signo != SIGCHLD && sent_to_us_alone(&info))
 				kill(keeper, (int)info.ssi_signo);
 	}
-	end_descendants(0); /* what the keeper has left is ours now */
-	return status;
+	end_descendants(); /* what the keeper has left is ours now */
 }
 
 int agent_start(const char *where, int node)

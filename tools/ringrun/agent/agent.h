@@ -9,14 +9,9 @@
 /* Serves the first ringrun at the other end until all is over. Returns the exit status. */
 int agent_run(const struct wire *wire);
 
-/* In a process that something else has started on a host: finds the first ringrun by what `where`
- * has
- * ("-": standard input, or a file), and serves it from a child. `node` is this host's place in its
- * launcher's list; -1: the launcher's environment has it. Returns the exit status. */
+/* In a process that something else has started on a host: finds the first ringrun by `where`, which
+ * is a file, or "-" for standard input, and serves it from a child. `node` is this host's place in
+ * its launcher's list; -1: the launcher's environment has it. Returns the exit status. */
 int agent_start(const char *where, int node);
-
-/* Waits for the process that keeps the ranks, and passes signals on to it. Ends what it leaves.
- * Returns its wait status. */
-int stand_above(int keeper, int signals);
 
 #endif

@@ -1,8 +1,8 @@
 #include "tools/ringrun/agent/environment.h"
 
 #include "tools/ringrun/base/processes.h"
+#include "tools/ringrun/base/texts.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,21 +81,8 @@ bool environment_drops(const char *variable)
 
 /* ---- Exports --------------------------------------------------------------------------------- */
 
-/* A list of NAME=VALUE that ends with NULL. */
-struct list {
-	char **at;
-	int n;
-};
-
-static void append(struct list *l, const char *text)
-{
-	l->at = need(realloc(l->at, ((size_t)l->n + 2) * sizeof(*l->at)));
-	l->at[l->n++] = need(strdup(text));
-	l->at[l->n] = NULL;
-}
-
 /* The lines NAME=VALUE of a file that DeepSpeed reads too. A file that isn't there has none. */
-static int append_file(struct list *l, const char *folder, const char *name)
+static int append_file(char ***list, const char *folder, const char *name)
 {
 	char path[4096], *line = NULL;
 	size_t room = 0;
@@ -118,11 +105,9 @@ static int append_file(struct list *l, const char *folder, const char *name)
 		if (!*pair || *pair == '#')
 			continue;
 		if (strchr(pair, '=') && *pair != '=') {
-			append(l, pair);
+			texts_add(list, "%s", pair);
 		} else {
-			fprintf(stderr, "ringrun: %s, line %d: '%s': want NAME=VALUE\n", path,
-				number, pair);
-			rc = -1;
+			rc = say("%s, line %d: '%s': want NAME=VALUE", path, number, pair);
 		}
 	}
 	free(line);
@@ -130,44 +115,36 @@ static int append_file(struct list *l, const char *folder, const char *name)
 	return rc;
 }
 
-static int append_wanted(struct list *l, const char *text)
+static int append_wanted(char ***list, const char *text)
 {
 	const char *value = getenv(text);
-	char *pair;
 
-	if (strchr(text, '=')) {
-		append(l, text);
-		return *text == '=' ? -1 : 0;
-	}
-	if (!value) {
-		fprintf(stderr,
-			"ringrun: -x %s: %s is not set here; set it, or give it a value: -x %s=VALUE\n",
-			text, text, text);
-		return -1;
-	}
-	if (asprintf(&pair, "%s=%s", text, value) < 0)
-		pair = need(NULL);
-	append(l, pair);
-	free(pair);
+	if (strchr(text, '='))
+		texts_add(list, "%s", text);
+	else if (value)
+		texts_add(list, "%s=%s", text, value);
+	else
+		return say("-x %s: %s is not set here; set it, or give it a value: -x %s=VALUE",
+			   text, text, text);
 	return 0;
 }
 
 char **environment_to_export(char *const *wanted)
 {
 	const char *home = getenv("HOME"), *file = getenv("DS_ENV_FILE");
-	struct list l = { .at = need(calloc(1, sizeof(*l.at))) };
+	char **list = need(calloc(1, sizeof(*list)));
 
 	for (int i = 0; environ[i]; i++)
 		if (is_among(environ[i], exported, sizeof(exported) / sizeof(exported[0])) &&
 		    !environment_drops(environ[i]))
-			append(&l, environ[i]);
+			texts_add(&list, "%s", environ[i]);
 	file = file && *file ? file : ".deepspeed_env";
-	if ((home && append_file(&l, home, file) < 0) || append_file(&l, ".", file) < 0)
+	if ((home && append_file(&list, home, file) < 0) || append_file(&list, ".", file) < 0)
 		return NULL;
 	for (int i = 0; wanted && wanted[i]; i++)
-		if (append_wanted(&l, wanted[i]) < 0)
+		if (append_wanted(&list, wanted[i]) < 0)
 			return NULL;
-	return l.at;
+	return list;
 }
 
 /* ---- On the rank's host ---------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "kolo/kolo.h"
 #include "tools/ringrun/base/processes.h"
 #include "tools/ringrun/base/sockets.h"
+#include "tools/ringrun/base/texts.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,22 +26,7 @@ enum { REACH_MS = 2000, CLOCK_LIMIT_US = 2000000000, VERBS = 300 };
 
 extern char **environ;
 
-/* ---- Lists and files ------------------------------------------------------------------------- */
-
-__attribute__((format(printf, 2, 3))) static void append(char ***list, const char *fmt, ...)
-{
-	va_list args;
-	int n = 0;
-
-	while (*list && (*list)[n])
-		n++;
-	*list = need(realloc(*list, ((size_t)n + 2) * sizeof(**list)));
-	va_start(args, fmt);
-	if (vasprintf(&(*list)[n], fmt, args) < 0)
-		(*list)[n] = need(NULL);
-	va_end(args);
-	(*list)[n + 1] = NULL;
-}
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 /* The first line of a small file; "" if it can't be read. Returns out. */
 static const char *read_text(const char *path, char *out, size_t room)
@@ -98,7 +83,7 @@ static void list_interfaces(struct facts *f)
 		    strchr(text, '%'))
 			continue;
 		snprintf(path, sizeof(path), "/sys/class/net/%s/speed", i->ifa_name);
-		append(&f->interfaces, "%s %s %d", i->ifa_name, text, read_number(path));
+		texts_add(&f->interfaces, "%s %s %d", i->ifa_name, text, read_number(path));
 	}
 	freeifaddrs(list);
 }
@@ -199,10 +184,10 @@ static void add_rdma(const char *folder, const char *device, void *arg)
 			break;
 		snprintf(path, sizeof(path), "%s/%.200s/ports/%d/rate", folder, device, port);
 		read_text(path, rate, sizeof(rate));
-		append(&f->rdma, "%s %d %s %s %s", device, port,
-		       strchr(state, ' ') ? strchr(state, ' ') + 1 : state,
-		       *rate ? strtok(rate, " ") : "?",
-		       *verbs && access(verbs, R_OK | W_OK) == 0 ? "allowed" : "denied");
+		texts_add(&f->rdma, "%s %d %s %s %s", device, port,
+			  strchr(state, ' ') ? strchr(state, ' ') + 1 : state,
+			  *rate ? strtok(rate, " ") : "?",
+			  *verbs && access(verbs, R_OK | W_OK) == 0 ? "allowed" : "denied");
 	}
 }
 
@@ -253,23 +238,8 @@ static void list_variables(const struct job *job, struct facts *f)
 			for (int e = 0; job->environment[e]; e++)
 				ours |= strcmp(job->environment[e], environ[i]) == 0;
 			if (!ours && strncmp(environ[i], names[k], strlen(names[k])) == 0)
-				append(&f->variables, "%s", environ[i]);
+				texts_add(&f->variables, "%s", environ[i]);
 		}
-}
-
-static bool program_is_there(const char *program)
-{
-	const char *path = getenv("PATH");
-	char file[4096];
-
-	if (strchr(program, '/'))
-		return access(program, X_OK) == 0;
-	for (const char *at = path ? path : ""; *at; at += strcspn(at, ":"), at += *at == ':') {
-		snprintf(file, sizeof(file), "%.*s/%s", (int)strcspn(at, ":"), at, program);
-		if (access(file, X_OK) == 0)
-			return true;
-	}
-	return false;
 }
 
 static int64_t wall_us(void)
@@ -283,6 +253,7 @@ static int64_t wall_us(void)
 void look_at_host(const struct job *job, int64_t asked_us, struct facts *out)
 {
 	int64_t begin = wall_us(), ahead = begin - asked_us;
+	const char *program = job->command[0];
 	int port = job->port > 0 ? job->port : 0;
 
 	*out = (struct facts){ .cores = kolo_cores(NULL, 0), .uid = (int)geteuid() };
@@ -294,7 +265,8 @@ void look_at_host(const struct job *job, int64_t asked_us, struct facts *out)
 		if (strncmp(job->environment[i], "PATH=", 5) == 0)
 			setenv("PATH", job->environment[i] + 5, 1);
 	out->wdir = !job->wdir || chdir(job->wdir) == 0;
-	out->program = !job->command[0] || program_is_there(job->command[0]);
+	out->program = !program ||
+		       (strchr(program, '/') ? access(program, X_OK) == 0 : is_on_path(program));
 	list_interfaces(out);
 	find_name_address(out);
 	for_each_entry("/sys/class/infiniband", add_rdma, out);

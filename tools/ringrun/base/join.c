@@ -5,7 +5,6 @@
 #include "tools/ringrun/base/processes.h"
 #include "tools/ringrun/base/sockets.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -188,17 +187,16 @@ static int open_file(const char *path)
 		int err = errno;
 
 		gethostname(own, sizeof(own) - 1); /* not all launchers say whose line it is */
-		fprintf(stderr,
-			"ringrun: reading %s, which the first ringrun has written, on %s: %s; this launcher passes "
+		return say(
+			"reading %s, which the first ringrun has written, on %s: %s; this launcher passes "
 			"on no input, so the folder must be on all hosts: start in one that is, or use --launcher "
-			"ssh\n",
+			"ssh",
 			path, own, strerror(err));
-		return -1;
 	}
 	if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() &&
 	    (s.st_mode & 077) == 0)
 		return fd;
-	fprintf(stderr, "ringrun: %s is not a file that only this user may read\n", path);
+	say("%s is not a file that only this user may read", path);
 	close(fd);
 	return -1;
 }
@@ -218,10 +216,9 @@ static int read_place(const char *where, struct place *out)
 	     word = strtok(NULL, " "))
 		words[n++] = word;
 	if (n != 7 || strcmp(words[0], magic) != 0) {
-		fprintf(stderr,
-			"ringrun: --agent is for ringrun itself: it got no line of the first ringrun on %s\n",
+		return say(
+			"--agent is for ringrun itself: it got no line of the first ringrun on %s",
 			input ? "standard input" : where);
-		return -1;
 	}
 	*out = (struct place){ .secret = words[1],
 			       .proof = words[2],
@@ -290,11 +287,10 @@ static int connect_first(struct place *p)
 	for (char *at = strtok(list, ","); fd < 0 && at; at = strtok(NULL, ","))
 		fd = connect_to(at, p->port);
 	if (fd < 0)
-		fprintf(stderr,
-			"ringrun: the first ringrun can't be reached from here at port %d of %s (last: %s); let its "
-			"host accept connections from the hosts of its jobs (firewall), or start from a host that "
-			"they reach\n",
-			p->port, p->addresses, strerror(errno));
+		say("the first ringrun can't be reached from here at port %d of %s (last: %s); let its "
+		    "host accept connections from the hosts of its jobs (firewall), or start from a host that "
+		    "they reach",
+		    p->port, p->addresses, strerror(errno));
 	free(list);
 	free(first);
 	return fd;
@@ -323,7 +319,7 @@ int join_first(const char *where, int node, struct wire *out)
 {
 	char version[VERSION_TEXT], name[256] = "";
 	struct bytes hello = { 0 };
-	struct place p;
+	struct place p = { 0 };
 	int fd;
 
 	if (read_place(where, &p) < 0 || (fd = connect_first(&p)) < 0)

@@ -26,6 +26,37 @@ void complain(const char *what)
 	fprintf(stderr, "ringrun: %s: %s\n", what, strerror(errno));
 }
 
+int vsay(const char *fmt, va_list args)
+{
+	fputs("ringrun: ", stderr);
+	vfprintf(stderr, fmt, args);
+	fputc('\n', stderr);
+	return -1;
+}
+
+int say(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsay(fmt, args);
+	va_end(args);
+	return -1;
+}
+
+bool is_on_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	char file[4096];
+
+	for (const char *at = path ? path : ""; *at; at += strcspn(at, ":"), at += *at == ':') {
+		snprintf(file, sizeof(file), "%.*s/%s", (int)strcspn(at, ":"), at, name);
+		if (access(file, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
 void *need(void *p)
 {
 	if (p)
@@ -34,8 +65,8 @@ void *need(void *p)
 	exit(EXIT_OWN);
 }
 
-/* Until processes that were killed must be gone. A busy machine took 2 s in tests, and one that
- * waits for a disk may never end. */
+/* Until processes that were killed must be gone. 2 s were once too few on a busy machine, and one
+ * that waits for a disk may never end. */
 enum { STUCK_MS = 20000 };
 
 /* ---- Ending processes ------------------------------------------------------------------------ */
@@ -59,9 +90,9 @@ static pid_t parent_of(const char *pid)
 	return end ? (pid_t)strtol(end + 3, NULL, 10) : 0;
 }
 
-/* Kills all children except `spared`. Returns how many there were: those that are gone now may have
- * left children, which this has not seen. *foreign is how many of them may not be killed. */
-static int kill_children(pid_t spared, int *foreign)
+/* Kills all children. Returns how many there were: those that are gone now may have left children,
+ * which this has not seen. *foreign is how many of them may not be killed. */
+static int kill_children(int *foreign)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
@@ -71,7 +102,7 @@ static int kill_children(pid_t spared, int *foreign)
 	while (proc && (entry = readdir(proc))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid <= 0 || pid == spared || parent_of(entry->d_name) != getpid())
+		if (pid <= 0 || parent_of(entry->d_name) != getpid())
 			continue;
 		*foreign += kill(pid, SIGKILL) < 0 && errno == EPERM;
 		waitpid(pid, NULL, WNOHANG);
@@ -82,12 +113,12 @@ static int kill_children(pid_t spared, int *foreign)
 	return n;
 }
 
-bool end_descendants(pid_t spared)
+bool end_descendants(void)
 {
 	int64_t began = now_ms();
 	int left, foreign;
 
-	while ((left = kill_children(spared, &foreign)) > 0 &&
+	while ((left = kill_children(&foreign)) > 0 &&
 	       now_ms() - began < (left == foreign ? GRACE_MS : STUCK_MS))
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	return left == 0;

@@ -2,6 +2,7 @@
 #ifndef TOOLS_RINGRUN_BASE_PROCESSES_H
 #define TOOLS_RINGRUN_BASE_PROCESSES_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/signalfd.h>
@@ -23,10 +24,17 @@ void complain(const char *what);
 /* Returns p, or leaves the process with EXIT_OWN if it is NULL: no memory. */
 void *need(void *p);
 
-/* Kills every descendant except `spared`. The children of those that die become this process's (it
- * is a subreaper), until there are none. Returns false if some may not be killed, because they are
+/* Writes "ringrun: ", the text and a newline to stderr. Returns -1, for those who return on it. */
+__attribute__((format(printf, 1, 2))) int say(const char *fmt, ...);
+int vsay(const char *fmt, va_list args);
+
+/* Is there a program of this name in a folder of PATH? */
+bool is_on_path(const char *name);
+
+/* Kills every descendant. The children of those that die become this process's (it is a
+ * subreaper), until there are none. Returns false if some may not be killed, because they are
  * another user's: these are given up after a while. */
-bool end_descendants(pid_t spared);
+bool end_descendants(void);
 
 /* In a child: it must not outlive this parent, which started it. */
 void die_with(pid_t parent);

@@ -223,6 +223,25 @@ def whatever_ends_nothing_is_left_and_the_cause_is_named():
 
 
 @test
+def a_first_ringrun_that_is_stopped_does_not_end_the_job():
+    """Its host still answers, though nothing more fits into the buffers there."""
+    slow_start = ("sh", "-c", "sleep 1.5; exec yes rank $RANK")
+    with hosts(2) as (c, folder):
+        job = ends.Job(c, folder, ("--hostfile", hostfile(folder, 1, 1)), slow_start)
+        try:
+            until(lambda: job.ranks(1), 10, "no rank runs")
+            job.first.send_signal(signal.SIGSTOP)
+            time.sleep(18)
+            job.first.send_signal(signal.SIGCONT)
+            until(lambda: job.printed > 1 << 20, 10, "no more output")
+            job.first.send_signal(signal.SIGINT)
+            job.first.wait(10)
+            assert b"was killed by signal 2" in job.errors and b"gone" not in job.errors, job.errors
+        finally:
+            job.end()
+
+
+@test
 def nor_is_anything_left_that_slurm_has_started():
     rng = random.Random(SEED)
     with hosts(3) as (c, folder):

@@ -528,15 +528,16 @@ def cuda_visible_devices_is_left_alone_if_slots_are_cores():
 
 # ---- Commands of launchers -----------------------------------------------------------------------------------------------
 
-SSH = "ssh -o BatchMode=yes -o LogLevel=ERROR"
+SSH = "-o BatchMode=yes -o LogLevel=ERROR"
+TIMES = "-o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 INPUT = "# standard input: a line with this host's addresses and the secret"
 FILE = ["# .ringrun-ID stands for a file that only this user may read, which has the secret; it is",
         "# removed when all agents have answered"]
 COMMANDS = [ # options, what is printed after the lines with ranks, for a:2,b:1
-    ("", [INPUT, *(f"{SSH} -o ConnectTimeout=10 {host} 'exec RINGRUN --agent -'" for host in "ab")]),
-    ("--launcher ssh --ssh_port 2222 --no_ssh_check -n 2", [INPUT, f"{SSH} -p 2222 a 'exec RINGRUN --agent -'"]),
+    ("", [INPUT, *(f"ssh {SSH} {TIMES} {host} 'exec RINGRUN --agent -'" for host in "ab")]),
+    ("--launcher ssh --ssh_port 2222 --no_ssh_check -n 2", [INPUT, f"ssh {SSH} -p 2222 a 'exec RINGRUN --agent -'"]),
     ("""--launcher_args "-i 'my key' -o \\"ProxyCommand=nc %h %p\\" a\\'b" -n 1""",
-     [INPUT, f"""{SSH} -o ConnectTimeout=10 -i 'my key' -o 'ProxyCommand=nc %h %p' 'a'\\''b' a 'exec RINGRUN --agent -'"""]),
+     [INPUT, f"""ssh -i 'my key' -o 'ProxyCommand=nc %h %p' 'a'\\''b' {SSH} {TIMES} a 'exec RINGRUN --agent -'"""]),
     ("--launcher pdsh", [*FILE, "pdsh -R ssh -S -f 2 -w a,b 'exec RINGRUN --agent .ringrun-ID --node %n'"]),
     ("--launcher pdsh --ssh_port 2222 --launcher_args '-t 5'",
      [*FILE, "PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -S -f 2 -w a,b -t 5 'exec RINGRUN --agent .ringrun-ID --node %n'"]),

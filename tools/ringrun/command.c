@@ -138,16 +138,18 @@ static int make_ssh(const struct plan *p, const int *nodes, int n, const char *f
 	const struct options *o = p->options;
 
 	(void)n;
-	add_all(w, (const char *const[]){ "ssh", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
-					  NULL });
-	if (!o->no_ssh_check)
-		add_all(w, (const char *const[]){ "-o", "ConnectTimeout=10", NULL });
+	texts_add(w, "%s", "ssh");
+	if (add_user_words(w, o->launcher_args) < 0) /* the first -o counts */
+		return -1;
+	add_all(w, (const char *const[]){ "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", NULL });
+	if (!o->no_ssh_check) /* 10 s to connect, and 15 s if the host is cut off later */
+		add_all(w, (const char *const[]){ "-o", "ConnectTimeout=10", "-o",
+						  "ServerAliveInterval=5", "-o",
+						  "ServerAliveCountMax=2", NULL });
 	if (o->ssh_port) {
 		texts_add(w, "%s", "-p");
 		texts_add(w, "%d", o->ssh_port);
 	}
-	if (add_user_words(w, o->launcher_args) < 0)
-		return -1;
 	texts_add(w, "%s", p->hosts.at[nodes[0]].name);
 	add_agent_line(w, file, NULL);
 	return 0;

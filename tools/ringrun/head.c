@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 enum {
-	START_MS = 60000,             /* until all agents must have answered */
-	PROGRESS_MS = 5000,           /* between lines that say which have not */
-	STRANGERS_MS = 500,           /* between looks for strangers that say nothing */
-	INPUT_WINDOW = 65536,         /* bytes of input that may be on their way to rank 0 */
-	END_MS = 2 * GRACE_MS + 1500, /* for agents to end their ranks and say so */
+	START_MS = 60000,                   /* until all agents must have answered */
+	PROGRESS_MS = 5000,                 /* between lines that say which have not */
+	STRANGERS_MS = 500,                 /* between looks for strangers that say nothing */
+	INPUT_WINDOW = 65536,               /* bytes of input that may be on their way to rank 0 */
+	END_MS = GRACE_MS + TERM_MS + 1500, /* for agents to end their ranks and say so */
 };
 
 /* " on b"; nothing if there is only this host. Returns out. */
@@ -322,8 +322,29 @@ static void check_start(struct head *h)
 		h->next_progress = now + PROGRESS_MS;
 }
 
+static void look_for_silent_hosts(struct head *h)
+{
+	int64_t now = now_ms();
+	char why[64];
+
+	if (now < h->next_look)
+		return;
+	h->next_look = now + CUT_OFF_MS; /* of one that answers in the meantime */
+	snprintf(why, sizeof(why), "its host has not answered for %d s", CUT_OFF_MS / 1000);
+	for (int k = 0; k < h->peers.n; k++) {
+		struct peer *peer = &h->peers.at[k];
+		int left = peer->state == JOINED ? cut_off_in(peer->wire.fd) : -1;
+
+		if (left == 0)
+			lose(h, peer, why);
+		else if (left > 0 && now + left < h->next_look)
+			h->next_look = now + left;
+	}
+}
+
 static void check_time(struct head *h)
 {
+	look_for_silent_hosts(h);
 	peers_drop_strangers(&h->peers, false);
 	if (h->peers.refused && h->check && h->peers.refused->state == AWAITED)
 		do_without(h, h->peers.refused, "it has another version of Kolo");
@@ -337,7 +358,7 @@ static void check_time(struct head *h)
 	check_start(h);
 }
 
-/* Until when nothing but time changes anything; -1: for ever. */
+/* In how many ms there is something to do although nothing happens; -1: never. */
 static int timeout(const struct head *h)
 {
 	int64_t until = h->deadline, now = now_ms();
@@ -348,6 +369,8 @@ static int timeout(const struct head *h)
 		until = h->next_progress;
 	if (h->peers.nstrangers && (until == 0 || until > now + STRANGERS_MS))
 		until = now + STRANGERS_MS;
+	if (!h->plan->alone && (until == 0 || until > h->next_look))
+		until = h->next_look;
 	return until == 0 ? -1 : until > now ? (int)(until - now) : 0;
 }
 

@@ -19,6 +19,7 @@ struct head {
 	struct check *check; /* --check: nothing is started; else NULL */
 	struct pollfd *polls;
 	int64_t began, next_progress;
+	int64_t next_look; /* for hosts that are cut off */
 	char *master;
 	bool started;     /* the ranks */
 	bool told_to_end; /* by a signal */

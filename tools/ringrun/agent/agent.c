@@ -285,10 +285,20 @@ static void take_signals(struct agent *a)
 /* What can be waited for: the first two always, then rank 0's input and the ranks' outputs. */
 enum { POLL_SIGNALS, POLL_WIRE, POLL_INPUT, POLL_LINES };
 
+/* In how many ms there is something to do although nothing happens; -1: never. */
+static int timeout(const struct agent *a)
+{
+	int64_t left = a->deadline - now_ms();
+	int quiet = cut_off_in(a->wire.fd);
+
+	if (!a->deadline || a->finished || (quiet >= 0 && quiet < left))
+		return quiet;
+	return left > 0 ? (int)left : 0;
+}
+
 static void wait_for_something(struct agent *a)
 {
 	struct pollfd *polls = a->polls;
-	int64_t left = a->deadline - now_ms();
 	int n = a->ranks.at ? a->job.nlocal : 0;
 
 	polls[POLL_SIGNALS] = (struct pollfd){ .fd = a->signals, .events = POLLIN };
@@ -303,8 +313,7 @@ static void wait_for_something(struct agent *a)
 			(struct pollfd){ .fd = a->window > 0 ? a->ranks.at[i / 2].out[i % 2].fd
 							     : -1,
 					 .events = POLLIN };
-	poll(polls, (nfds_t)(POLL_LINES + 2 * n),
-	     a->deadline && !a->finished ? (int)(left > 0 ? left : 0) : -1);
+	poll(polls, (nfds_t)(POLL_LINES + 2 * n), timeout(a));
 }
 
 static void handle_polls(struct agent *a)
@@ -326,10 +335,12 @@ static void handle_polls(struct agent *a)
 			give_up(a);
 		handle_all(a);
 	}
+	if (cut_off_in(a->wire.fd) == 0)
+		give_up(a);
 	if (a->deadline && !a->finished && now_ms() >= a->deadline) {
 		ranks_signal(&a->ranks, a->next_signal);
 		a->next_signal = SIGKILL;
-		a->deadline = now_ms() + GRACE_MS;
+		a->deadline = now_ms() + TERM_MS;
 	}
 }
 

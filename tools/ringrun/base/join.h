@@ -36,6 +36,11 @@ bool door_read_hello(const struct door *d, const struct message *m, struct hello
 /* Sets what both ends of the connection need, so that a host that is cut off is noticed. */
 void set_up_connection(int fd);
 
+/* In how many ms the other end's host counts as cut off, if it goes on saying nothing: 0 if it is.
+ * A stopped process's host still answers. -1: the other end is a process of this host. */
+enum { CUT_OFF_MS = 12000 };
+int cut_off_in(int fd);
+
 /* First ringrun: the answer to a hello that is right. */
 void door_answer(const struct door *d, struct wire *w);
 

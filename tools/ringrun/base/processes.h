@@ -12,8 +12,8 @@ enum {
 	EXIT_OWN = 125,        /* ringrun itself failed */
 	EXIT_CANNOT_RUN = 126, /* PROGRAM exists and can't be run */
 	EXIT_NOT_FOUND = 127,
-	GRACE_MS = 2000, /* when a rank has failed: for the others to say why, then again after
-			    SIGTERM */
+	GRACE_MS = 2000, /* when a rank has failed: for the others to say why */
+	TERM_MS = 1500,  /* then, between SIGTERM and SIGKILL */
 };
 
 int64_t now_ms(void);

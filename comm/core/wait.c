@@ -19,6 +19,7 @@ enum {
 	AGAIN_MS = 500,   /* until other hosts learn it again */
 	STALE_MS = 2000,  /* after which news from another host is old */
 	ARRIVE_MS = 1000, /* for what a rank of another host sent before it died */
+	CIRCLE_MS = 200,  /* until a circle of waits is believed */
 	DIAL_MS = 500,    /* between checks of a rank without a lifeline, some system calls each */
 	PAUSE_MS = 1000   /* between two looks at the clock: this process was not running */
 };
@@ -36,6 +37,7 @@ struct ko_wait_state {
 	int64_t dialled;       /* last check of a rank without a lifeline */
 	int64_t said;          /* other hosts learnt last that this rank waits; 0: not yet */
 	int64_t missed;        /* a rank without a lifeline was first found to be gone; 0: never */
+	int64_t circle;        /* since then all looks have found a circle; 0: the last has not */
 };
 
 /* ---- Descriptions ---------------------------------------------------------------------------- */
@@ -322,6 +324,12 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 
 	/* Ranks that know the culprit report it first. */
 	if (culprit == UNKNOWN && now - w->since < c->timeout_ms + STALE_MS)
+		return 0;
+	/* Waits are read one after the other, and what this rank waits for may have come
+	 * meanwhile. A circle stays. */
+	if (culprit != CIRCLE || !w->circle)
+		w->circle = culprit == CIRCLE ? now : 0;
+	if (culprit == CIRCLE && now - w->circle < CIRCLE_MS)
 		return 0;
 	describe_place(c, rank, where);
 	return ko_fail(

@@ -39,12 +39,13 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 	*out = (struct kolo_stats){
 		.ops = comm->counters.ops[KO_RING] + comm->counters.ops[KO_BOARD] +
 		       comm->counters.ops[KO_DIRECT] + comm->counters.ops[KO_EXCHANGE] +
-		       comm->counters.p2p_ops,
+		       comm->counters.ops[KO_PAIRWISE] + comm->counters.p2p_ops,
 		.pair_ops = comm->counters.p2p_ops,
 		.ring_ops = comm->counters.ops[KO_RING],
 		.board_ops = comm->counters.ops[KO_BOARD],
 		.direct_ops = comm->counters.ops[KO_DIRECT],
 		.exchange_ops = comm->counters.ops[KO_EXCHANGE],
+		.pairwise_ops = comm->counters.ops[KO_PAIRWISE],
 		.model_sent_bytes = comm->counters.model.sent,
 		.model_received_bytes = comm->counters.model.received,
 		.slot_len = comm->agreed.limits.slot_len,
@@ -107,18 +108,20 @@ static int add_tried(const struct ko_sizes ranges[][KO_NCOLLS], int coll, const 
 
 /* The rows of a collective that are not empty. Returns how many there are. A barrier has no bytes:
  * one algorithm does it always. */
-static int algorithm_rows(const struct ko_algorithms *t, int coll,
+static int algorithm_rows(const struct kolo_comm *c, int coll,
 			  struct kolo_algorithm rows[MOST_ROWS])
 {
+	const struct ko_algorithms *t = &c->agreed.algorithms;
+	enum ko_algorithm rest = ko_algorithm_rest((enum ko_coll)coll, c->sums);
 	int n = add_tried(t->windows, coll, "alloc", rows, 0);
 	uint64_t begin = 0, end;
 
-	for (int i = 1; i <= KO_NALGORITHMS; i++) { /* row 0, the ring, has what the others leave */
+	for (int i = 1; i <= KO_NALGORITHMS; i++) { /* the last one has what the others leave */
 		enum ko_algorithm k = (enum ko_algorithm)(i % KO_NALGORITHMS);
 
 		if (ko_algorithm_table[k]->agree)
 			continue;
-		end = k == KO_RING ? tried_begin(t, coll) : t->any[k][coll].end;
+		end = k == rest ? tried_begin(t, coll) : t->any[k][coll].end;
 		if (coll == KO_BARRIER && end)
 			end = UINT64_MAX;
 		if (end > begin) {
@@ -159,8 +162,7 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
 	if (!comm || !out)
 		return ko_fail(KOLO_EINVAL, "kolo_algorithm_get: comm and out must not be NULL");
 	for (int coll = 0; comm->nranks > 1 && coll <= KO_NCOLLS; coll++) {
-		n = coll < KO_NCOLLS ? algorithm_rows(&comm->agreed.algorithms, coll, rows)
-				     : message_rows(comm, rows);
+		n = coll < KO_NCOLLS ? algorithm_rows(comm, coll, rows) : message_rows(comm, rows);
 		if (index >= at && index < at + n) {
 			*out = rows[index - at];
 			return 0;

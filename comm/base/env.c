@@ -51,6 +51,9 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 			 .help = "The transport between hosts: verbs (RDMA), tcp, or ofi "
 				 "(libfabric). Unset: verbs if both hosts have an RDMA card, "
 				 "else tcp. Rank 0's value counts" },
+	[KO_ENV_ORDER] = { "KOLO_ORDER", .choices = "ring|tree",
+			   .help = "The order in which elements of the ranks are added: ring, or the "
+				   "balanced tree over rank numbers. Unset: ring. Rank 0's value counts" },
 	[KO_ENV_LANES] = { "KOLO_LANES", 256, 1, 65536,
 			   .help = "Connections to ranks of other hosts that a rank keeps open "
 				   "for its sends while they are idle" },

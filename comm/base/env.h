@@ -6,6 +6,7 @@
  *   KOLO_TRACE          comm/base/trace.c
  *   KOLO_IFACE          comm/sys/net.c
  *   KOLO_NET            comm/core/transports.c
+ *   KOLO_ORDER          comm/create/create.c
  *   KOLO_OFI_PROVIDER   comm/transport/ofi/connect.c
  *   KOLO_VERBS_DEVICE   comm/transport/verbs/nic.c
  *   the others          comm/bootstrap/launcher.c, with the variables of other launchers */
@@ -29,6 +30,7 @@ enum ko_env_name {
 	KO_ENV_LAUNCHER,
 	KO_ENV_IFACE,
 	KO_ENV_NET,
+	KO_ENV_ORDER,
 	KO_ENV_LANES,
 	KO_ENV_OFI_PROVIDER,
 	KO_ENV_VERBS_DEVICE,

@@ -28,6 +28,7 @@ struct ko_entry {
 	struct ko_limits limits;
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best one */
 	char net[KO_NAME]; /* the transport between hosts, if `transport` is ""; "": the best one */
+	char order[KO_NAME]; /* of additions; "": the ring's */
 };
 
 /* A meeting point. It is an abstract Unix socket, or the ports [port, port + nports) of a host.

@@ -5,16 +5,16 @@
 #include "comm/coll/board.h"
 #include "comm/coll/direct.h"
 #include "comm/coll/exchange.h"
+#include "comm/coll/pairwise.h"
 #include "comm/coll/ring.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct ko_algorithm_ops *const ko_algorithm_table[KO_NALGORITHMS] = {
-	[KO_RING] = &ko_ring_ops,
-	[KO_BOARD] = &ko_board_ops,
-	[KO_EXCHANGE] = &ko_exchange_ops,
-	[KO_DIRECT] = &ko_direct_ops,
+	[KO_RING] = &ko_ring_ops,         [KO_BOARD] = &ko_board_ops,
+	[KO_EXCHANGE] = &ko_exchange_ops, [KO_DIRECT] = &ko_direct_ops,
+	[KO_PAIRWISE] = &ko_pairwise_ops,
 };
 
 int ko_algorithm_find(const char *name, const struct ko_algorithm_ops **out)

@@ -3,7 +3,7 @@
 #include "comm/coll/board.h"
 
 #include "comm/coll/addition.h"
-#include "comm/coll/ring.h"
+#include "comm/coll/tree.h"
 #include "comm/memory/board.h"
 #include "comm/memory/turns.h"
 
@@ -59,6 +59,16 @@ static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece f
 	run->comm->board->received += from.n * run->size;
 }
 
+/* dst = the elements q of all vectors, of a block that belongs to `owner`. */
+static void add_up(struct ko_run *run, const struct ko_vectors *all, int owner, struct ko_piece q,
+		   void *dst)
+{
+	if (run->comm->sums == KO_SUMS_TREE)
+		ko_tree_add_up(run, all, q, dst);
+	else
+		ko_add_up(run, all, owner, q, dst);
+}
+
 /* ---- The collectives ------------------------------------------------------------------------- */
 
 /* Sums take this rank's own elements from its cell. dst may be src, and is overwritten early. */
@@ -73,7 +83,10 @@ static int all_reduce(struct ko_run *run, const void *src, void *dst)
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
 	all = vectors(run, n);
-	ko_add_up_all(run, &all, dst);
+	if (run->comm->sums == KO_SUMS_TREE)
+		ko_tree_add_up(run, &all, (struct ko_piece){ 0, n }, dst);
+	else
+		ko_add_up_all(run, &all, dst);
 	count_read(run, n);
 	return 0;
 }
@@ -88,7 +101,7 @@ static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
 	all = vectors(run, n);
-	ko_add_up(run, &all, rank, q, dst);
+	add_up(run, &all, rank, q, dst);
 	count_read(run, q.n);
 	return 0;
 }
@@ -141,7 +154,7 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 	if (rc < 0)
 		return rc;
 	all = vectors(run, n);
-	ko_add_up(run, &all, run->desc.root, ko_plan_block(&run->plan, 0), dst);
+	add_up(run, &all, run->desc.root, ko_plan_block(&run->plan, 0), dst);
 	count_read(run, n);
 	return 0;
 }
@@ -320,7 +333,7 @@ static bool takes(const struct ko_run *run)
 const struct ko_algorithm_ops ko_board_ops = {
 	.name = "board",
 	.what = "each rank writes once into shared memory, and reads what it needs",
-	.order = KO_ORDER_OF_RING,
+	.sums = KO_SUMS_ALL,
 	.reach = KO_SHARED_MEMORY,
 	.end = end,
 	.cost = cost,

@@ -65,7 +65,7 @@ static enum ko_algorithm first_for(const struct ko_run *run, size_t bytes)
 		    ko_sizes_have(t->any[k][run->desc.coll], bytes) &&
 		    ko_algorithm_table[k]->takes(run))
 			return (enum ko_algorithm)k;
-	return KO_RING;
+	return ko_algorithm_rest((enum ko_coll)run->desc.coll, run->comm->sums);
 }
 
 /* Chooses the algorithm that is tried before, if one has the size in its ranges. */

@@ -2,7 +2,7 @@
  * way; then each reads and writes the others' buffers. */
 #include "comm/coll/direct.h"
 
-#include "comm/coll/ring.h"
+#include "comm/coll/tree.h"
 #include "comm/core/learn.h"
 #include "comm/memory/board.h"
 #include "comm/memory/cma.h"
@@ -245,6 +245,38 @@ static int add_chunk(const struct direct *d, int owner, size_t first, size_t n, 
 	return 0;
 }
 
+/* The same in the order of the tree; partial sums lie behind the n elements of scratch that acc may
+ * be. */
+static int add_chunk_as_tree(const struct direct *d, size_t first, size_t n, char *acc)
+{
+	const struct kolo_comm *c = d->run->comm;
+	struct ko_tree t = ko_tree_begin(d->run, n, c->scratch + bytes_of(d, n), acc);
+	int rc = 0;
+
+	for (int r = 0; r < c->nranks; r++) {
+		const char *value = r == c->rank ? d->src + bytes_of(d, first)
+						 : view(d, r, offer_of(d, r)->src, first, n,
+							ko_tree_room(&t), &rc);
+
+		if (rc < 0)
+			return rc;
+		ko_tree_add(&t, value, &ko_board_cell(c->board, d->turn, r)->scalar);
+	}
+	return 0;
+}
+
+/* Elements that are added up at a time. */
+static size_t chunk_of(const struct direct *d)
+{
+	const struct ko_run *run = d->run;
+	size_t most = KO_SCRATCH / (size_t)(ko_tree_height(run->comm->nranks) + 1);
+	size_t len = run->way == KO_BY_CMA         ? LARGE_CHUNK
+		     : run->stores == KO_STREAMING ? KO_STREAM_STEP
+						   : SMALL_CHUNK;
+
+	return (run->comm->sums == KO_SUMS_TREE ? ko_min_size(len, most) : len) / run->size;
+}
+
 /* Adds up elements q of all ranks, in the order of a block of `owner`. The result goes to dst of
  * `ranks` ranks, from rank `from` on and round, to element `to` and on. */
 static int add_up(const struct direct *d, int owner, struct ko_piece q, int from, int ranks,
@@ -252,10 +284,7 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 {
 	struct kolo_comm *c = d->run->comm;
 	bool stream = d->run->stores == KO_STREAMING;
-	size_t chunk = (d->run->way == KO_BY_CMA ? LARGE_CHUNK
-			: stream                 ? KO_STREAM_STEP
-						 : SMALL_CHUNK) /
-		       d->run->size;
+	size_t chunk = chunk_of(d);
 	char *dst = stream ? NULL : dst_of(d, from);
 	int rc = 0;
 
@@ -263,7 +292,9 @@ static int add_up(const struct direct *d, int owner, struct ko_piece q, int from
 		size_t n = ko_min_size(chunk, q.n - at);
 		char *acc = dst ? dst + bytes_of(d, to + at) : c->scratch;
 
-		rc = add_chunk(d, owner, q.first + at, n, acc, !dst || from == c->rank);
+		rc = c->sums == KO_SUMS_TREE
+			     ? add_chunk_as_tree(d, q.first + at, n, acc)
+			     : add_chunk(d, owner, q.first + at, n, acc, !dst || from == c->rank);
 		for (int k = dst ? 1 : 0; rc == 0 && k < ranks; k++)
 			rc = give(d, (from + k) % c->nranks, to + at, acc, n);
 	}
@@ -513,7 +544,7 @@ static struct ko_model model(const struct ko_run *run)
 const struct ko_algorithm_ops ko_direct_ops = {
 	.name = "direct",
 	.what = "each rank reads and writes the others' buffers where they are",
-	.order = KO_ORDER_OF_RING,
+	.sums = KO_SUMS_ALL,
 	.reach = KO_SHARED_MEMORY,
 	.end = end,
 	.cost = cost,

@@ -5,7 +5,7 @@
 #include "comm/coll/addition.h"
 #include "comm/coll/bruck.h"
 #include "comm/coll/moves.h"
-#include "comm/coll/ring.h"
+#include "comm/coll/tree.h"
 
 size_t ko_exchange_room(const struct kolo_comm *c)
 {
@@ -54,8 +54,14 @@ static int exchange(struct ko_run *run, const void *src, void *dst)
 	rc = ko_bruck_gather(run, c->scratch, n);
 	if (rc < 0)
 		return rc;
-	ko_add_up_all(run, &all, dst);
-	return ko_drain(run);
+	if (c->sums == KO_SUMS_RING) {
+		ko_add_up_all(run, &all, dst);
+		return ko_drain(run);
+	}
+	rc = ko_drain(run); /* links may send from what is overwritten now */
+	if (rc == 0)
+		ko_tree_add_in_place(run, &all, n, dst);
+	return rc;
 }
 
 static struct ko_model model(const struct ko_run *run)
@@ -68,7 +74,7 @@ static struct ko_model model(const struct ko_run *run)
 const struct ko_algorithm_ops ko_exchange_ops = {
 	.name = "exchange",
 	.what = "everyone's whole vector to every rank, which adds up all of them",
-	.order = KO_ORDER_OF_RING,
+	.sums = KO_SUMS_ALL,
 	.reach = KO_NETWORK,
 	.end = end,
 	.cost = cost,

@@ -91,7 +91,7 @@ static struct ko_model model(const struct ko_run *run)
 const struct ko_algorithm_ops ko_ring_ops = {
 	.name = "ring",
 	.what = "slots from each rank to its next, all the way round",
-	.order = KO_ORDER_OF_RING,
+	.sums = 1 << KO_SUMS_RING,
 	.reach = KO_ANYWHERE,
 	.end = end,
 	.cost = cost,

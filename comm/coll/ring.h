@@ -6,9 +6,6 @@
 #include "comm/plan/algorithm.h"
 #include "comm/plan/ring.h"
 
-/* The order in which the ring adds, and those algorithms that give the same bits. */
-#define KO_ORDER_OF_RING "each block from the rank after its owner round to its owner"
-
 extern const struct ko_algorithm_ops ko_ring_ops;
 
 /* Elements that `rank` sends and receives: pure. */

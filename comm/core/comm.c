@@ -72,6 +72,11 @@ int kolo_comm_nranks(const struct kolo_comm *comm)
 	return comm->nranks;
 }
 
+const char *kolo_comm_order(const struct kolo_comm *comm)
+{
+	return ko_sums_name(comm->sums);
+}
+
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT])
 {
 	snprintf(out, KO_RANK_TEXT, "rank %d (pid %d on %s)", rank, c->table[rank].pid,
@@ -93,8 +98,9 @@ const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op 
 struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type)
 {
 	const struct ko_reducer *premul = ko_comm_premul(c, op, type);
+	struct ko_reducer r = premul ? *premul : ko_reducer_make(type, op, c->nranks);
 
-	return premul ? *premul : ko_reducer_make(type, op, c->nranks);
+	return c->sums == KO_SUMS_TREE ? ko_reducer_of_sums(r, type) : r;
 }
 
 int kolo_op_create_premul_sum(struct kolo_comm *comm, const void *scalar, enum kolo_type type,

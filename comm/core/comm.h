@@ -11,6 +11,7 @@
 #include "comm/plan/algorithm.h"
 #include "comm/plan/plan.h"
 #include "comm/plan/ring.h"
+#include "comm/plan/sums.h"
 #include "comm/reduce/reduce.h"
 #include "comm/sys/order.h"
 #include "comm/transport/link.h"
@@ -84,6 +85,7 @@ struct kolo_comm {
 	struct ko_agreed agreed;
 	struct ko_entry *table; /* who they are, by rank */
 	struct ko_ring ring;    /* their order in the ring */
+	enum ko_sums sums;      /* the order in which their elements are added */
 	struct ko_edges edges;  /* the links of the ring; none if there is one rank */
 	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/coll/bruck.h); NULL: none */
 	struct ko_lifelines *lifelines;

@@ -16,6 +16,7 @@
 #include "comm/p2p/lane.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- What the caller wants ------------------------------------------------------------------- */
@@ -49,6 +50,20 @@ static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *ou
 			       (long long)slot_len);
 	*out = (struct ko_limits){ .slot_len = (uint64_t)slot_len, .nslots = (uint32_t)nslots };
 	return 0;
+}
+
+/* This rank's wish for the order of additions. */
+static int choose_order(const struct kolo_comm_attr *attr, char out[KO_NAME])
+{
+	const char *of_env = getenv("KOLO_ORDER"), *name = attr->order ? attr->order : of_env;
+	enum ko_sums found;
+	int rc = check_name("order of additions", name, out);
+
+	if (rc == 0)
+		rc = ko_sums_find(out, &found);
+	return rc == 0 || attr->order
+		       ? rc
+		       : ko_fail(KOLO_EINVAL, "KOLO_ORDER=%s: %s", of_env, kolo_last_error());
 }
 
 static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
@@ -185,10 +200,14 @@ static int choose_spins(const struct kolo_comm *c)
 	return cpus && ranks > cpus ? 0 : SPINS; /* cpus 0: not known */
 }
 
-/* `forced` is the algorithm that rank 0 named; NULL: none. Some need memory that all ranks
- * share. */
+/* `forced` is the algorithm that rank 0 named; NULL: none. Some need memory that all ranks share,
+ * and not all add in every order. */
 static int check_algorithm(const struct kolo_comm *c, const struct ko_algorithm_ops *forced)
 {
+	if (forced && !(forced->sums >> c->sums & 1))
+		return ko_fail(KOLO_ENOTSUP,
+			       "rank %d: algorithm '%s' does not add in the order '%s'", c->rank,
+			       forced->name, ko_sums_name(c->sums));
 	if (!c->spread || !forced || forced->reach != KO_SHARED_MEMORY)
 		return 0;
 	return ko_fail(KOLO_ENOTSUP,
@@ -211,7 +230,8 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	if (ko_env_get(KO_ENV_LANES, &lanes) < 0)
 		return KOLO_EINVAL;
 	c->lanes->kept = (int)lanes;
-	if ((rc = ko_algorithm_find(c->table[0].algorithm, &forced)) < 0)
+	if ((rc = ko_algorithm_find(c->table[0].algorithm, &forced)) < 0 ||
+	    (rc = ko_sums_find(c->table[0].order, &c->sums)) < 0)
 		return rc;
 	c->spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||
@@ -257,7 +277,7 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_limits(&wish, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", wish.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", wish.algorithm, mine.algorithm)) < 0 ||
-	    (rc = ko_transport_of_net(&net)) < 0 ||
+	    (rc = choose_order(&wish, mine.order)) < 0 || (rc = ko_transport_of_net(&net)) < 0 ||
 	    (rc = check_name("transport", net, mine.net)) < 0 ||
 	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;

@@ -256,7 +256,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 			out->costs.read_ns = post->read_ns;
 	}
 	ko_algorithm_decide(ko_algorithm_table, c->table[0].algorithm, &out->costs, c->nranks,
-			    &out->algorithms);
+			    c->sums, &out->algorithms);
 }
 
 /* All ranks get what rank 0 decides. A rank that returns from here knows that all others can return

@@ -6,8 +6,6 @@
 #include "comm/p2p/lane.h"
 #include "comm/p2p/transfer.h"
 
-#include <stdlib.h>
-
 /* ---- As transfers ---------------------------------------------------------------------------- */
 
 /* The transfer of n elements of src or dst, from element `first` on. The buffer may be NULL if n is
@@ -63,22 +61,6 @@ static size_t list_transfers(const struct ko_call *call, struct ko_transfer *out
 
 /* ---- Performing ------------------------------------------------------------------------------ */
 
-/* Room for so many transfers. It stays for the next operation. NULL: no memory. */
-static struct ko_transfer *make_room(struct kolo_comm *c, size_t count)
-{
-	struct ko_lanes *lanes = c->lanes;
-	struct ko_transfer *more;
-
-	if (count <= lanes->room)
-		return lanes->transfers;
-	more = realloc(lanes->transfers, count * sizeof(*more));
-	if (!more)
-		return NULL;
-	lanes->transfers = more;
-	lanes->room = count;
-	return more;
-}
-
 static int perform(struct ko_run *run, struct ko_transfer *all, size_t count)
 {
 	struct kolo_comm *c = run->comm;
@@ -109,7 +91,7 @@ static int do_claimed(const struct ko_call *call)
 				     .how = call->uneven ? KO_UNEVEN : 0 };
 	if (call->uneven)
 		run.desc.n = 0; /* each pair of ranks has its own */
-	all = is_message ? &one : make_room(c, 2 * (size_t)c->nranks);
+	all = is_message ? &one : ko_transfers_room(c, 2 * (size_t)c->nranks);
 	if (!all)
 		return ko_run_end(
 			&run, ko_fail(KOLO_ENOMEM, "rank %d: kolo_%s: no memory for %d transfers",
@@ -151,7 +133,7 @@ int ko_p2p_together(struct kolo_comm *c, size_t count, ko_next_fn *next, void *w
 	if (rc < 0)
 		return rc;
 	run.desc = (struct ko_desc){ .n = count, .root = -1, .coll = KO_GROUP };
-	all = make_room(c, count);
+	all = ko_transfers_room(c, count);
 	if (!all)
 		return ko_run_end(&run,
 				  ko_fail(KOLO_ENOMEM,

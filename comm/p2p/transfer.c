@@ -5,6 +5,7 @@
 #include "comm/core/learn.h"
 #include "comm/core/wait.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Advances each lane with something to do. Lanes that have nothing left leave the list. KO_EAGAIN:
@@ -145,6 +146,21 @@ static void decide(struct ko_run *run, const struct ko_transfer *all, size_t cou
 		large = 0;
 	if (large || received >= KO_LEARN_STORES)
 		ko_learn_messages(run, large, sent, received);
+}
+
+struct ko_transfer *ko_transfers_room(struct kolo_comm *c, size_t count)
+{
+	struct ko_lanes *lanes = c->lanes;
+	struct ko_transfer *more;
+
+	if (count <= lanes->room)
+		return lanes->transfers;
+	more = realloc(lanes->transfers, count * sizeof(*more));
+	if (!more)
+		return NULL;
+	lanes->transfers = more;
+	lanes->room = count;
+	return more;
 }
 
 int ko_transfers_do(struct ko_run *run, struct ko_transfer *all, size_t count)

@@ -7,6 +7,9 @@
 #include "comm/core/run.h"
 #include "comm/p2p/lane.h"
 
+/* Room for so many transfers. It stays for the next operation. NULL: no memory. */
+struct ko_transfer *ko_transfers_room(struct kolo_comm *c, size_t count);
+
 /* Does all transfers of an operation. Blocks. Errors: KOLO_EMISMATCH (the two ends differ in n or
  * type, or belong to different operations; of a message to this rank itself one end is missing),
  * those of ko_wait, ko_lane_find and the lanes. */

@@ -11,7 +11,9 @@ struct question {
 	const struct ko_algorithm_ops *forced; /* the row that the user named; NULL: none */
 	const struct ko_costs *costs;
 	int nranks;
+	enum ko_sums sums;
 	enum ko_coll coll;
+	enum ko_algorithm rest; /* ko_algorithm_rest */
 };
 
 static double lesser(double a, double b)
@@ -32,6 +34,12 @@ static double crossing(struct ko_estimate a, struct ko_estimate b)
 	return a.fixed <= b.fixed ? 0 : (a.fixed - b.fixed) / (b.slope - a.slope);
 }
 
+/* The same, if it stays cheaper. */
+static double crossing_for_good(struct ko_estimate a, struct ko_estimate b)
+{
+	return a.slope > b.slope ? HUGE_VAL : crossing(a, b);
+}
+
 static uint64_t whole_bytes(double bytes)
 {
 	return bytes < 1e18 ? (uint64_t)bytes + (bytes > (double)(uint64_t)bytes) : UINT64_MAX;
@@ -48,11 +56,12 @@ static struct ko_estimate cost_of(const struct question *q, const struct ko_algo
 	return row->cost(q->coll, q->costs, q->nranks, windows);
 }
 
-/* Is the row a choice? With one rank there is none. A named algorithm that needs shared memory may
- * be unable to do a barrier. Another one that needs shared memory does it then. */
+/* Is the row a choice? With one rank there is none. It must add in the right order. A named
+ * algorithm that needs shared memory may be unable to do a barrier. Another one that needs shared
+ * memory does it then. */
 static bool competes(const struct question *q, const struct ko_algorithm_ops *row)
 {
-	if (q->nranks == 1)
+	if (q->nranks == 1 || (ko_coll_reduces(q->coll) && !(row->sums >> q->sums & 1)))
 		return false;
 	if (!q->forced)
 		return row->reach == KO_ANYWHERE || (row->reach == KO_NETWORK) == q->costs->network;
@@ -69,12 +78,12 @@ static double find_end(const struct question *q, int k)
 	uint64_t most = competes(q, row) ? end_of(q, row, false) : 0;
 	double end = (double)most;
 
-	if (k == KO_RING)
+	if (k == (int)q->rest)
 		return HUGE_VAL;
 	for (int b = 0; b < KO_NALGORITHMS && most && q->coll != KO_BARRIER; b++) {
 		const struct ko_algorithm_ops *other = q->table[b];
 
-		if ((b == KO_RING || b > k) && !other->agree && competes(q, other) &&
+		if ((b == (int)q->rest || b > k) && !other->agree && competes(q, other) &&
 		    end_of(q, other, false))
 			end = lesser(end,
 				     crossing(cost_of(q, other, false), cost_of(q, row, false)));
@@ -98,8 +107,8 @@ static double find_begin(const struct question *q, const struct ko_algorithm_ops
 		const struct ko_algorithm_ops *other = q->table[k];
 
 		if (!other->agree && competes(q, other))
-			begin = larger(begin, lesser(crossing(cost_of(q, row, windows),
-							      cost_of(q, other, false)),
+			begin = larger(begin, lesser(crossing_for_good(cost_of(q, row, windows),
+								       cost_of(q, other, false)),
 						     find_end(q, k)));
 	}
 	return windows ? begin : lesser(begin, LARGE);
@@ -125,8 +134,8 @@ static void decide_ranges(const struct question *q, struct ko_algorithms *out)
 	for (int k = 0; k < KO_NALGORITHMS; k++)
 		if (!q->table[k]->agree)
 			out->any[k][q->coll] = (struct ko_sizes){
-				0,
-				whole_bytes(k == KO_RING ? HUGE_VAL : lesser(find_end(q, k), tried))
+				0, whole_bytes(k == (int)q->rest ? HUGE_VAL
+								 : lesser(find_end(q, k), tried))
 			};
 }
 
@@ -156,9 +165,9 @@ static void decide_messages(const struct ko_algorithm_ops *forced, const struct 
 
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
 			 const char *name, const struct ko_costs *costs, int nranks,
-			 struct ko_algorithms *out)
+			 enum ko_sums sums, struct ko_algorithms *out)
 {
-	struct question q = { .table = table, .costs = costs, .nranks = nranks };
+	struct question q = { .table = table, .costs = costs, .nranks = nranks, .sums = sums };
 
 	for (int k = 0; k < KO_NALGORITHMS; k++)
 		if (strcmp(name, table[k]->name) == 0)
@@ -167,6 +176,7 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 	decide_messages(q.forced, costs, out);
 	for (int coll = 0; coll < KO_NCOLLS; coll++) {
 		q.coll = (enum ko_coll)coll;
+		q.rest = ko_algorithm_rest(q.coll, sums);
 		decide_ranges(&q, out);
 	}
 	/* Like an all-gather; but a cell has to hold a whole vector. */

@@ -8,6 +8,7 @@
 
 #include "comm/plan/coll.h"
 #include "comm/plan/plan.h"
+#include "comm/plan/sums.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,9 +16,18 @@
 
 struct ko_run;
 
-/* The rows of the table. Row 0, the ring, does every collective at any size. The others stand in
- * the order of the sizes for which they are better: those with the fewest hops first. */
-enum ko_algorithm { KO_RING, KO_BOARD, KO_EXCHANGE, KO_DIRECT, KO_NALGORITHMS };
+/* The rows of the table. They stand in the order of the sizes for which they are better: those with
+ * the fewest hops first, except the ring. The ring does every collective at any size, and
+ * KO_PAIRWISE every reduction, in orders that are not the ring's. */
+enum ko_algorithm { KO_RING, KO_BOARD, KO_EXCHANGE, KO_DIRECT, KO_PAIRWISE, KO_NALGORITHMS };
+
+enum { KO_SUMS_ALL = (1 << KO_NSUMS) - 1 };
+
+/* The row that does what no other does. */
+static inline enum ko_algorithm ko_algorithm_rest(enum ko_coll coll, enum ko_sums sums)
+{
+	return ko_coll_reduces(coll) && sums != KO_SUMS_RING ? KO_PAIRWISE : KO_RING;
+}
 
 /* What was measured when the communicator was made. Times are in ns, rates in bytes per ns. */
 struct ko_costs {
@@ -55,8 +65,7 @@ enum ko_reach {
 struct ko_algorithm_ops {
 	const char *name; /* for --algorithm and kolo_algorithm_get */
 	const char *what; /* how data moves, in a line */
-	/* In which elements are added. Algorithms with the same order give the same bits */
-	const char *order;
+	unsigned sums;    /* the orders of additions that it realises, a bit for each ko_sums */
 	enum ko_reach reach;
 
 	/* For the decision: pure. `windows`: all buffers lie in windows (kolo_alloc), otherwise in
@@ -108,15 +117,15 @@ struct ko_algorithms {
 	bool must_read;
 };
 
-/* Decides for nranks ranks. `name` is that of a row, which then runs wherever it can; "": the best
- * one runs.
+/* Decides for nranks ranks that add in this order. `name` is that of a row, which then runs
+ * wherever it can; "": the best one runs.
  *
  * A row with `agree` is tried first, in its ranges. After that the first of rows 1, 2, .. without
- * `agree` runs that has the size in its range and `takes` the operation. What is left goes round
- * the ring, whose range has all sizes. */
+ * `agree` runs that has the size in its range and `takes` the operation. ko_algorithm_rest does
+ * what is left; its range has all sizes. */
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
 			 const char *name, const struct ko_costs *costs, int nranks,
-			 struct ko_algorithms *out);
+			 enum ko_sums sums, struct ko_algorithms *out);
 
 static inline bool ko_sizes_have(struct ko_sizes range, uint64_t bytes)
 {

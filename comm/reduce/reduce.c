@@ -139,6 +139,15 @@ struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
 				    .scales = true };
 }
 
+struct ko_reducer ko_reducer_of_sums(struct ko_reducer r, enum kolo_type type)
+{
+	if (r.scales) {
+		r.how = KO_SUM;
+		r.combine = best_kernels()->combine[type][KO_SUM];
+	}
+	return r;
+}
+
 ko_fill_fn *ko_copy(enum kolo_type type)
 {
 	return best_kernels()->copy[type];

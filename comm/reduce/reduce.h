@@ -74,6 +74,10 @@ struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nran
 /* The reducer of a sum of elements that are first multiplied by *scalar, an element of `type`. */
 struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar);
 
+/* The same for an order in which partial sums are added to each other: combine(a, b) adds what
+ * `first` has made of values, and multiplies nothing. */
+struct ko_reducer ko_reducer_of_sums(struct ko_reducer r, enum kolo_type type);
+
 /* The plain copy of elements of `type`, as a fill function. */
 ko_fill_fn *ko_copy(enum kolo_type type);
 

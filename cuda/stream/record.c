@@ -130,6 +130,11 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 		rc = ko_gpu_error(g, rc, "asking whether the stream is captured");
 	if (rc < 0) /* the others wait for this rank; of a call that is wrong they don't hear */
 		return rc == KOLO_EINVAL ? rc : ko_comm_fail(c, rc, "%s", kolo_last_error());
+	if (ko_coll_reduces((int)call->coll) && c->sums != KO_SUMS_RING && c->nranks > 1)
+		return ko_fail(KOLO_ENOTSUP,
+			       "rank %d: kolo_%s on a stream: the order of additions '%s' is for "
+			       "calls without a stream; use the order 'ring'",
+			       c->rank, ko_coll_name((int)call->coll), ko_sums_name(c->sums));
 	if ((rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;
 	ko_collective_plan(run, call, red, ko_gpu_slot_payload(slot_len));

@@ -221,9 +221,11 @@ struct kolo_comm_attr {
 	 * scatter are not affected. NULL: shm inside a host, KOLO_NET between hosts. Rank 0's
 	 * value counts */
 	const char *transport;
-	/* The name of an algorithm: "ring", "board", "exchange" or "direct". The last three run
-	 * wherever they can; other operations use the ring or the board. "board" and "direct"
-	 * need all ranks on one host. NULL: the best for each size. Rank 0's value counts */
+	/* The name of an algorithm: "ring", "board", "exchange", "direct" or "pairwise". All but
+	 * the ring run wherever they can; other operations use what has no limits. "board" and
+	 * "direct" need all ranks on one host. It must add in the order below: "ring" does in
+	 * the ring's alone, "pairwise" in the tree's alone. NULL: the best for each size. Rank
+	 * 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this
 	 * communicator, or one split from it, and on the threads of their queues. This ends when
@@ -231,7 +233,11 @@ struct kolo_comm_attr {
 	kolo_log_fn *log;
 	void *log_arg;
 	enum kolo_log_level log_level; /* the highest level for `log`; 0: KOLO_LOG_WARN */
-	uint64_t reserved[5];          /* must be zero */
+	/* The order in which elements of all ranks are added: "ring" or "tree" (see
+	 * kolo_all_reduce). NULL: KOLO_ORDER (default: ring). Rank 0's value counts. A
+	 * communicator made by kolo_comm_split has its parent's */
+	const char *order;
+	uint64_t reserved[4]; /* must be zero */
 };
 
 /* The job that the environment describes. */
@@ -303,6 +309,9 @@ int kolo_comm_status(struct kolo_comm *comm);
 int kolo_comm_rank(const struct kolo_comm *comm);
 int kolo_comm_nranks(const struct kolo_comm *comm);
 
+/* The name of the order of additions: "ring" or "tree". It has static storage. Never fails. */
+const char *kolo_comm_order(const struct kolo_comm *comm);
+
 /* One direction of one edge of the ring, as this rank counts it. */
 struct kolo_link_stats {
 	int peer;           /* the rank at the other end; -1: there is no link (one rank) */
@@ -319,7 +328,7 @@ struct kolo_link_stats {
 
 /* Counts of one rank and one communicator, since it was made. */
 struct kolo_stats {
-	uint64_t ops; /* operations finished: the sum of the five counts below */
+	uint64_t ops; /* operations finished: the sum of the counts below */
 	/* Operations by each algorithm (kolo_algorithm_get) */
 	uint64_t ring_ops, board_ops, direct_ops, exchange_ops;
 	/* Operations between pairs of ranks: each send and recv, each group of these, and each
@@ -327,7 +336,8 @@ struct kolo_stats {
 	uint64_t pair_ops;
 	/* Payload. Ring and exchange: counted slot by slot. Board: sent is written into this
 	 * rank's cells, received is read from other ranks' cells. Direct: sent is written into
-	 * other ranks' buffers, received is read from them. Between pairs of ranks: the messages */
+	 * other ranks' buffers, received is read from them. Pairwise, and between pairs of ranks:
+	 * the messages */
 	uint64_t sent_bytes, received_bytes;
 	/* What the formulas give for these operations: for collectives the table at
 	 * kolo_all_reduce, for messages their bytes */
@@ -342,7 +352,8 @@ struct kolo_stats {
 	 * Slots lie near that end, because it measured faster when the communicator was made.
 	 * Otherwise "" */
 	char slots_near[16];
-	uint64_t reserved[2]; /* zero */
+	uint64_t pairwise_ops; /* operations by the algorithm pairwise */
+	uint64_t reserved[1];  /* zero */
 };
 
 /* Reports what went through a communicator since it was made. Call it on the thread that uses
@@ -499,8 +510,22 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * (kolo_queue_create). src and dst must not overlap, except in place as each function says. n may
  * be 0.
  *
- * The result of floating types depends only on nranks, n, type, op, the order of the ring and,
- * for a reduce, root. Every rank gets the same bits.
+ * Every rank gets the same bits. The result of floating types depends on the order of additions,
+ * which belongs to the communicator (attr->order, kolo_comm_order). After each addition it is
+ * rounded.
+ *
+ * - Order "ring": an element is added from the rank after its owner, round the ring, to its owner.
+ *   The result depends only on nranks, n, type, op, the order of the ring and, for a reduce, root.
+ * - Order "tree": ranks are added as a balanced tree of their numbers. The sum of m successive
+ *   ranks is the sum of the first 2^k plus the sum of the rest, where 2^k is the largest power of
+ *   two below m. So the result depends only on nranks, type and op: not on n, on how a vector is
+ *   cut into calls, on root, on hosts or on the ring. AVG of floating types and sums with a factor
+ *   (kolo_op_create_premul_sum) scale and round each element before it is added. Errors of
+ *   rounding grow with log2(nranks), in the ring with nranks.
+ *
+ * No order depends on slots, transport or algorithm. In the order "tree" the algorithms board,
+ * exchange and direct add all elements so, and pairwise does what is left. Calls that add nothing
+ * are as in the order "ring".
  *
  * The ring visits ranks by number. If that would cross between hosts more often than necessary,
  * ranks of a host are grouped. A group has its lowest rank first, and groups are ordered by their
@@ -510,7 +535,7 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * vector of K bytes on N ranks; K is all of src or dst, whichever is larger. "Direct" sends are
  * bytes that a rank writes into other ranks' buffers.
  *
- *     collective      ring       board   direct, kolo_alloc  direct, other
+ *     collective      ring [7]   board   direct, kolo_alloc  direct, other
  *     all_reduce      2K(N-1)/N  K       K(N-1)/N            K(N-1)/N
  *     reduce_scatter  K(N-1)/N   K       0                   0
  *     all_gather      K(N-1)/N   K/N     K(N-1)/N            0
@@ -526,6 +551,7 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - [5] In place, ranks other than root send K(N-2)/N.
  * - [6] Root alone sends, in place and from 32 KiB on; the others read the rest. Otherwise every
  *   rank sends 0.
+ * - [7] Pairwise sends the same; root of a reduce K(N-1)/N.
  * - Exchange: an all_reduce sends K(N-1).
  *
  * Errors:
@@ -541,14 +567,13 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
 /* Combines src over all ranks and leaves the result in dst on every rank. src and dst have n
  * elements each. In place: src == dst.
  *
- * Each element is added in ring order, from the rank after its owner round to the owner. Element
- * i belongs to rank i / ceil(n / nranks). */
+ * Element i belongs to rank i / ceil(n / nranks). */
 int kolo_all_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n,
 		    enum kolo_type type, enum kolo_op op, struct kolo_queue *queue);
 
 /* Combines src over all ranks and leaves the result in dst on rank `root`. src and dst have n
  * elements each. In place: src == dst on root. Other ranks do not touch dst; it may be NULL
- * there. Each element is added from the rank after root round to root. */
+ * there. All elements belong to root. */
 int kolo_reduce(struct kolo_comm *comm, const void *src, void *dst, size_t n, enum kolo_type type,
 		enum kolo_op op, int root, struct kolo_queue *queue);
 

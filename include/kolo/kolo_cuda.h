@@ -36,7 +36,8 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
  *
  *     all_reduce, reduce, broadcast, reduce_scatter, reduce_scatter_v,
  *     all_gather, all_gather_v, barrier
- *                       always
+ *                       always; those that reduce in the order of
+ *                       additions "ring" (kolo_comm_order)
  *     all_to_all, gather, scatter
  *                       up to 16 ranks on one host whose GPUs reach
  *                       each other, if the communicator was made

@@ -4,6 +4,7 @@
 #include "comm/plan/plan.h"
 #include "tests/lib/t.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_RANKS = 9, MAX_COUNT = 60 };
@@ -294,7 +295,7 @@ static struct ko_algorithms decide(const char *name, const struct ko_costs *cost
 {
 	struct ko_algorithms t;
 
-	ko_algorithm_decide(ko_algorithm_table, name, costs, nranks, &t);
+	ko_algorithm_decide(ko_algorithm_table, name, costs, nranks, KO_SUMS_RING, &t);
 	return t;
 }
 
@@ -416,11 +417,17 @@ static void large_ones_are_read_where_they_are(void **state)
 
 /* Is the row a choice for costs, with buffers in windows or not, and for so many bytes? */
 static bool can_do(const struct ko_algorithm_ops *row, const struct ko_costs *costs,
-		   enum ko_coll coll, bool windows, uint64_t bytes)
+		   enum ko_coll coll, enum ko_sums sums, bool windows, uint64_t bytes)
 {
 	bool fits = row->reach == KO_ANYWHERE || (row->reach == KO_NETWORK) == costs->network;
+	bool right = !ko_coll_reduces(coll) || row->sums >> sums & 1;
+	const struct ko_algorithm_ops *rest = ko_algorithm_table[ko_algorithm_rest(coll, sums)];
 
-	return fits && bytes < row->end(coll, costs, 8, windows && row->agree);
+	/* What is tried first has no end: it must stay better than the row that has none either. */
+	if (row->agree &&
+	    row->cost(coll, costs, 8, windows).slope > rest->cost(coll, costs, 8, false).slope)
+		return false;
+	return fits && right && bytes < row->end(coll, costs, 8, windows && row->agree);
 }
 
 static double time_of(const struct ko_algorithm_ops *row, const struct ko_costs *costs,
@@ -433,7 +440,7 @@ static double time_of(const struct ko_algorithm_ops *row, const struct ko_costs 
 
 /* The row that runs, as ko_algorithm_decide says. */
 static const struct ko_algorithm_ops *chosen(const struct ko_algorithms *t, enum ko_coll coll,
-					     bool windows, uint64_t bytes)
+					     enum ko_sums sums, bool windows, uint64_t bytes)
 {
 	for (int k = 0; k < KO_NALGORITHMS; k++)
 		if (ko_algorithm_table[k]->agree &&
@@ -442,19 +449,21 @@ static const struct ko_algorithm_ops *chosen(const struct ko_algorithms *t, enum
 	for (int k = 1; k < KO_NALGORITHMS; k++)
 		if (!ko_algorithm_table[k]->agree && ko_sizes_have(t->any[k][coll], bytes))
 			return ko_algorithm_table[k];
-	return ko_algorithm_table[KO_RING];
+	return ko_algorithm_table[ko_algorithm_rest(coll, sums)];
 }
 
-static void check_cheapest(const struct ko_costs *costs, enum ko_coll coll, bool windows)
+static void check_cheapest(const struct ko_costs *costs, enum ko_coll coll, enum ko_sums sums,
+			   bool windows)
 {
-	struct ko_algorithms t = decide("", costs, 8);
+	struct ko_algorithms t;
 
+	ko_algorithm_decide(ko_algorithm_table, "", costs, 8, sums, &t);
 	for (uint64_t bytes = 8; bytes < 1 << 20; bytes += bytes / 8) {
-		const struct ko_algorithm_ops *row = chosen(&t, coll, windows, bytes);
+		const struct ko_algorithm_ops *row = chosen(&t, coll, sums, windows, bytes);
 		double least = time_of(row, costs, coll, windows, bytes);
 
 		for (int k = 0; k < KO_NALGORITHMS; k++)
-			CHECK(!can_do(ko_algorithm_table[k], costs, coll, windows, bytes) ||
+			CHECK(!can_do(ko_algorithm_table[k], costs, coll, sums, windows, bytes) ||
 			      least <= time_of(ko_algorithm_table[k], costs, coll, windows, bytes) *
 					       (1 + 1e-9));
 	}
@@ -481,7 +490,9 @@ static void the_cheapest_runs_at_every_size(void **state)
 
 		for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
 			for (int windows = 0; windows <= (costs.read_bytes_per_ns == 0); windows++)
-				check_cheapest(&costs, (enum ko_coll)coll, windows);
+				for (int sums = 0; sums < KO_NSUMS; sums++)
+					check_cheapest(&costs, (enum ko_coll)coll,
+						       (enum ko_sums)sums, windows);
 	}
 }
 
@@ -493,19 +504,88 @@ static void rows_are_complete_and_found_by_name(void **state)
 	for (int k = 0; k < KO_NALGORITHMS; k++) {
 		const struct ko_algorithm_ops *row = ko_algorithm_table[k];
 
-		CHECK(row->name && *row->name && row->what && *row->what && row->order &&
-		      *row->order);
+		CHECK(row->name && *row->name && row->what && *row->what && row->sums);
 		CHECK(row->end && row->cost && row->takes && row->run && row->model);
 		CHECK(ko_algorithm_find(row->name, &found) == 0 && found == row);
 	}
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, exchange, direct") ==
+		     "no algorithm called 'magic'; this build has: ring, board, exchange, direct, pairwise") ==
 		      0);
 }
 
+/* ---- The tree -------------------------------------------------------------------------------- */
+
+/* Appends the sum of ranks [first, first + n), as its definition says, in brackets. */
+static char *write_tree(char *out, int first, int n)
+{
+	int half = 1;
+
+	if (n == 1)
+		return out + sprintf(out, "%d", first);
+	while (half * 2 < n)
+		half *= 2;
+	out = write_tree(out + sprintf(out, "("), first, half);
+	out = write_tree(out + sprintf(out, "+"), first + half, n - half);
+	return out + sprintf(out, ")");
+}
+
+static void a_stack_adds_up_the_tree(void **state)
+{
+	enum { MOST = 140, ROOM = 2000, HEIGHT = 8 };
+	static char stack[HEIGHT][ROOM], want[ROOM], sum[ROOM];
+
+	(void)state;
+	for (int n = 1; n <= MOST; n++) {
+		int height = 0;
+
+		for (int r = 0; r < n; r++) {
+			CHECK(height < ko_tree_height(n));
+			snprintf(stack[height++], ROOM, "%d", r);
+			for (int k = ko_tree_joins(r + 1, n); k > 0; k--) {
+				CHECK(height-- > 1);
+				CHECK(snprintf(sum, ROOM, "(%s+%s)", stack[height - 1],
+					       stack[height]) < ROOM);
+				memcpy(stack[height - 1], sum, ROOM);
+			}
+		}
+		write_tree(want, 0, n);
+		CHECK(height == 1 && strcmp(stack[0], want) == 0);
+	}
+	CHECK(ko_tree_height(65536) == 17);
+}
+
+/* Rows that don't add as a tree don't run; pairwise does what no other row does. */
+static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
+{
+	static const char *const names[] = { "", "board", "exchange", "direct", "pairwise" };
+	struct ko_costs costs = { .hop_ns = 1000,
+				  .turn_ns = 1000,
+				  .bytes_per_ns = 1,
+				  .board_room = 4096,
+				  .exchange_room = 4096,
+				  .exchange_hops = 3 };
+	struct ko_algorithms t;
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_LEN(names) * 2; k++) {
+		costs.network = k % 2;
+		ko_algorithm_decide(ko_algorithm_table, names[k / 2], &costs, 8, KO_SUMS_TREE, &t);
+		for (int coll = KO_BROADCAST; coll < KO_NCOLLS; coll++) {
+			bool adds = ko_coll_reduces(coll);
+
+			CHECK((t.any[KO_RING][coll].end == 0) == adds);
+			CHECK((t.any[KO_PAIRWISE][coll].end == UINT64_MAX) == adds);
+			CHECK(adds || t.any[KO_PAIRWISE][coll].end == 0);
+		}
+	}
+	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_stack_adds_up_the_tree),
+	cmocka_unit_test(reductions_as_a_tree_are_never_left_to_the_ring),
 	cmocka_unit_test(a_network_has_exchanges_instead),
 	cmocka_unit_test(large_ones_are_read_where_they_are),
 	cmocka_unit_test(rows_are_complete_and_found_by_name),

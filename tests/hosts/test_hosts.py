@@ -107,6 +107,19 @@ def they_have_with_one_rank_on_each():
 
 
 @test
+def the_tree_has_the_bits_of_one_host_wherever_ranks_are():
+    for places in ((0, 0, 1, 1), (0, 1, 1, 1), (0, 1, 0, 1, 2), (0, 1, 2, 3)):
+        n = len(places)
+        with hosts(max(places) + 1) as (_, machines):
+            ranks = [start_rank(machines[at], r, n, RANK, "sweep", KOLO_ORDER="tree") for r, at in enumerate(places)]
+            results = finish(ranks)
+        here = run(RINGRUN, "-n", str(n), "-x", "KOLO_ORDER=tree", RANK, "sweep")
+        assert here.returncode == 0, here
+        alone = sorted(line.split()[3] for line in here.stdout.splitlines() if line.startswith("rank"))
+        assert hashes(results) == alone and len(alone) == n, (places, results, here)
+
+
+@test
 def vectors_take_shortcuts_where_no_two_ranks_share_a_host():
     with hosts(5) as (_, machines):
         for rank, (code, out, err) in enumerate(finish(start(machines, 1, RANK, "small"))): # 1 + 2 + 1 vectors, one to next

@@ -42,13 +42,35 @@ static struct values_scale scale_of(const struct t_trial *t, int rank, int nrank
 	return s;
 }
 
-/* Element i of the vector combined in the order of the block that belongs to `owner`. */
-static void expect(const struct t_trial *t, int owner, int nranks, size_t i, void *out)
+/* An element of the vectors, for values_tree. */
+struct place {
+	const struct t_trial *t;
+	int nranks;
+	size_t i;
+};
+
+static struct values_scale value_of(const void *arg, int rank, void *out)
+{
+	const struct place *p = arg;
+
+	make_element(p->t->type, p->t->op, rank, p->i, out);
+	return scale_of(p->t, rank, p->nranks);
+}
+
+/* Element i of the vector, combined in the communicator's order; of a block that belongs to
+ * `owner`. */
+static void expect(const struct t_trial *t, bool tree, int owner, int nranks, size_t i, void *out)
 {
 	bool premul = t->op == T_PREMUL;
 	enum kolo_op op = premul ? KOLO_SUM : (enum kolo_op)t->op;
+	const struct place place = { t, nranks, i };
 	char own[8];
 
+	if (tree) {
+		values_tree(t->type, op, premul, 0, nranks, value_of, &place, out);
+		values_finish(t->type, op, nranks, out);
+		return;
+	}
 	for (int k = 1; k <= nranks; k++) {
 		int rank = (owner + k) % nranks;
 		struct values_scale s = scale_of(t, rank, nranks);
@@ -142,14 +164,16 @@ static void call_and_wait(const struct t_setup *setup, const struct t_trial *t, 
 }
 
 /* What element i of dst must be. */
-static void expect_result(const struct t_trial *t, int rank, int nranks, size_t i, void *out)
+static void expect_result(const struct kolo_comm *c, const struct t_trial *t, size_t i, void *out)
 {
+	int rank = kolo_comm_rank(c), nranks = kolo_comm_nranks(c);
 	size_t block = (t->n + (size_t)nranks - 1) / (size_t)nranks;
+	bool tree = strcmp(kolo_comm_order(c), "tree") == 0;
 
 	switch (t->call) {
-	case ALL_REDUCE: expect(t, (int)(i / block), nranks, i, out); break;
-	case REDUCE: expect(t, t->root, nranks, i, out); break;
-	case REDUCE_SCATTER: expect(t, rank, nranks, (size_t)rank * t->n + i, out); break;
+	case ALL_REDUCE: expect(t, tree, (int)(i / block), nranks, i, out); break;
+	case REDUCE: expect(t, tree, t->root, nranks, i, out); break;
+	case REDUCE_SCATTER: expect(t, tree, rank, nranks, (size_t)rank * t->n + i, out); break;
 	case ALL_GATHER: make_element(t->type, t->op, (int)(i / t->n), i % t->n, out); break;
 	default: make_element(t->type, t->op, t->root, i, out); break;
 	}
@@ -195,7 +219,7 @@ void t_try(const struct t_setup *setup, const struct t_trial *t)
 			make_element(t->type, t->op, rank, i, b.src + i * size);
 	call_and_wait(setup, t, op, &b);
 	for (size_t i = 0; result_here && i < b.dst_len / size; i++) {
-		expect_result(t, rank, nranks, i, want);
+		expect_result(c, t, i, want);
 		CHECK(same(t->type, b.dst + i * size, want));
 	}
 	/* What was not a result is as it was. */

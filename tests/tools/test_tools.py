@@ -27,7 +27,7 @@ FIELDS = {
     "collective": str, "type": str, "op": str, "root": int, "ranks": int, "transport": str, "algorithm": str,
     "ran": str, "memory": str, "in_flight": int, "in_place": bool, "bytes": int, "count": int, "iterations": int, "time_us": float,
     "time_us_min": float, "time_us_p99": float, "algbw_GBs": float, "busbw_GBs": float, "wrong": int,
-    "sent_bytes": list, "model_bytes": list, "traffic_ok": bool, "with_barrier": bool,
+    "sent_bytes": list, "model_bytes": list, "traffic_ok": bool, "with_barrier": bool, "order": str,
 }
 
 
@@ -39,7 +39,7 @@ def ringbench_json_has_the_documented_fields():
         for name, kind in FIELDS.items():
             assert isinstance(row[name], kind), (name, row)
         assert row["ranks"] == 3 and row["transport"] == "shm" and row["algorithm"] == "best"
-        assert row["ran"] in ("ring", "board", "exchange", "direct")
+        assert row["ran"] in ("ring", "board", "exchange", "direct", "pairwise")
         assert row["wrong"] == 0 and row["traffic_ok"] and row["sent_bytes"] == row["model_bytes"]
         assert len(row["sent_bytes"]) == 3
         assert row["time_us_min"] <= row["time_us"] <= row["time_us_p99"]

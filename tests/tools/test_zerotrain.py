@@ -66,6 +66,22 @@ def every_way_of_training_has_the_same_losses():
                 assert found == first, (precision, way, found, first)
 
 
+@test
+def so_it_has_in_the_order_of_the_tree():
+    need_zerotrain()
+    with tempfile.TemporaryDirectory() as folder:
+        command = arguments(text_file(folder), "--steps", 6, "--precision", "bf16", n=3)
+        found = {}
+        for order in ("ring", "tree"):
+            for stage in range(4):
+                done = run(*command, "--stage", str(stage), env={**os.environ, "KOLO_ORDER": order})
+                assert done.returncode == 0, done
+                found.setdefault(order, []).append(losses(done.stdout))
+        for order, of_stages in found.items():
+            assert of_stages == [of_stages[0]] * 4, (order, of_stages)
+        assert found["ring"] != found["tree"], found
+
+
 def weights(path):
     """What is in a file of safetensors, by name, as floats."""
     with open(path, "rb") as f:

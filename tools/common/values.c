@@ -228,6 +228,25 @@ void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct va
 	values_encode(type, a, acc);
 }
 
+void values_tree(enum kolo_type type, enum kolo_op op, bool premul, int first, int n,
+		 values_of_rank *value, const void *arg, void *out)
+{
+	struct values_scale s = { 0 };
+	char own[8], rest[8];
+	int half = 1;
+
+	if (n == 1) {
+		s = value(arg, first, own);
+		values_first(type, op, premul, s, own, out);
+		return;
+	}
+	while (half * 2 < n)
+		half *= 2;
+	values_tree(type, op, premul, first, half, value, arg, out);
+	values_tree(type, op, premul, first + half, n - half, value, arg, rest);
+	values_combine(type, op == KOLO_AVG ? KOLO_SUM : op, false, s, out, rest);
+}
+
 void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc)
 {
 	uint64_t x;

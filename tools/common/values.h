@@ -33,6 +33,15 @@ void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct valu
 void values_combine(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
 		    void *acc, const void *src);
 
+/* Writes the element of a rank to `out`, and returns the factor that it is scaled with. */
+typedef struct values_scale values_of_rank(const void *arg, int rank, void *out);
+
+/* What the order "tree" makes of the elements of ranks [first, first + n), before the last step: of
+ * one rank what values_first makes; else the sum of the first 2^k ranks, combined with that of the
+ * rest, where 2^k is the largest power of two below n. */
+void values_tree(enum kolo_type type, enum kolo_op op, bool premul, int first, int n,
+		 values_of_rank *value, const void *arg, void *out);
+
 /* The last step: integers' AVG divides by nranks. */
 void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc);
 

@@ -31,7 +31,7 @@ struct options {
 	bool with_barrier;   /* the time of an operation includes the barrier before it */
 	enum memory memory;  /* of the buffers */
 	const char *devices; /* GPUs that ranks go round; NULL: all */
-	const char *transport, *algorithm, *json, *csv, *plot;
+	const char *transport, *algorithm, *order, *json, *csv, *plot;
 	const char *type_text, *op_text, *root_text; /* as they were typed; NULL: not given */
 	const char *against[MAX_AGAINST];            /* files of earlier runs */
 	struct limit limits[MAX_LIMITS];

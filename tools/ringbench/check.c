@@ -73,15 +73,36 @@ void fill_buffers(const struct bench *b, const struct job *j, bool in_place)
 	fill_pattern(j->type, b->rank, (char *)job_src(b, j, in_place), n);
 }
 
+/* An element of the vectors, for values_tree. */
+struct place {
+	const struct bench *b;
+	const struct job *j;
+	size_t i;
+};
+
+static struct values_scale value_of(const void *arg, int rank, void *out)
+{
+	const struct place *p = arg;
+
+	make_element(p->j->type, rank, p->i, out);
+	return values_avg_scale(p->j->type, p->b->nranks);
+}
+
 /* Element i of the sequential result of the block that belongs to `owner`: added from the rank
- * after the owner round to the owner. */
+ * after the owner round to the owner, or as a tree. */
 static void expect_element(const struct bench *b, const struct job *j, int owner, size_t i,
 			   void *out)
 {
 	struct values_scale scale = values_avg_scale(j->type, b->nranks);
+	const struct place place = { b, j, i };
 	char own[8];
 	int rank = b->next[owner];
 
+	if (strcmp(kolo_comm_order(b->comm), "tree") == 0) {
+		values_tree(j->type, j->op, false, 0, b->nranks, value_of, &place, out);
+		values_finish(j->type, j->op, b->nranks, out);
+		return;
+	}
 	make_element(j->type, rank, i, own);
 	values_first(j->type, j->op, false, scale, own, out);
 	while (rank != owner) {
@@ -272,11 +293,29 @@ static uint64_t exchange_bytes(const struct bench *b, const struct job *j)
 	return ((uint64_t)b->nranks - 1) * j->n * kolo_type_size(j->type);
 }
 
+/* The model for pairwise: a rank sends the blocks of all others, and its sum to those that need
+ * it. */
+static uint64_t pairwise_bytes(const struct bench *b, const struct job *j)
+{
+	size_t nranks = (size_t)b->nranks, rank = (size_t)b->rank;
+	size_t total = collective_is_per_rank(j->coll) ? j->n * nranks : j->n;
+	size_t block = (total + nranks - 1) / nranks;
+	size_t first = rank * block < total ? rank * block : total;
+	size_t own = total - first < block ? total - first : block, readers = 0;
+
+	if (j->coll == ALL_REDUCE)
+		readers = nranks - 1;
+	else if (j->coll == REDUCE && b->rank != j->root)
+		readers = 1;
+	return (total - own + readers * own) * kolo_type_size(j->type);
+}
+
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
 		     const struct kolo_stats *s)
 {
 	if (b->nranks == 1)
 		return 0;
 	return s->direct_ops * direct_bytes(b, j, in_place) + s->board_ops * board_bytes(b, j) +
-	       s->ring_ops * ring_bytes(b, j) + s->exchange_ops * exchange_bytes(b, j);
+	       s->ring_ops * ring_bytes(b, j) + s->exchange_ops * exchange_bytes(b, j) +
+	       s->pairwise_ops * pairwise_bytes(b, j);
 }

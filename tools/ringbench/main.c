@@ -313,6 +313,7 @@ static int run(struct bench *b)
 {
 	struct kolo_comm_attr attr = { .transport = b->options->transport,
 				       .algorithm = b->options->algorithm,
+				       .order = b->options->order,
 				       .id = b->id,
 				       .rank = b->rank,
 				       .nranks = b->nranks };

@@ -218,6 +218,7 @@ static struct kolo_stats count(const struct bench *b, const struct kolo_stats *b
 	now.board_ops -= before->board_ops;
 	now.direct_ops -= before->direct_ops;
 	now.exchange_ops -= before->exchange_ops;
+	now.pairwise_ops -= before->pairwise_ops;
 	if (strcmp(barrier, "ring") == 0)
 		now.ring_ops -= (uint64_t)r->iterations;
 	else if (strcmp(barrier, "exchange") == 0)
@@ -235,7 +236,9 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 	if (collective_is_of_pairs(j->coll) && !b->gpu)
 		return s->board_ops > 0 ? "board"
 					: algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
-	if (s->exchange_ops > s->ring_ops)
+	if (s->pairwise_ops > s->board_ops + s->direct_ops + s->exchange_ops)
+		return "pairwise";
+	if (s->exchange_ops > s->ring_ops + s->pairwise_ops)
 		return "exchange";
 	if (s->direct_ops > s->ring_ops && s->direct_ops > s->board_ops)
 		return "direct";

@@ -38,8 +38,10 @@ static const char help[] =
 	"                    that cannot be in place.\n"
 	"  --out-of-place    Measure only out of place.\n"
 	"  --transport NAME  shm, verbs, tcp or ofi (libfabric). Default: the best.\n"
-	"  --algorithm NAME  ring, board, exchange or direct, for each size for which it is possible.\n"
-	"                    Default: the best for each size.\n"
+	"  --algorithm NAME  ring, board, exchange, direct or pairwise, for each size for which it is\n"
+	"                    possible. Default: the best for each size.\n"
+	"  --order NAME      The order in which elements are added: ring, or tree (of rank numbers).\n"
+	"                    Default: ring.\n"
 	"  --memory KIND     The memory of the buffers. Default: host. alloc is memory of kolo_alloc. cuda is\n"
 	"                    memory of GPUs: operations are on a stream, and the GPU's clock measures them.\n"
 	"                    cuda-registered is memory of GPUs on which all ranks work directly.\n"
@@ -211,6 +213,7 @@ enum {
 	OUT_OF_PLACE,
 	TRANSPORT,
 	ALGORITHM,
+	ORDER,
 	MEMORY_KIND,
 	DEVICES,
 	THREADS,
@@ -253,6 +256,7 @@ static void take_option(struct options *o, int c)
 	case OUT_OF_PLACE: o->out_of_place = true; break;
 	case TRANSPORT: o->transport = optarg; break;
 	case ALGORITHM: o->algorithm = optarg; break;
+	case ORDER: o->order = optarg; break;
 	case MEMORY_KIND:
 		if (!memory_find(optarg, &o->memory))
 			mistake("--memory", optarg, "must be host, alloc, cuda or cuda-registered");
@@ -367,6 +371,7 @@ void parse_options(int argc, char **argv, struct options *o)
 		{ "out-of-place", no_argument, NULL, OUT_OF_PLACE },
 		{ "transport", required_argument, NULL, TRANSPORT },
 		{ "algorithm", required_argument, NULL, ALGORITHM },
+		{ "order", required_argument, NULL, ORDER },
 		{ "memory", required_argument, NULL, MEMORY_KIND },
 		{ "device", required_argument, NULL, DEVICES },
 		{ "threads", no_argument, NULL, THREADS },

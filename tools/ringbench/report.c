@@ -21,15 +21,16 @@ void report_header(const struct bench *b)
 	if (b->csv)
 		fprintf(b->csv,
 			"collective,type,op,root,ranks,transport,algorithm,ran,memory,in_flight,in_place,bytes,count,iterations,time_us,"
-			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok,with_barrier\n");
+			"time_us_min,time_us_p99,algbw_GBs,busbw_GBs,wrong,sent_bytes,model_bytes,traffic_ok,with_barrier,order\n");
 	if (!b->table)
 		return;
 	gethostname(host, sizeof(host) - 1);
 	fprintf(b->table, "# ringbench, Kolo %s\n", tool_version_text(version));
 	fprintf(b->table,
-		"# %d ranks on %s (%ld processors), transport %s, algorithm %s, %llu slots of %llu KiB per link\n",
+		"# %d ranks on %s (%ld processors), transport %s, algorithm %s, order %s, %llu slots of %llu KiB per link\n",
 		b->nranks, host, sysconf(_SC_NPROCESSORS_ONLN), b->transport, b->algorithm,
-		(unsigned long long)b->agreed.nslots, (unsigned long long)b->agreed.slot_len >> 10);
+		kolo_comm_order(b->comm), (unsigned long long)b->agreed.nslots,
+		(unsigned long long)b->agreed.slot_len >> 10);
 	fprintf(b->table,
 		"# time: median of the slowest rank. sent, model: bytes per operation of the rank that sends most; a\n"
 		"# '!' marks a rank whose traffic differs from the model. #wrong: elements that differ from the\n"
@@ -200,8 +201,9 @@ static void report_json(const struct bench *b, const struct job *j, bool in_plac
 	write_list(b->json, r->sent, b->nranks, ',');
 	fprintf(b->json, "], \"model_bytes\": [");
 	write_list(b->json, r->model, b->nranks, ',');
-	fprintf(b->json, "], \"traffic_ok\": %s, \"with_barrier\": %s}\n",
-		r->traffic_ok ? "true" : "false", b->options->with_barrier ? "true" : "false");
+	fprintf(b->json, "], \"traffic_ok\": %s, \"with_barrier\": %s, \"order\": \"%s\"}\n",
+		r->traffic_ok ? "true" : "false", b->options->with_barrier ? "true" : "false",
+		kolo_comm_order(b->comm));
 	fflush(b->json);
 }
 
@@ -219,7 +221,8 @@ static void report_csv(const struct bench *b, const struct job *j, bool in_place
 	write_list(b->csv, r->sent, b->nranks, ';');
 	fprintf(b->csv, ",");
 	write_list(b->csv, r->model, b->nranks, ';');
-	fprintf(b->csv, ",%d,%d\n", r->traffic_ok, b->options->with_barrier);
+	fprintf(b->csv, ",%d,%d,%s\n", r->traffic_ok, b->options->with_barrier,
+		kolo_comm_order(b->comm));
 	fflush(b->csv);
 }
 

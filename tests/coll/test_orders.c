@@ -1,0 +1,282 @@
+/* The order of additions "tree": the bits of its definition by every algorithm, wherever buffers
+ * are, however a vector is cut; and what is refused. */
+#include "tests/lib/t.h"
+#include "tests/lib/trial.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the tests pass to all ranks: an algorithm's name, NULL for the best; memory from kolo_alloc
+ * with the algorithm direct; or a transport. */
+#define ALLOC "alloc"
+#define TCP   "tcp"
+
+static bool is(const struct t_rank *r, const char *how)
+{
+	return r->arg && strcmp(r->arg, how) == 0;
+}
+
+static struct kolo_comm *tree_comm(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .order = "tree", .timeout_s = T_PATIENCE / 2 };
+
+	if (is(r, TCP))
+		attr.transport = TCP;
+	else
+		attr.algorithm = is(r, ALLOC) ? "direct" : r->arg;
+	return t_comm_with(r, attr);
+}
+
+static struct t_setup set_up(struct t_rank *r)
+{
+	struct t_setup setup = { .c = tree_comm(r) };
+
+	CHECK(strcmp(kolo_comm_order(setup.c), "tree") == 0);
+	for (int k = 0; k < 2 && is(r, ALLOC); k++)
+		CHECK(kolo_alloc(setup.c, T_ROOM, &setup.room[k]) == 0);
+	return setup;
+}
+
+static void tear_down(struct t_setup *setup)
+{
+	struct kolo_stats s;
+
+	CHECK(kolo_comm_stats(setup->c, &s) == 0);
+	CHECK(s.sent_bytes == s.model_sent_bytes && s.received_bytes == s.model_received_bytes);
+	CHECK(kolo_free(setup->c, setup->room[0]) == 0);
+	kolo_comm_destroy(setup->c);
+}
+
+/* ---- The definition -------------------------------------------------------------------------- */
+
+static void all_types_and_ops(struct t_rank *r)
+{
+	struct t_setup setup = set_up(r);
+	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n, n + 1, 67 };
+
+	for (int type = 0; type < VALUES_NTYPES; type++)
+		for (int op = 0; op <= T_PREMUL; op++)
+			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
+				t_try_all_calls(&setup,
+						(struct t_trial){ .type = (enum kolo_type)type,
+								  .op = op,
+								  .n = counts[k] },
+						3);
+	tear_down(&setup);
+}
+
+/* The larger ones take several chunks of the board, windows and CMA, and several rounds of
+ * messages. */
+static void many_counts(struct t_rank *r)
+{
+	struct t_setup setup = set_up(r);
+	size_t n = (size_t)r->nranks, counts[] = { 509, 4099, 1024 * n + 1, 20011 };
+
+	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
+		t_try_all_calls(
+			&setup,
+			(struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] }, 6);
+		t_try_all_calls(
+			&setup,
+			(struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] }, 6);
+		t_try_all_calls(
+			&setup,
+			(struct t_trial){ .type = KOLO_F64, .op = T_PREMUL, .n = counts[k] }, 6);
+	}
+	tear_down(&setup);
+}
+
+static void for_numbers_of_ranks(t_rank_fn *fn)
+{
+	static char *const hows[] = { NULL, "board", "exchange", "pairwise", "direct", ALLOC, TCP };
+
+	for (int n = 1; n <= 9; n++) {
+		if (n == 6 || (n > 3 && n != 5 && t_is_slow()) || (n != 3 && t_is_slowest()))
+			continue;
+		for (size_t k = 0; k < ARRAY_LEN(hows); k++)
+			if (n < 6 || k == 1 || k == 3)
+				t_processes(n, fn, hows[k]);
+	}
+}
+
+static void every_type_and_op_has_the_bits_of_the_tree(void **state)
+{
+	(void)state;
+	for_numbers_of_ranks(all_types_and_ops);
+}
+
+static void every_count_has_the_bits_of_the_tree(void **state)
+{
+	(void)state;
+	for_numbers_of_ranks(many_counts);
+}
+
+static void ranks_may_be_threads(void **state)
+{
+	(void)state;
+	t_threads(3, all_types_and_ops, NULL);
+	t_threads(5, all_types_and_ops, "pairwise");
+	t_threads(3, all_types_and_ops, "direct");
+}
+
+/* ---- Pieces ---------------------------------------------------------------------------------- */
+
+static void fill_floats(float *x, size_t n, int rank)
+{
+	uint64_t seed = (uint64_t)rank + 1;
+
+	for (size_t i = 0; i < n; i++)
+		x[i] = (float)((double)(t_random(&seed) >> 11) / (double)(1ULL << 52) - 1.0);
+}
+
+/* dst = the sum of x, in so many calls, by turns of each kind. */
+static void sum_in_pieces(struct kolo_comm *c, const float *x, float *dst, size_t n, size_t pieces)
+{
+	size_t counts[16] = { 0 }, nranks = (size_t)kolo_comm_nranks(c);
+
+	for (size_t k = 0; k < pieces; k++) {
+		size_t from = n * k / pieces, len = n * (k + 1) / pieces - from, own = 0;
+
+		if (k % 3 == 0) {
+			CHECK(kolo_all_reduce(c, x + from, dst + from, len, KOLO_F32, KOLO_SUM,
+					      NULL) == 0);
+			continue;
+		}
+		if (k % 3 == 1) {
+			int root = (int)(k % nranks);
+
+			CHECK(kolo_reduce(c, x + from, dst + from, len, KOLO_F32, KOLO_SUM, root,
+					  NULL) == 0);
+			CHECK(kolo_broadcast(c, dst + from, dst + from, len, KOLO_F32, root,
+					     NULL) == 0);
+			continue;
+		}
+		/* Uneven blocks: one empty, one with the rest. */
+		for (size_t b = 0; b < nranks; b++)
+			counts[b] = b == 0 ? 0 : b + 1 < nranks ? len / nranks / 2 + b % 2 : 0;
+		for (size_t b = 0; b + 1 < nranks; b++)
+			own += counts[b];
+		counts[nranks - 1] = len - own;
+		own = 0;
+		for (int b = 0; b < kolo_comm_rank(c); b++)
+			own += counts[b];
+		CHECK(kolo_reduce_scatter_v(c, x + from, dst + from + own, counts, KOLO_F32,
+					    KOLO_SUM, NULL) == 0);
+		CHECK(kolo_all_gather_v(c, dst + from + own, dst + from, counts, KOLO_F32, NULL) ==
+		      0);
+	}
+}
+
+static void in_pieces(struct t_rank *r)
+{
+	enum { N = 40001 };
+	static const size_t pieces[] = { 1, 3, 17, 1009 };
+	struct kolo_comm *c = tree_comm(r);
+	float *x = malloc(4 * N), *first = malloc(4 * N), *y = malloc(4 * N);
+
+	CHECK(x && first && y);
+	fill_floats(x, N, r->rank);
+	sum_in_pieces(c, x, first, N, 1);
+	for (size_t k = 0; k < ARRAY_LEN(pieces); k++) {
+		memset(y, 0, 4 * N);
+		sum_in_pieces(c, x, y, N, pieces[k]);
+		CHECK(memcmp(first, y, 4 * N) == 0);
+	}
+	free(x);
+	free(first);
+	free(y);
+	kolo_comm_destroy(c);
+}
+
+static void a_vector_may_be_cut_anywhere(void **state)
+{
+	(void)state;
+	for (int n = 2; n <= 7; n += t_is_slow() ? 3 : 1) {
+		t_processes(n, in_pieces, NULL);
+		t_processes(n, in_pieces, "pairwise");
+		t_processes(n, in_pieces, n % 2 ? "direct" : TCP);
+	}
+}
+
+/* ---- Attributes ------------------------------------------------------------------------------ */
+
+static void try_attr(struct t_rank *r, struct kolo_comm_attr attr, int code, const char *text)
+{
+	struct kolo_comm *c;
+
+	attr.id = &r->id;
+	attr.rank = r->rank;
+	attr.nranks = r->nranks;
+	CHECK(kolo_comm_create(&attr, &c) == code && !c);
+	CHECK(strcmp(kolo_last_error(), text) == 0);
+}
+
+static void unknown(struct t_rank *r)
+{
+	try_attr(r, (struct kolo_comm_attr){ .order = "grid" }, KOLO_ENOTSUP,
+		 "no order of additions called 'grid'; this build has: ring, tree");
+	setenv("KOLO_ORDER", "bush", 1);
+	try_attr(
+		r, (struct kolo_comm_attr){ 0 }, KOLO_EINVAL,
+		"KOLO_ORDER=bush: no order of additions called 'bush'; this build has: ring, tree");
+}
+
+static void ring_by_force(struct t_rank *r)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "rank %d: algorithm 'ring' does not add in the order 'tree'",
+		 r->rank);
+	try_attr(r, (struct kolo_comm_attr){ .order = "tree", .algorithm = "ring" }, KOLO_ENOTSUP,
+		 text);
+}
+
+static void pairwise_by_force(struct t_rank *r)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text),
+		 "rank %d: algorithm 'pairwise' does not add in the order 'ring'", r->rank);
+	try_attr(r, (struct kolo_comm_attr){ .algorithm = "pairwise" }, KOLO_ENOTSUP, text);
+}
+
+/* The attribute counts, then the environment; and rank 0's value for all. */
+static void inherited(struct t_rank *r)
+{
+	struct kolo_comm *c, *half;
+
+	setenv("KOLO_ORDER", r->rank == 0 ? "tree" : "ring", 1);
+	c = t_comm(r);
+	CHECK(strcmp(kolo_comm_order(c), "tree") == 0);
+	setenv("KOLO_ORDER", "ring", 1);
+	CHECK(kolo_comm_split(c, r->rank % 2, 0, &half) == 0);
+	CHECK(strcmp(kolo_comm_order(half), "tree") == 0);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(c);
+}
+
+static void orders_are_refused_by_name(void **state)
+{
+	(void)state;
+	t_processes(1, unknown, NULL);
+	t_processes(2, ring_by_force, NULL);
+	t_processes(2, pairwise_by_force, NULL);
+}
+
+static void rank_0_says_which_and_children_have_it(void **state)
+{
+	(void)state;
+	t_processes(4, inherited, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(every_type_and_op_has_the_bits_of_the_tree),
+	cmocka_unit_test(every_count_has_the_bits_of_the_tree),
+	cmocka_unit_test(ranks_may_be_threads),
+	cmocka_unit_test(a_vector_may_be_cut_anywhere),
+	cmocka_unit_test(orders_are_refused_by_name),
+	cmocka_unit_test(rank_0_says_which_and_children_have_it),
+};
+
+T_MAIN(tests)

@@ -447,6 +447,18 @@ static int look_around(struct ko_wait_state *w)
 
 /* ---- Waiting: every wait for another rank is here -------------------------------------------- */
 
+/* A rank that has left after it was done may have sent what is waited for just before: then there
+ * is no trouble. Returns what `try` returns, or the trouble again if nothing has come. */
+static int try_once_more(int trouble, ko_try_fn *try, void *what)
+{
+	char why[KO_TEXT];
+	int rc;
+
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	rc = try(what);
+	return rc == KO_EAGAIN ? ko_fail(trouble, "%s", why) : rc;
+}
+
 /* Spins, then posts that it waits, and looks around between tries. */
 static int keep_trying(const struct ko_waiter *waiter, int peer, const char *transport,
 		       ko_try_fn *try, void *what)
@@ -463,11 +475,10 @@ static int keep_trying(const struct ko_waiter *waiter, int peer, const char *tra
 	begin(&state, waiter, peer, transport);
 	while ((rc = try(what)) == KO_EAGAIN && (trouble = look_around(&state)) == 0)
 		;
-	/* A rank that has left after it was done may have sent what is waited for just before.
-	 * Making a communicator and messages don't fail for that. */
+	/* Making a communicator and messages don't fail for what has just come. */
 	if (trouble < 0 && (waiter->desc->seq == 0 || waiter->needs))
-		rc = try(what);
-	if (rc == KO_EAGAIN)
+		rc = try_once_more(trouble, try, what);
+	else if (rc == KO_EAGAIN)
 		rc = trouble;
 	/* After trouble the wait stays posted until the failure is. Otherwise a rank that looks in
 	 * between would see that this one waits for nobody, and blame it. */

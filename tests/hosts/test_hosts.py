@@ -252,9 +252,10 @@ def a_stopped_rank_is_named_after_the_timeout():
 @test
 def a_rank_that_computes_for_too_long_is_named():
     with hosts(3) as (_, machines):
-        ranks = start(machines, 1, RANK, "silent", KOLO_TIMEOUT="4")
-        wait_until_they_run(ranks)
-        check_told(finish_without(ranks, 1), None, ["timed out", "rank 1 ", "has kept the others waiting"])
+        for order in ("ring", "tree", "tree"): # through links, through messages
+            ranks = start(machines, 1, RANK, "silent", KOLO_TIMEOUT="4", KOLO_ORDER=order)
+            wait_until_they_run(ranks)
+            check_told(finish_without(ranks, 1), None, ["timed out", "rank 1 ", "has kept the others waiting"])
 
 
 @test

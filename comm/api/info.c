@@ -4,6 +4,7 @@
 #include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "comm/base/trace.h"
+#include "comm/core/comm.h"
 #include "comm/core/transports.h"
 #include "comm/reduce/reduce.h"
 #include "comm/transport/link.h"
@@ -16,11 +17,13 @@
 /* The files that use a variable check it. Where ranks meet is checked only when they meet. */
 static int value_is_good(int index)
 {
-	const char *net;
+	const char *name;
 	int64_t number;
 
 	if (index == KO_ENV_NET)
-		return ko_transport_of_net(&net) == 0;
+		return ko_transport_of_net(&name) == 0;
+	if (index == KO_ENV_ORDER)
+		return ko_comm_order_of_env(&name) == 0;
 	if (index == KO_ENV_LOG)
 		return ko_log_check() == 0;
 	if (index == KO_ENV_TRACE)

@@ -9,6 +9,7 @@
 #include "comm/p2p/lane.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static struct kolo_link_stats link_stats(const struct ko_link *link, int peer)
 {
@@ -37,15 +38,12 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		return rc;
 	ko_order_settle(comm->order);
 	*out = (struct kolo_stats){
-		.ops = comm->counters.ops[KO_RING] + comm->counters.ops[KO_BOARD] +
-		       comm->counters.ops[KO_DIRECT] + comm->counters.ops[KO_EXCHANGE] +
-		       comm->counters.ops[KO_PAIRWISE] + comm->counters.p2p_ops,
+		.ops = comm->counters.p2p_ops,
 		.pair_ops = comm->counters.p2p_ops,
 		.ring_ops = comm->counters.ops[KO_RING],
 		.board_ops = comm->counters.ops[KO_BOARD],
 		.direct_ops = comm->counters.ops[KO_DIRECT],
 		.exchange_ops = comm->counters.ops[KO_EXCHANGE],
-		.pairwise_ops = comm->counters.ops[KO_PAIRWISE],
 		.model_sent_bytes = comm->counters.model.sent,
 		.model_received_bytes = comm->counters.model.received,
 		.slot_len = comm->agreed.limits.slot_len,
@@ -54,6 +52,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		.to_next = link_stats(comm->edges.to, comm->edges.next),
 		.from_prev = link_stats(comm->edges.from, comm->edges.prev),
 	};
+	for (int k = 0; k < KO_NALGORITHMS; k++)
+		out->ops += comm->counters.ops[k];
 	snprintf(out->slots_near, sizeof(out->slots_near), "%s", ko_edges_slots_near(comm));
 	snprintf(out->algorithm, sizeof(out->algorithm), "%s",
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
@@ -70,6 +70,19 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		ko_lanes_memory(comm) + ko_bruck_memory(comm) +
 		(comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
+}
+
+uint64_t kolo_algorithm_ops(const struct kolo_comm *comm, const char *name)
+{
+	uint64_t ops = 0;
+
+	if (!comm || !name || ko_comm_check_process(comm, "kolo_algorithm_ops") < 0)
+		return 0;
+	ko_order_settle(comm->order);
+	for (int k = 0; k < KO_NALGORITHMS; k++)
+		if (strcmp(ko_algorithm_table[k]->name, name) == 0)
+			ops = comm->counters.ops[k];
+	return ops;
 }
 
 enum { MOST_ROWS = 2 * KO_NALGORITHMS };

@@ -6,7 +6,7 @@
  *   KOLO_TRACE          comm/base/trace.c
  *   KOLO_IFACE          comm/sys/net.c
  *   KOLO_NET            comm/core/transports.c
- *   KOLO_ORDER          comm/create/create.c
+ *   KOLO_ORDER          comm/core/comm.c
  *   KOLO_OFI_PROVIDER   comm/transport/ofi/connect.c
  *   KOLO_VERBS_DEVICE   comm/transport/verbs/nic.c
  *   the others          comm/bootstrap/launcher.c, with the variables of other launchers */

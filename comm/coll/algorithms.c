@@ -4,6 +4,7 @@
 #include "comm/base/error.h"
 #include "comm/coll/board.h"
 #include "comm/coll/direct.h"
+#include "comm/coll/doubling.h"
 #include "comm/coll/exchange.h"
 #include "comm/coll/pairwise.h"
 #include "comm/coll/ring.h"
@@ -13,8 +14,8 @@
 
 const struct ko_algorithm_ops *const ko_algorithm_table[KO_NALGORITHMS] = {
 	[KO_RING] = &ko_ring_ops,         [KO_BOARD] = &ko_board_ops,
-	[KO_EXCHANGE] = &ko_exchange_ops, [KO_DIRECT] = &ko_direct_ops,
-	[KO_PAIRWISE] = &ko_pairwise_ops,
+	[KO_EXCHANGE] = &ko_exchange_ops, [KO_DOUBLING] = &ko_doubling_ops,
+	[KO_DIRECT] = &ko_direct_ops,     [KO_PAIRWISE] = &ko_pairwise_ops,
 };
 
 int ko_algorithm_find(const char *name, const struct ko_algorithm_ops **out)

@@ -62,11 +62,7 @@ static int begin(struct pairwise *p, struct ko_run *run, const void *src, void *
 	*p = (struct pairwise){ .run = run,
 				.src = src,
 				.dst = dst,
-				.part = { .comm = run->comm,
-					  .desc = run->desc,
-					  .tag = run->tag,
-					  .since = run->since,
-					  .needs = ko_transfers_need },
+				.part = ko_transfers_run(run),
 				.scales = run->desc.op == KO_OP_PREMUL };
 	cut(p);
 	p->all = ko_transfers_room(run->comm, 4 * (size_t)run->comm->nranks);
@@ -87,12 +83,7 @@ static bool gets_sums(const struct pairwise *p, int rank)
 static void add_transfer(struct pairwise *p, int peer, bool sends, const void *buffer, size_t n)
 {
 	if (n)
-		p->all[p->count++] =
-			(struct ko_transfer){ .peer = peer,
-					      .sends = sends,
-					      .type = (enum kolo_type)p->run->desc.type,
-					      .buffer = (char *)(uintptr_t)buffer,
-					      .n = n };
+		p->all[p->count++] = ko_transfers_part(p->run, peer, sends, buffer, n);
 }
 
 static char *slice_of(const struct pairwise *p, char *slices, int rank)
@@ -220,15 +211,17 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 	return ko_coll_reduces(coll) ? UINT64_MAX : 0;
 }
 
-/* A message takes about a hop, and the next one half of that. Bytes are written and read as often
- * as round the ring. */
+/* A message takes about a hop, and the next one half of that. If ranks share processors, all of
+ * them look for what has come on all of their lanes, and each message was as long as three hops.
+ * Bytes are written and read as often as round the ring. */
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {
 	double n = nranks, phases = coll == KO_REDUCE_SCATTER ? 1 : 2;
+	double messages = costs->crowded ? 3 * (n - 1) : n / 2;
 
 	(void)windows;
-	return (struct ko_estimate){ phases * costs->hop_ns * (1 + (n - 1) / 2),
+	return (struct ko_estimate){ phases * costs->hop_ns * messages,
 				     phases * 2 * (n - 1) / n / costs->bytes_per_ns };
 }
 

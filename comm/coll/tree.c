@@ -16,6 +16,16 @@ struct ko_tree ko_tree_begin(const struct ko_run *run, size_t n, char *rooms, vo
 				 .nranks = run->comm->nranks };
 }
 
+struct ko_tree ko_tree_begin_part(const struct ko_run *run, int nranks, size_t n, char *rooms,
+				  void *out)
+{
+	struct ko_tree t = ko_tree_begin(run, n, rooms, out);
+
+	t.nranks = nranks;
+	t.part = true;
+	return t;
+}
+
 char *ko_tree_room(const struct ko_tree *t)
 {
 	return t->rooms + (size_t)t->height * t->n * t->size;
@@ -41,7 +51,7 @@ void ko_tree_add(struct ko_tree *t, const void *value, const union ko_scalar *s)
 {
 	char *room = t->rooms ? ko_tree_room(t) : (char *)(uintptr_t)value;
 
-	if (t->red->scales) {
+	if (t->red->scales && !t->part) {
 		t->red->first(room, value, t->n, s);
 		value = room;
 	}
@@ -49,7 +59,7 @@ void ko_tree_add(struct ko_tree *t, const void *value, const union ko_scalar *s)
 	t->count++;
 	for (int k = ko_tree_joins(t->count, t->nranks); k > 0; k--)
 		join(t);
-	if (t->count == t->nranks)
+	if (t->count == t->nranks && !t->part)
 		t->red->finish(t->out, t->out, t->n, &t->red->s);
 }
 

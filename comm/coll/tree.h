@@ -14,6 +14,7 @@ struct ko_tree {
 	char *out;      /* for the result */
 	char *rooms;    /* for partial sums; NULL: they replace the left one of what they are of */
 	int nranks, count, height;
+	bool part; /* of the ranks: nothing is scaled or finished */
 	const char *at[KO_TREE_LEVELS];
 };
 
@@ -23,8 +24,13 @@ static inline size_t ko_tree_rooms(int nranks, size_t n, size_t size)
 	return (size_t)ko_tree_height(nranks) * n * size;
 }
 
-/* Begins. out may be where one of the values is, and must not be in the rooms. */
+/* Begins to add up the values of all ranks. out may be where one of the values is, and must not be
+ * in the rooms. */
 struct ko_tree ko_tree_begin(const struct ko_run *run, size_t n, char *rooms, void *out);
+
+/* The same of `nranks` successive ranks, whose values are scaled already, without the last step. */
+struct ko_tree ko_tree_begin_part(const struct ko_run *run, int nranks, size_t n, char *rooms,
+				  void *out);
 
 /* A room in which the next value may lie. */
 char *ko_tree_room(const struct ko_tree *t);

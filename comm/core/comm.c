@@ -84,6 +84,18 @@ const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_T
 	return out;
 }
 
+int ko_comm_order_of_env(const char **out)
+{
+	enum ko_sums found;
+
+	*out = getenv("KOLO_ORDER");
+	if (!*out)
+		*out = "";
+	return ko_sums_find(*out, &found) == 0
+		       ? 0
+		       : ko_fail(KOLO_EINVAL, "KOLO_ORDER=%s: %s", *out, kolo_last_error());
+}
+
 /* ---- Ops made at run time -------------------------------------------------------------------- */
 
 const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op op,

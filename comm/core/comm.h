@@ -124,6 +124,10 @@ const struct ko_reducer *ko_comm_premul(const struct kolo_comm *c, enum kolo_op 
  * later. */
 struct ko_reducer ko_comm_reducer(const struct kolo_comm *c, enum kolo_op op, enum kolo_type type);
 
+/* The order of additions that KOLO_ORDER names; "" if it is unset. Errors: KOLO_EINVAL, with the
+ * variable and its value. */
+int ko_comm_order_of_env(const char **out);
+
 /* Refuses a child of fork. `function`: what it called, for the error text. Errors: KOLO_EINVAL. */
 int ko_comm_check_process(const struct kolo_comm *c, const char *function);
 

@@ -16,7 +16,6 @@
 #include "comm/p2p/lane.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- What the caller wants ------------------------------------------------------------------- */
@@ -55,15 +54,13 @@ static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *ou
 /* This rank's wish for the order of additions. */
 static int choose_order(const struct kolo_comm_attr *attr, char out[KO_NAME])
 {
-	const char *of_env = getenv("KOLO_ORDER"), *name = attr->order ? attr->order : of_env;
+	const char *name = attr->order;
 	enum ko_sums found;
-	int rc = check_name("order of additions", name, out);
+	int rc = name ? 0 : ko_comm_order_of_env(&name);
 
 	if (rc == 0)
-		rc = ko_sums_find(out, &found);
-	return rc == 0 || attr->order
-		       ? rc
-		       : ko_fail(KOLO_EINVAL, "KOLO_ORDER=%s: %s", of_env, kolo_last_error());
+		rc = check_name("order of additions", name, out);
+	return rc == 0 ? ko_sums_find(out, &found) : rc;
 }
 
 static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)

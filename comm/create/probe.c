@@ -5,6 +5,7 @@
 #include "comm/base/clock.h"
 #include "comm/coll/algorithms.h"
 #include "comm/coll/bruck.h"
+#include "comm/coll/doubling.h"
 #include "comm/coll/exchange.h"
 #include "comm/coll/moves.h"
 #include "comm/core/edges.h"
@@ -246,6 +247,8 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.board_room = ko_board_room(c->nranks);
 	out->costs.exchange_room = ko_exchange_room(c);
 	out->costs.exchange_hops = ko_bruck_hops(c);
+	out->costs.group = ko_doubling_group(c);
+	out->costs.group_room = ko_doubling_room((int)out->costs.group);
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];

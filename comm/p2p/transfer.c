@@ -148,6 +148,25 @@ static void decide(struct ko_run *run, const struct ko_transfer *all, size_t cou
 		ko_learn_messages(run, large, sent, received);
 }
 
+struct ko_run ko_transfers_run(const struct ko_run *collective)
+{
+	return (struct ko_run){ .comm = collective->comm,
+				.desc = collective->desc,
+				.tag = collective->tag,
+				.since = collective->since,
+				.needs = ko_transfers_need };
+}
+
+struct ko_transfer ko_transfers_part(const struct ko_run *collective, int peer, bool sends,
+				     const void *buffer, size_t n)
+{
+	return (struct ko_transfer){ .peer = peer,
+				     .sends = sends,
+				     .type = (enum kolo_type)collective->desc.type,
+				     .buffer = (char *)(uintptr_t)buffer,
+				     .n = n };
+}
+
 struct ko_transfer *ko_transfers_room(struct kolo_comm *c, size_t count)
 {
 	struct ko_lanes *lanes = c->lanes;

@@ -7,6 +7,13 @@
 #include "comm/core/run.h"
 #include "comm/p2p/lane.h"
 
+/* What a collective's messages run as: a part of its run, with the same tag. */
+struct ko_run ko_transfers_run(const struct ko_run *collective);
+
+/* A transfer of n elements of the collective's type. */
+struct ko_transfer ko_transfers_part(const struct ko_run *collective, int peer, bool sends,
+				     const void *buffer, size_t n);
+
 /* Room for so many transfers. It stays for the next operation. NULL: no memory. */
 struct ko_transfer *ko_transfers_room(struct kolo_comm *c, size_t count);
 

@@ -19,7 +19,15 @@ struct ko_run;
 /* The rows of the table. They stand in the order of the sizes for which they are better: those with
  * the fewest hops first, except the ring. The ring does every collective at any size, and
  * KO_PAIRWISE every reduction, in orders that are not the ring's. */
-enum ko_algorithm { KO_RING, KO_BOARD, KO_EXCHANGE, KO_DIRECT, KO_PAIRWISE, KO_NALGORITHMS };
+enum ko_algorithm {
+	KO_RING,
+	KO_BOARD,
+	KO_EXCHANGE,
+	KO_DOUBLING,
+	KO_DIRECT,
+	KO_PAIRWISE,
+	KO_NALGORITHMS
+};
 
 enum { KO_SUMS_ALL = (1 << KO_NSUMS) - 1 };
 
@@ -45,6 +53,8 @@ struct ko_costs {
 	uint64_t board_room;    /* bytes of a payload that a cell of the board holds */
 	uint64_t exchange_room; /* bytes of a vector of which every rank can hold everyone's */
 	int64_t exchange_hops;  /* until every rank has everyone's vector */
+	int64_t group;          /* ranks of a host that add up before hosts do (doubling.h) */
+	uint64_t group_room;    /* bytes of a vector that can be added up so */
 	/* Bytes of a message between two ranks that the slots between them hold */
 	uint64_t lane_bytes;
 };

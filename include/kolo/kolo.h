@@ -221,11 +221,11 @@ struct kolo_comm_attr {
 	 * scatter are not affected. NULL: shm inside a host, KOLO_NET between hosts. Rank 0's
 	 * value counts */
 	const char *transport;
-	/* The name of an algorithm: "ring", "board", "exchange", "direct" or "pairwise". All but
-	 * the ring run wherever they can; other operations use what has no limits. "board" and
-	 * "direct" need all ranks on one host. It must add in the order below: "ring" does in
-	 * the ring's alone, "pairwise" in the tree's alone. NULL: the best for each size. Rank
-	 * 0's value counts */
+	/* The name of an algorithm: "ring", "board", "exchange", "doubling", "direct" or
+	 * "pairwise". All but the ring run wherever they can; other operations use what has no
+	 * limits. "board" and "direct" need all ranks on one host. It must add in the order
+	 * below: "ring" does in the ring's alone, "doubling" and "pairwise" in the tree's alone.
+	 * NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this
 	 * communicator, or one split from it, and on the threads of their queues. This ends when
@@ -328,7 +328,9 @@ struct kolo_link_stats {
 
 /* Counts of one rank and one communicator, since it was made. */
 struct kolo_stats {
-	uint64_t ops; /* operations finished: the sum of the counts below */
+	/* Operations finished: the sum of the counts below, and of those of other algorithms
+	 * (kolo_algorithm_ops) */
+	uint64_t ops;
 	/* Operations by each algorithm (kolo_algorithm_get) */
 	uint64_t ring_ops, board_ops, direct_ops, exchange_ops;
 	/* Operations between pairs of ranks: each send and recv, each group of these, and each
@@ -352,8 +354,7 @@ struct kolo_stats {
 	 * Slots lie near that end, because it measured faster when the communicator was made.
 	 * Otherwise "" */
 	char slots_near[16];
-	uint64_t pairwise_ops; /* operations by the algorithm pairwise */
-	uint64_t reserved[1];  /* zero */
+	uint64_t reserved[2]; /* zero */
 };
 
 /* Reports what went through a communicator since it was made. Call it on the thread that uses
@@ -391,6 +392,10 @@ struct kolo_algorithm {
  *
  * Errors: KOLO_EINVAL if there is no such row. */
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out);
+
+/* The number of collectives that the algorithm of this name has done on comm; 0 if there is no such
+ * algorithm. Call it as you call kolo_comm_stats. */
+uint64_t kolo_algorithm_ops(const struct kolo_comm *comm, const char *name);
 
 /* ---- Memory that the others can reach -------------------------------------------------------- */
 
@@ -523,9 +528,11 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *   (kolo_op_create_premul_sum) scale and round each element before it is added. Errors of
  *   rounding grow with log2(nranks), in the ring with nranks.
  *
- * No order depends on slots, transport or algorithm. In the order "tree" the algorithms board,
- * exchange and direct add all elements so, and pairwise does what is left. Calls that add nothing
- * are as in the order "ring".
+ * No order depends on slots, transport or algorithm. The order "tree" has two algorithms of its
+ * own. Doubling is for small vectors between hosts: ranks of a host add up, then hosts exchange
+ * sums at distances 1, 2, 4, and so on. Pairwise does what no other one does: each rank gets its
+ * block of everyone's vector, and sends the sum. Calls that add nothing are as in the order
+ * "ring".
  *
  * The ring visits ranks by number. If that would cross between hosts more often than necessary,
  * ranks of a host are grouped. A group has its lowest rank first, and groups are ordered by their
@@ -552,7 +559,8 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - [6] Root alone sends, in place and from 32 KiB on; the others read the rest. Otherwise every
  *   rank sends 0.
  * - [7] Pairwise sends the same; root of a reduce K(N-1)/N.
- * - Exchange: an all_reduce sends K(N-1).
+ * - Exchange: an all_reduce sends K(N-1). Doubling: at most K log2(N), rounded up, except ranks
+ *   that give a sum to several.
  *
  * Errors:
  * - KOLO_EINVAL, and KOLO_ENOMEM with a queue: nothing was done, and comm still works.

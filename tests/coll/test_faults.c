@@ -18,6 +18,7 @@ struct accident {
 	size_t n;      /* floats */
 	int timeout_s; /* 0: default */
 	int within_ms; /* the others have returned */
+	bool pairwise; /* in messages between all pairs, in the order of the tree */
 	struct scene {
 		_Atomic int started;  /* ranks that have done one operation */
 		_Atomic int64_t when; /* it happened */
@@ -27,7 +28,10 @@ struct accident {
 static void reduce_until_it_fails(struct t_rank *r)
 {
 	struct accident *a = r->arg;
-	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ .timeout_s = a->timeout_s });
+	struct kolo_comm *c = t_comm_with(
+		r, (struct kolo_comm_attr){ .timeout_s = a->timeout_s,
+					    .order = a->pairwise ? "tree" : NULL,
+					    .algorithm = a->pairwise ? "pairwise" : NULL });
 	float *x = calloc(a->n, sizeof(*x));
 	char name[32];
 	int64_t now;
@@ -88,7 +92,11 @@ static void a_killed_rank_is_named_by_all_others_within_2_s(void **state)
 
 	(void)state;
 	for (int i = 0; i < kills; i++) {
-		struct accident a = { .victim = i % 4, .sig = SIGKILL, .n = n, .within_ms = 2000 };
+		struct accident a = { .victim = i % 4,
+				      .sig = SIGKILL,
+				      .n = n,
+				      .within_ms = 2000,
+				      .pairwise = i / 4 % 2 };
 
 		int took = have_accident(4, a, (int)(t_random(&seed) % 300));
 
@@ -103,8 +111,11 @@ static void a_rank_killed_between_small_operations_is_named(void **state)
 	struct accident a = { .sig = SIGKILL, .n = 3, .within_ms = 2000 };
 
 	(void)state;
-	for (a.victim = 0; a.victim < 3; a.victim++)
+	for (int i = 0; i < 6; i++) {
+		a.victim = i % 3;
+		a.pairwise = i / 3;
 		have_accident(3, a, 50);
+	}
 }
 
 /* On the board root waits for ranks that it has no lifeline to, and those who have one wait for
@@ -143,8 +154,10 @@ static void a_stopped_rank_is_named_by_all_others_after_the_timeout(void **state
 	struct accident a = { .sig = SIGSTOP, .n = 1 << 20, .timeout_s = 2, .within_ms = 4000 };
 
 	(void)state;
-	for (a.victim = 0; a.victim < 4; a.victim += 2)
+	for (a.victim = 0; a.victim < 4; a.victim += 2) {
+		a.pairwise = a.victim == 2;
 		have_accident(4, a, 50);
+	}
 }
 
 /* Rank 0 is late, rank 2 is stopped: those who wait for rank 0 name rank 2. */

@@ -89,13 +89,14 @@ static void many_counts(struct t_rank *r)
 
 static void for_numbers_of_ranks(t_rank_fn *fn)
 {
-	static char *const hows[] = { NULL, "board", "exchange", "pairwise", "direct", ALLOC, TCP };
+	static char *const hows[] = { NULL,       "board",  "exchange", "doubling",
+				      "pairwise", "direct", ALLOC,      TCP };
 
 	for (int n = 1; n <= 9; n++) {
 		if (n == 6 || (n > 3 && n != 5 && t_is_slow()) || (n != 3 && t_is_slowest()))
 			continue;
 		for (size_t k = 0; k < ARRAY_LEN(hows); k++)
-			if (n < 6 || k == 1 || k == 3)
+			if (n < 6 || k == 1 || k == 3 || k == 4)
 				t_processes(n, fn, hows[k]);
 	}
 }
@@ -195,6 +196,7 @@ static void a_vector_may_be_cut_anywhere(void **state)
 	for (int n = 2; n <= 7; n += t_is_slow() ? 3 : 1) {
 		t_processes(n, in_pieces, NULL);
 		t_processes(n, in_pieces, "pairwise");
+		t_processes(n, in_pieces, "doubling");
 		t_processes(n, in_pieces, n % 2 ? "direct" : TCP);
 	}
 }
@@ -256,6 +258,29 @@ static void inherited(struct t_rank *r)
 	kolo_comm_destroy(c);
 }
 
+static void counted(struct t_rank *r)
+{
+	struct kolo_comm *c = tree_comm(r);
+	struct kolo_stats before, after;
+	int x[100] = { 0 };
+
+	CHECK(kolo_comm_stats(c, &before) == 0 && kolo_algorithm_ops(c, r->arg) == 0);
+	CHECK(kolo_all_reduce(c, x, x, 100, KOLO_I32, KOLO_SUM, NULL) == 0);
+	CHECK(kolo_comm_stats(c, &after) == 0 && after.ops == before.ops + 1);
+	CHECK(kolo_algorithm_ops(c, r->arg) == 1);
+	CHECK(kolo_algorithm_ops(c, "ring") == after.ring_ops && after.ring_ops == 0);
+	CHECK(kolo_algorithm_ops(c, "magic") == 0 && kolo_algorithm_ops(c, NULL) == 0);
+	kolo_comm_destroy(c);
+}
+
+static void operations_are_counted_by_algorithm(void **state)
+{
+	(void)state;
+	t_processes(3, counted, "pairwise");
+	t_processes(3, counted, "doubling");
+	t_processes(3, counted, "board");
+}
+
 static void orders_are_refused_by_name(void **state)
 {
 	(void)state;
@@ -275,6 +300,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_count_has_the_bits_of_the_tree),
 	cmocka_unit_test(ranks_may_be_threads),
 	cmocka_unit_test(a_vector_may_be_cut_anywhere),
+	cmocka_unit_test(operations_are_counted_by_algorithm),
 	cmocka_unit_test(orders_are_refused_by_name),
 	cmocka_unit_test(rank_0_says_which_and_children_have_it),
 };

@@ -490,7 +490,9 @@ static int run_group(struct program *p, int nranks, uint64_t id)
 
 static void open_program(struct program *p, struct t_rank *r)
 {
-	struct kolo_comm *all = t_comm(r);
+	bool tree = (t_seed() + (uint64_t)r->nranks) % 2;
+	struct kolo_comm *all =
+		t_comm_with(r, (struct kolo_comm_attr){ .order = tree ? "tree" : "ring" });
 	int half = r->nranks / 2, color = r->rank < half       ? 0
 					  : r->rank < 2 * half ? 1
 							       : KOLO_NOCOLOR;

@@ -1,5 +1,6 @@
 /* The ring's arithmetic, tried for every rank, step, round and many counts. */
 #include "comm/coll/algorithms.h"
+#include "comm/coll/doubling.h"
 #include "comm/coll/ring.h"
 #include "comm/plan/plan.h"
 #include "tests/lib/t.h"
@@ -345,11 +346,14 @@ static void a_network_has_exchanges_instead(void **state)
 				  .read_bytes_per_ns = 100,
 				  .network = true,
 				  .exchange_room = 65536,
-				  .exchange_hops = 3 };
+				  .exchange_hops = 3,
+				  .group = 1 };
 	struct ko_algorithms t;
 
 	(void)state;
 	t = decide("", &costs, 4);
+	CHECK(t.any[KO_DOUBLING][KO_BARRIER].end == 1); /* 2 steps instead of 3 hops */
+	CHECK(t.any[KO_DOUBLING][KO_ALL_REDUCE].end == 0);
 	CHECK(t.any[KO_EXCHANGE][KO_ALL_REDUCE].end == 2000); /* 3 * 1000 * 2 / (6 - 3) */
 	CHECK(t.any[KO_EXCHANGE][KO_BARRIER].end == 0 &&
 	      t.any[KO_EXCHANGE][KO_BROADCAST].end == 0); /* as many hops */
@@ -486,7 +490,9 @@ static void the_cheapest_runs_at_every_size(void **state)
 					  .network = i / 162,
 					  .board_room = 4096,
 					  .exchange_room = 65536,
-					  .exchange_hops = i / 27 % 2 ? 3 : 7 };
+					  .exchange_hops = i / 27 % 2 ? 3 : 7,
+					  .group = 1 + i / 54 % 2,
+					  .group_room = 65536 };
 
 		for (int coll = KO_BARRIER + 1; coll < KO_NCOLLS; coll++)
 			for (int windows = 0; windows <= (costs.read_bytes_per_ns == 0); windows++)
@@ -511,7 +517,7 @@ static void rows_are_complete_and_found_by_name(void **state)
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, exchange, direct, pairwise") ==
+		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, direct, pairwise") ==
 		      0);
 }
 
@@ -556,16 +562,89 @@ static void a_stack_adds_up_the_tree(void **state)
 	CHECK(ko_tree_height(65536) == 17);
 }
 
+/* Sums are written as their brackets. Whoever sends is the one that is waited for, and everyone
+ * ends with the tree, after as many steps as log2(n), rounded up. */
+static void doubling_gives_everyone_the_tree(void **state)
+{
+	enum { MOST = 40, ROOM = 400 };
+	static char sums[MOST][ROOM], next[MOST][ROOM], want[ROOM];
+
+	(void)state;
+	for (int n = 1; n <= MOST; n++) {
+		for (int me = 0; me < n; me++)
+			snprintf(sums[me], ROOM, "%d", me);
+		for (int half = 1; half < n; half *= 2) {
+			int sent = 0, awaited = 0;
+
+			memcpy(next, sums, sizeof(next));
+			for (int me = 0; me < n; me++) {
+				struct ko_partners p = ko_doubling_partners(me, n, half);
+
+				if (p.from < 0)
+					continue;
+				awaited++;
+				sent += p.n;
+				for (int k = 0; k < p.n; k++)
+					CHECK(ko_doubling_partners(p.to + k * p.step, n, half)
+						      .from == me);
+				CHECK(snprintf(next[me], ROOM, "(%s+%s)",
+					       sums[p.is_left ? me : p.from],
+					       sums[p.is_left ? p.from : me]) < ROOM);
+			}
+			CHECK(sent == awaited);
+			memcpy(sums, next, sizeof(sums));
+		}
+		write_tree(want, 0, n);
+		for (int me = 0; me < n; me++)
+			CHECK(strcmp(sums[me], want) == 0);
+	}
+}
+
+/* Each but root sends once, to the one that waits for it at that distance; root has the tree. */
+static void doubling_brings_the_tree_to_root(void **state)
+{
+	enum { MOST = 33, ROOM = 400 };
+	static char sums[MOST][ROOM], sum[ROOM], want[ROOM];
+
+	(void)state;
+	for (int i = 1; i < MOST * MOST; i++) {
+		int n = i / MOST + 1, root = i % MOST, at;
+
+		for (int me = 0; me < n; me++)
+			snprintf(sums[me], ROOM, "%d", me);
+		for (int k = 0; root < n && k < n * 6; k++) {
+			int half = 1 << k / n, me = k % n,
+			    to = ko_doubling_parent(me, n, root, &at);
+			struct ko_partners p;
+
+			if (to < 0 || at != half)
+				continue;
+			p = ko_doubling_partners(to, n, half);
+			CHECK(p.from == me);
+			ko_doubling_parent(to, n, root, &at);
+			CHECK(half < at);
+			CHECK(snprintf(sum, ROOM, "(%s+%s)", sums[p.is_left ? to : me],
+				       sums[p.is_left ? me : to]) < ROOM);
+			memcpy(sums[to], sum, ROOM);
+		}
+		write_tree(want, 0, n);
+		CHECK(root >= n || strcmp(sums[root], want) == 0);
+	}
+}
+
 /* Rows that don't add as a tree don't run; pairwise does what no other row does. */
 static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
 {
-	static const char *const names[] = { "", "board", "exchange", "direct", "pairwise" };
+	static const char *const names[] = { "",         "board",  "exchange",
+					     "doubling", "direct", "pairwise" };
 	struct ko_costs costs = { .hop_ns = 1000,
 				  .turn_ns = 1000,
 				  .bytes_per_ns = 1,
 				  .board_room = 4096,
 				  .exchange_room = 4096,
-				  .exchange_hops = 3 };
+				  .exchange_hops = 3,
+				  .group = 2,
+				  .group_room = 4096 };
 	struct ko_algorithms t;
 
 	(void)state;
@@ -585,6 +664,8 @@ static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_stack_adds_up_the_tree),
+	cmocka_unit_test(doubling_gives_everyone_the_tree),
+	cmocka_unit_test(doubling_brings_the_tree_to_root),
 	cmocka_unit_test(reductions_as_a_tree_are_never_left_to_the_ring),
 	cmocka_unit_test(a_network_has_exchanges_instead),
 	cmocka_unit_test(large_ones_are_read_where_they_are),

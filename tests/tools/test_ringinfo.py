@@ -189,7 +189,7 @@ def check_values(folder):
     assert len(names) == len(set(names)) and "KOLO_TIMEOUT" in names
     # A job of one rank, with something that is allowed in each variable that does not change where ranks meet.
     allowed = {"KOLO_RANK": "0", "KOLO_NRANKS": "1", "KOLO_LAUNCHER": "kolo", "KOLO_SLOT_LEN": "4096",
-               "KOLO_NET": "tcp",
+               "KOLO_NET": "tcp", "KOLO_ORDER": "tree",
                "KOLO_LOG": "warn:/dev/null", "KOLO_TRACE": folder}
     values = {name: allowed.get(name, "13") for name in names if name not in ("KOLO_ID", "KOLO_ROOT", "KOLO_IFACE")}
     shown = {v["name"]: v for v in info(env=environment(**values))["environment"]}
@@ -208,7 +208,7 @@ def check_values(folder):
 @test
 def values_that_joining_would_refuse_are_marked():
     bad = {"KOLO_SLOTS": "1000", "KOLO_TIMEOUT": "abc", "KOLO_SLOT_LEN": "4097", "KOLO_NET": "pigeon", "KOLO_LOG": "bogus\x1b",
-           "KOLO_TRACE": "/no/such"}
+           "KOLO_TRACE": "/no/such", "KOLO_ORDER": "bush"}
     env = environment(KOLO_IFACE="nonsense", **bad)
     assert {v["name"] for v in info(env=env)["environment"] if not v["good"]} == set(bad)
     out = text(env=env)

@@ -52,6 +52,7 @@ static char *print_ring(void (*print)(FILE *out, const struct machine *m, const 
 	struct rank_facts ranks[3] = { 0 };
 	struct job job = { .environment.launcher = "kolo",
 			   .nranks = 3,
+			   .order = "ring",
 			   .ranks = ranks,
 			   .probed = true,
 			   .edges = edges };

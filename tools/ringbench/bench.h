@@ -109,12 +109,18 @@ const char *algorithm_in_table(const struct bench *b, enum collective coll, size
 /* The rank that this one exchanges messages with in send_recv; -1: none. */
 int partner(const struct bench *b);
 
+/* What this rank has sent, and how many collectives it has done by each algorithm. */
+struct counts {
+	uint64_t sent, model; /* bytes; model: by the library's formulas */
+	uint64_t ring, board, direct, exchange, doubling, pairwise;
+};
+
 /* model_bytes: what this rank sends for the job if it ran as often by each algorithm as s counts.
  * pair_bytes: what it sends for a collective that consists of messages; in send_recv, what a rank
  * sends with one message. */
 uint64_t pair_bytes(const struct bench *b, const struct job *j);
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
-		     const struct kolo_stats *s);
+		     const struct counts *s);
 
 /* Runs the job: check, warm up, time. 0 or a kolo_status. */
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *out);

@@ -311,11 +311,13 @@ static uint64_t pairwise_bytes(const struct bench *b, const struct job *j)
 }
 
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
-		     const struct kolo_stats *s)
+		     const struct counts *s)
 {
 	if (b->nranks == 1)
 		return 0;
-	return s->direct_ops * direct_bytes(b, j, in_place) + s->board_ops * board_bytes(b, j) +
-	       s->ring_ops * ring_bytes(b, j) + s->exchange_ops * exchange_bytes(b, j) +
-	       s->pairwise_ops * pairwise_bytes(b, j);
+	if (s->doubling) /* depends on who shares a host, which only the library knows */
+		return s->model;
+	return s->direct * direct_bytes(b, j, in_place) + s->board * board_bytes(b, j) +
+	       s->ring * ring_bytes(b, j) + s->exchange * exchange_bytes(b, j) +
+	       s->pairwise * pairwise_bytes(b, j);
 }

@@ -204,51 +204,73 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static struct counts count(const struct bench *b)
+{
+	struct kolo_stats s;
+
+	kolo_comm_stats(b->comm, &s);
+	return (struct counts){ .sent = s.sent_bytes,
+				.model = s.model_sent_bytes,
+				.ring = s.ring_ops,
+				.board = s.board_ops,
+				.direct = s.direct_ops,
+				.exchange = s.exchange_ops,
+				.doubling = kolo_algorithm_ops(b->comm, "doubling"),
+				.pairwise = kolo_algorithm_ops(b->comm, "pairwise") };
+}
+
 /* What has been counted since the operations that are timed began, without the barriers between
  * them. */
-static struct kolo_stats count(const struct bench *b, const struct kolo_stats *before,
-			       const struct result *r)
+static struct counts count_since(const struct bench *b, const struct counts *before,
+				 const struct result *r)
 {
 	const char *barrier = algorithm_in_table(b, BARRIER, 0);
-	struct kolo_stats now;
+	struct counts now = count(b);
 
-	kolo_comm_stats(b->comm, &now);
-	now.sent_bytes -= before->sent_bytes;
-	now.ring_ops -= before->ring_ops;
-	now.board_ops -= before->board_ops;
-	now.direct_ops -= before->direct_ops;
-	now.exchange_ops -= before->exchange_ops;
-	now.pairwise_ops -= before->pairwise_ops;
+	now.sent -= before->sent;
+	now.model -= before->model;
+	now.ring -= before->ring;
+	now.board -= before->board;
+	now.direct -= before->direct;
+	now.exchange -= before->exchange;
+	now.doubling -= before->doubling;
+	now.pairwise -= before->pairwise;
 	if (strcmp(barrier, "ring") == 0)
-		now.ring_ops -= (uint64_t)r->iterations;
+		now.ring -= (uint64_t)r->iterations;
 	else if (strcmp(barrier, "exchange") == 0)
-		now.exchange_ops -= (uint64_t)r->iterations;
+		now.exchange -= (uint64_t)r->iterations;
 	else
-		now.board_ops -= (uint64_t)r->iterations;
+		now.board -= (uint64_t)r->iterations;
 	return now;
 }
 
 static const char *algorithm_of_most(const struct bench *b, const struct job *j,
-				     const struct kolo_stats *s)
+				     const struct counts *s)
 {
+	const struct {
+		const char *name;
+		uint64_t ops;
+	} all[] = {
+		{ "ring", s->ring },         { "board", s->board },
+		{ "direct", s->direct },     { "exchange", s->exchange },
+		{ "doubling", s->doubling }, { "pairwise", s->pairwise },
+	};
+	size_t most = 0;
+
 	if (b->nranks == 1)
 		return "none";
 	if (collective_is_of_pairs(j->coll) && !b->gpu)
-		return s->board_ops > 0 ? "board"
-					: algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
-	if (s->pairwise_ops > s->board_ops + s->direct_ops + s->exchange_ops)
-		return "pairwise";
-	if (s->exchange_ops > s->ring_ops + s->pairwise_ops)
-		return "exchange";
-	if (s->direct_ops > s->ring_ops && s->direct_ops > s->board_ops)
-		return "direct";
-	return s->board_ops > s->ring_ops ? "board" : "ring";
+		return s->board > 0 ? "board" : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
+	for (size_t k = 1; k < sizeof(all) / sizeof(all[0]); k++)
+		if (all[k].ops > all[most].ops)
+			most = k;
+	return all[most].name;
 }
 
 /* Gathers the bytes of all ranks for one operation, and whether every rank sent what the model
  * says. */
 static int compare_traffic(struct bench *b, const struct job *j, bool in_place,
-			   const struct kolo_stats *s, struct result *r)
+			   const struct counts *s, struct result *r)
 {
 	uint64_t n = (uint64_t)r->iterations * (uint64_t)in_flight(b), mine, all, model;
 	int32_t same;
@@ -261,9 +283,9 @@ static int compare_traffic(struct bench *b, const struct job *j, bool in_place,
 		all = collective_is_of_pairs(j->coll) ? n * pair_bytes(b, j)
 						      : model_bytes(b, j, in_place, s);
 	}
-	mine = n ? s->sent_bytes / n : 0;
+	mine = n ? s->sent / n : 0;
 	model = n ? all / n : 0;
-	same = s->sent_bytes == all;
+	same = s->sent == all;
 	if ((rc = kolo_all_gather(b->comm, &mine, r->sent, 1, KOLO_U64, NULL)) < 0 ||
 	    (rc = kolo_all_gather(b->comm, &model, r->model, 1, KOLO_U64, NULL)) < 0 ||
 	    (rc = kolo_all_reduce(b->comm, &same, &same, 1, KOLO_I32, KOLO_MIN, NULL)) < 0)
@@ -275,7 +297,7 @@ static int compare_traffic(struct bench *b, const struct job *j, bool in_place,
 int measure(struct bench *b, const struct job *j, bool in_place, struct result *r)
 {
 	double unused;
-	struct kolo_stats before, counted;
+	struct counts before, counted;
 	int rc = check(b, j, in_place, &r->wrong);
 
 	/* Zeros stay zeros, however often they are added: no denormals, no infinities to time. */
@@ -291,10 +313,10 @@ int measure(struct bench *b, const struct job *j, bool in_place, struct result *
 		rc = choose_iterations(b, j, in_place, &r->iterations);
 	if (rc < 0)
 		return rc;
-	kolo_comm_stats(b->comm, &before);
+	before = count(b);
 	for (int i = 0; rc == 0 && i < r->iterations; i++)
 		rc = time_once(b, j, in_place, &b->times[i]);
-	counted = count(b, &before, r);
+	counted = count_since(b, &before, r);
 	r->ran = algorithm_of_most(b, j, &counted);
 	if (rc < 0 || (rc = kolo_all_reduce(b->comm, b->times, b->times, (size_t)r->iterations,
 					    KOLO_F64, KOLO_MAX, NULL)) < 0)

@@ -65,6 +65,7 @@ int join_job(struct job *j)
 		fprintf(stderr, "ringinfo: joining the job: %s\n", kolo_last_error());
 		return EXIT_FAILED;
 	}
+	j->order = kolo_comm_order(j->comm);
 	j->rank = kolo_comm_rank(j->comm);
 	j->nranks = kolo_comm_nranks(j->comm);
 	j->ranks = info_allocate((size_t)j->nranks, sizeof(*j->ranks));

@@ -141,7 +141,7 @@ static void put_ring(FILE *out, const struct job *j)
 		(unsigned long long)j->agreed.slot_len);
 	put_algorithms(out, j);
 	fprintf(out, "],\n  \"hop_us\": %.3f", j->agreed.hop_us);
-	put_field(out, "order", kolo_comm_order(j->comm));
+	put_field(out, "order", j->order);
 	put_field(out, "slots_near", j->agreed.slots_near);
 	fprintf(out, ", \"ranks\": [");
 	for (int r = 0; r < j->nranks; r++) {

@@ -38,6 +38,7 @@ struct job {
 	struct kolo_comm *comm;
 	int rank, nranks;
 	struct kolo_stats agreed; /* as the communicator began */
+	const char *order;        /* of additions */
 	struct rank_facts *ranks; /* by rank */
 	bool probed;
 	struct edge *edges; /* [nranks] by the sending rank, if probed; NULL for one rank */

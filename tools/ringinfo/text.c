@@ -148,7 +148,7 @@ static void print_algorithms(FILE *out, const struct job *j)
 
 	fprintf(out, "\nAlgorithm (%s)   for such memory, and vectors of this many bytes\n",
 		j->agreed.algorithm);
-	fprintf(out, "  elements are added in the order: %s\n", kolo_comm_order(j->comm));
+	fprintf(out, "  elements are added in the order: %s\n", j->order);
 	for (int i = 0; kolo_algorithm_get(j->comm, i, &row) == 0; i++) {
 		fprintf(out, "  %-14s  %-6s  %-5s  %llu", row.collective, row.name, row.memory,
 			(unsigned long long)row.min_bytes);

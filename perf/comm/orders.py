@@ -1,0 +1,38 @@
+"""The orders of additions beside each other on several hosts (tests/hosts/cluster.py, as root): is the tree faster than the ring?
+
+    B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES]]]]
+
+Prints every size of the collectives that add, as before_after.py does; pairs.py says what a pair is, and when a size is behind.
+"""
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [f"{HERE}/../../tests/lib", f"{HERE}/../../tests/hosts"]
+from cluster import cluster  # noqa: E402
+from pairs import measure, report  # noqa: E402
+
+B = os.path.abspath(os.environ.get("B", "build"))
+COLLECTIVES = ["all_reduce", "reduce_scatter", "reduce"]
+ORDERS = ["ring", "tree"]
+
+
+def main():
+    hosts, ranks, rounds, most = (int(word) for word in sys.argv[1:] + ["8", "2", "15", "65536"][len(sys.argv) - 1:])
+    with cluster(hosts) as c:
+
+        def bench(order, collective):
+            where = ",".join(f"{h.name}:{ranks}" for h in c.hosts)
+            done = c.hosts[0].run(f"{B}/ringrun", "--host", where, f"{B}/ringbench", collective, "--order", order, "-b", "8",
+                                  "-e", str(most), "-f", "8", "-c", "0", "--out-of-place", "--json", "-", timeout=600)
+            assert done.returncode == 0, done
+            found = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+            return {(r["bytes"], "out"): r["time_us"] for r in found}
+
+        pairs = measure(ORDERS, rounds, COLLECTIVES, bench)
+    behind = [cell for collective in COLLECTIVES for cell in report(collective, pairs[collective], ORDERS)]
+    print("#\n# behind: " + ("; ".join(behind) if behind else "none"))
+
+
+main()

@@ -59,14 +59,14 @@ static void take_block(struct ko_run *run, int rank, size_t n, struct ko_piece f
 	run->comm->board->received += from.n * run->size;
 }
 
-/* dst = the elements q of all vectors, of a block that belongs to `owner`. */
-static void add_up(struct ko_run *run, const struct ko_vectors *all, int owner, struct ko_piece q,
-		   void *dst)
+/* dst = the elements q of what all ranks gave, n elements each, in the order of the tree. Apart, so
+ * that nothing of it slows down the ring's order, which is inline. */
+static __attribute__((noinline)) void add_up_as_tree(const struct ko_run *run, size_t n,
+						     struct ko_piece q, void *dst)
 {
-	if (run->comm->sums == KO_SUMS_TREE)
-		ko_tree_add_up(run, all, q, dst);
-	else
-		ko_add_up(run, all, owner, q, dst);
+	const struct ko_vectors all = vectors(run, n);
+
+	ko_tree_add_up(run, &all, q, dst);
 }
 
 /* ---- The collectives ------------------------------------------------------------------------- */
@@ -82,12 +82,13 @@ static int all_reduce(struct ko_run *run, const void *src, void *dst)
 
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
-	all = vectors(run, n);
-	if (run->comm->sums == KO_SUMS_TREE)
-		ko_tree_add_up(run, &all, (struct ko_piece){ 0, n }, dst);
-	else
-		ko_add_up_all(run, &all, dst);
 	count_read(run, n);
+	if (run->comm->sums == KO_SUMS_TREE) {
+		add_up_as_tree(run, n, (struct ko_piece){ 0, n }, dst);
+		return 0;
+	}
+	all = vectors(run, n);
+	ko_add_up_all(run, &all, dst);
 	return 0;
 }
 
@@ -100,9 +101,13 @@ static int reduce_scatter(struct ko_run *run, const void *src, void *dst)
 
 	if (rc < 0 || (rc = ko_turn_wait_all(run)) < 0)
 		return rc;
-	all = vectors(run, n);
-	add_up(run, &all, rank, q, dst);
 	count_read(run, q.n);
+	if (run->comm->sums == KO_SUMS_TREE) {
+		add_up_as_tree(run, n, q, dst);
+		return 0;
+	}
+	all = vectors(run, n);
+	ko_add_up(run, &all, rank, q, dst);
 	return 0;
 }
 
@@ -153,9 +158,13 @@ static int reduce(struct ko_run *run, const void *src, void *dst)
 	rc = ko_turn_wait_all(run);
 	if (rc < 0)
 		return rc;
-	all = vectors(run, n);
-	add_up(run, &all, run->desc.root, ko_plan_block(&run->plan, 0), dst);
 	count_read(run, n);
+	if (run->comm->sums == KO_SUMS_TREE) {
+		add_up_as_tree(run, n, ko_plan_block(&run->plan, 0), dst);
+		return 0;
+	}
+	all = vectors(run, n);
+	ko_add_up(run, &all, run->desc.root, ko_plan_block(&run->plan, 0), dst);
 	return 0;
 }
 

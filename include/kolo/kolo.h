@@ -559,8 +559,10 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - [6] Root alone sends, in place and from 32 KiB on; the others read the rest. Otherwise every
  *   rank sends 0.
  * - [7] Pairwise sends the same; root of a reduce K(N-1)/N.
- * - Exchange: an all_reduce sends K(N-1). Doubling: at most K log2(N), rounded up, except ranks
- *   that give a sum to several.
+ * - Exchange: an all_reduce sends K(N-1).
+ * - Doubling: an all_reduce sends K. The first of g ranks of a host that add up together sends
+ *   K(g - 1 + log2(N/g)) instead, with the logarithm rounded up, and more if N/g is no power of
+ *   two and it gives a sum to several.
  *
  * Errors:
  * - KOLO_EINVAL, and KOLO_ENOMEM with a queue: nothing was done, and comm still works.

@@ -7,6 +7,7 @@
 #include "comm/core/edges.h"
 #include "comm/memory/board.h"
 #include "comm/p2p/lane.h"
+#include "comm/rings/rails.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,15 +60,15 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out)
 		 *comm->table[0].algorithm ? comm->table[0].algorithm : "best");
 	out->sent_bytes = out->to_next.bytes + (comm->attached ? comm->attached->sent : 0) +
 			  comm->board->sent + comm->counters.direct.sent + comm->lanes->sent +
-			  ko_bruck_sent(comm);
-	out->received_bytes = out->from_prev.bytes +
-			      (comm->attached ? comm->attached->received : 0) +
-			      comm->board->received + comm->counters.direct.received +
-			      comm->lanes->received + ko_bruck_received(comm);
+			  ko_bruck_sent(comm) + ko_rails_sent(comm);
+	out->received_bytes =
+		out->from_prev.bytes + (comm->attached ? comm->attached->received : 0) +
+		comm->board->received + comm->counters.direct.received + comm->lanes->received +
+		ko_bruck_received(comm) + ko_rails_received(comm);
 	out->memory_bytes =
 		comm->memory +
 		(comm->edges.from ? comm->edges.from->memory + comm->edges.to->memory : 0) +
-		ko_lanes_memory(comm) + ko_bruck_memory(comm) +
+		ko_lanes_memory(comm) + ko_bruck_memory(comm) + ko_rails_memory(comm) +
 		(comm->rank == 0 || comm->spread ? comm->shared_len : 0);
 	return 0;
 }

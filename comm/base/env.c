@@ -44,16 +44,21 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_LAUNCHER] = { "KOLO_LAUNCHER", .choices = "kolo|torchrun|openmpi|pmi|slurm",
 			      .help = "The launcher whose variables count if several are set. Unset: "
 				      "the innermost one; if that is not clear, they must agree" },
-	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "a name, or an IP address",
-			   .help = "The network interface for KOLO_ROOT, MASTER_ADDR and ids. "
-				   "Unset: the one on the way to the meeting point; ids are for one host" },
+	[KO_ENV_IFACE] = { "KOLO_IFACE", .choices = "NAME_OR_IP[,NAME_OR_IP]...",
+			   .help = "The network interface for KOLO_ROOT, MASTER_ADDR and ids: the first. "
+				   "Several: the order grid gives each rail one. Unset: the one on the way to "
+				   "the meeting point; ids are for one host" },
 	[KO_ENV_NET] = { "KOLO_NET", .choices = "verbs|tcp|ofi",
 			 .help = "The transport between hosts: verbs (RDMA), tcp, or ofi "
 				 "(libfabric). Unset: verbs if both hosts have an RDMA card, "
 				 "else tcp. Rank 0's value counts" },
-	[KO_ENV_ORDER] = { "KOLO_ORDER", .choices = "ring|tree",
-			   .help = "The order in which elements of the ranks are added: ring, or the "
-				   "balanced tree over rank numbers. Unset: ring. Rank 0's value counts" },
+	[KO_ENV_ORDER] = { "KOLO_ORDER", .choices = "ring|tree|grid",
+			   .help = "The order in which elements of the ranks are added: ring; the "
+				   "balanced tree over rank numbers; or grid, in groups and then "
+				   "between groups. Unset: ring. Rank 0's value counts" },
+	[KO_ENV_SHAPE] = { "KOLO_SHAPE", .choices = "GROUPSxRANKS",
+			   .help = "The groups of the order grid: so many, of so many successive ranks "
+				   "each. The same for all ranks. Unset: the ranks of a host are a group" },
 	[KO_ENV_LANES] = { "KOLO_LANES", 256, 1, 65536,
 			   .help = "Connections to ranks of other hosts that a rank keeps open "
 				   "for its sends while they are idle" },

@@ -7,6 +7,7 @@
  *   KOLO_IFACE          comm/sys/net.c
  *   KOLO_NET            comm/core/transports.c
  *   KOLO_ORDER          comm/core/comm.c
+ *   KOLO_SHAPE          comm/create/create.c
  *   KOLO_OFI_PROVIDER   comm/transport/ofi/connect.c
  *   KOLO_VERBS_DEVICE   comm/transport/verbs/nic.c
  *   the others          comm/bootstrap/launcher.c, with the variables of other launchers */
@@ -31,6 +32,7 @@ enum ko_env_name {
 	KO_ENV_IFACE,
 	KO_ENV_NET,
 	KO_ENV_ORDER,
+	KO_ENV_SHAPE,
 	KO_ENV_LANES,
 	KO_ENV_OFI_PROVIDER,
 	KO_ENV_VERBS_DEVICE,

@@ -161,7 +161,8 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 	return rc;
 }
 
-/* ---- The ring -------------------------------------------------------------------------------- */
+/* ---- Ring and shape
+ * -------------------------------------------------------------------------------- */
 
 /* Orders ranks by host, and by number within a host. */
 static int by_machine(const void *a, const void *b)
@@ -174,14 +175,22 @@ static int by_machine(const void *a, const void *b)
 }
 
 /* host[r] becomes the lowest rank on the host of rank r. */
-static void find_hosts(const struct ko_entry **order, int nranks, int *host)
+static int find_hosts(const struct ko_entry *table, int nranks, int *host)
 {
+	const struct ko_entry **order = malloc((size_t)nranks * sizeof(*order));
+
+	if (!order)
+		return ko_fail(KOLO_ENOMEM, "no memory for the hosts of %d ranks", nranks);
+	for (int r = 0; r < nranks; r++)
+		order[r] = &table[r];
 	qsort(order, (size_t)nranks, sizeof(*order), by_machine);
 	for (int k = 0; k < nranks; k++) {
 		bool same = k > 0 && ko_place_same(&order[k]->place, &order[k - 1]->place);
 
 		host[order[k]->rank] = same ? host[order[k - 1]->rank] : order[k]->rank;
 	}
+	free(order);
+	return 0;
 }
 
 static bool share_host(const struct ko_entry *table, int nranks)
@@ -195,22 +204,45 @@ static bool share_host(const struct ko_entry *table, int nranks)
 
 int ko_boot_ring(const struct ko_entry *table, int nranks, struct ko_ring *out)
 {
-	const struct ko_entry **order;
 	int rc, *host;
 
 	if (share_host(table, nranks))
 		return ko_ring_make(NULL, nranks, out);
-	order = malloc((size_t)nranks * sizeof(*order));
 	host = malloc((size_t)nranks * sizeof(*host));
-	for (int r = 0; order && r < nranks; r++)
-		order[r] = &table[r];
-	if (order && host) {
-		find_hosts(order, nranks, host);
+	rc = host ? find_hosts(table, nranks, host)
+		  : ko_fail(KOLO_ENOMEM, "no memory for the hosts of %d ranks", nranks);
+	if (rc == 0)
 		rc = ko_ring_make(host, nranks, out);
-	} else {
-		rc = ko_fail(KOLO_ENOMEM, "no memory for the hosts of %d ranks", nranks);
-	}
-	free(order);
 	free(host);
+	return rc;
+}
+
+/* The groups that ranks name, or else their hosts. */
+static int find_groups(const struct ko_entry *table, int nranks, int *group)
+{
+	if (table[0].group == 0)
+		return find_hosts(table, nranks, group);
+	for (int r = 0; r < nranks; r++)
+		group[r] = table[r].group;
+	return 0;
+}
+
+int ko_boot_shape(const struct ko_entry *table, int nranks, struct ko_shape *out)
+{
+	int *group, rc;
+
+	for (int r = 1; r < nranks; r++)
+		if (!table[r].group != !table[0].group)
+			return ko_fail(
+				KOLO_EINVAL,
+				"rank %d says to which group it belongs, and rank %d does not: "
+				"KOLO_SHAPE and attr->group must be set on all ranks or none",
+				table[r].group ? r : 0, table[r].group ? 0 : r);
+	group = malloc((size_t)nranks * sizeof(*group));
+	rc = group ? find_groups(table, nranks, group)
+		   : ko_fail(KOLO_ENOMEM, "no memory for the groups of %d ranks", nranks);
+	if (rc == 0)
+		rc = ko_shape_make(group, nranks, out);
+	free(group);
 	return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "comm/bootstrap/entry.h"
 #include "comm/plan/ring.h"
+#include "comm/plan/shape.h"
 
 /* Reads the meeting point from an id. Errors: KOLO_EINVAL: it is no id. */
 int ko_meeting_of_id(const struct kolo_id *id, struct ko_meeting *out);
@@ -33,5 +34,10 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 /* Makes the ring of the table's ranks, from the hosts where they run. The caller frees it with
  * ko_ring_free. Takes time n log n. Errors: KOLO_ENOMEM. */
 int ko_boot_ring(const struct ko_entry *table, int nranks, struct ko_ring *out);
+
+/* Makes the shape of the table's ranks: of the groups that they name, or else of the hosts where
+ * they run. The caller frees it with ko_shape_free. Takes time n log n. Errors: KOLO_EINVAL if some
+ * ranks name a group and others do not; those of ko_shape_make. */
+int ko_boot_shape(const struct ko_entry *table, int nranks, struct ko_shape *out);
 
 #endif

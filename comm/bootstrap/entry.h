@@ -29,6 +29,8 @@ struct ko_entry {
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best one */
 	char net[KO_NAME]; /* the transport between hosts, if `transport` is ""; "": the best one */
 	char order[KO_NAME]; /* of additions; "": the ring's */
+	/* 1 + the number of this rank's group (comm/plan/shape.h); 0: a group is a host */
+	int32_t group;
 };
 
 /* A meeting point. It is an abstract Unix socket, or the ports [port, port + nports) of a host.

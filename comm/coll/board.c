@@ -342,7 +342,7 @@ static bool takes(const struct ko_run *run)
 const struct ko_algorithm_ops ko_board_ops = {
 	.name = "board",
 	.what = "each rank writes once into shared memory, and reads what it needs",
-	.sums = KO_SUMS_ALL,
+	.sums = 1 << KO_SUMS_RING | 1 << KO_SUMS_TREE,
 	.reach = KO_SHARED_MEMORY,
 	.end = end,
 	.cost = cost,

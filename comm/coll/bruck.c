@@ -2,8 +2,8 @@
  * (ko_bruck_gather). */
 #include "comm/coll/bruck.h"
 
-#include "comm/coll/moves.h"
 #include "comm/core/edges.h"
+#include "comm/rings/moves.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,10 @@
 
 #include "comm/base/clock.h"
 #include "comm/coll/algorithms.h"
-#include "comm/coll/moves.h"
 #include "comm/core/learn.h"
 #include "comm/memory/board.h"
 #include "comm/memory/window.h"
+#include "comm/rings/moves.h"
 
 #include <stdint.h>
 

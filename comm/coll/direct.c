@@ -544,7 +544,7 @@ static struct ko_model model(const struct ko_run *run)
 const struct ko_algorithm_ops ko_direct_ops = {
 	.name = "direct",
 	.what = "each rank reads and writes the others' buffers where they are",
-	.sums = KO_SUMS_ALL,
+	.sums = 1 << KO_SUMS_RING | 1 << KO_SUMS_TREE,
 	.reach = KO_SHARED_MEMORY,
 	.end = end,
 	.cost = cost,

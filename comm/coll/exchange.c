@@ -4,8 +4,8 @@
 
 #include "comm/coll/addition.h"
 #include "comm/coll/bruck.h"
-#include "comm/coll/moves.h"
 #include "comm/coll/tree.h"
+#include "comm/rings/moves.h"
 
 size_t ko_exchange_room(const struct kolo_comm *c)
 {
@@ -74,7 +74,7 @@ static struct ko_model model(const struct ko_run *run)
 const struct ko_algorithm_ops ko_exchange_ops = {
 	.name = "exchange",
 	.what = "everyone's whole vector to every rank, which adds up all of them",
-	.sums = KO_SUMS_ALL,
+	.sums = 1 << KO_SUMS_RING | 1 << KO_SUMS_TREE,
 	.reach = KO_NETWORK,
 	.end = end,
 	.cost = cost,

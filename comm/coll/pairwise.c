@@ -32,16 +32,6 @@ static struct ko_piece piece(const struct pairwise *p, int block, size_t round)
 
 /* ---- Beginning ------------------------------------------------------------------------------- */
 
-/* The blocks: the plan's, or shares of a reduce. */
-static struct ko_plan blocks(const struct ko_run *run)
-{
-	struct ko_plan plan = run->plan;
-
-	if (run->desc.coll == KO_REDUCE)
-		plan.block = ko_plan_share(&plan, 0, run->comm->nranks).n;
-	return plan;
-}
-
 static void cut(struct pairwise *p)
 {
 	size_t nranks = (size_t)p->run->comm->nranks,
@@ -49,7 +39,7 @@ static void cut(struct pairwise *p)
 	size_t most = KO_SCRATCH / slices / p->run->size;
 	char *scratch = p->run->comm->scratch;
 
-	p->plan = blocks(p->run);
+	p->plan = ko_plan_in_blocks(&p->run->plan, coll_of(p), p->run->comm->nranks);
 	p->plan.slice = ko_min_size(p->plan.block, most);
 	p->plan.rounds = p->plan.block ? (p->plan.block - 1) / p->plan.slice + 1 : 0;
 	p->values = scratch;
@@ -188,7 +178,8 @@ static int pairwise(struct ko_run *run, const void *src, void *dst)
 
 static struct ko_model model(const struct ko_run *run)
 {
-	struct ko_plan plan = blocks(run);
+	struct ko_plan plan =
+		ko_plan_in_blocks(&run->plan, (enum ko_coll)run->desc.coll, run->comm->nranks);
 	size_t others = (size_t)run->comm->nranks - 1;
 	size_t own = ko_plan_block(&plan, run->comm->rank).n, rest = plan.count - own;
 	struct ko_model m = { rest, others * own };

@@ -2,7 +2,7 @@
 #ifndef COMM_COLL_ROUNDS_H
 #define COMM_COLL_ROUNDS_H
 
-#include "comm/coll/moves.h"
+#include "comm/rings/moves.h"
 
 /* Does one round. src and dst are those of the public call, and may be NULL if that allows it.
  * Errors: those of the run's moves. */

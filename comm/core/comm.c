@@ -77,6 +77,20 @@ const char *kolo_comm_order(const struct kolo_comm *comm)
 	return ko_sums_name(comm->sums);
 }
 
+int kolo_comm_groups(const struct kolo_comm *comm)
+{
+	return comm->shape.ngroups;
+}
+
+int kolo_comm_group_rank(const struct kolo_comm *comm, int group, int number)
+{
+	const struct ko_shape *s = &comm->shape;
+
+	return group >= 0 && group < s->ngroups && number >= 0 && number < s->size
+		       ? ko_shape_rank(s, group, number)
+		       : -1;
+}
+
 const char *ko_comm_name(const struct kolo_comm *c, int rank, char out[KO_RANK_TEXT])
 {
 	snprintf(out, KO_RANK_TEXT, "rank %d (pid %d on %s)", rank, c->table[rank].pid,

@@ -11,12 +11,14 @@
 #include "comm/plan/algorithm.h"
 #include "comm/plan/plan.h"
 #include "comm/plan/ring.h"
+#include "comm/plan/shape.h"
 #include "comm/plan/sums.h"
 #include "comm/reduce/reduce.h"
 #include "comm/sys/order.h"
 #include "comm/transport/link.h"
 
 struct ko_board;
+struct ko_rails;
 struct ko_known;
 struct ko_lanes;
 struct ko_premul;
@@ -86,8 +88,11 @@ struct kolo_comm {
 	struct ko_entry *table; /* who they are, by rank */
 	struct ko_ring ring;    /* their order in the ring */
 	enum ko_sums sums;      /* the order in which their elements are added */
+	struct ko_shape shape;  /* their groups, if sums is KO_SUMS_GRID */
 	struct ko_edges edges;  /* the links of the ring; none if there is one rank */
 	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/coll/bruck.h); NULL: none */
+	struct ko_rails
+		*rails; /* links in groups and along rails (comm/rings/rails.h); NULL: none */
 	struct ko_lifelines *lifelines;
 	struct ko_roster *roster; /* shared by all ranks; if spread each rank has its own */
 	struct ko_bells *bells;   /* shared by the ranks of this host */

@@ -100,10 +100,9 @@ int ko_edges_join(struct kolo_comm *c, struct ko_end *ends, int n)
 
 /* Sends both addresses first and then waits for the neighbours'. Receivers' addresses go before
  * senders': of two ranks each is the other's prev and next, and would mix them up otherwise. */
-static int swap_addresses(struct kolo_comm *c, int64_t deadline, struct ko_end *to,
-			  struct ko_end *from)
+static int swap_addresses(struct kolo_comm *c, const struct ko_edges *e, int64_t deadline,
+			  struct ko_end *to, struct ko_end *from)
 {
-	const struct ko_edges *e = &c->edges;
 	int rc;
 
 	if ((rc = send_address(c, e->from, e->prev)) < 0 ||
@@ -122,32 +121,39 @@ int ko_edge_transport(const struct kolo_comm *c, int from, int to, const struct 
 	return ko_transport_choose(hosts ? first->net : first->transport, a, b, out);
 }
 
-int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
+int ko_edges_make(struct kolo_comm *c, const struct ko_place *here, const struct ko_limits *limits,
+		  struct ko_edges *e, int64_t deadline)
 {
-	const struct ko_place *here = &c->table[c->rank].place;
-	struct ko_end ends[2];
-	struct ko_edges *e = &c->edges;
 	const struct ko_link_ops *in, *out;
+	struct ko_end ends[2];
 	int rc;
 
-	e->next = ko_ring_next(&c->ring, c->rank);
-	e->prev = ko_ring_prev(&c->ring, c->rank);
-	if (c->nranks == 1)
-		return *c->table[0].transport ? ko_edge_transport(c, 0, 0, &in) : 0;
 	if ((rc = ko_edge_transport(c, e->prev, c->rank, &in)) < 0 ||
 	    (rc = ko_edge_transport(c, c->rank, e->next, &out)) < 0 ||
-	    (rc = ko_link_open(in, KO_RECV, here, &c->agreed.limits, &e->from)) < 0 ||
-	    (rc = ko_link_open(out, KO_SEND, here, &c->agreed.limits, &e->to)) < 0)
+	    (rc = ko_link_open(in, KO_RECV, here, limits, &e->from)) < 0 ||
+	    (rc = ko_link_open(out, KO_SEND, here, limits, &e->to)) < 0)
 		return rc;
 	ends[0] = (struct ko_end){ .link = e->to, .peer = e->next, .address.fd = -1 };
 	ends[1] = (struct ko_end){ .link = e->from, .peer = e->prev, .address.fd = -1 };
-	rc = swap_addresses(c, deadline, &ends[0], &ends[1]);
+	rc = swap_addresses(c, e, deadline, &ends[0], &ends[1]);
 	if (rc == 0)
 		rc = ko_edges_join(c, ends, 2);
 	for (int k = 0; k < 2; k++)
 		if (ends[k].address.fd >= 0)
 			close(ends[k].address.fd);
 	return rc;
+}
+
+int ko_edges_connect(struct kolo_comm *c, int64_t deadline)
+{
+	struct ko_edges *e = &c->edges;
+	const struct ko_link_ops *ops;
+
+	e->next = ko_ring_next(&c->ring, c->rank);
+	e->prev = ko_ring_prev(&c->ring, c->rank);
+	if (c->nranks == 1)
+		return *c->table[0].transport ? ko_edge_transport(c, 0, 0, &ops) : 0;
+	return ko_edges_make(c, &c->table[c->rank].place, &c->agreed.limits, e, deadline);
 }
 
 /* ---- NUMA ------------------------------------------------------------------------------------ */

@@ -4,9 +4,14 @@
 
 #include "comm/core/run.h"
 
-/* Makes c->edges: chooses the transports, opens both ends here and joins them with the neighbours'
- * ends. Lifelines and roster must be there. Blocks until the deadline (ko_now_ms(), INT64_MAX:
- * never). Errors: those of kolo_comm_create. */
+/* Makes *e, with links of these limits to e->next and from e->prev, of a rank at the place `here`:
+ * chooses the transports, opens both ends here and joins them with the ends there. Both ranks must
+ * have lifelines to this one, and do the same. Links that could not be joined stay in *e. Blocks
+ * until the deadline (ko_now_ms(), INT64_MAX: never). Errors: those of kolo_comm_create. */
+int ko_edges_make(struct kolo_comm *c, const struct ko_place *here, const struct ko_limits *limits,
+		  struct ko_edges *e, int64_t deadline);
+
+/* Makes c->edges, the ring. Lifelines and roster must be there. The same errors. */
 int ko_edges_connect(struct kolo_comm *c, int64_t deadline);
 
 /* Are there neighbours on different NUMA nodes of a host that share the memory of their slots? */

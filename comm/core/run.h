@@ -26,7 +26,7 @@ struct ko_run {
 	size_t written;        /* bytes that go to dst and were not read just before */
 	struct ko_reducer red; /* what a reduction does; a barrier's is empty */
 	struct ko_plan plan;
-	const struct ko_moves *moves; /* what its rounds are made of (comm/coll/moves.h) */
+	const struct ko_moves *moves; /* what its rounds are made of (comm/rings/moves.h) */
 	struct ko_model model;        /* elements that `algorithm` moves */
 	enum ko_algorithm algorithm;  /* what does it; if `tried` is agreed on, that is put here */
 	enum ko_algorithm tried;      /* if `offers` */

@@ -14,8 +14,10 @@
 #include "comm/core/transports.h"
 #include "comm/create/probe.h"
 #include "comm/p2p/lane.h"
+#include "comm/rings/rails.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- What the caller wants ------------------------------------------------------------------- */
@@ -61,6 +63,24 @@ static int choose_order(const struct kolo_comm_attr *attr, char out[KO_NAME])
 	if (rc == 0)
 		rc = check_name("order of additions", name, out);
 	return rc == 0 ? ko_sums_find(out, &found) : rc;
+}
+
+/* This rank's group: 1 + its number, or 0. The environment counts only for the order that has
+ * groups: other communicators of the job may have another number of ranks. */
+static int choose_group(const struct kolo_comm_attr *attr, const char *order, int32_t *out)
+{
+	const char *shape = getenv("KOLO_SHAPE");
+	int group = 0, rc;
+
+	if (attr->group > KO_MAX_RANKS)
+		return ko_fail(KOLO_EINVAL, "group %llu: want 1 + a number below %d, or 0",
+			       (unsigned long long)attr->group, KO_MAX_RANKS);
+	*out = (int32_t)attr->group;
+	if (*out || !shape || !*shape || strcmp(order, ko_sums_name(KO_SUMS_GRID)) != 0)
+		return 0;
+	rc = ko_shape_read(shape, attr->rank, attr->nranks, &group);
+	*out = group + 1;
+	return rc == 0 ? 0 : ko_fail(rc, "KOLO_SHAPE=%s: %s", shape, kolo_last_error());
 }
 
 static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
@@ -233,7 +253,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	c->spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||
 	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = connect_bruck(c, forced)) < 0 ||
-	    (rc = ko_probe(c)) < 0)
+	    (rc = ko_rails_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)
 		return rc;
 	c->parent = NULL;
 	ko_lifelines_made(c->lifelines);
@@ -274,7 +294,9 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out)
 	    (rc = choose_limits(&wish, &mine.limits)) < 0 ||
 	    (rc = check_name("transport", wish.transport, mine.transport)) < 0 ||
 	    (rc = check_name("algorithm", wish.algorithm, mine.algorithm)) < 0 ||
-	    (rc = choose_order(&wish, mine.order)) < 0 || (rc = ko_transport_of_net(&net)) < 0 ||
+	    (rc = choose_order(&wish, mine.order)) < 0 ||
+	    (rc = choose_group(&wish, mine.order, &mine.group)) < 0 ||
+	    (rc = ko_transport_of_net(&net)) < 0 ||
 	    (rc = check_name("transport", net, mine.net)) < 0 ||
 	    (rc = ko_comm_start(timeout_ms, &log, NULL, &mine, &c)) < 0)
 		return rc;

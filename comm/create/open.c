@@ -12,6 +12,7 @@
 #include "comm/memory/window.h"
 #include "comm/p2p/far.h"
 #include "comm/p2p/near.h"
+#include "comm/rings/rails.h"
 #include "comm/sys/shmem.h"
 
 #include <stdio.h>
@@ -174,6 +175,24 @@ static int make_own_roster(struct kolo_comm *c)
 	return 0;
 }
 
+static int connect_lifelines(struct kolo_comm *c, int64_t deadline)
+{
+	int neighbours[KO_LIFE_NEIGHBOURS] = { ko_ring_prev(&c->ring, c->rank),
+					       ko_ring_next(&c->ring, c->rank) };
+	int n = 2;
+
+	if (c->shape.size) {
+		int group = ko_shape_group(&c->shape, c->rank),
+		    rail = ko_shape_rail(&c->shape, c->rank);
+
+		neighbours[n++] = ko_shape_rank(&c->shape, group, rail - 1);
+		neighbours[n++] = ko_shape_rank(&c->shape, group, rail + 1);
+		neighbours[n++] = ko_shape_rank(&c->shape, group - 1, rail);
+		neighbours[n++] = ko_shape_rank(&c->shape, group + 1, rail);
+	}
+	return ko_lifelines_connect(c->lifelines, c->table, neighbours, n, deadline);
+}
+
 int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 {
 	int rc;
@@ -182,7 +201,8 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 	for (int r = 1; r < c->nranks; r++)
 		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
 	if ((rc = ko_boot_ring(c->table, c->nranks, &c->ring)) < 0 ||
-	    (rc = ko_lifelines_connect(c->lifelines, c->table, &c->ring, deadline)) < 0)
+	    (c->sums == KO_SUMS_GRID && (rc = ko_boot_shape(c->table, c->nranks, &c->shape)) < 0) ||
+	    (rc = connect_lifelines(c, deadline)) < 0)
 		return rc;
 	if (!c->spread)
 		return share_roster(c, deadline);
@@ -220,6 +240,7 @@ static void close_links(struct kolo_comm *c)
 		ko_lifelines_look(c->lifelines);
 	}
 	ko_bruck_close(c->bruck, failed);
+	ko_rails_close(c->rails, failed);
 	ko_lanes_close(c, failed);
 	if (c->edges.to) {
 		bool done = roster && atomic_load_explicit(&roster->post[c->edges.next].finished,
@@ -252,6 +273,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
 		munmap(c->bells, whole_pages(ko_bells_len(c->nranks)));
 	ko_trace_close(c->trace);
 	ko_ring_free(&c->ring);
+	ko_shape_free(&c->shape);
 	free(c->table);
 	ko_windows_close(c);
 	free(c->firsts);

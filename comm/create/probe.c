@@ -7,12 +7,12 @@
 #include "comm/coll/bruck.h"
 #include "comm/coll/doubling.h"
 #include "comm/coll/exchange.h"
-#include "comm/coll/moves.h"
 #include "comm/core/edges.h"
 #include "comm/memory/board.h"
 #include "comm/memory/cma.h"
 #include "comm/memory/turns.h"
 #include "comm/p2p/lane.h"
+#include "comm/rings/moves.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -247,6 +247,8 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.board_room = ko_board_room(c->nranks);
 	out->costs.exchange_room = ko_exchange_room(c);
 	out->costs.exchange_hops = ko_bruck_hops(c);
+	out->costs.groups = c->shape.ngroups;
+	out->costs.rails = c->shape.size;
 	out->costs.group = ko_doubling_group(c);
 	out->costs.group_room = ko_doubling_room((int)out->costs.group);
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;

@@ -132,6 +132,7 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 		memcpy(mine.entry.algorithm, comm->table[0].algorithm, KO_NAME);
 		memcpy(mine.entry.net, comm->table[0].net, KO_NAME);
 		memcpy(mine.entry.order, comm->table[0].order, KO_NAME);
+		mine.entry.group = comm->table[comm->rank].group;
 		rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
 	}
 	if (rc == 0 && mine.entry.status < 0)

@@ -1,4 +1,4 @@
-/* Lifelines: a socket from each rank to its two neighbours and to rank 0. They carry what ranks
+/* Lifelines: a socket from each rank to its neighbours and to rank 0. They carry what ranks
  * exchange while a communicator is made. Afterwards they carry the end: a goodbye if a rank leaves,
  * end of file if it dies.
  *
@@ -13,7 +13,8 @@
 #define COMM_HEALTH_LIFELINE_H
 
 #include "comm/health/life.h"
-#include "comm/plan/ring.h"
+
+enum { KO_LIFE_NEIGHBOURS = 6 }; /* at most: two in the ring, in the group and along the rail */
 
 /* Starts to listen. Writes the socket's name and a fresh token into *mine. Until ko_lifelines_made
  * waits end if `parent` fails; it may be NULL. The caller owns *out; `log` must outlive it. Errors:
@@ -26,13 +27,13 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
  * *mine. Does nothing if only this host can reach `here`. Errors: KOLO_ESYS. */
 int ko_lifelines_listen(struct ko_lifelines *ll, const union ko_net *here, struct ko_entry *mine);
 
-/* Connects to both neighbours and rank 0; rank 0 connects to all. Blocks until all are connected,
- * or until `deadline` (ko_now_ms(); INT64_MAX: never). The table stays the caller's and must
- * outlive the lifelines.
+/* Connects to n neighbours, some of which may be the same rank, or this one; and to rank 0, which
+ * connects to all. Neighbours are each other's. Blocks until all are connected, or until `deadline`
+ * (ko_now_ms(); INT64_MAX: never). The table stays the caller's and must outlive the lifelines.
  *
  * Errors: KOLO_EPEER, KOLO_EUNREACH, KOLO_ETIMEDOUT, KOLO_ESYS. */
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table,
-			 const struct ko_ring *ring, int64_t deadline);
+			 const int *neighbours, int n, int64_t deadline);
 
 /* Gives the lifelines the communicator's roster. Waits are posted in it, and end if it fails. own:
  * no other rank writes it, so what other ranks post is written into it here. */

@@ -18,13 +18,21 @@
 
 /* ---- Making them ----------------------------------------------------------------------------- */
 
-/* Lists the ranks that lifelines lead to: nranks - 1 for rank 0, at most 3 for others. */
-static void list_peers(struct ko_lifelines *ll, const struct ko_ring *ring)
+static bool is_among(const int *ranks, int n, int rank)
 {
-	int rank = ll->rank, prev = ko_ring_prev(ring, rank), next = ko_ring_next(ring, rank);
+	for (int k = 0; k < n; k++)
+		if (ranks[k] == rank)
+			return true;
+	return false;
+}
 
-	for (int r = 0; r < ring->nranks; r++)
-		if (r != rank && (rank == 0 || r == 0 || r == prev || r == next))
+/* Lists the ranks that lifelines lead to. */
+static void list_peers(struct ko_lifelines *ll, int nranks, const int *neighbours, int n)
+{
+	int rank = ll->rank;
+
+	for (int r = 0; r < nranks; r++)
+		if (r != rank && (rank == 0 || r == 0 || is_among(neighbours, n, r)))
 			ll->life[ll->n++] = (struct ko_life){
 				.rank = r,
 				.fd = -1,
@@ -64,8 +72,9 @@ int ko_lifelines_open(int rank, int nranks, const struct ko_log *log,
 		      const struct ko_roster *parent, struct ko_entry *mine,
 		      struct ko_lifelines **out)
 {
-	/* At most three, except for rank 0, which has one to each other rank. */
-	size_t most = rank == 0 || nranks < 4 ? (size_t)nranks : 4;
+	/* Rank 0 has one to each other rank. */
+	size_t most =
+		rank == 0 || nranks <= KO_LIFE_NEIGHBOURS ? (size_t)nranks : KO_LIFE_NEIGHBOURS + 1;
 	struct ko_lifelines *ll = calloc(1, sizeof(*ll) + most * sizeof(ll->life[0]));
 	int rc;
 
@@ -391,12 +400,12 @@ void ko_lifelines_give_up(struct ko_lifelines *ll, int code, const char *text)
 }
 
 int ko_lifelines_connect(struct ko_lifelines *ll, const struct ko_entry *table,
-			 const struct ko_ring *ring, int64_t deadline)
+			 const int *neighbours, int n, int64_t deadline)
 {
 	int rc = 0;
 
 	ll->table = table;
-	list_peers(ll, ring);
+	list_peers(ll, table[ll->rank].nranks, neighbours, n);
 	for (int k = 0; rc == 0 && k < ll->n; k++)
 		if (ll->life[k].rank < ll->rank)
 			rc = dial_lower(ll, &ll->life[k], deadline);

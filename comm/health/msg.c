@@ -127,7 +127,7 @@ static int dial_host(const struct ko_entry *to, bool wait, int64_t deadline)
 		errno = EDESTADDRREQ;
 		return -1;
 	}
-	fd = wait ? ko_net_dial(&to->place.net, deadline) : ko_net_start(&to->place.net);
+	fd = wait ? ko_net_dial(&to->place.net, deadline) : ko_net_start(&to->place.net, NULL);
 	if (fd >= 0)
 		ko_msg_prepare(fd);
 	return fd;

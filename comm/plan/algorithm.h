@@ -17,8 +17,8 @@
 struct ko_run;
 
 /* The rows of the table. They stand in the order of the sizes for which they are better: those with
- * the fewest hops first, except the ring. The ring does every collective at any size, and
- * KO_PAIRWISE every reduction, in orders that are not the ring's. */
+ * the fewest hops first, except the ring. The ring does every collective at any size; of the other
+ * orders KO_PAIRWISE and KO_GRID do every reduction. */
 enum ko_algorithm {
 	KO_RING,
 	KO_BOARD,
@@ -26,15 +26,16 @@ enum ko_algorithm {
 	KO_DOUBLING,
 	KO_DIRECT,
 	KO_PAIRWISE,
+	KO_GRID,
 	KO_NALGORITHMS
 };
-
-enum { KO_SUMS_ALL = (1 << KO_NSUMS) - 1 };
 
 /* The row that does what no other does. */
 static inline enum ko_algorithm ko_algorithm_rest(enum ko_coll coll, enum ko_sums sums)
 {
-	return ko_coll_reduces(coll) && sums != KO_SUMS_RING ? KO_PAIRWISE : KO_RING;
+	if (!ko_coll_reduces(coll) || sums == KO_SUMS_RING)
+		return KO_RING;
+	return sums == KO_SUMS_TREE ? KO_PAIRWISE : KO_GRID;
 }
 
 /* What was measured when the communicator was made. Times are in ns, rates in bytes per ns. */
@@ -53,6 +54,7 @@ struct ko_costs {
 	uint64_t board_room;    /* bytes of a payload that a cell of the board holds */
 	uint64_t exchange_room; /* bytes of a vector of which every rank can hold everyone's */
 	int64_t exchange_hops;  /* until every rank has everyone's vector */
+	int64_t groups, rails;  /* of the shape (shape.h); 0: there is none */
 	int64_t group;          /* ranks of a host that add up before hosts do (doubling.h) */
 	uint64_t group_room;    /* bytes of a vector that can be added up so */
 	/* Bytes of a message between two ranks that the slots between them hold */

@@ -81,3 +81,12 @@ struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks)
 
 	return ko_plan_block(&shared, rank);
 }
+
+struct ko_plan ko_plan_in_blocks(const struct ko_plan *p, enum ko_coll coll, int nranks)
+{
+	struct ko_plan out = *p;
+
+	if (coll == KO_REDUCE)
+		out.block = ko_plan_share(p, 0, nranks).n;
+	return out;
+}

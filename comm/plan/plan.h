@@ -43,6 +43,9 @@ bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t s
  * ranks. */
 struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks);
 
+/* The same plan, or of a reduce one with a block for each rank: these shares. */
+struct ko_plan ko_plan_in_blocks(const struct ko_plan *p, enum ko_coll coll, int nranks);
+
 static inline size_t ko_min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;

@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-static const char *const names[KO_NSUMS] = { [KO_SUMS_RING] = "ring", [KO_SUMS_TREE] = "tree" };
+static const char *const names[KO_NSUMS] = {
+	[KO_SUMS_RING] = "ring", [KO_SUMS_TREE] = "tree", [KO_SUMS_GRID] = "grid"
+};
 
 const char *ko_sums_name(enum ko_sums sums)
 {
@@ -23,8 +25,9 @@ int ko_sums_find(const char *name, enum ko_sums *out)
 			*out = (enum ko_sums)k;
 			return 0;
 		}
-	return ko_fail(KOLO_ENOTSUP, "no order of additions called '%.11s'; this build has: %s, %s",
-		       name, names[KO_SUMS_RING], names[KO_SUMS_TREE]);
+	return ko_fail(KOLO_ENOTSUP,
+		       "no order of additions called '%.11s'; this build has: %s, %s, %s", name,
+		       names[KO_SUMS_RING], names[KO_SUMS_TREE], names[KO_SUMS_GRID]);
 }
 
 /* After an even number the last two values are a pair, after a multiple of four two pairs are one,

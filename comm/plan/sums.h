@@ -9,6 +9,9 @@ enum ko_sums {
 	/* The balanced tree over rank numbers. Of `n` ranks: the sum of the first 2^k plus that of
 	 * the rest, 2^k being the largest power of two below n; both by the same rule */
 	KO_SUMS_TREE,
+	/* Of a shape (shape.h): in each group as the ring's, from the number after the owner's
+	 * there round to it. Then these sums, from the group after the owner's round to it */
+	KO_SUMS_GRID,
 	KO_NSUMS
 };
 

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/if_link.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -108,28 +109,100 @@ static void list_interfaces(const struct ifaddrs *list, char *out, size_t room)
 	}
 }
 
-int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
+/* Copies what KOLO_IFACE lists at place k, which starts again at its end: the name or address of an
+ * interface. Returns how many it lists. */
+static int name_in_list(int k, char *out, size_t room)
 {
-	const char *name = getenv("KOLO_IFACE");
+	const char *list = getenv("KOLO_IFACE"), *at = list;
+	int n = 1;
+
+	if (!list || !*list)
+		return 0;
+	for (const char *p = list; *p; p++)
+		n += *p == ',';
+	for (k %= n; k > 0; k--)
+		at = strchr(at, ',') + 1;
+	snprintf(out, room, "%.*s", (int)strcspn(at, ","), at);
+	return n;
+}
+
+/* Finds the addresses of the interface with this name, or with this address. */
+static int find_iface(const char *name, struct ko_iface out[KO_NET_MAX], int *n)
+{
 	char text[KO_NET_TEXT], there[256];
 	struct ifaddrs *list;
 
 	*n = 0;
-	if (!name || !*name)
-		return 0;
 	if (getifaddrs(&list) < 0)
-		return ko_fail(KOLO_ESYS, "KOLO_IFACE=%s: getifaddrs: %s", name, strerror(errno));
-	for (const struct ifaddrs *i = list; i && *n < KO_NET_MAX; i = i->ifa_next)
-		if (take(i->ifa_addr, &out[*n]) &&
-		    (!strcmp(i->ifa_name, name) || !strcmp(ko_net_text(&out[*n], text), name)))
-			++*n;
+		return ko_fail(KOLO_ESYS, "KOLO_IFACE=%s: getifaddrs: %s", getenv("KOLO_IFACE"),
+			       strerror(errno));
+	for (const struct ifaddrs *i = list; i && *n < KO_NET_MAX; i = i->ifa_next) {
+		struct ko_iface *found = &out[*n];
+
+		if (!take(i->ifa_addr, &found->at) ||
+		    (strcmp(i->ifa_name, name) && strcmp(ko_net_text(&found->at, text), name)))
+			continue;
+		snprintf(found->name, sizeof(found->name), "%s", i->ifa_name);
+		++*n;
+	}
 	list_interfaces(list, there, sizeof(there));
 	freeifaddrs(list);
 	return *n ? 0
 		  : ko_fail(KOLO_EINVAL,
-			    "KOLO_IFACE=%s: no interface with this name or address is up and has an IPv4 or IPv6 "
-			    "address; there are: %s",
-			    name, there);
+			    "KOLO_IFACE=%s: no interface with the name or address '%s' is up and has an "
+			    "IPv4 or IPv6 address; there are: %s",
+			    getenv("KOLO_IFACE"), name, there);
+}
+
+int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
+{
+	struct ko_iface found[KO_NET_MAX];
+	char name[KO_NET_TEXT];
+	int rc;
+
+	*n = 0;
+	if (!name_in_list(0, name, sizeof(name)))
+		return 0;
+	rc = find_iface(name, found, n);
+	for (int k = 0; k < *n; k++)
+		out[k] = found[k].at;
+	return rc;
+}
+
+int ko_net_rail(int k, struct ko_iface *out)
+{
+	struct ko_iface found[KO_NET_MAX];
+	char name[KO_NET_TEXT];
+	int n = 0, rc;
+
+	*out = (struct ko_iface){ .name = "" };
+	if (name_in_list(k, name, sizeof(name)) < 2)
+		return 0;
+	rc = find_iface(name, found, &n);
+	if (rc == 0)
+		*out = found[0];
+	return rc;
+}
+
+int ko_net_carried(const char *name, uint32_t *out, uint32_t *in)
+{
+	struct ifaddrs *list;
+	int rc = -1;
+
+	if (getifaddrs(&list) < 0)
+		return -1;
+	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+		const struct rtnl_link_stats *stats = i->ifa_data;
+
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_PACKET || !stats ||
+		    strcmp(i->ifa_name, name))
+			continue;
+		*out = stats->tx_bytes;
+		*in = stats->rx_bytes;
+		rc = 0;
+	}
+	freeifaddrs(list);
+	return rc;
 }
 
 /* Closes the socket and keeps errno. Returns -1. */
@@ -177,10 +250,22 @@ void ko_net_keep_alive(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent, sizeof(silent));
 }
 
-int ko_net_start(const union ko_net *to)
+/* Binds the socket to an interface, which older kernels allow root alone, and to its address. */
+static int bind_to(int fd, const struct ko_iface *by)
+{
+	int late = 1;
+
+	(void)!setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, by->name, sizeof(by->name));
+	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &late, sizeof(late));
+	return bind(fd, &by->at.any, ko_net_len(&by->at));
+}
+
+int ko_net_start(const union ko_net *to, const struct ko_iface *by)
 {
 	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
+	if (fd >= 0 && by && *by->name && bind_to(fd, by) < 0)
+		return give_up(fd);
 	if (fd < 0 || connect(fd, &to->any, ko_net_len(to)) == 0 || errno == EINPROGRESS ||
 	    errno == EINTR)
 		return fd;
@@ -203,7 +288,7 @@ int ko_net_is_through(int fd, int ms)
 
 int ko_net_dial(const union ko_net *to, int64_t deadline)
 {
-	int fd = ko_net_start(to), through = 0;
+	int fd = ko_net_start(to, NULL), through = 0;
 
 	while (fd >= 0 && through == 0) {
 		int64_t left = deadline - ko_now_ms();

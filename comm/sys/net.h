@@ -3,6 +3,7 @@
 #ifndef COMM_SYS_NET_H
 #define COMM_SYS_NET_H
 
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -22,19 +23,35 @@ union ko_net {
  * Errors: KOLO_EUNREACH, with the resolver's reason. */
 int ko_net_resolve(const char *host, union ko_net out[KO_NET_MAX], int *n);
 
-/* Finds the addresses of the interface that KOLO_IFACE names. KOLO_IFACE may also be one address of
- * an interface. *n is 0 if it is unset.
+/* Finds the addresses of the first interface that KOLO_IFACE lists. An interface may also be given
+ * by one of its addresses. *n is 0 if KOLO_IFACE is unset.
  *
  * Errors: KOLO_EINVAL if there is no such interface, or it has no address; the text lists the
  * interfaces. */
 int ko_net_iface(union ko_net out[KO_NET_MAX], int *n);
 
+/* An interface, and one of its addresses. */
+struct ko_iface {
+	char name[IF_NAMESIZE]; /* "": none, so that the kernel chooses */
+	union ko_net at;
+};
+
+/* Finds the interface of rail `k`: number k in KOLO_IFACE, which starts again at its end. Its name
+ * is
+ * "" unless KOLO_IFACE lists several. The same errors. */
+int ko_net_rail(int k, struct ko_iface *out);
+
+/* Bytes that have left through the interface, and have come through it, modulo 2^32. Returns -1 if
+ * they are not known. */
+int ko_net_carried(const char *name, uint32_t *out, uint32_t *in);
+
 /* Opens a listening, non-blocking socket on `at`. If the port is 0, the kernel chooses one and `at`
  * gets it. Returns the socket, or -1 with errno. */
 int ko_net_listen(union ko_net *at);
 
-/* Starts to connect to `to` without waiting. Returns a non-blocking socket, or -1 with errno. */
-int ko_net_start(const union ko_net *to);
+/* Starts to connect to `to` without waiting, through the interface `by` alone (NULL, or without a
+ * name: the kernel's choice). Returns a non-blocking socket, or -1 with errno. */
+int ko_net_start(const union ko_net *to, const struct ko_iface *by);
 
 /* Is the connection made? Waits `ms` milliseconds at most. 1: yes; 0: not yet; -1 with errno: it
  * failed. */

@@ -25,6 +25,9 @@ struct ko_place {
 	 * too; the port is where this rank listens for them. Family 0: other hosts can't reach
 	 * it */
 	union ko_net net;
+	/* The interface that links from here must go through, which `net` is an address of; "":
+	 * any. Known here alone */
+	char iface[IF_NAMESIZE];
 	uint32_t rdma; /* enum ko_rdma: the best device with an active port */
 	/* The NUMA node of all processors in `cpus`, plus 1. 0: they are on several nodes, or it is
 	 * not known */

@@ -52,9 +52,10 @@ struct tcp_link {
 	int fd;       /* the connection; -1: not made yet */
 	int listener; /* the receiver's, until it has its connection */
 	int strangers[MAX_STRANGERS], nstrangers;
-	unsigned char secret[SECRET];      /* the receiver's; the sender shows it */
-	union ko_net at;                   /* where the receiver listens */
-	char *memory;                      /* `len` bytes: the slots, each after its gap */
+	unsigned char secret[SECRET]; /* the receiver's; the sender shows it */
+	union ko_net at;              /* where the receiver listens */
+	struct ko_iface by;           /* the interface that this end must use, if it has a name */
+	char *memory;                 /* `len` bytes: the slots, each after its gap */
 	const char *payload[KO_MAX_SLOTS]; /* sender: where the bytes of each slot are */
 	size_t len;
 	/* Counts of slots, from the beginning of the link.
@@ -93,8 +94,9 @@ static int break_link(struct tcp_link *t, const char *what, const char *why)
 	char at[KO_NET_TEXT];
 
 	if (!t->broken)
-		snprintf(t->why, sizeof(t->why), "tcp: the connection %s %s: %s: %s",
-			 t->link.role == KO_SEND ? "to" : "at", ko_net_text(&t->at, at), what, why);
+		snprintf(t->why, sizeof(t->why), "tcp: the connection %s %s%s%s: %s: %s",
+			 t->link.role == KO_SEND ? "to" : "at", ko_net_text(&t->at, at),
+			 *t->by.name ? " through " : "", t->by.name, what, why);
 	t->broken = KOLO_ESYS;
 	return ko_fail(t->broken, "%s", t->why);
 }
@@ -162,6 +164,10 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	t->link.role = role;
 	t->link.anywhere = true;
 	t->limits = *limits;
+	t->by.at = here->net;
+	ko_net_set_port(&t->by.at, 0);
+	memcpy(t->by.name, here->iface, sizeof(t->by.name));
+	memcpy(t->link.through, here->iface, sizeof(t->by.name));
 	t->fd = t->listener = -1;
 	t->len = limits->nslots * (GAP + limits->slot_len);
 	t->link.memory = t->len + (role == KO_RECV ? AHEAD : 0);
@@ -258,7 +264,7 @@ static int dial_receiver(struct tcp_link *t)
 	int through;
 
 	if (t->fd < 0)
-		t->fd = ko_net_start(&t->at);
+		t->fd = ko_net_start(&t->at, &t->by);
 	through = t->fd < 0 ? -1 : ko_net_is_through(t->fd, 0);
 	if (through <= 0)
 		return through == 0 ? KO_EAGAIN : break_link(t, "connecting", strerror(errno));

@@ -221,10 +221,11 @@ struct kolo_comm_attr {
 	 * scatter are not affected. NULL: shm inside a host, KOLO_NET between hosts. Rank 0's
 	 * value counts */
 	const char *transport;
-	/* The name of an algorithm: "ring", "board", "exchange", "doubling", "direct" or
-	 * "pairwise". All but the ring run wherever they can; other operations use what has no
+	/* The name of an algorithm: "ring", "board", "exchange", "doubling", "direct", "pairwise"
+	 * or "grid". All but the ring run wherever they can; other operations use what has no
 	 * limits. "board" and "direct" need all ranks on one host. It must add in the order
-	 * below: "ring" does in the ring's alone, "doubling" and "pairwise" in the tree's alone.
+	 * below: "ring" and "grid" do in their own alone, "doubling" and "pairwise" in the
+	 * tree's alone.
 	 * NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this
@@ -233,11 +234,15 @@ struct kolo_comm_attr {
 	kolo_log_fn *log;
 	void *log_arg;
 	enum kolo_log_level log_level; /* the highest level for `log`; 0: KOLO_LOG_WARN */
-	/* The order in which elements of all ranks are added: "ring" or "tree" (see
+	/* The order in which elements of all ranks are added: "ring", "tree" or "grid" (see
 	 * kolo_all_reduce). NULL: KOLO_ORDER (default: ring). Rank 0's value counts. A
 	 * communicator made by kolo_comm_split has its parent's */
 	const char *order;
-	uint64_t reserved[4]; /* must be zero */
+	/* Order "grid": 1 + the number of the group that this rank is in, at most 65536. 0:
+	 * KOLO_SHAPE (default: the ranks of a host are a group). All ranks set it, or none. Groups
+	 * must have equally many ranks. In a group ranks stand by their numbers */
+	uint64_t group;
+	uint64_t reserved[3]; /* must be zero */
 };
 
 /* The job that the environment describes. */
@@ -309,8 +314,17 @@ int kolo_comm_status(struct kolo_comm *comm);
 int kolo_comm_rank(const struct kolo_comm *comm);
 int kolo_comm_nranks(const struct kolo_comm *comm);
 
-/* The name of the order of additions: "ring" or "tree". It has static storage. Never fails. */
+/* The name of the order of additions: "ring", "tree" or "grid". It has static storage. Never
+ * fails. */
 const char *kolo_comm_order(const struct kolo_comm *comm);
+
+/* The number of groups of the order "grid", each of nranks / groups ranks. 0: the order is another
+ * one. Never fails. */
+int kolo_comm_groups(const struct kolo_comm *comm);
+
+/* The rank with this number in a group of the order "grid". Both count from 0. -1: there is none.
+ * Never fails. */
+int kolo_comm_group_rank(const struct kolo_comm *comm, int group, int number);
 
 /* One direction of one edge of the ring, as this rank counts it. */
 struct kolo_link_stats {
@@ -527,12 +541,20 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *   cut into calls, on root, on hosts or on the ring. AVG of floating types and sums with a factor
  *   (kolo_op_create_premul_sum) scale and round each element before it is added. Errors of
  *   rounding grow with log2(nranks), in the ring with nranks.
+ * - Order "grid": ranks are in groups of equally many, mostly those of a host. In each group an
+ *   element is added from the rank after its owner's number there, round the group, to that
+ *   number. Then these sums are added from the group after the owner's, round all groups, to it.
+ *   The result depends only on the groups, n, type and op. It does not depend on root: a reduce
+ *   gives what kolo_all_reduce gives. Errors of rounding grow with the number of groups plus
+ *   that of ranks in one.
  *
  * No order depends on slots, transport or algorithm. The order "tree" has two algorithms of its
  * own. Doubling is for small vectors between hosts: ranks of a host add up, then hosts exchange
  * sums at distances 1, 2, 4, and so on. Pairwise does what no other one does: each rank gets its
- * block of everyone's vector, and sends the sum. Calls that add nothing are as in the order
- * "ring".
+ * block of everyone's vector, and sends the sum. In the order "grid" all reductions and
+ * all-gathers go round each group, and between groups along *rails*, each of which joins the ranks
+ * of one number. So all ranks of a host send to other hosts, each 1/g of it if a group has g
+ * ranks. Other calls that add nothing are as in the order "ring".
  *
  * The ring visits ranks by number. If that would cross between hosts more often than necessary,
  * ranks of a host are grouped. A group has its lowest rank first, and groups are ordered by their
@@ -558,7 +580,9 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - [5] In place, ranks other than root send K(N-2)/N.
  * - [6] Root alone sends, in place and from 32 KiB on; the others read the rest. Otherwise every
  *   rank sends 0.
- * - [7] Pairwise sends the same; root of a reduce K(N-1)/N.
+ * - [7] Pairwise sends the same; root of a reduce K(N-1)/N. So does the grid. But in a reduce each
+ *   rank sends K(N-1)/N, and then its block along the rail, with those of groups between root's
+ *   and its own; in root's group it sends on what came along rails.
  * - Exchange: an all_reduce sends K(N-1).
  * - Doubling: an all_reduce sends K. The first of g ranks of a host that add up together sends
  *   K(g - 1 + log2(N/g)) instead, with the logarithm rounded up, and more if N/g is no power of

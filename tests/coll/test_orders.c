@@ -1,5 +1,5 @@
-/* The order of additions "tree": the bits of its definition by every algorithm, wherever buffers
- * are, however a vector is cut; and what is refused. */
+/* The orders of additions "tree" and "grid": the bits of their definitions by every algorithm,
+ * wherever buffers are, for many shapes; however a vector is cut; and what is refused. */
 #include "tests/lib/t.h"
 #include "tests/lib/trial.h"
 
@@ -50,40 +50,51 @@ static void tear_down(struct t_setup *setup)
 
 /* ---- The definition -------------------------------------------------------------------------- */
 
-static void all_types_and_ops(struct t_rank *r)
+static void try_types_and_ops(struct t_setup *setup, unsigned share)
 {
-	struct t_setup setup = set_up(r);
-	size_t n = (size_t)r->nranks, counts[] = { 0, 1, n, n + 1, 67 };
+	size_t n = (size_t)kolo_comm_nranks(setup->c), counts[] = { 0, 1, n, n + 1, 67 };
 
 	for (int type = 0; type < VALUES_NTYPES; type++)
 		for (int op = 0; op <= T_PREMUL; op++)
 			for (size_t k = 0; k < ARRAY_LEN(counts); k++)
-				t_try_all_calls(&setup,
+				t_try_all_calls(setup,
 						(struct t_trial){ .type = (enum kolo_type)type,
 								  .op = op,
 								  .n = counts[k] },
-						3);
+						share);
+}
+
+static void all_types_and_ops(struct t_rank *r)
+{
+	struct t_setup setup = set_up(r);
+
+	try_types_and_ops(&setup, 3);
 	tear_down(&setup);
 }
 
 /* The larger ones take several chunks of the board, windows and CMA, and several rounds of
  * messages. */
+static void try_counts(struct t_setup *setup, const size_t *counts, size_t n)
+{
+	for (size_t k = 0; k < n; k++) {
+		t_try_all_calls(
+			setup, (struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] },
+			6);
+		t_try_all_calls(
+			setup,
+			(struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] }, 6);
+		t_try_all_calls(
+			setup, (struct t_trial){ .type = KOLO_F64, .op = T_PREMUL, .n = counts[k] },
+			6);
+	}
+}
+
 static void many_counts(struct t_rank *r)
 {
 	struct t_setup setup = set_up(r);
-	size_t n = (size_t)r->nranks, counts[] = { 509, 4099, 1024 * n + 1, 20011 };
+	size_t counts[] = { 509, 4099, 1024 * (size_t)r->nranks + 1, 20011 };
 
-	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
-		t_try_all_calls(
-			&setup,
-			(struct t_trial){ .type = KOLO_F32, .op = KOLO_SUM, .n = counts[k] }, 6);
-		t_try_all_calls(
-			&setup,
-			(struct t_trial){ .type = KOLO_BF16, .op = KOLO_AVG, .n = counts[k] }, 6);
-		t_try_all_calls(
-			&setup,
-			(struct t_trial){ .type = KOLO_F64, .op = T_PREMUL, .n = counts[k] }, 6);
-	}
+	try_counts(&setup, counts, ARRAY_LEN(counts));
 	tear_down(&setup);
 }
 
@@ -119,6 +130,88 @@ static void ranks_may_be_threads(void **state)
 	t_threads(3, all_types_and_ops, NULL);
 	t_threads(5, all_types_and_ops, "pairwise");
 	t_threads(3, all_types_and_ops, "direct");
+}
+
+/* ---- Grid ------------------------------------------------------------------------------------ */
+
+/* The number of ranks, and how they are in groups: "4x2", for KOLO_SHAPE; or by turns. */
+struct grid_case {
+	int groups, size;
+	bool by_turns; /* rank r is in group r modulo groups, and groups count backwards */
+	const char *transport;
+	int nslots;
+};
+
+static struct t_setup set_up_grid(struct t_rank *r)
+{
+	const struct grid_case *g = r->arg;
+	struct kolo_comm_attr attr = { .order = "grid",
+				       .timeout_s = T_PATIENCE / 2,
+				       .transport = g->transport,
+				       .nslots = g->nslots,
+				       .slot_len = g->nslots == 2 ? 4096 : 0 };
+	struct t_setup setup = { 0 };
+	char shape[32];
+
+	snprintf(shape, sizeof(shape), "%dx%d", g->groups, g->size);
+	setenv("KOLO_SHAPE", shape, 1);
+	if (g->by_turns)
+		attr.group = (uint64_t)(g->groups - r->rank % g->groups);
+	setup.c = t_comm_with(r, attr);
+	CHECK(strcmp(kolo_comm_order(setup.c), "grid") == 0);
+	CHECK(kolo_comm_groups(setup.c) == g->groups);
+	for (int k = 0; k < r->nranks; k++) {
+		int group = g->by_turns ? g->groups - 1 - k % g->groups : k / g->size;
+		int number = g->by_turns ? k / g->groups : k % g->size;
+
+		CHECK(kolo_comm_group_rank(setup.c, group, number) == k);
+	}
+	CHECK(kolo_comm_group_rank(setup.c, g->groups, 0) == -1);
+	CHECK(kolo_comm_group_rank(setup.c, 0, g->size) == -1);
+	return setup;
+}
+
+static void grid_types_and_ops(struct t_rank *r)
+{
+	struct t_setup setup = set_up_grid(r);
+
+	try_types_and_ops(&setup, 6);
+	tear_down(&setup);
+}
+
+/* The larger ones take several rounds, and several slots for the pieces of a rail. */
+static void grid_counts(struct t_rank *r)
+{
+	struct t_setup setup = set_up_grid(r);
+	size_t n = (size_t)r->nranks, counts[] = { 4099, 9000 * n + 1, 20011 };
+
+	try_counts(&setup, counts, ARRAY_LEN(counts));
+	tear_down(&setup);
+}
+
+static void every_shape_has_the_bits_of_the_grid(void **state)
+{
+	static const struct grid_case cases[] = {
+		{ .groups = 1, .size = 4 },
+		{ .groups = 2, .size = 2 },
+		{ .groups = 4, .size = 1 },
+		{ .groups = 3, .size = 3 },
+		{ .groups = 2, .size = 4 },
+		{ .groups = 5, .size = 2 },
+		{ .groups = 1, .size = 1 },
+		{ .groups = 2, .size = 3, .by_turns = true, .nslots = 2 },
+		{ .groups = 3, .size = 2, .by_turns = true, .transport = TCP },
+	};
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+		int n = cases[k].groups * cases[k].size;
+
+		if (n > 4 && n != 6 && t_is_slow())
+			continue;
+		t_processes(n, grid_types_and_ops, (void *)&cases[k]);
+		t_processes(n, grid_counts, (void *)&cases[k]);
+	}
 }
 
 /* ---- Pieces ---------------------------------------------------------------------------------- */
@@ -216,12 +309,35 @@ static void try_attr(struct t_rank *r, struct kolo_comm_attr attr, int code, con
 
 static void unknown(struct t_rank *r)
 {
-	try_attr(r, (struct kolo_comm_attr){ .order = "grid" }, KOLO_ENOTSUP,
-		 "no order of additions called 'grid'; this build has: ring, tree");
+	try_attr(r, (struct kolo_comm_attr){ .order = "hedge" }, KOLO_ENOTSUP,
+		 "no order of additions called 'hedge'; this build has: ring, tree, grid");
 	setenv("KOLO_ORDER", "bush", 1);
 	try_attr(
 		r, (struct kolo_comm_attr){ 0 }, KOLO_EINVAL,
-		"KOLO_ORDER=bush: no order of additions called 'bush'; this build has: ring, tree");
+		"KOLO_ORDER=bush: no order of additions called 'bush'; this build has: ring, tree, grid");
+	setenv("KOLO_ORDER", "grid", 1);
+	setenv("KOLO_SHAPE", "1x2", 1);
+	try_attr(r, (struct kolo_comm_attr){ 0 }, KOLO_EINVAL,
+		 "KOLO_SHAPE=1x2: '1x2' is no shape of 1 ranks: want GROUPSxRANKS, groups times "
+		 "ranks of each");
+	try_attr(r, (struct kolo_comm_attr){ .group = 65537 }, KOLO_EINVAL,
+		 "group 65537: want 1 + a number below 65536, or 0");
+}
+
+static void uneven_groups(struct t_rank *r)
+{
+	try_attr(
+		r, (struct kolo_comm_attr){ .order = "grid", .group = r->rank == 1 ? 9 : 4 },
+		KOLO_ENOTSUP,
+		"the order 'grid' needs groups (hosts) of equally many ranks: that of rank 0 has 2, "
+		"that of rank 1 has 1");
+}
+
+static void a_group_for_some(struct t_rank *r)
+{
+	try_attr(r, (struct kolo_comm_attr){ .order = "grid", .group = r->rank == 1 }, KOLO_EINVAL,
+		 "rank 1 says to which group it belongs, and rank 0 does not: KOLO_SHAPE and "
+		 "attr->group must be set on all ranks or none");
 }
 
 static void ring_by_force(struct t_rank *r)
@@ -253,7 +369,23 @@ static void inherited(struct t_rank *r)
 	CHECK(strcmp(kolo_comm_order(c), "tree") == 0);
 	setenv("KOLO_ORDER", "ring", 1);
 	CHECK(kolo_comm_split(c, r->rank % 2, 0, &half) == 0);
-	CHECK(strcmp(kolo_comm_order(half), "tree") == 0);
+	CHECK(strcmp(kolo_comm_order(half), "tree") == 0 && kolo_comm_groups(half) == 0);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(c);
+}
+
+/* Children have the groups of their ranks, if these were given. */
+static void inherited_groups(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .order = "grid", .group = (uint64_t)r->rank / 2 + 1 };
+	struct kolo_comm *c = t_comm_with(r, attr), *half;
+
+	CHECK(kolo_comm_groups(c) == 2);
+	CHECK(kolo_comm_split(c, r->rank / 2, 0, &half) == 0);
+	CHECK(strcmp(kolo_comm_order(half), "grid") == 0 && kolo_comm_groups(half) == 1);
+	kolo_comm_destroy(half);
+	CHECK(kolo_comm_split(c, r->rank % 2, -r->rank, &half) == 0);
+	CHECK(kolo_comm_groups(half) == 2 && kolo_comm_group_rank(half, 0, 0) == 1);
 	kolo_comm_destroy(half);
 	kolo_comm_destroy(c);
 }
@@ -287,18 +419,22 @@ static void orders_are_refused_by_name(void **state)
 	t_processes(1, unknown, NULL);
 	t_processes(2, ring_by_force, NULL);
 	t_processes(2, pairwise_by_force, NULL);
+	t_processes(3, uneven_groups, NULL);
+	t_processes(2, a_group_for_some, NULL);
 }
 
 static void rank_0_says_which_and_children_have_it(void **state)
 {
 	(void)state;
 	t_processes(4, inherited, NULL);
+	t_processes(4, inherited_groups, NULL);
 }
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_type_and_op_has_the_bits_of_the_tree),
 	cmocka_unit_test(every_count_has_the_bits_of_the_tree),
 	cmocka_unit_test(ranks_may_be_threads),
+	cmocka_unit_test(every_shape_has_the_bits_of_the_grid),
 	cmocka_unit_test(a_vector_may_be_cut_anywhere),
 	cmocka_unit_test(operations_are_counted_by_algorithm),
 	cmocka_unit_test(orders_are_refused_by_name),

@@ -3,6 +3,7 @@
 #include "comm/coll/doubling.h"
 #include "comm/coll/ring.h"
 #include "comm/plan/plan.h"
+#include "comm/plan/shape.h"
 #include "tests/lib/t.h"
 
 #include <stdio.h>
@@ -517,8 +518,66 @@ static void rows_are_complete_and_found_by_name(void **state)
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, direct, pairwise") ==
+		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, direct, pairwise, grid") ==
 		      0);
+}
+
+/* ---- Shapes ---------------------------------------------------------------------------------- */
+
+static void check_shape(const int *group, int nranks, int ngroups, const int *ranks)
+{
+	struct ko_shape s;
+
+	CHECK(ko_shape_make(group, nranks, &s) == 0);
+	CHECK(s.ngroups == ngroups && s.ngroups * s.size == nranks);
+	for (int k = 0; k < nranks; k++) {
+		CHECK(ko_shape_rank(&s, k / s.size, k % s.size) == ranks[k]);
+		CHECK(ko_shape_group(&s, ranks[k]) == k / s.size);
+		CHECK(ko_shape_rail(&s, ranks[k]) == k % s.size);
+	}
+	/* Up to a turn below 0 and above. */
+	CHECK(ko_shape_rank(&s, -1, -1) == ranks[nranks - 1]);
+	CHECK(ko_shape_rank(&s, -s.ngroups, -s.size) == ranks[0]);
+	CHECK(ko_shape_rank(&s, s.ngroups, s.size) == ranks[0]);
+	ko_shape_free(&s);
+	CHECK(!s.ranks && s.size == 0);
+}
+
+static void groups_are_in_order_of_number_and_ranks_too(void **state)
+{
+	(void)state;
+	check_shape((int[]){ 0, 0, 1, 1, 2, 2 }, 6, 3, (int[]){ 0, 1, 2, 3, 4, 5 });
+	check_shape((int[]){ 7, 3, 7, 3 }, 4, 2, (int[]){ 1, 3, 0, 2 });
+	check_shape((int[]){ 5, 4, 3 }, 3, 3, (int[]){ 2, 1, 0 });
+	check_shape((int[]){ 1, 1, 1 }, 3, 1, (int[]){ 0, 1, 2 });
+	check_shape((int[]){ 9 }, 1, 1, (int[]){ 0 });
+}
+
+static void groups_of_different_sizes_are_refused(void **state)
+{
+	struct ko_shape s;
+
+	(void)state;
+	CHECK(ko_shape_make((int[]){ 2, 1, 2, 2, 1, 3, 3, 3 }, 8, &s) == KOLO_ENOTSUP && !s.ranks);
+	CHECK(strcmp(kolo_last_error(),
+		     "the order 'grid' needs groups (hosts) of equally many ranks: that of rank 1 "
+		     "has 2, that of rank 0 has 3") == 0);
+}
+
+static void shapes_are_read(void **state)
+{
+	static const char *const bad[] = { "2x2",   "6",    "6x",  "x6", "0x6",  "-2x-3",
+					   "2x3x1", "2x3 ", "3,2", "",   "12x1", "4x1" };
+	int group;
+
+	(void)state;
+	for (int r = 0; r < 6; r++) {
+		CHECK(ko_shape_read("2x3", r, 6, &group) == 0 && group == r / 3);
+		CHECK(ko_shape_read("6x1", r, 6, &group) == 0 && group == r);
+		CHECK(ko_shape_read("1x6", r, 6, &group) == 0 && group == 0);
+	}
+	for (size_t k = 0; k < ARRAY_LEN(bad); k++)
+		CHECK(ko_shape_read(bad[k], 0, 6, &group) == KOLO_EINVAL);
 }
 
 /* ---- The tree -------------------------------------------------------------------------------- */
@@ -663,6 +722,9 @@ static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(groups_are_in_order_of_number_and_ranks_too),
+	cmocka_unit_test(groups_of_different_sizes_are_refused),
+	cmocka_unit_test(shapes_are_read),
 	cmocka_unit_test(a_stack_adds_up_the_tree),
 	cmocka_unit_test(doubling_gives_everyone_the_tree),
 	cmocka_unit_test(doubling_brings_the_tree_to_root),

@@ -3,6 +3,7 @@
 them, as in a cluster. Keys, settings and logs lie in each host's /run: nothing is written to the machine's own folders. Hosts
 vanish with the process that made them, even if that is killed."""
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -150,6 +151,49 @@ def plug(switch, holder, k):
     must(*inside(holder, "ip", "address", "add", f"10.77.0.{k + 1}/24", "dev", "eth0"))
     must(*inside(holder, "ip", "link", "set", "eth0", "up"))
     must(*inside(holder, "ip", "link", "set", "lo", "up"))
+
+
+@contextmanager
+def hosts_with_rails(n, rails, rate=None):
+    """n hosts that a switch of its own joins on each rail, with no way from one to another: on rail r host number k has the
+    interface rail{r} and the address 10.(80 + r).0.(k + 1). Rail 0 has the meeting point. rate: what tbf
+    lets each host send on each rail, "200mbit"."""
+    need_namespaces()
+    holders = []
+    try:
+        machines = [hold_network(f"host{k}") for k in range(n)]
+        holders += machines
+        for r in range(rails):
+            switch = hold_switch()
+            holders.insert(0, switch)
+            for k, machine in enumerate(machines):
+                must(*inside(switch, "ip", "link", "add", f"to{k}", "type", "veth", "peer", "name", f"rail{r}", "netns",
+                             str(machine.pid)))
+                must(*inside(switch, "ip", "link", "set", f"to{k}", "master", "br0", "up"))
+                must(*inside(machine, "ip", "address", "add", f"10.{80 + r}.0.{k + 1}/24", "dev", f"rail{r}"))
+                must(*inside(machine, "ip", "link", "set", f"rail{r}", "up"))
+                must(*inside(machine, "ip", "link", "set", "lo", "up"))
+                if rate:
+                    must(*inside(machine, "tc", "qdisc", "add", "dev", f"rail{r}", "root", "tbf", "rate", rate, "burst",
+                                 "128kb", "latency", "50ms"))
+        yield machines
+    finally:
+        release(holders)
+
+
+def carried(machine, interface):
+    """Bytes that have left through the interface."""
+    shown = json.loads(run(*inside(machine, "ip", "-s", "-j", "link", "show", interface)).stdout)
+    return shown[0]["stats64"]["tx"]["bytes"]
+
+
+def start_job(machines, each, *command, **variables):
+    """A job of `each` ranks on every host with rails, host by host."""
+    n = len(machines) * each
+    own = {k: v for k, v in os.environ.items() if not k.startswith("KOLO_")}
+    return [subprocess.Popen(inside(machines[r // each], *command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env={**own, "KOLO_ROOT": "10.80.0.1:5000", "KOLO_TIMEOUT": "60", "KOLO_NRANKS": str(n),
+                                  "KOLO_RANK": str(r), **variables}) for r in range(n)]
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)

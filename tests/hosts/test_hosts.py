@@ -8,7 +8,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 
-from cluster import hold_network, hold_switch, inside, must, need_namespaces, plug, release
+from cluster import carried, hold_network, hold_switch, hosts_with_rails, inside, must, need_namespaces, plug, release, start_job
 from tap import B, SLOW, Skip, finish, main, run, test
 
 RANK = os.path.abspath(f"{B}/tests/host_rank")
@@ -34,6 +34,9 @@ def hosts(n):
         yield holders[0], holders[1:]
     finally:
         release(holders)
+
+
+RAILS = {"KOLO_ORDER": "grid", "KOLO_IFACE": "rail0,rail1"}
 
 
 def start_rank(machine, rank, n, *command, **variables):
@@ -117,6 +120,47 @@ def the_tree_has_the_bits_of_one_host_wherever_ranks_are():
         assert here.returncode == 0, here
         alone = sorted(line.split()[3] for line in here.stdout.splitlines() if line.startswith("rank"))
         assert hashes(results) == alone and len(alone) == n, (places, results, here)
+
+
+@test
+def the_grid_has_the_bits_of_its_shape_wherever_ranks_are():
+    for n, each in ((2, 2), (3, 2)):
+        with hosts(n) as (_, machines):
+            results = finish(start(machines, each, RANK, "sweep", KOLO_ORDER="grid"))
+            # The same shape, of groups that are spread over all hosts.
+            spread = [start_rank(machines[r % n], r, n * each, RANK, "sweep", KOLO_ORDER="grid", KOLO_SHAPE=f"{n}x{each}")
+                      for r in range(n * each)]
+            spread = finish(spread)
+        here = run(RINGRUN, "-n", str(n * each), "-x", "KOLO_ORDER=grid", "-x", f"KOLO_SHAPE={n}x{each}", RANK, "sweep")
+        assert here.returncode == 0, here
+        alone = sorted(line.split()[3] for line in here.stdout.splitlines() if line.startswith("rank"))
+        assert hashes(results) == hashes(spread) == alone and len(alone) == n * each, (results, spread, here)
+
+
+@test
+def each_rail_carries_its_share():
+    size, times = 8 << 20, 4
+    with hosts_with_rails(2, 2) as machines:
+        before = [[carried(m, f"rail{r}") for r in range(2)] for m in machines]
+        results = finish(start_job(machines, 2, RINGBENCH, "all_reduce", "--in-place", "-b", str(size), "-e", str(size), "-w", "0",
+                               "-i", str(times), **RAILS))
+        assert all(code == 0 for code, _, _ in results), results
+        share = (times + 1) * size / 2 # 2(K/L)(H-1)/H, once more for the check
+        for m, was in zip(machines, before):
+            for r in range(2):
+                sent = carried(m, f"rail{r}") - was[r]
+                assert share <= sent <= 1.1 * share + (4 << 20), (r, sent, share, results) # and what was measured before
+
+
+@test
+def a_rail_that_goes_down_is_named():
+    with hosts_with_rails(2, 2) as machines:
+        ranks = start_job(machines, 2, RANK, "loop", KOLO_TIMEOUT="4", **RAILS)
+        wait_until_they_run(ranks)
+        must(*inside(machines[1], "ip", "link", "set", "rail1", "down"))
+        results = finish(ranks, 40)
+        assert all(code == 0 and "rank " in out for code, out, _ in results), results
+        assert any("rail1" in out for _, out, _ in results), results
 
 
 @test
@@ -231,13 +275,14 @@ def the_interface_counts_what_the_model_says():
 @test
 def a_killed_rank_of_another_host_is_named_within_2_s():
     with hosts(2) as (_, machines):
-        ranks = start(machines, 2, RANK, "loop")
-        wait_until_they_run(ranks)
-        began = time.monotonic()
-        ranks[1].send_signal(signal.SIGKILL)
-        results = finish(ranks)
-        check_told(results, 1, ["rank died or left", "rank 1 ", "host0", "died"])
-        assert late(results, began, 1) < (10 if SLOW else 2), results
+        for order in ("ring", "grid"):
+            ranks = start(machines, 2, RANK, "loop", KOLO_ORDER=order)
+            wait_until_they_run(ranks)
+            began = time.monotonic()
+            ranks[1].send_signal(signal.SIGKILL)
+            results = finish(ranks)
+            check_told(results, 1, ["rank died or left", "rank 1 ", "host0", "died"])
+            assert late(results, began, 1) < (10 if SLOW else 2), results
 
 
 @test
@@ -252,8 +297,8 @@ def a_stopped_rank_is_named_after_the_timeout():
 @test
 def a_rank_that_computes_for_too_long_is_named():
     with hosts(3) as (_, machines):
-        for order in ("ring", "tree", "tree"): # through links, through messages
-            ranks = start(machines, 1, RANK, "silent", KOLO_TIMEOUT="4", KOLO_ORDER=order)
+        for order, each in (("ring", 1), ("tree", 1), ("grid", 2)): # through links, messages, links of both levels
+            ranks = start(machines, each, RANK, "silent", KOLO_TIMEOUT="4", KOLO_ORDER=order)
             wait_until_they_run(ranks)
             check_told(finish_without(ranks, 1), None, ["timed out", "rank 1 ", "has kept the others waiting"])
 
@@ -290,8 +335,9 @@ def ranks_that_disagree_are_told_both_sides():
 @test
 def a_rank_that_leaves_early_is_named():
     with hosts(2) as (_, machines):
-        results = finish(start(machines, 2, RANK, "leave"))
-        check_told(results, 1, ["rank died or left", "rank 1 ", "left"])
+        for order in ("ring", "grid"):
+            results = finish(start(machines, 2, RANK, "leave", KOLO_ORDER=order))
+            check_told(results, 1, ["rank died or left", "rank 1 ", "left"])
 
 
 @test

@@ -42,7 +42,7 @@ static struct values_scale scale_of(const struct t_trial *t, int rank, int nrank
 	return s;
 }
 
-/* An element of the vectors, for values_tree. */
+/* An element of the vectors, for values_tree and values_grid. */
 struct place {
 	const struct t_trial *t;
 	int nranks;
@@ -59,15 +59,21 @@ static struct values_scale value_of(const void *arg, int rank, void *out)
 
 /* Element i of the vector, combined in the communicator's order; of a block that belongs to
  * `owner`. */
-static void expect(const struct t_trial *t, bool tree, int owner, int nranks, size_t i, void *out)
+static void expect(const struct kolo_comm *c, const struct t_trial *t, int owner, size_t i,
+		   void *out)
 {
+	const char *order = kolo_comm_order(c);
+	int nranks = kolo_comm_nranks(c);
 	bool premul = t->op == T_PREMUL;
 	enum kolo_op op = premul ? KOLO_SUM : (enum kolo_op)t->op;
 	const struct place place = { t, nranks, i };
 	char own[8];
 
-	if (tree) {
-		values_tree(t->type, op, premul, 0, nranks, value_of, &place, out);
+	if (strcmp(order, "ring") != 0) {
+		if (strcmp(order, "tree") == 0)
+			values_tree(t->type, op, premul, 0, nranks, value_of, &place, out);
+		else
+			values_grid(c, t->type, op, premul, owner, value_of, &place, out);
 		values_finish(t->type, op, nranks, out);
 		return;
 	}
@@ -168,12 +174,12 @@ static void expect_result(const struct kolo_comm *c, const struct t_trial *t, si
 {
 	int rank = kolo_comm_rank(c), nranks = kolo_comm_nranks(c);
 	size_t block = (t->n + (size_t)nranks - 1) / (size_t)nranks;
-	bool tree = strcmp(kolo_comm_order(c), "tree") == 0;
+	bool grid = strcmp(kolo_comm_order(c), "grid") == 0;
 
 	switch (t->call) {
-	case ALL_REDUCE: expect(t, tree, (int)(i / block), nranks, i, out); break;
-	case REDUCE: expect(t, tree, t->root, nranks, i, out); break;
-	case REDUCE_SCATTER: expect(t, tree, rank, nranks, (size_t)rank * t->n + i, out); break;
+	case ALL_REDUCE: expect(c, t, (int)(i / block), i, out); break;
+	case REDUCE: expect(c, t, grid ? (int)(i / block) : t->root, i, out); break;
+	case REDUCE_SCATTER: expect(c, t, rank, (size_t)rank * t->n + i, out); break;
 	case ALL_GATHER: make_element(t->type, t->op, (int)(i / t->n), i % t->n, out); break;
 	default: make_element(t->type, t->op, t->root, i, out); break;
 	}

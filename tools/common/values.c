@@ -247,6 +247,42 @@ void values_tree(enum kolo_type type, enum kolo_op op, bool premul, int first, i
 	values_combine(type, op == KOLO_AVG ? KOLO_SUM : op, false, s, out, rest);
 }
 
+/* Of one group, from the rank after `number` round to it. */
+static void sum_group(const struct kolo_comm *comm, enum kolo_type type, enum kolo_op op,
+		      bool premul, int group, int number, values_of_rank *value, const void *arg,
+		      void *out)
+{
+	int size = kolo_comm_nranks(comm) / kolo_comm_groups(comm);
+	char own[8];
+
+	for (int k = 1; k <= size; k++) {
+		int rank = kolo_comm_group_rank(comm, group, (number + k) % size);
+		struct values_scale s = value(arg, rank, own);
+
+		if (k == 1)
+			values_first(type, op, premul, s, own, out);
+		else
+			values_combine(type, op, premul, s, out, own);
+	}
+}
+
+void values_grid(const struct kolo_comm *comm, enum kolo_type type, enum kolo_op op, bool premul,
+		 int owner, values_of_rank *value, const void *arg, void *out)
+{
+	int groups = kolo_comm_groups(comm), size = kolo_comm_nranks(comm) / groups, place = 0;
+	char sum[8];
+
+	while (kolo_comm_group_rank(comm, place / size, place % size) != owner)
+		place++;
+	for (int k = 1; k <= groups; k++) {
+		sum_group(comm, type, op, premul, (place / size + k) % groups, place % size, value,
+			  arg, k == 1 ? out : sum);
+		if (k > 1)
+			values_combine(type, op == KOLO_AVG ? KOLO_SUM : op, false,
+				       (struct values_scale){ 0 }, out, sum);
+	}
+}
+
 void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc)
 {
 	uint64_t x;

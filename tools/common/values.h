@@ -42,6 +42,12 @@ typedef struct values_scale values_of_rank(const void *arg, int rank, void *out)
 void values_tree(enum kolo_type type, enum kolo_op op, bool premul, int first, int n,
 		 values_of_rank *value, const void *arg, void *out);
 
+/* What the order "grid" makes of the elements of all ranks, before the last step, in a block that
+ * belongs to `owner`. Of a group: added from the rank after the owner's number there round to it.
+ * Then these sums are added from the group after the owner's round to it. */
+void values_grid(const struct kolo_comm *comm, enum kolo_type type, enum kolo_op op, bool premul,
+		 int owner, values_of_rank *value, const void *arg, void *out);
+
 /* The last step: integers' AVG divides by nranks. */
 void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc);
 

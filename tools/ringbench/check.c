@@ -73,7 +73,7 @@ void fill_buffers(const struct bench *b, const struct job *j, bool in_place)
 	fill_pattern(j->type, b->rank, (char *)job_src(b, j, in_place), n);
 }
 
-/* An element of the vectors, for values_tree. */
+/* An element of the vectors, for values_tree and values_grid. */
 struct place {
 	const struct bench *b;
 	const struct job *j;
@@ -89,7 +89,7 @@ static struct values_scale value_of(const void *arg, int rank, void *out)
 }
 
 /* Element i of the sequential result of the block that belongs to `owner`: added from the rank
- * after the owner round to the owner, or as a tree. */
+ * after the owner round to the owner, or as the communicator's order says. */
 static void expect_element(const struct bench *b, const struct job *j, int owner, size_t i,
 			   void *out)
 {
@@ -98,8 +98,11 @@ static void expect_element(const struct bench *b, const struct job *j, int owner
 	char own[8];
 	int rank = b->next[owner];
 
-	if (strcmp(kolo_comm_order(b->comm), "tree") == 0) {
-		values_tree(j->type, j->op, false, 0, b->nranks, value_of, &place, out);
+	if (strcmp(kolo_comm_order(b->comm), "ring") != 0) {
+		if (strcmp(kolo_comm_order(b->comm), "tree") == 0)
+			values_tree(j->type, j->op, false, 0, b->nranks, value_of, &place, out);
+		else
+			values_grid(b->comm, j->type, j->op, false, owner, value_of, &place, out);
 		values_finish(j->type, j->op, b->nranks, out);
 		return;
 	}
@@ -145,7 +148,8 @@ static int64_t compare(const struct bench *b, const struct job *j, int owner, co
 static int64_t count_wrong_parts(const struct bench *b, const struct job *j)
 {
 	size_t element = kolo_type_size(j->type), nranks = (size_t)b->nranks;
-	size_t block = j->coll == ALL_REDUCE ? (j->n + nranks - 1) / nranks : j->n;
+	bool shared = j->coll == ALL_REDUCE || j->coll == REDUCE;
+	size_t block = shared ? (j->n + nranks - 1) / nranks : j->n;
 	size_t total = collective_is_per_rank(j->coll) ? j->n * nranks : j->n;
 	const char *dst = job_dst(b, j);
 	int64_t wrong = 0, more;
@@ -178,7 +182,10 @@ int64_t count_wrong(const struct bench *b, const struct job *j)
 	case REDUCE_SCATTER: return compare(b, j, b->rank, dst, own_first, j->n);
 	case SCATTER: return compare(b, j, j->root, dst, own_first, j->n);
 	case BROADCAST: return compare(b, j, j->root, dst, 0, j->n);
-	case REDUCE: return is_root ? compare(b, j, j->root, dst, 0, j->n) : 0;
+	case REDUCE: /* in the order of root, or in that of an all-reduce */
+		if (is_root && kolo_comm_groups(b->comm))
+			return count_wrong_parts(b, j);
+		return is_root ? compare(b, j, j->root, dst, 0, j->n) : 0;
 	case GATHER: return is_root ? count_wrong_parts(b, j) : 0;
 	case SEND_RECV: return partner(b) < 0 ? 0 : compare(b, j, partner(b), dst, 0, j->n);
 	case BARRIER: return 0;
@@ -310,6 +317,52 @@ static uint64_t pairwise_bytes(const struct bench *b, const struct job *j)
 	return (total - own + readers * own) * kolo_type_size(j->type);
 }
 
+/* Does what comes from number `from` pass `at` on the way round n numbers to `to`, and go on? */
+static bool passes(int from, int at, int to, int n)
+{
+	return (at - from + n) % n < (to - from + n) % n;
+}
+
+/* How often a rank sends a block of `owner` in the grid: its number in the group, and its group,
+ * are `at` of n, the owner's `own`. Sums go to the owner's number, and what is complete goes from
+ * it to all, or to root's. */
+static int times_sent(const struct job *j, int at, int own, int root, int n)
+{
+	bool adds = j->coll != ALL_GATHER && passes((own + 1) % n, at, own, n);
+	bool spreads = (j->coll == ALL_GATHER || j->coll == ALL_REDUCE) &&
+		       passes(own, at, (own + n - 1) % n, n);
+
+	return adds + spreads + (j->coll == REDUCE && passes(own, at, root, n));
+}
+
+/* The model for the grid. Sums go round each group, and those of its own number along the rail;
+ * complete blocks the other way about. A reduce goes along all rails, and round root's group. */
+static uint64_t grid_bytes(const struct bench *b, const struct job *j)
+{
+	int groups = kolo_comm_groups(b->comm), size = b->nranks / groups;
+	size_t total = collective_is_per_rank(j->coll) ? j->n * (size_t)b->nranks : j->n, sum = 0;
+	size_t block = (total + (size_t)b->nranks - 1) / (size_t)b->nranks;
+	int place = 0, root = 0;
+
+	for (int k = 0; k < b->nranks; k++) {
+		place = kolo_comm_group_rank(b->comm, k / size, k % size) == b->rank ? k : place;
+		root = kolo_comm_group_rank(b->comm, k / size, k % size) == j->root ? k : root;
+	}
+	for (int k = 0; k < b->nranks; k++) {
+		size_t owner = (size_t)kolo_comm_group_rank(b->comm, k / size, k % size);
+		size_t first = owner * block < total ? owner * block : total;
+		size_t n = total - first < block ? total - first : block;
+		int times = times_sent(j, place % size, k % size, root % size, size);
+
+		if (j->coll == REDUCE && place / size != root / size)
+			times = passes((k % size + 1) % size, place % size, k % size, size);
+		if (place % size == k % size)
+			times += times_sent(j, place / size, k / size, root / size, groups);
+		sum += (size_t)times * n;
+	}
+	return sum * kolo_type_size(j->type);
+}
+
 uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
 		     const struct counts *s)
 {
@@ -319,5 +372,5 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
 		return s->model;
 	return s->direct * direct_bytes(b, j, in_place) + s->board * board_bytes(b, j) +
 	       s->ring * ring_bytes(b, j) + s->exchange * exchange_bytes(b, j) +
-	       s->pairwise * pairwise_bytes(b, j);
+	       s->pairwise * pairwise_bytes(b, j) + (s->grid ? s->grid * grid_bytes(b, j) : 0);
 }

@@ -216,7 +216,8 @@ static struct counts count(const struct bench *b)
 				.direct = s.direct_ops,
 				.exchange = s.exchange_ops,
 				.doubling = kolo_algorithm_ops(b->comm, "doubling"),
-				.pairwise = kolo_algorithm_ops(b->comm, "pairwise") };
+				.pairwise = kolo_algorithm_ops(b->comm, "pairwise"),
+				.grid = kolo_algorithm_ops(b->comm, "grid") };
 }
 
 /* What has been counted since the operations that are timed began, without the barriers between
@@ -235,6 +236,7 @@ static struct counts count_since(const struct bench *b, const struct counts *bef
 	now.exchange -= before->exchange;
 	now.doubling -= before->doubling;
 	now.pairwise -= before->pairwise;
+	now.grid -= before->grid;
 	if (strcmp(barrier, "ring") == 0)
 		now.ring -= (uint64_t)r->iterations;
 	else if (strcmp(barrier, "exchange") == 0)
@@ -254,6 +256,7 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 		{ "ring", s->ring },         { "board", s->board },
 		{ "direct", s->direct },     { "exchange", s->exchange },
 		{ "doubling", s->doubling }, { "pairwise", s->pairwise },
+		{ "grid", s->grid },
 	};
 	size_t most = 0;
 

@@ -1,30 +1,9 @@
 /* The six moves of a ring, of which rounds are made. A move handles one piece: at most one slot in
  * from prev, at most one slot out to next. It blocks until the neighbours have done their parts. */
-#ifndef COMM_COLL_MOVES_H
-#define COMM_COLL_MOVES_H
+#ifndef COMM_RINGS_MOVES_H
+#define COMM_RINGS_MOVES_H
 
-#include "comm/core/run.h"
-
-/* What moves are made of. All of these block. Errors: the link's, with the names of both ranks, and
- * those of ko_wait. */
-
-/* Waits for a free slot to e->next. */
-int ko_wait_room(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out);
-
-/* Sends that slot, with `len` bytes. */
-int ko_hand_over(struct ko_run *run, const struct ko_edges *e, struct ko_slot *out, size_t len);
-
-/* Waits for the oldest slot from e->prev, which must be this operation's and have `len` bytes. The
- * link may have put its bytes `into` a place; then in->ptr is that place. NULL: there is no
- * place. */
-int ko_wait_data(struct ko_run *run, const struct ko_edges *e, void *into, size_t len,
-		 struct ko_slot *in);
-
-/* Returns that slot to e->prev. */
-int ko_give_back(struct ko_run *run, const struct ko_edges *e);
-
-/* Waits until what was sent to e->next needs no further call from this rank. */
-int ko_wait_sent(struct ko_run *run, const struct ko_edges *e);
+#include "comm/rings/slots.h"
 
 /* Offers dst to the link from prev: it may put pieces of the vector there by itself, if it can. */
 void ko_offer(struct ko_run *run, void *dst);

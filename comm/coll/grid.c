@@ -1,0 +1,514 @@
+/* The algorithm "grid" (ko_grid_ops). Two tracks (tracks.h), round the group and along the rail,
+ * each have two stages. In a group the sums of all blocks of a rail come to that rail's rank. Along
+ * the rail these sums are added, so that each rank has its block. Then blocks go along the rail
+ * and round the group to all ranks, or to the root of a reduce. */
+#include "comm/coll/grid.h"
+
+#include "comm/rings/rails.h"
+#include "comm/rings/tracks.h"
+
+#include <stdlib.h>
+
+enum stage {
+	NOTHING,
+	ADD,     /* the sum of each rank's pieces comes to it */
+	SPREAD,  /* each rank's pieces come to all */
+	COLLECT, /* each rank's pieces come to one rank: root, or that of its group or rail */
+};
+
+/* A track's place: the step that is next, of which round and stage. At each time the first stage of
+ * one round is done, then the second stage of the round `lag` before. A stage goes round once for
+ * each of its slots: if a rank sent several before it takes one, all links could be full. */
+struct place {
+	enum stage stages[2];
+	size_t lag, time;
+	bool second;
+	int slot, slots, step;
+	int me, n, root; /* number in this ring, ranks, and the number where COLLECT goes */
+};
+
+/* An operation under way. */
+struct grid {
+	struct ko_run *run;
+	const struct ko_shape *shape;
+	const char *src;
+	char *dst;
+	struct ko_plan plan;
+	size_t dst_first; /* the element of the vector that dst begins with */
+	bool is_root;     /* of a reduce */
+	int pieces;       /* in a slot of the group, at most */
+	ko_combine_fn *add;
+	struct ko_track tracks[2];
+	struct place group, rail;
+	struct ko_part *parts; /* of a step of the group */
+	struct ko_part part;   /* of a step of the rail */
+	/* What is complete. Slots with sums of the group; rounds of the rail's sums; steps in which
+	 * blocks came along the rail; rounds whose sums the rail needs no longer */
+	size_t added, summed, came, freed;
+};
+
+static enum ko_coll coll_of(const struct grid *g)
+{
+	return (enum ko_coll)g->run->desc.coll;
+}
+
+/* ---- Where things are ------------------------------------------------------------------------ */
+
+static struct ko_piece piece_of(const struct grid *g, int group, int rail, size_t round)
+{
+	return ko_plan_piece(&g->plan, ko_shape_rank(g->shape, group, rail), round);
+}
+
+static const void *in_src(const struct grid *g, struct ko_piece q)
+{
+	return ko_at(g->run, g->src, q.first);
+}
+
+static void *in_dst(const struct grid *g, struct ko_piece q)
+{
+	return ko_at_mut(g->run, g->dst, q.first - g->dst_first);
+}
+
+/* The sum of a piece of this rail's block in a group. */
+static char *sum_at(const struct grid *g, size_t round, int group)
+{
+	const struct ko_rails *r = g->run->comm->rails;
+	size_t number = round % KO_RAILS_DEPTH * (size_t)g->shape->ngroups +
+			(size_t)ko_shape_wrap(group, g->shape->ngroups);
+
+	return r->sums + number * r->piece;
+}
+
+/* Where the finished piece of a block of this rail is, on this rank. */
+static void *result_at(const struct grid *g, size_t round, int group, struct ko_piece q)
+{
+	return coll_of(g) == KO_REDUCE && !g->is_root ? sum_at(g, round, group) : in_dst(g, q);
+}
+
+/* ---- Steps ----------------------------------------------------------------------------------- */
+
+static enum stage stage_of(const struct place *p)
+{
+	return p->stages[p->second];
+}
+
+static size_t round_of(const struct place *p)
+{
+	return p->second ? p->time - p->lag : p->time;
+}
+
+/* The number of places by which this rank comes after the one behind root. */
+static int after_root(const struct place *p)
+{
+	return ko_shape_wrap(p->me - p->root - 1, p->n);
+}
+
+/* Steps are numbered by how far before this rank the piece's owner is. */
+static int first_step(const struct grid *g, const struct place *p)
+{
+	bool sent = p == &g->rail && coll_of(g) == KO_ALL_REDUCE; /* with the last addition */
+
+	return stage_of(p) == ADD || sent || (stage_of(p) == COLLECT && p->me == p->root);
+}
+
+static int last_step(const struct place *p)
+{
+	switch (stage_of(p)) {
+	case ADD: return p->n;
+	case SPREAD: return p->n > 1 ? p->n - 1 : -1;
+	case COLLECT: return p->me == p->root ? p->n - 1 : after_root(p);
+	default: return -1;
+	}
+}
+
+/* A round's slot of the group has pieces of these groups' blocks. */
+static int first_group(const struct grid *g)
+{
+	return g->group.slot * g->pieces;
+}
+
+static int end_group(const struct grid *g)
+{
+	int end = first_group(g) + g->pieces;
+
+	return end < g->shape->ngroups ? end : g->shape->ngroups;
+}
+
+static void add_part(struct ko_part *parts, struct ko_step *s, const void *own, void *keep,
+		     size_t n)
+{
+	parts[s->nparts++] = (struct ko_part){ own, keep, n };
+}
+
+static void add_in_group(struct grid *g, struct ko_step *s)
+{
+	const struct place *p = &g->group;
+	size_t round = round_of(p);
+	bool last = p->step == p->n;
+
+	s->in = p->step > 1;
+	s->out = !last;
+	s->fill = g->run->red.first;
+	s->combine = g->run->red.combine;
+	s->stays = true;
+	for (int k = first_group(g); k < end_group(g); k++) {
+		struct ko_piece q = piece_of(g, k, p->me - p->step, round);
+
+		add_part(g->parts, s, in_src(g, q), last ? sum_at(g, round, k) : NULL, q.n);
+	}
+}
+
+static void add_on_rail(struct grid *g, struct ko_step *s)
+{
+	const struct place *p = &g->rail;
+	size_t round = round_of(p);
+	int from = p->me - p->step;
+	struct ko_piece q = piece_of(g, from, g->group.me, round);
+	bool last = p->step == p->n, passes = coll_of(g) == KO_ALL_REDUCE && p->n > 1;
+
+	s->in = p->step > 1;
+	s->out = !last || passes;
+	s->fill = last ? g->run->red.finish : g->run->copy;
+	s->combine = g->add;
+	s->finish = last && s->in ? g->run->red.finish : NULL;
+	s->stays = last;
+	add_part(&g->part, s, sum_at(g, round, from), last ? result_at(g, round, p->me, q) : NULL,
+		 q.n);
+}
+
+/* What is common to SPREAD and COLLECT. */
+static void pass(const struct grid *g, const struct place *p, struct ko_step *s)
+{
+	s->in = p->step > 0;
+	s->out = stage_of(p) == SPREAD ? p->step < p->n - 1 : p->me != p->root;
+	s->fill = g->run->copy;
+	s->stays = coll_of(g) != KO_REDUCE;
+}
+
+static void pass_in_group(struct grid *g, struct ko_step *s)
+{
+	const struct place *p = &g->group;
+	size_t round = round_of(p);
+
+	pass(g, p, s);
+	for (int k = first_group(g); k < end_group(g); k++) {
+		struct ko_piece q = piece_of(g, k, p->me - p->step, round);
+
+		if (!s->in)
+			add_part(g->parts, s, result_at(g, round, k, q), NULL, q.n);
+		else
+			add_part(g->parts, s, NULL,
+				 stage_of(p) == SPREAD || g->is_root ? in_dst(g, q) : NULL, q.n);
+	}
+}
+
+static void pass_on_rail(struct grid *g, struct ko_step *s)
+{
+	const struct place *p = &g->rail;
+	size_t round = round_of(p);
+	struct ko_piece q = piece_of(g, p->me - p->step, g->group.me, round);
+	void *at = result_at(g, round, p->me - p->step, q);
+	bool keeps = stage_of(p) == SPREAD || p->me == p->root;
+
+	pass(g, p, s);
+	if (s->in)
+		add_part(&g->part, s, NULL, keeps ? at : NULL, q.n);
+	else
+		add_part(&g->part, s, at, NULL, q.n);
+}
+
+/* ---- What waits for what --------------------------------------------------------------------- */
+
+/* Has the finished piece of a group's block come along the rail? */
+static bool has_come(const struct grid *g, size_t round, int group)
+{
+	int distance = ko_shape_wrap(g->rail.me - group, g->rail.n);
+
+	if (distance == 0)
+		return coll_of(g) == KO_ALL_GATHER || g->summed > round;
+	return g->came >= round * (size_t)(g->rail.n - 1) + (size_t)distance;
+}
+
+static bool may_go_in_group(const struct grid *g)
+{
+	const struct place *p = &g->group;
+	size_t round = round_of(p);
+
+	if (stage_of(p) == ADD)
+		return p->step < p->n || g->freed + KO_RAILS_DEPTH > round;
+	for (int k = first_group(g); p->step == 0 && k < end_group(g); k++)
+		if (!has_come(g, round, k))
+			return false;
+	return true;
+}
+
+static bool may_go_on_rail(const struct grid *g)
+{
+	const struct place *p = &g->rail;
+	size_t round = round_of(p), slot = 0;
+
+	if (stage_of(p) != ADD)
+		return true;
+	slot = (size_t)(ko_shape_wrap(p->me - p->step, p->n) / g->pieces);
+	return g->added > round * (size_t)g->group.slots + slot;
+}
+
+/* ---- Tracks ---------------------------------------------------------------------------------- */
+
+/* Goes on to the next stage that has a step left. False: all are done. */
+static bool find_stage(struct grid *g, struct place *p)
+{
+	while (p->time < g->plan.rounds + p->lag) {
+		bool is_time = p->second ? p->time >= p->lag : p->time < g->plan.rounds;
+
+		if (is_time && p->slot < p->slots && p->step <= last_step(p))
+			return true;
+		if (is_time && p == &g->rail && p->second)
+			g->freed = round_of(p) + 1;
+		p->time += p->second;
+		p->second = !p->second;
+		p->slot = 0;
+		p->step = first_step(g, p);
+	}
+	return false;
+}
+
+static enum ko_track_state next_in_group(struct ko_track *t)
+{
+	struct grid *g = t->of;
+
+	if (!find_stage(g, &g->group))
+		return KO_TRACK_OVER;
+	if (!may_go_in_group(g))
+		return KO_TRACK_HELD;
+	t->step = (struct ko_step){ .parts = g->parts };
+	(stage_of(&g->group) == ADD ? add_in_group : pass_in_group)(g, &t->step);
+	return KO_TRACK_GOES;
+}
+
+static enum ko_track_state next_on_rail(struct ko_track *t)
+{
+	struct grid *g = t->of;
+
+	if (!find_stage(g, &g->rail))
+		return KO_TRACK_OVER;
+	if (!may_go_on_rail(g))
+		return KO_TRACK_HELD;
+	t->step = (struct ko_step){ .parts = &g->part };
+	(stage_of(&g->rail) == ADD ? add_on_rail : pass_on_rail)(g, &t->step);
+	return KO_TRACK_GOES;
+}
+
+static void take_step(struct grid *g, struct place *p)
+{
+	if (++p->step <= last_step(p))
+		return;
+	p->step = first_step(g, p);
+	p->slot++;
+}
+
+static void done_in_group(struct ko_track *t)
+{
+	struct grid *g = t->of;
+	struct place *p = &g->group;
+
+	g->added += stage_of(p) == ADD && p->step == p->n;
+	take_step(g, p);
+}
+
+static void done_on_rail(struct ko_track *t)
+{
+	struct grid *g = t->of;
+	struct place *p = &g->rail;
+
+	if (stage_of(p) == ADD)
+		g->summed += p->step == p->n;
+	else
+		g->came += t->step.in && t->step.parts[0].keep;
+	take_step(g, p);
+}
+
+/* ---- Beginning ------------------------------------------------------------------------------- */
+
+static void cut(struct grid *g)
+{
+	const struct ko_run *run = g->run;
+	const struct ko_rails *r = run->comm->rails;
+	size_t most = r->piece / run->size, slice, fit;
+
+	g->plan = ko_plan_in_blocks(&run->plan, coll_of(g), run->comm->nranks);
+	slice = g->plan.slice = ko_min_size(g->plan.block, most);
+	g->plan.rounds = slice ? (g->plan.block - 1) / slice + 1 : 1;
+	fit = slice ? r->slot_len / (slice * run->size) : SIZE_MAX;
+	g->pieces = (int)ko_min_size(fit, (size_t)g->shape->ngroups);
+}
+
+static void place_tracks(struct grid *g)
+{
+	enum stage then = coll_of(g) == KO_REDUCE           ? COLLECT
+			  : coll_of(g) == KO_REDUCE_SCATTER ? NOTHING
+							    : SPREAD;
+	enum stage first = coll_of(g) == KO_ALL_GATHER ? NOTHING : ADD;
+	const struct kolo_comm *c = g->run->comm;
+	int root = then == COLLECT ? g->run->desc.root : 0;
+
+	g->group = (struct place){ .stages = { first, then },
+				   .lag = KO_RAILS_DEPTH - 1,
+				   .slots = (g->shape->ngroups - 1) / g->pieces + 1,
+				   .me = ko_shape_rail(g->shape, c->rank),
+				   .n = g->shape->size,
+				   .root = ko_shape_rail(g->shape, root) };
+	g->rail = (struct place){ .stages = { first, then },
+				  .slots = 1,
+				  .me = ko_shape_group(g->shape, c->rank),
+				  .n = g->shape->ngroups,
+				  .root = ko_shape_group(g->shape, root) };
+	if (then == COLLECT && g->rail.me != g->rail.root)
+		g->group.stages[1] = NOTHING;
+	g->group.step = first_step(g, &g->group);
+	g->rail.step = first_step(g, &g->rail);
+	g->tracks[0] = (struct ko_track){
+		.edges = &c->rails->rail, .of = g, .next = next_on_rail, .done = done_on_rail
+	};
+	g->tracks[1] = (struct ko_track){
+		.edges = &c->rails->group, .of = g, .next = next_in_group, .done = done_in_group
+	};
+}
+
+/* An all-gather's own block goes to its place first. */
+static void keep_own(struct grid *g)
+{
+	const struct ko_run *run = g->run;
+	struct ko_piece own = ko_plan_block(&g->plan, run->comm->rank);
+
+	if (coll_of(g) == KO_ALL_GATHER && own.n && in_dst(g, own) != g->src)
+		ko_run_copy(run, in_dst(g, own), g->src, own.n * run->size);
+}
+
+static int grid(struct ko_run *run, const void *src, void *dst)
+{
+	struct kolo_comm *c = run->comm;
+	struct grid g = { .run = run, .shape = &c->shape, .src = src, .dst = dst };
+	int rc;
+
+	g.add = ko_reducer_of_sums(run->red, (enum kolo_type)run->desc.type).combine;
+	g.is_root = coll_of(&g) == KO_REDUCE && c->rank == run->desc.root;
+	if (coll_of(&g) == KO_REDUCE_SCATTER)
+		g.dst_first = ko_plan_block(&run->plan, c->rank).first;
+	cut(&g);
+	place_tracks(&g);
+	g.parts = calloc((size_t)g.pieces, sizeof(*g.parts));
+	if (!g.parts)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %d pieces", c->rank, g.pieces);
+	keep_own(&g);
+	rc = ko_tracks_do(run, g.tracks, 2);
+	free(g.parts);
+	if (rc == 0 && c->rails->group.to)
+		rc = ko_wait_sent(run, &c->rails->group);
+	if (rc == 0 && c->rails->rail.to)
+		rc = ko_wait_sent(run, &c->rails->rail);
+	return rc;
+}
+
+/* ---- Formulas -------------------------------------------------------------------------------- */
+
+/* Elements of all blocks of a rail. */
+static size_t rail_count(const struct ko_plan *plan, const struct ko_shape *s, int rail)
+{
+	size_t n = 0;
+
+	for (int k = 0; k < s->ngroups; k++)
+		n += ko_plan_block(plan, ko_shape_rank(s, k, rail)).n;
+	return n;
+}
+
+/* Of the last stages of a reduce. Blocks of ranks that come after the root, up to this one, pass
+ * here. */
+static struct ko_model collected(const struct ko_plan *plan, const struct ko_shape *s, int rank,
+				 int root)
+{
+	int group = ko_shape_group(s, rank), rail = ko_shape_rail(s, rank);
+	int to = ko_shape_group(s, root), at = ko_shape_rail(s, root);
+	struct ko_model m = { 0 };
+
+	for (int k = ko_shape_wrap(to + 1, s->ngroups); k != group;
+	     k = ko_shape_wrap(k + 1, s->ngroups))
+		m.received += ko_plan_block(plan, ko_shape_rank(s, k, rail)).n;
+	if (group != to) {
+		m.sent = m.received + ko_plan_block(plan, rank).n;
+		return m;
+	}
+	for (int k = ko_shape_wrap(at + 1, s->size); k != rail; k = ko_shape_wrap(k + 1, s->size))
+		m.sent += rail_count(plan, s, k);
+	m.received += m.sent;
+	m.sent = rail == at ? 0 : m.sent + rail_count(plan, s, rail);
+	return m;
+}
+
+static struct ko_model model(const struct ko_run *run)
+{
+	const struct kolo_comm *c = run->comm;
+	const struct ko_shape *s = &c->shape;
+	enum ko_coll coll = (enum ko_coll)run->desc.coll;
+	struct ko_plan plan = ko_plan_in_blocks(&run->plan, coll, c->nranks);
+	int group = ko_shape_group(s, c->rank), rail = ko_shape_rail(s, c->rank);
+	size_t own = ko_plan_block(&plan, c->rank).n, mine = rail_count(&plan, s, rail);
+	size_t before = ko_plan_block(&plan, ko_shape_rank(s, group - 1, rail)).n;
+	size_t after = ko_plan_block(&plan, ko_shape_rank(s, group + 1, rail)).n;
+	struct ko_model add = {
+		plan.count - own,
+		plan.count - rail_count(&plan, s, ko_shape_wrap(rail - 1, s->size)) + mine - before
+	};
+	struct ko_model spread = {
+		plan.count - rail_count(&plan, s, ko_shape_wrap(rail + 1, s->size)) + mine - after,
+		plan.count - own
+	};
+
+	switch (coll) {
+	case KO_REDUCE_SCATTER: return add;
+	case KO_ALL_GATHER: return spread;
+	case KO_REDUCE: spread = collected(&plan, s, c->rank, run->desc.root); break;
+	default: break;
+	}
+	return (struct ko_model){ add.sent + spread.sent, add.received + spread.received };
+}
+
+/* ---- When ------------------------------------------------------------------------------------ */
+
+static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+{
+	bool can = ko_coll_reduces(coll) || coll == KO_ALL_GATHER;
+
+	(void)nranks, (void)windows;
+	return can && costs->groups ? UINT64_MAX : 0;
+}
+
+/* As round the ring, with fewer hops. */
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			       bool windows)
+{
+	double n = nranks, hops = (double)(costs->groups - 1 + costs->rails - 1);
+	double phases = coll == KO_ALL_REDUCE || coll == KO_REDUCE ? 2 : 1;
+
+	(void)windows;
+	return (struct ko_estimate){ phases * hops * costs->hop_ns,
+				     phases * 2 * (n - 1) / n / costs->bytes_per_ns };
+}
+
+static bool takes(const struct ko_run *run)
+{
+	(void)run;
+	return true;
+}
+
+const struct ko_algorithm_ops ko_grid_ops = {
+	.name = "grid",
+	.what = "slots round each group of ranks (a host), and along rails between groups",
+	.sums = 1 << KO_SUMS_GRID,
+	.reach = KO_ANYWHERE,
+	.end = end,
+	.cost = cost,
+	.takes = takes,
+	.run = grid,
+	.model = model,
+};

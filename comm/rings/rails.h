@@ -1,0 +1,36 @@
+/* Links of a shape (plan/shape.h): from each rank to the next one of its group, and to the next one
+ * of its rail. Each ring of them closes, whatever hosts the ranks are on. */
+#ifndef COMM_RINGS_RAILS_H
+#define COMM_RINGS_RAILS_H
+
+#include "comm/core/run.h"
+
+struct ko_rails {
+	struct ko_edges group, rail; /* no links in a ring of one rank */
+	size_t slot_len;
+	size_t piece; /* bytes of a block, at most, that move at a time: as many as fit into a slot
+		       */
+	/* Room for the partial sums of KO_RAILS_DEPTH rounds, each of a piece for each group */
+	char *sums;
+	size_t memory; /* bytes of that room */
+};
+
+/* Rounds that are under way in a group while the sums of earlier ones are under way on the rail. */
+enum { KO_RAILS_DEPTH = 2 };
+
+/* Makes c->rails, or does nothing if there is no shape. Blocks until the deadline. Errors: those of
+ * ko_edges_make; KOLO_ENOMEM. */
+int ko_rails_connect(struct kolo_comm *c, int64_t deadline);
+
+/* Closes the links. NULL allowed. If the communicator has `failed`, it does not wait for what is
+ * under way. */
+void ko_rails_close(struct ko_rails *r, bool failed);
+
+/* Bytes allocated. */
+size_t ko_rails_memory(const struct kolo_comm *c);
+
+/* Bytes of payload that this rank has sent and received through the links. */
+uint64_t ko_rails_sent(const struct kolo_comm *c);
+uint64_t ko_rails_received(const struct kolo_comm *c);
+
+#endif

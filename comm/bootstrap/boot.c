@@ -161,8 +161,7 @@ int ko_boot_join(const struct ko_meeting *m, struct ko_entry *mine, int timeout_
 	return rc;
 }
 
-/* ---- Ring and shape
- * -------------------------------------------------------------------------------- */
+/* ---- Ring and shape -------------------------------------------------------------------------- */
 
 /* Orders ranks by host, and by number within a host. */
 static int by_machine(const void *a, const void *b)

@@ -273,29 +273,21 @@ static bool find_stage(struct grid *g, struct place *p)
 	return false;
 }
 
-static enum ko_track_state next_in_group(struct ko_track *t)
+static enum ko_track_state next_step(struct ko_track *t)
 {
 	struct grid *g = t->of;
+	bool on_rail = t->edges == &g->run->comm->rails->rail;
+	struct place *p = on_rail ? &g->rail : &g->group;
 
-	if (!find_stage(g, &g->group))
+	if (!find_stage(g, p))
 		return KO_TRACK_OVER;
-	if (!may_go_in_group(g))
+	if (!(on_rail ? may_go_on_rail : may_go_in_group)(g))
 		return KO_TRACK_HELD;
-	t->step = (struct ko_step){ .parts = g->parts };
-	(stage_of(&g->group) == ADD ? add_in_group : pass_in_group)(g, &t->step);
-	return KO_TRACK_GOES;
-}
-
-static enum ko_track_state next_on_rail(struct ko_track *t)
-{
-	struct grid *g = t->of;
-
-	if (!find_stage(g, &g->rail))
-		return KO_TRACK_OVER;
-	if (!may_go_on_rail(g))
-		return KO_TRACK_HELD;
-	t->step = (struct ko_step){ .parts = &g->part };
-	(stage_of(&g->rail) == ADD ? add_on_rail : pass_on_rail)(g, &t->step);
+	t->step = (struct ko_step){ .parts = on_rail ? &g->part : g->parts };
+	if (stage_of(p) == ADD)
+		(on_rail ? add_on_rail : add_in_group)(g, &t->step);
+	else
+		(on_rail ? pass_on_rail : pass_in_group)(g, &t->step);
 	return KO_TRACK_GOES;
 }
 
@@ -368,10 +360,10 @@ static void place_tracks(struct grid *g)
 	g->group.step = first_step(g, &g->group);
 	g->rail.step = first_step(g, &g->rail);
 	g->tracks[0] = (struct ko_track){
-		.edges = &c->rails->rail, .of = g, .next = next_on_rail, .done = done_on_rail
+		.edges = &c->rails->rail, .of = g, .next = next_step, .done = done_on_rail
 	};
 	g->tracks[1] = (struct ko_track){
-		.edges = &c->rails->group, .of = g, .next = next_in_group, .done = done_in_group
+		.edges = &c->rails->group, .of = g, .next = next_step, .done = done_in_group
 	};
 }
 

@@ -91,8 +91,7 @@ struct kolo_comm {
 	struct ko_shape shape;  /* their groups, if sums is KO_SUMS_GRID */
 	struct ko_edges edges;  /* the links of the ring; none if there is one rank */
 	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/coll/bruck.h); NULL: none */
-	struct ko_rails
-		*rails; /* links in groups and along rails (comm/rings/rails.h); NULL: none */
+	struct ko_rails *rails; /* links of the shape (comm/rings/rails.h); NULL: none */
 	struct ko_lifelines *lifelines;
 	struct ko_roster *roster; /* shared by all ranks; if spread each rank has its own */
 	struct ko_bells *bells;   /* shared by the ranks of this host */

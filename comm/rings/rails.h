@@ -8,14 +8,13 @@
 struct ko_rails {
 	struct ko_edges group, rail; /* no links in a ring of one rank */
 	size_t slot_len;
-	size_t piece; /* bytes of a block, at most, that move at a time: as many as fit into a slot
-		       */
-	/* Room for the partial sums of KO_RAILS_DEPTH rounds, each of a piece for each group */
+	size_t piece; /* bytes of a block that move at a time, at most: they fit into a slot */
+	/* Room for the sums of KO_RAILS_DEPTH rounds: in each a piece for every group */
 	char *sums;
 	size_t memory; /* bytes of that room */
 };
 
-/* Rounds that are under way in a group while the sums of earlier ones are under way on the rail. */
+/* Rounds whose sums a group may have ready before the rail has taken the first of them. */
 enum { KO_RAILS_DEPTH = 2 };
 
 /* Makes c->rails, or does nothing if there is no shape. Blocks until the deadline. Errors: those of

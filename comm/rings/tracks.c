@@ -12,6 +12,12 @@ struct drive {
 	struct ko_broken failed; /* link NULL: none */
 };
 
+/* Does the track wait for another rank? */
+static bool waits(const struct ko_track *t)
+{
+	return t->state == KO_TRACK_DATA || t->state == KO_TRACK_ROOM;
+}
+
 static int peer_of(const struct ko_track *t)
 {
 	return t->state == KO_TRACK_DATA ? t->edges->prev : t->edges->next;
@@ -64,12 +70,10 @@ static int advance(struct drive *d, struct ko_track *t)
 	struct ko_slot in, out;
 	int rc;
 
-	if (!t->has_step) {
+	if (!waits(t))
 		t->state = t->next(t);
-		if (t->state != KO_TRACK_GOES)
-			return KO_EAGAIN;
-		t->has_step = true;
-	}
+	if (t->state == KO_TRACK_HELD || t->state == KO_TRACK_OVER)
+		return KO_EAGAIN;
 	rc = find_slots(d, t, &in, &out);
 	if (rc == 0 && t->step.in)
 		rc = ko_check_slot(d->run, t->edges, ko_step_bytes(d->run, &t->step), &in);
@@ -77,7 +81,7 @@ static int advance(struct drive *d, struct ko_track *t)
 		rc = ko_step_do(d->run, t->edges, &t->step, &in, &out);
 	if (rc)
 		return rc;
-	t->has_step = false;
+	t->state = KO_TRACK_GOES;
 	t->done(t);
 	return 0;
 }
@@ -109,7 +113,7 @@ static int try_tracks(void *what)
 	for (int k = 0; rc == KO_EAGAIN && k < d->n; k++) {
 		struct ko_track *t = &d->tracks[k];
 
-		if (t->has_step)
+		if (waits(t))
 			rc = find_slots(d, t, &in, &out);
 	}
 	for (int k = 0; rc == KO_EAGAIN && k < d->n; k++) {
@@ -130,7 +134,7 @@ static int wait_for_step(struct drive *d)
 
 	d->awaited = NULL;
 	for (int k = d->n; k-- > 0;)
-		if (d->tracks[k].has_step)
+		if (waits(&d->tracks[k]))
 			d->awaited = &d->tracks[k];
 	ko_check(d->awaited, "a track waits for another rank");
 	kind = d->awaited->state == KO_TRACK_DATA ? KO_TRACE_DATA : KO_TRACE_ROOM;

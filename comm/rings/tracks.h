@@ -7,7 +7,7 @@
 
 /* What the next step of a track waits for. */
 enum ko_track_state {
-	KO_TRACK_GOES, /* nothing known */
+	KO_TRACK_GOES, /* nothing */
 	KO_TRACK_HELD, /* what other tracks have to do first */
 	KO_TRACK_DATA, /* a slot from prev */
 	KO_TRACK_ROOM, /* a free slot to next */
@@ -21,8 +21,7 @@ struct ko_track {
 	enum ko_track_state (*next)(struct ko_track *t);
 	/* The step has been done */
 	void (*done)(struct ko_track *t);
-	struct ko_step step; /* under way, unless `state` is HELD or OVER */
-	bool has_step;
+	struct ko_step step; /* under way, if `state` is DATA or ROOM */
 	enum ko_track_state state;
 };
 

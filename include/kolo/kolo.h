@@ -14,7 +14,8 @@
  *
  * Memory: with the default slots a communicator takes at most KOLO_DEFAULT_MEMORY bytes per rank,
  * shared memory included. Sending messages to more than 16 ranks at a time adds 64 KiB for each
- * further rank. */
+ * further rank. The order "grid" adds 1.2 MiB for links. It adds 1 MiB for sums, or 32 KiB for
+ * each group if there are more than 32. */
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 
@@ -287,7 +288,9 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
  * (>= 0) get a communicator of their own. Its ranks are ordered by key; equal keys are ordered by
  * rank in `comm`. With KOLO_NOCOLOR *out becomes NULL and the call succeeds.
  *
- * The new communicator has the timeout, slots, transport, algorithm and log of `comm`. `comm`
+ * The new communicator has the timeout, slots, transport, algorithm, order and log of `comm`. In
+ * the order "grid" its ranks keep their groups if attr->group or KOLO_SHAPE gave them. Otherwise
+ * the ranks of a host are a group. Groups of different sizes are refused: KOLO_ENOTSUP. `comm`
  * does not change. The caller gives *out to kolo_comm_destroy.
  *
  * Errors: those of kolo_comm_create and of the collectives. */
@@ -584,9 +587,9 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *   rank sends K(N-1)/N, and then its block along the rail, with those of groups between root's
  *   and its own; in root's group it sends on what came along rails.
  * - Exchange: an all_reduce sends K(N-1).
- * - Doubling: an all_reduce sends K. The first of g ranks of a host that add up together sends
- *   K(g - 1 + log2(N/g)) instead, with the logarithm rounded up, and more if N/g is no power of
- *   two and it gives a sum to several.
+ * - Doubling: an all_reduce sends K. Of g ranks of a host that add up together the first sends
+ *   K(g - 1 + log2(N/g)) instead. The logarithm is rounded up. If N/g is no power of two, some
+ *   give a sum to several ranks, and send more.
  *
  * Errors:
  * - KOLO_EINVAL, and KOLO_ENOMEM with a queue: nothing was done, and comm still works.

@@ -2,11 +2,11 @@
  * sizes (kolo_algorithm_get). */
 #include "comm/base/error.h"
 #include "comm/coll/algorithms.h"
-#include "comm/coll/bruck.h"
 #include "comm/coll/collectives.h"
 #include "comm/core/edges.h"
 #include "comm/memory/board.h"
 #include "comm/p2p/lane.h"
+#include "comm/rings/bruck.h"
 #include "comm/rings/rails.h"
 
 #include <stdio.h>

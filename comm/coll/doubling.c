@@ -1,21 +1,16 @@
 /* The algorithm "doubling" (ko_doubling_ops): into groups, between groups, and out of groups. */
 #include "comm/coll/doubling.h"
 
+#include "comm/coll/leaders.h"
 #include "comm/coll/tree.h"
-#include "comm/p2p/transfer.h"
 
 enum { MOST = 8 }; /* ranks of a group */
 
 /* An operation under way. */
 struct doubling {
-	struct ko_run *run;
-	struct ko_run part; /* of messages, for the lanes */
-	int group, me;      /* this rank's group, its number there; the first one leads */
-	int size, ngroups;
+	struct ko_leaders l;
 	char *sum; /* of what this rank has so far; then the result */
-	char *in;  /* what others send */
-	struct ko_transfer *all;
-	size_t count;
+	char *in;  /* what a partner sends */
 };
 
 /* ---- Arithmetic ------------------------------------------------------------------------------ */
@@ -81,62 +76,27 @@ size_t ko_doubling_room(int group)
 	return KO_SCRATCH / (size_t)(group + 1);
 }
 
-static int number_of_groups(int nranks, int group)
-{
-	return (nranks - 1) / group + 1;
-}
-
-/* Ranks of a group; the last one may be short. */
-static int ranks_of(const struct doubling *d, int group)
-{
-	int rest = d->run->comm->nranks - group * d->size;
-
-	return rest < d->size ? rest : d->size;
-}
-
 /* ---- Messages -------------------------------------------------------------------------------- */
 
-static void add_transfer(struct doubling *d, int peer, bool sends, char *buffer, size_t n)
+/* The leader adds up what its group has, by number. */
+static void add_group(const struct ko_leaders *l, char *values)
 {
-	d->all[d->count++] = ko_transfers_part(d->run, peer, sends, buffer, n);
-}
-
-static int do_transfers(struct doubling *d)
-{
-	int rc = ko_transfers_do(&d->part, d->all, d->count);
-
-	d->count = 0;
-	return rc;
-}
-
-/* The first of the group adds up what the others send. */
-static int into_group(struct doubling *d)
-{
-	const struct ko_run *run = d->run;
+	const struct ko_run *run = l->run;
 	size_t n = run->plan.count;
-	int members = ranks_of(d, d->group), first = d->group * d->size;
+	int ranks = ko_leaders_ranks(l, l->group);
 	struct ko_tree t;
-	int rc;
 
-	if (d->me > 0) {
-		add_transfer(d, first, true, d->sum, n);
-		return do_transfers(d);
-	}
-	for (int k = 1; k < members; k++)
-		add_transfer(d, first + k, false, d->sum + (size_t)k * n * run->size, n);
-	rc = members > 1 ? do_transfers(d) : 0;
-	if (rc < 0 || members == 1 || n == 0)
-		return rc;
-	t = ko_tree_begin_part(run, members, n, NULL, d->sum);
-	for (int k = 0; k < members; k++)
-		ko_tree_add(&t, d->sum + (size_t)k * n * run->size, NULL);
-	return 0;
+	if (n == 0 || ranks == 1)
+		return;
+	t = ko_tree_begin_part(run, ranks, n, NULL, values);
+	for (int k = 0; k < ranks; k++)
+		ko_tree_add(&t, values + (size_t)k * n * run->size, NULL);
 }
 
 /* Adds the partner's sum, which has come. */
 static void add_partner(struct doubling *d, bool is_left)
 {
-	const struct ko_run *run = d->run;
+	const struct ko_run *run = d->l.run;
 
 	if (run->plan.count == 0)
 		return;
@@ -144,116 +104,128 @@ static void add_partner(struct doubling *d, bool is_left)
 			 run->plan.count, &run->red.s);
 }
 
+/* Whom this group sends its sum to if root alone needs it, or -1; and from which distance on it
+ * gets none (ko_doubling_parent). */
+static int parent_of(const struct ko_leaders *l, int *most)
+{
+	*most = l->ngroups;
+	return l->root_group < 0 ? -1
+				 : ko_doubling_parent(l->group, l->ngroups, l->root_group, most);
+}
+
 /* If root alone needs the sum, it goes to one partner, after those at smaller distances. */
 static int between_groups(struct doubling *d)
 {
-	const struct ko_run *run = d->run;
-	bool to_root = run->desc.coll == KO_REDUCE;
-	int most = d->ngroups, rc = 0;
-	int parent =
-		to_root ? ko_doubling_parent(d->group, d->ngroups, run->desc.root / d->size, &most)
-			: -1;
-	size_t n = run->plan.count;
+	struct ko_leaders *l = &d->l;
+	int most, parent = parent_of(l, &most), rc = 0;
+	size_t n = l->run->plan.count;
 
 	for (int half = 1; rc == 0 && half < most; half *= 2) {
-		struct ko_partners p = ko_doubling_partners(d->group, d->ngroups, half);
+		struct ko_partners p = ko_doubling_partners(l->group, l->ngroups, half);
 
 		if (p.from < 0)
 			continue;
-		for (int k = 0; !to_root && k < p.n; k++)
-			add_transfer(d, (p.to + k * p.step) * d->size, true, d->sum, n);
-		add_transfer(d, p.from * d->size, false, d->in, n);
-		rc = do_transfers(d);
+		for (int k = 0; l->root_group < 0 && k < p.n; k++)
+			ko_leaders_add(l, ko_leaders_leader(l, p.to + k * p.step), true, d->sum, n);
+		ko_leaders_add(l, ko_leaders_leader(l, p.from), false, d->in, n);
+		rc = ko_leaders_do(l);
 		if (rc == 0)
 			add_partner(d, p.is_left);
 	}
 	if (rc < 0 || parent < 0)
 		return rc;
-	add_transfer(d, parent * d->size, true, d->sum, n);
-	return do_transfers(d);
+	ko_leaders_add(l, ko_leaders_leader(l, parent), true, d->sum, n);
+	return ko_leaders_do(l);
 }
 
-/* What a rank keeps of the result. */
-static struct ko_piece kept(const struct ko_run *run, int rank)
+/* Each rank's block of the leader's sum goes to it. */
+static int scatter(struct doubling *d, void *dst)
 {
-	if (run->desc.coll == KO_REDUCE_SCATTER)
-		return ko_plan_block(&run->plan, rank);
-	if (run->desc.coll == KO_REDUCE && rank != run->desc.root)
-		return (struct ko_piece){ 0, 0 };
-	return (struct ko_piece){ 0, run->plan.count };
-}
+	struct ko_leaders *l = &d->l;
+	const struct ko_run *run = l->run;
+	struct ko_piece own = ko_plan_block(&run->plan, run->comm->rank);
+	bool leads = ko_leaders_leads(l);
 
-static int out_of_group(struct doubling *d, void *dst)
-{
-	const struct ko_run *run = d->run;
-	int first = d->group * d->size;
-	struct ko_piece q = kept(run, run->comm->rank);
-	bool barrier = run->desc.coll == KO_BARRIER;
+	for (int k = 1; leads && k < ko_leaders_ranks(l, l->group); k++) {
+		struct ko_piece q = ko_plan_block(&run->plan, ko_leaders_rank(l, l->group, k));
 
-	for (int k = 1; d->me == 0 && k < ranks_of(d, d->group); k++) {
-		struct ko_piece p = kept(run, first + k);
-
-		if (p.n || barrier)
-			add_transfer(d, first + k, true, d->sum + p.first * run->size, p.n);
+		if (q.n)
+			ko_leaders_add(l, ko_leaders_rank(l, l->group, k), true,
+				       d->sum + q.first * run->size, q.n);
 	}
-	if (d->me > 0 && (q.n || barrier))
-		add_transfer(d, first, false, dst, q.n);
-	if (d->me == 0 && q.n)
-		run->copy(dst, d->sum + q.first * run->size, q.n, NULL);
-	return d->count ? do_transfers(d) : 0;
+	if (!leads && own.n)
+		ko_leaders_add(l, ko_leaders_leader(l, l->group), false, dst, own.n);
+	if (leads && own.n)
+		run->copy(dst, d->sum + own.first * run->size, own.n, NULL);
+	return ko_leaders_do(l);
+}
+
+static int hand_out(struct doubling *d, void *dst)
+{
+	struct ko_leaders *l = &d->l;
+	const struct ko_run *run = l->run;
+	bool takes =
+		ko_leaders_leads(l) && (l->root_group < 0 || run->comm->rank == run->desc.root);
+
+	if (run->desc.coll == KO_REDUCE_SCATTER)
+		return scatter(d, dst);
+	if (takes && run->plan.count)
+		run->copy(dst, d->sum, run->plan.count, NULL);
+	return l->root_group < 0 ? ko_leaders_hand_out(l, dst, run->plan.count) : 0;
 }
 
 static int doubling(struct ko_run *run, const void *src, void *dst)
 {
 	const struct kolo_comm *c = run->comm;
 	size_t n = run->plan.count;
-	struct doubling d = { .run = run,
-			      .part = ko_transfers_run(run),
-			      .size = (int)c->agreed.costs.group,
+	struct doubling d = { .l = ko_leaders_make(run, NULL, (int)c->agreed.costs.group),
 			      .sum = c->scratch };
+	char *own = d.sum + (size_t)d.l.me * n * run->size;
 	int rc;
 
 	if (n == 0 && run->desc.coll != KO_BARRIER)
 		return 0;
-	d.group = c->rank / d.size;
-	d.me = c->rank % d.size;
-	d.ngroups = number_of_groups(c->nranks, d.size);
-	d.in = d.sum + (size_t)d.size * n * run->size;
-	d.all = ko_transfers_room(run->comm, 2 * (size_t)c->nranks);
-	if (!d.all)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %d transfers", c->rank,
-			       2 * c->nranks);
+	d.in = d.sum + (size_t)d.l.size * n * run->size;
+	if ((rc = ko_leaders_begin(&d.l)) < 0)
+		return rc;
 	if (n)
-		(run->red.scales ? run->red.first : run->copy)(d.sum, src, n, &run->red.s);
-	rc = into_group(&d);
-	if (rc == 0 && d.me == 0)
+		(run->red.scales ? run->red.first : run->copy)(own, src, n, &run->red.s);
+	rc = ko_leaders_collect(&d.l, own, d.sum, n);
+	if (rc == 0 && ko_leaders_leads(&d.l)) {
+		add_group(&d.l, d.sum);
 		rc = between_groups(&d);
-	if (rc == 0 && d.me == 0 && n)
-		run->red.finish(d.sum, d.sum, n, &run->red.s);
-	return rc == 0 ? out_of_group(&d, dst) : rc;
+		if (rc == 0 && n)
+			run->red.finish(d.sum, d.sum, n, &run->red.s);
+	}
+	return rc == 0 ? hand_out(&d, dst) : rc;
+}
+
+/* What a rank other than its leader gets of the result. */
+static size_t handed(const struct ko_run *run, int rank)
+{
+	if (run->desc.coll == KO_REDUCE_SCATTER)
+		return ko_plan_block(&run->plan, rank).n;
+	return run->desc.coll == KO_REDUCE ? 0 : run->plan.count;
 }
 
 static struct ko_model model(const struct ko_run *run)
 {
-	const struct kolo_comm *c = run->comm;
-	int size = (int)c->agreed.costs.group, group = c->rank / size, me = c->rank % size;
-	int ngroups = number_of_groups(c->nranks, size), most = ngroups;
+	struct ko_leaders l = ko_leaders_make(run, NULL, (int)run->comm->agreed.costs.group);
+	int most, parent = parent_of(&l, &most);
 	size_t n = run->plan.count;
-	struct ko_model m = { 0 };
+	struct ko_model m = { parent >= 0 ? n : 0, 0 };
 
-	if (me > 0)
-		return (struct ko_model){ n, kept(run, c->rank).n };
-	for (int r = c->rank + 1; r < c->nranks && r / size == group; r++) {
-		m.received += n;
-		m.sent += kept(run, r).n;
-	}
-	if (run->desc.coll == KO_REDUCE &&
-	    ko_doubling_parent(group, ngroups, run->desc.root / size, &most) >= 0)
-		m.sent += n;
+	if (!ko_leaders_leads(&l))
+		return (struct ko_model){ n, handed(run, run->comm->rank) };
+	for (int k = 0; k < ko_leaders_ranks(&l, l.group); k++)
+		if (k != l.me) {
+			m.received += n;
+			m.sent += handed(run, ko_leaders_rank(&l, l.group, k));
+		}
 	for (int half = 1; half < most; half *= 2) {
-		struct ko_partners p = ko_doubling_partners(group, ngroups, half);
+		struct ko_partners p = ko_doubling_partners(l.group, l.ngroups, half);
 
-		m.sent += run->desc.coll == KO_REDUCE ? 0 : (size_t)p.n * n;
+		m.sent += l.root_group < 0 ? (size_t)p.n * n : 0;
 		m.received += p.from >= 0 ? n : 0;
 	}
 	return m;
@@ -266,7 +238,7 @@ static int count_steps(const struct ko_costs *costs, int nranks)
 {
 	int steps = costs->group > 1 ? 2 : 0;
 
-	for (int half = 1; half < number_of_groups(nranks, (int)costs->group); half *= 2)
+	for (int half = 1; half < (nranks - 1) / (int)costs->group + 1; half *= 2)
 		steps++;
 	return steps;
 }

@@ -3,8 +3,8 @@
 #include "comm/coll/exchange.h"
 
 #include "comm/coll/addition.h"
-#include "comm/coll/bruck.h"
 #include "comm/coll/tree.h"
+#include "comm/rings/bruck.h"
 #include "comm/rings/moves.h"
 
 size_t ko_exchange_room(const struct kolo_comm *c)

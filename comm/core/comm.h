@@ -90,7 +90,7 @@ struct kolo_comm {
 	enum ko_sums sums;      /* the order in which their elements are added */
 	struct ko_shape shape;  /* their groups, if sums is KO_SUMS_GRID */
 	struct ko_edges edges;  /* the links of the ring; none if there is one rank */
-	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/coll/bruck.h); NULL: none */
+	struct ko_bruck *bruck; /* links for Bruck's algorithm (comm/rings/bruck.h); NULL: none */
 	struct ko_rails *rails; /* links of the shape (comm/rings/rails.h); NULL: none */
 	struct ko_lifelines *lifelines;
 	struct ko_roster *roster; /* shared by all ranks; if spread each rank has its own */

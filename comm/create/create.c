@@ -9,11 +9,11 @@
 #include "comm/base/error.h"
 #include "comm/bootstrap/launcher.h"
 #include "comm/coll/algorithms.h"
-#include "comm/coll/bruck.h"
 #include "comm/core/edges.h"
 #include "comm/core/transports.h"
 #include "comm/create/probe.h"
 #include "comm/p2p/lane.h"
+#include "comm/rings/bruck.h"
 #include "comm/rings/rails.h"
 
 #include <stdio.h>

@@ -4,7 +4,6 @@
 
 #include "comm/base/error.h"
 #include "comm/base/fork.h"
-#include "comm/coll/bruck.h"
 #include "comm/core/call.h"
 #include "comm/core/learn.h"
 #include "comm/memory/board.h"
@@ -12,6 +11,7 @@
 #include "comm/memory/window.h"
 #include "comm/p2p/far.h"
 #include "comm/p2p/near.h"
+#include "comm/rings/bruck.h"
 #include "comm/rings/rails.h"
 #include "comm/sys/shmem.h"
 

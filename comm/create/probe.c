@@ -4,14 +4,15 @@
 
 #include "comm/base/clock.h"
 #include "comm/coll/algorithms.h"
-#include "comm/coll/bruck.h"
 #include "comm/coll/doubling.h"
 #include "comm/coll/exchange.h"
+#include "comm/coll/partials.h"
 #include "comm/core/edges.h"
 #include "comm/memory/board.h"
 #include "comm/memory/cma.h"
 #include "comm/memory/turns.h"
 #include "comm/p2p/lane.h"
+#include "comm/rings/bruck.h"
 #include "comm/rings/moves.h"
 
 #include <stdlib.h>
@@ -251,6 +252,8 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.rails = c->shape.size;
 	out->costs.group = ko_doubling_group(c);
 	out->costs.group_room = ko_doubling_room((int)out->costs.group);
+	ko_partials_limit(&out->costs, c->nranks,
+			  strcmp(c->table[0].algorithm, ko_partials_ops.name) == 0);
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];

@@ -222,11 +222,11 @@ struct kolo_comm_attr {
 	 * scatter are not affected. NULL: shm inside a host, KOLO_NET between hosts. Rank 0's
 	 * value counts */
 	const char *transport;
-	/* The name of an algorithm: "ring", "board", "exchange", "doubling", "direct", "pairwise"
-	 * or "grid". All but the ring run wherever they can; other operations use what has no
-	 * limits. "board" and "direct" need all ranks on one host. It must add in the order
-	 * below: "ring" and "grid" do in their own alone, "doubling" and "pairwise" in the
-	 * tree's alone.
+	/* The name of an algorithm: "ring", "board", "exchange", "doubling", "partials", "direct",
+	 * "pairwise" or "grid". All but the ring run wherever they can; other operations use what
+	 * has no limits. "board" and "direct" need all ranks on one host. It must add in the order
+	 * below: "ring" does in its own alone, "doubling" and "pairwise" in the tree's alone,
+	 * "partials" and "grid" in the grid's alone.
 	 * NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this

@@ -1,6 +1,6 @@
-"""The orders of additions beside each other on several hosts (tests/hosts/cluster.py, as root): is the tree faster than the ring?
+"""The orders of additions beside each other on several hosts (tests/hosts/cluster.py, as root): is another one faster than the ring?
 
-    B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES]]]]
+    B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES [ORDER]]]]]
 
 Prints every size of the collectives that add, as before_after.py does; pairs.py says what a pair is, and when a size is behind.
 """
@@ -14,12 +14,14 @@ from cluster import cluster  # noqa: E402
 from pairs import measure, report  # noqa: E402
 
 B = os.path.abspath(os.environ.get("B", "build"))
-COLLECTIVES = ["all_reduce", "reduce_scatter", "reduce"]
-ORDERS = ["ring", "tree"]
+COLLECTIVES = {"tree": ["all_reduce", "reduce_scatter", "reduce"]}
+COLLECTIVES["grid"] = COLLECTIVES["tree"] + ["all_gather", "broadcast"]  # which depend on the groups as well
 
 
 def main():
-    hosts, ranks, rounds, most = (int(word) for word in sys.argv[1:] + ["8", "2", "15", "65536"][len(sys.argv) - 1:])
+    words = sys.argv[1:] + ["8", "2", "15", "65536", "tree"][len(sys.argv) - 1:]
+    hosts, ranks, rounds, most = (int(word) for word in words[:4])
+    collectives, orders = COLLECTIVES[words[4]], ["ring", words[4]]
     with cluster(hosts) as c:
 
         def bench(order, collective):
@@ -30,8 +32,8 @@ def main():
             found = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
             return {(r["bytes"], "out"): r["time_us"] for r in found}
 
-        pairs = measure(ORDERS, rounds, COLLECTIVES, bench)
-    behind = [cell for collective in COLLECTIVES for cell in report(collective, pairs[collective], ORDERS)]
+        pairs = measure(orders, rounds, collectives, bench)
+    behind = [cell for collective in collectives for cell in report(collective, pairs[collective], orders)]
     print("#\n# behind: " + ("; ".join(behind) if behind else "none"))
 
 

@@ -138,7 +138,7 @@ static void ranks_may_be_threads(void **state)
 struct grid_case {
 	int groups, size;
 	bool by_turns; /* rank r is in group r modulo groups, and groups count backwards */
-	const char *transport;
+	const char *transport, *algorithm;
 	int nslots;
 };
 
@@ -148,6 +148,7 @@ static struct t_setup set_up_grid(struct t_rank *r)
 	struct kolo_comm_attr attr = { .order = "grid",
 				       .timeout_s = T_PATIENCE / 2,
 				       .transport = g->transport,
+				       .algorithm = g->algorithm,
 				       .nslots = g->nslots,
 				       .slot_len = g->nslots == 2 ? 4096 : 0 };
 	struct t_setup setup = { 0 };
@@ -183,7 +184,7 @@ static void grid_types_and_ops(struct t_rank *r)
 static void grid_counts(struct t_rank *r)
 {
 	struct t_setup setup = set_up_grid(r);
-	size_t n = (size_t)r->nranks, counts[] = { 4099, 9000 * n + 1, 20011 };
+	size_t n = (size_t)r->nranks, counts[] = { 701, 4099, 12007, 15013, 9000 * n + 1, 20011 };
 
 	try_counts(&setup, counts, ARRAY_LEN(counts));
 	tear_down(&setup);
@@ -201,6 +202,11 @@ static void every_shape_has_the_bits_of_the_grid(void **state)
 		{ .groups = 1, .size = 1 },
 		{ .groups = 2, .size = 3, .by_turns = true, .nslots = 2 },
 		{ .groups = 3, .size = 2, .by_turns = true, .transport = TCP },
+		{ .groups = 2, .size = 2, .algorithm = "partials" },
+		{ .groups = 4, .size = 1, .algorithm = "partials" },
+		{ .groups = 3, .size = 3, .algorithm = "partials" },
+		{ .groups = 5, .size = 2, .algorithm = "partials" },
+		{ .groups = 3, .size = 2, .by_turns = true, .algorithm = "partials" },
 	};
 
 	(void)state;

@@ -1,6 +1,7 @@
 /* The ring's arithmetic, tried for every rank, step, round and many counts. */
 #include "comm/coll/algorithms.h"
 #include "comm/coll/doubling.h"
+#include "comm/coll/partials.h"
 #include "comm/coll/ring.h"
 #include "comm/plan/plan.h"
 #include "comm/plan/shape.h"
@@ -518,7 +519,7 @@ static void rows_are_complete_and_found_by_name(void **state)
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, direct, pairwise, grid") ==
+		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, partials, direct, pairwise, grid") ==
 		      0);
 }
 
@@ -721,7 +722,42 @@ static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
 	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0);
 }
 
+/* Leaders that exchange whole sums need room for as many as there are groups. On crowded processors
+ * they share nothing out, unless they must. */
+static void partials_fit_into_scratch(void **state)
+{
+	struct ko_costs costs = {
+		.hop_ns = 1000, .bytes_per_ns = 1, .group = 1, .groups = 8, .rails = 2
+	};
+	struct ko_algorithms t;
+
+	(void)state;
+	ko_partials_limit(&costs, 16, false);
+	CHECK(costs.whole_end == 238); /* 2500 ns * 1 B/ns / (7 * 1.5) */
+	CHECK(costs.partials_room == (KO_SCRATCH - 9 * 8 - 16 * 8) / 4);
+	costs.network = true;
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, 16, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end > costs.whole_end);
+	CHECK(t.any[KO_PARTIALS][KO_BARRIER].end == 0 && t.any[KO_PARTIALS][KO_ALL_GATHER].end);
+	CHECK(t.any[KO_GRID][KO_ALL_REDUCE].end == UINT64_MAX);
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, 16, KO_SUMS_TREE, &t);
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 0);
+	costs.crowded = true;
+	ko_partials_limit(&costs, 16, false);
+	CHECK(costs.partials_room == (KO_SCRATCH - 9 * 8 - 16 * 8) / 10);
+	CHECK(costs.whole_end == costs.partials_room + 1);
+	ko_partials_limit(&costs, 16, true);
+	CHECK(costs.partials_room == (KO_SCRATCH - 9 * 8 - 16 * 8) / 4);
+	costs.groups = 1;
+	ko_partials_limit(&costs, 16, true);
+	CHECK(costs.partials_room == 0 && costs.whole_end == 0);
+	costs.groups = 40000;
+	ko_partials_limit(&costs, 40000, false);
+	CHECK(costs.partials_room == 0);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(partials_fit_into_scratch),
 	cmocka_unit_test(groups_are_in_order_of_number_and_ranks_too),
 	cmocka_unit_test(groups_of_different_sizes_are_refused),
 	cmocka_unit_test(shapes_are_read),

@@ -368,7 +368,8 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
 {
 	if (b->nranks == 1)
 		return 0;
-	if (s->doubling) /* depends on who shares a host, which only the library knows */
+	/* Who shares a host, and what was measured between hosts, only the library knows. */
+	if (s->doubling || s->partials)
 		return s->model;
 	return s->direct * direct_bytes(b, j, in_place) + s->board * board_bytes(b, j) +
 	       s->ring * ring_bytes(b, j) + s->exchange * exchange_bytes(b, j) +

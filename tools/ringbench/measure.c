@@ -180,7 +180,8 @@ static int time_once(struct bench *b, const struct job *j, bool in_place, double
 	return rc;
 }
 
-/* As many iterations as asked for, or as take about 0.1 s; of that rank 0 decides. */
+/* As many iterations as asked for, or as take about 0.1 s on the slowest rank. A root may be done
+ * at once. */
 static int choose_iterations(struct bench *b, const struct job *j, bool in_place, int *out)
 {
 	double us, n;
@@ -190,11 +191,13 @@ static int choose_iterations(struct bench *b, const struct job *j, bool in_place
 	if (*out)
 		return 0;
 	rc = time_once(b, j, in_place, &us);
+	if (rc < 0 || (rc = kolo_all_reduce(b->comm, &us, &us, 1, KOLO_F64, KOLO_MAX, NULL)) < 0)
+		return rc;
 	n = 100e3 / (us > 0.1 ? us : 0.1) / in_flight(b);
 	if (j->coll == SEND_RECV && !b->queue)
 		n /= messages(b);
 	*out = n < 5 ? 5 : n > MAX_ITERATIONS ? MAX_ITERATIONS : (int)n;
-	return rc < 0 ? rc : kolo_broadcast(b->comm, out, out, 1, KOLO_I32, 0, NULL);
+	return 0;
 }
 
 static int ascending(const void *a, const void *b)
@@ -217,6 +220,7 @@ static struct counts count(const struct bench *b)
 				.exchange = s.exchange_ops,
 				.doubling = kolo_algorithm_ops(b->comm, "doubling"),
 				.pairwise = kolo_algorithm_ops(b->comm, "pairwise"),
+				.partials = kolo_algorithm_ops(b->comm, "partials"),
 				.grid = kolo_algorithm_ops(b->comm, "grid") };
 }
 
@@ -236,11 +240,14 @@ static struct counts count_since(const struct bench *b, const struct counts *bef
 	now.exchange -= before->exchange;
 	now.doubling -= before->doubling;
 	now.pairwise -= before->pairwise;
+	now.partials -= before->partials;
 	now.grid -= before->grid;
 	if (strcmp(barrier, "ring") == 0)
 		now.ring -= (uint64_t)r->iterations;
 	else if (strcmp(barrier, "exchange") == 0)
 		now.exchange -= (uint64_t)r->iterations;
+	else if (strcmp(barrier, "doubling") == 0)
+		now.doubling -= (uint64_t)r->iterations;
 	else
 		now.board -= (uint64_t)r->iterations;
 	return now;
@@ -256,7 +263,7 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 		{ "ring", s->ring },         { "board", s->board },
 		{ "direct", s->direct },     { "exchange", s->exchange },
 		{ "doubling", s->doubling }, { "pairwise", s->pairwise },
-		{ "grid", s->grid },
+		{ "partials", s->partials }, { "grid", s->grid },
 	};
 	size_t most = 0;
 

@@ -1,8 +1,8 @@
 /* Bruck's all-gather: every rank gets everyone's vector in log2(nranks) hops. Each hop doubles what
  * a rank has. The hops need links of their own: from each rank to those 2, 4, 8.. further on. Their
  * slots are small. They are made only if no two ranks share a host. */
-#ifndef COMM_COLL_BRUCK_H
-#define COMM_COLL_BRUCK_H
+#ifndef COMM_RINGS_BRUCK_H
+#define COMM_RINGS_BRUCK_H
 
 #include "comm/core/run.h"
 

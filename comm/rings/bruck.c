@@ -1,6 +1,6 @@
 /* The links of Bruck's all-gather (ko_bruck_connect), and the all-gather itself
  * (ko_bruck_gather). */
-#include "comm/coll/bruck.h"
+#include "comm/rings/bruck.h"
 
 #include "comm/core/edges.h"
 #include "comm/rings/moves.h"

@@ -1,0 +1,618 @@
+/* The algorithm "partials" (ko_partials_ops). Leaders exchange sums in one of two ways: *whole*,
+ * then each adds up all of the vector; or each gets the elements of its own group's blocks, adds
+ * them up, and then passes on the result.
+ *
+ * Elements are in the order of *places*: groups, and numbers in them. If groups are of successive
+ * ranks, this is the vector's own order. */
+#include "comm/coll/partials.h"
+
+#include "comm/coll/leaders.h"
+
+/* An operation under way. */
+struct partials {
+	struct ko_run *run;
+	struct ko_leaders l;
+	struct ko_plan plan; /* a reduce has a block for each rank, too */
+	bool whole;
+	ko_combine_fn *add; /* of sums */
+	size_t *firsts;     /* the first element of each group, by place; NULL: see first_of */
+	char *values;       /* of the group's ranks, by number; then other things */
+	char *sum;   /* of the group, by place; if whole, those of the groups after it follow */
+	char *parts; /* of the own group's elements, if not whole: every group's sum */
+};
+
+static enum ko_coll coll_of(const struct partials *p)
+{
+	return (enum ko_coll)p->run->desc.coll;
+}
+
+/* ---- Where elements are ---------------------------------------------------------------------- */
+
+static struct ko_piece block_at(const struct partials *p, int group, int number)
+{
+	return ko_plan_block(&p->plan, ko_leaders_rank(&p->l, group, number));
+}
+
+/* The first element of a group's blocks, by place. */
+static size_t first_of(const struct partials *p, int group)
+{
+	if (p->firsts)
+		return p->firsts[group];
+	return group == p->l.ngroups ? p->plan.count
+				     : ko_plan_block(&p->plan, group * p->l.size).first;
+}
+
+static size_t count_of(const struct partials *p, int group)
+{
+	group = ko_shape_wrap(group, p->l.ngroups);
+	return first_of(p, group + 1) - first_of(p, group);
+}
+
+static bool is_in_order(const struct ko_shape *s)
+{
+	for (int k = 0; k < s->ngroups * s->size; k++)
+		if (s->ranks[k] != k)
+			return false;
+	return true;
+}
+
+static void find_firsts(struct partials *p, size_t *firsts)
+{
+	size_t at = 0;
+
+	for (int k = 0; k < p->l.ngroups; k++) {
+		firsts[k] = at;
+		for (int i = 0; i < p->l.size; i++)
+			at += block_at(p, k, i).n;
+	}
+	firsts[p->l.ngroups] = at;
+	p->firsts = firsts;
+}
+
+/* Leaders exchange entries: of this group, of the one after it, and so on round to the one before
+ * it. An entry is a whole sum, or a group's elements. Returns the first element of entry k. */
+static size_t entry(const struct partials *p, int k)
+{
+	int group = p->l.group + k;
+	size_t first = first_of(p, p->l.group);
+
+	if (p->whole)
+		return (size_t)k * p->plan.count;
+	if (group < p->l.ngroups)
+		return first_of(p, group) - first;
+	return p->plan.count - first + first_of(p, group - p->l.ngroups);
+}
+
+static char *bytes_at(const struct partials *p, char *base, size_t element)
+{
+	return base + element * p->run->size;
+}
+
+static struct partials describe(struct ko_run *run)
+{
+	struct kolo_comm *c = run->comm;
+	struct partials p = { .run = run, .l = ko_leaders_make(run, &c->shape, 0) };
+	size_t bytes = run->plan.count * run->size;
+	char *at = c->scratch;
+
+	p.plan = ko_plan_in_blocks(&run->plan, coll_of(&p), c->nranks);
+	p.whole = ko_coll_reduces((int)run->desc.coll) && bytes < c->agreed.costs.whole_end;
+	if (!is_in_order(&c->shape)) {
+		find_firsts(&p, (size_t *)(void *)at);
+		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
+	}
+	p.values = at;
+	p.sum = p.values + (size_t)p.l.size * bytes;
+	p.parts = p.sum + bytes;
+	return p;
+}
+
+/* ---- Adding ---------------------------------------------------------------------------------- */
+
+/* The group's sum of a block, from the number after its owner's round to it. */
+static void add_block(const struct partials *p, int owner, struct ko_piece q, char *to)
+{
+	const struct ko_run *run = p->run;
+	const void *partial = NULL;
+
+	for (int k = 1; k <= p->l.size; k++) {
+		size_t number = (size_t)ko_shape_wrap(owner + k, p->l.size);
+		const char *own = bytes_at(p, p->values, number * p->plan.count + q.first);
+
+		if (k > 1)
+			run->red.combine(to, partial, own, q.n, &run->red.s);
+		else
+			run->red.first(to, own, q.n, &run->red.s);
+		partial = to;
+	}
+}
+
+static void add_group(const struct partials *p)
+{
+	size_t at = 0;
+
+	for (int k = 0; k < p->l.ngroups; k++)
+		for (int i = 0; i < p->l.size; i++) {
+			struct ko_piece q = block_at(p, k, i);
+
+			if (q.n)
+				add_block(p, i, q, bytes_at(p, p->sum, at));
+			at += q.n;
+		}
+}
+
+/* The sum of n elements of all groups, which lie `stride` elements apart, from one of them round to
+ * that before it. */
+static void add_groups(const struct partials *p, char *values, size_t stride, int from, size_t n,
+		       char *to)
+{
+	const struct ko_run *run = p->run;
+	const char *partial = NULL;
+
+	for (int k = 0; n && k < p->l.ngroups; k++) {
+		size_t number = (size_t)ko_shape_wrap(from + k, p->l.ngroups);
+		const char *sum = bytes_at(p, values, number * stride);
+
+		if (k > 0)
+			p->add(to, partial, sum, n, &run->red.s);
+		else if (p->l.ngroups == 1)
+			run->copy(to, sum, n, NULL);
+		partial = k > 0 ? to : sum;
+	}
+	if (n)
+		run->red.finish(to, to, n, &run->red.s);
+}
+
+/* Adds up a group's elements of the whole sums. */
+static void add_whole(const struct partials *p, int group, char *to)
+{
+	int from = ko_shape_wrap(group + 1 - p->l.group, p->l.ngroups);
+
+	add_groups(p, bytes_at(p, p->sum, first_of(p, group)), p->plan.count, from,
+		   count_of(p, group), to);
+}
+
+/* ---- Between leaders ------------------------------------------------------------------------- */
+
+/* A message of the entries from `first` on, before `end`. */
+static void add_entries(struct partials *p, int group, bool sends, char *entries, int first,
+			int end)
+{
+	size_t n = entry(p, end) - entry(p, first);
+
+	if (n)
+		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, group), sends,
+			       bytes_at(p, entries, entry(p, first)), n);
+}
+
+/* Everyone gets all entries: Bruck's all-gather, each hop doubles what a leader has. */
+static int gather_all(struct partials *p, char *entries)
+{
+	int n = p->l.ngroups, rc = 0;
+
+	for (int has = 1; rc == 0 && has < n; has *= 2) {
+		int more = has < n - has ? has : n - has;
+
+		add_entries(p, p->l.group - has, true, entries, 0, more);
+		add_entries(p, p->l.group + has, false, entries, has, has + more);
+		rc = ko_leaders_do(&p->l);
+	}
+	return rc;
+}
+
+/* How many groups this one comes after root's. */
+static int after_root(const struct partials *p)
+{
+	return ko_shape_wrap(p->l.group - p->l.root_group, p->l.ngroups);
+}
+
+/* Root's leader gets all entries, in a binomial tree. */
+static int gather(struct partials *p, char *entries)
+{
+	int n = p->l.ngroups, me = after_root(p), rc = 0;
+
+	for (int half = 1; rc == 0 && half < n; half *= 2) {
+		int end = me + 2 * half < n ? 2 * half : n - me;
+
+		if (me & half) {
+			add_entries(p, p->l.group - half, true, entries, 0,
+				    half < n - me ? half : n - me);
+			return ko_leaders_do(&p->l);
+		}
+		if (me + half < n)
+			add_entries(p, p->l.group + half, false, entries, half, end);
+		rc = ko_leaders_do(&p->l);
+	}
+	return rc;
+}
+
+/* Root's leader has dst; all others get it, in a binomial tree. */
+static int spread(struct partials *p, char *dst)
+{
+	int n = p->l.ngroups, me = after_root(p), half = 1, rc = 0;
+
+	while (half < n && !(me & half))
+		half *= 2;
+	if (me > 0) {
+		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group - half), false, dst,
+			       p->plan.count);
+		rc = ko_leaders_do(&p->l);
+	}
+	for (half /= 2; rc == 0 && half > 0; half /= 2)
+		if (me + half < n)
+			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group + half), true,
+				       dst, p->plan.count);
+	return rc < 0 ? rc : ko_leaders_do(&p->l);
+}
+
+/* Each leader gets every group's sum of its own group's elements. */
+static int share_out(struct partials *p)
+{
+	size_t own = count_of(p, p->l.group);
+	char *mine = bytes_at(p, p->parts, (size_t)p->l.group * own);
+
+	if (own)
+		p->run->copy(mine, bytes_at(p, p->sum, first_of(p, p->l.group)), own, NULL);
+	for (int k = 1; k < p->l.ngroups; k++) {
+		int to = ko_shape_wrap(p->l.group + k, p->l.ngroups),
+		    from = ko_shape_wrap(p->l.group - k, p->l.ngroups);
+
+		if (count_of(p, to))
+			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, to), true,
+				       bytes_at(p, p->sum, first_of(p, to)), count_of(p, to));
+		if (own)
+			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, from), false,
+				       bytes_at(p, p->parts, (size_t)from * own), own);
+	}
+	return ko_leaders_do(&p->l);
+}
+
+/* ---- Into and out of the group --------------------------------------------------------------- */
+
+/* A group's elements go where they belong in dst. */
+static void place_group(const struct partials *p, int group, const char *elements, void *dst)
+{
+	const struct ko_run *run = p->run;
+
+	if (!p->firsts) {
+		ko_run_copy(run, ko_at_mut(run, dst, first_of(p, group)), elements,
+			    count_of(p, group) * run->size);
+		return;
+	}
+	for (int i = 0; i < p->l.size; i++) {
+		struct ko_piece q = block_at(p, group, i);
+
+		if (q.n)
+			run->copy(ko_at_mut(run, dst, q.first), elements, q.n, NULL);
+		elements += q.n * run->size;
+	}
+}
+
+static void place_entries(const struct partials *p, char *entries, void *dst)
+{
+	for (int k = 0; k < p->l.ngroups; k++)
+		place_group(p, ko_shape_wrap(p->l.group + k, p->l.ngroups),
+			    bytes_at(p, entries, entry(p, k)), dst);
+}
+
+/* The leader has all whole sums. */
+static void place_whole(const struct partials *p, void *dst)
+{
+	for (int k = 0; k < p->l.ngroups; k++) {
+		char *to = p->firsts ? p->values : ko_at_mut(p->run, dst, first_of(p, k));
+
+		add_whole(p, k, to);
+		if (p->firsts)
+			place_group(p, k, to, dst);
+	}
+}
+
+/* Each rank of the group gets its block of the leader's elements, which has their sums. */
+static int scatter(struct partials *p, char *elements, void *dst)
+{
+	struct ko_leaders *l = &p->l;
+	bool leads = ko_leaders_leads(l);
+
+	if (!leads && block_at(p, l->group, l->me).n)
+		ko_leaders_add(l, ko_leaders_leader(l, l->group), false, dst,
+			       block_at(p, l->group, l->me).n);
+	for (int i = 0; leads && i < l->size; i++) {
+		struct ko_piece q = block_at(p, l->group, i);
+
+		if (q.n && i == l->me)
+			p->run->copy(dst, elements, q.n, NULL);
+		else if (q.n)
+			ko_leaders_add(l, ko_leaders_rank(l, l->group, i), true, elements, q.n);
+		elements += q.n * p->run->size;
+	}
+	return ko_leaders_do(l);
+}
+
+/* ---- The collectives ------------------------------------------------------------------------- */
+
+/* A leader of a reduction. Results are in `values` afterwards, as entries; or whole sums are. */
+static int reduce_between(struct partials *p)
+{
+	enum ko_coll coll = coll_of(p);
+	int rc = 0;
+
+	add_group(p);
+	if (!p->whole && (rc = share_out(p)) < 0)
+		return rc;
+	if (!p->whole)
+		add_groups(p, p->parts, count_of(p, p->l.group),
+			   ko_shape_wrap(p->l.group + 1, p->l.ngroups), count_of(p, p->l.group),
+			   p->values);
+	if (coll == KO_REDUCE)
+		return gather(p, p->whole ? p->sum : p->values);
+	if (p->whole || coll == KO_ALL_REDUCE)
+		return gather_all(p, p->whole ? p->sum : p->values);
+	return 0;
+}
+
+static int reduction(struct partials *p, const void *src, void *dst)
+{
+	const struct ko_run *run = p->run;
+	bool leads = ko_leaders_leads(&p->l), has_all;
+	int rc;
+
+	if (leads)
+		run->copy(bytes_at(p, p->values, (size_t)p->l.me * p->plan.count), src,
+			  p->plan.count, NULL);
+	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
+	if (rc == 0 && leads)
+		rc = reduce_between(p);
+	if (rc < 0)
+		return rc;
+	has_all = leads && (coll_of(p) == KO_ALL_REDUCE || run->comm->rank == run->desc.root);
+	if (coll_of(p) == KO_REDUCE_SCATTER) {
+		if (leads && p->whole)
+			add_whole(p, p->l.group, p->values);
+		return scatter(p, p->values, dst);
+	}
+	if (has_all && p->whole)
+		place_whole(p, dst);
+	else if (has_all)
+		place_entries(p, p->values, dst);
+	return coll_of(p) == KO_ALL_REDUCE ? ko_leaders_hand_out(&p->l, dst, p->plan.count) : 0;
+}
+
+static int all_gather(struct partials *p, const void *src, void *dst)
+{
+	size_t own = p->plan.block;
+	bool leads = ko_leaders_leads(&p->l);
+	int rc;
+
+	if (leads)
+		p->run->copy(p->values, src, own, NULL); /* it leads: its number is 0 */
+	rc = ko_leaders_collect(&p->l, src, p->values, own);
+	if (rc == 0 && leads)
+		rc = gather_all(p, p->values);
+	if (rc < 0)
+		return rc;
+	if (leads)
+		place_entries(p, p->values, dst);
+	return ko_leaders_hand_out(&p->l, dst, p->plan.count);
+}
+
+static int broadcast(struct partials *p, const void *src, void *dst)
+{
+	const struct ko_run *run = p->run;
+	int rc = 0;
+
+	if (run->comm->rank == run->desc.root && dst != src)
+		ko_run_copy(run, dst, src, p->plan.count * run->size);
+	if (ko_leaders_leads(&p->l))
+		rc = spread(p, dst);
+	return rc < 0 ? rc : ko_leaders_hand_out(&p->l, dst, p->plan.count);
+}
+
+static int partials(struct ko_run *run, const void *src, void *dst)
+{
+	struct partials p = describe(run);
+	int rc;
+
+	if (p.plan.count == 0)
+		return 0;
+	p.add = ko_reducer_of_sums(run->red, (enum kolo_type)run->desc.type).combine;
+	rc = ko_leaders_begin(&p.l);
+	if (rc < 0)
+		return rc;
+	if (run->desc.coll == KO_ALL_GATHER)
+		return all_gather(&p, src, dst);
+	if (run->desc.coll == KO_BROADCAST)
+		return broadcast(&p, src, dst);
+	return reduction(&p, src, dst);
+}
+
+/* ---- Formulas -------------------------------------------------------------------------------- */
+
+static void count_gather_all(const struct partials *p, struct ko_model *m)
+{
+	int n = p->l.ngroups;
+
+	for (int has = 1; has < n; has *= 2)
+		m->sent += entry(p, has < n - has ? has : n - has);
+	m->received += entry(p, n) - entry(p, 1);
+}
+
+static void count_gather(const struct partials *p, struct ko_model *m)
+{
+	int n = p->l.ngroups, me = after_root(p);
+	int most = me ? me & -me : n; /* entries that this leader gets, with its own */
+	int has = most < n - me ? most : n - me;
+
+	m->received += entry(p, has) - entry(p, 1);
+	m->sent += me ? entry(p, has) : 0;
+}
+
+static void count_spread(const struct partials *p, struct ko_model *m)
+{
+	int n = p->l.ngroups, me = after_root(p);
+
+	m->received += me ? p->plan.count : 0;
+	for (int half = 1; half < n && !(me & half); half *= 2)
+		m->sent += me + half < n ? p->plan.count : 0;
+}
+
+/* What leaders send each other. */
+static void count_between(const struct partials *p, struct ko_model *m)
+{
+	enum ko_coll coll = coll_of(p);
+	size_t own = count_of(p, p->l.group);
+
+	if (coll == KO_BROADCAST) {
+		count_spread(p, m);
+		return;
+	}
+	if (coll != KO_ALL_GATHER && !p->whole) {
+		m->sent += p->plan.count - own;
+		m->received += (size_t)(p->l.ngroups - 1) * own;
+	}
+	if (coll == KO_REDUCE)
+		count_gather(p, m);
+	else if (coll != KO_REDUCE_SCATTER || p->whole)
+		count_gather_all(p, m);
+}
+
+/* What a rank gives its leader, and what it gets. */
+static struct ko_model member(const struct partials *p, int number)
+{
+	size_t count = p->plan.count;
+
+	switch (coll_of(p)) {
+	case KO_REDUCE_SCATTER:
+		return (struct ko_model){ count, block_at(p, p->l.group, number).n };
+	case KO_ALL_GATHER: return (struct ko_model){ p->plan.block, count };
+	case KO_BROADCAST: return (struct ko_model){ 0, count };
+	case KO_REDUCE: return (struct ko_model){ count, 0 };
+	default: return (struct ko_model){ count, count };
+	}
+}
+
+static struct ko_model model(const struct ko_run *run)
+{
+	struct ko_run copy = *run;
+	struct partials p = describe(&copy);
+	struct ko_model m = { 0 };
+
+	if (!ko_leaders_leads(&p.l))
+		return member(&p, p.l.me);
+	for (int i = 0; i < p.l.size; i++)
+		if (i != p.l.me) {
+			m.received += member(&p, i).sent;
+			m.sent += member(&p, i).received;
+		}
+	count_between(&p, &m);
+	return m;
+}
+
+/* ---- When ------------------------------------------------------------------------------------ */
+
+static int log2_up(int64_t n)
+{
+	int log = 0;
+
+	while ((int64_t)1 << log < n)
+		log++;
+	return log;
+}
+
+/* Hops of a step in which a leader has messages from or to `n` others. They come together: each of
+ * them takes about a quarter of a hop. */
+static double hops_of(double n)
+{
+	return n > 0 ? 1 + (n - 1) / 4 : 0;
+}
+
+/* Hops of the step in which each leader sends to all others. If ranks share processors, each
+ * message was as long as three hops (perf/results/intel-xeon-2-cores-grid-orders.txt). */
+static double hops_of_sharing(const struct ko_costs *costs)
+{
+	double others = (double)costs->groups - 1;
+
+	return costs->crowded ? 3 * others : hops_of(others);
+}
+
+/* Leaders with more partners than that do not send to all of them. */
+enum { MOST_GROUPS = 64 };
+
+/* Do leaders share out elements of longer vectors? Not if it takes more hops than round groups and
+ * rails. Two leaders have nothing to gain. */
+static bool shares(const struct ko_costs *costs)
+{
+	double round = 2 * (double)(costs->groups - 1 + costs->rails - 1);
+	double hops = log2_up(costs->groups) + 2 * hops_of((double)costs->rails - 1);
+
+	return costs->groups > 2 && costs->groups <= MOST_GROUPS &&
+	       hops + hops_of_sharing(costs) < round;
+}
+
+void ko_partials_limit(struct ko_costs *costs, int nranks, bool forced)
+{
+	double h = (double)costs->groups, end;
+	uint64_t firsts = (uint64_t)(costs->groups + 1) * sizeof(size_t);
+	/* Parts are at most a vector, and a few elements since blocks are rounded up. */
+	uint64_t rounding = (uint64_t)nranks * KO_MAX_SIZE, left;
+
+	costs->partials_room = costs->whole_end = 0;
+	if (costs->groups < 2 || firsts + rounding >= KO_SCRATCH)
+		return;
+	left = KO_SCRATCH - firsts - rounding;
+	costs->partials_room = left / (uint64_t)(costs->rails + costs->groups);
+	costs->whole_end = costs->partials_room + 1;
+	if (costs->groups == 2 || (!forced && !shares(costs)))
+		return;
+	/* Bytes from which on it takes longer to send whole sums than to share out first. */
+	end = hops_of_sharing(costs) * costs->hop_ns * costs->bytes_per_ns /
+	      ((h - 1) * (2 - 4 / h));
+	costs->whole_end = ko_min_size(costs->whole_end, (uint64_t)end);
+	costs->partials_room = left / (uint64_t)(costs->rails + 2);
+}
+
+static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+{
+	(void)nranks, (void)windows;
+	if (costs->partials_room == 0 || coll == KO_BARRIER || ko_coll_has_messages(coll))
+		return 0;
+	return coll == KO_BROADCAST ? UINT64_MAX : costs->partials_room + 1;
+}
+
+/* Of a reduction as if leaders always shared out elements, if they do at all: that is the slower
+ * way for small vectors, and the better one where it matters what others take. */
+static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			       bool windows)
+{
+	double h = (double)costs->groups, others = (double)costs->rails - 1;
+	double hops = log2_up(costs->groups), vectors = h - 1;
+	bool to_all = ko_coll_reduces((int)coll) && shares(costs);
+
+	(void)nranks, (void)windows;
+	if (coll == KO_BROADCAST)
+		return (struct ko_estimate){ (hops + hops_of(others)) * costs->hop_ns,
+					     2 * (hops + others) / costs->bytes_per_ns };
+	if (coll == KO_ALL_GATHER || to_all)
+		vectors = (to_all ? 2 : 1) * (h - 1) / h;
+	hops += to_all ? hops_of_sharing(costs) : 0;
+	hops += hops_of(others) * (coll == KO_REDUCE ? 1 : 2);
+	vectors += others * (coll == KO_REDUCE ? 1 : 2);
+	return (struct ko_estimate){ hops * costs->hop_ns, 2 * vectors / costs->bytes_per_ns };
+}
+
+/* No factors are sent, and uneven blocks may need more room. */
+static bool takes(const struct ko_run *run)
+{
+	return run->desc.op != KO_OP_PREMUL && !(run->desc.how & KO_UNEVEN);
+}
+
+const struct ko_algorithm_ops ko_partials_ops = {
+	.name = "partials",
+	.what = "ranks of a group add up, and one of each group exchanges these sums",
+	.sums = 1 << KO_SUMS_GRID,
+	.reach = KO_ANYWHERE,
+	.end = end,
+	.cost = cost,
+	.takes = takes,
+	.run = partials,
+	.model = model,
+};

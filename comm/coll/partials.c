@@ -525,13 +525,12 @@ static double hops_of(double n)
 	return n > 0 ? 1 + (n - 1) / 4 : 0;
 }
 
-/* Hops of the step in which each leader sends to all others. If ranks share processors, each
- * message was as long as three hops (perf/results/intel-xeon-2-cores-grid-orders.txt). */
+/* Hops of the step in which each leader sends to all others, as in pairwise.c. */
 static double hops_of_sharing(const struct ko_costs *costs)
 {
 	double others = (double)costs->groups - 1;
 
-	return costs->crowded ? 3 * others : hops_of(others);
+	return costs->crowded ? 3 * others : (others + 1) / 2;
 }
 
 /* Leaders with more partners than that do not send to all of them. */

@@ -733,7 +733,7 @@ static void partials_fit_into_scratch(void **state)
 
 	(void)state;
 	ko_partials_limit(&costs, 16, false);
-	CHECK(costs.whole_end == 238); /* 2500 ns * 1 B/ns / (7 * 1.5) */
+	CHECK(costs.whole_end == 380); /* 4000 ns * 1 B/ns / (7 * 1.5) */
 	CHECK(costs.partials_room == (KO_SCRATCH - 9 * 8 - 16 * 8) / 4);
 	costs.network = true;
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, 16, KO_SUMS_GRID, &t);

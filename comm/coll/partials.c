@@ -1,6 +1,4 @@
-/* The algorithm "partials" (ko_partials_ops). Leaders exchange sums in one of two ways: *whole*,
- * then each adds up all of the vector; or each gets the elements of its own group's blocks, adds
- * them up, and then passes on the result.
+/* The algorithm "partials" (ko_partials_ops): into groups, between leaders, and out of groups.
  *
  * Elements are in the order of *places*: groups, and numbers in them. If groups are of successive
  * ranks, this is the vector's own order. */
@@ -13,12 +11,10 @@ struct partials {
 	struct ko_run *run;
 	struct ko_leaders l;
 	struct ko_plan plan; /* a reduce has a block for each rank, too */
-	bool whole;
-	ko_combine_fn *add; /* of sums */
-	size_t *firsts;     /* the first element of each group, by place; NULL: see first_of */
-	char *values;       /* of the group's ranks, by number; then other things */
-	char *sum;   /* of the group, by place; if whole, those of the groups after it follow */
-	char *parts; /* of the own group's elements, if not whole: every group's sum */
+	ko_combine_fn *add;  /* of sums */
+	size_t *firsts;      /* the first element of each group, by place; NULL: see first_of */
+	char *values;        /* of the group's ranks, by number; then other things */
+	char *sum;           /* of the group, by place; those of the groups after it follow */
 };
 
 static enum ko_coll coll_of(const struct partials *p)
@@ -70,13 +66,14 @@ static void find_firsts(struct partials *p, size_t *firsts)
 }
 
 /* Leaders exchange entries: of this group, of the one after it, and so on round to the one before
- * it. An entry is a whole sum, or a group's elements. Returns the first element of entry k. */
+ * it. An entry is a group's sum of the vector; of an all-gather, a group's elements. Returns the
+ * first element of entry k. */
 static size_t entry(const struct partials *p, int k)
 {
 	int group = p->l.group + k;
 	size_t first = first_of(p, p->l.group);
 
-	if (p->whole)
+	if (coll_of(p) != KO_ALL_GATHER)
 		return (size_t)k * p->plan.count;
 	if (group < p->l.ngroups)
 		return first_of(p, group) - first;
@@ -96,14 +93,12 @@ static struct partials describe(struct ko_run *run)
 	char *at = c->scratch;
 
 	p.plan = ko_plan_in_blocks(&run->plan, coll_of(&p), c->nranks);
-	p.whole = ko_coll_reduces((int)run->desc.coll) && bytes < c->agreed.costs.whole_end;
 	if (!is_in_order(&c->shape)) {
 		find_firsts(&p, (size_t *)(void *)at);
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
 	}
 	p.values = at;
 	p.sum = p.values + (size_t)p.l.size * bytes;
-	p.parts = p.sum + bytes;
 	return p;
 }
 
@@ -163,8 +158,8 @@ static void add_groups(const struct partials *p, char *values, size_t stride, in
 		run->red.finish(to, to, n, &run->red.s);
 }
 
-/* Adds up a group's elements of the whole sums. */
-static void add_whole(const struct partials *p, int group, char *to)
+/* Adds up a group's elements of all sums. */
+static void add_sums(const struct partials *p, int group, char *to)
 {
 	int from = ko_shape_wrap(group + 1 - p->l.group, p->l.ngroups);
 
@@ -245,28 +240,6 @@ static int spread(struct partials *p, char *dst)
 	return rc < 0 ? rc : ko_leaders_do(&p->l);
 }
 
-/* Each leader gets every group's sum of its own group's elements. */
-static int share_out(struct partials *p)
-{
-	size_t own = count_of(p, p->l.group);
-	char *mine = bytes_at(p, p->parts, (size_t)p->l.group * own);
-
-	if (own)
-		p->run->copy(mine, bytes_at(p, p->sum, first_of(p, p->l.group)), own, NULL);
-	for (int k = 1; k < p->l.ngroups; k++) {
-		int to = ko_shape_wrap(p->l.group + k, p->l.ngroups),
-		    from = ko_shape_wrap(p->l.group - k, p->l.ngroups);
-
-		if (count_of(p, to))
-			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, to), true,
-				       bytes_at(p, p->sum, first_of(p, to)), count_of(p, to));
-		if (own)
-			ko_leaders_add(&p->l, ko_leaders_leader(&p->l, from), false,
-				       bytes_at(p, p->parts, (size_t)from * own), own);
-	}
-	return ko_leaders_do(&p->l);
-}
-
 /* ---- Into and out of the group --------------------------------------------------------------- */
 
 /* A group's elements go where they belong in dst. */
@@ -295,13 +268,13 @@ static void place_entries(const struct partials *p, char *entries, void *dst)
 			    bytes_at(p, entries, entry(p, k)), dst);
 }
 
-/* The leader has all whole sums. */
-static void place_whole(const struct partials *p, void *dst)
+/* The leader has the sums of all groups. */
+static void place_sums(const struct partials *p, void *dst)
 {
 	for (int k = 0; k < p->l.ngroups; k++) {
 		char *to = p->firsts ? p->values : ko_at_mut(p->run, dst, first_of(p, k));
 
-		add_whole(p, k, to);
+		add_sums(p, k, to);
 		if (p->firsts)
 			place_group(p, k, to, dst);
 	}
@@ -330,51 +303,30 @@ static int scatter(struct partials *p, char *elements, void *dst)
 
 /* ---- The collectives ------------------------------------------------------------------------- */
 
-/* A leader of a reduction. Results are in `values` afterwards, as entries; or whole sums are. */
-static int reduce_between(struct partials *p)
-{
-	enum ko_coll coll = coll_of(p);
-	int rc = 0;
-
-	add_group(p);
-	if (!p->whole && (rc = share_out(p)) < 0)
-		return rc;
-	if (!p->whole)
-		add_groups(p, p->parts, count_of(p, p->l.group),
-			   ko_shape_wrap(p->l.group + 1, p->l.ngroups), count_of(p, p->l.group),
-			   p->values);
-	if (coll == KO_REDUCE)
-		return gather(p, p->whole ? p->sum : p->values);
-	if (p->whole || coll == KO_ALL_REDUCE)
-		return gather_all(p, p->whole ? p->sum : p->values);
-	return 0;
-}
-
 static int reduction(struct partials *p, const void *src, void *dst)
 {
 	const struct ko_run *run = p->run;
-	bool leads = ko_leaders_leads(&p->l), has_all;
+	bool leads = ko_leaders_leads(&p->l), to_root = coll_of(p) == KO_REDUCE;
 	int rc;
 
 	if (leads)
 		run->copy(bytes_at(p, p->values, (size_t)p->l.me * p->plan.count), src,
 			  p->plan.count, NULL);
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
-	if (rc == 0 && leads)
-		rc = reduce_between(p);
+	if (rc == 0 && leads) {
+		add_group(p);
+		rc = (to_root ? gather : gather_all)(p, p->sum);
+	}
 	if (rc < 0)
 		return rc;
-	has_all = leads && (coll_of(p) == KO_ALL_REDUCE || run->comm->rank == run->desc.root);
 	if (coll_of(p) == KO_REDUCE_SCATTER) {
-		if (leads && p->whole)
-			add_whole(p, p->l.group, p->values);
+		if (leads)
+			add_sums(p, p->l.group, p->values);
 		return scatter(p, p->values, dst);
 	}
-	if (has_all && p->whole)
-		place_whole(p, dst);
-	else if (has_all)
-		place_entries(p, p->values, dst);
-	return coll_of(p) == KO_ALL_REDUCE ? ko_leaders_hand_out(&p->l, dst, p->plan.count) : 0;
+	if (to_root ? run->comm->rank == run->desc.root : leads)
+		place_sums(p, dst);
+	return to_root ? 0 : ko_leaders_hand_out(&p->l, dst, p->plan.count);
 }
 
 static int all_gather(struct partials *p, const void *src, void *dst)
@@ -458,21 +410,11 @@ static void count_spread(const struct partials *p, struct ko_model *m)
 /* What leaders send each other. */
 static void count_between(const struct partials *p, struct ko_model *m)
 {
-	enum ko_coll coll = coll_of(p);
-	size_t own = count_of(p, p->l.group);
-
-	if (coll == KO_BROADCAST) {
-		count_spread(p, m);
-		return;
+	switch (coll_of(p)) {
+	case KO_BROADCAST: count_spread(p, m); break;
+	case KO_REDUCE: count_gather(p, m); break;
+	default: count_gather_all(p, m); break;
 	}
-	if (coll != KO_ALL_GATHER && !p->whole) {
-		m->sent += p->plan.count - own;
-		m->received += (size_t)(p->l.ngroups - 1) * own;
-	}
-	if (coll == KO_REDUCE)
-		count_gather(p, m);
-	else if (coll != KO_REDUCE_SCATTER || p->whole)
-		count_gather_all(p, m);
 }
 
 /* What a rank gives its leader, and what it gets. */
@@ -525,48 +467,13 @@ static double hops_of(double n)
 	return n > 0 ? 1 + (n - 1) / 4 : 0;
 }
 
-/* Hops of the step in which each leader sends to all others, as in pairwise.c. */
-static double hops_of_sharing(const struct ko_costs *costs)
+size_t ko_partials_room(const struct ko_shape *shape)
 {
-	double others = (double)costs->groups - 1;
+	size_t firsts = ((size_t)shape->ngroups + 1) * sizeof(size_t);
 
-	return costs->crowded ? 3 * others : (others + 1) / 2;
-}
-
-/* Leaders with more partners than that do not send to all of them. */
-enum { MOST_GROUPS = 64 };
-
-/* Do leaders share out elements of longer vectors? Not if it takes more hops than round groups and
- * rails. Two leaders have nothing to gain. */
-static bool shares(const struct ko_costs *costs)
-{
-	double round = 2 * (double)(costs->groups - 1 + costs->rails - 1);
-	double hops = log2_up(costs->groups) + 2 * hops_of((double)costs->rails - 1);
-
-	return costs->groups > 2 && costs->groups <= MOST_GROUPS &&
-	       hops + hops_of_sharing(costs) < round;
-}
-
-void ko_partials_limit(struct ko_costs *costs, int nranks, bool forced)
-{
-	double h = (double)costs->groups, end;
-	uint64_t firsts = (uint64_t)(costs->groups + 1) * sizeof(size_t);
-	/* Parts are at most a vector, and a few elements since blocks are rounded up. */
-	uint64_t rounding = (uint64_t)nranks * KO_MAX_SIZE, left;
-
-	costs->partials_room = costs->whole_end = 0;
-	if (costs->groups < 2 || firsts + rounding >= KO_SCRATCH)
-		return;
-	left = KO_SCRATCH - firsts - rounding;
-	costs->partials_room = left / (uint64_t)(costs->rails + costs->groups);
-	costs->whole_end = costs->partials_room + 1;
-	if (costs->groups == 2 || (!forced && !shares(costs)))
-		return;
-	/* Bytes from which on it takes longer to send whole sums than to share out first. */
-	end = hops_of_sharing(costs) * costs->hop_ns * costs->bytes_per_ns /
-	      ((h - 1) * (2 - 4 / h));
-	costs->whole_end = ko_min_size(costs->whole_end, (uint64_t)end);
-	costs->partials_room = left / (uint64_t)(costs->rails + 2);
+	if (shape->ngroups < 2 || firsts >= KO_SCRATCH)
+		return 0;
+	return (KO_SCRATCH - firsts) / (size_t)(shape->size + shape->ngroups);
 }
 
 static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
@@ -577,31 +484,28 @@ static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 	return coll == KO_BROADCAST ? UINT64_MAX : costs->partials_room + 1;
 }
 
-/* Of a reduction as if leaders always shared out elements, if they do at all: that is the slower
- * way for small vectors, and the better one where it matters what others take. */
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {
 	double h = (double)costs->groups, others = (double)costs->rails - 1;
 	double hops = log2_up(costs->groups), vectors = h - 1;
-	bool to_all = ko_coll_reduces((int)coll) && shares(costs);
+	double ways = coll == KO_REDUCE || coll == KO_BROADCAST ? 1 : 2; /* into groups and out */
 
 	(void)nranks, (void)windows;
 	if (coll == KO_BROADCAST)
-		return (struct ko_estimate){ (hops + hops_of(others)) * costs->hop_ns,
-					     2 * (hops + others) / costs->bytes_per_ns };
-	if (coll == KO_ALL_GATHER || to_all)
-		vectors = (to_all ? 2 : 1) * (h - 1) / h;
-	hops += to_all ? hops_of_sharing(costs) : 0;
-	hops += hops_of(others) * (coll == KO_REDUCE ? 1 : 2);
-	vectors += others * (coll == KO_REDUCE ? 1 : 2);
+		vectors = hops;
+	if (coll == KO_ALL_GATHER)
+		vectors = (h - 1) / h;
+	hops += ways * hops_of(others);
+	vectors += ways * others;
 	return (struct ko_estimate){ hops * costs->hop_ns, 2 * vectors / costs->bytes_per_ns };
 }
 
-/* No factors are sent, and uneven blocks may need more room. */
+/* No factors are sent, and parts of an all-gather may be uneven. */
 static bool takes(const struct ko_run *run)
 {
-	return run->desc.op != KO_OP_PREMUL && !(run->desc.how & KO_UNEVEN);
+	return run->desc.op != KO_OP_PREMUL &&
+	       (run->desc.coll != KO_ALL_GATHER || !(run->desc.how & KO_UNEVEN));
 }
 
 const struct ko_algorithm_ops ko_partials_ops = {

@@ -8,9 +8,7 @@
 
 extern const struct ko_algorithm_ops ko_partials_ops;
 
-/* Sets the bytes of vectors that it can do (partials_room), and below which leaders exchange whole
- * sums (whole_end). The other costs must be set. `forced`: the user named this algorithm, so it
- * runs wherever it can. */
-void ko_partials_limit(struct ko_costs *costs, int nranks, bool forced);
+/* Bytes of the longest vector that it can do with such groups; 0: none. */
+size_t ko_partials_room(const struct ko_shape *shape);
 
 #endif

@@ -252,8 +252,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.rails = c->shape.size;
 	out->costs.group = ko_doubling_group(c);
 	out->costs.group_room = ko_doubling_room((int)out->costs.group);
-	ko_partials_limit(&out->costs, c->nranks,
-			  strcmp(c->table[0].algorithm, ko_partials_ops.name) == 0);
+	out->costs.partials_room = ko_partials_room(&c->shape);
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {
 		const struct ko_post *post = &c->roster->post[r];

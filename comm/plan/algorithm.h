@@ -58,9 +58,7 @@ struct ko_costs {
 	int64_t groups, rails;  /* of the shape (shape.h); 0: there is none */
 	int64_t group;          /* ranks of a host that add up before hosts do (doubling.h) */
 	uint64_t group_room;    /* bytes of a vector that can be added up so */
-	/* The same of the shape's groups; and bytes from which on their leaders exchange no whole
-	 * sums (partials.h) */
-	uint64_t partials_room, whole_end;
+	uint64_t partials_room; /* the same of the shape's groups (partials.h) */
 	/* Bytes of a message between two ranks that the slots between them hold */
 	uint64_t lane_bytes;
 };

@@ -722,38 +722,32 @@ static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
 	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0);
 }
 
-/* Leaders that exchange whole sums need room for as many as there are groups. On crowded processors
- * they share nothing out, unless they must. */
+/* Leaders need room for their group's vectors, and for a sum of each group. */
 static void partials_fit_into_scratch(void **state)
 {
-	struct ko_costs costs = {
-		.hop_ns = 1000, .bytes_per_ns = 1, .group = 1, .groups = 8, .rails = 2
-	};
+	struct ko_costs costs = { .hop_ns = 1000,
+				  .bytes_per_ns = 1,
+				  .group = 1,
+				  .groups = 8,
+				  .rails = 2,
+				  .network = true };
 	struct ko_algorithms t;
 
 	(void)state;
-	ko_partials_limit(&costs, 16, false);
-	CHECK(costs.whole_end == 380); /* 4000 ns * 1 B/ns / (7 * 1.5) */
-	CHECK(costs.partials_room == (KO_SCRATCH - 9 * 8 - 16 * 8) / 4);
-	costs.network = true;
+	costs.partials_room = ko_partials_room(&(struct ko_shape){ .ngroups = 8, .size = 2 });
+	CHECK(costs.partials_room == (KO_SCRATCH - 9 * sizeof(size_t)) / 10);
+	CHECK(ko_partials_room(&(struct ko_shape){ .ngroups = 1, .size = 2 }) == 0);
+	CHECK(ko_partials_room(&(struct ko_shape){ .ngroups = 40000, .size = 1 }) == 0);
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, 16, KO_SUMS_GRID, &t);
-	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end > costs.whole_end);
-	CHECK(t.any[KO_PARTIALS][KO_BARRIER].end == 0 && t.any[KO_PARTIALS][KO_ALL_GATHER].end);
+	/* 5 and 16 hops; 18 and 3.75 crossings */
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 772);
+	CHECK(t.any[KO_PARTIALS][KO_BARRIER].end == 0);
+	CHECK(t.any[KO_PARTIALS][KO_BROADCAST].end > 772);
 	CHECK(t.any[KO_GRID][KO_ALL_REDUCE].end == UINT64_MAX);
+	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, 16, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.partials_room + 1);
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, 16, KO_SUMS_TREE, &t);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 0);
-	costs.crowded = true;
-	ko_partials_limit(&costs, 16, false);
-	CHECK(costs.partials_room == (KO_SCRATCH - 9 * 8 - 16 * 8) / 10);
-	CHECK(costs.whole_end == costs.partials_room + 1);
-	ko_partials_limit(&costs, 16, true);
-	CHECK(costs.partials_room == (KO_SCRATCH - 9 * 8 - 16 * 8) / 4);
-	costs.groups = 1;
-	ko_partials_limit(&costs, 16, true);
-	CHECK(costs.partials_room == 0 && costs.whole_end == 0);
-	costs.groups = 40000;
-	ko_partials_limit(&costs, 40000, false);
-	CHECK(costs.partials_room == 0);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -184,9 +184,10 @@ static void grid_types_and_ops(struct t_rank *r)
 static void grid_counts(struct t_rank *r)
 {
 	struct t_setup setup = set_up_grid(r);
-	size_t n = (size_t)r->nranks, counts[] = { 701, 4099, 9000 * n + 1, 20011 };
+	size_t n = (size_t)r->nranks, counts[4] = { 701, 4099, 9000 * n + 1, 20011 };
 
-	try_counts(&setup, counts, ARRAY_LEN(counts));
+	/* Partials do short vectors alone. */
+	try_counts(&setup, counts, ((const struct grid_case *)r->arg)->algorithm ? 2 : 4);
 	tear_down(&setup);
 }
 

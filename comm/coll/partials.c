@@ -136,35 +136,24 @@ static void add_group(const struct partials *p)
 		}
 }
 
-/* The sum of n elements of all groups, which lie `stride` elements apart, from one of them round to
- * that before it. */
-static void add_groups(const struct partials *p, char *values, size_t stride, int from, size_t n,
-		       char *to)
+/* Adds up a group's elements, from the sum of the group after it round to its own. */
+static void add_sums(const struct partials *p, int group, char *to)
 {
 	const struct ko_run *run = p->run;
+	size_t n = count_of(p, group), first = first_of(p, group);
 	const char *partial = NULL;
 
-	for (int k = 0; n && k < p->l.ngroups; k++) {
-		size_t number = (size_t)ko_shape_wrap(from + k, p->l.ngroups);
-		const char *sum = bytes_at(p, values, number * stride);
+	for (int k = 1; n && k <= p->l.ngroups; k++) {
+		int number = ko_shape_wrap(ko_shape_wrap(group + k, p->l.ngroups) - p->l.group,
+					   p->l.ngroups);
+		const char *sum = bytes_at(p, p->sum, entry(p, number) + first);
 
-		if (k > 0)
+		if (k > 1)
 			p->add(to, partial, sum, n, &run->red.s);
-		else if (p->l.ngroups == 1)
-			run->copy(to, sum, n, NULL);
-		partial = k > 0 ? to : sum;
+		partial = k > 1 ? to : sum;
 	}
 	if (n)
 		run->red.finish(to, to, n, &run->red.s);
-}
-
-/* Adds up a group's elements of all sums. */
-static void add_sums(const struct partials *p, int group, char *to)
-{
-	int from = ko_shape_wrap(group + 1 - p->l.group, p->l.ngroups);
-
-	add_groups(p, bytes_at(p, p->sum, first_of(p, group)), p->plan.count, from,
-		   count_of(p, group), to);
 }
 
 /* ---- Between leaders ------------------------------------------------------------------------- */

@@ -554,10 +554,11 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * No order depends on slots, transport or algorithm. The order "tree" has two algorithms of its
  * own. Doubling is for small vectors between hosts: ranks of a host add up, then hosts exchange
  * sums at distances 1, 2, 4, and so on. Pairwise does what no other one does: each rank gets its
- * block of everyone's vector, and sends the sum. In the order "grid" all reductions and
- * all-gathers go round each group, and between groups along *rails*, each of which joins the ranks
- * of one number. So all ranks of a host send to other hosts, each 1/g of it if a group has g
- * ranks. Other calls that add nothing are as in the order "ring".
+ * block of everyone's vector, and sends the sum. In the order "grid" reductions and all-gathers go
+ * round each group, and between groups along *rails*, each of which joins the ranks of one number.
+ * So all ranks of a host send to other hosts, each 1/g of it if a group has g ranks. Partials are
+ * for small vectors, broadcasts too: one rank of each group adds up, exchanges sums with those of
+ * other groups, and hands out the result. Other calls that add nothing are as in the order "ring".
  *
  * The ring visits ranks by number. If that would cross between hosts more often than necessary,
  * ranks of a host are grouped. A group has its lowest rank first, and groups are ordered by their
@@ -590,6 +591,8 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - Doubling: an all_reduce sends K. Of g ranks of a host that add up together the first sends
  *   K(g - 1 + log2(N/g)) instead. The logarithm is rounded up. If N/g is no power of two, some
  *   give a sum to several ranks, and send more.
+ * - Partials: an all_reduce sends K; in each of h groups of g ranks the first sends K(h + g - 2).
+ *   Root of a broadcast sends K(log2(h) + g - 1), with the logarithm rounded up.
  *
  * Errors:
  * - KOLO_EINVAL, and KOLO_ENOMEM with a queue: nothing was done, and comm still works.

@@ -389,6 +389,23 @@ static void say(struct ko_wait_state *w, int64_t now)
 	ko_lifelines_say(w->comm->lifelines);
 }
 
+int ko_wait_spins(int spins, int most, int64_t yield_ns)
+{
+	enum { ALONE_NS = 1000, TURN_NS = 500000 }; /* a yield that nobody uses takes 200 */
+
+	if (yield_ns > ALONE_NS && yield_ns < TURN_NS)
+		return spins / 2;
+	return spins < most / 2 ? 2 * spins + 1 : most;
+}
+
+static void yield(struct kolo_comm *c)
+{
+	int64_t since = ko_now_ns();
+
+	sched_yield();
+	c->spins = ko_wait_spins(c->spins, c->most_spins, ko_now_ns() - since);
+}
+
 /* Yields at first: another rank may only need this core. Later sleeps until the peer wakes it, but
  * for no longer than a sixteenth of the time waited so far. So a sleep that nobody ends makes the
  * wait hardly longer, and a long wait costs little. */
@@ -397,7 +414,7 @@ static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
 	int64_t us = waited_ms * 1000 / 16;
 
 	if (us == 0)
-		sched_yield();
+		yield(w->comm);
 	else
 		ko_bells_sleep(w->comm->bells, w->comm->rank, w->peer, w->waiter->needs != NULL,
 			       us < MAX_SLEEP_US ? us : MAX_SLEEP_US);

@@ -42,6 +42,12 @@ int ko_wait_for(const struct ko_waiter *waiter, int peer, const char *transport,
 int ko_wait_longer(const struct ko_waiter *waiter, int peer, const char *transport,
 		   enum ko_trace_kind kind, ko_try_fn *try, void *what);
 
+/* How often a wait tries before it gives the core away, after `spins` tries and a yield of
+ * `yield_ns`. A yield that took long enough for another thread's short turn shows that others poll
+ * on this core too, though this host may not know them: then it is half as often. Otherwise it is
+ * twice as often, up to `most`. If the other one used its whole turn, it waited for nobody. */
+int ko_wait_spins(int spins, int most, int64_t yield_ns);
+
 /* Returns 0 or the cause of the communicator's failure. If the ranks are on several hosts it first
  * reads, every 10 ms, what the other hosts have sent. Never blocks. */
 int ko_wait_hear(struct kolo_comm *comm);

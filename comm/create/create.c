@@ -250,7 +250,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 	if ((rc = ko_algorithm_find(c->table[0].algorithm, &forced)) < 0 ||
 	    (rc = ko_sums_find(c->table[0].order, &c->sums)) < 0)
 		return rc;
-	c->spins = choose_spins(c);
+	c->most_spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||
 	    (rc = ko_edges_connect(c, deadline)) < 0 || (rc = connect_bruck(c, forced)) < 0 ||
 	    (rc = ko_rails_connect(c, deadline)) < 0 || (rc = ko_probe(c)) < 0)

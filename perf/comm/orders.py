@@ -2,7 +2,8 @@
 
     B=build python3 perf/comm/orders.py [HOSTS [RANKS_OF_EACH [ROUNDS [LARGEST_BYTES [ORDER]]]]]
 
-Prints every size of the collectives that add, as before_after.py does; pairs.py says what a pair is, and when a size is behind.
+Prints every size of the collectives that add, as before_after.py does; pairs.py says what a pair is, and when a size is behind. Nothing is bound to cores: each of these hosts has the same ones, and would
+bind its first rank to the first of them.
 """
 import json
 import os
@@ -26,8 +27,8 @@ def main():
 
         def bench(order, collective):
             where = ",".join(f"{h.name}:{ranks}" for h in c.hosts)
-            done = c.hosts[0].run(f"{B}/ringrun", "--host", where, f"{B}/ringbench", collective, "--order", order, "-b", "8",
-                                  "-e", str(most), "-f", "8", "-c", "0", "--out-of-place", "--json", "-", timeout=600)
+            done = c.hosts[0].run(f"{B}/ringrun", "--host", where, "--bind", "none", f"{B}/ringbench", collective, "--order", order,
+                                  "-b", "8", "-e", str(most), "-f", "8", "-c", "0", "--out-of-place", "--json", "-", timeout=600)
             assert done.returncode == 0, done
             found = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
             return {(r["bytes"], "out"): r["time_us"] for r in found}

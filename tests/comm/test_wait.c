@@ -1,5 +1,7 @@
-/* Who sleeps over another rank is woken by it, and by nobody else. */
+/* Who sleeps over another rank is woken by it, and by nobody else. A wait tries less often where
+ * others poll on its core. */
 #include "tests/lib/t.h"
+#include "comm/core/wait.h"
 #include "comm/health/bells.h"
 
 #include <pthread.h>
@@ -50,8 +52,31 @@ static void a_sleeper_is_woken_by_the_one_it_waits_for(void **state)
 	free(bells);
 }
 
+/* Yields in turn, all of the same length. */
+static int spins_after(int yields, int spins, int most, int64_t yield_ns)
+{
+	while (yields-- > 0)
+		spins = ko_wait_spins(spins, most, yield_ns);
+	return spins;
+}
+
+static void waits_spin_where_nobody_else_polls(void **state)
+{
+	enum { MOST = 100, ALONE_NS = 300, SHARED_NS = 20000, TAKEN_NS = 3000000 };
+
+	(void)state;
+	CHECK(spins_after(7, 0, MOST, ALONE_NS) == MOST);
+	CHECK(spins_after(100, MOST, MOST, ALONE_NS) == MOST);
+	CHECK(spins_after(1, MOST, MOST, SHARED_NS) == MOST / 2);
+	CHECK(spins_after(7, MOST, MOST, SHARED_NS) == 0);
+	CHECK(spins_after(7, 0, MOST, TAKEN_NS) == MOST);
+	/* more ranks on this host than processors */
+	CHECK(spins_after(7, 0, 0, ALONE_NS) == 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_sleeper_is_woken_by_the_one_it_waits_for),
+	cmocka_unit_test(waits_spin_where_nobody_else_polls),
 };
 
 T_MAIN(tests)

@@ -1,4 +1,5 @@
-/* The algorithm "partials" (ko_partials_ops): into groups, between leaders, and out of groups.
+/* The algorithms "partials" (ko_partials_ops) and "shares" (ko_shares_ops): into groups, between
+ * leaders, and out of groups.
  *
  * Elements are in the order of *places*: groups, and numbers in them. If groups are of successive
  * ranks, this is the vector's own order. */
@@ -11,10 +12,12 @@ struct partials {
 	struct ko_run *run;
 	struct ko_leaders l;
 	struct ko_plan plan; /* a reduce has a block for each rank, too */
+	size_t shares;       /* of a group's elements, at most; 0: leaders exchange whole sums */
 	ko_combine_fn *add;  /* of sums */
 	size_t *firsts;      /* the first element of each group, by place; NULL: see first_of */
 	char *values;        /* of the group's ranks, by number; then other things */
-	char *sum;           /* of the group, by place; those of the groups after it follow */
+	char *sum;           /* of the group, by place */
+	char *sums;          /* whole ones of this group and those after it, or shares */
 };
 
 static enum ko_coll coll_of(const struct partials *p)
@@ -66,14 +69,14 @@ static void find_firsts(struct partials *p, size_t *firsts)
 }
 
 /* Leaders exchange entries: of this group, of the one after it, and so on round to the one before
- * it. An entry is a group's sum of the vector; of an all-gather, a group's elements. Returns the
- * first element of entry k. */
+ * it. An entry is a group's sum of the vector, or a group's elements. Returns the first element of
+ * entry k. */
 static size_t entry(const struct partials *p, int k)
 {
 	int group = p->l.group + k;
 	size_t first = first_of(p, p->l.group);
 
-	if (coll_of(p) != KO_ALL_GATHER)
+	if (!p->shares && coll_of(p) != KO_ALL_GATHER)
 		return (size_t)k * p->plan.count;
 	if (group < p->l.ngroups)
 		return first_of(p, group) - first;
@@ -85,7 +88,7 @@ static char *bytes_at(const struct partials *p, char *base, size_t element)
 	return base + element * p->run->size;
 }
 
-static struct partials describe(struct ko_run *run)
+static struct partials describe(struct ko_run *run, bool shares)
 {
 	struct kolo_comm *c = run->comm;
 	struct partials p = { .run = run, .l = ko_leaders_make(run, &c->shape, 0) };
@@ -97,8 +100,11 @@ static struct partials describe(struct ko_run *run)
 		find_firsts(&p, (size_t *)(void *)at);
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
 	}
+	if (shares)
+		p.shares = (size_t)p.l.size * p.plan.block;
 	p.values = at;
-	p.sum = p.values + (size_t)p.l.size * bytes;
+	p.sum = p.values + (size_t)p.l.size * bytes + (size_t)c->nranks * run->size;
+	p.sums = p.shares ? p.sum + bytes : p.sum;
 	return p;
 }
 
@@ -136,6 +142,11 @@ static void add_group(const struct partials *p)
 		}
 }
 
+static char *share(const struct partials *p, int k)
+{
+	return bytes_at(p, p->sums, (size_t)k * p->shares);
+}
+
 /* Adds up a group's elements, from the sum of the group after it round to its own. */
 static void add_sums(const struct partials *p, int group, char *to)
 {
@@ -144,9 +155,9 @@ static void add_sums(const struct partials *p, int group, char *to)
 	const char *partial = NULL;
 
 	for (int k = 1; n && k <= p->l.ngroups; k++) {
-		int number = ko_shape_wrap(ko_shape_wrap(group + k, p->l.ngroups) - p->l.group,
-					   p->l.ngroups);
-		const char *sum = bytes_at(p, p->sum, entry(p, number) + first);
+		size_t number = (size_t)ko_shape_wrap(group + k - p->l.group, p->l.ngroups);
+		const char *sum = p->shares ? share(p, p->l.ngroups - k)
+					    : bytes_at(p, p->sums, number * p->plan.count + first);
 
 		if (k > 1)
 			p->add(to, partial, sum, n, &run->red.s);
@@ -181,6 +192,72 @@ static int gather_all(struct partials *p, char *entries)
 		add_entries(p, p->l.group + has, false, entries, has, has + more);
 		rc = ko_leaders_do(&p->l);
 	}
+	return rc;
+}
+
+/* Elements of share k of the group `before` this one, before the hop over `far` groups. Hops over
+ * fewer have brought it from the group k % far before that. */
+static size_t count_of_share(const struct partials *p, int before, int k, int far)
+{
+	return count_of(p, p->l.group - before + k - k % far);
+}
+
+/* Elements that such a group sends in the hop. */
+static size_t count_of_hop(const struct partials *p, int before, int far)
+{
+	size_t n = 0;
+
+	for (int k = far; k < p->l.ngroups; k++)
+		if (k & far)
+			n += count_of_share(p, before, k, far);
+	return n;
+}
+
+/* Copies what the hop takes further: from shares to a message (before: 0), or from one (far). */
+static void pack(const struct partials *p, int before, int far, char *message)
+{
+	for (int k = far; k < p->l.ngroups; k++) {
+		size_t n = k & far ? count_of_share(p, before, k, far) : 0;
+
+		if (n)
+			p->run->copy(before ? share(p, k) : message, before ? message : share(p, k),
+				     n, NULL);
+		message += n * p->run->size;
+	}
+}
+
+static int hop(struct partials *p, int far)
+{
+	size_t sends = count_of_hop(p, 0, far), gets = count_of_hop(p, far, far);
+	char *out = p->values, *in = bytes_at(p, out, sends);
+	int rc;
+
+	pack(p, 0, far, out);
+	if (sends)
+		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group + far), true, out, sends);
+	if (gets)
+		ko_leaders_add(&p->l, ko_leaders_leader(&p->l, p->l.group - far), false, in, gets);
+	rc = ko_leaders_do(&p->l);
+	if (rc == 0)
+		pack(p, far, far, in);
+	return rc;
+}
+
+/* Each leader gets all groups' sums of its own group's elements, in Bruck's all-to-all. Share k is
+ * at first for the group k after this one, and at the end from the group k before it. */
+static int share_out(struct partials *p)
+{
+	int rc = 0;
+
+	for (int k = 0; k < p->l.ngroups; k++) {
+		int group = ko_shape_wrap(p->l.group + k, p->l.ngroups);
+
+		if (count_of(p, group))
+			p->run->copy(share(p, k), bytes_at(p, p->sum, first_of(p, group)),
+				     count_of(p, group), NULL);
+	}
+	for (int far = 1; rc == 0 && far < p->l.ngroups; far *= 2)
+		rc = hop(p, far);
 	return rc;
 }
 
@@ -257,10 +334,12 @@ static void place_entries(const struct partials *p, char *entries, void *dst)
 			    bytes_at(p, entries, entry(p, k)), dst);
 }
 
-/* The leader has the sums of all groups. */
+/* The leader has the sums of all groups, or of all elements. */
 static void place_sums(const struct partials *p, void *dst)
 {
-	for (int k = 0; k < p->l.ngroups; k++) {
+	if (p->shares)
+		place_entries(p, p->values, dst);
+	for (int k = 0; !p->shares && k < p->l.ngroups; k++) {
 		char *to = p->firsts ? p->values : ko_at_mut(p->run, dst, first_of(p, k));
 
 		add_sums(p, k, to);
@@ -292,6 +371,25 @@ static int scatter(struct partials *p, char *elements, void *dst)
 
 /* ---- The collectives ------------------------------------------------------------------------- */
 
+/* The leader of a reduction. Afterwards the sum of its group's elements is the first entry in
+ * `values`; and entries of all groups are there, or whole sums in `sums`, if it needs them. */
+static int reduce_between(struct partials *p)
+{
+	bool to_root = coll_of(p) == KO_REDUCE;
+	int rc = 0;
+
+	add_group(p);
+	if (p->shares && (rc = share_out(p)) < 0)
+		return rc;
+	if (p->shares)
+		add_sums(p, p->l.group, p->values);
+	if (!p->shares || coll_of(p) != KO_REDUCE_SCATTER)
+		rc = (to_root ? gather : gather_all)(p, p->shares ? p->values : p->sums);
+	if (!p->shares && coll_of(p) == KO_REDUCE_SCATTER)
+		add_sums(p, p->l.group, p->values);
+	return rc;
+}
+
 static int reduction(struct partials *p, const void *src, void *dst)
 {
 	const struct ko_run *run = p->run;
@@ -302,17 +400,12 @@ static int reduction(struct partials *p, const void *src, void *dst)
 		run->copy(bytes_at(p, p->values, (size_t)p->l.me * p->plan.count), src,
 			  p->plan.count, NULL);
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
-	if (rc == 0 && leads) {
-		add_group(p);
-		rc = (to_root ? gather : gather_all)(p, p->sum);
-	}
+	if (rc == 0 && leads)
+		rc = reduce_between(p);
 	if (rc < 0)
 		return rc;
-	if (coll_of(p) == KO_REDUCE_SCATTER) {
-		if (leads)
-			add_sums(p, p->l.group, p->values);
+	if (coll_of(p) == KO_REDUCE_SCATTER)
 		return scatter(p, p->values, dst);
-	}
 	if (to_root ? run->comm->rank == run->desc.root : leads)
 		place_sums(p, dst);
 	return to_root ? 0 : ko_leaders_hand_out(&p->l, dst, p->plan.count);
@@ -348,9 +441,9 @@ static int broadcast(struct partials *p, const void *src, void *dst)
 	return rc < 0 ? rc : ko_leaders_hand_out(&p->l, dst, p->plan.count);
 }
 
-static int partials(struct ko_run *run, const void *src, void *dst)
+static int begin(struct ko_run *run, bool shares, const void *src, void *dst)
 {
-	struct partials p = describe(run);
+	struct partials p = describe(run, shares);
 	int rc;
 
 	if (p.plan.count == 0)
@@ -364,6 +457,16 @@ static int partials(struct ko_run *run, const void *src, void *dst)
 	if (run->desc.coll == KO_BROADCAST)
 		return broadcast(&p, src, dst);
 	return reduction(&p, src, dst);
+}
+
+static int partials(struct ko_run *run, const void *src, void *dst)
+{
+	return begin(run, false, src, dst);
+}
+
+static int shares(struct ko_run *run, const void *src, void *dst)
+{
+	return begin(run, true, src, dst);
 }
 
 /* ---- Formulas -------------------------------------------------------------------------------- */
@@ -399,11 +502,16 @@ static void count_spread(const struct partials *p, struct ko_model *m)
 /* What leaders send each other. */
 static void count_between(const struct partials *p, struct ko_model *m)
 {
-	switch (coll_of(p)) {
-	case KO_BROADCAST: count_spread(p, m); break;
-	case KO_REDUCE: count_gather(p, m); break;
-	default: count_gather_all(p, m); break;
+	for (int far = 1; p->shares && far < p->l.ngroups; far *= 2) {
+		m->sent += count_of_hop(p, 0, far);
+		m->received += count_of_hop(p, far, far);
 	}
+	if (coll_of(p) == KO_BROADCAST)
+		count_spread(p, m);
+	else if (coll_of(p) == KO_REDUCE)
+		count_gather(p, m);
+	else if (!p->shares || coll_of(p) != KO_REDUCE_SCATTER)
+		count_gather_all(p, m);
 }
 
 /* What a rank gives its leader, and what it gets. */
@@ -421,10 +529,10 @@ static struct ko_model member(const struct partials *p, int number)
 	}
 }
 
-static struct ko_model model(const struct ko_run *run)
+static struct ko_model count(const struct ko_run *run, bool shares)
 {
 	struct ko_run copy = *run;
-	struct partials p = describe(&copy);
+	struct partials p = describe(&copy, shares);
 	struct ko_model m = { 0 };
 
 	if (!ko_leaders_leads(&p.l))
@@ -436,6 +544,16 @@ static struct ko_model model(const struct ko_run *run)
 		}
 	count_between(&p, &m);
 	return m;
+}
+
+static struct ko_model partials_model(const struct ko_run *run)
+{
+	return count(run, false);
+}
+
+static struct ko_model shares_model(const struct ko_run *run)
+{
+	return count(run, true);
 }
 
 /* ---- When ------------------------------------------------------------------------------------ */
@@ -456,45 +574,99 @@ static double hops_of(double n)
 	return n > 0 ? 1 + (n - 1) / 4 : 0;
 }
 
-size_t ko_partials_room(const struct ko_shape *shape)
+void ko_partials_limit(struct ko_costs *costs, int nranks)
 {
-	size_t firsts = ((size_t)shape->ngroups + 1) * sizeof(size_t);
+	uint64_t firsts = (uint64_t)(costs->groups + 1) * sizeof(size_t);
+	/* Shares are at most a vector, and a few elements since blocks are rounded up. */
+	uint64_t rounding = 2 * (uint64_t)nranks * KO_MAX_SIZE;
 
-	if (shape->ngroups < 2 || firsts >= KO_SCRATCH)
-		return 0;
-	return (KO_SCRATCH - firsts) / (size_t)(shape->size + shape->ngroups);
+	costs->leaders_room = 0;
+	if (costs->groups > 1 && firsts + rounding < KO_SCRATCH)
+		costs->leaders_room = KO_SCRATCH - firsts - rounding;
 }
 
-static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
+/* Bytes from which on a broadcast is faster in a chain of slots, which all ranks work on at the
+ * same time. */
+static double chain_begin(const struct ko_costs *costs, int nranks)
+{
+	double more = log2_up(costs->groups) + (double)costs->rails - 2; /* vectors in a row */
+	double hops = nranks - 1 - log2_up(costs->groups) - hops_of((double)costs->rails - 1);
+	double slots = (nranks - 2) * (double)costs->slot_bytes;
+
+	return more > 0 ? (hops * costs->hop_ns * costs->bytes_per_ns / 2 + slots) / more : 1e18;
+}
+
+static uint64_t partials_end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			     bool windows)
+{
+	uint64_t room = costs->leaders_room;
+
+	(void)windows;
+	if (room == 0 || coll == KO_BARRIER || ko_coll_has_messages(coll))
+		return 0;
+	if (coll == KO_BROADCAST)
+		return (uint64_t)chain_begin(costs, nranks);
+	return coll == KO_ALL_GATHER ? room + 1
+				     : room / (uint64_t)(costs->rails + costs->groups) + 1;
+}
+
+/* Two leaders have nothing to share. */
+static uint64_t shares_end(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+			   bool windows)
 {
 	(void)nranks, (void)windows;
-	if (costs->partials_room == 0 || coll == KO_BARRIER || ko_coll_has_messages(coll))
+	if (costs->leaders_room == 0 || costs->groups == 2 || !ko_coll_reduces(coll))
 		return 0;
-	return coll == KO_BROADCAST ? UINT64_MAX : costs->partials_room + 1;
+	return costs->leaders_room / (uint64_t)(costs->rails + 2) + 1;
 }
 
-static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
-			       bool windows)
+/* With these steps between leaders, and those into groups and out of them. */
+static struct ko_estimate estimate(enum ko_coll coll, const struct ko_costs *costs, double hops,
+				   double vectors)
 {
-	double h = (double)costs->groups, others = (double)costs->rails - 1;
-	double hops = log2_up(costs->groups), vectors = h - 1;
-	double ways = coll == KO_REDUCE || coll == KO_BROADCAST ? 1 : 2; /* into groups and out */
+	double others = (double)costs->rails - 1;
+	double ways = coll == KO_REDUCE || coll == KO_BROADCAST ? 1 : 2;
+
+	hops += ways * hops_of(others);
+	vectors += ways * others;
+	return (struct ko_estimate){ hops * costs->hop_ns, 2 * vectors / costs->bytes_per_ns };
+}
+
+static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+					bool windows)
+{
+	double h = (double)costs->groups, hops = log2_up(costs->groups), vectors = h - 1;
 
 	(void)nranks, (void)windows;
 	if (coll == KO_BROADCAST)
 		vectors = hops;
 	if (coll == KO_ALL_GATHER)
 		vectors = (h - 1) / h;
-	hops += ways * hops_of(others);
-	vectors += ways * others;
-	return (struct ko_estimate){ hops * costs->hop_ns, 2 * vectors / costs->bytes_per_ns };
+	return estimate(coll, costs, hops, vectors);
+}
+
+static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
+				      bool windows)
+{
+	double h = (double)costs->groups, hops = log2_up(costs->groups);
+	bool passes_on = coll != KO_REDUCE_SCATTER;
+
+	(void)nranks, (void)windows;
+	return estimate(coll, costs, passes_on ? 2 * hops : hops,
+			hops / 2 + (passes_on ? (h - 1) / h : 0));
 }
 
 /* No factors are sent, and parts of an all-gather may be uneven. */
-static bool takes(const struct ko_run *run)
+static bool partials_takes(const struct ko_run *run)
 {
 	return run->desc.op != KO_OP_PREMUL &&
 	       (run->desc.coll != KO_ALL_GATHER || !(run->desc.how & KO_UNEVEN));
+}
+
+/* One group's elements may be all of an uneven vector. */
+static bool shares_takes(const struct ko_run *run)
+{
+	return run->desc.op != KO_OP_PREMUL && !(run->desc.how & KO_UNEVEN);
 }
 
 const struct ko_algorithm_ops ko_partials_ops = {
@@ -502,9 +674,21 @@ const struct ko_algorithm_ops ko_partials_ops = {
 	.what = "ranks of a group add up, and one of each group exchanges these sums",
 	.sums = 1 << KO_SUMS_GRID,
 	.reach = KO_ANYWHERE,
-	.end = end,
-	.cost = cost,
-	.takes = takes,
+	.end = partials_end,
+	.cost = partials_cost,
+	.takes = partials_takes,
 	.run = partials,
-	.model = model,
+	.model = partials_model,
+};
+
+const struct ko_algorithm_ops ko_shares_ops = {
+	.name = "shares",
+	.what = "as partials, but a group gets sums of its own elements, and passes on the result",
+	.sums = 1 << KO_SUMS_GRID,
+	.reach = KO_ANYWHERE,
+	.end = shares_end,
+	.cost = shares_cost,
+	.takes = shares_takes,
+	.run = shares,
+	.model = shares_model,
 };

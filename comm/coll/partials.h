@@ -1,14 +1,17 @@
-/* The algorithm "partials": leaders of groups (leaders.h) add up what their groups give, and
- * exchange these sums. So a small operation between groups takes about log2 of their number of
- * hops. Also broadcasts, and all-gathers, in which there is nothing to add. */
+/* Leaders of groups (leaders.h) add up what their groups give, and exchange these sums. So a small
+ * operation between groups takes about log2 of their number of hops.
+ * - "partials": leaders exchange whole sums, and each adds up all of them. Also broadcasts, and
+ *   all-gathers, in which there is nothing to add.
+ * - "shares", for longer vectors: each gets all sums of its own group's elements, adds those up,
+ *   and passes on the result. */
 #ifndef COMM_COLL_PARTIALS_H
 #define COMM_COLL_PARTIALS_H
 
 #include "comm/core/comm.h"
 
-extern const struct ko_algorithm_ops ko_partials_ops;
+extern const struct ko_algorithm_ops ko_partials_ops, ko_shares_ops;
 
-/* Bytes of the longest vector that it can do with such groups; 0: none. */
-size_t ko_partials_room(const struct ko_shape *shape);
+/* Sets leaders_room of the costs, whose groups must be set. */
+void ko_partials_limit(struct ko_costs *costs, int nranks);
 
 #endif

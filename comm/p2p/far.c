@@ -393,6 +393,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 			memcpy((char *)slot.ptr + sizeof(head), t->buffer, rest);
 		t->moved = is_short(t) ? rest : 0;
 		slot.len = sizeof(head) + t->moved;
+		slot.more = !is_short(t);
 	} else {
 		slot.len = rest < SLOT_LEN ? rest : SLOT_LEN;
 		if (ko_link_takes(link, t->buffer + t->moved, slot.len))

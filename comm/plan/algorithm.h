@@ -25,6 +25,7 @@ enum ko_algorithm {
 	KO_EXCHANGE,
 	KO_DOUBLING,
 	KO_PARTIALS,
+	KO_SHARES,
 	KO_DIRECT,
 	KO_PAIRWISE,
 	KO_GRID,
@@ -58,7 +59,8 @@ struct ko_costs {
 	int64_t groups, rails;  /* of the shape (shape.h); 0: there is none */
 	int64_t group;          /* ranks of a host that add up before hosts do (doubling.h) */
 	uint64_t group_room;    /* bytes of a vector that can be added up so */
-	uint64_t partials_room; /* the same of the shape's groups (partials.h) */
+	uint64_t leaders_room;  /* bytes of vectors that a leader of such a group can hold */
+	uint64_t slot_bytes;    /* of the ring's links */
 	/* Bytes of a message between two ranks that the slots between them hold */
 	uint64_t lane_bytes;
 };

@@ -41,6 +41,8 @@ struct ko_slot {
 	/* Sender: where the slot's bytes belong in the vector for which the receiver may have
 	 * offered memory, in bytes from its beginning, plus 1. 0: they are in no vector */
 	size_t belongs;
+	/* Sender: the caller acquires another slot at once, and the two may go together */
+	bool more;
 };
 
 /* What one end tells the other one before they connect. */

@@ -28,6 +28,7 @@ enum {
 	DIRECT = 16 << 10,
 	/* connections that have not shown the secret; if one more comes the oldest is dropped */
 	MAX_STRANGERS = 16,
+	AT_ONCE = 4, /* slots in a system call */
 };
 
 /* What travels before a slot's bytes. */
@@ -296,36 +297,51 @@ static int connect_link(struct ko_link *link, const struct ko_address *peer)
 
 /* ---- Sending --------------------------------------------------------------------------------- */
 
-/* Sends what is left of a slot. */
-static ssize_t send_rest(struct tcp_link *t, struct tcp_head *head, const char *from)
+/* Sends what is left of the slots that are committed, or of the first ones. */
+static ssize_t send_rest(struct tcp_link *t)
 {
-	size_t gone = t->moved < sizeof(*head) ? t->moved : sizeof(*head);
-	struct iovec parts[2] = { { .iov_base = (char *)head + gone,
-				    .iov_len = sizeof(*head) - gone },
-				  { .iov_base = (char *)from + (t->moved - gone),
-				    .iov_len = head->len - (t->moved - gone) } };
-	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	struct iovec parts[2 * AT_ONCE];
+	struct msghdr message = { .msg_iov = parts };
+	size_t gone = t->moved;
 
+	for (uint64_t n = t->posted; n < t->committed && n < t->posted + AT_ONCE; n++) {
+		struct tcp_head *head = head_at(t, n);
+		char *payload = (char *)(uintptr_t)t->payload[n % t->limits.nslots];
+		struct iovec whole[2] = { { head, sizeof(*head) }, { payload, head->len } };
+
+		for (int k = 0; k < 2; k++) {
+			size_t skip = gone < whole[k].iov_len ? gone : whole[k].iov_len;
+
+			gone -= skip;
+			parts[message.msg_iovlen++] =
+				(struct iovec){ (char *)whole[k].iov_base + skip,
+						whole[k].iov_len - skip };
+		}
+	}
 	return sendmsg(t->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Bytes of the slot under way, its head included. */
+static size_t bytes_posted(const struct tcp_link *t)
+{
+	return sizeof(struct tcp_head) + head_at(t, t->posted)->len;
 }
 
 /* Gives the kernel as much as it takes. 0, or the link's failure. */
 static int flush(struct tcp_link *t)
 {
 	while (!t->broken && t->posted < t->committed) {
-		struct tcp_head *head = head_at(t, t->posted);
-		size_t len = sizeof(*head) + head->len;
-		ssize_t sent = send_rest(t, head, t->payload[t->posted % t->limits.nslots]);
+		ssize_t sent = send_rest(t);
 
 		if (sent < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
 		if (sent < 0)
 			return break_link(t, "sending", strerror(errno));
 		t->moved += (size_t)sent;
-		if (t->moved < len)
-			continue;
-		t->moved = 0;
-		t->posted++;
+		while (t->posted < t->committed && t->moved >= bytes_posted(t)) {
+			t->moved -= bytes_posted(t);
+			t->posted++;
+		}
 	}
 	return t->broken ? ko_fail(t->broken, "%s", t->why) : 0;
 }
@@ -333,7 +349,7 @@ static int flush(struct tcp_link *t)
 static int acquire_slot(struct ko_link *link, struct ko_slot *out)
 {
 	struct tcp_link *t = of(link);
-	int rc = t->committed == t->posted ? 0 : flush(t);
+	int rc = t->committed - t->posted < t->limits.nslots ? 0 : flush(t);
 
 	if (rc < 0 || t->broken)
 		return rc < 0 ? rc : ko_fail(t->broken, "%s", t->why);
@@ -355,7 +371,8 @@ static int commit_slot(struct ko_link *link, const struct ko_slot *slot)
 	t->committed++;
 	link->bytes += slot->len;
 	link->slots++;
-	flush(t);
+	if (!slot->more)
+		flush(t);
 	return 0;
 }
 

@@ -222,11 +222,11 @@ struct kolo_comm_attr {
 	 * scatter are not affected. NULL: shm inside a host, KOLO_NET between hosts. Rank 0's
 	 * value counts */
 	const char *transport;
-	/* The name of an algorithm: "ring", "board", "exchange", "doubling", "partials", "direct",
-	 * "pairwise" or "grid". All but the ring run wherever they can; other operations use what
-	 * has no limits. "board" and "direct" need all ranks on one host. It must add in the order
-	 * below: "ring" does in its own alone, "doubling" and "pairwise" in the tree's alone,
-	 * "partials" and "grid" in the grid's alone.
+	/* The name of an algorithm: "ring", "board", "exchange", "doubling", "partials", "shares",
+	 * "direct", "pairwise" or "grid". All but the ring run wherever they can; other operations
+	 * use what has no limits. "board" and "direct" need all ranks on one host. It must add in
+	 * the order below: "ring" does in its own alone, "doubling" and "pairwise" in the tree's
+	 * alone, "partials", "shares" and "grid" in the grid's alone.
 	 * NULL: the best for each size. Rank 0's value counts */
 	const char *algorithm;
 	/* Receives lines of the log, with log_arg. It is called on the threads that use this
@@ -558,7 +558,9 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * round each group, and between groups along *rails*, each of which joins the ranks of one number.
  * So all ranks of a host send to other hosts, each 1/g of it if a group has g ranks. Partials are
  * for small vectors, broadcasts too: one rank of each group adds up, exchanges sums with those of
- * other groups, and hands out the result. Other calls that add nothing are as in the order "ring".
+ * other groups, and hands out the result. Shares are for longer ones: such a rank gets sums of a
+ * part of the vector alone, and passes on the result. Other calls that add nothing are as in the
+ * order "ring".
  *
  * The ring visits ranks by number. If that would cross between hosts more often than necessary,
  * ranks of a host are grouped. A group has its lowest rank first, and groups are ordered by their
@@ -593,6 +595,8 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  *   give a sum to several ranks, and send more.
  * - Partials: an all_reduce sends K; in each of h groups of g ranks the first sends K(h + g - 2).
  *   Root of a broadcast sends K(log2(h) + g - 1), with the logarithm rounded up.
+ * - Shares: an all_reduce sends K; the first of a group K(g - 1 + log2(h)/2 + (h - 1)/h), and a
+ *   little less if h is no power of two.
  *
  * Errors:
  * - KOLO_EINVAL, and KOLO_ENOMEM with a queue: nothing was done, and comm still works.

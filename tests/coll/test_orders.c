@@ -186,7 +186,7 @@ static void grid_counts(struct t_rank *r)
 	struct t_setup setup = set_up_grid(r);
 	size_t n = (size_t)r->nranks, counts[4] = { 701, 4099, 9000 * n + 1, 20011 };
 
-	/* Partials do short vectors alone. */
+	/* Leaders do short vectors alone. */
 	try_counts(&setup, counts, ((const struct grid_case *)r->arg)->algorithm ? 2 : 4);
 	tear_down(&setup);
 }
@@ -204,10 +204,11 @@ static void every_shape_has_the_bits_of_the_grid(void **state)
 		{ .groups = 2, .size = 3, .by_turns = true, .nslots = 2 },
 		{ .groups = 3, .size = 2, .by_turns = true, .transport = TCP },
 		{ .groups = 2, .size = 2, .algorithm = "partials" },
-		{ .groups = 4, .size = 1, .algorithm = "partials" },
 		{ .groups = 3, .size = 3, .algorithm = "partials" },
-		{ .groups = 5, .size = 2, .algorithm = "partials" },
 		{ .groups = 3, .size = 2, .by_turns = true, .algorithm = "partials" },
+		{ .groups = 4, .size = 1, .algorithm = "shares" },
+		{ .groups = 5, .size = 2, .algorithm = "shares" },
+		{ .groups = 3, .size = 2, .by_turns = true, .algorithm = "shares" },
 	};
 
 	(void)state;

@@ -519,7 +519,7 @@ static void rows_are_complete_and_found_by_name(void **state)
 	CHECK(ko_algorithm_find("", &found) == 0 && !found);
 	CHECK(ko_algorithm_find("magic", &found) == KOLO_ENOTSUP &&
 	      strcmp(kolo_last_error(),
-		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, partials, direct, pairwise, grid") ==
+		     "no algorithm called 'magic'; this build has: ring, board, exchange, doubling, partials, shares, direct, pairwise, grid") ==
 		      0);
 }
 
@@ -722,36 +722,48 @@ static void reductions_as_a_tree_are_never_left_to_the_ring(void **state)
 	CHECK(t.any[KO_BOARD][KO_ALL_REDUCE].end == 0);
 }
 
-/* Leaders need room for their group's vectors, and for a sum of each group. */
-static void partials_fit_into_scratch(void **state)
+/* Few hops for short vectors, few bytes for long ones; and leaders need room. */
+static void leaders_exchange_whole_sums_or_share_out(void **state)
 {
+	enum { GROUPS = 8, RAILS = 2, N = GROUPS * RAILS };
 	struct ko_costs costs = { .hop_ns = 1000,
 				  .bytes_per_ns = 1,
 				  .group = 1,
-				  .groups = 8,
-				  .rails = 2,
-				  .network = true };
+				  .groups = GROUPS,
+				  .rails = RAILS,
+				  .network = true,
+				  .slot_bytes = 1 << 18 };
 	struct ko_algorithms t;
 
 	(void)state;
-	costs.partials_room = ko_partials_room(&(struct ko_shape){ .ngroups = 8, .size = 2 });
-	CHECK(costs.partials_room == (KO_SCRATCH - 9 * sizeof(size_t)) / 10);
-	CHECK(ko_partials_room(&(struct ko_shape){ .ngroups = 1, .size = 2 }) == 0);
-	CHECK(ko_partials_room(&(struct ko_shape){ .ngroups = 40000, .size = 1 }) == 0);
-	ko_algorithm_decide(ko_algorithm_table, "", &costs, 16, KO_SUMS_GRID, &t);
-	/* 5 and 16 hops; 18 and 3.75 crossings */
-	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 772);
-	CHECK(t.any[KO_PARTIALS][KO_BARRIER].end == 0);
-	CHECK(t.any[KO_PARTIALS][KO_BROADCAST].end > 772);
-	CHECK(t.any[KO_GRID][KO_ALL_REDUCE].end == UINT64_MAX);
-	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, 16, KO_SUMS_GRID, &t);
-	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.partials_room + 1);
-	ko_algorithm_decide(ko_algorithm_table, "", &costs, 16, KO_SUMS_TREE, &t);
+	ko_partials_limit(&costs, N);
+	CHECK(costs.leaders_room == KO_SCRATCH - (GROUPS + 1) * 8 - 2 * N * KO_MAX_SIZE);
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
+	/* 5, 8 and 16 hops; 18, 8.75 and 3.75 crossings */
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 325);
+	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == 1600);
+	/* 5, 5 and 8 hops; 18, 7 and 1.875 crossings */
+	CHECK(t.any[KO_PARTIALS][KO_REDUCE_SCATTER].end == 0);
+	CHECK(t.any[KO_SHARES][KO_REDUCE_SCATTER].end == 586);
+	CHECK(t.any[KO_PARTIALS][KO_BARRIER].end == 0 && t.any[KO_SHARES][KO_BARRIER].end == 0);
+	/* 4 hops and 8 crossings; in a chain 15, and 2 and those of 14 slots */
+	CHECK(t.any[KO_PARTIALS][KO_BROADCAST].end == (11000 / 2 + 14 * (1 << 18)) / 3);
+	CHECK(t.any[KO_SHARES][KO_BROADCAST].end == 0);
+	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, N, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.leaders_room / (RAILS + GROUPS) + 1);
+	CHECK(t.any[KO_PARTIALS][KO_ALL_GATHER].end == costs.leaders_room + 1);
+	ko_algorithm_decide(ko_algorithm_table, "shares", &costs, N, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == costs.leaders_room / (RAILS + 2) + 1);
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_TREE, &t);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 0);
+	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == 0);
+	costs.groups = 40000; /* their first elements alone fill the scratch */
+	ko_partials_limit(&costs, 2 * 40000);
+	CHECK(costs.leaders_room == 0);
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(partials_fit_into_scratch),
+	cmocka_unit_test(leaders_exchange_whole_sums_or_share_out),
 	cmocka_unit_test(groups_are_in_order_of_number_and_ranks_too),
 	cmocka_unit_test(groups_of_different_sizes_are_refused),
 	cmocka_unit_test(shapes_are_read),

@@ -112,7 +112,7 @@ int partner(const struct bench *b);
 /* What this rank has sent, and how many collectives it has done by each algorithm. */
 struct counts {
 	uint64_t sent, model; /* bytes; model: by the library's formulas */
-	uint64_t ring, board, direct, exchange, doubling, pairwise, partials, grid;
+	uint64_t ring, board, direct, exchange, doubling, pairwise, partials, shares, grid;
 };
 
 /* model_bytes: what this rank sends for the job if it ran as often by each algorithm as s counts.

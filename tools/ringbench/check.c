@@ -369,7 +369,7 @@ uint64_t model_bytes(const struct bench *b, const struct job *j, bool in_place,
 	if (b->nranks == 1)
 		return 0;
 	/* Who shares a host, and what was measured between hosts, only the library knows. */
-	if (s->doubling || s->partials)
+	if (s->doubling || s->partials || s->shares)
 		return s->model;
 	return s->direct * direct_bytes(b, j, in_place) + s->board * board_bytes(b, j) +
 	       s->ring * ring_bytes(b, j) + s->exchange * exchange_bytes(b, j) +

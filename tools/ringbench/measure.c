@@ -221,6 +221,7 @@ static struct counts count(const struct bench *b)
 				.doubling = kolo_algorithm_ops(b->comm, "doubling"),
 				.pairwise = kolo_algorithm_ops(b->comm, "pairwise"),
 				.partials = kolo_algorithm_ops(b->comm, "partials"),
+				.shares = kolo_algorithm_ops(b->comm, "shares"),
 				.grid = kolo_algorithm_ops(b->comm, "grid") };
 }
 
@@ -241,6 +242,7 @@ static struct counts count_since(const struct bench *b, const struct counts *bef
 	now.doubling -= before->doubling;
 	now.pairwise -= before->pairwise;
 	now.partials -= before->partials;
+	now.shares -= before->shares;
 	now.grid -= before->grid;
 	if (strcmp(barrier, "ring") == 0)
 		now.ring -= (uint64_t)r->iterations;
@@ -263,7 +265,8 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 		{ "ring", s->ring },         { "board", s->board },
 		{ "direct", s->direct },     { "exchange", s->exchange },
 		{ "doubling", s->doubling }, { "pairwise", s->pairwise },
-		{ "partials", s->partials }, { "grid", s->grid },
+		{ "partials", s->partials }, { "shares", s->shares },
+		{ "grid", s->grid },
 	};
 	size_t most = 0;
 

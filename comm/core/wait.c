@@ -14,14 +14,15 @@
 
 enum {
 	MAX_SLEEP_US = 1000,
-	LOOK_MS = 10,     /* between looks at the lifelines, a system call each */
-	SAY_MS = 100,     /* of waiting before other hosts learn that this rank waits */
-	AGAIN_MS = 500,   /* until other hosts learn it again */
-	STALE_MS = 2000,  /* after which news from another host is old */
-	ARRIVE_MS = 1000, /* for what a rank of another host sent before it died */
-	CIRCLE_MS = 200,  /* until a circle of waits is believed */
-	DIAL_MS = 500,    /* between checks of a rank without a lifeline, some system calls each */
-	PAUSE_MS = 1000   /* between two looks at the clock: this process was not running */
+	FAR_SLEEP_US = 250, /* at least, if what ends the wait may come from another host */
+	LOOK_MS = 10,       /* between looks at the lifelines, a system call each */
+	SAY_MS = 100,       /* of waiting before other hosts learn that this rank waits */
+	AGAIN_MS = 500,     /* until other hosts learn it again */
+	STALE_MS = 2000,    /* after which news from another host is old */
+	ARRIVE_MS = 1000,   /* for what a rank of another host sent before it died */
+	CIRCLE_MS = 200,    /* until a circle of waits is believed */
+	DIAL_MS = 500,  /* between checks of a rank without a lifeline, some system calls each */
+	PAUSE_MS = 1000 /* between two looks at the clock: this process was not running */
 };
 
 /* A wait that has not ended at once. Times are ko_now_ms(). */
@@ -408,12 +409,13 @@ static void yield(struct kolo_comm *c)
 
 /* Yields at first: another rank may only need this core. Later sleeps until the peer wakes it, but
  * for no longer than a sixteenth of the time waited so far. So a sleep that nobody ends makes the
- * wait hardly longer, and a long wait costs little. */
+ * wait hardly longer, and a long wait costs little. Other hosts wake nobody, and a sleep ends some
+ * 50 us late: short ones are not worth it then. */
 static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
 {
 	int64_t us = waited_ms * 1000 / 16;
 
-	if (us == 0)
+	if (us < (w->comm->spread ? FAR_SLEEP_US : 1))
 		yield(w->comm);
 	else
 		ko_bells_sleep(w->comm->bells, w->comm->rank, w->peer, w->waiter->needs != NULL,

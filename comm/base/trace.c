@@ -106,13 +106,16 @@ static void write_event(FILE *f, int rank, const struct event *e)
 		[KO_TRACE_ROUND] = "round ",
 		[KO_TRACE_DATA] = "wait for data from rank ",
 		[KO_TRACE_ROOM] = "wait for room at rank ",
+		[KO_TRACE_STEP] = "",
 	};
-	static const char *const categories[] = { "operation", "round", "wait", "wait" };
+	static const char *const categories[] = { "operation", "round", "wait", "wait", "step" };
+	bool has_text = e->kind == KO_TRACE_OP || e->kind == KO_TRACE_STEP;
+	int row = e->kind == KO_TRACE_STEP ? (int)e->number : 0;
 	int64_t took = e->until - e->since;
 
-	fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"cat\":\"%s\",\"name\":\"%s", rank,
+	fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%s\",\"name\":\"%s", rank, row,
 		categories[e->kind], names[e->kind]);
-	if (e->kind == KO_TRACE_OP)
+	if (has_text)
 		fputs(e->text, f);
 	else
 		fprintf(f, "%" PRIu64, e->number);

@@ -359,12 +359,16 @@ static void place_tracks(struct grid *g)
 		g->group.stages[1] = NOTHING;
 	g->group.step = first_step(g, &g->group);
 	g->rail.step = first_step(g, &g->rail);
-	g->tracks[0] = (struct ko_track){
-		.edges = &c->rails->rail, .of = g, .next = next_step, .done = done_on_rail
-	};
-	g->tracks[1] = (struct ko_track){
-		.edges = &c->rails->group, .of = g, .next = next_step, .done = done_in_group
-	};
+	g->tracks[0] = (struct ko_track){ .edges = &c->rails->rail,
+					  .name = "rail",
+					  .of = g,
+					  .next = next_step,
+					  .done = done_on_rail };
+	g->tracks[1] = (struct ko_track){ .edges = &c->rails->group,
+					  .name = "group",
+					  .of = g,
+					  .next = next_step,
+					  .done = done_in_group };
 }
 
 /* An all-gather's own block goes to its place first. */

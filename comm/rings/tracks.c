@@ -3,6 +3,9 @@
 #include "comm/rings/tracks.h"
 
 #include "comm/base/check.h"
+#include "comm/base/clock.h"
+
+#include <stdio.h>
 
 struct drive {
 	struct ko_run *run;
@@ -63,6 +66,20 @@ static int find_slots(struct drive *d, struct ko_track *t, struct ko_slot *in, s
 	return rc < 0 ? note_failure(d, to, t->edges->next, false, rc) : rc;
 }
 
+/* Traces the step. In row 0 are the rank's operations and waits. */
+static void record(const struct drive *d, const struct ko_track *t)
+{
+	char text[64];
+	int n = snprintf(text, sizeof(text), "%s:", t->name);
+
+	if (t->step.in)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " from rank %d", t->edges->prev);
+	if (t->step.out)
+		snprintf(text + n, sizeof(text) - (size_t)n, " to rank %d", t->edges->next);
+	ko_trace_add(d->run->comm->trace, KO_TRACE_STEP, t->since, (uint64_t)(t - d->tracks) + 1,
+		     text);
+}
+
 /* Does the track's next step if it can be done now. Returns 0: done; KO_EAGAIN: t->state says why
  * not; or an error. */
 static int advance(struct drive *d, struct ko_track *t)
@@ -70,8 +87,10 @@ static int advance(struct drive *d, struct ko_track *t)
 	struct ko_slot in, out;
 	int rc;
 
-	if (!waits(t))
+	if (!waits(t)) {
 		t->state = t->next(t);
+		t->since = d->run->since ? ko_now_ns() : 0;
+	}
 	if (t->state == KO_TRACK_HELD || t->state == KO_TRACK_OVER)
 		return KO_EAGAIN;
 	rc = find_slots(d, t, &in, &out);
@@ -81,6 +100,8 @@ static int advance(struct drive *d, struct ko_track *t)
 		rc = ko_step_do(d->run, t->edges, &t->step, &in, &out);
 	if (rc)
 		return rc;
+	if (t->since)
+		record(d, t);
 	t->state = KO_TRACK_GOES;
 	t->done(t);
 	return 0;

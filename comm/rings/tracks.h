@@ -16,13 +16,15 @@ enum ko_track_state {
 
 struct ko_track {
 	const struct ko_edges *edges;
-	void *of; /* whose track it is, for the functions */
+	const char *name; /* for traces */
+	void *of;         /* whose track it is, for the functions */
 	/* Makes t->step. Returns GOES; HELD; or OVER. Called again after HELD */
 	enum ko_track_state (*next)(struct ko_track *t);
 	/* The step has been done */
 	void (*done)(struct ko_track *t);
 	struct ko_step step; /* under way, if `state` is DATA or ROOM */
 	enum ko_track_state state;
+	int64_t since; /* when the step was made, if it is traced */
 };
 
 /* Does all steps of n tracks. Blocks. Errors: those of the moves. */

@@ -59,8 +59,9 @@ def a_wrong_log_is_refused():
         assert done.returncode and word in done.stderr, done
 
 
-def traced(directory, *args, n=4):
-    done = run(RINGRUN, "-n", str(n), RINGBENCH, *args, env=dict(os.environ, KOLO_TRACE=directory))
+def traced(directory, *args, n=4, shape=None):
+    env = dict(os.environ, KOLO_TRACE=directory, **{"KOLO_SHAPE": shape} if shape else {})
+    done = run(RINGRUN, "-n", str(n), RINGBENCH, *args, env=env)
     assert done.returncode == 0, done
     return load(directory)
 
@@ -94,6 +95,20 @@ def a_trace_has_operations_rounds_and_waits():
         assert waits <= {f"wait for data from rank {r}" for r in range(4) if r != rank} | {
             f"wait for room at rank {(rank + 1) % 4}"}, waits
     assert any(e.get("cat") == "wait" for events in ranks.values() for e in events)
+
+
+@test
+def a_trace_has_the_steps_of_both_levels():
+    with tempfile.TemporaryDirectory() as d:
+        ranks = traced(d, "-b", "1M", "-e", "1M", "-i", "1", "--algorithm", "grid", "--order", "grid", shape="2x2")
+    sent, taken = [], []
+    for rank, events in ranks.items():
+        for e in (e for e in events if e.get("cat") == "step"):
+            track, before, after = re.fullmatch(r"(rail|group):(?: from rank (\d))?(?: to rank (\d))?", e["name"]).groups()
+            assert e["tid"] == (1 if track == "rail" else 2) and (before or after) and e["dur"] >= 0, e
+            taken += [(track, before, str(rank))] if before else []
+            sent += [(track, str(rank), after)] if after else []
+    assert sorted(sent) == sorted(taken) and len(set(sent)) == 8, (sent, taken)
 
 
 @test

@@ -100,10 +100,17 @@ static int parents_failure(struct kolo_comm *parent)
 
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out)
 {
+	return kolo_comm_split_order(comm, color, key, NULL, out);
+}
+
+int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char *order,
+			  struct kolo_comm **out)
+{
 	struct member mine = { .color = color, .key = key }, *all;
 	struct kolo_comm *c = NULL;
 	char why[KO_TEXT];
 	int rc, failure, rank = 0, n = 0;
+	enum ko_sums sums;
 
 	if (!comm || !out || (color < 0 && color != KOLO_NOCOLOR))
 		return ko_fail(
@@ -112,6 +119,8 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 			"must not be NULL",
 			color);
 	*out = NULL;
+	if (order && (rc = ko_sums_find(order, &sums)) < 0)
+		return rc;
 	if ((rc = ko_group_refuse(comm, "kolo_comm_split")) < 0)
 		return rc;
 	all = calloc((size_t)comm->nranks, sizeof(*all));
@@ -131,7 +140,7 @@ int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm
 		memcpy(mine.entry.transport, comm->table[0].transport, KO_NAME);
 		memcpy(mine.entry.algorithm, comm->table[0].algorithm, KO_NAME);
 		memcpy(mine.entry.net, comm->table[0].net, KO_NAME);
-		memcpy(mine.entry.order, comm->table[0].order, KO_NAME);
+		snprintf(mine.entry.order, KO_NAME, "%s", order ? order : comm->table[0].order);
 		mine.entry.group = comm->table[comm->rank].group;
 		rc = kolo_all_gather(comm, &mine, all, sizeof(mine), KOLO_U8, NULL);
 	}

@@ -237,7 +237,8 @@ struct kolo_comm_attr {
 	enum kolo_log_level log_level; /* the highest level for `log`; 0: KOLO_LOG_WARN */
 	/* The order in which elements of all ranks are added: "ring", "tree" or "grid" (see
 	 * kolo_all_reduce). NULL: KOLO_ORDER (default: ring). Rank 0's value counts. A
-	 * communicator made by kolo_comm_split has its parent's */
+	 * communicator made by kolo_comm_split has its parent's, or another one
+	 * (kolo_comm_split_order) */
 	const char *order;
 	/* Order "grid": 1 + the number of the group that this rank is in, at most 65536. 0:
 	 * KOLO_SHAPE (default: the ranks of a host are a group). All ranks set it, or none. Groups
@@ -295,6 +296,14 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
  *
  * Errors: those of kolo_comm_create and of the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
+
+/* The same, but the new communicator adds in `order`, as in struct kolo_comm_attr; NULL: in the
+ * order of `comm`. All ranks pass the same one. If rank 0 asked for an algorithm when `comm` was
+ * made, that must add in this order too.
+ *
+ * Errors: those of kolo_comm_split; KOLO_ENOTSUP (no such order, or the algorithm has another). */
+int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char *order,
+			  struct kolo_comm **out);
 
 /* Leaves the ring and frees a communicator. First it waits for this rank's queued operations on
  * comm. It does not wait for other ranks: a rank that still needs this one gets KOLO_EPEER. Links

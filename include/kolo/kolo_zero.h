@@ -24,7 +24,8 @@
  *
  * Owner: rank r owns elements [r c, (r+1) c) of a tensor of n elements, c = ceil(n / nranks), at
  * every stage. So a gradient is always added in the same order: all stages, bucket sizes and
- * transports give the same bits. With gradient accumulation, stages 0 and 1 agree with each
+ * transports give the same bits. config.order chooses the order; with "tree" ranks may be on any
+ * hosts, too. With gradient accumulation, stages 0 and 1 agree with each
  * other, and stages 2 and 3 agree with each other. Stages 0 and 1 add micro-steps first and ranks
  * then; stages 2 and 3 add ranks first.
  *
@@ -292,8 +293,12 @@ struct kolo_zero_config {
 	size_t host_budget;
 	/* Bytes of one file request, a multiple of 4096 up to 2^30. Default: 1 Mi. */
 	size_t io_block;
-	int io_depth;         /* file requests at a time, 1 to 4096. Default: 8. */
-	uint64_t reserved[8]; /* zero */
+	int io_depth; /* file requests at a time, 1 to 4096. Default: 8. */
+	/* The order in which gradients of all ranks are added: "ring", "tree" or "grid" (see
+	 * kolo_all_reduce). With the tree the bits of a training depend on the number of ranks,
+	 * and not on how many a host has. NULL: comm's order. Default: NULL. */
+	const char *order;
+	uint64_t reserved[7]; /* zero */
 };
 
 /* Fills in the defaults of an offload of the optimizer. kolo_zero_config_init fills in those of
@@ -305,13 +310,13 @@ void kolo_zero_group_init(struct kolo_zero_group *out, enum kolo_zero_optimizer 
 void kolo_zero_config_init(struct kolo_zero_config *out);
 
 /* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. It splits comm
- * twice: one communicator is for gradients and parameters, one for a few control bytes in each
- * update. It does not use comm itself afterwards. Parameters become rank 0's on all ranks. The
- * caller gives *out to kolo_zero_destroy.
+ * twice, for config.order: one communicator is for gradients and parameters, one for a few control
+ * bytes in each update. It does not use comm itself afterwards. Parameters become rank 0's on all
+ * ranks. The caller gives *out to kolo_zero_destroy.
  *
  * All ranks get the error of the first rank that failed, with its number. Then *out is NULL.
  *
- * Errors: those of kolo_comm_split and of the collectives, and:
+ * Errors: those of kolo_comm_split_order and of the collectives, and:
  * - KOLO_EINVAL: an argument is wrong; names the tensor or the field.
  * - KOLO_ENOMEM: out of memory, or the engine does not fit into the device or the host. Then the
  *   text has the bytes of each kind.

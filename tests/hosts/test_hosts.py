@@ -1,5 +1,6 @@
 """Several hosts on one: network namespaces, each with a name and an address of its own, joined by a bridge. Ranks of one share
 memory, between them is TCP. They vanish with the processes that hold them."""
+import json
 import os
 import signal
 import subprocess
@@ -136,6 +137,37 @@ def the_grid_has_the_bits_of_its_shape_wherever_ranks_are():
         assert here.returncode == 0, here
         alone = sorted(line.split()[3] for line in here.stdout.splitlines() if line.startswith("rank"))
         assert hashes(results) == hashes(spread) == alone and len(alone) == n * each, (results, spread, here)
+
+
+def losses_of(machines, each, folder, order, stage, bucket, **variables):
+    """The losses of six steps of a training, whose reductions have at most `bucket` elements."""
+    config = {"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}, "reduction_order": order,
+              "zero_optimization": {"stage": stage, "reduce_bucket_size": bucket}}
+    with open(f"{folder}/config.json", "w") as f:
+        json.dump(config, f)
+    results = finish(start(machines, each, f"{B}/zerotrain", "--data", f"{folder}/text", "--config", f"{folder}/config.json", "--steps",
+                           "6", "--layers", "2", "--dim", "16", "--heads", "2", "--context", "24", "--print", "1", "--threads", "1",
+                           "--validate", "0", **variables))
+    assert all(code == 0 for code, _, _ in results), results
+    return [line.split(" tokens/s")[0] for line in results[0][1].splitlines() if line.startswith("step ")]
+
+
+@test
+def a_training_has_the_bits_of_its_order_wherever_ranks_are():
+    """The tree's depend on the number of ranks, the grid's on the groups: not on hosts, stages, buckets and transports."""
+    if not os.path.exists(f"{B}/zerotrain"):
+        raise Skip("this build has no zerotrain: it lacks OpenBLAS: make deps")
+    with hosts(4) as (_, machines), tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/text", "w") as f:
+            f.write("".join(chr(97 + k * k * k % 23) for k in range(4000)))
+        tree = [losses_of(machines[:n], each, folder, "tree", stage, bucket)
+                for n, each, stage, bucket in ((1, 4, 0, 1 << 20), (2, 2, 1, 5000), (4, 1, 3, 900))]
+        shape = {"KOLO_ORDER": "grid", "KOLO_SHAPE": "3x2"}
+        grid = [losses_of(machines[:3], 2, folder, "grid", 2, 5000), losses_of(machines[:1], 6, folder, "grid", 0, 1 << 20, **shape),
+                losses_of(machines[:2], 3, folder, "grid", 3, 900, **shape)]
+        ring = [losses_of(machines[:1], n, folder, "ring", 2, 5000) for n in (4, 6)]
+        assert len(tree[0]) == 7 and tree == [tree[0]] * 3 and grid == [grid[0]] * 3, (tree, grid)
+        assert ring[0] != tree[0] and ring[1] != grid[0], (ring, tree, grid)
 
 
 @test

@@ -70,11 +70,14 @@ def every_way_of_training_has_the_same_losses():
 def so_it_has_in_the_order_of_the_tree():
     need_zerotrain()
     with tempfile.TemporaryDirectory() as folder:
-        command = arguments(text_file(folder), "--steps", 6, "--precision", "bf16", n=3)
+        command = arguments(text_file(folder), "--steps", 6, n=3)
         found = {}
         for order in ("ring", "tree"):
             for stage in range(4):
-                done = run(*command, "--stage", str(stage), env={**os.environ, "KOLO_ORDER": order})
+                with open(f"{folder}/config.json", "w") as f:
+                    json.dump({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}, "reduction_order": order,
+                               "zero_optimization": {"stage": stage}}, f)
+                done = run(*command, "--config", f"{folder}/config.json")
                 assert done.returncode == 0, done
                 found.setdefault(order, []).append(losses(done.stdout))
         for order, of_stages in found.items():

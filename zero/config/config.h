@@ -24,6 +24,7 @@ struct zero_settings {
 	double loss_scale;       /* fp16.loss_scale */
 	int scale_power;
 	int wire;                          /* index of communication_data_type; -1: absent */
+	int order;                         /* index of reduction_order; -1: absent */
 	int prescale;                      /* -1: absent */
 	double predivide;                  /* 0: absent */
 	size_t train, micro, accumulation; /* 0: absent, or "auto" and unknown */

@@ -62,6 +62,7 @@ static const char *schedule_choice(int i)
 static const char *const devices[] = { "none", "cpu", "nvme" };
 static const char *const types[] = { "fp32", "fp16", "bf16" };
 static const char *const reductions[] = { "mean", "sum" };
+const char *const zero_orders[] = { "ring", "tree", "grid" };
 static const char *const warmups[] = { "log", "linear" };
 static const char *const validations[] = { "Ignore", "Warn", "Fail" };
 
@@ -73,6 +74,7 @@ static const struct zero_range device = { ZERO_CHOICE, .low = 0, .high = 2, .cho
 static const struct zero_range type = { ZERO_CHOICE, .low = 0, .high = 2, .choices = types };
 static const struct zero_range reduction = { ZERO_CHOICE, .low = 0, .high = 1,
 					     .choices = reductions };
+static const struct zero_range order = { ZERO_CHOICE, .low = 0, .high = 2, .choices = zero_orders };
 static const struct zero_range warmup = { ZERO_CHOICE, .low = 0, .high = 1, .choices = warmups };
 static const struct zero_range validation = { ZERO_CHOICE, .low = 0, .high = 2,
 					      .choices = validations };
@@ -142,6 +144,7 @@ const struct zero_key zero_keys[] = {
 	{ "gradient_predivide_factor", &positive, SETTING(DOUBLE, predivide) },
 	{ "gradient_allreduce_op", &reduction,
 	  ROLE(ONLY, 0, "gradients are means over all samples of all ranks: scale the loss") },
+	{ "reduction_order", &order, SETTING(INT, order), .nullable = true },
 	{ "communication_data_type", &type, SETTING(INT, wire), .nullable = true },
 	{ "seq_parallel_communication_data_type", &type,
 	  ROLE(MOOT, NAN, "no effect: sequences are not cut"), .nullable = true },

@@ -106,6 +106,7 @@ struct zero_key {
 };
 
 extern const struct zero_key zero_keys[];
+extern const char *const zero_orders[]; /* the values of reduction_order */
 extern const int zero_nkeys;
 
 /* The index of a key; -1: none. */

@@ -46,7 +46,7 @@ void zero_rules_begin(const struct zero_reading *r)
 	s->shown.config.scaling =
 		(struct kolo_zero_scaling){ .min = 1, .window = 1000, .hysteresis = 2 };
 	s->scale_power = 16;
-	s->adam_w_mode = s->wire = s->prescale = s->old_pin = -1;
+	s->adam_w_mode = s->wire = s->order = s->prescale = s->old_pin = -1;
 	for (int i = 0; i < r->model->ngroups; i++) {
 		struct kolo_zero_group *g = &s->shown.groups[i];
 
@@ -368,6 +368,7 @@ int zero_rules_end(const struct zero_reading *r)
 	int rc = 0;
 
 	shown->config.groups = shown->groups;
+	shown->config.order = r->out->order < 0 ? NULL : zero_orders[r->out->order];
 	shown->config.ngroups = r->model->ngroups;
 	for (size_t i = 0; rc == 0 && i < sizeof(rules) / sizeof(rules[0]); i++)
 		rc = rules[i](r);

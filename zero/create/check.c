@@ -300,6 +300,8 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 	};
 	uint64_t hash = zero_hash(ZERO_HASH, values, sizeof(values));
 
+	if (c->order)
+		hash = zero_hash(hash, c->order, strlen(c->order));
 	for (int i = 0; i < c->ngroups; i++) {
 		const struct kolo_zero_group *g = &c->groups[i];
 		const double of_group[] = { g->lr,           g->beta1,    g->beta2,     g->eps,

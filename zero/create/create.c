@@ -364,9 +364,9 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 	if (rc == 0)
 		rc = zero_share_failure(comm, open_engine(z, available, others));
 	if (rc == 0)
-		rc = kolo_comm_split(comm, 0, z->rank, &z->data);
+		rc = kolo_comm_split_order(comm, 0, z->rank, config->order, &z->data);
 	if (rc == 0)
-		rc = kolo_comm_split(comm, 0, z->rank, &z->control);
+		rc = kolo_comm_split_order(comm, 0, z->rank, config->order, &z->control);
 	if (rc == 0)
 		rc = zero_share_failure(z->control, open_threads(z));
 	if (rc == 0)

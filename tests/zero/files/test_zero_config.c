@@ -72,7 +72,8 @@ static void check_fixpoint(const struct kolo_zero_settings *s, const struct kolo
 	CHECK(same_offload(&s->config.offload_optimizer, &again->config.offload_optimizer) &&
 	      same_offload(&s->config.offload_param, &again->config.offload_param) &&
 	      s->config.io_block == again->config.io_block &&
-	      s->config.io_depth == again->config.io_depth);
+	      s->config.io_depth == again->config.io_depth &&
+	      s->config.order == again->config.order);
 	CHECK(s->type == again->type && s->train_batch == again->train_batch &&
 	      s->steps_per_print == again->steps_per_print && !s->csv_path == !again->csv_path);
 	kolo_zero_settings_destroy(again);

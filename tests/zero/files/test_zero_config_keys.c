@@ -23,6 +23,7 @@ static const struct key {
 	{ "prescale_gradients", .value = "true" },
 	{ "gradient_predivide_factor", .value = "0.5" },
 	{ "gradient_allreduce_op", .value = "\"mean\"" },
+	{ "reduction_order", .value = "\"tree\"" },
 	{ "communication_data_type", .value = "\"fp32\"" },
 	{ "seq_parallel_communication_data_type", .value = "\"fp32\"" },
 	{ "sparse_gradients", .value = "false" },

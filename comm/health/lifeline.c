@@ -173,6 +173,16 @@ static void note_gone(struct ko_lifelines *ll, struct ko_life *life)
 	ll->gone++;
 }
 
+/* Is the next message a link's address? It stays for ko_lifelines_recv: a rank that is ahead sends
+ * that of the next link while this one still waits for the link before. Does not block. */
+static bool is_address(const struct ko_life *life)
+{
+	struct ko_msg msg;
+
+	return recv(life->fd, &msg, sizeof(msg), MSG_PEEK | MSG_DONTWAIT) == sizeof(msg) &&
+	       msg.type == KO_MSG_ADDRESS;
+}
+
 /* Is the next message one that nobody waits for by its type, or the end? Does not block. */
 static bool has_news(const struct ko_life *life)
 {
@@ -454,6 +464,8 @@ static void look_at(struct ko_lifelines *ll, struct ko_life *life)
 
 	while (life->state == KO_LIFE_UP && poll(now, 2, 0) > 0) {
 		if (life->far && now[0].revents == POLLIN && !ko_msg_has_come(life->fd))
+			return;
+		if (now[0].revents && is_address(life))
 			return;
 		if (now[0].revents)
 			hear(ll, life);

@@ -67,7 +67,8 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 					  "fi_info -l lists them. Unset: the best that works" },
 	[KO_ENV_VERBS_DEVICE] = { "KOLO_VERBS_DEVICE", .choices = "NAME[:PORT][,NAME[:PORT]]...",
 				  .help = "RDMA ports that verbs links of this rank share their bytes "
-					  "between, 4 at most. Unset: the fastest ports near this rank" },
+					  "between, 4 at most; in the order grid each rail has one of them, "
+					  "in turn. Unset: the fastest ports near this rank" },
 	[KO_ENV_VERBS_QPS] = { "KOLO_VERBS_QPS", 1, 1, 4,
 			       .help = "RDMA connections (queue pairs) of a verbs link on each port. "
 				       "If its two ends differ, the smaller value counts" },

@@ -23,7 +23,8 @@ bool ko_boot_check(struct ko_entry *e)
 	e->algorithm[sizeof(e->algorithm) - 1] = 0;
 	e->net[sizeof(e->net) - 1] = 0;
 	e->order[sizeof(e->order) - 1] = 0;
-	e->place.iface[0] = 0; /* each rank's own affair */
+	e->place.iface[0] = 0; /* each rank's own affair, as the rail is */
+	e->place.rail_plus_1 = 0;
 	return e->nranks >= 1 && e->nranks <= KO_MAX_RANKS && e->rank >= 0 && e->rank < e->nranks &&
 	       e->socket_len <= sizeof(e->socket) &&
 	       (e->place.net.any.sa_family == 0 || e->place.net.any.sa_family == AF_INET ||

@@ -33,8 +33,8 @@ static bool is_here(const struct kolo_comm *c, int rank)
 	return ko_place_same(&c->table[rank].place, &c->table[c->rank].place);
 }
 
-/* The place of this rank on its rail: with the interface that it has there, if both neighbours are
- * on other hosts. */
+/* The place of this rank on its rail: with the interface and the card that it has there, if both
+ * neighbours are on other hosts. */
 static int place_on_rail(const struct kolo_comm *c, const struct ko_edges *e, int rail,
 			 struct ko_place *out)
 {
@@ -44,6 +44,7 @@ static int place_on_rail(const struct kolo_comm *c, const struct ko_edges *e, in
 	*out = c->table[c->rank].place;
 	if (is_here(c, e->prev) || is_here(c, e->next))
 		return 0;
+	out->rail_plus_1 = (uint32_t)rail + 1;
 	rc = ko_net_rail(rail, &iface);
 	if (rc < 0 || !*iface.name)
 		return rc;

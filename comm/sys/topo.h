@@ -28,6 +28,8 @@ struct ko_place {
 	/* The interface that links from here must go through, which `net` is an address of; "":
 	 * any. Known here alone */
 	char iface[IF_NAMESIZE];
+	/* 1 + the number of the rail that links from here are of; 0: of none. Known here alone */
+	uint32_t rail_plus_1;
 	uint32_t rdma; /* enum ko_rdma: the best device with an active port */
 	/* The NUMA node of all processors in `cpus`, plus 1. 0: they are on several nodes, or it is
 	 * not known */

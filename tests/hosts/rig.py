@@ -105,11 +105,12 @@ def build(programs, scenarios):
     return glob.glob(f"{folder}/boot/vmlinuz-*")[0], image
 
 
-def boot(built, scenario, host, cpus, wire=None):
-    """Starts a virtual machine, each of its processors a NUMA node of its own, whose network is one end of a pair of sockets; what it says goes into a file, whose name its
-    process has."""
-    card = ("-netdev", f"socket,id=n,fd={wire.fileno()}", "-device",
-            f"virtio-net-pci,netdev=n,mac=52:54:00:00:00:{ord(host):02x}") if wire else ()
+def boot(built, scenario, host, cpus, *wires):
+    """Starts a virtual machine, each of its processors a NUMA node of its own, whose networks (eth0, eth1, ..) are ends of pairs of sockets.
+    What it says goes into a file, whose name its process has."""
+    cards = [word for k, wire in enumerate(wires) for word in (
+        "-netdev", f"socket,id=n{k},fd={wire.fileno()}", "-device",
+        f"virtio-net-pci,netdev=n{k},mac=52:54:00:00:{k:02x}:{ord(host):02x}")]
     nodes = [word for k in range(cpus) for word in ("-object", f"memory-backend-ram,id=m{k},size={MEMORY // cpus}M",
                                                     "-numa", f"node,cpus={k},memdev=m{k}")]
     vmlinuz, image = built
@@ -119,8 +120,8 @@ def boot(built, scenario, host, cpus, wire=None):
     process = subprocess.Popen(
         ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", str(cpus), "-m", str(MEMORY), *nodes, "-nodefaults",
          "-display", "none", "-no-reboot", "-kernel", vmlinuz, "-initrd", image, "-serial", f"file:{console}",
-         "-append", f"console=ttyS0 quiet tsc=reliable panic=-1 kolo.host={host} kolo.scenario={scenario}", *card],
-        pass_fds=[wire.fileno()] if wire else [], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+         "-append", f"console=ttyS0 quiet tsc=reliable panic=-1 kolo.host={host} kolo.scenario={scenario}", *cards],
+        pass_fds=[wire.fileno() for wire in wires], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     process.console = console
     return process
 

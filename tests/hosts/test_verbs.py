@@ -81,6 +81,24 @@ step cards both env KOLO_SLOT_LEN=16384 KOLO_LOG=info T_CARDS=1 host_gpu same
 step liars both env T_CARDS=lie host_gpu same
 step miswriters both env T_CARDS=miswrite host_gpu same
 step random both host_pairs random
+# A rail for each of a host's two ranks, with a network and a card of its own.
+ip address add 10.9.1.$((first / 2 + 1))/24 dev eth1
+ip link set eth1 mtu 4200 up
+/rig/rdma link add rxe1 type rxe netdev eth1
+until grep -qh ffff:0a09:01 /sys/class/infiniband/rxe1/ports/1/gids/*; do # its IPv4 address has come
+	sleep 0.1
+done
+carried() {
+	cat /sys/class/net/eth0/statistics/tx_bytes /sys/class/net/eth1/statistics/tx_bytes
+}
+step before carried
+for times in 2 8; do
+	step two_rails$times both env KOLO_ORDER=grid KOLO_VERBS_DEVICE=rxe0,rxe1 ringbench all_reduce -t i32 --in-place \
+		-b 2M -e 2M -i $times -w 0
+	step after$times carried
+done
+/rig/rdma link delete rxe1
+ip link set eth1 down
 /rig/tc qdisc add dev eth0 root netem loss 1% delay 5ms
 step lossy both host_rank sweep "" 11
 step counted /rig/tc -s qdisc show dev eth0
@@ -158,8 +176,8 @@ def alone():
 
 @once
 def pair():
-    ends = socket.socketpair()
-    return machines(PAIR, *((host, 1, end) for host, end in zip("ab", ends)))
+    wires = [socket.socketpair() for _ in range(2)]
+    return machines(PAIR, *((host, 1, *(wire[k] for wire in wires)) for k, host in enumerate("ab")))
 
 
 def said(step):
@@ -306,6 +324,17 @@ def so_they_do_when_packets_are_lost_and_late():
     for machine in pair():
         dropped = re.search(r"dropped (\d+)", machine["counted"][1])
         assert dropped and int(dropped[1]) > 0, machine["counted"]
+
+
+@test
+def each_card_carries_the_half_of_its_rail():
+    for machine in pair():
+        assert machine["two_rails2"][0] == machine["two_rails8"][0] == 0, machine
+        counts = [[int(n) for n in machine[step][1].split()] for step in ("before", "after2", "after8")]
+        sent = [(c - b) - (b - a) for a, b, c in zip(*counts)] # for the last six
+        half = 6 * (2 << 20) // 2 # 2(K/L)(H-1)/H
+        print(f"# the cards of a host sent {sent} bytes for {half} each", flush=True)
+        assert all(0.95 * half <= bytes <= 1.1 * half for bytes in sent), (counts, half)
 
 
 def told(machine, step):

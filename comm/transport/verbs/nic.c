@@ -175,6 +175,16 @@ static int choose_named(const char *names, const struct port *ports, int n,
 	return chosen;
 }
 
+/* A rail has one of the ports, in turn. All other links share them. Returns how many are left. */
+static int keep_those_of_rail(const struct ko_place *here, const struct port *chosen[VERBS_NICS],
+			      int n)
+{
+	if (!here->rail_plus_1 || n < 1)
+		return n;
+	chosen[0] = chosen[(int)(here->rail_plus_1 - 1) % n];
+	return 1;
+}
+
 /* ---- Addresses of a port --------------------------------------------------------------------- */
 
 static bool is_mapped_ipv4(const union ibv_gid *gid)
@@ -274,6 +284,7 @@ static int open_chosen(struct verbs_end *e, struct ibv_device **devices, int nde
 		n += look_at_device(devices[d], here, ports + n, MOST_PORTS - n);
 	nics = names && *names ? choose_named(names, ports, n, chosen)
 			       : choose_best(ports, n, chosen);
+	nics = keep_those_of_rail(here, chosen, nics);
 	if (nics == 0)
 		return ko_fail(
 			KOLO_ENOTSUP,

@@ -86,6 +86,27 @@ uint64_t kolo_algorithm_ops(const struct kolo_comm *comm, const char *name)
 	return ops;
 }
 
+double kolo_algorithm_time(const struct kolo_comm *comm, const struct kolo_algorithm *row,
+			   uint64_t bytes)
+{
+	const struct ko_costs *costs = &comm->agreed.costs;
+	bool windows = strcmp(row->memory, "alloc") == 0;
+
+	for (int coll = 0; coll < KO_NCOLLS; coll++)
+		for (int k = 0; k < KO_NALGORITHMS && coll != KO_BARRIER; k++) {
+			const struct ko_algorithm_ops *ops = ko_algorithm_table[k];
+			struct ko_estimate e;
+
+			if (strcmp(row->collective, ko_coll_name(coll)) ||
+			    strcmp(row->name, ops->name) ||
+			    ko_coll_has_messages((enum ko_coll)coll))
+				continue;
+			e = ops->cost((enum ko_coll)coll, costs, comm->nranks, windows);
+			return (e.fixed + e.slope * (double)bytes) / 1e3;
+		}
+	return -1;
+}
+
 enum { MOST_ROWS = 2 * KO_NALGORITHMS };
 
 _Static_assert(MOST_ROWS >= 6, "as many as message_rows makes");

@@ -397,6 +397,8 @@ int kolo_comm_stats(const struct kolo_comm *comm, struct kolo_stats *out);
  * - "direct": each rank reads and writes the other ranks' buffers in place. In memory that is not
  *   from kolo_alloc it must have been faster than the ring, or the lane, in earlier operations of
  *   this kind and size.
+ * - "doubling" and "pairwise", of the order "tree", and "partials", "shares" and "grid", of the
+ * order "grid": see kolo_all_reduce.
  * - "lane": a message goes through a small place in shared memory that only its two ranks use. */
 struct kolo_algorithm {
 	/* "all_reduce", ... "barrier"; or "send_recv" for messages between two ranks. all_to_all,
@@ -418,6 +420,13 @@ struct kolo_algorithm {
  *
  * Errors: KOLO_EINVAL if there is no such row. */
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out);
+
+/* Microseconds that the row's algorithm was expected to take for a vector of `bytes`, whether its
+ * range has them or not. The table rests on these estimates: hops, and bytes that cross between
+ * ranks, at the rates that were measured when comm was made. Below 0: there is none, for messages
+ * and barriers. Never blocks. */
+double kolo_algorithm_time(const struct kolo_comm *comm, const struct kolo_algorithm *row,
+			   uint64_t bytes);
 
 /* The number of collectives that the algorithm of this name has done on comm; 0 if there is no such
  * algorithm. Call it as you call kolo_comm_stats. */

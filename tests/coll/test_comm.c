@@ -115,6 +115,35 @@ static size_t mapped_by_kolo(void)
 	return sum;
 }
 
+static void expects_times(struct t_rank *r)
+{
+	static const char *const made_of_messages[] = { "barrier", "all_to_all", "gather",
+							"scatter", "send_recv" };
+	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ 0 });
+	struct kolo_algorithm row;
+	int rows = 0;
+
+	for (; kolo_algorithm_get(c, rows, &row) == 0; rows++) {
+		double first = kolo_algorithm_time(c, &row, row.min_bytes);
+		bool has = true;
+
+		for (size_t k = 0; k < ARRAY_LEN(made_of_messages); k++)
+			has = has && strcmp(row.collective, made_of_messages[k]) != 0;
+		CHECK(has ? first > 0 : first < 0);
+		CHECK(!has || kolo_algorithm_time(c, &row, row.min_bytes + (1 << 20)) > first);
+	}
+	CHECK(rows > 0);
+	row.name = "magic";
+	CHECK(kolo_algorithm_time(c, &row, 8) < 0);
+	kolo_comm_destroy(c);
+}
+
+static void longer_vectors_are_expected_to_take_longer(void **state)
+{
+	(void)state;
+	t_processes(3, expects_times, NULL);
+}
+
 static void takes_little(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm_with(r, (struct kolo_comm_attr){ 0 });
@@ -747,6 +776,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(processes_and_threads_join),
 	cmocka_unit_test(a_process_may_have_many_communicators),
 	cmocka_unit_test(descriptors_are_given_back),
+	cmocka_unit_test(longer_vectors_are_expected_to_take_longer),
 	cmocka_unit_test(a_communicator_takes_at_most_the_memory_stated),
 	cmocka_unit_test(what_must_be_equal_is_decided_by_rank_0),
 	cmocka_unit_test(split_follows_color_and_key),

@@ -16,7 +16,8 @@ if os.environ.get("SAN"):
 
 PART = {"kind": str, "name": str, "built": bool, "usable": bool, "reason": str}
 NODE = {"what": str, "count": int, "name": str, "detail": str, "cpus": str, "children": list}
-ALGORITHM = {"memory": str, "collective": str, "algorithm": str, "min_bytes": int, "max_bytes": (int, type(None))}
+ALGORITHM = {"memory": str, "collective": str, "algorithm": str, "min_bytes": int, "max_bytes": (int, type(None)),
+             "min_us": (float, type(None)), "max_us": (float, type(None))}
 RING = {"launcher": str, "hop_us": NUMBER, "order": str, "slots_near": str, "nranks": int, "nslots": int, "slot_len": int, "algorithms": list, "ranks": list}
 RANK = {"rank": int, "next": int, "pid": int, "host": str, "processors": int, "cpus": str,
         "transport": str, "stores": str}

@@ -114,6 +114,26 @@ static void put_machine(FILE *out, const struct machine *m)
 
 /* ---- The job --------------------------------------------------------------------------------- */
 
+static void put_time(FILE *out, const char *name, double us)
+{
+	if (us < 0)
+		fprintf(out, ", \"%s\": null", name);
+	else
+		fprintf(out, ", \"%s\": %.3f", name, us);
+}
+
+/* Expected times of the range's first and last size; null: there are none. */
+static void put_times(FILE *out, const struct job *j, const struct kolo_algorithm *row)
+{
+	double first = kolo_algorithm_time(j->comm, row, row->min_bytes);
+	double last = row->max_bytes == UINT64_MAX
+			      ? -1
+			      : kolo_algorithm_time(j->comm, row, row->max_bytes);
+
+	put_time(out, "min_us", first);
+	put_time(out, "max_us", last);
+}
+
 static void put_algorithms(FILE *out, const struct job *j)
 {
 	struct kolo_algorithm row;
@@ -128,6 +148,7 @@ static void put_algorithms(FILE *out, const struct job *j)
 		put_field(out, "collective", row.collective);
 		put_field(out, "algorithm", row.name);
 		put_field(out, "memory", row.memory);
+		put_times(out, j, &row);
 		fprintf(out, "}");
 	}
 }

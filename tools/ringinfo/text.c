@@ -145,17 +145,34 @@ static void print_machine(FILE *out, const struct machine *m)
 static void print_algorithms(FILE *out, const struct job *j)
 {
 	struct kolo_algorithm row;
+	char range[48];
 
 	fprintf(out, "\nAlgorithm (%s)   for such memory, and vectors of this many bytes\n",
 		j->agreed.algorithm);
 	fprintf(out, "  elements are added in the order: %s\n", j->order);
+	if (j->nranks > 1)
+		fprintf(out,
+			"  a small message to the next rank takes %.2f us; expected times follow\n",
+			j->agreed.hop_us);
 	for (int i = 0; kolo_algorithm_get(j->comm, i, &row) == 0; i++) {
-		fprintf(out, "  %-14s  %-6s  %-5s  %llu", row.collective, row.name, row.memory,
-			(unsigned long long)row.min_bytes);
-		if (row.max_bytes == UINT64_MAX)
-			fprintf(out, " and more\n");
+		bool ends = row.max_bytes != UINT64_MAX;
+		double first = kolo_algorithm_time(j->comm, &row, row.min_bytes);
+
+		if (ends)
+			snprintf(range, sizeof(range), "%llu to %llu",
+				 (unsigned long long)row.min_bytes,
+				 (unsigned long long)row.max_bytes);
 		else
-			fprintf(out, " to %llu\n", (unsigned long long)row.max_bytes);
+			snprintf(range, sizeof(range), "%llu and more",
+				 (unsigned long long)row.min_bytes);
+		fprintf(out, "  %-14s  %-8s  %-5s  %s", row.collective, row.name, row.memory,
+			range);
+		if (first >= 0)
+			fprintf(out, "%*s  %.1f us", 20 - (int)strlen(range), "", first);
+		if (first >= 0 && ends)
+			fprintf(out, " to %.1f us",
+				kolo_algorithm_time(j->comm, &row, row.max_bytes));
+		fprintf(out, "\n");
 	}
 	if (j->nranks == 1)
 		fprintf(out, "  none: one rank copies\n");

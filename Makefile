@@ -70,8 +70,11 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstr
 # libc's copies, which know the processor, where gcc would write `rep movs` (why: D130 in comm/DECISIONS.md). clang calls libc anyway.
 COPIES  := -mmemcpy-strategy=libcall:-1:noalign -mmemset-strategy=libcall:-1:noalign
 COPIES  := $(if $(X86),$(shell $(CC) $(COPIES) -E -x c /dev/null >/dev/null 2>&1 && echo $(COPIES)))
+# Where a loop lies must not depend on code elsewhere (why: D145 in comm/DECISIONS.md).
+ALIGN   := -falign-functions=64 -falign-loops=32
+ALIGN   := $(shell $(CC) -Werror $(ALIGN) -E -x c /dev/null >/dev/null 2>&1 && echo $(ALIGN))
 # -ffp-contract=off: a fused multiply-add rounds once where the promised order of additions rounds twice.
-ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(COPIES) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -I. -MMD -MP
+ALL_CFLAGS := -std=c17 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off $(COPIES) $(ALIGN) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(DEFINES) -Iinclude -I. -MMD -MP
 
 # Short lines; V=1 shows the commands.
 Q := $(if $(V),,@)

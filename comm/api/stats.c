@@ -89,22 +89,26 @@ uint64_t kolo_algorithm_ops(const struct kolo_comm *comm, const char *name)
 double kolo_algorithm_time(const struct kolo_comm *comm, const struct kolo_algorithm *row,
 			   uint64_t bytes)
 {
-	const struct ko_costs *costs = &comm->agreed.costs;
-	bool windows = strcmp(row->memory, "alloc") == 0;
+	const struct ko_algorithm_ops *ops;
+	struct ko_estimate e;
+	int coll = 0, k = 0;
+	bool windows;
 
-	for (int coll = 0; coll < KO_NCOLLS; coll++)
-		for (int k = 0; k < KO_NALGORITHMS && coll != KO_BARRIER; k++) {
-			const struct ko_algorithm_ops *ops = ko_algorithm_table[k];
-			struct ko_estimate e;
-
-			if (strcmp(row->collective, ko_coll_name(coll)) ||
-			    strcmp(row->name, ops->name) ||
-			    ko_coll_has_messages((enum ko_coll)coll))
-				continue;
-			e = ops->cost((enum ko_coll)coll, costs, comm->nranks, windows);
-			return (e.fixed + e.slope * (double)bytes) / 1e3;
-		}
-	return -1;
+	if (!comm || !row)
+		return -1;
+	while (coll < KO_NCOLLS && strcmp(row->collective, ko_coll_name(coll)) != 0)
+		coll++;
+	while (k < KO_NALGORITHMS && strcmp(row->name, ko_algorithm_table[k]->name) != 0)
+		k++;
+	if (coll == KO_NCOLLS || k == KO_NALGORITHMS || coll == KO_BARRIER ||
+	    ko_coll_has_messages((enum ko_coll)coll))
+		return -1;
+	ops = ko_algorithm_table[k];
+	windows = strcmp(row->memory, "alloc") == 0;
+	if (!ops->end((enum ko_coll)coll, &comm->agreed.costs, comm->nranks, windows))
+		return -1;
+	e = ops->cost((enum ko_coll)coll, &comm->agreed.costs, comm->nranks, windows);
+	return (e.fixed + e.slope * (double)bytes) / 1e3;
 }
 
 enum { MOST_ROWS = 2 * KO_NALGORITHMS };

@@ -14,8 +14,10 @@
  *
  * Memory: with the default slots a communicator takes at most KOLO_DEFAULT_MEMORY bytes per rank,
  * shared memory included. Sending messages to more than 16 ranks at a time adds 64 KiB for each
- * further rank. The order "grid" adds 1.2 MiB for links. It adds 1 MiB for sums, or 32 KiB for
- * each group if there are more than 32. */
+ * further rank. If ranks are on several hosts, each rank to which messages go or from which they
+ * come adds up to 320 KiB instead, for each direction. Small operations in the orders "tree" and
+ * "grid" send such messages. The order "grid" adds 1.2 MiB for links. It adds 1 MiB for sums, or
+ * 32 KiB for each group if there are more than 32. */
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 
@@ -423,8 +425,9 @@ int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algo
 
 /* Microseconds that the row's algorithm was expected to take for a vector of `bytes`, whether its
  * range has them or not. The table rests on these estimates: hops, and bytes that cross between
- * ranks, at the rates that were measured when comm was made. Below 0: there is none, for messages
- * and barriers. Never blocks. */
+ * ranks, at the rates that were measured when comm was made. Below 0: there is none. That is so for
+ * messages and barriers, for what the algorithm can't do, and if a pointer is NULL. Never blocks.
+ */
 double kolo_algorithm_time(const struct kolo_comm *comm, const struct kolo_algorithm *row,
 			   uint64_t bytes);
 

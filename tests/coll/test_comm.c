@@ -135,6 +135,11 @@ static void expects_times(struct t_rank *r)
 	CHECK(rows > 0);
 	row.name = "magic";
 	CHECK(kolo_algorithm_time(c, &row, 8) < 0);
+	row = (struct kolo_algorithm){ .collective = "all_reduce",
+				       .name = "grid",
+				       .memory = "any" };
+	CHECK(kolo_algorithm_time(c, &row, 8) < 0); /* there are no groups */
+	CHECK(kolo_algorithm_time(c, NULL, 8) < 0);
 	kolo_comm_destroy(c);
 }
 

@@ -1,6 +1,5 @@
 /* What a rank that is ahead sends while a communicator is made stays until it is waited for. */
 #include "comm/base/clock.h"
-#include "comm/core/run.h"
 #include "comm/health/lifeline.h"
 #include "tests/lib/t.h"
 

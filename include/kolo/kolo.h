@@ -299,9 +299,9 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
  * Errors: those of kolo_comm_create and of the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
 
-/* The same, but the new communicator adds in `order`, as in struct kolo_comm_attr; NULL: in the
- * order of `comm`. All ranks pass the same one. If rank 0 asked for an algorithm when `comm` was
- * made, that must add in this order too.
+/* Splits a communicator as kolo_comm_split does, into ones that add in another order: `order`, as
+ * in struct kolo_comm_attr; NULL: that of `comm`. All ranks pass the same one. If rank 0 asked for
+ * an algorithm when `comm` was made, that must add in this order too.
  *
  * Errors: those of kolo_comm_split; KOLO_ENOTSUP (no such order, or the algorithm has another). */
 int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char *order,
@@ -423,11 +423,11 @@ struct kolo_algorithm {
  * Errors: KOLO_EINVAL if there is no such row. */
 int kolo_algorithm_get(const struct kolo_comm *comm, int index, struct kolo_algorithm *out);
 
-/* Microseconds that the row's algorithm was expected to take for a vector of `bytes`, whether its
- * range has them or not. The table rests on these estimates: hops, and bytes that cross between
- * ranks, at the rates that were measured when comm was made. Below 0: there is none. That is so for
- * messages and barriers, for what the algorithm can't do, and if a pointer is NULL. Never blocks.
- */
+/* Tells how long a row's algorithm was expected to take. Returns microseconds for a vector of
+ * `bytes`; the row's range need not have them. The table rests on these estimates: hops, and bytes
+ * that cross between ranks, at the rates that were measured when comm was made. Below 0: there is
+ * none. That is so for messages and barriers, for what the algorithm can't do, and if a pointer is
+ * NULL. Never blocks. */
 double kolo_algorithm_time(const struct kolo_comm *comm, const struct kolo_algorithm *row,
 			   uint64_t bytes);
 

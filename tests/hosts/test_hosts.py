@@ -334,10 +334,12 @@ def a_stopped_rank_is_named_after_the_timeout():
 
 @test
 def a_rank_that_computes_for_too_long_is_named():
-    with hosts(3) as (_, machines):
-        for order, each in (("ring", 1), ("tree", 1), ("grid", 2)): # through links, messages, links of both levels
-            ranks = start(machines, each, RANK, "silent", KOLO_TIMEOUT="4", KOLO_ORDER=order)
+    with hosts(3) as (_, machines): # at the same time: links, messages, links of both levels
+        jobs = [start(machines, each, RANK, "silent", KOLO_TIMEOUT="4", KOLO_ORDER=order, KOLO_ROOT=f"10.77.0.1:{port}")
+                for order, each, port in (("ring", 1, 5000), ("tree", 1, 5001), ("grid", 2, 5002))]
+        for ranks in jobs:
             wait_until_they_run(ranks)
+        for ranks in jobs:
             check_told(finish_without(ranks, 1), None, ["timed out", "rank 1 ", "has kept the others waiting"])
 
 

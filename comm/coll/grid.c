@@ -4,6 +4,7 @@
  * and round the group to all ranks, or to the root of a reduce. */
 #include "comm/coll/grid.h"
 
+#include "comm/rings/moves.h"
 #include "comm/rings/rails.h"
 #include "comm/rings/tracks.h"
 
@@ -34,6 +35,7 @@ struct grid {
 	const char *src;
 	char *dst;
 	struct ko_plan plan;
+	struct ko_grid_room room;
 	size_t dst_first; /* the element of the vector that dst begins with */
 	bool is_root;     /* of a reduce */
 	int pieces;       /* in a slot of the group, at most */
@@ -72,11 +74,14 @@ static void *in_dst(const struct grid *g, struct ko_piece q)
 /* The sum of a piece of this rail's block in a group. */
 static char *sum_at(const struct grid *g, size_t round, int group)
 {
-	const struct ko_rails *r = g->run->comm->rails;
+	const struct ko_grid_room *r = &g->room;
 	size_t number = round % KO_RAILS_DEPTH * (size_t)g->shape->ngroups +
 			(size_t)ko_shape_wrap(group, g->shape->ngroups);
+	size_t skew = 0;
 
-	return r->sums + number * r->piece;
+	if (r->align > 1)
+		skew = piece_of(g, group, g->group.me, round).first * g->run->size % r->align;
+	return r->sums + number * r->stride + skew;
 }
 
 /* Where the finished piece of a block of this rail is, on this rank. */
@@ -135,9 +140,9 @@ static int end_group(const struct grid *g)
 }
 
 static void add_part(struct ko_part *parts, struct ko_step *s, const void *own, void *keep,
-		     size_t n)
+		     struct ko_piece q)
 {
-	parts[s->nparts++] = (struct ko_part){ own, keep, n };
+	parts[s->nparts++] = (struct ko_part){ own, keep, q.n, q.first };
 }
 
 static void add_in_group(struct grid *g, struct ko_step *s)
@@ -154,7 +159,7 @@ static void add_in_group(struct grid *g, struct ko_step *s)
 	for (int k = first_group(g); k < end_group(g); k++) {
 		struct ko_piece q = piece_of(g, k, p->me - p->step, round);
 
-		add_part(g->parts, s, in_src(g, q), last ? sum_at(g, round, k) : NULL, q.n);
+		add_part(g->parts, s, in_src(g, q), last ? sum_at(g, round, k) : NULL, q);
 	}
 }
 
@@ -173,7 +178,7 @@ static void add_on_rail(struct grid *g, struct ko_step *s)
 	s->finish = last && s->in ? g->run->red.finish : NULL;
 	s->stays = last;
 	add_part(&g->part, s, sum_at(g, round, from), last ? result_at(g, round, p->me, q) : NULL,
-		 q.n);
+		 q);
 }
 
 /* What is common to SPREAD and COLLECT. */
@@ -195,10 +200,10 @@ static void pass_in_group(struct grid *g, struct ko_step *s)
 		struct ko_piece q = piece_of(g, k, p->me - p->step, round);
 
 		if (!s->in)
-			add_part(g->parts, s, result_at(g, round, k, q), NULL, q.n);
+			add_part(g->parts, s, result_at(g, round, k, q), NULL, q);
 		else
 			add_part(g->parts, s, NULL,
-				 stage_of(p) == SPREAD || g->is_root ? in_dst(g, q) : NULL, q.n);
+				 stage_of(p) == SPREAD || g->is_root ? in_dst(g, q) : NULL, q);
 	}
 }
 
@@ -212,9 +217,22 @@ static void pass_on_rail(struct grid *g, struct ko_step *s)
 
 	pass(g, p, s);
 	if (s->in)
-		add_part(&g->part, s, NULL, keeps ? at : NULL, q.n);
+		add_part(&g->part, s, NULL, keeps ? at : NULL, q);
 	else
-		add_part(&g->part, s, at, NULL, q.n);
+		add_part(&g->part, s, at, NULL, q);
+}
+
+/* The step at the track's place. */
+static struct ko_step step_at(struct grid *g, const struct place *p)
+{
+	bool on_rail = p == &g->rail;
+	struct ko_step s = { .parts = on_rail ? &g->part : g->parts };
+
+	if (stage_of(p) == ADD)
+		(on_rail ? add_on_rail : add_in_group)(g, &s);
+	else
+		(on_rail ? pass_on_rail : pass_in_group)(g, &s);
+	return s;
 }
 
 /* ---- What waits for what --------------------------------------------------------------------- */
@@ -283,11 +301,7 @@ static enum ko_track_state next_step(struct ko_track *t)
 		return KO_TRACK_OVER;
 	if (!(on_rail ? may_go_on_rail : may_go_in_group)(g))
 		return KO_TRACK_HELD;
-	t->step = (struct ko_step){ .parts = on_rail ? &g->part : g->parts };
-	if (stage_of(p) == ADD)
-		(on_rail ? add_on_rail : add_in_group)(g, &t->step);
-	else
-		(on_rail ? pass_on_rail : pass_in_group)(g, &t->step);
+	t->step = step_at(g, p);
 	return KO_TRACK_GOES;
 }
 
@@ -325,13 +339,14 @@ static void done_on_rail(struct ko_track *t)
 static void cut(struct grid *g)
 {
 	const struct ko_run *run = g->run;
-	const struct ko_rails *r = run->comm->rails;
-	size_t most = r->piece / run->size, slice, fit;
+	const struct ko_grid_room *r = &g->room;
+	size_t most = r->piece / run->size, slice, fit = 1;
 
 	g->plan = ko_plan_in_blocks(&run->plan, coll_of(g), run->comm->nranks);
 	slice = g->plan.slice = ko_min_size(g->plan.block, most);
 	g->plan.rounds = slice ? (g->plan.block - 1) / slice + 1 : 1;
-	fit = slice ? r->slot_len / (slice * run->size) : SIZE_MAX;
+	if (r->slot_len)
+		fit = slice ? r->slot_len / (slice * run->size) : SIZE_MAX;
 	g->pieces = (int)ko_min_size(fit, (size_t)g->shape->ngroups);
 }
 
@@ -372,37 +387,117 @@ static void place_tracks(struct grid *g)
 }
 
 /* An all-gather's own block goes to its place first. */
-static void keep_own(struct grid *g)
+static int keep_own(struct grid *g)
 {
-	const struct ko_run *run = g->run;
+	struct ko_run *run = g->run;
 	struct ko_piece own = ko_plan_block(&g->plan, run->comm->rank);
 
-	if (coll_of(g) == KO_ALL_GATHER && own.n && in_dst(g, own) != g->src)
-		ko_run_copy(run, in_dst(g, own), g->src, own.n * run->size);
+	if (coll_of(g) != KO_ALL_GATHER || own.n == 0 || in_dst(g, own) == g->src)
+		return 0;
+	return run->moves->keep_own(run, in_dst(g, own), g->src, own.n);
+}
+
+/* g->run, shape, room, src and dst are set. The caller frees g->parts. */
+static int begin(struct grid *g)
+{
+	struct ko_run *run = g->run;
+	const struct kolo_comm *c = run->comm;
+
+	g->add = ko_reducer_of_sums(run->red, (enum kolo_type)run->desc.type).combine;
+	g->is_root = coll_of(g) == KO_REDUCE && c->rank == run->desc.root;
+	if (coll_of(g) == KO_REDUCE_SCATTER)
+		g->dst_first = ko_plan_block(&run->plan, c->rank).first;
+	cut(g);
+	place_tracks(g);
+	g->parts = calloc((size_t)g->pieces, sizeof(*g->parts));
+	if (!g->parts)
+		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %d pieces", c->rank, g->pieces);
+	return keep_own(g);
 }
 
 static int grid(struct ko_run *run, const void *src, void *dst)
 {
 	struct kolo_comm *c = run->comm;
+	const struct ko_rails *r = c->rails;
 	struct grid g = { .run = run, .shape = &c->shape, .src = src, .dst = dst };
 	int rc;
 
-	g.add = ko_reducer_of_sums(run->red, (enum kolo_type)run->desc.type).combine;
-	g.is_root = coll_of(&g) == KO_REDUCE && c->rank == run->desc.root;
-	if (coll_of(&g) == KO_REDUCE_SCATTER)
-		g.dst_first = ko_plan_block(&run->plan, c->rank).first;
-	cut(&g);
-	place_tracks(&g);
-	g.parts = calloc((size_t)g.pieces, sizeof(*g.parts));
-	if (!g.parts)
-		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %d pieces", c->rank, g.pieces);
-	keep_own(&g);
-	rc = ko_tracks_do(run, g.tracks, 2);
+	g.room = (struct ko_grid_room){ r->sums, r->piece, r->piece, 1, r->slot_len };
+	rc = begin(&g);
+	if (rc == 0)
+		rc = ko_tracks_do(run, g.tracks, 2);
 	free(g.parts);
 	if (rc == 0 && c->rails->group.to)
 		rc = ko_wait_sent(run, &c->rails->group);
 	if (rc == 0 && c->rails->rail.to)
 		rc = ko_wait_sent(run, &c->rails->rail);
+	return rc;
+}
+
+/* ---- In order -------------------------------------------------------------------------------- */
+
+/* Does a step of a stage, if this rank has it. */
+static int do_step(struct grid *g, struct place *p, size_t round, bool second, int slot, int step)
+{
+	const struct ko_rails *r = g->run->comm->rails;
+	struct ko_step s;
+
+	if (round >= g->plan.rounds)
+		return 0;
+	*p = (struct place){ .stages = { p->stages[0], p->stages[1] },
+			     .time = round,
+			     .second = second,
+			     .slot = slot,
+			     .slots = p->slots,
+			     .step = step,
+			     .me = p->me,
+			     .n = p->n,
+			     .root = p->root };
+	if (step < first_step(g, p) || step > last_step(p))
+		return 0;
+	s = step_at(g, p);
+	return g->run->moves->step(g->run, p == &g->rail ? &r->rail : &r->group, &s);
+}
+
+/* Step number i of a group at a time: of the second stage of the round two times before, then of
+ * the first stage of a new round. Its sums take the place of that round's. */
+static int do_in_group(struct grid *g, size_t time, int i)
+{
+	struct place *p = &g->group;
+	int half = p->slots * p->n, slot = i % half / p->n, step = i % p->n;
+
+	if (i < half)
+		return do_step(g, p, time - 2, true, slot, step);
+	return do_step(g, p, time, false, slot, step + 1);
+}
+
+/* Step number i of a rail: of the two stages of the round between. */
+static int do_on_rail(struct grid *g, size_t time, int i)
+{
+	struct place *p = &g->rail;
+
+	if (i < p->n)
+		return do_step(g, p, time - 1, false, 0, i + 1);
+	return do_step(g, p, time - 1, true, 0, i - p->n);
+}
+
+/* At each time, group and rail do steps of different rounds, by turns. All ranks number these steps
+ * alike, also those that some of them don't have. What a step gets was sent in a step with a lower
+ * number, and so was the slot that it fills emptied. So the rank whose next step has the lowest
+ * number never waits for ever. */
+int ko_grid_in_order(struct ko_run *run, const struct ko_grid_room *room, const void *src,
+		     void *dst)
+{
+	struct grid g = {
+		.run = run, .shape = &run->comm->shape, .src = src, .dst = dst, .room = *room
+	};
+	int rc = begin(&g), in_group = 2 * g.group.slots * g.group.n, on_rail = 2 * g.rail.n;
+
+	for (size_t time = 0; rc == 0 && time < g.plan.rounds + 2; time++)
+		for (int i = 0, k = 0; rc == 0 && (i < in_group || k < on_rail);)
+			rc = i * on_rail <= k * in_group ? do_in_group(&g, time, i++)
+							 : do_on_rail(&g, time, k++);
+	free(g.parts);
 	return rc;
 }
 

@@ -19,11 +19,11 @@ void ko_offer(struct ko_run *run, void *dst)
 		from->ops->rma->offer(from, dst, len);
 }
 
-/* Waits for the slots of a step round the ring, and does it. */
-__attribute__((always_inline)) static inline int do_step(struct ko_run *run,
-							 const struct ko_step *s)
+/* Waits for the slots of a step, and does it. */
+__attribute__((always_inline)) static inline int wait_and_do(struct ko_run *run,
+							     const struct ko_edges *e,
+							     const struct ko_step *s)
 {
-	const struct ko_edges *e = &run->comm->edges;
 	struct ko_slot in, out;
 	int rc = 0;
 
@@ -34,9 +34,20 @@ __attribute__((always_inline)) static inline int do_step(struct ko_run *run,
 	return rc < 0 ? rc : ko_step_do(run, e, s, &in, &out);
 }
 
+__attribute__((always_inline)) static inline int do_step(struct ko_run *run,
+							 const struct ko_step *s)
+{
+	return wait_and_do(run, &run->comm->edges, s);
+}
+
+int ko_do_step(struct ko_run *run, const struct ko_edges *along, const struct ko_step *s)
+{
+	return wait_and_do(run, along, s);
+}
+
 int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to, size_t n)
 {
-	const struct ko_part part = { src, (void *)to, n };
+	const struct ko_part part = { src, (void *)to, n, 0 };
 
 	return do_step(
 		run, &(struct ko_step){
@@ -45,7 +56,7 @@ int ko_send(struct ko_run *run, ko_fill_fn *fn, const void *src, const void *to,
 
 int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 {
-	const struct ko_part part = { own, NULL, n };
+	const struct ko_part part = { own, NULL, n, 0 };
 
 	return do_step(run, &(struct ko_step){ .in = true,
 					       .out = true,
@@ -56,7 +67,7 @@ int ko_add_and_pass(struct ko_run *run, const void *own, size_t n)
 
 int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 {
-	const struct ko_part part = { own, dst, n };
+	const struct ko_part part = { own, dst, n, 0 };
 
 	return do_step(run, &(struct ko_step){ .in = true,
 					       .combine = run->red.combine,
@@ -67,7 +78,7 @@ int ko_add_and_keep(struct ko_run *run, const void *own, void *dst, size_t n)
 
 int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t n)
 {
-	const struct ko_part part = { own, dst, n };
+	const struct ko_part part = { own, dst, n, 0 };
 
 	return do_step(run, &(struct ko_step){ .in = true,
 					       .out = true,
@@ -80,7 +91,7 @@ int ko_add_keep_and_pass(struct ko_run *run, const void *own, void *dst, size_t 
 
 int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 {
-	const struct ko_part part = { NULL, dst, n };
+	const struct ko_part part = { NULL, dst, n, 0 };
 
 	return do_step(
 		run, &(struct ko_step){
@@ -89,7 +100,7 @@ int ko_keep_and_pass(struct ko_run *run, void *dst, size_t n)
 
 int ko_keep(struct ko_run *run, void *dst, size_t n)
 {
-	const struct ko_part part = { NULL, dst, n };
+	const struct ko_part part = { NULL, dst, n, 0 };
 
 	return do_step(run, &(struct ko_step){ .in = true, .parts = &part, .nparts = 1 });
 }
@@ -115,4 +126,5 @@ const struct ko_moves ko_moves_now = {
 	.keep_and_pass = ko_keep_and_pass,
 	.keep = ko_keep,
 	.keep_own = ko_keep_own,
+	.step = ko_do_step,
 };

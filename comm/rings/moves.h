@@ -5,6 +5,8 @@
 
 #include "comm/rings/slots.h"
 
+struct ko_step;
+
 /* Offers dst to the link from prev: it may put pieces of the vector there by itself, if it can. */
 void ko_offer(struct ko_run *run, void *dst);
 
@@ -33,6 +35,9 @@ int ko_keep(struct ko_run *run, void *dst, size_t n);
  * 0. */
 int ko_keep_own(struct ko_run *run, void *dst, const void *src, size_t n);
 
+/* Does a step with the links of these edges. */
+int ko_do_step(struct ko_run *run, const struct ko_edges *along, const struct ko_step *s);
+
 /* Waits until what was sent round the ring needs no further call from this rank. */
 int ko_drain(struct ko_run *run);
 
@@ -46,6 +51,7 @@ struct ko_moves {
 	int (*keep_and_pass)(struct ko_run *run, void *dst, size_t n);
 	int (*keep)(struct ko_run *run, void *dst, size_t n);
 	int (*keep_own)(struct ko_run *run, void *dst, const void *src, size_t n);
+	int (*step)(struct ko_run *run, const struct ko_edges *along, const struct ko_step *s);
 };
 
 /* The moves above. */

@@ -13,6 +13,7 @@ struct ko_part {
 	const void *own;
 	void *keep;
 	size_t n;
+	size_t first; /* the element of the vector that it begins with, for moves that record */
 };
 
 struct ko_step {

@@ -15,6 +15,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/env.h"
 #include "comm/memory/window.h"
+#include "comm/rings/rails.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,11 +36,12 @@ struct says {
 
 static struct says say(const struct ko_gpu_comm *g, int status)
 {
-	struct says s = { .status = status,
-			  .pid = getpid(),
-			  .arena = g->arena,
-			  .device = g->in.device || g->out.device };
+	struct says s = { .status = status, .pid = getpid(), .arena = g->arena };
 	struct stat st;
+
+	for (int k = 0; k < KO_GPU_RINGS; k++)
+		if (g->rings[k].in.device || g->rings[k].out.device)
+			s.device = 1;
 
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		s.pidns = st.st_ino;
@@ -93,23 +95,28 @@ static int open_gpu(struct ko_gpu_comm *g, void *stream)
 	return rc < 0 ? ko_gpu_error(g, rc, "making an event") : 0;
 }
 
-/* Makes the slots that prev or its proxy writes. If the edge to next is staged, also the slots for
- * that. */
-static int make_slots(struct ko_gpu_comm *g)
+/* Makes the slots that prev or its proxy writes, and a pair for threads of this process. If the
+ * edge to next is staged, also the slots for that. */
+static int make_slots(struct ko_gpu_comm *g, struct ko_gpu_ring *ring, const struct says *all)
 {
+	bool staged = ko_gpu_is_staged(g->comm, ring->kind, ring->in.peer);
 	int rc = 0;
 
-	if (ko_gpu_is_staged(g->comm, g->in.peer))
-		rc = ko_gpu_staged_make(g, &g->in);
-	else if ((rc = g->driver->alloc(g->gpu, g->arena, &g->in.memory)) < 0)
+	if (staged)
+		rc = ko_gpu_staged_make(g, ring, &ring->in);
+	else if ((rc = g->driver->alloc(g->gpu, g->arena, &ring->in.memory)) < 0)
 		ko_gpu_error(g, rc, "memory for slots (KOLO_CUDA_MEMORY)");
-	if (rc == 0 && ko_gpu_is_staged(g->comm, g->comm->rank))
-		rc = ko_gpu_staged_make(g, &g->out);
-	return rc < 0 || (!g->in.staged && !g->out.staged) ? rc : ko_gpu_proxy_open(g);
+	if (rc == 0 && ko_gpu_is_staged(g->comm, ring->kind, g->comm->rank))
+		rc = ko_gpu_staged_make(g, ring, &ring->out);
+	if (rc == 0 && (ring->in.staged || ring->out.staged))
+		rc = ko_gpu_proxy_open(g, ring);
+	return rc == 0 && !staged && same_process(&all[g->comm->rank], &all[ring->in.peer])
+		       ? ko_gpu_pair_open(g, &ring->in)
+		       : rc;
 }
 
 /* This rank's slots, flags and events. */
-static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
+static int make_own(struct ko_gpu_comm *g, const struct says *all)
 {
 	const struct ko_window *window = &g->local->windows->all[0];
 	const struct ko_driver *d = g->driver;
@@ -119,38 +126,40 @@ static int make_own(struct ko_gpu_comm *g, bool prev_is_here)
 	if ((rc = d->event_create(g->gpu, &g->pace[0])) < 0 ||
 	    (rc = d->event_create(g->gpu, &g->pace[1])) < 0)
 		return ko_gpu_error(g, rc, "making an event");
-	if ((rc = make_slots(g)) < 0)
-		return rc;
+	for (int k = 0; k < KO_GPU_RINGS; k++)
+		if (g->rings[k].over && (rc = make_slots(g, &g->rings[k], all)) < 0)
+			return rc;
+	if (g->comm->rails && (rc = d->alloc(g->gpu, g->arena, &g->sums)) < 0)
+		return ko_gpu_error(g, rc, "memory for sums (KOLO_CUDA_MEMORY)");
 	if ((rc = d->pin(g->gpu, window->memory, window->part_len * (size_t)g->local->nranks,
 			 &at)) < 0)
 		return ko_gpu_error(g, rc, "registering host memory");
 	g->flags = window->memory;
 	g->flags_len = window->part_len;
 	g->gpu_flags = at;
-	if ((rc = ko_gpu_marks_open(g)) < 0)
-		return rc;
-	return prev_is_here ? ko_gpu_pair_open(g) : 0;
+	return ko_gpu_marks_open(g);
 }
 
 /* To prev, which writes into the slots. */
-static int hand_over(struct ko_gpu_comm *g, int fd)
+static int hand_over(struct ko_gpu_comm *g, const struct ko_gpu_link *in, int fd)
 {
 	const struct ko_msg msg = { .type = KO_MSG_MEMORY };
 
-	return ko_lifelines_send(g->inner->lifelines, g->in.peer, &msg, fd);
+	return ko_lifelines_send(g->inner->lifelines, in->peer, &msg, fd);
 }
 
-static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
+static int take_over(struct ko_gpu_comm *g, struct ko_gpu_link *out,
+		     const struct ko_gpu_export *memory)
 {
 	int64_t deadline = g->comm->timeout_ms ? ko_now_ms() + g->comm->timeout_ms : INT64_MAX;
 	struct ko_msg msg;
 	int fd, rc;
 
-	rc = ko_lifelines_recv(g->inner->lifelines, g->out.peer, KO_MSG_MEMORY, 0, deadline, &msg,
+	rc = ko_lifelines_recv(g->inner->lifelines, out->peer, KO_MSG_MEMORY, 0, deadline, &msg,
 			       &fd);
 	if (rc < 0)
 		return rc;
-	rc = g->driver->import(g->gpu, memory, fd, &g->out.memory);
+	rc = g->driver->import(g->gpu, memory, fd, &out->memory);
 	if (fd >= 0)
 		close(fd);
 	return rc < 0 ? ko_gpu_error(
@@ -160,25 +169,28 @@ static int take_over(struct ko_gpu_comm *g, const struct ko_gpu_export *memory)
 }
 
 /* An edge has the receiver's flags. Each end of a staged edge has its own. */
-static void set_flags(struct ko_gpu_comm *g)
+static void set_flags(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	int rank = g->comm->rank, owner = g->out.staged ? rank : g->out.peer;
-	int end = g->out.staged ? KO_GPU_OUT : KO_GPU_IN;
+	int rank = g->comm->rank, owner = ring->out.staged ? rank : ring->out.peer;
+	int end = ring->out.staged ? KO_GPU_OUT : KO_GPU_IN;
+	size_t at = offsetof(struct ko_gpu_flags, slot) +
+		    (size_t)ring->kind * KO_GPU_SLOTS * sizeof(struct ko_gpu_flag);
 
-	g->in.flags = ko_gpu_flags_of(g, rank, KO_GPU_IN);
-	g->in.gpu_flags = ko_gpu_flags_there(g, rank, KO_GPU_IN);
-	g->out.flags = ko_gpu_flags_of(g, owner, end);
-	g->out.gpu_flags = ko_gpu_flags_there(g, owner, end);
+	ring->in.flags = g->own->slot[ring->kind];
+	ring->in.gpu_flags = g->gpu_own + at;
+	ring->out.flags = ko_gpu_flags_of(g, owner, end)->slot[ring->kind];
+	ring->out.gpu_flags = ko_gpu_flags_there(g, owner, end) + at;
 }
 
-/* Checks the paths of staged edges, or of the others. A collective. If it fails before anything is
- * sent, the communicator `over` is as it was. */
-static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
+/* Checks the paths of a ring's staged edges, or of its others. A collective. If it fails before
+ * anything is sent, the communicator `over` is as it was. */
+static int check_ring(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring, struct kolo_comm *over,
+		      struct says *all, bool staged)
 {
 	enum { LEN = 64 << 10 };
 	struct ko_gpu_path_check t = { 0 };
-	struct says mine =
-		say(g, ko_gpu_path_check_prepare(g, staged ? ko_gpu_path_check_len(g) : LEN, &t));
+	struct says mine = say(
+		g, ko_gpu_path_check_prepare(g, ring, staged ? ko_gpu_path_check_len(g) : LEN, &t));
 	int rc = agree(g, over, &mine, all);
 
 	if (rc == 0) {
@@ -189,19 +201,71 @@ static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct say
 	return rc;
 }
 
-/* Finds the slots of next, and the marks of this process's threads, from what all ranks have
- * reported. */
-static int join_neighbours(struct ko_gpu_comm *g, const struct says *all, int fd)
+static int check_paths(struct ko_gpu_comm *g, struct kolo_comm *over, struct says *all, bool staged)
 {
-	const struct says *me = &all[g->comm->rank], *next = &all[g->out.peer];
 	int rc = 0;
 
-	set_flags(g);
-	if (fd >= 0 && !g->in.pair)
-		rc = hand_over(g, fd);
-	if (rc == 0 && !g->out.staged)
-		rc = same_process(me, next) ? ko_gpu_pair_join(g, next->pair, &next->memory)
-					    : take_over(g, &next->memory);
+	for (int k = 0; rc == 0 && k < KO_GPU_RINGS; k++)
+		if (g->rings[k].over)
+			rc = check_ring(g, &g->rings[k], over, all, staged);
+	return rc;
+}
+
+/* Finds the slots of next, from what all ranks have reported. */
+static int join_next(struct ko_gpu_comm *g, struct ko_gpu_ring *ring, const struct says *all,
+		     int fd)
+{
+	const struct says *me = &all[g->comm->rank], *next = &all[ring->out.peer];
+	int rc = 0;
+
+	set_flags(g, ring);
+	if (fd >= 0 && !ring->in.pair)
+		rc = hand_over(g, &ring->in, fd);
+	if (rc == 0 && !ring->out.staged)
+		rc = same_process(me, next)
+			     ? ko_gpu_pair_join(g, &ring->out, next->pair, &next->memory)
+			     : take_over(g, &ring->out, &next->memory);
+	return rc;
+}
+
+/* Joins the slots of a ring. One ring after the other, because a lifeline keeps only one descriptor
+ * that nobody waits for yet. */
+static int join_ring(struct ko_gpu_comm *g, struct ko_gpu_ring *ring, struct says *all)
+{
+	struct says mine = say(g, 0);
+	int fd = -1, rc;
+
+	if (!ring->in.staged && (mine.status = g->driver->export(g->gpu, ring->in.memory.at,
+								 g->arena, &mine.memory, &fd)) < 0)
+		ko_gpu_error(g, mine.status, "handing memory to another process");
+	mine.pair = (uintptr_t)ring->in.pair;
+	rc = agree(g, g->inner, &mine, all);
+	if (rc == 0) {
+		mine = say(g, join_next(g, ring, all, fd));
+		rc = agree(g, g->inner, &mine, all);
+	}
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int join_rings(struct ko_gpu_comm *g, struct says *all)
+{
+	int rc = 0;
+
+	g->own = ko_gpu_flags_of(g, g->comm->rank, KO_GPU_IN);
+	g->gpu_own = ko_gpu_flags_there(g, g->comm->rank, KO_GPU_IN);
+	for (int k = 0; rc == 0 && k < KO_GPU_RINGS; k++)
+		if (g->rings[k].over)
+			rc = join_ring(g, &g->rings[k], all);
+	return rc;
+}
+
+/* Finds the marks of this process's threads. */
+static int join_marks(struct ko_gpu_comm *g, const struct says *all)
+{
+	int rc = 0;
+
 	for (int r = 0; rc == 0 && r < g->comm->nranks; r++)
 		if (r != g->comm->rank && g->process[r] == g->process[g->comm->rank])
 			rc = ko_gpu_marks_join(g, r, all[r].marks);
@@ -227,36 +291,29 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 	struct kolo_comm *c = g->comm;
 	struct says mine = say(g, open_gpu(g, stream));
 	void *page;
-	int fd = -1, rc = agree(g, g->inner, &mine, all), entered;
+	int rc = agree(g, g->inner, &mine, all), entered;
 
 	if (rc < 0)
 		return rc;
 	/* Elements have all of what was asked for: what lengths they have is often a power of
 	 * two. */
 	g->arena = all[0].arena + (size_t)KO_GPU_SLOTS * KO_GPU_ALIGN;
-	for (int r = 0; r < c->nranks; r++)
-		g->fixed = g->fixed || ko_gpu_is_staged(c, r);
+	for (int k = 0; k < KO_GPU_RINGS; k++)
+		for (int r = 0; g->rings[k].over && r < c->nranks; r++)
+			g->fixed = g->fixed || ko_gpu_is_staged(c, k, r);
 	if ((rc = kolo_alloc(g->local, KO_GPU_SHARED, &page)) < 0)
 		return rc;
 	entered = g->driver->enter(g->gpu);
-	mine = say(g, entered < 0
-			      ? ko_gpu_error(g, entered, "working on it")
-			      : make_own(g, !ko_gpu_is_staged(c, g->in.peer) &&
-						    same_process(&all[c->rank], &all[g->in.peer])));
-	if (mine.status == 0 && !g->in.staged &&
-	    (mine.status =
-		     g->driver->export(g->gpu, g->in.memory.at, g->arena, &mine.memory, &fd)) < 0)
-		ko_gpu_error(g, mine.status, "handing memory to another process");
-	mine.pair = (uintptr_t)g->in.pair;
+	mine = say(g, entered < 0 ? ko_gpu_error(g, entered, "working on it") : make_own(g, all));
 	mine.marks = (uintptr_t)g->marks[c->rank];
 	find_processes(g, all);
 	rc = agree(g, g->inner, &mine, all);
 	if (rc == 0) {
-		mine = say(g, join_neighbours(g, all, fd));
+		mine = say(g, join_marks(g, all));
 		rc = agree(g, g->inner, &mine, all);
 	}
-	if (fd >= 0)
-		close(fd);
+	if (rc == 0)
+		rc = join_rings(g, all);
 	if (rc == 0)
 		rc = check_paths(g, g->inner, all, false);
 	for (int r = 0; r < c->nranks; r++)
@@ -292,7 +349,31 @@ static int make_communicators(struct ko_gpu_comm *g)
 	if ((rc = kolo_comm_split(c, 0, c->rank, &g->inner)) < 0)
 		return rc;
 	g->local = g->inner;
-	return c->spread ? kolo_comm_split(c, color, c->rank, &g->local) : 0;
+	return c->spread ? kolo_comm_split_order(c, color, c->rank, "ring", &g->local) : 0;
+}
+
+/* The rings that this rank stands in, with its neighbours there. */
+static void find_rings(struct ko_gpu_comm *g)
+{
+	const struct kolo_comm *inner = g->inner;
+	const struct ko_edges *over[KO_GPU_RINGS] = { [KO_GPU_ALL] = &inner->edges };
+
+	if (inner->rails) {
+		over[KO_GPU_GROUP] = inner->rails->group.to ? &inner->rails->group : NULL;
+		over[KO_GPU_RAIL] = inner->rails->rail.to ? &inner->rails->rail : NULL;
+	}
+	for (int k = 0; k < KO_GPU_RINGS; k++) {
+		struct ko_gpu_ring *ring = &g->rings[k];
+
+		ring->kind = k;
+		ring->over = over[k];
+		if (!over[k])
+			continue;
+		ring->over_len =
+			k == KO_GPU_ALL ? inner->agreed.limits.slot_len : inner->rails->slot_len;
+		ring->in.peer = ko_gpu_neighbour(g->comm, k, g->comm->rank, -1);
+		ring->out.peer = ko_gpu_neighbour(g->comm, k, g->comm->rank, 1);
+	}
 }
 
 /* From here on the thread watches. */
@@ -330,10 +411,9 @@ static int join_all(struct ko_gpu_comm *g, void *stream)
 		g->joined = true;
 		return open_gpu(g, stream);
 	}
-	g->in.peer = ko_ring_prev(&c->ring, c->rank);
-	g->out.peer = ko_ring_next(&c->ring, c->rank);
 	if ((rc = make_communicators(g)) < 0)
 		return rc;
+	find_rings(g);
 	all = calloc((size_t)c->nranks, sizeof(*all));
 	if (!all) /* the others wait in the next step */
 		rc = ko_comm_fail(g->inner, KOLO_ENOMEM, "rank %d: no memory to join %d GPUs",
@@ -363,10 +443,12 @@ static bool is_idle(const struct ko_gpu_comm *g)
 
 	if (rc < 0) /* the GPU has failed, and does nothing any more */
 		return true;
-	if (g->in.flags && atomic_load_explicit(&g->in.flags->stage.value, memory_order_acquire))
+	if (g->own && atomic_load_explicit(&g->own->stage.value, memory_order_acquire))
 		return false;
-	if (g->proxy && !ko_gpu_proxy_is_done(g) && ko_roster_cause(g->comm->roster) == 0)
-		return false;
+	for (int k = 0; k < KO_GPU_RINGS; k++)
+		if (g->rings[k].proxy && !ko_gpu_proxy_is_done(&g->rings[k]) &&
+		    ko_roster_cause(g->comm->roster) == 0)
+			return false;
 	return rc == 0;
 }
 
@@ -385,6 +467,19 @@ static bool wait_until_idle(struct ko_gpu_comm *g)
 	return failed_ms < PATIENCE_MS;
 }
 
+static void free_ring(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
+{
+	if (ring->out.memory.mapped)
+		g->driver->release(g->gpu, &ring->out.memory);
+	ko_gpu_proxy_close(ring);
+	ko_gpu_staged_free(g, ring, &ring->out);
+	ko_gpu_staged_free(g, ring, &ring->in);
+	if (!ring->in.pair)
+		g->driver->release(g->gpu, &ring->in.memory);
+	ko_gpu_pair_let_go(g, &ring->out);
+	ko_gpu_pair_let_go(g, &ring->in);
+}
+
 static void free_memory(struct ko_gpu_comm *g)
 {
 	const struct ko_driver *d = g->driver;
@@ -392,15 +487,9 @@ static void free_memory(struct ko_gpu_comm *g)
 
 	ko_gpu_windows_close(g);
 	ko_gpu_alltoall_close(g);
-	if (g->out.memory.mapped)
-		d->release(g->gpu, &g->out.memory);
-	ko_gpu_proxy_close(g);
-	ko_gpu_staged_free(g, &g->out);
-	ko_gpu_staged_free(g, &g->in);
-	if (!g->in.pair)
-		d->release(g->gpu, &g->in.memory);
-	ko_gpu_pair_let_go(g, &g->out);
-	ko_gpu_pair_let_go(g, &g->in);
+	for (int k = 0; k < KO_GPU_RINGS; k++)
+		free_ring(g, &g->rings[k]);
+	d->release(g->gpu, &g->sums);
 	ko_gpu_marks_let_go(g);
 	for (size_t k = 0; k < sizeof(events) / sizeof(events[0]); k++)
 		if (events[k])

@@ -17,9 +17,21 @@ int ko_gpu_error(const struct ko_gpu_comm *g, int code, const char *what)
 		       info ? info->name : "none", info ? info->bus : "?", what, g->driver->text());
 }
 
-bool ko_gpu_is_staged(const struct kolo_comm *c, int rank)
+int ko_gpu_neighbour(const struct kolo_comm *c, int ring, int rank, int steps)
 {
-	int next = ko_ring_next(&c->ring, rank);
+	int group, rail;
+
+	if (ring == KO_GPU_ALL)
+		return ko_ring_back(&c->ring, rank, -steps);
+	group = ko_shape_group(&c->shape, rank);
+	rail = ko_shape_rail(&c->shape, rank);
+	return ring == KO_GPU_GROUP ? ko_shape_rank(&c->shape, group, rail + steps)
+				    : ko_shape_rank(&c->shape, group + steps, rail);
+}
+
+bool ko_gpu_is_staged(const struct kolo_comm *c, int ring, int rank)
+{
+	int next = ko_gpu_neighbour(c, ring, rank, 1);
 
 	return c->table[0].transport[0] ||
 	       !ko_place_same(&c->table[rank].place, &c->table[next].place);

@@ -40,6 +40,7 @@ enum {
 	KO_STAGE_READY = 8,     /* it waits until all other ranks have come to the operation */
 	KO_STAGE_DONE = 16,     /* it waits until all other ranks have done their part */
 	KO_STAGE_FLAGS = 32,    /* READY and DONE use flags also for ranks of this process */
+	KO_STAGE_RING = 1 << 6, /* slots are those of the ring (stage >> 6 & 3) */
 	KO_STAGE_MOVE = 1 << 24 /* one move; the top byte counts the moves before it, modulo 256 */
 };
 
@@ -50,9 +51,13 @@ struct ko_gpu_flag {
 	_Atomic uint32_t len; /* staged edges: bytes in the slot; written before it is full */
 };
 
-/* The flags of one end of a link. */
+/* The rings that a rank stands in: all ranks; and in the order of additions "grid" its group and
+ * its rail (comm/plan/shape.h). */
+enum { KO_GPU_ALL, KO_GPU_GROUP, KO_GPU_RAIL, KO_GPU_RINGS };
+
+/* The flags of one end of a rank's links. */
 struct ko_gpu_flags {
-	struct ko_gpu_flag slot[KO_GPU_SLOTS];
+	struct ko_gpu_flag slot[KO_GPU_RINGS][KO_GPU_SLOTS];
 	/* Operations on registered memory: the rank with this number has come, or has done its
 	 * part. That rank writes KO_SLOT_FULL. The owner's stream writes 0 again in the step
 	 * after. */
@@ -64,15 +69,15 @@ struct ko_gpu_flags {
 	struct ko_gpu_flag looked;
 };
 
-/* A rank has two ends. IN: the link from prev, and the stage. OUT: the link to next, if staged. */
+/* A rank has two ends. IN: the links from prev, and the stage. OUT: the links to next, if staged.
+ */
 enum { KO_GPU_IN, KO_GPU_OUT, KO_GPU_ENDS };
 
 /* An edge between two ranks of one process (threads.h). Streams wait for each other's events. A
  * wait must be recorded after the event, so each rank counts what it has recorded. Both ranks hold
  * the pair. The last to leave frees it. */
 struct ko_gpu_pair {
-	struct ko_gpu_pair *next;     /* in the list of pairs whose sender has not come */
-	struct ko_gpu_comm *receiver; /* read by the sender while they join */
+	struct ko_gpu_pair *next; /* in the list of pairs whose sender has not come */
 	atomic_int holders;
 	/* The slots. The sender may write them after the receiver has left. */
 	struct ko_gpu_memory memory;
@@ -126,8 +131,8 @@ _Static_assert(sizeof(struct ko_gpu_flags) <= KO_GPU_FLAGS_LEN, "the flags of an
 struct ko_gpu_link {
 	int peer;
 	struct ko_gpu_memory memory;
-	struct ko_gpu_flags *flags; /* the receiver's, as the host sees them */
-	char *gpu_flags;            /* the receiver's, as this rank's GPU sees them */
+	struct ko_gpu_flag *flags; /* the receiver's, of each slot, as the host sees them */
+	char *gpu_flags;           /* the same, as this rank's GPU sees them */
 	/* Slots that the proxy fills or empties (staged.h), as the host sees them. NULL: not
 	 * staged. */
 	char *staged;
@@ -136,6 +141,17 @@ struct ko_gpu_link {
 };
 
 struct ko_gpu_comm;
+
+/* A rank's edges in one of its rings. */
+struct ko_gpu_ring {
+	int kind; /* KO_GPU_ALL, ... */
+	struct ko_gpu_link out, in;
+	/* The inner communicator's edges, which carry what is staged, and bytes of their slots.
+	 * NULL: there is no such ring, or it has one rank */
+	const struct ko_edges *over;
+	size_t over_len;
+	struct ko_gpu_proxy *proxy; /* NULL: neither edge of this rank is staged */
+};
 
 /* Memory that all ranks have mapped (window.h, map.h). */
 struct ko_gpu_window {
@@ -160,8 +176,9 @@ struct ko_gpu_comm {
 	size_t arena; /* bytes of a link's slots; the same on all ranks */
 	bool cards;   /* some rank has slots in GPU memory that cards read and write */
 	bool fixed;   /* some edge is staged: every slot has arena / KO_GPU_SLOTS bytes */
-	struct ko_gpu_proxy *proxy; /* NULL: neither edge of this rank is staged */
-	struct ko_gpu_link out, in;
+	struct ko_gpu_ring rings[KO_GPU_RINGS];
+	bool proxies;              /* some edge of this rank is staged */
+	struct ko_gpu_memory sums; /* as long as a link's slots: room for the order "grid" */
 	/* The ranks of this host; the flags lie in a window of it. Is `inner` if that is all
 	 * ranks. */
 	struct kolo_comm *local;
@@ -170,6 +187,9 @@ struct ko_gpu_comm {
 	char *flags;      /* of all ranks of this host, in the order of `local` */
 	size_t flags_len; /* bytes from one rank's flags to the next one's */
 	char *gpu_flags;  /* `flags` as this GPU sees them */
+	/* This rank's own, of the end IN, as the host and as this GPU see them */
+	struct ko_gpu_flags *own;
+	char *gpu_own;
 	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: another process */
 	struct ko_gpu_window *windows; /* nwindows registrations */
 	int nwindows;
@@ -201,9 +221,12 @@ struct ko_gpu_comm {
 /* NULL: the communicator has not joined its GPUs. */
 struct ko_gpu_comm *ko_gpu_of(struct kolo_comm *comm);
 
-/* Is the edge from a rank to its next rank staged? It is between hosts, and if a transport was
- * asked for by name. */
-bool ko_gpu_is_staged(const struct kolo_comm *comm, int rank);
+/* The rank that comes `steps` after this one in a ring of its, 1 or -1. */
+int ko_gpu_neighbour(const struct kolo_comm *comm, int ring, int rank, int steps);
+
+/* Is the edge from a rank to its next rank in this ring staged? It is between hosts, and if a
+ * transport was asked for by name. */
+bool ko_gpu_is_staged(const struct kolo_comm *comm, int ring, int rank);
 
 /* The flags of one end of a rank: KO_GPU_IN or KO_GPU_OUT. NULL: the rank is on another host. */
 struct ko_gpu_flags *ko_gpu_flags_of(const struct ko_gpu_comm *g, int rank, int end);
@@ -217,8 +240,7 @@ struct ko_gpu_post *ko_gpu_post_of(const struct ko_gpu_comm *g, int rank, uint64
 /* The flag that is set after the communicator has failed, as the GPU sees it. */
 static inline const uint32_t *ko_gpu_failed_flag(const struct ko_gpu_comm *g)
 {
-	return (const uint32_t *)(const void *)(g->in.gpu_flags +
-						offsetof(struct ko_gpu_flags, failed));
+	return (const uint32_t *)(const void *)(g->gpu_own + offsetof(struct ko_gpu_flags, failed));
 }
 
 /* May memory that other ranks have mapped be freed? Threads of this process may still work on it

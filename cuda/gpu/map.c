@@ -113,10 +113,10 @@ static int import_all(struct mapping *m)
 		struct ko_msg in;
 		int next = -1;
 
-		rc = ko_lifelines_send(c->lifelines, m->g->in.peer, &msg, fd);
+		rc = ko_lifelines_send(c->lifelines, m->g->rings[KO_GPU_ALL].in.peer, &msg, fd);
 		if (rc == 0)
-			rc = ko_lifelines_recv(c->lifelines, m->g->out.peer, KO_MSG_MEMORY, 0,
-					       deadline, &in, &next);
+			rc = ko_lifelines_recv(c->lifelines, m->g->rings[KO_GPU_ALL].out.peer,
+					       KO_MSG_MEMORY, 0, deadline, &in, &next);
 		close(fd);
 		fd = next;
 		rank = ko_ring_next(&c->ring, rank);

@@ -55,30 +55,31 @@ struct ko_gpu_proxy {
 	unsigned put, taken;          /* <= put <= taken + POSTS */
 };
 
-int ko_gpu_proxy_open(struct ko_gpu_comm *g)
+int ko_gpu_proxy_open(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
 	struct ko_gpu_proxy *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for a proxy", g->comm->rank);
 	pthread_mutex_init(&r->lock, NULL);
-	r->out = (struct end){ .link = g->inner->edges.to,
-			       .peer = g->out.peer,
-			       .device = g->out.device };
-	r->in = (struct end){ .link = g->inner->edges.from,
-			      .peer = g->in.peer,
-			      .device = g->in.device };
-	g->proxy = r;
+	r->out = (struct end){ .link = ring->over->to,
+			       .peer = ring->out.peer,
+			       .device = ring->out.device };
+	r->in = (struct end){ .link = ring->over->from,
+			      .peer = ring->in.peer,
+			      .device = ring->in.device };
+	ring->proxy = r;
+	g->proxies = true;
 	return 0;
 }
 
-void ko_gpu_proxy_close(struct ko_gpu_comm *g)
+void ko_gpu_proxy_close(struct ko_gpu_ring *ring)
 {
-	if (!g->proxy)
+	if (!ring->proxy)
 		return;
-	pthread_mutex_destroy(&g->proxy->lock);
-	free(g->proxy);
-	g->proxy = NULL;
+	pthread_mutex_destroy(&ring->proxy->lock);
+	free(ring->proxy);
+	ring->proxy = NULL;
 }
 
 /* ---- Links that fail ------------------------------------------------------------------------- */
@@ -98,9 +99,9 @@ static bool is_overdue(const struct end *e, int waits_for)
 	return e->code && waits_for == e->peer && ko_now_ms() - e->failed >= GRACE_MS;
 }
 
-void ko_gpu_proxy_check(struct ko_gpu_comm *g, int waits_for)
+void ko_gpu_proxy_check(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring, int waits_for)
 {
-	const struct ko_gpu_proxy *r = g->proxy;
+	const struct ko_gpu_proxy *r = ring->proxy;
 
 	if (is_overdue(&r->out, waits_for))
 		ko_comm_fail(g->comm, r->out.code, "%s", r->out.why);
@@ -128,19 +129,19 @@ static bool take_post(struct ko_gpu_proxy *r)
 }
 
 /* The next slot that the stream has filled; false: there is none. */
-static bool take_slot(struct ko_gpu_comm *g)
+static bool take_slot(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	struct ko_gpu_proxy *r = ring->proxy;
 
-	for (int k = 1; g->out.staged && k <= KO_GPU_SLOTS; k++) {
+	for (int k = 1; ring->out.staged && k <= KO_GPU_SLOTS; k++) {
 		int slot = (r->last + k) % KO_GPU_SLOTS;
-		struct ko_gpu_flag *flag = &g->out.flags->slot[slot];
+		struct ko_gpu_flag *flag = &ring->out.flags[slot];
 
 		if (r->lent & 1u << slot ||
 		    atomic_load_explicit(&flag->value, memory_order_acquire) != KO_SLOT_FULL)
 			continue;
 		r->last = slot;
-		r->out.bytes = g->out.staged + (size_t)slot * slot_len(g);
+		r->out.bytes = ring->out.staged + (size_t)slot * slot_len(g);
 		r->out.head =
 			(struct head){ SLOT, (uint32_t)slot,
 				       atomic_load_explicit(&flag->len, memory_order_relaxed) };
@@ -150,9 +151,9 @@ static bool take_slot(struct ko_gpu_comm *g)
 }
 
 /* Takes posts before slots, so that the other end compares before it gets elements. */
-static bool take_parcel(struct ko_gpu_comm *g)
+static bool take_parcel(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	struct ko_gpu_proxy *r = ring->proxy;
 
 	r->out.done = 0;
 	r->out.begun = false;
@@ -162,13 +163,13 @@ static bool take_parcel(struct ko_gpu_comm *g)
 		r->out.bytes = (const char *)&r->going;
 		return true;
 	}
-	return take_slot(g);
+	return take_slot(g, ring);
 }
 
-static void empty_slot(struct ko_gpu_comm *g, uint32_t slot)
+static void empty_slot(struct ko_gpu_ring *ring, uint32_t slot)
 {
 	/* Pairs with the stream's wait: what is in the slot is not needed any more. */
-	atomic_store_explicit(&g->out.flags->slot[slot].value, KO_SLOT_EMPTY, memory_order_release);
+	atomic_store_explicit(&ring->out.flags[slot].value, KO_SLOT_EMPTY, memory_order_release);
 }
 
 /* A rank that says goodbye has all that it waited for, even if its card's last message did not
@@ -185,9 +186,9 @@ static bool has_left(const struct ko_gpu_comm *g, int rank)
 
 /* Marks slots whose bytes the link had as empty, all at once: the link reports only that it has
  * drained. Returns 1 if there were any, 0 if not, or what the link has failed with. */
-static int take_slots_back(struct ko_gpu_comm *g)
+static int take_slots_back(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	struct ko_gpu_proxy *r = ring->proxy;
 	int rc = 0;
 
 	if (!r->lent)
@@ -197,20 +198,20 @@ static int take_slots_back(struct ko_gpu_comm *g)
 		return rc < 0 ? rc : 0;
 	for (uint32_t k = 0; k < KO_GPU_SLOTS; k++)
 		if (r->lent & 1u << k)
-			empty_slot(g, k);
+			empty_slot(ring, k);
 	r->lent = 0;
 	return 1;
 }
 
-static void end_parcel(struct ko_gpu_comm *g)
+static void end_parcel(struct ko_gpu_ring *ring)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	struct ko_gpu_proxy *r = ring->proxy;
 	struct head *head = &r->out.head;
 
 	if (head->kind == SLOT && r->out.taken)
 		r->lent |= 1u << head->slot;
 	else if (head->kind == SLOT)
-		empty_slot(g, head->slot);
+		empty_slot(ring, head->slot);
 	head->kind = 0;
 }
 
@@ -241,14 +242,14 @@ static void fill(struct end *e, struct ko_slot *slot, size_t free_len)
 
 /* Returns 1 if something was moved or will be at the next try, 0 if not, or what the link has
  * failed with. */
-static int send_some(struct ko_gpu_comm *g)
+static int send_some(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	struct ko_gpu_proxy *r = ring->proxy;
 	struct end *e = &r->out;
 	struct ko_slot slot;
 	int rc;
 
-	if (!e->head.kind && !take_parcel(g)) {
+	if (!e->head.kind && !take_parcel(g, ring)) {
 		rc = e->link->ops->drain(e->link);
 		if (rc == 0 && !r->lent)
 			atomic_store(&r->busy, 0);
@@ -257,31 +258,31 @@ static int send_some(struct ko_gpu_comm *g)
 	rc = e->link->ops->acquire(e->link, &slot);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
-	fill(e, &slot, g->inner->agreed.limits.slot_len);
+	fill(e, &slot, ring->over_len);
 	rc = e->link->ops->commit(e->link, &slot);
 	if (!e->begun)
 		ko_link_begin(e->link);
 	e->begun = true;
 	if (e->done == e->head.len)
-		end_parcel(g);
+		end_parcel(ring);
 	return rc < 0 ? rc : 1;
 }
 
-bool ko_gpu_proxy_is_done(const struct ko_gpu_comm *g)
+bool ko_gpu_proxy_is_done(const struct ko_gpu_ring *ring)
 {
-	for (int k = 0; g->out.staged && g->out.flags && k < KO_GPU_SLOTS; k++)
-		if (atomic_load_explicit(&g->out.flags->slot[k].value, memory_order_acquire) ==
+	for (int k = 0; ring->out.staged && ring->out.flags && k < KO_GPU_SLOTS; k++)
+		if (atomic_load_explicit(&ring->out.flags[k].value, memory_order_acquire) ==
 		    KO_SLOT_FULL)
 			return false;
-	return !atomic_load(&g->proxy->busy) || g->proxy->out.code;
+	return !atomic_load(&ring->proxy->busy) || ring->proxy->out.code;
 }
 
 /* ---- From prev ------------------------------------------------------------------------------- */
 
 /* Finds where a parcel goes. KO_EAGAIN while its slot is not empty. */
-static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
+static int begin_parcel(struct ko_gpu_comm *g, struct ko_gpu_ring *ring, const struct ko_slot *slot)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	struct ko_gpu_proxy *r = ring->proxy;
 	struct head head;
 
 	if (slot->len < sizeof(head))
@@ -291,13 +292,13 @@ static int begin_parcel(struct ko_gpu_comm *g, const struct ko_slot *slot)
 	memcpy(&head, slot->ptr, sizeof(head));
 	if (head.kind == POST && head.len == sizeof(r->came)) {
 		r->in.to = (char *)&r->came;
-	} else if (head.kind == SLOT && g->in.staged && head.slot < KO_GPU_SLOTS &&
+	} else if (head.kind == SLOT && ring->in.staged && head.slot < KO_GPU_SLOTS &&
 		   head.len <= slot_len(g)) {
 		/* Pairs with the stream's write, after it has read the slot. */
-		if (atomic_load_explicit(&g->in.flags->slot[head.slot].value,
-					 memory_order_acquire) != KO_SLOT_EMPTY)
+		if (atomic_load_explicit(&ring->in.flags[head.slot].value, memory_order_acquire) !=
+		    KO_SLOT_EMPTY)
 			return KO_EAGAIN;
-		r->in.to = g->in.staged + (size_t)head.slot * slot_len(g);
+		r->in.to = ring->in.staged + (size_t)head.slot * slot_len(g);
 	} else {
 		return ko_fail(
 			KOLO_ESYS,
@@ -318,14 +319,15 @@ static int compare(struct ko_gpu_comm *g, const struct ko_desc *mine, const stru
 		return 0;
 	return ko_fail(KOLO_EMISMATCH, "ranks disagree: %s called %s, %s called %s",
 		       ko_comm_name(c, c->rank, me), ko_desc_text(mine, my_op),
-		       ko_comm_name(c, g->in.peer, them), ko_desc_text(theirs, their_op));
+		       ko_comm_name(c, g->rings[KO_GPU_ALL].in.peer, them),
+		       ko_desc_text(theirs, their_op));
 }
 
 /* Keeps what prev was called with, in case this rank has not been called yet, and compares.
  * Whichever rank comes later sees the other's post. */
-static void compare_post(struct ko_gpu_comm *g)
+static void compare_post(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	struct ko_gpu_proxy *r = ring->proxy;
 	struct kolo_comm *c = g->comm;
 	struct ko_desc mine;
 
@@ -339,12 +341,13 @@ static void compare_post(struct ko_gpu_comm *g)
 
 int ko_gpu_proxy_compare(struct ko_gpu_comm *g, const struct ko_desc *mine)
 {
-	struct ko_gpu_proxy *r = g->proxy;
+	const struct ko_gpu_ring *ring = &g->rings[KO_GPU_ALL];
+	struct ko_gpu_proxy *r = ring->proxy;
 	struct ko_desc theirs;
 
 	pthread_mutex_lock(&r->lock);
 	theirs = r->theirs[mine->seq % POSTS];
-	if (r->put - r->taken < POSTS && g->out.staged) /* else it is not compared */
+	if (r->put - r->taken < POSTS && ring->out.staged) /* else it is not compared */
 		r->posts[r->put++ % POSTS] = *mine;
 	pthread_mutex_unlock(&r->lock);
 	return compare(g, mine, &theirs);
@@ -383,14 +386,14 @@ static int flush(struct ko_gpu_comm *g, const struct end *e)
 	return rc < 0 ? ko_gpu_error(g, rc, "flushing what a card wrote") : 0;
 }
 
-static void parcel_has_come(struct ko_gpu_comm *g)
+static void parcel_has_come(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct end *e = &g->proxy->in;
+	struct end *e = &ring->proxy->in;
 
 	if (e->head.kind == POST)
-		compare_post(g);
+		compare_post(g, ring);
 	else /* pairs with the stream's wait: the bytes are there */
-		atomic_store_explicit(&g->in.flags->slot[e->head.slot].value, KO_SLOT_FULL,
+		atomic_store_explicit(&ring->in.flags[e->head.slot].value, KO_SLOT_FULL,
 				      memory_order_release);
 	e->head.kind = 0;
 }
@@ -406,17 +409,17 @@ static void offer(struct end *e)
 }
 
 /* As send_some. */
-static int receive_some(struct ko_gpu_comm *g)
+static int receive_some(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct end *e = &g->proxy->in;
+	struct end *e = &ring->proxy->in;
 	size_t head = e->head.kind ? 0 : sizeof(e->head), n;
 	struct ko_slot slot;
 	int rc;
 
-	n = head ? 0 : ko_min_size(e->head.len - e->done, g->inner->agreed.limits.slot_len);
+	n = head ? 0 : ko_min_size(e->head.len - e->done, ring->over_len);
 	rc = e->link->ops->peek(e->link, head ? NULL : e->to + e->done, n, &slot);
 	if (rc == 0 && head)
-		rc = begin_parcel(g, &slot);
+		rc = begin_parcel(g, ring, &slot);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
 	n = ko_min_size(slot.len - head, e->head.len - e->done);
@@ -428,22 +431,22 @@ static int receive_some(struct ko_gpu_comm *g)
 		return ko_comm_fail(g->comm, rc, "%s", kolo_last_error());
 	rc = e->link->ops->release(e->link);
 	if (e->done == e->head.len)
-		parcel_has_come(g);
+		parcel_has_come(g, ring);
 	else if (head)
 		offer(e);
 	return rc < 0 ? rc : 1;
 }
 
-int ko_gpu_proxy_move(struct ko_gpu_comm *g)
+int ko_gpu_proxy_move(struct ko_gpu_comm *g, struct ko_gpu_ring *ring)
 {
-	struct ko_gpu_proxy *r = g->proxy;
-	int sent = take_slots_back(g), came;
+	struct ko_gpu_proxy *r = ring->proxy;
+	int sent = take_slots_back(g, ring), came;
 
 	if (sent == 0 && !r->out.code)
-		sent = send_some(g);
+		sent = send_some(g, ring);
 	if (sent < 0)
 		note_failure(g, &r->out, sent);
-	came = r->in.code ? 0 : receive_some(g);
+	came = r->in.code ? 0 : receive_some(g, ring);
 	if (came < 0)
 		note_failure(g, &r->in, came);
 	if (came == 0) /* a message to prev may need a call; the next try reports a failure */

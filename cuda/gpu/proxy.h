@@ -10,24 +10,25 @@
 
 #include "cuda/gpu/gpu.h"
 
-/* Makes the proxy of a rank with a staged edge; g->in and g->out say which edge. KOLO_ENOMEM. */
-int ko_gpu_proxy_open(struct ko_gpu_comm *g);
+/* Makes the proxy of a ring with a staged edge of this rank; its links say which. KOLO_ENOMEM. */
+int ko_gpu_proxy_open(struct ko_gpu_comm *g, struct ko_gpu_ring *ring);
 
 /* Moves what can be moved without blocking. On the watching thread. Returns 0 if nothing moved. */
-int ko_gpu_proxy_move(struct ko_gpu_comm *g);
+int ko_gpu_proxy_move(struct ko_gpu_comm *g, struct ko_gpu_ring *ring);
 
-/* Compares this rank's call with what prev has sent about the same operation, and sends it to next:
- * across hosts ranks don't see each other's posts. On the calling thread. KOLO_EMISMATCH. */
+/* Compares this rank's call with what prev in the ring of all ranks has sent about the same
+ * operation, and sends it to next: across hosts ranks don't see each other's posts. That ring has a
+ * proxy. On the calling thread. KOLO_EMISMATCH. */
 int ko_gpu_proxy_compare(struct ko_gpu_comm *g, const struct ko_desc *mine);
 
 /* Has everything that streams have filled arrived at the other end's link? */
-bool ko_gpu_proxy_is_done(const struct ko_gpu_comm *g);
+bool ko_gpu_proxy_is_done(const struct ko_gpu_ring *ring);
 
 /* Fails the communicator if the link to or from `waits_for` failed some time ago. `waits_for` is
  * the rank that this rank's stream waits for. */
-void ko_gpu_proxy_check(struct ko_gpu_comm *g, int waits_for);
+void ko_gpu_proxy_check(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring, int waits_for);
 
-/* g->proxy may be NULL. */
-void ko_gpu_proxy_close(struct ko_gpu_comm *g);
+/* There may be none. */
+void ko_gpu_proxy_close(struct ko_gpu_ring *ring);
 
 #endif

@@ -8,16 +8,17 @@
 #include <unistd.h>
 
 /* The link of the inner communicator that carries this end's slots. */
-static struct ko_link *inner_link(const struct ko_gpu_comm *g, const struct ko_gpu_link *link)
+static struct ko_link *inner_link(const struct ko_gpu_ring *ring, const struct ko_gpu_link *link)
 {
-	return link == &g->out ? g->inner->edges.to : g->inner->edges.from;
+	return link == &ring->out ? ring->over->to : ring->over->from;
 }
 
 /* Makes slots in GPU memory, which a card reads or writes itself. The error says what does not
  * work. */
-static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+static int make_device_slots(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring,
+			     struct ko_gpu_link *link)
 {
-	struct ko_link *over = inner_link(g, link);
+	struct ko_link *over = inner_link(ring, link);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (g->arena + page - 1) / page * page;
 	int fd = -1, rc;
 
@@ -42,7 +43,8 @@ static int make_device_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 
 /* Makes slots in host memory. If the link can, bytes are sent from there and arrive there. Else it
  * copies. */
-static int make_host_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+static int make_host_slots(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring,
+			   struct ko_gpu_link *link)
 {
 	void *slots = mmap(NULL, g->arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			   0),
@@ -60,35 +62,37 @@ static int make_host_slots(struct ko_gpu_comm *g, struct ko_gpu_link *link)
 	}
 	link->staged = slots;
 	link->memory.at = at;
-	if (ko_link_lend(inner_link(g, link), slots, g->arena) < 0)
+	if (ko_link_lend(inner_link(ring, link), slots, g->arena) < 0)
 		ko_log(&g->comm->log, KOLO_LOG_WARN, "rank %d: slots of a GPU will be copied: %s",
 		       g->comm->rank, kolo_last_error());
 	return 0;
 }
 
-int ko_gpu_staged_make(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+int ko_gpu_staged_make(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring,
+		       struct ko_gpu_link *link)
 {
 	int64_t wanted;
 	int rc = ko_env_get(KO_ENV_CUDA_DMABUF, &wanted);
 
 	if (rc < 0)
 		return rc;
-	if (!inner_link(g, link)->ops->rma)
+	if (!inner_link(ring, link)->ops->rma)
 		wanted = 0; /* allocating and freeing may wait for the whole GPU */
-	if (wanted && make_device_slots(g, link) == 0)
+	if (wanted && make_device_slots(g, ring, link) == 0)
 		return 0;
 	if (wanted)
 		ko_log(&g->comm->log, KOLO_LOG_INFO,
 		       "rank %d: slots to or from rank %d are in host memory: %s", g->comm->rank,
 		       link->peer, kolo_last_error());
-	return make_host_slots(g, link);
+	return make_host_slots(g, ring, link);
 }
 
-void ko_gpu_staged_free(struct ko_gpu_comm *g, struct ko_gpu_link *link)
+void ko_gpu_staged_free(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring,
+			struct ko_gpu_link *link)
 {
 	if (!link->staged)
 		return;
-	ko_link_take_back(inner_link(g, link), link->staged);
+	ko_link_take_back(inner_link(ring, link), link->staged);
 	if (link->device) {
 		g->driver->release(g->gpu, &link->memory);
 	} else {

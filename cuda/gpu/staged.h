@@ -5,11 +5,13 @@
 
 #include "cuda/gpu/gpu.h"
 
-/* Makes the slots of `link`: g->in or g->out. The GPU is entered. KOLO_ENOMEM, KOLO_EINVAL
- * (KOLO_CUDA_DMABUF), the driver's errors. */
-int ko_gpu_staged_make(struct ko_gpu_comm *g, struct ko_gpu_link *link);
+/* Makes the slots of `link`, one of the two of the ring. The GPU is entered. KOLO_ENOMEM,
+ * KOLO_EINVAL (KOLO_CUDA_DMABUF), the driver's errors. */
+int ko_gpu_staged_make(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring,
+		       struct ko_gpu_link *link);
 
 /* Frees them, after the stream and the proxy have stopped using them. */
-void ko_gpu_staged_free(struct ko_gpu_comm *g, struct ko_gpu_link *link);
+void ko_gpu_staged_free(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring,
+			struct ko_gpu_link *link);
 
 #endif

@@ -46,7 +46,7 @@ static struct ko_gpu_pair *take_pair(uint64_t address)
 }
 
 /* The receiver's part. */
-int ko_gpu_pair_open(struct ko_gpu_comm *g)
+int ko_gpu_pair_open(struct ko_gpu_comm *g, struct ko_gpu_link *in)
 {
 	struct ko_gpu_pair *pair = calloc(1, sizeof(*pair));
 
@@ -54,28 +54,27 @@ int ko_gpu_pair_open(struct ko_gpu_comm *g)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for an edge between threads",
 			       g->comm->rank);
 	atomic_store(&pair->holders, 1);
-	pair->receiver = g;
-	pair->memory = g->in.memory; /* the pair's from here on */
-	g->in.pair = pair;
+	pair->memory = in->memory; /* the pair's from here on */
+	in->pair = pair;
 	offer_pair(pair);
 	return make_events(g, pair->empty);
 }
 
 /* The sender's part of an edge inside this process. */
-int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gpu_export *slots)
+int ko_gpu_pair_join(struct ko_gpu_comm *g, struct ko_gpu_link *out, uint64_t address,
+		     const struct ko_gpu_export *slots)
 {
 	struct ko_gpu_pair *pair = take_pair(address);
-	struct ko_gpu_comm *next = pair ? pair->receiver : NULL;
 	int rc;
 
 	if (!pair)
 		return ko_fail(KOLO_ESYS,
 			       "rank %d: rank %d says that it is in this process, and is not",
-			       g->comm->rank, g->out.peer);
+			       g->comm->rank, out->peer);
 	atomic_fetch_add(&pair->holders, 1);
-	g->out.pair = pair;
-	g->out.memory = next->in.memory;
-	rc = g->driver->reach(g->gpu, next->in.memory.at, slots);
+	out->pair = pair;
+	out->memory = pair->memory;
+	rc = g->driver->reach(g->gpu, pair->memory.at, slots);
 	if (rc < 0)
 		return ko_gpu_error(
 			g, rc,

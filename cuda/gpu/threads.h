@@ -7,13 +7,14 @@
 
 #include "cuda/gpu/gpu.h"
 
-/* The receiver makes the pair of the edge from prev, for g->in. The slots belong to the pair from
- * then on. KOLO_ENOMEM, the driver's errors. */
-int ko_gpu_pair_open(struct ko_gpu_comm *g);
+/* The receiver makes the pair of the ring's edge from prev. The slots belong to the pair from then
+ * on. KOLO_ENOMEM, the driver's errors. */
+int ko_gpu_pair_open(struct ko_gpu_comm *g, struct ko_gpu_link *in);
 
 /* The sender joins the pair of the edge to next. `address` is where next says that it is. `slots`
  * is what the driver's `export` gave there. KOLO_ESYS, KOLO_ENOTSUP, the driver's errors. */
-int ko_gpu_pair_join(struct ko_gpu_comm *g, uint64_t address, const struct ko_gpu_export *slots);
+int ko_gpu_pair_join(struct ko_gpu_comm *g, struct ko_gpu_link *out, uint64_t address,
+		     const struct ko_gpu_export *slots);
 
 /* Leaves the pair of this link, if it has one. */
 void ko_gpu_pair_let_go(struct ko_gpu_comm *g, struct ko_gpu_link *link);

@@ -55,17 +55,21 @@ static bool meets(const struct ko_gpu_comm *g, int rank, int other)
 /* Returns one rank that the stream of `rank` waits for. -1: none is known. */
 static int waits_for(const struct ko_gpu_comm *g, int rank)
 {
-	const struct ko_ring *ring = &g->comm->ring;
 	const struct ko_gpu_flags *in = ko_gpu_flags_of(g, rank, KO_GPU_IN), *out;
 	uint32_t stage = in ? value_of(&in->stage) : 0;
-	int next = ko_ring_next(ring, rank);
+	int ring = (int)(stage / KO_STAGE_RING & 3);
+	uint32_t from = stage >> 8 & 255, to = stage >> 16 & 255;
 
-	if (stage & KO_STAGE_FULL && !(value_of(&in->slot[stage >> 8 & 255]) & KO_SLOT_FAILED))
-		return ko_ring_prev(ring, rank);
-	out = ko_gpu_is_staged(g->comm, rank) ? ko_gpu_flags_of(g, rank, KO_GPU_OUT)
-					      : ko_gpu_flags_of(g, next, KO_GPU_IN);
-	if (stage & KO_STAGE_EMPTY && value_of(&out->slot[stage >> 16 & 255]) & KO_SLOT_TAKEN)
-		return next;
+	if (stage & KO_STAGE_FULL && !(value_of(&in->slot[ring][from]) & KO_SLOT_FAILED))
+		return ko_gpu_neighbour(g->comm, ring, rank, -1);
+	if (stage & KO_STAGE_EMPTY) {
+		int next = ko_gpu_neighbour(g->comm, ring, rank, 1);
+
+		out = ko_gpu_is_staged(g->comm, ring, rank) ? ko_gpu_flags_of(g, rank, KO_GPU_OUT)
+							    : ko_gpu_flags_of(g, next, KO_GPU_IN);
+		if (value_of(&out->slot[ring][to]) & KO_SLOT_TAKEN)
+			return next;
+	}
 	for (int r = 0; r < g->comm->nranks; r++)
 		if (meets(g, rank, r))
 			return r;
@@ -122,7 +126,7 @@ static bool may_still_come(const struct ko_gpu_comm *g, const struct ko_life *li
 {
 	int64_t since = life->since > w->moved / 1000 ? life->since : w->moved / 1000;
 
-	return g->proxy && ko_now_ms() - since < GRACE_MS;
+	return g->proxies && ko_now_ms() - since < GRACE_MS;
 }
 
 static void report_gone(struct ko_gpu_comm *g, const struct ko_life *life)
@@ -164,17 +168,23 @@ static void fail_flags(struct ko_gpu_flag *flags, int n)
  * themselves. */
 static void let_pass(struct ko_gpu_comm *g)
 {
-	if (!g->in.flags)
+	if (!g->own)
 		return;
 	/* This comes before any wait ends, so the kernels of other ranks leave this one's memory
 	 * alone too. */
 	for (int r = 0; r < g->comm->nranks; r++)
 		if (g->places[r] >= 0)
 			fail_flags(&ko_gpu_flags_of(g, r, KO_GPU_IN)->failed, 1);
-	fail_flags(g->in.flags->slot, KO_GPU_SLOTS);
-	fail_flags(g->out.flags->slot, KO_GPU_SLOTS);
-	fail_flags(g->in.flags->ready, KO_GPU_PEERS);
-	fail_flags(g->in.flags->done, KO_GPU_PEERS);
+	for (int k = 0; k < KO_GPU_RINGS; k++) {
+		const struct ko_gpu_ring *ring = &g->rings[k];
+
+		if (ring->in.flags)
+			fail_flags(ring->in.flags, KO_GPU_SLOTS);
+		if (ring->out.flags)
+			fail_flags(ring->out.flags, KO_GPU_SLOTS);
+	}
+	fail_flags(g->own->ready, KO_GPU_PEERS);
+	fail_flags(g->own->done, KO_GPU_PEERS);
 }
 
 void ko_gpu_let_go(struct ko_gpu_comm *g)
@@ -192,7 +202,7 @@ void ko_gpu_let_go(struct ko_gpu_comm *g)
 /* Fails the communicator if this rank's stream has waited too long. */
 static void check_silence(struct ko_gpu_comm *g, struct watch *w)
 {
-	bool looked = atomic_exchange(&g->in.flags->looked.value, 1);
+	bool looked = atomic_exchange(&g->own->looked.value, 1);
 	int peer = waits_for(g, g->comm->rank);
 	int64_t now = ko_now_ms();
 
@@ -223,14 +233,15 @@ static int look(struct ko_gpu_comm *g, struct watch *w)
 		hear(g);
 		check_gone(g, w);
 		check_silence(g, w);
-		if (g->proxy)
-			ko_gpu_proxy_check(g, waits_for(g, g->comm->rank));
+		for (int k = 0; k < KO_GPU_RINGS; k++)
+			if (g->rings[k].proxy)
+				ko_gpu_proxy_check(g, &g->rings[k], waits_for(g, g->comm->rank));
 		return ko_roster_cause(g->comm->roster) < 0 ? 0 : LOOK_US;
 	}
 	if (g->comm->spread) /* those of other hosts hear it over its lifelines */
 		ko_comm_fail(g->inner, code, "%s", kolo_last_error());
 	let_pass(g);
-	return value_of(&g->in.flags->stage) ? DRAIN_US : FAILED_US;
+	return value_of(&g->own->stage) ? DRAIN_US : FAILED_US;
 }
 
 /* Sleeps until the next look. false: the thread is to end. */
@@ -255,6 +266,17 @@ static bool wait_turn(struct ko_gpu_comm *g, int us)
 	return !closing;
 }
 
+/* Moves what can be moved. Returns false if nothing was. */
+static bool move_all(struct ko_gpu_comm *g)
+{
+	bool moved = false;
+
+	for (int k = 0; k < KO_GPU_RINGS; k++)
+		if (g->rings[k].proxy && ko_gpu_proxy_move(g, &g->rings[k]))
+			moved = true;
+	return moved;
+}
+
 /* Moves what can be moved, and looks around from time to time. Returns how many us to sleep then: a
  * sixteenth of the time that nothing has moved, at most 1000. */
 static int run_proxy(struct ko_gpu_comm *g, struct watch *w)
@@ -264,7 +286,7 @@ static int run_proxy(struct ko_gpu_comm *g, struct watch *w)
 
 	if (ko_roster_cause(g->comm->roster) < 0)
 		return look(g, w);
-	if (ko_gpu_proxy_move(g))
+	if (move_all(g))
 		w->moved = now;
 	if (now - w->looked >= LOOK_US) {
 		w->looked = now;
@@ -282,7 +304,7 @@ static void *watch(void *arg)
 	int us = 0;
 
 	while (wait_turn(g, us))
-		us = g->proxy ? run_proxy(g, &w) : look(g, &w);
+		us = g->proxies ? run_proxy(g, &w) : look(g, &w);
 	return NULL;
 }
 

@@ -146,8 +146,8 @@ int ko_gpu_places_compare(const struct ko_gpu_comm *g, const struct ko_desc *des
 
 	if (!compares(g))
 		return 0;
-	rc = compare_with(g, desc, mine, g->in.peer);
-	return rc < 0 ? rc : compare_with(g, desc, mine, g->out.peer);
+	rc = compare_with(g, desc, mine, g->rings[KO_GPU_ALL].in.peer);
+	return rc < 0 ? rc : compare_with(g, desc, mine, g->rings[KO_GPU_ALL].out.peer);
 }
 
 /* ---- The end --------------------------------------------------------------------------------- */

@@ -35,6 +35,8 @@ static bool may_be_direct(const struct ko_tape *t)
 	if (run->comm->nranks > KO_GPU_PEERS || bytes == 0 || run->desc.coll == KO_BARRIER ||
 	    ko_coll_has_messages((enum ko_coll)run->desc.coll))
 		return false;
+	if (ko_coll_reduces(run->desc.coll) && run->comm->sums != KO_SUMS_RING)
+		return false;
 	if (run->desc.op == KO_OP_PREMUL) /* what others multiply with is theirs */
 		return false;
 	return !ko_coll_has_root(run->desc.coll) || others == 1 || bytes <= ALONE / others;
@@ -90,7 +92,7 @@ static void clear(struct ko_tape *t, bool done)
 {
 	for (int r = 0; r < t->run.comm->nranks; r++)
 		if (by_flags(t, r))
-			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_EMPTY, t->g->in.gpu_flags,
+			ko_tape_flag(t, KO_FLAG_WRITE, KO_SLOT_EMPTY, t->g->gpu_own,
 				     flag_from(done, r));
 }
 
@@ -122,7 +124,7 @@ static int wait_for_all(struct ko_tape *t, bool done)
 
 	for (int r = 0; r < nranks; r++)
 		if (by_flags(t, r))
-			ko_tape_flag(t, KO_FLAG_SET, KO_SLOT_FAILED, t->g->in.gpu_flags,
+			ko_tape_flag(t, KO_FLAG_SET, KO_SLOT_FAILED, t->g->gpu_own,
 				     flag_from(done, r));
 	for (int r = 0; rc == 0 && r < nranks; r++)
 		if (by_events(t, r)) {

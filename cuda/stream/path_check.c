@@ -1,4 +1,4 @@
-/* Checking the paths of the ring with a pattern (ko_gpu_path_check_run). The pattern is passed by
+/* Checking the paths of a ring with a pattern (ko_gpu_path_check_run). The pattern is passed by
  * the same moves as elements are. */
 #include "cuda/stream/path_check.h"
 #include "cuda/gpu/watchdog.h"
@@ -42,32 +42,32 @@ static void outlast(struct ko_gpu_comm *g)
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_US * 1000 }, NULL);
 }
 
-/* Sends `len` bytes from src to next, and receives what prev sends into dst. `len` fits a slot.
- * Without `staged`: over edges that are not staged, before the thread watches. With `staged`: over
- * the others, after the proxies have started. Blocks until it has come, or until nothing of it is
- * under way any more. */
-static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst, size_t len,
-		bool staged)
+/* Sends this rank's pattern to next, and receives prev's. It fits a slot. Without `staged`: over
+ * edges that are not staged, before the thread watches. With `staged`: over the others, after the
+ * proxies have started. Blocks until it has come, or until nothing of it is under way any more. */
+static int pass(struct ko_gpu_comm *g, const struct ko_gpu_path_check *check, bool staged)
 {
+	const char *src = check->memory.at;
 	struct kolo_comm *c = staged ? g->comm : g->inner;
 	struct ko_moves_tape m = {
 		.tape = { .run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) },
 			  .g = g,
-			  .stream = stream }
+			  .stream = check->stream }
 	};
 	struct ko_tape *t = &m.tape;
 	struct passing passing = { g, staged };
 	int rc;
 
 	ko_roster_desc(c->roster, c->rank, c->sequence.seq, &t->run.desc);
-	rc = ko_gpu_pass_on(&m, src, dst, len, staged);
+	rc = ko_gpu_pass_on(&m, check->ring, src, (char *)check->memory.at + check->len, check->len,
+			    staged);
 	if (rc == 0)
 		rc = ko_tape_end(t);
 	if (rc == 0)
-		rc = ko_tape_mark_last(g, stream, 0);
+		rc = ko_tape_mark_last(g, check->stream, 0);
 	if (rc == 0)
-		rc = ko_wait(&t->run, g->in.peer, "the GPU's stream", KO_TRACE_DATA, try_reached,
-			     &passing);
+		rc = ko_wait(&t->run, check->ring->in.peer, "the GPU's stream", KO_TRACE_DATA,
+			     try_reached, &passing);
 	if (rc < 0) { /* the others wait for this rank's part */
 		rc = ko_comm_fail(c, ko_tape_give_up(t, 0, rc), "%s", kolo_last_error());
 		if (staged)
@@ -82,11 +82,13 @@ static int pass(struct ko_gpu_comm *g, void *stream, const void *src, void *dst,
 
 /* ---- The check ------------------------------------------------------------------------------- */
 
-int ko_gpu_path_check_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_path_check *t)
+int ko_gpu_path_check_prepare(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring, size_t len,
+			      struct ko_gpu_path_check *t)
 {
 	const struct ko_driver *d = g->driver;
 	int rc;
 
+	t->ring = ring;
 	t->len = len;
 	t->bytes = malloc(2 * len);
 	if (!t->bytes)
@@ -94,7 +96,7 @@ int ko_gpu_path_check_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_p
 			       g->comm->rank);
 	for (size_t k = 0; k < len; k++) {
 		t->bytes[k] = ko_gpu_path_pattern(g->comm->rank, k);
-		t->bytes[len + k] = ko_gpu_path_pattern(g->in.peer, k);
+		t->bytes[len + k] = ko_gpu_path_pattern(ring->in.peer, k);
 	}
 	if ((rc = d->stream_create(g->gpu, &t->stream)) < 0 ||
 	    (rc = d->alloc(g->gpu, 2 * len, &t->memory)) < 0 ||
@@ -106,12 +108,13 @@ int ko_gpu_path_check_prepare(struct ko_gpu_comm *g, size_t len, struct ko_gpu_p
 int ko_gpu_path_check_run(struct ko_gpu_comm *g, const struct ko_gpu_path_check *t, bool staged)
 {
 	char *came = (char *)t->memory.at + t->len;
-	int rc = pass(g, t->stream, t->memory.at, came, t->len, staged);
+	int rc = pass(g, t, staged);
 
 	if (rc == 0 && (rc = g->driver->get(g->gpu, t->bytes, came, t->len)) < 0)
 		rc = ko_gpu_error(g, rc, "reading what a path brought");
-	if (rc == 0 && staged == !!g->in.staged && memcmp(t->bytes, t->bytes + t->len, t->len) != 0)
-		rc = ko_gpu_path_lies(g, g->in.peer, staged);
+	if (rc == 0 && staged == !!t->ring->in.staged &&
+	    memcmp(t->bytes, t->bytes + t->len, t->len) != 0)
+		rc = ko_gpu_path_lies(g, t->ring->in.peer, staged);
 	return rc;
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/stream/moves.h"
 
 #include "comm/coll/collectives.h"
+#include "comm/coll/grid.h"
 #include "comm/coll/ring.h"
 #include "comm/core/wait.h"
 
@@ -40,16 +41,25 @@ static int compute_alone(struct ko_tape *t, const void *src, void *dst)
 static int compare(struct ko_tape *t, const struct ko_gpu_places *mine)
 {
 	struct ko_gpu_comm *g = t->g;
+	const struct ko_gpu_ring *ring = &g->rings[KO_GPU_ALL];
 	struct kolo_comm *c = t->run.comm;
 	int rc;
 
 	ko_gpu_places_post(g, t->run.desc.seq, mine);
 	__sync_synchronize(); /* pairs with itself there */
-	if ((rc = ko_wait_compare(c, &t->run.desc, g->in.peer)) < 0 ||
-	    (rc = ko_wait_compare(c, &t->run.desc, g->out.peer)) < 0 ||
-	    (g->proxy && (rc = ko_gpu_proxy_compare(g, &t->run.desc)) < 0))
+	if ((rc = ko_wait_compare(c, &t->run.desc, ring->in.peer)) < 0 ||
+	    (rc = ko_wait_compare(c, &t->run.desc, ring->out.peer)) < 0 ||
+	    (ring->proxy && (rc = ko_gpu_proxy_compare(g, &t->run.desc)) < 0))
 		return rc;
 	return ko_gpu_places_compare(g, &t->run.desc, mine);
+}
+
+/* Does it go through groups and along rails? */
+static bool goes_along(const struct ko_tape *t)
+{
+	enum ko_coll coll = (enum ko_coll)t->run.desc.coll;
+
+	return t->run.comm->rails && (ko_coll_reduces((int)coll) || coll == KO_ALL_GATHER);
 }
 
 /* With the communicator claimed, and this thread on the GPU. */
@@ -74,11 +84,15 @@ static int perform(struct ko_moves_tape *m, const struct ko_call *call, size_t s
 	pthread_mutex_lock(&g->lock);
 	g->desc = t->run.desc;
 	pthread_mutex_unlock(&g->lock);
-	t->run.algorithm = pairs || ko_gpu_is_direct(&places) ? KO_DIRECT : KO_RING;
+	t->run.algorithm = pairs || ko_gpu_is_direct(&places) ? KO_DIRECT
+			   : goes_along(t)                    ? KO_GRID
+							      : KO_RING;
 	if (pairs)
 		rc = ko_gpu_alltoall(t, call);
 	else if (ko_gpu_is_direct(&places))
 		rc = ko_gpu_direct(t, call, &places);
+	else if (goes_along(t))
+		rc = ko_gpu_go_along(m, call->src, call->dst);
 	else
 		rc = ko_gpu_go_round(m, slot_len, call->src, call->dst);
 	if (rc == 0)
@@ -106,6 +120,8 @@ static void count(const struct ko_tape *t)
 		model = ko_gpu_alltoall_model(t);
 	else if (t->run.algorithm == KO_DIRECT)
 		model = ko_gpu_direct_model(t);
+	else if (t->run.algorithm == KO_GRID)
+		model = ko_grid_ops.model(&t->run);
 	else
 		model = ko_ring_model(&t->run.plan, coll, c->rank, &c->ring, root);
 
@@ -130,10 +146,10 @@ static int record(struct ko_gpu_comm *g, void *stream, const struct ko_call *cal
 		rc = ko_gpu_error(g, rc, "asking whether the stream is captured");
 	if (rc < 0) /* the others wait for this rank; of a call that is wrong they don't hear */
 		return rc == KOLO_EINVAL ? rc : ko_comm_fail(c, rc, "%s", kolo_last_error());
-	if (ko_coll_reduces((int)call->coll) && c->sums != KO_SUMS_RING && c->nranks > 1)
+	if (ko_coll_reduces((int)call->coll) && c->sums == KO_SUMS_TREE && c->nranks > 1)
 		return ko_fail(KOLO_ENOTSUP,
 			       "rank %d: kolo_%s on a stream: the order of additions '%s' is for "
-			       "calls without a stream; use the order 'ring'",
+			       "calls without a stream; use the order 'ring' or 'grid'",
 			       c->rank, ko_coll_name((int)call->coll), ko_sums_name(c->sums));
 	if ((rc = ko_run_claim(c, call->coll)) < 0)
 		return rc;

@@ -20,10 +20,8 @@ static void tell(struct ko_tape *t, uint32_t stage)
 {
 	if (!t->watched)
 		return;
-	ko_tape_flag(t, KO_FLAG_WRITE, stage, t->g->in.gpu_flags,
-		     offsetof(struct ko_gpu_flags, stage));
-	ko_tape_flag(t, KO_FLAG_WRITE, 0, t->g->in.gpu_flags,
-		     offsetof(struct ko_gpu_flags, looked));
+	ko_tape_flag(t, KO_FLAG_WRITE, stage, t->g->gpu_own, offsetof(struct ko_gpu_flags, stage));
+	ko_tape_flag(t, KO_FLAG_WRITE, 0, t->g->gpu_own, offsetof(struct ko_gpu_flags, looked));
 }
 
 void ko_tape_stage(struct ko_tape *t, uint32_t stage)

@@ -36,8 +36,8 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
  *
  *     all_reduce, reduce, broadcast, reduce_scatter, reduce_scatter_v,
  *     all_gather, all_gather_v, barrier
- *                       always; those that reduce in the order of
- *                       additions "ring" (kolo_comm_order)
+ *                       always; those that reduce in the orders of
+ *                       additions "ring" and "grid" (kolo_comm_order)
  *     all_to_all, gather, scatter
  *                       up to 16 ranks on one host whose GPUs reach
  *                       each other, if the communicator was made
@@ -79,10 +79,10 @@ struct CUstream_st; /* CUstream and cudaStream_t of CUDA are pointers to it */
 int kolo_cuda_queue_create(struct CUstream_st *stream, struct kolo_queue **out);
 
 /* Joins the GPUs of a communicator's ranks. It makes memory for slots (KOLO_CUDA_MEMORY bytes on
- * each GPU), which the neighbours map, and a thread that watches. A collective; blocks. Without
- * it the first collective with such a queue does it. It returns KOLO_EINVAL in a group. A failure
- * on one rank is a failure on all ranks. The communicator then still works without GPUs;
- * kolo_comm_status reports whether it does.
+ * each GPU, four times as much in the order "grid"), which the neighbours map, and a thread that
+ * watches. A collective; blocks. Without it the first collective with such a queue does it. It
+ * returns KOLO_EINVAL in a group. A failure on one rank is a failure on all ranks. The communicator
+ * then still works without GPUs; kolo_comm_status reports whether it does.
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM, KOLO_ENOTSUP, KOLO_ESYS, and those of the collectives. */
 int kolo_cuda_connect(struct kolo_comm *comm, struct kolo_queue *queue);

@@ -8,12 +8,19 @@
 #include <unistd.h>
 
 const char *transport;
+int group_size;
 
 struct rank start(struct t_rank *r, struct kolo_comm_attr attr)
 {
 	struct rank me = { .stream = t_stream_create(r->rank % 2) };
 
 	attr.transport = transport;
+	if (group_size > 0)
+		attr.group = (uint64_t)(r->rank / group_size) + 1;
+	else if (group_size < 0)
+		attr.group = (uint64_t)(r->rank % (r->nranks / -group_size)) + 1;
+	if (group_size)
+		attr.order = "grid";
 	t_gpu_use();
 	me.c = t_comm_with(r, attr);
 	CHECK(kolo_cuda_queue_create(t_stream_handle(me.stream), &me.q) == 0);
@@ -95,6 +102,33 @@ void for_every_proxy(t_rank_fn *fn, void *arg)
 	transport = "shm";
 	t_threads(3, fn, arg);
 	transport = NULL;
+}
+
+void for_every_shape(t_rank_fn *fn, void *arg)
+{
+	static const struct {
+		int nranks, group_size;
+		bool threads, seldom;
+		const char *transport;
+	} cases[] = {
+		{ 4, 2, false, false, NULL },  { 4, 2, true, true, NULL },
+		{ 6, -3, false, true, NULL },  { 6, -2, true, true, NULL },
+		{ 3, 1, false, true, NULL },   { 3, 3, false, true, NULL },
+		{ 4, 2, false, false, "shm" }, { 4, -2, true, true, "shm" },
+		{ 6, 3, false, true, "tcp" },
+	};
+
+	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+		if (cases[k].seldom && t_is_slow())
+			continue;
+		group_size = cases[k].group_size;
+		transport = cases[k].transport;
+		(cases[k].threads ? t_threads : t_processes)(cases[k].nranks, fn, arg);
+	}
+	transport = NULL;
+	group_size = 2;
+	for_ranks_of_both_kinds(fn);
+	group_size = 0;
 }
 
 void shake(unsigned seed)

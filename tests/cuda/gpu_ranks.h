@@ -29,6 +29,10 @@ struct rank {
 /* Through which all that goes from GPU to GPU is staged; NULL: none, they reach each other. */
 extern const char *transport;
 
+/* Ranks in a group, for the order of additions "grid"; 0: the order is "ring". If it is negative,
+ * neighbours are in different groups. */
+extern int group_size;
+
 struct rank start(struct t_rank *r, struct kolo_comm_attr attr);
 
 /* With little memory for slots, so that little data makes many rounds. */
@@ -43,6 +47,9 @@ void for_ranks_of_both_kinds(t_rank_fn *fn);
 
 /* Staged through what a proxy may have between two ranks. */
 void for_every_proxy(t_rank_fn *fn, void *arg);
+
+/* In the order "grid", in several shapes: processes, threads and both, and staged. */
+void for_every_shape(t_rank_fn *fn, void *arg);
 
 /* t_driver_shake, on the driver made of threads. */
 void shake(unsigned seed);

@@ -40,8 +40,10 @@ static void every_type_and_op_equals_the_sequential_result(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(all_types_and_ops);
-	if (!t_is_slow())
-		for_every_proxy(all_types_and_ops, NULL);
+	if (t_is_slow())
+		return;
+	for_every_shape(all_types_and_ops, NULL);
+	for_every_proxy(all_types_and_ops, NULL);
 }
 
 /* Slots hold 8316 f32 of a ring, 4156 of a chain. */
@@ -77,6 +79,7 @@ static void every_count_equals_the_sequential_result(void **state)
 {
 	(void)state;
 	for_every_number_of_ranks(many_counts);
+	for_every_shape(many_counts, NULL);
 	if (!t_is_slow())
 		for_every_proxy(many_counts, NULL);
 }
@@ -112,6 +115,7 @@ static void blocks_may_be_uneven(void **state)
 	t_processes(3, uneven, NULL);
 	t_threads(4, uneven, NULL);
 	for_every_proxy(uneven, NULL);
+	for_every_shape(uneven, NULL);
 }
 
 static void traffic(struct t_rank *r)
@@ -146,6 +150,7 @@ static void traffic_is_what_the_model_says(void **state)
 	(void)state;
 	for_every_number_of_ranks(traffic);
 	for_every_proxy(traffic, NULL);
+	for_every_shape(traffic, NULL);
 }
 
 /* ---- Order ----------------------------------------------------------------------------------- */
@@ -172,6 +177,10 @@ static void a_collective_comes_between_the_kernels_around_it(void **state)
 	t_processes(4, producer_and_consumer, &steps);
 	t_threads(3, producer_and_consumer, &many);
 	for_every_proxy(producer_and_consumer, &steps);
+	group_size = 2;
+	t_processes(4, producer_and_consumer, &steps);
+	t_threads(4, producer_and_consumer, &steps);
+	group_size = 0;
 }
 
 /* Operations of one communicator on streams that each rank chooses for itself; each needs what the
@@ -403,6 +412,7 @@ static void a_graph_is_replayed_three_times(void **state)
 	(void)state;
 	for_every_number_of_ranks(replay);
 	for_every_proxy(replay, NULL);
+	for_every_shape(replay, NULL);
 }
 
 /* ---- Failures -------------------------------------------------------------------------------- */
@@ -449,6 +459,13 @@ static void a_killed_rank_is_named_and_streams_go_on(void **state)
 		t_wait(n > 5 ? 3 : n, pids, GONE);
 	}
 	transport = NULL;
+	for (group_size = 2; group_size >= -2; group_size -= 4) {
+		t_start(4, lose_rank, &sig, pids);
+		t_wait(4, pids, GONE);
+		transport = "tcp";
+	}
+	transport = NULL;
+	group_size = 0;
 }
 
 static void a_stopped_rank_is_named_after_the_timeout(void **state)
@@ -458,6 +475,7 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
 	(void)state;
 	for (int n = t_is_slow() ? 4 : 2; n <= 4; n += 2) {
 		transport = n == 4 ? "shm" : NULL;
+		group_size = n == 4 ? 2 : 0;
 		t_start(n, lose_rank, &sig, pids);
 		CHECK(waitpid(pids[GONE], &status, WUNTRACED) == pids[GONE] && WIFSTOPPED(status));
 		sleep(TIMEOUT_S + 1);
@@ -466,6 +484,7 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
 		t_wait(n, pids, GONE);
 	}
 	transport = NULL;
+	group_size = 0;
 }
 
 /* A rank that does not come: the others' streams wait, and it is named. */

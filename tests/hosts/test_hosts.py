@@ -257,18 +257,31 @@ def streams_have_the_bits_that_calls_have():
 
 
 @test
+def streams_go_along_rails_with_the_bits_that_calls_have():
+    for n, each, net in ((2, 2, "ofi"), (3, 2, "tcp")):
+        if net not in NETS:
+            continue
+        with hosts(n) as (_, machines): # several rounds: each step has a quarter of 64 KiB at most
+            ranks = start(machines, each, GPU, "same", KOLO_ORDER="grid", KOLO_NET=net, KOLO_CUDA_MEMORY="65536")
+            for rank, (code, out, err) in enumerate(finish(ranks)):
+                assert code == 0 and out == f"rank {rank} of {n * each}: 0 wrong, traffic ok\n", (net, out, err)
+
+
+@test
 def a_killed_rank_is_named_by_streams_of_other_hosts():
-    with hosts(3) as (_, machines):
-        ranks = start(machines, 1, GPU, "loop")
-        wait_until_they_run(ranks)
-        ranks[1].send_signal(signal.SIGKILL)
-        check_told(finish(ranks), 1, ["it fails", "rank 1 ", "host1", "died"])
+    for n, each, order in ((3, 1, "ring"), (2, 2, "grid")):
+        with hosts(n) as (_, machines):
+            ranks = start(machines, each, GPU, "loop", KOLO_ORDER=order)
+            wait_until_they_run(ranks)
+            ranks[1].send_signal(signal.SIGKILL)
+            check_told(finish(ranks), 1, ["it fails", "rank 1 ", f"host{1 // each}", "died"])
 
 
 @test
 def streams_of_several_hosts_that_disagree_are_told_both_values():
     with hosts(2) as (_, machines):
-        for code, out, err in finish(start(machines, 1, GPU, "differ")):
+        ranks = start(machines, 1, GPU, "differ") + start(machines, 2, GPU, "differ", KOLO_ORDER="grid", KOLO_ROOT="10.77.0.1:5001")
+        for code, out, err in finish(ranks):
             assert code == 3 and "ranks disagree" in out and "n=30010" in out and "n=30011" in out, (out, err)
 
 

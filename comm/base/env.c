@@ -55,10 +55,12 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_ORDER] = { "KOLO_ORDER", .choices = "ring|tree|grid",
 			   .help = "The order in which elements of the ranks are added: ring; the "
 				   "balanced tree over rank numbers; or grid, in groups and then "
-				   "between groups. Unset: ring. Rank 0's value counts" },
+				   "between groups. Unset: grid if there are several hosts of equally many "
+				   "ranks, and more than one on each; else ring. Rank 0's value counts" },
 	[KO_ENV_SHAPE] = { "KOLO_SHAPE", .choices = "GROUPSxRANKS",
 			   .help = "The groups of the order grid: so many, of so many successive ranks "
-				   "each. The same for all ranks. Unset: the ranks of a host are a group" },
+				   "each. The same for all ranks. Chooses that order if KOLO_ORDER is unset. "
+				   "Unset: the ranks of a host are a group" },
 	[KO_ENV_LANES] = { "KOLO_LANES", 256, 1, 65536,
 			   .help = "Connections to ranks of other hosts that a rank keeps open "
 				   "for its sends while they are idle" },

@@ -28,9 +28,10 @@ struct ko_entry {
 	struct ko_limits limits;
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best one */
 	char net[KO_NAME]; /* the transport between hosts, if `transport` is ""; "": the best one */
-	char order[KO_NAME]; /* of additions; "": the ring's */
+	char order[KO_NAME]; /* of additions; "": the one that suits hosts and ranks */
 	/* 1 + the number of this rank's group (comm/plan/shape.h); 0: a group is a host */
 	int32_t group;
+	int32_t names_rails; /* 1: this rank's KOLO_IFACE lists several interfaces */
 };
 
 /* A meeting point. It is an abstract Unix socket, or the ports [port, port + nports) of a host.

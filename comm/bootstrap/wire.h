@@ -10,7 +10,7 @@
 
 #define KO_BOOT_ID_MAGIC 0x3164696f6c6f6bULL /* "koloid1" */
 #define KO_BOOT_MAGIC    0x31746f6f626f6bULL /* "koboot1" */
-enum { KO_BOOT_VERSION = 15 };
+enum { KO_BOOT_VERSION = 16 };
 
 /* The layout of a struct kolo_id. */
 struct ko_boot_id {

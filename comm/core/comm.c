@@ -105,7 +105,7 @@ int ko_comm_order_of_env(const char **out)
 	*out = getenv("KOLO_ORDER");
 	if (!*out)
 		*out = "";
-	return ko_sums_find(*out, &found) == 0
+	return !**out || ko_sums_find(*out, &found) == 0
 		       ? 0
 		       : ko_fail(KOLO_EINVAL, "KOLO_ORDER=%s: %s", *out, kolo_last_error());
 }

@@ -79,6 +79,7 @@ struct kolo_comm {
 	int timeout_ms;    /* without progress; 0: never */
 	int spins;         /* tries before a wait gives the core away (ko_wait_spins) */
 	int most_spins;    /* 0: this host has fewer processors than ranks */
+	int64_t yield_ns;  /* how long the core was given away the last time */
 	int64_t looked_ms; /* ko_now_ms() of the last look at the lifelines, if spread */
 	/* What every wait does now and then, without blocking; NULL: nothing. An error ends the
 	 * wait */

@@ -13,14 +13,16 @@
 #include <unistd.h>
 
 enum {
-	MAX_SLEEP_US = 1000,
-	FAR_SLEEP_US = 250, /* at least, if what ends the wait may come from another host */
-	LOOK_MS = 10,       /* between looks at the lifelines, a system call each */
-	SAY_MS = 100,       /* of waiting before other hosts learn that this rank waits */
-	AGAIN_MS = 500,     /* until other hosts learn it again */
-	STALE_MS = 2000,    /* after which news from another host is old */
-	ARRIVE_MS = 1000,   /* for what a rank of another host sent before it died */
-	CIRCLE_MS = 200,    /* until a circle of waits is believed */
+	MAX_SLEEP_US = 1000,    /* if no bell may end it */
+	BELL_SLEEP_US = 8000,   /* if one does; a rank that rings just before is missed */
+	FAR_SLEEP_US = 250,     /* at least, if what ends the wait may come from another host */
+	LONG_YIELD_NS = 200000, /* of a core that many others use */
+	LOOK_MS = 10,           /* between looks at the lifelines, a system call each */
+	SAY_MS = 100,           /* of waiting before other hosts learn that this rank waits */
+	AGAIN_MS = 500,         /* until other hosts learn it again */
+	STALE_MS = 2000,        /* after which news from another host is old */
+	ARRIVE_MS = 1000,       /* for what a rank of another host sent before it died */
+	CIRCLE_MS = 200,        /* until a circle of waits is believed */
 	DIAL_MS = 500,  /* between checks of a rank without a lifeline, some system calls each */
 	PAUSE_MS = 1000 /* between two looks at the clock: this process was not running */
 };
@@ -404,22 +406,34 @@ static void yield(struct kolo_comm *c)
 	int64_t since = ko_now_ns();
 
 	sched_yield();
-	c->spins = ko_wait_spins(c->spins, c->most_spins, ko_now_ns() - since);
+	c->yield_ns = ko_now_ns() - since;
+	c->spins = ko_wait_spins(c->spins, c->most_spins, c->yield_ns);
+}
+
+/* Does the peer ring this rank's bell? Of messages the wait may be for any of several ranks. */
+static bool hears_bell(const struct ko_wait_state *w)
+{
+	const struct kolo_comm *c = w->comm;
+
+	return !c->spread || (!w->waiter->needs &&
+			      ko_place_same(&c->table[w->peer].place, &c->table[c->rank].place));
 }
 
 /* Yields at first: another rank may only need this core. Later sleeps until the peer wakes it, but
  * for no longer than a sixteenth of the time waited so far. So a sleep that nobody ends makes the
  * wait hardly longer, and a long wait costs little. Other hosts wake nobody, and a sleep ends some
- * 50 us late: short ones are not worth it then. */
+ * 50 us late: short ones are not worth it then, unless so many others use this core that a yield
+ * takes as long. */
 static void give_core_away(const struct ko_wait_state *w, int64_t waited_ms)
 {
-	int64_t us = waited_ms * 1000 / 16;
+	struct kolo_comm *c = w->comm;
+	int64_t us = waited_ms * 1000 / 16, most = hears_bell(w) ? BELL_SLEEP_US : MAX_SLEEP_US;
 
-	if (us < (w->comm->spread ? FAR_SLEEP_US : 1))
-		yield(w->comm);
+	if (us < 1 || (us < FAR_SLEEP_US && c->spread && c->yield_ns < LONG_YIELD_NS))
+		yield(c);
 	else
-		ko_bells_sleep(w->comm->bells, w->comm->rank, w->peer, w->waiter->needs != NULL,
-			       us < MAX_SLEEP_US ? us : MAX_SLEEP_US);
+		ko_bells_sleep(c->bells, c->rank, w->peer, w->waiter->needs != NULL,
+			       us < most ? us : most);
 }
 
 /* Gives the core away for a moment and looks around. Returns 0: go on waiting; or an error. */

@@ -53,30 +53,40 @@ static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *ou
 	return 0;
 }
 
-/* This rank's wish for the order of additions. */
+/* KOLO_SHAPE, or "". */
+static const char *shape_of_env(void)
+{
+	const char *shape = getenv("KOLO_SHAPE");
+
+	return shape ? shape : "";
+}
+
+/* This rank's wish for the order of additions. "": none, and no groups either. */
 static int choose_order(const struct kolo_comm_attr *attr, char out[KO_NAME])
 {
 	const char *name = attr->order;
 	enum ko_sums found;
 	int rc = name ? 0 : ko_comm_order_of_env(&name);
 
+	if (rc == 0 && !*name && (attr->group || *shape_of_env()))
+		name = ko_sums_name(KO_SUMS_GRID);
 	if (rc == 0)
 		rc = check_name("order of additions", name, out);
-	return rc == 0 ? ko_sums_find(out, &found) : rc;
+	return rc == 0 && *out ? ko_sums_find(out, &found) : rc;
 }
 
 /* This rank's group: 1 + its number, or 0. The environment counts only for the order that has
  * groups: other communicators of the job may have another number of ranks. */
 static int choose_group(const struct kolo_comm_attr *attr, const char *order, int32_t *out)
 {
-	const char *shape = getenv("KOLO_SHAPE");
+	const char *shape = shape_of_env();
 	int group = 0, rc;
 
 	if (attr->group > KO_MAX_RANKS)
 		return ko_fail(KOLO_EINVAL, "group %llu: want 1 + a number below %d, or 0",
 			       (unsigned long long)attr->group, KO_MAX_RANKS);
 	*out = (int32_t)attr->group;
-	if (*out || !shape || !*shape || strcmp(order, ko_sums_name(KO_SUMS_GRID)) != 0)
+	if (*out || !*shape || strcmp(order, ko_sums_name(KO_SUMS_GRID)) != 0)
 		return 0;
 	rc = ko_shape_read(shape, attr->rank, attr->nranks, &group);
 	*out = group + 1;
@@ -217,6 +227,26 @@ static int choose_spins(const struct kolo_comm *c)
 	return cpus && ranks > cpus ? 0 : SPINS; /* cpus 0: not known */
 }
 
+/* The order of additions that rank 0 wants, and the shape if it has one. Without a wish it is the
+ * grid where that makes more than one rail and more than one group of hosts, unless `forced`, the
+ * algorithm that rank 0 named (NULL: none), can't do that. */
+static int find_sums(struct kolo_comm *c, const struct ko_algorithm_ops *forced)
+{
+	const char *wish = c->table[0].order;
+	bool can = !forced || forced->sums >> KO_SUMS_GRID & 1;
+	int rc = *wish ? ko_sums_find(wish, &c->sums) : 0;
+
+	if (rc == 0 && (*wish ? c->sums == KO_SUMS_GRID : can))
+		rc = ko_boot_shape(c->table, c->nranks, &c->shape);
+	if (*wish || (rc < 0 && rc != KOLO_ENOTSUP))
+		return rc;
+	if (c->shape.ngroups > 1 && c->shape.size > 1)
+		c->sums = KO_SUMS_GRID;
+	else
+		ko_shape_free(&c->shape);
+	return 0;
+}
+
 /* `forced` is the algorithm that rank 0 named; NULL: none. Some need memory that all ranks share,
  * and not all add in every order. */
 static int check_algorithm(const struct kolo_comm *c, const struct ko_algorithm_ops *forced)
@@ -248,7 +278,7 @@ int ko_comm_complete(struct kolo_comm *c, int64_t deadline)
 		return KOLO_EINVAL;
 	c->lanes->kept = (int)lanes;
 	if ((rc = ko_algorithm_find(c->table[0].algorithm, &forced)) < 0 ||
-	    (rc = ko_sums_find(c->table[0].order, &c->sums)) < 0)
+	    (rc = find_sums(c, forced)) < 0)
 		return rc;
 	c->most_spins = choose_spins(c);
 	if ((rc = ko_comm_connect(c, deadline)) < 0 || (rc = check_algorithm(c, forced)) < 0 ||

@@ -82,6 +82,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	c->log.rank = rank;
 	mine->pid = getpid();
 	ko_place_get(&mine->place);
+	mine->names_rails = ko_net_names_rails();
 	c->table = calloc((size_t)nranks, sizeof(*c->table));
 	c->firsts = calloc((size_t)nranks + 1, sizeof(*c->firsts));
 	c->scratch = malloc(KO_SCRATCH);
@@ -201,7 +202,6 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 	for (int r = 1; r < c->nranks; r++)
 		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
 	if ((rc = ko_boot_ring(c->table, c->nranks, &c->ring)) < 0 ||
-	    (c->sums == KO_SUMS_GRID && (rc = ko_boot_shape(c->table, c->nranks, &c->shape)) < 0) ||
 	    (rc = connect_lifelines(c, deadline)) < 0)
 		return rc;
 	if (!c->spread)

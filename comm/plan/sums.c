@@ -17,9 +17,6 @@ const char *ko_sums_name(enum ko_sums sums)
 
 int ko_sums_find(const char *name, enum ko_sums *out)
 {
-	*out = KO_SUMS_RING;
-	if (!*name)
-		return 0;
 	for (int k = 0; k < KO_NSUMS; k++)
 		if (strcmp(names[k], name) == 0) {
 			*out = (enum ko_sums)k;

@@ -18,8 +18,7 @@ enum ko_sums {
 /* The name, for kolo_comm_attr.order. */
 const char *ko_sums_name(enum ko_sums sums);
 
-/* Finds an order by its name; "": the ring's. Errors: KOLO_ENOTSUP, with the names of those that
- * there are. */
+/* Finds an order by its name. Errors: KOLO_ENOTSUP, with the names of those that there are. */
 int ko_sums_find(const char *name, enum ko_sums *out);
 
 /* Going through the tree of nranks values by number, partial sums wait on a stack for what they are

@@ -169,6 +169,13 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
 	return rc;
 }
 
+bool ko_net_names_rails(void)
+{
+	char name[KO_NET_TEXT];
+
+	return name_in_list(0, name, sizeof(name)) > 1;
+}
+
 int ko_net_rail(int k, struct ko_iface *out)
 {
 	struct ko_iface found[KO_NET_MAX];

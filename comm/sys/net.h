@@ -5,6 +5,7 @@
 
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -40,6 +41,9 @@ struct ko_iface {
  * is
  * "" unless KOLO_IFACE lists several. The same errors. */
 int ko_net_rail(int k, struct ko_iface *out);
+
+/* Does KOLO_IFACE list several interfaces? */
+bool ko_net_names_rails(void);
 
 /* Bytes that have left through the interface, and have come through it, modulo 2^32. Returns -1 if
  * they are not known. */

@@ -238,9 +238,10 @@ struct kolo_comm_attr {
 	void *log_arg;
 	enum kolo_log_level log_level; /* the highest level for `log`; 0: KOLO_LOG_WARN */
 	/* The order in which elements of all ranks are added: "ring", "tree" or "grid" (see
-	 * kolo_all_reduce). NULL: KOLO_ORDER (default: ring). Rank 0's value counts. A
-	 * communicator made by kolo_comm_split has its parent's, or another one
-	 * (kolo_comm_split_order) */
+	 * kolo_all_reduce). NULL: KOLO_ORDER. If that is unset too: "grid" if the ranks are on
+	 * several hosts, equally many on each and more than one, or if groups are given; else, or
+	 * with an algorithm of another order, "ring". Rank 0's value counts. A communicator made
+	 * by kolo_comm_split has its parent's wish, or another one (kolo_comm_split_order) */
 	const char *order;
 	/* Order "grid": 1 + the number of the group that this rank is in, at most 65536. 0:
 	 * KOLO_SHAPE (default: the ranks of a host are a group). All ranks set it, or none. Groups
@@ -291,17 +292,18 @@ int kolo_comm_create(const struct kolo_comm_attr *attr, struct kolo_comm **out);
  * (>= 0) get a communicator of their own. Its ranks are ordered by key; equal keys are ordered by
  * rank in `comm`. With KOLO_NOCOLOR *out becomes NULL and the call succeeds.
  *
- * The new communicator has the timeout, slots, transport, algorithm, order and log of `comm`. In
- * the order "grid" its ranks keep their groups if attr->group or KOLO_SHAPE gave them. Otherwise
- * the ranks of a host are a group. Groups of different sizes are refused: KOLO_ENOTSUP. `comm`
- * does not change. The caller gives *out to kolo_comm_destroy.
+ * The new communicator has the timeout, slots, transport, algorithm, order and log of `comm`. If
+ * nobody named an order, it has the one that suits its own ranks (attr->order). In the order
+ * "grid" they keep their groups if attr->group or KOLO_SHAPE gave them. Otherwise the ranks of a
+ * host are a group. Groups of different sizes are refused: KOLO_ENOTSUP. `comm` does not change.
+ * The caller gives *out to kolo_comm_destroy.
  *
  * Errors: those of kolo_comm_create and of the collectives. */
 int kolo_comm_split(struct kolo_comm *comm, int color, int key, struct kolo_comm **out);
 
 /* Splits a communicator as kolo_comm_split does, into ones that add in another order: `order`, as
- * in struct kolo_comm_attr; NULL: that of `comm`. All ranks pass the same one. If rank 0 asked for
- * an algorithm when `comm` was made, that must add in this order too.
+ * in struct kolo_comm_attr; NULL: as kolo_comm_split. All ranks pass the same one. If rank 0 asked
+ * for an algorithm when `comm` was made, that must add in this order too.
  *
  * Errors: those of kolo_comm_split; KOLO_ENOTSUP (no such order, or the algorithm has another). */
 int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char *order,

@@ -296,7 +296,7 @@ struct kolo_zero_config {
 	int io_depth; /* file requests at a time, 1 to 4096. Default: 8. */
 	/* The order in which gradients of all ranks are added: "ring", "tree" or "grid" (see
 	 * kolo_all_reduce). With the tree the bits of a training depend on the number of ranks,
-	 * and not on how many a host has. NULL: comm's order. Default: NULL. */
+	 * and not on how many a host has. NULL: as kolo_comm_split of comm. Default: NULL. */
 	const char *order;
 	uint64_t reserved[7]; /* zero */
 };

@@ -88,7 +88,7 @@ def hashes(results):
 
 def check_bits(n, each, net):
     with hosts(n) as (_, machines):
-        results = finish(start(machines, each, RANK, "sweep", KOLO_NET=net))
+        results = finish(start(machines, each, RANK, "sweep", KOLO_NET=net, KOLO_ORDER="ring"))
         here = run(RINGRUN, "-n", str(n * each), RANK, "sweep")
         assert here.returncode == 0, here
         alone = sorted(line.split()[3] for line in here.stdout.splitlines() if line.startswith("rank"))
@@ -206,7 +206,7 @@ def vectors_take_shortcuts_where_no_two_ranks_share_a_host():
     with hosts(5) as (_, machines):
         for rank, (code, out, err) in enumerate(finish(start(machines, 1, RANK, "small"))): # 1 + 2 + 1 vectors, one to next
             assert code == 0 and out == f"rank {rank} sum 5, 8 bytes to next, 32 in all, 1 exchanges\n", (out, err)
-        for rank, (code, out, err) in enumerate(finish(start(machines[:2], 2, RANK, "small"))):
+        for rank, (code, out, err) in enumerate(finish(start(machines[:2], 2, RANK, "small", KOLO_ORDER="ring"))):
             assert code == 0 and out == f"rank {rank} sum 4, 24 bytes to next, 24 in all, 1 exchanges\n", (out, err)
 
 
@@ -294,11 +294,25 @@ def ringbench_runs_across_hosts():
 
 
 @test
+def the_order_is_grid_where_hosts_have_equally_many_ranks():
+    cases = [((0, 0, 1, 1), "grid", {}), ((0, 0, 1), "ring", {}), ((0, 1), "ring", {}), ((0, 0), "ring", {}),
+             ((0, 0, 1), "grid", {"KOLO_SHAPE": "1x3"}), ((0, 0, 1, 1), "tree", {"KOLO_ORDER": "tree"}),
+             ((0, 0, 1, 1), "ring", {}, "--algorithm", "ring")]
+    with hosts(2) as (_, machines):
+        jobs = [[start_rank(machines[at], r, len(places), RINGBENCH, "barrier", "-i", "1", *options,
+                            KOLO_ROOT=f"10.77.0.1:{5000 + k}", **variables) for r, at in enumerate(places)]
+                for k, (places, _, variables, *options) in enumerate(cases)]
+        for case, job in zip(cases, jobs):
+            code, out, err = finish(job)[0]
+            assert code == 0 and f", order {case[1]}, " in out, (case, out, err)
+
+
+@test
 def ranks_of_a_host_stand_together_in_the_ring():
     """Rank r on host r % 3: the ring goes 0, 3, 1, 4, 2, 5. What ringbench finds wrong is bits, in that order of additions."""
     with hosts(3) as (_, machines):
         def deal(*command):
-            return [start_rank(machines[r % 3], r, 6, *command) for r in range(6)]
+            return [start_rank(machines[r % 3], r, 6, *command, KOLO_ORDER="ring") for r in range(6)]
 
         for rank, (code, out, err) in enumerate(finish(deal(RANK, "sweep", "", "5"))):
             assert code == 0 and f" to_next {'shm' if rank < 3 else 'tcp'} traffic ok" in out, (rank, out, err)

@@ -42,7 +42,7 @@ static const char help[] =
 	"                    each size for which it is possible. Default: the best for each size.\n"
 	"  --order NAME      The order in which elements are added: ring, tree (of rank numbers), or grid\n"
 	"                    (in groups, then between them; KOLO_SHAPE).\n"
-	"                    Default: ring.\n"
+	"                    Default: KOLO_ORDER, or what suits hosts and ranks: see kolo.h.\n"
 	"  --memory KIND     The memory of the buffers. Default: host. alloc is memory of kolo_alloc. cuda is\n"
 	"                    memory of GPUs: operations are on a stream, and the GPU's clock measures them.\n"
 	"                    cuda-registered is memory of GPUs on which all ranks work directly.\n"

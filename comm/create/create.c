@@ -211,7 +211,10 @@ static void open_trace(struct kolo_comm *c)
 /* A wait spins when every rank of the host can have a processor of its own. */
 static int choose_spins(const struct kolo_comm *c)
 {
-	enum { SPINS = 100 }; /* some microseconds, about as long as it takes to be woken */
+	enum {
+		SPINS = 100,  /* some microseconds, about as long as it takes to be woken */
+		FAR_SPINS = 2 /* between hosts, where a try may be a system call, as a yield is */
+	};
 	uint64_t all[KO_CPU_WORDS] = { 0 };
 	int cpus = 0, ranks = 0;
 
@@ -224,7 +227,9 @@ static int choose_spins(const struct kolo_comm *c)
 	}
 	for (int k = 0; k < KO_CPU_WORDS; k++)
 		cpus += __builtin_popcountll(all[k]);
-	return cpus && ranks > cpus ? 0 : SPINS; /* cpus 0: not known */
+	if (cpus && ranks > cpus) /* cpus 0: not known */
+		return 0;
+	return ranks < c->nranks ? FAR_SPINS : SPINS;
 }
 
 /* The order of additions that rank 0 wants, and the shape if it has one. Without a wish it is the

@@ -199,6 +199,8 @@ int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 	int rc;
 
 	c->agreed.limits = c->table[0].limits;
+	if (c->shape.size)
+		c->agreed.limits.slot_len = ko_rails_ring_slot(c->agreed.limits.slot_len);
 	for (int r = 1; r < c->nranks; r++)
 		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
 	if ((rc = ko_boot_ring(c->table, c->nranks, &c->ring)) < 0 ||

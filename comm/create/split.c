@@ -136,7 +136,7 @@ int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char
 			mine.entry.status = start(comm, &mine.entry, &c);
 		snprintf(why, sizeof(why), "%s", kolo_last_error());
 		mine.entry.rank = comm->rank;
-		mine.entry.limits = comm->agreed.limits;
+		mine.entry.limits = comm->table[0].limits;
 		memcpy(mine.entry.transport, comm->table[0].transport, KO_NAME);
 		memcpy(mine.entry.algorithm, comm->table[0].algorithm, KO_NAME);
 		memcpy(mine.entry.net, comm->table[0].net, KO_NAME);

@@ -9,19 +9,25 @@
 #include <string.h>
 
 enum {
-	SLOT = 64 << 10,
 	MIN_PIECE = 16 << 10,
-	MOST_SUMS = 1 << 20, /* bytes of all rounds, unless pieces would be smaller than that */
+	MOST_SUMS = 2 << 20, /* bytes of all rounds, unless pieces would be smaller than that */
 	PROBE_SLOTS = 4,     /* to see which interface carries them */
 };
 
-/* Slots are smaller than the ring's, because each rank has three times as many links. */
+/* A rank has three times as many links, and what goes round the ring of all is seldom large. So
+ * that has slots of a quarter, and groups and rails have some of half of what was asked for. */
+size_t ko_rails_ring_slot(size_t slot_len)
+{
+	size_t quarter = slot_len / 4 / KO_MIN_SLOT * KO_MIN_SLOT;
+
+	return quarter > KO_MIN_SLOT ? quarter : KO_MIN_SLOT;
+}
+
 static void choose_sizes(const struct kolo_comm *c, struct ko_rails *r)
 {
-	size_t slot_len = c->agreed.limits.slot_len,
-	       share = MOST_SUMS / KO_RAILS_DEPTH / (size_t)c->shape.ngroups;
+	size_t share = MOST_SUMS / KO_RAILS_DEPTH / (size_t)c->shape.ngroups;
 
-	r->slot_len = ko_min_size(slot_len, SLOT);
+	r->slot_len = ko_min_size(2 * c->agreed.limits.slot_len, c->table[0].limits.slot_len);
 	r->piece = ko_min_size(r->slot_len, share > MIN_PIECE ? share : MIN_PIECE);
 	r->memory = KO_RAILS_DEPTH * (size_t)c->shape.ngroups * r->piece;
 }

@@ -17,6 +17,10 @@ struct ko_rails {
 /* Rounds whose sums a group may have ready before the rail has taken the first of them. */
 enum { KO_RAILS_DEPTH = 2 };
 
+/* Bytes of the slots of the ring of all ranks if there is a shape, where `slot_len` were asked
+ * for. */
+size_t ko_rails_ring_slot(size_t slot_len);
+
 /* Makes c->rails, or does nothing if there is no shape. Blocks until the deadline. Errors: those of
  * ko_edges_make; KOLO_ENOMEM. */
 int ko_rails_connect(struct kolo_comm *c, int64_t deadline);

@@ -189,8 +189,9 @@ static int check_ring(struct ko_gpu_comm *g, const struct ko_gpu_ring *ring, str
 {
 	enum { LEN = 64 << 10 };
 	struct ko_gpu_path_check t = { 0 };
-	struct says mine = say(
-		g, ko_gpu_path_check_prepare(g, ring, staged ? ko_gpu_path_check_len(g) : LEN, &t));
+	struct says mine =
+		say(g, ko_gpu_path_check_prepare(
+			       g, ring, staged ? ko_gpu_path_check_len(g, ring) : LEN, &t));
 	int rc = agree(g, over, &mine, all);
 
 	if (rc == 0) {

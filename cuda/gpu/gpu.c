@@ -68,11 +68,9 @@ bool ko_gpu_may_release(const struct ko_gpu_comm *g)
 	return alone || ko_roster_cause(g->comm->roster) == 0;
 }
 
-size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g)
+size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g, const struct ko_gpu_ring *ring)
 {
-	const struct ko_limits *limits = &g->inner->agreed.limits;
-
-	return ((size_t)limits->nslots + 2) * limits->slot_len;
+	return ((size_t)g->inner->agreed.limits.nslots + 2) * ring->over_len;
 }
 
 int ko_gpu_path_lies(const struct ko_gpu_comm *g, int rank, bool staged)

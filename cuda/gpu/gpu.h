@@ -247,9 +247,9 @@ static inline const uint32_t *ko_gpu_failed_flag(const struct ko_gpu_comm *g)
  * after the communicator has failed. Then it is left to the process. */
 bool ko_gpu_may_release(const struct ko_gpu_comm *g);
 
-/* Bytes of the pattern that checks a staged edge. They are more than the link's own slots hold, so
- * that the last of them are written by the card after an offer. */
-size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g);
+/* Bytes of the pattern that checks a staged edge of the ring. They are more than the link's own
+ * slots hold, so that the last of them are written by the card after an offer. */
+size_t ko_gpu_path_check_len(const struct ko_gpu_comm *g, const struct ko_gpu_ring *ring);
 
 /* The pattern that ranks send to check a path: byte k of this rank. It differs between neighbouring
  * ranks and places. */

@@ -22,7 +22,7 @@ static int make_device_slots(struct ko_gpu_comm *g, const struct ko_gpu_ring *ri
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (g->arena + page - 1) / page * page;
 	int fd = -1, rc;
 
-	if (g->arena / KO_GPU_SLOTS < ko_gpu_path_check_len(g) + KO_GPU_ALIGN)
+	if (g->arena / KO_GPU_SLOTS < ko_gpu_path_check_len(g, ring) + KO_GPU_ALIGN)
 		return ko_fail(KOLO_ENOTSUP,
 			       "they are too short to try cards on them (KOLO_CUDA_MEMORY)");
 	rc = g->driver->alloc_own(g->gpu, len, &link->memory);

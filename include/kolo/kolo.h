@@ -16,8 +16,8 @@
  * shared memory included. Sending messages to more than 16 ranks at a time adds 64 KiB for each
  * further rank. If ranks are on several hosts, each rank to which messages go or from which they
  * come adds up to 320 KiB instead, for each direction. Small operations in the orders "tree" and
- * "grid" send such messages. The order "grid" adds 1.2 MiB for links. It adds 1 MiB for sums, or
- * 32 KiB for each group if there are more than 32. */
+ * "grid" send such messages. The order "grid" takes up to 1 MiB more, and 32 KiB for each group
+ * beyond 64. */
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 

@@ -16,12 +16,13 @@
 
 enum {
 	SLOT_LEN = 64 << 10,
+	/* within a host, where longer slots carry large messages no faster: a short one and its
+	 * head fit */
+	HERE_LEN = KO_LENT_MIN + KO_MIN_SLOT,
 	NSLOTS = 4,
 	AGAIN_MS = 20, /* until a rank that did not answer is dialled again */
 	LISTEN_MS = 1, /* between looks for ranks that dial this one, if no lane is being joined */
 };
-
-static const struct ko_limits limits = { .slot_len = SLOT_LEN, .nslots = NSLOTS, .single = 1 };
 
 enum state {
 	APART,
@@ -38,6 +39,7 @@ enum state {
  * has. */
 struct ko_far {
 	enum state state;
+	size_t slot_len;
 	struct ko_link *link;   /* sender: from CONNECTED on; receiver: from JOINING on */
 	int conn;               /* the connection for the ends' addresses; -1: none */
 	struct ko_address peer; /* the other end's; its fd is owned */
@@ -53,6 +55,8 @@ struct head {
 	uint32_t type; /* enum kolo_type */
 	uint32_t over; /* 1: no message; the sender closes the link */
 };
+
+_Static_assert(sizeof(struct head) <= KO_MIN_SLOT, "a short message and its head fit");
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
@@ -120,10 +124,13 @@ static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 	int from = end->sends ? c->rank : end->peer, to = end->sends ? end->peer : c->rank;
 	struct ko_msg msg = { .type = KO_MSG_ADDRESS, .value = end->sends ? KO_SEND : KO_RECV };
 	struct ko_far *far = end->far;
+	struct ko_limits limits = { .nslots = NSLOTS, .single = 1 };
 	const struct ko_link_ops *ops;
 	struct ko_address address;
 	int rc = ko_edge_transport(c, from, to, &ops);
 
+	limits.slot_len = far->slot_len =
+		ko_place_same(here, &c->table[end->peer].place) ? HERE_LEN : SLOT_LEN;
 	if (rc == 0)
 		rc = ko_link_open(ops, end->sends ? KO_SEND : KO_RECV, here, &limits, &far->link);
 	if (rc < 0 || (rc = ops->address(far->link, &address)) < 0)
@@ -395,7 +402,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 		slot.len = sizeof(head) + t->moved;
 		slot.more = !is_short(t);
 	} else {
-		slot.len = rest < SLOT_LEN ? rest : SLOT_LEN;
+		slot.len = ko_min_size(rest, end->far->slot_len);
 		if (ko_link_takes(link, t->buffer + t->moved, slot.len))
 			slot.ptr = t->buffer + t->moved;
 		else
@@ -469,7 +476,7 @@ static int go_on(struct ko_transfer *t, const struct ko_slot *in, size_t len)
 static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_link *link = end->far->link;
-	size_t rest = t->bytes - t->moved, len = rest < SLOT_LEN ? rest : SLOT_LEN;
+	size_t rest = t->bytes - t->moved, len = ko_min_size(rest, end->far->slot_len);
 	bool begins = t->stage == KO_STAGE_WAITING;
 	struct ko_slot in;
 	int rc;

@@ -217,7 +217,8 @@ struct kolo_comm_attr {
 	/* Slots in a link, 2 to 64. 0: KOLO_SLOTS (default: 4). Rank 0's value counts */
 	int nslots;
 	/* Bytes of a slot, a multiple of 4096 up to 64 MiB. 0: KOLO_SLOT_LEN (default: 256 KiB).
-	 * Rank 0's value counts */
+	 * In the order "grid" slots of the ring have a quarter of it, those of groups and rails
+	 * half. Rank 0's value counts */
 	size_t slot_len;
 	/* The name of a transport: "shm", "verbs" (RDMA), "tcp" or "ofi" (libfabric). Collectives
 	 * then use this transport for everything, even inside a host; all_to_all, gather and
@@ -376,7 +377,7 @@ struct kolo_stats {
 	uint64_t model_sent_bytes;
 	uint64_t model_received_bytes;
 	uint64_t memory_bytes;     /* this rank's share of the communicator's memory */
-	uint64_t slot_len, nslots; /* agreed when the communicator was made */
+	uint64_t slot_len, nslots; /* of the ring, agreed when the communicator was made */
 	char algorithm[16];        /* the name that rank 0 asked for; "best": none */
 	double hop_us;             /* microseconds of a small message to the next rank, by rank 0 */
 	struct kolo_link_stats to_next, from_prev; /* this rank's two links */

@@ -495,8 +495,9 @@ int ko_grid_in_order(struct ko_run *run, const struct ko_grid_room *room, const 
 
 	for (size_t time = 0; rc == 0 && time < g.plan.rounds + 2; time++)
 		for (int i = 0, k = 0; rc == 0 && (i < in_group || k < on_rail);)
-			rc = i * on_rail <= k * in_group ? do_in_group(&g, time, i++)
-							 : do_on_rail(&g, time, k++);
+			rc = (int64_t)i * on_rail <= (int64_t)k * in_group
+				     ? do_in_group(&g, time, i++)
+				     : do_on_rail(&g, time, k++);
 	free(g.parts);
 	return rc;
 }

@@ -444,15 +444,11 @@ static int do_step(struct grid *g, struct place *p, size_t round, bool second, i
 
 	if (round >= g->plan.rounds)
 		return 0;
-	*p = (struct place){ .stages = { p->stages[0], p->stages[1] },
-			     .time = round,
-			     .second = second,
-			     .slot = slot,
-			     .slots = p->slots,
-			     .step = step,
-			     .me = p->me,
-			     .n = p->n,
-			     .root = p->root };
+	p->lag = 0;
+	p->time = round;
+	p->second = second;
+	p->slot = slot;
+	p->step = step;
 	if (step < first_step(g, p) || step > last_step(p))
 		return 0;
 	s = step_at(g, p);

@@ -16,9 +16,9 @@ struct ko_grid_room {
 	size_t slot_len; /* bytes of a slot of the group; 0: each slot has one piece */
 };
 
-/* Does all steps of a run one after the other, with run->moves->step, in an order in which no ranks
- * wait for each other in a circle, though each of them does one step at a time: for moves that are
- * recorded. The two rings have at least two slots. Errors: those of the moves. */
+/* Does all steps of a run one after the other, with run->moves->step: for moves that are recorded.
+ * In their order no ranks wait for each other in a circle. The two rings have at least two slots.
+ * Errors: those of the moves. */
 int ko_grid_in_order(struct ko_run *run, const struct ko_grid_room *room, const void *src,
 		     void *dst);
 

@@ -14,8 +14,8 @@ enum {
 	PROBE_SLOTS = 4,     /* to see which interface carries them */
 };
 
-/* A rank has three times as many links, and what goes round the ring of all is seldom large. So
- * that has slots of a quarter, and groups and rails have some of half of what was asked for. */
+/* A rank has three times as many links. What goes round the ring of all is seldom large, so its
+ * slots have a quarter of what was asked for. Those of groups and rails have half. */
 size_t ko_rails_ring_slot(size_t slot_len)
 {
 	size_t quarter = slot_len / 4 / KO_MIN_SLOT * KO_MIN_SLOT;

@@ -42,7 +42,6 @@ static struct says say(const struct ko_gpu_comm *g, int status)
 	for (int k = 0; k < KO_GPU_RINGS; k++)
 		if (g->rings[k].in.device || g->rings[k].out.device)
 			s.device = 1;
-
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		s.pidns = st.st_ino;
 	return s;
@@ -332,6 +331,9 @@ static int join(struct ko_gpu_comm *g, void *stream, struct says *all)
 static int make_communicators(struct ko_gpu_comm *g)
 {
 	struct kolo_comm *c = g->comm;
+	/* The one of this host adds nothing, so any order will do that the algorithm asked for has.
+	 */
+	const char *order = *c->table[0].algorithm ? NULL : "ring";
 	int color = -1, rc, n = 0;
 
 	g->places = malloc((size_t)c->nranks * sizeof(*g->places));
@@ -350,7 +352,7 @@ static int make_communicators(struct ko_gpu_comm *g)
 	if ((rc = kolo_comm_split(c, 0, c->rank, &g->inner)) < 0)
 		return rc;
 	g->local = g->inner;
-	return c->spread ? kolo_comm_split_order(c, color, c->rank, "ring", &g->local) : 0;
+	return c->spread ? kolo_comm_split_order(c, color, c->rank, order, &g->local) : 0;
 }
 
 /* The rings that this rank stands in, with its neighbours there. */

@@ -146,8 +146,8 @@ struct ko_gpu_comm;
 struct ko_gpu_ring {
 	int kind; /* KO_GPU_ALL, ... */
 	struct ko_gpu_link out, in;
-	/* The inner communicator's edges, which carry what is staged, and bytes of their slots.
-	 * NULL: there is no such ring, or it has one rank */
+	/* The inner communicator's edges, which carry what is staged. NULL: there is no such ring,
+	 * or it has one rank. Then the bytes of their slots. */
 	const struct ko_edges *over;
 	size_t over_len;
 	struct ko_gpu_proxy *proxy; /* NULL: neither edge of this rank is staged */
@@ -187,7 +187,7 @@ struct ko_gpu_comm {
 	char *flags;      /* of all ranks of this host, in the order of `local` */
 	size_t flags_len; /* bytes from one rank's flags to the next one's */
 	char *gpu_flags;  /* `flags` as this GPU sees them */
-	/* This rank's own, of the end IN, as the host and as this GPU see them */
+	/* This rank's own flags of the end IN, as the host and as this GPU see them. */
 	struct ko_gpu_flags *own;
 	char *gpu_own;
 	struct ko_gpu_marks **marks;   /* by rank, its own too; NULL: another process */

@@ -470,12 +470,18 @@ static void a_killed_rank_is_named_and_streams_go_on(void **state)
 
 static void a_stopped_rank_is_named_after_the_timeout(void **state)
 {
+	static const struct {
+		int n, group_size;
+		const char *transport;
+	} cases[] = { { 2, 0, NULL }, { 4, 0, "shm" }, { 4, 2, "shm" } };
 	int pids[4], sig = SIGSTOP, status;
 
 	(void)state;
-	for (int n = t_is_slow() ? 4 : 2; n <= 4; n += 2) {
-		transport = n == 4 ? "shm" : NULL;
-		group_size = n == 4 ? 2 : 0;
+	for (size_t k = t_is_slow() ? 1 : 0; k < ARRAY_LEN(cases); k++) {
+		int n = cases[k].n;
+
+		transport = cases[k].transport;
+		group_size = cases[k].group_size;
 		t_start(n, lose_rank, &sig, pids);
 		CHECK(waitpid(pids[GONE], &status, WUNTRACED) == pids[GONE] && WIFSTOPPED(status));
 		sleep(TIMEOUT_S + 1);

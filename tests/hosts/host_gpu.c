@@ -152,10 +152,11 @@ static int differ(float *x, float *y)
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
+	struct kolo_comm_attr attr = { .algorithm = getenv("T_ALGORITHM") };
 	float *x, *y, *z;
 	int rc;
 
-	must(kolo_comm_create(NULL, &comm), "joining");
+	must(kolo_comm_create(&attr, &comm), "joining");
 	rank = kolo_comm_rank(comm);
 	nranks = kolo_comm_nranks(comm);
 	t_gpu_use();

@@ -258,11 +258,11 @@ def streams_have_the_bits_that_calls_have():
 
 @test
 def streams_go_along_rails_with_the_bits_that_calls_have():
-    for n, each, net in ((2, 2, "ofi"), (3, 2, "tcp")):
+    for n, each, net, asked in ((2, 2, "ofi", {}), (3, 2, "tcp", {}), (2, 2, "tcp", {"T_ALGORITHM": "grid"})):
         if net not in NETS:
             continue
         with hosts(n) as (_, machines): # several rounds: each step has a quarter of 64 KiB at most
-            ranks = start(machines, each, GPU, "same", KOLO_ORDER="grid", KOLO_NET=net, KOLO_CUDA_MEMORY="65536")
+            ranks = start(machines, each, GPU, "same", KOLO_ORDER="grid", KOLO_NET=net, KOLO_CUDA_MEMORY="65536", **asked)
             for rank, (code, out, err) in enumerate(finish(ranks)):
                 assert code == 0 and out == f"rank {rank} of {n * each}: 0 wrong, traffic ok\n", (net, out, err)
 

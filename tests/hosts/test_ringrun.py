@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -220,6 +221,31 @@ def whatever_ends_nothing_is_left_and_the_cause_is_named():
     chosen = ends.cases(SEED, n, cuts=2)
     assert len(chosen) == n
     say_wrong(ends.run_cases(chosen))
+
+
+def message(kind, data=b""):
+    return struct.pack("<IIq", kind, len(data), 0x6b6f6c01) + data
+
+
+@test
+def an_agent_that_is_told_to_end_with_the_proof_ends_at_once():
+    """It joins a job that is ending already: all that it will ever hear may come in one piece."""
+    hello, end, done = 0, 11, 13
+    proof = b"1" * 32
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        line = f"ringrun-1 {'0' * 32} {proof.decode()} 0 {door.getsockname()[1]} 127.0.0.1 -\n"
+        agent = subprocess.Popen((RINGRUN, "--agent", "-"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        agent.stdin.write(line)
+        agent.stdin.flush()
+        first, _ = door.accept()
+        with first:
+            first.settimeout(4)
+            first.recv(1000)
+            first.sendall(message(hello, proof + b"\0") + message(end))
+            assert struct.unpack("<IIq", first.recv(1000))[0] == done
+        code, _, errors = finish([agent])[0]
+        assert (code, errors) == (0, ""), (code, errors)
 
 
 @test

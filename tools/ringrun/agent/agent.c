@@ -29,12 +29,14 @@ struct agent {
 	int signals;
 	struct job job;
 	struct ranks ranks;
-	bool started, finished; /* the ranks; MSG_DONE is sent */
-	int64_t window;         /* how many more bytes of output may be sent */
-	struct bytes input;     /* for rank 0, not written yet */
-	bool input_ends;        /* after that */
-	int64_t deadline;       /* when to go on with ending the ranks; 0: no need */
-	int next_signal;        /* what they get then */
+	bool started;       /* the ranks */
+	bool cleaned;       /* what they had left is ended */
+	bool finished;      /* MSG_DONE is sent */
+	int64_t window;     /* how many more bytes of output may be sent */
+	struct bytes input; /* for rank 0, not written yet */
+	bool input_ends;    /* after that */
+	int64_t deadline;   /* when to go on with ending the ranks; 0: no need */
+	int next_signal;    /* what they get then */
 	struct pollfd *polls;
 };
 
@@ -365,10 +367,24 @@ static void stop_reading(struct agent *a)
 	}
 }
 
+/* Once all ranks have ended: ends what they leave, and tells when nothing more will come. */
+static void finish(struct agent *a)
+{
+	if (!a->started || a->ranks.running > 0 || a->finished)
+		return;
+	if (!a->cleaned && !end_descendants())
+		stop_reading(a);
+	a->cleaned = true;
+	a->finished = all_is_passed_on(a);
+	if (a->finished && a->job.pid_file)
+		unlink(a->job.pid_file);
+	if (a->finished)
+		wire_put(&a->wire, MSG_DONE, 0, NULL, 0);
+}
+
 int agent_run(const struct wire *wire)
 {
 	struct agent a = { .window = WINDOW, .next_signal = SIGTERM, .ranks.input = -1 };
-	bool cleaned = false;
 
 	a.signals = open_signals();
 	if (a.signals < 0) {
@@ -377,23 +393,14 @@ int agent_run(const struct wire *wire)
 	}
 	raise_descriptors();
 	a.wire = *wire;
-	handle_all(&a); /* what came with the first ringrun's proof */
+	handle_all(&a); /* what came with the first ringrun's proof: it may be the end */
 	for (;;) {      /* until the first ringrun closes: give_up */
 		size_t n = (size_t)POLL_LINES + 2 * (size_t)a.job.nlocal;
 
+		finish(&a);
 		a.polls = need(realloc(a.polls, n * sizeof(*a.polls)));
 		wait_for_something(&a);
 		handle_polls(&a);
-		if (!a.started || a.ranks.running > 0 || a.finished)
-			continue;
-		if (!cleaned && !end_descendants())
-			stop_reading(&a);
-		cleaned = true;
-		a.finished = all_is_passed_on(&a);
-		if (a.finished && a.job.pid_file)
-			unlink(a.job.pid_file);
-		if (a.finished)
-			wire_put(&a.wire, MSG_DONE, 0, NULL, 0);
 	}
 }
 

@@ -3,7 +3,7 @@
  *
  * A message begins with a slot that has its head. A short message follows the head in the same
  * slot. A longer one follows in slots of its own, so a transport that can send and receive in place
- * does. */
+ * does. If a link can do so with any memory, its slots hold only what is short. */
 #include "comm/p2p/far.h"
 
 #include "comm/base/clock.h"
@@ -16,9 +16,9 @@
 
 enum {
 	SLOT_LEN = 64 << 10,
-	/* within a host, where longer slots carry large messages no faster: a short one and its
-	 * head fit */
-	HERE_LEN = KO_LENT_MIN + KO_MIN_SLOT,
+	SHARED_LEN = 12 << 10, /* in shared memory, where longer ones are no faster */
+	ANYWHERE_LEN = 8 << 10,
+	PIECE = 256 << 10, /* of a long message at a time, if it needs no slot */
 	NSLOTS = 4,
 	AGAIN_MS = 20, /* until a rank that did not answer is dialled again */
 	LISTEN_MS = 1, /* between looks for ranks that dial this one, if no lane is being joined */
@@ -39,7 +39,8 @@ enum state {
  * has. */
 struct ko_far {
 	enum state state;
-	size_t slot_len;
+	size_t long_from;       /* bytes: shorter messages go with their head */
+	size_t piece;           /* bytes of a longer one that go in a slot */
 	struct ko_link *link;   /* sender: from CONNECTED on; receiver: from JOINING on */
 	int conn;               /* the connection for the ends' addresses; -1: none */
 	struct ko_address peer; /* the other end's; its fd is owned */
@@ -117,6 +118,16 @@ static int hang_up(struct ko_far *far)
 	return KO_EAGAIN;
 }
 
+/* How messages go through a link of this transport. Returns the bytes of its slots. */
+static size_t choose_sizes(struct ko_far *far, const struct ko_link_ops *ops)
+{
+	size_t slot = ops->anywhere ? ANYWHERE_LEN : ops->settle ? SHARED_LEN : SLOT_LEN;
+
+	far->long_from = ops->rma ? KO_LENT_MIN : slot - sizeof(struct head) + 1;
+	far->piece = ops->anywhere ? PIECE : slot;
+	return slot;
+}
+
 /* Opens this end of the link and sends its address to the other end. */
 static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 {
@@ -129,8 +140,8 @@ static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 	struct ko_address address;
 	int rc = ko_edge_transport(c, from, to, &ops);
 
-	limits.slot_len = far->slot_len =
-		ko_place_same(here, &c->table[end->peer].place) ? HERE_LEN : SLOT_LEN;
+	if (rc == 0)
+		limits.slot_len = choose_sizes(far, ops);
 	if (rc == 0)
 		rc = ko_link_open(ops, end->sends ? KO_SEND : KO_RECV, here, &limits, &far->link);
 	if (rc < 0 || (rc = ops->address(far->link, &address)) < 0)
@@ -377,9 +388,9 @@ static void far_trim(struct kolo_comm *c)
 /* ---- Sending --------------------------------------------------------------------------------- */
 
 /* Is the message short: does it go in one slot with its head? */
-static bool is_short(const struct ko_transfer *t)
+static bool is_short(const struct ko_far *far, const struct ko_transfer *t)
 {
-	return t->bytes < KO_LENT_MIN;
+	return t->bytes < far->long_from;
 }
 
 static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
@@ -387,6 +398,7 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	const struct head head = { .n = t->n, .type = (uint32_t)t->type };
 	struct ko_link *link = end->far->link;
 	size_t rest = t->bytes - t->moved;
+	bool whole = is_short(end->far, t);
 	struct ko_slot slot;
 	int rc = link->ops->acquire(link, &slot);
 
@@ -396,13 +408,13 @@ static int send_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_tran
 	if (t->stage == KO_STAGE_WAITING) {
 		t->stage = KO_STAGE_SLOTS;
 		memcpy(slot.ptr, &head, sizeof(head));
-		if (is_short(t) && rest)
+		if (whole && rest)
 			memcpy((char *)slot.ptr + sizeof(head), t->buffer, rest);
-		t->moved = is_short(t) ? rest : 0;
+		t->moved = whole ? rest : 0;
 		slot.len = sizeof(head) + t->moved;
-		slot.more = !is_short(t);
+		slot.more = !whole;
 	} else {
-		slot.len = ko_min_size(rest, end->far->slot_len);
+		slot.len = ko_min_size(rest, end->far->piece);
 		if (ko_link_takes(link, t->buffer + t->moved, slot.len))
 			slot.ptr = t->buffer + t->moved;
 		else
@@ -445,7 +457,7 @@ static int advance_send(struct ko_run *run, struct ko_lane_end *end)
 static int begin(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t,
 		 const struct ko_slot *in)
 {
-	size_t bytes = is_short(t) ? t->bytes : 0;
+	size_t bytes = is_short(end->far, t) ? t->bytes : 0;
 	struct head head = { 0 };
 
 	if (take_leave(end->far, in))
@@ -476,7 +488,7 @@ static int go_on(struct ko_transfer *t, const struct ko_slot *in, size_t len)
 static int recv_slot(struct ko_run *run, struct ko_lane_end *end, struct ko_transfer *t)
 {
 	struct ko_link *link = end->far->link;
-	size_t rest = t->bytes - t->moved, len = ko_min_size(rest, end->far->slot_len);
+	size_t rest = t->bytes - t->moved, len = ko_min_size(rest, end->far->piece);
 	bool begins = t->stage == KO_STAGE_WAITING;
 	struct ko_slot in;
 	int rc;

@@ -7,8 +7,10 @@ int ko_link_open(const struct ko_link_ops *ops, enum ko_role role, const struct 
 {
 	int rc = ops->open(role, here, limits, out);
 
-	if (rc == 0)
+	if (rc == 0) {
 		(*out)->ops = ops;
+		(*out)->anywhere = ops->anywhere;
+	}
 	return rc;
 }
 

@@ -70,8 +70,7 @@ struct ko_link {
 	size_t memory; /* bytes that this end has allocated for slots */
 	/* What it goes through, for people: a card's port, a provider; "": nothing to name */
 	char through[48];
-	/* KO_SEND, set by open: commit takes bytes from any address, not only from the slot */
-	bool anywhere;
+	bool anywhere; /* that of `ops`, written by ko_link_open */
 	/* Changed by lend and take_back: memory lent to this link. Unless `anywhere`, commit takes
 	 * bytes from it (KO_SEND). It may be offered (KO_RECV) */
 	struct ko_lent *lent;
@@ -123,7 +122,7 @@ struct ko_link_ops {
 	 *
 	 * `into`, unless it is NULL, is a place of the caller's for a slot of `len` bytes; out->ptr
 	 * may then be that place. Once a caller has given a place, it gives the same one until the
-	 * slot has come. */
+	 * slot has come. What is longer than a slot comes to such a place only. */
 	int (*peek)(struct ko_link *link, void *into, size_t len, struct ko_slot *out);
 
 	/* Receiver: gives the peeked slot back to the sender. The sender learns it when half of the
@@ -144,6 +143,10 @@ struct ko_link_ops {
 	 * committed. A sender may wait a moment until drained bytes have arrived, unless the link
 	 * is `obsolete`: the other end needs nothing more. */
 	void (*close)(struct ko_link *link, bool obsolete);
+
+	/* Commit takes bytes from any address, not only from the slot. If they lie elsewhere they
+	 * may be longer than a slot; then the receiver must give a place for them. */
+	bool anywhere;
 
 	/* NULL if slots are always copied, or if the link is `anywhere`. */
 	const struct ko_rma_ops *rma;

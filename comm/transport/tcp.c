@@ -23,7 +23,7 @@
 enum {
 	SECRET = 16,
 	GAP = 64,         /* bytes before each slot; its head is at their end */
-	AHEAD = 64 << 10, /* bytes read at once, perhaps of several small slots */
+	AHEAD = 64 << 10, /* bytes read at once, perhaps of several small slots, at most */
 	/* bytes: if at least so many are missing, they are read straight to their place */
 	DIRECT = 16 << 10,
 	/* connections that have not shown the secret; if one more comes the oldest is dropped */
@@ -66,11 +66,12 @@ struct tcp_link {
 	 * `filled`), its head included. */
 	uint64_t committed, posted, released, filled;
 	size_t moved;
-	char *place; /* receiver: where the bytes of slot `filled` go, once its head has come */
+	/* receiver: where the bytes of slot `filled` go, once its head has come; NULL: not known */
+	char *place;
 	/* receiver: where the bytes of slot `released` are, if not in the slot; else NULL */
 	char *peeked;
-	char *ahead; /* receiver: AHEAD bytes, of which [from, to) are not in their slots yet */
-	size_t from, to;
+	char *ahead; /* receiver: bytes of which [from, to) are not in their slots yet */
+	size_t ahead_len, from, to;
 	int broken; /* 0, or the code of the link's failure */
 	char why[160];
 };
@@ -145,7 +146,7 @@ static int listen_there(struct tcp_link *t, const struct ko_place *here)
 	if (t->listener < 0)
 		return ko_fail(KOLO_ESYS, "tcp: opening a port at %s: %s", ko_net_text(&t->at, at),
 			       strerror(errno));
-	t->ahead = malloc(AHEAD);
+	t->ahead = malloc(t->ahead_len);
 	if (!t->ahead)
 		return ko_fail(KOLO_ENOMEM, "tcp: no memory for a link");
 	return getrandom(t->secret, sizeof(t->secret), 0) == sizeof(t->secret)
@@ -163,7 +164,6 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	if (!t)
 		return ko_fail(KOLO_ENOMEM, "tcp: no memory for a link");
 	t->link.role = role;
-	t->link.anywhere = true;
 	t->limits = *limits;
 	t->by.at = here->net;
 	ko_net_set_port(&t->by.at, 0);
@@ -171,7 +171,8 @@ static int open_link(enum ko_role role, const struct ko_place *here, const struc
 	memcpy(t->link.through, here->iface, sizeof(t->by.name));
 	t->fd = t->listener = -1;
 	t->len = limits->nslots * (GAP + limits->slot_len);
-	t->link.memory = t->len + (role == KO_RECV ? AHEAD : 0);
+	t->ahead_len = role == KO_SEND ? 0 : t->len < AHEAD ? t->len : AHEAD;
+	t->link.memory = t->len + t->ahead_len;
 	t->memory = mmap(NULL, t->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (t->memory == MAP_FAILED) {
 		t->memory = NULL;
@@ -405,16 +406,14 @@ static size_t lacks(const struct tcp_link *t, const struct tcp_head *head)
 	return (t->moved < sizeof(*head) ? sizeof(*head) : sizeof(*head) + head->len) - t->moved;
 }
 
-/* Checks a head, and chooses the place for the bytes after it: the caller's, if the slot is the one
- * that the caller waits for. */
-static int take_head(struct tcp_link *t, struct tcp_head *head, void *into, size_t into_len)
+/* Chooses the place for the bytes after a head: the caller's, if the slot is the one that the
+ * caller waits for. A slot that is too long for the link's own memory has no other place. */
+static void choose_place(struct tcp_link *t, struct tcp_head *head, void *into, size_t into_len)
 {
-	if (head->number != (uint32_t)t->filled || head->len > t->limits.slot_len)
-		return break_link(t, "receiving", "what came is no slot, or not the next one");
-	t->place = (char *)(head + 1);
 	if (t->filled == t->released && into && into_len == head->len)
 		t->place = t->peeked = into;
-	return 0;
+	else if (head->len <= t->limits.slot_len)
+		t->place = (char *)(head + 1);
 }
 
 /* Where the next byte of the slot goes. */
@@ -424,7 +423,8 @@ static char *next_byte(const struct tcp_link *t, struct tcp_head *head)
 					: t->place + (t->moved - sizeof(*head));
 }
 
-/* Fills the next slot, or the caller's place for it. KO_EAGAIN: not all of it has come. */
+/* Fills the next slot, or the caller's place for it. KO_EAGAIN: not all of it has come, or it has
+ * no place. */
 static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
 {
 	struct tcp_head *head = head_at(t, t->filled);
@@ -434,6 +434,10 @@ static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
 	while (rc == 0 && (need = lacks(t, head)) > 0) {
 		size_t n = t->to - t->from < need ? t->to - t->from : need;
 
+		if (t->moved == sizeof(*head) && !t->place)
+			choose_place(t, head, into, into_len);
+		if (t->moved >= sizeof(*head) && !t->place)
+			return KO_EAGAIN;
 		if (n) {
 			memcpy(next_byte(t, head), t->ahead + t->from, n);
 			t->from += n;
@@ -441,15 +445,17 @@ static int fill_slot(struct tcp_link *t, void *into, size_t into_len)
 			rc = read_some(t, next_byte(t, head), need, &n);
 		} else {
 			t->from = 0;
-			rc = read_some(t, t->ahead, AHEAD, &t->to);
+			rc = read_some(t, t->ahead, t->ahead_len, &t->to);
 		}
 		t->moved += n;
-		if (n && t->moved == sizeof(*head) && rc == 0)
-			rc = take_head(t, head, into, into_len);
+		if (n && t->moved == sizeof(*head) && head->number != (uint32_t)t->filled)
+			rc = break_link(t, "receiving",
+					"what came is no slot, or not the next one");
 	}
 	if (rc)
 		return rc;
 	t->moved = 0;
+	t->place = NULL;
 	t->filled++;
 	return 0;
 }
@@ -460,6 +466,8 @@ static int peek_slot(struct ko_link *link, void *into, size_t len, struct ko_slo
 	struct tcp_head *head = head_at(t, t->released);
 	int rc = t->released < t->filled ? 0 : fill_slot(t, into, len);
 
+	if (rc == KO_EAGAIN && t->moved >= sizeof(*head) && !t->place)
+		return break_link(t, "receiving", "what came is longer than a slot and its place");
 	if (rc == 0)
 		*out = (struct ko_slot){ .ptr = t->peeked ? t->peeked : (char *)(head + 1),
 					 .len = head->len,
@@ -504,4 +512,5 @@ const struct ko_link_ops ko_tcp_ops = {
 	.progress = progress_link,
 	.drain = drain_link,
 	.close = close_link,
+	.anywhere = true,
 };

@@ -249,6 +249,47 @@ static void a_slot_may_come_to_a_place_for_its_bytes(struct pair *p)
 	get(p, 100, 0x55, 3);
 }
 
+/* The receiver may look at it before it has a place. */
+static void what_is_longer_than_a_slot_comes_to_its_place(struct pair *p)
+{
+	static unsigned char from[3 * KO_LENT_MIN], to[sizeof(from)];
+	struct ko_slot s;
+	int64_t deadline = t_now_ms() + 10000;
+	int rc;
+
+	if (!p->tx->anywhere)
+		return;
+	for (size_t i = 0; i < sizeof(from); i++)
+		from[i] = (unsigned char)(i * 7 % 251);
+	for (uint32_t round = 0; round < 3; round++) {
+		put(p, 100, 0x55, 7);
+		CHECK(acquire(p, &s) == 0);
+		s.ptr = from;
+		s.len = sizeof(from);
+		s.tag = 8;
+		CHECK(p->tx->ops->commit(p->tx, &s) == 0);
+		put(p, 100, 0x66, 9);
+		for (int k = 0; k < 10; k++)
+			CHECK(p->rx->ops->progress(p->rx) == 0);
+		get(p, 100, 0x55, 7);
+		CHECK(p->rx->ops->progress(p->rx) == 0);
+		while ((rc = p->rx->ops->peek(p->rx, to, sizeof(to), &s)) == KO_EAGAIN &&
+		       t_now_ms() < deadline)
+			CHECK(p->tx->ops->progress(p->tx) == 0);
+		CHECK(rc == 0 && s.len == sizeof(to) && s.tag == 8 && s.ptr == to);
+		CHECK(memcmp(to, from, sizeof(to)) == 0);
+		CHECK(p->rx->ops->release(p->rx) == 0);
+		memset(to, 0, sizeof(to));
+		get(p, 100, 0x66, 9);
+	}
+	CHECK(acquire(p, &s) == 0);
+	s.ptr = from;
+	s.len = sizeof(from);
+	CHECK(p->tx->ops->commit(p->tx, &s) == 0);
+	CHECK(peek(p, &s) == KOLO_ESYS);
+	CHECK(strstr(kolo_last_error(), "longer than a slot"));
+}
+
 /* Sends KO_LENT_MIN bytes that belong into the second half of the receiver's vector. Were they put
  * there? */
 static bool put_offered(struct pair *p, char *vector, int value)
@@ -368,6 +409,7 @@ static const struct {
 	CASE(lent_memory_is_sent_from_where_it_is),
 	CASE(what_belongs_into_an_offered_vector_may_be_put_there),
 	CASE(a_slot_may_come_to_a_place_for_its_bytes),
+	CASE(what_is_longer_than_a_slot_comes_to_its_place),
 	CASE(settled_slots_carry_what_comes_after),
 	CASE(a_stream_between_threads_arrives_whole),
 };

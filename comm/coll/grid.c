@@ -422,7 +422,7 @@ static int grid(struct ko_run *run, const void *src, void *dst)
 	struct grid g = { .run = run, .shape = &c->shape, .src = src, .dst = dst };
 	int rc;
 
-	g.room = (struct ko_grid_room){ r->sums, r->piece, r->piece, 1, r->slot_len };
+	g.room = (struct ko_grid_room){ r->sums, r->piece, r->piece, 1, r->group_slot };
 	rc = begin(&g);
 	if (rc == 0)
 		rc = ko_tracks_do(run, g.tracks, 2);

@@ -6,6 +6,7 @@
 #include "comm/coll/partials.h"
 
 #include "comm/coll/leaders.h"
+#include "comm/rings/rails.h"
 
 /* An operation under way. */
 struct partials {
@@ -15,9 +16,11 @@ struct partials {
 	size_t shares;       /* of a group's elements, at most; 0: leaders exchange whole sums */
 	ko_combine_fn *add;  /* of sums */
 	size_t *firsts;      /* the first element of each group, by place; NULL: see first_of */
-	char *values;        /* of the group's ranks, by number; then other things */
 	char *sum;           /* of the group, by place */
 	char *sums;          /* whole ones of this group and those after it, or shares */
+	/* of the group's ranks, by number, until they are added; then shares, as they come. What is
+	 * after `sum` may be at the same place */
+	char *values;
 };
 
 static enum ko_coll coll_of(const struct partials *p)
@@ -26,6 +29,12 @@ static enum ko_coll coll_of(const struct partials *p)
 }
 
 /* ---- Where elements are ---------------------------------------------------------------------- */
+
+/* What the grid's rounds need, and this does not at the same time, if that is more. */
+static bool uses_rails(const struct kolo_comm *c)
+{
+	return c->rails && c->rails->memory > KO_SCRATCH;
+}
 
 static struct ko_piece block_at(const struct partials *p, int group, int number)
 {
@@ -93,18 +102,21 @@ static struct partials describe(struct ko_run *run, bool shares)
 	struct kolo_comm *c = run->comm;
 	struct partials p = { .run = run, .l = ko_leaders_make(run, &c->shape, 0) };
 	size_t bytes = run->plan.count * run->size;
-	char *at = c->scratch;
+	char *at = uses_rails(c) ? c->rails->sums : c->scratch;
 
 	p.plan = ko_plan_in_blocks(&run->plan, coll_of(&p), c->nranks);
 	if (!is_in_order(&c->shape)) {
 		find_firsts(&p, (size_t *)(void *)at);
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
 	}
-	if (shares)
+	p.sum = p.sums = p.values = at;
+	if (shares) {
 		p.shares = (size_t)p.l.size * p.plan.block;
-	p.values = at;
-	p.sum = p.values + (size_t)p.l.size * bytes + (size_t)c->nranks * run->size;
-	p.sums = p.shares ? p.sum + bytes : p.sum;
+		p.sum = p.values + (size_t)p.l.size * bytes + (size_t)c->nranks * run->size;
+		p.sums = p.sum + bytes;
+	} else if (coll_of(&p) != KO_ALL_GATHER) {
+		p.values = p.sum + bytes;
+	}
 	return p;
 }
 
@@ -147,8 +159,9 @@ static char *share(const struct partials *p, int k)
 	return bytes_at(p, p->sums, (size_t)k * p->shares);
 }
 
-/* Adds up a group's elements, from the sum of the group after it round to its own. */
-static void add_sums(const struct partials *p, int group, char *to)
+/* Adds up a group's elements, from the sum of the group after it round to its own. NULL: the result
+ * takes the place of the first one. Returns where it is. */
+static char *add_sums(const struct partials *p, int group, char *to)
 {
 	const struct ko_run *run = p->run;
 	size_t n = count_of(p, group), first = first_of(p, group);
@@ -156,15 +169,17 @@ static void add_sums(const struct partials *p, int group, char *to)
 
 	for (int k = 1; n && k <= p->l.ngroups; k++) {
 		size_t number = (size_t)ko_shape_wrap(group + k - p->l.group, p->l.ngroups);
-		const char *sum = p->shares ? share(p, p->l.ngroups - k)
-					    : bytes_at(p, p->sums, number * p->plan.count + first);
+		char *sum = p->shares ? share(p, p->l.ngroups - k)
+				      : bytes_at(p, p->sums, number * p->plan.count + first);
 
+		to = to ? to : sum;
 		if (k > 1)
 			p->add(to, partial, sum, n, &run->red.s);
 		partial = k > 1 ? to : sum;
 	}
 	if (n)
 		run->red.finish(to, to, n, &run->red.s);
+	return to;
 }
 
 /* ---- Between leaders ------------------------------------------------------------------------- */
@@ -340,9 +355,9 @@ static void place_sums(const struct partials *p, void *dst)
 	if (p->shares)
 		place_entries(p, p->values, dst);
 	for (int k = 0; !p->shares && k < p->l.ngroups; k++) {
-		char *to = p->firsts ? p->values : ko_at_mut(p->run, dst, first_of(p, k));
+		char *to = p->firsts ? NULL : ko_at_mut(p->run, dst, first_of(p, k));
 
-		add_sums(p, k, to);
+		to = add_sums(p, k, to);
 		if (p->firsts)
 			place_group(p, k, to, dst);
 	}
@@ -371,22 +386,22 @@ static int scatter(struct partials *p, char *elements, void *dst)
 
 /* ---- The collectives ------------------------------------------------------------------------- */
 
-/* The leader of a reduction. Afterwards the sum of its group's elements is the first entry in
- * `values`; and entries of all groups are there, or whole sums in `sums`, if it needs them. */
-static int reduce_between(struct partials *p)
+/* The leader of a reduction. Afterwards the entries of all groups are in `values`, or whole sums in
+ * `sums`, if it needs them. *own: the sum of its group's elements, for a reduce-scatter. */
+static int reduce_between(struct partials *p, char **own)
 {
-	bool to_root = coll_of(p) == KO_REDUCE;
+	bool scatters = coll_of(p) == KO_REDUCE_SCATTER, to_root = coll_of(p) == KO_REDUCE;
 	int rc = 0;
 
 	add_group(p);
 	if (p->shares && (rc = share_out(p)) < 0)
 		return rc;
 	if (p->shares)
-		add_sums(p, p->l.group, p->values);
-	if (!p->shares || coll_of(p) != KO_REDUCE_SCATTER)
+		*own = add_sums(p, p->l.group, p->values);
+	if (!p->shares || !scatters)
 		rc = (to_root ? gather : gather_all)(p, p->shares ? p->values : p->sums);
-	if (!p->shares && coll_of(p) == KO_REDUCE_SCATTER)
-		add_sums(p, p->l.group, p->values);
+	if (rc == 0 && !p->shares && scatters)
+		*own = add_sums(p, p->l.group, NULL);
 	return rc;
 }
 
@@ -394,6 +409,7 @@ static int reduction(struct partials *p, const void *src, void *dst)
 {
 	const struct ko_run *run = p->run;
 	bool leads = ko_leaders_leads(&p->l), to_root = coll_of(p) == KO_REDUCE;
+	char *own = NULL;
 	int rc;
 
 	if (leads)
@@ -401,11 +417,11 @@ static int reduction(struct partials *p, const void *src, void *dst)
 			  p->plan.count, NULL);
 	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
 	if (rc == 0 && leads)
-		rc = reduce_between(p);
+		rc = reduce_between(p, &own);
 	if (rc < 0)
 		return rc;
 	if (coll_of(p) == KO_REDUCE_SCATTER)
-		return scatter(p, p->values, dst);
+		return scatter(p, own, dst);
 	if (to_root ? run->comm->rank == run->desc.root : leads)
 		place_sums(p, dst);
 	return to_root ? 0 : ko_leaders_hand_out(&p->l, dst, p->plan.count);
@@ -574,15 +590,12 @@ static double hops_of(double n)
 	return n > 0 ? 1 + (n - 1) / 4 : 0;
 }
 
-void ko_partials_limit(struct ko_costs *costs, int nranks)
+uint64_t ko_partials_room(const struct kolo_comm *c)
 {
-	uint64_t firsts = (uint64_t)(costs->groups + 1) * sizeof(size_t);
-	/* Shares are at most a vector, and a few elements since blocks are rounded up. */
-	uint64_t rounding = 2 * (uint64_t)nranks * KO_MAX_SIZE;
+	uint64_t room = uses_rails(c) ? c->rails->memory : KO_SCRATCH;
+	uint64_t spare = ko_rails_spare(&c->shape);
 
-	costs->leaders_room = 0;
-	if (costs->groups > 1 && firsts + rounding < KO_SCRATCH)
-		costs->leaders_room = KO_SCRATCH - firsts - rounding;
+	return c->shape.ngroups > 1 && spare < room ? room - spare : 0;
 }
 
 /* Bytes from which on a broadcast is faster in a chain of slots, which all ranks work on at the
@@ -600,14 +613,16 @@ static uint64_t partials_end(enum ko_coll coll, const struct ko_costs *costs, in
 			     bool windows)
 {
 	uint64_t room = costs->leaders_room;
+	int64_t sums = costs->groups, values = costs->rails + 1; /* at the same place */
 
 	(void)windows;
 	if (room == 0 || coll == KO_BARRIER || ko_coll_has_messages(coll))
 		return 0;
 	if (coll == KO_BROADCAST)
 		return (uint64_t)chain_begin(costs, nranks);
-	return coll == KO_ALL_GATHER ? room + 1
-				     : room / (uint64_t)(costs->rails + costs->groups) + 1;
+	if (coll == KO_ALL_GATHER)
+		return room + 1;
+	return room / (uint64_t)(sums > values ? sums : values) + 1;
 }
 
 /* Two leaders have nothing to share. */

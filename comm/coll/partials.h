@@ -11,7 +11,7 @@
 
 extern const struct ko_algorithm_ops ko_partials_ops, ko_shares_ops;
 
-/* Sets leaders_room of the costs, whose groups must be set. */
-void ko_partials_limit(struct ko_costs *costs, int nranks);
+/* Bytes of vectors that a leader can hold; 0: there are no groups, or too many. */
+uint64_t ko_partials_room(const struct kolo_comm *c);
 
 #endif

@@ -267,7 +267,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.rails = c->shape.size;
 	out->costs.group = ko_doubling_group(c);
 	out->costs.group_room = ko_doubling_room((int)out->costs.group);
-	ko_partials_limit(&out->costs, c->nranks);
+	out->costs.leaders_room = ko_partials_room(c);
 	out->costs.slot_bytes = c->agreed.limits.slot_len;
 	out->costs.lane_bytes = KO_LANE_SLOTS * KO_LANE_SLOT;
 	for (int r = 0; r < c->nranks; r++) {

@@ -10,7 +10,7 @@
 
 enum {
 	MIN_PIECE = 16 << 10,
-	MOST_SUMS = 2 << 20, /* bytes of all rounds, unless pieces would be smaller than that */
+	MOST_SUMS = 1 << 20, /* bytes of all rounds, unless pieces would be smaller than that */
 	PROBE_SLOTS = 4,     /* to see which interface carries them */
 };
 
@@ -27,9 +27,11 @@ static void choose_sizes(const struct kolo_comm *c, struct ko_rails *r)
 {
 	size_t share = MOST_SUMS / KO_RAILS_DEPTH / (size_t)c->shape.ngroups;
 
-	r->slot_len = ko_min_size(2 * c->agreed.limits.slot_len, c->table[0].limits.slot_len);
-	r->piece = ko_min_size(r->slot_len, share > MIN_PIECE ? share : MIN_PIECE);
-	r->memory = KO_RAILS_DEPTH * (size_t)c->shape.ngroups * r->piece;
+	r->group_slot = ko_min_size(2 * c->agreed.limits.slot_len, c->table[0].limits.slot_len);
+	r->piece = ko_min_size(r->group_slot, share > MIN_PIECE ? share : MIN_PIECE);
+	r->rail_slot = (r->piece + KO_MIN_SLOT - 1) / KO_MIN_SLOT * KO_MIN_SLOT;
+	r->memory =
+		KO_RAILS_DEPTH * (size_t)c->shape.ngroups * r->piece + ko_rails_spare(&c->shape);
 }
 
 /* ---- Interfaces ------------------------------------------------------------------------------ */
@@ -110,8 +112,8 @@ static int check_interface(struct kolo_comm *c, struct ko_rails *r, const struct
 {
 	/* Not an operation: its number is 0. */
 	struct ko_run run = { .comm = c, .size = 1, .copy = ko_copy(KOLO_U8) };
-	uint32_t due = PROBE_SLOTS * (uint32_t)r->slot_len;
-	int rc = send_some(&run, &r->rail, c->shape.ngroups, r->slot_len);
+	uint32_t due = PROBE_SLOTS * (uint32_t)r->rail_slot;
+	int rc = send_some(&run, &r->rail, c->shape.ngroups, r->rail_slot);
 	struct carried now = look_at(had->name);
 
 	r->rail.to->bytes = r->rail.to->slots = 0;
@@ -134,7 +136,7 @@ static int make(struct kolo_comm *c, struct ko_rails *r, int64_t deadline)
 {
 	const struct ko_shape *s = &c->shape;
 	int group = ko_shape_group(s, c->rank), rail = ko_shape_rail(s, c->rank), rc = 0;
-	struct ko_limits limits = { .slot_len = r->slot_len, .nslots = c->agreed.limits.nslots };
+	struct ko_limits limits = { .slot_len = r->group_slot, .nslots = c->agreed.limits.nslots };
 	struct carried had;
 	struct ko_place here;
 
@@ -147,6 +149,7 @@ static int make(struct kolo_comm *c, struct ko_rails *r, int64_t deadline)
 	if (rc < 0 || s->ngroups == 1 || (rc = place_on_rail(c, &r->rail, rail, &here)) < 0)
 		return rc;
 	had = look_at(here.iface);
+	limits.slot_len = r->rail_slot;
 	rc = ko_edges_make(c, &here, &limits, &r->rail, deadline);
 	return rc < 0 || !rails_are_named(c) ? rc : check_interface(c, r, &had);
 }

@@ -6,16 +6,26 @@
 #include "comm/core/run.h"
 
 struct ko_rails {
-	struct ko_edges group, rail; /* no links in a ring of one rank */
-	size_t slot_len;
-	size_t piece; /* bytes of a block that move at a time, at most: they fit into a slot */
-	/* Room for the sums of KO_RAILS_DEPTH rounds: in each a piece for every group */
+	struct ko_edges group, rail;  /* no links in a ring of one rank */
+	size_t group_slot, rail_slot; /* bytes: the first has several pieces, the second one */
+	size_t piece;                 /* bytes of a block that move at a time, at most */
+	/* Room for the sums of KO_RAILS_DEPTH rounds, in each a piece for every group; and
+	 * ko_rails_spare bytes */
 	char *sums;
 	size_t memory; /* bytes of that room */
 };
 
 /* Rounds whose sums a group may have ready before the rail has taken the first of them. */
 enum { KO_RAILS_DEPTH = 2 };
+
+/* Whoever puts vectors into that room needs some bytes beside them: two elements for each rank,
+ * since parts of a vector are rounded up, and a number for each group. */
+static inline size_t ko_rails_spare(const struct ko_shape *s)
+{
+	size_t groups = (size_t)s->ngroups;
+
+	return 2 * groups * (size_t)s->size * KO_MAX_SIZE + (groups + 1) * sizeof(size_t);
+}
 
 /* Bytes of the slots of the ring of all ranks if there is a shape, where `slot_len` were asked
  * for. */

@@ -372,8 +372,9 @@ static void find_rings(struct ko_gpu_comm *g)
 		ring->over = over[k];
 		if (!over[k])
 			continue;
-		ring->over_len =
-			k == KO_GPU_ALL ? inner->agreed.limits.slot_len : inner->rails->slot_len;
+		ring->over_len = k == KO_GPU_ALL     ? inner->agreed.limits.slot_len
+				 : k == KO_GPU_GROUP ? inner->rails->group_slot
+						     : inner->rails->rail_slot;
 		ring->in.peer = ko_gpu_neighbour(g->comm, k, g->comm->rank, -1);
 		ring->out.peer = ko_gpu_neighbour(g->comm, k, g->comm->rank, 1);
 	}

@@ -733,10 +733,11 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 				  .rails = RAILS,
 				  .network = true,
 				  .slot_bytes = 1 << 18 };
+	struct kolo_comm c = { .nranks = N, .shape = { .ngroups = GROUPS, .size = RAILS } };
 	struct ko_algorithms t;
 
 	(void)state;
-	ko_partials_limit(&costs, N);
+	costs.leaders_room = ko_partials_room(&c);
 	CHECK(costs.leaders_room == KO_SCRATCH - (GROUPS + 1) * 8 - 2 * N * KO_MAX_SIZE);
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
 	/* 5, 8 and 16 hops; 18, 8.75 and 3.75 crossings */
@@ -750,16 +751,15 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	CHECK(t.any[KO_PARTIALS][KO_BROADCAST].end == (11000 / 2 + 14 * (1 << 18)) / 3);
 	CHECK(t.any[KO_SHARES][KO_BROADCAST].end == 0);
 	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, N, KO_SUMS_GRID, &t);
-	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.leaders_room / (RAILS + GROUPS) + 1);
+	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == costs.leaders_room / GROUPS + 1);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_GATHER].end == costs.leaders_room + 1);
 	ko_algorithm_decide(ko_algorithm_table, "shares", &costs, N, KO_SUMS_GRID, &t);
 	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == costs.leaders_room / (RAILS + 2) + 1);
 	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_TREE, &t);
 	CHECK(t.any[KO_PARTIALS][KO_ALL_REDUCE].end == 0);
 	CHECK(t.any[KO_SHARES][KO_ALL_REDUCE].end == 0);
-	costs.groups = 40000; /* their first elements alone fill the scratch */
-	ko_partials_limit(&costs, 2 * 40000);
-	CHECK(costs.leaders_room == 0);
+	c.shape.ngroups = 40000; /* their first elements alone fill the scratch */
+	CHECK(ko_partials_room(&c) == 0);
 }
 
 static const struct CMUnitTest tests[] = {

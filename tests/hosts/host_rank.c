@@ -197,6 +197,33 @@ static void use_memory(void)
 	must(kolo_free(comm, memory), "kolo_free");
 }
 
+/* What the communicator takes after small and large operations. */
+static void count_memory(void)
+{
+	enum { N = 1 << 20 };
+	size_t each = N / (size_t)nranks;
+	float *x = calloc(N, sizeof(*x)), *y = calloc(N, sizeof(*y));
+	struct kolo_stats s;
+
+	if (!x || !y)
+		exit(1);
+	for (size_t n = 2; n <= N; n *= 8) {
+		size_t part = n < each ? n : each;
+
+		must(kolo_barrier(comm, NULL), "barrier");
+		must(kolo_all_reduce(comm, x, y, n, KOLO_F32, KOLO_SUM, NULL), "all_reduce");
+		must(kolo_reduce(comm, x, y, n, KOLO_F32, KOLO_SUM, 0, NULL), "reduce");
+		must(kolo_broadcast(comm, x, y, n, KOLO_F32, 0, NULL), "broadcast");
+		must(kolo_all_gather(comm, x, y, part, KOLO_F32, NULL), "all_gather");
+		must(kolo_reduce_scatter(comm, x, y, part, KOLO_F32, KOLO_SUM, NULL), "scatter");
+	}
+	must(kolo_comm_stats(comm, &s), "stats");
+	printf("rank %d has %llu of %d\n", rank, (unsigned long long)s.memory_bytes,
+	       KOLO_DEFAULT_MEMORY);
+	free(x);
+	free(y);
+}
+
 /* All ranks the other way round, and the ranks of a host, of which there are two. */
 static void split(void)
 {
@@ -290,6 +317,8 @@ int main(int argc, char **argv)
 		loop(LARGE, leave);
 	else if (strcmp(what, "memory") == 0)
 		use_memory();
+	else if (strcmp(what, "footprint") == 0)
+		count_memory();
 	else if (strcmp(what, "bytes") == 0)
 		count_bytes();
 	else

@@ -526,6 +526,15 @@ def many_ranks_meet():
 
 
 @test
+def a_rank_takes_no_more_memory_than_is_said():
+    for n, each in ((8, 2), (4, 8), (16, 8)) if LONG else ((8, 2), (4, 8)):
+        with hosts(n) as (_, machines):
+            for code, out, err in finish(start(machines, each, RANK, "footprint", KOLO_TIMEOUT="60"), 120):
+                has, may = (int(word) for word in out.split(" has ")[1].split(" of "))
+                assert code == 0 and has <= may, (out, err)
+
+
+@test
 def a_missing_rank_is_named():
     with hosts(2) as (_, machines):
         ranks = start(machines, 2, RANK, "sweep", KOLO_TIMEOUT="3")

@@ -113,7 +113,7 @@ double kolo_algorithm_time(const struct kolo_comm *comm, const struct kolo_algor
 
 enum { MOST_ROWS = 2 * KO_NALGORITHMS };
 
-_Static_assert(MOST_ROWS >= 6, "as many as message_rows makes");
+_Static_assert(MOST_ROWS >= 7, "as many as message_rows makes");
 
 /* The row for the sizes begin <= size < end; end UINT64_MAX: all from begin on. */
 static struct kolo_algorithm row_of(int coll, enum ko_algorithm k, const char *memory,
@@ -182,6 +182,8 @@ static int message_rows(const struct kolo_comm *c, struct kolo_algorithm rows[MO
 
 	for (int coll = KO_ALL_TO_ALL; board && coll <= KO_SCATTER; coll++)
 		rows[n++] = row_of(coll, KO_BOARD, "any", 0, board);
+	if (t->led_end > board)
+		rows[n++] = row_of(KO_ALL_TO_ALL, KO_SHARES, "any", board, t->led_end);
 	if (window != UINT64_MAX)
 		rows[n++] =
 			(struct kolo_algorithm){ "send_recv", direct, "alloc", window, UINT64_MAX };

@@ -87,10 +87,11 @@ static void choose_tried(struct ko_run *run, size_t bytes)
 
 static void choose_algorithm(struct ko_run *run, const struct ko_call *call)
 {
+	const struct kolo_comm *c = call->comm;
 	size_t bytes = run->plan.count * run->size;
 
 	if (ko_coll_has_messages(call->coll)) {
-		run->algorithm = KO_BOARD;
+		run->algorithm = bytes < c->agreed.algorithms.parts_end ? KO_BOARD : KO_SHARES;
 		return;
 	}
 	run->algorithm = first_for(run, bytes);

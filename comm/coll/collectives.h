@@ -5,15 +5,16 @@
 
 #include "comm/core/call.h"
 
-/* Is the call an all_to_all, gather or scatter that is small enough for the board? Larger ones
- * consist of messages. All ranks answer alike: they have the same n. */
+/* Is the call an all_to_all, gather or scatter that is small enough for the board, or for leaders?
+ * Larger ones consist of messages. All ranks answer alike: they have the same n. */
 static inline bool ko_collective_takes_parts(const struct ko_call *call)
 {
 	const struct kolo_comm *c = call->comm;
+	const struct ko_algorithms *t = &c->agreed.algorithms;
+	size_t bytes = call->n * kolo_type_size(call->type) * (size_t)c->nranks;
 
 	return ko_coll_has_messages(call->coll) && !call->uneven && c->nranks > 1 &&
-	       call->n * kolo_type_size(call->type) * (size_t)c->nranks <
-		       c->agreed.algorithms.parts_end;
+	       (bytes < t->parts_end || (call->coll == KO_ALL_TO_ALL && bytes < t->led_end));
 }
 
 /* Is the call one for ko_collective, and not for p2p.h? Its arguments may still be wrong. */

@@ -52,6 +52,8 @@ static size_t first_of(const struct partials *p, int group)
 
 static size_t count_of(const struct partials *p, int group)
 {
+	if (coll_of(p) == KO_ALL_TO_ALL)
+		return p->shares;
 	group = ko_shape_wrap(group, p->l.ngroups);
 	return first_of(p, group + 1) - first_of(p, group);
 }
@@ -110,9 +112,13 @@ static struct partials describe(struct ko_run *run, bool shares)
 		at += ((size_t)p.l.ngroups + 1) * sizeof(size_t);
 	}
 	p.sum = p.sums = p.values = at;
-	if (shares) {
+	at += (size_t)p.l.size * bytes + (size_t)c->nranks * run->size;
+	if (coll_of(&p) == KO_ALL_TO_ALL) {
+		p.shares = (size_t)p.l.size * (size_t)p.l.size * p.plan.block;
+		p.sums = at;
+	} else if (shares) {
 		p.shares = (size_t)p.l.size * p.plan.block;
-		p.sum = p.values + (size_t)p.l.size * bytes + (size_t)c->nranks * run->size;
+		p.sum = at;
 		p.sums = p.sum + bytes;
 	} else if (coll_of(&p) != KO_ALL_GATHER) {
 		p.values = p.sum + bytes;
@@ -258,11 +264,20 @@ static int hop(struct partials *p, int far)
 	return rc;
 }
 
-/* Each leader gets all groups' sums of its own group's elements, in Bruck's all-to-all. Share k is
- * at first for the group k after this one, and at the end from the group k before it. */
-static int share_out(struct partials *p)
+/* Bruck's all-to-all. Share k is at first for the group k after this one, and at the end from the
+ * group k before it. */
+static int exchange_shares(struct partials *p)
 {
 	int rc = 0;
+
+	for (int far = 1; rc == 0 && far < p->l.ngroups; far *= 2)
+		rc = hop(p, far);
+	return rc;
+}
+
+/* Each leader gets all groups' sums of its own group's elements. */
+static int share_out(struct partials *p)
+{
 
 	for (int k = 0; k < p->l.ngroups; k++) {
 		int group = ko_shape_wrap(p->l.group + k, p->l.ngroups);
@@ -271,9 +286,7 @@ static int share_out(struct partials *p)
 			p->run->copy(share(p, k), bytes_at(p, p->sum, first_of(p, group)),
 				     count_of(p, group), NULL);
 	}
-	for (int far = 1; rc == 0 && far < p->l.ngroups; far *= 2)
-		rc = hop(p, far);
-	return rc;
+	return exchange_shares(p);
 }
 
 /* How many groups this one comes after root's. */
@@ -457,6 +470,62 @@ static int broadcast(struct partials *p, const void *src, void *dst)
 	return rc < 0 ? rc : ko_leaders_hand_out(&p->l, dst, p->plan.count);
 }
 
+/* What the group's ranks have for those of another one is a share, by receiver and then by sender.
+ * Copies it from the ranks' vectors, or, when share k has come, to them. */
+static void copy_share(const struct partials *p, int k, bool has_come)
+{
+	const struct ko_leaders *l = &p->l;
+	char *at = share(p, k);
+
+	for (int to = 0; to < l->size; to++)
+		for (int from = 0; from < l->size; from++) {
+			struct ko_piece q = has_come ? block_at(p, l->group - k, from)
+						     : block_at(p, l->group + k, to);
+			size_t vector = (size_t)(has_come ? to : from) * p->plan.count;
+			char *block = bytes_at(p, p->values, vector + q.first);
+
+			p->run->copy(has_come ? block : at, has_come ? at : block, q.n, NULL);
+			at += q.n * p->run->size;
+		}
+}
+
+/* Each rank of the group gets its vector of the leader's. */
+static int hand_out_vectors(struct partials *p, void *dst)
+{
+	struct ko_leaders *l = &p->l;
+	bool leads = ko_leaders_leads(l);
+	size_t n = p->plan.count;
+
+	if (!leads)
+		ko_leaders_add(l, ko_leaders_leader(l, l->group), false, dst, n);
+	for (int i = 0; leads && i < l->size; i++) {
+		const char *vector = bytes_at(p, p->values, (size_t)i * n);
+
+		if (i == l->me)
+			ko_run_copy(p->run, dst, vector, n * p->run->size);
+		else
+			ko_leaders_add(l, ko_leaders_rank(l, l->group, i), true, vector, n);
+	}
+	return ko_leaders_do(l);
+}
+
+static int all_to_all(struct partials *p, const void *src, void *dst)
+{
+	bool leads = ko_leaders_leads(&p->l);
+	int rc;
+
+	if (leads)
+		p->run->copy(p->values, src, p->plan.count, NULL); /* its number is 0 */
+	rc = ko_leaders_collect(&p->l, src, p->values, p->plan.count);
+	for (int k = 0; rc == 0 && leads && k < p->l.ngroups; k++)
+		copy_share(p, k, false);
+	if (rc == 0 && leads)
+		rc = exchange_shares(p);
+	for (int k = 0; rc == 0 && leads && k < p->l.ngroups; k++)
+		copy_share(p, k, true);
+	return rc < 0 ? rc : hand_out_vectors(p, dst);
+}
+
 static int begin(struct ko_run *run, bool shares, const void *src, void *dst)
 {
 	struct partials p = describe(run, shares);
@@ -472,6 +541,8 @@ static int begin(struct ko_run *run, bool shares, const void *src, void *dst)
 		return all_gather(&p, src, dst);
 	if (run->desc.coll == KO_BROADCAST)
 		return broadcast(&p, src, dst);
+	if (run->desc.coll == KO_ALL_TO_ALL)
+		return all_to_all(&p, src, dst);
 	return reduction(&p, src, dst);
 }
 
@@ -526,7 +597,7 @@ static void count_between(const struct partials *p, struct ko_model *m)
 		count_spread(p, m);
 	else if (coll_of(p) == KO_REDUCE)
 		count_gather(p, m);
-	else if (!p->shares || coll_of(p) != KO_REDUCE_SCATTER)
+	else if (coll_of(p) != KO_ALL_TO_ALL && (!p->shares || coll_of(p) != KO_REDUCE_SCATTER))
 		count_gather_all(p, m);
 }
 
@@ -630,6 +701,8 @@ static uint64_t shares_end(enum ko_coll coll, const struct ko_costs *costs, int 
 			   bool windows)
 {
 	(void)nranks, (void)windows;
+	if (costs->leaders_room && coll == KO_ALL_TO_ALL)
+		return costs->leaders_room / (uint64_t)(2 * costs->rails) + 1;
 	if (costs->leaders_room == 0 || costs->groups == 2 || !ko_coll_reduces(coll))
 		return 0;
 	return costs->leaders_room / (uint64_t)(costs->rails + 2) + 1;
@@ -667,6 +740,8 @@ static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *
 	bool passes_on = coll != KO_REDUCE_SCATTER;
 
 	(void)nranks, (void)windows;
+	if (coll == KO_ALL_TO_ALL)
+		return estimate(coll, costs, hops, hops / 2 * (double)costs->rails);
 	return estimate(coll, costs, passes_on ? 2 * hops : hops,
 			hops / 2 + (passes_on ? (h - 1) / h : 0));
 }
@@ -698,7 +773,7 @@ const struct ko_algorithm_ops ko_partials_ops = {
 
 const struct ko_algorithm_ops ko_shares_ops = {
 	.name = "shares",
-	.what = "as partials, but a group gets sums of its own elements, and passes on the result",
+	.what = "as partials, but a group gets only what is for its own elements, and passes on sums",
 	.sums = 1 << KO_SUMS_GRID,
 	.reach = KO_ANYWHERE,
 	.end = shares_end,

@@ -163,6 +163,25 @@ static void decide_messages(const struct ko_algorithm_ops *forced, const struct 
 			must ? 1 : whole_bytes(lesser(crossing(read, slots), (double)large));
 }
 
+/* Decides to which size an all_to_all goes through leaders. If it consists of messages a rank
+ * sends and receives one for each other rank; each after the first takes about half a hop. */
+static uint64_t find_led_end(const struct question *q)
+{
+	const struct ko_algorithm_ops *row = q->table[KO_SHARES];
+	uint64_t most = row->end(KO_ALL_TO_ALL, q->costs, q->nranks, false);
+	double n = q->nranks, others = n - 1;
+	struct ko_estimate messages = { q->costs->hop_ns * (1 + (others - 1) / 2),
+					2 * others / n / q->costs->bytes_per_ns };
+
+	if (q->forced ? q->forced != row : !q->costs->network)
+		return 0;
+	if (!q->forced)
+		most = whole_bytes(lesser(
+			(double)most,
+			crossing(messages, row->cost(KO_ALL_TO_ALL, q->costs, q->nranks, false))));
+	return most;
+}
+
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],
 			 const char *name, const struct ko_costs *costs, int nranks,
 			 enum ko_sums sums, struct ko_algorithms *out)
@@ -181,4 +200,5 @@ void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITH
 	}
 	/* Like an all-gather; but a cell has to hold a whole vector. */
 	out->parts_end = ko_min_size(out->any[KO_BOARD][KO_ALL_GATHER].end, costs->board_room + 1);
+	out->led_end = find_led_end(&q);
 }

@@ -125,9 +125,10 @@ struct ko_algorithms {
 	/* A message between two ranks is a rendezvous from so many bytes on, in plain memory and in
 	 * windows. Shorter ones go through slots. UINT64_MAX: never */
 	uint64_t rndv_begin, rndv_window_begin;
-	/* An all_to_all, gather or scatter of fewer bytes goes over the board. Longer ones consist
-	 * of messages */
-	uint64_t parts_end;
+	/* An all_to_all, gather or scatter of fewer bytes goes over the board; else an all_to_all
+	 * of fewer bytes than the second goes through leaders (KO_SHARES). Longer ones consist of
+	 * messages */
+	uint64_t parts_end, led_end;
 	/* The user named an algorithm that reads plain memory: it is read whenever that is
 	 * possible */
 	bool must_read;

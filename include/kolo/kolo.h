@@ -365,7 +365,7 @@ struct kolo_stats {
 	/* Operations by each algorithm (kolo_algorithm_get) */
 	uint64_t ring_ops, board_ops, direct_ops, exchange_ops;
 	/* Operations between pairs of ranks: each send and recv, each group of these, and each
-	 * all_to_all, gather or scatter that did not use the board */
+	 * all_to_all, gather or scatter that no algorithm counts */
 	uint64_t pair_ops;
 	/* Payload. Ring and exchange: counted slot by slot. Board: sent is written into this
 	 * rank's cells, received is read from other ranks' cells. Direct: sent is written into
@@ -718,7 +718,8 @@ int kolo_recv(struct kolo_comm *comm, void *dst, size_t n, enum kolo_type type, 
 
 /* Copies part `rank` of src on rank r to part r of dst, for each r. src and dst have nranks parts
  * of n elements each. src and dst must not overlap. It sends K(N-1)/N bytes for src of K bytes on
- * N ranks. A collective: every rank calls. */
+ * N ranks. In the order "grid" a small one between hosts goes through one rank of each host
+ * ("shares"), in about log2 of their number of steps. A collective: every rank calls. */
 int kolo_all_to_all(struct kolo_comm *comm, const void *src, void *dst, size_t n,
 		    enum kolo_type type, struct kolo_queue *queue);
 

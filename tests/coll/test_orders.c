@@ -172,11 +172,46 @@ static struct t_setup set_up_grid(struct t_rank *r)
 	return setup;
 }
 
+/* Element i of the part from rank `from` for rank `to`. */
+static uint16_t part_of(int from, int to, size_t i)
+{
+	return (uint16_t)(from * 4099 + to * 257 + (int)i);
+}
+
+/* Leaders do small ones if they are asked for; others are messages. */
+static void try_all_to_all(struct t_setup *setup, const struct t_rank *r, bool leaders)
+{
+	static const size_t counts[] = { 1, 7, 100, 3000 };
+	size_t n = (size_t)r->nranks, most = counts[ARRAY_LEN(counts) - 1];
+	uint64_t before = kolo_algorithm_ops(setup->c, "shares"), done = 0;
+	uint16_t *src = malloc(n * most * 2), *dst = malloc(n * most * 2);
+
+	CHECK(src && dst);
+	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
+		size_t count = counts[k];
+
+		for (size_t i = 0; i < n * count; i++)
+			src[i] = part_of(r->rank, (int)(i / count), i % count);
+		memset(dst, 0xff, n * count * 2);
+		CHECK(kolo_all_to_all(setup->c, src, dst, count, KOLO_F16, NULL) == 0);
+		for (size_t i = 0; i < n * count; i++)
+			CHECK(dst[i] == part_of((int)(i / count), r->rank, i % count));
+	}
+	done = kolo_algorithm_ops(setup->c, "shares") - before;
+	CHECK(done == (leaders ? ARRAY_LEN(counts) : 0));
+	free(src);
+	free(dst);
+}
+
 static void grid_types_and_ops(struct t_rank *r)
 {
+	const struct grid_case *g = r->arg;
 	struct t_setup setup = set_up_grid(r);
+	bool leaders = g->algorithm && strcmp(g->algorithm, "shares") == 0;
 
 	try_types_and_ops(&setup, 6);
+	if (g->algorithm)
+		try_all_to_all(&setup, r, leaders);
 	tear_down(&setup);
 }
 
@@ -208,6 +243,7 @@ static void every_shape_has_the_bits_of_the_grid(void **state)
 		{ .groups = 3, .size = 2, .by_turns = true, .algorithm = "partials" },
 		{ .groups = 4, .size = 1, .algorithm = "shares" },
 		{ .groups = 5, .size = 2, .algorithm = "shares" },
+		{ .groups = 2, .size = 3, .by_turns = true, .algorithm = "shares" },
 		{ .groups = 3, .size = 2, .by_turns = true, .algorithm = "shares" },
 	};
 

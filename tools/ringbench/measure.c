@@ -272,7 +272,7 @@ static const char *algorithm_of_most(const struct bench *b, const struct job *j,
 
 	if (b->nranks == 1)
 		return "none";
-	if (collective_is_of_pairs(j->coll) && !b->gpu)
+	if (collective_is_of_pairs(j->coll) && !b->gpu && !s->shares)
 		return s->board > 0 ? "board" : algorithm_in_table(b, SEND_RECV, pair_bytes(b, j));
 	for (size_t k = 1; k < sizeof(all) / sizeof(all[0]); k++)
 		if (all[k].ops > all[most].ops)
@@ -293,8 +293,9 @@ static int compare_traffic(struct bench *b, const struct job *j, bool in_place,
 		n = (uint64_t)r->iterations * (uint64_t)messages_sent(b);
 		all = n * pair_bytes(b, j);
 	} else {
-		all = collective_is_of_pairs(j->coll) ? n * pair_bytes(b, j)
-						      : model_bytes(b, j, in_place, s);
+		all = collective_is_of_pairs(j->coll) && !s->shares
+			      ? n * pair_bytes(b, j)
+			      : model_bytes(b, j, in_place, s);
 	}
 	mine = n ? s->sent / n : 0;
 	model = n ? all / n : 0;

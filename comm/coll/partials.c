@@ -298,21 +298,17 @@ static int after_root(const struct partials *p)
 /* Root's leader gets all entries, in a binomial tree. */
 static int gather(struct partials *p, char *entries)
 {
-	int n = p->l.ngroups, me = after_root(p), rc = 0;
+	int n = p->l.ngroups, me = after_root(p), half = 1, rc;
 
-	for (int half = 1; rc == 0 && half < n; half *= 2) {
-		int end = me + 2 * half < n ? 2 * half : n - me;
-
-		if (me & half) {
-			add_entries(p, p->l.group - half, true, entries, 0,
-				    half < n - me ? half : n - me);
-			return ko_leaders_do(&p->l);
-		}
+	for (; half < n && !(me & half); half *= 2)
 		if (me + half < n)
-			add_entries(p, p->l.group + half, false, entries, half, end);
-		rc = ko_leaders_do(&p->l);
-	}
-	return rc;
+			add_entries(p, p->l.group + half, false, entries, half,
+				    me + 2 * half < n ? 2 * half : n - me);
+	rc = ko_leaders_do(&p->l);
+	if (rc < 0 || me == 0)
+		return rc;
+	add_entries(p, p->l.group - half, true, entries, 0, half < n - me ? half : n - me);
+	return ko_leaders_do(&p->l);
 }
 
 /* Root's leader has dst; all others get it, in a binomial tree. */

@@ -278,7 +278,6 @@ static int exchange_shares(struct partials *p)
 /* Each leader gets all groups' sums of its own group's elements. */
 static int share_out(struct partials *p)
 {
-
 	for (int k = 0; k < p->l.ngroups; k++) {
 		int group = ko_shape_wrap(p->l.group + k, p->l.ngroups);
 

@@ -371,23 +371,28 @@ static void place_sums(const struct partials *p, void *dst)
 	}
 }
 
-/* Each rank of the group gets its block of the leader's elements, which has their sums. */
-static int scatter(struct partials *p, char *elements, void *dst)
+/* Elements of the result of a rank of this group. */
+static size_t count_of_result(const struct partials *p, int number)
+{
+	return coll_of(p) == KO_ALL_TO_ALL ? p->plan.count : block_at(p, p->l.group, number).n;
+}
+
+/* Each rank of the group gets its result from the leader, which has them by number. */
+static int scatter(struct partials *p, const char *results, void *dst)
 {
 	struct ko_leaders *l = &p->l;
 	bool leads = ko_leaders_leads(l);
+	size_t n = count_of_result(p, l->me);
 
-	if (!leads && block_at(p, l->group, l->me).n)
-		ko_leaders_add(l, ko_leaders_leader(l, l->group), false, dst,
-			       block_at(p, l->group, l->me).n);
+	if (!leads && n)
+		ko_leaders_add(l, ko_leaders_leader(l, l->group), false, dst, n);
 	for (int i = 0; leads && i < l->size; i++) {
-		struct ko_piece q = block_at(p, l->group, i);
-
-		if (q.n && i == l->me)
-			p->run->copy(dst, elements, q.n, NULL);
-		else if (q.n)
-			ko_leaders_add(l, ko_leaders_rank(l, l->group, i), true, elements, q.n);
-		elements += q.n * p->run->size;
+		n = count_of_result(p, i);
+		if (n && i == l->me)
+			p->run->copy(dst, results, n, NULL);
+		else if (n)
+			ko_leaders_add(l, ko_leaders_rank(l, l->group, i), true, results, n);
+		results += n * p->run->size;
 	}
 	return ko_leaders_do(l);
 }
@@ -484,26 +489,6 @@ static void copy_share(const struct partials *p, int k, bool has_come)
 		}
 }
 
-/* Each rank of the group gets its vector of the leader's. */
-static int hand_out_vectors(struct partials *p, void *dst)
-{
-	struct ko_leaders *l = &p->l;
-	bool leads = ko_leaders_leads(l);
-	size_t n = p->plan.count;
-
-	if (!leads)
-		ko_leaders_add(l, ko_leaders_leader(l, l->group), false, dst, n);
-	for (int i = 0; leads && i < l->size; i++) {
-		const char *vector = bytes_at(p, p->values, (size_t)i * n);
-
-		if (i == l->me)
-			ko_run_copy(p->run, dst, vector, n * p->run->size);
-		else
-			ko_leaders_add(l, ko_leaders_rank(l, l->group, i), true, vector, n);
-	}
-	return ko_leaders_do(l);
-}
-
 static int all_to_all(struct partials *p, const void *src, void *dst)
 {
 	bool leads = ko_leaders_leads(&p->l);
@@ -518,7 +503,7 @@ static int all_to_all(struct partials *p, const void *src, void *dst)
 		rc = exchange_shares(p);
 	for (int k = 0; rc == 0 && leads && k < p->l.ngroups; k++)
 		copy_share(p, k, true);
-	return rc < 0 ? rc : hand_out_vectors(p, dst);
+	return rc < 0 ? rc : scatter(p, p->values, dst);
 }
 
 static int begin(struct ko_run *run, bool shares, const void *src, void *dst)

@@ -140,10 +140,10 @@ static int open_link(struct kolo_comm *c, struct ko_lane_end *end)
 	struct ko_address address;
 	int rc = ko_edge_transport(c, from, to, &ops);
 
-	if (rc == 0)
+	if (rc == 0) {
 		limits.slot_len = choose_sizes(far, ops);
-	if (rc == 0)
 		rc = ko_link_open(ops, end->sends ? KO_SEND : KO_RECV, here, &limits, &far->link);
+	}
 	if (rc < 0 || (rc = ops->address(far->link, &address)) < 0)
 		return rc;
 	memcpy(msg.bytes, address.bytes, sizeof(address.bytes));

@@ -173,13 +173,13 @@ static uint64_t find_led_end(const struct question *q)
 	struct ko_estimate messages = { q->costs->hop_ns * (1 + (others - 1) / 2),
 					2 * others / n / q->costs->bytes_per_ns };
 
-	if (q->forced ? q->forced != row : !q->costs->network)
+	if (q->forced)
+		return q->forced == row ? most : 0;
+	if (!most || !q->costs->network)
 		return 0;
-	if (!q->forced)
-		most = whole_bytes(lesser(
-			(double)most,
-			crossing(messages, row->cost(KO_ALL_TO_ALL, q->costs, q->nranks, false))));
-	return most;
+	return whole_bytes(
+		lesser((double)most,
+		       crossing(messages, row->cost(KO_ALL_TO_ALL, q->costs, q->nranks, false))));
 }
 
 void ko_algorithm_decide(const struct ko_algorithm_ops *const table[KO_NALGORITHMS],

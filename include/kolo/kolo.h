@@ -13,11 +13,12 @@
  * - The library never prints, never ends the process and installs no signal handler.
  *
  * Memory: with the default slots a communicator takes at most KOLO_DEFAULT_MEMORY bytes per rank,
- * shared memory included, on up to 16 hosts of 8 ranks. In the order "grid" each group beyond 32
- * adds 32 KiB. Sending messages to more than 16 ranks at a time adds 64 KiB for each further rank.
- * If ranks are on several hosts, each rank to which messages go or from which they come adds up to
- * 72 KiB instead, for each direction, and up to 320 KiB over RDMA or libfabric. Small operations in
- * the orders "tree" and "grid" send such messages. */
+ * shared memory included. Sending messages to more than 16 ranks at a time adds 64 KiB for each
+ * further rank. If ranks are on several hosts, it is up to 72 KiB for each rank to which messages
+ * go, and as much for each from which they come. Over RDMA and libfabric it is up to 320 KiB. Small
+ * operations in the orders "tree" and "grid" send such messages: over TCP and on up to 16 hosts of
+ * 8 ranks, those of the order "grid" are within KOLO_DEFAULT_MEMORY. Each group beyond 32 adds 32
+ * KiB. */
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 

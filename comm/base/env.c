@@ -16,7 +16,9 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64,
 			   .help = "Slots in each link. Rank 0's value counts" },
 	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20, 4096,
-			      .help = "Bytes of a slot, a multiple of 4096. Rank 0's value counts" },
+			      .help = "Bytes of a slot, a multiple of 4096. Unset: that, but 120 KiB "
+				      "if TCP between hosts waits between packets (congestion "
+				      "control bbr). Rank 0's value counts" },
 	[KO_ENV_LOG] = { "KOLO_LOG", .choices = "error|warn|info|trace[:FILE]",
 			 .help = "The highest level that is logged, one line each, appended to "
 				 "FILE or written to standard error. Unset: nothing is logged" },
@@ -111,13 +113,20 @@ static int parse_number(const char *text, int64_t min, int64_t max, int64_t *out
 										    : KOLO_EINVAL;
 }
 
+int ko_env_is_set(enum ko_env_name name)
+{
+	const char *text = getenv(table[name].name);
+
+	return text && *text;
+}
+
 int ko_env_get(enum ko_env_name name, int64_t *out)
 {
 	const struct ko_env *env = &table[name];
 	const char *text = getenv(env->name);
 
 	*out = env->preset;
-	if (!text || !*text)
+	if (!ko_env_is_set(name))
 		return 0;
 	if (parse_number(text, env->min, env->max, out) < 0 ||
 	    (env->multiple && *out % env->multiple))

@@ -59,6 +59,9 @@ struct ko_env {
 /* Row `index` of the table. NULL unless 0 <= index < KO_ENV_COUNT. */
 const struct ko_env *ko_env_row(int index);
 
+/* Is the variable set, and not empty? */
+int ko_env_is_set(enum ko_env_name name);
+
 /* Reads a variable that is a number. *out is its value, or its default if it is unset or empty.
  *
  * Errors: KOLO_EINVAL if it is no number in range. The text names the range. */

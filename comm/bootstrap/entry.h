@@ -25,13 +25,14 @@ struct ko_entry {
 	char socket[12];
 	struct ko_place place;
 	/* All ranks use what rank 0's entry says in these fields. */
-	struct ko_limits limits;
+	struct ko_limits limits;                     /* slot_len 0: what suits the links */
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best one */
 	char net[KO_NAME]; /* the transport between hosts, if `transport` is ""; "": the best one */
 	char order[KO_NAME]; /* of additions; "": the one that suits hosts and ranks */
 	/* 1 + the number of this rank's group (comm/plan/shape.h); 0: a group is a host */
 	int32_t group;
 	int32_t names_rails; /* 1: this rank's KOLO_IFACE lists several interfaces */
+	int32_t paces;       /* 1: TCP spaces what this rank sends (ko_net_paces) */
 };
 
 /* A meeting point. It is an abstract Unix socket, or the ports [port, port + nports) of a host.

@@ -30,7 +30,8 @@ bool ko_boot_check(struct ko_entry *e)
 	       (e->place.net.any.sa_family == 0 || e->place.net.any.sa_family == AF_INET ||
 		e->place.net.any.sa_family == AF_INET6) &&
 	       e->limits.nslots >= 2 && e->limits.nslots <= KO_MAX_SLOTS &&
-	       e->limits.slot_len >= KO_MIN_SLOT && e->limits.slot_len <= KO_MAX_SLOT;
+	       (!e->limits.slot_len ||
+		(e->limits.slot_len >= KO_MIN_SLOT && e->limits.slot_len <= KO_MAX_SLOT));
 }
 
 unsigned ko_boot_address(const struct ko_meeting *m, struct sockaddr_un *out)

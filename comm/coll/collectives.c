@@ -195,9 +195,13 @@ void ko_collective_plan(struct ko_run *run, const struct ko_call *call,
 
 static void prepare(struct ko_run *run, const struct ko_call *call, const struct ko_reducer *red)
 {
-	ko_collective_plan(run, call, red, call->comm->agreed.limits.slot_len);
+	const struct ko_agreed *agreed = &call->comm->agreed;
+
+	ko_collective_plan(run, call, red, agreed->limits.slot_len);
 	if (call->comm->nranks == 1)
 		return;
+	if (agreed->paced)
+		ko_plan_in_packets(&run->plan, run->size, agreed->packet);
 	choose_algorithm(run, call);
 	run->model = ko_algorithm_table[run->algorithm]->model(run);
 }

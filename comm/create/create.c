@@ -50,6 +50,8 @@ static int choose_limits(const struct kolo_comm_attr *attr, struct ko_limits *ou
 			       "slots of %lld bytes: want a multiple of 4096 up to 64 MiB",
 			       (long long)slot_len);
 	*out = (struct ko_limits){ .slot_len = (uint64_t)slot_len, .nslots = (uint32_t)nslots };
+	if (attr->slot_len == 0 && !ko_env_is_set(KO_ENV_SLOT_LEN))
+		out->slot_len = 0;
 	return 0;
 }
 

@@ -2,9 +2,11 @@
  * (ko_comm_give_up, kolo_comm_destroy). */
 #include "comm/create/open.h"
 
+#include "comm/base/env.h"
 #include "comm/base/error.h"
 #include "comm/base/fork.h"
 #include "comm/core/call.h"
+#include "comm/core/edges.h"
 #include "comm/core/learn.h"
 #include "comm/memory/board.h"
 #include "comm/memory/cma.h"
@@ -69,6 +71,7 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 {
 	struct kolo_comm *c = allocate(mine->nranks);
 	int rank = mine->rank, nranks = mine->nranks, rc;
+	bool paces = false;
 
 	*out = NULL;
 	if (!c)
@@ -90,8 +93,9 @@ int ko_comm_start(int timeout_ms, const struct ko_log *log, const struct ko_rost
 	if (!c->table || !c->firsts || !c->scratch || !c->order)
 		rc = ko_fail(KOLO_ENOMEM, "rank %d: no memory for a table of %d ranks", rank,
 			     nranks);
-	else
+	else if ((rc = ko_net_paces(&paces)) == 0)
 		rc = ko_lifelines_open(rank, nranks, &c->log, parent, mine, &c->lifelines);
+	mine->paces = paces;
 	if (rc < 0) {
 		kolo_comm_destroy(c);
 		return rc;
@@ -194,15 +198,51 @@ static int connect_lifelines(struct kolo_comm *c, int64_t deadline)
 	return ko_lifelines_connect(c->lifelines, c->table, neighbours, n, deadline);
 }
 
+/* Of the first pair of ranks on different hosts. If no transport joins them, they say so later. */
+static size_t find_packet(const struct kolo_comm *c)
+{
+	const struct ko_link_ops *ops;
+
+	for (int r = 1; r < c->nranks; r++)
+		if (!ko_place_same(&c->table[0].place, &c->table[r].place))
+			return ko_edge_transport(c, 0, r, &ops) == 0 ? ops->packet : 0;
+	return 0;
+}
+
+static bool some_rank_paces(const struct kolo_comm *c)
+{
+	for (int r = 0; r < c->nranks; r++)
+		if (c->table[r].paces)
+			return true;
+	return false;
+}
+
+/* Slots of more than two packets come late if there are waits between them. Links of a shape have
+ * shorter ones anyway. */
+static size_t choose_slot_len(const struct kolo_comm *c)
+{
+	size_t asked = c->table[0].limits.slot_len;
+
+	if (asked)
+		return asked;
+	if (c->agreed.paced && !c->shape.size)
+		return 2 * c->agreed.packet;
+	return (size_t)ko_env_row(KO_ENV_SLOT_LEN)->preset;
+}
+
 int ko_comm_connect(struct kolo_comm *c, int64_t deadline)
 {
 	int rc;
 
-	c->agreed.limits = c->table[0].limits;
-	if (c->shape.size)
-		c->agreed.limits.slot_len = ko_rails_ring_slot(c->agreed.limits.slot_len);
 	for (int r = 1; r < c->nranks; r++)
 		c->spread = c->spread || !ko_place_same(&c->table[0].place, &c->table[r].place);
+	c->agreed.packet = find_packet(c);
+	c->agreed.paced = c->agreed.packet && some_rank_paces(c);
+	c->agreed.slot_len = choose_slot_len(c);
+	c->agreed.limits = c->table[0].limits;
+	c->agreed.limits.slot_len = c->agreed.slot_len;
+	if (c->shape.size)
+		c->agreed.limits.slot_len = ko_rails_ring_slot(c);
 	if ((rc = ko_boot_ring(c->table, c->nranks, &c->ring)) < 0 ||
 	    (rc = connect_lifelines(c, deadline)) < 0)
 		return rc;

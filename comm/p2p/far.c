@@ -18,7 +18,7 @@ enum {
 	SLOT_LEN = 64 << 10,
 	SHARED_LEN = 12 << 10, /* in shared memory, where longer ones are no faster */
 	ANYWHERE_LEN = 8 << 10,
-	PIECE = 256 << 10, /* of a long message at a time, if it needs no slot */
+	PACKETS = 2, /* of a long message at a time, if it needs no slot */
 	NSLOTS = 4,
 	AGAIN_MS = 20, /* until a rank that did not answer is dialled again */
 	LISTEN_MS = 1, /* between looks for ranks that dial this one, if no lane is being joined */
@@ -124,7 +124,7 @@ static size_t choose_sizes(struct ko_far *far, const struct ko_link_ops *ops)
 	size_t slot = ops->anywhere ? ANYWHERE_LEN : ops->settle ? SHARED_LEN : SLOT_LEN;
 
 	far->long_from = ops->rma ? KO_LENT_MIN : slot - sizeof(struct head) + 1;
-	far->piece = ops->anywhere ? PIECE : slot;
+	far->piece = ops->anywhere ? PACKETS * ops->packet : slot;
 	return slot;
 }
 

@@ -8,14 +8,21 @@ static size_t ceil_div(size_t a, size_t b)
 	return a / b + (a % b != 0);
 }
 
-/* Sets the rounds that the largest block needs. A block that surely fits one slot gets one round
- * without a division, which would take long for a small vector. An empty vector also has one round,
- * of empty slots: every rank makes the same moves. */
-static void slice(struct ko_plan *p, size_t size, size_t slot_len)
+/* A block that surely fits one slot gets one round without a division, which would take long for a
+ * small vector. An empty vector also has one round, of empty slots: every rank makes the same
+ * moves. */
+void ko_plan_slice(struct ko_plan *p, size_t size, size_t slot_len)
 {
 	p->rounds = p->block <= slot_len / KO_MAX_SIZE ? 1 : ceil_div(p->block, slot_len / size);
-	/* Even rounds are better than full slots and a small rest. */
 	p->slice = p->rounds == 1 ? p->block : ceil_div(p->block, p->rounds);
+}
+
+void ko_plan_in_packets(struct ko_plan *p, size_t size, size_t packet)
+{
+	size_t fewest = ceil_div(p->block, packet / size);
+
+	if (p->slice * size > packet && p->rounds * ceil_div(p->slice * size, packet) > fewest)
+		ko_plan_slice(p, size, packet);
 }
 
 struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks, size_t slot_len)
@@ -26,7 +33,7 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
 		p.block = ceil_div(n, (size_t)nranks);
 	if (coll == KO_REDUCE_SCATTER || coll == KO_ALL_GATHER || ko_coll_is_p2p(coll))
 		p.count = n * (size_t)nranks;
-	slice(&p, size, slot_len);
+	ko_plan_slice(&p, size, slot_len);
 	ko_check(ko_plan_is_valid(&p, size, nranks, slot_len), "a plan of even blocks");
 	return p;
 }
@@ -38,7 +45,7 @@ struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks
 	for (int b = 0; b < nranks; b++)
 		if (firsts[b + 1] - firsts[b] > p.block)
 			p.block = firsts[b + 1] - firsts[b];
-	slice(&p, size, slot_len);
+	ko_plan_slice(&p, size, slot_len);
 	ko_check(ko_plan_is_valid(&p, size, nranks, slot_len), "a plan of uneven blocks");
 	return p;
 }
@@ -86,7 +93,7 @@ struct ko_plan ko_plan_in_blocks(const struct ko_plan *p, enum ko_coll coll, int
 {
 	struct ko_plan out = *p;
 
-	if (coll == KO_REDUCE)
+	if (coll == KO_REDUCE || coll == KO_BROADCAST)
 		out.block = ko_plan_share(p, 0, nranks).n;
 	return out;
 }

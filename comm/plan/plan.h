@@ -36,6 +36,14 @@ struct ko_plan ko_plan_make(enum ko_coll coll, size_t n, size_t size, int nranks
  * must live as long as the plan. */
 struct ko_plan ko_plan_make_uneven(const size_t *firsts, size_t size, int nranks, size_t slot_len);
 
+/* Sets the rounds that the largest block needs, and their slices, of at most `slot_len` bytes. Even
+ * rounds are better than full slots and a small rest. */
+void ko_plan_slice(struct ko_plan *p, size_t size, size_t slot_len);
+
+/* Cuts slices again, to one packet (comm/transport/link.h) or less each, if all of them together
+ * then have fewer packets. */
+void ko_plan_in_packets(struct ko_plan *p, size_t size, size_t packet);
+
 /* Whether the plan keeps the equations above for elements of `size` bytes on nranks > 1 ranks. */
 bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t slot_len);
 
@@ -43,7 +51,7 @@ bool ko_plan_is_valid(const struct ko_plan *p, size_t size, int nranks, size_t s
  * ranks. */
 struct ko_piece ko_plan_share(const struct ko_plan *p, int rank, int nranks);
 
-/* The same plan, or of a reduce one with a block for each rank: these shares. */
+/* The same plan, or of a reduce or broadcast one with a block for each rank: these shares. */
 struct ko_plan ko_plan_in_blocks(const struct ko_plan *p, enum ko_coll coll, int nranks);
 
 static inline size_t ko_min_size(size_t a, size_t b)

@@ -14,21 +14,32 @@ enum {
 	PROBE_SLOTS = 4,     /* to see which interface carries them */
 };
 
+/* The length of a slot that is at most `len` and, if it has several packets, has whole ones. */
+static size_t in_packets(const struct kolo_comm *c, size_t len)
+{
+	size_t packet = c->agreed.packet;
+
+	return packet && len > packet ? len / packet * packet : len;
+}
+
 /* A rank has three times as many links. What goes round the ring of all is seldom large, so its
  * slots have a quarter of what was asked for. Those of groups and rails have half. */
-size_t ko_rails_ring_slot(size_t slot_len)
+size_t ko_rails_ring_slot(const struct kolo_comm *c)
 {
-	size_t quarter = slot_len / 4 / KO_MIN_SLOT * KO_MIN_SLOT;
+	size_t quarter = c->agreed.slot_len / 4 / KO_MIN_SLOT * KO_MIN_SLOT;
 
-	return quarter > KO_MIN_SLOT ? quarter : KO_MIN_SLOT;
+	return quarter > KO_MIN_SLOT ? in_packets(c, quarter) : KO_MIN_SLOT;
 }
 
 static void choose_sizes(const struct kolo_comm *c, struct ko_rails *r)
 {
 	size_t share = MOST_SUMS / KO_RAILS_DEPTH / (size_t)c->shape.ngroups;
 
-	r->group_slot = ko_min_size(2 * c->agreed.limits.slot_len, c->table[0].limits.slot_len);
+	r->group_slot = c->agreed.slot_len / 2 / KO_MIN_SLOT * KO_MIN_SLOT;
+	if (r->group_slot == 0)
+		r->group_slot = KO_MIN_SLOT;
 	r->piece = ko_min_size(r->group_slot, share > MIN_PIECE ? share : MIN_PIECE);
+	r->piece = in_packets(c, r->piece);
 	r->rail_slot = (r->piece + KO_MIN_SLOT - 1) / KO_MIN_SLOT * KO_MIN_SLOT;
 	r->memory =
 		KO_RAILS_DEPTH * (size_t)c->shape.ngroups * r->piece + ko_rails_spare(&c->shape);
@@ -104,6 +115,12 @@ static bool rails_are_named(const struct kolo_comm *c)
 		if (c->table[r].names_rails)
 			return true;
 	return false;
+}
+
+/* Only TCP needs to be told of several. */
+bool ko_rails_share_card(const struct kolo_comm *c)
+{
+	return c->agreed.packet && !rails_are_named(c);
 }
 
 /* Does the interface carry what goes through the links? The kernel may answer through another one

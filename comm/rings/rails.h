@@ -27,13 +27,15 @@ static inline size_t ko_rails_spare(const struct ko_shape *s)
 	return 2 * groups * (size_t)s->size * KO_MAX_SIZE + (groups + 1) * sizeof(size_t);
 }
 
-/* Bytes of the slots of the ring of all ranks if there is a shape, where `slot_len` were asked
- * for. */
-size_t ko_rails_ring_slot(size_t slot_len);
+/* Bytes of the slots of the ring of all ranks, if there is a shape. */
+size_t ko_rails_ring_slot(const struct kolo_comm *c);
 
 /* Makes c->rails, or does nothing if there is no shape. Blocks until the deadline. Errors: those of
  * ko_edges_make; KOLO_ENOMEM. */
 int ko_rails_connect(struct kolo_comm *c, int64_t deadline);
+
+/* Do all ranks of a host send to others through one card, as far as is known? */
+bool ko_rails_share_card(const struct kolo_comm *c);
 
 /* Closes the links. NULL allowed. If the communicator has `failed`, it does not wait for what is
  * under way. */

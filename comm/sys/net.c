@@ -169,6 +169,22 @@ int ko_net_iface(union ko_net out[KO_NET_MAX], int *n)
 	return rc;
 }
 
+int ko_net_paces(bool *out)
+{
+	char name[16] = ""; /* the kernel's names are shorter */
+	socklen_t len = sizeof(name) - 1;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*out = false;
+	if (fd < 0)
+		return errno == EAFNOSUPPORT ? 0
+					     : ko_fail(KOLO_ESYS, "socket: %s", strerror(errno));
+	getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len);
+	close(fd);
+	*out = strncmp(name, "bbr", 3) == 0;
+	return 0;
+}
+
 bool ko_net_names_rails(void)
 {
 	char name[KO_NET_TEXT];

@@ -42,6 +42,10 @@ struct ko_iface {
  * "" unless KOLO_IFACE lists several. The same errors. */
 int ko_net_rail(int k, struct ko_iface *out);
 
+/* Does the kernel's TCP wait between the packets that it sends (congestion control bbr)? Errors:
+ * KOLO_ESYS, if there are no more descriptors or no memory. */
+int ko_net_paces(bool *out);
+
 /* Does KOLO_IFACE list several interfaces? */
 bool ko_net_names_rails(void);
 

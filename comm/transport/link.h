@@ -148,6 +148,10 @@ struct ko_link_ops {
 	 * may be longer than a slot; then the receiver must give a place for them. */
 	bool anywhere;
 
+	/* Bytes that go to the card together, if that is so; of slots of a little more the rest
+	 * goes by itself, and late. 0: slots of any length do as well. */
+	size_t packet;
+
 	/* NULL if slots are always copied, or if the link is `anywhere`. */
 	const struct ko_rma_ops *rma;
 

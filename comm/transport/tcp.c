@@ -29,6 +29,9 @@ enum {
 	/* connections that have not shown the secret; if one more comes the oldest is dropped */
 	MAX_STRANGERS = 16,
 	AT_ONCE = 4, /* slots in a system call */
+	/* bytes: the kernel gives a card at most 45 segments of 1448 bytes at a time, or 7 of 8948;
+	 * whole pages, and a head, fit in both */
+	PACKET = 60 << 10,
 };
 
 /* What travels before a slot's bytes. */
@@ -513,4 +516,5 @@ const struct ko_link_ops ko_tcp_ops = {
 	.drain = drain_link,
 	.close = close_link,
 	.anywhere = true,
+	.packet = PACKET,
 };

@@ -41,6 +41,31 @@ static void pieces_tile_every_block(void **state)
 	}
 }
 
+static size_t packets_of(const struct ko_plan *p, size_t packet)
+{
+	return p->rounds * ((p->slice + packet - 1) / packet);
+}
+
+static void slices_are_cut_into_fewer_packets_and_never_get_longer(void **state)
+{
+	bool was_cut = false;
+
+	(void)state;
+	for (size_t n = 1; n <= 200; n++)
+		for (size_t slot = 1; slot <= 40; slot++)
+			for (size_t packet = 1; packet <= 20; packet++) {
+				struct ko_plan p = ko_plan_make(KO_BROADCAST, n, 1, 2, slot), q = p;
+
+				ko_plan_in_packets(&q, 1, packet);
+				CHECK(q.slice <= p.slice && q.rounds * q.slice >= q.block);
+				CHECK(packets_of(&q, packet) <= packets_of(&p, packet));
+				CHECK(q.rounds == p.rounds ||
+				      packets_of(&q, packet) < packets_of(&p, packet));
+				was_cut = was_cut || q.rounds > p.rounds;
+			}
+	CHECK(was_cut);
+}
+
 static void uneven_blocks_are_tiled_too(void **state)
 {
 	uint64_t seed = 3;
@@ -781,6 +806,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_cheapest_runs_at_every_size),
 	cmocka_unit_test(the_table_follows_from_costs),
 	cmocka_unit_test(pieces_tile_every_block),
+	cmocka_unit_test(slices_are_cut_into_fewer_packets_and_never_get_longer),
 	cmocka_unit_test(uneven_blocks_are_tiled_too),
 	cmocka_unit_test(a_broken_plan_is_refused),
 	cmocka_unit_test(counts_beyond_32_bits_tile_too),

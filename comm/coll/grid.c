@@ -1,7 +1,10 @@
 /* The algorithm "grid" (ko_grid_ops). Two tracks (tracks.h), round the group and along the rail,
- * each have two stages. In a group the sums of all blocks of a rail come to that rail's rank. Along
- * the rail these sums are added, so that each rank has its block. Then blocks go along the rail
- * and round the group to all ranks, or to the root of a reduce. */
+ * have up to two stages each. In a group the sums of all blocks of a rail come to that rail's rank.
+ * Along the rail these sums are added, so that each rank has its block. Then blocks go along the
+ * rail and round the group to all ranks.
+ *
+ * If there is a root, all blocks of a rail are added on the way to root's group, and go from there
+ * to root; or a broadcast's go the other way about. */
 #include "comm/coll/grid.h"
 
 #include "comm/rings/moves.h"
@@ -14,7 +17,8 @@ enum stage {
 	NOTHING,
 	ADD,     /* the sum of each rank's pieces comes to it */
 	SPREAD,  /* each rank's pieces come to all */
-	COLLECT, /* each rank's pieces come to one rank: root, or that of its group or rail */
+	COLLECT, /* each rank's pieces come to root */
+	CHAIN, /* all pieces go to root, or to the rank of its group; or a broadcast's from there */
 };
 
 /* A track's place: the step that is next, of which round and stage. At each time the first stage of
@@ -25,7 +29,8 @@ struct place {
 	size_t lag, time;
 	bool second;
 	int slot, slots, step;
-	int me, n, root; /* number in this ring, ranks, and the number where COLLECT goes */
+	int me, n, root; /* number in this ring, ranks, and the number of root, or of its group */
+	int after;       /* how many places this rank comes after the first one of a chain */
 };
 
 /* An operation under way. */
@@ -37,16 +42,17 @@ struct grid {
 	struct ko_plan plan;
 	struct ko_grid_room room;
 	size_t dst_first; /* the element of the vector that dst begins with */
-	bool is_root;     /* of a reduce */
-	int pieces;       /* in a slot of the group, at most */
+	bool is_root;
+	int pieces; /* in a slot of the group, at most */
 	ko_combine_fn *add;
 	struct ko_track tracks[2];
 	struct place group, rail;
 	struct ko_part *parts; /* of a step of the group */
 	struct ko_part part;   /* of a step of the rail */
-	/* What is complete. Slots with sums of the group; rounds of the rail's sums; steps in which
-	 * blocks came along the rail; rounds whose sums the rail needs no longer */
-	size_t added, summed, came, freed;
+	/* What is complete. Slots with sums of the group; steps of a chain in it; rounds of the
+	 * rail's sums; steps in which blocks came along the rail; rounds whose sums the rail needs
+	 * no longer */
+	size_t added, dealt, summed, came, freed;
 };
 
 static enum ko_coll coll_of(const struct grid *g)
@@ -71,7 +77,8 @@ static void *in_dst(const struct grid *g, struct ko_piece q)
 	return ko_at_mut(g->run, g->dst, q.first - g->dst_first);
 }
 
-/* The sum of a piece of this rail's block in a group. */
+/* The sum of a piece of this rail's block in a group. Without room for sums it lies where the
+ * result goes, which comes only once this rank has sent what it adds. */
 static char *sum_at(const struct grid *g, size_t round, int group)
 {
 	const struct ko_grid_room *r = &g->room;
@@ -79,6 +86,9 @@ static char *sum_at(const struct grid *g, size_t round, int group)
 			(size_t)ko_shape_wrap(group, g->shape->ngroups);
 	size_t skew = 0;
 
+	if (!r->sums)
+		return in_dst(g, piece_of(g, ko_shape_wrap(group, g->shape->ngroups), g->group.me,
+					  round));
 	if (r->align > 1)
 		skew = piece_of(g, group, g->group.me, round).first * g->run->size % r->align;
 	return r->sums + number * r->stride + skew;
@@ -108,12 +118,23 @@ static int after_root(const struct place *p)
 	return ko_shape_wrap(p->me - p->root - 1, p->n);
 }
 
-/* Steps are numbered by how far before this rank the piece's owner is. */
+/* Steps are numbered by how far before this rank the piece's owner is; those of a chain, by its
+ * owner. */
 static int first_step(const struct grid *g, const struct place *p)
 {
 	bool sent = p == &g->rail && coll_of(g) == KO_ALL_REDUCE; /* with the last addition */
 
 	return stage_of(p) == ADD || sent || (stage_of(p) == COLLECT && p->me == p->root);
+}
+
+static bool is_first(const struct place *p)
+{
+	return p->after == 0;
+}
+
+static bool is_last(const struct place *p)
+{
+	return p->after == p->n - 1;
 }
 
 static int last_step(const struct place *p)
@@ -122,6 +143,7 @@ static int last_step(const struct place *p)
 	case ADD: return p->n;
 	case SPREAD: return p->n > 1 ? p->n - 1 : -1;
 	case COLLECT: return p->me == p->root ? p->n - 1 : after_root(p);
+	case CHAIN: return p->n - 1; /* a piece for each rank of this ring, or of each rail */
 	default: return -1;
 	}
 }
@@ -181,6 +203,59 @@ static void add_on_rail(struct grid *g, struct ko_step *s)
 		 q);
 }
 
+/* A chain of additions, of sums of groups. */
+static void add_in_chain(struct grid *g, struct ko_step *s, struct ko_piece q)
+{
+	const struct place *p = &g->rail;
+	size_t round = round_of(p);
+	void *keep = is_last(p) ? result_at(g, round, p->step, q) : NULL;
+
+	s->in = !is_first(p);
+	s->out = !is_last(p);
+	s->fill = s->out ? g->run->copy : g->run->red.finish;
+	s->combine = g->add;
+	s->finish = s->in && !s->out ? g->run->red.finish : NULL;
+	s->stays = !s->out;
+	add_part(&g->part, s, sum_at(g, round, p->step), keep, q);
+}
+
+/* A chain of a broadcast, in root's group or along a rail. */
+static void begin_pass(const struct grid *g, const struct place *p, struct ko_step *s)
+{
+	s->in = !is_first(p);
+	s->out = !is_last(p);
+	s->fill = g->run->copy;
+	s->stays = true;
+}
+
+static void pass_part(const struct grid *g, struct ko_part *parts, struct ko_step *s,
+		      struct ko_piece q)
+{
+	if (s->in)
+		add_part(parts, s, NULL, in_dst(g, q), q);
+	else
+		add_part(parts, s, g->is_root ? in_src(g, q) : in_dst(g, q), NULL, q);
+}
+
+static void chain_in_group(struct grid *g, struct ko_step *s)
+{
+	begin_pass(g, &g->group, s);
+	for (int k = first_group(g); k < end_group(g); k++)
+		pass_part(g, g->parts, s, piece_of(g, k, g->group.step, round_of(&g->group)));
+}
+
+static void chain_on_rail(struct grid *g, struct ko_step *s)
+{
+	struct ko_piece q = piece_of(g, g->rail.step, g->group.me, round_of(&g->rail));
+
+	if (coll_of(g) == KO_REDUCE) {
+		add_in_chain(g, s, q);
+		return;
+	}
+	begin_pass(g, &g->rail, s);
+	pass_part(g, &g->part, s, q);
+}
+
 /* What is common to SPREAD and COLLECT. */
 static void pass(const struct grid *g, const struct place *p, struct ko_step *s)
 {
@@ -212,14 +287,9 @@ static void pass_on_rail(struct grid *g, struct ko_step *s)
 	const struct place *p = &g->rail;
 	size_t round = round_of(p);
 	struct ko_piece q = piece_of(g, p->me - p->step, g->group.me, round);
-	void *at = result_at(g, round, p->me - p->step, q);
-	bool keeps = stage_of(p) == SPREAD || p->me == p->root;
 
 	pass(g, p, s);
-	if (s->in)
-		add_part(&g->part, s, NULL, keeps ? at : NULL, q);
-	else
-		add_part(&g->part, s, at, NULL, q);
+	add_part(&g->part, s, s->in ? NULL : in_dst(g, q), s->in ? in_dst(g, q) : NULL, q);
 }
 
 /* The step at the track's place. */
@@ -230,6 +300,8 @@ static struct ko_step step_at(struct grid *g, const struct place *p)
 
 	if (stage_of(p) == ADD)
 		(on_rail ? add_on_rail : add_in_group)(g, &s);
+	else if (stage_of(p) == CHAIN)
+		(on_rail ? chain_on_rail : chain_in_group)(g, &s);
 	else
 		(on_rail ? pass_on_rail : pass_in_group)(g, &s);
 	return s;
@@ -242,6 +314,8 @@ static bool has_come(const struct grid *g, size_t round, int group)
 {
 	int distance = ko_shape_wrap(g->rail.me - group, g->rail.n);
 
+	if (g->rail.stages[0] == CHAIN)
+		return g->came > round * (size_t)g->rail.n + (size_t)group;
 	if (distance == 0)
 		return coll_of(g) == KO_ALL_GATHER || g->summed > round;
 	return g->came >= round * (size_t)(g->rail.n - 1) + (size_t)distance;
@@ -254,6 +328,8 @@ static bool may_go_in_group(const struct grid *g)
 
 	if (stage_of(p) == ADD)
 		return p->step < p->n || g->freed + KO_RAILS_DEPTH > round;
+	if (stage_of(p) == CHAIN)
+		return true;
 	for (int k = first_group(g); p->step == 0 && k < end_group(g); k++)
 		if (!has_come(g, round, k))
 			return false;
@@ -263,12 +339,14 @@ static bool may_go_in_group(const struct grid *g)
 static bool may_go_on_rail(const struct grid *g)
 {
 	const struct place *p = &g->rail;
-	size_t round = round_of(p), slot = 0;
+	bool chain = stage_of(p) == CHAIN, adds = g->group.stages[0] == ADD;
+	int group = chain ? p->step : ko_shape_wrap(p->me - p->step, p->n);
+	size_t slot = round_of(p) * (size_t)g->group.slots + (size_t)(group / g->pieces);
 
-	if (stage_of(p) != ADD)
-		return true;
-	slot = (size_t)(ko_shape_wrap(p->me - p->step, p->n) / g->pieces);
-	return g->added > round * (size_t)g->group.slots + slot;
+	if (chain && !adds) /* of a broadcast; root has everything */
+		return !is_first(p) || g->is_root ||
+		       g->dealt > slot * (size_t)g->group.n + (size_t)g->group.me;
+	return (!chain && stage_of(p) != ADD) || g->added > slot;
 }
 
 /* ---- Tracks ---------------------------------------------------------------------------------- */
@@ -319,6 +397,7 @@ static void done_in_group(struct ko_track *t)
 	struct place *p = &g->group;
 
 	g->added += stage_of(p) == ADD && p->step == p->n;
+	g->dealt += stage_of(p) == CHAIN;
 	take_step(g, p);
 }
 
@@ -329,6 +408,8 @@ static void done_on_rail(struct ko_track *t)
 
 	if (stage_of(p) == ADD)
 		g->summed += p->step == p->n;
+	else if (stage_of(p) == CHAIN)
+		g->came++;
 	else
 		g->came += t->step.in && t->step.parts[0].keep;
 	take_step(g, p);
@@ -340,24 +421,40 @@ static void cut(struct grid *g)
 {
 	const struct ko_run *run = g->run;
 	const struct ko_grid_room *r = &g->room;
-	size_t most = r->piece / run->size, slice, fit = 1;
+	size_t slice, fit = 1;
 
 	g->plan = ko_plan_in_blocks(&run->plan, coll_of(g), run->comm->nranks);
-	slice = g->plan.slice = ko_min_size(g->plan.block, most);
-	g->plan.rounds = slice ? (g->plan.block - 1) / slice + 1 : 1;
+	ko_plan_slice(&g->plan, run->size, r->piece);
+	if (run->comm->agreed.packet)
+		ko_plan_in_packets(&g->plan, run->size, run->comm->agreed.packet);
+	slice = g->plan.slice;
 	if (r->slot_len)
 		fit = slice ? r->slot_len / (slice * run->size) : SIZE_MAX;
 	g->pieces = (int)ko_min_size(fit, (size_t)g->shape->ngroups);
 }
 
+/* The stages of a reduce or broadcast. */
+static void place_rooted(struct grid *g)
+{
+	struct place *group = &g->group, *rail = &g->rail;
+	bool is_here = rail->me == rail->root, reduces = coll_of(g) == KO_REDUCE;
+	int behind = reduces ? 1 : 0; /* a chain of additions begins behind its end */
+
+	group->stages[0] = reduces ? ADD : is_here && group->n > 1 ? CHAIN : NOTHING;
+	group->stages[1] = !reduces && !is_here ? SPREAD : reduces && is_here ? COLLECT : NOTHING;
+	rail->stages[0] = reduces || rail->n > 1 ? CHAIN : NOTHING;
+	rail->stages[1] = NOTHING;
+	group->after = ko_shape_wrap(group->me - group->root - behind, group->n);
+	rail->after = ko_shape_wrap(rail->me - rail->root - behind, rail->n);
+}
+
 static void place_tracks(struct grid *g)
 {
-	enum stage then = coll_of(g) == KO_REDUCE           ? COLLECT
-			  : coll_of(g) == KO_REDUCE_SCATTER ? NOTHING
-							    : SPREAD;
+	enum stage then = coll_of(g) == KO_REDUCE_SCATTER ? NOTHING : SPREAD;
 	enum stage first = coll_of(g) == KO_ALL_GATHER ? NOTHING : ADD;
 	const struct kolo_comm *c = g->run->comm;
-	int root = then == COLLECT ? g->run->desc.root : 0;
+	bool rooted = ko_coll_has_root((int)coll_of(g));
+	int root = rooted ? g->run->desc.root : 0;
 
 	g->group = (struct place){ .stages = { first, then },
 				   .lag = KO_RAILS_DEPTH - 1,
@@ -370,8 +467,8 @@ static void place_tracks(struct grid *g)
 				  .me = ko_shape_group(g->shape, c->rank),
 				  .n = g->shape->ngroups,
 				  .root = ko_shape_group(g->shape, root) };
-	if (then == COLLECT && g->rail.me != g->rail.root)
-		g->group.stages[1] = NOTHING;
+	if (rooted)
+		place_rooted(g);
 	g->group.step = first_step(g, &g->group);
 	g->rail.step = first_step(g, &g->rail);
 	g->tracks[0] = (struct ko_track){ .edges = &c->rails->rail,
@@ -386,13 +483,17 @@ static void place_tracks(struct grid *g)
 					  .done = done_in_group };
 }
 
-/* An all-gather's own block goes to its place first. */
-static int keep_own(struct grid *g)
+/* What this rank gives an all-gather goes to its place first; what it gives a broadcast, last. */
+static int keep_own(struct grid *g, enum ko_coll coll)
 {
 	struct ko_run *run = g->run;
-	struct ko_piece own = ko_plan_block(&g->plan, run->comm->rank);
+	struct ko_piece own = { 0, g->plan.count };
 
-	if (coll_of(g) != KO_ALL_GATHER || own.n == 0 || in_dst(g, own) == g->src)
+	if (coll == KO_ALL_GATHER)
+		own = ko_plan_block(&g->plan, run->comm->rank);
+	else if (!g->is_root)
+		return 0;
+	if (coll_of(g) != coll || own.n == 0 || in_dst(g, own) == g->src)
 		return 0;
 	return run->moves->keep_own(run, in_dst(g, own), g->src, own.n);
 }
@@ -404,7 +505,7 @@ static int begin(struct grid *g)
 	const struct kolo_comm *c = run->comm;
 
 	g->add = ko_reducer_of_sums(run->red, (enum kolo_type)run->desc.type).combine;
-	g->is_root = coll_of(g) == KO_REDUCE && c->rank == run->desc.root;
+	g->is_root = ko_coll_has_root((int)coll_of(g)) && c->rank == run->desc.root;
 	if (coll_of(g) == KO_REDUCE_SCATTER)
 		g->dst_first = ko_plan_block(&run->plan, c->rank).first;
 	cut(g);
@@ -412,7 +513,7 @@ static int begin(struct grid *g)
 	g->parts = calloc((size_t)g->pieces, sizeof(*g->parts));
 	if (!g->parts)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %d pieces", c->rank, g->pieces);
-	return keep_own(g);
+	return keep_own(g, KO_ALL_GATHER);
 }
 
 static int grid(struct ko_run *run, const void *src, void *dst)
@@ -423,6 +524,8 @@ static int grid(struct ko_run *run, const void *src, void *dst)
 	int rc;
 
 	g.room = (struct ko_grid_room){ r->sums, r->piece, r->piece, 1, r->group_slot };
+	if (coll_of(&g) == KO_ALL_REDUCE)
+		g.room.sums = NULL;
 	rc = begin(&g);
 	if (rc == 0)
 		rc = ko_tracks_do(run, g.tracks, 2);
@@ -431,7 +534,7 @@ static int grid(struct ko_run *run, const void *src, void *dst)
 		rc = ko_wait_sent(run, &c->rails->group);
 	if (rc == 0 && c->rails->rail.to)
 		rc = ko_wait_sent(run, &c->rails->rail);
-	return rc;
+	return rc < 0 ? rc : keep_own(&g, KO_BROADCAST);
 }
 
 /* ---- In order -------------------------------------------------------------------------------- */
@@ -462,6 +565,11 @@ static int do_in_group(struct grid *g, size_t time, int i)
 	struct place *p = &g->group;
 	int half = p->slots * p->n, slot = i % half / p->n, step = i % p->n;
 
+	if (p->stages[0] == CHAIN) /* a step later on each rank than on the one before it */
+		return i < p->after || i - p->after >= half
+			       ? 0
+			       : do_step(g, p, time, false, (i - p->after) / p->n,
+					 (i - p->after) % p->n);
 	if (i < half)
 		return do_step(g, p, time - 2, true, slot, step);
 	return do_step(g, p, time, false, slot, step + 1);
@@ -472,6 +580,8 @@ static int do_on_rail(struct grid *g, size_t time, int i)
 {
 	struct place *p = &g->rail;
 
+	if (p->stages[0] == CHAIN)
+		return i < p->after ? 0 : do_step(g, p, time - 1, false, 0, i - p->after);
 	if (i < p->n)
 		return do_step(g, p, time - 1, false, 0, i + 1);
 	return do_step(g, p, time - 1, true, 0, i - p->n);
@@ -495,7 +605,7 @@ int ko_grid_in_order(struct ko_run *run, const struct ko_grid_room *room, const 
 				     ? do_in_group(&g, time, i++)
 				     : do_on_rail(&g, time, k++);
 	free(g.parts);
-	return rc;
+	return rc < 0 ? rc : keep_own(&g, KO_BROADCAST);
 }
 
 /* ---- Formulas -------------------------------------------------------------------------------- */
@@ -510,27 +620,61 @@ static size_t rail_count(const struct ko_plan *plan, const struct ko_shape *s, i
 	return n;
 }
 
-/* Of the last stages of a reduce. Blocks of ranks that come after the root, up to this one, pass
- * here. */
-static struct ko_model collected(const struct ko_plan *plan, const struct ko_shape *s, int rank,
+/* Of a chain of n ranks: one that is `after` others gets these elements, and passes them on. */
+static struct ko_model chain(int after, int n, size_t elements)
+{
+	return (struct ko_model){ after < n - 1 ? elements : 0, after ? elements : 0 };
+}
+
+static struct ko_model sum_of(struct ko_model a, struct ko_model b)
+{
+	return (struct ko_model){ a.sent + b.sent, a.received + b.received };
+}
+
+/* Of the last stage of a reduce: all rails' blocks go to root. */
+static struct ko_model collected(const struct ko_plan *plan, const struct ko_shape *s, int rail,
 				 int root)
 {
-	int group = ko_shape_group(s, rank), rail = ko_shape_rail(s, rank);
-	int to = ko_shape_group(s, root), at = ko_shape_rail(s, root);
 	struct ko_model m = { 0 };
 
-	for (int k = ko_shape_wrap(to + 1, s->ngroups); k != group;
-	     k = ko_shape_wrap(k + 1, s->ngroups))
-		m.received += ko_plan_block(plan, ko_shape_rank(s, k, rail)).n;
-	if (group != to) {
-		m.sent = m.received + ko_plan_block(plan, rank).n;
-		return m;
-	}
-	for (int k = ko_shape_wrap(at + 1, s->size); k != rail; k = ko_shape_wrap(k + 1, s->size))
-		m.sent += rail_count(plan, s, k);
-	m.received += m.sent;
-	m.sent = rail == at ? 0 : m.sent + rail_count(plan, s, rail);
+	for (int k = ko_shape_wrap(root + 1, s->size); k != rail; k = ko_shape_wrap(k + 1, s->size))
+		m.received += rail_count(plan, s, k);
+	m.sent = rail == root ? 0 : m.received + rail_count(plan, s, rail);
 	return m;
+}
+
+/* In a group: sums come to the ranks of their rails; or what these have comes to all. */
+static struct ko_model added(const struct ko_plan *plan, const struct ko_shape *s, int rail)
+{
+	return (struct ko_model){ plan->count - rail_count(plan, s, rail),
+				  plan->count -
+					  rail_count(plan, s, ko_shape_wrap(rail - 1, s->size)) };
+}
+
+static struct ko_model spread(const struct ko_plan *plan, const struct ko_shape *s, int rail)
+{
+	return (struct ko_model){ plan->count -
+					  rail_count(plan, s, ko_shape_wrap(rail + 1, s->size)),
+				  plan->count - rail_count(plan, s, rail) };
+}
+
+static struct ko_model rooted(const struct ko_plan *plan, const struct ko_shape *s, int rank,
+			      const struct ko_desc *desc)
+{
+	bool reduces = desc->coll == KO_REDUCE;
+	int group = ko_shape_group(s, rank), rail = ko_shape_rail(s, rank);
+	int to = ko_shape_group(s, desc->root), at = ko_shape_rail(s, desc->root);
+	int after = ko_shape_wrap(group - to - (reduces ? 1 : 0), s->ngroups);
+	struct ko_model on_rail = chain(after, s->ngroups, rail_count(plan, s, rail)), in_group;
+
+	if (reduces)
+		in_group = sum_of(added(plan, s, rail), group == to ? collected(plan, s, rail, at)
+								    : (struct ko_model){ 0, 0 });
+	else if (group == to)
+		in_group = chain(ko_shape_wrap(rail - at, s->size), s->size, plan->count);
+	else
+		in_group = spread(plan, s, rail);
+	return sum_of(in_group, on_rail);
 }
 
 static struct ko_model model(const struct ko_run *run)
@@ -543,42 +687,43 @@ static struct ko_model model(const struct ko_run *run)
 	size_t own = ko_plan_block(&plan, c->rank).n, mine = rail_count(&plan, s, rail);
 	size_t before = ko_plan_block(&plan, ko_shape_rank(s, group - 1, rail)).n;
 	size_t after = ko_plan_block(&plan, ko_shape_rank(s, group + 1, rail)).n;
-	struct ko_model add = {
-		plan.count - own,
-		plan.count - rail_count(&plan, s, ko_shape_wrap(rail - 1, s->size)) + mine - before
-	};
-	struct ko_model spread = {
-		plan.count - rail_count(&plan, s, ko_shape_wrap(rail + 1, s->size)) + mine - after,
-		plan.count - own
-	};
+	struct ko_model adds =
+		sum_of(added(&plan, s, rail), (struct ko_model){ mine - own, mine - before });
+	struct ko_model spreads =
+		sum_of(spread(&plan, s, rail), (struct ko_model){ mine - after, mine - own });
 
-	switch (coll) {
-	case KO_REDUCE_SCATTER: return add;
-	case KO_ALL_GATHER: return spread;
-	case KO_REDUCE: spread = collected(&plan, s, c->rank, run->desc.root); break;
-	default: break;
-	}
-	return (struct ko_model){ add.sent + spread.sent, add.received + spread.received };
+	if (ko_coll_has_root((int)coll))
+		return rooted(&plan, s, c->rank, &run->desc);
+	if (coll == KO_REDUCE_SCATTER)
+		return adds;
+	return coll == KO_ALL_GATHER ? spreads : sum_of(adds, spreads);
 }
 
 /* ---- When ------------------------------------------------------------------------------------ */
 
 static uint64_t end(enum ko_coll coll, const struct ko_costs *costs, int nranks, bool windows)
 {
-	bool can = ko_coll_reduces(coll) || coll == KO_ALL_GATHER;
+	bool can = coll != KO_BARRIER && !ko_coll_has_messages(coll);
 
 	(void)nranks, (void)windows;
+	if (coll == KO_BROADCAST && costs->one_card) /* then a chain of all ranks is as good */
+		can = false;
 	return can && costs->groups ? UINT64_MAX : 0;
 }
 
-/* As round the ring, with fewer hops. */
+/* As round the ring, with fewer hops. With a root, rails share the vector out, and each message of
+ * one slot is all in one rank, then all in the next. */
 static struct ko_estimate cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 			       bool windows)
 {
 	double n = nranks, hops = (double)(costs->groups - 1 + costs->rails - 1);
-	double phases = coll == KO_ALL_REDUCE || coll == KO_REDUCE ? 2 : 1;
+	double phases = coll == KO_ALL_REDUCE ? 2 : 1, rails = (double)costs->rails;
 
 	(void)windows;
+	if (ko_coll_has_root((int)coll))
+		return (struct ko_estimate){ (hops + rails - 1) * costs->hop_ns,
+					     2 * (((double)costs->groups - 1) / rails + rails - 1) /
+						     costs->bytes_per_ns };
 	return (struct ko_estimate){ phases * hops * costs->hop_ns,
 				     phases * 2 * (n - 1) / n / costs->bytes_per_ns };
 }

@@ -8,6 +8,8 @@
 #include "comm/coll/leaders.h"
 #include "comm/rings/rails.h"
 
+enum { RADIX = 8 };
+
 /* An operation under way. */
 struct partials {
 	struct ko_run *run;
@@ -165,18 +167,20 @@ static char *share(const struct partials *p, int k)
 	return bytes_at(p, p->sums, (size_t)k * p->shares);
 }
 
-/* Adds up a group's elements, from the sum of the group after it round to its own. NULL: the result
- * takes the place of the first one. Returns where it is. */
+/* Adds up a group's elements, from the sum of the group after it round to its own; of a reduce,
+ * after root's group round to that. NULL: the result takes the place of the first one. Returns
+ * where it is. */
 static char *add_sums(const struct partials *p, int group, char *to)
 {
 	const struct ko_run *run = p->run;
 	size_t n = count_of(p, group), first = first_of(p, group);
+	int last = coll_of(p) == KO_REDUCE ? p->l.root_group : group;
 	const char *partial = NULL;
 
 	for (int k = 1; n && k <= p->l.ngroups; k++) {
-		size_t number = (size_t)ko_shape_wrap(group + k - p->l.group, p->l.ngroups);
-		char *sum = p->shares ? share(p, p->l.ngroups - k)
-				      : bytes_at(p, p->sums, number * p->plan.count + first);
+		int after = ko_shape_wrap(last + k - p->l.group, p->l.ngroups);
+		char *sum = p->shares ? share(p, ko_shape_wrap(-after, p->l.ngroups))
+				      : bytes_at(p, p->sums, (size_t)after * p->plan.count + first);
 
 		to = to ? to : sum;
 		if (k > 1)
@@ -294,19 +298,39 @@ static int after_root(const struct partials *p)
 	return ko_shape_wrap(p->l.group - p->l.root_group, p->l.ngroups);
 }
 
-/* Root's leader gets all entries, in a binomial tree. */
+/* In a tree in which each leader gets the entries of up to RADIX - 1 others on each level. Those of
+ * a level are `far` groups apart, then RADIX times as far. Returns how far apart those are among
+ * which this one sends; root's: at least all groups. */
+static int level_of(const struct partials *p)
+{
+	int far = 1;
+
+	while (far < p->l.ngroups && after_root(p) / far % RADIX == 0)
+		far *= RADIX;
+	return far;
+}
+
+/* Entries of this group and of those whose sums come by way of it. */
+static int count_gathered(const struct partials *p)
+{
+	int rest = p->l.ngroups - after_root(p), level = level_of(p);
+
+	return level < rest ? level : rest;
+}
+
+/* Root's leader gets all entries. */
 static int gather(struct partials *p, char *entries)
 {
-	int n = p->l.ngroups, me = after_root(p), half = 1, rc;
+	int level = level_of(p), has = count_gathered(p), rc;
 
-	for (; half < n && !(me & half); half *= 2)
-		if (me + half < n)
-			add_entries(p, p->l.group + half, false, entries, half,
-				    me + 2 * half < n ? 2 * half : n - me);
+	for (int far = 1; far < level; far *= RADIX)
+		for (int k = far; k < RADIX * far && k < has; k += far)
+			add_entries(p, p->l.group + k, false, entries, k,
+				    k + far < has ? k + far : has);
 	rc = ko_leaders_do(&p->l);
-	if (rc < 0 || me == 0)
+	if (rc < 0 || after_root(p) == 0)
 		return rc;
-	add_entries(p, p->l.group - half, true, entries, 0, half < n - me ? half : n - me);
+	add_entries(p, p->l.group - after_root(p) / level % RADIX * level, true, entries, 0, has);
 	return ko_leaders_do(&p->l);
 }
 
@@ -549,12 +573,10 @@ static void count_gather_all(const struct partials *p, struct ko_model *m)
 
 static void count_gather(const struct partials *p, struct ko_model *m)
 {
-	int n = p->l.ngroups, me = after_root(p);
-	int most = me ? me & -me : n; /* entries that this leader gets, with its own */
-	int has = most < n - me ? most : n - me;
+	int has = count_gathered(p);
 
 	m->received += entry(p, has) - entry(p, 1);
-	m->sent += me ? entry(p, has) : 0;
+	m->sent += after_root(p) ? entry(p, has) : 0;
 }
 
 static void count_spread(const struct partials *p, struct ko_model *m)
@@ -641,6 +663,16 @@ static double hops_of(double n)
 	return n > 0 ? 1 + (n - 1) / 4 : 0;
 }
 
+/* Of `gather`, with this many groups. */
+static double hops_of_gather(int64_t groups)
+{
+	double hops = 0;
+
+	for (int64_t n = groups; n > 1; n = (n - 1) / RADIX + 1)
+		hops += hops_of((double)(n < RADIX ? n : RADIX) - 1);
+	return hops;
+}
+
 uint64_t ko_partials_room(const struct kolo_comm *c)
 {
 	uint64_t room = uses_rails(c) ? c->rails->memory : KO_SCRATCH;
@@ -710,20 +742,24 @@ static struct ko_estimate partials_cost(enum ko_coll coll, const struct ko_costs
 		vectors = hops;
 	if (coll == KO_ALL_GATHER)
 		vectors = (h - 1) / h;
+	if (coll == KO_REDUCE)
+		hops = hops_of_gather(costs->groups);
 	return estimate(coll, costs, hops, vectors);
 }
 
 static struct ko_estimate shares_cost(enum ko_coll coll, const struct ko_costs *costs, int nranks,
 				      bool windows)
 {
-	double h = (double)costs->groups, hops = log2_up(costs->groups);
-	bool passes_on = coll != KO_REDUCE_SCATTER;
+	double h = (double)costs->groups, hops = log2_up(costs->groups), passing = hops;
 
 	(void)nranks, (void)windows;
 	if (coll == KO_ALL_TO_ALL)
 		return estimate(coll, costs, hops, hops / 2 * (double)costs->rails);
-	return estimate(coll, costs, passes_on ? 2 * hops : hops,
-			hops / 2 + (passes_on ? (h - 1) / h : 0));
+	if (coll == KO_REDUCE_SCATTER)
+		return estimate(coll, costs, hops, hops / 2);
+	if (coll == KO_REDUCE)
+		passing = hops_of_gather(costs->groups);
+	return estimate(coll, costs, hops + passing, hops / 2 + (h - 1) / h);
 }
 
 /* No factors are sent, and parts of an all-gather may be uneven. */

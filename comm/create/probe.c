@@ -14,6 +14,7 @@
 #include "comm/p2p/lane.h"
 #include "comm/rings/bruck.h"
 #include "comm/rings/moves.h"
+#include "comm/rings/rails.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -265,6 +266,7 @@ static void decide(struct kolo_comm *c, const struct ko_costs *costs, struct ko_
 	out->costs.exchange_hops = ko_bruck_hops(c);
 	out->costs.groups = c->shape.ngroups;
 	out->costs.rails = c->shape.size;
+	out->costs.one_card = ko_rails_share_card(c);
 	out->costs.group = ko_doubling_group(c);
 	out->costs.group_room = ko_doubling_room((int)out->costs.group);
 	out->costs.leaders_room = ko_partials_room(c);

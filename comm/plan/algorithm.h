@@ -57,6 +57,7 @@ struct ko_costs {
 	uint64_t exchange_room; /* bytes of a vector of which every rank can hold everyone's */
 	int64_t exchange_hops;  /* until every rank has everyone's vector */
 	int64_t groups, rails;  /* of the shape (shape.h); 0: there is none */
+	bool one_card;          /* rails go through the same one */
 	int64_t group;          /* ranks of a host that add up before hosts do (doubling.h) */
 	uint64_t group_room;    /* bytes of a vector that can be added up so */
 	uint64_t leaders_room;  /* bytes of vectors that a leader of such a group can hold */

@@ -57,9 +57,10 @@ static int compare(struct ko_tape *t, const struct ko_gpu_places *mine)
 /* Does it go through groups and along rails? */
 static bool goes_along(const struct ko_tape *t)
 {
-	enum ko_coll coll = (enum ko_coll)t->run.desc.coll;
+	const struct kolo_comm *c = t->run.comm;
 
-	return t->run.comm->rails && (ko_coll_reduces((int)coll) || coll == KO_ALL_GATHER);
+	return c->rails &&
+	       ko_grid_ops.end((enum ko_coll)t->run.desc.coll, &c->agreed.costs, c->nranks, false);
 }
 
 /* With the communicator claimed, and this thread on the GPU. */

@@ -217,9 +217,10 @@ struct kolo_comm_attr {
 	int timeout_s;
 	/* Slots in a link, 2 to 64. 0: KOLO_SLOTS (default: 4). Rank 0's value counts */
 	int nslots;
-	/* Bytes of a slot, a multiple of 4096 up to 64 MiB. 0: KOLO_SLOT_LEN (default: 256 KiB).
-	 * In the order "grid" slots of the ring have a quarter of it, those of groups and rails
-	 * half. Rank 0's value counts */
+	/* Bytes of a slot, a multiple of 4096 up to 64 MiB. 0: KOLO_SLOT_LEN. If that is unset too:
+	 * 256 KiB; or 120 KiB if TCP between hosts waits between packets (congestion control bbr).
+	 * In the order "grid" slots of the ring have a quarter of it, those of groups and rails at
+	 * most half. Rank 0's value counts */
 	size_t slot_len;
 	/* The name of a transport: "shm", "verbs" (RDMA), "tcp" or "ofi" (libfabric). Collectives
 	 * then use this transport for everything, even inside a host; all_to_all, gather and
@@ -572,16 +573,17 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - Order "grid": ranks are in groups of equally many, mostly those of a host. In each group an
  *   element is added from the rank after its owner's number there, round the group, to that
  *   number. Then these sums are added from the group after the owner's, round all groups, to it.
- *   The result depends only on the groups, n, type and op. It does not depend on root: a reduce
- *   gives what kolo_all_reduce gives. Errors of rounding grow with the number of groups plus
- *   that of ranks in one.
+ *   A reduce ends with root's group instead, whoever owns an element. The result depends only on
+ *   the groups, n, type, op and, for a reduce, root's group. Errors of rounding grow with the
+ *   number of groups plus that of ranks in one.
  *
  * No order depends on slots, transport or algorithm. The order "tree" has two algorithms of its
  * own. Doubling is for small vectors between hosts: ranks of a host add up, then hosts exchange
  * sums at distances 1, 2, 4, and so on. Pairwise does what no other one does: each rank gets its
- * block of everyone's vector, and sends the sum. In the order "grid" reductions and all-gathers go
- * round each group, and between groups along *rails*, each of which joins the ranks of one number.
- * So all ranks of a host send to other hosts, each 1/g of it if a group has g ranks. Partials are
+ * block of everyone's vector, and sends the sum. In the order "grid" large vectors go round each
+ * group, and between groups along *rails*, each of which joins the ranks of one number. So all
+ * ranks of a host send to other hosts, each 1/g of it if a group has g ranks. A broadcast does so
+ * if rails have cards of their own: over TCP those that KOLO_IFACE lists. Partials are
  * for small vectors, broadcasts too: one rank of each group adds up, exchanges sums with those of
  * other groups, and hands out the result. Shares are for longer ones: such a rank gets sums of a
  * part of the vector alone, and passes on the result. Other calls that add nothing are as in the
@@ -611,9 +613,10 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - [5] In place, ranks other than root send K(N-2)/N.
  * - [6] Root alone sends, in place and from 32 KiB on; the others read the rest. Otherwise every
  *   rank sends 0.
- * - [7] Pairwise sends the same; root of a reduce K(N-1)/N. So does the grid. But in a reduce each
- *   rank sends K(N-1)/N, and then its block along the rail, with those of groups between root's
- *   and its own; in root's group it sends on what came along rails.
+ * - [7] Pairwise sends the same; root of a reduce K(N-1)/N. The grid sends what the ring does if
+ *   there is no root. In a reduce each rank of a group of g sends K(g-1)/g in the group, and K/g
+ *   along its rail. In root's group it sends on what came along rails instead. In a broadcast
+ *   ranks of root's group send K and K/g, others K(g-1)/g and, but for the last group, K/g.
  * - Exchange: an all_reduce sends K(N-1).
  * - Doubling: an all_reduce sends K. Of g ranks of a host that add up together the first sends
  *   K(g - 1 + log2(N/g)) instead. The logarithm is rounded up. If N/g is no power of two, some

@@ -178,7 +178,10 @@ static void expect_result(const struct kolo_comm *c, const struct t_trial *t, si
 
 	switch (t->call) {
 	case ALL_REDUCE: expect(c, t, (int)(i / block), i, out); break;
-	case REDUCE: expect(c, t, grid ? (int)(i / block) : t->root, i, out); break;
+	case REDUCE:
+		expect(c, t, grid ? values_grid_owner(c, (int)(i / block), t->root) : t->root, i,
+		       out);
+		break;
 	case REDUCE_SCATTER: expect(c, t, rank, (size_t)rank * t->n + i, out); break;
 	case ALL_GATHER: make_element(t->type, t->op, (int)(i / t->n), i % t->n, out); break;
 	default: make_element(t->type, t->op, t->root, i, out); break;

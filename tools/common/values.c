@@ -266,14 +266,31 @@ static void sum_group(const struct kolo_comm *comm, enum kolo_type type, enum ko
 	}
 }
 
+/* Where the rank is if all groups' ranks follow each other. */
+static int place_of(const struct kolo_comm *comm, int size, int rank)
+{
+	int place = 0;
+
+	while (kolo_comm_group_rank(comm, place / size, place % size) != rank)
+		place++;
+	return place;
+}
+
+int values_grid_owner(const struct kolo_comm *comm, int owner, int root)
+{
+	int size = kolo_comm_nranks(comm) / kolo_comm_groups(comm);
+
+	return kolo_comm_group_rank(comm, place_of(comm, size, root) / size,
+				    place_of(comm, size, owner) % size);
+}
+
 void values_grid(const struct kolo_comm *comm, enum kolo_type type, enum kolo_op op, bool premul,
 		 int owner, values_of_rank *value, const void *arg, void *out)
 {
-	int groups = kolo_comm_groups(comm), size = kolo_comm_nranks(comm) / groups, place = 0;
+	int groups = kolo_comm_groups(comm), size = kolo_comm_nranks(comm) / groups;
+	int place = place_of(comm, size, owner);
 	char sum[8];
 
-	while (kolo_comm_group_rank(comm, place / size, place % size) != owner)
-		place++;
 	for (int k = 1; k <= groups; k++) {
 		sum_group(comm, type, op, premul, (place / size + k) % groups, place % size, value,
 			  arg, k == 1 ? out : sum);

@@ -48,6 +48,10 @@ void values_tree(enum kolo_type type, enum kolo_op op, bool premul, int first, i
 void values_grid(const struct kolo_comm *comm, enum kolo_type type, enum kolo_op op, bool premul,
 		 int owner, values_of_rank *value, const void *arg, void *out);
 
+/* The rank with owner's number in the group of `root`. In the order "grid" a reduce adds up the
+ * elements of `owner` as if they belonged to that rank. */
+int values_grid_owner(const struct kolo_comm *comm, int owner, int root);
+
 /* The last step: integers' AVG divides by nranks. */
 void values_finish(enum kolo_type type, enum kolo_op op, int nranks, void *acc);
 

@@ -123,12 +123,15 @@ static int64_t compare(const struct bench *b, const struct job *j, int owner, co
 	size_t element = kolo_type_size(j->type);
 	char *want = malloc(PERIOD * element);
 	int64_t wrong = 0;
+	int adds_as = j->coll == REDUCE && kolo_comm_groups(b->comm)
+			      ? values_grid_owner(b->comm, owner, j->root)
+			      : owner;
 
 	if (!want)
 		return -1;
 	for (size_t i = 0; i < PERIOD && i < n; i++) {
 		if (collective_reduces(j->coll))
-			expect_element(b, j, owner, first + i, want + i * element);
+			expect_element(b, j, adds_as, first + i, want + i * element);
 		else
 			make_element(j->type, owner, first + i, want + i * element);
 	}
@@ -182,7 +185,7 @@ int64_t count_wrong(const struct bench *b, const struct job *j)
 	case REDUCE_SCATTER: return compare(b, j, b->rank, dst, own_first, j->n);
 	case SCATTER: return compare(b, j, j->root, dst, own_first, j->n);
 	case BROADCAST: return compare(b, j, j->root, dst, 0, j->n);
-	case REDUCE: /* in the order of root, or in that of an all-reduce */
+	case REDUCE: /* in the order of root, or with root's group and the numbers of ranks */
 		if (is_root && kolo_comm_groups(b->comm))
 			return count_wrong_parts(b, j);
 		return is_root ? compare(b, j, j->root, dst, 0, j->n) : 0;
@@ -323,41 +326,71 @@ static bool passes(int from, int at, int to, int n)
 	return (at - from + n) % n < (to - from + n) % n;
 }
 
-/* How often a rank sends a block of `owner` in the grid: its number in the group, and its group,
- * are `at` of n, the owner's `own`. Sums go to the owner's number, and what is complete goes from
- * it to all, or to root's. */
-static int times_sent(const struct job *j, int at, int own, int root, int n)
+/* How often a rank sends a block of `owner` in the grid, without a root: its number in the group,
+ * or its group, is `at` of n, and the owner's is `own`. Sums go to the owner's, and what is
+ * complete goes from it to all. */
+static int times_sent(const struct job *j, int at, int own, int n)
 {
 	bool adds = j->coll != ALL_GATHER && passes((own + 1) % n, at, own, n);
-	bool spreads = (j->coll == ALL_GATHER || j->coll == ALL_REDUCE) &&
-		       passes(own, at, (own + n - 1) % n, n);
+	bool spreads = j->coll != REDUCE_SCATTER && passes(own, at, (own + n - 1) % n, n);
 
-	return adds + spreads + (j->coll == REDUCE && passes(own, at, root, n));
+	return adds + spreads;
 }
 
-/* The model for the grid. Sums go round each group, and those of its own number along the rail;
- * complete blocks the other way about. A reduce goes along all rails, and round root's group. */
+/* Where a rank is in the grid: its group, and its number there. */
+struct at {
+	int group, number;
+};
+
+static struct at find_at(const struct bench *b, int size, int rank)
+{
+	int place = 0;
+
+	while (kolo_comm_group_rank(b->comm, place / size, place % size) != rank)
+		place++;
+	return (struct at){ place / size, place % size };
+}
+
+/* The same, with a root. Of each group, sums go to the owner's number, along that rail to root's
+ * group, and there to root. A broadcast goes round root's group, along all rails, and then round
+ * each other group. */
+static int times_with_root(const struct job *j, struct at me, int number, struct at root,
+			   int groups, int size)
+{
+	bool on_rail = me.number == number, at_root = me.group == root.group;
+	int last = (root.group + groups - 1) % groups, end = (root.number + size - 1) % size;
+
+	if (j->coll == REDUCE)
+		return passes((number + 1) % size, me.number, number, size) +
+		       (on_rail &&
+			passes((root.group + 1) % groups, me.group, root.group, groups)) +
+		       (at_root && passes(number, me.number, root.number, size));
+	return (on_rail && passes(root.group, me.group, last, groups)) +
+	       (at_root ? passes(root.number, me.number, end, size)
+			: passes(number, me.number, (number + size - 1) % size, size));
+}
+
 static uint64_t grid_bytes(const struct bench *b, const struct job *j)
 {
 	int groups = kolo_comm_groups(b->comm), size = b->nranks / groups;
 	size_t total = collective_is_per_rank(j->coll) ? j->n * (size_t)b->nranks : j->n, sum = 0;
 	size_t block = (total + (size_t)b->nranks - 1) / (size_t)b->nranks;
-	int place = 0, root = 0;
+	bool rooted = j->coll == REDUCE || j->coll == BROADCAST;
+	struct at me = find_at(b, size, b->rank), root = find_at(b, size, rooted ? j->root : 0);
 
-	for (int k = 0; k < b->nranks; k++) {
-		place = kolo_comm_group_rank(b->comm, k / size, k % size) == b->rank ? k : place;
-		root = kolo_comm_group_rank(b->comm, k / size, k % size) == j->root ? k : root;
-	}
-	for (int k = 0; k < b->nranks; k++) {
-		size_t owner = (size_t)kolo_comm_group_rank(b->comm, k / size, k % size);
-		size_t first = owner * block < total ? owner * block : total;
+	for (int owner = 0; owner < b->nranks; owner++) {
+		struct at own = find_at(b, size, owner);
+		size_t first = (size_t)owner * block < total ? (size_t)owner * block : total;
 		size_t n = total - first < block ? total - first : block;
-		int times = times_sent(j, place % size, k % size, root % size, size);
+		int times;
 
-		if (j->coll == REDUCE && place / size != root / size)
-			times = passes((k % size + 1) % size, place % size, k % size, size);
-		if (place % size == k % size)
-			times += times_sent(j, place / size, k / size, root / size, groups);
+		if (rooted)
+			times = times_with_root(j, me, own.number, root, groups, size);
+		else
+			times = times_sent(j, me.number, own.number, size) +
+				(me.number == own.number
+					 ? times_sent(j, me.group, own.group, groups)
+					 : 0);
 		sum += (size_t)times * n;
 	}
 	return sum * kolo_type_size(j->type);

@@ -5,8 +5,9 @@ share, and is it in use all the time?
 
 A shape is HOSTSxRANKS, with a rail for each rank of a host; tbf lets each host send at RATE on each rail. What a rail can carry is
 measured by an all-reduce of two hosts of one rank. The limit is the time of 2(K/L)(H-1)/H bytes at that rate, half for a
-reduce-scatter and an all-gather. Prints medians of the rounds, in each of which both orders run in turn; and how far the bytes that
-left through the interfaces, frames' heads and acknowledgements included, are from that number, of the farthest one.
+reduce-scatter and an all-gather; of K/L for a reduce and a broadcast, of which the last host sends none. Prints medians of the rounds, in each of which both orders run in turn; and how far the bytes that
+left through the interfaces, frames' heads and acknowledgements included, are from that number, of the farthest one (those
+with a root: of the nearest).
 """
 import json
 import os
@@ -19,7 +20,8 @@ from cluster import carried, hosts_with_rails, start_job  # noqa: E402
 from tap import finish  # noqa: E402
 
 B = os.path.abspath(os.environ.get("B", "build"))
-COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather"]
+ROOTED = ["reduce", "broadcast"]
+COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", *ROOTED]
 
 
 def seconds(machines, each, order, collective, size, times=2):
@@ -41,7 +43,7 @@ def worst_share(machines, each, collective, size, expected):
         seconds(machines, each, "grid", collective, size, times)
         counts.append([carried(*card) - b for card, b in zip(cards, before)])
     shares = [(many - few) / (MANY - FEW) / expected for few, many in zip(*counts)]
-    return max(shares, key=lambda share: abs(share - 1))
+    return (min if collective in ROOTED else max)(shares, key=lambda share: abs(share - 1))
 
 
 def main():
@@ -61,6 +63,8 @@ def main():
                         took[order].append(seconds(machines, each, order, collective, size))
                 ring, grid = (statistics.median(took[order]) for order in ("ring", "grid"))
                 sent = (1 + (collective == "all_reduce")) * size / each * (hosts - 1) / hosts
+                if collective in ROOTED:
+                    sent = size / each
                 share = worst_share(machines, each, collective, size, sent)
                 limit = sent / rail
                 print(f"{shape:>7} {collective:14} {ring:7.3f} {grid:7.3f} {limit:8.3f} {limit / grid:11.3f} {ring / grid:10.2f} "

@@ -173,16 +173,17 @@ def a_training_has_the_bits_of_its_order_wherever_ranks_are():
 @test
 def each_rail_carries_its_share():
     size, times = 8 << 20, 4
-    with hosts_with_rails(2, 2) as machines:
-        before = [[carried(m, f"rail{r}") for r in range(2)] for m in machines]
-        results = finish(start_job(machines, 2, RINGBENCH, "all_reduce", "--in-place", "-b", str(size), "-e", str(size), "-w", "0",
-                               "-i", str(times), **RAILS))
-        assert all(code == 0 for code, _, _ in results), results
-        share = (times + 1) * size / 2 # 2(K/L)(H-1)/H, once more for the check
-        for m, was in zip(machines, before):
-            for r in range(2):
-                sent = carried(m, f"rail{r}") - was[r]
-                assert share <= sent <= 1.1 * share + (4 << 20), (r, sent, share, results) # and what was measured before
+    share = (times + 1) * size / 2 # 2(K/L)(H-1)/H, or K/L with a root, once more for the check
+    for collective, senders in (("all_reduce", (0, 1)), ("reduce", (1, )), ("broadcast", (0, ))):
+        with hosts_with_rails(2, 2) as machines:
+            before = [[carried(m, f"rail{r}") for r in range(2)] for m in machines]
+            results = finish(start_job(machines, 2, RINGBENCH, collective, "--in-place", "-b", str(size), "-e", str(size), "-w", "0",
+                                       "-i", str(times), **RAILS))
+            assert all(code == 0 for code, _, _ in results), results
+            for k, m in enumerate(machines):
+                for r in range(2):
+                    sent, due = carried(m, f"rail{r}") - before[k][r], share if k in senders else 0
+                    assert due <= sent <= 1.1 * due + (8 << 20), (collective, k, r, sent, due, results) # and what was measured before
 
 
 @test

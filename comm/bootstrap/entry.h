@@ -25,7 +25,8 @@ struct ko_entry {
 	char socket[12];
 	struct ko_place place;
 	/* All ranks use what rank 0's entry says in these fields. */
-	struct ko_limits limits;                     /* slot_len 0: what suits the links */
+	struct ko_limits limits; /* slot_len 0: what suits the links */
+
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best one */
 	char net[KO_NAME]; /* the transport between hosts, if `transport` is ""; "": the best one */
 	char order[KO_NAME]; /* of additions; "": the one that suits hosts and ranks */

@@ -38,9 +38,7 @@ struct ko_attached {
 /* What rank 0 has decided. Equal on all ranks. */
 struct ko_agreed {
 	struct ko_limits limits; /* of the ring */
-	/* Bytes of a slot, as asked for or chosen; a shape's links share them (comm/rings/rails.h)
-	 */
-	size_t slot_len;
+	size_t slot_len; /* bytes, as asked for or chosen; links of a shape have less (rails.h) */
 	/* Bytes of a packet between hosts (comm/transport/link.h); 0: slots of any length do */
 	size_t packet;
 	bool paced; /* some rank waits between its packets */

@@ -16,9 +16,10 @@ static const struct ko_env table[KO_ENV_COUNT] = {
 	[KO_ENV_SLOTS] = { "KOLO_SLOTS", 4, 2, 64,
 			   .help = "Slots in each link. Rank 0's value counts" },
 	[KO_ENV_SLOT_LEN] = { "KOLO_SLOT_LEN", 256 << 10, 4096, 64 << 20, 4096,
-			      .help = "Bytes of a slot, a multiple of 4096. Unset: 256 KiB, or 120 if "
-				      "TCP between hosts waits between packets (congestion control "
-				      "bbr). Rank 0's value counts" },
+			      .help = "Bytes of a slot, a multiple of 4096. Unset: 256 KiB. Or 120 KiB "
+				      "if TCP between hosts waits between packets (congestion "
+				      "control bbr), and the order is not grid. Rank 0's value "
+				      "counts" },
 	[KO_ENV_LOG] = { "KOLO_LOG", .choices = "error|warn|info|trace[:FILE]",
 			 .help = "The highest level that is logged, one line each, appended to "
 				 "FILE or written to standard error. Unset: nothing is logged" },

@@ -24,9 +24,9 @@ struct ko_entry {
 	uint32_t socket_len;
 	char socket[12];
 	struct ko_place place;
-	/* All ranks use what rank 0's entry says in these fields. */
-	struct ko_limits limits; /* slot_len 0: what suits the links */
-
+	/* All ranks use what rank 0's entry says in these fields. Slots of 0 bytes: of as many as
+	 * suit the links */
+	struct ko_limits limits;
 	char transport[KO_NAME], algorithm[KO_NAME]; /* "": the best one */
 	char net[KO_NAME]; /* the transport between hosts, if `transport` is ""; "": the best one */
 	char order[KO_NAME]; /* of additions; "": the one that suits hosts and ranks */

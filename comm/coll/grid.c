@@ -112,12 +112,6 @@ static size_t round_of(const struct place *p)
 	return p->second ? p->time - p->lag : p->time;
 }
 
-/* The number of places by which this rank comes after the one behind root. */
-static int after_root(const struct place *p)
-{
-	return ko_shape_wrap(p->me - p->root - 1, p->n);
-}
-
 /* Steps are numbered by how far before this rank the piece's owner is; those of a chain, by its
  * owner. */
 static int first_step(const struct grid *g, const struct place *p)
@@ -142,8 +136,8 @@ static int last_step(const struct place *p)
 	switch (stage_of(p)) {
 	case ADD: return p->n;
 	case SPREAD: return p->n > 1 ? p->n - 1 : -1;
-	case COLLECT: return p->me == p->root ? p->n - 1 : after_root(p);
-	case CHAIN: return p->n - 1; /* a piece for each rank of this ring, or of each rail */
+	case COLLECT: return p->after; /* root is the last */
+	case CHAIN: return p->n - 1;   /* a piece for each rank of this ring, or of each rail */
 	default: return -1;
 	}
 }
@@ -483,19 +477,20 @@ static void place_tracks(struct grid *g)
 					  .done = done_in_group };
 }
 
-/* What this rank gives an all-gather goes to its place first; what it gives a broadcast, last. */
-static int keep_own(struct grid *g, enum ko_coll coll)
+/* What this rank gives goes to its place in dst, too. */
+static int keep_own(struct grid *g, struct ko_piece own)
 {
-	struct ko_run *run = g->run;
-	struct ko_piece own = { 0, g->plan.count };
+	if (own.n == 0 || in_dst(g, own) == g->src)
+		return 0;
+	return g->run->moves->keep_own(g->run, in_dst(g, own), g->src, own.n);
+}
 
-	if (coll == KO_ALL_GATHER)
-		own = ko_plan_block(&g->plan, run->comm->rank);
-	else if (!g->is_root)
-		return 0;
-	if (coll_of(g) != coll || own.n == 0 || in_dst(g, own) == g->src)
-		return 0;
-	return run->moves->keep_own(run, in_dst(g, own), g->src, own.n);
+/* After all steps: others need what root of a broadcast gives sooner. */
+static int end_broadcast(struct grid *g)
+{
+	bool gives = coll_of(g) == KO_BROADCAST && g->is_root;
+
+	return gives ? keep_own(g, (struct ko_piece){ 0, g->plan.count }) : 0;
 }
 
 /* g->run, shape, room, src and dst are set. The caller frees g->parts. */
@@ -513,7 +508,7 @@ static int begin(struct grid *g)
 	g->parts = calloc((size_t)g->pieces, sizeof(*g->parts));
 	if (!g->parts)
 		return ko_fail(KOLO_ENOMEM, "rank %d: no memory for %d pieces", c->rank, g->pieces);
-	return keep_own(g, KO_ALL_GATHER);
+	return coll_of(g) == KO_ALL_GATHER ? keep_own(g, ko_plan_block(&g->plan, c->rank)) : 0;
 }
 
 static int grid(struct ko_run *run, const void *src, void *dst)
@@ -534,7 +529,7 @@ static int grid(struct ko_run *run, const void *src, void *dst)
 		rc = ko_wait_sent(run, &c->rails->group);
 	if (rc == 0 && c->rails->rail.to)
 		rc = ko_wait_sent(run, &c->rails->rail);
-	return rc < 0 ? rc : keep_own(&g, KO_BROADCAST);
+	return rc < 0 ? rc : end_broadcast(&g);
 }
 
 /* ---- In order -------------------------------------------------------------------------------- */
@@ -605,7 +600,7 @@ int ko_grid_in_order(struct ko_run *run, const struct ko_grid_room *room, const 
 				     ? do_in_group(&g, time, i++)
 				     : do_on_rail(&g, time, k++);
 	free(g.parts);
-	return rc < 0 ? rc : keep_own(&g, KO_BROADCAST);
+	return rc < 0 ? rc : end_broadcast(&g);
 }
 
 /* ---- Formulas -------------------------------------------------------------------------------- */

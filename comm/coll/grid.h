@@ -9,7 +9,7 @@ extern const struct ko_algorithm_ops ko_grid_ops;
 
 /* Memory for the sums of KO_RAILS_DEPTH rounds, with a place for every group in each. */
 struct ko_grid_room {
-	char *sums;
+	char *sums;    /* NULL: an all-reduce's are in dst */
 	size_t piece;  /* bytes of a block that move at a time, at most */
 	size_t stride; /* bytes from place to place */
 	size_t align; /* sums begin as far after a multiple of it as they do in an aligned vector */

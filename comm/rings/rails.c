@@ -22,22 +22,25 @@ static size_t in_packets(const struct kolo_comm *c, size_t len)
 	return packet && len > packet ? len / packet * packet : len;
 }
 
-/* A rank has three times as many links. What goes round the ring of all is seldom large, so its
- * slots have a quarter of what was asked for. Those of groups and rails have half. */
+/* A rank has three times as many links, so slots have a part of what was asked for. */
+static size_t part_of_slot(const struct kolo_comm *c, size_t parts)
+{
+	size_t part = c->agreed.slot_len / parts / KO_MIN_SLOT * KO_MIN_SLOT;
+
+	return part ? part : KO_MIN_SLOT;
+}
+
+/* What goes round the ring of all is seldom large. */
 size_t ko_rails_ring_slot(const struct kolo_comm *c)
 {
-	size_t quarter = c->agreed.slot_len / 4 / KO_MIN_SLOT * KO_MIN_SLOT;
-
-	return quarter > KO_MIN_SLOT ? in_packets(c, quarter) : KO_MIN_SLOT;
+	return in_packets(c, part_of_slot(c, 4));
 }
 
 static void choose_sizes(const struct kolo_comm *c, struct ko_rails *r)
 {
 	size_t share = MOST_SUMS / KO_RAILS_DEPTH / (size_t)c->shape.ngroups;
 
-	r->group_slot = c->agreed.slot_len / 2 / KO_MIN_SLOT * KO_MIN_SLOT;
-	if (r->group_slot == 0)
-		r->group_slot = KO_MIN_SLOT;
+	r->group_slot = part_of_slot(c, 2);
 	r->piece = ko_min_size(r->group_slot, share > MIN_PIECE ? share : MIN_PIECE);
 	r->piece = in_packets(c, r->piece);
 	r->rail_slot = (r->piece + KO_MIN_SLOT - 1) / KO_MIN_SLOT * KO_MIN_SLOT;

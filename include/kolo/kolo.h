@@ -218,9 +218,9 @@ struct kolo_comm_attr {
 	/* Slots in a link, 2 to 64. 0: KOLO_SLOTS (default: 4). Rank 0's value counts */
 	int nslots;
 	/* Bytes of a slot, a multiple of 4096 up to 64 MiB. 0: KOLO_SLOT_LEN. If that is unset too:
-	 * 256 KiB; or 120 KiB if TCP between hosts waits between packets (congestion control bbr).
-	 * In the order "grid" slots of the ring have a quarter of it, those of groups and rails at
-	 * most half. Rank 0's value counts */
+	 * 256 KiB. Or 120 KiB if TCP between hosts waits between packets (congestion control bbr),
+	 * and the order is not "grid". In that order slots of the ring have a quarter of it, those
+	 * of groups and rails at most half. Rank 0's value counts */
 	size_t slot_len;
 	/* The name of a transport: "shm", "verbs" (RDMA), "tcp" or "ofi" (libfabric). Collectives
 	 * then use this transport for everything, even inside a host; all_to_all, gather and
@@ -616,7 +616,8 @@ int kolo_op_destroy(struct kolo_comm *comm, enum kolo_op op);
  * - [7] Pairwise sends the same; root of a reduce K(N-1)/N. The grid sends what the ring does if
  *   there is no root. In a reduce each rank of a group of g sends K(g-1)/g in the group, and K/g
  *   along its rail. In root's group it sends on what came along rails instead. In a broadcast
- *   ranks of root's group send K and K/g, others K(g-1)/g and, but for the last group, K/g.
+ *   along rails each rank sends K/g, but for the last group, and in its group K(g-1)/g. In
+ *   root's group that is K, and the rank before root sends none of it.
  * - Exchange: an all_reduce sends K(N-1).
  * - Doubling: an all_reduce sends K. Of g ranks of a host that add up together the first sends
  *   K(g - 1 + log2(N/g)) instead. The logarithm is rounded up. If N/g is no power of two, some

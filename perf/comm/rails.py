@@ -5,9 +5,9 @@ share, and is it in use all the time?
 
 A shape is HOSTSxRANKS, with a rail for each rank of a host; tbf lets each host send at RATE on each rail. What a rail can carry is
 measured by an all-reduce of two hosts of one rank. The limit is the time of 2(K/L)(H-1)/H bytes at that rate, half for a
-reduce-scatter and an all-gather; of K/L for a reduce and a broadcast, of which the last host sends none. Prints medians of the rounds, in each of which both orders run in turn; and how far the bytes that
-left through the interfaces, frames' heads and acknowledgements included, are from that number, of the farthest one (those
-with a root: of the nearest).
+reduce-scatter and an all-gather. Of a reduce and a broadcast it is that of K/L bytes, which the last host does not send. Prints
+medians of the rounds, in each of which both orders run in turn. Also prints how far the bytes that left through the interfaces,
+frames' heads and acknowledgements included, are from that number: of the farthest one, or with a root of the nearest.
 """
 import json
 import os

@@ -775,6 +775,10 @@ static void leaders_exchange_whole_sums_or_share_out(void **state)
 	/* 4 hops and 8 crossings; in a chain 15, and 2 and those of 14 slots */
 	CHECK(t.any[KO_PARTIALS][KO_BROADCAST].end == (11000 / 2 + 14 * (1 << 18)) / 3);
 	CHECK(t.any[KO_SHARES][KO_BROADCAST].end == 0);
+	CHECK(t.any[KO_GRID][KO_BROADCAST].end == UINT64_MAX);
+	costs.one_card = true;
+	ko_algorithm_decide(ko_algorithm_table, "", &costs, N, KO_SUMS_GRID, &t);
+	CHECK(t.any[KO_GRID][KO_BROADCAST].end == 0 && t.any[KO_GRID][KO_REDUCE].end > 0);
 	/* 8 and 5 hops; 1.875 and 10 crossings */
 	CHECK(t.led_end == 370 && t.parts_end == 0);
 	ko_algorithm_decide(ko_algorithm_table, "partials", &costs, N, KO_SUMS_GRID, &t);

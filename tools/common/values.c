@@ -266,33 +266,30 @@ static void sum_group(const struct kolo_comm *comm, enum kolo_type type, enum ko
 	}
 }
 
-/* Where the rank is if all groups' ranks follow each other. */
-static int place_of(const struct kolo_comm *comm, int size, int rank)
+struct values_place values_grid_place(const struct kolo_comm *comm, int rank)
 {
-	int place = 0;
+	int size = kolo_comm_nranks(comm) / kolo_comm_groups(comm), k = 0;
 
-	while (kolo_comm_group_rank(comm, place / size, place % size) != rank)
-		place++;
-	return place;
+	while (kolo_comm_group_rank(comm, k / size, k % size) != rank)
+		k++;
+	return (struct values_place){ k / size, k % size };
 }
 
 int values_grid_owner(const struct kolo_comm *comm, int owner, int root)
 {
-	int size = kolo_comm_nranks(comm) / kolo_comm_groups(comm);
-
-	return kolo_comm_group_rank(comm, place_of(comm, size, root) / size,
-				    place_of(comm, size, owner) % size);
+	return kolo_comm_group_rank(comm, values_grid_place(comm, root).group,
+				    values_grid_place(comm, owner).number);
 }
 
 void values_grid(const struct kolo_comm *comm, enum kolo_type type, enum kolo_op op, bool premul,
 		 int owner, values_of_rank *value, const void *arg, void *out)
 {
-	int groups = kolo_comm_groups(comm), size = kolo_comm_nranks(comm) / groups;
-	int place = place_of(comm, size, owner);
+	struct values_place place = values_grid_place(comm, owner);
+	int groups = kolo_comm_groups(comm);
 	char sum[8];
 
 	for (int k = 1; k <= groups; k++) {
-		sum_group(comm, type, op, premul, (place / size + k) % groups, place % size, value,
+		sum_group(comm, type, op, premul, (place.group + k) % groups, place.number, value,
 			  arg, k == 1 ? out : sum);
 		if (k > 1)
 			values_combine(type, op == KOLO_AVG ? KOLO_SUM : op, false,

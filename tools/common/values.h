@@ -42,6 +42,13 @@ typedef struct values_scale values_of_rank(const void *arg, int rank, void *out)
 void values_tree(enum kolo_type type, enum kolo_op op, bool premul, int first, int n,
 		 values_of_rank *value, const void *arg, void *out);
 
+/* Where a rank is in the order "grid": its group, and its number there. */
+struct values_place {
+	int group, number;
+};
+
+struct values_place values_grid_place(const struct kolo_comm *comm, int rank);
+
 /* What the order "grid" makes of the elements of all ranks, before the last step, in a block that
  * belongs to `owner`. Of a group: added from the rank after the owner's number there round to it.
  * Then these sums are added from the group after the owner's round to it. */

@@ -337,25 +337,11 @@ static int times_sent(const struct job *j, int at, int own, int n)
 	return adds + spreads;
 }
 
-/* Where a rank is in the grid: its group, and its number there. */
-struct at {
-	int group, number;
-};
-
-static struct at find_at(const struct bench *b, int size, int rank)
-{
-	int place = 0;
-
-	while (kolo_comm_group_rank(b->comm, place / size, place % size) != rank)
-		place++;
-	return (struct at){ place / size, place % size };
-}
-
 /* The same, with a root. Of each group, sums go to the owner's number, along that rail to root's
  * group, and there to root. A broadcast goes round root's group, along all rails, and then round
  * each other group. */
-static int times_with_root(const struct job *j, struct at me, int number, struct at root,
-			   int groups, int size)
+static int times_with_root(const struct job *j, struct values_place me, int number,
+			   struct values_place root, int groups, int size)
 {
 	bool on_rail = me.number == number, at_root = me.group == root.group;
 	int last = (root.group + groups - 1) % groups, end = (root.number + size - 1) % size;
@@ -376,10 +362,11 @@ static uint64_t grid_bytes(const struct bench *b, const struct job *j)
 	size_t total = collective_is_per_rank(j->coll) ? j->n * (size_t)b->nranks : j->n, sum = 0;
 	size_t block = (total + (size_t)b->nranks - 1) / (size_t)b->nranks;
 	bool rooted = j->coll == REDUCE || j->coll == BROADCAST;
-	struct at me = find_at(b, size, b->rank), root = find_at(b, size, rooted ? j->root : 0);
+	struct values_place me = values_grid_place(b->comm, b->rank);
+	struct values_place root = values_grid_place(b->comm, rooted ? j->root : 0);
 
 	for (int owner = 0; owner < b->nranks; owner++) {
-		struct at own = find_at(b, size, owner);
+		struct values_place own = values_grid_place(b->comm, owner);
 		size_t first = (size_t)owner * block < total ? (size_t)owner * block : total;
 		size_t n = total - first < block ? total - first : block;
 		int times;

@@ -107,7 +107,10 @@ def build(programs, scenarios):
 
 def boot(built, scenario, host, cpus, *wires):
     """Starts a virtual machine, each of its processors a NUMA node of its own, whose networks (eth0, eth1, ..) are ends of pairs of sockets.
-    What it says goes into a file, whose name its process has."""
+    What it says goes into a file, whose name its process has.
+
+    maxcpus: for a machine that can have but one processor, QEMU leaves out the barriers between it and the threads that
+    serve its devices. Then a card can miss that there is something to send, and is silent for ever."""
     cards = [word for k, wire in enumerate(wires) for word in (
         "-netdev", f"socket,id=n{k},fd={wire.fileno()}", "-device",
         f"virtio-net-pci,netdev=n{k},mac=52:54:00:00:{k:02x}:{ord(host):02x}")]
@@ -118,7 +121,7 @@ def boot(built, scenario, host, cpus, *wires):
     with open(console, "w"):
         pass  # of another boot nothing stays, should this one fail
     process = subprocess.Popen(
-        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", str(cpus), "-m", str(MEMORY), *nodes, "-nodefaults",
+        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", f"{cpus},maxcpus=2", "-m", str(MEMORY), *nodes, "-nodefaults",
          "-display", "none", "-no-reboot", "-kernel", vmlinuz, "-initrd", image, "-serial", f"file:{console}",
          "-append", f"console=ttyS0 quiet tsc=reliable panic=-1 kolo.host={host} kolo.scenario={scenario}", *cards],
         pass_fds=[wire.fileno() for wire in wires], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -49,23 +49,34 @@ static long step_of(const char *name)
 	return strcmp(name, again) == 0 ? step : -1;
 }
 
-/* The steps of a directory's checkpoints; -1: there are none. */
+/* The steps of a directory's checkpoints; -1: there are none. Those put aside are counted apart. */
 struct steps {
 	long newest, oldest;
-	int count;
+	int count, aside;
+	char oldest_aside[64]; /* the name of the one that goes first */
 };
+
+static void look_at_aside(const char *name, struct steps *out)
+{
+	if (strncmp(name, LATER, strlen(LATER)) != 0 || strlen(name) >= sizeof(out->oldest_aside))
+		return;
+	if (out->aside == 0 || strverscmp(name, out->oldest_aside) < 0)
+		snprintf(out->oldest_aside, sizeof(out->oldest_aside), "%s", name);
+	out->aside++;
+}
 
 static int scan(const char *dir, struct steps *out)
 {
 	DIR *d = opendir(dir);
 	struct dirent *entry;
 
-	*out = (struct steps){ -1, -1, 0 };
+	*out = (struct steps){ .newest = -1, .oldest = -1 };
 	if (!d)
 		return zero_system_error("opening", dir);
 	while ((entry = readdir(d))) {
 		long step = step_of(entry->d_name);
 
+		look_at_aside(entry->d_name, out);
 		if (step < 0)
 			continue;
 		out->count++;
@@ -138,21 +149,37 @@ static int step_path(char *out, const char *dir, long step)
 	return zero_path_join(out, dir, name);
 }
 
+/* Removes a checkpoint. Its name says that it is incomplete before anything is removed. */
+static int remove_checkpoint(const char *dir, const char *name, long step)
+{
+	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN], partial_name[64];
+	int rc = zero_path_join(complete, dir, name);
+
+	zero_partial_name(partial_name, sizeof(partial_name), step, 0);
+	if (rc == 0)
+		rc = zero_path_join(partial, dir, partial_name);
+	if (rc < 0)
+		return rc;
+	return rename(complete, partial) < 0 ? zero_system_error("renaming", complete)
+					     : zero_folder_remove(partial);
+}
+
 int zero_folder_prune(const char *dir, int keep)
 {
-	char complete[ZERO_PATH_LEN], partial[ZERO_PATH_LEN], name[64];
 	struct steps steps;
+	char name[64];
 	int rc;
 
-	while ((rc = scan(dir, &steps)) == 0 && keep > 0 && steps.count > keep) {
-		zero_partial_name(name, sizeof(name), steps.oldest, 0);
-		if ((rc = step_path(complete, dir, steps.oldest)) < 0 ||
-		    (rc = zero_path_join(partial, dir, name)) < 0)
+	while ((rc = scan(dir, &steps)) == 0 && keep > 0) {
+		if (steps.count > keep) {
+			zero_checkpoint_name(name, sizeof(name), steps.oldest);
+			rc = remove_checkpoint(dir, name, steps.oldest);
+		} else if (steps.aside > keep) {
+			rc = remove_checkpoint(dir, steps.oldest_aside, 0);
+		} else {
 			break;
-		/* Its name says that it is incomplete before anything is removed. */
-		if (rename(complete, partial) < 0)
-			return zero_system_error("renaming", complete);
-		if ((rc = zero_folder_remove(partial)) < 0)
+		}
+		if (rc < 0)
 			break;
 	}
 	return rc;

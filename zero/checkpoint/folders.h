@@ -18,7 +18,8 @@ int zero_folder_clean(const char *dir);
  * later steps, before which training has gone back, are renamed to later-step-... first. */
 int zero_folder_publish(const char *dir, const char *partial, long step);
 
-/* Removes all checkpoints except the newest `keep`; 0: removes none. */
+/* Removes all checkpoints except the newest `keep`, and of those put aside all except as many; 0:
+ * removes none. */
 int zero_folder_prune(const char *dir, int keep);
 
 /* Removes a path with all that is in it, without following links; what is not there is no error. */

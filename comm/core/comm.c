@@ -43,6 +43,12 @@ void kolo_comm_abort(struct kolo_comm *comm)
 			     ko_comm_name(comm, comm->rank, name));
 }
 
+void kolo_comm_log(const struct kolo_comm *comm, enum kolo_log_level level, const char *line)
+{
+	if (comm && line && level >= KOLO_LOG_ERROR && level <= KOLO_LOG_TRACE)
+		ko_log(&comm->log, level, "%s", line);
+}
+
 int kolo_comm_status(struct kolo_comm *comm)
 {
 	return comm ? ko_roster_cause(comm->roster)

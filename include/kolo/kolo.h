@@ -323,6 +323,11 @@ void kolo_comm_destroy(struct kolo_comm *comm);
  * and destroy. Returns at once. comm must still be destroyed. */
 void kolo_comm_abort(struct kolo_comm *comm);
 
+/* Writes a line to the logs of a communicator: where KOLO_LOG says, and to attr->log. Each gets it
+ * if its level includes `level`. It is for libraries that are built on Kolo. A line is cut after
+ * 511 bytes. Returns at once; never fails. */
+void kolo_comm_log(const struct kolo_comm *comm, enum kolo_log_level level, const char *line);
+
 /* Reports whether a communicator works: 0, or the enum kolo_status with which it failed and the
  * text in kolo_last_error(). Any thread may call it. A failed communicator stays failed. The call
  * does not look at the health of other ranks. Across hosts it knows of a failure elsewhere only

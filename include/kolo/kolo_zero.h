@@ -176,9 +176,10 @@ struct kolo_zero_tensor {
 	int group;                    /* index into the config's groups */
 	int frozen;                   /* 1: has no gradient and is not updated */
 	/* The caller's memory with the first values; rank 0's values count. No two tensors share
-	 * memory. Stages 0 to 2 train in it: keep it until kolo_zero_destroy. Read it only
-	 * between kolo_zero_use and kolo_zero_release, or after kolo_zero_destroy. Stage 3 reads
-	 * it in kolo_zero_create only. NULL: the engine makes memory, zeroed */
+	 * memory; kolo_zero_create refuses it. Stages 0 to 2 train in it: keep it until
+	 * kolo_zero_destroy. Read it only between kolo_zero_use and kolo_zero_release, or after
+	 * kolo_zero_destroy. Stage 3 reads it in kolo_zero_create only. NULL: the engine makes
+	 * memory, zeroed */
 	void *data;
 	uint64_t reserved[4]; /* zero */
 };
@@ -245,7 +246,8 @@ struct kolo_zero_config {
 	int ngroups;                          /* number of groups; 0 if groups is NULL */
 	/* 1: communication runs on a queue beside the model's work. Default: 1. */
 	int overlap;
-	/* The most elements in one reduction of gradients, over all ranks. Default: 2 Mi. */
+	/* The most elements in one reduction of gradients, over all ranks; at least 1024, which
+	 * are a page of floats. Default: 2 Mi. */
 	size_t reduce_bucket;
 	/* Stages 1 to 3: the most elements in one all-gather of updated parameters. Default: 2
 	 * Mi. */
@@ -298,7 +300,9 @@ struct kolo_zero_config {
 	 * kolo_all_reduce). With the tree the bits of a training depend on the number of ranks,
 	 * and not on how many a host has. NULL: as kolo_comm_split of comm. Default: NULL. */
 	const char *order;
-	uint64_t reserved[7]; /* zero */
+	/* 1: an update without all gradients is refused (see kolo_zero_gradient). Default: 0. */
+	int strict;
+	uint64_t reserved[6]; /* zero */
 };
 
 /* Fills in the defaults of an offload of the optimizer. kolo_zero_config_init fills in those of
@@ -326,6 +330,12 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out);
 
+/* A sentence about settings that cost more than they give: a stage 3 that gathers as much at a
+ * time as it shards away. NULL: there is none. The text lives as long as the engine and is the
+ * same on all ranks. kolo_zero_create also writes it to comm's log, as KOLO_LOG_WARN, on rank 0.
+ * Never fails. */
+const char *kolo_zero_warning(const struct kolo_zero *zero);
+
 /* Ends an engine. Blocks until the last update is gathered into the caller's memory. Ranks that
  * still need this rank get KOLO_EPEER. NULL is allowed. */
 void kolo_zero_destroy(struct kolo_zero *zero);
@@ -348,12 +358,11 @@ int kolo_zero_backward(struct kolo_zero *zero, double loss);
  * one is released. A use outside of a micro-step is allowed too, for an evaluation for example.
  *
  * Blocks until the values are gathered. At stages 1 and 2 the gathers of the last update go on
- * after kolo_zero_step, and this call waits for those of the tensor.
+ * after kolo_zero_step, and this call waits for those of the tensor. Who reads a tensor without
+ * it may read older values. kolo_zero_gradient finds that, at every stage.
  *
- * Stage 3: collective. All ranks use tensors, release them and report gradients in the same
- * order, also ranks without samples. If one rank has no gradient for a tensor and others have, it
- * reports zeros. kolo_zero_step finds differences in uses and releases before anything is
- * updated.
+ * Stage 3: collective. All ranks use tensors and release them in the same order, also ranks
+ * without samples. kolo_zero_step finds differences before anything is updated.
  *
  * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
@@ -377,13 +386,20 @@ int kolo_zero_release(struct kolo_zero *zero, int tensor);
  * micro-step without samples.
  *
  * Call it at most once per tensor and micro-step, in any order. Only at stage 3 must ranks use
- * the same order. A tensor without a gradient counts as zero and is updated as such.
+ * the same order, at the same places between uses; there a rank without a gradient of a tensor
+ * reports zeros if other ranks report it.
+ *
+ * A gradient that is not reported counts as zero, and the tensor is updated with it. At the end
+ * of an update kolo_zero_result counts trained tensors that lack gradients: `missing` ones of
+ * all ranks, `partial` ones of some. A rank lacks one if it reported fewer gradients of the
+ * tensor than it had micro-steps with samples. With config.strict such an update is refused.
  *
  * Returns when the gradient is in a bucket. With overlap it may first wait until an earlier
  * bucket is reduced. Without overlap it reduces full buckets itself.
  *
- * Errors: KOLO_EINVAL (a second time, a frozen tensor, or not between backward and step),
- * KOLO_ENOMEM, and those of the collectives. */
+ * Errors: KOLO_EINVAL (a second time, a frozen tensor, not between backward and step, or, in a
+ * micro-step with samples, without kolo_zero_use since the last update), KOLO_ENOMEM, and those
+ * of the collectives. */
 int kolo_zero_gradient(struct kolo_zero *zero, int tensor, const void *gradient);
 
 /* What a step did. */
@@ -401,7 +417,10 @@ struct kolo_zero_result {
 	double loss_scale;  /* the scale of this update's gradients */
 	double lr;          /* the learning rate of this update in group 0 */
 	char overflow[256]; /* if skipped: tensor, rank and index of the first bad value */
-	uint64_t reserved[4];
+	/* Trained tensors without a gradient in this update: on all ranks, and only on some (see
+	 * kolo_zero_gradient). All ranks have the same numbers */
+	uint64_t missing, partial;
+	uint64_t reserved[2];
 };
 
 /* Ends a micro-step. Collective; blocks. out may be NULL.
@@ -413,7 +432,9 @@ struct kolo_zero_result {
  * tensors' sizes and nranks.
  *
  * Errors: those of the collectives, and:
- * - KOLO_EINVAL: a tensor is still in use, or kolo_zero_backward is missing.
+ * - KOLO_EINVAL: a tensor is still in use, or kolo_zero_backward is missing. With config.strict
+ *   also, on all ranks, if gradients are missing; names the first such tensor and its rank. Then
+ *   *out has the counts, nothing is updated, and the next update begins.
  * - KOLO_EOVERFLOW: gradients overflowed, and the adapting loss scale is already at its least.
  *   The update is skipped and *out is filled in. The engine still works: write a checkpoint, or
  *   continue training.
@@ -433,11 +454,14 @@ int kolo_zero_lr_get(const struct kolo_zero *zero, int group, double *lr, double
 
 /* How far training has come. */
 struct kolo_zero_progress {
-	long step;            /* updates */
-	long skipped;         /* updates that were skipped because of an overflow */
-	uint64_t samples;     /* of all ranks, in updates that were not skipped */
-	double loss_scale;    /* the scale now */
-	uint64_t reserved[4]; /* zero */
+	long step;         /* updates */
+	long skipped;      /* updates that were skipped because of an overflow */
+	uint64_t samples;  /* of all ranks, in updates that were not skipped */
+	double loss_scale; /* the scale now */
+	/* Updates that were tried: made, skipped, refused, or without a sample. A program that
+	 * takes new data each time finds its place in them by this number */
+	long attempts;
+	uint64_t reserved[3]; /* zero */
 };
 
 /* Reports how far training has come. Local. Never fails. */
@@ -482,6 +506,15 @@ int kolo_zero_set(struct kolo_zero *zero, int tensor, size_t first, size_t n, co
  *
  * Errors: KOLO_EINVAL, and those of the collectives. */
 int kolo_zero_get(struct kolo_zero *zero, int tensor, float *out);
+
+/* Finds the tensor at an address where the model reads tensors: in the caller's memory, or where a
+ * tensor of stage 3 is gathered. Returns its name, which lives as long as the engine; NULL: no
+ * tensor is there. *tensor becomes its number, and may be NULL.
+ *
+ * Without a device, a tensor of stage 3 keeps its address while it is released, and to touch it
+ * then is a SIGSEGV. A handler of that signal may call this function, with siginfo's si_addr, if
+ * the engine belongs to the thread that trapped. Local; sets no error text. */
+const char *kolo_zero_tensor_at(const struct kolo_zero *zero, const void *address, int *tensor);
 
 /* Memory of one kind on this rank, in bytes. */
 struct kolo_zero_memory {
@@ -549,6 +582,9 @@ int kolo_zero_plan_memory_get(const struct kolo_zero_plan *plan, int index,
 /* Reports the planned traffic of one update: `accumulation` micro-steps that use each tensor once
  * forward and once backward. Local. Never fails. */
 void kolo_zero_plan_traffic_get(const struct kolo_zero_plan *plan, struct kolo_zero_traffic *out);
+
+/* What kolo_zero_warning of such an engine would return. The text lives as long as the plan. */
+const char *kolo_zero_plan_warning(const struct kolo_zero_plan *plan);
 
 /* Checks whether the plan fits into the budgets of the device and the host. kolo_zero_create
  * makes the same check, and also counts what other ranks of the host need. Local.

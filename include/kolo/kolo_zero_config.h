@@ -14,9 +14,9 @@
  * Keys: each key of DeepSpeed's has one of three outcomes. Its setting is applied. Or it needs
  * nothing, because the engine always does it or it has no effect; then kolo_zero_settings_note
  * has a remark. Or it is refused with the reason. A key that DeepSpeed does not have is refused,
- * too; the error names the nearest key. One key is Kolo's own: "reduction_order" is config.order,
- * "ring", "tree" or "grid"; without it, or with null, it is that of the communicator. DeepSpeed
- * ignores it.
+ * too; the error names the nearest key. Two keys are Kolo's own, and DeepSpeed
+ * ignores them. "reduction_order" is config.order, "ring", "tree" or "grid"; without it, or with
+ * null, it is that of the communicator. "strict_gradients" is config.strict.
  *
  * Syntax: JSON, and comments: from // or # to the end of the line, or between the marks of C.
  * Nothing else of Hjson is accepted. Integers may be written like 2e8. "auto" stands for the

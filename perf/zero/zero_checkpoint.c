@@ -60,6 +60,10 @@ static void update(struct kolo_zero *zero, size_t n)
 	check(gradient ? kolo_zero_forward(zero, 1) : kolo_error_set(KOLO_ENOMEM, "out of memory"));
 	for (size_t i = 0; i < n / LAYERS; i++)
 		gradient[i] = (uint16_t)(0x3c00 + i % 500);
+	for (int i = 0; i < LAYERS; i++) {
+		check(kolo_zero_use(zero, i, NULL));
+		check(kolo_zero_release(zero, i));
+	}
 	check(kolo_zero_backward(zero, 0));
 	for (int i = LAYERS; i-- > 0;)
 		check(kolo_zero_gradient(zero, i, gradient));

@@ -71,6 +71,10 @@ static double step(struct trial *t, double backward)
 	int64_t begin;
 
 	check(kolo_zero_forward(t->zero, 1));
+	for (int i = 0; i < TENSORS; i++) {
+		check(kolo_zero_use(t->zero, i, NULL));
+		check(kolo_zero_release(t->zero, i));
+	}
 	check(kolo_zero_backward(t->zero, 0));
 	for (int i = TENSORS; i-- > 0;) {
 		compute(backward / TENSORS);

@@ -127,7 +127,7 @@ static int train(struct kolo_comm *c)
 	config.stage = 3;
 	config.persistence = 6;
 	config.optimizer = KOLO_ZERO_LAMB;
-	config.reduce_bucket = 4;
+	config.reduce_bucket = 1024;
 	rc = kolo_zero_create(c, &config, tensors, 2, &z);
 	CHECK((z == NULL) == (rc < 0));
 	for (int step = 0; step < 2 && rc == 0; step++) {

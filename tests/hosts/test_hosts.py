@@ -161,10 +161,10 @@ def a_training_has_the_bits_of_its_order_wherever_ranks_are():
         with open(f"{folder}/text", "w") as f:
             f.write("".join(chr(97 + k * k * k % 23) for k in range(4000)))
         tree = [losses_of(machines[:n], each, folder, "tree", stage, bucket)
-                for n, each, stage, bucket in ((1, 4, 0, 1 << 20), (2, 2, 1, 5000), (4, 1, 3, 900))]
+                for n, each, stage, bucket in ((1, 4, 0, 1 << 20), (2, 2, 1, 5000), (4, 1, 3, 1024))]
         shape = {"KOLO_ORDER": "grid", "KOLO_SHAPE": "3x2"}
         grid = [losses_of(machines[:3], 2, folder, "grid", 2, 5000), losses_of(machines[:1], 6, folder, "grid", 0, 1 << 20, **shape),
-                losses_of(machines[:2], 3, folder, "grid", 3, 900, **shape)]
+                losses_of(machines[:2], 3, folder, "grid", 3, 1024, **shape)]
         ring = [losses_of(machines[:1], n, folder, "ring", 2, 5000) for n in (4, 6)]
         assert len(tree[0]) == 7 and tree == [tree[0]] * 3 and grid == [grid[0]] * 3, (tree, grid)
         assert ring[0] != tree[0] and ring[1] != grid[0], (ring, tree, grid)

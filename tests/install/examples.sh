@@ -61,6 +61,17 @@ example() { # LANGUAGE REASON BUILD COMMAND...
 in_c() {
 	$CC -std=c17 $flags -o "$dir/c" tools/examples/all_reduce.c $library
 }
+zero_in_c() {
+	$CC -std=c17 $flags -o "$dir/zero" tools/examples/zero.c $library
+}
+# It ends with status 0 if it has learnt.
+trains() {
+	for ranks in 1 2 3; do
+		$run -n $ranks "$dir/zero" >"$dir/out"
+		cat "$dir/out"
+		[ "$(grep -c '^step 400: loss 0.000[0-9]*$' "$dir/out")" = 1 ]
+	done
+}
 in_cxx() {
 	$CXX -std=c++17 -Wpedantic $flags -o "$dir/cxx" tools/examples/all_reduce.cpp $library
 }
@@ -76,6 +87,8 @@ no_python=$sanitized
 export PYTHONPYCACHEPREFIX="$dir"
 
 example C "" in_c "$dir/c"
+try "C: the training loop builds, without a warning" zero_in_c
+try "C: the training loop learns on 1, 2 and 3 ranks" trains
 example C++ "$(missing $CXX)" in_cxx "$dir/cxx"
 example Fortran "${sanitized:-$(missing gfortran)}" in_fortran "$dir/fortran"
 example Python "$no_python" in_python \

@@ -82,9 +82,11 @@ python_finds() {
 	LD_LIBRARY_PATH=$usr/lib prints_sums "$python" "$here/tools/examples/all_reduce.py"
 }
 readme() {
-	# The program as the README has it: between ```c and ```, without the comment on top of the file.
-	sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d' >"$dir/readme.c"
-	sed '1,/\*\/$/d' tools/examples/all_reduce.c | diff - "$dir/readme.c"
+	# Both programs as the README has them: between ```c and ```, without the comment on top of the file.
+	sed -n '/^```c$/,/^```$/p' README.md | grep -v '^```' >"$dir/readme.c"
+	for program in all_reduce zero; do
+		sed '1,/\*\/$/d' tools/examples/$program.c
+	done | diff - "$dir/readme.c"
 }
 
 # ---- CMake: the examples as a project outside the tree --------------------------------------------------------

@@ -284,6 +284,56 @@ def a_config_says_what_options_do_not():
     assert run(ZEROPLAN, "--config", "/nowhere/at/all").returncode == 3
 
 
+@contextlib.contextmanager
+def listed(text):
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as f:
+        f.write(text)
+        f.flush()
+        yield f.name
+
+
+@test
+def a_list_of_tensors_is_the_model():
+    # The stack of --parameters, by name and shape.
+    with listed("".join(f"{k} 1024x1024\n" for k in range(12))) as path:
+        asked = plan("--tensors", path, "-n", "3", *rates(device=0))["asked"]
+    assert asked == plan(*STACK, "-n", "3", *rates(device=0))["asked"]
+    with listed("# of a GPT\nwte 50257x768\n\nh0.qkv\t768x3x768 # rows first\nh0.b 2304 frozen\nscale 1x1x1x1x1x1x1x2") as path:
+        done = plan("--tensors", path, "-n", "4")
+    trained = 50257 * 768 + 768 * 2304 + 2
+    assert (done["parameters"], done["tensors"]) == (trained + 2304, 4), done
+    at_1 = next(one for one in done["asked"] if one["stage"] == 1)
+    own = -(-50257 * 768 // 4) + 768 * 576 + 1 # of the frozen one there are no moments
+    assert peak(at_1, "moments") == 8 * own and peak(at_1, "parameters") == 4 * (trained + 2304), at_1
+
+
+@test
+def mistakes_in_a_list_are_told_with_their_line():
+    for text, says in (("a 3\nb", ":2: 'b' has no shape"), ("a 3xx4", ":1: '3xx4' is not a shape"), ("a 0", ":1: '0' has no element"),
+                       ("a -3", ":1: '-3' is not a shape"), ("a 1x1x1x1x1x1x1x1x1", ":1: '1x1x1x1x1x1x1x1x1' is not a shape"),
+                       ("a 3 thawed", ":1: 'thawed' must be frozen"), ("a 3 frozen 4", ":1: '4' is too much"),
+                       ("a 99999999999x9999999999", "more than 2^46"), ("# none\n", ": has no tensor"),
+                       ("a 3\na 3", "two tensors are called 'a'")):
+        with listed(text) as path:
+            done = run(ZEROPLAN, "--tensors", path)
+        assert done.returncode == 2 and says in done.stderr and not done.stdout, (text, done)
+    assert run(ZEROPLAN, "--tensors", "/nowhere/at/all").returncode == 3
+    for more in (("--parameters", "3M"), ("--layers", "3")):
+        assert run(ZEROPLAN, "--tensors", "/dev/null", *more).returncode == 2
+
+
+@test
+def a_stage_3_that_gathers_what_it_saves_is_told():
+    for prefetch, warned in (("2e7", True), ("1e6", False)):
+        text = f'{{"train_batch_size": 4, "zero_optimization": {{"stage": 3, "stage3_prefetch_bucket_size": {prefetch}}}}}'
+        with config(text) as path:
+            asked = stages(*STACK, "-n", "4", "--config", path, "--stage", "all")
+            done = run(ZEROPLAN, *STACK, "-n", "4", "--config", path, "--stage", "all")
+        assert [bool(asked[k]["warning"]) for k in range(4)] == [False, False, False, warned], asked
+        assert done.stdout.count("  note: stage 3 shards 36.0 MiB") == warned, done
+        assert not warned or "a smaller prefetch saves memory" in asked[3]["warning"], asked[3]
+
+
 @test
 def what_is_measured_can_be_given():
     with tempfile.TemporaryDirectory(dir=B) as folder:

@@ -105,6 +105,9 @@ static int take_step(struct kolo_zero *zero, int ntensors, const void *gradient)
 {
 	int rc = kolo_zero_forward(zero, 1);
 
+	for (int i = 0; rc == 0 && i < ntensors; i++)
+		if ((rc = kolo_zero_use(zero, i, NULL)) == 0)
+			rc = kolo_zero_release(zero, i);
 	if (rc == 0)
 		rc = kolo_zero_backward(zero, 0);
 	for (int i = 0; rc == 0 && i < ntensors; i++)

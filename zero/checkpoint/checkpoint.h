@@ -38,7 +38,7 @@ struct zero_table {
 
 /* What is not in tensors. */
 struct zero_saved {
-	long step, skipped;
+	long step, skipped, attempts;
 	uint64_t samples, micro_batch;
 	struct zero_scaler scaler;
 	enum kolo_zero_optimizer optimizer;

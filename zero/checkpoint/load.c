@@ -457,6 +457,7 @@ static void set_state(struct loading *l)
 
 	z->step = s->step;
 	z->skipped = s->skipped;
+	z->attempts = s->attempts;
 	z->total_samples = s->samples;
 	/* A micro-batch that the ranks agreed on is restored. */
 	if (z->config.micro_batch == 0)

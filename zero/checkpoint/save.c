@@ -221,6 +221,7 @@ static int describe_state(const struct kolo_zero *z, const void *user, size_t us
 	*out = (struct zero_saved){
 		.step = z->step,
 		.skipped = z->skipped,
+		.attempts = z->attempts,
 		.samples = z->total_samples,
 		.micro_batch = z->micro_batch,
 		.scaler = z->scaler,

@@ -67,6 +67,8 @@ static void write_state(struct zero_growing *out, const struct zero_saved *s,
 	write_double(out, s->scaler.scale);
 	zero_growing_put(out, " %" PRId64 " %" PRId64 " %" PRId64 "\n", s->scaler.updates,
 			 s->scaler.last_overflow, s->scaler.left);
+	if (s->attempts != s->step + s->skipped)
+		zero_growing_put(out, "attempts %ld\n", s->attempts);
 	zero_growing_put(out, "optimizer %s\nlr %d", kolo_zero_optimizer_name(s->optimizer),
 			 s->ngroups);
 	for (int i = 0; i < s->ngroups; i++)
@@ -298,6 +300,11 @@ static int read_state(struct reader *r, struct zero_saved *s, struct zero_table 
 	s->scaler.updates = next_signed(r);
 	s->scaler.last_overflow = next_signed(r);
 	s->scaler.left = next_signed(r);
+	s->attempts = s->step + s->skipped;
+	if (has_line(r, "attempts")) {
+		begin_line(r, "attempts");
+		s->attempts = (long)next_signed(r);
+	}
 	read_optimizer(r, s);
 	if ((rc = read_groups(r, s)) < 0)
 		return rc;

@@ -6,6 +6,7 @@
 #include "zero/config/keys.h"
 
 #include "zero/config/config.h"
+#include "zero/core/layout.h"
 #include "zero/optimizers/list.h"
 
 #include <limits.h>
@@ -19,6 +20,8 @@ static const struct zero_range stage = { ZERO_INTEGER, "an integer from 0 to 3",
 					 .high = 3 };
 static const struct zero_range count = { ZERO_INTEGER, "an integer of at least 1", .low = 1,
 					 .high = INFINITY };
+static const struct zero_range bucket = { ZERO_INTEGER, "an integer of at least 1024",
+					  .low = ZERO_LEAST_BUCKET, .high = INFINITY };
 static const struct zero_range count_int = { ZERO_INTEGER, "an integer from 1 to 2147483647",
 					     .low = 1, .high = INT_MAX };
 static const struct zero_range natural = { ZERO_INTEGER, "an integer of at least 0", .low = 0,
@@ -145,6 +148,7 @@ const struct zero_key zero_keys[] = {
 	{ "gradient_allreduce_op", &reduction,
 	  ROLE(ONLY, 0, "gradients are means over all samples of all ranks: scale the loss") },
 	{ "reduction_order", &order, SETTING(INT, order), .nullable = true },
+	{ "strict_gradients", &flag, SETTING(INT, shown.config.strict) },
 	{ "communication_data_type", &type, SETTING(INT, wire), .nullable = true },
 	{ "seq_parallel_communication_data_type", &type,
 	  ROLE(MOOT, NAN, "no effect: sequences are not cut"), .nullable = true },
@@ -172,7 +176,7 @@ const struct zero_key zero_keys[] = {
 	{ ZERO("stage"), &stage, SETTING(INT, shown.config.stage) },
 	{ ZERO("contiguous_gradients"), &flag, SETTING(INT, shown.config.contiguous) },
 	{ ZERO("reduce_scatter"), &flag, SETTING(INT, shown.config.reduce_scatter) },
-	{ ZERO("reduce_bucket_size"), &count, SETTING(SIZE, shown.config.reduce_bucket),
+	{ ZERO("reduce_bucket_size"), &bucket, SETTING(SIZE, shown.config.reduce_bucket),
 	  .automatic = ZERO_AUTO_BUCKET },
 	{ ZERO("use_multi_rank_bucket_allreduce"), &flag,
 	  ROLE(ONLY, 1, "a bucket always has parts of all ranks") },

@@ -59,7 +59,7 @@ enum zero_auto {
 	ZERO_AUTO_ZERO,
 	ZERO_AUTO_WARMUP,
 	ZERO_AUTO_TOTAL,
-	ZERO_AUTO_BUCKET,      /* hidden^2 */
+	ZERO_AUTO_BUCKET,      /* hidden^2, or the least that kolo_zero_create takes */
 	ZERO_AUTO_PREFETCH,    /* 0.9 hidden^2 */
 	ZERO_AUTO_PERSISTENCE, /* 10 hidden */
 };

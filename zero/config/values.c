@@ -5,6 +5,7 @@
 #include "zero/config/config.h"
 #include "zero/config/keys.h"
 #include "zero/config/source.h"
+#include "zero/core/layout.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -114,7 +115,9 @@ static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automat
 	case ZERO_AUTO_TOTAL:
 		*x = m->total_steps ? (double)m->total_steps : NAN, *field = "total_steps";
 		break;
-	case ZERO_AUTO_BUCKET: *x = hidden * hidden; break;
+	case ZERO_AUTO_BUCKET:
+		*x = hidden * hidden < ZERO_LEAST_BUCKET ? ZERO_LEAST_BUCKET : hidden * hidden;
+		break;
 	case ZERO_AUTO_PREFETCH: *x = cut_fraction(0.9 * hidden * hidden); break;
 	case ZERO_AUTO_PERSISTENCE: *x = 10 * hidden; break;
 	}

@@ -86,6 +86,8 @@ struct zero_tensor {
 	size_t held_room, grad_room; /* elements of held and grad_held that there is memory for; the
 					same on all ranks */
 	bool reported;               /* in this micro-step */
+	int given;                   /* gradients in this update */
+	bool used;                   /* since the last update: its values are that update's */
 	bool summed;                 /* grad has a sum of earlier micro-steps */
 	int first_piece, npieces, first_bucket; /* in the plan of reductions */
 };
@@ -199,6 +201,7 @@ struct kolo_zero {
 	const struct zero_kernels *kernels;
 	int failed; /* the status of all later calls, with failure as text */
 	char failure[512];
+	char warning[320]; /* empty: none */
 	bool torn; /* a load has failed half way; another load may make the engine whole again */
 
 	struct zero_tensor *tensors;
@@ -253,6 +256,7 @@ struct kolo_zero {
 	enum zero_phase phase;
 	int micro;                 /* micro-steps done towards the update */
 	long step, skipped;        /* updates; updates that an overflow prevented */
+	long attempts;             /* updates, made or not */
 	uint64_t total_samples;    /* of all ranks, in updates */
 	struct zero_scaler scaler; /* starts at config.loss_scale */
 	double predivide;          /* config.predivide, or nranks */
@@ -261,6 +265,7 @@ struct kolo_zero {
 	float weight;         /* of this micro-step's gradients */
 	size_t micro_samples; /* of this micro-step on this rank */
 	double samples, loss; /* of this update on this rank; loss: times samples */
+	int learnt;           /* micro-steps of this update with samples */
 	struct zero_nonfinite nonfinite;  /* in the gradients that this rank reported */
 	struct kolo_zero_traffic traffic; /* except sent_bytes */
 	uint64_t sent_before; /* bytes sent by data before the first step, and by kolo_zero_get */

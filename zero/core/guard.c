@@ -5,6 +5,7 @@
 #include "zero/base/basics.h"
 #include "zero/core/engine.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 int zero_check(struct kolo_zero *z)
@@ -21,6 +22,17 @@ int zero_check(struct kolo_zero *z)
 	return 0;
 }
 
+int zero_misuse(const struct kolo_zero *z, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return kolo_error_set(KOLO_EINVAL, "rank %d, step %ld: %s", z->rank, z->step + 1, text);
+}
+
 int zero_failed(struct kolo_zero *z, int rc)
 {
 	if (rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed) {
@@ -35,6 +47,21 @@ int zero_failed(struct kolo_zero *z, int rc)
 		kolo_error_set(rc, "%s", z->failure);
 	}
 	return rc;
+}
+
+int zero_failed_at(struct kolo_zero *z, int rc, int tensor)
+{
+	char why[sizeof(z->failure)];
+
+	if (rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed) {
+		snprintf(why, sizeof(why), "%s", kolo_last_error());
+		if (tensor >= 0)
+			kolo_error_set(rc, "step %ld, tensor '%s': %s", z->step + 1,
+				       z->tensors[tensor].name, why);
+		else
+			kolo_error_set(rc, "step %ld: %s", z->step + 1, why);
+	}
+	return zero_failed(z, rc);
 }
 
 int zero_check_between_updates(struct kolo_zero *z, const char *what)

@@ -14,6 +14,10 @@
 
 #include <stdbool.h>
 
+/* Elements that a bucket of gradients must have room for: a page of floats, for a reduction has its
+ * price. */
+enum { ZERO_LEAST_BUCKET = 1024 };
+
 struct zero_part {
 	size_t first, n;
 };

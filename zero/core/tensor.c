@@ -3,13 +3,13 @@
 #include "zero/core/tensor.h"
 
 #include "zero/base/basics.h"
+#include "zero/core/guard.h"
 
 struct zero_tensor *zero_tensor_get(struct kolo_zero *z, int tensor, const char *what)
 {
 	if (tensor >= 0 && tensor < z->ntensors)
 		return &z->tensors[tensor];
-	kolo_error_set(KOLO_EINVAL, "rank %d: %s of tensor %d; the model has 0 to %d", z->rank,
-		       what, tensor, z->ntensors - 1);
+	zero_misuse(z, "%s of tensor %d; the model has 0 to %d", what, tensor, z->ntensors - 1);
 	return NULL;
 }
 

@@ -3,9 +3,11 @@
 #include "zero/create/check.h"
 
 #include "zero/base/basics.h"
+#include "zero/core/layout.h"
 #include "zero/optim/optimizer.h"
 #include "zero/optim/scaler.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +121,7 @@ static int check_config(const struct kolo_zero_config *c)
 		{ "reduce_scatter", c->reduce_scatter },
 		{ "allgather", c->allgather },
 		{ "parameter_server", c->parameter_server },
+		{ "strict", c->strict },
 	};
 	int rc = 0;
 
@@ -129,11 +132,11 @@ static int check_config(const struct kolo_zero_config *c)
 		return kolo_error_set(KOLO_EINVAL,
 				      "config.accumulation is %d, and must be at least 1",
 				      c->accumulation);
-	if (c->reduce_bucket < 1 || c->gather_bucket < 1)
+	if (c->reduce_bucket < ZERO_LEAST_BUCKET || c->gather_bucket < 1)
 		return kolo_error_set(
 			KOLO_EINVAL,
-			"config.reduce_bucket and gather_bucket are %zu and %zu, and must be at least 1",
-			c->reduce_bucket, c->gather_bucket);
+			"config.reduce_bucket and gather_bucket are %zu and %zu elements, and must be at least %d and 1",
+			c->reduce_bucket, c->gather_bucket, ZERO_LEAST_BUCKET);
 	if (!(c->clip >= 0 && c->clip < __builtin_inf()))
 		return kolo_error_set(KOLO_EINVAL,
 				      "config.clip is %g, and must be finite and at least 0",
@@ -209,6 +212,48 @@ static int check_names(const struct kolo_zero_tensor *tensors, int n)
 	return rc;
 }
 
+/* The memory of one tensor. */
+struct span {
+	uintptr_t begin, end;
+	const char *name;
+};
+
+static int compare_spans(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Tensors that share memory would be updated twice. */
+static int check_memory(const struct kolo_zero_tensor *tensors, int ntensors)
+{
+	struct span *spans = calloc((size_t)ntensors, sizeof(*spans));
+	int rc = 0, n = 0;
+
+	if (!spans)
+		return kolo_error_set(KOLO_ENOMEM, "memory of %d tensors: out of memory", ntensors);
+	for (int i = 0; i < ntensors; i++) {
+		const struct kolo_zero_tensor *t = &tensors[i];
+		size_t bytes = kolo_type_size(t->type);
+
+		for (int d = 0; d < t->ndims; d++)
+			bytes *= t->shape[d];
+		if (t->data)
+			spans[n++] = (struct span){ (uintptr_t)t->data, (uintptr_t)t->data + bytes,
+						    t->name };
+	}
+	qsort(spans, (size_t)n, sizeof(*spans), compare_spans);
+	for (int i = 1; rc == 0 && i < n; i++)
+		if (spans[i].begin < spans[i - 1].end)
+			rc = kolo_error_set(
+				KOLO_EINVAL,
+				"tensors '%s' and '%s' share memory: what is used in two places is one tensor, with the sum of its gradients",
+				spans[i - 1].name, spans[i].name);
+	free(spans);
+	return rc;
+}
+
 int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zero_tensor *tensors,
 			 int ntensors)
 {
@@ -227,7 +272,8 @@ int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zer
 	for (int i = 0; i < ntensors; i++)
 		if ((rc = check_tensor(&tensors[i], i, ngroups)) < 0)
 			return rc;
-	return check_names(tensors, ntensors);
+	rc = check_names(tensors, ntensors);
+	return rc == 0 ? check_memory(tensors, ntensors) : rc;
 }
 
 /* ---- Between ranks --------------------------------------------------------------------------- */
@@ -297,6 +343,7 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 		c->offload_param.buffers,
 		(double)c->offload_param.in_host,
 		c->device != NULL,
+		c->strict,
 	};
 	uint64_t hash = zero_hash(ZERO_HASH, values, sizeof(values));
 

@@ -324,7 +324,11 @@ static int describe(struct kolo_comm *comm, const struct kolo_zero_config *confi
 		return kolo_error_set(KOLO_ENOMEM, "an engine: out of memory");
 	rc = zero_describe(*out, config, tensors, ntensors, kolo_comm_rank(comm),
 			   kolo_comm_nranks(comm));
-	return rc == 0 ? zero_plan_uses(*out, &uses) : rc;
+	if (rc == 0)
+		rc = zero_plan_uses(*out, &uses);
+	if (rc == 0)
+		zero_plan_warn(*out);
+	return rc;
 }
 
 /* Destroys what was made so far, and keeps the error's text. */
@@ -374,6 +378,8 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 	if (rc < 0)
 		return give_up(z, rc);
 	z->keeps = true; /* not before: the first values need zeroed memory */
+	if (z->rank == 0 && *z->warning)
+		kolo_comm_log(comm, KOLO_LOG_WARN, z->warning);
 	*out = z;
 	return 0;
 }

@@ -74,7 +74,48 @@ int zero_plan_uses(struct kolo_zero *z, struct kolo_zero_traffic *of_one)
 	z->trace.n = z->trace.at = 0;
 	z->trace.matches = false;
 	z->trace.hash = ZERO_HASH;
+	for (int i = 0; i < z->ntensors; i++)
+		z->tensors[i].used = false;
 	return rc;
+}
+
+/* ---- Does it pay? ---------------------------------------------------------------------------- */
+
+void zero_plan_warn(struct kolo_zero *z)
+{
+	const struct zero_tensor *largest = NULL;
+	size_t saved = 0;
+
+	for (int i = 0; i < z->ntensors; i++) {
+		const struct zero_tensor *t = &z->tensors[i];
+
+		if (!t->sharded)
+			continue;
+		saved += (t->shard_place == ZERO_ON_DEVICE ? t->n - t->chunk : t->n) *
+			 kolo_type_size(t->type);
+		if (!largest || t->n > largest->n)
+			largest = t;
+	}
+	if (!largest || z->dry_gathered < saved)
+		return;
+	snprintf(
+		z->warning, sizeof(z->warning),
+		"stage 3 shards %.1f MiB of each rank's parameters away and gathers up to %.1f MiB of them at a time (config.prefetch is %zu elements%s, the largest tensor '%.64s' has %zu): %s",
+		(double)saved / 0x1p20, (double)z->dry_gathered / 0x1p20, z->config.prefetch,
+		z->config.overlap ? "" : ", not used without overlap", largest->name, largest->n,
+		z->config.prefetch > largest->n && z->config.overlap
+			? "a smaller prefetch saves memory, stage 2 saves traffic"
+			: "smaller tensors would save memory, stage 2 saves traffic");
+}
+
+const char *kolo_zero_warning(const struct kolo_zero *z)
+{
+	return z && *z->warning ? z->warning : NULL;
+}
+
+const char *kolo_zero_plan_warning(const struct kolo_zero_plan *plan)
+{
+	return plan ? kolo_zero_warning(&plan->zero) : NULL;
 }
 
 /* ---- Does it fit? ---------------------------------------------------------------------------- */
@@ -286,6 +327,7 @@ static int plan_traffic(struct kolo_zero_plan *plan)
 	uint64_t times = (uint64_t)z->config.accumulation;
 	int rc = zero_plan_uses(z, &uses);
 
+	zero_plan_warn(z);
 	if (z->config.parameter_server)
 		plan_server(z);
 	else

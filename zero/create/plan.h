@@ -12,6 +12,9 @@ struct kolo_zero_traffic;
  * anything is opened. Errors: KOLO_ENOMEM. */
 int zero_plan_uses(struct kolo_zero *zero, struct kolo_zero_traffic *of_one);
 
+/* Sets the warning if stage 3 gathers as much as it saves. After zero_plan_uses. */
+void zero_plan_warn(struct kolo_zero *zero);
+
 /* Bytes of host memory that the engine needs. After zero_plan_uses. */
 size_t zero_plan_host_bytes(const struct kolo_zero *zero);
 

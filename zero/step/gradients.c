@@ -475,25 +475,30 @@ static int look_for_nonfinite(struct kolo_zero *z, int tensor, const char *gradi
 	return rc;
 }
 
-static int check_report(struct kolo_zero *z, const struct zero_tensor *t, const void *gradient)
+static int check_report(const struct kolo_zero *z, const struct zero_tensor *t,
+			const void *gradient)
 {
+	const char *name = t->name;
+
 	if (z->phase != ZERO_BACKWARD)
-		return kolo_error_set(
-			KOLO_EINVAL,
-			"rank %d: gradient of tensor '%s' outside of kolo_zero_backward ... kolo_zero_step",
-			z->rank, t->name);
+		return zero_misuse(
+			z,
+			"gradient of tensor '%s' outside of kolo_zero_backward ... kolo_zero_step",
+			name);
 	if (!t->trained)
-		return kolo_error_set(KOLO_EINVAL,
-				      "rank %d: gradient of tensor '%s', which is frozen", z->rank,
-				      t->name);
+		return zero_misuse(z, "gradient of tensor '%s', which is frozen", name);
 	if (t->reported)
-		return kolo_error_set(
-			KOLO_EINVAL,
-			"rank %d: gradient of tensor '%s' twice in a micro-step; add up what it has from several uses",
-			z->rank, t->name);
+		return zero_misuse(
+			z,
+			"gradient of tensor '%s' twice in a micro-step; add up what it has from several uses",
+			name);
 	if (!gradient && z->weight != 0)
-		return kolo_error_set(KOLO_EINVAL, "rank %d: gradient of tensor '%s' is NULL",
-				      z->rank, t->name);
+		return zero_misuse(z, "gradient of tensor '%s' is NULL", name);
+	if (!t->used && z->weight != 0)
+		return zero_misuse(
+			z,
+			"gradient of tensor '%s' without kolo_zero_use since the last update: what the model read may be older; say kolo_zero_use before each read",
+			name);
 	return 0;
 }
 
@@ -549,6 +554,7 @@ int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 	t->reported = true;
 	/* A rank without samples gives zeros, whatever it passes. */
 	if (z->weight == 0)
-		return zero_failed(z, fill_without(z, t));
-	return stop_reading(z, zero_failed(z, take_gradient(z, tensor, gradient)));
+		return zero_failed_at(z, fill_without(z, t), tensor);
+	t->given++;
+	return stop_reading(z, zero_failed_at(z, take_gradient(z, tensor, gradient), tensor));
 }

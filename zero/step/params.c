@@ -243,7 +243,8 @@ int kolo_zero_use(struct kolo_zero *z, int tensor, const void **out)
 		return rc < 0 ? rc : KOLO_EINVAL;
 	rc = t->sharded ? use_sharded(z, t, tensor) : zero_gather_finish(z, t->last_gather);
 	if (rc < 0)
-		return zero_failed(z, rc);
+		return zero_failed_at(z, rc, tensor);
+	t->used = true;
 	if (t->sharded && t->uses == 0) {
 		z->used += t->region.len;
 		z->most_used = zero_max(z->most_used, z->used);
@@ -262,9 +263,7 @@ int kolo_zero_release(struct kolo_zero *z, int tensor)
 	if (rc < 0 || !(t = zero_tensor_get(z, tensor, "release")))
 		return rc < 0 ? rc : KOLO_EINVAL;
 	if (t->uses == 0)
-		return kolo_error_set(KOLO_EINVAL,
-				      "rank %d: release of tensor '%s', which is not in use",
-				      z->rank, t->name);
+		return zero_misuse(z, "release of tensor '%s', which is not in use", t->name);
 	t->uses--;
 	if (!t->sharded || t->uses > 0)
 		return 0;

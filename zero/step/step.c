@@ -4,6 +4,7 @@
 #include "zero/core/engine.h"
 #include "zero/core/guard.h"
 #include "zero/optim/optimizer.h"
+#include "zero/step/given.h"
 #include "zero/step/gradients.h"
 #include "zero/step/norm.h"
 #include "zero/step/params.h"
@@ -31,12 +32,9 @@ int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 	if (rc < 0)
 		return rc;
 	if (z->phase != ZERO_IDLE)
-		return kolo_error_set(
-			KOLO_EINVAL,
-			"rank %d: forward in a micro-step that kolo_zero_step has not ended",
-			z->rank);
+		return zero_misuse(z, "forward in a micro-step that kolo_zero_step has not ended");
 	if (z->micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
-		return zero_failed(z, rc);
+		return zero_failed_at(z, rc, -1);
 	z->phase = ZERO_FORWARD;
 	z->phase_began = zero_now();
 	z->micro_samples = samples;
@@ -61,13 +59,12 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 	if (rc < 0)
 		return rc;
 	if (z->phase != ZERO_FORWARD)
-		return kolo_error_set(KOLO_EINVAL,
-				      "rank %d: backward without kolo_zero_forward before it",
-				      z->rank);
+		return zero_misuse(z, "backward without kolo_zero_forward before it");
 	z->phase = ZERO_BACKWARD;
 	z->times.forward += end_phase(z);
 	/* Without samples there is no mean loss. */
 	if (z->micro_samples) {
+		z->learnt++;
 		z->samples += (double)z->micro_samples;
 		z->loss += loss * (double)z->micro_samples;
 	}
@@ -80,12 +77,14 @@ struct record {
 	double square_sum, loss, samples;
 	uint64_t uses;     /* hash of the order of uses and releases */
 	uint64_t settings; /* hash of learning rates and the loss scale */
+	uint64_t lacks;    /* 1: this rank did not give all gradients */
 	struct zero_nonfinite nonfinite;
 };
 
 /* The records of all ranks, added up. */
 struct summary {
 	double square_sum, loss, samples;
+	bool lacks; /* some rank did not give all gradients */
 	int nonfinite_rank;
 	struct zero_nonfinite nonfinite;
 };
@@ -114,6 +113,7 @@ static int summarize(struct kolo_zero *z, const struct record *records, struct s
 		out->square_sum += record->square_sum;
 		out->loss += record->loss;
 		out->samples += record->samples;
+		out->lacks = out->lacks || record->lacks;
 		if (record->nonfinite.tensor >= 0 && first) {
 			out->nonfinite = record->nonfinite;
 			out->nonfinite_rank = r;
@@ -134,7 +134,12 @@ static uint64_t hash_settings(const struct kolo_zero *z)
 static int exchange(struct kolo_zero *z, struct summary *out)
 {
 	struct record own = {
-		0, z->loss, z->samples, z->trace.hash, hash_settings(z), z->nonfinite
+		.loss = z->loss,
+		.samples = z->samples,
+		.uses = z->trace.hash,
+		.settings = hash_settings(z),
+		.lacks = !zero_given_all(z),
+		.nonfinite = z->nonfinite,
 	};
 	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
 	int rc;
@@ -218,8 +223,9 @@ static void begin_update(struct kolo_zero *z)
 	z->samples = z->loss = 0;
 	z->nonfinite.tensor = -1;
 	z->trace.hash = ZERO_HASH;
+	zero_given_forget(z);
 	for (int i = 0; i < z->ntensors; i++)
-		z->tensors[i].summed = false;
+		z->tensors[i].summed = z->tensors[i].used = false;
 }
 
 static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
@@ -230,10 +236,15 @@ static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 
 	zero_params_drop(z);
 	rc = exchange(z, &summary);
+	if (rc == 0 && summary.lacks)
+		rc = zero_given_count(z, out);
 	if (rc == 0)
 		rc = apply(z, &summary, out);
-	if (rc == 0)
+	/* An update that is refused is over, too. */
+	if (rc == 0 || rc == KOLO_EINVAL) {
+		z->attempts++;
 		begin_update(z);
+	}
 	z->times.update += zero_now() - began - (z->times.gather - gather);
 	return rc;
 }
@@ -259,14 +270,11 @@ static int check_step(struct kolo_zero *z)
 	if (rc < 0)
 		return rc;
 	if (z->phase != ZERO_BACKWARD)
-		return kolo_error_set(
-			KOLO_EINVAL, "rank %d: step without kolo_zero_backward before it", z->rank);
+		return zero_misuse(z, "step without kolo_zero_backward before it");
 	for (int i = 0; i < z->ntensors; i++)
 		if (z->tensors[i].uses)
-			return kolo_error_set(
-				KOLO_EINVAL,
-				"rank %d: step while tensor '%s' is in use: release it first",
-				z->rank, z->tensors[i].name);
+			return zero_misuse(z, "step while tensor '%s' is in use: release it first",
+					   z->tensors[i].name);
 	return 0;
 }
 
@@ -294,5 +302,5 @@ int kolo_zero_step(struct kolo_zero *z, struct kolo_zero_result *out)
 	result.step = z->step;
 	if (out)
 		*out = result;
-	return zero_failed(z, rc);
+	return zero_failed_at(z, rc, -1);
 }

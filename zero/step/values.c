@@ -13,6 +13,7 @@
 #include "zero/optimizers/list.h"
 #include "zero/step/gather.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 /* Refuses a call that is not between updates, and one while the tensor is in use. Waits for all
@@ -98,12 +99,30 @@ void kolo_zero_progress_get(const struct kolo_zero *z, struct kolo_zero_progress
 		.skipped = z->skipped,
 		.samples = z->total_samples,
 		.loss_scale = z->scaler.scale,
+		.attempts = z->attempts,
 	};
 }
 
 void kolo_zero_times_get(const struct kolo_zero *z, struct kolo_zero_times *out)
 {
 	*out = z->times;
+}
+
+/* For handlers of signals: it only reads. */
+const char *kolo_zero_tensor_at(const struct kolo_zero *z, const void *address, int *tensor)
+{
+	for (int i = 0; z && i < z->ntensors; i++) {
+		const struct zero_tensor *t = &z->tensors[i];
+		const char *base = t->sharded ? t->region.base : t->param;
+		uintptr_t at = (uintptr_t)address - (uintptr_t)base;
+
+		if (!base || at >= t->n * kolo_type_size(t->type))
+			continue;
+		if (tensor)
+			*tensor = i;
+		return t->name;
+	}
+	return NULL;
 }
 
 /* ---- Values of tensors ----------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* See log_run.h. */
 #include "tests/zero/files/log_run.h"
+#include "tests/zero/step/give.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ struct kolo_zero *run_engine(const struct run *r, struct kolo_comm *comm)
 	kolo_zero_config_init(&c);
 	c.stage = 2;
 	c.accumulation = r->accumulation;
-	c.reduce_bucket = N;
+	c.contiguous = 0;
 	CHECK(kolo_zero_create(comm, &c, tensors, TENSORS, &zero) == 0);
 	return zero;
 }
@@ -110,7 +111,7 @@ void run_micro_step(const struct run *r, struct kolo_zero *zero, int rank, int n
 		for (int k = 0; k < N; k++)
 			gradient[k] = bad && tensor == 1 && k == 5 ? INFINITY
 								   : 0.1f * (float)(k + attempt);
-		CHECK(kolo_zero_gradient(zero, tensor, gradient) == 0);
+		CHECK(give(zero, tensor, gradient) == 0);
 	}
 	CHECK(kolo_zero_step(zero, out) == 0);
 }

@@ -120,7 +120,8 @@ static struct kolo_zero *create(struct kolo_comm *comm, const struct run *run)
 	c.accumulation = run->accumulation;
 	c.parameter_server = run->parameter_server;
 	c.overlap = !run->parameter_server && run->stage % 2;
-	c.reduce_bucket = c.gather_bucket = 150;
+	c.reduce_bucket = 1024;
+	c.gather_bucket = 150;
 	c.persistence = 8;
 	c.loss_scale = 0;
 	c.scaling.initial = run->type == KOLO_F16 ? 0x1p20 : 1024;
@@ -173,8 +174,8 @@ static void path_of(char *out, const char *dir, const struct kolo_zero *zero)
 static void parameters_are_masters(struct kolo_zero *zero, const struct run *run)
 {
 	for (int i = 0; i < MLP_TENSORS; i++) {
-		float masters[512];
-		char rounded[512 * 4];
+		float masters[MLP_ROOM];
+		char rounded[MLP_ROOM * 4];
 		const void *values;
 		size_t n = mlp_size(i);
 
@@ -568,6 +569,43 @@ static struct kolo_zero *create_one(struct kolo_comm *comm, const char *name, si
 	return zero;
 }
 
+/* An update is made, or has no samples: a checkpoint of the same step tells how many were tried. */
+static void tried(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	struct run *run = t->arg;
+	const float one = 1;
+
+	for (int empty = 0; empty < 3; empty++) {
+		struct kolo_zero *zero = create_one(comm, "x", 1, KOLO_F32, 0, KOLO_ZERO_ADAMW);
+		struct kolo_zero_progress p;
+
+		for (int i = 0; i <= empty; i++) {
+			CHECK(kolo_zero_forward(zero, i == 0) == 0);
+			CHECK(kolo_zero_backward(zero, 0) == 0 && give(zero, 0, &one) == 0);
+			CHECK(kolo_zero_step(zero, NULL) == 0);
+		}
+		CHECK(kolo_zero_save(zero, run->dir, 0, NULL, 0) == 0);
+		kolo_zero_destroy(zero);
+		zero = create_one(comm, "x", 1, KOLO_F32, 0, KOLO_ZERO_ADAMW);
+		CHECK(kolo_zero_load(zero, run->dir, KOLO_ZERO_LOAD_ALL, NULL, NULL) == 0);
+		kolo_zero_progress_get(zero, &p);
+		CHECK(p.step == 1 && p.skipped == 0 && p.attempts == 1 + empty);
+		kolo_zero_destroy(zero);
+	}
+	kolo_comm_destroy(comm);
+}
+
+static void a_checkpoint_knows_how_many_updates_were_tried(void **state)
+{
+	struct run run = { 0 };
+
+	(void)state;
+	strcpy(run.dir, new_directory());
+	t_processes(2, tried, &run);
+	remove_tree(run.dir);
+}
+
 static void load_into(struct kolo_comm *comm, const char *dir, const char *name, size_t n,
 		      enum kolo_zero_optimizer optimizer, const char *text)
 {
@@ -947,6 +985,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(another_directory_on_one_rank_is_noticed),
 	cmocka_unit_test(large_parts_at_odd_places_are_the_same_from_any_number_of_ranks),
 	cmocka_unit_test(only_a_scale_that_adapts_goes_on_where_one_does),
+	cmocka_unit_test(a_checkpoint_knows_how_many_updates_were_tried),
 	cmocka_unit_test(old_checkpoints_go_and_what_was_not_completed_too),
 };
 

@@ -550,7 +550,7 @@ static void an_engine_trains_from_a_text(void **state)
 	(void)state;
 	t_threads(
 		2, train_from_text,
-		"{\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 100},"
+		"{\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 1500},"
 		" \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}}");
 	t_threads(
 		2, train_from_text,

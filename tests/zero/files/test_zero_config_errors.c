@@ -257,7 +257,7 @@ static void auto_needs_the_model_description(void **state)
 		"{\"train_batch_size\": 2, \"zero_optimization\": {\"reduce_bucket_size\": \"auto\"}}",
 		&m,
 		"config:1:69: zero_optimization.reduce_bucket_size is \"auto\", and hidden of the model description"
-		" is unknown: set it, or want an integer of at least 1");
+		" is unknown: set it, or want an integer of at least 1024");
 	m.lr = -1;
 	check_refused(
 		"{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": \"auto\"}}}",

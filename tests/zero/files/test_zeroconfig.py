@@ -50,7 +50,7 @@ def every_field_of_the_model_has_an_option():
     assert done.returncode == 0, done
     out = json.loads(done.stdout)
     assert out["train_micro_batch_size_per_gpu"] == 2 and out["gradient_clipping"] == 7, out
-    assert out["zero_optimization"]["reduce_bucket_size"] == 100, out
+    assert out["zero_optimization"]["reduce_bucket_size"] == 1024, out
     assert out["optimizer"] == {"type": "AdamW", "params": {
         "lr": 0.001, "betas": [0.9, 0.5], "eps": 0.25, "weight_decay": 0.125}}, out
     assert out["scheduler"]["params"]["total_num_steps"] == 5000, out

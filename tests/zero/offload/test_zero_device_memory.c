@@ -2,6 +2,7 @@
  * length, and buckets take as much as is planned. */
 #include "kolo/kolo_zero_device.h"
 #include "tests/lib/t.h"
+#include "tests/zero/step/give.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -122,7 +123,7 @@ static void fill_small_buckets(struct t_rank *t)
 	for (int step = 0; step < 2; step++) {
 		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 1) == 0);
 		for (int i = SMALL; i >= 0; i--)
-			CHECK(kolo_zero_gradient(zero, i, gradient) == 0);
+			CHECK(give(zero, i, gradient) == 0);
 		CHECK(kolo_zero_step(zero, NULL) == 0);
 	}
 	kolo_zero_device_get(c.device, &info);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { IN = 7, HIDDEN = 19, MORE = 11, OUT = 5, WIDEST = 19, SCALE = 2 * MLP_LAYERS, UNUSED };
+enum { IN = 7, HIDDEN = 47, MORE = 31, OUT = 5, WIDEST = 47, SCALE = 2 * MLP_LAYERS, UNUSED };
 
 static const size_t widths[MLP_LAYERS + 1] = { IN, HIDDEN, MORE, OUT };
 
@@ -66,12 +66,14 @@ static float noise(size_t i)
 
 void mlp_init(struct kolo_zero *zero)
 {
-	float values[HIDDEN * HIDDEN];
+	float values[WIDEST * WIDEST];
 
 	for (int t = 0; t < MLP_TENSORS; t++) {
+		float most = t < SCALE ? 1.5f / sqrtf((float)rows(t / 2)) : 0.5f;
+
 		for (size_t i = 0; i < mlp_size(t); i++)
 			values[i] = t == SCALE ? 0.5f + 0.1f * (float)i
-					       : 0.5f * noise(i + 1000 * (size_t)t);
+					       : most * noise(i + 1000 * (size_t)t);
 		kolo_zero_set(zero, t, 0, mlp_size(t), values);
 	}
 }
@@ -189,7 +191,7 @@ static int use_all(struct kolo_zero *zero, enum kolo_type type, float *parameter
 int mlp_micro_step(struct kolo_zero *zero, enum kolo_type type, size_t first, size_t n, float scale,
 		   unsigned order)
 {
-	float parameters[1024], gradient[1024];
+	float parameters[MLP_ROOM], gradient[MLP_ROOM];
 	double loss;
 	int rc = kolo_zero_forward(zero, n);
 
@@ -202,7 +204,7 @@ int mlp_micro_step(struct kolo_zero *zero, enum kolo_type type, size_t first, si
 	for (int i = 0; rc == 0 && i < 2 * MLP_LAYERS; i++) {
 		int t = (int)(((unsigned)(2 * MLP_LAYERS - 1 - i) * (1 + 4 * (order % 2)) + order) %
 			      (2 * MLP_LAYERS));
-		uint32_t room[512];
+		uint32_t room[MLP_ROOM];
 		size_t at = 0;
 
 		for (int k = 0; k < t; k++)

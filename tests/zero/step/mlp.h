@@ -6,7 +6,11 @@
 
 #include "kolo/kolo_zero.h"
 
-enum { MLP_LAYERS = 3, MLP_TENSORS = 2 * MLP_LAYERS + 2 };
+enum {
+	MLP_LAYERS = 3,
+	MLP_TENSORS = 2 * MLP_LAYERS + 2,
+	MLP_ROOM = 4096, /* elements of all tensors at most */
+};
 
 /* Fills the description of its tensors: a weight and a bias for each layer, one that is frozen (it
  * scales the input) and one that no step uses. */

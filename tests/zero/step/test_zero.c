@@ -1,6 +1,7 @@
 /* The engine on a small model: the same bits at every stage and however it travels, one rank's
  * result, uneven batches, optimizer settings, and what goes wrong. */
 #include "tests/lib/t.h"
+#include "tests/zero/step/give.h"
 #include "tests/zero/step/mlp.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static int most_ranks(void)
 struct outcome {
 	double losses[STEPS];
 	double norms[STEPS];
-	float masters[512]; /* of all tensors */
+	float masters[MLP_ROOM]; /* of all tensors */
 };
 
 /* Memory that the forked ranks and the test share. */
@@ -125,12 +126,12 @@ static void compare_with_reference(struct kolo_comm *comm, struct references *re
 	CHECK(memcmp(ref, out, sizeof(*out)) == 0);
 }
 
-/* Buckets of all sizes: a few elements, a part of a tensor, and all of them together; on a named
- * transport the second alone. A sample: each stage with each type, for its overlaps and buckets
- * have four sums; so has each pair of those with each type. */
+/* Buckets of all sizes: the least, less than the largest tensor, and all of them together; on a
+ * named transport the second alone. A sample: each stage with each type, for its overlaps and
+ * buckets have four sums; so has each pair of those with each type. */
 static void every_way(struct t_rank *t)
 {
-	static const size_t buckets[] = { 40, 150, 1 << 20 };
+	static const size_t buckets[] = { 1024, 1500, 1 << 20 };
 	struct references *refs = t->arg;
 	struct kolo_comm *comm =
 		t_comm_with(t, (struct kolo_comm_attr){ .transport = refs->transport,
@@ -228,7 +229,7 @@ static void other_ways(struct t_rank *t)
 			c.reduce_scatter = way != 1;
 			c.allgather = way != 2;
 			c.sub_group = way == 3 ? 5 : 0;
-			c.reduce_bucket = way == 4 ? 1 : 100;
+			c.reduce_bucket = way == 4 ? 1024 : 1100;
 			c.persistence = way == 5 ? 20 : way == 6 ? 1000 : 0;
 			c.prefetch = way == 7 ? 0 : way == 8 ? 100 : 1000;
 			c.max_live = way == 8 ? 250 : 1000;
@@ -362,7 +363,8 @@ static void all_optimizers_on_all_stages(struct t_rank *t)
 			c.groups = &group;
 			c.ngroups = 1;
 			c.clip = 0.5;
-			c.reduce_bucket = c.gather_bucket = 100;
+			c.reduce_bucket = 1024;
+			c.gather_bucket = 100;
 			train(comm, &c, KOLO_BF16, steps(), stage ? &out : &plain);
 			CHECK(stage == 0 || memcmp(&plain, &out, sizeof(out)) == 0);
 			CHECK(t_is_slow() || plain.losses[STEPS - 1] < 0.7 * plain.losses[0]);
@@ -385,7 +387,7 @@ static void server_and_ring(struct t_rank *t)
 
 	train(comm, &c, KOLO_F32, steps(), &ring);
 	c.parameter_server = 1;
-	c.reduce_bucket = 60;
+	c.reduce_bucket = 1024;
 	train(comm, &c, KOLO_F32, steps(), &server);
 	for (int s = 0; s < steps(); s++)
 		CHECK(relative(server.losses[s], ring.losses[s]) < 1e-5);
@@ -403,7 +405,7 @@ static void a_parameter_server_learns_the_same(void **state)
 
 static void the_models_gradient_is_that_of_its_loss(void **state)
 {
-	float p[512], grad[512], ignored[512];
+	float p[MLP_ROOM], grad[MLP_ROOM], ignored[MLP_ROOM];
 	uint64_t seed = 9;
 
 	(void)state;
@@ -436,7 +438,7 @@ static void uneven_rank(struct t_rank *t)
 	for (int stage = 0; stage < 4; stage++) {
 		struct kolo_zero_config c = config_of(stage);
 		struct kolo_zero *zero;
-		float masters[512];
+		float masters[MLP_ROOM];
 
 		c.micro_batch = 4;
 		c.overlap = stage % 2;
@@ -492,7 +494,7 @@ static struct kolo_zero_result feed(struct kolo_zero *zero, enum kolo_type type,
 
 	CHECK(kolo_cast(g, KOLO_F32, bits, type, n, 1) == 0);
 	CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
-	CHECK(kolo_zero_gradient(zero, 0, bits) == 0);
+	CHECK(give(zero, 0, bits) == 0);
 	CHECK(kolo_zero_step(zero, &result) == 0);
 	return result;
 }
@@ -561,8 +563,8 @@ static void groups(struct t_rank *t)
 		CHECK(kolo_zero_set(zero, 2, 0, 4, ones) == 0);
 		for (int step = 0; step < 2; step++) {
 			CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
-			CHECK(kolo_zero_gradient(zero, 1, halves) == 0);
-			CHECK(kolo_zero_gradient(zero, 0, ones) == 0);
+			CHECK(give(zero, 1, halves) == 0);
+			CHECK(give(zero, 0, ones) == 0);
 			CHECK(kolo_zero_step(zero, NULL) == 0);
 			CHECK(kolo_zero_set_lr(zero, 0, 1) == 0);
 		}
@@ -823,7 +825,7 @@ static void no_overflow(struct t_rank *t)
 		zero = create_one(comm, &c, KOLO_F16, 1);
 		for (int micro = 0; micro < 8; micro++) {
 			CHECK(kolo_zero_forward(zero, 32) == 0 && kolo_zero_backward(zero, 2) == 0);
-			CHECK(kolo_zero_gradient(zero, 0, &large) == 0);
+			CHECK(give(zero, 0, &large) == 0);
 			CHECK(kolo_zero_step(zero, &result) == 0);
 		}
 		CHECK(result.updated && fabs(result.norm - 32768) < 1 && result.loss == 2);
@@ -871,7 +873,7 @@ static void misuse(struct t_rank *t)
 	struct kolo_comm *comm = t_comm(t);
 	struct kolo_zero_config c = config_of(3);
 	struct kolo_zero *zero = create(comm, &c, KOLO_F32);
-	float g[512] = { 0 };
+	float g[MLP_ROOM] = { 0 };
 	const void *p;
 
 	CHECK(says(kolo_zero_backward(zero, 0), KOLO_EINVAL, "forward"));
@@ -1002,7 +1004,7 @@ static void other_rates(struct t_rank *t)
 		CHECK((way ? kolo_zero_set_lr(zero, 0, 0.1 * t->rank)
 			   : kolo_zero_set_loss_scale(zero, 1 + t->rank)) == 0);
 		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
-		CHECK(kolo_zero_gradient(zero, 0, g) == 0);
+		CHECK(give(zero, 0, g) == 0);
 		CHECK(says(kolo_zero_step(zero, NULL), KOLO_EMISMATCH,
 			   "rank 1 has other learning rates"));
 		kolo_zero_destroy(zero);
@@ -1033,7 +1035,7 @@ static void dying(struct t_rank *t)
 	int rc = 0;
 
 	c.overlap = death->overlap;
-	c.reduce_bucket = 100;
+	c.reduce_bucket = 1024;
 	zero = create(comm, &c, KOLO_F32);
 	for (size_t step = 0; rc == 0; step++) {
 		if (step == 3 && t->rank == 1) {

@@ -2,6 +2,7 @@
  * exact. */
 #include "tests/lib/t.h"
 #include "kolo/kolo_zero.h"
+#include "tests/zero/step/give.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,11 +84,11 @@ static void micro_step(struct kolo_zero *zero, const void *gradient)
 	use(zero, 0);
 	for (int i = TENSORS; i-- > 1;) {
 		use(zero, i);
-		CHECK(kolo_zero_gradient(zero, i, gradient) == 0);
+		CHECK(give(zero, i, gradient) == 0);
 		release(zero, i);
 	}
 	use(zero, 0);
-	CHECK(kolo_zero_gradient(zero, 0, gradient) == 0);
+	CHECK(give(zero, 0, gradient) == 0);
 	release(zero, 0);
 	release(zero, 0);
 	CHECK(kolo_zero_step(zero, NULL) == 0);
@@ -163,8 +164,7 @@ static void count_padding(struct t_rank *t)
 
 	CHECK(kolo_zero_create(comm, &c, tensors, 2, &zero) == 0);
 	CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 0) == 0);
-	CHECK(kolo_zero_gradient(zero, 0, gradient) == 0 &&
-	      kolo_zero_gradient(zero, 1, gradient) == 0);
+	CHECK(give(zero, 0, gradient) == 0 && give(zero, 1, gradient) == 0);
 	CHECK(kolo_zero_step(zero, NULL) == 0);
 	CHECK(kolo_zero_traffic_get(zero, &traffic) == 0);
 	/* Four ranks have chunks of 3 and 2: a bucket of 20 elements for 15. */

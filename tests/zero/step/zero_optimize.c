@@ -4,7 +4,7 @@
  *     zero_optimize OPTIMIZER STEPS N [field=value...]
  *
  * One rank; prints the parameters, one a line, as floats without loss. */
-#include <kolo/kolo_zero.h>
+#include "tests/zero/step/give.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static int optimize(struct kolo_zero *zero, uint32_t steps, uint32_t n, float *x
 		for (uint32_t i = 0; i < n; i++)
 			x[i] = noise(step * 1000 + i);
 		if (kolo_zero_forward(zero, 1) < 0 || kolo_zero_backward(zero, 0) < 0 ||
-		    kolo_zero_gradient(zero, 0, x) < 0 || kolo_zero_step(zero, NULL) < 0)
+		    give(zero, 0, x) < 0 || kolo_zero_step(zero, NULL) < 0)
 			return fail("step");
 	}
 	if (kolo_zero_get(zero, 0, x) < 0)

@@ -74,6 +74,8 @@ static void put_outcome(FILE *out, const struct outcome *o)
 		s->stage, plan_place_name(s->optimizer), s->ratio, plan_place_name(s->param));
 	fprintf(out, "\"fits\": %s, ", o->fits ? "true" : "false");
 	put_field(out, "reason", o->reason);
+	fprintf(out, ", ");
+	put_field(out, "warning", o->warning);
 	fprintf(out, ",\n   ");
 	for (int p = 0; p < NPLACES; p++)
 		fprintf(out, "\"%s_bytes\": %zu, ", plan_place_words[p], o->bytes[p]);

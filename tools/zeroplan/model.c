@@ -1,5 +1,5 @@
-/* Lists the tensors of the model: those of a GPT like zerotrain's, or those of a stack of equal
- * square layers. */
+/* Lists the tensors of the model: those of a file, of a GPT like zerotrain's, or of a stack of
+ * equal square layers. */
 #include "tools/zeroplan/zeroplan.h"
 
 #include "tools/zerotrain/model/tensors.h"
@@ -8,27 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int make_room(struct tensors *t, int n)
-{
-	t->list = calloc((size_t)n, sizeof(*t->list));
-	t->names = calloc((size_t)n, sizeof(*t->names));
-	t->n = n;
-	if (t->list && t->names)
-		return EXIT_GOOD;
-	fprintf(stderr, "zeroplan: out of memory for a list of %d tensors\n", n);
-	return EXIT_FAILED;
-}
-
 /* columns 0: a vector. */
-static void put_tensor(struct tensors *t, int i, enum kolo_type type, size_t rows, size_t columns)
+static int put_tensor(struct tensors *t, const char *name, enum kolo_type type, size_t rows,
+		      size_t columns)
 {
-	t->list[i] = (struct kolo_zero_tensor){
-		.name = t->names[i],
+	struct kolo_zero_tensor one = {
 		.shape = { rows, columns },
 		.ndims = columns ? 2 : 1,
 		.type = type,
 	};
-	t->parameters += rows * (columns ? columns : 1);
+
+	return add_tensor(t, &one, name);
 }
 
 /* ---- A GPT ----------------------------------------------------------------------------------- */
@@ -38,13 +28,13 @@ static int make_gpt(const struct options *o, enum kolo_type type, struct tensors
 	struct sizes sizes = {
 		.layers = o->layers, .dim = o->dim, .heads = o->heads, .context = o->context
 	};
-	int rc = make_room(out, tensor_count(&sizes));
+	int rc = EXIT_GOOD;
 
-	for (int i = 0; rc == EXIT_GOOD && i < out->n; i++) {
+	for (int i = 0; rc == EXIT_GOOD && i < tensor_count(&sizes); i++) {
 		struct tensor_shape shape = tensor_shape_of(&sizes, i);
 
-		memcpy(out->names[i], shape.name, sizeof(shape.name));
-		put_tensor(out, i, type, i == BYTES ? (size_t)o->vocab : shape.rows, shape.columns);
+		rc = put_tensor(out, shape.name, type, i == BYTES ? (size_t)o->vocab : shape.rows,
+				shape.columns);
 	}
 	snprintf(out->title, sizeof(out->title), "GPT of %d blocks, %d wide, context %d, %d tokens",
 		 o->layers, o->dim, o->context, o->vocab);
@@ -69,17 +59,16 @@ static int make_stack(const struct options *o, enum kolo_type type, struct tenso
 {
 	size_t width = choose_width(o->parameters), layers = o->parameters / (width * width);
 	size_t rest = o->parameters - layers * width * width;
-	int rc = make_room(out, (int)layers + (rest > 0));
+	int rc = EXIT_GOOD;
 
-	for (int i = 0; rc == EXIT_GOOD && i < out->n; i++) {
-		bool is_rest = (size_t)i == layers;
+	for (size_t i = 0; rc == EXIT_GOOD && i < layers; i++) {
+		char name[24];
 
-		if (is_rest)
-			snprintf(out->names[i], TENSOR_NAME, "rest");
-		else
-			snprintf(out->names[i], TENSOR_NAME, "%d", i);
-		put_tensor(out, i, type, is_rest ? rest : width, is_rest ? 0 : width);
+		snprintf(name, sizeof(name), "%zu", i);
+		rc = put_tensor(out, name, type, width, width);
 	}
+	if (rc == EXIT_GOOD && rest)
+		rc = put_tensor(out, "rest", type, rest, 0);
 	snprintf(out->title, sizeof(out->title), "%zu layers of %zu x %zu%s", layers, width, width,
 		 rest ? " and a vector of what is left" : "");
 	return rc;
@@ -88,11 +77,7 @@ static int make_stack(const struct options *o, enum kolo_type type, struct tenso
 int make_tensors(const struct options *o, enum kolo_type type, struct tensors *out)
 {
 	*out = (struct tensors){ 0 };
+	if (o->tensors)
+		return read_tensors(o->tensors, type, out);
 	return o->parameters ? make_stack(o, type, out) : make_gpt(o, type, out);
-}
-
-void free_tensors(struct tensors *t)
-{
-	free(t->list);
-	free(t->names);
 }

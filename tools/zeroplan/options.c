@@ -38,6 +38,8 @@ static const char help[] =
 	"                        has at least 12 equal square layers, each at most 8192 wide, and one vector\n"
 	"                        with the rest. --dim then counts only for sizes that --config leaves to\n"
 	"                        \"auto\".\n"
+	"  --tensors FILE        The model has the tensors of this file. A line has a name and a shape, like\n"
+	"                        \"h0.qkv 768x2304\"; \"frozen\" may follow. What follows a # is left out.\n"
 	"\n"
 	"The run:\n"
 	"  -n N                  The number of ranks. Default: 1.\n"
@@ -220,6 +222,7 @@ static void parse_bandwidths(const char *value, struct bandwidths *out)
 
 static const struct tool_option fields[] = {
 	{ "config", IN_TEXT, offsetof(struct options, config), 0, 0 },
+	{ "tensors", IN_TEXT, offsetof(struct options, tensors), 0, 0 },
 	{ "plot", IN_TEXT, offsetof(struct options, plot), 0, 0 },
 	{ "nvme-path", IN_TEXT, offsetof(struct options, nvme_path), 0, 0 },
 	{ "layers", IN_INT, offsetof(struct options, layers), 1, 10000 },
@@ -307,19 +310,25 @@ static const struct {
 
 static void complete_shape(struct options *o)
 {
+	const char *instead = o->tensors ? "tensors" : "parameters";
+
+	if (o->tensors && o->parameters) {
+		fprintf(stderr, "zeroplan: --tensors and --parameters: want one of the two\n");
+		exit(EXIT_USAGE);
+	}
 	for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
 		int *x = (int *)((char *)o + shape[i].offset);
 
-		if (!o->parameters) {
+		if (!o->parameters && !o->tensors) {
 			*x = *x ? *x : shape[i].usual;
 		} else if (*x && x != &o->dim) {
 			fprintf(stderr,
-				"zeroplan: --%s %d: cannot be used with --parameters, which is not a GPT\n",
-				shape[i].name, *x);
+				"zeroplan: --%s %d: cannot be used with --%s, which is not a GPT\n",
+				shape[i].name, *x, instead);
 			exit(EXIT_USAGE);
 		}
 	}
-	if (o->parameters || o->dim % o->heads == 0)
+	if (o->parameters || o->tensors || o->dim % o->heads == 0)
 		return;
 	fprintf(stderr,
 		"zeroplan: --dim %d must be a multiple of --heads %d: all heads have the same size\n",

@@ -52,10 +52,9 @@ static double copied_elements(const struct tensors *t, size_t least, size_t most
 	double sum = 0;
 
 	for (int i = 0; i < t->n; i++) {
-		const struct kolo_zero_tensor *one = &t->list[i];
-		size_t n = one->shape[0] * (one->ndims > 1 ? one->shape[1] : 1);
+		size_t n = tensor_elements(&t->list[i]);
 
-		if (n < least || n > most)
+		if (!t->list[i].frozen && (n < least || n > most))
 			sum += (double)n;
 	}
 	return sum;
@@ -67,7 +66,7 @@ static struct work work_of(const struct run *r, const struct setting *s,
 	const struct kolo_zero_config *c = &r->config;
 	size_t nranks = (size_t)r->options->nranks, gathers = c->gather_bucket;
 	struct work w = {
-		.all = (double)r->tensors.parameters,
+		.all = (double)r->tensors.trained,
 		.reduced = copied_elements(&r->tensors, c->contiguous ? OWN_OPERATION : 0,
 					   c->reduce_bucket),
 		.size = kolo_type_size(r->type),
@@ -85,7 +84,8 @@ static struct work work_of(const struct run *r, const struct setting *s,
 	/* Forward and back. */
 	if (s->stage == 3 &&
 	    (s->param == KOLO_ZERO_ON_DEVICE || (s->param == KOLO_ZERO_ON_HOST && !r->device)))
-		w.used = 2.0 * w.accumulation * w.own;
+		w.used =
+			2.0 * w.accumulation * ceil((double)r->tensors.parameters / (double)nranks);
 	return w;
 }
 
@@ -102,6 +102,8 @@ static int keep_plan(const struct run *r, const struct kolo_zero_plan *plan, str
 
 	if (rc < 0 && rc != KOLO_ENOMEM)
 		return plan_report_failure(rc);
+	if (kolo_zero_plan_warning(plan))
+		snprintf(out->warning, sizeof(out->warning), "%s", kolo_zero_plan_warning(plan));
 	out->fits = rc == 0;
 	if (rc < 0)
 		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());

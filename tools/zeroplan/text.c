@@ -163,6 +163,9 @@ static void print_answers(FILE *out, const struct report *r)
 		if (!r->asked[i].fits)
 			fprintf(out, "  stage %d: %s\n", r->asked[i].setting.stage,
 				r->asked[i].reason);
+	for (int i = 0; i < r->nasked; i++)
+		if (*r->asked[i].warning)
+			fprintf(out, "  note: %s\n", r->asked[i].warning);
 }
 
 /* ---- What fits ------------------------------------------------------------------------------- */

@@ -53,8 +53,9 @@ struct options {
 	double offload_ratio; /* NaN: the config's, else 1 */
 	size_t device_memory; /* 0: the model is in host memory */
 	size_t host_memory;   /* 0: what there is */
+	const char *tensors;  /* a file that lists them; NULL: by what follows */
 	size_t parameters;    /* of a stack of square layers; 0: a GPT of the following */
-	int layers, dim, heads, context, vocab; /* 0 beside `parameters`, except dim */
+	int layers, dim, heads, context, vocab; /* 0 beside these two, except dim */
 	struct bandwidths bandwidths;           /* that are given */
 	bool measure, all, json;
 };
@@ -67,15 +68,21 @@ const char *plan_place_name(enum kolo_zero_place place);
 
 /* ---- The tensors ----------------------------------------------------------------------------- */
 
-enum { TENSOR_NAME = 24 };
-
 struct tensors {
-	struct kolo_zero_tensor *list;
-	char (*names)[TENSOR_NAME];
+	struct kolo_zero_tensor *list; /* with their names */
 	int n;
 	size_t parameters; /* elements of all of them */
+	size_t trained;    /* those that are not frozen */
 	char title[128];   /* what kind of model this is */
 };
+
+size_t tensor_elements(const struct kolo_zero_tensor *t);
+
+/* Adds one to the list, with a copy of its name. 0, or an exit status after a message. */
+int add_tensor(struct tensors *t, const struct kolo_zero_tensor *one, const char *name);
+
+/* Reads a list. 0, or an exit status after a message. free_tensors in any case. */
+int read_tensors(const char *path, enum kolo_type type, struct tensors *out);
 
 /* 0, or an exit status after a message. free_tensors in any case. */
 int make_tensors(const struct options *o, enum kolo_type type, struct tensors *out);
@@ -123,6 +130,7 @@ struct outcome {
 	int status;        /* 0, or KOLO_EINVAL if the engine has no such setting */
 	bool fits;         /* else reason says why not */
 	char reason[1024]; /* "" */
+	char warning[320]; /* "" */
 	struct kolo_zero_memory memory[MOST_KINDS];
 	int nkinds;
 	size_t bytes[NPLACES], pinned; /* of all kinds, at most; by place as memory names it */

@@ -192,6 +192,8 @@ static int make_engine(struct kolo_comm *comm, const struct kolo_zero_config *co
 	rc = tensors && shapes
 		     ? kolo_zero_create(comm, config, tensors, n, &e->zero)
 		     : kolo_error_set(KOLO_ENOMEM, "a list of %d tensors: out of memory", n);
+	if (rc == 0 && kolo_comm_rank(comm) == 0 && kolo_zero_warning(e->zero))
+		fprintf(stderr, "zerotrain: %s\n", kolo_zero_warning(e->zero));
 	free(shapes);
 	free(tensors);
 	return rc;

@@ -91,7 +91,7 @@ $B/flags: FORCE
 ROOMS   := $(addprefix comm/,base sys reduce plan transport $(if $(filter yes,$(VERBS)),transport/verbs) $(if $(filter yes,$(OFI)),transport/ofi) \
 		bootstrap health core memory coll rings p2p api create) \
 	$(addprefix cuda/,driver gpu stream api) \
-	$(addprefix zero/,base optimizers optim core offload step create checkpoint config log)
+	$(addprefix zero/,base optimizers optim core offload step create checkpoint config log parallel)
 LEFT_OUT := comm/reduce/kernels.c zero/optim/kernels.c \
 	$(if $(filter yes,$(JANSSON)),zero/config/none.c,$(filter-out zero/config/none.c zero/config/config.c,$(wildcard zero/config/*.c))) \
 	$(if $(filter yes,$(URING)),zero/offload/disk_none.c,zero/offload/disk.c)

@@ -8,8 +8,8 @@ TESTS   := $(filter-out $(if $(filter yes,$(JANSSON)),,test_zero_config%),$(TEST
 TESTS   := $(filter-out $(if $(filter yes,$(URING)),,test_zero_disk%),$(TESTS))
 TESTS   := $(filter-out $(if $(filter yes,$(OPENBLAS)),,test_zerotrain),$(TESTS))
 # What has one thread has no races.
-ONE_THREAD    := $(addprefix test_,convert kernels gpu_kernels lane plan ringinfo_rule zero_kernels zero_layout zero_config zero_config_errors \
-	zero_config_keys zerotrain)
+ONE_THREAD    := $(addprefix test_,convert kernels gpu_kernels lane parallel_partition parallel_pipeline plan ringinfo_rule \
+	zero_kernels zero_layout zero_config zero_config_errors zero_config_keys zerotrain)
 ifneq ($(findstring thread,$(FLAVOUR)),)
 TESTS         := $(filter-out $(ONE_THREAD),$(TESTS))
 endif

@@ -1,6 +1,7 @@
 /* Makes an engine (kolo_zero_create): description, memory, files, communicators, threads, and the
  * first values. kolo_zero_destroy ends it. */
 #include "zero/base/basics.h"
+#include "zero/base/host.h"
 #include "zero/base/threads.h"
 #include "zero/core/engine.h"
 #include "zero/create/check.h"
@@ -226,19 +227,6 @@ static int share_first_values(struct kolo_zero *z, const struct kolo_zero_tensor
 
 /* ---- The host -------------------------------------------------------------------------------- */
 
-/* The hash of the system's boot id; else that of the host's name, which other hosts may share. */
-static uint64_t hash_host(void)
-{
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	char text[256] = { 0 };
-
-	if (!file || !fgets(text, sizeof(text), file))
-		gethostname(text, sizeof(text) - 1);
-	if (file)
-		fclose(file);
-	return zero_hash(ZERO_HASH, text, sizeof(text));
-}
-
 /* Finds how much memory the host has, and how much its other ranks need. All ranks look before any
  * of them takes memory. */
 static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_t *available,
@@ -246,7 +234,7 @@ static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_
 {
 	struct need {
 		uint64_t host, bytes;
-	} own = { hash_host(), zero_plan_host_bytes(z) },
+	} own = { zero_hash_host(), zero_plan_host_bytes(z) },
 	  *all = calloc((size_t)z->nranks, sizeof(*all));
 	int rc = all ? 0
 		     : kolo_error_set(KOLO_ENOMEM, "needs of %d ranks: out of memory", z->nranks);
@@ -298,7 +286,7 @@ static uint64_t hash_cores(void)
 
 	CPU_ZERO(&cpus);
 	sched_getaffinity(0, sizeof(cpus), &cpus);
-	return zero_hash(hash_host(), &cpus, sizeof(cpus));
+	return zero_hash(zero_hash_host(), &cpus, sizeof(cpus));
 }
 
 /* Opens threads: as many as there are cores, divided by the ranks that have the same cores. */

@@ -1,0 +1,240 @@
+/* Kolo parallel: how a model is divided over ranks beside ZeRO, on kolo.h alone.
+ *
+ * - A grid gives each rank a place: tensor parallel, data parallel, pipeline stage.
+ * - A partition divides layers over pipeline stages.
+ * - A pipeline is a schedule as data: for each stage the list of what it computes, sends and
+ *   receives. It is made by a rule, checked, timed on paper and printed.
+ *
+ * The conventions of kolo.h hold here too. Functions are local and do not block unless their
+ * comment says so. */
+#ifndef KOLO_KOLO_PARALLEL_H
+#define KOLO_KOLO_PARALLEL_H
+
+#include "kolo.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
+/* ---- The grid -------------------------------------------------------------------------------- */
+
+/* The axes of a grid. A group along an axis has the ranks that differ in their place on it
+ * alone. */
+enum kolo_grid_axis {
+	KOLO_GRID_TENSOR, /* parts of the same layers, for the same samples */
+	KOLO_GRID_DATA,   /* the same parameters, other samples: the ranks of kolo_zero_create */
+	KOLO_GRID_PIPE,   /* pipeline stages, in order */
+	/* The first and the last stage, which may share an embedding. Other stages, and all ranks
+	 * if there is one stage, have no such group */
+	KOLO_GRID_TIED,
+};
+
+/* The sizes of a grid, and the place of one rank in it. Neighbours in number are along the tensor
+ * axis, then the data axis, then the pipe: rank = (pipe data_size + data) tensor_size + tensor. */
+struct kolo_grid_place {
+	int tensor_size, data_size, pipe_size;
+	int tensor, data, pipe; /* each from 0 */
+};
+
+/* Finds the place of a rank in a grid of nranks ranks. The data axis gets what the other two
+ * leave.
+ *
+ * Errors: KOLO_EINVAL: tensor_size times pipe_size does not divide nranks; has the numbers. */
+int kolo_grid_place(int nranks, int tensor_size, int pipe_size, int rank,
+		    struct kolo_grid_place *out);
+
+/* Lists the ranks of the group along an axis to which the rank at `place` belongs, in the order of
+ * the axis. ranks has room for as many as the axis is long, 2 for KOLO_GRID_TIED. Returns their
+ * number; 0: the rank has no such group. Never fails. */
+int kolo_grid_group(const struct kolo_grid_place *place, enum kolo_grid_axis axis, int *ranks);
+
+/* Writes all groups as text, a line for each axis, like "tensor: {0 1} {2 3}". Lines of axes that
+ * have no group are left out. out[len] is cut if it is too short. Returns the length of the whole
+ * text. Never fails. */
+size_t kolo_grid_text(const struct kolo_grid_place *place, char *out, size_t len);
+
+/* A grid with its communicators. */
+struct kolo_grid;
+
+/* Makes a grid of the ranks of comm. Collective; blocks. It splits comm once for each axis. All
+ * ranks of a group along the tensor axis must be on one host, because they communicate in each
+ * layer. The caller gives *out to kolo_grid_destroy before it destroys comm.
+ *
+ * Errors: those of kolo_comm_split and of the collectives, and KOLO_EINVAL: the sizes do not fit
+ * the number of ranks, or a tensor group is on several hosts; names the ranks. Then *out is NULL.
+ */
+int kolo_grid_create(struct kolo_comm *comm, int tensor_size, int pipe_size,
+		     struct kolo_grid **out);
+
+/* Destroys a grid and its communicators. NULL is allowed. */
+void kolo_grid_destroy(struct kolo_grid *grid);
+
+/* The place of this rank. Lives as long as the grid. Never fails. */
+const struct kolo_grid_place *kolo_grid_here(const struct kolo_grid *grid);
+
+/* The communicator of this rank's group along an axis. Its ranks count in the order of the axis.
+ * NULL: the rank has no such group. It belongs to the grid. Never fails. */
+struct kolo_comm *kolo_grid_comm(const struct kolo_grid *grid, enum kolo_grid_axis axis);
+
+/* ---- Partitions ------------------------------------------------------------------------------ */
+
+/* How layers are divided over stages. */
+enum kolo_partition_method {
+	KOLO_PARTITION_UNIFORM,  /* equally many layers; the first stages have one more */
+	KOLO_PARTITION_BALANCED, /* as DeepSpeed's "parameters": the largest and the smallest stage
+				    differ least */
+	KOLO_PARTITION_LARGEST,  /* the largest stage is smallest; it decides how long a step takes
+				  */
+};
+
+/* Divides n layers over `parts` stages. costs[n] are what the layers cost, in any unit; they are
+ * not read for KOLO_PARTITION_UNIFORM, and may then be NULL. Stage p gets layers bounds[p] to
+ * bounds[p + 1] - 1; bounds has room for parts + 1 numbers. If there are fewer layers than stages,
+ * the last stages have none.
+ *
+ * The rule of KOLO_PARTITION_BALANCED is that of DeepSpeed: dynamic programming, one stage after
+ * the other. Of equal cuts it takes the latest. That of KOLO_PARTITION_LARGEST is exact. Of equal
+ * cuts it takes that whose last stages have most: the first ones keep more micro-batches.
+ *
+ * Errors: KOLO_EINVAL (a cost that is negative or not finite, n < 0, parts < 1), KOLO_ENOMEM. */
+int kolo_partition(enum kolo_partition_method method, const double *costs, int n, int parts,
+		   int *bounds);
+
+/* ---- Pipelines ------------------------------------------------------------------------------- */
+
+/* Schedules. p stages, m micro-batches; F, I, W: seconds of a stage's forward, and of its backward
+ * for inputs and for weights. The idle time of a stage is that with m >= p and messages that take
+ * no time. */
+enum kolo_pipeline_schedule {
+	/* Huang et al. 2019: all forwards, then all backwards. Idle (p - 1) (F + I + W); keeps m
+	 * micro-batches */
+	KOLO_PIPELINE_GPIPE,
+	/* Narayanan et al. 2019: one forward, one backward. Idle as GPipe; stage s keeps min(p - s,
+	 * m) micro-batches */
+	KOLO_PIPELINE_1F1B,
+	/* Narayanan et al. 2021: each stage has v chunks of the model. Idle (p - 1) (F + I + W) /
+	 * v; m must be a multiple of p */
+	KOLO_PIPELINE_INTERLEAVED,
+	/* Qi et al. 2023, ZB-H1: backward for weights fills the gaps. Idle (p - 1) (F + I - W);
+	 * keeps at most p micro-batches */
+	KOLO_PIPELINE_ZB_H1,
+};
+
+/* The name of a schedule, like "1f1b"; NULL if there is no such schedule. Static storage. */
+const char *kolo_pipeline_schedule_name(enum kolo_pipeline_schedule schedule);
+
+/* What a stage does. The model has stages times chunks parts, in order; stage s has parts s,
+ * s + stages, s + 2 stages and so on. */
+enum kolo_action_type {
+	KOLO_ACTION_FORWARD,         /* of one part and micro-batch */
+	KOLO_ACTION_BACKWARD,        /* for inputs and weights */
+	KOLO_ACTION_BACKWARD_INPUT,  /* for inputs alone; then BACKWARD_WEIGHT follows later */
+	KOLO_ACTION_BACKWARD_WEIGHT, /* for weights alone */
+	KOLO_ACTION_SEND_ACTIVATION, /* the part's output, to the next part */
+	KOLO_ACTION_RECV_ACTIVATION, /* the part's input, from the part before it */
+	KOLO_ACTION_SEND_GRADIENT,   /* of the part's input, to the part before it */
+	KOLO_ACTION_RECV_GRADIENT,   /* of the part's output, from the next part */
+};
+
+struct kolo_action {
+	enum kolo_action_type type;
+	int part, micro; /* of the model, and of the batch; from 0 */
+	/* Computations: the place where the part keeps this micro-batch's activations, from its
+	 * forward to its last backward. Messages: 0 */
+	int buffer;
+	int peer; /* messages: the other stage; computations: -1 */
+	/* Messages: neighbours in the list with the same number are one group. It is started at
+	 * its place in the list and runs beside what follows (kolo_group_begin in a queue). A
+	 * stage has two queues: for groups of activations and for groups of gradients. Each runs
+	 * its groups one after the other. A computation waits for the group that has its input.
+	 * Computations: -1 */
+	int group;
+	int waits;            /* messages: 1: nothing follows before the group is done */
+	uint64_t reserved[2]; /* zero */
+};
+
+struct kolo_pipeline;
+
+/* Makes a pipeline by the rule of a schedule. `micros` micro-batches go through `stages` stages
+ * with `chunks` parts each; only KOLO_PIPELINE_INTERLEAVED may have more than one. What it makes
+ * passes kolo_pipeline_check.
+ * The caller gives *out to kolo_pipeline_destroy.
+ *
+ * Errors: KOLO_EINVAL (has the numbers), KOLO_ENOMEM. Then *out is NULL. */
+int kolo_pipeline_create(enum kolo_pipeline_schedule schedule, int stages, int chunks, int micros,
+			 struct kolo_pipeline **out);
+
+/* Makes a pipeline of the caller's own lists: lists[s][lengths[s]] for each stage s. They are
+ * copied, and checked as by kolo_pipeline_check.
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM. Then *out is NULL. */
+int kolo_pipeline_from(int stages, int chunks, int micros, const struct kolo_action *const *lists,
+		       const int *lengths, struct kolo_pipeline **out);
+
+/* Destroys a pipeline. NULL is allowed. */
+void kolo_pipeline_destroy(struct kolo_pipeline *pipeline);
+
+/* The list of a stage, in the order in which it acts. *n becomes its length. It lives as long as
+ * the pipeline. NULL: there is no such stage. */
+const struct kolo_action *kolo_pipeline_list(const struct kolo_pipeline *pipeline, int stage,
+					     int *n);
+
+/* The number of buffers that a part needs: the most micro-batches that it keeps at a time. 0: there
+ * is no such part. */
+int kolo_pipeline_buffers(const struct kolo_pipeline *pipeline, int part);
+
+/* Checks lists as kolo_pipeline_from gets them, and says in kolo_last_error what is wrong: stage,
+ * action, and why. It proves:
+ *
+ * - Each part has for each micro-batch one forward, and one backward or both of its halves.
+ * - Each computation has its input before it, and each message what it sends.
+ * - Each message has its counterpart, and messages between two stages arrive in the order in which
+ *   they are sent.
+ * - Micro-batches that share a buffer never keep it at the same time.
+ * - No stages wait for each other for ever, even if no message is sent before its receiver wants it
+ *   (rendezvous).
+ *
+ * Errors: KOLO_EINVAL, KOLO_ENOMEM. */
+int kolo_pipeline_check(int stages, int chunks, int micros, const struct kolo_action *const *lists,
+			const int *lengths);
+
+/* Seconds that actions take: of one part and micro-batch, and of one message. */
+struct kolo_pipeline_times {
+	double forward, backward_input, backward_weight, message;
+	uint64_t reserved[4]; /* zero */
+};
+
+/* How long a pipeline takes. */
+struct kolo_pipeline_figures {
+	double seconds; /* from the first action to the last one of all stages */
+	double busy;    /* seconds that each stage computes */
+	/* Two definitions of the bubble, both in use: the share of the time in which a stage is
+	 * idle, 1 - busy / seconds; and idle seconds for each busy one, seconds / busy - 1 */
+	double idle_share, bubble_ratio;
+	uint64_t reserved[4]; /* zero */
+};
+
+/* Computes by arithmetic how long a pipeline takes, if all parts take the same times.
+ *
+ * Errors: KOLO_EINVAL (a time that is negative or not finite), KOLO_ENOMEM. */
+int kolo_pipeline_figures(const struct kolo_pipeline *pipeline,
+			  const struct kolo_pipeline_times *times,
+			  struct kolo_pipeline_figures *out);
+
+/* Writes the list of a stage as text, like "0F0 {0SA0>1} 0F1". An action is the part, its letters
+ * (F, B, I, W, SA, RA, SG, RG), and the micro-batch; a message also has ">" or "<" and the other
+ * stage. Braces hold a group; "!" after them: nothing follows before it is done. out[len] is cut if
+ * it is too short. Returns the length of the whole text; 0: there is no such stage. Never fails. */
+size_t kolo_pipeline_text(const struct kolo_pipeline *pipeline, int stage, char *out, size_t len);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,9 +1,13 @@
 /* Which communicators a queue has been used with (ko_gpu_uses_failure). The roster is asked after
- * the stream is done. A rank that fails writes its cause there before any stream goes on. */
+ * the stream is done. On one host a rank that fails writes its cause there before any stream goes
+ * on. */
 #include "cuda/gpu/uses.h"
+
+#include "comm/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct ko_gpu_uses *ko_gpu_uses_create(void)
 {
@@ -99,13 +103,35 @@ void ko_gpu_use_no_more(struct ko_gpu_comm *g)
 	g->nuses = 0;
 }
 
+/* With several hosts each rank has a roster of its own, and hears of a failure over lifelines. A
+ * neighbour that has heard lets this rank's stream go, which may be sooner: then the cause is still
+ * on its way to the thread that watches. */
+static void await_cause(struct ko_gpu_comm *g)
+{
+	enum { PATIENCE_MS = 5000, STEP_US = 500 };
+	int64_t until = ko_now_ms() + PATIENCE_MS;
+
+	while (g->own && atomic_load_explicit(&g->own->failed.value, memory_order_acquire) &&
+	       ko_roster_cause(g->comm->roster) == 0) {
+		if (ko_now_ms() > until)
+			ko_comm_fail(
+				g->comm, KOLO_EPEER,
+				"rank %d: its stream was let go by a rank of its host whose communicator has failed, and the cause did not come",
+				g->comm->rank);
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_US * 1000 }, NULL);
+	}
+}
+
 int ko_gpu_uses_failure(struct ko_gpu_uses *uses)
 {
 	int rc = 0;
 
 	pthread_mutex_lock(&uses->lock);
-	for (int k = 0; k < uses->n; k++)
+	for (int k = 0; k < uses->n; k++) {
+		if (!uses->use[k].told)
+			await_cause(uses->use[k].g);
 		keep_failure(uses, &uses->use[k]);
+	}
 	if (uses->code)
 		rc = ko_fail(uses->code, "%s", uses->text);
 	uses->code = 0;

@@ -283,7 +283,7 @@ def streams_of_several_hosts_that_disagree_are_told_both_values():
     with hosts(2) as (_, machines):
         ranks = start(machines, 1, GPU, "differ") + start(machines, 2, GPU, "differ", KOLO_ORDER="grid", KOLO_ROOT="10.77.0.1:5001")
         for code, out, err in finish(ranks):
-            assert code == 3 and "ranks disagree" in out and "n=30010" in out and "n=30011" in out, (out, err)
+            assert code == 3 and "ranks disagree" in out and "n=30010" in out and "n=30011" in out, (code, out, err)
 
 
 @test

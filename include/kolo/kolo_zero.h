@@ -172,7 +172,7 @@ struct kolo_zero_tensor {
 	const char *name;             /* unique; copied */
 	size_t shape[KOLO_ZERO_DIMS]; /* row-major; ndims numbers, each at least 1 */
 	int ndims;                    /* 0 to KOLO_ZERO_DIMS; 0: one element */
-	enum kolo_type type;          /* of tensor and gradient: KOLO_F32, KOLO_F16 or KOLO_BF16 */
+	enum kolo_type type;          /* KOLO_F32, KOLO_F16 or KOLO_BF16 */
 	int group;                    /* index into the config's groups */
 	int frozen;                   /* 1: has no gradient and is not updated */
 	/* The caller's memory with the first values; rank 0's values count. No two tensors share
@@ -181,7 +181,10 @@ struct kolo_zero_tensor {
 	 * kolo_zero_destroy. Stage 3 reads it in kolo_zero_create only. NULL: the engine makes
 	 * memory, zeroed */
 	void *data;
-	uint64_t reserved[4]; /* zero */
+	/* The type of its gradients, on their way between ranks too: KOLO_F32, or `type`. 0: as
+	 * `type` */
+	enum kolo_type gradient_type;
+	uint64_t reserved[3]; /* zero */
 };
 
 struct kolo_zero_device; /* kolo_zero_device.h */
@@ -382,8 +385,8 @@ int kolo_zero_use(struct kolo_zero *zero, int tensor, const void **out);
 int kolo_zero_release(struct kolo_zero *zero, int tensor);
 
 /* Reports the gradient of a tensor: that of this rank's mean loss, times the loss scale. It has
- * as many elements as the tensor, of its type, and is read during the call. NULL is allowed in a
- * micro-step without samples.
+ * as many elements as the tensor, of its gradient_type, and is read during the call. NULL is
+ * allowed in a micro-step without samples.
  *
  * Call it at most once per tensor and micro-step, in any order. Only at stage 3 must ranks use
  * the same order, at the same places between uses; there a rank without a gradient of a tensor

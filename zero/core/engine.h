@@ -45,6 +45,7 @@ struct zero_offloaded {
 struct zero_tensor {
 	char *name;
 	enum kolo_type type;
+	enum kolo_type given_type; /* of the gradients that are reported and reduced */
 	int ndims;
 	size_t shape[KOLO_ZERO_DIMS];
 	size_t n, chunk;      /* elements; those of a rank (layout.h) */

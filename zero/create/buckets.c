@@ -25,25 +25,26 @@ static size_t share(const struct kolo_zero *z, size_t bucket)
  * other, so that no other tensor closes their bucket. */
 enum { LARGE, SMALL_F32, SMALL_F16, SMALL_BF16, NFAMILIES };
 
-static int family_of(const struct zero_tensor *t, size_t alone)
+static int family_of(const struct zero_tensor *t, enum kolo_type type, size_t alone)
 {
-	return t->chunk >= alone     ? LARGE
-	       : t->type == KOLO_F32 ? SMALL_F32
-	       : t->type == KOLO_F16 ? SMALL_F16
-				     : SMALL_BF16;
+	return t->chunk >= alone  ? LARGE
+	       : type == KOLO_F32 ? SMALL_F32
+	       : type == KOLO_F16 ? SMALL_F16
+				  : SMALL_BF16;
 }
 
-/* Adds the trained tensors of a family, in their order or backwards. Adds sharded ones only if
- * `sharded`. */
+/* Adds the trained tensors of a family: their gradients in the reverse order of the tensors, or the
+ * values of those that are not sharded, in their order. */
 static int add_family(const struct kolo_zero *z, struct zero_item *items, int n, int family,
-		      size_t alone, bool sharded, bool backwards)
+		      size_t alone, bool gradients)
 {
 	for (int k = 0; k < z->ntensors; k++) {
-		int i = backwards ? z->ntensors - 1 - k : k;
+		int i = gradients ? z->ntensors - 1 - k : k;
 		const struct zero_tensor *t = &z->tensors[i];
+		enum kolo_type type = gradients ? t->given_type : t->type;
 
-		if (t->trained && (sharded || !t->sharded) && family_of(t, alone) == family)
-			items[n++] = (struct zero_item){ i, t->chunk, t->type };
+		if (t->trained && (gradients || !t->sharded) && family_of(t, type, alone) == family)
+			items[n++] = (struct zero_item){ i, t->chunk, type };
 	}
 	return n;
 }
@@ -107,7 +108,7 @@ static int plan_reductions(struct kolo_zero *z, struct zero_item *items)
 	int n = 0, rc;
 
 	for (int family = 0; family < NFAMILIES; family++)
-		n = add_family(z, items, n, family, alone, true, true);
+		n = add_family(z, items, n, family, alone, true);
 	rc = zero_plan_make(&r->plan, items, n, share(z, z->config.reduce_bucket), alone);
 	for (int p = 0, b = 0; rc == 0 && p < r->plan.npieces; p++) {
 		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
@@ -139,7 +140,7 @@ static int plan_gathers(struct kolo_zero *z, struct zero_item *items)
 	if (z->config.sub_group && z->config.sub_group < limit)
 		limit = z->config.sub_group;
 	for (int family = NFAMILIES; z->config.stage > 0 && family-- > 0;)
-		n = add_family(z, items, n, family, alone, false, false);
+		n = add_family(z, items, n, family, alone, false);
 	rc = zero_plan_make(&g->plan, items, n, limit, alone);
 	g->buffer_len = zero_whole_lines((size_t)z->nranks * g->plan.largest_partial);
 	g->nbuffers = g->buffer_len == 0 ? 0 : z->config.overlap ? 2 : 1;

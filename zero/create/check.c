@@ -168,6 +168,13 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 		return kolo_error_set(
 			KOLO_EINVAL, "tensor '%s' is of type %s; tensors are f32, f16 or bf16",
 			t->name, kolo_type_name(t->type) ? kolo_type_name(t->type) : "unknown");
+	if (t->gradient_type && t->gradient_type != t->type && t->gradient_type != KOLO_F32)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"tensor '%s' is of type %s, and its gradients are of type %s; want the same, or f32",
+			t->name, kolo_type_name(t->type),
+			kolo_type_name(t->gradient_type) ? kolo_type_name(t->gradient_type)
+							 : "unknown");
 	if (t->ndims < 0 || t->ndims > KOLO_ZERO_DIMS)
 		return kolo_error_set(KOLO_EINVAL,
 				      "tensor '%s' has %d dimensions; 0 to %d are possible",
@@ -363,7 +370,8 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 {
 	uint64_t hash = zero_hash(ZERO_HASH, t->name, strlen(t->name) + 1);
-	const int values[] = { t->ndims, (int)t->type, t->group, t->frozen };
+	enum kolo_type given = t->gradient_type ? t->gradient_type : t->type;
+	const int values[] = { t->ndims, (int)t->type, t->group, t->frozen, (int)given };
 
 	return zero_hash(zero_hash(hash, values, sizeof(values)), t->shape,
 			 (size_t)t->ndims * sizeof(t->shape[0]));

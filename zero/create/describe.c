@@ -37,6 +37,7 @@ static int init_tensor(struct kolo_zero *z, struct zero_tensor *t,
 				      from->name);
 	strcpy(t->name, from->name);
 	t->type = from->type;
+	t->given_type = from->gradient_type ? from->gradient_type : from->type;
 	t->ndims = from->ndims;
 	memcpy(t->shape, from->shape, sizeof(t->shape));
 	t->n = count_elements(from);
@@ -95,7 +96,7 @@ static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 	t->held_room = c->stage > 0 ? t->chunk : t->held.n;
 	t->grad_held = t->held;
 	t->grad_room = t->held_room;
-	t->grad_type = c->accumulation > 1 ? KOLO_F32 : t->type;
+	t->grad_type = c->accumulation > 1 ? KOLO_F32 : t->given_type;
 	if (sums_before(z)) { /* this rank sums all of it before it is reduced */
 		t->grad_held = all;
 		t->grad_room = t->n;
@@ -117,7 +118,7 @@ static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, d
 					  : 0;
 	*given += t->offloaded.room;
 	t->offloaded.n = zero_min(t->offloaded.room, t->held.n);
-	t->offloaded.grad_type = z->device && !zero_sums_reduced(z) ? t->type : t->grad_type;
+	t->offloaded.grad_type = z->device && !zero_sums_reduced(z) ? t->given_type : t->grad_type;
 	if (!z->device || sums_before(z) || zero_sums_reduced(z))
 		return;
 	/* What is offloaded is downloaded from buckets. */

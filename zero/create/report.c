@@ -1,5 +1,6 @@
 /* Reports what the engine takes and sends (kolo_zero_memory_get, kolo_zero_traffic_get), beside
- * what the formulas give. P is the number of parameters, e the bytes of one, N the number of ranks.
+ * what the formulas give. P is the number of parameters, e the bytes of one or of its gradient, N
+ * the number of ranks.
  * A shard of a tensor of n elements has ceil(n / N) of them. */
 #include "zero/create/report.h"
 
@@ -44,7 +45,7 @@ static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor
 			     enum zero_place place)
 {
 	bool sums = z->config.accumulation > 1, all = sums && z->config.stage < 2;
-	size_t size = sums ? sizeof(float) : kolo_type_size(t->type),
+	size_t size = sums ? sizeof(float) : kolo_type_size(t->given_type),
 	       n = held(z, t, ZERO_ON_DEVICE);
 
 	if (!t->trained || place == ZERO_IN_FILES)

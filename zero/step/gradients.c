@@ -104,7 +104,7 @@ static int store_on_device(struct kolo_zero *z, struct zero_tensor *t, struct ze
 		.kind = first ? KOLO_ZERO_WORK_CAST : KOLO_ZERO_WORK_ADD,
 		.n = part.n,
 		.from = from,
-		.from_type = t->type,
+		.from_type = t->given_type,
 		.to = zero_at(t->grad, t->grad_type, part.first - t->grad_held.first),
 		.to_type = t->grad_type,
 		.factor = 1,
@@ -150,7 +150,7 @@ static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_pa
 		rc = store_on_device(
 			z, t,
 			(struct zero_part){ offloaded.first + offloaded.n, part.n - offloaded.n },
-			from + offloaded.n * kolo_type_size(t->type));
+			from + offloaded.n * kolo_type_size(t->given_type));
 	return rc;
 }
 
@@ -446,14 +446,14 @@ static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gr
 	enum kolo_zero_work_kind kind = t->summed ? KOLO_ZERO_WORK_ADD : KOLO_ZERO_WORK_CAST;
 
 	t->summed = true;
-	return weigh(z, kind, gradient, t->type, t->grad, KOLO_F32, t->n, z->weight);
+	return weigh(z, kind, gradient, t->given_type, t->grad, KOLO_F32, t->n, z->weight);
 }
 
 /* Remembers the first value in this rank's gradients that is not finite. */
 static int look_for_nonfinite(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	const struct zero_tensor *t = &z->tensors[tensor];
-	size_t size = kolo_type_size(t->type);
+	size_t size = kolo_type_size(t->given_type);
 	char some[1024];
 	float value;
 	int rc = 0;
@@ -464,7 +464,7 @@ static int look_for_nonfinite(struct kolo_zero *z, int tensor, const char *gradi
 		n = zero_min(t->n - i, sizeof(some) / size);
 		rc = zero_download_now(z, some, gradient + i * size, n * size);
 		for (size_t k = 0; rc == 0 && k < n; k++) {
-			kolo_cast(some + k * size, t->type, &value, KOLO_F32, 1, 1);
+			kolo_cast(some + k * size, t->given_type, &value, KOLO_F32, 1, 1);
 			if (__builtin_isfinite(value))
 				continue;
 			z->nonfinite = (struct zero_nonfinite){ tensor, z->micro, i + k,
@@ -518,8 +518,8 @@ static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
 	bool sums = z->config.stage < 2 && z->config.accumulation > 1;
-	int rc =
-		sums ? add_to_sum(z, t, gradient) : fill_tensor(z, t, gradient, t->type, z->weight);
+	int rc = sums ? add_to_sum(z, t, gradient)
+		      : fill_tensor(z, t, gradient, t->given_type, z->weight);
 
 	/* Now the gradient has been read, and bad says whether it is finite. */
 	if (rc == 0)

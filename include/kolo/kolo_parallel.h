@@ -3,7 +3,7 @@
  * - A grid gives each rank a place: tensor parallel, data parallel, pipeline stage.
  * - A partition divides layers over pipeline stages.
  * - A pipeline is a schedule as data: for each stage the list of what it computes, sends and
- *   receives. It is made by a rule, checked, timed on paper and printed.
+ *   receives. It is made by a rule, checked, timed on paper, printed, and run by an executor.
  *
  * The conventions of kolo.h hold here too. Functions are local and do not block unless their
  * comment says so. */
@@ -149,8 +149,9 @@ struct kolo_action {
 	/* Messages: neighbours in the list with the same number are one group. It is started at
 	 * its place in the list and runs beside what follows (kolo_group_begin in a queue). A
 	 * stage has two queues: for groups of activations and for groups of gradients. Each runs
-	 * its groups one after the other. A computation waits for the group that has its input.
-	 * Computations: -1 */
+	 * its groups one after the other. A computation waits for the group that has its input,
+	 * and for room for its result: a queue has room for one result more than wait for their
+	 * send. Computations: -1 */
 	int group;
 	int waits;            /* messages: 1: nothing follows before the group is done */
 	uint64_t reserved[2]; /* zero */
@@ -229,6 +230,64 @@ int kolo_pipeline_figures(const struct kolo_pipeline *pipeline,
  * stage. Braces hold a group; "!" after them: nothing follows before it is done. out[len] is cut if
  * it is too short. Returns the length of the whole text; 0: there is no such stage. Never fails. */
 size_t kolo_pipeline_text(const struct kolo_pipeline *pipeline, int stage, char *out, size_t len);
+
+/* What a computation of one part and micro-batch reads and writes: boundary tensors of n elements.
+ * NULL: there is none, at the ends of the model. */
+struct kolo_pipeline_tensors {
+	const void *input;           /* of the part; the same until its last backward */
+	void *output;                /* FORWARD writes it */
+	const void *output_gradient; /* the same until the last backward */
+	void *input_gradient;        /* BACKWARD or BACKWARD_INPUT writes it */
+	uint64_t reserved[4];        /* zero */
+};
+
+/* Computes one action. arg is that of kolo_pipeline_run. What the part keeps from its forward to
+ * its backward is the caller's; action->buffer says where. Returns 0, or an enum kolo_status after
+ * kolo_error_set: then the run fails on all stages. */
+typedef int kolo_pipeline_compute_fn(void *arg, const struct kolo_action *action,
+				     const struct kolo_pipeline_tensors *tensors);
+
+/* Runs a pipeline on the ranks of a communicator. */
+struct kolo_pipeline_executor;
+
+/* Makes an executor. This rank of `pipe` (kolo_grid_comm) is the stage of its number. Collective;
+ * blocks. It splits pipe twice, for activations and for gradients, and makes a queue for each.
+ * Boundary tensors have n elements of a type, in host memory. The pipeline must live as long as the
+ * executor. All stages pass the same lists, which is checked. The caller gives *out to
+ * kolo_pipeline_executor_destroy.
+ *
+ * Errors: those of kolo_comm_split and of the collectives, and KOLO_EINVAL (there must be as many
+ * ranks as stages), KOLO_ENOMEM, KOLO_EMISMATCH. Then *out is NULL. */
+int kolo_pipeline_executor_create(struct kolo_comm *pipe, const struct kolo_pipeline *pipeline,
+				  size_t n, enum kolo_type type,
+				  struct kolo_pipeline_executor **out);
+
+/* Destroys an executor. Blocks until its queues are empty. NULL is allowed. */
+void kolo_pipeline_executor_destroy(struct kolo_pipeline_executor *executor);
+
+/* Runs one batch: this stage's list from its beginning to its end. Collective; blocks until all of
+ * the stage's messages are done. For each micro-batch n elements cross each boundary between
+ * stages, and n elements come back.
+ *
+ * If a stage fails, all fail. The error says in which action a stage waited, and for which
+ * micro-batch of which stage. Then the executor can only be destroyed.
+ *
+ * Errors: those of messages, and what `compute` returns. */
+int kolo_pipeline_run(struct kolo_pipeline_executor *executor, kolo_pipeline_compute_fn *compute,
+		      void *arg);
+
+/* What an executor holds and has done since it was made. */
+struct kolo_pipeline_report {
+	size_t buffer_bytes; /* of boundary tensors */
+	int buffers;
+	uint64_t sent_bytes;  /* of both queues */
+	double compute, wait; /* seconds in `compute`, and waiting for messages */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* Reports what an executor holds and has done. Call it between runs. Local. Never fails. */
+void kolo_pipeline_report_get(const struct kolo_pipeline_executor *e,
+			      struct kolo_pipeline_report *out);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -3,6 +3,7 @@
 #include "zero/parallel/check.h"
 
 #include "zero/base/basics.h"
+#include "zero/parallel/room.h"
 #include "zero/parallel/simulate.h"
 #include "zero/parallel/text.h"
 
@@ -187,12 +188,6 @@ static int check_work(const struct index *x, int part, int micro)
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
-/* Whether an action is the last that needs its buffer. */
-static bool ends_buffer(const struct kolo_action *a)
-{
-	return a->type == KOLO_ACTION_BACKWARD || a->type == KOLO_ACTION_BACKWARD_WEIGHT;
-}
-
 /* holder: of each buffer of the part the micro-batch in it; -1: none. */
 static int check_buffers(const struct index *x, int part, int *holder, int *most)
 {
@@ -216,7 +211,7 @@ static int check_buffers(const struct index *x, int part, int *holder, int *most
 		if (*held != a->micro)
 			return refuse(x, stage, i, "its buffer %d is not that of its forward",
 				      a->buffer);
-		if (ends_buffer(a))
+		if (zero_ends(a))
 			*held = -1;
 		*most = a->buffer + 1 > *most ? a->buffer + 1 : *most;
 	}

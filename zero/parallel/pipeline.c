@@ -4,6 +4,7 @@
 
 #include "zero/base/basics.h"
 #include "zero/parallel/check.h"
+#include "zero/parallel/room.h"
 #include "zero/parallel/schedules.h"
 #include "zero/parallel/simulate.h"
 
@@ -96,7 +97,7 @@ static void choose_buffers(struct zero_list *computations, int part)
 			continue;
 		kept += a->type == KOLO_ACTION_FORWARD;
 		most = kept > most ? kept : most;
-		kept -= a->type == KOLO_ACTION_BACKWARD || a->type == KOLO_ACTION_BACKWARD_WEIGHT;
+		kept -= zero_ends(a);
 	}
 	for (int i = 0; i < computations->n; i++)
 		if (computations->actions[i].part == part)

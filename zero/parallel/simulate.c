@@ -3,10 +3,11 @@
 #include "zero/parallel/simulate.h"
 
 #include "zero/base/basics.h"
+#include "zero/parallel/room.h"
 
 #include <stdlib.h>
 
-enum { CHANNELS = 2, KINDS = 4 };
+enum { CHANNELS = ZERO_CHANNELS, KINDS = 4 };
 
 /* Messages that are started together: actions [first, first + n) of a stage. */
 struct group {
@@ -31,9 +32,13 @@ struct run {
 	int *waiting;  /* of each stage: the group that it waits for; -1: none */
 	int *head;     /* of each stage and channel: the group at the head of the queue */
 	double *idle;  /* of each stage and channel: when the last group so far has ended */
-	double *time;  /* of each stage */
-	bool *passed;  /* of each message */
-	bool moved;    /* in this pass */
+	int *sends;    /* the groups of all sends: of each stage and channel in its order, */
+	int *sent;     /* where they begin; [stages * channels + 1] */
+	int *made;     /* of each stage and channel: results so far */
+	struct zero_rooms *rooms; /* of each stage */
+	double *time;             /* of each stage */
+	bool *passed;             /* of each message */
+	bool moved;               /* in this pass */
 };
 
 static size_t index_of(const struct run *r, const struct kolo_action *a)
@@ -45,6 +50,22 @@ static size_t index_of(const struct run *r, const struct kolo_action *a)
 }
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
+
+static void list_sends(struct run *r, int stage)
+{
+	for (int c = 0, n = r->sent[stage * CHANNELS]; c < CHANNELS; c++) {
+		const struct zero_list *list = &r->lists[stage];
+
+		for (int i = 0; i < list->n; i++) {
+			const struct kolo_action *a = &list->actions[i];
+
+			if (zero_is_message(a->type) && zero_is_send(a->type) &&
+			    zero_channel(a->type) == c)
+				r->sends[n++] = r->group_of[index_of(r, a)];
+		}
+		r->sent[stage * CHANNELS + c + 1] = n;
+	}
+}
 
 static void list_groups(struct run *r)
 {
@@ -72,6 +93,10 @@ static void list_groups(struct run *r)
 		}
 	}
 	r->first[r->sizes->stages] = r->ngroups;
+	for (int s = 0; s < r->sizes->stages; s++) {
+		list_sends(r, s);
+		r->rooms[s] = zero_rooms_of(r->sizes, &r->lists[s]);
+	}
 }
 
 /* The next group of a stage and channel, from `g` on; -1: there is none. */
@@ -134,19 +159,6 @@ static void run_queue(struct run *r, int stage, int channel)
 
 /* ---- Stages ---------------------------------------------------------------------------------- */
 
-/* The message that a computation needs; false: none. */
-static bool input_of(const struct run *r, const struct kolo_action *a, struct kolo_action *out)
-{
-	*out = (struct kolo_action){
-		.type = a->type == KOLO_ACTION_FORWARD ? KOLO_ACTION_RECV_ACTIVATION
-						       : KOLO_ACTION_RECV_GRADIENT,
-		.part = a->part,
-		.micro = a->micro,
-	};
-	return a->type != KOLO_ACTION_BACKWARD_WEIGHT &&
-	       zero_has_message(r->sizes, out->type, a->part);
-}
-
 static double seconds_of(const struct kolo_pipeline_times *t, enum kolo_action_type type)
 {
 	switch (type) {
@@ -179,6 +191,28 @@ static bool wait_for(struct run *r, int stage, int group)
 	return ended >= 0;
 }
 
+/* Whether there is room for the result of a computation: the send whose place it takes has
+ * ended. */
+static bool has_room(struct run *r, int stage, const struct kolo_action *a)
+{
+	struct kolo_action message;
+	int at, send;
+
+	if (!zero_output_of(r->sizes, a, &message))
+		return true;
+	at = stage * CHANNELS + zero_channel(message.type);
+	send = r->made[at] - r->rooms[stage].sends[zero_channel(message.type)];
+	return send < 0 || wait_for(r, stage, r->sends[r->sent[at] + send]);
+}
+
+static void count_result(struct run *r, int stage, const struct kolo_action *a)
+{
+	struct kolo_action message;
+
+	if (zero_output_of(r->sizes, a, &message))
+		r->made[stage * CHANNELS + zero_channel(message.type)]++;
+}
+
 /* Does the next action of a stage. False: it can't yet. */
 static bool act(struct run *r, int stage)
 {
@@ -192,8 +226,12 @@ static bool act(struct run *r, int stage)
 	} else if (zero_is_message(a->type)) {
 		start(r, stage);
 	} else {
-		if (input_of(r, a, &input) && !wait_for(r, stage, r->group_of[index_of(r, &input)]))
+		if (zero_input_of(r->sizes, a, &input) &&
+		    !wait_for(r, stage, r->group_of[index_of(r, &input)]))
 			return false;
+		if (!has_room(r, stage, a))
+			return false;
+		count_result(r, stage, a);
 		r->time[stage] += seconds_of(r->times, a->type);
 		r->at[stage]++;
 	}
@@ -259,9 +297,14 @@ static int open_run(struct run *r)
 	r->waiting = calloc(stages, sizeof(*r->waiting));
 	r->head = calloc(stages * CHANNELS, sizeof(*r->head));
 	r->idle = calloc(stages * CHANNELS, sizeof(*r->idle));
+	r->sends = calloc(actions, sizeof(*r->sends));
+	r->sent = calloc(stages * CHANNELS + 1, sizeof(*r->sent));
+	r->made = calloc(stages * CHANNELS, sizeof(*r->made));
+	r->rooms = calloc(stages, sizeof(*r->rooms));
 	r->time = calloc(stages, sizeof(*r->time));
 	if (!r->groups || !r->group_of || !r->passed || !r->first || !r->at || !r->started ||
-	    !r->waiting || !r->head || !r->idle || !r->time)
+	    !r->waiting || !r->head || !r->idle || !r->sends || !r->sent || !r->made || !r->rooms ||
+	    !r->time)
 		return kolo_error_set(KOLO_ENOMEM, "a run of %zu stages on paper: out of memory",
 				      stages);
 	list_groups(r);
@@ -293,6 +336,10 @@ int zero_simulate(const struct zero_pipeline_sizes *sizes, const struct zero_lis
 	free(r.waiting);
 	free(r.head);
 	free(r.idle);
+	free(r.sends);
+	free(r.sent);
+	free(r.made);
+	free(r.rooms);
 	free(r.time);
 	return rc;
 }

@@ -415,7 +415,7 @@ static void the_check_refuses_10000_random_faults(void **state)
 	uint64_t seed = t_seed();
 
 	(void)state;
-	for (int faults = 0; faults < (t_is_slow() ? FAULTS / 10 : FAULTS);) {
+	for (int faults = 0; faults < FAULTS;) {
 		enum kolo_pipeline_schedule schedule =
 			(enum kolo_pipeline_schedule)(t_random(&seed) % NSCHEDULES);
 		int stages = 1 + (int)(t_random(&seed) % 4), chunks = 1;

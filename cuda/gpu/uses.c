@@ -113,11 +113,13 @@ static void await_cause(struct ko_gpu_comm *g)
 
 	while (g->own && atomic_load_explicit(&g->own->failed.value, memory_order_acquire) &&
 	       ko_roster_cause(g->comm->roster) == 0) {
-		if (ko_now_ms() > until)
+		if (ko_now_ms() > until) {
 			ko_comm_fail(
 				g->comm, KOLO_EPEER,
 				"rank %d: its stream was let go by a rank of its host whose communicator has failed, and the cause did not come",
 				g->comm->rank);
+			return;
+		}
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_US * 1000 }, NULL);
 	}
 }

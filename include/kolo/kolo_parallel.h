@@ -6,7 +6,7 @@
  *   receives. It is made by a rule, checked, timed on paper, printed, and run by an executor.
  *
  * The conventions of kolo.h hold here too. Functions are local and do not block unless their
- * comment says so. */
+ * comment says so. No call may be made between kolo_group_begin and kolo_group_end. */
 #ifndef KOLO_KOLO_PARALLEL_H
 #define KOLO_KOLO_PARALLEL_H
 
@@ -29,11 +29,12 @@ enum kolo_grid_axis {
 	KOLO_GRID_PIPE,   /* pipeline stages, in order */
 	/* The first and the last stage, which may share an embedding. Other stages, and all ranks
 	 * if there is one stage, have no such group */
-	KOLO_GRID_TIED,
+	KOLO_GRID_TIED
 };
 
-/* The sizes of a grid, and the place of one rank in it. Neighbours in number are along the tensor
- * axis, then the data axis, then the pipe: rank = (pipe data_size + data) tensor_size + tensor. */
+/* The sizes of a grid, and the place of one rank in it. Ranks count along the tensor
+ * axis first, then along the data axis, then along the pipe: rank = (pipe * data_size + data) *
+ * tensor_size + tensor. */
 struct kolo_grid_place {
 	int tensor_size, data_size, pipe_size;
 	int tensor, data, pipe; /* each from 0 */
@@ -42,9 +43,10 @@ struct kolo_grid_place {
 /* Finds the place of a rank in a grid of nranks ranks. The data axis gets what the other two
  * leave.
  *
- * Errors: KOLO_EINVAL: tensor_size times pipe_size does not divide nranks; has the numbers. */
-int kolo_grid_place(int nranks, int tensor_size, int pipe_size, int rank,
-		    struct kolo_grid_place *out);
+ * Errors: KOLO_EINVAL: a size below 1, tensor_size times pipe_size does not divide nranks, or there
+ * is no such rank; has the numbers. */
+int kolo_grid_locate(int nranks, int tensor_size, int pipe_size, int rank,
+		     struct kolo_grid_place *out);
 
 /* Lists the ranks of the group along an axis to which the rank at `place` belongs, in the order of
  * the axis. ranks has room for as many as the axis is long, 2 for KOLO_GRID_TIED. Returns their
@@ -63,9 +65,13 @@ struct kolo_grid;
  * ranks of a group along the tensor axis must be on one host, because they communicate in each
  * layer. The caller gives *out to kolo_grid_destroy before it destroys comm.
  *
- * Errors: those of kolo_comm_split and of the collectives, and KOLO_EINVAL: the sizes do not fit
- * the number of ranks, or a tensor group is on several hosts; names the ranks. Then *out is NULL.
- */
+ * Errors: those of kolo_comm_split and of the collectives, and:
+ * - KOLO_EINVAL: the sizes do not fit the number of ranks, or a tensor group is on several hosts;
+ *   names the ranks.
+ * - KOLO_EMISMATCH: ranks passed different sizes.
+ * - KOLO_ENOMEM: out of memory.
+ *
+ * Then *out is NULL. */
 int kolo_grid_create(struct kolo_comm *comm, int tensor_size, int pipe_size,
 		     struct kolo_grid **out);
 
@@ -85,7 +91,7 @@ struct kolo_comm *kolo_grid_comm(const struct kolo_grid *grid, enum kolo_grid_ax
 enum kolo_partition_method {
 	KOLO_PARTITION_UNIFORM,  /* equally many layers; the first stages have one more */
 	KOLO_PARTITION_BALANCED, /* as DeepSpeed's "parameters": the largest and the smallest stage
-				    differ least */
+				    differ little */
 	KOLO_PARTITION_LARGEST,  /* the largest stage is smallest; it decides how long a step takes
 				  */
 };
@@ -93,21 +99,24 @@ enum kolo_partition_method {
 /* Divides n layers over `parts` stages. costs[n] are what the layers cost, in any unit; they are
  * not read for KOLO_PARTITION_UNIFORM, and may then be NULL. Stage p gets layers bounds[p] to
  * bounds[p + 1] - 1; bounds has room for parts + 1 numbers. If there are fewer layers than stages,
- * the last stages have none.
+ * the last stages have none. n and parts are at most 65536. It takes time in proportion to parts
+ * times n^2.
  *
- * The rule of KOLO_PARTITION_BALANCED is that of DeepSpeed: dynamic programming, one stage after
- * the other. Of equal cuts it takes the latest. That of KOLO_PARTITION_LARGEST is exact. Of equal
- * cuts it takes that whose last stages have most: the first ones keep more micro-batches.
+ * KOLO_PARTITION_BALANCED follows DeepSpeed's rule: dynamic programming over one stage after the
+ * other, which does not always find the least difference. Of equal cuts it takes the latest.
+ * KOLO_PARTITION_LARGEST is exact. Of equal results it takes the one that gives the last stages
+ * most, because the first stages keep more micro-batches.
  *
- * Errors: KOLO_EINVAL (a cost that is negative or not finite, n < 0, parts < 1), KOLO_ENOMEM. */
+ * Errors: KOLO_EINVAL (a cost that is negative or not finite, costs whose sum is infinite, a number
+ * that is out of range), KOLO_ENOMEM. */
 int kolo_partition(enum kolo_partition_method method, const double *costs, int n, int parts,
 		   int *bounds);
 
 /* ---- Pipelines ------------------------------------------------------------------------------- */
 
-/* Schedules. p stages, m micro-batches; F, I, W: seconds of a stage's forward, and of its backward
- * for inputs and for weights. The idle time of a stage is that with m >= p and messages that take
- * no time. */
+/* Schedules. There are p stages and m micro-batches. F, I and W are the seconds that all parts of a
+ * stage take together for a micro-batch: forward, backward for inputs, backward for weights. The
+ * idle time of a stage is that with messages that take no time. */
 enum kolo_pipeline_schedule {
 	/* Huang et al. 2019: all forwards, then all backwards. Idle (p - 1) (F + I + W); keeps m
 	 * micro-batches */
@@ -118,9 +127,9 @@ enum kolo_pipeline_schedule {
 	/* Narayanan et al. 2021: each stage has v chunks of the model. Idle (p - 1) (F + I + W) /
 	 * v; m must be a multiple of p */
 	KOLO_PIPELINE_INTERLEAVED,
-	/* Qi et al. 2023, ZB-H1: backward for weights fills the gaps. Idle (p - 1) (F + I - W);
-	 * keeps at most p micro-batches */
-	KOLO_PIPELINE_ZB_H1,
+	/* Qi et al. 2023, ZB-H1: backward for weights fills the gaps. Idle (p - 1) (F + I - W) if
+	 * m >= p, W <= F and W <= I; keeps at most p micro-batches */
+	KOLO_PIPELINE_ZB_H1
 };
 
 /* The name of a schedule, like "1f1b"; NULL if there is no such schedule. Static storage. */
@@ -136,22 +145,22 @@ enum kolo_action_type {
 	KOLO_ACTION_SEND_ACTIVATION, /* the part's output, to the next part */
 	KOLO_ACTION_RECV_ACTIVATION, /* the part's input, from the part before it */
 	KOLO_ACTION_SEND_GRADIENT,   /* of the part's input, to the part before it */
-	KOLO_ACTION_RECV_GRADIENT,   /* of the part's output, from the next part */
+	KOLO_ACTION_RECV_GRADIENT    /* of the part's output, from the next part */
 };
 
 struct kolo_action {
 	enum kolo_action_type type;
 	int part, micro; /* of the model, and of the batch; from 0 */
 	/* Computations: the place where the part keeps this micro-batch's activations, from its
-	 * forward to its last backward. Messages: 0 */
+	 * forward to its last backward: a number below the number of micro-batches. Messages: 0 */
 	int buffer;
 	int peer; /* messages: the other stage; computations: -1 */
-	/* Messages: neighbours in the list with the same number are one group. It is started at
-	 * its place in the list and runs beside what follows (kolo_group_begin in a queue). A
-	 * stage has two queues: for groups of activations and for groups of gradients. Each runs
-	 * its groups one after the other. A computation waits for the group that has its input,
-	 * and for room for its result: a queue has room for one result more than wait for their
-	 * send. Computations: -1 */
+	/* Messages: neighbours in the list with the same number are one group. The stage starts
+	 * the group when it comes to it, and goes on. A stage has two queues: one for groups of
+	 * activations and one for groups of gradients. Each runs its groups one after the other.
+	 * A computation waits for the group that has its input. It also waits for room for its
+	 * result: a queue has room for as many results as the list leaves unsent at a time, and
+	 * for one more. Computations: -1 */
 	int group;
 	int waits;            /* messages: 1: nothing follows before the group is done */
 	uint64_t reserved[2]; /* zero */
@@ -183,8 +192,8 @@ void kolo_pipeline_destroy(struct kolo_pipeline *pipeline);
 const struct kolo_action *kolo_pipeline_list(const struct kolo_pipeline *pipeline, int stage,
 					     int *n);
 
-/* The number of buffers that a part needs: the most micro-batches that it keeps at a time. 0: there
- * is no such part. */
+/* The number of buffers of a part: those of its computations are 0 to this number - 1. Of a rule's
+ * lists this is the most micro-batches that the part keeps at a time. 0: there is no such part. */
 int kolo_pipeline_buffers(const struct kolo_pipeline *pipeline, int part);
 
 /* Checks lists as kolo_pipeline_from gets them, and says in kolo_last_error what is wrong: stage,
@@ -195,8 +204,8 @@ int kolo_pipeline_buffers(const struct kolo_pipeline *pipeline, int part);
  * - Each message has its counterpart, and messages between two stages arrive in the order in which
  *   they are sent.
  * - Micro-batches that share a buffer never keep it at the same time.
- * - No stages wait for each other for ever, even if no message is sent before its receiver wants it
- *   (rendezvous).
+ * - There is no deadlock, even if each message waits until its sender and its receiver have both
+ *   come to it (rendezvous).
  *
  * Errors: KOLO_EINVAL, KOLO_ENOMEM. */
 int kolo_pipeline_check(int stages, int chunks, int micros, const struct kolo_action *const *lists,
@@ -221,18 +230,20 @@ struct kolo_pipeline_figures {
 /* Computes by arithmetic how long a pipeline takes, if all parts take the same times.
  *
  * Errors: KOLO_EINVAL (a time that is negative or not finite), KOLO_ENOMEM. */
-int kolo_pipeline_figures(const struct kolo_pipeline *pipeline,
-			  const struct kolo_pipeline_times *times,
-			  struct kolo_pipeline_figures *out);
+int kolo_pipeline_estimate(const struct kolo_pipeline *pipeline,
+			   const struct kolo_pipeline_times *times,
+			   struct kolo_pipeline_figures *out);
 
 /* Writes the list of a stage as text, like "0F0 {0SA0>1} 0F1". An action is the part, its letters
  * (F, B, I, W, SA, RA, SG, RG), and the micro-batch; a message also has ">" or "<" and the other
- * stage. Braces hold a group; "!" after them: nothing follows before it is done. out[len] is cut if
- * it is too short. Returns the length of the whole text; 0: there is no such stage. Never fails. */
+ * stage. Braces hold a group. A "!" behind a group says that nothing follows before the group is
+ * done. out[len] is cut if it is too short. Returns the length of the whole text; 0: there is no
+ * such stage. Never fails. */
 size_t kolo_pipeline_text(const struct kolo_pipeline *pipeline, int stage, char *out, size_t len);
 
 /* What a computation of one part and micro-batch reads and writes: boundary tensors of n elements.
- * NULL: there is none, at the ends of the model. */
+ * A tensor is NULL if the action has none: at the ends of the model, and in actions that neither
+ * read nor write it. With one stage all are NULL: its parts are the caller's to connect. */
 struct kolo_pipeline_tensors {
 	const void *input;           /* of the part; the same until its last backward */
 	void *output;                /* FORWARD writes it */
@@ -269,10 +280,15 @@ void kolo_pipeline_executor_destroy(struct kolo_pipeline_executor *executor);
  * the stage's messages are done. For each micro-batch n elements cross each boundary between
  * stages, and n elements come back.
  *
- * If a stage fails, all fail. The error says in which action a stage waited, and for which
- * micro-batch of which stage. Then the executor can only be destroyed.
+ * If a stage fails, all fail, also those that are at the end of their list. The error of a stage
+ * that waited says in which action, for which micro-batch of which stage, and what the communicator
+ * says of it. Then the executor can only be destroyed.
  *
- * Errors: those of messages, and what `compute` returns. */
+ * A stage may wait for a message as long as the pipeline takes to fill or to empty. That must be
+ * less than the communicator's timeout_s.
+ *
+ * Errors: those of messages, what `compute` returns, and KOLO_EINVAL (an earlier run has failed, or
+ * `compute` returned a number above 0). */
 int kolo_pipeline_run(struct kolo_pipeline_executor *executor, kolo_pipeline_compute_fn *compute,
 		      void *arg);
 

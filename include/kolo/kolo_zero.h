@@ -393,9 +393,10 @@ int kolo_zero_release(struct kolo_zero *zero, int tensor);
  * reports zeros if other ranks report it.
  *
  * A gradient that is not reported counts as zero, and the tensor is updated with it. At the end
- * of an update kolo_zero_result counts trained tensors that lack gradients: `missing` ones of
- * all ranks, `partial` ones of some. A rank lacks one if it reported fewer gradients of the
- * tensor than it had micro-steps with samples. With config.strict such an update is refused.
+ * of an update kolo_zero_result counts trained tensors that lack gradients: `missing` ones that
+ * no rank gave, `partial` ones that only some ranks gave. A rank lacks one if it reported fewer
+ * gradients of the tensor than it had micro-steps with samples. With config.strict such an update
+ * is refused.
  *
  * Returns when the gradient is in a bucket. With overlap it may first wait until an earlier
  * bucket is reduced. Without overlap it reduces full buckets itself.

@@ -34,7 +34,8 @@ extern "C" {
 /* Writes a checkpoint into `dir`, named after the number of updates. If `dir` does not exist it
  * is made. A checkpoint of the same name is replaced. Later checkpoints, from before training
  * went back, are renamed to later-step-...; kolo_zero_newest and a load of
- * `dir` do not look at these. Of either kind the newest `keep` stay; 0: all stay. Incomplete
+ * `dir` do not look at these. Of the others the newest `keep` stay, and of the
+ * renamed ones the `keep` that were written last; 0: all stay. Incomplete
  * checkpoints are removed, so only one job may write into a directory at a time.
  *
  * user[user_len] of rank 0 is stored with the checkpoint, for example the place in the data. user

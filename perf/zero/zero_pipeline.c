@@ -60,7 +60,7 @@ static void measure(struct kolo_comm *comm, enum kolo_pipeline_schedule schedule
 	double median;
 
 	check(kolo_pipeline_create(schedule, stages, chunks, micros, &p));
-	check(kolo_pipeline_figures(p, &times, &f));
+	check(kolo_pipeline_estimate(p, &times, &f));
 	check(kolo_pipeline_executor_create(comm, p, ELEMENTS, KOLO_F32, &e));
 	for (int i = -1; i < ROUNDS; i++)
 		ms[i < 0 ? 0 : i] = batch(comm, e, &unit);

@@ -53,15 +53,41 @@ static long step_of(const char *name)
 struct steps {
 	long newest, oldest;
 	int count, aside;
-	char oldest_aside[64]; /* the name of the one that goes first */
+	char oldest_aside[64]; /* the name of the one that goes first: it was written first */
+	struct timespec written;
 };
 
-static void look_at_aside(const char *name, struct steps *out)
+/* Whether it is a name that put_aside gives. */
+static bool is_aside(const char *name)
 {
-	if (strncmp(name, LATER, strlen(LATER)) != 0 || strlen(name) >= sizeof(out->oldest_aside))
+	char again[64];
+	long step;
+	int number = 0, n = sscanf(name, LATER "%ld.%d", &step, &number);
+
+	if (n < 1)
+		return false;
+	if (n == 1)
+		snprintf(again, sizeof(again), LATER "%09ld", step);
+	else
+		snprintf(again, sizeof(again), LATER "%09ld.%d", step, number);
+	return step >= 0 && number >= 0 && strcmp(name, again) == 0;
+}
+
+static void look_at_aside(int dir, const char *name, struct steps *out)
+{
+	struct stat s;
+	bool earlier;
+
+	if (!is_aside(name) || fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    !S_ISDIR(s.st_mode))
 		return;
-	if (out->aside == 0 || strverscmp(name, out->oldest_aside) < 0)
-		snprintf(out->oldest_aside, sizeof(out->oldest_aside), "%s", name);
+	earlier = s.st_mtim.tv_sec < out->written.tv_sec ||
+		  (s.st_mtim.tv_sec == out->written.tv_sec &&
+		   s.st_mtim.tv_nsec < out->written.tv_nsec);
+	if (out->aside == 0 || earlier) {
+		memcpy(out->oldest_aside, name, strlen(name) + 1); /* is_aside: it fits */
+		out->written = s.st_mtim;
+	}
 	out->aside++;
 }
 
@@ -76,7 +102,7 @@ static int scan(const char *dir, struct steps *out)
 	while ((entry = readdir(d))) {
 		long step = step_of(entry->d_name);
 
-		look_at_aside(entry->d_name, out);
+		look_at_aside(dirfd(d), entry->d_name, out);
 		if (step < 0)
 			continue;
 		out->count++;

@@ -255,7 +255,7 @@ static int check_memory(const struct kolo_zero_tensor *tensors, int ntensors)
 		if (spans[i].begin < spans[i - 1].end)
 			rc = kolo_error_set(
 				KOLO_EINVAL,
-				"tensors '%s' and '%s' share memory: what is used in two places is one tensor, with the sum of its gradients",
+				"tensors '%s' and '%s' share memory: list it once; what is used in two places is one tensor, with the sum of its gradients",
 				spans[i - 1].name, spans[i].name);
 	free(spans);
 	return rc;

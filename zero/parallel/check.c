@@ -46,7 +46,8 @@ static int refuse(const struct index *x, int stage, int action, const char *form
 
 static int check_message(const struct index *x, int stage, int i)
 {
-	const struct kolo_action *a = &x->lists[stage].actions[i], *before = a - 1;
+	const struct kolo_action *a = &x->lists[stage].actions[i];
+	const struct kolo_action *before = i ? a - 1 : NULL;
 	struct kolo_action other = zero_counterpart(a);
 	int peer;
 
@@ -61,7 +62,7 @@ static int check_message(const struct index *x, int stage, int i)
 			x, stage, i,
 			"its group is %d, its buffer %d, waits %d: want at least 0, 0, and 0 or 1",
 			a->group, a->buffer, a->waits);
-	if (i && zero_is_message(before->type) && before->group == a->group &&
+	if (before && zero_is_message(before->type) && before->group == a->group &&
 	    (zero_channel(before->type) != zero_channel(a->type) || before->waits != a->waits))
 		return refuse(
 			x, stage, i,
@@ -74,10 +75,12 @@ static int check_action(const struct index *x, int stage, int i)
 	const struct kolo_action *a = &x->lists[stage].actions[i];
 
 	if ((unsigned)a->type >= TYPES || a->part < 0 || a->part >= zero_parts(x->sizes) ||
-	    a->micro < 0 || a->micro >= x->sizes->micros || a->reserved[0] || a->reserved[1])
+	    a->micro < 0 || a->micro >= x->sizes->micros)
 		return refuse(x, stage, i,
 			      "there is no such type, part (0 to %d) or micro-batch (0 to %d)",
 			      zero_parts(x->sizes) - 1, x->sizes->micros - 1);
+	if (a->reserved[0] || a->reserved[1])
+		return refuse(x, stage, i, "its reserved words are not zero");
 	if (zero_stage_of(x->sizes, a->part) != stage)
 		return refuse(x, stage, i, "part %d is of stage %d", a->part,
 			      zero_stage_of(x->sizes, a->part));
@@ -274,7 +277,7 @@ int zero_check_sizes(const struct zero_pipeline_sizes *s)
 {
 	if (s->stages >= 1 && s->chunks >= 1 && s->micros >= 1 && s->stages <= 1 << 16 &&
 	    s->chunks <= 1 << 16 && s->micros <= MOST_ACTIONS &&
-	    (int64_t)zero_parts(s) <= MOST_ACTIONS / TYPES / s->micros)
+	    (int64_t)s->stages * s->chunks <= MOST_ACTIONS / TYPES / s->micros)
 		return 0;
 	return kolo_error_set(
 		KOLO_EINVAL,

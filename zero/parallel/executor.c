@@ -24,9 +24,9 @@ struct channel {
 	struct pool sends, receives;
 	int *received; /* of each chunk and micro-batch: the buffer that it is received into */
 	int *made;     /* of each chunk and micro-batch: the buffer that its result is in */
-	/* Sends on their way, the oldest first: their groups and buffers */
+	/* Sends on their way, the oldest first: their actions and buffers */
 	struct {
-		int group, buffer;
+		int action, buffer;
 	} * pending;
 	int npending;
 };
@@ -209,8 +209,10 @@ static int check_request(struct kolo_comm *pipe, const struct kolo_pipeline *p, 
 				      p->sizes.stages, kolo_comm_nranks(pipe));
 	if (kolo_type_size(type) == 0 || __builtin_mul_overflow(n, kolo_type_size(type), &bytes) ||
 	    bytes > (size_t)1 << 46)
-		return kolo_error_set(KOLO_EINVAL, "boundary tensors of %zu elements of type %d", n,
-				      (int)type);
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"boundary tensors of %zu elements of type %d: want a type that exists, and at most 2^46 bytes",
+			n, (int)type);
 	return 0;
 }
 
@@ -317,6 +319,19 @@ static int tell(const struct kolo_pipeline_executor *e, int i, const struct kolo
 		e->stage, i, zero_action_text(a, what), tensor, message->micro, stage, why);
 }
 
+/* The same of a group of n messages, of which any may be what does not come. */
+static int tell_group(const struct kolo_pipeline_executor *e, int i, int n, int rc)
+{
+	const struct kolo_action *a = &e->pipeline->lists[e->stage].actions[i];
+	char first[ZERO_ACTION_TEXT], last[ZERO_ACTION_TEXT], why[400];
+
+	rc = find_cause(e, rc);
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	return kolo_error_set(rc, "stage %d, action %d, waits for the messages %s to %s: %s",
+			      e->stage, i, zero_action_text(a, first),
+			      zero_action_text(&a[n - 1], last), why);
+}
+
 static int wait_for(struct kolo_pipeline_executor *e, int group)
 {
 	double began = zero_now();
@@ -326,17 +341,17 @@ static int wait_for(struct kolo_pipeline_executor *e, int group)
 	return rc;
 }
 
-/* Frees the buffer of the oldest send, when it is done. */
-static int finish_send(struct kolo_pipeline_executor *e, struct channel *c)
+/* Frees the buffer of the oldest send, when it is done. i: the action that waits for that. */
+static int finish_send(struct kolo_pipeline_executor *e, struct channel *c, int i)
 {
-	int rc = wait_for(e, c->pending[0].group);
+	int send = c->pending[0].action, rc = wait_for(e, e->group_of[send]);
 
 	if (rc < 0)
-		return rc;
+		return tell(e, i, &e->pipeline->lists[e->stage].actions[send], rc);
 	give(&c->sends, c->pending[0].buffer);
 	c->npending--;
-	for (int i = 0; i < c->npending; i++)
-		c->pending[i] = c->pending[i + 1];
+	for (int k = 0; k < c->npending; k++)
+		c->pending[k] = c->pending[k + 1];
 	return 0;
 }
 
@@ -347,7 +362,7 @@ static int start_message(struct kolo_pipeline_executor *e, int i)
 	int k = index_of(e, a);
 
 	if (zero_is_send(a->type)) {
-		c->pending[c->npending].group = e->group_of[i];
+		c->pending[c->npending].action = i;
 		c->pending[c->npending++].buffer = c->made[k];
 		return kolo_send(c->comm, at(e, &c->sends, c->made[k]), e->n, e->type, a->peer,
 				 c->queue);
@@ -375,6 +390,8 @@ static int start_group(struct kolo_pipeline_executor *e, int i, int *n)
 		rc = kolo_event_record(e->events[group], c->queue);
 	if (rc == 0 && first->waits)
 		rc = wait_for(e, group);
+	if (rc < 0 && *n > 1)
+		return tell_group(e, i, *n, rc);
 	return rc < 0 ? tell(e, i, first, rc) : 0;
 }
 
@@ -394,8 +411,8 @@ static int prepare(struct kolo_pipeline_executor *e, int i, const struct kolo_ac
 		return 0;
 	c = &e->channels[zero_channel(message.type)];
 	while (c->sends.nfree == 0)
-		if ((rc = finish_send(e, c)) < 0)
-			return tell(e, i, &message, rc);
+		if ((rc = finish_send(e, c, i)) < 0)
+			return rc;
 	c->made[index_of(e, a)] = take(&c->sends);
 	return 0;
 }
@@ -460,6 +477,23 @@ static int compute(struct kolo_pipeline_executor *e, int i, kolo_pipeline_comput
 
 /* ---- The run --------------------------------------------------------------------------------- */
 
+/* All stages are at the end of their lists, or all fail: a stage that returns may use its
+ * gradients. */
+static int meet(struct kolo_pipeline_executor *e)
+{
+	double began = zero_now();
+	int rc = kolo_barrier(e->channels[0].comm, NULL);
+	char why[400];
+
+	e->wait += zero_now() - began;
+	if (rc == 0)
+		return 0;
+	rc = find_cause(e, rc);
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
+	return kolo_error_set(rc, "stage %d, at its end, waits for the other stages: %s", e->stage,
+			      why);
+}
+
 static int run_list(struct kolo_pipeline_executor *e, kolo_pipeline_compute_fn *fn, void *arg)
 {
 	const struct zero_list *list = &e->pipeline->lists[e->stage];
@@ -471,8 +505,8 @@ static int run_list(struct kolo_pipeline_executor *e, kolo_pipeline_compute_fn *
 	}
 	for (int c = 0; rc == 0 && c < ZERO_CHANNELS; c++)
 		while (rc == 0 && e->channels[c].npending)
-			rc = finish_send(e, &e->channels[c]);
-	return rc;
+			rc = finish_send(e, &e->channels[c], list->n - 1);
+	return rc == 0 ? meet(e) : rc;
 }
 
 /* The other stages must not wait for this one. */

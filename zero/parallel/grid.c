@@ -1,4 +1,4 @@
-/* The grid: the place of each rank (kolo_grid_place), groups along its axes, and their
+/* The grid: the place of each rank (kolo_grid_locate), groups along its axes, and their
  * communicators (kolo_grid_create). */
 #include "zero/base/basics.h"
 #include "zero/base/host.h"
@@ -17,27 +17,39 @@ struct kolo_grid {
 
 /* ---- Places ---------------------------------------------------------------------------------- */
 
-int kolo_grid_place(int nranks, int tensor_size, int pipe_size, int rank,
-		    struct kolo_grid_place *out)
+/* The place of a rank in a grid of these sizes. */
+static struct kolo_grid_place place_of(const struct kolo_grid_place *sizes, int rank)
+{
+	struct kolo_grid_place p = *sizes;
+
+	p.tensor = rank % p.tensor_size;
+	p.data = rank / p.tensor_size % p.data_size;
+	p.pipe = rank / p.tensor_size / p.data_size;
+	return p;
+}
+
+int kolo_grid_locate(int nranks, int tensor_size, int pipe_size, int rank,
+		     struct kolo_grid_place *out)
 {
 	int64_t model = (int64_t)tensor_size * pipe_size;
+	struct kolo_grid_place sizes;
 
 	if (!out || rank < 0 || rank >= nranks)
 		return kolo_error_set(KOLO_EINVAL, "the place of rank %d of %d in a grid", rank,
 				      nranks);
-	if (tensor_size < 1 || pipe_size < 1 || nranks % model)
+	if (tensor_size < 1 || pipe_size < 1)
+		return kolo_error_set(KOLO_EINVAL,
+				      "a grid of tensor %d x pipe %d: want at least 1 of each",
+				      tensor_size, pipe_size);
+	if (nranks % model)
 		return kolo_error_set(
 			KOLO_EINVAL,
 			"a grid of tensor %d x pipe %d needs a multiple of %lld ranks, and there are %d",
 			tensor_size, pipe_size, (long long)model, nranks);
-	*out = (struct kolo_grid_place){
-		.tensor_size = tensor_size,
-		.data_size = (int)(nranks / model),
-		.pipe_size = pipe_size,
-		.tensor = rank % tensor_size,
-	};
-	out->data = rank / tensor_size % out->data_size;
-	out->pipe = rank / tensor_size / out->data_size;
+	sizes = (struct kolo_grid_place){ .tensor_size = tensor_size,
+					  .data_size = (int)(nranks / model),
+					  .pipe_size = pipe_size };
+	*out = place_of(&sizes, rank);
 	return 0;
 }
 
@@ -46,56 +58,63 @@ static int rank_at(const struct kolo_grid_place *p, int tensor, int data, int pi
 	return (pipe * p->data_size + data) * p->tensor_size + tensor;
 }
 
-int kolo_grid_group(const struct kolo_grid_place *p, enum kolo_grid_axis axis, int *ranks)
+/* The number of ranks in the group of the rank at `place`. */
+static int size_of(const struct kolo_grid_place *p, enum kolo_grid_axis axis)
 {
-	bool ends = p->pipe == 0 || p->pipe == p->pipe_size - 1;
+	bool ends = p->pipe_size > 1 && (p->pipe == 0 || p->pipe == p->pipe_size - 1);
 
 	switch (axis) {
-	case KOLO_GRID_TENSOR:
-		for (int i = 0; i < p->tensor_size; i++)
-			ranks[i] = rank_at(p, i, p->data, p->pipe);
-		return p->tensor_size;
-	case KOLO_GRID_DATA:
-		for (int i = 0; i < p->data_size; i++)
-			ranks[i] = rank_at(p, p->tensor, i, p->pipe);
-		return p->data_size;
-	case KOLO_GRID_PIPE:
-		for (int i = 0; i < p->pipe_size; i++)
-			ranks[i] = rank_at(p, p->tensor, p->data, i);
-		return p->pipe_size;
-	case KOLO_GRID_TIED:
-		if (p->pipe_size == 1 || !ends)
-			return 0;
-		ranks[0] = rank_at(p, p->tensor, p->data, 0);
-		ranks[1] = rank_at(p, p->tensor, p->data, p->pipe_size - 1);
-		return 2;
+	case KOLO_GRID_TENSOR: return p->tensor_size;
+	case KOLO_GRID_DATA: return p->data_size;
+	case KOLO_GRID_PIPE: return p->pipe_size;
+	case KOLO_GRID_TIED: return ends ? 2 : 0;
 	}
 	return 0;
+}
+
+/* The i-th rank of that group. */
+static int member(const struct kolo_grid_place *p, enum kolo_grid_axis axis, int i)
+{
+	switch (axis) {
+	case KOLO_GRID_TENSOR: return rank_at(p, i, p->data, p->pipe);
+	case KOLO_GRID_DATA: return rank_at(p, p->tensor, i, p->pipe);
+	case KOLO_GRID_PIPE: return rank_at(p, p->tensor, p->data, i);
+	case KOLO_GRID_TIED: return rank_at(p, p->tensor, p->data, i ? p->pipe_size - 1 : 0);
+	}
+	return 0;
+}
+
+int kolo_grid_group(const struct kolo_grid_place *p, enum kolo_grid_axis axis, int *ranks)
+{
+	int n = size_of(p, axis);
+
+	for (int i = 0; i < n; i++)
+		ranks[i] = member(p, axis, i);
+	return n;
 }
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
 /* Each group is written when its first rank comes. */
 static void put_axis(struct zero_room *room, const struct kolo_grid_place *p,
-		     enum kolo_grid_axis axis, int *ranks)
+		     enum kolo_grid_axis axis)
 {
 	static const char *const names[AXES] = { "tensor", "data", "pipe", "tied" };
 	int nranks = p->tensor_size * p->data_size * p->pipe_size, groups = 0;
 
 	for (int r = 0; r < nranks; r++) {
-		struct kolo_grid_place other;
-		int n;
+		struct kolo_grid_place other = place_of(p, r);
+		int n = size_of(&other, axis);
 
-		kolo_grid_place(nranks, p->tensor_size, p->pipe_size, r, &other);
-		n = kolo_grid_group(&other, axis, ranks);
-		if (n == 0 || ranks[0] != r)
+		if (n == 0 || member(&other, axis, 0) != r)
 			continue;
 		zero_room_put(room, groups++ ? "" : names[axis]);
 		zero_room_put(room, groups == 1 ? ": " : " ");
 		for (int i = 0; i < n; i++) {
 			char number[16];
 
-			snprintf(number, sizeof(number), "%s%d", i ? " " : "{", ranks[i]);
+			snprintf(number, sizeof(number), "%s%d", i ? " " : "{",
+				 member(&other, axis, i));
 			zero_room_put(room, number);
 		}
 		zero_room_put(room, "}");
@@ -106,12 +125,9 @@ static void put_axis(struct zero_room *room, const struct kolo_grid_place *p,
 size_t kolo_grid_text(const struct kolo_grid_place *p, char *out, size_t len)
 {
 	struct zero_room room = { out, len, 0 };
-	size_t most = (size_t)p->tensor_size + (size_t)p->data_size + (size_t)p->pipe_size;
-	int *ranks = calloc(most + 2, sizeof(*ranks));
 
-	for (int axis = 0; ranks && axis < AXES; axis++)
-		put_axis(&room, p, (enum kolo_grid_axis)axis, ranks);
-	free(ranks);
+	for (int axis = 0; axis < AXES; axis++)
+		put_axis(&room, p, (enum kolo_grid_axis)axis);
 	return zero_room_end(&room);
 }
 
@@ -199,8 +215,8 @@ int kolo_grid_create(struct kolo_comm *comm, int tensor_size, int pipe_size, str
 		return kolo_error_set(KOLO_EINVAL,
 				      "kolo_grid_create without a communicator, or without out");
 	*out = NULL;
-	rc = kolo_grid_place(kolo_comm_nranks(comm), tensor_size, pipe_size, kolo_comm_rank(comm),
-			     &here);
+	rc = kolo_grid_locate(kolo_comm_nranks(comm), tensor_size, pipe_size, kolo_comm_rank(comm),
+			      &here);
 	if (rc == 0 && !(g = calloc(1, sizeof(*g))))
 		rc = kolo_error_set(KOLO_ENOMEM, "a grid: out of memory");
 	rc = zero_share_failure(comm, rc);

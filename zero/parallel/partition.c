@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+enum { MOST = 1 << 16 }; /* layers, and stages */
+
 /* The costs of layers before each: sums[i] is that of the first i. */
 static double *sum_up(const double *costs, int n)
 {
@@ -35,15 +37,16 @@ struct cut {
  * of its beginnings, so this is not always the least one; DeepSpeed finds the same. */
 static void find_balanced(const double *sums, int n, int parts, struct cut *best)
 {
-	for (int i = 0; i <= (parts + 1) * (n + 1) - 1; i++)
+	size_t row = (size_t)n + 1;
+
+	for (size_t i = 0; i < ((size_t)parts + 1) * row; i++)
 		best[i].spread = __builtin_inf();
 	best[0] = (struct cut){ .smallest = __builtin_inf() };
-	best[0].spread = 0;
 	for (int j = 1; j <= parts; j++)
 		for (int i = j; i <= n; i++)
 			for (int k = j - 1; k < i; k++) {
-				const struct cut *from = &best[(j - 1) * (n + 1) + k];
-				struct cut *to = &best[j * (n + 1) + i], new;
+				const struct cut *from = &best[(size_t)(j - 1) * row + (size_t)k];
+				struct cut *to = &best[(size_t)j * row + (size_t)i], new;
 				double last = sums[i] - sums[k];
 
 				if (from->spread == __builtin_inf())
@@ -72,7 +75,7 @@ static int balance(const double *sums, int n, int parts, int *bounds)
 	find_balanced(sums, n, parts, best);
 	bounds[parts] = n;
 	for (int j = parts; j > 0; j--)
-		bounds[j - 1] = best[j * (n + 1) + bounds[j]].before;
+		bounds[j - 1] = best[(size_t)j * ((size_t)n + 1) + (size_t)bounds[j]].before;
 	free(best);
 	return 0;
 }
@@ -82,15 +85,17 @@ static int balance(const double *sums, int n, int parts, int *bounds)
 /* least[j * (n + 1) + i]: the largest stage of i layers in j stages, as small as it may be. */
 static void find_least(const double *sums, int n, int parts, double *least)
 {
+	size_t row = (size_t)n + 1;
+
 	for (int i = 0; i <= n; i++)
 		least[i] = i ? __builtin_inf() : 0;
 	for (int j = 1; j <= parts; j++)
 		for (int i = 0; i <= n; i++) {
-			double *to = &least[j * (n + 1) + i];
+			double *to = &least[(size_t)j * row + (size_t)i];
 
 			*to = __builtin_inf();
 			for (int k = 0; k <= i; k++) {
-				double before = least[(j - 1) * (n + 1) + k],
+				double before = least[(size_t)(j - 1) * row + (size_t)k],
 				       last = sums[i] - sums[k];
 				double larger = before > last ? before : last;
 
@@ -109,7 +114,7 @@ static int limit(const double *sums, int n, int parts, int *bounds)
 		return kolo_error_set(KOLO_ENOMEM, "%d layers in %d stages: out of memory", n,
 				      parts);
 	find_least(sums, n, parts, least);
-	most = least[parts * (n + 1) + n];
+	most = least[(size_t)parts * ((size_t)n + 1) + (size_t)n];
 	free(least);
 	bounds[parts] = n;
 	for (int p = parts; p-- > 0;) {
@@ -127,18 +132,25 @@ static int limit(const double *sums, int n, int parts, int *bounds)
 static int check(enum kolo_partition_method method, const double *costs, int n, int parts,
 		 const int *bounds)
 {
-	if ((unsigned)method > KOLO_PARTITION_LARGEST || n < 0 || parts < 1 || !bounds ||
-	    n > 1 << 20 || parts > 1 << 16)
+	double sum = 0;
+
+	if ((unsigned)method > KOLO_PARTITION_LARGEST || !bounds)
+		return kolo_error_set(KOLO_EINVAL, "a partition by method %d, or into NULL",
+				      (int)method);
+	if (n < 0 || parts < 1 || n > MOST || parts > MOST)
 		return kolo_error_set(
 			KOLO_EINVAL,
-			"a partition of %d layers into %d stages by method %d: want at least 1 stage and a method that exists",
-			n, parts, (int)method);
+			"a partition of %d layers into %d stages: want 0 to %d layers, and 1 to %d stages",
+			n, parts, MOST, MOST);
 	for (int i = 0; method != KOLO_PARTITION_UNIFORM && i < n; i++)
 		if (!costs || !(costs[i] >= 0 && costs[i] < __builtin_inf()))
 			return kolo_error_set(
 				KOLO_EINVAL,
 				"the cost of layer %d is %g, and must be finite and at least 0", i,
 				costs ? costs[i] : 0);
+		else if (!((sum += costs[i]) < __builtin_inf()))
+			return kolo_error_set(KOLO_EINVAL,
+					      "the costs of layers 0 to %d add up to infinity", i);
 	return 0;
 }
 

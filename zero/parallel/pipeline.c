@@ -62,19 +62,29 @@ static const struct kolo_action *next_of(const struct zero_list *list, int i, in
 }
 
 /* Puts messages between computations. When a computation is done, its result is sent, and the input
- * of the next one of its queue may come: it travels while others are computed. */
+ * of the next one of its queue may come: it travels while others are computed. The first input of a
+ * queue may come before the computation that is before the one that needs it. */
 static int add_messages(const struct zero_pipeline_sizes *s, const struct zero_list *computations,
 			struct zero_list *out)
 {
+	const struct kolo_action *all = computations->actions;
+	bool begun[2] = { false, false };
 	int group = 0, rc = 0;
 
-	for (int channel = 0; rc == 0 && channel < 2; channel++)
-		rc = add_group(s, channel, NULL, next_of(computations, 0, channel), &group, out);
 	for (int i = 0; rc == 0 && i < computations->n; i++) {
-		const struct kolo_action *a = &computations->actions[i];
+		const struct kolo_action *a = &all[i];
 		int channel = channel_of(a->type);
 
-		rc = zero_list_add(out, a);
+		for (int k = i; rc == 0 && k <= i + 1 && k < computations->n; k++) {
+			int next = channel_of(all[k].type);
+
+			if (next < 0 || begun[next])
+				continue;
+			begun[next] = true;
+			rc = add_group(s, next, NULL, &all[k], &group, out);
+		}
+		if (rc == 0)
+			rc = zero_list_add(out, a);
 		if (rc == 0 && channel >= 0)
 			rc = add_group(s, channel, a, next_of(computations, i + 1, channel), &group,
 				       out);
@@ -207,6 +217,11 @@ int kolo_pipeline_from(int stages, int chunks, int micros, const struct kolo_act
 	*out = NULL;
 	if ((rc = zero_check_sizes(&sizes)) < 0)
 		return rc;
+	for (int s = 0; s < stages; s++)
+		if (lengths[s] < 0 || (!lists[s] && lengths[s]) || lengths[s] > 1 << 24)
+			return kolo_error_set(KOLO_EINVAL,
+					      "stage %d has a list of %d actions%s: want 0 to 2^24",
+					      s, lengths[s], lists[s] ? "" : " at NULL");
 	if (!(p = new_pipeline(&sizes)))
 		return kolo_error_set(KOLO_ENOMEM, "a pipeline of %d stages: out of memory",
 				      stages);
@@ -243,8 +258,8 @@ int kolo_pipeline_buffers(const struct kolo_pipeline *p, int part)
 	return p && part >= 0 && part < zero_parts(&p->sizes) ? p->buffers[part] : 0;
 }
 
-int kolo_pipeline_figures(const struct kolo_pipeline *p, const struct kolo_pipeline_times *times,
-			  struct kolo_pipeline_figures *out)
+int kolo_pipeline_estimate(const struct kolo_pipeline *p, const struct kolo_pipeline_times *times,
+			   struct kolo_pipeline_figures *out)
 {
 	const double all[] = { times ? times->forward : -1, times ? times->backward_input : -1,
 			       times ? times->backward_weight : -1, times ? times->message : -1 };
@@ -258,10 +273,20 @@ int kolo_pipeline_figures(const struct kolo_pipeline *p, const struct kolo_pipel
 			return kolo_error_set(
 				KOLO_EINVAL, "times of a pipeline: %g is not finite and at least 0",
 				all[i]);
+	for (size_t i = 0; i < sizeof(times->reserved) / sizeof(times->reserved[0]); i++)
+		if (times->reserved[i])
+			return kolo_error_set(KOLO_EINVAL,
+					      "times of a pipeline: reserved is not zero");
 	if ((rc = zero_simulate(&p->sizes, p->lists, times, &run)) < 0)
 		return rc;
 	*out = (struct kolo_pipeline_figures){ .seconds = run.seconds };
 	out->busy = (all[0] + all[1] + all[2]) * p->sizes.micros * p->sizes.chunks;
+	if (!(out->seconds < __builtin_inf() && out->busy < __builtin_inf()))
+		return kolo_error_set(KOLO_EINVAL,
+				      "times of a pipeline: together they are infinite");
+	/* Added up one after the other, a stage that is never idle may come to a little less. */
+	if (out->seconds < out->busy)
+		out->seconds = out->busy;
 	if (out->busy > 0) {
 		out->idle_share = 1 - out->busy / out->seconds;
 		out->bubble_ratio = out->seconds / out->busy - 1;

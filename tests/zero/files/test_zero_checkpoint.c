@@ -758,6 +758,10 @@ static void gone_back(struct t_rank *t)
 		/* As many of them as of the others. */
 		snprintf(aside, sizeof(aside), "%s/later-step-000000006", run->dir);
 		CHECK((access(aside, F_OK) == 0) == (times == 0));
+		/* Another's folder stays. */
+		snprintf(aside, sizeof(aside), "%s/later-step-000000001.mine", run->dir);
+		CHECK(times || t->rank || mkdir(aside, 0777) == 0);
+		CHECK(kolo_barrier(comm, NULL) == 0 && access(aside, F_OK) == 0);
 		CHECK(kolo_barrier(comm, NULL) == 0);
 	}
 	kolo_zero_destroy(zero);

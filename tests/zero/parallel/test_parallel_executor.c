@@ -302,6 +302,45 @@ static void a_failure_names_what_was_waited_for(void **state)
 	}
 }
 
+/* Fails in the last backward of all. */
+static int fail_last(void *arg, const struct kolo_action *a, const struct kolo_pipeline_tensors *t)
+{
+	if (a->part == 0 && a->type == KOLO_ACTION_BACKWARD && a->micro == 1)
+		return kolo_error_set(KOLO_EOVERFLOW, "too late");
+	return compute(arg, a, t);
+}
+
+static void fail_at_the_end(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_pipeline_executor *e;
+	struct kolo_pipeline *p;
+	struct model m;
+	int rc;
+
+	open_model(&m, 2, 2, t->rank, 10);
+	CHECK(kolo_pipeline_create(KOLO_PIPELINE_1F1B, 2, 1, 2, &p) == 0);
+	CHECK(kolo_pipeline_executor_create(comm, p, 10, KOLO_F32, &e) == 0);
+	rc = kolo_pipeline_run(e, fail_last, &m);
+	if (t->rank == 0)
+		CHECK(rc == KOLO_EOVERFLOW && strcmp(kolo_last_error(), "too late") == 0);
+	else /* its list has ended by then */
+		CHECK(rc == KOLO_EABORTED &&
+		      strstr(kolo_last_error(),
+			     "stage 1, at its end, waits for the other stages: ") &&
+		      strstr(kolo_last_error(), "rank 0"));
+	kolo_pipeline_executor_destroy(e);
+	kolo_pipeline_destroy(p);
+	close_model(&m);
+	kolo_comm_destroy(comm);
+}
+
+static void a_stage_that_fails_last_fails_the_others_too(void **state)
+{
+	(void)state;
+	t_processes(2, fail_at_the_end, NULL);
+}
+
 static void mistake(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t);
@@ -338,6 +377,7 @@ static void mistakes_are_told(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_schedule_has_the_bits_of_one_rank),
 	cmocka_unit_test(a_failure_names_what_was_waited_for),
+	cmocka_unit_test(a_stage_that_fails_last_fails_the_others_too),
 	cmocka_unit_test(mistakes_are_told),
 };
 

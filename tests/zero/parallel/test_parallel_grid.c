@@ -16,8 +16,8 @@ static void places_and_groups_fit_together(void **state)
 				for (int r = 0; r < tensor * pipe * data; r++) {
 					struct kolo_grid_place p;
 
-					CHECK(kolo_grid_place(tensor * pipe * data, tensor, pipe, r,
-							      &p) == 0);
+					CHECK(kolo_grid_locate(tensor * pipe * data, tensor, pipe,
+							       r, &p) == 0);
 					CHECK(p.tensor_size == tensor && p.data_size == data &&
 					      p.pipe_size == pipe);
 					CHECK((p.pipe * data + p.data) * tensor + p.tensor == r);
@@ -42,12 +42,12 @@ static void groups_are_printed(void **state)
 	char text[512], cut[20];
 
 	(void)state;
-	CHECK(kolo_grid_place(12, 2, 3, 7, &p) == 0);
+	CHECK(kolo_grid_locate(12, 2, 3, 7, &p) == 0);
 	CHECK(kolo_grid_text(&p, text, sizeof(text)) == strlen(want) && strcmp(text, want) == 0);
 	CHECK(kolo_grid_text(&p, cut, sizeof(cut)) == strlen(want));
 	CHECK(strlen(cut) == sizeof(cut) - 1 && strncmp(cut, want, sizeof(cut) - 1) == 0);
 	CHECK(kolo_grid_text(&p, NULL, 0) == strlen(want));
-	CHECK(kolo_grid_place(2, 1, 1, 0, &p) == 0 && kolo_grid_text(&p, text, sizeof(text)) > 0);
+	CHECK(kolo_grid_locate(2, 1, 1, 0, &p) == 0 && kolo_grid_text(&p, text, sizeof(text)) > 0);
 	CHECK(strcmp(text, "tensor: {0} {1}\ndata: {0 1}\npipe: {0} {1}\n") == 0);
 }
 
@@ -61,13 +61,14 @@ static void sizes_that_do_not_fit_are_refused(void **state)
 	struct kolo_grid_place p;
 
 	(void)state;
-	refuses(kolo_grid_place(8, 3, 2, 0, &p), KOLO_EINVAL,
+	refuses(kolo_grid_locate(8, 3, 2, 0, &p), KOLO_EINVAL,
 		"tensor 3 x pipe 2 needs a multiple of 6 ranks, and there are 8");
-	refuses(kolo_grid_place(8, 0, 2, 0, &p), KOLO_EINVAL, "tensor 0 x pipe 2");
-	refuses(kolo_grid_place(8, 2, -2, 0, &p), KOLO_EINVAL, "tensor 2 x pipe -2");
-	refuses(kolo_grid_place(8, 16, 1, 0, &p), KOLO_EINVAL, "a multiple of 16");
-	refuses(kolo_grid_place(8, 1 << 30, 1 << 30, 0, &p), KOLO_EINVAL, "there are 8");
-	refuses(kolo_grid_place(8, 2, 2, 8, &p), KOLO_EINVAL, "rank 8 of 8");
+	refuses(kolo_grid_locate(8, 0, 2, 0, &p), KOLO_EINVAL,
+		"tensor 0 x pipe 2: want at least 1 of each");
+	refuses(kolo_grid_locate(8, 2, -2, 0, &p), KOLO_EINVAL, "tensor 2 x pipe -2");
+	refuses(kolo_grid_locate(8, 16, 1, 0, &p), KOLO_EINVAL, "a multiple of 16");
+	refuses(kolo_grid_locate(8, 1 << 30, 1 << 30, 0, &p), KOLO_EINVAL, "there are 8");
+	refuses(kolo_grid_locate(8, 2, 2, 8, &p), KOLO_EINVAL, "rank 8 of 8");
 }
 
 static void use_axes(struct t_rank *t)

@@ -99,7 +99,7 @@ static void the_largest_stage_is_as_small_as_it_can_be(void **state)
 
 static void mistakes_are_told(void **state)
 {
-	const double bad[] = { 1, -1 }, nan_one[] = { NAN };
+	const double bad[] = { 1, -1 }, nan_one[] = { NAN }, huge[] = { 1e308, 1e308 };
 	int bounds[MOST + 1];
 
 	(void)state;
@@ -109,6 +109,10 @@ static void mistakes_are_told(void **state)
 	CHECK(kolo_partition((enum kolo_partition_method)9, bad, 2, 2, bounds) == KOLO_EINVAL);
 	CHECK(kolo_partition(KOLO_PARTITION_LARGEST, NULL, 3, 2, bounds) == KOLO_EINVAL);
 	CHECK(kolo_partition(KOLO_PARTITION_LARGEST, nan_one, 1, 2, bounds) == KOLO_EINVAL);
+	CHECK(kolo_partition(KOLO_PARTITION_LARGEST, huge, 2, 2, bounds) == KOLO_EINVAL &&
+	      strstr(kolo_last_error(), "add up to infinity"));
+	CHECK(kolo_partition(KOLO_PARTITION_UNIFORM, NULL, 1 << 20, 2, bounds) == KOLO_EINVAL &&
+	      strstr(kolo_last_error(), "want 0 to 65536 layers"));
 	CHECK(kolo_partition(KOLO_PARTITION_BALANCED, bad, 2, 2, bounds) == KOLO_EINVAL &&
 	      strstr(kolo_last_error(), "layer 1 is -1"));
 }

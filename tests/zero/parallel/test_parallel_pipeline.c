@@ -75,7 +75,7 @@ static void check_schedule(enum kolo_pipeline_schedule schedule, int stages, int
 		double each = t->forward + t->backward_input + t->backward_weight;
 		double idle = idle_of(schedule, stages, t);
 
-		CHECK(kolo_pipeline_figures(p, t, &f) == 0);
+		CHECK(kolo_pipeline_estimate(p, t, &f) == 0);
 		CHECK(f.busy == each * micros * chunks);
 		/* With fewer micro-batches than stages ZB-H1 has nothing to fill the gaps with. */
 		if (schedule != KOLO_PIPELINE_ZB_H1 || micros >= stages)
@@ -115,7 +115,7 @@ static void the_two_bubbles_are_told_apart(void **state)
 
 	(void)state;
 	CHECK(kolo_pipeline_create(KOLO_PIPELINE_1F1B, 4, 1, 8, &p) == 0);
-	CHECK(kolo_pipeline_figures(p, &times, &f) == 0);
+	CHECK(kolo_pipeline_estimate(p, &times, &f) == 0);
 	CHECK(fabs(f.idle_share - 3.0 / 11) < 1e-12 && fabs(f.bubble_ratio - 3.0 / 8) < 1e-12);
 	kolo_pipeline_destroy(p);
 }
@@ -125,7 +125,7 @@ static void the_two_bubbles_are_told_apart(void **state)
 static void lists_are_printed(void **state)
 {
 	static const char *const want[] = {
-		"{0RG0<1} 0F0 {0SA0>1} 0F1 {0SA1>1} 0B0 {0RG1<1} 0B1",
+		"0F0 {0SA0>1} {0RG0<1} 0F1 {0SA1>1} 0B0 {0RG1<1} 0B1",
 		"{1RA0<0} 1F0 {1RA1<0} 1B0 {1SG0>0} 1F1 1B1 {1SG1>0}",
 	};
 	struct kolo_pipeline *p;
@@ -138,7 +138,7 @@ static void lists_are_printed(void **state)
 		CHECK(strcmp(text, want[s]) == 0);
 	}
 	CHECK(kolo_pipeline_text(p, 0, cut, sizeof(cut)) == strlen(want[0]));
-	CHECK(strcmp(cut, "{0RG0<1} 0F") == 0);
+	CHECK(strcmp(cut, "0F0 {0SA0>1") == 0);
 	CHECK(kolo_pipeline_text(p, 2, text, sizeof(text)) == 0);
 	CHECK(!kolo_pipeline_list(p, 2, NULL) && !kolo_pipeline_list(p, -1, NULL));
 	CHECK(kolo_pipeline_buffers(p, 2) == 0);
@@ -453,6 +453,10 @@ static void the_check_refuses_10000_random_faults(void **state)
 static void mistakes_are_told(void **state)
 {
 	const struct kolo_pipeline_times bad = { 1, -1, 1, 0, { 0 } }, good = { 1, 1, 1, 0, { 0 } };
+	const struct kolo_pipeline_times huge = { 1e308, 1e308, 1, 0, { 0 } };
+	const struct kolo_pipeline_times later = { 1, 1, 1, 0, { 1 } };
+	const struct kolo_action *no_list = NULL;
+	const int one = 1, less = -1;
 	struct kolo_pipeline_figures f;
 	struct kolo_pipeline *p;
 
@@ -467,12 +471,18 @@ static void mistakes_are_told(void **state)
 	refuses(kolo_pipeline_create(KOLO_PIPELINE_GPIPE, 0, 1, 1, &p), "0 stages");
 	refuses(kolo_pipeline_create(KOLO_PIPELINE_GPIPE, 1, 1, -3, &p), "-3 micro-batches");
 	refuses(kolo_pipeline_create(KOLO_PIPELINE_GPIPE, 60000, 1, 60000, &p), "at most");
+	refuses(kolo_pipeline_create(KOLO_PIPELINE_INTERLEAVED, 65536, 65536, 65536, &p),
+		"at most");
 	refuses(kolo_pipeline_create(KOLO_PIPELINE_GPIPE, 1, 1, 1, NULL), "without out");
 	refuses(kolo_pipeline_from(1, 1, 1, NULL, NULL, &p), "without lists");
+	refuses(kolo_pipeline_from(1, 1, 1, &no_list, &one, &p), "a list of 1 actions at NULL");
+	refuses(kolo_pipeline_from(1, 1, 1, &no_list, &less, &p), "a list of -1 actions");
 	CHECK(kolo_pipeline_create(KOLO_PIPELINE_GPIPE, 1, 1, 1, &p) == 0);
-	refuses(kolo_pipeline_figures(p, &bad, &f), "-1 is not finite and at least 0");
-	refuses(kolo_pipeline_figures(p, NULL, &f), "times of a pipeline");
-	refuses(kolo_pipeline_figures(NULL, &good, &f), "no pipeline");
+	refuses(kolo_pipeline_estimate(p, &bad, &f), "-1 is not finite and at least 0");
+	refuses(kolo_pipeline_estimate(p, NULL, &f), "times of a pipeline");
+	refuses(kolo_pipeline_estimate(p, &huge, &f), "together they are infinite");
+	refuses(kolo_pipeline_estimate(p, &later, &f), "reserved is not zero");
+	refuses(kolo_pipeline_estimate(NULL, &good, &f), "no pipeline");
 	kolo_pipeline_destroy(p);
 	kolo_pipeline_destroy(NULL);
 	CHECK(strcmp(kolo_pipeline_schedule_name(KOLO_PIPELINE_ZB_H1), "zb-h1") == 0);

@@ -123,7 +123,7 @@ static void share_memory(struct t_rank *t)
 			   "tensors 'b' and 'c' share memory"));
 		tensors[B].data = memory;
 		CHECK(says(kolo_zero_create(comm, &c, tensors, TENSORS, &zero), KOLO_EINVAL,
-			   "share memory: what is used in two places is one tensor"));
+			   "share memory: list it once; what is used in two places is one tensor"));
 	}
 	kolo_comm_destroy(comm);
 }

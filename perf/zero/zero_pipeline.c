@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { UNIT_MS = 20, ELEMENTS = 64 << 10, ROUNDS = 5 };
+enum { UNIT_MS = 40, ELEMENTS = 64 << 10, ROUNDS = 5 };
 
 static void check(int rc)
 {

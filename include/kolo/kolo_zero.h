@@ -305,7 +305,14 @@ struct kolo_zero_config {
 	const char *order;
 	/* 1: an update without all gradients is refused (see kolo_zero_gradient). Default: 0. */
 	int strict;
-	uint64_t reserved[6]; /* zero */
+	/* All ranks of several engines that train one model together, for example those of the
+	 * stages of a pipeline; its ranks include those of comm. All engines are made at the same
+	 * time, and step at the same time. An update is made by all or by none. The norm adds up
+	 * the tensors of all engines, in the order of ranks of `world`. The loss is that of the
+	 * ranks that know it: others pass NaN to kolo_zero_backward. Samples are those of one
+	 * engine; all have the same number. NULL: one engine. Default: NULL. */
+	struct kolo_comm *world;
+	uint64_t reserved[5]; /* zero */
 };
 
 /* Fills in the defaults of an offload of the optimizer. kolo_zero_config_init fills in those of
@@ -351,7 +358,7 @@ void kolo_zero_destroy(struct kolo_zero *zero);
 int kolo_zero_forward(struct kolo_zero *zero, size_t samples);
 
 /* Ends the forward part and begins the backward part. `loss` is this rank's mean over its
- * samples, not scaled. Local.
+ * samples, not scaled. With config.world, NaN says that this rank does not know it. Local.
  *
  * Errors: KOLO_EINVAL. */
 int kolo_zero_backward(struct kolo_zero *zero, double loss);

@@ -196,7 +196,10 @@ enum zero_phase { ZERO_IDLE, ZERO_FORWARD, ZERO_BACKWARD };
 struct kolo_zero {
 	struct kolo_comm *control; /* records that ranks exchange at the end of an update */
 	struct kolo_comm *data;    /* gradients and parameters */
-	struct kolo_queue *queue;  /* NULL without overlap */
+	struct kolo_comm
+		*world; /* records of all engines that train one model; NULL: of this one */
+	int64_t family; /* rank 0's number in world: that of this engine among others */
+	struct kolo_queue *queue; /* NULL without overlap */
 	int rank, nranks;
 	struct kolo_zero_config config; /* groups: a copy */
 	const struct zero_kernels *kernels;

@@ -43,6 +43,7 @@ int zero_failed(struct kolo_zero *z, int rc)
 		if (rc != KOLO_EPEER && rc != KOLO_EMISMATCH) {
 			kolo_comm_abort(z->data);
 			kolo_comm_abort(z->control);
+			kolo_comm_abort(z->world);
 		}
 		kolo_error_set(rc, "%s", z->failure);
 	}

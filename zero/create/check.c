@@ -351,6 +351,7 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 		(double)c->offload_param.in_host,
 		c->device != NULL,
 		c->strict,
+		c->world != NULL,
 	};
 	uint64_t hash = zero_hash(ZERO_HASH, values, sizeof(values));
 

@@ -329,19 +329,15 @@ static int give_up(struct kolo_zero *z, int rc)
 	return kolo_error_set(rc, "%s", text);
 }
 
-int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
-		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
+/* Makes an engine among the ranks of comm. */
+static int create(struct kolo_comm *comm, const struct kolo_zero_config *config,
+		  const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
 {
 	struct kolo_zero *z = NULL;
 	uint64_t *hashes = NULL;
 	size_t available, others;
-	int rc;
+	int rc = zero_check_arguments(config, tensors, ntensors);
 
-	if (!comm || !out)
-		return kolo_error_set(KOLO_EINVAL,
-				      "kolo_zero_create without a communicator, or without out");
-	*out = NULL;
-	rc = zero_check_arguments(config, tensors, ntensors);
 	if (rc == 0)
 		rc = zero_hash_tensors(tensors, ntensors, &hashes);
 	rc = zero_agree(comm, rc, ntensors, config);
@@ -365,6 +361,38 @@ int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *conf
 		rc = share_first_values(z, tensors);
 	if (rc < 0)
 		return give_up(z, rc);
+	*out = z;
+	return 0;
+}
+
+/* Joins the engines that train one model. z is NULL if this one could not be made: then no other
+ * one is, either. */
+static int join_world(struct kolo_comm *world, int rc, struct kolo_zero *z)
+{
+	rc = zero_share_failure(world, rc);
+	if (rc == 0)
+		rc = kolo_comm_split(world, 0, kolo_comm_rank(world), &z->world);
+	if (rc < 0)
+		return rc;
+	z->family = kolo_comm_rank(world);
+	return kolo_broadcast(z->control, &z->family, &z->family, 1, KOLO_I64, 0, NULL);
+}
+
+int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,
+		     const struct kolo_zero_tensor *tensors, int ntensors, struct kolo_zero **out)
+{
+	struct kolo_zero *z = NULL;
+	int rc;
+
+	if (!comm || !out)
+		return kolo_error_set(KOLO_EINVAL,
+				      "kolo_zero_create without a communicator, or without out");
+	*out = NULL;
+	rc = create(comm, config, tensors, ntensors, &z);
+	if (config && config->world)
+		rc = join_world(config->world, rc, z);
+	if (rc < 0)
+		return z ? give_up(z, rc) : rc;
 	z->keeps = true; /* not before: the first values need zeroed memory */
 	if (z->rank == 0 && *z->warning)
 		kolo_comm_log(comm, KOLO_LOG_WARN, z->warning);
@@ -407,6 +435,7 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	free(z->trace.tensors);
 	kolo_comm_destroy(z->data);
 	kolo_comm_destroy(z->control);
+	kolo_comm_destroy(z->world);
 	zero_undescribe(z);
 	free(z);
 }

@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Forward and backward -------------------------------------------------------------------- */
 
@@ -75,51 +76,75 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 
 struct record {
 	double square_sum, loss, samples;
+	int64_t family;    /* of the engine */
 	uint64_t uses;     /* hash of the order of uses and releases */
-	uint64_t settings; /* hash of learning rates and the loss scale */
+	uint64_t settings; /* hash of learning rates, the loss scale, and the unit of gradients */
 	uint64_t lacks;    /* 1: this rank did not give all gradients */
 	struct zero_nonfinite nonfinite;
 };
 
 /* The records of all ranks, added up. */
 struct summary {
-	double square_sum, loss, samples;
-	bool lacks; /* some rank did not give all gradients */
+	double square_sum;
+	double loss, known;  /* times samples; samples of the ranks that know it */
+	double samples;      /* of this engine's ranks */
+	bool lacks;          /* some rank of this engine did not give all gradients */
+	int lacks_elsewhere; /* the first rank of another engine that did not; -1: none */
 	int nonfinite_rank;
 	struct zero_nonfinite nonfinite;
+	char overflow[sizeof(((struct kolo_zero_result *)0)->overflow)];
 };
+
+/* Ranks of this engine use their tensors in the same order. All have the same settings. */
+static int compare(const struct kolo_zero *z, const struct record *records, int n)
+{
+	const struct record *first = &records[z->world ? z->family : 0];
+
+	for (int r = 0; r < n; r++) {
+		if (records[r].family == first->family && records[r].uses != first->uses)
+			return kolo_error_set(
+				KOLO_EMISMATCH,
+				"rank %d used or released its tensors in another order than rank %d since the last update",
+				r, (int)(first - records));
+		if (records[r].settings != records[0].settings)
+			return kolo_error_set(
+				KOLO_EMISMATCH,
+				"rank %d has other learning rates, or another loss scale%s, than rank 0",
+				r, z->world ? ", micro-batch, division or accumulation" : "");
+	}
+	return 0;
+}
 
 /* Adds up the records in the order of ranks. The value that is not finite is that of the first rank
  * whose own gradient had one. If there is none, it is that of the first rank that found one in a
  * sum. */
-static int summarize(struct kolo_zero *z, const struct record *records, struct summary *out)
+static int summarize(struct kolo_zero *z, const struct record *records, int n, struct summary *out)
 {
-	*out = (struct summary){ .nonfinite = { .tensor = -1 } };
-	for (int r = 0; r < z->nranks; r++) {
+	int rc = compare(z, records, n);
+
+	*out = (struct summary){ .nonfinite = { .tensor = -1 }, .lacks_elsewhere = -1 };
+	for (int r = 0; rc == 0 && r < n; r++) {
 		const struct record *record = &records[r];
+		bool here = record->family == z->family;
 		bool first = out->nonfinite.tensor < 0 ||
 			     (out->nonfinite.reduced && !record->nonfinite.reduced);
 
-		if (record->uses != records[0].uses)
-			return kolo_error_set(
-				KOLO_EMISMATCH,
-				"rank %d used or released its tensors in another order than rank 0 since the last update",
-				r);
-		if (record->settings != records[0].settings)
-			return kolo_error_set(
-				KOLO_EMISMATCH,
-				"rank %d has other learning rates, or another loss scale, than rank 0",
-				r);
 		out->square_sum += record->square_sum;
-		out->loss += record->loss;
-		out->samples += record->samples;
-		out->lacks = out->lacks || record->lacks;
+		if (!z->world || !__builtin_isnan(record->loss)) {
+			out->loss += record->loss;
+			out->known += record->samples;
+		}
+		if (here)
+			out->samples += record->samples;
+		out->lacks = out->lacks || (here && record->lacks);
+		if (!here && record->lacks && out->lacks_elsewhere < 0)
+			out->lacks_elsewhere = r;
 		if (record->nonfinite.tensor >= 0 && first) {
 			out->nonfinite = record->nonfinite;
 			out->nonfinite_rank = r;
 		}
 	}
-	return 0;
+	return rc;
 }
 
 static uint64_t hash_settings(const struct kolo_zero *z)
@@ -128,38 +153,15 @@ static uint64_t hash_settings(const struct kolo_zero *z)
 
 	for (int i = 0; i < z->config.ngroups; i++)
 		hash = zero_hash(hash, &z->config.groups[i].lr, sizeof(z->config.groups[i].lr));
+	/* Of several engines squares are added up in the same unit. */
+	if (z->world) {
+		const double unit[] = { (double)z->micro_batch * z->predivide, z->config.clip,
+					z->config.accumulation, z->config.stage < 2 };
+
+		hash = zero_hash(hash, unit, sizeof(unit));
+	}
 	return hash;
 }
-
-static int exchange(struct kolo_zero *z, struct summary *out)
-{
-	struct record own = {
-		.loss = z->loss,
-		.samples = z->samples,
-		.uses = z->trace.hash,
-		.settings = hash_settings(z),
-		.lacks = !zero_given_all(z),
-		.nonfinite = z->nonfinite,
-	};
-	struct record *all = calloc((size_t)z->nranks, sizeof(*all));
-	int rc;
-
-	if (!all)
-		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory",
-				      z->rank, z->nranks);
-	rc = zero_square_sum(z, &own.square_sum);
-	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.nonfinite.tensor < 0)
-		rc = zero_find_nonfinite(z, &own.nonfinite);
-	if (rc == 0)
-		rc = kolo_all_gather(z->control, &own, all, sizeof(own), KOLO_U8, NULL);
-	z->traffic.control_bytes += (uint64_t)(z->nranks - 1) * sizeof(own);
-	if (rc == 0)
-		rc = summarize(z, all, out);
-	free(all);
-	return rc;
-}
-
-/* ---- The update ------------------------------------------------------------------------------ */
 
 static void describe_overflow(const struct kolo_zero *z, const struct summary *s, char *out,
 			      size_t len)
@@ -179,6 +181,50 @@ static void describe_overflow(const struct kolo_zero *z, const struct summary *s
 			 name, (unsigned long long)c->index, c->value, s->nonfinite_rank, c->micro);
 }
 
+/* The rank that has the tensor tells all others what it is called. */
+static int share_overflow(struct kolo_zero *z, struct summary *s)
+{
+	if (!z->world || kolo_comm_rank(z->world) == s->nonfinite_rank)
+		describe_overflow(z, s, s->overflow, sizeof(s->overflow));
+	return z->world ? kolo_broadcast(z->world, s->overflow, s->overflow, sizeof(s->overflow),
+					 KOLO_U8, s->nonfinite_rank, NULL)
+			: 0;
+}
+
+static int exchange(struct kolo_zero *z, struct summary *out)
+{
+	struct kolo_comm *comm = z->world ? z->world : z->control;
+	struct record own = {
+		.loss = z->loss,
+		.samples = z->samples,
+		.family = z->family,
+		.uses = z->trace.hash,
+		.settings = hash_settings(z),
+		.lacks = !zero_given_all(z),
+		.nonfinite = z->nonfinite,
+	};
+	int n = kolo_comm_nranks(comm), rc;
+	struct record *all = calloc((size_t)n, sizeof(*all));
+
+	if (!all)
+		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory",
+				      z->rank, n);
+	rc = zero_square_sum(z, &own.square_sum);
+	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.nonfinite.tensor < 0)
+		rc = zero_find_nonfinite(z, &own.nonfinite);
+	if (rc == 0)
+		rc = kolo_all_gather(comm, &own, all, sizeof(own), KOLO_U8, NULL);
+	z->traffic.control_bytes += (uint64_t)(n - 1) * sizeof(own);
+	if (rc == 0)
+		rc = summarize(z, all, n, out);
+	if (rc == 0 && out->nonfinite.tensor >= 0)
+		rc = share_overflow(z, out);
+	free(all);
+	return rc;
+}
+
+/* ---- The update ------------------------------------------------------------------------------ */
+
 /* Unscales, clips and updates, or skips the update. In the sums a sample weighs 1 / (micro_batch
  * predivide). */
 static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_result *out)
@@ -192,13 +238,13 @@ static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_
 	int rc;
 
 	out->samples = (size_t)s->samples;
-	out->loss = s->samples > 0 ? s->loss / s->samples : 0;
+	out->loss = s->known > 0 ? s->loss / s->known : 0;
 	out->norm = __builtin_sqrt(s->square_sum) * mean;
 	out->loss_scale = z->scaler.scale;
 	out->lr = zero_optimizer_scheduled(&z->config.groups[0], z->step + 1).lr;
 	if (s->nonfinite.tensor >= 0) {
 		out->skipped = 1;
-		describe_overflow(z, s, out->overflow, sizeof(out->overflow));
+		memcpy(out->overflow, s->overflow, sizeof(out->overflow));
 		z->skipped++;
 		return 0;
 	}
@@ -238,6 +284,11 @@ static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 	rc = exchange(z, &summary);
 	if (rc == 0 && summary.lacks)
 		rc = zero_given_count(z, out);
+	if (rc == 0 && z->config.strict && summary.lacks_elsewhere >= 0)
+		rc = zero_misuse(
+			z,
+			"rank %d, of another engine, gave too few gradients; config.strict refuses this update",
+			summary.lacks_elsewhere);
 	if (rc == 0)
 		rc = apply(z, &summary, out);
 	/* An update that is refused is over, too. */

@@ -1,0 +1,191 @@
+/* Several engines that train one model (config.world): one norm, one loss, and updates that all
+ * make or none. */
+#include "tests/lib/t.h"
+#include "tests/zero/step/give.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ranks 0 and 1 have the first two tensors, ranks 2 and 3 the third; one engine has all of them. */
+enum { A, B, C, TENSORS, LARGEST = 1500, UPDATES = 4, BAD = 2 };
+
+static const size_t sizes[TENSORS] = { LARGEST, 7, 300 };
+
+static bool says(int rc, int want, const char *text)
+{
+	return rc == want && strstr(kolo_last_error(), text);
+}
+
+static bool has(int engine, int tensor)
+{
+	return engine < 0 || engine == (tensor == C);
+}
+
+/* engine -1: all tensors. */
+static int create(struct kolo_comm *comm, struct kolo_comm *world, int engine, int stage,
+		  struct kolo_zero_config *c, struct kolo_zero **out)
+{
+	static const char *const names[TENSORS] = { "a", "b", "c" };
+	struct kolo_zero_tensor tensors[TENSORS];
+	int n = 0;
+
+	for (int t = 0; t < TENSORS; t++)
+		if (has(engine, t))
+			tensors[n++] = (struct kolo_zero_tensor){ .name = names[t],
+								  .shape = { sizes[t] },
+								  .ndims = 1,
+								  .type = KOLO_F32 };
+	c->stage = stage;
+	c->world = world;
+	return kolo_zero_create(comm, c, tensors, n, out);
+}
+
+static struct kolo_zero_config config_of(struct kolo_zero_group *group)
+{
+	struct kolo_zero_config c;
+
+	kolo_zero_group_init(group, KOLO_ZERO_SGD);
+	group->lr = 1;
+	kolo_zero_config_init(&c);
+	c.optimizer = KOLO_ZERO_SGD;
+	c.groups = group;
+	c.ngroups = 1;
+	c.clip = 0.01;
+	c.loss_scale = 0;
+	c.scaling.hysteresis = 1;
+	return c;
+}
+
+/* A step whose gradients are those of a formula. In update BAD that of C is infinite on the second
+ * rank. Gives all gradients, except `missing`. */
+static int step(struct kolo_zero *zero, int engine, int replica, int update, int missing,
+		struct kolo_zero_result *out)
+{
+	double scale = kolo_zero_loss_scale(zero), loss = 0.5 * replica + update;
+	static _Thread_local float gradient[LARGEST];
+	int at = 0;
+
+	CHECK(kolo_zero_forward(zero, 2) == 0);
+	/* The engine of C knows the loss. */
+	CHECK(kolo_zero_backward(zero, has(engine, C) ? loss : NAN) == 0);
+	for (int t = 0; t < TENSORS; t++) {
+		if (!has(engine, t))
+			continue;
+		for (size_t i = 0; i < sizes[t]; i++)
+			gradient[i] = (float)(scale * sin((double)(i * 3 + (size_t)t * 7) +
+							  replica * 5 + update));
+		if (t == C && replica == 1 && update == BAD)
+			gradient[5] = INFINITY;
+		CHECK(t == missing || give(zero, at, gradient) == 0);
+		at++;
+	}
+	return kolo_zero_step(zero, out);
+}
+
+static void train(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t), *half, *few;
+	struct kolo_zero_result want[UPDATES], got;
+	float *whole = calloc(TENSORS * LARGEST, sizeof(*whole)),
+	      *mine = calloc(LARGEST, sizeof(*mine));
+	int engine = t->rank / 2, replica = t->rank % 2;
+	struct kolo_zero_group group;
+	struct kolo_zero_config c = config_of(&group);
+	struct kolo_zero *zero;
+
+	CHECK(whole && mine);
+	CHECK(kolo_comm_split(comm, t->rank / 2, 0, &half) == 0);
+	CHECK(kolo_comm_split(comm, t->rank < 2 ? 0 : KOLO_NOCOLOR, 0, &few) == 0);
+	if (few) {
+		CHECK(create(few, NULL, -1, 1, &c, &zero) == 0);
+		for (int u = 0; u < UPDATES; u++)
+			CHECK(step(zero, -1, replica, u, -1, &want[u]) == 0);
+		for (int i = 0; i < TENSORS; i++)
+			CHECK(kolo_zero_get(zero, i, whole + i * LARGEST) == 0);
+		kolo_zero_destroy(zero);
+	}
+	kolo_comm_destroy(few);
+	CHECK(kolo_broadcast(comm, want, want, sizeof(want), KOLO_U8, 0, NULL) == 0);
+	CHECK(kolo_broadcast(comm, whole, whole, TENSORS * LARGEST, KOLO_F32, 0, NULL) == 0);
+	for (int way = 0; way < 4 * 2; way++) {
+		c.overlap = way / 4;
+		CHECK(create(half, comm, engine, way % 4, &c, &zero) == 0);
+		for (int u = 0; u < UPDATES; u++) {
+			CHECK(step(zero, engine, replica, u, -1, &got) == 0);
+			CHECK(got.updated == (u != BAD) && got.skipped == (u == BAD));
+			CHECK(got.loss == want[u].loss && got.samples == want[u].samples);
+			CHECK(u == BAD || fabs(got.norm - want[u].norm) < 1e-12 * want[u].norm);
+			CHECK(got.loss_scale == want[u].loss_scale && got.step == want[u].step);
+			/* Of the rank in world, also where the engine has no such tensor. */
+			CHECK(u != BAD ||
+			      strcmp(got.overflow,
+				     "gradient of tensor 'c' at index 5 is inf on rank 3, micro-step 0") ==
+				      0);
+		}
+		for (int i = 0, at = 0; i < TENSORS; i++) {
+			if (!has(engine, i))
+				continue;
+			CHECK(kolo_zero_get(zero, at++, mine) == 0);
+			for (size_t x = 0; x < sizes[i]; x++)
+				CHECK(fabs((double)(mine[x] - whole[(size_t)i * LARGEST + x])) <
+				      1e-6 * (1e-3 + fabs((double)mine[x])));
+		}
+		kolo_zero_destroy(zero);
+	}
+	free(whole);
+	free(mine);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(comm);
+}
+
+static void engines_of_one_model_have_one_norm_and_one_loss(void **state)
+{
+	(void)state;
+	t_processes(4, train, NULL);
+}
+
+static void disagree(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t), *half;
+	int engine = t->rank / 2, replica = t->rank % 2;
+	struct kolo_zero_group group;
+	struct kolo_zero_config c = config_of(&group);
+	struct kolo_zero_result r;
+	struct kolo_zero *zero;
+
+	CHECK(kolo_comm_split(comm, t->rank / 2, 0, &half) == 0);
+	/* One engine that can't be made: none is. */
+	c.clip = t->rank == 3 ? -1 : 0;
+	CHECK(says(create(half, comm, engine, 1, &c, &zero), KOLO_EINVAL, "config.clip is -1"));
+	CHECK(!zero);
+	/* One that lacks a gradient: none updates. */
+	c = config_of(&group);
+	c.strict = 1;
+	CHECK(create(half, comm, engine, 2, &c, &zero) == 0);
+	CHECK(says(step(zero, engine, replica, 0, replica ? C : -1, &r), KOLO_EINVAL,
+		   engine ? "rank 1 gave fewer gradients of tensor 'c'"
+			  : "rank 3, of another engine, gave too few gradients"));
+	CHECK(!r.updated && r.step == 0 && r.partial == (unsigned)engine);
+	CHECK(step(zero, engine, replica, 0, -1, &r) == 0 && r.updated && r.step == 1);
+	/* Other settings are told on all. */
+	CHECK(kolo_zero_set_lr(zero, 0, engine ? 1 : 2) == 0);
+	CHECK(says(step(zero, engine, replica, 1, -1, &r), KOLO_EMISMATCH,
+		   "rank 2 has other learning rates, or another loss scale, micro-batch"));
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(comm);
+}
+
+static void engines_that_disagree_are_told_on_all_ranks(void **state)
+{
+	(void)state;
+	t_processes(4, disagree, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(engines_of_one_model_have_one_norm_and_one_loss),
+	cmocka_unit_test(engines_that_disagree_are_told_on_all_ranks),
+};
+
+T_MAIN(tests)

@@ -184,7 +184,15 @@ struct kolo_zero_tensor {
 	/* The type of its gradients, on their way between ranks too: KOLO_F32, or `type`. 0: as
 	 * `type` */
 	enum kolo_type gradient_type;
-	uint64_t reserved[3]; /* zero */
+	/* With config.world. 1: another engine has the same tensor with the same gradients, and
+	 * that one counts in the norm */
+	int replicated;
+	/* With config.tied. 1: the engine at the other end has this tensor, too, like an embedding
+	 * of the first and the last stage. Their gradients are added up, and both copies are
+	 * updated alike; give them the same first values. One of the two is also `replicated`. The
+	 * tied tensors of both engines have the same order, sizes and types */
+	int tied;
+	uint64_t reserved[2]; /* zero */
 };
 
 struct kolo_zero_device; /* kolo_zero_device.h */
@@ -312,7 +320,12 @@ struct kolo_zero_config {
 	 * ranks that know it: others pass NaN to kolo_zero_backward. Samples are those of one
 	 * engine; all have the same number. NULL: one engine. Default: NULL. */
 	struct kolo_comm *world;
-	uint64_t reserved[5]; /* zero */
+	/* This rank, and the rank that owns the same elements of tied tensors in another engine of
+	 * world (kolo_grid_comm, KOLO_GRID_TIED). The engine uses it in kolo_zero_create and
+	 * kolo_zero_step, and aborts it if it fails; it must outlive the engine. Needs world, and
+	 * no device. NULL: no tensor is tied. Default: NULL. */
+	struct kolo_comm *tied;
+	uint64_t reserved[4]; /* zero */
 };
 
 /* Fills in the defaults of an offload of the optimizer. kolo_zero_config_init fills in those of
@@ -553,7 +566,8 @@ struct kolo_zero_traffic {
 	uint64_t gradient_bytes;  /* by formula: reductions */
 	uint64_t parameter_bytes; /* by formula: all-gathers or broadcasts */
 	uint64_t padding_bytes;   /* the part of these two that fills buckets to equal parts */
-	/* Norm, loss, overflow and order of use. They go over a communicator of their own */
+	/* Norm, loss, overflow, order of use, and gradients of tied tensors. They go over other
+	 * communicators */
 	uint64_t control_bytes;
 	uint64_t reductions, gathers;       /* operations */
 	uint64_t down_bytes, up_bytes;      /* downloads and uploads between device and host */

@@ -52,6 +52,8 @@ struct zero_tensor {
 	struct zero_part own; /* this rank's */
 	int group;
 	bool trained; /* not frozen */
+	bool counted; /* in the norm: of a replicated one the other copy is */
+	bool tied;    /* with a tensor of another engine */
 	bool sharded; /* stage 3, and not persistent: its values are gathered for use */
 
 	char *param; /* n values on the device. Of a sharded tensor they are in region, unless state

@@ -44,6 +44,7 @@ int zero_failed(struct kolo_zero *z, int rc)
 			kolo_comm_abort(z->data);
 			kolo_comm_abort(z->control);
 			kolo_comm_abort(z->world);
+			kolo_comm_abort(z->config.tied);
 		}
 		kolo_error_set(rc, "%s", z->failure);
 	}

@@ -92,6 +92,10 @@ static int check_device(const struct kolo_zero_config *c)
 
 static int check_combinations(const struct kolo_zero_config *c)
 {
+	if (c->tied && (!c->world || c->device || c->parameter_server))
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"config.tied needs config.world, and goes with neither a device nor a parameter server");
 	if (c->parameter_server && c->stage != 0)
 		return kolo_error_set(
 			KOLO_EINVAL, "config.parameter_server goes with stage 0, not %d", c->stage);
@@ -161,6 +165,7 @@ static int check_config(const struct kolo_zero_config *c)
 static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups)
 {
 	size_t n = 1;
+	int rc;
 
 	if (!t->name || !*t->name)
 		return kolo_error_set(KOLO_EINVAL, "tensor %d has no name", index);
@@ -194,7 +199,13 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 		if (t->reserved[i])
 			return kolo_error_set(KOLO_EINVAL, "tensor '%s': reserved is not zero",
 					      t->name);
-	return check_flag("frozen of a tensor", t->frozen);
+	if (t->frozen && (t->replicated || t->tied))
+		return kolo_error_set(KOLO_EINVAL, "tensor '%s' is frozen, and replicated or tied",
+				      t->name);
+	rc = check_flag("frozen of a tensor", t->frozen);
+	if (rc == 0)
+		rc = check_flag("replicated of a tensor", t->replicated);
+	return rc == 0 ? check_flag("tied of a tensor", t->tied) : rc;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -279,6 +290,12 @@ int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zer
 	for (int i = 0; i < ntensors; i++)
 		if ((rc = check_tensor(&tensors[i], i, ngroups)) < 0)
 			return rc;
+	for (int i = 0; i < ntensors; i++)
+		if ((tensors[i].tied && !c->tied) || (tensors[i].replicated && !c->world))
+			return kolo_error_set(
+				KOLO_EINVAL, "tensor '%s' is %s, and config.%s is NULL",
+				tensors[i].name, tensors[i].tied ? "tied" : "replicated",
+				tensors[i].tied ? "tied" : "world");
 	rc = check_names(tensors, ntensors);
 	return rc == 0 ? check_memory(tensors, ntensors) : rc;
 }
@@ -352,6 +369,7 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 		c->device != NULL,
 		c->strict,
 		c->world != NULL,
+		c->tied != NULL,
 	};
 	uint64_t hash = zero_hash(ZERO_HASH, values, sizeof(values));
 
@@ -372,7 +390,8 @@ static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 {
 	uint64_t hash = zero_hash(ZERO_HASH, t->name, strlen(t->name) + 1);
 	enum kolo_type given = t->gradient_type ? t->gradient_type : t->type;
-	const int values[] = { t->ndims, (int)t->type, t->group, t->frozen, (int)given };
+	const int values[] = { t->ndims,   (int)t->type,  t->group, t->frozen,
+			       (int)given, t->replicated, t->tied };
 
 	return zero_hash(zero_hash(hash, values, sizeof(values)), t->shape,
 			 (size_t)t->ndims * sizeof(t->shape[0]));

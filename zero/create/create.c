@@ -15,6 +15,7 @@
 #include "zero/optim/optimizer.h"
 #include "zero/step/gather.h"
 #include "zero/step/gradients.h"
+#include "zero/step/tied.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -375,7 +376,8 @@ static int join_world(struct kolo_comm *world, int rc, struct kolo_zero *z)
 	if (rc < 0)
 		return rc;
 	z->family = kolo_comm_rank(world);
-	return kolo_broadcast(z->control, &z->family, &z->family, 1, KOLO_I64, 0, NULL);
+	rc = kolo_broadcast(z->control, &z->family, &z->family, 1, KOLO_I64, 0, NULL);
+	return rc == 0 && z->config.tied ? zero_share_failure(z->world, zero_tied_compare(z)) : rc;
 }
 
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,

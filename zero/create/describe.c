@@ -45,6 +45,8 @@ static int init_tensor(struct kolo_zero *z, struct zero_tensor *t,
 	t->own = zero_owned(t->n, z->nranks, z->rank);
 	t->group = from->group;
 	t->trained = !from->frozen;
+	t->counted = !from->replicated;
+	t->tied = from->tied;
 	t->sharded = z->config.stage == 3 && t->n > z->config.persistence;
 	if (t->sharded)
 		t->region.len = zero_whole_pages(t->n * kolo_type_size(t->type));

@@ -52,7 +52,9 @@ static int square_stored(struct kolo_zero *z, bool all)
 	while (rc == 0 && z->squared < plan->npieces) {
 		const struct zero_tensor *t = &z->tensors[plan->pieces[z->squared].tensor];
 
-		if (!all && (z->squared + t->npieces > pieces || t->download > z->downloaded))
+		/* The other engine's gradients come first. */
+		if (!all &&
+		    (z->squared + t->npieces > pieces || t->download > z->downloaded || t->tied))
 			break;
 		rc = square_part(z, t, t->own, z->sums + t->sums_at);
 		z->squared += t->npieces;
@@ -107,10 +109,15 @@ int zero_square_sum(struct kolo_zero *z, double *out)
 	for (int r = 0; rc == 0 && r < z->nranks; r++) {
 		double of_owner = 0;
 
-		for (int i = 0; i < z->ntensors && sums_part(z, r); i++)
-			if (z->tensors[i].trained)
-				of_owner += add_blocks(&sums,
-						       zero_owned(z->tensors[i].n, z->nranks, r).n);
+		for (int i = 0; i < z->ntensors && sums_part(z, r); i++) {
+			double sum;
+
+			if (!z->tensors[i].trained)
+				continue;
+			sum = add_blocks(&sums, zero_owned(z->tensors[i].n, z->nranks, r).n);
+			if (z->tensors[i].counted)
+				of_owner += sum;
+		}
 		*out += of_owner;
 	}
 	return rc;

@@ -8,6 +8,7 @@
 #include "zero/step/gradients.h"
 #include "zero/step/norm.h"
 #include "zero/step/params.h"
+#include "zero/step/tied.h"
 #include "zero/step/update.h"
 
 #include <stdio.h>
@@ -281,7 +282,9 @@ static int finish_update(struct kolo_zero *z, struct kolo_zero_result *out)
 	int rc;
 
 	zero_params_drop(z);
-	rc = exchange(z, &summary);
+	rc = z->config.tied ? zero_tied_add(z) : 0;
+	if (rc == 0)
+		rc = exchange(z, &summary);
 	if (rc == 0 && summary.lacks)
 		rc = zero_given_count(z, out);
 	if (rc == 0 && z->config.strict && summary.lacks_elsewhere >= 0)

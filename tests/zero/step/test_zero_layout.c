@@ -1,9 +1,30 @@
 /* Who owns what, and what travels together: for every number of ranks, tensors of random sizes. */
 #include "tests/lib/t.h"
+#include "kolo/kolo_zero_config.h"
+#include "kolo/kolo_zero_device.h"
 #include "zero/core/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* What was built against an earlier header keeps running: a new field takes reserved words. */
+#define SIZE(name, bytes) _Static_assert(sizeof(struct name) == (bytes), #name)
+SIZE(kolo_comm_attr, 112);
+SIZE(kolo_stats, 272);
+SIZE(kolo_zero_tensor, 128);
+SIZE(kolo_zero_config, 472);
+SIZE(kolo_zero_result, 344);
+SIZE(kolo_zero_progress, 64);
+SIZE(kolo_zero_group, 296);
+SIZE(kolo_zero_schedule, 184);
+SIZE(kolo_zero_offload, 80);
+SIZE(kolo_zero_memory, 88);
+SIZE(kolo_zero_traffic, 120);
+SIZE(kolo_zero_times, 96);
+SIZE(kolo_zero_scaling, 64);
+SIZE(kolo_zero_model, 184);
+SIZE(kolo_zero_settings, 592);
+SIZE(kolo_zero_device_info, 96);
 
 enum { MOST_RANKS = 17, MOST_TENSORS = 12, MOST_ELEMENTS = 300 };
 

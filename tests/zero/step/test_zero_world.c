@@ -145,6 +145,165 @@ static void engines_of_one_model_have_one_norm_and_one_loss(void **state)
 	t_processes(4, train, NULL);
 }
 
+/* ---- Tied and replicated tensors ------------------------------------------------------------- */
+
+enum { E, R, OWN, KINDS, EACH = 1300 };
+
+/* Both engines have e, which is tied, and r, which is replicated; each has a tensor of its own.
+ * engine -1 has e, r and both of the others. */
+static void create_tied(struct kolo_comm *comm, struct kolo_comm *world, struct kolo_comm *tied,
+			int engine, struct kolo_zero_config *c, struct kolo_zero **out)
+{
+	static const char *const names[] = { "e", "r", "0", "1" };
+	struct kolo_zero_tensor tensors[KINDS + 1];
+	int n = 0;
+
+	for (int k = 0; k < KINDS + 1; k++) {
+		if (k >= OWN && engine >= 0 && k - OWN != engine)
+			continue;
+		tensors[n++] = (struct kolo_zero_tensor){ .name = names[k],
+							  .shape = { EACH },
+							  .ndims = 1,
+							  .type = KOLO_F32,
+							  .tied = k == E && engine >= 0,
+							  .replicated = k <= R && engine == 1 };
+	}
+	c->world = world;
+	c->tied = tied;
+	CHECK(kolo_zero_create(comm, c, tensors, n, out) == 0);
+}
+
+/* Gradients whose sums are exact. Of e each engine has another one; the one engine has their
+ * sum. */
+static void step_tied(struct kolo_zero *zero, int engine, int replica, int micro,
+		      struct kolo_zero_result *out)
+{
+	float gradient[EACH];
+
+	CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 1) == 0);
+	for (int k = 0, at = 0; k < KINDS + 1; k++) {
+		if (k >= OWN && engine >= 0 && k - OWN != engine)
+			continue;
+		for (int i = 0; i < EACH; i++) {
+			int of_0 = (i * 7 + k * 3 + replica * 5 + micro) % 64;
+			int of_1 = (i * 5 + replica * 3 + micro * 2) % 32;
+
+			gradient[i] = (float)(k != E        ? of_0
+					      : engine == 0 ? of_0
+					      : engine == 1 ? of_1
+							    : of_0 + of_1) /
+				      64;
+		}
+		CHECK(give(zero, at++, gradient) == 0);
+	}
+	CHECK(kolo_zero_step(zero, out) == 0);
+}
+
+static void tie(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t), *half, *few, *tied;
+	int engine = t->rank / 2, replica = t->rank % 2;
+	float want[KINDS + 1][EACH], got[EACH];
+	struct kolo_zero_group group;
+	struct kolo_zero_config c = config_of(&group);
+	struct kolo_zero_result r, whole;
+	struct kolo_zero *zero;
+
+	c.loss_scale = 1;
+	c.clip = 0.5;
+	CHECK(kolo_comm_split(comm, engine, 0, &half) == 0);
+	CHECK(kolo_comm_split(comm, replica, 0, &tied) == 0);
+	CHECK(kolo_comm_split(comm, t->rank < 2 ? 0 : KOLO_NOCOLOR, 0, &few) == 0);
+	for (int way = 0; way < 4 * 2 * 2; way++) {
+		c.stage = way % 4;
+		c.overlap = way / 4 % 2;
+		c.accumulation = 1 + way / 8;
+		if (few) {
+			create_tied(few, NULL, NULL, -1, &c, &zero);
+			for (int micro = 0; micro < 2 * c.accumulation; micro++)
+				step_tied(zero, -1, replica, micro, &whole);
+			for (int k = 0; k < KINDS + 1; k++)
+				CHECK(kolo_zero_get(zero, k, want[k]) == 0);
+			kolo_zero_destroy(zero);
+		}
+		CHECK(kolo_broadcast(comm, want, want, sizeof(want), KOLO_U8, 0, NULL) == 0);
+		CHECK(kolo_broadcast(comm, &whole, &whole, sizeof(whole), KOLO_U8, 0, NULL) == 0);
+		create_tied(half, comm, tied, engine, &c, &zero);
+		for (int micro = 0; micro < 2 * c.accumulation; micro++)
+			step_tied(zero, engine, replica, micro, &r);
+		CHECK(r.step == 2 && fabs(r.norm - whole.norm) < 1e-12 * whole.norm);
+		for (int k = 0; k < KINDS; k++) {
+			const float *of = want[k == OWN ? OWN + engine : k];
+
+			CHECK(kolo_zero_get(zero, k, got) == 0);
+			for (int i = 0; i < EACH; i++)
+				CHECK(fabs((double)(got[i] - of[i])) < 1e-6);
+			/* Both copies have the same bits. */
+			if (k == E) {
+				memcpy(want[E], got, sizeof(got));
+				CHECK(kolo_broadcast(tied, want[E], want[E], EACH, KOLO_F32, 0,
+						     NULL) == 0);
+				CHECK(memcmp(want[E], got, sizeof(got)) == 0);
+			}
+		}
+		kolo_zero_destroy(zero);
+		c.world = c.tied = NULL;
+	}
+	kolo_comm_destroy(few);
+	kolo_comm_destroy(tied);
+	kolo_comm_destroy(half);
+	kolo_comm_destroy(comm);
+}
+
+static void tied_tensors_are_one_and_replicated_ones_count_once(void **state)
+{
+	(void)state;
+	t_processes(4, tie, NULL);
+}
+
+static void refuse_ties(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	struct kolo_zero_tensor x = { .name = "x", .shape = { 8 }, .ndims = 1, .type = KOLO_F32 };
+	struct kolo_zero_config c;
+	struct kolo_zero *zero;
+	struct kolo_comm *alone;
+
+	kolo_zero_config_init(&c);
+	x.tied = 1;
+	CHECK(says(kolo_zero_create(comm, &c, &x, 1, &zero), KOLO_EINVAL,
+		   "tensor 'x' is tied, and config.tied is NULL"));
+	x.tied = 0;
+	x.replicated = 1;
+	CHECK(says(kolo_zero_create(comm, &c, &x, 1, &zero), KOLO_EINVAL,
+		   "tensor 'x' is replicated, and config.world is NULL"));
+	c.tied = comm;
+	x.replicated = 0;
+	CHECK(says(kolo_zero_create(comm, &c, &x, 1, &zero), KOLO_EINVAL,
+		   "config.tied needs config.world"));
+	c.world = comm;
+	x.frozen = x.tied = 1;
+	CHECK(says(kolo_zero_create(comm, &c, &x, 1, &zero), KOLO_EINVAL,
+		   "tensor 'x' is frozen, and replicated or tied"));
+	x.frozen = 0;
+	x.tied = 2;
+	CHECK(says(kolo_zero_create(comm, &c, &x, 1, &zero), KOLO_EINVAL, "tied of a tensor"));
+	/* Two engines of one rank each, whose tied tensors differ. */
+	x.tied = 1;
+	x.shape[0] = t->rank ? 8 : 9;
+	CHECK(kolo_comm_split(comm, t->rank, 0, &alone) == 0);
+	CHECK(says(kolo_zero_create(alone, &c, &x, 1, &zero), KOLO_EMISMATCH,
+		   "the tied tensors of the two engines have another number, size"));
+	kolo_comm_destroy(alone);
+	kolo_comm_destroy(comm);
+}
+
+static void ties_that_do_not_fit_are_refused(void **state)
+{
+	(void)state;
+	t_processes(2, refuse_ties, NULL);
+}
+
 static void disagree(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t), *half;
@@ -186,6 +345,8 @@ static void engines_that_disagree_are_told_on_all_ranks(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(engines_of_one_model_have_one_norm_and_one_loss),
 	cmocka_unit_test(engines_that_disagree_are_told_on_all_ranks),
+	cmocka_unit_test(tied_tensors_are_one_and_replicated_ones_count_once),
+	cmocka_unit_test(ties_that_do_not_fit_are_refused),
 };
 
 T_MAIN(tests)

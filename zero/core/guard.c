@@ -33,9 +33,15 @@ int zero_misuse(const struct kolo_zero *z, const char *format, ...)
 	return kolo_error_set(KOLO_EINVAL, "rank %d, step %ld: %s", z->rank, z->step + 1, text);
 }
 
+/* The first failure after which the engine refuses all calls. */
+static bool is_final(const struct kolo_zero *z, int rc)
+{
+	return rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed;
+}
+
 int zero_failed(struct kolo_zero *z, int rc)
 {
-	if (rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed) {
+	if (is_final(z, rc)) {
 		z->failed = rc;
 		snprintf(z->failure, sizeof(z->failure), "%s", kolo_last_error());
 		/* The other ranks must not wait for this one. They find by themselves that a rank
@@ -55,7 +61,7 @@ int zero_failed_at(struct kolo_zero *z, int rc, int tensor)
 {
 	char why[sizeof(z->failure)];
 
-	if (rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed) {
+	if (is_final(z, rc)) {
 		snprintf(why, sizeof(why), "%s", kolo_last_error());
 		if (tensor >= 0)
 			kolo_error_set(rc, "step %ld, tensor '%s': %s", z->step + 1,

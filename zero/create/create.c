@@ -20,7 +20,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { BUCKET = 2 << 20 }; /* elements; include/kolo/kolo_zero.h documents it */
 
@@ -377,7 +376,9 @@ static int join_world(struct kolo_comm *world, int rc, struct kolo_zero *z)
 		return rc;
 	z->family = kolo_comm_rank(world);
 	rc = kolo_broadcast(z->control, &z->family, &z->family, 1, KOLO_I64, 0, NULL);
-	return rc == 0 && z->config.tied ? zero_share_failure(z->world, zero_tied_compare(z)) : rc;
+	if (rc == 0 && z->config.tied)
+		rc = zero_tied_compare(z);
+	return zero_share_failure(z->world, rc);
 }
 
 int kolo_zero_create(struct kolo_comm *comm, const struct kolo_zero_config *config,

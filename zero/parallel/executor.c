@@ -109,9 +109,8 @@ static void number_groups(struct kolo_pipeline_executor *e)
 	for (int i = 0; i < list->n; i++) {
 		const struct kolo_action *a = &list->actions[i];
 		bool message = zero_is_message(a->type);
-		bool same = message && i && zero_is_message(a[-1].type) && a[-1].group == a->group;
 
-		e->nevents += message && !same;
+		e->nevents += zero_begins_group(list, i);
 		e->group_of[i] = message ? e->nevents - 1 : -1;
 		if (message && !zero_is_send(a->type))
 			*wanted_at(e, a) = e->group_of[i];

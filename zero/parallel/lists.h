@@ -71,6 +71,14 @@ static inline struct kolo_action zero_counterpart(const struct kolo_action *a)
 	};
 }
 
+/* Whether action i is a message, and the first one of its group. Computations have group -1. */
+static inline bool zero_begins_group(const struct zero_list *list, int i)
+{
+	const struct kolo_action *a = &list->actions[i];
+
+	return zero_is_message(a->type) && (i == 0 || a[-1].group != a->group);
+}
+
 /* The stage of a part. */
 static inline int zero_stage_of(const struct zero_pipeline_sizes *s, int part)
 {

@@ -78,7 +78,7 @@ static void list_groups(struct run *r)
 
 			if (!zero_is_message(a->type))
 				continue;
-			if (i == 0 || list->actions[i - 1].group != a->group)
+			if (zero_begins_group(list, i))
 				r->groups[r->ngroups++] = (struct group){
 					.stage = s,
 					.first = i,

@@ -44,7 +44,7 @@ size_t kolo_pipeline_text(const struct kolo_pipeline *p, int stage, char *out, s
 	n = p->lists[stage].n;
 	for (int i = 0; i < n; i++) {
 		bool message = zero_is_message(list[i].type);
-		bool opens = message && (i == 0 || list[i - 1].group != list[i].group);
+		bool opens = zero_begins_group(&p->lists[stage], i);
 		bool closes = message && (i == n - 1 || list[i + 1].group != list[i].group);
 
 		zero_room_put(&room, i ? " " : "");

@@ -99,7 +99,7 @@ struct summary {
 /* Ranks of this engine use their tensors in the same order. All have the same settings. */
 static int compare(const struct kolo_zero *z, const struct record *records, int n)
 {
-	const struct record *first = &records[z->world ? z->family : 0];
+	const struct record *first = &records[z->family];
 
 	for (int r = 0; r < n; r++) {
 		if (records[r].family == first->family && records[r].uses != first->uses)

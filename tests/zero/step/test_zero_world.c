@@ -261,6 +261,44 @@ static void tied_tensors_are_one_and_replicated_ones_count_once(void **state)
 	t_processes(4, tie, NULL);
 }
 
+/* Three engines of one rank each; the first and the last are tied. */
+static void tie_the_ends(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t), *alone, *ends;
+	struct kolo_zero_tensor x = { .name = "x", .shape = { 8 }, .ndims = 1, .type = KOLO_F32 };
+	float gradient[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, got[8];
+	struct kolo_zero_group group;
+	struct kolo_zero_config c = config_of(&group);
+	struct kolo_zero *zero;
+
+	CHECK(kolo_comm_split(comm, t->rank, 0, &alone) == 0);
+	CHECK(kolo_comm_split(comm, t->rank == 1 ? KOLO_NOCOLOR : 0, 0, &ends) == 0);
+	c.loss_scale = 1;
+	c.clip = 0;
+	c.world = comm;
+	c.tied = ends;
+	x.tied = t->rank != 1;
+	x.replicated = t->rank == 2;
+	CHECK(kolo_zero_create(alone, &c, &x, 1, &zero) == 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 1) == 0);
+		CHECK(give(zero, 0, gradient) == 0 && kolo_zero_step(zero, NULL) == 0);
+	}
+	CHECK(kolo_zero_get(zero, 0, got) == 0);
+	for (int i = 0; i < 8; i++)
+		CHECK(got[i] == -2 * (t->rank == 1 ? 1.0f : 2.0f) * gradient[i]);
+	kolo_zero_destroy(zero);
+	kolo_comm_destroy(ends);
+	kolo_comm_destroy(alone);
+	kolo_comm_destroy(comm);
+}
+
+static void an_engine_between_tied_ones_takes_no_part(void **state)
+{
+	(void)state;
+	t_processes(3, tie_the_ends, NULL);
+}
+
 static void refuse_ties(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t);
@@ -346,6 +384,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(engines_of_one_model_have_one_norm_and_one_loss),
 	cmocka_unit_test(engines_that_disagree_are_told_on_all_ranks),
 	cmocka_unit_test(tied_tensors_are_one_and_replicated_ones_count_once),
+	cmocka_unit_test(an_engine_between_tied_ones_takes_no_part),
 	cmocka_unit_test(ties_that_do_not_fit_are_refused),
 };
 

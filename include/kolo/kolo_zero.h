@@ -318,7 +318,8 @@ struct kolo_zero_config {
 	 * time, and step at the same time. An update is made by all or by none. The norm adds up
 	 * the tensors of all engines, in the order of ranks of `world`. The loss is that of the
 	 * ranks that know it: others pass NaN to kolo_zero_backward. Samples are those of one
-	 * engine; all have the same number. NULL: one engine. Default: NULL. */
+	 * engine; all have the same number. Each engine has checkpoints of its own. NULL: one
+	 * engine. Default: NULL. */
 	struct kolo_comm *world;
 	/* This rank, and the rank that owns the same elements of tied tensors in another engine of
 	 * world (kolo_grid_comm, KOLO_GRID_TIED). The engine uses it in kolo_zero_create and
@@ -338,8 +339,9 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
 
 /* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. It splits comm
  * twice, for config.order: one communicator is for gradients and parameters, one for a few control
- * bytes in each update. It does not use comm itself afterwards. Parameters become rank 0's on all
- * ranks. The caller gives *out to kolo_zero_destroy.
+ * bytes in each update. With config.world it is collective over that, too, and splits it once. It
+ * does not use comm itself afterwards. Parameters become rank 0's on all ranks. The caller gives
+ * *out to kolo_zero_destroy.
  *
  * All ranks get the error of the first rank that failed, with its number. Then *out is NULL.
  *

@@ -1,7 +1,6 @@
 /* Reports what the engine takes and sends (kolo_zero_memory_get, kolo_zero_traffic_get), beside
  * what the formulas give. P is the number of parameters, e the bytes of one or of its gradient, N
- * the number of ranks.
- * A shard of a tensor of n elements has ceil(n / N) of them. */
+ * the number of ranks. A shard of a tensor of n elements has ceil(n / N) of them. */
 #include "zero/create/report.h"
 
 #include "zero/base/basics.h"

@@ -305,6 +305,43 @@ static void blocking_1f1b_is_a_deadlock_and_fused_pairs_are_not(void **state)
 			}
 }
 
+/* Two messages in a group are told apart by their order alone. */
+static void messages_that_arrive_in_another_order_are_refused(void **state)
+{
+	const struct kolo_action first[] = {
+		{ KOLO_ACTION_FORWARD, 0, 0, 0, -1, -1, 0, { 0 } },
+		{ KOLO_ACTION_FORWARD, 0, 1, 1, -1, -1, 0, { 0 } },
+		{ KOLO_ACTION_SEND_ACTIVATION, 0, 0, 0, 1, 0, 0, { 0 } },
+		{ KOLO_ACTION_SEND_ACTIVATION, 0, 1, 0, 1, 0, 0, { 0 } },
+		{ KOLO_ACTION_RECV_GRADIENT, 0, 0, 0, 1, 1, 0, { 0 } },
+		{ KOLO_ACTION_BACKWARD, 0, 0, 0, -1, -1, 0, { 0 } },
+		{ KOLO_ACTION_RECV_GRADIENT, 0, 1, 0, 1, 2, 0, { 0 } },
+		{ KOLO_ACTION_BACKWARD, 0, 1, 1, -1, -1, 0, { 0 } },
+	};
+	const struct kolo_action second[] = {
+		{ KOLO_ACTION_RECV_ACTIVATION, 1, 0, 0, 0, 0, 0, { 0 } },
+		{ KOLO_ACTION_RECV_ACTIVATION, 1, 1, 0, 0, 0, 0, { 0 } },
+		{ KOLO_ACTION_FORWARD, 1, 0, 0, -1, -1, 0, { 0 } },
+		{ KOLO_ACTION_BACKWARD, 1, 0, 0, -1, -1, 0, { 0 } },
+		{ KOLO_ACTION_SEND_GRADIENT, 1, 0, 0, 0, 1, 0, { 0 } },
+		{ KOLO_ACTION_FORWARD, 1, 1, 0, -1, -1, 0, { 0 } },
+		{ KOLO_ACTION_BACKWARD, 1, 1, 0, -1, -1, 0, { 0 } },
+		{ KOLO_ACTION_SEND_GRADIENT, 1, 1, 0, 0, 2, 0, { 0 } },
+	};
+	struct kolo_action turned[ARRAY_LEN(first)];
+	const struct kolo_action *lists[] = { first, second };
+	const int lengths[] = { ARRAY_LEN(first), ARRAY_LEN(second) };
+
+	(void)state;
+	CHECK(kolo_pipeline_check(2, 1, 2, lists, lengths) == 0);
+	memcpy(turned, first, sizeof(turned));
+	turned[2].micro = 1;
+	turned[3].micro = 0;
+	lists[0] = turned;
+	refuses(kolo_pipeline_check(2, 1, 2, lists, lengths),
+		"stage 0, action 3 (0SA0>1): stage 1 receives it in action 0, before what is sent earlier");
+}
+
 /* ---- Faults ---------------------------------------------------------------------------------- */
 
 static void remove_action(struct lists *l, int s, int i)
@@ -495,6 +532,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(lists_are_printed),
 	cmocka_unit_test(one_f_one_b_is_deepspeeds),
 	cmocka_unit_test(blocking_1f1b_is_a_deadlock_and_fused_pairs_are_not),
+	cmocka_unit_test(messages_that_arrive_in_another_order_are_refused),
 	cmocka_unit_test(the_check_refuses_10000_random_faults),
 	cmocka_unit_test(mistakes_are_told),
 };

@@ -4,6 +4,7 @@
  * - A partition divides layers over pipeline stages.
  * - A pipeline is a schedule as data: for each stage the list of what it computes, sends and
  *   receives. It is made by a rule, checked, timed on paper, printed, and run by an executor.
+ * - Tensor parallelism divides the weights of layers over ranks that have the same samples.
  *
  * The conventions of kolo.h hold here too. Functions are local and do not block unless their
  * comment says so. No call may be made between kolo_group_begin and kolo_group_end. */
@@ -304,6 +305,168 @@ struct kolo_pipeline_report {
 /* Reports what an executor holds and has done. Call it between runs. Local. Never fails. */
 void kolo_pipeline_report_get(const struct kolo_pipeline_executor *e,
 			      struct kolo_pipeline_report *out);
+
+/* ---- Tensor parallelism ---------------------------------------------------------------------- */
+
+/* The T ranks of a tensor group have the same samples, and each has a part of the weights (Shoeybi
+ * et al. 2019, Megatron-LM). A column-parallel layer divides its outputs, a row-parallel layer its
+ * inputs. One of each follows the other, around what works on single columns: attention divides
+ * its heads, an MLP its inner columns.
+ *
+ *     x -> column -> (heads, activation) -> row -> y
+ *
+ * Matrices are in rows, in host memory. w is [out, in], so a layer is y = x w' + bias. N rows are
+ * the tokens of a micro-batch; e is the size of the type in bytes.
+ *
+ * With sequence parallelism (Korthikanti et al. 2022) each rank has N / T rows between a
+ * row-parallel layer and the next column-parallel one, block `rank` of them. A matrix that is
+ * divided so still has room for N rows, and the rank's own rows are at their place in it. Its other
+ * rows are not read. A function that needs them gathers them there.
+ *
+ * Each rank sends for each layer and micro-batch in forward and backward:
+ *
+ *                      column-parallel             row-parallel
+ *     forward          0; sequence (T-1)/T N in e  2 (T-1)/T N out e; sequence (T-1)/T N out e
+ *     backward         2 (T-1)/T N in e;           0; sequence (T-1)/T N out e
+ *                      sequence (T-1)/T N in e
+ *
+ * That is 8 (T-1)/T N h e for a transformer's block of hidden size h, with sequence parallelism
+ * too. There others send 10 (T-1)/T N h e, as they gather the input of column-parallel layers again
+ * in backward. Here the caller keeps it. What sends is collective over the group, and blocks.
+ *
+ * All functions have the errors of the collectives, and KOLO_EINVAL for sizes that do not fit; it
+ * has the numbers. */
+struct kolo_tp;
+
+/* A factor of a product: its rows are `stride` elements apart. If it is transposed, they are
+ * columns. */
+struct kolo_tp_matrix {
+	const void *at;
+	size_t stride;
+	int transposed;
+};
+
+/* The caller's matrix product: c [m, n] = a b, or c + a b with `add`. a is [m, k], or transposed
+ * [k, m]. b is [k, n], or transposed [n, k]. Rows of c are `stride` elements apart. All have the
+ * type of the configuration. BLAS has it as gemm. */
+typedef void kolo_tp_product_fn(void *arg, size_t m, size_t n, size_t k,
+				const struct kolo_tp_matrix *a, const struct kolo_tp_matrix *b,
+				int add, void *c, size_t stride);
+
+struct kolo_tp_config {
+	enum kolo_type type; /* of all matrices: KOLO_F32 or KOLO_F64 */
+	int sequence;        /* 1: sequence parallelism */
+	/* 0: a rank's part of a layer is one product, and results differ from those of one rank in
+	 * rounding. Else a power of two, a multiple of T: all layers are computed in this many
+	 * segments, whatever T is, and their sums are added as one binary tree. Then results have
+	 * the same bits for each T, as long as `product` gives the same bits for the same sizes */
+	int segments;
+	kolo_tp_product_fn *product;
+	void *arg;            /* of product */
+	uint64_t reserved[4]; /* zero */
+};
+
+/* Sets up tensor parallelism on the ranks of `comm` (kolo_grid_comm). Collective; blocks. It splits
+ * comm once. comm NULL: this rank is alone. The caller gives *out to kolo_tp_destroy.
+ *
+ * Errors: those of kolo_comm_split; KOLO_EINVAL (a type, or segments that do not fit),
+ * KOLO_EMISMATCH (ranks passed different settings), KOLO_ENOMEM. Then *out is NULL. */
+int kolo_tp_create(struct kolo_comm *comm, const struct kolo_tp_config *config,
+		   struct kolo_tp **out);
+
+/* Destroys what kolo_tp_create made. NULL is allowed. */
+void kolo_tp_destroy(struct kolo_tp *tp);
+
+/* The rows of N that are this rank's own: *first and the next ones. Returns their number. Without
+ * sequence parallelism these are all. Never fails. */
+size_t kolo_tp_rows(const struct kolo_tp *tp, size_t rows, size_t *first);
+
+/* A layer as this rank has it. */
+struct kolo_tp_layer {
+	size_t rows;    /* N, of x and y */
+	size_t in, out; /* columns of x and of y: of the part that this rank has, where divided */
+	/* Column-parallel: the weights are those of this many layers, behind each other, like 3 for
+	 * queries, keys and values; `out` is of all of them. 0: of one */
+	size_t fused;
+	uint64_t reserved[2]; /* zero */
+};
+
+/* y = x w' + bias of a column-parallel layer: x is whole, y is this rank's columns. bias [out];
+ * NULL: none. It sends 0; with sequence parallelism it gathers x, and sends (T-1)/T N in e. */
+int kolo_tp_column_forward(struct kolo_tp *tp, const struct kolo_tp_layer *layer, void *x,
+			   const void *w, const void *bias, void *y);
+
+/* The backward pass of a column-parallel layer. dx = dy w, the sum over the group; dw = dy' x. dx
+ * NULL or dw NULL: that is not computed, and w or x may be NULL. With dx it sends 2 (T-1)/T N in e;
+ * with sequence parallelism (T-1)/T N in e. Then x must still be gathered. The gradient of the bias
+ * is the sum of rows of dy. */
+int kolo_tp_column_backward(struct kolo_tp *tp, const struct kolo_tp_layer *layer, const void *x,
+			    const void *w, const void *dy, void *dx, void *dw);
+
+/* y = x w' + bias of a row-parallel layer: x is this rank's columns, y is whole. bias [out] is
+ * added once, to the sum; NULL: none. It sends 2 (T-1)/T N out e; with sequence parallelism
+ * (T-1)/T N out e. */
+int kolo_tp_row_forward(struct kolo_tp *tp, const struct kolo_tp_layer *layer, const void *x,
+			const void *w, const void *bias, void *y);
+
+/* The backward pass of a row-parallel layer. dx = dy w; dw = dy' x. dx NULL or dw NULL: that is not
+ * computed, and w or x may be NULL. It sends 0. With sequence parallelism and dx it gathers dy, and
+ * sends (T-1)/T N out e; without dx, dy is taken as gathered. The gradient of the bias is the sum
+ * of all rows of dy, after that. */
+int kolo_tp_row_backward(struct kolo_tp *tp, const struct kolo_tp_layer *layer, const void *x,
+			 const void *w, void *dy, void *dx, void *dw);
+
+/* The pair around these layers, for a caller who computes them himself. kolo_tp_gather is before a
+ * column-parallel layer, and for the derivative before the backward pass of a row-parallel one.
+ * kolo_tp_reduce adds up over the group: the result of a row-parallel layer, and the derivative of
+ * a column-parallel layer's input. x is [rows, columns].
+ *
+ * gather sends 0; with sequence parallelism (T-1)/T rows columns e. reduce sends 2 (T-1)/T rows
+ * columns e; with sequence parallelism half of it. */
+int kolo_tp_gather(struct kolo_tp *tp, void *x, size_t rows, size_t columns);
+int kolo_tp_reduce(struct kolo_tp *tp, void *x, size_t rows, size_t columns);
+
+/* Adds up over the group the gradient of a tensor that all ranks have whole: a gain or a bias that
+ * works on rows, between a row-parallel and a column-parallel layer. Without sequence parallelism
+ * all ranks have the same gradient already: it does nothing, and sends 0. With it, it sends 2
+ * (T-1)/T n e. */
+int kolo_tp_sum(struct kolo_tp *tp, void *gradient, size_t n);
+
+/* An embedding of `vocabulary` rows, of which this rank has the same share as the others: `table`
+ * [vocabulary / T, columns], from row rank * vocabulary / T on. ids[rows] choose rows.
+ *
+ * y [rows, columns] is looked up, where ranks give zeros for what they don't have, and added up.
+ * It sends what kolo_tp_reduce does. An id that is not below vocabulary is KOLO_EINVAL, on all
+ * ranks. */
+int kolo_tp_embedding_forward(struct kolo_tp *tp, const void *table, size_t vocabulary,
+			      const int32_t *ids, size_t rows, size_t columns, void *y);
+
+/* Adds the rows of dy to those of dtable that were looked up. It sends what kolo_tp_gather does. */
+int kolo_tp_embedding_backward(struct kolo_tp *tp, size_t vocabulary, const int32_t *ids,
+			       size_t rows, size_t columns, void *dy, void *dtable);
+
+/* Cross-entropy of logits [rows, vocabulary / T]: this rank has the columns from rank * vocabulary
+ * / T on. *loss becomes the sum over rows of -log(softmax(logits)[target]), the same on all ranks.
+ * The logits are replaced by its derivative, times `factor`. A target that is not below vocabulary
+ * is KOLO_EINVAL, on all ranks.
+ *
+ * Three sums or maxima for each row go over the group, not the logits: it sends 6 (T-1)/T rows
+ * elements of 8 bytes. */
+int kolo_tp_cross_entropy(struct kolo_tp *tp, void *logits, size_t vocabulary,
+			  const int32_t *targets, size_t rows, double factor, double *loss);
+
+/* What tensor parallelism has done, and holds. */
+struct kolo_tp_report {
+	uint64_t sent_bytes;          /* by this rank, as kolo_comm_stats counts */
+	uint64_t model_sent_bytes;    /* what the formulas above give for the same calls */
+	uint64_t gathers, reductions; /* collectives of the group */
+	size_t memory_bytes;          /* of sums of segments, and of cross-entropy */
+	double wait;                  /* seconds in collectives */
+	uint64_t reserved[4];         /* zero */
+};
+
+/* Reports what tensor parallelism has done since it was set up. Local. Never fails. */
+void kolo_tp_report_get(const struct kolo_tp *tp, struct kolo_tp_report *out);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -18,7 +18,7 @@ TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out 
 # What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
 TEXT_SCRIPTS  := tests/tools/test_plot.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
 TOOL_SCRIPTS  := $(addprefix %/test_,tools.py ringrun_options.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py \
-	zerotrain.py zero_optimizers.py)
+	zerotrain.py zerotrain_grid.py zero_optimizers.py)
 # ringrun on several hosts mostly waits: with sanitizers in `make check-long` only.
 RUN_SCRIPTS   := $(if $(T_LONG),,tests/hosts/test_ringrun.py tests/hosts/test_names.py)
 ifneq ($(FLAVOUR),)
@@ -89,12 +89,12 @@ $B/tests/tools/test_zerotrain.o: ALL_CFLAGS += -DZEROTRAIN_F64
 $B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64)) $B/tools/zerotrain/data.o
 
 GRADIENTS := $(if $(filter yes,$(OPENBLAS)),$B/tests/zerotrain_gradients $B/f64/tests/zerotrain_gradients)
-$B/tests/zerotrain_gradients: $(call test_objects,gpt zerotrain_gradients) $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
-$B/f64/tests/zerotrain_gradients: $(TRAIN_F64)
+$B/tests/zerotrain_gradients: $(call test_objects,gpt zerotrain_gradients) $B/libkolo.a $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
+$B/f64/tests/zerotrain_gradients: $(TRAIN_F64) $B/libkolo.a
 $(GRADIENTS):
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(sort $^) $(LIBS) $(TRAIN_LIBS)
+	$Q$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(sort $(filter %.o,$^)) $(filter %.a,$^) $(LIBS) $(TRAIN_LIBS)
 
 # A model for the engine.
 $(addprefix $B/tests/test_,zero zero_schedule zero_checkpoint zero_config): $(call test_objects,mlp)

@@ -426,11 +426,17 @@ int kolo_tp_row_backward(struct kolo_tp *tp, const struct kolo_tp_layer *layer, 
 int kolo_tp_gather(struct kolo_tp *tp, void *x, size_t rows, size_t columns);
 int kolo_tp_reduce(struct kolo_tp *tp, void *x, size_t rows, size_t columns);
 
-/* Adds up over the group the gradient of a tensor that all ranks have whole: a gain or a bias that
- * works on rows, between a row-parallel and a column-parallel layer. Without sequence parallelism
- * all ranks have the same gradient already: it does nothing, and sends 0. With it, it sends 2
- * (T-1)/T n e. */
+/* Adds up the gradient of a tensor that all ranks have whole: a gain or a bias that works on rows,
+ * between a row-parallel and a column-parallel layer. gradient is kolo_tp_row_segments vectors of n
+ * behind each other, one for each segment of the rank's own rows; the first becomes the sum.
+ * Segment i of r has rows from i * own / r to (i + 1) * own / r - 1.
+ *
+ * Without sequence parallelism all ranks have all rows: it adds up the vectors, and sends 0. With
+ * it, it adds up over the group, too, and sends 2 (T-1)/T n e. */
 int kolo_tp_sum(struct kolo_tp *tp, void *gradient, size_t n);
+
+/* The segments of this rank's own rows. Without config.segments 1. Never fails. */
+size_t kolo_tp_row_segments(const struct kolo_tp *tp);
 
 /* An embedding of `vocabulary` rows, of which this rank has the same share as the others: `table`
  * [vocabulary / T, columns], from row rank * vocabulary / T on. ids[rows] choose rows.

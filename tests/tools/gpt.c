@@ -50,10 +50,17 @@ static void fill_tensor(struct gpt *g, int tensor)
 struct gpt *gpt_open(int segment, double dropout)
 {
 	struct gpt *g = calloc(1, sizeof(*g));
-	struct weights weights = { use_tensor, release_tensor, take_gradient, g };
+	struct weights weights = { use_tensor, release_tensor, take_gradient, g, false };
+	const struct part all = { 0, GPT_LAYERS, 1 };
 
-	g->sizes = (struct sizes){ GPT_LAYERS, GPT_DIM, GPT_HEADS, GPT_CONTEXT,
-				   GPT_BATCH,  segment, dropout,   3 };
+	g->sizes = (struct sizes){ .layers = GPT_LAYERS,
+				   .dim = GPT_DIM,
+				   .heads = GPT_HEADS,
+				   .context = GPT_CONTEXT,
+				   .batch = GPT_BATCH,
+				   .segment = segment,
+				   .dropout = dropout,
+				   .seed = 3 };
 	g->ntensors = tensor_count(&g->sizes);
 	g->values = calloc((size_t)g->ntensors, sizeof(*g->values));
 	g->gradients = calloc((size_t)g->ntensors, sizeof(*g->gradients));
@@ -63,7 +70,8 @@ struct gpt *gpt_open(int segment, double dropout)
 		g->gradients[t] = calloc(tensor_shape_of(&g->sizes, t).n, sizeof(real));
 		fill_tensor(g, t);
 	}
-	g->model = model_create(&g->sizes, &weights, NULL);
+	if (model_group(NULL, false, 0, &g->group) == 0)
+		g->model = model_create(&g->sizes, &all, 1, &weights, g->group, NULL);
 	for (size_t i = 0; i < sizeof(g->text); i++)
 		g->text[i] = (uint8_t)(97 + draw_word(5, (uint32_t)i) % 7);
 	for (int b = 0; b < GPT_BATCH; b++)
@@ -78,6 +86,7 @@ void gpt_close(struct gpt *g)
 		free(g->gradients[t]);
 	}
 	model_destroy(g->model);
+	kolo_tp_destroy(g->group);
 	free(g->values);
 	free(g->gradients);
 	free(g->reports);
@@ -89,7 +98,10 @@ double gpt_forward(struct gpt *g, double scale)
 	struct batch batch = { GPT_BATCH, GPT_CONTEXT, g->text, g->text + 1, g->keys };
 	double loss;
 
-	return model_forward(g->model, &batch, scale, &loss) == 0 && g->in_use == 0 ? loss : NAN;
+	return model_forward(g->model, 0, 0, &batch, scale, NULL, NULL, &loss) == 0 &&
+			       g->in_use == 0
+		       ? loss
+		       : NAN;
 }
 
 bool gpt_backward(struct gpt *g)
@@ -97,7 +109,7 @@ bool gpt_backward(struct gpt *g)
 	bool good;
 
 	memset(g->reports, 0, (size_t)g->ntensors * sizeof(*g->reports));
-	good = model_backward(g->model) == 0 && g->in_use == 0;
+	good = model_backward(g->model, 0, 0, BOTH, NULL, NULL) == 0 && g->in_use == 0;
 	for (int t = 0; t < g->ntensors; t++)
 		good = good && g->reports[t] == 1;
 	return good;

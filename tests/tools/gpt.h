@@ -11,6 +11,7 @@ enum { GPT_LAYERS = 3, GPT_DIM = 24, GPT_CONTEXT = 40, GPT_BATCH = 3, GPT_HEADS 
 
 struct gpt {
 	struct sizes sizes;
+	struct kolo_tp *group;
 	struct model *model;
 	int ntensors;
 	real **values, **gradients; /* [ntensors] */

@@ -46,25 +46,57 @@ static int open_log(struct run *r)
 	}
 	if (!config.print && !config.csv && !config.jsonl)
 		return EXIT_GOOD;
-	rc = kolo_zero_log_create(r->comm, r->engine.zero, &config, &r->log);
+	/* Of several engines that of rank 0 has a log. */
+	if (r->parallel.place.tensor > 0 || r->parallel.place.pipe > 0)
+		return EXIT_GOOD;
+	rc = kolo_zero_log_create(parallel_data(&r->parallel), r->engine.zero, &config, &r->log);
 	return rc < 0 ? engine_failed(r->comm, "--log", rc) : EXIT_GOOD;
+}
+
+static struct model *make_model(struct run *r)
+{
+	struct weights weights = engine_weights(&r->engine);
+	struct room room = device_room(&r->engine.device);
+	struct sizes sizes = r->engine.sizes;
+
+	sizes.batch = r->engine.batch;
+	return model_create(&sizes, r->parallel.parts, r->parallel.chunks, &weights,
+			    r->parallel.group, &room);
+}
+
+/* What goes through the model, and from stage to stage. */
+static bool make_batches(struct run *r)
+{
+	size_t micros = (size_t)r->parallel.micros, samples = micros * (size_t)r->engine.batch;
+	size_t n = model_boundary(r->model);
+
+	r->batches = calloc(micros, sizeof(*r->batches));
+	r->in = malloc(samples * r->data.context);
+	r->targets = malloc(samples * r->data.context);
+	r->keys = malloc(samples * sizeof(*r->keys));
+	if (r->parallel.place.pipe_size > 1) {
+		r->input = malloc(n * sizeof(*r->input));
+		r->output = malloc(n * sizeof(*r->output));
+		if (!r->input || !r->output)
+			return false;
+	}
+	if (r->options->timeline &&
+	    !timeline_open(&r->timeline, 3 * r->parallel.micros * r->parallel.chunks))
+		return false;
+	return r->batches && r->in && r->targets && r->keys;
 }
 
 static int open_model(struct run *r)
 {
-	struct sizes sizes = r->engine.sizes;
-	struct weights weights = engine_weights(&r->engine);
-	struct room room = device_room(&r->engine.device);
-	size_t samples = (size_t)r->engine.batch, bytes = samples * r->data.context;
+	size_t bytes = (size_t)r->engine.batch * r->data.context;
+	int rc;
 
-	sizes.batch = r->engine.batch;
 	/* CBLAS counts with int. */
-	r->model = bytes <= INT_MAX ? model_create(&sizes, &weights, &room) : NULL;
-	r->in = malloc(bytes);
-	r->targets = malloc(bytes);
-	r->keys = malloc(samples * sizeof(*r->keys));
-	if (r->model && r->in && r->targets && r->keys)
-		return EXIT_GOOD;
+	r->model = bytes <= INT_MAX ? make_model(r) : NULL;
+	if (r->model && make_batches(r)) {
+		rc = parallel_connect(&r->parallel, model_boundary(r->model));
+		return rc < 0 ? engine_failed(r->comm, "--pp", rc) : EXIT_GOOD;
+	}
 	if (bytes <= INT_MAX && !r->model)
 		engine_failed(r->comm, "activations", KOLO_ENOMEM);
 	fprintf(stderr,
@@ -88,9 +120,13 @@ static int open_run(struct run *r)
 		.segment = some ? o->recompute : o->layers,
 		.dropout = o->dropout,
 		.seed = (uint64_t)o->seed,
+		.tensor_size = o->tensor,
+		.tensor_rank = r->rank % o->tensor,
+		.segments = segments_of(o),
+		.halves = o->schedule == KOLO_PIPELINE_ZB_H1,
 	};
 	if ((rc = data_open(o->data, o->context, (uint64_t)o->seed, &r->data)) ||
-	    (rc = engine_open(r->comm, o, &r->engine)) || (rc = open_model(r)) ||
+	    (rc = engine_open(r->comm, o, &r->parallel, &r->engine)) || (rc = open_model(r)) ||
 	    (rc = open_log(r)))
 		return rc;
 	if (o->plot && r->rank == 0 && (rc = open_plot(r)))
@@ -103,10 +139,15 @@ static void close_run(struct run *r)
 	kolo_zero_log_destroy(r->log);
 	model_destroy(r->model);
 	engine_close(&r->engine);
+	parallel_close(&r->parallel);
 	data_close(&r->data);
 	kolo_comm_destroy(r->comm);
 	if (r->picture)
 		fclose(r->picture);
+	timeline_close(&r->timeline);
+	free(r->batches);
+	free(r->input);
+	free(r->output);
 	free(r->in);
 	free(r->targets);
 	free(r->keys);
@@ -123,15 +164,32 @@ static void print_device(struct kolo_zero_device *device, bool copied)
 	       copied ? "; the GPT is computed on the host, with copies of what is there" : "");
 }
 
+/* The groups of ranks, and what a pipeline does. */
+static void print_grid(const struct parallel *p)
+{
+	char groups[4096];
+
+	kolo_grid_text(&p->place, groups, sizeof(groups));
+	fputs(groups, stdout);
+	if (p->pipeline)
+		printf("pipeline of %d stage%s with %d part%s each, %d micro-batch%s\n",
+		       p->place.pipe_size, p->place.pipe_size > 1 ? "s" : "", p->chunks,
+		       p->chunks > 1 ? "s" : "", p->micros, p->micros > 1 ? "es" : "");
+}
+
 static void print_beginning(const struct run *r)
 {
+	struct sizes whole = r->engine.sizes;
 	size_t parameters = 0;
 
-	for (int t = 0; t < tensor_count(&r->engine.sizes); t++)
-		parameters += tensor_shape_of(&r->engine.sizes, t).n;
+	whole.tensor_size = 1;
+	for (int t = 0; t < tensor_count(&whole); t++)
+		parameters += tensor_shape_of(&whole, t).n;
 	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu bytes of text, %zu for validation\n",
 	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type),
 	       r->nranks, r->nranks > 1 ? "s" : "", r->data.len, r->data.len - r->data.ntrain);
+	if (r->parallel.grid)
+		print_grid(&r->parallel);
 	if (r->engine.device.zero)
 		print_device(r->engine.device.zero, r->engine.device.copied);
 	fflush(stdout);
@@ -149,6 +207,9 @@ static int do_run(struct run *r)
 		rc = write_sample(r);
 	if (rc == EXIT_GOOD && r->options->report)
 		rc = print_report(r);
+	if (rc == EXIT_GOOD && r->options->timeline)
+		rc = timeline_write(&r->timeline, r->comm, r->parallel.place.pipe,
+				    r->options->timeline);
 	if (rc == EXIT_GOOD && r->picture)
 		rc = draw_losses(r);
 	if (rc == EXIT_GOOD && r->rank == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
@@ -165,7 +226,7 @@ int main(int argc, char **argv)
 	struct kolo_job job;
 	int rc;
 
-	parse_options(argc, argv, &options);
+	options_parse(argc, argv, &options);
 	if (kolo_job_get(&job) < 0) {
 		fprintf(stderr, "zerotrain: looking for a job: %s\n", kolo_last_error());
 		return EXIT_FAILED;

@@ -55,6 +55,20 @@ static int print_kinds(struct run *r)
 	return rc;
 }
 
+/* Buffers between stages, and segments of the tensor group. */
+static int print_boundaries(struct run *r)
+{
+	struct kolo_pipeline_report pipe = { 0 };
+	struct kolo_tp_report group;
+	int rc;
+
+	if (r->parallel.executor)
+		kolo_pipeline_report_get(r->parallel.executor, &pipe);
+	kolo_tp_report_get(r->parallel.group, &group);
+	rc = print_bytes(r, "between stages", "", "", pipe.buffer_bytes);
+	return rc < 0 ? rc : print_bytes(r, "sums of segments", "", "", group.memory_bytes);
+}
+
 static int print_memory(struct run *r)
 {
 	const struct engine *e = &r->engine;
@@ -68,6 +82,9 @@ static int print_memory(struct run *r)
 	    (rc = print_bytes(r, "activations", place, "", model_memory(r->model))) < 0 ||
 	    (rc = print_bytes(r, "tensors as floats", place, "", e->floats_len + e->halves_len)) <
 		    0 ||
+	    (rc = print_bytes(r, "sums of gradients", place, "", e->sums_n * sizeof(*e->sums))) <
+		    0 ||
+	    (rc = print_boundaries(r)) < 0 ||
 	    (rc = print_bytes(r, "a gradient", "device", "", e->up_len)) < 0)
 		return rc;
 	getrusage(RUSAGE_SELF, &usage);
@@ -110,6 +127,24 @@ static void print_moves(const struct run *r, const struct kolo_zero_traffic *t, 
 	printf("  %-22s %10.2f MB\n", "written to files", in_mb(t->written_bytes));
 }
 
+/* Of the tensor group and the pipeline. */
+static void print_links(const struct parallel *p)
+{
+	struct kolo_pipeline_report pipe;
+	struct kolo_tp_report group;
+
+	kolo_tp_report_get(p->group, &group);
+	if (p->place.tensor_size > 1)
+		printf("  %-22s %10.2f MB in %" PRIu64 " sums and %" PRIu64
+		       " gathers; a ring would send %.2f MB\n",
+		       "tensor group", in_mb(group.sent_bytes), group.reductions, group.gathers,
+		       in_mb(group.model_sent_bytes));
+	if (p->place.pipe_size == 1)
+		return;
+	kolo_pipeline_report_get(p->executor, &pipe);
+	printf("  %-22s %10.2f MB\n", "pipeline", in_mb(pipe.sent_bytes));
+}
+
 static int print_traffic(struct run *r, long steps)
 {
 	struct kolo_zero_traffic t;
@@ -123,6 +158,7 @@ static int print_traffic(struct run *r, long steps)
 	printf("  %-22s %10.2f MB in %" PRIu64 " gathers\n", "parameters", in_mb(t.parameter_bytes),
 	       t.gathers);
 	printf("  %-22s %10.2f MB\n", "control", in_mb(t.control_bytes));
+	print_links(&r->parallel);
 	if (r->engine.moves)
 		print_moves(r, &t, steps);
 	return 0;
@@ -144,6 +180,44 @@ static void print_times(const struct run *r)
 		printf("  %-22s %10.2f s\n", "of it waiting to move", t.transfer);
 }
 
+/* ---- Bubbles --------------------------------------------------------------------------------- */
+
+/* What the schedule has with the times that parts took on average, and messages that take none. */
+static int estimate(struct run *r, double *sums, struct kolo_pipeline_figures *out)
+{
+	const struct parallel *p = &r->parallel;
+	double parts = (double)r->updates * p->micros * p->chunks * r->nranks * 1e6;
+	struct kolo_pipeline_times times = {
+		.forward = sums[0] / parts,
+		.backward_input = sums[1] / parts,
+		.backward_weight = sums[2] / parts,
+	};
+
+	return kolo_pipeline_estimate(p->pipeline, &times, out);
+}
+
+/* Both definitions of the bubble, as measured and as the schedule has them. */
+static int print_bubble(struct run *r)
+{
+	double sums[] = { r->forward_us, r->backward_us, r->weights_us }, us = r->piped_us, busy;
+	struct kolo_pipeline_figures figures;
+	int rc;
+
+	if (r->parallel.place.pipe_size == 1)
+		return 0;
+	if ((rc = kolo_all_reduce(r->comm, sums, sums, 3, KOLO_F64, KOLO_SUM, NULL)) < 0 ||
+	    (rc = kolo_all_reduce(r->comm, &us, &us, 1, KOLO_F64, KOLO_MAX, NULL)) < 0 ||
+	    (rc = estimate(r, sums, &figures)) < 0 || r->rank != 0)
+		return rc;
+	busy = (sums[0] + sums[1] + sums[2]) / r->nranks / us;
+	printf("bubble of the pipeline in %ld updates:\n", r->updates);
+	printf("  %-22s %10.1f %% of stages' time; %.3f of the time in which they compute\n",
+	       "measured", 100 * (1 - busy), 1 / busy - 1);
+	printf("  %-22s %10.1f %%; %.3f\n", "of the schedule", 100 * figures.idle_share,
+	       figures.bubble_ratio);
+	return 0;
+}
+
 int print_report(struct run *r)
 {
 	int rc;
@@ -151,7 +225,7 @@ int print_report(struct run *r)
 	if (r->rank == 0)
 		printf("\n");
 	if ((rc = print_memory(r)) < 0 || (rc = print_device(r)) < 0 ||
-	    (rc = print_traffic(r, (long)r->trained.n)) < 0)
+	    (rc = print_traffic(r, (long)r->trained.n)) < 0 || (rc = print_bubble(r)) < 0)
 		return engine_failed(r->comm, "--report", rc);
 	if (r->rank == 0)
 		print_times(r);

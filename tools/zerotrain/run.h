@@ -4,8 +4,9 @@
 
 #include "kolo/kolo_zero_log.h"
 #include "tools/zerotrain/data.h"
-#include "tools/zerotrain/engine.h"
 #include "tools/zerotrain/model/model.h"
+#include "tools/zerotrain/setup/engine.h"
+#include "tools/zerotrain/timeline.h"
 
 #include <stdio.h>
 
@@ -26,21 +27,41 @@ struct run {
 	struct kolo_comm *comm;
 	int rank, nranks;
 	struct data data;
+	struct parallel parallel;
 	struct engine engine;
 	struct model *model;
 	struct kolo_zero_log *log; /* NULL: none is wanted */
-	uint8_t *in, *targets;     /* [B, T] */
-	uint64_t *keys;            /* [B] */
+	struct batch *batches;     /* of each micro-batch: parts of the next three */
+	uint8_t *in, *targets;     /* [M, B, T] */
+	uint64_t *keys;            /* [M, B] */
+	float *input, *output; /* with several stages: a boundary tensor each, for run_forward */
+	struct timeline timeline;
 	uint64_t position; /* the sample that the next micro-step begins with, of all ranks; in
 			      checkpoints */
 	struct losses trained, validated;
-	FILE *picture;  /* of --plot, on rank 0 */
+	FILE *picture; /* of --plot, on rank 0 */
+	/* What pipelines took, in microseconds: from first to last action, and computing: forward,
+	 * and backward for both or for inputs, and for weights */
+	double piped_us, forward_us, backward_us, weights_us;
+	long updates;   /* in which they did */
 	double seconds; /* that training took so far, */
 	uint64_t bytes; /* and on how many all ranks trained in it */
 };
 
 /* Trains until options.steps. Returns an exit status, after a message if it failed. */
 int train(struct run *r);
+
+/* The mean loss of all micro-batches in r->batches, on the last stage, and the sums of their
+ * gradients, times scale. Collective; errors of Kolo's. */
+int run_pipeline(struct run *r, double scale, double *loss);
+
+/* A forward pass through all stages. The loss is the last stage's. Collective over the ranks of a
+ * replica; errors of Kolo's. */
+int run_forward(struct run *r, const struct batch *batch, double *loss);
+
+/* The logits [V] of the byte after in[length - 1], on all ranks. It overwrites r->in. Collective
+ * over the ranks of a replica; errors of Kolo's. */
+int predict(struct run *r, const uint8_t *in, int length, real *logits);
 
 /* Checkpoints. Collective; returns an exit status, after a message if it failed. */
 int save_run(struct run *r);

@@ -40,7 +40,7 @@ static int choose_text(struct run *r, uint8_t *text, size_t n)
 	for (size_t at = 1; rc == 0 && at <= n; at++) {
 		size_t length = at < r->data.context ? at : r->data.context;
 
-		rc = model_predict(r->model, text + at - length, (int)length, logits);
+		rc = predict(r, text + at - length, (int)length, logits);
 		text[at] = choose_byte(logits, draw_uniform(key, at));
 	}
 	return rc;

@@ -3,6 +3,7 @@
 #include "tools/zerotrain/model/random.h"
 #include "tools/zerotrain/run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,30 +22,38 @@ static void keep_loss(struct losses *l, long step, double value)
 	l->at[l->n++] = (struct loss){ step, value };
 }
 
-/* Sequence number b of a batch is the text from `from` on. */
-static void fill_sequence(struct run *r, int b, const uint8_t *from)
+/* Sequence number b of all micro-batches is the text from `from` on. */
+static void fill_sequence(struct run *r, size_t b, const uint8_t *from)
 {
 	size_t t = r->data.context;
 
-	memcpy(r->in + (size_t)b * t, from, t);
-	memcpy(r->targets + (size_t)b * t, from + 1, t);
+	memcpy(r->in + b * t, from, t);
+	memcpy(r->targets + b * t, from + 1, t);
 }
 
 /* ---- Updates --------------------------------------------------------------------------------- */
 
-/* Rank r has the r-th part of a micro-step's samples. Dropout goes by the sample, whoever has
- * it. */
-static struct batch load_batch(struct run *r)
+/* Samples of one replica in a micro-step. */
+static size_t samples_of(const struct run *r)
 {
-	int n = r->engine.batch;
-	uint64_t first = r->position + (uint64_t)r->rank * (uint64_t)n;
+	return (size_t)r->parallel.micros * (size_t)r->engine.batch;
+}
+
+/* Replica r has the r-th part of a micro-step's samples. Dropout goes by the sample, whoever has
+ * it. */
+static void load_batches(struct run *r)
+{
+	size_t n = samples_of(r), each = (size_t)r->engine.batch, t = r->data.context;
+	uint64_t first = r->position + (uint64_t)r->parallel.place.data * n;
 	uint64_t seed = make_key((uint64_t)r->options->seed, 0x64726f70);
 
-	for (int b = 0; b < n; b++) {
-		fill_sequence(r, b, data_sample(&r->data, first + (uint64_t)b));
-		r->keys[b] = make_key(seed, first + (uint64_t)b);
+	for (size_t b = 0; b < n; b++) {
+		fill_sequence(r, b, data_sample(&r->data, first + b));
+		r->keys[b] = make_key(seed, first + b);
 	}
-	return (struct batch){ n, (int)r->data.context, r->in, r->targets, r->keys };
+	for (size_t m = 0; m < (size_t)r->parallel.micros; m++)
+		r->batches[m] = (struct batch){ (int)each, (int)t, r->in + m * each * t,
+						r->targets + m * each * t, r->keys + m * each };
 }
 
 /* If a row cannot be written, as on a full disk, a message says so and training goes on. */
@@ -58,20 +67,51 @@ static int log_step(struct run *r, const struct kolo_zero_result *result)
 	return 0;
 }
 
+/* Whether this rank's loss counts: one rank of each replica. */
+static bool counts(const struct run *r)
+{
+	return parallel_has_head(&r->parallel) && r->parallel.place.tensor == 0;
+}
+
+/* Forward and backward of a whole model on this rank: gradients go to the engine as they come. */
+static int run_whole(struct run *r)
+{
+	struct kolo_zero *zero = r->engine.zero;
+	double loss;
+	int rc;
+
+	if ((rc = model_forward(r->model, 0, 0, &r->batches[0], kolo_zero_loss_scale(zero), NULL,
+				NULL, &loss)) < 0 ||
+	    (rc = kolo_zero_backward(zero, counts(r) ? loss : NAN)) < 0)
+		return rc;
+	return model_backward(r->model, 0, 0, BOTH, NULL, NULL);
+}
+
+static int run_stages(struct run *r)
+{
+	struct kolo_zero *zero = r->engine.zero;
+	double loss;
+	int rc;
+
+	if ((rc = run_pipeline(r, kolo_zero_loss_scale(zero), &loss)) < 0 ||
+	    (rc = kolo_zero_backward(zero, counts(r) ? loss : NAN)) < 0)
+		return rc;
+	return weights_report(&r->engine);
+}
+
 static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 {
 	struct kolo_zero *zero = r->engine.zero;
-	struct batch batch = load_batch(r);
-	double loss;
+	uint64_t all = samples_of(r) * (uint64_t)r->parallel.place.data_size;
 	int rc, logged;
 
-	if ((rc = kolo_zero_forward(zero, (size_t)batch.count)) < 0 ||
-	    (rc = model_forward(r->model, &batch, kolo_zero_loss_scale(zero), &loss)) < 0 ||
-	    (rc = kolo_zero_backward(zero, loss)) < 0 || (rc = model_backward(r->model)) < 0)
+	load_batches(r);
+	if ((rc = kolo_zero_forward(zero, samples_of(r))) < 0 ||
+	    (rc = r->parallel.pipeline ? run_stages(r) : run_whole(r)) < 0)
 		return rc;
 	rc = kolo_zero_step(zero, result);
-	r->position += (uint64_t)batch.count * (uint64_t)r->nranks;
-	r->bytes += (uint64_t)batch.count * (uint64_t)r->nranks * r->data.context;
+	r->position += all;
+	r->bytes += all * r->data.context;
 	if (rc < 0 && rc != KOLO_EOVERFLOW)
 		return rc;
 	logged = log_step(r, result);
@@ -80,25 +120,28 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 
 /* ---- Validation ------------------------------------------------------------------------------ */
 
-/* The sum of losses of this rank's windows of the text that is not trained on. Ranks without a
- * window compute all the same, because all ranks must use the same tensors. */
+/* The sum of losses of this replica's windows of the text that is not trained on. Replicas without
+ * a window compute all the same, because all ranks must use the same tensors. */
 static int sum_validation(struct run *r, double *sum)
 {
-	uint64_t step = (uint64_t)r->engine.batch * (uint64_t)r->nranks;
+	const struct kolo_grid_place *here = &r->parallel.place;
+	uint64_t replicas = (uint64_t)here->data_size;
+	uint64_t step = (uint64_t)r->engine.batch * replicas;
 	int rc = 0;
 
 	for (uint64_t at = 0; rc == 0 && at < r->data.validation; at += step) {
 		struct batch batch = { 0, (int)r->data.context, r->in, r->targets, NULL };
-		double loss;
+		double loss = 0;
 
 		for (int b = 0; b < r->engine.batch; b++) {
-			uint64_t w = at + (uint64_t)r->rank + (uint64_t)b * (uint64_t)r->nranks;
+			uint64_t w = at + (uint64_t)here->data + (uint64_t)b * replicas;
 
 			if (w < r->data.validation)
-				fill_sequence(r, batch.count++, data_validation(&r->data, w));
+				fill_sequence(r, (size_t)batch.count++,
+					      data_validation(&r->data, w));
 		}
-		rc = model_forward(r->model, &batch, 1, &loss);
-		*sum += loss * batch.count;
+		rc = run_forward(r, &batch, &loss);
+		*sum += counts(r) ? loss * batch.count : 0;
 	}
 	return rc;
 }

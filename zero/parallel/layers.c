@@ -80,7 +80,7 @@ static int begin_sum(struct kolo_tp *tp, size_t n, void *result, char **out)
 static int end_sum(struct kolo_tp *tp, char *sums, void *result, size_t rows, size_t columns)
 {
 	if (sums != result) {
-		zero_tp_fold(tp, tp->config.type, sums, rows * columns);
+		zero_tp_fold(tp->config.type, sums, tp->segments, rows * columns);
 		memcpy(result, sums, rows * columns * tp->elem);
 	}
 	return kolo_tp_reduce(tp, result, rows, columns);

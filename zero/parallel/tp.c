@@ -141,13 +141,13 @@ void zero_tp_add_to_rows(const struct kolo_tp *tp, char *a, const void *b, size_
 		zero_tp_add(tp->config.type, a + r * n * tp->elem, b, n);
 }
 
-void zero_tp_fold(const struct kolo_tp *tp, enum kolo_type type, void *sums, size_t n)
+void zero_tp_fold(enum kolo_type type, void *sums, size_t count, size_t n)
 {
 	size_t len = n * kolo_type_size(type);
 	char *at = sums;
 
-	for (size_t step = 1; step < tp->segments; step *= 2)
-		for (size_t i = 0; i < tp->segments; i += 2 * step)
+	for (size_t step = 1; step < count; step *= 2)
+		for (size_t i = 0; i < count; i += 2 * step)
 			zero_tp_add(type, at + i * len, at + (i + step) * len, n);
 }
 
@@ -238,8 +238,15 @@ int kolo_tp_reduce(struct kolo_tp *tp, void *x, size_t rows, size_t columns)
 	return rc;
 }
 
+size_t kolo_tp_row_segments(const struct kolo_tp *tp)
+{
+	return tp->config.sequence || !tp->config.segments ? tp->segments
+							   : (size_t)tp->config.segments;
+}
+
 int kolo_tp_sum(struct kolo_tp *tp, void *gradient, size_t n)
 {
+	zero_tp_fold(tp->config.type, gradient, kolo_tp_row_segments(tp), n);
 	return tp->config.sequence ? zero_tp_all_reduce(tp, gradient, n, tp->config.type, KOLO_SUM)
 				   : 0;
 }

@@ -22,9 +22,9 @@ struct kolo_tp {
 /* Room for at least `len` bytes in tp->sums. */
 int zero_tp_room(struct kolo_tp *tp, size_t len);
 
-/* Adds up tp->segments vectors of n elements, each behind the other, as a binary tree. The first
- * one becomes the sum. type: KOLO_F32 or KOLO_F64. */
-void zero_tp_fold(const struct kolo_tp *tp, enum kolo_type type, void *sums, size_t n);
+/* Adds up `count` vectors of n elements, each behind the other, as a binary tree: a power of two.
+ * The first one becomes the sum. type: KOLO_F32 or KOLO_F64. */
+void zero_tp_fold(enum kolo_type type, void *sums, size_t count, size_t n);
 
 /* Adds up x [n] over the group, in place. Without a group it does nothing. */
 int zero_tp_all_reduce(struct kolo_tp *tp, void *x, size_t n, enum kolo_type type, enum kolo_op op);

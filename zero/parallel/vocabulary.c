@@ -166,7 +166,7 @@ static void raise_rows(const struct kolo_tp *tp, char *logits, struct share shar
 			t->sums[s * rows + r] =
 				raise(tp, logits + (r * share.n + s * width) * tp->elem, width,
 				      t->max[r]);
-	zero_tp_fold(tp, KOLO_F64, t->sums, rows);
+	zero_tp_fold(KOLO_F64, t->sums, tp->segments, rows);
 }
 
 static void find_targets(const struct kolo_tp *tp, const char *logits, struct share share,

@@ -9,16 +9,16 @@
 
 /* One head of one sequence. */
 struct head {
-	const real *q, *k, *v; /* rows are 3 D apart */
+	const real *q, *k, *v; /* rows are 3 D / G apart */
 	real *shares;          /* [T, T] */
-	size_t width, offset;  /* D / H; of its part of a row of [N, D], from the first row on */
-	size_t t, stride;      /* T, 3 D */
-	real factor;           /* 1 / sqrt(D / H) */
+	size_t width, offset; /* D / H; of its part of a row of [N, D / G], from the first row on */
+	size_t t, stride;     /* T, 3 D / G */
+	real factor;          /* 1 / sqrt(D / H) */
 };
 
 static struct head find_head(const struct model *m, const struct slot *s, int sequence, int number)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->batch.length, h = (size_t)m->sizes.heads;
+	size_t d = m->width, t = (size_t)m->now->batch.length, h = m->heads;
 	size_t width = d / h, column = (size_t)number * width;
 	const real *q = s->qkv + (size_t)sequence * t * 3 * d + column;
 
@@ -56,8 +56,8 @@ static void attend_head(const struct model *m, const struct head *h, real *y, si
 	}
 }
 
-/* dy: the derivative of y. dq: of q, and beside it, D and 2 D further on, of k and v, which begin
- * as zeros. */
+/* dy: the derivative of y. dq: of q, and beside it, D / G and 2 D / G further on, of k and v, which
+ * begin as zeros. */
 static void attend_head_back(const struct model *m, const struct head *h, const real *dy,
 			     size_t stride, real *dq)
 {
@@ -84,21 +84,21 @@ static void attend_head_back(const struct model *m, const struct head *h, const 
 
 void attend(struct model *m, const struct slot *s)
 {
-	for (int b = 0; b < m->batch.count; b++)
-		for (int i = 0; i < m->sizes.heads; i++) {
+	for (int b = 0; b < m->now->batch.count; b++)
+		for (int i = 0; i < (int)m->heads; i++) {
 			struct head h = find_head(m, s, b, i);
 
-			attend_head(m, &h, s->heads + h.offset, (size_t)m->sizes.dim);
+			attend_head(m, &h, s->heads + h.offset, m->width);
 		}
 }
 
 void attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv)
 {
-	size_t d = (size_t)m->sizes.dim;
+	size_t d = m->width;
 
-	memset(dqkv, 0, m->rows * 3 * d * sizeof(*dqkv));
-	for (int b = 0; b < m->batch.count; b++)
-		for (int i = 0; i < m->sizes.heads; i++) {
+	memset(dqkv, 0, m->now->rows * 3 * d * sizeof(*dqkv));
+	for (int b = 0; b < m->now->batch.count; b++)
+		for (int i = 0; i < (int)m->heads; i++) {
 			struct head h = find_head(m, s, b, i);
 
 			attend_head_back(m, &h, dheads + h.offset, d, dqkv + (h.q - s->qkv));

@@ -10,16 +10,27 @@ static int tensor_of(int block, enum block_tensor part)
 	return FIRST_BLOCK + PER_BLOCK * block + (int)part;
 }
 
+/* Of each sequence the rows that are this rank's. Elements count from the sequence's first. */
+static void drop_sequences(struct model *m, int site, const real *x, real *y)
+{
+	size_t d = (size_t)m->sizes.dim, t = (size_t)m->now->batch.length, next;
+	size_t first = m->now->first, end = first + m->now->own;
+
+	for (size_t r = first; r < end; r = next) {
+		size_t b = r / t, at = (r - first) * d;
+
+		next = (b + 1) * t < end ? (b + 1) * t : end;
+		m->loops->drop(x + at, y + at, (next - r) * d, m->sizes.dropout,
+			       make_key(m->now->batch.keys[b], (uint64_t)site), r % t * d);
+	}
+}
+
 void drop_rows(struct model *m, int site, const real *x, real *y)
 {
-	size_t n = (size_t)m->batch.length * (size_t)m->sizes.dim;
-
-	if (m->batch.keys && m->sizes.dropout > 0)
-		for (int b = 0; b < m->batch.count; b++, x += n, y += n)
-			m->loops->drop(x, y, n, m->sizes.dropout,
-				       make_key(m->batch.keys[b], (uint64_t)site));
+	if (m->now->batch.keys && m->sizes.dropout > 0)
+		drop_sequences(m, site, x, y);
 	else if (x != y)
-		memcpy(y, x, m->rows * (size_t)m->sizes.dim * sizeof(*y));
+		memcpy(y, x, m->now->own * (size_t)m->sizes.dim * sizeof(*y));
 }
 
 /* Site 0 is the embedding's. */
@@ -33,61 +44,69 @@ static int mlp_site(int block)
 	return 2 + 2 * block;
 }
 
+/* out = in + what is beside the stream. */
+static void join(struct model *m, int site, const real *in, real *out)
+{
+	real *own = own_rows(m, m->beside);
+
+	drop_rows(m, site, own, own);
+	m->loops->add(in, own, out, m->now->own * (size_t)m->sizes.dim);
+}
+
 int block_forward(struct model *m, int block, const struct slot *s, real *out)
 {
-	size_t d = (size_t)m->sizes.dim, n = m->rows * d;
+	size_t d = (size_t)m->sizes.dim, w = m->width;
 	int rc;
 
-	if ((rc = normalize(m, tensor_of(block, NORM1), s->in, s->normed1, s->mean1, s->rstd1)) ||
-	    (rc = linear(m, tensor_of(block, QKV), s->normed1, d, s->qkv, 3 * d)))
+	if ((rc = normalize(m, tensor_of(block, NORM1), s->in, own_rows(m, s->normed1), s->mean1,
+			    s->rstd1)) ||
+	    (rc = column(m, tensor_of(block, QKV), s->normed1, d, s->qkv, 3 * w, 3)))
 		return rc;
 	attend(m, s);
-	if ((rc = linear(m, tensor_of(block, PROJECT), s->heads, d, s->mid, d)))
+	if ((rc = row(m, tensor_of(block, PROJECT), s->heads, w, m->beside, d)))
 		return rc;
-	drop_rows(m, attention_site(block), s->mid, s->mid);
-	m->loops->add(s->in, s->mid, s->mid, n);
-	if ((rc = normalize(m, tensor_of(block, NORM2), s->mid, s->normed2, s->mean2, s->rstd2)) ||
-	    (rc = linear(m, tensor_of(block, WIDEN), s->normed2, d, s->wide, 4 * d)))
+	join(m, attention_site(block), s->in, s->mid);
+	if ((rc = normalize(m, tensor_of(block, NORM2), s->mid, own_rows(m, s->normed2), s->mean2,
+			    s->rstd2)) ||
+	    (rc = column(m, tensor_of(block, WIDEN), s->normed2, d, s->wide, 4 * w, 1)))
 		return rc;
-	m->loops->gelu(s->wide, s->bent, 4 * n);
-	if ((rc = linear(m, tensor_of(block, NARROW), s->bent, 4 * d, out, d)))
+	m->loops->gelu(s->wide, s->bent, m->now->rows * 4 * w);
+	if ((rc = row(m, tensor_of(block, NARROW), s->bent, 4 * w, m->beside, d)))
 		return rc;
-	drop_rows(m, mlp_site(block), out, out);
-	m->loops->add(s->mid, out, out, n);
+	join(m, mlp_site(block), s->mid, out);
 	return 0;
 }
 
 static int mlp_backward(struct model *m, int block, const struct slot *s)
 {
-	size_t d = (size_t)m->sizes.dim;
+	size_t d = (size_t)m->sizes.dim, w = m->width;
 	int rc;
 
-	drop_rows(m, mlp_site(block), m->dstream, m->dnarrow);
-	if ((rc = linear_back(m, tensor_of(block, NARROW), s->bent, 4 * d, m->dnarrow, d,
-			      m->dwide)))
+	drop_rows(m, mlp_site(block), m->dstream, own_rows(m, s->dnarrow));
+	if ((rc = row_back(m, tensor_of(block, NARROW), s->bent, 4 * w, s->dnarrow, d, s->dwide)))
 		return rc;
-	m->loops->gelu_back(s->wide, m->dwide, m->dwide, m->rows * 4 * d);
-	if ((rc = linear_back(m, tensor_of(block, WIDEN), s->normed2, d, m->dwide, 4 * d,
-			      m->dnarrow)))
+	m->loops->gelu_back(s->wide, s->dwide, s->dwide, m->now->rows * 4 * w);
+	if ((rc = column_back(m, tensor_of(block, WIDEN), s->normed2, d, s->dwide, 4 * w, 1,
+			      m->beside)))
 		return rc;
-	return normalize_back(m, tensor_of(block, NORM2), s->mid, s->mean2, s->rstd2, m->dnarrow,
-			      m->dstream);
+	return normalize_back(m, tensor_of(block, NORM2), s->mid, s->mean2, s->rstd2,
+			      own_rows(m, m->beside), m->dstream);
 }
 
 static int attention_backward(struct model *m, int block, const struct slot *s)
 {
-	size_t d = (size_t)m->sizes.dim;
-	real *dqkv = m->dwide, *dheads = m->dwide + m->rows * 3 * d; /* [N, 3 D] and [N, D] */
+	size_t d = (size_t)m->sizes.dim, w = m->width;
 	int rc;
 
-	drop_rows(m, attention_site(block), m->dstream, m->dnarrow);
-	if ((rc = linear_back(m, tensor_of(block, PROJECT), s->heads, d, m->dnarrow, d, dheads)))
+	drop_rows(m, attention_site(block), m->dstream, own_rows(m, s->dproject));
+	if ((rc = row_back(m, tensor_of(block, PROJECT), s->heads, w, s->dproject, d, m->dheads)))
 		return rc;
-	attend_back(m, s, dheads, dqkv);
-	if ((rc = linear_back(m, tensor_of(block, QKV), s->normed1, d, dqkv, 3 * d, m->dnarrow)))
+	attend_back(m, s, m->dheads, s->dqkv);
+	if ((rc = column_back(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, 3 * w, 3,
+			      m->beside)))
 		return rc;
-	return normalize_back(m, tensor_of(block, NORM1), s->in, s->mean1, s->rstd1, m->dnarrow,
-			      m->dstream);
+	return normalize_back(m, tensor_of(block, NORM1), s->in, s->mean1, s->rstd1,
+			      own_rows(m, m->beside), m->dstream);
 }
 
 int block_backward(struct model *m, int block, const struct slot *s)
@@ -95,4 +114,16 @@ int block_backward(struct model *m, int block, const struct slot *s)
 	int rc = mlp_backward(m, block, s);
 
 	return rc ? rc : attention_backward(m, block, s);
+}
+
+int block_weights(struct model *m, int block, const struct slot *s)
+{
+	size_t d = (size_t)m->sizes.dim, w = m->width;
+	int rc;
+
+	if ((rc = row_weights(m, tensor_of(block, NARROW), s->bent, 4 * w, s->dnarrow, d)) ||
+	    (rc = column_weights(m, tensor_of(block, WIDEN), s->normed2, d, s->dwide, 4 * w, 1)) ||
+	    (rc = row_weights(m, tensor_of(block, PROJECT), s->heads, w, s->dproject, d)))
+		return rc;
+	return column_weights(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, 3 * w, 3);
 }

@@ -5,6 +5,7 @@
 
 #include "tools/zerotrain/model/real.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,15 +15,27 @@ struct weights {
 	int (*release)(void *arg, int tensor);
 	int (*gradient)(void *arg, int tensor, const real *gradient); /* read during the call */
 	void *arg;
+	/* The head and the embedding report their gradients of BYTES apart, the head as tensor
+	 * number tensor_count. Otherwise they report their sum */
+	bool apart;
 };
 
 /* What goes through the model at once. */
 struct batch {
 	int count, length;      /* B, from 0, and T, from 1; up to sizes.batch and sizes.context */
 	const uint8_t *in;      /* [B, T] */
-	const uint8_t *targets; /* [B, T]: the byte after each byte */
+	const uint8_t *targets; /* [B, T]: the byte after each byte; NULL: no loss is wanted */
 	const uint64_t *keys;   /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
 };
+
+/* Blocks first to end - 1, before them the embedding if first is 0, and after them the head if end
+ * is L. It keeps `buffers` batches. */
+struct part {
+	int first, end, buffers;
+};
+
+/* What backward is for: inputs and weights, or one of both. */
+enum half { BOTH, INPUTS, WEIGHTS };
 
 /* Where the model's own memory comes from. take returns bytes aligned to 64, or NULL if there are
  * none. give gets the same number of bytes back. */

@@ -3,6 +3,7 @@
 #ifndef TOOLS_ZEROTRAIN_MODEL_INSIDE_H
 #define TOOLS_ZEROTRAIN_MODEL_INSIDE_H
 
+#include "kolo/kolo_parallel.h"
 #include "tools/zerotrain/model/inputs.h"
 #include "tools/zerotrain/model/loops.h"
 #include "tools/zerotrain/model/products.h"
@@ -14,67 +15,113 @@ enum { QUERIES = 32 };
 
 /* What forward keeps of a block. */
 struct slot {
-	real *in; /* [N, D] its input; of a segment's first block in model.inputs */
-	real *mean1, *rstd1, *mean2, *rstd2; /* [N] */
-	real *normed1, *heads, *mid,
-		*normed2;  /* [N, D]: heads is what attention gives, mid in + projected */
-	real *qkv;         /* [N, 3 D]: queries, keys, values */
-	real *shares;      /* [B, H, T, T] what each place takes from those before it */
-	real *wide, *bent; /* [N, 4 D] before and after GELU */
+	real *in; /* [O, D] its input; of a segment's first block in kept.inputs */
+	real *mean1, *rstd1, *mean2, *rstd2; /* [O] */
+	real *normed1, *normed2;             /* [N, D] */
+	real *qkv;                           /* [N, 3 D / G]: queries, keys, values */
+	real *shares;      /* [B, H / G, T, T] what each place takes from those before it */
+	real *heads;       /* [N, D / G] what attention gives */
+	real *mid;         /* [O, D] in + projected */
+	real *wide, *bent; /* [N, 4 D / G] before and after GELU */
+	/* Derivatives of what linear layers give, by layer. If backward comes in halves, they are
+	 * kept. Otherwise they are model.beside and model.dwide */
+	real *dqkv, *dproject, *dwide, *dnarrow; /* [N, 3 D / G], [N, D], [N, 4 D / G], [N, D] */
+};
+
+/* What forward keeps of a batch in a part. */
+struct kept {
+	struct batch batch;
+	size_t rows;       /* N of it */
+	size_t first, own; /* O of them, from the first one on */
+	struct slot *slots;
+	real **inputs; /* [segments] of [O, D]: what each segment begins with */
+	real *last;    /* [O, D] what the last block gives: before the head, or the caller's */
+	/* The last part's: of the last normalization, and what it gives [N, D]; [N, V / G], after
+	 * the loss their derivative */
+	real *mean, *rstd, *normed, *logits;
+};
+
+struct own_part {
+	struct part is;
+	int segment, nsegments; /* blocks of a segment */
+	struct kept *kept;      /* [buffers] */
 };
 
 struct model {
 	struct sizes sizes;
 	struct weights weights;
 	struct room room;
+	struct kolo_tp *group;
+	bool alone;                  /* no tensor group, and no segments */
+	size_t width, heads, values; /* D / G, H / G, V / G */
 	const struct loops *loops;
-	struct batch batch; /* of the last forward */
-	size_t rows;        /* N of it */
-	struct slot *slots; /* [segment] */
-	real **inputs;      /* [segments] of [N, D]: what each segment begins with */
-	int nsegments;
-	real *last;            /* [N, D] what the last block gives */
-	real *mean, *rstd;     /* [N] of the last normalization, */
-	real *normed;          /* [N, D] and what it gives */
-	real *logits;          /* [N, V]; after the loss their derivative */
-	real *dstream;         /* [N, D] the derivative of the residual stream, */
-	real *dnarrow, *dwide; /* [N, D], [N, 4 D] of what is beside it; */
+	struct own_part *parts;
+	int nparts;
+	struct own_part *part; /* that is computed now, */
+	struct kept *now;      /* and of which batch */
+	int32_t *ids;          /* [N] bytes as integers */
+	real *dstream;         /* [O, D] the derivative of the residual stream, */
+	real *beside, *dwide;  /* [N, D], [N, 4 D / G] and what is beside it; */
+	real *dheads;          /* [N, D / G] of heads, in dwide */
 	real *dshares;         /* [QUERIES, T] of shares */
-	real *dweight, *dbias; /* of the tensor that is just computed: [4 D, D], [4 D]; */
-	real *dbytes;          /* [V, D] of the embedding, to which head and input both add, */
-	real *dplaces;         /* [C, D] */
-	char *arena;           /* all of the above, except slots and inputs */
+	real *dweight, *dbias; /* of the tensor that is just computed: [4 D, D / G], [4 D]; */
+	real *dbytes;          /* [V / G, D] of the embedding, to which head and input both add, */
+	real *dplaces;         /* [R, C, D], R segments of rows, */
+	real *dnorm;           /* [R, 2 D]: of a gain and the bias after it */
+	char *arena;           /* all of the above, except lists */
 	size_t arena_len;
 };
 
-/* y [N, out] = x [N, in] w' + b, with w [out, in] and b tensors number `tensor` and the next. */
-int linear(struct model *m, int tensor, const real *x, size_t in, real *y, size_t out);
+/* This rank's rows of x [N, D]. */
+static inline real *own_rows(const struct model *m, real *x)
+{
+	return x + m->now->first * (size_t)m->sizes.dim;
+}
 
-/* dx [N, in] = dy w, and the gradients of w and b. */
-int linear_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out,
-		real *dx);
+/* y [N, out] = x [N, in] w' + b, with w [out, in] and b tensors number `tensor` and the next.
+ * Column-parallel: x is gathered, out is this rank's. `fused` as in struct kolo_tp_layer.
+ * Row-parallel: in is this rank's, and y is added up. */
+int column(struct model *m, int tensor, real *x, size_t in, real *y, size_t out, size_t fused);
+int row(struct model *m, int tensor, const real *x, size_t in, real *y, size_t out);
 
-/* y [N, D] = normalized x. Gain and bias are tensors number `tensor` and the next. Keeps mean and
- * rstd [N]. */
+/* dx [N, in] = dy w; and the gradients of w and b, unless backward comes in halves. */
+int column_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out,
+		size_t fused, real *dx);
+int row_back(struct model *m, int tensor, const real *x, size_t in, real *dy, size_t out, real *dx);
+
+/* The other half: the gradients of w and b. */
+int column_weights(struct model *m, int tensor, const real *x, size_t in, const real *dy,
+		   size_t out, size_t fused);
+int row_weights(struct model *m, int tensor, const real *x, size_t in, real *dy, size_t out);
+
+/* logits [N, V / G] = x bytes', and back: dx, and with INPUTS or WEIGHTS only one half. dw goes to
+ * dbytes. */
+int unembed(struct model *m, real *x, real *logits);
+int unembed_back(struct model *m, enum half half, const real *x, const real *dlogits, real *dx);
+
+/* y [O, D] = normalized x [O, D]. Gain and bias are tensors number `tensor` and the next. Keeps
+ * mean and rstd [O]. */
 int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, real *rstd);
 
-/* Adds to dx [N, D], and the gradients of gain and bias. */
+/* Adds to dx [O, D], and the gradients of gain and bias. */
 int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
 		   const real *dy, real *dx);
 
-/* heads of a slot from its qkv, which leaves shares; dqkv [N, 3 D] from dheads [N, D] and these. */
+/* heads of a slot from its qkv, which leaves shares; dqkv [N, 3 D / G] from dheads [N, D / G] and
+ * these. */
 void attend(struct model *m, const struct slot *s);
 void attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv);
 
-/* x, which may be y, is dropped into y, [N, D]. `site` is a number for each place of dropout. */
+/* x, which may be y, is dropped into y, [O, D]. `site` is a number for each place of dropout. */
 void drop_rows(struct model *m, int site, const real *x, real *y);
 
-/* block_forward: out [N, D] from the input in the slot of a block. block_backward: replaces the
- * derivative of its output in dstream by that of its input. */
+/* block_forward: out [O, D] from the input in the slot of a block. block_backward: replaces the
+ * derivative of its output in dstream by that of its input. block_weights: the other half. */
 int block_forward(struct model *m, int block, const struct slot *s, real *out);
 int block_backward(struct model *m, int block, const struct slot *s);
+int block_weights(struct model *m, int block, const struct slot *s);
 
-/* The memory of a model, whose sizes are set. False: there is none. */
+/* The memory of a model, whose sizes and parts are set. False: there is none. */
 bool plan_memory(struct model *m);
 
 #endif

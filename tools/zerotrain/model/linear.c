@@ -1,18 +1,30 @@
-/* Forward and backward of the layers with weights: linear layers and normalization. */
+/* Forward and backward of the layers with weights: linear layers, the head and normalization. */
 #include "tools/zerotrain/model/inside.h"
+
+/* ---- Weights --------------------------------------------------------------------------------- */
+
+static int use(struct model *m, int tensor, const real **out)
+{
+	return m->weights.use(m->weights.arg, tensor, out);
+}
+
+static int release(struct model *m, int tensor, int rc)
+{
+	int released = m->weights.release(m->weights.arg, tensor);
+
+	return rc ? rc : released;
+}
 
 static int use_pair(struct model *m, int tensor, const real **first, const real **second)
 {
-	int rc = m->weights.use(m->weights.arg, tensor, first);
+	int rc = use(m, tensor, first);
 
-	return rc ? rc : m->weights.use(m->weights.arg, tensor + 1, second);
+	return rc ? rc : use(m, tensor + 1, second);
 }
 
-static int release_pair(struct model *m, int tensor)
+static int release_pair(struct model *m, int tensor, int rc)
 {
-	int rc = m->weights.release(m->weights.arg, tensor);
-
-	return rc ? rc : m->weights.release(m->weights.arg, tensor + 1);
+	return release(m, tensor + 1, release(m, tensor, rc));
 }
 
 static int report_pair(struct model *m, int tensor, const real *first, const real *second)
@@ -22,36 +34,116 @@ static int report_pair(struct model *m, int tensor, const real *first, const rea
 	return rc ? rc : m->weights.gradient(m->weights.arg, tensor + 1, second);
 }
 
-int linear(struct model *m, int tensor, const real *x, size_t in, real *y, size_t out)
+/* ---- Linear layers --------------------------------------------------------------------------- */
+
+int column(struct model *m, int tensor, real *x, size_t in, real *y, size_t out, size_t fused)
 {
+	struct kolo_tp_layer layer = { m->now->rows, in, out, fused, { 0 } };
 	const real *w, *b;
 	int rc = use_pair(m, tensor, &w, &b);
 
 	if (rc)
 		return rc;
-	m->loops->spread(b, y, m->rows, out);
-	multiply(m->rows, out, in, 1, (struct matrix){ x, in, false },
-		 (struct matrix){ w, in, true }, 1, y, out);
-	return release_pair(m, tensor);
+	return release_pair(m, tensor, kolo_tp_column_forward(m->group, &layer, x, w, b, y));
 }
 
-int linear_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out,
-		real *dx)
+int row(struct model *m, int tensor, const real *x, size_t in, real *y, size_t out)
 {
-	const real *w;
-	int rc = m->weights.use(m->weights.arg, tensor, &w);
+	struct kolo_tp_layer layer = { m->now->rows, in, out, 0, { 0 } };
+	const real *w, *b;
+	int rc = use_pair(m, tensor, &w, &b);
 
 	if (rc)
 		return rc;
-	multiply(m->rows, in, out, 1, (struct matrix){ dy, out, false },
-		 (struct matrix){ w, in, false }, 0, dx, in);
-	if ((rc = m->weights.release(m->weights.arg, tensor)))
-		return rc;
-	multiply(out, in, m->rows, 1, (struct matrix){ dy, out, true },
-		 (struct matrix){ x, in, false }, 0, m->dweight, in);
-	m->loops->sum_rows(dy, m->dbias, m->rows, out);
+	return release_pair(m, tensor, kolo_tp_row_forward(m->group, &layer, x, w, b, y));
+}
+
+/* dw is in dweight already. */
+static int report_linear(struct model *m, int tensor, const real *dy, size_t out)
+{
+	m->loops->sum_rows(dy, m->dbias, m->now->rows, out);
 	return report_pair(m, tensor, m->dweight, m->dbias);
 }
+
+/* Where backward puts gradients of weights. */
+static real *dweight_now(const struct model *m)
+{
+	return m->sizes.halves ? NULL : m->dweight;
+}
+
+int column_back(struct model *m, int tensor, const real *x, size_t in, const real *dy, size_t out,
+		size_t fused, real *dx)
+{
+	struct kolo_tp_layer layer = { m->now->rows, in, out, fused, { 0 } };
+	const real *w;
+	int rc = use(m, tensor, &w);
+
+	if (rc)
+		return rc;
+	rc = release(m, tensor,
+		     kolo_tp_column_backward(m->group, &layer, x, w, dy, dx, dweight_now(m)));
+	return rc || m->sizes.halves ? rc : report_linear(m, tensor, dy, out);
+}
+
+int column_weights(struct model *m, int tensor, const real *x, size_t in, const real *dy,
+		   size_t out, size_t fused)
+{
+	struct kolo_tp_layer layer = { m->now->rows, in, out, fused, { 0 } };
+	int rc = kolo_tp_column_backward(m->group, &layer, x, NULL, dy, NULL, m->dweight);
+
+	return rc ? rc : report_linear(m, tensor, dy, out);
+}
+
+int row_back(struct model *m, int tensor, const real *x, size_t in, real *dy, size_t out, real *dx)
+{
+	struct kolo_tp_layer layer = { m->now->rows, in, out, 0, { 0 } };
+	const real *w;
+	int rc = use(m, tensor, &w);
+
+	if (rc)
+		return rc;
+	rc = release(m, tensor,
+		     kolo_tp_row_backward(m->group, &layer, x, w, dy, dx, dweight_now(m)));
+	return rc || m->sizes.halves ? rc : report_linear(m, tensor, dy, out);
+}
+
+int row_weights(struct model *m, int tensor, const real *x, size_t in, real *dy, size_t out)
+{
+	struct kolo_tp_layer layer = { m->now->rows, in, out, 0, { 0 } };
+	int rc = kolo_tp_row_backward(m->group, &layer, x, NULL, dy, NULL, m->dweight);
+
+	return rc ? rc : report_linear(m, tensor, dy, out);
+}
+
+/* ---- The head -------------------------------------------------------------------------------- */
+
+int unembed(struct model *m, real *x, real *logits)
+{
+	struct kolo_tp_layer layer = { m->now->rows, (size_t)m->sizes.dim, m->values, 0, { 0 } };
+	const real *bytes;
+	int rc = use(m, BYTES, &bytes);
+
+	if (rc)
+		return rc;
+	return release(m, BYTES, kolo_tp_column_forward(m->group, &layer, x, bytes, NULL, logits));
+}
+
+int unembed_back(struct model *m, enum half half, const real *x, const real *dlogits, real *dx)
+{
+	struct kolo_tp_layer layer = { m->now->rows, (size_t)m->sizes.dim, m->values, 0, { 0 } };
+	const real *bytes;
+	int rc;
+
+	if (half == WEIGHTS)
+		return kolo_tp_column_backward(m->group, &layer, x, NULL, dlogits, NULL, m->dbytes);
+	if ((rc = use(m, BYTES, &bytes)))
+		return rc;
+	return release(m, BYTES,
+		       kolo_tp_column_backward(m->group, &layer, x, bytes, dlogits, dx,
+					       half == BOTH ? m->dbytes : NULL));
+}
+
+/* ---- Normalization --------------------------------------------------------------------------- */
 
 int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, real *rstd)
 {
@@ -60,19 +152,38 @@ int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, r
 
 	if (rc)
 		return rc;
-	m->loops->norm(&norm, x, y, m->rows, (size_t)m->sizes.dim);
-	return release_pair(m, tensor);
+	m->loops->norm(&norm, x, y, m->now->own, (size_t)m->sizes.dim);
+	return release_pair(m, tensor, 0);
+}
+
+/* Gradients of gain and bias are sums over rows, one for each segment of them. */
+static void norm_back(struct model *m, const struct norm *norm, const real *x, const real *dy,
+		      real *dx)
+{
+	size_t d = (size_t)m->sizes.dim, n = kolo_tp_row_segments(m->group), own = m->now->own;
+
+	for (size_t s = 0; s < n; s++) {
+		size_t first = s * own / n, rows = (s + 1) * own / n - first;
+		struct norm part = { norm->gain, norm->bias, norm->mean + first,
+				     norm->rstd + first };
+		real *dgain = m->dnorm + s * 2 * d;
+
+		m->loops->norm_back(&part, x + first * d, dy + first * d, dx + first * d, dgain,
+				    dgain + d, rows, d);
+	}
 }
 
 int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
 		   const real *dy, real *dx)
 {
 	struct norm norm = { .mean = mean, .rstd = rstd };
-	int rc = m->weights.use(m->weights.arg, tensor, &norm.gain);
+	size_t d = (size_t)m->sizes.dim;
+	int rc = use(m, tensor, &norm.gain);
 
 	if (rc)
 		return rc;
-	m->loops->norm_back(&norm, x, dy, dx, m->dweight, m->dbias, m->rows, (size_t)m->sizes.dim);
-	rc = m->weights.release(m->weights.arg, tensor);
-	return rc ? rc : report_pair(m, tensor, m->dweight, m->dbias);
+	norm_back(m, &norm, x, dy, dx);
+	if ((rc = release(m, tensor, 0)) || (rc = kolo_tp_sum(m->group, m->dnorm, 2 * d)))
+		return rc;
+	return report_pair(m, tensor, m->dnorm, m->dnorm + d);
 }

@@ -178,12 +178,6 @@ static void softmax_back(const real *p, real *dp, size_t rows, size_t first, siz
 	}
 }
 
-static void spread(const real *bias, real *y, size_t rows, size_t n)
-{
-	for (size_t r = 0; r < rows; r++)
-		memcpy(y + r * n, bias, n * sizeof(*y));
-}
-
 static void sum_rows(const real *x, real *out, size_t rows, size_t n)
 {
 	memset(out, 0, n * sizeof(*out));
@@ -236,13 +230,13 @@ static void add(const real *x, const real *a, real *y, size_t n)
 		y[i] = x[i] + a[i];
 }
 
-static void drop(const real *x, real *y, size_t n, double rate, uint64_t key)
+static void drop(const real *x, real *y, size_t n, double rate, uint64_t key, size_t first)
 {
 	uint32_t limit = (uint32_t)(rate * 4294967296.0);
 	real factor = (real)(1 / (1 - rate));
 
 	for (size_t i = 0; i < n; i++)
-		y[i] = draw_word(key, (uint32_t)i) < limit ? 0 : x[i] * factor;
+		y[i] = draw_word(key, (uint32_t)(first + i)) < limit ? 0 : x[i] * factor;
 }
 
 const struct loops LOOPS = {
@@ -252,7 +246,6 @@ const struct loops LOOPS = {
 	.gelu_back = gelu_back,
 	.softmax = softmax,
 	.softmax_back = softmax_back,
-	.spread = spread,
 	.sum_rows = sum_rows,
 	.add = add,
 	.drop = drop,

@@ -31,14 +31,13 @@ struct loops {
 	/* The same of its derivative: dp becomes the scores'. */
 	void (*softmax_back)(const real *p, real *dp, size_t rows, size_t first, size_t stride,
 			     real factor);
-	/* y = bias in each row. */
-	void (*spread)(const real *bias, real *y, size_t rows, size_t n);
 	/* out [n] = the sum of rows x [rows, n]. */
 	void (*sum_rows)(const real *x, real *out, size_t rows, size_t n);
 	/* y = x + a where kept; y may be a. */
 	void (*add)(const real *x, const real *a, real *y, size_t n);
-	/* y = x / (1 - rate) if kept, else 0. Forward and backward are the same. y may be x. */
-	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key);
+	/* y = x / (1 - rate) if kept, else 0. Forward and backward are the same. y may be x. The
+	 * first element has number `first`: what is kept depends on the number and the key. */
+	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key, size_t first);
 	/* Replaces logits x [rows, n] by their derivative of `factor` times the sum of losses.
 	 * Returns that sum, without the factor. */
 	double (*cross_entropy)(real *x, const uint8_t *targets, size_t rows, size_t n,

@@ -4,66 +4,127 @@
 #include <stdlib.h>
 
 /* Places are given twice: first only counted, then from the arena. */
-static real *take(struct model *m, size_t n)
+static void *take_bytes(struct model *m, size_t len)
 {
-	real *place = m->arena ? (real *)(m->arena + m->arena_len) : NULL;
+	char *place = m->arena ? m->arena + m->arena_len : NULL;
 
-	m->arena_len += (n * sizeof(real) + 63) / 64 * 64; /* lines of a cache */
+	m->arena_len += (len + 63) / 64 * 64; /* lines of a cache */
 	return place;
 }
 
-static void take_slot(struct model *m, struct slot *s, size_t n, bool first)
+static real *take(struct model *m, size_t n)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context, h = (size_t)m->sizes.heads;
+	return take_bytes(m, n * sizeof(real));
+}
+
+/* N and O of a full batch. */
+static size_t rows_of(const struct model *m)
+{
+	return (size_t)m->sizes.batch * (size_t)m->sizes.context;
+}
+
+static size_t own_rows_of(const struct model *m)
+{
+	size_t first;
+
+	return kolo_tp_rows(m->group, rows_of(m), &first);
+}
+
+/* Derivatives: of its own if they are kept, else those that all blocks use. */
+static void take_derivatives(struct model *m, struct slot *s, size_t n)
+{
+	size_t d = (size_t)m->sizes.dim;
+	bool kept = m->sizes.halves;
+
+	s->dqkv = kept ? take(m, n * 3 * m->width) : m->dwide;
+	s->dproject = kept ? take(m, n * d) : m->beside;
+	s->dwide = kept ? take(m, n * 4 * m->width) : m->dwide;
+	s->dnarrow = kept ? take(m, n * d) : m->beside;
+}
+
+static void take_slot(struct model *m, struct slot *s, bool first)
+{
+	size_t d = (size_t)m->sizes.dim, n = rows_of(m), own = own_rows_of(m);
 
 	if (!first)
-		s->in = take(m, n * d);
-	s->mean1 = take(m, n);
-	s->rstd1 = take(m, n);
-	s->mean2 = take(m, n);
-	s->rstd2 = take(m, n);
+		s->in = take(m, own * d);
+	s->mean1 = take(m, own);
+	s->rstd1 = take(m, own);
+	s->mean2 = take(m, own);
+	s->rstd2 = take(m, own);
 	s->normed1 = take(m, n * d);
-	s->heads = take(m, n * d);
-	s->mid = take(m, n * d);
+	s->heads = take(m, n * m->width);
+	s->mid = take(m, own * d);
 	s->normed2 = take(m, n * d);
-	s->qkv = take(m, n * 3 * d);
-	s->shares = take(m, n * h * t);
-	s->wide = take(m, n * 4 * d);
-	s->bent = take(m, n * 4 * d);
+	s->qkv = take(m, n * 3 * m->width);
+	s->shares = take(m, n * m->heads * (size_t)m->sizes.context);
+	s->wide = take(m, n * 4 * m->width);
+	s->bent = take(m, n * 4 * m->width);
+	take_derivatives(m, s, n);
+}
+
+static void take_kept(struct model *m, const struct own_part *p, struct kept *k)
+{
+	size_t d = (size_t)m->sizes.dim, n = rows_of(m), own = own_rows_of(m);
+
+	for (int i = 0; i < p->segment; i++)
+		take_slot(m, &k->slots[i], i == 0);
+	/* Of a part in the middle the first input and the last output are the caller's. */
+	for (int i = p->is.first > 0; i < p->nsegments; i++)
+		k->inputs[i] = take(m, own * d);
+	if (p->is.end < m->sizes.layers)
+		return;
+	k->last = take(m, own * d);
+	k->mean = take(m, own);
+	k->rstd = take(m, own);
+	k->normed = take(m, n * d);
+	k->logits = take(m, n * m->values);
 }
 
 static void take_all(struct model *m)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context,
-	       n = (size_t)m->sizes.batch * t;
+	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context, n = rows_of(m);
 
 	m->arena_len = 0;
-	for (int i = 0; i < m->sizes.segment; i++)
-		take_slot(m, &m->slots[i], n, i == 0);
-	for (int i = 0; i < m->nsegments; i++)
-		m->inputs[i] = take(m, n * d);
-	m->last = take(m, n * d);
-	m->mean = take(m, n);
-	m->rstd = take(m, n);
-	m->normed = take(m, n * d);
-	m->logits = take(m, n * VALUES);
-	m->dstream = take(m, n * d);
-	m->dnarrow = take(m, n * d);
-	m->dwide = take(m, n * 4 * d);
+	m->ids = take_bytes(m, n * sizeof(*m->ids));
+	m->dstream = take(m, own_rows_of(m) * d);
+	m->beside = take(m, n * d);
+	m->dwide = take(m, n * 4 * m->width);
+	m->dheads = m->dwide ? m->dwide + n * 3 * m->width : NULL;
 	m->dshares = take(m, QUERIES * t);
-	m->dweight = take(m, 4 * d * d);
+	m->dweight = take(m, 4 * d * m->width);
 	m->dbias = take(m, 4 * d);
-	m->dbytes = take(m, VALUES * d);
-	m->dplaces = take(m, t * d);
+	m->dbytes = take(m, m->values * d);
+	m->dplaces = take(m, kolo_tp_row_segments(m->group) * t * d);
+	m->dnorm = take(m, kolo_tp_row_segments(m->group) * 2 * d);
+	for (int p = 0; p < m->nparts; p++)
+		for (int i = 0; i < m->parts[p].is.buffers; i++)
+			take_kept(m, &m->parts[p], &m->parts[p].kept[i]);
+}
+
+static bool take_lists(struct model *m, struct own_part *p)
+{
+	int blocks = p->is.end - p->is.first;
+
+	p->segment = m->sizes.segment < blocks ? m->sizes.segment : blocks;
+	p->nsegments = (blocks + p->segment - 1) / p->segment;
+	p->kept = calloc((size_t)p->is.buffers, sizeof(*p->kept));
+	for (int i = 0; p->kept && i < p->is.buffers; i++) {
+		struct kept *k = &p->kept[i];
+
+		k->slots = calloc((size_t)p->segment, sizeof(*k->slots));
+		k->inputs = calloc((size_t)p->nsegments, sizeof(*k->inputs));
+		if (!k->slots || !k->inputs)
+			return false;
+	}
+	return p->kept != NULL;
 }
 
 bool plan_memory(struct model *m)
 {
-	m->nsegments = (m->sizes.layers + m->sizes.segment - 1) / m->sizes.segment;
-	m->slots = calloc((size_t)m->sizes.segment, sizeof(*m->slots));
-	m->inputs = calloc((size_t)m->nsegments, sizeof(*m->inputs));
-	if (!m->slots || !m->inputs)
-		return false;
+	for (int p = 0; p < m->nparts; p++)
+		if (!take_lists(m, &m->parts[p]))
+			return false;
 	take_all(m);
 	m->arena = m->room.take(m->room.arg, m->arena_len);
 	if (m->arena)

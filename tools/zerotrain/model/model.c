@@ -1,14 +1,38 @@
 /* The whole model: embedding, blocks in segments, head and loss.
  *
- * A segment has sizes.segment blocks, and there are slots for one segment. Forward keeps the input
- * of each segment. When backward begins, the last segment's activations are still there. It
- * computes those of the other segments again, with the same bits. One segment of all blocks
- * computes nothing twice. */
+ * A segment has sizes.segment blocks, and there are slots for one segment of each batch that a part
+ * keeps. Forward keeps the input of each segment. When backward begins, the last segment's
+ * activations are still there. It computes those of the other segments again, with the same bits.
+ * One segment of all blocks computes nothing twice. */
 #include "tools/zerotrain/model/model.h"
 #include "tools/zerotrain/model/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- The tensor group ------------------------------------------------------------------------ */
+
+static void product(void *arg, size_t m, size_t n, size_t k, const struct kolo_tp_matrix *a,
+		    const struct kolo_tp_matrix *b, int add, void *c, size_t stride)
+{
+	(void)arg;
+	multiply(m, n, k, 1, (struct matrix){ a->at, a->stride, a->transposed },
+		 (struct matrix){ b->at, b->stride, b->transposed }, (real)add, c, stride);
+}
+
+int model_group(struct kolo_comm *comm, bool sequence, int segments, struct kolo_tp **out)
+{
+	const struct kolo_tp_config config = {
+		.type = sizeof(real) == sizeof(float) ? KOLO_F32 : KOLO_F64,
+		.sequence = sequence,
+		.segments = segments,
+		.product = product,
+	};
+
+	return kolo_tp_create(comm, &config, out);
+}
+
+/* ---- Create and destroy ---------------------------------------------------------------------- */
 
 static void *take_of_host(void *arg, size_t bytes)
 {
@@ -23,24 +47,44 @@ static void give_to_host(void *arg, void *memory, size_t bytes)
 	free(memory);
 }
 
-struct model *model_create(const struct sizes *sizes, const struct weights *weights,
+struct model *model_create(const struct sizes *sizes, const struct part *parts, int nparts,
+			   const struct weights *weights, struct kolo_tp *group,
 			   const struct room *room)
 {
 	static const struct room host = { take_of_host, give_to_host, NULL };
+	size_t size = sizes->tensor_size > 1 ? (size_t)sizes->tensor_size : 1;
 	struct model *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return NULL;
 	m->sizes = *sizes;
 	m->weights = *weights;
+	m->group = group;
 	m->room = room ? *room : host;
+	m->width = (size_t)sizes->dim / size;
+	m->heads = (size_t)sizes->heads / size;
+	m->values = VALUES / size;
+	m->alone = size == 1 && sizes->segments == 0;
 	m->loops = best_loops();
+	m->nparts = nparts;
+	m->parts = calloc((size_t)nparts, sizeof(*m->parts));
+	for (int p = 0; m->parts && p < nparts; p++)
+		m->parts[p].is = parts[p];
 	use_one_thread();
-	if (!plan_memory(m)) {
+	if (!m->parts || !plan_memory(m)) {
 		model_destroy(m);
 		return NULL;
 	}
 	return m;
+}
+
+static void free_part(struct own_part *p)
+{
+	for (int i = 0; p->kept && i < p->is.buffers; i++) {
+		free(p->kept[i].slots);
+		free(p->kept[i].inputs);
+	}
+	free(p->kept);
 }
 
 void model_destroy(struct model *m)
@@ -49,8 +93,9 @@ void model_destroy(struct model *m)
 		return;
 	if (m->arena)
 		m->room.give(m->room.arg, m->arena, m->arena_len);
-	free(m->inputs);
-	free(m->slots);
+	for (int p = 0; m->parts && p < m->nparts; p++)
+		free_part(&m->parts[p]);
+	free(m->parts);
 	free(m);
 }
 
@@ -59,41 +104,77 @@ size_t model_memory(const struct model *m)
 	return m->arena_len;
 }
 
+size_t model_boundary(const struct model *m)
+{
+	size_t first, rows = (size_t)m->sizes.batch * (size_t)m->sizes.context;
+
+	return kolo_tp_rows(m->group, rows, &first) * (size_t)m->sizes.dim;
+}
+
 /* ---- Embedding and head ---------------------------------------------------------------------- */
 
-/* x [N, D] = the byte's row + the place's row. */
+static const int32_t *integers(struct model *m, const uint8_t *bytes)
+{
+	for (size_t i = 0; i < m->now->rows; i++)
+		m->ids[i] = bytes[i];
+	return m->ids;
+}
+
+/* x [O, D] = the byte's row + the place's row. */
 static int embed(struct model *m, real *x)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->batch.length;
-	const real *bytes, *places;
-	int rc;
+	size_t d = (size_t)m->sizes.dim, t = (size_t)m->now->batch.length;
+	const real *bytes, *places, *looked_up = own_rows(m, m->beside);
+	int rc, released;
 
 	if ((rc = m->weights.use(m->weights.arg, BYTES, &bytes)) ||
 	    (rc = m->weights.use(m->weights.arg, PLACES, &places)))
 		return rc;
-	for (size_t i = 0; i < m->rows; i++)
-		m->loops->add(bytes + m->batch.in[i] * d, places + i % t * d, x + i * d, d);
-	drop_rows(m, 0, x, x);
-	rc = m->weights.release(m->weights.arg, BYTES);
-	return rc ? rc : m->weights.release(m->weights.arg, PLACES);
+	rc = kolo_tp_embedding_forward(m->group, bytes, VALUES, integers(m, m->now->batch.in),
+				       m->now->rows, d, m->beside);
+	for (size_t i = 0; rc == 0 && i < m->now->own; i++)
+		m->loops->add(looked_up + i * d, places + (m->now->first + i) % t * d, x + i * d,
+			      d);
+	if (rc == 0)
+		drop_rows(m, 0, x, x);
+	released = m->weights.release(m->weights.arg, BYTES);
+	rc = rc ? rc : released;
+	released = m->weights.release(m->weights.arg, PLACES);
+	return rc ? rc : released;
 }
 
+/* The gradient of places from dx [O, D]: a sum for each segment of rows. */
+static void add_places(struct model *m, const real *dx)
+{
+	size_t d = (size_t)m->sizes.dim, t = (size_t)m->now->batch.length;
+	size_t all = (size_t)m->sizes.context * d, n = kolo_tp_row_segments(m->group);
+
+	memset(m->dplaces, 0, n * all * sizeof(*m->dplaces));
+	for (size_t s = 0; s < n; s++)
+		for (size_t i = s * m->now->own / n; i < (s + 1) * m->now->own / n; i++) {
+			real *dplace = m->dplaces + s * all + (m->now->first + i) % t * d;
+
+			m->loops->add(dplace, dx + i * d, dplace, d);
+		}
+}
+
+/* The gradient of BYTES also has the head's part, unless that is reported apart. */
 static int embed_back(struct model *m)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->batch.length;
+	size_t d = (size_t)m->sizes.dim;
+	size_t all = (size_t)m->sizes.context * d;
 	int rc;
 
-	drop_rows(m, 0, m->dstream, m->dstream);
-	memset(m->dplaces, 0, (size_t)m->sizes.context * d * sizeof(*m->dplaces));
-	for (size_t i = 0; i < m->rows; i++) {
-		const real *dx = m->dstream + i * d;
-		real *dbyte = m->dbytes + m->batch.in[i] * d, *dplace = m->dplaces + i % t * d;
-
-		m->loops->add(dbyte, dx, dbyte, d);
-		m->loops->add(dplace, dx, dplace, d);
-	}
-	rc = m->weights.gradient(m->weights.arg, PLACES, m->dplaces);
-	return rc ? rc : m->weights.gradient(m->weights.arg, BYTES, m->dbytes);
+	drop_rows(m, 0, m->dstream, own_rows(m, m->beside));
+	add_places(m, own_rows(m, m->beside));
+	if (m->weights.apart || m->sizes.layers > m->part->is.end)
+		memset(m->dbytes, 0, m->values * d * sizeof(*m->dbytes));
+	if ((rc = kolo_tp_sum(m->group, m->dplaces, all)) ||
+	    (rc = kolo_tp_embedding_backward(m->group, VALUES, integers(m, m->now->batch.in),
+					     m->now->rows, d, m->beside, m->dbytes)) ||
+	    (rc = m->weights.gradient(m->weights.arg, PLACES, m->dplaces)))
+		return rc;
+	return m->weights.gradient(m->weights.arg, BYTES, m->dbytes);
 }
 
 static int last_norm(const struct model *m)
@@ -101,37 +182,62 @@ static int last_norm(const struct model *m)
 	return FIRST_BLOCK + PER_BLOCK * m->sizes.layers;
 }
 
-/* logits [N, V] = norm(last) bytes'. */
+/* logits [N, V / G] = norm(last) bytes'. */
 static int head(struct model *m)
 {
-	size_t d = (size_t)m->sizes.dim;
-	const real *bytes;
-	int rc;
+	struct kept *k = m->now;
+	int rc = normalize(m, last_norm(m), k->last, own_rows(m, k->normed), k->mean, k->rstd);
 
-	if ((rc = normalize(m, last_norm(m), m->last, m->normed, m->mean, m->rstd)) ||
-	    (rc = m->weights.use(m->weights.arg, BYTES, &bytes)))
-		return rc;
-	multiply(m->rows, VALUES, d, 1, (struct matrix){ m->normed, d, false },
-		 (struct matrix){ bytes, d, true }, 0, m->logits, VALUES);
-	return m->weights.release(m->weights.arg, BYTES);
+	return rc ? rc : unembed(m, k->normed, k->logits);
+}
+
+static int report_head(struct model *m)
+{
+	return m->weights.apart
+		       ? m->weights.gradient(m->weights.arg, tensor_count(&m->sizes), m->dbytes)
+		       : 0;
 }
 
 static int head_back(struct model *m)
 {
-	size_t d = (size_t)m->sizes.dim;
-	const real *bytes;
-	int rc = m->weights.use(m->weights.arg, BYTES, &bytes);
+	struct kept *k = m->now;
+	enum half half = m->sizes.halves ? INPUTS : BOTH;
+	int rc = unembed_back(m, half, k->normed, k->logits, m->beside);
 
+	if (rc == 0 && half == BOTH)
+		rc = report_head(m);
 	if (rc)
 		return rc;
-	multiply(m->rows, d, VALUES, 1, (struct matrix){ m->logits, VALUES, false },
-		 (struct matrix){ bytes, d, false }, 0, m->dnarrow, d);
-	if ((rc = m->weights.release(m->weights.arg, BYTES)))
-		return rc;
-	multiply(VALUES, d, m->rows, 1, (struct matrix){ m->logits, VALUES, true },
-		 (struct matrix){ m->normed, d, false }, 0, m->dbytes, d);
-	memset(m->dstream, 0, m->rows * d * sizeof(*m->dstream));
-	return normalize_back(m, last_norm(m), m->last, m->mean, m->rstd, m->dnarrow, m->dstream);
+	memset(m->dstream, 0, k->own * (size_t)m->sizes.dim * sizeof(*m->dstream));
+	return normalize_back(m, last_norm(m), k->last, k->mean, k->rstd, own_rows(m, m->beside),
+			      m->dstream);
+}
+
+static int head_weights(struct model *m)
+{
+	int rc = unembed_back(m, WEIGHTS, m->now->normed, m->now->logits, NULL);
+
+	return rc ? rc : report_head(m);
+}
+
+/* Replaces logits by their derivative. */
+static int find_loss(struct model *m, double scale, double *loss)
+{
+	struct kept *k = m->now;
+	double rows = (double)k->rows;
+	int rc = 0;
+
+	if (k->rows == 0)
+		return 0;
+	if (m->alone)
+		*loss = m->loops->cross_entropy(k->logits, k->batch.targets, k->rows, VALUES,
+						(real)(scale / rows));
+	else
+		rc = kolo_tp_cross_entropy(m->group, k->logits, VALUES,
+					   integers(m, k->batch.targets), k->rows, scale / rows,
+					   loss);
+	*loss /= rows;
+	return rc;
 }
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
@@ -139,22 +245,22 @@ static int head_back(struct model *m)
 /* The slot of a block, with its input in place. */
 static const struct slot *slot_of(struct model *m, int block)
 {
-	struct slot *s = &m->slots[block % m->sizes.segment];
+	int i = block - m->part->is.first, segment = m->part->segment;
+	struct slot *s = &m->now->slots[i % segment];
 
-	if (block % m->sizes.segment == 0)
-		s->in = m->inputs[block / m->sizes.segment];
+	if (i % segment == 0)
+		s->in = m->now->inputs[i / segment];
 	return s;
 }
 
 /* Where a block puts what it gives: the next one's input. */
 static real *output_of(struct model *m, int block)
 {
-	int next = block + 1;
+	int next = block + 1 - m->part->is.first, segment = m->part->segment;
 
-	if (next == m->sizes.layers)
-		return m->last;
-	return next % m->sizes.segment ? m->slots[next % m->sizes.segment].in
-				       : m->inputs[next / m->sizes.segment];
+	if (block + 1 == m->part->is.end)
+		return m->now->last;
+	return next % segment ? m->now->slots[next % segment].in : m->now->inputs[next / segment];
 }
 
 static int run_block(struct model *m, int block)
@@ -165,62 +271,90 @@ static int run_block(struct model *m, int block)
 /* Computes the blocks of a segment again: the last one's output is there already. */
 static int repeat_segment(struct model *m, int segment)
 {
-	int first = segment * m->sizes.segment, rc = 0;
+	int first = m->part->is.first + segment * m->part->segment, rc = 0;
 
-	for (int i = 0; rc == 0 && i < m->sizes.segment; i++)
+	for (int i = 0; rc == 0 && i < m->part->segment; i++)
 		rc = run_block(m, first + i);
 	return rc;
 }
 
-static int run_blocks(struct model *m)
-{
-	int rc = embed(m, m->inputs[0]);
-
-	for (int i = 0; rc == 0 && i < m->sizes.layers; i++)
-		rc = run_block(m, i);
-	return rc ? rc : head(m);
-}
-
 /* ---- Model ----------------------------------------------------------------------------------- */
 
-int model_forward(struct model *m, const struct batch *batch, double scale, double *loss)
+static void choose(struct model *m, int part, int buffer)
 {
-	int rc;
-
-	m->batch = *batch;
-	m->rows = (size_t)batch->count * (size_t)batch->length;
-	*loss = 0;
-	if ((rc = run_blocks(m)) || m->rows == 0)
-		return rc;
-	*loss = m->loops->cross_entropy(m->logits, batch->targets, m->rows, VALUES,
-					(real)(scale / (double)m->rows)) /
-		(double)m->rows;
-	return 0;
+	m->part = &m->parts[part];
+	m->now = &m->part->kept[buffer];
 }
 
-int model_backward(struct model *m)
+int model_forward(struct model *m, int part, int buffer, const struct batch *batch, double scale,
+		  const real *input, real *output, double *loss)
 {
-	int rc = head_back(m);
+	int rc = 0;
 
-	for (int i = m->sizes.layers - 1; rc == 0 && i >= 0; i--) {
-		bool ended = (i + 1) % m->sizes.segment == 0 && i + 1 < m->sizes.layers;
+	choose(m, part, buffer);
+	m->now->batch = *batch;
+	m->now->rows = (size_t)batch->count * (size_t)batch->length;
+	m->now->own = kolo_tp_rows(m->group, m->now->rows, &m->now->first);
+	*loss = 0;
+	if (m->part->is.first == 0)
+		rc = embed(m, m->now->inputs[0]);
+	else
+		m->now->inputs[0] = (real *)input; /* which is only read */
+	if (output)
+		m->now->last = output;
+	for (int i = m->part->is.first; rc == 0 && i < m->part->is.end; i++)
+		rc = run_block(m, i);
+	if (rc == 0 && m->part->is.end == m->sizes.layers)
+		rc = head(m);
+	if (rc == 0 && m->part->is.end == m->sizes.layers && batch->targets)
+		rc = find_loss(m, scale, loss);
+	return rc;
+}
 
-		if (ended)
-			rc = repeat_segment(m, i / m->sizes.segment);
+static int back_inputs(struct model *m, const real *doutput, real *dinput)
+{
+	size_t len = m->now->own * (size_t)m->sizes.dim * sizeof(*doutput);
+	int first = m->part->is.first, last = m->part->is.end - 1, rc = 0;
+
+	if (last + 1 == m->sizes.layers)
+		rc = head_back(m);
+	else
+		memcpy(m->dstream, doutput, len);
+	for (int i = last; rc == 0 && i >= first; i--) {
+		if ((i + 1 - first) % m->part->segment == 0 && i < last)
+			rc = repeat_segment(m, (i - first) / m->part->segment);
 		if (rc == 0)
 			rc = block_backward(m, i, slot_of(m, i));
 	}
-	return rc ? rc : embed_back(m);
+	if (rc == 0 && first == 0)
+		rc = embed_back(m);
+	else if (rc == 0)
+		memcpy(dinput, m->dstream, len);
+	return rc;
 }
 
-int model_predict(struct model *m, const uint8_t *in, int length, real *logits)
+static int back_weights(struct model *m)
+{
+	int rc = m->part->is.end == m->sizes.layers ? head_weights(m) : 0;
+
+	for (int i = m->part->is.end - 1; rc == 0 && i >= m->part->is.first; i--)
+		rc = block_weights(m, i, slot_of(m, i));
+	return rc;
+}
+
+int model_backward(struct model *m, int part, int buffer, enum half half, const real *doutput,
+		   real *dinput)
 {
 	int rc;
 
-	m->batch = (struct batch){ .count = 1, .length = length, .in = in };
-	m->rows = (size_t)length;
-	if ((rc = run_blocks(m)))
-		return rc;
-	memcpy(logits, m->logits + (m->rows - 1) * VALUES, VALUES * sizeof(*logits));
-	return 0;
+	choose(m, part, buffer);
+	rc = half == WEIGHTS ? 0 : back_inputs(m, doutput, dinput);
+	/* In halves, backward for inputs computes these alone. */
+	return rc == 0 && (half == WEIGHTS || (half == BOTH && m->sizes.halves)) ? back_weights(m)
+										 : rc;
+}
+
+const real *model_logits(const struct model *m, int part, int buffer, size_t row)
+{
+	return m->parts[part].kept[buffer].logits + row * m->values;
 }

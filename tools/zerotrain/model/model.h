@@ -6,35 +6,56 @@
  * uses next, and reports which gradient is ready, as kolo_zero.h needs it. Tests give it plain
  * arrays.
  *
+ * A rank may have some of the blocks (a pipeline), and parts of tensors (a tensor group). Then it
+ * has parts, and each part keeps the activations of several batches at a time, in buffers.
+ *
  * Letters in shapes: B sequences in a batch, T bytes in each, N = B T, D elements in a hidden
  * state, H heads, L blocks, V = 256 values of a byte, C bytes of context (T is at most C). A linear
- * layer of weight w [out, in] is y = x w' + b. */
+ * layer of weight w [out, in] is y = x w' + b. G is the size of the tensor group. O are the rows of
+ * the residual stream that this rank has: N, or with sequence parallelism N / G. */
 #ifndef TOOLS_ZEROTRAIN_MODEL_MODEL_H
 #define TOOLS_ZEROTRAIN_MODEL_MODEL_H
 
+#include "kolo/kolo_parallel.h"
 #include "tools/zerotrain/model/inputs.h"
 #include "tools/zerotrain/model/tensors.h"
 
 struct model;
 
-/* Makes a model with all the memory that it will ever use. The memory comes from `room`, which must
- * outlive the model; NULL means host memory. Give the model to model_destroy, which accepts NULL.
- * Returns NULL if out of memory. */
-struct model *model_create(const struct sizes *sizes, const struct weights *weights,
+/* A tensor group of the ranks of comm; NULL: this rank alone. segments as in struct kolo_tp_config.
+ * Give it to kolo_tp_destroy, after the models that use it. */
+int model_group(struct kolo_comm *comm, bool sequence, int segments, struct kolo_tp **out);
+
+/* Makes a model with all the memory that it will ever use. It has parts[nparts]. The memory comes
+ * from `room`, which must outlive the model; NULL means host memory. Give the model to
+ * model_destroy, which accepts NULL. Returns NULL if out of memory. */
+struct model *model_create(const struct sizes *sizes, const struct part *parts, int nparts,
+			   const struct weights *weights, struct kolo_tp *group,
 			   const struct room *room);
 void model_destroy(struct model *model);
 
 /* Bytes of activations, and of what backward needs beside them. */
 size_t model_memory(const struct model *model);
 
-/* Computes the mean loss of a batch, 0 if it is empty. Keeps what backward needs, also of the batch
- * itself, which must stay. The gradient will be that of `scale` times the loss. */
-int model_forward(struct model *model, const struct batch *batch, double scale, double *loss);
+/* Elements of what goes from part to part, of a full batch: O times D. */
+size_t model_boundary(const struct model *model);
 
-/* The gradients of the batch of the last forward, each reported once. */
-int model_backward(struct model *model);
+/* Computes a part for a batch, and keeps in `buffer` what backward needs, also of the batch itself,
+ * which must stay. input [O, D] is what the part before it gave, and must stay, too; output [O, D]
+ * is for the next one. The first part has no input, and the last one no output: NULL. *loss is the
+ * last part's: the mean loss, 0 for an empty batch. The gradient will be that of `scale` times the
+ * loss. */
+int model_forward(struct model *model, int part, int buffer, const struct batch *batch,
+		  double scale, const real *input, real *output, double *loss);
 
-/* The logits [V] of the byte after in[length - 1]. */
-int model_predict(struct model *model, const uint8_t *in, int length, real *logits);
+/* Backward of the batch in a buffer: for inputs, for weights, or for both. With sizes.halves it
+ * comes in halves, inputs first. Each gradient is reported once. doutput [O, D] is the derivative
+ * of the output; dinput becomes that of the input. They are NULL where there is no such tensor, and
+ * for weights alone. */
+int model_backward(struct model *model, int part, int buffer, enum half half, const real *doutput,
+		   real *dinput);
+
+/* The logits [V / G] of a row, after model_forward of the last part without targets. */
+const real *model_logits(const struct model *model, int part, int buffer, size_t row);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef TOOLS_ZEROTRAIN_MODEL_TENSORS_H
 #define TOOLS_ZEROTRAIN_MODEL_TENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,20 +29,32 @@ struct sizes {
 			computed again */
 	double dropout;
 	uint64_t seed;
+	/* Tensor parallelism: this rank's place among the ranks that have parts of tensors. Size 0
+	 * or 1: tensors are whole */
+	int tensor_size, tensor_rank;
+	/* The segments of layers that have the same bits on any number of ranks, as in struct
+	 * kolo_tp_config; 0: none */
+	int segments;
+	bool halves; /* backward for weights comes apart from that for inputs */
 };
 
-/* One tensor: what it is called and how large it is. */
+/* One tensor: what it is called, and how large this rank's part of it is. */
 struct tensor_shape {
 	char name[24];
 	size_t rows, columns; /* columns 0: a vector of `rows` */
 	size_t n;             /* elements */
+	bool divided;         /* each rank of the tensor group has a part; otherwise all of it */
 };
 
 int tensor_count(const struct sizes *s);
 struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor);
 
-/* Elements [first, first + n) of the values before training, a function of the seed. Embeddings and
- * matrices are from a normal distribution, gains are 1, biases 0. */
+/* The index in the whole tensor of element i of this rank's part. */
+size_t whole_index(const struct sizes *s, int tensor, size_t i);
+
+/* Elements [first, first + n) of the part's values before training, a function of the seed and of
+ * their place in the whole tensor. Embeddings and matrices are from a normal distribution, gains
+ * are 1, biases 0. */
 void tensor_init(const struct sizes *s, int tensor, size_t first, size_t n, float *out);
 
 #endif

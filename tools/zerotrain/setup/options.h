@@ -1,8 +1,8 @@
 /* zerotrain's options. */
-#ifndef TOOLS_ZEROTRAIN_OPTIONS_H
-#define TOOLS_ZEROTRAIN_OPTIONS_H
+#ifndef TOOLS_ZEROTRAIN_SETUP_OPTIONS_H
+#define TOOLS_ZEROTRAIN_SETUP_OPTIONS_H
 
-#include "kolo/kolo.h"
+#include "kolo/kolo_parallel.h"
 
 #include <stdbool.h>
 
@@ -18,7 +18,7 @@ struct device_option {
 };
 
 struct options {
-	const char *data, *config, *save, *resume, *plot, *log; /* NULL: not given */
+	const char *data, *config, *save, *resume, *plot, *log, *timeline; /* NULL: not given */
 	int nranks;                      /* ranks to start if no launcher did */
 	int stage, overlap;              /* UNSET: the config's */
 	enum kolo_type type;             /* (enum kolo_type)UNSET: the config's */
@@ -28,8 +28,14 @@ struct options {
 	const char *nvme_path;                /* NULL: the config's */
 	double offload_ratio;                 /* NaN: the config's */
 	int threads;                          /* UNSET: as many as the engine takes */
-	int batch;     /* of a rank and micro-step; UNSET: the config's, else as the help says */
-	int recompute; /* blocks of a segment; 0: all */
+	int batch;        /* of a rank and micro-step; UNSET: the config's, else as the help says */
+	int recompute;    /* blocks of a segment; 0: all */
+	int tensor, pipe; /* sizes of the grid */
+	int micros;       /* micro-batches of an update; UNSET: the config's, or 1 */
+	enum kolo_pipeline_schedule schedule;
+	bool scheduled; /* --schedule was given */
+	int chunks;     /* of a stage; UNSET: as the schedule has it */
+	bool sequence, exact;
 	long steps, print, validate, keep; /* updates in all, from line to line, from validation to
 					      validation, from checkpoint to */
 	int sample;
@@ -42,7 +48,11 @@ struct options {
 enum { DEFAULT_BATCH = 8 };
 #define DEFAULT_LR 0.002
 
+/* The segments of layers that --exact stands for: up to 8, as many as the number of heads has as a
+ * power of two. 0 without it. */
+int segments_of(const struct options *o);
+
 /* Ends the process if the help or the version is asked for, or if something is wrong. */
-void parse_options(int argc, char **argv, struct options *out);
+void options_parse(int argc, char **argv, struct options *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* Opens the device of --device and takes memory from it. */
-#include "tools/zerotrain/device.h"
+#include "tools/zerotrain/setup/device.h"
 
 #include <stdlib.h>
 

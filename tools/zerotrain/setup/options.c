@@ -1,7 +1,8 @@
 /* zerotrain's command line: its help, its options, and which of them go together. */
-#include "tools/zerotrain/options.h"
+#include "tools/zerotrain/setup/options.h"
 #include "kolo/kolo_zero.h"
 #include "tools/common/tool.h"
+#include "tools/zerotrain/model/tensors.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -21,7 +22,9 @@ static const char help[] =
 	"It prints `step N loss X` during training. It also prints the loss of the last tenth of the text,\n"
 	"which is not trained on. At the end it prints what --sample, --report and --plot ask for. A loss is\n"
 	"in nats for each byte: 5.55 means that the model knows nothing. For the same number of ranks, losses\n"
-	"are the same at every stage, with and without overlap, recomputing and offload.\n"
+	"are the same at every stage, with and without overlap, recomputing and offload. For the same number\n"
+	"of replicas and micro-batches they are the same for every --pp and --schedule, and with --exact for\n"
+	"every --tp.\n"
 	"\n"
 	"The model:\n"
 	"  --layers L            The number of blocks. Default: 5.\n"
@@ -48,6 +51,17 @@ static const char help[] =
 	"  --recompute none|block|N\n"
 	"                        Keep the activations of all blocks, of one block, or of N blocks. The\n"
 	"                        backward pass computes the others again. Default: none.\n"
+	"\n"
+	"Several ranks for one replica:\n"
+	"  --tp T                Divide each layer over T ranks (tensor parallelism), on one host. Default: 1.\n"
+	"  --sequence-parallel   With --tp: also divide the rows between layers.\n"
+	"  --pp P                Divide the blocks over P pipeline stages. Default: 1.\n"
+	"  --micro M             The micro-batches of B sequences in an update; a pipeline has them under way\n"
+	"                        at a time. Default: 1, or gradient_accumulation_steps of --config.\n"
+	"  --schedule gpipe|1f1b|interleaved|zb-h1\n"
+	"                        The order of forward and backward passes in a pipeline. Default: 1f1b.\n"
+	"  --chunks V            With --schedule interleaved: the parts of the model in a stage. Default: 2.\n"
+	"  --exact               Compute layers in segments, so that losses are the same for every --tp.\n"
 	"\n"
 	"Memory:\n"
 	"  --device arena:SIZE[,BANDWIDTH]\n"
@@ -80,6 +94,8 @@ static const char help[] =
 	"  --report              Print memory, traffic and time at the end.\n"
 	"  --plot FILE           Draw losses over steps as .svg or .png. This needs the program gnuplot.\n"
 	"  --log FILE            Write a row for each update, as .csv or .jsonl.\n"
+	"  --timeline FILE       Write when each rank computed what in the last update, as .json for the trace\n"
+	"                        viewers of browsers. This needs --micro, --schedule or --pp.\n"
 	"\n"
 	"Other options:\n"
 	"  -n N                  The number of ranks to start without a launcher. Default: 1.\n"
@@ -106,6 +122,11 @@ static const struct tool_option fields[] = {
 	{ "resume", IN_TEXT, offsetof(struct options, resume), 0, 0 },
 	{ "plot", IN_TEXT, offsetof(struct options, plot), 0, 0 },
 	{ "log", IN_TEXT, offsetof(struct options, log), 0, 0 },
+	{ "timeline", IN_TEXT, offsetof(struct options, timeline), 0, 0 },
+	{ "tp", IN_INT, offsetof(struct options, tensor), 1, MAX_RANKS },
+	{ "pp", IN_INT, offsetof(struct options, pipe), 1, MAX_RANKS },
+	{ "micro", IN_INT, offsetof(struct options, micros), 1, 1 << 12 },
+	{ "chunks", IN_INT, offsetof(struct options, chunks), 1, 1000 },
 	{ "layers", IN_INT, offsetof(struct options, layers), 1, 1000 },
 	{ "dim", IN_INT, offsetof(struct options, dim), 1, 1 << 14 },
 	{ "heads", IN_INT, offsetof(struct options, heads), 1, 1 << 14 },
@@ -153,6 +174,17 @@ static int parse_switch(const char *value)
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
 		tool_refuse_option("zerotrain", "overlap", value, "must be on or off");
 	return strcmp(value, "on") == 0;
+}
+
+static enum kolo_pipeline_schedule parse_schedule(const char *value)
+{
+	const char *name;
+
+	for (int i = 0; (name = kolo_pipeline_schedule_name((enum kolo_pipeline_schedule)i)); i++)
+		if (strcmp(value, name) == 0)
+			return (enum kolo_pipeline_schedule)i;
+	tool_refuse_option("zerotrain", "schedule", value,
+			   "must be gpipe, 1f1b, interleaved or zb-h1");
 }
 
 static struct device_option parse_device(const char *value)
@@ -208,6 +240,55 @@ static void check_places(const struct options *o)
 				   "must be a number from 0 to 1");
 }
 
+int segments_of(const struct options *o)
+{
+	int n = o->exact ? 8 : 0;
+
+	while (n > 0 && o->heads % n)
+		n /= 2;
+	return n;
+}
+
+/* What does not fit the grid, whatever the config says. */
+static void check_grid(const struct options *o)
+{
+	bool several = o->tensor * o->pipe > 1;
+
+	if (o->sequence && o->tensor == 1)
+		fprintf(stderr,
+			"zerotrain: --sequence-parallel: needs --tp 2 or more: it divides rows over these ranks\n");
+	else if (o->chunks != UNSET && o->schedule != KOLO_PIPELINE_INTERLEAVED)
+		fprintf(stderr,
+			"zerotrain: --chunks %d: needs --schedule interleaved: other schedules have one part in each stage\n",
+			o->chunks);
+	else if (o->heads % o->tensor || VALUES % o->tensor)
+		fprintf(stderr,
+			"zerotrain: --tp %d must divide --heads %d and the %d values of a byte\n",
+			o->tensor, o->heads, VALUES);
+	else if (o->sequence && o->context % o->tensor)
+		fprintf(stderr,
+			"zerotrain: --sequence-parallel: --tp %d must divide --context %d, as each rank has equally many rows\n",
+			o->tensor, o->context);
+	else if (o->exact && segments_of(o) % o->tensor)
+		fprintf(stderr,
+			"zerotrain: --exact: --heads %d give %d segments, and --tp %d does not divide them\n",
+			o->heads, segments_of(o), o->tensor);
+	else if (o->schedule == KOLO_PIPELINE_ZB_H1 && o->recompute && o->recompute < o->layers)
+		fprintf(stderr,
+			"zerotrain: --schedule zb-h1 with --recompute: its backward pass for weights needs the activations once more: leave one of them out\n");
+	else if (o->timeline && o->pipe == 1 && o->micros == UNSET && !o->scheduled)
+		fprintf(stderr,
+			"zerotrain: --timeline %s: needs --micro, --schedule or --pp: without a pipeline nothing is noted\n",
+			o->timeline);
+	else if (several && (o->save || o->resume))
+		fprintf(stderr,
+			"zerotrain: --%s with --tp %d --pp %d: checkpoints of several engines are not built yet\n",
+			o->save ? "save" : "resume", o->tensor, o->pipe);
+	else
+		return;
+	exit(EXIT_USAGE);
+}
+
 static void check_options(const struct options *o)
 {
 	char text[32];
@@ -231,6 +312,7 @@ static void check_options(const struct options *o)
 	if (!isnan(o->lr) && !(o->lr > 0 && o->lr < 1))
 		tool_refuse_option("zerotrain", "lr", text, "must be a number between 0 and 1");
 	check_places(o);
+	check_grid(o);
 }
 
 static void parse_all(int argc, char **argv, struct options *o)
@@ -243,6 +325,9 @@ static void parse_all(int argc, char **argv, struct options *o)
 		DEVICE,
 		OPTIMIZER,
 		PARAM,
+		SCHEDULE,
+		SEQUENCE,
+		EXACT,
 		REPORT,
 		HELP,
 		VERSION,
@@ -256,6 +341,9 @@ static void parse_all(int argc, char **argv, struct options *o)
 		{ "device", required_argument, NULL, DEVICE },
 		{ "offload-optimizer", required_argument, NULL, OPTIMIZER },
 		{ "offload-param", required_argument, NULL, PARAM },
+		{ "schedule", required_argument, NULL, SCHEDULE },
+		{ "sequence-parallel", no_argument, NULL, SEQUENCE },
+		{ "exact", no_argument, NULL, EXACT },
 		{ "report", no_argument, NULL, REPORT },
 		{ "help", no_argument, NULL, HELP },
 		{ "version", no_argument, NULL, VERSION },
@@ -282,6 +370,12 @@ static void parse_all(int argc, char **argv, struct options *o)
 			o->offload_optimizer = parse_place("offload-optimizer", optarg);
 			break;
 		case PARAM: o->offload_param = parse_place("offload-param", optarg); break;
+		case SCHEDULE:
+			o->schedule = parse_schedule(optarg);
+			o->scheduled = true;
+			break;
+		case SEQUENCE: o->sequence = true; break;
+		case EXACT: o->exact = true; break;
 		case REPORT: o->report = true; break;
 		case HELP: fputs(help, stdout); exit(EXIT_GOOD);
 		case VERSION: tool_print_version("zerotrain"); break;
@@ -290,7 +384,7 @@ static void parse_all(int argc, char **argv, struct options *o)
 	}
 }
 
-void parse_options(int argc, char **argv, struct options *o)
+void options_parse(int argc, char **argv, struct options *o)
 {
 	*o = (struct options){
 		.nranks = 1,
@@ -306,6 +400,11 @@ void parse_options(int argc, char **argv, struct options *o)
 		.heads = 4,
 		.context = 128,
 		.batch = UNSET,
+		.tensor = 1,
+		.pipe = 1,
+		.micros = UNSET,
+		.schedule = KOLO_PIPELINE_1F1B,
+		.chunks = UNSET,
 		.steps = 500,
 		.print = 10,
 		.validate = 100,

@@ -3,12 +3,12 @@
  * The model computes on the host. If the host can read and write the device's memory, as with an
  * arena, the model works there. Otherwise it works on copies in host memory: the values of a tensor
  * come down before it is used, and a gradient goes up before the engine reads it. */
-#ifndef TOOLS_ZEROTRAIN_DEVICE_H
-#define TOOLS_ZEROTRAIN_DEVICE_H
+#ifndef TOOLS_ZEROTRAIN_SETUP_DEVICE_H
+#define TOOLS_ZEROTRAIN_SETUP_DEVICE_H
 
 #include "kolo/kolo_zero_device.h"
 #include "tools/zerotrain/model/inputs.h"
-#include "tools/zerotrain/options.h"
+#include "tools/zerotrain/setup/options.h"
 
 struct device {
 	struct kolo_zero_device *zero; /* NULL: host memory */

@@ -1,5 +1,5 @@
 /* Sets up Kolo's engine from options and config, and gives the model its weights. */
-#include "tools/zerotrain/engine.h"
+#include "tools/zerotrain/setup/engine.h"
 #include "tools/common/tool.h"
 
 #include <math.h>
@@ -56,10 +56,10 @@ static int read_settings(struct kolo_comm *comm, const struct options *o,
 	int rc;
 
 	kolo_zero_model_init(&model);
-	model.nranks = kolo_comm_nranks(comm);
+	model.nranks = kolo_comm_nranks(comm) / (o->tensor * o->pipe);
 	model.hidden = (size_t)o->dim;
 	model.micro_batch = (size_t)(o->batch == UNSET ? DEFAULT_BATCH : o->batch);
-	model.accumulation = 1;
+	model.accumulation = o->micros == UNSET ? 1 : o->micros;
 	model.lr = lr_of(o);
 	model.total_steps = o->steps;
 	model.type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
@@ -93,6 +93,9 @@ static int compare_settings(const struct options *o, const struct kolo_zero_sett
 		fprintf(stderr,
 			"zerotrain: --precision is %s, but %s says %s: leave --precision out\n",
 			kolo_type_name(o->type), o->config, kolo_type_name(s->type));
+	else if (o->micros != UNSET && s->config.accumulation != o->micros)
+		fprintf(stderr, "zerotrain: --micro %d, but %s says %d: leave --micro out\n",
+			o->micros, o->config, s->config.accumulation);
 	else if (!isnan(o->lr) && first->lr != o->lr)
 		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: leave --lr out\n", o->lr,
 			o->config, first->lr);
@@ -172,27 +175,50 @@ static int check_places(const struct options *o, const struct kolo_zero_config *
 
 /* ---- Tensors --------------------------------------------------------------------------------- */
 
-static int make_engine(struct kolo_comm *comm, const struct kolo_zero_config *config,
-		       struct engine *e)
+/* The engine's list of tensors: those that this rank has, in the model's order. */
+static int list_tensors(struct engine *e, struct kolo_zero_tensor *tensors,
+			struct tensor_shape *shapes)
 {
-	int n = tensor_count(&e->sizes), rc;
-	struct kolo_zero_tensor *tensors = calloc((size_t)n, sizeof(*tensors));
-	struct tensor_shape *shapes = calloc((size_t)n, sizeof(*shapes));
+	const struct parallel *p = e->parallel;
+	int n = 0;
 
-	for (int t = 0; tensors && shapes && t < n; t++) {
-		shapes[t] = tensor_shape_of(&e->sizes, t);
-		tensors[t] = (struct kolo_zero_tensor){
-			.name = shapes[t].name,
-			.shape = { shapes[t].rows, shapes[t].columns },
-			.ndims = shapes[t].columns ? 2 : 1,
+	for (int t = 0; t < tensor_count(&e->sizes); t++) {
+		struct tensor_shape *s = &shapes[n];
+
+		e->numbers[t] = n;
+		if (!parallel_has(p, &e->sizes, t))
+			continue;
+		*s = tensor_shape_of(&e->sizes, t);
+		tensors[n++] = (struct kolo_zero_tensor){
+			.name = s->name,
+			.shape = { s->rows, s->columns },
+			.ndims = s->columns ? 2 : 1,
 			.type = e->type,
-			.group = shapes[t].columns ? MATRICES : VECTORS,
+			.group = s->columns ? MATRICES : VECTORS,
+			.gradient_type = p->pipeline ? KOLO_F32 : e->type,
+			/* The whole tensors of a tensor group, and the head's of the last stage */
+			.replicated = (!s->divided && p->place.tensor > 0) ||
+				      (t == BYTES && !parallel_embeds(p)),
 		};
 	}
-	rc = tensors && shapes
-		     ? kolo_zero_create(comm, config, tensors, n, &e->zero)
-		     : kolo_error_set(KOLO_ENOMEM, "a list of %d tensors: out of memory", n);
-	if (rc == 0 && kolo_comm_rank(comm) == 0 && kolo_zero_warning(e->zero))
+	return n;
+}
+
+static int make_engine(struct kolo_zero_config *config, struct engine *e)
+{
+	struct kolo_comm *comm = parallel_data(e->parallel), *all = e->parallel->comm;
+	size_t n = (size_t)tensor_count(&e->sizes);
+	struct kolo_zero_tensor *tensors = calloc(n, sizeof(*tensors));
+	struct tensor_shape *shapes = calloc(n, sizeof(*shapes));
+	int rc;
+
+	e->numbers = calloc(n, sizeof(*e->numbers));
+	config->world = kolo_comm_nranks(comm) < kolo_comm_nranks(all) ? all : NULL;
+	rc = tensors && shapes && e->numbers
+		     ? kolo_zero_create(comm, config, tensors, list_tensors(e, tensors, shapes),
+					&e->zero)
+		     : kolo_error_set(KOLO_ENOMEM, "a list of %zu tensors: out of memory", n);
+	if (rc == 0 && kolo_comm_rank(all) == 0 && kolo_zero_warning(e->zero))
 		fprintf(stderr, "zerotrain: %s\n", kolo_zero_warning(e->zero));
 	free(shapes);
 	free(tensors);
@@ -207,84 +233,53 @@ static int fill_tensors(struct engine *e)
 	for (int t = 0; rc == 0 && t < tensor_count(&e->sizes); t++) {
 		size_t all = tensor_shape_of(&e->sizes, t).n;
 
+		if (!parallel_has(e->parallel, &e->sizes, t))
+			continue;
 		for (size_t first = 0; rc == 0 && first < all; first += 1024) {
 			size_t n = all - first < 1024 ? all - first : 1024;
 
 			tensor_init(&e->sizes, t, first, n, part);
-			rc = kolo_zero_set(e->zero, t, first, n, part);
+			rc = kolo_zero_set(e->zero, e->numbers[t], first, n, part);
 		}
 	}
 	return rc;
 }
 
-/* Where tensors lie as floats: elements of all, and of the largest. Blocks share places: the model
- * uses one at a time. */
-static int plan_places(struct engine *e, size_t *all, size_t *largest)
+/* Of a pipeline the engine sees one micro-step of all micro-batches. */
+static void choose_batches(struct kolo_zero_config *c, struct engine *e)
 {
-	int n = tensor_count(&e->sizes), last = n - 2;
-
-	*all = *largest = 0;
-	e->places = calloc((size_t)n, sizeof(*e->places));
-	if (!e->places)
-		return kolo_error_set(KOLO_ENOMEM, "places of %d tensors: out of memory", n);
-	for (int t = 0; t < n; t++) {
-		size_t elements = tensor_shape_of(&e->sizes, t).n;
-
-		*largest = elements > *largest ? elements : *largest;
-		if (t >= FIRST_BLOCK + PER_BLOCK && t < last) {
-			e->places[t] = e->places[t - PER_BLOCK];
-			continue;
-		}
-		e->places[t] = *all;
-		*all += elements;
-	}
-	return 0;
+	if (!c->micro_batch)
+		c->micro_batch = (size_t)e->batch;
+	if (!e->parallel->pipeline)
+		return;
+	c->micro_batch *= (size_t)e->parallel->micros;
+	c->accumulation = 1;
 }
 
-static int take_scratch(struct engine *e)
+static int open_with(struct kolo_zero_config *config, const struct options *o, struct engine *e)
 {
-	bool wide = e->type == KOLO_F32;
-	size_t all, largest;
-	int rc;
-
-	if (wide && !e->device.copied)
-		return 0;
-	if ((rc = plan_places(e, &all, &largest)) < 0)
-		return rc;
-	e->floats_len = all * sizeof(*e->floats);
-	e->halves_len = wide ? 0 : largest * sizeof(*e->halves);
-	e->up_len = e->device.copied ? largest * kolo_type_size(e->type) : 0;
-	if (!(e->floats = device_take(&e->device, e->floats_len, "tensors as floats")) ||
-	    (!wide && !(e->halves = device_take(&e->device, e->halves_len, "a tensor in 16 bits"))))
-		return KOLO_ENOMEM;
-	return e->up_len ? kolo_zero_device_alloc(e->device.zero, e->up_len, "a gradient", &e->up)
-			 : 0;
-}
-
-static int open_with(struct kolo_comm *comm, struct kolo_zero_config *config,
-		     const struct options *o, struct engine *e)
-{
+	struct kolo_comm *comm = e->parallel->comm;
 	int rc;
 
 	if (o->stage != UNSET)
 		config->stage = o->stage;
 	if (o->overlap != UNSET)
 		config->overlap = o->overlap;
-	if (!config->micro_batch)
-		config->micro_batch = (size_t)e->batch;
+	choose_batches(config, e);
 	choose_places(o, config);
 	if ((rc = check_places(o, config)))
 		return rc;
 	config->device = e->device.zero;
 	e->moves = config->device || config->offload_optimizer.place == KOLO_ZERO_ON_NVME ||
 		   config->offload_param.place == KOLO_ZERO_ON_NVME;
-	if ((rc = make_engine(comm, config, e)) < 0 || (rc = take_scratch(e)) < 0 ||
+	if ((rc = make_engine(config, e)) < 0 || (rc = weights_open(e)) < 0 ||
 	    (rc = fill_tensors(e)) < 0)
 		return engine_failed(comm, "setting up the engine", rc);
 	return EXIT_GOOD;
 }
 
-static int open_from_config(struct kolo_comm *comm, const struct options *o, struct engine *e)
+static int open_from_config(struct kolo_comm *comm, const struct options *o,
+			    struct parallel *parallel, struct engine *e)
 {
 	struct kolo_zero_settings *settings;
 	int rc = read_settings(comm, o, &settings);
@@ -293,15 +288,18 @@ static int open_from_config(struct kolo_comm *comm, const struct options *o, str
 		return rc;
 	settings->groups[VECTORS].weight_decay = 0;
 	rc = compare_settings(o, settings);
+	if (rc == EXIT_GOOD)
+		rc = parallel_open(comm, o, settings->config.accumulation, parallel);
 	if (rc == EXIT_GOOD) {
 		keep_settings(settings, e);
-		rc = open_with(comm, &settings->config, o, e);
+		rc = open_with(&settings->config, o, e);
 	}
 	kolo_zero_settings_destroy(settings);
 	return rc;
 }
 
-int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *e)
+int engine_open(struct kolo_comm *comm, const struct options *o, struct parallel *parallel,
+		struct engine *e)
 {
 	struct kolo_zero_group groups[NGROUPS];
 	struct kolo_zero_config config;
@@ -310,74 +308,21 @@ int engine_open(struct kolo_comm *comm, const struct options *o, struct engine *
 	if (rc < 0)
 		return engine_failed(
 			comm, o->device.kind == CUDA ? "--device cuda" : "--device arena", rc);
+	e->parallel = parallel;
 	if (o->config)
-		return open_from_config(comm, o, e);
+		return open_from_config(comm, o, parallel, e);
+	if ((rc = parallel_open(comm, o, 1, parallel)))
+		return rc;
 	choose_settings(o, &config, groups);
 	e->type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
 	e->batch = o->batch == UNSET ? DEFAULT_BATCH : o->batch;
-	return open_with(comm, &config, o, e);
+	return open_with(&config, o, e);
 }
 
 void engine_close(struct engine *e)
 {
 	kolo_zero_destroy(e->zero);
-	if (e->up)
-		kolo_zero_device_free(e->device.zero, e->up, e->up_len);
-	device_give(&e->device, e->halves, e->halves_len);
-	device_give(&e->device, e->floats, e->floats_len);
-	free(e->places);
+	weights_close(e);
+	free(e->numbers);
 	device_close(&e->device);
-}
-
-/* ---- Weights --------------------------------------------------------------------------------- */
-
-static int use_tensor(void *arg, int tensor, const real **out)
-{
-	struct engine *e = arg;
-	size_t n = tensor_shape_of(&e->sizes, tensor).n;
-	float *floats = e->floats ? e->floats + e->places[tensor] : NULL;
-	void *copy = e->type == KOLO_F32 ? (void *)floats : e->halves;
-	const void *values;
-	int rc = kolo_zero_use(e->zero, tensor, &values);
-
-	if (rc == 0 && e->device.copied) {
-		rc = kolo_zero_device_copy(e->device.zero, KOLO_ZERO_DOWN, copy, values,
-					   n * kolo_type_size(e->type));
-		values = copy;
-	}
-	if (rc < 0)
-		return rc;
-	*out = e->type == KOLO_F32 ? values : floats;
-	return e->type == KOLO_F32 ? 0 : kolo_cast(values, e->type, floats, KOLO_F32, n, 1);
-}
-
-static int release_tensor(void *arg, int tensor)
-{
-	return kolo_zero_release(((struct engine *)arg)->zero, tensor);
-}
-
-static int report_gradient(void *arg, int tensor, const real *gradient)
-{
-	struct engine *e = arg;
-	size_t n = tensor_shape_of(&e->sizes, tensor).n;
-	const void *values = gradient;
-	int rc = 0;
-
-	if (e->type != KOLO_F32) {
-		rc = kolo_cast(gradient, KOLO_F32, e->halves, e->type, n, 1);
-		values = e->halves;
-	}
-	if (rc == 0 && e->device.copied) {
-		rc = kolo_zero_device_copy(e->device.zero, KOLO_ZERO_UP, e->up, values,
-					   n * kolo_type_size(e->type));
-		values = e->up;
-	}
-	return rc < 0 ? rc : kolo_zero_gradient(e->zero, tensor, values);
-}
-
-struct weights engine_weights(struct engine *e)
-{
-	return (struct weights){
-		.use = use_tensor, .release = release_tensor, .gradient = report_gradient, .arg = e
-	};
 }

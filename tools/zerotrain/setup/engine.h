@@ -1,0 +1,64 @@
+/* Kolo's engine with the tensors of a GPT: how it is set up, and how the model reaches its
+ * weights. */
+#ifndef TOOLS_ZEROTRAIN_SETUP_ENGINE_H
+#define TOOLS_ZEROTRAIN_SETUP_ENGINE_H
+
+#include "kolo/kolo_zero_config.h"
+#include "tools/zerotrain/setup/device.h"
+#include "tools/zerotrain/setup/parallel.h"
+
+struct engine {
+	struct device device;
+	struct kolo_zero *zero;
+	const struct parallel *parallel;
+	int *numbers; /* the engine's number of each tensor that this rank has */
+	struct sizes sizes;
+	enum kolo_type type;
+	long steps_per_print; /* what a config wants of a log; without one 0 */
+	int wall_clock, memory;
+	char csv[4096], jsonl[4096]; /* "": none */
+	int batch;                   /* samples of a micro-step, or a micro-batch, on this rank */
+	bool moves;                  /* something is on a device, or in files */
+	/* Only if the model cannot use the engine's values as they are, else NULL: all values as
+	 * float, each tensor's at its place; one tensor in 16 bits; one gradient in memory of a
+	 * device that the host cannot write. */
+	float *floats;
+	size_t *places;
+	uint16_t *halves;
+	void *up;
+	size_t floats_len, halves_len, up_len; /* bytes */
+	/* With a pipeline, gradients of micro-batches are added up here: of each tensor that this
+	 * rank has, and behind these of the head */
+	float *sums;
+	float **sum; /* [tensor_count + 1]: where a tensor's are; NULL: not here */
+	size_t sums_n;
+};
+
+/* Sets up an engine of out->sizes as the options say, with first weights, and the ranks around it.
+ * Collective. Returns 0, or an exit status after a message. Call engine_close in both cases, and
+ * parallel_close after it. */
+int engine_open(struct kolo_comm *comm, const struct options *o, struct parallel *parallel,
+		struct engine *out);
+void engine_close(struct engine *e);
+
+/* Says on standard error what failed, with Kolo's reason. An exit status. */
+int engine_failed(const struct kolo_comm *comm, const char *doing, int status);
+
+/* ---- Weights (weights.c) --------------------------------------------------------------------- */
+
+/* Memory for tensors as the model needs them, and for sums. Returns an error of Kolo's. */
+int weights_open(struct engine *e);
+void weights_close(struct engine *e);
+
+/* The model's way to the engine's tensors. Its errors are statuses of Kolo's. With a pipeline
+ * gradients are added up, until weights_report. */
+struct weights engine_weights(struct engine *e);
+
+/* Around a pipeline's batch: begin uses all tensors, so that stage 3 gathers them once, and sets
+ * sums to zero. end releases them. report gives the engine the sums, between kolo_zero_backward
+ * and kolo_zero_step. Collective; errors of Kolo's. */
+int weights_begin(struct engine *e);
+int weights_end(struct engine *e);
+int weights_report(struct engine *e);
+
+#endif

@@ -1,0 +1,146 @@
+/* Sets up the grid, the tensor group and the pipeline. */
+#include "tools/zerotrain/setup/parallel.h"
+#include "tools/common/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int failed(const struct parallel *p, const char *doing, int status)
+{
+	fprintf(stderr, "zerotrain: rank %d: %s: %s\n", kolo_comm_rank(p->comm), doing,
+		kolo_last_error());
+	return status == KOLO_EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/* ---- Parts ----------------------------------------------------------------------------------- */
+
+/* Blocks are divided evenly: with 256 values embedding and head cost little beside one. */
+static int divide(struct parallel *p, const struct options *o)
+{
+	int all = p->place.pipe_size * p->chunks, rc;
+	int *bounds = calloc((size_t)all + 1, sizeof(*bounds));
+
+	p->parts = calloc((size_t)p->chunks, sizeof(*p->parts));
+	if (!bounds || !p->parts) {
+		free(bounds);
+		return kolo_error_set(KOLO_ENOMEM, "%d parts: out of memory", all);
+	}
+	rc = kolo_partition(KOLO_PARTITION_UNIFORM, NULL, o->layers, all, bounds);
+	for (int c = 0; rc == 0 && c < p->chunks; c++) {
+		int part = c * p->place.pipe_size + p->place.pipe;
+
+		p->parts[c] = (struct part){
+			.first = bounds[part],
+			.end = bounds[part + 1],
+			.buffers = p->pipeline ? kolo_pipeline_buffers(p->pipeline, part) : 1,
+		};
+	}
+	free(bounds);
+	return rc;
+}
+
+bool parallel_embeds(const struct parallel *p)
+{
+	return p->place.pipe == 0;
+}
+
+bool parallel_has_head(const struct parallel *p)
+{
+	return p->place.pipe == p->place.pipe_size - 1;
+}
+
+bool parallel_has(const struct parallel *p, const struct sizes *sizes, int tensor)
+{
+	int block = (tensor - FIRST_BLOCK) / PER_BLOCK;
+
+	if (tensor == PLACES)
+		return parallel_embeds(p);
+	if (tensor == BYTES)
+		return parallel_embeds(p) || parallel_has_head(p);
+	if (block >= sizes->layers)
+		return parallel_has_head(p);
+	for (int c = 0; c < p->chunks; c++)
+		if (block >= p->parts[c].first && block < p->parts[c].end)
+			return true;
+	return false;
+}
+
+/* ---- Open and close -------------------------------------------------------------------------- */
+
+static int open_grid(struct parallel *p, const struct options *o)
+{
+	int rc = kolo_grid_create(p->comm, o->tensor, o->pipe, &p->grid);
+
+	if (rc == 0)
+		p->place = *kolo_grid_here(p->grid);
+	return rc;
+}
+
+/* The number of chunks: interleaved schedules have several. */
+static int chunks_of(const struct options *o)
+{
+	if (o->schedule != KOLO_PIPELINE_INTERLEAVED || o->pipe == 1)
+		return 1;
+	return o->chunks == UNSET ? 2 : o->chunks;
+}
+
+static int check_layers(const struct parallel *p, const struct options *o)
+{
+	int all = p->place.pipe_size * p->chunks;
+
+	if (o->layers >= all)
+		return EXIT_GOOD;
+	fprintf(stderr,
+		"zerotrain: --layers %d on %d stages of %d part%s: want at least a block for each\n",
+		o->layers, p->place.pipe_size, p->chunks, p->chunks > 1 ? "s" : "");
+	return EXIT_USAGE;
+}
+
+int parallel_open(struct kolo_comm *comm, const struct options *o, int accumulation,
+		  struct parallel *p)
+{
+	bool piped;
+	int rc = 0;
+
+	*p = (struct parallel){ .comm = comm, .micros = accumulation, .chunks = chunks_of(o) };
+	if (o->micros != UNSET)
+		p->micros = o->micros;
+	piped = o->pipe > 1 || o->micros != UNSET || o->scheduled;
+	p->place = (struct kolo_grid_place){ 1, kolo_comm_nranks(comm), 1,
+					     0, kolo_comm_rank(comm),   0 };
+	if ((piped || o->tensor > 1) && (rc = open_grid(p, o)) < 0)
+		return failed(p, "--tp and --pp", rc);
+	if ((rc = check_layers(p, o)))
+		return rc;
+	if (!piped)
+		p->micros = 1;
+	else if ((rc = kolo_pipeline_create(o->schedule, o->pipe, p->chunks, p->micros,
+					    &p->pipeline)) < 0)
+		return failed(p, "--schedule", rc);
+	if ((rc = divide(p, o)) < 0 ||
+	    (rc = model_group(p->grid ? kolo_grid_comm(p->grid, KOLO_GRID_TENSOR) : NULL,
+			      o->sequence, segments_of(o), &p->group)) < 0)
+		return failed(p, "--tp", rc);
+	return EXIT_GOOD;
+}
+
+int parallel_connect(struct parallel *p, size_t n)
+{
+	return p->pipeline ? kolo_pipeline_executor_create(kolo_grid_comm(p->grid, KOLO_GRID_PIPE),
+							   p->pipeline, n, KOLO_F32, &p->executor)
+			   : 0;
+}
+
+void parallel_close(struct parallel *p)
+{
+	kolo_pipeline_executor_destroy(p->executor);
+	kolo_tp_destroy(p->group);
+	kolo_pipeline_destroy(p->pipeline);
+	kolo_grid_destroy(p->grid);
+	free(p->parts);
+}
+
+struct kolo_comm *parallel_data(const struct parallel *p)
+{
+	return p->grid ? kolo_grid_comm(p->grid, KOLO_GRID_DATA) : p->comm;
+}

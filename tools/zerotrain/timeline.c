@@ -1,0 +1,110 @@
+/* Notes actions, and writes those of all ranks as trace events: a JSON object of "traceEvents" that
+ * browsers' trace viewers read. A row is a rank. */
+#include "tools/zerotrain/timeline.h"
+#include "tools/common/tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool timeline_open(struct timeline *t, int room)
+{
+	t->at = calloc((size_t)room, sizeof(*t->at));
+	t->room = room;
+	return t->at != NULL;
+}
+
+void timeline_close(struct timeline *t)
+{
+	free(t->at);
+}
+
+void timeline_begin(struct timeline *t)
+{
+	t->n = 0;
+	t->zero = tool_now_us();
+}
+
+void timeline_note(struct timeline *t, const struct kolo_action *a, double began, double ended)
+{
+	if (t->at && t->n < t->room)
+		t->at[t->n++] = (struct moment){ .type = (int)a->type,
+						 .part = a->part,
+						 .micro = a->micro,
+						 .began = began - t->zero,
+						 .ended = ended - t->zero };
+}
+
+/* ---- File ------------------------------------------------------------------------------------ */
+
+static const char *name_of(int type)
+{
+	switch (type) {
+	case KOLO_ACTION_FORWARD: return "F";
+	case KOLO_ACTION_BACKWARD: return "B";
+	case KOLO_ACTION_BACKWARD_INPUT: return "I";
+	default: return "W";
+	}
+}
+
+static int write_file(const char *path, const struct moment *all, size_t n)
+{
+	FILE *f = fopen(path, "w");
+	bool good = f != NULL;
+
+	if (f) {
+		fprintf(f, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
+		for (size_t i = 0; i < n; i++)
+			fprintf(f,
+				"%s\n{\"name\": \"%s%d\", \"cat\": \"part %d\", \"ph\": \"X\", \"ts\": %.1f, \"dur\": %.1f, \"pid\": %d, \"tid\": %d}",
+				i ? "," : "", name_of(all[i].type), all[i].micro, all[i].part,
+				all[i].began, all[i].ended - all[i].began, all[i].stage,
+				all[i].rank);
+		fprintf(f, "\n]}\n");
+		good = !ferror(f);
+		good = fclose(f) == 0 && good;
+	}
+	if (good)
+		return EXIT_GOOD;
+	fprintf(stderr, "zerotrain: --timeline %s: cannot be written: %s\n", path, strerror(errno));
+	return EXIT_FAILED;
+}
+
+/* What each rank has, on rank 0: counts of bytes, and all moments behind each other. */
+static int collect(const struct timeline *t, struct kolo_comm *comm, size_t *counts,
+		   struct moment **all, size_t *n)
+{
+	size_t len = (size_t)t->n * sizeof(*t->at), sum = 0;
+	int rc = kolo_all_gather(comm, &len, counts, sizeof(len), KOLO_U8, NULL);
+
+	for (int i = 0; i < kolo_comm_nranks(comm); i++)
+		sum += counts[i];
+	*n = sum / sizeof(**all);
+	*all = malloc(sum ? sum : 1);
+	if (rc == 0 && !*all)
+		rc = kolo_error_set(KOLO_ENOMEM, "a timeline of %zu bytes: out of memory", sum);
+	return rc ? rc : kolo_gather_v(comm, t->at, len, *all, counts, KOLO_U8, 0, NULL);
+}
+
+int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage, const char *path)
+{
+	size_t *counts = calloc((size_t)kolo_comm_nranks(comm), sizeof(*counts)), n = 0;
+	int rank = kolo_comm_rank(comm), rc = KOLO_ENOMEM;
+	struct moment *all = NULL;
+
+	for (int i = 0; i < t->n; i++) {
+		t->at[i].stage = stage;
+		t->at[i].rank = rank;
+	}
+	if (counts)
+		rc = collect(t, comm, counts, &all, &n);
+	if (rc < 0)
+		fprintf(stderr, "zerotrain: rank %d: --timeline: %s\n", rank,
+			counts ? kolo_last_error() : "out of memory");
+	else if (rank == 0)
+		rc = write_file(path, all, n);
+	free(counts);
+	free(all);
+	return rc < 0 ? EXIT_FAILED : rc;
+}

@@ -1,0 +1,34 @@
+/* When this rank computed what, in the last update: for --timeline. */
+#ifndef TOOLS_ZEROTRAIN_TIMELINE_H
+#define TOOLS_ZEROTRAIN_TIMELINE_H
+
+#include "kolo/kolo_parallel.h"
+
+#include <stdbool.h>
+
+/* Microseconds since the update began. */
+struct moment {
+	int type, part, micro, stage, rank;
+	double began, ended;
+};
+
+struct timeline {
+	struct moment *at; /* [room]; NULL: none is wanted */
+	int n, room;
+	double zero; /* when the update began */
+};
+
+/* Room for the actions of one update. False: out of memory. */
+bool timeline_open(struct timeline *t, int room);
+void timeline_close(struct timeline *t);
+
+/* An update begins; an action was computed. */
+void timeline_begin(struct timeline *t);
+void timeline_note(struct timeline *t, const struct kolo_action *action, double began,
+		   double ended);
+
+/* Writes what all ranks of comm noted to a file, on rank 0. `stage` is this rank's. Collective.
+ * Returns an exit status, after a message if it failed. */
+int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage, const char *path);
+
+#endif

@@ -167,6 +167,16 @@ struct kolo_zero_scaling {
 	uint64_t reserved[4]; /* zero */
 };
 
+/* Which part of a larger tensor an engine has: one of `parts` equal parts along a dimension. Its
+ * shape is that of the part. Checkpoints have the whole tensor. */
+struct kolo_zero_division {
+	int dim;         /* of the shape */
+	int parts, part; /* how many there are, and which this is, from 0 */
+	/* The dimension has the rows of this many matrices behind each other, and of each the
+	 * engine has its part: 3 for queries, keys and values. 0: one */
+	int fused;
+};
+
 /* One tensor of the model. */
 struct kolo_zero_tensor {
 	const char *name;             /* unique; copied */
@@ -192,7 +202,10 @@ struct kolo_zero_tensor {
 	 * updated alike; give them the same first values. One of the two is also `replicated`. The
 	 * tied tensors of both engines have the same order, sizes and types */
 	int tied;
-	uint64_t reserved[2]; /* zero */
+	/* With config.world. Other engines have the other parts, under the same name. Read in
+	 * kolo_zero_create. NULL: the tensor is whole */
+	const struct kolo_zero_division *division;
+	uint64_t reserved[1]; /* zero */
 };
 
 struct kolo_zero_device; /* kolo_zero_device.h */
@@ -318,7 +331,7 @@ struct kolo_zero_config {
 	 * time, and step at the same time. An update is made by all or by none. The norm adds up
 	 * the tensors of all engines, in the order of ranks of `world`. The loss is that of the
 	 * ranks that know it: others pass NaN to kolo_zero_backward. Samples are those of one
-	 * engine; all have the same number. Each engine has checkpoints of its own. NULL: one
+	 * engine; all have the same number. Checkpoints have the tensors of all engines. NULL: one
 	 * engine. Default: NULL. */
 	struct kolo_comm *world;
 	/* This rank, and the rank that owns the same elements of tied tensors in another engine of

@@ -12,13 +12,15 @@
  *                             places and checksums of all parts
  *
  * Tensors are whole and have no padding. Nothing in the files depends on how many ranks or which
- * stage wrote them, so any number of ranks at any stage loads them. All ranks write their own
+ * stage wrote them, so any number of ranks at any stage loads them. With config.world a checkpoint
+ * has the tensors of all engines, put together from their parts (kolo_zero_division). So one engine
+ * loads what several have written, and the reverse. All ranks write their own
  * parts into the same files at once. The directory has another name until everything is on the
  * disk. A directory that is called step-... is complete, even if the job that wrote it died.
  *
- * All calls except kolo_zero_newest are collective and block. They are made between updates and
- * need a directory that all ranks see. If one rank fails all ranks fail, with that rank's
- * reason. */
+ * All calls except kolo_zero_newest are collective, over config.world if there is one, and block.
+ * They are made between updates and need a directory that all ranks see. If one rank fails all
+ * ranks fail, with that rank's reason. */
 #ifndef KOLO_KOLO_ZERO_CHECKPOINT_H
 #define KOLO_KOLO_ZERO_CHECKPOINT_H
 
@@ -45,7 +47,9 @@ extern "C" {
  * still works.
  *
  * Errors: those of the collectives, and:
- * - KOLO_EINVAL: in the middle of an update, or a tensor's name is not UTF-8.
+ * - KOLO_EINVAL: in the middle of an update; a tensor's name is not UTF-8; a part of a tensor is in
+ *   no engine.
+ * - KOLO_EMISMATCH: engines have tensors of one name that do not fit together.
  * - KOLO_ENOMEM: out of memory.
  * - KOLO_ESYS: disk full, for example; names the file and the rank. */
 int kolo_zero_save(struct kolo_zero *zero, const char *dir, int keep, const void *user,

@@ -39,10 +39,20 @@ static int fill_entry(struct zero_entry *e, const struct zero_tensor *t, enum ko
 	strcpy(e->name, t->name);
 	e->type = type;
 	e->ndims = t->ndims;
-	memcpy(e->shape, t->shape, sizeof(e->shape));
-	e->n = t->n;
+	memcpy(e->shape, t->whole.shape, sizeof(e->shape));
+	e->n = t->whole.n;
 	e->tensor = tensor;
+	e->writes = true;
 	return 0;
+}
+
+void zero_table_place(struct zero_table *table)
+{
+	table->bytes = 0;
+	for (int i = 0; i < table->n; i++) {
+		table->entries[i].offset = table->bytes;
+		table->bytes += table->entries[i].n * kolo_type_size(table->entries[i].type);
+	}
 }
 
 int zero_table_make(const struct kolo_zero *z, enum zero_file file, bool as_is, enum kolo_type type,
@@ -55,16 +65,13 @@ int zero_table_make(const struct kolo_zero *z, enum zero_file file, bool as_is, 
 		return kolo_error_set(KOLO_ENOMEM, "a table of %d tensors: out of memory",
 				      z->ntensors);
 	for (int i = 0; rc == 0 && i < z->ntensors; i++) {
-		struct zero_entry *e = &out->entries[out->n];
 		enum kolo_type stored;
 
-		if (!is_stored(z, &z->tensors[i], file, &stored))
-			continue;
-		rc = fill_entry(e, &z->tensors[i], as_is ? stored : type, i);
-		e->offset = out->bytes;
-		out->bytes += e->n * kolo_type_size(e->type);
-		out->n++;
+		if (is_stored(z, &z->tensors[i], file, &stored))
+			rc = fill_entry(&out->entries[out->n++], &z->tensors[i],
+					as_is ? stored : type, i);
 	}
+	zero_table_place(out);
 	return rc;
 }
 
@@ -141,12 +148,33 @@ struct zero_part zero_stored_part(const struct kolo_zero *z, const struct zero_t
 	return z->rank == 0 ? (struct zero_part){ 0, t->n } : (struct zero_part){ t->n, 0 };
 }
 
+size_t zero_whole_index(const struct zero_tensor *t, size_t first, size_t *n)
+{
+	const struct zero_division *w = &t->whole;
+	size_t within = first % w->run;
+
+	if (w->parts == 1)
+		return first;
+	*n = zero_min(*n, w->run - within);
+	return (first / w->run * w->parts + w->part) * w->run + within;
+}
+
 /* ---- Ranks ----------------------------------------------------------------------------------- */
+
+struct kolo_comm *zero_everyone(const struct kolo_zero *z)
+{
+	return z->world ? z->world : z->control;
+}
+
+bool zero_is_root(const struct kolo_zero *z)
+{
+	return kolo_comm_rank(zero_everyone(z)) == 0;
+}
 
 int zero_all_well(struct kolo_zero *z, int rc)
 {
-	int told = zero_share_failure(z->control, rc);
+	int told = zero_share_failure(zero_everyone(z), rc);
 
 	/* Only a failure of the collectives is a failure of the engine. */
-	return kolo_comm_status(z->control) < 0 ? zero_failed(z, told) : told;
+	return kolo_comm_status(zero_everyone(z)) < 0 ? zero_failed(z, told) : told;
 }

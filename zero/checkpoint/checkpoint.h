@@ -26,6 +26,8 @@ struct zero_entry {
 	uint64_t offset; /* bytes from the begin of data; entries follow each other without a gap */
 	uint64_t sum;    /* of all its elements (checksum in zero/optim/kernels.h) */
 	int tensor;      /* the engine's; -1: it has none */
+	bool writes;     /* this engine's part is written, and its checksum counts */
+	bool wanted;     /* of a load: some engine has it */
 };
 
 struct zero_table {
@@ -47,11 +49,14 @@ struct zero_saved {
 	uint64_t user_len, user_sum;
 };
 
-/* The table of one of the engine's files; type is what weights are converted to, with as_is false.
- * Sums are 0. */
+/* The table of one of the engine's files, with whole tensors; type is what weights are converted
+ * to, with as_is false. Sums are 0. */
 int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_is,
 		    enum kolo_type type, struct zero_table *out);
 void zero_table_free(struct zero_table *table);
+
+/* Fills in where entries lie, one behind the other, and the bytes of all. */
+void zero_table_place(struct zero_table *table);
 
 /* The type of a tensor's values in a file. */
 enum kolo_type zero_stored_type(const struct zero_tensor *t, enum zero_file file);
@@ -71,8 +76,17 @@ int zero_stored_put(struct kolo_zero *zero, int tensor, enum zero_file file, str
  * has all. */
 struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zero_tensor *t);
 
-/* Collective. If rc of any rank is an error, all ranks return the error of the first such rank,
- * with its text. Otherwise returns 0. The engine stays usable. */
+/* The index in the whole tensor of element `first` of the engine's. Makes *n, a number of elements
+ * from there on, shorter if they do not lie together. */
+size_t zero_whole_index(const struct zero_tensor *t, size_t first, size_t *n);
+
+/* All ranks that save and load together: those of the engine, or of all engines; and whether this
+ * one does what one rank does. */
+struct kolo_comm *zero_everyone(const struct kolo_zero *zero);
+bool zero_is_root(const struct kolo_zero *zero);
+
+/* Collective over everyone. If rc of any rank is an error, all ranks return the error of the first
+ * such rank, with its text. Otherwise returns 0. The engine stays usable. */
 int zero_all_well(struct kolo_zero *zero, int rc);
 
 #endif

@@ -5,6 +5,7 @@
 #include "zero/base/basics.h"
 #include "zero/base/files.h"
 #include "zero/checkpoint/folders.h"
+#include "zero/checkpoint/join.h"
 #include "zero/checkpoint/state.h"
 #include "zero/core/engine.h"
 #include "zero/core/guard.h"
@@ -32,7 +33,7 @@ struct loading {
 	char *text;              /* its state file; */
 	uint64_t len;
 	struct zero_saved state;
-	struct zero_table tables[ZERO_NFILES];
+	struct zero_table tables[ZERO_NFILES], wanted[ZERO_NFILES];
 };
 
 static int count_files(const struct loading *l)
@@ -121,14 +122,14 @@ static int check_files(struct loading *l)
 /* Sends rank 0's text of the state file, and its path, to all ranks. */
 static int share_state(struct loading *l)
 {
-	struct kolo_comm *comm = l->z->control;
+	struct kolo_comm *comm = zero_everyone(l->z);
 	int rc = kolo_broadcast(comm, l->dir, l->dir, sizeof(l->dir), KOLO_U8, 0, NULL);
 
 	if (rc == 0)
 		rc = kolo_broadcast(comm, &l->len, &l->len, 1, KOLO_U64, 0, NULL);
 	if (rc < 0)
 		return zero_failed(l->z, rc);
-	if (l->z->rank > 0) {
+	if (!zero_is_root(l->z)) {
 		l->text = calloc(1, l->len + 1);
 		rc = l->text ? 0 : kolo_error_set(KOLO_ENOMEM, "a state file: out of memory");
 	}
@@ -197,6 +198,8 @@ static int match_entry(const struct loading *l, const struct zero_entry *wanted,
 				      zero_path_end(l->dir), e->name, there, here);
 	}
 	e->tensor = wanted->tensor;
+	e->writes = wanted->writes;
+	e->wanted = true;
 	return 0;
 }
 
@@ -204,18 +207,30 @@ static int match_entry(const struct loading *l, const struct zero_entry *wanted,
  * its tensor in the engine. */
 static int match_table(const struct loading *l, enum zero_file file, struct zero_table *table)
 {
-	struct zero_table wanted;
-	int rc = zero_table_make(l->z, file, true, KOLO_F32, &wanted);
+	const struct zero_table *wanted = &l->wanted[file];
+	int rc = 0;
 
-	for (int i = 0; rc == 0 && i < wanted.n; i++)
-		rc = match_entry(l, &wanted.entries[i], table, zero_file_names[file]);
+	for (int i = 0; rc == 0 && i < wanted->n; i++)
+		rc = match_entry(l, &wanted->entries[i], table, zero_file_names[file]);
 	for (int i = 0; rc == 0 && i < table->n; i++)
-		if (table->entries[i].tensor < 0)
+		if (!table->entries[i].wanted)
 			rc = kolo_error_set(KOLO_EINVAL,
 					    "%s: has tensor '%s' in %s, and the engine does not",
 					    zero_path_end(l->dir), table->entries[i].name,
 					    zero_file_names[file]);
-	zero_table_free(&wanted);
+	return rc;
+}
+
+/* The tables that all engines together want. */
+static int make_wanted(struct loading *l)
+{
+	int rc = 0;
+
+	for (int f = 0; rc == 0 && f < count_files(l); f++)
+		rc = zero_table_make(l->z, (enum zero_file)f, true, KOLO_F32, &l->wanted[f]);
+	rc = zero_all_well(l->z, rc);
+	for (int f = 0; rc == 0 && f < count_files(l); f++)
+		rc = zero_table_join(l->z, &l->wanted[f]);
 	return rc;
 }
 
@@ -253,6 +268,7 @@ static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header
 	enum { ROOM = STEP / 4 / sizeof(float) };
 	enum kolo_type type = zero_stored_type(&z->tensors[e->tensor], file);
 	size_t size = kolo_type_size(e->type);
+	size_t whole = zero_whole_index(&z->tensors[e->tensor], part->first, &part->n);
 	char *to = zero_stored_at(z, e->tensor, file, part), *raw = to;
 	float read[ROOM], converted[ROOM];
 	int rc;
@@ -261,11 +277,11 @@ static int read_values(struct kolo_zero *z, enum zero_file file, uint64_t header
 		part->n = zero_min(part->n, ROOM);
 		raw = (char *)read;
 	}
-	rc = zero_file_read(fd, raw, part->n * size, header_len + e->offset + part->first * size,
-			    path);
+	rc = zero_file_read(fd, raw, part->n * size, header_len + e->offset + whole * size, path);
 	if (rc < 0)
 		return rc;
-	e->sum -= z->kernels->checksum(raw, size, part->n, part->first);
+	if (e->writes)
+		e->sum -= z->kernels->checksum(raw, size, part->n, whole);
 	if (raw == to)
 		return 0;
 	rc = kolo_cast(raw, e->type, to ? to : (char *)converted, type, part->n, 1);
@@ -304,7 +320,8 @@ static int read_parts(struct loading *l, enum zero_file file)
 			KOLO_ESYS, "%s: opening: %s%s", zero_path_end(path), strerror(errno),
 			errno == ENOENT ? ": do all hosts see the same directory?" : "");
 	for (int i = 0; rc == 0 && i < table->n; i++)
-		rc = read_part(l->z, file, table->header_len, &table->entries[i], fd, path);
+		if (table->entries[i].tensor >= 0)
+			rc = read_part(l->z, file, table->header_len, &table->entries[i], fd, path);
 	close(fd);
 	return rc;
 }
@@ -314,7 +331,7 @@ static int read_parts(struct loading *l, enum zero_file file)
 static int check_sums(struct loading *l, enum zero_file file, uint64_t *missing)
 {
 	struct zero_table *table = &l->tables[file];
-	int rc = zero_failed(l->z, kolo_all_reduce(l->z->control, missing, missing,
+	int rc = zero_failed(l->z, kolo_all_reduce(zero_everyone(l->z), missing, missing,
 						   (size_t)table->n, KOLO_U64, KOLO_SUM, NULL));
 
 	for (int i = 0; rc == 0 && i < table->n; i++)
@@ -335,7 +352,7 @@ static int read_file(struct loading *l, enum zero_file file)
 			 : kolo_error_set(KOLO_ENOMEM, "checksums of %d tensors: out of memory",
 					  table->n);
 
-	for (int i = 0; l->z->rank > 0 && i < table->n; i++)
+	for (int i = 0; !zero_is_root(l->z) && i < table->n; i++)
 		table->entries[i].sum = 0;
 	if (rc == 0)
 		rc = read_parts(l, file);
@@ -492,13 +509,15 @@ static int load_tensors(struct loading *l)
 static int load(struct loading *l, const char *path, void *user, size_t *user_len)
 {
 	struct kolo_zero *z = l->z;
-	bool root = z->rank == 0;
+	bool root = zero_is_root(z);
 	int rc = zero_all_well(z, root ? open_checkpoint(l, path) : 0);
 
 	if (rc == 0)
 		rc = share_state(l);
 	if (rc == 0)
 		rc = zero_all_well(z, parse_state(l));
+	if (rc == 0)
+		rc = make_wanted(l);
 	if (rc == 0)
 		rc = zero_all_well(z, match_engine(l, user, user_len));
 	if (rc == 0)
@@ -567,8 +586,10 @@ int kolo_zero_load(struct kolo_zero *z, const char *path, enum kolo_zero_load_wh
 	rc = zero_all_well(z, rc);
 	if (rc == 0)
 		rc = load(l, path, user, user_len);
-	for (int f = 0; l && f < ZERO_NFILES; f++)
+	for (int f = 0; l && f < ZERO_NFILES; f++) {
 		zero_table_free(&l->tables[f]);
+		zero_table_free(&l->wanted[f]);
+	}
 	if (l) {
 		free(l->text);
 		free(l->state.lr);

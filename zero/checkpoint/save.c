@@ -6,6 +6,7 @@
 #include "zero/base/basics.h"
 #include "zero/base/files.h"
 #include "zero/checkpoint/folders.h"
+#include "zero/checkpoint/join.h"
 #include "zero/checkpoint/safetensors.h"
 #include "zero/checkpoint/state.h"
 #include "zero/core/engine.h"
@@ -65,7 +66,8 @@ static int find_values(struct kolo_zero *z, enum zero_file file, const struct ze
 static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_len,
 		      struct zero_entry *e, struct zero_writer *w)
 {
-	struct zero_part part = zero_stored_part(z, &z->tensors[e->tensor]);
+	const struct zero_tensor *t = &z->tensors[e->tensor];
+	struct zero_part part = zero_stored_part(z, t);
 	size_t size = kolo_type_size(e->type), step = STEP / size;
 	char copy[PIECE], converted[PIECE];
 	int rc = 0;
@@ -74,13 +76,14 @@ static int write_part(struct kolo_zero *z, enum zero_file file, uint64_t header_
 		struct zero_part some = { part.first + done, zero_min(part.n - done, step) };
 		const char *from;
 
+		size_t whole = zero_whole_index(t, some.first, &some.n);
+
 		rc = find_values(z, file, e, &some, copy, converted, &from);
 		n = some.n;
 		if (rc < 0)
 			break;
-		e->sum += z->kernels->checksum(from, size, n, some.first);
-		rc = zero_writer_write(w, from, n * size,
-				       header_len + e->offset + some.first * size);
+		e->sum += z->kernels->checksum(from, size, n, whole);
+		rc = zero_writer_write(w, from, n * size, header_len + e->offset + whole * size);
 	}
 	return rc;
 }
@@ -91,7 +94,8 @@ static int write_parts(struct kolo_zero *z, enum zero_file file, struct zero_tab
 	int rc = zero_writer_open(w, path);
 
 	for (int i = 0; rc == 0 && i < table->n; i++)
-		rc = write_part(z, file, table->header_len, &table->entries[i], w);
+		if (table->entries[i].writes)
+			rc = write_part(z, file, table->header_len, &table->entries[i], w);
 	return rc;
 }
 
@@ -111,7 +115,7 @@ static int share_number(struct kolo_zero *z, uint64_t *out)
 {
 	if (getrandom(out, sizeof(*out), 0) != sizeof(*out))
 		*out = (uint64_t)getpid();
-	return zero_failed(z, kolo_broadcast(z->control, out, out, 1, KOLO_U64, 0, NULL));
+	return zero_failed(z, kolo_broadcast(zero_everyone(z), out, out, 1, KOLO_U64, 0, NULL));
 }
 
 /* Joins the paths of this save. Its number makes them unique: a rank that has another directory by
@@ -168,7 +172,7 @@ static int share_header_lengths(struct saving *s)
 
 	for (int f = 0; f < ZERO_NFILES; f++)
 		len[f] = s->tables[f].header_len;
-	rc = kolo_broadcast(s->z->control, len, len, ZERO_NFILES, KOLO_U64, 0, NULL);
+	rc = kolo_broadcast(zero_everyone(s->z), len, len, ZERO_NFILES, KOLO_U64, 0, NULL);
 	for (int f = 0; f < ZERO_NFILES; f++)
 		s->tables[f].header_len = len[f];
 	return zero_failed(s->z, rc);
@@ -179,12 +183,12 @@ static int share_header_lengths(struct saving *s)
 static int write_all_parts(struct saving *s)
 {
 	struct zero_writer writers[ZERO_NFILES];
-	int rc = 0;
+	int rank = kolo_comm_rank(zero_everyone(s->z)), rc = 0;
 
 	for (int f = 0; f < ZERO_NFILES; f++)
 		writers[f] = (struct zero_writer){ s->paths[f], -1, -1, NULL };
 	for (int k = 0; rc == 0 && k < ZERO_NFILES; k++) {
-		int f = (s->z->rank + k) % ZERO_NFILES;
+		int f = (rank + k) % ZERO_NFILES;
 
 		if (s->tables[f].n > 0)
 			rc = write_parts(s->z, (enum zero_file)f, &s->tables[f], s->paths[f],
@@ -207,8 +211,8 @@ static int add_sums(struct kolo_zero *z, struct zero_table *table)
 	for (int i = 0; sums && i < table->n; i++)
 		sums[i] = table->entries[i].sum;
 	if (rc == 0)
-		rc = kolo_all_reduce(z->control, sums, sums, (size_t)table->n, KOLO_U64, KOLO_SUM,
-				     NULL);
+		rc = kolo_all_reduce(zero_everyone(z), sums, sums, (size_t)table->n, KOLO_U64,
+				     KOLO_SUM, NULL);
 	for (int i = 0; rc == 0 && i < table->n; i++)
 		table->entries[i].sum = sums[i];
 	free(sums);
@@ -273,10 +277,14 @@ static int finish_save(struct saving *s, int keep, const void *user, size_t user
 
 static int save(struct saving *s, int keep, const void *user, size_t user_len)
 {
-	bool root = s->z->rank == 0;
+	bool root = zero_is_root(s->z);
 	uint64_t number;
-	int rc = share_number(s->z, &number);
+	int rc = 0;
 
+	for (int f = 0; rc == 0 && f < ZERO_NFILES; f++)
+		rc = zero_table_join(s->z, &s->tables[f]);
+	if (rc == 0)
+		rc = share_number(s->z, &number);
 	if (rc == 0)
 		rc = zero_all_well(s->z, name_files(s, number));
 	if (rc == 0)
@@ -366,12 +374,12 @@ static int begin_export(const char *partial, struct zero_table *table, long step
 static int write_export(struct kolo_zero *z, const char *path, struct zero_table *table,
 			char *partial)
 {
-	bool root = z->rank == 0;
+	bool root = zero_is_root(z);
 	struct zero_writer w;
 	int rc = zero_all_well(z, root ? begin_export(partial, table, z->step) : 0);
 
 	if (rc == 0)
-		rc = zero_failed(z, kolo_broadcast(z->control, &table->header_len,
+		rc = zero_failed(z, kolo_broadcast(zero_everyone(z), &table->header_len,
 						   &table->header_len, 1, KOLO_U64, 0, NULL));
 	if (rc == 0)
 		rc = zero_all_well(
@@ -401,6 +409,8 @@ int kolo_zero_export(struct kolo_zero *z, const char *path, enum kolo_type type)
 	if (rc < 0 || (rc = zero_failed(z, zero_gather_finish_all(z))) < 0)
 		return rc;
 	rc = zero_all_well(z, prepare_export(z, path, type, &table));
+	if (rc == 0)
+		rc = zero_table_join(z, &table);
 	if (rc == 0)
 		rc = share_number(z, &number);
 	if (rc == 0)

@@ -41,15 +41,23 @@ struct zero_offloaded {
 	enum kolo_type grad_type;
 };
 
-/* One tensor, as this rank has it. Parts count elements of the whole tensor. */
+/* The larger tensor of which an engine has a part: runs of `run` elements are of parts 0, 1, .. and
+ * again. */
+struct zero_division {
+	size_t shape[KOLO_ZERO_DIMS], n;
+	size_t run, parts, part; /* parts 1: the tensor is whole */
+};
+
+/* One tensor, as this rank has it. Parts count elements of the engine's tensor. */
 struct zero_tensor {
 	char *name;
 	enum kolo_type type;
 	enum kolo_type given_type; /* of the gradients that are reported and reduced */
 	int ndims;
 	size_t shape[KOLO_ZERO_DIMS];
-	size_t n, chunk;      /* elements; those of a rank (layout.h) */
-	struct zero_part own; /* this rank's */
+	struct zero_division whole; /* of which this engine has a part */
+	size_t n, chunk;            /* elements; those of a rank (layout.h) */
+	struct zero_part own;       /* this rank's */
 	int group;
 	bool trained; /* not frozen */
 	bool counted; /* in the norm: of a replicated one the other copy is */

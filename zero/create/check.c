@@ -162,6 +162,24 @@ static int check_config(const struct kolo_zero_config *c)
 	return rc == 0 ? check_device(c) : rc;
 }
 
+static int check_division(const struct kolo_zero_tensor *t)
+{
+	const struct kolo_zero_division *d = t->division;
+
+	if (d->dim < 0 || d->dim >= t->ndims || d->parts < 1 || d->part < 0 ||
+	    d->part >= d->parts || d->fused < 0)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"tensor '%s' is part %d of %d along dimension %d, fused %d, and has %d dimensions",
+			t->name, d->part, d->parts, d->dim, d->fused, t->ndims);
+	if (d->fused > 1 && t->shape[d->dim] % (size_t)d->fused)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"tensor '%s': dimension %d is %zu, which %d fused matrices do not divide",
+			t->name, d->dim, t->shape[d->dim], d->fused);
+	return 0;
+}
+
 static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups)
 {
 	size_t n = 1;
@@ -199,6 +217,8 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 		if (t->reserved[i])
 			return kolo_error_set(KOLO_EINVAL, "tensor '%s': reserved is not zero",
 					      t->name);
+	if (t->division && (rc = check_division(t)) < 0)
+		return rc;
 	if (t->frozen && (t->replicated || t->tied))
 		return kolo_error_set(KOLO_EINVAL, "tensor '%s' is frozen, and replicated or tied",
 				      t->name);
@@ -296,6 +316,12 @@ int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zer
 				KOLO_EINVAL, "tensor '%s' is %s, and config.%s is NULL",
 				tensors[i].name, tensors[i].tied ? "tied" : "replicated",
 				tensors[i].tied ? "tied" : "world");
+	for (int i = 0; i < ntensors; i++)
+		if (tensors[i].division && !c->world)
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"tensor '%s' has a division, and config.world is NULL: other engines have the other parts",
+				tensors[i].name);
 	rc = check_names(tensors, ntensors);
 	return rc == 0 ? check_memory(tensors, ntensors) : rc;
 }
@@ -393,6 +419,8 @@ static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 	const int values[] = { t->ndims,   (int)t->type,  t->group, t->frozen,
 			       (int)given, t->replicated, t->tied };
 
+	if (t->division)
+		hash = zero_hash(hash, t->division, sizeof(*t->division));
 	return zero_hash(zero_hash(hash, values, sizeof(values)), t->shape,
 			 (size_t)t->ndims * sizeof(t->shape[0]));
 }

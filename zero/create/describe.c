@@ -28,6 +28,24 @@ static size_t count_elements(const struct kolo_zero_tensor *t)
 	return n;
 }
 
+static struct zero_division division_of(const struct kolo_zero_tensor *from, size_t n)
+{
+	const struct kolo_zero_division *d = from->division;
+	struct zero_division out = { .n = n, .run = n, .parts = 1 };
+
+	memcpy(out.shape, from->shape, sizeof(out.shape));
+	if (!d)
+		return out;
+	out.parts = (size_t)d->parts;
+	out.part = (size_t)d->part;
+	out.n *= out.parts;
+	out.shape[d->dim] *= out.parts;
+	out.run = from->shape[d->dim] / (size_t)(d->fused ? d->fused : 1);
+	for (int i = d->dim + 1; i < from->ndims; i++)
+		out.run *= from->shape[i];
+	return out;
+}
+
 static int init_tensor(struct kolo_zero *z, struct zero_tensor *t,
 		       const struct kolo_zero_tensor *from)
 {
@@ -41,6 +59,7 @@ static int init_tensor(struct kolo_zero *z, struct zero_tensor *t,
 	t->ndims = from->ndims;
 	memcpy(t->shape, from->shape, sizeof(t->shape));
 	t->n = count_elements(from);
+	t->whole = division_of(from, t->n);
 	t->chunk = zero_chunk(t->n, z->nranks);
 	t->own = zero_owned(t->n, z->nranks, z->rank);
 	t->group = from->group;

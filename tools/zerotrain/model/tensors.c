@@ -73,6 +73,8 @@ struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor)
 	else if (division != WHOLE)
 		t.rows /= group_size(s);
 	t.divided = division != WHOLE;
+	t.dim = division == COLUMNS;
+	t.fused = division == THREE_ROWS ? 3 : 1;
 	t.n = t.rows * (t.columns ? t.columns : 1);
 	return t;
 }

@@ -44,6 +44,7 @@ struct tensor_shape {
 	size_t rows, columns; /* columns 0: a vector of `rows` */
 	size_t n;             /* elements */
 	bool divided;         /* each rank of the tensor group has a part; otherwise all of it */
+	int dim, fused;       /* divided: 0: by rows, 1: by columns; of this many matrices each */
 };
 
 int tensor_count(const struct sizes *s);

@@ -177,7 +177,7 @@ static int check_places(const struct options *o, const struct kolo_zero_config *
 
 /* The engine's list of tensors: those that this rank has, in the model's order. */
 static int list_tensors(struct engine *e, struct kolo_zero_tensor *tensors,
-			struct tensor_shape *shapes)
+			struct tensor_shape *shapes, struct kolo_zero_division *divisions)
 {
 	const struct parallel *p = e->parallel;
 	int n = 0;
@@ -189,7 +189,9 @@ static int list_tensors(struct engine *e, struct kolo_zero_tensor *tensors,
 		if (!parallel_has(p, &e->sizes, t))
 			continue;
 		*s = tensor_shape_of(&e->sizes, t);
-		tensors[n++] = (struct kolo_zero_tensor){
+		divisions[n] = (struct kolo_zero_division){ s->dim, p->place.tensor_size,
+							    p->place.tensor, s->fused };
+		tensors[n] = (struct kolo_zero_tensor){
 			.name = s->name,
 			.shape = { s->rows, s->columns },
 			.ndims = s->columns ? 2 : 1,
@@ -199,7 +201,9 @@ static int list_tensors(struct engine *e, struct kolo_zero_tensor *tensors,
 			/* The whole tensors of a tensor group, and the head's of the last stage */
 			.replicated = (!s->divided && p->place.tensor > 0) ||
 				      (t == BYTES && !parallel_embeds(p)),
+			.division = s->divided && p->place.tensor_size > 1 ? &divisions[n] : NULL,
 		};
+		n++;
 	}
 	return n;
 }
@@ -210,16 +214,18 @@ static int make_engine(struct kolo_zero_config *config, struct engine *e)
 	size_t n = (size_t)tensor_count(&e->sizes);
 	struct kolo_zero_tensor *tensors = calloc(n, sizeof(*tensors));
 	struct tensor_shape *shapes = calloc(n, sizeof(*shapes));
+	struct kolo_zero_division *divisions = calloc(n, sizeof(*divisions));
 	int rc;
 
 	e->numbers = calloc(n, sizeof(*e->numbers));
 	config->world = kolo_comm_nranks(comm) < kolo_comm_nranks(all) ? all : NULL;
-	rc = tensors && shapes && e->numbers
-		     ? kolo_zero_create(comm, config, tensors, list_tensors(e, tensors, shapes),
-					&e->zero)
+	rc = tensors && shapes && divisions && e->numbers
+		     ? kolo_zero_create(comm, config, tensors,
+					list_tensors(e, tensors, shapes, divisions), &e->zero)
 		     : kolo_error_set(KOLO_ENOMEM, "a list of %zu tensors: out of memory", n);
 	if (rc == 0 && kolo_comm_rank(all) == 0 && kolo_zero_warning(e->zero))
 		fprintf(stderr, "zerotrain: %s\n", kolo_zero_warning(e->zero));
+	free(divisions);
 	free(shapes);
 	free(tensors);
 	return rc;

@@ -252,8 +252,6 @@ int segments_of(const struct options *o)
 /* What does not fit the grid, whatever the config says. */
 static void check_grid(const struct options *o)
 {
-	bool several = o->tensor * o->pipe > 1;
-
 	if (o->sequence && o->tensor == 1)
 		fprintf(stderr,
 			"zerotrain: --sequence-parallel: needs --tp 2 or more: it divides rows over these ranks\n");
@@ -280,10 +278,6 @@ static void check_grid(const struct options *o)
 		fprintf(stderr,
 			"zerotrain: --timeline %s: needs --micro, --schedule or --pp: without a pipeline nothing is noted\n",
 			o->timeline);
-	else if (several && (o->save || o->resume))
-		fprintf(stderr,
-			"zerotrain: --%s with --tp %d --pp %d: checkpoints of several engines are not built yet\n",
-			o->save ? "save" : "resume", o->tensor, o->pipe);
 	else
 		return;
 	exit(EXIT_USAGE);

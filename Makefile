@@ -218,9 +218,9 @@ RUN_OBJECTS := $(call tool_objects,ringrun ringrun/base ringrun/agent,common/too
 $B/ringrun: $(RUN_OBJECTS) $B/libkolo.a
 ZEROCONFIG_OBJECTS := $(call tool_objects,zeroconfig,common/tool)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
-ZEROPLAN_OBJECTS := $(call tool_objects,zeroplan,zerotrain/model/tensors common/gnuplot common/json common/tool)
+ZEROPLAN_OBJECTS := $(call tool_objects,zeroplan,zerotrain/model/tensors common/gnuplot common/grid common/json common/tool)
 $B/zeroplan: $(ZEROPLAN_OBJECTS) $B/libkolo.a
-TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/model,common/gnuplot common/tool)) \
+TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/model,common/gnuplot common/grid common/tool)) \
 	$(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
 TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas))
 $B/zerotrain: $(TRAIN_OBJECTS) $B/libkolo.a

@@ -370,6 +370,29 @@ def a_picture_has_kinds_places_and_stages():
 
 
 @test
+def a_pipeline_waits_and_a_group_sends():
+    """Bubbles by the formulas of kolo_parallel.h; seconds of the model with them."""
+    for schedule, more, share, kept in [("gpipe", [], 3 / 11, 8), ("1f1b", [], 3 / 11, 4), ("zb-h1", [], 1 / 9, 4),
+                                        ("interleaved", ["--chunks", "2"], 1.5 / 9.5, None)]:
+        args = ["-n", "4", "--pp", "4", "--micro", "8", "--layers", "8", "--schedule", schedule, *more]
+        done = run(ZEROPLAN, "--json", "--stage", "1", *args, "--bandwidth", "ring=1G,compute=2,memory=1G,copy=1G")
+        assert done.returncode == 0, done
+        found = json.loads(done.stdout)
+        assert near(found["bubble_share"], share) and kept in (None, found["kept"]), (schedule, found)
+        time = found["asked"][0]["time"]
+        assert near(time["bubble"], 2 * share / (1 - share)) and time["pipe"] > 0 and time["tensor"] == 0, time
+    one = json.loads(run(ZEROPLAN, "--json", "--stage", "1", "--activations", "--bandwidth", "ring=1G,compute=2").stdout)["asked"][0]
+    two = json.loads(run(ZEROPLAN, "--json", "--stage", "1", "-n", "2", "--tp", "2", "--bandwidth", "ring=1G,compute=2").stdout)["asked"][0]
+    assert near(two["time"]["tensor"], two["traffic"]["tensor_bytes"] / 1e9) and one["traffic"]["tensor_bytes"] == 0, two
+    # A device must have room for activations, too.
+    args = ["--stage", "1", "--layers", "12", "--dim", "768", "--heads", "12", "--context", "1024", "--batch", "8"]
+    assert run(ZEROPLAN, *args, "--device-memory", "2G").returncode == 0
+    done = run(ZEROPLAN, *args, "--device-memory", "2G", "--activations")
+    assert done.returncode == 1 and "do not fit beside the engine: the device lacks" in done.stdout, done
+    assert run(ZEROPLAN, *args, "--device-memory", "4G", "--recompute", "block").returncode == 0
+
+
+@test
 def mistakes_are_refused():
     for args, words in (
             (["-n", "0"], "-n 0"), (["--stage", "4"], "--stage"), (["--precision", "f64"], "must be fp32, fp16 or bf16"),
@@ -385,6 +408,11 @@ def mistakes_are_refused():
             (["--dim", "10", "--heads", "4"], "a multiple of --heads"),
             (["--accumulation", "0"], "--accumulation 0"), (["x"], "not an option"), (["--wibble"], "zeroplan --help"),
             (["-n", "65", "--measure"], "65 ranks are more"),
+            (["-n", "3", "--tp", "2"], "needs a multiple of 2 ranks, and there are 3"), ([*STACK, "--tp", "1", "--activations"], "need a GPT"),
+            (["-n", "3", "--tp", "3"], "--tp 3 must divide --heads 4"), (["--sequence-parallel"], "needs a --tp of 2 or more"),
+            (["-n", "2", "--pp", "2", "--chunks", "2"], "needs --schedule interleaved"), (["--schedule", "late"], "must be gpipe, 1f1b"),
+            (["-n", "8", "--pp", "8"], "--layers 5 in 8 parts of a pipeline: want at least a block for each"),
+            (["-n", "2", "--pp", "2", "--layers", "8", "--schedule", "interleaved", "--micro", "3"], "needs a multiple of 2 micro-batches"),
             (["--stage", "1", "--offload-param", "cpu", "--device-memory", "1G"], "offload_param")):
         done = run(ZEROPLAN, *args)
         assert done.returncode == 2 and words in done.stderr and not done.stdout, (args, done)

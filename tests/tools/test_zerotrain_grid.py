@@ -123,6 +123,14 @@ def sent(pattern, steps, ranks, *args):
     return (many - few) * 1e6
 
 
+def planned(ranks, *args):
+    """What zeroplan says of the same model."""
+    model = ["--layers", LAYERS, "--dim", DIM, "--heads", 4, "--context", CONTEXT, "--batch", BATCH]
+    done = run(f"{B}/zeroplan", "-n", str(ranks), *map(str, [*model, *args]), "--stage", "1", "--json")
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)["asked"][0]
+
+
 @test
 def bytes_are_those_of_the_formulas():
     steps, micro, e, rows = 100, 4, 4, BATCH * CONTEXT
@@ -133,9 +141,50 @@ def bytes_are_those_of_the_formulas():
         if sequence: # gradients of gains, biases and places, 2 each
             want += 2 * e * (2 * DIM * (2 * LAYERS + 1) + CONTEXT * DIM)
         assert abs(found / (steps * micro * want * (tp - 1) / tp) - 1) < 0.002, (tp, sequence, found, want)
+        plan = planned(tp, "--tp", tp, "--micro", micro, *["--sequence-parallel"] * sequence)
+        assert abs(plan["traffic"]["tensor_bytes"] - micro * want * (tp - 1) / tp) < 1, (tp, sequence, plan, want)
     for pp in (2, 4): # one matrix for each micro-batch, and one comes back
         found = sent(r"(?m)^  pipeline +(\S+) MB", steps, pp, "--pp", pp, "--micro", micro)
         assert abs(found - steps * micro * rows * DIM * e) < 0.011e6, (pp, found)
+        assert planned(pp, "--pp", pp, "--micro", micro)["traffic"]["pipe_bytes"] in (micro * rows * DIM * e, 2 * micro * rows * DIM * e)
+
+
+def megabytes(text, what):
+    found = re.search(rf"(?m)^  {what} +(\S+) MB", text)
+    return float(found[1]) if found else 0
+
+
+@test
+def memory_falls_as_the_formulas_say_and_zeroplan_knows_it():
+    """Activations of a block and a token are 4 ((4 + 12 / T) h + a s / T + 4) bytes. With sequence parallelism two of the four,
+    and the last four, are divided too: two stay, because a gathered input is kept for backward."""
+    dim, heads, context, batch, layers = 64, 4, 32, 8, 8
+    model = ["--layers", layers, "--dim", dim, "--heads", heads, "--context", context, "--batch", batch]
+
+    def report(ranks, *args):
+        return trained(ranks, *model, "--steps", 2, "--report", *args)
+
+    def formula(tp, sequence, blocks):
+        own = tp if sequence else 1
+        return 4 * batch * context * blocks * ((2 + 2 / own + 12 / tp) * dim + heads * context / tp + 4 / own) / 1e6
+
+    for tp, sequence in [(1, False), (2, False), (4, False), (2, True), (4, True)]:
+        args = ["--tp", tp] + ["--sequence-parallel"] * sequence
+        # What all blocks share does not change with their number.
+        more, less = (megabytes(report(tp, "--layers", n, *args), "activations") for n in (2 * layers, layers))
+        assert abs((more - less) / formula(tp, sequence, layers) - 1) < 0.05, (tp, sequence, more, less)
+    for ranks, args in [(4, ["--tp", 4]), (4, ["--pp", 4, "--micro", 8]), (8, ["--pp", 2, "--tp", 2, "--micro", 4]),
+                        (4, ["--pp", 2, "--tp", 2, "--micro", 4, "--sequence-parallel", "--schedule", "zb-h1"]),
+                        (2, ["--pp", 2, "--micro", 4, "--schedule", "interleaved"]),
+                        (2, ["--pp", 2, "--micro", 4, "--schedule", "gpipe", "--recompute", "block"]),
+                        (1, ["--micro", 3, "--recompute", 3])]:
+        found = report(ranks, *args, "--stage", 1)
+        done = run(f"{B}/zeroplan", "-n", str(ranks), *map(str, model + args), "--stage", "1", "--json")
+        assert done.returncode == 0, done
+        plan = json.loads(done.stdout)["asked"][0]
+        for kind in ("parameters", "gradients", "moments", "activations", "sums of gradients"):
+            want = sum(m["peak"] for m in plan["memory"] if m["kind"] == kind) / 1e6
+            assert abs(megabytes(found, kind) - want) <= 0.05 * want + 0.005, (args, kind, found, want)
 
 
 @test

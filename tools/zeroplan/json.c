@@ -31,6 +31,12 @@ static void put_request(FILE *out, const struct report *r)
 	fprintf(out, ", \"parameters\": %zu, \"tensors\": %d,\n ", r->run->tensors.parameters,
 		r->run->tensors.n);
 	fprintf(out, "\"ranks\": %d, \"accumulation\": %d, ", o->nranks, c->accumulation);
+	fprintf(out,
+		"\"tensor\": %d, \"data\": %d, \"pipe\": %d, \"pipe_stage\": %d, \"micro_batches\": %d, \"kept\": %d,\n ",
+		o->tensor, r->run->grid.replicas, o->pipe, r->run->grid.stage, o->micros,
+		r->run->grid.kept);
+	fprintf(out, "\"bubble_share\": %.17g, \"bubble_ratio\": %.17g,\n ",
+		r->run->grid.bubble_share, r->run->grid.bubble_ratio);
 	put_field(out, "type", kolo_type_name(r->run->type));
 	fprintf(out, ", ");
 	put_field(out, "optimizer", kolo_zero_optimizer_name(c->optimizer));
@@ -90,7 +96,7 @@ static void put_asked(FILE *out, const struct outcome *o)
 	fprintf(out, ",\n   \"traffic\": {");
 	for (int i = 0; i < NTRAFFIC; i++)
 		fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", traffic_rows[i].name,
-			traffic_at(&o->traffic, i));
+			traffic_at(&o->moved, i));
 	fprintf(out, "},\n   \"time\": {");
 	for (int i = 0; i < NSECONDS; i++) {
 		double x = seconds_at(&o->seconds, i);

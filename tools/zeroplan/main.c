@@ -17,7 +17,7 @@ static int read_settings(const struct options *o, struct run *r)
 	int rc;
 
 	kolo_zero_model_init(&model);
-	model.nranks = o->nranks;
+	model.nranks = r->grid.replicas;
 	model.hidden = (size_t)o->dim;
 	model.micro_batch = (size_t)o->batch;
 	model.accumulation = o->accumulation;
@@ -84,6 +84,8 @@ static int open_run(const struct options *o, struct run *r)
 	*r = (struct run){ .options = o, .bandwidths = o->bandwidths };
 	kolo_zero_config_init(&r->config);
 	r->type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
+	if ((rc = plan_grid(o, &r->grid)))
+		return rc;
 	if (o->config && (rc = read_settings(o, r)))
 		return rc;
 	if ((rc = take_options(o, r)))
@@ -93,12 +95,13 @@ static int open_run(const struct options *o, struct run *r)
 		return rc;
 	if (o->device_memory && (rc = kolo_zero_arena_open(o->device_memory, 0, &r->device)) < 0)
 		return plan_report_failure(rc);
-	return make_tensors(o, r->type, &r->tensors);
+	return make_tensors(o, &r->grid, r->type, &r->tensors);
 }
 
 static void close_run(struct run *r)
 {
 	free_tensors(&r->tensors);
+	free_grid(&r->grid);
 	kolo_zero_device_close(r->device);
 	kolo_zero_settings_destroy(r->settings);
 }

@@ -23,18 +23,27 @@ static int put_tensor(struct tensors *t, const char *name, enum kolo_type type, 
 
 /* ---- A GPT ----------------------------------------------------------------------------------- */
 
-static int make_gpt(const struct options *o, enum kolo_type type, struct tensors *out)
+static int make_gpt(const struct options *o, const struct grid *g, enum kolo_type type,
+		    struct tensors *out)
 {
-	struct sizes sizes = {
-		.layers = o->layers, .dim = o->dim, .heads = o->heads, .context = o->context
-	};
+	struct sizes sizes = { .layers = o->layers,
+			       .dim = o->dim,
+			       .heads = o->heads,
+			       .context = o->context,
+			       .tensor_size = o->tensor };
 	int rc = EXIT_GOOD;
 
 	for (int i = 0; rc == EXIT_GOOD && i < tensor_count(&sizes); i++) {
 		struct tensor_shape shape = tensor_shape_of(&sizes, i);
 
-		rc = put_tensor(out, shape.name, type, i == BYTES ? (size_t)o->vocab : shape.rows,
+		if (!grid_has(o, g, i))
+			continue;
+		rc = put_tensor(out, shape.name, type,
+				i == BYTES ? (size_t)(o->vocab / o->tensor) : shape.rows,
 				shape.columns);
+		/* A pipeline reports sums of micro-batches, in float. */
+		if (rc == EXIT_GOOD && o->micros)
+			out->list[out->n - 1].gradient_type = KOLO_F32;
 	}
 	snprintf(out->title, sizeof(out->title), "GPT of %d blocks, %d wide, context %d, %d tokens",
 		 o->layers, o->dim, o->context, o->vocab);
@@ -74,10 +83,11 @@ static int make_stack(const struct options *o, enum kolo_type type, struct tenso
 	return rc;
 }
 
-int make_tensors(const struct options *o, enum kolo_type type, struct tensors *out)
+int make_tensors(const struct options *o, const struct grid *g, enum kolo_type type,
+		 struct tensors *out)
 {
 	*out = (struct tensors){ 0 };
 	if (o->tensors)
 		return read_tensors(o->tensors, type, out);
-	return o->parameters ? make_stack(o, type, out) : make_gpt(o, type, out);
+	return o->parameters ? make_stack(o, type, out) : make_gpt(o, g, type, out);
 }

@@ -1,4 +1,5 @@
 /* zeroplan's command line: its help, its options, and which of them go together. */
+#include "tools/common/grid.h"
 #include "tools/zeroplan/zeroplan.h"
 
 #include <getopt.h>
@@ -62,6 +63,20 @@ static const char help[] =
 	"  --offload-ratio X     The share of the optimizer's state that is offloaded, from 0 to 1.\n"
 	"                        Default: 1.\n"
 	"  --nvme-path DIR       The folder of the files that nvme means. Default: /tmp.\n"
+	"\n"
+	"Several ranks for a replica of a GPT, as zerotrain has them. A rank of the stage that needs most\n"
+	"memory is planned.\n"
+	"  --tp T                Divide each layer over T ranks. Default: 1.\n"
+	"  --sequence-parallel   With --tp: also divide the rows between layers.\n"
+	"  --pp P                Divide the blocks over P pipeline stages. Default: 1.\n"
+	"  --micro M             The micro-batches of --batch samples in an update. Default: 1.\n"
+	"  --schedule gpipe|1f1b|interleaved|zb-h1\n"
+	"                        The order of forward and backward passes in a pipeline. Default: 1f1b.\n"
+	"  --chunks V            With --schedule interleaved: the parts of the model in a stage. Default: 2.\n"
+	"  --recompute none|block|N\n"
+	"                        Keep the activations of all blocks, of one block, or of N blocks. Default:\n"
+	"                        none.\n"
+	"  --activations         Count the model's activations, in float, without a grid too.\n"
 	"\n"
 	"The machine:\n"
 	"  --device-memory SIZE  Memory of each rank's device, on which the model is computed, like 80G.\n"
@@ -231,6 +246,10 @@ static const struct tool_option fields[] = {
 	{ "context", IN_INT, offsetof(struct options, context), 1, 1 << 24 },
 	{ "vocab", IN_INT, offsetof(struct options, vocab), 1, 1 << 28 },
 	{ "batch", IN_INT, offsetof(struct options, batch), 1, INT_MAX },
+	{ "tp", IN_INT, offsetof(struct options, tensor), 1, MAX_RANKS },
+	{ "pp", IN_INT, offsetof(struct options, pipe), 1, MAX_RANKS },
+	{ "micro", IN_INT, offsetof(struct options, micros), 1, 1 << 12 },
+	{ "chunks", IN_INT, offsetof(struct options, chunks), 1, 1000 },
 	{ "accumulation", IN_INT, offsetof(struct options, accumulation), 1, INT_MAX },
 	{ "offload-ratio", IN_DOUBLE, offsetof(struct options, offload_ratio), 0, 0 },
 };
@@ -247,6 +266,10 @@ enum {
 	DEVICE_MEMORY,
 	HOST_MEMORY,
 	BANDWIDTH,
+	SCHEDULE,
+	SEQUENCE,
+	RECOMPUTE,
+	ACTIVATIONS,
 	MEASURE,
 	ALL,
 	JSON,
@@ -265,6 +288,10 @@ static const struct option named[] = {
 	{ "device-memory", required_argument, NULL, DEVICE_MEMORY },
 	{ "host-memory", required_argument, NULL, HOST_MEMORY },
 	{ "bandwidth", required_argument, NULL, BANDWIDTH },
+	{ "schedule", required_argument, NULL, SCHEDULE },
+	{ "sequence-parallel", no_argument, NULL, SEQUENCE },
+	{ "recompute", required_argument, NULL, RECOMPUTE },
+	{ "activations", no_argument, NULL, ACTIVATIONS },
 	{ "measure", no_argument, NULL, MEASURE },
 	{ "all", no_argument, NULL, ALL },
 	{ "json", no_argument, NULL, JSON },
@@ -286,6 +313,13 @@ static void take_option(int c, const char *value, struct options *o)
 	case DEVICE_MEMORY: o->device_memory = parse_bytes("device-memory", value); break;
 	case HOST_MEMORY: o->host_memory = parse_bytes("host-memory", value); break;
 	case BANDWIDTH: parse_bandwidths(value, &o->bandwidths); break;
+	case SCHEDULE: o->schedule = tool_parse_schedule("zeroplan", value); break;
+	case SEQUENCE: o->sequence = true; break;
+	case RECOMPUTE:
+		o->recompute = tool_parse_recompute("zeroplan", value);
+		o->activations = true;
+		break;
+	case ACTIVATIONS: o->activations = true; break;
 	case MEASURE: o->measure = true; break;
 	case ALL: o->all = true; break;
 	case JSON: o->json = true; break;
@@ -355,6 +389,12 @@ static void check_options(const struct options *o)
 			"zeroplan: --bandwidth device: needs --device-memory: without it there is no device\n");
 		exit(EXIT_USAGE);
 	}
+	if (o->activations && (o->parameters || o->tensors)) {
+		fprintf(stderr,
+			"zeroplan: --tp, --pp, --micro, --recompute and --activations: need a GPT, whose layers are known: leave out --%s\n",
+			o->tensors ? "tensors" : "parameters");
+		exit(EXIT_USAGE);
+	}
 }
 
 void parse_options(int argc, char **argv, struct options *o)
@@ -365,6 +405,9 @@ void parse_options(int argc, char **argv, struct options *o)
 	*o = (struct options){
 		.nranks = 1,
 		.batch = 1,
+		.tensor = 1,
+		.pipe = 1,
+		.schedule = KOLO_PIPELINE_1F1B,
 		.stage = UNSET,
 		.type = (enum kolo_type)UNSET,
 		.optimizer = UNSET,
@@ -387,6 +430,10 @@ void parse_options(int argc, char **argv, struct options *o)
 			argv[optind]);
 		exit(EXIT_USAGE);
 	}
+	if (o->tensor * o->pipe > 1 || o->micros)
+		o->activations = true;
+	if (!o->micros && o->pipe > 1)
+		o->micros = 1;
 	complete_shape(o);
 	check_options(o);
 }

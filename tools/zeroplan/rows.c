@@ -4,17 +4,21 @@
 #include <string.h>
 
 const struct row traffic_rows[NTRAFFIC] = {
-	{ "gradients sent", "gradient_bytes", offsetof(struct kolo_zero_traffic, gradient_bytes) },
-	{ "parameters sent", "parameter_bytes",
-	  offsetof(struct kolo_zero_traffic, parameter_bytes) },
-	{ "from device to host", "down_bytes", offsetof(struct kolo_zero_traffic, down_bytes) },
-	{ "from host to device", "up_bytes", offsetof(struct kolo_zero_traffic, up_bytes) },
-	{ "read from files", "read_bytes", offsetof(struct kolo_zero_traffic, read_bytes) },
-	{ "written to files", "written_bytes", offsetof(struct kolo_zero_traffic, written_bytes) },
+	{ "gradients sent", "gradient_bytes", offsetof(struct moved, engine.gradient_bytes) },
+	{ "parameters sent", "parameter_bytes", offsetof(struct moved, engine.parameter_bytes) },
+	{ "in the tensor group", "tensor_bytes", offsetof(struct moved, tensor_bytes) },
+	{ "to other stages", "pipe_bytes", offsetof(struct moved, pipe_bytes) },
+	{ "from device to host", "down_bytes", offsetof(struct moved, engine.down_bytes) },
+	{ "from host to device", "up_bytes", offsetof(struct moved, engine.up_bytes) },
+	{ "read from files", "read_bytes", offsetof(struct moved, engine.read_bytes) },
+	{ "written to files", "written_bytes", offsetof(struct moved, engine.written_bytes) },
 };
 
 const struct row seconds_rows[NSECONDS] = {
 	{ "the model", "compute", offsetof(struct seconds, compute) },
+	{ "bubble of the pipeline", "bubble", offsetof(struct seconds, bubble) },
+	{ "in the tensor group", "tensor", offsetof(struct seconds, tensor) },
+	{ "to other stages", "pipe", offsetof(struct seconds, pipe) },
 	{ "gradients in buckets", "fill", offsetof(struct seconds, fill) },
 	{ "parameters in buckets", "unpack", offsetof(struct seconds, unpack) },
 	{ "sending gradients", "reduce", offsetof(struct seconds, reduce) },

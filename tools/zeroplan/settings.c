@@ -22,6 +22,36 @@ static struct kolo_zero_config config_of(const struct run *r, const struct setti
 	return c;
 }
 
+/* What is not the engine's, where the model is computed. */
+static void add_memory(const struct run *r, const char *kind, const char *formula, size_t bytes,
+		       struct outcome *out)
+{
+	int place = r->device ? KOLO_ZERO_ON_DEVICE : KOLO_ZERO_ON_HOST;
+	struct kolo_zero_memory m = { .kind = kind,
+				      .place = plan_place_words[place],
+				      .formula = formula,
+				      .bytes = bytes,
+				      .peak = bytes };
+
+	if (bytes == 0 || out->nkinds == MOST_KINDS)
+		return;
+	out->bytes[place] += bytes;
+	out->memory[out->nkinds++] = m;
+}
+
+/* The engine fits, and beside it the model must. */
+static void check_model(const struct run *r, struct outcome *out)
+{
+	size_t budget = r->options->device_memory, used = out->bytes[KOLO_ZERO_ON_DEVICE];
+
+	if (!out->fits || !budget || used <= budget)
+		return;
+	out->fits = false;
+	snprintf(out->reason, sizeof(out->reason),
+		 "activations of %.1f MiB do not fit beside the engine: the device lacks %.1f MiB",
+		 (double)r->grid.activations / 1048576, (double)(used - budget) / 1048576);
+}
+
 static void keep_memory(const struct kolo_zero_plan *plan, struct outcome *out)
 {
 	struct kolo_zero_memory m;
@@ -60,11 +90,10 @@ static double copied_elements(const struct tensors *t, size_t least, size_t most
 	return sum;
 }
 
-static struct work work_of(const struct run *r, const struct setting *s,
-			   const struct kolo_zero_traffic *traffic)
+static struct work work_of(const struct run *r, const struct setting *s, const struct moved *moved)
 {
 	const struct kolo_zero_config *c = &r->config;
-	size_t nranks = (size_t)r->options->nranks, gathers = c->gather_bucket;
+	size_t nranks = (size_t)r->grid.replicas, gathers = c->gather_bucket;
 	struct work w = {
 		.all = (double)r->tensors.trained,
 		.reduced = copied_elements(&r->tensors, c->contiguous ? OWN_OPERATION : 0,
@@ -74,7 +103,8 @@ static struct work work_of(const struct run *r, const struct setting *s,
 		.device = r->device != NULL,
 		.overlap = c->overlap,
 		.accumulation = c->accumulation,
-		.traffic = traffic,
+		.moved = moved,
+		.bubble_ratio = r->grid.bubble_ratio,
 	};
 
 	if (c->sub_group && c->sub_group < gathers / nranks)
@@ -108,8 +138,13 @@ static int keep_plan(const struct run *r, const struct kolo_zero_plan *plan, str
 	if (rc < 0)
 		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());
 	keep_memory(plan, out);
-	kolo_zero_plan_traffic_get(plan, &out->traffic);
-	work = work_of(r, &out->setting, &out->traffic);
+	add_memory(r, "activations", "", r->grid.activations, out);
+	add_memory(r, "sums of gradients", "4 P", r->grid.sums, out);
+	check_model(r, out);
+	kolo_zero_plan_traffic_get(plan, &out->moved.engine);
+	out->moved.tensor_bytes = r->grid.tensor_bytes;
+	out->moved.pipe_bytes = r->grid.pipe_bytes;
+	work = work_of(r, &out->setting, &out->moved);
 	out->seconds = time_of(&work, &out->setting, &r->bandwidths);
 	return EXIT_GOOD;
 }
@@ -122,7 +157,7 @@ int plan_setting(const struct run *r, const struct setting *s, struct outcome *o
 
 	*out = (struct outcome){ .setting = *s, .seconds.total = NAN };
 	out->status = kolo_zero_plan_create(&config, r->tensors.list, r->tensors.n, 0,
-					    r->options->nranks, &plan);
+					    r->grid.replicas, &plan);
 	if (out->status == KOLO_EINVAL) {
 		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());
 		return EXIT_GOOD;

@@ -44,6 +44,25 @@ static void print_seconds(FILE *out, double seconds)
 
 /* ---- What is asked --------------------------------------------------------------------------- */
 
+/* What several ranks for a replica mean for the one that is planned. */
+static void print_grid(FILE *out, const struct run *r)
+{
+	const struct options *o = r->options;
+	const struct grid *g = &r->grid;
+
+	if (o->tensor * o->pipe > 1)
+		fprintf(out,
+			"  tensor %d x data %d x pipe %d; this is a rank of stage %d, with %d %s\n",
+			o->tensor, g->replicas, o->pipe, g->stage,
+			g->bounds[g->stage + 1] - g->bounds[g->stage],
+			g->chunks > 1 ? "blocks in its first part" : "blocks");
+	if (o->micros && o->pipe > 1)
+		fprintf(out,
+			"  %d micro-batches by %s, of which it keeps %d; bubble: %.1f %% of the time, %.3f of the busy time\n",
+			o->micros, kolo_pipeline_schedule_name(o->schedule), g->kept,
+			100 * g->bubble_share, g->bubble_ratio);
+}
+
 static void print_request(FILE *out, const struct report *r)
 {
 	const struct options *o = r->run->options;
@@ -56,6 +75,7 @@ static void print_request(FILE *out, const struct report *r)
 	fprintf(out, "  %d rank%s, %s, %d micro-step%s for each update\n", o->nranks,
 		o->nranks > 1 ? "s" : "", kolo_zero_optimizer_name(c->optimizer), c->accumulation,
 		c->accumulation > 1 ? "s" : "");
+	print_grid(out, r->run);
 	fprintf(out, "  optimizer offloaded: %s", plan_place_name(s->optimizer));
 	if (s->optimizer != KOLO_ZERO_ON_DEVICE)
 		fprintf(out, ", %g of it", s->ratio);
@@ -112,7 +132,7 @@ static void print_traffic(FILE *out, const struct report *r)
 	for (int k = 0; k < NTRAFFIC; k++) {
 		fprintf(out, "  %-25s ", traffic_rows[k].text);
 		for (int i = 0; i < r->nasked; i++)
-			print_bytes(out, (double)traffic_at(&r->asked[i].traffic, k));
+			print_bytes(out, (double)traffic_at(&r->asked[i].moved, k));
 		fprintf(out, "\n");
 	}
 }

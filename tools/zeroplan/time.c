@@ -50,7 +50,7 @@ static double end_phase(const struct phase *p, const struct bandwidths *b)
  * parameters are. */
 static double state_in_files(const struct work *w, const struct setting *s)
 {
-	const struct kolo_zero_traffic *t = w->traffic;
+	const struct kolo_zero_traffic *t = &w->moved->engine;
 	double all = 2 * sizeof(float) * (1.0 + w->optimizer.moments) * w->own * s->ratio *
 		     w->optimizer.passes;
 
@@ -63,7 +63,7 @@ static double state_in_files(const struct work *w, const struct setting *s)
 static struct seconds ways_of(const struct work *w, const struct setting *s,
 			      const struct bandwidths *b)
 {
-	const struct kolo_zero_traffic *t = w->traffic;
+	const struct kolo_zero_traffic *t = &w->moved->engine;
 	bool apart = b->device > 0;
 	double copy = apart ? b->device / 2 : b->copy; /* bytes that are read and written */
 	bool leaves = s->optimizer == KOLO_ZERO_ON_NVME ||
@@ -77,6 +77,9 @@ static struct seconds ways_of(const struct work *w, const struct setting *s,
 
 	return (struct seconds){
 		.compute = b->compute,
+		.bubble = b->compute * w->bubble_ratio,
+		.tensor = seconds_of((double)w->moved->tensor_bytes, b->ring),
+		.pipe = seconds_of((double)w->moved->pipe_bytes, b->ring),
 		.fill = seconds_of(w->accumulation * size * (w->all + w->reduced * stored / w->all),
 				   copy),
 		.reduce = seconds_of((double)t->gradient_bytes, b->ring),
@@ -110,11 +113,12 @@ struct seconds time_of(const struct work *w, const struct setting *s, const stru
 		s->stage == 3 ? x.gather / 2 : 0; /* what is gathered for the backward pass too */
 	bool shards_away = s->param != KOLO_ZERO_ON_DEVICE;
 	double rise = shards_away ? x.up / 2 : 0;
+	double model = x.compute + x.bubble + x.tensor;
 
-	add_pass(&forward, w, x.compute / 3, x.gather - again);
+	add_pass(&forward, w, model / 3, x.gather - again + x.pipe / 2);
 	add_way(&forward, rise, rise);
 	add_way(&forward, shards, 0);
-	add_pass(&backward, w, x.compute * 2 / 3 + x.fill, x.reduce + again);
+	add_pass(&backward, w, model * 2 / 3 + x.fill, x.reduce + again + x.pipe / 2);
 	add_way(&backward, rise, rise);
 	add_way(&backward, x.down, x.down);
 	add_way(&backward, shards, 0);

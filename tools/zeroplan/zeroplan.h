@@ -3,6 +3,7 @@
 #ifndef TOOLS_ZEROPLAN_ZEROPLAN_H
 #define TOOLS_ZEROPLAN_ZEROPLAN_H
 
+#include "kolo/kolo_parallel.h"
 #include "kolo/kolo_zero_config.h"
 #include "kolo/kolo_zero_device.h"
 #include "tools/common/tool.h"
@@ -57,6 +58,12 @@ struct options {
 	size_t parameters;    /* of a stack of square layers; 0: a GPT of the following */
 	int layers, dim, heads, context, vocab; /* 0 beside these two, except dim */
 	struct bandwidths bandwidths;           /* that are given */
+	int tensor, pipe;                       /* sizes of the grid */
+	int micros; /* of an update, through a pipeline; 0: --pp 1 without */
+	enum kolo_pipeline_schedule schedule;
+	int chunks;    /* of a stage */
+	int recompute; /* blocks of a segment; 0: all */
+	bool sequence, activations;
 	bool measure, all, json;
 };
 
@@ -65,6 +72,30 @@ void parse_options(int argc, char **argv, struct options *out);
 
 /* "none", "cpu" or "nvme", as the options say it. */
 const char *plan_place_name(enum kolo_zero_place place);
+
+/* ---- Several ranks for a replica ------------------------------------------------------------- */
+
+/* What the grid comes to, for the rank with most memory: of the stage that it is in. Without --tp,
+ * --pp and --micro there is one stage, which has all. */
+struct grid {
+	int replicas; /* ranks with the same tensors */
+	int stage;    /* of the rank that is planned */
+	int chunks,
+		*bounds; /* parts of a stage; [pipe * chunks + 1] the first block of each part */
+	size_t activations, sums; /* bytes: of the model, as zerotrain has them; of gradients over
+				     micro-batches. 0: not asked for, or none */
+	uint64_t tensor_bytes, pipe_bytes; /* that the rank sends in an update */
+	double bubble_share, bubble_ratio; /* with as long a backward pass for inputs, and for
+					      weights, as a forward pass */
+	int kept;                          /* micro-batches that the stage keeps at most */
+};
+
+/* 0, or an exit status after a message. free_grid in any case. */
+int plan_grid(const struct options *o, struct grid *out);
+void free_grid(struct grid *g);
+
+/* Whether the planned rank has a tensor of a GPT (tools/zerotrain/model/tensors.h). */
+bool grid_has(const struct options *o, const struct grid *g, int tensor);
 
 /* ---- The tensors ----------------------------------------------------------------------------- */
 
@@ -84,8 +115,9 @@ int add_tensor(struct tensors *t, const struct kolo_zero_tensor *one, const char
 /* Reads a list. 0, or an exit status after a message. free_tensors in any case. */
 int read_tensors(const char *path, enum kolo_type type, struct tensors *out);
 
-/* 0, or an exit status after a message. free_tensors in any case. */
-int make_tensors(const struct options *o, enum kolo_type type, struct tensors *out);
+/* Those of the planned rank. 0, or an exit status after a message. free_tensors in any case. */
+int make_tensors(const struct options *o, const struct grid *g, enum kolo_type type,
+		 struct tensors *out);
 void free_tensors(struct tensors *t);
 
 /* ---- A run and its settings ------------------------------------------------------------------ */
@@ -100,6 +132,7 @@ struct run {
 	struct tensors tensors;
 	struct kolo_zero_device *device; /* NULL: host memory */
 	struct bandwidths bandwidths;
+	struct grid grid;
 };
 
 /* What settings differ in. */
@@ -112,6 +145,9 @@ struct setting {
 /* Seconds of an update, by what takes them; NaN: the bandwidth is not known. */
 struct seconds {
 	double compute; /* the model */
+	double bubble;  /* the pipeline is not full; */
+	double tensor;  /* what the tensor group sends, which the model waits for; */
+	double pipe;    /* what goes from stage to stage */
 	double fill;    /* gradients into buckets, and out of them; */
 	double unpack;  /* the same of updated parameters */
 	double reduce, gather;
@@ -124,6 +160,12 @@ struct seconds {
 
 enum { MOST_KINDS = 32, NPLACES = KOLO_ZERO_ON_NVME + 1 };
 
+/* Bytes that a rank moves in an update. */
+struct moved {
+	struct kolo_zero_traffic engine;
+	uint64_t tensor_bytes, pipe_bytes;
+};
+
 /* What a setting comes to, on rank 0, which has no less than any other. */
 struct outcome {
 	struct setting setting;
@@ -134,7 +176,7 @@ struct outcome {
 	struct kolo_zero_memory memory[MOST_KINDS];
 	int nkinds;
 	size_t bytes[NPLACES], pinned; /* of all kinds, at most; by place as memory names it */
-	struct kolo_zero_traffic traffic;
+	struct moved moved;
 	struct seconds seconds;
 };
 
@@ -171,7 +213,8 @@ struct work {
 	bool overlap;
 	bool device; /* else host memory is home */
 	int accumulation;
-	const struct kolo_zero_traffic *traffic;
+	const struct moved *moved;
+	double bubble_ratio; /* seconds that the pipeline waits for each in which it computes */
 };
 
 /* Computes the time by arithmetic alone. tools/zeroplan/README.md has the formula. */
@@ -212,13 +255,13 @@ struct row {
 	const char *text, *name;
 	size_t offset;
 };
-enum { NTRAFFIC = 6, NSECONDS = 11 };
-extern const struct row traffic_rows[NTRAFFIC]; /* uint64_t in struct kolo_zero_traffic */
+enum { NTRAFFIC = 8, NSECONDS = 14 };
+extern const struct row traffic_rows[NTRAFFIC]; /* uint64_t in struct moved */
 extern const struct row seconds_rows[NSECONDS]; /* double in struct seconds */
 
-static inline uint64_t traffic_at(const struct kolo_zero_traffic *t, int i)
+static inline uint64_t traffic_at(const struct moved *m, int i)
 {
-	return *(const uint64_t *)((const char *)t + traffic_rows[i].offset);
+	return *(const uint64_t *)((const char *)m + traffic_rows[i].offset);
 }
 
 static inline double seconds_at(const struct seconds *s, int i)

@@ -1,6 +1,7 @@
 /* zerotrain's command line: its help, its options, and which of them go together. */
 #include "tools/zerotrain/setup/options.h"
 #include "kolo/kolo_zero.h"
+#include "tools/common/grid.h"
 #include "tools/common/tool.h"
 #include "tools/zerotrain/model/tensors.h"
 
@@ -147,15 +148,6 @@ static const struct tool_option fields[] = {
 };
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
 
-static int parse_recompute(const char *value)
-{
-	if (strcmp(value, "none") == 0)
-		return 0;
-	if (strcmp(value, "block") == 0)
-		return 1;
-	return (int)tool_parse_number("zerotrain", "--recompute", value, 1, 1000);
-}
-
 static enum kolo_type parse_precision(const char *value)
 {
 	static const struct {
@@ -174,17 +166,6 @@ static int parse_switch(const char *value)
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
 		tool_refuse_option("zerotrain", "overlap", value, "must be on or off");
 	return strcmp(value, "on") == 0;
-}
-
-static enum kolo_pipeline_schedule parse_schedule(const char *value)
-{
-	const char *name;
-
-	for (int i = 0; (name = kolo_pipeline_schedule_name((enum kolo_pipeline_schedule)i)); i++)
-		if (strcmp(value, name) == 0)
-			return (enum kolo_pipeline_schedule)i;
-	tool_refuse_option("zerotrain", "schedule", value,
-			   "must be gpipe, 1f1b, interleaved or zb-h1");
 }
 
 static struct device_option parse_device(const char *value)
@@ -358,14 +339,14 @@ static void parse_all(int argc, char **argv, struct options *o)
 			break;
 		case OVERLAP: o->overlap = parse_switch(optarg); break;
 		case PRECISION: o->type = parse_precision(optarg); break;
-		case RECOMPUTE: o->recompute = parse_recompute(optarg); break;
+		case RECOMPUTE: o->recompute = tool_parse_recompute("zerotrain", optarg); break;
 		case DEVICE: o->device = parse_device(optarg); break;
 		case OPTIMIZER:
 			o->offload_optimizer = parse_place("offload-optimizer", optarg);
 			break;
 		case PARAM: o->offload_param = parse_place("offload-param", optarg); break;
 		case SCHEDULE:
-			o->schedule = parse_schedule(optarg);
+			o->schedule = tool_parse_schedule("zerotrain", optarg);
 			o->scheduled = true;
 			break;
 		case SEQUENCE: o->sequence = true; break;

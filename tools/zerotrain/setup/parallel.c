@@ -1,5 +1,6 @@
 /* Sets up the grid, the tensor group and the pipeline. */
 #include "tools/zerotrain/setup/parallel.h"
+#include "tools/common/grid.h"
 #include "tools/common/tool.h"
 
 #include <stdio.h>
@@ -76,14 +77,6 @@ static int open_grid(struct parallel *p, const struct options *o)
 	return rc;
 }
 
-/* The number of chunks: interleaved schedules have several. */
-static int chunks_of(const struct options *o)
-{
-	if (o->schedule != KOLO_PIPELINE_INTERLEAVED || o->pipe == 1)
-		return 1;
-	return o->chunks == UNSET ? 2 : o->chunks;
-}
-
 static int check_layers(const struct parallel *p, const struct options *o)
 {
 	int all = p->place.pipe_size * p->chunks;
@@ -102,7 +95,9 @@ int parallel_open(struct kolo_comm *comm, const struct options *o, int accumulat
 	bool piped;
 	int rc = 0;
 
-	*p = (struct parallel){ .comm = comm, .micros = accumulation, .chunks = chunks_of(o) };
+	*p = (struct parallel){ .comm = comm,
+				.micros = accumulation,
+				.chunks = tool_chunks(o->schedule, o->pipe, o->chunks) };
 	if (o->micros != UNSET)
 		p->micros = o->micros;
 	piped = o->pipe > 1 || o->micros != UNSET || o->scheduled;

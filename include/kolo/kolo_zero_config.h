@@ -38,6 +38,9 @@
  * program sets the device. Without a device, "cpu" changes nothing, because everything is in host
  * memory already; a remark says so. "nvme" works with and without a device.
  *
+ * Grids: tensor_parallel.autotp_size and pipeline.stages are the sizes that the program gives to
+ * kolo_grid_create. DeepSpeed reads the second in its PipelineModule only.
+ *
  * The conventions of kolo.h hold here too. Nothing is sent to other ranks: all ranks read the
  * same file, and kolo_zero_create compares their configs. A build without the library jansson
  * can't read a config. */
@@ -56,7 +59,7 @@ extern "C" {
 /* What a config can't know, and the values of "auto" in it. kolo_zero_model_init fills in the
  * defaults. */
 struct kolo_zero_model {
-	int nranks; /* Default: 1. */
+	int nranks; /* all of them, of all replicas, tensor groups and stages. Default: 1. */
 	/* Elements in a hidden state; bucket sizes follow from it. 0 (default): unknown. */
 	size_t hidden;
 	size_t micro_batch;  /* samples of a micro-step on a rank. 0 (default): unknown. */
@@ -73,7 +76,10 @@ struct kolo_zero_model {
 	int ngroups;         /* groups of tensors with hyper-parameters of their own. Default: 1. */
 	/* 1: the program sets config.device; 0: tensors are in host memory. Default: 0. */
 	int device;
-	uint64_t reserved[8]; /* zero */
+	/* The sizes of the grid, without the keys tensor_parallel.autotp_size and pipeline.stages,
+	 * and their "auto". 0 (default): 1. */
+	int tensor_size, pipe_size;
+	uint64_t reserved[7]; /* zero */
 };
 
 /* What a config says. The memory is the library's, but the caller may change it, above all the
@@ -89,7 +95,10 @@ struct kolo_zero_settings {
 	int memory_breakdown;     /* 1: the log shall have the memory of kolo_zero_memory_get */
 	const char *csv_path;     /* the log's CSV file if csv_monitor is enabled, else NULL */
 	const char *jsonl_path;   /* the log's JSON lines if csv_monitor is enabled, else NULL */
-	uint64_t reserved[8];     /* zero */
+	/* The grid for kolo_grid_create, at least 1. The engine has nranks / (tensor_size *
+	 * pipe_size) ranks, and batches count these */
+	int tensor_size, pipe_size;
+	uint64_t reserved[7]; /* zero */
 };
 
 /* Fills in the defaults of a model description. Never fails. */

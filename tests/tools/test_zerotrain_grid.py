@@ -245,6 +245,22 @@ def settings_of_a_config_hold_for_pipelines():
         assert losses(folder, 2, *args, "--pp", 2) == losses(folder, 1, *args, "--micro", 4)
         done = start(2, *args, "--pp", 2, "--micro", 2)
         assert done.returncode == 1 and f"--micro 2, but {path} says 4: leave --micro out" in done.stderr, done
+        with open(path, "w") as f:
+            json.dump({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "train_batch_size": 16,
+                       "pipeline": {"stages": 2}, "tensor_parallel": {"autotp_size": 2},
+                       "optimizer": {"type": "AdamW", "params": {"lr": 0.002}}}, f)
+        found = losses(folder, 8, *args)
+        assert found == losses(folder, 8, *args, "--tp", 2, "--pp", 2) and len(found) == 11, found
+        for ranks, more, status, text in [
+                (8, ["--tp", 4], 1, f"--tp 4, but {path} says 2: leave --tp out"), (8, ["--pp", 1], 1, f"--pp 1, but {path} says 2"),
+                (6, [], 1, "makes a grid of tensor 2 x pipe 2, and there are 6 ranks"), (4, [], 1, "makes the batch 16"),
+                (8, ["--heads", 1], 2, "--tp 2 must divide --heads 1")]:
+            done = start(ranks, *args, *more)
+            assert done.returncode == status and text in done.stderr, (ranks, more, done)
+        with open(path, "w") as f:
+            json.dump({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Lamb", "params": {"lr": 0.002}}}, f)
+        done = start(2, "--config", path, "--tp", 2)
+        assert done.returncode == 2 and "Lamb with --tp 2" in done.stderr, done
 
 
 @test

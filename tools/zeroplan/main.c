@@ -17,7 +17,9 @@ static int read_settings(const struct options *o, struct run *r)
 	int rc;
 
 	kolo_zero_model_init(&model);
-	model.nranks = r->grid.replicas;
+	model.nranks = o->nranks;
+	model.tensor_size = o->tensor;
+	model.pipe_size = o->pipe;
 	model.hidden = (size_t)o->dim;
 	model.micro_batch = (size_t)o->batch;
 	model.accumulation = o->accumulation;
@@ -36,6 +38,12 @@ static int read_settings(const struct options *o, struct run *r)
 		fprintf(stderr, "zeroplan: %s: %s\n", o->config, note);
 	r->config = r->settings->config;
 	r->type = r->settings->type;
+	if (r->settings->tensor_size != o->tensor || r->settings->pipe_size != o->pipe) {
+		fprintf(stderr, "zeroplan: %s says tensor %d x pipe %d: give --tp %d --pp %d\n",
+			o->config, r->settings->tensor_size, r->settings->pipe_size,
+			r->settings->tensor_size, r->settings->pipe_size);
+		return EXIT_USAGE;
+	}
 	if (o->type == (enum kolo_type)UNSET || o->type == r->type)
 		return EXIT_GOOD;
 	fprintf(stderr, "zeroplan: --precision is %s, but %s says %s: leave --precision out\n",

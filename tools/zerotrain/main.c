@@ -120,8 +120,6 @@ static int open_run(struct run *r)
 		.segment = some ? o->recompute : o->layers,
 		.dropout = o->dropout,
 		.seed = (uint64_t)o->seed,
-		.tensor_size = o->tensor,
-		.tensor_rank = r->rank % o->tensor,
 		.segments = segments_of(o),
 		.halves = o->schedule == KOLO_PIPELINE_ZB_H1,
 	};

@@ -26,6 +26,8 @@ struct zero_settings {
 	int wire;                          /* index of communication_data_type; -1: absent */
 	int order;                         /* index of reduction_order; -1: absent */
 	int prescale;                      /* -1: absent */
+	int tensor;                        /* tensor_parallel.autotp_size; -1: absent */
+	int pipe;                          /* pipeline.stages; 0: absent */
 	double predivide;                  /* 0: absent */
 	size_t train, micro, accumulation; /* 0: absent, or "auto" and unknown */
 	int optimizer_place, param_place;  /* enum kolo_zero_place */

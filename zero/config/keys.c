@@ -24,6 +24,8 @@ static const struct zero_range bucket = { ZERO_INTEGER, "an integer of at least 
 					  .low = ZERO_LEAST_BUCKET, .high = INFINITY };
 static const struct zero_range count_int = { ZERO_INTEGER, "an integer from 1 to 2147483647",
 					     .low = 1, .high = INT_MAX };
+static const struct zero_range natural_int = { ZERO_INTEGER, "an integer from 0 to 2147483647",
+					       .low = 0, .high = INT_MAX };
 static const struct zero_range natural = { ZERO_INTEGER, "an integer of at least 0", .low = 0,
 					   .high = INFINITY };
 static const struct zero_range buffers = { ZERO_INTEGER, "an integer from 2 to 4096", .low = 2,
@@ -108,7 +110,10 @@ static const char no_elasticity[] =
 static const char no_elastic_batch[] =
 	"no effect: batch sizes are not chosen by the number of ranks";
 static const char one_loop[] = "no effect: there is one loop for each optimizer";
-static const char no_pipeline[] = "there are no pipeline stages";
+static const char one_directory[] = "all stages write into the same files";
+static const char own_layers[] = "no effect: layers are divided by the program: kolo_parallel.h";
+static const char own_rows[] =
+	"no effect: with sequence parallelism ranks send their own rows only";
 static const char no_such_part[] = "Kolo has no such part";
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
@@ -261,7 +266,7 @@ const struct zero_key zero_keys[] = {
 	{ ZERO("mics_shard_size"), &integer, ROLE(ONLY, -1, no_groups) },
 	{ ZERO("mics_hierarchical_params_gather"), &flag, ROLE(ONLY, 0, no_groups) },
 	{ ZERO("memory_efficient_linear"), &flag, ROLE(MOOT, 1, no_torch) },
-	{ ZERO("pipeline_loading_checkpoint"), &flag, ROLE(ONLY, 0, no_pipeline) },
+	{ ZERO("pipeline_loading_checkpoint"), &flag, ROLE(MOOT, 0, one_directory) },
 	{ ZERO("override_module_apply"), &flag, ROLE(MOOT, 1, no_torch) },
 	{ ZERO("log_trace_cache_warnings"), &flag,
 	  ROLE(MOOT, 0,
@@ -433,7 +438,7 @@ const struct zero_key zero_keys[] = {
 	{ "checkpoint.use_node_local_storage", &flag,
 	  ROLE(ONLY, 0, "all ranks write into one directory") },
 	{ "checkpoint.parallel_write", .range = &section },
-	{ "checkpoint.parallel_write.pipeline_stage", &flag, ROLE(ONLY, 0, no_pipeline) },
+	{ "checkpoint.parallel_write.pipeline_stage", &flag, ROLE(MOOT, 0, one_directory) },
 	{ "activation_checkpointing", .range = &section },
 	{ "activation_checkpointing.partition_activations", &flag, ROLE(ONLY, 0, activations) },
 	{ "activation_checkpointing.contiguous_memory_optimization", &flag,
@@ -484,11 +489,32 @@ const struct zero_key zero_keys[] = {
 	{ "eigenvalue", &section, ROLE(OFF, 0, no_such_part) },
 	{ "hybrid_engine", &section, ROLE(OFF, 0, no_such_part) },
 	{ "nebula", &section, ROLE(OFF, 0, no_such_part) },
-	{ "pipeline", &section, ROLE(OFF, 0, no_pipeline) },
+	{ "pipeline", .range = &section },
+	{ "pipeline.stages", &count_int, SETTING(INT, pipe), .automatic = ZERO_AUTO_PIPE },
+	{ "pipeline.partition", &text, ROLE(MOOT, NAN, own_layers) },
+	{ "pipeline.seed_layers", &flag,
+	  ROLE(MOOT, 0, "no effect: the program gives tensors their first values") },
+	{ "pipeline.activation_checkpoint_interval", &natural, ROLE(ONLY, 0, activations) },
+	{ "pipeline.pipe_partitioned", &flag, ROLE(MOOT, 1, own_rows) },
+	{ "pipeline.grad_partitioned", &flag, ROLE(MOOT, 1, own_rows) },
+	{ "pipeline.use_reentrant", &flag,
+	  ROLE(MOOT, 1, "no effect: activations are the model's own") },
 	{ "progressive_layer_drop", &section, ROLE(OFF, 0, no_such_part) },
 	{ "quantize_training", &section, ROLE(OFF, 0, no_such_part) },
 	{ "sparse_attention", &section, ROLE(OFF, 0, no_such_part) },
-	{ "tensor_parallel", &section, ROLE(OFF, 0, no_such_part) },
+	{ "tensor_parallel", .range = &section },
+	{ "tensor_parallel.autotp_size", &natural_int, SETTING(INT, tensor),
+	  .automatic = ZERO_AUTO_TENSOR },
+	{ "tensor_parallel.tp_overlap_comm", &flag,
+	  ROLE(MOOT, 0, "no effect: sums are not sent beside products") },
+	{ "tensor_parallel.preset_model", &text, ROLE(MOOT, NAN, own_layers), .nullable = true },
+	{ "tensor_parallel.partition_config", &section,
+	  ROLE(OFF, 0, "layers are divided by the program: kolo_parallel.h") },
+	{ "tensor_parallel.tp", .range = &section },
+	{ "tensor_parallel.tp.tp_size", &count_int,
+	  ROLE(ONLY, 1, "say it as tensor_parallel.autotp_size") },
+	{ "tensor_parallel.tp.tp_grain_size", &count,
+	  ROLE(MOOT, 1, "no effect: all parts are equal") },
 	{ "weight_quantization", &section, ROLE(OFF, 0, no_such_part) },
 };
 const int zero_nkeys = sizeof(zero_keys) / sizeof(zero_keys[0]);

@@ -62,6 +62,8 @@ enum zero_auto {
 	ZERO_AUTO_BUCKET,      /* hidden^2, or the least that kolo_zero_create takes */
 	ZERO_AUTO_PREFETCH,    /* 0.9 hidden^2 */
 	ZERO_AUTO_PERSISTENCE, /* 10 hidden */
+	ZERO_AUTO_TENSOR,      /* tensor_size, at least 1; and pipe_size: */
+	ZERO_AUTO_PIPE,
 };
 
 /* What a key needs to have an effect. */

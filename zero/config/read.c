@@ -233,6 +233,10 @@ static int check_model(const struct kolo_zero_model *m)
 		return kolo_error_set(KOLO_EINVAL,
 				      "model.type is %d: want KOLO_F32, KOLO_F16 or KOLO_BF16",
 				      (int)m->type);
+	if (m->tensor_size < 0 || m->pipe_size < 0)
+		return kolo_error_set(KOLO_EINVAL,
+				      "model.tensor_size %d, pipe_size %d: want at least 0",
+				      m->tensor_size, m->pipe_size);
 	if ((m->device | 1) != 1)
 		return kolo_error_set(KOLO_EINVAL, "model.device is %d: want 0 or 1", m->device);
 	for (size_t i = 0; i < sizeof(m->reserved) / sizeof(m->reserved[0]); i++)

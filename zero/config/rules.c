@@ -46,7 +46,7 @@ void zero_rules_begin(const struct zero_reading *r)
 	s->shown.config.scaling =
 		(struct kolo_zero_scaling){ .min = 1, .window = 1000, .hysteresis = 2 };
 	s->scale_power = 16;
-	s->adam_w_mode = s->wire = s->order = s->prescale = s->old_pin = -1;
+	s->adam_w_mode = s->wire = s->order = s->prescale = s->old_pin = s->tensor = -1;
 	for (int i = 0; i < r->model->ngroups; i++) {
 		struct kolo_zero_group *g = &s->shown.groups[i];
 
@@ -76,12 +76,55 @@ static int refuse_no_batch(const struct zero_reading *r)
 			      r->name, paths[0]);
 }
 
+/* Ranks with the same tensors. */
+static size_t data_ranks(const struct zero_reading *r)
+{
+	const struct kolo_zero_settings *s = &r->out->shown;
+
+	return (size_t)(r->model->nranks / (s->tensor_size * s->pipe_size));
+}
+
+static int refuse_grid(const struct zero_reading *r)
+{
+	const char *tensor = "tensor_parallel.autotp_size", *pipe = "pipeline.stages";
+	const struct kolo_zero_settings *s = &r->out->shown;
+	bool given = zero_given_of(r, tensor)->value || zero_given_of(r, pipe)->value;
+	static const char text[] =
+		"makes a grid of tensor %d x pipe %d, and there are %d ranks: want a multiple of both";
+
+	if (given)
+		return zero_refuse_value(r, zero_given_of(r, tensor)->value ? tensor : pipe, text,
+					 s->tensor_size, s->pipe_size, r->model->nranks);
+	return kolo_error_set(
+		KOLO_EINVAL,
+		"model.tensor_size %d and pipe_size %d on %d ranks: want a multiple of both",
+		s->tensor_size, s->pipe_size, r->model->nranks);
+}
+
+/* The sizes of the grid: 0 and 1 are the same. Those of the program are shown, too. */
+static int decide_grid(const struct zero_reading *r)
+{
+	struct zero_settings *s = r->out;
+	int tensor = s->tensor >= 0 ? s->tensor : r->model->tensor_size;
+	int pipe = s->pipe > 0 ? s->pipe : r->model->pipe_size;
+
+	s->shown.tensor_size = tensor > 1 ? tensor : 1;
+	s->shown.pipe_size = pipe > 1 ? pipe : 1;
+	if (tensor > 1)
+		s->tensor = tensor;
+	if (pipe > 1)
+		s->pipe = pipe;
+	if (r->model->nranks % ((int64_t)s->shown.tensor_size * s->shown.pipe_size))
+		return refuse_grid(r);
+	return 0;
+}
+
 /* Derives the batch size that is missing from the other two. A batch alone is one micro-step. */
 static int derive_batch(const struct zero_reading *r)
 {
 	const char *at = "train_batch_size";
 	struct zero_settings *s = r->out;
-	size_t n = (size_t)r->model->nranks, product;
+	size_t n = data_ranks(r), product;
 
 	if (!s->train && !s->micro)
 		return refuse_no_batch(r);
@@ -151,11 +194,11 @@ static int decide_division(const struct zero_reading *r)
 	struct zero_settings *s = r->out;
 
 	if (s->prescale == 1 && s->predivide != 0 && s->predivide != 1 &&
-	    s->predivide != r->model->nranks)
+	    s->predivide != (double)data_ranks(r))
 		return zero_refuse_value(
 			r, "gradient_predivide_factor",
-			"is %.15g, and prescale_gradients divides by the %d ranks: want one of the keys",
-			s->predivide, r->model->nranks);
+			"is %.15g, and prescale_gradients divides by the %zu ranks: want one of the keys",
+			s->predivide, data_ranks(r));
 	if (s->prescale == 0 && s->predivide == 0)
 		s->predivide = 1;
 	if (s->prescale < 0)
@@ -361,8 +404,8 @@ static int check_as_the_engine_does(const struct zero_reading *r)
 int zero_rules_end(const struct zero_reading *r)
 {
 	static int (*const rules[])(const struct zero_reading *) = {
-		derive_batch,     decide_precision, check_wire,     decide_division,
-		decide_optimizer, decide_schedule,  decide_offload, decide_files,
+		decide_grid,      derive_batch,    decide_precision, check_wire,   decide_division,
+		decide_optimizer, decide_schedule, decide_offload,   decide_files,
 	};
 	struct kolo_zero_settings *shown = &r->out->shown;
 	int rc = 0;

@@ -120,6 +120,8 @@ static void resolve_auto(const struct kolo_zero_model *m, enum zero_auto automat
 		break;
 	case ZERO_AUTO_PREFETCH: *x = cut_fraction(0.9 * hidden * hidden); break;
 	case ZERO_AUTO_PERSISTENCE: *x = 10 * hidden; break;
+	case ZERO_AUTO_TENSOR: *x = m->tensor_size ? m->tensor_size : 1; break;
+	case ZERO_AUTO_PIPE: *x = m->pipe_size ? m->pipe_size : 1; break;
 	}
 }
 

@@ -563,7 +563,56 @@ static void an_engine_trains_from_a_text(void **state)
 		" \"params\": {\"cycle_min_lr\": 0.01, \"cycle_max_lr\": 0.02, \"cycle_first_step_size\": 2}}}");
 }
 
+/* ---- Grids ----------------------------------------------------------------------------------- */
+
+static void check_grid(const struct kolo_zero_model *m, const char *text, int tensor, int pipe,
+		       size_t train)
+{
+	struct kolo_zero_settings *s = parse_for(m, text);
+
+	CHECK(s->tensor_size == tensor && s->pipe_size == pipe);
+	CHECK(s->train_batch == train);
+	check_fixpoint(s, m);
+	kolo_zero_settings_destroy(s);
+}
+
+static void sizes_of_a_grid_come_from_the_file_or_the_program(void **state)
+{
+	struct kolo_zero_model m = model_of(8);
+	struct kolo_zero_settings *s;
+
+	(void)state;
+	check_grid(&m, "{\"train_micro_batch_size_per_gpu\": 2}", 1, 1, 16);
+	check_grid(&m, "{\"train_micro_batch_size_per_gpu\": 2, \"pipeline\": {\"stages\": 2}}", 1,
+		   2, 8);
+	check_grid(&m,
+		   "{\"train_micro_batch_size_per_gpu\": 2, \"pipeline\": {\"stages\": 2},"
+		   " \"tensor_parallel\": {\"autotp_size\": 4}}",
+		   4, 2, 2);
+	m.tensor_size = 2;
+	check_grid(&m, "{\"train_micro_batch_size_per_gpu\": 2}", 2, 1, 8);
+	/* The file counts; 0 is DeepSpeed's way to say 1, and "auto" what the program says. */
+	check_grid(
+		&m,
+		"{\"train_micro_batch_size_per_gpu\": 2, \"tensor_parallel\": {\"autotp_size\": 0}}",
+		1, 1, 16);
+	check_grid(
+		&m,
+		"{\"train_micro_batch_size_per_gpu\": 2, \"tensor_parallel\": {\"autotp_size\": \"auto\"}}",
+		2, 1, 8);
+	CHECK(kolo_zero_settings_parse(
+		      "{\"train_batch_size\": 8,\n\"tensor_parallel\": {\"autotp_size\": 3}}", &m,
+		      &s) == KOLO_EINVAL);
+	CHECK(strstr(
+		kolo_last_error(),
+		"config:2:36: tensor_parallel.autotp_size makes a grid of tensor 3 x pipe 1, and there are 8 ranks"));
+	m.tensor_size = 5;
+	CHECK(kolo_zero_settings_parse("{\"train_batch_size\": 8}", &m, &s) == KOLO_EINVAL);
+	CHECK(strstr(kolo_last_error(), "model.tensor_size 5 and pipe_size 1 on 8 ranks"));
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(sizes_of_a_grid_come_from_the_file_or_the_program),
 	cmocka_unit_test(the_users_file_loads_unmodified),
 	cmocka_unit_test(what_is_absent_has_the_presets),
 	cmocka_unit_test(each_optimizer_takes_its_parameters),

@@ -279,7 +279,7 @@ static void a_wrong_model_description_is_told(void **state)
 	m.device = 2;
 	check_refused("{}", &m, "model.device is 2: want 0 or 1");
 	m = model_of(1);
-	m.reserved[7] = 1;
+	m.reserved[6] = 1;
 	check_refused("{}", &m, "model.reserved is not zero");
 	check_refused("{}", NULL, "needs a model description");
 	m = model_of(1);

@@ -56,7 +56,9 @@ static int read_settings(struct kolo_comm *comm, const struct options *o,
 	int rc;
 
 	kolo_zero_model_init(&model);
-	model.nranks = kolo_comm_nranks(comm) / (o->tensor * o->pipe);
+	model.nranks = kolo_comm_nranks(comm);
+	model.tensor_size = o->tensor == UNSET ? 0 : o->tensor;
+	model.pipe_size = o->pipe == UNSET ? 0 : o->pipe;
 	model.hidden = (size_t)o->dim;
 	model.micro_batch = (size_t)(o->batch == UNSET ? DEFAULT_BATCH : o->batch);
 	model.accumulation = o->micros == UNSET ? 1 : o->micros;
@@ -96,6 +98,12 @@ static int compare_settings(const struct options *o, const struct kolo_zero_sett
 	else if (o->micros != UNSET && s->config.accumulation != o->micros)
 		fprintf(stderr, "zerotrain: --micro %d, but %s says %d: leave --micro out\n",
 			o->micros, o->config, s->config.accumulation);
+	else if (o->tensor != UNSET && s->tensor_size != o->tensor)
+		fprintf(stderr, "zerotrain: --tp %d, but %s says %d: leave --tp out\n", o->tensor,
+			o->config, s->tensor_size);
+	else if (o->pipe != UNSET && s->pipe_size != o->pipe)
+		fprintf(stderr, "zerotrain: --pp %d, but %s says %d: leave --pp out\n", o->pipe,
+			o->config, s->pipe_size);
 	else if (!isnan(o->lr) && first->lr != o->lr)
 		fprintf(stderr, "zerotrain: --lr %g, but %s says %g: leave --lr out\n", o->lr,
 			o->config, first->lr);
@@ -262,6 +270,24 @@ static void choose_batches(struct kolo_zero_config *c, struct engine *e)
 	c->accumulation = 1;
 }
 
+/* The model's place in the tensor group. */
+static void keep_place(struct engine *e)
+{
+	e->sizes.tensor_size = e->parallel->place.tensor_size;
+	e->sizes.tensor_rank = e->parallel->place.tensor;
+}
+
+/* Lamb's trust ratio is that of a whole tensor. */
+static int check_optimizer(const struct kolo_zero_config *c, const struct engine *e)
+{
+	if (c->optimizer != KOLO_ZERO_LAMB || e->sizes.tensor_size == 1)
+		return EXIT_GOOD;
+	fprintf(stderr,
+		"zerotrain: Lamb with --tp %d: its trust ratio is of a whole tensor, and a rank has a part: use another optimizer, or --tp 1\n",
+		e->sizes.tensor_size);
+	return EXIT_USAGE;
+}
+
 static int open_with(struct kolo_zero_config *config, const struct options *o, struct engine *e)
 {
 	struct kolo_comm *comm = e->parallel->comm;
@@ -273,7 +299,8 @@ static int open_with(struct kolo_zero_config *config, const struct options *o, s
 		config->overlap = o->overlap;
 	choose_batches(config, e);
 	choose_places(o, config);
-	if ((rc = check_places(o, config)))
+	keep_place(e);
+	if ((rc = check_places(o, config)) || (rc = check_optimizer(config, e)))
 		return rc;
 	config->device = e->device.zero;
 	e->moves = config->device || config->offload_optimizer.place == KOLO_ZERO_ON_NVME ||
@@ -282,6 +309,17 @@ static int open_with(struct kolo_zero_config *config, const struct options *o, s
 	    (rc = fill_tensors(e)) < 0)
 		return engine_failed(comm, "setting up the engine", rc);
 	return EXIT_GOOD;
+}
+
+static struct grid_sizes grid_of(const struct kolo_zero_settings *s)
+{
+	return (struct grid_sizes){ s->tensor_size, s->pipe_size, s->config.accumulation };
+}
+
+/* Without a config. */
+static int given_or_one(int value)
+{
+	return value == UNSET ? 1 : value;
 }
 
 static int open_from_config(struct kolo_comm *comm, const struct options *o,
@@ -295,7 +333,7 @@ static int open_from_config(struct kolo_comm *comm, const struct options *o,
 	settings->groups[VECTORS].weight_decay = 0;
 	rc = compare_settings(o, settings);
 	if (rc == EXIT_GOOD)
-		rc = parallel_open(comm, o, settings->config.accumulation, parallel);
+		rc = parallel_open(comm, o, grid_of(settings), parallel);
 	if (rc == EXIT_GOOD) {
 		keep_settings(settings, e);
 		rc = open_with(&settings->config, o, e);
@@ -309,6 +347,7 @@ int engine_open(struct kolo_comm *comm, const struct options *o, struct parallel
 {
 	struct kolo_zero_group groups[NGROUPS];
 	struct kolo_zero_config config;
+	struct grid_sizes sizes;
 	int rc = device_open(&o->device, &e->device);
 
 	if (rc < 0)
@@ -317,7 +356,9 @@ int engine_open(struct kolo_comm *comm, const struct options *o, struct parallel
 	e->parallel = parallel;
 	if (o->config)
 		return open_from_config(comm, o, parallel, e);
-	if ((rc = parallel_open(comm, o, 1, parallel)))
+	sizes = (struct grid_sizes){ given_or_one(o->tensor), given_or_one(o->pipe),
+				     given_or_one(o->micros) };
+	if ((rc = parallel_open(comm, o, sizes, parallel)))
 		return rc;
 	choose_settings(o, &config, groups);
 	e->type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;

@@ -38,8 +38,8 @@ static const char help[] =
 	"  --data FILE           The text.\n"
 	"  --config DS.json      Read the engine's settings from this DeepSpeed config. If it has a value,\n"
 	"                        that value is the default of --batch, --lr, --stage, --overlap,\n"
-	"                        --precision, --offload-optimizer, --offload-param, --offload-ratio and\n"
-	"                        --nvme-path.\n"
+	"                        --precision, --tp, --pp, --micro, --offload-optimizer, --offload-param,\n"
+	"                        --offload-ratio and --nvme-path.\n"
 	"  --steps N             The number of updates, with those before a restart. Default: 500.\n"
 	"  --batch B             Sequences of a rank in a micro-step. Default: 8.\n"
 	"  --lr X                The learning rate. Default: 0.002. Without --config this is its maximum: it\n"
@@ -230,35 +230,16 @@ int segments_of(const struct options *o)
 	return n;
 }
 
-/* What does not fit the grid, whatever the config says. */
+/* What does not go together, whatever the sizes of the grid. */
 static void check_grid(const struct options *o)
 {
-	if (o->sequence && o->tensor == 1)
-		fprintf(stderr,
-			"zerotrain: --sequence-parallel: needs --tp 2 or more: it divides rows over these ranks\n");
-	else if (o->chunks != UNSET && o->schedule != KOLO_PIPELINE_INTERLEAVED)
+	if (o->chunks != UNSET && o->schedule != KOLO_PIPELINE_INTERLEAVED)
 		fprintf(stderr,
 			"zerotrain: --chunks %d: needs --schedule interleaved: other schedules have one part in each stage\n",
 			o->chunks);
-	else if (o->heads % o->tensor || VALUES % o->tensor)
-		fprintf(stderr,
-			"zerotrain: --tp %d must divide --heads %d and the %d values of a byte\n",
-			o->tensor, o->heads, VALUES);
-	else if (o->sequence && o->context % o->tensor)
-		fprintf(stderr,
-			"zerotrain: --sequence-parallel: --tp %d must divide --context %d, as each rank has equally many rows\n",
-			o->tensor, o->context);
-	else if (o->exact && segments_of(o) % o->tensor)
-		fprintf(stderr,
-			"zerotrain: --exact: --heads %d give %d segments, and --tp %d does not divide them\n",
-			o->heads, segments_of(o), o->tensor);
 	else if (o->schedule == KOLO_PIPELINE_ZB_H1 && o->recompute && o->recompute < o->layers)
 		fprintf(stderr,
 			"zerotrain: --schedule zb-h1 with --recompute: its backward pass for weights needs the activations once more: leave one of them out\n");
-	else if (o->timeline && o->pipe == 1 && o->micros == UNSET && !o->scheduled)
-		fprintf(stderr,
-			"zerotrain: --timeline %s: needs --micro, --schedule or --pp: without a pipeline nothing is noted\n",
-			o->timeline);
 	else
 		return;
 	exit(EXIT_USAGE);
@@ -375,8 +356,8 @@ void options_parse(int argc, char **argv, struct options *o)
 		.heads = 4,
 		.context = 128,
 		.batch = UNSET,
-		.tensor = 1,
-		.pipe = 1,
+		.tensor = UNSET,
+		.pipe = UNSET,
 		.micros = UNSET,
 		.schedule = KOLO_PIPELINE_1F1B,
 		.chunks = UNSET,

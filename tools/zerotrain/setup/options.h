@@ -30,7 +30,7 @@ struct options {
 	int threads;                          /* UNSET: as many as the engine takes */
 	int batch;        /* of a rank and micro-step; UNSET: the config's, else as the help says */
 	int recompute;    /* blocks of a segment; 0: all */
-	int tensor, pipe; /* sizes of the grid */
+	int tensor, pipe; /* sizes of the grid; UNSET: the config's, or 1 */
 	int micros;       /* micro-batches of an update; UNSET: the config's, or 1 */
 	enum kolo_pipeline_schedule schedule;
 	bool scheduled; /* --schedule was given */

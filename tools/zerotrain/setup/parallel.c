@@ -68,49 +68,71 @@ bool parallel_has(const struct parallel *p, const struct sizes *sizes, int tenso
 
 /* ---- Open and close -------------------------------------------------------------------------- */
 
-static int open_grid(struct parallel *p, const struct options *o)
+/* Rank 0 says what does not fit, all leave. */
+static int check_sizes(const struct parallel *p, const struct options *o, struct grid_sizes s,
+		       bool piped)
 {
-	int rc = kolo_grid_create(p->comm, o->tensor, o->pipe, &p->grid);
+	FILE *out = kolo_comm_rank(p->comm) == 0 ? stderr : fopen("/dev/null", "w");
+	int parts = s.pipe * p->chunks, rc = EXIT_USAGE;
+
+	if (!out)
+		return rc;
+	if (o->sequence && s.tensor == 1)
+		fprintf(out,
+			"zerotrain: --sequence-parallel: needs --tp 2 or more: it divides rows over these ranks\n");
+	else if (o->heads % s.tensor || VALUES % s.tensor)
+		fprintf(out,
+			"zerotrain: --tp %d must divide --heads %d and the %d values of a byte\n",
+			s.tensor, o->heads, VALUES);
+	else if (o->sequence && o->context % s.tensor)
+		fprintf(out,
+			"zerotrain: --sequence-parallel: --tp %d must divide --context %d, as each rank has equally many rows\n",
+			s.tensor, o->context);
+	else if (o->exact && segments_of(o) % s.tensor)
+		fprintf(out,
+			"zerotrain: --exact: --heads %d give %d segments, and --tp %d does not divide them\n",
+			o->heads, segments_of(o), s.tensor);
+	else if (o->timeline && !piped)
+		fprintf(out,
+			"zerotrain: --timeline %s: needs --micro, --schedule or --pp: without a pipeline nothing is noted\n",
+			o->timeline);
+	else if (o->layers < parts)
+		fprintf(out,
+			"zerotrain: --layers %d on %d stages of %d part%s: want at least a block for each\n",
+			o->layers, s.pipe, p->chunks, p->chunks > 1 ? "s" : "");
+	else
+		rc = EXIT_GOOD;
+	if (out != stderr)
+		fclose(out);
+	return rc;
+}
+
+static int open_grid(struct parallel *p, struct grid_sizes sizes)
+{
+	int rc = kolo_grid_create(p->comm, sizes.tensor, sizes.pipe, &p->grid);
 
 	if (rc == 0)
 		p->place = *kolo_grid_here(p->grid);
 	return rc;
 }
 
-static int check_layers(const struct parallel *p, const struct options *o)
-{
-	int all = p->place.pipe_size * p->chunks;
-
-	if (o->layers >= all)
-		return EXIT_GOOD;
-	fprintf(stderr,
-		"zerotrain: --layers %d on %d stages of %d part%s: want at least a block for each\n",
-		o->layers, p->place.pipe_size, p->chunks, p->chunks > 1 ? "s" : "");
-	return EXIT_USAGE;
-}
-
-int parallel_open(struct kolo_comm *comm, const struct options *o, int accumulation,
+int parallel_open(struct kolo_comm *comm, const struct options *o, struct grid_sizes s,
 		  struct parallel *p)
 {
-	bool piped;
+	bool piped = s.pipe > 1 || o->micros != UNSET || o->scheduled;
 	int rc = 0;
 
 	*p = (struct parallel){ .comm = comm,
-				.micros = accumulation,
-				.chunks = tool_chunks(o->schedule, o->pipe, o->chunks) };
-	if (o->micros != UNSET)
-		p->micros = o->micros;
-	piped = o->pipe > 1 || o->micros != UNSET || o->scheduled;
+				.micros = piped ? s.micros : 1,
+				.chunks = tool_chunks(o->schedule, s.pipe, o->chunks) };
 	p->place = (struct kolo_grid_place){ 1, kolo_comm_nranks(comm), 1,
 					     0, kolo_comm_rank(comm),   0 };
-	if ((piped || o->tensor > 1) && (rc = open_grid(p, o)) < 0)
-		return failed(p, "--tp and --pp", rc);
-	if ((rc = check_layers(p, o)))
+	if ((rc = check_sizes(p, o, s, piped)))
 		return rc;
-	if (!piped)
-		p->micros = 1;
-	else if ((rc = kolo_pipeline_create(o->schedule, o->pipe, p->chunks, p->micros,
-					    &p->pipeline)) < 0)
+	if ((piped || s.tensor > 1) && (rc = open_grid(p, s)) < 0)
+		return failed(p, "--tp and --pp", rc);
+	if (piped && (rc = kolo_pipeline_create(o->schedule, s.pipe, p->chunks, p->micros,
+						&p->pipeline)) < 0)
 		return failed(p, "--schedule", rc);
 	if ((rc = divide(p, o)) < 0 ||
 	    (rc = model_group(p->grid ? kolo_grid_comm(p->grid, KOLO_GRID_TENSOR) : NULL,

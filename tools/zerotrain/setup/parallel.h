@@ -17,10 +17,14 @@ struct parallel {
 	struct kolo_pipeline_executor *executor; /* from parallel_connect on */
 };
 
-/* Makes everything but the executor. `accumulation` is the number of micro-batches if the options
- * name none. Collective. Returns 0, or an exit status after a message. Call parallel_close in both
- * cases. */
-int parallel_open(struct kolo_comm *comm, const struct options *o, int accumulation,
+/* What the config says of the grid: its sizes, and micro-batches if the options name none. */
+struct grid_sizes {
+	int tensor, pipe, micros;
+};
+
+/* Makes everything but the executor. Collective. Returns 0, or an exit status after a message. Call
+ * parallel_close in both cases. */
+int parallel_open(struct kolo_comm *comm, const struct options *o, struct grid_sizes sizes,
 		  struct parallel *out);
 
 /* Makes the executor for boundary tensors of n floats. Returns an error of Kolo's. */

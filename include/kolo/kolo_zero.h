@@ -328,8 +328,8 @@ struct kolo_zero_config {
 	int strict;
 	/* All ranks of several engines that train one model together, for example those of the
 	 * stages of a pipeline; its ranks include those of comm. All engines are made at the same
-	 * time, and step at the same time. An update is made by all or by none. The norm adds up
-	 * the tensors of all engines, in the order of ranks of `world`. The loss is that of the
+	 * time, and step at the same time. An update is made by all or by none. The norm is
+	 * that of the tensors of all engines. The loss is that of the
 	 * ranks that know it: others pass NaN to kolo_zero_backward. Samples are those of one
 	 * engine; all have the same number. Checkpoints have the tensors of all engines. NULL: one
 	 * engine. Default: NULL. */
@@ -467,8 +467,9 @@ struct kolo_zero_result {
  * The last micro-step of config.accumulation updates: it finishes the reductions, divides
  * gradients by their loss scale, clips and updates. Then it starts the gathers of parameters that
  * the stage keeps whole; kolo_zero_use waits for these. At the end the loss scale and the
- * schedules advance. The norm of the gradient is summed in an order that depends only on the
- * tensors' sizes and nranks.
+ * schedules advance. The norm of the gradient does not depend on the order of additions, nor on how
+ * gradients are divided over threads, ranks and engines. On a device that does its own work the
+ * division into blocks counts (kolo_zero_device.h).
  *
  * Errors: those of the collectives, and:
  * - KOLO_EINVAL: a tensor is still in use, or kolo_zero_backward is missing. With config.strict

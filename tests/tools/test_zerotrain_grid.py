@@ -76,18 +76,19 @@ def tensors(checkpoint):
     return found
 
 
-def losses(folder, ranks, *args):
-    """Of each update, with all digits, and of the validation."""
+def losses(folder, ranks, *args, norms=False):
+    """Of each update, with all digits, and of the validation; `norms`: and the gradient's norm."""
     log = f"{folder}/log.jsonl"
     out = trained(ranks, "--log", log, *args)
     with open(log) as f:
-        found = [json.loads(line)["train_loss"] for line in f]
+        rows = [json.loads(line) for line in f]
+    found = [(row["train_loss"], row["norm"]) if norms else row["train_loss"] for row in rows]
     os.remove(log)
     return found + re.findall(r"validation (\S+)", out)
 
 
 @test
-def every_grid_has_the_losses_of_one_rank_for_each_replica():
+def every_grid_has_the_losses_and_norms_of_one_rank_for_each_replica():
     whole = {}
     cases = all_cases()
     chosen = cases if LONG else pairwise(cases)[:6 if SLOW else None]
@@ -97,10 +98,10 @@ def every_grid_has_the_losses_of_one_rank_for_each_replica():
             key = case["dp"], case["micro"], case["precision"]
             if key not in whole:
                 whole[key] = losses(folder, case["dp"], "--exact", "--steps", steps, "--micro", case["micro"],
-                                    "--precision", case["precision"])
+                                    "--precision", case["precision"], norms=True)
                 assert len(whole[key]) == steps + 1, whole[key]
             args, ranks = grid(case)
-            found = losses(folder, ranks, "--exact", "--steps", steps, *args)
+            found = losses(folder, ranks, "--exact", "--steps", steps, *args, norms=True)
             assert found == whole[key], (f"T_SEED={SEED}", case, found, whole[key])
     print(f"# {len(chosen)} of {len(cases)} grids, {steps} updates each")
 

@@ -8,6 +8,7 @@
 #include "zero/base/memory.h"
 #include "zero/core/layout.h"
 #include "zero/optim/scaler.h"
+#include "zero/optim/squares.h"
 
 struct zero_disk;
 struct zero_kernels;
@@ -242,9 +243,11 @@ struct kolo_zero {
 	size_t slice;  /* elements that are updated or copied at a time */
 	uint32_t *bad; /* beside sums: work sets it if a value is not finite */
 	float *spot;   /* on a device of its own: for work that only marks a place in its order */
-	double *sums;  /* of squares, of all blocks; of Lamb two for each */
-	size_t nsums;  /* in sums */
-	int squared; /* pieces of this micro-step's reductions whose tensors' squares are in sums */
+	struct zero_squares squares; /* of this rank's gradients so far, in host memory */
+	double *sums; /* of squares on a device of its own, of all blocks; of Lamb two for each */
+	size_t nsums; /* in sums */
+	int squared;  /* pieces of this micro-step's reductions whose tensors' squares are in
+			 squares, or in sums */
 	uint64_t downloaded; /* the latest download that was waited for */
 	uint64_t down_bytes, up_bytes;
 	uint64_t read_before, written_before; /* bytes of files when the engine was made */

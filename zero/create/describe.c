@@ -246,9 +246,12 @@ static int plan_param_buffers(struct kolo_zero *z)
 	return 0;
 }
 
-/* Places for sums of squares of the parts of which this rank has gradients. */
+/* Places for sums of squares of the parts of which this rank has gradients: for Lamb, and on a
+ * device of its own for the norm. */
 static void plan_sums(struct kolo_zero *z)
 {
+	if (z->on_host && !zero_optimizer_has_ratios(z->config.optimizer))
+		return;
 	for (int i = 0; i < z->ntensors; i++)
 		for (int r = 0; r < z->nranks; r++) {
 			bool sums = z->config.parameter_server

@@ -35,6 +35,97 @@ static void add_squares(struct zero_lanes *lanes, const float *restrict x, size_
 	memcpy(lanes->sum, sum, sizeof(sum));
 }
 
+/* The bits of the largest value, without signs: those of infinity and of NaN are larger. */
+static int32_t largest_bits(const float *restrict x, size_t n)
+{
+	int32_t most = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int32_t bits;
+
+		memcpy(&bits, x + i, sizeof(bits));
+		bits &= 0x7fffffff;
+		most = bits > most ? bits : most;
+	}
+	return most;
+}
+
+/* The exponent of the square of a float that is not 0. */
+static int square_exponent(int32_t bits)
+{
+	float x;
+	double square;
+	uint64_t wide;
+
+	memcpy(&x, &bits, sizeof(x));
+	square = (double)x * (double)x;
+	memcpy(&wide, &square, sizeof(wide));
+	return (int)(wide >> 52) - 1023;
+}
+
+enum { SQUARE_LANES = 8 }; /* that registers hold */
+
+/* Sums of the bits of y + m, for m = 1.5 2^52 units: these are the bits of m and the digit, y
+ * rounded to a multiple of the unit. Integers add up without an error. */
+struct digits {
+	uint64_t sum[ZERO_LEVELS][SQUARE_LANES];
+};
+
+static inline void split_squares(struct digits *d, const float x[SQUARE_LANES],
+				 const double m[ZERO_LEVELS])
+{
+	double y[SQUARE_LANES], t[SQUARE_LANES];
+	uint64_t bits[SQUARE_LANES];
+
+	for (size_t k = 0; k < SQUARE_LANES; k++)
+		y[k] = (double)x[k] * (double)x[k];
+	for (int l = 0; l < ZERO_LEVELS; l++) {
+		for (size_t k = 0; k < SQUARE_LANES; k++)
+			t[k] = y[k] + m[l];
+		for (size_t k = 0; k < SQUARE_LANES; k++)
+			y[k] -= t[k] - m[l];
+		memcpy(bits, t, sizeof(bits));
+		for (size_t k = 0; k < SQUARE_LANES; k++)
+			d->sum[l][k] += bits[k];
+	}
+}
+
+static void squares(struct zero_squares *sum, const float *restrict x, size_t n)
+{
+	struct zero_squares own = { .level = ZERO_NOT_FINITE };
+	int32_t most = largest_bits(x, n);
+	double m[ZERO_LEVELS];
+	struct digits d = { 0 };
+	uint64_t calls = 0;
+	size_t i = 0;
+
+	if (most == 0)
+		return;
+	if (most < 0x7f800000) {
+		own.level = zero_level(square_exponent(most));
+		for (int l = 0; l < ZERO_LEVELS; l++)
+			m[l] = 6755399441055744.0 * zero_unit(own.level - l);
+		for (; n - i >= SQUARE_LANES; i += SQUARE_LANES, calls++)
+			split_squares(&d, x + i, m);
+		if (i < n) {
+			float rest[SQUARE_LANES] = { 0 };
+
+			memcpy(rest, x + i, (n - i) * sizeof(*rest));
+			split_squares(&d, rest, m);
+			calls++;
+		}
+		for (int l = 0; l < ZERO_LEVELS; l++) {
+			uint64_t bits;
+
+			memcpy(&bits, &m[l], sizeof(bits));
+			own.digits[l] = 0;
+			for (size_t k = 0; k < SQUARE_LANES; k++)
+				own.digits[l] += (int64_t)(d.sum[l][k] - calls * bits);
+		}
+	}
+	zero_squares_add(sum, &own);
+}
+
 /* First the updates, then their squares: compilers see two simple loops. */
 static void lamb_moments(const float *restrict p, float *restrict m, float *restrict v,
 			 const float *restrict g, size_t n, const struct kolo_zero_scalars *scalars,
@@ -120,6 +211,7 @@ const struct zero_kernels ZERO_KERNELS = {
 	.update = { ZERO_OPTIMIZERS(ROW) },
 	.lamb_moments = lamb_moments,
 	.add_squares = add_squares,
+	.squares = squares,
 	.add = add,
 	.finite_16 = finite_16,
 	.finite_32 = finite_32,

@@ -7,6 +7,7 @@
 #ifndef ZERO_OPTIM_KERNELS_H
 #define ZERO_OPTIM_KERNELS_H
 
+#include "zero/optim/squares.h"
 #include "zero/optimizers/list.h"
 
 #include <stdbool.h>
@@ -31,6 +32,8 @@ struct zero_kernels {
 			     const struct kolo_zero_scalars *s, struct zero_lanes *p2,
 			     struct zero_lanes *u2);
 	void (*add_squares)(struct zero_lanes *lanes, const float *x, size_t n);
+	/* Adds the squares of x in any order; n is at most 2^20 */
+	void (*squares)(struct zero_squares *sum, const float *x, size_t n);
 	void (*add)(float *sum, const float *x, size_t n);
 	/* Whether all of n elements are finite */
 	bool (*finite_16)(const uint16_t *x, size_t n,

@@ -161,20 +161,26 @@ static const struct {
 };
 
 /* The first element of a part. Parts have equal numbers of blocks, as far as possible. */
-static size_t part_begin(const struct job *job, int part)
+static size_t part_begin(size_t n, int nparts, int part)
 {
-	size_t nblocks = zero_blocks(job->work->n), nparts = (size_t)job->nparts, p = (size_t)part;
-	size_t block = nblocks / nparts * p + zero_min(p, nblocks % nparts);
+	size_t nblocks = zero_blocks(n), parts = (size_t)nparts, p = (size_t)part;
+	size_t block = nblocks / parts * p + zero_min(p, nblocks % parts);
 
-	return zero_min(block * KOLO_ZERO_BLOCK, job->work->n);
+	return zero_min(block * KOLO_ZERO_BLOCK, n);
+}
+
+static int parts_of(const struct zero_threads *threads, size_t n)
+{
+	return n < ALONE ? 1 : zero_threads_count(threads);
 }
 
 static void run_part(void *arg, int part)
 {
 	const struct job *job = arg;
-	size_t end = part_begin(job, part + 1), step = kinds[job->work->kind].step;
+	size_t end = part_begin(job->work->n, job->nparts, part + 1);
+	size_t step = kinds[job->work->kind].step;
 
-	for (size_t i = part_begin(job, part), n; i < end; i += n) {
+	for (size_t i = part_begin(job->work->n, job->nparts, part), n; i < end; i += n) {
 		n = zero_min(step, end - i);
 		kinds[job->work->kind].run(job, i, n);
 	}
@@ -183,7 +189,55 @@ static void run_part(void *arg, int part)
 void zero_work_run(struct zero_threads *threads, const struct zero_kernels *kernels,
 		   const struct kolo_zero_work *work)
 {
-	struct job job = { kernels, work, work->n < ALONE ? 1 : zero_threads_count(threads) };
+	struct job job = { kernels, work, parts_of(threads, work->n) };
 
 	zero_threads_run(threads, job.nparts, run_part, &job);
+}
+
+/* ---- Squares in any order -------------------------------------------------------------------- */
+
+struct squaring {
+	const struct zero_kernels *kernels;
+	const char *from;
+	enum kolo_type type;
+	size_t n;
+	int nparts;
+	pthread_mutex_t lock; /* of sum */
+	struct zero_squares *sum;
+};
+
+static void square_part(void *arg, int part)
+{
+	struct squaring *s = arg;
+	size_t end = part_begin(s->n, s->nparts, part + 1), size = kolo_type_size(s->type);
+	struct zero_squares own = zero_squares_none();
+	float room[KOLO_ZERO_BLOCK];
+
+	for (size_t i = part_begin(s->n, s->nparts, part), n; i < end; i += n) {
+		const char *from = s->from + i * size;
+
+		n = zero_min(KOLO_ZERO_BLOCK, end - i);
+		if (s->type != KOLO_F32) {
+			kolo_cast(from, s->type, room, KOLO_F32, n, 1);
+			from = (const char *)room;
+		}
+		s->kernels->squares(&own, (const float *)(const void *)from, n);
+	}
+	pthread_mutex_lock(&s->lock);
+	zero_squares_add(s->sum, &own);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void zero_work_squares(struct zero_threads *threads, const struct zero_kernels *kernels,
+		       const void *from, enum kolo_type type, size_t n, struct zero_squares *sum)
+{
+	struct squaring s = { .kernels = kernels,
+			      .from = from,
+			      .type = type,
+			      .n = n,
+			      .nparts = parts_of(threads, n),
+			      .lock = PTHREAD_MUTEX_INITIALIZER,
+			      .sum = sum };
+
+	zero_threads_run(threads, s.nparts, square_part, &s);
 }

@@ -7,11 +7,16 @@
 #include "kolo/kolo_zero_device.h"
 
 struct zero_kernels;
+struct zero_squares;
 struct zero_threads;
 
 /* Done when it returns. Never fails. */
 void zero_work_run(struct zero_threads *threads, const struct zero_kernels *kernels,
 		   const struct kolo_zero_work *work);
+
+/* Adds the squares of n elements of a type, in any order. Done when it returns. Never fails. */
+void zero_work_squares(struct zero_threads *threads, const struct zero_kernels *kernels,
+		       const void *from, enum kolo_type type, size_t n, struct zero_squares *sum);
 
 /* Blocks of n elements. */
 static inline size_t zero_blocks(size_t n)

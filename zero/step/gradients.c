@@ -77,6 +77,7 @@ void zero_reducer_begin(struct kolo_zero *z)
 	}
 	r->started = r->stored = 0;
 	z->squared = 0;
+	z->squares = zero_squares_none();
 	for (int i = 0; i < z->ntensors; i++)
 		z->tensors[i].reported = false;
 }

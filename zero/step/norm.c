@@ -1,6 +1,7 @@
-/* The gradient norm (zero_square_sum). Squares are summed in double: 16 lanes for each block of
- * 4096 elements of a chunk, chunks in the order of tensors, owners in the order of ranks. So the
- * sum does not depend on threads, on the stage, or on where a gradient is. */
+/* The gradient norm (zero_square_sum). Squares are added up so that no order of additions shows
+ * (zero/optim/squares.h): the norm does not depend on threads, on the stage, on where a gradient
+ * is, nor on how the model is divided over ranks. A device of its own adds up blocks of 4096
+ * elements, in lanes; then only the order of blocks does not show. */
 #include "zero/step/norm.h"
 
 #include "zero/base/basics.h"
@@ -10,19 +11,17 @@
 
 /* ---- Squares --------------------------------------------------------------------------------- */
 
-/* Squares of the blocks of a part: first of those that are offloaded, then of those on the
- * device. */
-static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part,
-		       double *sums)
+/* On a device of its own: squares of blocks, which are there when its work is done. First those of
+ * elements that are offloaded, then those of others. */
+static int square_on_device(struct kolo_zero *z, const struct zero_tensor *t,
+			    struct zero_part offloaded, struct zero_part on_device, size_t at)
 {
-	struct zero_part offloaded = zero_part_offloaded(t, part),
-			 on_device = zero_part_on_device(t, part);
 	struct kolo_zero_work work = {
 		.kind = KOLO_ZERO_WORK_SQUARES,
 		.n = offloaded.n,
 		.from = t->offloaded.grad,
 		.from_type = t->offloaded.grad_type,
-		.sums = sums,
+		.sums = z->sums + at,
 	};
 
 	if (offloaded.n)
@@ -30,8 +29,29 @@ static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct 
 	work.n = on_device.n;
 	work.from = zero_at(t->grad, t->grad_type, on_device.first - t->grad_held.first);
 	work.from_type = t->grad_type;
-	work.sums = sums + zero_blocks(offloaded.n);
+	work.sums += zero_blocks(offloaded.n);
 	return zero_compute(z, &work);
+}
+
+/* Adds the squares of a part; on a device of its own to sums, from block `at` on. Of a replicated
+ * tensor another engine's copy counts. */
+static int square_part(struct kolo_zero *z, const struct zero_tensor *t, struct zero_part part,
+		       size_t at)
+{
+	struct zero_part offloaded = zero_part_offloaded(t, part),
+			 on_device = zero_part_on_device(t, part);
+
+	if (!t->counted)
+		return 0;
+	if (!z->on_host)
+		return square_on_device(z, t, offloaded, on_device, at);
+	if (offloaded.n)
+		zero_work_squares(z->threads, z->kernels, t->offloaded.grad, t->offloaded.grad_type,
+				  offloaded.n, &z->squares);
+	zero_work_squares(z->threads, z->kernels,
+			  zero_at(t->grad, t->grad_type, on_device.first - t->grad_held.first),
+			  t->grad_type, on_device.n, &z->squares);
+	return 0;
 }
 
 /* The part of the gradients whose squares this rank adds up: its own. With a parameter server rank
@@ -56,7 +76,7 @@ static int square_stored(struct kolo_zero *z, bool all)
 		if (!all &&
 		    (z->squared + t->npieces > pieces || t->download > z->downloaded || t->tied))
 			break;
-		rc = square_part(z, t, t->own, z->sums + t->sums_at);
+		rc = square_part(z, t, t->own, t->sums_at);
 		z->squared += t->npieces;
 	}
 	return rc;
@@ -81,45 +101,41 @@ static int square_all(struct kolo_zero *z)
 
 			if (!z->tensors[i].trained)
 				continue;
-			rc = square_part(z, &z->tensors[i], part, z->sums + at);
+			rc = square_part(z, &z->tensors[i], part, at);
 			at += zero_blocks(part.n);
 		}
 	return rc;
 }
 
-static double add_blocks(const double **sums, size_t n)
-{
-	double sum = 0;
-
-	for (size_t b = 0; b < zero_blocks(n); b++)
-		sum += *(*sums)++;
-	return sum;
-}
-
-int zero_square_sum(struct kolo_zero *z, double *out)
+/* Adds up the blocks of a device of its own. */
+static void add_blocks(const struct kolo_zero *z, struct zero_squares *out)
 {
 	const double *sums = z->sums;
+
+	for (int r = 0; r < z->nranks; r++)
+		for (int i = 0; i < z->ntensors && sums_part(z, r); i++) {
+			const struct zero_tensor *t = &z->tensors[i];
+			size_t blocks = zero_blocks(zero_owned(t->n, z->nranks, r).n);
+
+			if (!t->trained)
+				continue;
+			for (size_t b = 0; t->counted && b < blocks; b++)
+				zero_squares_add_number(out, sums[b]);
+			sums += blocks;
+		}
+}
+
+int zero_square_sum(struct kolo_zero *z, struct zero_squares *out)
+{
 	int rc = zero_download_wait(z, z->last_download);
 
-	*out = 0;
 	if (rc == 0)
 		rc = z->config.stage > 0 ? square_stored(z, true) : square_all(z);
 	if (rc == 0)
 		rc = zero_compute_wait(z);
-	for (int r = 0; rc == 0 && r < z->nranks; r++) {
-		double of_owner = 0;
-
-		for (int i = 0; i < z->ntensors && sums_part(z, r); i++) {
-			double sum;
-
-			if (!z->tensors[i].trained)
-				continue;
-			sum = add_blocks(&sums, zero_owned(z->tensors[i].n, z->nranks, r).n);
-			if (z->tensors[i].counted)
-				of_owner += sum;
-		}
-		*out += of_owner;
-	}
+	*out = z->squares;
+	if (rc == 0 && !z->on_host)
+		add_blocks(z, out);
 	return rc;
 }
 

@@ -10,7 +10,7 @@
 int zero_square_downloaded(struct kolo_zero *zero);
 
 /* The sum of squares of this rank's part of the reduced gradients. Waits for all of them. */
-int zero_square_sum(struct kolo_zero *zero, double *out);
+int zero_square_sum(struct kolo_zero *zero, struct zero_squares *out);
 
 /* The first of this rank's reduced gradients that is not finite; *out stays as it is if there is
  * none. */

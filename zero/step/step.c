@@ -76,7 +76,8 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 /* ---- What ranks tell each other -------------------------------------------------------------- */
 
 struct record {
-	double square_sum, loss, samples;
+	struct zero_squares squares;
+	double loss, samples;
 	int64_t family;    /* of the engine */
 	uint64_t uses;     /* hash of the order of uses and releases */
 	uint64_t settings; /* hash of learning rates, the loss scale, and the unit of gradients */
@@ -86,7 +87,7 @@ struct record {
 
 /* The records of all ranks, added up. */
 struct summary {
-	double square_sum;
+	struct zero_squares squares;
 	double loss, known;  /* times samples; samples of the ranks that know it */
 	double samples;      /* of this engine's ranks */
 	bool lacks;          /* some rank of this engine did not give all gradients */
@@ -123,14 +124,16 @@ static int summarize(struct kolo_zero *z, const struct record *records, int n, s
 {
 	int rc = compare(z, records, n);
 
-	*out = (struct summary){ .nonfinite = { .tensor = -1 }, .lacks_elsewhere = -1 };
+	*out = (struct summary){ .squares = zero_squares_none(),
+				 .nonfinite = { .tensor = -1 },
+				 .lacks_elsewhere = -1 };
 	for (int r = 0; rc == 0 && r < n; r++) {
 		const struct record *record = &records[r];
 		bool here = record->family == z->family;
 		bool first = out->nonfinite.tensor < 0 ||
 			     (out->nonfinite.reduced && !record->nonfinite.reduced);
 
-		out->square_sum += record->square_sum;
+		zero_squares_add(&out->squares, &record->squares);
 		if (!z->world || !__builtin_isnan(record->loss)) {
 			out->loss += record->loss;
 			out->known += record->samples;
@@ -210,8 +213,8 @@ static int exchange(struct kolo_zero *z, struct summary *out)
 	if (!all)
 		return kolo_error_set(KOLO_ENOMEM, "rank %d: records of %d ranks: out of memory",
 				      z->rank, n);
-	rc = zero_square_sum(z, &own.square_sum);
-	if (rc == 0 && !__builtin_isfinite(own.square_sum) && own.nonfinite.tensor < 0)
+	rc = zero_square_sum(z, &own.squares);
+	if (rc == 0 && own.squares.level == ZERO_NOT_FINITE && own.nonfinite.tensor < 0)
 		rc = zero_find_nonfinite(z, &own.nonfinite);
 	if (rc == 0)
 		rc = kolo_all_gather(comm, &own, all, sizeof(own), KOLO_U8, NULL);
@@ -240,7 +243,7 @@ static int apply(struct kolo_zero *z, const struct summary *s, struct kolo_zero_
 
 	out->samples = (size_t)s->samples;
 	out->loss = s->known > 0 ? s->loss / s->known : 0;
-	out->norm = __builtin_sqrt(s->square_sum) * mean;
+	out->norm = __builtin_sqrt(zero_squares_value(&s->squares)) * mean;
 	out->loss_scale = z->scaler.scale;
 	out->lr = zero_optimizer_scheduled(&z->config.groups[0], z->step + 1).lr;
 	if (s->nonfinite.tensor >= 0) {

@@ -66,6 +66,136 @@ static void updates_have_the_same_bits_for_every_length(void **state)
 	}
 }
 
+/* ---- Squares in any order -------------------------------------------------------------------- */
+
+enum { MANY = 20000 };
+
+/* Values of this many powers of two. */
+static void spread_values(float *x, int powers, uint64_t *seed)
+{
+	for (int i = 0; i < MANY; i++)
+		x[i] = ldexpf((float)(int32_t)(t_random(seed) >> 32) / 2147483648.0f,
+			      -(int)(t_random(seed) % (uint64_t)powers));
+}
+
+/* Parts of any length, on any kernel, added up in any order: first to last, last to first, or each
+ * second one to another sum. */
+static double sum_in_parts(const float *x, int way, uint64_t *seed)
+{
+	const struct zero_kernels *const *list = zero_kernels_list();
+	struct zero_squares sums[2] = { zero_squares_none(), zero_squares_none() };
+	size_t nkernels = 0, longest = 1 + (size_t)(t_random(seed) % 3000);
+
+	while (list[nkernels])
+		nkernels++;
+	for (size_t at = 0, n; at < MANY; at += n) {
+		const struct zero_kernels *k = list[t_random(seed) % nkernels];
+		struct zero_squares part = zero_squares_none(), *to = &sums[way == 2 && at % 2];
+
+		n = 1 + (size_t)(t_random(seed) % longest);
+		n = n < MANY - at ? n : MANY - at;
+		k->squares(&part, x + at, n);
+		if (way == 1) {
+			zero_squares_add(&part, to);
+			*to = part;
+		} else {
+			zero_squares_add(to, &part);
+		}
+	}
+	zero_squares_add(&sums[1], &sums[0]);
+	return zero_squares_value(&sums[1]);
+}
+
+static void squares_have_the_same_sum_in_any_order_and_division(void **state)
+{
+	static const int powers[] = { 1, 10, 30, 100, 140 };
+	static float x[MANY];
+	uint64_t seed = 17;
+
+	(void)state;
+	for (size_t p = 0; p < ARRAY_LEN(powers); p++) {
+		long double right = 0;
+		double sum;
+
+		spread_values(x, powers[p], &seed);
+		for (int i = 0; i < MANY; i++)
+			right += (long double)x[i] * (long double)x[i];
+		sum = sum_in_parts(x, 0, &seed);
+		CHECK(fabsl((long double)sum - right) <= right * 1e-14L);
+		for (int round = 0; round < 60; round++) {
+			CHECK(sum_in_parts(x, round % 3, &seed) == sum);
+			for (int i = MANY - 1; i > 0; i--) { /* shuffled */
+				int j = (int)(t_random(&seed) % (uint64_t)(i + 1));
+				float kept = x[i];
+
+				x[i] = x[j];
+				x[j] = kept;
+			}
+		}
+	}
+}
+
+/* Where levels begin: exact powers of two, and what is next to half a unit of the lowest level. */
+static void squares_at_the_edges_of_levels_are_added_alike(void **state)
+{
+	static float x[MANY];
+	uint64_t seed = 5;
+
+	(void)state;
+	for (int top = 126; top >= -148; top--) {
+		double sum;
+
+		for (int i = 0; i < MANY; i++) {
+			int down = (int)(t_random(&seed) % 45);
+			float one = ldexpf(1, top - down);
+
+			x[i] = i % 3 ? one : nextafterf(one, i % 2 ? 0 : INFINITY);
+		}
+		sum = sum_in_parts(x, 0, &seed);
+		for (int round = 0; round < 6; round++)
+			CHECK(sum_in_parts(x, round % 3, &seed) == sum);
+	}
+}
+
+static void squares_of_extremes_and_of_nothing(void **state)
+{
+	const struct zero_kernels *k = zero_kernels_best();
+	struct zero_squares sum = zero_squares_none(), other = zero_squares_none();
+	float x[] = { 0, -0.0f, 1e-45f, -3e38f, 3e38f, INFINITY, 1 };
+
+	(void)state;
+	CHECK(zero_squares_value(&sum) == 0);
+	k->squares(&sum, x, 0);
+	k->squares(&sum, x, 2);
+	CHECK(sum.level == ZERO_NO_LEVEL && zero_squares_value(&sum) == 0);
+	k->squares(&sum, x, 3);
+	CHECK(zero_squares_value(&sum) == (double)x[2] * (double)x[2]);
+	k->squares(&sum, x, 5);
+	CHECK(zero_squares_value(&sum) == 2 * (double)x[3] * (double)x[3]);
+	k->squares(&other, x, 6);
+	CHECK(other.level == ZERO_NOT_FINITE && isnan(zero_squares_value(&other)));
+	zero_squares_add(&other, &sum);
+	zero_squares_add(&sum, &other);
+	CHECK(sum.level == ZERO_NOT_FINITE && other.level == ZERO_NOT_FINITE);
+	x[5] = NAN;
+	sum = zero_squares_none();
+	k->squares(&sum, x, 7);
+	CHECK(sum.level == ZERO_NOT_FINITE);
+	/* Of a device: numbers that are sums already. */
+	sum = zero_squares_none();
+	zero_squares_add_number(&sum, 0);
+	CHECK(sum.level == ZERO_NO_LEVEL);
+	zero_squares_add_number(&sum, 1e300);
+	zero_squares_add_number(&sum, 2.5);
+	CHECK(zero_squares_value(&sum) == 1e300);
+	zero_squares_add_number(&sum, INFINITY);
+	CHECK(sum.level == ZERO_NOT_FINITE);
+	sum = zero_squares_none();
+	for (int i = 1; i <= 1000; i++)
+		zero_squares_add_number(&sum, i / 8.0);
+	CHECK(zero_squares_value(&sum) == 500500 / 8.0);
+}
+
 static void what_is_not_finite_is_found_wherever_it_is(void **state)
 {
 	static const float bad[] = { INFINITY, -INFINITY, NAN };
@@ -141,6 +271,9 @@ static void checksums_of_parts_add_up_and_show_every_change(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(squares_have_the_same_sum_in_any_order_and_division),
+	cmocka_unit_test(squares_at_the_edges_of_levels_are_added_alike),
+	cmocka_unit_test(squares_of_extremes_and_of_nothing),
 	cmocka_unit_test(checksums_of_parts_add_up_and_show_every_change),
 	cmocka_unit_test(updates_have_the_same_bits_for_every_length),
 	cmocka_unit_test(what_is_not_finite_is_found_wherever_it_is),

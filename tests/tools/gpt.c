@@ -47,31 +47,36 @@ static void fill_tensor(struct gpt *g, int tensor)
 	free(start);
 }
 
-struct gpt *gpt_open(int segment, double dropout)
+static int add_gradient(void *arg, int tensor, const real *gradient)
+{
+	struct gpt *g = arg;
+	size_t n = tensor_shape_of(&g->sizes, tensor == g->ntensors ? BYTES : tensor).n;
+
+	for (size_t i = 0; i < n; i++)
+		g->gradients[tensor][i] += gradient[i];
+	return 0;
+}
+
+static struct gpt *open_gpt(struct sizes sizes, const struct part *parts, int nparts)
 {
 	struct gpt *g = calloc(1, sizeof(*g));
-	struct weights weights = { use_tensor, release_tensor, take_gradient, g, false };
-	const struct part all = { 0, GPT_LAYERS, 1 };
+	bool apart = nparts > 1;
+	struct weights weights = { use_tensor, release_tensor, apart ? add_gradient : take_gradient,
+				   g, apart };
 
-	g->sizes = (struct sizes){ .layers = GPT_LAYERS,
-				   .dim = GPT_DIM,
-				   .heads = GPT_HEADS,
-				   .context = GPT_CONTEXT,
-				   .batch = GPT_BATCH,
-				   .segment = segment,
-				   .dropout = dropout,
-				   .seed = 3 };
+	g->sizes = sizes;
 	g->ntensors = tensor_count(&g->sizes);
 	g->values = calloc((size_t)g->ntensors, sizeof(*g->values));
-	g->gradients = calloc((size_t)g->ntensors, sizeof(*g->gradients));
+	g->gradients = calloc((size_t)g->ntensors + 1, sizeof(*g->gradients));
 	g->reports = calloc((size_t)g->ntensors, sizeof(*g->reports));
 	for (int t = 0; t < g->ntensors; t++) {
 		g->values[t] = calloc(tensor_shape_of(&g->sizes, t).n, sizeof(real));
 		g->gradients[t] = calloc(tensor_shape_of(&g->sizes, t).n, sizeof(real));
 		fill_tensor(g, t);
 	}
-	if (model_group(NULL, false, 0, &g->group) == 0)
-		g->model = model_create(&g->sizes, &all, 1, &weights, g->group, NULL);
+	g->gradients[g->ntensors] = calloc(tensor_shape_of(&sizes, BYTES).n, sizeof(real));
+	if (model_group(NULL, false, sizes.segments, &g->group) == 0)
+		g->model = model_create(&g->sizes, parts, nparts, &weights, g->group, NULL);
 	for (size_t i = 0; i < sizeof(g->text); i++)
 		g->text[i] = (uint8_t)(97 + draw_word(5, (uint32_t)i) % 7);
 	for (int b = 0; b < GPT_BATCH; b++)
@@ -79,8 +84,40 @@ struct gpt *gpt_open(int segment, double dropout)
 	return g;
 }
 
+static const struct sizes usual = {
+	.layers = GPT_LAYERS,
+	.dim = GPT_DIM,
+	.heads = GPT_HEADS,
+	.context = GPT_CONTEXT,
+	.batch = GPT_BATCH,
+	.segment = GPT_LAYERS,
+	.seed = 3,
+};
+
+struct gpt *gpt_open(int segment, double dropout, int segments)
+{
+	const struct part all = { 0, GPT_LAYERS, 1 };
+	struct sizes sizes = usual;
+
+	sizes.segment = segment;
+	sizes.dropout = dropout;
+	sizes.segments = segments;
+	return open_gpt(sizes, &all, 1);
+}
+
+struct gpt *gpt_open_parts(void)
+{
+	const struct part parts[] = { { 0, 1, 2 }, { 1, GPT_LAYERS, 2 } };
+	struct sizes sizes = usual;
+
+	sizes.halves = true;
+	sizes.dropout = 0.1;
+	return open_gpt(sizes, parts, 2);
+}
+
 void gpt_close(struct gpt *g)
 {
+	free(g->gradients[g->ntensors]);
 	for (int t = 0; t < g->ntensors; t++) {
 		free(g->values[t]);
 		free(g->gradients[t]);
@@ -93,9 +130,15 @@ void gpt_close(struct gpt *g)
 	free(g);
 }
 
-double gpt_forward(struct gpt *g, double scale)
+static struct batch batch_of(struct gpt *g, int number)
 {
-	struct batch batch = { GPT_BATCH, GPT_CONTEXT, g->text, g->text + 1, g->keys };
+	return (struct batch){ GPT_BATCH, GPT_CONTEXT, g->text + number, g->text + number + 1,
+			       g->keys };
+}
+
+double gpt_forward(struct gpt *g, int number, double scale)
+{
+	struct batch batch = batch_of(g, number);
 	double loss;
 
 	return model_forward(g->model, 0, 0, &batch, scale, NULL, NULL, &loss) == 0 &&
@@ -113,4 +156,36 @@ bool gpt_backward(struct gpt *g)
 	for (int t = 0; t < g->ntensors; t++)
 		good = good && g->reports[t] == 1;
 	return good;
+}
+
+double gpt_run_parts(struct gpt *g)
+{
+	static real middle[2][GPT_BATCH * GPT_CONTEXT * GPT_DIM],
+		back[2][GPT_BATCH * GPT_CONTEXT * GPT_DIM];
+	double loss[2] = { 0 }, none;
+	struct model *m = g->model;
+	bool good = true;
+
+	for (int b = 0; b < 2; b++) {
+		struct batch batch = batch_of(g, b);
+
+		good = good && model_forward(m, 0, b, &batch, 1, NULL, middle[b], &none) == 0;
+	}
+	for (int b = 0; b < 2; b++) {
+		struct batch batch = batch_of(g, b);
+
+		good = good &&
+		       model_forward(m, 1, 1 - b, &batch, 1, middle[b], NULL, &loss[b]) == 0 &&
+		       model_backward(m, 1, 1 - b, INPUTS, NULL, back[b]) == 0;
+	}
+	for (int b = 0; b < 2; b++)
+		good = good && model_backward(m, 1, 1 - b, WEIGHTS, NULL, NULL) == 0;
+	for (int b = 0; b < 2; b++)
+		good = good && model_backward(m, 0, b, INPUTS, back[b], NULL) == 0;
+	for (int b = 0; b < 2; b++)
+		good = good && model_backward(m, 0, b, WEIGHTS, NULL, NULL) == 0;
+	good = good && g->in_use == 0;
+	for (size_t i = 0; i < tensor_shape_of(&g->sizes, BYTES).n; i++)
+		g->gradients[BYTES][i] += g->gradients[g->ntensors][i];
+	return good ? loss[0] + loss[1] : NAN;
 }

@@ -14,20 +14,30 @@ struct gpt {
 	struct kolo_tp *group;
 	struct model *model;
 	int ntensors;
-	real **values, **gradients; /* [ntensors] */
+	real **values, **gradients; /* [ntensors], [ntensors + 1] with the head's */
 	int *reports;               /* [ntensors] how often a gradient came */
 	int in_use;                 /* tensors, now */
-	uint8_t text[GPT_BATCH * GPT_CONTEXT + 1];
+	uint8_t text[GPT_BATCH * GPT_CONTEXT + 2];
 	uint64_t keys[GPT_BATCH];
 };
 
 /* Weights that are the same floats in both types, far from where training begins: there attention
- * is nearly even, and its gradients vanish. More places than attention takes at a time. */
-struct gpt *gpt_open(int segment, double dropout);
+ * is nearly even, and its gradients vanish. More places than attention takes at a time. `segments`
+ * as in struct sizes. */
+struct gpt *gpt_open(int segment, double dropout, int segments);
 void gpt_close(struct gpt *g);
 
-/* The loss; NaN where a tensor was not released. */
-double gpt_forward(struct gpt *g, double scale);
+/* The same, as two stages of a pipeline have it: two parts that keep two batches each, backward in
+ * halves, the head's gradient apart. */
+struct gpt *gpt_open_parts(void);
+
+/* Forward and backward of two batches, in another order for each part: the text, and the text
+ * without its first byte. Adds up both gradients, of BYTES with the head's. NaN: failed. Else the
+ * sum of losses. */
+double gpt_run_parts(struct gpt *g);
+
+/* The loss of one of these batches; NaN where a tensor was not released. */
+double gpt_forward(struct gpt *g, int number, double scale);
 
 /* Fills gradients in. False: not each tensor's came once. */
 bool gpt_backward(struct gpt *g);

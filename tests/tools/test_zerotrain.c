@@ -15,7 +15,7 @@
 
 static double forward(struct gpt *g, double scale)
 {
-	double loss = gpt_forward(g, scale);
+	double loss = gpt_forward(g, 0, scale);
 
 	CHECK(loss == loss);
 	return loss;
@@ -68,7 +68,16 @@ static void check_slopes(struct gpt *a)
 
 static void gradients_are_the_slopes_of_the_loss(void **state)
 {
-	struct gpt *a = gpt_open(GPT_LAYERS, 0);
+	struct gpt *a = gpt_open(GPT_LAYERS, 0, 0);
+
+	(void)state;
+	check_slopes(a);
+	gpt_close(a);
+}
+
+static void gradients_in_segments_are_the_slopes_too(void **state)
+{
+	struct gpt *a = gpt_open(GPT_LAYERS, 0, 2);
 
 	(void)state;
 	check_slopes(a);
@@ -77,7 +86,7 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
 
 static void gradients_with_dropout_are_the_slopes_too(void **state)
 {
-	struct gpt *a = gpt_open(GPT_LAYERS, 0.2);
+	struct gpt *a = gpt_open(GPT_LAYERS, 0.2, 0);
 
 	(void)state;
 	check_slopes(a);
@@ -86,7 +95,7 @@ static void gradients_with_dropout_are_the_slopes_too(void **state)
 
 static void a_scaled_loss_has_scaled_gradients(void **state)
 {
-	struct gpt *a = gpt_open(GPT_LAYERS, 0), *b = gpt_open(GPT_LAYERS, 0);
+	struct gpt *a = gpt_open(GPT_LAYERS, 0, 0), *b = gpt_open(GPT_LAYERS, 0, 0);
 
 	(void)state;
 	CHECK(forward(a, 1) == forward(b, 1024));
@@ -101,13 +110,13 @@ static void a_scaled_loss_has_scaled_gradients(void **state)
 
 static void what_is_computed_again_has_the_same_bits_in_less_memory(void **state)
 {
-	struct gpt *a = gpt_open(GPT_LAYERS, 0.1);
+	struct gpt *a = gpt_open(GPT_LAYERS, 0.1, 0);
 	double loss = forward(a, 1);
 
 	(void)state;
 	CHECK(gpt_backward(a));
 	for (int segment = 1; segment < GPT_LAYERS; segment++) {
-		struct gpt *b = gpt_open(segment, 0.1);
+		struct gpt *b = gpt_open(segment, 0.1, 0);
 
 		CHECK(forward(b, 1) == loss);
 		CHECK(gpt_backward(b));
@@ -120,10 +129,39 @@ static void what_is_computed_again_has_the_same_bits_in_less_memory(void **state
 	gpt_close(a);
 }
 
+/* The bits of the whole model; of BYTES two sums are added up at the end. */
+static void parts_and_halves_have_the_gradients_of_the_whole(void **state)
+{
+	struct gpt *whole = gpt_open(GPT_LAYERS, 0.1, 0), *parts = gpt_open_parts();
+	double loss = 0, apart = gpt_run_parts(parts);
+	real *sum;
+
+	(void)state;
+	sum = calloc((size_t)whole->ntensors * 4 * GPT_DIM * GPT_DIM + 2 * VALUES * GPT_DIM,
+		     sizeof(*sum));
+	for (int number = 0; number < 2; number++) {
+		real *at = sum;
+
+		loss += gpt_forward(whole, number, 1);
+		CHECK(gpt_backward(whole));
+		for (int t = 0; t < whole->ntensors; t++)
+			for (size_t i = 0; i < tensor_shape_of(&whole->sizes, t).n; i++)
+				*at++ += whole->gradients[t][i];
+	}
+	CHECK(loss == apart);
+	for (int t = 0, at = 0; t < whole->ntensors; t++)
+		for (size_t i = 0; i < tensor_shape_of(&whole->sizes, t).n; i++, at++)
+			CHECK(t == BYTES ? fabs(parts->gradients[t][i] - sum[at]) <= 1e-14
+					 : parts->gradients[t][i] == sum[at]);
+	free(sum);
+	gpt_close(whole);
+	gpt_close(parts);
+}
+
 /* The loss of a sequence is the mean over its places, each predicted from those before it. */
 static void predictions_are_those_of_training(void **state)
 {
-	struct gpt *a = gpt_open(GPT_LAYERS, 0);
+	struct gpt *a = gpt_open(GPT_LAYERS, 0, 0);
 	struct batch batch = { 1, GPT_CONTEXT, a->text, a->text + 1, NULL };
 	double all = 0, loss, sum = 0;
 
@@ -220,7 +258,9 @@ static void another_seed_reads_in_another_order(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+	cmocka_unit_test(gradients_in_segments_are_the_slopes_too),
 	cmocka_unit_test(gradients_with_dropout_are_the_slopes_too),
+	cmocka_unit_test(parts_and_halves_have_the_gradients_of_the_whole),
 	cmocka_unit_test(a_scaled_loss_has_scaled_gradients),
 	cmocka_unit_test(what_is_computed_again_has_the_same_bits_in_less_memory),
 	cmocka_unit_test(predictions_are_those_of_training),

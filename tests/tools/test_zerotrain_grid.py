@@ -5,7 +5,9 @@ import json
 import os
 import random
 import re
+import signal
 import struct
+import subprocess
 import tempfile
 
 from tap import B, SLOW, Skip, main, run, test
@@ -233,6 +235,37 @@ def checkpoints_are_those_of_one_rank_and_load_on_any_grid():
         assert len(went_on) == 1 and len(went_on.pop()) == 11, went_on
         for ranks, args in [(1, ["--micro", 4]), (3, []), (8, ["--tp", 4])]:
             assert len(losses(folder, ranks, *args, "--steps", 12, "--resume", f"{folder}/1")) == 3
+
+
+def ranks_of(launcher):
+    """Process of each rank."""
+    family, found = [launcher.pid], {}
+    for parent in family:
+        try:
+            with open(f"/proc/{parent}/task/{parent}/children") as f:
+                family += map(int, f.read().split())
+            with open(f"/proc/{parent}/environ") as f:
+                rank = re.search(r"(?:^|\0)KOLO_RANK=(\d+)", f.read())
+        except OSError: # it has ended
+            continue
+        if rank:
+            found[int(rank[1])] = parent
+    return found
+
+
+@test
+def who_waited_for_a_rank_that_dies_says_for_what():
+    for args, text in [(["--pp", 4, "--micro", 8], r"stage \d, action \d+ \(\S+\), waits for the (activation|gradient) of micro-batch \d of stage \d"),
+                       (["--tp", 4], "died in|in a group|all_reduce")]:
+        command = [RINGRUN, "-n", "4", ZEROTRAIN, *MODEL, "--steps", "1000000", "--print", "1", *map(str, args)]
+        launcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in launcher.stdout: # it trains
+            if line.startswith("step 3 "):
+                break
+        victim = ranks_of(launcher)[2]
+        os.kill(victim, signal.SIGKILL)
+        out, err = launcher.communicate(timeout=60)
+        assert launcher.returncode == 137 and f"rank 2 (pid {victim}" in err and re.search(text, err), (args, err)
 
 
 @test

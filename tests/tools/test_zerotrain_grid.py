@@ -211,6 +211,12 @@ def a_report_has_both_bubbles_and_a_timeline_every_action():
 
 
 @test
+def a_timeline_that_cannot_be_written_is_told_before_training():
+    done = start(2, "--pp", 2, "--steps", 100000, "--timeline", "/nonexistent/x.json")
+    assert done.returncode == 3 and "--timeline /nonexistent/x.json: cannot be written: No such file or directory" in done.stderr, done
+
+
+@test
 def a_text_is_the_same_on_every_grid():
     with tempfile.TemporaryDirectory() as folder:
         texts = {trained(ranks, "--exact", "--steps", 20, "--micro", 2, "--sample", 40, *args).split("\n\n", 1)[1]

@@ -80,9 +80,6 @@ static bool make_batches(struct run *r)
 		if (!r->input || !r->output)
 			return false;
 	}
-	if (r->options->timeline &&
-	    !timeline_open(&r->timeline, 3 * r->parallel.micros * r->parallel.chunks))
-		return false;
 	return r->batches && r->in && r->targets && r->keys;
 }
 
@@ -126,6 +123,10 @@ static int open_run(struct run *r)
 	if ((rc = data_open(o->data, o->context, (uint64_t)o->seed, &r->data)) ||
 	    (rc = engine_open(r->comm, o, &r->parallel, &r->engine)) || (rc = open_model(r)) ||
 	    (rc = open_log(r)))
+		return rc;
+	if (o->timeline &&
+	    (rc = timeline_open(&r->timeline, 3 * r->parallel.micros * r->parallel.chunks, r->rank,
+				o->timeline)))
 		return rc;
 	if (o->plot && r->rank == 0 && (rc = open_plot(r)))
 		return rc;
@@ -206,8 +207,7 @@ static int do_run(struct run *r)
 	if (rc == EXIT_GOOD && r->options->report)
 		rc = print_report(r);
 	if (rc == EXIT_GOOD && r->options->timeline)
-		rc = timeline_write(&r->timeline, r->comm, r->parallel.place.pipe,
-				    r->options->timeline);
+		rc = timeline_write(&r->timeline, r->comm, r->parallel.place.pipe);
 	if (rc == EXIT_GOOD && r->picture)
 		rc = draw_losses(r);
 	if (rc == EXIT_GOOD && r->rank == 0 && (fflush(stdout) != 0 || ferror(stdout))) {

@@ -4,19 +4,36 @@
 #include "tools/common/tool.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool timeline_open(struct timeline *t, int room)
+static int refuse_file(const struct timeline *t)
 {
-	t->at = calloc((size_t)room, sizeof(*t->at));
+	fprintf(stderr, "zerotrain: --timeline %s: cannot be written: %s\n", t->path,
+		strerror(errno));
+	return EXIT_FAILED;
+}
+
+int timeline_open(struct timeline *t, int room, int rank, const char *path)
+{
+	t->path = path;
 	t->room = room;
-	return t->at != NULL;
+	t->at = calloc((size_t)room, sizeof(*t->at));
+	if (!t->at) {
+		fprintf(stderr, "zerotrain: rank %d: --timeline: %d actions: out of memory\n", rank,
+			room);
+		return EXIT_FAILED;
+	}
+	if (rank == 0 && !(t->file = fopen(path, "w")))
+		return refuse_file(t);
+	return EXIT_GOOD;
 }
 
 void timeline_close(struct timeline *t)
 {
+	if (t->file)
+		fclose(t->file);
 	free(t->at);
 }
 
@@ -48,27 +65,22 @@ static const char *name_of(int type)
 	}
 }
 
-static int write_file(const char *path, const struct moment *all, size_t n)
+static int write_file(struct timeline *t, const struct moment *all, size_t n)
 {
-	FILE *f = fopen(path, "w");
-	bool good = f != NULL;
+	FILE *f = t->file;
+	bool good;
 
-	if (f) {
-		fprintf(f, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
-		for (size_t i = 0; i < n; i++)
-			fprintf(f,
-				"%s\n{\"name\": \"%s%d\", \"cat\": \"part %d\", \"ph\": \"X\", \"ts\": %.1f, \"dur\": %.1f, \"pid\": %d, \"tid\": %d}",
-				i ? "," : "", name_of(all[i].type), all[i].micro, all[i].part,
-				all[i].began, all[i].ended - all[i].began, all[i].stage,
-				all[i].rank);
-		fprintf(f, "\n]}\n");
-		good = !ferror(f);
-		good = fclose(f) == 0 && good;
-	}
-	if (good)
-		return EXIT_GOOD;
-	fprintf(stderr, "zerotrain: --timeline %s: cannot be written: %s\n", path, strerror(errno));
-	return EXIT_FAILED;
+	fprintf(f, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
+	for (size_t i = 0; i < n; i++)
+		fprintf(f,
+			"%s\n{\"name\": \"%s%d\", \"cat\": \"part %d\", \"ph\": \"X\", \"ts\": %.1f, \"dur\": %.1f, \"pid\": %d, \"tid\": %d}",
+			i ? "," : "", name_of(all[i].type), all[i].micro, all[i].part, all[i].began,
+			all[i].ended - all[i].began, all[i].stage, all[i].rank);
+	fprintf(f, "\n]}\n");
+	good = !ferror(f);
+	good = fclose(f) == 0 && good;
+	t->file = NULL;
+	return good ? EXIT_GOOD : refuse_file(t);
 }
 
 /* What each rank has, on rank 0: counts of bytes, and all moments behind each other. */
@@ -87,7 +99,7 @@ static int collect(const struct timeline *t, struct kolo_comm *comm, size_t *cou
 	return rc ? rc : kolo_gather_v(comm, t->at, len, *all, counts, KOLO_U8, 0, NULL);
 }
 
-int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage, const char *path)
+int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage)
 {
 	size_t *counts = calloc((size_t)kolo_comm_nranks(comm), sizeof(*counts)), n = 0;
 	int rank = kolo_comm_rank(comm), rc = KOLO_ENOMEM;
@@ -103,7 +115,7 @@ int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage, const 
 		fprintf(stderr, "zerotrain: rank %d: --timeline: %s\n", rank,
 			counts ? kolo_last_error() : "out of memory");
 	else if (rank == 0)
-		rc = write_file(path, all, n);
+		rc = write_file(t, all, n);
 	free(counts);
 	free(all);
 	return rc < 0 ? EXIT_FAILED : rc;

@@ -4,7 +4,7 @@
 
 #include "kolo/kolo_parallel.h"
 
-#include <stdbool.h>
+#include <stdio.h>
 
 /* Microseconds since the update began. */
 struct moment {
@@ -16,10 +16,14 @@ struct timeline {
 	struct moment *at; /* [room]; NULL: none is wanted */
 	int n, room;
 	double zero; /* when the update began */
+	const char *path;
+	FILE *file; /* on rank 0 */
 };
 
-/* Room for the actions of one update. False: out of memory. */
-bool timeline_open(struct timeline *t, int room);
+/* Room for the actions of one update; rank 0 also opens the file, so that a wrong path is told
+ * before training. Returns an exit status, after a message if it failed. timeline_close in any
+ * case. */
+int timeline_open(struct timeline *t, int room, int rank, const char *path);
 void timeline_close(struct timeline *t);
 
 /* An update begins; an action was computed. */
@@ -27,8 +31,8 @@ void timeline_begin(struct timeline *t);
 void timeline_note(struct timeline *t, const struct kolo_action *action, double began,
 		   double ended);
 
-/* Writes what all ranks of comm noted to a file, on rank 0. `stage` is this rank's. Collective.
+/* Writes what all ranks of comm noted to the file, on rank 0. `stage` is this rank's. Collective.
  * Returns an exit status, after a message if it failed. */
-int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage, const char *path);
+int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage);
 
 #endif

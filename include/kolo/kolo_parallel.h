@@ -335,7 +335,8 @@ void kolo_pipeline_report_get(const struct kolo_pipeline_executor *e,
  * in backward. Here the caller keeps it. What sends is collective over the group, and blocks.
  *
  * All functions have the errors of the collectives, and KOLO_EINVAL for sizes that do not fit; it
- * has the numbers. */
+ * has the numbers. A rank that is out of memory returns KOLO_ENOMEM, and the others KOLO_EABORTED.
+ */
 struct kolo_tp;
 
 /* A factor of a product: its rows are `stride` elements apart. If it is transposed, they are
@@ -367,9 +368,10 @@ struct kolo_tp_config {
 };
 
 /* Sets up tensor parallelism on the ranks of `comm` (kolo_grid_comm). Collective; blocks. It splits
- * comm once. comm NULL: this rank is alone. The caller gives *out to kolo_tp_destroy.
+ * comm once if that has several ranks. comm NULL: this rank is alone. The caller gives *out to
+ * kolo_tp_destroy.
  *
- * Errors: those of kolo_comm_split; KOLO_EINVAL (a type, or segments that do not fit),
+ * Errors: those of kolo_comm_split; KOLO_EINVAL (a setting that is wrong or does not fit),
  * KOLO_EMISMATCH (ranks passed different settings), KOLO_ENOMEM. Then *out is NULL. */
 int kolo_tp_create(struct kolo_comm *comm, const struct kolo_tp_config *config,
 		   struct kolo_tp **out);

@@ -390,6 +390,22 @@ def a_pipeline_waits_and_a_group_sends():
     done = run(ZEROPLAN, *args, "--device-memory", "2G", "--activations")
     assert done.returncode == 1 and "do not fit beside the engine: the device lacks" in done.stdout, done
     assert run(ZEROPLAN, *args, "--device-memory", "4G", "--recompute", "block").returncode == 0
+    done = run(ZEROPLAN, *args, "--host-memory", "2G", "--activations")
+    assert done.returncode == 1 and "the host lacks" in done.stdout, done
+    done = run(ZEROPLAN, "-n", "2", "--layers", "4", "--dim", "1024", "--heads", "16", "--context", "16777216", "--batch", "1073741824",
+               "--activations", "--json", "--stage", "0")
+    assert done.returncode == 1 and json.loads(done.stdout)["asked"][0]["host_bytes"] >= 1 << 62, done
+    # What micro-steps send adds up, through a pipeline or not.
+    sums = [json.loads(run(ZEROPLAN, "--json", "--stage", "1", "-n", "2", "--tp", "2", *more).stdout)["asked"][0]["traffic"]["tensor_bytes"]
+            for more in ([], ["--accumulation", "3"], ["--micro", "3"], ["--schedule", "gpipe", "--accumulation", "3"])]
+    assert sums[1:] == [3 * sums[0]] * 3, sums
+    with config('{"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 4, "pipeline": {"stages": 2}}') as path:
+        args = ["-n", "2", "--pp", "2", "--layers", "8", "--dim", "32", "--heads", "4", "--context", "32", "--json", "--stage", "1"]
+        found, want = (json.loads(run(ZEROPLAN, *args, *more).stdout) for more in (["--config", path], ["--micro", "4", "--batch", "8"]))
+        assert found["micro_batches"] == 4 and found["accumulation"] == 1, found
+        assert found["asked"][0]["traffic"]["pipe_bytes"] == want["asked"][0]["traffic"]["pipe_bytes"] > 0, (found, want)
+        assert run(ZEROPLAN, *args, "--config", path, "--micro", "3").returncode == 2
+        assert run(ZEROPLAN, "-n", "2", "--config", path).returncode == 2 # it says --pp 2
 
 
 @test
@@ -411,6 +427,7 @@ def mistakes_are_refused():
             (["-n", "3", "--tp", "2"], "needs a multiple of 2 ranks, and there are 3"), ([*STACK, "--tp", "1", "--activations"], "need a GPT"),
             (["-n", "3", "--tp", "3"], "--tp 3 must divide --heads 4"), (["--sequence-parallel"], "needs a --tp of 2 or more"),
             (["-n", "2", "--pp", "2", "--chunks", "2"], "needs --schedule interleaved"), (["--schedule", "late"], "must be gpipe, 1f1b"),
+            ([*STACK, "--sequence-parallel"], "need a GPT"), ([*STACK, "--schedule", "gpipe"], "need a GPT"),
             (["-n", "8", "--pp", "8"], "--layers 5 in 8 parts of a pipeline: want at least a block for each"),
             (["-n", "2", "--pp", "2", "--layers", "8", "--schedule", "interleaved", "--micro", "3"], "needs a multiple of 2 micro-batches"),
             (["--stage", "1", "--offload-param", "cpu", "--device-memory", "1G"], "offload_param")):

@@ -208,6 +208,11 @@ def a_report_has_both_bubbles_and_a_timeline_every_action():
                 row = sorted((x["ts"], x["ts"] + x["dur"], x["name"]) for x in events if x["tid"] == rank)
                 assert sorted(name for *_, name in row) == sorted(f"{k}{j}" for k in kinds for j in range(6)), row
                 assert all(a[1] <= b[0] + 0.2 for a, b in zip(row, row[1:])), row
+            # One clock: the second stage begins a micro-batch when the first has ended it.
+            at = {(x["pid"], x["tid"], x["name"]): x for x in events}
+            for j in range(6):
+                before, after = at[0, 0, f"F{j}"], at[1, 2, f"F{j}"]
+                assert before["ts"] + before["dur"] <= after["ts"] + 0.2, (before, after)
 
 
 @test
@@ -313,6 +318,7 @@ def what_does_not_fit_is_refused_with_the_numbers():
             (2, ["--tp", 2, "--sequence-parallel", "--context", 9], "--tp 2 must divide --context 9"),
             (2, ["--pp", 2, "--schedule", "interleaved", "--micro", 3], "needs a multiple of 2 micro-batches for 2 stages, and there are 3"),
             (2, ["--pp", 2, "--chunks", 2], "--chunks 2: needs --schedule interleaved"),
+            (1, ["--schedule", "interleaved", "--chunks", 9], "--chunks 9: needs --pp 2 or more"),
             (2, ["--pp", 2, "--layers", 1], "--layers 1 on 2 stages of 1 part: want at least a block for each"),
             (2, ["--pp", 2, "--schedule", "late"], "must be gpipe, 1f1b, interleaved or zb-h1"),
             (2, ["--pp", 2, "--schedule", "zb-h1", "--recompute", "block"], "--schedule zb-h1 with --recompute"),

@@ -5,29 +5,32 @@
 #include "tools/zeroplan/zeroplan.h"
 #include "tools/zerotrain/model/tensors.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Rows of attention that are computed together (QUERIES in tools/zerotrain/model/inside.h). */
 enum { QUERIES = 32 };
 
+#define MOST_BYTES ((size_t)1 << 62) /* what is more is shown as this, and fits nowhere */
+
 /* The sizes that all formulas have, as model.h has their letters. */
 struct letters {
-	size_t n, own, d, t, size, wide, shares, values; /* N, O, D, T, G, D / G, H T / G, V / G */
+	double n, own, d, t, size, wide, shares, values; /* N, O, D, T, G, D / G, H T / G, V / G */
 };
 
 static struct letters letters_of(const struct options *o)
 {
-	size_t size = (size_t)o->tensor, n = (size_t)o->batch * (size_t)o->context;
+	double size = o->tensor, n = (double)o->batch * o->context;
 
 	return (struct letters){
 		.n = n,
 		.own = o->sequence ? n / size : n,
-		.d = (size_t)o->dim,
-		.t = (size_t)o->context,
+		.d = o->dim,
+		.t = o->context,
 		.size = size,
-		.wide = (size_t)o->dim / size,
-		.shares = (size_t)o->heads / size * (size_t)o->context,
-		.values = (size_t)o->vocab / size,
+		.wide = o->dim / size,
+		.shares = o->heads / size * o->context,
+		.values = o->vocab / size,
 	};
 }
 
@@ -68,9 +71,9 @@ bool grid_has(const struct options *o, const struct grid *g, int tensor)
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* Floats that zerotrain keeps of a block (take_slot in tools/zerotrain/model/memory.c). */
-static size_t slot_floats(const struct options *o, const struct letters *l)
+static double slot_floats(const struct options *o, const struct letters *l)
 {
-	size_t floats = 4 * l->own + 2 * l->n * l->d + l->own * l->d;
+	double floats = 4 * l->own + 2 * l->n * l->d + l->own * l->d;
 
 	floats += l->n * (12 * l->wide + l->shares);
 	if (o->schedule == KOLO_PIPELINE_ZB_H1 && o->micros)
@@ -79,10 +82,10 @@ static size_t slot_floats(const struct options *o, const struct letters *l)
 }
 
 /* Floats of a batch in a part. */
-static size_t kept_floats(const struct options *o, const struct letters *l, int first, int end)
+static double kept_floats(const struct options *o, const struct letters *l, int first, int end)
 {
-	size_t blocks = (size_t)(end - first), segment = (size_t)o->recompute, floats;
-	size_t segments;
+	int blocks = end - first, segment = o->recompute, segments;
+	double floats;
 
 	segment = segment && segment < blocks ? segment : blocks;
 	segments = (blocks + segment - 1) / segment;
@@ -95,7 +98,7 @@ static size_t kept_floats(const struct options *o, const struct letters *l, int 
 	return floats;
 }
 
-static size_t scratch_floats(const struct letters *l)
+static double scratch_floats(const struct letters *l)
 {
 	return l->n + l->own * l->d + l->n * l->d + 4 * l->n * l->wide + QUERIES * l->t +
 	       4 * l->d * l->wide + 4 * l->d + l->values * l->d + l->t * l->d + 2 * l->d;
@@ -112,15 +115,22 @@ static size_t elements_of(const struct options *o, const struct grid *g)
 
 	for (int i = 0; i < tensor_count(&sizes); i++)
 		if (grid_has(o, g, i))
-			elements += i == BYTES ? (size_t)(o->vocab / o->tensor * o->dim)
-					       : tensor_shape_of(&sizes, i).n;
+			elements += i == BYTES
+					    ? (size_t)o->vocab / (size_t)o->tensor * (size_t)o->dim
+					    : tensor_shape_of(&sizes, i).n;
 	return elements;
+}
+
+/* Of so many floats; no more than numbers of bytes can be. */
+static size_t bytes_of(double floats)
+{
+	return floats * sizeof(float) < MOST_BYTES ? (size_t)floats * sizeof(float) : MOST_BYTES;
 }
 
 static void plan_memory(const struct options *o, const struct kolo_pipeline *p, struct grid *g)
 {
 	struct letters l = letters_of(o);
-	size_t floats = scratch_floats(&l), elements = elements_of(o, g);
+	double floats = scratch_floats(&l), elements = (double)elements_of(o, g);
 
 	g->kept = 0;
 	for (int c = 0; c < g->chunks; c++) {
@@ -130,10 +140,10 @@ static void plan_memory(const struct options *o, const struct kolo_pipeline *p, 
 			(size_t)buffers * kept_floats(o, &l, g->bounds[part], g->bounds[part + 1]);
 		g->kept += buffers;
 	}
-	g->activations = floats * sizeof(float);
+	g->activations = bytes_of(floats);
 	/* The one stage that there is sums up both gradients of the embedding. */
 	if (p)
-		g->sums = (elements + (o->pipe == 1 ? l.values * l.d : 0)) * sizeof(float);
+		g->sums = bytes_of(elements + (o->pipe == 1 ? l.values * l.d : 0));
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -142,7 +152,7 @@ static void plan_memory(const struct options *o, const struct kolo_pipeline *p, 
 static double group_bytes(const struct options *o, const struct grid *g)
 {
 	struct letters l = letters_of(o);
-	double matrix = (double)(l.n * l.d) * sizeof(float), norms = 0, bytes = 0;
+	double matrix = l.n * l.d * sizeof(float), norms = 0, bytes = 0;
 	int blocks = 0;
 
 	for (int c = 0; c < g->chunks; c++)
@@ -152,18 +162,17 @@ static double group_bytes(const struct options *o, const struct grid *g)
 	if (is_first(g))
 		bytes += 2 * matrix;
 	if (is_last(o, g))
-		bytes += 2 * matrix + 6.0 * 8 * (double)l.n;
+		bytes += 2 * matrix + 6.0 * 8 * l.n;
 	/* Sums of the gradients of gains, biases and places */
 	if (o->sequence)
-		bytes += 2.0 * sizeof(float) *
-			 (2.0 * (double)l.d * norms + (is_first(g) ? (double)(l.t * l.d) : 0));
+		bytes += 2.0 * sizeof(float) * (2.0 * l.d * norms + (is_first(g) ? l.t * l.d : 0));
 	return bytes;
 }
 
-static void plan_bytes(const struct options *o, struct grid *g)
+static void plan_bytes(const struct options *o, int accumulation, struct grid *g)
 {
 	struct letters l = letters_of(o);
-	int micros = o->micros ? o->micros : 1, sends = 0;
+	int micros = o->micros ? o->micros : accumulation, sends = 0;
 
 	if (o->tensor > 1)
 		g->tensor_bytes =
@@ -174,7 +183,8 @@ static void plan_bytes(const struct options *o, struct grid *g)
 
 		sends += (part > 0) + (part < o->pipe * g->chunks - 1);
 	}
-	g->pipe_bytes = (uint64_t)(micros * sends) * l.own * l.d * sizeof(float);
+	g->pipe_bytes =
+		(uint64_t)fmin((double)micros * sends * l.own * l.d * sizeof(float), MOST_BYTES);
 }
 
 /* ---- The stage ------------------------------------------------------------------------------- */
@@ -252,7 +262,7 @@ static void plan_bubble(const struct kolo_pipeline *p, struct grid *g)
 	g->bubble_ratio = figures.bubble_ratio;
 }
 
-int plan_grid(const struct options *o, struct grid *g)
+int plan_grid(const struct options *o, int accumulation, struct grid *g)
 {
 	struct kolo_grid_place place;
 	struct kolo_pipeline *p = NULL;
@@ -271,7 +281,7 @@ int plan_grid(const struct options *o, struct grid *g)
 	rc = divide_blocks(o, g);
 	if (rc == EXIT_GOOD) {
 		choose_stage(o, p, g);
-		plan_bytes(o, g);
+		plan_bytes(o, accumulation, g);
 	}
 	if (rc == EXIT_GOOD && p)
 		plan_bubble(p, g);

@@ -4,6 +4,7 @@
 
 #include "tools/common/gnuplot.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,18 +86,37 @@ static int take_options(const struct options *o, struct run *r)
 	return EXIT_USAGE;
 }
 
-static int open_run(const struct options *o, struct run *r)
+/* As zerotrain has it: with a pipeline the config's micro-steps are its micro-batches. */
+static int take_pipeline(struct options *o, struct run *r)
+{
+	bool piped = o->micros || o->scheduled || o->pipe > 1;
+
+	if (r->settings)
+		o->batch = r->config.micro_batch < INT_MAX ? (int)r->config.micro_batch : INT_MAX;
+	if (!piped)
+		return EXIT_GOOD;
+	if (o->micros && r->config.accumulation > 1 && r->config.accumulation != o->micros) {
+		fprintf(stderr,
+			"zeroplan: --micro %d, and %d micro-steps for each update: the micro-batches of a pipeline are these: give one of them\n",
+			o->micros, r->config.accumulation);
+		return EXIT_USAGE;
+	}
+	o->micros = o->micros ? o->micros : r->config.accumulation;
+	r->config.accumulation = 1;
+	return EXIT_GOOD;
+}
+
+static int open_run(struct options *o, struct run *r)
 {
 	int rc;
 
 	*r = (struct run){ .options = o, .bandwidths = o->bandwidths };
 	kolo_zero_config_init(&r->config);
 	r->type = o->type == (enum kolo_type)UNSET ? KOLO_F32 : o->type;
-	if ((rc = plan_grid(o, &r->grid)))
-		return rc;
 	if (o->config && (rc = read_settings(o, r)))
 		return rc;
-	if ((rc = take_options(o, r)))
+	if ((rc = take_options(o, r)) || (rc = take_pipeline(o, r)) ||
+	    (rc = plan_grid(o, r->config.accumulation, &r->grid)))
 		return rc;
 	/* It starts processes, which the device's threads would not survive. */
 	if (o->measure && (rc = plan_measure(o, &r->config, r->type, &r->bandwidths)))

@@ -49,8 +49,9 @@ static const char help[] =
 	"  --stage 0|1|2|3|all   The ZeRO stage. Default: all.\n"
 	"  --precision fp32|fp16|bf16\n"
 	"                        The type of parameters and gradients. Default: fp32.\n"
-	"  --batch B             Samples of a rank in a micro-step. It counts only if --config has a batch of\n"
-	"                        all ranks and leaves this one to \"auto\". Default: 1.\n"
+	"  --batch B             Samples of a rank in a micro-step. Activations depend on it; otherwise it\n"
+	"                        counts only if --config has a batch of all ranks and leaves this one to\n"
+	"                        \"auto\". Default: 1.\n"
 	"  --accumulation A      Micro-steps for each update. Default: 1.\n"
 	"  --optimizer NAME      adamw, adam, sgd, lion, adagrad or lamb. Default: adamw. sgd has momentum\n"
 	"                        only if a config says so.\n"
@@ -69,7 +70,8 @@ static const char help[] =
 	"  --tp T                Divide each layer over T ranks. Default: 1.\n"
 	"  --sequence-parallel   With --tp: also divide the rows between layers.\n"
 	"  --pp P                Divide the blocks over P pipeline stages. Default: 1.\n"
-	"  --micro M             The micro-batches of --batch samples in an update. Default: 1.\n"
+	"  --micro M             The micro-batches of --batch samples in an update, through a pipeline.\n"
+	"                        Default: --accumulation.\n"
 	"  --schedule gpipe|1f1b|interleaved|zb-h1\n"
 	"                        The order of forward and backward passes in a pipeline. Default: 1f1b.\n"
 	"  --chunks V            With --schedule interleaved: the parts of the model in a stage. Default: 2.\n"
@@ -313,7 +315,10 @@ static void take_option(int c, const char *value, struct options *o)
 	case DEVICE_MEMORY: o->device_memory = parse_bytes("device-memory", value); break;
 	case HOST_MEMORY: o->host_memory = parse_bytes("host-memory", value); break;
 	case BANDWIDTH: parse_bandwidths(value, &o->bandwidths); break;
-	case SCHEDULE: o->schedule = tool_parse_schedule("zeroplan", value); break;
+	case SCHEDULE:
+		o->schedule = tool_parse_schedule("zeroplan", value);
+		o->scheduled = true;
+		break;
 	case SEQUENCE: o->sequence = true; break;
 	case RECOMPUTE:
 		o->recompute = tool_parse_recompute("zeroplan", value);
@@ -391,7 +396,7 @@ static void check_options(const struct options *o)
 	}
 	if (o->activations && (o->parameters || o->tensors)) {
 		fprintf(stderr,
-			"zeroplan: --tp, --pp, --micro, --recompute and --activations: need a GPT, whose layers are known: leave out --%s\n",
+			"zeroplan: options of grids, --recompute and --activations: need a GPT, whose layers are known: leave out --%s\n",
 			o->tensors ? "tensors" : "parameters");
 		exit(EXIT_USAGE);
 	}
@@ -430,10 +435,8 @@ void parse_options(int argc, char **argv, struct options *o)
 			argv[optind]);
 		exit(EXIT_USAGE);
 	}
-	if (o->tensor * o->pipe > 1 || o->micros)
+	if (o->tensor > 1 || o->pipe > 1 || o->micros || o->scheduled || o->sequence || o->chunks)
 		o->activations = true;
-	if (!o->micros && o->pipe > 1)
-		o->micros = 1;
 	complete_shape(o);
 	check_options(o);
 }

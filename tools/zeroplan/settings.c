@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const plan_place_words[NPLACES] = { "device", "host", "nvme" };
 
@@ -39,17 +40,30 @@ static void add_memory(const struct run *r, const char *kind, const char *formul
 	out->memory[out->nkinds++] = m;
 }
 
+/* Bytes of host memory: those that were given, else all of this machine's. */
+static size_t host_memory(const struct options *o)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), len = sysconf(_SC_PAGESIZE);
+
+	if (o->host_memory)
+		return o->host_memory;
+	return pages > 0 && len > 0 ? (size_t)pages * (size_t)len : SIZE_MAX;
+}
+
 /* The engine fits, and beside it the model must. */
 static void check_model(const struct run *r, struct outcome *out)
 {
-	size_t budget = r->options->device_memory, used = out->bytes[KOLO_ZERO_ON_DEVICE];
+	bool device = r->device != NULL;
+	size_t budget = device ? r->options->device_memory : host_memory(r->options);
+	size_t used = out->bytes[device ? KOLO_ZERO_ON_DEVICE : KOLO_ZERO_ON_HOST];
 
-	if (!out->fits || !budget || used <= budget)
+	if (!out->fits || !r->grid.activations || used <= budget)
 		return;
 	out->fits = false;
 	snprintf(out->reason, sizeof(out->reason),
-		 "activations of %.1f MiB do not fit beside the engine: the device lacks %.1f MiB",
-		 (double)r->grid.activations / 1048576, (double)(used - budget) / 1048576);
+		 "activations of %.1f MiB do not fit beside the engine: the %s lacks %.1f MiB",
+		 (double)r->grid.activations / 1048576, device ? "device" : "host",
+		 (double)(used - budget) / 1048576);
 }
 
 static void keep_memory(const struct kolo_zero_plan *plan, struct outcome *out)

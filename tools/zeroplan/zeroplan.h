@@ -59,11 +59,11 @@ struct options {
 	int layers, dim, heads, context, vocab; /* 0 beside these two, except dim */
 	struct bandwidths bandwidths;           /* that are given */
 	int tensor, pipe;                       /* sizes of the grid */
-	int micros; /* of an update, through a pipeline; 0: --pp 1 without */
+	int micros; /* of an update, through a pipeline; 0: no pipeline */
 	enum kolo_pipeline_schedule schedule;
-	int chunks;    /* of a stage */
-	int recompute; /* blocks of a segment; 0: all */
-	bool sequence, activations;
+	int chunks;                            /* of a stage */
+	int recompute;                         /* blocks of a segment; 0: all */
+	bool sequence, scheduled, activations; /* scheduled: --schedule was given */
 	bool measure, all, json;
 };
 
@@ -90,8 +90,9 @@ struct grid {
 	int kept;                          /* micro-batches that the stage keeps at most */
 };
 
-/* 0, or an exit status after a message. free_grid in any case. */
-int plan_grid(const struct options *o, struct grid *out);
+/* accumulation: micro-steps without a pipeline. 0, or an exit status after a message. free_grid in
+ * any case. */
+int plan_grid(const struct options *o, int accumulation, struct grid *out);
 void free_grid(struct grid *g);
 
 /* Whether the planned rank has a tensor of a GPT (tools/zerotrain/model/tensors.h). */

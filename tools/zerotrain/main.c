@@ -166,10 +166,14 @@ static void print_device(struct kolo_zero_device *device, bool copied)
 /* The groups of ranks, and what a pipeline does. */
 static void print_grid(const struct parallel *p)
 {
-	char groups[4096];
+	size_t len = kolo_grid_text(&p->place, NULL, 0) + 1;
+	char *groups = malloc(len);
 
-	kolo_grid_text(&p->place, groups, sizeof(groups));
-	fputs(groups, stdout);
+	if (groups) {
+		kolo_grid_text(&p->place, groups, len);
+		fputs(groups, stdout);
+	}
+	free(groups);
 	if (p->pipeline)
 		printf("pipeline of %d stage%s with %d part%s each, %d micro-batch%s\n",
 		       p->place.pipe_size, p->place.pipe_size > 1 ? "s" : "", p->chunks,

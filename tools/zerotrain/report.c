@@ -128,8 +128,9 @@ static void print_moves(const struct run *r, const struct kolo_zero_traffic *t, 
 }
 
 /* Of the tensor group and the pipeline. */
-static void print_links(const struct parallel *p)
+static void print_links(const struct engine *e)
 {
+	const struct parallel *p = e->parallel;
 	struct kolo_pipeline_report pipe;
 	struct kolo_tp_report group;
 
@@ -143,6 +144,8 @@ static void print_links(const struct parallel *p)
 		return;
 	kolo_pipeline_report_get(p->executor, &pipe);
 	printf("  %-22s %10.2f MB\n", "pipeline", in_mb(pipe.sent_bytes));
+	if (e->tied_bytes)
+		printf("  %-22s %10.2f MB\n", "tied embedding", in_mb(e->tied_bytes));
 }
 
 static int print_traffic(struct run *r, long steps)
@@ -158,7 +161,7 @@ static int print_traffic(struct run *r, long steps)
 	printf("  %-22s %10.2f MB in %" PRIu64 " gathers\n", "parameters", in_mb(t.parameter_bytes),
 	       t.gathers);
 	printf("  %-22s %10.2f MB\n", "control", in_mb(t.control_bytes));
-	print_links(&r->parallel);
+	print_links(&r->engine);
 	if (r->engine.moves)
 		print_moves(r, &t, steps);
 	return 0;
@@ -171,6 +174,11 @@ static void print_times(const struct run *r)
 	kolo_zero_times_get(r->engine.zero, &t);
 	printf("time of rank 0: %.2f s of training, validation and checkpoints; %.0f tokens/s of all ranks\n",
 	       r->seconds, (double)r->bytes / fmax(r->seconds, 1e-6));
+	/* To the engine a pipeline is one forward pass. */
+	if (r->parallel.pipeline) {
+		t.forward = r->forward_us / 1e6;
+		t.backward = (r->backward_us + r->weights_us) / 1e6;
+	}
 	printf("  %-22s %10.2f s\n", "forward", t.forward);
 	printf("  %-22s %10.2f s\n", "backward", t.backward);
 	printf("  %-22s %10.2f s\n", "step", t.step);

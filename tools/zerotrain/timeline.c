@@ -49,8 +49,8 @@ void timeline_note(struct timeline *t, const struct kolo_action *a, double began
 		t->at[t->n++] = (struct moment){ .type = (int)a->type,
 						 .part = a->part,
 						 .micro = a->micro,
-						 .began = began - t->zero,
-						 .ended = ended - t->zero };
+						 .began = began,
+						 .ended = ended };
 }
 
 /* ---- File ------------------------------------------------------------------------------------ */
@@ -99,17 +99,51 @@ static int collect(const struct timeline *t, struct kolo_comm *comm, size_t *cou
 	return rc ? rc : kolo_gather_v(comm, t->at, len, *all, counts, KOLO_U8, 0, NULL);
 }
 
+/* When time begins in the file: rank 0's update, if its clock is this host's. */
+struct clock {
+	char boot[40]; /* which start of which host */
+	double zero;
+};
+
+static void read_clock(const struct timeline *t, struct clock *out)
+{
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+	*out = (struct clock){ .zero = t->zero };
+	if (f && !fgets(out->boot, sizeof(out->boot), f))
+		out->boot[0] = 0;
+	if (f)
+		fclose(f);
+}
+
+static int find_zero(const struct timeline *t, struct kolo_comm *comm, double *zero)
+{
+	struct clock own, first;
+	int rc;
+
+	read_clock(t, &own);
+	first = own;
+	rc = kolo_broadcast(comm, &first, &first, sizeof(first), KOLO_U8, 0, NULL);
+	*zero = strcmp(own.boot, first.boot) == 0 ? first.zero : own.zero;
+	return rc;
+}
+
 int timeline_write(struct timeline *t, struct kolo_comm *comm, int stage)
 {
 	size_t *counts = calloc((size_t)kolo_comm_nranks(comm), sizeof(*counts)), n = 0;
 	int rank = kolo_comm_rank(comm), rc = KOLO_ENOMEM;
 	struct moment *all = NULL;
+	double zero = 0;
 
+	if (counts)
+		rc = find_zero(t, comm, &zero);
 	for (int i = 0; i < t->n; i++) {
 		t->at[i].stage = stage;
 		t->at[i].rank = rank;
+		t->at[i].began -= zero;
+		t->at[i].ended -= zero;
 	}
-	if (counts)
+	if (rc == 0)
 		rc = collect(t, comm, counts, &all, &n);
 	if (rc < 0)
 		fprintf(stderr, "zerotrain: rank %d: --timeline: %s\n", rank,

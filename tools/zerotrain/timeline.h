@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Microseconds since the update began. */
+/* Microseconds of the host's clock. In the file they begin with the update: on rank 0, and on other
+ * hosts, whose clocks are others, with that of the rank itself. */
 struct moment {
 	int type, part, micro, stage, rank;
 	double began, ended;

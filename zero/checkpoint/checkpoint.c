@@ -10,6 +10,7 @@
 #include "zero/offload/shards.h"
 #include "zero/optim/optimizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,6 +158,18 @@ size_t zero_whole_index(const struct zero_tensor *t, size_t first, size_t *n)
 		return first;
 	*n = zero_min(*n, w->run - within);
 	return (first / w->run * w->parts + w->part) * w->run + within;
+}
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+void zero_shape_text(char *out, size_t len, int ndims, const size_t *shape)
+{
+	size_t at = (size_t)snprintf(out, len, "[");
+
+	for (int d = 0; d < ndims && at < len; d++)
+		at += (size_t)snprintf(out + at, len - at, "%s%zu", d ? ", " : "", shape[d]);
+	if (at < len)
+		snprintf(out + at, len - at, "]");
 }
 
 /* ---- Ranks ----------------------------------------------------------------------------------- */

@@ -80,6 +80,9 @@ struct zero_part zero_stored_part(const struct kolo_zero *zero, const struct zer
  * from there on, shorter if they do not lie together. */
 size_t zero_whole_index(const struct zero_tensor *t, size_t first, size_t *n);
 
+/* "[3, 4]", in out[len]. */
+void zero_shape_text(char *out, size_t len, int ndims, const size_t *shape);
+
 /* All ranks that save and load together: those of the engine, or of all engines; and whether this
  * one does what one rank does. */
 struct kolo_comm *zero_everyone(const struct kolo_zero *zero);

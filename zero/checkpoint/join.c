@@ -16,7 +16,7 @@ struct told {
 	int64_t index;  /* in its table */
 	int64_t type, ndims;
 	uint64_t shape[KOLO_ZERO_DIMS];
-	uint64_t part, parts;
+	uint64_t part, parts, run;
 	int64_t counted; /* 0: another engine's copy is the one that counts */
 	uint64_t name_len;
 };
@@ -27,7 +27,7 @@ struct joining {
 	const struct zero_table *own;
 	struct zero_table all;
 	const struct told ***writers; /* [entries][parts] */
-	size_t *parts;                /* [entries] */
+	const struct told **first;    /* [entries] what the first engine told */
 };
 
 static size_t name_room(size_t len)
@@ -57,6 +57,7 @@ static void tell(const struct kolo_zero *z, const struct zero_table *table, char
 				     .ndims = e->ndims,
 				     .part = t->whole.part,
 				     .parts = t->whole.parts,
+				     .run = t->whole.run,
 				     .counted = t->counted,
 				     .name_len = strlen(e->name) };
 
@@ -116,11 +117,13 @@ static struct zero_entry *find_entry(struct zero_table *table, const char *name)
 static int add_entry(struct joining *j, const struct told *told, const char *name,
 		     struct zero_entry **out)
 {
-	struct zero_entry *e = &j->all.entries[j->all.n];
+	int i = j->all.n++;
+	struct zero_entry *e = &j->all.entries[i];
 
 	e->name = malloc(told->name_len + 1);
-	j->writers[j->all.n] = calloc(told->parts, sizeof(**j->writers));
-	if (!e->name || !j->writers[j->all.n])
+	j->writers[i] = calloc(told->parts, sizeof(**j->writers));
+	j->first[i] = told;
+	if (!e->name || !j->writers[i])
 		return kolo_error_set(KOLO_ENOMEM, "an entry of tensor '%s': out of memory", name);
 	strcpy(e->name, name);
 	e->type = (enum kolo_type)told->type;
@@ -131,35 +134,48 @@ static int add_entry(struct joining *j, const struct told *told, const char *nam
 		e->n *= e->shape[d];
 	}
 	e->tensor = -1;
-	j->parts[j->all.n++] = told->parts;
 	*out = e;
 	return 0;
 }
 
-static bool fits(const struct joining *j, const struct zero_entry *e, const struct told *told)
+/* Whether both are parts of the same tensor, cut in the same way. */
+static bool fits(const struct told *a, const struct told *b)
 {
-	bool same = told->type == (int64_t)e->type && told->ndims == e->ndims &&
-		    told->parts == j->parts[e - j->all.entries];
+	bool same = a->type == b->type && a->ndims == b->ndims && a->parts == b->parts &&
+		    a->run == b->run;
 
-	for (int d = 0; same && d < e->ndims; d++)
-		same = told->shape[d] == e->shape[d];
+	for (int d = 0; same && d < a->ndims; d++)
+		same = a->shape[d] == b->shape[d];
 	return same;
+}
+
+static int refuse(const struct told *a, const struct told *b, const char *name)
+{
+	char one[100], other[100];
+
+	zero_shape_text(one, sizeof(one), (int)a->ndims, a->shape);
+	zero_shape_text(other, sizeof(other), (int)b->ndims, b->shape);
+	return kolo_error_set(
+		KOLO_EMISMATCH,
+		"tensor '%s': the engine of rank %lld has one of %llu parts of %s %s, in runs of %llu elements, and that of rank %lld one of %llu parts of %s %s, in runs of %llu",
+		name, (long long)a->family, (unsigned long long)a->parts,
+		kolo_type_name((enum kolo_type)a->type), one, (unsigned long long)a->run,
+		(long long)b->family, (unsigned long long)b->parts,
+		kolo_type_name((enum kolo_type)b->type), other, (unsigned long long)b->run);
 }
 
 /* Of several copies that which counts in the norm is written; of several of these the first. */
 static int join_entry(struct joining *j, const struct told *told, const char *name)
 {
 	struct zero_entry *e = find_entry(&j->all, name);
-	const struct told **writer;
+	const struct told **writer, *first;
 	int rc = e ? 0 : add_entry(j, told, name, &e);
 
 	if (rc < 0)
 		return rc;
-	if (!fits(j, e, told))
-		return kolo_error_set(
-			KOLO_EMISMATCH,
-			"tensor '%s': two engines have parts of it that do not fit together: another whole shape, type or number of parts",
-			name);
+	first = j->first[e - j->all.entries];
+	if (!fits(first, told))
+		return refuse(first, told, name);
 	writer = &j->writers[e - j->all.entries][told->part];
 	if (!*writer || (told->counted && !(*writer)->counted))
 		*writer = told;
@@ -172,13 +188,13 @@ static int join_entry(struct joining *j, const struct told *told, const char *na
 static int find_writers(struct joining *j)
 {
 	for (int i = 0; i < j->all.n; i++)
-		for (size_t p = 0; p < j->parts[i]; p++) {
+		for (size_t p = 0; p < j->first[i]->parts; p++) {
 			const struct told *writer = j->writers[i][p];
 
 			if (!writer)
 				return kolo_error_set(
 					KOLO_EINVAL, "tensor '%s': part %zu of %zu is in no engine",
-					j->all.entries[i].name, p, j->parts[i]);
+					j->all.entries[i].name, p, (size_t)j->first[i]->parts);
 			if (writer->family == j->z->family)
 				j->all.entries[i].writes = true;
 		}
@@ -192,8 +208,8 @@ static int join_all(struct joining *j, const char *told, size_t len)
 
 	j->all.entries = calloc(most, sizeof(*j->all.entries));
 	j->writers = calloc(most, sizeof(*j->writers));
-	j->parts = calloc(most, sizeof(*j->parts));
-	if (!j->all.entries || !j->writers || !j->parts)
+	j->first = calloc(most, sizeof(*j->first));
+	if (!j->all.entries || !j->writers || !j->first)
 		return kolo_error_set(KOLO_ENOMEM, "a table of all engines: out of memory");
 	for (size_t at = 0; rc == 0 && at < len;) {
 		const struct told *t = (const void *)(told + at);
@@ -220,7 +236,7 @@ int zero_table_join(struct kolo_zero *z, struct zero_table *table)
 	for (int i = 0; j.writers && i < j.all.n; i++)
 		free(j.writers[i]);
 	free(j.writers);
-	free(j.parts);
+	free(j.first);
 	free(told);
 	if (rc == 0) {
 		zero_table_free(table);

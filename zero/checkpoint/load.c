@@ -170,16 +170,6 @@ static struct zero_entry *find_entry(const struct zero_table *table, const char 
 	return NULL;
 }
 
-static void write_shape(char *out, size_t len, int ndims, const size_t *shape)
-{
-	size_t at = (size_t)snprintf(out, len, "[");
-
-	for (int d = 0; d < ndims && at < len; d++)
-		at += (size_t)snprintf(out + at, len - at, "%s%zu", d ? ", " : "", shape[d]);
-	if (at < len)
-		snprintf(out + at, len - at, "]");
-}
-
 static int match_entry(const struct loading *l, const struct zero_entry *wanted,
 		       struct zero_table *table, const char *file)
 {
@@ -192,8 +182,8 @@ static int match_entry(const struct loading *l, const struct zero_entry *wanted,
 				      zero_path_end(l->dir), wanted->name, file);
 	if (e->ndims != wanted->ndims ||
 	    memcmp(e->shape, wanted->shape, (size_t)e->ndims * sizeof(e->shape[0])) != 0) {
-		write_shape(there, sizeof(there), e->ndims, e->shape);
-		write_shape(here, sizeof(here), wanted->ndims, wanted->shape);
+		zero_shape_text(there, sizeof(there), e->ndims, e->shape);
+		zero_shape_text(here, sizeof(here), wanted->ndims, wanted->shape);
 		return kolo_error_set(KOLO_EINVAL, "%s: tensor '%s' has shape %s, and here %s",
 				      zero_path_end(l->dir), e->name, there, here);
 	}

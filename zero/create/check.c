@@ -162,12 +162,14 @@ static int check_config(const struct kolo_zero_config *c)
 	return rc == 0 ? check_device(c) : rc;
 }
 
+enum { MOST_PARTS = 65536 }; /* as many as there may be ranks */
+
 static int check_division(const struct kolo_zero_tensor *t)
 {
 	const struct kolo_zero_division *d = t->division;
 
 	if (d->dim < 0 || d->dim >= t->ndims || d->parts < 1 || d->part < 0 ||
-	    d->part >= d->parts || d->fused < 0)
+	    d->part >= d->parts || d->parts > MOST_PARTS || d->fused < 0)
 		return kolo_error_set(
 			KOLO_EINVAL,
 			"tensor '%s' is part %d of %d along dimension %d, fused %d, and has %d dimensions",
@@ -219,6 +221,11 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 					      t->name);
 	if (t->division && (rc = check_division(t)) < 0)
 		return rc;
+	if (t->division && n > ((size_t)1 << 46) / (size_t)t->division->parts)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"tensor '%s': %d parts of %zu elements; want 2^46 elements in all at most",
+			t->name, t->division->parts, n);
 	if (t->frozen && (t->replicated || t->tied))
 		return kolo_error_set(KOLO_EINVAL, "tensor '%s' is frozen, and replicated or tied",
 				      t->name);

@@ -5,8 +5,8 @@
  * Level k has the unit u(k) = 2^(26 k - 300). A square is rounded to multiples of u(K), the rest of
  * it to multiples of u(K - 1), and the rest of that to multiples of u(K - 2). K is the lowest level
  * whose next unit is more than twice the largest square. Each of these numbers is a whole number of
- * units, below 2^26, so integers add them up without an error. What is below u(K - 2) is left out:
- * at most 2^-52 of the largest square, for each square.
+ * units, at most 2^25, so integers add up 2^37 of them without an error. What is below u(K - 2) is
+ * left out: at most 2^-52 of the largest square, for each square.
  *
  * A sum whose K was lower, because its squares are smaller, has the same digits at the levels that
  * count: together they are the square rounded to multiples of the lowest one. */

@@ -27,6 +27,12 @@ static int check_layer(const struct kolo_tp *tp, const struct kolo_tp_layer *l, 
 
 	if (l->reserved[0] || l->reserved[1])
 		return kolo_error_set(KOLO_EINVAL, "a layer's reserved words are not zero");
+	if (l->fused > 1 && (!column || l->out % l->fused))
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"a %s-parallel layer of %zu outputs on this rank, of %zu fused layers: %s",
+			column ? "column" : "row", l->out, l->fused,
+			column ? "want a multiple of them" : "only a column-parallel one can be");
 	if (divided % count)
 		return kolo_error_set(
 			KOLO_EINVAL,

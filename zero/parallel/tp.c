@@ -22,6 +22,10 @@ static int check_config(const struct kolo_tp_config *c, size_t size)
 			KOLO_EINVAL,
 			"tensor parallelism with type %s: f32 and f64 are what it computes in",
 			kolo_type_name(c->type) ? kolo_type_name(c->type) : "?");
+	if ((c->sequence | 1) != 1)
+		return kolo_error_set(KOLO_EINVAL,
+				      "tensor parallelism with config.sequence %d: want 0 or 1",
+				      c->sequence);
 	if (!c->product)
 		return kolo_error_set(KOLO_EINVAL,
 				      "tensor parallelism without config.product: layers need it");
@@ -109,9 +113,11 @@ int zero_tp_room(struct kolo_tp *tp, size_t len)
 	if (len <= tp->sums_len)
 		return 0;
 	sums = aligned_alloc(64, (len + 63) / 64 * 64);
-	if (!sums)
+	if (!sums) {
+		kolo_comm_abort(tp->comm);
 		return kolo_error_set(KOLO_ENOMEM,
 				      "tensor parallelism: %zu bytes of sums: out of memory", len);
+	}
 	free(tp->sums);
 	tp->sums = sums;
 	tp->sums_len = len;

@@ -19,7 +19,8 @@ struct kolo_tp {
 	struct kolo_tp_report report;
 };
 
-/* Room for at least `len` bytes in tp->sums. */
+/* Room for at least `len` bytes in tp->sums. If there is none the group is aborted, so that nobody
+ * waits for this rank. */
 int zero_tp_room(struct kolo_tp *tp, size_t len);
 
 /* Adds up `count` vectors of n elements, each behind the other, as a binary tree: a power of two.

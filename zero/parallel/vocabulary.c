@@ -102,8 +102,8 @@ int kolo_tp_embedding_backward(struct kolo_tp *tp, size_t vocabulary, const int3
 		return sum;                                                                        \
 	}                                                                                          \
                                                                                                    \
-	/* The derivative: shares times factor, and less by that at the target */                  \
-	static void derive_##type(type *x, size_t n, double scale)                                 \
+	/* x times scale. */                                                                       \
+	static void scale_##type(type *x, size_t n, double scale)                                  \
 	{                                                                                          \
 		for (size_t i = 0; i < n; i++)                                                     \
 			x[i] *= (type)scale;                                                       \
@@ -138,12 +138,12 @@ static double raise(const struct kolo_tp *tp, char *row, size_t n, double max)
 					   : raise_double((double *)row, n, max);
 }
 
-static void derive(const struct kolo_tp *tp, char *row, size_t n, double scale)
+static void scale(const struct kolo_tp *tp, char *row, size_t n, double factor)
 {
 	if (tp->config.type == KOLO_F32)
-		derive_float((float *)row, n, scale);
+		scale_float((float *)row, n, factor);
 	else
-		derive_double((double *)row, n, scale);
+		scale_double((double *)row, n, factor);
 }
 
 /* What goes over the group for each row: its largest logit; then the sum of exponentials, and the
@@ -218,7 +218,7 @@ int kolo_tp_cross_entropy(struct kolo_tp *tp, void *logits, size_t vocabulary,
 		char *row = (char *)logits + r * share.n * tp->elem;
 
 		*loss += log(t.sums[r]) - t.targets[r];
-		derive(tp, row, share.n, factor / t.sums[r]);
+		scale(tp, row, share.n, factor / t.sums[r]);
 		if (owns(share, targets[r], &column))
 			lower(tp, row, column, factor);
 	}

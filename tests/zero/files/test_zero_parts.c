@@ -30,7 +30,7 @@ static const struct {
 };
 
 /* Mistakes that engine 1 makes. */
-enum mistake { NONE, SAME_PART, OTHER_SHAPE };
+enum mistake { NONE, SAME_PART, OTHER_SHAPE, OTHER_CUT };
 
 struct engine {
 	int number; /* 0 or 1; -1: the one that has all */
@@ -94,7 +94,7 @@ static int create(struct kolo_comm *comm, struct kolo_comm *world, enum mistake 
 			.dim = tensors[t].dim,
 			.parts = 2,
 			.part = mistake == SAME_PART && t == ROWS ? 0 : e->number,
-			.fused = tensors[t].fused,
+			.fused = mistake == OTHER_CUT && t == FUSED ? 1 : tensors[t].fused,
 		};
 		*to = (struct kolo_zero_tensor){
 			.name = tensors[t].name,
@@ -304,7 +304,7 @@ static void refuse(struct t_rank *t)
 {
 	struct kolo_comm *all = t_comm(t);
 
-	for (int mistake = NONE; mistake <= OTHER_SHAPE; mistake++) {
+	for (int mistake = NONE; mistake <= OTHER_CUT; mistake++) {
 		struct setting s = { 0 };
 		char dir[128];
 		int rc;
@@ -319,7 +319,10 @@ static void refuse(struct t_rank *t)
 		else if (mistake == OTHER_SHAPE)
 			CHECK(says(
 				rc, KOLO_EMISMATCH,
-				"tensor 'columns': two engines have parts of it that do not fit"));
+				"tensor 'columns': the engine of rank 0 has one of 2 parts of f32 [7, 10], in runs of 5 elements, and that of rank 1 one of 2 parts of f32 [8, 10]"));
+		else if (mistake == OTHER_CUT)
+			CHECK(says(rc, KOLO_EMISMATCH,
+				   "in runs of 120 elements, and that of rank 1"));
 		else
 			CHECK(rc == 0);
 		if (mistake == NONE) {
@@ -368,6 +371,7 @@ static void refuse_divisions(struct t_rank *t)
 		    "part 0 of 2 along dimension 2, fused 0, and has 2 dimensions");
 	create_with(comm, (struct kolo_zero_division){ 0, 2, 2, 0 }, true, "part 2 of 2");
 	create_with(comm, (struct kolo_zero_division){ 0, 0, 0, 0 }, true, "part 0 of 0");
+	create_with(comm, (struct kolo_zero_division){ 0, 65537, 0, 0 }, true, "part 0 of 65537");
 	create_with(comm, (struct kolo_zero_division){ 0, 2, 0, 3 }, true,
 		    "dimension 0 is 4, which 3 fused matrices do not divide");
 	kolo_comm_destroy(comm);

@@ -421,6 +421,10 @@ static void what_does_not_fit_is_refused(void **state)
 	c.product = NULL;
 	refused(kolo_tp_create(NULL, &c, &n.tp), KOLO_EINVAL, "config.product");
 	CHECK(!n.tp);
+	c.product = product;
+	c.sequence = 2;
+	refused(kolo_tp_create(NULL, &c, &n.tp), KOLO_EINVAL, "config.sequence 2: want 0 or 1");
+	c.sequence = 0;
 	c.reserved[1] = 1;
 	refused(kolo_tp_create(NULL, &c, &n.tp), KOLO_EINVAL, "config.reserved");
 	c = (struct kolo_tp_config){ KOLO_F32, 0, 4, product, &n, { 0 } };
@@ -429,6 +433,11 @@ static void what_does_not_fit_is_refused(void **state)
 		"column-parallel layer of 6 outputs on this rank, in 4 segments");
 	refused(kolo_tp_row_forward(n.tp, &l, x, w, NULL, y), KOLO_EINVAL,
 		"row-parallel layer of 6 inputs");
+	l = (struct kolo_tp_layer){ .rows = 4, .in = 8, .out = 8, .fused = 3 };
+	refused(kolo_tp_column_forward(n.tp, &l, x, w, NULL, y), KOLO_EINVAL,
+		"of 8 outputs on this rank, of 3 fused layers: want a multiple of them");
+	refused(kolo_tp_row_forward(n.tp, &l, x, w, NULL, y), KOLO_EINVAL,
+		"only a column-parallel one can be");
 	l.reserved[0] = 1;
 	refused(kolo_tp_row_forward(n.tp, &l, x, w, NULL, y), KOLO_EINVAL, "reserved words");
 	refused(kolo_tp_embedding_forward(n.tp, w, V, ids, 4, 1, y), KOLO_EINVAL,

@@ -32,6 +32,7 @@ struct engine {
 	float *sums;
 	float **sum; /* [tensor_count + 1]: where a tensor's are; NULL: not here */
 	size_t sums_n;
+	uint64_t tied_bytes; /* of the embedding's gradient, that this rank sent */
 };
 
 /* Sets up an engine of out->sizes as the options say, with first weights, and the ranks around it.

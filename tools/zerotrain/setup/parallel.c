@@ -68,43 +68,56 @@ bool parallel_has(const struct parallel *p, const struct sizes *sizes, int tenso
 
 /* ---- Open and close -------------------------------------------------------------------------- */
 
-/* Rank 0 says what does not fit, all leave. */
+/* Why the sizes do not fit, in out[len]. False: they do. */
+static bool find_misfit(const struct parallel *p, const struct options *o, struct grid_sizes s,
+			bool piped, char *out, size_t len)
+{
+	int parts = s.pipe * p->chunks;
+
+	if (o->sequence && s.tensor == 1)
+		snprintf(
+			out, len,
+			"--sequence-parallel: needs --tp 2 or more: it divides rows over these ranks");
+	else if (o->heads % s.tensor || VALUES % s.tensor)
+		snprintf(out, len, "--tp %d must divide --heads %d and the %d values of a byte",
+			 s.tensor, o->heads, VALUES);
+	else if (o->sequence && o->context % s.tensor)
+		snprintf(
+			out, len,
+			"--sequence-parallel: --tp %d must divide --context %d, as each rank has equally many rows",
+			s.tensor, o->context);
+	else if (o->exact && segments_of(o) % s.tensor)
+		snprintf(out, len,
+			 "--exact: --heads %d give %d segments, and --tp %d does not divide them",
+			 o->heads, segments_of(o), s.tensor);
+	else if (o->chunks > 1 && s.pipe == 1)
+		snprintf(out, len, "--chunks %d: needs --pp 2 or more: one stage has all blocks",
+			 o->chunks);
+	else if (o->timeline && !piped)
+		snprintf(
+			out, len,
+			"--timeline %s: needs --micro, --schedule or --pp: without a pipeline nothing is noted",
+			o->timeline);
+	else if (o->layers < parts)
+		snprintf(out, len,
+			 "--layers %d on %d stages of %d part%s: want at least a block for each",
+			 o->layers, s.pipe, p->chunks, p->chunks > 1 ? "s" : "");
+	else
+		return false;
+	return true;
+}
+
+/* Rank 0 says it, all leave. */
 static int check_sizes(const struct parallel *p, const struct options *o, struct grid_sizes s,
 		       bool piped)
 {
-	FILE *out = kolo_comm_rank(p->comm) == 0 ? stderr : fopen("/dev/null", "w");
-	int parts = s.pipe * p->chunks, rc = EXIT_USAGE;
+	char text[512];
 
-	if (!out)
-		return rc;
-	if (o->sequence && s.tensor == 1)
-		fprintf(out,
-			"zerotrain: --sequence-parallel: needs --tp 2 or more: it divides rows over these ranks\n");
-	else if (o->heads % s.tensor || VALUES % s.tensor)
-		fprintf(out,
-			"zerotrain: --tp %d must divide --heads %d and the %d values of a byte\n",
-			s.tensor, o->heads, VALUES);
-	else if (o->sequence && o->context % s.tensor)
-		fprintf(out,
-			"zerotrain: --sequence-parallel: --tp %d must divide --context %d, as each rank has equally many rows\n",
-			s.tensor, o->context);
-	else if (o->exact && segments_of(o) % s.tensor)
-		fprintf(out,
-			"zerotrain: --exact: --heads %d give %d segments, and --tp %d does not divide them\n",
-			o->heads, segments_of(o), s.tensor);
-	else if (o->timeline && !piped)
-		fprintf(out,
-			"zerotrain: --timeline %s: needs --micro, --schedule or --pp: without a pipeline nothing is noted\n",
-			o->timeline);
-	else if (o->layers < parts)
-		fprintf(out,
-			"zerotrain: --layers %d on %d stages of %d part%s: want at least a block for each\n",
-			o->layers, s.pipe, p->chunks, p->chunks > 1 ? "s" : "");
-	else
-		rc = EXIT_GOOD;
-	if (out != stderr)
-		fclose(out);
-	return rc;
+	if (!find_misfit(p, o, s, piped, text, sizeof(text)))
+		return EXIT_GOOD;
+	if (kolo_comm_rank(p->comm) == 0)
+		fprintf(stderr, "zerotrain: %s\n", text);
+	return EXIT_USAGE;
 }
 
 static int open_grid(struct parallel *p, struct grid_sizes sizes)

@@ -226,6 +226,7 @@ static int join_ends(struct engine *e)
 		return 0;
 	tied = kolo_grid_comm(e->parallel->grid, KOLO_GRID_TIED);
 	bytes = bytes ? bytes : head;
+	e->tied_bytes += n * sizeof(*bytes); /* K, as round a ring of two */
 	return kolo_all_reduce(tied, bytes, bytes, n, KOLO_F32, KOLO_SUM, NULL);
 }
 

@@ -36,11 +36,13 @@ int ko_comm_fail(struct kolo_comm *c, int code, const char *fmt, ...)
 
 void kolo_comm_abort(struct kolo_comm *comm)
 {
-	char name[KO_RANK_TEXT];
+	char name[KO_RANK_TEXT], why[KO_TEXT];
 
+	/* A copy: it is the place that the new text goes to. */
+	snprintf(why, sizeof(why), "%s", kolo_last_error());
 	if (comm && comm->generation == ko_generation)
-		ko_comm_fail(comm, KOLO_EABORTED, "%s called kolo_comm_abort",
-			     ko_comm_name(comm, comm->rank, name));
+		ko_comm_fail(comm, KOLO_EABORTED, "%s called kolo_comm_abort%s%s",
+			     ko_comm_name(comm, comm->rank, name), *why ? ", after: " : "", why);
 }
 
 void kolo_comm_log(const struct kolo_comm *comm, enum kolo_log_level level, const char *line)

@@ -319,8 +319,9 @@ int kolo_comm_split_order(struct kolo_comm *comm, int color, int key, const char
 void kolo_comm_destroy(struct kolo_comm *comm);
 
 /* Ends all work on a communicator. On every rank, running and later calls on it return
- * KOLO_EABORTED, unless it had failed before. Any thread may call it, at any time between create
- * and destroy. Returns at once. comm must still be destroyed. */
+ * KOLO_EABORTED, unless it had failed before. Their text has kolo_last_error of the calling thread,
+ * if there is one: the cause, after a failed call. Any thread may call it, at any time between
+ * create and destroy. Returns at once. comm must still be destroyed. */
 void kolo_comm_abort(struct kolo_comm *comm);
 
 /* Writes a line to the logs of a communicator: where KOLO_LOG says, and to attr->log. Each gets it

@@ -559,6 +559,28 @@ static void abort_from_any_thread_makes_every_rank_return(void **state)
 	t_threads(3, aborts, NULL); /* as threads: the thread sanitizer has no threads after fork */
 }
 
+/* A rank that fails elsewhere lets the others go, and they hear why. */
+static void aborts_for_a_reason(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+
+	if (r->rank == 0) {
+		kolo_error_set(KOLO_ESYS, "the reactor is cold");
+		kolo_comm_abort(c);
+	}
+	CHECK(kolo_barrier(c, NULL) == KOLO_EABORTED);
+	CHECK(strstr(kolo_last_error(), "rank 0") &&
+	      strstr(kolo_last_error(), "called kolo_comm_abort, after: the reactor is cold"));
+	kolo_comm_destroy(c);
+}
+
+static void an_abort_has_the_error_before_it(void **state)
+{
+	(void)state;
+	t_processes(2, aborts_for_a_reason, NULL);
+	t_threads(3, aborts_for_a_reason, NULL);
+}
+
 static void aborted_while_splitting(struct t_rank *r)
 {
 	struct kolo_comm *c = t_comm(r), *half;
@@ -796,6 +818,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(abort_from_any_thread_makes_every_rank_return),
 	cmocka_unit_test(two_threads_in_one_communicator_are_told_so),
 	cmocka_unit_test(abort_reaches_a_split),
+	cmocka_unit_test(an_abort_has_the_error_before_it),
 	cmocka_unit_test(an_abort_anywhere_in_a_split_is_called_so),
 	cmocka_unit_test(a_child_of_fork_is_refused_and_disturbs_nobody),
 	cmocka_unit_test(running_out_of_descriptors_says_so),

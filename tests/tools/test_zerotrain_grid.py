@@ -34,6 +34,11 @@ def trained(ranks, *args):
     return done.stdout
 
 
+def skip_if_slow():
+    if SLOW:
+        raise Skip("numbers, which a sanitizer does not change")
+
+
 def grid(case):
     """The command's options, and its number of ranks."""
     args = ["--tp", case["tp"], "--pp", case["pp"], "--micro", case["micro"], "--schedule", case["schedule"],
@@ -136,6 +141,7 @@ def planned(ranks, *args):
 
 @test
 def bytes_are_those_of_the_formulas():
+    skip_if_slow()
     steps, micro, e, rows = 100, 4, 4, BATCH * CONTEXT
     for tp, sequence in [(2, False), (2, True), (4, False), (4, True)]:
         found = sent(r"a ring would send (\S+) MB", steps, tp, "--tp", tp, "--micro", micro, *["--sequence-parallel"] * sequence)
@@ -161,6 +167,7 @@ def megabytes(text, what):
 def memory_falls_as_the_formulas_say_and_zeroplan_knows_it():
     """Activations of a block and a token are 4 ((4 + 12 / T) h + a s / T + 4) bytes. With sequence parallelism two of the four,
     and the last four, are divided too: two stay, because a gathered input is kept for backward."""
+    skip_if_slow()
     dim, heads, context, batch, layers = 64, 4, 32, 8, 8
     model = ["--layers", layers, "--dim", dim, "--heads", heads, "--context", context, "--batch", batch]
 

@@ -289,7 +289,7 @@ static bool says(int rc, int want, const char *text)
 /* Flips a byte of the data of tensor "alone", which the second engine has. */
 static void damage(const char *dir)
 {
-	char path[256], byte;
+	char path[256], byte = 0;
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/step-000000001/weights.safetensors", dir);

@@ -5,7 +5,6 @@
 #include "tools/zeroplan/zeroplan.h"
 #include "tools/zerotrain/model/tensors.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* Rows of attention that are computed together (QUERIES in tools/zerotrain/model/inside.h). */
@@ -52,20 +51,15 @@ static int part_of(const struct options *o, const struct grid *g, int chunk)
 
 bool grid_has(const struct options *o, const struct grid *g, int tensor)
 {
-	int block = (tensor - FIRST_BLOCK) / PER_BLOCK;
+	struct sizes sizes = { .layers = o->layers };
 
-	if (!g->bounds) /* no grid */
-		return true;
-	if (tensor == PLACES)
-		return is_first(g);
-	if (tensor == BYTES)
-		return is_first(g) || is_last(o, g);
-	if (block >= o->layers)
-		return is_last(o, g);
-	for (int c = 0; c < g->chunks; c++)
-		if (block >= g->bounds[part_of(o, g, c)] && block < g->bounds[part_of(o, g, c) + 1])
+	for (int c = 0; g->bounds && c < g->chunks; c++) {
+		const int *bounds = &g->bounds[part_of(o, g, c)];
+
+		if (blocks_have(&sizes, bounds[0], bounds[1], tensor))
 			return true;
-	return false;
+	}
+	return !g->bounds; /* no grid: all */
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -121,10 +115,10 @@ static size_t elements_of(const struct options *o, const struct grid *g)
 	return elements;
 }
 
-/* Of so many floats; no more than numbers of bytes can be. */
-static size_t bytes_of(double floats)
+/* No more than numbers of bytes can be. */
+static size_t limit_bytes(double bytes)
 {
-	return floats * sizeof(float) < MOST_BYTES ? (size_t)floats * sizeof(float) : MOST_BYTES;
+	return bytes < (double)MOST_BYTES ? (size_t)bytes : MOST_BYTES;
 }
 
 static void plan_memory(const struct options *o, const struct kolo_pipeline *p, struct grid *g)
@@ -136,14 +130,14 @@ static void plan_memory(const struct options *o, const struct kolo_pipeline *p, 
 	for (int c = 0; c < g->chunks; c++) {
 		int part = part_of(o, g, c), buffers = p ? kolo_pipeline_buffers(p, part) : 1;
 
-		floats +=
-			(size_t)buffers * kept_floats(o, &l, g->bounds[part], g->bounds[part + 1]);
+		floats += buffers * kept_floats(o, &l, g->bounds[part], g->bounds[part + 1]);
 		g->kept += buffers;
 	}
-	g->activations = bytes_of(floats);
+	g->activations = limit_bytes(floats * sizeof(float));
 	/* The one stage that there is sums up both gradients of the embedding. */
 	if (p)
-		g->sums = bytes_of(elements + (o->pipe == 1 ? l.values * l.d : 0));
+		g->sums = limit_bytes((elements + (o->pipe == 1 ? l.values * l.d : 0)) *
+				      sizeof(float));
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -176,15 +170,14 @@ static void plan_bytes(const struct options *o, int accumulation, struct grid *g
 
 	if (o->tensor > 1)
 		g->tensor_bytes =
-			(uint64_t)(micros * group_bytes(o, g) * (o->tensor - 1) / o->tensor);
+			limit_bytes(micros * group_bytes(o, g) * (o->tensor - 1) / o->tensor);
 	/* Each part sends its output to the next, and a gradient to the one before. */
 	for (int c = 0; o->pipe > 1 && c < g->chunks; c++) {
 		int part = part_of(o, g, c);
 
 		sends += (part > 0) + (part < o->pipe * g->chunks - 1);
 	}
-	g->pipe_bytes =
-		(uint64_t)fmin((double)micros * sends * l.own * l.d * sizeof(float), MOST_BYTES);
+	g->pipe_bytes = limit_bytes((double)micros * sends * l.own * l.d * sizeof(float));
 }
 
 /* ---- The stage ------------------------------------------------------------------------------- */

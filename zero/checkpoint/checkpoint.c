@@ -47,6 +47,14 @@ static int fill_entry(struct zero_entry *e, const struct zero_tensor *t, enum ko
 	return 0;
 }
 
+struct zero_entry *zero_table_find(const struct zero_table *table, const char *name)
+{
+	for (int i = 0; i < table->n; i++)
+		if (strcmp(table->entries[i].name, name) == 0)
+			return &table->entries[i];
+	return NULL;
+}
+
 void zero_table_place(struct zero_table *table)
 {
 	table->bytes = 0;

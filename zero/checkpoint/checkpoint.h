@@ -55,6 +55,9 @@ int zero_table_make(const struct kolo_zero *zero, enum zero_file file, bool as_i
 		    enum kolo_type type, struct zero_table *out);
 void zero_table_free(struct zero_table *table);
 
+/* The entry of this name; NULL: there is none. */
+struct zero_entry *zero_table_find(const struct zero_table *table, const char *name);
+
 /* Fills in where entries lie, one behind the other, and the bytes of all. */
 void zero_table_place(struct zero_table *table);
 

@@ -106,14 +106,6 @@ static int share_told(struct kolo_zero *z, const struct zero_table *table, char 
 
 /* ---- Joining --------------------------------------------------------------------------------- */
 
-static struct zero_entry *find_entry(struct zero_table *table, const char *name)
-{
-	for (int i = 0; i < table->n; i++)
-		if (strcmp(table->entries[i].name, name) == 0)
-			return &table->entries[i];
-	return NULL;
-}
-
 static int add_entry(struct joining *j, const struct told *told, const char *name,
 		     struct zero_entry **out)
 {
@@ -167,7 +159,7 @@ static int refuse(const struct told *a, const struct told *b, const char *name)
 /* Of several copies that which counts in the norm is written; of several of these the first. */
 static int join_entry(struct joining *j, const struct told *told, const char *name)
 {
-	struct zero_entry *e = find_entry(&j->all, name);
+	struct zero_entry *e = zero_table_find(&j->all, name);
 	const struct told **writer, *first;
 	int rc = e ? 0 : add_entry(j, told, name, &e);
 

@@ -162,18 +162,10 @@ static int open_checkpoint(struct loading *l, const char *path)
 
 /* ---- Whether it fits ------------------------------------------------------------------------- */
 
-static struct zero_entry *find_entry(const struct zero_table *table, const char *name)
-{
-	for (int i = 0; i < table->n; i++)
-		if (strcmp(table->entries[i].name, name) == 0)
-			return &table->entries[i];
-	return NULL;
-}
-
 static int match_entry(const struct loading *l, const struct zero_entry *wanted,
 		       struct zero_table *table, const char *file)
 {
-	struct zero_entry *e = find_entry(table, wanted->name);
+	struct zero_entry *e = zero_table_find(table, wanted->name);
 	char there[100], here[100];
 
 	if (!e)

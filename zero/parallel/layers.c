@@ -92,11 +92,17 @@ static int end_sum(struct kolo_tp *tp, char *sums, void *result, size_t rows, si
 	return kolo_tp_reduce(tp, result, rows, columns);
 }
 
-/* The first rows of y are the bias: the product adds to it. */
+/* Each row of y becomes the bias: the product adds to it. */
 static void spread(const struct kolo_tp *tp, const void *bias, void *y, size_t rows, size_t n)
 {
 	for (size_t r = 0; r < rows; r++)
 		memcpy(move(tp, y, r * n), bias, n * tp->elem);
+}
+
+static void add_bias(const struct kolo_tp *tp, const void *bias, void *y, size_t rows, size_t n)
+{
+	for (size_t r = 0; r < rows; r++)
+		zero_tp_add(tp->config.type, move(tp, y, r * n), bias, n);
 }
 
 /* ---- Column-parallel layers ------------------------------------------------------------------ */
@@ -176,7 +182,7 @@ int kolo_tp_row_forward(struct kolo_tp *tp, const struct kolo_tp_layer *l, const
 	rc = end_sum(tp, sums, y, l->rows, l->out);
 	own = kolo_tp_rows(tp, l->rows, &first);
 	if (rc == 0 && bias && !whole)
-		zero_tp_add_to_rows(tp, move(tp, y, first * l->out), bias, own, l->out);
+		add_bias(tp, bias, move(tp, y, first * l->out), own, l->out);
 	return rc;
 }
 

@@ -141,12 +141,6 @@ void zero_tp_add(enum kolo_type type, void *a, const void *b, size_t n)
 			ad[i] += bd[i];
 }
 
-void zero_tp_add_to_rows(const struct kolo_tp *tp, char *a, const void *b, size_t rows, size_t n)
-{
-	for (size_t r = 0; r < rows; r++)
-		zero_tp_add(tp->config.type, a + r * n * tp->elem, b, n);
-}
-
 void zero_tp_fold(enum kolo_type type, void *sums, size_t count, size_t n)
 {
 	size_t len = n * kolo_type_size(type);

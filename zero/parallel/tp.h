@@ -30,8 +30,7 @@ void zero_tp_fold(enum kolo_type type, void *sums, size_t count, size_t n);
 /* Adds up x [n] over the group, in place. Without a group it does nothing. */
 int zero_tp_all_reduce(struct kolo_tp *tp, void *x, size_t n, enum kolo_type type, enum kolo_op op);
 
-/* a += b, or each of `rows` rows of a += b. */
+/* a += b. */
 void zero_tp_add(enum kolo_type type, void *a, const void *b, size_t n);
-void zero_tp_add_to_rows(const struct kolo_tp *tp, char *a, const void *b, size_t rows, size_t n);
 
 #endif

@@ -79,6 +79,15 @@ struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor)
 	return t;
 }
 
+bool blocks_have(const struct sizes *s, int first, int end, int tensor)
+{
+	int block = (tensor - FIRST_BLOCK) / PER_BLOCK;
+
+	if (tensor < FIRST_BLOCK)
+		return first == 0 || (tensor == BYTES && end == s->layers);
+	return block < s->layers ? block >= first && block < end : end == s->layers;
+}
+
 size_t whole_index(const struct sizes *s, int tensor, size_t i)
 {
 	struct tensor_shape part = tensor_shape_of(s, tensor);

@@ -50,6 +50,10 @@ struct tensor_shape {
 int tensor_count(const struct sizes *s);
 struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor);
 
+/* Whether blocks first to end - 1, with the embedding before the first block and the head after the
+ * last one, use a tensor. */
+bool blocks_have(const struct sizes *s, int first, int end, int tensor);
+
 /* The index in the whole tensor of element i of this rank's part. */
 size_t whole_index(const struct sizes *s, int tensor, size_t i);
 

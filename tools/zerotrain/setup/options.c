@@ -271,72 +271,76 @@ static void check_options(const struct options *o)
 	check_grid(o);
 }
 
+/* Long options without a letter; the fields follow. */
+enum {
+	OVERLAP = 256,
+	PRECISION,
+	RECOMPUTE,
+	DEVICE,
+	OPTIMIZER,
+	PARAM,
+	SCHEDULE,
+	SEQUENCE,
+	EXACT,
+	REPORT,
+	HELP,
+	VERSION,
+	FIELD
+};
+
+static const struct option named[] = {
+	{ "overlap", required_argument, NULL, OVERLAP },
+	{ "precision", required_argument, NULL, PRECISION },
+	{ "recompute", required_argument, NULL, RECOMPUTE },
+	{ "device", required_argument, NULL, DEVICE },
+	{ "offload-optimizer", required_argument, NULL, OPTIMIZER },
+	{ "offload-param", required_argument, NULL, PARAM },
+	{ "schedule", required_argument, NULL, SCHEDULE },
+	{ "sequence-parallel", no_argument, NULL, SEQUENCE },
+	{ "exact", no_argument, NULL, EXACT },
+	{ "report", no_argument, NULL, REPORT },
+	{ "help", no_argument, NULL, HELP },
+	{ "version", no_argument, NULL, VERSION },
+};
+enum { NNAMED = sizeof(named) / sizeof(named[0]) };
+
+static void take_option(int c, const char *value, struct options *o)
+{
+	switch (c) {
+	case 'n': o->nranks = (int)tool_parse_number("zerotrain", "-n", value, 1, MAX_RANKS); break;
+	case OVERLAP: o->overlap = parse_switch(value); break;
+	case PRECISION: o->type = parse_precision(value); break;
+	case RECOMPUTE: o->recompute = tool_parse_recompute("zerotrain", value); break;
+	case DEVICE: o->device = parse_device(value); break;
+	case OPTIMIZER: o->offload_optimizer = parse_place("offload-optimizer", value); break;
+	case PARAM: o->offload_param = parse_place("offload-param", value); break;
+	case SCHEDULE:
+		o->schedule = tool_parse_schedule("zerotrain", value);
+		o->scheduled = true;
+		break;
+	case SEQUENCE: o->sequence = true; break;
+	case EXACT: o->exact = true; break;
+	case REPORT: o->report = true; break;
+	case HELP: fputs(help, stdout); exit(EXIT_GOOD);
+	case VERSION: tool_print_version("zerotrain"); break;
+	default: fprintf(stderr, "See zerotrain --help.\n"); exit(EXIT_USAGE);
+	}
+}
+
 static void parse_all(int argc, char **argv, struct options *o)
 {
-	/* They have no letter; the fields follow. */
-	enum {
-		OVERLAP = 256,
-		PRECISION,
-		RECOMPUTE,
-		DEVICE,
-		OPTIMIZER,
-		PARAM,
-		SCHEDULE,
-		SEQUENCE,
-		EXACT,
-		REPORT,
-		HELP,
-		VERSION,
-		FIELD,
-		OTHERS = FIELD - OVERLAP,
-	};
-	struct option longs[OTHERS + NFIELDS + 1] = {
-		{ "overlap", required_argument, NULL, OVERLAP },
-		{ "precision", required_argument, NULL, PRECISION },
-		{ "recompute", required_argument, NULL, RECOMPUTE },
-		{ "device", required_argument, NULL, DEVICE },
-		{ "offload-optimizer", required_argument, NULL, OPTIMIZER },
-		{ "offload-param", required_argument, NULL, PARAM },
-		{ "schedule", required_argument, NULL, SCHEDULE },
-		{ "sequence-parallel", no_argument, NULL, SEQUENCE },
-		{ "exact", no_argument, NULL, EXACT },
-		{ "report", no_argument, NULL, REPORT },
-		{ "help", no_argument, NULL, HELP },
-		{ "version", no_argument, NULL, VERSION },
-	};
+	struct option longs[NNAMED + NFIELDS + 1] = { 0 };
 	int c;
 
+	memcpy(longs, named, sizeof(named));
 	for (int i = 0; i < NFIELDS; i++)
-		longs[OTHERS + i] =
+		longs[NNAMED + i] =
 			(struct option){ fields[i].option, required_argument, NULL, FIELD + i };
 	while ((c = getopt_long(argc, argv, "n:", longs, NULL)) >= 0) {
-		if (c >= FIELD) {
+		if (c >= FIELD)
 			tool_parse_field("zerotrain", &fields[c - FIELD], optarg, o);
-			continue;
-		}
-		switch (c) {
-		case 'n':
-			o->nranks = (int)tool_parse_number("zerotrain", "-n", optarg, 1, MAX_RANKS);
-			break;
-		case OVERLAP: o->overlap = parse_switch(optarg); break;
-		case PRECISION: o->type = parse_precision(optarg); break;
-		case RECOMPUTE: o->recompute = tool_parse_recompute("zerotrain", optarg); break;
-		case DEVICE: o->device = parse_device(optarg); break;
-		case OPTIMIZER:
-			o->offload_optimizer = parse_place("offload-optimizer", optarg);
-			break;
-		case PARAM: o->offload_param = parse_place("offload-param", optarg); break;
-		case SCHEDULE:
-			o->schedule = tool_parse_schedule("zerotrain", optarg);
-			o->scheduled = true;
-			break;
-		case SEQUENCE: o->sequence = true; break;
-		case EXACT: o->exact = true; break;
-		case REPORT: o->report = true; break;
-		case HELP: fputs(help, stdout); exit(EXIT_GOOD);
-		case VERSION: tool_print_version("zerotrain"); break;
-		default: fprintf(stderr, "See zerotrain --help.\n"); exit(EXIT_USAGE);
-		}
+		else
+			take_option(c, optarg, o);
 	}
 }
 

@@ -52,16 +52,8 @@ bool parallel_has_head(const struct parallel *p)
 
 bool parallel_has(const struct parallel *p, const struct sizes *sizes, int tensor)
 {
-	int block = (tensor - FIRST_BLOCK) / PER_BLOCK;
-
-	if (tensor == PLACES)
-		return parallel_embeds(p);
-	if (tensor == BYTES)
-		return parallel_embeds(p) || parallel_has_head(p);
-	if (block >= sizes->layers)
-		return parallel_has_head(p);
 	for (int c = 0; c < p->chunks; c++)
-		if (block >= p->parts[c].first && block < p->parts[c].end)
+		if (blocks_have(sizes, p->parts[c].first, p->parts[c].end, tensor))
 			return true;
 	return false;
 }

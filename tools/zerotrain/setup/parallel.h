@@ -17,7 +17,7 @@ struct parallel {
 	struct kolo_pipeline_executor *executor; /* from parallel_connect on */
 };
 
-/* What the config says of the grid: its sizes, and micro-batches if the options name none. */
+/* What options and config say of the grid; micros: micro-batches if there is a pipeline. */
 struct grid_sizes {
 	int tensor, pipe, micros;
 };

@@ -202,6 +202,9 @@ struct kolo_zero_tensor {
 	 * updated alike; give them the same first values. One of the two is also `replicated`. The
 	 * tied tensors of both engines have the same order, sizes and types */
 	int tied;
+	/* With config.micros. 1: the program itself adds up this tensor's gradients of
+	 * micro-batches, and reports the sum, once. The engine has no memory for it */
+	int summed;
 	/* With config.world. Other engines have the other parts, under the same name. Read in
 	 * kolo_zero_create. NULL: the tensor is whole */
 	const struct kolo_zero_division *division;
@@ -339,7 +342,14 @@ struct kolo_zero_config {
 	 * kolo_zero_step, and aborts it if it fails; it must outlive the engine. Needs world, and
 	 * no device. NULL: no tensor is tied. Default: NULL. */
 	struct kolo_comm *tied;
-	uint64_t reserved[4]; /* zero */
+	/* Micro-batches of a micro-step, whose forward and backward passes alternate as in a
+	 * pipeline. 0: a tensor has one gradient in a micro-step, after kolo_zero_backward. m: it
+	 * has up to m, at any time between kolo_zero_forward and kolo_zero_step. They add up to
+	 * the gradient of the micro-step. The engine adds them as floats, in the order of the
+	 * calls, and reduces the sum when the m-th has come, so traffic does not grow with m. If m
+	 * is more than 1, it has memory for the sums of whole tensors. Default: 0. */
+	int micros;
+	uint64_t reserved[3]; /* zero */
 };
 
 /* Fills in the defaults of an offload of the optimizer. kolo_zero_config_init fills in those of
@@ -386,7 +396,8 @@ void kolo_zero_destroy(struct kolo_zero *zero);
 int kolo_zero_forward(struct kolo_zero *zero, size_t samples);
 
 /* Ends the forward part and begins the backward part. `loss` is this rank's mean over its
- * samples, not scaled. With config.world, NaN says that this rank does not know it. Local.
+ * samples, not scaled. With config.world, NaN says that this rank does not know it. With
+ * config.micros the parts alternate: then call it once, at any time before kolo_zero_step. Local.
  *
  * Errors: KOLO_EINVAL. */
 int kolo_zero_backward(struct kolo_zero *zero, double loss);
@@ -423,20 +434,23 @@ int kolo_zero_release(struct kolo_zero *zero, int tensor);
  * as many elements as the tensor, of its gradient_type, and is read during the call. NULL is
  * allowed in a micro-step without samples.
  *
- * Call it at most once per tensor and micro-step, in any order. Only at stage 3 must ranks use
- * the same order, at the same places between uses; there a rank without a gradient of a tensor
- * reports zeros if other ranks report it.
+ * Call it at most once per tensor and micro-step, or with config.micros once per micro-batch. Ranks
+ * may report in any order, at any time, each in its own. Only at stage 3 without overlap, or with
+ * a device that does its own work, must they use the same order, at the same places between
+ * uses; there a rank without a gradient of a tensor reports zeros if other ranks report it.
  *
  * A gradient that is not reported counts as zero, and the tensor is updated with it. At the end
  * of an update kolo_zero_result counts trained tensors that lack gradients: `missing` ones that
  * no rank gave, `partial` ones that only some ranks gave. A rank lacks one if it reported fewer
- * gradients of the tensor than it had micro-steps with samples. With config.strict such an update
- * is refused.
+ * gradients of the tensor than it had micro-steps with samples, times micro-batches. With
+ * config.strict such an update is refused.
  *
  * Returns when the gradient is in a bucket. With overlap it may first wait until an earlier
- * bucket is reduced. Without overlap it reduces full buckets itself.
+ * bucket is reduced. At stage 3 it waits for a second, or 8 times the longest wait before, and then
+ * takes memory for one more bucket: another rank may be waiting for this one. Without overlap it
+ * reduces full buckets itself.
  *
- * Errors: KOLO_EINVAL (a second time, a frozen tensor, not between backward and step, or, in a
+ * Errors: KOLO_EINVAL (once too often, a frozen tensor, not between backward and step, or, in a
  * micro-step with samples, without kolo_zero_use since the last update), KOLO_ENOMEM, and those
  * of the collectives. */
 int kolo_zero_gradient(struct kolo_zero *zero, int tensor, const void *gradient);
@@ -510,8 +524,10 @@ void kolo_zero_progress_get(const struct kolo_zero *zero, struct kolo_zero_progr
 /* Wall-clock seconds of this rank since the engine was made. forward, backward and step follow
  * each other. reduce, gather, update and transfer are parts of these three. */
 struct kolo_zero_times {
-	double forward;  /* from kolo_zero_forward to kolo_zero_backward */
-	double backward; /* from kolo_zero_backward to kolo_zero_step */
+	/* From kolo_zero_forward to kolo_zero_backward, or to the first gradient if that is
+	 * earlier */
+	double forward;
+	double backward; /* from there to kolo_zero_step */
 	double step;     /* in kolo_zero_step */
 	double reduce;   /* waiting for reductions of gradients; without overlap, doing them */
 	double gather;   /* waiting for gathers of parameters; without overlap, doing them */

@@ -124,7 +124,7 @@ static size_t limit_bytes(double bytes)
 static void plan_memory(const struct options *o, const struct kolo_pipeline *p, struct grid *g)
 {
 	struct letters l = letters_of(o);
-	double floats = scratch_floats(&l), elements = (double)elements_of(o, g);
+	double floats = scratch_floats(&l);
 
 	g->kept = 0;
 	for (int c = 0; c < g->chunks; c++) {
@@ -134,10 +134,10 @@ static void plan_memory(const struct options *o, const struct kolo_pipeline *p, 
 		g->kept += buffers;
 	}
 	g->activations = limit_bytes(floats * sizeof(float));
-	/* The one stage that there is sums up both gradients of the embedding. */
+	/* The embedding's gradients, and the head's. */
 	if (p)
-		g->sums = limit_bytes((elements + (o->pipe == 1 ? l.values * l.d : 0)) *
-				      sizeof(float));
+		g->sums =
+			limit_bytes((is_first(g) + is_last(o, g)) * l.values * l.d * sizeof(float));
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -185,7 +185,9 @@ static void plan_bytes(const struct options *o, int accumulation, struct grid *g
 /* Stage 0 of ZeRO with Adam, beside activations: enough to find the stage with most. */
 static size_t weight_of(const struct options *o, const struct grid *g)
 {
-	return g->activations + g->sums + 16 * elements_of(o, g) / (size_t)g->replicas;
+	size_t elements = elements_of(o, g), sums = o->micros > 1 ? 4 * elements : 0;
+
+	return g->activations + g->sums + sums + 16 * elements / (size_t)g->replicas;
 }
 
 static int refuse(const char *what)

@@ -103,6 +103,7 @@ static int take_pipeline(struct options *o, struct run *r)
 	}
 	o->micros = o->micros ? o->micros : r->config.accumulation;
 	r->config.accumulation = 1;
+	r->config.micros = o->micros;
 	return EXIT_GOOD;
 }
 

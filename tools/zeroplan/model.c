@@ -41,9 +41,12 @@ static int make_gpt(const struct options *o, const struct grid *g, enum kolo_typ
 		rc = put_tensor(out, shape.name, type,
 				i == BYTES ? (size_t)(o->vocab / o->tensor) : shape.rows,
 				shape.columns);
-		/* A pipeline reports sums of micro-batches, in float. */
-		if (rc == EXIT_GOOD && o->micros)
+		/* zerotrain's pipelines report floats, and add up those of the embedding's two
+		 * ends themselves. */
+		if (rc == EXIT_GOOD && o->micros) {
 			out->list[out->n - 1].gradient_type = KOLO_F32;
+			out->list[out->n - 1].summed = i == BYTES;
+		}
 	}
 	snprintf(out->title, sizeof(out->title), "GPT of %d blocks, %d wide, context %d, %d tokens",
 		 o->layers, o->dim, o->context, o->vocab);

@@ -153,7 +153,7 @@ static int keep_plan(const struct run *r, const struct kolo_zero_plan *plan, str
 		snprintf(out->reason, sizeof(out->reason), "%s", kolo_last_error());
 	keep_memory(plan, out);
 	add_memory(r, "activations", "", r->grid.activations, out);
-	add_memory(r, "sums of gradients", "4 P", r->grid.sums, out);
+	add_memory(r, "the embedding's sums", "", r->grid.sums, out);
 	check_model(r, out);
 	kolo_zero_plan_traffic_get(plan, &out->moved.engine);
 	out->moved.tensor_bytes = r->grid.tensor_bytes;

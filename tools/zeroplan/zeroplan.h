@@ -82,8 +82,8 @@ struct grid {
 	int stage;    /* of the rank that is planned */
 	int chunks,
 		*bounds; /* parts of a stage; [pipe * chunks + 1] the first block of each part */
-	size_t activations, sums; /* bytes: of the model, as zerotrain has them; of gradients over
-				     micro-batches. 0: not asked for, or none */
+	size_t activations, sums;          /* bytes: of the model, as zerotrain has them; the
+					      embedding's, over micro-batches. 0: not asked for, or none */
 	uint64_t tensor_bytes, pipe_bytes; /* that the rank sends in an update */
 	double bubble_share, bubble_ratio; /* with as long a backward pass for inputs, and for
 					      weights, as a forward pass */

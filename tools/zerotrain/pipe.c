@@ -65,7 +65,7 @@ int run_pipeline(struct run *r, double scale, double *loss)
 {
 	struct running batch = { .run = r, .scale = scale / r->parallel.micros };
 	double began;
-	int rc = weights_begin(&r->engine), ended;
+	int rc = weights_begin(&r->engine);
 
 	if (rc < 0)
 		return rc;
@@ -75,8 +75,7 @@ int run_pipeline(struct run *r, double scale, double *loss)
 	r->piped_us += tool_now_us() - began;
 	r->updates++;
 	*loss = batch.loss;
-	ended = weights_end(&r->engine);
-	return rc < 0 ? rc : ended;
+	return rc < 0 ? rc : weights_end(&r->engine);
 }
 
 /* ---- Forward alone --------------------------------------------------------------------------- */

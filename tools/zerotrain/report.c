@@ -82,7 +82,7 @@ static int print_memory(struct run *r)
 	    (rc = print_bytes(r, "activations", place, "", model_memory(r->model))) < 0 ||
 	    (rc = print_bytes(r, "tensors as floats", place, "", e->floats_len + e->halves_len)) <
 		    0 ||
-	    (rc = print_bytes(r, "sums of gradients", place, "", e->sums_n * sizeof(*e->sums))) <
+	    (rc = print_bytes(r, "the embedding's sums", place, "", e->sums_n * sizeof(*e->sums))) <
 		    0 ||
 	    (rc = print_boundaries(r)) < 0 ||
 	    (rc = print_bytes(r, "a gradient", "device", "", e->up_len)) < 0)

@@ -51,8 +51,8 @@ struct run {
 /* Trains until options.steps. Returns an exit status, after a message if it failed. */
 int train(struct run *r);
 
-/* The mean loss of all micro-batches in r->batches, on the last stage, and the sums of their
- * gradients, times scale. Collective; errors of Kolo's. */
+/* The mean loss of all micro-batches in r->batches, on the last stage, and their gradients, times
+ * scale, which the engine gets as they come. Collective; errors of Kolo's. */
 int run_pipeline(struct run *r, double scale, double *loss);
 
 /* A forward pass through all stages. The loss is the last stage's. Collective over the ranks of a

@@ -63,6 +63,7 @@ struct zero_tensor {
 	bool trained; /* not frozen */
 	bool counted; /* in the norm: of a replicated one the other copy is */
 	bool tied;    /* with a tensor of another engine */
+	int micros;   /* gradients that it has in a micro-step */
 	bool sharded; /* stage 3, and not persistent: its values are gathered for use */
 
 	char *param; /* n values on the device. Of a sharded tensor they are in region, unless state
@@ -97,10 +98,14 @@ struct zero_tensor {
 	struct zero_part grad_held;
 	size_t held_room, grad_room; /* elements of held and grad_held that there is memory for; the
 					same on all ranks */
-	bool reported;               /* in this micro-step */
-	int given;                   /* gradients in this update */
-	bool used;                   /* since the last update: its values are that update's */
-	bool summed;                 /* grad has a sum of earlier micro-steps */
+	/* Gradients that this rank adds up before they are reduced, n floats: of the micro-steps
+	 * of an update, then it is grad, or of the micro-batches of a micro-step. NULL: it need
+	 * not */
+	char *sum;
+	bool summed;  /* sum has a value */
+	int reported; /* gradients in this micro-step */
+	int given;    /* gradients in this update */
+	bool used;    /* since the last update: its values are that update's */
 	int first_piece, npieces, first_bucket; /* in the plan of reductions */
 };
 
@@ -117,6 +122,12 @@ struct zero_buffer {
 /* The buckets of one micro-step: filled in any order, reduced in the order of their numbers, stored
  * in that order. stored <= started <= plan.nbuckets. */
 struct zero_reducer {
+	/* The engine's own, or apart: at stage 3 ranks reduce and gather in different orders. */
+	struct kolo_comm *comm;
+	struct kolo_queue *queue;
+	bool apart;
+	double patience; /* if apart: seconds to wait for a buffer before one is added, */
+	int grant;       /* and buffers that may be added at once */
 	struct zero_plan plan;
 	int *missing;   /* of each bucket: pieces not filled yet */
 	int *buffer_of; /* of each bucket: its buffer; -1: none */
@@ -281,6 +292,7 @@ struct kolo_zero {
 				 0: not yet */
 	float weight;         /* of this micro-step's gradients */
 	size_t micro_samples; /* of this micro-step on this rank */
+	bool told;            /* its loss, by kolo_zero_backward */
 	double samples, loss; /* of this update on this rank; loss: times samples */
 	int learnt;           /* micro-steps of this update with samples */
 	struct zero_nonfinite nonfinite;  /* in the gradients that this rank reported */

@@ -39,6 +39,22 @@ static bool is_final(const struct kolo_zero *z, int rc)
 	return rc < 0 && rc != KOLO_EINVAL && rc != KOLO_EOVERFLOW && !z->failed;
 }
 
+/* Gathers and reductions have communicators of their own. Ranks that disagree find it by themselves
+ * in one of them only. */
+static void abort_apart(struct kolo_zero *z)
+{
+	struct kolo_comm *comms[] = { z->data, z->reducer.comm };
+
+	for (int i = 0; i < 2; i++) {
+		bool works = comms[i] && kolo_comm_status(comms[i]) == 0;
+
+		/* The others read what happened. */
+		kolo_error_set(z->failed, "%s", z->failure);
+		if (works)
+			kolo_comm_abort(comms[i]);
+	}
+}
+
 int zero_failed(struct kolo_zero *z, int rc)
 {
 	if (is_final(z, rc)) {
@@ -52,6 +68,8 @@ int zero_failed(struct kolo_zero *z, int rc)
 			kolo_comm_abort(z->world);
 			kolo_comm_abort(z->config.tied);
 		}
+		if (z->reducer.apart && rc != KOLO_EPEER)
+			abort_apart(z);
 		kolo_error_set(rc, "%s", z->failure);
 	}
 	return rc;

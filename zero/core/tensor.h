@@ -21,6 +21,18 @@ float *zero_moment_at(const struct zero_tensor *t, int moment, size_t first);
 size_t zero_bucket_elements(const struct kolo_zero *zero, const struct zero_plan *plan,
 			    const struct zero_bucket *bucket);
 
+/* Does each rank add up the gradients of micro-steps before they are reduced? Or what of the sums
+ * over ranks it owns, after that? */
+static inline bool zero_sums_steps(const struct kolo_zero *z)
+{
+	return z->config.stage < 2 && z->config.accumulation > 1;
+}
+
+static inline bool zero_sums_reduced(const struct kolo_zero *z)
+{
+	return z->config.stage >= 2 && z->config.accumulation > 1;
+}
+
 /* The n-th element at `base`, of a type. */
 static inline char *zero_at(char *base, enum kolo_type type, size_t n)
 {

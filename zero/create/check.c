@@ -136,6 +136,9 @@ static int check_config(const struct kolo_zero_config *c)
 		return kolo_error_set(KOLO_EINVAL,
 				      "config.accumulation is %d, and must be at least 1",
 				      c->accumulation);
+	if (c->micros < 0)
+		return kolo_error_set(KOLO_EINVAL, "config.micros is %d, and must be at least 0",
+				      c->micros);
 	if (c->reduce_bucket < ZERO_LEAST_BUCKET || c->gather_bucket < 1)
 		return kolo_error_set(
 			KOLO_EINVAL,
@@ -232,6 +235,8 @@ static int check_tensor(const struct kolo_zero_tensor *t, int index, int ngroups
 	rc = check_flag("frozen of a tensor", t->frozen);
 	if (rc == 0)
 		rc = check_flag("replicated of a tensor", t->replicated);
+	if (rc == 0)
+		rc = check_flag("summed of a tensor", t->summed);
 	return rc == 0 ? check_flag("tied of a tensor", t->tied) : rc;
 }
 
@@ -324,6 +329,12 @@ int zero_check_arguments(const struct kolo_zero_config *c, const struct kolo_zer
 				tensors[i].name, tensors[i].tied ? "tied" : "replicated",
 				tensors[i].tied ? "tied" : "world");
 	for (int i = 0; i < ntensors; i++)
+		if (tensors[i].summed && !c->micros)
+			return kolo_error_set(
+				KOLO_EINVAL,
+				"tensor '%s' is summed, and config.micros is 0: it has one gradient in a micro-step",
+				tensors[i].name);
+	for (int i = 0; i < ntensors; i++)
 		if (tensors[i].division && !c->world)
 			return kolo_error_set(
 				KOLO_EINVAL,
@@ -367,6 +378,7 @@ uint64_t zero_hash_config(const struct kolo_zero_config *c)
 	const double values[] = {
 		c->stage,
 		c->accumulation,
+		c->micros,
 		(double)c->micro_batch,
 		c->clip,
 		c->loss_scale,
@@ -424,7 +436,7 @@ static uint64_t hash_tensor(const struct kolo_zero_tensor *t)
 	uint64_t hash = zero_hash(ZERO_HASH, t->name, strlen(t->name) + 1);
 	enum kolo_type given = t->gradient_type ? t->gradient_type : t->type;
 	const int values[] = { t->ndims,   (int)t->type,  t->group, t->frozen,
-			       (int)given, t->replicated, t->tied };
+			       (int)given, t->replicated, t->tied,  t->summed };
 
 	if (t->division)
 		hash = zero_hash(hash, t->division, sizeof(*t->division));

@@ -191,7 +191,6 @@ static int share_values(struct kolo_zero *z, int tensor, const void *data)
 
 static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *from)
 {
-	struct kolo_stats stats;
 	uint64_t read, written;
 	int rc = 0;
 
@@ -200,9 +199,7 @@ static int share_all_values(struct kolo_zero *z, const struct kolo_zero_tensor *
 	if (rc == 0) /* ends writes to files here, so they count as part of the creation */
 		rc = zero_param_buffers_forget(z);
 	if (rc == 0)
-		rc = kolo_comm_stats(z->data, &stats);
-	if (rc == 0)
-		z->sent_before = stats.sent_bytes;
+		rc = zero_count_sent(z, &z->sent_before);
 	zero_files_counts(z, &read, &written);
 	z->read_before = read;
 	z->written_before = written;
@@ -255,10 +252,27 @@ static int look_at_host(struct kolo_comm *comm, const struct kolo_zero *z, size_
 
 static int open_queue(struct kolo_zero *z)
 {
+	struct zero_reducer *r = &z->reducer;
+	int rc;
+
 	if (!z->config.overlap)
 		return 0;
-	return z->device ? z->device->ops->queue(z->device, &z->queue)
-			 : kolo_queue_create(&z->queue);
+	rc = z->device ? z->device->ops->queue(z->device, &z->queue) : kolo_queue_create(&z->queue);
+	r->queue = z->queue;
+	r->apart = z->config.stage == 3 && z->on_host && z->nranks > 1;
+	return rc == 0 && r->apart ? kolo_queue_create(&r->queue) : rc;
+}
+
+static int open_comms(struct kolo_comm *comm, struct kolo_zero *z)
+{
+	const char *order = z->config.order;
+	int rc = kolo_comm_split_order(comm, 0, z->rank, order, &z->data);
+
+	if (!z->reducer.apart)
+		z->reducer.comm = z->data;
+	else if (rc == 0)
+		rc = kolo_comm_split_order(comm, 0, z->rank, order, &z->reducer.comm);
+	return rc == 0 ? kolo_comm_split_order(comm, 0, z->rank, order, &z->control) : rc;
 }
 
 /* Opens everything that needs no other rank. */
@@ -352,9 +366,7 @@ static int create(struct kolo_comm *comm, const struct kolo_zero_config *config,
 	if (rc == 0)
 		rc = zero_share_failure(comm, open_engine(z, available, others));
 	if (rc == 0)
-		rc = kolo_comm_split_order(comm, 0, z->rank, config->order, &z->data);
-	if (rc == 0)
-		rc = kolo_comm_split_order(comm, 0, z->rank, config->order, &z->control);
+		rc = open_comms(comm, z);
 	if (rc == 0)
 		rc = zero_share_failure(z->control, open_threads(z));
 	if (rc == 0)
@@ -416,6 +428,8 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	if (z->queue)
 		zero_queue_done(z, 0);
 	kolo_queue_destroy(z->queue);
+	if (z->reducer.apart)
+		kolo_queue_destroy(z->reducer.queue);
 	zero_compute_wait(z);
 	zero_reducer_close(z);
 	zero_gatherer_close(z);
@@ -437,6 +451,8 @@ void kolo_zero_destroy(struct kolo_zero *z)
 	zero_threads_close(z->threads);
 	free(z->trace.tensors);
 	kolo_comm_destroy(z->data);
+	if (z->reducer.apart)
+		kolo_comm_destroy(z->reducer.comm);
 	kolo_comm_destroy(z->control);
 	kolo_comm_destroy(z->world);
 	zero_undescribe(z);

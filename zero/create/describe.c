@@ -66,6 +66,7 @@ static int init_tensor(struct kolo_zero *z, struct zero_tensor *t,
 	t->trained = !from->frozen;
 	t->counted = !from->replicated;
 	t->tied = from->tied;
+	t->micros = z->config.micros > 1 && !from->summed ? z->config.micros : 1;
 	t->sharded = z->config.stage == 3 && t->n > z->config.persistence;
 	if (t->sharded)
 		t->region.len = zero_whole_pages(t->n * kolo_type_size(t->type));
@@ -102,11 +103,6 @@ static enum zero_place place_of(const struct kolo_zero *z, const struct kolo_zer
 							    : ZERO_ON_DEVICE;
 }
 
-static bool sums_before(const struct kolo_zero *z)
-{
-	return z->config.stage < 2 && z->config.accumulation > 1;
-}
-
 /* Decides for which parts of a trained tensor this rank has optimizer state and gradients. */
 static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 {
@@ -118,7 +114,7 @@ static void decide_parts(const struct kolo_zero *z, struct zero_tensor *t)
 	t->grad_held = t->held;
 	t->grad_room = t->held_room;
 	t->grad_type = c->accumulation > 1 ? KOLO_F32 : t->given_type;
-	if (sums_before(z)) { /* this rank sums all of it before it is reduced */
+	if (zero_sums_steps(z)) { /* this rank sums all of it before it is reduced */
 		t->grad_held = all;
 		t->grad_room = t->n;
 	}
@@ -140,7 +136,7 @@ static void decide_offloaded(const struct kolo_zero *z, struct zero_tensor *t, d
 	*given += t->offloaded.room;
 	t->offloaded.n = zero_min(t->offloaded.room, t->held.n);
 	t->offloaded.grad_type = z->device && !zero_sums_reduced(z) ? t->given_type : t->grad_type;
-	if (!z->device || sums_before(z) || zero_sums_reduced(z))
+	if (!z->device || zero_sums_steps(z) || zero_sums_reduced(z))
 		return;
 	/* What is offloaded is downloaded from buckets. */
 	t->grad_held = zero_part_on_device(t, t->held);
@@ -286,9 +282,14 @@ static void take_params(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 
 static void take_gradients(struct kolo_zero *z, struct zero_tensor *t, size_t size)
 {
+	struct zero_arena *device = &z->arenas[ZERO_ON_DEVICE][ZERO_GRADIENTS];
+
 	if (kolo_type_size(t->grad_type) == size)
-		t->grad = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_GRADIENTS],
-					  t->grad_room * size);
+		t->grad = zero_arena_take(device, t->grad_room * size);
+	if (size == sizeof(float))
+		t->sum = zero_sums_steps(z) ? t->grad
+			 : t->micros > 1    ? zero_arena_take(device, t->n * size)
+					    : NULL;
 	if (z->device && kolo_type_size(t->offloaded.grad_type) == size)
 		t->offloaded.grad = zero_arena_take(&z->arenas[ZERO_ON_HOST][ZERO_GRADIENTS],
 						    t->offloaded.room * size);

@@ -6,6 +6,7 @@
 #include "zero/base/basics.h"
 #include "zero/core/engine.h"
 #include "zero/core/guard.h"
+#include "zero/core/tensor.h"
 #include "zero/create/describe.h"
 #include "zero/offload/disk.h"
 #include "zero/offload/shards.h"
@@ -43,9 +44,9 @@ static size_t held(const struct kolo_zero *z, const struct zero_tensor *t, enum 
 static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor *t,
 			     enum zero_place place)
 {
-	bool sums = z->config.accumulation > 1, all = sums && z->config.stage < 2;
+	bool sums = z->config.accumulation > 1;
 	size_t size = sums ? sizeof(float) : kolo_type_size(t->given_type),
-	       n = held(z, t, ZERO_ON_DEVICE);
+	       n = held(z, t, ZERO_ON_DEVICE), micros = t->micros > 1 ? t->n * sizeof(float) : 0;
 
 	if (!t->trained || place == ZERO_IN_FILES)
 		return 0;
@@ -53,9 +54,9 @@ static size_t gradient_bytes(const struct kolo_zero *z, const struct zero_tensor
 		return z->device ? t->offloaded.room * kolo_type_size(t->offloaded.grad_type) : 0;
 	/* Sums are where the model computes. Without a device, so are the gradients of state in
 	 * files. */
-	if (all)
+	if (zero_sums_steps(z))
 		return t->n * size;
-	return (sums || !z->device ? n + t->offloaded.room : n) * size;
+	return (sums || !z->device ? n + t->offloaded.room : n) * size + micros;
 }
 
 static size_t files_bytes(const struct kolo_zero *z, const struct zero_tensor *t, size_t states)
@@ -149,13 +150,16 @@ static size_t gathered_limit(const struct kolo_zero *z)
 static const char *formula_of(const struct kolo_zero *z, enum zero_kind kind)
 {
 	bool shards = z->config.stage > 0, sums = z->config.accumulation > 1;
+	bool micros = z->config.micros > 1;
 
 	switch (kind) {
 	case ZERO_PARAMETERS: return z->config.stage == 3 ? "e P / N" : "e P";
 	case ZERO_GRADIENTS:
-		if (z->config.stage >= 2)
-			return sums ? "4 P / N" : "e P / N";
-		return sums ? "4 P" : shards ? "e P / N" : "e P";
+		if (z->config.stage >= 2 && sums)
+			return micros ? "4 P / N + 4 P" : "4 P / N";
+		if (shards && !sums)
+			return micros ? "e P / N + 4 P" : "e P / N";
+		return sums ? "4 P" : micros ? "e P + 4 P" : "e P";
 	case ZERO_MASTERS: return shards ? "4 P / N where e < 4" : "4 P where e < 4";
 	case ZERO_MOMENTS: return shards ? "4 M P / N, M moments" : "4 M P, M moments";
 	case ZERO_BUCKETS: return "buffers times the largest bucket, of reductions and of gathers";
@@ -261,9 +265,20 @@ void zero_files_counts(const struct kolo_zero *z, uint64_t *read_bytes, uint64_t
 	*written_bytes -= z->written_before;
 }
 
+int zero_count_sent(const struct kolo_zero *z, uint64_t *out)
+{
+	struct kolo_stats stats, apart = { 0 };
+	int rc = kolo_comm_stats(z->data, &stats);
+
+	if (rc == 0 && z->reducer.apart)
+		rc = kolo_comm_stats(z->reducer.comm, &apart);
+	*out = rc == 0 ? stats.sent_bytes + apart.sent_bytes : 0;
+	return rc;
+}
+
 int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 {
-	struct kolo_stats stats;
+	uint64_t sent;
 	int rc = zero_check(z);
 
 	if (rc < 0)
@@ -271,10 +286,10 @@ int kolo_zero_traffic_get(struct kolo_zero *z, struct kolo_zero_traffic *out)
 	if (!out || z->phase != ZERO_IDLE)
 		return kolo_error_set(KOLO_EINVAL, "rank %d: traffic in a micro-step, or into NULL",
 				      z->rank);
-	if ((rc = zero_param_buffers_forget(z)) < 0 || (rc = kolo_comm_stats(z->data, &stats)) < 0)
+	if ((rc = zero_param_buffers_forget(z)) < 0 || (rc = zero_count_sent(z, &sent)) < 0)
 		return zero_failed(z, rc);
 	*out = z->traffic;
-	out->sent_bytes = stats.sent_bytes - z->sent_before;
+	out->sent_bytes = sent - z->sent_before;
 	out->down_bytes = z->down_bytes;
 	out->up_bytes = z->up_bytes;
 	zero_files_counts(z, &out->read_bytes, &out->written_bytes);

@@ -151,17 +151,17 @@ void zero_mark_close(struct zero_mark *mark)
 	*mark = (struct zero_mark){ 0 };
 }
 
-int zero_mark_set(struct kolo_zero *z, struct zero_mark *mark)
+int zero_mark_set(struct kolo_zero *z, struct zero_mark *mark, struct kolo_queue *queue)
 {
 	struct kolo_zero_work work = {
 		.kind = KOLO_ZERO_WORK_CLEAR, .n = 1, .to = z->spot, .to_type = KOLO_F32
 	};
 	int rc;
 
-	if (!z->queue)
+	if (!queue)
 		return 0;
 	if (z->on_host)
-		return kolo_event_record(mark->event, z->queue);
+		return kolo_event_record(mark->event, queue);
 	rc = zero_compute(z, &work);
 	mark->ticket = z->computed;
 	return rc;

@@ -44,13 +44,13 @@ int zero_staging_take(struct kolo_zero *zero, struct zero_staging *staging, bool
 
 /* ---- Marks ----------------------------------------------------------------------------------- */
 
-/* A mark is a place in the engine's queue. Without overlap there is no queue, and marks do
+/* A mark is a place in a queue of the engine's. Without overlap there is no queue, and marks do
  * nothing. */
 int zero_mark_open(struct kolo_zero *zero, struct zero_mark *mark);
 void zero_mark_close(struct zero_mark *mark);
 
-/* Marks what is in the queue now; waits until that is done. */
-int zero_mark_set(struct kolo_zero *zero, struct zero_mark *mark);
+/* Marks what is in a queue now; waits until that is done. */
+int zero_mark_set(struct kolo_zero *zero, struct zero_mark *mark, struct kolo_queue *queue);
 int zero_mark_wait(struct kolo_zero *zero, struct zero_mark *mark);
 
 /* Whether waiting would not block. false on a device with its own order, which does not know. */

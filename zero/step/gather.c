@@ -212,7 +212,7 @@ static int start_gather(struct kolo_zero *z, int *turn, int *last_of_buffer)
 			rc = gather_partial(z, b, g->buffers[buffer]);
 	}
 	if (rc == 0)
-		rc = zero_mark_set(z, &g->marks[g->started]);
+		rc = zero_mark_set(z, &g->marks[g->started], z->queue);
 	if (rc == 0)
 		g->started++;
 	return rc;

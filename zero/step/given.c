@@ -10,7 +10,7 @@
 
 static bool lacks(const struct kolo_zero *z, const struct zero_tensor *t)
 {
-	return t->trained && t->given < z->learnt;
+	return t->trained && t->given < z->learnt * t->micros;
 }
 
 bool zero_given_all(const struct kolo_zero *z)
@@ -47,8 +47,9 @@ static int refuse(const struct kolo_zero *z, int tensor, const struct given *g,
 			name, others);
 	return zero_misuse(
 		z,
-		"rank %d gave fewer gradients of tensor '%s' than micro-steps with samples (%llu more are missing or partial); config.strict refuses this update",
-		(int)g->lacking, name, others);
+		"rank %d gave fewer gradients of tensor '%s' than %s with samples (%llu more are missing or partial); config.strict refuses this update",
+		(int)g->lacking, name,
+		z->tensors[tensor].micros > 1 ? "micro-batches" : "micro-steps", others);
 }
 
 int zero_given_count(struct kolo_zero *z, struct kolo_zero_result *out)

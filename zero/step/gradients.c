@@ -20,6 +20,10 @@
 #include "zero/step/server.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+/* Seconds that a wait for a buffer lasts at first, and how much longer than an earlier one. */
+enum { PATIENCE = 1, PATIENT = 8 };
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
@@ -36,6 +40,7 @@ int zero_reducer_open(struct kolo_zero *z)
 	size_t n = (size_t)r->plan.nbuckets + 1;
 	int rc = 0;
 
+	r->patience = PATIENCE;
 	r->missing = calloc(n, sizeof(*r->missing));
 	r->buffer_of = calloc(n, sizeof(*r->buffer_of));
 	r->buffers = calloc((size_t)r->nplanned + 1, sizeof(*r->buffers));
@@ -75,11 +80,26 @@ void zero_reducer_begin(struct kolo_zero *z)
 		r->missing[b] = r->plan.buckets[b].npieces;
 		r->buffer_of[b] = -1;
 	}
-	r->started = r->stored = 0;
+	r->started = r->stored = r->grant = 0;
 	z->squared = 0;
 	z->squares = zero_squares_none();
-	for (int i = 0; i < z->ntensors; i++)
-		z->tensors[i].reported = false;
+	for (int i = 0; i < z->ntensors; i++) {
+		struct zero_tensor *t = &z->tensors[i];
+
+		t->reported = 0;
+		t->summed = t->summed && zero_sums_steps(z);
+	}
+}
+
+void zero_begin_backward(struct kolo_zero *z)
+{
+	double began = z->phase_began;
+
+	if (z->phase != ZERO_FORWARD)
+		return;
+	z->phase = ZERO_BACKWARD;
+	z->phase_began = zero_now();
+	z->times.forward += z->phase_began - began;
 }
 
 /* ---- Results --------------------------------------------------------------------------------- */
@@ -134,13 +154,12 @@ static int store_part(struct kolo_zero *z, struct zero_tensor *t, struct zero_pa
 {
 	struct zero_part offloaded =
 		z->device ? zero_part_offloaded(t, part) : (struct zero_part){ part.first, 0 };
-	bool sums = z->config.stage >= 2 && z->config.accumulation > 1;
 	uint64_t of_sum;
 	int rc;
 
 	if (offloaded.n == 0)
 		return store_on_device(z, t, part, from);
-	if (sums) {
+	if (zero_sums_reduced(z)) {
 		rc = store_on_device(z, t, part, from);
 		from = zero_at(t->grad, t->grad_type, offloaded.first - t->grad_held.first);
 		return rc < 0 || !is_last_micro(z) ? rc : download(z, t, offloaded, from, &of_sum);
@@ -243,15 +262,16 @@ void zero_count_reduction(struct kolo_zero *z, const struct zero_bucket *b)
 static int reduce(struct kolo_zero *z, const struct zero_bucket *b, char *memory)
 {
 	char *own = zero_at(memory, b->type, (size_t)z->rank * b->n), *to = destination(z, b);
+	const struct zero_reducer *r = &z->reducer;
 
 	if (z->config.parameter_server)
 		return zero_server_reduce(z, b, memory);
 	zero_count_reduction(z, b);
 	if (scatters(z))
-		return kolo_reduce_scatter(z->data, memory, to ? to : own, b->n, b->type, KOLO_SUM,
-					   z->queue);
-	return kolo_all_reduce(z->data, memory, to ? to : memory, (size_t)z->nranks * b->n, b->type,
-			       KOLO_SUM, z->queue);
+		return kolo_reduce_scatter(r->comm, memory, to ? to : own, b->n, b->type, KOLO_SUM,
+					   r->queue);
+	return kolo_all_reduce(r->comm, memory, to ? to : memory, (size_t)z->nranks * b->n, b->type,
+			       KOLO_SUM, r->queue);
 }
 
 /* Starts to reduce all buckets whose turn it is. Without a queue it also stores each. */
@@ -267,7 +287,7 @@ static int start_full(struct kolo_zero *z)
 		rc = reduce(z, &r->plan.buckets[r->started], buffer->memory);
 		z->times.reduce += zero_now() - began;
 		if (rc == 0)
-			rc = zero_mark_set(z, &buffer->reduced);
+			rc = zero_mark_set(z, &buffer->reduced, r->queue);
 		if (rc == 0)
 			r->started++;
 		if (rc == 0 && !z->queue)
@@ -310,8 +330,48 @@ static int add_buffer(struct kolo_zero *z)
 	return open_buffer(z, &more[r->nbuffers++], memory);
 }
 
-/* Gives a bucket a free buffer. If there is none, it waits for the oldest bucket and takes its
- * buffer. */
+/* Waits for the oldest bucket, but not for ever. At stage 3 ranks may report gradients at different
+ * places: then the rank that has not filled that bucket may itself wait in kolo_zero_use for this
+ * one, which must take another buffer and go on. Only time can tell this from a slow rank. So the
+ * wait is longer than those that have ended well, and who has waited in vain does not do so again
+ * for each buffer. Returns false if a buffer should be added. */
+static bool comes_in_time(struct kolo_zero *z)
+{
+	struct zero_reducer *r = &z->reducer;
+	struct zero_mark *oldest = &r->buffers[r->buffer_of[r->stored]].reduced;
+	double began = zero_now(), waited = 0;
+
+	if (!r->apart)
+		return true;
+	for (long ns = 20000; !zero_mark_passed(z, oldest); waited = zero_now() - began) {
+		if (r->grant > 0 || waited > r->patience) {
+			r->grant = r->grant > 0 ? r->grant - 1 : r->nbuffers - 1;
+			z->times.reduce += waited;
+			return false;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+		ns = ns < 500000 ? ns + ns / 8 : ns;
+	}
+	z->times.reduce += waited;
+	if (r->patience < PATIENT * waited)
+		r->patience = PATIENT * waited;
+	return true;
+}
+
+/* Makes a buffer free: waits for the oldest bucket and takes its buffer, or adds one. */
+static int free_buffer(struct kolo_zero *z)
+{
+	bool waits = z->reducer.stored < z->reducer.started;
+	int rc;
+
+	if (waits && comes_in_time(z))
+		return store_oldest(z);
+	rc = add_buffer(z);
+	/* Without memory there is nothing but to wait. */
+	return rc == KOLO_ENOMEM && waits ? store_oldest(z) : rc;
+}
+
+/* Gives a bucket a free buffer. */
 static int take_buffer(struct kolo_zero *z, int bucket)
 {
 	struct zero_reducer *r = &z->reducer;
@@ -326,7 +386,7 @@ static int take_buffer(struct kolo_zero *z, int bucket)
 			rc = zero_download_wait(z, r->buffers[i].download);
 			return rc == 0 ? zero_square_downloaded(z) : rc;
 		}
-		rc = r->stored < r->started ? store_oldest(z) : add_buffer(z);
+		rc = free_buffer(z);
 	}
 	return rc;
 }
@@ -404,20 +464,19 @@ static int fill_tensor(struct kolo_zero *z, struct zero_tensor *t, const void *s
 	return rc;
 }
 
-/* The factor of sums of micro-steps before ranks add them in the tensor's type. With it a sum needs
- * no larger numbers than one gradient. The update takes the factor into account. */
+/* The factor of a sum before ranks add it in the tensor's type. That of micro-steps is divided by
+ * their number, so that it needs no larger numbers than one gradient; the update takes this into
+ * account. That of micro-batches is one gradient. */
 static float sum_weight(const struct kolo_zero *z)
 {
-	return 1.0f / (float)z->config.accumulation;
+	return zero_sums_steps(z) ? 1.0f / (float)z->config.accumulation : z->weight;
 }
 
-/* Fills the pieces of a tensor that has no gradient in this micro-step: with zeros, or with the sum
- * of earlier micro-steps. */
-static int fill_without(struct kolo_zero *z, struct zero_tensor *t)
+/* Fills the pieces of a tensor with what this rank has added up: zeros, if it has no gradient. */
+static int fill_from_sum(struct kolo_zero *z, struct zero_tensor *t)
 {
-	t->reported = true;
 	return zero_reduces_now(z)
-		       ? fill_tensor(z, t, t->summed ? t->grad : NULL, t->grad_type, sum_weight(z))
+		       ? fill_tensor(z, t, t->summed ? t->sum : NULL, KOLO_F32, sum_weight(z))
 		       : 0;
 }
 
@@ -430,9 +489,8 @@ int zero_reducer_finish(struct kolo_zero *z)
 	for (int p = 0; rc == 0 && p < r->plan.npieces; p++) {
 		struct zero_tensor *t = &z->tensors[r->plan.pieces[p].tensor];
 
-		if (t->reported || t->first_piece != p)
-			continue;
-		rc = fill_without(z, t);
+		if (t->reported < t->micros && t->first_piece == p)
+			rc = fill_from_sum(z, t);
 	}
 	while (rc == 0 && r->stored < r->plan.nbuckets)
 		rc = store_oldest(z);
@@ -441,13 +499,14 @@ int zero_reducer_finish(struct kolo_zero *z)
 
 /* ---- Reports --------------------------------------------------------------------------------- */
 
-/* Adds the gradient of a micro-step to the tensor's sum. */
+/* Adds a gradient to the tensor's sum. Micro-steps weigh by their samples. */
 static int add_to_sum(struct kolo_zero *z, struct zero_tensor *t, const char *gradient)
 {
 	enum kolo_zero_work_kind kind = t->summed ? KOLO_ZERO_WORK_ADD : KOLO_ZERO_WORK_CAST;
+	float weight = zero_sums_steps(z) ? z->weight : 1;
 
 	t->summed = true;
-	return weigh(z, kind, gradient, t->given_type, t->grad, KOLO_F32, t->n, z->weight);
+	return weigh(z, kind, gradient, t->given_type, t->sum, KOLO_F32, t->n, weight);
 }
 
 /* Remembers the first value in this rank's gradients that is not finite. */
@@ -481,14 +540,18 @@ static int check_report(const struct kolo_zero *z, const struct zero_tensor *t,
 {
 	const char *name = t->name;
 
-	if (z->phase != ZERO_BACKWARD)
-		return zero_misuse(
-			z,
-			"gradient of tensor '%s' outside of kolo_zero_backward ... kolo_zero_step",
-			name);
+	if (z->phase == ZERO_IDLE || (z->phase == ZERO_FORWARD && !z->config.micros))
+		return zero_misuse(z, "gradient of tensor '%s' outside of %s ... kolo_zero_step",
+				   name,
+				   z->config.micros ? "kolo_zero_forward" : "kolo_zero_backward");
 	if (!t->trained)
 		return zero_misuse(z, "gradient of tensor '%s', which is frozen", name);
-	if (t->reported)
+	if (t->reported == t->micros && t->micros > 1)
+		return zero_misuse(
+			z,
+			"gradient number %d of tensor '%s' in a micro-step, and config.micros is %d",
+			t->reported + 1, name, t->micros);
+	if (t->reported == t->micros)
 		return zero_misuse(
 			z,
 			"gradient of tensor '%s' twice in a micro-step; add up what it has from several uses",
@@ -518,17 +581,16 @@ static int store_done(struct kolo_zero *z)
 static int take_gradient(struct kolo_zero *z, int tensor, const char *gradient)
 {
 	struct zero_tensor *t = &z->tensors[tensor];
-	bool sums = z->config.stage < 2 && z->config.accumulation > 1;
-	int rc = sums ? add_to_sum(z, t, gradient)
-		      : fill_tensor(z, t, gradient, t->given_type, z->weight);
+	int rc = t->sum ? add_to_sum(z, t, gradient)
+			: fill_tensor(z, t, gradient, t->given_type, z->weight);
 
 	/* Now the gradient has been read, and bad says whether it is finite. */
 	if (rc == 0)
 		rc = zero_compute_wait(z);
 	if (rc == 0)
 		rc = look_for_nonfinite(z, tensor, gradient);
-	if (rc == 0 && sums && zero_reduces_now(z))
-		rc = fill_tensor(z, t, t->grad, KOLO_F32, sum_weight(z));
+	if (rc == 0 && t->sum && t->reported == t->micros)
+		rc = fill_from_sum(z, t);
 	return rc == 0 ? store_done(z) : rc;
 }
 
@@ -551,11 +613,12 @@ int kolo_zero_gradient(struct kolo_zero *z, int tensor, const void *gradient)
 		return rc < 0 ? rc : KOLO_EINVAL;
 	if ((rc = check_report(z, t, gradient)) < 0)
 		return rc;
+	zero_begin_backward(z);
 	*z->bad = 0;
-	t->reported = true;
+	t->reported++;
 	/* A rank without samples gives zeros, whatever it passes. */
 	if (z->weight == 0)
-		return zero_failed_at(z, fill_without(z, t), tensor);
+		return t->reported < t->micros ? 0 : zero_failed_at(z, fill_from_sum(z, t), tensor);
 	t->given++;
 	return stop_reading(z, zero_failed_at(z, take_gradient(z, tensor, gradient), tensor));
 }

@@ -15,6 +15,9 @@ void zero_reducer_close(struct kolo_zero *zero);
 /* A new micro-step. */
 void zero_reducer_begin(struct kolo_zero *zero);
 
+/* Its backward part begins, if it has not begun. */
+void zero_begin_backward(struct kolo_zero *zero);
+
 /* Whether ranks reduce in this micro-step: at stages 0 and 1 only in the last one of an update. */
 bool zero_reduces_now(const struct kolo_zero *zero);
 

@@ -43,7 +43,7 @@ static int start_gather(struct kolo_zero *z, int tensor)
 					       : zero_at(t->param, t->type, t->own.first);
 	rc = zero_gather_whole(z, t, own, z->queue);
 	if (rc == 0)
-		rc = zero_mark_set(z, &t->gathered);
+		rc = zero_mark_set(z, &t->gathered, z->queue);
 	return rc;
 }
 

@@ -38,6 +38,7 @@ int kolo_zero_forward(struct kolo_zero *z, size_t samples)
 	if (z->micro_batch == 0 && (rc = agree_on_micro_batch(z, samples)) < 0)
 		return zero_failed_at(z, rc, -1);
 	z->phase = ZERO_FORWARD;
+	z->told = false;
 	z->phase_began = zero_now();
 	z->micro_samples = samples;
 	z->weight = (float)((double)samples / ((double)z->micro_batch * z->predivide));
@@ -60,10 +61,10 @@ int kolo_zero_backward(struct kolo_zero *z, double loss)
 
 	if (rc < 0)
 		return rc;
-	if (z->phase != ZERO_FORWARD)
+	if (z->phase == ZERO_IDLE || z->told)
 		return zero_misuse(z, "backward without kolo_zero_forward before it");
-	z->phase = ZERO_BACKWARD;
-	z->times.forward += end_phase(z);
+	zero_begin_backward(z);
+	z->told = true;
 	/* Without samples there is no mean loss. */
 	if (z->micro_samples) {
 		z->learnt++;
@@ -326,7 +327,7 @@ static int check_step(struct kolo_zero *z)
 
 	if (rc < 0)
 		return rc;
-	if (z->phase != ZERO_BACKWARD)
+	if (z->phase == ZERO_IDLE || !z->told)
 		return zero_misuse(z, "step without kolo_zero_backward before it");
 	for (int i = 0; i < z->ntensors; i++)
 		if (z->tensors[i].uses)

@@ -209,6 +209,8 @@ static int list_tensors(struct engine *e, struct kolo_zero_tensor *tensors,
 			/* The whole tensors of a tensor group, and the head's of the last stage */
 			.replicated = (!s->divided && p->place.tensor > 0) ||
 				      (t == BYTES && !parallel_embeds(p)),
+			/* The head's gradients and the embedding's (weights.c) */
+			.summed = t == BYTES && p->pipeline,
 			.division = s->divided && p->place.tensor_size > 1 ? &divisions[n] : NULL,
 		};
 		n++;
@@ -268,6 +270,7 @@ static void choose_batches(struct kolo_zero_config *c, struct engine *e)
 		return;
 	c->micro_batch *= (size_t)e->parallel->micros;
 	c->accumulation = 1;
+	c->micros = e->parallel->micros;
 }
 
 /* The model's place in the tensor group. */

@@ -27,10 +27,9 @@ struct engine {
 	uint16_t *halves;
 	void *up;
 	size_t floats_len, halves_len, up_len; /* bytes */
-	/* With a pipeline, gradients of micro-batches are added up here: of each tensor that this
-	 * rank has, and behind these of the head */
+	/* With a pipeline: gradients of the embedding are added up over micro-batches here, and on
+	 * the one stage that has both ends the head's behind them. NULL: neither is here */
 	float *sums;
-	float **sum; /* [tensor_count + 1]: where a tensor's are; NULL: not here */
 	size_t sums_n;
 	uint64_t tied_bytes; /* of the embedding's gradient, that this rank sent */
 };
@@ -51,15 +50,13 @@ int engine_failed(const struct kolo_comm *comm, const char *doing, int status);
 int weights_open(struct engine *e);
 void weights_close(struct engine *e);
 
-/* The model's way to the engine's tensors. Its errors are statuses of Kolo's. With a pipeline
- * gradients are added up, until weights_report. */
+/* The model's way to the engine's tensors. Its errors are statuses of Kolo's. */
 struct weights engine_weights(struct engine *e);
 
-/* Around a pipeline's batch: begin uses all tensors, so that stage 3 gathers them once, and sets
- * sums to zero. end releases them. report gives the engine the sums, between kolo_zero_backward
- * and kolo_zero_step. Collective; errors of Kolo's. */
+/* Around a pipeline's batch, before kolo_zero_step: begin uses all tensors, so that stage 3 gathers
+ * them once. end adds up the gradients of the embedding's two ends, reports them, and releases all
+ * tensors. Collective; errors of Kolo's. */
 int weights_begin(struct engine *e);
 int weights_end(struct engine *e);
-int weights_report(struct engine *e);
 
 #endif

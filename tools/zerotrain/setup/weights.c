@@ -1,5 +1,5 @@
 /* The model's way to the engine's tensors: values as floats, gradients in the engine's type, and
- * with a pipeline the sums of gradients over micro-batches. */
+ * with a pipeline the embedding's gradients, which two stages have. */
 #include "tools/zerotrain/setup/engine.h"
 
 #include <stdlib.h>
@@ -31,37 +31,25 @@ static int plan_places(struct engine *e, size_t *all, size_t *largest)
 	return 0;
 }
 
-/* Where the sums are: counted first, then given. */
-static void place_sums(struct engine *e)
+static bool both_ends(const struct engine *e)
 {
-	const struct parallel *p = e->parallel;
-	int n = tensor_count(&e->sizes);
+	return parallel_embeds(e->parallel) && parallel_has_head(e->parallel);
+}
 
-	e->sums_n = 0;
-	for (int t = 0; t <= n; t++) {
-		bool here = t == n       ? parallel_has_head(p)
-			    : t == BYTES ? parallel_embeds(p)
-					 : parallel_has(p, &e->sizes, t);
+static size_t count_sums(const struct engine *e)
+{
+	bool here = parallel_embeds(e->parallel) || parallel_has_head(e->parallel);
 
-		if (!here)
-			continue;
-		e->sum[t] = e->sums ? e->sums + e->sums_n : NULL;
-		e->sums_n += tensor_shape_of(&e->sizes, t == n ? BYTES : t).n;
-	}
+	return here ? tensor_shape_of(&e->sizes, BYTES).n * (both_ends(e) ? 2 : 1) : 0;
 }
 
 static int take_sums(struct engine *e)
 {
-	e->sum = calloc((size_t)tensor_count(&e->sizes) + 1, sizeof(*e->sum));
-	if (!e->sum)
-		return kolo_error_set(KOLO_ENOMEM, "a list of sums: out of memory");
-	place_sums(e);
-	e->sums = device_take(&e->device, e->sums_n * sizeof(*e->sums),
-			      "sums of gradients over micro-batches");
-	if (!e->sums)
-		return KOLO_ENOMEM;
-	place_sums(e);
-	return 0;
+	e->sums_n = count_sums(e);
+	e->sums = e->sums_n ? device_take(&e->device, e->sums_n * sizeof(*e->sums),
+					  "sums of the embedding's gradients")
+			    : NULL;
+	return e->sums_n && !e->sums ? KOLO_ENOMEM : 0;
 }
 
 int weights_open(struct engine *e)
@@ -92,7 +80,6 @@ void weights_close(struct engine *e)
 	device_give(&e->device, e->floats, e->floats_len);
 	device_give(&e->device, e->sums, e->sums_n * sizeof(*e->sums));
 	free(e->places);
-	free(e->sum);
 }
 
 /* ---- One tensor ------------------------------------------------------------------------------ */
@@ -148,7 +135,7 @@ static int report_gradient(void *arg, int tensor, const real *gradient)
 	return rc < 0 ? rc : give_gradient(e, tensor, e->halves, n * kolo_type_size(e->type));
 }
 
-/* ---- Sums over micro-batches ----------------------------------------------------------------- */
+/* ---- A pipeline ------------------------------------------------------------------------------ */
 
 static void add(float *sum, const float *x, size_t n)
 {
@@ -156,17 +143,18 @@ static void add(float *sum, const float *x, size_t n)
 		sum[i] += x[i];
 }
 
-static size_t elements_of(const struct engine *e, int tensor)
-{
-	return tensor_shape_of(&e->sizes, tensor == tensor_count(&e->sizes) ? BYTES : tensor).n;
-}
-
-static int add_gradient(void *arg, int tensor, const real *gradient)
+/* The embedding's gradients are added up here, the head's apart: with both ends behind them. All
+ * others go to the engine, as floats. */
+static int add_or_give(void *arg, int tensor, const real *gradient)
 {
 	struct engine *e = arg;
+	bool head = tensor == tensor_count(&e->sizes);
+	size_t n = tensor_shape_of(&e->sizes, head ? BYTES : tensor).n;
 
-	add(e->sum[tensor], gradient, elements_of(e, tensor));
-	return 0;
+	if (head || tensor == BYTES)
+		add(e->sums + (head && both_ends(e) ? n : 0), gradient, n);
+	return head || tensor == BYTES ? 0
+				       : give_gradient(e, tensor, gradient, n * sizeof(*gradient));
 }
 
 struct weights engine_weights(struct engine *e)
@@ -175,7 +163,7 @@ struct weights engine_weights(struct engine *e)
 
 	return (struct weights){ .use = use_tensor,
 				 .release = release_tensor,
-				 .gradient = piped ? add_gradient : report_gradient,
+				 .gradient = piped ? add_or_give : report_gradient,
 				 .arg = e,
 				 .apart = piped };
 }
@@ -203,43 +191,32 @@ static int let_go(struct engine *e, int tensor)
 
 int weights_begin(struct engine *e)
 {
-	memset(e->sums, 0, e->sums_n * sizeof(*e->sums));
+	if (e->sums)
+		memset(e->sums, 0, e->sums_n * sizeof(*e->sums));
 	return for_all(e, hold);
-}
-
-int weights_end(struct engine *e)
-{
-	return for_all(e, let_go);
 }
 
 /* The embedding's gradient and the head's are added up before anything else: on one stage here, on
  * several between the first and the last. So they have the same bits on any number of stages. */
-static int join_ends(struct engine *e)
+static int join_ends(struct engine *e, size_t n)
 {
-	float *head = e->sum[tensor_count(&e->sizes)], *bytes = e->sum[BYTES];
-	size_t n = elements_of(e, BYTES);
 	struct kolo_comm *tied;
 
-	if (head && bytes)
-		add(bytes, head, n);
-	if (e->parallel->place.pipe_size == 1 || (!head && !bytes))
+	if (both_ends(e))
+		add(e->sums, e->sums + n, n);
+	if (e->parallel->place.pipe_size == 1)
 		return 0;
 	tied = kolo_grid_comm(e->parallel->grid, KOLO_GRID_TIED);
-	bytes = bytes ? bytes : head;
-	e->tied_bytes += n * sizeof(*bytes); /* K, as round a ring of two */
-	return kolo_all_reduce(tied, bytes, bytes, n, KOLO_F32, KOLO_SUM, NULL);
+	e->tied_bytes += n * sizeof(*e->sums); /* K, as round a ring of two */
+	return kolo_all_reduce(tied, e->sums, e->sums, n, KOLO_F32, KOLO_SUM, NULL);
 }
 
-static int give_sum(struct engine *e, int tensor)
+int weights_end(struct engine *e)
 {
-	float *sum = e->sum[tensor] ? e->sum[tensor] : e->sum[tensor_count(&e->sizes)];
+	size_t n = tensor_shape_of(&e->sizes, BYTES).n;
+	int rc = e->sums ? join_ends(e, n) : 0;
 
-	return give_gradient(e, tensor, sum, elements_of(e, tensor) * sizeof(*sum));
-}
-
-int weights_report(struct engine *e)
-{
-	int rc = join_ends(e);
-
-	return rc < 0 ? rc : for_all(e, give_sum);
+	if (rc == 0 && e->sums)
+		rc = give_gradient(e, BYTES, e->sums, n * sizeof(*e->sums));
+	return rc < 0 ? rc : for_all(e, let_go);
 }

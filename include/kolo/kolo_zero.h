@@ -339,8 +339,9 @@ struct kolo_zero_config {
 	struct kolo_comm *world;
 	/* This rank, and the rank that owns the same elements of tied tensors in another engine of
 	 * world (kolo_grid_comm, KOLO_GRID_TIED). The engine uses it in kolo_zero_create and
-	 * kolo_zero_step, and aborts it if it fails; it must outlive the engine. Needs world, and
-	 * no device. NULL: no tensor is tied. Default: NULL. */
+	 * kolo_zero_step, and aborts it if it fails; it must outlive the engine. Needs world.
+	 * Both engines have a device, or neither; then the gradients pass through the host. NULL:
+	 * no tensor is tied. Default: NULL. */
 	struct kolo_comm *tied;
 	/* Micro-batches of a micro-step, whose forward and backward passes alternate as in a
 	 * pipeline. 0: a tensor has one gradient in a micro-step, after kolo_zero_backward. m: it

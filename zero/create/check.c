@@ -92,10 +92,10 @@ static int check_device(const struct kolo_zero_config *c)
 
 static int check_combinations(const struct kolo_zero_config *c)
 {
-	if (c->tied && (!c->world || c->device || c->parameter_server))
+	if (c->tied && (!c->world || c->parameter_server))
 		return kolo_error_set(
 			KOLO_EINVAL,
-			"config.tied needs config.world, and goes with neither a device nor a parameter server");
+			"config.tied needs config.world, and does not go with a parameter server");
 	if (c->parameter_server && c->stage != 0)
 		return kolo_error_set(
 			KOLO_EINVAL, "config.parameter_server goes with stage 0, not %d", c->stage);

@@ -1,5 +1,7 @@
 /* Several engines that train one model (config.world): one norm, one loss, and updates that all
  * make or none. */
+#include "kolo/kolo_zero_device.h"
+#include "tests/cuda/gpu.h"
 #include "tests/lib/t.h"
 #include "tests/zero/step/give.h"
 
@@ -147,7 +149,8 @@ static void engines_of_one_model_have_one_norm_and_one_loss(void **state)
 
 /* ---- Tied and replicated tensors ------------------------------------------------------------- */
 
-enum { E, R, OWN, KINDS, EACH = 1300 };
+/* More elements than a few blocks, so that a part of a shard is offloaded. */
+enum { E, R, OWN, KINDS, EACH = 20001 };
 
 /* Both engines have e, which is tied, and r, which is replicated; each has a tensor of its own.
  * engine -1 has e, r and both of the others. */
@@ -173,12 +176,51 @@ static void create_tied(struct kolo_comm *comm, struct kolo_comm *world, struct 
 	CHECK(kolo_zero_create(comm, c, tensors, n, out) == 0);
 }
 
+/* Where a model computes: in host memory, in an arena, or on a GPU of threads, where gradients are.
+ */
+enum { ON_HOST, IN_ARENA, ON_GPU, PLACES };
+
+struct place {
+	struct kolo_zero_device *device;
+	void *gradient; /* memory for one; NULL: the host's will do */
+};
+
+/* What is offloaded of a tied tensor is another part of it in each engine. */
+static void take_place(int kind, int engine, struct kolo_zero_config *c, struct place *out)
+{
+	*out = (struct place){ 0 };
+	if (kind == ON_GPU) {
+		t_gpu_use();
+		CHECK(kolo_zero_cuda_open(0, &out->device) == 0);
+		CHECK(kolo_zero_device_alloc(out->device, EACH * sizeof(float), "a gradient",
+					     &out->gradient) == 0);
+	} else if (kind == IN_ARENA) {
+		CHECK(kolo_zero_arena_open(64 << 20, 0, &out->device) == 0);
+	}
+	c->device = out->device;
+	if (kind == ON_HOST)
+		return;
+	c->overlap = 1;
+	if (c->stage == 0)
+		return;
+	c->offload_optimizer.place = KOLO_ZERO_ON_HOST;
+	c->offload_optimizer.ratio = engine ? 0.8 : 0.3;
+}
+
+static void leave_place(struct kolo_zero_config *c, struct place *p)
+{
+	kolo_zero_device_free(p->device, p->gradient, EACH * sizeof(float));
+	kolo_zero_device_close(p->device);
+	c->device = NULL;
+	kolo_zero_offload_init(&c->offload_optimizer);
+}
+
 /* Gradients whose sums are exact. Of e each engine has another one; the one engine has their
  * sum. */
 static void step_tied(struct kolo_zero *zero, int engine, int replica, int micro,
-		      struct kolo_zero_result *out)
+		      const struct place *place, struct kolo_zero_result *out)
 {
-	float gradient[EACH];
+	static _Thread_local float gradient[EACH];
 
 	CHECK(kolo_zero_forward(zero, 1) == 0 && kolo_zero_backward(zero, 1) == 0);
 	for (int k = 0, at = 0; k < KINDS + 1; k++) {
@@ -194,7 +236,10 @@ static void step_tied(struct kolo_zero *zero, int engine, int replica, int micro
 							    : of_0 + of_1) /
 				      64;
 		}
-		CHECK(give(zero, at++, gradient) == 0);
+		if (place->gradient)
+			CHECK(kolo_zero_device_copy(place->device, KOLO_ZERO_UP, place->gradient,
+						    gradient, sizeof(gradient)) == 0);
+		CHECK(give(zero, at++, place->gradient ? place->gradient : gradient) == 0);
 	}
 	CHECK(kolo_zero_step(zero, out) == 0);
 }
@@ -203,10 +248,11 @@ static void tie(struct t_rank *t)
 {
 	struct kolo_comm *comm = t_comm(t), *half, *few, *tied;
 	int engine = t->rank / 2, replica = t->rank % 2;
-	float want[KINDS + 1][EACH], got[EACH];
+	static _Thread_local float want[KINDS + 1][EACH], got[EACH];
 	struct kolo_zero_group group;
 	struct kolo_zero_config c = config_of(&group);
 	struct kolo_zero_result r, whole;
+	struct place place, host = { 0 };
 	struct kolo_zero *zero;
 
 	c.loss_scale = 1;
@@ -214,23 +260,24 @@ static void tie(struct t_rank *t)
 	CHECK(kolo_comm_split(comm, engine, 0, &half) == 0);
 	CHECK(kolo_comm_split(comm, replica, 0, &tied) == 0);
 	CHECK(kolo_comm_split(comm, t->rank < 2 ? 0 : KOLO_NOCOLOR, 0, &few) == 0);
-	for (int way = 0; way < 4 * 2 * 2; way++) {
+	for (int way = 0; way < 4 * 2 * 2 * PLACES; way++) {
 		c.stage = way % 4;
 		c.overlap = way / 4 % 2;
-		c.accumulation = 1 + way / 8;
+		c.accumulation = 1 + way / 8 % 2;
 		if (few) {
 			create_tied(few, NULL, NULL, -1, &c, &zero);
 			for (int micro = 0; micro < 2 * c.accumulation; micro++)
-				step_tied(zero, -1, replica, micro, &whole);
+				step_tied(zero, -1, replica, micro, &host, &whole);
 			for (int k = 0; k < KINDS + 1; k++)
 				CHECK(kolo_zero_get(zero, k, want[k]) == 0);
 			kolo_zero_destroy(zero);
 		}
 		CHECK(kolo_broadcast(comm, want, want, sizeof(want), KOLO_U8, 0, NULL) == 0);
 		CHECK(kolo_broadcast(comm, &whole, &whole, sizeof(whole), KOLO_U8, 0, NULL) == 0);
+		take_place(way / 16, engine, &c, &place);
 		create_tied(half, comm, tied, engine, &c, &zero);
 		for (int micro = 0; micro < 2 * c.accumulation; micro++)
-			step_tied(zero, engine, replica, micro, &r);
+			step_tied(zero, engine, replica, micro, &place, &r);
 		CHECK(r.step == 2 && fabs(r.norm - whole.norm) < 1e-12 * whole.norm);
 		for (int k = 0; k < KINDS; k++) {
 			const float *of = want[k == OWN ? OWN + engine : k];
@@ -247,6 +294,7 @@ static void tie(struct t_rank *t)
 			}
 		}
 		kolo_zero_destroy(zero);
+		leave_place(&c, &place);
 		c.world = c.tied = NULL;
 	}
 	kolo_comm_destroy(few);
@@ -332,6 +380,12 @@ static void refuse_ties(struct t_rank *t)
 	CHECK(kolo_comm_split(comm, t->rank, 0, &alone) == 0);
 	CHECK(says(kolo_zero_create(alone, &c, &x, 1, &zero), KOLO_EMISMATCH,
 		   "the tied tensors of the two engines have another number, size"));
+	x.shape[0] = 8;
+	if (t->rank)
+		CHECK(kolo_zero_arena_open(1 << 20, 0, &c.device) == 0);
+	CHECK(says(kolo_zero_create(alone, &c, &x, 1, &zero), KOLO_EMISMATCH,
+		   "or one engine has a device"));
+	kolo_zero_device_close(c.device);
 	kolo_comm_destroy(alone);
 	kolo_comm_destroy(comm);
 }

@@ -59,6 +59,7 @@ static const char *const work_names[] = {
 	[KOLO_ZERO_WORK_CAST] = "cast",     [KOLO_ZERO_WORK_ADD] = "add",
 	[KOLO_ZERO_WORK_CLEAR] = "clear",   [KOLO_ZERO_WORK_SQUARES] = "squares",
 	[KOLO_ZERO_WORK_UPDATE] = "update", [KOLO_ZERO_WORK_LAMB] = "Lamb's moments",
+	[KOLO_ZERO_WORK_DIGITS] = "digits",
 };
 
 /* The error: what was tried, and what the driver said. */
@@ -222,7 +223,7 @@ static int check_work(const struct gpu_device *d, const struct kolo_zero_work *w
 		      kind == KOLO_ZERO_WORK_CLEAR || (kind == KOLO_ZERO_WORK_UPDATE && work->to);
 	int rc = 0;
 
-	if (kind > KOLO_ZERO_WORK_LAMB ||
+	if (kind > KOLO_ZERO_WORK_DIGITS ||
 	    (kind == KOLO_ZERO_WORK_UPDATE && !kolo_zero_optimizer_name(work->optimizer)))
 		return ko_fail(KOLO_EINVAL,
 			       "%s: work of kind %d with optimizer %d: there is no such", d->name,
@@ -262,9 +263,10 @@ static int find_results(const struct gpu_device *d, const struct kolo_zero_work 
 			uint32_t **bad, double **sums)
 {
 	size_t blocks = work->n / KOLO_ZERO_BLOCK + (work->n % KOLO_ZERO_BLOCK != 0);
-	size_t nsums = work->kind == KOLO_ZERO_WORK_SQUARES ? blocks
-		       : work->kind == KOLO_ZERO_WORK_LAMB  ? 2 * blocks
-							    : 0;
+	size_t nsums = work->kind == KOLO_ZERO_WORK_SQUARES  ? blocks
+		       : work->kind == KOLO_ZERO_WORK_LAMB   ? 2 * blocks
+		       : work->kind == KOLO_ZERO_WORK_DIGITS ? 4 * blocks
+							     : 0;
 	bool notices = work->kind == KOLO_ZERO_WORK_CAST || work->kind == KOLO_ZERO_WORK_ADD;
 
 	*bad = NULL;

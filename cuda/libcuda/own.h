@@ -66,7 +66,8 @@ enum { KO_CUDA_FLOATS = 3 };
 struct ko_cuda_zero {
 	CUmodule module; /* NULL: no device of kolo_zero_device.h has asked for it */
 	CUfunction cast[KO_CUDA_FLOATS][KO_CUDA_FLOATS]; /* from, to */
-	CUfunction add[KO_CUDA_FLOATS], squares[KO_CUDA_FLOATS], lamb_moments[KO_CUDA_FLOATS];
+	CUfunction add[KO_CUDA_FLOATS], squares[KO_CUDA_FLOATS], digits[KO_CUDA_FLOATS],
+		lamb_moments[KO_CUDA_FLOATS];
 	CUfunction update[ZERO_NOPTIMIZERS][KO_CUDA_FLOATS]; /* by the gradients' type */
 };
 

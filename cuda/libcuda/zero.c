@@ -41,6 +41,7 @@ static int find_kernels(struct ko_gpu *gpu, CUstream stream, int from)
 
 	if ((rc = find(gpu, stream, &z->add[from], "add", from, -1)) < 0 ||
 	    (rc = find(gpu, stream, &z->squares[from], "squares", from, -1)) < 0 ||
+	    (rc = find(gpu, stream, &z->digits[from], "digits", from, -1)) < 0 ||
 	    (rc = find(gpu, stream, &z->lamb_moments[from], "lamb_moments", from, -1)) < 0)
 		return rc;
 	for (int to = 0; rc == 0 && to < KO_CUDA_FLOATS; to++)
@@ -88,6 +89,7 @@ static CUfunction kernel_of(const struct ko_cuda_zero *z, const struct kolo_zero
 	case KOLO_ZERO_WORK_CAST: return z->cast[from][number_of(work->to_type)];
 	case KOLO_ZERO_WORK_ADD: return z->add[from];
 	case KOLO_ZERO_WORK_SQUARES: return z->squares[from];
+	case KOLO_ZERO_WORK_DIGITS: return z->digits[from];
 	case KOLO_ZERO_WORK_LAMB: return z->lamb_moments[from];
 	default: return z->update[work->optimizer][from];
 	}
@@ -95,7 +97,8 @@ static CUfunction kernel_of(const struct ko_cuda_zero *z, const struct kolo_zero
 
 static size_t threads_of(const struct kolo_zero_work *work)
 {
-	if (work->kind == KOLO_ZERO_WORK_SQUARES || work->kind == KOLO_ZERO_WORK_LAMB)
+	if (work->kind == KOLO_ZERO_WORK_SQUARES || work->kind == KOLO_ZERO_WORK_LAMB ||
+	    work->kind == KOLO_ZERO_WORK_DIGITS)
 		return (work->n + KOLO_ZERO_BLOCK - 1) / KOLO_ZERO_BLOCK * KOLO_ZERO_LANES;
 	return (work->n + TOGETHER - 1) / TOGETHER;
 }

@@ -10,6 +10,7 @@
 #include "kolo/kolo_zero_device.h"
 
 #include "comm/reduce/convert.h"
+#include "zero/optim/levels.h"
 #include "zero/optimizers/list.h"
 
 #include <stddef.h>
@@ -304,6 +305,66 @@ ON_GPU double together(double *sums, double mine)
 	return sum;
 }
 
+/* y plus rounder, whose bits have a digit of it. y becomes the rest. */
+ON_GPU int64_t take_digit(double *y, double rounder)
+{
+	union zero_double sum, none;
+
+	sum.value = *y + rounder;
+	none.value = rounder;
+	*y -= sum.value - rounder;
+	return (int64_t)(sum.bits - none.bits);
+}
+
+/* Each lane takes the digits of its squares, at the level of the largest. */
+template <typename From>
+ON_GPU void digits_of_lane(const struct kolo_zero_work &w, const struct place &at,
+			   struct zero_squares *out)
+{
+	const typename From::stored *from = (const typename From::stored *)w.from;
+	double rounders[ZERO_LEVELS];
+	uint32_t most = 0;
+
+#pragma unroll 16
+	for (size_t i = at.first + at.lane; i < at.end; i += LANES) {
+		uint32_t bits = ko_bits_of_float(From::widen(from[i])) & 0x7fffffff;
+
+		most = bits > most ? bits : most;
+	}
+	out->level = zero_level_of(most, ko_float_of_bits(most));
+	for (int l = 0; l < ZERO_LEVELS; l++)
+		out->digits[l] = 0;
+	if (out->level == ZERO_NO_LEVEL || out->level == ZERO_NOT_FINITE)
+		return;
+	for (int l = 0; l < ZERO_LEVELS; l++)
+		rounders[l] = zero_rounder(out->level - l);
+#pragma unroll 4
+	for (size_t i = at.first + at.lane; i < at.end; i += LANES) {
+		double x = From::widen(from[i]), y = x * x;
+
+		for (int l = 0; l < ZERO_LEVELS; l++)
+			out->digits[l] += take_digit(&y, rounders[l]);
+	}
+}
+
+template <typename From> ON_GPU void digits(const struct kolo_zero_work &w)
+{
+	__shared__ struct zero_squares all[THREADS];
+	struct place at = place_of(w);
+	struct zero_squares sum;
+
+	digits_of_lane<From>(w, at, &sum);
+	all[threadIdx.x] = sum;
+	__syncwarp();
+	if (at.lane != LANES - 1 || at.first >= w.n)
+		return;
+	for (unsigned l = 1; l < LANES; l++)
+		zero_squares_add(&sum, &all[threadIdx.x - l]);
+	for (int l = 0; l < ZERO_LEVELS; l++)
+		w.sums[4 * at.block + l] = (double)sum.digits[l];
+	w.sums[4 * at.block + ZERO_LEVELS] = (double)sum.level;
+}
+
 template <typename From> ON_GPU void squares(const struct kolo_zero_work &w)
 {
 	__shared__ double sums[THREADS];
@@ -366,6 +427,7 @@ template <typename From> ON_GPU void lamb_moments(const struct kolo_zero_work &w
 	KERNEL(cast_##type##_bf16, OF(each<cast<type, bf16>>))                                     \
 	KERNEL(add_##type, each<add<type>>)                                                        \
 	KERNEL(squares_##type, squares<type>)                                                      \
+	KERNEL(digits_##type, digits<type>)                                                        \
 	KERNEL(lamb_moments_##type, lamb_moments<type>)
 
 KERNELS(f32)

@@ -483,8 +483,7 @@ struct kolo_zero_result {
  * gradients by their loss scale, clips and updates. Then it starts the gathers of parameters that
  * the stage keeps whole; kolo_zero_use waits for these. At the end the loss scale and the
  * schedules advance. The norm of the gradient does not depend on the order of additions, nor on how
- * gradients are divided over threads, ranks and engines. On a device that does its own work the
- * division into blocks counts (kolo_zero_device.h).
+ * gradients are divided over threads, ranks, engines and devices.
  *
  * Errors: those of the collectives, and:
  * - KOLO_EINVAL: a tensor is still in use, or kolo_zero_backward is missing. With config.strict

@@ -77,6 +77,15 @@ enum kolo_zero_work_kind {
 	/* Lamb: computes this step's moments. sums[2 b] and sums[2 b + 1] become the sums of the
 	 * squares of masters and of updates in block b */
 	KOLO_ZERO_WORK_LAMB,
+	/* The sum of the squares of from[i] in block b, so that sums of such sums depend on no
+	 * order (Demmel and Nguyen 2015). sums[4 b + 3] is its level k: the least one for which the
+	 * unit 2^(26 (k + 1) - 300) is more than twice the largest square. sums[4 b] to sums[4 b +
+	 * 2] are its digits, whole numbers of the units of k, k - 1 and k - 2. A square gives to
+	 * each what remains of it, rounded to a whole number of units, half to even. k is -1000 if
+	 * all squares are 0, and 1000 if one is not finite; then the digits are 0. A device that
+	 * returns KOLO_EINVAL for it is asked for KOLO_ZERO_WORK_SQUARES instead; then the norm
+	 * depends on the blocks */
+	KOLO_ZERO_WORK_DIGITS,
 };
 
 /* One loop over n elements. All pointers are to the device's memory, except bad and sums. Those

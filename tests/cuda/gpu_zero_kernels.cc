@@ -8,14 +8,15 @@ typedef void kernel_fn(const struct kolo_zero_work w);
 
 /* By the type that is read: f32, f16, bf16. */
 struct kernels {
-	kernel_fn *cast[3], *add, *squares, *lamb_moments;
+	kernel_fn *cast[3], *add, *squares, *digits, *lamb_moments;
 };
 
 #define READING(type)                                                                              \
 	{                                                                                          \
 		{ ko_zero_cast_##type##_f32, ko_zero_cast_##type##_f16,                            \
 		  ko_zero_cast_##type##_bf16 },                                                    \
-			ko_zero_add_##type, ko_zero_squares_##type, ko_zero_lamb_moments_##type,   \
+			ko_zero_add_##type, ko_zero_squares_##type, ko_zero_digits_##type,         \
+			ko_zero_lamb_moments_##type,                                               \
 	}
 
 static const struct kernels all[] = { READING(f32), READING(f16), READING(bf16) };
@@ -38,6 +39,7 @@ static kernel_fn *kernel_of(const struct kolo_zero_work *work)
 	case KOLO_ZERO_WORK_CAST: return k->cast[number_of(work->to_type)];
 	case KOLO_ZERO_WORK_ADD: return k->add;
 	case KOLO_ZERO_WORK_SQUARES: return k->squares;
+	case KOLO_ZERO_WORK_DIGITS: return k->digits;
 	case KOLO_ZERO_WORK_LAMB: return k->lamb_moments;
 	default: return updates[work->optimizer][from];
 	}
@@ -47,7 +49,8 @@ static kernel_fn *kernel_of(const struct kolo_zero_work *work)
  */
 void t_zero_launch(const struct kolo_zero_work *work)
 {
-	bool blocks = work->kind == KOLO_ZERO_WORK_SQUARES || work->kind == KOLO_ZERO_WORK_LAMB;
+	bool blocks = work->kind == KOLO_ZERO_WORK_SQUARES || work->kind == KOLO_ZERO_WORK_LAMB ||
+		      work->kind == KOLO_ZERO_WORK_DIGITS;
 	size_t threads = (work->n + KOLO_ZERO_BLOCK - 1) / KOLO_ZERO_BLOCK * KOLO_ZERO_LANES;
 
 	gridDim.x = blocks ? (unsigned)((threads + blockDim.x - 1) / blockDim.x) : 3;

@@ -291,8 +291,8 @@ static void work_that_no_kernel_does_is_refused(void **state)
 	w.kind = KOLO_ZERO_WORK_CAST;
 	w.to_type = KOLO_F64;
 	CHECK(refused(d, w) == KOLO_EINVAL && told("cast: to is f64"));
-	w.kind = (enum kolo_zero_work_kind)(KOLO_ZERO_WORK_LAMB + 1);
-	CHECK(refused(d, w) == KOLO_EINVAL && told("kind 6"));
+	w.kind = (enum kolo_zero_work_kind)(KOLO_ZERO_WORK_DIGITS + 1);
+	CHECK(refused(d, w) == KOLO_EINVAL && told("kind 7"));
 	w.kind = KOLO_ZERO_WORK_UPDATE;
 	w.optimizer = (enum kolo_zero_optimizer)(KOLO_ZERO_LAMB + 1);
 	CHECK(refused(d, w) == KOLO_EINVAL && told("optimizer 6"));

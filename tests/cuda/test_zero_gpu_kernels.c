@@ -26,7 +26,7 @@ static struct {
 	void *gpu[NPLACES];
 	unsigned char before[NPLACES][ROOM], want[NPLACES][ROOM];
 	unsigned char *results; /* PAGES of pinned memory: bad, and from byte 64 on sums */
-	double sums[2 * (MOST / KOLO_ZERO_BLOCK + 1)];
+	double sums[4 * (MOST / KOLO_ZERO_BLOCK + 1)];
 	uint32_t bad;
 } at;
 
@@ -113,6 +113,15 @@ static void expect_sums(const struct kolo_zero_work *w, const struct zero_kernel
 			w->sums[b] = zero_lanes_sum(&p2);
 			continue;
 		}
+		if (w->kind == KOLO_ZERO_WORK_DIGITS) {
+			struct zero_squares own = zero_squares_none();
+
+			k->squares(&own, floats(w, 1) + first, n);
+			for (int l = 0; l < ZERO_LEVELS; l++)
+				w->sums[4 * b + (size_t)l] = (double)own.digits[l];
+			w->sums[4 * b + ZERO_LEVELS] = (double)own.level;
+			continue;
+		}
 		k->lamb_moments(w->master + first, w->moment[0] + first, w->moment[1] + first,
 				floats(w, w->factor) + first, n, &w->scalars, &p2, &u2);
 		w->sums[2 * b] = zero_lanes_sum(&p2);
@@ -135,6 +144,7 @@ static void expect(const struct kolo_zero_work *w)
 	case KOLO_ZERO_WORK_ADD: k->add(w->to, floats(w, w->factor), w->n); break;
 	case KOLO_ZERO_WORK_CLEAR: memset(w->to, 0, w->n * kolo_type_size(w->to_type)); break;
 	case KOLO_ZERO_WORK_SQUARES:
+	case KOLO_ZERO_WORK_DIGITS:
 	case KOLO_ZERO_WORK_LAMB: expect_sums(w, k); break;
 	case KOLO_ZERO_WORK_UPDATE:
 		k->update[w->optimizer](w->master, w->moment[0], w->moment[1],
@@ -180,7 +190,8 @@ static void compare(const struct kolo_zero_work *w)
 {
 	static unsigned char got[ROOM];
 	size_t blocks = (w->n + KOLO_ZERO_BLOCK - 1) / KOLO_ZERO_BLOCK;
-	size_t nsums = !w->sums ? 0 : w->kind == KOLO_ZERO_WORK_LAMB ? 2 * blocks : blocks;
+	size_t each = w->kind == KOLO_ZERO_WORK_LAMB ? 2 : w->kind == KOLO_ZERO_WORK_DIGITS ? 4 : 1;
+	size_t nsums = w->sums ? each * blocks : 0;
 	struct kolo_zero_work there = moved(w);
 	uint64_t ticket;
 
@@ -355,6 +366,21 @@ static void what_is_not_finite_is_found_wherever_it_is(void **state)
 	close_device();
 }
 
+static void compare_squares(enum kolo_zero_work_kind kind, enum kolo_type type, size_t n,
+			    bool any_bits, uint64_t *seed)
+{
+	struct kolo_zero_work w = { .kind = kind, .n = n, .from_type = type, .sums = at.sums };
+	size_t first[NPLACES];
+
+	begin(first, kolo_type_size(type), 4, seed);
+	if (any_bits)
+		fill_bits(FROM, first[FROM], type, n, seed);
+	else
+		fill(FROM, first[FROM], type, n, true, seed);
+	w.from = at.want[FROM] + first[FROM];
+	compare(&w);
+}
+
 static void squares_are_added_in_the_order_of_the_host(void **state)
 {
 	uint64_t seed = 6;
@@ -362,22 +388,43 @@ static void squares_are_added_in_the_order_of_the_host(void **state)
 	(void)state;
 	open_device();
 	for (size_t k = 0; k < ARRAY_LEN(lengths); k++)
-		for (int t = 0; t < 3; t++) {
-			struct kolo_zero_work w = { .kind = KOLO_ZERO_WORK_SQUARES,
-						    .n = lengths[k],
-						    .from_type = types[t],
-						    .sums = at.sums };
-			size_t first[NPLACES];
-
-			begin(first, kolo_type_size(types[t]), 4, &seed);
-			fill(FROM, first[FROM], types[t], w.n, true, &seed);
-			w.from = at.want[FROM] + first[FROM];
-			compare(&w);
-		}
+		for (int t = 0; t < 3; t++)
+			compare_squares(KOLO_ZERO_WORK_SQUARES, types[t], lengths[k], false, &seed);
 	close_device();
 }
 
-/* Work with a master, moments that the optimizer has, and gradients, in at.before and at.want. */
+/* Of values alike, of all magnitudes, of nothing, and of one that is not finite. */
+static void digits_of_squares_are_those_of_the_host(void **state)
+{
+	uint64_t seed = 16;
+
+	(void)state;
+	open_device();
+	for (size_t k = 0; k < ARRAY_LEN(lengths); k++)
+		for (int t = 0; t < 3; t++)
+			for (int any = 0; any < 2; any++)
+				compare_squares(KOLO_ZERO_WORK_DIGITS, types[t], lengths[k], any,
+						&seed);
+	for (int bad = 0; bad < 2; bad++) {
+		struct kolo_zero_work w = { .kind = KOLO_ZERO_WORK_DIGITS,
+					    .n = MOST,
+					    .from_type = KOLO_F32,
+					    .sums = at.sums };
+		size_t first[NPLACES];
+		const float infinity = INFINITY;
+
+		begin(first, sizeof(float), 4, &seed);
+		memset(at.before[FROM] + first[FROM], 0, MOST * sizeof(float));
+		if (bad)
+			memcpy(at.before[FROM] + first[FROM] + 4 * 5000, &infinity,
+			       sizeof(infinity));
+		w.from = at.want[FROM] + first[FROM];
+		compare(&w);
+		CHECK(at.sums[3] == -1000 && at.sums[4 + 3] == (bad ? 1000 : -1000));
+	}
+	close_device();
+}
+
 static struct kolo_zero_work stepping(enum kolo_zero_optimizer optimizer, enum kolo_type from,
 				      size_t n, size_t first[NPLACES], uint64_t *seed)
 {
@@ -462,6 +509,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(cleared_elements_are_0),
 	cmocka_unit_test(what_is_not_finite_is_found_wherever_it_is),
 	cmocka_unit_test(squares_are_added_in_the_order_of_the_host),
+	cmocka_unit_test(digits_of_squares_are_those_of_the_host),
 	cmocka_unit_test(updates_of_all_optimizers_are_as_on_the_host),
 	cmocka_unit_test(moments_and_sums_of_lamb_are_as_on_the_host),
 };

@@ -257,6 +257,7 @@ struct kolo_zero {
 	struct zero_squares squares; /* of this rank's gradients so far, in host memory */
 	double *sums; /* of squares on a device of its own, of all blocks; of Lamb two for each */
 	size_t nsums; /* in sums */
+	bool digits;  /* a block's are KOLO_ZERO_WORK_DIGITS, not KOLO_ZERO_WORK_SQUARES */
 	int squared;  /* pieces of this micro-step's reductions whose tensors' squares are in
 			 squares, or in sums */
 	uint64_t downloaded; /* the latest download that was waited for */

@@ -15,6 +15,7 @@
 #include "zero/optim/optimizer.h"
 #include "zero/step/gather.h"
 #include "zero/step/gradients.h"
+#include "zero/step/norm.h"
 #include "zero/step/tied.h"
 
 #include <sched.h>
@@ -91,8 +92,8 @@ static int open_memory(struct kolo_zero *z)
 	z->bad = zero_arena_take(sums, sizeof(double));
 	z->spot = zero_arena_take(&z->arenas[ZERO_ON_DEVICE][ZERO_SUMS],
 				  z->on_host ? 0 : sizeof(float));
-	if ((rc = zero_reducer_open(z)) < 0 || (rc = zero_gatherer_open(z)) < 0 ||
-	    (rc = zero_offload_open(z)) < 0)
+	if ((rc = zero_norm_open(z)) < 0 || (rc = zero_reducer_open(z)) < 0 ||
+	    (rc = zero_gatherer_open(z)) < 0 || (rc = zero_offload_open(z)) < 0)
 		return rc;
 	return zero_param_buffers_open(z);
 }

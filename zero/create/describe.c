@@ -260,7 +260,7 @@ static void plan_sums(struct kolo_zero *z)
 				z->nsums +=
 					zero_blocks(zero_owned(z->tensors[i].n, z->nranks, r).n);
 		}
-	z->nsums *= zero_optimizer_has_ratios(z->config.optimizer) ? 2 : 1;
+	z->nsums *= z->on_host ? 2 : ZERO_BLOCK_DIGITS;
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */

@@ -165,7 +165,7 @@ static const char *formula_of(const struct kolo_zero *z, enum zero_kind kind)
 	case ZERO_BUCKETS: return "buffers times the largest bucket, of reductions and of gathers";
 	case ZERO_GATHERED:
 		return "at most what the model used at a time, and what is gathered ahead or kept";
-	case ZERO_SUMS: return "8 P / (4096 N)";
+	case ZERO_SUMS: return z->on_host ? "16 P / (4096 N)" : "32 P / (4096 N)";
 	default: return "buffers times the longest piece";
 	}
 }

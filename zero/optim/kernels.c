@@ -50,23 +50,9 @@ static int32_t largest_bits(const float *restrict x, size_t n)
 	return most;
 }
 
-/* The exponent of the square of a float that is not 0. */
-static int square_exponent(int32_t bits)
-{
-	float x;
-	double square;
-	uint64_t wide;
-
-	memcpy(&x, &bits, sizeof(x));
-	square = (double)x * (double)x;
-	memcpy(&wide, &square, sizeof(wide));
-	return (int)(wide >> 52) - 1023;
-}
-
 enum { SQUARE_LANES = 8 }; /* that registers hold */
 
-/* Sums of the bits of y + m, for m = 1.5 2^52 units: these are the bits of m and the digit, y
- * rounded to a multiple of the unit. Integers add up without an error. */
+/* Sums of the bits of y + m, for m = zero_rounder(level). Integers add up without an error. */
 struct digits {
 	uint64_t sum[ZERO_LEVELS][SQUARE_LANES];
 };
@@ -92,19 +78,21 @@ static inline void split_squares(struct digits *d, const float x[SQUARE_LANES],
 
 static void squares(struct zero_squares *sum, const float *restrict x, size_t n)
 {
-	struct zero_squares own = { .level = ZERO_NOT_FINITE };
+	struct zero_squares own = zero_squares_none();
 	int32_t most = largest_bits(x, n);
+	float largest;
 	double m[ZERO_LEVELS];
 	struct digits d = { 0 };
 	uint64_t calls = 0;
 	size_t i = 0;
 
-	if (most == 0)
+	memcpy(&largest, &most, sizeof(largest));
+	own.level = zero_level_of((uint32_t)most, largest);
+	if (own.level == ZERO_NO_LEVEL)
 		return;
-	if (most < 0x7f800000) {
-		own.level = zero_level(square_exponent(most));
+	if (own.level != ZERO_NOT_FINITE) {
 		for (int l = 0; l < ZERO_LEVELS; l++)
-			m[l] = 6755399441055744.0 * zero_unit(own.level - l);
+			m[l] = zero_rounder(own.level - l);
 		for (; n - i >= SQUARE_LANES; i += SQUARE_LANES, calls++)
 			split_squares(&d, x + i, m);
 		if (i < n) {

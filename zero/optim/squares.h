@@ -13,50 +13,12 @@
 #ifndef ZERO_OPTIM_SQUARES_H
 #define ZERO_OPTIM_SQUARES_H
 
-#include <stdint.h>
-
-enum {
-	ZERO_LEVELS = 3,
-	ZERO_LEVEL_BITS = 26,
-	ZERO_NO_LEVEL = -1000, /* of a sum of nothing but zeros */
-	ZERO_NOT_FINITE = 1000 /* instead of a level */
-};
-
-struct zero_squares {
-	int64_t digits[ZERO_LEVELS]; /* units of `level`, and of the two below it */
-	int64_t level;
-};
+#include "zero/optim/levels.h"
 
 static inline struct zero_squares zero_squares_none(void)
 {
 	return (struct zero_squares){ .level = ZERO_NO_LEVEL };
 }
-
-/* 2^e, of normal numbers. */
-static inline double zero_power_of_2(int e)
-{
-	union {
-		uint64_t bits;
-		double value;
-	} x = { .bits = (uint64_t)(e + 1023) << 52 };
-
-	return x.value;
-}
-
-/* The unit of a level. */
-static inline double zero_unit(int64_t level)
-{
-	return zero_power_of_2((int)(ZERO_LEVEL_BITS * level) - 300);
-}
-
-/* The level of a sum whose largest square is below 2^(e + 1). */
-static inline int64_t zero_level(int e)
-{
-	return (e + 301 + ZERO_LEVEL_BITS) / ZERO_LEVEL_BITS - 1;
-}
-
-/* a += b. */
-void zero_squares_add(struct zero_squares *a, const struct zero_squares *b);
 
 /* Adds a number that is a sum of squares itself, as other devices give them. */
 void zero_squares_add_number(struct zero_squares *a, double x);

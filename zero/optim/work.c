@@ -128,6 +128,22 @@ static void squares(const struct job *job, size_t i, size_t n)
 	job->work->sums[i / KOLO_ZERO_BLOCK] = zero_lanes_sum(&lanes);
 }
 
+static void digits(const struct job *job, size_t i, size_t n)
+{
+	double *sums = job->work->sums + ZERO_BLOCK_DIGITS * (i / KOLO_ZERO_BLOCK);
+	struct zero_squares own = zero_squares_none();
+	float room[PIECE];
+
+	for (size_t at = i; at < i + n; at += PIECE) {
+		size_t m = zero_min(PIECE, i + n - at);
+
+		job->kernels->squares(&own, load(job->work, at, m, 1, room), m);
+	}
+	for (int l = 0; l < ZERO_LEVELS; l++)
+		sums[l] = (double)own.digits[l];
+	sums[ZERO_LEVELS] = (double)own.level;
+}
+
 static void lamb(const struct job *job, size_t i, size_t n)
 {
 	const struct kolo_zero_work *w = job->work;
@@ -158,6 +174,7 @@ static const struct {
 	[KOLO_ZERO_WORK_SQUARES] = { squares, KOLO_ZERO_BLOCK },
 	[KOLO_ZERO_WORK_UPDATE] = { update, PIECE },
 	[KOLO_ZERO_WORK_LAMB] = { lamb, KOLO_ZERO_BLOCK },
+	[KOLO_ZERO_WORK_DIGITS] = { digits, KOLO_ZERO_BLOCK },
 };
 
 /* The first element of a part. Parts have equal numbers of blocks, as far as possible. */

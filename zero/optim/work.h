@@ -10,6 +10,9 @@ struct zero_kernels;
 struct zero_squares;
 struct zero_threads;
 
+/* Numbers that work of kind KOLO_ZERO_WORK_DIGITS gives for a block. */
+enum { ZERO_BLOCK_DIGITS = 4 };
+
 /* Done when it returns. Never fails. */
 void zero_work_run(struct zero_threads *threads, const struct zero_kernels *kernels,
 		   const struct kolo_zero_work *work);

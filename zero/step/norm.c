@@ -1,7 +1,7 @@
 /* The gradient norm (zero_square_sum). Squares are added up so that no order of additions shows
  * (zero/optim/squares.h): the norm does not depend on threads, on the stage, on where a gradient
- * is, nor on how the model is divided over ranks. A device of its own adds up blocks of 4096
- * elements, in lanes; then only the order of blocks does not show. */
+ * is, nor on how the model is divided over ranks. A device of its own gives the digits of blocks.
+ */
 #include "zero/step/norm.h"
 
 #include "zero/base/basics.h"
@@ -11,17 +11,39 @@
 
 /* ---- Squares --------------------------------------------------------------------------------- */
 
+int zero_norm_open(struct kolo_zero *z)
+{
+	struct kolo_zero_work nothing = { .kind = KOLO_ZERO_WORK_DIGITS,
+					  .from_type = KOLO_F32,
+					  .sums = z->sums };
+	uint64_t ticket;
+	int rc;
+
+	if (z->on_host)
+		return 0;
+	rc = z->device->ops->work(z->device, &nothing, &ticket);
+	z->digits = rc == 0;
+	if (rc == 0)
+		rc = z->device->ops->wait(z->device, KOLO_ZERO_COMPUTE, ticket);
+	return rc == KOLO_EINVAL ? 0 : rc;
+}
+
+static size_t numbers_of_block(const struct kolo_zero *z)
+{
+	return z->digits ? ZERO_BLOCK_DIGITS : 1;
+}
+
 /* On a device of its own: squares of blocks, which are there when its work is done. First those of
  * elements that are offloaded, then those of others. */
 static int square_on_device(struct kolo_zero *z, const struct zero_tensor *t,
 			    struct zero_part offloaded, struct zero_part on_device, size_t at)
 {
 	struct kolo_zero_work work = {
-		.kind = KOLO_ZERO_WORK_SQUARES,
+		.kind = z->digits ? KOLO_ZERO_WORK_DIGITS : KOLO_ZERO_WORK_SQUARES,
 		.n = offloaded.n,
 		.from = t->offloaded.grad,
 		.from_type = t->offloaded.grad_type,
-		.sums = z->sums + at,
+		.sums = z->sums + at * numbers_of_block(z),
 	};
 
 	if (offloaded.n)
@@ -29,7 +51,7 @@ static int square_on_device(struct kolo_zero *z, const struct zero_tensor *t,
 	work.n = on_device.n;
 	work.from = zero_at(t->grad, t->grad_type, on_device.first - t->grad_held.first);
 	work.from_type = t->grad_type;
-	work.sums += zero_blocks(offloaded.n);
+	work.sums += zero_blocks(offloaded.n) * numbers_of_block(z);
 	return zero_compute(z, &work);
 }
 
@@ -107,6 +129,21 @@ static int square_all(struct kolo_zero *z)
 	return rc;
 }
 
+/* Adds what a device of its own gave for a block. */
+static void add_block(const struct kolo_zero *z, const double *block, struct zero_squares *out)
+{
+	struct zero_squares own = zero_squares_none();
+
+	if (!z->digits) {
+		zero_squares_add_number(out, *block);
+		return;
+	}
+	for (int l = 0; l < ZERO_LEVELS; l++)
+		own.digits[l] = (int64_t)block[l];
+	own.level = (int64_t)block[ZERO_LEVELS];
+	zero_squares_add(out, &own);
+}
+
 /* Adds up the blocks of a device of its own. */
 static void add_blocks(const struct kolo_zero *z, struct zero_squares *out)
 {
@@ -120,8 +157,8 @@ static void add_blocks(const struct kolo_zero *z, struct zero_squares *out)
 			if (!t->trained)
 				continue;
 			for (size_t b = 0; t->counted && b < blocks; b++)
-				zero_squares_add_number(out, sums[b]);
-			sums += blocks;
+				add_block(z, sums + b * numbers_of_block(z), out);
+			sums += blocks * numbers_of_block(z);
 		}
 }
 

@@ -5,6 +5,9 @@
 
 #include "zero/core/engine.h"
 
+/* Asks a device of its own how it adds up. */
+int zero_norm_open(struct kolo_zero *zero);
+
 /* Adds up squares of gradients that are stored already, as far as that is known without waiting:
  * beside backward. */
 int zero_square_downloaded(struct kolo_zero *zero);

@@ -3,6 +3,7 @@
 #include "tests/lib/scalars.h"
 #include "tests/lib/t.h"
 #include "tests/zero/offload/device_cases.h"
+#include "tests/zero/step/digits.h"
 #include "zero/optim/kernels.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@ struct round {
 	size_t n, shift;
 	uint64_t seed;
 	struct results { /* pinned */
-		double sums[2 * MOST_BLOCKS + 1];
+		double sums[4 * MOST_BLOCKS + 1];
 		uint32_t bad;
 	} * results;
 };
@@ -185,6 +186,27 @@ static double sum_lanes(const double *lanes)
 	return sum;
 }
 
+/* The digits of the same squares. */
+static void check_digits(struct round *r, const float *x, const struct array *a,
+			 enum kolo_type type)
+{
+	r->results->sums[4 * blocks_of(r->n)] = 77;
+	run(r, &(struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_DIGITS,
+					 .n = r->n,
+					 .from = a->at,
+					 .from_type = type,
+					 .sums = r->results->sums });
+	for (size_t b = 0; b < blocks_of(r->n); b++) {
+		size_t first = b * KOLO_ZERO_BLOCK,
+		       n = r->n - first < KOLO_ZERO_BLOCK ? r->n - first : KOLO_ZERO_BLOCK;
+		double want[4];
+
+		define_digits(x + first, n, want);
+		CHECK(memcmp(&r->results->sums[4 * b], want, sizeof(want)) == 0);
+	}
+	CHECK(r->results->sums[4 * blocks_of(r->n)] == 77);
+}
+
 static void squares(struct round *r)
 {
 	static float x[MOST];
@@ -212,6 +234,7 @@ static void squares(struct round *r)
 			CHECK(r->results->sums[b] == sum_lanes(lanes));
 		}
 		CHECK(r->results->sums[blocks_of(r->n)] == 77);
+		check_digits(r, x, &a, types[k]);
 		check_array(r, &a, src);
 	}
 }

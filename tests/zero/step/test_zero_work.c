@@ -4,7 +4,9 @@
 #include "tests/lib/failing.h"
 #include "tests/lib/scalars.h"
 #include "tests/lib/t.h"
+#include "tests/zero/step/digits.h"
 #include "tools/common/values.h"
+#include "zero/base/basics.h"
 #include "zero/base/threads.h"
 #include "zero/optim/kernels.h"
 #include "zero/optim/work.h"
@@ -121,7 +123,8 @@ static void plain_element(const struct kolo_zero_work *w, size_t i, float *x, fl
 	case KOLO_ZERO_WORK_CAST: put(w->to, w->to_type, i, g); break;
 	case KOLO_ZERO_WORK_ADD: ((float *)w->to)[i] += g; break;
 	case KOLO_ZERO_WORK_CLEAR: put(w->to, w->to_type, i, 0); break;
-	case KOLO_ZERO_WORK_SQUARES: x[i] = from; break;
+	case KOLO_ZERO_WORK_SQUARES:
+	case KOLO_ZERO_WORK_DIGITS: x[i] = from; break;
 	case KOLO_ZERO_WORK_UPDATE:
 		plain_step(w, i, g);
 		if (w->to)
@@ -145,6 +148,10 @@ static void run_plain(const struct kolo_zero_work *w)
 	for (size_t b = 0; b < zero_blocks(w->n); b++) {
 		if (w->kind == KOLO_ZERO_WORK_SQUARES)
 			w->sums[b] = plain_squares(x, w->n, b);
+		if (w->kind == KOLO_ZERO_WORK_DIGITS)
+			define_digits(x + b * KOLO_ZERO_BLOCK,
+				      zero_min(w->n - b * KOLO_ZERO_BLOCK, KOLO_ZERO_BLOCK),
+				      &w->sums[4 * b]);
 		if (w->kind == KOLO_ZERO_WORK_LAMB) {
 			w->sums[2 * b] = plain_squares(x, w->n, b);
 			w->sums[2 * b + 1] = plain_squares(y, w->n, b);
@@ -186,7 +193,7 @@ static size_t offset_of(const struct kolo_zero_work *w, enum array array)
 		size_t element = element_of(w, k);
 
 		start = (end + GUARD + LINE - 1) / LINE * LINE + element;
-		end = start + (k == SUMS ? 2 * zero_blocks(w->n) : w->n) * element;
+		end = start + (k == SUMS ? 4 * zero_blocks(w->n) : w->n) * element;
 	}
 	return start;
 }
@@ -219,7 +226,7 @@ static void fill(struct arrays *a, const struct kolo_zero_work *w, uint64_t seed
 {
 	struct kolo_zero_work p;
 
-	a->len = offset_of(w, SUMS) + 2 * zero_blocks(w->n) * sizeof(double) + GUARD;
+	a->len = offset_of(w, SUMS) + 4 * zero_blocks(w->n) * sizeof(double) + GUARD;
 	a->memory = aligned_alloc(LINE, (a->len + LINE - 1) / LINE * LINE);
 	CHECK(a->memory);
 	for (size_t i = 0; i < a->len; i++)
@@ -348,6 +355,10 @@ static void sums_and_squares_have_the_bits_of_the_definition(void **state)
 		compare_sizes((struct kolo_zero_work){
 			.kind = KOLO_ZERO_WORK_CLEAR, .to = THERE, .to_type = types[i] });
 		compare_sizes((struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_SQUARES,
+						       .from = THERE,
+						       .from_type = types[i],
+						       .sums = THERE });
+		compare_sizes((struct kolo_zero_work){ .kind = KOLO_ZERO_WORK_DIGITS,
 						       .from = THERE,
 						       .from_type = types[i],
 						       .sums = THERE });

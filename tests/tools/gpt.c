@@ -43,7 +43,8 @@ static void fill_tensor(struct gpt *g, int tensor)
 	for (size_t i = 0; i < n; i++)
 		g->values[tensor][i] =
 			6 * start[i] +
-			(float)(0.1 * draw_uniform(make_key(1, (uint64_t)tensor), i));
+			(float)(0.1 * draw_uniform(make_key(1, (uint64_t)tensor),
+						   whole_index(&g->sizes, tensor, i)));
 	free(start);
 }
 
@@ -57,7 +58,8 @@ static int add_gradient(void *arg, int tensor, const real *gradient)
 	return 0;
 }
 
-static struct gpt *open_gpt(struct sizes sizes, const struct part *parts, int nparts)
+static struct gpt *open_gpt(struct kolo_comm *group, struct sizes sizes, const struct part *parts,
+			    int nparts)
 {
 	struct gpt *g = calloc(1, sizeof(*g));
 	bool apart = nparts > 1;
@@ -75,7 +77,7 @@ static struct gpt *open_gpt(struct sizes sizes, const struct part *parts, int np
 		fill_tensor(g, t);
 	}
 	g->gradients[g->ntensors] = calloc(tensor_shape_of(&sizes, BYTES).n, sizeof(real));
-	if (model_group(NULL, false, sizes.segments, &g->group) == 0)
+	if (model_group(group, false, sizes.segments, &g->group) == 0)
 		g->model = model_create(&g->sizes, parts, nparts, &weights, g->group, NULL);
 	for (size_t i = 0; i < sizeof(g->text); i++)
 		g->text[i] = (uint8_t)(97 + draw_word(5, (uint32_t)i) % 7);
@@ -102,7 +104,25 @@ struct gpt *gpt_open(int segment, double dropout, int segments)
 	sizes.segment = segment;
 	sizes.dropout = dropout;
 	sizes.segments = segments;
-	return open_gpt(sizes, &all, 1);
+	return open_gpt(NULL, sizes, &all, 1);
+}
+
+struct gpt *gpt_open_growing(struct kolo_comm *group, int segments, int texts)
+{
+	const struct part parts[] = { { 0, 1, 1 }, { 1, GPT_LAYERS, 1 } };
+	struct sizes sizes = usual;
+
+	sizes.dim = GPT_WIDE;
+	sizes.heads = 4;
+	sizes.context = GPT_LONG;
+	sizes.segment = 2;
+	sizes.segments = segments;
+	sizes.texts = texts;
+	if (group) {
+		sizes.tensor_size = kolo_comm_nranks(group);
+		sizes.tensor_rank = kolo_comm_rank(group);
+	}
+	return open_gpt(group, sizes, parts, 2);
 }
 
 struct gpt *gpt_open_parts(void)
@@ -112,7 +132,7 @@ struct gpt *gpt_open_parts(void)
 
 	sizes.halves = true;
 	sizes.dropout = 0.1;
-	return open_gpt(sizes, parts, 2);
+	return open_gpt(NULL, sizes, parts, 2);
 }
 
 void gpt_close(struct gpt *g)

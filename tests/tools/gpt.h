@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 enum { GPT_LAYERS = 3, GPT_DIM = 24, GPT_CONTEXT = 40, GPT_BATCH = 3, GPT_HEADS = 2 };
+enum { GPT_WIDE = 32, GPT_LONG = 64 };
 
 struct gpt {
 	struct sizes sizes;
@@ -30,6 +31,10 @@ void gpt_close(struct gpt *g);
 /* The same, as two stages of a pipeline have it: two parts that keep two batches each, backward in
  * halves, the head's gradient apart. */
 struct gpt *gpt_open_parts(void);
+
+/* A wider one of two parts, with longer contexts, that texts grow in; over the ranks of a group, if
+ * it is not NULL. */
+struct gpt *gpt_open_growing(struct kolo_comm *group, int segments, int texts);
 
 /* Forward and backward of two batches, in another order for each part: the text, and the text
  * without its first byte. Adds up both gradients, of BYTES with the head's. NaN: failed. Else the

@@ -2,6 +2,7 @@
  * the same bits where blocks are computed again. Its text: what is read when. */
 #include "tests/lib/t.h"
 #include "tests/tools/gpt.h"
+#include "tests/tools/growth.h"
 #include "tools/zerotrain/data.h"
 #include "tools/zerotrain/model/random.h"
 
@@ -182,6 +183,21 @@ static void predictions_are_those_of_training(void **state)
 	gpt_close(a);
 }
 
+static void growing_texts_have_the_logits_of_batches(void **state)
+{
+	struct gpt *a = gpt_open_growing(NULL, 0, GROWING);
+	struct growth *grown = calloc(1, sizeof(*grown));
+	double apart;
+	bool same;
+
+	(void)state;
+	CHECK(grown && growth_run(a, grown));
+	apart = growth_compare(a, grown, &same);
+	CHECK(apart >= 0 && apart < 1e-12);
+	free(grown);
+	gpt_close(a);
+}
+
 /* ---- Text ------------------------------------------------------------------------------------ */
 
 static void write_text(const char *path, size_t len)
@@ -264,6 +280,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_scaled_loss_has_scaled_gradients),
 	cmocka_unit_test(what_is_computed_again_has_the_same_bits_in_less_memory),
 	cmocka_unit_test(predictions_are_those_of_training),
+	cmocka_unit_test(growing_texts_have_the_logits_of_batches),
 	cmocka_unit_test(an_epoch_reads_every_window_once),
 	cmocka_unit_test(another_seed_reads_in_another_order),
 };

@@ -60,6 +60,7 @@ static struct model *make_model(struct run *r)
 	struct sizes sizes = r->engine.sizes;
 
 	sizes.batch = r->engine.batch;
+	sizes.texts = r->options->sample && r->options->cache ? r->options->samples : 0;
 	return model_create(&sizes, r->parallel.parts, r->parallel.chunks, &weights,
 			    r->parallel.group, &room);
 }
@@ -68,8 +69,12 @@ static struct model *make_model(struct run *r)
 static bool make_batches(struct run *r)
 {
 	size_t micros = (size_t)r->parallel.micros, samples = micros * (size_t)r->engine.batch;
+	size_t grown =
+		((size_t)r->options->samples * PIECE + (size_t)r->parallel.place.tensor_size) *
+		(size_t)r->options->dim;
 	size_t n = model_boundary(r->model);
 
+	n = n > grown ? n : grown;
 	r->batches = calloc(micros, sizeof(*r->batches));
 	r->in = malloc(samples * r->data.context);
 	r->targets = malloc(samples * r->data.context);

@@ -1,9 +1,7 @@
 /* The model on this rank's stages: a batch of micro-batches through the pipeline, and forward
- * passes alone, for validation and for texts. */
+ * passes alone. */
 #include "tools/common/tool.h"
 #include "tools/zerotrain/run.h"
-
-#include <string.h>
 
 /* ---- A batch --------------------------------------------------------------------------------- */
 
@@ -81,76 +79,61 @@ int run_pipeline(struct run *r, double scale, double *loss)
 /* ---- Forward alone --------------------------------------------------------------------------- */
 
 /* The elements that one part gives the next. */
-static size_t boundary_of(const struct run *r, const struct batch *batch)
+static size_t boundary_of(const struct run *r, size_t rows)
 {
-	size_t first, rows = (size_t)batch->count * (size_t)batch->length;
+	size_t first;
 
 	return kolo_tp_rows(r->parallel.group, rows, &first) * (size_t)r->options->dim;
 }
 
-static int run_chunk(struct run *r, int chunk, const struct batch *batch, double *loss)
+/* One of this rank's parts, with input from the stage before it. */
+static int pass_chunk(struct run *r, int chunk, size_t rows, compute_part_fn *run_part, void *arg)
 {
 	const struct kolo_grid_place *here = &r->parallel.place;
 	int stages = here->pipe_size, part = chunk * stages + here->pipe, rc = 0;
 	bool last = part == stages * r->parallel.chunks - 1;
-	size_t n = boundary_of(r, batch);
+	size_t n = boundary_of(r, rows);
 	struct kolo_comm *pipe;
 
 	if (stages == 1)
-		return model_forward(r->model, 0, 0, batch, 1, NULL, NULL, loss);
+		return run_part(r, chunk, NULL, NULL, arg);
 	pipe = kolo_grid_comm(r->parallel.grid, KOLO_GRID_PIPE);
 	if (part > 0)
 		rc = kolo_recv(pipe, r->input, n, KOLO_F32, (here->pipe + stages - 1) % stages,
 			       NULL);
 	if (rc == 0)
-		rc = model_forward(r->model, chunk, 0, batch, 1, part > 0 ? r->input : NULL,
-				   last ? NULL : r->output, loss);
+		rc = run_part(r, chunk, part > 0 ? r->input : NULL, last ? NULL : r->output, arg);
 	if (rc == 0 && !last)
 		rc = kolo_send(pipe, r->output, n, KOLO_F32, (here->pipe + 1) % stages, NULL);
 	return rc;
 }
 
-int run_forward(struct run *r, const struct batch *batch, double *loss)
+int pass_stages(struct run *r, size_t rows, compute_part_fn *run_part, void *arg)
 {
 	int rc = 0;
 
 	for (int c = 0; rc == 0 && c < r->parallel.chunks; c++)
-		rc = run_chunk(r, c, batch, loss);
+		rc = pass_chunk(r, c, rows, run_part, arg);
 	return rc;
 }
 
-/* The last stage puts its tensor group's logits together, and gives them to all others. */
-static int share_logits(struct run *r, size_t row, real *logits)
-{
-	const struct parallel *p = &r->parallel;
-	int stages = p->place.pipe_size, rc = 0;
-	const real *own;
-
-	if (parallel_has_head(p)) {
-		own = model_logits(r->model, p->chunks - 1, 0, row);
-		if (p->place.tensor_size == 1)
-			memcpy(logits, own, VALUES * sizeof(*own));
-		else
-			rc = kolo_all_gather(kolo_grid_comm(p->grid, KOLO_GRID_TENSOR), own, logits,
-					     (size_t)(VALUES / p->place.tensor_size), KOLO_F32,
-					     NULL);
-	}
-	if (rc == 0 && stages > 1)
-		rc = kolo_broadcast(kolo_grid_comm(p->grid, KOLO_GRID_PIPE), logits, logits, VALUES,
-				    KOLO_F32, stages - 1, NULL);
-	return rc;
-}
-
-int predict(struct run *r, const uint8_t *in, int length, real *logits)
-{
-	int size = r->options->sequence ? r->parallel.place.tensor_size : 1, rc;
-	struct batch batch = { .count = 1, .in = r->in };
+struct passing {
+	const struct batch *batch;
 	double loss;
+};
 
-	/* No place sees those behind it. */
-	batch.length = (length + size - 1) / size * size;
-	memset(r->in, 0, (size_t)batch.length);
-	memcpy(r->in, in, (size_t)length);
-	rc = run_forward(r, &batch, &loss);
-	return rc ? rc : share_logits(r, (size_t)length - 1, logits);
+static int forward_part(struct run *r, int part, const float *input, float *output, void *arg)
+{
+	struct passing *p = arg;
+
+	return model_forward(r->model, part, 0, p->batch, 1, input, output, &p->loss);
+}
+
+int run_forward(struct run *r, const struct batch *batch, double *loss)
+{
+	struct passing p = { batch, 0 };
+	int rc = pass_stages(r, (size_t)batch->count * (size_t)batch->length, forward_part, &p);
+
+	*loss = p.loss;
+	return rc;
 }

@@ -79,7 +79,10 @@ static int print_memory(struct run *r)
 	if (r->rank == 0)
 		printf("memory, at most, of the rank that has most (P parameters of e bytes, N ranks):\n");
 	if ((rc = print_kinds(r)) < 0 ||
-	    (rc = print_bytes(r, "activations", place, "", model_memory(r->model))) < 0 ||
+	    (rc = print_bytes(r, "activations", place, "",
+			      model_memory(r->model) - model_cache(r->model))) < 0 ||
+	    (rc = print_bytes(r, "keys and values", place, "2 L C D / T floats for each text",
+			      model_cache(r->model))) < 0 ||
 	    (rc = print_bytes(r, "tensors as floats", place, "", e->floats_len + e->halves_len)) <
 		    0 ||
 	    (rc = print_bytes(r, "the embedding's sums", place, "", e->sums_n * sizeof(*e->sums))) <
@@ -174,6 +177,9 @@ static void print_times(const struct run *r)
 	kolo_zero_times_get(r->engine.zero, &t);
 	printf("time of rank 0: %.2f s of training, validation and checkpoints; %.0f tokens/s of all ranks\n",
 	       r->seconds, (double)r->bytes / fmax(r->seconds, 1e-6));
+	if (r->sampled)
+		printf("  %-22s %10.2f s: %" PRIu64 " bytes, %.0f bytes/s\n", "generating",
+		       r->sampled_us / 1e6, r->sampled, (double)r->sampled / r->sampled_us * 1e6);
 	/* To the engine a pipeline is one forward pass. */
 	if (r->parallel.pipeline) {
 		t.forward = r->forward_us / 1e6;

@@ -34,7 +34,7 @@ struct run {
 	struct batch *batches;     /* of each micro-batch: parts of the next three */
 	uint8_t *in, *targets;     /* [M, B, T] */
 	uint64_t *keys;            /* [M, B] */
-	float *input, *output; /* with several stages: a boundary tensor each, for run_forward */
+	float *input, *output; /* with several stages: a boundary tensor each, for pass_stages */
 	struct timeline timeline;
 	uint64_t position; /* the sample that the next micro-step begins with, of all ranks; in
 			      checkpoints */
@@ -43,9 +43,11 @@ struct run {
 	/* What pipelines took, in microseconds: from first to last action, and computing: forward,
 	 * and backward for both or for inputs, and for weights */
 	double piped_us, forward_us, backward_us, weights_us;
-	long updates;   /* in which they did */
-	double seconds; /* that training took so far, */
-	uint64_t bytes; /* and on how many all ranks trained in it */
+	long updates;      /* in which they did */
+	double sampled_us; /* that generating took, */
+	uint64_t sampled;  /* and how many bytes came of it */
+	double seconds;    /* that training took so far, */
+	uint64_t bytes;    /* and on how many all ranks trained in it */
 };
 
 /* Trains until options.steps. Returns an exit status, after a message if it failed. */
@@ -55,13 +57,27 @@ int train(struct run *r);
  * scale, which the engine gets as they come. Collective; errors of Kolo's. */
 int run_pipeline(struct run *r, double scale, double *loss);
 
-/* A forward pass through all stages. The loss is the last stage's. Collective over the ranks of a
- * replica; errors of Kolo's. */
+/* Computes one of this rank's parts of the model. input and output are NULL at the ends. */
+typedef int compute_part_fn(struct run *r, int part, const float *input, float *output, void *arg);
+
+/* Computes all parts once, each with what the one before it gives, of `rows` rows. Collective over
+ * the ranks of a replica; errors of Kolo's. */
+int pass_stages(struct run *r, size_t rows, compute_part_fn *compute, void *arg);
+
+/* So of a batch. The loss is the last stage's. */
 int run_forward(struct run *r, const struct batch *batch, double *loss);
 
-/* The logits [V] of the byte after in[length - 1], on all ranks. It overwrites r->in. Collective
- * over the ranks of a replica; errors of Kolo's. */
-int predict(struct run *r, const uint8_t *in, int length, real *logits);
+/* A text that grows. The model sees its bytes from number `begin` on. */
+struct text {
+	uint8_t *bytes;
+	size_t len, begin;
+	size_t known; /* places from begin on whose keys and values the model has */
+};
+
+/* The logits [texts, V] of the byte after each of options.samples texts, on all ranks. A text that
+ * is longer than the context begins at its last half from now on. Overwrites r->in. Collective over
+ * the ranks of a replica; errors of Kolo's. */
+int predict(struct run *r, struct text *texts, real *logits);
 
 /* Checkpoints. Collective; returns an exit status, after a message if it failed. */
 int save_run(struct run *r);

@@ -196,6 +196,12 @@ static int end_step(struct run *r, const struct kolo_zero_result *result, struct
 		rc = validate(r, result->step);
 		pace->us += tool_now_us() - before;
 	}
+	if (rc == EXIT_GOOD && o->sample_every && !last && result->step % o->sample_every == 0) {
+		double before = tool_now_us();
+
+		rc = write_sample(r);
+		pace->us += tool_now_us() - before;
+	}
 	if (rc == EXIT_GOOD && o->save && (last || result->step % o->keep == 0))
 		rc = save_run(r);
 	return rc;
@@ -223,6 +229,6 @@ int train(struct run *r)
 		progress.step = result.step;
 		rc = end_step(r, &result, &pace);
 	}
-	r->seconds = (tool_now_us() - began) / 1e6;
+	r->seconds = (tool_now_us() - began - r->sampled_us) / 1e6;
 	return rc;
 }

@@ -62,7 +62,10 @@ int block_forward(struct model *m, int block, const struct slot *s, real *out)
 			    s->rstd1)) ||
 	    (rc = column(m, tensor_of(block, QKV), s->normed1, d, s->qkv, 3 * w, 3)))
 		return rc;
-	attend(m, s);
+	if (m->now->grown)
+		attend_grown(m, block, s);
+	else
+		attend(m, s);
 	if ((rc = row(m, tensor_of(block, PROJECT), s->heads, w, m->beside, d)))
 		return rc;
 	join(m, attention_site(block), s->in, s->mid);

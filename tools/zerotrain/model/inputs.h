@@ -28,6 +28,15 @@ struct batch {
 	const uint64_t *keys;   /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
 };
 
+/* Places of a text that are computed in one call lie in one piece of PIECE places: from first to
+ * first + count - 1, where first / PIECE == (first + count - 1) / PIECE. */
+enum { PIECE = 32 };
+
+struct piece {
+	int first, count;  /* count 0: nothing of this text */
+	const uint8_t *in; /* [count] bytes */
+};
+
 /* Blocks first to end - 1, before them the embedding if first is 0, and after them the head if end
  * is L. It keeps `buffers` batches. */
 struct part {

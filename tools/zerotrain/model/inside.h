@@ -11,7 +11,7 @@
 
 /* Rows of attention that are computed together. They see no place after their last one, which saves
  * half of the square. There are enough of them for a fast matrix product. */
-enum { QUERIES = 32 };
+enum { QUERIES = PIECE };
 
 /* What forward keeps of a block. */
 struct slot {
@@ -36,15 +36,25 @@ struct kept {
 	struct slot *slots;
 	real **inputs; /* [segments] of [O, D]: what each segment begins with */
 	real *last;    /* [O, D] what the last block gives: before the head, or the caller's */
+	/* Of texts that grow, instead of batch: where rows are in them; NULL: rows are a batch's */
+	const struct grown *grown;
 	/* The last part's: of the last normalization, and what it gives [N, D]; [N, V / G], after
 	 * the loss their derivative */
 	real *mean, *rstd, *normed, *logits;
 };
 
+/* The rows of a call of model_extend. With segments a text has a tile of PIECE rows, so that each
+ * place has the row of its products that it has in training; other rows are not used. */
+struct grown {
+	const struct piece *pieces;
+	int *row_of;           /* [texts] the row of the first place of a text's piece */
+	int32_t *ids, *places; /* [G] the byte and the place of each row */
+};
+
 struct own_part {
 	struct part is;
 	int segment, nsegments; /* blocks of a segment */
-	struct kept *kept;      /* [buffers] */
+	struct kept *kept;      /* [buffers], and one behind these for texts that grow */
 };
 
 struct model {
@@ -68,9 +78,19 @@ struct model {
 	real *dbytes;          /* [V / G, D] of the embedding, to which head and input both add, */
 	real *dplaces;         /* [R, C, D], R segments of rows, */
 	real *dnorm;           /* [R, 2 D]: of a gain and the bias after it */
-	char *arena;           /* all of the above, except lists */
+	struct grown grown;
+	size_t grown_rows; /* G: PIECE for each text, or a few more */
+	/* [blocks here, texts, C, D / G], C in whole pieces: of all places of growing texts */
+	real *keys, *values_kept;
+	char *arena; /* all of the above, except lists */
 	size_t arena_len;
 };
+
+/* C in whole pieces. */
+static inline size_t whole_pieces(const struct model *m)
+{
+	return ((size_t)m->sizes.context + PIECE - 1) / PIECE * PIECE;
+}
 
 /* This rank's rows of x [N, D]. */
 static inline real *own_rows(const struct model *m, real *x)
@@ -111,6 +131,13 @@ int normalize_back(struct model *m, int tensor, const real *x, real *mean, real 
  * these. */
 void attend(struct model *m, const struct slot *s);
 void attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv);
+
+/* Sets the rows of a call of model_extend (extend.c). */
+void place_pieces(struct model *m, const struct piece *pieces);
+
+/* heads of a slot from its qkv and from the keys and values of earlier places, to which this
+ * block's are added (extend.c). */
+void attend_grown(struct model *m, int block, const struct slot *s);
 
 /* x, which may be y, is dropped into y, [O, D]. `site` is a number for each place of dropout. */
 void drop_rows(struct model *m, int site, const real *x, real *y);

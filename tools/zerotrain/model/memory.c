@@ -1,5 +1,6 @@
 /* The model's memory: one block, laid out when the model is made. */
 #include "tools/zerotrain/model/inside.h"
+#include "tools/zerotrain/model/model.h"
 
 #include <stdlib.h>
 
@@ -28,6 +29,15 @@ static size_t own_rows_of(const struct model *m)
 	size_t first;
 
 	return kolo_tp_rows(m->group, rows_of(m), &first);
+}
+
+size_t model_cache(const struct model *m)
+{
+	size_t blocks = 0;
+
+	for (int p = 0; p < m->nparts; p++)
+		blocks += (size_t)(m->parts[p].is.end - m->parts[p].is.first);
+	return 2 * blocks * (size_t)m->sizes.texts * whole_pieces(m) * m->width * sizeof(real);
 }
 
 /* Derivatives: of its own if they are kept, else those that all blocks use. */
@@ -81,14 +91,79 @@ static void take_kept(struct model *m, const struct own_part *p, struct kept *k)
 	k->logits = take(m, n * m->values);
 }
 
+/* What a call of model_extend needs. Its blocks share one slot, and their inputs take turns: a
+ * segment's first one has a place, the others two more. */
+static void share_slot(const struct own_part *p, struct kept *k, real *const in[3])
+{
+	struct slot all = k->slots[0];
+
+	for (int i = 0; i < p->segment; i++) {
+		k->slots[i] = all;
+		k->slots[i].in = in[1 + i % 2];
+	}
+	for (int i = 0; i < p->nsegments; i++)
+		k->inputs[i] = in[0];
+}
+
+static void take_slot_grown(struct model *m, struct slot *s, size_t own)
+{
+	size_t d = (size_t)m->sizes.dim, n = m->grown_rows;
+
+	*s = (struct slot){ 0 };
+	s->mean1 = s->mean2 = take(m, own);
+	s->rstd1 = s->rstd2 = take(m, own);
+	s->normed1 = s->normed2 = take(m, n * d);
+	s->heads = take(m, n * m->width);
+	s->mid = take(m, own * d);
+	s->qkv = take(m, n * 3 * m->width);
+	s->shares = take(m, PIECE * whole_pieces(m));
+	s->wide = take(m, n * 4 * m->width);
+	s->bent = take(m, n * 4 * m->width);
+}
+
+static void take_head_grown(struct model *m, struct kept *k, size_t own)
+{
+	k->last = take(m, own * (size_t)m->sizes.dim);
+	k->mean = take(m, own);
+	k->rstd = take(m, own);
+	k->normed = take(m, m->grown_rows * (size_t)m->sizes.dim);
+	k->logits = take(m, m->grown_rows * m->values);
+}
+
+static void take_growing(struct model *m)
+{
+	size_t own, first, texts = (size_t)m->sizes.texts, n = m->grown_rows;
+	real *in[3];
+	struct slot slot;
+
+	own = kolo_tp_rows(m->group, n, &first);
+	m->grown.row_of = take_bytes(m, texts * sizeof(*m->grown.row_of));
+	m->grown.ids = take_bytes(m, n * sizeof(*m->grown.ids));
+	m->grown.places = take_bytes(m, n * sizeof(*m->grown.places));
+	m->keys = take(m, model_cache(m) / 2 / sizeof(real));
+	m->values_kept = take(m, model_cache(m) / 2 / sizeof(real));
+	for (int i = 0; i < 3; i++)
+		in[i] = take(m, own * (size_t)m->sizes.dim);
+	take_slot_grown(m, &slot, own);
+	for (int p = 0; p < m->nparts; p++) {
+		struct kept *k = &m->parts[p].kept[m->parts[p].is.buffers];
+
+		k->slots[0] = slot;
+		share_slot(&m->parts[p], k, in);
+		if (m->parts[p].is.end == m->sizes.layers)
+			take_head_grown(m, k, own);
+	}
+}
+
 static void take_all(struct model *m)
 {
 	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context, n = rows_of(m);
+	size_t most = n > m->grown_rows ? n : m->grown_rows;
 
 	m->arena_len = 0;
 	m->ids = take_bytes(m, n * sizeof(*m->ids));
 	m->dstream = take(m, own_rows_of(m) * d);
-	m->beside = take(m, n * d);
+	m->beside = take(m, most * d);
 	m->dwide = take(m, n * 4 * m->width);
 	m->dheads = m->dwide ? m->dwide + n * 3 * m->width : NULL;
 	m->dshares = take(m, QUERIES * t);
@@ -100,16 +175,18 @@ static void take_all(struct model *m)
 	for (int p = 0; p < m->nparts; p++)
 		for (int i = 0; i < m->parts[p].is.buffers; i++)
 			take_kept(m, &m->parts[p], &m->parts[p].kept[i]);
+	if (m->sizes.texts)
+		take_growing(m);
 }
 
 static bool take_lists(struct model *m, struct own_part *p)
 {
-	int blocks = p->is.end - p->is.first;
+	int blocks = p->is.end - p->is.first, all = p->is.buffers + (m->sizes.texts > 0);
 
 	p->segment = m->sizes.segment < blocks ? m->sizes.segment : blocks;
 	p->nsegments = (blocks + p->segment - 1) / p->segment;
-	p->kept = calloc((size_t)p->is.buffers, sizeof(*p->kept));
-	for (int i = 0; p->kept && i < p->is.buffers; i++) {
+	p->kept = calloc((size_t)all, sizeof(*p->kept));
+	for (int i = 0; p->kept && i < all; i++) {
 		struct kept *k = &p->kept[i];
 
 		k->slots = calloc((size_t)p->segment, sizeof(*k->slots));
@@ -122,6 +199,10 @@ static bool take_lists(struct model *m, struct own_part *p)
 
 bool plan_memory(struct model *m)
 {
+	size_t size = m->sizes.tensor_size > 1 ? (size_t)m->sizes.tensor_size : 1;
+
+	/* Each rank of the group has equally many. */
+	m->grown_rows = ((size_t)m->sizes.texts * PIECE + size - 1) / size * size;
 	for (int p = 0; p < m->nparts; p++)
 		if (!take_lists(m, &m->parts[p]))
 			return false;

@@ -20,13 +20,29 @@ static void product(void *arg, size_t m, size_t n, size_t k, const struct kolo_t
 		 (struct matrix){ b->at, b->stride, b->transposed }, (real)add, c, stride);
 }
 
+/* Products with weights have PIECE rows each, in forward passes. So a row has the same bits in any
+ * batch, and in a text that grows. */
+static void product_in_pieces(void *arg, size_t m, size_t n, size_t k,
+			      const struct kolo_tp_matrix *a, const struct kolo_tp_matrix *b,
+			      int add, void *c, size_t stride)
+{
+	struct kolo_tp_matrix rows = *a;
+	size_t most = b->transposed && !a->transposed ? PIECE : m;
+
+	for (size_t i = 0; i < m; i += most) {
+		rows.at = (const real *)a->at + i * a->stride;
+		product(arg, m - i < most ? m - i : most, n, k, &rows, b, add,
+			(real *)c + i * stride, stride);
+	}
+}
+
 int model_group(struct kolo_comm *comm, bool sequence, int segments, struct kolo_tp **out)
 {
 	const struct kolo_tp_config config = {
 		.type = sizeof(real) == sizeof(float) ? KOLO_F32 : KOLO_F64,
 		.sequence = sequence,
 		.segments = segments,
-		.product = product,
+		.product = segments ? product_in_pieces : product,
 	};
 
 	return kolo_tp_create(comm, &config, out);
@@ -78,9 +94,10 @@ struct model *model_create(const struct sizes *sizes, const struct part *parts, 
 	return m;
 }
 
-static void free_part(struct own_part *p)
+/* texts: 1 if there is a buffer for texts that grow. */
+static void free_part(struct own_part *p, int texts)
 {
-	for (int i = 0; p->kept && i < p->is.buffers; i++) {
+	for (int i = 0; p->kept && i < p->is.buffers + texts; i++) {
 		free(p->kept[i].slots);
 		free(p->kept[i].inputs);
 	}
@@ -94,7 +111,7 @@ void model_destroy(struct model *m)
 	if (m->arena)
 		m->room.give(m->room.arg, m->arena, m->arena_len);
 	for (int p = 0; m->parts && p < m->nparts; p++)
-		free_part(&m->parts[p]);
+		free_part(&m->parts[p], m->sizes.texts > 0);
 	free(m->parts);
 	free(m);
 }
@@ -115,15 +132,26 @@ size_t model_boundary(const struct model *m)
 
 static const int32_t *integers(struct model *m, const uint8_t *bytes)
 {
+	if (m->now->grown)
+		return m->now->grown->ids;
 	for (size_t i = 0; i < m->now->rows; i++)
 		m->ids[i] = bytes[i];
 	return m->ids;
 }
 
+/* The place of one of this rank's rows in its text. */
+static size_t place_of(const struct model *m, size_t row)
+{
+	const struct grown *g = m->now->grown;
+
+	row += m->now->first;
+	return g ? (size_t)g->places[row] : row % (size_t)m->now->batch.length;
+}
+
 /* x [O, D] = the byte's row + the place's row. */
 static int embed(struct model *m, real *x)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->now->batch.length;
+	size_t d = (size_t)m->sizes.dim;
 	const real *bytes, *places, *looked_up = own_rows(m, m->beside);
 	int rc, released;
 
@@ -133,8 +161,7 @@ static int embed(struct model *m, real *x)
 	rc = kolo_tp_embedding_forward(m->group, bytes, VALUES, integers(m, m->now->batch.in),
 				       m->now->rows, d, m->beside);
 	for (size_t i = 0; rc == 0 && i < m->now->own; i++)
-		m->loops->add(looked_up + i * d, places + (m->now->first + i) % t * d, x + i * d,
-			      d);
+		m->loops->add(looked_up + i * d, places + place_of(m, i) * d, x + i * d, d);
 	if (rc == 0)
 		drop_rows(m, 0, x, x);
 	released = m->weights.release(m->weights.arg, BYTES);
@@ -146,13 +173,13 @@ static int embed(struct model *m, real *x)
 /* The gradient of places from dx [O, D]: a sum for each segment of rows. */
 static void add_places(struct model *m, const real *dx)
 {
-	size_t d = (size_t)m->sizes.dim, t = (size_t)m->now->batch.length;
+	size_t d = (size_t)m->sizes.dim;
 	size_t all = (size_t)m->sizes.context * d, n = kolo_tp_row_segments(m->group);
 
 	memset(m->dplaces, 0, n * all * sizeof(*m->dplaces));
 	for (size_t s = 0; s < n; s++)
 		for (size_t i = s * m->now->own / n; i < (s + 1) * m->now->own / n; i++) {
-			real *dplace = m->dplaces + s * all + (m->now->first + i) % t * d;
+			real *dplace = m->dplaces + s * all + place_of(m, i) * d;
 
 			m->loops->add(dplace, dx + i * d, dplace, d);
 		}
@@ -286,16 +313,13 @@ static void choose(struct model *m, int part, int buffer)
 	m->now = &m->part->kept[buffer];
 }
 
-int model_forward(struct model *m, int part, int buffer, const struct batch *batch, double scale,
-		  const real *input, real *output, double *loss)
+/* From embedding or input to logits or output, of `rows` rows. */
+static int run_part(struct model *m, size_t rows, const real *input, real *output)
 {
 	int rc = 0;
 
-	choose(m, part, buffer);
-	m->now->batch = *batch;
-	m->now->rows = (size_t)batch->count * (size_t)batch->length;
+	m->now->rows = rows;
 	m->now->own = kolo_tp_rows(m->group, m->now->rows, &m->now->first);
-	*loss = 0;
 	if (m->part->is.first == 0)
 		rc = embed(m, m->now->inputs[0]);
 	else
@@ -306,9 +330,30 @@ int model_forward(struct model *m, int part, int buffer, const struct batch *bat
 		rc = run_block(m, i);
 	if (rc == 0 && m->part->is.end == m->sizes.layers)
 		rc = head(m);
+	return rc;
+}
+
+int model_forward(struct model *m, int part, int buffer, const struct batch *batch, double scale,
+		  const real *input, real *output, double *loss)
+{
+	int rc;
+
+	choose(m, part, buffer);
+	m->now->batch = *batch;
+	*loss = 0;
+	rc = run_part(m, (size_t)batch->count * (size_t)batch->length, input, output);
 	if (rc == 0 && m->part->is.end == m->sizes.layers && batch->targets)
 		rc = find_loss(m, scale, loss);
 	return rc;
+}
+
+int model_extend(struct model *m, int part, const struct piece *pieces, const real *input,
+		 real *output)
+{
+	choose(m, part, m->parts[part].is.buffers);
+	place_pieces(m, pieces);
+	m->now->grown = &m->grown;
+	return run_part(m, model_grown(m, pieces), input, output);
 }
 
 static int back_inputs(struct model *m, const real *doutput, real *dinput)
@@ -352,6 +397,14 @@ int model_backward(struct model *m, int part, int buffer, enum half half, const 
 	/* In halves, backward for inputs computes these alone. */
 	return rc == 0 && (half == WEIGHTS || (half == BOTH && m->sizes.halves)) ? back_weights(m)
 										 : rc;
+}
+
+const real *model_next(const struct model *m, int part, int text)
+{
+	const struct grown *g = &m->grown;
+	size_t row = (size_t)(g->row_of[text] + g->pieces[text].count - 1);
+
+	return model_logits(m, part, m->parts[part].is.buffers, row);
 }
 
 const real *model_logits(const struct model *m, int part, int buffer, size_t row)

@@ -55,6 +55,27 @@ int model_forward(struct model *model, int part, int buffer, const struct batch 
 int model_backward(struct model *model, int part, int buffer, enum half half, const real *doutput,
 		   real *dinput);
 
+/* ---- Growing texts ---- */
+
+/* Computes a part for places of sizes.texts texts, of which all earlier places were computed by
+ * such calls since place 0. It keeps their keys and values, so each place is computed once. Place 0
+ * begins a text anew. input and output as in model_forward, of model_grown rows. Nothing is kept
+ * for a backward pass, and what other buffers keep stays.
+ *
+ * With sizes.segments the logits have the bits of model_forward, for batches whose length
+ * is a multiple of PIECE. */
+int model_extend(struct model *model, int part, const struct piece *pieces, const real *input,
+		 real *output);
+
+/* Rows of such a call, without division over the tensor group. */
+size_t model_grown(const struct model *model, const struct piece *pieces);
+
+/* The logits [V / G] of the last place of a text, after model_extend of the last part. */
+const real *model_next(const struct model *model, int part, int text);
+
+/* Bytes of keys and values: 2 L texts C D / G e, with C in whole pieces, for the blocks here. */
+size_t model_cache(const struct model *model);
+
 /* The logits [V / G] of a row, after model_forward of the last part without targets. */
 const real *model_logits(const struct model *model, int part, int buffer, size_t row);
 

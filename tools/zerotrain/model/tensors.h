@@ -36,6 +36,7 @@ struct sizes {
 	 * kolo_tp_config; 0: none */
 	int segments;
 	bool halves; /* backward for weights comes apart from that for inputs */
+	int texts;   /* that can grow side by side; 0: none */
 };
 
 /* One tensor: what it is called, and how large this rank's part of it is. */

@@ -53,6 +53,11 @@ void weights_close(struct engine *e);
 /* The model's way to the engine's tensors. Its errors are statuses of Kolo's. */
 struct weights engine_weights(struct engine *e);
 
+/* Uses all tensors, so that stage 3 gathers them once, and releases them. Collective; errors of
+ * Kolo's. */
+int weights_hold(struct engine *e);
+int weights_release(struct engine *e);
+
 /* Around a pipeline's batch, before kolo_zero_step: begin uses all tensors, so that stage 3 gathers
  * them once. end adds up the gradients of the embedding's two ends, reports them, and releases all
  * tensors. Collective; errors of Kolo's. */

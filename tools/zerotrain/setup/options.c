@@ -44,7 +44,7 @@ static const char help[] =
 	"  --batch B             Sequences of a rank in a micro-step. Default: 8.\n"
 	"  --lr X                The learning rate. Default: 0.002. Without --config this is its maximum: it\n"
 	"                        rises during a warm-up, then falls as a cosine to a tenth.\n"
-	"  --seed K              The seed of weights, order of the text, dropout and --sample. Default: 1.\n"
+	"  --seed K              The seed of weights, order of the text, and dropout. Default: 1.\n"
 	"  --stage 0|1|2|3       The ZeRO stage. Default: 0.\n"
 	"  --overlap on|off      Communicate while the model computes. Default: on.\n"
 	"  --precision fp32|fp16|bf16\n"
@@ -88,10 +88,21 @@ static const char help[] =
 	"  --save-every N        Updates between two checkpoints. The last update has one too. Default: 100.\n"
 	"  --resume DIR          Continue from the newest checkpoint in DIR, with the same options.\n"
 	"\n"
+	"Texts:\n"
+	"  --sample N            Generate N bytes of text at the end. Places are learned, so when the context is\n"
+	"                        full, its last half begins a new one.\n"
+	"  --sample-every N      Also after each N updates. Default: 0, not.\n"
+	"  --samples N           Texts that grow side by side. Default: 1.\n"
+	"  --prompt TEXT         What they begin with. Default: the first byte of the data, which is not printed.\n"
+	"  --temperature X       0: take the likeliest byte. Below 1 likely ones become likelier. Default: 0.8.\n"
+	"  --top-k K             Draw from the K likeliest bytes. Default: 0, from all.\n"
+	"  --top-p P             Draw from the fewest likely bytes that have a share of P. Default: 1.\n"
+	"  --sample-seed K       The seed of what is drawn. Default: that of --seed.\n"
+	"  --cache on|off        Keep keys and values, so that each place is computed once. Default: on.\n"
+	"\n"
 	"Output:\n"
 	"  --print N             Updates between two lines. Default: 10.\n"
 	"  --validate N          Updates between two validations. 0: only at the end. Default: 100.\n"
-	"  --sample N            Generate N bytes of text at the end.\n"
 	"  --report              Print memory, traffic and time at the end.\n"
 	"  --plot FILE           Draw losses over steps as .svg or .png. This needs the program gnuplot.\n"
 	"  --log FILE            Write a row for each update, as .csv or .jsonl.\n"
@@ -134,7 +145,14 @@ static const struct tool_option fields[] = {
 	{ "context", IN_INT, offsetof(struct options, context), 1, 1 << 16 },
 	{ "batch", IN_INT, offsetof(struct options, batch), 1, 1 << 16 },
 	{ "stage", IN_INT, offsetof(struct options, stage), 0, 3 },
-	{ "sample", IN_INT, offsetof(struct options, sample), 0, INT_MAX },
+	{ "sample", IN_INT, offsetof(struct options, sample), 0, INT_MAX / 2 },
+	{ "samples", IN_INT, offsetof(struct options, samples), 1, 1 << 12 },
+	{ "sample-every", IN_LONG, offsetof(struct options, sample_every), 0, LONG_MAX },
+	{ "sample-seed", IN_LONG, offsetof(struct options, sample_seed), 0, LONG_MAX },
+	{ "prompt", IN_TEXT, offsetof(struct options, prompt), 0, 0 },
+	{ "temperature", IN_DOUBLE, offsetof(struct options, temperature), 0, 0 },
+	{ "top-k", IN_INT, offsetof(struct options, top_k), 0, INT_MAX },
+	{ "top-p", IN_DOUBLE, offsetof(struct options, top_p), 0, 0 },
 	{ "steps", IN_LONG, offsetof(struct options, steps), 1, 1L << 40 },
 	{ "print", IN_LONG, offsetof(struct options, print), 1, LONG_MAX },
 	{ "validate", IN_LONG, offsetof(struct options, validate), 0, LONG_MAX },
@@ -161,10 +179,10 @@ static enum kolo_type parse_precision(const char *value)
 	tool_refuse_option("zerotrain", "precision", value, "must be fp32, fp16 or bf16");
 }
 
-static int parse_switch(const char *value)
+static int parse_switch(const char *option, const char *value)
 {
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
-		tool_refuse_option("zerotrain", "overlap", value, "must be on or off");
+		tool_refuse_option("zerotrain", option, value, "must be on or off");
 	return strcmp(value, "on") == 0;
 }
 
@@ -245,6 +263,30 @@ static void check_grid(const struct options *o)
 	exit(EXIT_USAGE);
 }
 
+static void check_texts(const struct options *o)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%g", o->temperature);
+	if (!(o->temperature >= 0 && o->temperature <= 1e6))
+		tool_refuse_option("zerotrain", "temperature", text,
+				   "must be a number from 0 to 1e6");
+	snprintf(text, sizeof(text), "%g", o->top_p);
+	if (!(o->top_p > 0 && o->top_p <= 1))
+		tool_refuse_option("zerotrain", "top-p", text, "must be a number above 0, up to 1");
+	if (o->prompt && !*o->prompt)
+		tool_refuse_option("zerotrain", "prompt", "", "must have a byte to begin with");
+	if (o->sample)
+		return;
+	if (o->sample_every || o->samples > 1 || o->prompt) {
+		fprintf(stderr, "zerotrain: --%s: needs --sample N: without it there is no text\n",
+			o->sample_every  ? "sample-every"
+			: o->samples > 1 ? "samples"
+					 : "prompt");
+		exit(EXIT_USAGE);
+	}
+}
+
 static void check_options(const struct options *o)
 {
 	char text[32];
@@ -269,11 +311,13 @@ static void check_options(const struct options *o)
 		tool_refuse_option("zerotrain", "lr", text, "must be a number between 0 and 1");
 	check_places(o);
 	check_grid(o);
+	check_texts(o);
 }
 
 /* Long options without a letter; the fields follow. */
 enum {
 	OVERLAP = 256,
+	CACHE,
 	PRECISION,
 	RECOMPUTE,
 	DEVICE,
@@ -290,6 +334,7 @@ enum {
 
 static const struct option named[] = {
 	{ "overlap", required_argument, NULL, OVERLAP },
+	{ "cache", required_argument, NULL, CACHE },
 	{ "precision", required_argument, NULL, PRECISION },
 	{ "recompute", required_argument, NULL, RECOMPUTE },
 	{ "device", required_argument, NULL, DEVICE },
@@ -308,7 +353,8 @@ static void take_option(int c, const char *value, struct options *o)
 {
 	switch (c) {
 	case 'n': o->nranks = (int)tool_parse_number("zerotrain", "-n", value, 1, MAX_RANKS); break;
-	case OVERLAP: o->overlap = parse_switch(value); break;
+	case OVERLAP: o->overlap = parse_switch("overlap", value); break;
+	case CACHE: o->cache = parse_switch("cache", value); break;
 	case PRECISION: o->type = parse_precision(value); break;
 	case RECOMPUTE: o->recompute = tool_parse_recompute("zerotrain", value); break;
 	case DEVICE: o->device = parse_device(value); break;
@@ -370,6 +416,11 @@ void options_parse(int argc, char **argv, struct options *o)
 		.validate = 100,
 		.keep = 100,
 		.seed = 1,
+		.samples = 1,
+		.sample_seed = UNSET,
+		.cache = true,
+		.temperature = 0.8,
+		.top_p = 1,
 		.lr = NAN,
 	};
 	parse_all(argc, argv, o);

@@ -18,7 +18,8 @@ struct device_option {
 };
 
 struct options {
-	const char *data, *config, *save, *resume, *plot, *log, *timeline; /* NULL: not given */
+	/* NULL: not given */
+	const char *data, *config, *save, *resume, *plot, *log, *timeline, *prompt;
 	int nranks;                      /* ranks to start if no launcher did */
 	int stage, overlap;              /* UNSET: the config's */
 	enum kolo_type type;             /* (enum kolo_type)UNSET: the config's */
@@ -38,10 +39,14 @@ struct options {
 	bool sequence, exact;
 	long steps, print, validate, keep; /* updates in all, from line to line, from validation to
 					      validation, from checkpoint to */
-	int sample;
+	int sample, samples;               /* bytes of a text, and texts */
+	long sample_every;                 /* updates from text to text; 0: only at the end */
+	bool cache;                        /* of keys and values */
+	double temperature, top_p;
+	int top_k; /* 0: all */
 	bool report;
-	long seed;
-	double lr; /* NaN: the config's, else DEFAULT_LR */
+	long seed, sample_seed; /* UNSET: as seed */
+	double lr;              /* NaN: the config's, else DEFAULT_LR */
 	double dropout;
 };
 

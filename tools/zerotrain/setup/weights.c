@@ -189,11 +189,21 @@ static int let_go(struct engine *e, int tensor)
 	return kolo_zero_release(e->zero, e->numbers[tensor]);
 }
 
+int weights_hold(struct engine *e)
+{
+	return for_all(e, hold);
+}
+
+int weights_release(struct engine *e)
+{
+	return for_all(e, let_go);
+}
+
 int weights_begin(struct engine *e)
 {
 	if (e->sums)
 		memset(e->sums, 0, e->sums_n * sizeof(*e->sums));
-	return for_all(e, hold);
+	return weights_hold(e);
 }
 
 /* The embedding's gradient and the head's are added up before anything else: on one stage here, on
@@ -218,5 +228,5 @@ int weights_end(struct engine *e)
 
 	if (rc == 0 && e->sums)
 		rc = give_gradient(e, BYTES, e->sums, n * sizeof(*e->sums));
-	return rc < 0 ? rc : for_all(e, let_go);
+	return rc < 0 ? rc : weights_release(e);
 }

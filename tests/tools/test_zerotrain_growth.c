@@ -1,0 +1,105 @@
+/* Texts that grow place by place (model_extend) have the logits of whole batches: to rounding, and
+ * with segments to the bit, on any number of ranks. */
+#include "tests/lib/t.h"
+#include "tests/tools/growth.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Weights of this model make differences some hundred times larger. */
+#define CLOSE 3e-5
+
+static void grow_alone(int segments)
+{
+	struct gpt *g = gpt_open_growing(NULL, segments, GROWING);
+	struct growth *a = calloc(2, sizeof(*a));
+	double apart;
+	bool same;
+
+	CHECK(a && g->model);
+	CHECK(model_cache(g->model) ==
+	      2 * GPT_LAYERS * GROWING * GPT_LONG * GPT_WIDE * sizeof(real));
+	/* What was kept of the first texts is not seen by the next ones. */
+	for (int k = 0; k < 2; k++) {
+		CHECK(growth_run(g, &a[k]));
+		apart = growth_compare(g, &a[k], &same);
+		printf("# logits are %.2g apart, relative to the largest\n", apart);
+		CHECK(apart >= 0 && apart < CLOSE && (!segments || same));
+	}
+	CHECK(memcmp(&a[0], &a[1], sizeof(*a)) == 0);
+	free(a);
+	gpt_close(g);
+}
+
+static void logits_of_growing_texts_are_those_of_batches(void **state)
+{
+	(void)state;
+	grow_alone(0);
+}
+
+static void with_segments_they_have_the_same_bits(void **state)
+{
+	(void)state;
+	grow_alone(4);
+}
+
+/* This rank's part of the logits, beside those of one rank. */
+static void compare_part(const struct t_rank *t, const struct growth *part,
+			 const struct growth *whole, size_t values, bool exactly)
+{
+	double largest = 0, worst = 0;
+
+	for (int row = 0; row < GROWING * GPT_LONG; row++) {
+		const real *want = whole->logits[row / GPT_LONG][row % GPT_LONG];
+		const real *got = part->logits[row / GPT_LONG][row % GPT_LONG];
+
+		want += (size_t)t->rank * values;
+		CHECK(!exactly || memcmp(want, got, values * sizeof(*got)) == 0);
+		for (size_t v = 0; v < values; v++) {
+			worst = fmax(worst, fabs((double)(want[v] - got[v])));
+			largest = fmax(largest, fabs((double)want[v]));
+		}
+	}
+	CHECK(worst < CLOSE * largest);
+}
+
+static void grow_in_group(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+	struct growth *part = calloc(1, sizeof(*part)), *whole = calloc(1, sizeof(*whole));
+	bool same;
+
+	CHECK(part && whole);
+	for (int segments = 0; segments <= 4; segments += 4) {
+		struct gpt *g = gpt_open_growing(comm, segments, GROWING),
+			   *alone = gpt_open_growing(NULL, segments, GROWING);
+		double apart;
+
+		CHECK(growth_run(g, part) && growth_run(alone, whole));
+		apart = growth_compare(g, part, &same);
+		CHECK(apart >= 0 && apart < CLOSE && (!segments || same));
+		compare_part(t, part, whole, growth_values(g), segments > 0);
+		gpt_close(g);
+		gpt_close(alone);
+	}
+	free(part);
+	free(whole);
+	kolo_comm_destroy(comm);
+}
+
+static void a_tensor_group_has_the_logits_of_one_rank(void **state)
+{
+	(void)state;
+	t_processes(2, grow_in_group, NULL);
+	t_processes(4, grow_in_group, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(logits_of_growing_texts_are_those_of_batches),
+	cmocka_unit_test(with_segments_they_have_the_same_bits),
+	cmocka_unit_test(a_tensor_group_has_the_logits_of_one_rank),
+};
+
+T_MAIN(tests)

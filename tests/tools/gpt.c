@@ -79,8 +79,8 @@ static struct gpt *open_gpt(struct kolo_comm *group, struct sizes sizes, const s
 	g->gradients[g->ntensors] = calloc(tensor_shape_of(&sizes, BYTES).n, sizeof(real));
 	if (model_group(group, false, sizes.segments, &g->group) == 0)
 		g->model = model_create(&g->sizes, parts, nparts, &weights, g->group, NULL);
-	for (size_t i = 0; i < sizeof(g->text); i++)
-		g->text[i] = (uint8_t)(97 + draw_word(5, (uint32_t)i) % 7);
+	for (size_t i = 0; i < sizeof(g->text) / sizeof(g->text[0]); i++)
+		g->text[i] = (token)(97 + draw_word(5, (uint32_t)i) % 7);
 	for (int b = 0; b < GPT_BATCH; b++)
 		g->keys[b] = make_key(9, (uint64_t)b);
 	return g;
@@ -91,6 +91,7 @@ static const struct sizes usual = {
 	.dim = GPT_DIM,
 	.heads = GPT_HEADS,
 	.context = GPT_CONTEXT,
+	.values = GPT_VALUES,
 	.batch = GPT_BATCH,
 	.segment = GPT_LAYERS,
 	.seed = 3,

@@ -7,7 +7,14 @@
 
 #include <stdbool.h>
 
-enum { GPT_LAYERS = 3, GPT_DIM = 24, GPT_CONTEXT = 40, GPT_BATCH = 3, GPT_HEADS = 2 };
+enum {
+	GPT_LAYERS = 3,
+	GPT_DIM = 24,
+	GPT_CONTEXT = 40,
+	GPT_BATCH = 3,
+	GPT_HEADS = 2,
+	GPT_VALUES = 256
+};
 enum { GPT_WIDE = 32, GPT_LONG = 64 };
 
 struct gpt {
@@ -18,7 +25,7 @@ struct gpt {
 	real **values, **gradients; /* [ntensors], [ntensors + 1] with the head's */
 	int *reports;               /* [ntensors] how often a gradient came */
 	int in_use;                 /* tensors, now */
-	uint8_t text[GPT_BATCH * GPT_CONTEXT + 2];
+	token text[GPT_BATCH * GPT_CONTEXT + 2];
 	uint64_t keys[GPT_BATCH];
 };
 

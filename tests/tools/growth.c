@@ -9,7 +9,7 @@ enum { LAST = 1 };
 
 size_t growth_values(const struct gpt *g)
 {
-	return (size_t)VALUES / (size_t)(g->sizes.tensor_size > 1 ? g->sizes.tensor_size : 1);
+	return (size_t)GPT_VALUES / (size_t)(g->sizes.tensor_size > 1 ? g->sizes.tensor_size : 1);
 }
 
 /* The next piece of text i, which has `done` places. */
@@ -40,7 +40,8 @@ bool growth_run(struct gpt *g, struct growth *out)
 	memset(out, 0, sizeof(*out));
 	for (int i = 0; i < GROWING; i++)
 		for (int k = 0; k < GPT_LONG; k++)
-			out->text[i][k] = (uint8_t)draw_word(5, (uint32_t)(i * 100 + k));
+			out->text[i][k] =
+				(token)(draw_word(5, (uint32_t)(i * 100 + k)) % GPT_VALUES);
 	while (left > 0) {
 		struct piece pieces[GROWING];
 

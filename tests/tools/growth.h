@@ -9,8 +9,8 @@ enum { GROWING = 3 };
 /* What the growing texts are, and the logits [V / G] of each place that were asked for; others are
  * 0. */
 struct growth {
-	uint8_t text[GROWING][GPT_LONG];
-	real logits[GROWING][GPT_LONG][VALUES];
+	token text[GROWING][GPT_LONG];
+	real logits[GROWING][GPT_LONG][GPT_VALUES];
 };
 
 /* The texts through both parts of a model of gpt_open_growing: text i has 5 i places at once where

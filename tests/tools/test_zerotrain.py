@@ -406,7 +406,7 @@ def the_curve_is_drawn():
         assert done.returncode == 0, done
         with open(f"{folder}/loss.svg") as f:
             picture = f.read()
-        for text in ["loss (nats for each byte)", "validation", "3 blocks, 16 wide, f32, 2 ranks"]:
+        for text in ["loss (nats for each token)", "validation", "3 blocks, 16 wide, f32, 2 ranks"]:
             assert text in picture, text
 
 

@@ -1,5 +1,6 @@
 """Texts of zerotrain: the same with and without a cache and on every grid, what a full context does, how bytes are drawn,
 texts between updates, mistakes."""
+import array
 import functools
 import os
 import re
@@ -109,16 +110,48 @@ def a_report_has_the_cache_by_its_formula():
         out = output(ranks, "--sample", 50, "--samples", 2, "--report", *grid)
         found = re.search(r"^  keys and values +([\d.]+) MB", out, re.M)
         assert found and abs(float(found[1]) - 2 * 4 * 64 * 32 * 4 * 2 / share / 1e6) < 0.006, out
-        assert re.search(r"^  generating +[\d.]+ s: 100 bytes, \d+ bytes/s$", out, re.M), out
+        assert re.search(r"^  generating +[\d.]+ s: 100 tokens, \d+ tokens/s$", out, re.M), out
     assert "keys and values" not in output(1, "--report")
+
+
+def token_file(values, name="tokens"):
+    with open(f"{FOLDER.name}/{name}", "wb") as f:
+        array.array("H", list(values)).tofile(f)
+    return f.name
+
+
+@test
+def tokens_of_16_bits_are_trained_on_like_bytes():
+    """Bytes that are written as tokens have their losses; of more values texts are numbers, on any grid."""
+    with open(DATA, "rb") as f:
+        wide = token_file(f.read())
+    few = ["--steps", 5, "--print", 1]
+    steps = [re.findall(r"loss (\S+)", output(2, *few, *more)) for more in ([], ["--data", wide, "--tokens", "--vocab", 256])]
+    assert steps[0] == steps[1] and len(steps[0]) == 5, steps
+    many = token_file((i * i % 971 for i in range(20000)), "many")
+    args = ["--data", many, "--tokens", "--vocab", 1000, "--exact", "--sample", 20, "--prompt", "1 4 970"]
+    assert 6.8 < float(re.search(r"step 1 loss (\S+)", output(1, *args))[1]) < 7, "the logarithm of 1000"
+    found = {text(ranks, *args, *grid) for ranks, grid in [(1, []), (2, ["--tp", 2]), (1, ["--cache", "off"])]}
+    assert len(found) == 1, found
+    numbers = [int(x) for x in found.pop().split()]
+    assert numbers[:3] == [1, 4, 970] and len(numbers) == 23 and all(0 <= x < 1000 for x in numbers), numbers
+    for more, message in [(["--vocab", 900], "token number 30 is 900, and --vocab 900 has those below it"),
+                          (["--prompt", "1 1000"], "must be numbers below --vocab 1000"),
+                          (["--prompt", "one"], "must be numbers below --vocab 1000")]:
+        done = start(1, *args, *more)
+        assert done.returncode == 1 and message in done.stderr, (more, done)
+    done = start(3, *args, "--tp", 3, "--heads", 3, "--dim", 30)
+    assert done.returncode == 2 and "must divide --heads 3 and the 1000 values of a token" in done.stderr, done
 
 
 @test
 def mistakes_are_refused():
-    for args, message in [(["--sample-every", 5], "--sample-every: needs --sample N"),
+    for args, message in [(["--vocab", 300], "--vocab: needs --tokens"),
+                          (["--tokens"], "--tokens: needs --vocab V"),
+                          (["--sample-every", 5], "--sample-every: needs --sample N"),
                           (["--samples", 2], "--samples: needs --sample N"),
                           (["--prompt", "x"], "--prompt: needs --sample N"),
-                          (["--sample", 5, "--prompt", ""], "--prompt : must have a byte to begin with"),
+                          (["--sample", 5, "--prompt", ""], "--prompt : must have a token to begin with"),
                           (["--sample", 5, "--temperature", -1], "--temperature -1: must be a number from 0"),
                           (["--sample", 5, "--top-p", 0], "--top-p 0: must be a number above 0, up to 1"),
                           (["--sample", 5, "--top-p", "1.5"], "--top-p 1.5: must be a number above 0, up to 1"),

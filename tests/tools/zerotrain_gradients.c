@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 
 	printf("{\"layers\": %d, \"heads\": %d, \"batch\": %d, \"context\": %d, \"loss\": %.17g, \"text\": [",
 	       GPT_LAYERS, GPT_HEADS, GPT_BATCH, GPT_CONTEXT, loss);
-	for (size_t i = 0; i + 1 < sizeof(g->text); i++)
+	for (size_t i = 0; i + 1 < sizeof(g->text) / sizeof(g->text[0]); i++)
 		printf("%s%d", i ? ", " : "", g->text[i]);
 	printf("], \"tensors\": {");
 	for (int t = 0; t < g->ntensors; t++) {

@@ -101,6 +101,7 @@ static double scratch_floats(const struct letters *l)
 static size_t elements_of(const struct options *o, const struct grid *g)
 {
 	struct sizes sizes = { .layers = o->layers,
+			       .values = o->vocab,
 			       .dim = o->dim,
 			       .heads = o->heads,
 			       .context = o->context,
@@ -109,9 +110,7 @@ static size_t elements_of(const struct options *o, const struct grid *g)
 
 	for (int i = 0; i < tensor_count(&sizes); i++)
 		if (grid_has(o, g, i))
-			elements += i == BYTES
-					    ? (size_t)o->vocab / (size_t)o->tensor * (size_t)o->dim
-					    : tensor_shape_of(&sizes, i).n;
+			elements += tensor_shape_of(&sizes, i).n;
 	return elements;
 }
 

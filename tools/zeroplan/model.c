@@ -27,6 +27,7 @@ static int make_gpt(const struct options *o, const struct grid *g, enum kolo_typ
 		    struct tensors *out)
 {
 	struct sizes sizes = { .layers = o->layers,
+			       .values = o->vocab,
 			       .dim = o->dim,
 			       .heads = o->heads,
 			       .context = o->context,
@@ -38,9 +39,7 @@ static int make_gpt(const struct options *o, const struct grid *g, enum kolo_typ
 
 		if (!grid_has(o, g, i))
 			continue;
-		rc = put_tensor(out, shape.name, type,
-				i == BYTES ? (size_t)(o->vocab / o->tensor) : shape.rows,
-				shape.columns);
+		rc = put_tensor(out, shape.name, type, shape.rows, shape.columns);
 		/* zerotrain's pipelines report floats, and add up those of the embedding's two
 		 * ends themselves. */
 		if (rc == EXIT_GOOD && o->micros) {

@@ -15,13 +15,16 @@ enum { ROOM = 512, KEPT = 2 };
 static void describe_run(const struct run *r, char *out, size_t room)
 {
 	const struct sizes *s = &r->engine.sizes;
+	char vocab[32] = "";
 
+	if (r->options->tokens)
+		snprintf(vocab, sizeof(vocab), " --tokens --vocab %d", s->values);
 	snprintf(
 		out, room,
 		"--layers %d --dim %d --heads %d --context %d --dropout %.17g --batch %d --seed %" PRIu64
-		", text %016" PRIx64,
+		"%s, text %016" PRIx64,
 		s->layers, s->dim, s->heads, s->context, s->dropout, r->engine.batch, s->seed,
-		data_fingerprint(&r->data));
+		vocab, data_fingerprint(&r->data));
 }
 
 int save_run(struct run *r)

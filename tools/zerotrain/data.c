@@ -1,4 +1,4 @@
-/* Maps the file of text and finds the bytes of a sample. */
+/* Maps the file of text and finds the tokens of a sample. */
 #include "tools/zerotrain/data.h"
 #include "tools/common/tool.h"
 #include "tools/zerotrain/model/random.h"
@@ -20,9 +20,9 @@ static int map_file(const char *path, struct data *d)
 	void *bytes = MAP_FAILED;
 
 	if (fd >= 0 && fstat(fd, &st) == 0) {
-		d->len = (size_t)st.st_size;
+		d->len = (size_t)st.st_size / d->width;
 		if (S_ISREG(st.st_mode) && d->len > 0)
-			bytes = mmap(NULL, d->len, PROT_READ, MAP_PRIVATE, fd, 0);
+			bytes = mmap(NULL, d->len * d->width, PROT_READ, MAP_PRIVATE, fd, 0);
 		else
 			errno = S_ISREG(st.st_mode) ? ENODATA : EINVAL;
 	}
@@ -36,27 +36,54 @@ static int map_file(const char *path, struct data *d)
 	return d->bytes ? EXIT_GOOD : EXIT_WRONG;
 }
 
-int data_open(const char *path, int context, uint64_t seed, struct data *d)
+void data_read(const struct data *d, size_t first, size_t n, token *out)
+{
+	const uint8_t *from = d->bytes + first * d->width;
+
+	for (size_t i = 0; i < n; i++, from += d->width)
+		out[i] = (token)(d->width == 1 ? *from : from[0] | from[1] << 8);
+}
+
+/* A token without a row of the embedding. */
+static int check_tokens(const char *path, const struct data *d, int values)
+{
+	for (size_t i = 0; values < 1 << (8 * d->width) && i < d->len; i++) {
+		token one;
+
+		data_read(d, i, 1, &one);
+		if (one < values)
+			continue;
+		fprintf(stderr,
+			"zerotrain: --data %s: token number %zu is %d, and --vocab %d has those below it\n",
+			path, i, one, values);
+		return EXIT_WRONG;
+	}
+	return EXIT_GOOD;
+}
+
+int data_open(const char *path, size_t width, int values, int context, uint64_t seed,
+	      struct data *d)
 {
 	size_t t = (size_t)context, tenth, held;
-	int rc = map_file(path, d);
+	int rc;
 
-	if (rc)
+	d->width = width;
+	if ((rc = map_file(path, d)) || (rc = check_tokens(path, d, values)))
 		return rc;
 	tenth = d->len / 10;
 	held = tenth > t + 1 ? tenth : t + 1;
 	if (d->len < 3 * t + 1) {
 		fprintf(stderr,
-			"zerotrain: --data %s has %zu bytes, and --context %d needs %zu: use a longer file or a "
+			"zerotrain: --data %s has %zu %s, and --context %d needs %zu: use a longer file or a "
 			"smaller --context\n",
-			path, d->len, context, 3 * t + 1);
+			path, d->len, width == 1 ? "bytes" : "tokens", context, 3 * t + 1);
 		return EXIT_WRONG;
 	}
 	d->context = t;
 	d->seed = make_key(seed, 0x64617461);
 	d->ntrain = d->len - held;
 	d->windows = (d->ntrain - t) /
-		     t; /* an epoch begins up to t - 1 bytes late, and needs one byte more */
+		     t; /* an epoch begins up to t - 1 tokens late, and needs one more */
 	d->validation = (held - 1) / t;
 	if (d->validation > MOST_VALIDATION)
 		d->validation = MOST_VALIDATION;
@@ -66,7 +93,7 @@ int data_open(const char *path, int context, uint64_t seed, struct data *d)
 void data_close(struct data *d)
 {
 	if (d->bytes)
-		munmap((void *)d->bytes, d->len);
+		munmap((void *)d->bytes, d->len * d->width);
 	d->bytes = NULL;
 }
 
@@ -94,19 +121,19 @@ static uint64_t permute(uint64_t i, uint64_t n, uint64_t key)
 	return i;
 }
 
-const uint8_t *data_sample(const struct data *d, uint64_t k)
+size_t data_sample(const struct data *d, uint64_t k)
 {
 	uint64_t epoch = k / d->windows, key = make_key(d->seed, epoch);
 	size_t start = (size_t)(key % d->context);
 
-	return d->bytes + start + d->context * permute(k % d->windows, d->windows, key);
+	return start + d->context * permute(k % d->windows, d->windows, key);
 }
 
-const uint8_t *data_validation(const struct data *d, uint64_t w)
+size_t data_validation(const struct data *d, uint64_t w)
 {
 	uint64_t all = (d->len - d->ntrain - 1) / d->context;
 
-	return d->bytes + d->ntrain + d->context * (w * all / d->validation);
+	return d->ntrain + d->context * (w * all / d->validation);
 }
 
 uint64_t data_fingerprint(const struct data *d)
@@ -114,7 +141,11 @@ uint64_t data_fingerprint(const struct data *d)
 	const size_t looks = 4096;
 	uint64_t sum = d->len;
 
-	for (size_t i = 0; i < looks; i++)
-		sum = make_key(sum, d->bytes[(size_t)((double)d->len / (double)looks * (double)i)]);
+	for (size_t i = 0; i < looks; i++) {
+		token one;
+
+		data_read(d, (size_t)((double)d->len / (double)looks * (double)i), 1, &one);
+		sum = make_key(sum, one);
+	}
 	return sum;
 }

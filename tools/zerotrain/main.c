@@ -76,8 +76,8 @@ static bool make_batches(struct run *r)
 
 	n = n > grown ? n : grown;
 	r->batches = calloc(micros, sizeof(*r->batches));
-	r->in = malloc(samples * r->data.context);
-	r->targets = malloc(samples * r->data.context);
+	r->in = malloc(samples * r->data.context * sizeof(*r->in));
+	r->targets = malloc(samples * r->data.context * sizeof(*r->targets));
 	r->keys = malloc(samples * sizeof(*r->keys));
 	if (r->parallel.place.pipe_size > 1) {
 		r->input = malloc(n * sizeof(*r->input));
@@ -90,16 +90,16 @@ static bool make_batches(struct run *r)
 
 static int open_model(struct run *r)
 {
-	size_t bytes = (size_t)r->engine.batch * r->data.context;
+	size_t rows = (size_t)r->engine.batch * r->data.context;
 	int rc;
 
 	/* CBLAS counts with int. */
-	r->model = bytes <= INT_MAX ? make_model(r) : NULL;
+	r->model = rows <= INT_MAX ? make_model(r) : NULL;
 	if (r->model && make_batches(r)) {
 		rc = parallel_connect(&r->parallel, model_boundary(r->model));
 		return rc < 0 ? engine_failed(r->comm, "--pp", rc) : EXIT_GOOD;
 	}
-	if (bytes <= INT_MAX && !r->model)
+	if (rows <= INT_MAX && !r->model)
 		engine_failed(r->comm, "activations", KOLO_ENOMEM);
 	fprintf(stderr,
 		"zerotrain: rank %d: out of memory for activations: use a smaller --batch or --context, or "
@@ -119,13 +119,15 @@ static int open_run(struct run *r)
 		.dim = o->dim,
 		.heads = o->heads,
 		.context = o->context,
+		.values = o->vocab,
 		.segment = some ? o->recompute : o->layers,
 		.dropout = o->dropout,
 		.seed = (uint64_t)o->seed,
 		.segments = segments_of(o),
 		.halves = o->schedule == KOLO_PIPELINE_ZB_H1,
 	};
-	if ((rc = data_open(o->data, o->context, (uint64_t)o->seed, &r->data)) ||
+	if ((rc = data_open(o->data, o->tokens ? 2 : 1, o->vocab, o->context, (uint64_t)o->seed,
+			    &r->data)) ||
 	    (rc = engine_open(r->comm, o, &r->parallel, &r->engine)) || (rc = open_model(r)) ||
 	    (rc = open_log(r)))
 		return rc;
@@ -193,9 +195,10 @@ static void print_beginning(const struct run *r)
 	whole.tensor_size = 1;
 	for (int t = 0; t < tensor_count(&whole); t++)
 		parameters += tensor_shape_of(&whole, t).n;
-	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu bytes of text, %zu for validation\n",
+	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu %s of text, %zu for validation\n",
 	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type),
-	       r->nranks, r->nranks > 1 ? "s" : "", r->data.len, r->data.len - r->data.ntrain);
+	       r->nranks, r->nranks > 1 ? "s" : "", r->data.len,
+	       r->data.width == 1 ? "bytes" : "tokens", r->data.len - r->data.ntrain);
 	if (r->parallel.grid)
 		print_grid(&r->parallel);
 	if (r->engine.device.zero)

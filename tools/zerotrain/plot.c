@@ -60,7 +60,7 @@ static void write_plot(FILE *out, const char *name, const void *arg)
 	fprintf(out,
 		"set border 3 lc rgb '#555555'\nset tics nomirror scale 0.5,0.3\n"
 		"set grid lt 1 lw 0.7 lc rgb '#cccccc'\nset xlabel 'step'\nset yrange [0:*]\n"
-		"set ylabel 'loss (nats for each byte)'\nset key top right\n"
+		"set ylabel 'loss (nats for each token)'\nset key top right\n"
 		"plot $trained using 1:2 title 'each batch' with lines lc rgb '#9ec9e8' lw 1, \\\n"
 		"\t$trained using 1:2 smooth sbezier title 'training, smoothed' with lines lc rgb '#0072B2' "
 		"lw 2, \\\n"

@@ -8,14 +8,18 @@
 /* ---- Logits ---------------------------------------------------------------------------------- */
 
 /* Puts together what a tensor group has of each text: [ranks, texts, V / G] becomes [texts, V]. */
-static void join(const real *all, int ranks, int texts, real *out)
+static void join(const real *all, int ranks, int texts, size_t n, real *out)
 {
-	size_t n = (size_t)(VALUES / ranks);
-
 	for (int t = 0; t < texts; t++)
-		for (int g = 0; g < ranks; g++)
-			memcpy(out + (size_t)t * VALUES + (size_t)g * n,
-			       all + ((size_t)g * (size_t)texts + (size_t)t) * n, n * sizeof(*out));
+		for (int g = 0; g < ranks; g++, out += n)
+			memcpy(out, all + ((size_t)g * (size_t)texts + (size_t)t) * n,
+			       n * sizeof(*out));
+}
+
+/* V / G: the values that this rank has logits of. */
+static size_t values_of(const struct run *r)
+{
+	return (size_t)r->options->vocab / (size_t)r->parallel.place.tensor_size;
 }
 
 /* The last stage's tensor group has the logits own[texts, V / G]; all others get them. */
@@ -23,7 +27,7 @@ static int share_logits(struct run *r, const real *own, int texts, real *logits)
 {
 	const struct parallel *p = &r->parallel;
 	int ranks = p->place.tensor_size, stages = p->place.pipe_size, rc = 0;
-	size_t all = (size_t)texts * VALUES;
+	size_t each = (size_t)texts * values_of(r), all = each * (size_t)ranks;
 	real *gathered = malloc(all * sizeof(*gathered));
 
 	if (!gathered)
@@ -31,10 +35,10 @@ static int share_logits(struct run *r, const real *own, int texts, real *logits)
 	if (parallel_has_head(p) && ranks == 1)
 		memcpy(logits, own, all * sizeof(*logits));
 	else if (parallel_has_head(p))
-		rc = kolo_all_gather(kolo_grid_comm(p->grid, KOLO_GRID_TENSOR), own, gathered,
-				     all / (size_t)ranks, KOLO_F32, NULL);
+		rc = kolo_all_gather(kolo_grid_comm(p->grid, KOLO_GRID_TENSOR), own, gathered, each,
+				     KOLO_F32, NULL);
 	if (rc == 0 && parallel_has_head(p) && ranks > 1)
-		join(gathered, ranks, texts, logits);
+		join(gathered, ranks, texts, values_of(r), logits);
 	free(gathered);
 	if (rc == 0 && stages > 1)
 		rc = kolo_broadcast(kolo_grid_comm(p->grid, KOLO_GRID_PIPE), logits, logits, all,
@@ -63,12 +67,12 @@ static int compute_text(struct run *r, const struct text *text, real *own)
 	double loss;
 	int rc;
 
-	memset(r->in, 0, (size_t)batch.length);
-	memcpy(r->in, text->bytes + text->begin, n);
+	memset(r->in, 0, (size_t)batch.length * sizeof(*r->in));
+	memcpy(r->in, text->tokens + text->begin, n * sizeof(*r->in));
 	rc = run_forward(r, &batch, &loss);
 	if (rc == 0 && parallel_has_head(&r->parallel))
 		memcpy(own, model_logits(r->model, r->parallel.chunks - 1, 0, n - 1),
-		       VALUES / (size_t)r->parallel.place.tensor_size * sizeof(*own));
+		       values_of(r) * sizeof(*own));
 	return rc;
 }
 
@@ -86,13 +90,13 @@ static struct piece next_piece(const struct text *text)
 	size_t count = end - text->known < most ? end - text->known : most;
 
 	return (struct piece){ (int)text->known, (int)count,
-			       text->bytes + text->begin + text->known };
+			       text->tokens + text->begin + text->known };
 }
 
 /* Computes places until all of all texts are known. */
 static int extend_texts(struct run *r, struct text *texts, struct piece *pieces, real *own)
 {
-	size_t each = VALUES / (size_t)r->parallel.place.tensor_size;
+	size_t each = values_of(r);
 	int n = r->options->samples, rc = 0;
 	bool more = true;
 
@@ -128,7 +132,7 @@ static void slide(const struct run *r, struct text *text)
 
 int predict(struct run *r, struct text *texts, real *logits)
 {
-	size_t each = VALUES / (size_t)r->parallel.place.tensor_size;
+	size_t each = values_of(r);
 	int n = r->options->samples, rc = 0;
 	real *own = calloc((size_t)n * each, sizeof(*own));
 	struct piece *pieces = calloc((size_t)n, sizeof(*pieces));

@@ -176,9 +176,9 @@ static void print_times(const struct run *r)
 
 	kolo_zero_times_get(r->engine.zero, &t);
 	printf("time of rank 0: %.2f s of training, validation and checkpoints; %.0f tokens/s of all ranks\n",
-	       r->seconds, (double)r->bytes / fmax(r->seconds, 1e-6));
+	       r->seconds, (double)r->tokens / fmax(r->seconds, 1e-6));
 	if (r->sampled)
-		printf("  %-22s %10.2f s: %" PRIu64 " bytes, %.0f bytes/s\n", "generating",
+		printf("  %-22s %10.2f s: %" PRIu64 " tokens, %.0f tokens/s\n", "generating",
 		       r->sampled_us / 1e6, r->sampled, (double)r->sampled / r->sampled_us * 1e6);
 	/* To the engine a pipeline is one forward pass. */
 	if (r->parallel.pipeline) {

@@ -32,7 +32,7 @@ struct run {
 	struct model *model;
 	struct kolo_zero_log *log; /* NULL: none is wanted */
 	struct batch *batches;     /* of each micro-batch: parts of the next three */
-	uint8_t *in, *targets;     /* [M, B, T] */
+	token *in, *targets;       /* [M, B, T] */
 	uint64_t *keys;            /* [M, B] */
 	float *input, *output; /* with several stages: a boundary tensor each, for pass_stages */
 	struct timeline timeline;
@@ -45,9 +45,9 @@ struct run {
 	double piped_us, forward_us, backward_us, weights_us;
 	long updates;      /* in which they did */
 	double sampled_us; /* that generating took, */
-	uint64_t sampled;  /* and how many bytes came of it */
+	uint64_t sampled;  /* and how many tokens came of it */
 	double seconds;    /* that training took so far, */
-	uint64_t bytes;    /* and on how many all ranks trained in it */
+	uint64_t tokens;   /* and on how many all ranks trained in it */
 };
 
 /* Trains until options.steps. Returns an exit status, after a message if it failed. */
@@ -67,14 +67,14 @@ int pass_stages(struct run *r, size_t rows, compute_part_fn *compute, void *arg)
 /* So of a batch. The loss is the last stage's. */
 int run_forward(struct run *r, const struct batch *batch, double *loss);
 
-/* A text that grows. The model sees its bytes from number `begin` on. */
+/* A text that grows. The model sees its tokens from number `begin` on. */
 struct text {
-	uint8_t *bytes;
+	token *tokens;
 	size_t len, begin;
 	size_t known; /* places from begin on whose keys and values the model has */
 };
 
-/* The logits [texts, V] of the byte after each of options.samples texts, on all ranks. A text that
+/* The logits [texts, V] of the token after each of options.samples texts, on all ranks. A text that
  * is longer than the context begins at its last half from now on. Overwrites r->in. Collective over
  * the ranks of a replica; errors of Kolo's. */
 int predict(struct run *r, struct text *texts, real *logits);

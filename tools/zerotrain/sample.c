@@ -13,83 +13,140 @@
 
 /* ---- Choosing -------------------------------------------------------------------------------- */
 
-/* A byte, and how likely it is. */
+/* A token, and how likely it is. */
 struct share {
 	double share;
-	int byte;
+	int token;
 };
 
-/* Likely ones first, and of equal ones the lower byte. */
+/* What drawing needs: the shares of all tokens, in their order, and, of those that remain, sorted.
+ */
+struct drawing {
+	const struct options *options;
+	int values;
+	double *shares;
+	struct share *sorted;
+};
+
+/* Likely ones first, and of equal ones the lower token. */
 static int compare_shares(const void *a, const void *b)
 {
 	const struct share *x = a, *y = b;
 
-	return x->share == y->share ? x->byte - y->byte : x->share < y->share ? 1 : -1;
+	return x->share == y->share ? x->token - y->token : x->share < y->share ? 1 : -1;
 }
 
-/* How many of the likeliest bytes remain: the top k of them, and of these the fewest that have a
- * part p of their shares. */
-static int count_top(const struct options *o, const struct share sorted[VALUES])
+static int likeliest(const real *logits, int values)
 {
-	int n = o->top_k && o->top_k < VALUES ? o->top_k : VALUES, kept = 0;
+	int best = 0;
+
+	for (int k = 1; k < values; k++)
+		best = logits[k] > logits[best] ? k : best;
+	return best;
+}
+
+/* Only the likeliest tokens keep their shares: the top k of them, and of these the fewest that have
+ * a part p of all. */
+static void keep_top(struct drawing *d)
+{
+	const struct options *o = d->options;
+	int n = o->top_k && o->top_k < d->values ? o->top_k : d->values, kept = 0;
 	double sum = 0, some = 0;
 
+	for (int k = 0; k < d->values; k++)
+		d->sorted[k] = (struct share){ d->shares[k], k };
+	qsort(d->sorted, (size_t)d->values, sizeof(*d->sorted), compare_shares);
 	for (int i = 0; i < n; i++)
-		sum += sorted[i].share;
-	while (kept < n && (kept == 0 || some < o->top_p * sum))
-		some += sorted[kept++].share;
-	return o->top_p < 1 ? kept : n;
+		sum += d->sorted[i].share;
+	while (kept < n && (kept == 0 || o->top_p >= 1 || some < o->top_p * sum))
+		some += d->sorted[kept++].share;
+	for (int i = kept; i < d->values; i++)
+		d->shares[d->sorted[i].token] = 0;
 }
 
-/* Draws a byte by its share, the softmax of logits / temperature: below 1 likely bytes become
+/* Draws a token by its share, the softmax of logits / temperature: below 1 likely tokens become
  * likelier, at 0 the likeliest is taken. */
-static uint8_t choose_byte(const struct options *o, const real *logits, double uniform)
+static token choose_token(struct drawing *d, const real *logits, double uniform)
 {
-	double shares[VALUES] = { 0 }, sum = 0, left;
-	struct share sorted[VALUES];
-	int i = 0, n;
+	const struct options *o = d->options;
+	int best = likeliest(logits, d->values), i = 0;
+	double sum = 0, left;
 
-	for (int k = 0; k < VALUES; k++)
-		sorted[k] = (struct share){ (double)logits[k], k };
-	qsort(sorted, VALUES, sizeof(*sorted), compare_shares);
 	if (o->temperature == 0)
-		return (uint8_t)sorted[0].byte;
-	for (int k = VALUES; k-- > 0;)
-		sorted[k].share = exp((sorted[k].share - sorted[0].share) / o->temperature);
-	n = count_top(o, sorted);
-	for (int k = 0; k < n; k++)
-		shares[sorted[k].byte] = sorted[k].share;
-	for (int k = 0; k < VALUES; k++)
-		sum += shares[k];
-	for (left = uniform * sum - shares[0]; left > 0 && i < VALUES - 1; left -= shares[++i])
+		return (token)best;
+	for (int k = 0; k < d->values; k++)
+		d->shares[k] = exp(((double)logits[k] - (double)logits[best]) / o->temperature);
+	if (o->top_k || o->top_p < 1)
+		keep_top(d);
+	for (int k = 0; k < d->values; k++)
+		sum += d->shares[k];
+	for (left = uniform * sum - d->shares[0]; left > 0 && i < d->values - 1;
+	     left -= d->shares[++i])
 		;
-	return (uint8_t)i;
+	return (token)i;
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
-/* Without --prompt a text goes on after the first byte of the data, which the model has seen,
- * whatever it is. */
+/* Reads "1 22 3" into tokens, or, if out is NULL, only counts. Negative: some are none. */
+static long read_tokens(const char *text, int values, token *out)
+{
+	long n = 0;
+	char *end;
+
+	for (; *text; text = end) {
+		unsigned long value = strtoul(text, &end, 10);
+
+		if (end == text || value >= (unsigned long)values || (*end && *end != ' '))
+			return -1;
+		if (out)
+			out[n] = (token)value;
+		n++;
+	}
+	return n;
+}
+
+/* The tokens that texts begin with. Without --prompt it is the first token of the data, which the
+ * model has seen, whatever it is. */
+static long read_prompt(const struct run *r, token *out)
+{
+	const struct options *o = r->options;
+	size_t len = o->prompt ? strlen(o->prompt) : 1;
+
+	if (o->prompt && o->tokens)
+		return read_tokens(o->prompt, o->vocab, out);
+	for (size_t i = 0; out && o->prompt && i < len; i++)
+		out[i] = (uint8_t)o->prompt[i];
+	if (out && !o->prompt)
+		data_read(&r->data, 0, 1, out);
+	return (long)len;
+}
+
 static int begin_texts(const struct run *r, struct text *texts, size_t *prompt)
 {
 	const struct options *o = r->options;
-	const uint8_t *bytes = o->prompt ? (const uint8_t *)o->prompt : r->data.bytes;
+	long len = read_prompt(r, NULL);
 
-	*prompt = o->prompt ? strlen(o->prompt) : 1;
+	if (len < 1)
+		return kolo_error_set(
+			KOLO_EINVAL,
+			"--prompt '%s': with --tokens it must be numbers below --vocab %d, with spaces between them",
+			o->prompt, o->vocab);
+	*prompt = (size_t)len;
 	for (int i = 0; i < o->samples; i++) {
-		texts[i].bytes = malloc(*prompt + (size_t)o->sample);
-		if (!texts[i].bytes)
-			return kolo_error_set(KOLO_ENOMEM, "%d texts of %d bytes: out of memory",
+		texts[i].tokens = malloc((*prompt + (size_t)o->sample) * sizeof(token));
+		if (!texts[i].tokens)
+			return kolo_error_set(KOLO_ENOMEM, "%d texts of %d tokens: out of memory",
 					      o->samples, o->sample);
-		memcpy(texts[i].bytes, bytes, *prompt);
+		read_prompt(r, texts[i].tokens);
 		texts[i].len = *prompt;
 	}
 	return 0;
 }
 
-/* All ranks compute the same bytes, since at stage 3 they need each other's weights. These are
+/* All ranks compute the same tokens, since at stage 3 they need each other's weights. These are
  * gathered once. */
-static int grow_texts(struct run *r, struct text *texts, real *logits)
+static int grow_texts(struct run *r, struct text *texts, struct drawing *d, real *logits)
 {
 	const struct options *o = r->options;
 	long seed = o->sample_seed == UNSET ? o->seed : o->sample_seed;
@@ -101,23 +158,25 @@ static int grow_texts(struct run *r, struct text *texts, real *logits)
 		for (int i = 0; rc == 0 && i < o->samples; i++) {
 			uint64_t of_text = i ? make_key(key, (uint64_t)i) : key;
 
-			texts[i].bytes[texts[i].len++] =
-				choose_byte(o, logits + (size_t)i * VALUES,
-					    draw_uniform(of_text, (uint64_t)at));
+			texts[i].tokens[texts[i].len++] =
+				choose_token(d, logits + (size_t)i * (size_t)d->values,
+					     draw_uniform(of_text, (uint64_t)at));
 		}
 	}
 	released = rc == 0 ? weights_release(&r->engine) : 0;
 	return rc ? rc : released;
 }
 
+/* ---- Printing -------------------------------------------------------------------------------- */
+
 /* As UTF-8; what is none, and what a terminal might obey, is a question mark. */
-static void print_text(const uint8_t *text, size_t n)
+static void print_bytes(const char *text, size_t n)
 {
 	setlocale(LC_CTYPE, "C.UTF-8");
 	for (size_t at = 0; at < n;) {
 		mbstate_t state = { 0 };
 		wchar_t letter;
-		size_t len = mbrtowc(&letter, (const char *)text + at, n - at, &state);
+		size_t len = mbrtowc(&letter, text + at, n - at, &state);
 		bool good = len > 0 && len <= n - at &&
 			    (iswprint((wint_t)letter) || letter == '\n' || letter == '\t');
 
@@ -129,6 +188,19 @@ static void print_text(const uint8_t *text, size_t n)
 	}
 }
 
+static void print_text(const struct options *o, const token *text, size_t n)
+{
+	char *bytes = o->tokens ? NULL : malloc(n + 1);
+
+	for (size_t i = 0; o->tokens && i < n; i++)
+		printf("%s%d", i ? " " : "", text[i]);
+	for (size_t i = 0; bytes && i < n; i++)
+		bytes[i] = (char)text[i];
+	if (bytes)
+		print_bytes(bytes, n);
+	free(bytes);
+}
+
 static void print_texts(const struct run *r, const struct text *texts, size_t prompt)
 {
 	const struct options *o = r->options;
@@ -138,29 +210,34 @@ static void print_texts(const struct run *r, const struct text *texts, size_t pr
 		printf("\n");
 		if (o->samples > 1)
 			printf("text %d:\n", i + 1);
-		print_text(texts[i].bytes + skipped, texts[i].len - skipped);
+		print_text(o, texts[i].tokens + skipped, texts[i].len - skipped);
 		printf("\n");
 	}
 }
 
 int write_sample(struct run *r)
 {
-	size_t n = (size_t)r->options->samples, prompt = 0;
+	size_t n = (size_t)r->options->samples, values = (size_t)r->options->vocab, prompt = 0;
 	struct text *texts = calloc(n, sizeof(*texts));
-	real *logits = malloc(n * VALUES * sizeof(*logits));
+	real *logits = malloc(n * values * sizeof(*logits));
+	struct drawing d = { r->options, (int)values, calloc(values, sizeof(*d.shares)),
+			     calloc(values, sizeof(*d.sorted)) };
 	double began = tool_now_us();
-	int rc = texts && logits ? begin_texts(r, texts, &prompt)
-				 : kolo_error_set(KOLO_ENOMEM, "%zu texts: out of memory", n);
+	int rc = texts && logits && d.shares && d.sorted
+			 ? begin_texts(r, texts, &prompt)
+			 : kolo_error_set(KOLO_ENOMEM, "%zu texts: out of memory", n);
 
 	if (rc == 0)
-		rc = grow_texts(r, texts, logits);
+		rc = grow_texts(r, texts, &d, logits);
 	r->sampled_us += tool_now_us() - began;
 	r->sampled += n * (uint64_t)r->options->sample;
 	if (rc == 0 && r->rank == 0)
 		print_texts(r, texts, prompt);
 	for (size_t i = 0; texts && i < n; i++)
-		free(texts[i].bytes);
+		free(texts[i].tokens);
 	free(texts);
 	free(logits);
+	free(d.shares);
+	free(d.sorted);
 	return rc < 0 ? engine_failed(r->comm, "--sample", rc) : EXIT_GOOD;
 }

@@ -23,12 +23,12 @@ static void keep_loss(struct losses *l, long step, double value)
 }
 
 /* Sequence number b of all micro-batches is the text from `from` on. */
-static void fill_sequence(struct run *r, size_t b, const uint8_t *from)
+static void fill_sequence(struct run *r, size_t b, size_t from)
 {
 	size_t t = r->data.context;
 
-	memcpy(r->in + b * t, from, t);
-	memcpy(r->targets + b * t, from + 1, t);
+	data_read(&r->data, from, t, r->in + b * t);
+	data_read(&r->data, from + 1, t, r->targets + b * t);
 }
 
 /* ---- Updates --------------------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 		return rc;
 	rc = kolo_zero_step(zero, result);
 	r->position += all;
-	r->bytes += all * r->data.context;
+	r->tokens += all * r->data.context;
 	if (rc < 0 && rc != KOLO_EOVERFLOW)
 		return rc;
 	logged = log_step(r, result);
@@ -163,10 +163,10 @@ static int validate(struct run *r, long step)
 
 /* ---- Loop ------------------------------------------------------------------------------------ */
 
-/* When the last line was printed, and how many bytes had been trained on. */
+/* When the last line was printed, and how many tokens had been trained on. */
 struct pace {
 	double us;
-	uint64_t bytes;
+	uint64_t tokens;
 };
 
 static void print_step(struct run *r, const struct kolo_zero_result *result, struct pace *pace)
@@ -174,10 +174,10 @@ static void print_step(struct run *r, const struct kolo_zero_result *result, str
 	double now = tool_now_us();
 
 	printf("step %ld loss %.9f tokens/s %.0f lr %.4g scale %g\n", result->step, result->loss,
-	       (double)(r->bytes - pace->bytes) / (now - pace->us) * 1e6, result->lr,
+	       (double)(r->tokens - pace->tokens) / (now - pace->us) * 1e6, result->lr,
 	       result->loss_scale);
 	fflush(stdout);
-	*pace = (struct pace){ now, r->bytes };
+	*pace = (struct pace){ now, r->tokens };
 }
 
 /* What is due after an update. */

@@ -22,10 +22,10 @@ struct weights {
 
 /* What goes through the model at once. */
 struct batch {
-	int count, length;      /* B, from 0, and T, from 1; up to sizes.batch and sizes.context */
-	const uint8_t *in;      /* [B, T] */
-	const uint8_t *targets; /* [B, T]: the byte after each byte; NULL: no loss is wanted */
-	const uint64_t *keys;   /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
+	int count, length;    /* B, from 0, and T, from 1; up to sizes.batch and sizes.context */
+	const token *in;      /* [B, T] */
+	const token *targets; /* [B, T]: the token after each; NULL: no loss is wanted */
+	const uint64_t *keys; /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
 };
 
 /* Places of a text that are computed in one call lie in one piece of PIECE places: from first to
@@ -33,8 +33,8 @@ struct batch {
 enum { PIECE = 32 };
 
 struct piece {
-	int first, count;  /* count 0: nothing of this text */
-	const uint8_t *in; /* [count] bytes */
+	int first, count; /* count 0: nothing of this text */
+	const token *in;  /* [count] */
 };
 
 /* Blocks first to end - 1, before them the embedding if first is 0, and after them the head if end

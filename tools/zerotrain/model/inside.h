@@ -48,7 +48,7 @@ struct kept {
 struct grown {
 	const struct piece *pieces;
 	int *row_of;           /* [texts] the row of the first place of a text's piece */
-	int32_t *ids, *places; /* [G] the byte and the place of each row */
+	int32_t *ids, *places; /* [G] the token and the place of each row */
 };
 
 struct own_part {
@@ -69,7 +69,7 @@ struct model {
 	int nparts;
 	struct own_part *part; /* that is computed now, */
 	struct kept *now;      /* and of which batch */
-	int32_t *ids;          /* [N] bytes as integers */
+	int32_t *ids;          /* [N] tokens as integers */
 	real *dstream;         /* [O, D] the derivative of the residual stream, */
 	real *beside, *dwide;  /* [N, D], [N, 4 D / G] and what is beside it; */
 	real *dheads;          /* [N, D / G] of heads, in dwide */

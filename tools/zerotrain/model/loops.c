@@ -186,7 +186,7 @@ static void sum_rows(const real *x, real *out, size_t rows, size_t n)
 			out[i] += x[i];
 }
 
-static double cross_entropy(real *x, const uint8_t *targets, size_t rows, size_t n, real factor)
+static double cross_entropy(real *x, const token *targets, size_t rows, size_t n, real factor)
 {
 	double loss = 0;
 

@@ -40,8 +40,7 @@ struct loops {
 	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key, size_t first);
 	/* Replaces logits x [rows, n] by their derivative of `factor` times the sum of losses.
 	 * Returns that sum, without the factor. */
-	double (*cross_entropy)(real *x, const uint8_t *targets, size_t rows, size_t n,
-				real factor);
+	double (*cross_entropy)(real *x, const token *targets, size_t rows, size_t n, real factor);
 };
 
 /* Those that this processor runs fastest. Never fails. */

@@ -79,7 +79,7 @@ struct model *model_create(const struct sizes *sizes, const struct part *parts, 
 	m->room = room ? *room : host;
 	m->width = (size_t)sizes->dim / size;
 	m->heads = (size_t)sizes->heads / size;
-	m->values = VALUES / size;
+	m->values = (size_t)sizes->values / size;
 	m->alone = size == 1 && sizes->segments == 0;
 	m->loops = best_loops();
 	m->nparts = nparts;
@@ -130,12 +130,12 @@ size_t model_boundary(const struct model *m)
 
 /* ---- Embedding and head ---------------------------------------------------------------------- */
 
-static const int32_t *integers(struct model *m, const uint8_t *bytes)
+static const int32_t *integers(struct model *m, const token *tokens)
 {
 	if (m->now->grown)
 		return m->now->grown->ids;
 	for (size_t i = 0; i < m->now->rows; i++)
-		m->ids[i] = bytes[i];
+		m->ids[i] = tokens[i];
 	return m->ids;
 }
 
@@ -148,7 +148,7 @@ static size_t place_of(const struct model *m, size_t row)
 	return g ? (size_t)g->places[row] : row % (size_t)m->now->batch.length;
 }
 
-/* x [O, D] = the byte's row + the place's row. */
+/* x [O, D] = the token's row + the place's row. */
 static int embed(struct model *m, real *x)
 {
 	size_t d = (size_t)m->sizes.dim;
@@ -158,8 +158,8 @@ static int embed(struct model *m, real *x)
 	if ((rc = m->weights.use(m->weights.arg, BYTES, &bytes)) ||
 	    (rc = m->weights.use(m->weights.arg, PLACES, &places)))
 		return rc;
-	rc = kolo_tp_embedding_forward(m->group, bytes, VALUES, integers(m, m->now->batch.in),
-				       m->now->rows, d, m->beside);
+	rc = kolo_tp_embedding_forward(m->group, bytes, (size_t)m->sizes.values,
+				       integers(m, m->now->batch.in), m->now->rows, d, m->beside);
 	for (size_t i = 0; rc == 0 && i < m->now->own; i++)
 		m->loops->add(looked_up + i * d, places + place_of(m, i) * d, x + i * d, d);
 	if (rc == 0)
@@ -197,8 +197,9 @@ static int embed_back(struct model *m)
 	if (m->weights.apart || m->sizes.layers > m->part->is.end)
 		memset(m->dbytes, 0, m->values * d * sizeof(*m->dbytes));
 	if ((rc = kolo_tp_sum(m->group, m->dplaces, all)) ||
-	    (rc = kolo_tp_embedding_backward(m->group, VALUES, integers(m, m->now->batch.in),
-					     m->now->rows, d, m->beside, m->dbytes)) ||
+	    (rc = kolo_tp_embedding_backward(m->group, (size_t)m->sizes.values,
+					     integers(m, m->now->batch.in), m->now->rows, d,
+					     m->beside, m->dbytes)) ||
 	    (rc = m->weights.gradient(m->weights.arg, PLACES, m->dplaces)))
 		return rc;
 	return m->weights.gradient(m->weights.arg, BYTES, m->dbytes);
@@ -257,10 +258,10 @@ static int find_loss(struct model *m, double scale, double *loss)
 	if (k->rows == 0)
 		return 0;
 	if (m->alone)
-		*loss = m->loops->cross_entropy(k->logits, k->batch.targets, k->rows, VALUES,
+		*loss = m->loops->cross_entropy(k->logits, k->batch.targets, k->rows, m->values,
 						(real)(scale / rows));
 	else
-		rc = kolo_tp_cross_entropy(m->group, k->logits, VALUES,
+		rc = kolo_tp_cross_entropy(m->group, k->logits, (size_t)m->sizes.values,
 					   integers(m, k->batch.targets), k->rows, scale / rows,
 					   loss);
 	*loss /= rows;

@@ -1,4 +1,4 @@
-/* A GPT over bytes: embeddings of byte and place, blocks of attention and MLP, each with
+/* A GPT over tokens: embeddings of token and place, blocks of attention and MLP, each with
  * normalization before it, a last normalization, and the embedding again as the head. It runs
  * forward and backward of a batch on one thread.
  *
@@ -9,8 +9,8 @@
  * A rank may have some of the blocks (a pipeline), and parts of tensors (a tensor group). Then it
  * has parts, and each part keeps the activations of several batches at a time, in buffers.
  *
- * Letters in shapes: B sequences in a batch, T bytes in each, N = B T, D elements in a hidden
- * state, H heads, L blocks, V = 256 values of a byte, C bytes of context (T is at most C). A linear
+ * Letters in shapes: B sequences in a batch, T tokens in each, N = B T, D elements in a hidden
+ * state, H heads, L blocks, V values of a token, C tokens of context (T is at most C). A linear
  * layer of weight w [out, in] is y = x w' + b. G is the size of the tensor group. O are the rows of
  * the residual stream that this rank has: N, or with sequence parallelism N / G. */
 #ifndef TOOLS_ZEROTRAIN_MODEL_MODEL_H

@@ -51,7 +51,7 @@ static struct tensor_shape whole_shape(const struct sizes *s, int tensor)
 
 	if (tensor < FIRST_BLOCK) {
 		snprintf(t.name, sizeof(t.name), "%s", tensor == BYTES ? "bytes" : "places");
-		t.rows = (size_t)(tensor == BYTES ? VALUES : s->context);
+		t.rows = (size_t)(tensor == BYTES ? s->values : s->context);
 		t.columns = (size_t)s->dim;
 	} else if (block < s->layers) {
 		snprintf(t.name, sizeof(t.name), "%d.%s", block % 10000, names[part]);

@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { VALUES = 256 };
-
 /* Tensors by number: two embeddings, PER_BLOCK for each block, and the last normalization. Except
  * for the embeddings they are pairs of a matrix (or a gain) and the bias after it. */
 enum tensor { BYTES, PLACES, FIRST_BLOCK };
@@ -24,6 +22,7 @@ enum block_tensor {
 
 struct sizes {
 	int layers, dim, heads, context; /* L, D, H, C; heads divides dim */
+	int values;                      /* V, of a token */
 	int batch;                       /* B at most */
 	int segment; /* blocks whose activations are kept at a time, 1 to layers; others are
 			computed again */

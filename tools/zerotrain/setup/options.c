@@ -22,7 +22,7 @@ static const char help[] =
 	"\n"
 	"It prints `step N loss X` during training. It also prints the loss of the last tenth of the text,\n"
 	"which is not trained on. At the end it prints what --sample, --report and --plot ask for. A loss is\n"
-	"in nats for each byte: 5.55 means that the model knows nothing. For the same number of ranks, losses\n"
+	"in nats for each token: 5.55 means that the model knows nothing of bytes. For the same number of ranks, losses\n"
 	"are the same at every stage, with and without overlap, recomputing and offload. For the same number\n"
 	"of replicas and the same --micro, given, they are the same for every --pp and --schedule, and with\n"
 	"--exact for every --tp. Ranks in an error text count in their group, and have a pid.\n"
@@ -31,11 +31,13 @@ static const char help[] =
 	"  --layers L            The number of blocks. Default: 5.\n"
 	"  --dim D               Elements in a hidden state, a multiple of the number of heads. Default: 128.\n"
 	"  --heads H             The number of attention heads. Default: 4.\n"
-	"  --context C           The number of bytes that the model looks back to. Default: 128.\n"
+	"  --context C           The number of tokens that the model looks back to. Default: 128.\n"
 	"  --dropout X           The share of activations that training drops. Default: 0.\n"
 	"\n"
 	"Training:\n"
-	"  --data FILE           The text.\n"
+	"  --data FILE           The text: its bytes are the tokens.\n"
+	"  --tokens              The file has tokens of 16 bits, the low byte first. Texts are then numbers.\n"
+	"  --vocab V             With --tokens: the tokens are those below V, 65536 at most.\n"
 	"  --config DS.json      Read the engine's settings from this DeepSpeed config. If it has a value,\n"
 	"                        that value is the default of --batch, --lr, --stage, --overlap,\n"
 	"                        --precision, --tp, --pp, --micro, --offload-optimizer, --offload-param,\n"
@@ -89,14 +91,14 @@ static const char help[] =
 	"  --resume DIR          Continue from the newest checkpoint in DIR, with the same options.\n"
 	"\n"
 	"Texts:\n"
-	"  --sample N            Generate N bytes of text at the end. Places are learned, so when the context is\n"
+	"  --sample N            Generate N tokens of text at the end. Places are learned, so when the context is\n"
 	"                        full, its last half begins a new one.\n"
 	"  --sample-every N      Also after each N updates. Default: 0, not.\n"
 	"  --samples N           Texts that grow side by side. Default: 1.\n"
-	"  --prompt TEXT         What they begin with. Default: the first byte of the data, which is not printed.\n"
-	"  --temperature X       0: take the likeliest byte. Below 1 likely ones become likelier. Default: 0.8.\n"
-	"  --top-k K             Draw from the K likeliest bytes. Default: 0, from all.\n"
-	"  --top-p P             Draw from the fewest likely bytes that have a share of P. Default: 1.\n"
+	"  --prompt TEXT         What they begin with. Default: the first token of the data, which is not printed.\n"
+	"  --temperature X       0: take the likeliest token. Below 1 likely ones become likelier. Default: 0.8.\n"
+	"  --top-k K             Draw from the K likeliest tokens. Default: 0, from all.\n"
+	"  --top-p P             Draw from the fewest likely tokens that have a share of P. Default: 1.\n"
 	"  --sample-seed K       The seed of what is drawn. Default: that of --seed.\n"
 	"  --cache on|off        Keep keys and values, so that each place is computed once. Default: on.\n"
 	"\n"
@@ -141,6 +143,7 @@ static const struct tool_option fields[] = {
 	{ "chunks", IN_INT, offsetof(struct options, chunks), 1, 1000 },
 	{ "layers", IN_INT, offsetof(struct options, layers), 1, 1000 },
 	{ "dim", IN_INT, offsetof(struct options, dim), 1, 1 << 14 },
+	{ "vocab", IN_INT, offsetof(struct options, vocab), 2, 1 << 16 },
 	{ "heads", IN_INT, offsetof(struct options, heads), 1, 1 << 14 },
 	{ "context", IN_INT, offsetof(struct options, context), 1, 1 << 16 },
 	{ "batch", IN_INT, offsetof(struct options, batch), 1, 1 << 16 },
@@ -275,7 +278,7 @@ static void check_texts(const struct options *o)
 	if (!(o->top_p > 0 && o->top_p <= 1))
 		tool_refuse_option("zerotrain", "top-p", text, "must be a number above 0, up to 1");
 	if (o->prompt && !*o->prompt)
-		tool_refuse_option("zerotrain", "prompt", "", "must have a byte to begin with");
+		tool_refuse_option("zerotrain", "prompt", "", "must have a token to begin with");
 	if (o->sample)
 		return;
 	if (o->sample_every || o->samples > 1 || o->prompt) {
@@ -294,6 +297,12 @@ static void check_options(const struct options *o)
 	if (!o->data) {
 		fprintf(stderr,
 			"zerotrain: --data FILE is missing: name a text to train on. See zerotrain --help.\n");
+		exit(EXIT_USAGE);
+	}
+	if (o->tokens ? o->vocab == UNSET : o->vocab != BYTE_VALUES) {
+		fprintf(stderr, "zerotrain: %s\n",
+			o->tokens ? "--tokens: needs --vocab V: how many there are"
+				  : "--vocab: needs --tokens: bytes have 256 values");
 		exit(EXIT_USAGE);
 	}
 	if (o->dim % o->heads) {
@@ -326,6 +335,7 @@ enum {
 	SCHEDULE,
 	SEQUENCE,
 	EXACT,
+	TOKENS,
 	REPORT,
 	HELP,
 	VERSION,
@@ -343,6 +353,7 @@ static const struct option named[] = {
 	{ "schedule", required_argument, NULL, SCHEDULE },
 	{ "sequence-parallel", no_argument, NULL, SEQUENCE },
 	{ "exact", no_argument, NULL, EXACT },
+	{ "tokens", no_argument, NULL, TOKENS },
 	{ "report", no_argument, NULL, REPORT },
 	{ "help", no_argument, NULL, HELP },
 	{ "version", no_argument, NULL, VERSION },
@@ -366,6 +377,7 @@ static void take_option(int c, const char *value, struct options *o)
 		break;
 	case SEQUENCE: o->sequence = true; break;
 	case EXACT: o->exact = true; break;
+	case TOKENS: o->tokens = true; break;
 	case REPORT: o->report = true; break;
 	case HELP: fputs(help, stdout); exit(EXIT_GOOD);
 	case VERSION: tool_print_version("zerotrain"); break;
@@ -405,6 +417,7 @@ void options_parse(int argc, char **argv, struct options *o)
 		.dim = 128,
 		.heads = 4,
 		.context = 128,
+		.vocab = UNSET,
 		.batch = UNSET,
 		.tensor = UNSET,
 		.pipe = UNSET,
@@ -429,5 +442,7 @@ void options_parse(int argc, char **argv, struct options *o)
 			argv[optind]);
 		exit(EXIT_USAGE);
 	}
+	if (!o->tokens && o->vocab == UNSET)
+		o->vocab = BYTE_VALUES;
 	check_options(o);
 }

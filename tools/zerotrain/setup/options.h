@@ -24,6 +24,8 @@ struct options {
 	int stage, overlap;              /* UNSET: the config's */
 	enum kolo_type type;             /* (enum kolo_type)UNSET: the config's */
 	int layers, dim, heads, context; /* of the model */
+	bool tokens;                     /* the data has 16 bits for each */
+	int vocab;                       /* values of a token */
 	struct device_option device;
 	int offload_optimizer, offload_param; /* enum kolo_zero_place; UNSET: the config's */
 	const char *nvme_path;                /* NULL: the config's */
@@ -39,7 +41,7 @@ struct options {
 	bool sequence, exact;
 	long steps, print, validate, keep; /* updates in all, from line to line, from validation to
 					      validation, from checkpoint to */
-	int sample, samples;               /* bytes of a text, and texts */
+	int sample, samples;               /* tokens of a text, and texts */
 	long sample_every;                 /* updates from text to text; 0: only at the end */
 	bool cache;                        /* of keys and values */
 	double temperature, top_p;
@@ -50,7 +52,7 @@ struct options {
 	double dropout;
 };
 
-enum { DEFAULT_BATCH = 8 };
+enum { DEFAULT_BATCH = 8, BYTE_VALUES = 256 };
 #define DEFAULT_LR 0.002
 
 /* The segments of layers that --exact stands for: up to 8, as many as the number of heads has as a

@@ -70,9 +70,9 @@ static bool find_misfit(const struct parallel *p, const struct options *o, struc
 		snprintf(
 			out, len,
 			"--sequence-parallel: needs --tp 2 or more: it divides rows over these ranks");
-	else if (o->heads % s.tensor || VALUES % s.tensor)
-		snprintf(out, len, "--tp %d must divide --heads %d and the %d values of a byte",
-			 s.tensor, o->heads, VALUES);
+	else if (o->heads % s.tensor || o->vocab % s.tensor)
+		snprintf(out, len, "--tp %d must divide --heads %d and the %d values of a %s",
+			 s.tensor, o->heads, o->vocab, o->tokens ? "token" : "byte");
 	else if (o->sequence && o->context % s.tensor)
 		snprintf(
 			out, len,

@@ -120,7 +120,7 @@ report:
 	@echo "  ofi     $(if $(filter yes,$(OFI)),yes,no: no links through libfabric (package libfabric-dev; make deps))"
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
-	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: kolo_zero_config.h reads nothing, no zeroconfig, ringbench has no --against (package libjansson-dev; make deps))"
+	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: kolo_zero_config.h reads nothing, no zeroconfig, ringbench has no --against, zerotrain no --import (package libjansson-dev; make deps))"
 	@echo "  liburing $(if $(filter yes,$(URING)),yes,no: kolo_zero.h offloads nothing to files (package liburing-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: --plot of ringbench, zeroplan and zerotrain needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  openblas $(if $(filter yes,$(OPENBLAS)),yes,no: no zerotrain (package libopenblas-dev; make deps))"
@@ -220,7 +220,7 @@ ZEROCONFIG_OBJECTS := $(call tool_objects,zeroconfig,common/tool)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
 ZEROPLAN_OBJECTS := $(call tool_objects,zeroplan,zerotrain/model/tensors common/gnuplot common/grid common/json common/tool)
 $B/zeroplan: $(ZEROPLAN_OBJECTS) $B/libkolo.a
-TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/model,common/gnuplot common/grid common/tool)) \
+TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/foreign zerotrain/model,common/gnuplot common/grid common/tool)) \
 	$(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
 TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas))
 $B/zerotrain: $(TRAIN_OBJECTS) $B/libkolo.a

@@ -18,7 +18,7 @@ TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out 
 # What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
 TEXT_SCRIPTS  := tests/tools/test_plot.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
 TOOL_SCRIPTS  := $(addprefix %/test_,tools.py ringrun_options.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py \
-	zerotrain.py zerotrain_grid.py zerotrain_texts.py zero_optimizers.py)
+	zerotrain.py zerotrain_grid.py zerotrain_gpt2.py zerotrain_texts.py zero_optimizers.py)
 # ringrun on several hosts mostly waits: with sanitizers in `make check-long` only.
 RUN_SCRIPTS   := $(if $(T_LONG),,tests/hosts/test_ringrun.py tests/hosts/test_names.py)
 ifneq ($(FLAVOUR),)

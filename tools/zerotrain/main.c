@@ -216,6 +216,8 @@ static int do_run(struct run *r)
 		rc = train(r);
 	if (rc == EXIT_GOOD && r->options->sample)
 		rc = write_sample(r);
+	if (rc == EXIT_GOOD && r->options->export)
+		rc = export_run(r);
 	if (rc == EXIT_GOOD && r->options->report)
 		rc = print_report(r);
 	if (rc == EXIT_GOOD && r->options->timeline)

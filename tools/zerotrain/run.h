@@ -86,6 +86,7 @@ int resume_run(struct run *r);
 /* What the options want at the end. Collective; returns an exit status, after a message if it
  * failed. */
 int write_sample(struct run *r);
+int export_run(struct run *r);
 int print_report(struct run *r);
 
 /* On rank 0. open_plot opens the file of --plot and looks for gnuplot, before training. draw_losses

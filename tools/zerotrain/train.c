@@ -229,6 +229,8 @@ int train(struct run *r)
 		progress.step = result.step;
 		rc = end_step(r, &result, &pace);
 	}
+	if (rc == EXIT_GOOD && r->options->steps == 0)
+		rc = validate(r, 0);
 	r->seconds = (tool_now_us() - began - r->sampled_us) / 1e6;
 	return rc;
 }

@@ -1,6 +1,7 @@
 /* Sets up Kolo's engine from options and config, and gives the model its weights. */
 #include "tools/zerotrain/setup/engine.h"
 #include "tools/common/tool.h"
+#include "tools/zerotrain/foreign/gpt2.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -241,7 +242,8 @@ static int make_engine(struct kolo_zero_config *config, struct engine *e)
 	return rc;
 }
 
-static int fill_tensors(struct engine *e)
+/* First values: drawn, or those of a model. */
+static int fill_tensors(struct engine *e, const struct gpt2 *from)
 {
 	float part[1024];
 	int rc = 0;
@@ -254,7 +256,10 @@ static int fill_tensors(struct engine *e)
 		for (size_t first = 0; rc == 0 && first < all; first += 1024) {
 			size_t n = all - first < 1024 ? all - first : 1024;
 
-			tensor_init(&e->sizes, t, first, n, part);
+			if (from->file)
+				gpt2_values(from, &e->sizes, t, first, n, part);
+			else
+				tensor_init(&e->sizes, t, first, n, part);
 			rc = kolo_zero_set(e->zero, e->numbers[t], first, n, part);
 		}
 	}
@@ -294,6 +299,7 @@ static int check_optimizer(const struct kolo_zero_config *c, const struct engine
 static int open_with(struct kolo_zero_config *config, const struct options *o, struct engine *e)
 {
 	struct kolo_comm *comm = e->parallel->comm;
+	struct gpt2 from = { 0 };
 	int rc;
 
 	if (o->stage != UNSET)
@@ -308,10 +314,12 @@ static int open_with(struct kolo_zero_config *config, const struct options *o, s
 	config->device = e->device.zero;
 	e->moves = config->device || config->offload_optimizer.place == KOLO_ZERO_ON_NVME ||
 		   config->offload_param.place == KOLO_ZERO_ON_NVME;
-	if ((rc = make_engine(config, e)) < 0 || (rc = weights_open(e)) < 0 ||
-	    (rc = fill_tensors(e)) < 0)
-		return engine_failed(comm, "setting up the engine", rc);
-	return EXIT_GOOD;
+	rc = o->import ? gpt2_open(o->import, &e->sizes, &from) : EXIT_GOOD;
+	if (rc == EXIT_GOOD && ((rc = make_engine(config, e)) < 0 || (rc = weights_open(e)) < 0 ||
+				(rc = fill_tensors(e, &from)) < 0))
+		rc = engine_failed(comm, "setting up the engine", rc);
+	gpt2_close(&from);
+	return rc;
 }
 
 static struct grid_sizes grid_of(const struct kolo_zero_settings *s)

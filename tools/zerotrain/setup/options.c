@@ -3,6 +3,7 @@
 #include "kolo/kolo_zero.h"
 #include "tools/common/grid.h"
 #include "tools/common/tool.h"
+#include "tools/zerotrain/foreign/gpt2.h"
 #include "tools/zerotrain/model/tensors.h"
 
 #include <getopt.h>
@@ -34,6 +35,11 @@ static const char help[] =
 	"  --context C           The number of tokens that the model looks back to. Default: 128.\n"
 	"  --dropout X           The share of activations that training drops. Default: 0.\n"
 	"\n"
+	"  --import DIR          Begin with a GPT-2 in DIR, as transformers saves it: config.json and\n"
+	"                        model.safetensors. They have the options above, and the number of tokens. Files\n"
+	"                        of other models need --tokens: there is no tokenizer.\n"
+	"  --export DIR          Write the model to DIR so that transformers loads it, at the end.\n"
+	"\n"
 	"Training:\n"
 	"  --data FILE           The text: its bytes are the tokens.\n"
 	"  --tokens              The file has tokens of 16 bits, the low byte first. Texts are then numbers.\n"
@@ -42,7 +48,8 @@ static const char help[] =
 	"                        that value is the default of --batch, --lr, --stage, --overlap,\n"
 	"                        --precision, --tp, --pp, --micro, --offload-optimizer, --offload-param,\n"
 	"                        --offload-ratio and --nvme-path.\n"
-	"  --steps N             The number of updates, with those before a restart. Default: 500.\n"
+	"  --steps N             The number of updates, with those before a restart. 0: only a validation.\n"
+	"                        Default: 500.\n"
 	"  --batch B             Sequences of a rank in a micro-step. Default: 8.\n"
 	"  --lr X                The learning rate. Default: 0.002. Without --config this is its maximum: it\n"
 	"                        rises during a warm-up, then falls as a cosine to a tenth.\n"
@@ -136,6 +143,8 @@ static const struct tool_option fields[] = {
 	{ "resume", IN_TEXT, offsetof(struct options, resume), 0, 0 },
 	{ "plot", IN_TEXT, offsetof(struct options, plot), 0, 0 },
 	{ "log", IN_TEXT, offsetof(struct options, log), 0, 0 },
+	{ "import", IN_TEXT, offsetof(struct options, import), 0, 0 },
+	{ "export", IN_TEXT, offsetof(struct options, export), 0, 0 },
 	{ "timeline", IN_TEXT, offsetof(struct options, timeline), 0, 0 },
 	{ "tp", IN_INT, offsetof(struct options, tensor), 1, MAX_RANKS },
 	{ "pp", IN_INT, offsetof(struct options, pipe), 1, MAX_RANKS },
@@ -156,7 +165,7 @@ static const struct tool_option fields[] = {
 	{ "temperature", IN_DOUBLE, offsetof(struct options, temperature), 0, 0 },
 	{ "top-k", IN_INT, offsetof(struct options, top_k), 0, INT_MAX },
 	{ "top-p", IN_DOUBLE, offsetof(struct options, top_p), 0, 0 },
-	{ "steps", IN_LONG, offsetof(struct options, steps), 1, 1L << 40 },
+	{ "steps", IN_LONG, offsetof(struct options, steps), 0, 1L << 40 },
 	{ "print", IN_LONG, offsetof(struct options, print), 1, LONG_MAX },
 	{ "validate", IN_LONG, offsetof(struct options, validate), 0, LONG_MAX },
 	{ "save-every", IN_LONG, offsetof(struct options, keep), 1, LONG_MAX },
@@ -301,8 +310,9 @@ static void check_options(const struct options *o)
 	}
 	if (o->tokens ? o->vocab == UNSET : o->vocab != BYTE_VALUES) {
 		fprintf(stderr, "zerotrain: %s\n",
-			o->tokens ? "--tokens: needs --vocab V: how many there are"
-				  : "--vocab: needs --tokens: bytes have 256 values");
+			o->tokens   ? "--tokens: needs --vocab V: how many there are"
+			: o->import ? "--import: needs --tokens: that model has others than bytes"
+				    : "--vocab: needs --tokens: bytes have 256 values");
 		exit(EXIT_USAGE);
 	}
 	if (o->dim % o->heads) {
@@ -318,6 +328,11 @@ static void check_options(const struct options *o)
 	snprintf(text, sizeof(text), "%g", o->lr);
 	if (!isnan(o->lr) && !(o->lr > 0 && o->lr < 1))
 		tool_refuse_option("zerotrain", "lr", text, "must be a number between 0 and 1");
+	if (o->import && o->resume) {
+		fprintf(stderr,
+			"zerotrain: --import with --resume: a checkpoint has all weights: leave one of them out\n");
+		exit(EXIT_USAGE);
+	}
 	check_places(o);
 	check_grid(o);
 	check_texts(o);
@@ -402,6 +417,40 @@ static void parse_all(int argc, char **argv, struct options *o)
 	}
 }
 
+/* The sizes of the model: those of --import, or what was given, or the defaults. */
+static void take_sizes(struct options *o)
+{
+	struct sizes found = {
+		.layers = 5, .dim = 128, .heads = 4, .context = 128, .values = BYTE_VALUES
+	};
+	struct {
+		const char *name;
+		int *given, found;
+	} sizes[] = { { "layers", &o->layers, 0 },
+		      { "dim", &o->dim, 0 },
+		      { "heads", &o->heads, 0 },
+		      { "context", &o->context, 0 },
+		      { "vocab", &o->vocab, 0 } };
+	int rc = o->import ? gpt2_read_sizes(o->import, &found) : EXIT_GOOD;
+
+	if (rc)
+		exit(rc);
+	sizes[0].found = found.layers;
+	sizes[1].found = found.dim;
+	sizes[2].found = found.heads;
+	sizes[3].found = found.context;
+	sizes[4].found = o->tokens && !o->import ? UNSET : found.values;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (*sizes[i].given == UNSET)
+			*sizes[i].given = sizes[i].found;
+		if (!o->import || *sizes[i].given == sizes[i].found)
+			continue;
+		fprintf(stderr, "zerotrain: --%s %d: --import %s has %d: leave the option out\n",
+			sizes[i].name, *sizes[i].given, o->import, sizes[i].found);
+		exit(EXIT_USAGE);
+	}
+}
+
 void options_parse(int argc, char **argv, struct options *o)
 {
 	*o = (struct options){
@@ -413,10 +462,10 @@ void options_parse(int argc, char **argv, struct options *o)
 		.offload_ratio = NAN,
 		.threads = UNSET,
 		.type = (enum kolo_type)UNSET,
-		.layers = 5,
-		.dim = 128,
-		.heads = 4,
-		.context = 128,
+		.layers = UNSET,
+		.dim = UNSET,
+		.heads = UNSET,
+		.context = UNSET,
 		.vocab = UNSET,
 		.batch = UNSET,
 		.tensor = UNSET,
@@ -442,7 +491,6 @@ void options_parse(int argc, char **argv, struct options *o)
 			argv[optind]);
 		exit(EXIT_USAGE);
 	}
-	if (!o->tokens && o->vocab == UNSET)
-		o->vocab = BYTE_VALUES;
+	take_sizes(o);
 	check_options(o);
 }

@@ -19,7 +19,8 @@ struct device_option {
 
 struct options {
 	/* NULL: not given */
-	const char *data, *config, *save, *resume, *plot, *log, *timeline, *prompt;
+	const char *data, *config, *save, *resume, *plot, *log, *timeline, *prompt, *import,
+		*export;
 	int nranks;                      /* ranks to start if no launcher did */
 	int stage, overlap;              /* UNSET: the config's */
 	enum kolo_type type;             /* (enum kolo_type)UNSET: the config's */

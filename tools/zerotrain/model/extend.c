@@ -21,11 +21,13 @@ static size_t rows_of_piece(const struct model *m, const struct piece *piece)
 
 size_t model_grown(const struct model *m, const struct piece *pieces)
 {
-	size_t size = m->sizes.tensor_size > 1 ? (size_t)m->sizes.tensor_size : 1, n = 0;
+	size_t size = m->sizes.tensor_size > 1 ? (size_t)m->sizes.tensor_size : 1, n = 0, first;
 
 	for (int i = 0; i < m->sizes.texts; i++)
 		n += rows_of_piece(m, &pieces[i]);
-	/* Each rank of the group has equally many. */
+	/* With sequence parallelism each rank of the group has equally many. */
+	if (kolo_tp_rows(m->group, size, &first) == size)
+		size = 1;
 	return (n + size - 1) / size * size;
 }
 

@@ -363,9 +363,9 @@ void kolo_zero_config_init(struct kolo_zero_config *out);
 
 /* Makes an engine for `ntensors` tensors on the ranks of comm. Collective; blocks. It splits comm
  * twice, for config.order: one communicator is for gradients and parameters, one for a few control
- * bytes in each update. With config.world it is collective over that, too, and splits it once. It
- * does not use comm itself afterwards. Parameters become rank 0's on all ranks. The caller gives
- * *out to kolo_zero_destroy.
+ * bytes in each update. At stage 3 with overlap it splits a third one, for gradients alone. With
+ * config.world it is collective over that, too, and splits it once. It does not use comm itself
+ * afterwards. Parameters become rank 0's on all ranks. The caller gives *out to kolo_zero_destroy.
  *
  * All ranks get the error of the first rank that failed, with its number. Then *out is NULL.
  *

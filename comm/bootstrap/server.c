@@ -336,7 +336,7 @@ static void check_time(struct server *s)
  * come, to get the cause. */
 static bool go_on(const struct server *s, int64_t *until)
 {
-	int heard = 0;
+	int heard = 0, dead = s->code == KOLO_EPEER;
 
 	if (s->code == 0)
 		return s->nranks == 0 || s->joined < s->nranks;
@@ -344,7 +344,7 @@ static bool go_on(const struct server *s, int64_t *until)
 		*until = ko_now_ms() + LAST_MS;
 	for (size_t i = 0; i < s->nguests; i++)
 		heard += s->guests[i]->joined;
-	return ko_now_ms() < *until && heard < s->nranks - 1; /* one may have died */
+	return ko_now_ms() < *until && heard < s->nranks - dead;
 }
 
 /* Serves until all have joined, or s->code is the cause why not. */

@@ -152,6 +152,16 @@ static void twins(struct t_rank *r)
 	fails_soon(&attr, KOLO_EINVAL, "two processes say they are rank 1");
 }
 
+/* The rank that contradicts nobody comes after the two that do. It hears of them, too. */
+static void late_beside_twins(struct t_rank *r)
+{
+	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank > 0, .nranks = 3 };
+
+	if (r->rank == 0)
+		usleep(200000);
+	fails_soon(&attr, KOLO_EINVAL, "two processes say they are rank 1");
+}
+
 static void sizes_differ(struct t_rank *r)
 {
 	struct kolo_comm_attr attr = { .id = &r->id, .rank = r->rank, .nranks = 3 + r->rank };
@@ -188,6 +198,7 @@ static void ranks_that_contradict_each_other_fail_at_once(void **state)
 {
 	(void)state;
 	t_processes(2, twins, NULL);
+	t_processes(3, late_beside_twins, NULL);
 	t_processes(2, sizes_differ, NULL);
 }
 

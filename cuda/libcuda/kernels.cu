@@ -24,16 +24,14 @@ typedef double any_f64;
 
 enum { BLOCK = 8 };
 
-#define CONVERSIONS(name, type)                                                                    \
-	LOOP void widen_##name(float *out, const type *in)                                         \
-	{                                                                                          \
-		_Pragma("unroll") for (int i = 0; i < BLOCK; i++) out[i] =                         \
-			ko_float_of_##name(in[i]);                                                 \
-	}                                                                                          \
-	LOOP void narrow_##name(type *out, const float *in)                                        \
-	{                                                                                          \
-		_Pragma("unroll") for (int i = 0; i < BLOCK; i++) out[i] =                         \
-			ko_##name##_of_float(in[i]);                                               \
+#define CONVERSIONS(name, type)                                                                              \
+	LOOP void widen_##name(float *out, const type *in)                                                   \
+	{                                                                                                    \
+		_Pragma("unroll") for (int i = 0; i < BLOCK; i++) out[i] = ko_float_of_##name(in[i]);        \
+	}                                                                                                    \
+	LOOP void narrow_##name(type *out, const float *in)                                                  \
+	{                                                                                                    \
+		_Pragma("unroll") for (int i = 0; i < BLOCK; i++) out[i] = ko_##name##_of_float(in[i]);      \
 	}
 CONVERSIONS(f16, uint16_t)
 CONVERSIONS(bf16, uint16_t)
@@ -95,8 +93,7 @@ static __device__ __forceinline__ void store(void *to, size_t first, const T *x)
 
 /* ---- One kernel for each type and way -------------------------------------------------------- */
 
-typedef void combine_fn(void *out, const void *in, const void *own, size_t n,
-			const union ko_scalar *s);
+typedef void combine_fn(void *out, const void *in, const void *own, size_t n, const union ko_scalar *s);
 typedef void fill_fn(void *out, const void *src, size_t n, const union ko_scalar *s);
 
 /* Combines two or more places. The next place is loaded while two are combined. */
@@ -140,7 +137,8 @@ static __device__ __forceinline__ void do_some(const struct ko_gpu_job &j, size_
 	__align__(VECTOR) T z[N];
 
 	What::template make<T, N>(z, j, first);
-	_Pragma("unroll 1") for (int k = 0; k < j.nouts; k++) store<T, N>(j.outs[k], first, z);
+	_Pragma("unroll 1") for (int k = 0; k < j.nouts; k++)
+		store<T, N>(j.outs[k], first, z);
 }
 
 /* Elements before the first that lies at a multiple of 16 bytes in all places; n: none does. */
@@ -150,10 +148,10 @@ template <typename T> static __device__ __forceinline__ size_t head_of(const str
 	size_t head = (VECTOR - at) % VECTOR / sizeof(T);
 	bool alike = at % sizeof(T) == 0;
 
-	_Pragma("unroll 1") for (int k = 0; k < j.nins; k++) alike =
-		alike && (uintptr_t)j.ins[k] % VECTOR == at;
-	_Pragma("unroll 1") for (int k = 1; k < j.nouts; k++) alike =
-		alike && (uintptr_t)j.outs[k] % VECTOR == at;
+	_Pragma("unroll 1") for (int k = 0; k < j.nins; k++)
+		alike = alike && (uintptr_t)j.ins[k] % VECTOR == at;
+	_Pragma("unroll 1") for (int k = 1; k < j.nouts; k++)
+		alike = alike && (uintptr_t)j.outs[k] % VECTOR == at;
 	return alike && head < j.n ? head : j.n;
 }
 
@@ -170,12 +168,10 @@ static __device__ __forceinline__ bool is_set(const uint32_t *flag)
 
 /* Neighbouring threads do neighbouring elements, so that a warp makes few loads and stores, also of
  * single elements. */
-template <typename T, typename What>
-static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
+template <typename T, typename What> static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
 {
 	constexpr size_t N = VECTOR / sizeof(T);
-	size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x,
-	       step = (size_t)gridDim.x * blockDim.x;
+	size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
 	size_t head = head_of<T>(j), vectors = (j.n - head) / N;
 
 	if (j.unless && is_set(j.unless))
@@ -187,32 +183,30 @@ static __device__ __forceinline__ void do_job(const struct ko_gpu_job &j)
 		do_some<T, What, 1>(j, k < head ? k : k + vectors * N);
 }
 
-#define KERNEL(name, type, ...)                                                                    \
-	extern "C" __global__ void __launch_bounds__(256)                                          \
-		ko_##name(const __grid_constant__ struct ko_gpu_job j)                             \
-	{                                                                                          \
-		do_job<type, __VA_ARGS__>(j);                                                      \
+#define KERNEL(name, type, ...)                                                                              \
+	extern "C" __global__ void __launch_bounds__(256)                                                    \
+		ko_##name(const __grid_constant__ struct ko_gpu_job j)                                       \
+	{                                                                                                    \
+		do_job<type, __VA_ARGS__>(j);                                                                \
 	}
 
 template <typename T>
-static __device__ __forceinline__ void copy(void *out, const void *src, size_t n,
-					    const union ko_scalar *)
+static __device__ __forceinline__ void copy(void *out, const void *src, size_t n, const union ko_scalar *)
 {
 	memcpy(out, src, n * sizeof(T));
 }
 
-static __device__ __forceinline__ void nothing(void *, const void *, size_t,
-					       const union ko_scalar *)
+static __device__ __forceinline__ void nothing(void *, const void *, size_t, const union ko_scalar *)
 {
 }
 
-#define KERNELS(name, type, divide)                                                                \
-	KERNEL(sum_##name, type, combination<sum_##name, nothing, divide>)                         \
-	KERNEL(prod_##name, type, combination<prod_##name, nothing, nothing>)                      \
-	KERNEL(min_##name, type, combination<min_##name, nothing, nothing>)                        \
-	KERNEL(max_##name, type, combination<max_##name, nothing, nothing>)                        \
-	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, scale_##name, nothing>)     \
-	KERNEL(scale_##name, type, filling<scale_##name>)                                          \
+#define KERNELS(name, type, divide)                                                                          \
+	KERNEL(sum_##name, type, combination<sum_##name, nothing, divide>)                                   \
+	KERNEL(prod_##name, type, combination<prod_##name, nothing, nothing>)                                \
+	KERNEL(min_##name, type, combination<min_##name, nothing, nothing>)                                  \
+	KERNEL(max_##name, type, combination<max_##name, nothing, nothing>)                                  \
+	KERNEL(sum_scaled_##name, type, combination<sum_scaled_##name, scale_##name, nothing>)               \
+	KERNEL(scale_##name, type, filling<scale_##name>)                                                    \
 	KERNEL(copy_##name, type, filling<copy<type>>)
 
 KERNELS(i8, int8_t, divide_i8)

@@ -5,10 +5,10 @@
 
 typedef void kernel_fn(const struct ko_gpu_job j);
 
-#define WAYS(name)                                                                                 \
-	{                                                                                          \
-		ko_sum_##name, ko_prod_##name, ko_min_##name, ko_max_##name, ko_sum_scaled_##name, \
-			ko_scale_##name, ko_copy_##name                                            \
+#define WAYS(name)                                                                                           \
+	{                                                                                                    \
+		ko_sum_##name, ko_prod_##name, ko_min_##name, ko_max_##name, ko_sum_scaled_##name,           \
+			ko_scale_##name, ko_copy_##name                                                      \
 	}
 
 /* By enum kolo_type, then by enum ko_combine, and then scale and copy. */

@@ -8,7 +8,7 @@ import re
 import struct
 import tempfile
 
-from tap import B, SLOW, Skip, main, run, test
+from tap import B, Skip, main, run, test
 
 SMALL = ["--layers", 2, "--dim", 16, "--heads", 4, "--context", 32, "--batch", 2, "--steps", 30, "--lr", "0.01",
          "--print", 30, "--validate", 0, "--micro", 2, "--exact"]
@@ -135,10 +135,8 @@ def a_file_says_the_model():
     folder, out = exported("one")
     with open(data(), "rb") as f:
         text = f.read()
-    starts = windows(len(text), 32)[:4 if SLOW else None]
-    found = [loss_of(tensors(folder), 2, 16, 4, text[s:s + 33]) for s in starts]
-    assert SLOW or abs(sum(found) / len(found) - float(validation(out))) < 1e-5, (found, out)
-    assert validation(out) != "5", out
+    found = [loss_of(tensors(folder), 2, 16, 4, text[s:s + 33]) for s in windows(len(text), 32)]
+    assert abs(sum(found) / len(found) - float(validation(out))) < 1e-5, (found, out)
 
 
 @test
@@ -222,7 +220,8 @@ def files_that_do_not_fit_are_refused():
     refused(f"--layers 3: --import {folder} has 2: leave the option out", "--layers", 3, status=2)
     refused("--import with --resume", "--resume", folder, status=2)
     done = start(1, *SMALL, "--export", "/proc/nowhere")
-    assert done.returncode == 3 and "--" not in done.stderr and "cannot be written: No such file or directory" in done.stderr, done
+    assert done.returncode == 3 and "step 1" not in done.stdout, done
+    assert "/proc/nowhere: cannot be written: No such file or directory" in done.stderr, done
 
 
 def transformers(*args, **kwargs):

@@ -135,11 +135,14 @@ def tokens_of_16_bits_are_trained_on_like_bytes():
     assert len(found) == 1, found
     numbers = [int(x) for x in found.pop().split()]
     assert numbers[:3] == [1, 4, 970] and len(numbers) == 23 and all(0 <= x < 1000 for x in numbers), numbers
-    for more, message in [(["--vocab", 900], "token number 30 is 900, and --vocab 900 has those below it"),
-                          (["--prompt", "1 1000"], "must be numbers below --vocab 1000"),
-                          (["--prompt", "one"], "must be numbers below --vocab 1000")]:
+    with open(token_file([1], "odd"), "ab") as f:
+        f.write(b"x")
+    for status, more, message in [(1, ["--vocab", 900, "--prompt", "1"], "token number 30 is 900, and --vocab 900 has those below it"),
+                                  (1, ["--data", f.name], "must be a file of tokens of two bytes"),
+                                  (2, ["--prompt", "1 1000"], "must be numbers below --vocab 1000"),
+                                  (2, ["--prompt", "one"], "must be numbers below --vocab 1000")]:
         done = start(1, *args, *more)
-        assert done.returncode == 1 and message in done.stderr, (more, done)
+        assert done.returncode == status and message in done.stderr and "step 1" not in done.stdout, (more, done)
     done = start(3, *args, "--tp", 3, "--heads", 3, "--dim", 30)
     assert done.returncode == 2 and "must divide --heads 3 and the 1000 values of a token" in done.stderr, done
 

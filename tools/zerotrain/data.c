@@ -21,14 +21,14 @@ static int map_file(const char *path, struct data *d)
 
 	if (fd >= 0 && fstat(fd, &st) == 0) {
 		d->len = (size_t)st.st_size / d->width;
-		if (S_ISREG(st.st_mode) && d->len > 0)
+		if (S_ISREG(st.st_mode) && d->len > 0 && (size_t)st.st_size % d->width == 0)
 			bytes = mmap(NULL, d->len * d->width, PROT_READ, MAP_PRIVATE, fd, 0);
 		else
-			errno = S_ISREG(st.st_mode) ? ENODATA : EINVAL;
+			errno = S_ISREG(st.st_mode) && d->len == 0 ? ENODATA : EINVAL;
 	}
 	if (bytes == MAP_FAILED)
-		fprintf(stderr, "zerotrain: --data %s: %s: must be a file of text\n", path,
-			strerror(errno));
+		fprintf(stderr, "zerotrain: --data %s: %s: must be a file of %s\n", path,
+			strerror(errno), d->width == 1 ? "text" : "tokens of two bytes");
 	else
 		d->bytes = bytes;
 	if (fd >= 0)

@@ -1,6 +1,7 @@
 /* zerotrain from start to end: opens the engine, the text and the model, trains, and prints what
  * the options ask for. */
 #include "tools/common/tool.h"
+#include "tools/zerotrain/foreign/gpt2.h"
 #include "tools/zerotrain/run.h"
 
 #include <limits.h>
@@ -126,7 +127,10 @@ static int open_run(struct run *r)
 		.segments = segments_of(o),
 		.halves = o->schedule == KOLO_PIPELINE_ZB_H1,
 	};
-	if ((rc = data_open(o->data, o->tokens ? 2 : 1, o->vocab, o->context, (uint64_t)o->seed,
+	if (o->export && r->rank == 0 && (rc = gpt2_make_folder(o->export)))
+		return rc;
+	if ((rc = check_prompt(r)) ||
+	    (rc = data_open(o->data, o->tokens ? 2 : 1, o->vocab, o->context, (uint64_t)o->seed,
 			    &r->data)) ||
 	    (rc = engine_open(r->comm, o, &r->parallel, &r->engine)) || (rc = open_model(r)) ||
 	    (rc = open_log(r)))

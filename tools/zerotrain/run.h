@@ -89,6 +89,9 @@ int write_sample(struct run *r);
 int export_run(struct run *r);
 int print_report(struct run *r);
 
+/* Whether the options' prompt is one. An exit status, after a message if it is not. */
+int check_prompt(const struct run *r);
+
 /* On rank 0. open_plot opens the file of --plot and looks for gnuplot, before training. draw_losses
  * draws what was printed. Both return an exit status. */
 int open_plot(struct run *r);

@@ -122,17 +122,21 @@ static long read_prompt(const struct run *r, token *out)
 	return (long)len;
 }
 
+int check_prompt(const struct run *r)
+{
+	if (read_prompt(r, NULL) > 0)
+		return EXIT_GOOD;
+	fprintf(stderr,
+		"zerotrain: --prompt %s: with --tokens it must be numbers below --vocab %d, with a space between them\n",
+		r->options->prompt, r->options->vocab);
+	return EXIT_USAGE;
+}
+
 static int begin_texts(const struct run *r, struct text *texts, size_t *prompt)
 {
 	const struct options *o = r->options;
-	long len = read_prompt(r, NULL);
 
-	if (len < 1)
-		return kolo_error_set(
-			KOLO_EINVAL,
-			"--prompt '%s': with --tokens it must be numbers below --vocab %d, with spaces between them",
-			o->prompt, o->vocab);
-	*prompt = (size_t)len;
+	*prompt = (size_t)read_prompt(r, NULL);
 	for (int i = 0; i < o->samples; i++) {
 		texts[i].tokens = malloc((*prompt + (size_t)o->sample) * sizeof(token));
 		if (!texts[i].tokens)
@@ -188,51 +192,68 @@ static void print_bytes(const char *text, size_t n)
 	}
 }
 
-static void print_text(const struct options *o, const token *text, size_t n)
+static void print_numbers(const token *text, size_t n)
 {
-	char *bytes = o->tokens ? NULL : malloc(n + 1);
-
-	for (size_t i = 0; o->tokens && i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		printf("%s%d", i ? " " : "", text[i]);
-	for (size_t i = 0; bytes && i < n; i++)
-		bytes[i] = (char)text[i];
-	if (bytes)
-		print_bytes(bytes, n);
-	free(bytes);
 }
 
-static void print_texts(const struct run *r, const struct text *texts, size_t prompt)
+/* `bytes` has room for a text. */
+static void print_texts(const struct run *r, const struct text *texts, size_t prompt, char *bytes)
 {
 	const struct options *o = r->options;
 	size_t skipped = o->prompt ? 0 : prompt;
 
 	for (int i = 0; i < o->samples; i++) {
+		const token *text = texts[i].tokens + skipped;
+		size_t n = texts[i].len - skipped;
+
 		printf("\n");
 		if (o->samples > 1)
 			printf("text %d:\n", i + 1);
-		print_text(o, texts[i].tokens + skipped, texts[i].len - skipped);
+		for (size_t k = 0; k < n; k++)
+			bytes[k] = (char)text[k];
+		if (o->tokens)
+			print_numbers(text, n);
+		else
+			print_bytes(bytes, n);
 		printf("\n");
 	}
 }
 
+/* Grows texts, and prints them. */
+static int make_texts(struct run *r, struct text *texts, struct drawing *d, real *logits)
+{
+	size_t prompt;
+	char *bytes;
+	int rc = begin_texts(r, texts, &prompt);
+
+	if (rc < 0)
+		return rc;
+	bytes = malloc(prompt + (size_t)r->options->sample);
+	rc = bytes ? grow_texts(r, texts, d, logits)
+		   : kolo_error_set(KOLO_ENOMEM, "a text of %d tokens: out of memory",
+				    r->options->sample);
+	if (rc == 0 && r->rank == 0)
+		print_texts(r, texts, prompt, bytes);
+	free(bytes);
+	return rc;
+}
+
 int write_sample(struct run *r)
 {
-	size_t n = (size_t)r->options->samples, values = (size_t)r->options->vocab, prompt = 0;
+	size_t n = (size_t)r->options->samples, values = (size_t)r->options->vocab;
 	struct text *texts = calloc(n, sizeof(*texts));
 	real *logits = malloc(n * values * sizeof(*logits));
 	struct drawing d = { r->options, (int)values, calloc(values, sizeof(*d.shares)),
 			     calloc(values, sizeof(*d.sorted)) };
 	double began = tool_now_us();
 	int rc = texts && logits && d.shares && d.sorted
-			 ? begin_texts(r, texts, &prompt)
+			 ? make_texts(r, texts, &d, logits)
 			 : kolo_error_set(KOLO_ENOMEM, "%zu texts: out of memory", n);
 
-	if (rc == 0)
-		rc = grow_texts(r, texts, &d, logits);
 	r->sampled_us += tool_now_us() - began;
 	r->sampled += n * (uint64_t)r->options->sample;
-	if (rc == 0 && r->rank == 0)
-		print_texts(r, texts, prompt);
 	for (size_t i = 0; texts && i < n; i++)
 		free(texts[i].tokens);
 	free(texts);

@@ -3,6 +3,7 @@
 #include "kolo/kolo_zero_device.h"
 #include "tests/lib/t.h"
 #include "tests/zero/step/give.h"
+#include "tests/zero/step/masters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +51,6 @@ static void train(struct kolo_comm *comm, const struct way *w, bool narrow, cons
 		  float *masters)
 {
 	struct kolo_zero_tensor tensors[TENSORS];
-	struct kolo_zero_memory memory;
-	struct kolo_zero_traffic traffic;
 	struct kolo_zero_config c;
 	struct kolo_zero *zero;
 	float *gradient = calloc(LARGEST, sizeof(*gradient));
@@ -80,12 +79,7 @@ static void train(struct kolo_comm *comm, const struct way *w, bool narrow, cons
 		}
 		CHECK(kolo_zero_step(zero, NULL) == 0);
 	}
-	for (int k = 0; kolo_zero_memory_get(zero, k, &memory) == 0; k++)
-		CHECK(strcmp(memory.kind, "gradients") != 0 || memory.bytes == memory.expected);
-	CHECK(kolo_zero_traffic_get(zero, &traffic) == 0);
-	CHECK(traffic.sent_bytes == traffic.gradient_bytes + traffic.parameter_bytes);
-	for (int t = 0; t < TENSORS; masters += sizes[t], t++)
-		CHECK(kolo_zero_get(zero, t, masters) == 0);
+	get_masters(zero, sizes, TENSORS, masters);
 	kolo_zero_destroy(zero);
 	kolo_zero_device_close(c.device);
 	free(gradient);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- Tensors --------------------------------------------------------------------------------- */
 
@@ -159,6 +160,13 @@ static int write_config(const char *folder, const struct sizes *s)
 	return fclose(f) || bad ? failed(path) : EXIT_GOOD;
 }
 
+int gpt2_make_folder(const char *folder)
+{
+	bool made = mkdir(folder, 0777) == 0 || errno == EEXIST;
+
+	return made && access(folder, W_OK | X_OK) == 0 ? EXIT_GOOD : failed(folder);
+}
+
 int gpt2_create(const char *folder, const struct sizes *s, FILE **out)
 {
 	int n = tensor_count(s), rc;
@@ -166,10 +174,7 @@ int gpt2_create(const char *folder, const struct sizes *s, FILE **out)
 	char path[4096];
 
 	*out = NULL;
-	if (mkdir(folder, 0777) < 0 && errno != EEXIST)
-		rc = failed(folder);
-	else
-		rc = all ? write_config(folder, s) : EXIT_FAILED;
+	rc = all ? write_config(folder, s) : failed(folder);
 	for (int t = 0; rc == EXIT_GOOD && t < n; t++) {
 		struct described d = describe(s, t);
 

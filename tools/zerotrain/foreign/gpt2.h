@@ -26,9 +26,12 @@ void gpt2_close(struct gpt2 *g);
 void gpt2_values(const struct gpt2 *g, const struct sizes *part, int tensor, size_t first, size_t n,
 		 float *out);
 
-/* Writes a model: config.json at once, and the beginning of model.safetensors. *out is the open
- * file for the tensors, which gpt2_write writes in their order. 0, or an exit status after a
- * message. */
+/* Makes the folder of a model, if it is not there, and checks that it can be written to. 0, or an
+ * exit status after a message. */
+int gpt2_make_folder(const char *folder);
+
+/* Writes config.json into it, and the beginning of model.safetensors. *out is the open file for the
+ * tensors, which gpt2_write writes in their order. 0, or an exit status after a message. */
 int gpt2_create(const char *folder, const struct sizes *sizes, FILE **out);
 
 /* Writes a whole tensor, whose elements are in the model's order. 0, or a negative number. */

@@ -32,15 +32,15 @@ bool safetensors_find(const struct safetensors *file, const char *name, struct s
 /* Its element number i. */
 float safetensors_value(const struct stored *tensor, size_t i);
 
-/* Writes the header of a file of floats, whose tensors follow in this order. Call it with names and
- * shapes, ended by a NULL name. */
+/* A tensor of a file to be written. */
 struct described {
 	char name[64];
 	int ndims;
 	size_t shape[2];
 };
 
-/* Returns 0, or a negative number if the file could not be written. */
+/* Writes the header of a file of floats. The elements of the n tensors follow in this order.
+ * Returns 0, or a negative number if the file could not be written. */
 int safetensors_begin(FILE *file, const struct described *tensors, int n);
 
 #endif

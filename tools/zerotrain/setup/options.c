@@ -417,38 +417,34 @@ static void parse_all(int argc, char **argv, struct options *o)
 	}
 }
 
+/* A size that was not given is the one that was found, and with --import no other may be given. */
+static void take_size(const struct options *o, const char *name, int found, int *given)
+{
+	if (*given == UNSET)
+		*given = found;
+	if (!o->import || *given == found)
+		return;
+	fprintf(stderr, "zerotrain: --%s %d: --import %s has %d: leave the option out\n", name,
+		*given, o->import, found);
+	exit(EXIT_USAGE);
+}
+
 /* The sizes of the model: those of --import, or what was given, or the defaults. */
 static void take_sizes(struct options *o)
 {
 	struct sizes found = {
 		.layers = 5, .dim = 128, .heads = 4, .context = 128, .values = BYTE_VALUES
 	};
-	struct {
-		const char *name;
-		int *given, found;
-	} sizes[] = { { "layers", &o->layers, 0 },
-		      { "dim", &o->dim, 0 },
-		      { "heads", &o->heads, 0 },
-		      { "context", &o->context, 0 },
-		      { "vocab", &o->vocab, 0 } };
 	int rc = o->import ? gpt2_read_sizes(o->import, &found) : EXIT_GOOD;
 
 	if (rc)
 		exit(rc);
-	sizes[0].found = found.layers;
-	sizes[1].found = found.dim;
-	sizes[2].found = found.heads;
-	sizes[3].found = found.context;
-	sizes[4].found = o->tokens && !o->import ? UNSET : found.values;
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		if (*sizes[i].given == UNSET)
-			*sizes[i].given = sizes[i].found;
-		if (!o->import || *sizes[i].given == sizes[i].found)
-			continue;
-		fprintf(stderr, "zerotrain: --%s %d: --import %s has %d: leave the option out\n",
-			sizes[i].name, *sizes[i].given, o->import, sizes[i].found);
-		exit(EXIT_USAGE);
-	}
+	take_size(o, "layers", found.layers, &o->layers);
+	take_size(o, "dim", found.dim, &o->dim);
+	take_size(o, "heads", found.heads, &o->heads);
+	take_size(o, "context", found.context, &o->context);
+	/* Of tokens there is no usual number. */
+	take_size(o, "vocab", o->tokens && !o->import ? UNSET : found.values, &o->vocab);
 }
 
 void options_parse(int argc, char **argv, struct options *o)

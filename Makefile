@@ -143,7 +143,7 @@ $(KERNELS:%=$B/zero/optim/kernels_%.o): $B/zero/optim/kernels_%.o: zero/optim/ke
 TRAIN_FLAGS := -fno-math-errno
 TRAIN_CFLAGS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --cflags openblas))
 $B/tools/zerotrain/%.o: ALL_CFLAGS += $(TRAIN_FLAGS) $(TRAIN_CFLAGS)
-$(KERNELS:%=$B/tools/zerotrain/model/loops_%.o): $B/tools/zerotrain/model/loops_%.o: tools/zerotrain/model/loops.c $B/flags
+$(KERNELS:%=$B/tools/zerotrain/math/loops_%.o): $B/tools/zerotrain/math/loops_%.o: tools/zerotrain/math/loops.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$Q$(CC) $(ALL_CFLAGS) -O3 $(KERNELS_$*) -DLOOPS=loops_$* -c -o $@ $<
@@ -220,8 +220,8 @@ ZEROCONFIG_OBJECTS := $(call tool_objects,zeroconfig,common/tool)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
 ZEROPLAN_OBJECTS := $(call tool_objects,zeroplan,zerotrain/model/tensors common/gnuplot common/grid common/json common/tool)
 $B/zeroplan: $(ZEROPLAN_OBJECTS) $B/libkolo.a
-TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/foreign zerotrain/model,common/gnuplot common/grid common/tool)) \
-	$(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
+TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/foreign zerotrain/model zerotrain/math,common/gnuplot common/grid common/tool)) \
+	$(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
 TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas))
 $B/zerotrain: $(TRAIN_OBJECTS) $B/libkolo.a
 $B/zerotrain: LIBS += $(TRAIN_LIBS)

@@ -78,8 +78,8 @@ $(GPU_TESTS): $(call test_objects,gpu_ranks)
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/%.o,ringinfo/rule ringinfo/environment ringinfo/text ringinfo/json common/json common/tool)
 
 # The model of zerotrain, without an engine; that which counts with double for differences of the loss.
-TRAIN_MODEL := $(addprefix tools/zerotrain/model/,attention block extend linear loops_best memory model products tensors)
-TRAIN_F64 := $(patsubst %,$B/f64/%.o,$(TRAIN_MODEL) tools/zerotrain/model/loops tests/tools/gpt tests/tools/growth tests/tools/zerotrain_gradients)
+TRAIN_MODEL := $(addprefix tools/zerotrain/,$(addprefix model/,attention block extend linear memory model tensors) math/loops_best math/products)
+TRAIN_F64 := $(patsubst %,$B/f64/%.o,$(TRAIN_MODEL) tools/zerotrain/math/loops tests/tools/gpt tests/tools/growth tests/tools/zerotrain_gradients)
 $B/f64/%.o: %.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
@@ -89,10 +89,10 @@ $B/tests/tools/test_zerotrain.o: ALL_CFLAGS += -DZEROTRAIN_F64
 $B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64)) $B/tools/zerotrain/data.o
 
 $B/tests/test_zerotrain_growth: LIBS += $(TRAIN_LIBS)
-$B/tests/test_zerotrain_growth: $(call test_objects,gpt growth) $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
+$B/tests/test_zerotrain_growth: $(call test_objects,gpt growth) $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
 
 GRADIENTS := $(if $(filter yes,$(OPENBLAS)),$B/tests/zerotrain_gradients $B/f64/tests/zerotrain_gradients)
-$B/tests/zerotrain_gradients: $(call test_objects,gpt zerotrain_gradients) $B/libkolo.a $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/model/loops_%.o)
+$B/tests/zerotrain_gradients: $(call test_objects,gpt zerotrain_gradients) $B/libkolo.a $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
 $B/f64/tests/zerotrain_gradients: $(TRAIN_F64) $B/libkolo.a
 $(GRADIENTS):
 	@mkdir -p $(@D)

@@ -1,6 +1,6 @@
 /* See gpt.h. */
 #include "tests/tools/gpt.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/random.h"
 
 #include <math.h>
 #include <stdlib.h>

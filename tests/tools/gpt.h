@@ -1,5 +1,5 @@
 /* zerotrain's model with weights in plain arrays, in float or double
- * (tools/zerotrain/model/real.h). */
+ * (tools/zerotrain/math/real.h). */
 #ifndef TESTS_TOOLS_GPT_H
 #define TESTS_TOOLS_GPT_H
 

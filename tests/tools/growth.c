@@ -1,6 +1,6 @@
 /* See growth.h. */
 #include "tests/tools/growth.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/random.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "tests/tools/gpt.h"
 #include "tests/tools/growth.h"
 #include "tools/zerotrain/data.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Maps the file of text and finds the tokens of a sample. */
 #include "tools/zerotrain/data.h"
 #include "tools/common/tool.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/random.h"
 
 #include <errno.h>
 #include <fcntl.h>

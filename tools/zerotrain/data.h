@@ -8,7 +8,7 @@
 #ifndef TOOLS_ZEROTRAIN_DATA_H
 #define TOOLS_ZEROTRAIN_DATA_H
 
-#include "tools/zerotrain/model/real.h"
+#include "tools/zerotrain/math/real.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Generates text with the model. */
 #include "tools/common/tool.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/random.h"
 #include "tools/zerotrain/run.h"
 
 #include <locale.h>

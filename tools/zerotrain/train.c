@@ -1,6 +1,6 @@
 /* The training loop. */
 #include "tools/common/tool.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/random.h"
 #include "tools/zerotrain/run.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Forward and backward of one block: x + project(attend(norm(x))), then x +
  * narrow(GELU(widen(norm(x)))). */
+#include "tools/zerotrain/math/random.h"
 #include "tools/zerotrain/model/inside.h"
-#include "tools/zerotrain/model/random.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef TOOLS_ZEROTRAIN_MODEL_INPUTS_H
 #define TOOLS_ZEROTRAIN_MODEL_INPUTS_H
 
-#include "tools/zerotrain/model/real.h"
+#include "tools/zerotrain/math/real.h"
 
 #include <stdbool.h>
 #include <stddef.h>

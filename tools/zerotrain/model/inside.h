@@ -4,9 +4,9 @@
 #define TOOLS_ZEROTRAIN_MODEL_INSIDE_H
 
 #include "kolo/kolo_parallel.h"
+#include "tools/zerotrain/math/loops.h"
+#include "tools/zerotrain/math/products.h"
 #include "tools/zerotrain/model/inputs.h"
-#include "tools/zerotrain/model/loops.h"
-#include "tools/zerotrain/model/products.h"
 #include "tools/zerotrain/model/tensors.h"
 
 /* Rows of attention that are computed together. They see no place after their last one, which saves

@@ -1,6 +1,6 @@
 /* Lists a GPT's tensors: names, shapes, and values before training. */
 #include "tools/zerotrain/model/tensors.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/random.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* Matrix products by CBLAS. */
-#include "tools/zerotrain/model/products.h"
+#include "tools/zerotrain/math/products.h"
 
 #include <cblas.h>
 

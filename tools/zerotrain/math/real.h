@@ -1,7 +1,7 @@
 /* The type that the model computes in: float, or double if a test compares gradients with finite
  * differences. And what a text is made of. */
-#ifndef TOOLS_ZEROTRAIN_MODEL_REAL_H
-#define TOOLS_ZEROTRAIN_MODEL_REAL_H
+#ifndef TOOLS_ZEROTRAIN_MATH_REAL_H
+#define TOOLS_ZEROTRAIN_MATH_REAL_H
 
 #include <stdint.h>
 

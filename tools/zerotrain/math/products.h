@@ -1,8 +1,8 @@
 /* Matrix products. products.c is the only file that includes CBLAS, which is that of OpenBLAS. */
-#ifndef TOOLS_ZEROTRAIN_MODEL_PRODUCTS_H
-#define TOOLS_ZEROTRAIN_MODEL_PRODUCTS_H
+#ifndef TOOLS_ZEROTRAIN_MATH_PRODUCTS_H
+#define TOOLS_ZEROTRAIN_MATH_PRODUCTS_H
 
-#include "tools/zerotrain/model/real.h"
+#include "tools/zerotrain/math/real.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* What a GPT computes besides matrix products: loops over rows of activations. They are compiled
  * for three instruction sets and give the same bits. Arrays are row-major. Sums go through 16
  * lanes, in an order that only the length determines. */
-#ifndef TOOLS_ZEROTRAIN_MODEL_LOOPS_H
-#define TOOLS_ZEROTRAIN_MODEL_LOOPS_H
+#ifndef TOOLS_ZEROTRAIN_MATH_LOOPS_H
+#define TOOLS_ZEROTRAIN_MATH_LOOPS_H
 
-#include "tools/zerotrain/model/real.h"
+#include "tools/zerotrain/math/real.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The loops over rows. This file is compiled once for each instruction set, under the name
  * LOOPS. */
-#include "tools/zerotrain/model/loops.h"
-#include "tools/zerotrain/model/random.h"
+#include "tools/zerotrain/math/loops.h"
+#include "tools/zerotrain/math/random.h"
 
 #include <math.h>
 #include <string.h>

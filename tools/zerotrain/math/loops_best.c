@@ -1,5 +1,5 @@
 /* Chooses the best compiled loops that this processor can run. */
-#include "tools/zerotrain/model/loops.h"
+#include "tools/zerotrain/math/loops.h"
 
 extern const struct loops loops_plain;
 #ifdef KO_HAVE_X86_KERNELS

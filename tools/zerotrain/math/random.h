@@ -1,7 +1,7 @@
 /* Random numbers without state: each is a function of a key and a counter. So a run that is
  * resumed, a block that is computed twice and any number of ranks draw the same numbers. */
-#ifndef TOOLS_ZEROTRAIN_MODEL_RANDOM_H
-#define TOOLS_ZEROTRAIN_MODEL_RANDOM_H
+#ifndef TOOLS_ZEROTRAIN_MATH_RANDOM_H
+#define TOOLS_ZEROTRAIN_MATH_RANDOM_H
 
 #include <stdint.h>
 

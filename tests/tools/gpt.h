@@ -35,13 +35,16 @@ struct gpt {
 struct gpt *gpt_open(int segment, double dropout, int segments);
 void gpt_close(struct gpt *g);
 
-/* The same, as two stages of a pipeline have it: two parts that keep two batches each, backward in
- * halves, the head's gradient apart. */
+/* A LLAMA with one head of keys for all queries; segment as above. */
+struct gpt *gpt_open_llama(int segment, bool untied);
+
+/* The first one, as two stages of a pipeline have it: two parts that keep two batches each,
+ * backward in halves, the head's gradient apart. */
 struct gpt *gpt_open_parts(void);
 
 /* A wider one of two parts, with longer contexts, that texts grow in; over the ranks of a group, if
- * it is not NULL. */
-struct gpt *gpt_open_growing(struct kolo_comm *group, int segments, int texts);
+ * it is not NULL. A LLAMA has half as many heads of keys as of queries. */
+struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segments, int texts);
 
 /* Forward and backward of two batches, in another order for each part: the text, and the text
  * without its first byte. Adds up both gradients, of BYTES with the head's. NaN: failed. Else the

@@ -11,16 +11,16 @@
 /* Weights of this model make differences some hundred times larger. */
 #define CLOSE 3e-5
 
-static void grow_alone(int segments)
+static void grow_alone(enum kind kind, int segments)
 {
-	struct gpt *g = gpt_open_growing(NULL, segments, GROWING);
+	struct gpt *g = gpt_open_growing(NULL, kind, segments, GROWING);
 	struct growth *a = calloc(2, sizeof(*a));
 	double apart;
 	bool same;
 
 	CHECK(a && g->model);
-	CHECK(model_cache(g->model) ==
-	      2 * GPT_LAYERS * GROWING * GPT_LONG * GPT_WIDE * sizeof(real));
+	CHECK(model_cache(g->model) == 2 * GPT_LAYERS * GROWING * GPT_LONG * GPT_WIDE *
+					       sizeof(real) / (kind == LLAMA ? 2 : 1));
 	/* What was kept of the first texts is not seen by the next ones. */
 	for (int k = 0; k < 2; k++) {
 		CHECK(growth_run(g, &a[k]));
@@ -36,13 +36,15 @@ static void grow_alone(int segments)
 static void logits_of_growing_texts_are_those_of_batches(void **state)
 {
 	(void)state;
-	grow_alone(0);
+	grow_alone(GPT2, 0);
+	grow_alone(LLAMA, 0);
 }
 
 static void with_segments_they_have_the_same_bits(void **state)
 {
 	(void)state;
-	grow_alone(4);
+	grow_alone(GPT2, 4);
+	grow_alone(LLAMA, 4);
 }
 
 /* This rank's part of the logits, beside those of one rank. */
@@ -72,9 +74,11 @@ static void grow_in_group(struct t_rank *t)
 	bool same;
 
 	CHECK(part && whole);
-	for (int segments = 0; segments <= 4; segments += 4) {
-		struct gpt *g = gpt_open_growing(comm, segments, GROWING),
-			   *alone = gpt_open_growing(NULL, segments, GROWING);
+	for (int k = 0; k < 4; k++) {
+		enum kind kind = k % 2 ? LLAMA : GPT2;
+		int segments = k / 2 * 4;
+		struct gpt *g = gpt_open_growing(comm, kind, segments, GROWING),
+			   *alone = gpt_open_growing(NULL, kind, segments, GROWING);
 		double apart;
 
 		CHECK(growth_run(g, part) && growth_run(alone, whole));

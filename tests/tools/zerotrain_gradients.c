@@ -28,6 +28,9 @@ int main(int argc, char **argv)
 	for (int t = 0; t < g->ntensors; t++) {
 		struct tensor_shape s = tensor_shape_of(&g->sizes, t);
 
+		if (!tensor_is_there(&g->sizes, t))
+			continue;
+
 		printf("%s\n\"%s\": {\"shape\": [%zu, %zu], ", t ? "," : "", s.name, s.rows,
 		       s.columns);
 		print_numbers("values", g->values[t], s.n);

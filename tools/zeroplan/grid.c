@@ -59,7 +59,7 @@ bool grid_has(const struct options *o, const struct grid *g, int tensor)
 		if (blocks_have(&sizes, bounds[0], bounds[1], tensor))
 			return true;
 	}
-	return !g->bounds; /* no grid: all */
+	return !g->bounds && tensor_is_there(&sizes, tensor); /* no grid: all */
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */

@@ -15,16 +15,22 @@ enum { ROOM = 512, KEPT = 2 };
 static void describe_run(const struct run *r, char *out, size_t room)
 {
 	const struct sizes *s = &r->engine.sizes;
-	char vocab[32] = "";
+	char vocab[32] = "", model[128] = "";
 
 	if (r->options->tokens)
 		snprintf(vocab, sizeof(vocab), " --tokens --vocab %d", s->values);
+	if (s->kind == LLAMA)
+		snprintf(model, sizeof(model), " --model llama --kv-heads %d --rope-theta %g%s",
+			 s->kv_heads, s->theta, s->untied ? " --untied" : "");
+	if (s->kind == LLAMA || s->inner != 4 * s->dim || s->eps != 1e-5)
+		snprintf(model + strlen(model), sizeof(model) - strlen(model),
+			 " --ffn %d --norm-eps %g", s->inner, s->eps);
 	snprintf(
 		out, room,
 		"--layers %d --dim %d --heads %d --context %d --dropout %.17g --batch %d --seed %" PRIu64
-		"%s, text %016" PRIx64,
+		"%s%s, text %016" PRIx64,
 		s->layers, s->dim, s->heads, s->context, s->dropout, r->engine.batch, s->seed,
-		vocab, data_fingerprint(&r->data));
+		vocab, model, data_fingerprint(&r->data));
 }
 
 int save_run(struct run *r)

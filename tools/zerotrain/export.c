@@ -1,6 +1,6 @@
-/* Writes the model as transformers reads a GPT-2 (--export). */
+/* Writes the model as transformers reads it (--export). */
 #include "tools/common/tool.h"
-#include "tools/zerotrain/foreign/gpt2.h"
+#include "tools/zerotrain/foreign/foreign.h"
 #include "tools/zerotrain/run.h"
 
 #include <errno.h>
@@ -39,12 +39,17 @@ static int write_tensors(struct run *r, const struct sizes *sizes, FILE *file, i
 	*status = EXIT_GOOD;
 	for (int t = 0; rc == 0 && t < tensor_count(sizes); t++) {
 		size_t n = tensor_shape_of(sizes, t).n;
-		float *whole = malloc(n * sizeof(*whole)), *part = malloc(n * sizeof(*part));
+		float *whole, *part;
+
+		if (!tensor_is_there(sizes, t))
+			continue;
+		whole = malloc(n * sizeof(*whole));
+		part = malloc(n * sizeof(*part));
 
 		rc = whole && part
 			     ? collect(r, t, whole, n, part)
 			     : kolo_error_set(KOLO_ENOMEM, "a tensor of %zu: out of memory", n);
-		if (rc == 0 && file && gpt2_write(file, sizes, t, whole) < 0)
+		if (rc == 0 && file && foreign_write(file, sizes, t, whole) < 0)
 			*status = EXIT_FAILED;
 		free(whole);
 		free(part);
@@ -62,7 +67,7 @@ int export_run(struct run *r)
 
 	whole.tensor_size = 1;
 	if (r->rank == 0)
-		status = gpt2_create(folder, &whole, &file);
+		status = foreign_create(folder, &whole, &file);
 	rc = kolo_broadcast(r->comm, &status, &status, 1, KOLO_I32, 0, NULL);
 	if (rc == 0 && status == EXIT_GOOD)
 		rc = write_tensors(r, &whole, file, &written);

@@ -1,7 +1,7 @@
 /* zerotrain from start to end: opens the engine, the text and the model, trains, and prints what
  * the options ask for. */
 #include "tools/common/tool.h"
-#include "tools/zerotrain/foreign/gpt2.h"
+#include "tools/zerotrain/foreign/foreign.h"
 #include "tools/zerotrain/run.h"
 
 #include <limits.h>
@@ -72,7 +72,7 @@ static bool make_batches(struct run *r)
 	size_t micros = (size_t)r->parallel.micros, samples = micros * (size_t)r->engine.batch;
 	size_t grown =
 		((size_t)r->options->samples * PIECE + (size_t)r->parallel.place.tensor_size) *
-		(size_t)r->options->dim;
+		(size_t)r->options->model.dim;
 	size_t n = model_boundary(r->model);
 
 	n = n > grown ? n : grown;
@@ -112,26 +112,20 @@ static int open_model(struct run *r)
 static int open_run(struct run *r)
 {
 	const struct options *o = r->options;
-	bool some = o->recompute > 0 && o->recompute < o->layers;
+	bool some = o->recompute > 0 && o->recompute < o->model.layers;
 	int rc;
 
-	r->engine.sizes = (struct sizes){
-		.layers = o->layers,
-		.dim = o->dim,
-		.heads = o->heads,
-		.context = o->context,
-		.values = o->vocab,
-		.segment = some ? o->recompute : o->layers,
-		.dropout = o->dropout,
-		.seed = (uint64_t)o->seed,
-		.segments = segments_of(o),
-		.halves = o->schedule == KOLO_PIPELINE_ZB_H1,
-	};
-	if (o->export && r->rank == 0 && (rc = gpt2_make_folder(o->export)))
+	r->engine.sizes = o->model;
+	r->engine.sizes.segment = some ? o->recompute : o->model.layers;
+	r->engine.sizes.dropout = o->dropout;
+	r->engine.sizes.seed = (uint64_t)o->seed;
+	r->engine.sizes.segments = segments_of(o);
+	r->engine.sizes.halves = o->schedule == KOLO_PIPELINE_ZB_H1;
+	if (o->export && r->rank == 0 && (rc = foreign_make_folder(o->export)))
 		return rc;
 	if ((rc = check_prompt(r)) ||
-	    (rc = data_open(o->data, o->tokens ? 2 : 1, o->vocab, o->context, (uint64_t)o->seed,
-			    &r->data)) ||
+	    (rc = data_open(o->data, o->tokens ? 2 : 1, o->model.values, o->model.context,
+			    (uint64_t)o->seed, &r->data)) ||
 	    (rc = engine_open(r->comm, o, &r->parallel, &r->engine)) || (rc = open_model(r)) ||
 	    (rc = open_log(r)))
 		return rc;
@@ -195,14 +189,18 @@ static void print_beginning(const struct run *r)
 {
 	struct sizes whole = r->engine.sizes;
 	size_t parameters = 0;
+	int tensors = 0;
 
 	whole.tensor_size = 1;
 	for (int t = 0; t < tensor_count(&whole); t++)
-		parameters += tensor_shape_of(&whole, t).n;
+		if (tensor_is_there(&whole, t)) {
+			parameters += tensor_shape_of(&whole, t).n;
+			tensors++;
+		}
 	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu %s of text, %zu for validation\n",
-	       parameters, tensor_count(&r->engine.sizes), kolo_type_name(r->engine.type),
-	       r->nranks, r->nranks > 1 ? "s" : "", r->data.len,
-	       r->data.width == 1 ? "bytes" : "tokens", r->data.len - r->data.ntrain);
+	       parameters, tensors, kolo_type_name(r->engine.type), r->nranks,
+	       r->nranks > 1 ? "s" : "", r->data.len, r->data.width == 1 ? "bytes" : "tokens",
+	       r->data.len - r->data.ntrain);
 	if (r->parallel.grid)
 		print_grid(&r->parallel);
 	if (r->engine.device.zero)

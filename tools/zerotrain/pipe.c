@@ -83,7 +83,7 @@ static size_t boundary_of(const struct run *r, size_t rows)
 {
 	size_t first;
 
-	return kolo_tp_rows(r->parallel.group, rows, &first) * (size_t)r->options->dim;
+	return kolo_tp_rows(r->parallel.group, rows, &first) * (size_t)r->options->model.dim;
 }
 
 /* One of this rank's parts, with input from the stage before it. */

@@ -19,7 +19,7 @@ static void join(const real *all, int ranks, int texts, size_t n, real *out)
 /* V / G: the values that this rank has logits of. */
 static size_t values_of(const struct run *r)
 {
-	return (size_t)r->options->vocab / (size_t)r->parallel.place.tensor_size;
+	return (size_t)r->options->model.values / (size_t)r->parallel.place.tensor_size;
 }
 
 /* The last stage's tensor group has the logits own[texts, V / G]; all others get them. */

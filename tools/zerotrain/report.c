@@ -81,7 +81,7 @@ static int print_memory(struct run *r)
 	if ((rc = print_kinds(r)) < 0 ||
 	    (rc = print_bytes(r, "activations", place, "",
 			      model_memory(r->model) - model_cache(r->model))) < 0 ||
-	    (rc = print_bytes(r, "keys and values", place, "2 L C D / T floats for each text",
+	    (rc = print_bytes(r, "keys and values", place, "2 L C D K / H / T floats for each text",
 			      model_cache(r->model))) < 0 ||
 	    (rc = print_bytes(r, "tensors as floats", place, "", e->floats_len + e->halves_len)) <
 		    0 ||

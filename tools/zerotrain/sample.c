@@ -114,7 +114,7 @@ static long read_prompt(const struct run *r, token *out)
 	size_t len = o->prompt ? strlen(o->prompt) : 1;
 
 	if (o->prompt && o->tokens)
-		return read_tokens(o->prompt, o->vocab, out);
+		return read_tokens(o->prompt, o->model.values, out);
 	for (size_t i = 0; out && o->prompt && i < len; i++)
 		out[i] = (uint8_t)o->prompt[i];
 	if (out && !o->prompt)
@@ -128,7 +128,7 @@ int check_prompt(const struct run *r)
 		return EXIT_GOOD;
 	fprintf(stderr,
 		"zerotrain: --prompt %s: with --tokens it must be numbers below --vocab %d, with a space between them\n",
-		r->options->prompt, r->options->vocab);
+		r->options->prompt, r->options->model.values);
 	return EXIT_USAGE;
 }
 
@@ -242,7 +242,7 @@ static int make_texts(struct run *r, struct text *texts, struct drawing *d, real
 
 int write_sample(struct run *r)
 {
-	size_t n = (size_t)r->options->samples, values = (size_t)r->options->vocab;
+	size_t n = (size_t)r->options->samples, values = (size_t)r->options->model.values;
 	struct text *texts = calloc(n, sizeof(*texts));
 	real *logits = malloc(n * values * sizeof(*logits));
 	struct drawing d = { r->options, (int)values, calloc(values, sizeof(*d.shares)),

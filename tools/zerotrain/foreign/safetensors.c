@@ -156,6 +156,10 @@ float safetensors_value(const struct stored *t, size_t i)
 	float value;
 
 	memcpy(element, t->at + i * size, size);
+	if (t->type == KOLO_F32) {
+		memcpy(&value, element, size);
+		return value;
+	}
 	kolo_cast(element, t->type, &value, KOLO_F32, 1, 1);
 	return value;
 }

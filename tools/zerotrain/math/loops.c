@@ -115,35 +115,40 @@ static inline real max_of(const real *x, size_t n)
 static void norm(const struct norm *p, const real *x, real *y, size_t rows, size_t n)
 {
 	for (size_t r = 0; r < rows; r++, x += n, y += n) {
-		real mean = sum_of(x, n) / (real)n;
+		real mean = p->bias ? sum_of(x, n) / (real)n : 0;
 		real variance = sum_of_products(x, x, mean, n) / (real)n;
-		real rstd = (real)(1 / sqrt((double)variance + 1e-5));
+		real rstd = (real)(1 / sqrt((double)variance + p->eps));
 
 		for (size_t i = 0; i < n; i++)
-			y[i] = (x[i] - mean) * rstd * p->gain[i] + p->bias[i];
+			y[i] = (x[i] - mean) * rstd * p->gain[i];
+		for (size_t i = 0; p->bias && i < n; i++)
+			y[i] += p->bias[i];
 		p->mean[r] = mean;
 		p->rstd[r] = rstd;
 	}
 }
 
-/* With h = (x - mean) rstd and dh = dy gain: dx = rstd (dh - mean(dh) - h mean(dh h)). */
+/* With h = (x - mean) rstd and dh = dy gain: dx = rstd (dh - mean(dh) - h mean(dh h)). The second
+ * term is the mean's, which is a constant if there is no bias. */
 static void norm_back(const struct norm *p, const real *x, const real *dy, real *dx, real *dgain,
 		      real *dbias, size_t rows, size_t n)
 {
 	memset(dgain, 0, n * sizeof(*dgain));
-	memset(dbias, 0, n * sizeof(*dbias));
+	if (p->bias)
+		memset(dbias, 0, n * sizeof(*dbias));
 	for (size_t r = 0; r < rows; r++, x += n, dy += n, dx += n) {
 		real mean = p->mean[r], rstd = p->rstd[r];
-		real mean_dh = sum_of_products(dy, p->gain, 0, n) / (real)n;
+		real mean_dh = p->bias ? sum_of_products(dy, p->gain, 0, n) / (real)n : 0;
 		real mean_dhh = rstd * sum_of_triples(dy, p->gain, x, mean, n) / (real)n;
 
 		for (size_t i = 0; i < n; i++) {
 			real h = (x[i] - mean) * rstd;
 
 			dgain[i] += dy[i] * h;
-			dbias[i] += dy[i];
 			dx[i] += rstd * (dy[i] * p->gain[i] - mean_dh - h * mean_dhh);
 		}
+		for (size_t i = 0; p->bias && i < n; i++)
+			dbias[i] += dy[i];
 	}
 }
 
@@ -224,6 +229,39 @@ static void gelu_back(const real *x, const real *dy, real *dx, size_t n)
 	}
 }
 
+static void swiglu(const real *x, real *y, size_t rows, size_t n)
+{
+	for (size_t r = 0; r < rows; r++, x += 2 * n, y += n)
+		for (size_t i = 0; i < n; i++)
+			y[i] = x[i] / (1 + exp_of(-x[i])) * x[n + i];
+}
+
+/* From the last row to the first: so no row of dy is written over before it was read. */
+static void swiglu_back(const real *x, const real *dy, real *dx, size_t rows, size_t n)
+{
+	for (size_t r = rows; r-- > 0;) {
+		const real *gate = x + r * 2 * n, *other = gate + n, *from = dy + r * n;
+		real *dgate = dx + r * 2 * n, *dother = dgate + n;
+
+		for (size_t i = 0; i < n; i++) {
+			real s = 1 / (1 + exp_of(-gate[i])), d = from[i];
+
+			dother[i] = d * gate[i] * s;
+			dgate[i] = d * other[i] * s * (1 + gate[i] * (1 - s));
+		}
+	}
+}
+
+static void rotate(real *x, const real *turn, real sign, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		real a = x[i], b = x[n + i], sine = sign * turn[n + i];
+
+		x[i] = a * turn[i] - b * sine;
+		x[n + i] = b * turn[i] + a * sine;
+	}
+}
+
 static void add(const real *x, const real *a, real *y, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -244,6 +282,9 @@ const struct loops LOOPS = {
 	.norm_back = norm_back,
 	.gelu = gelu,
 	.gelu_back = gelu_back,
+	.swiglu = swiglu,
+	.swiglu_back = swiglu_back,
+	.rotate = rotate,
 	.softmax = softmax,
 	.softmax_back = softmax_back,
 	.sum_rows = sum_rows,

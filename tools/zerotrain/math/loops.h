@@ -9,10 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One normalization of rows x [rows, n]: its parameters [n], and what forward keeps [rows]. */
+/* One normalization of rows x [rows, n]: its parameters [n], and what forward keeps [rows]. Without
+ * a bias it takes 0 for the mean, and none of its functions has a dbias (RMSNorm). */
 struct norm {
-	const real *gain, *bias;
-	real *mean, *rstd; /* rstd = 1 / sqrt(variance + 1e-5) */
+	const real *gain, *bias; /* bias NULL: none */
+	real *mean, *rstd;       /* rstd = 1 / sqrt(variance + eps) */
+	double eps;
 };
 
 struct loops {
@@ -25,6 +27,14 @@ struct loops {
 	void (*gelu)(const real *x, real *y, size_t n);
 	/* dx = dy times the derivative at x; dx may be dy. */
 	void (*gelu_back)(const real *x, const real *dy, real *dx, size_t n);
+	/* x [rows, 2 n] is gates, and behind them what they let through: y [rows, n] = SiLU(gate)
+	 * other, with SiLU(g) = g / (1 + exp(-g)). */
+	void (*swiglu)(const real *x, real *y, size_t rows, size_t n);
+	/* dx [rows, 2 n] of dy [rows, n], which may begin where dx does. */
+	void (*swiglu_back)(const real *x, const real *dy, real *dx, size_t rows, size_t n);
+	/* Turns pairs (x[i], x[i + n]), i < n, by angles with cosines turn[i] and sines turn[n + i]
+	 * times `sign`. */
+	void (*rotate)(real *x, const real *turn, real sign, size_t n);
 	/* Rows first, first + 1, ... of scores, each `stride` apart: row t becomes the softmax of
 	 * `factor` times its elements 0 to t, and 0 from t + 1 to first + rows - 1. */
 	void (*softmax)(real *x, size_t rows, size_t first, size_t stride, real factor);

@@ -9,29 +9,31 @@
 
 /* One head of one sequence. */
 struct head {
-	const real *q, *k, *v; /* rows are 3 D / G apart */
+	const real *q, *k, *v; /* rows are Q apart */
+	struct columns at;     /* of these in a row */
 	real *shares;          /* [T, T] */
 	size_t width, offset; /* D / H; of its part of a row of [N, D / G], from the first row on */
-	size_t t, stride;     /* T, 3 D / G */
+	size_t t, stride;     /* T, Q */
 	real factor;          /* 1 / sqrt(D / H) */
 };
 
 static struct head find_head(const struct model *m, const struct slot *s, int sequence, int number)
 {
-	size_t d = m->width, t = (size_t)m->now->batch.length, h = m->heads;
-	size_t width = d / h, column = (size_t)number * width;
-	const real *q = s->qkv + (size_t)sequence * t * 3 * d + column;
+	size_t t = (size_t)m->now->batch.length, first = (size_t)sequence * t;
+	struct columns at = columns_of(m, (size_t)number);
+	const real *row = s->qkv + first * m->pitch;
 
 	return (struct head){
-		.q = q,
-		.k = q + d,
-		.v = q + 2 * d,
-		.shares = s->shares + ((size_t)sequence * h + (size_t)number) * t * t,
-		.width = width,
-		.offset = (size_t)sequence * t * d + column,
+		.q = row + at.q,
+		.k = row + at.k,
+		.v = row + at.v,
+		.at = at,
+		.shares = s->shares + ((size_t)sequence * m->heads + (size_t)number) * t * t,
+		.width = m->head,
+		.offset = first * m->width + (size_t)number * m->head,
 		.t = t,
-		.stride = 3 * d,
-		.factor = (real)(1 / sqrt((double)width)),
+		.stride = m->pitch,
+		.factor = (real)(1 / sqrt((double)m->head)),
 	};
 }
 
@@ -56,12 +58,12 @@ static void attend_head(const struct model *m, const struct head *h, real *y, si
 	}
 }
 
-/* dy: the derivative of y. dq: of q, and beside it, D / G and 2 D / G further on, of k and v, which
- * begin as zeros. */
+/* dy: the derivative of y. row: of the sequence's first row of qkv. Keys and values of several
+ * heads add up, so they begin as zeros. */
 static void attend_head_back(const struct model *m, const struct head *h, const real *dy,
-			     size_t stride, real *dq)
+			     size_t stride, real *row)
 {
-	real *dk = dq + stride, *dv = dk + stride;
+	real *dq = row + h->at.q, *dk = row + h->at.k, *dv = row + h->at.v;
 
 	for (size_t first = 0; first < h->t; first += QUERIES) {
 		size_t rows = rows_from(h, first), seen = first + rows;
@@ -94,13 +96,12 @@ void attend(struct model *m, const struct slot *s)
 
 void attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv)
 {
-	size_t d = m->width;
-
-	memset(dqkv, 0, m->now->rows * 3 * d * sizeof(*dqkv));
+	memset(dqkv, 0, m->now->rows * m->pitch * sizeof(*dqkv));
 	for (int b = 0; b < m->now->batch.count; b++)
 		for (int i = 0; i < (int)m->heads; i++) {
 			struct head h = find_head(m, s, b, i);
 
-			attend_head_back(m, &h, dheads + h.offset, d, dqkv + (h.q - s->qkv));
+			attend_head_back(m, &h, dheads + h.offset, m->width,
+					 dqkv + (size_t)b * h.t * m->pitch);
 		}
 }

@@ -1,5 +1,5 @@
 /* Forward and backward of one block: x + project(attend(norm(x))), then x +
- * narrow(GELU(widen(norm(x)))). */
+ * narrow(bend(widen(norm(x)))), where bend is GELU or SwiGLU. */
 #include "tools/zerotrain/math/random.h"
 #include "tools/zerotrain/model/inside.h"
 
@@ -53,28 +53,57 @@ static void join(struct model *m, int site, const real *in, real *out)
 	m->loops->add(in, own, out, m->now->own * (size_t)m->sizes.dim);
 }
 
+/* What is between the layers of the MLP. */
+static void bend(struct model *m, const struct slot *s)
+{
+	if (m->sizes.kind == LLAMA)
+		m->loops->swiglu(s->wide, s->bent, m->now->rows, m->inner);
+	else
+		m->loops->gelu(s->wide, s->bent, m->now->rows * m->inner);
+}
+
+/* dwide of a slot begins as the derivative of bent. */
+static void bend_back(struct model *m, const struct slot *s)
+{
+	if (m->sizes.kind == LLAMA)
+		m->loops->swiglu_back(s->wide, s->dwide, s->dwide, m->now->rows, m->inner);
+	else
+		m->loops->gelu_back(s->wide, s->dwide, s->dwide, m->now->rows * m->inner);
+}
+
+/* Matrices in the layers QKV and WIDEN, of which each rank has the same rows. */
+static size_t fused_of(const struct model *m, enum block_tensor part)
+{
+	if (part == QKV)
+		return m->sizes.kind == LLAMA ? 1 : 3;
+	return m->sizes.kind == LLAMA ? 2 : 1;
+}
+
 int block_forward(struct model *m, int block, const struct slot *s, real *out)
 {
-	size_t d = (size_t)m->sizes.dim, w = m->width;
+	size_t d = (size_t)m->sizes.dim;
 	int rc;
 
 	if ((rc = normalize(m, tensor_of(block, NORM1), s->in, own_rows(m, s->normed1), s->mean1,
 			    s->rstd1)) ||
-	    (rc = column(m, tensor_of(block, QKV), s->normed1, d, s->qkv, 3 * w, 3)))
+	    (rc = column(m, tensor_of(block, QKV), s->normed1, d, s->qkv, m->pitch,
+			 fused_of(m, QKV))))
 		return rc;
+	turn_rows(m, s->qkv, 1);
 	if (m->now->grown)
 		attend_grown(m, block, s);
 	else
 		attend(m, s);
-	if ((rc = row(m, tensor_of(block, PROJECT), s->heads, w, m->beside, d)))
+	if ((rc = row(m, tensor_of(block, PROJECT), s->heads, m->width, m->beside, d)))
 		return rc;
 	join(m, attention_site(block), s->in, s->mid);
 	if ((rc = normalize(m, tensor_of(block, NORM2), s->mid, own_rows(m, s->normed2), s->mean2,
 			    s->rstd2)) ||
-	    (rc = column(m, tensor_of(block, WIDEN), s->normed2, d, s->wide, 4 * w, 1)))
+	    (rc = column(m, tensor_of(block, WIDEN), s->normed2, d, s->wide, m->wide,
+			 fused_of(m, WIDEN))))
 		return rc;
-	m->loops->gelu(s->wide, s->bent, m->now->rows * 4 * w);
-	if ((rc = row(m, tensor_of(block, NARROW), s->bent, 4 * w, m->beside, d)))
+	bend(m, s);
+	if ((rc = row(m, tensor_of(block, NARROW), s->bent, m->inner, m->beside, d)))
 		return rc;
 	join(m, mlp_site(block), s->mid, out);
 	return 0;
@@ -82,15 +111,16 @@ int block_forward(struct model *m, int block, const struct slot *s, real *out)
 
 static int mlp_backward(struct model *m, int block, const struct slot *s)
 {
-	size_t d = (size_t)m->sizes.dim, w = m->width;
+	size_t d = (size_t)m->sizes.dim;
 	int rc;
 
 	drop_rows(m, mlp_site(block), m->dstream, own_rows(m, s->dnarrow));
-	if ((rc = row_back(m, tensor_of(block, NARROW), s->bent, 4 * w, s->dnarrow, d, s->dwide)))
+	if ((rc = row_back(m, tensor_of(block, NARROW), s->bent, m->inner, s->dnarrow, d,
+			   s->dwide)))
 		return rc;
-	m->loops->gelu_back(s->wide, s->dwide, s->dwide, m->now->rows * 4 * w);
-	if ((rc = column_back(m, tensor_of(block, WIDEN), s->normed2, d, s->dwide, 4 * w, 1,
-			      m->beside)))
+	bend_back(m, s);
+	if ((rc = column_back(m, tensor_of(block, WIDEN), s->normed2, d, s->dwide, m->wide,
+			      fused_of(m, WIDEN), m->beside)))
 		return rc;
 	return normalize_back(m, tensor_of(block, NORM2), s->mid, s->mean2, s->rstd2,
 			      own_rows(m, m->beside), m->dstream);
@@ -98,15 +128,17 @@ static int mlp_backward(struct model *m, int block, const struct slot *s)
 
 static int attention_backward(struct model *m, int block, const struct slot *s)
 {
-	size_t d = (size_t)m->sizes.dim, w = m->width;
+	size_t d = (size_t)m->sizes.dim;
 	int rc;
 
 	drop_rows(m, attention_site(block), m->dstream, own_rows(m, s->dproject));
-	if ((rc = row_back(m, tensor_of(block, PROJECT), s->heads, w, s->dproject, d, m->dheads)))
+	if ((rc = row_back(m, tensor_of(block, PROJECT), s->heads, m->width, s->dproject, d,
+			   m->dheads)))
 		return rc;
 	attend_back(m, s, m->dheads, s->dqkv);
-	if ((rc = column_back(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, 3 * w, 3,
-			      m->beside)))
+	turn_rows(m, s->dqkv, -1);
+	if ((rc = column_back(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, m->pitch,
+			      fused_of(m, QKV), m->beside)))
 		return rc;
 	return normalize_back(m, tensor_of(block, NORM1), s->in, s->mean1, s->rstd1,
 			      own_rows(m, m->beside), m->dstream);
@@ -121,12 +153,14 @@ int block_backward(struct model *m, int block, const struct slot *s)
 
 int block_weights(struct model *m, int block, const struct slot *s)
 {
-	size_t d = (size_t)m->sizes.dim, w = m->width;
+	size_t d = (size_t)m->sizes.dim;
 	int rc;
 
-	if ((rc = row_weights(m, tensor_of(block, NARROW), s->bent, 4 * w, s->dnarrow, d)) ||
-	    (rc = column_weights(m, tensor_of(block, WIDEN), s->normed2, d, s->dwide, 4 * w, 1)) ||
-	    (rc = row_weights(m, tensor_of(block, PROJECT), s->heads, w, s->dproject, d)))
+	if ((rc = row_weights(m, tensor_of(block, NARROW), s->bent, m->inner, s->dnarrow, d)) ||
+	    (rc = column_weights(m, tensor_of(block, WIDEN), s->normed2, d, s->dwide, m->wide,
+				 fused_of(m, WIDEN))) ||
+	    (rc = row_weights(m, tensor_of(block, PROJECT), s->heads, m->width, s->dproject, d)))
 		return rc;
-	return column_weights(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, 3 * w, 3);
+	return column_weights(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, m->pitch,
+			      fused_of(m, QKV));
 }

@@ -52,7 +52,7 @@ void place_pieces(struct model *m, const struct piece *pieces)
 
 /* ---- Attention ------------------------------------------------------------------------------- */
 
-/* The keys, or the values, of a text's places in a block: rows of D / G. */
+/* The keys, or the values, of a text's places in a block: rows of kv_width. */
 static real *kept_of(const struct model *m, real *all, int block, int text)
 {
 	size_t places = whole_pieces(m), before = 0;
@@ -60,37 +60,40 @@ static real *kept_of(const struct model *m, real *all, int block, int text)
 	for (int p = 0; &m->parts[p] != m->part; p++)
 		before += (size_t)(m->parts[p].is.end - m->parts[p].is.first);
 	before += (size_t)(block - m->part->is.first);
-	return all + (before * (size_t)m->sizes.texts + (size_t)text) * places * m->width;
+	return all + (before * (size_t)m->sizes.texts + (size_t)text) * places * m->kv_width;
 }
 
 /* Keeps the keys and values of a piece. */
 static void keep(struct model *m, const struct piece *p, const real *qkv, real *keys, real *values)
 {
-	size_t w = m->width, at = (size_t)p->first * w;
+	size_t w = m->head, at = (size_t)p->first * m->kv_width, each = m->heads / m->kv_heads;
 
-	for (int k = 0; k < p->count; k++, qkv += 3 * w, at += w) {
-		memcpy(keys + at, qkv + w, w * sizeof(*keys));
-		memcpy(values + at, qkv + 2 * w, w * sizeof(*values));
-	}
+	for (int k = 0; k < p->count; k++, qkv += m->pitch)
+		for (size_t h = 0; h < m->kv_heads; h++, at += w) {
+			struct columns from = columns_of(m, h * each);
+
+			memcpy(keys + at, qkv + from.k, w * sizeof(*keys));
+			memcpy(values + at, qkv + from.v, w * sizeof(*values));
+		}
 }
 
 /* One head of rows that are places `first` and the next ones. */
 static void attend_head(const struct model *m, const real *q, size_t rows, size_t first,
 			const real *keys, const real *values, real *shares, real *y)
 {
-	size_t w = m->width, width = w / m->heads, seen = first + rows;
+	size_t seen = first + rows;
 
-	multiply(rows, seen, width, 1, (struct matrix){ q, 3 * w, false },
-		 (struct matrix){ keys, w, true }, 0, shares, seen);
-	m->loops->softmax(shares, rows, first, seen, (real)(1 / sqrt((double)width)));
-	multiply(rows, width, seen, 1, (struct matrix){ shares, seen, false },
-		 (struct matrix){ values, w, false }, 0, y, w);
+	multiply(rows, seen, m->head, 1, (struct matrix){ q, m->pitch, false },
+		 (struct matrix){ keys, m->kv_width, true }, 0, shares, seen);
+	m->loops->softmax(shares, rows, first, seen, (real)(1 / sqrt((double)m->head)));
+	multiply(rows, m->head, seen, 1, (struct matrix){ shares, seen, false },
+		 (struct matrix){ values, m->kv_width, false }, 0, y, m->width);
 }
 
 void attend_grown(struct model *m, int block, const struct slot *s)
 {
 	const struct grown *g = m->now->grown;
-	size_t w = m->width, width = w / m->heads;
+	size_t each = m->heads / m->kv_heads;
 
 	for (int i = 0; i < m->sizes.texts; i++) {
 		const struct piece *p = &g->pieces[i];
@@ -101,10 +104,13 @@ void attend_grown(struct model *m, int block, const struct slot *s)
 
 		if (p->count == 0)
 			continue;
-		keep(m, p, s->qkv + row * 3 * w, keys, values);
-		for (size_t at = 0; at < w; at += width)
-			attend_head(m, s->qkv + (row - back) * 3 * w + at, rows, first - back,
-				    keys + at, values + at, s->shares,
-				    s->heads + (row - back) * w + at);
+		keep(m, p, s->qkv + row * m->pitch, keys, values);
+		for (size_t h = 0; h < m->heads; h++) {
+			size_t of_kv = h / each * m->head;
+
+			attend_head(m, s->qkv + (row - back) * m->pitch + columns_of(m, h).q, rows,
+				    first - back, keys + of_kv, values + of_kv, s->shares,
+				    s->heads + (row - back) * m->width + h * m->head);
+		}
 	}
 }

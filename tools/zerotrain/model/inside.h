@@ -18,14 +18,14 @@ struct slot {
 	real *in; /* [O, D] its input; of a segment's first block in kept.inputs */
 	real *mean1, *rstd1, *mean2, *rstd2; /* [O] */
 	real *normed1, *normed2;             /* [N, D] */
-	real *qkv;                           /* [N, 3 D / G]: queries, keys, values */
+	real *qkv;                           /* [N, Q]: queries, keys, values */
 	real *shares;      /* [B, H / G, T, T] what each place takes from those before it */
 	real *heads;       /* [N, D / G] what attention gives */
 	real *mid;         /* [O, D] in + projected */
-	real *wide, *bent; /* [N, 4 D / G] before and after GELU */
+	real *wide, *bent; /* [N, W], [N, F / G] before and after GELU or SwiGLU */
 	/* Derivatives of what linear layers give, by layer. If backward comes in halves, they are
 	 * kept. Otherwise they are model.beside and model.dwide */
-	real *dqkv, *dproject, *dwide, *dnarrow; /* [N, 3 D / G], [N, D], [N, 4 D / G], [N, D] */
+	real *dqkv, *dproject, *dwide, *dnarrow; /* [N, Q], [N, D], [N, W], [N, D] */
 };
 
 /* What forward keeps of a batch in a part. */
@@ -64,6 +64,11 @@ struct model {
 	struct kolo_tp *group;
 	bool alone;                  /* no tensor group, and no segments */
 	size_t width, heads, values; /* D / G, H / G, V / G */
+	size_t head;                 /* D / H: elements of a head's query, key or value */
+	size_t kv_heads, kv_width;   /* K / G, and elements of their keys */
+	size_t pitch;                /* Q: rows of QKV / G: D / G and twice kv_width */
+	size_t inner, wide;          /* F / G; W: rows of WIDEN / G: F / G or twice as many */
+	double eps;
 	const struct loops *loops;
 	struct own_part *parts;
 	int nparts;
@@ -71,16 +76,17 @@ struct model {
 	struct kept *now;      /* and of which batch */
 	int32_t *ids;          /* [N] tokens as integers */
 	real *dstream;         /* [O, D] the derivative of the residual stream, */
-	real *beside, *dwide;  /* [N, D], [N, 4 D / G] and what is beside it; */
-	real *dheads;          /* [N, D / G] of heads, in dwide */
+	real *beside, *dwide;  /* [N, D], [N, W] and what is beside it; */
+	real *dheads;          /* [N, D / G] of heads, behind room for [N, Q] in dwide */
 	real *dshares;         /* [QUERIES, T] of shares */
-	real *dweight, *dbias; /* of the tensor that is just computed: [4 D, D / G], [4 D]; */
+	real *dweight, *dbias; /* of the tensor that is just computed: the largest of a block; */
 	real *dbytes;          /* [V / G, D] of the embedding, to which head and input both add, */
-	real *dplaces;         /* [R, C, D], R segments of rows, */
+	real *dplaces;         /* [R, C, D], R segments of rows; of GPT-2, */
 	real *dnorm;           /* [R, 2 D]: of a gain and the bias after it */
+	real *turns;           /* [C, D / H] of LLAMA: cosines and sines of each place */
 	struct grown grown;
 	size_t grown_rows; /* G: PIECE for each text, or a few more */
-	/* [blocks here, texts, C, D / G], C in whole pieces: of all places of growing texts */
+	/* [blocks here, texts, C, kv_width], C in whole pieces: of all places of growing texts */
 	real *keys, *values_kept;
 	char *arena; /* all of the above, except lists */
 	size_t arena_len;
@@ -92,15 +98,45 @@ static inline size_t whole_pieces(const struct model *m)
 	return ((size_t)m->sizes.context + PIECE - 1) / PIECE * PIECE;
 }
 
+/* Where a head's query, key and value are in a row of qkv. GPT-2 has all queries first, then keys,
+ * then values. A LLAMA has for each head of keys the queries that go with it, its key, and its
+ * value. */
+struct columns {
+	size_t q, k, v;
+};
+
+static inline struct columns columns_of(const struct model *m, size_t head)
+{
+	size_t w = m->head, each = m->heads / m->kv_heads, first = head / each * (each + 2) * w;
+
+	if (m->sizes.kind == GPT2)
+		return (struct columns){ head * w, m->width + head * w, 2 * m->width + head * w };
+	return (struct columns){ first + head % each * w, first + each * w,
+				 first + (each + 1) * w };
+}
+
+/* The place in its text of row number `row` of all N. */
+static inline size_t place_of(const struct model *m, size_t row)
+{
+	const struct grown *g = m->now->grown;
+
+	return g ? (size_t)g->places[row] : row % (size_t)m->now->batch.length;
+}
+
+/* Turns queries and keys of qkv or dqkv [N, Q] by their places; sign -1: back. Without turns it
+ * does nothing (rotary.c). */
+void turn_rows(const struct model *m, real *qkv, real sign);
+void fill_turns(struct model *m);
+
 /* This rank's rows of x [N, D]. */
 static inline real *own_rows(const struct model *m, real *x)
 {
 	return x + m->now->first * (size_t)m->sizes.dim;
 }
 
-/* y [N, out] = x [N, in] w' + b, with w [out, in] and b tensors number `tensor` and the next.
- * Column-parallel: x is gathered, out is this rank's. `fused` as in struct kolo_tp_layer.
- * Row-parallel: in is this rank's, and y is added up. */
+/* y [N, out] = x [N, in] w' + b, with w [out, in] and b tensors number `tensor` and the next, if
+ * the model has it. Column-parallel: x is gathered, out is this rank's. `fused` as in struct
+ * kolo_tp_layer. Row-parallel: in is this rank's, and y is added up. */
 int column(struct model *m, int tensor, real *x, size_t in, real *y, size_t out, size_t fused);
 int row(struct model *m, int tensor, const real *x, size_t in, real *y, size_t out);
 
@@ -127,7 +163,7 @@ int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, r
 int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
 		   const real *dy, real *dx);
 
-/* heads of a slot from its qkv, which leaves shares; dqkv [N, 3 D / G] from dheads [N, D / G] and
+/* heads of a slot from its qkv, which leaves shares; dqkv [N, Q] from dheads [N, D / G] and
  * these. */
 void attend(struct model *m, const struct slot *s);
 void attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv);

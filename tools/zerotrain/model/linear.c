@@ -15,23 +15,28 @@ static int release(struct model *m, int tensor, int rc)
 	return rc ? rc : released;
 }
 
+/* A matrix or a gain and the bias after it, or NULL if the model has none. */
 static int use_pair(struct model *m, int tensor, const real **first, const real **second)
 {
 	int rc = use(m, tensor, first);
 
-	return rc ? rc : use(m, tensor + 1, second);
+	*second = NULL;
+	return rc || !tensor_is_there(&m->sizes, tensor + 1) ? rc : use(m, tensor + 1, second);
 }
 
 static int release_pair(struct model *m, int tensor, int rc)
 {
-	return release(m, tensor + 1, release(m, tensor, rc));
+	rc = release(m, tensor, rc);
+	return tensor_is_there(&m->sizes, tensor + 1) ? release(m, tensor + 1, rc) : rc;
 }
 
 static int report_pair(struct model *m, int tensor, const real *first, const real *second)
 {
 	int rc = m->weights.gradient(m->weights.arg, tensor, first);
 
-	return rc ? rc : m->weights.gradient(m->weights.arg, tensor + 1, second);
+	return rc || !tensor_is_there(&m->sizes, tensor + 1)
+		       ? rc
+		       : m->weights.gradient(m->weights.arg, tensor + 1, second);
 }
 
 /* ---- Linear layers --------------------------------------------------------------------------- */
@@ -61,7 +66,8 @@ int row(struct model *m, int tensor, const real *x, size_t in, real *y, size_t o
 /* dw is in dweight already. */
 static int report_linear(struct model *m, int tensor, const real *dy, size_t out)
 {
-	m->loops->sum_rows(dy, m->dbias, m->now->rows, out);
+	if (tensor_is_there(&m->sizes, tensor + 1))
+		m->loops->sum_rows(dy, m->dbias, m->now->rows, out);
 	return report_pair(m, tensor, m->dweight, m->dbias);
 }
 
@@ -120,26 +126,26 @@ int row_weights(struct model *m, int tensor, const real *x, size_t in, real *dy,
 int unembed(struct model *m, real *x, real *logits)
 {
 	struct kolo_tp_layer layer = { m->now->rows, (size_t)m->sizes.dim, m->values, 0, { 0 } };
-	const real *bytes;
-	int rc = use(m, BYTES, &bytes);
+	int tensor = head_tensor(&m->sizes), rc;
+	const real *w;
 
-	if (rc)
+	if ((rc = use(m, tensor, &w)))
 		return rc;
-	return release(m, BYTES, kolo_tp_column_forward(m->group, &layer, x, bytes, NULL, logits));
+	return release(m, tensor, kolo_tp_column_forward(m->group, &layer, x, w, NULL, logits));
 }
 
 int unembed_back(struct model *m, enum half half, const real *x, const real *dlogits, real *dx)
 {
 	struct kolo_tp_layer layer = { m->now->rows, (size_t)m->sizes.dim, m->values, 0, { 0 } };
-	const real *bytes;
-	int rc;
+	int tensor = head_tensor(&m->sizes), rc;
+	const real *w;
 
 	if (half == WEIGHTS)
 		return kolo_tp_column_backward(m->group, &layer, x, NULL, dlogits, NULL, m->dbytes);
-	if ((rc = use(m, BYTES, &bytes)))
+	if ((rc = use(m, tensor, &w)))
 		return rc;
-	return release(m, BYTES,
-		       kolo_tp_column_backward(m->group, &layer, x, bytes, dlogits, dx,
+	return release(m, tensor,
+		       kolo_tp_column_backward(m->group, &layer, x, w, dlogits, dx,
 					       half == BOTH ? m->dbytes : NULL));
 }
 
@@ -147,7 +153,7 @@ int unembed_back(struct model *m, enum half half, const real *x, const real *dlo
 
 int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, real *rstd)
 {
-	struct norm norm = { .mean = mean, .rstd = rstd };
+	struct norm norm = { .mean = mean, .rstd = rstd, .eps = m->eps };
 	int rc = use_pair(m, tensor, &norm.gain, &norm.bias);
 
 	if (rc)
@@ -164,9 +170,9 @@ static void norm_back(struct model *m, const struct norm *norm, const real *x, c
 
 	for (size_t s = 0; s < n; s++) {
 		size_t first = s * own / n, rows = (s + 1) * own / n - first;
-		struct norm part = { norm->gain, norm->bias, norm->mean + first,
-				     norm->rstd + first };
-		real *dgain = m->dnorm + s * 2 * d;
+		struct norm part = { norm->gain, norm->bias, norm->mean + first, norm->rstd + first,
+				     m->eps };
+		real *dgain = m->dnorm + s * (norm->bias ? 2 : 1) * d;
 
 		m->loops->norm_back(&part, x + first * d, dy + first * d, dx + first * d, dgain,
 				    dgain + d, rows, d);
@@ -176,14 +182,15 @@ static void norm_back(struct model *m, const struct norm *norm, const real *x, c
 int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
 		   const real *dy, real *dx)
 {
-	struct norm norm = { .mean = mean, .rstd = rstd };
+	struct norm norm = { .mean = mean, .rstd = rstd, .eps = m->eps };
 	size_t d = (size_t)m->sizes.dim;
-	int rc = use(m, tensor, &norm.gain);
+	int rc = use_pair(m, tensor, &norm.gain, &norm.bias);
 
 	if (rc)
 		return rc;
 	norm_back(m, &norm, x, dy, dx);
-	if ((rc = release(m, tensor, 0)) || (rc = kolo_tp_sum(m->group, m->dnorm, 2 * d)))
+	if ((rc = release_pair(m, tensor, 0)) ||
+	    (rc = kolo_tp_sum(m->group, m->dnorm, (norm.bias ? 2 : 1) * d)))
 		return rc;
 	return report_pair(m, tensor, m->dnorm, m->dnorm + d);
 }

@@ -37,7 +37,7 @@ size_t model_cache(const struct model *m)
 
 	for (int p = 0; p < m->nparts; p++)
 		blocks += (size_t)(m->parts[p].is.end - m->parts[p].is.first);
-	return 2 * blocks * (size_t)m->sizes.texts * whole_pieces(m) * m->width * sizeof(real);
+	return 2 * blocks * (size_t)m->sizes.texts * whole_pieces(m) * m->kv_width * sizeof(real);
 }
 
 /* Derivatives: of its own if they are kept, else those that all blocks use. */
@@ -46,9 +46,9 @@ static void take_derivatives(struct model *m, struct slot *s, size_t n)
 	size_t d = (size_t)m->sizes.dim;
 	bool kept = m->sizes.halves;
 
-	s->dqkv = kept ? take(m, n * 3 * m->width) : m->dwide;
+	s->dqkv = kept ? take(m, n * m->pitch) : m->dwide;
 	s->dproject = kept ? take(m, n * d) : m->beside;
-	s->dwide = kept ? take(m, n * 4 * m->width) : m->dwide;
+	s->dwide = kept ? take(m, n * m->wide) : m->dwide;
 	s->dnarrow = kept ? take(m, n * d) : m->beside;
 }
 
@@ -66,10 +66,10 @@ static void take_slot(struct model *m, struct slot *s, bool first)
 	s->heads = take(m, n * m->width);
 	s->mid = take(m, own * d);
 	s->normed2 = take(m, n * d);
-	s->qkv = take(m, n * 3 * m->width);
+	s->qkv = take(m, n * m->pitch);
 	s->shares = take(m, n * m->heads * (size_t)m->sizes.context);
-	s->wide = take(m, n * 4 * m->width);
-	s->bent = take(m, n * 4 * m->width);
+	s->wide = take(m, n * m->wide);
+	s->bent = take(m, n * m->inner);
 	take_derivatives(m, s, n);
 }
 
@@ -115,10 +115,10 @@ static void take_slot_grown(struct model *m, struct slot *s, size_t own)
 	s->normed1 = s->normed2 = take(m, n * d);
 	s->heads = take(m, n * m->width);
 	s->mid = take(m, own * d);
-	s->qkv = take(m, n * 3 * m->width);
+	s->qkv = take(m, n * m->pitch);
 	s->shares = take(m, PIECE * whole_pieces(m));
-	s->wide = take(m, n * 4 * m->width);
-	s->bent = take(m, n * 4 * m->width);
+	s->wide = take(m, n * m->wide);
+	s->bent = take(m, n * m->inner);
 }
 
 static void take_head_grown(struct model *m, struct kept *k, size_t own)
@@ -155,23 +155,40 @@ static void take_growing(struct model *m)
 	}
 }
 
-static void take_all(struct model *m)
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* What backward needs besides what is kept. */
+static void take_backward(struct model *m)
 {
 	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context, n = rows_of(m);
-	size_t most = n > m->grown_rows ? n : m->grown_rows;
+	size_t rows = larger(m->wide, larger(m->pitch, larger(m->inner, m->width)));
+
+	m->dwide = take(m, n * larger(m->wide, m->pitch + m->width));
+	m->dheads = m->dwide ? m->dwide + n * m->pitch : NULL;
+	m->dshares = take(m, QUERIES * t);
+	m->dweight = take(m, d * rows);
+	m->dbias = take(m, larger(rows, d));
+	m->dbytes = take(m, m->values * d);
+	if (m->sizes.kind == GPT2)
+		m->dplaces = take(m, kolo_tp_row_segments(m->group) * t * d);
+	m->dnorm = take(m, kolo_tp_row_segments(m->group) * 2 * d);
+}
+
+static void take_all(struct model *m)
+{
+	size_t d = (size_t)m->sizes.dim, n = rows_of(m);
+	size_t most = larger(n, m->grown_rows);
 
 	m->arena_len = 0;
 	m->ids = take_bytes(m, n * sizeof(*m->ids));
 	m->dstream = take(m, own_rows_of(m) * d);
 	m->beside = take(m, most * d);
-	m->dwide = take(m, n * 4 * m->width);
-	m->dheads = m->dwide ? m->dwide + n * 3 * m->width : NULL;
-	m->dshares = take(m, QUERIES * t);
-	m->dweight = take(m, 4 * d * m->width);
-	m->dbias = take(m, 4 * d);
-	m->dbytes = take(m, m->values * d);
-	m->dplaces = take(m, kolo_tp_row_segments(m->group) * t * d);
-	m->dnorm = take(m, kolo_tp_row_segments(m->group) * 2 * d);
+	take_backward(m);
+	if (m->sizes.kind == LLAMA)
+		m->turns = take(m, (size_t)m->sizes.context * m->head);
 	for (int p = 0; p < m->nparts; p++)
 		for (int i = 0; i < m->parts[p].is.buffers; i++)
 			take_kept(m, &m->parts[p], &m->parts[p].kept[i]);
@@ -208,7 +225,9 @@ bool plan_memory(struct model *m)
 			return false;
 	take_all(m);
 	m->arena = m->room.take(m->room.arg, m->arena_len);
-	if (m->arena)
+	if (m->arena) {
 		take_all(m);
+		fill_turns(m);
+	}
 	return m->arena != NULL;
 }

@@ -63,6 +63,23 @@ static void give_to_host(void *arg, void *memory, size_t bytes)
 	free(memory);
 }
 
+/* What a rank of a tensor group of `size` has. */
+static void set_widths(struct model *m, size_t size)
+{
+	const struct sizes *s = &m->sizes;
+
+	m->width = (size_t)s->dim / size;
+	m->heads = (size_t)s->heads / size;
+	m->values = (size_t)s->values / size;
+	m->head = (size_t)(s->dim / s->heads);
+	m->kv_heads = (size_t)kv_heads_of(s) / size;
+	m->kv_width = m->kv_heads * m->head;
+	m->pitch = qkv_rows(s) / size;
+	m->inner = (size_t)inner_of(s) / size;
+	m->wide = wide_rows(s) / size;
+	m->eps = eps_of(s);
+}
+
 struct model *model_create(const struct sizes *sizes, const struct part *parts, int nparts,
 			   const struct weights *weights, struct kolo_tp *group,
 			   const struct room *room)
@@ -77,9 +94,7 @@ struct model *model_create(const struct sizes *sizes, const struct part *parts, 
 	m->weights = *weights;
 	m->group = group;
 	m->room = room ? *room : host;
-	m->width = (size_t)sizes->dim / size;
-	m->heads = (size_t)sizes->heads / size;
-	m->values = (size_t)sizes->values / size;
+	set_widths(m, size);
 	m->alone = size == 1 && sizes->segments == 0;
 	m->loops = best_loops();
 	m->nparts = nparts;
@@ -139,39 +154,44 @@ static const int32_t *integers(struct model *m, const token *tokens)
 	return m->ids;
 }
 
-/* The place of one of this rank's rows in its text. */
-static size_t place_of(const struct model *m, size_t row)
+/* Adds to x [O, D] each place's row. */
+static int add_places(struct model *m, real *x)
 {
-	const struct grown *g = m->now->grown;
+	size_t d = (size_t)m->sizes.dim;
+	const real *places;
+	int rc;
 
-	row += m->now->first;
-	return g ? (size_t)g->places[row] : row % (size_t)m->now->batch.length;
+	if (!tensor_is_there(&m->sizes, PLACES))
+		return 0;
+	if ((rc = m->weights.use(m->weights.arg, PLACES, &places)))
+		return rc;
+	for (size_t i = 0; i < m->now->own; i++)
+		m->loops->add(x + i * d, places + place_of(m, m->now->first + i) * d, x + i * d, d);
+	return m->weights.release(m->weights.arg, PLACES);
 }
 
 /* x [O, D] = the token's row + the place's row. */
 static int embed(struct model *m, real *x)
 {
 	size_t d = (size_t)m->sizes.dim;
-	const real *bytes, *places, *looked_up = own_rows(m, m->beside);
+	real *looked_up = own_rows(m, m->beside);
+	const real *bytes;
 	int rc, released;
 
-	if ((rc = m->weights.use(m->weights.arg, BYTES, &bytes)) ||
-	    (rc = m->weights.use(m->weights.arg, PLACES, &places)))
+	if ((rc = m->weights.use(m->weights.arg, BYTES, &bytes)))
 		return rc;
 	rc = kolo_tp_embedding_forward(m->group, bytes, (size_t)m->sizes.values,
 				       integers(m, m->now->batch.in), m->now->rows, d, m->beside);
-	for (size_t i = 0; rc == 0 && i < m->now->own; i++)
-		m->loops->add(looked_up + i * d, places + place_of(m, i) * d, x + i * d, d);
-	if (rc == 0)
-		drop_rows(m, 0, x, x);
 	released = m->weights.release(m->weights.arg, BYTES);
 	rc = rc ? rc : released;
-	released = m->weights.release(m->weights.arg, PLACES);
-	return rc ? rc : released;
+	if (rc || (rc = add_places(m, looked_up)))
+		return rc;
+	drop_rows(m, 0, looked_up, x);
+	return 0;
 }
 
 /* The gradient of places from dx [O, D]: a sum for each segment of rows. */
-static void add_places(struct model *m, const real *dx)
+static void sum_places(struct model *m, const real *dx)
 {
 	size_t d = (size_t)m->sizes.dim;
 	size_t all = (size_t)m->sizes.context * d, n = kolo_tp_row_segments(m->group);
@@ -179,28 +199,38 @@ static void add_places(struct model *m, const real *dx)
 	memset(m->dplaces, 0, n * all * sizeof(*m->dplaces));
 	for (size_t s = 0; s < n; s++)
 		for (size_t i = s * m->now->own / n; i < (s + 1) * m->now->own / n; i++) {
-			real *dplace = m->dplaces + s * all + place_of(m, i) * d;
+			real *dplace = m->dplaces + s * all + place_of(m, m->now->first + i) * d;
 
 			m->loops->add(dplace, dx + i * d, dplace, d);
 		}
 }
 
-/* The gradient of BYTES also has the head's part, unless that is reported apart. */
+static int places_back(struct model *m)
+{
+	size_t all = (size_t)m->sizes.context * (size_t)m->sizes.dim;
+	int rc;
+
+	if (!tensor_is_there(&m->sizes, PLACES))
+		return 0;
+	sum_places(m, own_rows(m, m->beside));
+	rc = kolo_tp_sum(m->group, m->dplaces, all);
+	return rc ? rc : m->weights.gradient(m->weights.arg, PLACES, m->dplaces);
+}
+
+/* The gradient of BYTES also has the head's part, unless the head is another tensor, or its part is
+ * reported apart. */
 static int embed_back(struct model *m)
 {
 	size_t d = (size_t)m->sizes.dim;
-	size_t all = (size_t)m->sizes.context * d;
 	int rc;
 
 	drop_rows(m, 0, m->dstream, own_rows(m, m->beside));
-	add_places(m, own_rows(m, m->beside));
-	if (m->weights.apart || m->sizes.layers > m->part->is.end)
+	if (m->weights.apart || m->sizes.untied || m->sizes.layers > m->part->is.end)
 		memset(m->dbytes, 0, m->values * d * sizeof(*m->dbytes));
-	if ((rc = kolo_tp_sum(m->group, m->dplaces, all)) ||
+	if ((rc = places_back(m)) ||
 	    (rc = kolo_tp_embedding_backward(m->group, (size_t)m->sizes.values,
 					     integers(m, m->now->batch.in), m->now->rows, d,
-					     m->beside, m->dbytes)) ||
-	    (rc = m->weights.gradient(m->weights.arg, PLACES, m->dplaces)))
+					     m->beside, m->dbytes)))
 		return rc;
 	return m->weights.gradient(m->weights.arg, BYTES, m->dbytes);
 }
@@ -221,6 +251,8 @@ static int head(struct model *m)
 
 static int report_head(struct model *m)
 {
+	if (m->sizes.untied)
+		return m->weights.gradient(m->weights.arg, head_tensor(&m->sizes), m->dbytes);
 	return m->weights.apart
 		       ? m->weights.gradient(m->weights.arg, tensor_count(&m->sizes), m->dbytes)
 		       : 0;

@@ -1,6 +1,6 @@
 /* A GPT over tokens: embeddings of token and place, blocks of attention and MLP, each with
- * normalization before it, a last normalization, and the embedding again as the head. It runs
- * forward and backward of a batch on one thread.
+ * normalization before it, a last normalization, and the embedding again as the head. Or a LLAMA
+ * (tensors.h). It runs forward and backward of a batch on one thread.
  *
  * The model does not know where its weights are. It asks a struct weights for the tensor that it
  * uses next, and reports which gradient is ready, as kolo_zero.h needs it. Tests give it plain
@@ -10,7 +10,8 @@
  * has parts, and each part keeps the activations of several batches at a time, in buffers.
  *
  * Letters in shapes: B sequences in a batch, T tokens in each, N = B T, D elements in a hidden
- * state, H heads, L blocks, V values of a token, C tokens of context (T is at most C). A linear
+ * state, H heads, K heads of keys and values, F columns inside the MLP, L blocks, V values of a
+ * token, C tokens of context (T is at most C). A linear
  * layer of weight w [out, in] is y = x w' + b. G is the size of the tensor group. O are the rows of
  * the residual stream that this rank has: N, or with sequence parallelism N / G. */
 #ifndef TOOLS_ZEROTRAIN_MODEL_MODEL_H
@@ -73,7 +74,8 @@ size_t model_grown(const struct model *model, const struct piece *pieces);
 /* The logits [V / G] of the last place of a text, after model_extend of the last part. */
 const real *model_next(const struct model *model, int part, int text);
 
-/* Bytes of keys and values: 2 L texts C D / G e, with C in whole pieces, for the blocks here. */
+/* Bytes of keys and values: 2 L texts C K D / H / G e, with C in whole pieces, for the blocks here.
+ */
 size_t model_cache(const struct model *model);
 
 /* The logits [V / G] of a row, after model_forward of the last part without targets. */

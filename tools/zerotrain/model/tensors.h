@@ -7,8 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Tensors by number: two embeddings, PER_BLOCK for each block, and the last normalization. Except
- * for the embeddings they are pairs of a matrix (or a gain) and the bias after it. */
+/* The kinds of GPT. A LLAMA has no biases. Its places are turns of queries and keys instead of an
+ * embedding, its normalization has no mean, and its MLP is narrow(SiLU(gate) up). */
+enum kind { GPT2, LLAMA };
+
+/* Tensors by number: two embeddings, PER_BLOCK for each block, the last normalization and the head.
+ * In blocks and the normalization they are pairs of a matrix (or a gain) and the bias after it.
+ * Numbers are those of any kind; blocks_have says which tensors a model has. */
 enum tensor { BYTES, PLACES, FIRST_BLOCK };
 enum block_tensor {
 	NORM1,
@@ -21,11 +26,17 @@ enum block_tensor {
 };
 
 struct sizes {
+	enum kind kind;
 	int layers, dim, heads, context; /* L, D, H, C; heads divides dim */
 	int values;                      /* V, of a token */
-	int batch;                       /* B at most */
-	int segment; /* blocks whose activations are kept at a time, 1 to layers; others are
-			computed again */
+	int kv_heads; /* K, heads of keys and values; divides heads. 0: heads. GPT-2: 0 */
+	int inner;    /* F, columns between the layers of the MLP. 0: 4 D */
+	bool untied;  /* the head is a tensor of its own, and not the embedding */
+	double eps;   /* that normalizations add to the variance. 0: 1e-5 */
+	double theta; /* the base of LLAMA's turns. 0: 10000 */
+	int batch;    /* B at most */
+	int segment;  /* blocks whose activations are kept at a time, 1 to layers; others are
+			 computed again */
 	double dropout;
 	uint64_t seed;
 	/* Tensor parallelism: this rank's place among the ranks that have parts of tensors. Size 0
@@ -47,12 +58,29 @@ struct tensor_shape {
 	int dim, fused;       /* divided: 0: by rows, 1: by columns; of this many matrices each */
 };
 
+/* Numbers are below tensor_count. */
 int tensor_count(const struct sizes *s);
 struct tensor_shape tensor_shape_of(const struct sizes *s, int tensor);
 
 /* Whether blocks first to end - 1, with the embedding before the first block and the head after the
  * last one, use a tensor. */
 bool blocks_have(const struct sizes *s, int first, int end, int tensor);
+
+/* Whether a model has a tensor. */
+bool tensor_is_there(const struct sizes *s, int tensor);
+
+/* The tensor that the head multiplies with. */
+int head_tensor(const struct sizes *s);
+
+/* The whole model's K, F, eps and theta. */
+int kv_heads_of(const struct sizes *s);
+int inner_of(const struct sizes *s);
+double eps_of(const struct sizes *s);
+double theta_of(const struct sizes *s);
+
+/* Rows of the tensors QKV and WIDEN of a block. */
+size_t qkv_rows(const struct sizes *s);
+size_t wide_rows(const struct sizes *s);
 
 /* The index in the whole tensor of element i of this rank's part. */
 size_t whole_index(const struct sizes *s, int tensor, size_t i);

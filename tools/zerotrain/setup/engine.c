@@ -1,7 +1,7 @@
 /* Sets up Kolo's engine from options and config, and gives the model its weights. */
 #include "tools/zerotrain/setup/engine.h"
 #include "tools/common/tool.h"
-#include "tools/zerotrain/foreign/gpt2.h"
+#include "tools/zerotrain/foreign/foreign.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static int read_settings(struct kolo_comm *comm, const struct options *o,
 	model.nranks = kolo_comm_nranks(comm);
 	model.tensor_size = o->tensor == UNSET ? 0 : o->tensor;
 	model.pipe_size = o->pipe == UNSET ? 0 : o->pipe;
-	model.hidden = (size_t)o->dim;
+	model.hidden = (size_t)o->model.dim;
 	model.micro_batch = (size_t)(o->batch == UNSET ? DEFAULT_BATCH : o->batch);
 	model.accumulation = o->micros == UNSET ? 1 : o->micros;
 	model.lr = lr_of(o);
@@ -243,7 +243,7 @@ static int make_engine(struct kolo_zero_config *config, struct engine *e)
 }
 
 /* First values: drawn, or those of a model. */
-static int fill_tensors(struct engine *e, const struct gpt2 *from)
+static int fill_tensors(struct engine *e, const struct foreign *from)
 {
 	float part[1024];
 	int rc = 0;
@@ -257,7 +257,7 @@ static int fill_tensors(struct engine *e, const struct gpt2 *from)
 			size_t n = all - first < 1024 ? all - first : 1024;
 
 			if (from->file)
-				gpt2_values(from, &e->sizes, t, first, n, part);
+				foreign_values(from, &e->sizes, t, first, n, part);
 			else
 				tensor_init(&e->sizes, t, first, n, part);
 			rc = kolo_zero_set(e->zero, e->numbers[t], first, n, part);
@@ -299,7 +299,7 @@ static int check_optimizer(const struct kolo_zero_config *c, const struct engine
 static int open_with(struct kolo_zero_config *config, const struct options *o, struct engine *e)
 {
 	struct kolo_comm *comm = e->parallel->comm;
-	struct gpt2 from = { 0 };
+	struct foreign from = { 0 };
 	int rc;
 
 	if (o->stage != UNSET)
@@ -314,11 +314,11 @@ static int open_with(struct kolo_zero_config *config, const struct options *o, s
 	config->device = e->device.zero;
 	e->moves = config->device || config->offload_optimizer.place == KOLO_ZERO_ON_NVME ||
 		   config->offload_param.place == KOLO_ZERO_ON_NVME;
-	rc = o->import ? gpt2_open(o->import, &e->sizes, &from) : EXIT_GOOD;
+	rc = o->import ? foreign_open(o->import, &e->sizes, &from) : EXIT_GOOD;
 	if (rc == EXIT_GOOD && ((rc = make_engine(config, e)) < 0 || (rc = weights_open(e)) < 0 ||
 				(rc = fill_tensors(e, &from)) < 0))
 		rc = engine_failed(comm, "setting up the engine", rc);
-	gpt2_close(&from);
+	foreign_close(&from);
 	return rc;
 }
 

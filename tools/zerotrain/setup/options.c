@@ -3,8 +3,6 @@
 #include "kolo/kolo_zero.h"
 #include "tools/common/grid.h"
 #include "tools/common/tool.h"
-#include "tools/zerotrain/foreign/gpt2.h"
-#include "tools/zerotrain/model/tensors.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -33,11 +31,18 @@ static const char help[] =
 	"  --dim D               Elements in a hidden state, a multiple of the number of heads. Default: 128.\n"
 	"  --heads H             The number of attention heads. Default: 4.\n"
 	"  --context C           The number of tokens that the model looks back to. Default: 128.\n"
+	"  --model gpt2|llama    The kind. A Llama has turned queries and keys instead of learned places,\n"
+	"                        RMSNorm, SwiGLU and no biases. Default: gpt2.\n"
+	"  --ffn F               Columns inside the MLP. Default: 4 D; of a Llama 8/3 D, up to a multiple of 32.\n"
+	"  --kv-heads K          Of a Llama: heads of keys and values, a divisor of H. Default: H.\n"
+	"  --untied              Of a Llama: the head is a tensor of its own. Default: it is the embedding.\n"
+	"  --norm-eps X          What normalization adds to the variance. Default: 1e-5.\n"
+	"  --rope-theta X        Of a Llama: the base of turns. Default: 10000.\n"
 	"  --dropout X           The share of activations that training drops. Default: 0.\n"
 	"\n"
-	"  --import DIR          Begin with a GPT-2 in DIR, as transformers saves it: config.json and\n"
-	"                        model.safetensors. They have the options above, and the number of tokens. Files\n"
-	"                        of other models need --tokens: there is no tokenizer.\n"
+	"  --import DIR          Begin with a GPT-2 or a Llama in DIR, as transformers saves it: config.json and\n"
+	"                        model.safetensors. They have the options above, and the number of tokens;\n"
+	"                        --context may be less. Models of other tokens than bytes need --tokens.\n"
 	"  --export DIR          Write the model to DIR so that transformers loads it, at the end.\n"
 	"\n"
 	"Training:\n"
@@ -150,11 +155,15 @@ static const struct tool_option fields[] = {
 	{ "pp", IN_INT, offsetof(struct options, pipe), 1, MAX_RANKS },
 	{ "micro", IN_INT, offsetof(struct options, micros), 1, 1 << 12 },
 	{ "chunks", IN_INT, offsetof(struct options, chunks), 1, 1000 },
-	{ "layers", IN_INT, offsetof(struct options, layers), 1, 1000 },
-	{ "dim", IN_INT, offsetof(struct options, dim), 1, 1 << 14 },
-	{ "vocab", IN_INT, offsetof(struct options, vocab), 2, 1 << 16 },
-	{ "heads", IN_INT, offsetof(struct options, heads), 1, 1 << 14 },
-	{ "context", IN_INT, offsetof(struct options, context), 1, 1 << 16 },
+	{ "ffn", IN_INT, offsetof(struct options, model.inner), 1, 1 << 16 },
+	{ "kv-heads", IN_INT, offsetof(struct options, model.kv_heads), 1, 1 << 14 },
+	{ "norm-eps", IN_DOUBLE, offsetof(struct options, model.eps), 0, 0 },
+	{ "rope-theta", IN_DOUBLE, offsetof(struct options, model.theta), 0, 0 },
+	{ "layers", IN_INT, offsetof(struct options, model.layers), 1, 1000 },
+	{ "dim", IN_INT, offsetof(struct options, model.dim), 1, 1 << 14 },
+	{ "vocab", IN_INT, offsetof(struct options, model.values), 2, 1 << 16 },
+	{ "heads", IN_INT, offsetof(struct options, model.heads), 1, 1 << 14 },
+	{ "context", IN_INT, offsetof(struct options, model.context), 1, 1 << 16 },
 	{ "batch", IN_INT, offsetof(struct options, batch), 1, 1 << 16 },
 	{ "stage", IN_INT, offsetof(struct options, stage), 0, 3 },
 	{ "sample", IN_INT, offsetof(struct options, sample), 0, INT_MAX / 2 },
@@ -189,6 +198,13 @@ static enum kolo_type parse_precision(const char *value)
 		if (strcmp(value, types[i].name) == 0)
 			return types[i].type;
 	tool_refuse_option("zerotrain", "precision", value, "must be fp32, fp16 or bf16");
+}
+
+static enum kind parse_kind(const char *value)
+{
+	if (strcmp(value, "gpt2") != 0 && strcmp(value, "llama") != 0)
+		tool_refuse_option("zerotrain", "model", value, "must be gpt2 or llama");
+	return strcmp(value, "llama") == 0 ? LLAMA : GPT2;
 }
 
 static int parse_switch(const char *option, const char *value)
@@ -251,15 +267,6 @@ static void check_places(const struct options *o)
 				   "must be a number from 0 to 1");
 }
 
-int segments_of(const struct options *o)
-{
-	int n = o->exact ? 8 : 0;
-
-	while (n > 0 && o->heads % n)
-		n /= 2;
-	return n;
-}
-
 /* What does not go together, whatever the sizes of the grid. */
 static void check_grid(const struct options *o)
 {
@@ -267,7 +274,8 @@ static void check_grid(const struct options *o)
 		fprintf(stderr,
 			"zerotrain: --chunks %d: needs --schedule interleaved: other schedules have one part in each stage\n",
 			o->chunks);
-	else if (o->schedule == KOLO_PIPELINE_ZB_H1 && o->recompute && o->recompute < o->layers)
+	else if (o->schedule == KOLO_PIPELINE_ZB_H1 && o->recompute &&
+		 o->recompute < o->model.layers)
 		fprintf(stderr,
 			"zerotrain: --schedule zb-h1 with --recompute: its backward pass for weights needs the activations once more: leave one of them out\n");
 	else
@@ -308,19 +316,6 @@ static void check_options(const struct options *o)
 			"zerotrain: --data FILE is missing: name a text to train on. See zerotrain --help.\n");
 		exit(EXIT_USAGE);
 	}
-	if (o->tokens ? o->vocab == UNSET : o->vocab != BYTE_VALUES) {
-		fprintf(stderr, "zerotrain: %s\n",
-			o->tokens   ? "--tokens: needs --vocab V: how many there are"
-			: o->import ? "--import: needs --tokens: that model has others than bytes"
-				    : "--vocab: needs --tokens: bytes have 256 values");
-		exit(EXIT_USAGE);
-	}
-	if (o->dim % o->heads) {
-		fprintf(stderr,
-			"zerotrain: --dim %d must be a multiple of --heads %d: all heads have the same size\n",
-			o->dim, o->heads);
-		exit(EXIT_USAGE);
-	}
 	snprintf(text, sizeof(text), "%g", o->dropout);
 	if (!(o->dropout >= 0 && o->dropout < 1))
 		tool_refuse_option("zerotrain", "dropout", text,
@@ -351,6 +346,8 @@ enum {
 	SEQUENCE,
 	EXACT,
 	TOKENS,
+	MODEL,
+	UNTIED,
 	REPORT,
 	HELP,
 	VERSION,
@@ -369,6 +366,8 @@ static const struct option named[] = {
 	{ "sequence-parallel", no_argument, NULL, SEQUENCE },
 	{ "exact", no_argument, NULL, EXACT },
 	{ "tokens", no_argument, NULL, TOKENS },
+	{ "model", required_argument, NULL, MODEL },
+	{ "untied", no_argument, NULL, UNTIED },
 	{ "report", no_argument, NULL, REPORT },
 	{ "help", no_argument, NULL, HELP },
 	{ "version", no_argument, NULL, VERSION },
@@ -393,6 +392,8 @@ static void take_option(int c, const char *value, struct options *o)
 	case SEQUENCE: o->sequence = true; break;
 	case EXACT: o->exact = true; break;
 	case TOKENS: o->tokens = true; break;
+	case MODEL: o->model.kind = parse_kind(value); break;
+	case UNTIED: o->model.untied = true; break;
 	case REPORT: o->report = true; break;
 	case HELP: fputs(help, stdout); exit(EXIT_GOOD);
 	case VERSION: tool_print_version("zerotrain"); break;
@@ -417,36 +418,6 @@ static void parse_all(int argc, char **argv, struct options *o)
 	}
 }
 
-/* A size that was not given is the one that was found, and with --import no other may be given. */
-static void take_size(const struct options *o, const char *name, int found, int *given)
-{
-	if (*given == UNSET)
-		*given = found;
-	if (!o->import || *given == found)
-		return;
-	fprintf(stderr, "zerotrain: --%s %d: --import %s has %d: leave the option out\n", name,
-		*given, o->import, found);
-	exit(EXIT_USAGE);
-}
-
-/* The sizes of the model: those of --import, or what was given, or the defaults. */
-static void take_sizes(struct options *o)
-{
-	struct sizes found = {
-		.layers = 5, .dim = 128, .heads = 4, .context = 128, .values = BYTE_VALUES
-	};
-	int rc = o->import ? gpt2_read_sizes(o->import, &found) : EXIT_GOOD;
-
-	if (rc)
-		exit(rc);
-	take_size(o, "layers", found.layers, &o->layers);
-	take_size(o, "dim", found.dim, &o->dim);
-	take_size(o, "heads", found.heads, &o->heads);
-	take_size(o, "context", found.context, &o->context);
-	/* Of tokens there is no usual number. */
-	take_size(o, "vocab", o->tokens && !o->import ? UNSET : found.values, &o->vocab);
-}
-
 void options_parse(int argc, char **argv, struct options *o)
 {
 	*o = (struct options){
@@ -458,11 +429,16 @@ void options_parse(int argc, char **argv, struct options *o)
 		.offload_ratio = NAN,
 		.threads = UNSET,
 		.type = (enum kolo_type)UNSET,
-		.layers = UNSET,
-		.dim = UNSET,
-		.heads = UNSET,
-		.context = UNSET,
-		.vocab = UNSET,
+		.model = { .kind = (enum kind)UNSET,
+			   .layers = UNSET,
+			   .dim = UNSET,
+			   .heads = UNSET,
+			   .context = UNSET,
+			   .values = UNSET,
+			   .kv_heads = UNSET,
+			   .inner = UNSET,
+			   .eps = NAN,
+			   .theta = NAN },
 		.batch = UNSET,
 		.tensor = UNSET,
 		.pipe = UNSET,
@@ -487,6 +463,6 @@ void options_parse(int argc, char **argv, struct options *o)
 			argv[optind]);
 		exit(EXIT_USAGE);
 	}
-	take_sizes(o);
+	sizes_take(o);
 	check_options(o);
 }

@@ -3,8 +3,7 @@
 #define TOOLS_ZEROTRAIN_SETUP_OPTIONS_H
 
 #include "kolo/kolo_parallel.h"
-
-#include <stdbool.h>
+#include "tools/zerotrain/model/tensors.h"
 
 enum { UNSET = -1 };
 
@@ -21,12 +20,11 @@ struct options {
 	/* NULL: not given */
 	const char *data, *config, *save, *resume, *plot, *log, *timeline, *prompt, *import,
 		*export;
-	int nranks;                      /* ranks to start if no launcher did */
-	int stage, overlap;              /* UNSET: the config's */
-	enum kolo_type type;             /* (enum kolo_type)UNSET: the config's */
-	int layers, dim, heads, context; /* of the model */
-	bool tokens;                     /* the data has 16 bits for each */
-	int vocab;                       /* values of a token */
+	int nranks;          /* ranks to start if no launcher did */
+	int stage, overlap;  /* UNSET: the config's */
+	enum kolo_type type; /* (enum kolo_type)UNSET: the config's */
+	struct sizes model;  /* kind, and all sizes that a whole model has */
+	bool tokens;         /* the data has 16 bits for each */
 	struct device_option device;
 	int offload_optimizer, offload_param; /* enum kolo_zero_place; UNSET: the config's */
 	const char *nvme_path;                /* NULL: the config's */
@@ -57,8 +55,12 @@ enum { DEFAULT_BATCH = 8, BYTE_VALUES = 256 };
 #define DEFAULT_LR 0.002
 
 /* The segments of layers that --exact stands for: up to 8, as many as the number of heads has as a
- * power of two. 0 without it. */
+ * power of two; of a LLAMA that of keys. 0 without it. */
 int segments_of(const struct options *o);
+
+/* Completes the sizes of the model: those of --import, or what was given, or the defaults. Ends the
+ * process if they do not go together (sizes.c). */
+void sizes_take(struct options *o);
 
 /* Ends the process if the help or the version is asked for, or if something is wrong. */
 void options_parse(int argc, char **argv, struct options *out);

@@ -26,7 +26,7 @@ static int divide(struct parallel *p, const struct options *o)
 		free(bounds);
 		return kolo_error_set(KOLO_ENOMEM, "%d parts: out of memory", all);
 	}
-	rc = kolo_partition(KOLO_PARTITION_UNIFORM, NULL, o->layers, all, bounds);
+	rc = kolo_partition(KOLO_PARTITION_UNIFORM, NULL, o->model.layers, all, bounds);
 	for (int c = 0; rc == 0 && c < p->chunks; c++) {
 		int part = c * p->place.pipe_size + p->place.pipe;
 
@@ -70,18 +70,25 @@ static bool find_misfit(const struct parallel *p, const struct options *o, struc
 		snprintf(
 			out, len,
 			"--sequence-parallel: needs --tp 2 or more: it divides rows over these ranks");
-	else if (o->heads % s.tensor || o->vocab % s.tensor)
+	else if (o->model.heads % s.tensor || o->model.values % s.tensor)
 		snprintf(out, len, "--tp %d must divide --heads %d and the %d values of a %s",
-			 s.tensor, o->heads, o->vocab, o->tokens ? "token" : "byte");
-	else if (o->sequence && o->context % s.tensor)
+			 s.tensor, o->model.heads, o->model.values, o->tokens ? "token" : "byte");
+	else if (o->model.kv_heads % s.tensor || o->model.inner % s.tensor)
+		snprintf(out, len, "--tp %d must divide --kv-heads %d and --ffn %d", s.tensor,
+			 o->model.kv_heads, o->model.inner);
+	else if (o->exact && o->model.inner % segments_of(o))
+		snprintf(out, len, "--exact: --ffn %d: must be a multiple of the %d segments",
+			 o->model.inner, segments_of(o));
+	else if (o->sequence && o->model.context % s.tensor)
 		snprintf(
 			out, len,
 			"--sequence-parallel: --tp %d must divide --context %d, as each rank has equally many rows",
-			s.tensor, o->context);
+			s.tensor, o->model.context);
 	else if (o->exact && segments_of(o) % s.tensor)
-		snprintf(out, len,
-			 "--exact: --heads %d give %d segments, and --tp %d does not divide them",
-			 o->heads, segments_of(o), s.tensor);
+		snprintf(
+			out, len,
+			"--exact: %d heads of keys give %d segments, and --tp %d does not divide them",
+			o->model.kv_heads, segments_of(o), s.tensor);
 	else if (o->chunks > 1 && s.pipe == 1)
 		snprintf(out, len, "--chunks %d: needs --pp 2 or more: one stage has all blocks",
 			 o->chunks);
@@ -90,10 +97,10 @@ static bool find_misfit(const struct parallel *p, const struct options *o, struc
 			out, len,
 			"--timeline %s: needs --micro, --schedule or --pp: without a pipeline nothing is noted",
 			o->timeline);
-	else if (o->layers < parts)
+	else if (o->model.layers < parts)
 		snprintf(out, len,
 			 "--layers %d on %d stages of %d part%s: want at least a block for each",
-			 o->layers, s.pipe, p->chunks, p->chunks > 1 ? "s" : "");
+			 o->model.layers, s.pipe, p->chunks, p->chunks > 1 ? "s" : "");
 	else
 		return false;
 	return true;

@@ -11,7 +11,7 @@
  * uses one at a time. */
 static int plan_places(struct engine *e, size_t *all, size_t *largest)
 {
-	int n = tensor_count(&e->sizes), last = n - 2;
+	int n = tensor_count(&e->sizes), last = n - 3;
 
 	*all = *largest = 0;
 	e->places = calloc((size_t)n, sizeof(*e->places));
@@ -20,6 +20,8 @@ static int plan_places(struct engine *e, size_t *all, size_t *largest)
 	for (int t = 0; t < n; t++) {
 		size_t elements = tensor_shape_of(&e->sizes, t).n;
 
+		if (!tensor_is_there(&e->sizes, t))
+			continue;
 		*largest = elements > *largest ? elements : *largest;
 		if (t >= FIRST_BLOCK + PER_BLOCK && t < last) {
 			e->places[t] = e->places[t - PER_BLOCK];
@@ -31,14 +33,20 @@ static int plan_places(struct engine *e, size_t *all, size_t *largest)
 	return 0;
 }
 
+/* Whether the head is the embedding, and here. */
+static bool has_tied_head(const struct engine *e)
+{
+	return !e->sizes.untied && parallel_has_head(e->parallel);
+}
+
 static bool both_ends(const struct engine *e)
 {
-	return parallel_embeds(e->parallel) && parallel_has_head(e->parallel);
+	return parallel_embeds(e->parallel) && has_tied_head(e);
 }
 
 static size_t count_sums(const struct engine *e)
 {
-	bool here = parallel_embeds(e->parallel) || parallel_has_head(e->parallel);
+	bool here = parallel_embeds(e->parallel) || has_tied_head(e);
 
 	return here ? tensor_shape_of(&e->sizes, BYTES).n * (both_ends(e) ? 2 : 1) : 0;
 }
@@ -214,7 +222,7 @@ static int join_ends(struct engine *e, size_t n)
 
 	if (both_ends(e))
 		add(e->sums, e->sums + n, n);
-	if (e->parallel->place.pipe_size == 1)
+	if (e->parallel->place.pipe_size == 1 || e->sizes.untied)
 		return 0;
 	tied = kolo_grid_comm(e->parallel->grid, KOLO_GRID_TIED);
 	e->tied_bytes += n * sizeof(*e->sums); /* K, as round a ring of two */

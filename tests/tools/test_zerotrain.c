@@ -1,6 +1,7 @@
 /* zerotrain's model, which counts with double here: gradients against differences of the loss, and
  * the same bits where blocks are computed again. Its text: what is read when. */
 #include "tests/lib/t.h"
+#include "tests/tools/divided.h"
 #include "tests/tools/gpt.h"
 #include "tests/tools/growth.h"
 #include "tools/zerotrain/data.h"
@@ -109,6 +110,26 @@ static void gradients_with_dropout_are_the_slopes_too(void **state)
 	(void)state;
 	check_slopes(a);
 	gpt_close(a);
+}
+
+static void divide(struct t_rank *t)
+{
+	struct kolo_comm *comm = t_comm(t);
+
+	for (int k = 0; k < 4; k++) {
+		struct divided d;
+
+		CHECK(divided_run(comm, k % 2 ? LLAMA : GPT2, k / 2 ? ULYSSES : RING, &d));
+		CHECK(d.loss < 1e-12 && d.gradient < 1e-11);
+	}
+	kolo_comm_destroy(comm);
+}
+
+static void divided_sequences_have_the_gradients_of_whole_ones(void **state)
+{
+	(void)state;
+	t_processes(2, divide, NULL);
+	t_processes(4, divide, NULL);
 }
 
 static void a_scaled_loss_has_scaled_gradients(void **state)
@@ -295,6 +316,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(gradients_in_segments_are_the_slopes_too),
 	cmocka_unit_test(gradients_with_dropout_are_the_slopes_too),
 	cmocka_unit_test(parts_and_halves_have_the_gradients_of_the_whole),
+	cmocka_unit_test(divided_sequences_have_the_gradients_of_whole_ones),
 	cmocka_unit_test(a_scaled_loss_has_scaled_gradients),
 	cmocka_unit_test(what_is_computed_again_has_the_same_bits_in_less_memory),
 	cmocka_unit_test(predictions_are_those_of_training),

@@ -94,7 +94,8 @@ static int compute(struct arrays *a, struct batch batch)
 	double loss = 0;
 	int rc = model_group(NULL, false, 0, &group);
 
-	if (rc == 0 && !(m = model_create(&a->sizes, &all, 1, &weights, group, NULL)))
+	if (rc == 0 &&
+	    !(m = model_create(&a->sizes, &all, 1, &weights, (struct groups){ group, NULL }, NULL)))
 		rc = 1;
 	batch.targets = NULL;
 	if (rc == 0)

@@ -63,7 +63,7 @@ static struct model *make_model(struct run *r)
 	sizes.batch = r->engine.batch;
 	sizes.texts = r->options->sample && r->options->cache ? r->options->samples : 0;
 	return model_create(&sizes, r->parallel.parts, r->parallel.chunks, &weights,
-			    r->parallel.group, &room);
+			    (struct groups){ r->parallel.group, r->parallel.context }, &room);
 }
 
 /* What goes through the model, and from stage to stage. */

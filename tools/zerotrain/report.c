@@ -130,12 +130,14 @@ static void print_moves(const struct run *r, const struct kolo_zero_traffic *t, 
 	printf("  %-22s %10.2f MB\n", "written to files", in_mb(t->written_bytes));
 }
 
-/* Of the tensor group and the pipeline. */
-static void print_links(const struct engine *e)
+/* Of the tensor group, the context group and the pipeline. */
+static void print_links(const struct run *r)
 {
+	const struct engine *e = &r->engine;
 	const struct parallel *p = e->parallel;
 	struct kolo_pipeline_report pipe;
 	struct kolo_tp_report group;
+	struct model_around around;
 
 	kolo_tp_report_get(p->group, &group);
 	if (p->place.tensor_size > 1)
@@ -143,6 +145,10 @@ static void print_links(const struct engine *e)
 		       " gathers; a ring would send %.2f MB\n",
 		       "tensor group", in_mb(group.sent_bytes), group.reductions, group.gathers,
 		       in_mb(group.model_sent_bytes));
+	model_around_get(r->model, &around);
+	if (p->nparts > 1)
+		printf("  %-22s %10.2f MB; it waited %.2f s for what came\n", "context group",
+		       in_mb(around.sent_bytes), around.waited_us / 1e6);
 	if (p->place.pipe_size == 1)
 		return;
 	kolo_pipeline_report_get(p->executor, &pipe);
@@ -164,7 +170,7 @@ static int print_traffic(struct run *r, long steps)
 	printf("  %-22s %10.2f MB in %" PRIu64 " gathers\n", "parameters", in_mb(t.parameter_bytes),
 	       t.gathers);
 	printf("  %-22s %10.2f MB\n", "control", in_mb(t.control_bytes));
-	print_links(&r->engine);
+	print_links(r);
 	if (r->engine.moves)
 		print_moves(r, &t, steps);
 	return 0;

@@ -22,13 +22,24 @@ static void keep_loss(struct losses *l, long step, double value)
 	l->at[l->n++] = (struct loss){ step, value };
 }
 
-/* Sequence number b of all micro-batches is the text from `from` on. */
+/* The tokens of a sequence that this rank has. */
+static size_t length_of(const struct run *r)
+{
+	return r->data.context / (size_t)r->parallel.nparts;
+}
+
+/* Sequence number b of all micro-batches is the text from `from` on: this rank's two chunks of it,
+ * or, if it has whole sequences, both halves. */
 static void fill_sequence(struct run *r, size_t b, size_t from)
 {
-	size_t t = r->data.context;
+	size_t n = length_of(r), half = r->parallel.nparts > 1 ? n / 2 : n;
 
-	data_read(&r->data, from, t, r->in + b * t);
-	data_read(&r->data, from + 1, t, r->targets + b * t);
+	for (size_t t = 0; t < n; t += half) {
+		size_t at = from + part_place(&r->engine.sizes, n, t);
+
+		data_read(&r->data, at, half, r->in + b * n + t);
+		data_read(&r->data, at + 1, half, r->targets + b * n + t);
+	}
 }
 
 /* ---- Updates --------------------------------------------------------------------------------- */
@@ -43,8 +54,8 @@ static size_t samples_of(const struct run *r)
  * it. */
 static void load_batches(struct run *r)
 {
-	size_t n = samples_of(r), each = (size_t)r->engine.batch, t = r->data.context;
-	uint64_t first = r->position + (uint64_t)r->parallel.place.data * n;
+	size_t n = samples_of(r), each = (size_t)r->engine.batch, t = length_of(r);
+	uint64_t first = r->position + (uint64_t)r->parallel.replica * n;
 	uint64_t seed = make_key((uint64_t)r->options->seed, 0x64726f70);
 
 	for (size_t b = 0; b < n; b++) {
@@ -101,7 +112,7 @@ static int run_stages(struct run *r)
 static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 {
 	struct kolo_zero *zero = r->engine.zero;
-	uint64_t all = samples_of(r) * (uint64_t)r->parallel.place.data_size;
+	uint64_t all = samples_of(r) * (uint64_t)r->parallel.replicas;
 	int rc, logged;
 
 	load_batches(r);
@@ -123,24 +134,23 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
  * a window compute all the same, because all ranks must use the same tensors. */
 static int sum_validation(struct run *r, double *sum)
 {
-	const struct kolo_grid_place *here = &r->parallel.place;
-	uint64_t replicas = (uint64_t)here->data_size;
+	uint64_t replicas = (uint64_t)r->parallel.replicas;
 	uint64_t step = (uint64_t)r->engine.batch * replicas;
 	int rc = 0;
 
 	for (uint64_t at = 0; rc == 0 && at < r->data.validation; at += step) {
-		struct batch batch = { 0, (int)r->data.context, r->in, r->targets, NULL };
+		struct batch batch = { 0, (int)length_of(r), r->in, r->targets, NULL };
 		double loss = 0;
 
 		for (int b = 0; b < r->engine.batch; b++) {
-			uint64_t w = at + (uint64_t)here->data + (uint64_t)b * replicas;
+			uint64_t w = at + (uint64_t)r->parallel.replica + (uint64_t)b * replicas;
 
 			if (w < r->data.validation)
 				fill_sequence(r, (size_t)batch.count++,
 					      data_validation(&r->data, w));
 		}
 		rc = run_forward(r, &batch, &loss);
-		*sum += counts(r) ? loss * batch.count : 0;
+		*sum += counts(r) ? loss * batch.count / r->parallel.nparts : 0;
 	}
 	return rc;
 }

@@ -183,6 +183,57 @@ static void softmax_back(const real *p, real *dp, size_t rows, size_t first, siz
 	}
 }
 
+/* The elements that row t has. */
+static inline size_t limit_of(size_t first, size_t t, size_t seen)
+{
+	return first + t + 1 < seen ? first + t + 1 : seen;
+}
+
+static void merge(const struct merge *m, real *x, size_t rows, size_t first, size_t seen,
+		  size_t stride, real factor)
+{
+	for (size_t t = 0; t < rows; t++, x += stride) {
+		size_t n = limit_of(first, t, seen);
+		real largest = max_of(x, n) * factor, *o = m->o + t * m->stride, scale;
+
+		if (largest < m->most[t])
+			largest = m->most[t];
+		scale = exp_of(m->most[t] - largest);
+		for (size_t i = 0; i < n; i++)
+			x[i] = exp_of(x[i] * factor - largest);
+		memset(x + n, 0, (seen - n) * sizeof(*x));
+		m->most[t] = largest;
+		m->sums[t] = m->sums[t] * scale + sum_of(x, n);
+		for (size_t i = 0; i < m->width; i++)
+			o[i] *= scale;
+	}
+}
+
+static void shares(real *x, size_t rows, size_t first, size_t seen, size_t stride, real factor,
+		   const real *logs)
+{
+	for (size_t t = 0; t < rows; t++, x += stride) {
+		size_t n = limit_of(first, t, seen);
+
+		for (size_t i = 0; i < n; i++)
+			x[i] = exp_of(x[i] * factor - logs[t]);
+		memset(x + n, 0, (seen - n) * sizeof(*x));
+	}
+}
+
+static void shares_back(const real *p, real *dp, size_t rows, size_t seen, size_t stride,
+			real factor, const real *common)
+{
+	for (size_t t = 0; t < rows; t++, p += stride, dp += stride)
+		for (size_t i = 0; i < seen; i++)
+			dp[i] = factor * p[i] * (dp[i] - common[t]);
+}
+
+static real dot(const real *a, const real *b, size_t n)
+{
+	return sum_of_products(a, b, 0, n);
+}
+
 static void sum_rows(const real *x, real *out, size_t rows, size_t n)
 {
 	memset(out, 0, n * sizeof(*out));
@@ -287,6 +338,10 @@ const struct loops LOOPS = {
 	.rotate = rotate,
 	.softmax = softmax,
 	.softmax_back = softmax_back,
+	.merge = merge,
+	.shares = shares,
+	.shares_back = shares_back,
+	.dot = dot,
 	.sum_rows = sum_rows,
 	.add = add,
 	.drop = drop,

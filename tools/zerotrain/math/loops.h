@@ -17,6 +17,14 @@ struct norm {
 	double eps;
 };
 
+/* What was found so far of rows of queries: [rows] the largest of `factor` times their scores, and
+ * the sums of exponents of what is below it; and rows of `width` that go with these, `stride`
+ * apart. */
+struct merge {
+	real *most, *sums, *o;
+	size_t width, stride;
+};
+
 struct loops {
 	/* y = gain (x - mean) rstd + bias. */
 	void (*norm)(const struct norm *p, const real *x, real *y, size_t rows, size_t n);
@@ -41,6 +49,19 @@ struct loops {
 	/* The same of its derivative: dp becomes the scores'. */
 	void (*softmax_back)(const real *p, real *dp, size_t rows, size_t first, size_t stride,
 			     real factor);
+	/* Scores x of queries and some more keys, row t with elements 0 to min(first + t, seen -
+	 * 1): they become exponents, and 0 up to seen - 1, and what was found so far is scaled so
+	 * that they can be added to it. */
+	void (*merge)(const struct merge *so_far, real *x, size_t rows, size_t first, size_t seen,
+		      size_t stride, real factor);
+	/* Those scores once more: they become shares, exp(factor x - logs[t]). And back: dp becomes
+	 * factor p (dp - common[t]). */
+	void (*shares)(real *x, size_t rows, size_t first, size_t seen, size_t stride, real factor,
+		       const real *logs);
+	void (*shares_back)(const real *p, real *dp, size_t rows, size_t seen, size_t stride,
+			    real factor, const real *common);
+	/* The sum of a b. */
+	real (*dot)(const real *a, const real *b, size_t n);
 	/* out [n] = the sum of rows x [rows, n]. */
 	void (*sum_rows)(const real *x, real *out, size_t rows, size_t n);
 	/* y = x + a where kept; y may be a. */

@@ -10,18 +10,20 @@ static int tensor_of(int block, enum block_tensor part)
 	return FIRST_BLOCK + PER_BLOCK * block + (int)part;
 }
 
-/* Of each sequence the rows that are this rank's. Elements count from the sequence's first. */
+/* Of each sequence the rows that are this rank's, run by run of places that follow each other.
+ * Elements count from the sequence's first. */
 static void drop_sequences(struct model *m, int site, const real *x, real *y)
 {
 	size_t d = (size_t)m->sizes.dim, t = (size_t)m->now->batch.length, next;
 	size_t first = m->now->first, end = first + m->now->own;
+	size_t run = m->sizes.context_size > 1 ? t / 2 : t;
 
 	for (size_t r = first; r < end; r = next) {
 		size_t b = r / t, at = (r - first) * d;
 
-		next = (b + 1) * t < end ? (b + 1) * t : end;
+		next = (r / run + 1) * run < end ? (r / run + 1) * run : end;
 		m->loops->drop(x + at, y + at, (next - r) * d, m->sizes.dropout,
-			       make_key(m->now->batch.keys[b], (uint64_t)site), r % t * d);
+			       make_key(m->now->batch.keys[b], (uint64_t)site), place_of(m, r) * d);
 	}
 }
 
@@ -79,22 +81,54 @@ static size_t fused_of(const struct model *m, enum block_tensor part)
 	return m->sizes.kind == LLAMA ? 2 : 1;
 }
 
+/* ULYSSES attends to other columns than those that this rank computes. */
+static real *computed_qkv(const struct model *m, const struct slot *s)
+{
+	return m->sizes.spread == ULYSSES && !m->now->grown ? m->around.qkv : s->qkv;
+}
+
+static struct span own_span(const struct model *m)
+{
+	return (struct span){ &m->own, (size_t)m->now->batch.count, (size_t)m->now->batch.length };
+}
+
+static int mix(struct model *m, int block, const struct slot *s)
+{
+	if (m->now->grown)
+		attend_grown(m, block, s);
+	else if (m->sizes.spread == RING)
+		return ring_attend(m, s);
+	else if (m->sizes.spread == ULYSSES)
+		return ulysses_attend(m, s);
+	else
+		attend(m, own_span(m), s->qkv, s->shares, s->heads);
+	return 0;
+}
+
+static int mix_back(struct model *m, const struct slot *s)
+{
+	if (m->sizes.spread == RING)
+		return ring_attend_back(m, s, m->dheads, s->dqkv);
+	if (m->sizes.spread == ULYSSES)
+		return ulysses_attend_back(m, s, m->dheads, s->dqkv);
+	attend_back(m, own_span(m), s->qkv, s->shares, m->dheads, s->dqkv);
+	return 0;
+}
+
 int block_forward(struct model *m, int block, const struct slot *s, real *out)
 {
 	size_t d = (size_t)m->sizes.dim;
+	real *qkv = computed_qkv(m, s);
 	int rc;
 
 	if ((rc = normalize(m, tensor_of(block, NORM1), s->in, own_rows(m, s->normed1), s->mean1,
 			    s->rstd1)) ||
-	    (rc = column(m, tensor_of(block, QKV), s->normed1, d, s->qkv, m->pitch,
+	    (rc = column(m, tensor_of(block, QKV), s->normed1, d, qkv, m->own.pitch,
 			 fused_of(m, QKV))))
 		return rc;
-	turn_rows(m, s->qkv, 1);
-	if (m->now->grown)
-		attend_grown(m, block, s);
-	else
-		attend(m, s);
-	if ((rc = row(m, tensor_of(block, PROJECT), s->heads, m->width, m->beside, d)))
+	turn_rows(m, qkv, 1);
+	if ((rc = mix(m, block, s)) ||
+	    (rc = row(m, tensor_of(block, PROJECT), s->heads, m->own.width, m->beside, d)))
 		return rc;
 	join(m, attention_site(block), s->in, s->mid);
 	if ((rc = normalize(m, tensor_of(block, NORM2), s->mid, own_rows(m, s->normed2), s->mean2,
@@ -132,12 +166,12 @@ static int attention_backward(struct model *m, int block, const struct slot *s)
 	int rc;
 
 	drop_rows(m, attention_site(block), m->dstream, own_rows(m, s->dproject));
-	if ((rc = row_back(m, tensor_of(block, PROJECT), s->heads, m->width, s->dproject, d,
-			   m->dheads)))
+	if ((rc = row_back(m, tensor_of(block, PROJECT), s->heads, m->own.width, s->dproject, d,
+			   m->dheads)) ||
+	    (rc = mix_back(m, s)))
 		return rc;
-	attend_back(m, s, m->dheads, s->dqkv);
 	turn_rows(m, s->dqkv, -1);
-	if ((rc = column_back(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, m->pitch,
+	if ((rc = column_back(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, m->own.pitch,
 			      fused_of(m, QKV), m->beside)))
 		return rc;
 	return normalize_back(m, tensor_of(block, NORM1), s->in, s->mean1, s->rstd1,
@@ -159,8 +193,9 @@ int block_weights(struct model *m, int block, const struct slot *s)
 	if ((rc = row_weights(m, tensor_of(block, NARROW), s->bent, m->inner, s->dnarrow, d)) ||
 	    (rc = column_weights(m, tensor_of(block, WIDEN), s->normed2, d, s->dwide, m->wide,
 				 fused_of(m, WIDEN))) ||
-	    (rc = row_weights(m, tensor_of(block, PROJECT), s->heads, m->width, s->dproject, d)))
+	    (rc = row_weights(m, tensor_of(block, PROJECT), s->heads, m->own.width, s->dproject,
+			      d)))
 		return rc;
-	return column_weights(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, m->pitch,
+	return column_weights(m, tensor_of(block, QKV), s->normed1, d, s->dqkv, m->own.pitch,
 			      fused_of(m, QKV));
 }

@@ -3,7 +3,6 @@
 #include "tools/zerotrain/model/inside.h"
 #include "tools/zerotrain/model/model.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
@@ -60,17 +59,18 @@ static real *kept_of(const struct model *m, real *all, int block, int text)
 	for (int p = 0; &m->parts[p] != m->part; p++)
 		before += (size_t)(m->parts[p].is.end - m->parts[p].is.first);
 	before += (size_t)(block - m->part->is.first);
-	return all + (before * (size_t)m->sizes.texts + (size_t)text) * places * m->kv_width;
+	return all + (before * (size_t)m->sizes.texts + (size_t)text) * places * m->own.kv_width;
 }
 
 /* Keeps the keys and values of a piece. */
 static void keep(struct model *m, const struct piece *p, const real *qkv, real *keys, real *values)
 {
-	size_t w = m->head, at = (size_t)p->first * m->kv_width, each = m->heads / m->kv_heads;
+	size_t w = m->own.head, at = (size_t)p->first * m->own.kv_width,
+	       each = m->own.heads / m->own.kv_heads;
 
-	for (int k = 0; k < p->count; k++, qkv += m->pitch)
-		for (size_t h = 0; h < m->kv_heads; h++, at += w) {
-			struct columns from = columns_of(m, h * each);
+	for (int k = 0; k < p->count; k++, qkv += m->own.pitch)
+		for (size_t h = 0; h < m->own.kv_heads; h++, at += w) {
+			struct columns from = columns_of(&m->own, h * each);
 
 			memcpy(keys + at, qkv + from.k, w * sizeof(*keys));
 			memcpy(values + at, qkv + from.v, w * sizeof(*values));
@@ -83,17 +83,17 @@ static void attend_head(const struct model *m, const real *q, size_t rows, size_
 {
 	size_t seen = first + rows;
 
-	multiply(rows, seen, m->head, 1, (struct matrix){ q, m->pitch, false },
-		 (struct matrix){ keys, m->kv_width, true }, 0, shares, seen);
-	m->loops->softmax(shares, rows, first, seen, (real)(1 / sqrt((double)m->head)));
-	multiply(rows, m->head, seen, 1, (struct matrix){ shares, seen, false },
-		 (struct matrix){ values, m->kv_width, false }, 0, y, m->width);
+	multiply(rows, seen, m->own.head, 1, (struct matrix){ q, m->own.pitch, false },
+		 (struct matrix){ keys, m->own.kv_width, true }, 0, shares, seen);
+	m->loops->softmax(shares, rows, first, seen, m->own.factor);
+	multiply(rows, m->own.head, seen, 1, (struct matrix){ shares, seen, false },
+		 (struct matrix){ values, m->own.kv_width, false }, 0, y, m->own.width);
 }
 
 void attend_grown(struct model *m, int block, const struct slot *s)
 {
 	const struct grown *g = m->now->grown;
-	size_t each = m->heads / m->kv_heads;
+	size_t each = m->own.heads / m->own.kv_heads;
 
 	for (int i = 0; i < m->sizes.texts; i++) {
 		const struct piece *p = &g->pieces[i];
@@ -104,13 +104,14 @@ void attend_grown(struct model *m, int block, const struct slot *s)
 
 		if (p->count == 0)
 			continue;
-		keep(m, p, s->qkv + row * m->pitch, keys, values);
-		for (size_t h = 0; h < m->heads; h++) {
-			size_t of_kv = h / each * m->head;
+		keep(m, p, s->qkv + row * m->own.pitch, keys, values);
+		for (size_t h = 0; h < m->own.heads; h++) {
+			size_t of_kv = h / each * m->own.head;
 
-			attend_head(m, s->qkv + (row - back) * m->pitch + columns_of(m, h).q, rows,
-				    first - back, keys + of_kv, values + of_kv, s->shares,
-				    s->heads + (row - back) * m->width + h * m->head);
+			attend_head(m,
+				    s->qkv + (row - back) * m->own.pitch + columns_of(&m->own, h).q,
+				    rows, first - back, keys + of_kv, values + of_kv, s->shares,
+				    s->heads + (row - back) * m->own.width + h * m->own.head);
 		}
 	}
 }

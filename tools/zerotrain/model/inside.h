@@ -9,6 +9,12 @@
 #include "tools/zerotrain/model/inputs.h"
 #include "tools/zerotrain/model/tensors.h"
 
+/* What messages between ranks have. */
+static inline enum kolo_type real_type(void)
+{
+	return sizeof(real) == sizeof(float) ? KOLO_F32 : KOLO_F64;
+}
+
 /* Rows of attention that are computed together. They see no place after their last one, which saves
  * half of the square. There are enough of them for a fast matrix product. */
 enum { QUERIES = PIECE };
@@ -19,13 +25,23 @@ struct slot {
 	real *mean1, *rstd1, *mean2, *rstd2; /* [O] */
 	real *normed1, *normed2;             /* [N, D] */
 	real *qkv;                           /* [N, Q]: queries, keys, values */
-	real *shares;      /* [B, H / G, T, T] what each place takes from those before it */
-	real *heads;       /* [N, D / G] what attention gives */
-	real *mid;         /* [O, D] in + projected */
+	real *shares; /* [B, H / G, T, T] what each place takes from those before it; with RING */
+	real *sums;   /* [B, H / G, T] the logarithms of sums of exponents instead */
+	real *heads;  /* [N, D / G] what attention gives */
+	real *mid;    /* [O, D] in + projected */
 	real *wide, *bent; /* [N, W], [N, F / G] before and after GELU or SwiGLU */
 	/* Derivatives of what linear layers give, by layer. If backward comes in halves, they are
 	 * kept. Otherwise they are model.beside and model.dwide */
 	real *dqkv, *dproject, *dwide, *dnarrow; /* [N, Q], [N, D], [N, W], [N, D] */
+};
+
+/* The columns of qkv and heads: of K heads of keys, and H heads with queries, `head` elements each.
+ */
+struct layout {
+	enum kind kind;
+	size_t head, heads, kv_heads;
+	size_t width, pitch, kv_width; /* of all H heads; Q: a row of qkv; of all keys */
+	real factor;                   /* 1 / sqrt(head) */
 };
 
 /* What forward keeps of a batch in a part. */
@@ -57,17 +73,29 @@ struct own_part {
 	struct kept *kept;      /* [buffers], and one behind these for texts that grow */
 };
 
+/* The ranks that have parts of the same sequences, and memory for what goes round them. e: the keys
+ * and values of N rows, 2 N kv_width elements. */
+struct around {
+	struct kolo_comm *comm;   /* NULL: this rank alone */
+	struct kolo_queue *queue; /* on which messages travel while products are computed */
+	size_t ranks, rank;
+	struct layout some;         /* with ULYSSES: H / G / R and K / G / R heads */
+	real *kv[2], *dkv[2], *own; /* with RING: [e] that are here and that come; of own sums */
+	real *most;                 /* [B, H / G, T] the largest scores; in backward dheads heads */
+	real *qkv, *out, *in;       /* with ULYSSES: [N, Q] before, on its way, and after */
+	struct model_around counts;
+};
+
 struct model {
 	struct sizes sizes;
 	struct weights weights;
 	struct room room;
 	struct kolo_tp *group;
-	bool alone;                  /* no tensor group, and no segments */
-	size_t width, heads, values; /* D / G, H / G, V / G */
-	size_t head;                 /* D / H: elements of a head's query, key or value */
-	size_t kv_heads, kv_width;   /* K / G, and elements of their keys */
-	size_t pitch;                /* Q: rows of QKV / G: D / G and twice kv_width */
-	size_t inner, wide;          /* F / G; W: rows of WIDEN / G: F / G or twice as many */
+	bool alone;           /* no tensor group, and no segments */
+	struct layout own;    /* H / G and K / G heads; width: D / G */
+	size_t values;        /* V / G */
+	size_t inner, wide;   /* F / G; W: rows of WIDEN / G: F / G or twice as many */
+	struct around around; /* of a context group */
 	double eps;
 	const struct loops *loops;
 	struct own_part *parts;
@@ -79,6 +107,7 @@ struct model {
 	real *beside, *dwide;  /* [N, D], [N, W] and what is beside it; */
 	real *dheads;          /* [N, D / G] of heads, behind room for [N, Q] in dwide */
 	real *dshares;         /* [QUERIES, T] of shares */
+	real *scores;          /* [QUERIES, T] with RING */
 	real *dweight, *dbias; /* of the tensor that is just computed: the largest of a block; */
 	real *dbytes;          /* [V / G, D] of the embedding, to which head and input both add, */
 	real *dplaces;         /* [R, C, D], R segments of rows; of GPT-2, */
@@ -105,12 +134,12 @@ struct columns {
 	size_t q, k, v;
 };
 
-static inline struct columns columns_of(const struct model *m, size_t head)
+static inline struct columns columns_of(const struct layout *l, size_t head)
 {
-	size_t w = m->head, each = m->heads / m->kv_heads, first = head / each * (each + 2) * w;
+	size_t w = l->head, each = l->heads / l->kv_heads, first = head / each * (each + 2) * w;
 
-	if (m->sizes.kind == GPT2)
-		return (struct columns){ head * w, m->width + head * w, 2 * m->width + head * w };
+	if (l->kind == GPT2)
+		return (struct columns){ head * w, l->width + head * w, 2 * l->width + head * w };
 	return (struct columns){ first + head % each * w, first + each * w,
 				 first + (each + 1) * w };
 }
@@ -120,7 +149,10 @@ static inline size_t place_of(const struct model *m, size_t row)
 {
 	const struct grown *g = m->now->grown;
 
-	return g ? (size_t)g->places[row] : row % (size_t)m->now->batch.length;
+	if (g)
+		return (size_t)g->places[row];
+	return part_place(&m->sizes, (size_t)m->now->batch.length,
+			  row % (size_t)m->now->batch.length);
 }
 
 /* Turns queries and keys of qkv or dqkv [N, Q] by their places; sign -1: back. Without turns it
@@ -163,10 +195,50 @@ int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, r
 int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
 		   const real *dy, real *dx);
 
-/* heads of a slot from its qkv, which leaves shares; dqkv [N, Q] from dheads [N, D / G] and
- * these. */
-void attend(struct model *m, const struct slot *s);
-void attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv);
+/* What attention goes over: sequences of T rows in a layout. */
+struct span {
+	const struct layout *layout;
+	size_t count, length;
+};
+
+/* heads [count T, width] from qkv [count T, Q], which leaves shares [count, H, T, T]; dqkv from
+ * dheads and these. */
+void attend(const struct model *m, struct span span, const real *qkv, real *shares, real *heads);
+void attend_back(const struct model *m, struct span span, const real *qkv, const real *shares,
+		 const real *dheads, real *dqkv);
+
+/* Attention of this rank's part of sequences: heads of a slot from its qkv, and dqkv [N, Q] from
+ * dheads [N, D / G]. qkv and dqkv have turns. Collective over the context group (ring.c,
+ * ulysses.c). */
+int ring_attend(struct model *m, const struct slot *s);
+int ring_attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv);
+int ulysses_attend(struct model *m, const struct slot *s);
+int ulysses_attend_back(struct model *m, const struct slot *s, const real *dheads, real *dqkv);
+
+/* A head's queries of a chunk and the keys and values of a chunk, n of each, in rows of several
+ * heads (merge.c). */
+struct pair {
+	size_t n, head;
+	bool same; /* chunk: then no query sees a later key */
+	const real *q, *k, *v;
+	size_t pitch, kv_width; /* from row to row of q, and of k and v */
+	real *heads;            /* what comes of it, in rows of `width` */
+	size_t width;
+	/* [n] In forward the largest scores and the sums of exponents so far. In backward sums of
+	 * dheads heads, and the logarithms of the sums */
+	real *most, *sums;
+	real factor;
+};
+struct pair_back {
+	const real *dheads; /* as heads */
+	real *dq, *dk, *dv; /* to which it adds, in rows as q, k and v have them */
+};
+
+/* Adds a pair to what was found so far. At first heads and sums are 0, and most is the least. After
+ * the last one pair_finish makes of them heads and logarithms. */
+void pair_forward(const struct model *m, const struct pair *p);
+void pair_finish(const struct pair *p);
+void pair_backward(const struct model *m, const struct pair *p, const struct pair_back *back);
 
 /* Sets the rows of a call of model_extend (extend.c). */
 void place_pieces(struct model *m, const struct piece *pieces);

@@ -21,7 +21,7 @@ static real *take(struct model *m, size_t n)
 /* N and O of a full batch. */
 static size_t rows_of(const struct model *m)
 {
-	return (size_t)m->sizes.batch * (size_t)m->sizes.context;
+	return (size_t)m->sizes.batch * (size_t)m->sizes.context / m->around.ranks;
 }
 
 static size_t own_rows_of(const struct model *m)
@@ -37,7 +37,8 @@ size_t model_cache(const struct model *m)
 
 	for (int p = 0; p < m->nparts; p++)
 		blocks += (size_t)(m->parts[p].is.end - m->parts[p].is.first);
-	return 2 * blocks * (size_t)m->sizes.texts * whole_pieces(m) * m->kv_width * sizeof(real);
+	return 2 * blocks * (size_t)m->sizes.texts * whole_pieces(m) * m->own.kv_width *
+	       sizeof(real);
 }
 
 /* Derivatives: of its own if they are kept, else those that all blocks use. */
@@ -46,7 +47,7 @@ static void take_derivatives(struct model *m, struct slot *s, size_t n)
 	size_t d = (size_t)m->sizes.dim;
 	bool kept = m->sizes.halves;
 
-	s->dqkv = kept ? take(m, n * m->pitch) : m->dwide;
+	s->dqkv = kept ? take(m, n * m->own.pitch) : m->dwide;
 	s->dproject = kept ? take(m, n * d) : m->beside;
 	s->dwide = kept ? take(m, n * m->wide) : m->dwide;
 	s->dnarrow = kept ? take(m, n * d) : m->beside;
@@ -63,11 +64,14 @@ static void take_slot(struct model *m, struct slot *s, bool first)
 	s->mean2 = take(m, own);
 	s->rstd2 = take(m, own);
 	s->normed1 = take(m, n * d);
-	s->heads = take(m, n * m->width);
+	s->heads = take(m, n * m->own.width);
 	s->mid = take(m, own * d);
 	s->normed2 = take(m, n * d);
-	s->qkv = take(m, n * m->pitch);
-	s->shares = take(m, n * m->heads * (size_t)m->sizes.context);
+	s->qkv = take(m, n * m->own.pitch);
+	if (m->sizes.spread == RING)
+		s->sums = take(m, n * m->own.heads);
+	else
+		s->shares = take(m, n * m->own.heads * (size_t)m->sizes.context);
 	s->wide = take(m, n * m->wide);
 	s->bent = take(m, n * m->inner);
 	take_derivatives(m, s, n);
@@ -113,9 +117,9 @@ static void take_slot_grown(struct model *m, struct slot *s, size_t own)
 	s->mean1 = s->mean2 = take(m, own);
 	s->rstd1 = s->rstd2 = take(m, own);
 	s->normed1 = s->normed2 = take(m, n * d);
-	s->heads = take(m, n * m->width);
+	s->heads = take(m, n * m->own.width);
 	s->mid = take(m, own * d);
-	s->qkv = take(m, n * m->pitch);
+	s->qkv = take(m, n * m->own.pitch);
 	s->shares = take(m, PIECE * whole_pieces(m));
 	s->wide = take(m, n * m->wide);
 	s->bent = take(m, n * m->inner);
@@ -164,17 +168,39 @@ static size_t larger(size_t a, size_t b)
 static void take_backward(struct model *m)
 {
 	size_t d = (size_t)m->sizes.dim, t = (size_t)m->sizes.context, n = rows_of(m);
-	size_t rows = larger(m->wide, larger(m->pitch, larger(m->inner, m->width)));
+	size_t rows = larger(m->wide, larger(m->own.pitch, larger(m->inner, m->own.width)));
 
-	m->dwide = take(m, n * larger(m->wide, m->pitch + m->width));
-	m->dheads = m->dwide ? m->dwide + n * m->pitch : NULL;
+	m->dwide = take(m, n * larger(m->wide, m->own.pitch + m->own.width));
+	m->dheads = m->dwide ? m->dwide + n * m->own.pitch : NULL;
 	m->dshares = take(m, QUERIES * t);
+	if (m->sizes.spread == RING)
+		m->scores = take(m, QUERIES * t);
 	m->dweight = take(m, d * rows);
 	m->dbias = take(m, larger(rows, d));
 	m->dbytes = take(m, m->values * d);
 	if (m->sizes.kind == GPT2)
 		m->dplaces = take(m, kolo_tp_row_segments(m->group) * t * d);
 	m->dnorm = take(m, kolo_tp_row_segments(m->group) * 2 * d);
+}
+
+/* What goes round a context group. */
+static void take_around(struct model *m)
+{
+	struct around *a = &m->around;
+	size_t n = rows_of(m), e = 2 * n * m->own.kv_width;
+
+	if (m->sizes.spread == RING) {
+		a->most = take(m, n * m->own.heads);
+		a->own = take(m, e);
+		for (int i = 0; i < 2; i++) {
+			a->kv[i] = take(m, e);
+			a->dkv[i] = take(m, e);
+		}
+	} else if (m->sizes.spread == ULYSSES) {
+		a->qkv = take(m, n * m->own.pitch);
+		a->out = take(m, n * m->own.pitch);
+		a->in = take(m, n * m->own.pitch);
+	}
 }
 
 static void take_all(struct model *m)
@@ -187,8 +213,9 @@ static void take_all(struct model *m)
 	m->dstream = take(m, own_rows_of(m) * d);
 	m->beside = take(m, most * d);
 	take_backward(m);
+	take_around(m);
 	if (m->sizes.kind == LLAMA)
-		m->turns = take(m, (size_t)m->sizes.context * m->head);
+		m->turns = take(m, (size_t)m->sizes.context * m->own.head);
 	for (int p = 0; p < m->nparts; p++)
 		for (int i = 0; i < m->parts[p].is.buffers; i++)
 			take_kept(m, &m->parts[p], &m->parts[p].kept[i]);

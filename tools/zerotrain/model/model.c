@@ -7,6 +7,7 @@
 #include "tools/zerotrain/model/model.h"
 #include "tools/zerotrain/model/inside.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ static void product_in_pieces(void *arg, size_t m, size_t n, size_t k,
 int model_group(struct kolo_comm *comm, bool sequence, int segments, struct kolo_tp **out)
 {
 	const struct kolo_tp_config config = {
-		.type = sizeof(real) == sizeof(float) ? KOLO_F32 : KOLO_F64,
+		.type = real_type(),
 		.sequence = sequence,
 		.segments = segments,
 		.product = segments ? product_in_pieces : product,
@@ -63,25 +64,46 @@ static void give_to_host(void *arg, void *memory, size_t bytes)
 	free(memory);
 }
 
+/* The heads of one of `size` ranks. */
+static struct layout layout_of(const struct sizes *s, size_t size)
+{
+	size_t head = (size_t)(s->dim / s->heads);
+
+	return (struct layout){
+		.kind = s->kind,
+		.head = head,
+		.heads = (size_t)s->heads / size,
+		.kv_heads = (size_t)kv_heads_of(s) / size,
+		.width = (size_t)s->dim / size,
+		.pitch = qkv_rows(s) / size,
+		.kv_width = (size_t)kv_heads_of(s) / size * head,
+		.factor = (real)(1 / sqrt((double)head)),
+	};
+}
+
 /* What a rank of a tensor group of `size` has. */
 static void set_widths(struct model *m, size_t size)
 {
 	const struct sizes *s = &m->sizes;
 
-	m->width = (size_t)s->dim / size;
-	m->heads = (size_t)s->heads / size;
+	m->own = layout_of(s, size);
+	m->around.some = layout_of(s, size * m->around.ranks);
 	m->values = (size_t)s->values / size;
-	m->head = (size_t)(s->dim / s->heads);
-	m->kv_heads = (size_t)kv_heads_of(s) / size;
-	m->kv_width = m->kv_heads * m->head;
-	m->pitch = qkv_rows(s) / size;
 	m->inner = (size_t)inner_of(s) / size;
 	m->wide = wide_rows(s) / size;
 	m->eps = eps_of(s);
 }
 
+/* Messages of a ring travel on it while products are computed. */
+static bool open_queue(struct model *m)
+{
+	bool wanted = m->sizes.spread == RING && m->around.ranks > 1;
+
+	return !wanted || kolo_queue_create(&m->around.queue) == 0;
+}
+
 struct model *model_create(const struct sizes *sizes, const struct part *parts, int nparts,
-			   const struct weights *weights, struct kolo_tp *group,
+			   const struct weights *weights, struct groups groups,
 			   const struct room *room)
 {
 	static const struct room host = { take_of_host, give_to_host, NULL };
@@ -92,8 +114,11 @@ struct model *model_create(const struct sizes *sizes, const struct part *parts, 
 		return NULL;
 	m->sizes = *sizes;
 	m->weights = *weights;
-	m->group = group;
+	m->group = groups.tensor;
 	m->room = room ? *room : host;
+	m->around.comm = groups.context;
+	m->around.ranks = sizes->context_size > 1 ? (size_t)sizes->context_size : 1;
+	m->around.rank = (size_t)sizes->context_rank;
 	set_widths(m, size);
 	m->alone = size == 1 && sizes->segments == 0;
 	m->loops = best_loops();
@@ -102,7 +127,7 @@ struct model *model_create(const struct sizes *sizes, const struct part *parts, 
 	for (int p = 0; m->parts && p < nparts; p++)
 		m->parts[p].is = parts[p];
 	use_one_thread();
-	if (!m->parts || !plan_memory(m)) {
+	if (!m->parts || !plan_memory(m) || !open_queue(m)) {
 		model_destroy(m);
 		return NULL;
 	}
@@ -123,6 +148,7 @@ void model_destroy(struct model *m)
 {
 	if (!m)
 		return;
+	kolo_queue_destroy(m->around.queue);
 	if (m->arena)
 		m->room.give(m->room.arg, m->arena, m->arena_len);
 	for (int p = 0; m->parts && p < m->nparts; p++)
@@ -136,9 +162,14 @@ size_t model_memory(const struct model *m)
 	return m->arena_len;
 }
 
+void model_around_get(const struct model *m, struct model_around *out)
+{
+	*out = m->around.counts;
+}
+
 size_t model_boundary(const struct model *m)
 {
-	size_t first, rows = (size_t)m->sizes.batch * (size_t)m->sizes.context;
+	size_t first, rows = (size_t)m->sizes.batch * (size_t)m->sizes.context / m->around.ranks;
 
 	return kolo_tp_rows(m->group, rows, &first) * (size_t)m->sizes.dim;
 }

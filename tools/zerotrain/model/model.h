@@ -23,20 +23,31 @@
 
 struct model;
 
+/* The ranks that share the work on this model. */
+struct groups {
+	struct kolo_tp *tensor;    /* by model_group */
+	struct kolo_comm *context; /* of sizes.context_size ranks; NULL: this one alone */
+};
+
 /* A tensor group of the ranks of comm; NULL: this rank alone. segments as in struct kolo_tp_config.
  * Give it to kolo_tp_destroy, after the models that use it. */
 int model_group(struct kolo_comm *comm, bool sequence, int segments, struct kolo_tp **out);
 
-/* Makes a model with all the memory that it will ever use. It has parts[nparts]. The memory comes
+/* Makes a model with all the memory that it will ever use. It has parts[nparts]. With sizes.spread
+ * each rank of the context group has 1 / R of the rows of a batch, and R times 2 divides C. With
+ * ULYSSES R divides H / G and K / G. The memory comes
  * from `room`, which must outlive the model; NULL means host memory. Give the model to
  * model_destroy, which accepts NULL. Returns NULL if out of memory. */
 struct model *model_create(const struct sizes *sizes, const struct part *parts, int nparts,
-			   const struct weights *weights, struct kolo_tp *group,
+			   const struct weights *weights, struct groups groups,
 			   const struct room *room);
 void model_destroy(struct model *model);
 
 /* Bytes of activations, and of what backward needs beside them. */
 size_t model_memory(const struct model *model);
+
+/* What went over the context group. */
+void model_around_get(const struct model *model, struct model_around *out);
 
 /* Elements of what goes from part to part, of a full batch: O times D. */
 size_t model_boundary(const struct model *model);

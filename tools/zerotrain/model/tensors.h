@@ -7,6 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How the ranks of a context group, which have parts of the same sequences, see each other's keys
+ * and values: not at all, because no sequence is divided; round a ring; or each rank sees all
+ * places of some heads. */
+enum spread { UNSPREAD, RING, ULYSSES };
+
 /* The kinds of GPT. A LLAMA has no biases. Its places are turns of queries and keys instead of an
  * embedding, its normalization has no mean, and its MLP is narrow(SiLU(gate) up). */
 enum kind { GPT2, LLAMA };
@@ -45,6 +50,11 @@ struct sizes {
 	/* The segments of layers that have the same bits on any number of ranks, as in struct
 	 * kolo_tp_config; 0: none */
 	int segments;
+	/* Context parallelism: this rank's place among the ranks that have parts of sequences. Size
+	 * 0 or 1: sequences are whole */
+	enum spread spread;
+	int context_size, context_rank;
+	bool serial; /* keys and values don't travel while products are computed */
 	bool halves; /* backward for weights comes apart from that for inputs */
 	int texts;   /* that can grow side by side; 0: none */
 };

@@ -57,7 +57,8 @@ static int read_settings(struct kolo_comm *comm, const struct options *o,
 	int rc;
 
 	kolo_zero_model_init(&model);
-	model.nranks = kolo_comm_nranks(comm);
+	/* To a config the ranks that share sequences are one. */
+	model.nranks = kolo_comm_nranks(comm) / (o->spread_ranks > 1 ? o->spread_ranks : 1);
 	model.tensor_size = o->tensor == UNSET ? 0 : o->tensor;
 	model.pipe_size = o->pipe == UNSET ? 0 : o->pipe;
 	model.hidden = (size_t)o->model.dim;
@@ -278,11 +279,13 @@ static void choose_batches(struct kolo_zero_config *c, struct engine *e)
 	c->micros = e->parallel->micros;
 }
 
-/* The model's place in the tensor group. */
+/* The model's places in the tensor group and the context group. */
 static void keep_place(struct engine *e)
 {
 	e->sizes.tensor_size = e->parallel->place.tensor_size;
 	e->sizes.tensor_rank = e->parallel->place.tensor;
+	e->sizes.context_size = e->parallel->nparts;
+	e->sizes.context_rank = e->parallel->part;
 }
 
 /* Lamb's trust ratio is that of a whole tensor. */
@@ -309,6 +312,8 @@ static int open_with(struct kolo_zero_config *config, const struct options *o, s
 	choose_batches(config, e);
 	choose_places(o, config);
 	keep_place(e);
+	e->sizes.spread = o->spread;
+	e->sizes.serial = !config->overlap;
 	if ((rc = check_places(o, config)) || (rc = check_optimizer(config, e)))
 		return rc;
 	config->device = e->device.zero;

@@ -70,6 +70,11 @@ static const char help[] =
 	"Several ranks for one replica:\n"
 	"  --tp T                Divide each layer over T ranks (tensor parallelism), on one host. Default: 1.\n"
 	"  --sequence-parallel   With --tp: also divide the rows between layers.\n"
+	"  --context-parallel R  Divide each sequence over R ranks, which have the same weights. A rank then has 1/R\n"
+	"                        of the activations. 1: keep no square of attention. Default: sequences are whole.\n"
+	"  --context-by ring|ulysses\n"
+	"                        With --context-parallel: keys and values go round these ranks, or each gets all\n"
+	"                        places of some heads. Default: ring.\n"
 	"  --pp P                Divide the blocks over P pipeline stages. Default: 1.\n"
 	"  --micro M             The micro-batches of B sequences in an update; a pipeline has them under way\n"
 	"                        at a time. Default: 1, or gradient_accumulation_steps of --config.\n"
@@ -152,6 +157,7 @@ static const struct tool_option fields[] = {
 	{ "export", IN_TEXT, offsetof(struct options, export), 0, 0 },
 	{ "timeline", IN_TEXT, offsetof(struct options, timeline), 0, 0 },
 	{ "tp", IN_INT, offsetof(struct options, tensor), 1, MAX_RANKS },
+	{ "context-parallel", IN_INT, offsetof(struct options, spread_ranks), 1, MAX_RANKS },
 	{ "pp", IN_INT, offsetof(struct options, pipe), 1, MAX_RANKS },
 	{ "micro", IN_INT, offsetof(struct options, micros), 1, 1 << 12 },
 	{ "chunks", IN_INT, offsetof(struct options, chunks), 1, 1000 },
@@ -205,6 +211,13 @@ static enum kind parse_kind(const char *value)
 	if (strcmp(value, "gpt2") != 0 && strcmp(value, "llama") != 0)
 		tool_refuse_option("zerotrain", "model", value, "must be gpt2 or llama");
 	return strcmp(value, "llama") == 0 ? LLAMA : GPT2;
+}
+
+static enum spread parse_spread(const char *value)
+{
+	if (strcmp(value, "ring") != 0 && strcmp(value, "ulysses") != 0)
+		tool_refuse_option("zerotrain", "context-by", value, "must be ring or ulysses");
+	return strcmp(value, "ring") == 0 ? RING : ULYSSES;
 }
 
 static int parse_switch(const char *option, const char *value)
@@ -274,6 +287,8 @@ static void check_grid(const struct options *o)
 		fprintf(stderr,
 			"zerotrain: --chunks %d: needs --schedule interleaved: other schedules have one part in each stage\n",
 			o->chunks);
+	else if (o->spread != UNSPREAD && o->spread_ranks == UNSET)
+		fprintf(stderr, "zerotrain: --context-by: needs --context-parallel R\n");
 	else if (o->schedule == KOLO_PIPELINE_ZB_H1 && o->recompute &&
 		 o->recompute < o->model.layers)
 		fprintf(stderr,
@@ -344,6 +359,7 @@ enum {
 	PARAM,
 	SCHEDULE,
 	SEQUENCE,
+	CONTEXT_BY,
 	EXACT,
 	TOKENS,
 	MODEL,
@@ -363,6 +379,7 @@ static const struct option named[] = {
 	{ "offload-optimizer", required_argument, NULL, OPTIMIZER },
 	{ "offload-param", required_argument, NULL, PARAM },
 	{ "schedule", required_argument, NULL, SCHEDULE },
+	{ "context-by", required_argument, NULL, CONTEXT_BY },
 	{ "sequence-parallel", no_argument, NULL, SEQUENCE },
 	{ "exact", no_argument, NULL, EXACT },
 	{ "tokens", no_argument, NULL, TOKENS },
@@ -390,6 +407,7 @@ static void take_option(int c, const char *value, struct options *o)
 		o->scheduled = true;
 		break;
 	case SEQUENCE: o->sequence = true; break;
+	case CONTEXT_BY: o->spread = parse_spread(value); break;
 	case EXACT: o->exact = true; break;
 	case TOKENS: o->tokens = true; break;
 	case MODEL: o->model.kind = parse_kind(value); break;
@@ -443,6 +461,7 @@ void options_parse(int argc, char **argv, struct options *o)
 		.tensor = UNSET,
 		.pipe = UNSET,
 		.micros = UNSET,
+		.spread_ranks = UNSET,
 		.schedule = KOLO_PIPELINE_1F1B,
 		.chunks = UNSET,
 		.steps = 500,
@@ -465,4 +484,8 @@ void options_parse(int argc, char **argv, struct options *o)
 	}
 	sizes_take(o);
 	check_options(o);
+	if (o->spread_ranks != UNSET && o->spread == UNSPREAD)
+		o->spread = RING;
+	if (o->spread_ranks == 1 && o->spread == ULYSSES)
+		o->spread = UNSPREAD;
 }

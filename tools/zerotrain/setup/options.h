@@ -35,8 +35,10 @@ struct options {
 	int tensor, pipe; /* sizes of the grid; UNSET: the config's, or 1 */
 	int micros;       /* micro-batches of an update; UNSET: the config's, or 1 */
 	enum kolo_pipeline_schedule schedule;
-	bool scheduled; /* --schedule was given */
-	int chunks;     /* of a stage; UNSET: as the schedule has it */
+	bool scheduled;     /* --schedule was given */
+	int chunks;         /* of a stage; UNSET: as the schedule has it */
+	int spread_ranks;   /* of --context-parallel; UNSET: not given */
+	enum spread spread; /* how, if it was */
 	bool sequence, exact;
 	long steps, print, validate, keep; /* updates in all, from line to line, from validation to
 					      validation, from checkpoint to */

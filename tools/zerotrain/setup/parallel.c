@@ -60,6 +60,45 @@ bool parallel_has(const struct parallel *p, const struct sizes *sizes, int tenso
 
 /* ---- Open and close -------------------------------------------------------------------------- */
 
+/* Of --context-parallel, as find_misfit. */
+static bool find_context_misfit(const struct parallel *p, const struct options *o,
+				struct grid_sizes s, char *out, size_t len)
+{
+	int n = o->spread_ranks, ranks = kolo_comm_nranks(p->comm) / (s.tensor * s.pipe);
+
+	if (ranks % n)
+		snprintf(
+			out, len,
+			"--context-parallel %d must divide the %d ranks that have the same weights",
+			n, ranks);
+	else if (o->model.context % (2 * n))
+		snprintf(
+			out, len,
+			"--context-parallel %d: --context %d must be a multiple of %d, as each rank has two chunks of a sequence",
+			n, o->model.context, 2 * n);
+	else if (o->sequence && o->model.context / n % s.tensor)
+		snprintf(
+			out, len,
+			"--sequence-parallel: --tp %d must divide the %d tokens that --context-parallel %d leaves a rank",
+			s.tensor, o->model.context / n, n);
+	else if (o->spread == ULYSSES && o->model.kv_heads / s.tensor % n)
+		snprintf(
+			out, len,
+			"--context-by ulysses: --context-parallel %d must divide the %d heads of keys that a rank has: use ring",
+			n, o->model.kv_heads / s.tensor);
+	else if (o->exact)
+		snprintf(
+			out, len,
+			"--exact with --context-parallel: parts of a sequence are added in an order of their own: leave one of them out");
+	else if (o->sample && !o->cache)
+		snprintf(
+			out, len,
+			"--cache off with --context-parallel: a rank has no room for a whole text: leave --cache out");
+	else
+		return false;
+	return true;
+}
+
 /* Why the sizes do not fit, in out[len]. False: they do. */
 static bool find_misfit(const struct parallel *p, const struct options *o, struct grid_sizes s,
 			bool piped, char *out, size_t len)
@@ -102,7 +141,7 @@ static bool find_misfit(const struct parallel *p, const struct options *o, struc
 			 "--layers %d on %d stages of %d part%s: want at least a block for each",
 			 o->model.layers, s.pipe, p->chunks, p->chunks > 1 ? "s" : "");
 	else
-		return false;
+		return o->spread_ranks != UNSET && find_context_misfit(p, o, s, out, len);
 	return true;
 }
 
@@ -128,6 +167,17 @@ static int open_grid(struct parallel *p, struct grid_sizes sizes)
 	return rc;
 }
 
+/* Ranks of a context group follow each other on the data axis. */
+static int open_context(struct parallel *p, const struct options *o)
+{
+	p->nparts = o->spread_ranks > 1 ? o->spread_ranks : 1;
+	p->replicas = p->place.data_size / p->nparts;
+	p->replica = p->place.data / p->nparts;
+	p->part = p->place.data % p->nparts;
+	return p->nparts > 1 ? kolo_comm_split(parallel_data(p), p->replica, p->part, &p->context)
+			     : 0;
+}
+
 int parallel_open(struct kolo_comm *comm, const struct options *o, struct grid_sizes s,
 		  struct parallel *p)
 {
@@ -143,6 +193,8 @@ int parallel_open(struct kolo_comm *comm, const struct options *o, struct grid_s
 		return rc;
 	if ((piped || s.tensor > 1) && (rc = open_grid(p, s)) < 0)
 		return failed(p, "--tp and --pp", rc);
+	if ((rc = open_context(p, o)) < 0)
+		return failed(p, "--context-parallel", rc);
 	if (piped && (rc = kolo_pipeline_create(o->schedule, s.pipe, p->chunks, p->micros,
 						&p->pipeline)) < 0)
 		return failed(p, "--schedule", rc);
@@ -164,6 +216,7 @@ void parallel_close(struct parallel *p)
 {
 	kolo_pipeline_executor_destroy(p->executor);
 	kolo_tp_destroy(p->group);
+	kolo_comm_destroy(p->context);
 	kolo_pipeline_destroy(p->pipeline);
 	kolo_grid_destroy(p->grid);
 	free(p->parts);

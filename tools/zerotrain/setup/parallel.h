@@ -1,5 +1,5 @@
-/* Several ranks for one replica: their grid, the tensor group, and the pipeline with this rank's
- * parts of the model. */
+/* Several ranks for one replica: their grid, the tensor group, the context group, and the pipeline
+ * with this rank's parts of the model. */
 #ifndef TOOLS_ZEROTRAIN_SETUP_PARALLEL_H
 #define TOOLS_ZEROTRAIN_SETUP_PARALLEL_H
 
@@ -11,6 +11,11 @@ struct parallel {
 	struct kolo_grid *grid; /* NULL: each rank has a replica, and trains without a pipeline */
 	struct kolo_grid_place place;
 	struct kolo_tp *group;
+	/* Ranks of the data axis that have parts of the same sequences; NULL: each has whole ones
+	 */
+	struct kolo_comm *context;
+	int replicas, replica; /* of the data axis, by sequences: place.data_size / R; this one */
+	int part, nparts;      /* of sequences: this rank's, of R */
 	struct kolo_pipeline *pipeline; /* NULL: none */
 	int micros, chunks;
 	struct part *parts; /* [chunks] this rank's; without a pipeline one of all blocks */

@@ -36,6 +36,7 @@ HWLOC   ?= $(shell pkg-config --exists hwloc 2>/dev/null && echo yes)
 VERBS   ?= $(shell pkg-config --exists libibverbs 2>/dev/null && echo yes)
 OFI     ?= $(shell pkg-config --exists libfabric 2>/dev/null && echo yes)
 JANSSON ?= $(shell pkg-config --exists jansson 2>/dev/null && echo yes)
+PCRE2   ?= $(shell pkg-config --exists libpcre2-8 2>/dev/null && echo yes)
 URING   ?= $(shell pkg-config --exists liburing 2>/dev/null && echo yes)
 OPENBLAS ?= $(shell pkg-config --exists openblas 2>/dev/null && echo yes)
 NVCC    ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -59,6 +60,7 @@ DEFINES := -D_GNU_SOURCE $(if $(X86),-DKO_HAVE_X86_KERNELS) $(if $(filter yes,$(
 DEFINES += $(if $(DEBUG)$(SAN),-DKO_DEBUG)
 DEFINES += $(if $(filter yes,$(JANSSON)),-DKO_HAVE_JANSSON $(shell pkg-config --cflags jansson))
 DEFINES += $(if $(filter yes,$(URING)),$(shell pkg-config --cflags liburing))
+DEFINES += $(if $(filter yes,$(PCRE2)),-DKO_HAVE_PCRE2 $(shell pkg-config --cflags libpcre2-8))
 # libfabric itself is opened when a link needs it.
 DEFINES += $(if $(filter yes,$(OFI)),-DKO_HAVE_OFI $(shell pkg-config --cflags libfabric))
 DEFINES += $(if $(filter yes,$(VERBS)),-DKO_HAVE_VERBS)
@@ -121,6 +123,7 @@ report:
 	@echo "  hwloc   $(if $(filter yes,$(HWLOC)),yes,no: cores are counted, ringinfo sees no more of the machine (package libhwloc-dev; make deps))"
 	@echo "  kernels $(KERNELS)"
 	@echo "  jansson $(if $(filter yes,$(JANSSON)),yes,no: kolo_zero_config.h reads nothing, no zeroconfig, ringbench has no --against, zerotrain no --import (package libjansson-dev; make deps))"
+	@echo "  pcre2   $(if $(filter yes,$(PCRE2)),yes,no: zerotrain no --bpe (package libpcre2-dev; make deps))"
 	@echo "  liburing $(if $(filter yes,$(URING)),yes,no: kolo_zero.h offloads nothing to files (package liburing-dev; make deps))"
 	@echo "  gnuplot $(if $(shell command -v gnuplot),yes,no: --plot of ringbench, zeroplan and zerotrain needs it when it runs (package gnuplot-nox; make deps))"
 	@echo "  openblas $(if $(filter yes,$(OPENBLAS)),yes,no: no zerotrain (package libopenblas-dev; make deps))"
@@ -220,9 +223,9 @@ ZEROCONFIG_OBJECTS := $(call tool_objects,zeroconfig,common/tool)
 $B/zeroconfig: $(ZEROCONFIG_OBJECTS) $B/libkolo.a
 ZEROPLAN_OBJECTS := $(call tool_objects,zeroplan,zerotrain/model/tensors common/gnuplot common/grid common/json common/tool)
 $B/zeroplan: $(ZEROPLAN_OBJECTS) $B/libkolo.a
-TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/foreign zerotrain/model zerotrain/math,common/gnuplot common/grid common/tool)) \
+TRAIN_OBJECTS := $(filter-out %/loops.o,$(call tool_objects,zerotrain zerotrain/setup zerotrain/foreign zerotrain/model zerotrain/data zerotrain/math,common/gnuplot common/grid common/tool)) \
 	$(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
-TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas))
+TRAIN_LIBS := $(if $(filter yes,$(OPENBLAS)),$(shell pkg-config --libs openblas)) $(if $(filter yes,$(PCRE2)),$(shell pkg-config --libs libpcre2-8))
 $B/zerotrain: $(TRAIN_OBJECTS) $B/libkolo.a
 $B/zerotrain: LIBS += $(TRAIN_LIBS)
 $(TOOL_BINARIES):
@@ -331,7 +334,7 @@ help:
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"
 	@echo "make clean"
-	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang, DEBUG=1 (checks of equations, which sanitizers have too). HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
+	@echo "Flavours: SAN=address,undefined (or one of them), SAN=thread, CC=clang, DEBUG=1 (checks of equations, which sanitizers have too). HWLOC=no leaves hwloc out, VERBS=no RDMA, OFI=no libfabric, JANSSON=no jansson, PCRE2=no pcre2, URING=no liburing, OPENBLAS=no zerotrain, CUDA=no CUDA. V=1 shows commands."
 	@echo "make deps bench, make deps check: all that a new machine needs."
 
 -include $(OBJECTS:.o=.d) $(BENCH_OBJECTS:.o=.d) $(INFO_OBJECTS:.o=.d) $(RUN_OBJECTS:.o=.d) $(ZEROCONFIG_OBJECTS:.o=.d) $(ZEROPLAN_OBJECTS:.o=.d) $(TRAIN_OBJECTS:.o=.d) $(patsubst %.c,$B/%.d,$(wildcard perf/*/*.c))

@@ -18,7 +18,7 @@ TEST_SCRIPTS  := $(wildcard tests/*/test_*.py tests/*/*/test_*.py) $(filter-out 
 # What no flavour changes runs plain only; what tests the tools from outside, with sanitizers among which is the address one too.
 TEXT_SCRIPTS  := tests/tools/test_plot.py tests/hosts/test_cluster.py tests/install/man.sh tests/install/lint_rooms.sh
 TOOL_SCRIPTS  := $(addprefix %/test_,tools.py ringrun_options.py zeroconfig.py zeroplan.py ringinfo.py launchers.py log.py zero_checkpoint.py \
-	zerotrain.py zerotrain_grid.py zerotrain_context.py zerotrain_foreign.py zerotrain_texts.py zero_optimizers.py)
+	zerotrain.py zerotrain_grid.py zerotrain_context.py zerotrain_data.py zerotrain_foreign.py zerotrain_texts.py zero_optimizers.py)
 # ringrun on several hosts mostly waits: with sanitizers in `make check-long` only.
 RUN_SCRIPTS   := $(if $(T_LONG),,tests/hosts/test_ringrun.py tests/hosts/test_names.py)
 ifneq ($(FLAVOUR),)
@@ -86,17 +86,18 @@ $B/f64/%.o: %.c $B/flags
 	$Q$(CC) $(ALL_CFLAGS) $(TRAIN_FLAGS) $(TRAIN_CFLAGS) -DZEROTRAIN_F64 -UKO_HAVE_X86_KERNELS -DLOOPS=loops_plain -c -o $@ $<
 $B/tests/test_zerotrain: LIBS += $(TRAIN_LIBS)
 $B/tests/tools/test_zerotrain.o: ALL_CFLAGS += -DZEROTRAIN_F64
-$B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64)) $B/tools/zerotrain/data.o
+$B/tests/test_zerotrain: $(filter-out %/zerotrain_gradients.o,$(TRAIN_F64)) $(patsubst %,$B/%.o,$(addprefix tools/zerotrain/data/,bpe data documents jsonl))
 
 $B/tests/test_zerotrain_context $B/tests/test_zerotrain_growth: LIBS += $(TRAIN_LIBS)
 $B/tests/test_zerotrain_context: $(call test_objects,divided gpt)
 $B/tests/test_zerotrain_growth: $(call test_objects,gpt growth)
 $B/tests/test_zerotrain_context $B/tests/test_zerotrain_growth: $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
 
-GRADIENTS := $(if $(filter yes,$(OPENBLAS)),$B/tests/zerotrain_gradients $B/f64/tests/zerotrain_gradients $(if $(filter yes,$(JANSSON)),$B/tests/zerotrain_foreign))
+GRADIENTS := $(if $(filter yes,$(OPENBLAS)),$B/tests/zerotrain_gradients $B/f64/tests/zerotrain_gradients $(if $(filter yes,$(JANSSON)),$B/tests/zerotrain_foreign $B/tests/zerotrain_bpe))
 $B/tests/zerotrain_gradients: $(call test_objects,gpt zerotrain_gradients) $B/libkolo.a $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o)
 $B/f64/tests/zerotrain_gradients: $(TRAIN_F64) $B/libkolo.a
 $B/tests/zerotrain_foreign: $(call test_objects,zerotrain_foreign) $B/libkolo.a $(TRAIN_MODEL:%=$B/%.o) $(KERNELS:%=$B/tools/zerotrain/math/loops_%.o) $(addprefix $B/tools/zerotrain/foreign/,config.o foreign.o names.o safetensors.o)
+$B/tests/zerotrain_bpe: $(call test_objects,zerotrain_bpe) $B/tools/zerotrain/data/bpe.o $B/libkolo.a
 $(GRADIENTS):
 	@mkdir -p $(@D)
 	$(call say,LINK)

@@ -453,10 +453,14 @@ int kolo_tp_embedding_forward(struct kolo_tp *tp, const void *table, size_t voca
 int kolo_tp_embedding_backward(struct kolo_tp *tp, size_t vocabulary, const int32_t *ids,
 			       size_t rows, size_t columns, void *dy, void *dtable);
 
+/* As a target: the loss does not count the row. */
+enum { KOLO_TP_UNCOUNTED = -1 };
+
 /* Cross-entropy of logits [rows, vocabulary / T]: this rank has the columns from rank * vocabulary
  * / T on. *loss becomes the sum over rows of -log(softmax(logits)[target]), the same on all ranks.
- * The logits are replaced by its derivative, times `factor`. A target that is not below vocabulary
- * is KOLO_EINVAL, on all ranks.
+ * The logits are replaced by its derivative, times `factor`. A row whose target is
+ * KOLO_TP_UNCOUNTED adds nothing to the loss, and its derivative is 0. Any other target that is not
+ * below vocabulary is KOLO_EINVAL, on all ranks.
  *
  * Three sums or maxima for each row go over the group, not the logits: it sends 6 (T-1)/T rows
  * elements of 8 bytes. */

@@ -204,15 +204,37 @@ static struct batch part_of(struct gpt *g, int number)
 			g->part[0][b * n + t] = at[0];
 			g->part[1][b * n + t] = at[1];
 		}
-	return (struct batch){ g->sizes.batch, n, g->part[0], g->part[1], g->keys };
+	return (struct batch){ .count = g->sizes.batch,
+			       .length = n,
+			       .in = g->part[0],
+			       .targets = g->part[1],
+			       .keys = g->keys };
 }
 
 static struct batch batch_of(struct gpt *g, int number)
 {
 	if (g->sizes.context == GPT_LONG)
 		return part_of(g, number);
-	return (struct batch){ GPT_BATCH, GPT_CONTEXT, g->text + number, g->text + number + 1,
-			       g->keys };
+	return (struct batch){ .count = GPT_BATCH,
+			       .length = GPT_CONTEXT,
+			       .in = g->text + number,
+			       .targets = g->text + number + 1,
+			       .keys = g->keys,
+			       .counted = g->documents ? g->counted : NULL,
+			       .begins = g->documents ? g->begins : NULL };
+}
+
+void gpt_divide(struct gpt *g)
+{
+	int begin = 0;
+
+	g->documents = true;
+	for (int i = 0; i < GPT_BATCH * GPT_CONTEXT; i++) {
+		if (i % GPT_CONTEXT == 0 || draw_word(11, (uint32_t)i) % 9 == 0)
+			begin = i % GPT_CONTEXT;
+		g->begins[i] = begin;
+		g->counted[i] = draw_word(12, (uint32_t)i) % 3 > 0;
+	}
 }
 
 double gpt_forward(struct gpt *g, int number, double scale)

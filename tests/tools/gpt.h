@@ -28,6 +28,10 @@ struct gpt {
 	token text[GPT_BATCH * GPT_CONTEXT + 2];
 	token part[2][GPT_BATCH * GPT_LONG]; /* of sequences that are divided: tokens, targets */
 	uint64_t keys[GPT_BATCH];
+	/* If `documents`: each sequence has some, and some tokens do not count */
+	bool documents;
+	uint8_t counted[GPT_BATCH * GPT_CONTEXT];
+	int32_t begins[GPT_BATCH * GPT_CONTEXT];
 };
 
 /* Weights that are the same floats in both types, far from where training begins: there attention
@@ -35,6 +39,9 @@ struct gpt {
  * as in struct sizes. */
 struct gpt *gpt_open(int segment, double dropout, int segments);
 void gpt_close(struct gpt *g);
+
+/* Divides the sequences of gpt_open and gpt_open_llama into documents. */
+void gpt_divide(struct gpt *g);
 
 /* A LLAMA with one head of keys for all queries; segment as above. */
 struct gpt *gpt_open_llama(int segment, bool untied);

@@ -63,7 +63,7 @@ bool growth_run(struct gpt *g, struct growth *out)
 double growth_compare(struct gpt *g, const struct growth *grown, bool *same)
 {
 	static real middle[GPT_WIDE * GROWING * GPT_LONG];
-	struct batch batch = { GROWING, GPT_LONG, grown->text[0], NULL, NULL };
+	struct batch batch = { .count = GROWING, .length = GPT_LONG, .in = grown->text[0] };
 	double worst = 0, largest = 0, loss;
 
 	*same = true;

@@ -4,7 +4,7 @@
 #include "tests/tools/divided.h"
 #include "tests/tools/gpt.h"
 #include "tests/tools/growth.h"
-#include "tools/zerotrain/data.h"
+#include "tools/zerotrain/data/data.h"
 #include "tools/zerotrain/math/random.h"
 
 #include <math.h>
@@ -132,6 +132,46 @@ static void divided_sequences_have_the_gradients_of_whole_ones(void **state)
 	t_processes(4, divide, NULL);
 }
 
+/* The sum of losses of one document, alone, without tokens that do not count. */
+static double sum_alone(struct gpt *a, int first, int n)
+{
+	struct batch alone = { .count = 1,
+			       .length = n,
+			       .in = a->text + first,
+			       .targets = a->text + first + 1,
+			       .counted = a->counted + first };
+	double loss, counted = 0;
+
+	CHECK(model_forward(a->model, 0, 0, &alone, 1, NULL, NULL, &loss) == 0);
+	for (int i = 0; i < n; i++)
+		counted += alone.counted[i];
+	return loss * counted;
+}
+
+static void documents_do_not_see_each_other(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 2; kind++) {
+		struct gpt *a =
+			kind ? gpt_open_llama(GPT_LAYERS, false) : gpt_open(GPT_LAYERS, 0, 0);
+		double loss, sum = 0, counted = 0;
+		int n;
+
+		gpt_divide(a);
+		loss = forward(a, 1);
+		for (int i = 0; i < GPT_BATCH * GPT_CONTEXT; i += n) {
+			for (n = 1; (i + n) % GPT_CONTEXT && a->begins[i + n] == a->begins[i]; n++)
+				;
+			sum += sum_alone(a, i, n);
+		}
+		for (int i = 0; i < GPT_BATCH * GPT_CONTEXT; i++)
+			counted += a->counted[i];
+		CHECK(fabs(loss - sum / counted) < 1e-12);
+		check_slopes(a);
+		gpt_close(a);
+	}
+}
+
 static void a_scaled_loss_has_scaled_gradients(void **state)
 {
 	struct gpt *a = gpt_open(GPT_LAYERS, 0, 0), *b = gpt_open(GPT_LAYERS, 0, 0);
@@ -201,12 +241,14 @@ static void parts_and_halves_have_the_gradients_of_the_whole(void **state)
 static void predictions_are_those_of_training(void **state)
 {
 	struct gpt *a = gpt_open(GPT_LAYERS, 0, 0);
-	struct batch batch = { 1, GPT_CONTEXT, a->text, a->text + 1, NULL };
+	struct batch batch = {
+		.count = 1, .length = GPT_CONTEXT, .in = a->text, .targets = a->text + 1
+	};
 	double all = 0, loss, sum = 0;
 
 	(void)state;
 	for (int length = 1; length <= GPT_CONTEXT; length++) {
-		struct batch some = { 1, length, a->text, NULL, NULL };
+		struct batch some = { .count = 1, .length = length, .in = a->text };
 		const real *logits;
 
 		CHECK(model_forward(a->model, 0, 0, &some, 1, NULL, NULL, &loss) == 0);
@@ -264,6 +306,13 @@ static void check_epoch(const struct data *d, uint64_t epoch)
 	free(read);
 }
 
+static struct source source_of(const char *path, uint64_t seed)
+{
+	return (struct source){
+		.path = path, .width = 1, .values = 256, .context = 8, .seed = seed
+	};
+}
+
 static void an_epoch_reads_every_window_once(void **state)
 {
 	static const size_t lengths[] = { 25, 26, 80, 1000, 4099 };
@@ -274,8 +323,10 @@ static void an_epoch_reads_every_window_once(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
 		struct data d = { 0 };
 
+		const struct source source = source_of(path, 1);
+
 		write_text(path, lengths[i]);
-		CHECK(data_open(path, 1, 256, 8, 1, &d) == 0 && d.windows > 0 && d.validation > 0);
+		CHECK(data_open(&source, &d) == 0 && d.windows > 0 && d.validation > 0);
 		for (uint64_t epoch = 0; epoch < 20; epoch++)
 			check_epoch(&d, epoch);
 		for (uint64_t w = 0; w < d.validation; w++) {
@@ -297,8 +348,11 @@ static void another_seed_reads_in_another_order(void **state)
 	(void)state;
 	close(mkstemp(path));
 	write_text(path, 4099);
-	for (int i = 0; i < 3; i++)
-		CHECK(data_open(path, 1, 256, 8, 1 + (uint64_t)(i == 2), &d[i]) == 0);
+	for (int i = 0; i < 3; i++) {
+		const struct source source = source_of(path, 1 + (uint64_t)(i == 2));
+
+		CHECK(data_open(&source, &d[i]) == 0);
+	}
 	CHECK(data_fingerprint(&d[0]) == data_fingerprint(&d[2]));
 	for (uint64_t k = 0; k < 2000; k++) {
 		CHECK(data_sample(&d[0], k) == data_sample(&d[1], k));
@@ -317,6 +371,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(gradients_with_dropout_are_the_slopes_too),
 	cmocka_unit_test(parts_and_halves_have_the_gradients_of_the_whole),
 	cmocka_unit_test(divided_sequences_have_the_gradients_of_whole_ones),
+	cmocka_unit_test(documents_do_not_see_each_other),
 	cmocka_unit_test(a_scaled_loss_has_scaled_gradients),
 	cmocka_unit_test(what_is_computed_again_has_the_same_bits_in_less_memory),
 	cmocka_unit_test(predictions_are_those_of_training),

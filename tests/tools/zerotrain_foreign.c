@@ -132,7 +132,10 @@ int main(int argc, char **argv)
 	if (!in || !targets ||
 	    (rc = read_batch((size_t)a.sizes.batch, (size_t)a.sizes.context, in, targets)) ||
 	    (rc = load(argv[1], &a)) ||
-	    (rc = compute(&a, (struct batch){ a.sizes.batch, a.sizes.context, in, targets, NULL })))
+	    (rc = compute(&a, (struct batch){ .count = a.sizes.batch,
+					      .length = a.sizes.context,
+					      .in = in,
+					      .targets = targets })))
 		return 1;
 	rc = write_gradients(argv[2], &a);
 	for (int t = 0; t < tensor_count(&a.sizes); t++) {

@@ -17,7 +17,7 @@ static void describe_run(const struct run *r, char *out, size_t room)
 	const struct sizes *s = &r->engine.sizes;
 	char vocab[32] = "", model[128] = "";
 
-	if (r->options->tokens)
+	if (r->options->tokens) /* or --bpe */
 		snprintf(vocab, sizeof(vocab), " --tokens --vocab %d", s->values);
 	if (s->kind == LLAMA)
 		snprintf(model, sizeof(model), " --model llama --kv-heads %d --rope-theta %g%s",

@@ -80,13 +80,20 @@ static bool make_batches(struct run *r)
 	r->in = malloc(samples * r->data.context * sizeof(*r->in));
 	r->targets = malloc(samples * r->data.context * sizeof(*r->targets));
 	r->keys = malloc(samples * sizeof(*r->keys));
+	r->shares = malloc(micros * sizeof(*r->shares));
+	if (r->data.packing != NO_DOCUMENTS) {
+		r->counted = malloc(samples * r->data.context * sizeof(*r->counted));
+		r->begins = malloc(samples * r->data.context * sizeof(*r->begins));
+		if (!r->counted || !r->begins)
+			return false;
+	}
 	if (r->parallel.place.pipe_size > 1) {
 		r->input = malloc(n * sizeof(*r->input));
 		r->output = malloc(n * sizeof(*r->output));
 		if (!r->input || !r->output)
 			return false;
 	}
-	return r->batches && r->in && r->targets && r->keys;
+	return r->batches && r->in && r->targets && r->keys && r->shares;
 }
 
 static int open_model(struct run *r)
@@ -109,6 +116,41 @@ static int open_model(struct run *r)
 	return EXIT_FAILED;
 }
 
+static int find_end(const struct run *r)
+{
+	const struct options *o = r->options;
+
+	if (o->packing == NO_DOCUMENTS)
+		return -1;
+	if (o->end_token != UNSET)
+		return o->end_token;
+	return r->bpe ? bpe_end(r->bpe) : 0;
+}
+
+/* The text, by the tokenizer if there is one. */
+static int open_data(struct run *r)
+{
+	const struct options *o = r->options;
+	struct source source = {
+		.path = o->data,
+		.width = o->tokens && !r->bpe ? 2 : 1,
+		.values = o->model.values,
+		.context = o->model.context,
+		.seed = (uint64_t)o->seed,
+		.packing = o->packing,
+		.tokenizer = { r->bpe, find_end(r) },
+	};
+
+	r->end_token = source.tokenizer.end;
+	if (o->packing != NO_DOCUMENTS && r->end_token < 0) {
+		fprintf(stderr,
+			"zerotrain: --end-token: must be given: --bpe %s has no <|endoftext|>\n",
+			o->bpe);
+		return EXIT_USAGE;
+	}
+	return data_open(&source, &r->data);
+}
+
 static int open_run(struct run *r)
 {
 	const struct options *o = r->options;
@@ -123,11 +165,9 @@ static int open_run(struct run *r)
 	r->engine.sizes.halves = o->schedule == KOLO_PIPELINE_ZB_H1;
 	if (o->export && r->rank == 0 && (rc = foreign_make_folder(o->export)))
 		return rc;
-	if ((rc = check_prompt(r)) ||
-	    (rc = data_open(o->data, o->tokens ? 2 : 1, o->model.values, o->model.context,
-			    (uint64_t)o->seed, &r->data)) ||
-	    (rc = engine_open(r->comm, o, &r->parallel, &r->engine)) || (rc = open_model(r)) ||
-	    (rc = open_log(r)))
+	if ((o->bpe && (rc = bpe_open(o->bpe, &r->bpe))) || (rc = check_prompt(r)) ||
+	    (rc = open_data(r)) || (rc = engine_open(r->comm, o, &r->parallel, &r->engine)) ||
+	    (rc = open_model(r)) || (rc = open_log(r)))
 		return rc;
 	if (o->timeline &&
 	    (rc = timeline_open(&r->timeline, 3 * r->parallel.micros * r->parallel.chunks, r->rank,
@@ -145,6 +185,7 @@ static void close_run(struct run *r)
 	engine_close(&r->engine);
 	parallel_close(&r->parallel);
 	data_close(&r->data);
+	bpe_close(r->bpe);
 	kolo_comm_destroy(r->comm);
 	if (r->picture)
 		fclose(r->picture);
@@ -155,6 +196,9 @@ static void close_run(struct run *r)
 	free(r->in);
 	free(r->targets);
 	free(r->keys);
+	free(r->counted);
+	free(r->begins);
+	free(r->shares);
 	free(r->trained.at);
 	free(r->validated.at);
 }
@@ -185,6 +229,18 @@ static void print_grid(const struct parallel *p)
 		       p->chunks > 1 ? "s" : "", p->micros, p->micros > 1 ? "es" : "");
 }
 
+static void print_data(const struct data *d, const struct bpe *bpe)
+{
+	const struct documents *docs = &d->documents;
+
+	if (d->packing == NO_DOCUMENTS)
+		printf("%zu %s of text, %zu for validation\n", d->len,
+		       d->width == 1 && !bpe ? "bytes" : "tokens", d->len - d->ntrain);
+	else
+		printf("%zu documents of %zu tokens in %zu windows, %zu for validation\n", docs->n,
+		       docs->ntokens, docs->nwindows, docs->nwindows - (size_t)d->windows);
+}
+
 static void print_beginning(const struct run *r)
 {
 	struct sizes whole = r->engine.sizes;
@@ -197,10 +253,9 @@ static void print_beginning(const struct run *r)
 			parameters += tensor_shape_of(&whole, t).n;
 			tensors++;
 		}
-	printf("%zu parameters in %d tensors, %s, on %d rank%s; %zu %s of text, %zu for validation\n",
-	       parameters, tensors, kolo_type_name(r->engine.type), r->nranks,
-	       r->nranks > 1 ? "s" : "", r->data.len, r->data.width == 1 ? "bytes" : "tokens",
-	       r->data.len - r->data.ntrain);
+	printf("%zu parameters in %d tensors, %s, on %d rank%s; ", parameters, tensors,
+	       kolo_type_name(r->engine.type), r->nranks, r->nranks > 1 ? "s" : "");
+	print_data(&r->data, r->bpe);
 	if (r->parallel.grid)
 		print_grid(&r->parallel);
 	if (r->engine.device.zero)

@@ -17,10 +17,11 @@ static int forward(struct running *b, const struct kolo_action *a,
 	struct run *r = b->run;
 	int chunk = a->part / r->parallel.place.pipe_size;
 	double loss;
-	int rc = model_forward(r->model, chunk, a->buffer, &r->batches[a->micro], b->scale,
-			       tensors->input, tensors->output, &loss);
+	int rc = model_forward(r->model, chunk, a->buffer, &r->batches[a->micro],
+			       b->scale * r->shares[a->micro], tensors->input, tensors->output,
+			       &loss);
 
-	b->loss += loss / r->parallel.micros;
+	b->loss += loss * r->shares[a->micro];
 	return rc;
 }
 
@@ -61,7 +62,7 @@ static int compute(void *arg, const struct kolo_action *a,
 
 int run_pipeline(struct run *r, double scale, double *loss)
 {
-	struct running batch = { .run = r, .scale = scale / r->parallel.micros };
+	struct running batch = { .run = r, .scale = scale };
 	double began;
 	int rc = weights_begin(&r->engine);
 

@@ -3,7 +3,7 @@
 #define TOOLS_ZEROTRAIN_RUN_H
 
 #include "kolo/kolo_zero_log.h"
-#include "tools/zerotrain/data.h"
+#include "tools/zerotrain/data/data.h"
 #include "tools/zerotrain/model/model.h"
 #include "tools/zerotrain/setup/engine.h"
 #include "tools/zerotrain/timeline.h"
@@ -31,9 +31,14 @@ struct run {
 	struct engine engine;
 	struct model *model;
 	struct kolo_zero_log *log; /* NULL: none is wanted */
-	struct batch *batches;     /* of each micro-batch: parts of the next three */
+	struct batch *batches;     /* of each micro-batch: parts of the next five */
 	token *in, *targets;       /* [M, B, T] */
 	uint64_t *keys;            /* [M, B] */
+	uint8_t *counted;          /* [M, B, T], and */
+	int32_t *begins;           /* [M, B, T] of documents; else NULL */
+	double *shares;            /* [M] of each micro-batch in the loss */
+	struct bpe *bpe;           /* of --bpe; NULL: none */
+	int end_token;             /* of documents and texts; -1: nothing ends them */
 	float *input, *output; /* with several stages: a boundary tensor each, for pass_stages */
 	struct timeline timeline;
 	uint64_t position; /* the sample that the next micro-step begins with, of all ranks; in
@@ -72,6 +77,7 @@ struct text {
 	token *tokens;
 	size_t len, begin;
 	size_t known; /* places from begin on whose keys and values the model has */
+	bool ended;   /* by an end token, its last one */
 };
 
 /* The logits [texts, V] of the token after each of options.samples texts, on all ranks. A text that

@@ -88,7 +88,7 @@ static token choose_token(struct drawing *d, const real *logits, double uniform)
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
-/* Reads "1 22 3" into tokens, or, if out is NULL, only counts. Negative: some are none. */
+/* Reads "1 22 3" into tokens. Negative: some are none. */
 static long read_tokens(const char *text, int values, token *out)
 {
 	long n = 0;
@@ -99,36 +99,49 @@ static long read_tokens(const char *text, int values, token *out)
 
 		if (end == text || value >= (unsigned long)values || (*end && *end != ' '))
 			return -1;
-		if (out)
-			out[n] = (token)value;
-		n++;
+		out[n++] = (token)value;
 	}
 	return n;
 }
 
-/* The tokens that texts begin with. Without --prompt it is the first token of the data, which the
- * model has seen, whatever it is. */
+/* The tokens that texts begin with, which are at most as many as the prompt has bytes. Without
+ * --prompt it is the first token of the data, which the model has seen, whatever it is. Negative:
+ * the prompt is none. */
 static long read_prompt(const struct run *r, token *out)
 {
 	const struct options *o = r->options;
-	size_t len = o->prompt ? strlen(o->prompt) : 1;
+	const struct tokenizer tokenizer = { r->bpe, 0 };
+	size_t bad;
 
-	if (o->prompt && o->tokens)
+	if (!o->prompt) {
+		if (r->data.tokens)
+			out[0] = r->data.tokens[0];
+		else
+			data_read(&r->data, 0, 1, out);
+		return 1;
+	}
+	if (o->tokens && !r->bpe)
 		return read_tokens(o->prompt, o->model.values, out);
-	for (size_t i = 0; out && o->prompt && i < len; i++)
-		out[i] = (uint8_t)o->prompt[i];
-	if (out && !o->prompt)
-		data_read(&r->data, 0, 1, out);
-	return (long)len;
+	return tokenize(&tokenizer, o->prompt, strlen(o->prompt), out, &bad);
 }
 
 int check_prompt(const struct run *r)
 {
-	if (read_prompt(r, NULL) > 0)
+	const char *prompt = r->options->prompt;
+	token *tokens = prompt ? malloc((strlen(prompt) + 1) * sizeof(*tokens)) : NULL;
+	long n = tokens ? read_prompt(r, tokens) : 1;
+
+	free(tokens);
+	if (n > 0)
 		return EXIT_GOOD;
-	fprintf(stderr,
-		"zerotrain: --prompt %s: with --tokens it must be numbers below --vocab %d, with a space between them\n",
-		r->options->prompt, r->options->model.values);
+	if (r->bpe)
+		fprintf(stderr,
+			"zerotrain: --prompt %s: with --bpe it must be UTF-8 of bytes that this has\n",
+			prompt);
+	else
+		fprintf(stderr,
+			"zerotrain: --prompt %s: with --tokens it must be numbers below --vocab %d, with a space between them\n",
+			prompt, r->options->model.values);
 	return EXIT_USAGE;
 }
 
@@ -136,16 +149,27 @@ static int begin_texts(const struct run *r, struct text *texts, size_t *prompt)
 {
 	const struct options *o = r->options;
 
-	*prompt = (size_t)read_prompt(r, NULL);
+	size_t most = o->prompt ? strlen(o->prompt) : 1;
+
 	for (int i = 0; i < o->samples; i++) {
-		texts[i].tokens = malloc((*prompt + (size_t)o->sample) * sizeof(token));
+		texts[i].tokens = malloc((most + (size_t)o->sample) * sizeof(token));
 		if (!texts[i].tokens)
 			return kolo_error_set(KOLO_ENOMEM, "%d texts of %d tokens: out of memory",
 					      o->samples, o->sample);
-		read_prompt(r, texts[i].tokens);
+		*prompt = (size_t)read_prompt(r, texts[i].tokens);
 		texts[i].len = *prompt;
 	}
 	return 0;
+}
+
+/* Draws a text's next token. What ends documents ends it. */
+static void choose_next(const struct run *r, struct text *text, struct drawing *d,
+			const real *logits, double uniform)
+{
+	token next = choose_token(d, logits, uniform);
+
+	text->tokens[text->len++] = next;
+	text->ended = next == r->end_token;
 }
 
 /* All ranks compute the same tokens, since at stage 3 they need each other's weights. These are
@@ -155,16 +179,19 @@ static int grow_texts(struct run *r, struct text *texts, struct drawing *d, real
 	const struct options *o = r->options;
 	long seed = o->sample_seed == UNSET ? o->seed : o->sample_seed;
 	uint64_t key = make_key((uint64_t)seed, 0x73616d70);
-	int rc = weights_hold(&r->engine), released;
+	int rc = weights_hold(&r->engine), growing = o->samples, released;
 
-	for (int at = 1; rc == 0 && at <= o->sample; at++) {
+	for (int at = 1; rc == 0 && at <= o->sample && growing > 0; at++) {
 		rc = predict(r, texts, logits);
 		for (int i = 0; rc == 0 && i < o->samples; i++) {
 			uint64_t of_text = i ? make_key(key, (uint64_t)i) : key;
 
-			texts[i].tokens[texts[i].len++] =
-				choose_token(d, logits + (size_t)i * (size_t)d->values,
-					     draw_uniform(of_text, (uint64_t)at));
+			if (texts[i].ended)
+				continue;
+			choose_next(r, &texts[i], d, logits + (size_t)i * (size_t)d->values,
+				    draw_uniform(of_text, (uint64_t)at));
+			growing -= texts[i].ended;
+			r->sampled++;
 		}
 	}
 	released = rc == 0 ? weights_release(&r->engine) : 0;
@@ -198,46 +225,60 @@ static void print_numbers(const token *text, size_t n)
 		printf("%s%d", i ? " " : "", text[i]);
 }
 
-/* `bytes` has room for a text. */
-static void print_texts(const struct run *r, const struct text *texts, size_t prompt, char *bytes)
+/* The text that tokens stand for: bytes, or those that the tokenizer has for them. */
+static int print_decoded(const struct run *r, const token *text, size_t n)
+{
+	char *bytes = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&bytes, &len);
+
+	for (size_t i = 0; f && i < n; i++) {
+		char byte = (char)text[i];
+		size_t part = 1;
+		const char *from = r->bpe ? bpe_bytes(r->bpe, text[i], &part) : &byte;
+
+		fwrite(from, 1, part, f);
+	}
+	if (!f || fclose(f)) {
+		free(bytes);
+		return kolo_error_set(KOLO_ENOMEM, "a text of %zu tokens: out of memory", n);
+	}
+	print_bytes(bytes, len);
+	free(bytes);
+	return 0;
+}
+
+static int print_texts(const struct run *r, const struct text *texts, size_t prompt)
 {
 	const struct options *o = r->options;
 	size_t skipped = o->prompt ? 0 : prompt;
+	int rc = 0;
 
-	for (int i = 0; i < o->samples; i++) {
+	for (int i = 0; rc == 0 && i < o->samples; i++) {
 		const token *text = texts[i].tokens + skipped;
-		size_t n = texts[i].len - skipped;
+		size_t n = texts[i].len - skipped - texts[i].ended;
 
 		printf("\n");
 		if (o->samples > 1)
 			printf("text %d:\n", i + 1);
-		for (size_t k = 0; k < n; k++)
-			bytes[k] = (char)text[k];
-		if (o->tokens)
+		if (o->tokens && !r->bpe)
 			print_numbers(text, n);
 		else
-			print_bytes(bytes, n);
+			rc = print_decoded(r, text, n);
 		printf("\n");
 	}
+	return rc;
 }
 
 /* Grows texts, and prints them. */
 static int make_texts(struct run *r, struct text *texts, struct drawing *d, real *logits)
 {
-	size_t prompt;
-	char *bytes;
+	size_t prompt = 0;
 	int rc = begin_texts(r, texts, &prompt);
 
-	if (rc < 0)
-		return rc;
-	bytes = malloc(prompt + (size_t)r->options->sample);
-	rc = bytes ? grow_texts(r, texts, d, logits)
-		   : kolo_error_set(KOLO_ENOMEM, "a text of %d tokens: out of memory",
-				    r->options->sample);
-	if (rc == 0 && r->rank == 0)
-		print_texts(r, texts, prompt, bytes);
-	free(bytes);
-	return rc;
+	if (rc == 0)
+		rc = grow_texts(r, texts, d, logits);
+	return rc == 0 && r->rank == 0 ? print_texts(r, texts, prompt) : rc;
 }
 
 int write_sample(struct run *r)
@@ -253,7 +294,6 @@ int write_sample(struct run *r)
 			 : kolo_error_set(KOLO_ENOMEM, "%zu texts: out of memory", n);
 
 	r->sampled_us += tool_now_us() - began;
-	r->sampled += n * (uint64_t)r->options->sample;
 	for (size_t i = 0; texts && i < n; i++)
 		free(texts[i].tokens);
 	free(texts);

@@ -32,14 +32,44 @@ static size_t length_of(const struct run *r)
  * or, if it has whole sequences, both halves. */
 static void fill_sequence(struct run *r, size_t b, size_t from)
 {
-	size_t n = length_of(r), half = r->parallel.nparts > 1 ? n / 2 : n;
+	size_t n = length_of(r), half = r->parallel.nparts > 1 ? n / 2 : n, at = b * n;
 
-	for (size_t t = 0; t < n; t += half) {
-		size_t at = from + part_place(&r->engine.sizes, n, t);
-
-		data_read(&r->data, at, half, r->in + b * n + t);
-		data_read(&r->data, at + 1, half, r->targets + b * n + t);
+	if (r->data.packing != NO_DOCUMENTS) {
+		documents_fill(&r->data.documents, from, n, r->in + at, r->targets + at,
+			       r->counted + at, r->begins + at);
+		return;
 	}
+	for (size_t t = 0; t < n; t += half) {
+		size_t place = from + part_place(&r->engine.sizes, n, t);
+
+		data_read(&r->data, place, half, r->in + at + t);
+		data_read(&r->data, place + 1, half, r->targets + at + t);
+	}
+}
+
+/* The batch of `count` sequences from number `first` of all micro-batches on. */
+static struct batch batch_from(const struct run *r, size_t first, int count)
+{
+	size_t t = length_of(r), at = first * t;
+
+	return (struct batch){
+		.count = count,
+		.length = (int)t,
+		.in = r->in + at,
+		.targets = r->targets + at,
+		.keys = r->keys + first,
+		.counted = r->counted ? r->counted + at : NULL,
+		.begins = r->begins ? r->begins + at : NULL,
+	};
+}
+
+static size_t counted_tokens(const struct batch *b)
+{
+	size_t n = (size_t)b->count * (size_t)b->length, counted = 0;
+
+	for (size_t i = 0; i < n; i++)
+		counted += !b->counted || b->counted[i];
+	return counted;
 }
 
 /* ---- Updates --------------------------------------------------------------------------------- */
@@ -54,7 +84,7 @@ static size_t samples_of(const struct run *r)
  * it. */
 static void load_batches(struct run *r)
 {
-	size_t n = samples_of(r), each = (size_t)r->engine.batch, t = length_of(r);
+	size_t n = samples_of(r), each = (size_t)r->engine.batch;
 	uint64_t first = r->position + (uint64_t)r->parallel.replica * n;
 	uint64_t seed = make_key((uint64_t)r->options->seed, 0x64726f70);
 
@@ -63,8 +93,22 @@ static void load_batches(struct run *r)
 		r->keys[b] = make_key(seed, first + b);
 	}
 	for (size_t m = 0; m < (size_t)r->parallel.micros; m++)
-		r->batches[m] = (struct batch){ (int)each, (int)t, r->in + m * each * t,
-						r->targets + m * each * t, r->keys + m * each };
+		r->batches[m] = batch_from(r, m * each, (int)each);
+}
+
+/* What the engine counts of a micro-step, and the part of each micro-batch in it: samples; of
+ * documents, which differ, tokens that count. */
+static size_t weigh_batches(struct run *r)
+{
+	size_t micros = (size_t)r->parallel.micros, all = 0;
+
+	for (size_t m = 0; m < micros; m++)
+		all += counted_tokens(&r->batches[m]);
+	for (size_t m = 0; m < micros; m++)
+		r->shares[m] = r->data.packing == NO_DOCUMENTS || all == 0
+				       ? 1 / (double)micros
+				       : (double)counted_tokens(&r->batches[m]) / (double)all;
+	return r->data.packing == NO_DOCUMENTS ? samples_of(r) : all;
 }
 
 /* If a row cannot be written, as on a full disk, a message says so and training goes on. */
@@ -116,7 +160,7 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 	int rc, logged;
 
 	load_batches(r);
-	if ((rc = kolo_zero_forward(zero, samples_of(r))) < 0 ||
+	if ((rc = kolo_zero_forward(zero, weigh_batches(r))) < 0 ||
 	    (rc = r->parallel.pipeline ? run_stages(r) : run_whole(r)) < 0)
 		return rc;
 	rc = kolo_zero_step(zero, result);
@@ -130,17 +174,20 @@ static int do_micro_step(struct run *r, struct kolo_zero_result *result)
 
 /* ---- Validation ------------------------------------------------------------------------------ */
 
-/* The sum of losses of this replica's windows of the text that is not trained on. Replicas without
- * a window compute all the same, because all ranks must use the same tensors. */
-static int sum_validation(struct run *r, double *sum)
+/* The sum of losses of this replica's windows of the text that is not trained on, and what it is
+ * the sum of: windows, or of documents tokens that count. Replicas without a window compute all the
+ * same, because all ranks must use the same tensors. */
+static int sum_validation(struct run *r, double sums[2])
 {
 	uint64_t replicas = (uint64_t)r->parallel.replicas;
 	uint64_t step = (uint64_t)r->engine.batch * replicas;
 	int rc = 0;
 
 	for (uint64_t at = 0; rc == 0 && at < r->data.validation; at += step) {
-		struct batch batch = { 0, (int)length_of(r), r->in, r->targets, NULL };
-		double loss = 0;
+		struct batch batch = batch_from(r, 0, 0);
+		double loss = 0, n;
+
+		batch.keys = NULL;
 
 		for (int b = 0; b < r->engine.batch; b++) {
 			uint64_t w = at + (uint64_t)r->parallel.replica + (uint64_t)b * replicas;
@@ -150,24 +197,26 @@ static int sum_validation(struct run *r, double *sum)
 					      data_validation(&r->data, w));
 		}
 		rc = run_forward(r, &batch, &loss);
-		*sum += counts(r) ? loss * batch.count / r->parallel.nparts : 0;
+		n = r->data.packing == NO_DOCUMENTS ? batch.count : (double)counted_tokens(&batch);
+		sums[0] += counts(r) ? loss * n / r->parallel.nparts : 0;
+		sums[1] += counts(r) ? n / r->parallel.nparts : 0;
 	}
 	return rc;
 }
 
 static int validate(struct run *r, long step)
 {
-	double sum = 0;
-	int rc = sum_validation(r, &sum);
+	double sums[2] = { 0 }, mean;
+	int rc = sum_validation(r, sums);
 
 	if (rc == 0)
-		rc = kolo_all_reduce(r->comm, &sum, &sum, 1, KOLO_F64, KOLO_SUM, NULL);
+		rc = kolo_all_reduce(r->comm, sums, sums, 2, KOLO_F64, KOLO_SUM, NULL);
 	if (rc < 0)
 		return engine_failed(r->comm, "validation", rc);
-	sum /= (double)r->data.validation;
+	mean = sums[0] / sums[1];
 	if (r->rank == 0)
-		printf("step %ld validation %.9f\n", step, sum);
-	keep_loss(&r->validated, step, sum);
+		printf("step %ld validation %.9f\n", step, mean);
+	keep_loss(&r->validated, step, mean);
 	return EXIT_GOOD;
 }
 

@@ -12,9 +12,9 @@ struct share {
 };
 
 /* Checks the vocabulary and all ids: they are the same on all ranks, and so is what this
- * returns. */
+ * returns. `least`: of an id. */
 static int find_share(const struct kolo_tp *tp, const char *what, size_t vocabulary,
-		      const int32_t *ids, size_t rows, struct share *out)
+		      const int32_t *ids, int32_t least, size_t rows, struct share *out)
 {
 	size_t parts = tp->size * tp->segments;
 
@@ -24,7 +24,7 @@ static int find_share(const struct kolo_tp *tp, const char *what, size_t vocabul
 			"a vocabulary of %zu on %zu ranks%s: want a multiple of %zu: pad it",
 			vocabulary, tp->size, tp->segments > 1 ? " with segments" : "", parts);
 	for (size_t r = 0; r < rows; r++)
-		if (ids[r] < 0 || (size_t)ids[r] >= vocabulary)
+		if (ids[r] < least || (ids[r] >= 0 && (size_t)ids[r] >= vocabulary))
 			return kolo_error_set(KOLO_EINVAL,
 					      "%s %zu is %d, and the vocabulary has 0 to %zu", what,
 					      r, (int)ids[r], vocabulary - 1);
@@ -32,7 +32,7 @@ static int find_share(const struct kolo_tp *tp, const char *what, size_t vocabul
 	return 0;
 }
 
-/* Whether the share has an id; *row becomes its row there. */
+/* Whether the share has an id, and none has KOLO_TP_UNCOUNTED; *row becomes its row there. */
 static bool owns(struct share s, int32_t id, size_t *row)
 {
 	*row = (size_t)id - s.first;
@@ -48,7 +48,7 @@ int kolo_tp_embedding_forward(struct kolo_tp *tp, const void *table, size_t voca
 	const char *from = table;
 	struct share share;
 	char *to = y;
-	int rc = find_share(tp, "id", vocabulary, ids, rows, &share);
+	int rc = find_share(tp, "id", vocabulary, ids, 0, rows, &share);
 
 	if (rc < 0)
 		return rc;
@@ -67,7 +67,7 @@ int kolo_tp_embedding_backward(struct kolo_tp *tp, size_t vocabulary, const int3
 	const char *from = dy;
 	struct share share;
 	char *to = dtable;
-	int rc = find_share(tp, "id", vocabulary, ids, rows, &share);
+	int rc = find_share(tp, "id", vocabulary, ids, 0, rows, &share);
 
 	if (rc == 0)
 		rc = kolo_tp_gather(tp, dy, rows, columns);
@@ -209,7 +209,7 @@ int kolo_tp_cross_entropy(struct kolo_tp *tp, void *logits, size_t vocabulary,
 	struct share share;
 	struct totals t;
 	size_t column;
-	int rc = find_share(tp, "target", vocabulary, targets, rows, &share);
+	int rc = find_share(tp, "target", vocabulary, targets, KOLO_TP_UNCOUNTED, rows, &share);
 
 	*loss = 0;
 	if (rc == 0)
@@ -217,6 +217,10 @@ int kolo_tp_cross_entropy(struct kolo_tp *tp, void *logits, size_t vocabulary,
 	for (size_t r = 0; rc == 0 && r < rows; r++) {
 		char *row = (char *)logits + r * share.n * tp->elem;
 
+		if (targets[r] == KOLO_TP_UNCOUNTED) {
+			memset(row, 0, share.n * tp->elem);
+			continue;
+		}
 		*loss += log(t.sums[r]) - t.targets[r];
 		scale(tp, row, share.n, factor / t.sums[r]);
 		if (owns(share, targets[r], &column))

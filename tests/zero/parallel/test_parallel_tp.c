@@ -137,7 +137,7 @@ static void open_net(struct net *n, struct kolo_comm *comm, enum kolo_type type,
 	}
 	for (int r = 0; r < N; r++) {
 		n->ids[r] = (r * 7 + 3) % V;
-		n->targets[r] = (r * 5 + 1) % V;
+		n->targets[r] = r % 4 == 2 ? KOLO_TP_UNCOUNTED : (r * 5 + 1) % V;
 	}
 	n->x = room(n, N * H);
 	n->scaled = room(n, N * H);
@@ -447,6 +447,8 @@ static void what_does_not_fit_is_refused(void **state)
 	refused(kolo_tp_embedding_forward(n.tp, w, V + 1, ids, 2, 1, y), KOLO_EINVAL,
 		"a vocabulary of 25 on 1 ranks with segments: want a multiple of 4");
 	refused(kolo_tp_cross_entropy(n.tp, x, V, ids, 4, 1, &loss), KOLO_EINVAL, "target 2 is 24");
+	ids[2] = -2;
+	refused(kolo_tp_cross_entropy(n.tp, x, V, ids, 4, 1, &loss), KOLO_EINVAL, "target 2 is -2");
 	kolo_tp_destroy(n.tp);
 	kolo_tp_destroy(NULL);
 }

@@ -242,13 +242,20 @@ static void sum_rows(const real *x, real *out, size_t rows, size_t n)
 			out[i] += x[i];
 }
 
-static double cross_entropy(real *x, const token *targets, size_t rows, size_t n, real factor)
+static double cross_entropy(real *x, const token *targets, const uint8_t *counted, size_t rows,
+			    size_t n, real factor)
 {
 	double loss = 0;
 
 	for (size_t r = 0; r < rows; r++, x += n) {
-		real max = max_of(x, n), right = x[targets[r]] - max, sum;
+		real max, right, sum;
 
+		if (counted && !counted[r]) {
+			memset(x, 0, n * sizeof(*x));
+			continue;
+		}
+		max = max_of(x, n);
+		right = x[targets[r]] - max;
 		for (size_t i = 0; i < n; i++)
 			x[i] = exp_of(x[i] - max);
 		sum = sum_of(x, n);

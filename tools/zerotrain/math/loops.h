@@ -70,8 +70,10 @@ struct loops {
 	 * first element has number `first`: what is kept depends on the number and the key. */
 	void (*drop)(const real *x, real *y, size_t n, double rate, uint64_t key, size_t first);
 	/* Replaces logits x [rows, n] by their derivative of `factor` times the sum of losses.
-	 * Returns that sum, without the factor. */
-	double (*cross_entropy)(real *x, const token *targets, size_t rows, size_t n, real factor);
+	 * Returns that sum, without the factor. Of rows that are not counted it is 0; counted
+	 * [rows] NULL: all are. */
+	double (*cross_entropy)(real *x, const token *targets, const uint8_t *counted, size_t rows,
+				size_t n, real factor);
 };
 
 /* Those that this processor runs fastest. Never fails. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* One head of one sequence. */
+/* One head of one document. */
 struct head {
 	const struct layout *layout;
 	const real *q, *k, *v; /* rows are Q apart */
@@ -16,11 +16,31 @@ struct head {
 	size_t t;              /* T */
 };
 
-static struct head find_head(struct span span, const real *qkv, size_t sequence, size_t number)
+/* Rows of a document that begins at row `first` of all. Without documents it is a sequence. */
+static size_t rows_of(struct span span, size_t first)
+{
+	size_t end = (first / span.length + 1) * span.length, n = 1;
+
+	if (!span.begins)
+		return span.length;
+	while (first + n < end && span.begins[first + n] == span.begins[first])
+		n++;
+	return n;
+}
+
+/* Where a document's shares [t, t] are: those of its sequence have room for [T, T] of each head. */
+static size_t shares_of(struct span span, size_t first, size_t number)
+{
+	size_t sequence = first / span.length, from = first % span.length;
+
+	return ((sequence * span.layout->heads + number) * span.length + from) * span.length;
+}
+
+static struct head find_head(struct span span, const real *qkv, size_t first, size_t number)
 {
 	const struct layout *l = span.layout;
 	struct columns at = columns_of(l, number);
-	const real *row = qkv + sequence * span.length * l->pitch;
+	const real *row = qkv + first * l->pitch;
 
 	return (struct head){
 		.layout = l,
@@ -28,10 +48,10 @@ static struct head find_head(struct span span, const real *qkv, size_t sequence,
 		.k = row + at.k,
 		.v = row + at.v,
 		.at = at,
-		.row = sequence * span.length,
+		.row = first,
 		.column = number * l->head,
-		.shares = (sequence * l->heads + number) * span.length * span.length,
-		.t = span.length,
+		.shares = shares_of(span, first, number),
+		.t = rows_of(span, first),
 	};
 }
 
@@ -86,9 +106,11 @@ static void attend_head_back(const struct model *m, const struct head *h, const 
 
 void attend(const struct model *m, struct span span, const real *qkv, real *shares, real *heads)
 {
-	for (size_t b = 0; b < span.count; b++)
+	size_t all = span.count * span.length;
+
+	for (size_t first = 0; first < all; first += rows_of(span, first))
 		for (size_t i = 0; i < span.layout->heads; i++) {
-			struct head h = find_head(span, qkv, b, i);
+			struct head h = find_head(span, qkv, first, i);
 
 			attend_head(m, &h, shares + h.shares,
 				    heads + h.row * span.layout->width + h.column);
@@ -98,12 +120,13 @@ void attend(const struct model *m, struct span span, const real *qkv, real *shar
 void attend_back(const struct model *m, struct span span, const real *qkv, const real *shares,
 		 const real *dheads, real *dqkv)
 {
+	size_t all = span.count * span.length;
 	const struct layout *l = span.layout;
 
-	memset(dqkv, 0, span.count * span.length * l->pitch * sizeof(*dqkv));
-	for (size_t b = 0; b < span.count; b++)
+	memset(dqkv, 0, all * l->pitch * sizeof(*dqkv));
+	for (size_t first = 0; first < all; first += rows_of(span, first))
 		for (size_t i = 0; i < l->heads; i++) {
-			struct head h = find_head(span, qkv, b, i);
+			struct head h = find_head(span, qkv, first, i);
 
 			attend_head_back(m, &h, shares + h.shares,
 					 dheads + h.row * l->width + h.column,

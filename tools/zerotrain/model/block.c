@@ -23,7 +23,8 @@ static void drop_sequences(struct model *m, int site, const real *x, real *y)
 
 		next = (r / run + 1) * run < end ? (r / run + 1) * run : end;
 		m->loops->drop(x + at, y + at, (next - r) * d, m->sizes.dropout,
-			       make_key(m->now->batch.keys[b], (uint64_t)site), place_of(m, r) * d);
+			       make_key(m->now->batch.keys[b], (uint64_t)site),
+			       part_place(&m->sizes, t, r % t) * d);
 	}
 }
 
@@ -89,7 +90,8 @@ static real *computed_qkv(const struct model *m, const struct slot *s)
 
 static struct span own_span(const struct model *m)
 {
-	return (struct span){ &m->own, (size_t)m->now->batch.count, (size_t)m->now->batch.length };
+	return (struct span){ &m->own, (size_t)m->now->batch.count, (size_t)m->now->batch.length,
+			      m->now->batch.begins };
 }
 
 static int mix(struct model *m, int block, const struct slot *s)

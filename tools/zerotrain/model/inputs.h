@@ -29,6 +29,11 @@ struct batch {
 	const token *in;      /* [B, T] */
 	const token *targets; /* [B, T]: the token after each; NULL: no loss is wanted */
 	const uint64_t *keys; /* [B]: of dropout, for each sequence; NULL: nothing is dropped */
+	/* Of documents that do not see each other: [B, T] whether the loss counts each target,
+	 * NULL: all; and the token with which each token's document begins, NULL: the first one. A
+	 * document's places count from there. Not with sizes.spread */
+	const uint8_t *counted;
+	const int32_t *begins;
 };
 
 /* The place in its sequence of token number t of a rank's part of `length` tokens. Without a

@@ -147,12 +147,13 @@ static inline struct columns columns_of(const struct layout *l, size_t head)
 /* The place in its text of row number `row` of all N. */
 static inline size_t place_of(const struct model *m, size_t row)
 {
+	const struct batch *b = &m->now->batch;
 	const struct grown *g = m->now->grown;
 
 	if (g)
 		return (size_t)g->places[row];
-	return part_place(&m->sizes, (size_t)m->now->batch.length,
-			  row % (size_t)m->now->batch.length);
+	return part_place(&m->sizes, (size_t)b->length, row % (size_t)b->length) -
+	       (b->begins ? (size_t)b->begins[row] : 0);
 }
 
 /* Turns queries and keys of qkv or dqkv [N, Q] by their places; sign -1: back. Without turns it
@@ -195,10 +196,12 @@ int normalize(struct model *m, int tensor, const real *x, real *y, real *mean, r
 int normalize_back(struct model *m, int tensor, const real *x, real *mean, real *rstd,
 		   const real *dy, real *dx);
 
-/* What attention goes over: sequences of T rows in a layout. */
+/* What attention goes over: sequences of T rows in a layout, and documents in them, as a struct
+ * batch has them. */
 struct span {
 	const struct layout *layout;
 	size_t count, length;
+	const int32_t *begins;
 };
 
 /* heads [count T, width] from qkv [count T, Q], which leaves shares [count, H, T, T]; dqkv from

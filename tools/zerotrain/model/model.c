@@ -311,23 +311,45 @@ static int head_weights(struct model *m)
 	return rc ? rc : report_head(m);
 }
 
+static size_t counted_rows(const struct kept *k)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < k->rows; i++)
+		n += !k->batch.counted || k->batch.counted[i];
+	return n;
+}
+
+/* Those that do not count are KOLO_TP_UNCOUNTED. */
+static const int32_t *counted_targets(struct model *m)
+{
+	const struct batch *b = &m->now->batch;
+
+	integers(m, b->targets);
+	for (size_t i = 0; b->counted && i < m->now->rows; i++)
+		if (!b->counted[i])
+			m->ids[i] = KOLO_TP_UNCOUNTED;
+	return m->ids;
+}
+
 /* Replaces logits by their derivative. */
 static int find_loss(struct model *m, double scale, double *loss)
 {
 	struct kept *k = m->now;
-	double rows = (double)k->rows;
+	double n = (double)counted_rows(k);
 	int rc = 0;
 
 	if (k->rows == 0)
 		return 0;
+	if (n == 0)
+		n = 1;
 	if (m->alone)
-		*loss = m->loops->cross_entropy(k->logits, k->batch.targets, k->rows, m->values,
-						(real)(scale / rows));
+		*loss = m->loops->cross_entropy(k->logits, k->batch.targets, k->batch.counted,
+						k->rows, m->values, (real)(scale / n));
 	else
 		rc = kolo_tp_cross_entropy(m->group, k->logits, (size_t)m->sizes.values,
-					   integers(m, k->batch.targets), k->rows, scale / rows,
-					   loss);
-	*loss /= rows;
+					   counted_targets(m), k->rows, scale / n, loss);
+	*loss /= n;
 	return rc;
 }
 

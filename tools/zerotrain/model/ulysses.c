@@ -62,7 +62,7 @@ static void move_places(const struct model *m, real *x, size_t columns, real *pa
 static struct span span_of(const struct model *m)
 {
 	return (struct span){ &m->around.some, (size_t)m->now->batch.count,
-			      (size_t)m->now->batch.length * m->around.ranks };
+			      (size_t)m->now->batch.length * m->around.ranks, NULL };
 }
 
 int ulysses_attend(struct model *m, const struct slot *s)

@@ -3,6 +3,7 @@
 #include "kolo/kolo_zero.h"
 #include "tools/common/grid.h"
 #include "tools/common/tool.h"
+#include "tools/zerotrain/data/data.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -47,8 +48,17 @@ static const char help[] =
 	"\n"
 	"Training:\n"
 	"  --data FILE           The text: its bytes are the tokens.\n"
+	"                        If its name ends in .jsonl, each line is a document: {\"text\": T}, or\n"
+	"                        {\"prompt\": P, \"completion\": C}, of which the loss counts the completion.\n"
 	"  --tokens              The file has tokens of 16 bits, the low byte first. Texts are then numbers.\n"
-	"  --vocab V             With --tokens: the tokens are those below V, 65536 at most.\n"
+	"  --bpe DIR             Tokens are those of byte-pair encoding by DIR's vocab.json and merges.txt, with\n"
+	"                        GPT-2's pattern of words. Data and texts are UTF-8.\n"
+	"  --vocab V             With --tokens or --bpe: the tokens are those below V, 65536 at most. Default with\n"
+	"                        --bpe: as many as vocab.json has.\n"
+	"  --documents packed|padded\n"
+	"                        The data is documents, which do not see each other: as many in a context as fit,\n"
+	"                        or one. Places begin anew in each. Default for .jsonl: packed; else one stream.\n"
+	"  --end-token N         What ends a document, and a text. Default: 0, or with --bpe <|endoftext|>.\n"
 	"  --config DS.json      Read the engine's settings from this DeepSpeed config. If it has a value,\n"
 	"                        that value is the default of --batch, --lr, --stage, --overlap,\n"
 	"                        --precision, --tp, --pp, --micro, --offload-optimizer, --offload-param,\n"
@@ -154,6 +164,8 @@ static const struct tool_option fields[] = {
 	{ "plot", IN_TEXT, offsetof(struct options, plot), 0, 0 },
 	{ "log", IN_TEXT, offsetof(struct options, log), 0, 0 },
 	{ "import", IN_TEXT, offsetof(struct options, import), 0, 0 },
+	{ "bpe", IN_TEXT, offsetof(struct options, bpe), 0, 0 },
+	{ "end-token", IN_INT, offsetof(struct options, end_token), 0, (1 << 16) - 1 },
 	{ "export", IN_TEXT, offsetof(struct options, export), 0, 0 },
 	{ "timeline", IN_TEXT, offsetof(struct options, timeline), 0, 0 },
 	{ "tp", IN_INT, offsetof(struct options, tensor), 1, MAX_RANKS },
@@ -220,6 +232,13 @@ static enum spread parse_spread(const char *value)
 	return strcmp(value, "ring") == 0 ? RING : ULYSSES;
 }
 
+static enum packing parse_packing(const char *value)
+{
+	if (strcmp(value, "packed") != 0 && strcmp(value, "padded") != 0)
+		tool_refuse_option("zerotrain", "documents", value, "must be packed or padded");
+	return strcmp(value, "packed") == 0 ? PACKED : PADDED;
+}
+
 static int parse_switch(const char *option, const char *value)
 {
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
@@ -278,6 +297,25 @@ static void check_places(const struct options *o)
 	if (!isnan(o->offload_ratio) && !(o->offload_ratio >= 0 && o->offload_ratio <= 1))
 		tool_refuse_option("zerotrain", "offload-ratio", text,
 				   "must be a number from 0 to 1");
+}
+
+static void check_documents(const struct options *o)
+{
+	if (o->end_token != UNSET && o->packing == NO_DOCUMENTS)
+		fprintf(stderr, "zerotrain: --end-token %d: needs --documents packed|padded\n",
+			o->end_token);
+	else if (o->packing != NO_DOCUMENTS && o->tokens && !o->bpe && o->end_token == UNSET)
+		fprintf(stderr,
+			"zerotrain: --documents: needs --end-token N with --tokens: which token ends them\n");
+	else if (o->packing != NO_DOCUMENTS && o->end_token >= o->model.values)
+		fprintf(stderr, "zerotrain: --end-token %d: must be below --vocab %d\n",
+			o->end_token, o->model.values);
+	else if (o->packing != NO_DOCUMENTS && o->spread_ranks != UNSET)
+		fprintf(stderr,
+			"zerotrain: --context-parallel with documents: these are not divided over ranks: leave one of them out\n");
+	else
+		return;
+	exit(EXIT_USAGE);
 }
 
 /* What does not go together, whatever the sizes of the grid. */
@@ -344,6 +382,7 @@ static void check_options(const struct options *o)
 		exit(EXIT_USAGE);
 	}
 	check_places(o);
+	check_documents(o);
 	check_grid(o);
 	check_texts(o);
 }
@@ -360,6 +399,7 @@ enum {
 	SCHEDULE,
 	SEQUENCE,
 	CONTEXT_BY,
+	DOCUMENTS,
 	EXACT,
 	TOKENS,
 	MODEL,
@@ -380,6 +420,7 @@ static const struct option named[] = {
 	{ "offload-param", required_argument, NULL, PARAM },
 	{ "schedule", required_argument, NULL, SCHEDULE },
 	{ "context-by", required_argument, NULL, CONTEXT_BY },
+	{ "documents", required_argument, NULL, DOCUMENTS },
 	{ "sequence-parallel", no_argument, NULL, SEQUENCE },
 	{ "exact", no_argument, NULL, EXACT },
 	{ "tokens", no_argument, NULL, TOKENS },
@@ -407,6 +448,7 @@ static void take_option(int c, const char *value, struct options *o)
 		o->scheduled = true;
 		break;
 	case SEQUENCE: o->sequence = true; break;
+	case DOCUMENTS: o->packing = parse_packing(value); break;
 	case CONTEXT_BY: o->spread = parse_spread(value); break;
 	case EXACT: o->exact = true; break;
 	case TOKENS: o->tokens = true; break;
@@ -462,6 +504,7 @@ void options_parse(int argc, char **argv, struct options *o)
 		.pipe = UNSET,
 		.micros = UNSET,
 		.spread_ranks = UNSET,
+		.end_token = UNSET,
 		.schedule = KOLO_PIPELINE_1F1B,
 		.chunks = UNSET,
 		.steps = 500,
@@ -482,6 +525,9 @@ void options_parse(int argc, char **argv, struct options *o)
 			argv[optind]);
 		exit(EXIT_USAGE);
 	}
+	if (o->data && data_is_jsonl(o->data) && o->packing == NO_DOCUMENTS)
+		o->packing = PACKED;
+	o->tokens = o->tokens || o->bpe;
 	sizes_take(o);
 	check_options(o);
 	if (o->spread_ranks != UNSET && o->spread == UNSPREAD)

@@ -3,6 +3,7 @@
 #define TOOLS_ZEROTRAIN_SETUP_OPTIONS_H
 
 #include "kolo/kolo_parallel.h"
+#include "tools/zerotrain/data/documents.h"
 #include "tools/zerotrain/model/tensors.h"
 
 enum { UNSET = -1 };
@@ -24,7 +25,10 @@ struct options {
 	int stage, overlap;  /* UNSET: the config's */
 	enum kolo_type type; /* (enum kolo_type)UNSET: the config's */
 	struct sizes model;  /* kind, and all sizes that a whole model has */
-	bool tokens;         /* the data has 16 bits for each */
+	bool tokens;         /* they are not bytes, but 16 bits of the data, or by a tokenizer: */
+	const char *bpe;     /* its folder; NULL: none */
+	enum packing packing;
+	int end_token; /* of documents; UNSET: that of the tokenizer, or 0 */
 	struct device_option device;
 	int offload_optimizer, offload_param; /* enum kolo_zero_place; UNSET: the config's */
 	const char *nvme_path;                /* NULL: the config's */

@@ -1,5 +1,6 @@
 /* The sizes of the model: those of --import, or what was given, or the defaults. */
 #include "tools/common/tool.h"
+#include "tools/zerotrain/data/bpe.h"
 #include "tools/zerotrain/foreign/foreign.h"
 #include "tools/zerotrain/setup/options.h"
 
@@ -78,14 +79,34 @@ static void take_llama(const struct options *o, const struct sizes *found, struc
 		    &s->theta);
 }
 
+/* How many tokens there are: with a tokenizer its own, or more in a file. */
+static int count_tokens(const struct options *o, int found)
+{
+	struct bpe *bpe = NULL;
+	int rc = bpe_open(o->bpe, &bpe), n = rc ? 0 : bpe_values(bpe);
+
+	bpe_close(bpe);
+	if (rc)
+		exit(rc);
+	if (!o->import)
+		return n;
+	if (n > found) {
+		fprintf(stderr,
+			"zerotrain: --bpe %s has tokens up to %d, and --import %s those below %d: use the tokenizer that the model was made with\n",
+			o->bpe, n - 1, o->import, found);
+		exit(EXIT_USAGE);
+	}
+	return found;
+}
+
 static void check_values(const struct options *o)
 {
 	if (o->tokens ? o->model.values != UNSET : o->model.values == BYTE_VALUES)
 		return;
 	fprintf(stderr, "zerotrain: %s\n",
 		o->tokens   ? "--tokens: needs --vocab V: how many there are"
-		: o->import ? "--import: needs --tokens: that model has others than bytes"
-			    : "--vocab: needs --tokens: bytes have 256 values");
+		: o->import ? "--import: needs --tokens or --bpe: that model has others than bytes"
+			    : "--vocab: needs --tokens or --bpe: bytes have 256 values");
 	exit(EXIT_USAGE);
 }
 
@@ -133,7 +154,10 @@ void sizes_take(struct options *o)
 	take_size(o, "heads", found.heads, &s->heads);
 	take_context(o, found.context, &s->context);
 	/* Of tokens there is no usual number. */
-	take_size(o, "vocab", o->tokens && !o->import ? UNSET : found.values, &s->values);
+	if (o->bpe)
+		found.values = count_tokens(o, found.values);
+	take_size(o, "vocab", o->tokens && !o->bpe && !o->import ? UNSET : found.values,
+		  &s->values);
 	take_size(o, "ffn", o->import ? found.inner : usual_inner(s), &s->inner);
 	take_llama(o, &found, s);
 	take_number(o, "norm-eps", found.eps, &s->eps);

@@ -1,9 +1,10 @@
 """Tokens per second of texts: zerotrain with and without its cache, on two ranks, and transformers' generate with the same weights.
 
-usage: texts.py [--build DIR] [--python PYTHON] [--rounds R] [--layers L] [--dim D] [--heads H] [--context C] [--tokens N] [--texts T]
+usage: texts.py [--build DIR] [--python PYTHON] [--rounds R] [--model KIND] [--layers L] [--dim D] [--heads H] [--kv-heads K]
+                [--context C] [--tokens N] [--texts T] [--import FOLDER] [--tokens-file FILE]
 
 zerotrain exports a model with random weights, which transformers loads (PYTHON has torch and transformers; without it these
-lines are left out). Each way draws N tokens greedily after one token, T texts at a time; what came is the same. In rounds, each
+lines are left out); or both load FOLDER, with a FILE of tokens of 16 bits. Each way draws N tokens greedily after one token, T texts at a time; what came is the same. In rounds, each
 time in another order. A pair is the time of transformers on one thread, or without it that of the cache, over the time of the
 way in one round: above 1 the way is faster. Prints the median of tokens per second of all texts together, and that of pairs with its
 95 % interval.
@@ -23,14 +24,14 @@ DATA = "/usr/share/common-licenses/GPL-3"
 
 GENERATE = """
 import sys, time, torch
-from transformers import GPT2LMHeadModel
+from transformers import AutoModelForCausalLM
 folder, threads, first, n, texts = sys.argv[1], *map(int, sys.argv[2:])
 torch.set_num_threads(threads)
-model = GPT2LMHeadModel.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 model.eval()
 prompt = torch.full((texts, 1), first)
 def run(n):
-    return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=n, min_new_tokens=n, do_sample=False, pad_token_id=0)
+    return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=n, min_new_tokens=n, do_sample=False, pad_token_id=0, eos_token_id=None)
 run(8)
 began = time.monotonic()
 run(n)
@@ -47,14 +48,15 @@ def output(command):
 
 def zerotrain(a, folder, ranks, *options):
     """Seconds of a token."""
-    out = output([f"{a.build}/ringrun", "-n", ranks, f"{a.build}/zerotrain", "--data", DATA, "--import", folder, "--steps", 0, "--batch", 1,
-                  "--sample", a.tokens, "--samples", a.texts, "--temperature", 0, "--report", *options])
+    data = ["--data", a.tokens_file, "--tokens"] if a.tokens_file else ["--data", DATA]
+    out = output([f"{a.build}/ringrun", "-n", ranks, f"{a.build}/zerotrain", *data, "--import", folder, "--steps", 0, "--batch", 1,
+                  "--context", a.context, "--sample", a.tokens, "--samples", a.texts, "--temperature", 0, "--report", *options])
     return 1 / float(re.search(r"generating .*?(\d+) tokens/s", out)[1])
 
 
 def transformers(a, folder, threads):
-    with open(DATA, "rb") as f:
-        first = f.read(1)[0]
+    with open(a.tokens_file or DATA, "rb") as f:
+        first = int.from_bytes(f.read(2 if a.tokens_file else 1), "little")
     return float(output([a.python, "-c", GENERATE, folder, threads, first, a.tokens, a.texts])) / a.tokens / a.texts
 
 
@@ -62,16 +64,23 @@ def arguments():
     p = argparse.ArgumentParser(description="texts of zerotrain beside those of transformers")
     p.add_argument("--build", default="build")
     p.add_argument("--python", default=None)
-    for name, preset in [("rounds", 15), ("layers", 5), ("dim", 128), ("heads", 4), ("context", 512), ("tokens", 500), ("texts", 1)]:
+    p.add_argument("--model", default="gpt2")
+    p.add_argument("--import", dest="folder", default=None)
+    p.add_argument("--tokens-file", default=None)
+    for name, preset in [("rounds", 15), ("layers", 5), ("dim", 128), ("heads", 4), ("kv-heads", 0), ("context", 512), ("tokens", 500),
+                         ("texts", 1)]:
         p.add_argument(f"--{name}", type=int, default=preset)
     return p.parse_args()
 
 
 def main():
     a = arguments()
-    with tempfile.TemporaryDirectory() as folder:
-        output([f"{a.build}/zerotrain", "--data", DATA, "--steps", 1, "--validate", 0, "--batch", 1, "--layers", a.layers, "--dim", a.dim,
-                "--heads", a.heads, "--context", a.context, "--export", folder])
+    with tempfile.TemporaryDirectory() as made:
+        folder = a.folder or made
+        if not a.folder:
+            kv_heads = ["--kv-heads", a.kv_heads] if a.kv_heads else []
+            output([f"{a.build}/zerotrain", "--data", DATA, "--steps", 1, "--validate", 0, "--batch", 1, "--model", a.model, "--layers",
+                    a.layers, "--dim", a.dim, "--heads", a.heads, *kv_heads, "--context", a.context, "--export", folder])
         ways = {
             "no cache": lambda: zerotrain(a, folder, 1, "--cache", "off"),
             "cache": lambda: zerotrain(a, folder, 1),
@@ -88,7 +97,8 @@ def main():
                 times[name].append(ways[name]())
             print(f"# round {k + 1} of {a.rounds}", file=sys.stderr)
     beside = "transformers, 1 thread" if a.python else "cache"
-    print(f"# {a.layers} blocks, {a.dim} wide, {a.heads} heads, context {a.context}; {a.tokens} tokens, {a.texts} texts; {a.rounds} rounds")
+    what = os.path.basename(a.folder.rstrip("/")) if a.folder else f"{a.model}, {a.layers} blocks, {a.dim} wide, {a.heads} heads"
+    print(f"# {what}, context {a.context}; {a.tokens} tokens, {a.texts} texts; {a.rounds} rounds")
     print(f"# {'way':<24} {'tokens/s':>9}   time of '{beside}' over this [95 % interval]")
     for name in names:
         pairs = sorted(x / y for x, y in zip(times[beside], times[name], strict=True))

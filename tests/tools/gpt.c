@@ -146,7 +146,8 @@ struct gpt *gpt_open_spread(struct kolo_comm *comm, enum kind kind, enum spread 
 	return open_gpt(NULL, comm, sizes, near ? 1 : FAR, &all, 1);
 }
 
-struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segments, int texts)
+struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segments, int texts,
+			     bool near)
 {
 	const struct part parts[] = { { 0, 1, 1 }, { 1, GPT_LAYERS, 1 } };
 	struct sizes sizes = usual;
@@ -163,7 +164,7 @@ struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segmen
 		sizes.tensor_size = kolo_comm_nranks(group);
 		sizes.tensor_rank = kolo_comm_rank(group);
 	}
-	return open_gpt(group, NULL, sizes, FAR, parts, 2);
+	return open_gpt(group, NULL, sizes, near ? 1 : FAR, parts, 2);
 }
 
 struct gpt *gpt_open_parts(void)

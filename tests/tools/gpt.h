@@ -55,8 +55,10 @@ struct gpt *gpt_open_spread(struct kolo_comm *comm, enum kind kind, enum spread 
 struct gpt *gpt_open_parts(void);
 
 /* A wider one of two parts, with longer contexts, that texts grow in; over the ranks of a group, if
- * it is not NULL. A LLAMA has half as many heads of keys as of queries. */
-struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segments, int texts);
+ * it is not NULL. A LLAMA has half as many heads of keys as of queries. near: its weights are those
+ * that training begins with. */
+struct gpt *gpt_open_growing(struct kolo_comm *group, enum kind kind, int segments, int texts,
+			     bool near);
 
 /* Forward and backward of two batches, in another order for each part: the text, and the text
  * without its first byte. Adds up both gradients, of BYTES with the head's. NaN: failed. Else the

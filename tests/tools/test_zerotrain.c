@@ -265,7 +265,7 @@ static void predictions_are_those_of_training(void **state)
 
 static void growing_texts_have_the_logits_of_batches(void **state)
 {
-	struct gpt *a = gpt_open_growing(NULL, GPT2, 0, GROWING);
+	struct gpt *a = gpt_open_growing(NULL, GPT2, 0, GROWING, false);
 	struct growth *grown = calloc(1, sizeof(*grown));
 	double apart;
 	bool same;

@@ -358,6 +358,7 @@ def transformers_agree_both_ways():
         for where in (folder, back):
             want = float(transformers("loss", where, context, *starts, input=json.dumps(tokens)))
             assert abs(float(validation(out)) - want) < 1e-4, (where, want, out)
+        assert float(transformers("same", folder, back, input=json.dumps(tokens[:context]))) == 0
         check_gradients(folder, context, tokens)
 
 

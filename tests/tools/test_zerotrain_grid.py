@@ -240,6 +240,7 @@ def a_text_is_the_same_on_every_grid():
 @test
 def checkpoints_are_those_of_one_rank_and_load_on_any_grid():
     """For the same replicas and micro-batches bit for bit, also in what goes on from them; on others they load."""
+    skip_if_slow()
     ways = [(2, ["--micro", 2]), (8, ["--micro", 2, "--tp", 2, "--pp", 2]),
             (8, ["--micro", 2, "--tp", 4, "--sequence-parallel", "--stage", 2]),
             (8, ["--micro", 2, "--pp", 4, "--schedule", "zb-h1", "--stage", 3])]

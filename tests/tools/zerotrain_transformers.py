@@ -7,6 +7,8 @@ usage: zerotrain_transformers.py make FOLDER KIND CONFIG      a model with rando
                                                                the best two logits are apart at each
        zerotrain_transformers.py check FOLDER GRADIENTS LENGTH how far logits, loss and gradients are apart: JSON of
                                                                sequences and of what zerotrain_foreign prints
+       zerotrain_transformers.py same FOLDER FOLDER            how far the logits of two models are apart: JSON of tokens on
+                                                               standard input
        zerotrain_transformers.py gguf FILE FOLDER              a model from a GGUF file of a Llama
 """
 import json
@@ -66,6 +68,12 @@ def check(folder, gradients, length):
                       "loss": abs(found.item() - given["loss"]) / found.item(), "gradients": worst}))
 
 
+def same(first, second):
+    tokens = torch.tensor([json.load(sys.stdin)])
+    with torch.no_grad():
+        print((load(first)(tokens).logits - load(second)(tokens).logits).abs().max().item())
+
+
 def gguf(path, folder):
     import gguf as reader
     from safetensors.torch import save_file
@@ -103,4 +111,4 @@ def gguf(path, folder):
 
 
 what, *rest = sys.argv[1:]
-{"make": make, "loss": loss, "text": text, "check": check, "gguf": gguf}[what](*rest)
+{"make": make, "loss": loss, "text": text, "check": check, "same": same, "gguf": gguf}[what](*rest)

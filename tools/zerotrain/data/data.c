@@ -138,6 +138,16 @@ static int split(const struct source *source, struct data *d)
 	return EXIT_FAILED;
 }
 
+/* Whether a token counts in the first n windows. */
+static bool is_heard(const struct documents *d, size_t n)
+{
+	for (size_t i = 0; i < d->windows[n]; i++)
+		for (size_t k = 1; k < d->cuts[i].n; k++)
+			if (d->counted[d->cuts[i].first + k])
+				return true;
+	return false;
+}
+
 static int open_documents(const struct source *source, struct data *d)
 {
 	size_t n, held;
@@ -152,6 +162,12 @@ static int open_documents(const struct source *source, struct data *d)
 		fprintf(stderr,
 			"zerotrain: --data %s: its %zu documents fill %zu windows of --context %zu, and two are needed: one is for validation\n",
 			source->path, d->documents.n, n, d->context);
+		return EXIT_WRONG;
+	}
+	if (!is_heard(&d->documents, n - held)) {
+		fprintf(stderr,
+			"zerotrain: --data %s: no token of its %zu windows for training counts: use a larger --context\n",
+			source->path, n - held);
 		return EXIT_WRONG;
 	}
 	/* They are what is read from now on. */

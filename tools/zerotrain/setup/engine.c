@@ -267,11 +267,14 @@ static int fill_tensors(struct engine *e, const struct foreign *from)
 	return rc;
 }
 
-/* Of a pipeline the engine sees one micro-step of all micro-batches. */
-static void choose_batches(struct kolo_zero_config *c, struct engine *e)
+/* Of a pipeline the engine sees one micro-step of all micro-batches. Of documents it counts tokens,
+ * and the most there can be have the weight 1, which does not overflow in 16 bits. */
+static void choose_batches(const struct options *o, struct kolo_zero_config *c, struct engine *e)
 {
 	if (!c->micro_batch)
 		c->micro_batch = (size_t)e->batch;
+	if (o->packing != NO_DOCUMENTS)
+		c->micro_batch *= (size_t)o->model.context;
 	if (!e->parallel->pipeline)
 		return;
 	c->micro_batch *= (size_t)e->parallel->micros;
@@ -309,7 +312,7 @@ static int open_with(struct kolo_zero_config *config, const struct options *o, s
 		config->stage = o->stage;
 	if (o->overlap != UNSET)
 		config->overlap = o->overlap;
-	choose_batches(config, e);
+	choose_batches(o, config, e);
 	choose_places(o, config);
 	keep_place(e);
 	e->sizes.spread = o->spread;

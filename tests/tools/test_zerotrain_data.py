@@ -256,6 +256,37 @@ def a_text_ends_where_documents_end():
 
 
 @test
+def odd_lines_are_read():
+    """A mark at the beginning, empty texts and prompts, and a character that is 0."""
+    path = write("odd.jsonl", "\ufeff" + '{"text": ""}\n\n{"prompt": "", "completion": "a\\u0000b"}\n' + '{"text": "hello world hello"}\n' * 9)
+    out = output(1, *SIZES, "--data", path, "--steps", 1, "--documents", "padded")
+    assert "11 documents of 167 tokens in 10 windows, 1 for validation" in out, out
+
+
+@test
+def a_byte_has_its_own_token():
+    """A key that is a space is no space of the text, which stands there as another character."""
+    folder = tokenizer("spaced", 30)
+    text = "so it is so"
+    want = encoded(folder, text)
+    with open(f"{folder}/vocab.json", encoding="utf-8") as f:
+        vocabulary = json.load(f)
+    write("spaced/vocab.json", json.dumps({**vocabulary, " ": len(vocabulary)}))
+    assert encoded(folder, text) == want
+
+
+@test
+def a_checkpoint_goes_on_with_the_same_documents_only():
+    folder, path = f"{FOLDER.name}/saved", lines("docs.jsonl", documents())
+    output(1, *SIZES, "--data", path, "--steps", 2, "--save", folder)
+    other = lines("other.jsonl", [{"text": d.get("text", d.get("prompt", "") + d.get("completion", ""))} for d in documents()])
+    for args in (["--data", path, "--documents", "padded"], ["--data", path, "--end-token", 1], ["--data", other]):
+        done = start(1, *SIZES, *args, "--steps", 3, "--resume", folder)
+        assert done.returncode == 1 and "the checkpoint is of another run" in done.stderr, (args, done)
+    assert "resumed after step 2" in output(1, *SIZES, "--data", path, "--steps", 3, "--resume", folder)
+
+
+@test
 def documents_end_with_a_token():
     parts = [b"abc" * k for k in range(1, 40)]
     path = write("ended", b"\n".join(parts) + b"\n")
@@ -269,7 +300,7 @@ def mistakes_are_told():
     good, folder = lines("good.jsonl", documents()), tokenizer()
     bad = [(lines("bad.jsonl", [{"text": "a"}, {"prompt": "b"}]), [], 1, "line 2: must be {\"text\": T}, or {\"prompt\": P, \"completion\": C}"),
            (write("broken.jsonl", '{"text": "a"}\n\n{"text"\n'), [], 1, "line 3:"),
-           (lines("mute.jsonl", [{"prompt": "a" * 200, "completion": "b"}]), [], 1, "no token of its 6 windows for training"),
+           (lines("mute.jsonl", [{"prompt": "a" * 200, "completion": "b"}]), [], 1, "no token of the windows for training counts"),
            (lines("few.jsonl", [{"text": "a"}]), [], 1, "its 1 documents fill 1 windows of --context 32"),
            (f"{FOLDER.name}/none.jsonl", [], 1, "No such file"),
            (good, ["--context-parallel", 1], 2, "--context-parallel with documents"),
@@ -278,13 +309,19 @@ def mistakes_are_told():
            (GPL, ["--documents", "packed", "--end-token", 300], 2, "--end-token 300: must be below --vocab 256"),
            (GPL, ["--documents", "packed", "--tokens", "--vocab", 300], 2, "--documents: needs --end-token N with --tokens"),
            (write("latin", b"caf\xe9 " * 200), ["--bpe", folder], 1, "must be UTF-8 of bytes that --bpe has, and byte 3 is not"),
-           (GPL, ["--bpe", FOLDER.name], 1, "vocab.json: unable to open"),
-           (GPL, ["--bpe", folder, "--vocab", 300], 1, "--vocab 300 has those below it")]
+           (GPL, ["--bpe", FOLDER.name], 1, "vocab.json: No such file or directory"),
+           (GPL, ["--bpe", folder, "--vocab", 300], 2, "--vocab 300: --bpe"),
+           (good, ["--tokens", "--vocab", 300, "--end-token", 299], 2, "--tokens with --data"),
+           (lines("deaf.jsonl", [{"text": "x" * 900}, {"prompt": "p" * (32 * 700 + 5), "completion": "x"}]), [], 1,
+            "no token of the windows for validation counts"),
+           (f"{FOLDER.name}", ["--tokens", "--vocab", 300], 1, "must be a file of tokens"),
+           (folder + "/../folder.jsonl", [], 1, "Is a directory")]
+    os.makedirs(f"{FOLDER.name}/folder.jsonl", exist_ok=True)
     for path, args, status, message in bad:
         done = start(1, *SIZES, "--data", path, "--steps", 1, *args)
         assert done.returncode == status and message in done.stderr and "step 1" not in done.stdout, (path, args, done)
     broken = tokenizer("broken", 3)
-    for name, content, message in [("merges.txt", "x y z\n", "a line is no pair of tokens"), ("vocab.json", "[]", "must be an object"),
+    for name, content, message in [("merges.txt", "x y z\n", "line 1: must be two tokens of vocab.json"), ("vocab.json", "[]", "must be an object"),
                                    ("vocab.json", '{"a": 1, "b": 1}', "two tokens have one number"),
                                    ("vocab.json", '{"a": 70000}', "numbers of tokens must be from 0 to 65535"),
                                    ("vocab.json", '{"x": 0, "y": 1, "xy": 2}', "and byte 0 is not")]:

@@ -278,12 +278,33 @@ def files_that_do_not_fit_are_refused():
     refused("tensor 'transformer.wpe.weight' is [16, 32], and config.json makes it [32, 16]")
     write(folder, found)
     refused(f"--layers 3: --import {folder} has 2: leave the option out", "--layers", 3, status=2)
+    write(folder, found)
+    with open(f"{folder}/model.safetensors", "rb") as f:
+        cut = f.read()[:-400]
+    with open(f"{folder}/model.safetensors", "wb") as f:
+        f.write(cut)
+    refused("or not all of it: is the file cut?")
+    other = dict(model_type="llama", num_hidden_layers=2, hidden_size=16, num_attention_heads=4, intermediate_size=24,
+                 max_position_embeddings=32, vocab_size=256)
+    for key, value, message in [("num_key_value_heads", 3, "must divide num_attention_heads"), ("rope_scaling", "linear", "must have the type"),
+                                ("rope_parameters", [1], "must have the type"), ("rope_scaling", {"factor": 8.0}, 'must have the type "default", and no factor'),
+                                ("attention_bias", "no", "must be false"), ("tie_word_embeddings", 1, "must be true or false"),
+                                ("head_dim", 8, "must be hidden_size"), ("rms_norm_eps", 1e13, "must be a number above 0, below 1e12"),
+                                ("vocab_size", 100000, "must be a number from 1 to 65536")]:
+        with open(f"{folder}/config.json", "w") as f:
+            json.dump({**other, key: value}, f)
+        refused(f'"{key}": {message}')
+    config()
+    write(folder, found)
     refused("--context 33: must be at most 32, with --import", "--context", 33, status=2)
     refused("--model: --import", "--model", "llama", status=2)
     refused("--import with --resume", "--resume", folder, status=2)
     done = start(1, *SMALL, "--export", "/proc/nowhere")
     assert done.returncode == 3 and "step 1" not in done.stdout, done
     assert "/proc/nowhere: cannot be written: No such file or directory" in done.stderr, done
+    os.makedirs(f"{folder}/export/config.json")
+    done = start(1, *SMALL, "--export", f"{folder}/export")
+    assert done.returncode == 3 and "step 1" not in done.stdout and "export/config.json: cannot be written: Is a directory" in done.stderr, done
 
 
 def transformers(*args, **kwargs):

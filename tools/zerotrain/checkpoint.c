@@ -15,13 +15,17 @@ enum { ROOM = 512, KEPT = 2 };
 static void describe_run(const struct run *r, char *out, size_t room)
 {
 	const struct sizes *s = &r->engine.sizes;
-	char vocab[32] = "", model[128] = "";
+	char vocab[96] = "", model[128] = "";
 
 	if (r->options->tokens) /* or --bpe */
 		snprintf(vocab, sizeof(vocab), " --tokens --vocab %d", s->values);
 	if (s->kind == LLAMA)
 		snprintf(model, sizeof(model), " --model llama --kv-heads %d --rope-theta %g%s",
 			 s->kv_heads, s->theta, s->untied ? " --untied" : "");
+	if (r->data.packing != NO_DOCUMENTS)
+		snprintf(vocab + strlen(vocab), sizeof(vocab) - strlen(vocab),
+			 " --documents %s --end-token %d",
+			 r->data.packing == PACKED ? "packed" : "padded", r->end_token);
 	if (s->kind == LLAMA || s->inner != 4 * s->dim || s->eps != 1e-5)
 		snprintf(model + strlen(model), sizeof(model) - strlen(model),
 			 " --ffn %d --norm-eps %g", s->inner, s->eps);

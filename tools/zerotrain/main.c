@@ -98,7 +98,7 @@ static bool make_batches(struct run *r)
 
 static int open_model(struct run *r)
 {
-	size_t rows = (size_t)r->engine.batch * r->data.context;
+	size_t rows = (size_t)r->engine.batch * r->data.context / (size_t)r->parallel.nparts;
 	int rc;
 
 	/* CBLAS counts with int. */
@@ -239,6 +239,9 @@ static void print_data(const struct data *d, const struct bpe *bpe)
 	else
 		printf("%zu documents of %zu tokens in %zu windows, %zu for validation\n", docs->n,
 		       docs->ntokens, docs->nwindows, docs->nwindows - (size_t)d->windows);
+	if (d->packing != NO_DOCUMENTS && d->heard < d->windows)
+		printf("in %zu windows for training nothing counts; a batch of them alone is no update\n",
+		       (size_t)(d->windows - d->heard));
 }
 
 static void print_beginning(const struct run *r)

@@ -119,7 +119,8 @@ static int extend_texts(struct run *r, struct text *texts, struct piece *pieces,
 
 /* ---- Both ------------------------------------------------------------------------------------ */
 
-/* Places are learned and absolute, so keys of one place are of no use at another. */
+/* Keys have their absolute place in them, learned or as a turn, so they are of no use at another.
+ */
 static void slide(const struct run *r, struct text *text)
 {
 	size_t half = r->data.context > 1 ? r->data.context / 2 : 1;

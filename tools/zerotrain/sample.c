@@ -97,7 +97,8 @@ static long read_tokens(const char *text, int values, token *out)
 	for (; *text; text = end) {
 		unsigned long value = strtoul(text, &end, 10);
 
-		if (end == text || value >= (unsigned long)values || (*end && *end != ' '))
+		if (end == text || value >= (unsigned long)values || (*end && *end != ' ') ||
+		    strchr(text, '-'))
 			return -1;
 		out[n++] = (token)value;
 	}
@@ -131,6 +132,9 @@ int check_prompt(const struct run *r)
 	token *tokens = prompt ? malloc((strlen(prompt) + 1) * sizeof(*tokens)) : NULL;
 	long n = tokens ? read_prompt(r, tokens) : 1;
 
+	for (long i = 0; tokens && i < n; i++)
+		if (tokens[i] >= r->options->model.values)
+			n = -1;
 	free(tokens);
 	if (n > 0)
 		return EXIT_GOOD;

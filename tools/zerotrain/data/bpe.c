@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(KO_HAVE_PCRE2) && defined(KO_HAVE_JANSSON)
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -105,9 +106,9 @@ static const char *read_character(const char *text, uint32_t *out)
 	return text;
 }
 
-/* The bytes of a token. What does not stand for bytes, as in <|signs|> of other models, is itself.
- */
-static bool read_token(const char *key, struct piece_of_text *out)
+/* The bytes of a token. What does not stand for bytes, like a space or a letter of another script,
+ * is itself; then *itself is true. */
+static bool read_token(const char *key, struct piece_of_text *out, bool *itself)
 {
 	size_t len = strlen(key);
 	uint32_t character;
@@ -115,6 +116,7 @@ static bool read_token(const char *key, struct piece_of_text *out)
 	if (!(out->bytes = malloc(len + 1)))
 		return false;
 	out->len = 0;
+	*itself = false;
 	for (const char *at = key; *at;) {
 		int byte;
 
@@ -122,6 +124,7 @@ static bool read_token(const char *key, struct piece_of_text *out)
 		if ((byte = byte_of(character)) < 0) {
 			memcpy(out->bytes, key, len);
 			out->len = len;
+			*itself = true;
 			return true;
 		}
 		out->bytes[out->len++] = (char)byte;
@@ -142,15 +145,16 @@ static int add_token(const char *path, const char *key, const json_t *value, str
 {
 	json_int_t number = json_integer_value(value);
 	struct piece_of_text *one;
+	bool itself;
 
 	if (!json_is_integer(value) || number < 0 || number >= MOST_VALUES)
 		return refuse(path, "numbers of tokens must be from 0 to 65535");
 	one = &b->tokens[number];
 	if (one->bytes)
 		return refuse(path, "two tokens have one number");
-	if (!read_token(key, one))
+	if (!read_token(key, one, &itself))
 		return refuse(path, "out of memory");
-	if (one->len == 1)
+	if (one->len == 1 && !itself)
 		b->of_byte[(unsigned char)*one->bytes] = (int32_t)number;
 	if (number >= b->values)
 		b->values = (int)number + 1;
@@ -204,6 +208,14 @@ static bool read_pair(const json_t *vocabulary, char *line, int32_t rank, struct
 	return true;
 }
 
+static int refuse_line(const char *path, int number)
+{
+	fprintf(stderr,
+		"zerotrain: %s: line %d: must be two tokens of vocab.json, which also has both as one\n",
+		path, number);
+	return EXIT_WRONG;
+}
+
 static int read_merges(const char *path, const json_t *vocabulary, struct bpe *b)
 {
 	FILE *f = fopen(path, "re");
@@ -217,17 +229,17 @@ static int read_merges(const char *path, const json_t *vocabulary, struct bpe *b
 		return refuse(path, strerror(errno));
 	if (!make_table(b, MOST_VALUES))
 		rc = refuse(path, "out of memory");
-	while (rc == EXIT_GOOD && getline(&line, &room, f) > 0) {
+	for (int number = 1; rc == EXIT_GOOD && getline(&line, &room, f) > 0; number++) {
 		line[strcspn(line, "\r\n")] = '\0';
 		if (!*line || (rank == 0 && strncmp(line, "#version", 8) == 0))
 			continue;
 		if (rank >= MOST_VALUES || !read_pair(vocabulary, line, rank++, &pair))
-			rc = refuse(path,
-				    "a line is no pair of tokens that vocab.json has, with what "
-				    "comes of them");
+			rc = refuse_line(path, number);
 		else if (look_up(b, pair.pair)->rank < 0)
 			*look_up(b, pair.pair) = pair;
 	}
+	if (rc == EXIT_GOOD && ferror(f))
+		rc = refuse(path, strerror(errno));
 	free(line);
 	fclose(f);
 	return rc;
@@ -259,6 +271,8 @@ int bpe_open(const char *folder, struct bpe **out)
 	snprintf(path, sizeof(path), "%s/vocab.json", folder);
 	if (!b)
 		return refuse(path, "out of memory");
+	if (access(path, R_OK) < 0)
+		return refuse(path, strerror(errno));
 	if (!(vocabulary = json_load_file(path, 0, &error)))
 		return refuse(path, error.text);
 	rc = read_vocabulary(path, vocabulary, b);

@@ -138,14 +138,30 @@ static int split(const struct source *source, struct data *d)
 	return EXIT_FAILED;
 }
 
-/* Whether a token counts in the first n windows. */
-static bool is_heard(const struct documents *d, size_t n)
+/* Windows of the first n in which something counts. */
+static size_t count_heard(const struct data *d, size_t n)
 {
-	for (size_t i = 0; i < d->windows[n]; i++)
-		for (size_t k = 1; k < d->cuts[i].n; k++)
-			if (d->counted[d->cuts[i].first + k])
-				return true;
+	size_t heard = 0;
+
+	for (size_t w = 0; w < n; w++)
+		heard += documents_count(&d->documents, w);
+	return heard;
+}
+
+static bool validation_counts(const struct data *d)
+{
+	for (uint64_t w = 0; w < d->validation; w++)
+		if (documents_count(&d->documents, data_validation(d, w)))
+			return true;
 	return false;
+}
+
+static int refuse_silence(const struct source *source, const char *what)
+{
+	fprintf(stderr,
+		"zerotrain: --data %s: no token of the windows for %s counts: use a larger --context, or more data\n",
+		source->path, what);
+	return EXIT_WRONG;
 }
 
 static int open_documents(const struct source *source, struct data *d)
@@ -164,12 +180,6 @@ static int open_documents(const struct source *source, struct data *d)
 			source->path, d->documents.n, n, d->context);
 		return EXIT_WRONG;
 	}
-	if (!is_heard(&d->documents, n - held)) {
-		fprintf(stderr,
-			"zerotrain: --data %s: no token of its %zu windows for training counts: use a larger --context\n",
-			source->path, n - held);
-		return EXIT_WRONG;
-	}
 	/* They are what is read from now on. */
 	unmap(d);
 	free(d->tokens);
@@ -177,8 +187,11 @@ static int open_documents(const struct source *source, struct data *d)
 	d->len = d->documents.ntokens;
 	d->windows = n - held;
 	d->ntrain = d->documents.cuts[d->documents.windows[d->windows]].first;
-	d->validation = held;
-	return EXIT_GOOD;
+	d->validation = held < MOST_VALIDATION ? held : MOST_VALIDATION;
+	d->heard = count_heard(d, d->windows);
+	if (d->heard == 0)
+		return refuse_silence(source, "training");
+	return validation_counts(d) ? EXIT_GOOD : refuse_silence(source, "validation");
 }
 
 /* ---- Open and close -------------------------------------------------------------------------- */
@@ -199,7 +212,7 @@ static int open_stream(const struct source *source, struct data *d)
 	d->ntrain = d->len - held;
 	/* An epoch begins up to t - 1 tokens late, and needs one more. */
 	d->windows = (d->ntrain - t) / t;
-	d->validation = (held - 1) / t;
+	d->validation = (held - 1) / t < MOST_VALIDATION ? (held - 1) / t : MOST_VALIDATION;
 	return EXIT_GOOD;
 }
 
@@ -226,8 +239,6 @@ int data_open(const struct source *source, struct data *d)
 	if ((rc = read_source(source, d)) ||
 	    (rc = d->packing == NO_DOCUMENTS ? open_stream(source, d) : open_documents(source, d)))
 		return rc;
-	if (d->validation > MOST_VALIDATION)
-		d->validation = MOST_VALIDATION;
 	return has_all(source) ? EXIT_GOOD : check_tokens(source, d);
 }
 
@@ -297,5 +308,10 @@ uint64_t data_fingerprint(const struct data *d)
 		data_read(d, (size_t)((double)d->len / (double)looks * (double)i), 1, &one);
 		sum = make_key(sum, one);
 	}
+	/* Of documents also what counts, and where windows are. */
+	for (size_t i = 0; i < d->documents.ntokens; i++)
+		sum = d->documents.counted[i] ? sum : make_key(sum, i);
+	for (size_t i = 0; i < d->documents.nwindows; i++)
+		sum = make_key(sum, d->documents.cuts[d->documents.windows[i]].first);
 	return sum;
 }

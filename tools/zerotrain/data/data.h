@@ -20,6 +20,7 @@ struct data {
 	enum packing packing; /* NO_DOCUMENTS: a stream */
 	struct documents documents;
 	uint64_t windows;    /* of an epoch */
+	uint64_t heard;      /* of documents: in how many of these the loss counts a token */
 	uint64_t validation; /* windows of the others that are looked at, some 64 at most, evenly
 				spread */
 	uint64_t seed;

@@ -25,7 +25,7 @@ void documents_free(struct documents *d)
 /* Room for more of an array that grows twofold. */
 static bool grow(void **array, size_t size, size_t n, size_t room)
 {
-	void *larger = n > room ? realloc(*array, 2 * n * size) : *array;
+	void *larger = n > room || !*array ? realloc(*array, (2 * n + 1) * size) : *array;
 
 	if (larger)
 		*array = larger;
@@ -63,6 +63,15 @@ bool documents_end(struct documents *d, size_t first, size_t context)
 			break;
 	}
 	return true;
+}
+
+bool documents_count(const struct documents *d, size_t window)
+{
+	for (size_t i = d->windows[window]; i < d->windows[window + 1]; i++)
+		for (size_t k = 1; k < d->cuts[i].n; k++)
+			if (d->counted[d->cuts[i].first + k])
+				return true;
+	return false;
 }
 
 bool documents_pack(struct documents *d, enum packing packing, size_t context)

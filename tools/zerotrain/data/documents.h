@@ -47,6 +47,9 @@ bool documents_end(struct documents *d, size_t first, size_t context);
 /* Puts all documents into windows. False: out of memory. */
 bool documents_pack(struct documents *d, enum packing packing, size_t context);
 
+/* Whether the loss counts any token of a window. */
+bool documents_count(const struct documents *d, size_t window);
+
 /* A window: at each of `context` places a token, the one after it, whether that counts, and the
  * place where its document began. What is left over is token 0, does not count, and is a document
  * of its own. */

@@ -73,15 +73,20 @@ int jsonl_read(const char *path, const struct tokenizer *t, size_t context, stru
 		return EXIT_WRONG;
 	}
 	while (rc == EXIT_GOOD && (len = getline(&text, &room, f)) > 0) {
+		const char *mark = "\xef\xbb\xbf"; /* with which some programs begin UTF-8 */
+		size_t skipped = l.number++ == 0 && strncmp(text, mark, 3) == 0 ? 3 : 0;
 		json_error_t error;
 		json_t *object;
 
-		l.number++;
-		if (strspn(text, " \t\r\n") == (size_t)len)
+		if (strspn(text + skipped, " \t\r\n") == (size_t)len - skipped)
 			continue;
-		object = json_loadb(text, (size_t)len, 0, &error);
+		object = json_loadb(text + skipped, (size_t)len - skipped, JSON_ALLOW_NUL, &error);
 		rc = object ? add_line(&l, t, object, context, out) : refuse(&l, error.text);
 		json_decref(object);
+	}
+	if (rc == EXIT_GOOD && ferror(f)) {
+		l.number++;
+		rc = refuse(&l, strerror(errno));
 	}
 	free(text);
 	fclose(f);

@@ -34,10 +34,12 @@ static int take_number(const struct config *c, const char *key, int most, int *o
 	const json_t *value = find(c, key);
 	json_int_t number = json_integer_value(value);
 
+	char want[64];
+
 	*out = (int)number;
-	return json_is_integer(value) && number >= 1 && number <= most
-		       ? EXIT_GOOD
-		       : refuse(c, key, "must be a number that zerotrain's options allow");
+	snprintf(want, sizeof(want), "must be a number from 1 to %d", most);
+	return json_is_integer(value) && number >= 1 && number <= most ? EXIT_GOOD
+								       : refuse(c, key, want);
 }
 
 static int take_number_if(const struct config *c, const char *key, int most, int without, int *out)
@@ -56,7 +58,7 @@ static int take_real(const struct config *c, const json_t *object, const char *k
 	if (!value || json_is_null(value))
 		return EXIT_GOOD;
 	*out = json_number_value(value);
-	return *out > 0 ? EXIT_GOOD : refuse(c, key, "must be a number above 0");
+	return *out > 0 && *out < MOST_REAL ? EXIT_GOOD : refuse(c, key, REAL_RANGE);
 }
 
 static bool has_text(const json_t *object, const char *key, const char *want)
@@ -79,7 +81,7 @@ static int want_flag(const struct config *c, const char *key, bool want)
 {
 	const json_t *value = find(c, key);
 
-	if (!value || json_is_true(value) == want)
+	if (!value || (json_is_boolean(value) && json_is_true(value) == want))
 		return EXIT_GOOD;
 	return refuse(c, key, want ? "must be true" : "must be false");
 }
@@ -98,6 +100,8 @@ static int read_gpt2(const struct config *c, struct sizes *s)
 	    (rc = take_real(c, c->is, "layer_norm_epsilon", 1e-5, &s->eps)))
 		return rc;
 	s->kv_heads = s->heads;
+	if (s->dim % s->heads)
+		return refuse(c, "n_embd", "must be a multiple of n_head");
 	if ((rc = want_text(c, "activation_function", "gelu_new")) ||
 	    (rc = want_flag(c, "scale_attn_weights", true)) ||
 	    (rc = want_flag(c, "scale_attn_by_inverse_layer_idx", false)) ||
@@ -115,9 +119,10 @@ static int read_turns(const struct config *c, struct sizes *s)
 	for (int i = 0; rc == EXIT_GOOD && i < 2; i++) {
 		const json_t *turns = find(c, keys[i]);
 
-		if (turns && (!has_text(turns, "rope_type", "default") ||
+		if (turns && (!json_is_object(turns) || json_object_get(turns, "factor") ||
+			      !has_text(turns, "rope_type", "default") ||
 			      !has_text(turns, "type", "default")))
-			return refuse(c, keys[i], "must have the type \"default\"");
+			return refuse(c, keys[i], "must have the type \"default\", and no factor");
 		rc = take_real(c, turns, "rope_theta", s->theta, &s->theta);
 	}
 	return rc;
@@ -125,6 +130,7 @@ static int read_turns(const struct config *c, struct sizes *s)
 
 static int read_llama(const struct config *c, struct sizes *s)
 {
+	const json_t *tied = find(c, "tie_word_embeddings");
 	int rc, head;
 
 	s->kind = LLAMA;
@@ -140,7 +146,11 @@ static int read_llama(const struct config *c, struct sizes *s)
 		return rc;
 	if (head * s->heads != s->dim)
 		return refuse(c, "head_dim", "must be hidden_size / num_attention_heads");
-	s->untied = !json_is_true(find(c, "tie_word_embeddings"));
+	if (s->heads % s->kv_heads)
+		return refuse(c, "num_key_value_heads", "must divide num_attention_heads");
+	if (tied && !json_is_boolean(tied))
+		return refuse(c, "tie_word_embeddings", "must be true or false");
+	s->untied = !json_is_true(tied);
 	if ((rc = want_text(c, "hidden_act", "silu")) ||
 	    (rc = want_flag(c, "attention_bias", false)))
 		return rc;

@@ -36,7 +36,7 @@ static int check_tensor(const struct foreign *f, int tensor, int part)
 
 	if (!find(f, &d, &s)) {
 		fprintf(stderr,
-			"zerotrain: %s/model.safetensors: has no tensor '%s' of type F32, F16 or BF16\n",
+			"zerotrain: %s/model.safetensors: has no tensor '%s' of type F32, F16 or BF16, or not all of it: is the file cut?\n",
 			f->folder, d.name);
 		return EXIT_WRONG;
 	}
@@ -98,11 +98,29 @@ static int failed(const char *path)
 	return EXIT_FAILED;
 }
 
+/* Whether a file that is there can be written over. */
+static int check_file(const char *folder, const char *name)
+{
+	char path[4096];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (stat(path, &st) < 0)
+		return errno == ENOENT ? EXIT_GOOD : failed(path);
+	if (S_ISDIR(st.st_mode))
+		errno = EISDIR;
+	return !S_ISDIR(st.st_mode) && access(path, W_OK) == 0 ? EXIT_GOOD : failed(path);
+}
+
 int foreign_make_folder(const char *folder)
 {
 	bool made = mkdir(folder, 0777) == 0 || errno == EEXIST;
+	int rc;
 
-	return made && access(folder, W_OK | X_OK) == 0 ? EXIT_GOOD : failed(folder);
+	if (!made || access(folder, W_OK | X_OK) < 0)
+		return failed(folder);
+	rc = check_file(folder, "config.json");
+	return rc ? rc : check_file(folder, "model.safetensors");
 }
 
 int foreign_create(const char *folder, const struct sizes *s, FILE **out)
@@ -117,9 +135,13 @@ int foreign_create(const char *folder, const struct sizes *s, FILE **out)
 	for (int t = 0; t < tensor_count(s); t++)
 		for (int p = 0; p < foreign_parts(s, t); p++)
 			all[n++] = foreign_describe(s, t, p);
+	snprintf(path, sizeof(path), "%s/config.json", folder);
+	if (foreign_write_sizes(folder, s) < 0) {
+		free(all);
+		return failed(path);
+	}
 	snprintf(path, sizeof(path), "%s/model.safetensors", folder);
-	if (foreign_write_sizes(folder, s) == 0 && (*out = fopen(path, "we")) &&
-	    safetensors_begin(*out, all, n) == 0)
+	if ((*out = fopen(path, "we")) && safetensors_begin(*out, all, n) == 0)
 		n = 0;
 	free(all);
 	return n ? failed(path) : EXIT_GOOD;

@@ -12,6 +12,10 @@ struct foreign {
 	struct safetensors *file;
 };
 
+/* What eps and theta may be, in config.json and as options. */
+#define MOST_REAL  1e12
+#define REAL_RANGE "must be a number above 0, below 1e12"
+
 /* Reads the sizes, and checks that this model can be that one. 0, or an exit status after a
  * message. */
 int foreign_read_sizes(const char *folder, struct sizes *out);

@@ -35,7 +35,7 @@ static int map_file(const char *path, struct safetensors *f)
 		f->len = (size_t)st.st_size;
 		map = mmap(NULL, f->len, PROT_READ, MAP_PRIVATE, fd, 0);
 	} else if (fd >= 0) {
-		errno = EINVAL;
+		errno = ENODATA;
 	}
 	if (fd >= 0)
 		close(fd);
@@ -119,7 +119,7 @@ bool safetensors_find(const struct safetensors *f, const char *name, struct stor
 		return false;
 	for (int d = 0; d < out->ndims; d++) {
 		if (!take_size(json_array_get(shape, (size_t)d), &out->shape[d]) ||
-		    out->shape[d] > room)
+		    out->shape[d] > room || (out->shape[d] && n > room / out->shape[d]))
 			return false;
 		n *= out->shape[d];
 	}

@@ -17,15 +17,16 @@ static const char help[] =
 	"usage: ringrun -n N zerotrain --data FILE [OPTIONS]\n"
 	"       zerotrain [-n N] --data FILE [OPTIONS]\n"
 	"\n"
-	"Trains a small GPT on the bytes of a file with Kolo's ZeRO engine, then generates text with it.\n"
+	"Trains a small GPT or Llama on a text with Kolo's ZeRO engine, then generates text with it.\n"
 	"Without a launcher it starts itself through ringrun.\n"
 	"\n"
 	"It prints `step N loss X` during training. It also prints the loss of the last tenth of the text,\n"
 	"which is not trained on. At the end it prints what --sample, --report and --plot ask for. A loss is\n"
-	"in nats for each token: 5.55 means that the model knows nothing of bytes. For the same number of ranks, losses\n"
+	"in nats for each token: ln V, 5.55 of bytes, means that the model knows nothing. For the same number of ranks, losses\n"
 	"are the same at every stage, with and without overlap, recomputing and offload. For the same number\n"
 	"of replicas and the same --micro, given, they are the same for every --pp and --schedule, and with\n"
-	"--exact for every --tp. Ranks in an error text count in their group, and have a pid.\n"
+	"--exact for every --tp. A rank in an error text may be counted within its group: its pid tells which it\n"
+	"is.\n"
 	"\n"
 	"The model:\n"
 	"  --layers L            The number of blocks. Default: 5.\n"
@@ -43,7 +44,7 @@ static const char help[] =
 	"\n"
 	"  --import DIR          Begin with a GPT-2 or a Llama in DIR, as transformers saves it: config.json and\n"
 	"                        model.safetensors. They have the options above, and the number of tokens;\n"
-	"                        --context may be less. Models of other tokens than bytes need --tokens.\n"
+	"                        --context may be less. Models of other tokens than bytes need --bpe or --tokens.\n"
 	"  --export DIR          Write the model to DIR so that transformers loads it, at the end.\n"
 	"\n"
 	"Training:\n"
@@ -81,7 +82,9 @@ static const char help[] =
 	"  --tp T                Divide each layer over T ranks (tensor parallelism), on one host. Default: 1.\n"
 	"  --sequence-parallel   With --tp: also divide the rows between layers.\n"
 	"  --context-parallel R  Divide each sequence over R ranks, which have the same weights. A rank then has 1/R\n"
-	"                        of the activations. 1: keep no square of attention. Default: sequences are whole.\n"
+	"                        of the activations. 1: keep no square of attention. 2 R must divide C, and R the ranks\n"
+	"                        that have the same weights. Not with --exact, documents and --cache off. Default:\n"
+	"                        sequences are whole.\n"
 	"  --context-by ring|ulysses\n"
 	"                        With --context-parallel: keys and values go round these ranks, or each gets all\n"
 	"                        places of some heads. Default: ring.\n"
@@ -118,8 +121,8 @@ static const char help[] =
 	"  --resume DIR          Continue from the newest checkpoint in DIR, with the same options.\n"
 	"\n"
 	"Texts:\n"
-	"  --sample N            Generate N tokens of text at the end. Places are learned, so when the context is\n"
-	"                        full, its last half begins a new one.\n"
+	"  --sample N            Generate N tokens of text at the end. When the context is full, its last half\n"
+	"                        begins a new one.\n"
 	"  --sample-every N      Also after each N updates. Default: 0, not.\n"
 	"  --samples N           Texts that grow side by side. Default: 1.\n"
 	"  --prompt TEXT         What they begin with. Default: the first token of the data, which is not printed.\n"
@@ -307,6 +310,10 @@ static void check_documents(const struct options *o)
 	else if (o->packing != NO_DOCUMENTS && o->tokens && !o->bpe && o->end_token == UNSET)
 		fprintf(stderr,
 			"zerotrain: --documents: needs --end-token N with --tokens: which token ends them\n");
+	else if (o->tokens && !o->bpe && data_is_jsonl(o->data))
+		fprintf(stderr,
+			"zerotrain: --tokens with --data %s: its lines are text: leave --tokens out, or use --bpe\n",
+			o->data);
 	else if (o->packing != NO_DOCUMENTS && o->end_token >= o->model.values)
 		fprintf(stderr, "zerotrain: --end-token %d: must be below --vocab %d\n",
 			o->end_token, o->model.values);
@@ -327,6 +334,9 @@ static void check_grid(const struct options *o)
 			o->chunks);
 	else if (o->spread != UNSPREAD && o->spread_ranks == UNSET)
 		fprintf(stderr, "zerotrain: --context-by: needs --context-parallel R\n");
+	else if (o->spread == ULYSSES && o->spread_ranks == 1)
+		fprintf(stderr,
+			"zerotrain: --context-by ulysses: needs --context-parallel 2 or more: it exchanges heads between ranks\n");
 	else if (o->schedule == KOLO_PIPELINE_ZB_H1 && o->recompute &&
 		 o->recompute < o->model.layers)
 		fprintf(stderr,
@@ -532,6 +542,4 @@ void options_parse(int argc, char **argv, struct options *o)
 	check_options(o);
 	if (o->spread_ranks != UNSET && o->spread == UNSPREAD)
 		o->spread = RING;
-	if (o->spread_ranks == 1 && o->spread == ULYSSES)
-		o->spread = UNSPREAD;
 }

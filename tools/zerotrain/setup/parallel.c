@@ -93,7 +93,7 @@ static bool find_context_misfit(const struct parallel *p, const struct options *
 	else if (o->sample && !o->cache)
 		snprintf(
 			out, len,
-			"--cache off with --context-parallel: a rank has no room for a whole text: leave --cache out");
+			"--cache off with --context-parallel: a text is computed whole, and this divides it: leave --cache out");
 	else
 		return false;
 	return true;

@@ -29,8 +29,8 @@ static void take_number(const struct options *o, const char *name, double found,
 	if (isnan(*given))
 		*given = found;
 	snprintf(text, sizeof(text), "%g", *given);
-	if (!(*given > 0 && *given < 1e12))
-		tool_refuse_option("zerotrain", name, text, "must be a number above 0");
+	if (!(*given > 0 && *given < MOST_REAL))
+		tool_refuse_option("zerotrain", name, text, REAL_RANGE);
 	if (!o->import || *given == found)
 		return;
 	fprintf(stderr, "zerotrain: --%s %g: --import %s has %g: leave the option out\n", name,
@@ -79,7 +79,7 @@ static void take_llama(const struct options *o, const struct sizes *found, struc
 		    &s->theta);
 }
 
-/* How many tokens there are: with a tokenizer its own, or more in a file. */
+/* How many tokens there are: with a tokenizer its own, or more: in a file, or as --vocab says. */
 static int count_tokens(const struct options *o, int found)
 {
 	struct bpe *bpe = NULL;
@@ -88,8 +88,14 @@ static int count_tokens(const struct options *o, int found)
 	bpe_close(bpe);
 	if (rc)
 		exit(rc);
+	if (!o->import && o->model.values != UNSET && o->model.values < n) {
+		fprintf(stderr,
+			"zerotrain: --vocab %d: --bpe %s has %d tokens: leave --vocab out\n",
+			o->model.values, o->bpe, n);
+		exit(EXIT_USAGE);
+	}
 	if (!o->import)
-		return n;
+		return o->model.values != UNSET ? o->model.values : n;
 	if (n > found) {
 		fprintf(stderr,
 			"zerotrain: --bpe %s has tokens up to %d, and --import %s those below %d: use the tokenizer that the model was made with\n",

@@ -142,6 +142,13 @@ int ko_call_check(const struct ko_call *call)
 			       "rank %d: kolo_%s%s: %d is no op for %s on this communicator",
 			       call->comm->rank, name_of(call), suffix, call->op,
 			       kolo_type_name(call->type));
+	if (ko_coll_reduces((int)call->coll) && kolo_op_name(call->op) &&
+	    !ko_type_has_op(call->type, call->op))
+		return ko_fail(
+			KOLO_EINVAL,
+			"rank %d: kolo_%s%s: %s is for integer types, and the elements are %s",
+			call->comm->rank, name_of(call), suffix, kolo_op_name(call->op),
+			kolo_type_name(call->type));
 	if (ko_coll_is_p2p(call->coll) && (call->uneven || ko_coll_is_message(call->coll)) &&
 	    call->queue && call->queue->stream)
 		return ko_fail(

@@ -19,6 +19,7 @@
 #define ANYWHERE __attribute__((aligned(1), may_alias))
 typedef int8_t ANYWHERE any_i8;
 typedef uint8_t ANYWHERE any_u8;
+typedef int16_t ANYWHERE any_i16;
 typedef uint16_t ANYWHERE any_u16;
 typedef int32_t ANYWHERE any_i32;
 typedef uint32_t ANYWHERE any_u32;
@@ -284,34 +285,48 @@ static void stream(void *to, const void *from, size_t len)
 }
 
 #define ALL_OF(type)                                                                               \
+	[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type,                     \
+	[KO_MAX] = max_##type, [KO_SUM_SCALED] = sum_scaled_##type
+#define FLOAT(type)                                                                                \
 	{                                                                                          \
-		[KO_SUM] = sum_##type, [KO_PROD] = prod_##type, [KO_MIN] = min_##type,             \
-		[KO_MAX] = max_##type, [KO_SUM_SCALED] = sum_scaled_##type                         \
+		ALL_OF(type)                                                                       \
+	}
+#define INTEGER(type)                                                                              \
+	{                                                                                          \
+		ALL_OF(type), [KO_BAND] = band_##type, [KO_BOR] = bor_##type,                      \
+			      [KO_BXOR] = bxor_##type, [KO_LAND] = land_##type,                    \
+			      [KO_LOR] = lor_##type, [KO_LXOR] = lxor_##type                       \
 	}
 
 extern const struct ko_kernels KO_KERNELS;
 const struct ko_kernels KO_KERNELS = {
 	.combine = {
-		[KOLO_I8] = ALL_OF(i8), [KOLO_U8] = ALL_OF(u8), [KOLO_I32] = ALL_OF(i32), [KOLO_U32] = ALL_OF(u32),
-		[KOLO_I64] = ALL_OF(i64), [KOLO_U64] = ALL_OF(u64), [KOLO_F16] = ALL_OF(f16),
-		[KOLO_BF16] = ALL_OF(bf16), [KOLO_F32] = ALL_OF(f32), [KOLO_F64] = ALL_OF(f64),
-		[KOLO_F8E4M3] = ALL_OF(f8e4m3), [KOLO_F8E5M2] = ALL_OF(f8e5m2),
+		[KOLO_I8] = INTEGER(i8), [KOLO_U8] = INTEGER(u8), [KOLO_I16] = INTEGER(i16), [KOLO_U16] = INTEGER(u16),
+		[KOLO_I32] = INTEGER(i32), [KOLO_U32] = INTEGER(u32), [KOLO_I64] = INTEGER(i64), [KOLO_U64] = INTEGER(u64),
+		[KOLO_F16] = FLOAT(f16), [KOLO_BF16] = FLOAT(bf16), [KOLO_F32] = FLOAT(f32), [KOLO_F64] = FLOAT(f64),
+		[KOLO_F8E4M3] = FLOAT(f8e4m3), [KOLO_F8E5M2] = FLOAT(f8e5m2),
 	},
 	.copy = {
-		[KOLO_I8] = copy_1, [KOLO_U8] = copy_1, [KOLO_I32] = copy_4, [KOLO_U32] = copy_4,
-		[KOLO_I64] = copy_8, [KOLO_U64] = copy_8, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
-		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+		[KOLO_I8] = copy_1, [KOLO_U8] = copy_1, [KOLO_I16] = copy_2, [KOLO_U16] = copy_2,
+		[KOLO_I32] = copy_4, [KOLO_U32] = copy_4, [KOLO_I64] = copy_8, [KOLO_U64] = copy_8,
+		[KOLO_F16] = copy_2, [KOLO_BF16] = copy_2, [KOLO_F32] = copy_4, [KOLO_F64] = copy_8,
+		[KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
 	},
 	.scale = {
-		[KOLO_I8] = scale_i8, [KOLO_U8] = scale_u8, [KOLO_I32] = scale_i32, [KOLO_U32] = scale_u32,
-		[KOLO_I64] = scale_i64, [KOLO_U64] = scale_u64, [KOLO_F16] = scale_f16, [KOLO_BF16] = scale_bf16,
-		[KOLO_F32] = scale_f32, [KOLO_F64] = scale_f64, [KOLO_F8E4M3] = scale_f8e4m3,
-		[KOLO_F8E5M2] = scale_f8e5m2,
+		[KOLO_I8] = scale_i8, [KOLO_U8] = scale_u8, [KOLO_I16] = scale_i16, [KOLO_U16] = scale_u16,
+		[KOLO_I32] = scale_i32, [KOLO_U32] = scale_u32, [KOLO_I64] = scale_i64, [KOLO_U64] = scale_u64,
+		[KOLO_F16] = scale_f16, [KOLO_BF16] = scale_bf16, [KOLO_F32] = scale_f32, [KOLO_F64] = scale_f64,
+		[KOLO_F8E4M3] = scale_f8e4m3, [KOLO_F8E5M2] = scale_f8e5m2,
 	},
 	.divide = {
-		[KOLO_I8] = divide_i8, [KOLO_U8] = divide_u8, [KOLO_I32] = divide_i32, [KOLO_U32] = divide_u32,
-		[KOLO_I64] = divide_i64, [KOLO_U64] = divide_u64, [KOLO_F16] = copy_2, [KOLO_BF16] = copy_2,
-		[KOLO_F32] = copy_4, [KOLO_F64] = copy_8, [KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+		[KOLO_I8] = divide_i8, [KOLO_U8] = divide_u8, [KOLO_I16] = divide_i16, [KOLO_U16] = divide_u16,
+		[KOLO_I32] = divide_i32, [KOLO_U32] = divide_u32, [KOLO_I64] = divide_i64, [KOLO_U64] = divide_u64,
+		[KOLO_F16] = copy_2, [KOLO_BF16] = copy_2, [KOLO_F32] = copy_4, [KOLO_F64] = copy_8,
+		[KOLO_F8E4M3] = copy_1, [KOLO_F8E5M2] = copy_1,
+	},
+	.truth = {
+		[KOLO_I8] = truth_i8, [KOLO_U8] = truth_u8, [KOLO_I16] = truth_i16, [KOLO_U16] = truth_u16,
+		[KOLO_I32] = truth_i32, [KOLO_U32] = truth_u32, [KOLO_I64] = truth_i64, [KOLO_U64] = truth_u64,
 	},
 	.to_float = {
 		[KOLO_F16] = to_float_f16, [KOLO_BF16] = to_float_bf16, [KOLO_F32] = scale_f32,

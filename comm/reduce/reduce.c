@@ -71,16 +71,23 @@ static const struct ko_kernels *best_kernels(void)
 	return lists[n - 1][n - 1];
 }
 
-static int is_integer(enum kolo_type type)
+bool ko_type_is_integer(enum kolo_type type)
 {
-	return type <= KOLO_U64;
+	return type <= KOLO_U64 || type == KOLO_I16 || type == KOLO_U16;
+}
+
+bool ko_type_has_op(enum kolo_type type, enum kolo_op op)
+{
+	return op < KOLO_BAND || ko_type_is_integer(type);
 }
 
 struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks)
 {
 	static const enum ko_combine of_op[KO_NOPS] = {
 		[KOLO_SUM] = KO_SUM, [KOLO_PROD] = KO_PROD, [KOLO_MIN] = KO_MIN,
-		[KOLO_MAX] = KO_MAX, [KOLO_AVG] = KO_SUM,
+		[KOLO_MAX] = KO_MAX, [KOLO_AVG] = KO_SUM,   [KOLO_BAND] = KO_BAND,
+		[KOLO_BOR] = KO_BOR, [KOLO_BXOR] = KO_BXOR, [KOLO_LAND] = KO_LAND,
+		[KOLO_LOR] = KO_LOR, [KOLO_LXOR] = KO_LXOR,
 	};
 	const struct ko_kernels *k = best_kernels();
 	struct ko_reducer r = { .first = k->copy[type],
@@ -88,7 +95,10 @@ struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nran
 				.finish = k->copy[type],
 				.how = of_op[op] };
 
-	if (op == KOLO_AVG && is_integer(type)) {
+	if (ko_is_logical(r.how)) {
+		r.scales = true;
+		r.first = k->truth[type];
+	} else if (op == KOLO_AVG && ko_type_is_integer(type)) {
 		r.divides = true;
 		r.finish = k->divide[type];
 		r.s.u64 = (uint64_t)nranks;
@@ -141,7 +151,7 @@ struct ko_reducer ko_reducer_premul(enum kolo_type type, const void *scalar)
 
 struct ko_reducer ko_reducer_of_sums(struct ko_reducer r, enum kolo_type type)
 {
-	if (r.scales) {
+	if (r.how == KO_SUM_SCALED) {
 		r.how = KO_SUM;
 		r.combine = best_kernels()->combine[type][KO_SUM];
 	}
@@ -261,6 +271,7 @@ static const struct {
 	[KOLO_U32] = { "u32", 4 }, [KOLO_I64] = { "i64", 8 },       [KOLO_U64] = { "u64", 8 },
 	[KOLO_F16] = { "f16", 2 }, [KOLO_BF16] = { "bf16", 2 },     [KOLO_F32] = { "f32", 4 },
 	[KOLO_F64] = { "f64", 8 }, [KOLO_F8E4M3] = { "f8e4m3", 1 }, [KOLO_F8E5M2] = { "f8e5m2", 1 },
+	[KOLO_I16] = { "i16", 2 }, [KOLO_U16] = { "u16", 2 },
 };
 
 size_t kolo_type_size(enum kolo_type type)
@@ -277,7 +288,9 @@ const char *kolo_op_name(enum kolo_op op)
 {
 	static const char *const names[KO_NOPS] = {
 		[KOLO_SUM] = "sum", [KOLO_PROD] = "prod", [KOLO_MIN] = "min",
-		[KOLO_MAX] = "max", [KOLO_AVG] = "avg",
+		[KOLO_MAX] = "max", [KOLO_AVG] = "avg",   [KOLO_BAND] = "band",
+		[KOLO_BOR] = "bor", [KOLO_BXOR] = "bxor", [KOLO_LAND] = "land",
+		[KOLO_LOR] = "lor", [KOLO_LXOR] = "lxor",
 	};
 
 	return (unsigned)op < KO_NOPS ? names[op] : NULL;

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 enum {
-	KO_NTYPES = KOLO_F8E5M2 + 1,
-	KO_NOPS = KOLO_AVG + 1,
+	KO_NTYPES = KOLO_U16 + 1,
+	KO_NOPS = KOLO_LXOR + 1,
 };
 
 /* A factor or divisor, in the type in which the loop computes. */
@@ -34,15 +34,35 @@ typedef void ko_fill_fn(void *out, const void *src, size_t n, const union ko_sca
  * stores. */
 typedef void ko_stream_fn(void *out, const void *src, size_t len);
 
-/* The ways of combining. KO_SUM_SCALED is in + own * s. */
-enum ko_combine { KO_SUM, KO_PROD, KO_MIN, KO_MAX, KO_SUM_SCALED, KO_NCOMBINES };
+/* The ways of combining. KO_SUM_SCALED is in + own * s. Integer types alone have those from KO_BAND
+ * on; the logical ones, from KO_LAND on, take what is not 0 for 1. */
+enum ko_combine {
+	KO_SUM,
+	KO_PROD,
+	KO_MIN,
+	KO_MAX,
+	KO_SUM_SCALED,
+	KO_BAND,
+	KO_BOR,
+	KO_BXOR,
+	KO_LAND,
+	KO_LOR,
+	KO_LXOR,
+	KO_NCOMBINES
+};
+
+static inline bool ko_is_logical(enum ko_combine how)
+{
+	return how >= KO_LAND;
+}
 
 struct ko_kernels {
-	ko_combine_fn *combine[KO_NTYPES][KO_NCOMBINES];
+	ko_combine_fn *combine[KO_NTYPES][KO_NCOMBINES]; /* NULL: the type has no such way */
 	ko_fill_fn *copy[KO_NTYPES];
 	ko_fill_fn *scale[KO_NTYPES]; /* src * s */
 	/* src / s.u64, towards zero; a plain copy for types that are no integers */
 	ko_fill_fn *divide[KO_NTYPES];
+	ko_fill_fn *truth[KO_NTYPES]; /* src != 0; NULL for types that are no integers */
 	/* Floating types of at most 32 bits to float and back, times s; NULL for other types. If
 	 * the sizes differ, out must not be src */
 	ko_fill_fn *to_float[KO_NTYPES], *of_float[KO_NTYPES];
@@ -62,13 +82,19 @@ struct ko_reducer {
 	/* a plain copy, which does nothing in place, if nothing is left to do */
 	ko_fill_fn *finish;
 	union ko_scalar s;
-	/* For code that has its own loops, as GPUs do: the way of combine, whether `first`
-	 * multiplies by s, and whether `finish` divides by it */
+	/* For code that has its own loops, as GPUs do: the way of combine, whether `first` is more
+	 * than a copy (it multiplies by s, or of a logical way makes 0 or 1), and whether `finish`
+	 * divides by s */
 	enum ko_combine how;
 	bool scales, divides;
 };
 
-/* The reducer of one of the five ops over nranks ranks. */
+bool ko_type_is_integer(enum kolo_type type);
+
+/* Whether a type has an op of enum kolo_op. */
+bool ko_type_has_op(enum kolo_type type, enum kolo_op op);
+
+/* The reducer of one of the ops of enum kolo_op, which the type has, over nranks ranks. */
 struct ko_reducer ko_reducer_make(enum kolo_type type, enum kolo_op op, int nranks);
 
 /* The reducer of a sum of elements that are first multiplied by *scalar, an element of `type`. */

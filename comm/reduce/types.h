@@ -21,6 +21,16 @@
 #define W    uint64_t
 #define NAME u8
 #include "comm/reduce/int.h"
+#define T    any_i16
+#define U    uint16_t
+#define W    int64_t
+#define NAME i16
+#include "comm/reduce/int.h"
+#define T    any_u16
+#define U    uint16_t
+#define W    uint64_t
+#define NAME u16
+#include "comm/reduce/int.h"
 #define T    any_i32
 #define U    uint32_t
 #define W    int64_t

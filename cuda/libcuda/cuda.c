@@ -89,6 +89,7 @@ static int find_kernel(struct ko_gpu *gpu, CUfunction *out, const char *what, en
 		[KOLO_U32] = "_u32", [KOLO_I64] = "_i64",       [KOLO_U64] = "_u64",
 		[KOLO_F16] = "_f16", [KOLO_BF16] = "_bf16",     [KOLO_F32] = "_f32",
 		[KOLO_F64] = "_f64", [KOLO_F8E4M3] = "_f8e4m3", [KOLO_F8E5M2] = "_f8e5m2",
+		[KOLO_I16] = "_i16", [KOLO_U16] = "_u16",
 	};
 	char name[40];
 
@@ -105,6 +106,12 @@ static int try_kernel(CUfunction kernel, CUstream stream)
 	return CU(cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
+/* Ways of combining that a type has. */
+static int ways_of(enum kolo_type type)
+{
+	return ko_type_is_integer(type) ? KO_NCOMBINES : KO_BAND;
+}
+
 static int try_kernels(const struct ko_gpu *gpu)
 {
 	CUstream stream = gpu->copies;
@@ -114,7 +121,9 @@ static int try_kernels(const struct ko_gpu *gpu)
 		rc = try_kernel(gpu->copy[t], stream);
 		if (rc == 0)
 			rc = try_kernel(gpu->scale[t], stream);
-		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
+		if (rc == 0 && gpu->truth[t])
+			rc = try_kernel(gpu->truth[t], stream);
+		for (int k = 0; rc == 0 && k < ways_of((enum kolo_type)t); k++)
 			rc = try_kernel(gpu->combine[t][k], stream);
 	}
 	return rc < 0 ? rc : CU(cuStreamSynchronize, stream);
@@ -129,6 +138,12 @@ static int load_kernels(struct ko_gpu *gpu)
 		[KO_MIN] = "min",
 		[KO_MAX] = "max",
 		[KO_SUM_SCALED] = "sum_scaled",
+		[KO_BAND] = "band",
+		[KO_BOR] = "bor",
+		[KO_BXOR] = "bxor",
+		[KO_LAND] = "land",
+		[KO_LOR] = "lor",
+		[KO_LXOR] = "lxor",
 	};
 	int rc = ko_cuda_load_module(&gpu->module, ko_gpu_kernels);
 
@@ -136,7 +151,9 @@ static int load_kernels(struct ko_gpu *gpu)
 		rc = find_kernel(gpu, &gpu->copy[t], "copy", (enum kolo_type)t);
 		if (rc == 0)
 			rc = find_kernel(gpu, &gpu->scale[t], "scale", (enum kolo_type)t);
-		for (int k = 0; rc == 0 && k < KO_NCOMBINES; k++)
+		if (rc == 0 && ko_type_is_integer((enum kolo_type)t))
+			rc = find_kernel(gpu, &gpu->truth[t], "truth", (enum kolo_type)t);
+		for (int k = 0; rc == 0 && k < ways_of((enum kolo_type)t); k++)
 			rc = find_kernel(gpu, &gpu->combine[t][k], ways[k], (enum kolo_type)t);
 	}
 	return rc < 0 ? rc : try_kernels(gpu);
@@ -341,7 +358,9 @@ static CUfunction kernel_of(const struct ko_gpu *gpu, const struct ko_gpu_job *j
 {
 	if (job->nins > 1)
 		return gpu->combine[job->type][job->how];
-	return job->scales ? gpu->scale[job->type] : gpu->copy[job->type];
+	if (!job->scales)
+		return gpu->copy[job->type];
+	return ko_is_logical(job->how) ? gpu->truth[job->type] : gpu->scale[job->type];
 }
 
 static int compute(struct ko_gpu *gpu, void *stream, const struct ko_gpu_job *wanted)

@@ -8,6 +8,7 @@
 
 typedef int8_t any_i8;
 typedef uint8_t any_u8;
+typedef int16_t any_i16;
 typedef uint16_t any_u16;
 typedef int32_t any_i32;
 typedef uint32_t any_u32;
@@ -200,6 +201,16 @@ static __device__ __forceinline__ void nothing(void *, const void *, size_t, con
 {
 }
 
+#define INTEGERS(name, type)                                                                                 \
+	KERNELS(name, type, divide_##name)                                                                   \
+	KERNEL(band_##name, type, combination<band_##name, nothing, nothing>)                                \
+	KERNEL(bor_##name, type, combination<bor_##name, nothing, nothing>)                                  \
+	KERNEL(bxor_##name, type, combination<bxor_##name, nothing, nothing>)                                \
+	KERNEL(land_##name, type, combination<land_##name, truth_##name, nothing>)                           \
+	KERNEL(lor_##name, type, combination<lor_##name, truth_##name, nothing>)                             \
+	KERNEL(lxor_##name, type, combination<lxor_##name, truth_##name, nothing>)                           \
+	KERNEL(truth_##name, type, filling<truth_##name>)
+
 #define KERNELS(name, type, divide)                                                                          \
 	KERNEL(sum_##name, type, combination<sum_##name, nothing, divide>)                                   \
 	KERNEL(prod_##name, type, combination<prod_##name, nothing, nothing>)                                \
@@ -209,12 +220,14 @@ static __device__ __forceinline__ void nothing(void *, const void *, size_t, con
 	KERNEL(scale_##name, type, filling<scale_##name>)                                                    \
 	KERNEL(copy_##name, type, filling<copy<type>>)
 
-KERNELS(i8, int8_t, divide_i8)
-KERNELS(u8, uint8_t, divide_u8)
-KERNELS(i32, int32_t, divide_i32)
-KERNELS(u32, uint32_t, divide_u32)
-KERNELS(i64, int64_t, divide_i64)
-KERNELS(u64, uint64_t, divide_u64)
+INTEGERS(i8, int8_t)
+INTEGERS(u8, uint8_t)
+INTEGERS(i16, int16_t)
+INTEGERS(u16, uint16_t)
+INTEGERS(i32, int32_t)
+INTEGERS(u32, uint32_t)
+INTEGERS(i64, int64_t)
+INTEGERS(u64, uint64_t)
 KERNELS(f16, uint16_t, nothing)
 KERNELS(bf16, uint16_t, nothing)
 KERNELS(f32, float, nothing)

@@ -79,7 +79,9 @@ struct ko_gpu {
 	CUdevice device;
 	bool retained; /* the context is the device's primary one, and must be released */
 	CUmodule module;
-	CUfunction copy[KO_NTYPES], scale[KO_NTYPES], combine[KO_NTYPES][KO_NCOMBINES];
+	/* truth, and combine from KO_BAND on: of integer types */
+	CUfunction copy[KO_NTYPES], scale[KO_NTYPES], truth[KO_NTYPES],
+		combine[KO_NTYPES][KO_NCOMBINES];
 	struct ko_cuda_zero zero;
 	struct ko_gpu_info info;
 	int processors;

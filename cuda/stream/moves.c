@@ -180,7 +180,8 @@ static int record_send(struct ko_run *run, ko_fill_fn *fn, const void *src, cons
 	struct ko_moves_tape *m = tape_of(run);
 	size_t place = to ? place_in(m->dst, to) : place_in(m->src, src);
 
-	return move(m, &m->rings[KO_GPU_ALL], (struct ko_gpu_job){ .scales = fn != run->copy },
+	return move(m, &m->rings[KO_GPU_ALL],
+		    (struct ko_gpu_job){ .scales = fn != run->copy, .how = run->red.how },
 		    &(struct move){ .own = src, .sends = true, .place = place, .n = n });
 }
 
@@ -252,6 +253,7 @@ static int record_step(struct ko_run *run, const struct ko_edges *along, const s
 			  .n = p->n };
 
 	ko_check(s->nparts == 1, "a recorded step has one piece");
+	job.how = run->red.how;
 	if (!s->in)
 		job.scales = run->red.scales && s->fill == run->red.first;
 	else if (s->combine)

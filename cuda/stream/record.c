@@ -33,6 +33,7 @@ static int compute_alone(struct ko_tape *t, const void *src, void *dst)
 {
 	struct ko_gpu_job job = { .nins = 1, .ins = { src }, .nouts = 1, .outs = { dst } };
 
+	job.how = t->run.red.how;
 	job.scales = ko_coll_reduces(t->run.desc.coll) && t->run.red.scales;
 	return dst == src && !job.scales ? 0 : ko_tape_compute(t, job, t->run.plan.count);
 }

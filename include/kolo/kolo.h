@@ -71,6 +71,8 @@ enum kolo_type {
 	KOLO_F64,
 	KOLO_F8E4M3,
 	KOLO_F8E5M2,
+	KOLO_I16,
+	KOLO_U16,
 };
 
 /* How elements are combined.
@@ -79,6 +81,9 @@ enum kolo_type {
  * - KOLO_AVG of a floating type multiplies each rank's element by 1/nranks before it is added. It
  *   multiplies in float, for KOLO_F64 in double.
  * - KOLO_AVG of an integer type divides the wrapped sum by nranks, towards zero.
+ * - KOLO_BAND, KOLO_BOR and KOLO_BXOR combine bits. KOLO_LAND, KOLO_LOR and KOLO_LXOR take an
+ *   element for true if it is not 0, and make 0 or 1, also on one rank. All six are for integer
+ *   types. For others a call returns KOLO_EINVAL.
  * - kolo_op_create_premul_sum makes further values. */
 enum kolo_op {
 	KOLO_SUM,
@@ -86,6 +91,12 @@ enum kolo_op {
 	KOLO_MIN,
 	KOLO_MAX,
 	KOLO_AVG,
+	KOLO_BAND,
+	KOLO_BOR,
+	KOLO_BXOR,
+	KOLO_LAND,
+	KOLO_LOR,
+	KOLO_LXOR,
 	KOLO_OP_LAST = 0x7fffffff, /* keeps the enum wide enough for ops made at run time */
 };
 

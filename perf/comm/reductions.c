@@ -55,8 +55,11 @@ int main(void)
 	       PERF_ROUNDS, "128 KiB", "32 MiB");
 	for (int type = 0; type < KO_NTYPES; type++)
 		for (int op = 0; op < KO_NOPS; op++) {
-			struct ko_reducer r =
-				ko_reducer_make((enum kolo_type)type, (enum kolo_op)op, 2);
+			struct ko_reducer r;
+
+			if (!ko_type_has_op((enum kolo_type)type, (enum kolo_op)op))
+				continue;
+			r = ko_reducer_make((enum kolo_type)type, (enum kolo_op)op, 2);
 
 			printf("  %-8s %-6s", kolo_type_name((enum kolo_type)type),
 			       kolo_op_name((enum kolo_op)op));

@@ -21,10 +21,10 @@ enum {
 
 /* ---- Elements -------------------------------------------------------------------------------- */
 
-enum { QUARTERS = 4 * 64 + 1 };
+enum { QUARTERS = 4 * 64 + 1, NTYPES = KOLO_U16 + 1 };
 
 /* Every quarter from 0 to 64 as each type has it; integers have the whole ones. */
-static uint64_t encoded[KOLO_F8E5M2 + 1][QUARTERS];
+static uint64_t encoded[NTYPES][QUARTERS];
 
 /* A float of few bits that holds x > 0 without rounding, or anything where it can't. */
 static uint64_t encode_small(double x, int mantissa, int bias)
@@ -56,14 +56,14 @@ static uint64_t encode(enum kolo_type type, double x)
 
 static void make_encoded(void)
 {
-	for (int t = 0; t <= KOLO_F8E5M2; t++)
+	for (int t = 0; t < NTYPES; t++)
 		for (int k = 0; k < QUARTERS; k++)
 			encoded[t][k] = encode((enum kolo_type)t, k / 4.0);
 }
 
 static bool is_float(enum kolo_type type)
 {
-	return type >= KOLO_F16;
+	return type >= KOLO_F16 && type <= KOLO_F8E5M2;
 }
 
 /* ---- Operations ------------------------------------------------------------------------------ */
@@ -153,6 +153,8 @@ static int combined(const struct op *op, int nranks, size_t i)
 {
 	int value = quarters(op, 0, 0, i);
 
+	if (op->op >= KOLO_LAND)
+		value = value ? 4 : 0;
 	for (int r = 1; r < nranks; r++) {
 		int x = quarters(op, r, 0, i);
 
@@ -160,6 +162,12 @@ static int combined(const struct op *op, int nranks, size_t i)
 		case KOLO_PROD: value = value * x / 4; break;
 		case KOLO_MIN: value = x < value ? x : value; break;
 		case KOLO_MAX: value = x > value ? x : value; break;
+		case KOLO_BAND: value &= x; break;
+		case KOLO_BOR: value |= x; break;
+		case KOLO_BXOR: value ^= x; break;
+		case KOLO_LAND: value = value && x ? 4 : 0; break;
+		case KOLO_LOR: value = value || x ? 4 : 0; break;
+		case KOLO_LXOR: value = !value != !x ? 4 : 0; break;
 		default: value += x;
 		}
 	}
@@ -380,7 +388,9 @@ static void call(struct job *j, const struct comm *c, struct kolo_queue *q)
 
 static struct op pick_op(struct program *p, int nranks, uint64_t id, bool message)
 {
-	static const enum kolo_op ops[] = { KOLO_SUM, KOLO_PROD, KOLO_MIN, KOLO_MAX, KOLO_AVG };
+	static const enum kolo_op ops[] = { KOLO_SUM,  KOLO_PROD, KOLO_MIN, KOLO_MAX,
+					    KOLO_AVG,  KOLO_BAND, KOLO_BOR, KOLO_BXOR,
+					    KOLO_LAND, KOLO_LOR,  KOLO_LXOR };
 	uint64_t *state = &p->shared;
 	/* The second communicator is halves: an operation on it is one for each half, with ranks of
 	 * the smaller. */
@@ -388,8 +398,9 @@ static struct op pick_op(struct program *p, int nranks, uint64_t id, bool messag
 	int ranks = op.comm == 1 ? nranks / 2 : nranks;
 
 	op.kind = message ? MESSAGE : (enum kind)pick(state, NKINDS);
-	op.type = (enum kolo_type)pick(state, KOLO_F8E5M2 + 1);
-	op.op = reduces(op.kind) ? ops[pick(state, ARRAY_LEN(ops))] : KOLO_SUM;
+	op.type = (enum kolo_type)pick(state, NTYPES);
+	op.op = reduces(op.kind) ? ops[pick(state, is_float(op.type) ? 5 : ARRAY_LEN(ops))]
+				 : KOLO_SUM;
 	if (op.op == KOLO_AVG && is_float(op.type) && (nranks & (nranks - 1) || op.comm == 1))
 		op.op = KOLO_SUM; /* shares would be rounded */
 	op.n = op.kind == BARRIER ? 0 : pick_n(state);

@@ -5,22 +5,32 @@
 
 typedef void kernel_fn(const struct ko_gpu_job j);
 
-#define WAYS(name)                                                                                           \
+#define ALL(name)                                                                                            \
+	ko_scale_##name, ko_copy_##name, ko_sum_##name, ko_prod_##name, ko_min_##name, ko_max_##name,        \
+		ko_sum_scaled_##name
+#define FLOAT(name)                                                                                          \
 	{                                                                                                    \
-		ko_sum_##name, ko_prod_##name, ko_min_##name, ko_max_##name, ko_sum_scaled_##name,           \
-			ko_scale_##name, ko_copy_##name                                                      \
+		ALL(name)                                                                                    \
+	}
+#define INTEGER(name)                                                                                        \
+	{                                                                                                    \
+		ALL(name), ko_band_##name, ko_bor_##name, ko_bxor_##name, ko_land_##name, ko_lor_##name,     \
+			ko_lxor_##name, ko_truth_##name                                                      \
 	}
 
-/* By enum kolo_type, then by enum ko_combine, and then scale and copy. */
-static kernel_fn *const kernels[][KO_NCOMBINES + 2] = {
-	WAYS(i8),  WAYS(u8),   WAYS(i32), WAYS(u32), WAYS(i64),    WAYS(u64),
-	WAYS(f16), WAYS(bf16), WAYS(f32), WAYS(f64), WAYS(f8e4m3), WAYS(f8e5m2),
+/* By enum kolo_type; scale and copy, then by enum ko_combine, then truth. */
+enum { SCALE, COPY, FIRST_WAY, TRUTH = FIRST_WAY + KO_NCOMBINES };
+static kernel_fn *const kernels[][TRUTH + 1] = {
+	INTEGER(i8), INTEGER(u8), INTEGER(i32), INTEGER(u32), INTEGER(i64), INTEGER(u64), FLOAT(f16),
+	FLOAT(bf16), FLOAT(f32),  FLOAT(f64),   FLOAT(f8e4m3), FLOAT(f8e5m2), INTEGER(i16), INTEGER(u16),
 };
 
 /* Launches the job's kernel. */
 extern "C" void t_launch(const struct ko_gpu_job *j)
 {
-	int which = j->nins > 1 ? j->how : j->scales ? KO_NCOMBINES : KO_NCOMBINES + 1;
+	int which = j->nins > 1 ? FIRST_WAY + j->how : COPY;
 
+	if (j->nins == 1 && j->scales)
+		which = ko_is_logical(j->how) ? TRUTH : SCALE;
 	launch(kernels[j->type][which], *j);
 }

@@ -212,6 +212,7 @@ static void do_kernel(const struct ko_gpu_job *j)
 	const struct ko_kernels *k = ko_kernels_list()[0];
 	size_t len = j->n * kolo_type_size(j->type);
 	int ms = atomic_load(&slow_ms);
+	ko_fill_fn *const *first;
 	void *z;
 
 	if (j->unless && atomic_load((const _Atomic uint32_t *)j->unless))
@@ -223,7 +224,8 @@ static void do_kernel(const struct ko_gpu_job *j)
 	z = malloc(len);
 	if (!z)
 		abort();
-	(j->scales ? k->scale : k->copy)[j->type](z, j->ins[0], j->n, &j->s);
+	first = !j->scales ? k->copy : ko_is_logical(j->how) ? k->truth : k->scale;
+	first[j->type](z, j->ins[0], j->n, &j->s);
 	for (int i = 1; i < j->nins; i++)
 		k->combine[j->type][j->how](z, z, j->ins[i], j->n, &j->s);
 	if (j->divides)

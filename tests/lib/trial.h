@@ -40,9 +40,10 @@ void t_try(const struct t_setup *setup, const struct t_trial *t);
 /* Tries t's type, op and n with every call, in place and out of place, with every root: a sample of
  * them (t_sampled), 1 of `share`, which is 6 at most.
  *
- * Each type, op and n is tried, since each has at least six ways. A caller that goes through all
- * ops tries each call that reduces with each type, root and place. A caller that goes through six
- * types or more tries the other calls with each root and place. */
+ * Ops that the type does not have are left out. Each other type, op and n is tried, since each has
+ * at least six ways. A caller that goes through all ops tries each call that reduces with each
+ * type, root and place. A caller that goes through six types or more tries the other calls with
+ * each root and place. */
 void t_try_all_calls(const struct t_setup *setup, struct t_trial t, unsigned share);
 
 #endif

@@ -19,7 +19,17 @@ static const struct format formats[VALUES_NTYPES] = {
 
 bool values_is_integer(enum kolo_type type)
 {
-	return type <= KOLO_U64;
+	return type <= KOLO_U64 || type == KOLO_I16 || type == KOLO_U16;
+}
+
+static bool is_logical(enum kolo_op op)
+{
+	return op == KOLO_LAND || op == KOLO_LOR || op == KOLO_LXOR;
+}
+
+bool values_has_op(enum kolo_type type, enum kolo_op op)
+{
+	return values_is_integer(type) || op <= KOLO_AVG;
 }
 
 /* ---- Small formats --------------------------------------------------------------------------- */
@@ -136,7 +146,7 @@ void values_encode(enum kolo_type type, double x, void *out)
 
 static bool is_signed(enum kolo_type type)
 {
-	return type == KOLO_I8 || type == KOLO_I32 || type == KOLO_I64;
+	return type == KOLO_I8 || type == KOLO_I16 || type == KOLO_I32 || type == KOLO_I64;
 }
 
 /* The element, sign-extended. */
@@ -157,6 +167,12 @@ static uint64_t combine_int(enum kolo_type type, enum kolo_op op, uint64_t a, ui
 	case KOLO_PROD: return a * b;
 	case KOLO_MIN: return a_less ? a : b;
 	case KOLO_MAX: return a_less ? b : a;
+	case KOLO_BAND: return a & b;
+	case KOLO_BOR: return a | b;
+	case KOLO_BXOR: return a ^ b;
+	case KOLO_LAND: return a && b;
+	case KOLO_LOR: return a || b;
+	case KOLO_LXOR: return !a != !b;
 	default: return a + b;
 	}
 }
@@ -185,6 +201,10 @@ void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct valu
 	uint64_t x;
 
 	memmove(out, src, kolo_type_size(type));
+	if (!premul && is_logical(op)) {
+		x = load_int(type, src) != 0;
+		memcpy(out, &x, kolo_type_size(type));
+	}
 	if (!scales(type, op, premul))
 		return;
 	if (values_is_integer(type)) {

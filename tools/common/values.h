@@ -8,9 +8,12 @@
 
 #include <stdbool.h>
 
-enum { VALUES_NTYPES = KOLO_F8E5M2 + 1, VALUES_NOPS = KOLO_AVG + 1 };
+enum { VALUES_NTYPES = KOLO_U16 + 1, VALUES_NOPS = KOLO_LXOR + 1 };
 
 bool values_is_integer(enum kolo_type type);
+
+/* Whether the type has the op: floating types have no bits and no truth. */
+bool values_has_op(enum kolo_type type, enum kolo_op op);
 
 /* The element at p, of a floating type. */
 double values_decode(enum kolo_type type, const void *p);
@@ -25,7 +28,7 @@ struct values_scale {
 };
 
 /* What the first rank of an addition contributes: src, scaled for AVG and (premul) sums with a
- * factor. */
+ * factor, or 0 or 1 for a logical op. */
 void values_first(enum kolo_type type, enum kolo_op op, bool premul, struct values_scale s,
 		  const void *src, void *out);
 

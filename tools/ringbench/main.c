@@ -241,7 +241,9 @@ static int run_ops(struct bench *b, struct job j, struct verdict *verdict)
 	if (!collective_has_root(j.coll))
 		first = last = -1;
 	for (int op = 0; rc == 0 && op < VALUES_NOPS; op++) {
-		if (collective_reduces(j.coll) ? !o->ops[op] : op > 0)
+		if (collective_reduces(j.coll)
+			    ? !o->ops[op] || !values_has_op(j.type, (enum kolo_op)op)
+			    : op > 0)
 			continue;
 		j.op = (enum kolo_op)op;
 		for (j.root = first; rc == 0 && j.root <= last; j.root++)

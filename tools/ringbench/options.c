@@ -30,9 +30,10 @@ static const char help[] =
 	"                    The size is that of the whole vector; see below.\n"
 	"  -e BYTES          The largest size. Default: 128 MiB.\n"
 	"  -f FACTOR         The factor from one size to the next. Default: 2.\n"
-	"  -t TYPE|all       The type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2.\n"
-	"                    Default: f32.\n"
-	"  -o OP|all         The operation: sum prod min max avg. Default: sum.\n"
+	"  -t TYPE|all       The type of the elements: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
+	"                    f8e4m3 f8e5m2. Default: f32.\n"
+	"  -o OP|all         The operation: sum prod min max avg; of integer types also band bor bxor\n"
+	"                    land lor lxor. Default: sum.\n"
 	"  -r ROOT|all       The root of broadcast, reduce, gather and scatter. Default: rank 0.\n"
 	"  --in-place        Measure only in place. Default: in place and out of place, except collectives\n"
 	"                    that cannot be in place.\n"
@@ -153,7 +154,7 @@ static void choose_type(const char *value, bool *types)
 	}
 	if (!any)
 		mistake("-t", value,
-			"must be i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
+			"must be i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 or all");
 }
 
 static void choose_op(const char *value, bool *ops)
@@ -165,7 +166,8 @@ static void choose_op(const char *value, bool *ops)
 		any |= ops[op];
 	}
 	if (!any)
-		mistake("-o", value, "must be sum prod min max avg or all");
+		mistake("-o", value,
+			"must be sum prod min max avg band bor bxor land lor lxor or all");
 }
 
 static void choose_collective(const char *value, bool *collectives)
@@ -320,6 +322,17 @@ static void check_used(const struct options *o)
 			"needs a collective that moves elements");
 }
 
+/* Of bits and truth only integer types have ops. */
+static void check_ops(const struct options *o)
+{
+	for (int type = 0; type < VALUES_NTYPES; type++)
+		for (int op = 0; op < VALUES_NOPS; op++)
+			if (o->types[type] && o->ops[op] &&
+			    values_has_op((enum kolo_type)type, (enum kolo_op)op))
+				return;
+	mistake("-o", o->op_text, "is for integer types: name one, like -t i32");
+}
+
 static void check_memory(struct options *o)
 {
 	if (o->devices && !is_on_gpu(o))
@@ -404,6 +417,7 @@ void parse_options(int argc, char **argv, struct options *o)
 	while (optind < argc)
 		choose_collective(argv[optind++], o->collectives);
 	check_used(o);
+	check_ops(o);
 	check_memory(o);
 	check_barrier(o);
 	if (o->in_place == o->out_of_place)

@@ -10,6 +10,7 @@
  * no failure of this program: it returns 0 unless it finds something wrong itself. */
 #include <kolo/kolo.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,14 @@ static void try_calls(enum kolo_type type, enum kolo_op op, size_t n, char *src,
 	mix(dst, part * (size_t)nranks * size);
 }
 
+/* Of bits and truth each integer type tries one op. */
+static bool is_swept(int type, int op)
+{
+	bool integer = strchr("iu", kolo_type_name((enum kolo_type)type)[0]) != NULL;
+
+	return op <= KOLO_AVG || (integer && op == KOLO_BAND + type % 6);
+}
+
 static void sweep(int type_step)
 {
 	const size_t counts[] = { 0, 1, 13, 1009, MOST };
@@ -88,7 +97,8 @@ static void sweep(int type_step)
 	fill((unsigned char *)src, 8 * MOST, (uint64_t)rank + 1);
 	for (int type = 0; kolo_type_size((enum kolo_type)type); type += type_step)
 		for (int op = 0; kolo_op_name((enum kolo_op)op); op++)
-			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
+			for (size_t k = 0;
+			     is_swept(type, op) && k < sizeof(counts) / sizeof(counts[0]); k++)
 				try_calls((enum kolo_type)type, (enum kolo_op)op, counts[k], src,
 					  dst);
 	must(kolo_barrier(comm, NULL), "barrier");

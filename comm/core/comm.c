@@ -57,6 +57,30 @@ int kolo_comm_status(struct kolo_comm *comm)
 		    : ko_fail(KOLO_EINVAL, "kolo_comm_status: comm is NULL");
 }
 
+int ko_timeout_check(int64_t seconds, int *out_ms)
+{
+	if (seconds > 1000000)
+		return ko_fail(KOLO_EINVAL,
+			       "a timeout of %lld s: want at most 1000000, or -1 for never",
+			       (long long)seconds);
+	*out_ms = seconds < 0 ? 0 : (int)seconds * 1000;
+	return 0;
+}
+
+int kolo_timeout_set(struct kolo_comm *comm, int seconds)
+{
+	int rc, ms = 0;
+
+	if (!comm || seconds == 0)
+		return ko_fail(
+			KOLO_EINVAL,
+			"kolo_timeout_set: comm must not be NULL, and the timeout not 0: -1 for never");
+	if ((rc = ko_timeout_check(seconds, &ms)) < 0)
+		return rc;
+	comm->timeout_ms = ms;
+	return 0;
+}
+
 int ko_comm_check_process(const struct kolo_comm *c, const char *function)
 {
 	if (c->generation == ko_generation)

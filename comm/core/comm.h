@@ -80,11 +80,11 @@ struct kolo_comm {
 	int npremuls;
 
 	/* Waiting */
-	int timeout_ms;    /* without progress; 0: never */
-	int spins;         /* tries before a wait gives the core away (ko_wait_spins) */
-	int most_spins;    /* 0: this host has fewer processors than ranks */
-	int64_t yield_ns;  /* how long the core was given away the last time */
-	int64_t looked_ms; /* ko_now_ms() of the last look at the lifelines, if spread */
+	_Atomic int timeout_ms; /* without progress; 0: never. Any thread may set it */
+	int spins;              /* tries before a wait gives the core away (ko_wait_spins) */
+	int most_spins;         /* 0: this host has fewer processors than ranks */
+	int64_t yield_ns;       /* how long the core was given away the last time */
+	int64_t looked_ms;      /* ko_now_ms() of the last look at the lifelines, if spread */
 	/* What every wait does now and then, without blocking; NULL: nothing. An error ends the
 	 * wait */
 	int (*while_waiting)(struct kolo_comm *c);
@@ -121,6 +121,9 @@ struct kolo_comm {
 };
 
 enum { KO_SCRATCH = 256 << 10 };
+
+/* The milliseconds of a timeout as users give it; below 0: never. */
+int ko_timeout_check(int64_t seconds, int *out_ms);
 
 /* Values of kolo_op from KO_OP_FIRST on are ops made at run time: KO_OP_FIRST + index in
  * premuls. */

@@ -101,12 +101,7 @@ static int choose_timeout(const struct kolo_comm_attr *attr, int *out_ms)
 
 	if (seconds == 0 && ko_env_get(KO_ENV_TIMEOUT, &seconds) < 0)
 		return KOLO_EINVAL;
-	if (seconds > 1000000)
-		return ko_fail(KOLO_EINVAL,
-			       "a timeout of %lld s: want at most 1000000, or -1 for never",
-			       (long long)seconds);
-	*out_ms = seconds < 0 ? 0 : (int)seconds * 1000;
-	return 0;
+	return ko_timeout_check(seconds, out_ms);
 }
 
 static int check_attr(const struct kolo_comm_attr *attr)

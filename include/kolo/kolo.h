@@ -346,6 +346,14 @@ void kolo_comm_log(const struct kolo_comm *comm, enum kolo_log_level level, cons
  * after this rank's next call. Errors: KOLO_EINVAL if comm is NULL. */
 int kolo_comm_status(struct kolo_comm *comm);
 
+/* Sets this rank's timeout on a communicator: `seconds` is as timeout_s of struct kolo_comm_attr,
+ * except 0. Other ranks keep theirs, and communicators that were split from this one, too. A wait
+ * that goes on sees it. Any thread may call it, at any time between create and destroy. Returns at
+ * once.
+ *
+ * Errors: KOLO_EINVAL. */
+int kolo_timeout_set(struct kolo_comm *comm, int seconds);
+
 /* The number of this rank and the number of ranks. Ranks count from 0. Never fail. */
 int kolo_comm_rank(const struct kolo_comm *comm);
 int kolo_comm_nranks(const struct kolo_comm *comm);

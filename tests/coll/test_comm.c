@@ -263,6 +263,9 @@ static void mistakes(struct t_rank *r)
 	check_refused(kolo_broadcast(c, x, x, 1, KOLO_I32, root, NULL), KOLO_EINVAL, "root");
 	check_refused(kolo_reduce(c, x, x, 1, KOLO_I32, KOLO_SUM, -1, NULL), KOLO_EINVAL, "root");
 	check_refused(kolo_comm_split(c, -5, 0, &none), KOLO_EINVAL, "color");
+	check_refused(kolo_timeout_set(NULL, 1), KOLO_EINVAL, "comm");
+	check_refused(kolo_timeout_set(c, 0), KOLO_EINVAL, "not 0");
+	check_refused(kolo_timeout_set(c, 1000001), KOLO_EINVAL, "at most 1000000");
 	check_refused(kolo_op_destroy(c, KOLO_SUM), KOLO_EINVAL, "op");
 	check_refused(kolo_comm_stats(c, NULL), KOLO_EINVAL, "out");
 	CHECK(kolo_op_create_premul_sum(c, &f, KOLO_F32, &op) == 0);
@@ -557,6 +560,40 @@ static void aborts(struct t_rank *r)
 	kolo_comm_destroy(c);
 }
 
+static void *hurry_soon(void *comm)
+{
+	usleep(50000);
+	CHECK(kolo_timeout_set(comm, 1) == 0);
+	return NULL;
+}
+
+/* Rank 0 waits for rank 1, which does not come. */
+static void hurries(struct t_rank *r)
+{
+	struct kolo_comm *c = t_comm(r);
+	int64_t began = t_now_ms();
+	pthread_t thread;
+
+	check_works(c);
+	CHECK(kolo_timeout_set(c, -1) == 0);
+	if (r->rank == 0) {
+		CHECK(pthread_create(&thread, NULL, hurry_soon, c) == 0);
+		CHECK(kolo_barrier(c, NULL) == KOLO_ETIMEDOUT);
+		CHECK(t_now_ms() - began < 20000);
+		pthread_join(thread, NULL);
+	}
+	while (kolo_comm_status(c) == 0)
+		usleep(1000);
+	kolo_comm_destroy(c);
+}
+
+static void a_timeout_can_be_set_while_a_rank_waits(void **state)
+{
+	(void)state;
+	t_threads(2, hurries, NULL);
+	t_processes(2, hurries, NULL);
+}
+
 static void abort_from_any_thread_makes_every_rank_return(void **state)
 {
 	(void)state;
@@ -819,6 +856,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_part_is_told_and_why_it_is_not_there),
 	cmocka_unit_test(the_environment_is_checked),
 	cmocka_unit_test(names_and_sizes_are_known),
+	cmocka_unit_test(a_timeout_can_be_set_while_a_rank_waits),
 	cmocka_unit_test(abort_from_any_thread_makes_every_rank_return),
 	cmocka_unit_test(two_threads_in_one_communicator_are_told_so),
 	cmocka_unit_test(abort_reaches_a_split),

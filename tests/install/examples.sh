@@ -84,7 +84,7 @@ in_python() {
 sanitized=${SAN:+"the $SAN sanitizer is not in this language's programs"}
 no_python=$sanitized
 [ -n "$python" ] || no_python="python3 with numpy is missing: make deps-all"
-export PYTHONPYCACHEPREFIX="$dir"
+export PYTHONPYCACHEPREFIX="$dir" PYTHONPATH=tools/python
 
 example C "" in_c "$dir/c"
 try "C: the training loop builds, without a warning" zero_in_c

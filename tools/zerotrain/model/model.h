@@ -11,9 +11,9 @@
  *
  * Letters in shapes: B sequences in a batch, T tokens in each, N = B T, D elements in a hidden
  * state, H heads, K heads of keys and values, F columns inside the MLP, L blocks, V values of a
- * token, C tokens of context (T is at most C). A linear
- * layer of weight w [out, in] is y = x w' + b. G is the size of the tensor group. O are the rows of
- * the residual stream that this rank has: N, or with sequence parallelism N / G. */
+ * token, C tokens of context (T is at most C). A linear layer of weight w [out, in] is y = x w' +
+ * b. G is the size of the tensor group, R that of the context group. O are the rows of the residual
+ * stream that this rank has: N, or with sequence parallelism N / G. */
 #ifndef TOOLS_ZEROTRAIN_MODEL_MODEL_H
 #define TOOLS_ZEROTRAIN_MODEL_MODEL_H
 
@@ -34,10 +34,10 @@ struct groups {
 int model_group(struct kolo_comm *comm, bool sequence, int segments, struct kolo_tp **out);
 
 /* Makes a model with all the memory that it will ever use. It has parts[nparts]. With sizes.spread
- * each rank of the context group has 1 / R of the rows of a batch, and R times 2 divides C. With
- * ULYSSES R divides H / G and K / G. The memory comes
- * from `room`, which must outlive the model; NULL means host memory. Give the model to
- * model_destroy, which accepts NULL. Returns NULL if out of memory. */
+ * each rank of the context group has 1 / R of the rows of a batch, and 2 R divides C. With ULYSSES
+ * R divides H / G and K / G. The memory comes from `room`, which must outlive the model; NULL means
+ * host memory. Give the model to model_destroy, which accepts NULL. Returns NULL if out of
+ * memory. */
 struct model *model_create(const struct sizes *sizes, const struct part *parts, int nparts,
 			   const struct weights *weights, struct groups groups,
 			   const struct room *room);

@@ -79,7 +79,7 @@ moved_pc() {
 	grep -q -- "-L\"*$moved/lib/here" "$dir/out"
 }
 python_finds() {
-	PYTHONPATH=$here/tools/python LD_LIBRARY_PATH=$usr/lib prints_sums "$python" "$here/tools/examples/all_reduce.py"
+	PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$here/tools/python LD_LIBRARY_PATH=$usr/lib prints_sums "$python" "$here/tools/examples/all_reduce.py"
 }
 readme() {
 	# Both programs as the README has them: between ```c and ```, without the comment on top of the file.

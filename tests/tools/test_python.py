@@ -15,10 +15,13 @@ def say(text): sys.stdout.write(text + chr(10))
 """
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": "tools/python", "PYTHONDONTWRITEBYTECODE": "1",
+               "PYKOLO_LIBRARY": os.path.abspath(f"{B}/libkolo.so.0")}
+
+
 def ranks(n, program, head=HEAD, python="python3"):
     """Runs a program on n ranks; what it prints, line by line, sorted."""
-    env = {**os.environ, "PYTHONPATH": "tools/python", "PYKOLO_LIBRARY": os.path.abspath(f"{B}/libkolo.so.0")}
-    done = run(f"{B}/ringrun", "-n", str(n), python, "-W", "error", "-c", head + textwrap.dedent(program), env=env)
+    done = run(f"{B}/ringrun", "-n", str(n), python, "-W", "error", "-c", head + textwrap.dedent(program), env=ENVIRONMENT)
     if "No module named" in done.stderr:
         raise Skip(done.stderr.splitlines()[-1])
     return done
@@ -244,7 +247,6 @@ def an_error_names_the_rank_and_has_a_status():
 
 @test
 def ranks_are_threads_of_one_process_too():
-    env = {**os.environ, "PYTHONPATH": "tools/python", "PYKOLO_LIBRARY": os.path.abspath(f"{B}/libkolo.so.0")}
     done = run("python3", "-W", "error", "-c", textwrap.dedent("""
         import array, threading, pykolo
         id, lines, sums = pykolo.make_id(), [], []
@@ -257,7 +259,7 @@ def ranks_are_threads_of_one_process_too():
         [t.start() for t in threads]
         [t.join() for t in threads]
         assert sums == [3, 3, 3] and lines, (sums, lines)
-    """), env=env)
+    """), env=ENVIRONMENT)
     assert done.returncode == 0, done
 
 

@@ -51,8 +51,8 @@ class Communicator:
         if log is not None:
             self._log = LOG(lambda _, level, line: log(level, line.decode(errors="replace")))
         if _handle is None:
-            a = Attributes(rank=rank, nranks=nranks, timeout_s=timeout, nslots=nslots, slot_len=slot_len, log=self._log, log_level=log_level,
-                           group=0 if group is None else group + 1)
+            a = Attributes(rank=rank, nranks=nranks, timeout_s=timeout, nslots=nslots, slot_len=slot_len, log=self._log,
+                           log_level=log_level, group=0 if group is None else group + 1)
             for name, text in (("transport", transport), ("algorithm", algorithm), ("order", order)):
                 setattr(a, name, text.encode() if text is not None else None)
             if id is not None:

@@ -10,6 +10,7 @@ way in one round: above 1 the way is faster. Prints the median of tokens per sec
 95 % interval.
 """
 import argparse
+import json
 import os
 import re
 import statistics
@@ -88,6 +89,10 @@ def main():
             "cache, --tp 2": lambda: zerotrain(a, folder, 2, "--tp", 2),
             "cache, --tp 2 --exact": lambda: zerotrain(a, folder, 2, "--tp", 2, "--exact"),
         }
+        with open(f"{folder}/config.json") as f:
+            config = json.load(f)
+        if config.get("num_key_value_heads", config.get("n_head", 2)) % 2:
+            ways = {name: way for name, way in ways.items() if "--tp" not in name} # heads that no two ranks divide
         if a.python:
             ways["transformers, 1 thread"] = lambda: transformers(a, folder, 1)
             ways["transformers, 2 threads"] = lambda: transformers(a, folder, 2)

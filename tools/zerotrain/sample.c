@@ -115,10 +115,7 @@ static long read_prompt(const struct run *r, token *out)
 	size_t bad;
 
 	if (!o->prompt) {
-		if (r->data.tokens)
-			out[0] = r->data.tokens[0];
-		else
-			data_read(&r->data, 0, 1, out);
+		data_read(&r->data, 0, 1, out);
 		return 1;
 	}
 	if (o->tokens && !r->bpe)

@@ -82,9 +82,9 @@ struct ko_reducer {
 	/* a plain copy, which does nothing in place, if nothing is left to do */
 	ko_fill_fn *finish;
 	union ko_scalar s;
-	/* For code that has its own loops, as GPUs do: the way of combine, whether `first` is more
-	 * than a copy (it multiplies by s, or of a logical way makes 0 or 1), and whether `finish`
-	 * divides by s */
+	/* The same for code that has its own loops, as GPUs do. `scales`: `first` is more than a
+	 * copy. It multiplies by s, or makes 0 or 1 if `how` is logical. `divides`: `finish`
+	 * divides by s. */
 	enum ko_combine how;
 	bool scales, divides;
 };

@@ -26,6 +26,7 @@ struct ko_readable;
 struct ko_bruck;
 struct ko_tuning;
 struct ko_windows;
+struct kolo_mailbox;
 
 /* What a communicator has for operations on streams. A larger struct in cuda/ begins with this. */
 struct ko_attached {
@@ -104,6 +105,7 @@ struct kolo_comm {
 	/* The parent's; its failure ends the making of this communicator. NULL: made, or no
 	 * parent */
 	const struct ko_roster *parent;
+	struct kolo_mailbox *mailbox; /* that it belongs to (comm/mail/mail.h); NULL: none */
 	size_t shared_len; /* bytes of roster and board, whole pages; near lanes follow */
 
 	/* Parts, each declared in the header named here; one block with this struct (open.c) */

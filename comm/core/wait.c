@@ -263,6 +263,20 @@ int ko_wait_health(struct kolo_comm *c, const struct ko_desc *desc)
 	return rc;
 }
 
+int ko_wait_look(const struct ko_waiter *waiter)
+{
+	struct kolo_comm *c = waiter->comm;
+	int64_t now = ko_now_ms();
+	int rc = ko_roster_cause(c->roster);
+
+	if (rc < 0 || now - c->looked_ms < LOOK_MS)
+		return rc;
+	c->looked_ms = now;
+	ko_lifelines_look(c->lifelines);
+	rc = ko_roster_cause(c->roster);
+	return rc < 0 ? rc : check_gone(waiter, 0);
+}
+
 /* ---- Silence --------------------------------------------------------------------------------- */
 
 enum { CIRCLE = -1, UNKNOWN = -2 };
@@ -347,6 +361,12 @@ static int report_silence(struct ko_wait_state *w, int64_t now)
 			? ", and its process is stopped (SIGSTOP or a debugger)"
 			: "",
 		ko_comm_name(c, c->rank, me), w->peer, w->transport, ko_desc_text(w->desc, op));
+}
+
+/* Is it the making of the communicator? */
+static bool is_making(const struct ko_desc *desc)
+{
+	return desc->seq == 0 && !ko_desc_is_p2p(desc);
 }
 
 /* ---- Looking around -------------------------------------------------------------------------- */
@@ -453,7 +473,7 @@ static int look_around(struct ko_wait_state *w)
 	/* A rank that is still making the communicator goes on. The cause first: what is asked
 	 * before it may change until then. */
 	if ((rc = ko_roster_cause(c->roster)) < 0 &&
-	    (w->desc->seq || !ko_roster_failed_later(c->roster)))
+	    (!is_making(w->desc) || !ko_roster_failed_later(c->roster)))
 		return rc;
 	if ((rc = ko_wait_compare(c, w->desc, w->peer)) < 0)
 		return rc;

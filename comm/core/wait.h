@@ -56,6 +56,10 @@ int ko_wait_hear(struct kolo_comm *comm);
  * the operation needs has left or died, or 0. */
 int ko_wait_health(struct kolo_comm *comm, const struct ko_desc *desc);
 
+/* For a rank that tests instead of waiting: returns the cause of the communicator's failure,
+ * KOLO_EPEER if a rank that it needs has left or died, or 0. Never blocks. */
+int ko_wait_look(const struct ko_waiter *waiter);
+
 /* Does the waiter still need the rank, as far as is known here? */
 bool ko_wait_needs(const struct ko_waiter *waiter, int rank);
 

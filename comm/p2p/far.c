@@ -41,6 +41,7 @@ struct ko_far {
 	enum state state;
 	size_t long_from;       /* bytes: shorter messages go with their head */
 	size_t piece;           /* bytes of a longer one that go in a slot */
+	size_t slot;            /* bytes of a slot */
 	struct ko_link *link;   /* sender: from CONNECTED on; receiver: from JOINING on */
 	int conn;               /* the connection for the ends' addresses; -1: none */
 	struct ko_address peer; /* the other end's; its fd is owned */
@@ -125,6 +126,7 @@ static size_t choose_sizes(struct ko_far *far, const struct ko_link_ops *ops)
 
 	far->long_from = ops->rma ? KO_LENT_MIN : slot - sizeof(struct head) + 1;
 	far->piece = ops->anywhere ? PACKETS * ops->packet : slot;
+	far->slot = slot;
 	return slot;
 }
 
@@ -236,6 +238,24 @@ static int join(struct kolo_comm *c, struct ko_lane_end *end)
 	while (rc == 0 && end->far->state < JOINED)
 		rc = step(c, end);
 	return rc;
+}
+
+int ko_far_link(struct kolo_comm *c, struct ko_lane_end *end, bool join_it, struct ko_link **out)
+{
+	struct ko_far *far = end->far;
+	int rc = far->state >= JOINED ? 0 : join_it ? join(c, end) : KO_EAGAIN;
+
+	if (rc == KO_EAGAIN && far->state != APART)
+		c->lanes->joining = true;
+	if (rc < 0)
+		c->lanes->failed = end;
+	*out = far->link;
+	return rc;
+}
+
+size_t ko_far_slot(const struct ko_lane_end *end)
+{
+	return end->far->slot;
 }
 
 /* ---- Listening ------------------------------------------------------------------------------- */

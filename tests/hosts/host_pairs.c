@@ -1,11 +1,11 @@
 /* One rank of the jobs with sends and recvs that test_hosts.py and test_verbs.py run on several
  * hosts; sees the public header only.
  *
- * usage: host_pairs all | random | many | last | differ | loop [TRANSPORT]
+ * usage: host_pairs all | random | tags | many | last | differ | loop | tagloop [TRANSPORT]
  *
  * Rank, size and meeting point come from the environment. Returns 1 where it gets other bytes than
  * were sent; a failure of the job is printed, and is no failure of this program. */
-#include <kolo/kolo.h>
+#include <kolo/kolo_mailbox.h>
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -237,6 +237,51 @@ static void try_random(void)
 	printf("rank %d: right\n", rank);
 }
 
+/* ---- With tags ------------------------------------------------------------------------------- */
+
+/* Sends and receives of all messages at once, the receives in the reverse order of the tags. */
+static void try_tags(void)
+{
+	enum { EACH = 12, ALL = 1 << 10 };
+	struct kolo_request *requests[ALL];
+	unsigned char *memory[ALL];
+	struct kolo_mailbox *box;
+	size_t n[EACH] = { 0, 1, 100, 8000, 9000, 70000 }, count = 0;
+	uint64_t seed = 33;
+
+	for (size_t k = 6; k < EACH; k++)
+		n[k] = random_length(&seed);
+	must(kolo_mailbox_create(comm, &box), "mailbox");
+	for (int r = 0; r < nranks; r++) {
+		for (int k = 0; k < EACH; k++, count++) {
+			memory[count] = room(n[k]);
+			fill(memory[count], n[k], (uint64_t)(rank * EACH + k));
+			must(kolo_isend(box, memory[count], n[k], KOLO_U8, r, k, &requests[count]),
+			     "isend");
+		}
+	}
+	must(kolo_barrier(comm, NULL), "barrier"); /* what is kept is kept */
+	for (int r = 0; r < nranks; r++) {
+		for (int k = EACH - 1; k >= 0; k--) {
+			unsigned char *in = room(n[k]);
+			struct kolo_received got;
+
+			must(kolo_recv_tag(box, in, n[k], KOLO_U8, k % 2 ? r : KOLO_ANY_RANK, k,
+					   &got, NULL),
+			     "recv_tag");
+			check(in, n[k], (uint64_t)(got.peer * EACH + k), "tags");
+			free(in);
+		}
+	}
+	while (count--) {
+		must(kolo_request_wait(requests[count], NULL), "request_wait");
+		free(memory[count]);
+	}
+	must(kolo_barrier(comm, NULL), "barrier");
+	kolo_mailbox_destroy(box);
+	printf("rank %d: right\n", rank);
+}
+
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
 /* What a rank sent last arrives after it has left. */
@@ -291,13 +336,37 @@ static void loop(void)
 	free(in);
 }
 
+/* The same with tags, until that fails. */
+static void loop_with_tags(void)
+{
+	time_t until = time(NULL) + SECONDS;
+	int peer = (rank + nranks / 2) % nranks;
+	unsigned char *out = room(LARGE), *in = room(LARGE);
+	struct kolo_request *request;
+	struct kolo_mailbox *box;
+
+	must(kolo_mailbox_create(comm, &box), "mailbox");
+	for (int k = 0; time(NULL) < until; k++) {
+		if (k == 10) {
+			printf("rank %d runs\n", rank);
+			fflush(stdout);
+		}
+		must(kolo_isend(box, out, LARGE, KOLO_U8, peer, k, &request), "isend");
+		must(kolo_recv_tag(box, in, LARGE, KOLO_U8, peer, k, NULL, NULL), "recv_tag");
+		must(kolo_request_wait(request, NULL), "request_wait");
+	}
+	free(out);
+	free(in);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = { { "all", try_all },    { "random", try_random }, { "many", try_many },
-		      { "last", send_last }, { "differ", differ },     { "loop", loop } };
+	} modes[] = { { "all", try_all },    { "random", try_random },     { "many", try_many },
+		      { "last", send_last }, { "differ", differ },         { "loop", loop },
+		      { "tags", try_tags },  { "tagloop", loop_with_tags } };
 	struct kolo_comm_attr attr = { .transport = argc > 2 && *argv[2] ? argv[2] : NULL };
 
 	for (size_t k = 0; k < sizeof(modes) / sizeof(modes[0]); k++) {

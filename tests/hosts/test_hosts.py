@@ -439,6 +439,14 @@ def they_do_through_libfabric():
 
 
 @test
+def messages_with_tags_arrive():
+    with hosts(3) as (_, machines):
+        for net in NETS:
+            for each in (1, ) if SLOW else (1, 2):
+                check_pairs(machines, each, "tags", KOLO_NET=net)
+
+
+@test
 def more_lanes_than_are_kept_come_and_go():
     if SLOW:
         raise Skip("too slow here")
@@ -473,8 +481,9 @@ def ends_of_a_message_that_disagree_are_told_both_sides():
 @test
 def a_rank_that_dies_in_a_message_is_named():
     with hosts(6) as (_, machines):
-        for victim in (3, 4): # with a lifeline from the other end, and without
-            ranks = start(machines, 1, PAIRS, "loop")
+        cases = [(mode, victim) for mode in ("loop", "tagloop") for victim in (3, 4)] # with a lifeline from the other end, and without
+        for mode, victim in cases:
+            ranks = start(machines, 1, PAIRS, mode)
             wait_until_they_run(ranks)
             began = time.monotonic()
             ranks[victim].send_signal(signal.SIGKILL)

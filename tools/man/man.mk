@@ -1,7 +1,7 @@
 # The manual; included by the Makefile. Its sources are the public headers, --help of the tools and the README.
 MANUAL := $(shell perl -MPod::Man -MFindBin -MFile::Path -e 'print "yes"' 2>/dev/null)
 ifneq ($(MANUAL),)
-HEADERS := $(patsubst %,include/kolo/%.h,kolo kolo_cuda kolo_zero kolo_zero_device kolo_zero_config kolo_zero_checkpoint kolo_zero_log kolo_parallel)
+HEADERS := $(patsubst %,include/kolo/%.h,kolo kolo_mailbox kolo_cuda kolo_zero kolo_zero_device kolo_zero_config kolo_zero_checkpoint kolo_zero_log kolo_parallel)
 
 .PHONY: man install-man
 all: man

@@ -34,6 +34,39 @@ def good(n, program, **kwargs):
 
 
 @test
+def messages_with_tags_match():
+    lines = good(3, """
+        with pykolo.Mailbox(comm) as box:
+            if me:
+                requests = [box.isend(ints(me * 10 + t), 0, t) for t in range(3)]
+                for r in requests:
+                    assert r.wait() == (0, requests.index(r), 1)
+            else:
+                x = ints(0, 0)
+                assert box.recv(x, 2, 1) == (2, 1, 1) and x[0] == 21
+                got = [box.recv(x, tag=2) for _ in range(2)]
+                assert sorted(got) == [(1, 2, 1), (2, 2, 1)]
+                r = box.irecv(x, 1)
+                while not r.test():
+                    pass
+                assert r.wait() == (1, 0, 1) and x[0] == 10
+                r = box.irecv(x, tag=9)
+                r.cancel()
+                try: r.wait()
+                except pykolo.KoloError as e: say(e.status.name)
+                try: box.isend(x, 7)
+                except pykolo.KoloError as e: say(str(e))
+                with pykolo.Queue() as q:
+                    assert box.recv(x, queue=q) is None
+                    q.wait()
+                assert x[0] in (11, 20) and box.memory > 0
+            comm.barrier()
+        """)
+    assert "ABORTED" in lines, lines
+    assert any("peer 7: want 0 to 2" in line for line in lines), lines
+
+
+@test
 def every_operation_does_what_it_says():
     for n in (1, 2, 4):
         good(n, """

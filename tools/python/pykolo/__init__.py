@@ -12,6 +12,7 @@
 Every call checks its buffers, and raises KoloError with the library's text, which names the rank that is to blame."""
 from .communicator import Communicator, Memory, make_id
 from .library import KoloError, Op, Status, Type, library, load
+from .mailbox import ANY, Mailbox, Received, Request
 from .queues import Event, Queue, group
 
 
@@ -21,4 +22,5 @@ def version() -> str:
     return f"{n // 10000}.{n // 100 % 100}.{n % 100}"
 
 
-__all__ = ["Communicator", "Event", "KoloError", "Memory", "Op", "Queue", "Status", "Type", "group", "load", "make_id", "version"]
+__all__ = ["ANY", "Communicator", "Event", "KoloError", "Mailbox", "Memory", "Op", "Queue", "Received", "Request", "Status", "Type",
+           "group", "load", "make_id", "version"]

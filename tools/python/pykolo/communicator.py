@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Union
 
 from .library import INT, LOG, POINTER, SIZE, Attributes, Id, Op, Stats, Status, Type, check, library
-from .memory import Elements, elements
+from .memory import Elements, elements, writable
 from .queues import Queue, keep_in_group
 
 Kind = Union[Type, str, None]
@@ -26,12 +26,6 @@ def _op(op: Op | str | int) -> int:
 
 def _pointer(e: Elements | None) -> int | None:
     return e.address if e is not None else None
-
-
-def _writable(e: Elements, what: str) -> Elements:
-    if not e.writable:
-        raise ValueError(f"Kolo writes to {what}, and it is read-only")
-    return e
 
 
 class Communicator:
@@ -185,7 +179,7 @@ class Communicator:
                queue: Queue | None = None) -> None:
         """dst on `root` = src of all ranks, one after the other. Other ranks need no dst."""
         s = elements(src, type)
-        d = _writable(elements(dst, type), "dst") if self.rank == root else None
+        d = writable(elements(dst, type), "dst") if self.rank == root else None
         if d is not None and counts is None:
             self._same(s, d, self.nranks, 1)
         if d is not None and counts is not None:
@@ -198,7 +192,7 @@ class Communicator:
     def scatter(self, src: Any, dst: Any, root: int = 0, *, counts: Sequence[int] | None = None, type: Kind = None,
                 queue: Queue | None = None) -> None:
         """dst = part `rank` of src on `root`. Other ranks need no src: None."""
-        d = _writable(elements(dst, type), "dst")
+        d = writable(elements(dst, type), "dst")
         s = elements(src, type) if self.rank == root else None
         if s is not None and counts is None:
             self._same(s, d, 1, self.nranks)
@@ -222,7 +216,7 @@ class Communicator:
 
     def recv(self, dst: Any, source: int, *, type: Kind = None, queue: Queue | None = None) -> None:
         """The next message from a rank."""
-        d = _writable(elements(dst, type), "dst")
+        d = writable(elements(dst, type), "dst")
         self._do(library().kolo_recv, queue, (d,), d.address, d.n, d.type, source)
 
     # ---- What they share
@@ -238,7 +232,7 @@ class Communicator:
         s = elements(src, type)
         d = elements(dst, type) if dst is not None else s
         if writes:
-            _writable(d, "dst" if dst is not None else "src")
+            writable(d, "dst" if dst is not None else "src")
         if s.type != d.type or s.complex != d.complex:
             raise TypeError(f"src has elements of {s.type.name}, and dst of {d.type.name}")
         return s, d

@@ -86,6 +86,12 @@ class Stats(ctypes.Structure):
         ("slots_near", ctypes.c_char * 16), ("reserved", ctypes.c_uint64 * 2)]
 
 
+class ReceivedFields(ctypes.Structure):
+    """struct kolo_received."""
+
+    _fields_ = [("peer", INT), ("tag", INT), ("n", SIZE), ("reserved", ctypes.c_uint64 * 2)]
+
+
 COLLECTIVE = [POINTER, POINTER, POINTER]
 FUNCTIONS = {
     "kolo_version": (INT, []),
@@ -132,6 +138,16 @@ FUNCTIONS = {
     "kolo_gather_v": (INT, [POINTER, POINTER, SIZE, POINTER, COUNTS, INT, INT, POINTER]),
     "kolo_scatter": (INT, [*COLLECTIVE, SIZE, INT, INT, POINTER]),
     "kolo_scatter_v": (INT, [POINTER, POINTER, COUNTS, POINTER, SIZE, INT, INT, POINTER]),
+    "kolo_mailbox_create": (INT, [POINTER, OUT]),
+    "kolo_mailbox_destroy": (None, [POINTER]),
+    "kolo_mailbox_memory": (SIZE, [POINTER]),
+    "kolo_isend": (INT, [POINTER, POINTER, SIZE, INT, INT, INT, OUT]),
+    "kolo_irecv": (INT, [POINTER, POINTER, SIZE, INT, INT, INT, OUT]),
+    "kolo_request_test": (INT, [POINTER, ctypes.POINTER(INT)]),
+    "kolo_request_wait": (INT, [POINTER, ctypes.POINTER(ReceivedFields)]),
+    "kolo_request_cancel": (INT, [POINTER]),
+    "kolo_send_tag": (INT, [POINTER, POINTER, SIZE, INT, INT, INT, POINTER]),
+    "kolo_recv_tag": (INT, [POINTER, POINTER, SIZE, INT, INT, INT, ctypes.POINTER(ReceivedFields), POINTER]),
     "kolo_group_begin": (INT, []),
     "kolo_group_end": (INT, []),
 }

@@ -124,3 +124,10 @@ def elements(thing: Any, type: Type | str | None = None) -> Elements:
     if found.bytes % wanted.size:
         raise ValueError(f"{found.bytes} bytes are no whole number of {wanted.name}")
     return found._replace(n=found.bytes // wanted.size, type=wanted, complex=False)
+
+
+def writable(e: Elements, what: str) -> Elements:
+    """The same elements, unless nothing may be written there."""
+    if not e.writable:
+        raise ValueError(f"Kolo writes to {what}, and it is read-only")
+    return e

@@ -256,6 +256,7 @@ install: all
 
 include tools/man/man.mk
 include tools/package/deb.mk
+include tools/torch/torch.mk
 
 # ---- Bench, check, lint -------------------------------------------------------------------------------------
 .PHONY: bench check lint train
@@ -319,6 +320,7 @@ help:
 	@echo "make              build libkolo.so.0, libkolo.a and the tools into build/"
 	@echo "make deps         install what building and testing use (apt or dnf; root or sudo)"
 	@echo "make deps WITH=perf   the same, and what make perf compares with: Open MPI, MPICH, fio"
+	@echo "make deps WITH=torch  the same, and torch in a Python of its own, build/torch/venv (3 GB)"
 	@echo "make deps-all     the same, and what tests try Kolo with: MPI, Fortran, numpy, CMake; Debian's packaging"
 	@echo "make bench        an all-reduce table for 2 ranks"
 	@echo "make train        a GPT on the text of a license, for 2 ranks and a minute; DATA=FILE: another text"
@@ -330,6 +332,7 @@ help:
 	@echo "make check-verbs  RDMA in virtual machines (qemu): tests, and speed beside perftest"
 	@echo "make check-cuda   collectives on CUDA streams and the training step, on a GPU (gcc, make, nvcc and a driver)"
 	@echo "make check-valgrind   the tools and some tests under valgrind"
+	@echo "make torch        kolo_torch, the backend of torch.distributed, for PYTHON (default: that of make deps WITH=torch)"
 	@echo "make perf         all operations beside the MPI libraries that are installed (an hour and a half)"
 	@echo "make install      PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) MANDIR=$(MANDIR) DESTDIR="
 	@echo "make deb          Debian packages in build/deb; make check-deb installs and removes them again (root)"

@@ -13,6 +13,7 @@ int kolo_mailbox_create(struct kolo_comm *comm, struct kolo_mailbox **out)
 {
 	struct kolo_comm *own = NULL;
 	struct kolo_mailbox *m;
+	pthread_condattr_t clock;
 	int rc;
 
 	if (!comm || !out)
@@ -35,7 +36,10 @@ int kolo_mailbox_create(struct kolo_comm *comm, struct kolo_mailbox **out)
 	own->parent = comm->roster; /* its failure ends waits here */
 	own->while_waiting = NULL;  /* ko_mail_move does that, with the lock */
 	pthread_mutex_init(&m->lock, NULL);
-	pthread_cond_init(&m->changed, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); /* as ko_now_ms */
+	pthread_cond_init(&m->changed, &clock);
+	pthread_condattr_destroy(&clock);
 	*out = m;
 	return 0;
 }

@@ -80,6 +80,12 @@ int kolo_irecv(struct kolo_mailbox *mailbox, void *dst, size_t n, enum kolo_type
  * Errors: KOLO_EINVAL. */
 int kolo_request_test(struct kolo_request *request, int *done);
 
+/* Does what kolo_request_test does, but blocks until the request is done, or `ms` milliseconds at
+ * most.
+ *
+ * Errors: KOLO_EINVAL. */
+int kolo_request_poll(struct kolo_request *request, int ms, int *done);
+
 /* Blocks until the request is done, and frees it. `got` may be NULL.
  *
  * Errors:

@@ -220,6 +220,7 @@ static void mismatched(struct t_rank *r)
 	struct ends e = open_ends(r, (struct kolo_comm_attr){ 0 });
 	uint32_t *words = make_words(N);
 	struct kolo_request *request;
+	int64_t since;
 	int done;
 
 	if (r->rank == 0) {
@@ -236,6 +237,8 @@ static void mismatched(struct t_rank *r)
 	}
 	CHECK(kolo_irecv(e.box, words, 1, KOLO_U32, KOLO_ANY_RANK, 9, &request) == 0);
 	CHECK(kolo_request_test(request, &done) == 0 && !done);
+	since = t_now_ms();
+	CHECK(kolo_request_poll(request, 100, &done) == 0 && !done && t_now_ms() - since >= 99);
 	CHECK(kolo_request_cancel(request) == 0);
 	CHECK(kolo_request_test(request, &done) == 0 && done);
 	CHECK(kolo_request_wait(request, NULL) == KOLO_EABORTED && says("kolo_request_cancel"));
@@ -284,7 +287,8 @@ static void *talk(void *arg)
 				    NULL) == 0);
 		CHECK(got.n == n && is_from(in, prev, t->number, n));
 		while (!done && k % 2)
-			CHECK(kolo_request_test(send, &done) == 0);
+			CHECK((k % 4 == 1 ? kolo_request_test(send, &done)
+					  : kolo_request_poll(send, 1, &done)) == 0);
 		CHECK(kolo_request_wait(send, NULL) == 0);
 	}
 	free(in);

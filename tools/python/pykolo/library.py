@@ -144,6 +144,7 @@ FUNCTIONS = {
     "kolo_isend": (INT, [POINTER, POINTER, SIZE, INT, INT, INT, OUT]),
     "kolo_irecv": (INT, [POINTER, POINTER, SIZE, INT, INT, INT, OUT]),
     "kolo_request_test": (INT, [POINTER, ctypes.POINTER(INT)]),
+    "kolo_request_poll": (INT, [POINTER, INT, ctypes.POINTER(INT)]),
     "kolo_request_wait": (INT, [POINTER, ctypes.POINTER(ReceivedFields)]),
     "kolo_request_cancel": (INT, [POINTER]),
     "kolo_send_tag": (INT, [POINTER, POINTER, SIZE, INT, INT, INT, POINTER]),

@@ -28,10 +28,13 @@ class Request:
         self._mailbox, self._handle, self._buffer = mailbox, handle, buffer
         mailbox._under_way.add(self)
 
-    def test(self) -> bool:
-        """Moves messages on; whether this one is done. Never blocks."""
+    def test(self, milliseconds: int = 0) -> bool:
+        """Moves messages on; whether this one is done. Blocks for so long at most."""
         done = INT()
-        check(library().kolo_request_test(self._handle, ctypes.byref(done)))
+        if milliseconds > 0:
+            check(library().kolo_request_poll(self._handle, milliseconds, ctypes.byref(done)))
+        else:
+            check(library().kolo_request_test(self._handle, ctypes.byref(done)))
         return bool(done.value)
 
     def wait(self) -> Received:

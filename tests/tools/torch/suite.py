@@ -1,0 +1,54 @@
+"""torch's own tests of a backend (torch/testing/_internal/distributed/distributed_test.py), on Kolo.
+
+    [KOLO_AS=gloo] WORLD_SIZE=4 python suite.py [-k PATTERN | TestKolo.test_NAME ... | --names]
+
+Kolo is a backend of its own name, as any plug-in. With KOLO_AS=gloo it takes gloo's name, so that also runs what torch only tries
+with gloo. Ranks are forked."""
+import multiprocessing
+import os
+import sys
+import tempfile
+
+AS = os.environ.get("KOLO_AS", "kolo")
+os.environ["BACKEND"] = AS
+os.environ.setdefault("WORLD_SIZE", "4")
+os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp(prefix="kolo-torch-"))
+os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+import kolo_torch
+
+if AS == "gloo" and hasattr(dist.Backend, "_ensure_backend_registered"):
+    def create(options, backend_options=None):
+        return kolo_torch.create(options, backend_options, name="gloo")
+
+    dist.Backend.register_backend("gloo", create, extended_api=True, devices=["cpu"])
+elif AS == "gloo":  # before 2.14 a name can't be taken over
+    def create(store, rank, size, timeout):
+        return kolo_torch._C.create(store, rank, size, timeout.total_seconds(), "default", "gloo")
+
+    c10d.ProcessGroupGloo = create
+
+from torch.testing._internal.common_distributed import DistTestCases
+
+for feature in ("ddp", "subgroup", "gpu", "cuda", "plugin"):
+    DistTestCases.backend_feature.setdefault(feature, set()).add("kolo")
+
+from torch.testing._internal.common_utils import run_tests
+from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
+
+
+class TestKolo(TestDistBackend, DistributedTest._DistTestBase):
+    def setUp(self):
+        super().setUp()
+        self._start_processes(multiprocessing.get_context("fork").Process)  # torch is imported once
+        for folder in ("barrier", "test_dir", "init_dir"):
+            os.makedirs(os.path.join(os.environ["TEMP_DIR"], folder), exist_ok=True)
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--names"]:
+    print("\n".join(name for name in dir(TestKolo) if name.startswith("test_")))
+elif __name__ == "__main__":
+    run_tests()

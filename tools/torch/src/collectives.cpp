@@ -1,0 +1,489 @@
+// The collectives of torch, as calls of kolo.h.
+#include "backend.hpp"
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include <algorithm>
+
+namespace kolo
+{
+
+namespace
+{
+
+using c10d::OpType;
+
+// Calls call(op) with the op of a reduction.
+template <class Call> int reduced(kolo_comm *comm, const Reduction &reduction, Call call)
+{
+	kolo_op op;
+	const int rc = reduction.make(comm, &op);
+	if (rc < 0)
+		return rc;
+	const int done = call(op);
+	reduction.drop(comm, op);
+	return done;
+}
+
+// Does each of a list, until one fails.
+template <class One, class Call> int each(const std::vector<One> &all, Call call)
+{
+	int rc = 0;
+	for (size_t k = 0; k < all.size() && rc == 0; k++)
+		rc = call(all[k]);
+	return rc;
+}
+
+// The parts of an operation: each rank's tensor, in order; in one piece if they lie one after the other.
+class Parts
+{
+      public:
+	Parts(const Tensors &tensors, int size, const char *op)
+	{
+		TORCH_CHECK_VALUE(static_cast<int>(tensors.size()) == size, "kolo: ", op, ": number of tensors ",
+				  tensors.size(), " does not match the group's size ", size);
+		for (const auto &tensor : tensors) {
+			TORCH_CHECK_VALUE(tensor.scalar_type() == tensors[0].scalar_type(), "kolo: ", op,
+					  ": tensors must have the same type, got ", tensors[0].scalar_type(), " and ",
+					  tensor.scalar_type());
+			parts_.push_back(elementsOf(tensor, op));
+			counts_.push_back(parts_.back().n);
+			total_ += parts_.back().bytes();
+		}
+	}
+	kolo_type type() const { return parts_[0].type; }
+	const Elements &operator[](int rank) const { return parts_[static_cast<size_t>(rank)]; }
+	// Is copying them to one place dearer than an operation for each?
+	bool large() const
+	{
+		constexpr size_t LARGE = 256 << 10;
+		return total_ >= LARGE && !inPlace();
+	}
+	const size_t *counts() const { return counts_.data(); }
+	bool equal() const
+	{
+		return std::all_of(counts_.begin(), counts_.end(), [this](size_t n) { return n == counts_[0]; });
+	}
+	// Where all of them are, one after the other: in place, or in `room`.
+	void *whole(Room &room) const { return inPlace() ? first() : room.of(total_); }
+	// Copies all of them there, or from there.
+	void load(void *whole) const
+	{
+		copy(whole, [](void *there, void *part, size_t bytes) { memcpy(there, part, bytes); });
+	}
+	void store(void *whole) const
+	{
+		copy(whole, [](void *there, void *part, size_t bytes) { memcpy(part, there, bytes); });
+	}
+
+      private:
+	template <class Copy> void copy(void *whole, Copy copy) const
+	{
+		char *at = static_cast<char *>(whole);
+		for (const Elements &part : parts_) {
+			if (part.n && part.data != at)
+				copy(at, part.data, part.bytes());
+			at += part.bytes();
+		}
+	}
+	void *first() const
+	{
+		for (const Elements &part : parts_)
+			if (part.n)
+				return part.data;
+		return nullptr;
+	}
+	bool inPlace() const
+	{
+		const char *at = static_cast<char *>(first());
+		for (const Elements &part : parts_) {
+			if (part.n && part.data != at)
+				return false;
+			at += part.bytes();
+		}
+		return true;
+	}
+
+	std::vector<Elements> parts_;
+	std::vector<size_t> counts_;
+	size_t total_ = 0;
+};
+
+int rootOf(int64_t root, int size, const char *op)
+{
+	TORCH_CHECK_VALUE(root >= 0 && root < size, "kolo: ", op, ": invalid root rank: ", root, ", want 0 to ",
+			  size - 1);
+	return static_cast<int>(root);
+}
+
+void sameLength(size_t ins, size_t outs, const char *op)
+{
+	TORCH_CHECK_VALUE(ins == outs, "kolo: ", op, ": ", ins, " input tensors and ", outs, " output tensors");
+}
+
+// Do the two overlap in memory?
+bool overlap(const Elements &a, const Elements &b)
+{
+	const char *p = static_cast<char *>(a.data), *q = static_cast<char *>(b.data);
+	return p < q + b.bytes() && q < p + a.bytes();
+}
+
+// One tensor of each rank, and where all of them are, or go to.
+struct Pair {
+	Elements in, out;
+};
+
+int allGather(kolo_comm *comm, Room &room, const Pair &pair)
+{
+	const Elements &in = pair.in, &out = pair.out;
+	const void *own = static_cast<char *>(out.data) + static_cast<size_t>(kolo_comm_rank(comm)) * in.bytes();
+	const bool apart = in.data == own || !overlap(in, out);
+	const void *src = apart ? in.data : memcpy(room.of(in.bytes()), in.data, in.bytes());
+	return kolo_all_gather(comm, src, out.data, in.n, in.type, nullptr);
+}
+
+int reduceScatter(kolo_comm *comm, Room &room, const Pair &pair, const Reduction &reduction)
+{
+	const Elements &in = pair.in, &out = pair.out;
+	const void *own = static_cast<char *>(in.data) + static_cast<size_t>(kolo_comm_rank(comm)) * out.bytes();
+	void *dst = out.data;
+	if (dst != own && overlap(in, out))
+		dst = room.of(out.bytes());
+	const int rc = reduced(comm, reduction, [&](kolo_op op) {
+		return kolo_reduce_scatter(comm, in.data, dst, out.n, in.type, op, nullptr);
+	});
+	if (rc == 0 && dst != out.data)
+		memcpy(out.data, dst, out.bytes());
+	return rc;
+}
+
+// The elements of each rank's part of a tensor, of which `splits` counts rows; empty: equal parts.
+std::vector<size_t> countsOf(const at::Tensor &tensor, const std::vector<int64_t> &splits, int size)
+{
+	const size_t each = kindOf(tensor.scalar_type(), "all_to_all").each;
+	c10d::checkSplitSizes(splits, tensor, size);
+	if (splits.empty())
+		return std::vector<size_t>(static_cast<size_t>(size),
+					   static_cast<size_t>(tensor.numel() / size) * each);
+	const int64_t row = tensor.size(0) ? tensor.numel() / tensor.size(0) : 0;
+	std::vector<size_t> counts;
+	for (const int64_t rows : splits)
+		counts.push_back(static_cast<size_t>(rows * row) * each);
+	return counts;
+}
+
+} // namespace
+
+// ---- In place -----------------------------------------------------------------------------------------------------
+
+Done Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
+{
+	const Elements e = elementsOf(single(tensors, "broadcast"), "broadcast");
+	const int root = rootOf(opts.rootRank, size_, "broadcast");
+	return run(OpType::BROADCAST, "broadcast", tensors, tensors, opts, [e, root](kolo_comm *comm) {
+		return kolo_broadcast(comm, e.data, e.data, e.n, e.type, root, nullptr);
+	});
+}
+
+template <class O> Done Backend::reduceAll(OpType type, const Tensors &tensors, const O &opts)
+{
+	std::vector<std::pair<Elements, Reduction>> all;
+	for (const auto &tensor : tensors)
+		all.emplace_back(elementsOf(tensor, "all_reduce"),
+				 Reduction(opts.reduceOp, tensor.scalar_type(), "all_reduce"));
+	return run(type, "all_reduce", tensors, tensors, opts, [all](kolo_comm *comm) {
+		return each(all, [comm](const std::pair<Elements, Reduction> &one) {
+			const Elements &e = one.first;
+			return reduced(comm, one.second, [&](kolo_op op) {
+				return kolo_all_reduce(comm, e.data, e.data, e.n, e.type, op, nullptr);
+			});
+		});
+	});
+}
+
+Done Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts)
+{
+	if (single(tensors, "all_reduce").is_sparse())
+		return allreduce_sparse(tensors, opts);
+	return reduceAll(OpType::ALLREDUCE, tensors, opts);
+}
+
+Done Backend::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts)
+{
+	return reduceAll(OpType::ALLREDUCE_COALESCED, tensors, opts);
+}
+
+// Gathers the indices and values of all ranks, and adds those of equal indices.
+Done Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts)
+{
+	const at::Tensor tensor = single(tensors, "all_reduce");
+	TORCH_CHECK_VALUE(tensor.is_sparse() && tensor.device().is_cpu(),
+			  "kolo: all_reduce: want a sparse COO tensor on the CPU");
+	TORCH_CHECK_VALUE(opts.reduceOp == c10d::ReduceOp::SUM,
+			  "kolo: all_reduce: sparse tensors have ReduceOp.SUM alone");
+	const auto size = static_cast<size_t>(size_);
+	return run(OpType::_ALLREDUCE_SPARSE, "all_reduce", tensors, tensors, opts, [tensor, size](kolo_comm *comm) {
+		at::NoGradGuard guard;
+		const auto own = tensor.detach().coalesce();
+		const auto indices = own._indices().t().contiguous(), values = own._values().contiguous();
+		const Kind kind = kindOf(values.scalar_type(), "all_reduce");
+		const int64_t count = own._nnz();
+		std::vector<int64_t> counts(size), shape = values.sizes().vec();
+		std::vector<size_t> of_indices, of_values;
+		size_t row = kind.each;
+		int rc = kolo_all_gather(comm, &count, counts.data(), 1, KOLO_I64, nullptr);
+		for (size_t k = 1; k < shape.size(); k++)
+			row *= static_cast<size_t>(shape[k]);
+		shape[0] = 0;
+		for (int64_t n : counts) {
+			of_indices.push_back(static_cast<size_t>(n * own.sparse_dim()));
+			of_values.push_back(static_cast<size_t>(n) * row);
+			shape[0] += n;
+		}
+		if (rc < 0)
+			return rc;
+		auto all_indices = at::empty({ shape[0], own.sparse_dim() }, indices.options()),
+		     all_values = at::empty(shape, values.options());
+		rc = kolo_all_gather_v(comm, indices.data_ptr(), all_indices.data_ptr(), of_indices.data(), KOLO_I64,
+				       nullptr);
+		if (rc == 0)
+			rc = kolo_all_gather_v(comm, values.data_ptr(), all_values.data_ptr(), of_values.data(),
+					       kind.type, nullptr);
+		if (rc == 0)
+			tensor.copy_(at::sparse_coo_tensor(all_indices.t(), all_values, tensor.sizes()).coalesce());
+		return rc;
+	});
+}
+
+Done Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
+{
+	const auto &tensor = single(tensors, "reduce");
+	const Elements e = elementsOf(tensor, "reduce");
+	const Reduction reduction(opts.reduceOp, tensor.scalar_type(), "reduce");
+	const int root = rootOf(opts.rootRank, size_, "reduce");
+	return run(OpType::REDUCE, "reduce", tensors, tensors, opts, [e, reduction, root](kolo_comm *comm) {
+		return reduced(comm, reduction, [&](kolo_op op) {
+			return kolo_reduce(comm, e.data, e.data, e.n, e.type, op, root, nullptr);
+		});
+	});
+}
+
+// ---- Gathering ----------------------------------------------------------------------------------------------------
+
+Done Backend::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts)
+{
+	const Elements in = elementsOf(single(inputs, "all_gather"), "all_gather");
+	sameLength(inputs.size(), outputs.size(), "all_gather");
+	const Parts out(outputs[0], size_, "all_gather");
+	mustMatch(inputs[0], outputs[0][static_cast<size_t>(rank_)], 1, "all_gather");
+	return run(OpType::ALLGATHER, "all_gather", inputs, outputs[0], opts, [in, out, this](kolo_comm *comm) {
+		int done = 0;
+		for (int r = 0; r < size_ && done == 0 && out.large(); r++)
+			done = kolo_broadcast(comm, in.data, out[r].data, out[r].n, in.type, r, nullptr);
+		if (done < 0 || out.large())
+			return done;
+		void *whole = out.whole(room_);
+		const int rc = out.equal() ? kolo_all_gather(comm, in.data, whole, in.n, in.type, nullptr)
+					   : kolo_all_gather_v(comm, in.data, whole, out.counts(), in.type, nullptr);
+		if (rc == 0)
+			out.store(whole);
+		return rc;
+	});
+}
+
+// outputs[r][k] is tensor k of rank r.
+Done Backend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts)
+{
+	std::vector<std::pair<Elements, Parts>> all;
+	Tensors outs;
+	sameLength(static_cast<size_t>(size_), outputs.size(), "all_gather");
+	for (size_t k = 0; k < inputs.size(); k++) {
+		Tensors of_ranks;
+		for (const auto &list : outputs) {
+			sameLength(inputs.size(), list.size(), "all_gather");
+			mustMatch(inputs[k], list[k], 1, "all_gather");
+			of_ranks.push_back(list[k]);
+		}
+		outs.insert(outs.end(), of_ranks.begin(), of_ranks.end());
+		all.emplace_back(elementsOf(inputs[k], "all_gather"), Parts(of_ranks, size_, "all_gather"));
+	}
+	return run(OpType::ALLGATHER_COALESCED, "all_gather", inputs, outs, opts, [all, this](kolo_comm *comm) {
+		return each(all, [comm, this](const std::pair<Elements, Parts> &one) {
+			void *whole = one.second.whole(room_);
+			const int rc =
+				kolo_all_gather(comm, one.first.data, whole, one.first.n, one.first.type, nullptr);
+			if (rc == 0)
+				one.second.store(whole);
+			return rc;
+		});
+	});
+}
+
+Done Backend::gatherAll(OpType type, const Tensors &outputs, const Tensors &inputs, const c10d::AllgatherOptions &opts)
+{
+	std::vector<Pair> all;
+	sameLength(inputs.size(), outputs.size(), "all_gather");
+	for (size_t k = 0; k < inputs.size(); k++) {
+		mustMatch(inputs[k], outputs[k], size_, "all_gather");
+		all.push_back({ elementsOf(inputs[k], "all_gather"), elementsOf(outputs[k], "all_gather") });
+	}
+	return run(type, "all_gather", inputs, outputs, opts, [all, this](kolo_comm *comm) {
+		return each(all, [comm, this](const Pair &pair) { return allGather(comm, room_, pair); });
+	});
+}
+
+Done Backend::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &opts)
+{
+	return gatherAll(OpType::_ALLGATHER_BASE, { output }, { input }, opts);
+}
+
+Done Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts)
+{
+	return gatherAll(OpType::COALESCED, outputs, inputs, opts);
+}
+
+// The tensors of all ranks on root; elsewhere there are none.
+static std::optional<Parts> onRoot(const std::vector<Tensors> &lists, const at::Tensor &own, bool is_root, int size,
+				   const char *op, const char *list)
+{
+	if (!is_root) {
+		TORCH_CHECK_VALUE(lists.empty(), "kolo: ", op, ": requires empty ", list, " on non-root");
+		return std::nullopt;
+	}
+	TORCH_CHECK_VALUE(lists.size() == 1, "kolo: ", op, ": requires a single-element ", list,
+			  " list containing a list with ", size, " tensors");
+	const Parts parts(lists[0], size, op);
+	for (const auto &tensor : lists[0])
+		mustMatch(tensor, own, 1, op);
+	return parts;
+}
+
+Done Backend::gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::GatherOptions &opts)
+{
+	const Elements in = elementsOf(single(inputs, "gather"), "gather");
+	const int root = rootOf(opts.rootRank, size_, "gather");
+	const auto out = onRoot(outputs, inputs[0], rank_ == root, size_, "gather", "output");
+	return run(OpType::GATHER, "gather", inputs, out ? outputs[0] : Tensors(), opts,
+		   [in, out, root, this](kolo_comm *comm) {
+			   void *whole = out ? out->whole(room_) : nullptr;
+			   const int rc = kolo_gather(comm, in.data, whole, in.n, in.type, root, nullptr);
+			   if (rc == 0 && out)
+				   out->store(whole);
+			   return rc;
+		   });
+}
+
+Done Backend::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ScatterOptions &opts)
+{
+	const Elements out = elementsOf(single(outputs, "scatter"), "scatter");
+	const int root = rootOf(opts.rootRank, size_, "scatter");
+	const auto in = onRoot(inputs, outputs[0], rank_ == root, size_, "scatter", "input");
+	return run(OpType::SCATTER, "scatter", in ? inputs[0] : Tensors(), outputs, opts,
+		   [in, out, root, this](kolo_comm *comm) {
+			   void *whole = in ? in->whole(room_) : nullptr;
+			   if (in)
+				   in->load(whole);
+			   return kolo_scatter(comm, whole, out.data, out.n, out.type, root, nullptr);
+		   });
+}
+
+// ---- Reducing and scattering --------------------------------------------------------------------------------------
+
+Done Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::ReduceScatterOptions &opts)
+{
+	const Elements out = elementsOf(single(outputs, "reduce_scatter"), "reduce_scatter");
+	sameLength(inputs.size(), outputs.size(), "reduce_scatter");
+	const Parts in(inputs[0], size_, "reduce_scatter");
+	const Reduction reduction(opts.reduceOp, outputs[0].scalar_type(), "reduce_scatter");
+	mustMatch(inputs[0][static_cast<size_t>(rank_)], outputs[0], 1, "reduce_scatter");
+	return run(OpType::REDUCE_SCATTER, "reduce_scatter", inputs[0], outputs, opts,
+		   [in, out, reduction, this](kolo_comm *comm) {
+			   return reduced(comm, reduction, [&](kolo_op op) {
+				   int done = 0;
+				   for (int r = 0; r < size_ && done == 0 && in.large(); r++)
+					   done = kolo_reduce(comm, in[r].data, out.data, in[r].n, out.type, op, r,
+							      nullptr);
+				   if (done < 0 || in.large())
+					   return done;
+				   void *whole = in.whole(room_);
+				   in.load(whole);
+				   return in.equal() ? kolo_reduce_scatter(comm, whole, out.data, out.n, out.type, op,
+									   nullptr)
+						     : kolo_reduce_scatter_v(comm, whole, out.data, in.counts(),
+									     out.type, op, nullptr);
+			   });
+		   });
+}
+
+Done Backend::reduceScatterAll(OpType type, const Tensors &outputs, const Tensors &inputs,
+			       const c10d::ReduceScatterOptions &opts)
+{
+	std::vector<std::pair<Pair, Reduction>> all;
+	sameLength(inputs.size(), outputs.size(), "reduce_scatter");
+	for (size_t k = 0; k < inputs.size(); k++) {
+		mustMatch(outputs[k], inputs[k], size_, "reduce_scatter");
+		all.emplace_back(
+			Pair{ elementsOf(inputs[k], "reduce_scatter"), elementsOf(outputs[k], "reduce_scatter") },
+			Reduction(opts.reduceOp, inputs[k].scalar_type(), "reduce_scatter"));
+	}
+	return run(type, "reduce_scatter", inputs, outputs, opts, [all, this](kolo_comm *comm) {
+		return each(all, [comm, this](const std::pair<Pair, Reduction> &one) {
+			return reduceScatter(comm, room_, one.first, one.second);
+		});
+	});
+}
+
+Done Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &opts)
+{
+	return reduceScatterAll(OpType::_REDUCE_SCATTER_BASE, { output }, { input }, opts);
+}
+
+Done Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &opts)
+{
+	return reduceScatterAll(OpType::COALESCED, outputs, inputs, opts);
+}
+
+// ---- All to all, and the barrier ----------------------------------------------------------------------------------
+
+Done Backend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &outSplits,
+			    std::vector<int64_t> &inSplits, const c10d::AllToAllOptions &opts)
+{
+	const Elements in = elementsOf(input, "all_to_all"), out = elementsOf(output, "all_to_all");
+	TORCH_CHECK_VALUE(input.scalar_type() == output.scalar_type(),
+			  "kolo: all_to_all: tensors must have the same type, got ", input.scalar_type(), " and ",
+			  output.scalar_type());
+	const auto sends = countsOf(input, inSplits, size_), recvs = countsOf(output, outSplits, size_);
+	return run(OpType::ALLTOALL_BASE, "all_to_all", { input }, { output }, opts,
+		   [in, out, sends, recvs, this](kolo_comm *comm) {
+			   const void *src =
+				   overlap(in, out) ? memcpy(room_.of(in.bytes()), in.data, in.bytes()) : in.data;
+			   return kolo_all_to_all_v(comm, src, sends.data(), out.data, recvs.data(), in.type, nullptr);
+		   });
+}
+
+Done Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &opts)
+{
+	const Parts in(inputs, size_, "all_to_all"), out(outputs, size_, "all_to_all");
+	TORCH_CHECK_VALUE(in.type() == out.type(),
+			  "kolo: all_to_all: input and output tensors must have the same type");
+	return run(OpType::ALLTOALL, "all_to_all", inputs, outputs, opts, [in, out, this](kolo_comm *comm) {
+		int rc = 0;
+		kolo_group_begin();
+		for (int r = 0; r < size_ && rc == 0; r++) {
+			rc = kolo_send(comm, in[r].data, in[r].n, in.type(), r, nullptr);
+			if (rc == 0)
+				rc = kolo_recv(comm, out[r].data, out[r].n, in.type(), r, nullptr);
+		}
+		const std::string why = rc < 0 ? kolo_last_error() : "";
+		const int end = kolo_group_end();
+		return rc < 0 ? kolo_error_set(rc, "%s", why.c_str()) : end;
+	});
+}
+
+Done Backend::barrier(const c10d::BarrierOptions &opts)
+{
+	return run(OpType::BARRIER, "barrier", {}, {}, opts,
+		   [](kolo_comm *comm) { return kolo_barrier(comm, nullptr); });
+}
+
+} // namespace kolo

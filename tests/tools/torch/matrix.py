@@ -223,10 +223,10 @@ def _messages(rank, n, place):
         work.wait()
     assert all(torch.equal(ys[t], torch.full((100 * t,), float(t))) for t in range(5))
     if rank == 0:
-        seen = sorted(dist.recv(torch.empty(3)) for _ in range(n - 1))
+        seen = sorted(dist.recv(torch.empty(3), tag=7) for _ in range(n - 1))
         assert seen == list(range(1, n)), seen
     else:
-        dist.send(torch.ones(3), 0)
+        dist.send(torch.ones(3), 0, tag=7)
     both = dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((big,), float(rank)), after),
                                    dist.P2POp(dist.irecv, y := torch.empty(big), before)])
     for work in both:

@@ -206,7 +206,7 @@ $(CUDA_C_OBJECTS): ALL_CFLAGS += -isystem $(CUDA_INCLUDE)
 
 $(CUDA_LIB): $(CUDA_OBJECTS)
 	$(call say,LINK)
-	$Q$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo_cuda.so.$(SOVERSION) -Wl,-z,nodelete $(LDFLAGS) -o $@ $^ -lpthread -ldl
+	$Q$(CC) -shared $(SANFLAGS) -Wl,-soname,libkolo_cuda.so.$(SOVERSION) -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lpthread -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 endif
 

@@ -71,11 +71,6 @@ static const struct ko_kernels *best_kernels(void)
 	return lists[n - 1][n - 1];
 }
 
-bool ko_type_is_integer(enum kolo_type type)
-{
-	return type <= KOLO_U64 || type == KOLO_I16 || type == KOLO_U16;
-}
-
 bool ko_type_has_op(enum kolo_type type, enum kolo_op op)
 {
 	return op < KOLO_BAND || ko_type_is_integer(type);

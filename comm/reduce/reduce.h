@@ -89,7 +89,10 @@ struct ko_reducer {
 	bool scales, divides;
 };
 
-bool ko_type_is_integer(enum kolo_type type);
+static inline bool ko_type_is_integer(enum kolo_type type)
+{
+	return type <= KOLO_U64 || type == KOLO_I16 || type == KOLO_U16;
+}
 
 /* Whether a type has an op of enum kolo_op. */
 bool ko_type_has_op(enum kolo_type type, enum kolo_op op);

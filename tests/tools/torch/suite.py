@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import types
 
 AS = os.environ.get("KOLO_AS", "kolo")
 os.environ["BACKEND"] = AS
@@ -15,6 +16,7 @@ os.environ.setdefault("WORLD_SIZE", "4")
 os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp(prefix="kolo-torch-"))
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 
+import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
@@ -26,10 +28,17 @@ if AS == "gloo" and hasattr(dist.Backend, "_ensure_backend_registered"):
 
     dist.Backend.register_backend("gloo", create, extended_api=True, devices=["cpu"])
 elif AS == "gloo":  # before 2.14 a name can't be taken over
-    def create(store, rank, size, timeout):
-        return kolo_torch._C.create(store, rank, size, timeout.total_seconds(), "default", "gloo")
+    class OfAnyBackend(type):
+        def __instancecheck__(cls, x):
+            return isinstance(x, c10d.ProcessGroup) or type(x).__name__ == "Backend"
 
-    c10d.ProcessGroupGloo = create
+    class Gloo(metaclass=OfAnyBackend):
+        def __new__(cls, store, rank, size, timeout):
+            return kolo_torch._C.create(store, rank, size, timeout.total_seconds(), "default", "gloo")
+
+    c10d.ProcessGroupGloo = Gloo
+    if not hasattr(torch._C._distributed_c10d.Backend, "options"):
+        torch._C._distributed_c10d.Backend.options = types.SimpleNamespace()
 
 from torch.testing._internal.common_distributed import DistTestCases
 

@@ -792,12 +792,12 @@ static void aborted(struct t_rank *r)
 	if (r->rank == 0) {
 		usleep(100000);
 		kolo_comm_abort(c);
-		sleep(2); /* without leaving */
+		usleep(1500000); /* without leaving */
 	} else {
 		int64_t since = t_now_ms();
 
 		CHECK(kolo_recv(c, &x, 1, KOLO_U32, 0, NULL) == KOLO_EABORTED);
-		CHECK(t_now_ms() - since < 2000);
+		CHECK(t_now_ms() - since < 1500);
 	}
 	kolo_comm_destroy(c);
 }

@@ -202,10 +202,14 @@ int kolo_irecv(struct kolo_mailbox *mailbox, void *dst, size_t n, enum kolo_type
 int kolo_request_cancel(struct kolo_request *r)
 {
 	struct kolo_mailbox *m;
+	int rc;
 
 	if (!r)
 		return ko_fail(KOLO_EINVAL, "kolo_request_cancel: request is NULL");
 	m = r->mailbox;
+	rc = ko_comm_check_process(m->comm, "kolo_request_cancel");
+	if (rc < 0)
+		return rc;
 	pthread_mutex_lock(&m->lock);
 	if (!r->sends && ko_mail_cancel(m, r)) {
 		ko_fail(KOLO_EABORTED, "rank %d: kolo_request_cancel took back a receive",

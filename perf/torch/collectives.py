@@ -5,15 +5,10 @@
 Of each round it takes the slowest rank's time, and prints medians over the rounds in us, and the ratios of the rounds."""
 import argparse
 import ctypes
-import multiprocessing
-import os
 import statistics
-import sys
-import tempfile
 import time
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+import beside  # before torch: it sets how many threads that has
 
 import pykolo
 import torch
@@ -67,8 +62,7 @@ def c_call(comm, n, memory):
 
 
 def measure(rank, ranks, args, file):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    beside.bind(rank)
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=ranks)
     kolo = dist.new_group(backend="kolo")
     made = [pykolo.make_id() if rank == 0 else None]
@@ -96,36 +90,22 @@ def measure(rank, ranks, args, file):
                 found.append(slowest.tolist())
             if rank == 0:
                 found = found[1:]  # the first warms up
-                ratios = sorted(b / a for a, b in found)
-                half = 1.96 * statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else 0
                 ours, other = (statistics.median(x[k] for x in found) for k in (0, 1))
-                mean = statistics.mean(ratios)
-                print(f"{ranks:5} {size:10} {name:20} {ours:10.1f} {other:10.1f} {statistics.median(ratios):8.2f}"
-                      f"   {mean - half:.2f} to {mean + half:.2f}", flush=True)
+                print(f"{ranks:5} {size:10} {name:20} {ours:10.1f} {other:10.1f} {beside.ratios(found)}", flush=True)
     comm.close()
     dist.barrier()
     dist.destroy_process_group()
 
 
 def main():
-    numbers = lambda text: [int(x) for x in text.split(",")]
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ranks", type=numbers, default=[2, 4])
-    parser.add_argument("--sizes", type=numbers, default=[8, 1024, 65536, 1 << 20, 25 << 20])
+    parser.add_argument("--ranks", type=beside.numbers, default=[2, 4])
+    parser.add_argument("--sizes", type=beside.numbers, default=[8, 1024, 65536, 1 << 20, 25 << 20])
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
     print(f"# torch {torch.__version__}; us; ratio: the other's time by Kolo's; the other is gloo, or the C call of Kolo's library")
     print(f"{'ranks':>5} {'bytes':>10} {'operation':20} {'kolo':>10} {'other':>10} {'ratio':>8}   95 % of its mean", flush=True)
-    context = multiprocessing.get_context("fork")
-    for ranks in args.ranks:
-        with tempfile.TemporaryDirectory() as folder:
-            all = [context.Process(target=measure, args=(r, ranks, args, f"{folder}/store")) for r in range(ranks)]
-            for p in all:
-                p.start()
-            for p in all:
-                p.join()
-            if any(p.exitcode for p in all):
-                sys.exit("a rank failed")
+    beside.run(measure, args)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,10 @@
 Each rank has a core. Of each round it takes the slowest rank's time, and prints medians in ms and the ratios of the rounds. `alone` is
 the same step without other ranks, all cores at work."""
 import argparse
-import multiprocessing
-import os
 import statistics
-import sys
-import tempfile
 import time
-import warnings
 
-warnings.filterwarnings("ignore")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+import beside  # before torch: it sets how many threads that has
 
 import torch
 import torch.distributed as dist
@@ -68,8 +61,7 @@ def stepper(kind, millions, group):
 
 
 def measure(rank, ranks, args, file):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    beside.bind(rank)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=ranks)
     groups = {"kolo": dist.new_group(backend="kolo"), "gloo": dist.new_group(backend="gloo")}
@@ -91,34 +83,21 @@ def measure(rank, ranks, args, file):
             if rank == 0:
                 found = found[2:]
                 kolo, gloo, alone = (statistics.median(x[k] for x in found) for k in range(3))
-                ratios = [x[1] / x[0] for x in found]
-                half, mean = 1.96 * statistics.stdev(ratios) / len(ratios) ** 0.5, statistics.mean(ratios)
-                print(f"{ranks:5} {millions:6} M {kind:6} {kolo:9.1f} {gloo:9.1f} {alone:9.1f} {statistics.median(ratios):7.2f}   "
-                      f"{mean - half:.2f} to {mean + half:.2f}", flush=True)
+                print(f"{ranks:5} {millions:6} M {kind:6} {kolo:9.1f} {gloo:9.1f} {alone:9.1f} {beside.ratios(found)}", flush=True)
             del steps
     dist.barrier()
     dist.destroy_process_group()
 
 
 def main():
-    numbers = lambda text: [int(x) for x in text.split(",")]
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ranks", type=numbers, default=[2])
-    parser.add_argument("--models", type=numbers, default=[10, 100])
+    parser.add_argument("--ranks", type=beside.numbers, default=[2])
+    parser.add_argument("--models", type=beside.numbers, default=[10, 100])
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
     print(f"# torch {torch.__version__}; ms of a step; ratio: gloo's time by Kolo's")
-    print(f"{'ranks':>5} {'model':>8} {'':6} {'kolo':>9} {'gloo':>9} {'alone':>9} {'ratio':>7}   95 % of its mean", flush=True)
-    context = multiprocessing.get_context("fork")
-    for ranks in args.ranks:
-        with tempfile.TemporaryDirectory() as folder:
-            all = [context.Process(target=measure, args=(r, ranks, args, f"{folder}/store")) for r in range(ranks)]
-            for p in all:
-                p.start()
-            for p in all:
-                p.join()
-            if any(p.exitcode for p in all):
-                sys.exit("a rank failed")
+    print(f"{'ranks':>5} {'model':>8} {'':6} {'kolo':>9} {'gloo':>9} {'alone':>9} {'ratio':>8}   95 % of its mean", flush=True)
+    beside.run(measure, args)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,6 @@ def load() -> None:
         return
     try:
         import kolo_torch
-    except ImportError as e:
+    except Exception as e:
         import warnings
         warnings.warn(str(e), stacklevel=2)

@@ -5,6 +5,6 @@ PYTHON ?= $(if $(wildcard build/torch/venv/bin/python),build/torch/venv/bin/pyth
 torch: lib
 	@$(PYTHON) -c 'import torch' 2>/dev/null || { echo "torch: $(PYTHON) has no torch (make deps WITH=torch makes one that has; PYTHON=PATH)" >&2; exit 1; }
 	$(call say,PIP )
-	@mkdir -p $B/torch && cp -rT tools/torch $B/torch/copy
+	@mkdir -p $B/torch/copy && rm -rf $B/torch/copy/src $B/torch/copy/kolo_torch && cp -rpT tools/torch $B/torch/copy
 	$QKOLO_LIBRARY=$(abspath $B)/libkolo.so.$(SOVERSION) KOLO_INCLUDE=$(abspath include) \
 		$(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall $B/torch/copy

@@ -214,6 +214,15 @@ def _refused(rank, n, place):
             assert text in str(e), e
         else:
             raise AssertionError(("not refused", text))
+    # Rank 0's tensor is too short for the index of rank 1: what torch raises on the group's thread is raised here.
+    sparse = torch.sparse_coo_tensor(torch.tensor([[2 + 2 * rank]]), torch.ones(1), (3 + 2 * rank,))
+    work = dist.all_reduce(sparse, async_op=True)
+    try:
+        work.wait()
+    except RuntimeError:
+        assert rank == 0
+    else:
+        assert rank == 1
     dist.all_reduce(x)  # the group still works
     assert x[0] == n
     dist.destroy_process_group()

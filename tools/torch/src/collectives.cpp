@@ -249,8 +249,10 @@ Done Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &o
 		if (rc == 0)
 			rc = kolo_all_gather_v(comm, values.data_ptr(), all_values.data_ptr(), of_values.data(),
 					       kind.type, nullptr);
-		if (rc == 0)
-			tensor.copy_(at::sparse_coo_tensor(all_indices.t(), all_values, tensor.sizes()).coalesce());
+		if (rc < 0)
+			return rc;
+		at::_validate_sparse_coo_tensor_args(all_indices.t(), all_values, tensor.sizes());
+		tensor.copy_(at::sparse_coo_tensor(all_indices.t(), all_values, tensor.sizes()).coalesce());
 		return rc;
 	});
 }

@@ -26,7 +26,7 @@ Done Backend::pass(Tensors &tensors, int peer, int tag, OpType type, const char 
 	if (rc < 0)
 		std::rethrow_exception(message->name().failure(rc));
 	message->start(request);
-	while (!messages_.empty() && messages_.front()->isCompleted())
+	while (!messages_.empty() && messages_.front()->Work::isCompleted()) // without a look at its request
 		messages_.pop_front();
 	messages_.push_back(message);
 	if (!mover_.joinable())

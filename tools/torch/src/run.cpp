@@ -31,9 +31,13 @@ void Backend::perform(const Pending &pending)
 		seconds_ = seconds;
 	}
 	std::exception_ptr exception;
-	const int rc = pending.job(ends_.comm);
-	if (rc < 0)
-		exception = pending.operation->name().failure(rc);
+	try {
+		const int rc = pending.job(ends_.comm);
+		if (rc < 0)
+			exception = pending.operation->name().failure(rc);
+	} catch (...) { // no memory for a copy, or what torch itself raises
+		exception = std::current_exception();
+	}
 	pending.operation->complete(exception);
 }
 
@@ -189,6 +193,7 @@ void Backend::close(bool waits)
 	closing_ = true;
 	endThreads(lock);
 	changed_->wait(lock, [this] { return !running_; });
+	lock.unlock(); // what waits for a message may call this group again
 	for (const auto &message : messages_)
 		message->drop();
 	messages_.clear();

@@ -161,6 +161,17 @@ static void welcome(struct head *h, struct peer *peer)
 	start_more(h);
 }
 
+static void note_failed_writes(struct head *h)
+{
+	for (int i = 0; i < 2; i++) {
+		int err = writer_error(h->writers[i]);
+
+		if (err)
+			outcome_note(&h->outcome, OWN, EXIT_OWN, NULL,
+				     "writing the ranks' output: %s", strerror(err));
+	}
+}
+
 /* What has been written makes room for more from there. */
 static void take_written(struct head *h)
 {
@@ -170,15 +181,10 @@ static void take_written(struct head *h)
 
 	if (read(h->wake, &count, sizeof(count)) < 0)
 		return;
-	for (int i = 0; i < 2; i++) {
-		int err = writer_error(h->writers[i]);
-
+	for (int i = 0; i < 2; i++)
 		while (writer_take(h->writers[i], &source, &len))
 			wire_put(&h->peers.at[source].wire, MSG_WRITTEN, (int64_t)len, NULL, 0);
-		if (err)
-			outcome_note(&h->outcome, OWN, EXIT_OWN, NULL,
-				     "writing the ranks' output: %s", strerror(err));
-	}
+	note_failed_writes(h);
 }
 
 static void pass_input(struct head *h)
@@ -516,5 +522,6 @@ int head_run(const struct plan *p)
 	h.deadline = h.told_to_end ? now_ms() + GRACE_MS : 0;
 	while (!is_late(&h) && !(writer_is_done(h.writers[0]) && writer_is_done(h.writers[1])))
 		step(&h);
+	note_failed_writes(&h); /* the last one may have failed after the last step */
 	return leave(&h);
 }

@@ -84,6 +84,7 @@ struct ko_mail_peer {
 	size_t owed;      /* bytes of its short messages matched here that it does not know of */
 	int awaited;      /* receives that name this rank and are not matched */
 	bool closed;      /* its end of the lane from it is closed: it has left */
+	bool put;         /* what was put into the lane to it may need another call to arrive */
 };
 
 struct kolo_mailbox {

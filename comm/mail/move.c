@@ -25,6 +25,16 @@ static struct kolo_request *find(const struct ko_mail_list *list, uint64_t id)
 	return r;
 }
 
+static int put(struct kolo_mailbox *m, int peer, const struct ko_packet *packet,
+	       const void *payload, bool join)
+{
+	int rc = ko_packet_put(m->comm, peer, packet, payload, join);
+
+	if (rc == 0)
+		m->peers[peer].put = true;
+	return rc;
+}
+
 static int put_notes(struct kolo_mailbox *m, int peer, bool join)
 {
 	struct ko_mail_peer *p = &m->peers[peer];
@@ -33,7 +43,7 @@ static int put_notes(struct kolo_mailbox *m, int peer, bool join)
 	while (p->notes && rc == 0) {
 		struct ko_mail_note *note = p->notes;
 
-		rc = ko_packet_put(m->comm, peer, &note->packet, NULL, join);
+		rc = put(m, peer, &note->packet, NULL, join);
 		if (rc)
 			break;
 		if (note->then)
@@ -72,7 +82,7 @@ static int begin_send(struct kolo_mailbox *m, struct ko_mail_peer *p, struct kol
 		packet.id = r->id = ++m->ids;
 		packet.at = find_address(m->comm, r);
 	}
-	rc = ko_packet_put(m->comm, r->peer, &packet, r->buffer, join);
+	rc = put(m, r->peer, &packet, r->buffer, join);
 	if (rc)
 		return rc;
 	p->queued.first = r->next;
@@ -95,7 +105,7 @@ static int send_chunks(struct kolo_mailbox *m, struct ko_mail_peer *p, struct ko
 					    .id = r->id,
 					    .n = rest < room ? rest : room };
 
-		rc = ko_packet_put(m->comm, r->peer, &packet, r->buffer + r->moved, join);
+		rc = put(m, r->peer, &packet, r->buffer + r->moved, join);
 		if (rc == 0)
 			r->moved += packet.n;
 	}
@@ -106,14 +116,16 @@ static int send_chunks(struct kolo_mailbox *m, struct ko_mail_peer *p, struct ko
 	return rc;
 }
 
-/* Requests that are over as soon as what was put into the lane is on its way. */
+/* Sees to it that what was put into the lane is on its way. Then the requests that leave are over.
+ */
 static int let_leave(struct kolo_mailbox *m, int peer)
 {
 	struct ko_mail_peer *p = &m->peers[peer];
-	int rc = p->leaving.first ? ko_packet_drain(m->comm, peer) : KO_EAGAIN;
+	int rc = p->put ? ko_packet_drain(m->comm, peer) : KO_EAGAIN;
 
 	if (rc)
 		return rc;
+	p->put = false;
 	while (p->leaving.first) {
 		struct kolo_request *r = p->leaving.first;
 
@@ -123,8 +135,14 @@ static int let_leave(struct kolo_mailbox *m, int peer)
 	return 0;
 }
 
-/* Moves on what goes to a rank. */
-static int move_out(struct kolo_mailbox *m, int peer, bool join)
+/* Must the rank still do something, whatever others do? */
+static bool needs(const struct ko_mail_peer *p)
+{
+	return p->awaited || p->matched.first || p->queued.first || p->underway.first ||
+	       p->leaving.first;
+}
+
+static int put_all(struct kolo_mailbox *m, int peer, bool join)
 {
 	struct ko_mail_peer *p = &m->peers[peer];
 	struct kolo_request *r, *next;
@@ -151,11 +169,24 @@ static int move_out(struct kolo_mailbox *m, int peer, bool join)
 	return rc == KO_EAGAIN ? moved : rc;
 }
 
-/* Must the rank still do something, whatever others do? */
-static bool needs(const struct ko_mail_peer *p)
+/* Moves on what goes to a rank. */
+static int move_out(struct kolo_mailbox *m, int peer, bool join)
 {
-	return p->awaited || p->matched.first || p->queued.first || p->underway.first ||
-	       p->leaving.first;
+	struct ko_mail_peer *p = &m->peers[peer];
+	int rc = put_all(m, peer, join);
+
+	if (rc >= 0 || needs(p))
+		return rc;
+	while (p->notes) { /* it has left, and misses nothing */
+		struct ko_mail_note *note = p->notes;
+
+		if (note->then)
+			ko_mail_finish(note->then);
+		p->notes = note->next;
+		free(note);
+	}
+	p->put = false;
+	return KO_EAGAIN;
 }
 
 /* ---- In -------------------------------------------------------------------------------------- */
@@ -271,7 +302,7 @@ static bool may_send(const struct kolo_mailbox *m, const struct ko_mail_peer *p)
 
 static bool has_to_send(const struct ko_mail_peer *p)
 {
-	return p->notes || p->queued.first || p->underway.first || p->leaving.first;
+	return p->notes || p->queued.first || p->underway.first || p->put;
 }
 
 bool ko_mail_needs(const struct kolo_mailbox *m, int rank)

@@ -1,7 +1,8 @@
 /* One rank of the jobs with sends and recvs that test_hosts.py and test_verbs.py run on several
  * hosts; sees the public header only.
  *
- * usage: host_pairs all | random | tags | many | last | differ | loop | tagloop [TRANSPORT]
+ * usage: host_pairs all | random | tags | full | many | last | differ | loop | tagloop
+ *                   [TRANSPORT]
  *
  * Rank, size and meeting point come from the environment. Returns 1 where it gets other bytes than
  * were sent; a failure of the job is printed, and is no failure of this program. */
@@ -282,6 +283,52 @@ static void try_tags(void)
 	printf("rank %d: right\n", rank);
 }
 
+/* Sends to rank 1 while that reads nothing, more each time, until the sockets are full: of what
+ * rank 0 has announced, some is still here when nothing more is queued. */
+static void announce(struct kolo_mailbox *box, unsigned char *x, int count)
+{
+	struct kolo_request **requests = calloc((size_t)count, sizeof(*requests));
+	int done;
+
+	for (int k = 0; k < count && rank == 0; k++)
+		must(kolo_isend(box, x + k, 1, KOLO_U8, 1, k, &requests[k]), "isend");
+	must(rank == 0 ? kolo_request_test(requests[0], &done) : 0, "request_test");
+	must(kolo_barrier(comm, NULL), "barrier");
+	for (int k = count - 1; k >= 0 && rank == 1; k--) {
+		unsigned char in;
+
+		must(kolo_recv_tag(box, &in, 1, KOLO_U8, 0, k, NULL, NULL), "recv_tag");
+		check(&in, 1, 7 + (uint64_t)k, "full");
+	}
+	for (int k = count - 1; k >= 0 && rank == 0; k--)
+		must(kolo_request_wait(requests[k], NULL), "request_wait");
+	free(requests);
+}
+
+static void fill_sockets(void)
+{
+	enum { KEPT = 2000, MOST = 700, STEP = 3 };
+	struct kolo_request *kept[KEPT];
+	struct kolo_mailbox *box;
+	unsigned char x[MOST];
+
+	for (int k = 0; k < MOST; k++)
+		fill(x + k, 1, 7 + (uint64_t)k);
+	must(kolo_mailbox_create(comm, &box), "mailbox");
+	/* From here on rank 0 announces all that it sends: rank 1 keeps as much as it may. */
+	for (int k = 0; k < KEPT && rank == 0; k++)
+		must(kolo_isend(box, x, 1, KOLO_U8, 1, MOST + k, &kept[k]), "isend");
+	if (rank == 1)
+		must(kolo_recv_tag(box, x, 1, KOLO_U8, 0, MOST + KEPT - 1, NULL, NULL), "recv_tag");
+	else if (rank == 0)
+		must(kolo_request_wait(kept[KEPT - 1], NULL), "request_wait");
+	for (int count = 1; count < MOST; count += STEP)
+		announce(box, x, count);
+	must(kolo_barrier(comm, NULL), "barrier");
+	kolo_mailbox_destroy(box); /* with what is kept */
+	printf("rank %d: right\n", rank);
+}
+
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
 /* What a rank sent last arrives after it has left. */
@@ -364,9 +411,11 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = { { "all", try_all },    { "random", try_random },     { "many", try_many },
-		      { "last", send_last }, { "differ", differ },         { "loop", loop },
-		      { "tags", try_tags },  { "tagloop", loop_with_tags } };
+	} modes[] = {
+		{ "all", try_all },    { "random", try_random },      { "many", try_many },
+		{ "last", send_last }, { "differ", differ },          { "loop", loop },
+		{ "tags", try_tags },  { "tagloop", loop_with_tags }, { "full", fill_sockets }
+	};
 	struct kolo_comm_attr attr = { .transport = argc > 2 && *argv[2] ? argv[2] : NULL };
 
 	for (size_t k = 0; k < sizeof(modes) / sizeof(modes[0]); k++) {

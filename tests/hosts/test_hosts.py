@@ -446,6 +446,15 @@ def messages_with_tags_arrive():
 
 
 @test
+def what_was_announced_arrives_although_sockets_were_full():
+    with hosts(2) as (_, machines):
+        for name in machines:
+            must(*inside(name, "sh", "-c", "echo 4096 8192 8192 > /proc/sys/net/ipv4/tcp_wmem; "
+                         "echo 4096 8192 8192 > /proc/sys/net/ipv4/tcp_rmem"))
+        check_pairs(machines, 1, "full", KOLO_NET="tcp", KOLO_TIMEOUT="10")
+
+
+@test
 def more_lanes_than_are_kept_come_and_go():
     if SLOW:
         raise Skip("too slow here")
